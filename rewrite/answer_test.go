@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -44,13 +45,12 @@ func nonstreams(t testing.TB) (ns []nonstream) {
 // Hermes answers them; all else is as it was.
 func TestRecordedAnswers(t *testing.T) {
 	failures := 0
-	modern := map[string]nonstream{}
-	for _, n := range nonstreams(t) {
-		if n.generation == "g3-v0.20.3" {
-			modern[n.scenario] = n
-		}
+	all := nonstreams(t)
+	modern := func(n nonstream) string {
+		i := slices.IndexFunc(all, func(m nonstream) bool { return m.generation == "g3-v0.20.3" && m.scenario == n.scenario })
+		return compact(t, all[i].body)
 	}
-	for _, n := range nonstreams(t) {
+	for _, n := range all {
 		if !strings.HasPrefix(n.status, "HTTP/1.1 200") {
 			continue
 		}
@@ -66,7 +66,7 @@ func TestRecordedAnswers(t *testing.T) {
 		if !a.Changed || a.Code != CodeAgentIncomplete {
 			t.Errorf("%s: %+v", n.name(), a.Summary)
 		}
-		same(t, string(a.Body), compact(t, modern[n.scenario].body), n.name())
+		same(t, string(a.Body), modern(n), n.name())
 	}
 	if failures < 3 {
 		t.Errorf("saw %d failures only", failures)
@@ -99,18 +99,22 @@ func TestFailedAnswers(t *testing.T) {
 		in      []string
 	}{
 		{Options{}, crashed, false, []string{
-			``, `, "content": null`, content(""), content("\n "), `, "content": "\u00a0"`, `, "content": []`, `, "content": {}`, content("(No response generated)"),
-			content(" (No response generated)\n"), content("`💻 ls`\n"), content("\n`💻 ls`\n"), content("<think>\n</think>"), content("<think> </think>\n"),
+			``, `, "content": null`, content(""), content("\n "), `, "content": "\u00a0"`, `, "content": []`,
+			`, "content": {}`, content("(No response generated)"),
+			content(" (No response generated)\n"), content("`💻 ls`\n"), content("\n`💻 ls`\n"),
+			content("<think>\n</think>"), content("<think> </think>\n"),
 			`, "content": "", "reasoning_content": " \n", "reasoning": "\t\u2003"`, `, "content": "", "tool_calls": []`,
 			`, "content": "", "tool_calls": null, "refusal": null, "audio": null, "annotations": []`,
 		}},
 		{Options{}, "API call failed after 3 retries: Error code: 401 - [redacted]", false, []string{content(apiFailed)}},
 		{Options{}, "", true, []string{
-			content("Hello"), content("It said: " + apiFailed), `, "content": "", "reasoning_content": "hm"`, `, "content": null, "reasoning": "hm"`,
+			content("Hello"), content("It said: " + apiFailed), `, "content": "", "reasoning_content": "hm"`,
+			`, "content": null, "reasoning": "hm"`,
 			`, "reasoning": "Hm", "reasoning_content": ""`,
 		}},
 		{Options{}, "", false, []string{
-			`, "content": [{"type": "text", "text": "Hi"}]`, `, "content": {"parts": ["Hi"]}`, `, "content": "", "refusal": "no"`,
+			`, "content": [{"type": "text", "text": "Hi"}]`, `, "content": {"parts": ["Hi"]}`,
+			`, "content": "", "refusal": "no"`,
 			`, "content": null, "tool_calls": [{"id": "c"}]`, `, "content": "", "audio": {"id": "a"}`,
 		}},
 		{Options{Reasoning: ReasoningKeep}, "", true, []string{content("<think>hm</think>")}},
@@ -132,7 +136,9 @@ func TestFailedAnswers(t *testing.T) {
 			}
 			// With usage, with another finish reason, and beside what else says how it went, all are answers.
 			for _, body := range []string{
-				completion(message, "stop", realUsage), completion(message, "length", zeroUsage), completion(message, "stop", ""), completion(message, "stop", zeroUsage+`, "hermes": {"failed": false}`),
+				completion(message, "stop", realUsage), completion(message, "length", zeroUsage),
+				completion(message, "stop", ""),
+				completion(message, "stop", zeroUsage+`, "hermes": {"failed": false}`),
 				completion(message, "stop", zeroUsage+`, "error": {"message": "x"}`),
 				strings.Replace(completion(message, "stop", zeroUsage), `"choices": [`, `"choices": [{"index": 1, "message": {"content": ""}, "finish_reason": "stop"}, `, 1),
 			} {
@@ -149,21 +155,29 @@ func TestFailedAnswers(t *testing.T) {
 func TestHermesOwnErrorsAreErrors(t *testing.T) {
 	for fails, texts := range map[bool][]string{
 		true: {
-			"API call failed after 3 retries: HTTP 500: boom", "Error code: 401 - {'error': {'message': 'no'}}", "Error code: 401", "(No response generated)",
+			"API call failed after 3 retries: HTTP 500: boom",
+			"Error code: 401 - {'error': {'message': 'no'}}", "Error code: 401", "(No response generated)",
 			"Invalid API response shape. Likely rate limited or malformed provider response.", "Invalid API response after 3 retries: response.choices is empty",
-			"⏳ Nous Portal rate limit active — resets in 5m.", "Request payload too large: max compression attempts (3) reached.", "⚠️ Provider rate-limited: wait",
+			"⏳ Nous Portal rate limit active — resets in 5m.",
+			"Request payload too large: max compression attempts (3) reached.",
+			"⚠️ Provider rate-limited: wait",
 			"Request payload too large (413). Cannot compress further.", "Context length exceeded: max compression attempts (3) reached.",
 			"Context length exceeded (200,000 tokens). Cannot compress further.", "First response truncated due to output length limit",
 			"Response truncated due to output length limit", "Response remained truncated after 3 continuation attempts",
 			"⚠️ **Thinking Budget Exhausted**\n\nThe model used all its output tokens on reasoning.", "Operation interrupted: waiting for model response (2.1s elapsed).",
 			"Operation interrupted: handling API error (boom).", "Operation interrupted: retrying API call after error (retry 1/3).",
-			"Operation interrupted during retry (attempt 1/3).", "Operation interrupted after rate limit (attempt 1/3).", "⚠️ No reply: all API retries were exhausted.",
+			"Operation interrupted during retry (attempt 1/3).",
+			"Operation interrupted after rate limit (attempt 1/3).",
+			"⚠️ No reply: all API retries were exhausted.",
 			"⚠️ Provider authentication failed: check your key",
 		},
 		false: {
-			"API call failed after many retries: boom", "Error code: 401 is what it said", "Error code: 4011 - x", "Request payload too large (413). Cannot compress further. Try again",
-			"Response truncated due to output length limit, I fear", "Operation interrupted by the user", "⚠️ No reply: the model returned nothing.",
-			"I reached the maximum iterations (90) but couldn't summarize. Error: boom", "(empty)", "The server says: Error code: 500 - internal",
+			"API call failed after many retries: boom", "Error code: 401 is what it said",
+			"Error code: 4011 - x", "Request payload too large (413). Cannot compress further. Try again",
+			"Response truncated due to output length limit, I fear", "Operation interrupted by the user",
+			"⚠️ No reply: the model returned nothing.",
+			"I reached the maximum iterations (90) but couldn't summarize. Error: boom", "(empty)",
+			"The server says: Error code: 500 - internal",
 		},
 	} {
 		for _, said := range texts {
@@ -185,12 +199,19 @@ func TestOtherAnswersStay(t *testing.T) {
 	good := completion(content("<think>a</think>b"), "stop", zeroUsage)
 	with := func(old, new string) string { return strings.Replace(good, old, new, 1) }
 	for _, in := range []string{
-		"", " ", "null", "[]", `"x"`, "{", "{}", good[:len(good)-1], good + "x", good + good, "[" + good + "]", `{"error": {"message": "<think>"}}`,
-		with(`"chat.completion"`, `"list"`), with("chat.completion", "chat.completions"), with("chat.completion", "chat.completion.chunk"), with("chat.completion", "text_completion"),
-		with(`"object": "chat.completion"`, `"object": ["chat.completion"]`), with(`"object": "chat.completion", `, ""), with(`"choices"`, `"choice"`), with(`"choices": [`, `"choices": [,`),
-		`{"object": "chat.completion"}`, `{"object": "chat.completion", "choices": {}}`, `{"object": "chat.completion", "choices": {"message": {}}}`,
-		`{"object": "chat.completion", "choices": null}`, `{"object": "chat.completion", "choices": "x"}`, with(`"stop"`, `stop`), with(`"message"`, `"x": 01, "message"`),
-		with(`"message"`, `"x": "\x", "message"`), with(`"message"`, `"x": tru, "message"`), with(`"message"`, `"x": [1,], "message"`), with(`"index": 0`, `"index": nul`),
+		"", " ", "null", "[]", `"x"`, "{", "{}", good[:len(good)-1], good + "x", good + good,
+		"[" + good + "]", `{"error": {"message": "<think>"}}`,
+		with(`"chat.completion"`, `"list"`), with("chat.completion", "chat.completions"),
+		with("chat.completion", "chat.completion.chunk"), with("chat.completion", "text_completion"),
+		with(`"object": "chat.completion"`, `"object": ["chat.completion"]`),
+		with(`"object": "chat.completion", `, ""), with(`"choices"`, `"choice"`),
+		with(`"choices": [`, `"choices": [,`),
+		`{"object": "chat.completion"}`, `{"object": "chat.completion", "choices": {}}`,
+		`{"object": "chat.completion", "choices": {"message": {}}}`,
+		`{"object": "chat.completion", "choices": null}`, `{"object": "chat.completion", "choices": "x"}`,
+		with(`"stop"`, `stop`), with(`"message"`, `"x": 01, "message"`),
+		with(`"message"`, `"x": "\x", "message"`), with(`"message"`, `"x": tru, "message"`),
+		with(`"message"`, `"x": [1,], "message"`), with(`"index": 0`, `"index": nul`),
 		with("<think>", "\n"), with("<think>", `\x`),
 		`{"object": "chat.completion", "choices": [{"message": {"content": ` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `}}]}`,
 	} {
@@ -237,12 +258,12 @@ func TestAnswersWithReasoningAndMarkers(t *testing.T) {
 		{"markers", content("Hi\n`💻 ls`\n\n\nAnswer"), `, "content": "Hi\n\nAnswer"`},
 		{"both", content("<think>a\n`💻 ls`\n</think>`💻 ls`\nAnswer"), `, "content": "Answer","reasoning_content":"a\n` + "`\\ud83d\\udcbb ls`" + `\n"`},
 		{"escapes", `, "content": "\u003cthink\u003e\u00e9\u003c/think\u003e\ud83d\ude00"`, `, "content": "\ud83d\ude00","reasoning_content":"\u00e9"`},
-		{"reasoning of upstream's behind", content("<think>a</think>b") + `, "reasoning_content": "c"`, `, "content": "b", "reasoning_content": "c\n\na"`},
+		{"reasoning of upstream's after", content("<think>a</think>b") + `, "reasoning_content": "c"`, `, "content": "b", "reasoning_content": "c\n\na"`},
 		{"reasoning of upstream's before", `, "reasoning_content": "c"` + content("<think>a</think>b"), `, "reasoning_content": "c\n\na", "content": "b"`},
 		{"null reasoning", content("<think>a</think>b") + `, "reasoning_content": null`, `, "content": "b", "reasoning_content": "a"`},
 		{"a marker, then a tag", content("A\n`💻 ls`\n<think>a</think>B"), `, "content": "A\nB","reasoning_content":"a"`},
 		{"a marker's beginning within reasoning", content("<think>`💻 ls </think>Answer`\nB"), `, "content": "Answer` + "`" + `\nB","reasoning_content":"` + "`\\ud83d\\udcbb ls" + ` "`},
-		{"reasoning behind a marker", content("A\n\n`💻 ls`\n<think>a</think>`📖 x`\n\n<think>b</think>B"), `, "content": "A\n\nB","reasoning_content":"a\n\nb"`},
+		{"reasoning after a marker", content("A\n\n`💻 ls`\n<think>a</think>`📖 x`\n\n<think>b</think>B"), `, "content": "A\n\nB","reasoning_content":"a\n\nb"`},
 		{"tool calls", content("<think>a</think>") + `, "tool_calls": [ {"id": "<think>"} ]`, `, "content": "","reasoning_content":"a", "tool_calls": [ {"id": "<think>"} ]`},
 	} {
 		in, want := completion(c.in, "stop", realUsage), completion(c.want, "stop", realUsage)
@@ -258,17 +279,6 @@ func TestAnswersWithReasoningAndMarkers(t *testing.T) {
 		dropped := RepairAnswer([]byte(in), &Options{Reasoning: ReasoningDrop}, nil)
 		if strings.Contains(string(dropped.Body), "plan") {
 			t.Errorf("%s: dropped: %s", c.name, dropped.Body)
-		}
-	}
-}
-
-// TestAnswersAreSeparatedAsStreamsAre over all texts of tags.
-func TestAnswersAreSeparatedAsStreamsAre(t *testing.T) {
-	for _, c := range prosetest.TaggedTexts {
-		a := RepairAnswer([]byte(completion(content(c.In), "stop", realUsage)), &Options{}, nil)
-		m := messageOf(t, a.Body)
-		if m.Content != c.Content || m.ReasoningContent != c.Reasoning {
-			t.Errorf("%s: %+v, want %q and %q", c.Name, m, c.Content, c.Reasoning)
 		}
 	}
 }

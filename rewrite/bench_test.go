@@ -44,9 +44,10 @@ func steady(b *testing.B, o Options, open, frame string) {
 // BenchmarkFrames measures frames in the middle of a stream.
 func BenchmarkFrames(b *testing.B) {
 	for name, frames := range map[string]string{
-		"untouched": text("token "), "code": text("see `git status`\n"), "reasoning": reasoning("token "), "keepalive": keepalive,
-		"thousand": strings.Repeat(text("some "), 1000), // in one read
-		"marker":   markerChunk("💻", "ls -la /tmp"), "tool": g1("terminal", "💻", "ls -la /tmp"),
+		"untouched": text("token "), "code": text("see `git status`\n"), "reasoning": reasoning("token "),
+		"keepalive": keepalive,
+		"thousand":  strings.Repeat(text("some "), 1000), // in one read
+		"marker":    markerChunk("💻", "ls -la /tmp"), "tool": g1("terminal", "💻", "ls -la /tmp"),
 		"held":      texts("a\n`💻", " ls", " -la", "` is", " it\n"), // for its whole length, and no marker
 		"stripped":  texts("a\n`💻", " ls", " -la", "`\n", "it\n"),
 		"line ends": strings.Repeat("\r\n", 16<<10), "comments": strings.Repeat(":\r", 16<<10), // are cut into the most units

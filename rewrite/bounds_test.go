@@ -143,6 +143,14 @@ func TestDeepNestingPassesByteForByte(t *testing.T) {
 	look(t, repair(role()+in+doneFrame)).checkErrorFinish(t, CodeCrashed)
 }
 
+// toolCount counts the events of tools that leave.
+type toolCount struct{ running, completed int }
+
+func (c *toolCount) see(out []byte) {
+	c.running += bytes.Count(out, []byte(`"status":"running"`)) + bytes.Count(out, []byte(`"status": "running"`))
+	c.completed += bytes.Count(out, []byte(`"status":"completed"`))
+}
+
 func TestManyToolsAreNotHeld(t *testing.T) {
 	many := 100000
 	if testing.Short() || cutStride > 1 {
@@ -152,25 +160,16 @@ func TestManyToolsAreNotHeld(t *testing.T) {
 		"G0": func(i int) string { return markerChunk("💻", "ls") },
 		"G2": func(i int) string { return g2Start("terminal", "💻", "ls", fmt.Sprint("call_", i)) },
 	} {
-		s := New(&Options{ParallelWindow: time.Hour}, chatParams)
-		running, completed := 0, 0
-		frame := ""
-		got := held(s, many/100, func(i int) string {
-			frame = ""
+		s, count := New(&Options{ParallelWindow: time.Hour}, chatParams), toolCount{}
+		checkHeld(t, held(s, many/100, func(i int) string {
+			frames := ""
 			for j := range 100 {
-				frame += start(i*100 + j)
+				frames += start(i*100 + j)
 			}
-			return frame
-		}, func(out []byte) {
-			running += bytes.Count(out, []byte(`running"}`))
-			completed += bytes.Count(out, []byte(`completed"}`)) + bytes.Count(out, []byte(`completed","interrupted":true}`))
-		})
-		checkHeld(t, got, 1<<20)
-		out := s.Finish(nil, CauseEOF)
-		completed += bytes.Count(out, []byte(`completed"}`)) + bytes.Count(out, []byte(`completed","interrupted":true}`))
-		if running != many || completed != many {
-			t.Errorf("%s: %d running, %d completed, want %d", name, running, completed, many)
-		}
+			return frames
+		}, count.see), 1<<20)
+		count.see(s.Finish(nil, CauseEOF))
+		equal(t, count, toolCount{many, many}, name)
 		equal(t, s.Summary().Tools, many, name)
 	}
 }
@@ -206,20 +205,14 @@ func TestOpenToolsHoldAtMostMaxOpenBytes(t *testing.T) {
 		"a huge tool name": func(i int) string { return g1(huge, "💻", "l") },
 	} {
 		for _, form := range []Progress{ProgressEnvelope, ProgressOff} {
-			s := New(&Options{Progress: form}, chatParams)
-			running, completed := 0, 0
-			count := func(out []byte) {
-				running += bytes.Count(out, []byte(`"status":"running"`)) + bytes.Count(out, []byte(`"status": "running"`))
-				completed += bytes.Count(out, []byte(`"status":"completed"`))
-			}
-			checkHeld(t, held(s, 30, start, count), maxOpenBytes+64<<10)
-			count(s.Finish(nil, CauseEOF))
-			want := 30
+			s, count, want := New(&Options{Progress: form}, chatParams), toolCount{}, 30
+			checkHeld(t, held(s, 30, start, count.see), maxOpenBytes+64<<10)
+			count.see(s.Finish(nil, CauseEOF))
 			if name == "small, then large" {
 				want = 110
 			}
-			if form != ProgressOff && (running != want || completed != want) {
-				t.Errorf("%s: %d start, %d end, want %d", name, running, completed, want)
+			if form != ProgressOff {
+				equal(t, count, toolCount{want, want}, name)
 			}
 		}
 	}
@@ -312,11 +305,11 @@ func TestHostileFrameUnderTheLimitIsForgotten(t *testing.T) {
 	size := 1000000 / min(cutStride, 4)
 	fill := func(unit string) string { return strings.Repeat(unit, size/len(unit)) }
 	for name, in := range map[string]string{
-		"imitations":                     delta(`"content": "a\n` + fill("`💻 x`\\n") + `"`),
-		"data lines":                     fill("data\n") + "\n",
-		"choices":                        `data: {` + envelopeOfTests + `, "choices": [` + strings.TrimSuffix(fill("{},"), ",") + "]}\n\n",
-		"blank lines behind a held line": text("`💻 ") + fill("\n"),
-		"members":                        `data: {"object": "chat.completion.chunk", "choices": [{"delta": {` + strings.TrimSuffix(fill(`"content":"\n",`), ",") + "}}]}\n\n",
+		"imitations":                    delta(`"content": "a\n` + fill("`💻 x`\\n") + `"`),
+		"data lines":                    fill("data\n") + "\n",
+		"choices":                       `data: {` + envelopeOfTests + `, "choices": [` + strings.TrimSuffix(fill("{},"), ",") + "]}\n\n",
+		"blank lines after a held line": text("`💻 ") + fill("\n"),
+		"members":                       `data: {"object": "chat.completion.chunk", "choices": [{"delta": {` + strings.TrimSuffix(fill(`"content":"\n",`), ",") + "}}]}\n\n",
 	} {
 		for _, im := range []Imitations{ImitationsStrip, ImitationsTrust} {
 			s := New(&Options{Imitations: im}, chatParams)
@@ -441,7 +434,7 @@ func hostileFrames() (all []hostileFrame) {
 			{"errors whose names are escaped", finishChunk("error", fill(`,"\u0065rror":1,"a":1`, size))},
 			{"finish reasons of a tool event", named("hermes.tool.progress", `{`+envelopeOfTests+`,"choices":[`+fill(`{"finish_reason":1},`, size)+`{}],"tool":"t","toolCallId":"c","status":"running"}`)},
 			{"secrets by their names", `data: {"error": {` + strings.TrimSuffix(fill(`"token":"a1",`, size), ",") + "}}\n\n"},
-			{"choices that stop behind an error", `data: {` + envelopeOfTests + `, "choices": [` + strings.TrimSuffix(fill(`{"finish_reason":"stop"},`, size), ",") + "]}\n\n"},
+			{"choices that stop after an error", `data: {` + envelopeOfTests + `, "choices": [` + strings.TrimSuffix(fill(`{"finish_reason":"stop"},`, size), ",") + "]}\n\n"},
 			{"one delta", text("x")},
 			{"[DONE]", doneFrame},
 			{"a finish", finishChunk("stop", realUsage)},
@@ -460,10 +453,10 @@ func hostileFrames() (all []hostileFrame) {
 			}
 		}
 		all = append(all,
-			hostileFrame{fmt.Sprint("a longer id behind tools ", i), strings.Clone, text("a") + manyTools.String(), longNames.Replace(text("x")), Options{}},
-			hostileFrame{fmt.Sprint("[DONE] behind an error ", i), strings.Clone, text("a") + `data: {"error": {"message": "` + label + `"}}` + "\n\n", doneFrame, Options{}},
-			hostileFrame{fmt.Sprint("stops behind an error ", i), strings.Clone, text("a") + `data: {"error": {"message": "m"}}` + "\n\n", `data: {` + envelopeOfTests + `, "choices": [` + strings.TrimSuffix(fill(`{"index":1,"finish_reason":"stop"},`, size), ",") + "]}\n\n", Options{}},
-			hostileFrame{fmt.Sprint("a finish behind an error ", i), strings.Clone, text("a") + `data: {"error": {"message": "` + label + `"}}` + "\n\n", finishChunk("stop", realUsage), Options{}},
+			hostileFrame{fmt.Sprint("a longer id after tools ", i), strings.Clone, text("a") + manyTools.String(), longNames.Replace(text("x")), Options{}},
+			hostileFrame{fmt.Sprint("[DONE] after an error ", i), strings.Clone, text("a") + `data: {"error": {"message": "` + label + `"}}` + "\n\n", doneFrame, Options{}},
+			hostileFrame{fmt.Sprint("stops after an error ", i), strings.Clone, text("a") + `data: {"error": {"message": "m"}}` + "\n\n", `data: {` + envelopeOfTests + `, "choices": [` + strings.TrimSuffix(fill(`{"index":1,"finish_reason":"stop"},`, size), ",") + "]}\n\n", Options{}},
+			hostileFrame{fmt.Sprint("a finish after an error ", i), strings.Clone, text("a") + `data: {"error": {"message": "` + label + `"}}` + "\n\n", finishChunk("stop", realUsage), Options{}},
 		)
 	}
 	return all
@@ -584,12 +577,14 @@ func TestNoAnswerTakesMoreThanItsBound(t *testing.T) {
 	}
 }
 
-// hostileEvents are events of the other streams that leave longer than they came, after
-// many open tools.
-func hostileEvents() (all []struct {
+type hostileEvent struct {
 	name, before, frame string
 	p                   Params
-}) {
+}
+
+// hostileEvents are events of the other streams that leave longer than they came, after
+// many open tools.
+func hostileEvents() (all []hostileEvent) {
 	const size = DefaultMaxFrame - 8<<10
 	fill := func(unit string, n int) string { return strings.Repeat(unit, n/len(unit)) }
 	var run, session, response strings.Builder
@@ -602,15 +597,12 @@ func hostileEvents() (all []struct {
 		response.WriteString(named("response.output_item.added", fmt.Sprintf(`{"type":"response.output_item.added","output_index":%d,"item":{"type":"function_call","call_id":"%s","arguments":"{}"},"sequence_number":%d}`, i, label, i+1)))
 	}
 	add := func(name, before, frame string, p Params) {
-		all = append(all, struct {
-			name, before, frame string
-			p                   Params
-		}{name, before, frame, p})
+		all = append(all, hostileEvent{name, before, frame, p})
 	}
 	runs, responses := Params{RunID: "run_1"}, Params{Responses: true}
-	add("a run cut behind tools", run.String(), doneFrame, runs)
-	add("a session cut behind tools", session.String(), doneFrame, sessionParams)
-	add("a response cut behind tools", response.String(), doneFrame, responses)
+	add("a run cut after tools", run.String(), doneFrame, runs)
+	add("a session cut after tools", session.String(), doneFrame, sessionParams)
+	add("a response cut after tools", response.String(), doneFrame, responses)
 	for name, text := range map[string]string{
 		"secrets": `"Provider said: ` + fill("sk-abc ", size/2) + `"`, "lines": `"` + fill(`\nProvider said: sk-abc`, size/2) + `"`, "text": `"Error code: 500 - ` + fill("x", size/2) + `"`, "white space": `"` + fill(`\n`, size/2) + `"`,
 	} {
@@ -665,7 +657,7 @@ func TestEndlessTextIsNotHeld(t *testing.T) {
 			frame := text(strings.Repeat(unit, 1000))
 			got := held(s, 200/min(cutStride, 2), func(int) string { return frame }, nil)
 			if got > 128<<10 {
-				t.Errorf("behind %q, %d bytes of %q are held", start, got, unit)
+				t.Errorf("after %q, %d bytes of %q are held", start, got, unit)
 			}
 		}
 	}
@@ -686,6 +678,22 @@ func TestFrameInSmallReadsCostsLinearTime(t *testing.T) {
 		equal(t, n, len(in), "bytes that have left")
 		return took
 	})
+}
+
+// Frames that are like those before cost no memory: a clean stream is cheap.
+func TestLikeFramesCostNoAllocations(t *testing.T) {
+	for frame, p := range map[string]Params{
+		text("token "): chatParams, text("see\n"): chatParams, text("see `git status`\n"): chatParams,
+		reasoning("token "): chatParams, keepalive: chatParams,
+		outputDelta(1): {}, runEvent("message.delta", `, "timestamp": 1795165131.810072, "delta": "Partial "`): {},
+		sessionFrame("assistant.delta", `"message_id": "m", "delta": "a"`, 1): sessionParams,
+	} {
+		s, in := New(&Options{}, p), []byte(frame)
+		out := s.Feed(make([]byte, 0, 1<<12), in, epoch)
+		if n := testing.AllocsPerRun(100, func() { out = s.Feed(out[:0], in, epoch) }); n > 0 {
+			t.Errorf("%v allocations for %s", n, frame)
+		}
+	}
 }
 
 // Of frames that are alike, and large but for their text, nothing is remembered.
@@ -731,7 +739,7 @@ var streamsByLength = map[string]struct {
 	}), one(oneFrame)},
 	"reasoning":                     {many(texts("\n\n<think>so", "</think>\n\n")), one(oneFrame)},
 	"reasoning that looks like end": {after(text("<think>"), many(texts("</thin", "</"))), one(oneFrame)},
-	"newlines behind reasoning":     {after(text("<think>a</think>"), many(text("\n\n"))), one(oneFrame)},
+	"newlines after reasoning":      {after(text("<think>a</think>"), many(text("\n\n"))), one(oneFrame)},
 	"frames that are never alike": {counted(func(i int) string {
 		return strings.Replace(text("a"), `"finish`, fmt.Sprintf(`"n": %d, "finish`, i), 1)
 	}), one(oneFrame)},

@@ -42,14 +42,40 @@ func TestCards(t *testing.T) {
 // In the other forms, and without the option, there are none.
 func TestNoCards(t *testing.T) {
 	for _, r := range chats(t, "g0-v0.8.0", "g1-v0.9.0", "g2-v0.13.0", "g3-v0.20.3", "g4-transcribed") {
-		for _, form := range ProgressForms() {
-			if form == ProgressEnvelope || form == ProgressUnnamed {
-				continue
-			}
+		for _, form := range []Progress{ProgressBare, ProgressComment, ProgressOff} {
 			same(t, repairWith(r.body, Options{Progress: form, Cards: true}), repairWith(r.body, Options{Progress: form}), r.name()+", "+string(form))
 		}
-		if out := repair(r.body); strings.Contains(out, "output_item") {
-			t.Errorf("%s: cards although they are off", r.name())
+		equal(t, strings.Count(repair(r.body), "output_item"), 0, r.name()+": cards although they are off")
+	}
+}
+
+// A card's name is one line of at most so many characters. The name of its function is the tool's if an API
+// takes that.
+func TestNamesOfCards(t *testing.T) {
+	const all = "abcdefghijklmnopqrstuvwxyz-ABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789"
+	x := strings.Repeat("x", maxCardName)
+	names := [][5]string{ // tool, emoji, label, name, name of the function
+		{"read_file", "💻", "ls -la", "💻 ls -la", "read_file"},
+		{"read_file", "⚙️", " a  b\t\n c ", "⚙️ a b c", "read_file"},
+		{"read_file", "💻", "echo \"a\" `b` <c> & d \\ \x00\x7f\u2028e\u202e\u200b", "💻 echo \"a\" `b` <c> & d \\ e", "read_file"},
+		{"read_file", "💻", x, "💻 " + x[2:] + "…", "read_file"},
+		{"read_file", "💻", x[2:], "💻 " + x[2:], "read_file"},
+		{"read_file", "💻", strings.Repeat("é", 5000), "💻 " + strings.Repeat("é", maxCardName-2) + "…", "read_file"},
+		{"mcp-9", "👩\u200d💻", "x", "👩\u200d💻 x", "mcp-9"},
+		{all, "", "x", "x", all},
+		{"read_file", "💻", "", "💻 read_file", "read_file"},
+		{"read_file", "💻", " \n", "💻 read_file", "read_file"},
+		{"read_file", "", "", "read_file", "read_file"},
+		{"read_file", x + x, "y", x + "…", "read_file"},
+	}
+	for _, tool := range []string{all + "a", "a b", "a.b", "a/b", "@a", "a[", "a`", "a{", "é", `a"`} {
+		names = append(names, [5]string{tool, "💻", "x", "💻 x", "tool"})
+	}
+	for _, c := range names {
+		card := cardsOf(t, repairWith(role()+g2Start(c[0], c[1], c[2], "call_1"), Options{Cards: true}))[0]
+		for _, item := range []wireItem{card.started, card.ended} {
+			equal(t, item.Name, c[3], "the name")
+			equal(t, item.Provider.Name, c[4], "the name of the function")
 		}
 	}
 }
@@ -103,7 +129,7 @@ func TestCardsOfAnotherSidecar(t *testing.T) {
 		for _, form := range cardForms {
 			with, without := Options{Cards: true, Progress: form}, Options{Progress: form}
 			carded := repairWith(r.body, with)
-			same(t, repairWith(carded, without), carded, r.name()+": without the option behind it")
+			same(t, repairWith(carded, without), carded, r.name()+": without the option after it")
 			cards := cardsOf(t, repairWith(repairWith(r.body, without), with))
 			equal(t, fmt.Sprint(items(cards)), fmt.Sprint(items(cardsOf(t, carded))), r.name())
 			for _, other := range []Progress{ProgressBare, ProgressComment, ProgressOff} {
@@ -151,8 +177,8 @@ func TestEveryEndOfACard(t *testing.T) {
 		"duplicates":           {a + a + g2End("terminal", "call_1") + a + g2End("terminal", "call_1") + text("x") + stop(), Options{}, 1},
 		"orphans":              {g2End("terminal", "call_9") + text("x") + stop(), Options{}, 0},
 		"internal":             {g2Start("_t", "💻", "l", "call_1") + g2End("_t", "call_1") + text("x") + stop(), Options{}, 0},
-		"behind the finish":    {text("x") + finishChunk("stop", realUsage) + a + doneFrame, Options{}, 0},
-		"behind [DONE]":        {text("x") + stop() + a + g1("t", "💻", "l"), Options{}, 0},
+		"after the finish":     {text("x") + finishChunk("stop", realUsage) + a + doneFrame, Options{}, 0},
+		"after [DONE]":         {text("x") + stop() + a + g1("t", "💻", "l"), Options{}, 0},
 		"no name":              {named(progressEvent, `{"toolCallId": "c", "status": "running"}`) + text("x") + stop(), Options{}, 1},
 		"an end without an id": {g1("terminal", "💻", "a") + named(progressEvent, `{"tool": "terminal", "status": "completed"}`) + text("x") + stop(), Options{}, 1},
 		"members of its own":   {named(progressEvent, `{"type": "x", "it\u0065m": {"type": "function_call"}, "output_index": 7, "tool": "t", "label": "l", "toolCallId": "c", "status": "running"}`) + text("x") + stop(), Options{}, 1},
@@ -190,45 +216,6 @@ func TestItemsOfUpstreamsPass(t *testing.T) {
 		same(t, repairWith(in, Options{Progress: ProgressBare}), in, "bytes")
 		if out := repair(in); strings.Count(out, `"function_call_output"`) != strings.Count(in, `"function_call_output"`) {
 			t.Errorf("an item is lost:\n%s", out)
-		}
-	}
-}
-
-// A card's name is one line of at most so many characters.
-func TestNamesOfCards(t *testing.T) {
-	x := strings.Repeat("x", maxCardName)
-	for _, c := range []struct{ emoji, label, want string }{
-		{"💻", "ls -la", "💻 ls -la"},
-		{"⚙️", " a  b\t\n c ", "⚙️ a b c"},
-		{"💻", "echo \"a\" `b` <c> & d \\ \x00\x7f\u2028e\u202e\u200b", "💻 echo \"a\" `b` <c> & d \\ e"},
-		{"💻", x, "💻 " + x[2:] + "…"},
-		{"💻", x[2:], "💻 " + x[2:]},
-		{"💻", strings.Repeat("é", 5000), "💻 " + strings.Repeat("é", maxCardName-2) + "…"},
-		{"👩\u200d💻", "x", "👩\u200d💻 x"},
-		{"", "x", "x"},
-		{"💻", "", "💻 read_file"},
-		{"💻", " \n", "💻 read_file"},
-		{"", "", "read_file"},
-		{x + x, "y", x + "…"},
-	} {
-		in := role() + g2Start("read_file", c.emoji, c.label, "call_1")
-		cards := cardsOf(t, repairWith(in, Options{Cards: true}))
-		if len(cards) != 1 || cards[0].started.Name != c.want || cards[0].ended.Name != c.want {
-			t.Errorf("%q %q: %+v, want %q", c.emoji, c.label, cards[0].started, c.want)
-		}
-	}
-}
-
-// The name of the function is the tool's where an API takes that.
-func TestFunctionNamesOfCards(t *testing.T) {
-	const all = "abcdefghijklmnopqrstuvwxyz-ABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789"
-	for tool, want := range map[string]string{
-		"read_file": "read_file", all: all, "mcp-9": "mcp-9",
-		all + "a": "tool", "a b": "tool", "a.b": "tool", "a/b": "tool", "@a": "tool", "a[": "tool", "a`": "tool", "a{": "tool", "é": "tool", `a"`: "tool",
-	} {
-		cards := cardsOf(t, repairWith(role()+g2Start(tool, "💻", "x", "call_1"), Options{Cards: true}))
-		if len(cards) != 1 || cards[0].started.Provider.Name != want || cards[0].ended.Provider.Name != want {
-			t.Errorf("%q: %+v, want %q", tool, cards[0].started, want)
 		}
 	}
 }

@@ -1,13 +1,13 @@
 package rewrite
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
 // explained repairs in and returns its steps, their bytes copied.
@@ -145,27 +145,66 @@ func TestSummaryOfAStream(t *testing.T) {
 // What is held back is said to be, and no longer once it has left or the stream has
 // ended.
 func TestStepsSayWhatIsHeld(t *testing.T) {
-	for _, c := range []struct{ in, want string }{
-		{role() + text("a") + text("\n`💻 l") + ": c\n\n" + text("s`\n") + text("b"), "- - held held - - end"},
-		{role() + text("a\n`💻 l"), "- held end"},
-		{role() + text("a") + stop(), "- - - - end"},
-		{inCRLF(role() + text("a\n`💻 l")), "- - held held end"},
+	for in, want := range map[string]string{
+		role() + text("a") + text("\n`💻 l") + ": c\n\n" + text("s`\n") + text("b"): "- - held held - - end",
+		role() + text("a\n`💻 l"): "- held end", role() + text("a") + stop(): "- - - - end",
+		inCRLF(role() + text("a\n`💻 l")): "- - held held end",
 	} {
-		steps, _ := explained(c.in, Options{}, chatParams, inOne, CauseAborted)
+		steps, _ := explained(in, Options{}, chatParams, inOne, CauseAborted)
 		var got []string
 		for _, s := range steps {
-			switch {
-			case len(s.In) == 0 && s.Held:
-				got = append(got, "held at the end")
-			case len(s.In) == 0:
-				got = append(got, "end")
-			case s.Held:
-				got = append(got, "held")
-			default:
-				got = append(got, "-")
+			step := map[bool]string{false: "-", true: "held"}[s.Held]
+			if len(s.In) == 0 {
+				step = strings.TrimPrefix(step+" end", "- ")
 			}
+			got = append(got, step)
 		}
-		same(t, strings.Join(got, " "), c.want, "steps")
+		same(t, strings.Join(got, " "), want, "steps")
+	}
+}
+
+// told repairs in and returns the tool events that were told.
+func told(in string, o Options, cause Cause) (events []string) {
+	p := chatParams
+	p.OnTool = func(e ToolEvent) {
+		events = append(events, fmt.Sprint(e.Name, map[bool]string{false: " running ", true: " completed "}[e.Completed], e.Source))
+	}
+	run(in, o, p, oneByte, cause)
+	return events
+}
+
+func TestToolsAreTold(t *testing.T) {
+	ls, trust, off := markerChunk("💻", "ls"), Options{Imitations: ImitationsTrust}, Options{Progress: ProgressOff}
+	for _, c := range []struct {
+		in    string
+		o     Options
+		cause Cause
+		want  string
+	}{
+		{ls + markerChunk("📖", "a") + text("Hi") + stop(), Options{}, CauseEOF, "terminal running marker, read_file running marker, terminal completed inferred, read_file completed inferred"},
+		{ls, Options{}, CauseAborted, "terminal running marker, terminal completed end"},
+		{toolOfUpstream + stop(), Options{}, CauseEOF, "t running upstream, t completed upstream"},
+		{g1("terminal", "💻", "ls") + text("Hi") + stop(), Options{}, CauseEOF, "terminal running upstream, terminal completed inferred"},
+		{texts("a\n`💻 ls`\nb") + stop(), trust, CauseEOF, "terminal running imitation, terminal completed inferred"},
+		{ls + text("Hi") + stop(), off, CauseEOF, "terminal running marker, terminal completed inferred"}, // not shown to the client
+		{g2Start("_x", "💻", "ls", "1") + g2End("_x", "1") + stop(), Options{}, CauseEOF, ""},
+	} {
+		same(t, strings.Join(told(c.in, c.o, c.cause), ", "), c.want, c.in)
+	}
+	// Over the recordings, the client sees the same.
+	for _, r := range chats(t) {
+		for _, cause := range []Cause{CauseEOF, CauseAborted} {
+			body := r.body[:len(r.body)*2/3]
+			out, _ := run(body, Options{}, chatParams, inOne, cause)
+			sent, got := "", ""
+			for _, e := range look(t, out).tools {
+				sent += e.tool + " " + e.status + "\n"
+			}
+			for _, e := range told(body, Options{}, cause) {
+				got += e[:strings.LastIndex(e, " ")] + "\n"
+			}
+			same(t, got, sent, r.name())
+		}
 	}
 }
 
@@ -187,104 +226,28 @@ func TestProgressOfAHeader(t *testing.T) {
 	}
 }
 
-// White space is what the standard says it is, and nothing beside it.
-func TestWhatIsNoSpaceIsText(t *testing.T) {
-	for inner, want := range map[string]bool{
-		`\b`: true, `\u0008`: true, `\u000e`: true, `\u001f`: true, `!`: true, `\u007f`: true, `\u0080`: true, `\u00a1`: true,
-		`\t`: false, `\u0009`: false, `\n\u000B\f\u000c\r\u000D`: false, "\u2028\u3000": false, `\/`: true, `\u00A0`: false, `\u00a0`: false,
-	} {
-		equal(t, jsonspan.HasText([]byte(inner)), want, inner)
-	}
-}
-
 // A stream tells how far it is.
 func TestStreamTellsWhetherItIsDone(t *testing.T) {
-	s := New(&Options{}, chatParams)
-	tells := func(finished, done, guarded bool) {
-		t.Helper()
-		if s.Finished() != finished || s.Done() != done || s.Guarded() != guarded {
-			t.Errorf("finished %v, done %v, guarded %v", s.Finished(), s.Done(), s.Guarded())
-		}
-	}
-	tells(false, false, true)
-	s.Feed(nil, []byte(role()+text("a")), epoch)
-	tells(false, false, true)
-	s.Feed(nil, []byte(finishChunk("stop", realUsage)), epoch)
-	tells(true, false, true)
-	s.Feed(nil, []byte(doneFrame), epoch)
-	tells(true, true, true)
-
-	s = New(&Options{}, Params{})
-	tells(false, false, false)
-	s.Feed(nil, []byte("data: 1\n\n"), epoch)
-	tells(false, false, false)
-	s.Feed(nil, []byte(created(0, responseOfTests)), epoch)
-	tells(false, false, true)
-	s.Feed(nil, []byte(named("response.completed", `{"type":"response.completed","sequence_number":1,"response":{}}`)), epoch)
-	tells(false, true, true)
-
-	s = New(&Options{}, Params{})
-	s.Feed(nil, []byte(role()), epoch)
-	tells(false, false, true)
-}
-
-// told repairs in and returns the tool events that were told, one a line.
-func told(in string, o Options, cause Cause) (string, Summary) {
-	var b strings.Builder
-	p := chatParams
-	p.OnTool = func(e ToolEvent) {
-		status := "running"
-		if e.Completed {
-			status = "completed"
-		}
-		fmt.Fprintf(&b, "%s %s %s\n", e.Name, status, e.Source)
-	}
-	_, sum := run(in, o, p, oneByte, cause)
-	return b.String(), sum
-}
-
-func TestToolsAreTold(t *testing.T) {
 	for _, c := range []struct {
-		name, in string
-		o        Options
-		cause    Cause
-		want     string
+		p     Params
+		feeds []string
+		tells string // after each: finished, done, guarded
 	}{
-		{"markers and text", markerChunk("💻", "ls") + markerChunk("📖", "a") + text("Hi") + stop(), Options{}, CauseEOF,
-			"terminal running marker\nread_file running marker\nterminal completed inferred\nread_file completed inferred\n"},
-		{"a crash", markerChunk("💻", "ls"), Options{}, CauseAborted, "terminal running marker\nterminal completed end\n"},
-		{"upstream's own", g2Start("terminal", "💻", "ls", "1") + g2End("terminal", "1") + stop(), Options{}, CauseEOF,
-			"terminal running upstream\nterminal completed upstream\n"},
-		{"upstream's starts", g1("terminal", "💻", "ls") + text("Hi") + stop(), Options{}, CauseEOF,
-			"terminal running upstream\nterminal completed inferred\n"},
-		{"trusted", texts("a\n`💻 ls`\nb") + stop(), Options{Imitations: ImitationsTrust}, CauseEOF,
-			"terminal running imitation\nterminal completed inferred\n"},
-		{"not shown to the client", markerChunk("💻", "ls") + text("Hi") + stop(), Options{Progress: ProgressOff}, CauseEOF,
-			"terminal running marker\nterminal completed inferred\n"},
-		{"internal", g2Start("_x", "💻", "ls", "1") + g2End("_x", "1") + stop(), Options{}, CauseEOF, ""},
+		{chatParams, []string{"", role() + text("a"), finishChunk("stop", realUsage), doneFrame}, "g g fg fdg"},
+		{Params{}, []string{"", "data: 1\n\n", created(0, responseOfTests), strings.ReplaceAll(created(1, ""), "created", "completed")}, "- - g dg"},
+		{Params{}, []string{role()}, "g"},
 	} {
-		got, _ := told(c.in, c.o, c.cause)
-		same(t, got, c.want, c.name)
-	}
-}
-
-// TestToolsToldAreThoseSent over the recordings: the client sees the same.
-func TestToolsToldAreThoseSent(t *testing.T) {
-	for _, r := range chats(t) {
-		for _, cause := range []Cause{CauseEOF, CauseAborted} {
-			body := r.body[:len(r.body)*2/3]
-			got, _ := told(body, Options{}, cause)
-			out, _ := run(body, Options{}, chatParams, inOne, cause)
-			var want strings.Builder
-			for _, e := range look(t, out).tools {
-				fmt.Fprintf(&want, "%s %s\n", e.tool, e.status)
+		s, tells := New(&Options{}, c.p), ""
+		for _, in := range c.feeds {
+			s.Feed(nil, []byte(in), epoch)
+			says := ""
+			for i, is := range []bool{s.Finished(), s.Done(), s.Guarded()} {
+				if is {
+					says += "fdg"[i : i+1]
+				}
 			}
-			var sent strings.Builder
-			for line := range strings.Lines(got) {
-				f := strings.Fields(line)
-				fmt.Fprintf(&sent, "%s %s\n", f[0], f[1])
-			}
-			same(t, sent.String(), want.String(), r.name())
+			tells += " " + cmp.Or(says, "-")
 		}
+		equal(t, tells, " "+c.tells, c.feeds)
 	}
 }

@@ -1,9 +1,10 @@
 package rewrite
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
-	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -31,11 +32,12 @@ func TestCodesAreThoseOfTheContract(t *testing.T) {
 func TestEndsOfAnyCause(t *testing.T) {
 	said := role() + text("x")
 	ends := map[string]row{
-		"no finish chunk":           {in: said},
-		"a held line":               {in: role() + text("a\n`💻 l"), content: "a\n`💻 l"},
-		"[DONE] alone":              {in: said + doneFrame, end: CodeIncomplete},
-		"a second finish chunk":     {in: said + finishChunk("stop", "") + stop(), out: passes},
-		"usage after the finish":    {in: said + finishChunk("stop", "") + choicesChunk("", realUsage) + doneFrame, out: passes},
+		"no finish chunk":       {in: said},
+		"a held line":           {in: role() + text("a\n`💻 l"), content: "a\n`💻 l"},
+		"[DONE] alone":          {in: said + doneFrame, end: CodeIncomplete},
+		"a second finish chunk": {in: said + finishChunk("stop", "") + stop(), out: passes},
+		"usage after the finish": {in: said + finishChunk("stop", "") + choicesChunk("", realUsage) + doneFrame,
+			out: passes},
 		"a finish without a [DONE]": {in: said + finishChunk("stop", realUsage), out: said + stop()},
 	}
 	for _, reason := range []string{"stop", "length", "tool_calls", "content_filter", "function_call"} {
@@ -69,12 +71,18 @@ func TestPartial(t *testing.T) {
 		o       Options
 		partial bool
 	}{
-		"": {}, role(): {}, text(" \n\t\u00a0"): {}, reasoning(" "): {}, markerChunk("💻", "ls"): {}, text("`💻 ls`"): {}, ofChoice(1, text(" \n")): {},
-		text("x"): {partial: true}, reasoning("x"): {partial: true}, delta(`"reasoning": "x"`): {partial: true}, another: {partial: true},
-		text("`💻 ls"): {partial: true}, text("`💻 ls`\nx"): {partial: true}, text("<think>plan"): {partial: true}, texts("<think>", "plan"): {drop, false},
+		"": {}, role(): {}, text(" \n\t\u00a0"): {}, reasoning(" "): {}, markerChunk("💻", "ls"): {},
+		text("`💻 ls`"): {}, ofChoice(1, text(" \n")): {},
+		text("x"): {partial: true}, reasoning("x"): {partial: true},
+		delta(`"reasoning": "x"`): {partial: true}, another: {partial: true},
+		text("`💻 ls"): {partial: true}, text("`💻 ls`\nx"): {partial: true},
+		text("<think>plan"): {partial: true}, texts("<think>", "plan"): {drop, false},
 		// Were it only the beginning of a closing tag that nothing closed.
-		text("<think></thi"): {partial: true}, text("<think> <"): {partial: true}, text("<think>"): {}, text("<think> "): {}, text("<think></think>"): {},
-		text("<think></think> \n"): {}, text("<thi"): {partial: true}, texts("<think></", "thi"): {keep, true}, texts("<think", "></think>"): {keep, true}, texts("<think>", "a"): {keep, true},
+		text("<think></thi"): {partial: true}, text("<think> <"): {partial: true}, text("<think>"): {},
+		text("<think> "): {}, text("<think></think>"): {},
+		text("<think></think> \n"): {}, text("<thi"): {partial: true},
+		texts("<think></", "thi"): {keep, true}, texts("<think", "></think>"): {keep, true},
+		texts("<think>", "a"): {keep, true},
 	} {
 		v := look(t, repairWith(in, want.o))
 		v.checkErrorFinish(t, CodeIncomplete)
@@ -90,42 +98,61 @@ func TestErrorFinishes(t *testing.T) {
 	}
 	several := choice(0, `"role": "assistant"`, "null") + choice(1, `"role": "assistant"`, "null") + choice(0, `"content": "a"`, "null") +
 		choice(1, `"content": "b\n`+"`💻 ls`"+`\n"`, "null") + choice(0, "", `"stop"`) + choice(1, `"content": "c"`, "null")
+	said := role() + text("x")
 	rows := map[string]row{
-		"held text, ends of tools":      {in: g2Start("terminal", "💻", "ls", "call_1") + text("a\n`💻 ls"), story: "running text completed error finish done", end: CodeIncomplete},
-		"several choices":               {in: several + choice(1, "", `"stop"`) + choicesChunk("", zeroUsage) + doneFrame, out: passes},
+		"held text, ends of tools": {in: g2Start("terminal", "💻", "ls", "call_1") + text("a\n`💻 ls"),
+			story: "running text completed error finish done", end: CodeIncomplete},
+		"several choices": {in: several + choice(1, "", `"stop"`) + choicesChunk("", zeroUsage) + doneFrame,
+			out: passes},
 		"one choice goes on":            {in: several, story: "other other text other finish other error finish done"},
 		"a stop of one choice after it": {in: role() + boom + choicesChunk(`{"index": 0, "delta": {}, "finish_reason": "stop"}, {"index": 1, "delta": {}, "finish_reason": "length"}`, "") + doneFrame},
-		"an error after a held line":    {in: role() + text("a\n`💻 ls") + boom + finishChunk("error", "") + doneFrame, story: "other text error finish done", content: "a\n`💻 ls"},
-		"an error after a held marker":  {in: role() + text("a\n`💻 ls`") + boom + finishChunk("error", "") + doneFrame, story: "other text error finish done", content: "a\n"},
-		"a finish with text, too late":  {in: role() + boom + finishChunkWith(`"content": "bye"`, "stop", "") + doneFrame, story: "other error text finish done", content: "bye"},
-		"usage after an error":          {in: role() + finishChunk("error", `, "error": {"message": "boom"}`) + usage + text("late") + ": c\n\n", content: nothing, story: "other error finish other done"},
-		"usage after a false stop":      {in: role() + finishChunk("stop", zeroUsage) + usage + text("late") + ": c\n\n", content: nothing, story: "other error finish other done"},
-		"an error frame":                {in: role() + text("x") + boom, end: CodeAgentError},
-		"an error frame, [DONE]":        {in: role() + text("x") + boom + doneFrame, end: CodeAgentError},
-		"an error frame and a finish":   {in: role() + text("x") + boom + finishChunk("error", zeroUsage) + doneFrame, end: CodeAgentError},
-		"an error frame and another":    {in: role() + text("x") + boom + finishChunk("error", g3Error) + doneFrame, end: CodeAgentError},
-		"an error frame, inline":        {in: role() + text("x") + boom, o: Options{ErrorFinish: ErrorFinishInline}, story: "other text error finish done"},
-		"a reason with escapes":         {in: role() + text("a") + finishChunk(`st\u006fp`, realUsage) + doneFrame, end: "stop"},
-		"a false stop with escapes":     {in: role() + finishChunk(`st\u006fp`, realUsage) + doneFrame, end: CodeEmpty},
-		"an error with escapes":         {in: role() + text("a") + finishChunk(`\u0065rror`, "") + doneFrame, end: CodeAgentError},
+		"an error after a held line": {in: role() + text("a\n`💻 ls") + boom + finishChunk("error", "") + doneFrame,
+			story: "other text error finish done", content: "a\n`💻 ls"},
+		"an error after a held marker": {in: role() + text("a\n`💻 ls`") + boom + finishChunk("error", "") + doneFrame,
+			story: "other text error finish done", content: "a\n"},
+		"a finish with text, too late": {in: role() + boom + finishChunkWith(`"content": "bye"`, "stop", "") + doneFrame,
+			story: "other error text finish done", content: "bye"},
+		"usage after an error": {in: role() + finishChunk("error", `, "error": {"message": "boom"}`) + usage + text("late") + ": c\n\n",
+			content: nothing, story: "other error finish other done"},
+		"usage after a false stop": {in: role() + finishChunk("stop", zeroUsage) + usage + text("late") + ": c\n\n",
+			content: nothing, story: "other error finish other done"},
+		"an error frame":         {in: said + boom, end: CodeAgentError},
+		"an error frame, [DONE]": {in: said + boom + doneFrame, end: CodeAgentError},
+		"an error frame and a finish": {in: said + boom + finishChunk("error", zeroUsage) + doneFrame,
+			end: CodeAgentError},
+		"an error frame and another": {in: said + boom + finishChunk("error", g3Error) + doneFrame,
+			end: CodeAgentError},
+		"an error frame, inline": {in: said + boom,
+			o: Options{ErrorFinish: ErrorFinishInline}, story: "other text error finish done"},
+		"a reason with escapes": {in: role() + text("a") + finishChunk(`st\u006fp`, realUsage) + doneFrame,
+			end: "stop"},
+		"a false stop with escapes": {in: role() + finishChunk(`st\u006fp`, realUsage) + doneFrame,
+			end: CodeEmpty},
+		"an error with escapes": {in: role() + text("a") + finishChunk(`\u0065rror`, "") + doneFrame,
+			end: CodeAgentError},
 		"a stop with escapes, too late": {in: role() + text("a") + boom + finishChunk(`st\u006fp`, realUsage) + doneFrame,
 			end: CodeAgentError},
-		"an empty message":     {in: role() + finishChunk("error", `, "error": {"message": "", "type": "X"}`) + doneFrame, end: CodeAgentError},
-		"an error beside text": {in: role() + finishChunkWith(`"content": "hi\n`+"`💻 x`"+`"`, "error", `, "error": {"message": "boom"}`) + doneFrame, content: "hi\n", story: "other text error finish done"},
+		"an empty message": {in: role() + finishChunk("error", `, "error": {"message": "", "type": "X"}`) + doneFrame,
+			end: CodeAgentError},
+		"an error beside text": {in: role() + finishChunkWith(`"content": "hi\n`+"`💻 x`"+`"`, "error", `, "error": {"message": "boom"}`) + doneFrame,
+			content: "hi\n", story: "other text error finish done"},
 		"a false stop beside text": {in: role() + finishChunkWith(`"content": "hi\n`+"`💻 x`"+`"`, "stop", zeroUsage) + doneFrame,
 			o: Options{ZeroUsage: ZeroUsageError}, content: "hi\n", story: "other text error finish done"},
 	}
 	for _, e := range []string{`{}`, `{ }`, "{\ndata: }", `{"a": 1 }`, "{ \ndata: \"message\": null }"} {
-		rows["an empty error: "+e] = row{in: role() + text("a") + finishChunk("error", `, "error": `+e) + doneFrame, end: CodeAgentError}
+		rows["an empty error: "+e] = row{in: role() + text("a") + finishChunk("error", `, "error": `+e) + doneFrame,
+			end: CodeAgentError}
 	}
 	inline := Options{ErrorFinish: ErrorFinishInline}
 	for _, more := range []string{g3Error, zeroUsage, "", `, "error": "boom"`} {
-		rows["inline: "+more] = row{in: role() + text("x") + finishChunk("error", more) + doneFrame, o: inline, out: passes}
+		rows["inline: "+more] = row{in: said + finishChunk("error", more) + doneFrame, o: inline, out: passes}
 	}
-	long := role() + text("x") + finishChunk("length", zeroUsage+`, "error": {"message": "truncated sk-abcdefghijkl", "type": "x"}, "hermes": {"error_code": "output_truncated"}`) + doneFrame
+	long := said + finishChunk("length", zeroUsage+`, "error": {"message": "truncated sk-abcdefghijkl", "type": "x"}, "hermes": {"error_code": "output_truncated"}`) + doneFrame
 	for _, o := range []Options{{}, inline, {ZeroUsage: ZeroUsageError}} {
-		rows[fmt.Sprintf("length %+v", o)] = row{in: role() + text("x") + finishChunk("length", zeroUsage) + doneFrame, o: o, out: passes}
-		rows[fmt.Sprintf("length with secrets %+v", o)] = row{in: long, o: o, out: strings.Replace(long, "sk-abcdefghijkl", redacted, 1)}
+		rows[fmt.Sprintf("length %+v", o)] = row{in: said + finishChunk("length", zeroUsage) + doneFrame,
+			o: o, out: passes}
+		rows[fmt.Sprintf("length with secrets %+v", o)] = row{in: long, o: o,
+			out: strings.Replace(long, "sk-abcdefghijkl", redacted, 1)}
 	}
 	for _, in := range []string{
 		role() + texts("a", "\n`💻 l", "s x\n", "b") + stop(), role() + text("`💻 l") + ": c\n\n" + text("s") + delta("") + text("\n") + stop(),
@@ -134,11 +161,12 @@ func TestErrorFinishes(t *testing.T) {
 		rows["CRLF: "+in] = row{in: inCRLF(in), out: passes}
 	}
 	for _, late := range []string{"data: {\"a\n\n", "data: x\n\n", doneFrame, text("late"), named("x", "{}"), boom} { // is dropped with its line ends
-		rows["CRLF after [DONE]: "+late] = row{in: inCRLF(turn(text("a")) + late + ": c\n\n"), out: inCRLF(turn(text("a")) + ": c\n\n")}
+		rows["CRLF after [DONE]: "+late] = row{in: inCRLF(turn(text("a")) + late + ": c\n\n"),
+			out: inCRLF(turn(text("a")) + ": c\n\n")}
 	}
 	check(t, rows)
 	for _, end := range []string{"", doneFrame, finishChunk("error", zeroUsage) + doneFrame, finishChunk("error", g3Error) + doneFrame} {
-		if out := repair(role() + text("x") + boom + end); !strings.HasPrefix(out, role()+text("x")+boom) || strings.Count(out, `"message"`) != 1 {
+		if out := repair(said + boom + end); !strings.HasPrefix(out, said+boom) || strings.Count(out, `"message"`) != 1 {
 			t.Errorf("upstream's error has changed, or is there twice:\n%s", out)
 		}
 	}
@@ -160,9 +188,12 @@ func TestCutFrames(t *testing.T) {
 	said, finish := role()+text("x"), finishChunk("stop", realUsage)
 	tool := `data: {"tool": "terminal", "emoji": "x", "label": "l", "toolCallId": "c", "status": "running"}`
 	for _, tail := range []string{
-		"d", "data", "data:", "data: ", `data: {"id": "chatcmpl-1", "cho`, text("lost")[:60], ": keepal", "event: hermes.tool.progress\n", "event: hermes.tool.progress\ndata: {\"tool\": ",
-		"data: [DON", "data: 12", keepalive[:len(keepalive)-2], keepalive[:len(keepalive)-1], ": a\n: b\n", tool + "\nevent: hermes.tool.pro", strings.TrimSuffix(text("y"), "\n") + "da",
-		finish[:len(finish)-5], strings.TrimSuffix(finish, "\n") + "event: mess", strings.TrimSuffix(finish, "\n") + "id",
+		"d", "data", "data:", "data: ", `data: {"id": "chatcmpl-1", "cho`, text("lost")[:60], ": keepal",
+		"event: hermes.tool.progress\n", "event: hermes.tool.progress\ndata: {\"tool\": ",
+		"data: [DON", "data: 12", keepalive[:len(keepalive)-2], keepalive[:len(keepalive)-1], ": a\n: b\n",
+		tool + "\nevent: hermes.tool.pro", strings.TrimSuffix(text("y"), "\n") + "da",
+		finish[:len(finish)-5], strings.TrimSuffix(finish, "\n") + "event: mess",
+		strings.TrimSuffix(finish, "\n") + "id",
 	} {
 		same(t, repair(said+tail), repair(said), tail+": outputs")
 	}
@@ -198,6 +229,91 @@ func TestUpstreamErrorIsSplit(t *testing.T) {
 	v.checkErrorFinish(t, CodeAgentError)
 	equal(t, v.errors[0].Message, Message(CodeAgentError), "the message")
 	same(t, string(v.finish.Usage), strings.TrimPrefix(realUsage, `, "usage": `), "usages")
+}
+
+// Wherever the error stands in its chunk, and whatever it is.
+func TestUpstreamErrorOfAnyFormIsSplit(t *testing.T) {
+	const e, choices = `"error": {"message": "boom", "type": "T"}`, `"choices": [{"index": 0, "delta": {}, "finish_reason": "error"}]`
+	for in, want := range map[string]string{
+		`{` + e + `, ` + envelopeOfTests + `, ` + choices + `}`:                     `{` + envelopeOfTests + `, ` + choices + `}`,
+		`{` + envelopeOfTests + `, ` + e + `, ` + choices + `}`:                     `{` + envelopeOfTests + `, ` + choices + `}`,
+		`{` + envelopeOfTests + `, ` + choices + `, ` + e + `}`:                     `{` + envelopeOfTests + `, ` + choices + `}`,
+		`{` + envelopeOfTests + ` , ` + choices + " ,\t" + e + ` }`:                 `{` + envelopeOfTests + ` , ` + choices + ` }`,
+		`{"hermes": {"x": 1}, ` + e + `, ` + envelopeOfTests + `, ` + choices + `}`: `{"hermes": {"x": 1}, ` + envelopeOfTests + `, ` + choices + `}`,
+	} {
+		out := repair(role() + "data: " + in + "\n\n" + doneFrame)
+		v := look(t, out)
+		equal(t, v.story()+": "+v.errors[0].Message+v.errors[0].Type+v.errors[0].code(), "other error finish done: boomTagent_error", in)
+		events := decode(out)
+		got, kept := compact(t, events[len(events)-2].data), strings.TrimSuffix(compact(t, want), "}")
+		if !strings.HasPrefix(got, kept) || strings.Contains(kept, `"hermes"`) && got != kept+"}" {
+			t.Errorf("%s: finish chunk %s, want the members of %s", in, got, want)
+		}
+	}
+	for message, errors := range map[string][]string{
+		"boom": {`"boom"`}, "m": {`{"message": "m", "param": "p"}`},
+		"": {`null`, `{}`, `{"message": ""}`, `{"message": null}`, `{"message": {"a": 1}}`, `[1]`, `7`, `-5`, `true`},
+	} {
+		for _, e := range errors {
+			v := look(t, repair(role()+finishChunk("error", `, "error": `+e)+doneFrame))
+			equal(t, v.story(), "other error finish done", e)
+			if message != "" {
+				equal(t, v.errors[0].Message, message, e)
+			}
+		}
+	}
+}
+
+// Each choice that is open gets its finish, so that no client waits for one.
+func TestCutStreamsOfSeveralChoicesFinishAllOfThem(t *testing.T) {
+	a, b := text("a"), ofChoice(1, text("b"))
+	index := regexp.MustCompile(`"index":(\d+),"delta":\{\},"finish_reason":"error"`)
+	for in, want := range map[string]string{
+		a + b: "0 1", a + b + finishChunk("stop", ""): "1", ofChoice(3, a): "3",
+		a + ofChoice(63, delta("")) + ofChoice(64, delta("")): "0 63", ofChoice(70, delta("")): "0",
+	} {
+		for _, form := range ErrorFinishForms() {
+			o := Options{ErrorFinish: form}
+			out := repairWith(in, o)
+			var got []string
+			for _, m := range index.FindAllStringSubmatch(out, -1) {
+				got = append(got, m[1])
+			}
+			equal(t, strings.Join(got, " "), want, "choices that finish")
+			same(t, repairWith(out, o), out, "twice and once")
+		}
+	}
+}
+
+// Of errors that are there twice the last that says something is the error. One remains
+// (contract section 3).
+func TestErrorThatIsThereTwice(t *testing.T) {
+	said := `"error": {"message": "boom sk-abcdefghij", "type": "agent_error"}`
+	for _, nothing := range []string{`null`, `""`, `{}`, `[]`, `false`} {
+		for _, errors := range []string{
+			said + `, "error": ` + nothing, `"error": ` + nothing + `, ` + said, `"error": {"message": "first sk-bcdefghijk"}, ` + said,
+			said + `, "\u0065rror": ` + nothing, `"error": ` + nothing + `, "\u0065rr\u006fr"` + strings.TrimPrefix(said, `"error"`),
+			`"error": 1, ` + said + `, "error": ` + nothing + `, "x": 1, "error": null`,
+		} {
+			for _, frame := range []string{
+				finishChunk("error", `, `+errors), strings.Replace(finishChunk("error", ""), `{"id"`, `{`+errors+`, "id"`, 1),
+				strings.Replace(text("y"), `"choices"`, errors+`, "choices"`, 1), `data: {` + errors + "}\n\n",
+				`data: {` + strings.Replace(errors, `, "`, ",\ndata: \"", 1) + "}\n\n", named("error", `{`+errors+`}`),
+			} {
+				underAll(t, role()+text("x")+frame+doneFrame, func(_ Options, out string, v *view) {
+					if !strings.Contains(out, `boom `+redacted) || strings.Contains(out, "sk-") || strings.Contains(out, "first") {
+						t.Error("the error is lost, or a secret is not")
+					}
+					for _, e := range decode(out) {
+						if strings.Count(strings.Join(keysInOrder(e.data), " ")+" ", "error ") > 1 {
+							t.Errorf("two errors in %s", e.data)
+						}
+					}
+					equal(t, strings.Join(v.finishes, " "), "error", "finishes")
+				})
+			}
+		}
+	}
 }
 
 func TestErrorFinishIsWrittenAsInTheContract(t *testing.T) {
@@ -238,43 +354,6 @@ func TestErrorFinishInlineTakesOneChunk(t *testing.T) {
 // False stop: the third rule.
 
 // Frames that are cut.
-
-// Each choice that is open gets its finish, so that nobody waits for one; and a second
-// sidecar finds the stream complete.
-func TestCutStreamsOfSeveralChoicesFinishAllOfThem(t *testing.T) {
-	of := func(i int, delta, finish string) string {
-		return fmt.Sprintf(`data: {%s, "choices": [{"index": %d, "delta": {%s}, "finish_reason": %s}]}`, envelopeOfTests, i, delta, finish) + "\n\n"
-	}
-	for in, want := range map[string]string{
-		of(0, `"content": "a"`, "null") + of(1, `"content": "b"`, "null"):                       "0 1",
-		of(0, `"content": "a"`, "null") + of(1, `"content": "b"`, "null") + of(0, "", `"stop"`): "1",
-		of(3, `"content": "a"`, "null"):                                                         "3",
-		of(0, `"content": "a"`, "null") + of(63, "", "null") + of(64, "", "null"):               "0 63",
-		of(70, "", "null"): "0",
-	} {
-		for _, form := range ErrorFinishForms() {
-			o := Options{ErrorFinish: form}
-			out := repairWith(in, o)
-			var got []string
-			for _, e := range decode(out) {
-				var c struct {
-					Choices []struct {
-						Index        int
-						FinishReason string `json:"finish_reason"`
-					}
-				}
-				_ = json.Unmarshal([]byte(e.data), &c)
-				for _, choice := range c.Choices {
-					if choice.FinishReason == "error" {
-						got = append(got, fmt.Sprint(choice.Index))
-					}
-				}
-			}
-			equal(t, strings.Join(got, " "), want, "choices that finish")
-			same(t, repairWith(out, o), out, "twice and once")
-		}
-	}
-}
 
 // The writer of Hermes 0.13 sends a chunk of nothing but choices when it fails.
 func TestErrorFinishOfUpstreamGetsTheMembersItLacks(t *testing.T) {
@@ -322,7 +401,7 @@ func TestShutdownAsksForTheRequestOnlyBeforeTools(t *testing.T) {
 		v.checkErrorFinish(t, CodeShutdown)
 		said := v.errors[0].Message
 		if got := strings.Contains(said, "send the request again"); got != asks || !strings.Contains(said, "the agent may be running") {
-			t.Errorf("%q behind %s", said, in)
+			t.Errorf("%q after %s", said, in)
 		}
 	}
 }
@@ -334,16 +413,15 @@ func inCRLF(s string) string { return strings.ReplaceAll(s, "\n", "\r\n") }
 func TestEndBetweenCRAndLF(t *testing.T) {
 	held := texts("a", "\n`💻 l")
 	for _, in := range []string{
-		role() + text("a"), role() + held, role() + held + keepalive, role() + text("a\n`💻 l`\nb"), role() + text("a") + finishChunk("stop", realUsage), role() + text("a") + toolOfUpstream,
+		role() + text("a"), role() + held, role() + held + keepalive, role() + text("a\n`💻 l`\nb"),
+		role() + text("a") + finishChunk("stop", realUsage), role() + text("a") + toolOfUpstream,
 	} {
 		want := repair(inCRLF(in))
 		if strings.Contains(strings.ReplaceAll(want, "\r\n", ""), "\r") {
 			t.Errorf("a CR without its LF in %q", want)
 		}
-		for _, cut := range []cutter{inOne, oneByte} {
-			torn, _ := run(strings.TrimSuffix(inCRLF(in), "\n"), Options{}, chatParams, cut, CauseEOF)
-			same(t, torn, want, "outputs without the last LF")
-		}
+		torn, _ := anyCut(t, strings.TrimSuffix(inCRLF(in), "\n"), Options{}, chatParams, CauseEOF)
+		same(t, torn, want, "outputs without the last LF")
 		// With CR alone there is no LF to come.
 		if in = strings.ReplaceAll(in, "\n", "\r"); strings.Contains(in, "b") || strings.Contains(in, "event:") || strings.Contains(in, "stop") {
 			continue
@@ -356,10 +434,8 @@ func TestEndBetweenCRAndLF(t *testing.T) {
 	torn := strings.ReplaceAll(text("a"), "\n\n", "\r\n\r")
 	for _, rest := range []string{stop(), finishChunk("stop", zeroUsage) + doneFrame, finishChunk("error", `, "error": {"message": "m"}`) + doneFrame, text("b")} {
 		want := strings.TrimPrefix(repair(role()+text("a")+rest), role()+text("a"))
-		for _, cut := range []cutter{inOne, oneByte} {
-			out, _ := run(role()+torn+rest, Options{}, chatParams, cut, CauseEOF)
-			same(t, out, role()+torn+want, "bytes")
-		}
+		out, _ := anyCut(t, role()+torn+rest, Options{}, chatParams, CauseEOF)
+		same(t, out, role()+torn+want, "bytes")
 	}
 	// The events of tools are the same in every framing, in each form.
 	in := turn(toolOfUpstream, text("x"))
@@ -371,45 +447,33 @@ func TestEndBetweenCRAndLF(t *testing.T) {
 
 // A last frame that lacks only its blank line counts; one that was cut does not
 // (contract section 3).
-func TestWhatStandsBehindTheLastBlankLine(t *testing.T) {
+func TestWhatStandsAfterTheLastBlankLine(t *testing.T) {
 	finish := finishChunk("stop", realUsage)
 	good := role() + text("a")
-	for _, c := range []struct{ name, in, want string }{
-		{"a finish chunk without a line end", good + strings.TrimSuffix(finish, "\n\n"), good + finish + doneFrame},
-		{"a finish chunk without its blank line", good + strings.TrimSuffix(finish, "\n"), good + finish + doneFrame},
-		{"[DONE] without a line end", good + finish + "data: [DONE]", good + finish + doneFrame},
-		{"[DONE] without its blank line", good + finish + "data: [DONE]\n", good + finish + doneFrame},
-		{"[DONE] between spaces", good + finish + "data:  [DONE] ", good + finish + doneFrame},
-		{"a part of [DONE]", good + finish + "data: [DONE", good + finish + doneFrame},
-		{"another array", good + finish + "data: [1]", good + finish + doneFrame},
-		{"a number", good + finish + "data: 17", good + finish + doneFrame},
-		{"an object that is not well formed", good + finish + `data: {"a": nul}`, good + finish + doneFrame},
-		{"a comment behind the finish", good + finish + ": c\n", good + finish + doneFrame},
-		{"a comment behind [DONE]", good + stop() + ": c\n", good + stop() + ": c\n"},
-		{"comments behind [DONE]", good + stop() + ": c\n:\n", good + stop() + ": c\n:\n"},
-		{"a comment that is cut behind [DONE]", good + stop() + ": c", good + stop()},
-		{"comments, the last one cut", good + stop() + ": c\n: d", good + stop()},
-		{"a field behind [DONE]", good + stop() + ": c\nid: 1\n", good + stop()},
-		{"a frame that is cut behind [DONE]", good + stop() + "data: x", good + stop()},
-		{"CRLF, no blank line", inCRLF(good) + strings.TrimSuffix(inCRLF(finish), "\r\n"), inCRLF(good) + strings.TrimSuffix(inCRLF(finish), "\r\n") + "\n" + doneFrame},
-		{"an id line behind the data", good + strings.TrimSuffix(finish, "\n") + "id: 1\n", good + strings.TrimSuffix(finish, "\n") + "id: 1\n\n" + doneFrame},
-	} {
-		for _, cut := range []cutter{inOne, oneByte} {
-			out, sum := run(c.in, Options{}, chatParams, cut, CauseAborted)
-			same(t, out, c.want, c.name)
-			if sum.Code != "" || sum.FinishReason != "stop" {
-				t.Errorf("%s: %+v", c.name, sum)
-			}
-		}
-	}
-	// Here what is cut decides: there is no finish chunk.
-	for _, tail := range []string{finish[:len(finish)-5], strings.TrimSuffix(finish, "\n") + "event: mess", strings.TrimSuffix(finish, "\n") + "id"} {
-		look(t, repair(good+tail)).checkErrorFinish(t, CodeIncomplete)
-	}
+	check(t, map[string]row{
+		"a finish chunk without a line end":     {in: good + strings.TrimSuffix(finish, "\n\n"), out: good + finish + doneFrame},
+		"a finish chunk without its blank line": {in: good + strings.TrimSuffix(finish, "\n"), out: good + finish + doneFrame},
+		"[DONE] without a line end":             {in: good + finish + "data: [DONE]", out: good + finish + doneFrame},
+		"[DONE] without its blank line":         {in: good + finish + "data: [DONE]\n", out: good + finish + doneFrame},
+		"[DONE] between spaces":                 {in: good + finish + "data:  [DONE] ", out: good + finish + doneFrame},
+		"a part of [DONE]":                      {in: good + finish + "data: [DONE", out: good + finish + doneFrame},
+		"another array":                         {in: good + finish + "data: [1]", out: good + finish + doneFrame},
+		"a number":                              {in: good + finish + "data: 17", out: good + finish + doneFrame},
+		"an object that is not well formed":     {in: good + finish + `data: {"a": nul}`, out: good + finish + doneFrame},
+		"a comment after the finish":            {in: good + finish + ": c\n", out: good + finish + doneFrame},
+		"a comment after [DONE]":                {in: good + stop() + ": c\n", out: good + stop() + ": c\n"},
+		"comments after [DONE]":                 {in: good + stop() + ": c\n:\n", out: good + stop() + ": c\n:\n"},
+		"a comment that is cut after [DONE]":    {in: good + stop() + ": c", out: good + stop()},
+		"comments, the last one cut":            {in: good + stop() + ": c\n: d", out: good + stop()},
+		"a field after [DONE]":                  {in: good + stop() + ": c\nid: 1\n", out: good + stop()},
+		"a frame that is cut after [DONE]":      {in: good + stop() + "data: x", out: good + stop()},
+		"CRLF, no blank line":                   {in: inCRLF(good) + strings.TrimSuffix(inCRLF(finish), "\r\n"), out: inCRLF(good+strings.TrimSuffix(finish, "\n")) + "\n" + doneFrame},
+		"an id line after the data":             {in: good + strings.TrimSuffix(finish, "\n") + "id: 1\n", out: good + strings.TrimSuffix(finish, "\n") + "id: 1\n\n" + doneFrame},
+	})
 }
 
 // Nothing leaves after the end, whoever asks.
-func TestNothingLeavesBehindFinish(t *testing.T) {
+func TestNothingLeavesAfterFinish(t *testing.T) {
 	for _, in := range []string{role() + text("a"), role() + text("a") + stop(), ""} {
 		for _, p := range []Params{chatParams, {}} {
 			s := New(&Options{}, p)
@@ -443,65 +507,6 @@ func TestFrameOfHundredsOfLines(t *testing.T) {
 // g3Error is the finish chunk of a modern Hermes that failed.
 const g3Error = zeroUsage + `, "error": {"message": "boom \u00e9", "type": "RuntimeError"}, "hermes": {"completed": true, "partial": false, "failed": true, "error": "boom \u00e9", "error_code": "agent_error"}`
 
-func TestUpstreamErrorAnywhereInTheChunkIsSplit(t *testing.T) {
-	const e = `"error": {"message": "boom", "type": "T"}`
-	const choices = `"choices": [{"index": 0, "delta": {}, "finish_reason": "error"}]`
-	for in, want := range map[string]string{
-		`{` + e + `, ` + envelopeOfTests + `, ` + choices + `}`:                     `{` + envelopeOfTests + `, ` + choices + `}`,
-		`{` + envelopeOfTests + `, ` + e + `, ` + choices + `}`:                     `{` + envelopeOfTests + `, ` + choices + `}`,
-		`{` + envelopeOfTests + `, ` + choices + `, ` + e + `}`:                     `{` + envelopeOfTests + `, ` + choices + `}`,
-		`{` + envelopeOfTests + ` , ` + choices + " ,\t" + e + ` }`:                 `{` + envelopeOfTests + ` , ` + choices + ` }`,
-		`{"hermes": {"x": 1}, ` + e + `, ` + envelopeOfTests + `, ` + choices + `}`: `{"hermes": {"x": 1}, ` + envelopeOfTests + `, ` + choices + `}`,
-	} {
-		out := repair(role() + "data: " + in + "\n\n" + doneFrame)
-		v := look(t, out)
-		v.checkShape(t, "agent_error")
-		if len(v.errors) == 1 && (v.errors[0].Message != "boom" || v.errors[0].Type != "T") {
-			t.Errorf("%s: %+v", in, v.errors)
-		}
-		events := decode(out)
-		got := compact(t, events[len(events)-2].data)
-		kept := strings.TrimSuffix(compact(t, want), "}")
-		if !strings.HasPrefix(got, kept) || strings.Contains(kept, `"hermes"`) && got != kept+"}" {
-			t.Errorf("%s: finish chunk %s, want the members of %s", in, got, want)
-		}
-	}
-}
-
-// checkShape is checkErrorFinish without a look at the hermes block.
-func (v *view) checkShape(t testing.TB, code string) {
-	t.Helper()
-	if len(v.errors) != 1 || v.errors[0].code() != code || len(v.finishes) != 1 || v.finishes[0] != "error" ||
-		!strings.HasSuffix(v.story(), "error finish done") || len(v.finish.Error) > 0 {
-		t.Errorf("errors %+v, finish %q, order %s", v.errors, v.finishes, v.story())
-	}
-}
-
-func TestUpstreamErrorOfAnyFormIsSplit(t *testing.T) {
-	for e, message := range map[string]string{
-		`"boom"`:                         "boom",
-		`null`:                           "",
-		`{}`:                             "",
-		`{"message": ""}`:                "",
-		`{"message": null}`:              "",
-		`{"message": {"a": 1}}`:          "",
-		`[1]`:                            "",
-		`7`:                              "",
-		`-5`:                             "",
-		`true`:                           "",
-		`{"message": "m", "param": "p"}`: "m",
-	} {
-		v := look(t, repair(role()+finishChunk("error", `, "error": `+e)+doneFrame))
-		if len(v.errors) != 1 || v.story() != "other error finish done" {
-			t.Errorf("%s: %s", e, v.story())
-			continue
-		}
-		if message != "" && v.errors[0].Message != message {
-			t.Errorf("%s: message %q", e, v.errors[0].Message)
-		}
-	}
-}
-
 // The message of an error that has been sent is repeated by the error finish, but no
 // more of it than is kept.
 func TestLongErrorIsNotRepeated(t *testing.T) {
@@ -523,82 +528,52 @@ func TestLongErrorIsNotRepeated(t *testing.T) {
 	}
 }
 
-// Of errors that are there twice the last that says something is the error. One remains, and
-// a second sidecar changes nothing (contract section 3).
-func TestErrorThatIsThereTwice(t *testing.T) {
-	said := `"error": {"message": "boom sk-abcdefghij", "type": "agent_error"}`
-	for _, nothing := range []string{`null`, `""`, `{}`, `[]`, `false`} {
-		for _, errors := range []string{
-			said + `, "error": ` + nothing, `"error": ` + nothing + `, ` + said, `"error": {"message": "first sk-bcdefghijk"}, ` + said,
-			said + `, "\u0065rror": ` + nothing, `"error": ` + nothing + `, "\u0065rr\u006fr"` + strings.TrimPrefix(said, `"error"`),
-			`"error": 1, ` + said + `, "error": ` + nothing + `, "x": 1, "error": null`,
-		} {
-			for name, in := range map[string]string{
-				"a finish chunk":           role() + text("x") + finishChunk("error", `, `+errors) + doneFrame,
-				"a finish chunk, in front": role() + text("x") + strings.Replace(finishChunk("error", ""), `{"id"`, `{`+errors+`, "id"`, 1) + doneFrame,
-				"a chunk":                  role() + text("x") + strings.Replace(text("y"), `"choices"`, errors+`, "choices"`, 1) + doneFrame,
-				"a frame":                  role() + text("x") + `data: {` + errors + "}\n\n" + doneFrame,
-				"a frame of two lines":     role() + text("x") + `data: {` + strings.Replace(errors, `, "`, ",\ndata: \"", 1) + "}\n\n" + doneFrame,
-				"an event":                 role() + text("x") + named("error", `{`+errors+`}`) + doneFrame,
-			} {
-				for _, o := range allOptions() {
-					once := repairWith(in, o)
-					v := look(t, once)
-					if !strings.Contains(once, `boom `+redacted) || strings.Contains(once, "sk-") || strings.Contains(once, "first") {
-						t.Errorf("%s, %s: the error is lost, or a secret is not:\n%s", name, errors, once)
-					}
-					for _, e := range decode(once) {
-						if strings.HasPrefix(e.data, "{") && strings.Count(strings.Join(keysInOrder(t, e.data), " ")+" ", "error ") > 1 {
-							t.Errorf("%s: two errors in %s", name, e.data)
-						}
-					}
-					if f := v.finishes; len(f) != 1 || f[0] != "error" {
-						t.Errorf("%s: finishes %q", name, f)
-					}
-					same(t, repairWith(once, o), once, name+": twice and once")
-					if t.Failed() {
-						t.Fatalf("%s\n%s", in, once)
-					}
-				}
-			}
-		}
-	}
-}
-
 // False stops by the first two rules of contract section 3: there is no answer, or it ends on a tool.
 func TestFalseStops(t *testing.T) {
 	pass := Options{EmptyAnswer: EmptyAnswerPass}
 	rows := map[string]row{
-		"a crash, inline":             {in: role() + finishChunk("stop", zeroUsage) + doneFrame, o: Options{ErrorFinish: ErrorFinishInline}, story: "other finish done"},
-		"an error is not taken back":  {in: turn(finishChunk("stop", zeroUsage) + text("late")), end: CodeCrashed},
-		"nor is one of [DONE]":        {in: turn(doneFrame + text("late")), end: CodeIncomplete},
-		"after a large frame":         {in: role() + text(strings.Repeat("a", 2000)) + finishChunk("stop", zeroUsage) + doneFrame, o: Options{MaxFrame: 1000}, out: passes},
-		"after a large frame, usage":  {in: turn(text(strings.Repeat("a", 2000))), o: Options{MaxFrame: 1000}, out: passes},
-		"a tool, then a large frame":  {in: turn(markerChunk("💻", "ls"), text(strings.Repeat("a", 2000))), o: Options{MaxFrame: 1000}, end: "stop"},
-		"white space after a tool":    {in: turn(text("Let me see."), toolOfUpstream, text(" \n\n")), end: CodeEmpty},
+		"a crash, inline": {in: role() + finishChunk("stop", zeroUsage) + doneFrame,
+			o: Options{ErrorFinish: ErrorFinishInline}, story: "other finish done"},
+		"an error is not taken back": {in: turn(finishChunk("stop", zeroUsage) + text("late")),
+			end: CodeCrashed},
+		"nor is one of [DONE]": {in: turn(doneFrame + text("late")), end: CodeIncomplete},
+		"after a large frame": {in: role() + text(strings.Repeat("a", 2000)) + finishChunk("stop", zeroUsage) + doneFrame,
+			o: Options{MaxFrame: 1000}, out: passes},
+		"after a large frame, usage": {in: turn(text(strings.Repeat("a", 2000))), o: Options{MaxFrame: 1000},
+			out: passes},
+		"a tool, then a large frame": {in: turn(markerChunk("💻", "ls"), text(strings.Repeat("a", 2000))),
+			o: Options{MaxFrame: 1000}, end: "stop"},
+		"white space after a tool": {in: turn(text("Let me see."), toolOfUpstream, text(" \n\n")),
+			end: CodeEmpty},
 		"another tool with the emoji": {in: turn(text("Noted."), markerChunk("🔍", "tea")), end: CodeEmpty},
-		"a model with the emoji":      {in: turn(text("Noted."), markerChunk("🧠", "ask them all")), end: CodeEmpty},
-		"another tool by its name":    {in: turn(text("Noted."), g1("web_search", "🔍", "tea")), end: CodeEmpty},
+		"a model with the emoji": {in: turn(text("Noted."), markerChunk("🧠", "ask them all")),
+			end: CodeEmpty},
+		"another tool by its name": {in: turn(text("Noted."), g1("web_search", "🔍", "tea")), end: CodeEmpty},
 	}
 	const some, two = `, "usage": {"prompt_tokens": 5, "completion_tokens": 0, "total_tokens": 5}`, `, "usage": {"prompt_tokens": 0, "completion_tokens": 0}`
 	for _, in := range []string{"", role(), role() + text(""), role() + text(" \n "), role() + reasoning(" "), role() + g1("_thinking", "💭", "hm")} {
 		for _, z := range ZeroUsageValues() {
-			rows[fmt.Sprintf("no usage, %s: %s", z, in)] = row{in: in + finishChunk("stop", zeroUsage) + doneFrame, o: Options{ZeroUsage: z}, end: CodeCrashed}
+			rows[fmt.Sprintf("no usage, %s: %s", z, in)] = row{in: in + finishChunk("stop", zeroUsage) + doneFrame,
+				o: Options{ZeroUsage: z}, end: CodeCrashed}
 		}
 		for _, usage := range []string{realUsage, some, two} {
 			rows["no answer"+usage+in] = row{in: in + finishChunk("stop", usage) + doneFrame, end: CodeEmpty}
-			rows["no answer, passed"+usage+in] = row{in: in + finishChunk("stop", usage) + doneFrame, o: pass, end: "stop"}
+			rows["no answer, passed"+usage+in] = row{in: in + finishChunk("stop", usage) + doneFrame, o: pass,
+				end: "stop"}
 		}
 	}
 	// Other servers send their usage after the finish chunk, or none.
 	for _, usage := range []string{"", `, "usage": null`, `, "usage": {}`, `, "usage": 5`} {
 		for _, in := range []string{role(), role() + markerChunk("💻", "ls"), role() + text("a") + toolOfUpstream} {
-			rows["another server"+usage+in] = row{in: in + finishChunk("stop", usage) + doneFrame, end: "stop"}
+			rows["another server"+usage+in] = row{in: in + finishChunk("stop", usage) + doneFrame,
+				end: "stop"}
 		}
 	}
 	said := map[string]bool{ // whether it is no answer after a tool
-		text("x"): false, reasoning("hm"): true, delta(`"tool_calls": [{"index": 0}]`): false, delta(`"refusal": "no"`): false, delta(`"audio": {"data": "x"}`): false,
-		texts("<think>", "hm", "</think>"): true, delta(`"content": [{"type": "text", "text": "x"}]`): false, delta(`"content": {"a": 1}`): false,
+		text("x"): false, reasoning("hm"): true, delta(`"tool_calls": [{"index": 0}]`): false,
+		delta(`"refusal": "no"`): false, delta(`"audio": {"data": "x"}`): false,
+		texts("<think>", "hm", "</think>"): true, delta(`"content": [{"type": "text", "text": "x"}]`): false,
+		delta(`"content": {"a": 1}`): false,
 	}
 	for answer, none := range said {
 		rows["an answer: "+answer] = row{in: turn(answer), end: "stop"}
@@ -610,7 +585,8 @@ func TestFalseStops(t *testing.T) {
 		rows["no answer: "+content] = row{in: turn(delta(`"content": ` + content)), end: CodeEmpty}
 	}
 	for _, reason := range []string{"length", "tool_calls", "content_filter"} {
-		rows["zero usage, "+reason] = row{in: role() + finishChunk(reason, zeroUsage) + doneFrame, o: Options{ZeroUsage: ZeroUsageError}, out: passes}
+		rows["zero usage, "+reason] = row{in: role() + finishChunk(reason, zeroUsage) + doneFrame,
+			o: Options{ZeroUsage: ZeroUsageError}, out: passes}
 	}
 	for _, start := range toolStarts("terminal", "💻", "ls") {
 		for usage, code := range map[string]string{realUsage: CodeEmpty, zeroUsage: CodeCrashed} {
@@ -618,10 +594,11 @@ func TestFalseStops(t *testing.T) {
 				if start == markerChunk("💻", "ls") && strings.Contains(before, "event:") {
 					continue // there it is an imitation
 				}
-				for _, behind := range []string{"", text("\n\n"), reasoning("hm"), text("\n`📖 a`\n\n")} {
+				for _, then := range []string{"", text("\n\n"), reasoning("hm"), text("\n`📖 a`\n\n")} {
 					for _, z := range ZeroUsageValues() {
-						in := role() + before + start + behind + finishChunk("stop", usage) + doneFrame
-						rows[fmt.Sprintf("on a tool, %s: %s", z, in)] = row{in: in, o: Options{ZeroUsage: z}, end: code}
+						in := role() + before + start + then + finishChunk("stop", usage) + doneFrame
+						rows[fmt.Sprintf("on a tool, %s: %s", z, in)] = row{in: in, o: Options{ZeroUsage: z},
+							end: code}
 					}
 				}
 			}
@@ -660,12 +637,15 @@ func TestStopOnHousekeepingIsAGoodEnd(t *testing.T) {
 				continue // newer than markers
 			}
 			for in, end := range map[string]string{
-				noted + start: "stop", noted + start + text(" \n"): "stop", noted + g1("memory", "🧠", "m") + start: "stop", ls + noted + start: "stop",
-				noted + ls + start: CodeEmpty, noted + start + ls: CodeEmpty, start: CodeEmpty, text(" ") + start: CodeEmpty, reasoning("hm") + start: CodeEmpty,
+				noted + start: "stop", noted + start + text(" \n"): "stop",
+				noted + g1("memory", "🧠", "m") + start: "stop", ls + noted + start: "stop",
+				noted + ls + start: CodeEmpty, noted + start + ls: CodeEmpty, start: CodeEmpty,
+				text(" ") + start: CodeEmpty, reasoning("hm") + start: CodeEmpty,
 			} {
 				rows[c.tool+": "+in] = row{in: turn(in), end: end}
 			}
-			rows[c.tool+" without usage: "+start] = row{in: role() + noted + start + finishChunk("stop", zeroUsage), end: CodeCrashed}
+			rows[c.tool+" without usage: "+start] = row{in: role() + noted + start + finishChunk("stop", zeroUsage),
+				end: CodeCrashed}
 		}
 	}
 	check(t, rows)
@@ -727,7 +707,8 @@ func TestWhatTheMemoryIsTold(t *testing.T) {
 			named("hermes.status", `{"kind": "warn", "text": "t"}`) + status: "reports", named("other", `{"a": 1}`): "",
 			named("approval.request", `{"command": "rm", "choices": ["once"]}`):  "reports",
 			markerChunk("💻", "ls") + markerChunk("💻", "ls") + text("x") + stop(): "old", g1("terminal", "💻", "ls") + text("x") + stop(): "old",
-			g1("_internal", "💻", "ls") + text("x") + stop(): "", text("a\n`💻 ls`\nb") + stop(): "", status + markerChunk("💻", "ls") + status: "reports old reports",
+			g1("_internal", "💻", "ls") + text("x") + stop(): "", text("a\n`💻 ls`\nb") + stop(): "",
+			status + markerChunk("💻", "ls") + status: "reports old reports",
 		}},
 	} {
 		for in, want := range c.tells {
@@ -754,25 +735,18 @@ func (m *observedMemory) ReportsFailures(does bool) {
 	m.told = append(m.told, map[bool]string{true: "reports", false: "old"}[does])
 }
 
-// A model that stays silent, live: Hermes 0.22.2 says so in one chunk, and stops.
-func TestNoReplyOfHermes(t *testing.T) {
-	body, err := os.ReadFile("testdata/live-v0.22.2/empty.sse")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, cut := range []cutter{inOne, oneByte, atRandom(1, 300)} {
-		out, sum := run(string(body), Options{}, chatParams, cut, CauseEOF)
-		v := look(t, out)
-		if sum.Code != CodeEmpty || len(v.finishes) != 1 || v.finishes[0] != "error" || len(v.errors) != 1 || v.errors[0].code() != CodeEmpty || !strings.HasPrefix(v.content, "⚠️ No reply: scripted") {
-			t.Errorf("%+v, finishes %q, errors %+v, content %q", sum, v.finishes, v.errors, v.content)
-		}
-		same(t, repair(out), out, "twice and once")
-	}
-}
-
 // statusOf is a status as Hermes sends it.
 func statusOf(s string) string {
 	return named("hermes.status", `{"kind": "lifecycle", "text": `+asciiJSON(s)+`}`)
+}
+
+// A model that stays silent, live: Hermes 0.22.2 says so in one chunk, and stops.
+func TestNoReplyOfHermes(t *testing.T) {
+	in := readFile(t, "testdata/live-v0.22.2/empty.sse")
+	check(t, map[string]row{"live": {in: in, end: CodeEmpty, content: look(t, in).content}})
+	if content := look(t, in).content; !strings.HasPrefix(content, "⚠️ No reply: scripted") {
+		t.Errorf("content %q", content)
+	}
 }
 
 // What Hermes says in place of an answer is none, if it has said before that the model
@@ -820,65 +794,22 @@ func TestNoReplyIsAnEmptyAnswer(t *testing.T) {
 		for _, usage := range []string{realUsage, zeroUsage, ""} {
 			for _, o := range []Options{{}, {Progress: ProgressBare}, {Progress: ProgressUnnamed}, {ErrorFinish: ErrorFinishInline}, {Imitations: ImitationsKeep}, {Reasoning: ReasoningDrop}, {EmptyAnswer: EmptyAnswerPass}} {
 				in := role() + c.in + finishChunk("stop", usage) + doneFrame
-				once, sum := run(in, o, chatParams, inOne, CauseEOF)
-				bytewise, _ := run(in, o, chatParams, oneByte, CauseEOF)
-				same(t, bytewise, once, name+": one byte at a time")
+				once, sum := anyCut(t, in, o, chatParams, CauseEOF)
 				want := ""
 				if c.empty && usage != "" && o.EmptyAnswer == "" && (o.Imitations == "" || name != "after what is stripped") {
 					want = CodeEmpty
 				}
-				v := look(t, once)
-				if sum.Code != want || len(v.finishes) != 1 || (v.finishes[0] == "error") != (want != "") {
-					t.Errorf("%s, %+v, usage %q: code %q, finishes %q\n%s", name, o, usage, sum.Code, v.finishes, once)
+				r := row{o: o, end: cmp.Or(want, "stop")}
+				if o.Imitations == "" && o.Reasoning == "" { // the text stays
+					r.content = cmp.Or(look(t, repairWith(in, Options{EmptyAnswer: EmptyAnswerPass})).content, nothing)
 				}
-				if o.Imitations == "" && o.Reasoning == "" {
-					plain := look(t, repairWith(in, Options{EmptyAnswer: EmptyAnswerPass}))
-					same(t, v.content, plain.content, name+": the text stays")
+				if r.compare(t, once, sum); t.Failed() {
+					t.Fatalf("%s, %+v, usage %q:\n%s", name, o, usage, once)
 				}
 				if again := repairWith(once, o); o.Reasoning != ReasoningDrop {
 					same(t, again, once, name+": twice and once")
 				}
 			}
-		}
-	}
-}
-
-// The newest Hermes may send text just before the finish chunk: an answer that its provider
-// did not stream, what a plugin appends, or an answer that a plugin has rewritten. That is
-// an answer like any other: it passes byte for byte, and the end is good.
-func TestLateContentIsAnAnswer(t *testing.T) {
-	tool := g2Start("terminal", "💻", "ls", "call_1") + g2End("terminal", "call_1")
-	const transformed = "\n\n[Response transformed after streaming]\nThere are **3** files.\n`💻 is no tool` here."
-	for name, body := range map[string]string{
-		"an answer that was not streamed":            role() + text("There are 3 files."),
-		"the same after a tool":                      role() + tool + text("There are 3 files."),
-		"after text and a tool":                      role() + text("Let me see.") + tool + text("\n\nThere are 3 files."),
-		"after two tools":                            role() + tool + text("\n\nMore.") + g2Start("todo", "📋", "plan", "call_2") + g2End("todo", "call_2") + text("Done."),
-		"a summary at the limit of iterations":       role() + tool + text("I reached the maximum iterations (90) but here is what I found."),
-		"an answer that says that it is empty":       role() + tool + text("(empty)"),
-		"a plugin's tail":                            role() + text("There are") + text(" 3 files.") + text("\n\n-- checked"),
-		"a transformed answer":                       role() + text("There are") + text(" 3 files.") + text(transformed),
-		"a transformed answer after a tool":          role() + text("Let me see.") + tool + text("\n\n3 files.") + text(transformed),
-		"a transformed answer right behind a tool":   role() + text("Let me see.") + tool + text(transformed),
-		"an answer behind reasoning":                 role() + reasoning("hm") + text("There are 3 files."),
-		"an answer behind a keepalive":               role() + tool + ": keepalive\n\n" + text("There are 3 files."),
-		"an answer that was not streamed, in pieces": role() + tool + texts("There ", "are ", "3 files."),
-	} {
-		in := body + stop()
-		for _, cut := range []cutter{inOne, oneByte, atRandom(5, 40)} {
-			out, sum := run(in, Options{Progress: ProgressBare}, chatParams, cut, CauseEOF)
-			same(t, out, in, name+": bytes")
-			equal(t, sum.Code, "", name)
-			out, sum = run(in, Options{}, chatParams, cut, CauseEOF)
-			if sum.Code != "" || strings.Contains(out, `"error"`) {
-				t.Errorf("%s: the code is %s\n%s", name, sum.Code, out)
-			}
-			for frame := range strings.SplitAfterSeq(in, "\n\n") {
-				if !strings.HasPrefix(frame, "event: ") && !strings.Contains(out, frame) {
-					t.Errorf("%s: %q does not pass", name, frame)
-				}
-			}
-			same(t, look(t, out).content, look(t, in).content, name+": contents")
 		}
 	}
 }
@@ -893,4 +824,38 @@ func TestMessagesOfOurOwnNameNoAddress(t *testing.T) {
 		}
 		seen[m] = code
 	}
+}
+
+// The newest Hermes may send text just before the finish chunk: an answer that its provider
+// did not stream, what a plugin appends, or an answer that a plugin has rewritten. That is
+// an answer like any other: it passes byte for byte, and the end is good.
+func TestLateContentIsAnAnswer(t *testing.T) {
+	tool, files := toolOfUpstream, text("There are 3 files.")
+	const transformed = "\n\n[Response transformed after streaming]\nThere are **3** files.\n`💻 is no tool` here."
+	rows := map[string]row{}
+	for name, body := range map[string]string{
+		"an answer that was not streamed":          files,
+		"the same after a tool":                    tool + files,
+		"after text and a tool":                    text("Let me see.") + tool + text("\n\nThere are 3 files."),
+		"after two tools":                          tool + text("\n\nMore.") + g2Start("todo", "📋", "plan", "call_2") + g2End("todo", "call_2") + text("Done."),
+		"a summary at the limit of iterations":     tool + text("I reached the maximum iterations (90) but here is what I found."),
+		"an answer that says that it is empty":     tool + text("(empty)"),
+		"a plugin's tail":                          texts("There are", " 3 files.", "\n\n-- checked"),
+		"a transformed answer":                     texts("There are", " 3 files.", transformed),
+		"a transformed answer after a tool":        text("Let me see.") + tool + texts("\n\n3 files.", transformed),
+		"a transformed answer right after a tool":  text("Let me see.") + tool + text(transformed),
+		"an answer after reasoning":                reasoning("hm") + files,
+		"an answer after a keepalive":              tool + keepalive + files,
+		"an answer that was not streamed, in bits": tool + texts("There ", "are ", "3 files."),
+	} {
+		in := turn(body)
+		rows[name] = row{in: in, o: Options{Progress: ProgressBare}, out: passes, end: "stop"}
+		rows[name+", in envelopes"] = row{in: in, content: look(t, in).content, end: "stop"}
+		for _, frame := range frames(in) {
+			if !strings.HasPrefix(frame, "event: ") && !strings.Contains(repair(in), frame) {
+				t.Errorf("%s: %q does not pass", name, frame)
+			}
+		}
+	}
+	check(t, rows)
 }

@@ -23,22 +23,29 @@ func fuzzSeeds(f *testing.F, add func(body string)) {
 	}
 }
 
+// framed returns body in the nth of four framings.
+func framed(body string, n int) string {
+	return []string{body, strings.ReplaceAll(body, "\n", "\r\n"), strings.ReplaceAll(body, "\n", "\r"), "\ufeff" + body}[n%4]
+}
+
+// twoCuts repairs in cut as the scripts say, and fails if that makes a difference.
+func twoCuts(t *testing.T, in string, o Options, p Params, a, b []byte, cause Cause) (s *Stream, out string) {
+	t.Helper()
+	s = New(&o, p)
+	out = string(s.Finish(feedAll(s, in, byScript(a)), cause))
+	other, sum := run(in, o, p, byScript(b), cause)
+	same(t, other, out, "outputs of two cuts")
+	equal(t, sum, s.Summary(), "summaries of two cuts")
+	return s, out
+}
+
 // FuzzFraming: any bytes, cut in any two ways, give the same bytes; a stream
 // that is not guarded leaves as it came.
 func FuzzFraming(f *testing.F) {
 	n := 0
 	fuzzSeeds(f, func(body string) {
 		n++
-		in := body
-		switch n % 4 {
-		case 1:
-			in = strings.ReplaceAll(body, "\n", "\r\n")
-		case 2:
-			in = strings.ReplaceAll(body, "\n", "\r")
-		case 3:
-			in = "\ufeff" + body
-		}
-		f.Add([]byte(in), []byte{0}, []byte{200, 3, 17}, n%2 == 0, byte(n), byte(n*7))
+		f.Add([]byte(framed(body, n)), []byte{0}, []byte{200, 3, 17}, n%2 == 0, byte(n), byte(n*7))
 	})
 	f.Add([]byte("\xef\xbb\xbf: c\r\n\r\ndata: a\rdata:b\r\rdata"), []byte{0}, []byte{1}, false, byte(0), byte(0))
 	f.Fuzz(func(t *testing.T, in, a, b []byte, active bool, options, limit byte) {
@@ -50,11 +57,7 @@ func FuzzFraming(f *testing.F) {
 		p := chatParams
 		p.Active = active
 		cause := Cause(options % 4)
-		s := New(&o, p)
-		want := string(s.Finish(feedAll(s, string(in), byScript(a)), cause))
-		got, sum := run(string(in), o, p, byScript(b), cause)
-		same(t, got, want, "outputs of two cuts")
-		equal(t, sum, s.Summary(), "summaries of two cuts")
+		s, got := twoCuts(t, string(in), o, p, a, b, cause)
 		if !s.Guarded() {
 			same(t, got, string(in), "bytes of a foreign stream")
 		}
@@ -312,7 +315,7 @@ func FuzzLifecycle(f *testing.F) {
 		}
 		out = s.Finish(out, Cause(end%4))
 		if rest := s.Keepalive(s.Feed(s.Finish(nil, CauseEOF), []byte(text("x")), now)); len(rest) > 0 {
-			t.Errorf("behind the end leaves %q", rest)
+			t.Errorf("after the end leaves %q", rest)
 		}
 		v := checkLife(t, string(out), o, s.Summary(), finished)
 		switch {
@@ -440,16 +443,7 @@ func FuzzOther(f *testing.F) {
 	for _, r := range others(f) {
 		n++
 		for _, at := range []int{len(r.body), len(r.body) * 2 / 3, len(r.body) / 2} {
-			body := r.body[:at]
-			switch n % 4 {
-			case 1:
-				body = strings.ReplaceAll(body, "\n", "\r\n")
-			case 2:
-				body = strings.ReplaceAll(body, "\n", "\r")
-			case 3:
-				body = "\ufeff" + body
-			}
-			f.Add([]byte(body), []byte{0}, []byte{200, 3, 17}, byte(n), byte(n*9%30))
+			f.Add([]byte(framed(r.body[:at], n)), []byte{0}, []byte{200, 3, 17}, byte(n), byte(n*9%30))
 		}
 	}
 	f.Add([]byte(created(3, responseOfTests)+named("error", `{"type":"error","message":"x"}`)+doneFrame+outputDelta(4)), []byte{1}, []byte{90}, byte(1), byte(0))
@@ -460,12 +454,7 @@ func FuzzOther(f *testing.F) {
 		how := Cause(cause % 4)
 		p := otherParams(string(in))
 		p.ID = chatParams.ID
-		s := New(&o, p)
-		fed := string(feedAll(s, string(in), byScript(a)))
-		want := string(s.Finish([]byte(fed), how))
-		got, sum := run(string(in), o, p, byScript(b), how)
-		same(t, got, want, "outputs of two cuts")
-		equal(t, sum, s.Summary(), "summaries of two cuts")
+		s, got := twoCuts(t, string(in), o, p, a, b, how)
 		if s.Active() {
 			return
 		}
@@ -500,12 +489,7 @@ func FuzzSessions(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in, a, b []byte, cause, limit byte) {
 		o := Options{MaxFrame: int(limit) * 16}
 		how := Cause(cause % 4)
-		s := New(&o, sessionParams)
-		fed := string(feedAll(s, string(in), byScript(a)))
-		want := string(s.Finish([]byte(fed), how))
-		got, sum := run(string(in), o, sessionParams, byScript(b), how)
-		same(t, got, want, "outputs of two cuts")
-		equal(t, sum, s.Summary(), "summaries of two cuts")
+		s, got := twoCuts(t, string(in), o, sessionParams, a, b, how)
 		if s.Active() {
 			return
 		}
@@ -572,6 +556,8 @@ func FuzzReasoning(f *testing.F) {
 	for _, c := range prosetest.TaggedTexts {
 		f.Add(c.In, []byte{}, []byte{1})
 	}
+	f.Add("<think>plan</think", []byte{}, []byte{1})
+	f.Add("<think>plan `</think>", []byte{}, []byte{1})
 	f.Add("", []byte{0, 23, 1, 18, 18, 23, 19, 0, 24, 1, 23}, []byte{0, 3, 6})
 	f.Fuzz(func(t *testing.T, raw string, script, cuts []byte) {
 		if !utf8.ValidString(raw) || strings.ContainsRune(raw, utf8.RuneError) || strings.ContainsAny(raw, "\u017f\u212a") {

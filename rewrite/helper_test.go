@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -13,6 +12,8 @@ import (
 	"testing"
 	"time"
 	"unicode/utf16"
+
+	"github.com/tidwall/gjson"
 )
 
 // epoch is the time at which the tests' clock stands still.
@@ -66,18 +67,24 @@ func run(in string, o Options, p Params, cut cutter, cause Cause) (string, Summa
 	return string(out), s.Summary()
 }
 
+// anyCut is run in several cuts, of which none may make a difference.
+func anyCut(t testing.TB, in string, o Options, p Params, cause Cause) (string, Summary) {
+	t.Helper()
+	out, sum := run(in, o, p, inOne, cause)
+	for _, cut := range []cutter{oneByte, byFrame(in), atRandom(1, 50), atRandom(2, 500)} {
+		again, s := run(in, o, p, cut, cause)
+		same(t, again, out, "outputs of two cuts")
+		equal(t, s, sum, "summaries of two cuts")
+	}
+	return out, sum
+}
+
 // repair repairs a chat stream that ends cleanly, with default options.
 func repair(in string) string { return repairWith(in, Options{}) }
 
 func repairWith(in string, o Options) string {
 	out, _ := run(in, o, chatParams, inOne, CauseEOF)
 	return out
-}
-
-// repairSummary is repairWith for the summary.
-func repairSummary(in string, o Options) Summary {
-	_, sum := run(in, o, chatParams, inOne, CauseEOF)
-	return sum
 }
 
 // same fails with the first difference.
@@ -117,11 +124,7 @@ type row struct {
 func underAll(t *testing.T, in string, see func(o Options, out string, v *view)) {
 	t.Helper()
 	for _, o := range allOptions() {
-		out, _ := run(in, o, chatParams, inOne, CauseEOF)
-		for _, cut := range []cutter{oneByte, atRandom(1, 99)} {
-			again, _ := run(in, o, chatParams, cut, CauseEOF)
-			same(t, again, out, "outputs of two cuts")
-		}
+		out, _ := anyCut(t, in, o, chatParams, CauseEOF)
 		same(t, repairWith(out, o), out, "twice and once")
 		v := look(t, out)
 		v.checkLifecycle(t)
@@ -141,12 +144,7 @@ func check(t *testing.T, rows map[string]row) {
 	t.Helper()
 	for name, r := range rows {
 		t.Run(name, func(t *testing.T) {
-			out, sum := run(r.in, r.o, chatParams, inOne, CauseEOF)
-			for _, cut := range []cutter{oneByte, atRandom(1, 50), atRandom(2, 500)} {
-				again, s := run(r.in, r.o, chatParams, cut, CauseEOF)
-				same(t, again, out, "outputs of two cuts")
-				equal(t, s, sum, "summaries of two cuts")
-			}
+			out, sum := anyCut(t, r.in, r.o, chatParams, CauseEOF)
 			same(t, repairWith(out, r.o), out, "twice and once")
 			r.compare(t, out, sum)
 			if t.Failed() {
@@ -236,23 +234,11 @@ func compact(t testing.TB, s string) string {
 }
 
 // keysInOrder returns the names of an object's members.
-func keysInOrder(t testing.TB, object string) (keys []string) {
-	t.Helper()
-	d := json.NewDecoder(strings.NewReader(object))
-	if _, err := d.Token(); err != nil {
-		t.Fatal(err)
-	}
-	for d.More() {
-		k, err := d.Token()
-		if err != nil {
-			t.Fatal(err)
-		}
-		keys = append(keys, k.(string))
-		var v json.RawMessage
-		if err := d.Decode(&v); err != nil && err != io.EOF {
-			t.Fatal(err)
-		}
-	}
+func keysInOrder(object string) (keys []string) {
+	gjson.Parse(object).ForEach(func(key, _ gjson.Result) bool {
+		keys = append(keys, key.String())
+		return true
+	})
 	return keys
 }
 
@@ -269,28 +255,15 @@ const envelopeOfTests = `"id": "chatcmpl-1", "object": "chat.completion.chunk", 
 // asciiJSON writes s as Python's json.dumps does.
 func asciiJSON(s string) string {
 	var b strings.Builder
-	b.WriteByte('"')
-	for _, r := range s {
-		switch {
-		case r == '"' || r == '\\':
-			b.WriteByte('\\')
+	for _, r := range rawJSON(s) {
+		if r < 0x7f {
 			b.WriteRune(r)
-		case r == '\n':
-			b.WriteString(`\n`)
-		case r == '\r':
-			b.WriteString(`\r`)
-		case r == '\t':
-			b.WriteString(`\t`)
-		case r < ' ' || r >= 0x7f && r < 0x10000:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		case r >= 0x10000:
-			hi, lo := utf16.EncodeRune(r)
-			fmt.Fprintf(&b, `\u%04x\u%04x`, hi, lo)
-		default:
-			b.WriteRune(r)
+			continue
+		}
+		for _, u := range utf16.Encode([]rune{r}) {
+			fmt.Fprintf(&b, `\u%04x`, u)
 		}
 	}
-	b.WriteByte('"')
 	return b.String()
 }
 

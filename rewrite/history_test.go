@@ -114,9 +114,7 @@ func TestModernContentIsNotHealed(t *testing.T) {
 
 func TestHealedTexts(t *testing.T) {
 	long := strings.Repeat("x", 9000)
-	for _, c := range []struct{ in, want string }{
-		{"", ""},
-		{"a", "a"},
+	texts := []struct{ in, want string }{
 		{"a\n`💻 ls`\n\n\nb", "a\n\nb"},
 		{"a\n`💻 ls`\n\nb", "a\nb"},
 		{"a\n`💻 ls`\nb", "a\nb"},
@@ -145,22 +143,16 @@ func TestHealedTexts(t *testing.T) {
 		{"a\n`💻 " + long + "`\nb", "a\nb"},
 		{"```\ncode\n```\n`💻 ls`\nb", "```\ncode\n```\nb"},
 		{"```go\ncode\n```go\n`💻 ls`\n```\n`💻 ls`\n", "```go\ncode\n```go\n`💻 ls`\n```"},
-
-		// What is no marker line stays.
-		{"a `💻 ls`\nb", "a `💻 ls`\nb"},
-		{"a\n`💻 ls` b", "a\n`💻 ls` b"},
-		{"a\n `💻 ls`\nb", "a\n `💻 ls`\nb"},
-		{"a\n`💻 ls` \nb", "a\n`💻 ls` \nb"},
-		{"a\r\n`💻 ls`\r\nb", "a\r\n`💻 ls`\r\nb"},
-		{"a\n`💻`\nb", "a\n`💻`\nb"},
-		{"a\n`💻 `\nb", "a\n`💻 `\nb"},
-		{"a\n`🦄 x`\nb", "a\n`🦄 x`\nb"},
-		{"a\n`git status`\nb", "a\n`git status`\nb"},
-		{"a\n`💻 a` and `📖 b`\nc", "a\n`💻 a` and `📖 b`\nc"},
-		{"a\n`💻 ls\nx`\nb", "a\n`💻 ls\nx`\nb"},
-		{"```\n`💻 ls`\n```", "```\n`💻 ls`\n```"},
-		{"~~~\n`💻 ls`\n", "~~~\n`💻 ls`\n"},
+	}
+	for _, s := range []string{ // what is no marker line stays
+		"", "a", "a `💻 ls`\nb", "a\n`💻 ls` b", "a\n `💻 ls`\nb", "a\n`💻 ls` \nb", "a\r\n`💻 ls`\r\nb",
+		"a\n`💻`\nb",
+		"a\n`💻 `\nb", "a\n`🦄 x`\nb", "a\n`git status`\nb", "a\n`💻 a` and `📖 b`\nc", "a\n`💻 ls\nx`\nb",
+		"```\n`💻 ls`\n```", "~~~\n`💻 ls`\n",
 	} {
+		texts = append(texts, struct{ in, want string }{s, s})
+	}
+	for _, c := range texts {
 		if got, _ := withoutMarkers(c.in); got != c.want {
 			t.Errorf("the model heals %q to %q", c.in, got)
 		}
@@ -217,7 +209,7 @@ func TestWhatIsNotHealed(t *testing.T) {
 		"messages further down":     `{"body":{"messages":[` + message + `]}}`,
 		"an array of requests":      `[{"messages":[` + message + `]}]`,
 		"lines of requests":         `{"messages":[` + message + `]}` + "\n" + `{"messages":[` + message + `]}`,
-		"garbage behind":            `{"messages":[` + message + `]}x`,
+		"garbage after":             `{"messages":[` + message + `]}x`,
 		"cut off":                   `{"messages":[` + message + `]`,
 		"cut off in a string":       `{"messages":[` + message + `,{"role":"assistant","content":"` + m,
 		"comma at the end":          `{"messages":[` + message + `,]}`,
@@ -261,7 +253,7 @@ func TestOddBodiesThatAreHealed(t *testing.T) {
 		"messages that are odd":     `{"messages":[1,null,"x",[],{},[{}],{"role":"assistant","content":"` + m + `"},-1.5e+3,true]}`,
 		"deep as can be":            `{"messages":[{"role":"assistant","content":"` + m + `"}],"x":` + strings.Repeat("[", jsonspan.MaxDepth-1) + strings.Repeat("]", jsonspan.MaxDepth-1) + `}`,
 		"two contents":              `{"messages":[{"content":"` + m + `","role":"assistant","content":[{"text":"` + m + `","type":"text","text":"` + m + `"}]}]}`,
-		"space behind":              "{\"messages\":[{\"role\":\"assistant\",\"content\":\"" + m + "\"}]} \r\n\t",
+		"space after":               "{\"messages\":[{\"role\":\"assistant\",\"content\":\"" + m + "\"}]} \r\n\t",
 		"empty names":               `{"":1,"messages":[{"":"","role":"assistant","content":"` + m + `"}]}`,
 		"names in escapes":          `{"\u006d\u0065ssages":[{"\u0072ole":"assistan\u0074","content":[{"t\u0079pe":"\u0074ext","te\u0078t":"` + m + `"}]}]}`,
 		"escapes in the marker":     `{"messages":[{"role":"assistant","content":"` + `a\u000A\u0060\uD83D\uDCBB\u0020ls` + "`" + `\u000ab` + `"}],"x":"` + m + `"}`,
@@ -413,13 +405,13 @@ func TestMessagesOfNothingButMarkersLeave(t *testing.T) {
 		"several at the start":      {m + `, ` + m + ` ,` + m + `,` + user, user},
 		"several at the end":        {user + `,` + m + ` , ` + m, user},
 		"nothing else":              {m + `,` + m + `,` + m, ``},
-		"behind one that is healed": {assistant("a\n`💻 ls`\nb") + `,` + m + `,` + assistant("`💻 ls`\nc"), assistant("a\nb") + `,` + assistant("c")},
+		"after one that is healed":  {assistant("a\n`💻 ls`\nb") + `,` + m + `,` + assistant("`💻 ls`\nc"), assistant("a\nb") + `,` + assistant("c")},
 		"before one that is healed": {m + `,` + assistant("`💻 ls`\nc") + `,` + m, assistant("c")},
 		"a part":                    {with(`"content":[`+part+`]`) + `,` + user, user},
 		"parts":                     {with(`"content":[`+part+`,`+part+`,{"type":"text","text":" "}]`) + `,` + user, user},
 		"white space is left":       {assistant("\n\n`💻 ls`\n\n\n") + `,` + user, user},
 		"empty members":             {with(`"content":"`+lineOfMarkers+`","tool_calls":[],"refusal":null,"audio":null,"function_call":{},"annotations":[],"name":"n","id":"i","ts":1.5`) + `,` + user, user},
-		"role behind":               {`{"content":"` + lineOfMarkers + `","role":"assistant"},` + user, user},
+		"role after":                {`{"content":"` + lineOfMarkers + `","role":"assistant"},` + user, user},
 		"content twice":             {with(`"content":"`+lineOfMarkers+`","content":["",`+part+`]`) + `,` + user, user},
 		"escapes":                   {`{"r\u006fle":"\u0061ssistant","\u0063ontent":[{"\u0074ype":"t\u0065xt","te\u0078t":"` + strings.ReplaceAll(lineOfMarkers, "`", `\u0060`) + `"}]},` + user, user},
 		"an element that is none":   {`1,` + m + `,null,` + m, `1,null`},
@@ -496,73 +488,41 @@ func request(messages ...string) string {
 // would be without.
 func TestCardsLeaveHistories(t *testing.T) {
 	for name, c := range map[string]struct{ in, want []string }{
-		"as tried": {
-			[]string{askOfTests, carded(1, "Let me look.", "ls -la", "golang sse"), carded(2, "There are 3 files.", "/etc/hostname"), assistant("Done."), againOfTests},
-			[]string{askOfTests, assistant("Let me look.\n\nThere are 3 files.\n\nDone."), againOfTests},
-		},
-		"newlines that are there": {
-			[]string{askOfTests, carded(1, "Let me look.", "ls"), carded(2, "\n\nThere.\n", "a"), assistant("Done."), againOfTests},
-			[]string{askOfTests, assistant("Let me look.\n\nThere.\nDone."), againOfTests},
-		},
-		"a backslash before an n": {
-			[]string{carded(1, `a\n`, "ls"), assistant(`\nb`)},
-			[]string{assistant(`a\n` + "\n\n" + `\nb`)},
-		},
-		"white space at the ends": {
-			[]string{askOfTests, carded(1, "", "ls"), carded(2, "\n\nReading it now. ", "a"), carded(3, " \n", "a"), againOfTests, carded(4, "\t\u00a0 a", "b"), carded(5, "\n", "c"), assistant("b"), againOfTests},
-			[]string{askOfTests, assistant("Reading it now."), againOfTests, assistant("a\nb"), againOfTests},
-		},
-		"no text before": {
-			[]string{askOfTests, carded(1, "", "ls"), assistant("Done."), againOfTests},
-			[]string{askOfTests, assistant("Done."), againOfTests},
-		},
-		"no text between": {
-			[]string{askOfTests, carded(1, "a", "ls"), carded(2, "", "ls"), carded(3, "", "ls"), assistant("Done."), againOfTests},
-			[]string{askOfTests, assistant("a\n\nDone."), againOfTests},
-		},
-		"no text after": {
-			[]string{askOfTests, carded(1, "a", "ls"), againOfTests},
-			[]string{askOfTests, assistant("a"), againOfTests},
-		},
-		"no text at all": {
-			[]string{askOfTests, carded(1, "", "ls"), carded(2, " \n", "ls"), againOfTests},
-			[]string{askOfTests, againOfTests},
-		},
+		"as tried": {[]string{askOfTests, carded(1, "Let me look.", "ls -la", "golang sse"), carded(2, "There are 3 files.", "/etc/hostname"), assistant("Done."), againOfTests},
+			[]string{askOfTests, assistant("Let me look.\n\nThere are 3 files.\n\nDone."), againOfTests}},
+		"newlines that are there": {[]string{askOfTests, carded(1, "Let me look.", "ls"), carded(2, "\n\nThere.\n", "a"), assistant("Done."), againOfTests},
+			[]string{askOfTests, assistant("Let me look.\n\nThere.\nDone."), againOfTests}},
+		"a backslash before an n": {[]string{carded(1, `a\n`, "ls"), assistant(`\nb`)},
+			[]string{assistant(`a\n` + "\n\n" + `\nb`)}},
+		"white space at the ends": {[]string{askOfTests, carded(1, "", "ls"), carded(2, "\n\nReading it now. ", "a"), carded(3, " \n", "a"), againOfTests, carded(4, "\t\u00a0 a", "b"), carded(5, "\n", "c"), assistant("b"), againOfTests},
+			[]string{askOfTests, assistant("Reading it now."), againOfTests, assistant("a\nb"), againOfTests}},
+		"no text before": {[]string{askOfTests, carded(1, "", "ls"), assistant("Done."), againOfTests},
+			[]string{askOfTests, assistant("Done."), againOfTests}},
+		"no text between": {[]string{askOfTests, carded(1, "a", "ls"), carded(2, "", "ls"), carded(3, "", "ls"), assistant("Done."), againOfTests},
+			[]string{askOfTests, assistant("a\n\nDone."), againOfTests}},
+		"no text after": {[]string{askOfTests, carded(1, "a", "ls"), againOfTests},
+			[]string{askOfTests, assistant("a"), againOfTests}},
+		"no text at all": {[]string{askOfTests, carded(1, "", "ls"), carded(2, " \n", "ls"), againOfTests},
+			[]string{askOfTests, againOfTests}},
 		"no text, at the end":   {[]string{askOfTests, carded(1, "", "ls")}, []string{askOfTests}},
 		"no text, at the start": {[]string{carded(1, "", "ls"), askOfTests}, []string{askOfTests}},
 		"no text, alone":        {[]string{carded(1, "", "ls")}, nil},
-		"no text, twice": {
-			[]string{askOfTests, carded(1, "", "ls"), assistant(""), carded(2, "", "ls"), againOfTests},
-			[]string{askOfTests, againOfTests},
-		},
-		"no text, twice at the start": {
-			[]string{carded(1, "", "ls"), assistant(""), carded(2, "", "ls"), assistant("\n"), againOfTests, assistant("b")},
-			[]string{againOfTests, assistant("b")},
-		},
-		"at the end": {
-			[]string{askOfTests, carded(1, "a", "ls"), assistant("b")},
-			[]string{askOfTests, assistant("a\n\nb")},
-		},
-		"several answers": {
-			[]string{askOfTests, carded(1, "a", "ls"), assistant("b"), againOfTests, carded(1, "c", "x", "y", "z"), assistant("d"), askOfTests, assistant("e"), againOfTests},
-			[]string{askOfTests, assistant("a\n\nb"), againOfTests, assistant("c\n\nd"), askOfTests, assistant("e"), againOfTests},
-		},
-		"an answer behind an answer": {
-			[]string{carded(1, "a", "ls"), assistant("b"), assistant("c"), carded(2, "d", "ls"), assistant("e")},
-			[]string{assistant("a\n\nb"), assistant("c"), assistant("d\n\ne")},
-		},
-		"odd labels": {
-			[]string{carded(1, "a", "", "\"<b>\\\\`\n\x01\u2028💻\\u00e9", strings.Repeat("x", 5000)), assistant("b")},
-			[]string{assistant("a\n\nb")},
-		},
-		"a client's own tools beside": {
-			[]string{askOfTests, ownCall, carded(1, "a", "ls"), ownCall, carded(2, "b", "ls"), assistant("c"), ownCall, againOfTests},
-			[]string{askOfTests, ownCall, assistant("a"), ownCall, assistant("b\n\nc"), ownCall, againOfTests},
-		},
-		"markers, too": {
-			[]string{carded(1, "a\n`💻 ls`", "ls"), assistant("`📖 x`\nb")},
-			[]string{assistant("a\nb")}, // as of the text that was streamed
-		},
+		"no text, twice": {[]string{askOfTests, carded(1, "", "ls"), assistant(""), carded(2, "", "ls"), againOfTests},
+			[]string{askOfTests, againOfTests}},
+		"no text, twice at the start": {[]string{carded(1, "", "ls"), assistant(""), carded(2, "", "ls"), assistant("\n"), againOfTests, assistant("b")},
+			[]string{againOfTests, assistant("b")}},
+		"at the end": {[]string{askOfTests, carded(1, "a", "ls"), assistant("b")},
+			[]string{askOfTests, assistant("a\n\nb")}},
+		"several answers": {[]string{askOfTests, carded(1, "a", "ls"), assistant("b"), againOfTests, carded(1, "c", "x", "y", "z"), assistant("d"), askOfTests, assistant("e"), againOfTests},
+			[]string{askOfTests, assistant("a\n\nb"), againOfTests, assistant("c\n\nd"), askOfTests, assistant("e"), againOfTests}},
+		"an answer after an answer": {[]string{carded(1, "a", "ls"), assistant("b"), assistant("c"), carded(2, "d", "ls"), assistant("e")},
+			[]string{assistant("a\n\nb"), assistant("c"), assistant("d\n\ne")}},
+		"odd labels": {[]string{carded(1, "a", "", "\"<b>\\\\`\n\x01\u2028💻\\u00e9", strings.Repeat("x", 5000)), assistant("b")},
+			[]string{assistant("a\n\nb")}},
+		"a client's own tools beside": {[]string{askOfTests, ownCall, carded(1, "a", "ls"), ownCall, carded(2, "b", "ls"), assistant("c"), ownCall, againOfTests},
+			[]string{askOfTests, ownCall, assistant("a"), ownCall, assistant("b\n\nc"), ownCall, againOfTests}},
+		"markers, too": {[]string{carded(1, "a\n`💻 ls`", "ls"), assistant("`📖 x`\nb")},
+			[]string{assistant("a\nb")}}, // as of the text that was streamed
 	} {
 		in, want := request(c.in...), request(c.want...)
 		got, healed := heal(t, in)
@@ -590,7 +550,7 @@ func TestMarkersInHistoriesWithCards(t *testing.T) {
 
 // What has been read before may have been overwritten since, even by what looks like it: a
 // user's message stays.
-func TestMarkersBehindWhatWasOverwritten(t *testing.T) {
+func TestMarkersAfterWhatWasOverwritten(t *testing.T) {
 	const user = `{"role":"user"     ,"content":"` // as long as the beginning of an assistant's
 	const assistants = `{"role":"assistant","content":"`
 	for n := range 200 { // one of them moves a user's message to where an assistant's was
@@ -723,7 +683,7 @@ func TestCardsInWhatIsNotUTF8(t *testing.T) {
 
 // An answer that says nothing leaves no gap in which an output would come to stand after
 // another's call, so that nothing is left for a second time.
-func TestOutputsBehindAnEmptyAnswer(t *testing.T) {
+func TestOutputsAfterAnEmptyAnswer(t *testing.T) {
 	open := `{"role": "assistant", "content": "", ` + cardCalls(1, "ls") + `}`
 	in := request(open, carded(2, "", "x"), assistant(""), cardOutputs(1, "ls"), againOfTests)
 	want := request(open, assistant(""), cardOutputs(1, "ls"), againOfTests)
@@ -745,17 +705,9 @@ func TestManyCallsAreNoCards(t *testing.T) {
 	}
 }
 
-// long is a request of about n bytes with nothing to heal, most of it prose and
-// code of the assistant's.
-func long(n int) string {
-	const turn = `{"role": "user", "content": "and then?"}, {"role": "assistant", "content": "Run ` + "`go test ./...`" + `:\n\n` +
-		"```" + `go\nfunc f() string { return \"x\\n\" }\n` + "```" + `\n\n` + "`x`" + ` is \u00e9, and here is more text to read than that.\n"}, `
-	return `{"model": "hermes-agent", "messages": [` + strings.Repeat(turn, n/len(turn)+1) + `{}], "stream": true}`
-}
-
 func TestNothingToHealCostsNoAllocation(t *testing.T) {
 	for name, body := range map[string]string{
-		"prose": long(1 << 16),
+		"prose": string(chatHistory(1<<16, true, 0)),
 		"code":  `{"messages":[{"role":"assistant","content":"` + "\\n`x`\n```\n`git status`" + `"}]}`,
 	} {
 		in := []byte(body)

@@ -26,17 +26,22 @@ func TestKeepalives(t *testing.T) {
 		wants map[string]string
 	}{
 		{Options{}, chatParams, map[string]string{
-			"": keepalive, ": hello\n\n": keepalive, keepalive: keepalive, g1("terminal", "💻", "ls"): keepalive, "data: {\"id\": \"x": keepalive,
+			"": keepalive, ": hello\n\n": keepalive, keepalive: keepalive,
+			g1("terminal", "💻", "ls"): keepalive, "data: {\"id\": \"x": keepalive,
 			role(): chunk, role() + "data: partial": chunk, id(g1("terminal", "💻", "ls")): bare,
-			turn(text("x")): "", role() + text("x") + finishChunk("stop", realUsage): "", role() + doneFrame: "",
+			turn(text("x")): "", role() + text("x") + finishChunk("stop", realUsage): "",
+			role() + doneFrame: "",
 		}},
 		{Options{KeepaliveForm: KeepaliveChunk}, chatParams, map[string]string{"": keepalive, role(): chunk}},
 		{Options{MaxFrame: 300}, chatParams, map[string]string{
-			role() + long: "", role() + long + "\n": "", role() + long + "\n\n": chunk, role() + ": " + long: "",
+			role() + long: "", role() + long + "\n": "", role() + long + "\n\n": chunk,
+			role() + ": " + long: "",
 		}},
 		{comments, chatParams, map[string]string{
-			"": keepalive, role(): keepalive, role() + text("x"): keepalive, "data: {\"grid\": 1}\nidle: 7\n\n": keepalive,
-			id(role()): bare, id(role()) + text("x"): bare, role() + "id\n\n": bare, id(g1("terminal", "💻", "ls")): bare,
+			"": keepalive, role(): keepalive, role() + text("x"): keepalive,
+			"data: {\"grid\": 1}\nidle: 7\n\n": keepalive,
+			id(role()):                         bare, id(role()) + text("x"): bare, role() + "id\n\n": bare,
+			id(g1("terminal", "💻", "ls")): bare,
 		}},
 		{Options{}, Params{}, map[string]string{"data: {\"event\": \"message.delta\"}\n\n": ""}},
 	} {

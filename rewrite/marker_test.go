@@ -71,8 +71,10 @@ func TestRealMarkers(t *testing.T) {
 	}
 	// Whole chunks that are none.
 	for _, s := range []string{
-		"\n`git status`\n", "\n`💻`\n", "`💻`", "`💻 ls`x", "\n`💻\tls`\n", "\n`💻\nls`\n", "\n💻 ls\n", "\n`` 💻 ls``\n", "\n`x ls`\n", "\n`💻 ls\n",
-		"\n``\n", "\n`", "\n", "`", "\n`\u00a0 x`\n", "\n`🦄 gallop`", "`🦄 gallop`\n", "x\n`🦄 gallop`\n", "\n`🦄 gallop`\nx", "\n\n`🦄 gallop`\n",
+		"\n`git status`\n", "\n`💻`\n", "`💻`", "`💻 ls`x", "\n`💻\tls`\n", "\n`💻\nls`\n", "\n💻 ls\n",
+		"\n`` 💻 ls``\n", "\n`x ls`\n", "\n`💻 ls\n",
+		"\n``\n", "\n`", "\n", "`", "\n`\u00a0 x`\n", "\n`🦄 gallop`", "`🦄 gallop`\n", "x\n`🦄 gallop`\n",
+		"\n`🦄 gallop`\nx", "\n\n`🦄 gallop`\n",
 		"\n`🦄 gallop`\n\n", "\r\n`🦄 gallop`\r\n", "\n`🦄 `💻`\n x",
 	} {
 		rows[fmt.Sprintf("none: %q", s)] = row{in: turn(text("a") + text(s) + text("b")), out: passes}
@@ -102,11 +104,11 @@ func TestMarkerChunksThatSayMore(t *testing.T) {
 // strips are contents and what is left of them.
 var strips = []struct{ name, content, want string }{
 	{"in the middle", "a\n`💻 ls`\nb", "a\nb"},
-	{"an empty line behind", "a\n`💻 ls`\n\nb", "a\nb"},
-	{"two empty lines behind", "a\n`💻 ls`\n\n\nb", "a\n\nb"},
+	{"an empty line after", "a\n`💻 ls`\n\nb", "a\nb"},
+	{"two empty lines after", "a\n`💻 ls`\n\n\nb", "a\n\nb"},
 	{"an empty line before", "a\n\n`💻 ls`\nb", "a\n\nb"},
 	{"at the start of the message", "`💻 ls`\nb", "b"},
-	{"at the start, an empty line behind", "`💻 ls`\n\nb", "b"},
+	{"at the start, an empty line after", "`💻 ls`\n\nb", "b"},
 	{"at the end", "a\n`💻 ls`\n", "a\n"},
 	{"at the end without a newline", "a\n`💻 ls`", "a\n"},
 	{"the whole message", "`💻 ls`", ""},
@@ -122,10 +124,10 @@ var strips = []struct{ name, content, want string }{
 	{"inside a tilde fence", "~~~\n`💻 ls`\n~~~\n", "~~~\n`💻 ls`\n~~~\n"},
 	{"inside an unclosed fence", "```sh\n`💻 ls`\nb", "```sh\n`💻 ls`\nb"},
 	{"inside a fence with a language", "```go\n`💻 ls`\n```", "```go\n`💻 ls`\n```"},
-	{"behind a closed fence", "```\nx\n```\n`💻 ls`\nb", "```\nx\n```\nb"},
+	{"after a closed fence", "```\nx\n```\n`💻 ls`\nb", "```\nx\n```\nb"},
 	{"a shorter fence closes nothing", "````\n```\n`💻 ls`\n````\n", "````\n```\n`💻 ls`\n````\n"},
 	{"another fence closes nothing", "```\n~~~\n`💻 ls`\n```\n", "```\n~~~\n`💻 ls`\n```\n"},
-	{"a fence with text behind closes nothing", "```\n``` x\n`💻 ls`\n```\n", "```\n``` x\n`💻 ls`\n```\n"},
+	{"a fence with text after closes nothing", "```\n``` x\n`💻 ls`\n```\n", "```\n``` x\n`💻 ls`\n```\n"},
 	{"a longer fence closes", "```\nx\n`````\n`💻 ls`\nb", "```\nx\n`````\nb"},
 	{"three backticks in a line are no fence", "```x``` y\n`💻 ls`\nb", "```x``` y\nb"},
 	{"two backticks are no fence", "``\n`💻 ls`\nb", "``\nb"},
@@ -168,7 +170,7 @@ func TestImitationStartsNoTool(t *testing.T) {
 	if len(v.tools) != 0 || v.content != "Sure\ndone" {
 		t.Errorf("tools %+v, content %q", v.tools, v.content)
 	}
-	if sum := repairSummary(in, Options{}); sum.Imitations != 1 || sum.Tools != 0 || sum.Markers != 0 {
+	if _, sum := run(in, Options{}, chatParams, inOne, CauseEOF); sum.Imitations != 1 || sum.Tools != 0 || sum.Markers != 0 {
 		t.Errorf("summary = %+v", sum)
 	}
 }
@@ -259,55 +261,32 @@ func TestImitations(t *testing.T) {
 	// What was held back and is no marker begins no fence.
 	for _, s := range []string{"`x```\n`💻 ls`\nb", "`💻```\n`💻 ls`\nb", "a\n`x````\n`💻 ls`\nb"} {
 		for _, n := range []int{1, len(s)} {
-			rows[fmt.Sprintf("%q in deltas of %d", s, n)] = row{in: turn(deltasOf(s, n)), content: strings.Replace(s, "`💻 ls`\n", "", 1)}
+			rows[fmt.Sprintf("%q in deltas of %d", s, n)] = row{in: turn(deltasOf(s, n)),
+				content: strings.Replace(s, "`💻 ls`\n", "", 1)}
 		}
 	}
 	for _, e := range append(knownEmoji, "🛰️") {
 		for _, form := range []string{e, strings.TrimSuffix(e, "\ufe0f"), strings.TrimSuffix(e, "\ufe0f") + "\ufe0f"} {
-			rows["emoji "+form] = row{in: turn(text("a\n`" + form + " x`\nb")), o: Options{Tools: added}, content: "a\nb"}
+			rows["emoji "+form] = row{in: turn(text("a\n`" + form + " x`\nb")), o: Options{Tools: added},
+				content: "a\nb"}
 		}
 	}
 	check(t, rows)
 }
 
-// heldAfter tells whether the content is held back when it comes in a stream.
-func heldAfter(content string) bool {
-	s := New(&Options{}, chatParams)
-	s.Feed(nil, []byte(role()), epoch)
-	return len(s.Feed(nil, []byte(text(content)), epoch)) == 0
-}
-
 func TestTextIsHeldOnlyWhileItAgreesWithAMarker(t *testing.T) {
-	for content, want := range map[string]bool{
-		"`":             true,
-		"a\n`":          true,
-		"a\n`💻":         true,
-		"a\n`💻 ":        true,
-		"a\n`💻 ls":      true,
-		"a\n`💻 ls`":     true,
-		"a\n`⚙\ufe0f":   true,
-		"a\n":           false,
-		"\n":            false,
-		"\n\n":          false,
-		"a":             false,
-		"a `":           false,
-		"a `💻 ls":       false,
-		"\n`g":          false,
-		"\n`🦄":          false,
-		"\n`💻x":         false,
-		"\n``":          false,
-		"\n`💻`":         false,
-		"```\n`💻 ls":    false,
-		"~~~\n`💻 ls":    false,
-		"\n`💻 ls` and ": true, // to the end of the line: the label may go on
-		"\n`💻 ls\n":     false,
-		"\n`💻 ls`\n":    false,
-		"\n💻":           false,
+	for want, contents := range map[bool][]string{
+		true: {"`", "a\n`", "a\n`💻", "a\n`💻 ", "a\n`💻 ls", "a\n`💻 ls`", "a\n`⚙\ufe0f", "\n`💻 ls` and "}, // to the end of the line: the label may go on
+		false: {
+			"a\n", "\n", "\n\n", "a\n\n", "a", "a `", "a `💻 ls", "\n`g", "\n`🦄", "\n`💻x", "\n``", "\n`💻`",
+			"```\n`💻 ls", "~~~\n`💻 ls", "\n`💻 ls\n", "\n💻",
+		},
 	} {
-		if content == "\n`💻 ls`\n" {
-			continue // a real marker, which leaves as an event
+		for _, content := range contents {
+			s := New(&Options{}, chatParams)
+			feedAll(s, role(), inOne)
+			equal(t, len(feedAll(s, text(content), inOne)) == 0, want, "held after "+content)
 		}
-		equal(t, heldAfter(content), want, "held after "+content)
 	}
 }
 
@@ -442,45 +421,28 @@ var apart = []struct {
 
 func TestTextsAroundMarkersStayApart(t *testing.T) {
 	for _, c := range apart {
-		in := role() + piecesOf(c.pieces...) + stop()
+		in, small := role()+piecesOf(c.pieces...), role()+texts("Once", " upon", " a time. ")
+		for _, p := range c.pieces {
+			small += piecesOf(map[bool][]string{true: {p}, false: strings.Split(p, "")}[len(p) < 2]...)
+		}
+		// One rune in each delta is the same, if the message has no other beginning: frames that are alike take a
+		// shortcut.
+		if !slices.Contains([]string{"M", "R", "\n", "<think>a</think>"}, c.pieces[0]) {
+			equal(t, look(t, repair(small+stop())).content, "Once upon a time. "+c.want, c.pieces)
+		}
 		for _, o := range allOptions() {
 			if o.Imitations == ImitationsKeep || o.Reasoning == ReasoningKeep || o.Progress == ProgressOff && slices.Contains(c.pieces, "E") {
 				continue // an event that does not leave ends no line
 			}
-			out := repairWith(in, o)
+			out, _ := anyCut(t, in+stop(), o, chatParams, CauseEOF)
 			equal(t, look(t, out).content, c.want, c.pieces)
-			for _, cut := range []cutter{oneByte, byFrame(in), atRandom(1, 50)} {
-				again, _ := run(in, o, chatParams, cut, CauseEOF)
-				same(t, again, out, "outputs of two cuts")
-			}
 			same(t, repairWith(out, o), out, "twice and once")
-			cut, _ := run(role()+piecesOf(c.pieces...), o, chatParams, inOne, CauseAborted)
+			cut, _ := run(in, o, chatParams, inOne, CauseAborted)
 			equal(t, look(t, cut).content, c.want, c.pieces)
 			if t.Failed() {
 				t.Fatalf("%q with %+v:\n%s", c.pieces, o, out)
 			}
 		}
-	}
-}
-
-// One rune in each delta is the same, with and without the fast paths: those need
-// frames that are alike.
-func TestTextsAroundMarkersStayApartInSmallDeltas(t *testing.T) {
-	for _, c := range apart {
-		in := role() + texts("Once", " upon", " a time. ")
-		for _, p := range c.pieces {
-			if len(p) < 2 {
-				in += piecesOf(p)
-				continue
-			}
-			in += texts(strings.Split(p, "")...)
-		}
-		v := look(t, repair(in+stop()))
-		want := "Once upon a time. " + c.want
-		if c.pieces[0] == "M" || strings.HasPrefix(c.pieces[0], "<think>") || c.pieces[0] == "R" || c.pieces[0] == "\n" {
-			continue // the message has another beginning
-		}
-		equal(t, v.content, want, c.pieces)
 	}
 }
 
@@ -512,7 +474,7 @@ func TestUnexaminedFrameKeepsTextsApart(t *testing.T) {
 	for _, c := range [][2]string{{"Hello", "World"}, {"Hello\n`📖 a`\n", "\nWorld"}} {
 		out := repairWith(role()+text(c[0])+markerChunk("💻", "ls")+large+text(c[1])+stop(), Options{MaxFrame: 900})
 		if !strings.Contains(out, large) || !strings.Contains(out, text(c[1])) {
-			t.Errorf("the text behind it has changed:\n%s", out)
+			t.Errorf("the text after it has changed:\n%s", out)
 		}
 	}
 }
@@ -592,75 +554,16 @@ func TestWhatIsLeftOfAChunkIsNoMarker(t *testing.T) {
 		{strings.Replace(text("\n`💻 b`\n`🦄 x`\n"), `"delta"`, `"text": "\n`+"`💻 b`"+`\n`+"`🦄 x`"+`\n", "delta"`, 1), "\n`🦄 x`\n"},
 		{text("a") + markerChunk("💻", "ls") + text("`🦄 x`\n"), "a\n`🦄 x`\n"},
 	} {
-		for _, end := range []string{stop(), strings.ReplaceAll(stop(), "\n", "\r\n")} {
-			in := role() + c.in + end
-			if end != stop() {
-				in = strings.ReplaceAll(role()+c.in, "\n", "\r\n") + end
-			}
-			for _, o := range allOptions() {
+		for _, in := range []string{turn(c.in), inCRLF(turn(c.in))} {
+			underAll(t, in, func(o Options, out string, v *view) {
 				if o.Imitations == ImitationsKeep || o.Reasoning == ReasoningKeep {
-					continue
+					return
 				}
-				once := repairWith(in, o)
-				equal(t, look(t, once).content, c.content, c.in)
-				same(t, repairWith(once, o), once, "twice and once")
-				if o.Imitations != ImitationsTrust && !strings.Contains(c.in, "ls`") && strings.Contains(once, "running") {
-					t.Errorf("a tool starts:\n%s", once)
+				equal(t, v.content, c.content, c.in)
+				if o.Imitations != ImitationsTrust && !strings.Contains(c.in, "ls`") && strings.Contains(out, "running") {
+					t.Error("a tool starts")
 				}
-				for _, cut := range []cutter{oneByte, atRandom(1, 99)} {
-					again, _ := run(in, o, chatParams, cut, CauseEOF)
-					same(t, again, once, "outputs of two cuts")
-				}
-				if t.Failed() {
-					t.Fatalf("%+v\n%s", o, once)
-				}
-			}
-		}
-	}
-}
-
-// A CR and its LF are not torn apart where a frame leaves in parts of which the last
-// is held, or is nothing; what comes of ours in between changes nothing else.
-func TestPartsKeepTheirLF(t *testing.T) {
-	crlf := func(s string) string { return strings.ReplaceAll(s, "\n\n", "\r\n\r\n") }
-	for _, c := range []struct {
-		in string
-		o  Options
-	}{
-		{text("a\n\n<think></think>`"), Options{}},
-		{text("a\n\n<think>b</think>`💻 ls"), Options{}},
-		{text("a\n\n<think>b</think>\n\n<thi"), Options{}},
-		{text("a\n\n<think>b</think>"), Options{}},
-		{text("<think>b</think>"), Options{}},
-		{text("a\n`💻 x`\n"), Options{Imitations: ImitationsTrust, Progress: ProgressOff}},
-		{text("a\n`💻 x`\n"), Options{Imitations: ImitationsTrust}},
-		{text("a\n`💻 x`\n`📖"), Options{Imitations: ImitationsTrust}},
-		{text("\n`🦄 x`\n`💻"), Options{}},
-		{text("`💻") + delta(""), Options{MaxFrame: 350}},
-		{text("\n`💻") + text(strings.Repeat("x", 5000)), Options{}},
-		{keepalive, Options{}},
-	} {
-		in := crlf(role() + c.in)
-		rest := crlf(text("\nb") + stop())
-		want := repairWith(in+rest, c.o)
-		if s := strings.ReplaceAll(want, "\r\n", ""); strings.Contains(s, "\r") {
-			t.Errorf("%q: a CR without its LF:\n%q", c.in, want)
-		}
-		s := New(&c.o, chatParams)
-		out := s.Feed(nil, []byte(in[:len(in)-1]), epoch)
-		from := len(out)
-		out = s.Keepalive(out)
-		breath := string(out[from:])
-		out = s.Feed(out, []byte(in[len(in)-1:]+rest), epoch)
-		got := string(s.Finish(out, CauseEOF))
-		if out[from-1] == '\r' && !strings.HasPrefix(breath, "\n") {
-			t.Errorf("a keepalive stands between a CR and its LF")
-		}
-		breath = strings.TrimPrefix(breath, "\n")
-		same(t, strings.Replace(got, breath, "", 1), want, "outputs with a keepalive between CR and LF")
-		same(t, repairWith(want, c.o), want, "twice and once")
-		if t.Failed() {
-			t.Fatalf("%q %+v", c.in, c.o)
+			})
 		}
 	}
 }
@@ -675,21 +578,20 @@ func TestWhatStartsNoTool(t *testing.T) {
 		"a marker at the end":             finished + text("a\n`💻 ls`") + doneFrame,
 		"a marker in many chunks":         finished + texts("a\n`💻 ", "ls", "`\n") + doneFrame,
 		"a marker that reasoning ends":    finished + text("a\n`💻 ls`") + reasoning("hm") + doneFrame,
-		"a marker behind [DONE]":          finished + doneFrame + markerChunk("💻", "ls"),
+		"a marker after [DONE]":           finished + doneFrame + markerChunk("💻", "ls"),
 		"a content of which null counts":  role() + text("Sure") + delta(`"content": "\n`+"`💻 ls`"+`\n", "content": null`) + stop(),
 		"a delta of which another counts": role() + text("Sure") + strings.Replace(delta(""), `"delta": {}`, `"delta": {"content": "\n`+"`💻 ls`"+`\n"}, "delta": {}`, 1) + stop(),
 	} {
-		for _, o := range allOptions() {
-			out, sum := run(in, o, chatParams, inOne, CauseEOF)
-			if v := look(t, out); len(v.tools) > 0 || sum.Tools > 0 || v.finishes[0] != "stop" {
-				t.Errorf("%s: %d tools, finish %q with %+v:\n%s", name, sum.Tools, v.finishes, o, out)
+		underAll(t, in, func(o Options, _ string, v *view) {
+			if len(v.tools) > 0 || v.finishes[0] != "stop" {
+				t.Errorf("%s: %d tools, finish %q", name, len(v.tools), v.finishes)
 			}
-		}
+		})
 	}
 }
 
 // An info string with a backtick in it opens no fence (CommonMark 4.5).
-func TestBackticksBehindThreeOpenNoFence(t *testing.T) {
+func TestBackticksAfterThreeOpenNoFence(t *testing.T) {
 	for _, line := range []string{"```⚙ `", "```⚙ x`", "```⚙`", "``` `", "````⚙ ```"} {
 		in := line + "\n`💻 ls`\nb"
 		for n := 1; n < len(in); n++ {
@@ -704,5 +606,35 @@ func TestBackticksBehindThreeOpenNoFence(t *testing.T) {
 		if healed, n := whole.StripMarkers(jsonspan.Inside(jsonspan.Quote(in)), marker.Hermes); n != 1 {
 			t.Errorf("%q: healed %q", in, healed)
 		}
+	}
+}
+
+// A CR and its LF are not torn apart where a frame leaves in parts of which the last
+// is held, or is nothing; what comes of ours in between changes nothing else.
+func TestPartsKeepTheirLF(t *testing.T) {
+	trust := Options{Imitations: ImitationsTrust}
+	for in, o := range map[string]Options{
+		text("a\n\n<think></think>`"): {}, text("a\n\n<think>b</think>`💻 ls"): {}, text("a\n\n<think>b</think>\n\n<thi"): {},
+		text("a\n\n<think>b</think>"): {}, text("<think>b</think>"): {}, text("\n`🦄 x`\n`💻"): {}, keepalive: {},
+		text("a\n`💻 x`\n"): trust, text("a\n`📖 x`\n"): {Imitations: ImitationsTrust, Progress: ProgressOff}, text("a\n`💻 x`\n`📖"): trust,
+		text("`💻") + delta(""): {MaxFrame: 350}, text("\n`💻") + text(strings.Repeat("x", 5000)): {},
+	} {
+		in, rest := inCRLF(role()+in), inCRLF(text("\nb")+stop())
+		want := repairWith(in+rest, o)
+		if s := strings.ReplaceAll(want, "\r\n", ""); strings.Contains(s, "\r") {
+			t.Errorf("%q: a CR without its LF:\n%q", in, want)
+		}
+		s := New(&o, chatParams)
+		out := string(s.Feed(nil, []byte(in[:len(in)-1]), epoch))
+		breath, begun := strings.CutPrefix(string(s.Keepalive(nil)), "\n")
+		if strings.HasSuffix(out, "\r") && !begun {
+			t.Errorf("a keepalive stands between a CR and its LF")
+		}
+		if begun {
+			out += "\n"
+		}
+		out += string(s.Finish(s.Feed(nil, []byte(in[len(in)-1:]+rest), epoch), CauseEOF))
+		same(t, out, want, fmt.Sprintf("%q with %q between CR and LF: outputs", in, breath))
+		same(t, repairWith(want, o), want, "twice and once")
 	}
 }

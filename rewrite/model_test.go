@@ -218,11 +218,11 @@ func mayOpenBehind(content string, message int) bool {
 	if len([]rune(indent)) > 3 || strings.Contains(indent, "\t") {
 		return false
 	}
-	return fenceBehind(content) == ""
+	return fenceAfter(content) == ""
 }
 
-// fenceBehind returns the fence that is open after the lines of a text.
-func fenceBehind(text string) (fence string) {
+// fenceAfter returns the fence that is open after the lines of a text.
+func fenceAfter(text string) (fence string) {
 	lines := strings.Split(text, "\n")
 	for _, line := range lines[:len(lines)-1] {
 		fence = prosetest.FenceAfter(fence, line)
@@ -237,13 +237,13 @@ func closingAt(text, tag string) int {
 		if len(text)-i < len(tag) || !strings.EqualFold(text[i:i+len(tag)], tag) {
 			continue
 		}
-		before, behind := text[:i], text[i+len(tag):]
+		before, rest := text[:i], text[i+len(tag):]
 		switch {
-		case fenceBehind(before) != "":
-			if !paragraphEnds.MatchString(behind) {
+		case fenceAfter(before) != "":
+			if !paragraphEnds.MatchString(rest) {
 				continue
 			}
-		case strings.HasSuffix(before, "`") && strings.HasPrefix(behind, "`"):
+		case strings.HasSuffix(before, "`") && strings.HasPrefix(rest, "`"):
 			continue
 		}
 		return i

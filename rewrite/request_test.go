@@ -16,9 +16,11 @@ func TestAskedOfARequest(t *testing.T) {
 		`{"stream": 1}`: AskedUnknown, `{"stream": "true"}`: AskedUnknown, `{"stream": [true]}`: AskedUnknown, `{"stream": tru}`: AskedUnknown,
 		``: AskedUnknown, `true`: AskedUnknown, `[{"stream": true}]`: AskedUnknown, `"stream"`: AskedUnknown,
 		`{"stream": true`: AskedUnknown, `{"stream": true}}`: AskedUnknown, `{"stream": true} x`: AskedUnknown, `{"stream": true, "a": [`: AskedUnknown, `{"stream": true, "a": "x`: AskedUnknown,
-		`{"x":"\"stream\":true"}`: AskedWhole, `{"messages":[]}`: AskedWhole, `{"stream":true,"messages":[{"a":1}]}`: AskedStream, `{"messages":{},"stream":true}`: AskedStream,
-		`{"stream":true}{}`: AskedUnknown, `{"stream":true,"x":` + deep + `}`: AskedStream, `{"x":` + deep + `,"stream":true}`: AskedStream,
-		`{"stream": true, "a": }`: AskedUnknown, `{"stream": true, "messages": [{"content": "x}]}`: AskedUnknown, `{"stream": true, "messages": {`: AskedUnknown, `{"stream": true, "a"`: AskedUnknown,
+		`{"x":"\"stream\":true"}`: AskedWhole, `{"messages":[]}`: AskedWhole,
+		`{"stream":true,"messages":[{"a":1}]}`: AskedStream, `{"messages":{},"stream":true}`: AskedStream,
+		`{"stream":true}{}`: AskedUnknown, `{"stream":true,"x":` + deep + `}`: AskedStream,
+		`{"x":` + deep + `,"stream":true}`: AskedStream,
+		`{"stream": true, "a": }`:          AskedUnknown, `{"stream": true, "messages": [{"content": "x}]}`: AskedUnknown, `{"stream": true, "messages": {`: AskedUnknown, `{"stream": true, "a"`: AskedUnknown,
 	} {
 		healed, got := Heal([]byte(body), nil)
 		if got.Asked != want || got.Markers != 0 || string(healed) != body {
@@ -64,16 +66,21 @@ func TestABrokenHistoryDoesNotAskForAWholeAnswer(t *testing.T) {
 // request and whatever else that has.
 func TestIgnoredOfARequest(t *testing.T) {
 	for want, requests := range map[string][]string{
-		"tools": {`"tools":[{"type":"function"}]`}, "functions": {`"functions":[{"name":"f"}]`}, "background": {`"background":true`},
+		"tools": {`"tools":[{"type":"function"}]`}, "functions": {`"functions":[{"name":"f"}]`},
+		"background":      {`"background":true`},
 		"tool_choice":     {`"tool_choice":"required"`, `"tool_choice":"none"`, `"tool_choice":{"type":"function"}`},
 		"n":               {`"n":2`, `"n":2.0`, `"n":1e3`, `"n":1,"n":2`},
 		"response_format": {`"response_format":{"type":"json_object"}`, `"response_format":{"type":"json_schema","json_schema":{"type":"text"}}`, `"response_format":{"type":"text","type":"json_object"}`},
 		"text.format":     {`"text":{"format":{"type":"json_schema"}}`},
 		"": {
-			`"tools":[]`, `"tools":[ ]`, `"tools":null`, `"functions":[]`, `"tool_choice":"auto"`, `"tool_choice":"\u0061uto"`, `"tool_choice":""`, `"tool_choice":null`,
-			`"n":1`, `"n":1.0`, `"n":0`, `"n":-2`, `"n":null`, `"n":"2"`, `"n":[2]`, `"n":2,"n":1`, `"response_format":{"type":"text"}`,
-			`"response_format":{ "\u0074ype" : "te\u0078t" }`, `"response_format":{}`, `"response_format":null`, `"text":{"verbosity":"low","format":{"type":"text"}}`,
-			`"text":{"verbosity":"low"}`, `"text":"x"`, `"background":false`, `"background":null`, `"tools":[1],"tools":null`, `"x":{"tools":[1],"n":2}`, `"Tools":[1]`,
+			`"tools":[]`, `"tools":[ ]`, `"tools":null`, `"functions":[]`, `"tool_choice":"auto"`,
+			`"tool_choice":"\u0061uto"`, `"tool_choice":""`, `"tool_choice":null`,
+			`"n":1`, `"n":1.0`, `"n":0`, `"n":-2`, `"n":null`, `"n":"2"`, `"n":[2]`, `"n":2,"n":1`,
+			`"response_format":{"type":"text"}`,
+			`"response_format":{ "\u0074ype" : "te\u0078t" }`, `"response_format":{}`,
+			`"response_format":null`, `"text":{"verbosity":"low","format":{"type":"text"}}`,
+			`"text":{"verbosity":"low"}`, `"text":"x"`, `"background":false`, `"background":null`,
+			`"tools":[1],"tools":null`, `"x":{"tools":[1],"n":2}`, `"Tools":[1]`,
 		},
 		"background n tool_choice tools": {`"t\u006fols":[1],"\u006e":2,"tool\u005fchoice":"required","b\u0061ckground":true`},
 		"background functions n response_format tool_choice tools": {
@@ -103,7 +110,8 @@ func TestDiagnosticRequest(t *testing.T) {
 			`"hermes_notification_category":"result","hermes_notification_category":"diagnostic"`,
 		},
 		false: {
-			`"hermes_notification_category":"result"`, `"hermes_notification_category":" diagnostic"`, `"hermes_notification_category":"Diagnostic"`,
+			`"hermes_notification_category":"result"`, `"hermes_notification_category":" diagnostic"`,
+			`"hermes_notification_category":"Diagnostic"`,
 			`"hermes_notification_category":true`, `"hermes_notification_category":["diagnostic"]`,
 			`"hermes_notification_category":"diagnostic","hermes_notification_category":null`, `"metadata":{"hermes_notification_category":"diagnostic"}`,
 		},
@@ -129,8 +137,9 @@ func requestsWith(members string) map[string]string {
 		`,{"role":"assistant","content":"a","tool_calls":[{"id":"1","type":"function","function":{"name":"terminal","arguments":"{\"label\": \"ls\"}"}}]}` +
 		`,{"role":"tool","tool_call_id":"1","content":"completed"},` + message("assistant", "b") + `]`
 	return map[string]string{
-		"alone": `{"stream":true,` + members + `}`, "before": `{` + members + `,"stream":true,` + short + `}`, "behind": `{"stream":true,` + short + `,` + members + `}`,
-		"long, before": `{"stream":true,` + members + `,` + long + `}`, "long, behind": `{"stream":true,` + long + `,` + members + `}`,
+		"alone": `{"stream":true,` + members + `}`, "before": `{` + members + `,"stream":true,` + short + `}`,
+		"after":        `{"stream":true,` + short + `,` + members + `}`,
+		"long, before": `{"stream":true,` + members + `,` + long + `}`, "long, after": `{"stream":true,` + long + `,` + members + `}`,
 		"marked": `{"stream":true,` + marked + `,` + members + `}`, "surrogate": `{"stream":true,` + members + `,` + surrogate + `}`,
 		"cards": `{"stream":true,` + members + `,` + cards + `}`,
 	}

@@ -117,8 +117,8 @@ func TestWhatIsRead(t *testing.T) {
 		return strings.TrimSpace(strings.TrimPrefix(choicesChunk(choice, ""), "data: "))
 	}
 	marked := strings.Replace(text("a"), `"delta": {"content": "a"}`, `"delta": {"content": "x"}, "delta": {"content": "lost", "content": "a`+ls+`b"}`, 1)
-	finishes := func(choice, usage string) string { return choicesChunk(choice, usage) }
 	zeroFinish := finishChunk("stop", zeroUsage)
+	begun, said, started, asError := role()+text("a"), role()+text("x"), role()+markerChunk("💻", "ls"), Options{ZeroUsage: ZeroUsageError}
 	rows := map[string]row{
 		"comments, unknown fields, framing": {
 			in: "\ufeff" + strings.ReplaceAll(role(), "\n", "\r\n") + ": a comment\r\r" + "id: 7\nretry: 10\nx-custom: y\n" + text("a") + "event: message\r\n" +
@@ -127,41 +127,57 @@ func TestWhatIsRead(t *testing.T) {
 			out: passes, content: "abcd",
 		},
 		// A byte order mark counts at the start, and hides a frame elsewhere: clients see the field "\ufeffdata".
-		"a mark before a false stop":  {in: mark + zeroFinish + doneFrame, end: CodeCrashed},
-		"a mark before a marker":      {in: mark + delta(`"role": "assistant", "content": "`+ls+`"`) + text("x") + stop(), story: "other running completed text finish done"},
-		"a mark before the finish":    {in: role() + text("x") + mark + finishChunk("stop", realUsage), end: CodeIncomplete},
-		"a mark before [DONE]":        {in: role() + text("x") + mark + doneFrame, end: CodeIncomplete},
-		"usage of two lines":          {in: role() + text("x") + multiline(choicesChunk("", `, "usage": {"prompt_tokens": 1}`)), end: CodeIncomplete},
-		"a marker in what is no JSON": {in: turn(strings.Replace(delta(`"content": "`+ls+`"`), "null}]}", "nul}]}", 1), text("x")), out: passes},
-		"no index 0":                  {in: turn(strings.Replace(text("\n`💻 ls`\n"), `"index": 0`, `"index": 18446744073709551616`, 1), text("x")), out: passes},
-		"members twice":               {in: turn(marked), out: turn(strings.Replace(marked, "`💻 ls`"+`\n`, "", 1))},
-		"another choice than before":  {in: turn(text("a"), strings.Replace(text("b"), `"index": 0, "delta": {"content": "b"}, "finish_reason": null`, `"index": 1, "delta": {"content": "`+ls+`"}, "finish_reason": "stop"`, 1), text("b")), out: passes},
-		"choices that are none":       {in: turn(text("a"), choicesChunk("", "")[:len(choicesChunk("", ""))-5]+`"x"}`+"\n\n", text("b")), out: passes},
-		"another object than before":  {in: turn(text("a"), choicesChunk("", `, "object": "other"`), text("b")), out: passes},
+		"a mark before a false stop": {in: mark + zeroFinish + doneFrame, end: CodeCrashed},
+		"a mark before a marker": {in: mark + delta(`"role": "assistant", "content": "`+ls+`"`) + text("x") + stop(),
+			story: "other running completed text finish done"},
+		"a mark before the finish": {in: said + mark + finishChunk("stop", realUsage), end: CodeIncomplete},
+		"a mark before [DONE]":     {in: said + mark + doneFrame, end: CodeIncomplete},
+		"usage of two lines": {in: said + multiline(choicesChunk("", `, "usage": {"prompt_tokens": 1}`)),
+			end: CodeIncomplete},
+		"a marker in what is no JSON": {in: turn(strings.Replace(delta(`"content": "`+ls+`"`), "null}]}", "nul}]}", 1), text("x")),
+			out: passes},
+		"no index 0": {in: turn(strings.Replace(text("\n`💻 ls`\n"), `"index": 0`, `"index": 18446744073709551616`, 1), text("x")),
+			out: passes},
+		"members twice": {in: turn(marked), out: turn(strings.Replace(marked, "`💻 ls`"+`\n`, "", 1))},
+		"another choice than before": {in: turn(text("a"), strings.Replace(text("b"), `"index": 0, "delta": {"content": "b"}, "finish_reason": null`, `"index": 1, "delta": {"content": "`+ls+`"}, "finish_reason": "stop"`, 1), text("b")),
+			out: passes},
+		"choices that are none": {in: turn(text("a"), choicesChunk("", "")[:len(choicesChunk("", ""))-5]+`"x"}`+"\n\n", text("b")),
+			out: passes},
+		"another object than before": {in: turn(text("a"), choicesChunk("", `, "object": "other"`), text("b")),
+			out: passes},
 		"no JSON like the chunk before": {in: turn(text("a"), `data: {`+envelopeOfTests+`, "choices": `+"\n\n", text("b")),
 			out: passes},
 		"half a chunk like that before": {in: turn(text("a"), `data: {`+envelopeOfTests+`, "choices": [{"index": 0, "delta": {"content": "x`+"\n\n", text("b")),
 			out: passes},
-		"a chunk":                     {in: role() + text("a") + "data: " + finish(chunk) + "\n\n", end: "stop"},
-		"with the name message":       {in: role() + text("a") + named("message", finish(chunk)), end: "stop"},
-		"with a name":                 {in: role() + text("a") + named("x", finish(chunk)), end: "stop"},
-		"an empty name":               {in: role() + text("a") + "event:\ndata: " + finish(other) + "\n\n", end: "stop"},
-		"no object":                   {in: role() + text("a") + "data: " + finish("") + "\n\n", end: "stop"},
-		"another object with choices": {in: role() + text("a") + "data: " + finish(other) + "\n\n", end: "stop"},
-		"that with the name message":  {in: role() + text("a") + named("message", finish(other)), end: "stop"},
-		"that with a name":            {in: role() + text("a") + named("x", finish(other)), end: CodeIncomplete},
-		"choices that are no array":   {in: role() + text("a") + "data: " + strings.NewReplacer("[", `{"0": `, "]", "}").Replace(finish(other)) + "\n\n", end: CodeIncomplete},
-		"an array":                    {in: role() + text("a") + "data: [" + finish(chunk) + "]\n\n", end: CodeIncomplete},
-		"a chunk in a member":         {in: role() + text("a") + `data: {"chunk": ` + finish(chunk) + "}\n\n", end: CodeIncomplete},
-		"a chunk after another field": {in: role() + text("a") + "id: 1\nretry: 5\ndata: " + finish(chunk) + "\n\n", end: "stop"},
-		"no field of data":            {in: role() + text("a") + "date: " + finish(chunk) + "\n\n", end: CodeIncomplete},
-		"an error with another name":  {in: role() + text("a") + named("x", `{"error": {"message": "boom"}}`), end: CodeIncomplete},
-		"no error":                    {in: role() + text("a") + `data: {"error": null}` + "\n\n", story: "other text error error finish done"},
-		"an error in a member":        {in: role() + text("a") + `data: {"x": {"error": {"message": "boom"}}}` + "\n\n", end: CodeIncomplete},
+		"a chunk":                     {in: begun + "data: " + finish(chunk) + "\n\n", end: "stop"},
+		"with the name message":       {in: begun + named("message", finish(chunk)), end: "stop"},
+		"with a name":                 {in: begun + named("x", finish(chunk)), end: "stop"},
+		"an empty name":               {in: begun + "event:\ndata: " + finish(other) + "\n\n", end: "stop"},
+		"no object":                   {in: begun + "data: " + finish("") + "\n\n", end: "stop"},
+		"another object with choices": {in: begun + "data: " + finish(other) + "\n\n", end: "stop"},
+		"that with the name message":  {in: begun + named("message", finish(other)), end: "stop"},
+		"that with a name":            {in: begun + named("x", finish(other)), end: CodeIncomplete},
+		"choices that are no array": {in: begun + "data: " + strings.NewReplacer("[", `{"0": `, "]", "}").Replace(finish(other)) + "\n\n",
+			end: CodeIncomplete},
+		"an array": {in: begun + "data: [" + finish(chunk) + "]\n\n", end: CodeIncomplete},
+		"a chunk in a member": {in: begun + `data: {"chunk": ` + finish(chunk) + "}\n\n",
+			end: CodeIncomplete},
+		"a chunk after another field": {in: begun + "id: 1\nretry: 5\ndata: " + finish(chunk) + "\n\n",
+			end: "stop"},
+		"no field of data": {in: begun + "date: " + finish(chunk) + "\n\n", end: CodeIncomplete},
+		"an error with another name": {in: begun + named("x", `{"error": {"message": "boom"}}`),
+			end: CodeIncomplete},
+		"no error": {in: begun + `data: {"error": null}` + "\n\n",
+			story: "other text error error finish done"},
+		"an error in a member": {in: begun + `data: {"x": {"error": {"message": "boom"}}}` + "\n\n",
+			end: CodeIncomplete},
 		// A named event is one that another sidecar has wrapped only if it says nothing but what that adds.
-		"a wrapped finish": {in: role() + text("x") + named("message", inner(`{"index": 0, "delta": {}, "finish_reason": "stop"}`)) + doneFrame, end: "stop"},
-		"wrapped text":     {in: role() + text("x") + named("message", inner(`{"index": 0, "delta": {"content": "y"}, "finish_reason": "stop"}`)) + doneFrame, end: "stop"},
-		"an envelope":      {in: role() + text("x") + named("message", inner(`{"index": 0, "delta": {}, "finish_reason": null}`)) + doneFrame, end: CodeIncomplete},
+		"a wrapped finish": {in: said + named("message", inner(`{"index": 0, "delta": {}, "finish_reason": "stop"}`)) + doneFrame,
+			end: "stop"},
+		"wrapped text": {in: said + named("message", inner(`{"index": 0, "delta": {"content": "y"}, "finish_reason": "stop"}`)) + doneFrame,
+			end: "stop"},
+		"an envelope": {in: said + named("message", inner(`{"index": 0, "delta": {}, "finish_reason": null}`)) + doneFrame,
+			end: CodeIncomplete},
 		"a marker in a named event": {in: turn(text("x"), named("message", inner(`{"index": 0, "delta": {"content": "`+ls+`"}, "finish_reason": null}`)), text("y")),
 			content: "x\ny"},
 		"an object in place of a chunk": {
@@ -169,44 +185,55 @@ func TestWhatIsRead(t *testing.T) {
 			out: turn(named("hermes.status", `{`+envelopeWritten+`,"hermes_object": "x", "hermes_choices": [{"index": 0, "delta": {}, "finish_reason": null}]}`), text("x")),
 		},
 		// Of 64 choices is known which have ended; those beyond end with the others (contract section 7).
-		"the 64th goes on": {in: role() + says(0) + says(63) + ends(0) + doneFrame, story: "other text other finish error finish done"},
+		"the 64th goes on": {in: role() + says(0) + says(63) + ends(0) + doneFrame,
+			story: "other text other finish error finish done"},
 		"the 64th ends":    {in: role() + says(0) + says(63) + ends(63) + ends(0) + doneFrame, out: passes},
 		"the 65th goes on": {in: role() + says(0) + says(64) + ends(0) + doneFrame, out: passes},
 		"the 65th ends, not the 1st": {in: role() + says(0) + ends(64) + doneFrame,
 			story: "other text finish error finish done"},
-		"below zero":      {in: role() + says(0) + says(-1) + ends(0) + doneFrame, out: passes},
-		"below zero ends": {in: role() + says(0) + ends(-1) + doneFrame, story: "other text finish error finish done"},
+		"below zero": {in: role() + says(0) + says(-1) + ends(0) + doneFrame, out: passes},
+		"below zero ends": {in: role() + says(0) + ends(-1) + doneFrame,
+			story: "other text finish error finish done"},
 		// Hermes sends one choice: an answer with another is not examined for false stops.
-		"the other speaks":    {in: role() + says(1) + ends(0) + finishes(`{"index": 1, "delta": {}, "finish_reason": "stop"}`, zeroUsage) + doneFrame, o: Options{ZeroUsage: ZeroUsageError}, out: passes},
-		"the other only ends": {in: role() + ends(1) + zeroFinish + doneFrame, o: Options{ZeroUsage: ZeroUsageError}, out: passes},
-		"both in one chunk":   {in: role() + finishes(`{"index": 0, "delta": {}, "finish_reason": "stop"}, {"index": 1, "delta": {}, "finish_reason": "stop"}`, zeroUsage) + doneFrame, o: Options{ZeroUsage: ZeroUsageError}, out: passes},
-		"the other alone":     {in: says(1) + ofChoice(1, zeroFinish) + doneFrame, o: Options{ZeroUsage: ZeroUsageError}, out: passes},
-		"one that nobody expects": {in: role() + says(64) + zeroFinish + doneFrame,
-			o: Options{ZeroUsage: ZeroUsageError}, out: passes},
+		"the other speaks": {in: role() + says(1) + ends(0) + choicesChunk(`{"index": 1, "delta": {}, "finish_reason": "stop"}`, zeroUsage) + doneFrame,
+			o: asError, out: passes},
+		"the other only ends": {in: role() + ends(1) + zeroFinish + doneFrame, o: asError, out: passes},
+		"both in one chunk": {in: role() + choicesChunk(`{"index": 0, "delta": {}, "finish_reason": "stop"}, {"index": 1, "delta": {}, "finish_reason": "stop"}`, zeroUsage) + doneFrame,
+			o: asError, out: passes},
+		"the other alone":         {in: says(1) + ofChoice(1, zeroFinish) + doneFrame, o: asError, out: passes},
+		"one that nobody expects": {in: role() + says(64) + zeroFinish + doneFrame, o: asError, out: passes},
 		// Text of any choice ends tools before it, whatever is done with imitations.
-		"white space of another": {in: turn(markerChunk("💻", "ls"), ofChoice(1, text(" \n")), ofChoice(1, text("x")), ends(1)), story: "other running other completed other finish finish done"},
-		"text of another, kept":  {in: turn(markerChunk("💻", "ls"), says(1), ends(1)), o: Options{Imitations: ImitationsKeep}, story: "other running completed other finish finish done"},
+		"white space of another": {in: turn(markerChunk("💻", "ls"), ofChoice(1, text(" \n")), ofChoice(1, text("x")), ends(1)),
+			story: "other running other completed other finish finish done"},
+		"text of another, kept": {in: turn(markerChunk("💻", "ls"), says(1), ends(1)),
+			o: Options{Imitations: ImitationsKeep}, story: "other running completed other finish finish done"},
 		"text of another, trusted": {in: turn(markerChunk("💻", "ls"), says(1), ends(1)),
 			o: Options{Imitations: ImitationsTrust}, story: "other running completed other finish finish done"},
-		"a text in the middle": {in: role() + markerChunk("💻", "ls") + choicesChunk(`{"index": 0, "delta": {"content": ""}}, {"index": 1, "delta": {"content": "x"}}, {"index": 2, "delta": {"content": " "}}`, ""),
+		"a text in the middle": {in: started + choicesChunk(`{"index": 0, "delta": {"content": ""}}, {"index": 1, "delta": {"content": "x"}}, {"index": 2, "delta": {"content": " "}}`, ""),
 			story: "other running completed other error finish finish finish done"},
-		"no text in any": {in: role() + markerChunk("💻", "ls") + choicesChunk(`{"index": 0, "delta": {"content": ""}}, {"index": 1, "delta": {"content": " "}}`, ""),
+		"no text in any": {in: started + choicesChunk(`{"index": 0, "delta": {"content": ""}}, {"index": 1, "delta": {"content": " "}}`, ""),
 			story: "other running other completed error finish finish done"},
-		"text in the first": {in: role() + markerChunk("💻", "ls") + choicesChunk(`{"index": 0, "delta": {"content": "x"}}, {"index": 1, "delta": {"content": ""}}`, ""),
+		"text in the first": {in: started + choicesChunk(`{"index": 0, "delta": {"content": "x"}}, {"index": 1, "delta": {"content": ""}}`, ""),
 			story: "other running completed text error finish finish done"},
-		"text in the last": {in: role() + markerChunk("💻", "ls") + choicesChunk(`{"index": 0, "delta": {"content": ""}}, {"index": 1, "delta": {"content": "x"}}`, ""),
+		"text in the last": {in: started + choicesChunk(`{"index": 0, "delta": {"content": ""}}, {"index": 1, "delta": {"content": "x"}}`, ""),
 			story: "other running completed other error finish finish done"},
 		// Half a tag before something that is no text is none, and says nothing of the text after it.
-		"half a closing tag":     {in: turn(text("<think>x`</"), toolOfUpstream, text("</think>`answer")), content: "`answer", reasoning: "x`</"},
-		"more of a closing tag":  {in: turn(text("<think>x`</think"), toolOfUpstream, text("y</think>answer")), content: "answer", reasoning: "x`</thinky"},
-		"a closing tag in two":   {in: turn(text("<think>x</thi"), toolOfUpstream, text("nk></think>answer")), content: "answer", reasoning: "x</think>"},
-		"half of one in a fence": {in: turn(text("<think>```\nx\n``</"), toolOfUpstream, text("`</think>answer")), content: nothing, reasoning: "```\nx\n``</`</think>answer"},
-		"half an opening tag":    {in: turn(text("<thi"), toolOfUpstream, text("nk>a</think>b")), content: "<think>a</think>b", reasoning: nothing},
+		"half a closing tag": {in: turn(text("<think>x`</"), toolOfUpstream, text("</think>`answer")),
+			content: "`answer", reasoning: "x`</"},
+		"more of a closing tag": {in: turn(text("<think>x`</think"), toolOfUpstream, text("y</think>answer")),
+			content: "answer", reasoning: "x`</thinky"},
+		"a closing tag in two": {in: turn(text("<think>x</thi"), toolOfUpstream, text("nk></think>answer")),
+			content: "answer", reasoning: "x</think>"},
+		"half of one in a fence": {in: turn(text("<think>```\nx\n``</"), toolOfUpstream, text("`</think>answer")),
+			content: nothing, reasoning: "```\nx\n``</`</think>answer"},
+		"half an opening tag": {in: turn(text("<thi"), toolOfUpstream, text("nk>a</think>b")),
+			content: "<think>a</think>b", reasoning: nothing},
 		"a bracket of an opening tag": {in: turn(text("<"), toolOfUpstream, text("think>a")),
 			content: "<think>a", reasoning: nothing},
 	}
 	for name, e := range map[string]string{"no name": "", "message": "event: message\n", "error": "event: error\n"} {
-		rows["an error, "+name] = row{in: role() + text("a") + e + `data: {"error": {"message": "boom"}}` + "\n\n", story: "other text error finish done"}
+		rows["an error, "+name] = row{in: begun + e + `data: {"error": {"message": "boom"}}` + "\n\n",
+			story: "other text error finish done"}
 	}
 	for index, first := range map[string]bool{"0": true, "1": false, "-1": false, "null": false, `"0"`: false, "0.0": false, "10": false} {
 		r := row{in: turn(strings.Replace(markerChunk("💻", "ls"), `"index": 0`, `"index": `+index, 1), text("x")), starts: nothing}
@@ -215,20 +242,27 @@ func TestWhatIsRead(t *testing.T) {
 		}
 		rows["index "+index] = r
 	}
-	rows["no index"] = row{in: turn(strings.Replace(markerChunk("💻", "ls"), `"index": 0, `, "", 1), text("x")), starts: "💻 ls"}
+	rows["no index"] = row{in: turn(strings.Replace(markerChunk("💻", "ls"), `"index": 0, `, "", 1), text("x")),
+		starts: "💻 ls"}
 	for _, bad := range []string{"\xff", "\xf0\x9f\x92", "a\xc3", "\xed\xa0\x80"} {
-		rows["invalid UTF-8 "+bad] = row{in: turn(delta(`"content": "`+bad+"\\n`"+bad+` x"`), text("x")), out: passes}
+		rows["invalid UTF-8 "+bad] = row{in: turn(delta(`"content": "`+bad+"\\n`"+bad+` x"`), text("x")),
+			out: passes}
 	}
 	// A label may have backticks, escaped or not: the last one ends it.
 	for raw, label := range map[string]string{
 		"a\\u0060b`": "a`b", "a`b\\u0060": "a`b", "\\u0060`": "`", "`\\u0060": "`", "a\\u0060 `": "a` ", "\\u0060\\u0060": "`", "a\\u0060\\\\`": "a`\\", "a\\u0060\\t\\u0060": "a`\t",
 	} {
-		rows["label "+raw] = row{in: delta("\"content\": \"\\n`💻 "+raw+"\\n\"") + text("x") + stop(), starts: "💻 " + label, content: "x"}
+		rows["label "+raw] = row{in: delta("\"content\": \"\\n`💻 "+raw+"\\n\"") + text("x") + stop(),
+			starts: "💻 " + label, content: "x"}
 	}
 	// What is changed keeps its framing, and is split well in data of several lines.
 	for name, in := range map[string]string{
-		"CRLF": strings.ReplaceAll(zeroFinish, "\n", "\r\n"), "CR": strings.ReplaceAll(zeroFinish, "\n", "\r"), "no space": strings.Replace(zeroFinish, "data: ", "data:", 1),
-		"other fields": "id: 5\n: comment\n" + strings.TrimSuffix(zeroFinish, "\n") + "x: y\n\n", "lines": multiline(zeroFinish), "lines, CRLF": strings.ReplaceAll(multiline(zeroFinish), "\n", "\r\n"),
+		"CRLF":         strings.ReplaceAll(zeroFinish, "\n", "\r\n"),
+		"CR":           strings.ReplaceAll(zeroFinish, "\n", "\r"),
+		"no space":     strings.Replace(zeroFinish, "data: ", "data:", 1),
+		"other fields": "id: 5\n: comment\n" + strings.TrimSuffix(zeroFinish, "\n") + "x: y\n\n",
+		"lines":        multiline(zeroFinish),
+		"lines, CRLF":  strings.ReplaceAll(multiline(zeroFinish), "\n", "\r\n"),
 	} {
 		rows[name] = row{in: role() + in + doneFrame, end: CodeCrashed}
 		want := in[:strings.LastIndex(in, `"stop"`)] + `"error"`
@@ -242,7 +276,8 @@ func TestWhatIsRead(t *testing.T) {
 		"{\"id\": \"c\"\ndata: ,\"error\":\ndata: {\"message\": \"boom\"},\ndata:\"choices\": [{\"finish_reason\": \"error\"}]}",
 	} {
 		for _, eol := range []string{"\n", "\r\n", "\r"} {
-			rows["lines of an error "+data+eol] = row{in: role() + strings.ReplaceAll("data: "+data+"\n\n", "\n", eol) + doneFrame, story: "other error finish done"}
+			rows["lines of an error "+data+eol] = row{in: role() + strings.ReplaceAll("data: "+data+"\n\n", "\n", eol) + doneFrame,
+				story: "other error finish done"}
 		}
 	}
 	// Usage is 0/0/0 only where it says so, three times.
@@ -251,9 +286,10 @@ func TestWhatIsRead(t *testing.T) {
 		`{"total_tokens": 0, "completion_tokens": 0, "prompt_tokens": 0, "prompt_tokens_details": {"cached_tokens": 5}, "cost": 0.5}`: true,
 		`{"prompt_tokens": 0, "completion_tokens": 0}`:                                                                                false, `{"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": null}`: false,
 		`{"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 1}`: false, `{"prompt_tokens": 0, "completion_tokens": "0", "total_tokens": 0}`: false,
-		`{"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}`: false, `[0, 0, 0]`: false, `null`: false,
+		`{"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}`: false, `[0, 0, 0]`: false,
+		`null`: false,
 	} {
-		r := row{in: role() + text("x") + finishChunk("stop", `, "usage": `+usage) + doneFrame, o: Options{ZeroUsage: ZeroUsageError}, out: passes}
+		r := row{in: said + finishChunk("stop", `, "usage": `+usage) + doneFrame, o: asError, out: passes}
 		if crash {
 			r.out, r.end = "", CodeCrashed
 		}
@@ -272,12 +308,80 @@ func TestWhatIsRead(t *testing.T) {
 	}
 }
 
+// Frames that are alike are read no more, but each text is: for lines that begin like a marker, in whatever
+// bytes, and for markers.
+func TestTextsOfLikeFramesAreRead(t *testing.T) {
+	raw := func(s string) string { return delta(`"content": "` + s + `"`) } // bytes as they are, not escaped
+	alike := raw("One") + raw(" two") + raw(" three.")
+	const ls = "\\n`💻 ls`\\n"
+	rows := map[string]row{
+		"a marker after the finish":   {in: role() + alike + finishChunk("stop", realUsage) + raw(ls) + doneFrame, starts: nothing},
+		"a marker after [DONE]":       {in: turn(alike) + raw(ls), starts: nothing},
+		"a marker after a tool event": {in: turn(alike, toolOfUpstream, raw(ls)), starts: "💻 l"},
+		"a paragraph and a tag":       {in: turn(alike, raw("x\\n\\n<think>a</think>y")), content: "One two three.x\n\ny", reasoning: "a"},
+	}
+	for _, s := range []string{raw("x" + ls + "y"), raw("x\\n`⚙ ls`\\ny"), raw("x\\n`\\u2699 ls`\\ny"), raw("x\\n`") + raw("💻 ls`\\ny"), raw("x\\n`💻 ls") + raw("`\\ny")} {
+		rows[s] = row{in: turn(alike, s), content: "One two three.x\ny", starts: nothing}
+	}
+	// A marker's chunk that says something else too stays, without the marker, however many like it have come.
+	for name, chunk := range map[string]func(s string) string{
+		"the role": func(s string) string { return delta(`"role": "assistant", "content": ` + asciiJSON(s)) },
+		"logprobs": func(s string) string {
+			return strings.Replace(text(s), `"finish_reason"`, `"logprobs": {"a": 1}, "finish_reason"`, 1)
+		},
+		"its system": func(s string) string {
+			return strings.Replace(text(s), `"choices"`, `"system_fingerprint": "fp", "choices"`, 1)
+		},
+	} {
+		in := chunk("a") + chunk("b") + chunk("c") + chunk("\n`💻 ls`\n") + chunk("\n\nd") + stop()
+		rows[name] = row{in: in, content: "abc\n\nd", starts: "💻 ls"}
+		if out := repair(in); strings.Count(out, `"content"`) != 5 || !strings.Contains(out, chunk("")) {
+			t.Errorf("%s: a chunk is lost:\n%s", name, out)
+		}
+	}
+	check(t, rows)
+}
+
+// If one choice has failed, its error has left: the stream has no second one, and the
+// others do not end well after it, for a second sidecar neither.
+func TestErrorOfOneOfSeveralChoices(t *testing.T) {
+	failed := finishChunk("error", `, "error": {"message": "boom"}`)
+	begun := role() + ofChoice(1, text("x")) + failed
+	check(t, map[string]row{
+		"the other stops":      {in: begun + ofChoice(1, stop()), story: "other other error finish finish done"},
+		"the other fails, too": {in: begun + ofChoice(1, strings.Replace(failed, "boom", "bang", 1)) + doneFrame, story: "other other error finish finish done"},
+		"the other is cut off": {in: begun, story: "other other error finish finish done"},
+		"[DONE] too early":     {in: begun + doneFrame, story: "other other error finish finish done"},
+	})
+	v := look(t, repair(begun+ofChoice(1, stop())))
+	equal(t, strings.Join(v.finishes, " "), "error error", "finish reasons")
+}
+
+// In the form unnamed no event line is left, wherever it stood.
+func TestUnnamedToolEventsHaveNoName(t *testing.T) {
+	data := `{"tool": "terminal", "emoji": "💻", "label": "ls"}`
+	for _, frame := range []string{
+		"event: hermes.tool.progress\ndata: " + data, "data: " + data + "\nevent: hermes.tool.progress", "id: 1\nevent:hermes.tool.progress\ndata: " + data + "\nretry: 5",
+		"event: hermes.tool.progress\ndata: {\"tool\": \"terminal\",\ndata: \"emoji\": \"💻\", \"label\": \"ls\"}",
+	} {
+		for _, eol := range []string{"\n", "\r", "\r\n"} {
+			out := repairWith(strings.ReplaceAll(role()+frame+"\n\n", "\n", eol), Options{Progress: ProgressUnnamed})
+			look(t, out).checkLifecycle(t)
+			fields := strings.Count(out, "id: 1"+eol) + strings.Count(out, "retry: 5"+eol)
+			if strings.Contains(out, "event:") || fields != strings.Count(frame, "id: 1")+strings.Count(frame, "retry") {
+				t.Errorf("%q becomes\n%q", frame, out)
+			}
+		}
+	}
+}
+
 // [DONE] is known between white space of JSON, and leaves in the one spelling that strict clients know.
 func TestDoneWithOtherWhiteSpace(t *testing.T) {
 	in := role() + text("x") + finishChunk("stop", realUsage)
 	rows := map[string]row{}
 	for _, done := range []string{
-		"data:   [DONE]\n\n", "data: [DONE] \n\n", "data:\t[DONE]\n\n", "data: \t[DONE]\t \n\n", "data: [DONE]\ndata:\n\n", "data:\ndata: [DONE]\n\n", "data:  [DONE]\r\n\r\n",
+		"data:   [DONE]\n\n", "data: [DONE] \n\n", "data:\t[DONE]\n\n", "data: \t[DONE]\t \n\n",
+		"data: [DONE]\ndata:\n\n", "data:\ndata: [DONE]\n\n", "data:  [DONE]\r\n\r\n",
 		"data:  [DONE]\r\r", "id: 7\ndata:  [DONE]\n\n", "data:  [DONE] ", "data: [DONE]", "data: [DONE]\n",
 	} {
 		rows[done] = row{in: in + done, out: in + doneFrame}
@@ -315,7 +419,7 @@ func TestUsageThatIsReported(t *testing.T) {
 		{"-1", "5", 0, 5}, {"5", "-1", 5, 0}, {"1.5", "5", 0, 5}, {`"5"`, "null", 0, 0}, {"5", "1e3", 5, 0}, {"9", "8", 9, 8},
 	} {
 		usage := fmt.Sprintf(`, "usage": {"prompt_tokens": %s, "completion_tokens": %s, "total_tokens": 7}`, c.prompt, c.completion)
-		sum := repairSummary(role()+text("x")+finishChunk("stop", usage)+doneFrame, Options{})
+		_, sum := run(role()+text("x")+finishChunk("stop", usage)+doneFrame, Options{}, chatParams, inOne, CauseEOF)
 		equal(t, [2]int64{sum.InputTokens, sum.OutputTokens}, [2]int64{c.input, c.output}, usage)
 	}
 	// An error finish has the usage that is known, whenever it came (contract section 3).
@@ -323,7 +427,8 @@ func TestUsageThatIsReported(t *testing.T) {
 	alone := choicesChunk("", `, "usage": `+usage)
 	with := func(usage string) string { return strings.Replace(text("a"), `}]}`, `}], "usage": `+usage+`}`, 1) }
 	for in, want := range map[string]string{
-		alone: usage, role() + alone + text("a"): usage, role() + with(usage): usage, role() + text("a") + alone: usage, role() + alone + with("null"): usage, role() + text("a"): "",
+		alone: usage, role() + alone + text("a"): usage, role() + with(usage): usage,
+		role() + text("a") + alone: usage, role() + alone + with("null"): usage, role() + text("a"): "",
 	} {
 		v := look(t, repair(in))
 		v.checkErrorFinish(t, CodeIncomplete)
@@ -343,7 +448,8 @@ func TestActive(t *testing.T) {
 	equal(t, New(&Options{}, chatParams).Active(), true, "active")
 	for _, in := range []string{
 		`data: {"object": "text_completion", "choices": [{"text": "x", "finish_reason": "stop"}]}` + "\n\n", `data: {"object": "chat.completion", "choices": []}` + "\n\n",
-		`data: {"x": {"object": "chat.completion.chunk"}}` + "\n\n", `data: {"object": ["chat.completion.chunk"]}` + "\n\n", `data: "chat.completion.chunk"` + "\n\n",
+		`data: {"x": {"object": "chat.completion.chunk"}}` + "\n\n",
+		`data: {"object": ["chat.completion.chunk"]}` + "\n\n", `data: "chat.completion.chunk"` + "\n\n",
 		`: {"object": "chat.completion.chunk"}` + "\n\n", doneFrame,
 	} {
 		out, _ := run(in, Options{}, Params{}, inOne, CauseAborted)
@@ -371,31 +477,8 @@ func TestWebPlatformTestsOfTheEventStream(t *testing.T) {
 		}
 		same(t, fmt.Sprintf("%q", decode(in)), fmt.Sprintf("%q", want), test.Name+": the events of the tests' decoder")
 		same(t, fmt.Sprintf("%q", eventsOf(in)), fmt.Sprintf("%q", want), test.Name+": the events of the engine")
-		for _, cut := range []cutter{inOne, oneByte, atRandom(1, 9)} {
-			out, _ := run(in, Options{}, Params{}, cut, CauseEOF)
-			same(t, out, in, test.Name+": bytes")
-		}
-	}
-}
-
-func TestUnitsJoinedAreTheStream(t *testing.T) {
-	for _, in := range framings {
-		for _, limit := range []int{1, 5, 12, 1000} {
-			sc := sse.Scanner{MaxFrame: limit}
-			var out []byte
-			for i := range len(in) {
-				sc.Feed([]byte{in[i]})
-				for {
-					_, b, ok := sc.Next()
-					if !ok {
-						break
-					}
-					out = append(out, b...)
-				}
-				sc.Rest()
-			}
-			same(t, string(append(out, sc.Tail()...)), in, fmt.Sprintf("limit %d: bytes", limit))
-		}
+		out, _ := anyCut(t, in, Options{}, Params{}, CauseEOF)
+		same(t, out, in, test.Name+": bytes")
 	}
 }
 
@@ -424,27 +507,6 @@ func eventsOf(in string) (events []event) {
 	}
 }
 
-// In the form unnamed no event line is left, wherever it stood.
-func TestUnnamedToolEventsHaveNoName(t *testing.T) {
-	data := `{"tool": "terminal", "emoji": "💻", "label": "ls"}`
-	for _, frame := range []string{
-		"event: hermes.tool.progress\ndata: " + data, "data: " + data + "\nevent: hermes.tool.progress", "id: 1\nevent:hermes.tool.progress\ndata: " + data + "\nretry: 5",
-		"event: hermes.tool.progress\ndata: {\"tool\": \"terminal\",\ndata: \"emoji\": \"💻\", \"label\": \"ls\"}",
-	} {
-		for _, eol := range []string{"\n", "\r", "\r\n"} {
-			out := repairWith(strings.ReplaceAll(role()+frame+"\n\n", "\n", eol), Options{Progress: ProgressUnnamed})
-			v := look(t, out)
-			v.checkLifecycle(t)
-			if len(v.starts()) != 1 || strings.Contains(out, "event:") {
-				t.Errorf("%q becomes\n%q", frame, out)
-			}
-			if strings.Contains(frame, "id: 1") && !strings.Contains(out, "id: 1"+eol) || strings.Contains(frame, "retry") && !strings.Contains(out, "retry: 5"+eol) {
-				t.Errorf("%q loses a field:\n%q", frame, out)
-			}
-		}
-	}
-}
-
 // In a stream that is not known yet a comment line stands for itself, however long it
 // is: the frame right after it is looked at. In one that is known it is a part of
 // that frame, which is then too large.
@@ -454,23 +516,21 @@ func TestLongCommentRightBeforeAFrame(t *testing.T) {
 	for _, eol := range []string{"\n", "\r", "\r\n"} {
 		in := strings.ReplaceAll(long+"\n"+role()+text("a\n`💻 ls`\nb")+stop(), "\n", eol)
 		want := strings.ReplaceAll(long+"\n"+role()+text("a\nb")+stop(), "\n", eol)
-		for _, cut := range []cutter{inOne, oneByte, atRandom(1, 50), atRandom(2, 700)} {
-			out, sum := run(in, o, Params{}, cut, CauseEOF)
-			same(t, out, want, "a comment before the stream is known")
-			if sum.Chunks != 3 || sum.Imitations != 1 {
-				t.Errorf("%+v", sum)
-			}
-			// The frame with the comment passes unexamined, the next one does not.
-			out, sum = run(in, o, chatParams, cut, CauseEOF)
-			same(t, out, want, "a comment within a stream of chat completions")
-			if sum.Unexamined != 1 || sum.Chunks != 2 {
-				t.Errorf("%+v", sum)
-			}
-			// Nothing after a comment that never ends is a frame.
-			out, sum = run(strings.Replace(in, eol, " ", 1), o, Params{}, cut, CauseEOF)
-			if !strings.Contains(out, "a"+`\n`+"b") || sum.Chunks != 2 || sum.Imitations != 1 {
-				t.Errorf("%+v\n%s", sum, out)
-			}
+		out, sum := anyCut(t, in, o, Params{}, CauseEOF)
+		same(t, out, want, "a comment before the stream is known")
+		if sum.Chunks != 3 || sum.Imitations != 1 {
+			t.Errorf("%+v", sum)
+		}
+		// The frame with the comment passes unexamined, the next one does not.
+		out, sum = anyCut(t, in, o, chatParams, CauseEOF)
+		same(t, out, want, "a comment within a stream of chat completions")
+		if sum.Unexamined != 1 || sum.Chunks != 2 {
+			t.Errorf("%+v", sum)
+		}
+		// Nothing after a comment that never ends is a frame.
+		out, sum = anyCut(t, strings.Replace(in, eol, " ", 1), o, Params{}, CauseEOF)
+		if !strings.Contains(out, "a"+`\n`+"b") || sum.Chunks != 2 || sum.Imitations != 1 {
+			t.Errorf("%+v\n%s", sum, out)
 		}
 	}
 }
@@ -481,32 +541,10 @@ func TestCommentsAnywhere(t *testing.T) {
 		for _, p := range []Params{chatParams, {}} {
 			before := c + role()
 			within := strings.Replace(text("a"), "\n\n", "\n"+c+"\n", 1)
-			behind := c + "\n" + c + c + "\n" + text("b") + stop() + c + "\n"
-			in := before + within + behind
-			for _, cut := range []cutter{inOne, oneByte} {
-				out, _ := run(in, Options{}, p, cut, CauseEOF)
-				same(t, out, in, "bytes")
-			}
-		}
-	}
-}
-
-// Errors whose name is escaped, or that stand twice, are looked at as well, in each
-// kind of stream.
-func TestTwinsOfErrorsInOtherStreams(t *testing.T) {
-	for name, p := range map[string]Params{"responses": {Responses: true}, "run": {RunID: "run_1"}, "session": sessionParams} {
-		for _, members := range []string{`"error": "%s", "error": "x"`, `"error": "x", "error": "%s"`, `"\u0065rror": "%s"`, `"err\u006fr": "%s", "error": null`} {
-			frame := func(s string) string {
-				data := `{"type": "response.created", "run_id": "run_1", "event": "x", ` + strings.ReplaceAll(members, "%s", s) + "}"
-				if name == "session" {
-					return named("error", data)
-				}
-				return "data: " + data + "\n\n"
-			}
-			out, _ := run(frame("sk-abcdef"), Options{}, p, inOne, CauseEOF)
-			if want := frame(redacted); !strings.HasPrefix(out, want) {
-				t.Errorf("%s: %s becomes\n%s", name, frame("sk-abcdef"), out)
-			}
+			then := c + "\n" + c + c + "\n" + text("b") + stop() + c + "\n"
+			in := before + within + then
+			out, _ := anyCut(t, in, Options{}, p, CauseEOF)
+			same(t, out, in, "bytes")
 		}
 	}
 }
@@ -514,26 +552,6 @@ func TestTwinsOfErrorsInOtherStreams(t *testing.T) {
 // choicesChunk is a chunk with several choices.
 func choicesChunk(choices, more string) string {
 	return `data: {` + envelopeOfTests + `, "choices": [` + choices + `]` + more + "}\n\n"
-}
-
-// If one choice has failed, its error has left: the stream has no second one, and the
-// others do not end well after it, for a second sidecar neither.
-func TestErrorOfOneOfSeveralChoices(t *testing.T) {
-	begin := role() + choicesChunk(`{"index": 1, "delta": {"content": "x"}, "finish_reason": null}`, "")
-	failed := choicesChunk(`{"index": 0, "delta": {}, "finish_reason": "error"}`, `, "error": {"message": "boom"}`)
-	for name, rest := range map[string]string{
-		"the other stops":      choicesChunk(`{"index": 1, "delta": {}, "finish_reason": "stop"}`, realUsage) + doneFrame,
-		"the other fails, too": choicesChunk(`{"index": 1, "delta": {}, "finish_reason": "error"}`, `, "error": {"message": "bang"}`) + doneFrame,
-		"the other is cut off": "",
-		"[DONE] too early":     doneFrame,
-	} {
-		out, sum := run(begin+failed+rest, Options{}, chatParams, inOne, CauseEOF)
-		if n := strings.Count(out, `data: {"error":`); n != 1 || sum.Code != CodeAgentError {
-			t.Errorf("%s: %d errors, code %s:\n%s", name, n, sum.Code, out)
-		}
-		equal(t, strings.Count(strings.ReplaceAll(out, " ", ""), `"finish_reason":"error"`), 2, name)
-		same(t, repair(out), out, name+": twice and once")
-	}
 }
 
 // Of two contents in a delta the last counts, and the first stays. It must not become the
@@ -560,43 +578,6 @@ func TestContentThatIsThereTwice(t *testing.T) {
 				if o.Reasoning != ReasoningDrop { // see Readings
 					same(t, repairWith(out, o), out, name+": twice and once")
 				}
-			}
-		}
-	}
-}
-
-// Frames that are alike are read no more, but each text is looked at: for lines that
-// begin like a marker, in whatever bytes, and for markers.
-func TestTextsOfLikeFramesAreLookedAt(t *testing.T) {
-	raw := func(s string) string { // bytes as they are, not escaped
-		return `data: {` + envelopeOfTests + `, "choices": [{"index": 0, "delta": {"content": "` + s + `"}, "finish_reason": null}]}` + "\n\n"
-	}
-	alike := raw("One") + raw(" two") + raw(" three.")
-	for _, c := range []struct{ in, want string }{
-		{raw("x\\n`💻 ls`\\ny"), "x\ny"},
-		{raw("x\\n`⚙ ls`\\ny"), "x\ny"},
-		{raw("x\\n`\\u2699 ls`\\ny"), "x\ny"},
-		{raw("x\\n`") + raw("💻 ls`\\ny"), "x\ny"},
-		{raw("x\\n`💻 ls") + raw("`\\ny"), "x\ny"},
-		{raw("x\\n\\n<think>a</think>y"), "x\n\ny"},
-	} {
-		for _, cut := range []cutter{inOne, oneByte, byFrame(role() + alike + c.in + stop())} {
-			out, sum := run(role()+alike+c.in+stop(), Options{}, chatParams, cut, CauseEOF)
-			if v := look(t, out); v.content != "One two three."+c.want || sum.Imitations+sum.Reasoning != 1 {
-				t.Errorf("%q: content %q", c.in, v.content)
-			}
-		}
-	}
-	marker := raw("\\n`💻 ls`\\n")
-	for name, in := range map[string]string{
-		"finish chunk": role() + alike + finishChunk("stop", realUsage) + marker + doneFrame,
-		"[DONE]":       role() + alike + finishChunk("stop", realUsage) + doneFrame + marker,
-		"tool event":   role() + alike + g2Start("t", "💻", "l", "call_1") + g2End("t", "call_1") + marker + stop(),
-	} {
-		for _, cut := range []cutter{inOne, oneByte, byFrame(in)} {
-			out, sum := run(in, Options{}, chatParams, cut, CauseEOF)
-			if v := look(t, out); sum.Markers > 0 || len(v.starts()) > 1 {
-				t.Errorf("a marker behind the %s starts a tool: %s", name, v.story())
 			}
 		}
 	}
@@ -676,26 +657,7 @@ func TestContentOfOneEscape(t *testing.T) {
 	}
 }
 
-// Text is unescaped as the standard library does it, lone surrogates included.
-func TestTextIsUnescapedAsTheStandardSays(t *testing.T) {
-	pieces := []string{`\ud83d`, `\uDCBB`, `\udcbb`, "u", "x", `\n`, "dcbb", "udcbb", `\\`, `\"`, `\/`, `\b`, `\f`, `\r`, `\t`, `\u0041`, `\u00E9`, `\uffff`, `\ue000`, `\ud7ff`, `\udbff`, `\udfff`, "é", "💻", `\u0000`, "\ufffd"}
-	r := rand.New(rand.NewPCG(7, 8))
-	for range 20000 {
-		var b strings.Builder
-		for range 1 + r.IntN(4) {
-			b.WriteString(pieces[r.IntN(len(pieces))])
-		}
-		var want string
-		if err := json.Unmarshal([]byte(`"`+b.String()+`"`), &want); err != nil {
-			t.Fatal(err)
-		}
-		if got := unescaped(b.String()); got != want {
-			t.Fatalf("%s is %+q, want %+q", b.String(), got, want)
-		}
-	}
-}
-
-func TestLargeFrameBehindAFailedEvent(t *testing.T) {
+func TestLargeFrameAfterAFailedEvent(t *testing.T) {
 	began := created(0, responseOfTests)
 	want, _ := run(began+doneFrame, Options{MaxFrame: 400}, Params{}, inOne, CauseEOF)
 	out, _ := run(began+doneFrame+named("x", strings.Repeat("x", 1000)), Options{MaxFrame: 400}, Params{}, oneByte, CauseEOF)
@@ -733,20 +695,18 @@ func TestLargeEventOfAnotherStream(t *testing.T) {
 		"a comment":                       {began + ": " + big + "\n\n", `,"sequence_number":1}`, CauseEOF},
 		"of an unknown stream":            {named("x", `{"a":"`+big+`"}`), "", CauseAborted},
 	} {
-		for _, cut := range []cutter{inOne, oneByte, atRandom(1, 700)} {
-			out, sum := run(c.in, o, otherParams(c.in), cut, c.cause)
-			if c.failed == "" {
-				same(t, out, c.in, name+": bytes")
-				continue
-			}
-			in := c.in
-			if name == "completed, cut" {
-				in += "\n\n"
-			}
-			rest, ok := strings.CutPrefix(out, in)
-			if !ok || strings.Count(rest, `.failed"`) != 1 || !strings.HasSuffix(rest, c.failed+"\n\n") || sum.Code != c.cause.Code() {
-				t.Errorf("%s: %+v, %q", name, sum, rest)
-			}
+		out, sum := anyCut(t, c.in, o, otherParams(c.in), c.cause)
+		if c.failed == "" {
+			same(t, out, c.in, name+": bytes")
+			continue
+		}
+		in := c.in
+		if name == "completed, cut" {
+			in += "\n\n"
+		}
+		rest, ok := strings.CutPrefix(out, in)
+		if !ok || strings.Count(rest, `.failed"`) != 1 || !strings.HasSuffix(rest, c.failed+"\n\n") || sum.Code != c.cause.Code() {
+			t.Errorf("%s: %+v, %q", name, sum, rest)
 		}
 	}
 }
@@ -768,12 +728,7 @@ var overLimit = strings.Repeat("y ", 3000)
 func largeLife(t *testing.T, in string, o Options, cause Cause) (string, *view, Summary) {
 	t.Helper()
 	o.MaxFrame = 5000
-	out, sum := run(in, o, chatParams, inOne, cause)
-	for _, cut := range []cutter{oneByte, atRandom(1, 700), atRandom(2, 9000)} {
-		again, s := run(in, o, chatParams, cut, cause)
-		same(t, again, out, "outputs of two cuts")
-		equal(t, s, sum, "summaries of two cuts")
-	}
+	out, sum := anyCut(t, in, o, chatParams, cause)
 	twice, _ := run(out, o, chatParams, inOne, CauseEOF)
 	same(t, twice, out, "twice and once")
 	v := look(t, out)
@@ -811,8 +766,8 @@ func TestToolThatStartsInALargeFrame(t *testing.T) {
 		"wrapped":             named(progressEvent, `{`+envelopeWritten+`,"tool":"terminal","label":"`+overLimit+`","toolCallId":"c","status":"running"}`),
 		"without a name":      `data: {` + envelopeWritten + `,"tool":"terminal","label":"` + overLimit + `","toolCallId":"c","status":"running"}` + "\n\n",
 		"with CRLF":           strings.ReplaceAll(g2Start("terminal", "💻", overLimit, "c"), "\n", "\r\n"),
-		"with a line behind":  strings.TrimSuffix(g2Start("terminal", "💻", overLimit, "c"), "\n") + "id: 7\n\n",
-		"much behind it":      named(progressEvent, `{"tool": "terminal", "toolCallId": "c", "status": "running", "args": {"a": ["`+overLimit+`"]}}`),
+		"with a line after":   strings.TrimSuffix(g2Start("terminal", "💻", overLimit, "c"), "\n") + "id: 7\n\n",
+		"much after it":       named(progressEvent, `{"tool": "terminal", "toolCallId": "c", "status": "running", "args": {"a": ["`+overLimit+`"]}}`),
 	} {
 		for _, o := range []Options{{}, {Cards: true}, {StatusLine: true}, {Progress: ProgressBare}, {Progress: ProgressUnnamed, Cards: true}, {Progress: ProgressOff}, {ErrorFinish: ErrorFinishInline}} {
 			ids := []string{"c"}
@@ -826,7 +781,7 @@ func TestToolThatStartsInALargeFrame(t *testing.T) {
 				role() + start + stop():                           "error",
 				role() + text("x") + start:                        "error",
 			} {
-				if want == "" && name != "the id in front" && name != "much behind it" {
+				if want == "" && name != "the id in front" && name != "much after it" {
 					continue
 				}
 				out, v, sum := largeLife(t, in, o, CauseAborted)
@@ -870,9 +825,9 @@ func TestLargeToolEventsThatDoNotLeave(t *testing.T) {
 	internal := g2Start("_thinking", "💭", overLimit, "i")
 	orphan := named(progressEvent, `{"tool": "terminal", "toolCallId": "o", "status": "completed", "x": "`+overLimit+`"}`)
 	for name, in := range map[string]string{
-		"internal":          role() + internal + text("x") + stop(),
-		"an orphan":         role() + orphan + text("x") + stop(),
-		"behind the finish": role() + text("x") + finishChunk("stop", realUsage) + g2Start("terminal", "💻", overLimit, "c") + doneFrame,
+		"internal":         role() + internal + text("x") + stop(),
+		"an orphan":        role() + orphan + text("x") + stop(),
+		"after the finish": role() + text("x") + finishChunk("stop", realUsage) + g2Start("terminal", "💻", overLimit, "c") + doneFrame,
 	} {
 		out, v, _ := largeLife(t, in, Options{}, CauseEOF)
 		if pairs(t, v); strings.Contains(out, overLimit) {
@@ -891,11 +846,8 @@ func TestLargeToolEventsThatDoNotLeave(t *testing.T) {
 	if pairs(t, v, "o"); !strings.Contains(out, end) {
 		t.Errorf("it does not leave")
 	}
-}
-
-// A tool event is no text: a stop after it is false.
-func TestLargeToolEventIsNoAnswer(t *testing.T) {
-	_, _, sum := largeLife(t, role()+g2Start("terminal", "💻", overLimit, "c")+g2End("terminal", "c")+stop(), Options{}, CauseEOF)
+	// It is no text: a stop after it is false.
+	_, _, sum := largeLife(t, turn(g2Start("terminal", "💻", overLimit, "c"), g2End("terminal", "c")), Options{}, CauseEOF)
 	if sum.Code != CodeEmpty || sum.Tools != 1 || sum.Unexamined != 1 {
 		t.Errorf("%+v", sum)
 	}
@@ -929,15 +881,15 @@ func TestErrorInALargeFrame(t *testing.T) {
 		"a finish chunk":       finishChunk("error", zeroUsage+`, "error": {"message": "`+overLimit+`", "type": "agent_error"}`),
 		"a finish chunk, stop": finishChunk("error", zeroUsage+`, "error": {"message": "boom"}, "hermes": {"error": "`+overLimit+`"}`),
 	} {
-		for _, behind := range []string{"", stop(), doneFrame, text("x")} {
-			if strings.HasPrefix(name, "a finish") && behind == stop() {
-				behind = doneFrame
+		for _, then := range []string{"", stop(), doneFrame, text("x")} {
+			if strings.HasPrefix(name, "a finish") && then == stop() {
+				then = doneFrame
 			}
-			if strings.HasPrefix(name, "a finish") && behind == text("x") {
+			if strings.HasPrefix(name, "a finish") && then == text("x") {
 				continue
 			}
 			for _, o := range []Options{{}, {ErrorFinish: ErrorFinishInline}, {Progress: ProgressBare}} {
-				out, v, sum := largeLife(t, role()+text("y")+tool+failure+behind, o, CauseAborted)
+				out, v, sum := largeLife(t, role()+text("y")+tool+failure+then, o, CauseAborted)
 				pairs(t, v, "c")
 				if sum.Code != CodeAgentError || v.finishes[0] != "error" || strings.Index(out, `"completed"`) > strings.Index(out, overLimit) {
 					t.Errorf("%s: %+v", name, sum)
@@ -990,7 +942,7 @@ func byFrame(in string) cutter {
 	all, i := frames(in), 0
 	return func(n int) int {
 		i++
-		return min(n, len(all[i-1]))
+		return max(1, min(n, len(all[min(i, len(all))-1])))
 	}
 }
 
@@ -1006,47 +958,6 @@ func TestAlikeChangesNothing(t *testing.T) {
 				}
 			}
 		}
-	}
-}
-
-// TestLikeFramesAreNotRead: this is what makes a clean stream cheap.
-func TestLikeFramesAreNotRead(t *testing.T) {
-	for name, c := range map[string]struct {
-		in   string
-		want int
-	}{
-		"text":                 {texts("a", "b", " c", "d e", "é 💻 \"x\" \\"), 4},
-		"lines":                {texts("a", "b\n", "c", "\n\n", "# d", "\n"), 5},
-		"white space first":    {texts(" ", "a", " ", "b"), 2},
-		"code at a line":       {texts("see", "\n", "`git status`", "."), 3},
-		"a fence":              {texts("see\n", "```go\n", "`x` <b>\n", "`\U0001f4bb ls`\n", "```", "\n", "x"), 6},
-		"a tag":                {texts("see\n", "<b>", "\n\n", "<b>", "x", "y"), 4},
-		"a marker at a line":   {texts("see\n", "a\n`\U0001f4bb ls", "` x\n", " y"), 1},
-		"reasoning":            {reasoning("a") + reasoning("b\n") + reasoning("`<c"), 2},
-		"reasoning, then text": {reasoning("a") + reasoning("b") + texts("c", "d"), 2},
-		"a comment in between": {texts("a", "b") + keepalive + texts("c", "d"), 2},
-		"another envelope":     {texts("a", "b") + strings.ReplaceAll(texts("c", "d"), "chatcmpl-1", "chatcmpl-2"), 2},
-		"another choice":       {texts("a", "b") + strings.ReplaceAll(texts("c"), `"index": 0`, `"index": 1`), 1},
-		"a finish in a frame":  {texts("a", "b") + strings.ReplaceAll(texts("c"), "null", `"stop"`), 1},
-		"a large text":         {texts("a", strings.Repeat("b", 1000)), 0},
-		"after a marker":       {texts("a", "b") + markerChunk("💻", "ls") + texts("\n\n", "c", "d"), 2},
-		"an error in a choice": {strings.ReplaceAll(texts("a", "b"), `"index": 0`, `"index": 0, "error": "sk-12345678"`), 0},
-		"usage in each":        {strings.ReplaceAll(texts("a", "b", "c"), "}\n\n", realUsage+"}\n\n"), 0},
-		"an open tool":         {g2Start("t", "💻", "l", "call_1") + texts("a", "b", "c"), 0},
-		"text repeated":        {strings.ReplaceAll(texts("a", "a", "a"), `"delta"`, `"text": "a", "delta"`), 0},
-		"after the finish":     {texts("a", "b") + finishChunk("stop", realUsage) + texts("c", "d"), 1},
-	} {
-		s, passed := New(&Options{}, chatParams), 0
-		for _, frame := range frames(role() + c.in) {
-			s.chat.Begin(nil, epoch)
-			if s.chat.Pass([]byte(frame), 1<<10) > 0 {
-				passed++
-				same(t, string(s.chat.Out.Take()), frame, "bytes")
-				continue
-			}
-			s.Feed(nil, []byte(frame), epoch)
-		}
-		equal(t, passed, c.want, name)
 	}
 }
 

@@ -47,24 +47,29 @@ func TestLifecycle(t *testing.T) {
 		},
 		"two generations": {in: turn(markerChunk("💻", "a"), g2Start("read_file", "📖", "b", "c"), text("x"), g2End("read_file", "c")),
 			story: "other running running completed text completed finish done"},
-		"duplicates":                 {in: turn(a, a, b, b, a, b, text("x")), o: bare, out: turn(a, b, text("x"))},
-		"orphans":                    {in: turn(orphan, text("x"), g2End("terminal", "call_8")), out: turn(text("x"))},
-		"internal tools":             {in: turn(internal, text("x")), out: turn(text("x"))},
-		"internal tools, bare":       {in: turn(internal, text("x")), o: bare, out: turn(text("x"))},
-		"internal tools, off":        {in: turn(internal, text("x")), o: off, out: turn(text("x"))},
-		"an escaped underscore":      {in: turn(event(`"tool": "\u005fthinking", "emoji": "x", "label": "hm"`), text("x")), out: turn(text("x"))},
-		"after the finish":           {in: role() + text("x") + finishChunk("stop", realUsage) + a + b + doneFrame, out: turn(text("x"))},
-		"an end without its name":    {in: turn(a, endless, text("x")), story: "other running completed text finish done"},
+		"duplicates":           {in: turn(a, a, b, b, a, b, text("x")), o: bare, out: turn(a, b, text("x"))},
+		"orphans":              {in: turn(orphan, text("x"), g2End("terminal", "call_8")), out: turn(text("x"))},
+		"internal tools":       {in: turn(internal, text("x")), out: turn(text("x"))},
+		"internal tools, bare": {in: turn(internal, text("x")), o: bare, out: turn(text("x"))},
+		"internal tools, off":  {in: turn(internal, text("x")), o: off, out: turn(text("x"))},
+		"an escaped underscore": {in: turn(event(`"tool": "\u005fthinking", "emoji": "x", "label": "hm"`), text("x")),
+			out: turn(text("x"))},
+		"after the finish": {in: role() + text("x") + finishChunk("stop", realUsage) + a + b + doneFrame,
+			out: turn(text("x"))},
+		"an end without its name": {in: turn(a, endless, text("x")),
+			story: "other running completed text finish done"},
 		"an orphan without its name": {in: turn(endless, text("x")), out: turn(text("x"))},
 		// An end without an id is of the first open tool of its name.
 		"ends without ids": {
 			in:    turn(g1("terminal", "💻", "a"), g1("read_file", "📖", "b"), ends("read_file"), ends("read_file"), ends("other"), ends("terminal"), text("x")),
 			story: "other running running completed completed text finish done",
 		},
-		"an unknown status, bare":  {in: turn(a, odd, b, text("x")), o: bare, out: passes},
-		"an unknown status":        {in: turn(a, odd, b, text("x")), story: "other running paused completed text finish done"},
+		"an unknown status, bare": {in: turn(a, odd, b, text("x")), o: bare, out: passes},
+		"an unknown status": {in: turn(a, odd, b, text("x")),
+			story: "other running paused completed text finish done"},
 		"neither a name nor an id": {in: turn(event(`"percent": 5`), text("x")), o: bare, out: passes},
-		"neither, in an envelope":  {in: turn(event(`"percent": 5`), text("x")), out: turn(event(envelopeWritten+`,"percent": 5`), text("x"))},
+		"neither, in an envelope": {in: turn(event(`"percent": 5`), text("x")),
+			out: turn(event(envelopeWritten+`,"percent": 5`), text("x"))},
 	}
 	for _, start := range []string{markerChunk("💻", "ls"), g1("terminal", "💻", "ls")} {
 		for then, story := range map[string]string{
@@ -82,10 +87,13 @@ func TestLifecycle(t *testing.T) {
 		"G2": a + g2Start("read_file", "📖", "b", "call_2"),
 	} {
 		for end, story := range map[string]string{
-			"": "error finish", doneFrame: "error finish", finishChunk("stop", zeroUsage): "error finish", finishChunk("length", realUsage): "finish",
-			finishChunk("error", zeroUsage): "error finish", `data: {"error": "boom"}` + "\n\n": "error finish", finishChunk("tool_calls", ""): "finish",
+			"": "error finish", doneFrame: "error finish", finishChunk("stop", zeroUsage): "error finish",
+			finishChunk("length", realUsage):   "finish",
+			finishChunk("error", zeroUsage):    "error finish",
+			`data: {"error": "boom"}` + "\n\n": "error finish", finishChunk("tool_calls", ""): "finish",
 		} {
-			rows[generation+" ends with "+end] = row{in: starts + end, story: "running running completed completed " + story + " done"}
+			rows[generation+" ends with "+end] = row{in: starts + end,
+				story: "running running completed completed " + story + " done"}
 		}
 	}
 	check(t, rows)
@@ -138,7 +146,8 @@ func TestToolsWithoutIDsRunInParallelInsideTheWindow(t *testing.T) {
 func TestToolComesFromEmojiAndLabel(t *testing.T) {
 	longest := strings.Repeat("🛰", marker.MaxEmoji/len("🛰"))
 	added, err := NewTools(map[string]string{
-		"🛰️": "satellite", "💻": "my_shell", "é": "accent \"x\"", "🔍": "my_search", "🧠": "my_memory", "❤\u200d🔥": "fire", longest: "fleet",
+		"🛰️": "satellite", "💻": "my_shell", "é": "accent \"x\"", "🔍": "my_search", "🧠": "my_memory",
+		"❤\u200d🔥": "fire", longest: "fleet",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -157,21 +166,32 @@ func TestToolComesFromEmojiAndLabel(t *testing.T) {
 			🚪 browser_close 📝 skill_manage 📋 todo 🐍 execute_code 🔀 delegate_task ⏰ cronjob ❓ clarify 📨 send_message`},
 		{nil, "x", "⚙ process 💻\ufe0f terminal 🦄 tool é tool"}, // without U+FE0F, and with it where the table has none
 		// A label that is itself a tool's name.
-		{nil, "web_search", "🔍 web_search"}, {nil, "session_search", "🔍 session_search"}, {nil, "vision_analyze", "👁️ vision_analyze"},
-		{nil, "browser_vision", "👁️ browser_vision"}, {nil, "browser_type", "⌨️ browser_type"}, {nil, "browser_press", "⌨️ browser_press"},
-		{nil, "skills_list", "📚 skills_list"}, {nil, "skill_view", "📚 skill_view"}, {nil, "memory", "🧠 memory"},
-		{nil, "mixture_of_agents", "🧠 mixture_of_agents"}, {nil, "ha_get_state", "🏠 ha_get_state"}, {nil, "ha_call_service", "🏠 ha_call_service"},
+		{nil, "web_search", "🔍 web_search"}, {nil, "session_search", "🔍 session_search"},
+		{nil, "vision_analyze", "👁️ vision_analyze"},
+		{nil, "browser_vision", "👁️ browser_vision"}, {nil, "browser_type", "⌨️ browser_type"},
+		{nil, "browser_press", "⌨️ browser_press"},
+		{nil, "skills_list", "📚 skills_list"}, {nil, "skill_view", "📚 skill_view"},
+		{nil, "memory", "🧠 memory"},
+		{nil, "mixture_of_agents", "🧠 mixture_of_agents"}, {nil, "ha_get_state", "🏠 ha_get_state"},
+		{nil, "ha_call_service", "🏠 ha_call_service"},
 		{nil, "rl_start_training", "🧪 rl_start_training"}, {nil, "some_plugin_tool", "⚡ tool"},
 		// Labels that tell tools apart, if they are written as the tool writes them.
-		{nil, `recall: "what was it"`, "🔍 session_search"}, {nil, "golang sse", "🔍 web_search"}, {nil, `recall: "x`, "🔍 session_search"},
-		{nil, `recall: x`, "🔍 web_search"}, {nil, `x recall: "x"`, "🔍 web_search"}, {nil, `recall`, "🔍 web_search"},
-		{nil, `+user: "x"`, "🧠 memory"}, {nil, `~memory: "x"`, "🧠 memory"}, {nil, `-user: "x"`, "🧠 memory"}, {nil, `+u: "`, "🧠 memory"},
-		{nil, `+: "x"`, "🧠 mixture_of_agents"}, {nil, `+a b: "x"`, "🧠 mixture_of_agents"}, {nil, "+a\tb: \"x\"", "🧠 mixture_of_agents"},
-		{nil, `+user: x`, "🧠 mixture_of_agents"}, {nil, `*user: "x"`, "🧠 mixture_of_agents"}, {nil, `user: "x"`, "🧠 mixture_of_agents"}, {nil, "+", "🧠 mixture_of_agents"},
-		{nil, recall, "🔍 session_search"}, {nil, recall + "x", "🔍 tool"}, {nil, recall + strings.Repeat("x", marker.MaxTellingLabel), "🔍 tool"},
+		{nil, `recall: "what was it"`, "🔍 session_search"}, {nil, "golang sse", "🔍 web_search"},
+		{nil, `recall: "x`, "🔍 session_search"},
+		{nil, `recall: x`, "🔍 web_search"}, {nil, `x recall: "x"`, "🔍 web_search"},
+		{nil, `recall`, "🔍 web_search"},
+		{nil, `+user: "x"`, "🧠 memory"}, {nil, `~memory: "x"`, "🧠 memory"}, {nil, `-user: "x"`, "🧠 memory"},
+		{nil, `+u: "`, "🧠 memory"},
+		{nil, `+: "x"`, "🧠 mixture_of_agents"}, {nil, `+a b: "x"`, "🧠 mixture_of_agents"},
+		{nil, "+a\tb: \"x\"", "🧠 mixture_of_agents"},
+		{nil, `+user: x`, "🧠 mixture_of_agents"}, {nil, `*user: "x"`, "🧠 mixture_of_agents"},
+		{nil, `user: "x"`, "🧠 mixture_of_agents"}, {nil, "+", "🧠 mixture_of_agents"},
+		{nil, recall, "🔍 session_search"}, {nil, recall + "x", "🔍 tool"},
+		{nil, recall + strings.Repeat("x", marker.MaxTellingLabel), "🔍 tool"},
 		{added, "x", "🛰️ satellite 🛰 satellite 💻 my_shell 📖 read_file 🦄 tool 🔍 my_search 🧠 my_memory"},
 		// An emoji that is taken over stands for the one tool that it was added for.
-		{added, `recall: "x"`, "🔍 my_search"}, {added, "session_search", "🔍 my_search"}, {added, `+user: "x"`, "🧠 my_memory"}, {added, "memory", "🧠 my_memory"},
+		{added, `recall: "x"`, "🔍 my_search"}, {added, "session_search", "🔍 my_search"},
+		{added, `+user: "x"`, "🧠 my_memory"}, {added, "memory", "🧠 my_memory"},
 		// The selector may stand anywhere: a marker is known with it and without.
 		{added, "x", "❤\u200d🔥 fire ❤\ufe0f\u200d🔥 fire ❤\u200d🔥\ufe0f fire ❤ tool"}, {selector, "x", "❤\u200d🔥 fire ❤\ufe0f\u200d🔥 fire ❤\u200d🔥\ufe0f fire ❤ tool"},
 		{added, "x", longest + " fleet " + longest + "\ufe0f fleet " + longest + "🛰 tool " + longest + "x tool"},
@@ -363,32 +383,6 @@ func TestOptionsListTheirValuesDefaultFirst(t *testing.T) {
 	}
 }
 
-// A tool event with members of its own that those of a chunk would stand beside is
-// wrapped like any other event.
-func TestToolEventsHaveNoMemberTwice(t *testing.T) {
-	event := named(progressEvent, `{"id": 7, "tool": "terminal", "emoji": "💻", "label": "ls", "object": "x", "created": "y", "m\u006fdel": null, "event": "start"}`)
-	for _, o := range []Options{{}, {StatusLine: true}, {Progress: ProgressUnnamed}, {Progress: ProgressUnnamed, StatusLine: true}} {
-		out := repairWith(role()+event+text("a")+stop(), o)
-		look(t, out).checkLifecycle(t)
-		for _, e := range decode(out) {
-			if e.data == "[DONE]" {
-				continue
-			}
-			seen := map[string]bool{}
-			for _, key := range keysInOrder(t, e.data) {
-				if seen[key] {
-					t.Errorf("%+v: %s stands twice in %s", o, key, e.data)
-				}
-				seen[key] = true
-			}
-			if strings.Contains(e.data, `"running"`) && (!seen["hermes_id"] || !seen["hermes_event"] || seen["event"] != o.StatusLine) {
-				t.Errorf("%+v: %s", o, e.data)
-			}
-		}
-		same(t, repairWith(out, o), out, "twice and once")
-	}
-}
-
 // toolFrames returns the data of the tool events of a stream, in order.
 func toolFrames(stream string) (datas []string) {
 	for _, e := range decode(progressComments(stream)) {
@@ -459,7 +453,8 @@ func TestStatusLineIsForOpenWebUI(t *testing.T) {
 		return fmt.Sprintf(`"event":{"type":"status","data":{"description":"\ud83d\udcbb ls \"-la\"","done":%t}}`, done)
 	}
 	for _, in := range []string{
-		markerChunk("💻", "ls \"-la\""), g1("terminal", "💻", "ls \"-la\""), g2Start("terminal", "💻", "ls \"-la\"", "c") + g2End("terminal", "c"),
+		markerChunk("💻", "ls \"-la\""), g1("terminal", "💻", "ls \"-la\""),
+		g2Start("terminal", "💻", "ls \"-la\"", "c") + g2End("terminal", "c"),
 		named(progressEvent, `{"tool": "terminal", "emoji": "💻", "label": "ls", `+own+`}`), // gets no second one
 	} {
 		for _, form := range ProgressForms() {
@@ -519,10 +514,10 @@ func TestRepeatedText(t *testing.T) {
 	twice := func(s, finish string) string {
 		return choicesChunk(`{"index": 0, "text": `+asciiJSON(s)+`, "delta": {"token_id": 7, "content": `+asciiJSON(s)+`}, "finish_reason": `+finish+`}`, "")
 	}
-	behind := func(s, finish string) string {
+	then := func(s, finish string) string {
 		return choicesChunk(`{"index": 0, "delta": {"role": "assistant", "content": `+asciiJSON(s)+`}, "text": `+asciiJSON(s)+`, "finish_reason": `+finish+`}`, "")
 	}
-	for _, form := range []func(s, finish string) string{twice, behind} {
+	for _, form := range []func(s, finish string) string{twice, then} {
 		for _, deltas := range [][]string{
 			{"<think>", "plan", "</think>", "\n\n", "Answer"},
 			{"<thi", "nk>pl", "an</thi", "nk>", "\n\nAns", "wer"},
@@ -559,8 +554,10 @@ func TestRepeatedText(t *testing.T) {
 // The envelope of tool events and their ids follow the chunks, whatever of these changes.
 func TestEnvelopeOfToolEventsFollowsTheChunks(t *testing.T) {
 	chunks := []string{
-		`, "id": "a", "created": 5, "model": "m"`, `, "id": "a", "created": 6, "model": "m"`, `, "id": "a", "created": 66, "model": "mm"`,
-		`, "id": "a", "created": 67`, `, "id": "b", "created": 67, "model": "mm"`, `, "id": "b10000", "created": 67, "model": "mm"`,
+		`, "id": "a", "created": 5, "model": "m"`, `, "id": "a", "created": 6, "model": "m"`,
+		`, "id": "a", "created": 66, "model": "mm"`,
+		`, "id": "a", "created": 67`, `, "id": "b", "created": 67, "model": "mm"`,
+		`, "id": "b10000", "created": 67, "model": "mm"`,
 	}
 	written := []string{`"a" 5 "m"`, `"a" 6 "m"`, `"a" 66 "mm"`, `"a" 67 "mm"`, `"b" 67 "mm"`, `"b10000" 67 "mm"`}
 	in := ""
@@ -593,13 +590,16 @@ func TestOtherNamedEvents(t *testing.T) {
 	wrapped := named("hermes.status", `{`+envelopeWritten+`,"type": "waiting", "n": 1.50}`)
 	failed := named("hermes.status", `{"type": "tool_failed", "error": "exit 1"}`)
 	rows := map[string]row{
-		"an envelope":                    {in: turn(status, text("x")), out: turn(wrapped, text("x"))},
-		"unnamed":                        {in: turn(status, text("x")), o: Options{Progress: ProgressUnnamed}, out: turn(unnamed(wrapped), text("x"))},
-		"bare":                           {in: turn(status, text("x")), o: Options{Progress: ProgressBare}, out: passes},
-		"comment":                        {in: turn(status, text("x")), o: Options{Progress: ProgressComment}, out: passes},
-		"off":                            {in: turn(status, text("x")), o: Options{Progress: ProgressOff}, out: passes},
-		"an empty object":                {in: turn(named("hermes.status", `{ }`), text("x")), out: turn(named("hermes.status", `{`+envelopeWritten+` }`), text("x"))},
-		"after the finish":               {in: role() + text("x") + finishChunk("stop", realUsage) + status + doneFrame, out: role() + text("x") + finishChunk("stop", realUsage) + wrapped + doneFrame},
+		"an envelope": {in: turn(status, text("x")), out: turn(wrapped, text("x"))},
+		"unnamed": {in: turn(status, text("x")), o: Options{Progress: ProgressUnnamed},
+			out: turn(unnamed(wrapped), text("x"))},
+		"bare":    {in: turn(status, text("x")), o: Options{Progress: ProgressBare}, out: passes},
+		"comment": {in: turn(status, text("x")), o: Options{Progress: ProgressComment}, out: passes},
+		"off":     {in: turn(status, text("x")), o: Options{Progress: ProgressOff}, out: passes},
+		"an empty object": {in: turn(named("hermes.status", `{ }`), text("x")),
+			out: turn(named("hermes.status", `{`+envelopeWritten+` }`), text("x"))},
+		"after the finish": {in: role() + text("x") + finishChunk("stop", realUsage) + status + doneFrame,
+			out: role() + text("x") + finishChunk("stop", realUsage) + wrapped + doneFrame},
 		"an error of its own":            {in: turn(text("x"), failed, text("y")), end: "stop"},
 		"an error of its own, and a cut": {in: role() + text("x") + failed + text("y"), end: CodeIncomplete},
 	}
@@ -613,84 +613,131 @@ func TestOtherNamedEvents(t *testing.T) {
 func TestToolsOfBrokenStreamsAreInterrupted(t *testing.T) {
 	open := g2Start("terminal", "💻", "ls", "call_1") + g2Start("t", "💻", "b", "call_2") + g2End("t", "call_2")
 	failed := `, "error": {"message": "m"}`
-	for in, interrupted := range map[string]bool{
-		open:                                             true,
-		open + doneFrame:                                 true,
-		open + finishChunk("error", failed):              true,
-		open + finishChunk("error", ""):                  true,
-		open + finishChunk("stop", realUsage):            true, // no answer
-		open + finishChunk("stop", zeroUsage):            true,
-		open + text("x") + finishChunk("length", failed): false,
-		open + text("x") + stop():                        false,
-		open + text("x") + finishChunk("tool_calls", ""): false,
-		open + "data: {\"error\": {\"message\": \"m\"}}\n\n" + finishChunk("stop", realUsage): true,
-		open + finishChunkWith(`"content": "x"`, "error", failed):                             true,
-		open + finishChunkWith(`"content": "x"`, "stop", realUsage):                           false,
-		open + finishChunkWith(`"content": " "`, "stop", realUsage):                           true,
-		markerChunk("💻", "ls"):                                     true,
-		markerChunk("💻", "ls") + text("x"):                         false, // the text shows that it has ended
-		g1("terminal", "💻", "ls") + finishChunk("stop", zeroUsage): true,
+	for interrupted, streams := range map[bool][]string{
+		true: {
+			open, open + doneFrame, open + finishChunk("error", failed), open + finishChunk("error", ""),
+			open + finishChunk("stop", zeroUsage), markerChunk("💻", "ls"),
+			open + finishChunk("stop", realUsage), // no answer
+			open + "data: {\"error\": {\"message\": \"m\"}}\n\n" + finishChunk("stop", realUsage), open + finishChunkWith(`"content": "x"`, "error", failed),
+			open + finishChunkWith(`"content": " "`, "stop", realUsage), g1("terminal", "💻", "ls") + finishChunk("stop", zeroUsage),
+		},
+		false: {
+			open + text("x") + finishChunk("length", failed), open + text("x") + stop(),
+			open + text("x") + finishChunk("tool_calls", ""),
+			open + finishChunkWith(`"content": "x"`, "stop", realUsage), markerChunk("💻", "ls") + text("x"), // the text shows that it has ended
+		},
 	} {
-		for _, form := range ProgressForms() {
-			out := repairWith(role()+in, Options{Progress: form})
-			v := look(t, out)
-			v.checkLifecycle(t)
-			for _, e := range v.tools {
-				want := interrupted && e.status == "completed" && e.id != "call_2" && (form == ProgressEnvelope || form == ProgressUnnamed)
-				equal(t, e.interrupted, want, form)
-			}
-			if form == ProgressEnvelope || form == ProgressUnnamed {
-				same(t, repairWith(out, Options{Progress: form}), out, "twice and once")
+		for _, in := range streams {
+			for _, form := range ProgressForms() {
+				out := repairWith(role()+in, Options{Progress: form})
+				v := look(t, out)
+				v.checkLifecycle(t)
+				says := form == ProgressEnvelope || form == ProgressUnnamed
+				for _, e := range v.tools {
+					want := interrupted && e.status == "completed" && e.id != "call_2" && says
+					equal(t, e.interrupted, want, fmt.Sprintf("%s: %s of %s is interrupted", form, e.status, e.id))
+				}
+				if says {
+					same(t, repairWith(out, Options{Progress: form}), out, "twice and once")
+				}
 			}
 		}
 	}
 	// With zero_usage, text in the finish chunk may be that of a crash, too.
 	in := role() + open + finishChunkWith(`"content": "x"`, "stop", zeroUsage)
 	for _, e := range look(t, repairWith(in, Options{ZeroUsage: ZeroUsageError})).tools {
-		if e.id == "call_1" && e.status == "completed" && !e.interrupted {
-			t.Error("the tool of a crash is not interrupted")
+		equal(t, e.interrupted, e.id == "call_1" && e.status == "completed", "the tool of a crash is interrupted")
+	}
+}
+
+func TestAfterDoneOnlyCommentsAndChunksWithoutChoicesPass(t *testing.T) {
+	rows, good := map[string]row{}, turn(text("x"))
+	for _, imitations := range ImitationsValues() {
+		o := Options{Imitations: imitations, MaxFrame: 1000}
+		for _, late := range []string{": bye\n\n", choicesChunk("", realUsage)} {
+			rows[string(imitations)+late] = row{in: good + late, o: o, out: passes}
 		}
+		for _, late := range []string{
+			doneFrame, text("x"), markerChunk("💻", "ls"), g1("terminal", "💻", "ls"),
+			g2Start("t", "💻", "l", "1"), g2Start("_t", "💻", "l", "1"),
+			named("hermes.status", `{"kind": "warn"}`), named("x", "[1]"),
+			"data: {\"error\": {\"message\": \"m\"}}\n\n", "data: text\n\n", finishChunk("stop", realUsage),
+			text(strings.Repeat("a", 3000)), // larger than max_frame
+		} {
+			rows[string(imitations)+late] = row{in: good + late, o: o, out: good, end: "stop"}
+		}
+	}
+	check(t, rows)
+}
+
+// A tool event with members of its own that those of a chunk would stand beside is wrapped like any other event.
+// It is not one that another sidecar has written, and clients that loop over choices break on those.
+func TestToolEventsHaveNoMemberTwice(t *testing.T) {
+	const tool = `"tool": "terminal", "emoji": "💻", "label": "ls", "toolCallId": "c", "status": "running"`
+	for own, renamed := range map[string]string{
+		`"choices": null`: `"hermes_choices": null`, `"choices": {}`: `"hermes_choices": {}`,
+		`"choices": []`: `"hermes_choices": []`, `"choices": "x"`: `"hermes_choices": "x"`,
+		`"choices": ["once", "deny"]`: `"hermes_choices": ["once", "deny"]`,
+		`"id": 7, "object": "x", "created": "y", "m\u006fdel": null, "event": "start"`: `"hermes_id": 7, "hermes_object": "x", "hermes_created": "y", "hermes_m\u006fdel": null, "hermes_event": "start"`,
+	} {
+		in := turn(named(progressEvent, "{"+tool+", "+own+"}"), g2End("terminal", "c"), text("x"))
+		want := `{` + envelopeWritten + `,` + tool + `, ` + renamed
+		for _, o := range []Options{{}, {StatusLine: true}, {Progress: ProgressUnnamed}, {Progress: ProgressUnnamed, StatusLine: true}} {
+			head := map[Progress]string{"": "event: " + progressEvent + "\ndata: ", ProgressUnnamed: "\n\ndata: "}[o.Progress]
+			out := repairWith(in, o)
+			if !strings.Contains(out, head+want) {
+				t.Errorf("%s becomes\n%s\nwant %s", in, out, want)
+			}
+			look(t, out).checkLifecycle(t)
+			same(t, repairWith(out, o), out, "twice and once")
+			for _, e := range decode(out) {
+				seen := map[string]bool{}
+				for _, key := range keysInOrder(strings.Replace(e.data, "[DONE]", "{}", 1)) {
+					equal(t, seen[key], false, key+" stands twice")
+					seen[key] = true
+				}
+			}
+		}
+		if strings.HasPrefix(own, `"choices"`) {
+			same(t, repairWith(in, Options{Progress: ProgressBare}), in, "bytes in the form bare")
+		}
+	}
+}
+
+func TestStatusLinesOfUpstreamsState(t *testing.T) {
+	for in, want := range map[string]string{
+		named("hermes.status", `{"kind": "lifecycle", "text": "\u23f3 Retrying in 2.0s"}`): "⏳ Retrying in 2.0s, true", named("approval.request", approval): "Approval needed: rm -rf x, false",
+		named("hermes.status", `{"text": "key sk-abcdefghijklmnop"}`): "key [redacted], true",
+		named("hermes.status", `{"text": 7}`):                         "", named("hermes.status", `{"text": ""}`): "",
+		named("hermes.status", `{"text": "t", "event": {"type": "status"}}`): "", named("other", `{"text": "t", "command": "c", "": "e"}`): "",
+	} {
+		underAll(t, turn(in, text("x")), func(o Options, out string, _ *view) {
+			var got struct {
+				Event struct {
+					Type string
+					Data *struct {
+						Description string
+						Done        bool
+					}
+				}
+			}
+			_ = json.Unmarshal([]byte(decode(out)[1].data), &got)
+			line := ""
+			if got.Event.Data != nil && got.Event.Type == "status" {
+				line = fmt.Sprintf("%s, %t", got.Event.Data.Description, got.Event.Data.Done)
+			}
+			if !o.StatusLine || o.Progress != ProgressEnvelope && o.Progress != ProgressUnnamed {
+				equal(t, line, "", "a status line")
+			} else {
+				equal(t, line, want, "the status line")
+			}
+		})
 	}
 }
 
 // finishChunkWith is finishChunk with members of its delta.
 func finishChunkWith(members, reason, more string) string {
 	return strings.Replace(finishChunk(reason, more), `"delta": {}`, `"delta": {`+members+`}`, 1)
-}
-
-func TestBehindDoneOnlyCommentsAndChunksWithoutChoicesPass(t *testing.T) {
-	usage := `data: {` + envelopeOfTests + `, "choices": []` + realUsage + "}\n\n"
-	for late, passes := range map[string]bool{
-		": bye\n\n":                  true,
-		usage:                        true,
-		doneFrame:                    false,
-		text("x"):                    false,
-		markerChunk("💻", "ls"):       false,
-		g1("terminal", "💻", "ls"):    false,
-		g2Start("t", "💻", "l", "1"):  false,
-		g2Start("_t", "💻", "l", "1"): false,
-		named("hermes.status", `{"kind": "warn"}`):    false,
-		named("x", "[1]"):                             false,
-		"data: {\"error\": {\"message\": \"m\"}}\n\n": false,
-		"data: text\n\n":                              false,
-		finishChunk("stop", realUsage):                false,
-		text(strings.Repeat("a", 3000)):               false, // larger than max_frame
-	} {
-		for _, imitations := range ImitationsValues() {
-			o := Options{Imitations: imitations, MaxFrame: 1000}
-			good := role() + text("x") + stop()
-			want := good
-			if passes {
-				want += late
-			}
-			same(t, repairWith(good+late, o), want, "bytes behind [DONE]")
-			out, sum := run(good+late, o, chatParams, oneByte, CauseEOF)
-			same(t, out, want, "bytes behind [DONE], one by one")
-			if sum.Tools != 0 || sum.Code != "" {
-				t.Errorf("%q: %+v", late, sum)
-			}
-		}
-	}
 }
 
 // Without its name an event is a chunk to clients and to a second sidecar. One that would
@@ -725,7 +772,7 @@ func TestEventsThatWouldSayMoreAsChunksKeepTheirName(t *testing.T) {
 				t.Errorf("%s keeps its name: %v", c.event, keeps)
 			}
 			same(t, repairWith(once, o), once, "twice and once")
-			same(t, repairWith(repairWith(in, Options{StatusLine: lines}), o), once, "behind one that keeps names")
+			same(t, repairWith(repairWith(in, Options{StatusLine: lines}), o), once, "after one that keeps names")
 		}
 	}
 }
@@ -763,27 +810,6 @@ func TestMembersThatWouldStandTwiceAreRenamed(t *testing.T) {
 	}
 }
 
-// A tool event may have choices of its own, too. It is not one that another sidecar has
-// written, and clients that loop over choices break on them.
-func TestChoicesOfAToolEventAreRenamed(t *testing.T) {
-	const tool = `"tool": "terminal", "emoji": "💻", "label": "ls", "toolCallId": "c", "status": "running"`
-	for _, choices := range []string{`null`, `{}`, `[]`, `["once", "deny"]`, `"x"`} {
-		in := role() + named("hermes.tool.progress", `{`+tool+`, "choices": `+choices+`}`) + g2End("terminal", "c") + text("x") + stop()
-		want := `{` + envelopeWritten + `,` + tool + `, "hermes_choices": ` + choices + `}`
-		for form, want := range map[Progress]string{
-			ProgressEnvelope: named("hermes.tool.progress", want), ProgressUnnamed: unnamed(named("hermes.tool.progress", want)),
-		} {
-			out := repairWith(in, Options{Progress: form})
-			if !strings.Contains(out, "\n\n"+want) {
-				t.Errorf("%s: %s becomes\n%s", form, in, out)
-			}
-			look(t, out).checkLifecycle(t)
-			same(t, repairWith(out, Options{Progress: form}), out, "twice and once")
-		}
-		same(t, repairWith(in, Options{Progress: ProgressBare}), in, "bytes in the form bare")
-	}
-}
-
 // Wrapped, an event is no chunk: what is in it is its own affair, for a second
 // sidecar as well.
 func TestWrappedEventsAreNoChunks(t *testing.T) {
@@ -793,7 +819,7 @@ func TestWrappedEventsAreNoChunks(t *testing.T) {
 		named("error", `{"message": "boom"}`),
 		named("approval.request", approval),
 	} {
-		for _, c := range []struct{ before, behind, code string }{
+		for _, c := range []struct{ before, then, code string }{
 			{role() + text("x"), stop(), ""},
 			{role() + text("x"), "", CodeIncomplete},
 			{"", role() + text("x") + stop(), ""},
@@ -801,7 +827,7 @@ func TestWrappedEventsAreNoChunks(t *testing.T) {
 			{role() + text("x") + finishChunk("error", `, "error": {"message": "m"}`), doneFrame, CodeAgentError},
 			{role() + text("a\n`💻 ls"), text("b") + stop(), ""},
 		} {
-			in := c.before + event + c.behind
+			in := c.before + event + c.then
 			once, sum := run(in, Options{}, chatParams, inOne, CauseEOF)
 			equal(t, sum.Code, c.code, in)
 			equal(t, strings.Count(once, "event: "), 1, "named events")
@@ -811,51 +837,6 @@ func TestWrappedEventsAreNoChunks(t *testing.T) {
 			if sum.Code != c.code && !(wasOurs && sum.Code != "") {
 				t.Errorf("the second time: code %q, want %q", sum.Code, c.code)
 			}
-		}
-	}
-}
-
-func TestStatusLinesOfUpstreamsState(t *testing.T) {
-	for _, c := range []struct {
-		in, description string
-		done            bool
-	}{
-		{named("hermes.status", `{"kind": "lifecycle", "text": "\u23f3 Retrying in 2.0s"}`), "⏳ Retrying in 2.0s", true},
-		{named("approval.request", approval), "Approval needed: rm -rf x", false},
-		{named("hermes.status", `{"text": "key sk-abcdefghijklmnop"}`), "key [redacted]", true},
-		{named("hermes.status", `{"text": 7}`), "", false},
-		{named("hermes.status", `{"text": ""}`), "", false},
-		{named("hermes.status", `{"text": "t", "event": {"type": "status"}}`), "", false},
-		{named("other", `{"text": "t", "command": "c", "": "e"}`), "", false},
-	} {
-		for _, form := range ProgressForms() {
-			out := repairWith(role()+c.in+text("x")+stop(), Options{StatusLine: true, Progress: form})
-			var got struct {
-				Event struct {
-					Type string
-					Data struct {
-						Description string
-						Done        bool
-					}
-				}
-			}
-			if err := json.Unmarshal([]byte(decode(out)[1].data), &got); err != nil && (form == ProgressEnvelope || form == ProgressUnnamed) {
-				t.Fatalf("%v in %s", err, out)
-			}
-			want := c.description
-			if form != ProgressEnvelope && form != ProgressUnnamed {
-				want = ""
-			}
-			if got.Event.Data.Description != want || want != "" && (got.Event.Data.Done != c.done || got.Event.Type != "status") {
-				t.Errorf("%s: %+v of %s", form, got, c.in)
-			}
-			if want == "" && strings.Contains(out, `"data":{"description":`) {
-				t.Errorf("%s: an empty status line of %s", form, c.in)
-			}
-			same(t, repairWith(out, Options{StatusLine: true, Progress: form}), out, "twice and once")
-		}
-		if out := repair(role() + c.in + text("x") + stop()); strings.Contains(out, `"data":{"description":`) {
-			t.Errorf("a status line although it is off:\n%s", out)
 		}
 	}
 }

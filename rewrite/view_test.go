@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -50,16 +51,9 @@ func decode(stream string) (events []event) {
 }
 
 // frames cuts a stream with LF framing into its frames, blank lines included.
-func frames(stream string) (fs []string) {
-	for stream != "" {
-		i := strings.Index(stream, "\n\n")
-		if i < 0 {
-			return append(fs, stream)
-		}
-		fs = append(fs, stream[:i+2])
-		stream = stream[i+2:]
-	}
-	return fs
+func frames(stream string) []string {
+	fs := strings.SplitAfter(stream, "\n\n")
+	return slices.DeleteFunc(fs, func(f string) bool { return f == "" })
 }
 
 // wireChunk is what the tests read of a chunk, a tool event or an error.
@@ -250,7 +244,7 @@ func (v *view) checkLifecycle(t testing.TB) {
 			t.Errorf("an internal tool appears: %+v", e)
 		}
 		if e.at > finishAt {
-			t.Errorf("a tool event comes behind the finish chunk: %+v", e)
+			t.Errorf("a tool event comes after the finish chunk: %+v", e)
 		}
 		switch {
 		case e.status == "running" && state[e.id] == "":
@@ -358,7 +352,7 @@ func cardsOf(t testing.TB, stream string) (all []*card) {
 		}
 		switch i := c.Item; {
 		case finished:
-			t.Errorf("an item behind the finish: %s", e.data)
+			t.Errorf("an item after the finish: %s", e.data)
 		case c.Type != "response.output_item.added" || c.Index != 1000000 || *c.Object != "chat.completion.chunk" || len(c.Choices) != 1:
 			t.Errorf("an item in %s", e.data)
 		case i.Type == "function_call" && i.Status == "in_progress":

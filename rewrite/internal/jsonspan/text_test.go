@@ -2,6 +2,8 @@ package jsonspan
 
 import (
 	"encoding/json"
+	"math/rand/v2"
+	"strings"
 	"testing"
 )
 
@@ -45,6 +47,8 @@ func TestHasTextLooksForANonSpaceCharacter(t *testing.T) {
 	for inner, want := range map[string]bool{
 		``: false, ` `: false, `\n\t\r`: false, `\u00a0\u2003\u3000`: false, "\u00a0": false, `\u000b\u0085`: false,
 		`x`: true, ` x `: true, `\n.`: true, `\u0041`: true, `\ufe0f`: true, `\u200b`: true, `\\`: true, `\"`: true, `\ud83d`: true,
+		`\b`: true, `\u0008`: true, `\u000e`: true, `\u001f`: true, `!`: true, `\u007f`: true, `\u0080`: true, `\u00a1`: true,
+		`\t`: false, `\u0009`: false, `\n\u000B\f\u000c\r\u000D`: false, "\u2028\u3000": false, `\/`: true, `\u00A0`: false,
 	} {
 		if got := HasText([]byte(inner)); got != want {
 			t.Errorf("%q: %v, want %v", inner, got, want)
@@ -75,6 +79,25 @@ func TestScanTextEndsWhereTheStringDoes(t *testing.T) {
 		to, newline, ok := ScanText([]byte(in), 0)
 		if to != want.to || newline != want.newline || ok != want.ok {
 			t.Errorf("%q: %d %v %v, want %+v", in, to, newline, ok, want)
+		}
+	}
+}
+
+// Text is unescaped as the standard library does it, lone surrogates included.
+func TestTextIsUnescapedAsTheStandardSays(t *testing.T) {
+	pieces := []string{`\ud83d`, `\uDCBB`, `\udcbb`, "u", "x", `\n`, "dcbb", "udcbb", `\\`, `\"`, `\/`, `\b`, `\f`, `\r`, `\t`, `\u0041`, `\u00E9`, `\uffff`, `\ue000`, `\ud7ff`, `\udbff`, `\udfff`, "é", "💻", `\u0000`, "\ufffd"}
+	r := rand.New(rand.NewPCG(7, 8))
+	for range 20000 {
+		var b strings.Builder
+		for range 1 + r.IntN(4) {
+			b.WriteString(pieces[r.IntN(len(pieces))])
+		}
+		var want string
+		if err := json.Unmarshal([]byte(`"`+b.String()+`"`), &want); err != nil {
+			t.Fatal(err)
+		}
+		if got := string(AppendText(nil, []byte(b.String()))); got != want {
+			t.Fatalf("%s is %+q, want %+q", b.String(), got, want)
 		}
 	}
 }
