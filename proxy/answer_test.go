@@ -176,7 +176,7 @@ func TestAnswerWithReasoningIsRepaired(t *testing.T) {
 // TestUsageOfAnswersIsRemembered, for the streams that come. Text passes, with a
 // warning, even where real usage has been seen: a status would lose it.
 func TestUsageOfAnswersIsRemembered(t *testing.T) {
-	store := &memory{reported: make(map[string]bool)}
+	store := newMemory()
 	for i, c := range []struct{ body, outcome string }{
 		{completion("Hello", zeroTokens), proxy.OutcomeOK}, // with a warning
 		{completion("Hello", someTokens), proxy.OutcomeOK},

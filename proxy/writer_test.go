@@ -576,14 +576,6 @@ func TestInformationalAnswerThatIsReadLate(t *testing.T) {
 	}
 }
 
-// asked is a rewrite.UsageMemory that knows nothing, and is called when it is asked.
-type asked func()
-
-func (a asked) Reported(string) bool { a(); return false }
-func (a asked) Report(string)        { a() }
-func (a asked) Missed(string)        { a() }
-func (a asked) ReportsFailures(bool) { a() }
-
 // TestUpstreamIsNamedInTheHandlersGoroutine, also where a timer ends the stream
 // and asks who reports usage: what names it may be what handlers set.
 func TestUpstreamIsNamedInTheHandlersGoroutine(t *testing.T) {
@@ -603,7 +595,9 @@ func TestUpstreamIsNamedInTheHandlersGoroutine(t *testing.T) {
 				if upstream != "one" {
 					t.Errorf("upstream %q", upstream)
 				}
-				return asked(func() { moves.Load(); n++ })
+				m := newMemory()
+				m.used = func() { moves.Load(); n++ }
+				return m.of(upstream)
 			}
 		}))
 		if named > 0 {
