@@ -16,8 +16,7 @@ type fromAddr struct {
 	scheme string // http or https
 	host   string // name or IP address that clients use, "" for any
 	port   string
-
-	every string // the address of every interface, if that was the host
+	iface  string // IP address of the interface that it means, "" for every one
 }
 
 // parseFrom reads an address as caddy reverse-proxy does: without a scheme it is
@@ -35,8 +34,12 @@ func parseFrom(from string) (fromAddr, error) {
 	ip, err := netip.ParseAddr(a.host)
 	switch {
 	case err == nil && ip.IsUnspecified():
-		a.every, a.host = a.host, ""
-	case err != nil && strings.ContainsAny(a.host, ":/?#@[] \t\n"): // no server could answer to it
+		a.iface, a.host = a.host, ""
+	case err == nil:
+		a.iface = a.host
+	case a.host == "" || isLocalhost(a.host):
+		a.iface = "127.0.0.1"
+	case strings.ContainsAny(a.host, ":/?#@[] \t\n"): // no server could answer to it
 		return fromAddr{}, fmt.Errorf("invalid downstream address %s: write a host and a port, such as localhost:8643", from)
 	}
 
@@ -66,7 +69,7 @@ func parseFrom(from string) (fromAddr, error) {
 // meant. A name is one that others use, on whatever interface.
 func (a fromAddr) listen(bind []string) ([]string, error) {
 	if len(bind) == 0 {
-		return []string{net.JoinHostPort(a.iface(), a.port)}, nil
+		return []string{net.JoinHostPort(a.iface, a.port)}, nil
 	}
 	addrs := make([]string, len(bind))
 	for i, host := range bind {
@@ -76,20 +79,6 @@ func (a fromAddr) listen(bind []string) ([]string, error) {
 		addrs[i] = net.JoinHostPort(host, a.port)
 	}
 	return addrs, nil
-}
-
-// iface is the interface that the address means, "" for every one.
-func (a fromAddr) iface() string {
-	_, err := netip.ParseAddr(a.host)
-	switch {
-	case a.every != "":
-		return a.every
-	case err == nil:
-		return a.host
-	case a.host == "" || isLocalhost(a.host):
-		return "127.0.0.1"
-	}
-	return ""
 }
 
 // isLocalhost reports whether a name is localhost or below it (RFC 6761,

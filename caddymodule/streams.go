@@ -1,7 +1,9 @@
 package caddymodule
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -14,10 +16,48 @@ import (
 )
 
 func init() {
+	caddy.RegisterModule(AdminStreams{})
 	caddy.RegisterModule(new(StreamsHandler))
 	httpcaddyfile.RegisterHandlerDirective("hermes_streams", parseStreamsCaddyfile)
 	// It answers, so it stands beside metrics, which is for the same port.
 	httpcaddyfile.RegisterDirectiveOrder("hermes_streams", httpcaddyfile.Before, "metrics")
+}
+
+// AdminStreams is a module of the admin API. It answers GET `/hermes/streams`
+// with the streams that are open, the oldest first (`open`), and the last
+// hundred that have ended, the newest first (`ended`), of all configurations
+// since the process began. It shows names and numbers, nothing of what was said.
+type AdminStreams struct{}
+
+// CaddyModule returns the Caddy module information.
+func (AdminStreams) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{
+		ID:  "admin.api.hermes",
+		New: func() caddy.Module { return new(AdminStreams) },
+	}
+}
+
+// Routes implements caddy.AdminRouter.
+func (AdminStreams) Routes() []caddy.AdminRoute {
+	return []caddy.AdminRoute{{Pattern: "/hermes/streams", Handler: caddy.AdminHandlerFunc(listStreams)}}
+}
+
+// listStreams lists the streams of the process.
+func listStreams(w http.ResponseWriter, r *http.Request) error {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		return caddy.APIError{
+			HTTPStatus: http.StatusMethodNotAllowed,
+			Err:        fmt.Errorf("method %s not allowed: use GET", r.Method),
+		}
+	}
+	answer := struct {
+		Open  []telemetry.OpenStream  `json:"open"`
+		Ended []telemetry.EndedStream `json:"ended"`
+	}{}
+	answer.Open, answer.Ended = telemetry.OfProcess().List(time.Now())
+	w.Header().Set("Content-Type", "application/json")
+	return json.NewEncoder(w).Encode(answer)
 }
 
 // StreamsHandler answers GET with the list of streams that the admin endpoint
@@ -78,6 +118,8 @@ func (*StreamsHandler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 
 // Interface guards
 var (
+	_ caddy.Module                = AdminStreams{}
+	_ caddy.AdminRouter           = AdminStreams{}
 	_ caddy.Module                = (*StreamsHandler)(nil)
 	_ caddyfile.Unmarshaler       = (*StreamsHandler)(nil)
 	_ caddyhttp.MiddlewareHandler = (*StreamsHandler)(nil)

@@ -16,7 +16,10 @@ const completedHeader = "X-Hermes-Completed"
 
 // passing is an answer that passes byte for byte. No deadline applies to it, and it
 // is written and flushed without the lock.
-type passing struct{ x *exchange }
+type passing struct {
+	x       *exchange
+	encoded bool // a stream that upstream has compressed although it was asked not to
+}
 
 func (a passing) begin() {
 	a.x.passes, a.x.times.phase = true, phaseFree
@@ -27,15 +30,12 @@ func (a passing) write(b []byte) (int, error) { return a.x.w.Write(b) }
 func (a passing) flush() error                { return http.NewResponseController(a.x.w).Flush() }
 func (passing) cut(rewrite.Cause)             {}
 func (passing) end(rewrite.Cause) bool        { return false }
-func (passing) report(*Result) bool           { return false }
 
-// encoded is a stream that upstream has compressed although it was asked not to. It
-// passes.
-type encoded struct{ passing }
-
-func (a encoded) report(res *Result) bool {
-	res.Outcome = OutcomeEncoded
-	return a.x.chat
+func (a passing) report(res *Result) bool {
+	if a.encoded {
+		res.Outcome = OutcomeEncoded
+	}
+	return a.encoded && a.x.chat
 }
 
 // whole is an answer that is not streamed: a JSON object that may be a chat completion, a
@@ -71,7 +71,7 @@ func (w *whole) flush() error {
 
 // release sends the body as it is, and lets the rest pass.
 func (w *whole) release() error {
-	w.x.answer = passing{w.x}
+	w.x.answer = passing{x: w.x}
 	w.x.answer.begin()
 	return w.send(w.body)
 }

@@ -70,22 +70,30 @@ func TestFailedAnswerGetsAStatus(t *testing.T) {
 }
 
 func TestGoodAnswerLeavesAsItCame(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		body := completion("Hello", someTokens)
-		x := begin(t, option(everything))
-		x.answerWhole(body, "Etag", `"1"`)
-		x.write(body[:7])
-		advance(time.Hour) // no deadline is ours
-		x.write(body[7:])
-		x.ret(nil).wantSwallowed(t)
-		x.wantLog("header 200", "write "+body)
-		if x.rec.sent.Get("Etag") == "" || x.rec.sent.Get("Content-Length") != fmt.Sprint(len(body)) {
-			t.Errorf("the header was %v", x.rec.sent)
-		}
-		if res := x.result(); res.Outcome != proxy.OutcomeOK || !res.Whole || res.FinishReason != "stop" || res.OutputTokens != 9 {
-			t.Errorf("the observer observed %+v", res)
-		}
-	})
+	for _, flushed := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			body := completion("Hello", someTokens)
+			x := begin(t, option(everything))
+			x.answerWhole(body, "Etag", `"1"`)
+			x.write(body[:7])
+			want := []string{"header 200", "write " + body}
+			if flushed {
+				x.flush()
+				want = append(want, "flush")
+			}
+			advance(time.Hour) // no deadline is ours
+			x.write(body[7:])
+			x.wantLog()
+			x.ret(nil).wantSwallowed(t)
+			x.wantLog(want...)
+			if x.rec.sent.Get("Etag") == "" || x.rec.sent.Get("Content-Length") != fmt.Sprint(len(body)) {
+				t.Errorf("the header was %v", x.rec.sent)
+			}
+			if res := x.result(); res.Outcome != proxy.OutcomeOK || !res.Whole || res.FinishReason != "stop" || res.OutputTokens != 9 {
+				t.Errorf("the observer observed %+v", res)
+			}
+		})
+	}
 }
 
 // TestSecretsOfAnAnswerThatFailed leave neither its body nor its header.
@@ -149,19 +157,6 @@ func TestTurnsThatFailedAtTheProvider(t *testing.T) {
 	}
 }
 
-func TestFlushedAnswerIsFlushed(t *testing.T) {
-	body := completion("Hello", someTokens)
-	x := begin(t)
-	x.answerWhole(body)
-	x.write(body[:7])
-	x.flush()
-	x.write(body[7:])
-	x.flush()
-	x.wantLog()
-	x.ret(nil).wantSwallowed(t)
-	x.wantLog("header 200", "write "+body, "flush")
-}
-
 func TestAnswerWithReasoningIsRepaired(t *testing.T) {
 	body, want := completion("<think>a</think>\\n\\nb", someTokens), completion(`b","reasoning_content":"a`, someTokens)
 	x := begin(t)
@@ -181,7 +176,7 @@ func TestAnswerWithReasoningIsRepaired(t *testing.T) {
 // TestUsageOfAnswersIsRemembered, for the streams that come. Text passes, with a
 // warning, even where real usage has been seen: a status would lose it.
 func TestUsageOfAnswersIsRemembered(t *testing.T) {
-	store := &memory{reported: make(map[string]bool)}
+	store := newMemory()
 	for i, c := range []struct{ body, outcome string }{
 		{completion("Hello", zeroTokens), proxy.OutcomeOK}, // with a warning
 		{completion("Hello", someTokens), proxy.OutcomeOK},
@@ -234,21 +229,9 @@ func TestAnswersThatAreNotKept(t *testing.T) {
 	}
 }
 
-// TestAnswerThatGrowsTooLarge passes from then on, and loses nothing.
+// TestAnswerThatGrowsTooLarge: an answer is kept up to the size of a frame, whether it says how
+// long it is or not; one that is a byte larger passes as it comes, and loses nothing.
 func TestAnswerThatGrowsTooLarge(t *testing.T) {
-	body := completion("<think>a</think>b", zeroTokens)
-	x := begin(t, option(func(o *proxy.Options) { o.Rewrite.MaxFrame = 64 }))
-	x.answerWhole(body, "Content-Length", "")
-	x.write(body[:50])
-	x.wantLog()
-	x.write(body[50:70], body[70:])
-	x.wantLog("header 200", "write "+body[:70], "write "+body[70:])
-	x.ret(nil).wantSwallowed(t)
-}
-
-// An answer is kept up to the size of a frame, whether it says how long it is or
-// not; one that is a byte larger passes as it comes.
-func TestTheLargestAnswerThatIsKept(t *testing.T) {
 	body := completion("<think>a</think>b", someTokens)
 	for more, kept := range map[int]bool{0: true, 1: false} {
 		for _, length := range []bool{true, false} {

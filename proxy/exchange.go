@@ -57,7 +57,7 @@ type exchange struct {
 	panicked any            // to panic with in the handler's goroutine, nil for none
 }
 
-// answer is upstream's answer: passing, encoded, stream or whole. It is chosen once,
+// answer is upstream's answer: passing, stream or whole. It is chosen once,
 // at the final status; only a whole one that turns out to be something else becomes
 // one that passes. From then on it alone enters the phases of times and writes to the
 // client.

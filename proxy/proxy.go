@@ -140,13 +140,13 @@ func (x *exchange) endAnswer(panicked any, err error) (handled bool) {
 	}()
 	switch {
 	case x.gone():
-		return false // TestClientGoneNothingIsWritten
+		return false // TestEndsThatGoOn
 	case x.closed:
 		return true // a deadline has ended the answer
 	case x.answer == nil:
 		head.Copy(x.w.Header(), x.header) // for the handler that answers instead
 		// An abort before the header is a wish, such as that of Caddy's abort
-		// directive: TestAbortBeforeTheHeaderGoesOn.
+		// directive: TestEnds.
 		if handled = panicked == nil && x.sendErrorOf(err); handled {
 			x.body.Decided()
 		}

@@ -173,11 +173,16 @@ func TestResultCountsWhatTheStreamHad(t *testing.T) {
 	})
 }
 
-// memory remembers who has reported usage.
+// memory remembers who has reported usage, and who reports failures.
 type memory struct {
+	used func() // with each call, nil for nothing
+
 	mu       sync.Mutex
 	reported map[string]bool
+	honest   []string // upstreams, with "does" for those that do
 }
+
+func newMemory() *memory { return &memory{used: func() {}, reported: make(map[string]bool)} }
 
 func (m *memory) of(upstream string) rewrite.UsageMemory { return memoryOf{m, upstream} }
 
@@ -188,22 +193,31 @@ type memoryOf struct {
 }
 
 func (m memoryOf) Reported(model string) bool {
+	m.used()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.reported[m.upstream+" "+model]
 }
 
 func (m memoryOf) Report(model string) {
+	m.used()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.reported[m.upstream+" "+model] = true
 }
 
-func (memoryOf) Missed(string)        {}
-func (memoryOf) ReportsFailures(bool) {}
+func (m memoryOf) Missed(string) { m.used() }
+
+func (m memoryOf) ReportsFailures(does bool) {
+	m.used()
+	if does {
+		m.upstream += " does"
+	}
+	m.honest = append(m.honest, m.upstream)
+}
 
 func TestUsageIsRememberedByUpstreamAndModel(t *testing.T) {
-	m := &memory{reported: make(map[string]bool)}
+	m := newMemory()
 	answer := func(upstream, model, finish string) string {
 		x := begin(t, option(func(o *proxy.Options) {
 			o.Usage = m.of
@@ -629,25 +643,6 @@ func TestFieldsThatAreNil(t *testing.T) {
 	}
 }
 
-// honest remembers who reports failures.
-type honest struct{ names []string }
-
-func (h *honest) of(upstream string) rewrite.UsageMemory {
-	return honestOf{memoryOf{new(memory), upstream}, h}
-}
-
-type honestOf struct {
-	memoryOf
-	*honest
-}
-
-func (h honestOf) ReportsFailures(does bool) {
-	if does {
-		h.upstream += " does"
-	}
-	h.names = append(h.names, h.upstream)
-}
-
 // An upstream that says in its header whether its agent has ended well reports its
 // failures, whatever its answer is. What the sidecar says of one does not count.
 func TestUpstreamsThatSayWhetherTheyHaveCompleted(t *testing.T) {
@@ -669,7 +664,7 @@ func TestUpstreamsThatSayWhetherTheyHaveCompleted(t *testing.T) {
 		"another's stream": {otherPath, events, 200, []string{"true"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, store := range []*honest{{}, nil} {
+			for _, store := range []*memory{newMemory(), nil} {
 				x := begin(t, path(c.path), option(func(o *proxy.Options) {
 					o.Upstream = func(*http.Request) string { return "a" }
 					if store != nil {
@@ -685,22 +680,22 @@ func TestUpstreamsThatSayWhetherTheyHaveCompleted(t *testing.T) {
 					x.w.WriteHeader(c.status)
 				})
 				x.abort()
-				if store != nil && !slices.Equal(store.names, c.want) {
-					t.Errorf("the store got %q, want %q", store.names, c.want)
+				if store != nil && !slices.Equal(store.honest, c.want) {
+					t.Errorf("the store got %q, want %q", store.honest, c.want)
 				}
 			}
 		})
 	}
 
 	// A legacy agent's failure, to which the sidecar gives the header.
-	store := new(honest)
+	store := newMemory()
 	x := begin(t, option(func(o *proxy.Options) { o.Usage = store.of }))
 	body := completion("", zeroTokens)
 	x.answerWhole(body)
 	x.write(body)
 	x.ret(nil).wantSwallowed(t)
-	if x.rec.sent.Get("X-Hermes-Completed") != "false" || store.names != nil {
-		t.Errorf("the answer is %v, the store got %q", x.rec.sent, store.names)
+	if x.rec.sent.Get("X-Hermes-Completed") != "false" || store.honest != nil {
+		t.Errorf("the answer is %v, the store got %q", x.rec.sent, store.honest)
 	}
 }
 

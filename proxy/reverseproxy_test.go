@@ -199,15 +199,14 @@ func upstream(t *testing.T, serve func(c *net.TCPConn)) *url.URL {
 // a connection for each request: many of the upstreams here end theirs.
 func guarded(t *testing.T, u *url.URL, o proxy.Options, http2 bool) *httptest.Server {
 	t.Helper()
-	quiet := log.New(io.Discard, "", 0)
 	transport := &http.Transport{DisableKeepAlives: true}
 	next := &httputil.ReverseProxy{
 		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(u) },
-		ErrorLog:  quiet,
+		ErrorLog:  log.New(io.Discard, "", 0),
 		Transport: transport,
 	}
 	h := proxy.New(o).Handler(next)
-	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return started(t, http2, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// The upstreams here answer at once. The server closes the body when the
 		// header leaves, and a transport that is still reading it drops
 		// upstream's connection then (http.ResponseController.EnableFullDuplex says so).
@@ -218,9 +217,14 @@ func guarded(t *testing.T, u *url.URL, o proxy.Options, http2 bool) *httptest.Se
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		h.ServeHTTP(w, r)
 	}))
-	srv.Config.ErrorLog = quiet
-	if http2 {
-		srv.EnableHTTP2 = true
+}
+
+// started starts a server, which logs nothing.
+func started(t *testing.T, http2 bool, h http.Handler) *httptest.Server {
+	t.Helper()
+	srv := httptest.NewUnstartedServer(h)
+	srv.Config.ErrorLog = log.New(io.Discard, "", 0)
+	if srv.EnableHTTP2 = http2; http2 {
 		srv.StartTLS()
 	} else {
 		srv.Start()
@@ -286,14 +290,7 @@ func reversed(t *testing.T, http2 bool) (srv *httptest.Server, got chan arrived)
 	t.Cleanup(up.Close)
 	u, _ := url.Parse(up.URL)
 	next := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(u) }}
-	srv = httptest.NewUnstartedServer(proxy.New(proxy.Options{}).Handler(next))
-	if srv.EnableHTTP2 = http2; http2 {
-		srv.StartTLS()
-	} else {
-		srv.Start()
-	}
-	t.Cleanup(srv.Close)
-	return srv, got
+	return started(t, http2, proxy.New(proxy.Options{}).Handler(next)), got
 }
 
 func TestUploads(t *testing.T) {
@@ -413,8 +410,7 @@ func TestUploadsThatBreakOff(t *testing.T) {
 				_, err := io.ReadAll(r.Body)
 				read <- err
 			})
-			srv := httptest.NewServer(proxy.New(proxy.Options{}).Handler(next))
-			t.Cleanup(srv.Close)
+			srv := started(t, false, proxy.New(proxy.Options{}).Handler(next))
 			conn, _ := dial(t, srv)
 			_, _ = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\n%s\r\n\r\n%s", chatPath, c.head, c.sent)
 			_ = conn.(*net.TCPConn).CloseWrite()
@@ -434,13 +430,7 @@ func TestClientLeavesWhileItSends(t *testing.T) {
 			_, err := io.ReadAll(r.Body)
 			read <- err
 		})
-		srv := httptest.NewUnstartedServer(proxy.New(proxy.Options{}).Handler(next))
-		if srv.EnableHTTP2 = http2; http2 {
-			srv.StartTLS()
-		} else {
-			srv.Start()
-		}
-		t.Cleanup(srv.Close)
+		srv := started(t, http2, proxy.New(proxy.Options{}).Handler(next))
 		ctx, leave := context.WithCancel(patient(t))
 		out, body := io.Pipe()
 		go func() {

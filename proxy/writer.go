@@ -36,7 +36,7 @@ func (x *exchange) Hijack() (conn net.Conn, buffered *bufio.ReadWriter, err erro
 		}
 		x.committed = true
 		if x.answer == nil {
-			x.answer = passing{x}
+			x.answer = passing{x: x}
 			x.answer.begin()
 		}
 		x.times.phase = phaseFree
@@ -169,11 +169,11 @@ func (x *exchange) decide(status int) {
 func (x *exchange) choose() answer {
 	h := x.header
 	if x.status != http.StatusOK || x.r.Method == http.MethodHead {
-		return passing{x}
+		return passing{x: x}
 	}
 	switch media := head.MediaType(h); {
 	case media == "text/event-stream" && head.IsEncoded(h):
-		return encoded{passing{x}}
+		return passing{x: x, encoded: true}
 	case media == "text/event-stream":
 		return newStream(x)
 	case media == "application/json" && rewrite.IsAnswerPath(x.r.URL.Path) && !head.IsEncoded(h):
@@ -182,5 +182,5 @@ func (x *exchange) choose() answer {
 			return &whole{x: x}
 		}
 	}
-	return passing{x}
+	return passing{x: x}
 }

@@ -94,31 +94,6 @@ func TestRemovedDirectoryIsMadeAgain(t *testing.T) {
 	}
 }
 
-// TestAnotherDirectoryIsRead: what is in it counts, and goes first.
-func TestAnotherDirectoryIsRead(t *testing.T) {
-	parent := t.TempDir()
-	dir, other := filepath.Join(parent, "recordings"), filepath.Join(parent, "other")
-	const max = 200_000
-	old, _ := newTestRecorder(other, max)
-	for range 8 {
-		record(old, strings.Repeat("x", 50_000))
-	}
-	c, _ := newTestRecorder(dir, max)
-	record(c, "x")
-	if err := os.RemoveAll(dir); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(other, dir); err != nil {
-		t.Fatal(err)
-	}
-	for range 4 {
-		record(c, strings.Repeat("x", 50_000))
-	}
-	if bytes, streams := disk(t, dir); bytes > max || streams < 5 {
-		t.Errorf("%d bytes in %d recordings", bytes, streams)
-	}
-}
-
 // TestConfigurationThatHasNotStartedForGoodDeletesNoRecordings: its first servers
 // answer already, and it may be refused yet.
 func TestConfigurationThatHasNotStartedForGoodDeletesNoRecordings(t *testing.T) {

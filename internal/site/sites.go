@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/tidwall/gjson"
 )
 
 // A Site is a reverse_proxy after hermes in a configuration.
@@ -23,16 +24,16 @@ type Site struct {
 // through hermes twice.
 func Sites(app []byte) (all []Site, twice bool, err error) {
 	var is struct {
-		Servers map[string]caddyServer `json:"servers"`
+		Servers map[string]json.RawMessage `json:"servers"`
 	}
 	if err := json.Unmarshal(app, &is); err != nil {
 		return nil, false, fmt.Errorf("the configuration is not Caddy's: %w", err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(is.Servers)) {
-		server := is.Servers[name]
+		server := gjson.ParseBytes(is.Servers[name])
 		var before front
-		for _, route := range server.Routes {
-			w := walk{site: server.site(route)}
+		for _, route := range server.Get("routes").Array() {
+			w := walk{site: siteOf(server, route)}
 			before = w.route(route, before)
 			if w.err != nil {
 				return nil, false, w.err
@@ -43,34 +44,15 @@ func Sites(app []byte) (all []Site, twice bool, err error) {
 	return all, twice, nil
 }
 
-// A caddyServer is what counts of a server in a configuration.
-type caddyServer struct {
-	Listen    []string          `json:"listen"`
-	Routes    []json.RawMessage `json:"routes"`
-	Policies  []json.RawMessage `json:"tls_connection_policies"`
-	AutoHTTPS struct {
-		Disabled bool     `json:"disable"`
-		Skip     []string `json:"skip"`
-	} `json:"automatic_https"`
-}
-
-// site returns the site that a route of the server is.
-func (s caddyServer) site(route json.RawMessage) (site Site) {
-	var is struct {
-		Match []struct {
-			Host []string `json:"host"`
-		} `json:"match"`
-	}
-	json.Unmarshal(route, &is)
-	if len(is.Match) > 0 && len(is.Match[0].Host) > 0 {
-		site.Host = is.Match[0].Host[0]
-	}
-	if len(s.Listen) > 0 {
-		site.Listen = s.Listen[0]
-	}
-	site.Scheme = "http"
+// siteOf returns the site that a route of the server is.
+func siteOf(server, route gjson.Result) Site {
+	site := Site{Listen: server.Get("listen.0").String(), Host: route.Get("match.0.host.0").String(), Scheme: "http"}
 	// Automatic HTTPS is for sites with a name.
-	if len(s.Policies) > 0 || site.Host != "" && !s.AutoHTTPS.Disabled && !slices.Contains(s.AutoHTTPS.Skip, site.Host) {
+	automatic := site.Host != "" && !server.Get("automatic_https.disable").Bool()
+	for _, skipped := range server.Get("automatic_https.skip").Array() {
+		automatic = automatic && skipped.String() != site.Host
+	}
+	if automatic || server.Get("tls_connection_policies.0").Exists() {
 		site.Scheme = "https"
 	}
 	return site
@@ -86,70 +68,48 @@ type walk struct {
 
 // A front is the hermes that stands in front of a handler.
 type front struct {
-	options map[string]any // nil for none
-	always  bool           // every request that comes to the handler has gone through it
-}
-
-// A caddyHandler is what counts of a handler in a configuration.
-type caddyHandler struct {
-	Handler   string            `json:"handler"`
-	Routes    []json.RawMessage `json:"routes"` // of a subroute
-	Upstreams []struct {
-		Dial string `json:"dial"`
-	} `json:"upstreams"`
-	Transport struct {
-		Protocol string          `json:"protocol"`
-		TLS      json.RawMessage `json:"tls"`
-	} `json:"transport"`
+	hermes gjson.Result // does not exist for none
+	always bool         // every request that comes to the handler has gone through it
 }
 
 // route goes through a route after a hermes. It returns the one that stands in front of
 // what follows the route.
-func (w *walk) route(route json.RawMessage, before front) front {
-	var is struct {
-		Group  string            `json:"group"`
-		Match  []json.RawMessage `json:"match"`
-		Handle []json.RawMessage `json:"handle"`
-	}
-	json.Unmarshal(route, &is) // what has another form is none of ours
-	hermes := before
-	for _, raw := range is.Handle {
-		var h caddyHandler
-		json.Unmarshal(raw, &h)
-		switch {
-		case h.Handler == "hermes":
-			w.twice = w.twice || hermes.always
-			hermes = front{map[string]any{}, true}
-			json.Unmarshal(raw, &hermes.options)
-		case h.Handler == "subroute":
-			within := hermes
-			for _, r := range h.Routes {
+func (w *walk) route(route gjson.Result, before front) front {
+	now := before
+	for _, h := range route.Get("handle").Array() {
+		switch name := h.Get("handler").String(); {
+		case name == "hermes":
+			w.twice = w.twice || now.always
+			now = front{h, true}
+		case name == "subroute":
+			within := now
+			for _, r := range h.Get("routes").Array() {
 				within = w.route(r, within)
 			}
-		case h.Handler == "reverse_proxy" && hermes.options != nil:
-			w.proxy(h, hermes.options)
+		case name == "reverse_proxy" && now.hermes.Exists():
+			w.proxy(h, now.hermes)
 		}
 	}
-	if is.Group != "" || len(is.Match) > 0 { // not for every request
-		hermes.always = before.always
+	if route.Get("group").String() != "" || len(route.Get("match").Array()) > 0 { // not for every request
+		now.always = before.always
 	}
-	return hermes
+	return now
 }
 
 // proxy adds a reverse_proxy after hermes, if it has addresses.
-func (w *walk) proxy(h caddyHandler, hermes map[string]any) {
+func (w *walk) proxy(proxy, hermes gjson.Result) {
 	site := w.site
 	site.Options = make(map[string]bool)
-	for name := range hermes {
+	for name := range hermes.Map() {
 		site.Options[name] = true
 	}
-	for _, u := range h.Upstreams {
-		dial := caddy.NewReplacer().ReplaceKnown(u.Dial, "")
+	for _, u := range proxy.Get("upstreams").Array() {
+		dial := caddy.NewReplacer().ReplaceKnown(u.Get("dial").String(), "")
 		// The transport of a plugin may know other addresses.
-		if p := h.Transport.Protocol; w.err == nil && (p == "" || p == "http") {
+		if p := proxy.Get("transport.protocol").String(); w.err == nil && (p == "" || p == "http") {
 			w.err = checkDial(dial)
 		}
-		if h.Transport.TLS != nil {
+		if proxy.Get("transport.tls").Exists() {
 			dial = "https://" + dial
 		}
 		site.Upstreams = append(site.Upstreams, dial)
