@@ -15,23 +15,6 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
 
-// without removes the lines of the ids, which must be numbered without a gap.
-func without(t *testing.T, stream, id string) string {
-	t.Helper()
-	var b strings.Builder
-	n := 0
-	for line := range strings.SplitAfterSeq(stream, "\n") {
-		if strings.HasPrefix(line, "id: "+id+"/") {
-			if n++; line != "id: "+id+"/"+strconv.Itoa(n)+"\n" {
-				t.Errorf("%q is the %dth id", line, n)
-			}
-			continue
-		}
-		b.WriteString(line)
-	}
-	return b.String()
-}
-
 // pathOf returns the path that a recording was made of.
 func pathOf(file string) string {
 	switch name := filepath.Base(file); {

@@ -3,6 +3,8 @@ package resume_test
 import (
 	"bufio"
 	"context"
+	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -25,6 +27,7 @@ const (
 	chatPath  = "/v1/chat/completions"
 	otherPath = "/events"
 	asking    = `{"stream":true,"messages":[]}`
+	key       = "Idempotency-Key"
 )
 
 // event returns the nth event of a stream that is not of Hermes'.
@@ -215,9 +218,7 @@ func (l *lab) try(q request) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	for i := 0; i < len(q.header); i += 2 {
-		r.Header.Add(q.header[i], q.header[i+1])
-	}
+	setFields(r, q.header)
 	res, err := l.srv.Client().Do(r)
 	if err != nil {
 		cancel()
@@ -225,6 +226,13 @@ func (l *lab) try(q request) (*reply, error) {
 	}
 	l.t.Cleanup(func() { res.Body.Close() })
 	return &reply{res, l.t, bufio.NewReader(res.Body), cancel}, nil
+}
+
+// setFields adds names and values, by turns, to the header of r.
+func setFields(r *http.Request, fields []string) {
+	for i := 0; i < len(fields); i += 2 {
+		r.Header.Add(fields[i], fields[i+1])
+	}
 }
 
 // next reads the next event, its blank line included, or "" at the end.
@@ -309,6 +317,14 @@ func (l *lab) wantAsked(n int64) {
 	}
 }
 
+// wantEmpty checks that no log is kept.
+func (l *lab) wantEmpty() {
+	l.t.Helper()
+	if used, logs := l.store.Used(); used != 0 || logs != 0 {
+		l.t.Errorf("%d bytes of %d logs are left", used, logs)
+	}
+}
+
 // numbered returns the stream with ids.
 func numbered(id string, from int, events ...string) string {
 	var b strings.Builder
@@ -316,4 +332,97 @@ func numbered(id string, from int, events ...string) string {
 		b.WriteString(strings.TrimSuffix(e, "\n") + "id: " + id + "/" + strconv.Itoa(from+i) + "\n\n")
 	}
 	return b.String()
+}
+
+// chunk is one of a chat completion.
+const chunk = `data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"hermes-agent","choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}]}` + "\n\n"
+
+// chat is a request for a chat completion, with fields.
+func chat(header ...string) request {
+	q := post(header...)
+	q.path = chatPath
+	return q
+}
+
+// silent is a next handler that sends one chunk and then nothing.
+func silent(w http.ResponseWriter, r *http.Request) error {
+	w.Header().Set("Content-Type", "text/event-stream")
+	_, _ = io.WriteString(w, chunk)
+	<-r.Context().Done()
+	return context.Cause(r.Context())
+}
+
+// onlyOnce is a channel that says yes once.
+func onlyOnce() <-chan struct{} {
+	c := make(chan struct{}, 1)
+	c <- struct{}{}
+	return c
+}
+
+// wantDetached checks how many runs go on without a client, when nothing happens any more.
+func (l *lab) wantDetached(n int64) {
+	l.t.Helper()
+	synctest.Wait()
+	if got := l.runs.Stats().Detached; got != n {
+		l.t.Fatalf("%d runs are detached, want %d", got, n)
+	}
+}
+
+// wantOpen checks how many runs are open, when nothing happens any more.
+func (l *lab) wantOpen(n int) {
+	l.t.Helper()
+	synctest.Wait()
+	if got := l.runs.Open(); got != n {
+		l.t.Fatalf("%d runs are open, want %d", got, n)
+	}
+}
+
+// problemOf checks that the answer is a problem with the status, and returns it.
+func problemOf(t *testing.T, r *reply, status int) map[string]any {
+	t.Helper()
+	r.want(status)
+	if got := r.Header.Get("Content-Type"); got != "application/problem+json" {
+		t.Errorf("Content-Type %q", got)
+	}
+	if got := r.Header.Get("X-Should-Retry"); got != "false" {
+		t.Errorf("X-Should-Retry %q", got)
+	}
+	var p map[string]any
+	if err := json.Unmarshal([]byte(r.rest()), &p); err != nil {
+		t.Error(err)
+	}
+	if p["status"] != float64(status) || p["title"] == "" || p["detail"] == "" {
+		t.Errorf("problem %v", p)
+	}
+	return p
+}
+
+// without removes the lines of the ids, which must be numbered without a gap.
+func without(t *testing.T, stream, id string) string {
+	t.Helper()
+	var b strings.Builder
+	n := 0
+	for line := range strings.SplitAfterSeq(stream, "\n") {
+		if strings.HasPrefix(line, "id: "+id+"/") {
+			if n++; line != "id: "+id+"/"+strconv.Itoa(n)+"\n" {
+				t.Errorf("%q is the %dth id", line, n)
+			}
+			continue
+		}
+		b.WriteString(line)
+	}
+	return b.String()
+}
+
+// silentClient sends a request with a key, and reads nothing.
+func silentClient(t *testing.T, l *lab) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", l.srv.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: %s\r\n%s: k\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+		otherPath, l.srv.Listener.Addr(), key, len(asking), asking)
+	return c
 }

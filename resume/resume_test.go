@@ -1,11 +1,16 @@
 package resume_test
 
 import (
+	"context"
+	"errors"
+	"io"
 	"net/http"
+	"strings"
+	"sync/atomic"
 	"testing"
-)
 
-const key = "Idempotency-Key"
+	"github.com/hermes-sidecar/hermes-sidecar/resume"
+)
 
 func TestAnswerIsContinuedBehindTheLastEvent(t *testing.T) {
 	each := make(chan struct{})
@@ -34,4 +39,272 @@ func TestAnswerIsContinuedBehindTheLastEvent(t *testing.T) {
 		t.Errorf("header %v", again.Header)
 	}
 	l.wantAsked(1)
+}
+
+// TestOthersGetNothing has somebody with other credentials, or at another path, ask for a
+// stream: the answer is the one for a stream that never was, to the byte.
+func TestOthersGetNothing(t *testing.T) {
+	l := newLab(t, nil, streams(events(3), always()))
+	mine := l.send(post(key, "k", "Authorization", "Bearer a", "Cookie", "s=1")).want(http.StatusOK)
+	id := mine.id()
+	whole := mine.rest()
+	never := "stream_" + strings.Repeat("A", 22)
+	ask := func(method, path, id string, header ...string) (int, string) {
+		t.Helper()
+		q := request{method, path, "", append(header, "Last-Event-ID", id+"/1")}
+		if method != http.MethodPost {
+			q.path += "/" + id
+		}
+		r := l.send(q)
+		return r.StatusCode, r.rest()
+	}
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
+		for name, header := range map[string][]string{
+			"no credentials":      nil,
+			"another key":         {"Authorization", "Bearer b", "Cookie", "s=1"},
+			"another cookie":      {"Authorization", "Bearer a", "Cookie", "s=2"},
+			"no cookie":           {"Authorization", "Bearer a"},
+			"a key of another":    {"Authorization", "Bearer a", "Cookie", "s=1", "X-Api-Key", "x"},
+			"two keys":            {"Authorization", "Bearer a", "Authorization", "", "Cookie", "s=1"},
+			"moved to the cookie": {"Authorization", "Bearer", "Cookie", "as=1"},
+		} {
+			status, body := ask(method, otherPath, id, header...)
+			neverStatus, neverBody := ask(method, otherPath, never, header...)
+			if status != http.StatusNotFound || status != neverStatus || body != neverBody {
+				t.Errorf("%s, %s: %d %s, want %d %s", method, name, status, body, neverStatus, neverBody)
+			}
+		}
+		if status, _ := ask(method, "/elsewhere", id, "Authorization", "Bearer a", "Cookie", "s=1"); status != http.StatusNotFound {
+			t.Errorf("%s elsewhere: %d", method, status)
+		}
+	}
+	// The key is everybody's own.
+	l.wantAsked(1)
+	theirs := l.send(post(key, "k", "Authorization", "Bearer b")).want(http.StatusOK)
+	if theirs.id() == id || theirs.Header.Get("Idempotency-Replayed") != "" {
+		t.Error("another's key is known")
+	}
+	l.wantAsked(2)
+	if again := l.send(post(key, "k", "Authorization", "Bearer a", "Cookie", "s=1")).want(http.StatusOK); again.rest() != whole {
+		t.Error("it has changed")
+	}
+	l.wantAsked(2)
+}
+
+func TestSameKeyWithAnotherBody(t *testing.T) {
+	l := newLab(t, nil, streams(events(2), always()))
+	first := l.send(post(key, "k"))
+	id := first.id()
+	first.rest()
+	other := post(key, "k")
+	other.body = `{"stream":true,"messages":[1]}`
+	detailOf(t, l.send(other), "another request body")
+	same := post(key, "k") // to a reader of JSON, and not byte for byte
+	same.body = `{"stream": true,"messages":[]}`
+	detailOf(t, l.send(same), "another request body")
+	other.header = append(other.header, "Last-Event-ID", id+"/1")
+	detailOf(t, l.send(other), "another request body")
+	ofNoKey := l.send(post(resume.DetachHeader, "1m")).id()
+	detailOf(t, l.send(post(key, "another", "Last-Event-ID", id+"/1")), "Leave out the key")
+	detailOf(t, l.send(post(key, "k", "Last-Event-ID", ofNoKey+"/1")), "Leave out the key")
+	if got := l.send(post(key, "k", "Last-Event-ID", id+"/1")).want(http.StatusOK); got.rest() != numbered(id, 2, event(2)) || got.Header.Get("Idempotency-Replayed") != "true" {
+		t.Error("not continued")
+	}
+	elsewhere := post(key, "k")
+	elsewhere.path = "/elsewhere"
+	if got := l.send(elsewhere).want(http.StatusOK).id(); got == id {
+		t.Error("another path has the same stream")
+	}
+	query := post(key, "k")
+	query.path += "?a=1"
+	if got := l.send(query).want(http.StatusOK).id(); got == id {
+		t.Error("another query has the same stream")
+	}
+	l.wantAsked(4)
+}
+
+// detailOf checks that the answer to a key says what is wrong with it.
+func detailOf(t *testing.T, r *reply, says string) {
+	t.Helper()
+	if p := problemOf(t, r, http.StatusUnprocessableEntity); !strings.Contains(p["detail"].(string), says) {
+		t.Errorf("problem %v", p)
+	}
+}
+
+// TestHead of a stream is answered as GET, without a body, and asks nobody.
+func TestHead(t *testing.T) {
+	each := make(chan struct{})
+	l := newLab(t, nil, streams(events(2), each))
+	go func() { each <- struct{}{} }()
+	first := l.send(post(key, "k")).want(http.StatusOK)
+	id := first.id()
+	head := func(id string, header ...string) *reply {
+		t.Helper()
+		return l.send(request{http.MethodHead, otherPath + "/" + id, "", header})
+	}
+	for range 2 { // while it goes on, and after
+		for _, header := range [][]string{nil, {"Last-Event-ID", id + "/1"}} {
+			if r := head(id, header...).want(http.StatusOK); r.id() != id || r.Header.Get("Content-Type") != "text/event-stream" || r.rest() != "" {
+				t.Errorf("header %v", r.Header)
+			}
+		}
+		head(id, "Last-Event-ID", id+"/3").want(http.StatusBadRequest)
+		head("stream_" + strings.Repeat("A", 22)).want(http.StatusNotFound)
+		head(id, "Authorization", "Bearer b").want(http.StatusNotFound)
+		if st := l.runs.Stats(); st.TotalReplayed+st.TotalContinued != 0 {
+			t.Errorf("counted as a client: %+v", st)
+		}
+		if each != nil {
+			close(each)
+			first.rest()
+			each = nil
+		}
+	}
+	head(id, "Last-Event-ID", id+"/2").want(http.StatusNoContent)
+	l.wantAsked(1)
+}
+
+func TestDeleteEndsAStream(t *testing.T) {
+	each := make(chan struct{})
+	l := newLab(t, nil, streams(events(3), each))
+	go func() { each <- struct{}{} }()
+	first := l.send(post(key, "k"))
+	id := first.id()
+	first.next()
+	deleted := l.send(request{http.MethodDelete, otherPath + "/" + id, "", nil}).want(http.StatusNoContent)
+	if deleted.rest() != "" {
+		t.Error("204 with a body")
+	}
+	if e := l.over(); e.Reason != resume.ReasonDeleted {
+		t.Errorf("ended for %v", e.Reason)
+	}
+	first.broken() // it is no stream of Hermes', which would have an error finish
+	problemOf(t, l.send(request{http.MethodDelete, otherPath + "/" + id, "", nil}), http.StatusNotFound)
+	problemOf(t, l.send(request{http.MethodGet, otherPath + "/" + id, "", nil}), http.StatusNotFound)
+	l.wantAsked(1)
+	go close(each)
+	again := l.send(post(key, "k")).want(http.StatusOK)
+	if again.id() == id || again.rest() != numbered(again.id(), 1, events(3)...) {
+		t.Error("the key is not free")
+	}
+	l.wantAsked(2)
+	l.send(request{http.MethodDelete, otherPath + "/" + again.id(), "", nil}).want(http.StatusNoContent) // which has ended
+	l.wantEmpty()
+}
+
+// TestEqualRequestsAtOnceAskOnce has many clients send the same before there is an
+// answer.
+func TestEqualRequestsAtOnceAskOnce(t *testing.T) {
+	each := make(chan struct{})
+	l := newLab(t, nil, streams(events(3), each))
+	bodies, ids := make(chan string), make(chan string, 20)
+	for range 20 {
+		go func() {
+			r, err := l.try(post(key, "k"))
+			if err != nil {
+				bodies <- err.Error()
+				return
+			}
+			ids <- r.id()
+			b, _ := io.ReadAll(r.in)
+			bodies <- string(b)
+		}()
+	}
+	until(t, "next is called", func() bool { return l.asked.Load() > 0 })
+	close(each)
+	id := <-ids
+	for range 20 {
+		if got, want := <-bodies, numbered(id, 1, events(3)...); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	l.wantAsked(1)
+}
+
+// TestTheNextOneRunsIfTheFirstFails lets a request that waits for the answer of an equal
+// one run itself, when that is no stream.
+func TestTheNextOneRunsIfTheFirstFails(t *testing.T) {
+	begun, fail := make(chan struct{}), make(chan struct{})
+	calls := 0
+	l := newLab(t, nil, func(w http.ResponseWriter, r *http.Request) error {
+		if calls++; calls == 1 {
+			close(begun)
+			<-fail
+			http.Error(w, "no", http.StatusBadGateway)
+			return nil
+		}
+		return streams(events(2), always())(w, r)
+	})
+	answers := make(chan *reply, 2)
+	for range 2 {
+		go func() {
+			if r, err := l.try(post(key, "k")); err == nil {
+				answers <- r
+			}
+		}()
+		<-begun
+	}
+	close(fail)
+	got := map[int]int{}
+	for range 2 {
+		got[(<-answers).StatusCode]++
+	}
+	if got[http.StatusBadGateway] != 1 || got[http.StatusOK] != 1 {
+		t.Errorf("statuses %v", got)
+	}
+	l.wantAsked(2)
+}
+
+// awayStore is a store that is away at times.
+type awayStore struct {
+	*resume.Memory
+	away atomic.Bool
+}
+
+var errAway = errors.New("away")
+
+func (s *awayStore) Claim(ctx context.Context, e resume.Entry, run resume.Run) (resume.Entry, resume.Writer, error) {
+	if s.away.Load() {
+		return resume.Entry{}, nil, errAway
+	}
+	return s.Memory.Claim(ctx, e, run)
+}
+
+func (s *awayStore) Find(ctx context.Context, id string) (resume.Entry, error) {
+	if s.away.Load() {
+		return resume.Entry{}, errAway
+	}
+	return s.Memory.Find(ctx, id)
+}
+
+// TestStoreThatIsAway lets what is new pass as it is. Who asks for a stream is told to
+// come again: that there is none would have it ask upstream a second time.
+func TestStoreThatIsAway(t *testing.T) {
+	s := &awayStore{Memory: resume.NewMemory()}
+	l := newLab(t, func(o *resume.Options) { o.Store = s }, streams(events(2), always()))
+	first := l.send(post(key, "a"))
+	id := first.id()
+	whole := first.rest()
+
+	s.away.Store(true)
+	if r := l.send(post(key, "b")).want(http.StatusOK); r.id() != "" || r.rest() != event(1)+event(2) {
+		t.Error("it does not pass as it is")
+	}
+	for _, q := range []request{
+		{http.MethodGet, otherPath + "/" + id, "", nil},
+		{http.MethodHead, otherPath + "/" + id, "", nil},
+		{http.MethodDelete, otherPath + "/" + id, "", nil},
+		post("Last-Event-ID", id+"/1"),
+	} {
+		r := l.send(q).want(http.StatusServiceUnavailable)
+		if r.Header.Get("Content-Type") != "application/problem+json" || r.Header.Get("Retry-After") != "1" || r.Header.Get("X-Should-Retry") != "false" {
+			t.Errorf("%s: header %v", q.method, r.Header)
+		}
+	}
+	l.wantAsked(2)
+
+	s.away.Store(false)
+	if got := l.send(post(key, "a")).want(http.StatusOK).rest(); got != whole {
+		t.Errorf("then it is %q", got)
+	}
 }

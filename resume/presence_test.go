@@ -11,27 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
-
-// chunk is one of a chat completion.
-const chunk = `data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"hermes-agent","choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}]}` + "\n\n"
-
-// chat is a request for a chat completion, with fields.
-func chat(header ...string) request {
-	q := post(header...)
-	q.path = chatPath
-	return q
-}
-
-// silent is a next handler that sends one chunk and then nothing.
-func silent(w http.ResponseWriter, r *http.Request) error {
-	w.Header().Set("Content-Type", "text/event-stream")
-	_, _ = io.WriteString(w, chunk)
-	<-r.Context().Done()
-	return context.Cause(r.Context())
-}
 
 // TestRunsEndWhenNobodyComesBack cancels upstream's request after detach, and not before.
 // Who comes back then gets an error finish.
@@ -77,67 +58,11 @@ func TestRunsEndWhenNobodyComesBack(t *testing.T) {
 				time.Sleep(1)
 				synctest.Wait()
 				problemOf(t, l.send(chat("Last-Event-ID", id+"/1")), http.StatusNotFound)
-				if used, logs := l.store.Used(); used != 0 || logs != 0 {
-					t.Errorf("%d bytes of %d logs are left", used, logs)
-				}
+				l.wantEmpty()
 				l.wantAsked(1)
 			})
 		})
 	}
-}
-
-// wantDetached checks how many runs go on without a client, when nothing happens any more.
-func (l *lab) wantDetached(n int64) {
-	l.t.Helper()
-	synctest.Wait()
-	if got := l.runs.Stats().Detached; got != n {
-		l.t.Fatalf("%d runs are detached, want %d", got, n)
-	}
-}
-
-// wantOpen checks how many runs are open, when nothing happens any more.
-func (l *lab) wantOpen(n int) {
-	l.t.Helper()
-	synctest.Wait()
-	if got := l.runs.Open(); got != n {
-		l.t.Fatalf("%d runs are open, want %d", got, n)
-	}
-}
-
-// checkFinish checks that a stream ends with an error with the code, whose events are
-// numbered from n on.
-func checkFinish(t *testing.T, got, id string, n int, code string) {
-	t.Helper()
-	if !strings.Contains(got, `"code":"`+code+`"`) || !strings.Contains(got, `"finish_reason":"error"`) || !strings.Contains(got, `"id":"chatcmpl-1"`) ||
-		!strings.HasSuffix(got, numbered(id, n+2, "data: [DONE]\n\n")) {
-		t.Errorf("the end is\n%s", got)
-	}
-	if plain := without(t, numbered(id, 1, make([]string, n-1)...)+got, id); plain == "" {
-		t.Error("there is none")
-	}
-}
-
-// TestToolsInCommentsEnd when the run does, although their comments have no blank lines in
-// the log.
-func TestToolsInCommentsEnd(t *testing.T) {
-	const tool = `: hermes.tool.progress {"tool":"terminal","toolCallId":"call_1","status":"`
-	next := func(w http.ResponseWriter, r *http.Request) error {
-		w.Header().Set("Content-Type", "text/event-stream")
-		_, _ = io.WriteString(w, chunk+tool+"running\"}\n\n: keepalive\n\n")
-		<-r.Context().Done()
-		return context.Cause(r.Context())
-	}
-	inBubble(t, nil, next, func(t *testing.T, l *lab) {
-		r := l.send(chat(key, "k", proxy.ProgressHeader, "comment")).want(http.StatusOK)
-		r.next()
-		r.leave()
-		time.Sleep(10 * time.Minute)
-		l.over()
-		got := l.send(chat("Last-Event-ID", r.id()+"/1")).want(http.StatusOK).rest()
-		if !strings.HasPrefix(got, tool+"running\"}\n: keepalive\n"+tool+"completed\"}\ndata: {\"error\":") {
-			t.Errorf("the end is\n%s", got)
-		}
-	})
 }
 
 func TestDrainEndsRuns(t *testing.T) {
@@ -229,37 +154,29 @@ func TestAbandonedRunsLeaveRoom(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoDuration is refused, because it would not do what it should.
-func TestWhatIsNoDuration(t *testing.T) {
-	l := newLab(t, nil, streams(events(1), always()))
-	for _, d := range []string{"", "10", "-1s", "ten minutes"} {
-		problemOf(t, l.send(post(resume.DetachHeader, d)), http.StatusBadRequest)
-	}
-	problemOf(t, l.send(post(resume.DetachHeader, "10m", resume.DetachHeader, "0s")), http.StatusBadRequest)
-	l.wantAsked(0)
-	if r := l.send(post(resume.DetachHeader, "0s")).want(http.StatusOK); r.id() != "" || r.rest() != event(1) {
-		t.Error("0s asks for a log")
-	}
-}
-
-// TestClientThatLeavesBeforeTheAnswer leaves a run that goes on only if the request asks
-// for a stream: nobody would get another answer.
+// TestClientThatLeavesBeforeTheAnswer leaves a run that goes on only if the request says that
+// it wants a stream: no other answer would find a reader.
 func TestClientThatLeavesBeforeTheAnswer(t *testing.T) {
-	for name, c := range map[string]struct {
-		q    request
-		goes bool
+	for _, c := range []struct {
+		path, accept string
+		goes         bool
+		bodies       []string
 	}{
-		"a stream":             {chat(key, "k"), true},
-		"by Accept":            {request{http.MethodPost, otherPath, "", []string{key, "k", "Accept", "text/event-stream"}}, true},
-		"of a session":         {request{http.MethodPost, "/api/sessions/s/chat/stream", "{}", []string{key, "k"}}, true},
-		"no stream":            {request{http.MethodPost, chatPath, `{"stream":false}`, []string{key, "k"}}, false},
-		"nothing said of that": {request{http.MethodPost, otherPath, `{"a":"stream"}`, []string{key, "k"}}, false},
-		"no JSON":              {request{http.MethodPost, otherPath, `"stream":true`, []string{key, "k"}}, false},
+		{otherPath, "text/event-stream", true, []string{""}},
+		{"/api/sessions/s/chat/stream", "", true, []string{"{}"}},
+		{chatPath, "", true, []string{
+			asking, `{"stream":true}`, ` { "a" : [1, {"stream":false}], "stream" : true } `, `{"stream":false,"stream":true}`,
+			`{"\u0073tre\u0061m":true}`, `{"a\"":"}","stream":true}`,
+		}},
+		{chatPath, "", false, []string{
+			`{}`, `{"stream":false}`, `{"stream":true,"stream":false}`, `{"stream":true,"s\u0074ream":null}`, `{"stream":"true"}`, `{"stream":1}`,
+			`{"stream":[true]}`, `{"a":{"stream":true}}`, `{"Stream":true}`, `[{"stream":true}]`, `{"stream":true`, `{"stream":true}}`, ``,
+			`{"a":"stream"}`, `"stream":true`,
+		}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			begun, each := make(chan struct{}), make(chan struct{})
+		for _, body := range c.bodies {
+			each := make(chan struct{})
 			l := newLab(t, nil, func(w http.ResponseWriter, r *http.Request) error {
-				close(begun)
 				select {
 				case <-r.Context().Done():
 					return context.Cause(r.Context())
@@ -267,50 +184,53 @@ func TestClientThatLeavesBeforeTheAnswer(t *testing.T) {
 				}
 				return streams([]string{chunk}, always())(w, r)
 			})
-			ctx, leave := context.WithCancel(context.Background())
-			r, err := http.NewRequestWithContext(ctx, c.q.method, l.srv.URL+c.q.path, strings.NewReader(c.q.body))
-			if err != nil {
-				t.Fatal(err)
-			}
-			for i := 0; i < len(c.q.header); i += 2 {
-				r.Header.Set(c.q.header[i], c.q.header[i+1])
-			}
-			gone := make(chan struct{})
-			go func() {
-				defer close(gone)
-				if res, err := l.srv.Client().Do(r); err == nil {
-					res.Body.Close()
-				}
-			}()
-			<-begun
-			leave()
-			<-gone
+			q := request{http.MethodPost, c.path, body, []string{key, "k", "Accept", c.accept}}
+			l.leaveEarly(q)
 			if !c.goes {
 				if e := l.over(); e.Reason != resume.ReasonLeft || e.Stream {
-					t.Errorf("ended for %v", e.Reason)
+					t.Errorf("%s ended for %v", body, e.Reason)
 				}
-				if used, logs := l.store.Used(); used != 0 || logs != 0 {
-					t.Errorf("%d bytes of %d logs are left", used, logs)
-				}
-				return
+				l.wantEmpty()
+				continue
 			}
-			until(t, "nobody reads", func() bool { return l.runs.Stats().Detached == 1 })
+			until(t, body+" goes on", func() bool { return l.runs.Stats().Detached == 1 })
 			close(each)
 			l.over()
-			again := l.send(c.q).want(http.StatusOK)
+			again := l.send(q).want(http.StatusOK)
 			if got := again.rest(); got != numbered(again.id(), 1, chunk) {
 				t.Errorf("%q", got)
 			}
 			l.wantAsked(1)
-		})
+		}
 	}
 }
 
-// TestAnswerThatIsNoStreamAfterItsClientLeft is nobody's, and its upstream is told.
+// leaveEarly sends a request and leaves when next is called, before there is an answer.
+func (l *lab) leaveEarly(q request) {
+	l.t.Helper()
+	ctx, leave := context.WithCancel(l.t.Context())
+	r, err := http.NewRequestWithContext(ctx, q.method, l.srv.URL+q.path, strings.NewReader(q.body))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	setFields(r, q.header)
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		if res, err := l.srv.Client().Do(r); err == nil {
+			res.Body.Close()
+			l.t.Error("answered")
+		}
+	}()
+	until(l.t, "next is called", func() bool { return l.asked.Load() == 1 })
+	leave()
+	<-gone
+}
+
+// TestAnswerThatIsNoStreamAfterItsClientLeft is for no client, and its upstream is told.
 func TestAnswerThatIsNoStreamAfterItsClientLeft(t *testing.T) {
-	begun, each, wrote := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	each, wrote := make(chan struct{}), make(chan error, 1)
 	l := newLab(t, nil, func(w http.ResponseWriter, r *http.Request) error {
-		close(begun)
 		<-each
 		w.Header().Set("Content-Type", "application/json")
 		_, err := io.WriteString(w, "{}")
@@ -318,21 +238,8 @@ func TestAnswerThatIsNoStreamAfterItsClientLeft(t *testing.T) {
 		<-r.Context().Done()
 		return nil
 	})
-	ctx, leave := context.WithCancel(context.Background())
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, l.srv.URL+chatPath, strings.NewReader(asking))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set(key, "k")
-	go func() {
-		<-begun
-		leave()
-	}()
-	if res, err := l.srv.Client().Do(r); err == nil {
-		res.Body.Close()
-		t.Fatal("answered")
-	}
-	until(t, "nobody reads", func() bool { return l.runs.Stats().Detached == 1 })
+	l.leaveEarly(chat(key, "k"))
+	until(t, "no client reads", func() bool { return l.runs.Stats().Detached == 1 })
 	close(each)
 	if err := <-wrote; err == nil {
 		t.Error("it could be written")
@@ -342,5 +249,61 @@ func TestAnswerThatIsNoStreamAfterItsClientLeft(t *testing.T) {
 	}
 	if st := l.runs.Stats(); st.Detached != 0 {
 		t.Errorf("stats %+v", st)
+	}
+}
+
+// stands waits until n counts up no more, so that next waits for its client.
+func stands(t *testing.T, n *atomic.Int64) {
+	t.Helper()
+	before := int64(0)
+	until(t, "next waits", func() bool {
+		was := before
+		before = n.Load()
+		time.Sleep(50 * time.Millisecond)
+		return before > 0 && was == before
+	})
+}
+
+// TestClientThatReadsNoHints holds up nobody else: neither who sends its key, nor the end of
+// the process.
+func TestClientThatReadsNoHints(t *testing.T) {
+	for name, then := range map[string]func(t *testing.T, l *lab, enough chan struct{}){
+		"another client": func(t *testing.T, l *lab, enough chan struct{}) {
+			close(enough)
+			r := l.send(post(key, "k")).want(http.StatusOK)
+			if got := r.rest(); got != numbered(r.id(), 1, events(2)...) {
+				t.Errorf("it gets %q", got)
+			}
+			l.wantAsked(1)
+		},
+		"a drain": func(t *testing.T, l *lab, _ chan struct{}) {
+			l.runs.Shutdown(1)
+			if e := l.over(); e.Reason != resume.ReasonShutdown {
+				t.Errorf("%+v", e)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var hints atomic.Int64
+			enough := make(chan struct{})
+			l := newLab(t, nil, func(w http.ResponseWriter, r *http.Request) error {
+				w.Header().Set("Link", strings.Repeat("x", 64<<10))
+				for {
+					select {
+					case <-enough:
+						w.Header().Del("Link")
+						return streams(events(2), always())(w, r)
+					case <-r.Context().Done():
+						return context.Cause(r.Context())
+					default:
+						hints.Add(1)
+						w.WriteHeader(http.StatusEarlyHints)
+					}
+				}
+			})
+			silentClient(t, l)
+			stands(t, &hints)
+			then(t, l, enough)
+		})
 	}
 }
