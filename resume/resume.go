@@ -131,7 +131,7 @@ func (p *Resume) post(w http.ResponseWriter, r *http.Request, a asked, next Next
 		case !hmac.Equal(have.Body[:], e.Body[:]):
 			return errMismatch
 		}
-		if err := follow(p.o, w, r, have.ID, following{replayed: true}); !errors.Is(err, errUnknown) {
+		if err := follow(p.o, w, r, have.ID, 0, true); !errors.Is(err, errUnknown) {
 			return err
 		}
 		// The request that had the key has failed: this one takes its place.
@@ -145,7 +145,6 @@ func (p *Resume) resume(w http.ResponseWriter, r *http.Request, resource string,
 	if err != nil {
 		return err
 	}
-	f := following{continued: at.n > 0, after: at.n, replayed: key != ""}
 	switch {
 	case key == "" && !skipBody(r):
 		return errUnreadable
@@ -158,7 +157,7 @@ func (p *Resume) resume(w http.ResponseWriter, r *http.Request, resource string,
 			return errMismatch
 		}
 	}
-	return follow(p.o, w, r, at.id, f)
+	return follow(p.o, w, r, at.id, at.n, key != "")
 }
 
 // delete answers a request to end a stream.
