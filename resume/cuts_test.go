@@ -31,35 +31,20 @@ func pathOf(file string) string {
 // made is the id of a completion that package proxy has made up.
 var made = regexp.MustCompile(`chatcmpl-[0-9a-f]{29}`)
 
-// replayer is a next handler that sends the recording that the request names, with
+// replayer returns a next handler that sends the recording that the request names, with
 // repairs of package proxy.
-func replayer(all map[string]string) (next func(http.ResponseWriter, *http.Request) error, repaired func(file string) http.HandlerFunc) {
+func replayer(all map[string]string) resume.Next {
 	p := proxy.New(proxy.Options{})
-	play := func(w http.ResponseWriter, file string) {
-		w.Header().Set("Content-Type", "text/event-stream")
-		for rest := all[file]; rest != ""; {
-			_, after, _ := strings.Cut(rest, "\n\n")
-			frame := rest[:len(rest)-len(after)]
-			_, _ = io.WriteString(w, frame)
-			_ = http.NewResponseController(w).Flush()
-			rest = after
-		}
-	}
-	next = func(w http.ResponseWriter, r *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
 		return p.Serve(w, r, func(w http.ResponseWriter, r *http.Request) error {
-			play(w, r.Header.Get("X-File"))
+			w.Header().Set("Content-Type", "text/event-stream")
+			for frame := range strings.SplitAfterSeq(all[r.Header.Get("X-File")], "\n\n") {
+				_, _ = io.WriteString(w, frame)
+				_ = http.NewResponseController(w).Flush()
+			}
 			return nil
 		})
 	}
-	repaired = func(file string) http.HandlerFunc {
-		return func(w http.ResponseWriter, r *http.Request) {
-			_ = p.Serve(w, r, func(w http.ResponseWriter, _ *http.Request) error {
-				play(w, file)
-				return nil
-			})
-		}
-	}
-	return next, repaired
 }
 
 // TestCutsOfEveryRecording cuts the client at every event of every recording, and lets it
@@ -67,12 +52,14 @@ func replayer(all map[string]string) (next func(http.ResponseWriter, *http.Reque
 // each cut of one kind it comes back once; on the other way it is cut again and again.
 func TestCutsOfEveryRecording(t *testing.T) {
 	all := resume.Recordings(t)
-	next, repaired := replayer(all)
+	next := replayer(all)
 	l := newLab(t, nil, next)
 	random := rand.New(rand.NewPCG(3, 4))
 	streams := 0
 	for file := range all {
-		rec := recordAnswer(pathOf(file), repaired(file))
+		rec, plain := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, pathOf(file), strings.NewReader(asking))
+		plain.Header.Set("X-File", file)
+		_ = next(rec, plain)
 		if rec.Code != http.StatusOK { // the recorded server had failed
 			continue
 		}
@@ -84,7 +71,7 @@ func TestCutsOfEveryRecording(t *testing.T) {
 		if got, want := without(t, whole, id), resume.Loose(rec.Body.String()); made.ReplaceAllString(got, "") != made.ReplaceAllString(want, "") {
 			t.Fatalf("%s: the answer is\n%s\nwithout resume\n%s", file, got, want)
 		}
-		_, ends := split(whole, id)
+		ends := split(whole, id)
 		behind := func(n int) string {
 			at := post("Last-Event-ID", id+"/"+strconv.Itoa(n))
 			at.path = pathOf(file)
@@ -106,7 +93,7 @@ func TestCutsOfEveryRecording(t *testing.T) {
 			rest := behind(n)
 			if cut := random.IntN(len(rest) + 200); cut < len(rest) {
 				rest = rest[:cut]
-				_, ends := split(rest, id)
+				ends := split(rest, id)
 				if len(ends) > 0 {
 					got.WriteString(rest[:ends[len(ends)-1]])
 					n += len(ends)
@@ -126,25 +113,13 @@ func TestCutsOfEveryRecording(t *testing.T) {
 	l.wantAsked(int64(streams))
 }
 
-// split returns the events of a stream, and the indexes after them.
-func split(stream, id string) (events []string, ends []int) {
+// split returns the indexes after the events of a stream.
+func split(stream, id string) (ends []int) {
 	at := 0
-	for at < len(stream) {
-		i := strings.Index(stream[at:], "\n\n")
-		if i < 0 {
-			break
+	for e := range strings.SplitAfterSeq(stream, "\n\n") {
+		if at += len(e); strings.HasSuffix(e, "\n\n") && strings.Contains(e, "id: "+id+"/") {
+			ends = append(ends, at)
 		}
-		if e := stream[at : at+i+2]; strings.Contains(e, "id: "+id+"/") {
-			events, ends = append(events, e), append(ends, at+i+2)
-		}
-		at += i + 2
 	}
-	return events, ends
-}
-
-// recordAnswer returns what the handler answers to a request with the path.
-func recordAnswer(path string, h http.Handler) *httptest.ResponseRecorder {
-	rec := httptest.NewRecorder()
-	h.ServeHTTP(rec, httptest.NewRequest(http.MethodPost, path, strings.NewReader(asking)))
-	return rec
+	return ends
 }

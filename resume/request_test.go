@@ -3,7 +3,6 @@ package resume_test
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +18,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
@@ -153,106 +153,87 @@ func TestAlwaysAsksForEveryPOSTOfJSON(t *testing.T) {
 // returns its URL, and how many requests have come.
 func closesUsed(t *testing.T) (*url.URL, *atomic.Int64) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	var used sync.Map
+	came := new(atomic.Int64)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		came.Add(1)
+		if _, again := used.LoadOrStore(r.RemoteAddr, true); again {
+			panic(http.ErrAbortHandler)
+		}
+		_, _ = io.WriteString(w, "{}")
+	}))
+	t.Cleanup(srv.Close)
+	to, err := url.Parse(srv.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { l.Close() })
-	came := new(atomic.Int64)
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer conn.Close()
-				in := bufio.NewReader(conn)
-				for first := true; ; first = false {
-					r, err := http.ReadRequest(in)
-					if err != nil {
-						return
-					}
-					_, _ = io.Copy(io.Discard, r.Body)
-					if came.Add(1); !first {
-						return
-					}
-					_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
-				}
-			}()
-		}
-	}()
-	return &url.URL{Scheme: "http", Host: l.Addr().String()}, came
+	return to, came
 }
 
 // TestUpstreamIsAskedAsOftenAsWithout: no request that hermes_resume takes is one that Go's
 // transport repeats after it has written it, whatever is in it, and whatever handlers in
 // front and after add or replace, unless it would be without.
 func TestUpstreamIsAskedAsOftenAsWithout(t *testing.T) {
-	getBody := func(r *http.Request) {
-		r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(asking)), nil }
+	type change = func(*http.Request)
+	unchanged := func(*http.Request) {}
+	// ask returns how many times upstream is asked.
+	ask := func(in io.Reader, length int64, fields []string, front change, resumes func(http.Handler) http.Handler, back change) int64 {
+		to, came := closesUsed(t)
+		transport := new(http.Transport)
+		defer transport.CloseIdleConnections()
+		up := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }, Transport: transport,
+			ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) }}
+		h := resumes(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			back(r)
+			up.ServeHTTP(w, r)
+		}))
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			front(r)
+			h.ServeHTTP(w, r)
+		}))
+		defer srv.Close()
+		warm, err := srv.Client().Get(srv.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, warm.Body)
+		warm.Body.Close()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, srv.URL+chatPath, in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.GetBody, r.ContentLength = nil, length
+		setFields(r, append(fields, "Content-Type", "application/json"))
+		res, err := srv.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		return came.Load() - 1
 	}
-	addsKey := func(r *http.Request) { r.Header.Set(key, "added") }
-	replaces := func(r *http.Request) {
-		r.Body, r.ContentLength = io.NopCloser(strings.NewReader(asking)), int64(len(asking))
-	}
-	nothing := func(*http.Request) {}
 	for body, of := range map[string]func() (io.Reader, int64){
 		"of a length":        func() (io.Reader, int64) { return strings.NewReader(asking), int64(len(asking)) },
 		"of unknown length":  func() (io.Reader, int64) { return strings.NewReader(asking), -1 },
 		"empty, of unknown":  func() (io.Reader, int64) { return strings.NewReader(""), -1 },
 		"empty, of length 0": func() (io.Reader, int64) { return nil, 0 },
 	} {
-		for header, fields := range map[string][]string{
-			"a key": {key, "k"}, "an empty key": {key, "", resume.DetachHeader, "1m"}, "no key": {resume.DetachHeader, "1m"},
-		} {
-			for front, inFront := range map[string]func(*http.Request){"nothing": nothing, "GetBody": getBody} {
-				for back, behind := range map[string]func(*http.Request){"nothing": nothing, "a key": addsKey, "a body": replaces} {
-					ask := func(with, inFrontOf bool) int64 {
-						to, came := closesUsed(t)
-						transport := new(http.Transport)
-						defer transport.CloseIdleConnections()
-						up := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }, Transport: transport,
-							ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) }}
-						var h http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-							behind(r)
-							up.ServeHTTP(w, r)
-						})
-						if with {
-							h = resume.New(resume.DefaultOptions()).Handler(h)
-						}
-						srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-							if inFrontOf {
-								inFront(r)
-							}
-							h.ServeHTTP(w, r)
-						}))
-						defer srv.Close()
-						warm, err := srv.Client().Get(srv.URL)
-						if err != nil {
-							t.Fatal(err)
-						}
-						_, _ = io.Copy(io.Discard, warm.Body)
-						warm.Body.Close()
-						in, length := of()
-						r, err := http.NewRequestWithContext(context.Background(), http.MethodPost, srv.URL+chatPath, in)
-						if err != nil {
-							t.Fatal(err)
-						}
-						r.GetBody, r.ContentLength = nil, length
-						r.Header["Content-Type"] = []string{"application/json"}
-						for i := 0; i < len(fields); i += 2 {
-							r.Header[fields[i]] = []string{fields[i+1]}
-						}
-						res, err := srv.Client().Do(r)
-						if err != nil {
-							t.Fatal(err)
-						}
-						res.Body.Close()
-						return came.Load() - 1
-					}
-					if got, want := ask(true, true), ask(false, false); got != want {
-						t.Errorf("body %s, %s, in front %s, behind %s: upstream was asked %d times, %d without", body, header, front, back, got, want)
+		for _, fields := range [][]string{{key, "k"}, {key, "", resume.DetachHeader, "1m"}, {resume.DetachHeader, "1m"}} {
+			for front, inFront := range map[string]change{"nothing": unchanged, "GetBody": func(r *http.Request) {
+				r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(asking)), nil }
+			}} {
+				for back, after := range map[string]change{
+					"nothing": unchanged,
+					"a key":   func(r *http.Request) { r.Header.Set(key, "added") },
+					"a body": func(r *http.Request) {
+						r.Body, r.ContentLength = io.NopCloser(strings.NewReader(asking)), int64(len(asking))
+					},
+				} {
+					in, length := of()
+					got := ask(in, length, fields, inFront, resume.New(resume.DefaultOptions()).Handler, after)
+					in, _ = of()
+					if want := ask(in, length, fields, unchanged, func(h http.Handler) http.Handler { return h }, after); got != want {
+						t.Errorf("body %s, %s, in front %s, after %s: upstream was asked %d times, %d without", body, fields, front, back, got, want)
 					}
 				}
 			}
@@ -273,8 +254,8 @@ func TestBodiesThatCannotBeKept(t *testing.T) {
 		"of unknown length":      {strings.NewReader("0123456789"), -1, "0123456789", nil},
 		"too large":              {strings.NewReader("0123456789a"), 11, "0123456789a", nil},
 		"too large, not said":    {strings.NewReader("0123456789abc"), -1, "0123456789abc", nil},
-		"that cannot be read":    {io.MultiReader(strings.NewReader("0123"), failing{failure}), -1, "0123", failure},
-		"that ends too early":    {io.MultiReader(strings.NewReader("0123"), failing{io.ErrUnexpectedEOF}), 10, "0123", io.ErrUnexpectedEOF},
+		"that cannot be read":    {io.MultiReader(strings.NewReader("0123"), iotest.ErrReader(failure)), -1, "0123", failure},
+		"that ends too early":    {io.MultiReader(strings.NewReader("0123"), iotest.ErrReader(io.ErrUnexpectedEOF)), 10, "0123", io.ErrUnexpectedEOF},
 		"none":                   {nil, 0, "", nil},
 		"that is empty, chunked": {strings.NewReader(""), -1, "", nil},
 	} {
@@ -302,11 +283,6 @@ func TestBodiesThatCannotBeKept(t *testing.T) {
 		})
 	}
 }
-
-// failing is a reader that fails.
-type failing struct{ err error }
-
-func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
 // TestDepartureIsNoticed whatever body a request has, and however it is framed: net/http
 // looks for the end of a connection only once the body has been read to its end.

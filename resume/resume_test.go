@@ -3,7 +3,6 @@ package resume_test
 import (
 	"context"
 	"errors"
-	"io"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -190,35 +189,6 @@ func TestDeleteEndsAStream(t *testing.T) {
 	l.wantAsked(2)
 	l.send(request{http.MethodDelete, otherPath + "/" + again.id(), "", nil}).want(http.StatusNoContent) // which has ended
 	l.wantEmpty()
-}
-
-// TestEqualRequestsAtOnceAskOnce has many clients send the same before there is an
-// answer.
-func TestEqualRequestsAtOnceAskOnce(t *testing.T) {
-	each := make(chan struct{})
-	l := newLab(t, nil, streams(events(3), each))
-	bodies, ids := make(chan string), make(chan string, 20)
-	for range 20 {
-		go func() {
-			r, err := l.try(post(key, "k"))
-			if err != nil {
-				bodies <- err.Error()
-				return
-			}
-			ids <- r.id()
-			b, _ := io.ReadAll(r.in)
-			bodies <- string(b)
-		}()
-	}
-	until(t, "next is called", func() bool { return l.asked.Load() > 0 })
-	close(each)
-	id := <-ids
-	for range 20 {
-		if got, want := <-bodies, numbered(id, 1, events(3)...); got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
-	}
-	l.wantAsked(1)
 }
 
 // TestTheNextOneRunsIfTheFirstFails lets a request that waits for the answer of an equal

@@ -35,7 +35,7 @@ func TestRandomSequences(t *testing.T) {
 	for worker := range atOnce {
 		all.Go(func() {
 			for round := worker; round < rounds; round += atOnce {
-				s := &sequence{t: t, seed: seed + uint64(round), streams: map[string]*known{}}
+				s := &sequence{t: t, seed: seed + uint64(round), ids: map[string]string{}}
 				s.run(4, 2+round%6)
 			}
 		})
@@ -48,15 +48,10 @@ type sequence struct {
 	t       *testing.T
 	seed    uint64
 	mu      sync.Mutex
-	asked   map[string]int // how many times upstream was, by the key
-	deleted map[string]int // how many times a stream was, likewise
-	streams map[string]*known
+	asked   map[string]int    // how many times upstream was, by the key
+	deleted map[string]int    // how many times a stream was, likewise
+	ids     map[string]string // of the streams that clients know, likewise
 	p       *resume.Resume
-}
-
-// known is what clients know of a stream.
-type known struct {
-	key, id string
 }
 
 const eventsOfSequence = 12
@@ -133,11 +128,8 @@ func (s *sequence) next(w http.ResponseWriter, r *http.Request) error {
 func (s *sequence) step(r *rand.Rand, srv *httptest.Server) {
 	k := fmt.Sprintf("key%d", r.IntN(3))
 	s.mu.Lock()
-	stream := s.streams[k]
+	known := s.ids[k]
 	s.mu.Unlock()
-	if stream == nil {
-		stream = &known{key: k}
-	}
 	at := r.IntN(eventsOfSequence)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -151,14 +143,14 @@ func (s *sequence) step(r *rand.Rand, srv *httptest.Server) {
 	}
 	from := 0
 	switch what := r.IntN(8); {
-	case what == 0 && stream.id != "":
-		req.Method, req.URL.Path, req.Body = http.MethodDelete, chatPath+"/"+stream.id, nil
+	case what == 0 && known != "":
+		req.Method, req.URL.Path, req.Body = http.MethodDelete, chatPath+"/"+known, nil
 		s.mu.Lock() // before it is: others may ask as soon as it is
 		s.deleted[k]++
 		s.mu.Unlock()
-	case what <= 3 && stream.id != "":
+	case what <= 3 && known != "":
 		from = at
-		req.Header.Set("Last-Event-ID", fmt.Sprintf("%s/%d", stream.id, at))
+		req.Header.Set("Last-Event-ID", fmt.Sprintf("%s/%d", known, at))
 		if what == 3 {
 			req.Header.Set(key, k)
 		}
@@ -184,8 +176,8 @@ func (s *sequence) step(r *rand.Rand, srv *httptest.Server) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.streams[k] == nil || s.streams[k].id != id && from == 0 {
-		s.streams[k] = &known{key: k, id: id}
+	if s.ids[k] == "" || from == 0 {
+		s.ids[k] = id
 	}
 	whole := numbered(id, from+1, events(eventsOfSequence)[from:]...)
 	got := string(b)
