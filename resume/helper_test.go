@@ -44,23 +44,11 @@ type lab struct {
 	told  told
 }
 
-// told is an Observer that remembers.
-type told struct {
-	mu    sync.Mutex
-	ended []resume.Ended
-	over  chan resume.Ended
-}
+// told is an Observer that passes on how runs end.
+type told chan resume.Ended
 
-func (o *told) Answered(*http.Request, resume.Answered) {}
-
-func (o *told) Ended(_ *http.Request, e resume.Ended) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.ended = append(o.ended, e)
-	if o.over != nil {
-		o.over <- e
-	}
-}
+func (told) Answered(*http.Request, resume.Answered) {}
+func (o told) Ended(_ *http.Request, e resume.Ended) { o <- e }
 
 // newLab returns a lab with the defaults, which set changes.
 func newLab(t *testing.T, set func(*resume.Options), next resume.Next) *lab {
@@ -109,10 +97,9 @@ func (p *pipes) dial(context.Context, string, string) (net.Conn, error) {
 // newLabAt is newLab at a listener, nil for one of TCP.
 func newLabAt(t *testing.T, at *pipes, set func(*resume.Options), next resume.Next) *lab {
 	t.Helper()
-	l := &lab{t: t, store: resume.NewMemory(), runs: new(resume.Runs)}
-	l.told.over = make(chan resume.Ended, 10000)
+	l := &lab{t: t, store: resume.NewMemory(), runs: new(resume.Runs), told: make(told, 10000)}
 	o := resume.DefaultOptions()
-	o.Store, o.Runs, o.Observer = l.store, l.runs, &l.told
+	o.Store, o.Runs, o.Observer = l.store, l.runs, l.told
 	if set != nil {
 		set(&o)
 	}
@@ -291,12 +278,27 @@ func (r *reply) want(status int) *reply {
 func (l *lab) over() resume.Ended {
 	l.t.Helper()
 	select {
-	case e := <-l.told.over:
+	case e := <-l.told:
 		return e
 	case <-time.After(patience):
 		l.t.Fatal("the run does not end")
 		panic("")
 	}
+}
+
+// left sends a request, reads an event and leaves. It returns when that is known.
+func (l *lab) left(q request) *reply {
+	l.t.Helper()
+	leaves := func() int64 {
+		st := l.runs.Stats()
+		return st.TotalDetached + st.TotalCancelled[resume.ReasonLeft]
+	}
+	before := leaves()
+	r := l.send(q).want(http.StatusOK)
+	r.next()
+	r.leave()
+	until(l.t, "it has left", func() bool { return leaves() > before })
+	return r
 }
 
 // until waits until it is so.

@@ -94,15 +94,9 @@ func TestDrainEndsRuns(t *testing.T) {
 // TestOneMoreThanMaxDetachedEndsWithItsClient keeps the others.
 func TestOneMoreThanMaxDetachedEndsWithItsClient(t *testing.T) {
 	l := newLab(t, func(o *resume.Options) { o.MaxDetached = 2 }, silent)
-	for i, k := range []string{"a", "b"} {
-		r := l.send(chat(key, k))
-		r.next()
-		r.leave()
-		until(t, "it is alone", func() bool { return l.runs.Stats().Detached == int64(i+1) })
-	}
-	r := l.send(chat(key, "c"))
-	r.next()
-	r.leave()
+	l.left(chat(key, "a"))
+	l.left(chat(key, "b"))
+	l.left(chat(key, "c"))
 	if e := l.over(); e.Reason != resume.ReasonLeft {
 		t.Errorf("ended for %v", e.Reason)
 	}
@@ -113,10 +107,10 @@ func TestOneMoreThanMaxDetachedEndsWithItsClient(t *testing.T) {
 	back := l.send(chat(key, "a"))
 	back.next()
 	until(t, "it is not alone", func() bool { return l.runs.Stats().Detached == 1 })
-	r = l.send(chat(key, "d"))
-	r.next()
-	r.leave()
-	until(t, "it is alone", func() bool { return l.runs.Stats().Detached == 2 })
+	l.left(chat(key, "d"))
+	if n := l.runs.Stats().Detached; n != 2 {
+		t.Errorf("%d go on, want 2", n)
+	}
 }
 
 // TestAbandonedRunsLeaveRoom: with the defaults, clients that leave their runs do not lock
@@ -139,14 +133,7 @@ func TestAbandonedRunsLeaveRoom(t *testing.T) {
 		return silent(w, r)
 	})
 	for i := range 20 {
-		r := l.send(chat(key, fmt.Sprint(i))).want(http.StatusOK)
-		r.next()
-		left := l.runs.Stats().TotalDetached + l.runs.Stats().TotalCancelled[resume.ReasonLeft]
-		r.leave()
-		until(t, "it is left", func() bool {
-			st := l.runs.Stats()
-			return st.TotalDetached+st.TotalCancelled[resume.ReasonLeft] > left
-		})
+		l.left(chat(key, fmt.Sprint(i)))
 	}
 	l.send(chat(key, "there")).want(http.StatusOK).next()
 	if n := l.runs.Stats().Detached; n == 0 {

@@ -15,13 +15,7 @@ func TestAnswerIsContinuedBehindTheLastEvent(t *testing.T) {
 	each := make(chan struct{})
 	l := newLab(t, nil, streams(events(3), each))
 	go func() { each <- struct{}{} }()
-	first := l.send(post(key, "k")).want(http.StatusOK)
-	id := first.id()
-	if got, want := first.next(), numbered(id, 1, event(1)); got != want {
-		t.Fatalf("%q, want %q", got, want)
-	}
-	first.leave()
-	until(t, "nobody reads", func() bool { return l.runs.Stats().Detached == 1 })
+	id := l.left(post(key, "k")).id()
 	close(each)
 	want := numbered(id, 2, event(2), event(3))
 	if got := l.send(post("Last-Event-ID", id+"/1")).want(http.StatusOK).rest(); got != want {
