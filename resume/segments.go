@@ -46,10 +46,11 @@ func (s *EventSizes) Limit(maxStream, end int64) int64 {
 // segments are the bytes of a log, and where its events end. The zero value is empty.
 // Bytes that have come do not change and do not move, so that readers can be given parts.
 type segments struct {
-	tail  segment   // the last one, which grows; without room in the zero value
-	full  []segment // those in front of it
-	taken int64     // what all takes, in bytes
-	sizes EventSizes
+	all    []segment // the last one grows
+	end    int64     // how many bytes have come, ever
+	events uint64    // how many events have ended, ever
+	taken  int64     // what all takes, in bytes
+	sizes  EventSizes
 }
 
 // segment is a part of a log.
@@ -62,123 +63,87 @@ type segment struct {
 }
 
 // size returns what the segment takes.
-func (g *segment) size() int64 {
-	if cap(g.b) == 0 {
-		return 0
-	}
-	return segmentOverhead + int64(cap(g.b)) + 4*int64(cap(g.ends))
-}
+func (g *segment) size() int64 { return segmentOverhead + int64(cap(g.b)) + 4*int64(cap(g.ends)) }
 
 // end returns where it ends in the log.
 func (g *segment) end() int64 { return g.from + int64(len(g.b)) }
 
-// events returns how many events end before its end.
-func (g *segment) events() uint64 { return g.before + uint64(len(g.ends)) }
+// isFull reports whether no byte more has room in it.
+func (g *segment) isFull() bool { return len(g.b) == cap(g.b) }
 
-// tears reports whether its last byte does not end an event.
-func (g *segment) tears() bool {
-	if len(g.b) == 0 {
-		return g.torn
+// oldest returns the first segment that is there, or that comes next.
+func (s *segments) oldest() segment {
+	if len(s.all) > 0 {
+		return s.all[0]
 	}
-	return len(g.ends) == 0 || int(g.ends[len(g.ends)-1]) < len(g.b)
-}
-
-// end returns how many bytes have come, ever.
-func (s *segments) end() int64 { return s.tail.end() }
-
-// events returns how many events have ended, ever.
-func (s *segments) events() uint64 { return s.tail.events() }
-
-// oldest returns the first segment that is there, which is empty if nothing is.
-func (s *segments) oldest() *segment {
-	if len(s.full) > 0 {
-		return &s.full[0]
-	}
-	return &s.tail
+	return segment{from: s.end, before: s.events, torn: s.sizes.begun < s.end}
 }
 
 // begin returns where the bytes that are there begin.
 func (s *segments) begin() int64 { return s.oldest().from }
 
-// append appends p from an index on. Each of ends is the index in p after an event. It fills
-// each segment, because limits count segments and are meant for bytes.
-func (s *segments) append(p []byte, from int, ends []int) {
-	for _, end := range ends {
-		s.appendPart(p[from:end])
-		g := &s.tail
-		before := g.size()
-		g.ends = append(g.ends, uint32(len(g.b)))
-		s.taken += g.size() - before
-		s.sizes.Ended(g.end())
-		from = end
-	}
-	s.appendPart(p[from:])
-}
-
-// appendPart appends b, and no end of an event.
-func (s *segments) appendPart(b []byte) {
-	g := &s.tail
+// append appends b. It fills each segment, because limits count segments and are meant for
+// bytes. An event may end after b.
+func (s *segments) append(b []byte, ends bool) {
 	for len(b) > 0 {
-		if len(g.b) == cap(g.b) {
+		last := len(s.all) - 1
+		if last < 0 || s.all[last].isFull() {
 			s.grow(len(b))
+			continue
 		}
+		g := &s.all[last]
 		n := min(len(b), cap(g.b)-len(g.b))
 		g.b = append(g.b, b[:n]...)
+		s.end += int64(n)
 		b = b[n:]
 	}
+	if !ends {
+		return
+	}
+	if last := len(s.all) - 1; last >= 0 {
+		g := &s.all[last]
+		s.taken -= g.size()
+		g.ends = append(g.ends, uint32(len(g.b)))
+		s.taken += g.size()
+	}
+	s.events++
+	s.sizes.Ended(s.end)
 }
 
 // grow adds a segment for n bytes, or for some of them.
 func (s *segments) grow(n int) {
-	g := &s.tail
-	if len(g.b) > 0 {
-		s.full = append(s.full, *g)
-	}
-	room := max(int(min(g.end()-s.begin(), maxSegment)), min(n, maxSegment), minSegment)
-	*g = segment{
-		from: g.end(), before: g.events(), torn: g.tears(),
+	room := max(int(min(s.end-s.begin(), maxSegment)), min(n, maxSegment), minSegment)
+	s.all = append(s.all, segment{
+		from: s.end, before: s.events, torn: s.sizes.begun < s.end,
 		b: make([]byte, 0, room), ends: make([]uint32, 0, room/usualEvent),
-	}
-	s.taken += g.size()
+	})
+	s.taken += s.all[len(s.all)-1].size()
 }
 
 // trim deletes the oldest segments until the others take at most so many bytes. It keeps the
 // last one, and those with bytes from the index unread on.
 func (s *segments) trim(most, unread int64) {
 	n := 0
-	for ; n < len(s.full) && s.taken > most && s.full[n].end() <= unread; n++ {
-		s.taken -= s.full[n].size()
+	for ; n < len(s.all)-1 && s.taken > most && s.all[n].end() <= unread; n++ {
+		s.taken -= s.all[n].size()
 	}
-	s.full = slices.Delete(s.full, 0, n)
+	s.all = slices.Delete(s.all, 0, n)
 }
 
 // trimmed returns up to where bytes are deleted to free so many of them for what comes next.
 func (s *segments) trimmed(bytes int64) (to int64) {
-	for i := range s.full {
-		if bytes <= 0 {
-			return s.full[i].from
+	for i := range s.all {
+		g := &s.all[i]
+		if bytes <= 0 || i == len(s.all)-1 && !g.isFull() {
+			return g.from
 		}
-		bytes -= s.full[i].size()
+		bytes -= g.size()
 	}
-	if g := &s.tail; bytes > 0 && len(g.b) == cap(g.b) {
-		return g.end()
-	}
-	return s.tail.from
-}
-
-// room returns how many bytes come into the last segment or, if that is full, into the next.
-func (s *segments) room() int {
-	if room := cap(s.tail.b) - len(s.tail.b); room > 0 {
-		return room
-	}
-	return maxSegment
+	return s.end
 }
 
 // clear deletes all.
-func (s *segments) clear() {
-	g := &s.tail
-	*s = segments{tail: segment{from: g.end(), before: g.events(), torn: g.tears()}, sizes: s.sizes}
-}
+func (s *segments) clear() { s.all, s.taken = nil, 0 }
 
 // first returns the number of the first event that is there, or will be.
 func (s *segments) first() uint64 {
@@ -195,23 +160,17 @@ func (s *segments) after(n uint64) (at int64, ok bool) {
 	if n+1 < s.first() {
 		return 0, false
 	}
-	// The first segment in front of whose end it ends.
-	i := sort.Search(len(s.full), func(i int) bool { return s.full[i].events() >= n })
-	g := &s.tail
-	if i < len(s.full) {
-		g = &s.full[i]
+	// The last segment that begins after fewer events, which it ends in.
+	i := sort.Search(len(s.all), func(i int) bool { return s.all[i].before >= n }) - 1
+	if i < 0 {
+		return s.begin(), true
 	}
-	if n <= g.before { // in front of all that is there
-		return g.from, true
-	}
+	g := &s.all[i]
 	return g.from + int64(g.ends[n-g.before-1]), true
 }
 
 // since returns the bytes from at on that are in one segment, which must be there.
 func (s *segments) since(at int64) []byte {
-	g := &s.tail // as for almost all readers
-	if at < g.from {
-		g = &s.full[sort.Search(len(s.full), func(i int) bool { return s.full[i].end() > at })]
-	}
+	g := &s.all[sort.Search(len(s.all), func(i int) bool { return s.all[i].end() > at })]
 	return g.b[at-g.from:]
 }

@@ -25,12 +25,14 @@ func TestSegmentsAtRandom(t *testing.T) {
 				ends = append(ends, int64(len(all)+end))
 			}
 			all = append(all, p...)
-			s.append(p, 0, of)
+			for b, ends := range (Part{Data: p, Ends: of}).Pieces(maxSegment) {
+				s.append(b, ends)
+			}
 			switch r.IntN(20) {
 			case 0:
 				s.clear()
 			case 1, 2:
-				s.trim(int64(r.IntN(64<<10)), s.end())
+				s.trim(int64(r.IntN(64<<10)), s.end)
 			}
 			checkSegments(t, seed, &s, all, ends)
 		}
@@ -40,17 +42,17 @@ func TestSegmentsAtRandom(t *testing.T) {
 // checkSegments compares the segments with all that has come, and where its events end.
 func checkSegments(t *testing.T, seed uint64, s *segments, all []byte, ends []int64) {
 	t.Helper()
-	if s.end() != int64(len(all)) || s.events() != uint64(len(ends)) {
-		t.Fatalf("seed %d: %d bytes and %d events, want %d and %d", seed, s.end(), s.events(), len(all), len(ends))
+	if s.end != int64(len(all)) || s.events != uint64(len(ends)) {
+		t.Fatalf("seed %d: %d bytes and %d events, want %d and %d", seed, s.end, s.events, len(all), len(ends))
 	}
-	taken := s.tail.size()
-	for _, g := range s.full {
+	taken := int64(0)
+	for _, g := range s.all {
 		taken += g.size()
 	}
 	if taken != s.taken {
 		t.Fatalf("seed %d: it takes %d, counted are %d", seed, taken, s.taken)
 	}
-	for at := s.begin(); at < s.end(); {
+	for at := s.begin(); at < s.end; {
 		b := s.since(at)
 		if len(b) == 0 || string(b) != string(all[at:at+int64(len(b))]) {
 			t.Fatalf("seed %d: from %d on are other bytes", seed, at)
@@ -74,7 +76,7 @@ func checkSegments(t *testing.T, seed uint64, s *segments, all []byte, ends []in
 			want = ends[n-1]
 		}
 		if at, ok := s.after(n); ok != (n+1 >= first) || ok && at != want {
-			t.Fatalf("seed %d: behind the event %d is %d, %v, want %d", seed, n, at, ok, want)
+			t.Fatalf("seed %d: after the event %d is %d, %v, want %d", seed, n, at, ok, want)
 		}
 	}
 }

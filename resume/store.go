@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"iter"
 	"net/http"
 	"time"
 )
@@ -60,6 +61,30 @@ type Part struct {
 	Header http.Header // of the answer; nil in all parts but the first
 	Data   []byte
 	Ends   []int // the indexes in Data after events; readers do without
+}
+
+// Pieces returns the data in pieces of at most so many bytes. An event ends only at the end of
+// a piece, if it is there.
+func (p Part) Pieces(most int) iter.Seq2[[]byte, bool] {
+	return func(yield func(b []byte, ends bool) bool) {
+		from := 0
+		for i := 0; i < len(p.Ends) || from < len(p.Data); {
+			to, ends := len(p.Data), i < len(p.Ends)
+			if ends {
+				to = p.Ends[i]
+			}
+			if to-from > most {
+				to, ends = from+most, false
+			}
+			if ends {
+				i++
+			}
+			if !yield(p.Data[from:to], ends) {
+				return
+			}
+			from = to
+		}
+	}
 }
 
 // A Run asks upstream for the answer that a log keeps. Stores call its functions in order,

@@ -1,7 +1,10 @@
 package redis
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -10,11 +13,32 @@ import (
 	"go.uber.org/zap"
 )
 
-// failed records that a command failed, and warns once a minute. An error reply is not a server
-// that is away.
-func (s *Store) failed(err error) {
+// errAway means that Redis does nothing for any client now.
+var errAway = errors.New("redis does not answer")
+
+// watch asks Redis for something every now and then, so that requests need not find out that
+// it is away, or back. When ctx is done, it closes the connections.
+func (s *Store) watch(ctx context.Context) {
+	defer close(s.over)
+	for every := time.Second; pause(ctx, every); every = time.Second {
+		limited, cancel := context.WithTimeout(context.Background(), s.o.Timeout)
+		if s.checked(s.client.Time(limited).Err()) != nil {
+			every = retryAfter
+		}
+		cancel()
+	}
+	_ = s.client.Close() // it is not used any more
+}
+
+// checked records whether Redis is away, which is so if err, of a command, says it. It warns
+// once a minute. An error reply is not a server that is away.
+func (s *Store) checked(err error) error {
+	if err == nil || errors.Is(err, goredis.Nil) {
+		s.away.Store(false)
+		return err
+	}
 	if errors.Is(err, goredis.ErrClosed) {
-		return
+		return err
 	}
 	warned, message := &s.refused, "redis refuses a command; the stream that it is for cannot be resumed"
 	if isAway(err) {
@@ -25,6 +49,10 @@ func (s *Store) failed(err error) {
 	if at-last >= int64(time.Minute) && warned.CompareAndSwap(last, at) {
 		s.o.Logger.Warn(message, zap.String("address", s.o.Address), s.o.errorField(err))
 	}
+	if isAway(err) {
+		err = fmt.Errorf("%w: %w", errAway, err)
+	}
+	return err
 }
 
 // isAway reports whether an error says that Redis does nothing for any client now.
@@ -45,4 +73,29 @@ func (o *Options) errorField(err error) zap.Field {
 		text = strings.ReplaceAll(text, o.Password, "REDACTED")
 	}
 	return zap.String("error", text)
+}
+
+// caught calls f, and returns an error if that panics: it must not end the process.
+func caught(logger *zap.Logger, f func()) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("panic: %v", v)
+			logger.Error("panic in the storage redis", zap.Any("panic", v), zap.ByteString("stack", debug.Stack()))
+		}
+	}()
+	f()
+	return nil
+}
+
+// retryAfter is how long to wait before a command that has failed is tried again.
+const retryAfter = 50 * time.Millisecond
+
+// pause waits. It returns false if ctx is done.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
 }

@@ -26,9 +26,8 @@ func (s *Storage) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
 		return d.Errf("unexpected argument %q: storage redis takes a block of options, nothing else", d.Val())
 	}
-	texts := map[string]*string{
-		"address": &s.Address, "username": &s.Username, "password": &s.Password, "prefix": &s.Prefix, "secret": &s.Secret,
-	}
+	texts := s.texts()
+	delete(texts, "tls_ca") // an argument of tls
 	durations := map[string]*caddy.Duration{"lease": &s.Lease, "timeout": &s.Timeout}
 	seen := make(map[string]bool)
 	for nesting := d.Nesting(); d.NextBlock(nesting); {

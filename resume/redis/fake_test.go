@@ -30,10 +30,8 @@ type fake struct {
 
 // points are the kinds of commands.
 var points = map[string]string{
-	"hello": "hello", "auth": "hello", "xread": "xread", "xrange": "xrange",
-	claimScript.Hash(): "claim", lookScript.Hash(): "look", beginScript.Hash(): "begin", appendScript.Hash(): "append",
-	endScript.Hash(): "end", dropScript.Hash(): "drop", refreshScript.Hash(): "refresh", adoptScript.Hash(): "adopt",
-	cancelScript.Hash(): "cancel", readScript.Hash(): "read", leaveScript.Hash(): "leave", askScript.Hash(): "ask",
+	"hello": "hello", "auth": "hello", "xread": "xread", "zrem": "zrem", "time": "time",
+	claimScript.Hash(): "claim", lookScript.Hash(): "look", writeScript.Hash(): "write", deleteScript.Hash(): "delete",
 }
 
 // theirs is the log of another replica.
@@ -139,23 +137,20 @@ func canned(point string, command []string) string {
 	case "hello":
 		return array(text("server"), text("fake"), text("modules"), array())
 	case "claim":
-		return text(command[6])
+		return text(command[7])
 	case "look":
 		return looked(theirs, "begun", `{"Content-Type":["text/event-stream"]}`)
 	case "xread":
-		time.Sleep(10 * time.Millisecond) // or a tail turns without a pause
-		return "*-1\r\n"
-	case "xrange":
-		if command[2] >= "(1-2" {
-			return array()
+		if command[len(command)-1] == "1-2" {
+			time.Sleep(10 * time.Millisecond) // or a reader turns without a pause
+			return "*-1\r\n"
 		}
-		return array(array(text("1-2"), array(text("m"), text("0 0 0 0"), text("e"), text("\x09"), text("d"), text(event(1)))))
-	case "refresh":
+		return array(array(text("test:events"), array(
+			array(text("0-1"), array(text("h"), text(""))), array(text("1-2"), array(text("e"), text(event(1)))))))
+	case "write":
 		return array(":0\r\n", ":1\r\n")
-	case "ask":
-		return text("1-1")
-	case "adopt":
-		return "$-1\r\n"
+	case "time":
+		return array(text("1"), text("1"))
 	}
 	return ":1\r\n"
 }
@@ -166,8 +161,7 @@ func looked(e resume.Entry, state, header string) string {
 	if err != nil {
 		panic(err)
 	}
-	return array(text(state), text(header), ":1\r\n", fmt.Sprintf(":%d\r\n", len(event(1))), ":100000\r\n", ":0\r\n",
-		text("owner"), text(string(b)), text("1-2"), text("1-1"), ":1\r\n")
+	return array(text(state), text(header), ":2\r\n", ":1\r\n", ":1\r\n", ":100000\r\n", ":0\r\n", ":0\r\n", text(string(b)))
 }
 
 // replica returns a store at the fake, and what it logs.
@@ -175,7 +169,7 @@ func (f *fake) replica(t *testing.T, set func(*Options)) (*Store, *observer.Obse
 	t.Helper()
 	core, logs := observer.New(zap.WarnLevel)
 	o := Options{
-		Network: "tcp", Address: f.addr, Prefix: "test:", Secret: []byte("secret"),
+		Network: "tcp", Address: f.addr, Prefix: "test:",
 		Lease: time.Second, Timeout: time.Second, Local: resume.NewMemory(), Logger: zap.New(core),
 	}
 	if set != nil {

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
@@ -86,16 +87,8 @@ func (*Storage) CaddyModule() caddy.ModuleInfo {
 	}
 }
 
-// stores are those of the process, by their storeKey, so that a reload ends nothing.
+// stores are those of the process, by a hash of their options, so that a reload ends nothing.
 var stores = caddy.NewUsagePool()
-
-// storeKey is what makes a store another.
-type storeKey struct {
-	network, address, username, prefix string
-	secrets, ca                        [sha256.Size]byte
-	tls                                bool
-	lease, timeout                     time.Duration
-}
 
 // pooled is a store in stores.
 type pooled struct{ *Store }
@@ -106,33 +99,36 @@ func (p pooled) Destruct() error {
 	return nil
 }
 
+// texts returns the options that are texts, by the names of their subdirectives.
+func (s *Storage) texts() map[string]*string {
+	return map[string]*string{
+		"address": &s.Address, "username": &s.Username, "password": &s.Password,
+		"prefix": &s.Prefix, "secret": &s.Secret, "tls_ca": &s.TLSCA,
+	}
+}
+
 // Provision replaces placeholders and checks the values.
 func (s *Storage) Provision(ctx caddy.Context) error {
 	s.logger = ctx.Logger()
 	replacer := caddy.NewReplacer()
-	o := Options{Prefix: DefaultPrefix, Lease: DefaultLease, Timeout: DefaultTimeout}
-	address := "127.0.0.1:6379"
-	var secret, ca string
-	for _, f := range []struct {
-		name, value string
-		to          *string
-	}{
-		{"address", s.Address, &address}, {"username", s.Username, &o.Username}, {"password", s.Password, &o.Password},
-		{"prefix", s.Prefix, &o.Prefix}, {"secret", s.Secret, &secret}, {"tls_ca", s.TLSCA, &ca},
-	} {
-		if f.value == "" {
-			continue
-		}
-		value, err := replacer.ReplaceOrErr(f.value, true, true)
+	for name, text := range s.texts() {
+		value, err := replacer.ReplaceOrErr(*text, true, true)
 		if err != nil {
-			return fmt.Errorf("replacing placeholders of %s: %w", f.name, err)
+			return fmt.Errorf("replacing placeholders of %s: %w", name, err)
 		}
-		*f.to = value
+		*text = value
 	}
-	if len(secret) < minSecret {
-		return errors.New("the redis storage needs a secret of at least 16 characters: write the output of `openssl rand -hex 32` into an environment variable that is the same at all replicas, and configure secret {env.HERMES_RESUME_SECRET}")
+	if len(s.Secret) < minSecret {
+		return errors.New("the redis storage needs a secret of at least 16 characters: write the output of " +
+			"`openssl rand -hex 32` into an environment variable that is the same at all replicas, and configure " +
+			"secret {env.HERMES_RESUME_SECRET}")
 	}
-	o.Secret = []byte(secret)
+	o := &s.options
+	*o = Options{
+		Username: s.Username, Password: s.Password, Prefix: cmp.Or(s.Prefix, DefaultPrefix),
+		Lease: cmp.Or(time.Duration(s.Lease), DefaultLease), Timeout: cmp.Or(time.Duration(s.Timeout), DefaultTimeout),
+	}
+	address := cmp.Or(s.Address, "127.0.0.1:6379")
 	network, err := caddy.ParseNetworkAddress(address)
 	switch {
 	case err != nil:
@@ -144,26 +140,19 @@ func (s *Storage) Provision(ctx caddy.Context) error {
 	default:
 		o.Network, o.Address = "tcp", network.JoinHostPort(0)
 	}
-	if s.TLS || ca != "" {
+	if s.TLS || s.TLSCA != "" {
 		host, _, _ := net.SplitHostPort(o.Address)
 		o.TLS = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: host}
 	}
-	if ca != "" {
-		if s.ca, err = os.ReadFile(ca); err != nil {
+	if s.TLSCA != "" {
+		if s.ca, err = os.ReadFile(s.TLSCA); err != nil {
 			return fmt.Errorf("reading the CA certificates of redis: %w", err)
 		}
 		o.TLS.RootCAs = x509.NewCertPool()
 		if !o.TLS.RootCAs.AppendCertsFromPEM(s.ca) {
-			return fmt.Errorf("invalid CA certificates in %s: must be a PEM file", ca)
+			return fmt.Errorf("invalid CA certificates in %s: must be a PEM file", s.TLSCA)
 		}
 	}
-	if s.Lease != 0 {
-		o.Lease = time.Duration(s.Lease)
-	}
-	if s.Timeout != 0 {
-		o.Timeout = time.Duration(s.Timeout)
-	}
-	s.options = o
 	return nil
 }
 
@@ -182,13 +171,11 @@ func (s *Storage) Validate() error {
 }
 
 // key returns the key of the store.
-func (s *Storage) key() storeKey {
+func (s *Storage) key() [sha256.Size]byte {
 	o := s.options
-	return storeKey{
-		o.Network, o.Address, o.Username, o.Prefix,
-		sha256.Sum256(append([]byte(o.Password+"\x00"), o.Secret...)), sha256.Sum256(s.ca),
-		o.TLS != nil, o.Lease, o.Timeout,
-	}
+	return sha256.Sum256(fmt.Appendf(nil, "%q %v %v %v", []string{
+		o.Network, o.Address, o.Username, o.Password, o.Prefix, string(s.ca),
+	}, o.TLS != nil, o.Lease, o.Timeout))
 }
 
 // ResumeStore implements resumecaddy.Storage.
@@ -199,7 +186,7 @@ func (s *Storage) ResumeStore(local *resume.Memory) (resume.Store, []byte) {
 		return pooled{New(o)}, nil
 	})
 	s.used = true
-	return v.(pooled).Store, s.options.Secret
+	return v.(pooled).Store, []byte(s.Secret)
 }
 
 // Cleanup lets go of the store, which goes on until its streams are over.

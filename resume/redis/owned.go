@@ -3,9 +3,7 @@ package redis
 import (
 	"context"
 	"errors"
-	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -16,34 +14,22 @@ import (
 // owned is the log of a run in this process. Its readers here read the one in memory, and
 // flush writes it to Redis for the others. If that fails for longer than a lease, or another
 // replica has taken it over, it is lost: it goes on here, for its readers here.
-//
-// It is the run of the log in memory.
 type owned struct {
-	memoryLog
-	memory    resume.Writer
-	s         *Store
-	entry     resume.Entry
-	run       resume.Run
-	cancelled atomic.Bool
-	wake      chan struct{} // flush has something to do
-	done      chan struct{} // closed when flush is over
+	s      *Store
+	memory resume.Writer
+	entry  resume.Entry
+	run    resume.Run
+	wake   chan struct{} // flush has something to do
+	done   chan struct{} // closed when flush is over
 
-	mu     sync.Mutex
-	todo   todo
-	room   *sync.Cond // for todo
-	events uint64     // that have been appended
-	fails  bool       // the last write failed
-	lost   bool
-	over   bool      // its run adds no more
-	until  time.Time // when it is lost if writes fail
-}
-
-// todo is what flush has to do.
-type todo struct {
-	header http.Header // nil if the log has begun already
-	bytes  []byte
-	ends   []int        // in bytes
-	end    resume.State // to end in, resume.Claimed for none
+	mu      sync.Mutex
+	pending []piece // that flush has to write
+	size    int     // of pending, in bytes
+	room    *sync.Cond
+	events  uint64 // that have been appended
+	fails   bool   // the last write failed
+	lost    bool
+	over    bool // its run adds no more
 }
 
 // maxPending is how many bytes of a log may wait for Redis. Upstream waits for room as long
@@ -53,67 +39,69 @@ const maxPending = 512 << 10
 // endTimeout is how long the end of a run waits for Redis, because the process may end then.
 const endTimeout = time.Second
 
+// tick is how often flush refreshes the lease of a log, and sees what other replicas want.
+const tick = 250 * time.Millisecond
+
 func newOwned(s *Store, e resume.Entry, run resume.Run) *owned {
-	o := &owned{
-		s: s, entry: e, run: run, wake: make(chan struct{}, 1), done: make(chan struct{}),
-		until: time.Now().Add(s.o.Lease),
-	}
+	o := &owned{s: s, entry: e, run: run, wake: make(chan struct{}, 1), done: make(chan struct{})}
 	o.room = sync.NewCond(&o.mu)
 	return o
 }
 
-// add has flush do more, unless the log is lost.
-func (o *owned) add(more func(*todo)) {
-	o.mu.Lock()
-	if !o.lost {
-		more(&o.todo)
-	}
-	o.mu.Unlock()
+// wakeFlush has flush do something.
+func (o *owned) wakeFlush() {
 	select {
 	case o.wake <- struct{}{}:
 	default:
 	}
 }
 
+// errFull says why a log is lost.
+var errFull = errors.New("redis does not take what comes")
+
 // Append implements resume.Writer.
-func (o *owned) Append(ctx context.Context, part resume.Part) error {
-	if err := o.memory.Append(ctx, part); err != nil {
+func (o *owned) Append(ctx context.Context, p resume.Part) error {
+	if err := o.memory.Append(ctx, p); err != nil {
 		return err
 	}
-	if part.Header != nil {
-		o.add(func(t *todo) { t.header = part.Header })
-	}
-	p, ends := part.Data, part.Ends
+	pieces, err := piecesOf(p)
+	defer o.wakeFlush()
 	o.mu.Lock()
-	o.events += uint64(len(ends))
-	for len(o.todo.bytes) >= maxPending && !o.fails && !o.lost {
+	defer o.mu.Unlock()
+	o.events += uint64(len(p.Ends))
+	for o.size >= maxPending && !o.fails && !o.lost {
 		o.room.Wait()
 	}
-	full := len(o.todo.bytes) >= maxPending
-	o.mu.Unlock()
-	if full {
-		o.lose(errFull)
+	if err == nil && o.size >= maxPending {
+		err = errFull
 	}
-	o.add(func(t *todo) {
-		before := len(t.bytes)
-		t.bytes = append(t.bytes, p...)
-		for _, end := range ends {
-			t.ends = append(t.ends, before+end)
-		}
-	})
+	if err != nil {
+		o.loseLocked(err)
+	}
+	if !o.lost {
+		o.addLocked(pieces...)
+	}
 	return nil
 }
 
-// errFull says why a log is lost.
-var errFull = errors.New("redis does not take what comes")
+// pieceOverhead is what a piece that is pending takes beside its bytes.
+const pieceOverhead = 96
+
+func (o *owned) addLocked(pieces ...piece) {
+	o.pending = append(o.pending, pieces...)
+	for _, p := range pieces {
+		o.size += len(p.data) + pieceOverhead
+	}
+}
 
 // End implements resume.Writer.
 func (o *owned) End(how resume.State) {
 	o.memory.End(how)
 	o.mu.Lock()
 	o.over = true
+	o.addLocked(piece{kind: kindState, data: states[how]})
 	o.mu.Unlock()
-	o.add(func(t *todo) { t.end = how })
+	o.wakeFlush()
 	if how == resume.Dropped {
 		return
 	}
@@ -123,47 +111,9 @@ func (o *owned) End(how resume.State) {
 	}
 }
 
-// Delete implements resume.Log.
-func (o *owned) Delete(ctx context.Context) error {
-	if _, err := o.s.do(ctx, cancelScript, o.s.names.cancel(o.entry), o.s.o.Prefix, o.entry.ID); err != nil && !o.isLost() {
-		o.lose(err)
-	}
-	return o.memoryLog.Delete(ctx)
-}
-
-// Read implements resume.Log.
-func (o *owned) Read(ctx context.Context, n uint64) resume.Reader {
-	return &ownedReader{Reader: o.memoryLog.Read(ctx, n), o: o, ctx: ctx, after: n}
-}
-
-// ownedReader reads the log in memory. Events that were deleted there, for want of memory,
-// may be in Redis.
-type ownedReader struct {
-	resume.Reader
-	o     *owned
-	ctx   context.Context
-	after uint64
-	began bool
-}
-
-// Next implements resume.Reader.
-func (r *ownedReader) Next() (resume.Part, error) {
-	p, err := r.Reader.Next()
-	var gone *resume.GoneError
-	if r.began || !errors.As(err, &gone) || r.o.isLost() || r.ctx.Err() != nil {
-		r.began = true
-		return p, err
-	}
-	r.began = true
-	remote := (&remoteLog{r.o.s, r.o.entry}).Read(r.ctx, r.after)
-	r.Reader.Close()
-	r.Reader = remote
-	return remote.Next()
-}
-
-// Cancel cancels the run. If the log in memory has to make room, what it deletes is in
-// Redis, and the run may go on.
-func (o *owned) Cancel(why resume.Reason) {
+// cancel cancels the run. If the log in memory has to make room, what it deletes is in Redis,
+// and the run may go on.
+func (o *owned) cancel(why resume.Reason) {
 	if why != resume.ReasonMemory || o.isLost() {
 		o.run.Cancel(why)
 	}
@@ -178,68 +128,119 @@ func (o *owned) isLost() bool {
 // lose records that the log goes on only here.
 func (o *owned) lose(why error) {
 	o.mu.Lock()
-	was, over := o.lost, o.over
-	o.lost = true
-	o.todo = todo{}
-	o.room.Broadcast()
-	o.mu.Unlock()
-	if was {
-		return
-	}
-	select {
-	case o.wake <- struct{}{}:
-	default:
-	}
-	if !over {
+	defer o.mu.Unlock()
+	o.loseLocked(why)
+}
+
+func (o *owned) loseLocked(why error) {
+	if !o.lost && !o.over {
 		o.s.o.Logger.Warn("a stream goes on here, and is no longer in redis: clients at other replicas are cut off",
 			zap.String("stream", o.entry.ID), o.s.o.errorField(why))
 	}
-	o.s.o.Local.SetElsewhere(o.entry.ID, 0)
+	o.lost = true
+	o.pending, o.size = nil, 0
+	o.room.Broadcast()
 }
 
-// refresh extends the lease, and does what others ask for. It answers their last message about
-// the log, if there is one, with the number of events.
-func (o *owned) refresh(message string) error {
-	o.mu.Lock()
-	lost, events := o.lost, o.events
-	o.mu.Unlock()
-	if lost {
-		return nil
+// flushes calls flush, and lets go of the log when it is over. If flush panics, the log goes
+// on here.
+func (o *owned) flushes() {
+	defer close(o.done)
+	s := o.s
+	defer s.use(-1)
+	defer func() {
+		s.mu.Lock()
+		delete(s.owned, o.entry.ID)
+		s.mu.Unlock()
+	}()
+	if err := caught(s.o.Logger, o.flush); err != nil {
+		o.lose(err)
+		_ = caught(s.o.Logger, func() { s.o.Local.SetElsewhere(o.entry.ID, 0) })
 	}
-	v, err := o.s.do(context.Background(), refreshScript, o.s.names.all(o.entry), o.s.replica, o.entry.ID, o.s.o.Lease.Milliseconds(), o.s.ttl(o.entry), message, events)
-	if err != nil {
-		return err
-	}
-	reply, _ := v.([]any)
-	if len(reply) != 2 {
-		return nil
-	}
-	is, _ := reply[0].(int64)
-	n, _ := reply[1].(int64)
-	switch {
-	case is < 0:
-		o.mu.Lock()
-		over := o.over
-		o.mu.Unlock()
-		if !over {
-			o.lose(errLost)
+}
+
+// flush brings the log to Redis until its run adds no more. If all of it is there then, it need
+// not be in memory as well.
+func (o *owned) flush() {
+	w := &writer{s: o.s, entry: o.entry}
+	ticks := time.NewTicker(tick)
+	defer ticks.Stop()
+	until := time.Now().Add(o.s.o.Lease)
+	for over := false; !over; {
+		select {
+		case <-o.wake:
+		case <-ticks.C:
 		}
-		return nil
-	case is > 0 && o.cancelled.CompareAndSwap(false, true):
-		_ = o.memoryLog.Delete(context.Background()) // one in memory always can
+		o.mu.Lock()
+		var pieces []piece
+		pieces, o.pending, o.size = o.pending, nil, 0
+		over = o.over
+		events, lost := o.events, o.lost
+		o.room.Broadcast()
+		o.mu.Unlock()
+		if !lost {
+			o.write(w, pieces, events, &until)
+		}
+		if o.isLost() {
+			o.s.o.Local.SetElsewhere(o.entry.ID, 0)
+		} else if over {
+			_ = o.s.o.Local.Delete(context.Background(), o.entry.ID)
+		}
 	}
-	o.extend()
-	o.s.o.Local.SetElsewhere(o.entry.ID, int(n))
-	return nil
 }
 
-// extend records that its lease is extended, unless writes fail: then that does not help.
-func (o *owned) extend() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if !o.fails {
-		o.until = time.Now().Add(o.s.o.Lease)
+// write writes what there is to write, and does what others ask for. It tries until it succeeds,
+// or the log is lost.
+func (o *owned) write(w *writer, pieces []piece, events uint64, until *time.Time) {
+	for {
+		cancelled, readers, err := w.write(pieces, events)
+		o.mu.Lock()
+		o.fails = err != nil
+		o.room.Broadcast()
+		lost := o.lost
+		o.mu.Unlock()
+		switch {
+		case err == nil:
+			*until = time.Now().Add(o.s.o.Lease)
+			if cancelled {
+				_ = o.s.o.Local.Delete(context.Background(), o.entry.ID) // unless that has been done
+			}
+			o.s.o.Local.SetElsewhere(o.entry.ID, readers)
+			return
+		case lost:
+			return
+		case errors.Is(err, errLost), time.Now().After(*until):
+			o.lose(err)
+			return
+		}
+		time.Sleep(retryAfter)
 	}
+}
+
+// ownedReader reads the log in memory. Events that were deleted there, for want of memory,
+// may be in Redis.
+type ownedReader struct {
+	resume.Reader
+	s     *Store
+	o     *owned // nil if only the memory has it
+	ctx   context.Context
+	id    string
+	after uint64
+	began bool
+}
+
+// Next implements resume.Reader.
+func (r *ownedReader) Next() (resume.Part, error) {
+	p, err := r.Reader.Next()
+	var gone *resume.GoneError
+	missing := errors.As(err, &gone) || errors.Is(err, resume.ErrDropped)
+	if !r.began && missing && r.o != nil && !r.o.isLost() && r.ctx.Err() == nil {
+		r.Reader.Close()
+		r.Reader = newReader(r.ctx, r.s, r.id, r.after)
+		p, err = r.Reader.Next()
+	}
+	r.began = true
+	return p, err
 }
 
 // Interface guards

@@ -2,234 +2,214 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
-	"net/http"
+	"math"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
 
-// reader reads a log in Redis.
+// reader reads a log of another replica in Redis. As long as Redis fails for less than a
+// lease, it does not notice.
 type reader struct {
-	t     *tail
-	name  string
-	ctx   context.Context
-	after uint64  // the number of the event to start after
-	at    int64   // where it is in the log
-	last  string  // the id of a piece, and the next one has what is there
-	have  []piece // that it has not returned yet
-	began bool    // it has returned the header
+	s      *Store
+	id     string
+	name   string
+	ctx    context.Context
+	close  context.CancelFunc
+	after  uint64  // the number of the event to start after
+	began  bool    // it has returned the header
+	have   []piece // that it has not returned yet
+	last   string  // the id of the last piece that it has had
+	number uint64  // the number of that
+	err    error   // nothing comes any more
 }
 
-// until waits until it is so, or nothing comes any more, and leaves the tail locked.
-func (r *reader) until(ctx context.Context, is func() bool) error {
-	t := r.t
-	t.mu.Lock()
-	for !is() && t.err == nil {
-		changed := t.changed
-		t.mu.Unlock()
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			t.mu.Lock()
-			return ctx.Err()
+// newReader returns a reader of the events after the number n, which counts as one from now on.
+func newReader(ctx context.Context, s *Store, id string, n uint64) *reader {
+	name := s.replica + ":" + strconv.FormatInt(s.members.Add(1), 10)
+	r := &reader{s: s, id: id, name: name, ctx: ctx, after: n, last: "0-0"}
+	s.use(1)
+	open, closed := context.WithCancel(context.Background())
+	r.close = closed
+	go caught(s.o.Logger, func() {
+		defer s.use(-1)
+		for again := true; again; again = pause(open, s.o.Lease/4) {
+			_, _ = r.look(open)
 		}
-		t.mu.Lock()
-	}
-	return nil
+		limited, cancel := context.WithTimeout(context.Background(), s.o.Timeout)
+		defer cancel()
+		// It is counted no longer after a lease anyway.
+		_ = s.checked(s.client.ZRem(limited, s.names.readers(id), name).Err())
+	})
+	return r
 }
 
-// ended reports whether the log has. The tail is locked.
-func (t *tail) ended() bool { return t.state > resume.Begun }
+// Close implements resume.Reader. It does not wait for Redis.
+func (r *reader) Close() { r.close() }
 
-// start waits for the header and finds the place to begin. A client may have an event from the replica that runs the
-// log before that is in Redis, and that replica may die then. One that is alive says whether
-// there is such an event.
-func (r *reader) start() (http.Header, bool, error) {
-	t, n := r.t, r.after
-	err := r.until(r.ctx, func() bool { return t.header != nil })
-	header, failed := t.header, t.err
-	known := n <= t.events || t.ended() || n-t.events > orphanGap
-	t.mu.Unlock()
-	switch {
-	case err != nil:
-		return nil, false, err
-	case header == nil:
-		return nil, false, failed
-	}
-	if failed == nil && !known {
-		err = r.waitForEvent()
-	}
-	t.mu.Lock()
-	events, failed, ended, whole, size := t.events, t.err, t.ended(), t.state == resume.Whole, t.end
-	t.mu.Unlock()
-	switch {
-	case failed != nil:
-		return header, false, nil // Next returns it
-	case r.ctx.Err() != nil:
-		return nil, false, r.ctx.Err()
-	case err != nil || n > events:
-		return nil, false, resume.ErrAhead
-	}
-	from := "0-0"
-	if n > 0 {
-		from = beforePiece(pieceID(n, 1))
-	}
-	pieces, err := r.bytes(from)
-	if err != nil {
-		return header, false, nil // likewise
-	}
-	if len(pieces) == 0 {
-		if ended && size > 0 {
-			return nil, false, &resume.GoneError{First: events + 1}
+// look returns the state of the log, which it ends if its owner is gone.
+func (r *reader) look(ctx context.Context) (*view, error) {
+	for began := time.Now(); ; {
+		v, err := r.s.look(context.WithoutCancel(ctx), r.id, r.name)
+		if err == nil && !v.adopted {
+			return v, nil
 		}
-		r.last = "0-0"
-		return header, whole, nil
-	}
-	p := &pieces[0]
-	switch {
-	case p.before < n: // the event ends in it
-		r.at = p.at + int64(p.after(n-p.before))
-	case p.before == n && !p.torn, p.gap > 0 && n+p.gap >= p.before, n == 0 && p.at == 0:
-		r.at = p.at
-	default:
-		return nil, false, &resume.GoneError{First: p.first()}
-	}
-	r.last, r.have = beforePiece(p.id), pieces
-	return header, whole && r.at == size, nil
-}
-
-// waitForEvent waits for the event to start after, which is not in Redis. It returns an error
-// if the replica that runs the log says that there is no such event, or says nothing for too
-// long.
-func (r *reader) waitForEvent() error {
-	t, n := r.t, r.after
-	ctx, cancel := context.WithTimeout(r.ctx, t.s.o.Lease+2*blocks+t.s.o.Timeout)
-	defer cancel()
-	if t.isAhead(ctx, n) {
-		return resume.ErrAhead
-	}
-	err := r.until(ctx, func() bool { return n <= t.events || t.ended() })
-	t.mu.Unlock()
-	return err
-}
-
-// isAhead reports whether the owner of the log, which is asked, has no event with the number n
-// either. If the owner does not answer until the log has ended or ctx is done, that is not known.
-func (t *tail) isAhead(ctx context.Context, n uint64) bool {
-	s, id := t.s, t.entry.ID
-	v, err := s.do(ctx, askScript, []string{s.names.log(id)}, s.o.Prefix, id)
-	message, _ := v.(string)
-	for wait := blocks / 100; err == nil && pause(ctx, wait); wait = min(2*wait, blocks) {
-		v, err := s.look(ctx, id)
-		if err != nil || v == nil || v.state != resume.Begun {
-			return false
+		if err == nil {
+			err = r.s.abandon(v)
 		}
-		if reached(v.asked, message) {
-			return n > v.has
-		}
-	}
-	return false
-}
-
-// reached reports whether the id of an entry of a stream is that of another, or after it.
-func reached(id, other string) bool {
-	var a, b, c, d uint64
-	_, err := fmt.Sscanf(id+" "+other, "%d-%d %d-%d", &a, &b, &c, &d)
-	return err == nil && (a > c || a == c && b >= d)
-}
-
-// bytes returns pieces that have bytes, after the one with the id. As long as Redis fails
-// for less than a lease, it tries again.
-func (r *reader) bytes(after string) ([]piece, error) {
-	s := r.t.s
-	for began := time.Now(); r.ctx.Err() == nil; {
-		pieces, err := s.read(r.t.entry.ID, after, maxEntries)
-		if err != nil && time.Since(began) < s.o.Lease && pause(r.ctx, blocks/10) {
-			continue
-		}
-		if err != nil || len(pieces) == 0 {
+		final := errors.Is(err, resume.ErrDropped) || errors.Is(err, errDamaged)
+		if final || err != nil && (time.Since(began) > r.s.o.Lease || !pause(ctx, retryAfter)) {
 			return nil, err
 		}
-		after = pieces[len(pieces)-1].id
-		some := pieces[:0]
-		for _, p := range pieces {
-			if p.data != "" {
-				some = append(some, p)
-			}
-		}
-		if len(some) > 0 {
-			return some, nil
-		}
 	}
-	return nil, r.ctx.Err()
+}
+
+// wait waits for pieces.
+func (r *reader) wait() error {
+	var failing time.Time
+	for missed := false; len(r.have) == 0; {
+		pieces, err := r.s.next(r.ctx, r.id, r.last, true)
+		switch {
+		case r.ctx.Err() != nil:
+			return r.ctx.Err()
+		case err != nil && failing.IsZero():
+			failing = time.Now()
+			fallthrough
+		case err != nil && time.Since(failing) <= r.s.o.Lease:
+			pause(r.ctx, retryAfter)
+			continue
+		case err != nil:
+			return err
+		case len(pieces) == 0 && missed:
+			return resume.ErrBroken
+		}
+		failing = time.Time{}
+		if r.have = pieces; len(pieces) > 0 {
+			break
+		}
+		v, err := r.look(r.ctx)
+		if err != nil {
+			return err
+		}
+		missed = v.pieces > r.number
+	}
+	return nil
 }
 
 // Next implements resume.Reader.
 func (r *reader) Next() (resume.Part, error) {
 	if !r.began {
-		header, atEnd, err := r.start()
-		if r.began = err == nil; atEnd {
-			err = io.EOF
-		}
-		return resume.Part{Header: header}, err
+		return r.begin()
 	}
-	for {
-		if b, err := r.take(); len(b) > 0 || err != nil {
-			return resume.Part{Data: b}, err
-		}
-		t := r.t
-		err := r.until(r.ctx, func() bool { return t.end > r.at || t.ended() })
-		state, failed, more := t.state, t.err, t.end > r.at
-		if more && t.hasRecent(r.at) {
-			r.have = t.recent
-		}
-		t.mu.Unlock()
-		switch {
-		case err != nil:
-			return resume.Part{}, err
-		case more && len(r.have) == 0:
-			if r.have, err = r.bytes(r.last); err != nil || len(r.have) == 0 {
-				return resume.Part{}, resume.ErrBroken
+	for r.err == nil {
+		if len(r.have) == 0 {
+			if err := r.wait(); r.ctx.Err() != nil {
+				return resume.Part{}, r.ctx.Err()
+			} else if err != nil {
+				r.err = resume.ErrBroken
+				break
 			}
-		case more:
-		case failed != nil || state == resume.Broken:
-			return resume.Part{}, resume.ErrBroken
-		default:
-			return resume.Part{}, io.EOF
 		}
-	}
-}
-
-// take returns what it has of the next piece, nil if it has none.
-func (r *reader) take() ([]byte, error) {
-	for len(r.have) > 0 {
 		p := &r.have[0]
-		r.have = r.have[1:]
-		if p.at > r.at {
-			return nil, &resume.GoneError{First: p.first()}
+		if p.number != r.number+1 {
+			return resume.Part{}, &resume.GoneError{First: p.first()}
 		}
-		r.last = p.id
-		if p.end() > r.at {
-			b := []byte(p.data[r.at-p.at:])
-			r.at = p.end()
-			return b, nil
+		r.take()
+		switch {
+		case p.kind == kindState && p.data == states[resume.Whole]:
+			r.err = io.EOF
+		case p.kind == kindState:
+			r.err = resume.ErrBroken
+		case p.kind == kindEnd || p.kind == kindPart:
+			return resume.Part{Data: []byte(p.data)}, nil
 		}
 	}
-	return nil, nil
+	return resume.Part{}, r.err
 }
 
-// Close implements resume.Reader. It does not wait for Redis.
-func (r *reader) Close() { go caught(r.t.s.o.Logger, func() { r.t.leave(r.name) }) }
+// take takes the next piece.
+func (r *reader) take() {
+	r.last, r.number = r.have[0].id, r.have[0].number
+	r.have = r.have[1:]
+}
 
-// pieceNumber returns the second part of the id of a piece.
-func pieceNumber(id string) uint64 {
-	_, number, _ := strings.Cut(id, "-")
-	n, _ := strconv.ParseUint(number, 10, 64) // ours
-	return n
+// begin waits for the header and finds the place to begin.
+func (r *reader) begin() (resume.Part, error) {
+	v, err := r.look(r.ctx)
+	for err == nil && v.state == resume.Claimed {
+		r.have = nil
+		if err = r.wait(); err == nil {
+			v, err = r.look(r.ctx)
+		}
+	}
+	if err == nil {
+		v, err = r.waitForEvent(v)
+	}
+	if err == nil {
+		err = r.find()
+	}
+	if r.ctx.Err() != nil {
+		err = r.ctx.Err()
+	}
+	if err != nil {
+		return resume.Part{}, err
+	}
+	r.began = true
+	if v.state == resume.Whole && v.pieces == r.number+1 {
+		err = io.EOF
+	}
+	return resume.Part{Header: v.header}, err
+}
+
+// waitForEvent waits for the event to start after. A client may have an event from the owner of
+// the log before that is in Redis, and the owner may die then. One that is alive says with
+// each write how many events it has. The second one from now on was begun after now.
+func (r *reader) waitForEvent(v *view) (*view, error) {
+	for writes := 0; r.after > v.events; {
+		if v.state > resume.Begun || writes > 1 && r.after > v.has {
+			return nil, resume.ErrAhead
+		}
+		if !pause(r.ctx, tick/5) {
+			return nil, r.ctx.Err()
+		}
+		next, err := r.look(r.ctx)
+		if err != nil {
+			return nil, err
+		}
+		if next.lease != v.lease {
+			writes++
+		}
+		v = next
+	}
+	return v, nil
+}
+
+// find finds the piece after the event to start after.
+func (r *reader) find() error {
+	n, after := r.after, "0-0"
+	if n > 0 {
+		after = fmt.Sprintf("%d-%d", n-1, uint64(math.MaxUint64))
+	}
+	pieces, err := r.s.next(r.ctx, r.id, after, false)
+	if err != nil {
+		return err
+	}
+	if len(pieces) == 0 {
+		return resume.ErrBroken
+	}
+	p := &pieces[0]
+	r.have, r.number = pieces, p.number-1
+	switch {
+	case n == 0 && p.number == 1, p.kind == kindGap, p.kind == kindEnd && p.events == n:
+		r.take()
+	case n == 0 || p.first() != n+1:
+		return &resume.GoneError{First: p.first()}
+	}
+	return nil
 }
 
 // Interface guards

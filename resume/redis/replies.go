@@ -8,17 +8,15 @@ import (
 	"syscall"
 )
 
-// Bounds of a reply. go-redis makes room for what a reply says that follows, and calls itself for
-// each array in another: without them a few bytes from whatever listens at the address would end
-// the process.
+// Bounds of a reply. go-redis makes room for what a reply says that follows: without them a few
+// bytes from another server at the address would end the process.
 const (
 	// maxReply is the size in bytes of a reply. Those to a Store have at most maxEntries pieces, or
 	// two records.
 	maxReply = 1 << 20
-	// maxValues is how many values a reply has, those in its arrays included.
+	// maxValues is how many values a reply has, those in its arrays included. So it is also how
+	// many arrays are in each other at most.
 	maxValues = 1024
-	// maxDepth is how many arrays are in each other.
-	maxDepth = 8
 	// maxRecord is the size in bytes of the entry of a log, and of its header, in JSON. What is larger
 	// is not kept in Redis.
 	maxRecord = 256 << 10
@@ -36,9 +34,8 @@ type replies struct {
 	bad    error
 	line   []byte // what has come of the present one
 	skip   int    // bytes to come of a string and of its line end
-	open   []int  // how many values each array lacks, the outermost first
-	size   int    // of the reply so far, in bytes
-	values int    // in the reply so far
+	size   int    // since the last command, in bytes
+	values int    // that are said to come since the last command
 }
 
 // checked returns a connection that reads from c through replies.
@@ -65,26 +62,27 @@ func (c *replies) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Write implements net.Conn. What comes next is another reply.
+func (c *replies) Write(p []byte) (int, error) {
+	c.size, c.values = 0, 0
+	return c.Conn.Write(p)
+}
+
 // check follows the replies through the bytes that come next.
 func (c *replies) check(p []byte) error {
+	if c.size += len(p); c.size > maxReply {
+		return errReply
+	}
 	for len(p) > 0 {
-		if c.skip > 0 {
-			n := min(c.skip, len(p))
+		if n := min(c.skip, len(p)); n > 0 {
 			p, c.skip = p[n:], c.skip-n
-			if c.skip == 0 {
-				c.done()
-			}
 			continue
 		}
-		n := bytes.IndexByte(p, '\n') + 1
-		whole := n > 0
-		if !whole {
-			n = len(p)
-		}
-		if len(c.line)+n > maxLine {
+		line, rest, whole := bytes.Cut(p, []byte("\n"))
+		if len(c.line)+len(line) >= maxLine {
 			return errReply
 		}
-		c.line, p = append(c.line, p[:n]...), p[n:]
+		c.line, p = append(c.line, line...), rest
 		if whole {
 			if err := c.value(); err != nil {
 				return err
@@ -97,47 +95,29 @@ func (c *replies) check(p []byte) error {
 
 // value begins the value that a line says comes.
 func (c *replies) value() error {
-	c.values++
-	c.size += len(c.line)
-	text, ok := bytes.CutSuffix(c.line, []byte("\r\n"))
-	if !ok || len(text) < 2 || c.values > maxValues {
+	text, ok := bytes.CutSuffix(c.line, []byte("\r"))
+	if !ok || len(text) < 2 {
 		return errReply
 	}
-	kind, n := text[0], 0
-	switch kind {
+	n := 0
+	switch text[0] {
 	case '+', '-', ':':
 	case '$', '*':
 		var err error
-		if n, err = strconv.Atoi(string(text[1:])); err != nil || n < -1 {
+		if n, err = strconv.Atoi(string(text[1:])); err != nil || n < -1 || n > maxReply {
 			return errReply
 		}
 	default:
 		return errReply
 	}
 	switch {
-	case kind == '$' && n >= 0 && n <= maxReply:
+	case text[0] == '*':
+		c.values += max(n, 0)
+	case text[0] == '$' && n >= 0:
 		c.skip = n + len("\r\n")
-		c.size += c.skip
-	case kind == '*' && n > 0 && n <= maxValues && len(c.open) < maxDepth:
-		c.open = append(c.open, n)
-	case n > 0:
-		return errReply
-	default:
-		c.done()
 	}
-	if c.size > maxReply {
+	if c.values > maxValues {
 		return errReply
 	}
 	return nil
-}
-
-// done ends a value, each array that it is the last one of, and perhaps the reply.
-func (c *replies) done() {
-	for i := len(c.open) - 1; i >= 0; i-- {
-		if c.open[i]--; c.open[i] > 0 {
-			return
-		}
-		c.open = c.open[:i]
-	}
-	c.size, c.values = 0, 0
 }

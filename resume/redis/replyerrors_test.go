@@ -19,7 +19,7 @@ func TestErrorRepliesAreNotAway(t *testing.T) {
 			s.do("SET", "test:log:"+l.ID, "x")
 		},
 		"no number of events":   func(s *server, l resume.Entry) { s.do("HSET", "test:log:"+l.ID, "n", "x") },
-		"no number of bytes":    func(s *server, l resume.Entry) { s.do("HDEL", "test:log:"+l.ID, "z") },
+		"no number of pieces":   func(s *server, l resume.Entry) { s.do("HDEL", "test:log:"+l.ID, "p") },
 		"no lease":              func(s *server, l resume.Entry) { s.do("HSET", "test:log:"+l.ID, "until", "x") },
 		"an entry that is none": func(s *server, l resume.Entry) { s.do("HSET", "test:log:"+l.ID, "e", "x") },
 		"another's entry":       func(s *server, l resume.Entry) { s.do("HSET", "test:log:"+l.ID, "e", `{"ID":"stream_other"}`) },
@@ -35,7 +35,7 @@ func TestErrorRepliesAreNotAway(t *testing.T) {
 			l := claim(t, here, entry("a"), newRun())
 			begin(t, l)
 			until(t, "it has begun", func() bool {
-				v, err := here.look(context.Background(), l.ID)
+				v, err := here.look(context.Background(), l.ID, "")
 				return err == nil && v.state == resume.Begun
 			})
 			spoil(server, l.Entry)
@@ -45,7 +45,7 @@ func TestErrorRepliesAreNotAway(t *testing.T) {
 			if _, w, err := there.Claim(context.Background(), entry("a"), newRun().callbacks()); w != nil || !errors.Is(err, resume.ErrTaken) {
 				t.Errorf("the key is claimed: %v, %v", w, err)
 			}
-			r := (&remoteLog{there, l.Entry}).Read(context.Background(), 0)
+			r := there.Read(context.Background(), l.ID, 0)
 			defer r.Close()
 			if name != "a log of another type" && !strings.HasPrefix(name, "no ") || name == "no header" { // an error reply may pass
 				if _, _, err := start(r); err == nil {

@@ -77,7 +77,7 @@ func TestWritesFail(t *testing.T) {
 	l := claim(t, s, entry("a"), newRun())
 	begin(t, l)
 	until(t, "it has begun", func() bool {
-		v, err := s.look(context.Background(), l.ID)
+		v, err := s.look(context.Background(), l.ID, "")
 		return err == nil && v.state == resume.Begun
 	})
 	if err := server.client.Set(context.Background(), s.names.events(l.ID), "no stream", 0).Err(); err != nil {

@@ -32,8 +32,6 @@ type Options struct {
 	TLS *tls.Config
 	// Prefix is what the names of keys begin with.
 	Prefix string
-	// Secret is the key of the hashes in entries, the same in all replicas.
-	Secret []byte
 	// Lease is for how long a replica that says nothing counts as alive.
 	Lease time.Duration
 	// Timeout is how long a command may take.
@@ -51,9 +49,6 @@ const (
 	DefaultTimeout = 3 * time.Second
 )
 
-// errAway means that Redis does nothing for any client now.
-var errAway = errors.New("redis does not answer")
-
 // Store is a resume.Store in Redis.
 type Store struct {
 	o       Options
@@ -64,14 +59,14 @@ type Store struct {
 	warned  atomic.Int64  // when, in nanoseconds since 1970
 	refused atomic.Int64  // likewise, of an error reply
 	members atomic.Int64  // readers that were counted
-	turns   chan struct{} // one for each log that is waited for
+	turns   chan struct{} // one for each reader that waits
 	stop    context.CancelFunc
+	over    chan struct{} // closed when watch is over
 
 	mu      sync.Mutex
 	owned   map[string]*owned
-	tails   map[string]*tail
+	users   int // logs and readers that need connections
 	closing bool
-	over    chan struct{} // closed when control is over
 }
 
 // New returns a Store. It must be closed.
@@ -95,251 +90,149 @@ func New(o Options) *Store {
 	}
 	s := &Store{
 		o: o, names: prefix(o.Prefix), replica: hex.EncodeToString(random[:]),
-		owned: make(map[string]*owned), tails: make(map[string]*tail), over: make(chan struct{}),
-		turns:  make(chan struct{}, maxConnections-commandConnections),
-		client: goredis.NewClient(options),
+		owned: make(map[string]*owned), over: make(chan struct{}), client: goredis.NewClient(options),
+		turns: make(chan struct{}, maxConnections-commandConnections),
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
-	go s.control(ctx)
+	go s.watch(ctx)
 	return s
 }
 
 // maxConnections is how many connections a replica may have. All but commandConnections may
-// wait for what comes of a log of another replica that has readers here.
+// wait for what comes of logs of other replicas, one for each reader.
 const maxConnections = 256
 
-// commandConnections is for those that are not for waiting for a log.
+// commandConnections is for those that are not for waiting.
 const commandConnections = 16
 
 // Close closes the connections as soon as no log needs them any more.
 func (s *Store) Close() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.closing = true
-	s.closeIfIdle()
+	s.mu.Unlock()
+	s.use(0)
 }
 
-// closeIfIdle closes what Close has said should be. s.mu is held.
-func (s *Store) closeIfIdle() {
-	if s.closing && len(s.owned) == 0 && len(s.tails) == 0 {
+// use counts n more that need connections, or fewer.
+func (s *Store) use(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.users += n; s.closing && s.users == 0 {
 		s.stop()
-		go func() {
-			<-s.over
-			_ = s.client.Close() // it is not used any more
-		}()
 	}
 }
 
-// do runs a script. It waits until ctx's deadline if that comes first, but not for its end.
-func (s *Store) do(ctx context.Context, script *goredis.Script, keys []string, args ...any) (any, error) {
+// do runs a script for the log with the id. It waits until ctx's deadline if that comes first,
+// but not for its end.
+func (s *Store) do(ctx context.Context, script *goredis.Script, id string, args ...any) (any, error) {
 	limit := time.Now().Add(s.o.Timeout)
 	if t, ok := ctx.Deadline(); ok && t.Before(limit) {
 		limit = t
 	}
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), limit)
 	defer cancel()
-	v, err := script.Run(ctx, s.client, keys, args...).Result()
-	if err != nil && !errors.Is(err, goredis.Nil) {
-		s.failed(err)
-		if isAway(err) {
-			err = fmt.Errorf("%w: %w", errAway, err)
-		}
-	}
-	return v, err
+	v, err := script.Run(ctx, s.client, s.names.ofScripts(id), args...).Result()
+	return v, s.checked(err)
 }
 
 // errLarge means that a header, or the path of a request, is larger than what is kept in Redis.
 var errLarge = errors.New("a header or a path is too large for redis")
 
-// write runs a script that writes to a log. It returns errLost if that is another's.
-func (s *Store) write(script *goredis.Script, keys []string, args ...any) error {
-	v, err := s.do(context.Background(), script, keys, args...)
-	if err == nil && v != int64(1) {
-		err = errLost
-	}
-	return err
-}
-
-// errLost means that a log is another replica's, or was deleted.
-var errLost = errors.New("the log in redis is no longer this replica's")
+// errFreed means that a key had a log that goes.
+var errFreed = errors.New("the log of the key goes")
 
 // ttl is how long what a log has in Redis stays if it is not refreshed.
 func (s *Store) ttl(e resume.Entry) int64 {
 	return (e.Keep + 2*s.o.Lease + time.Minute).Milliseconds()
 }
 
-// A keptLog is a log, wherever it is.
-type keptLog interface {
-	Entry() resume.Entry
-	Read(ctx context.Context, n uint64) resume.Reader
-	Delete(ctx context.Context) error
-}
-
-// memoryLog is a log in memory.
-type memoryLog struct {
-	in    *resume.Memory
-	entry resume.Entry
-}
-
-// Entry implements keptLog.
-func (l memoryLog) Entry() resume.Entry { return l.entry }
-
-// Read implements keptLog.
-func (l memoryLog) Read(ctx context.Context, n uint64) resume.Reader {
-	return l.in.Read(ctx, l.entry.ID, n)
-}
-
-// Delete implements keptLog.
-func (l memoryLog) Delete(ctx context.Context) error { return l.in.Delete(ctx, l.entry.ID) }
-
-// Claim implements resume.Store.
-func (s *Store) Claim(ctx context.Context, e resume.Entry, run resume.Run) (resume.Entry, resume.Writer, error) {
-	l, w, err := s.claimLog(ctx, e, run)
-	if l == nil {
-		return resume.Entry{}, nil, err
-	}
-	return l.Entry(), w, err
-}
-
-// Read implements resume.Store.
-func (s *Store) Read(ctx context.Context, id string, n uint64) resume.Reader {
-	if o := s.ownedLog(id); o != nil {
-		return o.Read(ctx, n)
-	}
-	if l, err := s.findLog(ctx, id); l != nil && err == nil {
-		return l.Read(ctx, n)
-	}
-	return (&remoteLog{s, resume.Entry{ID: id}}).Read(ctx, n)
-}
-
-// Delete implements resume.Store.
-func (s *Store) Delete(ctx context.Context, id string) error {
-	if o := s.ownedLog(id); o != nil {
-		return o.Delete(ctx)
-	}
-	l, err := s.findLog(ctx, id)
-	switch {
-	case err != nil:
-		return err
-	case l == nil:
-		return resume.ErrDropped
-	}
-	return l.Delete(ctx)
-}
-
-// Find implements resume.Store.
-func (s *Store) Find(ctx context.Context, id string) (resume.Entry, error) {
-	l, err := s.findLog(ctx, id)
-	switch {
-	case err != nil:
-		return resume.Entry{}, err
-	case l == nil:
-		return resume.Entry{}, resume.ErrDropped
-	}
-	return l.Entry(), nil
-}
-
-// claimLog claims a log. While Redis is away, a request with a key waits for as long as a
+// Claim implements resume.Store. While Redis is away, a request with a key waits for as long as a
 // command may take: the agent may run for that key already, or have run.
-func (s *Store) claimLog(ctx context.Context, e resume.Entry, run resume.Run) (keptLog, resume.Writer, error) {
-	entry, err := json.Marshal(e)
+func (s *Store) Claim(ctx context.Context, e resume.Entry, run resume.Run) (resume.Entry, resume.Writer, error) {
+	text, err := json.Marshal(e)
 	if err != nil {
-		return nil, nil, fmt.Errorf("encoding a log's entry: %w", err)
+		return resume.Entry{}, nil, fmt.Errorf("encoding a log's entry: %w", err)
 	}
-	if len(entry) > maxRecord {
-		return nil, nil, errLarge
+	if len(text) > maxRecord {
+		return resume.Entry{}, nil, errLarge
 	}
-	keyed := e.Key != (resume.Digest{})
 	limit := time.Now().Add(s.o.Timeout)
 	var taken error
 	for first := true; ; first = false {
-		l, w, err := s.claim(ctx, e, entry, keyed, run, limit)
-		if l != nil {
-			return l, w, nil
+		have, w, err := s.claim(ctx, e, text, run, limit)
+		if err == nil {
+			return have, w, nil
 		}
-		if err != nil && first {
-			if l := s.known(ctx, e); l != nil {
-				return l, nil, nil
+		if first {
+			// It may be in this process, and Redis does not know it any more.
+			if have, w, _ := s.o.Local.Claim(ctx, e, resume.Run{}); w == nil {
+				return have, nil, nil
+			} else {
+				w.End(resume.Dropped)
 			}
 		}
 		if errors.Is(err, resume.ErrTaken) {
 			taken = err
 		}
-		if err != nil && (!keyed || !errors.Is(err, errAway)) || time.Now().After(limit) {
-			return nil, nil, cmp.Or(taken, err, resume.ErrTaken)
+		wait := errors.Is(err, errFreed) || e.Key != (resume.Digest{}) && errors.Is(err, errAway)
+		if !wait || time.Now().After(limit) {
+			return resume.Entry{}, nil, cmp.Or(taken, err)
 		}
-		if !pause(ctx, blocks/50) {
-			return nil, nil, ctx.Err()
+		if !pause(ctx, retryAfter) {
+			return resume.Entry{}, nil, ctx.Err()
 		}
 	}
 }
 
-// claim claims an entry once. It returns no log and no error if the one that has the key goes.
-func (s *Store) claim(ctx context.Context, e resume.Entry, entry []byte, keyed bool, run resume.Run, limit time.Time) (keptLog, resume.Writer, error) {
+// claim claims an entry once.
+func (s *Store) claim(ctx context.Context, e resume.Entry, text []byte, run resume.Run, limit time.Time) (resume.Entry, resume.Writer, error) {
 	if s.away.Load() {
-		return nil, nil, errAway
+		return e, nil, errAway
 	}
 	hasKey := 0
-	if keyed {
+	if e.Key != (resume.Digest{}) {
 		hasKey = 1
 	}
 	limited, cancel := context.WithDeadline(ctx, limit)
 	defer cancel()
-	v, err := s.do(limited, claimScript, []string{s.names.log(e.ID), s.names.key(e.Key)},
-		s.o.Prefix, e.ID, entry, s.replica, s.o.Lease.Milliseconds(), s.ttl(e), hasKey)
+	v, err := s.do(limited, claimScript, e.ID,
+		s.o.Prefix, e.ID, text, s.replica, s.o.Lease.Milliseconds(), s.ttl(e), s.names.key(e.Key), hasKey)
 	if err != nil {
-		return nil, nil, fmt.Errorf("claiming a log in redis: %w", err)
+		return e, nil, fmt.Errorf("claiming a log in redis: %w", err)
 	}
 	id, _ := v.(string)
 	if id == e.ID {
 		return s.own(ctx, e, run)
 	}
-	l, err := s.find(ctx, id)
-	if err != nil {
+	have, err := s.find(ctx, id)
+	switch {
+	case errors.Is(err, resume.ErrDropped):
+		err = fmt.Errorf("%w: %w", resume.ErrTaken, errFreed)
+	case err != nil:
 		err = fmt.Errorf("%w: %w", resume.ErrTaken, err)
 	}
-	return l, nil, err
+	return have, nil, err
 }
 
 // own makes the log in this process of an entry that is claimed. If a log with its key is
-// here already, because Redis has lost it, own returns that and no writer.
-func (s *Store) own(ctx context.Context, e resume.Entry, run resume.Run) (keptLog, resume.Writer, error) {
+// here already, because Redis has lost it, own returns the entry of that and no writer.
+func (s *Store) own(ctx context.Context, e resume.Entry, run resume.Run) (resume.Entry, resume.Writer, error) {
 	o := newOwned(s, e, run)
 	s.mu.Lock()
-	have, w, err := s.o.Local.Claim(ctx, e, resume.Run{ReadersChanged: run.ReadersChanged, Cancel: o.Cancel})
+	have, w, err := s.o.Local.Claim(ctx, e, resume.Run{ReadersChanged: run.ReadersChanged, Cancel: o.cancel})
 	if w != nil {
-		o.memoryLog, o.memory = memoryLog{s.o.Local, e}, w
+		o.memory = w
 		s.owned[e.ID] = o
+		s.users++
 	}
 	s.mu.Unlock()
 	if w == nil {
-		go caught(s.o.Logger, func() { _ = s.write(dropScript, s.names.all(e), s.replica, e.ID, "0-1") }) // or its time to live ends it
-		return s.here(have), nil, err
+		go caught(s.o.Logger, func() { _ = (&writer{s: s, entry: e}).end(resume.Dropped) }) // or its time to live ends it
+		return have, nil, err
 	}
 	go o.flushes()
-	return o, o, nil
-}
-
-// known returns a log in this process that has the key of e, nil for none.
-func (s *Store) known(ctx context.Context, e resume.Entry) keptLog {
-	have, w, err := s.o.Local.Claim(ctx, e, resume.Run{})
-	switch {
-	case err != nil:
-		return nil
-	case w != nil:
-		w.End(resume.Dropped)
-		return nil
-	}
-	return s.here(have)
-}
-
-// here returns the log of a run in this process as it is to be used.
-func (s *Store) here(e resume.Entry) keptLog {
-	if o := s.ownedLog(e.ID); o != nil {
-		return o
-	}
-	return memoryLog{s.o.Local, e}
+	return e, o, nil
 }
 
 func (s *Store) ownedLog(id string) *owned {
@@ -348,38 +241,59 @@ func (s *Store) ownedLog(id string) *owned {
 	return s.owned[id]
 }
 
-// findLog returns the log with the id, nil for none.
-func (s *Store) findLog(ctx context.Context, id string) (keptLog, error) {
-	local, missing := s.o.Local.Find(ctx, id)
-	l, err := s.find(ctx, id)
-	switch {
-	case err != nil && missing == nil:
-		return s.here(local), nil
-	case err != nil:
-		return nil, err
-	case l == nil && missing == nil:
-		// Redis has lost it, or a client has just deleted it.
-		if o := s.ownedLog(id); o == nil || o.isLost() {
-			return s.here(local), nil
-		}
+// Find implements resume.Store.
+func (s *Store) Find(ctx context.Context, id string) (resume.Entry, error) {
+	e, err := s.find(ctx, id)
+	if err == nil {
+		return e, nil
 	}
-	return l, nil
+	local, missing := s.o.Local.Find(ctx, id)
+	if missing != nil {
+		return resume.Entry{}, err
+	}
+	if o := s.ownedLog(id); errors.Is(err, resume.ErrDropped) && o != nil && !o.isLost() {
+		return resume.Entry{}, err // a client has just deleted it
+	}
+	return local, nil
 }
 
-// find returns the log that is in Redis, nil for none. If it is one of a run in this process, that
-// is the one.
-func (s *Store) find(ctx context.Context, id string) (keptLog, error) {
+// find returns the entry of a log that is in Redis.
+func (s *Store) find(ctx context.Context, id string) (resume.Entry, error) {
 	if s.away.Load() {
-		return nil, errAway
+		return resume.Entry{}, errAway
 	}
-	v, err := s.look(ctx, id)
-	if err != nil || v == nil || v.gone {
-		return nil, err
+	v, err := s.look(ctx, id, "")
+	if err == nil && v.gone {
+		err = resume.ErrDropped
 	}
-	if o := s.ownedLog(id); o != nil {
-		return o, nil
+	if err != nil {
+		return resume.Entry{}, err
 	}
-	return &remoteLog{s, v.entry}, nil
+	return v.entry, nil
+}
+
+// Read implements resume.Store.
+func (s *Store) Read(ctx context.Context, id string, n uint64) resume.Reader {
+	o := s.ownedLog(id)
+	if _, err := s.o.Local.Find(ctx, id); o != nil || err == nil {
+		return &ownedReader{Reader: s.o.Local.Read(ctx, id, n), s: s, o: o, ctx: ctx, id: id, after: n}
+	}
+	return newReader(ctx, s, id, n)
+}
+
+// Delete implements resume.Store.
+func (s *Store) Delete(ctx context.Context, id string) error {
+	v, err := s.do(ctx, deleteScript, id, id)
+	if o := s.ownedLog(id); err != nil && o != nil {
+		o.lose(err)
+	}
+	if s.o.Local.Delete(ctx, id) == nil {
+		return nil
+	}
+	if err == nil && v != int64(1) {
+		err = resume.ErrDropped
+	}
+	return err
 }
 
 // Interface guards

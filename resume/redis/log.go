@@ -1,0 +1,302 @@
+package redis
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/hermes-sidecar/hermes-sidecar/resume"
+)
+
+// states are the words for the states of a log in Redis.
+var states = [...]string{
+	resume.Claimed: "claimed", resume.Begun: "begun", resume.Whole: "whole", resume.Broken: "broken", resume.Dropped: "dropped",
+}
+
+// A view is the state of a log in Redis at some time.
+type view struct {
+	state   resume.State
+	header  http.Header // nil before it has begun
+	pieces  uint64
+	events  uint64
+	has     uint64 // how many events its owner has
+	lease   int64  // when that of the owner ends: another number after each write
+	gone    bool   // it was deleted, or has been kept long enough
+	adopted bool   // its owner is gone, and this replica ends it
+	entry   resume.Entry
+}
+
+// errDamaged means that Redis has no log where one should be.
+var errDamaged = errors.New("a log in redis is damaged: use a prefix that no other program uses")
+
+// look returns the state of a log. For a reader, "" for none, it may adopt the log. The error
+// is ErrDropped if there is none.
+func (s *Store) look(ctx context.Context, id, reader string) (*view, error) {
+	reply, err := s.do(ctx, lookScript, id, reader, s.o.Lease.Milliseconds(), s.replica)
+	if errors.Is(err, goredis.Nil) {
+		return nil, resume.ErrDropped
+	}
+	if err != nil {
+		return nil, fmt.Errorf("looking for a log in redis: %w", err)
+	}
+	f, _ := reply.([]any)
+	if len(f) != 9 {
+		return nil, fmt.Errorf("%w: it has %d fields, want 9", errDamaged, len(f))
+	}
+	str := func(i int) string { v, _ := f[i].(string); return v }
+	num := func(i int) int64 { v, _ := f[i].(int64); return v }
+	v := &view{
+		state: resume.State(slices.Index(states[:resume.Dropped], str(0))), pieces: uint64(num(2)), events: uint64(num(3)),
+		has: uint64(num(4)), lease: num(5), gone: num(6) == 1, adopted: num(7) == 1,
+	}
+	if err := json.Unmarshal([]byte(str(8)), &v.entry); err != nil {
+		return nil, fmt.Errorf("%w: decoding its entry: %w", errDamaged, err)
+	}
+	if v.entry.ID != id || v.state >= resume.Dropped {
+		return nil, fmt.Errorf("%w: it has the id %.40q and the state %.40q", errDamaged, v.entry.ID, str(0))
+	}
+	if v.state == resume.Claimed {
+		return v, nil
+	}
+	if err := json.Unmarshal([]byte(str(1)), &v.header); err != nil || v.header == nil { // null is none
+		return nil, fmt.Errorf("%w: it has no header: %.100q", errDamaged, str(1))
+	}
+	return v, nil
+}
+
+// A piece is an entry of the stream of a log. Its id is the number of events that have ended
+// by its end, and its own number: so the piece in which an event ends is found by the number
+// of the event.
+type piece struct {
+	id             string
+	events, number uint64
+	kind           kind
+	data           string
+}
+
+// kind is the name of the only field of a piece.
+type kind string
+
+const (
+	kindEnd   kind = "e" // the end of an event, or all of it
+	kindPart  kind = "p" // bytes that no event ends after
+	kindBegin kind = "h" // no bytes: the log has begun, with a header that is in its hash
+	kindState kind = "s" // no bytes: the log has ended, in the state
+	kindGap   kind = "g" // no bytes: the numbers up to here belong to no event
+)
+
+// piecesOf returns the pieces of a part of a log.
+func piecesOf(p resume.Part) (all []piece, err error) {
+	if p.Header != nil {
+		header, err := json.Marshal(p.Header)
+		if err == nil && len(header) > maxRecord {
+			err = errLarge
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, piece{kind: kindBegin, data: string(header)})
+	}
+	for b, ends := range p.Pieces(maxPiece) {
+		k := kindPart
+		if ends {
+			k = kindEnd
+		}
+		all = append(all, piece{kind: k, data: string(b)})
+	}
+	return all, nil
+}
+
+// first returns the number of the first event in a log that begins with the piece. A log begins
+// after an event.
+func (p *piece) first() uint64 {
+	if p.kind == kindEnd {
+		return p.events
+	}
+	return p.events + 1
+}
+
+// Bounds of how a log is read and written.
+const (
+	// maxPiece is how many bytes of a log are in a piece. With what Redis needs beside them it
+	// takes just under 32 KiB, which its allocator need not round up.
+	maxPiece = 31 << 10
+	// maxEntries is how many pieces are read at once.
+	maxEntries = 16
+	// blocks is how long a connection waits for what comes.
+	blocks = time.Second
+	// marksPerStream is in how many parts the oldest events of a log go.
+	marksPerStream = 64
+)
+
+// next waits for pieces of a log after one, and returns none if none come for a while. So many
+// readers may wait that there is no turn for this one: then it only looks whether there are
+// some, as it does without block.
+func (s *Store) next(ctx context.Context, id, after string, block bool) ([]piece, error) {
+	wait := time.Duration(-1)
+	if block {
+		select {
+		case s.turns <- struct{}{}:
+			defer func() { <-s.turns }()
+			wait = blocks
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(blocks):
+		}
+	}
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(wait, 0)+s.o.Timeout)
+	defer cancel()
+	streams, err := s.client.XRead(limited, &goredis.XReadArgs{
+		Streams: []string{s.names.events(id), after}, Count: maxEntries, Block: wait,
+	}).Result()
+	if err = s.checked(err); errors.Is(err, goredis.Nil) || err == nil && len(streams) == 0 {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading a log in redis: %w", err)
+	}
+	pieces := make([]piece, len(streams[0].Messages))
+	for i, m := range streams[0].Messages {
+		p := &pieces[i]
+		p.id = m.ID
+		_, _ = fmt.Sscanf(m.ID, "%d-%d", &p.events, &p.number) // ours
+		for name, value := range m.Values {
+			p.kind = kind(name)
+			p.data, _ = value.(string)
+		}
+	}
+	return pieces, nil
+}
+
+// A writer writes a log to Redis.
+type writer struct {
+	s      *Store
+	entry  resume.Entry
+	pieces uint64 // written
+	events uint64
+	bytes  int64
+	inside bool   // the last piece is not the end of an event
+	taken  int64  // bytes in Redis, had nothing gone
+	marks  []mark // pieces that the log may begin with; the first one is where it does
+	sizes  resume.EventSizes
+}
+
+// A mark is a piece that follows the end of an event.
+type mark struct {
+	id     string
+	before int64 // bytes in Redis
+}
+
+// add counts a piece and returns its id.
+func (w *writer) add(p piece) (id string) {
+	w.pieces++
+	switch p.kind {
+	case kindEnd:
+		w.events++
+	case kindGap:
+		w.events += orphanGap
+	}
+	id = fmt.Sprintf("%d-%d", w.events, w.pieces)
+	if n := len(w.marks); !w.inside && (n == 0 || w.taken-w.marks[n-1].before >= w.entry.MaxStream/marksPerStream) {
+		w.marks = append(w.marks, mark{id, w.taken})
+	}
+	w.bytes += int64(len(p.data))
+	w.taken += sizeInRedis(len(p.data))
+	if w.inside = p.kind == kindPart; p.kind == kindEnd {
+		w.sizes.Ended(w.bytes)
+	}
+	return id
+}
+
+// sizeInRedis returns about how many bytes a piece takes there. Small ones share a node.
+func sizeInRedis(bytes int) int64 {
+	if bytes < 2<<10 {
+		return int64(bytes) + 40
+	}
+	return int64(bytes) + 96
+}
+
+// errLost means that a log is another replica's, or was deleted.
+var errLost = errors.New("the log in redis is no longer this replica's")
+
+// write writes pieces of a log, or none, whose owner has so many events. If it fails, it may be
+// called again with the same.
+func (w *writer) write(pieces []piece, has uint64) (cancelled bool, readers int, err error) {
+	next, first := *w, ""
+	var args []any
+	for _, p := range pieces {
+		args = append(args, next.add(p), string(p.kind), p.data)
+	}
+	limit := next.sizes.Limit(w.entry.MaxStream, next.bytes)
+	for len(next.marks) > 1 && next.taken-next.marks[0].before > limit {
+		next.marks = next.marks[1:]
+		first = next.marks[0].id
+	}
+	s, e := w.s, w.entry
+	v, err := s.do(context.Background(), writeScript, e.ID, append([]any{
+		e.ID, s.replica, s.o.Lease.Milliseconds(), s.ttl(e), w.pieces, next.pieces, next.events, has, first,
+		e.Keep.Milliseconds(),
+	}, args...)...)
+	if err != nil {
+		return false, 0, err
+	}
+	reply, _ := v.([]any)
+	if len(reply) != 2 {
+		return false, 0, errDamaged
+	}
+	is, _ := reply[0].(int64)
+	n, _ := reply[1].(int64)
+	if is < 0 {
+		return false, 0, errLost
+	}
+	*w = next
+	return is > 0, int(n), nil
+}
+
+// end ends a log after some pieces.
+func (w *writer) end(how resume.State, after ...piece) error {
+	_, _, err := w.write(append(after, piece{kind: kindState, data: states[how]}), 0)
+	return err
+}
+
+// orphanGap is how many numbers of events are left out at the end of a log whose replica has
+// died. Clients of that replica may have events that never came to Redis: those have numbers
+// in the gap, because at most maxPending bytes, twice, are on their way.
+const orphanGap = 1 << 20
+
+// abandon ends a log that this replica has adopted: one that has begun with an error, as far
+// as its format has one, any other as if its request had failed.
+func (s *Store) abandon(v *view) error {
+	w := &writer{s: s, entry: v.entry, pieces: v.pieces, events: v.events}
+	if v.state == resume.Claimed {
+		return w.end(resume.Dropped)
+	}
+	var failed error // of Redis; else the log breaks off
+	part, how, _ := resume.Finish(v.entry, v.events+orphanGap, resume.ReasonNone, func(yield func([]byte, error) bool) {
+		var pieces []piece
+		for after := "0-0"; ; after = pieces[len(pieces)-1].id {
+			if pieces, failed = s.next(context.Background(), v.entry.ID, after, false); failed != nil {
+				yield(nil, failed)
+			}
+			if len(pieces) == 0 {
+				return
+			}
+			for _, p := range pieces {
+				if (p.kind == kindEnd || p.kind == kindPart) && !yield([]byte(p.data), nil) {
+					return
+				}
+			}
+		}
+	})
+	if failed != nil {
+		return failed
+	}
+	pieces, _ := piecesOf(part) // without a header
+	return w.end(how, append([]piece{{kind: kindGap}}, pieces...)...)
+}
