@@ -230,34 +230,42 @@ type dispatched struct {
 	hasData        bool // there was a data field
 }
 
+// take takes in a line that is not blank, and returns the name and the value of its field.
+func (e *dispatched) take(line string) (name, value string) {
+	name, value, _ = strings.Cut(line, ":")
+	value = strings.TrimPrefix(value, " ")
+	switch {
+	case name == "event":
+		e.kind = value
+	case name == "id":
+		e.id = value
+	case name == "data" && e.hasData:
+		e.data += "\n" + value
+	case name == "data":
+		e.data, e.hasData = value, true
+	}
+	return name, value
+}
+
 // readStandard reads a stream as the WHATWG says (HTML, section 9.2.6). It also returns the
 // last id field, whose value some clients keep before its event is complete.
 func readStandard(in string) (events []dispatched, retry, lastID string) {
-	in = strings.TrimPrefix(in, "\ufeff")
 	var e dispatched
-	for _, line := range splitLines(in) {
-		if !strings.HasSuffix(line, "\n") && !strings.HasSuffix(line, "\r") {
+	for _, line := range splitLines(strings.TrimPrefix(in, "\ufeff")) {
+		text := strings.TrimRight(line, "\r\n")
+		if text == line {
 			break // it is not complete
 		}
-		line = strings.TrimRight(line, "\r\n")
-		if line == "" {
+		if text == "" {
 			if e.hasData {
-				e.data = strings.TrimSuffix(e.data, "\n")
 				events = append(events, e)
 			}
 			e = dispatched{id: e.id}
 			continue
 		}
-		name, value, _ := strings.Cut(line, ":")
-		value = strings.TrimPrefix(value, " ")
-		switch name {
-		case "event":
-			e.kind = value
-		case "data":
-			e.hasData = true
-			e.data += value + "\n"
+		switch name, value := e.take(text); name {
 		case "id":
-			e.id, lastID = value, value
+			lastID = value
 		case "retry":
 			retry = value
 		}
@@ -271,35 +279,19 @@ func readStandard(in string) (events []dispatched, retry, lastID string) {
 func readOpenAI(pieces []string) (events []dispatched) {
 	var block string
 	var e dispatched
-	var data []string
 	retry := false
-	decode := func(line string) {
-		if line == "" {
-			if e.kind == "" && data == nil && e.id == "" && !retry {
-				return
-			}
-			e.data, e.hasData = strings.Join(data, "\n"), data != nil
-			events = append(events, e)
-			e, data, retry = dispatched{id: e.id}, nil, false
-			return
-		}
-		name, value, _ := strings.Cut(line, ":")
-		value = strings.TrimPrefix(value, " ")
-		switch name {
-		case "event":
-			e.kind = value
-		case "data":
-			data = append(data, value)
-		case "id":
-			e.id = value
-		case "retry":
-			_, err := strconv.Atoi(value)
-			retry = retry || err == nil
-		}
-	}
-	take := func() {
+	decode := func() {
 		for _, line := range splitLines(block) {
-			decode(strings.TrimRight(line, "\r\n"))
+			line = strings.TrimRight(line, "\r\n")
+			if line != "" {
+				if name, value := e.take(line); name == "retry" {
+					_, err := strconv.Atoi(value)
+					retry = retry || err == nil
+				}
+			} else if e != (dispatched{}) || retry {
+				events = append(events, e)
+				e, retry = dispatched{id: e.id}, false
+			}
 		}
 		block = ""
 	}
@@ -307,11 +299,11 @@ func readOpenAI(pieces []string) (events []dispatched) {
 		for _, line := range splitLines(piece) {
 			block += line
 			if strings.HasSuffix(block, "\r\r") || strings.HasSuffix(block, "\n\n") || strings.HasSuffix(block, "\r\n\r\n") {
-				take()
+				decode()
 			}
 		}
 	}
-	take()
+	decode()
 	return events
 }
 

@@ -261,30 +261,6 @@ func TestSlowReaderHoldsNobodyUp(t *testing.T) {
 	l.wantAsked(1)
 }
 
-// TestNothingIsLeft has clients leave, or stay to the end. The bubble checks that all
-// goroutines have ended.
-func TestNothingIsLeft(t *testing.T) {
-	inBubble(t, nil, streams(events(3), always()), func(t *testing.T, l *lab) {
-		for i := range 50 {
-			r := l.send(post(key, fmt.Sprint(i)))
-			if i%2 == 0 {
-				r.rest()
-			}
-			r.leave()
-		}
-		for range 50 {
-			l.over()
-		}
-		synctest.Wait()
-		if n := l.runs.Stats().Readers; n != 0 {
-			t.Errorf("%d readers", n)
-		}
-		time.Sleep(5 * time.Minute)
-		synctest.Wait()
-		l.wantEmpty()
-	})
-}
-
 // fillMemory has a log that somebody reads take more than most: others can make no room.
 func fillMemory(t *testing.T, s *resume.Memory, most int) {
 	t.Helper()
@@ -387,58 +363,50 @@ func TestPromptReadersAreNeverCutOff(t *testing.T) {
 	}
 }
 
-// TestWaitingForAReaderEndsWithTheRun: upstream waits for the only reader, which has stopped
-// reading, for ever, until its stream is deleted or the process drains.
-func TestWaitingForAReaderEndsWithTheRun(t *testing.T) {
-	for _, comesBack := range []bool{true, false} {
-		pieces := append([]string{event(1)}, bursts(100, 1<<20)...)
-		inPromptBubble(t, 64<<10, 64<<20, pieces, func(t *testing.T, l *lab, burst chan struct{}) {
-			stuck := l.send(post(key, "k"))
-			stuck.next()
-			why := resume.ReasonShutdown
-			if comesBack {
-				first := stuck
-				stuck, why = l.send(post(key, "k")), resume.ReasonDeleted
+// TestUpstreamWaitsForASlowClient that is the only one, although there is room, until another
+// client reads, its stream is deleted or the process drains.
+func TestUpstreamWaitsForASlowClient(t *testing.T) {
+	for _, ends := range []resume.Reason{resume.ReasonNone, resume.ReasonDeleted, resume.ReasonShutdown} {
+		all, maxStream := bursts(1000, 10<<10), int64(64<<20)
+		if ends != resume.ReasonNone {
+			all, maxStream = bursts(100, 1<<20), 64<<10
+		}
+		pieces := append([]string{event(1)}, all...)
+		inPromptBubble(t, maxStream, 64<<20, pieces, func(t *testing.T, l *lab, burst chan struct{}) {
+			slow, read := l.send(post(key, "k")), ""
+			if ends == resume.ReasonDeleted { // one that has come back
+				first := slow
+				first.next()
+				slow = l.send(post(key, "k"))
 				first.leave()
+			} else {
+				read = slow.next()
 			}
 			synctest.Wait()
 			close(burst)
 			time.Sleep(time.Hour)
 			l.wantOpen(1)
-			if used, _ := l.store.Used(); used > 3<<20 {
+			if used, _ := l.store.Used(); used > 3<<20 || ends == resume.ReasonNone && used > 1<<20 {
 				t.Errorf("upstream has not waited: %d bytes have come", used)
 			}
-			if comesBack {
-				l.send(request{http.MethodDelete, otherPath + "/" + stuck.id(), "", nil}).want(http.StatusNoContent)
-			} else {
+			switch ends {
+			case resume.ReasonDeleted:
+				l.send(request{http.MethodDelete, otherPath + "/" + slow.id(), "", nil}).want(http.StatusNoContent)
+			case resume.ReasonShutdown:
 				l.runs.Shutdown(1)
+			default:
+				want := numbered(slow.id(), 1, pieces...)
+				if second := l.send(post(key, "k")).rest(); second != want {
+					t.Errorf("the second got %d bytes, want %d", len(second), len(want))
+				}
+				if got := read + slow.rest(); got != want {
+					t.Errorf("the slow one got %d bytes", len(got))
+				}
 			}
-			if e := l.over(); e.Reason != why {
+			if e := l.over(); e.Reason != ends {
 				t.Errorf("ended for %v", e.Reason)
 			}
-			stuck.leave()
+			slow.leave()
 		})
 	}
-}
-
-// TestUpstreamWaitsForASlowClient that is the only one, although there is room.
-func TestUpstreamWaitsForASlowClient(t *testing.T) {
-	pieces := append([]string{event(1)}, bursts(1000, 10<<10)...)
-	inPromptBubble(t, 64<<20, 64<<20, pieces, func(t *testing.T, l *lab, burst chan struct{}) {
-		slow := l.send(post(key, "k"))
-		slow.next()
-		close(burst)
-		time.Sleep(time.Hour)
-		if used, _ := l.store.Used(); used > 1<<20 {
-			t.Errorf("upstream has not waited: %d bytes have come", used)
-		}
-		second := l.send(post(key, "k")) // and no upstream waits any more
-		want := numbered(slow.id(), 1, pieces...)
-		if got := second.rest(); got != want {
-			t.Errorf("the second got %d bytes, want %d", len(got), len(want))
-		}
-		if got := slow.rest(); got != want[len(numbered(slow.id(), 1, pieces[0])):] {
-			t.Errorf("the slow one got %d bytes", len(got))
-		}
-	})
 }

@@ -89,17 +89,22 @@ func TestSameKeyWithAnotherBody(t *testing.T) {
 	first := l.send(post(key, "k"))
 	id := first.id()
 	first.rest()
-	other := post(key, "k")
-	other.body = `{"stream":true,"messages":[1]}`
-	detailOf(t, l.send(other), "another request body")
-	same := post(key, "k") // to a reader of JSON, and not byte for byte
-	same.body = `{"stream": true,"messages":[]}`
-	detailOf(t, l.send(same), "another request body")
-	other.header = append(other.header, "Last-Event-ID", id+"/1")
-	detailOf(t, l.send(other), "another request body")
 	ofNoKey := l.send(post(resume.DetachHeader, "1m")).id()
-	detailOf(t, l.send(post(key, "another", "Last-Event-ID", id+"/1")), "Leave out the key")
-	detailOf(t, l.send(post(key, "k", "Last-Event-ID", ofNoKey+"/1")), "Leave out the key")
+	for _, c := range []struct {
+		q          request
+		body, says string
+	}{
+		{post(key, "k"), `{"stream":true,"messages":[1]}`, "another request body"},
+		{post(key, "k"), `{"stream": true,"messages":[]}`, "another request body"}, // the same to a reader of JSON
+		{post(key, "k", "Last-Event-ID", id+"/1"), `{"stream":true,"messages":[1]}`, "another request body"},
+		{post(key, "another", "Last-Event-ID", id+"/1"), asking, "Leave out the key"},
+		{post(key, "k", "Last-Event-ID", ofNoKey+"/1"), asking, "Leave out the key"},
+	} {
+		c.q.body = c.body
+		if p := problemOf(t, l.send(c.q), http.StatusUnprocessableEntity); !strings.Contains(p["detail"].(string), c.says) {
+			t.Errorf("problem %v", p)
+		}
+	}
 	if got := l.send(post(key, "k", "Last-Event-ID", id+"/1")).want(http.StatusOK); got.rest() != numbered(id, 2, event(2)) || got.Header.Get("Idempotency-Replayed") != "true" {
 		t.Error("not continued")
 	}
@@ -114,14 +119,6 @@ func TestSameKeyWithAnotherBody(t *testing.T) {
 		t.Error("another query has the same stream")
 	}
 	l.wantAsked(4)
-}
-
-// detailOf checks that the answer to a key says what is wrong with it.
-func detailOf(t *testing.T, r *reply, says string) {
-	t.Helper()
-	if p := problemOf(t, r, http.StatusUnprocessableEntity); !strings.Contains(p["detail"].(string), says) {
-		t.Errorf("problem %v", p)
-	}
 }
 
 // TestHead of a stream is answered as GET, without a body, and asks nobody.

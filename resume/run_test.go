@@ -298,46 +298,42 @@ func (w *readsHeader) len() int {
 // the run writes to, to others, and in an answer that passes. Only the race detector sees
 // what is wrong.
 func TestHeaderIsTheHandlersAlone(t *testing.T) {
-	for name, asks := range map[string]bool{"with a log": true, "that passes": false} {
-		for _, readers := range []int{1, 2} {
-			t.Run(fmt.Sprint(name, ", readers ", readers), func(t *testing.T) {
-				po, ro := proxy.DefaultOptions(), resume.DefaultOptions()
-				po.Keepalive = time.Millisecond
-				begun, may := make(chan struct{}), make(chan struct{})
-				first := &readsHeader{header: http.Header{}}
-				h := resume.New(ro).Handler(proxy.New(po).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-					kept := w.Header()
-					kept.Set("Content-Type", "text/event-stream")
-					kept.Set("Trailer", "X-Sum")
-					if !asks { // too large to be kept
-						kept.Set("X-Large", strings.Repeat("x", 100<<10))
-					}
-					_, _ = io.WriteString(w, chunk)
-					close(begun)
-					<-may
-					for began := first.len(); first.len() < began+1000; { // a few keepalives
-						w.Header().Set("X-Sum", "1")
-						kept.Set("X-Sum", "2")
-					}
-					_, _ = io.WriteString(w, "data: [DONE]\n\n")
-				})))
-				serve := func(w http.ResponseWriter) {
-					r := httptest.NewRequest(http.MethodPost, chatPath, strings.NewReader(asking))
-					r.Header.Set(key, "k")
-					h.ServeHTTP(w, r)
+	for _, readers := range []int{0, 1, 2} { // of a log; 0 for an answer that passes
+		t.Run(fmt.Sprint("readers ", readers), func(t *testing.T) {
+			po, ro := proxy.DefaultOptions(), resume.DefaultOptions()
+			po.Keepalive = time.Millisecond
+			begun, may := make(chan struct{}), make(chan struct{})
+			first := &readsHeader{header: http.Header{}}
+			h := resume.New(ro).Handler(proxy.New(po).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				kept := w.Header()
+				kept.Set("Content-Type", "text/event-stream")
+				kept.Set("Trailer", "X-Sum")
+				if readers == 0 { // too large to be kept
+					kept.Set("X-Large", strings.Repeat("x", 100<<10))
 				}
-				var all sync.WaitGroup
-				all.Go(func() { serve(first) })
-				<-begun
-				if asks {
-					for range readers - 1 {
-						all.Go(func() { serve(&readsHeader{header: http.Header{}}) })
-					}
+				_, _ = io.WriteString(w, chunk)
+				close(begun)
+				<-may
+				for began := first.len(); first.len() < began+1000; { // a few keepalives
+					w.Header().Set("X-Sum", "1")
+					kept.Set("X-Sum", "2")
 				}
-				close(may)
-				all.Wait()
-			})
-		}
+				_, _ = io.WriteString(w, "data: [DONE]\n\n")
+			})))
+			serve := func(w http.ResponseWriter) {
+				r := httptest.NewRequest(http.MethodPost, chatPath, strings.NewReader(asking))
+				r.Header.Set(key, "k")
+				h.ServeHTTP(w, r)
+			}
+			var all sync.WaitGroup
+			all.Go(func() { serve(first) })
+			<-begun
+			for range readers - 1 {
+				all.Go(func() { serve(&readsHeader{header: http.Header{}}) })
+			}
+			close(may)
+			all.Wait()
+		})
 	}
 }
 
