@@ -57,6 +57,7 @@ func TestEventsAreNumbered(t *testing.T) {
 		"event: \n\nevent\n\nevent:\n\ndata\n\n": "event: \nevent\nevent:\ndata\nid: x/1\n\n",
 		"event: e\nevent:\n\ndata\n\n":           "event: e\nevent:\ndata\nid: x/1\n\n",
 		"id: 7\n\ndata: a\n\nid\n\n":             "id: 7\nid: x/0\ndata: a\nid: x/1\n\nid\nid: x/1\n",
+		"id:7:1\n\ndata: a\n\n":                  "id:7:1\nid: x/0\ndata: a\nid: x/1\n\n",
 		"data: a\n\nid: 7\nevent: e\n\n":         "data: a\nid: x/1\n\nid: 7\nevent: e\nevent:\nid: x/1\n",
 		// What is a mark to some clients, or at some positions, is none to all at each.
 		"\xef\xbb\xbfdata: a\n\n":                  "\xef\xbb\xbf:\ndata: a\nid: x/1\n\n",
