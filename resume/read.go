@@ -6,7 +6,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"slices"
 	"sync"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
@@ -149,21 +148,6 @@ func cutOff(err error) error {
 		panic(http.ErrAbortHandler)
 	}
 	return nil
-}
-
-// changes returns what next has set in its header, and nil for each field that it has
-// deleted. The others are the client's own.
-func changes(next, before http.Header) http.Header {
-	h := maps.Clone(next)
-	for name, was := range before {
-		switch values, ok := next[name]; {
-		case !ok:
-			h[name] = nil
-		case slices.Equal(values, was):
-			delete(h, name)
-		}
-	}
-	return h
 }
 
 // setHeader sets in h what changes has returned.

@@ -56,9 +56,6 @@ func (p *Resume) Handler(next http.Handler) http.Handler {
 	})
 }
 
-// A Next is the handler that Serve calls for answers. It may return an error.
-type Next func(http.ResponseWriter, *http.Request) error
-
 // Serve answers r: from a log if it asks for one, and otherwise by next. A request that
 // asks for nothing of ours goes to next as it is.
 //
