@@ -34,7 +34,7 @@ const (
 func event(n int) string { return "data: " + strconv.Itoa(n) + "\n\n" }
 
 // lab is a handler that lets answers outlive their connections, with a next one that
-// does what the test says, behind a server.
+// does what the test says, in a server.
 type lab struct {
 	t     *testing.T
 	store *resume.Memory
@@ -234,7 +234,7 @@ func (r *reply) next() string {
 		}
 		if err != nil {
 			if err != io.EOF || b.Len() > 0 {
-				r.t.Fatalf("%v behind %q", err, b.String())
+				r.t.Fatalf("%v after %q", err, b.String())
 			}
 			return ""
 		}
@@ -246,7 +246,7 @@ func (r *reply) rest() string {
 	r.t.Helper()
 	b, err := io.ReadAll(r.in)
 	if err != nil {
-		r.t.Fatalf("%v behind %q", err, b)
+		r.t.Fatalf("%v after %q", err, b)
 	}
 	return string(b)
 }
@@ -256,7 +256,7 @@ func (r *reply) broken() string {
 	r.t.Helper()
 	b, err := io.ReadAll(r.in)
 	if err == nil {
-		r.t.Fatalf("a clean end behind %q", b)
+		r.t.Fatalf("a clean end after %q", b)
 	}
 	return string(b)
 }

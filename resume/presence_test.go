@@ -15,14 +15,14 @@ import (
 )
 
 // TestRunsEndWhenNobodyComesBack cancels upstream's request after detach, and not before.
-// Who comes back then gets an error finish.
+// A client that comes back then gets an error finish.
 func TestRunsEndWhenNobodyComesBack(t *testing.T) {
 	for name, c := range map[string]struct {
 		header []string
 		after  time.Duration
 	}{
 		"detach":               {[]string{key, "k"}, 10 * time.Minute},
-		"what is asked for":    {[]string{key, "k", resume.DetachHeader, "30s"}, 30 * time.Second},
+		"the header asks":      {[]string{key, "k", resume.DetachHeader, "30s"}, 30 * time.Second},
 		"at most detach":       {[]string{resume.DetachHeader, "1000h"}, 10 * time.Minute},
 		"the header by itself": {[]string{resume.DetachHeader, "1m"}, time.Minute},
 	} {
@@ -251,7 +251,7 @@ func stands(t *testing.T, n *atomic.Int64) {
 	})
 }
 
-// TestClientThatReadsNoHints holds up nobody else: neither who sends its key, nor the end of
+// TestClientThatReadsNoHints holds up no others: neither a client that sends its key, nor the end of
 // the process.
 func TestClientThatReadsNoHints(t *testing.T) {
 	for name, then := range map[string]func(t *testing.T, l *lab, enough chan struct{}){

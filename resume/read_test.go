@@ -242,10 +242,10 @@ func TestSlowReaderHoldsNobodyUp(t *testing.T) {
 	second.next()
 	for range n - 1 {
 		each <- struct{}{}
-		second.next() // however far the first is behind
+		second.next() // however far the first lags
 	}
 	if got := second.rest(); got != "" {
-		t.Errorf("behind the end: %d bytes", len(got))
+		t.Errorf("after the end: %d bytes", len(got))
 	}
 	if b, err := io.ReadAll(res.Body); err == nil || len(b) >= n*size {
 		t.Errorf("the slow one got %d bytes, %v", len(b), err)
@@ -266,7 +266,7 @@ func TestSlowReaderHoldsNobodyUp(t *testing.T) {
 	l.wantAsked(1)
 }
 
-// fillMemory has a log that somebody reads take more than most: others can make no room.
+// fillMemory has a log with a reader take more than most: others can make no room.
 func fillMemory(t *testing.T, s *resume.Memory, most int) {
 	t.Helper()
 	w := claim(t, s, resume.Entry{ID: "full", MaxStream: 1 << 30, MaxMemory: 1 << 30})
@@ -305,7 +305,7 @@ func inPromptBubble(t *testing.T, maxStream, maxMemory int64, pieces []string, t
 	})
 }
 
-// TestClientIsNotCutOffBecauseAnotherHasRead: once somebody else has read a stream, upstream
+// TestClientIsNotCutOffBecauseAnotherHasRead: once another client has read a stream, upstream
 // goes on waiting for the client that is still there.
 func TestClientIsNotCutOffBecauseAnotherHasRead(t *testing.T) {
 	for name, back := range map[string][]string{"the first": nil, "one that has come back": {key, "k"}} {
@@ -449,7 +449,7 @@ func replayer(all map[string]string) resume.Next {
 }
 
 // TestCutsOfEveryRecording cuts the client at every event of every recording, and lets it
-// continue: what it has then is the answer as it would have been without a cut. Behind
+// continue: what it has then is the answer as it would have been without a cut. After
 // each cut of one kind it comes back once; on the other way it is cut again and again.
 func TestCutsOfEveryRecording(t *testing.T) {
 	all := resume.Recordings(t)
@@ -473,7 +473,7 @@ func TestCutsOfEveryRecording(t *testing.T) {
 			t.Fatalf("%s: the answer is\n%s\nwithout resume\n%s", file, got, want)
 		}
 		ends := split(whole, id)
-		behind := func(n int) string {
+		after := func(n int) string {
 			at := post("Last-Event-ID", id+"/"+strconv.Itoa(n))
 			at.path = pathOf(file)
 			return l.send(at).want(http.StatusOK).rest()
@@ -483,15 +483,15 @@ func TestCutsOfEveryRecording(t *testing.T) {
 			if n > 0 {
 				from = ends[n-1]
 			}
-			if got := whole[:from] + behind(n); got != whole {
-				t.Fatalf("%s: continued behind %d is not the same", file, n)
+			if got := whole[:from] + after(n); got != whole {
+				t.Fatalf("%s: continued after %d is not the same", file, n)
 			}
 		}
 		// Many cuts, each wherever it comes: of an event that was cut the client forgets
 		// the beginning.
 		var got strings.Builder
 		for n := 0; ; {
-			rest := behind(n)
+			rest := after(n)
 			if cut := random.IntN(len(rest) + 200); cut < len(rest) {
 				rest = rest[:cut]
 				ends := split(rest, id)

@@ -367,14 +367,14 @@ func allocated() int64 {
 }
 
 // repeated returns n bytes of before, as many of what fit, and after.
-func repeated(before, what, behind string, n int) []byte {
+func repeated(before, what, after string, n int) []byte {
 	var b bytes.Buffer
 	b.Grow(n)
 	b.WriteString(before)
-	for b.Len()+len(what)+len(behind) <= n {
+	for b.Len()+len(what)+len(after) <= n {
 		b.WriteString(what)
 	}
-	b.WriteString(behind)
+	b.WriteString(after)
 	return b.Bytes()
 }
 

@@ -19,7 +19,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
 
-func TestAnswerIsContinuedBehindTheLastEvent(t *testing.T) {
+func TestAnswerIsContinuedAfterTheLastEvent(t *testing.T) {
 	each := make(chan struct{})
 	l := newLab(t, nil, streams(events(3), each))
 	go func() { each <- struct{}{} }()
@@ -42,7 +42,7 @@ func TestAnswerIsContinuedBehindTheLastEvent(t *testing.T) {
 	l.wantAsked(1)
 }
 
-// TestOthersGetNothing has somebody with other credentials, or at another path, ask for a
+// TestOthersGetNothing has a client with other credentials, or at another path, ask for a
 // stream: the answer is the one for a stream that never was, to the byte.
 func TestOthersGetNothing(t *testing.T) {
 	l := newLab(t, nil, streams(events(3), always()))
@@ -79,7 +79,7 @@ func TestOthersGetNothing(t *testing.T) {
 			t.Errorf("%s elsewhere: %d", method, status)
 		}
 	}
-	// The key is everybody's own.
+	// Each client has keys of its own.
 	l.wantAsked(1)
 	theirs := l.send(post(key, "k", "Authorization", "Bearer b")).want(http.StatusOK)
 	if theirs.id() == id || theirs.Header.Get("Idempotency-Replayed") != "" {
@@ -129,7 +129,7 @@ func TestSameKeyWithAnotherBody(t *testing.T) {
 	l.wantAsked(4)
 }
 
-// TestHead of a stream is answered as GET, without a body, and asks nobody.
+// TestHead of a stream is answered as GET, without a body, and does not ask upstream.
 func TestHead(t *testing.T) {
 	each := make(chan struct{})
 	l := newLab(t, nil, streams(events(2), each))
@@ -246,8 +246,8 @@ func (s *awayStore) Find(ctx context.Context, id string) (resume.Entry, error) {
 	return s.Memory.Find(ctx, id)
 }
 
-// TestStoreThatIsAway lets what is new pass as it is. Who asks for a stream is told to
-// come again: that there is none would have it ask upstream a second time.
+// TestStoreThatIsAway lets new requests pass as they are. A client that asks for a stream is told
+// to come again: if it were told that there is none, it would ask upstream a second time.
 func TestStoreThatIsAway(t *testing.T) {
 	s := &awayStore{Memory: resume.NewMemory()}
 	l := newLab(t, func(o *resume.Options) { o.Store = s }, streams(events(2), always()))
@@ -280,7 +280,7 @@ func TestStoreThatIsAway(t *testing.T) {
 
 // TestRandomSequences has clients attach, leave, repeat, continue and delete at random and
 // at once, while configurations change and one in a while the process drains: upstream
-// is asked once for a key, as long as nobody deletes its stream, and what anybody gets is
+// is asked once for a key, as long as no client deletes its stream, and each client gets
 // the stream, to the byte.
 func TestRandomSequences(t *testing.T) {
 	rounds, atOnce := 200, 16
@@ -449,7 +449,7 @@ func (s *sequence) step(r *rand.Rand, srv *httptest.Server) {
 		got = got[:i]
 	}
 	if !strings.HasPrefix(whole, got) || err == nil && len(got) < len(whole) && s.deleted[k] == 0 {
-		s.t.Errorf("seed %d: behind %d of %s came\n%q\nwant\n%q (%v)", s.seed, from, k, b, whole, err)
+		s.t.Errorf("seed %d: after %d of %s came\n%q\nwant\n%q (%v)", s.seed, from, k, b, whole, err)
 	}
 }
 

@@ -293,7 +293,7 @@ func (w *readsHeader) len() int {
 	return w.body.Len()
 }
 
-// TestHeaderIsTheHandlersAlone has a timer of hermes write while the handler behind it sets
+// TestHeaderIsTheHandlersAlone has a timer of hermes write while the handler after it sets
 // trailers, in its map and in the one that it has had from the beginning: to a client that
 // the run writes to, to others, and in an answer that passes. Only the race detector sees
 // what is wrong.
