@@ -19,6 +19,6 @@
 // the first one included. Only an answer that turns out to be no event stream is written to
 // the first client directly, and that waits for the handler.
 //
-// A call of a run's method by a log may hold the log's lock, so no method of a run calls a
-// log while it holds the run's.
+// A storage may hold its lock while it calls a run, so no method of a run calls a storage
+// while it holds the run's.
 package resume

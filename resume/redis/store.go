@@ -166,11 +166,11 @@ func (s *Store) Claim(ctx context.Context, e resume.Entry, run resume.Run) (resu
 		}
 		if first {
 			// It may be in this process, and Redis does not know it any more.
-			if have, w, _ := s.o.Local.Claim(ctx, e, resume.Run{}); w == nil {
+			have, w, _ := s.o.Local.Claim(ctx, e, resume.Run{})
+			if w == nil {
 				return have, nil, nil
-			} else {
-				w.End(resume.Dropped)
 			}
+			w.End(resume.Dropped)
 		}
 		if errors.Is(err, resume.ErrTaken) {
 			taken = err
@@ -275,10 +275,15 @@ func (s *Store) find(ctx context.Context, id string) (resume.Entry, error) {
 // Read implements resume.Store.
 func (s *Store) Read(ctx context.Context, id string, n uint64) resume.Reader {
 	o := s.ownedLog(id)
-	if _, err := s.o.Local.Find(ctx, id); o != nil || err == nil {
-		return &ownedReader{Reader: s.o.Local.Read(ctx, id, n), s: s, o: o, ctx: ctx, id: id, after: n}
+	_, missing := s.o.Local.Find(ctx, id)
+	remote := func() resume.Reader { return newReader(ctx, s, id, n) }
+	switch {
+	case missing != nil && (o == nil || o.isOver()):
+		return remote()
+	case o == nil || ctx.Err() != nil:
+		return s.o.Local.Read(ctx, id, n)
 	}
-	return newReader(ctx, s, id, n)
+	return &ownedReader{s.o.Local.Read(ctx, id, n), o, remote}
 }
 
 // Delete implements resume.Store.
