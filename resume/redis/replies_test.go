@@ -3,7 +3,6 @@ package redis
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -113,9 +112,7 @@ func converse(t *testing.T, s *Store) {
 		begin(t, w)
 		add(t, w, event(1))
 		w.End(resume.Whole)
-		if got, err := all(r); got != event(1) || !errors.Is(err, io.EOF) {
-			t.Errorf("here it is %q, %v", got, err)
-		}
+		wantRest(t, r, event(1), io.EOF)
 		r.Close()
 	}
 	if _, err := s.Find(ctx, theirs.ID); err != nil {

@@ -151,3 +151,10 @@ func until(t *testing.T, what string, is func() bool) {
 		}
 	}
 }
+
+// replicas returns the stores of two replicas.
+func (s *server) replicas() (here, there *Store) {
+	here, _ = s.replica(nil)
+	there, _ = s.replica(nil)
+	return here, there
+}

@@ -1,0 +1,149 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/resume"
+)
+
+// memory returns how many bytes all keys take.
+func (s *server) memory() (bytes int) {
+	s.t.Helper()
+	for _, key := range s.keys() {
+		n, err := s.client.MemoryUsage(context.Background(), key, 0).Result()
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		bytes += int(n)
+	}
+	return bytes
+}
+
+// TestPiecesAreBounded looks at what is in Redis of a long event, and at what a reader has of
+// it in memory.
+func TestPiecesAreBounded(t *testing.T) {
+	here, there := startServer(t).replicas()
+	l := begun(t, here, entry("a"), newRun())
+	e := "data: " + strings.Repeat("x", 400_000) + "\n\n"
+	add(t, l, e)
+	l.End(resume.Whole)
+	r, _ := started(t, there, l.ID, 0)
+	got := 0
+	for got < len(e) {
+		p, err := r.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got += len(p.Data)
+		if len(p.Data) > maxPiece || len(r.(*reader).have) >= maxEntries {
+			t.Fatalf("it has %d bytes, and %d pieces more", len(p.Data), len(r.(*reader).have))
+		}
+	}
+	pieces, err := there.next(context.Background(), l.ID, "0-0", false)
+	if err != nil || len(pieces) >= maxEntries {
+		t.Fatal(len(pieces), err)
+	}
+	whole := 0
+	for _, p := range pieces {
+		if len(p.data) > maxPiece {
+			t.Errorf("a piece of %d bytes", len(p.data))
+		}
+		if len(p.data) == maxPiece {
+			whole++
+		}
+	}
+	if whole != len(e)/maxPiece {
+		t.Errorf("%d whole pieces, want %d", whole, len(e)/maxPiece)
+	}
+}
+
+// TestMemoryOfRedisIsBounded measures what a long stream takes in Redis, whatever its events
+// are like: max_stream, and what the allocator rounds up.
+func TestMemoryOfRedisIsBounded(t *testing.T) {
+	for name, e := range map[string]struct {
+		size  int
+		alone bool // each is a piece
+	}{
+		"tiny": {1, false}, "small": {150, false}, "small, one by one": {150, true}, "medium": {1_500, true},
+		"some kilobytes": {5_000, true}, "large": {100_000, false},
+		"a little more than fits": {16 << 10, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := startServer(t)
+			s, _ := server.replica(nil)
+			en := entry("a")
+			en.MaxStream = 128 << 10
+			l := begun(t, s, en, newRun())
+			written := func(events int) func() bool {
+				return func() bool {
+					v, err := s.look(context.Background(), l.ID, "")
+					return err == nil && v.events == uint64(events)
+				}
+			}
+			most := int(en.MaxStream)
+			text := "data: " + strings.Repeat("x", e.size) + "\n\n"
+			n := 0
+			for ; n*len(text) < 2*most; n++ {
+				add(t, l, text)
+				if e.alone {
+					until(t, "it is in Redis", written(n+1))
+				}
+			}
+			until(t, "all is in Redis", written(n))
+			if len(text) > most/2 { // such an event does not count
+				most += len(text)
+			}
+			if taken := server.memory(); taken < most/2 || taken > most*5/4+8<<10 {
+				t.Errorf("%d bytes are taken, want about %d", taken, most)
+			}
+		})
+	}
+}
+
+// TestErrorRepliesAreNotAway has commands be refused because of what is in a key: other keys
+// work, and nobody takes Redis for away.
+func TestErrorRepliesAreNotAway(t *testing.T) {
+	for name, spoil := range map[string]func(s *server, l resume.Entry){
+		"a log of another type": func(s *server, l resume.Entry) {
+			s.do("DEL", "test:log:"+l.ID)
+			s.do("SET", "test:log:"+l.ID, "x")
+		},
+		"no number of events":   func(s *server, l resume.Entry) { s.do("HSET", "test:log:"+l.ID, "n", "x") },
+		"no number of pieces":   func(s *server, l resume.Entry) { s.do("HDEL", "test:log:"+l.ID, "p") },
+		"no lease":              func(s *server, l resume.Entry) { s.do("HSET", "test:log:"+l.ID, "until", "x") },
+		"an entry that is none": func(s *server, l resume.Entry) { s.do("HSET", "test:log:"+l.ID, "e", "x") },
+		"another's entry":       func(s *server, l resume.Entry) { s.do("HSET", "test:log:"+l.ID, "e", `{"ID":"stream_other"}`) },
+		"a header of null":      func(s *server, l resume.Entry) { s.do("HSET", "test:log:"+l.ID, "h", "null") },
+		"no header":             func(s *server, l resume.Entry) { s.do("HDEL", "test:log:"+l.ID, "h") },
+		"a state of no log":     func(s *server, l resume.Entry) { s.do("HSET", "test:log:"+l.ID, "s", "x") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := startServer(t)
+			here, there := server.replicas()
+			l := begun(t, here, entry("a"), newRun())
+			inRedis(t, here, l.ID, func(v *view) bool { return v.state == resume.Begun })
+			spoil(server, l.Entry)
+			if _, err := there.Find(context.Background(), l.ID); err == nil || errors.Is(err, errAway) {
+				t.Errorf("it is found: %v", err)
+			}
+			if _, w, err := there.Claim(context.Background(), entry("a"), newRun().callbacks()); w != nil || !errors.Is(err, resume.ErrTaken) {
+				t.Errorf("the key is claimed: %v, %v", w, err)
+			}
+			r := there.Read(context.Background(), l.ID, 0)
+			defer r.Close()
+			if name != "a log of another type" && !strings.HasPrefix(name, "no ") || name == "no header" { // an error reply may pass
+				if _, _, err := start(r); err == nil {
+					t.Error("it has a header")
+				}
+			}
+			claim(t, there, entry("b"), newRun()).End(resume.Dropped)
+			if here.away.Load() || there.away.Load() {
+				t.Error("redis is away")
+			}
+		})
+	}
+}
