@@ -26,7 +26,7 @@ func front(t *testing.T, s resume.Store, upstream http.HandlerFunc) *httptest.Se
 }
 
 // ask sends a request with the fields, in pairs, and returns the answer when that has begun. It
-// names the same host everywhere, as behind a load balancer.
+// names the same host everywhere, as with a load balancer.
 func ask(t *testing.T, h *httptest.Server, method, path string, fields ...string) *http.Response {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -73,7 +73,7 @@ func (r *run) callbacks() resume.Run {
 	}
 }
 
-// pair is a store as the one who runs sees it, and as another does.
+// pair is a store as the replica that runs sees it, and as another does.
 type pair struct{ here, there resume.Store }
 
 // storages are what has to keep the contract of package resume.

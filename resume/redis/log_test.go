@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -22,8 +23,8 @@ func (s *server) memory() (bytes int) {
 	return bytes
 }
 
-// TestPiecesAreBounded looks at what is in Redis of a long event, and at what a reader has of
-// it in memory.
+// TestPiecesAreBounded measures the pieces of a long event in Redis, and those that a reader
+// has in memory.
 func TestPiecesAreBounded(t *testing.T) {
 	here, there := startServer(t).replicas()
 	l := begun(t, here, entry("a"), newRun())
@@ -103,22 +104,14 @@ func TestMemoryOfRedisIsBounded(t *testing.T) {
 	}
 }
 
-// TestErrorRepliesAreNotAway has commands be refused because of what is in a key: other keys
-// work, and nobody takes Redis for away.
+// TestErrorRepliesAreNotAway has commands refused because a key has the wrong value: other keys
+// work, and Redis is not taken to be away.
 func TestErrorRepliesAreNotAway(t *testing.T) {
-	for name, spoil := range map[string]func(s *server, l resume.Entry){
-		"a log of another type": func(s *server, l resume.Entry) {
-			s.do("DEL", "test:log:"+l.ID)
-			s.do("SET", "test:log:"+l.ID, "x")
-		},
-		"no number of events":   func(s *server, l resume.Entry) { s.do("HSET", "test:log:"+l.ID, "n", "x") },
-		"no number of pieces":   func(s *server, l resume.Entry) { s.do("HDEL", "test:log:"+l.ID, "p") },
-		"no lease":              func(s *server, l resume.Entry) { s.do("HSET", "test:log:"+l.ID, "until", "x") },
-		"an entry that is none": func(s *server, l resume.Entry) { s.do("HSET", "test:log:"+l.ID, "e", "x") },
-		"another's entry":       func(s *server, l resume.Entry) { s.do("HSET", "test:log:"+l.ID, "e", `{"ID":"stream_other"}`) },
-		"a header of null":      func(s *server, l resume.Entry) { s.do("HSET", "test:log:"+l.ID, "h", "null") },
-		"no header":             func(s *server, l resume.Entry) { s.do("HDEL", "test:log:"+l.ID, "h") },
-		"a state of no log":     func(s *server, l resume.Entry) { s.do("HSET", "test:log:"+l.ID, "s", "x") },
+	for name, spoil := range map[string][]any{ // without the name of the key
+		"a log of another type": {"SET", "x"}, "a state of no log": {"HSET", "s", "x"},
+		"no number of events": {"HSET", "n", "x"}, "no number of pieces": {"HDEL", "p"}, "no lease": {"HSET", "until", "x"},
+		"an entry that is none": {"HSET", "e", "x"}, "another's entry": {"HSET", "e", `{"ID":"stream_other"}`},
+		"a header of null": {"HSET", "h", "null"}, "no header": {"HDEL", "h"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -126,7 +119,7 @@ func TestErrorRepliesAreNotAway(t *testing.T) {
 			here, there := server.replicas()
 			l := begun(t, here, entry("a"), newRun())
 			inRedis(t, here, l.ID, func(v *view) bool { return v.state == resume.Begun })
-			spoil(server, l.Entry)
+			server.do(slices.Insert(spoil, 1, any("test:log:"+l.ID))...)
 			if _, err := there.Find(context.Background(), l.ID); err == nil || errors.Is(err, errAway) {
 				t.Errorf("it is found: %v", err)
 			}

@@ -13,7 +13,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
 
-// TestRedisThatTakesNothing bounds what waits for it, and holds nobody up for ever.
+// TestRedisThatTakesNothing bounds what waits for it, and holds up no client for ever.
 func TestRedisThatTakesNothing(t *testing.T) {
 	server := startServer(t)
 	s, _ := server.replica(func(o *Options) { o.Timeout = 50 * time.Millisecond })

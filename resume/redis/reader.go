@@ -43,7 +43,7 @@ func newReader(ctx context.Context, s *Store, id string, n uint64) *reader {
 		limited, cancel := context.WithTimeout(context.Background(), s.o.Timeout)
 		defer cancel()
 		// It is counted no longer after a lease anyway.
-		_ = s.checked(s.client.ZRem(limited, s.names.readers(id), name).Err())
+		_ = s.checked(s.client.ZRem(limited, s.name("readers", id), name).Err())
 	})
 	return r
 }

@@ -24,7 +24,7 @@ func mortal(o *Options) { o.Lease = time.Second }
 const chunk = `data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"hermes-agent","choices":[{"index":0,"delta":{"content":"hi"},"finish_reason":null}]}` + "\n\n"
 
 // TestDeathOfAReplica ends what it has run with an error for readers elsewhere, after a gap of
-// numbers: its clients may have had events that nobody else has. If it is alive after all,
+// numbers: its clients may have had events that no other replica has. If it is alive after all,
 // its own clients go on.
 func TestDeathOfAReplica(t *testing.T) {
 	server := startServer(t)
@@ -34,12 +34,12 @@ func TestDeathOfAReplica(t *testing.T) {
 	l := begun(t, dying, entry("a"), run)
 	add(t, l, chunk, chunk)
 	ours := follow(t, dying, l.ID)
-	tothers := follow(t, other, l.ID)
-	if got := read(t, tothers, 2*len(chunk)); got != chunk+chunk {
+	elsewhere := follow(t, other, l.ID)
+	if got := read(t, elsewhere, 2*len(chunk)); got != chunk+chunk {
 		t.Fatal(got)
 	}
 	die(dying)
-	finish, err := all(tothers)
+	finish, err := all(elsewhere)
 	if !strings.Contains(finish, `"finish_reason":"error"`) || !strings.Contains(finish, "[DONE]") || !errors.Is(err, io.EOF) {
 		t.Fatalf("%q, %v", finish, err)
 	}

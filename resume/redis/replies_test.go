@@ -75,8 +75,8 @@ var brokenReplies = map[string]string{
 	"nothing":                  "",
 }
 
-// TestBrokenReplies has a server answer each command in each broken way: whoever asks is told or
-// waits no longer than for a server that is silent, and those who read here have all.
+// TestBrokenReplies has a server answer each command in each broken way: callers get an error or
+// wait no longer than for a server that is silent, and readers here get all.
 func TestBrokenReplies(t *testing.T) {
 	for _, point := range []string{"hello", "claim", "look", "write", "delete", "xread", "zrem", "time"} {
 		t.Run(point, func(t *testing.T) {

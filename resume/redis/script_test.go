@@ -68,7 +68,7 @@ func TestRights(t *testing.T) {
 			t.Error("it may use them")
 		}
 		if logs.Len() == 0 || strings.Contains(fmt.Sprint(logs.All()), line[2]) {
-			t.Errorf("what is logged is %v", logs.All())
+			t.Errorf("it logs %v", logs.All())
 		}
 		s.Close()
 		<-s.over
@@ -80,7 +80,7 @@ func TestRights(t *testing.T) {
 	}
 	for _, used := range regexp.MustCompile(`cmdstat_([a-z|]+):calls=\d+.*?rejected_calls=(\d+)`).FindAllStringSubmatch(stats, -1) {
 		switch name := used[1]; {
-		case slices.Contains([]string{"acl|setuser", "acl|log", "ping", "info", "hello", "auth"}, name): // the test's, or of nobody's right
+		case slices.Contains([]string{"acl|setuser", "acl|log", "ping", "info", "hello", "auth"}, name): // the test's, or in need of no right
 		case !slices.Contains(rights, "+"+name):
 			t.Errorf("%s is used", name)
 		}
@@ -93,7 +93,7 @@ func TestRights(t *testing.T) {
 }
 
 // TestNothingStaysForEver looks at every key, whatever becomes of a log: it stays for keep and a
-// minute after the end of that, and for two leases more if nobody ends it.
+// minute after the end of that, and for two leases more if no replica ends it.
 func TestNothingStaysForEver(t *testing.T) {
 	server := startServer(t)
 	here, there := server.replicas()
@@ -126,9 +126,9 @@ func TestNothingStaysForEver(t *testing.T) {
 	if len(keys) < 20 {
 		t.Fatal(keys)
 	}
-	const behindEnd = time.Hour + time.Minute
+	const afterEnd = time.Hour + time.Minute
 	for _, key := range keys {
-		most := behindEnd + 2*patience
+		most := afterEnd + 2*patience
 		v, err := here.look(ctx, key[strings.LastIndexByte(key, ':')+1:], "")
 		if err != nil && !errors.Is(err, resume.ErrDropped) {
 			t.Fatal(err)
@@ -138,7 +138,7 @@ func TestNothingStaysForEver(t *testing.T) {
 		case ended && strings.HasPrefix(key, "test:readers:"):
 			t.Errorf("%s is of no use", key)
 		case ended:
-			most = behindEnd
+			most = afterEnd
 		}
 		if ttl, err := server.client.PTTL(ctx, key).Result(); err != nil || ttl <= 0 || ttl > most {
 			t.Errorf("%s stays for %v, want at most %v, %v", key, ttl, most, err)

@@ -47,8 +47,8 @@ func program(t *testing.T) string {
 }
 
 // startServer starts a server, which keeps nothing on disk unless args say so. It ends with
-// the test, however that ends: the shell that has started it notices that nobody writes to
-// it any more.
+// the test, however that ends: the shell that has started it notices that the test no longer writes to
+// it.
 func startServer(t *testing.T, args ...string) *server {
 	t.Helper()
 	path := program(t)

@@ -54,7 +54,6 @@ type Store struct {
 	o       Options
 	client  *goredis.Client
 	replica string
-	names   prefix
 	away    atomic.Bool   // the last command failed
 	warned  atomic.Int64  // when, in nanoseconds since 1970
 	refused atomic.Int64  // likewise, of an error reply
@@ -89,7 +88,7 @@ func New(o Options) *Store {
 		return checked(c), nil
 	}
 	s := &Store{
-		o: o, names: prefix(o.Prefix), replica: hex.EncodeToString(random[:]),
+		o: o, replica: hex.EncodeToString(random[:]),
 		owned: make(map[string]*owned), over: make(chan struct{}), client: goredis.NewClient(options),
 		turns: make(chan struct{}, maxConnections-commandConnections),
 	}
@@ -132,7 +131,8 @@ func (s *Store) do(ctx context.Context, script *goredis.Script, id string, args 
 	}
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), limit)
 	defer cancel()
-	v, err := script.Run(ctx, s.client, s.names.ofScripts(id), args...).Result()
+	keys := []string{s.name("log", id), s.name("events", id), s.name("readers", id)}
+	v, err := script.Run(ctx, s.client, keys, args...).Result()
 	return v, s.checked(err)
 }
 
@@ -197,7 +197,7 @@ func (s *Store) claim(ctx context.Context, e resume.Entry, text []byte, run resu
 	limited, cancel := context.WithDeadline(ctx, limit)
 	defer cancel()
 	v, err := s.do(limited, claimScript, e.ID,
-		s.o.Prefix, e.ID, text, s.replica, s.o.Lease.Milliseconds(), s.ttl(e), s.names.key(e.Key), hasKey)
+		s.o.Prefix, e.ID, text, s.replica, s.o.Lease.Milliseconds(), s.ttl(e), s.nameOfKey(e.Key), hasKey)
 	if err != nil {
 		return e, nil, fmt.Errorf("claiming a log in redis: %w", err)
 	}

@@ -182,10 +182,10 @@ var contract = map[string]func(t *testing.T, s pair){
 		l := begun(t, s.here, entry("a"), newRun())
 		random := rand.New(rand.NewPCG(1, 2))
 		var whole bytes.Buffer
-		var behind []int
+		var after []int
 		add(t, l, event(0)) // they are in many pieces, and pieces in many of them
 		whole.WriteString(event(0))
-		behind = append(behind, 0, whole.Len())
+		after = append(after, 0, whole.Len())
 		for i := 1; i < 60; i++ {
 			e := []byte("data: " + strings.Repeat("x", random.IntN(1+random.IntN(100000)*(i%2))) + "\n\n")
 			if i%7 == 0 {
@@ -194,13 +194,13 @@ var contract = map[string]func(t *testing.T, s pair){
 				addPart(t, l, string(c))
 			}
 			whole.Write(e)
-			behind = append(behind, whole.Len())
+			after = append(after, whole.Len())
 			n := random.IntN(len(e))
 			addPart(t, l, string(e[:n]))
 			addPart(t, l, string(e[n:]), len(e)-n)
 		}
 		for _, when := range []string{"while it goes on", "after its end"} {
-			for n, at := range behind {
+			for n, at := range after {
 				r, atEnd := started(t, s.there, l.ID, uint64(n))
 				want := whole.String()[at:]
 				if got := read(t, r, len(want)); got != want || atEnd != (want == "" && when == "after its end") {
@@ -210,7 +210,7 @@ var contract = map[string]func(t *testing.T, s pair){
 			}
 			l.End(resume.Whole)
 		}
-		if err := refusal(t, s.there, l.ID, uint64(len(behind))); !errors.Is(err, resume.ErrAhead) {
+		if err := refusal(t, s.there, l.ID, uint64(len(after))); !errors.Is(err, resume.ErrAhead) {
 			t.Error(err)
 		}
 	},
@@ -266,7 +266,7 @@ var contract = map[string]func(t *testing.T, s pair){
 		for _, r := range readers {
 			r.Close()
 		}
-		until(t, "nobody reads", func() bool { return run.readers.Load() == 0 })
+		until(t, "none reads", func() bool { return run.readers.Load() == 0 })
 	},
 	"cancelled from anywhere": func(t *testing.T, s pair) {
 		run := newRun()
@@ -395,7 +395,7 @@ func TestHostileNames(t *testing.T) {
 			}
 		}
 		if res := ask(t, there, "POST", "/chat", "Last-Event-ID", id+"/1", "Name", "none"); res.StatusCode == http.StatusOK && body(t, res) != "data: none\n\n" {
-			t.Errorf("behind %s is %s", id, res.Status)
+			t.Errorf("after %s is %s", id, res.Status)
 		}
 	}
 	want := regexp.MustCompile(`^test:((log|events|readers):stream_[A-Za-z0-9_-]{22}|key:[0-9a-f]{64}|replica:[0-9a-f]{24})$`)
