@@ -173,7 +173,7 @@ func (l *memoryLog) cancel(why Reason) {
 	}
 }
 
-// readersChanged tells all who have to know.
+// readersChanged tells the writer and the run.
 func (l *memoryLog) readersChanged() {
 	l.place()
 	l.signalMove()
