@@ -10,7 +10,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
-// rest returns what is in the log with the id, piece by piece. ctx is done.
+// rest returns the log with the id, piece by piece, as far as it has come. ctx is done.
 func rest(ctx context.Context, s Store, id string) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		r := s.Read(ctx, id, 0)

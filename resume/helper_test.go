@@ -3,6 +3,8 @@ package resume_test
 import (
 	"bufio"
 	"context"
+	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -25,13 +27,14 @@ const (
 	chatPath  = "/v1/chat/completions"
 	otherPath = "/events"
 	asking    = `{"stream":true,"messages":[]}`
+	key       = "Idempotency-Key"
 )
 
 // event returns the nth event of a stream that is not of Hermes'.
 func event(n int) string { return "data: " + strconv.Itoa(n) + "\n\n" }
 
 // lab is a handler that lets answers outlive their connections, with a next one that
-// does what the test says, behind a server.
+// does what the test says, in a server.
 type lab struct {
 	t     *testing.T
 	store *resume.Memory
@@ -41,23 +44,11 @@ type lab struct {
 	told  told
 }
 
-// told is an Observer that remembers.
-type told struct {
-	mu    sync.Mutex
-	ended []resume.Ended
-	over  chan resume.Ended
-}
+// told is an Observer that passes on how runs end.
+type told chan resume.Ended
 
-func (o *told) Answered(*http.Request, resume.Answered) {}
-
-func (o *told) Ended(_ *http.Request, e resume.Ended) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.ended = append(o.ended, e)
-	if o.over != nil {
-		o.over <- e
-	}
-}
+func (told) Answered(*http.Request, resume.Answered) {}
+func (o told) Ended(_ *http.Request, e resume.Ended) { o <- e }
 
 // newLab returns a lab with the defaults, which set changes.
 func newLab(t *testing.T, set func(*resume.Options), next resume.Next) *lab {
@@ -106,10 +97,9 @@ func (p *pipes) dial(context.Context, string, string) (net.Conn, error) {
 // newLabAt is newLab at a listener, nil for one of TCP.
 func newLabAt(t *testing.T, at *pipes, set func(*resume.Options), next resume.Next) *lab {
 	t.Helper()
-	l := &lab{t: t, store: resume.NewMemory(), runs: new(resume.Runs)}
-	l.told.over = make(chan resume.Ended, 10000)
+	l := &lab{t: t, store: resume.NewMemory(), runs: new(resume.Runs), told: make(told, 10000)}
 	o := resume.DefaultOptions()
-	o.Store, o.Runs, o.Observer = l.store, l.runs, &l.told
+	o.Store, o.Runs, o.Observer = l.store, l.runs, l.told
 	if set != nil {
 		set(&o)
 	}
@@ -215,9 +205,7 @@ func (l *lab) try(q request) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	for i := 0; i < len(q.header); i += 2 {
-		r.Header.Add(q.header[i], q.header[i+1])
-	}
+	setFields(r, q.header)
 	res, err := l.srv.Client().Do(r)
 	if err != nil {
 		cancel()
@@ -225,6 +213,13 @@ func (l *lab) try(q request) (*reply, error) {
 	}
 	l.t.Cleanup(func() { res.Body.Close() })
 	return &reply{res, l.t, bufio.NewReader(res.Body), cancel}, nil
+}
+
+// setFields adds names and values, by turns, to the header of r.
+func setFields(r *http.Request, fields []string) {
+	for i := 0; i < len(fields); i += 2 {
+		r.Header.Add(fields[i], fields[i+1])
+	}
 }
 
 // next reads the next event, its blank line included, or "" at the end.
@@ -239,7 +234,7 @@ func (r *reply) next() string {
 		}
 		if err != nil {
 			if err != io.EOF || b.Len() > 0 {
-				r.t.Fatalf("%v behind %q", err, b.String())
+				r.t.Fatalf("%v after %q", err, b.String())
 			}
 			return ""
 		}
@@ -251,7 +246,7 @@ func (r *reply) rest() string {
 	r.t.Helper()
 	b, err := io.ReadAll(r.in)
 	if err != nil {
-		r.t.Fatalf("%v behind %q", err, b)
+		r.t.Fatalf("%v after %q", err, b)
 	}
 	return string(b)
 }
@@ -261,7 +256,7 @@ func (r *reply) broken() string {
 	r.t.Helper()
 	b, err := io.ReadAll(r.in)
 	if err == nil {
-		r.t.Fatalf("a clean end behind %q", b)
+		r.t.Fatalf("a clean end after %q", b)
 	}
 	return string(b)
 }
@@ -283,12 +278,27 @@ func (r *reply) want(status int) *reply {
 func (l *lab) over() resume.Ended {
 	l.t.Helper()
 	select {
-	case e := <-l.told.over:
+	case e := <-l.told:
 		return e
 	case <-time.After(patience):
 		l.t.Fatal("the run does not end")
 		panic("")
 	}
+}
+
+// left sends a request, reads an event and leaves. It returns when that is known.
+func (l *lab) left(q request) *reply {
+	l.t.Helper()
+	leaves := func() int64 {
+		st := l.runs.Stats()
+		return st.TotalDetached + st.TotalCancelled[resume.ReasonLeft]
+	}
+	before := leaves()
+	r := l.send(q).want(http.StatusOK)
+	r.next()
+	r.leave()
+	until(l.t, "it has left", func() bool { return leaves() > before })
+	return r
 }
 
 // until waits until it is so.
@@ -309,6 +319,14 @@ func (l *lab) wantAsked(n int64) {
 	}
 }
 
+// wantEmpty checks that no log is kept.
+func (l *lab) wantEmpty() {
+	l.t.Helper()
+	if used, logs := l.store.Used(); used != 0 || logs != 0 {
+		l.t.Errorf("%d bytes of %d logs are left", used, logs)
+	}
+}
+
 // numbered returns the stream with ids.
 func numbered(id string, from int, events ...string) string {
 	var b strings.Builder
@@ -316,4 +334,97 @@ func numbered(id string, from int, events ...string) string {
 		b.WriteString(strings.TrimSuffix(e, "\n") + "id: " + id + "/" + strconv.Itoa(from+i) + "\n\n")
 	}
 	return b.String()
+}
+
+// chunk is one of a chat completion.
+const chunk = `data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"hermes-agent","choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}]}` + "\n\n"
+
+// chat is a request for a chat completion, with fields.
+func chat(header ...string) request {
+	q := post(header...)
+	q.path = chatPath
+	return q
+}
+
+// silent is a next handler that sends one chunk and then nothing.
+func silent(w http.ResponseWriter, r *http.Request) error {
+	w.Header().Set("Content-Type", "text/event-stream")
+	_, _ = io.WriteString(w, chunk)
+	<-r.Context().Done()
+	return context.Cause(r.Context())
+}
+
+// onlyOnce is a channel that says yes once.
+func onlyOnce() <-chan struct{} {
+	c := make(chan struct{}, 1)
+	c <- struct{}{}
+	return c
+}
+
+// wantDetached checks how many runs go on without a client, when nothing happens any more.
+func (l *lab) wantDetached(n int64) {
+	l.t.Helper()
+	synctest.Wait()
+	if got := l.runs.Stats().Detached; got != n {
+		l.t.Fatalf("%d runs are detached, want %d", got, n)
+	}
+}
+
+// wantOpen checks how many runs are open, when nothing happens any more.
+func (l *lab) wantOpen(n int) {
+	l.t.Helper()
+	synctest.Wait()
+	if got := l.runs.Open(); got != n {
+		l.t.Fatalf("%d runs are open, want %d", got, n)
+	}
+}
+
+// problemOf checks that the answer is a problem with the status, and returns it.
+func problemOf(t *testing.T, r *reply, status int) map[string]any {
+	t.Helper()
+	r.want(status)
+	if got := r.Header.Get("Content-Type"); got != "application/problem+json" {
+		t.Errorf("Content-Type %q", got)
+	}
+	if got := r.Header.Get("X-Should-Retry"); got != "false" {
+		t.Errorf("X-Should-Retry %q", got)
+	}
+	var p map[string]any
+	if err := json.Unmarshal([]byte(r.rest()), &p); err != nil {
+		t.Error(err)
+	}
+	if p["status"] != float64(status) || p["title"] == "" || p["detail"] == "" {
+		t.Errorf("problem %v", p)
+	}
+	return p
+}
+
+// without removes the lines of the ids, which must be numbered without a gap.
+func without(t *testing.T, stream, id string) string {
+	t.Helper()
+	var b strings.Builder
+	n := 0
+	for line := range strings.SplitAfterSeq(stream, "\n") {
+		if strings.HasPrefix(line, "id: "+id+"/") {
+			if n++; line != "id: "+id+"/"+strconv.Itoa(n)+"\n" {
+				t.Errorf("%q is the %dth id", line, n)
+			}
+			continue
+		}
+		b.WriteString(line)
+	}
+	return b.String()
+}
+
+// silentClient sends a request with a key, and reads nothing.
+func silentClient(t *testing.T, l *lab) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", l.srv.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: %s\r\n%s: k\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+		otherPath, l.srv.Listener.Addr(), key, len(asking), asking)
+	return c
 }

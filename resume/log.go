@@ -6,8 +6,6 @@ import (
 	"io"
 	"net/http"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -27,123 +25,120 @@ const (
 	stalledAfter = 5 * time.Second
 )
 
-// memoryLog is a log of a Memory, for its writer and its readers.
+// memoryLog is a log of a Memory, for its writer. The lock of the Memory guards it.
 type memoryLog struct {
-	store *Memory
-	entry Entry
-	size  atomic.Int64 // in bytes, as the store counts it; it changes under the store's lock
-
-	mu        sync.Mutex
+	in        *Memory
+	entry     Entry
 	state     State
 	header    http.Header
+	overhead  int64 // what it takes beside its segments, in bytes
 	segments  segments
 	readers   []*memoryReader
 	elsewhere int           // readers in other replicas
+	changed   chan struct{} // closed when the log has changed, for readers
 	moved     chan struct{} // signals the writer that a reader has moved
 	timer     *time.Timer   // that removes the log; nil before its end
 	run       Run           // zero after the end: it holds the whole request
-
-	// Under the lock of the store:
-	kept    bool       // the store has it
-	hidden  bool       // only its run finds it
-	list    *list.List // of the store
-	element *list.Element
+	hidden    bool          // only its run finds it
+	list      *list.List    // of the Memory that it is in
+	element   *list.Element
 }
 
 func newMemoryLog(m *Memory, e Entry, run Run) *memoryLog {
-	l := &memoryLog{store: m, entry: e, run: run, moved: make(chan struct{}, 1)}
-	l.size.Store(logOverhead + int64(len(e.Path)+len(e.Progress)))
-	return l
+	return &memoryLog{
+		in: m, entry: e, run: run, overhead: logOverhead + int64(len(e.Path)+len(e.Progress)),
+		changed: make(chan struct{}), moved: make(chan struct{}, 1),
+	}
 }
 
-// begin has the log begin.
-func (l *memoryLog) begin(header http.Header) {
-	l.mu.Lock()
-	l.state, l.header = Begun, header
-	l.wake()
-	l.place()
-	l.mu.Unlock()
-	l.grow(int64(sizeOf(header)), 0)
-}
+// size returns how many bytes it takes.
+func (l *memoryLog) size() int64 { return l.overhead + l.segments.taken }
 
 // Append implements Writer.
 func (l *memoryLog) Append(ctx context.Context, p Part) error {
+	l.in.mu.Lock()
+	defer l.in.mu.Unlock()
 	if p.Header != nil {
-		l.begin(p.Header)
+		l.grow(0, func() {
+			l.state, l.header = Begun, p.Header
+			l.overhead += int64(sizeOf(p.Header))
+		})
+		l.place()
 	}
 	for b, ends := range p.Pieces(maxSegment) {
-		l.add(ctx, b, ends)
+		l.waitForReaders(ctx)
+		unread := l.segments.end
+		if ctx.Err() == nil {
+			unread = l.unread()
+		}
+		l.grow(unread, func() { l.segments.append(b, ends) })
 	}
 	return nil
 }
 
-// add appends at most maxSegment bytes, after which an event may end.
-func (l *memoryLog) add(ctx context.Context, b []byte, ends bool) {
-	l.waitForReaders(ctx)
-	l.mu.Lock()
-	unread := l.segments.end
-	if ctx.Err() == nil {
-		unread = l.unread()
-	}
-	before := l.segments.taken
-	l.segments.append(b, ends)
-	l.segments.trim(l.limit(), unread)
-	grown := l.segments.taken - before
+// End implements Writer.
+func (l *memoryLog) End(how State) {
+	l.in.mu.Lock()
+	defer l.in.mu.Unlock()
+	l.state, l.run = how, Run{}
 	l.wake()
-	l.mu.Unlock()
-	l.grow(grown, unread)
+	if how == Dropped || l.hidden {
+		l.in.remove(l)
+		return
+	}
+	l.place()
+	l.in.removeAfter(l, l.entry.Keep)
 }
 
-// limit returns how many bytes the segments may take. l.mu is held.
+// The lock is held when the following are called.
+
+// grow calls f, which adds to the log. If there is too much then, it deletes the oldest
+// events, but none from the index unread on.
+func (l *memoryLog) grow(unread int64, f func()) {
+	l.in.used -= l.size()
+	f()
+	l.in.used += l.size()
+	l.trim(l.limit(), unread)
+	if over := l.in.makeRoom(l, 0); over > 0 {
+		l.trim(l.segments.taken-over, unread)
+	}
+	l.wake()
+}
+
+// trim deletes the oldest events until the others take at most so many bytes, unless only the
+// last ones and those from the index unread on are left.
+func (l *memoryLog) trim(most, unread int64) {
+	l.in.used -= l.size()
+	l.segments.trim(most, unread)
+	l.in.used += l.size()
+}
+
+// limit returns how many bytes the segments may take.
 func (l *memoryLog) limit() int64 {
 	return l.segments.sizes.Limit(l.entry.MaxStream, l.segments.end)
 }
 
-// grow counts n bytes more. If that is too much, it deletes the oldest events, but none from
-// the index unread on.
-func (l *memoryLog) grow(n, unread int64) {
-	if n == 0 {
-		return
-	}
-	l.store.count(l, n)
-	if over := l.store.makeRoom(l, 0, l.entry.MaxMemory); over > 0 {
-		l.trim(over, unread)
-	}
-}
-
-// trim frees at least so many bytes, unless only the last ones and those from the index
-// unread on are left.
-func (l *memoryLog) trim(bytes, unread int64) {
-	l.mu.Lock()
-	before := l.segments.taken
-	l.segments.trim(before-bytes, unread)
-	freed := before - l.segments.taken
-	l.mu.Unlock()
-	l.store.count(l, -freed)
-}
-
 // waitForReaders waits until the log can grow without deleting events that a reader has yet
-// to read.
+// to read. It does not hold the lock while it waits.
 func (l *memoryLog) waitForReaders(ctx context.Context) {
-	stalled := false
-	for ctx.Err() == nil && l.lags(l.store.makeRoom(l, mostGrowth, l.entry.MaxMemory), stalled) {
-		stalled = false
+	for stalled := false; ctx.Err() == nil && l.lags(l.in.makeRoom(l, mostGrowth), stalled); {
+		l.in.mu.Unlock()
 		timer := time.NewTimer(stalledAfter)
 		select {
 		case <-l.moved:
+			stalled = false
 		case <-ctx.Done():
 		case <-timer.C:
 			stalled = true
 		}
 		timer.Stop()
+		l.in.mu.Lock()
 	}
 }
 
 // lags reports whether to wait for a reader before the log grows. The memory is over bytes
 // too small for that. If the readers are stalled, only one that is alone is waited for.
 func (l *memoryLog) lags(over int64, stalled bool) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	alone := len(l.readers)+l.elsewhere == 1
 	to := l.segments.trimmed(max(over, l.segments.taken+mostGrowth-l.limit()))
 	lags := false
@@ -160,7 +155,7 @@ func (l *memoryLog) lags(over int64, stalled bool) bool {
 	return lags
 }
 
-// unread returns where the bytes begin that a reader is waited for to read. l.mu is held.
+// unread returns where the bytes begin that a reader is waited for to read.
 func (l *memoryLog) unread() int64 {
 	at := l.segments.end
 	for _, r := range l.readers {
@@ -171,58 +166,14 @@ func (l *memoryLog) unread() int64 {
 	return at
 }
 
-// clear deletes all of a log that the store has taken out. Readers that are not at its end
-// are cut off.
-func (l *memoryLog) clear() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.segments.clear()
-	l.timer.Stop()
-	l.wake()
-}
-
-// End implements Writer.
-func (l *memoryLog) End(how State) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.state, l.run = how, Run{}
-	l.wake()
-	l.place()
-	l.timer = time.AfterFunc(l.entry.Keep, func() { l.store.remove(l) })
-	if how == Dropped || l.store.isHidden(l) {
-		l.forget()
-	}
-}
-
-// forget takes a log out of the store that has ended. l.mu is held.
-func (l *memoryLog) forget() {
-	l.timer.Stop()
-	l.store.remove(l)
-}
-
-// cancel cancels the run or, if it is over, takes a log out that was deleted.
+// cancel cancels the run, if it is not over.
 func (l *memoryLog) cancel(why Reason) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	switch {
-	case l.run.Cancel != nil:
+	if l.run.Cancel != nil {
 		l.run.Cancel(why)
-	case l.state > Begun && why == ReasonDeleted:
-		l.forget()
 	}
 }
 
-// setElsewhere sets how many readers the log has in other replicas.
-func (l *memoryLog) setElsewhere(n int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.elsewhere != n {
-		l.elsewhere = n
-		l.readersChanged()
-	}
-}
-
-// readersChanged tells all who have to know. l.mu is held.
+// readersChanged tells the writer and the run.
 func (l *memoryLog) readersChanged() {
 	l.place()
 	l.signalMove()
@@ -231,30 +182,26 @@ func (l *memoryLog) readersChanged() {
 	}
 }
 
-// place puts the log into the list of the store that it belongs to. l.mu is held.
+// place puts the log into the list that it belongs to.
 func (l *memoryLog) place() {
 	var to *list.List
 	switch {
-	case len(l.readers) > 0:
+	case len(l.readers) > 0 || l.in.byID[l.entry.ID] != l:
 	case l.state == Begun:
-		to = &l.store.unread
+		to = &l.in.unread
 	case l.state == Whole || l.state == Broken:
-		to = &l.store.ended
+		to = &l.in.ended
 	}
-	l.store.place(l, to)
+	l.in.place(l, to)
 }
 
-// wake wakes the readers. l.mu is held.
+// wake wakes the readers.
 func (l *memoryLog) wake() {
-	for _, r := range l.readers {
-		select {
-		case r.news <- struct{}{}:
-		default:
-		}
-	}
+	close(l.changed)
+	l.changed = make(chan struct{})
 }
 
-// signalMove signals the writer that a reader has moved. l.mu is held.
+// signalMove signals the writer that a reader has moved.
 func (l *memoryLog) signalMove() {
 	select {
 	case l.moved <- struct{}{}:
@@ -262,45 +209,30 @@ func (l *memoryLog) signalMove() {
 	}
 }
 
-// memoryReader is a reader of a memoryLog, under whose lock it is.
+// memoryReader is a reader of a memoryLog.
 type memoryReader struct {
 	log   *memoryLog
 	ctx   context.Context
-	after uint64        // the number of the event to start after
-	news  chan struct{} // signals the reader that the log has changed
-	first bool          // it has been there from the beginning
-	began bool          // it has returned the header
-	stuck bool          // the writer has waited for it long enough
-	at    int64         // where it is in the log
+	after uint64 // the number of the event to start after
+	first bool   // it has been there from the beginning
+	began bool   // it has returned the header
+	stuck bool   // the writer has waited for it long enough
+	at    int64  // where it is in the log
 }
 
 // read returns a reader of the events after the number n.
-func (l *memoryLog) read(ctx context.Context, n uint64) Reader {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	r := &memoryReader{log: l, ctx: ctx, after: n, news: make(chan struct{}, 1), first: l.state == Claimed}
+func (l *memoryLog) read(ctx context.Context, n uint64) *memoryReader {
+	r := &memoryReader{log: l, ctx: ctx, after: n, first: l.state == Claimed}
 	l.readers = append(l.readers, r)
 	l.readersChanged()
 	return r
 }
 
-// wait waits until the log has changed. Its lock is held, except while it waits.
-func (r *memoryReader) wait() error {
-	r.log.mu.Unlock()
-	defer r.log.mu.Lock()
-	select {
-	case <-r.news:
-		return nil
-	case <-r.ctx.Done():
-		return r.ctx.Err()
-	}
-}
-
 // Next implements Reader.
 func (r *memoryReader) Next() (Part, error) {
 	l := r.log
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.in.mu.Lock()
+	defer l.in.mu.Unlock()
 	if !r.began {
 		return r.begin()
 	}
@@ -323,7 +255,20 @@ func (r *memoryReader) Next() (Part, error) {
 	return Part{Data: b}, nil
 }
 
-// begin waits for the header and finds the place to begin. The log's lock is held.
+// Close implements Reader.
+func (r *memoryReader) Close() {
+	l := r.log
+	l.in.mu.Lock()
+	defer l.in.mu.Unlock()
+	if i := slices.Index(l.readers, r); i >= 0 {
+		l.readers = slices.Delete(l.readers, i, i+1)
+		l.readersChanged()
+	}
+}
+
+// The lock is held when the following are called.
+
+// begin waits for the header and finds the place to begin.
 func (r *memoryReader) begin() (Part, error) {
 	l := r.log
 	for l.state == Claimed {
@@ -349,22 +294,23 @@ func (r *memoryReader) begin() (Part, error) {
 	return Part{Header: l.header}, nil
 }
 
-// Close implements Reader.
-func (r *memoryReader) Close() {
-	l := r.log
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if i := slices.Index(l.readers, r); i >= 0 {
-		l.readers = slices.Delete(l.readers, i, i+1)
-		l.readersChanged()
+// wait waits until the log has changed. It does not hold the lock while it waits.
+func (r *memoryReader) wait() error {
+	changed := r.log.changed
+	r.log.in.mu.Unlock()
+	defer r.log.in.mu.Lock()
+	select {
+	case <-changed:
+		return nil
+	case <-r.ctx.Done():
+		return r.ctx.Err()
 	}
 }
 
-// isWaitedFor reports whether the writer waits for the reader, which has lost nothing. The
-// log's lock is held.
+// isWaitedFor reports whether the writer waits for the reader, which has lost nothing.
 func (r *memoryReader) isWaitedFor() bool { return !r.stuck && r.at >= r.log.segments.begin() }
 
-// moveTo records where the reader is. The log's lock is held.
+// moveTo records where the reader is.
 func (r *memoryReader) moveTo(at int64) {
 	r.at, r.stuck = at, false
 	r.log.signalMove()

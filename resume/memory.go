@@ -6,19 +6,16 @@ import (
 	"math"
 	"net/http"
 	"sync"
-	"sync/atomic"
+	"time"
 )
 
 // Memory is a Store in this process. What its logs take together is bounded by the
 // MaxMemory of the one that grows: the oldest that have ended go; then the oldest whose
 // runs go on without a client are cancelled, and lose all but their end; then the one
 // that grows loses its oldest events. A log with a reader is otherwise left alone.
-//
-// Its lock may be taken while that of a log is held, never the other way round.
 type Memory struct {
-	used atomic.Int64 // bytes
-
-	mu     sync.Mutex
+	mu     sync.Mutex // guards all logs as well
+	used   int64      // bytes
 	byID   map[string]*memoryLog
 	byKey  map[Digest]*memoryLog
 	ended  list.List // logs without readers that have ended, the oldest first
@@ -34,7 +31,7 @@ func NewMemory() *Memory {
 func (m *Memory) Used() (bytes int64, logs int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.used.Load(), len(m.byID)
+	return m.used, len(m.byID)
 }
 
 // Claim implements Store.
@@ -45,11 +42,11 @@ func (m *Memory) Claim(_ context.Context, e Entry, run Run) (Entry, Writer, erro
 		return l.entry, nil, nil
 	}
 	l := newMemoryLog(m, e, run)
-	m.byID[e.ID], l.kept = l, true
+	m.byID[e.ID] = l
 	if e.Key != (Digest{}) {
 		m.byKey[e.Key] = l
 	}
-	m.used.Add(l.size.Load())
+	m.used += l.size()
 	return e, l, nil
 }
 
@@ -65,9 +62,12 @@ func (m *Memory) Find(_ context.Context, id string) (Entry, error) {
 
 // Read implements Store.
 func (m *Memory) Read(ctx context.Context, id string, n uint64) Reader {
-	l := m.log(id)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	l := m.byID[id]
 	if l == nil {
-		l = &memoryLog{store: m, state: Dropped}
+		l = newMemoryLog(m, Entry{}, Run{})
+		l.state = Dropped
 	}
 	return l.read(ctx, n)
 }
@@ -75,75 +75,66 @@ func (m *Memory) Read(ctx context.Context, id string, n uint64) Reader {
 // Delete implements Store.
 func (m *Memory) Delete(_ context.Context, id string) error {
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	l := m.byID[id]
-	if l == nil || l.hidden {
-		m.mu.Unlock()
+	switch {
+	case l == nil || l.hidden:
 		return ErrDropped
+	case l.state > Begun:
+		m.remove(l)
+	default:
+		m.hide(l)
+		l.cancel(ReasonDeleted)
 	}
-	m.hideLocked(l)
-	m.mu.Unlock()
-	l.cancel(ReasonDeleted)
 	return nil
 }
 
 // SetElsewhere sets how many readers the log with the id has in other replicas, for stores
 // that share it.
 func (m *Memory) SetElsewhere(id string, n int) {
-	if l := m.log(id); l != nil {
-		l.setElsewhere(n)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if l := m.byID[id]; l != nil && l.elsewhere != n {
+		l.elsewhere = n
+		l.readersChanged()
 	}
 }
 
-// log returns the log with the id, nil for none.
-func (m *Memory) log(id string) *memoryLog {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.byID[id]
-}
+// The lock is held when the following are called.
 
-// hideLocked frees the log's key. Only its run finds the log from now on.
-func (m *Memory) hideLocked(l *memoryLog) {
+// hide frees the log's key. Only its run finds the log from now on.
+func (m *Memory) hide(l *memoryLog) {
 	l.hidden = true
 	if m.byKey[l.entry.Key] == l {
 		delete(m.byKey, l.entry.Key)
 	}
 }
 
-// isHidden reports whether only its run finds the log.
-func (m *Memory) isHidden(l *memoryLog) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return l.hidden
-}
-
-// remove takes the log out.
+// remove takes the log out. Only its readers have it from now on.
 func (m *Memory) remove(l *memoryLog) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.removeLocked(l)
-}
-
-func (m *Memory) removeLocked(l *memoryLog) {
-	if !l.kept {
+	if m.byID[l.entry.ID] != l {
 		return
 	}
-	m.hideLocked(l)
+	m.used -= l.size()
+	m.hide(l)
 	delete(m.byID, l.entry.ID)
-	l.kept = false
-	m.placeLocked(l, nil)
-	m.used.Add(-l.size.Load())
+	m.place(l, nil)
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+}
+
+// removeAfter takes the log out after a time.
+func (m *Memory) removeAfter(l *memoryLog, d time.Duration) {
+	l.timer = time.AfterFunc(d, func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.remove(l)
+	})
 }
 
 // place moves the log to the end of the list; nil means none.
 func (m *Memory) place(l *memoryLog, to *list.List) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if l.kept {
-		m.placeLocked(l, to)
-	}
-}
-
-func (m *Memory) placeLocked(l *memoryLog, to *list.List) {
 	if l.list == to {
 		return
 	}
@@ -155,21 +146,11 @@ func (m *Memory) placeLocked(l *memoryLog, to *list.List) {
 	}
 }
 
-// count counts n bytes more of a log, or fewer, as long as the store has it.
-func (m *Memory) count(l *memoryLog, n int64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if l.kept {
-		l.size.Add(n)
-		m.used.Add(n)
-	}
-}
-
 // makeRoom makes room for n bytes more of l at the cost of other logs. It returns how many
-// bytes it still has too many. No lock is held.
-func (m *Memory) makeRoom(l *memoryLog, n, most int64) (over int64) {
+// bytes it still has too many.
+func (m *Memory) makeRoom(l *memoryLog, n int64) (over int64) {
 	for {
-		if over = m.used.Load() + n - most; over <= 0 || !m.evict(l) {
+		if over = m.used + n - l.entry.MaxMemory; over <= 0 || !m.evict(l) {
 			return max(over, 0)
 		}
 	}
@@ -178,29 +159,21 @@ func (m *Memory) makeRoom(l *memoryLog, n, most int64) (over int64) {
 // evict deletes a log that has ended or cancels one without readers, other than l. It
 // returns false if there is none.
 func (m *Memory) evict(l *memoryLog) bool {
-	m.mu.Lock()
 	if front := m.ended.Front(); front != nil {
 		victim := front.Value.(*memoryLog)
-		m.removeLocked(victim)
-		m.mu.Unlock()
-		victim.clear()
+		m.remove(victim)
+		victim.segments.clear()
 		return true
 	}
-	var victim *memoryLog
-	for e := m.unread.Front(); e != nil && victim == nil; e = e.Next() {
-		if other := e.Value.(*memoryLog); other != l {
-			victim = other
+	for e := m.unread.Front(); e != nil; e = e.Next() {
+		if victim := e.Value.(*memoryLog); victim != l {
+			m.place(victim, nil)
+			victim.cancel(ReasonMemory)
+			victim.trim(0, math.MaxInt64)
+			return true
 		}
 	}
-	if victim == nil {
-		m.mu.Unlock()
-		return false
-	}
-	m.placeLocked(victim, nil)
-	m.mu.Unlock()
-	victim.cancel(ReasonMemory)
-	victim.trim(victim.size.Load(), math.MaxInt64)
-	return true
+	return false
 }
 
 // Sizes in bytes of what a header takes beside its names and values.

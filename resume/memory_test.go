@@ -83,7 +83,7 @@ func TestLogsTakeWhatIsCounted(t *testing.T) {
 }
 
 // TestMaxMemoryBoundsAllLogs fills many logs: the oldest that have ended go, then the
-// oldest that nobody reads are cancelled and lose what they have, then those with readers
+// oldest without readers are cancelled and lose what they have, then those with readers
 // lose their oldest events. Those are never cancelled.
 func TestMaxMemoryBoundsAllLogs(t *testing.T) {
 	const most, each = 4 << 20, 256 << 10
@@ -147,7 +147,7 @@ func TestMaxMemoryBoundsAllLogs(t *testing.T) {
 	runtime.KeepAlive(ended)
 }
 
-// TestNoMemoryForAStreamThatIsAlone ends it with an error, which whoever comes back gets.
+// TestNoMemoryForAStreamThatIsAlone ends it with an error, which a client that comes back gets.
 func TestNoMemoryForAStreamThatIsAlone(t *testing.T) {
 	each, big := make(chan struct{}), "data: "+strings.Repeat("x", 16<<10)+"\n\n"
 	all := make([]string, 20)

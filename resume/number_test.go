@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -56,6 +57,7 @@ func TestEventsAreNumbered(t *testing.T) {
 		"event: \n\nevent\n\nevent:\n\ndata\n\n": "event: \nevent\nevent:\ndata\nid: x/1\n\n",
 		"event: e\nevent:\n\ndata\n\n":           "event: e\nevent:\ndata\nid: x/1\n\n",
 		"id: 7\n\ndata: a\n\nid\n\n":             "id: 7\nid: x/0\ndata: a\nid: x/1\n\nid\nid: x/1\n",
+		"id:7:1\n\ndata: a\n\n":                  "id:7:1\nid: x/0\ndata: a\nid: x/1\n\n",
 		"data: a\n\nid: 7\nevent: e\n\n":         "data: a\nid: x/1\n\nid: 7\nevent: e\nevent:\nid: x/1\n",
 		// What is a mark to some clients, or at some positions, is none to all at each.
 		"\xef\xbb\xbfdata: a\n\n":                  "\xef\xbb\xbf:\ndata: a\nid: x/1\n\n",
@@ -77,32 +79,14 @@ func TestEventsAreNumbered(t *testing.T) {
 	}
 }
 
-// TestNumbersCountUp one by one, also from where a log has come to.
+// TestNumbersCountUp one by one, from where a log has come to.
 func TestNumbersCountUp(t *testing.T) {
-	c := newNumberer("x", 0)
-	for n := range uint64(1200) {
-		if out, _ := c.add(nil, nil, []byte("data: a\n\n")); string(out) != fmt.Sprintf("data: a\nid: x/%d\n\n", n+1) {
-			t.Fatalf("the event %d is %q", n+1, out)
+	for _, n := range []uint64{0, 8, 9, 10, 98, 99, 10998, math.MaxUint64 - 2} {
+		c := newNumberer("x", n)
+		out, _ := c.add(nil, nil, []byte("data: a\n\ndata: b\n\n"))
+		if want := fmt.Sprintf("data: a\nid: x/%d\n\ndata: b\nid: x/%d\n\n", n+1, n+2); string(out) != want {
+			t.Errorf("after the event %d comes %q", n, out)
 		}
-	}
-	for _, n := range []uint64{0, 8, 9, 10, 98, 99, 10998, math.MaxUint64 - 1} {
-		c := newNumberer("stream_0123456789abcdef012345", n)
-		if out, _ := c.add(nil, nil, []byte("data: a\n\n")); string(out) != fmt.Sprintf("data: a\nid: stream_0123456789abcdef012345/%d\n\n", n+1) {
-			t.Errorf("behind the event %d comes %q", n, out)
-		}
-	}
-}
-
-func TestEndsAreBehindTheBlankLine(t *testing.T) {
-	out, ends := number("data: a\r\n\r\n: c\n\ndata: b\n\n", "data: c\n", "\ndata: d")
-	var got []string
-	from := 0
-	for _, end := range ends {
-		got = append(got, out[from:end])
-		from = end
-	}
-	if want := []string{"data: a\r\nid: x/1\r\n\r\n", ": c\ndata: b\nid: x/2\n\n", "data: c\nid: x/3\n\n"}; !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
 	}
 }
 
@@ -237,4 +221,104 @@ func FuzzNumber(f *testing.F) {
 	f.Add("\xef\xbb\xbfdata\r\r", uint64(1))
 	f.Add("data: a\n\nevent: e\r\rid: 7\n\n\xef\xbb\xbfdata: a\n\r\n", uint64(5))
 	f.Fuzz(checkNumbered)
+}
+
+// What clients make of the bytes of a stream: the tests' oracles.
+
+// dispatched is an event that a client hands to its program.
+type dispatched struct {
+	kind, data, id string
+	hasData        bool // there was a data field
+}
+
+// take takes in a line that is not blank, and returns the name and the value of its field.
+func (e *dispatched) take(line string) (name, value string) {
+	name, value, _ = strings.Cut(line, ":")
+	value = strings.TrimPrefix(value, " ")
+	switch {
+	case name == "event":
+		e.kind = value
+	case name == "id":
+		e.id = value
+	case name == "data" && e.hasData:
+		e.data += "\n" + value
+	case name == "data":
+		e.data, e.hasData = value, true
+	}
+	return name, value
+}
+
+// readStandard reads a stream as the WHATWG says (HTML, section 9.2.6). It also returns the
+// last id field, whose value some clients keep before its event is complete.
+func readStandard(in string) (events []dispatched, retry, lastID string) {
+	var e dispatched
+	for _, line := range splitLines(strings.TrimPrefix(in, "\ufeff")) {
+		text := strings.TrimRight(line, "\r\n")
+		if text == line {
+			break // it is not complete
+		}
+		if text == "" {
+			if e.hasData {
+				events = append(events, e)
+			}
+			e = dispatched{id: e.id}
+			continue
+		}
+		switch name, value := e.take(text); name {
+		case "id":
+			lastID = value
+		case "retry":
+			retry = value
+		}
+	}
+	return events, retry, lastID
+}
+
+// readOpenAI reads a stream that comes in pieces as openai-python's SSEDecoder does
+// (openai/_streaming.py), and as httpx-sse does but for how it splits lines: every blank
+// line ends an event as soon as an id is known.
+func readOpenAI(pieces []string) (events []dispatched) {
+	var block string
+	var e dispatched
+	retry := false
+	decode := func() {
+		for _, line := range splitLines(block) {
+			line = strings.TrimRight(line, "\r\n")
+			if line != "" {
+				if name, value := e.take(line); name == "retry" {
+					_, err := strconv.Atoi(value)
+					retry = retry || err == nil
+				}
+			} else if e != (dispatched{}) || retry {
+				events = append(events, e)
+				e, retry = dispatched{id: e.id}, false
+			}
+		}
+		block = ""
+	}
+	for _, piece := range pieces {
+		for _, line := range splitLines(piece) {
+			block += line
+			if strings.HasSuffix(block, "\r\r") || strings.HasSuffix(block, "\n\n") || strings.HasSuffix(block, "\r\n\r\n") {
+				decode()
+			}
+		}
+	}
+	decode()
+	return events
+}
+
+// splitLines splits s after each line end.
+func splitLines(s string) (lines []string) {
+	for s != "" {
+		n := strings.IndexAny(s, "\r\n") + 1
+		switch {
+		case n == 0:
+			n = len(s)
+		case strings.HasPrefix(s[n-1:], "\r\n"):
+			n++
+		}
+		lines, s = append(lines, s[:n]), s[n:]
+	}
+	return lines
 }

@@ -6,6 +6,23 @@ import (
 	"time"
 )
 
+// Headers of requests and answers.
+const (
+	// KeyHeader is the key of a request that may be sent again
+	// (draft-ietf-httpapi-idempotency-key-header).
+	KeyHeader = "Idempotency-Key"
+	// DetachHeader is how long upstream's request may go on without a client, at most
+	// Options.Detach.
+	DetachHeader = "X-Hermes-Detach"
+	// StreamHeader is the id of the stream, in its answer.
+	StreamHeader = "X-Hermes-Stream"
+	// ReplayedHeader is `true` in an answer to a key that was used before.
+	ReplayedHeader = "Idempotency-Replayed"
+	// lastEventHeader is the last event that a client has received, as EventSource and
+	// fetch-event-source send it.
+	lastEventHeader = "Last-Event-Id"
+)
+
 // Options say which answers may be resumed, and for how long. In the zero value no
 // stream goes on without a client, and no log is kept; DefaultOptions has the defaults.
 type Options struct {

@@ -9,9 +9,9 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
 )
 
-// presence knows who reads the answer of a run, and cancels the run when that was nobody for
-// too long. The first client counts by itself until leave, and has the answer to itself if
-// that is no event stream.
+// presence counts the clients that read the answer of a run, and cancels the run when there
+// was none for too long. The first client counts by itself until leave, and has the answer to
+// itself if that is no event stream.
 //
 // The lock mu may be taken while that of a log is held, never the other way round.
 type presence struct {

@@ -6,7 +6,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"slices"
 	"sync"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
@@ -26,26 +25,16 @@ func (x *run) attend(w http.ResponseWriter, r *http.Request, body []byte, next N
 	})
 	defer leave() // also if w panics
 	first, err := reader.Next()
-	streams, n := err == nil || errors.Is(err, io.EOF), int64(0)
+	streams := err == nil || errors.Is(err, io.EOF)
 	if streams {
-		x.o.Runs.count(func(s *Stats) { s.TotalBegun++ })
-		setHeader(w.Header(), first.Header)
-		maps.Copy(w.Header(), x.own)
-		w.WriteHeader(http.StatusOK)
-		if x.early {
-			_ = http.NewResponseController(w).Flush() // an error comes again
+		header := first.Header.Clone()
+		maps.Copy(header, x.own)
+		err = send(x.o, w, r, reader, header, x.early, Answered{})
+	}
+	if leave() {
+		if !streams {
+			w.WriteHeader(statusGone)
 		}
-		n, err = send(x.o, w, reader)
-	}
-	left := leave()
-	if streams {
-		x.o.Observer.Answered(r, Answered{Bytes: n, Err: err})
-	}
-	switch {
-	case left && !streams:
-		w.WriteHeader(statusGone)
-		return nil
-	case left:
 		return cutOff(err)
 	}
 	stop := context.AfterFunc(r.Context(), func() { x.clients.abort(context.Cause(r.Context())) })
@@ -67,17 +56,11 @@ func (x *run) attend(w http.ResponseWriter, r *http.Request, body []byte, next N
 	return cutOff(err)
 }
 
-// following is how a client reads a log that is not of its own request.
-type following struct {
-	replayed  bool
-	continued bool
-	after     uint64 // the event with this number
-}
-
-// follow answers r with the events of the log with the id, and those that are still to come.
-// If it returns a problem, it has not answered.
-func follow(o *Options, w http.ResponseWriter, r *http.Request, id string, f following) error {
-	reader := o.Store.Read(r.Context(), id, f.after)
+// follow answers r, which is not the log's own request, with the events of the log with the id
+// after the number n, and those that are still to come. If it returns a problem, it has not
+// answered.
+func follow(o *Options, w http.ResponseWriter, r *http.Request, id string, n uint64, hasKey bool) error {
+	reader := o.Store.Read(r.Context(), id, n)
 	defer reader.Close()
 	first, err := reader.Next()
 	atEnd := errors.Is(err, io.EOF)
@@ -89,40 +72,55 @@ func follow(o *Options, w http.ResponseWriter, r *http.Request, id string, f fol
 		w.WriteHeader(statusGone)
 		return nil
 	}
-	if r.Method != http.MethodPost && f.continued && atEnd {
+	if r.Method != http.MethodPost && n > 0 && atEnd {
 		// So that an EventSource, which takes every end for a failure, stops.
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
-	setHeader(w.Header(), first.Header)
+	header := first.Header.Clone()
 	if r.Method == http.MethodHead {
+		setHeader(w.Header(), header)
 		w.WriteHeader(http.StatusOK)
 		return nil
 	}
-	o.Runs.count(func(s *Stats) {
-		if f.continued {
-			s.TotalContinued++
-		} else {
-			s.TotalReplayed++
-		}
-	})
-	if f.replayed {
-		w.Header().Set(ReplayedHeader, "true")
+	if hasKey {
+		header.Set(ReplayedHeader, "true")
 	}
-	w.WriteHeader(http.StatusOK)
-	if err := http.NewResponseController(w).Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		return nil // it has left
-	}
-	n, err := send(o, w, reader)
-	o.Observer.Answered(r, Answered{Replayed: f.replayed || !f.continued, Continued: f.continued, Bytes: n, Err: err})
-	return cutOff(err)
+	return cutOff(send(o, w, r, reader, header, true, Answered{Replayed: hasKey || n == 0, Continued: n > 0}))
 }
 
-// send sends what the reader returns, each piece as it comes, until the end. The error is a
-// *GoneError, ErrBroken, or that of a client that has left.
-func send(o *Options, w http.ResponseWriter, reader Reader) (n int64, err error) {
-	o.Runs.count(func(s *Stats) { s.Readers++ })
+// send answers r with the header and with what the reader returns, each piece as it comes,
+// until the end. The error is a *GoneError, ErrBroken, or that of a client that has left.
+func send(
+	o *Options, w http.ResponseWriter, r *http.Request, reader Reader, header http.Header, flush bool, a Answered,
+) error {
+	o.Runs.count(func(s *Stats) {
+		s.Readers++
+		switch {
+		case a.Continued:
+			s.TotalContinued++
+		case a.Replayed:
+			s.TotalReplayed++
+		default:
+			s.TotalBegun++
+		}
+	})
 	defer o.Runs.count(func(s *Stats) { s.Readers-- })
+	setHeader(w.Header(), header)
+	w.WriteHeader(http.StatusOK)
+	if flush {
+		err := http.NewResponseController(w).Flush()
+		if err != nil && !errors.Is(err, http.ErrNotSupported) {
+			return errors.Join(err, context.Canceled) // it has left
+		}
+	}
+	a.Bytes, a.Err = copyLog(w, reader)
+	o.Observer.Answered(r, a)
+	return a.Err
+}
+
+// copyLog writes what the reader returns.
+func copyLog(w http.ResponseWriter, reader Reader) (n int64, err error) {
 	control := http.NewResponseController(w)
 	for {
 		part, err := reader.Next()
@@ -152,21 +150,6 @@ func cutOff(err error) error {
 	return nil
 }
 
-// changes returns what next has set in its header, and nil for each field that it has
-// deleted. The others are the client's own.
-func changes(next, before http.Header) http.Header {
-	h := maps.Clone(next)
-	for name, was := range before {
-		switch values, ok := next[name]; {
-		case !ok:
-			h[name] = nil
-		case slices.Equal(values, was):
-			delete(h, name)
-		}
-	}
-	return h
-}
-
 // setHeader sets in h what changes has returned.
 func setHeader(h, set http.Header) {
 	for name, values := range set {
@@ -174,6 +157,6 @@ func setHeader(h, set http.Header) {
 			delete(h, name)
 			continue
 		}
-		h[name] = slices.Clone(values)
+		h[name] = values
 	}
 }

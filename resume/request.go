@@ -20,23 +20,6 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
-// Headers of requests and answers.
-const (
-	// KeyHeader is the key of a request that may be sent again
-	// (draft-ietf-httpapi-idempotency-key-header).
-	KeyHeader = "Idempotency-Key"
-	// DetachHeader is how long upstream's request may go on without a client, at most
-	// Options.Detach.
-	DetachHeader = "X-Hermes-Detach"
-	// StreamHeader is the id of the stream, in its answer.
-	StreamHeader = "X-Hermes-Stream"
-	// ReplayedHeader is `true` in an answer to a key that was used before.
-	ReplayedHeader = "Idempotency-Replayed"
-	// lastEventHeader is the last event that a client has received, as EventSource and
-	// fetch-event-source send it.
-	lastEventHeader = "Last-Event-Id"
-)
-
 // idPrefix is what the id of a stream begins with, so that no other id in a path looks
 // like one. 22 characters follow, which are 128 random bits.
 const idPrefix = "stream_"

@@ -56,9 +56,6 @@ func (p *Resume) Handler(next http.Handler) http.Handler {
 	})
 }
 
-// A Next is the handler that Serve calls for answers. It may return an error.
-type Next func(http.ResponseWriter, *http.Request) error
-
 // Serve answers r: from a log if it asks for one, and otherwise by next. A request that
 // asks for nothing of ours goes to next as it is.
 //
@@ -131,7 +128,7 @@ func (p *Resume) post(w http.ResponseWriter, r *http.Request, a asked, next Next
 		case !hmac.Equal(have.Body[:], e.Body[:]):
 			return errMismatch
 		}
-		if err := follow(p.o, w, r, have.ID, following{replayed: true}); !errors.Is(err, errUnknown) {
+		if err := follow(p.o, w, r, have.ID, 0, true); !errors.Is(err, errUnknown) {
 			return err
 		}
 		// The request that had the key has failed: this one takes its place.
@@ -145,7 +142,6 @@ func (p *Resume) resume(w http.ResponseWriter, r *http.Request, resource string,
 	if err != nil {
 		return err
 	}
-	f := following{continued: at.n > 0, after: at.n, replayed: key != ""}
 	switch {
 	case key == "" && !skipBody(r):
 		return errUnreadable
@@ -158,7 +154,7 @@ func (p *Resume) resume(w http.ResponseWriter, r *http.Request, resource string,
 			return errMismatch
 		}
 	}
-	return follow(p.o, w, r, at.id, f)
+	return follow(p.o, w, r, at.id, at.n, key != "")
 }
 
 // delete answers a request to end a stream.

@@ -4,13 +4,18 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/panics"
 )
+
+// A Next is the handler that Serve calls for answers. It may return an error.
+type Next func(http.ResponseWriter, *http.Request) error
 
 // A run is a call of the next handler, in a goroutine of its own, and the http.ResponseWriter
 // of that. The final status decides whether the answer goes into a log or to the first
@@ -184,6 +189,21 @@ func (x *run) begin() {
 	delete(h, "Set-Cookie")
 	h[StreamHeader] = []string{x.entry.ID}
 	x.logErr = x.log.Append(x.ctx, Part{Header: h})
+}
+
+// changes returns what next has set in its header, and nil for each field that it has
+// deleted. The others are the client's own.
+func changes(next, before http.Header) http.Header {
+	h := maps.Clone(next)
+	for name, was := range before {
+		switch values, ok := next[name]; {
+		case !ok:
+			h[name] = nil
+		case slices.Equal(values, was):
+			delete(h, name)
+		}
+	}
+	return h
 }
 
 // Write implements http.ResponseWriter.

@@ -1,174 +1,39 @@
 package redis
 
 import (
-	"cmp"
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
 
-// die has a replica refresh nothing any more, as one that is killed, or stalls.
-func die(s *Store) {
-	s.stop()
-	<-s.over
-}
-
-// mortal sets a lease that a test can wait for.
-func mortal(o *Options) { o.Lease = time.Second }
-
-const chunk = `data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"hermes-agent","choices":[{"index":0,"delta":{"content":"hi"},"finish_reason":null}]}` + "\n\n"
-
-// TestDeathOfAReplica ends what it has run with an error for readers elsewhere, after a gap of
-// numbers: its clients may have had events that nobody else has. If it is alive after all,
-// its own clients go on.
-func TestDeathOfAReplica(t *testing.T) {
-	server := startServer(t)
-	dying, logs := server.replica(mortal)
-	other, _ := server.replica(nil)
-	run := newRun()
-	l := claim(t, dying, entry("a"), run)
-	begin(t, l)
-	add(t, l, chunk, chunk)
-	ours := follow(t, dying, l.ID)
-	tothers := follow(t, other, l.ID)
-	if got := read(t, tothers, 2*len(chunk)); got != chunk+chunk {
-		t.Fatal(got)
-	}
-	die(dying)
-	finish, err := all(tothers)
-	if !strings.Contains(finish, `"finish_reason":"error"`) || !strings.Contains(finish, "[DONE]") || !errors.Is(err, io.EOF) {
-		t.Fatalf("%q, %v", finish, err)
-	}
-	if !strings.Contains(finish, "id: "+l.ID+"/1048579\n") {
-		t.Errorf("no gap: %q", finish)
-	}
-	if _, w, err := other.Claim(context.Background(), entry("a"), newRun().callbacks()); w != nil || err != nil {
-		t.Errorf("it runs again: %v, %v", w, err)
-	}
-	for n, want := range map[uint64]string{0: chunk + chunk + finish, 1: chunk + finish, 2: finish, 3: finish, 1000: finish} {
-		r, _ := started(t, other, l.ID, n)
-		if got, err := all(r); got != want || !errors.Is(err, io.EOF) {
-			t.Errorf("behind %d: %q, %v", n, got, err)
-		}
-	}
-
-	add(t, l, event(3))
-	until(t, "the log is lost", l.Writer.(*owned).isLost)
-	add(t, l, event(4))
-	l.End(resume.Whole)
-	if got, err := all(ours); got != chunk+chunk+event(3)+event(4) || !errors.Is(err, io.EOF) {
-		t.Errorf("here it is %q, %v", got, err)
-	}
-	if n := logs.FilterMessageSnippet("goes on here").Len(); n != 1 {
-		t.Errorf("%d warnings", n)
-	}
-}
-
-// TestDeathBeforeTheAnswer frees the key, but not before the lease is over.
-func TestDeathBeforeTheAnswer(t *testing.T) {
-	server := startServer(t)
-	dying, _ := server.replica(mortal)
-	other, _ := server.replica(nil)
-	claim(t, dying, entry("a"), newRun())
-	l, err := claimAgain(other, "a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := other.Read(context.Background(), l.ID, 0)
-	defer r.Close()
-	die(dying)
-	if _, _, err := start(r); !errors.Is(err, resume.ErrDropped) {
-		t.Fatal(err)
-	}
-	claim(t, other, entry("a"), newRun())
-}
-
-// TestReaderThatIsAheadWaits has a client come with an event that is not in Redis yet.
-func TestReaderThatIsAheadWaits(t *testing.T) {
-	server := startServer(t)
-	here, _ := server.replica(nil)
-	there, _ := server.replica(nil)
-	l := claim(t, here, entry("a"), newRun())
-	begin(t, l)
-	add(t, l, event(1))
-	r := follow(t, there, l.ID)
-	read(t, r, len(event(1)))
-	late := []byte(event(2) + event(3))
-	ends := []int{len(event(2)), len(late)}
-	o := l.Writer.(*owned)
-	o.mu.Lock()
-	o.events += 2 // which flush has not written yet
-	o.mu.Unlock()
-	r = followAfter(t, there, l.ID, 2)
-	sought := make(chan error)
-	go func() {
-		_, _, err := start(r)
-		sought <- err
-	}()
-	until(t, "the owner has answered", func() bool {
-		v, err := here.look(context.Background(), l.ID, "")
-		return err == nil && v.has == 3
-	})
-	o.mu.Lock()
-	pieces, _ := piecesOf(resume.Part{Data: late, Ends: ends})
-	o.addLocked(pieces...)
-	o.mu.Unlock()
-	o.wakeFlush()
-	if err := <-sought; err != nil {
-		t.Fatal(err)
-	}
-	if got := read(t, r, len(event(3))); got != event(3) {
-		t.Errorf("%q", got)
-	}
-}
-
-// TestNoSuchEventElsewhere has a client at another replica name an event that has not come: it is
-// told as soon as the owner has answered, long before a lease is over.
-func TestNoSuchEventElsewhere(t *testing.T) {
-	server := startServer(t)
-	here, _ := server.replica(nil)
-	there, _ := server.replica(nil)
-	l := claim(t, here, entry("a"), newRun())
-	begin(t, l)
-	add(t, l, event(1))
-	r := follow(t, there, l.ID)
-	read(t, r, len(event(1)))
-	for n := uint64(2); n < 5; n++ {
-		began := time.Now()
-		if err := refusal(t, there, l.ID, n); !errors.Is(err, resume.ErrAhead) {
-			t.Errorf("%d: %v", n, err)
-		}
-		if d := time.Since(began); d >= patience {
-			t.Errorf("%d took %v, a lease", n, d)
-		}
-	}
-	add(t, l, event(2))
-	until(t, "it has come", func() bool { return refusal(t, there, l.ID, 2) == nil })
-}
-
-// TestRedisIsKilled in the middle: who reads at the run's replica notices nothing, others are
-// cut off after a lease. What is new and has no key is refused at once, a key waits, and
+// TestRedisIsKilled in the middle: clients at the run's replica notice nothing, others are cut
+// off after a lease. A new request without a key is refused at once, a key waits, and
 // one that runs here does not run again. When Redis is back, all is well.
 func TestRedisIsKilled(t *testing.T) {
 	server := startServer(t)
 	here, logs := server.replica(mortal)
 	there, _ := server.replica(mortal)
 	run := newRun()
-	l := claim(t, here, entry("a"), run)
-	begin(t, l)
+	l := begun(t, here, entry("a"), run)
 	add(t, l, event(1))
-	ours, tothers := follow(t, here, l.ID), follow(t, there, l.ID)
-	read(t, tothers, len(event(1)))
+	ours, elsewhere := follow(t, here, l.ID), follow(t, there, l.ID)
+	read(t, elsewhere, len(event(1)))
 	until(t, "two read", func() bool { return int(run.readers.Load()) == 2 })
 	server.kill()
 	add(t, l, event(2))
-	if _, err := all(tothers); !errors.Is(err, resume.ErrBroken) {
+	if _, err := all(elsewhere); !errors.Is(err, resume.ErrBroken) {
 		t.Errorf("there: %v", err)
 	}
 	until(t, "the log is lost", l.Writer.(*owned).isLost)
@@ -178,22 +43,19 @@ func TestRedisIsKilled(t *testing.T) {
 	}
 	waits := make(chan error)
 	go func() { // which no prompt refusal ends: the key may be in use elsewhere
-		_, w, err := there.Claim(context.Background(), entry("b"), newRun().callbacks())
-		if err == nil && w == nil {
-			err = errors.New("it is not the first")
-		}
+		_, _, err := there.Claim(context.Background(), entry("b"), newRun().callbacks())
 		waits <- err
 	}()
-	if known, w, err := here.Claim(context.Background(), entry("a"), newRun().callbacks()); w != nil || err != nil || known != l.Entry {
-		t.Errorf("a key that runs is claimed: %v, %v", w, err)
+	known := func() {
+		t.Helper()
+		if e, err := claimAgain(here, "a"); err != nil || e != l.Entry || !found(t, here, l.ID) {
+			t.Errorf("a key that runs has %v, %v", e, err)
+		}
 	}
-	if !found(t, here, l.ID) {
-		t.Error("it is not found where it is")
+	known()
+	if _, err := there.Find(context.Background(), l.ID); !errors.Is(err, errAway) {
+		t.Errorf("there it is found with %v", err)
 	}
-	if _, err := there.Find(context.Background(), l.ID); err == nil {
-		t.Error("it is said not to exist")
-	}
-
 	select {
 	case err := <-waits:
 		t.Fatalf("a claim of a key does not wait: %v", err)
@@ -203,20 +65,12 @@ func TestRedisIsKilled(t *testing.T) {
 	if err := <-waits; err != nil {
 		t.Error(err)
 	}
-	if known, w, err := here.Claim(context.Background(), entry("a"), newRun().callbacks()); w != nil || err != nil || known != l.Entry {
-		t.Errorf("a key that runs is claimed: %v, %v", w, err)
-	}
+	known()
 	add(t, l, event(3))
 	l.End(resume.Whole)
-	if got, err := all(ours); got != event(1)+event(2)+event(3) || !errors.Is(err, io.EOF) {
-		t.Errorf("here: %q, %v", got, err)
-	}
-	again := follow(t, here, l.ID)
-	if got, err := all(again); got != event(1)+event(2)+event(3) || !errors.Is(err, io.EOF) {
-		t.Errorf("here again: %q, %v", got, err)
-	}
-	next := claim(t, here, entry("c"), newRun())
-	begin(t, next)
+	wantRest(t, ours, event(1)+event(2)+event(3), io.EOF)
+	wantRest(t, follow(t, here, l.ID), event(1)+event(2)+event(3), io.EOF)
+	next := begun(t, here, entry("c"), newRun())
 	add(t, next, event(1))
 	if got := read(t, follow(t, there, next.ID), len(event(1))); got != event(1) {
 		t.Errorf("there: %q", got)
@@ -226,148 +80,185 @@ func TestRedisIsKilled(t *testing.T) {
 	}
 }
 
-// TestRedisThatTakesNothing bounds what waits for it, and holds nobody up for ever.
-func TestRedisThatTakesNothing(t *testing.T) {
-	server := startServer(t)
-	s, _ := server.replica(func(o *Options) { o.Timeout = 50 * time.Millisecond })
-	l := claim(t, s, entry("a"), newRun())
-	begin(t, l)
-	r := follow(t, s, l.ID)
-	server.kill()
-	e := "data: " + strings.Repeat("x", 1000) + "\n\n"
-	for range 3 * maxPending / len(e) {
-		add(t, l, e)
-		o := l.Writer.(*owned)
-		o.mu.Lock()
-		waiting := o.size
-		o.mu.Unlock()
-		if waiting > maxPending+2*len(e) {
-			t.Fatalf("%d bytes wait", waiting)
+// TestPasswordIsNotRepeated has a server that does not know AUTH repeat the password.
+func TestPasswordIsNotRepeated(t *testing.T) {
+	f := &fake{point: "hello", reply: []byte("-ERR unknown command 'AUTH', with args beginning with: 'hermes' 'the-password'\r\n")}
+	f.start(t)
+	s, logs := f.replica(t, func(o *Options) { o.Username, o.Password = "hermes", "the-password" })
+	if _, _, err := s.Claim(context.Background(), entry("a"), newRun().callbacks()); err == nil {
+		t.Error("it is claimed")
+	}
+	for _, line := range logs.All() {
+		if text := fmt.Sprint(line); strings.Contains(text, "the-password") || !strings.Contains(text, "unknown command") {
+			t.Error(text)
 		}
 	}
-	l.End(resume.Whole)
-	if got, err := all(r); err == nil || !strings.HasSuffix(got, e) {
-		var gone *resume.GoneError
-		if !errors.As(err, &gone) {
-			t.Errorf("%d bytes, %v", len(got), err)
-		}
+	if logs.Len() == 0 {
+		t.Error("nothing is logged")
 	}
 }
 
-// TestRedisForgets has all keys go while a log is written.
-func TestRedisForgets(t *testing.T) {
-	server := startServer(t)
-	s, _ := server.replica(mortal)
-	l := claim(t, s, entry("a"), newRun())
-	begin(t, l)
-	add(t, l, event(1))
-	if err := server.client.FlushAll(context.Background()).Err(); err != nil {
-		t.Fatal(err)
-	}
-	until(t, "the log is lost", l.Writer.(*owned).isLost)
-	if known, w, err := s.Claim(context.Background(), entry("a"), newRun().callbacks()); w != nil || err != nil || known != l.Entry {
-		t.Errorf("a key that runs is claimed: %v, %v", w, err)
-	}
-}
-
-// TestNoRoomInMemory keeps a run whose log has to go from memory: it is in Redis.
-func TestNoRoomInMemory(t *testing.T) {
-	server := startServer(t)
-	s, _ := server.replica(nil)
-	run := newRun()
-	e := entry("a")
-	e.MaxMemory = 256 << 10
-	l := claim(t, s, e, run)
-	begin(t, l)
-	add(t, l, event(1))
-	other := entry("b")
-	other.MaxMemory = e.MaxMemory
-	big := claim(t, s, other, newRun())
-	begin(t, big)
-	for range 20 {
-		add(t, big, "data: "+strings.Repeat("x", 60000)+"\n\n")
-	}
-	for range 20 {
-		add(t, l, "data: "+strings.Repeat("y", 20000)+"\n\n")
-	}
-	if len(run.cancelled) > 0 {
-		t.Error("the run is cancelled")
-	}
-	until(t, "all is in Redis", func() bool {
-		v, err := s.look(context.Background(), e.ID, "")
-		return err == nil && v != nil && v.events == 21
-	})
-	r, _ := started(t, s, e.ID, 0)
-	if got := read(t, r, 400000); !strings.HasPrefix(got, event(1)) {
-		t.Errorf("it begins with %.20q", got)
-	}
-}
-
-// TestCloseWaitsForLogs, and closes the connections then.
-func TestCloseWaitsForLogs(t *testing.T) {
-	server := startServer(t)
-	s, logs := server.replica(nil)
-	l := claim(t, s, entry("a"), newRun())
-	begin(t, l)
-	s.Close()
-	add(t, l, event(1))
-	l.End(resume.Whole)
-	other, _ := server.replica(nil)
-	if got, err := all(follow(t, other, l.ID)); got != event(1) || !errors.Is(err, io.EOF) {
-		t.Errorf("%q, %v", got, err)
-	}
-	<-s.over
-	until(t, "its connections are closed", func() bool { return s.client.Ping(context.Background()).Err() != nil })
-	if logs.Len() > 0 {
-		t.Errorf("it logs %v", logs.All()[0])
-	}
-}
-
-// TestKeyIsClaimedOnceAroundARestart has equal requests come to another replica while Redis is
-// away and as it comes back, whatever that replica has noticed of it: none of them is the
-// first, and none is told that there is no log.
-func TestKeyIsClaimedOnceAroundARestart(t *testing.T) {
+// TestRedisRestarts and has all that it had: readers of a stream, here or elsewhere, notice
+// nothing, as long as that takes less than a lease.
+func TestRedisRestarts(t *testing.T) {
 	server := startServer(t, "--appendonly", "yes", "--appendfsync", "always")
-	here, _ := server.replica(nil)
+	here, logs := server.replica(nil)
 	there, _ := server.replica(nil)
-	for round := range 5 {
-		l := claim(t, here, entry(fmt.Sprint(round)), newRun())
-		begin(t, l)
-		server.kill()
-		over, done := make(chan struct{}), make(chan error, 4)
-		for range cap(done) {
-			go func() {
-				for {
-					got, w, err := there.Claim(context.Background(), entry(fmt.Sprint(round)), newRun().callbacks())
-					if w != nil || err != nil || got.ID != l.ID {
-						done <- fmt.Errorf("round %d: %v, %w", round, w, cmp.Or(err, errors.New("it is another")))
-						return
-					}
-					select {
-					case <-over:
-						done <- nil
-						return
-					default:
-					}
-				}
-			}()
-		}
-		until(t, "it is missed", there.away.Load)
-		server.start(program(t))
-		close(over)
-		for range cap(done) {
-			if err := <-done; err != nil {
+	l := begun(t, here, entry("a"), newRun())
+	add(t, l, event(1))
+	live, late := follow(t, there, l.ID), follow(t, there, l.ID)
+	read(t, live, len(event(1)))
+	server.kill()
+	add(t, l, event(2))
+	got := make(chan string)
+	for _, r := range []resume.Reader{live, late} { // the late one asks Redis for its beginning
+		go func() {
+			b, err := all(r)
+			if !errors.Is(err, io.EOF) {
 				t.Error(err)
 			}
-		}
-		l.End(resume.Whole)
+			got <- b
+		}()
+	}
+	until(t, "it is missed", func() bool { return here.away.Load() && there.away.Load() })
+	server.start(program(t))
+	add(t, l, event(3))
+	l.End(resume.Whole)
+	rest := event(2) + event(3)
+	if a, b := <-got, <-got; len(a) == len(b) || !strings.HasSuffix(a, rest) || !strings.HasSuffix(b, rest) {
+		t.Errorf("%q and %q", a, b)
+	}
+	if n := logs.FilterMessageSnippet("goes on here").Len(); n != 0 {
+		t.Error("the log is lost")
 	}
 }
 
-// TestKeyWaitsNoLongerThanACommand may take, if nothing is at the address.
-func TestKeyWaitsNoLongerThanACommand(t *testing.T) {
-	s, _ := new(fake).replica(t, func(o *Options) { o.Address = "127.0.0.1:0"; o.Timeout = 50 * time.Millisecond })
-	if _, _, err := s.Claim(context.Background(), entry("a"), newRun().callbacks()); !errors.Is(err, errAway) {
-		t.Error(err)
+// TestConnectionsAreKilled again and again, and commands wait for a while: nothing is lost.
+func TestConnectionsAreKilled(t *testing.T) {
+	server := startServer(t)
+	here, there := server.replicas()
+	l := begun(t, here, entry("a"), newRun())
+	r := follow(t, there, l.ID)
+	want := ""
+	for n := range 200 {
+		add(t, l, event(n))
+		want += event(n)
+		command := []any{"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"}
+		if n%20 == 0 {
+			command = []any{"CLIENT", "PAUSE", 20, []string{"ALL", "WRITE"}[n/20%2]}
+		}
+		server.do(command...)
 	}
+	l.End(resume.Whole)
+	wantRest(t, r, want, io.EOF)
+}
+
+// troubles are what may become of Redis. The last command of each may be the last one that
+// it takes.
+var troubles = map[string][][]any{
+	"full":              {{"CONFIG", "SET", "maxmemory-policy", "noeviction"}, {"CONFIG", "SET", "maxmemory", "1"}},
+	"read-only":         {{"REPLICAOF", "127.0.0.1", "1"}},
+	"empty":             {{"FLUSHALL"}},
+	"paused":            {{"CLIENT", "PAUSE", "1000000", "ALL"}},
+	"paused for writes": {{"CLIENT", "PAUSE", "1000000", "WRITE"}},
+	"without rights":    {{"ACL", "SETUSER", "replica", "-@all"}, {"CLIENT", "KILL", "USER", "replica"}},
+	"another password":  {{"ACL", "SETUSER", "replica", "resetpass", ">another"}, {"CLIENT", "KILL", "USER", "replica"}},
+	"no more clients":   {{"CONFIG", "SET", "maxclients", "1"}, {"CLIENT", "KILL", "USER", "replica"}},
+	"busy":              nil, // with a script of another program
+	"stopped":           nil,
+	"killed":            nil,
+}
+
+// TestAnswersPassWhateverRedisDoes has the first client get all of its answer, whether trouble
+// comes before it or in the middle. A client that reads it at another replica does not wait
+// for ever, and a new client there gets its answer.
+func TestAnswersPassWhateverRedisDoes(t *testing.T) {
+	for name, commands := range troubles {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := startServer(t)
+			server.do("ACL", "SETUSER", "replica", "on", ">the-password", "~*", "+@all")
+			x := before(t, server, time.Second)
+			for lease := 2 * time.Second; x == nil; lease *= 2 { // the machine is too busy for so short a one
+				x = before(t, server, lease)
+			}
+			pid := server.pid()
+			for _, command := range commands {
+				server.do(command...)
+			}
+			switch name {
+			case "killed":
+				server.kill()
+			case "stopped":
+				if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+					t.Fatal(err)
+				}
+			case "busy":
+				go server.client.Eval(context.Background(), "while true do end", nil)
+			}
+			close(x.rest)
+			id := x.first.Header.Get("X-Hermes-Stream")
+			want := fmt.Sprintf("data: 1\nid: %s/1\n\ndata: 2\nid: %[1]s/2\n\n", id)
+			if got := body(t, x.first); got != want {
+				t.Errorf("the first client has %q, want %q", got, want)
+			}
+			for i, h := range []*httptest.Server{x.here, x.there} {
+				next := ask(t, h, "POST", "/v1/chat/completions", "Idempotency-Key", fmt.Sprint("next ", i))
+				got := body(t, next)
+				if id := next.Header.Get("X-Hermes-Stream"); id != "" {
+					got = strings.NewReplacer("id: "+id+"/1\n", "", "id: "+id+"/2\n", "").Replace(got)
+				}
+				if got != event(1)+event(2) {
+					t.Errorf("a new client at %d has %q", i, got)
+				}
+			}
+			_, _ = io.ReadAll(x.other.Body) // it ends, one way or the other
+			for _, line := range append(x.hereLogs.All(), x.thereLogs.All()...) {
+				if strings.Contains(fmt.Sprint(line), "the-password") {
+					t.Errorf("the password is in a log: %v", line)
+				}
+			}
+		})
+	}
+}
+
+// scene is the state before trouble comes: two replicas, and two clients that have the first
+// event of a stream that one of these runs.
+type scene struct {
+	here, there         *httptest.Server
+	hereLogs, thereLogs *observer.ObservedLogs
+	first, other        *http.Response
+	rest                chan struct{} // closed when upstream is to go on
+}
+
+// before makes a scene with a lease. It returns nil if the machine is too busy for that.
+func before(t *testing.T, server *server, lease time.Duration) *scene {
+	t.Helper()
+	set := func(o *Options) {
+		o.Username, o.Password = "replica", "the-password"
+		o.Lease, o.Timeout = lease, lease/5
+	}
+	x := &scene{rest: make(chan struct{})}
+	upstream := func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprint(w, event(1))
+		if r.Header.Get("Wait") != "" {
+			_ = http.NewResponseController(w).Flush() // or no client gets it
+			<-x.rest
+		}
+		fmt.Fprint(w, event(2))
+	}
+	a, hereLogs := server.replica(set)
+	b, thereLogs := server.replica(set)
+	x.hereLogs, x.thereLogs = hereLogs, thereLogs
+	x.here, x.there = front(t, a, upstream), front(t, b, upstream)
+	key := lease.String()
+	x.first = ask(t, x.here, "POST", "/v1/chat/completions", "Idempotency-Key", key, "Wait", "1")
+	x.other = ask(t, x.there, "POST", "/v1/chat/completions", "Idempotency-Key", key)
+	begun, err := bufio.NewReader(x.other.Body).ReadString('\n')
+	if id := x.first.Header.Get("X-Hermes-Stream"); id == "" || x.other.Header.Get("X-Hermes-Stream") != id || begun != "data: 1\n" || err != nil {
+		close(x.rest)
+		return nil
+	}
+	return x
 }

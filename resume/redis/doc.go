@@ -4,7 +4,7 @@
 // configure it.
 //
 //	module.go, caddyfile.go  the Caddy module, its options
-//	store.go                 Store: who has a key, where a log is
+//	store.go                 Store: claims of keys, where a log is
 //	script.go                what Redis does in one step
 //	log.go                   the state of a log in Redis, its pieces, and how they are written
 //	owned.go                 the log of a run in this process, and its way to Redis
@@ -12,10 +12,10 @@
 //	away.go, replies.go      what an error says, and which replies are believed
 //
 // The log of a run is in the memory of its process, too: its own clients read it there,
-// and Redis is off their way. Four times a second the process looks after its logs in Redis:
-// refreshes its lease, and learns who reads it there and whether the log was deleted. Each
-// reader elsewhere has a connection that waits for what comes. One that finds the lease over
-// ends the log.
+// and Redis is off their way. Four times a second the process looks after each of its logs in
+// Redis: it refreshes the lease, and learns how many readers there are elsewhere and whether
+// the log was deleted. Each reader elsewhere has a connection that waits for what comes. A
+// reader that finds the lease over ends the log.
 //
 // With the prefix P, Redis has for a log with the id I
 //

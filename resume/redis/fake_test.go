@@ -8,7 +8,6 @@ import (
 	"net"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -45,34 +44,21 @@ func (f *fake) start(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.addr = l.Addr().String()
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	open := make(map[net.Conn]bool)
-	wg.Go(func() {
+	t.Cleanup(func() { l.Close() })
+	go func() {
 		for {
 			c, err := l.Accept()
 			if err != nil {
 				return
 			}
-			mu.Lock()
-			open[c] = true
-			mu.Unlock()
-			wg.Go(func() { defer c.Close(); f.serve(c) })
+			go f.serve(c)
 		}
-	})
-	t.Cleanup(func() {
-		l.Close()
-		mu.Lock()
-		for c := range open {
-			c.Close()
-		}
-		mu.Unlock()
-		wg.Wait()
-	})
+	}()
 }
 
 // serve answers the commands of a connection.
 func (f *fake) serve(c net.Conn) {
+	defer c.Close()
 	in := bufio.NewReader(c)
 	for {
 		command, err := readCommand(in)

@@ -7,12 +7,55 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
+
+// front serves a store over HTTP, in front of upstream.
+func front(t *testing.T, s resume.Store, upstream http.HandlerFunc) *httptest.Server {
+	t.Helper()
+	o := resume.DefaultOptions()
+	o.Store, o.Secret = s, []byte("secret")
+	h := httptest.NewServer(resume.New(o).Handler(upstream))
+	t.Cleanup(h.Close)
+	return h
+}
+
+// ask sends a request with the fields, in pairs, and returns the answer when that has begun. It
+// names the same host everywhere, as with a load balancer.
+func ask(t *testing.T, h *httptest.Server, method, path string, fields ...string) *http.Response {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	req, err := http.NewRequestWithContext(ctx, method, h.URL+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Host = "replicas.example"
+	for i := 0; i < len(fields); i += 2 {
+		req.Header.Add(fields[i], fields[i+1])
+	}
+	res, err := h.Client().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { res.Body.Close() })
+	return res
+}
+
+// body returns the rest of an answer.
+func body(t *testing.T, res *http.Response) string {
+	t.Helper()
+	b, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
 
 // run is a run of a test.
 type run struct {
@@ -30,7 +73,7 @@ func (r *run) callbacks() resume.Run {
 	}
 }
 
-// pair is a store as the one who runs sees it, and as another does.
+// pair is a store as the replica that runs sees it, and as another does.
 type pair struct{ here, there resume.Store }
 
 // storages are what has to keep the contract of package resume.
@@ -79,6 +122,14 @@ func claim(t *testing.T, s resume.Store, e resume.Entry, r *run) claimed {
 		t.Fatal(w, err)
 	}
 	return claimed{e, w}
+}
+
+// begun claims an entry, which must be the first, and begins its log.
+func begun(t *testing.T, s resume.Store, e resume.Entry, r *run) claimed {
+	t.Helper()
+	l := claim(t, s, e, r)
+	begin(t, l)
+	return l
 }
 
 // claimAgain claims a key, and returns the entry that it has already, or an error.
@@ -209,13 +260,19 @@ func begin(t *testing.T, l resume.Writer) {
 	}
 }
 
-// readerOf reads to the end as any io.Reader.
-type readerOf struct{ resume.Reader }
-
-func (r readerOf) Read(p []byte) (int, error) {
-	part, err := r.Next()
-	if len(part.Data) > len(p) {
-		panic("the test reads too little at once")
+// wantRest reads to the end, which must be the error, and checks what was read.
+func wantRest(t *testing.T, r resume.Reader, want string, end error) {
+	t.Helper()
+	if got, err := all(r); got != want || !errors.Is(err, end) {
+		t.Errorf("it is %.1000q, %v, want %.1000q", got, err, want)
 	}
-	return copy(p, part.Data), err
+}
+
+// inRedis waits until the state of the log there is as is says.
+func inRedis(t *testing.T, s *Store, id string, is func(v *view) bool) {
+	t.Helper()
+	until(t, "it is so in Redis", func() bool {
+		v, err := s.look(context.Background(), id, "")
+		return err == nil && is(v)
+	})
 }

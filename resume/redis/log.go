@@ -153,7 +153,7 @@ func (s *Store) next(ctx context.Context, id, after string, block bool) ([]piece
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(wait, 0)+s.o.Timeout)
 	defer cancel()
 	streams, err := s.client.XRead(limited, &goredis.XReadArgs{
-		Streams: []string{s.names.events(id), after}, Count: maxEntries, Block: wait,
+		Streams: []string{s.name("events", id), after}, Count: maxEntries, Block: wait,
 	}).Result()
 	if err = s.checked(err); errors.Is(err, goredis.Nil) || err == nil && len(streams) == 0 {
 		return nil, nil
@@ -195,19 +195,22 @@ type mark struct {
 
 // add counts a piece and returns its id.
 func (w *writer) add(p piece) (id string) {
+	size := len(p.data)
 	w.pieces++
 	switch p.kind {
 	case kindEnd:
 		w.events++
 	case kindGap:
 		w.events += orphanGap
+	case kindBegin:
+		size = 0 // the header is in the hash
 	}
 	id = fmt.Sprintf("%d-%d", w.events, w.pieces)
 	if n := len(w.marks); !w.inside && (n == 0 || w.taken-w.marks[n-1].before >= w.entry.MaxStream/marksPerStream) {
 		w.marks = append(w.marks, mark{id, w.taken})
 	}
-	w.bytes += int64(len(p.data))
-	w.taken += sizeInRedis(len(p.data))
+	w.bytes += int64(size)
+	w.taken += sizeInRedis(size)
 	if w.inside = p.kind == kindPart; p.kind == kindEnd {
 		w.sizes.Ended(w.bytes)
 	}

@@ -119,6 +119,12 @@ func (o *owned) cancel(why resume.Reason) {
 	}
 }
 
+func (o *owned) isOver() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.over
+}
+
 func (o *owned) isLost() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -221,25 +227,20 @@ func (o *owned) write(w *writer, pieces []piece, events uint64, until *time.Time
 // may be in Redis.
 type ownedReader struct {
 	resume.Reader
-	s     *Store
-	o     *owned // nil if only the memory has it
-	ctx   context.Context
-	id    string
-	after uint64
-	began bool
+	o      *owned
+	remote func() resume.Reader // reads the log in Redis; nil after the first part
 }
 
 // Next implements resume.Reader.
 func (r *ownedReader) Next() (resume.Part, error) {
 	p, err := r.Reader.Next()
 	var gone *resume.GoneError
-	missing := errors.As(err, &gone) || errors.Is(err, resume.ErrDropped)
-	if !r.began && missing && r.o != nil && !r.o.isLost() && r.ctx.Err() == nil {
+	if r.remote != nil && errors.As(err, &gone) && !r.o.isLost() {
 		r.Reader.Close()
-		r.Reader = newReader(r.ctx, r.s, r.id, r.after)
+		r.Reader = r.remote()
 		p, err = r.Reader.Next()
 	}
-	r.began = true
+	r.remote = nil
 	return p, err
 }
 

@@ -43,7 +43,7 @@ func newReader(ctx context.Context, s *Store, id string, n uint64) *reader {
 		limited, cancel := context.WithTimeout(context.Background(), s.o.Timeout)
 		defer cancel()
 		// It is counted no longer after a lease anyway.
-		_ = s.checked(s.client.ZRem(limited, s.names.readers(id), name).Err())
+		_ = s.checked(s.client.ZRem(limited, s.name("readers", id), name).Err())
 	})
 	return r
 }
@@ -51,45 +51,47 @@ func newReader(ctx context.Context, s *Store, id string, n uint64) *reader {
 // Close implements resume.Reader. It does not wait for Redis.
 func (r *reader) Close() { r.close() }
 
-// look returns the state of the log, which it ends if its owner is gone.
-func (r *reader) look(ctx context.Context) (*view, error) {
+// retry calls f until it succeeds, fails for good or for longer than a lease, or ctx is done.
+func (r *reader) retry(ctx context.Context, f func() error) error {
 	for began := time.Now(); ; {
-		v, err := r.s.look(context.WithoutCancel(ctx), r.id, r.name)
-		if err == nil && !v.adopted {
-			return v, nil
-		}
-		if err == nil {
-			err = r.s.abandon(v)
-		}
-		final := errors.Is(err, resume.ErrDropped) || errors.Is(err, errDamaged)
-		if final || err != nil && (time.Since(began) > r.s.o.Lease || !pause(ctx, retryAfter)) {
-			return nil, err
+		err := f()
+		final := err == nil || errors.Is(err, resume.ErrDropped) || errors.Is(err, errDamaged)
+		if final || time.Since(began) > r.s.o.Lease || !pause(ctx, retryAfter) {
+			return err
 		}
 	}
 }
 
+// look returns the state of the log, which it ends if its owner is gone.
+func (r *reader) look(ctx context.Context) (v *view, err error) {
+	err = r.retry(ctx, func() error {
+		v, err = r.s.look(ctx, r.id, r.name)
+		if err == nil && v.adopted {
+			if err = r.s.abandon(v); err == nil {
+				v, err = r.s.look(ctx, r.id, r.name)
+			}
+		}
+		return err
+	})
+	return v, err
+}
+
+// next reads what comes after the last piece, and waits for it if it may block.
+func (r *reader) next(block bool) error {
+	return r.retry(r.ctx, func() (err error) {
+		r.have, err = r.s.next(r.ctx, r.id, r.last, block)
+		return err
+	})
+}
+
 // wait waits for pieces.
 func (r *reader) wait() error {
-	var failing time.Time
-	for missed := false; len(r.have) == 0; {
-		pieces, err := r.s.next(r.ctx, r.id, r.last, true)
-		switch {
-		case r.ctx.Err() != nil:
-			return r.ctx.Err()
-		case err != nil && failing.IsZero():
-			failing = time.Now()
-			fallthrough
-		case err != nil && time.Since(failing) <= r.s.o.Lease:
-			pause(r.ctx, retryAfter)
-			continue
-		case err != nil:
+	for missed := false; ; {
+		if err := r.next(true); err != nil || len(r.have) > 0 {
 			return err
-		case len(pieces) == 0 && missed:
-			return resume.ErrBroken
 		}
-		failing = time.Time{}
-		if r.have = pieces; len(pieces) > 0 {
-			break
+		if missed {
+			return resume.ErrBroken
 		}
 		v, err := r.look(r.ctx)
 		if err != nil {
@@ -97,7 +99,6 @@ func (r *reader) wait() error {
 		}
 		missed = v.pieces > r.number
 	}
-	return nil
 }
 
 // Next implements resume.Reader.
@@ -141,7 +142,6 @@ func (r *reader) take() {
 func (r *reader) begin() (resume.Part, error) {
 	v, err := r.look(r.ctx)
 	for err == nil && v.state == resume.Claimed {
-		r.have = nil
 		if err = r.wait(); err == nil {
 			v, err = r.look(r.ctx)
 		}
@@ -190,19 +190,18 @@ func (r *reader) waitForEvent(v *view) (*view, error) {
 
 // find finds the piece after the event to start after.
 func (r *reader) find() error {
-	n, after := r.after, "0-0"
-	if n > 0 {
-		after = fmt.Sprintf("%d-%d", n-1, uint64(math.MaxUint64))
+	n := r.after
+	if r.last = "0-0"; n > 0 {
+		r.last = fmt.Sprintf("%d-%d", n-1, uint64(math.MaxUint64))
 	}
-	pieces, err := r.s.next(r.ctx, r.id, after, false)
-	if err != nil {
+	if err := r.next(false); err != nil {
 		return err
 	}
-	if len(pieces) == 0 {
+	if len(r.have) == 0 {
 		return resume.ErrBroken
 	}
-	p := &pieces[0]
-	r.have, r.number = pieces, p.number-1
+	p := &r.have[0]
+	r.number = p.number - 1
 	switch {
 	case n == 0 && p.number == 1, p.kind == kindGap, p.kind == kindEnd && p.events == n:
 		r.take()

@@ -8,16 +8,11 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
 
-// A prefix is what the names of all keys in Redis begin with.
-type prefix string
+// name returns the name of a key in Redis. The kinds are log, events, readers and key.
+func (s *Store) name(kind, id string) string { return s.o.Prefix + kind + ":" + id }
 
-func (p prefix) log(id string) string         { return string(p) + "log:" + id }
-func (p prefix) events(id string) string      { return string(p) + "events:" + id }
-func (p prefix) readers(id string) string     { return string(p) + "readers:" + id }
-func (p prefix) key(key resume.Digest) string { return string(p) + "key:" + hex.EncodeToString(key[:]) }
-func (p prefix) ofScripts(id string) []string {
-	return []string{p.log(id), p.events(id), p.readers(id)}
-}
+// nameOfKey returns the name of an idempotency key.
+func (s *Store) nameOfKey(k resume.Digest) string { return s.name("key", hex.EncodeToString(k[:])) }
 
 // newScript returns a script. The KEYS of all are the log, its events and its readers. The log
 // is a hash with the fields
@@ -32,7 +27,7 @@ local function now() -- in milliseconds, the same for all replicas
 	return t[1] * 1000 + math.floor(t[2] / 1000)
 end
 local function runs(state) return state == 'claimed' or state == 'begun' end
-local lingers = 60000 -- how long a log that has gone stays for those who read it already
+local lingers = 60000 -- how long a log that has gone stays for its readers
 ` + text)
 }
 

@@ -54,7 +54,6 @@ type Store struct {
 	o       Options
 	client  *goredis.Client
 	replica string
-	names   prefix
 	away    atomic.Bool   // the last command failed
 	warned  atomic.Int64  // when, in nanoseconds since 1970
 	refused atomic.Int64  // likewise, of an error reply
@@ -89,7 +88,7 @@ func New(o Options) *Store {
 		return checked(c), nil
 	}
 	s := &Store{
-		o: o, names: prefix(o.Prefix), replica: hex.EncodeToString(random[:]),
+		o: o, replica: hex.EncodeToString(random[:]),
 		owned: make(map[string]*owned), over: make(chan struct{}), client: goredis.NewClient(options),
 		turns: make(chan struct{}, maxConnections-commandConnections),
 	}
@@ -132,7 +131,8 @@ func (s *Store) do(ctx context.Context, script *goredis.Script, id string, args 
 	}
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), limit)
 	defer cancel()
-	v, err := script.Run(ctx, s.client, s.names.ofScripts(id), args...).Result()
+	keys := []string{s.name("log", id), s.name("events", id), s.name("readers", id)}
+	v, err := script.Run(ctx, s.client, keys, args...).Result()
 	return v, s.checked(err)
 }
 
@@ -166,11 +166,11 @@ func (s *Store) Claim(ctx context.Context, e resume.Entry, run resume.Run) (resu
 		}
 		if first {
 			// It may be in this process, and Redis does not know it any more.
-			if have, w, _ := s.o.Local.Claim(ctx, e, resume.Run{}); w == nil {
+			have, w, _ := s.o.Local.Claim(ctx, e, resume.Run{})
+			if w == nil {
 				return have, nil, nil
-			} else {
-				w.End(resume.Dropped)
 			}
+			w.End(resume.Dropped)
 		}
 		if errors.Is(err, resume.ErrTaken) {
 			taken = err
@@ -197,7 +197,7 @@ func (s *Store) claim(ctx context.Context, e resume.Entry, text []byte, run resu
 	limited, cancel := context.WithDeadline(ctx, limit)
 	defer cancel()
 	v, err := s.do(limited, claimScript, e.ID,
-		s.o.Prefix, e.ID, text, s.replica, s.o.Lease.Milliseconds(), s.ttl(e), s.names.key(e.Key), hasKey)
+		s.o.Prefix, e.ID, text, s.replica, s.o.Lease.Milliseconds(), s.ttl(e), s.nameOfKey(e.Key), hasKey)
 	if err != nil {
 		return e, nil, fmt.Errorf("claiming a log in redis: %w", err)
 	}
@@ -275,10 +275,15 @@ func (s *Store) find(ctx context.Context, id string) (resume.Entry, error) {
 // Read implements resume.Store.
 func (s *Store) Read(ctx context.Context, id string, n uint64) resume.Reader {
 	o := s.ownedLog(id)
-	if _, err := s.o.Local.Find(ctx, id); o != nil || err == nil {
-		return &ownedReader{Reader: s.o.Local.Read(ctx, id, n), s: s, o: o, ctx: ctx, id: id, after: n}
+	_, missing := s.o.Local.Find(ctx, id)
+	remote := func() resume.Reader { return newReader(ctx, s, id, n) }
+	switch {
+	case missing != nil && (o == nil || o.isOver()):
+		return remote()
+	case o == nil || ctx.Err() != nil:
+		return s.o.Local.Read(ctx, id, n)
 	}
-	return newReader(ctx, s, id, n)
+	return &ownedReader{s.o.Local.Read(ctx, id, n), o, remote}
 }
 
 // Delete implements resume.Store.

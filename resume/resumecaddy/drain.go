@@ -62,20 +62,15 @@ const reserve = time.Second
 
 // drain ends runs when the process ends. Those that have hermes in them end as other streams
 // do, and their logs have what hermes writes: they are given the time for that.
-type drain struct {
-	all     *streams
-	app     *caddyhttp.App
-	exiting func() bool // caddy.Exiting: the event also comes at every reload
-}
+type drain struct{ app *caddyhttp.App }
 
 // Handle does not block: Caddy waits for it before it shuts the servers down.
-func (d *drain) Handle(context.Context, caddy.Event) error {
-	if !d.exiting() {
-		return nil
+func (d drain) Handle(context.Context, caddy.Event) error {
+	if caddy.Exiting() { // the event also comes at every reload
+		after := drainTimeout(d.app)
+		shared.drained.CompareAndSwap(0, time.Now().Add(after+reserve).UnixNano())
+		shared.runs.Shutdown(after)
 	}
-	after := drainTimeout(d.app)
-	d.all.drained.CompareAndSwap(0, time.Now().Add(after+reserve).UnixNano())
-	d.all.runs.Shutdown(after)
 	return nil
 }
 

@@ -6,15 +6,16 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/httpapp"
@@ -113,30 +114,26 @@ func (*ResumeHandler) CaddyModule() caddy.ModuleInfo {
 	}
 }
 
-// streams are those of all configurations of the process, so that a reload ends nothing.
-type streams struct {
+// shared has the streams of all configurations of the process, so that a reload ends nothing.
+var shared = struct {
 	store  *resume.Memory
 	secret []byte
 	runs   resume.Runs
 	// drained is until when the end of the process waits for runs, in nanoseconds since
 	// 1970; 0 before it ends.
 	drained atomic.Int64
-}
-
-// shared returns them.
-var shared = sync.OnceValue(func() *streams {
-	return &streams{store: resume.NewMemory(), secret: resume.NewSecret()}
-})
+}{store: resume.NewMemory(), secret: resume.NewSecret()}
 
 // Provision compiles the options, and subscribes to the end of the process.
 func (h *ResumeHandler) Provision(ctx caddy.Context) error {
-	logger, all := ctx.Logger(), shared()
-	if err := register(ctx.GetMetricsRegistry(), all.store, &all.runs); err != nil {
+	logger := ctx.Logger()
+	var again prometheus.AlreadyRegisteredError // by another handler of the configuration
+	if err := ctx.GetMetricsRegistry().Register(collector{}); err != nil && !errors.As(err, &again) {
 		// Streams are worth more than their metrics.
 		logger.Warn("another module has metrics of the same name; some of ours are not exposed", zap.Error(err))
 	}
 	o := resume.DefaultOptions()
-	o.Store, o.Secret, o.Runs = all.store, all.secret, &all.runs
+	o.Store, o.Secret, o.Runs = shared.store, shared.secret, &shared.runs
 	o.Observer = &observer{logger}
 	o.Asked, o.Detached, o.Returned, o.Interrupt = asked, ofRun, takeOver, interruptWrite
 	app := httpapp.Of(ctx)
@@ -162,7 +159,7 @@ func (h *ResumeHandler) Provision(ctx caddy.Context) error {
 		if err != nil {
 			return fmt.Errorf("loading the storage: %w", err)
 		}
-		o.Store, o.Secret = storage.(Storage).ResumeStore(all.store)
+		o.Store, o.Secret = storage.(Storage).ResumeStore(shared.store)
 		o.Asked = func(r *http.Request) (server, path string) { // replicas may listen at different ports
 			_, path = asked(r)
 			return "", path
@@ -174,7 +171,7 @@ func (h *ResumeHandler) Provision(ctx caddy.Context) error {
 	if err != nil {
 		return fmt.Errorf("getting the events app: %w", err)
 	}
-	if err := events.(*caddyevents.App).On("stopping", &drain{all, app, caddy.Exiting}); err != nil {
+	if err := events.(*caddyevents.App).On("stopping", drain{app}); err != nil {
 		return fmt.Errorf("subscribing to the event stopping: %w", err)
 	}
 	return nil
@@ -218,11 +215,10 @@ func (h *ResumeHandler) Validate() error {
 // Cleanup waits at the end of the process for streams without a client, as the servers have
 // waited for the others.
 func (h *ResumeHandler) Cleanup() error {
-	all := shared()
-	if at := all.drained.Load(); h.resume != nil && at > 0 {
+	if at := shared.drained.Load(); h.resume != nil && at > 0 {
 		ctx, cancel := context.WithDeadline(context.Background(), time.Unix(0, at))
 		defer cancel()
-		all.runs.Wait(ctx)
+		shared.runs.Wait(ctx)
 	}
 	return nil
 }

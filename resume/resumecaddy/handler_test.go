@@ -37,7 +37,7 @@ func TestResumeValuesThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestRunHasItsOwn gives handlers behind hermes_resume placeholders, variables and fields of
+// TestRunHasItsOwn gives handlers after hermes_resume placeholders, variables and fields of
 // the log of their own, which begin as those of the client's request; that gets what they
 // have set when they are over.
 func TestRunHasItsOwn(t *testing.T) {
@@ -77,8 +77,8 @@ func TestRunHasItsOwn(t *testing.T) {
 	}
 }
 
-// TestRequestOfNobodyIsLeftAlone passes one that is not Caddy's.
-func TestRequestOfNobodyIsLeftAlone(t *testing.T) {
+// TestRequestThatIsNotCaddys passes one that is not Caddy's.
+func TestRequestThatIsNotCaddys(t *testing.T) {
 	r := httptest.NewRequest(http.MethodPost, "/", nil)
 	if ofRun(r, httptest.NewRecorder()) != r {
 		t.Error("it is another")

@@ -66,23 +66,20 @@ func message(e resume.Ended) (zapcore.Level, string) {
 }
 
 // collector exposes the numbers of the process.
-type collector struct {
-	store *resume.Memory
-	runs  *resume.Runs
-}
+type collector struct{}
 
 // Describe implements prometheus.Collector.
 func (c collector) Describe(d chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, d) }
 
 // Collect implements prometheus.Collector.
-func (c collector) Collect(m chan<- prometheus.Metric) {
+func (collector) Collect(m chan<- prometheus.Metric) {
 	add := func(kind prometheus.ValueType, n int64, name, help string, label, value []string) {
 		desc := prometheus.NewDesc("caddy_hermes_resume_"+name, help, label, nil)
 		m <- prometheus.MustNewConstMetric(desc, kind, float64(n), value...)
 	}
 	gauge := func(n int64, name, help string) { add(prometheus.GaugeValue, n, name, help, nil, nil) }
-	st := c.runs.Stats()
-	size, logs := c.store.Used()
+	st := shared.runs.Stats()
+	size, logs := shared.store.Used()
 	gauge(st.Readers, "readers", "Number of clients that read a stream that may be resumed.")
 	gauge(st.Detached, "detached", "Number of streams that go on without a client.")
 	gauge(int64(logs), "streams", "Number of streams that are kept, those that go on included.")
@@ -98,16 +95,6 @@ func (c collector) Collect(m chan<- prometheus.Metric) {
 		add(prometheus.CounterValue, st.TotalCancelled[reason], "cancelled_total",
 			"Counter of streams that were cancelled, by the reason.", []string{"reason"}, []string{reason.String()})
 	}
-}
-
-// register registers the metrics with the registry of a configuration, unless another
-// handler of it has.
-func register(registry prometheus.Registerer, store *resume.Memory, runs *resume.Runs) error {
-	var again prometheus.AlreadyRegisteredError
-	if err := registry.Register(collector{store, runs}); err != nil && !errors.As(err, &again) {
-		return err
-	}
-	return nil
 }
 
 // Interface guards

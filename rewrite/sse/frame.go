@@ -57,10 +57,7 @@ func (f *Frame) EventLine() (from, to int) { return f.eventLine[0], f.eventLine[
 // field takes in the line Raw[from:end], which is not empty. The next line begins at next.
 func (f *Frame) field(from, end, next int) {
 	line := f.Raw[from:end]
-	i := len("data")
-	if i >= len(line) || line[i] != ':' { // most lines are data
-		i = bytes.IndexByte(line, ':')
-	}
+	i := bytes.IndexByte(line, ':')
 	value := end
 	if i < 0 {
 		i = len(line)

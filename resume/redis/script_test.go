@@ -2,12 +2,16 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
 
 // TestRights has a user with the rights that docs/resume.md gives do all that stores do: it is
@@ -46,8 +50,7 @@ func TestRights(t *testing.T) {
 	}
 	t.Run("the death of a replica", func(t *testing.T) {
 		dying, heir := replicas(t, mortal)
-		l := claim(t, dying, entry("a"), newRun())
-		begin(t, l)
+		l := begun(t, dying, entry("a"), newRun())
 		add(t, l, chunk)
 		r := follow(t, heir, l.ID)
 		read(t, r, len(chunk))
@@ -65,7 +68,7 @@ func TestRights(t *testing.T) {
 			t.Error("it may use them")
 		}
 		if logs.Len() == 0 || strings.Contains(fmt.Sprint(logs.All()), line[2]) {
-			t.Errorf("what is logged is %v", logs.All())
+			t.Errorf("it logs %v", logs.All())
 		}
 		s.Close()
 		<-s.over
@@ -77,7 +80,7 @@ func TestRights(t *testing.T) {
 	}
 	for _, used := range regexp.MustCompile(`cmdstat_([a-z|]+):calls=\d+.*?rejected_calls=(\d+)`).FindAllStringSubmatch(stats, -1) {
 		switch name := used[1]; {
-		case slices.Contains([]string{"acl|setuser", "acl|log", "ping", "info", "hello", "auth"}, name): // the test's, or of nobody's right
+		case slices.Contains([]string{"acl|setuser", "acl|log", "ping", "info", "hello", "auth"}, name): // the test's, or in need of no right
 		case !slices.Contains(rights, "+"+name):
 			t.Errorf("%s is used", name)
 		}
@@ -85,6 +88,63 @@ func TestRights(t *testing.T) {
 	for _, right := range rights {
 		if name, ok := strings.CutPrefix(right, "+"); ok && !strings.Contains(stats, "cmdstat_"+name+":") {
 			t.Errorf("%s is not used", name)
+		}
+	}
+}
+
+// TestNothingStaysForEver looks at every key, whatever becomes of a log: it stays for keep and a
+// minute after the end of that, and for two leases more if no replica ends it.
+func TestNothingStaysForEver(t *testing.T) {
+	server := startServer(t)
+	here, there := server.replicas()
+	dying, _ := server.replica(mortal)
+	ctx := context.Background()
+
+	claimed := claim(t, here, entry("claimed"), newRun())
+	follow(t, there, claimed.ID)
+	for _, key := range []string{"begun", "whole", "broken", "cancelled", "over"} {
+		l := begun(t, here, entry(key), newRun())
+		add(t, l, event(1))
+		read(t, follow(t, there, l.ID), len(event(1)))
+		switch key {
+		case "whole", "over":
+			l.End(resume.Whole)
+		case "broken":
+			l.End(resume.Broken)
+		}
+		if key == "cancelled" || key == "over" {
+			remove(t, there, l.ID)
+		}
+	}
+	claim(t, here, entry("dropped"), newRun()).End(resume.Dropped)
+	left := begun(t, dying, entry("left"), newRun())
+	r := follow(t, there, left.ID)
+	die(dying)
+	_, _ = all(r)
+
+	keys := server.keys()
+	if len(keys) < 20 {
+		t.Fatal(keys)
+	}
+	const afterEnd = time.Hour + time.Minute
+	for _, key := range keys {
+		most := afterEnd + 2*patience
+		v, err := here.look(ctx, key[strings.LastIndexByte(key, ':')+1:], "")
+		if err != nil && !errors.Is(err, resume.ErrDropped) {
+			t.Fatal(err)
+		}
+		ended := v != nil && v.state > resume.Begun
+		switch {
+		case ended && strings.HasPrefix(key, "test:readers:"):
+			t.Errorf("%s is of no use", key)
+		case ended:
+			most = afterEnd
+		}
+		if ttl, err := server.client.PTTL(ctx, key).Result(); err != nil || ttl <= 0 || ttl > most {
+			t.Errorf("%s stays for %v, want at most %v, %v", key, ttl, most, err)
+		}
+		if !strings.HasPrefix(key, "test:") {
+			t.Errorf("%s has not the prefix", key)
 		}
 	}
 }

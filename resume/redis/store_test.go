@@ -2,6 +2,7 @@ package redis
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"reflect"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,6 +19,71 @@ import (
 
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
+
+// TestCloseWaitsForLogs, and closes the connections then.
+func TestCloseWaitsForLogs(t *testing.T) {
+	server := startServer(t)
+	s, logs := server.replica(nil)
+	l := begun(t, s, entry("a"), newRun())
+	s.Close()
+	add(t, l, event(1))
+	l.End(resume.Whole)
+	other, _ := server.replica(nil)
+	wantRest(t, follow(t, other, l.ID), event(1), io.EOF)
+	<-s.over
+	until(t, "its connections are closed", func() bool { return s.client.Ping(context.Background()).Err() != nil })
+	if logs.Len() > 0 {
+		t.Errorf("it logs %v", logs.All()[0])
+	}
+}
+
+// TestKeyIsClaimedOnceAroundARestart has equal requests come to another replica while Redis is
+// away and as it comes back, whatever that replica has noticed of it: none of them is the
+// first, and none is told that there is no log.
+func TestKeyIsClaimedOnceAroundARestart(t *testing.T) {
+	server := startServer(t, "--appendonly", "yes", "--appendfsync", "always")
+	here, _ := server.replica(nil)
+	there, _ := server.replica(nil)
+	for round := range 5 {
+		l := begun(t, here, entry(fmt.Sprint(round)), newRun())
+		server.kill()
+		over, done := make(chan struct{}), make(chan error, 4)
+		for range cap(done) {
+			go func() {
+				for {
+					got, w, err := there.Claim(context.Background(), entry(fmt.Sprint(round)), newRun().callbacks())
+					if w != nil || err != nil || got.ID != l.ID {
+						done <- fmt.Errorf("round %d: %v, %w", round, w, cmp.Or(err, errors.New("it is another")))
+						return
+					}
+					select {
+					case <-over:
+						done <- nil
+						return
+					default:
+					}
+				}
+			}()
+		}
+		until(t, "it is missed", there.away.Load)
+		server.start(program(t))
+		close(over)
+		for range cap(done) {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+		l.End(resume.Whole)
+	}
+}
+
+// TestKeyWaitsNoLongerThanACommand may take, if nothing is at the address.
+func TestKeyWaitsNoLongerThanACommand(t *testing.T) {
+	s, _ := new(fake).replica(t, func(o *Options) { o.Address = "127.0.0.1:0"; o.Timeout = 50 * time.Millisecond })
+	if _, _, err := s.Claim(context.Background(), entry("a"), newRun().callbacks()); !errors.Is(err, errAway) {
+		t.Error(err)
+	}
+}
 
 // contract is what every store does.
 var contract = map[string]func(t *testing.T, s pair){
@@ -76,16 +143,11 @@ var contract = map[string]func(t *testing.T, s pair){
 		addPart(t, l, ": 2\n\n: comment\n", 5)
 		late := follow(t, s.there, l.ID)
 		l.End(resume.Whole)
-		if got, err := all(early); got != "data: 2\n\n: comment\n" || !errors.Is(err, io.EOF) {
-			t.Errorf("%q, %v", got, err)
-		}
-		if got, err := all(late); got != event(1)+"data: 2\n\n: comment\n" || !errors.Is(err, io.EOF) {
-			t.Errorf("%q, %v", got, err)
-		}
+		wantRest(t, early, "data: 2\n\n: comment\n", io.EOF)
+		wantRest(t, late, event(1)+"data: 2\n\n: comment\n", io.EOF)
 	},
 	"what breaks off does so for all": func(t *testing.T, s pair) {
-		l := claim(t, s.here, entry("a"), newRun())
-		begin(t, l)
+		l := begun(t, s.here, entry("a"), newRun())
 		add(t, l, event(1))
 		early := follow(t, s.there, l.ID)
 		l.End(resume.Broken)
@@ -93,14 +155,11 @@ var contract = map[string]func(t *testing.T, s pair){
 			if _, atEnd, err := start(r); err != nil || atEnd {
 				t.Error(atEnd, err)
 			}
-			if got, err := all(r); got != event(1) || !errors.Is(err, resume.ErrBroken) {
-				t.Errorf("%q, %v", got, err)
-			}
+			wantRest(t, r, event(1), resume.ErrBroken)
 		}
 	},
 	"an empty one": func(t *testing.T, s pair) {
-		l := claim(t, s.here, entry("a"), newRun())
-		begin(t, l)
+		l := begun(t, s.here, entry("a"), newRun())
 		l.End(resume.Whole)
 		r, atEnd := started(t, s.there, l.ID, 0)
 		if got, err := all(r); got != "" || !errors.Is(err, io.EOF) || !atEnd {
@@ -120,14 +179,13 @@ var contract = map[string]func(t *testing.T, s pair){
 		})
 	},
 	"every event is one to continue after": func(t *testing.T, s pair) {
-		l := claim(t, s.here, entry("a"), newRun())
-		begin(t, l)
+		l := begun(t, s.here, entry("a"), newRun())
 		random := rand.New(rand.NewPCG(1, 2))
 		var whole bytes.Buffer
-		var behind []int
+		var after []int
 		add(t, l, event(0)) // they are in many pieces, and pieces in many of them
 		whole.WriteString(event(0))
-		behind = append(behind, 0, whole.Len())
+		after = append(after, 0, whole.Len())
 		for i := 1; i < 60; i++ {
 			e := []byte("data: " + strings.Repeat("x", random.IntN(1+random.IntN(100000)*(i%2))) + "\n\n")
 			if i%7 == 0 {
@@ -136,13 +194,13 @@ var contract = map[string]func(t *testing.T, s pair){
 				addPart(t, l, string(c))
 			}
 			whole.Write(e)
-			behind = append(behind, whole.Len())
+			after = append(after, whole.Len())
 			n := random.IntN(len(e))
 			addPart(t, l, string(e[:n]))
 			addPart(t, l, string(e[n:]), len(e)-n)
 		}
 		for _, when := range []string{"while it goes on", "after its end"} {
-			for n, at := range behind {
+			for n, at := range after {
 				r, atEnd := started(t, s.there, l.ID, uint64(n))
 				want := whole.String()[at:]
 				if got := read(t, r, len(want)); got != want || atEnd != (want == "" && when == "after its end") {
@@ -152,13 +210,12 @@ var contract = map[string]func(t *testing.T, s pair){
 			}
 			l.End(resume.Whole)
 		}
-		if err := refusal(t, s.there, l.ID, uint64(len(behind))); !errors.Is(err, resume.ErrAhead) {
+		if err := refusal(t, s.there, l.ID, uint64(len(after))); !errors.Is(err, resume.ErrAhead) {
 			t.Error(err)
 		}
 	},
 	"a large one loses its oldest events": func(t *testing.T, s pair) {
-		l := claim(t, s.here, entry("a"), newRun())
-		begin(t, l)
+		l := begun(t, s.here, entry("a"), newRun())
 		e := func(n int) string { return fmt.Sprintf("data: %1000d\n\n", n) }
 		const events = 4000
 		for n := 1; n <= events; n++ {
@@ -185,8 +242,7 @@ var contract = map[string]func(t *testing.T, s pair){
 	"no event goes because it alone is larger than the rest": func(t *testing.T, s pair) {
 		e := entry("a")
 		e.MaxStream = 64 << 10
-		l := claim(t, s.here, e, newRun())
-		begin(t, l)
+		l := begun(t, s.here, e, newRun())
 		large := "data: " + strings.Repeat("x", 5*int(e.MaxStream)) + "\n\n"
 		add(t, l, event(1))
 		add(t, l, large)
@@ -201,8 +257,7 @@ var contract = map[string]func(t *testing.T, s pair){
 	},
 	"readers count wherever they are": func(t *testing.T, s pair) {
 		run := newRun()
-		l := claim(t, s.here, entry("a"), run)
-		begin(t, l)
+		l := begun(t, s.here, entry("a"), run)
 		var readers []resume.Reader
 		for range 3 {
 			readers = append(readers, s.there.Read(context.Background(), l.ID, 0))
@@ -211,12 +266,11 @@ var contract = map[string]func(t *testing.T, s pair){
 		for _, r := range readers {
 			r.Close()
 		}
-		until(t, "nobody reads", func() bool { return run.readers.Load() == 0 })
+		until(t, "none reads", func() bool { return run.readers.Load() == 0 })
 	},
 	"cancelled from anywhere": func(t *testing.T, s pair) {
 		run := newRun()
-		l := claim(t, s.here, entry("a"), run)
-		begin(t, l)
+		l := begun(t, s.here, entry("a"), run)
 		add(t, l, event(1))
 		r := follow(t, s.there, l.ID)
 		remove(t, s.there, l.ID)
@@ -234,16 +288,13 @@ var contract = map[string]func(t *testing.T, s pair){
 		claim(t, s.there, entry("a"), newRun()) // the key is free
 		add(t, l, event(2))
 		l.End(resume.Whole)
-		if got, err := all(r); got != event(1)+event(2) || !errors.Is(err, io.EOF) {
-			t.Errorf("%q, %v", got, err)
-		}
+		wantRest(t, r, event(1)+event(2), io.EOF)
 		if found(t, s.there, l.ID) || found(t, s.here, l.ID) {
 			t.Error("it is found again")
 		}
 	},
 	"cancelled after its end": func(t *testing.T, s pair) {
-		l := claim(t, s.here, entry("a"), newRun())
-		begin(t, l)
+		l := begun(t, s.here, entry("a"), newRun())
 		add(t, l, event(1))
 		l.End(resume.Whole)
 		r, _ := started(t, s.there, l.ID, 0)
@@ -251,16 +302,13 @@ var contract = map[string]func(t *testing.T, s pair){
 		if found(t, s.there, l.ID) || found(t, s.here, l.ID) {
 			t.Error("it is still found")
 		}
-		if got, err := all(r); got != event(1) || !errors.Is(err, io.EOF) {
-			t.Errorf("%q, %v", got, err)
-		}
+		wantRest(t, r, event(1), io.EOF)
 		claim(t, s.there, entry("a"), newRun())
 	},
 	"kept for a while": func(t *testing.T, s pair) {
 		e := entry("a")
 		e.Keep = 50 * time.Millisecond
-		l := claim(t, s.here, e, newRun())
-		begin(t, l)
+		l := begun(t, s.here, e, newRun())
 		add(t, l, event(1))
 		r := follow(t, s.there, e.ID)
 		l.End(resume.Whole)
@@ -307,5 +355,57 @@ func TestContract(t *testing.T) {
 				t.Run(what, func(t *testing.T) { test(t, store(t)) })
 			}
 		})
+	}
+}
+
+// answer is an upstream whose answers say which request they are of.
+func answer(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	fmt.Fprintf(w, "data: %s\n\n", r.Header.Get("Name"))
+}
+
+// TestHostileNames has keys of requests and ids of streams be whatever clients can send: each
+// key has its own stream, no id is found that is none, and nothing of them is in the name of a
+// key in Redis.
+func TestHostileNames(t *testing.T) {
+	server := startServer(t)
+	a, logs := server.replica(nil)
+	b, _ := server.replica(nil)
+	here, there := front(t, a, answer), front(t, b, answer)
+	names := []string{
+		"*", "?", "[a-z]*", "test:*", "test:log:*", `\`, `"`, `" FLUSHALL "`, "a\tb", "\u00fc\xff", "{a}", "%0d%0aFLUSHALL", "$5",
+		strings.Repeat("x", 500_000), strings.Repeat("x", 500_000) + "y", "0", "-1", "nil",
+	}
+	for i, name := range names {
+		first := ask(t, here, "POST", "/chat", "Idempotency-Key", name, "Name", fmt.Sprint(i))
+		want := body(t, first)
+		if !strings.HasPrefix(want, fmt.Sprintf("data: %d\n", i)) {
+			t.Errorf("%.20q has another's %q", name, want)
+		}
+		again := ask(t, there, "POST", "/chat", "Idempotency-Key", name, "Name", "again")
+		if got := body(t, again); got != want || again.Header.Get("Idempotency-Replayed") != "true" {
+			t.Errorf("%.20q is %q again", name, got)
+		}
+	}
+	for _, id := range []string{"**********************", "stream_**********************", "stream_%2a*********************", "stream_[a-z]*0000000000000000", "stream_0000000000000000000000", "..", "*"} {
+		for _, method := range []string{"GET", "DELETE"} {
+			if res := ask(t, there, method, "/chat/"+id, "Name", "none"); res.StatusCode == http.StatusOK && body(t, res) != "data: none\n\n" ||
+				res.StatusCode != http.StatusOK && res.StatusCode != http.StatusNotFound {
+				t.Errorf("%s %s is %s", method, id, res.Status)
+			}
+		}
+		if res := ask(t, there, "POST", "/chat", "Last-Event-ID", id+"/1", "Name", "none"); res.StatusCode == http.StatusOK && body(t, res) != "data: none\n\n" {
+			t.Errorf("after %s is %s", id, res.Status)
+		}
+	}
+	want := regexp.MustCompile(`^test:((log|events|readers):stream_[A-Za-z0-9_-]{22}|key:[0-9a-f]{64}|replica:[0-9a-f]{24})$`)
+	keys := server.keys()
+	for _, key := range keys {
+		if !want.MatchString(key) {
+			t.Errorf("a key of Redis is %q", key)
+		}
+	}
+	if len(keys) < 3*len(names) || logs.Len() > 0 {
+		t.Errorf("%d keys, and logs %v", len(keys), logs.All())
 	}
 }

@@ -47,8 +47,8 @@ func program(t *testing.T) string {
 }
 
 // startServer starts a server, which keeps nothing on disk unless args say so. It ends with
-// the test, however that ends: the shell that has started it notices that nobody writes to
-// it any more.
+// the test, however that ends: the shell that has started it notices that the test no longer writes to
+// it.
 func startServer(t *testing.T, args ...string) *server {
 	t.Helper()
 	path := program(t)
@@ -150,4 +150,11 @@ func until(t *testing.T, what string, is func() bool) {
 			t.Fatalf("it never came that %s", what)
 		}
 	}
+}
+
+// replicas returns the stores of two replicas.
+func (s *server) replicas() (here, there *Store) {
+	here, _ = s.replica(nil)
+	there, _ = s.replica(nil)
+	return here, there
 }

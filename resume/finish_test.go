@@ -1,0 +1,90 @@
+package resume_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/resume"
+)
+
+// checkFinish checks that a stream ends with an error with the code, whose events are
+// numbered from n on.
+func checkFinish(t *testing.T, got, id string, n int, code string) {
+	t.Helper()
+	if !strings.Contains(got, `"code":"`+code+`"`) || !strings.Contains(got, `"finish_reason":"error"`) || !strings.Contains(got, `"id":"chatcmpl-1"`) ||
+		!strings.HasSuffix(got, numbered(id, n+2, "data: [DONE]\n\n")) {
+		t.Errorf("the end is\n%s", got)
+	}
+	if plain := without(t, numbered(id, 1, make([]string, n-1)...)+got, id); plain == "" {
+		t.Error("there is none")
+	}
+}
+
+// TestToolsInCommentsEnd when the run does, although their comments have no blank lines in
+// the log.
+func TestToolsInCommentsEnd(t *testing.T) {
+	const tool = `: hermes.tool.progress {"tool":"terminal","toolCallId":"call_1","status":"`
+	next := func(w http.ResponseWriter, r *http.Request) error {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, chunk+tool+"running\"}\n\n: keepalive\n\n")
+		<-r.Context().Done()
+		return context.Cause(r.Context())
+	}
+	inBubble(t, nil, next, func(t *testing.T, l *lab) {
+		r := l.send(chat(key, "k", proxy.ProgressHeader, "comment")).want(http.StatusOK)
+		r.next()
+		r.leave()
+		time.Sleep(10 * time.Minute)
+		l.over()
+		got := l.send(chat("Last-Event-ID", r.id()+"/1")).want(http.StatusOK).rest()
+		if !strings.HasPrefix(got, tool+"running\"}\n: keepalive\n"+tool+"completed\"}\ndata: {\"error\":") {
+			t.Errorf("the end is\n%s", got)
+		}
+	})
+}
+
+// panickingLogs are logs that cannot be looked through.
+type panickingLogs struct{ resume.Store }
+
+func (s panickingLogs) Read(ctx context.Context, id string, n uint64) resume.Reader {
+	if ctx.Err() != nil {
+		panic("boom")
+	}
+	return s.Store.Read(ctx, id, n)
+}
+
+// TestPanicOfARunThatWasCancelled is told to the Observer, once. If it is next's, the client
+// gets a stream that is whole, with an error finish. If there is no such finish to be had, the
+// stream breaks off.
+func TestPanicOfARunThatWasCancelled(t *testing.T) {
+	for _, ofNext := range []bool{true, false} {
+		l := newLab(t, func(o *resume.Options) {
+			if !ofNext {
+				o.Store = panickingLogs{resume.NewMemory()}
+			}
+		}, func(w http.ResponseWriter, r *http.Request) error {
+			err := silent(w, r)
+			if ofNext {
+				panic("boom")
+			}
+			return err
+		})
+		r := l.send(chat(key, "k")).want(http.StatusOK)
+		r.next()
+		l.send(request{http.MethodDelete, chatPath + "/" + r.id(), "", nil}).want(http.StatusNoContent)
+		if ofNext {
+			checkFinish(t, r.rest(), r.id(), 2, "upstream_aborted")
+		} else {
+			r.broken()
+		}
+		if e := l.over(); e.Panicked == nil || !strings.Contains(e.Panicked.Error(), "boom") || !strings.Contains(e.Panicked.Error(), "finish_test.go") {
+			t.Errorf("told is %v", e.Panicked)
+		}
+		until(t, "nothing is open", func() bool { return l.runs.Open() == 0 && l.runs.Stats().Readers == 0 })
+	}
+}

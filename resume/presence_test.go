@@ -1,0 +1,296 @@
+package resume_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/resume"
+)
+
+// TestRunsEndWhenNobodyComesBack cancels upstream's request after detach, and not before.
+// A client that comes back then gets an error finish.
+func TestRunsEndWhenNobodyComesBack(t *testing.T) {
+	for name, c := range map[string]struct {
+		header []string
+		after  time.Duration
+	}{
+		"detach":               {[]string{key, "k"}, 10 * time.Minute},
+		"the header asks":      {[]string{key, "k", resume.DetachHeader, "30s"}, 30 * time.Second},
+		"at most detach":       {[]string{resume.DetachHeader, "1000h"}, 10 * time.Minute},
+		"the header by itself": {[]string{resume.DetachHeader, "1m"}, time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, nil, silent, func(t *testing.T, l *lab) {
+				r := l.send(chat(c.header...)).want(http.StatusOK)
+				id := r.id()
+				r.next()
+				r.leave()
+				l.wantDetached(1)
+				time.Sleep(c.after - 1)
+				l.wantOpen(1)
+				// A client is there for a while: the time begins anew.
+				second := l.send(chat("Last-Event-ID", id+"/1"))
+				l.wantDetached(0)
+				time.Sleep(2 * c.after)
+				l.wantOpen(1)
+				second.leave()
+				l.wantDetached(1)
+				time.Sleep(c.after - 1)
+				l.wantOpen(1)
+				time.Sleep(1)
+				if e := l.over(); e.Reason != resume.ReasonExpired || e.Detached != c.after {
+					t.Errorf("ended for %v after %v", e.Reason, e.Detached)
+				}
+				got := l.send(chat("Last-Event-ID", id+"/1")).want(http.StatusOK).rest()
+				checkFinish(t, got, id, 2, "upstream_aborted")
+				if st := l.runs.Stats(); st.Detached != 0 || st.TotalDetached != 2 || st.TotalCancelled[resume.ReasonExpired] != 1 {
+					t.Errorf("stats %+v", st)
+				}
+				time.Sleep(5*time.Minute - 1)
+				l.send(chat("Last-Event-ID", id+"/1")).want(http.StatusOK)
+				time.Sleep(1)
+				synctest.Wait()
+				problemOf(t, l.send(chat("Last-Event-ID", id+"/1")), http.StatusNotFound)
+				l.wantEmpty()
+				l.wantAsked(1)
+			})
+		})
+	}
+}
+
+func TestDrainEndsRuns(t *testing.T) {
+	inBubble(t, nil, silent, func(t *testing.T, l *lab) {
+		connected := l.send(chat(key, "a"))
+		connected.next()
+		left := l.send(chat(key, "b"))
+		left.next()
+		left.leave()
+		l.wantDetached(1)
+		l.runs.Shutdown(10 * time.Second)
+		late := l.send(chat(key, "c"))
+		late.next()
+		time.Sleep(10*time.Second - 1)
+		l.wantOpen(3)
+		time.Sleep(1)
+		checkFinish(t, connected.rest(), connected.id(), 2, "shutting_down")
+		checkFinish(t, late.rest(), late.id(), 2, "shutting_down")
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		l.runs.Wait(ctx)
+		if ctx.Err() != nil || l.runs.Open() != 0 {
+			t.Fatal("a run is open")
+		}
+		checkFinish(t, l.send(chat(key, "b", "Last-Event-ID", left.id()+"/1")).rest(), left.id(), 2, "shutting_down")
+	})
+}
+
+// TestOneMoreThanMaxDetachedEndsWithItsClient keeps the others.
+func TestOneMoreThanMaxDetachedEndsWithItsClient(t *testing.T) {
+	l := newLab(t, func(o *resume.Options) { o.MaxDetached = 2 }, silent)
+	l.left(chat(key, "a"))
+	l.left(chat(key, "b"))
+	l.left(chat(key, "c"))
+	if e := l.over(); e.Reason != resume.ReasonLeft {
+		t.Errorf("ended for %v", e.Reason)
+	}
+	if n := l.runs.Open(); n != 2 {
+		t.Errorf("%d are open, want 2", n)
+	}
+	// One comes back: there is room again.
+	back := l.send(chat(key, "a"))
+	back.next()
+	until(t, "it is not alone", func() bool { return l.runs.Stats().Detached == 1 })
+	l.left(chat(key, "d"))
+	if n := l.runs.Stats().Detached; n != 2 {
+		t.Errorf("%d go on, want 2", n)
+	}
+}
+
+// TestAbandonedRunsLeaveRoom: with the defaults, clients that leave their runs do not lock
+// out others at an agent that admits ten and, on one core, works on five at the same time.
+func TestAbandonedRunsLeaveRoom(t *testing.T) {
+	var admitted atomic.Int64
+	works := make(chan struct{}, 5)
+	l := newLab(t, nil, func(w http.ResponseWriter, r *http.Request) error {
+		defer admitted.Add(-1)
+		if admitted.Add(1) > 10 {
+			w.WriteHeader(http.StatusTooManyRequests)
+			return nil
+		}
+		select {
+		case works <- struct{}{}:
+		case <-r.Context().Done():
+			return context.Cause(r.Context())
+		}
+		defer func() { <-works }()
+		return silent(w, r)
+	})
+	for i := range 20 {
+		l.left(chat(key, fmt.Sprint(i)))
+	}
+	l.send(chat(key, "there")).want(http.StatusOK).next()
+	if n := l.runs.Stats().Detached; n == 0 {
+		t.Error("none goes on without its client")
+	}
+}
+
+// TestClientThatLeavesBeforeTheAnswer leaves a run that goes on only if the request says that
+// it wants a stream: no other answer would find a reader.
+func TestClientThatLeavesBeforeTheAnswer(t *testing.T) {
+	for _, c := range []struct {
+		path, accept string
+		goes         bool
+		bodies       []string
+	}{
+		{otherPath, "text/event-stream", true, []string{""}},
+		{"/api/sessions/s/chat/stream", "", true, []string{"{}"}},
+		{chatPath, "", true, []string{
+			asking, `{"stream":true}`, ` { "a" : [1, {"stream":false}], "stream" : true } `, `{"stream":false,"stream":true}`,
+			`{"\u0073tre\u0061m":true}`, `{"a\"":"}","stream":true}`,
+		}},
+		{chatPath, "", false, []string{
+			`{}`, `{"stream":false}`, `{"stream":true,"stream":false}`, `{"stream":true,"s\u0074ream":null}`, `{"stream":"true"}`, `{"stream":1}`,
+			`{"stream":[true]}`, `{"a":{"stream":true}}`, `{"Stream":true}`, `[{"stream":true}]`, `{"stream":true`, `{"stream":true}}`, ``,
+			`{"a":"stream"}`, `"stream":true`,
+		}},
+	} {
+		for _, body := range c.bodies {
+			each := make(chan struct{})
+			l := newLab(t, nil, func(w http.ResponseWriter, r *http.Request) error {
+				select {
+				case <-r.Context().Done():
+					return context.Cause(r.Context())
+				case <-each:
+				}
+				return streams([]string{chunk}, always())(w, r)
+			})
+			q := request{http.MethodPost, c.path, body, []string{key, "k", "Accept", c.accept}}
+			l.leaveEarly(q)
+			if !c.goes {
+				if e := l.over(); e.Reason != resume.ReasonLeft || e.Stream {
+					t.Errorf("%s ended for %v", body, e.Reason)
+				}
+				l.wantEmpty()
+				continue
+			}
+			until(t, body+" goes on", func() bool { return l.runs.Stats().Detached == 1 })
+			close(each)
+			l.over()
+			again := l.send(q).want(http.StatusOK)
+			if got := again.rest(); got != numbered(again.id(), 1, chunk) {
+				t.Errorf("%q", got)
+			}
+			l.wantAsked(1)
+		}
+	}
+}
+
+// leaveEarly sends a request and leaves when next is called, before there is an answer.
+func (l *lab) leaveEarly(q request) {
+	l.t.Helper()
+	ctx, leave := context.WithCancel(l.t.Context())
+	r, err := http.NewRequestWithContext(ctx, q.method, l.srv.URL+q.path, strings.NewReader(q.body))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	setFields(r, q.header)
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		if res, err := l.srv.Client().Do(r); err == nil {
+			res.Body.Close()
+			l.t.Error("answered")
+		}
+	}()
+	until(l.t, "next is called", func() bool { return l.asked.Load() == 1 })
+	leave()
+	<-gone
+}
+
+// TestAnswerThatIsNoStreamAfterItsClientLeft is for no client, and its upstream is told.
+func TestAnswerThatIsNoStreamAfterItsClientLeft(t *testing.T) {
+	each, wrote := make(chan struct{}), make(chan error, 1)
+	l := newLab(t, nil, func(w http.ResponseWriter, r *http.Request) error {
+		<-each
+		w.Header().Set("Content-Type", "application/json")
+		_, err := io.WriteString(w, "{}")
+		wrote <- err
+		<-r.Context().Done()
+		return nil
+	})
+	l.leaveEarly(chat(key, "k"))
+	until(t, "no client reads", func() bool { return l.runs.Stats().Detached == 1 })
+	close(each)
+	if err := <-wrote; err == nil {
+		t.Error("it could be written")
+	}
+	if e := l.over(); e.Stream || e.Reason != resume.ReasonNone {
+		t.Errorf("%+v", e)
+	}
+	if st := l.runs.Stats(); st.Detached != 0 {
+		t.Errorf("stats %+v", st)
+	}
+}
+
+// stands waits until n counts up no more, so that next waits for its client.
+func stands(t *testing.T, n *atomic.Int64) {
+	t.Helper()
+	before := int64(0)
+	until(t, "next waits", func() bool {
+		was := before
+		before = n.Load()
+		time.Sleep(50 * time.Millisecond)
+		return before > 0 && was == before
+	})
+}
+
+// TestClientThatReadsNoHints holds up no others: neither a client that sends its key, nor the end of
+// the process.
+func TestClientThatReadsNoHints(t *testing.T) {
+	for name, then := range map[string]func(t *testing.T, l *lab, enough chan struct{}){
+		"another client": func(t *testing.T, l *lab, enough chan struct{}) {
+			close(enough)
+			r := l.send(post(key, "k")).want(http.StatusOK)
+			if got := r.rest(); got != numbered(r.id(), 1, events(2)...) {
+				t.Errorf("it gets %q", got)
+			}
+			l.wantAsked(1)
+		},
+		"a drain": func(t *testing.T, l *lab, _ chan struct{}) {
+			l.runs.Shutdown(1)
+			if e := l.over(); e.Reason != resume.ReasonShutdown {
+				t.Errorf("%+v", e)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var hints atomic.Int64
+			enough := make(chan struct{})
+			l := newLab(t, nil, func(w http.ResponseWriter, r *http.Request) error {
+				w.Header().Set("Link", strings.Repeat("x", 64<<10))
+				for {
+					select {
+					case <-enough:
+						w.Header().Del("Link")
+						return streams(events(2), always())(w, r)
+					case <-r.Context().Done():
+						return context.Cause(r.Context())
+					default:
+						hints.Add(1)
+						w.WriteHeader(http.StatusEarlyHints)
+					}
+				}
+			})
+			silentClient(t, l)
+			stands(t, &hints)
+			then(t, l, enough)
+		})
+	}
+}

@@ -1,0 +1,526 @@
+package resume_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/resume"
+)
+
+// TestHeaderOfAStream leaves before the first event if next flushes it, and an answer
+// from the log has what next has set and what its own client's writer has.
+func TestHeaderOfAStream(t *testing.T) {
+	each := make(chan struct{})
+	outer := 0
+	l := newLab(t, nil, func(w http.ResponseWriter, r *http.Request) error {
+		h := w.Header()
+		h.Set("Content-Type", "text/event-stream; charset=utf-8")
+		h.Set("X-Inner", "a")
+		h.Set("Content-Length", "100")
+		h.Set("Etag", "x")
+		h.Del("X-Drop")
+		w.WriteHeader(http.StatusOK)
+		_ = http.NewResponseController(w).Flush()
+		h.Set("X-Late", "1")
+		return streams(events(1), each)(w, r)
+	})
+	inner := l.srv.Config.Handler
+	l.srv.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		outer++
+		w.Header().Set("X-Outer", fmt.Sprint(outer))
+		w.Header().Set("X-Drop", "1")
+		inner.ServeHTTP(w, r)
+	})
+	first := l.send(post(key, "k")).want(http.StatusOK) // nothing has been written yet
+	second := l.send(post(key, "k")).want(http.StatusOK)
+	for i, r := range []*reply{first, second} {
+		want := map[string]string{
+			"Content-Type": "text/event-stream; charset=utf-8", "X-Inner": "a", "X-Outer": fmt.Sprint(i + 1),
+			"Content-Length": "", "Etag": "", "X-Drop": "", "X-Late": "", "Idempotency-Replayed": []string{"", "true"}[i],
+		}
+		for name, value := range want {
+			if got := r.Header.Get(name); got != value {
+				t.Errorf("%d: %s is %q, want %q", i, name, got, value)
+			}
+		}
+	}
+	close(each)
+	if a, b := first.rest(), second.rest(); a != b || a != numbered(first.id(), 1, event(1)) {
+		t.Errorf("%q and %q", a, b)
+	}
+}
+
+// panics is the writer of a client that panics when the header comes, or when events do.
+type panics struct {
+	http.ResponseWriter
+	header bool
+	with   any
+}
+
+func (w panics) WriteHeader(status int) {
+	if w.header {
+		panic(w.with)
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w panics) Write([]byte) (int, error) { panic(w.with) }
+
+// TestWriterThatPanics panics in the goroutine of its client, and for that alone: the run goes
+// on, and its stream is whole.
+func TestWriterThatPanics(t *testing.T) {
+	for _, header := range []bool{true, false} {
+		for _, with := range []any{http.ErrAbortHandler, "boom"} {
+			runs := new(resume.Runs)
+			o := resume.DefaultOptions()
+			o.Runs = runs
+			p := resume.New(o)
+			send := func(w http.ResponseWriter) (panicked any) {
+				defer func() { panicked = recover() }()
+				r := httptest.NewRequest(http.MethodPost, otherPath, strings.NewReader(asking))
+				r.Header.Set(key, "k")
+				_ = p.Serve(w, r, streams(events(5), always()))
+				return nil
+			}
+			if got := send(panics{httptest.NewRecorder(), header, with}); got != with {
+				t.Errorf("its client's goroutine panics with %v", got)
+			}
+			until(t, "the run ends", func() bool { return runs.Open() == 0 })
+			again := httptest.NewRecorder()
+			if v := send(again); v != nil {
+				t.Errorf("panic %v", v)
+			}
+			if got, want := again.Body.String(), numbered(again.Header().Get(resume.StreamHeader), 1, events(5)...); got != want {
+				t.Errorf("later it is %q, want %q", got, want)
+			}
+			if st := runs.Stats(); st.Readers != 0 || st.Detached != 0 {
+				t.Errorf("stats %+v", st)
+			}
+		}
+	}
+}
+
+// TestWhatIsForTheFirstClient: cookies, and trailers as they would be without resume. A client
+// that comes later gets the events.
+func TestWhatIsForTheFirstClient(t *testing.T) {
+	l := newLab(t, nil, func(w http.ResponseWriter, _ *http.Request) error {
+		h := w.Header()
+		h["Set-Cookie"] = []string{"session=1", "other=2"}
+		h.Set("X-Inner", "a")
+		h.Set("Content-Type", "text/event-stream")
+		h.Set("Trailer", "X-A")
+		h.Set(http.TrailerPrefix+"X-Early", "3")
+		_, _ = io.WriteString(w, event(1))
+		_ = http.NewResponseController(w).Flush()
+		h.Set("X-A", "1")
+		h.Set("X-Other", "no trailer")
+		h.Set(http.TrailerPrefix+"X-B", "2")
+		return nil
+	})
+	plain, first := l.send(post()).want(http.StatusOK), l.send(post(key, "k")).want(http.StatusOK)
+	plain.rest()
+	if got := first.rest(); got != numbered(first.id(), 1, event(1)) {
+		t.Errorf("%q", got)
+	}
+	if want := (http.Header{"X-A": {"1"}, "X-B": {"2"}, "X-Early": {"3"}}); !reflect.DeepEqual(first.Trailer, want) || !reflect.DeepEqual(plain.Trailer, want) {
+		t.Errorf("trailers %v, without resume %v, want %v", first.Trailer, plain.Trailer, want)
+	}
+	if got := first.Header["Set-Cookie"]; !slices.Equal(got, []string{"session=1", "other=2"}) {
+		t.Errorf("the first client gets the cookies %q", got)
+	}
+	named := request{http.MethodGet, otherPath + "/" + first.id(), "", nil}
+	asksForHead := named
+	asksForHead.method = http.MethodHead
+	for _, q := range []request{post(key, "k"), post("Last-Event-ID", first.id()+"/0"), named, asksForHead} {
+		r := l.send(q).want(http.StatusOK)
+		want := numbered(first.id(), 1, event(1))
+		if q.method == http.MethodHead {
+			want = ""
+		}
+		if got := r.rest(); got != want || len(r.Trailer) > 0 || r.Header["Set-Cookie"] != nil || r.Header.Get("X-Inner") != "a" {
+			t.Errorf("%s: %q, header %v, trailers %v", q.method, got, r.Header, r.Trailer)
+		}
+	}
+}
+
+// plainWriter can do nothing but what every http.ResponseWriter can.
+type plainWriter struct{ rec *httptest.ResponseRecorder }
+
+func (w plainWriter) Header() http.Header         { return w.rec.Header() }
+func (w plainWriter) WriteHeader(status int)      { w.rec.WriteHeader(status) }
+func (w plainWriter) Write(p []byte) (int, error) { return w.rec.Write(p) }
+
+// TestWriterThatCannotFlush gets all, as without resume; so does one that comes later.
+func TestWriterThatCannotFlush(t *testing.T) {
+	p := resume.New(resume.DefaultOptions())
+	id := ""
+	for i, calls := range []int{1, 0} {
+		called := 0
+		r := httptest.NewRequest(http.MethodPost, otherPath, strings.NewReader(asking))
+		r.Header.Set(key, "k")
+		w := plainWriter{httptest.NewRecorder()}
+		err := p.Serve(w, r, func(w http.ResponseWriter, r *http.Request) error {
+			called++
+			return streams(events(3), always())(w, r)
+		})
+		if id == "" {
+			id = w.rec.Header().Get(resume.StreamHeader)
+		}
+		if got := w.rec.Body.String(); err != nil || called != calls || id == "" || got != numbered(id, 1, events(3)...) {
+			t.Errorf("%d: %v, next was called %d times, %q", i, err, called, got)
+		}
+	}
+}
+
+// TestAHundredReadersOfOneLog send the same request, some before there is an answer and others
+// while it grows. Next is called once, and each gets all of it.
+func TestAHundredReadersOfOneLog(t *testing.T) {
+	const n, most = 300, 100
+	each := make(chan struct{})
+	l := newLab(t, nil, streams(events(n), each))
+	var readers sync.WaitGroup
+	for i := range most {
+		readers.Go(func() {
+			r, err := l.try(post(key, "k"))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			b, err := io.ReadAll(r.in)
+			if want := numbered(r.id(), 1, events(n)...); string(b) != want || err != nil {
+				t.Errorf("a reader got %d bytes of %d, %v", len(b), len(want), err)
+			}
+		})
+		if i >= most/2 {
+			each <- struct{}{}
+		}
+	}
+	until(t, "all read", func() bool { return l.runs.Stats().Readers == most })
+	close(each)
+	readers.Wait()
+	l.wantAsked(1)
+	until(t, "none reads", func() bool { return l.runs.Stats().Readers == 0 })
+	if st := l.runs.Stats(); st.TotalBegun != 1 || st.TotalReplayed != most-1 || st.TotalContinued != 0 {
+		t.Errorf("stats %+v", st)
+	}
+}
+
+// TestSlowReaderHoldsNobodyUp has a client that does not read at all. Others go on, and
+// once what it needs has gone, it is cut off.
+func TestSlowReaderHoldsNobodyUp(t *testing.T) {
+	const size, n = 64 << 10, 400 // more than a connection holds
+	big := "data: " + strings.Repeat("x", size) + "\n\n"
+	each := make(chan struct{})
+	all := make([]string, n)
+	for i := range all {
+		all[i] = big
+	}
+	l := newLab(t, func(o *resume.Options) { o.MaxStream = 1 << 20 }, streams(all, each))
+	slow := bufio.NewReader(silentClient(t, l))
+	each <- struct{}{}
+	res, err := http.ReadResponse(slow, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := l.send(post(key, "k")).want(http.StatusOK)
+	second.next()
+	for range n - 1 {
+		each <- struct{}{}
+		second.next() // however far the first lags
+	}
+	if got := second.rest(); got != "" {
+		t.Errorf("after the end: %d bytes", len(got))
+	}
+	if b, err := io.ReadAll(res.Body); err == nil || len(b) >= n*size {
+		t.Errorf("the slow one got %d bytes, %v", len(b), err)
+	}
+	if used, _ := l.store.Used(); used > 1<<20+64<<10 {
+		t.Errorf("%d bytes are kept", used)
+	}
+	p := problemOf(t, l.send(post(key, "k")), http.StatusGone)
+	begin := int(p["first"].(float64))
+	if begin < n-20 || begin > n {
+		t.Fatalf("the first that is there is %d", begin)
+	}
+	at := func(n int) string { return fmt.Sprintf("%s/%d", second.id(), n) }
+	problemOf(t, l.send(post("Last-Event-ID", at(begin-2))), http.StatusGone)
+	if got := l.send(post("Last-Event-ID", at(begin-1))).want(http.StatusOK).rest(); got != numbered(second.id(), begin, all[begin-1:]...) {
+		t.Errorf("the rest has %d bytes", len(got))
+	}
+	l.wantAsked(1)
+}
+
+// fillMemory has a log with a reader take more than most: others can make no room.
+func fillMemory(t *testing.T, s *resume.Memory, most int) {
+	t.Helper()
+	w := claim(t, s, resume.Entry{ID: "full", MaxStream: 1 << 30, MaxMemory: 1 << 30})
+	t.Cleanup(s.Read(context.Background(), "full", 0).Close)
+	w.fill(t, most+most/4, 1000)
+}
+
+// bursts returns n events of the size, in pieces of one write each.
+func bursts(n, size int) (all []string) {
+	for range n {
+		all = append(all, "data: "+strings.Repeat("x", size-8)+"\n\n")
+	}
+	return all
+}
+
+// inPromptBubble runs a test in a bubble, in which no client takes too long. Upstream sends the
+// first piece, and the others in a burst when the test closes the channel.
+func inPromptBubble(t *testing.T, maxStream, maxMemory int64, pieces []string, test func(t *testing.T, l *lab, burst chan struct{})) {
+	synctest.Test(t, func(t *testing.T) {
+		burst, store := make(chan struct{}), resume.NewMemory()
+		l := newLabAt(t, newPipes(), func(o *resume.Options) {
+			o.Store, o.MaxStream, o.MaxMemory = store, maxStream, maxMemory
+		}, func(w http.ResponseWriter, r *http.Request) error {
+			if err := streams(pieces[:1], always())(w, r); err != nil {
+				return err
+			}
+			select {
+			case <-burst:
+			case <-r.Context().Done():
+				return context.Cause(r.Context())
+			}
+			return streams(pieces[1:], always())(w, r)
+		})
+		l.store = store
+		test(t, l, burst)
+	})
+}
+
+// TestClientIsNotCutOffBecauseAnotherHasRead: once another client has read a stream, upstream
+// goes on waiting for the client that is still there.
+func TestClientIsNotCutOffBecauseAnotherHasRead(t *testing.T) {
+	for name, back := range map[string][]string{"the first": nil, "one that has come back": {key, "k"}} {
+		t.Run(name, func(t *testing.T) {
+			const memory = 1 << 20
+			pieces := append([]string{event(1)}, bursts(20, 8<<10)...)
+			inPromptBubble(t, 512<<10, memory, pieces, func(t *testing.T, l *lab, burst chan struct{}) {
+				fillMemory(t, l.store, memory)
+				first := l.send(post(key, "k"))
+				id := first.id()
+				first.next()
+				second := l.send(post(key, "k"))
+				second.next()
+				stays, leaves := first, second
+				if back != nil {
+					stays, leaves = second, first
+				}
+				leaves.leave()
+				synctest.Wait()
+				close(burst)
+				if got, want := stays.rest(), numbered(id, 2, pieces[1:]...); got != want {
+					t.Errorf("%d bytes, want %d", len(got), len(want))
+				}
+				l.wantAsked(1)
+			})
+		})
+	}
+}
+
+// TestPromptReadersAreNeverCutOff has some read at once what comes much faster than they
+// take it, in pieces smaller and larger than what is kept, with room in memory and without.
+func TestPromptReadersAreNeverCutOff(t *testing.T) {
+	for _, size := range []int{100, 5000, 16 << 10, 40000, 300000} {
+		for _, memory := range []int64{64 << 10, 64 << 20} {
+			pieces := append([]string{event(1)}, bursts(4<<20/size, size)...)
+			inPromptBubble(t, 64<<10, memory, pieces, func(t *testing.T, l *lab, burst chan struct{}) {
+				if memory < 1<<20 {
+					fillMemory(t, l.store, int(memory))
+				}
+				var all sync.WaitGroup
+				first := l.send(post(key, "k"))
+				want := numbered(first.id(), 1, pieces...)
+				for i := range 3 {
+					r := first
+					if i > 0 {
+						r = l.send(post(key, "k"))
+					}
+					all.Go(func() {
+						if b, err := io.ReadAll(r.in); string(b) != want || err != nil {
+							t.Errorf("events of %d bytes, memory of %d: the reader %d gets %d bytes of %d, %v", size, memory, i, len(b), len(want), err)
+						}
+					})
+				}
+				synctest.Wait()
+				close(burst)
+				all.Wait()
+				l.wantAsked(1)
+			})
+		}
+	}
+}
+
+// TestUpstreamWaitsForASlowClient that is the only one, although there is room, until another
+// client reads, its stream is deleted or the process drains.
+func TestUpstreamWaitsForASlowClient(t *testing.T) {
+	for _, ends := range []resume.Reason{resume.ReasonNone, resume.ReasonDeleted, resume.ReasonShutdown} {
+		all, maxStream := bursts(1000, 10<<10), int64(64<<20)
+		if ends != resume.ReasonNone {
+			all, maxStream = bursts(100, 1<<20), 64<<10
+		}
+		pieces := append([]string{event(1)}, all...)
+		inPromptBubble(t, maxStream, 64<<20, pieces, func(t *testing.T, l *lab, burst chan struct{}) {
+			slow, read := l.send(post(key, "k")), ""
+			if ends == resume.ReasonDeleted { // one that has come back
+				first := slow
+				first.next()
+				slow = l.send(post(key, "k"))
+				first.leave()
+			} else {
+				read = slow.next()
+			}
+			synctest.Wait()
+			close(burst)
+			time.Sleep(time.Hour)
+			l.wantOpen(1)
+			if used, _ := l.store.Used(); used > 3<<20 || ends == resume.ReasonNone && used > 1<<20 {
+				t.Errorf("upstream has not waited: %d bytes have come", used)
+			}
+			switch ends {
+			case resume.ReasonDeleted:
+				l.send(request{http.MethodDelete, otherPath + "/" + slow.id(), "", nil}).want(http.StatusNoContent)
+			case resume.ReasonShutdown:
+				l.runs.Shutdown(1)
+			default:
+				want := numbered(slow.id(), 1, pieces...)
+				if second := l.send(post(key, "k")).rest(); second != want {
+					t.Errorf("the second got %d bytes, want %d", len(second), len(want))
+				}
+				if got := read + slow.rest(); got != want {
+					t.Errorf("the slow one got %d bytes", len(got))
+				}
+			}
+			if e := l.over(); e.Reason != ends {
+				t.Errorf("ended for %v", e.Reason)
+			}
+			slow.leave()
+		})
+	}
+}
+
+// pathOf returns the path that a recording was made of.
+func pathOf(file string) string {
+	switch name := filepath.Base(file); {
+	case strings.HasPrefix(name, "responses."):
+		return "/v1/responses"
+	case strings.HasPrefix(name, "runs."):
+		return "/v1/runs/run_1/events"
+	case strings.HasPrefix(name, "session."):
+		return "/api/sessions/s1/chat/stream"
+	}
+	return chatPath
+}
+
+// made is the id of a completion that package proxy has made up.
+var made = regexp.MustCompile(`chatcmpl-[0-9a-f]{29}`)
+
+// replayer returns a next handler that sends the recording that the request names, with
+// repairs of package proxy.
+func replayer(all map[string]string) resume.Next {
+	p := proxy.New(proxy.Options{})
+	return func(w http.ResponseWriter, r *http.Request) error {
+		return p.Serve(w, r, func(w http.ResponseWriter, r *http.Request) error {
+			w.Header().Set("Content-Type", "text/event-stream")
+			for frame := range strings.SplitAfterSeq(all[r.Header.Get("X-File")], "\n\n") {
+				_, _ = io.WriteString(w, frame)
+				_ = http.NewResponseController(w).Flush()
+			}
+			return nil
+		})
+	}
+}
+
+// TestCutsOfEveryRecording cuts the client at every event of every recording, and lets it
+// continue: what it has then is the answer as it would have been without a cut. After
+// each cut of one kind it comes back once; on the other way it is cut again and again.
+func TestCutsOfEveryRecording(t *testing.T) {
+	all := resume.Recordings(t)
+	next := replayer(all)
+	l := newLab(t, nil, next)
+	random := rand.New(rand.NewPCG(3, 4))
+	streams := 0
+	for file := range all {
+		rec, plain := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, pathOf(file), strings.NewReader(asking))
+		plain.Header.Set("X-File", file)
+		_ = next(rec, plain)
+		if rec.Code != http.StatusOK { // the recorded server had failed
+			continue
+		}
+		streams++
+		q := request{http.MethodPost, pathOf(file), asking, []string{key, file, "X-File", file}}
+		first := l.send(q).want(http.StatusOK)
+		id := first.id()
+		whole := first.rest()
+		if got, want := without(t, whole, id), resume.Loose(rec.Body.String()); made.ReplaceAllString(got, "") != made.ReplaceAllString(want, "") {
+			t.Fatalf("%s: the answer is\n%s\nwithout resume\n%s", file, got, want)
+		}
+		ends := split(whole, id)
+		after := func(n int) string {
+			at := post("Last-Event-ID", id+"/"+strconv.Itoa(n))
+			at.path = pathOf(file)
+			return l.send(at).want(http.StatusOK).rest()
+		}
+		for n := 0; n <= len(ends); n++ {
+			from := 0
+			if n > 0 {
+				from = ends[n-1]
+			}
+			if got := whole[:from] + after(n); got != whole {
+				t.Fatalf("%s: continued after %d is not the same", file, n)
+			}
+		}
+		// Many cuts, each wherever it comes: of an event that was cut the client forgets
+		// the beginning.
+		var got strings.Builder
+		for n := 0; ; {
+			rest := after(n)
+			if cut := random.IntN(len(rest) + 200); cut < len(rest) {
+				rest = rest[:cut]
+				ends := split(rest, id)
+				if len(ends) > 0 {
+					got.WriteString(rest[:ends[len(ends)-1]])
+					n += len(ends)
+				}
+				continue
+			}
+			got.WriteString(rest)
+			break
+		}
+		if got.String() != whole {
+			t.Fatalf("%s: with many cuts it is not the same", file)
+		}
+	}
+	if streams < 50 {
+		t.Errorf("%d streams only", streams)
+	}
+	l.wantAsked(int64(streams))
+}
+
+// split returns the indexes after the events of a stream.
+func split(stream, id string) (ends []int) {
+	at := 0
+	for e := range strings.SplitAfterSeq(stream, "\n\n") {
+		if at += len(e); strings.HasSuffix(e, "\n\n") && strings.Contains(e, "id: "+id+"/") {
+			ends = append(ends, at)
+		}
+	}
+	return ends
+}

@@ -1,0 +1,184 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/resume"
+)
+
+// TestRedisThatTakesNothing bounds what waits for it, and holds up no client for ever.
+func TestRedisThatTakesNothing(t *testing.T) {
+	server := startServer(t)
+	s, _ := server.replica(func(o *Options) { o.Timeout = 50 * time.Millisecond })
+	l := begun(t, s, entry("a"), newRun())
+	r := follow(t, s, l.ID)
+	server.kill()
+	e := "data: " + strings.Repeat("x", 1000) + "\n\n"
+	for range 3 * maxPending / len(e) {
+		add(t, l, e)
+		if n := waiting(l); n > maxPending+2*len(e) {
+			t.Fatalf("%d bytes wait", n)
+		}
+	}
+	l.End(resume.Whole)
+	if got, err := all(r); err == nil || !strings.HasSuffix(got, e) {
+		var gone *resume.GoneError
+		if !errors.As(err, &gone) {
+			t.Errorf("%d bytes, %v", len(got), err)
+		}
+	}
+}
+
+// TestNoRoomInMemory keeps a run whose log has to go from memory: it is in Redis.
+func TestNoRoomInMemory(t *testing.T) {
+	server := startServer(t)
+	s, _ := server.replica(nil)
+	run := newRun()
+	e := entry("a")
+	e.MaxMemory = 256 << 10
+	l := begun(t, s, e, run)
+	add(t, l, event(1))
+	other := entry("b")
+	other.MaxMemory = e.MaxMemory
+	big := begun(t, s, other, newRun())
+	for range 20 {
+		add(t, big, "data: "+strings.Repeat("x", 60000)+"\n\n")
+	}
+	for range 20 {
+		add(t, l, "data: "+strings.Repeat("y", 20000)+"\n\n")
+	}
+	if len(run.cancelled) > 0 {
+		t.Error("the run is cancelled")
+	}
+	inRedis(t, s, e.ID, func(v *view) bool { return v.events == 21 })
+	r, _ := started(t, s, e.ID, 0)
+	if got := read(t, r, 400000); !strings.HasPrefix(got, event(1)) {
+		t.Errorf("it begins with %.20q", got)
+	}
+}
+
+// TestUpstreamWaitsForRedis has a run write faster than Redis takes it: what waits is
+// bounded, and the log is not lost.
+func TestUpstreamWaitsForRedis(t *testing.T) {
+	server := startServer(t)
+	here, there := server.replicas()
+	en := entry("a")
+	en.MaxStream = 16 << 20
+	l := begun(t, here, en, newRun())
+	r := follow(t, there, en.ID)
+	if _, _, err := start(r); err != nil {
+		t.Fatal(err)
+	}
+	server.do("CLIENT", "PAUSE", 300, "WRITE")
+	e := "data: " + strings.Repeat("x", 10_000) + "\n\n"
+	const events = 8 * maxPending / 10_000
+	for range events {
+		add(t, l, e)
+		if n := waiting(l); n > maxPending+2*len(e) {
+			t.Fatalf("%d bytes wait", n)
+		}
+	}
+	l.End(resume.Whole)
+	if got, err := all(r); len(got) != events*len(e) || !errors.Is(err, io.EOF) {
+		t.Errorf("%d bytes, want %d, %v", len(got), events*len(e), err)
+	}
+}
+
+// waiting returns how many bytes of a log wait for Redis.
+func waiting(l claimed) int {
+	o := l.Writer.(*owned)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.size
+}
+
+// TestLargeRecords keeps out of Redis what no replica would read there. The answer goes on here.
+func TestLargeRecords(t *testing.T) {
+	f := new(fake)
+	f.start(t)
+	s, logs := f.replica(t, nil)
+	e := entry("path")
+	e.Path = strings.Repeat("/", maxRecord)
+	if _, _, err := s.Claim(context.Background(), e, newRun().callbacks()); err == nil {
+		t.Error("a large path is kept")
+	}
+	l := claim(t, s, entry("header"), newRun())
+	if err := l.Append(context.Background(), resume.Part{Header: http.Header{"A": {strings.Repeat("x", maxRecord)}}}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the log is lost", l.Writer.(*owned).isLost)
+	until(t, "that is logged", func() bool { return logs.FilterMessageSnippet("goes on here").Len() == 1 })
+	add(t, l, event(1))
+	l.End(resume.Whole)
+}
+
+// panicking returns a run that panics when it is told anything, and counts that.
+func panicking(told *atomic.Int64) resume.Run {
+	return resume.Run{
+		ReadersChanged: func(int) { told.Add(1); panic("a test panics") },
+		Cancel:         func(resume.Reason) { told.Add(1); panic("a test panics") },
+	}
+}
+
+// TestPanicsEndNothing has runs panic in each goroutine of a store that calls them: the process
+// goes on, and so do other streams of the store.
+func TestPanicsEndNothing(t *testing.T) {
+	for what, f := range map[string]*fake{
+		"a reader elsewhere": {point: "write", reply: []byte(array(":0\r\n", ":1\r\n"))},
+		"it is cancelled":    {point: "write", reply: []byte(array(":1\r\n", ":0\r\n"))},
+	} {
+		t.Run(what, func(t *testing.T) {
+			f.start(t)
+			s, logs := f.replica(t, nil)
+			var told atomic.Int64
+			e := entry(what)
+			_, l, err := s.Claim(context.Background(), e, panicking(&told))
+			if err != nil || l == nil {
+				t.Fatal(err)
+			}
+			begin(t, l)
+			add(t, l, event(1))
+			until(t, "the run panics", func() bool { return told.Load() > 0 })
+			until(t, "that is logged", func() bool { return logs.FilterMessageSnippet("panic").Len() > 0 })
+			add(t, l, event(2))
+			l.End(resume.Whole)
+			if _, w, _ := s.Claim(context.Background(), entry("other"), newRun().callbacks()); w != nil {
+				w.End(resume.Dropped)
+			}
+		})
+	}
+}
+
+// TestLogIsLost goes on at its replica, which keeps its key, if Redis does not take it any more.
+func TestLogIsLost(t *testing.T) {
+	for name, spoil := range map[string][]any{
+		"redis has nothing any more":        {"FLUSHALL"},
+		"its pieces cannot be written":      {"SET", "test:events:ID", "no stream"},
+		"another replica has taken it over": {"HSET", "test:log:ID", "r", "other"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := startServer(t)
+			s, _ := server.replica(mortal)
+			l := begun(t, s, entry("a"), newRun())
+			inRedis(t, s, l.ID, func(v *view) bool { return v.state == resume.Begun })
+			if len(spoil) > 1 {
+				spoil[1] = strings.ReplaceAll(spoil[1].(string), "ID", l.ID)
+			}
+			server.do(spoil...)
+			add(t, l, event(1))
+			until(t, "the log is lost", l.Writer.(*owned).isLost)
+			if known, err := claimAgain(s, "a"); err != nil || known != l.Entry {
+				t.Errorf("the key has %v, %v", known, err)
+			}
+			l.End(resume.Whole)
+			wantRest(t, follow(t, s, l.ID), event(1), io.EOF)
+		})
+	}
+}

@@ -1,0 +1,175 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/resume"
+)
+
+// die has a replica refresh nothing any more, as one that is killed, or stalls.
+func die(s *Store) {
+	s.stop()
+	<-s.over
+}
+
+// mortal sets a lease that a test can wait for.
+func mortal(o *Options) { o.Lease = time.Second }
+
+const chunk = `data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"hermes-agent","choices":[{"index":0,"delta":{"content":"hi"},"finish_reason":null}]}` + "\n\n"
+
+// TestDeathOfAReplica ends what it has run with an error for readers elsewhere, after a gap of
+// numbers: its clients may have had events that no other replica has. If it is alive after all,
+// its own clients go on.
+func TestDeathOfAReplica(t *testing.T) {
+	server := startServer(t)
+	dying, logs := server.replica(mortal)
+	other, _ := server.replica(nil)
+	run := newRun()
+	l := begun(t, dying, entry("a"), run)
+	add(t, l, chunk, chunk)
+	ours := follow(t, dying, l.ID)
+	elsewhere := follow(t, other, l.ID)
+	if got := read(t, elsewhere, 2*len(chunk)); got != chunk+chunk {
+		t.Fatal(got)
+	}
+	die(dying)
+	finish, err := all(elsewhere)
+	if !strings.Contains(finish, `"finish_reason":"error"`) || !strings.Contains(finish, "[DONE]") || !errors.Is(err, io.EOF) {
+		t.Fatalf("%q, %v", finish, err)
+	}
+	if !strings.Contains(finish, "id: "+l.ID+"/1048579\n") {
+		t.Errorf("no gap: %q", finish)
+	}
+	if _, w, err := other.Claim(context.Background(), entry("a"), newRun().callbacks()); w != nil || err != nil {
+		t.Errorf("it runs again: %v, %v", w, err)
+	}
+	for n, want := range map[uint64]string{0: chunk + chunk + finish, 1: chunk + finish, 2: finish, 3: finish, 1000: finish} {
+		r, _ := started(t, other, l.ID, n)
+		wantRest(t, r, want, io.EOF)
+	}
+
+	add(t, l, event(3))
+	until(t, "the log is lost", l.Writer.(*owned).isLost)
+	add(t, l, event(4))
+	l.End(resume.Whole)
+	wantRest(t, ours, chunk+chunk+event(3)+event(4), io.EOF)
+	if n := logs.FilterMessageSnippet("goes on here").Len(); n != 1 {
+		t.Errorf("%d warnings", n)
+	}
+}
+
+// TestDeathBeforeTheAnswer frees the key, but not before the lease is over.
+func TestDeathBeforeTheAnswer(t *testing.T) {
+	server := startServer(t)
+	dying, _ := server.replica(mortal)
+	other, _ := server.replica(nil)
+	claim(t, dying, entry("a"), newRun())
+	l, err := claimAgain(other, "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := other.Read(context.Background(), l.ID, 0)
+	defer r.Close()
+	die(dying)
+	if _, _, err := start(r); !errors.Is(err, resume.ErrDropped) {
+		t.Fatal(err)
+	}
+	claim(t, other, entry("a"), newRun())
+}
+
+// TestConnectionsAreBounded has a replica have more readers than it may have connections for:
+// all readers get what comes, and Redis is not taken to be away.
+func TestConnectionsAreBounded(t *testing.T) {
+	server := startServer(t)
+	server.do("ACL", "SETUSER", "there", "on", ">password", "~*", "+@all")
+	here, _ := server.replica(nil)
+	there, logs := server.replica(func(o *Options) { o.Username, o.Password = "there", "password" })
+	connections := func() int {
+		clients, err := server.client.ClientList(context.Background()).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Count(clients, " user=there ")
+	}
+	var owned []claimed
+	var readers []resume.Reader
+	for n := range maxConnections + 50 {
+		l := begun(t, here, entry(fmt.Sprint(n)), newRun())
+		owned, readers = append(owned, l), append(readers, follow(t, there, l.ID))
+		if _, _, err := start(readers[n]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for round := range 3 {
+		got := make(chan error, len(readers))
+		for n, r := range readers {
+			go func() {
+				p, err := r.Next()
+				if want := event(round*1000 + n); err == nil && string(p.Data) != want {
+					err = fmt.Errorf("%d gets %q, want %q", n, p.Data, want)
+				}
+				got <- err
+			}()
+		}
+		until(t, "as many wait as may", func() bool { return connections() >= maxConnections-commandConnections })
+		for n, l := range owned {
+			add(t, l, event(round*1000+n))
+		}
+		for range readers {
+			if err := <-got; err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := connections(); n > maxConnections {
+			t.Errorf("%d connections", n)
+		}
+	}
+	if n := logs.Len(); n != 0 {
+		t.Errorf("%d warnings: %v", n, logs.All()[0])
+	}
+}
+
+// TestEventsThatAreNotThereYet has a client at another replica name them: it is told as soon as the
+// owner has answered, long before a lease is over, that there is none, or gets what comes after
+// one that is not in Redis yet.
+func TestEventsThatAreNotThereYet(t *testing.T) {
+	here, there := startServer(t).replicas()
+	l := begun(t, here, entry("a"), newRun())
+	add(t, l, event(1))
+	for n := uint64(2); n < 5; n++ {
+		began := time.Now()
+		if err := refusal(t, there, l.ID, n); !errors.Is(err, resume.ErrAhead) {
+			t.Errorf("%d: %v", n, err)
+		}
+		if d := time.Since(began); d >= patience {
+			t.Errorf("%d took %v, a lease", n, d)
+		}
+	}
+	o := l.Writer.(*owned)
+	o.mu.Lock()
+	o.events += 2 // which flush has not written yet
+	o.mu.Unlock()
+	r := followAfter(t, there, l.ID, 2)
+	sought := make(chan error)
+	go func() {
+		_, _, err := start(r)
+		sought <- err
+	}()
+	inRedis(t, here, l.ID, func(v *view) bool { return v.has == 3 })
+	o.mu.Lock()
+	o.addLocked(piece{kind: kindEnd, data: event(2)}, piece{kind: kindEnd, data: event(3)})
+	o.mu.Unlock()
+	o.wakeFlush()
+	if err := <-sought; err != nil {
+		t.Fatal(err)
+	}
+	if got := read(t, r, len(event(3))); got != event(3) {
+		t.Errorf("%q", got)
+	}
+}

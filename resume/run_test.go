@@ -1,0 +1,440 @@
+package resume_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/resume"
+)
+
+// answers are next handlers whose answers are no event streams, or pass for other
+// reasons.
+var answers = map[string]http.HandlerFunc{
+	"nothing": func(http.ResponseWriter, *http.Request) {},
+	"an echo": func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) },
+	"JSON": func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Content-Length", "2")
+		_, _ = io.WriteString(w, "{}")
+	},
+	"an error": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusBadGateway) },
+	"an error that is a stream": func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		w.WriteHeader(http.StatusInternalServerError)
+		_, _ = io.WriteString(w, event(1))
+	},
+	"a compressed stream": func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		w.Header().Set("Content-Encoding", "gzip")
+		_, _ = io.WriteString(w, "\x1f\x8b")
+	},
+	"no content": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) },
+	"flushed": func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "a")
+		_ = http.NewResponseController(w).Flush()
+		_, _ = io.WriteString(w, "b")
+	},
+	"trailers": func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Trailer", "X-A")
+		_, _ = io.WriteString(w, "a")
+		w.Header().Set("X-A", "1")
+		w.Header().Set(http.TrailerPrefix+"X-B", "2")
+	},
+	"a header and nothing": func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X-A", "1") },
+	"a header that goes":   func(w http.ResponseWriter, _ *http.Request) { w.Header().Del("X-Outer") },
+	"early hints": func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Link", "</a>")
+		w.WriteHeader(http.StatusEarlyHints)
+		w.Header().Del("Link")
+		_, _ = io.WriteString(w, "a")
+	},
+	"abort": func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "a")
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	},
+	"abort at once": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+	"panic":         func(http.ResponseWriter, *http.Request) { panic("boom") },
+	"another protocol": func(w http.ResponseWriter, _ *http.Request) {
+		conn, buf, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			panic(err)
+		}
+		_, _ = buf.WriteString("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi")
+		_ = buf.Flush()
+		conn.Close()
+	},
+}
+
+// TestOtherAnswersPass compares what a client gets of answers that are no event streams
+// with what it gets without resume.
+func TestOtherAnswersPass(t *testing.T) {
+	for name, h := range answers {
+		t.Run(name, func(t *testing.T) {
+			runs, store := new(resume.Runs), resume.NewMemory()
+			o := resume.DefaultOptions()
+			o.Runs, o.Store = runs, store
+			serve := func(h http.Handler) (got, line string) {
+				srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					w.Header().Set("X-Outer", "1")
+					w.Header()["Date"] = nil
+					h.ServeHTTP(w, r)
+				}))
+				logged := logOf(srv)
+				srv.Start()
+				defer srv.Close()
+				got = raw(t, srv.Listener.Addr().String())
+				srv.Close()
+				line, _, _ = strings.Cut(logged.String(), "\n")
+				_, line, _ = strings.Cut(line, ": ")
+				_, line, _ = strings.Cut(line, ": ")
+				return got, line
+			}
+			want, wantLogged := serve(h)
+			got, gotLogged := serve(resume.New(o).Handler(h))
+			if got != want || gotLogged != wantLogged {
+				t.Errorf("the client gets\n%s\nwant\n%s\nlogged %q, want %q", got, want, gotLogged, wantLogged)
+			}
+			until(t, "the end of the run", func() bool { return runs.Open() == 0 }) // a hijacked connection ends before it
+			if used, logs := store.Used(); used != 0 || logs != 0 {
+				t.Errorf("%d bytes of %d logs are left", used, logs)
+			}
+		})
+	}
+}
+
+// raw sends a request with a key, and returns the bytes of the answer.
+func raw(t *testing.T, addr string) string {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_, _ = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: a\r\nTE: trailers\r\nConnection: close\r\nIdempotency-Key: k\r\nContent-Length: %d\r\n\r\n%s", otherPath, len(asking), asking)
+	b, err := io.ReadAll(conn)
+	if err != nil {
+		return string(b) + "\n" + err.Error()
+	}
+	return string(b)
+}
+
+// TestEarlyHintsOfAStream leave as they come.
+func TestEarlyHintsOfAStream(t *testing.T) {
+	l := newLab(t, nil, func(w http.ResponseWriter, r *http.Request) error {
+		w.Header().Set("Link", "</a>")
+		w.WriteHeader(http.StatusEarlyHints)
+		return streams(events(1), always())(w, r)
+	})
+	got := raw(t, l.srv.Listener.Addr().String())
+	if !strings.HasPrefix(got, "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\n") {
+		t.Errorf("the client gets\n%s", got)
+	}
+}
+
+// TestFailuresOfStreams reach the first client as they would without resume, others as
+// a stream that breaks off; and a client that comes back later as the same. An abort, which is
+// how a reverse proxy says that upstream has died, is no panic to be told of.
+func TestFailuresOfStreams(t *testing.T) {
+	for name, fail := range map[string]func() error{
+		"abort": func() error { panic(http.ErrAbortHandler) },
+		"panic": func() error { panic("boom") },
+		"error": func() error { return errors.New("failed") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			may := make(chan struct{})
+			l := newLab(t, nil, func(w http.ResponseWriter, r *http.Request) error {
+				_ = streams(events(1), always())(w, r)
+				<-may
+				return fail()
+			})
+			logged := logOf(l.srv)
+			var all []*reply
+			for range 5 {
+				r := l.send(post(key, "k")).want(http.StatusOK)
+				r.next()
+				all = append(all, r)
+			}
+			close(may)
+			for i, r := range all {
+				if i == 0 && name == "error" {
+					if got := r.rest(); got != "" { // the lab answers with a status, too late
+						t.Errorf("%q", got)
+					}
+					continue
+				}
+				r.broken()
+			}
+			if got := l.send(post(key, "k")).broken(); got != numbered(all[0].id(), 1, event(1)) {
+				t.Errorf("later it is %q", got)
+			}
+			l.wantAsked(1)
+			if e := l.over(); e.Panicked != nil || (e.Err != nil) != (name == "error") {
+				t.Errorf("told is %+v", e)
+			}
+			until(t, "nothing is open", func() bool { return l.runs.Open() == 0 && l.runs.Stats().Readers == 0 })
+			if name == "panic" {
+				until(t, "it is logged", func() bool { return logged.has("boom") && logged.has("run_test.go") })
+			}
+		})
+	}
+}
+
+// TestPanicWithoutAClient is told to the Observer, or logged.
+func TestPanicWithoutAClient(t *testing.T) {
+	may := make(chan struct{})
+	l := newLab(t, func(o *resume.Options) { o.Observer = nil }, func(w http.ResponseWriter, r *http.Request) error {
+		_ = streams(events(1), always())(w, r)
+		<-may
+		panic("boom")
+	})
+	logged := logOf(l.srv)
+	l.left(post(key, "k"))
+	close(may)
+	until(t, "it is logged", func() bool { return logged.has("boom") && logged.has("run_test.go") })
+}
+
+// logged is what a server has logged.
+type logged struct {
+	mu  sync.Mutex
+	all bytes.Buffer
+}
+
+// logOf has a server log into what it returns.
+func logOf(srv *httptest.Server) *logged {
+	l := new(logged)
+	srv.Config.ErrorLog = log.New(l, "", 0)
+	return l
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.Write(p)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.String()
+}
+
+func (l *logged) has(text string) bool { return strings.Contains(l.String(), text) }
+
+// TestKeyOfAFailureIsFree if the answer is no stream, or one that breaks off before its first
+// event: there is nothing to repeat.
+func TestKeyOfAFailureIsFree(t *testing.T) {
+	calls := 0
+	l := newLab(t, nil, func(w http.ResponseWriter, r *http.Request) error {
+		switch calls++; calls {
+		case 1:
+			http.Error(w, "no", http.StatusBadGateway)
+		case 2:
+			http.Error(w, "no", http.StatusBadRequest)
+		case 3:
+			_ = streams([]string{": hello\n\n"}, always())(w, r)
+			panic(http.ErrAbortHandler)
+		default:
+			return streams(events(2), always())(w, r)
+		}
+		return nil
+	})
+	l.send(post(key, "k")).want(http.StatusBadGateway)
+	l.send(post(key, "k")).want(http.StatusBadRequest)
+	for range 2 {
+		l.over()
+	}
+	l.send(post(key, "k")).want(http.StatusOK).broken()
+	l.over()
+	for _, replayed := range []string{"", "true"} {
+		r := l.send(post(key, "k")).want(http.StatusOK)
+		if got := r.rest(); got != numbered(r.id(), 1, events(2)...) || r.Header.Get("Idempotency-Replayed") != replayed {
+			t.Errorf("%v %q", r.Header, got)
+		}
+	}
+	l.wantAsked(4)
+}
+
+// readsHeader is the writer of a client. It reads its header with each write, as net/http does
+// over HTTP/2.
+type readsHeader struct {
+	header http.Header
+	mu     sync.Mutex
+	body   strings.Builder
+}
+
+func (w *readsHeader) Header() http.Header { return w.header }
+func (w *readsHeader) WriteHeader(int)     {}
+func (w *readsHeader) FlushError() error   { return nil }
+
+func (w *readsHeader) Write(p []byte) (int, error) {
+	_ = w.header.Clone()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.body.Write(p)
+}
+
+func (w *readsHeader) len() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.body.Len()
+}
+
+// TestHeaderIsTheHandlersAlone has a timer of hermes write while the handler after it sets
+// trailers, in its map and in the one that it has had from the beginning: to a client that
+// the run writes to, to others, and in an answer that passes. Only the race detector sees
+// what is wrong.
+func TestHeaderIsTheHandlersAlone(t *testing.T) {
+	for _, readers := range []int{0, 1, 2} { // of a log; 0 for an answer that passes
+		t.Run(fmt.Sprint("readers ", readers), func(t *testing.T) {
+			po, ro := proxy.DefaultOptions(), resume.DefaultOptions()
+			po.Keepalive = time.Millisecond
+			begun, may := make(chan struct{}), make(chan struct{})
+			first := &readsHeader{header: http.Header{}}
+			h := resume.New(ro).Handler(proxy.New(po).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				kept := w.Header()
+				kept.Set("Content-Type", "text/event-stream")
+				kept.Set("Trailer", "X-Sum")
+				if readers == 0 { // too large to be kept
+					kept.Set("X-Large", strings.Repeat("x", 100<<10))
+				}
+				_, _ = io.WriteString(w, chunk)
+				close(begun)
+				<-may
+				for began := first.len(); first.len() < began+1000; { // a few keepalives
+					w.Header().Set("X-Sum", "1")
+					kept.Set("X-Sum", "2")
+				}
+				_, _ = io.WriteString(w, "data: [DONE]\n\n")
+			})))
+			serve := func(w http.ResponseWriter) {
+				r := httptest.NewRequest(http.MethodPost, chatPath, strings.NewReader(asking))
+				r.Header.Set(key, "k")
+				h.ServeHTTP(w, r)
+			}
+			var all sync.WaitGroup
+			all.Go(func() { serve(first) })
+			<-begun
+			for range readers - 1 {
+				all.Go(func() { serve(&readsHeader{header: http.Header{}}) })
+			}
+			close(may)
+			all.Wait()
+		})
+	}
+}
+
+// sink is a writer that keeps nothing.
+type sink struct{ h http.Header }
+
+func (s sink) Header() http.Header       { return s.h }
+func (sink) WriteHeader(int)             {}
+func (sink) Write(p []byte) (int, error) { return len(p), nil }
+func (sink) FlushError() error           { return nil }
+
+// TestMaxMemoryBoundsHeaders has clients read streams at once that have headers of any size:
+// beyond max_memory, and what they take without a log, they take 36 KiB each. An answer with
+// a larger header passes.
+func TestMaxMemoryBoundsHeaders(t *testing.T) {
+	const clients, most = 10, 1 << 20
+	for _, size := range []int{256, 8 << 10, 100 << 10} {
+		for name := range headers(0) {
+			open := func(asks bool) (grown int64, logs int) {
+				s := resume.NewMemory()
+				o := resume.DefaultOptions()
+				o.Store, o.MaxMemory = s, most
+				p := resume.New(o)
+				rest := make(chan struct{})
+				var begun, over sync.WaitGroup
+				begun.Add(clients)
+				before := heap()
+				for i := range clients {
+					over.Go(func() {
+						r := httptest.NewRequest(http.MethodPost, chatPath, strings.NewReader(asking))
+						if asks {
+							r.Header.Set(key, fmt.Sprint(i))
+						}
+						_ = p.Serve(sink{http.Header{}}, r, func(w http.ResponseWriter, r *http.Request) error {
+							maps.Copy(w.Header(), headers(size)[name])
+							w.Header().Set("Content-Type", "text/event-stream")
+							_, _ = io.WriteString(w, event(1))
+							begun.Done()
+							<-rest
+							runtime.KeepAlive(w)
+							return nil
+						})
+					})
+				}
+				begun.Wait()
+				grown = heap() - before
+				_, logs = s.Used()
+				close(rest)
+				over.Wait()
+				return grown, logs
+			}
+			without, _ := open(false)
+			with, logs := open(true)
+			if with > 2*without+most+clients*(36<<10) { // the next handler has a map of its own
+				t.Errorf("%s of %d bytes: %d bytes are taken, %d without a log", name, size, with, without)
+			}
+			if large := size > 16<<10 || size > 1<<10 && name != "one value"; (logs == 0) != (large && name != "none") {
+				t.Errorf("%s of %d bytes: %d logs", name, size, logs)
+			}
+		}
+	}
+}
+
+// TestEndedStreamsTakeWhatIsCounted has clients send requests with large headers and
+// bodies: of a stream that has ended, its log stays and nothing of its request.
+func TestEndedStreamsTakeWhatIsCounted(t *testing.T) {
+	l := newLab(t, nil, streams(events(3), always()))
+	l.srv.Config.SetKeepAlivesEnabled(false)
+	large := strings.Repeat("x", 250<<10)
+	ask := func(n int) {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, l.srv.URL+otherPath+"?"+large, strings.NewReader(asking+large))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set(key, fmt.Sprint(n))
+		r.Header.Set("X-Large", large)
+		r.Header.Set(proxy.ProgressHeader, large)
+		res, err := l.srv.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		if b, err := io.ReadAll(res.Body); err != nil || res.StatusCode != http.StatusOK {
+			t.Fatal(res.Status, err, string(b))
+		}
+		l.over()
+	}
+	ask(0)
+	before := heap()
+	const streams = 40
+	for n := range streams {
+		ask(n + 1)
+	}
+	if grown, used := heap()-before, used(l.store); grown > used+int64(len(large)*streams/4) {
+		t.Errorf("the heap has grown by %d, counted are %d", grown, used)
+	}
+}
+
+// used returns how many bytes the store counts.
+func used(s *resume.Memory) int64 {
+	bytes, _ := s.Used()
+	return bytes
+}
