@@ -52,8 +52,8 @@ func (s *Store) look(ctx context.Context, id, reader string) (*view, error) {
 	str := func(i int) string { v, _ := f[i].(string); return v }
 	num := func(i int) int64 { v, _ := f[i].(int64); return v }
 	v := &view{
-		state: resume.State(slices.Index(states[:resume.Dropped], str(0))), pieces: uint64(num(2)), events: uint64(num(3)),
-		has: uint64(num(4)), lease: num(5), gone: num(6) == 1, adopted: num(7) == 1,
+		state: resume.State(slices.Index(states[:resume.Dropped], str(0))), pieces: uint64(num(2)),
+		events: uint64(num(3)), has: uint64(num(4)), lease: num(5), gone: num(6) == 1, adopted: num(7) == 1,
 	}
 	if err := json.Unmarshal([]byte(str(8)), &v.entry); err != nil {
 		return nil, fmt.Errorf("%w: decoding its entry: %w", errDamaged, err)
@@ -206,7 +206,8 @@ func (w *writer) add(p piece) (id string) {
 		size = 0 // the header is in the hash
 	}
 	id = fmt.Sprintf("%d-%d", w.events, w.pieces)
-	if n := len(w.marks); !w.inside && (n == 0 || w.taken-w.marks[n-1].before >= w.entry.MaxStream/marksPerStream) {
+	most := w.entry.MaxStream / marksPerStream
+	if n := len(w.marks); !w.inside && (n == 0 || w.taken-w.marks[n-1].before >= most) {
 		w.marks = append(w.marks, mark{id, w.taken})
 	}
 	w.bytes += int64(size)
@@ -281,7 +282,7 @@ func (s *Store) abandon(v *view) error {
 		return w.end(resume.Dropped)
 	}
 	var failed error // of Redis; else the log breaks off
-	part, how, _ := resume.Finish(v.entry, v.events+orphanGap, resume.ReasonNone, func(yield func([]byte, error) bool) {
+	rest := func(yield func([]byte, error) bool) {
 		var pieces []piece
 		for after := "0-0"; ; after = pieces[len(pieces)-1].id {
 			if pieces, failed = s.next(context.Background(), v.entry.ID, after, false); failed != nil {
@@ -296,7 +297,8 @@ func (s *Store) abandon(v *view) error {
 				}
 			}
 		}
-	})
+	}
+	part, how, _ := resume.Finish(v.entry, v.events+orphanGap, resume.ReasonNone, rest)
 	if failed != nil {
 		return failed
 	}

@@ -157,10 +157,11 @@ func (s *Store) Claim(ctx context.Context, e resume.Entry, run resume.Run) (resu
 	if len(text) > maxRecord {
 		return resume.Entry{}, nil, errLarge
 	}
-	limit := time.Now().Add(s.o.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
+	defer cancel()
 	var taken error
 	for first := true; ; first = false {
-		have, w, err := s.claim(ctx, e, text, run, limit)
+		have, w, err := s.claim(ctx, e, text, run)
 		if err == nil {
 			return have, w, nil
 		}
@@ -176,17 +177,16 @@ func (s *Store) Claim(ctx context.Context, e resume.Entry, run resume.Run) (resu
 			taken = err
 		}
 		wait := errors.Is(err, errFreed) || e.Key != (resume.Digest{}) && errors.Is(err, errAway)
-		if !wait || time.Now().After(limit) {
+		if !wait || !pause(ctx, retryAfter) {
 			return resume.Entry{}, nil, cmp.Or(taken, err)
-		}
-		if !pause(ctx, retryAfter) {
-			return resume.Entry{}, nil, ctx.Err()
 		}
 	}
 }
 
 // claim claims an entry once.
-func (s *Store) claim(ctx context.Context, e resume.Entry, text []byte, run resume.Run, limit time.Time) (resume.Entry, resume.Writer, error) {
+func (s *Store) claim(
+	ctx context.Context, e resume.Entry, text []byte, run resume.Run,
+) (resume.Entry, resume.Writer, error) {
 	if s.away.Load() {
 		return e, nil, errAway
 	}
@@ -194,9 +194,7 @@ func (s *Store) claim(ctx context.Context, e resume.Entry, text []byte, run resu
 	if e.Key != (resume.Digest{}) {
 		hasKey = 1
 	}
-	limited, cancel := context.WithDeadline(ctx, limit)
-	defer cancel()
-	v, err := s.do(limited, claimScript, e.ID,
+	v, err := s.do(ctx, claimScript, e.ID,
 		s.o.Prefix, e.ID, text, s.replica, s.o.Lease.Milliseconds(), s.ttl(e), s.nameOfKey(e.Key), hasKey)
 	if err != nil {
 		return e, nil, fmt.Errorf("claiming a log in redis: %w", err)
@@ -228,7 +226,9 @@ func (s *Store) own(ctx context.Context, e resume.Entry, run resume.Run) (resume
 	}
 	s.mu.Unlock()
 	if w == nil {
-		go caught(s.o.Logger, func() { _ = (&writer{s: s, entry: e}).end(resume.Dropped) }) // or its time to live ends it
+		go caught(s.o.Logger, func() {
+			_ = (&writer{s: s, entry: e}).end(resume.Dropped) // or its time to live ends it
+		})
 		return have, nil, err
 	}
 	go o.flushes()
