@@ -32,8 +32,8 @@ func TestPageHasTheChecks(t *testing.T) {
 		if err != nil || strings.HasSuffix(file, "_test.go") {
 			continue
 		}
-		for _, m := range regexp.MustCompile(`\.find\("([a-z]+)"|, "(network)"\)`).FindAllStringSubmatch(string(b), -1) {
-			code = append(code, m[1]+m[2])
+		for _, m := range regexp.MustCompile(`\.(?:find\(|unreachable\(ctx, s, )"([a-z]+)"`).FindAllStringSubmatch(string(b), -1) {
+			code = append(code, m[1])
 		}
 	}
 	slices.Sort(code)
@@ -81,7 +81,7 @@ func TestPageHasTheJSON(t *testing.T) {
 		t.Fatalf("%v: %+v", err, r)
 	}
 	a := r.Agents[0]
-	if len(a.Findings) == 0 || len(a.Repairs) == 0 || len(a.Options) == 0 || r.Result != NewReport(a).Result {
+	if len(a.Findings) == 0 || len(a.Repairs) == 0 || len(a.Options) == 0 || r.Result != newReport(a).Result {
 		t.Errorf("%+v", r)
 	}
 	known := options(anyRelease, nil, nil)
@@ -95,7 +95,7 @@ func TestPageHasTheJSON(t *testing.T) {
 
 // TestPageHasTheOptions that are suggested.
 func TestPageHasTheOptions(t *testing.T) {
-	r := read(rechunked(t, recorded(t, "g0-v0.8.0/one_tool")))
+	r := readWhole(rechunked(t, recorded(t, "g0-v0.8.0/one_tool")))
 	r.summary.ZeroUsagePassed = true
 	all := options(anyRelease, r, nil)
 	if len(all) != 5 {

@@ -1,8 +1,6 @@
 package doctor
 
 import (
-	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -46,20 +44,20 @@ func TestGenerationsAreInARow(t *testing.T) {
 
 // TestEvidenceNarrows: an answer does so where /health leaves it open.
 func TestEvidenceNarrows(t *testing.T) {
-	none, old := evidence{}, evidence{span{oldest, last(16)}, "/health names no version"}
-	exact, marker := evidence{span{minor(20), minor(20)}, "/health says so"}, evidence{span{minor(7), last(8)}, "a marker"}
+	old, exact := evidence{span{oldest, last(16)}, "/health names no version"}, evidence{span{minor(20), minor(20)}, "/health says so"}
+	marker := evidence{span{minor(7), last(8)}, "a marker"}
 	for _, c := range []struct {
-		known, shown evidence
-		want         string
-		says         []string
+		evidence []evidence
+		want     string
+		says     []string
 	}{
-		{none, none, "every release", []string{"nothing tells which release of Hermes it is"}},
-		{old, marker, "0.7 and 0.8", []string{"G0, Hermes 0.7 and 0.8: /health names no version; a marker"}},
-		{none, marker, "0.7 and 0.8", []string{"G0, Hermes 0.7 and 0.8: a marker"}},
-		{exact, none, "0.20", []string{"G3, Hermes 0.20: /health says so"}},
-		{exact, marker, "0.20", []string{"G3, Hermes 0.20: /health says so", "it also does what these releases do not: a marker"}},
+		{nil, "every release", []string{"nothing tells which release of Hermes it is"}},
+		{[]evidence{old, marker}, "0.7 and 0.8", []string{"G0, Hermes 0.7 and 0.8: /health names no version; a marker"}},
+		{[]evidence{marker}, "0.7 and 0.8", []string{"G0, Hermes 0.7 and 0.8: a marker"}},
+		{[]evidence{exact}, "0.20", []string{"G3, Hermes 0.20: /health says so"}},
+		{[]evidence{exact, marker}, "0.20", []string{"G3, Hermes 0.20: /health says so", "it also does what these releases do not: a marker"}},
 	} {
-		e := &examination{known: c.known, reading: &reading{shown: c.shown}}
+		e := &examination{evidence: c.evidence}
 		got := e.releases()
 		var says []string
 		for _, f := range e.Findings {
@@ -71,24 +69,38 @@ func TestEvidenceNarrows(t *testing.T) {
 	}
 }
 
-// TestNewestGenerations are known by their version, or by the stream where the version says
+// TestGenerationsOfVersions: agents are known by their version, and by the stream where that says
 // nothing.
-func TestNewestGenerations(t *testing.T) {
-	for version, want := range map[string]string{"0.21.3": "G3", "0.21.4": "G4", "0.21.5.post2": "G4", "0.22.2.post1": "G5", "1.2.3": "G5", "dev": "G4 G5"} {
-		f := &fake{dir: "g4-transcribed", scenario: "reasoning_tools", serve: map[string]http.HandlerFunc{
-			"/health": func(w http.ResponseWriter, r *http.Request) {
-				fmt.Fprintf(w, `{"platform": "hermes-agent", "version": "%s"}`, version)
-			},
-			"/v1/models": func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "{}") },
-		}}
-		o := testOptions()
-		o.Ask = true
-		a := examine(t, f.start(t), o)
-		if got := strings.Join(a.Generations, " "); got != want {
-			t.Errorf("%s: %s, want %s", version, got, want)
+func TestGenerationsOfVersions(t *testing.T) {
+	for _, c := range []struct {
+		dir, scenario, version, want string
+	}{
+		{"g0-v0.8.0", "", "", "G-1 G0 G1 G2"},
+		{"g3-v0.20.3", "", "", "G3"}, // as it was recorded
+		{"g3-v0.20.3", "", "dev", "G2 G3 G4 G5"},
+		{"g4-transcribed", "reasoning_tools", "0.21.3", "G3"},
+		{"g4-transcribed", "reasoning_tools", "0.21.4", "G4"},
+		{"g4-transcribed", "reasoning_tools", "0.21.5.post2", "G4"},
+		{"g4-transcribed", "reasoning_tools", "0.22.2.post1", "G5"},
+		{"g4-transcribed", "reasoning_tools", "1.2.3", "G5"},
+		{"g4-transcribed", "reasoning_tools", "dev", "G4 G5"},
+	} {
+		f := &fake{dir: c.dir, scenario: c.scenario, serve: map[string]http.HandlerFunc{"/v1/models": status(200, "", "", "{}")}}
+		if c.version != "" {
+			f.serve["/health"] = status(200, "", "", `{"platform": "hermes-agent", "version": "`+c.version+`"}`)
 		}
-		if new := slices.ContainsFunc(a.Repairs, func(r Repair) bool { return strings.HasPrefix(r.Upstream, "hermes.status") }); new != (want != "G3") {
-			t.Errorf("%s: %+v", version, a.Repairs)
+		d := testDoctor(f.start(t), "")
+		d.ask = c.scenario != ""
+		a := d.examined(t)
+		if got := strings.Join(a.Generations, " "); got != c.want {
+			t.Errorf("%+v: %s", c, got)
+		}
+		if asked := slices.Contains(f.seen, "POST "+chatPath); asked != d.ask {
+			t.Errorf("%+v: %q", c, f.seen)
+		}
+		repaired := slices.ContainsFunc(a.Repairs, func(r Repair) bool { return strings.HasPrefix(r.Upstream, "hermes.status") })
+		if newer := strings.Contains(c.want, "G4") || strings.Contains(c.want, "G5"); repaired != newer {
+			t.Errorf("%+v: %+v", c, a.Repairs)
 		}
 	}
 }

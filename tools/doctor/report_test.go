@@ -1,15 +1,12 @@
 package doctor
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
 
-	"github.com/hermes-sidecar/hermes-sidecar/internal/caddytest"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/recording"
 )
 
@@ -20,7 +17,7 @@ const hostile = "seen " + key + " sk-0123456789abcdef0123 \x1b]0;x\x07\u202e\u20
 // unfit returns what a report must not have and has, in both of its forms.
 func unfit(t testing.TB, a Agent) (bad []string) {
 	t.Helper()
-	text, object := texts(t, NewReport(a))
+	text, object := newReport(a).text(), newReport(a).json()
 	var decoded any
 	if err := json.Unmarshal([]byte(object), &decoded); err != nil {
 		t.Fatal(err)
@@ -81,65 +78,57 @@ func TestNothingThatOthersSayReachesAReportAsItCame(t *testing.T) {
 	first := chunkWith(`"delta": {"role": "assistant"}, "finish_reason": null`)
 	for name, stream := range hostileStreams {
 		stream = first + stream + chunkWith(`"delta": {}, "finish_reason": "stop"`) + "data: [DONE]\n\n"
-		a, err := Recording(strings.NewReader(stream), "x.sse", recording.Meta{}, Options{Key: key})
+		a, err := testDoctor("", key).record(strings.NewReader(stream), "x.sse", recording.Meta{})
 		if bad := unfit(t, a); err != nil || len(bad) > 0 {
 			t.Errorf("%s, recorded: %v; has %q\n%+v", name, err, bad, a)
 		}
-		a = answered(t, testOptions(), func(w http.ResponseWriter, r *http.Request) {
-			events(w)
-			io.WriteString(w, stream)
-		})
+		a = asking(t, events(nil, stream)).examined(t)
 		if bad := unfit(t, a); len(bad) > 0 {
 			t.Errorf("%s: has %q\n%+v", name, bad, a)
 		}
 	}
 	line := strings.NewReplacer("\n", " ", "\x1b", "", "\x07", "").Replace(hostile) // as far as a header can carry it
-	says := func(status int, header, body string) http.HandlerFunc {
-		return func(w http.ResponseWriter, r *http.Request) {
-			if header != "" {
-				w.Header().Set(header, line)
-			}
-			w.WriteHeader(status)
-			io.WriteString(w, body)
-		}
-	}
 	message := `{"error": {"message": ` + quotedJSON + `, "code": "gateway_auth_failed"}}`
 	for name, serve := range map[string]map[string]http.HandlerFunc{
-		"a version":         {"/health": says(200, "", `{"platform": "hermes-agent", "version": `+quotedJSON+`}`)},
-		"a version, almost": {"/health": says(200, "", `{"platform": "hermes-agent", "version": "0.20.3`+strings.Trim(quotedJSON, `"`)+`"}`)},
-		"a hop":             {"/health": says(200, "Via", `{"platform": "hermes-agent", "version": "0.20.3"}`)},
-		"a redirect":        {"/health": says(302, "Location", "")},
-		"a proxy":           {"/health": says(502, "", message)},
-		"a refusal":         {"/v1/models": says(403, "", message)},
-		"a failure":         {"/v1/models": says(500, "", message)},
-		"a refused chat":    {chatPath: says(500, "", message)},
-		"a type":            {chatPath: says(200, "Content-Type", "{}")},
-		"an encoding":       {chatPath: says(200, "Content-Encoding", "{}")},
+		"a version":         {"/health": status(200, "", "", `{"platform": "hermes-agent", "version": `+quotedJSON+`}`)},
+		"a version, almost": {"/health": status(200, "", "", `{"platform": "hermes-agent", "version": "0.20.3`+strings.Trim(quotedJSON, `"`)+`"}`)},
+		"a hop":             {"/health": status(200, "Via", line, `{"platform": "hermes-agent", "version": "0.20.3"}`)},
+		"a redirect":        {"/health": status(302, "Location", line, "")},
+		"a proxy":           {"/health": status(502, "", "", message)},
+		"a refusal":         {"/v1/models": status(403, "", "", message)},
+		"a failure":         {"/v1/models": status(500, "", "", message)},
+		"a refused chat":    {chatPath: status(500, "", "", message)},
+		"a type":            {chatPath: status(200, "Content-Type", line, "{}")},
+		"an encoding":       {chatPath: status(200, "Content-Encoding", line, "{}")},
 	} {
-		o := testOptions()
-		o.Key, o.Ask = key, true
-		o.Through = &Through{Target: target(t, (&fake{dir: "g3-v0.20.3", scenario: "plain", key: key, serve: serve}).start(t))}
-		a := examine(t, (&fake{dir: "g3-v0.20.3", scenario: "plain", key: key, serve: serve}).start(t), o)
+		f := fake{dir: "g3-v0.20.3", scenario: "plain", key: key, serve: serve}
+		agent, sidecar := f, f
+		d := testDoctor(agent.start(t), key)
+		d.ask, d.through = true, sidecar.start(t)
+		a := d.examined(t)
 		if bad := unfit(t, a); len(bad) > 0 {
 			t.Errorf("%s: has %q\n%+v", name, bad, a)
 		}
 	}
 }
 
-// TestRecordingsAreNotHeld: the memory that it takes to examine one does not depend on its
-// size, or on how much is to be said of it.
-func TestRecordingsAreNotHeld(t *testing.T) {
-	const size, most = 24 << 20, 12 << 20
-	var tools bytes.Buffer
-	for i := 0; tools.Len() < size; i++ {
-		fmt.Fprintf(&tools, "event: hermes.tool.progress\ndata: {\"tool\": \"%0500d\", \"emoji\": \"x\", \"label\": \"y\", \"toolCallId\": \"%d\", \"status\": \"running\"}\n\n", i, i)
-	}
-	for name, text := range map[string]string{
-		"frames": chunkWith(`"delta": {"content": "a"}, "finish_reason": null`), "tools": tools.String(), "a line": "x", "zeros": "\x00",
+// TestWhatOthersSayIsShort, printable, and without secrets.
+func TestWhatOthersSayIsShort(t *testing.T) {
+	d := &doctor{key: "quite-a-key"}
+	for in, want := range map[string]string{
+		strings.Repeat("a", 10*maxSaid): strings.Repeat("a", maxSaid),
+		"a\x1b[0m\nb\u202e":             "a�[0m�b�",
+		"quite-a-key, quite-a-key":      "[redacted], [redacted]",
+		"Bearer abcdef123456":           "Bearer [redacted]",
+		"":                              "",
 	} {
-		in := &caddytest.Endless{Text: text, Size: size}
-		if _, err := Recording(in, "x", recording.Meta{Path: chatPath}, Options{}); err != nil || in.Peak > most {
-			t.Errorf("%s: %v, %d MiB in use", name, err, in.Peak>>20)
+		if got := d.fit(in); got != want {
+			t.Errorf("%q: %q", in, got)
+		}
+	}
+	for _, n := range []int{maxSaid, maxProbe} {
+		if got := d.fit(strings.Repeat("x", n-5) + d.key); strings.Contains(got, "quite") {
+			t.Errorf("a part of the key is left: %q", got)
 		}
 	}
 }
