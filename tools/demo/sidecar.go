@@ -15,7 +15,6 @@ import (
 
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/site"
-	"github.com/hermes-sidecar/hermes-sidecar/tools/demo/internal/replay"
 )
 
 // grace is how long streams may run on after Ctrl-C.
@@ -29,7 +28,7 @@ type sidecar struct {
 
 // startSidecar runs Caddy with the hermes handler in front of upstream.
 func startSidecar(addr, upstream string, verbose bool) (*sidecar, error) {
-	if err := replay.CheckLoopback(addr); err != nil {
+	if err := checkLoopback(addr); err != nil {
 		return nil, err
 	}
 	if err := site.PortFree(addr); err != nil {

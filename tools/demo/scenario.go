@@ -1,11 +1,11 @@
-package replay
+package demo
 
 import (
 	"bytes"
 	"cmp"
 	"embed"
-	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -31,16 +31,15 @@ const (
 // codeCrashed is the code of a stream whose agent has crashed.
 const codeCrashed = "agent_crashed"
 
-// A Step is a frame of a replay.
-type Step struct {
-	Delay   time.Duration // passes before the frame is sent
-	Frame   []byte        // the bytes that are sent
-	content string        // the text in the frame
-	finish  string        // the finish reason in the frame, "" for none
+// A step is a frame of a replay.
+type step struct {
+	delay time.Duration // passes before the frame is sent
+	frame []byte
 }
 
-// A Scenario is a recorded stream and what becomes of it. The page shows its members.
-type Scenario struct {
+// A scenario is a recorded stream and what becomes of it. The page gets the members that have
+// names in JSON.
+type scenario struct {
 	Name    string `json:"name"`    // chooses the scenario; it is the name of a model as well
 	Short   string `json:"short"`   // names the choice on the page
 	Title   string `json:"-"`       // says in a few words what happens
@@ -53,49 +52,53 @@ type Scenario struct {
 	// and status lines instead of Hermes' events.
 	OpenWebUI bool `json:"openWebUI"`
 
-	Shown  bool   `json:"-"` // when no scenario is chosen
-	Steps  []Step `json:"-"` // the frames
-	Aborts bool   `json:"-"` // the connection is cut after the last step
-
+	shown     bool          // when no scenario is chosen
 	recording string        // file name without .sse, "" for Name
 	parallel  bool          // tools that start back to back
 	toolTime  time.Duration // of each tool, 0 for the usual one
 	frames    int           // whole ones before the backend is killed, 0 for all of them
+
+	steps   []step
+	aborts  bool     // the connection is cut after the last step
+	content string   // the text of the answer as the backend sends it
+	clean   string   // content without the announcements of tools
+	finish  string   // the finish reason that the backend sends, "" for none
+	started []marker // the tools
 }
 
-// Scenarios returns the scenarios, in the order in which they are shown: streams of
+// scenarios returns the scenarios, in the order in which they are shown: streams of
 // v0.22.2, of v0.8.0, and of v0.9.0, whose tools have events that start and never end.
-var Scenarios = sync.OnceValue(func() []Scenario {
-	return slices.Concat(load("v0.22.2", []Scenario{
-		{Name: "cards", Title: "tools in Open WebUI", recording: "parallel", parallel: true, Shown: true, OpenWebUI: true,
+var scenarios = sync.OnceValue(func() []scenario {
+	return slices.Concat(load("v0.22.2", []scenario{
+		{Name: "cards", Title: "tools in Open WebUI", recording: "parallel", parallel: true, shown: true, OpenWebUI: true,
 			Short: "Tools in Open WebUI", Prompt: "Look at three things.",
 			About: "Open WebUI does not know the tool events of Hermes. The sidecar makes cards of them."},
-		{Name: "approval", Title: "a command that needs an approval", recording: "danger", Shown: true, OpenWebUI: true,
+		{Name: "approval", Title: "a command that needs an approval", recording: "danger", shown: true, OpenWebUI: true,
 			Short: "An approval", Prompt: "Remove the victim.",
 			About: "Hermes waits for an answer, and Open WebUI does not show the question. The sidecar makes a status of it."},
-		{Name: "provider_error", Title: "the model's provider refuses", recording: "err401", Code: "agent_error", Shown: true, OpenWebUI: true,
+		{Name: "provider_error", Title: "the model's provider refuses", recording: "err401", Code: "agent_error", shown: true, OpenWebUI: true,
 			Short: "A provider's error", Prompt: "Are you there?",
 			About: "The error is inside the finish chunk, and has the provider's key in it."},
-		{Name: "kill_today", Title: "the backend killed inside two tools", Code: "upstream_aborted", recording: "parallel", parallel: true, frames: 6, Shown: true, OpenWebUI: true,
+		{Name: "kill_today", Title: "the backend killed inside two tools", Code: "upstream_aborted", recording: "parallel", parallel: true, frames: 6, shown: true, OpenWebUI: true,
 			Short: "Backend killed in tools", Prompt: "Look at three things.",
 			About: "The connection breaks. The sidecar ends both cards and says why."},
-	}), load("v0.8.0", []Scenario{
-		{Name: "one_tool", Title: "text with one tool", Shown: true,
+	}), load("v0.8.0", []scenario{
+		{Name: "one_tool", Title: "text with one tool", shown: true,
 			Short: "One tool", Prompt: "How many files are there?",
 			About: "Legacy Hermes announces a tool with a line in the answer, and never says that it has ended."},
-		{Name: "parallel_tools", Title: "three tools in parallel", Shown: true, parallel: true,
+		{Name: "parallel_tools", Title: "three tools in parallel", shown: true, parallel: true,
 			Short: "Three at once", Prompt: "What does main do, and what does it build on?",
 			About: "Three announcements come back to back; the text after them proves that all three tools have ended."},
-		{Name: "model_imitates", Title: "an imitated marker", Shown: true,
+		{Name: "model_imitates", Title: "an imitated marker", shown: true,
 			Short: "Imitated marker", Prompt: "Run ls for me.",
 			About: "The model has learned from its history to write such a line itself, token by token. No tool ran."},
-		{Name: "think_tags", Title: "a model that thinks aloud", Shown: true,
+		{Name: "think_tags", Title: "a model that thinks aloud", shown: true,
 			Short: "Thinking aloud", Prompt: "What is the answer?",
 			About: "The model writes its thoughts between tags in its answer, and they are stored with it."},
-		{Name: "crash_in_tool", Title: "a crash inside a tool", Shown: true, Code: codeCrashed,
+		{Name: "crash_in_tool", Title: "a crash inside a tool", shown: true, Code: codeCrashed,
 			Short: "Crash in a tool", Prompt: "Does it build?",
 			About: "The agent dies while a tool runs. Legacy Hermes ends the stream as if nothing had happened."},
-		{Name: "kill", Title: "the backend killed mid-stream", Shown: true, Code: "upstream_aborted", recording: "one_tool", frames: 6,
+		{Name: "kill", Title: "the backend killed mid-stream", shown: true, Code: "upstream_aborted", recording: "one_tool", frames: 6,
 			Short: "Backend killed", Prompt: "How many files are there?",
 			About: "The process dies in the middle of a frame: no finish chunk, no [DONE], a torn body."},
 		{Name: "plain", Title: "text alone",
@@ -113,7 +116,7 @@ var Scenarios = sync.OnceValue(func() []Scenario {
 		{Name: "crash_immediate", Title: "a crash before the first word", Code: codeCrashed,
 			Short: "Crash at once", Prompt: "Are you there?",
 			About: "Legacy Hermes ends an empty answer with “stop”."},
-	}), load("v0.9.0", []Scenario{
+	}), load("v0.9.0", []scenario{
 		{Name: "endless_cards", Title: "tool cards that never end", recording: "parallel_tools", parallel: true,
 			Short: "Cards that never end", Prompt: "What does main do, and what does it build on?",
 			About: "This Hermes sends tool events, but only for the start of a tool. So the client's cards spin forever."},
@@ -126,98 +129,45 @@ var Scenarios = sync.OnceValue(func() []Scenario {
 	}))
 })
 
-// Select returns the scenarios with these names in their order, or those that
+// choose returns the scenarios with these names in their order, or those that
 // are shown by default for none. An unknown name is an error that lists the
 // known ones.
-func Select(names []string) ([]Scenario, error) {
-	all := Scenarios()
-	if len(names) == 0 {
-		return slices.DeleteFunc(slices.Clone(all), func(s Scenario) bool { return !s.Shown }), nil
-	}
-	var chosen []Scenario
-	for _, name := range names {
-		s, ok := find(all, name)
-		if !ok {
-			return nil, fmt.Errorf("unknown scenario %q: choose one of %s", name, strings.Join(Names(all), ", "))
+func choose(names []string) (chosen []scenario, err error) {
+	for _, s := range scenarios() {
+		if s.shown && len(names) == 0 {
+			chosen = append(chosen, s)
 		}
-		chosen = append(chosen, s)
+	}
+	for _, name := range names {
+		i := slices.IndexFunc(scenarios(), func(s scenario) bool { return s.Name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("unknown scenario %q: choose one of %s", name, allNames())
+		}
+		chosen = append(chosen, scenarios()[i])
 	}
 	return chosen, nil
 }
 
-// find returns the scenario with the name.
-func find(scenarios []Scenario, name string) (s Scenario, ok bool) {
-	i := slices.IndexFunc(scenarios, func(s Scenario) bool { return s.Name == name })
-	if i < 0 {
-		return s, false
+// allNames returns the names of all scenarios.
+func allNames() string {
+	var names []string
+	for _, s := range scenarios() {
+		names = append(names, s.Name)
 	}
-	return scenarios[i], true
+	return strings.Join(names, ", ")
 }
 
-// Names returns the names of scenarios.
-func Names(scenarios []Scenario) []string {
-	names := make([]string, len(scenarios))
-	for i, s := range scenarios {
-		names[i] = s.Name
-	}
-	return names
-}
-
-// Duration is how long the scenario takes at speed 1.
-func (s Scenario) Duration() time.Duration {
-	var d time.Duration
-	for _, step := range s.Steps {
-		d += step.Delay
+// duration is how long the scenario takes at speed 1.
+func (s scenario) duration() (d time.Duration) {
+	for _, step := range s.steps {
+		d += step.delay
 	}
 	return d
 }
 
-// content is the text of the answer as the backend sends it.
-func (s Scenario) content() string {
-	var b strings.Builder
-	for _, step := range s.Steps {
-		b.WriteString(step.content)
-	}
-	return b.String()
-}
-
-// reasoning is what stands between tags at the beginning of the answer, and rest
-// is text without it.
-func (s Scenario) reasoning(text string) (reasoning, rest string) {
-	inside, tagged := strings.CutPrefix(text, "<think>")
-	reasoning, after, closed := strings.Cut(inside, "</think>")
-	if !tagged || !closed {
-		return "", text
-	}
-	return reasoning, strings.TrimSpace(after)
-}
-
-// tools are the tools that really start, and the text without their announcements.
-func (s Scenario) tools() (tools []marker, rest string) {
-	var b strings.Builder
-	for _, step := range s.Steps {
-		if m, ok := startsTool(step); ok {
-			tools = append(tools, m)
-			continue
-		}
-		b.WriteString(step.content)
-	}
-	return tools, b.String()
-}
-
-// finish is the finish reason that the backend sends, "" for none.
-func (s Scenario) finish() string {
-	for _, step := range s.Steps {
-		if step.finish != "" {
-			return step.finish
-		}
-	}
-	return ""
-}
-
-// load fills in the release and the steps of scenarios. It panics when the program
-// carries no such recording, which no input can bring about.
-func load(release string, all []Scenario) []Scenario {
+// load reads the recordings of scenarios. It panics when the program carries no such recording,
+// which no input can bring about.
+func load(release string, all []scenario) []scenario {
 	for i := range all {
 		s := &all[i]
 		s.Release = release
@@ -225,66 +175,52 @@ func load(release string, all []Scenario) []Scenario {
 		if err != nil {
 			panic(fmt.Sprintf("demo: recording of scenario %s: %v", s.Name, err))
 		}
-		s.Steps = pace(stream, *s)
-		if n := s.frames; n > 0 {
-			torn := s.Steps[n].Frame
-			s.Steps = append(s.Steps[:n:n], Step{Delay: killDelay, Frame: torn[:len(torn)/2]})
-			s.Aborts = true
-		}
-		started, _ := s.tools()
-		s.Tools = len(started)
+		s.pace(stream)
+		s.Tools = len(s.started)
 	}
 	return all
 }
 
-// pace cuts a recorded stream into its frames and gives each its delay.
-func pace(stream []byte, s Scenario) []Step {
-	var steps []Step
+// pace cuts a recorded stream into its frames, gives each its delay, and notes what it says.
+func (s *scenario) pace(stream []byte) {
 	inTool := false
-	for _, frame := range bytes.SplitAfter(stream, []byte("\n\n")) {
+	for frame := range bytes.SplitAfterSeq(stream, []byte("\n\n")) {
 		if len(frame) == 0 {
 			continue
 		}
-		step := Step{Delay: tokenDelay, Frame: frame}
-		step.content, step.finish = inspect(frame)
-		_, starts := startsTool(step)
+		if s.frames > 0 && len(s.steps) == s.frames {
+			s.steps = append(s.steps, step{killDelay, frame[:len(frame)/2]})
+			s.aborts = true
+			return
+		}
+		c, _ := parseFrame(frame) // some have no JSON
+		tool, starts := c.startsTool()
+		delay := tokenDelay
 		switch {
-		case len(steps) == 0:
-			step.Delay = firstDelay
+		case len(s.steps) == 0:
+			delay = firstDelay
 		case bytes.Contains(frame, []byte("[DONE]")):
-			step.Delay = 0 // written together with the finish
+			delay = 0 // written together with the finish
 		case starts && inTool && s.parallel:
-			step.Delay = 0
+			delay = 0
 		case inTool:
-			step.Delay = cmp.Or(s.toolTime, toolTime)
+			delay = cmp.Or(s.toolTime, toolTime)
 		case starts:
-			step.Delay = callDelay
+			delay = callDelay
 		}
 		// A comment, or a question that the tool waits for.
 		inTool = starts || inTool && (frame[0] == ':' || bytes.HasPrefix(frame, []byte("event: approval.request")))
-		steps = append(steps, step)
+		s.steps = append(s.steps, step{delay, frame})
+		s.content += c.content()
+		if starts {
+			s.started = append(s.started, tool)
+		} else {
+			s.clean += c.content()
+		}
+		if c != nil && len(c.Choices) > 0 {
+			s.finish = cmp.Or(s.finish, c.Choices[0].FinishReason)
+		}
 	}
-	return steps
-}
-
-// startsTool returns the tool that a frame announces, by a marker or by an event.
-func startsTool(step Step) (marker, bool) {
-	data, is := bytes.CutPrefix(step.Frame, []byte("event: "+toolEvent+"\ndata: "))
-	var c chunk
-	if !is || json.Unmarshal(data, &c) != nil || c.Status == "completed" {
-		return parseMarker(step.content)
-	}
-	return marker{c.Emoji, c.Label}, true
-}
-
-// inspect returns the text and the finish reason of a recorded frame.
-func inspect(frame []byte) (content, finish string) {
-	data := bytes.TrimPrefix(bytes.TrimSpace(frame), []byte("data: "))
-	var c chunk
-	if json.Unmarshal(data, &c) != nil || len(c.Choices) == 0 {
-		return "", ""
-	}
-	return c.Choices[0].Delta.Content, c.Choices[0].FinishReason
 }
 
 // scale divides a delay by the speed; a speed of 0 means no delay.
@@ -293,4 +229,50 @@ func scale(d time.Duration, speed float64) time.Duration {
 		return 0
 	}
 	return time.Duration(float64(d) / speed)
+}
+
+// marker is a tool as Hermes announces it in the text of its answer.
+type marker struct {
+	emoji, label string
+}
+
+// markerLine matches a line that a reader would take for a marker, real or
+// imitated: what stands before the label has a character beyond ASCII.
+var markerLine = regexp.MustCompile("(?s)\\A`([^\\s`]*[^\\x00-\\x7f][^\\s`]*) (.*)`\\z")
+
+// startsTool returns the tool that a frame announces, by an event, or as Hermes v0.7 and v0.8 do,
+// by a marker that is the whole content of a chunk, on a line of its own.
+func (c *chunk) startsTool() (marker, bool) {
+	if c == nil {
+		return marker{}, false
+	}
+	if c.event == toolEvent && c.Status != "completed" {
+		return marker{c.Emoji, c.Label}, true
+	}
+	line, before := strings.CutPrefix(c.content(), "\n")
+	line, after := strings.CutSuffix(line, "\n")
+	m := markerLine.FindStringSubmatch(line)
+	if m == nil || !before || !after {
+		return marker{}, false
+	}
+	return marker{emoji: m[1], label: m[2]}, true
+}
+
+// withoutMarkers removes the lines that look like markers, real or imitated, and returns
+// how many there were.
+func withoutMarkers(text string) (rest string, n int) {
+	lines := strings.Split(text, "\n")
+	kept := slices.DeleteFunc(slices.Clone(lines), markerLine.MatchString)
+	return strings.Join(kept, "\n"), len(lines) - len(kept)
+}
+
+// cutReasoning returns what stands between tags at the beginning of a text, and the text
+// without it.
+func cutReasoning(text string) (reasoning, rest string) {
+	inside, tagged := strings.CutPrefix(text, "<think>")
+	reasoning, after, closed := strings.Cut(inside, "</think>")
+	if !tagged || !closed {
+		return "", text
+	}
+	return reasoning, strings.TrimSpace(after)
 }

@@ -1,4 +1,4 @@
-package replay
+package demo
 
 import (
 	"fmt"
@@ -21,8 +21,7 @@ func (f *faults) unless(well bool, format string, args ...any) {
 
 // check compares what both sides have received with what the recording says
 // they must have, and returns the faults.
-func (p play) check() []string {
-	var wrong []string
+func (p play) check() (wrong []string) {
 	for _, fault := range p.checkLeft() {
 		wrong = append(wrong, "without the sidecar: "+fault)
 	}
@@ -34,49 +33,49 @@ func (p play) check() []string {
 
 // checkLeft checks that the backend's stream is the recorded one.
 func (p play) checkLeft() faults {
-	s, t := p.scenario, p.left
-	wrong := slices.Clone(t.Faults)
-	wrong.unless(t.Content() == s.content(), "the content is %q, not the recorded %q", t.Content(), s.content())
-	wrong.unless(t.Finish == s.finish(), "the finish reason is %q, not the recorded %q", t.Finish, s.finish())
-	broke := t.Broken != nil
-	wrong.unless(broke == s.Aborts, "broken connection: %v, expected: %v (%v)", broke, s.Aborts, t.Broken)
+	t, broke := p.left, p.left.broken != nil
+	wrong := slices.Clone(t.faults)
+	wrong.unless(t.text(said) == p.content, "the content is %q, not the recorded %q", t.text(said), p.content)
+	wrong.unless(t.finish == p.finish, "the finish reason is %q, not the recorded %q", t.finish, p.finish)
+	wrong.unless(broke == p.aborts, "broken connection: %v, expected: %v (%v)", broke, p.aborts, t.broken)
 	return wrong
 }
 
 // checkRight checks that the sidecar's stream is repaired.
 func (p play) checkRight() faults {
-	s, t := p.scenario, p.right
-	wrong := slices.Clone(t.Faults)
-	wrong.unless(t.Broken == nil, "the stream did not end cleanly: %v", t.Broken)
-	started, content := s.tools()
-	reasoning, content := s.reasoning(content)
-	wrong.unless(t.Reasoning() == reasoning, "the reasoning is %q, not %q", t.Reasoning(), reasoning)
+	t := p.right
+	wrong := slices.Clone(t.faults)
+	wrong.unless(t.broken == nil, "the stream did not end cleanly: %v", t.broken)
+	reasoning, content := cutReasoning(p.clean)
+	wrong.unless(t.text(thought) == reasoning, "the reasoning is %q, not %q", t.text(thought), reasoning)
 	clean, _ := withoutMarkers(content)
-	wrong.unless(sameText(withoutKeys(t.Content()), withoutKeys(content)), "the content is %q, not %q", t.Content(), clean)
+	same := sameText(withoutKeys(t.text(said)), withoutKeys(content))
+	wrong.unless(same, "the content is %q, not %q", t.text(said), clean)
 
 	// The tools that ran are there, in order, and each has started and completed once.
-	tools := t.Tools()
-	wrong.unless(len(tools) == len(started), "%d tools are shown and %d ran", len(tools), len(started))
+	tools := t.tools()
+	wrong.unless(len(tools) == p.Tools, "%d tools are shown and %d ran", len(tools), p.Tools)
 	for i, tool := range tools {
-		if i < len(started) {
-			got, want := marker{tool.Emoji, tool.Label}, started[i]
+		if i < p.Tools {
+			got, want := marker{tool.emoji, tool.label}, p.started[i]
 			wrong.unless(got == want, "tool %d is %q %q, not %q %q", i+1, got.emoji, got.label, want.emoji, want.label)
 		}
-		wrong.unless(tool.Starts == 1 && tool.Ends == 1, "tool %d started %d times and completed %d times", i+1, tool.Starts, tool.Ends)
+		once := tool.starts == 1 && tool.ends == 1
+		wrong.unless(once, "tool %d started %d times and completed %d times", i+1, tool.starts, tool.ends)
 	}
 
-	finish, code := "stop", ""
-	if s.Code != "" {
+	finish, failure := "stop", streamError{Message: "none"}
+	if p.Code != "" {
 		finish = "error"
 	}
-	wrong.unless(t.Finish == finish, "the finish reason is %q, not %q", t.Finish, finish)
-	if t.Err != nil {
-		code = t.Err.Code
+	if t.err != nil {
+		failure = *t.err
 	}
-	wrong.unless(code == s.Code, "the error code is %q, not %q", code, s.Code)
-	wrong.unless(t.Err == nil || t.Err.Message != "", "the error has no message")
-	wrong.unless(t.Err == nil || !keys.MatchString(t.Err.Message), "a key is in the error")
-	wrong.unless(t.Done, "there is no [DONE]")
+	wrong.unless(t.finish == finish, "the finish reason is %q, not %q", t.finish, finish)
+	wrong.unless(failure.Code == p.Code, "the error code is %q, not %q", failure.Code, p.Code)
+	wrong.unless(failure.Message != "", "the error has no message")
+	wrong.unless(!keys.MatchString(failure.Message), "a key is in the error")
+	wrong.unless(t.done, "there is no [DONE]")
 	return wrong
 }
 

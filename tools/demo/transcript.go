@@ -1,0 +1,281 @@
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
+)
+
+const (
+	maxErrorBody = 64 << 10 // how many bytes of a refusal are read
+	maxFrame     = 16 << 20 // the size in bytes of the largest frame that is read
+)
+
+// client opens a connection for each stream and goes through no proxy.
+var client = http.Client{Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true}}
+
+// ask asks the server at addr for a completion by model, and calls each as readFrames does. It returns nil after a clean end, what the server says if the answer is no stream,
+// and the error of the connection if it broke.
+func ask(ctx context.Context, addr, model string, each func(raw []byte, whole bool)) error {
+	body := fmt.Sprintf(`{"model": %q, "stream": true, "messages": [{"role": "user", "content": "hello"}]}`, model)
+	url := "http://" + addr + "/v1/chat/completions"
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "text/event-stream")
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		var answer struct{ Error streamError }
+		_ = json.NewDecoder(io.LimitReader(resp.Body, maxErrorBody)).Decode(&answer) // it may say nothing
+		if answer.Error.Message == "" {
+			return fmt.Errorf("http status %d", resp.StatusCode)
+		}
+		return fmt.Errorf("http status %d: %s", resp.StatusCode, answer.Error.Message)
+	}
+	return readFrames(resp.Body, each)
+}
+
+// readFrames calls each with each frame of the stream r as soon as it is whole, and with what is
+// left at the end. It returns nil if the stream ended cleanly, else the error of r.
+func readFrames(r io.Reader, each func(raw []byte, whole bool)) error {
+	s := sse.Scanner{MaxFrame: maxFrame}
+	buf := make([]byte, 16<<10)
+	for {
+		n, err := r.Read(buf)
+		s.Feed(buf[:n])
+		for unit, raw, ok := s.Next(); ok; unit, raw, ok = s.Next() {
+			if unit == sse.UnitRaw {
+				return fmt.Errorf("event larger than %d bytes", maxFrame)
+			}
+			each(raw, true)
+		}
+		if s.Rest(); err == nil {
+			continue
+		}
+		if torn := s.Tail(); len(torn) > 0 {
+			each(torn, false)
+		}
+		if err == io.EOF {
+			return nil
+		}
+		return err
+	}
+}
+
+// chunk is what a chat client reads of a frame's data: a chunk of the answer,
+// an error or a tool event.
+type chunk struct {
+	Choices []struct {
+		Delta struct {
+			Content          string `json:"content"`
+			ReasoningContent string `json:"reasoning_content"`
+		} `json:"delta"`
+		FinishReason string `json:"finish_reason"`
+	} `json:"choices"`
+	Error *streamError `json:"error"`
+
+	Tool       string `json:"tool"`
+	Emoji      string `json:"emoji"`
+	Label      string `json:"label"`
+	ToolCallID string `json:"toolCallId"`
+	Status     string `json:"status"`
+	// Interrupted says of a completed tool that the stream has ended in an error:
+	// it is not known whether the tool has ended (contract section 2).
+	Interrupted bool `json:"interrupted"`
+
+	Item  json.RawMessage `json:"item"` // what Open WebUI makes a card of, nil for none
+	Event struct {        // what Open WebUI shows above the message
+		Data struct {
+			Description string `json:"description"`
+		} `json:"data"`
+	} `json:"event"`
+
+	event string // the name of the frame's event, "" for none
+	done  bool   // the frame is [DONE]
+}
+
+// parseFrame returns what a frame says, nil for nothing.
+func parseFrame(raw []byte) (*chunk, error) {
+	var f sse.Frame
+	f.Parse(raw)
+	if !f.HasData {
+		return nil, nil
+	}
+	c := &chunk{event: string(f.Event), done: string(f.Data) == "[DONE]"}
+	if c.done {
+		return c, nil
+	}
+	return c, json.Unmarshal(f.Data, c)
+}
+
+// content returns the text that the chunk adds to the answer.
+func (c *chunk) content() string {
+	if c == nil || len(c.Choices) == 0 {
+		return ""
+	}
+	return c.Choices[0].Delta.Content
+}
+
+// A streamError is an error that the server reports.
+type streamError struct {
+	Message string `json:"message"`
+	Code    string `json:"code"` // "" for none
+}
+
+// toolEvent is the name of the events that say what a tool does.
+const toolEvent = "hermes.tool.progress"
+
+// A tool is a tool card of a chat client.
+type tool struct {
+	id                 string // the tool call id
+	name, emoji, label string // what the card shows
+	starts, ends       int    // how many events said so: one each in a good stream
+	started, ended     time.Time
+	interrupted        bool // the end of the stream ended it
+}
+
+// A kind says what a block is.
+type kind int
+
+const (
+	said    kind = iota // text
+	thought             // what the model thought
+	status              // what Open WebUI shows above the message
+	card                // a tool
+)
+
+// A block is a piece of an answer.
+type block struct {
+	kind kind
+	text string // "" for a card
+	tool *tool  // of a card
+}
+
+// A transcript is what a chat client has made of a stream so far.
+type transcript struct {
+	// openWebUI says that the client knows cards and status lines instead of
+	// Hermes' events, which it ignores.
+	openWebUI bool
+
+	raw    []byte       // all that came
+	frames int          // how many came
+	blocks []block      // the pieces of the answer in their order
+	finish string       // the finish reason, "" while there is none
+	err    *streamError // that the server reported, nil for none
+	done   bool         // [DONE] has come
+	ended  bool         // the stream is over
+	broken error        // what ended the stream when it did not end cleanly
+	// faults are the things that no stream may contain, such as data that is
+	// no JSON or a tool that ends without having started.
+	faults faults
+}
+
+// add takes in a frame that arrived at now. A client has to drop one that is not whole.
+func (t *transcript) add(raw []byte, whole bool, now time.Time) {
+	t.raw, t.frames = append(t.raw, raw...), t.frames+1
+	if !whole {
+		return
+	}
+	c, err := parseFrame(raw)
+	switch {
+	case c == nil || err != nil && t.openWebUI && c.event != "":
+		return
+	case err != nil:
+		t.faults.add("the data of frame %d is no JSON object: %v", t.frames, err)
+		return
+	case c.done:
+		t.done = true
+	case c.event == toolEvent || c.ToolCallID != "":
+		if !t.openWebUI || c.Item != nil {
+			t.addTool(c, now)
+		}
+		return
+	case t.openWebUI:
+		t.say(status, c.Event.Data.Description)
+	}
+	if t.err == nil {
+		t.err = c.Error
+	}
+	for _, choice := range c.Choices {
+		t.say(thought, choice.Delta.ReasoningContent)
+		t.say(said, choice.Delta.Content)
+		if choice.FinishReason != "" {
+			t.finish = choice.FinishReason
+		}
+	}
+}
+
+// end takes in the end of the stream: nil for a clean one.
+func (t *transcript) end(err error) { t.ended, t.broken = true, err }
+
+// text joins the texts of all blocks of a kind.
+func (t *transcript) text(k kind) string {
+	var b strings.Builder
+	for _, block := range t.blocks {
+		if block.kind == k {
+			b.WriteString(block.text)
+		}
+	}
+	return b.String()
+}
+
+// tools returns the tool cards.
+func (t *transcript) tools() (tools []*tool) {
+	for _, block := range t.blocks {
+		if block.kind == card {
+			tools = append(tools, block.tool)
+		}
+	}
+	return tools
+}
+
+// say adds a text to the answer: to its last block if that has such text.
+func (t *transcript) say(k kind, text string) {
+	n := len(t.blocks)
+	switch {
+	case text == "":
+	case n > 0 && t.blocks[n-1].kind == k && k != status:
+		t.blocks[n-1].text += text
+	default:
+		t.blocks = append(t.blocks, block{kind: k, text: text})
+	}
+}
+
+// addTool opens or updates a tool card.
+func (t *transcript) addTool(c *chunk, now time.Time) {
+	tools := t.tools()
+	if c.ToolCallID == "" && c.Status == "" { // before Hermes 0.12 an event is a start, and no more
+		c.ToolCallID, c.Status = fmt.Sprint(len(tools)), "running"
+	}
+	i := slices.IndexFunc(tools, func(tool *tool) bool { return tool.id == c.ToolCallID })
+	switch {
+	case c.Status == "running" && i < 0:
+		t.blocks = append(t.blocks, block{kind: card, tool: &tool{
+			id: c.ToolCallID, name: c.Tool, emoji: c.Emoji, label: c.Label, starts: 1, started: now,
+		}})
+	case c.Status == "running":
+		tools[i].starts++
+	case c.Status == "completed" && i < 0:
+		t.faults.add("tool %q completed without having started", c.ToolCallID)
+	case c.Status == "completed":
+		if tools[i].ends == 0 {
+			tools[i].ended, tools[i].interrupted = now, c.Interrupted
+		}
+		tools[i].ends++
+	default:
+		t.faults.add("tool %q has the unknown status %q", c.ToolCallID, c.Status)
+	}
+}
