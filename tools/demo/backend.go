@@ -144,7 +144,7 @@ func (b *backend) replay(w http.ResponseWriter, r *http.Request, s scenario) {
 			return
 		}
 	}
-	if s.aborts {
+	if s.aborts() {
 		// The server closes the connection without the end of the body, as
 		// the kernel does for a process that was killed.
 		panic(http.ErrAbortHandler)

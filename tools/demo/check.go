@@ -37,7 +37,7 @@ func (p play) checkLeft() faults {
 	wrong := slices.Clone(t.faults)
 	wrong.unless(t.text(said) == p.content, "the content is %q, not the recorded %q", t.text(said), p.content)
 	wrong.unless(t.finish == p.finish, "the finish reason is %q, not the recorded %q", t.finish, p.finish)
-	wrong.unless(broke == p.aborts, "broken connection: %v, expected: %v (%v)", broke, p.aborts, t.broken)
+	wrong.unless(broke == p.aborts(), "broken connection: %v, expected: %v (%v)", broke, p.aborts(), t.broken)
 	return wrong
 }
 

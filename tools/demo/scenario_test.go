@@ -83,17 +83,17 @@ func TestStepsAreTheRecording(t *testing.T) {
 		for _, step := range s.steps {
 			stream = append(stream, step.frame...)
 		}
-		full, err := recordings.ReadFile("recordings/" + s.Release + "/" + cmp.Or(s.recording, s.Name) + ".sse")
+		full, err := recordings.ReadFile(s.file())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if captured := map[string]string{"v0.8.0": "g0-v0.8.0", "v0.9.0": "g1-v0.9.0"}[s.Release]; captured != "" && string(full) != recording(t, captured, cmp.Or(s.recording, s.Name)) {
+		if captured := map[string]string{"v0.8.0": "g0-v0.8.0", "v0.9.0": "g1-v0.9.0"}[s.Release]; captured != "" && string(full) != recording(t, captured, cmp.Or(s.Recording, s.Name)) {
 			t.Errorf("%s: not as it was recorded", s.Name)
 		}
-		if s.aborts && (!bytes.HasPrefix(full, stream) || bytes.HasSuffix(stream, []byte("\n")) || s.finish != "") {
+		if s.aborts() && (!bytes.HasPrefix(full, stream) || bytes.HasSuffix(stream, []byte("\n")) || s.finish != "") {
 			t.Errorf("%s: %q is no torn beginning of the recording", s.Name, stream)
 		}
-		if !s.aborts && !bytes.Equal(stream, full) {
+		if !s.aborts() && !bytes.Equal(stream, full) {
 			t.Errorf("%s: the steps are not the recording", s.Name)
 		}
 	}
