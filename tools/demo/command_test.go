@@ -22,8 +22,11 @@ func TestDemoShowsEveryScenarioRepaired(t *testing.T) {
 	if err := c.run(t.Context()); err != nil {
 		t.Fatalf("%v in\n%s", err, out.String())
 	}
+	if strings.Contains(out.String(), "\x1b") {
+		t.Error("escape sequences in a file")
+	}
 	for _, want := range []string{
-		"`💻 ls -la` ", "│ [💻 terminal  ls -la]", "│    running → completed", "│    running → interrupted",
+		"1/18 cards: tools in Open WebUI\n", "5/18 one_tool: text with one tool\n", "`💻 ls -la` ", "│ [💻 terminal  ls -la]", "│    running → completed", "│    running → interrupted",
 		"│ Error: ", "error agent_crashed", "error upstream_aborted",
 		"Network error: ", "[DONE]: no error", "(thought: secret plan)",
 		// Of today's Hermes, in Open WebUI.
@@ -45,6 +48,9 @@ func TestSidecarRepairsRawFrames(t *testing.T) {
 		t.Fatal(err)
 	}
 	legacy, repaired, _ := strings.Cut(out.String(), "-- with the sidecar")
+	if !strings.Contains(legacy, strings.TrimSpace(recording(t, "g0-v0.8.0", "one_tool"))) {
+		t.Errorf("the recording is not in\n%s", legacy)
+	}
 	if marker := `"\n` + "`" + `\ud83d\udcbb ls -la` + "`" + `\n"`; !strings.Contains(legacy, marker) || strings.Contains(repaired, marker) {
 		t.Errorf("the marker is not on the left alone in\n%s", out.String())
 	}

@@ -116,34 +116,6 @@ func TestPageRefusesOtherOrigins(t *testing.T) {
 	}
 }
 
-func TestPageForwardsToBothSides(t *testing.T) {
-	echo := func(side string) string {
-		return serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			body, _ := io.ReadAll(r.Body)
-			io.WriteString(w, side+" "+r.Method+" "+r.URL.Path+" "+r.Header.Get(runHeader)+" "+string(body))
-		}))
-	}
-	addr := serve(t, page(new(backend), echo("backend"), echo("sidecar")))
-	for path, want := range map[string]string{
-		"/without": "backend POST /v1/chat/completions 7 hello",
-		"/with":    "sidecar POST /v1/chat/completions 7 hello",
-	} {
-		req, err := http.NewRequest("POST", "http://"+addr+path+"/v1/chat/completions", strings.NewReader("hello"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		req.Header.Set(runHeader, "7")
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
-		if got, err := io.ReadAll(resp.Body); string(got) != want || err != nil {
-			t.Errorf("%s: %q, %v", path, got, err)
-		}
-	}
-}
-
 // A frame is in the browser when the backend has sent it, not later, and a
 // kill breaks the browser's connection too.
 func TestPageHandsOnFramesAndTheirEnd(t *testing.T) {

@@ -3,31 +3,10 @@ package demo
 import (
 	"bytes"
 	"errors"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
 )
-
-// modern serves the recordings of a release that needs no repair, under the
-// names of the scenarios.
-func modern(t *testing.T) http.Handler {
-	streams := map[string]string{}
-	for _, name := range []string{"one_tool", "parallel_tools", "plain"} {
-		streams[name] = recording(t, "g3-v0.20.3", name)
-	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		for name, stream := range streams {
-			if strings.Contains(string(body), `"`+name+`"`) {
-				w.Header().Set("Content-Type", "text/event-stream")
-				io.WriteString(w, stream)
-				return
-			}
-		}
-		http.NotFound(w, r)
-	})
-}
 
 // show shows scenarios with what stands in for the sidecar, and returns what c printed.
 func show(t *testing.T, c command, sidecar http.Handler, names ...string) (string, error) {
@@ -40,22 +19,6 @@ func show(t *testing.T, c command, sidecar http.Handler, names ...string) (strin
 	c.backendAddr, c.sidecarAddr, c.out = serve(t, new(backend)), serve(t, sidecar), out
 	err = c.show(t.Context(), chosen)
 	return out.String(), err
-}
-
-func TestDemoShowsBothSidesAsTheyCame(t *testing.T) {
-	out, err := show(t, command{}, modern(t), "one_tool", "parallel_tools")
-	for _, want := range []string{
-		"1/2 one_tool: text with one tool\n", "2/2 parallel_tools: three tools in parallel\n",
-		"`💻 ls -la` ", "│ [💻 terminal  ls -la]\n", "│    running → completed (0.0 s)\n",
-		"All 2 as they should be",
-	} {
-		if err != nil || !strings.Contains(out, want) {
-			t.Errorf("%v; no %q in\n%s", err, want, out)
-		}
-	}
-	if strings.Contains(out, "\x1b") {
-		t.Error("escape sequences in a file")
-	}
 }
 
 func TestDemoFailsWhenNothingIsRepaired(t *testing.T) {
@@ -75,17 +38,9 @@ func TestDemoFailsWhenNothingIsRepaired(t *testing.T) {
 	}
 }
 
-func TestDemoPrintsRawFrames(t *testing.T) {
-	out, err := show(t, command{raw: true}, modern(t), "one_tool")
-	for _, release := range []string{"g0-v0.8.0", "g3-v0.20.3"} {
-		if err != nil || !strings.Contains(out, strings.TrimSpace(recording(t, release, "one_tool"))) {
-			t.Errorf("%v; the stream of %s is not in\n%s", err, release, out)
-		}
-	}
-}
-
 func TestDemoDrawsOnATerminal(t *testing.T) {
-	out, err := show(t, command{screen: screen{columns: 100, rows: 40, ansi: true}}, modern(t), "plain")
+	// There is nothing to repair in it.
+	out, err := show(t, command{screen: screen{columns: 100, rows: 40, ansi: true}}, new(backend), "plain")
 	// A picture for each of the recording's frames on both sides and for both
 	// ends, and the last one.
 	frames := len(byName(t, "plain").steps) * 2
@@ -103,7 +58,7 @@ func (full) Write([]byte) (int, error) { return 0, errFull }
 
 func TestDemoReportsThatItCannotPrint(t *testing.T) {
 	for _, ansi := range []bool{false, true} {
-		c := command{backendAddr: serve(t, new(backend)), sidecarAddr: serve(t, modern(t)), out: full{}, screen: screen{ansi: ansi}}
+		c := command{backendAddr: serve(t, new(backend)), sidecarAddr: serve(t, new(backend)), out: full{}, screen: screen{ansi: ansi}}
 		if err := c.show(t.Context(), []scenario{byName(t, "plain")}); !errors.Is(err, errFull) {
 			t.Errorf("ansi %v: error %v, want %v", ansi, err, errFull)
 		}

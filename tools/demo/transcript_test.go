@@ -23,54 +23,18 @@ func transcribe(stream string) *transcript {
 	return t
 }
 
-func TestTranscriptOfALegacyStreamHasTheMarkerInTheText(t *testing.T) {
-	got := transcribe(recording(t, "g0-v0.8.0", "one_tool"))
-	if got.text(said) != "Let me check.\n`💻 ls -la`\n\n\nThere are 3 files." || len(got.tools()) != 0 ||
-		got.finish != "stop" || !got.done || got.err != nil || len(got.faults) != 0 {
-		t.Errorf("got %+v", got)
-	}
-}
-
-func TestTranscriptOfAModernStreamHasToolCards(t *testing.T) {
-	got := transcribe(recording(t, "g3-v0.20.3", "parallel_tools"))
-	if got.text(said) != "Looking at three things.\n\nAll three done." || len(got.faults) != 0 {
-		t.Errorf("content %q, faults %q", got.text(said), got.faults)
-	}
-	labels := ""
-	for _, tool := range got.tools() {
-		labels += tool.emoji + tool.name + " " + tool.label + ";"
-		if tool.starts != 1 || tool.ends != 1 || !tool.ended.After(tool.started) {
-			t.Errorf("tool %+v", tool)
-		}
-	}
-	if labels != "📖read_file a.go;🔎search_files func main;🔍web_search golang sse;" {
-		t.Errorf("tools %s", labels)
-	}
-}
-
-func TestTranscriptOfAModernCrashHasTheError(t *testing.T) {
-	got := transcribe(recording(t, "g3-v0.20.3", "crash_after_text"))
-	if got.err == nil || got.err.Message != "boom after text" || got.finish != "error" {
-		t.Errorf("error %+v, finish %q", got.err, got.finish)
-	}
-}
-
 func TestTranscriptNotesWhatNoStreamMayContain(t *testing.T) {
+	const event = "event: hermes.tool.progress\ndata: "
 	for stream, want := range map[string]string{
 		"data: {\n\n": "no JSON",
-		"event: hermes.tool.progress\ndata: {\"toolCallId\":\"a\",\"status\":\"completed\"}\n\n": "without having started",
-		"event: hermes.tool.progress\ndata: {\"toolCallId\":\"a\",\"status\":\"odd\"}\n\n":       "unknown status",
+		event + "{\"toolCallId\":\"a\",\"status\":\"completed\"}\n\n": "without having started",
+		event + "{\"toolCallId\":\"a\",\"status\":\"odd\"}\n\n":       "unknown status",
+		"data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n":     "", // torn: a client drops it
 	} {
 		got := transcribe(stream)
-		if len(got.faults) != 1 || !strings.Contains(got.faults[0], want) {
-			t.Errorf("%q: faults %q, want one with %q", stream, got.faults, want)
+		if faults := strings.Join(got.faults, "\n"); !strings.Contains(faults, want) || (faults == "") != (want == "") || got.text(said) != "" {
+			t.Errorf("%q: faults %q, text %q, want one with %q", stream, faults, got.text(said), want)
 		}
-	}
-}
-
-func TestTranscriptDropsATornFrame(t *testing.T) {
-	if got := transcribe("data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n"); got.text(said) != "" || got.frames != 1 {
-		t.Errorf("content %q of %d frames", got.text(said), got.frames)
 	}
 }
 

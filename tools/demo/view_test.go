@@ -76,17 +76,6 @@ func TestNoRowIsWiderThanTheScreen(t *testing.T) {
 	}
 }
 
-func TestTheDividerStandsInOneColumn(t *testing.T) {
-	p := played(t, "seq_tools", recording(t, "g3-v0.20.3", "seq_tools"))
-	s := screen{columns: 90}
-	for i, row := range p.picture(s)[2:] {
-		at := strings.IndexAny(row, "│┬┼┴")
-		if at < 0 || lipgloss.Width(row[:at]) != (90-3)/2+1 {
-			t.Errorf("row %d: %s", i, row)
-		}
-	}
-}
-
 func TestPainterDrawsInPlace(t *testing.T) {
 	var out bytes.Buffer
 	p := painter{w: &out, height: 3}
