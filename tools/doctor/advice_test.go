@@ -87,15 +87,3 @@ func TestOptions(t *testing.T) {
 		t.Errorf("of a release that reports its failures: %+v", of)
 	}
 }
-
-// TestConfiguredOptionsAreNotSuggested again.
-func TestConfiguredOptionsAreNotSuggested(t *testing.T) {
-	r := readWhole(rechunked(t, recorded(t, "g0-v0.8.0/one_tool")))
-	if of := options(anyRelease, r, nil); len(of) != 4 {
-		t.Errorf("%+v", of)
-	}
-	set := map[string]bool{"imitations": true, "cards": true, "progress": true, "stall_timeout": true, "zero_usage": true}
-	if of := options(anyRelease, r, set); of == nil || len(of) != 0 {
-		t.Errorf("%+v", of)
-	}
-}

@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -177,43 +174,29 @@ func TestPace(t *testing.T) {
 
 // TestThroughTheSidecar it is seen what is repaired.
 func TestThroughTheSidecar(t *testing.T) {
-	repaired := func(res *http.Response) error {
-		if !strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream") {
-			return nil
-		}
-		b, err := io.ReadAll(res.Body)
-		s := rewrite.New(new(rewrite.Options), rewrite.Params{Active: true})
-		out := s.Finish(s.Feed(nil, b, time.Time{}), rewrite.CauseEOF)
-		res.Body = io.NopCloser(bytes.NewReader(out))
-		return err
-	}
-	unchanged := func(*http.Response) error { return nil }
-	for name, c := range map[string]struct {
-		dir, scenario string
-		change        func(*http.Response) error
-		level         Level
-		says          string
+	s := rewrite.New(new(rewrite.Options), rewrite.Params{Active: true})
+	_, body, _ := bytes.Cut(recorded(t, "g0-v0.8.0/one_tool"), []byte("\r\n\r\n"))
+	repaired := s.Finish(s.Feed(nil, body, time.Time{}), rewrite.CauseEOF)
+	for _, c := range []struct {
+		scenario string
+		chat     http.HandlerFunc // of the sidecar, nil if it repairs nothing
+		level    Level
+		says     string
 	}{
-		"repaired":      {"g0-v0.8.0", "one_tool", repaired, OK, "what was to be repaired is repaired"},
-		"not repaired":  {"g0-v0.8.0", "one_tool", unchanged, Warn, "this answer still needs a repair: §1 a tool marker"},
-		"nothing to do": {"g3-v0.20.3", "plain", unchanged, Info, "the answer needs no repair, with the sidecar or without"},
+		{"one_tool", events(nil, string(repaired)), OK, "what was to be repaired is repaired"},
+		{"one_tool", nil, Warn, "this answer still needs a repair: §1 a tool marker"},
+		{"plain", nil, Info, "the answer needs no repair, with the sidecar or without"},
 	} {
-		d := testDoctor((&fake{dir: c.dir, scenario: c.scenario, key: key}).start(t), key)
-		u, err := url.Parse(d.to)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := httptest.NewServer(&httputil.ReverseProxy{
-			Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(u) },
-			ModifyResponse: c.change, FlushInterval: -1,
-		})
-		defer s.Close()
-		d.ask, d.through = true, s.URL
+		f := fake{dir: "g0-v0.8.0", scenario: c.scenario, key: key}
+		agent, sidecar := f, f
+		sidecar.serve = map[string]http.HandlerFunc{chatPath: c.chat}
+		d := testDoctor(agent.start(t), key)
+		d.ask, d.through = true, sidecar.start(t)
 		a := d.examined(t)
-		a.expect(t, name, "through.repaired", c.level, c.says)
-		a.expect(t, name, "through.reachable", OK, "")
-		if a.Through != s.URL {
-			t.Errorf("%s: %+v", name, a)
+		a.expect(t, c.says, "through.repaired", c.level, c.says)
+		a.expect(t, c.says, "through.reachable", OK, "")
+		if a.Through != d.through {
+			t.Errorf("%s: %+v", c.says, a)
 		}
 	}
 }
