@@ -137,8 +137,9 @@ func (s *scenario) pace(stream []byte) {
 			s.steps = append(s.steps, step{killDelay, frame[:len(frame)/2]})
 			break
 		}
-		c, _ := parseFrame(frame) // some have no JSON
-		tool, starts := c.startsTool()
+		e := parseFrame(frame)
+		content := e.str("choices.0.delta.content")
+		tool, starts := e.startsTool()
 		delay := tokenDelay
 		switch {
 		case len(s.steps) == 0:
@@ -155,15 +156,13 @@ func (s *scenario) pace(stream []byte) {
 		// A comment, or a question that the tool waits for.
 		inTool = starts || inTool && (frame[0] == ':' || bytes.HasPrefix(frame, []byte("event: approval.request")))
 		s.steps = append(s.steps, step{delay, frame})
-		s.content += c.content()
+		s.content += content
 		if starts {
 			s.started = append(s.started, tool)
 		} else {
-			s.clean += c.content()
+			s.clean += content
 		}
-		if c != nil && len(c.Choices) > 0 {
-			s.finish = cmp.Or(s.finish, c.Choices[0].FinishReason)
-		}
+		s.finish = cmp.Or(s.finish, e.str("choices.0.finish_reason"))
 	}
 	s.Tools = len(s.started)
 }
@@ -190,14 +189,11 @@ var markerLine = regexp.MustCompile("(?s)\\A`([^\\s`]*[^\\x00-\\x7f][^\\s`]*) (.
 
 // startsTool returns the tool that a frame announces, by an event, or as Hermes v0.7 and v0.8 do,
 // by a marker that is the whole content of a chunk, on a line of its own.
-func (c *chunk) startsTool() (marker, bool) {
-	if c == nil {
-		return marker{}, false
+func (e event) startsTool() (marker, bool) {
+	if e.name == toolEvent && e.str("status") != "completed" {
+		return marker{e.str("emoji"), e.str("label")}, true
 	}
-	if c.event == toolEvent && c.Status != "completed" {
-		return marker{c.Emoji, c.Label}, true
-	}
-	line, before := strings.CutPrefix(c.content(), "\n")
+	line, before := strings.CutPrefix(e.str("choices.0.delta.content"), "\n")
 	line, after := strings.CutSuffix(line, "\n")
 	m := markerLine.FindStringSubmatch(line)
 	if m == nil || !before || !after {

@@ -131,8 +131,8 @@ func TestMarkersAreLinesWithAnEmoji(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, err := parseFrame([]byte(`data: {"choices":[{"delta":{"content":` + string(data) + `}}]}`))
-		if _, ok := c.startsTool(); err != nil || ok != test.real {
+		e := parseFrame([]byte(`data: {"choices":[{"delta":{"content":` + string(data) + `}}]}`))
+		if _, ok := e.startsTool(); ok != test.real {
 			t.Errorf("%q: a marker %v, want %v", test.content, ok, test.real)
 		}
 		if _, n := withoutMarkers(test.content); n != test.line {

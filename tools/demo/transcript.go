@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -9,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/tidwall/gjson"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
@@ -75,59 +78,27 @@ func readFrames(r io.Reader, each func(raw []byte, whole bool)) error {
 	}
 }
 
-// chunk is what a chat client reads of a frame's data: a chunk of the answer,
-// an error or a tool event.
-type chunk struct {
-	Choices []struct {
-		Delta struct {
-			Content          string `json:"content"`
-			ReasoningContent string `json:"reasoning_content"`
-		} `json:"delta"`
-		FinishReason string `json:"finish_reason"`
-	} `json:"choices"`
-	Error *streamError `json:"error"`
-
-	Tool       string `json:"tool"`
-	Emoji      string `json:"emoji"`
-	Label      string `json:"label"`
-	ToolCallID string `json:"toolCallId"`
-	Status     string `json:"status"`
-	// Interrupted says of a completed tool that the stream has ended in an error:
-	// it is not known whether the tool has ended (contract section 2).
-	Interrupted bool `json:"interrupted"`
-
-	Item  json.RawMessage `json:"item"` // what Open WebUI makes a card of, nil for none
-	Event struct {        // what Open WebUI shows above the message
-		Data struct {
-			Description string `json:"description"`
-		} `json:"data"`
-	} `json:"event"`
-
-	event string // the name of the frame's event, "" for none
-	done  bool   // the frame is [DONE]
+// An event is what a frame says.
+type event struct {
+	name         string // "" for none
+	data         string
+	hasData      bool
+	gjson.Result // of the data, nothing if it is no JSON
 }
 
-// parseFrame returns what a frame says, nil for nothing.
-func parseFrame(raw []byte) (*chunk, error) {
+// parseFrame returns what a frame says.
+func parseFrame(raw []byte) event {
 	var f sse.Frame
 	f.Parse(raw)
-	if !f.HasData {
-		return nil, nil
+	e := event{name: string(f.Event), data: string(f.Data), hasData: f.HasData}
+	if gjson.Valid(e.data) {
+		e.Result = gjson.Parse(e.data)
 	}
-	c := &chunk{event: string(f.Event), done: string(f.Data) == "[DONE]"}
-	if c.done {
-		return c, nil
-	}
-	return c, json.Unmarshal(f.Data, c)
+	return e
 }
 
-// content returns the text that the chunk adds to the answer.
-func (c *chunk) content() string {
-	if c == nil || len(c.Choices) == 0 {
-		return ""
-	}
-	return c.Choices[0].Delta.Content
-}
+// str returns the string at a path, "" for none.
+func (e event) str(path string) string { return e.Get(path).Str }
 
 // A streamError is an error that the server reports.
 type streamError struct {
@@ -189,32 +160,36 @@ func (t *transcript) add(raw []byte, whole bool, now time.Time) {
 	if !whole {
 		return
 	}
-	c, err := parseFrame(raw)
+	e := parseFrame(raw)
 	switch {
-	case c == nil || err != nil && t.openWebUI && c.event != "":
-		return
-	case err != nil:
-		t.faults.add("the data of frame %d is no JSON object: %v", t.frames, err)
-		return
-	case c.done:
+	case !e.hasData:
+	case e.data == "[DONE]":
 		t.done = true
-	case c.event == toolEvent || c.ToolCallID != "":
-		if !t.openWebUI || c.Item != nil {
-			t.addTool(c, now)
+	case !e.IsObject():
+		if !t.openWebUI || e.name == "" {
+			t.faults.add("the data of frame %d is no JSON object: %s", t.frames, e.data)
 		}
-		return
-	case t.openWebUI:
-		t.say(status, c.Event.Data.Description)
-	}
-	if t.err == nil {
-		t.err = c.Error
-	}
-	for _, choice := range c.Choices {
-		t.say(thought, choice.Delta.ReasoningContent)
-		t.say(said, choice.Delta.Content)
-		if choice.FinishReason != "" {
-			t.finish = choice.FinishReason
+	case e.name == toolEvent || e.str("toolCallId") != "":
+		if !t.openWebUI || e.Get("item").Exists() {
+			t.addTool(e, now)
 		}
+	default:
+		t.addChunk(e)
+	}
+}
+
+// addChunk takes in what is no tool event.
+func (t *transcript) addChunk(e event) {
+	if t.openWebUI {
+		t.say(status, e.str("event.data.description"))
+	}
+	if t.err == nil && e.Get("error").IsObject() {
+		t.err = &streamError{e.str("error.message"), e.str("error.code")}
+	}
+	for _, choice := range e.Get("choices").Array() {
+		t.say(thought, choice.Get("delta.reasoning_content").Str)
+		t.say(said, choice.Get("delta.content").Str)
+		t.finish = cmp.Or(choice.Get("finish_reason").Str, t.finish)
 	}
 }
 
@@ -254,28 +229,29 @@ func (t *transcript) say(k kind, text string) {
 	}
 }
 
-// addTool opens or updates a tool card.
-func (t *transcript) addTool(c *chunk, now time.Time) {
-	tools := t.tools()
-	if c.ToolCallID == "" && c.Status == "" { // before Hermes 0.12 an event is a start, and no more
-		c.ToolCallID, c.Status = fmt.Sprint(len(tools)), "running"
+// addTool opens or updates a tool card. Interrupted says of a completed tool that the stream has
+// ended in an error: it is not known whether the tool has ended (contract section 2).
+func (t *transcript) addTool(e event, now time.Time) {
+	tools, id, status := t.tools(), e.str("toolCallId"), e.str("status")
+	if id == "" && status == "" { // before Hermes 0.12 an event is a start, and no more
+		id, status = fmt.Sprint(len(tools)), "running"
 	}
-	i := slices.IndexFunc(tools, func(tool *tool) bool { return tool.id == c.ToolCallID })
+	i := slices.IndexFunc(tools, func(tool *tool) bool { return tool.id == id })
 	switch {
-	case c.Status == "running" && i < 0:
+	case status == "running" && i < 0:
 		t.blocks = append(t.blocks, block{kind: card, tool: &tool{
-			id: c.ToolCallID, name: c.Tool, emoji: c.Emoji, label: c.Label, starts: 1, started: now,
+			id: id, name: e.str("tool"), emoji: e.str("emoji"), label: e.str("label"), starts: 1, started: now,
 		}})
-	case c.Status == "running":
+	case status == "running":
 		tools[i].starts++
-	case c.Status == "completed" && i < 0:
-		t.faults.add("tool %q completed without having started", c.ToolCallID)
-	case c.Status == "completed":
+	case status == "completed" && i < 0:
+		t.faults.add("tool %q completed without having started", id)
+	case status == "completed":
 		if tools[i].ends == 0 {
-			tools[i].ended, tools[i].interrupted = now, c.Interrupted
+			tools[i].ended, tools[i].interrupted = now, e.Get("interrupted").Bool()
 		}
 		tools[i].ends++
 	default:
-		t.faults.add("tool %q has the unknown status %q", c.ToolCallID, c.Status)
+		t.faults.add("tool %q has the unknown status %q", id, status)
 	}
 }
