@@ -83,7 +83,7 @@ func TestOptions(t *testing.T) {
 		}
 	}
 	r := readWhole(recorded(t, "live-g3-v0.18.2/nousage"))
-	if of := options(span{minor(19), minor(19)}, r, nil); of[0].Option != "zero_usage pass" || of[0].When != "always, with this provider" {
+	if of := options(span{19_000, 19_000}, r, nil); of[0].Option != "zero_usage pass" || of[0].When != "always, with this provider" {
 		t.Errorf("of a release that reports its failures: %+v", of)
 	}
 }

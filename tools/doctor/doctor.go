@@ -120,10 +120,10 @@ func (e *examination) version(version string) {
 	known := evidence{span{r, r}, "/health says so"}
 	switch {
 	case version == "":
-		known = evidence{span{oldest, last(16)}, "/health names no version"}
+		known = evidence{span{oldest, 16_999}, "/health names no version"}
 		e.find("version", Info, "unknown: /health names none", "Hermes names its version since 0.17.")
 	case !ok:
-		known = evidence{span{minor(17), newest}, "/health names a version"}
+		known = evidence{span{17_000, newest}, "/health names a version"}
 		e.find("version", Info, e.say("“%s”, which is no release", version), "/health says so.")
 	default:
 		e.Version = string(e.say("%s", version))

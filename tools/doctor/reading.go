@@ -66,7 +66,7 @@ func (r *reading) finish(cause rewrite.Cause) {
 	r.repaired.Write(r.stream.Finish(nil, cause))
 	r.ended, r.summary, r.changed = true, r.stream.Summary(), r.came.Sum64() != r.repaired.Sum64()
 	if r.summary.Markers > 0 {
-		r.shown = evidence{span{minor(7), last(8)}, "a tool marker that is the whole text of a chunk"}
+		r.shown = evidence{span{7_000, 8_999}, "a tool marker that is the whole text of a chunk"}
 	}
 }
 
@@ -107,9 +107,9 @@ func (r *reading) frame(event string, b []byte) {
 	case "hermes.tool.progress":
 		r.events = true
 		if data.Get("toolCallId").Exists() {
-			r.shows("a tool event with an id", span{minor(12), newest})
+			r.shows("a tool event with an id", span{12_000, newest})
 		} else {
-			r.shows("a tool event without an id", span{minor(9), last(11)})
+			r.shows("a tool event without an id", span{9_000, 11_999})
 		}
 	case "", "error":
 		r.reason = cmp.Or(data.Get("error.message").Str, data.Get("error").Str, r.reason)
@@ -125,7 +125,7 @@ func (r *reading) frame(event string, b []byte) {
 		r.shows("delta.reasoning_content in the stream", span{newInG4, newest})
 	}
 	if choice.Get("finish_reason").Str == "error" {
-		r.shows("it reports a failure itself", span{minor(18), newest})
+		r.shows("it reports a failure itself", span{18_000, newest})
 	}
 }
 

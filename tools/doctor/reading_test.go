@@ -68,9 +68,9 @@ func golden(t testing.TB, file, got string) {
 
 // captured are the directories of recordings, each with the release that wrote them.
 var captured = map[string]release{
-	"gm1-v0.6.0": minor(6), "g0-v0.8.0": minor(8), "g1-v0.9.0": minor(9), "g2-v0.13.0": minor(13), "g3-v0.20.3": 20_003, "g4-transcribed": newInG5,
-	"agent-loop/g0-v0.8.0": minor(8), "agent-loop/g2-v0.13.0": minor(13), "agent-loop/g3-v0.20.3": 20_003,
-	"live-g0-v0.8.0": minor(8), "live-g2-v0.12.0": minor(12), "live-g3-v0.18.2": 18_002, "live-g3-v0.19.0": minor(19), "live-g3-v0.20.0": minor(20),
+	"gm1-v0.6.0": 6_000, "g0-v0.8.0": 8_000, "g1-v0.9.0": 9_000, "g2-v0.13.0": 13_000, "g3-v0.20.3": 20_003, "g4-transcribed": newInG5,
+	"agent-loop/g0-v0.8.0": 8_000, "agent-loop/g2-v0.13.0": 13_000, "agent-loop/g3-v0.20.3": 20_003,
+	"live-g0-v0.8.0": 8_000, "live-g2-v0.12.0": 12_000, "live-g3-v0.18.2": 18_002, "live-g3-v0.19.0": 19_000, "live-g3-v0.20.0": 20_000,
 	"live-g4-v0.21.5": 21_005, "live-g5-v0.22.2": 22_002,
 }
 

@@ -8,24 +8,17 @@ import (
 )
 
 // A release is a release of Hermes as a number, so that releases compare: 0.20.3 is
-// 20003.
+// 20_003, and the last 0.20, whatever its patch number is, is 20_999.
 type release int
 
 const (
-	lastPatch         = 999                 // above the patch number of any release
-	oldest    release = 5000                // the first known one
-	newest    release = 999_000 + lastPatch // any that is to come
+	oldest release = 5_000   // the first known one
+	newest release = 999_999 // any that is to come
 
 	newInG4  release = 21_004 // the first with hermes.status and reasoning_content
 	newInG5  release = 22_000 // the first with approvals in chats
 	lastRead release = 22_999 // the last of which it is known what it ignores of a request
 )
-
-// minor returns the first release 0.n.
-func minor(n int) release { return release(n * 1000) }
-
-// last returns the last release 0.n, whatever its patch number is.
-func last(n int) release { return release(n*1000 + lastPatch) }
 
 // version matches 0.20.3, v0.9, 0.21.0rc1 and 0.18.2.dev3.
 var version = regexp.MustCompile(`^v?(\d+)\.(\d{1,3})(?:[^.\d][^.]*)?(?:\.(\d{1,3})(?:\D.*)?)?$`)
@@ -41,12 +34,12 @@ func parseRelease(s string) (r release, ok bool) {
 	}
 	n, _ := strconv.Atoi(m[2])
 	patch, _ := strconv.Atoi(m[3]) // 0 for none
-	return minor(n) + release(patch), true
+	return release(n*1000 + patch), true
 }
 
 // String returns the release as Hermes names it, without a patch number that is 0.
 func (r release) String() string {
-	if patch := r % 1000; patch != 0 && patch != lastPatch {
+	if patch := r % 1000; patch != 0 && patch != 999 {
 		return fmt.Sprintf("0.%d.%d", r/1000, patch)
 	}
 	return fmt.Sprintf("0.%d", r/1000)
@@ -73,7 +66,7 @@ func (s span) String() string {
 		return from + " and newer"
 	case from == to:
 		return from
-	case s.from%1000 != 0 && s.to == last(int(s.from/1000)):
+	case s.from%1000 != 0 && s.to == s.from/1000*1000+999:
 		return from + " and later " + to
 	case s.to/1000 == s.from/1000+1:
 		return from + " and " + to
@@ -90,12 +83,12 @@ type generation struct {
 
 // generations has them all, with the names that docs/contract.md gives them.
 var generations = []generation{
-	{"G-1", span{oldest, last(6)}, "it shows no tools in a stream"},
-	{"G0", span{minor(7), last(8)}, "tools are markers in the text, without an end"},
-	{"G1", span{minor(9), last(11)}, "tools are events without an id and without an end"},
-	{"G2", span{minor(12), last(17)}, "tools are events with a start and an end, and a crash says stop"},
-	{"G3", span{minor(18), newInG4 - 1}, "tools are events with a start and an end, and a crash says error"},
-	{"G4", span{newInG4, last(21)}, "as G3, and reasoning and reports of its state are in the stream, too"},
+	{"G-1", span{oldest, 6_999}, "it shows no tools in a stream"},
+	{"G0", span{7_000, 8_999}, "tools are markers in the text, without an end"},
+	{"G1", span{9_000, 11_999}, "tools are events without an id and without an end"},
+	{"G2", span{12_000, 17_999}, "tools are events with a start and an end, and a crash says stop"},
+	{"G3", span{18_000, newInG4 - 1}, "tools are events with a start and an end, and a crash says error"},
+	{"G4", span{newInG4, 21_999}, "as G3, and reasoning and reports of its state are in the stream, too"},
 	{"G5", span{newInG5, newest}, "as G4, and chats ask for approvals, and send a text that was not streamed"},
 }
 

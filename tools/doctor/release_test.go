@@ -18,8 +18,8 @@ func TestReleases(t *testing.T) {
 		}
 	}
 	for s, want := range map[span]string{
-		anyRelease: "every release", {oldest, last(16)}: "up to 0.16", {minor(9), newest}: "0.9 and newer", {minor(7), last(8)}: "0.7 and 0.8",
-		{minor(9), last(11)}: "0.9 to 0.11", {minor(13), last(13)}: "0.13", {oldest, 19_000}: "up to 0.19", {21_004, last(21)}: "0.21.4 and later 0.21", {minor(18), 21_003}: "0.18 to 0.21.3", {19_001, newest}: "0.19.1 and newer",
+		anyRelease: "every release", {oldest, 16_999}: "up to 0.16", {9_000, newest}: "0.9 and newer", {7_000, 8_999}: "0.7 and 0.8",
+		{9_000, 11_999}: "0.9 to 0.11", {13_000, 13_999}: "0.13", {oldest, 19_000}: "up to 0.19", {21_004, 21_999}: "0.21.4 and later 0.21", {18_000, 21_003}: "0.18 to 0.21.3", {19_001, newest}: "0.19.1 and newer",
 	} {
 		if got := s.String(); got != want {
 			t.Errorf("%q, want %q", got, want)
@@ -29,7 +29,7 @@ func TestReleases(t *testing.T) {
 
 // TestGenerationsAreInARow: each release is of one.
 func TestGenerationsAreInARow(t *testing.T) {
-	for r := oldest; r < minor(25); r++ {
+	for r := oldest; r < 25_000; r++ {
 		var of []string
 		for _, g := range generations {
 			if g.span.meets(span{r, r}) {
@@ -44,8 +44,8 @@ func TestGenerationsAreInARow(t *testing.T) {
 
 // TestEvidenceNarrows: an answer does so where /health leaves it open.
 func TestEvidenceNarrows(t *testing.T) {
-	old, exact := evidence{span{oldest, last(16)}, "/health names no version"}, evidence{span{minor(20), minor(20)}, "/health says so"}
-	marker := evidence{span{minor(7), last(8)}, "a marker"}
+	old, exact := evidence{span{oldest, 16_999}, "/health names no version"}, evidence{span{20_000, 20_000}, "/health says so"}
+	marker := evidence{span{7_000, 8_999}, "a marker"}
 	for _, c := range []struct {
 		evidence []evidence
 		want     string
