@@ -7,61 +7,40 @@ import (
 	"strings"
 )
 
-// faults are the errors of a scenario.
-type faults []string
-
-func (f *faults) add(format string, args ...any) { *f = append(*f, fmt.Sprintf(format, args...)) }
-
-// unless adds a fault, unless all is well.
-func (f *faults) unless(well bool, format string, args ...any) {
-	if !well {
-		f.add(format, args...)
-	}
-}
-
 // check compares what both sides have received with what the recording says
 // they must have, and returns the faults.
 func (p play) check() (wrong []string) {
-	for _, fault := range p.checkLeft() {
-		wrong = append(wrong, "without the sidecar: "+fault)
+	side, t := "without the sidecar: ", p.left
+	unless := func(well bool, format string, args ...any) {
+		if !well {
+			wrong = append(wrong, side+fmt.Sprintf(format, args...))
+		}
 	}
-	for _, fault := range p.checkRight() {
-		wrong = append(wrong, "with the sidecar: "+fault)
-	}
-	return wrong
-}
+	// The backend's stream is the recorded one.
+	unless(t.faults == nil, "%s", strings.Join(t.faults, "; "))
+	unless(t.text(said) == p.content, "the content is %q, not the recorded %q", t.text(said), p.content)
+	unless(t.finish == p.finish, "the finish reason is %q, not the recorded %q", t.finish, p.finish)
+	broke := t.broken != nil
+	unless(broke == p.aborts(), "broken connection: %v, expected: %v (%v)", broke, p.aborts(), t.broken)
 
-// checkLeft checks that the backend's stream is the recorded one.
-func (p play) checkLeft() faults {
-	t, broke := p.left, p.left.broken != nil
-	wrong := slices.Clone(t.faults)
-	wrong.unless(t.text(said) == p.content, "the content is %q, not the recorded %q", t.text(said), p.content)
-	wrong.unless(t.finish == p.finish, "the finish reason is %q, not the recorded %q", t.finish, p.finish)
-	wrong.unless(broke == p.aborts(), "broken connection: %v, expected: %v (%v)", broke, p.aborts(), t.broken)
-	return wrong
-}
-
-// checkRight checks that the sidecar's stream is repaired.
-func (p play) checkRight() faults {
-	t := p.right
-	wrong := slices.Clone(t.faults)
-	wrong.unless(t.broken == nil, "the stream did not end cleanly: %v", t.broken)
+	// The sidecar's stream is repaired.
+	side, t = "with the sidecar: ", p.right
+	unless(t.faults == nil, "%s", strings.Join(t.faults, "; "))
+	unless(t.broken == nil, "the stream did not end cleanly: %v", t.broken)
 	reasoning, content := cutReasoning(p.clean)
-	wrong.unless(t.text(thought) == reasoning, "the reasoning is %q, not %q", t.text(thought), reasoning)
+	unless(t.text(thought) == reasoning, "the reasoning is %q, not %q", t.text(thought), reasoning)
 	clean, _ := withoutMarkers(content)
 	same := sameText(withoutKeys(t.text(said)), withoutKeys(content))
-	wrong.unless(same, "the content is %q, not %q", t.text(said), clean)
+	unless(same, "the content is %q, not %q", t.text(said), clean)
 
 	// The tools that ran are there, in order, and each has started and completed once.
 	tools := t.tools()
-	wrong.unless(len(tools) == p.Tools, "%d tools are shown and %d ran", len(tools), p.Tools)
-	for i, tool := range tools {
-		if i < p.Tools {
-			got, want := marker{tool.emoji, tool.label}, p.started[i]
-			wrong.unless(got == want, "tool %d is %q %q, not %q %q", i+1, got.emoji, got.label, want.emoji, want.label)
-		}
+	unless(len(tools) == p.Tools, "%d tools are shown and %d ran", len(tools), p.Tools)
+	for i, tool := range tools[:min(len(tools), p.Tools)] {
+		got, want := marker{tool.emoji, tool.label}, p.started[i]
+		unless(got == want, "tool %d is %q %q, not %q %q", i+1, got.emoji, got.label, want.emoji, want.label)
 		once := tool.starts == 1 && tool.ends == 1
-		wrong.unless(once, "tool %d started %d times and completed %d times", i+1, tool.starts, tool.ends)
+		unless(once, "tool %d started %d times and completed %d times", i+1, tool.starts, tool.ends)
 	}
 
 	finish, failure := "stop", streamError{Message: "none"}
@@ -71,11 +50,11 @@ func (p play) checkRight() faults {
 	if t.err != nil {
 		failure = *t.err
 	}
-	wrong.unless(t.finish == finish, "the finish reason is %q, not %q", t.finish, finish)
-	wrong.unless(failure.Code == p.Code, "the error code is %q, not %q", failure.Code, p.Code)
-	wrong.unless(failure.Message != "", "the error has no message")
-	wrong.unless(!keys.MatchString(failure.Message), "a key is in the error")
-	wrong.unless(t.done, "there is no [DONE]")
+	unless(t.finish == finish, "the finish reason is %q, not %q", t.finish, finish)
+	unless(failure.Code == p.Code, "the error code is %q, not %q", failure.Code, p.Code)
+	unless(failure.Message != "", "the error has no message")
+	unless(!keys.MatchString(failure.Message), "a key is in the error")
+	unless(t.done, "there is no [DONE]")
 	return wrong
 }
 

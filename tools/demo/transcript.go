@@ -3,7 +3,6 @@ package demo
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -24,8 +23,9 @@ const (
 // client opens a connection for each stream and goes through no proxy.
 var client = http.Client{Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true}}
 
-// ask asks the server at addr for a completion by model, and calls each as readFrames does. It returns nil after a clean end, what the server says if the answer is no stream,
-// and the error of the connection if it broke.
+// ask asks the server at addr for a completion by model, and calls each as readFrames does. It
+// returns nil after a clean end, what the server says if the answer is no stream, and the error
+// of the connection if it broke.
 func ask(ctx context.Context, addr, model string, each func(raw []byte, whole bool)) error {
 	body := fmt.Sprintf(`{"model": %q, "stream": true, "messages": [{"role": "user", "content": "hello"}]}`, model)
 	url := "http://" + addr + "/v1/chat/completions"
@@ -41,12 +41,11 @@ func ask(ctx context.Context, addr, model string, each func(raw []byte, whole bo
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		var answer struct{ Error streamError }
-		_ = json.NewDecoder(io.LimitReader(resp.Body, maxErrorBody)).Decode(&answer) // it may say nothing
-		if answer.Error.Message == "" {
-			return fmt.Errorf("http status %d", resp.StatusCode)
+		body, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody)) // it may say nothing
+		if says := gjson.GetBytes(body, "error.message").Str; says != "" {
+			return fmt.Errorf("http status %d: %s", resp.StatusCode, says)
 		}
-		return fmt.Errorf("http status %d: %s", resp.StatusCode, answer.Error.Message)
+		return fmt.Errorf("http status %d", resp.StatusCode)
 	}
 	return readFrames(resp.Body, each)
 }
@@ -102,8 +101,7 @@ func (e event) str(path string) string { return e.Get(path).Str }
 
 // A streamError is an error that the server reports.
 type streamError struct {
-	Message string `json:"message"`
-	Code    string `json:"code"` // "" for none
+	Message, Code string // Code is "" for none
 }
 
 // toolEvent is the name of the events that say what a tool does.
@@ -151,7 +149,7 @@ type transcript struct {
 	broken error        // what ended the stream when it did not end cleanly
 	// faults are the things that no stream may contain, such as data that is
 	// no JSON or a tool that ends without having started.
-	faults faults
+	faults []string
 }
 
 // add takes in a frame that arrived at now. A client has to drop one that is not whole.
@@ -167,7 +165,7 @@ func (t *transcript) add(raw []byte, whole bool, now time.Time) {
 		t.done = true
 	case !e.IsObject():
 		if !t.openWebUI || e.name == "" {
-			t.faults.add("the data of frame %d is no JSON object: %s", t.frames, e.data)
+			t.fault("the data of frame %d is no JSON object: %s", t.frames, e.data)
 		}
 	case e.name == toolEvent || e.str("toolCallId") != "":
 		if !t.openWebUI || e.Get("item").Exists() {
@@ -229,6 +227,11 @@ func (t *transcript) say(k kind, text string) {
 	}
 }
 
+// fault notes what no stream may contain.
+func (t *transcript) fault(format string, args ...any) {
+	t.faults = append(t.faults, fmt.Sprintf(format, args...))
+}
+
 // addTool opens or updates a tool card. Interrupted says of a completed tool that the stream has
 // ended in an error: it is not known whether the tool has ended (contract section 2).
 func (t *transcript) addTool(e event, now time.Time) {
@@ -245,13 +248,13 @@ func (t *transcript) addTool(e event, now time.Time) {
 	case status == "running":
 		tools[i].starts++
 	case status == "completed" && i < 0:
-		t.faults.add("tool %q completed without having started", id)
+		t.fault("tool %q completed without having started", id)
 	case status == "completed":
 		if tools[i].ends == 0 {
 			tools[i].ended, tools[i].interrupted = now, e.Get("interrupted").Bool()
 		}
 		tools[i].ends++
 	default:
-		t.faults.add("tool %q has the unknown status %q", id, status)
+		t.fault("tool %q has the unknown status %q", id, status)
 	}
 }
