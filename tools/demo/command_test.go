@@ -1,7 +1,9 @@
 package demo
 
 import (
+	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"io"
 	"net"
@@ -9,7 +11,6 @@ import (
 	"os"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -92,30 +93,8 @@ func TestDemoRefusesBadFlags(t *testing.T) {
 	}
 }
 
-// watched is an output that says when a text has been printed.
-type watched struct {
-	mu   sync.Mutex
-	text strings.Builder
-	want string
-	seen chan struct{} // closed when want has been printed
-}
-
-func (w *watched) Write(p []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	before := strings.Contains(w.text.String(), w.want)
-	w.text.Write(p)
-	if !before && strings.Contains(w.text.String(), w.want) {
-		close(w.seen)
-	}
-	return len(p), nil
-}
-
-func (w *watched) String() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.text.String()
-}
+// addresses matches the invitation of the command.
+var addresses = regexp.MustCompile(`(?s)with the sidecar +http://([^/]+)/v1\n.*in a browser: http://(\S+)/\n`)
 
 // started runs the command until it has invited to its ports, and returns the addresses of the
 // sidecar and the page, and a function that interrupts the command and returns all that it
@@ -124,23 +103,21 @@ func started(t *testing.T, c command) (sidecar, page string, end func() string) 
 	t.Helper()
 	ctx, interrupt := context.WithCancel(t.Context())
 	t.Cleanup(interrupt)
-	out := &watched{want: "in a browser: ", seen: make(chan struct{})}
-	ended := make(chan error, 1)
+	printed, out := io.Pipe()
 	c.out = out
-	go func() { ended <- c.run(ctx) }()
-	select {
-	case <-out.seen:
-	case err := <-ended:
-		t.Fatalf("ended: %v in\n%s", err, out)
-	}
-	m := regexp.MustCompile(`(?s)with the sidecar +http://([^/]+)/v1\n.*in a browser: http://(\S+)/\n`).FindStringSubmatch(out.String())
-	if m == nil {
-		t.Fatalf("no addresses in\n%s", out)
+	go func() { out.CloseWithError(cmp.Or(c.run(ctx), io.EOF)) }()
+	var text strings.Builder
+	var m []string
+	for in := bufio.NewScanner(io.TeeReader(printed, &text)); m == nil; {
+		if !in.Scan() {
+			t.Fatalf("ended: %v in\n%s", in.Err(), text.String())
+		}
+		m = addresses.FindStringSubmatch(text.String())
 	}
 	return m[1], m[2], func() string {
 		interrupt()
-		if err := <-ended; err != nil {
-			t.Errorf("ended with %v", err)
+		if rest, err := io.ReadAll(printed); err != nil || len(rest) > 0 {
+			t.Errorf("ended with %v, and printed %q", err, rest)
 		}
 		for _, addr := range m[1:] {
 			if conn, err := net.Dial("tcp", addr); err == nil {
@@ -148,7 +125,7 @@ func started(t *testing.T, c command) (sidecar, page string, end func() string) 
 				t.Errorf("the port %s is still open", addr)
 			}
 		}
-		return out.String()
+		return text.String()
 	}
 }
 

@@ -1,42 +1,38 @@
 package doctor
 
 import (
-	"bytes"
+	"encoding/json"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
+
+// content matches the text of a chunk as Hermes writes it.
+var content = regexp.MustCompile(`"delta": \{"content": ("(?:[^"\\]|\\.)*")\}`)
 
 // rechunked returns a stream as a hop sends it that decodes chunks, and cuts their text
 // every three characters.
 func rechunked(t testing.TB, stream []byte) []byte {
 	t.Helper()
-	var out bytes.Buffer
-	for frame := range strings.SplitSeq(string(stream), "\n\n") {
-		_, text, found := strings.Cut(frame, `"delta": {"content": "`)
-		text, after, _ := strings.Cut(text, `"}`)
-		if !found {
-			out.WriteString(frame + "\n\n")
+	var out strings.Builder
+	for frame := range strings.SplitAfterSeq(string(stream), "\n\n") {
+		m := content.FindStringSubmatch(frame)
+		if m == nil {
+			out.WriteString(frame)
 			continue
 		}
-		head, _, _ := strings.Cut(frame, `"delta": {`)
-		head = strings.NewReplacer(`": `, `":`, `, "`, `,"`).Replace(head)
-		for text != "" {
-			n := 3
-			switch {
-			case strings.HasPrefix(text, `\ud83`):
-				n = 12 // a pair
-			case text[0] == '\\':
-				n = 2
-			}
-			n = min(n, len(text))
-			if j := strings.IndexByte(text[:n], '\\'); j > 0 {
-				n = j
-			}
-			out.WriteString(head + `"delta":{"content":"` + text[:n] + `"}` + after + "\n\n")
-			text = text[n:]
+		var text string
+		if err := json.Unmarshal([]byte(m[1]), &text); err != nil {
+			t.Fatal(err)
+		}
+		for part := range slices.Chunk([]rune(text), 3) {
+			b, _ := json.Marshal(string(part))
+			again := strings.Replace(frame, m[0], `"delta":{"content":`+string(b)+`}`, 1)
+			out.WriteString(strings.NewReplacer(`": `, `":`, `, "`, `,"`).Replace(again))
 		}
 	}
-	return out.Bytes()
+	return []byte(out.String())
 }
 
 // TestOptions that fit a stream, each with its condition: markers are to be trusted only behind a
