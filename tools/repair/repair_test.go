@@ -76,24 +76,6 @@ func TestRecordingsAreRepairedAsLive(t *testing.T) {
 	}
 }
 
-func TestHeaderOfCurlIsSkipped(t *testing.T) {
-	body := read(t, "g0-v0.8.0", "one_tool.sse")
-	plain, _, err := repaired(body, repairCommand{})
-	for _, header := range []string{"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nA: b\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n", "HTTP/2 200\ncontent-type: text/event-stream\n\n"} {
-		headed, _, failed := repaired(header+body, repairCommand{})
-		if err != nil || failed != nil || headed != plain {
-			t.Errorf("%v, %v: %s", err, failed, headed)
-		}
-	}
-}
-
-func TestAnswersThatAreNotStreamed(t *testing.T) {
-	out, code, err := repaired(read(t, "g0-v0.8.0", "nonstream.failed_result.http"), repairCommand{})
-	if err != nil || code != "agent_incomplete" || !strings.HasPrefix(out, `{"error":{"message":"API call failed`) {
-		t.Errorf("%s, %v: %s", code, err, out)
-	}
-}
-
 // failing fails to read and to write.
 type failing struct{}
 
