@@ -173,25 +173,13 @@ func TestKillCutsTheConnectionsOfOneRun(t *testing.T) {
 	})
 }
 
-func TestListenRefusesAddressesThatAreNotLoopback(t *testing.T) {
-	for _, addr := range []string{":8642", "0.0.0.0:8642", "[::]:8642", "192.0.2.1:8642", "example.com:8642", "8642", ""} {
-		srv, err := listen(addr, nil)
-		if err == nil {
-			srv.Close()
-			t.Errorf("%q: no error", addr)
-		}
-	}
-	for _, addr := range []string{"127.0.0.1:8642", "127.1.2.3:0", "[::1]:8642"} {
-		if err := checkLoopback(addr); err != nil {
+func TestOnlyLoopbackAddressesAreListenedOn(t *testing.T) {
+	for addr, want := range map[string]bool{
+		":8642": false, "0.0.0.0:8642": false, "[::]:8642": false, "192.0.2.1:8642": false, "example.com:8642": false, "8642": false, "": false,
+		"127.0.0.1:8642": true, "127.1.2.3:0": true, "[::1]:8642": true,
+	} {
+		if err := checkLoopback(addr); (err == nil) != want {
 			t.Errorf("%q: %v", addr, err)
 		}
-	}
-}
-
-func TestListenSaysThatAPortIsTaken(t *testing.T) {
-	addr := serve(t, nil)
-	_, err := listen(addr, nil)
-	if err == nil || !strings.Contains(err.Error(), addr+" is in use") {
-		t.Errorf("error %v, want one that says that %s is in use", err, addr)
 	}
 }

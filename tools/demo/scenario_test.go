@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -127,11 +128,8 @@ func TestMarkersAreLinesWithAnEmoji(t *testing.T) {
 		{"`💻` icon.", false, 0},
 		{"Use `💻 x` here", false, 0},
 	} {
-		data, err := json.Marshal(test.content)
-		if err != nil {
-			t.Fatal(err)
-		}
-		e := parseFrame([]byte(`data: {"choices":[{"delta":{"content":` + string(data) + `}}]}`))
+		data, _ := json.Marshal(test.content) // a string is always JSON
+		e := parseFrame(fmt.Appendf(nil, `data: {"choices":[{"delta":{"content":%s}}]}`, data))
 		if _, ok := e.startsTool(); ok != test.real {
 			t.Errorf("%q: a marker %v, want %v", test.content, ok, test.real)
 		}

@@ -72,13 +72,9 @@ func TestDoctorsExitStatus(t *testing.T) {
 			if strings.Contains(out, key) {
 				t.Errorf("%s: the key is printed:\n%s", c.name, out)
 			}
-			var r struct {
-				Schema int
-				Result string
-				Agents []any
-			}
-			if form != nil && (json.Unmarshal([]byte(out), &r) != nil || r.Schema != 1 || r.Result != map[int]string{0: "ok", 1: "problems"}[c.status] || len(r.Agents) != 1) {
-				t.Errorf("%s: %+v of\n%s", c.name, r, out)
+			begins := "{\n  \"schema\": 1,\n  \"result\": \"" + map[int]string{exitHealthy: "ok", exitProblems: "problems"}[c.status]
+			if form != nil && (!json.Valid([]byte(out)) || !strings.HasPrefix(out, begins)) {
+				t.Errorf("%s: no JSON with the result:\n%s", c.name, out)
 			}
 		}
 	}

@@ -42,35 +42,8 @@ func TestGenerationsAreInARow(t *testing.T) {
 	}
 }
 
-// TestEvidenceNarrows: an answer does so where /health leaves it open.
-func TestEvidenceNarrows(t *testing.T) {
-	old, exact := evidence{span{oldest, 16_999}, "/health names no version"}, evidence{span{20_000, 20_000}, "/health says so"}
-	marker := evidence{span{7_000, 8_999}, "a marker"}
-	for _, c := range []struct {
-		evidence []evidence
-		want     string
-		says     []string
-	}{
-		{nil, "every release", []string{"nothing tells which release of Hermes it is"}},
-		{[]evidence{old, marker}, "0.7 and 0.8", []string{"G0, Hermes 0.7 and 0.8: /health names no version; a marker"}},
-		{[]evidence{marker}, "0.7 and 0.8", []string{"G0, Hermes 0.7 and 0.8: a marker"}},
-		{[]evidence{exact}, "0.20", []string{"G3, Hermes 0.20: /health says so"}},
-		{[]evidence{exact, marker}, "0.20", []string{"G3, Hermes 0.20: /health says so", "it also does what these releases do not: a marker"}},
-	} {
-		e := &examination{evidence: c.evidence}
-		got := e.releases()
-		var says []string
-		for _, f := range e.Findings {
-			says = append(says, f.Says)
-		}
-		if got.String() != c.want || !slices.Equal(says, c.says) {
-			t.Errorf("%+v: %v, %q", c, got, says)
-		}
-	}
-}
-
 // TestGenerationsOfVersions: agents are known by their version, and by the stream where that says
-// nothing.
+// nothing. A stream that contradicts the version is told.
 func TestGenerationsOfVersions(t *testing.T) {
 	for _, c := range []struct {
 		dir, scenario, version, want string
@@ -84,6 +57,7 @@ func TestGenerationsOfVersions(t *testing.T) {
 		{"g4-transcribed", "reasoning_tools", "0.22.2.post1", "G5"},
 		{"g4-transcribed", "reasoning_tools", "1.2.3", "G5"},
 		{"g4-transcribed", "reasoning_tools", "dev", "G4 G5"},
+		{"g0-v0.8.0", "one_tool", "0.20.3", "G3"},
 	} {
 		f := &fake{dir: c.dir, scenario: c.scenario, serve: map[string]http.HandlerFunc{"/v1/models": status(200, "", "", "{}")}}
 		if c.version != "" {
@@ -99,6 +73,10 @@ func TestGenerationsOfVersions(t *testing.T) {
 			t.Errorf("%+v: %q", c, f.seen)
 		}
 		repaired := slices.ContainsFunc(a.Repairs, func(r Repair) bool { return strings.HasPrefix(r.Upstream, "hermes.status") })
+		contradicts := strings.Contains(newReport(a).text(), "it also does what these releases do not: a tool marker")
+		if contradicts != (c.scenario == "one_tool") {
+			t.Errorf("%+v: %+v", c, a.Findings)
+		}
 		if newer := strings.Contains(c.want, "G4") || strings.Contains(c.want, "G5"); repaired != newer {
 			t.Errorf("%+v: %+v", c, a.Repairs)
 		}

@@ -32,31 +32,32 @@ func unfit(t testing.TB, a Agent) (bad []string) {
 	return bad
 }
 
-// quotedJSON returns hostile as a JSON string.
-var quotedJSON = func() string { b, _ := json.Marshal(hostile); return string(b) }()
+// quotedJSON is hostile as a JSON string, and bareJSON is it without its quotes.
+var quotedJSON, bareJSON = func() (string, string) {
+	b, _ := json.Marshal(hostile)
+	return string(b), string(b[1 : len(b)-1])
+}()
 
 // hostileStreams have hostile in every place of a stream that a report may quote.
 var hostileStreams = map[string]string{
-	"the name of a tool": `event: hermes.tool.progress
-data: {"tool": "seen ` + strings.Trim(quotedJSON, `"`) + `", "emoji": "x", "label": "y", "toolCallId": "1", "status": "running"}
+	"the name of a tool":  tool(`"seen `+bareJSON+`"`, `"x"`, `"running"`),
+	"a name with escapes": tool(escapedJSON(hostile), `"x"`, `"running"`),
+	"a label and an id":   tool(`"a"`, quotedJSON, quotedJSON),
+	"a marker":            chunkWith(`"delta": {"content": "\n` + "`💻 seen " + bareJSON + "`" + `\n"}, "finish_reason": null`),
+	"a finish reason":     chunkWith(`"delta": {"content": "a"}, "finish_reason": ` + quotedJSON),
+	"an error":            `data: {"error": {"message": ` + quotedJSON + `, "code": ` + quotedJSON + `, "type": ` + quotedJSON + "}}\n\n",
+	"an error in words":   `data: {"error": ` + quotedJSON + "}\n\n",
+	"an error event":      "event: error\n" + `data: {"error": {"message": ` + quotedJSON + "}}\n\n",
+	"the name of events":  "event: " + strings.ReplaceAll(hostile, "\n", "") + "\n" + `data: {"object": ` + quotedJSON + "}\n\n",
+	"an id and a model": `data: {"id": ` + quotedJSON + `, "object": "chat.completion.chunk", "model": ` + quotedJSON +
+		`, "choices": [{"index": 0, "delta": {"content": "a"}, "finish_reason": "error"}]}` + "\n\n",
+	"a status": "event: hermes.status\n" + `data: {"kind": ` + quotedJSON + `, "text": ` + quotedJSON + "}\n\n",
+}
 
-`,
-	"a name with escapes": `event: hermes.tool.progress
-data: {"tool": ` + escapedJSON(hostile) + `, "toolCallId": "1", "status": "running"}
-
-`,
-	"a label and an id": `event: hermes.tool.progress
-data: {"tool": "a", "emoji": ` + quotedJSON + `, "label": ` + quotedJSON + `, "toolCallId": ` + quotedJSON + `, "status": ` + quotedJSON + `}
-
-`,
-	"a marker":           chunkWith(`"delta": {"content": "\n` + "`💻 seen " + strings.Trim(quotedJSON, `"`) + "`" + `\n"}, "finish_reason": null`),
-	"a finish reason":    chunkWith(`"delta": {"content": "a"}, "finish_reason": ` + quotedJSON),
-	"an error":           "data: {\"error\": {\"message\": " + quotedJSON + ", \"code\": " + quotedJSON + ", \"type\": " + quotedJSON + "}}\n\n",
-	"an error in words":  "data: {\"error\": " + quotedJSON + "}\n\n",
-	"an error event":     "event: error\ndata: {\"error\": {\"message\": " + quotedJSON + "}}\n\n",
-	"the name of events": "event: " + strings.NewReplacer("\n", "").Replace(hostile) + "\ndata: {\"object\": " + quotedJSON + "}\n\n",
-	"an id and a model":  `data: {"id": ` + quotedJSON + `, "object": "chat.completion.chunk", "model": ` + quotedJSON + `, "choices": [{"index": 0, "delta": {"content": "a"}, "finish_reason": "error"}]}` + "\n\n",
-	"a status":           "event: hermes.status\ndata: {\"kind\": " + quotedJSON + ", \"text\": " + quotedJSON + "}\n\n",
+// tool returns an event of a tool, whose emoji, label and id are all value.
+func tool(name, value, status string) string {
+	return fmt.Sprintf("event: hermes.tool.progress\ndata: "+
+		`{"tool": %s, "emoji": %[2]s, "label": %[2]s, "toolCallId": %[2]s, "status": %s}`+"\n\n", name, value, status)
 }
 
 // escapedJSON returns a string as JSON in which every character is an escape.
@@ -91,7 +92,7 @@ func TestNothingThatOthersSayReachesAReportAsItCame(t *testing.T) {
 	message := `{"error": {"message": ` + quotedJSON + `, "code": "gateway_auth_failed"}}`
 	for name, serve := range map[string]map[string]http.HandlerFunc{
 		"a version":         {"/health": status(200, "", "", `{"platform": "hermes-agent", "version": `+quotedJSON+`}`)},
-		"a version, almost": {"/health": status(200, "", "", `{"platform": "hermes-agent", "version": "0.20.3`+strings.Trim(quotedJSON, `"`)+`"}`)},
+		"a version, almost": {"/health": status(200, "", "", `{"platform": "hermes-agent", "version": "0.20.3`+bareJSON+`"}`)},
 		"a hop":             {"/health": status(200, "Via", line, `{"platform": "hermes-agent", "version": "0.20.3"}`)},
 		"a redirect":        {"/health": status(302, "Location", line, "")},
 		"a proxy":           {"/health": status(502, "", "", message)},
