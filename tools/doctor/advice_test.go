@@ -83,3 +83,20 @@ func TestOptions(t *testing.T) {
 		t.Errorf("of a release that reports its failures: %+v", of)
 	}
 }
+
+// TestPageHasTheOptions that are suggested, which are not those of the configuration.
+func TestPageHasTheOptions(t *testing.T) {
+	r := readWhole(rechunked(t, recorded(t, "g0-v0.8.0/one_tool")))
+	r.summary.ZeroUsagePassed = true
+	set := map[string]bool{}
+	for _, o := range options(anyRelease, r, nil) {
+		if !strings.Contains(page(t), "| `"+o.Option+"` |") {
+			t.Errorf("the page has no %s", o.Option)
+		}
+		name, _, _ := strings.Cut(o.Option, " ")
+		set[name] = true
+	}
+	if rest := options(anyRelease, r, set); len(set) != 5 || rest == nil || len(rest) != 0 {
+		t.Errorf("of %v, %+v", set, rest)
+	}
+}

@@ -43,10 +43,16 @@ func (d *doctor) examine(ctx context.Context, s subject) Agent {
 // agent examines the agent itself. It reports whether it is one that answers: what it
 // needs is of no use to those whom it refuses.
 func (e *examination) agent(ctx context.Context, s *server) bool {
-	health, ok := e.reach(ctx, s)
-	if !ok {
+	health, err := s.get(ctx, "/health", false) // it needs no key
+	switch {
+	case err != nil:
+		e.unreachable(ctx, s, "reachable", "", err)
+		return false
+	case health.StatusCode == http.StatusBadRequest && s.url.Scheme == "http" && s.speaksTLS(ctx):
+		e.find("reachable", Fail, speaksTLS, e.say(useHTTPS, s.url.Host))
 		return false
 	}
+	e.find("reachable", OK, e.say("it answers with %s", health.Proto), "")
 	models, err := s.get(ctx, "/v1/models", false)
 	if err != nil {
 		e.unreachable(ctx, s, "models", "/v1/models: ", err)

@@ -2,6 +2,8 @@ package doctor
 
 import (
 	"net/http"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -79,6 +81,26 @@ func TestGenerationsOfVersions(t *testing.T) {
 		}
 		if newer := strings.Contains(c.want, "G4") || strings.Contains(c.want, "G5"); repaired != newer {
 			t.Errorf("%+v: %+v", c, a.Repairs)
+		}
+	}
+}
+
+// TestContractHasTheGenerations of the code, and no other.
+func TestContractHasTheGenerations(t *testing.T) {
+	b, err := os.ReadFile("../../docs/contract.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := regexp.MustCompile(`(?m)^\| (G-?\d) \| (.*?) \|`).FindAllStringSubmatch(string(b), -1)
+	if len(rows) != len(generations) {
+		t.Errorf("%d of %d", len(rows), len(generations))
+	}
+	for i, g := range generations[:min(len(rows), len(generations))] {
+		if rows[i][1] != g.name || strings.ReplaceAll(rows[i][2], "v", "") != g.span.String() {
+			t.Errorf("the page has %q, the code %s, %s", rows[i][1:], g.name, g.span)
+		}
+		if !strings.Contains(strings.Join(strings.Fields(page(t)), " "), g.name+" ("+g.span.String()+")") {
+			t.Errorf("docs/doctor.md has no %s (%s)", g.name, g.span)
 		}
 	}
 }

@@ -3,7 +3,12 @@ package doctor
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -131,5 +136,64 @@ func TestWhatOthersSayIsShort(t *testing.T) {
 		if got := d.fit(strings.Repeat("x", n-5) + d.key); strings.Contains(got, "quite") {
 			t.Errorf("a part of the key is left: %q", got)
 		}
+	}
+}
+
+// page is docs/doctor.md.
+func page(t testing.TB) string {
+	t.Helper()
+	b, err := os.ReadFile("../../docs/doctor.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// TestPageHasTheChecks of the code, and no other.
+func TestPageHasTheChecks(t *testing.T) {
+	names := func(expr, text string) []string {
+		found := map[string]bool{}
+		for _, m := range regexp.MustCompile(expr).FindAllStringSubmatch(text, -1) {
+			found[m[1]] = true
+		}
+		return slices.Sorted(maps.Keys(found))
+	}
+	files, _ := filepath.Glob("*.go") // the pattern is good
+	var all []byte
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, b...)
+	}
+	_, table, _ := strings.Cut(page(t), "\n## The checks\n")
+	table, _, _ = strings.Cut(table, "\n**")
+	code, listed := names(`\.(?:find\(|unreachable\(ctx, s, )"([a-z]+)"`, string(all)), names("(?m)^\\| `([a-z]+)` \\|", table)
+	if !slices.Equal(code, listed) || len(code) < 10 {
+		t.Errorf("the code has %q, the page %q", code, listed)
+	}
+}
+
+// TestPageHasTheJSON as it is written.
+func TestPageHasTheJSON(t *testing.T) {
+	_, example, _ := strings.Cut(page(t), "```json\n")
+	example, _, _ = strings.Cut(example, "```")
+	d := json.NewDecoder(strings.NewReader(example))
+	d.DisallowUnknownFields()
+	var r Report
+	if err := d.Decode(&r); err != nil || r.Schema != schema || len(r.Agents) != 1 {
+		t.Fatalf("%v: %+v", err, r)
+	}
+	a := r.Agents[0]
+	if len(a.Findings) == 0 || len(a.Repairs) == 0 || len(a.Options) == 0 || r.Result != newReport(a).Result {
+		t.Errorf("%+v", r)
+	}
+	known := options(anyRelease, nil, nil)
+	if o := known[len(known)-1]; o.Option != a.Options[0].Option || o.When != a.Options[0].When {
+		t.Errorf("%+v", a.Options)
+	}
+	if r := repairs[len(repairs)-1]; r.Upstream != a.Repairs[0].Upstream || r.Client != a.Repairs[0].Client {
+		t.Errorf("%+v", a.Repairs)
 	}
 }

@@ -126,22 +126,6 @@ func (r reply) isHTML() bool {
 	return strings.Contains(r.Header.Get("Content-Type"), "html") || strings.HasPrefix(b, "<!doctype") || strings.HasPrefix(b, "<html")
 }
 
-// reach asks for /health, which needs no key. If nothing answers with HTTP it says why, and is
-// not ok.
-func (e *examination) reach(ctx context.Context, s *server) (r reply, ok bool) {
-	r, err := s.get(ctx, "/health", false)
-	switch {
-	case err != nil:
-		e.unreachable(ctx, s, "reachable", "", err)
-		return r, false
-	case r.StatusCode == http.StatusBadRequest && s.url.Scheme == "http" && s.speaksTLS(ctx):
-		e.find("reachable", Fail, speaksTLS, e.say(useHTTPS, s.url.Host))
-		return r, false
-	}
-	e.find("reachable", OK, e.say("it answers with %s", r.Proto), "")
-	return r, true
-}
-
 const (
 	speaksTLS words = "it speaks TLS on this port, and this address says plain HTTP"
 	useHTTPS  words = "Use https://%s. Hermes itself speaks plain HTTP, so something stands in front of it here."
