@@ -117,17 +117,20 @@ func (r *reading) frame(event string, b []byte) {
 	if event != "" || data.Get("object").Str != "chat.completion.chunk" {
 		return
 	}
-	r.usage = r.usage || data.Get("usage").Type != gjson.Null
+	r.usage = r.usage || isSet(data.Get("usage"))
 	// Python's json.dumps puts a space after each colon.
 	r.foreign = r.foreign || !bytes.Contains(b, []byte(`"object": "chat.completion.chunk"`))
 	choice := data.Get("choices.0")
 	if choice.Get("delta.reasoning_content").Type == gjson.String {
 		r.shows("delta.reasoning_content in the stream", span{newInG4, newest})
 	}
-	if choice.Get("finish_reason").Str == "error" {
+	if choice.Get("finish_reason").Str != "" && (isSet(data.Get("error")) || isSet(data.Get("hermes"))) {
 		r.shows("it reports a failure itself", span{18_000, newest})
 	}
 }
+
+// isSet reports whether a member is there, and not null.
+func isSet(v gjson.Result) bool { return v.Type != gjson.Null }
 
 // shows notes something that Hermes sends in the releases of s. What newer ones send says
 // more.

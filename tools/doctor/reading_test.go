@@ -131,7 +131,8 @@ func TestFindingsOfRecordings(t *testing.T) {
 		{"live-g5-v0.22.2/danger", "usage", OK, "204 tokens in, 40 out"},
 		{"agent-loop/g0-v0.8.0/no_usage", "usage", Warn, "the answer has text, and a usage of zero tokens"},
 		{"live-g3-v0.19.0/runs.approval", "answer", Info, "a stream without a chunk"},
-		{"g2-v0.13.0/crash_in_tool", "generation", Info, "G2 or G3 or G4 or G5, "}, // a stop may also be an empty answer
+		{"g2-v0.13.0/crash_in_tool", "generation", Info, "G2 or G3 or G4 or G5, "},  // a stop may also be an empty answer
+		{"g4-transcribed/truncated_result", "generation", Info, "G3 or G4 or G5, "}, // with finish_reason length
 		{"g3-v0.20.3/crash_in_tool", "generation", Info, "G3 or G4 or G5, "},
 		{"live-g0-v0.8.0/manypar", "generation", Info, "G0, "},
 	} {
