@@ -35,7 +35,7 @@ func rechunked(t testing.TB, stream []byte) []byte {
 	return []byte(out.String())
 }
 
-// TestOptions that fit a stream, each with its condition: markers are to be trusted only behind a
+// TestOptions that fit a stream, each with its condition: markers are to be trusted only after a
 // hop that cuts text anew, zero usage may pass where a crash does not look the same, and cards
 // are for tools.
 func TestOptions(t *testing.T) {

@@ -61,7 +61,7 @@ func TestDoctorsExitStatus(t *testing.T) {
 		{"a key", nil, []string{"--to", keyed, "--key", key}, exitHealthy, "takes this one"},
 		{"a wrong key", map[string]string{"API_SERVER_KEY": "another"}, []string{"--to", keyed}, exitProblems, "it refuses this key"},
 		{"no key", nil, []string{"--to", keyed}, exitProblems, "none is given"},
-		{"nobody", given, []string{"--to", caddytest.Refusing(t)}, exitProblems, "nothing listens there"},
+		{"nothing there", given, []string{"--to", caddytest.Refusing(t)}, exitProblems, "nothing listens there"},
 		{"a recording", nil, []string{"--recording", captures + "/g0-v0.8.0/one_tool.sse"}, exitHealthy, "G0, Hermes 0.7 and 0.8"},
 	} {
 		for _, form := range [][]string{nil, {"--json"}} {

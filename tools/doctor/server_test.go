@@ -28,8 +28,8 @@ func raw(t testing.TB, serve func(net.Conn)) string {
 	return s.Listener.Addr().String()
 }
 
-// TestWhyNobodyAnswers is said in words, with what to do.
-func TestWhyNobodyAnswers(t *testing.T) {
+// TestWhyNothingAnswers is said in words, with what to do.
+func TestWhyNothingAnswers(t *testing.T) {
 	secure := httptest.NewUnstartedServer(&fake{dir: "g3-v0.20.3"})
 	secure.Config.ErrorLog = nil
 	secure.StartTLS()
