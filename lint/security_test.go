@@ -237,7 +237,7 @@ var securityTests = map[string]string{
 	"how long a stream stays in Redis":                                    "TestNothingStaysForEver",
 	"streams that continue without a client, max_detached":                "TestOneMoreThanMaxDetachedEndsWithItsClient TestAbandonedRunsLeaveRoom TestRunsEndWhenNobodyComesBack",
 	"an answer to a GET request":                                          "TestAnswersToProbesAreBounded",
-	"the header of an answer":                                             "TestWhyNobodyAnswers",
+	"the header of an answer":                                             "TestWhyNothingAnswers",
 	"the answer to the chat request (--ask)":                              "TestAnswersAreReadUpToABound TestAnswersThatAreNoGoodStream",
 	"a quotation of the agent in a line":                                  "TestWhatOthersSayIsShort",
 	"different repairs that a line lists":                                 "TestManyRepairsAreCounted TestRecordingsAreNotHeld",

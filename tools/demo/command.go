@@ -1,8 +1,8 @@
 // Package demo registers the command hermes-demo, which shows what the sidecar
-// repairs, with the page and the recordings that it needs. A Caddy has it only if
-// it imports this package, as cmd/caddy does; nothing here is exported. Package
-// replay plays and shows the recordings and knows no Caddy; here is the Caddy that
-// runs as the sidecar.
+// repairs, with the page and the recordings that it needs: it replays recorded streams
+// of Hermes, reads each of them straight from the backend and through a sidecar, and prints
+// both as a chat client would show them. A Caddy has it only if it imports this package, as
+// cmd/caddy does; nothing here is exported.
 package demo
 
 import (
@@ -12,18 +12,12 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"net/http"
 	"os"
 	"os/signal"
-	"strconv"
-	"strings"
 	"syscall"
 
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
-
-	"github.com/hermes-sidecar/hermes-sidecar/tools/demo/internal/replay"
 )
 
 // The ports that stay open with --listen, those of Hermes and of the sidecar
@@ -46,7 +40,7 @@ the sidecar in front of it, both on the loopback interface. It reads each stream
 from both, and prints what a chat client shows: without the sidecar on the left,
 and with it on the right.
 
-Scenarios: ` + strings.Join(replay.Names(replay.Scenarios()), ", ") + `.
+Scenarios: ` + allNames() + `.
 
 With --listen both ports stay open until Ctrl-C, for curl and any other client.
 The model of a request selects the scenario. A page also shows both sides in a
@@ -92,7 +86,7 @@ type command struct {
 	pageAddr                 string // "" for any free port
 
 	out    io.Writer
-	screen replay.Screen
+	screen screen
 }
 
 // run starts the backend and the sidecar, shows the scenarios and, with
@@ -101,68 +95,55 @@ func (c command) run(ctx context.Context) (err error) {
 	if c.speed < 0 || math.IsNaN(c.speed) || math.IsInf(c.speed, 0) {
 		return fmt.Errorf("--speed %v: use a number from 0 on", c.speed)
 	}
-	chosen, err := replay.Select(c.scenarios)
+	chosen, err := choose(c.scenarios)
 	if err != nil {
 		return fmt.Errorf("--scenario: %w", err)
 	}
 	c.defaultAddrs()
 
-	hermes := &replay.Backend{Scenarios: replay.Scenarios(), Speed: c.speed}
-	backend, err := replay.Listen(c.backendAddr, hermes)
+	hermes := &backend{speed: c.speed}
+	server, err := listen(c.backendAddr, hermes)
 	if err != nil {
 		return fmt.Errorf("backend: %w (--backend-addr chooses its address)", err)
 	}
-	defer backend.Close()
-	sidecar, err := startSidecar(c.sidecarAddr, backend.Addr, c.verbose)
+	defer server.Close()
+	c.backendAddr = server.Addr
+	sidecar, err := startSidecar(c.sidecarAddr, c.backendAddr, c.verbose)
 	if err != nil {
 		return fmt.Errorf("sidecar: %w (--sidecar-addr chooses its address)", err)
 	}
+	c.sidecarAddr = sidecar.addr
 	defer func() {
 		// The backend first: clients whose streams are open then get an error
 		// finish of the sidecar, not a connection that is cut.
-		backend.Close()
+		server.Close()
 		err = errors.Join(err, sidecar.stop())
 	}()
 
-	var page *http.Server
 	if c.page || c.listen {
-		if page, err = replay.Listen(c.pageAddr, replay.Page{
-			Backend: backend.Addr, Sidecar: sidecar.addr, Scenarios: hermes.Scenarios, Kill: hermes.Kill,
-		}.Handler()); err != nil {
+		page, err := listen(c.pageAddr, page(hermes, c.backendAddr, c.sidecarAddr))
+		if err != nil {
 			return fmt.Errorf("page: %w (--page-addr chooses its address)", err)
 		}
 		defer page.Close()
+		c.pageAddr = page.Addr
 	}
-	if c.page {
-		return c.invite(ctx, backend.Addr, sidecar.addr, page.Addr)
+	if !c.page {
+		err = c.show(ctx, chosen)
 	}
-	show := replay.Demo{
-		Backend: backend.Addr, Sidecar: sidecar.addr,
-		Scenarios: chosen, Speed: c.speed, Raw: c.raw,
-		Out: c.out, Screen: c.screen,
-	}
-	err = show.Run(ctx)
-	if ctx.Err() != nil {
+	switch {
+	case ctx.Err() != nil && !c.page:
 		return errors.New("interrupted")
-	}
-	if err != nil && !errors.Is(err, replay.ErrNotRepaired) || !c.listen {
+	case err != nil && !errors.Is(err, errNotRepaired) || !c.listen && !c.page:
 		return err
-	}
-	if err != nil {
-		// The ports stay open, to see why.
+	case err != nil: // the ports stay open, to see why
 		fmt.Fprintln(c.out, "Error:", err)
 	}
-	return errors.Join(err, c.invite(ctx, backend.Addr, sidecar.addr, page.Addr))
-}
-
-// invite says how to use what stays open, and waits for ctx to end.
-func (c command) invite(ctx context.Context, backend, sidecar, page string) error {
-	if _, err := fmt.Fprintf(c.out, invitation, backend, sidecar, sidecar,
-		strings.Join(replay.Names(replay.Scenarios()), ", "), page); err != nil {
-		return err
+	if _, failed := fmt.Fprintf(c.out, invitation, c.backendAddr, c.sidecarAddr, c.sidecarAddr, allNames(), c.pageAddr); failed != nil {
+		return errors.Join(err, failed)
 	}
 	<-ctx.Done()
-	return nil
+	return err
 }
 
 // invitation says how to use the ports that stay open, and the page.
@@ -189,17 +170,4 @@ func (c *command) defaultAddrs() {
 	}
 	c.backendAddr, c.sidecarAddr = cmp.Or(c.backendAddr, backend), cmp.Or(c.sidecarAddr, sidecar)
 	c.pageAddr = cmp.Or(c.pageAddr, freeAddr)
-}
-
-// terminal returns what the file can show: escape sequences only if it is a
-// terminal and NO_COLOR (no-color.org) is not set.
-func terminal(f *os.File) replay.Screen {
-	w, h, err := term.GetSize(int(f.Fd()))
-	if err != nil || w <= 0 {
-		w, _ = strconv.Atoi(os.Getenv("COLUMNS")) // not set or no number: 0, the default
-		return replay.Screen{Width: w}
-	}
-	// One column stays free: some terminals wrap a line that fills the last.
-	ansi := os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
-	return replay.Screen{Width: w - 1, Height: h, ANSI: ansi}
 }

@@ -1,7 +1,9 @@
 package demo
 
 import (
+	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"io"
 	"net"
@@ -9,23 +11,23 @@ import (
 	"os"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
-
-	"github.com/hermes-sidecar/hermes-sidecar/tools/demo/internal/replay"
 )
 
 func TestDemoShowsEveryScenarioRepaired(t *testing.T) {
 	var out bytes.Buffer
-	c := command{scenarios: replay.Names(replay.Scenarios()), out: &out}
+	c := command{scenarios: strings.Split(allNames(), ", "), out: &out}
 	if err := c.run(t.Context()); err != nil {
 		t.Fatalf("%v in\n%s", err, out.String())
 	}
+	if strings.Contains(out.String(), "\x1b") {
+		t.Error("escape sequences in a file")
+	}
 	for _, want := range []string{
-		"`💻 ls -la` ", "│ [💻 terminal  ls -la]", "│    running → completed", "│    running → interrupted",
+		"1/18 cards: tools in Open WebUI\n", "5/18 one_tool: text with one tool\n", "`💻 ls -la` ", "│ [💻 terminal  ls -la]", "│    running → completed", "│    running → interrupted",
 		"│ Error: ", "error agent_crashed", "error upstream_aborted",
 		"Network error: ", "[DONE]: no error", "(thought: secret plan)",
 		// Of today's Hermes, in Open WebUI.
@@ -39,13 +41,17 @@ func TestDemoShowsEveryScenarioRepaired(t *testing.T) {
 	}
 }
 
-func TestDemoPrintsRawFrames(t *testing.T) {
+// The sidecar is a real one: the marker leaves, and the tool's two events come.
+func TestSidecarRepairsRawFrames(t *testing.T) {
 	var out bytes.Buffer
 	c := command{scenarios: []string{"one_tool"}, raw: true, out: &out}
 	if err := c.run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	legacy, repaired, _ := strings.Cut(out.String(), "-- with the sidecar")
+	if !strings.Contains(legacy, strings.TrimSpace(recording(t, "g0-v0.8.0", "one_tool"))) {
+		t.Errorf("the recording is not in\n%s", legacy)
+	}
 	if marker := `"\n` + "`" + `\ud83d\udcbb ls -la` + "`" + `\n"`; !strings.Contains(legacy, marker) || strings.Contains(repaired, marker) {
 		t.Errorf("the marker is not on the left alone in\n%s", out.String())
 	}
@@ -70,6 +76,8 @@ func TestDemoRefusesBadFlags(t *testing.T) {
 		"sidecar address": {command{sidecarAddr: ":0"}, "not a loopback address"},
 		"backend port":    {command{backendAddr: taken.Addr().String()}, "in use by another program"},
 		"sidecar port":    {command{sidecarAddr: taken.Addr().String()}, "in use by another program"},
+		"page address":    {command{page: true, pageAddr: "0.0.0.0:0"}, "not a loopback address: the demo listens on 127.0.0.1 only (--page-addr"},
+		"page port":       {command{page: true, pageAddr: taken.Addr().String()}, "in use by another program, perhaps by Hermes itself (--page-addr"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
@@ -85,67 +93,89 @@ func TestDemoRefusesBadFlags(t *testing.T) {
 	}
 }
 
-// watched is an output that says when a text has been printed.
-type watched struct {
-	mu   sync.Mutex
-	text strings.Builder
-	want string
-	seen chan struct{} // closed when want has been printed
-}
+// addresses matches the invitation of the command.
+var addresses = regexp.MustCompile(`(?s)with the sidecar +http://([^/]+)/v1\n.*in a browser: http://(\S+)/\n`)
 
-func (w *watched) Write(p []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	before := strings.Contains(w.text.String(), w.want)
-	w.text.Write(p)
-	if !before && strings.Contains(w.text.String(), w.want) {
-		close(w.seen)
-	}
-	return len(p), nil
-}
-
-func (w *watched) String() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.text.String()
-}
-
-func TestDemoKeepsItsPortsOpenUntilInterrupted(t *testing.T) {
+// started runs the command until it has invited to its ports, and returns the addresses of the
+// sidecar and the page, and a function that interrupts the command and returns all that it
+// printed. Both ports are closed then.
+func started(t *testing.T, c command) (sidecar, page string, end func() string) {
+	t.Helper()
 	ctx, interrupt := context.WithCancel(t.Context())
-	defer interrupt()
-	out := &watched{want: "The model chooses the scenario", seen: make(chan struct{})}
-	ended := make(chan error, 1)
-	c := command{
-		scenarios: []string{"plain"}, listen: true, out: out,
-		backendAddr: "127.0.0.1:0", sidecarAddr: "127.0.0.1:0",
+	t.Cleanup(interrupt)
+	printed, out := io.Pipe()
+	c.out = out
+	go func() { out.CloseWithError(cmp.Or(c.run(ctx), io.EOF)) }()
+	var text strings.Builder
+	var m []string
+	for in := bufio.NewScanner(io.TeeReader(printed, &text)); m == nil; {
+		if !in.Scan() {
+			t.Fatalf("ended: %v in\n%s", in.Err(), text.String())
+		}
+		m = addresses.FindStringSubmatch(text.String())
 	}
-	go func() { ended <- c.run(ctx) }()
-	select {
-	case <-out.seen:
-	case err := <-ended:
-		t.Fatalf("ended: %v in\n%s", err, out)
+	return m[1], m[2], func() string {
+		interrupt()
+		if rest, err := io.ReadAll(printed); err != nil || len(rest) > 0 {
+			t.Errorf("ended with %v, and printed %q", err, rest)
+		}
+		for _, addr := range m[1:] {
+			if conn, err := net.Dial("tcp", addr); err == nil {
+				conn.Close()
+				t.Errorf("the port %s is still open", addr)
+			}
+		}
+		return text.String()
 	}
-	sidecar := regexp.MustCompile(`with the sidecar +http://(\S+)/v1`).FindStringSubmatch(out.String())
-	if sidecar == nil {
-		t.Fatalf("no URL in\n%s", out)
-	}
-	resp, err := http.Post("http://"+sidecar[1]+"/v1/chat/completions", "application/json",
-		strings.NewReader(`{"model": "kill", "stream": true, "messages": []}`))
+}
+
+// stream returns the answer to a request for a scenario.
+func stream(t *testing.T, base, model string) string {
+	t.Helper()
+	body := strings.NewReader(`{"model": "` + model + `", "stream": true, "messages": []}`)
+	resp, err := http.Post("http://"+base+"/v1/chat/completions", "application/json", body)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	stream, err := io.ReadAll(resp.Body)
-	if err != nil || !strings.HasSuffix(string(stream), "data: [DONE]\n\n") {
-		t.Errorf("stream %q, error %v", stream, err)
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Errorf("%s: %v", base, err)
 	}
-	interrupt()
-	if err := <-ended; err != nil {
-		t.Errorf("ended with %v", err)
+	return string(b)
+}
+
+func TestDemoKeepsItsPortsOpenUntilInterrupted(t *testing.T) {
+	sidecar, page, end := started(t, command{
+		scenarios: []string{"plain"}, listen: true, backendAddr: freeAddr, sidecarAddr: freeAddr,
+	})
+	if got := stream(t, sidecar, "kill"); !strings.HasSuffix(got, "data: [DONE]\n\n") {
+		t.Errorf("stream %q", got)
 	}
-	if conn, err := net.Dial("tcp", sidecar[1]); err == nil {
-		conn.Close()
-		t.Error("the port of the sidecar is still open")
+	resp, err := http.Get("http://" + page + "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resp.Body.Close(); resp.StatusCode != http.StatusOK {
+		t.Errorf("the page has status %s", resp.Status)
+	}
+	if out := end(); !strings.Contains(out, "As it should be") {
+		t.Errorf("the stream is not printed:\n%s", out)
+	}
+}
+
+// The page is there at once, shows both sides, and is gone with the command.
+func TestDemoServesAPage(t *testing.T) {
+	_, page, end := started(t, command{page: true})
+	if s := stream(t, page+"/without", "endless_crash"); !strings.Contains(s, `"stop"`) || strings.Contains(s, "agent_crashed") {
+		t.Errorf("without the sidecar:\n%s", s)
+	}
+	s := stream(t, page+"/with", "endless_crash")
+	if strings.Contains(s, `"stop"`) || !strings.Contains(s, "agent_crashed") || !strings.Contains(s, `"status":"completed"`) {
+		t.Errorf("with the sidecar:\n%s", s)
+	}
+	if out := end(); strings.Contains(out, "1/10") {
+		t.Errorf("the streams are printed as well:\n%s", out)
 	}
 }
 
@@ -184,7 +214,7 @@ func TestDemoKnowsWhatAFileCanShow(t *testing.T) {
 	defer f.Close()
 	for columns, want := range map[string]int{"": 0, "80": 80, "many": 0} {
 		t.Setenv("COLUMNS", columns)
-		if got := terminal(f); got != (replay.Screen{Width: want}) {
+		if got := terminal(f); got != (screen{columns: want}) {
 			t.Errorf("COLUMNS=%q: %+v", columns, got)
 		}
 	}

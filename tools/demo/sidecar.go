@@ -2,10 +2,7 @@ package demo
 
 import (
 	"errors"
-	"fmt"
-	"net"
 	"os"
-	"strconv"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -15,8 +12,10 @@ import (
 
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/site"
-	"github.com/hermes-sidecar/hermes-sidecar/tools/demo/internal/replay"
 )
+
+// serverName names the sidecar's only server.
+const serverName = "hermes-demo"
 
 // grace is how long streams may run on after Ctrl-C.
 const grace = time.Second
@@ -29,7 +28,7 @@ type sidecar struct {
 
 // startSidecar runs Caddy with the hermes handler in front of upstream.
 func startSidecar(addr, upstream string, verbose bool) (*sidecar, error) {
-	if err := replay.CheckLoopback(addr); err != nil {
+	if err := checkLoopback(addr); err != nil {
 		return nil, err
 	}
 	if err := site.PortFree(addr); err != nil {
@@ -43,9 +42,12 @@ func startSidecar(addr, upstream string, verbose bool) (*sidecar, error) {
 	if err := caddy.Run(config(addr, upstream, storage, verbose)); err != nil {
 		return nil, errors.Join(err, s.stop())
 	}
-	if s.addr, err = listeningOn(addr); err != nil {
+	app, err := caddy.ActiveContext().AppIfConfigured("http")
+	if err != nil {
 		return nil, errors.Join(err, s.stop())
 	}
+	// The port of addr may be 0.
+	s.addr = app.(*caddyhttp.App).Servers[serverName].Listeners()[0].Addr().String()
 	return s, nil
 }
 
@@ -72,7 +74,7 @@ func config(addr, upstream, storage string, verbose bool) *caddy.Config {
 	drain := caddy.Duration(grace / 2)
 	app := caddyhttp.App{
 		GracePeriod: caddy.Duration(grace),
-		Servers: map[string]*caddyhttp.Server{"hermes-demo": {
+		Servers: map[string]*caddyhttp.Server{serverName: {
 			Listen:    []string{addr},
 			Protocols: []string{"h1"}, // the others need TLS
 			AutoHTTPS: &caddyhttp.AutoHTTPSConfig{Disabled: true},
@@ -92,25 +94,4 @@ func config(addr, upstream, storage string, verbose bool) *caddy.Config {
 	// Cleaning would write a stamp into the user's data directory.
 	cfg.AppsRaw["tls"] = caddyconfig.JSON(map[string]bool{"disable_storage_clean": true}, nil)
 	return cfg
-}
-
-// listeningOn returns the address that Caddy's server has for addr, whose port
-// may be 0.
-func listeningOn(addr string) (string, error) {
-	app, err := caddy.ActiveContext().AppIfConfigured("http")
-	if err != nil {
-		return "", err
-	}
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
-		return "", err
-	}
-	for _, srv := range app.(*caddyhttp.App).Servers {
-		for _, ln := range srv.Listeners() {
-			if tcp, ok := ln.Addr().(*net.TCPAddr); ok {
-				return net.JoinHostPort(host, strconv.Itoa(tcp.Port)), nil
-			}
-		}
-	}
-	return "", fmt.Errorf("caddy does not listen on %s", addr)
 }

@@ -13,23 +13,23 @@ type Repair struct {
 
 // repairs are those of the contract, in its order.
 var repairs = []Repair{
-	{span: span{minor(7), last(8)}, Upstream: "tool markers, lines such as `💻 ls -la` in the text",
+	{span: span{7_000, 8_999}, Upstream: "tool markers, lines such as `💻 ls -la` in the text",
 		Client: "tool events with a start and an end; the text without the markers"},
 	{span: anyRelease, Upstream: "marker lines that the model has written itself, which it learns from markers in histories",
 		Client: "the text without them; and Hermes gets histories without them"},
-	{span: span{minor(9), last(11)}, Upstream: "tool events without an id, and without an end",
+	{span: span{9_000, 11_999}, Upstream: "tool events without an id, and without an end",
 		Client: "the same events with an id, and an end for each"},
-	{span: span{minor(12), newest}, Upstream: "tool events that are no chunks, on which strict clients break",
+	{span: span{12_000, newest}, Upstream: "tool events that are no chunks, on which strict clients break",
 		Client: "the same events with the members of a chunk in front"},
 	{span: span{newInG4, newest}, Upstream: "hermes.status and, since 0.22, approval.request, which are no chunks either",
 		Client: "the same events with the members of a chunk in front"},
-	{span: span{oldest, last(12)}, Upstream: "reasoning between tags such as <think> in the text",
+	{span: span{oldest, 12_999}, Upstream: "reasoning between tags such as <think> in the text",
 		Client: "the same text in delta.reasoning_content, without the tags"},
-	{span: span{oldest, last(17)}, Upstream: "a crash that ends with stop and a usage of zero tokens",
+	{span: span{oldest, 17_999}, Upstream: "a crash that ends with stop and a usage of zero tokens",
 		Client: "an error, the finish reason error, and [DONE]"},
-	{span: span{minor(18), newest}, Upstream: "a failure inside the finish chunk, where half of the clients lose it",
+	{span: span{18_000, newest}, Upstream: "a failure inside the finish chunk, where half of the clients lose it",
 		Client: "the error in a frame of its own, and then the finish chunk"},
-	{span: span{oldest, last(21)}, Upstream: "stop without any answer, or right after a tool",
+	{span: span{oldest, 21_999}, Upstream: "stop without any answer, or right after a tool",
 		Client: "an error with the code empty_answer"},
 	{span: span{newInG5, newest}, Upstream: "stop after “⚠️ No reply: …” of a model that stayed silent, or right after a tool",
 		Client: "the text, and an error with the code empty_answer"},
@@ -37,64 +37,66 @@ var repairs = []Repair{
 		Client: "the text without the key"},
 	{span: anyRelease, Upstream: "a stream that breaks off, or no connection at all",
 		Client: "an end for each open tool, an error and [DONE]; HTTP 502 if nothing had come"},
-	{span: span{oldest, last(13)}, Upstream: "an answer that is not streamed, with an error as its text",
+	{span: span{oldest, 13_999}, Upstream: "an answer that is not streamed, with an error as its text",
 		Client: "HTTP 502 with the error"},
-	{span: span{minor(8), newest}, Upstream: "streams of /v1/responses, /v1/runs and /api/sessions that break off",
+	{span: span{8_000, newest}, Upstream: "streams of /v1/responses, /v1/runs and /api/sessions that break off",
 		Client: "a last event that says so, and a clean end"},
 	{span: anyRelease, Upstream: "silence, while a tool works",
 		Client: "a keepalive every 10 s"},
 }
 
-// repairsOf returns the repairs of what some of the releases send.
-func repairsOf(s span) []Repair {
-	of := []Repair{}
+// conclude says which releases the agent may be, and what follows from it.
+func (e *examination) conclude() span {
+	releases := e.releases()
 	for _, r := range repairs {
-		if r.span.meets(s) {
+		if r.span.meets(releases) {
 			r.Releases = r.span.String()
-			of = append(of, r)
+			e.Repairs = append(e.Repairs, r)
 		}
 	}
-	return of
+	e.Options = options(releases, e.reading, e.subject.set)
+	return releases
 }
 
 // options returns the options that fit the releases and, if it is not nil, a stream of
 // the agent. Those in set stand in the configuration already.
 func options(s span, r *reading, set map[string]bool) []Option {
-	of := []Option{}
-	add := func(is bool, name, value, when, why string) {
-		if is && !set[name] {
-			of = append(of, Option{name + " " + value, when, why})
-		}
-	}
 	if r == nil {
 		r = new(reading)
 	}
-	old := s.meets(span{minor(7), last(8)}) && !r.events
-	imitated, cut := r.summary.Imitations, "Markers of real tools then come in pieces or between other text, and look like those that a model has imitated."
-	switch {
-	case r.foreign && old:
-		add(true, "imitations", "trust", "something between this command and Hermes writes the chunks anew, as the answer shows", cut)
-	case imitated > 0 && old:
-		add(true, "imitations", "trust", "only if something between the sidecar and Hermes cuts the text of chunks anew",
-			fmt.Sprintf("The answer has marker lines (%d) in pieces or between other text. ", imitated)+
-				"If nothing is between, the model has written them itself: no tool ran, and they are stripped by default.")
-	}
-	passed := r.summary.ZeroUsagePassed
-	add(passed && s.from >= minor(18), "zero_usage", "pass", "always, with this provider",
-		"The answer has text and a usage of zero tokens. This Hermes reports its failures itself, so its provider reports no usage.")
-	add(passed && s.from < minor(18), "zero_usage", "pass", "if the answer is whole: then the provider reports no usage",
-		"The answer has text and a usage of zero tokens. A crash before Hermes 0.18 looks the same, and with pass it is no error.")
-	drawn := ""
+	hasMarkers := s.meets(span{7_000, 8_999}) && !r.events
+	imitated, passed, drawn := r.summary.Imitations, r.summary.ZeroUsagePassed, ""
 	if n := r.summary.Tools; n > 0 {
 		drawn = fmt.Sprintf(" (%d of them in this answer)", n)
 	}
-	add(s.to >= minor(7), "cards", "on", "if people use Open WebUI",
-		"Open WebUI shows no tool of a Hermes behind an API by itself. With cards it draws each one"+drawn+" between the texts, and stores it with the message. "+
-			"On the wire, a tool's events get the members type, output_index and item, and one chunk follows its end. Other clients show no difference.")
-	add(s.to >= minor(7), "progress", "unnamed", "for clients that break on events with a name",
-		"These are older SDKs of OpenAI (Python 1.97, Node 4 and 5.9) and go-openai, as docs/clients.md shows. "+
-			"A client can also ask for itself: X-Hermes-Tool-Progress: unnamed.")
-	add(true, "stall_timeout", "30m", "always, with more than the longest tool takes",
-		"Keepalives go on while Hermes sends nothing, so clients do not notice a Hermes that is frozen.")
+	of := []Option{}
+	for _, o := range []struct {
+		fits        bool
+		name, value string
+		when, why   string
+	}{
+		{hasMarkers && r.foreign, "imitations", "trust", "something between this command and Hermes writes the chunks anew, as the answer shows",
+			"Markers of real tools then come in pieces or between other text, and look like those that a model has imitated."},
+		{hasMarkers && !r.foreign && imitated > 0, "imitations", "trust", "only if something between the sidecar and Hermes cuts the text of chunks anew",
+			fmt.Sprintf("The answer has marker lines (%d) in pieces or between other text. ", imitated) +
+				"If nothing is between, the model has written them itself: no tool ran, and they are stripped by default."},
+		{passed && s.from >= 18_000, "zero_usage", "pass", "always, with this provider",
+			"The answer has text and a usage of zero tokens. This Hermes reports its failures itself, so its provider reports no usage."},
+		{passed && s.from < 18_000, "zero_usage", "pass", "if the answer is whole: then the provider reports no usage",
+			"The answer has text and a usage of zero tokens. A crash before Hermes 0.18 looks the same, and with pass it is no error."},
+		{s.to >= 7_000, "cards", "on", "if people use Open WebUI",
+			"Open WebUI shows no tool of a Hermes behind an API by itself. With cards it draws each one" + drawn +
+				" between the texts, and stores it with the message. On the wire, a tool's events get the members type, " +
+				"output_index and item, and one chunk follows its end. Other clients show no difference."},
+		{s.to >= 7_000, "progress", "unnamed", "for clients that break on events with a name",
+			"These are older SDKs of OpenAI (Python 1.97, Node 4 and 5.9) and go-openai, as docs/clients.md shows. " +
+				"A client can also ask for itself: X-Hermes-Tool-Progress: unnamed."},
+		{true, "stall_timeout", "30m", "always, with more than the longest tool takes",
+			"Keepalives go on while Hermes sends nothing, so clients do not notice a Hermes that is frozen."},
+	} {
+		if o.fits && !set[o.name] {
+			of = append(of, Option{o.name + " " + o.value, o.when, o.why})
+		}
+	}
 	return of
 }

@@ -1,3 +1,10 @@
+// Package doctor registers the command hermes-doctor, which examines a Hermes agent from the
+// outside: whether it can be reached, which releases of Hermes answer like that, what the
+// sidecar repairs there, which options fit, and who else can connect.
+//
+// It asks a running agent a few GET requests and, only with --ask, one short chat request,
+// none of them twice; or it reads a recorded answer. The engine (package rewrite) says what
+// it repairs there.
 package doctor
 
 import (
@@ -6,14 +13,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"net/netip"
 	"os"
+	"strings"
 	"time"
 
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/command"
-	"github.com/hermes-sidecar/hermes-sidecar/internal/recording"
 )
 
 // The exit statuses of hermes-doctor.
@@ -56,8 +65,8 @@ Without either it is HERMES_UPSTREAM, as in the image, or ` + defaultAddress + `
 WHAT IT SENDS. GET requests for /health and /v1/models. --ask sends one chat
 request, too, which runs the agent: "Reply with the single word: pong". No
 request is sent again. It opens a connection to the same port on the other
-addresses of this machine, and sends nothing there. --through is the URL of the sidecar, which is then asked the
-same; a configuration names it by itself.
+addresses of this machine, and sends nothing there. --through is the URL of the
+sidecar, which is then asked the same; a configuration names it by itself.
 
 THE KEY. Hermes' API_SERVER_KEY is read from the environment variable of that
 name, or from --key-file. --key is for trying only, because other users can read
@@ -73,140 +82,130 @@ The checks, and the form of --json:
 https://github.com/hermes-sidecar/hermes-sidecar/blob/main/docs/doctor.md
 `,
 		CobraFunc: func(cmd *cobra.Command) {
-			var c doctorCommand
-			c.flags(cmd)
+			d := newDoctor()
+			d.flags(cmd)
 			cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return command.Exit(cmd, exitNotExamined, err) })
 			cmd.RunE = func(cmd *cobra.Command, args []string) error {
-				status, err := c.run(cmd.Context(), args, os.Getenv, cmd.OutOrStdout())
+				status, err := d.run(cmd.Context(), args, cmd.OutOrStdout())
 				return command.Exit(cmd, status, err)
 			}
 		},
 	})
 }
 
-// doctorCommand is a run of caddy hermes-doctor.
-type doctorCommand struct {
-	to, config, adapter string
-	through             string
-	key, keyFile        string
+// A doctor is a run of the command: its flags, and what tests replace of the system.
+type doctor struct {
+	to, config, adapter string // "" for what the configuration or the environment names
+	through             string // the URL of the sidecar, "" for what the configuration names
+	key, keyFile        string // once the command runs, key is the one to use, "" for none
 	recording           string
 	ask, json, insecure bool
-	timeout, askTimeout time.Duration
+	timeout, askTimeout time.Duration // of each GET request, and of the chat request
+
+	env          func(string) string
+	dial         func(ctx context.Context, network, addr string) (net.Conn, error)
+	ownAddresses func() ([]netip.Addr, error) // of this machine, without loopback
+	now          func() time.Time
 }
 
-func (c *doctorCommand) flags(cmd *cobra.Command) {
+func newDoctor() *doctor {
+	return &doctor{env: os.Getenv, dial: new(net.Dialer).DialContext, ownAddresses: ownAddresses, now: time.Now}
+}
+
+func (d *doctor) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVarP(&c.to, "to", "t", "", "Address of the agent (default: as the configuration says, or "+defaultAddress+")")
-	f.StringVarP(&c.config, "config", "c", "", "Configuration that names the agent")
-	f.StringVarP(&c.adapter, "adapter", "a", "", "Name of the adapter of the configuration")
-	f.StringVar(&c.through, "through", "", "URL of the sidecar in front of the agent, to be examined as well")
-	f.StringVar(&c.keyFile, "key-file", "", "File that has Hermes' API_SERVER_KEY")
-	f.StringVar(&c.key, "key", "", "Hermes' API_SERVER_KEY itself (others can see it: use the environment or --key-file)")
-	f.StringVar(&c.recording, "recording", "", "Recorded stream to examine instead of an agent, - for standard input")
-	f.BoolVar(&c.ask, "ask", false, "Send one short chat request, which runs the agent")
-	f.BoolVar(&c.json, "json", false, "Write JSON")
-	f.BoolVar(&c.insecure, "insecure", false, "Do not verify certificates")
-	f.DurationVar(&c.timeout, "timeout", 5*time.Second, "How long each answer may take")
-	f.DurationVar(&c.askTimeout, "ask-timeout", 2*time.Minute, "How long the answer to --ask may take")
+	f.StringVarP(&d.to, "to", "t", "", "Address of the agent (default: as the configuration says, or "+defaultAddress+")")
+	f.StringVarP(&d.config, "config", "c", "", "Configuration that names the agent")
+	f.StringVarP(&d.adapter, "adapter", "a", "", "Name of the adapter of the configuration")
+	f.StringVar(&d.through, "through", "", "URL of the sidecar in front of the agent, to be examined as well")
+	f.StringVar(&d.keyFile, "key-file", "", "File that has Hermes' API_SERVER_KEY")
+	f.StringVar(&d.key, "key", "", "Hermes' API_SERVER_KEY itself (others can see it: use the environment or --key-file)")
+	f.StringVar(&d.recording, "recording", "", "Recorded stream to examine instead of an agent, - for standard input")
+	f.BoolVar(&d.ask, "ask", false, "Send one short chat request, which runs the agent")
+	f.BoolVar(&d.json, "json", false, "Write JSON")
+	f.BoolVar(&d.insecure, "insecure", false, "Do not verify certificates")
+	f.DurationVar(&d.timeout, "timeout", 5*time.Second, "How long each answer may take")
+	f.DurationVar(&d.askTimeout, "ask-timeout", 2*time.Minute, "How long the answer to --ask may take")
 }
 
 // run examines what the flags and the environment name, writes the report, and returns
 // the exit status.
-func (c *doctorCommand) run(ctx context.Context, args []string, env func(string) string, out io.Writer) (int, error) {
-	report, err := c.examine(ctx, args, env)
+func (d *doctor) run(ctx context.Context, args []string, out io.Writer) (int, error) {
+	agents, err := d.agents(cmp.Or(ctx, context.Background()), args)
 	if err != nil {
 		return exitNotExamined, err
 	}
-	write := report.WriteText
-	if c.json {
-		write = report.WriteJSON
+	r := newReport(agents...)
+	text := r.text()
+	if d.json {
+		text = r.json()
 	}
-	switch err := write(out); {
-	case err != nil:
-		return exitNotExamined, err
-	case report.Problems():
+	if _, err := io.WriteString(out, text); err != nil {
+		return exitNotExamined, fmt.Errorf("writing the report: %w", err)
+	}
+	if r.Result != resultOK {
 		return exitProblems, nil
 	}
 	return exitHealthy, nil
 }
 
-// examine returns the report.
-func (c *doctorCommand) examine(ctx context.Context, args []string, env func(string) string) (r Report, err error) {
+// agents examines the recording, or all agents.
+func (d *doctor) agents(ctx context.Context, args []string) ([]Agent, error) {
 	switch {
 	case len(args) > 0:
-		return r, errors.New("hermes-doctor takes flags only: --to is the agent's address")
-	case c.timeout <= 0 || c.askTimeout <= 0:
-		return r, errors.New("--timeout and --ask-timeout: use durations above 0")
-	case c.recording != "" && (c.to != "" || c.ask || c.through != ""):
-		return r, errors.New("--recording sends nothing: leave out --to, --through and --ask")
+		return nil, errors.New("hermes-doctor takes flags only: --to is the agent's address")
+	case d.timeout <= 0 || d.askTimeout <= 0:
+		return nil, errors.New("--timeout and --ask-timeout: use durations above 0")
+	case d.recording != "" && (d.to != "" || d.ask || d.through != ""):
+		return nil, errors.New("--recording sends nothing: leave out --to, --through and --ask")
 	}
-	o := Options{Ask: c.ask, Insecure: c.insecure, Timeout: c.timeout, AskTimeout: c.askTimeout}
-	if o.Key, err = c.apiKey(env); err != nil {
-		return r, err
+	if err := d.readKey(); err != nil {
+		return nil, err
 	}
-	if c.recording != "" {
-		a, err := c.recorded(o)
-		return NewReport(a), err
+	if d.recording != "" {
+		a, err := d.openRecording()
+		return []Agent{a}, err
 	}
-	subjects, err := c.subjects(env)
+	subjects, err := d.subjects()
 	if err != nil {
-		return r, err
+		return nil, err
 	}
 	agents := make([]Agent, len(subjects))
-	for i, p := range subjects {
-		o.Set, o.Through = p.set, p.through
-		agents[i] = Examine(cmp.Or(ctx, context.Background()), p.target, p.namedBy, o)
+	for i, s := range subjects {
+		agents[i] = d.examine(ctx, s)
 	}
-	return NewReport(agents...), nil
-}
-
-// recorded examines the recording.
-func (c *doctorCommand) recorded(o Options) (Agent, error) {
-	in, name := io.Reader(os.Stdin), "standard input"
-	var meta recording.Meta
-	if c.recording != "-" {
-		file, err := os.Open(c.recording)
-		if err != nil {
-			return Agent{}, fmt.Errorf("opening the recording: %w", err)
-		}
-		defer file.Close()
-		in, name = file, c.recording
-		if meta, err = recording.ReadMeta(c.recording); err != nil {
-			return Agent{}, err
-		}
-	}
-	return Recording(in, name, meta, o)
+	return agents, nil
 }
 
 // maxKey is how long a key may be, in bytes.
 const maxKey = 4 << 10
 
-// apiKey returns the key, "" for none. Errors do not repeat it.
-func (c *doctorCommand) apiKey(env func(string) string) (string, error) {
-	key, from := env(keyVariable), keyVariable
+// readKey sets the key to the one of the flags or the environment. Errors do not repeat it.
+func (d *doctor) readKey() error {
+	key, from := d.env(keyVariable), keyVariable
 	switch {
-	case c.key != "" && c.keyFile != "":
-		return "", errors.New("--key and --key-file: give one of them")
-	case c.key != "":
-		key, from = c.key, "--key"
-	case c.keyFile != "":
-		file, err := os.Open(c.keyFile)
+	case d.key != "" && d.keyFile != "":
+		return errors.New("--key and --key-file: give one of them")
+	case d.key != "":
+		key, from = d.key, "--key"
+	case d.keyFile != "":
+		file, err := os.Open(d.keyFile)
 		if err != nil {
-			return "", fmt.Errorf("reading the key: %w", err)
+			return fmt.Errorf("reading the key: %w", err)
 		}
 		defer file.Close()
 		b, err := io.ReadAll(io.LimitReader(file, maxKey+1))
 		if err != nil {
-			return "", fmt.Errorf("reading the key: %w", err)
+			return fmt.Errorf("reading the key: %w", err)
 		}
 		key, from = string(b), "--key-file"
 	}
-	key, ok := headerValue(key)
-	if !ok || len(key) > maxKey {
-		return "", fmt.Errorf("%s: a key is one line of printable ASCII, of at most %d bytes", from, maxKey)
+	d.key = strings.TrimSpace(key)
+	switch {
+	case len(key) > maxKey || strings.ContainsFunc(d.key, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return fmt.Errorf("%s: a key is one line of printable ASCII, of at most %d bytes", from, maxKey)
+	case d.key == "" && from != keyVariable:
+		return fmt.Errorf("%s: there is no key in it", from)
 	}
-	if key == "" && from != keyVariable {
-		return "", fmt.Errorf("%s: there is no key in it", from)
-	}
-	return key, nil
+	return nil
 }

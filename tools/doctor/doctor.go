@@ -1,78 +1,41 @@
-// Package doctor registers the command hermes-doctor, which examines a Hermes agent from the
-// outside: whether it can be reached, which releases of Hermes answer like that, what the
-// sidecar repairs there, which options fit, and who else can connect.
-//
-// Examine asks a running agent. It sends a few GET requests and, only with Options.Ask,
-// one short chat request, none of them twice. Recording reads a recorded answer
-// instead. Both return an Agent, of which a Report has any number.
-//
-// The engine (package rewrite) says which releases send such a stream, and what it repairs
-// there; only the names of the newest events are looked for here.
 package doctor
 
 import (
 	"context"
-	"net"
-	"net/netip"
-	"time"
+	"errors"
+	"net/http"
+	"strings"
+	"syscall"
 )
 
-// Options say how an agent is examined. Dial, OwnAddresses and Now may be nil, for those
-// of the system.
-type Options struct {
-	Key        string        // Hermes' API_SERVER_KEY, "" for none; only Hermes gets it
-	Ask        bool          // send one short chat request, which runs the agent
-	Timeout    time.Duration // for each GET request
-	AskTimeout time.Duration // for the chat request
-	Insecure   bool          // do not verify certificates
-
-	Through *Through        // the sidecar in front of the agent, nil if none is known
-	Set     map[string]bool // the options of hermes that are configured
-
-	Dial         func(ctx context.Context, network, addr string) (net.Conn, error)
-	OwnAddresses func() ([]netip.Addr, error) // of this machine, without loopback
-	Now          func() time.Time
-}
-
-// Through is a sidecar in front of an agent.
-type Through struct {
-	Target
-	Configured bool // a configuration names it: it may not run
-}
-
-// withDefaults returns the options with the system's functions where there are none.
-func (o Options) withDefaults() Options {
-	if o.Dial == nil {
-		o.Dial = new(net.Dialer).DialContext
-	}
-	if o.OwnAddresses == nil {
-		o.OwnAddresses = ownAddresses
-	}
-	if o.Now == nil {
-		o.Now = time.Now
-	}
-	return o
-}
-
-// An examination is under way. It belongs to one agent.
+// An examination of one agent is under way.
 type examination struct {
 	Agent
-	editor
-	o       Options
-	known   evidence // what /health says of the release
-	reading *reading // of the agent's own answer, nil without one
+	*doctor
+	subject  subject
+	checks   string     // in front of the names of checks
+	evidence []evidence // of the release: what /health says, and what the answer shows
+	reading  *reading   // of the agent's own answer, nil without one
 }
 
-// Examine examines the agent at t, which namedBy says where it was found.
-func Examine(ctx context.Context, t Target, namedBy string, o Options) Agent {
-	e := &examination{Agent: newAgent(t.String(), namedBy), editor: editor{o.Key}, o: o.withDefaults()}
-	s := newServer(t, e.o)
-	if e.agent(ctx, s) {
-		e.ignored(e.conclude())
+// newExamination returns the examination of what is at address, which namedBy says where it was
+// found. Its lists are empty, and not null in JSON.
+func (d *doctor) newExamination(address, namedBy string) *examination {
+	a := Agent{Address: address, NamedBy: namedBy, Findings: []Finding{}, Repairs: []Repair{}, Options: []Option{}}
+	return &examination{Agent: a, doctor: d}
+}
+
+// examine examines an agent, and the sidecar in front of it.
+func (d *doctor) examine(ctx context.Context, s subject) Agent {
+	e := d.newExamination(s.String(), s.namedBy)
+	e.subject = s
+	if e.agent(ctx, d.server(s.target)) && e.conclude().meets(span{oldest, lastRead}) {
+		e.find("ignored", Info, "Hermes ignores tools, tool_choice, functions, n above 1 and response_format in a chat request, and background in one to /v1/responses",
+			"It answers with status 200 all the same. docs/limitations.md has a table, and the access log names those that a client sends (hermes_ignored).")
 	}
-	if e.o.Through != nil {
-		e.Through = e.o.Through.String()
-		e.through(ctx, newServer(e.o.Through.Target, e.o))
+	if s.sidecar.url != nil {
+		e.Through, e.checks = s.sidecar.String(), "through."
+		e.sidecar(ctx, d.server(s.sidecar))
 	}
 	return e.Agent
 }
@@ -80,26 +43,31 @@ func Examine(ctx context.Context, t Target, namedBy string, o Options) Agent {
 // agent examines the agent itself. It reports whether it is one that answers: what it
 // needs is of no use to those whom it refuses.
 func (e *examination) agent(ctx context.Context, s *server) bool {
-	health := e.reach(ctx, s)
-	if health == nil {
+	health, err := s.get(ctx, "/health", false) // it needs no key
+	switch {
+	case err != nil:
+		e.unreachable(ctx, s, "reachable", "", err)
+		return false
+	case health.StatusCode == http.StatusBadRequest && s.url.Scheme == "http" && s.speaksTLS(ctx):
+		e.find("reachable", Fail, speaksTLS, e.say(useHTTPS, s.url.Host))
 		return false
 	}
+	e.find("reachable", OK, e.say("it answers with %s", health.Proto), "")
 	models, err := s.get(ctx, "/v1/models", false)
 	if err != nil {
-		says, why := e.unreachable(ctx, s, err)
-		e.find("models", Fail, "/v1/models: "+says, why)
+		e.unreachable(ctx, s, "models", "/v1/models: ", err)
 		return false
 	}
 	if !e.identify(health, models) {
 		return false
 	}
 	access := e.access(ctx, s, models)
-	e.network(ctx, s, access, "network")
+	e.network(ctx, s, access)
 	if access == accessRefused {
 		e.releases()
 		return false
 	}
-	if e.o.Ask {
+	if e.ask {
 		if r := e.answer(ctx, s); r != nil {
 			e.shows(r)
 		}
@@ -107,18 +75,118 @@ func (e *examination) agent(ctx context.Context, s *server) bool {
 	return true
 }
 
-// conclude says which releases the agent may be, and what follows from it.
-func (e *examination) conclude() span {
-	releases := e.releases()
-	e.Repairs, e.Options = repairsOf(releases), options(releases, e.reading, e.o.Set)
-	return releases
+// identify finds out whether it is Hermes that answers, by what it says without a key,
+// and which version it names.
+func (e *examination) identify(health, models reply) bool {
+	listed := models.StatusCode == http.StatusOK && models.says("object") == "list"
+	switch {
+	case health.isHermes():
+		e.find("hermes", OK, "/health names the platform hermes-agent", "")
+		e.version(health.says("version"))
+	case listed && models.says("data.0.owned_by") == "hermes":
+		e.find("hermes", OK, "/v1/models lists a model that Hermes owns", "")
+		e.find("version", Info, e.say("unknown: /health is not Hermes' own (status %d)", health.StatusCode), "Something stands in front of it.")
+	case models.refuses() && models.says("error.code") == "gateway_auth_failed":
+		e.find("hermes", OK, "/v1/models refuses in Hermes' own words", "")
+	default:
+		says, why := e.stranger(health, models, listed)
+		e.find("hermes", Fail, says, why+"Hermes' API server listens on port 8642 unless API_SERVER_PORT says otherwise. No key has been sent.")
+		return false
+	}
+	if via := health.Header.Get("Via"); strings.Contains(via, "Caddy") {
+		e.find("hermes", Warn, "a Caddy stands in front of it"+e.quoted(via),
+			"If that is the sidecar, give the address of Hermes itself here, and this one as --through.")
+	}
+	return true
 }
 
-// ignored says what the releases ignore of a request. It is known of those that have been
-// read, and costs a run of the agent to find out.
-func (e *examination) ignored(releases span) {
-	if releases.meets(span{oldest, lastRead}) {
-		e.find("ignored", Info, "Hermes ignores tools, tool_choice, functions, n above 1 and response_format in a chat request, and background in one to /v1/responses",
-			"It answers with status 200 all the same. docs/limitations.md has a table, and the access log names those that a client sends (hermes_ignored).")
+// stranger says what answers instead of Hermes.
+func (e *examination) stranger(health, models reply, listed bool) (says, why words) {
+	switch status := health.StatusCode; {
+	case listed:
+		return "an OpenAI-compatible server answers, but not Hermes", "Its /health does not name hermes-agent. "
+	case status/100 == 3:
+		return e.say("it redirects (status %d) to “%s”", status, health.Header.Get("Location")),
+			"Redirects are not followed, because the key must not go elsewhere. Use the address that it redirects to if that is Hermes. "
+	case status >= http.StatusBadGateway && status <= http.StatusGatewayTimeout:
+		return e.say("a proxy answers (status %d) and does not reach Hermes%s", status, e.quoted(health.message())),
+			"Start Hermes, or correct the address that the proxy has. "
+	case health.refuses():
+		return e.say("something asks for credentials (status %d) before it says who it is", status),
+			"Hermes answers /health without a key, so this is a proxy in front of it, or not Hermes. Ask Hermes at its own address. "
+	case health.isHTML() || models.isHTML():
+		return "a web page answers, not Hermes", "This may be a chat's user interface, or the wrong port. "
+	}
+	return e.say("something else answers: /health has status %d, /v1/models %d", health.StatusCode, models.StatusCode), ""
+}
+
+// version notes the version that /health names, "" for none.
+func (e *examination) version(version string) {
+	r, ok := parseRelease(version)
+	known := evidence{span{r, r}, "/health says so"}
+	switch {
+	case version == "":
+		known = evidence{span{oldest, 16_999}, "/health names no version"}
+		e.find("version", Info, "unknown: /health names none", "Hermes names its version since 0.17.")
+	case !ok:
+		known = evidence{span{17_000, newest}, "/health names a version"}
+		e.find("version", Info, e.say("“%s”, which is no release", version), "/health says so.")
+	default:
+		e.Version = string(e.say("%s", version))
+		e.find("version", OK, words(e.Version), "")
+	}
+	e.evidence = append(e.evidence, known)
+}
+
+// sidecar examines the sidecar in front of the agent, as a client of it.
+func (e *examination) sidecar(ctx context.Context, s *server) {
+	r, err := s.get(ctx, "/health", false)
+	switch {
+	case err != nil:
+		level := Fail
+		if e.subject.configured {
+			level = Warn // a check before the first start
+		}
+		says, why := e.cause(ctx, s, err)
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			why = "The sidecar does not run, or listens elsewhere. Start it, and examine again."
+		}
+		e.find("reachable", level, says, why)
+		return
+	case r.refuses():
+		e.find("reachable", Info, e.say("it asks for credentials (status %d)", r.StatusCode),
+			"It checks them before Hermes does, so no more is asked of it.")
+		return
+	case r.StatusCode >= http.StatusInternalServerError:
+		e.find("reachable", Fail, e.say("it answers with status %d%s", r.StatusCode, e.quoted(r.message())),
+			"It does not reach Hermes: check the address behind hermes_proxy or reverse_proxy.")
+		return
+	case !r.isHermes():
+		e.find("reachable", Fail, e.say("what answers there does not pass /health on to Hermes (status %d)", r.StatusCode),
+			"Check the address, and that the route with hermes matches every path.")
+		return
+	}
+	e.find("reachable", OK, e.say("it answers with %s, and reaches a Hermes", r.Proto), "")
+	a := accessUnknown
+	switch models, err := s.get(ctx, "/v1/models", false); {
+	case err != nil:
+	case models.StatusCode == http.StatusOK:
+		a = accessAnyone
+	case models.refuses():
+		a = accessKey
+	}
+	e.network(ctx, s, a)
+	if !e.ask || a != accessAnyone && e.key == "" {
+		return
+	}
+	switch answer := e.answer(ctx, s); {
+	case answer == nil || !answer.ended:
+	case answer.changed:
+		e.find("repaired", Warn, "this answer still needs a repair: "+e.steps(answer),
+			"There is no hermes in that route, or its options say that this stays.")
+	case e.reading != nil && e.reading.changed:
+		e.find("repaired", OK, "what was to be repaired is repaired", "")
+	default:
+		e.find("repaired", Info, "the answer needs no repair, with the sidecar or without", "So it does not show whether hermes is in that route.")
 	}
 }

@@ -3,21 +3,25 @@ package doctor
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
+	"fmt"
 	"hash/maphash"
+	"io"
+	"os"
 	"time"
 
+	"github.com/tidwall/gjson"
+
+	"github.com/hermes-sidecar/hermes-sidecar/internal/recording"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
-// A reading is what a stream of chat chunks shows. It implements rewrite.UsageMemory: the
-// engine tells it what it would remember of the upstream.
+// A reading is what a stream of chat chunks shows.
 type reading struct {
 	stream         *rewrite.Stream
-	room           []byte       // for what the stream sends
-	scan           sse.Scanner  // for what the engine does not tell
-	came, repaired maphash.Hash // of all that came, and of all that left
+	out            []byte        // the buffer of the stream
+	came, repaired maphash.Hash  // of all that came, and of all that left
+	at, first      time.Duration // when the current piece and the first frame with data came, 0 for none
 
 	summary rewrite.Summary
 	done    []string // what the engine did, each thing once, in order, at most maxTold
@@ -34,36 +38,15 @@ type reading struct {
 	foreign bool     // chunks are not written as Hermes writes them
 }
 
-// Reported says that nothing is known of the model.
-func (r *reading) Reported(string) bool { return false }
-
-// Report and Missed are of no interest: the summary has the usage.
-func (r *reading) Report(string) {}
-func (r *reading) Missed(string) {}
-
-// ReportsFailures keeps what the engine learns of upstream: a failure that it reports, or a
-// marker or a tool event without an id, which only releases that report none send.
-func (r *reading) ReportsFailures(does bool) {
-	if does {
-		r.shows("it reports a failure itself", span{minor(18), newest})
-	} else {
-		r.shows("a tool event without an id", span{minor(9), last(11)})
-	}
-}
-
-// newReading returns the reading of a stream that answers a request for the path. Time
-// stands still in it.
+// newReading returns the reading of a stream that answers a request for the path. For the engine
+// time stands still.
 func newReading(path string) *reading {
-	r := &reading{times: make(map[string]int), scan: sse.Scanner{MaxFrame: rewrite.DefaultMaxFrame}}
+	r := &reading{times: make(map[string]int)}
 	r.repaired.SetSeed(r.came.Seed())
 	r.stream = rewrite.New(new(rewrite.Options), rewrite.Params{
 		Active: rewrite.IsChatPath(path), Responses: rewrite.IsResponsesPath(path),
 		RunID: rewrite.RunOfPath(path), SessionID: rewrite.SessionOfPath(path),
-		ID:    func() string { return "chatcmpl-offline" },
-		Usage: r,
-		OnTool: func(e rewrite.ToolEvent) {
-			r.events = r.events || e.Source == "upstream" && !e.Completed
-		},
+		ID:      func() string { return "chatcmpl-offline" },
 		Explain: r.step,
 	})
 	return r
@@ -72,17 +55,8 @@ func newReading(path string) *reading {
 // feed takes in a piece of the stream, as upstream sent it. It never fails.
 func (r *reading) feed(piece []byte) error {
 	r.came.Write(piece)
-	r.room = r.stream.Feed(r.room[:0], piece, time.Time{})
-	r.repaired.Write(r.room)
-	r.scan.Feed(piece)
-	for unit, raw, ok := r.scan.Next(); ok; unit, raw, ok = r.scan.Next() {
-		if unit == sse.UnitFrame {
-			var f sse.Frame
-			f.Parse(raw)
-			r.frame(&f)
-		}
-	}
-	r.scan.Rest()
+	r.out = r.stream.Feed(r.out[:0], piece, time.Time{})
+	r.repaired.Write(r.out)
 	r.summary = r.stream.Summary()
 	return nil
 }
@@ -91,18 +65,15 @@ func (r *reading) feed(piece []byte) error {
 func (r *reading) finish(cause rewrite.Cause) {
 	r.repaired.Write(r.stream.Finish(nil, cause))
 	r.ended, r.summary, r.changed = true, r.stream.Summary(), r.came.Sum64() != r.repaired.Sum64()
-	switch {
-	case r.summary.Markers > 0:
-		r.shown = evidence{span{minor(7), last(8)}, "a tool marker that is the whole text of a chunk"}
-	case r.events && r.shown.what == "":
-		r.shown = evidence{span{minor(12), newest}, "a tool event with an id"}
+	if r.summary.Markers > 0 {
+		r.shown = evidence{span{7_000, 8_999}, "a tool marker that is the whole text of a chunk"}
 	}
 }
 
 // maxTold is how many different things that the engine did a finding lists.
 const maxTold = 12
 
-// step notes what the engine did to a piece.
+// step notes what the engine did to a piece, and what the piece shows.
 func (r *reading) step(s rewrite.Step) {
 	for _, n := range s.Notes {
 		text := "§" + n.Section + " " + n.Text
@@ -114,44 +85,52 @@ func (r *reading) step(s rewrite.Step) {
 			r.done = append(r.done, text)
 		}
 	}
+	var f sse.Frame
+	if f.Parse(s.In); f.HasData {
+		r.first = cmp.Or(r.first, max(r.at, 1))
+		r.frame(string(f.Event), f.Data)
+	}
 }
 
-// frame looks at a frame.
-func (r *reading) frame(f *sse.Frame) {
-	event := string(f.Event)
-	var data struct {
-		Object  string `json:"object"`
-		Choices []struct {
-			Delta struct {
-				ReasoningContent *string `json:"reasoning_content"`
-			} `json:"delta"`
-		} `json:"choices"`
-		Usage any    `json:"usage"`
-		Error any    `json:"error"`
-		Text  string `json:"text"` // of hermes.status
+// frame notes what a frame shows.
+func (r *reading) frame(event string, b []byte) {
+	if !gjson.ValidBytes(b) {
+		b = nil
 	}
-	bad := json.Unmarshal(f.Data, &data) != nil
+	data := gjson.ParseBytes(b)
 	switch event {
 	case "hermes.status":
-		r.status = data.Text
-		r.shows("an event "+event+" in the stream", span{newInG4, newest})
-		return
+		r.status = data.Get("text").Str
+		r.shows("an event hermes.status in the stream", span{newInG4, newest})
 	case "approval.request":
-		r.shows("an event "+event+" in the stream", span{newInG5, newest})
-		return
+		r.shows("an event approval.request in the stream", span{newInG5, newest})
+	case "hermes.tool.progress":
+		r.events = true
+		if data.Get("toolCallId").Exists() {
+			r.shows("a tool event with an id", span{12_000, newest})
+		} else {
+			r.shows("a tool event without an id", span{9_000, 11_999})
+		}
 	case "", "error":
-		r.reason = cmp.Or(reasonOf(data.Error), r.reason)
+		r.reason = cmp.Or(data.Get("error.message").Str, data.Get("error").Str, r.reason)
 	}
-	if bad || event != "" || data.Object != "chat.completion.chunk" {
+	if event != "" || data.Get("object").Str != "chat.completion.chunk" {
 		return
 	}
-	r.usage = r.usage || data.Usage != nil
+	r.usage = r.usage || isSet(data.Get("usage"))
 	// Python's json.dumps puts a space after each colon.
-	r.foreign = r.foreign || !bytes.Contains(f.Data, []byte(`"object": "chat.completion.chunk"`))
-	if len(data.Choices) > 0 && data.Choices[0].Delta.ReasoningContent != nil {
+	r.foreign = r.foreign || !bytes.Contains(b, []byte(`"object": "chat.completion.chunk"`))
+	choice := data.Get("choices.0")
+	if choice.Get("delta.reasoning_content").Type == gjson.String {
 		r.shows("delta.reasoning_content in the stream", span{newInG4, newest})
 	}
+	if choice.Get("finish_reason").Str != "" && (isSet(data.Get("error")) || isSet(data.Get("hermes"))) {
+		r.shows("it reports a failure itself", span{18_000, newest})
+	}
 }
+
+// isSet reports whether a member is there, and not null.
+func isSet(v gjson.Result) bool { return v.Type != gjson.Null }
 
 // shows notes something that Hermes sends in the releases of s. What newer ones send says
 // more.
@@ -161,11 +140,52 @@ func (r *reading) shows(what string, s span) {
 	}
 }
 
-// reasonOf returns the message of an error, "" if it has none.
-func reasonOf(err any) string {
-	if o, is := err.(map[string]any); is {
-		err = o["message"]
+// openRecording examines the recording that the command names.
+func (d *doctor) openRecording() (Agent, error) {
+	if d.recording == "-" {
+		return d.record(os.Stdin, "standard input", recording.Meta{})
 	}
-	text, _ := err.(string)
-	return text
+	file, err := os.Open(d.recording)
+	if err != nil {
+		return Agent{}, fmt.Errorf("opening the recording: %w", err)
+	}
+	defer file.Close()
+	meta, err := recording.ReadMeta(d.recording)
+	if err != nil {
+		return Agent{}, err
+	}
+	return d.record(file, d.recording, meta)
+}
+
+// record examines a recorded stream. It is as upstream sent it, with an HTTP header in front,
+// as curl -i shows it, or without. The error is recording.ErrNothing if nothing of Hermes is
+// in it.
+func (d *doctor) record(in io.Reader, name string, m recording.Meta) (Agent, error) {
+	e := d.newExamination(printable(name), "recording")
+	cause, err := recording.ParseCause(m.Cause)
+	if err != nil {
+		return e.Agent, err
+	}
+	_, body, err := recording.Open(in)
+	if err != nil {
+		return e.Agent, err
+	}
+	r := newReading(m.Path)
+	if err := recording.Pieces(body, r.feed); err != nil {
+		return e.Agent, err
+	}
+	r.finish(cause)
+	switch {
+	case r.summary == rewrite.Summary{}:
+		return e.Agent, recording.ErrNothing
+	case r.summary.Chunks == 0:
+		e.find("answer", Info, "a stream without a chunk of a chat", "Only streams of /v1/chat/completions tell much of the release.")
+	case r.summary.Code != "":
+		e.find("answer", Warn, e.endedIn(r), "")
+	default:
+		e.find("answer", OK, e.say("a stream of %d chunks, with the finish reason %s", r.summary.Chunks, r.summary.FinishReason), "")
+	}
+	e.shows(r)
+	e.conclude()
+	return e.Agent, nil
 }

@@ -2,57 +2,44 @@ package doctor
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 )
 
 // A release is a release of Hermes as a number, so that releases compare: 0.20.3 is
-// 20003.
+// 20_003, and the last 0.20, whatever its patch number is, is 20_999.
 type release int
 
-// lastPatch is above the patch number of any release.
-const lastPatch = 999
-
-// The first and the last known release of Hermes.
 const (
-	oldest release = 5000
-	newest release = 999_000 + lastPatch
+	oldest release = 5_000   // the first known one
+	newest release = 999_999 // any that is to come
+
+	newInG4  release = 21_004 // the first with hermes.status and reasoning_content
+	newInG5  release = 22_000 // the first with approvals in chats
+	lastRead release = 22_999 // the last of which it is known what it ignores of a request
 )
 
-// minor returns the first release 0.n.
-func minor(n int) release { return release(n * 1000) }
+// version matches 0.20.3, v0.9, 0.21.0rc1 and 0.18.2.dev3.
+var version = regexp.MustCompile(`^v?(\d+)\.(\d{1,3})(?:[^.\d][^.]*)?(?:\.(\d{1,3})(?:\D.*)?)?$`)
 
-// last returns the last release 0.n, whatever its patch number is.
-func last(n int) release { return release(n*1000 + lastPatch) }
-
-// parseRelease reads a version such as 0.20.3, with or without a v in front.
-// Versions that are none, such as dev, are not ok.
-func parseRelease(version string) (r release, ok bool) {
-	parts := strings.Split(strings.TrimPrefix(version, "v"), ".")
-	if len(parts) < 2 {
+// parseRelease reads a version. Those that are none, such as dev, are not ok.
+func parseRelease(s string) (r release, ok bool) {
+	m := version.FindStringSubmatch(s)
+	if m == nil {
 		return 0, false
 	}
-	var n [3]int
-	for i, p := range parts[:min(len(parts), 3)] {
-		digits := p
-		if i > 0 { // 0.21.0rc1 is 0.21.0 here
-			digits = p[:len(p)-len(strings.TrimLeft(p, "0123456789"))]
-		}
-		v, err := strconv.Atoi(digits)
-		if err != nil || v < 0 || v > lastPatch {
-			return 0, false
-		}
-		n[i] = v
-	}
-	if n[0] > 0 {
+	if m[1] != "0" {
 		return newest, true
 	}
-	return release(n[1]*1000 + n[2]), true
+	n, _ := strconv.Atoi(m[2])
+	patch, _ := strconv.Atoi(m[3]) // 0 for none
+	return release(n*1000 + patch), true
 }
 
 // String returns the release as Hermes names it, without a patch number that is 0.
 func (r release) String() string {
-	if patch := r % 1000; patch != 0 && patch != lastPatch {
+	if patch := r % 1000; patch != 0 && patch != 999 {
 		return fmt.Sprintf("0.%d.%d", r/1000, patch)
 	}
 	return fmt.Sprintf("0.%d", r/1000)
@@ -64,11 +51,7 @@ type span struct{ from, to release }
 // anyRelease are all releases.
 var anyRelease = span{oldest, newest}
 
-func (s span) meets(o span) bool  { return s.from <= o.to && o.from <= s.to }
-func (s span) within(o span) bool { return o.from <= s.from && s.to <= o.to }
-
-// common returns the releases that are in both.
-func (s span) common(o span) span { return span{max(s.from, o.from), min(s.to, o.to)} }
+func (s span) meets(o span) bool { return s.from <= o.to && o.from <= s.to }
 
 func (s span) String() string {
 	from, to := s.from.String(), s.to.String()
@@ -83,7 +66,7 @@ func (s span) String() string {
 		return from + " and newer"
 	case from == to:
 		return from
-	case s.from%1000 != 0 && s.to == last(int(s.from/1000)):
+	case s.from%1000 != 0 && s.to == s.from/1000*1000+999:
 		return from + " and later " + to
 	case s.to/1000 == s.from/1000+1:
 		return from + " and " + to
@@ -100,45 +83,34 @@ type generation struct {
 
 // generations has them all, with the names that docs/contract.md gives them.
 var generations = []generation{
-	{"G-1", span{oldest, last(6)}, "it shows no tools in a stream"},
-	{"G0", span{minor(7), last(8)}, "tools are markers in the text, without an end"},
-	{"G1", span{minor(9), last(11)}, "tools are events without an id and without an end"},
-	{"G2", span{minor(12), last(17)}, "tools are events with a start and an end, and a crash says stop"},
-	{"G3", span{minor(18), newInG4 - 1}, "tools are events with a start and an end, and a crash says error"},
-	{"G4", span{newInG4, last(21)}, "as G3, and reasoning and reports of its state are in the stream, too"},
+	{"G-1", span{oldest, 6_999}, "it shows no tools in a stream"},
+	{"G0", span{7_000, 8_999}, "tools are markers in the text, without an end"},
+	{"G1", span{9_000, 11_999}, "tools are events without an id and without an end"},
+	{"G2", span{12_000, 17_999}, "tools are events with a start and an end, and a crash says stop"},
+	{"G3", span{18_000, newInG4 - 1}, "tools are events with a start and an end, and a crash says error"},
+	{"G4", span{newInG4, 21_999}, "as G3, and reasoning and reports of its state are in the stream, too"},
 	{"G5", span{newInG5, newest}, "as G4, and chats ask for approvals, and send a text that was not streamed"},
 }
 
-const (
-	newInG4  release = 21_004          // the first with hermes.status and reasoning_content
-	newInG5          = release(22_000) // the first with approvals in chats
-	lastRead         = release(22_999) // the last of which it is known what it ignores of a request
-)
-
-// An evidence is something that only some releases do. The zero value says nothing.
+// An evidence is something that only some releases do.
 type evidence struct {
-	span span
-	what string // names it, such as "/health has no version"
+	span
+	what string // names it, such as "/health names no version"
 }
 
 // releases says which releases and generations the agent may be, by what /health says and
 // by its answer.
 func (e *examination) releases() span {
-	s, because, contradicts := anyRelease, "", ""
-	if e.known.what != "" {
-		s, because = e.known.span, e.known.what
-	}
-	if r := e.reading; r != nil && r.shown.what != "" {
-		switch {
-		case !s.meets(r.shown.span):
-			contradicts = r.shown.what
-		case because == "":
-			s, because = r.shown.span, r.shown.what
-		case !s.within(r.shown.span):
-			s, because = s.common(r.shown.span), because+"; "+r.shown.what
+	s, contradicts := anyRelease, ""
+	var because []string
+	for _, of := range e.evidence {
+		if !s.meets(of.span) {
+			contradicts = of.what
+		} else if both := (span{max(s.from, of.from), min(s.to, of.to)}); both != s {
+			s, because = both, append(because, of.what)
 		}
 	}
-	if because == "" {
+	if because == nil {
 		e.find("generation", Info, "nothing tells which release of Hermes it is",
 			"An answer with a tool in it tells the most: see --recording.")
 		return s
@@ -151,7 +123,8 @@ func (e *examination) releases() span {
 			tools = append(tools, g.name+": "+g.tools)
 		}
 	}
-	e.find("generation", Info, words(fmt.Sprintf("%s, Hermes %s: %s", strings.Join(e.Generations, " or "), s, because)),
+	names := strings.Join(e.Generations, " or ")
+	e.find("generation", Info, words(fmt.Sprintf("%s, Hermes %s: %s", names, s, strings.Join(because, "; "))),
 		words(strings.Join(tools, ". ")+"."))
 	if contradicts != "" {
 		e.find("generation", Warn, words("it also does what these releases do not: "+contradicts),

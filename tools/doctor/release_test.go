@@ -1,9 +1,9 @@
 package doctor
 
 import (
-	"fmt"
-	"io"
 	"net/http"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -20,8 +20,8 @@ func TestReleases(t *testing.T) {
 		}
 	}
 	for s, want := range map[span]string{
-		anyRelease: "every release", {oldest, last(16)}: "up to 0.16", {minor(9), newest}: "0.9 and newer", {minor(7), last(8)}: "0.7 and 0.8",
-		{minor(9), last(11)}: "0.9 to 0.11", {minor(13), last(13)}: "0.13", {oldest, 19_000}: "up to 0.19", {21_004, last(21)}: "0.21.4 and later 0.21", {minor(18), 21_003}: "0.18 to 0.21.3", {19_001, newest}: "0.19.1 and newer",
+		anyRelease: "every release", {oldest, 16_999}: "up to 0.16", {9_000, newest}: "0.9 and newer", {7_000, 8_999}: "0.7 and 0.8",
+		{9_000, 11_999}: "0.9 to 0.11", {13_000, 13_999}: "0.13", {oldest, 19_000}: "up to 0.19", {21_004, 21_999}: "0.21.4 and later 0.21", {18_000, 21_003}: "0.18 to 0.21.3", {19_001, newest}: "0.19.1 and newer",
 	} {
 		if got := s.String(); got != want {
 			t.Errorf("%q, want %q", got, want)
@@ -31,7 +31,7 @@ func TestReleases(t *testing.T) {
 
 // TestGenerationsAreInARow: each release is of one.
 func TestGenerationsAreInARow(t *testing.T) {
-	for r := oldest; r < minor(25); r++ {
+	for r := oldest; r < 25_000; r++ {
 		var of []string
 		for _, g := range generations {
 			if g.span.meets(span{r, r}) {
@@ -44,51 +44,63 @@ func TestGenerationsAreInARow(t *testing.T) {
 	}
 }
 
-// TestEvidenceNarrows: an answer does so where /health leaves it open.
-func TestEvidenceNarrows(t *testing.T) {
-	none, old := evidence{}, evidence{span{oldest, last(16)}, "/health names no version"}
-	exact, marker := evidence{span{minor(20), minor(20)}, "/health says so"}, evidence{span{minor(7), last(8)}, "a marker"}
+// TestGenerationsOfVersions: agents are known by their version, and by the stream where that says
+// nothing. A stream that contradicts the version is told.
+func TestGenerationsOfVersions(t *testing.T) {
 	for _, c := range []struct {
-		known, shown evidence
-		want         string
-		says         []string
+		dir, scenario, version, want string
 	}{
-		{none, none, "every release", []string{"nothing tells which release of Hermes it is"}},
-		{old, marker, "0.7 and 0.8", []string{"G0, Hermes 0.7 and 0.8: /health names no version; a marker"}},
-		{none, marker, "0.7 and 0.8", []string{"G0, Hermes 0.7 and 0.8: a marker"}},
-		{exact, none, "0.20", []string{"G3, Hermes 0.20: /health says so"}},
-		{exact, marker, "0.20", []string{"G3, Hermes 0.20: /health says so", "it also does what these releases do not: a marker"}},
+		{"g0-v0.8.0", "", "", "G-1 G0 G1 G2"},
+		{"g3-v0.20.3", "", "", "G3"}, // as it was recorded
+		{"g3-v0.20.3", "", "dev", "G2 G3 G4 G5"},
+		{"g4-transcribed", "reasoning_tools", "0.21.3", "G3"},
+		{"g4-transcribed", "reasoning_tools", "0.21.4", "G4"},
+		{"g4-transcribed", "reasoning_tools", "0.21.5.post2", "G4"},
+		{"g4-transcribed", "reasoning_tools", "0.22.2.post1", "G5"},
+		{"g4-transcribed", "reasoning_tools", "1.2.3", "G5"},
+		{"g4-transcribed", "reasoning_tools", "dev", "G4 G5"},
+		{"g0-v0.8.0", "one_tool", "0.20.3", "G3"},
 	} {
-		e := &examination{known: c.known, reading: &reading{shown: c.shown}}
-		got := e.releases()
-		var says []string
-		for _, f := range e.Findings {
-			says = append(says, f.Says)
+		f := &fake{dir: c.dir, scenario: c.scenario, serve: map[string]http.HandlerFunc{"/v1/models": status(200, "", "", "{}")}}
+		if c.version != "" {
+			f.serve["/health"] = status(200, "", "", `{"platform": "hermes-agent", "version": "`+c.version+`"}`)
 		}
-		if got.String() != c.want || !slices.Equal(says, c.says) {
-			t.Errorf("%+v: %v, %q", c, got, says)
+		d := testDoctor(f.start(t), "")
+		d.ask = c.scenario != ""
+		a := d.examined(t)
+		if got := strings.Join(a.Generations, " "); got != c.want {
+			t.Errorf("%+v: %s", c, got)
+		}
+		if asked := slices.Contains(f.seen, "POST "+chatPath); asked != d.ask {
+			t.Errorf("%+v: %q", c, f.seen)
+		}
+		repaired := slices.ContainsFunc(a.Repairs, func(r Repair) bool { return strings.HasPrefix(r.Upstream, "hermes.status") })
+		contradicts := strings.Contains(newReport(a).text(), "it also does what these releases do not: a tool marker")
+		if contradicts != (c.scenario == "one_tool") {
+			t.Errorf("%+v: %+v", c, a.Findings)
+		}
+		if newer := strings.Contains(c.want, "G4") || strings.Contains(c.want, "G5"); repaired != newer {
+			t.Errorf("%+v: %+v", c, a.Repairs)
 		}
 	}
 }
 
-// TestNewestGenerations are known by their version, or by the stream where the version says
-// nothing.
-func TestNewestGenerations(t *testing.T) {
-	for version, want := range map[string]string{"0.21.3": "G3", "0.21.4": "G4", "0.21.5.post2": "G4", "0.22.2.post1": "G5", "1.2.3": "G5", "dev": "G4 G5"} {
-		f := &fake{dir: "g4-transcribed", scenario: "reasoning_tools", serve: map[string]http.HandlerFunc{
-			"/health": func(w http.ResponseWriter, r *http.Request) {
-				fmt.Fprintf(w, `{"platform": "hermes-agent", "version": "%s"}`, version)
-			},
-			"/v1/models": func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "{}") },
-		}}
-		o := testOptions()
-		o.Ask = true
-		a := examine(t, f.start(t), o)
-		if got := strings.Join(a.Generations, " "); got != want {
-			t.Errorf("%s: %s, want %s", version, got, want)
+// TestContractHasTheGenerations of the code, and no other.
+func TestContractHasTheGenerations(t *testing.T) {
+	b, err := os.ReadFile("../../docs/contract.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := regexp.MustCompile(`(?m)^\| (G-?\d) \| (.*?) \|`).FindAllStringSubmatch(string(b), -1)
+	if len(rows) != len(generations) {
+		t.Errorf("%d of %d", len(rows), len(generations))
+	}
+	for i, g := range generations[:min(len(rows), len(generations))] {
+		if rows[i][1] != g.name || strings.ReplaceAll(rows[i][2], "v", "") != g.span.String() {
+			t.Errorf("the page has %q, the code %s, %s", rows[i][1:], g.name, g.span)
 		}
-		if new := slices.ContainsFunc(a.Repairs, func(r Repair) bool { return strings.HasPrefix(r.Upstream, "hermes.status") }); new != (want != "G3") {
-			t.Errorf("%s: %+v", version, a.Repairs)
+		if !strings.Contains(strings.Join(strings.Fields(page(t)), " "), g.name+" ("+g.span.String()+")") {
+			t.Errorf("docs/doctor.md has no %s (%s)", g.name, g.span)
 		}
 	}
 }

@@ -3,10 +3,13 @@ package doctor
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
+
+	"github.com/hermes-sidecar/hermes-sidecar/internal/bounded"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
 // A Level says how much a finding matters.
@@ -58,106 +61,132 @@ type Option struct {
 	Why    string `json:"why"`
 }
 
-// NewReport returns the report of agents.
-func NewReport(agents ...Agent) Report {
-	r := Report{Schema: schema, Result: "ok", Agents: agents}
-	if slices.ContainsFunc(agents, Agent.failed) {
-		r.Result = "problems"
+// The results of a report.
+const (
+	resultOK       = "ok"
+	resultProblems = "problems" // a finding is a Fail
+)
+
+// newReport returns the report of agents.
+func newReport(agents ...Agent) Report {
+	r := Report{Schema: schema, Result: resultOK, Agents: agents}
+	for _, a := range agents {
+		if slices.ContainsFunc(a.Findings, func(f Finding) bool { return f.Level == Fail }) {
+			r.Result = resultProblems
+		}
 	}
 	return r
 }
 
-// Problems reports whether anything has to be changed.
-func (r Report) Problems() bool { return r.Result != "ok" }
-
-// WriteJSON writes the report as one JSON object.
-func (r Report) WriteJSON(w io.Writer) error {
-	e := json.NewEncoder(w)
+// json returns the report as one JSON object.
+func (r Report) json() string {
+	var b strings.Builder
+	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
-	if err := e.Encode(r); err != nil {
-		return fmt.Errorf("writing the report: %w", err)
-	}
-	return nil
+	e.Encode(r) // a report has nothing that is no JSON, and a strings.Builder takes all
+	return b.String()
 }
 
-// newAgent returns an agent of which nothing is known. Its lists are empty, and not
-// null in JSON.
-func newAgent(address, namedBy string) Agent {
-	return Agent{Address: address, NamedBy: namedBy, Findings: []Finding{}, Repairs: []Repair{}, Options: []Option{}}
-}
-
-// failed reports whether a finding of the agent is a Fail.
-func (a Agent) failed() bool {
-	return slices.ContainsFunc(a.Findings, func(f Finding) bool { return f.Level == Fail })
-}
-
-// The columns of the text form.
-const (
-	columns    = 100
-	levelWidth = 6  // of the column with the level
-	checkWidth = 19 // of the column with the check
-)
-
-// WriteText writes the report for people.
-func (r Report) WriteText(w io.Writer) error {
+// text returns the report for people.
+func (r Report) text() string {
 	var b strings.Builder
 	for i, a := range r.Agents {
 		if i > 0 {
 			b.WriteString("\n")
 		}
-		a.text(&b)
-	}
-	if _, err := io.WriteString(w, b.String()); err != nil {
-		return fmt.Errorf("writing the report: %w", err)
-	}
-	return nil
-}
-
-// text writes the agent for people.
-func (a Agent) text(b *strings.Builder) {
-	fmt.Fprintf(b, "%s (%s)\n\n", a.Address, a.NamedBy)
-	for _, f := range a.Findings {
-		head := fmt.Sprintf("%-*s%-*s", levelWidth, f.Level, checkWidth, f.Check)
-		wrap(b, head, f.Says)
-		if f.Why != "" {
-			wrap(b, strings.Repeat(" ", levelWidth+checkWidth), f.Why)
+		fmt.Fprintf(&b, "%s (%s)\n\n", a.Address, a.NamedBy)
+		for _, f := range a.Findings {
+			wrap(&b, fmt.Sprintf("%-6s%-19s", f.Level, f.Check), f.Says)
+			wrap(&b, strings.Repeat(" ", 6+19), f.Why)
 		}
-	}
-	if len(a.Repairs) > 0 {
-		b.WriteString("\nWhat the sidecar repairs there\n\n")
+		if len(a.Repairs) > 0 {
+			b.WriteString("\nWhat the sidecar repairs there\n\n")
+		}
 		for _, r := range a.Repairs {
-			wrap(b, "  - ", r.Upstream+" ("+r.Releases+")")
-			wrap(b, "    ", "→ "+r.Client)
+			wrap(&b, "  - ", r.Upstream+" ("+r.Releases+")")
+			wrap(&b, "    ", "→ "+r.Client)
+		}
+		if len(a.Options) > 0 {
+			b.WriteString("\nOptions that may fit\n\n")
+		}
+		for _, o := range a.Options {
+			wrap(&b, "  - ", o.Option+": "+o.When)
+			wrap(&b, "    ", o.Why)
 		}
 	}
-	if len(a.Options) > 0 {
-		b.WriteString("\nOptions that may fit\n\n")
-		for _, o := range a.Options {
-			wrap(b, "  - ", o.Option+": "+o.When)
-			wrap(b, "    ", o.Why)
+	return b.String()
+}
+
+// columns is the width of the text form.
+const columns = 100
+
+// wrap writes text in lines of at most columns, the first one after head and the others below
+// it. It writes nothing for no text.
+func wrap(b *strings.Builder, head, text string) {
+	line := head
+	for word := range strings.FieldsSeq(text) {
+		if line != head && utf8.RuneCountInString(line+word) > columns {
+			b.WriteString(strings.TrimRight(line, " ") + "\n")
+			head = strings.Repeat(" ", utf8.RuneCountInString(head))
+			line = head
 		}
+		line += word + " "
+	}
+	if line != head {
+		b.WriteString(strings.TrimRight(line, " ") + "\n")
 	}
 }
 
-// wrap writes words in lines of at most columns, the first one after head and the
-// others below it.
-func wrap(b *strings.Builder, head, words string) {
-	b.WriteString(head)
-	at := utf8.RuneCountInString(head)
-	indent, begun := strings.Repeat(" ", at), false
-	for word := range strings.FieldsSeq(words) {
-		n := utf8.RuneCountInString(word)
-		switch {
-		case begun && at+1+n > columns:
-			b.WriteString("\n" + indent)
-			at = len(indent)
-		case begun:
-			b.WriteString(" ")
-			at++
+// Words are what a finding says: constants of this package, or what say returns. What an
+// agent says is a string and does not become words by itself, so the compiler refuses it
+// where it would reach a report as it came.
+type words string
+
+// find adds a finding.
+func (e *examination) find(check string, level Level, says, why words) {
+	e.Findings = append(e.Findings, Finding{Check: e.checks + check, Level: level, Says: string(says), Why: string(why)})
+}
+
+// say returns format with args. Those that are neither numbers nor words come from others, and
+// appear as fit returns them.
+func (d *doctor) say(format words, args ...any) words {
+	for i, a := range args {
+		switch a.(type) {
+		case words, int, int64:
+		default:
+			args[i] = d.fit(fmt.Sprint(a))
 		}
-		b.WriteString(word)
-		at, begun = at+n, true
 	}
-	b.WriteString("\n")
+	return words(fmt.Sprintf(string(format), args...))
+}
+
+// quoted returns the text in quotes, after a colon and a space, or "" for nothing.
+func (d *doctor) quoted(text string) words {
+	if text == "" {
+		return ""
+	}
+	return d.say(": “%s”", text)
+}
+
+// maxSaid is how much of what others say a finding repeats, in bytes.
+const maxSaid = 200
+
+// fit returns what upstream, or an error about it, says in a form that a report may have:
+// without the key, without other secrets, short and printable.
+func (d *doctor) fit(text string) string {
+	if d.key != "" {
+		text = strings.ReplaceAll(text, d.key, "[redacted]")
+	}
+	return printable(bounded.Text(rewrite.Redact(bounded.Text(text, maxProbe)), maxSaid))
+}
+
+// printable replaces what a terminal would act upon.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return utf8.RuneError
+		}
+		return r
+	}, text)
 }

@@ -3,15 +3,15 @@ package doctor
 import (
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
 	"strings"
-	"time"
+	"syscall"
+
+	"github.com/tidwall/gjson"
 )
 
 const (
@@ -24,167 +24,176 @@ const (
 // A server is an agent, or the sidecar in front of it, as a client sees it. It follows no
 // redirect, uses no proxy of the environment, repeats nothing and decompresses nothing.
 type server struct {
-	Target
-	client  *http.Client
-	dial    func(ctx context.Context) (net.Conn, error)
-	key     string // "" for none
-	timeout time.Duration
+	target
+	*doctor
+	client *http.Client
 }
 
-// newServer returns the server at t.
-func newServer(t Target, o Options) *server {
-	dial := func(ctx context.Context) (net.Conn, error) {
-		if t.socket != "" {
-			return o.Dial(ctx, "unix", t.socket)
-		}
-		return o.Dial(ctx, "tcp", net.JoinHostPort(t.url.Hostname(), t.port()))
-	}
-	return &server{Target: t, key: o.Key, timeout: o.Timeout, dial: dial, client: &http.Client{
+// server returns the server at t.
+func (d *doctor) server(t target) *server {
+	s := &server{target: t, doctor: d}
+	s.client = &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{
-			DialContext:            func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
-			TLSClientConfig:        &tls.Config{InsecureSkipVerify: o.Insecure, MinVersion: tls.VersionTLS12},
+			DialContext:            func(ctx context.Context, _, _ string) (net.Conn, error) { return s.connect(ctx) },
+			TLSClientConfig:        &tls.Config{InsecureSkipVerify: d.insecure, MinVersion: tls.VersionTLS12},
 			ForceAttemptHTTP2:      true,
 			DisableCompression:     true,
 			DisableKeepAlives:      true, // so nothing is sent again on a connection that has closed
 			MaxResponseHeaderBytes: maxHeader,
 			ReadBufferSize:         maxHeader,
 		},
-	}}
+	}
+	return s
 }
 
-// A reply is the answer to a GET request.
-type reply struct {
-	status int
-	proto  string
-	header http.Header
-	body   []byte // at most maxProbe bytes
+func (s *server) connect(ctx context.Context) (net.Conn, error) {
+	if s.socket != "" {
+		return s.dial(ctx, "unix", s.socket)
+	}
+	return s.dial(ctx, "tcp", net.JoinHostPort(s.url.Hostname(), s.port()))
 }
 
-// get asks for a path below the address, with the key if withKey is true.
-func (s *server) get(ctx context.Context, path string, withKey bool) (*reply, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	req, err := s.request(ctx, http.MethodGet, path, nil, withKey)
-	if err != nil {
-		return nil, err
-	}
-	res, err := s.client.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(res.Body, maxProbe))
-	if err != nil {
-		return nil, err
-	}
-	return &reply{res.StatusCode, res.Proto, res.Header, body}, nil
-}
-
-// request returns a request for a path below the address.
-func (s *server) request(ctx context.Context, method, path string, body io.Reader, withKey bool) (*http.Request, error) {
-	req, err := http.NewRequestWithContext(ctx, method, s.url.JoinPath(path).String(), body)
+// send sends a GET request for a path below the address, or the body if there is one, with the
+// key if withKey is true.
+func (s *server) send(ctx context.Context, path, body string, withKey bool) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url.JoinPath(path).String(), strings.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
 	req.Header.Set("Accept-Encoding", "identity") // as the sidecar does
 	req.Header.Set("User-Agent", "hermes-doctor")
+	if body != "" {
+		req.Method = http.MethodPost
+		req.GetBody = nil // it is not sent again
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Accept", "text/event-stream")
+	}
 	if withKey && s.key != "" {
 		req.Header.Set("Authorization", "Bearer "+s.key)
 	}
-	return req, nil
+	return s.client.Do(req)
 }
 
-// refuses reports whether the answer says that the request has no right, or the wrong
-// key.
-func (r *reply) refuses() bool {
-	return r.status == http.StatusUnauthorized || r.status == http.StatusForbidden
+// A reply is the answer to a request, with the first maxProbe bytes of its body.
+type reply struct {
+	*http.Response
+	body []byte
 }
 
-// json decodes the body and reports whether it is JSON of that form.
-func (r *reply) json(into any) bool { return json.Unmarshal(r.body, into) == nil }
-
-// errorOf returns the message and the code of the error that the body is.
-func errorOf(body []byte) (message, code string) {
-	var is struct {
-		Error struct {
-			Message string `json:"message"`
-			Code    any    `json:"code"`
-		} `json:"error"`
+// get asks for a path below the address, with the key if withKey is true.
+func (s *server) get(ctx context.Context, path string, withKey bool) (reply, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	res, err := s.send(ctx, path, "", withKey)
+	if err != nil {
+		return reply{}, err
 	}
-	if json.Unmarshal(body, &is) != nil {
-		return "", ""
-	}
-	code, _ = is.Error.Code.(string)
-	return is.Error.Message, code
+	return read(res)
 }
 
-// A Target is where an agent, or the sidecar in front of it, listens.
-type Target struct {
-	url    *url.URL // without the path of the API, such as http://127.0.0.1:8642 or http://hermes/p/work
-	socket string   // of unix//path, "" for TCP
+// read reads a reply, and closes its body.
+func read(res *http.Response) (reply, error) {
+	defer res.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxProbe))
+	return reply{res, body}, err
 }
 
-// errTarget says what an address looks like. It does not repeat the address, which may
-// have a password in it.
-var errTarget = errors.New("use an address such as 127.0.0.1:8642, https://hermes.example.com or unix//run/hermes.sock")
-
-// ParseTarget reads an address as a client or as a Caddyfile has it: host:port, a URL,
-// with or without the path of the API, or unix//path. It must not have a user name in
-// it.
-func ParseTarget(address string) (t Target, err error) {
-	if path, ok := strings.CutPrefix(address, "unix/"); ok {
-		if path == "" {
-			return t, errTarget
-		}
-		return Target{&url.URL{Scheme: "http", Host: "localhost"}, path}, nil
+// says returns the string at a path of the JSON that the reply is, "" if it says no such thing.
+func (r reply) says(path string) string {
+	if !gjson.ValidBytes(r.body) {
+		return ""
 	}
-	if !strings.Contains(address, "://") {
-		if strings.HasPrefix(address, ":") {
-			address = "127.0.0.1" + address
-		}
-		if _, _, err := net.SplitHostPort(strings.SplitN(address, "/", 2)[0]); err != nil {
-			return t, fmt.Errorf("an address without a port: %w", errTarget)
-		}
-		address = "http://" + address
-	}
-	u, err := url.Parse(address)
-	if err != nil || u.Hostname() == "" || u.Port() == "" && strings.HasSuffix(u.Host, ":") {
-		return t, errTarget
-	}
-	switch u.Scheme {
-	case "http", "https":
-	case "h2c":
-		u.Scheme = "http"
-	default:
-		return t, errTarget
-	}
-	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return t, fmt.Errorf("an address with a user name or a query: %w", errTarget)
-	}
-	path := strings.TrimRight(u.Path, "/")
-	for _, api := range []string{"/chat/completions", "/v1"} {
-		path = strings.TrimSuffix(path, api)
-	}
-	u.Path, u.RawPath = path, ""
-	return Target{url: u}, nil
+	return gjson.GetBytes(r.body, path).Str
 }
 
-// String returns the address.
-func (t Target) String() string {
-	if t.socket != "" {
-		return "unix/" + t.socket
-	}
-	return t.url.String()
+// message returns the message of the error that the reply is, "" if it has none.
+func (r reply) message() string { return r.says("error.message") }
+
+// isHermes reports whether the reply is Hermes' own to /health.
+func (r reply) isHermes() bool {
+	return r.StatusCode == http.StatusOK && r.says("platform") == "hermes-agent"
 }
 
-// port returns the port of a TCP address.
-func (t Target) port() string {
-	switch p := t.url.Port(); {
-	case p != "":
-		return p
-	case t.url.Scheme == "https":
-		return "443"
+// refuses reports whether the reply says that the request has no right, or the wrong key.
+func (r reply) refuses() bool {
+	return r.StatusCode == http.StatusUnauthorized || r.StatusCode == http.StatusForbidden
+}
+
+// isHTML reports whether the reply is a page for a browser.
+func (r reply) isHTML() bool {
+	b := strings.ToLower(strings.TrimSpace(string(r.body[:min(len(r.body), 512)])))
+	return strings.Contains(r.Header.Get("Content-Type"), "html") || strings.HasPrefix(b, "<!doctype") || strings.HasPrefix(b, "<html")
+}
+
+const (
+	speaksTLS words = "it speaks TLS on this port, and this address says plain HTTP"
+	useHTTPS  words = "Use https://%s. Hermes itself speaks plain HTTP, so something stands in front of it here."
+	listens   words = "Hermes listens on 127.0.0.1:8642 unless API_SERVER_HOST and API_SERVER_PORT say otherwise, " +
+		"and only with API_SERVER_ENABLED=true. In a container, 127.0.0.1 is the container itself."
+)
+
+// unreachable adds a finding that fails: why there is no answer to what, and what to do.
+func (e *examination) unreachable(ctx context.Context, s *server, check string, what words, err error) {
+	says, why := e.cause(ctx, s, err)
+	e.find(check, Fail, what+says, why)
+}
+
+// cause says what err means, and what to do.
+func (e *examination) cause(ctx context.Context, s *server, err error) (says, why words) {
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
+		err = wrapped.Err // without the method and the URL
 	}
-	return "80"
+	dial, ok := errors.AsType[*net.OpError](err)
+	dialing := ok && dial.Op == "dial"
+	dns, noName := errors.AsType[*net.DNSError](err)
+	_, noTLS := errors.AsType[tls.RecordHeaderError](err)
+	_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
+	switch {
+	case noName:
+		return e.say("no address is known for %s", dns.Name),
+			"Check the name, and whether it is one that is known on this machine, or in this container."
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "the connection is refused: nothing listens there", listens
+	case errors.Is(err, syscall.ENOENT) && s.socket != "":
+		return "there is no such socket", "Check the path, and that Hermes' side of it is up."
+	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM):
+		return e.say("this user may not connect: %s", err), "Run it as the user of the sidecar."
+	case isTimeout(err) && dialing:
+		return e.say("no connection within %s", s.timeout), "A firewall drops the packets, or the machine is down."
+	case isTimeout(err):
+		return e.say("it accepts the connection, but does not answer within %s", s.timeout),
+			"It hangs, or it waits for something else than HTTP. /health is answered at once by a Hermes that works. " +
+				"--timeout allows more."
+	case s.url.Scheme == "https" && (noTLS || errors.Is(err, http.ErrSchemeMismatch)):
+		return "it speaks plain HTTP on this port, and this address says https", e.say("Use http://%s.", s.url.Host)
+	case s.url.Scheme == "http" && s.speaksTLS(ctx):
+		return speaksTLS, e.say(useHTTPS, s.url.Host)
+	case untrusted:
+		return e.say("its certificate is not trusted: %s", err),
+			"Use the name that the certificate is for, and trust its authority on this machine, " +
+				"or use --insecure for this examination."
+	case dialing:
+		return e.say("no connection: %s", err), listens
+	}
+	return e.say("it accepts the connection, but its answer is no HTTP: %s", err), "This is not Hermes' API server. " + listens
+}
+
+// isTimeout reports whether something took too long.
+func isTimeout(err error) bool {
+	t, ok := errors.AsType[net.Error](err)
+	return ok && t.Timeout()
+}
+
+// speaksTLS reports whether the port answers a TLS handshake. Nothing is sent after it.
+func (s *server) speaksTLS(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	conn, err := s.connect(ctx)
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	// Any certificate will do for a handshake.
+	return tls.Client(conn, &tls.Config{InsecureSkipVerify: true}).HandshakeContext(ctx) == nil
 }

@@ -81,24 +81,18 @@ func (c *healthCommand) run() error {
 		Timeout:       c.timeout,
 	}
 	res, err := client.Get(u.String())
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
+		err = wrapped.Err // without the request that net/http puts in front of it
+		if wrapped.Timeout() {
+			err = fmt.Errorf("no answer within %v", c.timeout)
+		}
+	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", u.Redacted(), c.cause(err))
+		return fmt.Errorf("%s: %w", u.Redacted(), err)
 	}
 	res.Body.Close()
 	if res.StatusCode < 200 || res.StatusCode > 299 {
 		return fmt.Errorf("%s: the answer is %d %s", u.Redacted(), res.StatusCode, http.StatusText(res.StatusCode))
 	}
 	return nil
-}
-
-// cause is err without the request that net/http puts in front of it.
-func (c *healthCommand) cause(err error) error {
-	wrapped, ok := errors.AsType[*url.Error](err)
-	switch {
-	case !ok:
-		return err
-	case wrapped.Timeout():
-		return fmt.Errorf("no answer within %v", c.timeout)
-	}
-	return wrapped.Err
 }

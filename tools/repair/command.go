@@ -1,3 +1,5 @@
+// Package repair registers the command hermes-repair, which repairs a recorded answer of
+// Hermes offline, with the engine that repairs live ones, and explains what it does.
 package repair
 
 import (
@@ -13,6 +15,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/internal/command"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/options"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/recording"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
 // The exit statuses of hermes-repair.
@@ -76,10 +79,14 @@ it could not be read, or is not an answer of Hermes.
 
 // repairCommand is a run of caddy hermes-repair.
 type repairCommand struct {
-	explain     bool
-	width       int
+	explain     bool // write what became of each frame, and why, instead of the repaired answer
+	width       int  // columns of a frame's line that an explanation shows, 0 for all
 	path, cause string
-	options     command.OptionFlags
+	flagged     command.OptionFlags
+
+	options rewrite.Options
+	meta    recording.Meta // without a Path, the stream is taken for what its first chunk says
+	out     io.Writer
 }
 
 func (c *repairCommand) flags(cmd *cobra.Command) {
@@ -88,14 +95,14 @@ func (c *repairCommand) flags(cmd *cobra.Command) {
 	f.IntVar(&c.width, "width", 160, "Columns of a frame's line that --explain shows, 0 for all")
 	f.StringVar(&c.path, "path", "", "Path of the request")
 	f.StringVar(&c.cause, "cause", "", "How upstream ended: eof, aborted, timeout or shutdown (default eof)")
-	c.options = command.NewOptionFlags(cmd, slices.DeleteFunc(slices.Clone(options.All()), func(o *options.Option) bool {
+	c.flagged = command.NewOptionFlags(cmd, slices.DeleteFunc(slices.Clone(options.All()), func(o *options.Option) bool {
 		return !slices.Contains(repairOptions, o.Name)
 	}))
 }
 
-// run repairs the file in args, or in if there is none.
+// run repairs the file in args, or in if there is none, and returns the exit status.
 func (c *repairCommand) run(args []string, in io.Reader, out io.Writer) (int, error) {
-	given, err := c.options.Values()
+	given, err := c.flagged.Values()
 	if err != nil {
 		return exitNotRead, err
 	}
@@ -103,7 +110,7 @@ func (c *repairCommand) run(args []string, in io.Reader, out io.Writer) (int, er
 	if err != nil {
 		return exitNotRead, err
 	}
-	var meta recording.Meta
+	c.options, c.out = o.Rewrite, out
 	if len(args) > 0 && args[0] != "-" {
 		file, err := os.Open(args[0])
 		if err != nil {
@@ -111,21 +118,19 @@ func (c *repairCommand) run(args []string, in io.Reader, out io.Writer) (int, er
 		}
 		defer file.Close()
 		in = file
-		if meta, err = recording.ReadMeta(args[0]); err != nil {
+		if c.meta, err = recording.ReadMeta(args[0]); err != nil {
 			return exitNotRead, err
 		}
 	}
-	meta.Path, meta.Cause = cmp.Or(c.path, meta.Path), cmp.Or(c.cause, meta.Cause)
+	c.meta.Path, c.meta.Cause = cmp.Or(c.path, c.meta.Path), cmp.Or(c.cause, c.meta.Cause)
 	if given["progress"] != nil {
-		meta.Progress = ""
+		c.meta.Progress = ""
 	}
-	sum, err := Run(in, out, Options{
-		Rewrite: o.Rewrite, Meta: meta, Explain: c.explain, Width: c.width,
-	})
+	code, err := c.repair(in)
 	switch {
 	case err != nil:
 		return exitNotRead, err
-	case sum.Code != "":
+	case code != "":
 		return exitBadAnswer, nil
 	}
 	return exitRepaired, nil

@@ -47,6 +47,8 @@ func TestRepairCommand(t *testing.T) {
 		{"a crash", "", []string{captures + "g0-v0.8.0/crash_in_tool.sse"}, 4, `"code":"agent_crashed"`, ""},
 		{"a broken end", string(body[:len(body)/2]), []string{"--cause", "aborted"}, 4, `"code":"upstream_aborted"`, ""},
 		{"a path", ": keepalive\n\n", []string{"--path", "/v1/runs/run_7/events", "--cause", "aborted"}, 4, `"event": "run.failed", "run_id": "run_7"`, ""},
+		{"an answer that failed", "", []string{captures + "g0-v0.8.0/nonstream.failed_result.http"}, 4, `{"error":{"message":"API call failed`, ""},
+		{"a header of curl", "HTTP/1.1 100 Continue\r\n\r\nHTTP/2 200\r\nA: b\r\n\r\n" + string(body), nil, 0, "event: hermes.tool.progress\ndata: {\"id\"", ""},
 		{"no file", "", []string{"nope.sse"}, 1, "", "opening the recording: open nope.sse"},
 		{"a wrong option", "", []string{"--progress", "loud"}, 1, "", `--progress: invalid progress "loud": must be envelope, bare, unnamed, comment or off`},
 		{"a wrong cause", "", []string{"--cause", "bad"}, 1, "", `invalid cause "bad": must be eof, aborted, timeout or shutdown`},
@@ -59,14 +61,14 @@ func TestRepairCommand(t *testing.T) {
 		{"something else", "hello\n", nil, 1, "hello", "no frame of Hermes"},
 	} {
 		status, out, err := repairRun(t, c.in, c.args...)
-		if status != c.status || !strings.Contains(out, c.has) || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+		if status != c.status || strings.Contains(out, "HTTP/") || !strings.Contains(out, c.has) || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
 			t.Errorf("%s: status %d, error %v, output\n%s", c.name, status, err, out)
 		}
 	}
 }
 
-// TestRepairCommandDoesNotSayHowNothingEnded: it is not known.
-func TestRepairCommandDoesNotSayHowNothingEnded(t *testing.T) {
+// TestHowNothingEndedIsNotSaid, because it is not known.
+func TestHowNothingEndedIsNotSaid(t *testing.T) {
 	for _, in := range []string{`{"object":"list","data":[]}`, "hello\n", "{"} {
 		if _, out, err := repairRun(t, in, "--explain"); err == nil || strings.Contains(out, "ended") {
 			t.Errorf("%q: error %v, output\n%s", in, err, out)

@@ -50,7 +50,11 @@ func (e *explainer) step(s rewrite.Step) {
 		e.lines(fmt.Sprintf("%5d  %s  ", e.n, sign(s)), s.In)
 	}
 	for _, n := range s.Notes {
-		e.printf("          %s %s\n", section(n.Section), n.Text)
+		section := "(" + n.Section + ")"
+		if n.Section >= "0" && n.Section <= "9" { // of the contract
+			section = "§" + n.Section
+		}
+		e.printf("          %s %s\n", section, n.Text)
 	}
 	if string(s.Out) != string(s.In) {
 		e.lines("       "+signAdded+"  ", s.Out)
@@ -70,40 +74,24 @@ func sign(s rewrite.Step) string {
 	return signChanged
 }
 
-// section writes a section of the contract: §1, or a name as it is.
-func section(name string) string {
-	if name >= "0" && name <= "9" {
-		return "§" + name
-	}
-	return "(" + name + ")"
-}
-
 // lines writes the lines of b that are not blank, the first one after prefix
-// and the others below it.
+// and the others below it, each cut to the width and then without what all chunks of a stream
+// begin with.
 func (e *explainer) lines(prefix string, b []byte) {
-	text := strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(string(b))
-	for line := range strings.SplitSeq(text, "\n") {
-		if line == "" {
-			continue
+	for _, line := range strings.FieldsFunc(string(b), func(r rune) bool { return r == '\n' || r == '\r' }) {
+		const head, choices = "data: {", `"choices"`
+		i := strings.Index(line, choices)
+		if e.width > 0 && strings.HasPrefix(line, head) && i > 0 && strings.Contains(line[:i], `"chat.completion.chunk"`) {
+			line = head + "… " + line[i:]
 		}
-		if e.width > 0 {
-			line = withoutHead(line)
+		if e.width > 0 && utf8.RuneCountInString(line) > e.width {
+			line = string([]rune(line)[:e.width-1]) + "…"
 		}
-		e.printf("%s%s\n", prefix, cut(line, e.width))
+		e.printf("%s%s\n", prefix, line)
 		if !strings.Contains(prefix, signAdded) {
 			prefix = strings.Repeat(" ", utf8.RuneCountInString(prefix))
 		}
 	}
-}
-
-// withoutHead leaves out what all chunks of a stream begin with.
-func withoutHead(line string) string {
-	const head, choices = "data: {", `"choices"`
-	i := strings.Index(line, choices)
-	if !strings.HasPrefix(line, head) || i < 0 || !strings.Contains(line[:i], `"chat.completion.chunk"`) {
-		return line
-	}
-	return head + "… " + line[i:]
 }
 
 // printable replaces what a terminal would act upon.
@@ -116,14 +104,6 @@ func printable(line string) string {
 	}, line)
 }
 
-// cut cuts a line to width runes, with an ellipsis; 0 leaves it.
-func cut(line string, width int) string {
-	if width <= 0 || utf8.RuneCountInString(line) <= width {
-		return line
-	}
-	return string([]rune(line)[:width-1]) + "…"
-}
-
 // end writes how the stream ended.
 func (e *explainer) end(s rewrite.Summary) {
 	how := "well"
@@ -131,11 +111,9 @@ func (e *explainer) end(s rewrite.Summary) {
 		how = "in an error, " + s.Code
 	}
 	e.printf("\nended %s", how)
-	for _, f := range []struct {
-		name, value string
-	}{{"finish_reason", s.FinishReason}, {"id", s.ID}, {"model", s.Model}} {
-		if f.value != "" {
-			e.printf(", %s %s", f.name, f.value)
+	for _, f := range [][2]string{{"finish_reason", s.FinishReason}, {"id", s.ID}, {"model", s.Model}} {
+		if f[1] != "" {
+			e.printf(", %s %s", f[0], f[1])
 		}
 	}
 	e.printf("; %d chunks, %d tools, %d imitations, %d stretches of reasoning\n", s.Chunks, s.Tools, s.Imitations, s.Reasoning)
@@ -165,11 +143,12 @@ func (e *explainer) answer(a rewrite.Answer) {
 	case !a.Completion:
 		e.printf("no chat completion: passes as it is\n")
 		return // nothing is known of how it ended
-	case a.Code != "":
-		e.printf("§4 the agent failed and said stop: status 502\n")
-		e.lines("       "+signAdded+"  ", a.Body)
-	case a.Changed:
-		e.printf("§4 reasoning and markers leave the message\n")
+	case a.Code != "" || a.Changed:
+		did := "reasoning and markers leave the message"
+		if a.Code != "" {
+			did = "the agent failed and said stop: status 502"
+		}
+		e.printf("§4 %s\n", did)
 		e.lines("       "+signAdded+"  ", a.Body)
 	default:
 		e.printf("nothing to repair: passes as it is\n")

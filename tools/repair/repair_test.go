@@ -26,6 +26,14 @@ func read(t testing.TB, path ...string) string {
 	return string(b)
 }
 
+// repaired returns what c writes of a recording.
+func repaired(in string, c repairCommand) (out, code string, err error) {
+	var b bytes.Buffer
+	c.out = &b
+	code, err = c.repair(strings.NewReader(in))
+	return b.String(), code, err
+}
+
 // engine repairs as a live stream is repaired.
 func engine(body string, p rewrite.Params, cause rewrite.Cause) string {
 	s := rewrite.New(&rewrite.Options{}, p)
@@ -56,73 +64,15 @@ func TestRecordingsAreRepairedAsLive(t *testing.T) {
 			request, p = "/api/sessions/s1/chat/stream", rewrite.Params{SessionID: "s1"}
 		}
 		for _, cut := range []int{len(b), len(b) * 2 / 3} {
-			var out bytes.Buffer
-			sum, err := Run(bytes.NewReader(b[:cut]), &out, Options{Meta: recording.Meta{Path: request, Cause: "aborted"}})
+			out, code, err := repaired(string(b[:cut]), repairCommand{meta: recording.Meta{Path: request, Cause: "aborted"}})
 			want := engine(string(b[:cut]), p, rewrite.CauseAborted)
-			if err != nil || out.String() != want {
-				t.Errorf("%s: %v\n%s\nwant\n%s", path, err, out.String(), want)
+			if err != nil || out != want {
+				t.Errorf("%s: %v\n%s\nwant\n%s", path, err, out, want)
 			}
-			if strings.Contains(want, `"error"`) && cut < len(b) && sum.Code == "" {
-				t.Errorf("%s: %+v", path, sum)
+			if strings.Contains(want, `"error"`) && cut < len(b) && code == "" {
+				t.Errorf("%s: no code", path)
 			}
 		}
-	}
-}
-
-func TestHeaderOfCurlIsSkipped(t *testing.T) {
-	body := read(t, "g0-v0.8.0", "one_tool.sse")
-	for _, header := range []string{"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nA: b\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n", "HTTP/2 200\ncontent-type: text/event-stream\n\n"} {
-		var plain, headed bytes.Buffer
-		if _, err := Run(strings.NewReader(body), &plain, Options{}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := Run(strings.NewReader(header+body), &headed, Options{}); err != nil || headed.String() != plain.String() {
-			t.Errorf("%v: %s", err, headed.String())
-		}
-	}
-}
-
-func TestAnswersThatAreNotStreamed(t *testing.T) {
-	var out bytes.Buffer
-	sum, err := Run(strings.NewReader(read(t, "g0-v0.8.0", "nonstream.failed_result.http")), &out, Options{})
-	if err != nil || sum.Code != "agent_incomplete" || !strings.HasPrefix(out.String(), `{"error":{"message":"API call failed`) {
-		t.Errorf("%+v, %v: %s", sum, err, out.String())
-	}
-}
-
-func TestExplanation(t *testing.T) {
-	var out bytes.Buffer
-	sum, err := Run(strings.NewReader(read(t, "g0-v0.8.0", "one_tool.sse")), &out, Options{Explain: true, Width: 80})
-	if err != nil || sum.Code != "" {
-		t.Fatalf("%+v, %v", sum, err)
-	}
-	got := out.String()
-	for _, want := range []string{
-		"    1  =  data: {… \"choices\"", "    4  ~  data: {… \"choices\"", "\n          §1 a tool marker, the whole content of one chunk: leaves the text\n",
-		"\n          §2 tool terminal starts: its marker is here\n       +  event: hermes.tool.progress\n       +  data: {… ", "§2 tool terminal has ended: what comes now proves it",
-		"=  data: [DONE]\n", "\nended well, finish_reason stop, id chatcmpl-",
-	} {
-		if !strings.Contains(got, want) {
-			t.Errorf("no %q in\n%s", want, got)
-		}
-	}
-	for line := range strings.Lines(got) {
-		if n := len([]rune(line)); n > 80+12 && !strings.HasPrefix(line, "ended") {
-			t.Errorf("a line of %d columns: %s", n, line)
-		}
-	}
-	for _, in := range []string{
-		"event: hermes.tool.progress\ndata: {\"tool\": \"evil\\u001b]0;x\\u0007\\nfake\", \"emoji\": \"x\", \"label\": \"\\u202ey\"}\n\n",
-		"data: {\"choices\": [\u202e\u2028\n\n",
-	} {
-		out.Reset()
-		if _, err := Run(strings.NewReader(in), &out, Options{Explain: true, Meta: recording.Meta{Path: "/v1/chat/completions", Outcome: "\x1b"}}); err != nil || strings.ContainsAny(out.String(), "\x1b\x07\u202e\u2028") || strings.Contains(out.String(), "\nfake") {
-			t.Errorf("what a terminal acts upon: %q", out.String())
-		}
-	}
-	out.Reset()
-	if _, err := Run(strings.NewReader("data: {\"choices\": [\x1b[31m\n\n"), &out, Options{Explain: true}); err != nil || strings.Contains(out.String(), "\x1b") {
-		t.Errorf("a control character reaches the terminal: %q", out.String())
 	}
 }
 
@@ -133,12 +83,13 @@ func (failing) Read([]byte) (int, error)  { return 0, errors.New("broken") }
 func (failing) Write([]byte) (int, error) { return 0, errors.New("full") }
 
 func TestErrorsOfFiles(t *testing.T) {
-	if _, err := Run(failing{}, new(bytes.Buffer), Options{}); err == nil {
+	if _, err := (&repairCommand{out: io.Discard}).repair(failing{}); err == nil {
 		t.Error("no error of reading")
 	}
-	for _, o := range []Options{{}, {Explain: true}} {
+	for _, explain := range []bool{false, true} {
 		for _, in := range []string{"data: [DONE]\n\n", "{}"} {
-			if _, err := Run(strings.NewReader(in), failing{}, o); err == nil {
+			c := repairCommand{out: failing{}, explain: explain}
+			if _, err := c.repair(strings.NewReader(in)); err == nil {
 				t.Errorf("no error of writing %q", in)
 			}
 		}
@@ -157,15 +108,14 @@ func TestWhatIsKnownDecides(t *testing.T) {
 		{recording.Meta{Truncated: true}, "", "had become too large"},
 		{recording.Meta{Cause: recording.CauseClientGone}, "", "the client left"},
 	} {
-		var out bytes.Buffer
-		sum, err := Run(strings.NewReader(body), &out, Options{Meta: c.m, Explain: true})
-		if err != nil || sum.Code != c.code || !strings.Contains(out.String(), c.says) {
-			t.Errorf("%+v: %+v, %v\n%s", c.m, sum, err, out.String())
+		out, code, err := repaired(body, repairCommand{meta: c.m, explain: true})
+		if err != nil || code != c.code || !strings.Contains(out, c.says) {
+			t.Errorf("%+v: %s, %v\n%s", c.m, code, err, out)
 		}
 	}
-	var out bytes.Buffer
-	if _, err := Run(strings.NewReader(read(t, "g0-v0.8.0", "one_tool.sse")), &out, Options{Meta: recording.Meta{Progress: "comment"}}); err != nil || !strings.Contains(out.String(), ": hermes.tool.progress {") {
-		t.Errorf("%v: %s", err, out.String())
+	comment := repairCommand{meta: recording.Meta{Progress: "comment"}}
+	if out, _, err := repaired(read(t, "g0-v0.8.0", "one_tool.sse"), comment); err != nil || !strings.Contains(out, ": hermes.tool.progress {") {
+		t.Errorf("%v: %s", err, out)
 	}
 }
 
@@ -189,7 +139,8 @@ func TestRecordingsAreNotHeld(t *testing.T) {
 				continue // to make so much printable takes long
 			}
 			in := &caddytest.Endless{Text: text, Size: size}
-			_, err := Run(in, io.Discard, Options{Explain: explain})
+			c := repairCommand{out: io.Discard, explain: explain}
+			_, err := c.repair(in)
 			if in.Peak > most {
 				t.Errorf("%s, explained %v: %d MiB in use", name, explain, in.Peak>>20)
 			}
@@ -203,15 +154,13 @@ func TestRecordingsAreNotHeld(t *testing.T) {
 // TestAnswersAboveMaxFrame pass, and are an error that names the option.
 func TestAnswersAboveMaxFrame(t *testing.T) {
 	in := `{"object": "chat.completion", "choices": [{"message": {"content": "` + strings.Repeat("x", 2000) + `"}}]}`
-	var o Options
-	o.Rewrite.MaxFrame = 1000
-	var out strings.Builder
-	if _, err := Run(strings.NewReader(in), &out, o); err == nil || !strings.Contains(err.Error(), "max_frame, 1000 bytes") || out.String() != in {
-		t.Errorf("%v: %s", err, out.String())
-	}
-	o.Rewrite.MaxFrame = len(in)
-	if _, err := Run(strings.NewReader(in), io.Discard, o); err != nil {
-		t.Error(err)
+	for limit, says := range map[int]string{1000: "max_frame, 1000 bytes", len(in): ""} {
+		var c repairCommand
+		c.options.MaxFrame = limit
+		out, _, err := repaired(in, c)
+		if (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) || strings.TrimSpace(out) != in {
+			t.Errorf("%d: %v: %s", limit, err, out)
+		}
 	}
 }
 
@@ -221,7 +170,8 @@ func TestStreamsAreRepairedWhileTheyCome(t *testing.T) {
 	in, upstream := io.Pipe()
 	downstream, out := io.Pipe()
 	go func() {
-		_, err := Run(in, out, Options{})
+		c := repairCommand{out: out}
+		_, err := c.repair(in)
 		out.CloseWithError(err)
 	}()
 	first := strings.SplitAfter(body, "\n\n")[0]

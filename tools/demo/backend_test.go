@@ -1,13 +1,11 @@
-package replay
+package demo
 
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -17,7 +15,7 @@ import (
 
 func serve(t *testing.T, h http.Handler) string {
 	t.Helper()
-	srv, err := Listen("127.0.0.1:0", h)
+	srv, err := listen("127.0.0.1:0", h)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +23,7 @@ func serve(t *testing.T, h http.Handler) string {
 	return srv.Addr
 }
 
-func ask(t *testing.T, addr, body string) *http.Response {
+func post(t *testing.T, addr, body string) *http.Response {
 	t.Helper()
 	resp, err := http.Post("http://"+addr+"/v1/chat/completions", "application/json", strings.NewReader(body))
 	if err != nil {
@@ -36,17 +34,17 @@ func ask(t *testing.T, addr, body string) *http.Response {
 }
 
 func TestBackendReplaysTheScenarioOfTheModel(t *testing.T) {
-	addr := serve(t, &Backend{Scenarios: Scenarios()})
+	addr := serve(t, new(backend))
 	today, err := recordings.ReadFile("recordings/v0.22.2/parallel.sse")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for model, want := range map[string][]byte{
-		"": today, "hermes-agent": today, "one_tool": recording(t, "g0-v0.8.0", "one_tool"), "crash_in_tool": recording(t, "g0-v0.8.0", "crash_in_tool"),
+	for model, want := range map[string]string{
+		"": string(today), "hermes-agent": string(today), "one_tool": recording(t, "g0-v0.8.0", "one_tool"), "crash_in_tool": recording(t, "g0-v0.8.0", "crash_in_tool"),
 	} {
-		resp := ask(t, addr, `{"model": "`+model+`", "stream": true}`)
+		resp := post(t, addr, `{"model": "`+model+`", "stream": true}`)
 		got, err := io.ReadAll(resp.Body)
-		if err != nil || string(got) != string(want) {
+		if err != nil || string(got) != want {
 			t.Errorf("model %q: %q, error %v", model, got, err)
 		}
 		if ct := resp.Header.Get("Content-Type"); ct != "text/event-stream" {
@@ -55,20 +53,8 @@ func TestBackendReplaysTheScenarioOfTheModel(t *testing.T) {
 	}
 }
 
-func TestBackendKilledMidStreamTearsTheBody(t *testing.T) {
-	addr := serve(t, &Backend{Scenarios: Scenarios()})
-	got, err := io.ReadAll(ask(t, addr, `{"model": "kill", "stream": true}`).Body)
-	if !errors.Is(err, io.ErrUnexpectedEOF) {
-		t.Errorf("error %v, want unexpected EOF", err)
-	}
-	full := string(recording(t, "g0-v0.8.0", "one_tool"))
-	if !strings.HasPrefix(full, string(got)) || strings.HasSuffix(string(got), "\n") {
-		t.Errorf("got %q, want a torn beginning of the recording", got)
-	}
-}
-
 func TestBackendListsScenariosAsModels(t *testing.T) {
-	resp, err := http.Get("http://" + serve(t, &Backend{Scenarios: Scenarios()}) + "/v1/models")
+	resp, err := http.Get("http://" + serve(t, new(backend)) + "/v1/models")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,13 +70,13 @@ func TestBackendListsScenariosAsModels(t *testing.T) {
 	for _, m := range list.Data {
 		ids = append(ids, m.ID)
 	}
-	if list.Object != "list" || !slices.Equal(ids, Names(Scenarios())) {
+	if list.Object != "list" || strings.Join(ids, ", ") != allNames() {
 		t.Errorf("object %q, models %v", list.Object, ids)
 	}
 }
 
 func TestBackendRefusesWithAnOpenAIError(t *testing.T) {
-	backend := &Backend{Scenarios: Scenarios()}
+	hermes := new(backend)
 	for _, test := range []struct {
 		name, method, path, body string
 		status                   int
@@ -105,8 +91,8 @@ func TestBackendRefusesWithAnOpenAIError(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := httptest.NewRecorder()
-			backend.ServeHTTP(w, httptest.NewRequest(test.method, test.path, strings.NewReader(test.body)))
-			var answer struct{ Error StreamError }
+			hermes.ServeHTTP(w, httptest.NewRequest(test.method, test.path, strings.NewReader(test.body)))
+			var answer struct{ Error streamError }
 			if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil {
 				t.Fatal(err)
 			}
@@ -119,7 +105,7 @@ func TestBackendRefusesWithAnOpenAIError(t *testing.T) {
 
 // replayed answers a request for one_tool in the time of a synctest bubble, and returns
 // how long that took and what aborted it.
-func replayed(ctx context.Context, b *Backend, header ...string) (took time.Duration, stream string, aborted any) {
+func replayed(ctx context.Context, b *backend, header ...string) (took time.Duration, stream string, aborted any) {
 	r := httptest.NewRequestWithContext(ctx, "POST", "/v1/chat/completions", strings.NewReader(`{"model": "one_tool", "stream": true}`))
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
@@ -143,8 +129,8 @@ func TestBackendWaitsAtTheSpeedThatWasAskedFor(t *testing.T) {
 		{1, "2", whole}, {1, "0", whole}, {1, "-1", whole}, {1, "NaN", whole}, {1, "slow", whole},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			b := &Backend{Scenarios: Scenarios(), Speed: test.speed}
-			if took, _, aborted := replayed(t.Context(), b, SpeedHeader, test.header); took != test.want || aborted != nil {
+			b := &backend{speed: test.speed}
+			if took, _, aborted := replayed(t.Context(), b, speedHeader, test.header); took != test.want || aborted != nil {
 				t.Errorf("speed %v, %q: waited %v, want %v; %v", test.speed, test.header, took, test.want, aborted)
 			}
 		})
@@ -155,7 +141,7 @@ func TestBackendStopsWhenTheClientLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), firstDelay+1)
 		defer cancel()
-		if took, stream, _ := replayed(ctx, &Backend{Scenarios: Scenarios(), Speed: 1}); took != firstDelay+1 || strings.Count(stream, "data: ") != 1 {
+		if took, stream, _ := replayed(ctx, &backend{speed: 1}); took != firstDelay+1 || strings.Count(stream, "data: ") != 1 {
 			t.Errorf("%v: %q", took, stream)
 		}
 	})
@@ -163,11 +149,11 @@ func TestBackendStopsWhenTheClientLeaves(t *testing.T) {
 
 func TestKillCutsTheConnectionsOfOneRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &Backend{Scenarios: Scenarios(), Speed: 1}
+		b := &backend{speed: 1}
 		var all sync.WaitGroup
 		for _, run := range []string{"a", "a", "b", ""} {
 			all.Go(func() {
-				_, stream, aborted := replayed(t.Context(), b, RunHeader, run)
+				_, stream, aborted := replayed(t.Context(), b, runHeader, run)
 				if killed := run == "a"; (aborted == http.ErrAbortHandler) != killed || strings.HasSuffix(stream, "[DONE]\n\n") == killed {
 					t.Errorf("%q: %v, %q", run, aborted, stream)
 				}
@@ -175,13 +161,25 @@ func TestKillCutsTheConnectionsOfOneRun(t *testing.T) {
 		}
 		synctest.Wait()
 		for run, want := range map[string]int{"": 0, "c": 0, "a": 2} {
-			if n := b.Kill(run); n != want {
+			if n := b.kill(run); n != want {
 				t.Errorf("killed %d of run %q, want %d", n, run, want)
 			}
 		}
 		all.Wait()
-		if len(b.runs) != 0 {
-			t.Errorf("%d runs are remembered", len(b.runs))
-		}
+		b.runs.Range(func(r, _ any) bool {
+			t.Errorf("%v is remembered", r)
+			return true
+		})
 	})
+}
+
+func TestOnlyLoopbackAddressesAreListenedOn(t *testing.T) {
+	for addr, want := range map[string]bool{
+		":8642": false, "0.0.0.0:8642": false, "[::]:8642": false, "192.0.2.1:8642": false, "example.com:8642": false, "8642": false, "": false,
+		"127.0.0.1:8642": true, "127.1.2.3:0": true, "[::1]:8642": true,
+	} {
+		if err := checkLoopback(addr); (err == nil) != want {
+			t.Errorf("%q: %v", addr, err)
+		}
+	}
 }

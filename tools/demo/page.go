@@ -1,4 +1,4 @@
-package replay
+package demo
 
 import (
 	"bytes"
@@ -32,19 +32,12 @@ var mediaTypes = map[string]string{
 	".svg": "image/svg+xml",
 }
 
-// A Page is the demo as a web page. It serves the page itself,
-// GET /recordings.json, POST /without/v1/chat/completions and
+// page returns the demo as a web page for a backend, and the addresses of it and the sidecar. It
+// serves the page itself, GET /recordings.json, POST /without/v1/chat/completions and
 // POST /with/v1/chat/completions, which go to the backend and the sidecar, and
-// POST /kill, which kills the run of the request's RunHeader. So the page needs
+// POST /kill, which kills the run of the request's runHeader. So the page needs
 // no other origin than its own, and requests that come from one are refused.
-type Page struct {
-	Backend, Sidecar string               // addresses, host and port
-	Scenarios        []Scenario           // that the backend replays
-	Kill             func(run string) int // cuts the connections of a run and returns how many there were
-}
-
-// Handler returns the handler of the page.
-func (p Page) Handler() http.Handler {
+func page(b *backend, backendAddr, sidecarAddr string) http.Handler {
 	files, err := fs.Sub(pageFiles, "page")
 	if err != nil {
 		panic("demo: " + err.Error()) // the name is a constant
@@ -58,13 +51,13 @@ func (p Page) Handler() http.Handler {
 		server.ServeHTTP(w, r)
 	})
 	mux.HandleFunc("GET /recordings.json", func(w http.ResponseWriter, _ *http.Request) {
-		writeJSON(w, http.StatusOK, p.Scenarios)
+		writeJSON(w, http.StatusOK, scenarios())
 	})
 	const completions = "/v1/chat/completions"
-	mux.Handle("POST /without"+completions, forward(p.Backend, completions))
-	mux.Handle("POST /with"+completions, forward(p.Sidecar, completions))
+	mux.Handle("POST /without"+completions, forward(backendAddr, completions))
+	mux.Handle("POST /with"+completions, forward(sidecarAddr, completions))
 	mux.HandleFunc("POST /kill", func(w http.ResponseWriter, r *http.Request) {
-		writeJSON(w, http.StatusOK, map[string]int{"killed": p.Kill(r.Header.Get(RunHeader))})
+		writeJSON(w, http.StatusOK, map[string]int{"killed": b.kill(r.Header.Get(runHeader))})
 	})
 	return guard(mux)
 }

@@ -1,4 +1,4 @@
-package replay
+package demo
 
 import (
 	"strings"
@@ -29,13 +29,13 @@ data: {"tool":"terminal","toolCallId":"a","status":"completed","interrupted":tru
 func played(t *testing.T, name, stream string) play {
 	t.Helper()
 	p := play{scenario: byName(t, name), right: transcribe(stream)}
-	p.left = transcribe(string(recording(t, "g0-v0.8.0", name)))
+	p.left = transcribe(recording(t, "g0-v0.8.0", name))
 	return p
 }
 
 func TestCheckAcceptsWhatAModernHermesSends(t *testing.T) {
 	for _, name := range []string{"one_tool", "parallel_tools", "plain", "inline_code"} {
-		p := played(t, name, string(recording(t, "g3-v0.20.3", name)))
+		p := played(t, name, recording(t, "g3-v0.20.3", name))
 		if wrong := p.check(); len(wrong) > 0 {
 			t.Errorf("%s: %q", name, wrong)
 		}
@@ -76,8 +76,8 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 }
 
 func TestCheckFindsABackendThatDoesNotReplay(t *testing.T) {
-	p := played(t, "one_tool", string(recording(t, "g3-v0.20.3", "one_tool")))
-	p.left = transcribe(string(recording(t, "g0-v0.8.0", "crash_in_tool")[:200]))
+	p := played(t, "one_tool", recording(t, "g3-v0.20.3", "one_tool"))
+	p.left = transcribe(recording(t, "g0-v0.8.0", "crash_in_tool")[:200])
 	if wrong := p.check(); len(wrong) != 2 || !strings.HasPrefix(wrong[0], "without the sidecar: the content") {
 		t.Errorf("found %q, want the content and the finish reason", wrong)
 	}

@@ -1,4 +1,4 @@
-package replay
+package demo
 
 import (
 	"encoding/json"
@@ -12,10 +12,6 @@ import (
 	"testing"
 	"testing/iotest"
 )
-
-func newPage(backend, sidecar string) http.Handler {
-	return Page{Backend: backend, Sidecar: sidecar, Scenarios: Scenarios(), Kill: func(string) int { return 0 }}.Handler()
-}
 
 // get answers a request of a browser that stands on the page.
 func get(h http.Handler, method, path string, header ...string) *httptest.ResponseRecorder {
@@ -34,7 +30,7 @@ func get(h http.Handler, method, path string, header ...string) *httptest.Respon
 }
 
 func TestPageServesItsFilesUnderAStrictPolicy(t *testing.T) {
-	h := newPage("", "")
+	h := page(new(backend), "", "")
 	for path, mediaType := range map[string]string{
 		"/": "text/html; charset=utf-8", "/main.js": "text/javascript; charset=utf-8",
 		"/page.css": "text/css; charset=utf-8", "/icon.svg": "image/svg+xml", "/recordings.json": "application/json; charset=utf-8",
@@ -89,7 +85,7 @@ func TestPageFilesKeepToTheirOrigin(t *testing.T) {
 }
 
 func TestPageRefusesOtherOrigins(t *testing.T) {
-	h := newPage("", "")
+	h := page(new(backend), "", "")
 	for _, test := range []struct {
 		name, method, path string
 		header             []string
@@ -120,60 +116,28 @@ func TestPageRefusesOtherOrigins(t *testing.T) {
 	}
 }
 
-func TestPageForwardsToBothSides(t *testing.T) {
-	echo := func(side string) string {
-		return serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			body, _ := io.ReadAll(r.Body)
-			io.WriteString(w, side+" "+r.Method+" "+r.URL.Path+" "+r.Header.Get(RunHeader)+" "+string(body))
-		}))
-	}
-	page := serve(t, newPage(echo("backend"), echo("sidecar")))
-	for path, want := range map[string]string{
-		"/without": "backend POST /v1/chat/completions 7 hello",
-		"/with":    "sidecar POST /v1/chat/completions 7 hello",
-	} {
-		req, err := http.NewRequest("POST", "http://"+page+path+"/v1/chat/completions", strings.NewReader("hello"))
+// A frame is in the browser when the backend has sent it, not later, and a
+// kill breaks the browser's connection too.
+func TestPageHandsOnFramesAndTheirEnd(t *testing.T) {
+	hermes := &backend{speed: 1e-6} // a year and more
+	page := serve(t, page(hermes, serve(t, hermes), ""))
+
+	request := func(path, body string) *http.Response {
+		req, err := http.NewRequest("POST", "http://"+page+path, strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
-		req.Header.Set(RunHeader, "7")
+		req.Header.Set(runHeader, "run")
 		resp, err := http.DefaultClient.Do(req)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer resp.Body.Close()
-		if got, err := io.ReadAll(resp.Body); string(got) != want || err != nil {
-			t.Errorf("%s: %q, %v", path, got, err)
-		}
+		t.Cleanup(func() { resp.Body.Close() })
+		return resp
 	}
-}
-
-// A frame is in the browser when the backend has sent it, not later, and a
-// kill breaks the browser's connection too.
-func TestPageHandsOnFramesAndTheirEnd(t *testing.T) {
-	backend := &Backend{Scenarios: Scenarios(), Speed: 1e-6} // a year and more
-	page := serve(t, Page{Backend: serve(t, backend), Kill: backend.Kill}.Handler())
-
-	ask, err := http.NewRequest("POST", "http://"+page+"/without/v1/chat/completions", strings.NewReader(`{"model": "one_tool", "stream": true}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ask.Header.Set(RunHeader, "run")
-	answer, err := http.DefaultClient.Do(ask) // returns before its first frame; the header is out
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	req, err := http.NewRequest("POST", "http://"+page+"/kill", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set(RunHeader, "run")
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
+	// It returns before its first frame; the header is out.
+	answer := request("/without/v1/chat/completions", `{"model": "one_tool", "stream": true}`)
+	resp := request("/kill", "")
 	var killed struct{ Killed int }
 	if err := json.NewDecoder(resp.Body).Decode(&killed); err != nil || killed.Killed != 1 {
 		t.Errorf("killed %d, %v", killed.Killed, err)
@@ -187,7 +151,7 @@ func TestPageHandsOnFramesAndTheirEnd(t *testing.T) {
 func TestPageReadsRequestsWhole(t *testing.T) {
 	reached := false
 	side := serve(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached = true }))
-	h := newPage(side, side)
+	h := page(new(backend), side, side)
 	for name, test := range map[string]struct {
 		body   io.Reader
 		status int
@@ -206,7 +170,7 @@ func TestPageReadsRequestsWhole(t *testing.T) {
 }
 
 func TestPageSaysThatASideIsGone(t *testing.T) {
-	h := newPage("127.0.0.1:1", "127.0.0.1:1")
+	h := page(new(backend), "127.0.0.1:1", "127.0.0.1:1")
 	if w := get(h, "POST", "/with/v1/chat/completions"); w.Code != http.StatusBadGateway {
 		t.Errorf("status %d", w.Code)
 	}

@@ -1,0 +1,128 @@
+package demo
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+)
+
+// transcribe reads a stream; each frame arrives 100 ms after the one before.
+func transcribe(stream string) *transcript {
+	t := new(transcript)
+	now := time.Unix(1_800_000_000, 0)
+	t.end(readFrames(strings.NewReader(stream), func(raw []byte, whole bool) {
+		now = now.Add(100 * time.Millisecond)
+		t.add(raw, whole, now)
+	}))
+	return t
+}
+
+func TestTranscriptNotesWhatNoStreamMayContain(t *testing.T) {
+	const event = "event: hermes.tool.progress\ndata: "
+	for stream, want := range map[string]string{
+		"data: {\n\n": "no JSON",
+		event + "{\"toolCallId\":\"a\",\"status\":\"completed\"}\n\n": "without having started",
+		event + "{\"toolCallId\":\"a\",\"status\":\"odd\"}\n\n":       "unknown status",
+		"data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n":     "", // torn: a client drops it
+	} {
+		got := transcribe(stream)
+		if faults := strings.Join(got.faults, "\n"); !strings.Contains(faults, want) || (faults == "") != (want == "") || got.text(said) != "" {
+			t.Errorf("%q: faults %q, text %q, want one with %q", stream, faults, got.text(said), want)
+		}
+	}
+}
+
+// frames returns what readFrames makes of a stream: each frame, with a + after one that is not
+// whole.
+func frames(r io.Reader) (all []string, err error) {
+	err = readFrames(r, func(raw []byte, whole bool) {
+		frame := string(raw)
+		if !whole {
+			frame += "+"
+		}
+		all = append(all, frame)
+	})
+	return all, err
+}
+
+// Package sse cuts frames as the standard says; here is what becomes of them.
+func TestFramesAreTheStream(t *testing.T) {
+	const stream = "\xef\xbb\xbf: hello\r\n\r\nevent: x\r\ndata: a\r\ndata:b\r\n\r\n\ndata\n\ndata: c\n"
+	want := []string{"\xef\xbb\xbf", ": hello", "", "event: x\r\ndata: a\r\ndata:b", "", "", "data", "data: c\n+"}
+	broken := errors.New("broken")
+	for name, r := range map[string]io.Reader{
+		"at once": strings.NewReader(stream), "byte by byte": iotest.OneByteReader(strings.NewReader(stream)),
+		"broken": io.MultiReader(strings.NewReader(stream), iotest.ErrReader(broken)),
+	} {
+		got, err := frames(r)
+		if all := strings.Join(got, ""); all != stream+"+" {
+			t.Errorf("%s: %q is not the stream", name, all)
+		}
+		for i := range got {
+			got[i] = strings.TrimRight(got[i], "\r\n")
+		}
+		if (err != nil) != (name == "broken") || err != nil && !errors.Is(err, broken) || !slices.Equal(got, want) {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+}
+
+func TestAFrameArrivesBeforeTheNextByte(t *testing.T) {
+	for _, stream := range []string{"data: a\n\n", "data: a\r\n\r\n", "data: a\r\r"} {
+		r, w := io.Pipe()
+		go io.WriteString(w, stream) // and no end: the frame has to do without
+		got := make(chan string, 10)
+		go readFrames(r, func(raw []byte, _ bool) { got <- string(raw) })
+		if raw := <-got; strings.TrimSpace(raw) != "data: a" {
+			t.Errorf("%q: %q", stream, raw)
+		}
+		r.Close()
+	}
+}
+
+// endless is a line without end.
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) { return copy(p, bytes.Repeat([]byte("x"), len(p))), nil }
+
+func TestFramesAreBounded(t *testing.T) {
+	if got, err := frames(io.LimitReader(endless{}, maxFrame+10)); err == nil || got != nil {
+		t.Errorf("%d frames, want an error that names the limit", len(got))
+	}
+}
+
+// A client gets each frame of a stream, the error of a connection that broke, and what a server
+// says that refuses.
+func TestAsk(t *testing.T) {
+	refusal := func(body string) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusBadGateway)
+			io.WriteString(w, body)
+		})
+	}
+	one, parallel := recording(t, "g0-v0.8.0", "one_tool"), recording(t, "g0-v0.8.0", "parallel_tools")
+	for _, c := range []struct {
+		server http.Handler
+		model  string
+		stream string // how it begins
+		torn   bool
+		err    string
+	}{
+		{new(backend), "parallel_tools", parallel, false, ""},
+		{new(backend), "kill", one[:len(one)/2], true, "unexpected EOF"},
+		{refusal(`{"error": {"message": "no backend", "code": "upstream_aborted"}}`), "plain", "", false, "http status 502: no backend"},
+		{refusal(`<html>`), "plain", "", false, "http status 502"},
+	} {
+		got, torn := "", false
+		err := ask(t.Context(), serve(t, c.server), c.model, func(raw []byte, whole bool) { got, torn = got+string(raw), !whole })
+		if !strings.HasPrefix(got, c.stream) || torn != c.torn || c.err == "" && err != nil || c.err != "" && (err == nil || err.Error() != c.err) {
+			t.Errorf("%+v: %q, torn %v, %v", c, got, torn, err)
+		}
+	}
+}
