@@ -71,13 +71,13 @@ func TestChartRefuses(t *testing.T) {
 		"no Secret":                       {"hermes: {secret: null}", "secret"},
 		"a Secret of no name":             {"hermes: {secret: My_Secret}", "secret"},
 		"a policy that lets everybody in": {"networkPolicy: {from: []}", "from"},
-		"a policy of nobody":              {"networkPolicy: {from: null}", "would let everybody in: name peers"},
+		"a policy of no peer":             {"networkPolicy: {from: null}", "would let everybody in: name peers"},
 		"no policy by accident":           {"networkPolicy: null", "networkPolicy"},
 		"a peer that says nothing":        {"networkPolicy: {from: [{}]}", "/networkPolicy/from/0"},
 		"a peer that is misspelt":         {"networkPolicy: {from: [{podSelectors: {}}]}", "podSelectors"},
 		"an address for a network":        {"networkPolicy: {from: [{ipBlock: {cidr: 203.0.113.7}}]}", "cidr"},
-		"a balancer behind its policy":    {"service: {type: LoadBalancer}", "networkPolicy.from keeps them out"},
-		"a node's port behind its policy": {"service: {type: NodePort}", "networkPolicy.from keeps them out"},
+		"a balancer that a policy closes": {"service: {type: LoadBalancer}", "networkPolicy.from keeps them out"},
+		"a node's port that it closes":    {"service: {type: NodePort}", "networkPolicy.from keeps them out"},
 		"more pods than there may be":     {"autoscaling: {enabled: true, minReplicas: 5}", "at most autoscaling.maxReplicas"},
 		"one claim for many pods":         {"autoscaling: {enabled: true}\nhermes: {home: {existingClaim: mine}}", "remove one of the two"},
 		"a label of ours":                 {`podLabels: {hermes-sidecar: "false"}`, "podLabels: hermes-sidecar is set by the chart"},
@@ -137,7 +137,7 @@ func TestChartRefuses(t *testing.T) {
 }
 
 // TestChartKeepsWhatIsNeeded: null takes a default away. Where the chart cannot do
-// without, it says so; elsewhere null is as good as what is empty.
+// without, it says so; elsewhere null is as good as an empty value.
 func TestChartKeepsWhatIsNeeded(t *testing.T) {
 	var values map[string]any
 	if err := yaml.Unmarshal([]byte(harness.ReadFile(t, filepath.Join(deployed, "chart/values.yaml"))), &values); err != nil {
@@ -538,7 +538,7 @@ func compareValues(s *jsonschema.Schema, values map[string]any, path string, n *
 		s = s.Ref
 	}
 	if s.AdditionalProperties != false {
-		problems = append(problems, path+" takes names that nobody knows")
+		problems = append(problems, path+" takes any name")
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
 		at := strings.TrimPrefix(path+"."+name, ".")
