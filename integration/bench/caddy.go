@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -126,27 +125,25 @@ func (r running) weigh() (w weight, err error) {
 		}
 	}
 	w.resident = float64(anonymousOf(r.cmd.Process.Pid)) / 1e6
-	for _, expression := range []string{`# HeapAlloc = (\d+)`, `# Stack = (\d+)`} {
-		n, err := r.number("/debug/pprof/heap?gc=1&debug=1", expression)
-		if err != nil {
-			return w, err
-		}
-		w.live += n / 1e6
-	}
-	return w, nil
+	v, err := r.gauges()
+	w.live = (v["go_memstats_heap_alloc_bytes"] + v["go_memstats_stack_inuse_bytes"]) / 1e6
+	return w, err
 }
 
-// number returns the number that the first group of the expression finds.
-func (r running) number(path, expression string) (float64, error) {
-	text, err := r.get(path)
-	if err != nil {
-		return 0, err
+// gauges returns the metrics without labels after a collection.
+func (r running) gauges() (map[string]float64, error) {
+	if _, err := r.get("/debug/pprof/heap?gc=1&debug=1"); err != nil {
+		return nil, err
 	}
-	found := regexp.MustCompile(expression).FindStringSubmatch(text)
-	if found == nil {
-		return 0, fmt.Errorf("%s has no %s", path, expression)
+	text, err := r.get("/metrics")
+	values := make(map[string]float64)
+	for line := range strings.Lines(text) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if v, err := strconv.ParseFloat(value, 64); err == nil {
+			values[name] = v
+		}
 	}
-	return strconv.ParseFloat(found[1], 64)
+	return values, err
 }
 
 func (r running) get(path string) (string, error) { return body(http.Get("http://" + r.admin + path)) }

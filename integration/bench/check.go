@@ -63,7 +63,7 @@ func (c *check) event(data string, now time.Time) error {
 	return nil
 }
 
-// A chunk has what is looked at in the JSON of an event.
+// A chunk has the members of an event that count.
 type chunk struct {
 	Choices []struct {
 		Delta struct {

@@ -70,21 +70,10 @@ func (s state) String() string {
 	return fmt.Sprintf("%6.0f goroutines, %6.0f streams, %7.1f MB of heap, %7.1f MB resident", s.goroutines, s.active, s.heap/1e6, s.resident/1e6)
 }
 
-func (o running) state() (s state, err error) {
-	s.resident = float64(residentOf(o.cmd.Process.Pid))
-	for _, of := range []struct {
-		to               *float64
-		path, expression string
-	}{
-		{&s.heap, "/debug/pprof/heap?gc=1&debug=1", `# HeapAlloc = (\d+)`},
-		{&s.goroutines, "/debug/pprof/goroutine?debug=1", `total (\d+)`},
-		{&s.active, "/metrics", `(?m)^caddy_hermes_streams_active (\S+)`},
-	} {
-		if *of.to, err = o.number(of.path, of.expression); err != nil {
-			return s, err
-		}
-	}
-	return s, nil
+func (r running) state() (state, error) {
+	v, err := r.gauges()
+	resident := float64(residentOf(r.cmd.Process.Pid))
+	return state{v["go_goroutines"], v["caddy_hermes_streams_active"], v["go_memstats_heap_alloc_bytes"], resident}, err
 }
 
 // settled waits until no stream is open, the heap gets no smaller (a second collection empties

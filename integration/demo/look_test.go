@@ -95,7 +95,7 @@ func TestPageIsCalm(t *testing.T) {
 	b.Do(chromedp.Navigate(page))
 	b.Wait(`document.getElementById("status").innerText.includes("Ask both")`)
 	if n := b.Count(".answer > *"); n != 0 {
-		t.Errorf("%d pieces of an answer before anybody asked", n)
+		t.Errorf("%d pieces of an answer before a question", n)
 	}
 	playRecording(b, "endless_cards")
 	if b.Count(".without .spinner") != 3 {

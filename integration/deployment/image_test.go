@@ -59,7 +59,7 @@ func TestImageHoldsNothingElse(t *testing.T) {
 		case o.Uid == 65532 && o.Gid == 65532:
 			what += " of the user"
 		case o.Uid != 0 || o.Gid != 0:
-			what += " of somebody"
+			what += " of another user"
 		}
 		have[name] = what
 		if !d.IsDir() {

@@ -87,7 +87,7 @@ func agentOf(t testing.TB, generation, scenario string) upstream.Script {
 	}
 }
 
-// The doctor reads the Caddyfile of a sidecar, examines the agent behind it, whatever its
+// The doctor reads the Caddyfile of a sidecar, examines its agent, of any
 // generation, and sees that the sidecar repairs its answer.
 func TestDoctorThroughTheSidecar(t *testing.T) {
 	for generation, want := range map[string]string{

@@ -253,7 +253,7 @@ func checkSilent(t *testing.T, where, text string) {
 }
 
 // Logs, the access log among them, storage, metrics and the list of streams have
-// nothing of what was said, nor keys. In the debug log likewise.
+// nothing that was said, nor keys. In the debug log likewise.
 func TestNothingSaidIsKept(t *testing.T) {
 	for _, global := range []string{"", "debug"} {
 		t.Run("log "+global, func(t *testing.T) {

@@ -145,11 +145,11 @@ func TestProxyCommandToTLS(t *testing.T) {
 	dir, _ := client.Certificate(t)
 	secure := harness.FreePort(t)
 	sidecar.Run(t, t.TempDir(), sidecar.Config{Sites: []sidecar.Site{{Listen: secure, Upstream: up.Addr, Plain: true, TLS: dir}}})
-	behind := &upstream.Server{Addr: "https://" + secure}
+	secured := &upstream.Server{Addr: "https://" + secure}
 
-	url, _ := proxyOf(t, behind, "--insecure")
+	url, _ := proxyOf(t, secured, "--insecure")
 	client.New(t, url).Chat().Answer().CheckGood(t)
-	url, _ = proxyOf(t, behind)
+	url, _ = proxyOf(t, secured)
 	client.CheckJSON(t, client.New(t, url).Chat(), http.StatusBadGateway, secure)
 }
 
@@ -196,7 +196,7 @@ func TestProxyCommandDoesNotStart(t *testing.T) {
 }
 
 // After SIGTERM streams may end in good order; the others get their error. The
-// process exits with 0 and leaves no configuration behind.
+// process exits with 0 and leaves no configuration.
 func TestProxyCommandDrains(t *testing.T) {
 	for name, test := range map[string]struct {
 		drain, finish string

@@ -145,35 +145,26 @@ func TestReloadThatIsRefusedKeepsTheRecordings(t *testing.T) {
 	}
 }
 
-// TestWhatOnlyShowsAtUseIsSaidAtTheStart, and by caddy validate.
+// TestWhatOnlyShowsAtUseIsSaidAtTheStart, and by caddy validate: a directory that cannot be made,
+// and a grace period that ends before drain_timeout.
 func TestWhatOnlyShowsAtUseIsSaidAtTheStart(t *testing.T) {
-	home := t.TempDir()
-	file := filepath.Join(home, "file")
-	harness.WriteFile(t, file, nil)
+	dir := t.TempDir()
+	harness.WriteFile(t, filepath.Join(dir, "file"), nil)
 	site := func(global, option string) string {
-		name := filepath.Join(home, "Caddyfile")
-		harness.WriteFile(t, name, fmt.Appendf(nil, "{\n\tadmin off\n\t%s\n}\n%s\thermes {\n\t\t%s\n\t}\n}\n", global, sidecar.OnLoopback(harness.FreePort(t)), option))
-		return name
+		return fmt.Sprintf("{\n\tadmin off\n\t%s\n}\n%s\thermes {\n\t\t%s\n\t}\n}\n", global, sidecar.OnLoopback(harness.FreePort(t)), option)
 	}
 	for _, command := range []string{"validate", "run"} {
-		_, stderr, err := sidecar.Command(t, home, command, "--adapter", "caddyfile", "--config", site("", "record "+file+"/recordings"))
-		if err == nil || !strings.Contains(stderr, "record") || !strings.Contains(stderr, file) {
+		_, stderr, err := sidecar.CommandOn(t, command, site("", "record "+dir+"/file/recordings"))
+		if err == nil || !strings.Contains(stderr, "record") || !strings.Contains(stderr, dir+"/file") {
 			t.Errorf("%s: %v, %s", command, err, stderr)
 		}
 	}
-
-	fine := filepath.Join(home, "fine")
-	if _, stderr, err := sidecar.Command(t, home, "validate", "--adapter", "caddyfile", "--config", site("", "record "+fine)); err != nil {
-		t.Errorf("%v: %s", err, stderr)
-	}
-	if _, err := os.Lstat(fine); err == nil {
-		t.Error("caddy validate has made the directory")
-	}
-
+	const tooShort = "grace_period is too short"
 	for _, c := range []struct {
 		global, option string
 		warns          bool
 	}{
+		{"", "record " + dir + "/fine", false},
 		{"grace_period 5s", "drain_timeout 30s", true},
 		{"grace_period 5s", "progress bare", true}, // the default is 10s
 		{"grace_period 30s", "drain_timeout 10s", false},
@@ -181,12 +172,12 @@ func TestWhatOnlyShowsAtUseIsSaidAtTheStart(t *testing.T) {
 		{"shutdown_delay 1m\n\tgrace_period 5s", "drain_timeout 10s", false},
 		{"", "drain_timeout 1h", false}, // it is without end
 	} {
-		_, stderr, err := sidecar.Command(t, home, "validate", "--adapter", "caddyfile", "--config", site(c.global, c.option))
-		if err != nil {
-			t.Fatalf("%v: %s", err, stderr)
+		_, stderr, err := sidecar.CommandOn(t, "validate", site(c.global, c.option))
+		if err != nil || strings.Contains(stderr, tooShort) != c.warns {
+			t.Errorf("%s, %s: %v, %s", c.global, c.option, err, stderr)
 		}
-		if warns := strings.Contains(stderr, "grace_period is too short"); warns != c.warns {
-			t.Errorf("%s, %s: %s", c.global, c.option, stderr)
-		}
+	}
+	if _, err := os.Lstat(dir + "/fine"); err == nil {
+		t.Error("caddy validate has made the directory")
 	}
 }

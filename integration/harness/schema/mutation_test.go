@@ -72,7 +72,7 @@ var samples = map[string]string{
 }
 
 // harmless matches the mutants that are good frames: what the contract makes of other
-// streams, and what is upstream's to say.
+// streams, and members of upstream.
 var harmless = []*regexp.Regexp{
 	of(`(a tool .*|status|status line|approval|card.*|a response is cut|a turn has failed|a call .*): /event is gone`), // the form unnamed, or none
 	of(`(a tool .*|status|status line|approval|card.*|another event): /event is another`),                              // an event that nobody knows
@@ -233,7 +233,7 @@ func TestErrorsAreDescribed(t *testing.T) {
 }
 
 // TestWatchFindsMutants in what a server other than upstream.Server writes, whatever the
-// reads are; and nothing in what upstream has sent, with more members than anybody knows.
+// reads are; and nothing in the frames of upstream, with members that no schema knows.
 func TestWatchFindsMutants(t *testing.T) {
 	bad := strings.Replace(samples["a tool starts"], `"status":"running"`, `"status":"runs"`, 1) + "\n\n"
 	odd := "data: {" + head + `"choices":[{"index":0,"delta":{"content":"hi"},"finish_reason":null,"stop_sequence":1}],"surprise":{}}` + "\n\n"

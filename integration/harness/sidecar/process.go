@@ -139,7 +139,7 @@ func (s *Process) StopByAdmin() {
 func (s *Process) stopping() {
 	s.t.Helper()
 	if !s.Says("exiting; byeee") {
-		s.t.Fatalf("no word of the shutdown in the log:\n%s", s.Log)
+		s.t.Fatalf("the log says nothing of the shutdown:\n%s", s.Log)
 	}
 }
 
@@ -238,7 +238,7 @@ func LimitGrowth(t testing.TB, s *Process, limit int) func(what string) {
 	}
 }
 
-// peak returns the most memory that the sidecar has had, in bytes.
+// peak returns the peak of the memory of the sidecar, in bytes.
 func (s *Process) peak(t testing.TB) int {
 	t.Helper()
 	kb, err := strconv.Atoi(strings.TrimSuffix(s.Status("VmHWM"), " kB"))
