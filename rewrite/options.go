@@ -85,7 +85,7 @@ type Imitations string
 const (
 	ImitationsStrip Imitations = contract.ImitationsStrip // "strip": it is removed from the content
 	ImitationsKeep  Imitations = contract.ImitationsKeep  // "keep": it stays in the content
-	// ImitationsTrust ("trust") removes it and starts a tool. It is for backends behind a
+	// ImitationsTrust ("trust") removes it and starts a tool. It is for backends after a
 	// hop that cuts deltas differently, so that real markers look like imitations.
 	ImitationsTrust Imitations = contract.ImitationsTrust
 )

@@ -107,7 +107,7 @@ func (w *Writer) Drop() { w.fate = Dropped }
 // IsHeld reports whether the last unit is held back.
 func (w *Writer) IsHeld() bool { return w.fate == Held }
 
-// LF returns what is to become of a UnitLF: the same as became of the unit before it.
+// LF returns the fate of a UnitLF, which is that of the unit before it.
 func (w *Writer) LF() Fate {
 	w.torn = false
 	return w.fate

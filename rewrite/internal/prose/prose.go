@@ -49,9 +49,9 @@ type Limits struct {
 	Tool   int // the size of a tool event, without the fields of the tool
 }
 
-// Read follows the text data[in.From:in.To], the inside of a JSON string, and fills r
-// with what the text is. last says that nothing may wait for the text that follows. The Reading
-// aliases data until the next Read.
+// Read reads the text data[in.From:in.To], the inside of a JSON string, and fills the
+// Reading with its parts. last says that nothing may wait for the text that follows. The
+// Reading aliases data until the next Read.
 func (t *State) Read(data []byte, in jsonspan.Span, o *Rules, last bool) {
 	t.begin(data, in)
 	t.readText(o)
