@@ -51,8 +51,19 @@ func escapeAt(s []byte, i int) (r rune, next int) {
 		}
 		return 0, i
 	}
-	if k := bytes.IndexByte([]byte(`"\/bfnrt`), s[i]); k >= 0 {
-		return rune("\"\\/\b\f\n\r\t"[k]), i + 1
+	switch c := s[i]; c {
+	case '"', '\\', '/':
+		return rune(c), i + 1
+	case 'n':
+		return '\n', i + 1
+	case 't':
+		return '\t', i + 1
+	case 'r':
+		return '\r', i + 1
+	case 'b':
+		return '\b', i + 1
+	case 'f':
+		return '\f', i + 1
 	}
 	return 0, i
 }

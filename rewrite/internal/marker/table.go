@@ -64,6 +64,7 @@ type Table struct {
 	// The beginnings of imitations after the backtick, by their first rune: an emoji, with
 	// or without U+FE0F, and a space.
 	beginnings map[rune][]string
+	first      [256]bool // the first bytes of beginnings
 }
 
 // Hermes is the table of Hermes' own tools.
@@ -95,6 +96,7 @@ func NewTable(added map[string]string) (*Table, error) {
 		for _, m := range []string{emoji + " ", emoji[:n] + "\ufe0f" + emoji[n:] + " ", emoji + "\ufe0f "} {
 			r, _ := utf8.DecodeRuneInString(m)
 			t.beginnings[r] = append(t.beginnings[r], m)
+			t.first[m[0]] = true
 		}
 	}
 	return t, nil
@@ -188,9 +190,5 @@ func (t *Table) begins(s []byte) (partly, wholly bool) {
 // MayBegin reports whether text, the inside of a JSON string that follows a backtick, may
 // begin with the emoji of a known tool. It is cheap and errs only by returning true.
 func (t *Table) MayBegin(text []byte) bool {
-	if len(text) == 0 {
-		return true
-	}
-	r, _ := jsonspan.NextRune(text, 0)
-	return r == utf8.RuneError || len(t.beginnings[r]) > 0
+	return len(text) == 0 || text[0] == '\\' || t.first[text[0]]
 }

@@ -20,8 +20,8 @@ import (
 // one counts, as for most servers. A body passes untouched if it is not well-formed JSON
 // in UTF-8, is nested deeper than jsonspan.MaxDepth, or has a lone surrogate in a marker.
 func Heal(body []byte, tools *marker.Table) ([]byte, Healed) {
-	h := healer{copier: copier{b: body}, tools: tools, escapes: hasEscapedTick(body)}
-	marks := h.escapes || h.mayHaveMarker()
+	h := healer{copier: copier{b: body}, tools: tools, escapes: mayEscapeTick(body)}
+	marks := h.escapes || h.nextMark(body, 0) >= 0
 	h.heals = marks && isJSON(body)
 	h.request()
 	valid := h.heals || !marks && (h.cards || h.req.Asked == AskedWhole) && isJSON(body)

@@ -40,7 +40,10 @@ func (h *healer) text(in jsonspan.Span) {
 	}
 	text, lastMark := h.b[:in.To], in.To // no marker begins after lastMark
 	if !h.escapes {
-		lastMark = in.From + bytes.LastIndexByte(in.Of(h.b), '`')
+		lastMark = -1
+		for i := h.nextMark(text, in.From); i >= 0; i = h.nextMark(text, i+1) {
+			lastMark = i
+		}
 	}
 	for i := in.From; i < in.To; {
 		if i > lastMark && !run.Ok() {
@@ -80,27 +83,29 @@ func (h *healer) text(in jsonspan.Span) {
 	end(true)
 }
 
-// mayHaveMarker reports whether a backtick and the emoji of a known tool are in b, which has
-// no escaped backticks.
-func (h *healer) mayHaveMarker() bool {
-	for i := 0; ; {
-		n := bytes.IndexByte(h.b[i:], '`')
+// nextMark returns the index of the first backtick in b[i:] that may begin a marker of a known
+// tool, or -1 if there is none. It does not see backticks that are written as escapes.
+func (h *healer) nextMark(b []byte, i int) int {
+	for {
+		n := bytes.IndexByte(b[i:], '`')
 		if n < 0 {
-			return false
+			return -1
 		}
-		if i += n + 1; h.line.OpensAt(h.b, i, h.tools) {
-			return true
+		if i += n; h.line.OpensAt(b, i+1, h.tools) {
+			return i
 		}
+		i++
 	}
 }
 
-// hasEscapedTick reports whether a backtick is written as an escape in b, the JSON of strings.
-func hasEscapedTick(b []byte) bool { return bytes.Contains(b, []byte(`\u0060`)) }
+// mayEscapeTick reports whether a backtick may be written as \u0060 in b, the JSON of strings.
+// It looks for the digits alone, which are rarer than backslashes.
+func mayEscapeTick(b []byte) bool { return bytes.Contains(b, []byte("0060")) }
 
 // StripMarkers returns a text, the inside of a JSON string, without its marker lines, and
 // the number of them.
 func StripMarkers(text []byte, tools *marker.Table) ([]byte, int) {
-	h := healer{copier: copier{b: text}, tools: tools, escapes: hasEscapedTick(text)}
+	h := healer{copier: copier{b: text}, tools: tools, escapes: mayEscapeTick(text)}
 	h.text(jsonspan.Span{From: 0, To: len(text)})
 	return h.rest(), h.req.Markers
 }
