@@ -214,6 +214,7 @@ var securityTests = map[string]string{
 	"answers without usage taken for crashes, in a row":                                  "TestUsageIsForgottenAfterThreeAnswersWithoutIt",
 	"lookups in storage at once":                                                         "TestUsageStorageThatHangsHoldsUpNothingTwice",
 	"recordings":                                                                         "TestRecordingsAreBounded TestThereAreAtMostMaxRecordings TestOpenRecordingsHaveTheirRoom",
+	"room that a stream keeps between writes":                                            "TestRoomOfALargeReadIsNotKept",
 	"bytes kept until it is known whether a stream is recorded":                          "TestStreamThatBecomesOursIsRecorded",
 	"a request, max_request":                                                             "TestMaxRequest TestEndlessRequestsAreNotHeld TestMaxRequestOfHermesBoundsBoth TestHistoriesThatPassUntouched",
 	"memory for it":                                                                      "TestMemoryIsNotAllocatedForPromises TestHealingTakesBoundedMemory TestMemoryOfOpenStreams TestRequestsAreNotKeptWhileTheirAnswersRun TestABodyTakesItsSize TestBodiesBeforeAnyCheckTakeTheirSize",

@@ -367,3 +367,30 @@ func get(t *testing.T, srv *httptest.Server, path string) (string, error) {
 	b, err := io.ReadAll(res.Body)
 	return string(b), err
 }
+
+// forgetful is a writer that keeps nothing.
+type forgetful struct{ header http.Header }
+
+func (w forgetful) Header() http.Header         { return w.header }
+func (w forgetful) WriteHeader(int)             {}
+func (w forgetful) Write(b []byte) (int, error) { return len(b), nil }
+func (w forgetful) Flush()                      {}
+
+// A stream that waits keeps nothing of a large read.
+func TestRoomOfALargeReadIsNotKept(t *testing.T) {
+	p := proxy.New(proxy.Options{})
+	err := p.Serve(forgetful{make(http.Header)}, chatRequest(`{"stream":true}`), func(w http.ResponseWriter, _ *http.Request) error {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, role+text("hi"))
+		before := heapNow()
+		_, _ = io.WriteString(w, strings.Repeat(text("hi"), 20_000))
+		if kept := heapNow() - before; kept > 256<<10 {
+			t.Errorf("%d bytes are kept", kept)
+		}
+		_, _ = io.WriteString(w, stop)
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
