@@ -157,12 +157,22 @@ func readBody(r *http.Request, limit int64) ([]byte, bool) {
 	if err == io.EOF && int64(len(body)) <= limit { //nolint:errorlint // the end is that very value
 		return body, true
 	}
+	rest := io.Reader(r.Body)
+	if err != nil { // net/http's body would not fail again, but end
+		rest = failingReader{err}
+	}
 	r.Body = struct {
 		io.Reader
 		io.Closer
-	}{io.MultiReader(bytes.NewReader(body), r.Body), r.Body} // which fails again if it has failed
+	}{io.MultiReader(bytes.NewReader(body), rest), r.Body}
 	return nil, false
 }
+
+// failingReader fails.
+type failingReader struct{ err error }
+
+// Read implements io.Reader.
+func (f failingReader) Read([]byte) (int, error) { return 0, f.err }
 
 // skipBody reads the body of r to its end, which says nothing: not before that does
 // net/http look whether the client is still there (net/http: registerOnHitEOF).
