@@ -157,14 +157,10 @@ func (c *Scanner) Skip(n int) {
 // Rest keeps what is in no unit yet for the next Feed.
 func (c *Scanner) Rest() {
 	left := c.src[c.from:]
-	switch {
-	case len(left) == 0:
-		c.buf = c.buf[:0]
+	if c.from > 0 || len(c.buf) == 0 { // or buf has it already: TestFrameInSmallReadsCostsLinearTime
 		if cap(c.buf) > maxIdleBuffer {
 			c.buf = nil
 		}
-	case c.from == 0 && len(c.buf) > 0: // buf has it already: TestFrameInSmallReadsCostsLinearTime
-	default:
 		c.buf = append(c.buf[:0], left...)
 	}
 	c.pos -= c.from
@@ -184,7 +180,7 @@ func (c *Scanner) Raw() bool { return c.raw }
 // raw, there are none.
 func (c *Scanner) Tail() []byte { return c.buf }
 
-// maxIdleBuffer is the size in bytes up to which a buffer is kept for the next frame.
+// maxIdleBuffer is the size in bytes up to which a buffer is kept for the next unit.
 const maxIdleBuffer = 16 << 10
 
 // manyItems is the number of items of a list at which it gets room for all that may come, so
