@@ -174,8 +174,8 @@ type failingReader struct{ err error }
 // Read implements io.Reader.
 func (f failingReader) Read([]byte) (int, error) { return 0, f.err }
 
-// skipBody reads the body of r to its end, which says nothing: not before that does
-// net/http look whether the client is still there (net/http: registerOnHitEOF).
+// skipBody reads the body of r to its end and ignores it. Only then does net/http look whether
+// the client is still there (net/http: registerOnHitEOF).
 func skipBody(r *http.Request) bool {
 	if r.Body == nil {
 		return true
@@ -184,10 +184,10 @@ func skipBody(r *http.Request) bool {
 	return err == nil
 }
 
-// requestBody is a body that has been read. It lets go of it when it is read again.
+// requestBody is a body that has been read. It releases the bytes once they are read again.
 type requestBody struct{ in bytes.Reader }
 
-// giveBody gives r the body b that has been read of it. With http.NoBody for one that is empty
+// giveBody gives r its body b again, which has been read. With http.NoBody for one that is empty
 // but has no length, net/http would repeat what it has written (contract section 7).
 func giveBody(r *http.Request, b []byte) {
 	if r.Body != nil && r.Body != http.NoBody {
