@@ -449,7 +449,11 @@ func TestABodyTakesItsSize(t *testing.T) {
 				if left > size {
 					t.Errorf("%d bytes are kept of bodies that have been read", left)
 				}
-				if most := int64(clients * (size*5/2 + 1<<20)); took > most {
+				most := int64(clients * (size*5/2 + 1<<20))
+				if length < 0 { // with the race detector, io.ReadAll allocates everything twice
+					most *= 2
+				}
+				if took > most {
 					t.Errorf("%d bytes are allocated for %d, at most %d may be", took, clients*size, most)
 				}
 				if most := int64(clients * (size*5/4 + 64<<10)); kept > most {
