@@ -227,7 +227,7 @@ var securityTests = map[string]string{
 	"sizes of hermes_resume":                "TestAdapt TestResumeValuesThatAreRefused",
 	"a stream that is kept, max_stream":     "TestSlowReaderHoldsNobodyUp TestLogsTakeWhatIsCounted TestMaxStreamCountsBytes TestAPictureEndsNoReplay TestLargeEventsAreBounded",
 	"all streams that are kept, max_memory": "TestMaxMemoryBoundsAllLogs TestNoMemoryForAStreamThatIsAlone",
-	"the header of a stream that is kept":   "TestHeadersTakeWhatIsCounted TestMaxMemoryBoundsHeaders",
+	"the header of a stream that is kept":   "TestHeadersTakeWhatIsCounted TestMaxMemoryBoundsStreams",
 	"memory of a client that reads one":     "TestNothingIsCopiedForAReader TestPromptReadersAreNeverCutOff TestSlowReaderHoldsNobodyUp",
 	"events of a stream that wait to be written to Redis (storage redis)": "TestUpstreamWaitsForRedis TestRedisThatTakesNothing",
 	"a piece of a stream in Redis":                                        "TestPiecesAreBounded",

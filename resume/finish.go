@@ -33,10 +33,10 @@ func rest(ctx context.Context, s Store, id string) iter.Seq2[[]byte, error] {
 }
 
 // Finish returns what the log with the entry e still needs, and how it ends, if its run was
-// cancelled or is no more. Its last event has the number last, and rest is what is there, up
-// to an error. If the stream is one of Hermes', it gets the error finish that it still needs
+// cancelled or is no more. Its last event has the number last, and rest yields its bytes, or an
+// error and no more. If the stream is one of Hermes', it gets the error finish that it still needs
 // (contract section 3), and is whole with that. Any other stream has broken off, and so has
-// one for which this panics, which is an error.
+// one that Finish panics on: the panic is the error.
 func Finish(e Entry, last uint64, why Reason, rest iter.Seq2[[]byte, error]) (p Part, how State, err error) {
 	if v := panics.Catch(func() { p, how, err = finish(e, last, why, rest) }); v != nil {
 		err, _ = v.(error)

@@ -81,7 +81,7 @@ func (c *numberer) pass(out, b []byte) []byte {
 func (c *numberer) endLine(out, b []byte) []byte {
 	if !c.long {
 		var line sse.Frame
-		line.Parse(b)
+		line.Parse(b[:min(len(b), lineHead)])
 		c.data = c.data || line.HasData
 		c.hasID = c.hasID || line.ID != nil
 		if line.Event != nil {

@@ -67,8 +67,8 @@ type Options struct {
 	// nothing as it is: it is a clone.
 	Detached func(r *http.Request, w http.ResponseWriter) *http.Request
 	// Returned is called in the goroutine of the first client, if that is still there,
-	// when the next handler has returned: of the run's request it may take over to the
-	// client's what it likes. Nil means nothing.
+	// when the next handler has returned. It may copy to the client's request what handlers
+	// have set in the run's. Nil means that nothing is copied.
 	Returned func(client, run *http.Request)
 	// Interrupt ends a write to w, the writer of r, that another goroutine waits for. Nil
 	// means to set a deadline that has passed.

@@ -108,36 +108,33 @@ func send(
 	defer o.Runs.count(func(s *Stats) { s.Readers-- })
 	setHeader(w.Header(), header)
 	w.WriteHeader(http.StatusOK)
-	if flush {
-		err := http.NewResponseController(w).Flush()
-		if err != nil && !errors.Is(err, http.ErrNotSupported) {
-			return errors.Join(err, context.Canceled) // it has left
-		}
-	}
-	a.Bytes, a.Err = copyLog(w, reader)
+	a.Bytes, a.Err = copyLog(w, reader, flush)
 	o.Observer.Answered(r, a)
 	return a.Err
 }
 
-// copyLog writes what the reader returns.
-func copyLog(w http.ResponseWriter, reader Reader) (n int64, err error) {
+// copyLog writes what the reader returns, and flushes each piece; with flush, what has been
+// written before as well.
+func copyLog(w http.ResponseWriter, reader Reader, flush bool) (n int64, err error) {
 	control := http.NewResponseController(w)
 	for {
-		part, err := reader.Next()
-		switch {
+		if err == nil && flush {
+			err = control.Flush()
+		}
+		if err != nil && !errors.Is(err, http.ErrNotSupported) {
+			return n, errors.Join(err, context.Canceled) // the client has left
+		}
+		var part Part
+		switch part, err = reader.Next(); {
 		case errors.Is(err, io.EOF):
 			return n, nil
 		case err != nil:
 			return n, err
 		}
-		written, err := w.Write(part.Data)
+		var written int
+		written, err = w.Write(part.Data)
 		n += int64(written)
-		if err == nil {
-			err = control.Flush()
-		}
-		if err != nil && !errors.Is(err, http.ErrNotSupported) {
-			return n, errors.Join(err, context.Canceled)
-		}
+		flush = true
 	}
 }
 

@@ -3,6 +3,7 @@ package resume_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -184,6 +185,49 @@ func TestWriterThatCannotFlush(t *testing.T) {
 		}
 		if got := w.rec.Body.String(); err != nil || called != calls || id == "" || got != numbered(id, 1, events(3)...) {
 			t.Errorf("%d: %v, next was called %d times, %q", i, err, called, got)
+		}
+	}
+}
+
+// gone is the writer of a client that has left, which is noticed when it writes or flushes.
+type gone struct {
+	http.ResponseWriter
+	write, flush error
+}
+
+func (w gone) Write(p []byte) (int, error) { return len(p), w.write }
+func (w gone) FlushError() error           { return w.flush }
+
+// answered is an Observer that passes on what clients were given.
+type answered chan resume.Answered
+
+func (o answered) Answered(_ *http.Request, a resume.Answered) { o <- a }
+func (answered) Ended(*http.Request, resume.Ended)             {}
+
+// TestAnswerToAClientThatHasLeftIsTold, also if only the header has been written.
+func TestAnswerToAClientThatHasLeftIsTold(t *testing.T) {
+	left := errors.New("it has left")
+	for _, w := range []gone{{write: left}, {flush: left}} {
+		o, told := resume.DefaultOptions(), make(answered, 1)
+		o.Observer = told
+		p := resume.New(o)
+		for _, replayed := range []bool{false, true} {
+			r := httptest.NewRequest(http.MethodPost, otherPath, strings.NewReader(asking))
+			r.Header.Set(key, "k")
+			w.ResponseWriter = httptest.NewRecorder()
+			err := p.Serve(w, r, func(w http.ResponseWriter, r *http.Request) error {
+				w.Header().Set("Content-Type", "text/event-stream")
+				_ = http.NewResponseController(w).Flush()
+				return streams(events(1), always())(w, r)
+			})
+			select {
+			case a := <-told:
+				if !errors.Is(a.Err, left) || a.Replayed != replayed || err != nil {
+					t.Errorf("told is %+v, %v", a, err)
+				}
+			default:
+				t.Error("it is not told")
+			}
 		}
 	}
 }

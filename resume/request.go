@@ -157,15 +157,25 @@ func readBody(r *http.Request, limit int64) ([]byte, bool) {
 	if err == io.EOF && int64(len(body)) <= limit { //nolint:errorlint // the end is that very value
 		return body, true
 	}
+	rest := io.Reader(r.Body)
+	if err != nil { // net/http's body would not fail again, but end
+		rest = failingReader{err}
+	}
 	r.Body = struct {
 		io.Reader
 		io.Closer
-	}{io.MultiReader(bytes.NewReader(body), r.Body), r.Body} // which fails again if it has failed
+	}{io.MultiReader(bytes.NewReader(body), rest), r.Body}
 	return nil, false
 }
 
-// skipBody reads the body of r to its end, which says nothing: not before that does
-// net/http look whether the client is still there (net/http: registerOnHitEOF).
+// failingReader fails.
+type failingReader struct{ err error }
+
+// Read implements io.Reader.
+func (f failingReader) Read([]byte) (int, error) { return 0, f.err }
+
+// skipBody reads the body of r to its end and ignores it. Only then does net/http look whether
+// the client is still there (net/http: registerOnHitEOF).
 func skipBody(r *http.Request) bool {
 	if r.Body == nil {
 		return true
@@ -174,10 +184,10 @@ func skipBody(r *http.Request) bool {
 	return err == nil
 }
 
-// requestBody is a body that has been read. It lets go of it when it is read again.
+// requestBody is a body that has been read. It releases the bytes once they are read again.
 type requestBody struct{ in bytes.Reader }
 
-// giveBody gives r the body b that has been read of it. With http.NoBody for one that is empty
+// giveBody gives r its body b again, which has been read. With http.NoBody for one that is empty
 // but has no length, net/http would repeat what it has written (contract section 7).
 func giveBody(r *http.Request, b []byte) {
 	if r.Body != nil && r.Body != http.NoBody {

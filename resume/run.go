@@ -18,7 +18,7 @@ import (
 type Next func(http.ResponseWriter, *http.Request) error
 
 // A run is a call of the next handler, in a goroutine of its own, and the http.ResponseWriter
-// of that. The final status decides whether the answer goes into a log or to the first
+// of that call. The final status decides whether the answer goes into a log or to the first
 // client.
 type run struct {
 	o       *Options
@@ -44,13 +44,16 @@ type run struct {
 }
 
 // newRun returns a run for the request r, whose client is the first.
-func newRun(o *Options, e Entry, detach time.Duration, w http.ResponseWriter, r *http.Request, body []byte) *run {
+func newRun(
+	o *Options, e Entry, detach time.Duration, w http.ResponseWriter, r *http.Request, body []byte,
+) *run {
 	x := &run{
 		o: o, entry: e, done: make(chan struct{}), number: newNumberer(e.ID, 0),
 		header: w.Header().Clone(), before: w.Header().Clone(),
 	}
 	c := &x.clients
-	x.ctx, c.abort = context.WithCancelCause(context.WithValue(context.WithoutCancel(r.Context()), presenceKey{}, c))
+	ctx := context.WithValue(context.WithoutCancel(r.Context()), presenceKey{}, c)
+	x.ctx, c.abort = context.WithCancelCause(ctx)
 	c.o, c.detach, c.version, c.wants = o, detach, r.ProtoMajor, asksForStream(r, body)
 	c.client, c.interrupt = w, func() { o.Interrupt(w, r) }
 	return x

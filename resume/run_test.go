@@ -345,11 +345,12 @@ func (sink) WriteHeader(int)             {}
 func (sink) Write(p []byte) (int, error) { return len(p), nil }
 func (sink) FlushError() error           { return nil }
 
-// TestMaxMemoryBoundsHeaders has clients read streams at once that have headers of any size:
-// beyond max_memory, and what they take without a log, they take 36 KiB each. An answer with
-// a larger header passes.
-func TestMaxMemoryBoundsHeaders(t *testing.T) {
+// TestMaxMemoryBoundsStreams has clients read streams at once that have large pieces, and headers
+// of any size: beyond max_memory, and what they take without a log, they take 36 KiB each. An
+// answer with a larger header passes.
+func TestMaxMemoryBoundsStreams(t *testing.T) {
 	const clients, most = 10, 1 << 20
+	large := event(1) + strings.Repeat("x", 256<<10) + "\n\nd"
 	for _, size := range []int{256, 8 << 10, 100 << 10} {
 		for name := range headers(0) {
 			open := func(asks bool) (grown int64, logs int) {
@@ -370,7 +371,9 @@ func TestMaxMemoryBoundsHeaders(t *testing.T) {
 						_ = p.Serve(sink{http.Header{}}, r, func(w http.ResponseWriter, r *http.Request) error {
 							maps.Copy(w.Header(), headers(size)[name])
 							w.Header().Set("Content-Type", "text/event-stream")
-							_, _ = io.WriteString(w, event(1))
+							for range 2 { // large pieces, with the beginning of a line at their ends
+								_, _ = io.WriteString(w, large)
+							}
 							begun.Done()
 							<-rest
 							runtime.KeepAlive(w)

@@ -13,15 +13,12 @@ import (
 // held while another is waited for.
 type Runs struct {
 	mu    sync.Mutex
-	open  map[canceller]bool
-	idle  chan struct{} // closed when none is open any more
-	drain *time.Timer   // of Shutdown
-	over  bool          // the time of Shutdown has passed
+	open  map[*presence]bool // of the runs
+	idle  chan struct{}      // closed when none is open any more
+	drain *time.Timer        // of Shutdown
+	over  bool               // the time of Shutdown has passed
 	stats Stats
 }
-
-// canceller is a run.
-type canceller interface{ cancel(why Reason) }
 
 // Stats are the numbers of the process.
 type Stats struct {
@@ -93,10 +90,10 @@ func (s *Runs) Open() int {
 	return len(s.open)
 }
 
-func (s *Runs) add(r canceller) {
+func (s *Runs) add(r *presence) {
 	s.mu.Lock()
 	if len(s.open) == 0 {
-		s.open, s.idle = make(map[canceller]bool), make(chan struct{})
+		s.open, s.idle = make(map[*presence]bool), make(chan struct{})
 	}
 	s.open[r] = true
 	over := s.over
@@ -106,7 +103,7 @@ func (s *Runs) add(r canceller) {
 	}
 }
 
-func (s *Runs) remove(r canceller) {
+func (s *Runs) remove(r *presence) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if delete(s.open, r); len(s.open) == 0 {

@@ -16,7 +16,7 @@ import (
 
 func init() {
 	httpcaddyfile.RegisterHandlerDirective("hermes_resume", parseCaddyfile)
-	// Between encode and hermes: what is kept is what all clients get, repaired and not
+	// Between encode and hermes: streams are kept as all clients get them, repaired and not
 	// compressed.
 	httpcaddyfile.RegisterDirectiveOrder("hermes_resume", httpcaddyfile.After, "encode")
 }

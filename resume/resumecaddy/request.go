@@ -101,7 +101,7 @@ func takeOver(client, run *http.Request) {
 }
 
 // interruptWrite ends a write to w, the writer of r. Caddy's own writer has no lock, so that
-// the deadline is set below it; what is being written there sets no other one.
+// the deadline is set below it; the write that is under way there sets no other one.
 func interruptWrite(w http.ResponseWriter, r *http.Request) {
 	control := http.NewResponseController(w)
 	if _, server := caddyhttp.IdleTimeoutsFromContext(r.Context()); server != nil {

@@ -36,7 +36,7 @@ type Scanner struct {
 	// MaxFrame.
 	Lines bool
 
-	src  []byte // what is being scanned: buf, or the bytes fed
+	src  []byte // the bytes being scanned: buf, or those fed
 	buf  []byte // the unit under way
 	from int    // where the unit under way begins in src
 	pos  int    // how far src has been scanned
@@ -145,7 +145,7 @@ func (c *Scanner) mark() (Unit, []byte, bool) {
 // take the next one.
 func (c *Scanner) Between() bool { return c.from == c.pos && !c.afterCR && !c.raw && !c.inFrame }
 
-// Ahead returns what has been fed and is in no unit yet.
+// Ahead returns the bytes fed that are in no unit yet.
 func (c *Scanner) Ahead() []byte { return c.src[c.from:] }
 
 // Skip takes the next n bytes as a unit. The scanner must be between two units.
@@ -154,17 +154,13 @@ func (c *Scanner) Skip(n int) {
 	c.pos, c.line = c.from, c.from
 }
 
-// Rest keeps what is in no unit yet for the next Feed.
+// Rest keeps the bytes that are in no unit yet for the next Feed.
 func (c *Scanner) Rest() {
 	left := c.src[c.from:]
-	switch {
-	case len(left) == 0:
-		c.buf = c.buf[:0]
+	if c.from > 0 || len(c.buf) == 0 { // or buf has it already: TestFrameInSmallReadsCostsLinearTime
 		if cap(c.buf) > maxIdleBuffer {
 			c.buf = nil
 		}
-	case c.from == 0 && len(c.buf) > 0: // buf has it already: TestFrameInSmallReadsCostsLinearTime
-	default:
 		c.buf = append(c.buf[:0], left...)
 	}
 	c.pos -= c.from
@@ -173,8 +169,8 @@ func (c *Scanner) Rest() {
 	c.src = nil
 }
 
-// Fed returns the length of what is being scanned: the last Feed and what Rest had kept
-// before it. It is 0 outside of Feed and Rest.
+// Fed returns how many bytes are being scanned: those of the last Feed, and those that Rest had
+// kept before it. It is 0 outside of Feed and Rest.
 func (c *Scanner) Fed() int { return len(c.src) }
 
 // Raw reports whether part of the unit under way has left as UnitRaw.
@@ -184,7 +180,7 @@ func (c *Scanner) Raw() bool { return c.raw }
 // raw, there are none.
 func (c *Scanner) Tail() []byte { return c.buf }
 
-// maxIdleBuffer is the size in bytes up to which a buffer is kept for the next frame.
+// maxIdleBuffer is the size in bytes up to which a buffer is kept for the next unit.
 const maxIdleBuffer = 16 << 10
 
 // manyItems is the number of items of a list at which it gets room for all that may come, so
