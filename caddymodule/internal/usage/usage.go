@@ -4,7 +4,7 @@
 //
 // A Memory belongs to the process: it survives reloads, is bounded, and is the only owner
 // of its state, which one lock guards. A Store is a handler's view of it, with the storage
-// of the handler's configuration. What is known is one small file there, which survives
+// of the handler's configuration. The facts are one small file there, which survives
 // restarts. It is read when the end of a stream needs what the memory does not know, and
 // written in the background some seconds after a change. A stream never waits for a write.
 //
