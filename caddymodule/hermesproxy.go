@@ -45,7 +45,7 @@ func parseHermesProxy(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, erro
 		return nil, err
 	}
 
-	// A copy of the tokens, from which the lines of hermes go. What is left
+	// A copy of the tokens, from which the lines of hermes are removed. The rest
 	// is a reverse_proxy directive.
 	h.Next() // the directive's name again: the matcher has been taken out
 	d := h.NewFromNextSegment()

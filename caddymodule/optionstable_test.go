@@ -13,8 +13,8 @@ import (
 func TestFieldsOfTheHandlerAreTheOptions(t *testing.T) {
 	handler := reflect.TypeFor[Handler]()
 	named := make(map[string]bool)
-	for i := range handler.NumField() {
-		name, tail, _ := strings.Cut(handler.Field(i).Tag.Get("json"), ",")
+	for field := range handler.Fields() {
+		name, tail, _ := strings.Cut(field.Tag.Get("json"), ",")
 		if name == "" {
 			continue
 		}
@@ -37,7 +37,9 @@ func TestFieldsOfTheHandlerAreTheOptions(t *testing.T) {
 		t.Errorf("%d options are given, want %d", len(given), len(options.All()))
 	}
 	h := new(Handler)
-	given.Fill(h)
+	if err := given.Fill(h); err != nil {
+		t.Fatal(err)
+	}
 	if again := options.Of(h); !reflect.DeepEqual(again, given) {
 		t.Errorf("the handler has\n%v\nwant\n%v", again, given)
 	}

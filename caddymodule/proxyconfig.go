@@ -39,7 +39,7 @@ const (
 
 // proxyPlan is what the flags stand for.
 type proxyPlan struct {
-	URL    string   // of --from, with what was missing in it
+	URL    string   // of --from, completed
 	Listen []string // host:port
 	Config *caddy.Config
 
@@ -115,7 +115,7 @@ func (c *proxyCommand) serve(server *caddyhttp.Server, from fromAddr, internalCA
 	}
 }
 
-// configure sets what is not of the server: certificates and the log.
+// configure sets what does not belong to the server: certificates and the log.
 func (c *proxyCommand) configure(cfg *caddy.Config, from fromAddr, internalCA bool) {
 	if internalCA && !c.installTrust {
 		no := false

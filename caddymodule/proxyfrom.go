@@ -11,7 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// A fromAddr is the address of --from, with what was missing in it.
+// A fromAddr is the address of --from, completed.
 type fromAddr struct {
 	scheme string // http or https
 	host   string // name or IP address that clients use, "" for any

@@ -86,9 +86,9 @@ func (t *times) keepalive(o *Options) time.Duration {
 	return after(t.sent, o.Keepalive)
 }
 
-// after returns the age d after from, never where there is no limit d.
+// after returns the age d after from, never where there is no limit d, or one beyond all ages.
 func after(from, d time.Duration) time.Duration {
-	if d <= 0 {
+	if d <= 0 || d > never-from {
 		return never
 	}
 	return from + d

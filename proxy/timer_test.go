@@ -68,6 +68,10 @@ func TestTimelines(t *testing.T) {
 	for _, c := range []struct{ name, limits, does, answers string }{
 		{"no deadline", "", "+1000h header +1000h role +1000h stop +1000h running", "role stop"},
 		{
+			"the longest deadlines", "first=2562047h idle=2562047h stall=2562047h grace=2562047h keepalive=10s",
+			"+1h header role +10s! stop +1h running", "role beat stop",
+		},
+		{
 			"the earliest: first byte", "first=1m idle=1h stall=1h grace=1h keepalive=1h", "header +1m!",
 			"504:timeout",
 		},

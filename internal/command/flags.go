@@ -44,7 +44,7 @@ func (flags OptionFlags) Values() (options.Values, error) {
 }
 
 // An optionFlag is the flag of an option (a pflag.Value). It takes any text:
-// what is allowed is for the table to say.
+// the table says which values are allowed.
 type optionFlag struct {
 	option *options.Option
 	given  []string // in the order of the command line

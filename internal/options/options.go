@@ -117,8 +117,8 @@ func (v Values) Fill(handler any) error {
 }
 
 // Set sets an option from its arguments, as a line of the Caddyfile or a flag has
-// them. Errors name the option, what was given and what is allowed; where it
-// stands is for the caller to add.
+// them. Errors name the option, the value and the values that are allowed; the
+// caller adds the place.
 func (v Values) Set(name string, args []string) error {
 	o := Lookup(name)
 	if o == nil {

@@ -98,9 +98,12 @@ func (d *directory) ended() (kept []recorded, err error) {
 	entries, err := os.ReadDir(d.path) // sorted by name, and so by time
 	for _, e := range entries {
 		m := recordingName.FindStringSubmatch(e.Name())
+		if m == nil || !e.Type().IsRegular() || d.open[m[1]] > 0 {
+			continue // the directory may be large: the size of others is not asked for
+		}
 		info, err := e.Info()
-		if m == nil || err != nil || !info.Mode().IsRegular() || d.open[m[1]] > 0 {
-			continue
+		if err != nil {
+			continue // it is gone
 		}
 		if last := len(kept) - 1; last < 0 || kept[last].name != m[1] {
 			kept = append(kept, recorded{name: m[1]})

@@ -101,8 +101,8 @@ type recording struct {
 	meta     Meta
 }
 
-// Raw implements proxy.AnswerObserver. What is too much is left out, and the meta data
-// say so.
+// Raw implements proxy.AnswerObserver. Bytes beyond the share of the recording are left
+// out, and its Meta says so.
 func (r *recording) Raw(b []byte) {
 	if int64(len(b)) > r.left {
 		b = b[:r.left]

@@ -3,6 +3,7 @@ package reqbody
 import (
 	"errors"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -55,6 +56,7 @@ func TestPrepare(t *testing.T) {
 	}{
 		{"healed", polluted, n, Plan{Heal: true, Limit: n}, healed, rewrite.AskedWhole},
 		{"of unknown length", polluted, -1, Plan{Heal: true, Limit: n}, healed, rewrite.AskedWhole},
+		{"of unknown length, without a limit", polluted, -1, Plan{Heal: true, Limit: math.MaxInt64}, healed, rewrite.AskedWhole},
 		{"clean", healed, int64(len(healed)), Plan{Heal: true, Limit: n}, healed, rewrite.AskedWhole},
 		{"not to be read", polluted, n, Plan{Limit: n}, polluted, rewrite.AskedUnknown},
 		{"too large", polluted, n, Plan{Heal: true, Limit: n - 1}, polluted, rewrite.AskedUnknown},

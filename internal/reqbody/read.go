@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"math"
 )
 
 // Read reads a body of length bytes, -1 for unknown, to its end, which is the error io.EOF.
 // Any other error is the body's. It stops without an error after limit bytes and one more. It
 // allocates little more than has come, whatever the client announces.
 func Read(body io.Reader, length, limit int64) ([]byte, error) {
+	limit = min(limit, math.MaxInt64-1)
 	if length < 0 {
 		b, err := io.ReadAll(io.LimitReader(body, limit+1))
 		if err == nil && int64(len(b)) <= limit {

@@ -21,8 +21,8 @@ import (
 // endedStreams is how many streams that have ended are listed.
 const endedStreams = 100
 
-// Process is what is counted and listed of the streams of all configurations: metrics,
-// the open streams, and the last ones that have ended.
+// Process counts and lists the streams of all configurations: it has metrics, the open
+// streams, and the last ones that have ended.
 type Process struct {
 	metrics *metrics
 

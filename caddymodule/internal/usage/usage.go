@@ -4,13 +4,13 @@
 //
 // A Memory belongs to the process: it survives reloads, is bounded, and is the only owner
 // of its state, which one lock guards. A Store is a handler's view of it, with the storage
-// of the handler's configuration. What is known is one small file there, which survives
+// of the handler's configuration. The facts are one small file there, which survives
 // restarts. It is read when the end of a stream needs what the memory does not know, and
 // written in the background some seconds after a change. A stream never waits for a write.
 //
 // Replicas that share the storage read the file before they write it, and change in it only
-// what they have seen themselves. If two write at the same moment, one of them may lose a
-// bit, and learns it again.
+// what they have seen change. If two write at the same moment, one of them may lose a bit,
+// and learns it again.
 package usage
 
 import (
@@ -21,7 +21,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -64,7 +63,7 @@ const (
 type Memory struct {
 	mu     sync.Mutex
 	facts  map[string]fact // that the process has seen, by pairKey or upstreamKey
-	dirty  bool            // the file may lack some of them
+	dirty  bool            // some have changed
 	stored map[string]bool // what the file had when it was read
 
 	reading chan struct{} // closed when the file has been read; nil if no read is under way
@@ -78,8 +77,9 @@ type Memory struct {
 
 // fact is the knowledge of a pair or an upstream.
 type fact struct {
-	yes    bool // the pair reports usage, or the upstream its failures
-	missed int  // answers in a row that the pair has ended without usage
+	yes     bool // the pair reports usage, or the upstream its failures
+	missed  int  // answers in a row that the pair has ended without usage
+	changed bool // since it was written
 }
 
 // file is the content of the file: the keys of the facts that are so.
@@ -210,7 +210,9 @@ func (s *Store) missed(pair string) int {
 		return 0
 	}
 	f.missed++
-	f.yes = f.missed < maxMissed
+	if f.missed == maxMissed {
+		f.yes, f.changed = false, true
+	}
 	m.set(pair, f)
 	if !f.yes {
 		s.save()
@@ -224,8 +226,9 @@ func (s *Store) learn(key string, yes bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	f, known := m.get(key)
-	m.set(key, fact{yes: yes})
-	if !known || f.yes != yes || m.dirty {
+	changed := f.changed || !known || f.yes != yes
+	m.set(key, fact{yes: yes, changed: changed})
+	if changed || m.dirty {
 		s.save()
 	}
 }
@@ -254,29 +257,44 @@ func (s *Store) save() {
 }
 
 // write writes the file, and reports whether to write it again, because a fact has changed
-// meanwhile. If it fails, the next change tries again.
+// meanwhile. If it fails, the next fact that is learnt has it tried again.
 func (s *Store) write() (again bool) {
 	m := s.Memory
+	changed := make(map[string]fact)
 	m.mu.Lock()
 	m.dirty = false
-	facts := maps.Clone(m.facts)
+	for key, f := range m.facts {
+		if f.changed {
+			f.changed = false
+			changed[key], m.facts[key] = f, f
+		}
+	}
 	m.mu.Unlock()
-	err := s.merge(facts)
+	err := s.merge(changed)
 	if err != nil { // before the last Flush ends, and with it the process
 		s.warn("storing which upstreams report usage", err)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	again = m.dirty && err == nil
-	m.dirty = m.dirty || err != nil
-	if !again {
-		m.saved = nil
+	if err == nil && m.dirty {
+		return true
 	}
-	return again
+	if err != nil {
+		m.dirty = true
+		for key := range changed {
+			if f, there := m.facts[key]; there {
+				f.changed = true
+				m.facts[key] = f
+			}
+		}
+	}
+	m.saved = nil
+	return false
 }
 
-// merge writes the facts to the file, and leaves what else is there as far as there is room.
-func (s *Store) merge(facts map[string]fact) error {
+// merge writes the facts that have changed to the file, and leaves what else is there as far
+// as there is room.
+func (s *Store) merge(changed map[string]fact) error {
 	ctx, cancel := context.WithTimeout(context.Background(), ioTimeout)
 	defer cancel()
 	stored, err := s.load(ctx)
@@ -284,13 +302,13 @@ func (s *Store) merge(facts map[string]fact) error {
 		return err
 	}
 	var known []string
-	for key, f := range facts {
+	for key, f := range changed {
 		if f.yes {
 			known = append(known, key)
 		}
 	}
 	for key := range stored {
-		if _, seen := facts[key]; !seen && len(known) < maxKnown {
+		if _, other := changed[key]; !other && len(known) < maxKnown {
 			known = append(known, key)
 		}
 	}

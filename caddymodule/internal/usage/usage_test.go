@@ -197,6 +197,7 @@ func TestUsageOfReplicas(t *testing.T) {
 		b, _ := newUsage(storage)
 		b.Of("a:1").Reported("m") // not there
 		a.Of("a:1").Report("m")
+		time.Sleep(time.Second)
 		b.Of("a:1").Report("n")
 		time.Sleep(2 * saveDelay)
 		if b.Of("a:1").Reported("m") {
@@ -213,6 +214,20 @@ func TestUsageOfReplicas(t *testing.T) {
 		c, _ := newUsage(storage)
 		if c.Of("a:1").Reported("m") || !c.Of("a:1").Reported("n") || !c.Of("b:1").Reported("m") {
 			t.Errorf("storage has %v", storage.values)
+		}
+
+		c.Of("a:1").Report("m")
+		miss(t, c, "a:1", "n", 3)
+		time.Sleep(2 * saveDelay)
+		b.Of("b:1").Report("n")
+		time.Sleep(2 * saveDelay)
+		if c = restarted(c); c.Of("a:1").Reported("n") {
+			t.Error("a pair that c has forgotten has come back, with another that b has learnt")
+		}
+		a.Of("b:1").Report("o")
+		time.Sleep(2 * saveDelay)
+		if c = restarted(c); !c.Of("a:1").Reported("m") {
+			t.Error("a, which had forgotten it, has taken back what c has learnt since")
 		}
 	})
 }
