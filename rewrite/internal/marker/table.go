@@ -190,5 +190,12 @@ func (t *Table) begins(s []byte) (partly, wholly bool) {
 // MayBegin reports whether text, the inside of a JSON string that follows a backtick, may
 // begin with the emoji of a known tool. It is cheap and errs only by returning true.
 func (t *Table) MayBegin(text []byte) bool {
-	return len(text) == 0 || text[0] == '\\' || t.first[text[0]]
+	if len(text) == 0 {
+		return true
+	}
+	if text[0] != '\\' && !t.first[text[0]] { // as in most code
+		return false
+	}
+	r, _ := jsonspan.NextRune(text, 0)
+	return r == utf8.RuneError || len(t.beginnings[r]) > 0
 }
