@@ -275,15 +275,17 @@ func (s *Store) find(ctx context.Context, id string) (resume.Entry, error) {
 // Read implements resume.Store.
 func (s *Store) Read(ctx context.Context, id string, n uint64) resume.Reader {
 	o := s.ownedLog(id)
+	local := s.o.Local.Read(ctx, id, n) // before Find: flush may take the log out of memory
 	_, missing := s.o.Local.Find(ctx, id)
 	remote := func() resume.Reader { return newReader(ctx, s, id, n) }
 	switch {
 	case missing != nil && (o == nil || o.isOver()):
+		local.Close()
 		return remote()
 	case o == nil || ctx.Err() != nil:
-		return s.o.Local.Read(ctx, id, n)
+		return local
 	}
-	return &ownedReader{s.o.Local.Read(ctx, id, n), o, remote}
+	return &ownedReader{local, o, remote}
 }
 
 // Delete implements resume.Store.
