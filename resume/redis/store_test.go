@@ -421,7 +421,7 @@ func TestHostileNames(t *testing.T) {
 			t.Errorf("after %s is %s", id, res.Status)
 		}
 	}
-	want := regexp.MustCompile(`^test:((log|events|readers):stream_[A-Za-z0-9_-]{22}|key:[0-9a-f]{64}|replica:[0-9a-f]{24})$`)
+	want := regexp.MustCompile(`^test:((log|events|readers):stream_[A-Za-z0-9_-]{22}|key:[0-9a-f]{64})$`)
 	keys := server.keys()
 	for _, key := range keys {
 		if !want.MatchString(key) {
