@@ -16,7 +16,8 @@ import (
 
 // states are the words for the states of a log in Redis.
 var states = [...]string{
-	resume.Claimed: "claimed", resume.Begun: "begun", resume.Whole: "whole", resume.Broken: "broken", resume.Dropped: "dropped",
+	resume.Claimed: "claimed", resume.Begun: "begun",
+	resume.Whole: "whole", resume.Broken: "broken", resume.Dropped: "dropped",
 }
 
 // A view is the state of a log in Redis at some time.
