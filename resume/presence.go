@@ -13,7 +13,7 @@ import (
 // was none for too long. The first client counts by itself until leave, and has the answer to
 // itself if that is no event stream.
 //
-// The lock mu may be taken while that of a log is held, never the other way round.
+// The lock mu may be taken while that of a store is held, never the other way round.
 type presence struct {
 	o       *Options
 	detach  time.Duration // how long the run goes on without a client

@@ -39,9 +39,11 @@ func (s *Storage) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		text, duration := texts[name], durations[name]
 		switch {
 		case text == nil && duration == nil && name != "tls":
-			return d.Errf("unrecognized subdirective %q: must be address, username, password, tls, prefix, secret, lease or timeout", name)
+			return d.Errf("unrecognized subdirective %q: "+
+				"must be address, username, password, tls, prefix, secret, lease or timeout", name)
 		case name == "tls" && len(args) > 1:
-			return d.Errf("wrong number of arguments for tls: got %d, must be none or the file of the CA certificates", len(args))
+			return d.Errf("wrong number of arguments for tls: got %d, must be none or the file of the CA certificates",
+				len(args))
 		case name != "tls" && len(args) != 1:
 			return d.Errf("wrong number of arguments for %s: got %d, must be one", name, len(args))
 		case name == "tls":

@@ -16,7 +16,8 @@ import (
 
 // states are the words for the states of a log in Redis.
 var states = [...]string{
-	resume.Claimed: "claimed", resume.Begun: "begun", resume.Whole: "whole", resume.Broken: "broken", resume.Dropped: "dropped",
+	resume.Claimed: "claimed", resume.Begun: "begun",
+	resume.Whole: "whole", resume.Broken: "broken", resume.Dropped: "dropped",
 }
 
 // A view is the state of a log in Redis at some time.
@@ -283,9 +284,13 @@ func (s *Store) abandon(v *view) error {
 	}
 	var failed error // of Redis; else the log breaks off
 	rest := func(yield func([]byte, error) bool) {
-		var pieces []piece
-		for after := "0-0"; ; after = pieces[len(pieces)-1].id {
-			if pieces, failed = s.next(context.Background(), v.entry.ID, after, false); failed != nil {
+		for after := "0-0"; ; {
+			var pieces []piece
+			// A long log takes more than a lease, and clients may have events in the gap.
+			if _, _, failed = w.write(nil, v.events+orphanGap); failed == nil {
+				pieces, failed = s.next(context.Background(), v.entry.ID, after, false)
+			}
+			if failed != nil {
 				yield(nil, failed)
 			}
 			if len(pieces) == 0 {
@@ -296,6 +301,7 @@ func (s *Store) abandon(v *view) error {
 					return
 				}
 			}
+			after = pieces[len(pieces)-1].id
 		}
 	}
 	part, how, _ := resume.Finish(v.entry, v.events+orphanGap, resume.ReasonNone, rest)

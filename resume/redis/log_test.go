@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"errors"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -139,4 +140,30 @@ func TestErrorRepliesAreNotAway(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestRepeatedWrites has each write come twice, as if the reply to the first were lost. One that
+// continues where the log was once is refused, even if it is as long as what has come since.
+func TestRepeatedWrites(t *testing.T) {
+	here, there := startServer(t).replicas()
+	l := begun(t, here, entry("a"), newRun())
+	inRedis(t, here, l.ID, func(v *view) bool { return v.state == resume.Begun })
+	w := &writer{s: here, entry: l.Entry, pieces: 1}
+	stale, again := *w, *w
+	for _, w := range []*writer{w, &again} {
+		_, _, err := w.write([]piece{{kind: kindEnd, data: event(1)}, {kind: kindEnd, data: event(2)}}, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := stale.end(resume.Broken, piece{kind: kindGap}); !errors.Is(err, errLost) {
+		t.Errorf("a stale one: %v", err)
+	}
+	again = *w
+	for _, w := range []*writer{w, &again} {
+		if err := w.end(resume.Whole); err != nil {
+			t.Error(err)
+		}
+	}
+	wantRest(t, follow(t, there, l.ID), event(1)+event(2), io.EOF)
 }

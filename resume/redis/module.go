@@ -126,7 +126,8 @@ func (s *Storage) Provision(ctx caddy.Context) error {
 	o := &s.options
 	*o = Options{
 		Username: s.Username, Password: s.Password, Prefix: cmp.Or(s.Prefix, DefaultPrefix),
-		Lease: cmp.Or(time.Duration(s.Lease), DefaultLease), Timeout: cmp.Or(time.Duration(s.Timeout), DefaultTimeout),
+		Lease:   cmp.Or(time.Duration(s.Lease), DefaultLease),
+		Timeout: cmp.Or(time.Duration(s.Timeout), DefaultTimeout),
 	}
 	address := cmp.Or(s.Address, "127.0.0.1:6379")
 	network, err := caddy.ParseNetworkAddress(address)
@@ -135,7 +136,8 @@ func (s *Storage) Provision(ctx caddy.Context) error {
 		return fmt.Errorf("invalid address %q: must be host:port or unix/path: %w", address, err)
 	case network.IsUnixNetwork():
 		o.Network, o.Address = "unix", network.Host
-	case network.Network != "tcp" || network.Host == "" || network.StartPort == 0 || network.PortRangeSize() != 1:
+	case network.Network != "tcp" || network.Host == "" || network.StartPort == 0,
+		network.PortRangeSize() != 1:
 		return fmt.Errorf("invalid address %q: must be host:port or unix/path", address)
 	default:
 		o.Network, o.Address = "tcp", network.JoinHostPort(0)
@@ -162,10 +164,12 @@ const minSecret = 16
 // Validate reports a value that is not allowed.
 func (s *Storage) Validate() error {
 	if s.options.Lease < time.Second {
-		return fmt.Errorf("invalid lease %q: must be a duration from 1s on; a number in JSON is nanoseconds", s.options.Lease)
+		return fmt.Errorf("invalid lease %q: must be a duration from 1s on; a number in JSON is nanoseconds",
+			s.options.Lease)
 	}
 	if s.options.Timeout < time.Millisecond {
-		return fmt.Errorf("invalid timeout %q: must be a duration from 1ms on; a number in JSON is nanoseconds", s.options.Timeout)
+		return fmt.Errorf("invalid timeout %q: must be a duration from 1ms on; a number in JSON is nanoseconds",
+			s.options.Timeout)
 	}
 	return nil
 }

@@ -67,7 +67,6 @@ func (o *owned) Append(ctx context.Context, p resume.Part) error {
 	pieces, err := piecesOf(p)
 	defer o.wakeFlush()
 	o.mu.Lock()
-	defer o.mu.Unlock()
 	o.events += uint64(len(p.Ends))
 	for o.size >= maxPending && !o.fails && !o.lost {
 		o.room.Wait()
@@ -75,11 +74,12 @@ func (o *owned) Append(ctx context.Context, p resume.Part) error {
 	if err == nil && o.size >= maxPending {
 		err = errFull
 	}
-	if err != nil {
-		o.loseLocked(err)
-	}
-	if !o.lost {
+	if err == nil && !o.lost {
 		o.addLocked(pieces...)
+	}
+	o.mu.Unlock()
+	if err != nil {
+		o.lose(err)
 	}
 	return nil
 }
@@ -134,18 +134,15 @@ func (o *owned) isLost() bool {
 // lose records that the log goes on only here.
 func (o *owned) lose(why error) {
 	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.loseLocked(why)
-}
-
-func (o *owned) loseLocked(why error) {
-	if !o.lost && !o.over {
-		o.s.o.Logger.Warn("a stream goes on here, and is no longer in redis: clients at other replicas are cut off",
-			zap.String("stream", o.entry.ID), o.s.o.errorField(why))
-	}
+	silent := o.lost || o.over
 	o.lost = true
 	o.pending, o.size = nil, 0
 	o.room.Broadcast()
+	o.mu.Unlock() // cancel waits for it, with the lock of the memory
+	if !silent {
+		o.s.o.Logger.Warn("a stream goes on here, and is no longer in redis: clients at other replicas are cut off",
+			zap.String("stream", o.entry.ID), o.s.o.errorField(why))
+	}
 }
 
 // flushes calls flush, and lets go of the log when it is over. If flush panics, the log goes

@@ -10,6 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
 
@@ -180,5 +183,38 @@ func TestLogIsLost(t *testing.T) {
 			l.End(resume.Whole)
 			wantRest(t, follow(t, s, l.ID), event(1), io.EOF)
 		})
+	}
+}
+
+// TestLogThatTakesNoLines holds up no stream of the process, even if one that is lost is to make room.
+func TestLogThatTakesNoLines(t *testing.T) {
+	server := startServer(t)
+	stuck, unstick := make(chan struct{}, 100), make(chan struct{})
+	s, _ := server.replica(func(o *Options) {
+		o.Logger = o.Logger.WithOptions(zap.Hooks(func(zapcore.Entry) error {
+			stuck <- struct{}{}
+			<-unstick
+			return nil
+		}))
+	})
+	defer close(unstick)
+	lost := begun(t, s, entry("a"), newRun())
+	inRedis(t, s, lost.ID, func(v *view) bool { return v.state == resume.Begun })
+	server.do("FLUSHALL")
+	<-stuck
+	e := entry("b")
+	e.MaxMemory = 64 << 10
+	l := begun(t, s, e, newRun())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 100 {
+			add(t, l, "data: "+strings.Repeat("x", 1000)+"\n\n")
+		}
+	}()
+	select {
+	case <-done:
+	case <-time.After(10 * time.Second):
+		t.Error("another stream is held up")
 	}
 }

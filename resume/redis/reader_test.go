@@ -64,6 +64,44 @@ func TestDeathOfAReplica(t *testing.T) {
 	}
 }
 
+// TestHeirFails to end the log of a replica that has died, and succeeds later: a client with an
+// event that never came to Redis waits for that.
+func TestHeirFails(t *testing.T) {
+	server := startServer(t)
+	dying, _ := server.replica(mortal)
+	heir, _ := server.replica(mortal)
+	l := begun(t, dying, entry("a"), newRun())
+	add(t, l, chunk)
+	inRedis(t, heir, l.ID, func(v *view) bool { return v.events == 1 })
+	die(dying)
+	events := "test:events:" + l.ID
+	server.do("RENAME", events, "away")
+	server.do("SET", events, "no stream")
+	r := followAfter(t, heir, l.ID, 7)
+	end := make(chan error, 1)
+	var got string
+	go func() {
+		_, _, err := start(r)
+		if err == nil {
+			got, err = all(r)
+		}
+		end <- err
+	}()
+	leases := make(map[int64]bool)
+	until(t, "it has tried twice", func() bool {
+		v, err := heir.look(context.Background(), l.ID, "")
+		if err != nil || len(end) > 0 {
+			t.Fatal(err, <-end)
+		}
+		leases[v.lease] = true
+		return len(leases) > 4
+	})
+	server.do("RENAME", "away", events)
+	if err := <-end; !strings.Contains(got, "[DONE]") || !errors.Is(err, io.EOF) {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
 // TestDeathBeforeTheAnswer frees the key, but not before the lease is over.
 func TestDeathBeforeTheAnswer(t *testing.T) {
 	server := startServer(t)

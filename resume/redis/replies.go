@@ -25,7 +25,8 @@ const (
 )
 
 // errReply says that a reply is none of Redis'.
-var errReply = errors.New("the server does not answer as redis does, or with more than was asked for: check the address")
+var errReply = errors.New("the server does not answer as redis does, or with more than was asked for: " +
+	"check the address")
 
 // replies is a connection that hands on replies of RESP 2 within these bounds. It fails at
 // any other, for good.

@@ -89,7 +89,7 @@ if v[3] == ARGV[5] then
 		redis.call('XADD', KEYS[2], ARGV[i], kind, data)
 	end
 	if ARGV[9] ~= '' then redis.call('XTRIM', KEYS[2], 'MINID', ARGV[9]) end
-elseif v[3] ~= ARGV[6] then
+elseif v[3] ~= ARGV[6] or ending then
 	return {-1, 0}
 end
 redis.call('HSET', KEYS[1], 'p', ARGV[6], 'n', ARGV[7], 'w', ARGV[8], 'until', now() + ARGV[3])

@@ -139,8 +139,8 @@ func (s *Store) do(ctx context.Context, script *goredis.Script, id string, args 
 // errLarge means that a header, or the path of a request, is larger than what is kept in Redis.
 var errLarge = errors.New("a header or a path is too large for redis")
 
-// errFreed means that a key had a log that goes.
-var errFreed = errors.New("the log of the key goes")
+// errFreed means that the log of a key is about to free it.
+var errFreed = errors.New("the log of the key is going away")
 
 // ttl is how long what a log has in Redis stays if it is not refreshed.
 func (s *Store) ttl(e resume.Entry) int64 {
@@ -149,7 +149,9 @@ func (s *Store) ttl(e resume.Entry) int64 {
 
 // Claim implements resume.Store. While Redis is away, a request with a key waits for as long as a
 // command may take: the agent may run for that key already, or have run.
-func (s *Store) Claim(ctx context.Context, e resume.Entry, run resume.Run) (resume.Entry, resume.Writer, error) {
+func (s *Store) Claim(
+	ctx context.Context, e resume.Entry, run resume.Run,
+) (resume.Entry, resume.Writer, error) {
 	text, err := json.Marshal(e)
 	if err != nil {
 		return resume.Entry{}, nil, fmt.Errorf("encoding a log's entry: %w", err)
@@ -215,7 +217,9 @@ func (s *Store) claim(
 
 // own makes the log in this process of an entry that is claimed. If a log with its key is
 // here already, because Redis has lost it, own returns the entry of that and no writer.
-func (s *Store) own(ctx context.Context, e resume.Entry, run resume.Run) (resume.Entry, resume.Writer, error) {
+func (s *Store) own(
+	ctx context.Context, e resume.Entry, run resume.Run,
+) (resume.Entry, resume.Writer, error) {
 	o := newOwned(s, e, run)
 	s.mu.Lock()
 	have, w, err := s.o.Local.Claim(ctx, e, resume.Run{ReadersChanged: run.ReadersChanged, Cancel: o.cancel})
@@ -275,15 +279,17 @@ func (s *Store) find(ctx context.Context, id string) (resume.Entry, error) {
 // Read implements resume.Store.
 func (s *Store) Read(ctx context.Context, id string, n uint64) resume.Reader {
 	o := s.ownedLog(id)
+	local := s.o.Local.Read(ctx, id, n) // before Find: flush may take the log out of memory
 	_, missing := s.o.Local.Find(ctx, id)
 	remote := func() resume.Reader { return newReader(ctx, s, id, n) }
 	switch {
 	case missing != nil && (o == nil || o.isOver()):
+		local.Close()
 		return remote()
 	case o == nil || ctx.Err() != nil:
-		return s.o.Local.Read(ctx, id, n)
+		return local
 	}
-	return &ownedReader{s.o.Local.Read(ctx, id, n), o, remote}
+	return &ownedReader{local, o, remote}
 }
 
 // Delete implements resume.Store.

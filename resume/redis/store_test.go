@@ -166,6 +166,29 @@ var contract = map[string]func(t *testing.T, s pair){
 			t.Errorf("%q, %v", got, err)
 		}
 	},
+	"readers that come as it ends get it": func(t *testing.T, s pair) {
+		for range 20 {
+			l := begun(t, s.here, entry(""), newRun())
+			add(t, l, event(1))
+			var wg sync.WaitGroup
+			var over atomic.Bool
+			for range 4 {
+				wg.Go(func() {
+					for last := false; !last; {
+						last = over.Load()
+						r := s.here.Read(context.Background(), l.ID, 0)
+						if _, _, err := start(r); err != nil {
+							t.Error(err)
+						}
+						r.Close()
+					}
+				})
+			}
+			l.End(resume.Whole)
+			over.Store(true)
+			wg.Wait()
+		}
+	},
 	"what is dropped frees its key, and its readers": func(t *testing.T, s pair) {
 		l := claim(t, s.here, entry("a"), newRun())
 		r := follow(t, s.there, l.ID)
@@ -398,7 +421,7 @@ func TestHostileNames(t *testing.T) {
 			t.Errorf("after %s is %s", id, res.Status)
 		}
 	}
-	want := regexp.MustCompile(`^test:((log|events|readers):stream_[A-Za-z0-9_-]{22}|key:[0-9a-f]{64}|replica:[0-9a-f]{24})$`)
+	want := regexp.MustCompile(`^test:((log|events|readers):stream_[A-Za-z0-9_-]{22}|key:[0-9a-f]{64})$`)
 	keys := server.keys()
 	for _, key := range keys {
 		if !want.MatchString(key) {
