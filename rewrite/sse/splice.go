@@ -73,12 +73,11 @@ func (s *Splice) Append(dst []byte, f *Frame) []byte {
 // Size returns how many bytes Append appends.
 func (s *Splice) Size(f *Frame) int { return s.moved(len(f.Raw), false) }
 
-// Moved returns where the byte i of f's data is in what Append appends: after what is
-// inserted in front of it.
+// Moved returns where Append puts the byte i of f's data: after anything that is inserted in
+// front of it.
 func (s *Splice) Moved(f *Frame, i int) int { return s.moved(f.At(i), false) }
 
-// MovedBefore is Moved, but returns the index in front of what is inserted or replaced
-// there.
+// MovedBefore is Moved, but returns the index in front of anything inserted or replaced there.
 func (s *Splice) MovedBefore(f *Frame, i int) int { return s.moved(f.At(i), true) }
 
 func (s *Splice) moved(at int, before bool) int {

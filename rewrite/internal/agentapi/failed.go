@@ -120,6 +120,7 @@ func (s *Stream) appendFailedResponse(dst, message []byte) []byte {
 	if response == nil {
 		response = s.leastResponse()
 	}
+	// Strict clients accept no other code for a failure that is not the client's fault.
 	response = failedResponse(redact.Value(response), "server_error", message)
 	failed := append(s.appendResponseHead(nil, "response.failed"), `,"response":`...)
 	failed = s.seq.appendTo(append(failed, jsonspan.OneLine(response)...), `,"sequence_number":%d`)
@@ -162,8 +163,7 @@ func (s *Stream) leastResponse() []byte {
 }
 
 // failedResponse returns the response as one that has failed. An error of the API has these two
-// members. Strict clients accept no other code than server_error for what is not the client's
-// fault.
+// members.
 func failedResponse(response []byte, code string, message []byte) []byte {
 	response = withMember(response, "status", `"failed"`)
 	return withMember(response, "error", `{"code":"`+code+`","message":`+string(message)+`}`)

@@ -74,15 +74,6 @@ func (r *Reader) Member() (name Span, ok bool) {
 	return Span{from, to}.Inner(), true
 }
 
-// Name returns what the name at the Span means. A name with escapes is a copy.
-func (r *Reader) Name(name Span) []byte {
-	b := name.Of(r.Data)
-	if bytes.IndexByte(b, '\\') < 0 {
-		return b
-	}
-	return AppendText(nil, b)
-}
-
 // Element moves to the next value of the open array. At the end of the array it
 // closes the array and returns false.
 func (r *Reader) Element() bool { return r.next(']') }

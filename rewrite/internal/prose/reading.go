@@ -57,12 +57,6 @@ type Part struct {
 // the next text.
 type Tool struct{ Emoji, Label []byte }
 
-// Whole reports whether the text leaves as it came, as content, and decides nothing else.
-func (t *State) Whole() bool {
-	p := &t.Parts[0]
-	return len(t.Parts) == 1 && len(t.cuts) == 0 && len(t.lead) == 0 && !p.newline && !p.Reasoning && t.Held == StaysHeld && !t.Suspects()
-}
-
 // Suspects reports whether the text has to be held back, because its end may be an
 // imitated marker or a tag.
 func (t *State) Suspects() bool { return t.suspicion.kind != nothing }
