@@ -3,7 +3,9 @@ package main
 import (
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -40,6 +42,9 @@ var peerFacts = map[string]peerFact{
 // Every peer passes the text of a stream on, and does with everything else what peerFacts says.
 func TestPeers(t *testing.T) {
 	t.Chdir("..") // as go run has it
+	if _, err := exec.LookPath("taskset"); runtime.GOOS == "linux" && err != nil {
+		t.Skip(err)
+	}
 	base := os.Getenv(peersVariable)
 	can, cannot := peers()
 	for name, why := range cannot {
