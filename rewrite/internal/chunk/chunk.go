@@ -71,10 +71,11 @@ type speech struct {
 // Parse finds the members of the object in data. It returns false if data is not an
 // object or not well formed, of which it finds the first members.
 func (c *Chunk) Parse(data []byte) bool {
+	var room [nameRoom]byte
 	*c = Chunk{All: objectIn(data)}
 	for name, value := range jsonspan.Members(data, c.All) {
 		at := &jsonspan.Span{}
-		switch string(nameOf(data, name)) {
+		switch string(nameOf(room[:0], data, name)) {
 		case "id":
 			at = &c.ID
 		case "object":
@@ -128,12 +129,16 @@ func objectIn(data []byte) jsonspan.Span {
 	return jsonspan.Span{From: jsonspan.SkipSpace(data, 0), To: bytes.LastIndexByte(data, '}') + 1}
 }
 
-// nameOf returns what the name of a member means.
-func nameOf(data []byte, name jsonspan.Span) []byte {
+// nameRoom is the length of the longest name that is looked for, and some more.
+const nameRoom = 32
+
+// nameOf returns what the name of a member means. One with escapes is appended to room, so that
+// a frame of such names makes no garbage.
+func nameOf(room, data []byte, name jsonspan.Span) []byte {
 	if b := name.Of(data); bytes.IndexByte(b, '\\') < 0 {
 		return b
 	}
-	return jsonspan.AppendText(nil, name.Of(data))
+	return jsonspan.AppendText(room, name.Of(data))
 }
 
 // saysSomething reports whether the value of an error is more than a place for one.
@@ -204,11 +209,12 @@ func (c *Chunk) readChoices(data []byte, v jsonspan.Span) {
 }
 
 func (c *Chunk) readChoice(data []byte, choice jsonspan.Span) {
+	var room [nameRoom]byte
 	var index int64
 	var finish, text jsonspan.Span
 	before := c.speech
 	for name, value := range jsonspan.Members(data, choice) {
-		switch string(nameOf(data, name)) {
+		switch string(nameOf(room[:0], data, name)) {
 		case "index":
 			index = jsonspan.SmallInt(value.Of(data))
 		case "delta":
@@ -250,6 +256,7 @@ func bit(i int64) uint64 {
 }
 
 func (c *Chunk) readDelta(data []byte, delta jsonspan.Span) {
+	var room [nameRoom]byte
 	if !c.Delta.Ok() { // a content of the delta before it stays: TestContentThatIsThereTwice
 		c.Beside = BesideNothing
 	}
@@ -257,7 +264,7 @@ func (c *Chunk) readDelta(data []byte, delta jsonspan.Span) {
 	before := c.Text
 	for name, value := range jsonspan.Members(data, delta) {
 		isString, filled := value.IsString(data), Filled(value.Of(data))
-		switch string(nameOf(data, name)) {
+		switch string(nameOf(room[:0], data, name)) {
 		case "content":
 			if c.Content.Ok() || !isString {
 				c.Beside = BesideMore
@@ -311,10 +318,11 @@ type Usage struct {
 
 // readUsage reads the usage at v, which may be no object.
 func readUsage(data []byte, v jsonspan.Span) (u Usage) {
+	var room [nameRoom]byte
 	var n, zeros int
 	for name, value := range jsonspan.Members(data, v) {
 		count := max(0, jsonspan.SmallInt(value.Of(data)))
-		switch string(nameOf(data, name)) {
+		switch string(nameOf(room[:0], data, name)) {
 		case "prompt_tokens":
 			u.Input = count
 		case "completion_tokens":

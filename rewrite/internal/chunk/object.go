@@ -143,9 +143,10 @@ func (x *Object) Remove(v jsonspan.Span) {
 // KeepOneError removes every error of the object but C.Err, and parses it again: clients
 // differ in which of several they use (contract section 3). It must come before other edits.
 func (x *Object) KeepOneError() {
+	var room [nameRoom]byte
 	if x.C.MoreErrors {
 		x.remove(func(name, value jsonspan.Span) bool {
-			return value != x.C.Err && string(nameOf(x.F.Data, name)) == "error"
+			return value != x.C.Err && string(nameOf(room[:0], x.F.Data, name)) == "error"
 		})
 		x.apply()
 	}
@@ -207,9 +208,10 @@ func (x *Object) eachFinish(each func(jsonspan.Span)) {
 // is a string (contract section 2). If card is true, those of a card count, too. It must come
 // before other edits.
 func (x *Object) RenameMembers(card bool) {
+	var room [nameRoom]byte
 	replaceAll(&x.F, &x.Edits, func(replace func(at jsonspan.Span, with []byte)) {
 		for name, value := range jsonspan.Members(x.F.Data, x.C.All) {
-			switch string(nameOf(x.F.Data, name)) {
+			switch string(nameOf(room[:0], x.F.Data, name)) {
 			case "event":
 				if !value.IsString(x.F.Data) {
 					continue
