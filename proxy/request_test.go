@@ -14,6 +14,7 @@ import (
 	"testing/iotest"
 	"weak"
 
+	"github.com/hermes-sidecar/hermes-sidecar/internal/alone"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
@@ -464,6 +465,9 @@ func TestRequestsAreLetGoOnceTheyAreAnswered(t *testing.T) {
 
 // Many streams with large histories that have begun take no memory for those.
 func TestMemoryOfOpenStreams(t *testing.T) {
+	if alone.Elsewhere(t) {
+		return
+	}
 	const streams, size = 20, 2 << 20
 	heap := func() uint64 {
 		var m runtime.MemStats
@@ -512,6 +516,9 @@ func allocated(f func()) uint64 {
 // A request takes twice its size at most, whatever is removed from it: what came, and what
 // leaves. Nothing of it is there any more once the answer has begun.
 func TestARequestTakesTwiceItsSizeAtMost(t *testing.T) {
+	if alone.Elsewhere(t) {
+		return
+	}
 	const card = `{"role":"assistant","content":"","tool_calls":[{"id":"c","type":"function","function":{"name":"terminal","arguments":"{\"label\": \"ls\"}"}}]},` +
 		`{"role":"tool","tool_call_id":"c","content":"completed"},`
 	const marked = `{"role":"assistant","content":"` + "`💻 ls`" + `\nDone."},`
@@ -591,6 +598,9 @@ func (p *peak) look() {
 // A length is a promise. Of bytes that have not come at most eight times as many
 // are allocated as have.
 func TestMemoryIsNotAllocatedForPromises(t *testing.T) {
+	if alone.Elsewhere(t) {
+		return
+	}
 	const promised = proxy.DefaultMaxRequest
 	p := proxy.New(proxy.Options{})
 	next := func(http.ResponseWriter, *http.Request) error { return nil }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hermes-sidecar/hermes-sidecar/internal/alone"
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
 
@@ -64,6 +65,9 @@ func (w *writing) fill(t *testing.T, bytes, size int) {
 // TestLogsTakeWhatIsCounted compares what the store counts with what the heap grows by:
 // small events, large ones, and those larger than a segment.
 func TestLogsTakeWhatIsCounted(t *testing.T) {
+	if alone.Elsewhere(t) {
+		return
+	}
 	for _, size := range []int{9, 60, 250, 5000, 17000, 300000} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			const most = 4 << 20
@@ -86,6 +90,9 @@ func TestLogsTakeWhatIsCounted(t *testing.T) {
 // oldest without readers are cancelled and lose what they have, then those with readers
 // lose their oldest events. Those are never cancelled.
 func TestMaxMemoryBoundsAllLogs(t *testing.T) {
+	if alone.Elsewhere(t) {
+		return
+	}
 	const most, each = 4 << 20, 256 << 10
 	s := resume.NewMemory()
 	entry := func(id string) resume.Entry {
@@ -186,6 +193,9 @@ func TestNoMemoryForAStreamThatIsAlone(t *testing.T) {
 // TestNothingIsCopiedForAReader has a hundred readers of a large log take hardly more
 // memory than one.
 func TestNothingIsCopiedForAReader(t *testing.T) {
+	if alone.Elsewhere(t) {
+		return
+	}
 	s := resume.NewMemory()
 	w := claim(t, s, resume.Entry{ID: "a", MaxStream: 16 << 20, MaxMemory: 1 << 30})
 	w.fill(t, 8<<20, 250)

@@ -1,0 +1,30 @@
+// Package alone runs tests that measure memory in processes of their own, so that the
+// goroutines that other tests leave behind do not count.
+package alone
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+)
+
+const variable = "HERMES_TEST_ALONE"
+
+// Elsewhere runs the calling test in another process, which fails it if it fails there, and
+// reports true. In that process it reports false: the test goes on.
+//
+//	if alone.Elsewhere(t) {
+//		return
+//	}
+func Elsewhere(t *testing.T) bool {
+	t.Helper()
+	if os.Getenv(variable) == t.Name() {
+		return false
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.timeout=10m")
+	cmd.Env = append(os.Environ(), variable+"="+t.Name())
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	return true
+}
