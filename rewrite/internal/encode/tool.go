@@ -68,7 +68,7 @@ func (w *Writer) Envelops() bool {
 func (w *Writer) EndSize(t *Tool, longer int) int {
 	n := len(t.Name) + len(t.Emoji) + len(t.Label) + len(t.ID) + longer
 	if t.Card {
-		n += cardSize + 4*len(t.ID) + 4*min(len(t.Label), MaxCardLabel)
+		n += cardSize + 4*len(t.ID) + 5*min(len(t.Label), MaxCardLabel)
 	}
 	if w.Form == contract.ProgressOff {
 		return n
@@ -160,7 +160,7 @@ func (w *Writer) toolEvent(t *Transition) {
 		w.own(string(t.statusLine()))
 	}
 	if t.Card && w.Envelops() {
-		w.own(card(t, t.Interrupted))
+		w.own(t.card())
 	}
 	if w.Form == contract.ProgressComment {
 		w.own("}")
@@ -208,9 +208,7 @@ func (w *Writer) editEvent(t *Transition) {
 	if w.hasStatusLine() && (!x.C.StatusLine.Ok() || x.C.StatusLine.IsString(x.F.Data)) {
 		x.Append(t.statusLine())
 	}
-	if t.Card {
-		x.Append([]byte(card(t, false)))
-	}
+	x.Append([]byte(t.card()))
 	if w.Form == contract.ProgressUnnamed {
 		x.DropName()
 	}
