@@ -199,12 +199,6 @@ func (s *Stream) apply(changes []encode.Transition) {
 	}
 }
 
-// endSize returns how many bytes it takes at most to complete a tool, if the envelope becomes
-// longer by that many bytes.
-func (s *Stream) endSize(longer int) endSize {
-	return func(t *encode.Tool) int { return s.w.EndSize(t, longer) }
-}
-
 // startTool starts the tool of c, and writes its start. A tool without an id gets one of
 // ours. inferred says that upstream will not say when it ends.
 func (s *Stream) startTool(c encode.Transition, inferred bool) {
@@ -214,17 +208,18 @@ func (s *Stream) startTool(c encode.Transition, inferred bool) {
 	}
 	c.Card = !c.Left && len(c.ID) <= encode.MaxCardID &&
 		(s.w.HasCards() || c.Event != nil && c.In != contract.ProgressBare && encode.HasCard(c.Event))
-	s.apply(s.tools.start(c, t, s.now, s.o.ParallelWindow, s.endSize(0)))
+	s.apply(s.tools.start(c, t, s.now, s.o.ParallelWindow, s.w.EndSize))
 }
 
-// updateEnvelope takes over the values of the chunk.
+// updateEnvelope takes over the values of the chunk. If they are longer, the open tools may
+// have to be fewer, which the old ones say.
 func (s *Stream) updateEnvelope() {
-	if s.w.Env.Same(&s.x) {
-		return
-	}
-	e := s.w.EnvelopeOf(&s.x)
-	if longer := e.Len() - s.w.Env.Len(); longer > 0 {
-		s.apply(s.tools.bound(s.endSize(longer)))
-	}
+	old, e := s.w.Env, s.w.EnvelopeOf(&s.x)
 	s.w.Env = e
+	ends := s.tools.bound(s.w.EndSize)
+	if len(ends) > 0 {
+		s.w.Env = old
+		s.apply(ends)
+		s.w.Env = e
+	}
 }

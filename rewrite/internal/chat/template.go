@@ -25,7 +25,7 @@ func (s *Stream) learn() {
 	case texts != 1, !c.FirstOnly, c.Other, c.Repeat.Ok(), c.Finish.Ok(), c.Usage.IsSet(x.F.Data), c.Hermes.Ok(),
 		x.HasError(), c.MoreErrors, c.ChoiceErrors, !x.F.OnlyData, raw[len(raw)-1] != '\n', !x.Edits.Empty():
 		return
-	case !recorded, !s.w.Env.Same(x), s.end.finished, s.end.done, len(s.tools.open) > 0, !s.hold.empty(),
+	case !recorded, s.end.finished, s.end.done, len(s.tools.open) > 0, !s.hold.empty(),
 		!t.prose.Idle(reasoning):
 		return
 	}

@@ -17,7 +17,7 @@ const maxGrowth = 236 << 10
 // rules returns what to look for in the content of the frame in s.x.
 func (s *Stream) rules() prose.Rules {
 	return prose.Rules{Options: s.o, Finished: s.end.finished, Reasoned: s.text.hasReasoning, Limits: prose.Limits{
-		Growth: maxGrowth - s.tools.endCost(s.endSize(0)),
+		Growth: maxGrowth - s.tools.endCost(s.w.EndSize),
 		Part:   s.partSize(),
 		Tool:   s.w.StartSize(),
 	}}

@@ -21,9 +21,9 @@ func TestEndsOfCardsTakeWhatIsCounted(t *testing.T) {
 			card := len(out.Take())
 			c.Card = false
 			w.Transition(&c)
-			plain, counted := len(out.Take()), w.EndSize(&c.Tool, 0)
+			plain, counted := len(out.Take()), w.EndSize(&c.Tool)
 			c.Card = true
-			if most := w.EndSize(&c.Tool, 0); card-plain > most-counted || plain > counted {
+			if most := w.EndSize(&c.Tool); card-plain > most-counted || plain > counted {
 				t.Errorf("%q: the end takes %d and %d bytes, want at most %d and %d", fields, plain, card, counted, most)
 			}
 		}

@@ -65,7 +65,7 @@ func (w *Writer) FailedFinish(x *chunk.Object, f *Failure, rest *prose.Kept) {
 	} else {
 		x.Fail()
 	}
-	w.envelope().fill(x)
+	w.fill(x)
 	if w.inline() && !f.Sent {
 		x.Set(x.C.Err, "error", contract.AppendErrorValue(nil, f.Message, f.Code))
 	} else {
@@ -78,6 +78,24 @@ func (w *Writer) FailedFinish(x *chunk.Object, f *Failure, rest *prose.Kept) {
 		x.Set(x.C.Hermes, "hermes", []byte(f.hermes()))
 	}
 	w.Object(x)
+}
+
+// fill adds the members of the envelope that the chunk x lacks. Hermes 0.13 sends a chunk of
+// nothing but choices if its writer fails (contract section 3).
+func (w *Writer) fill(x *chunk.Object) {
+	c, e := &x.C, w.envelope()
+	for _, m := range [...]struct {
+		at          jsonspan.Span
+		name, value string
+	}{{c.ID, "id", e.ID}, {c.Object, "object", `"chat.completion.chunk"`}, {c.Created, "created", e.Created}, {c.Model, "model", e.Model}} {
+		switch at := c.All.From + 1; {
+		case x.String(m.at) != nil || chunk.NumberAt(x.F.Data, m.at) != nil:
+		case m.at.Ok(): // it is null, or empty
+			x.ReplaceValue(m.at, m.value)
+		default:
+			x.Replace(at, at, []byte(`"`+m.name+`":`+m.value+`,`))
+		}
+	}
 }
 
 // moveContent moves the content of the finish chunk x to a chunk of its own if an error

@@ -1,3 +1,11 @@
+// Package encode writes what leaves a chat stream: upstream's frames with their edits, and
+// the sidecar's own, in the form that the client asked for. It decides nothing about a
+// stream: its callers hand it values that say what has happened.
+//
+//	writer.go  Writer: frames, their envelope, and chunks of the sidecar's own
+//	event.go   Transition: a tool starts or ends, in every form; other named events
+//	card.go    tool events as cards
+//	finish.go  Failure: error frames and error finishes
 package encode
 
 import (
@@ -22,6 +30,23 @@ type Writer struct {
 	created int64
 }
 
+// Envelope has the values that the chunks of a stream have in common, as JSON.
+type Envelope struct {
+	ID, Created, Model string
+	FromChunk          bool // the values come from a chunk
+}
+
+// len returns how many bytes the values have.
+func (e *Envelope) len() int { return len(e.ID) + len(e.Created) + len(e.Model) }
+
+// head returns the first four members of a chunk, and the name of the fifth, choices.
+func (e *Envelope) head() string {
+	return `"id":` + e.ID + `,"object":"chat.completion.chunk","created":` + e.Created + `,"model":` + e.Model + `,"choices":`
+}
+
+// empty returns the five members of a chunk that says nothing.
+func (e *Envelope) empty() string { return e.head() + `[{"index":0,"delta":{},"finish_reason":null}]` }
+
 // NewWriter returns the Writer of a stream with the parameters p.
 func NewWriter(out *sse.Writer, o *contract.Options, p *contract.Params, notes *contract.Notes) Writer {
 	return Writer{Out: out, Form: p.Progress, Notes: notes, o: o, newID: p.ID, created: p.Created}
@@ -38,6 +63,22 @@ func (w *Writer) envelope() *Envelope {
 		w.Env = Envelope{ID: string(jsonspan.Quote(id)), Created: strconv.FormatInt(w.created, 10), Model: `"hermes-agent"`}
 	}
 	return &w.Env
+}
+
+// EnvelopeOf returns the envelope of the stream with the values of the chunk x.
+func (w *Writer) EnvelopeOf(x *chunk.Object) Envelope {
+	id, created, model := x.Values()
+	e := *w.envelope()
+	e.FromChunk = true
+	for _, v := range [...]struct {
+		dst   *string
+		value []byte
+	}{{&e.ID, id}, {&e.Created, created}, {&e.Model, model}} {
+		if v.value != nil && string(v.value) != *v.dst {
+			*v.dst = string(v.value)
+		}
+	}
+	return e
 }
 
 // Model returns the name of the stream's model.
@@ -88,11 +129,11 @@ func (w *Writer) delta(repeat, role, member, text string) {
 }
 
 // DeltaSize is the number of bytes that a Delta takes at most without its text.
-func (w *Writer) DeltaSize() int { return w.envelope().Len() + ownSize }
+func (w *Writer) DeltaSize() int { return w.envelope().len() + deltaSize }
 
-// ownSize is the number of bytes that a chunk of our own takes at most without the values
-// of the envelope, and a tool event without its head, its envelope and the fields of the tool.
-const ownSize = 200
+// deltaSize is the number of bytes that a Delta takes at most without its text and the values
+// of the envelope.
+const deltaSize = 200
 
 // Keepalive writes a chunk that says nothing, or a comment while no chunk has come
 // (contract section 3).

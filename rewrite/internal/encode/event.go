@@ -1,0 +1,249 @@
+package encode
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"fmt"
+	"strconv"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+)
+
+const (
+	// ProgressEvent is the name of tool events.
+	ProgressEvent = "hermes.tool.progress"
+	// ProgressComment begins a tool event in a comment.
+	ProgressComment = ": " + ProgressEvent + " "
+)
+
+// The statuses of a tool event.
+const (
+	Running   = "running"
+	Completed = "completed"
+)
+
+// Tool is a tool call. Its fields are JSON strings, quotes included. All but the name and
+// the id may be empty.
+type Tool struct {
+	Name, Emoji, Label, ID string
+	Card                   bool // its events have cards
+}
+
+// Transition says that a tool starts or ends.
+type Transition struct {
+	Tool
+	Completed   bool
+	Interrupted bool                // the stream failed, so that it is not known whether the tool has ended
+	Source      contract.ToolSource // what says so
+
+	Event *chunk.Object     // upstream's own event, nil if there is none that may leave
+	In    contract.Progress // the form of Event, empty if it cannot leave as it is
+	Left  bool              // an event that is too large to be read has left already
+}
+
+// status returns the status of the tool.
+func (t *Transition) status() string {
+	if t.Completed {
+		return Completed
+	}
+	return Running
+}
+
+// CallID returns an id of our own, a JSON string, for the tool n of the completion, from 1
+// on. Every replica derives the same id (contract section 2). It is short enough for
+// clients that allow 40 characters.
+func (w *Writer) CallID(n int) string {
+	h := sha256.Sum256([]byte(w.envelope().ID))
+	return fmt.Sprintf(`"call_%x%04d"`, h[:10], n)
+}
+
+// Envelops reports whether named events get the members of a chunk.
+func (w *Writer) Envelops() bool {
+	return w.Form == contract.ProgressEnvelope || w.Form == contract.ProgressUnnamed
+}
+
+// EndSize returns how many bytes it takes at most to complete the tool.
+func (w *Writer) EndSize(t *Tool) int {
+	chunk := eventSize + w.envelope().len()
+	n := len(t.Name) + len(t.Emoji) + len(t.Label) + len(t.ID) + chunk
+	if t.Card {
+		n += cardSize + chunk + 4*len(t.ID) + 5*min(len(t.Label), MaxCardLabel)
+	}
+	return n
+}
+
+// StartSize returns how many bytes the event of a tool takes at most, without the fields of
+// the tool.
+func (w *Writer) StartSize() int {
+	if w.HasCards() {
+		return w.EndSize(&Tool{Card: true}) + 2*MaxCardLabel
+	}
+	return w.EndSize(&Tool{})
+}
+
+// eventSize is the number of bytes that an event of ours takes at most, without the values of
+// the envelope and the fields of the tool.
+const eventSize = 400
+
+// Transition writes the event of t in the stream's form, and the output of its card. If
+// upstream's own event has that form, it leaves byte for byte.
+func (w *Writer) Transition(t *Transition) {
+	switch x := t.Event; {
+	case t.Left:
+	case x == nil || t.Name != string(x.String(x.C.Tool)):
+		w.toolEvent(t)
+	case w.leavesAsIs(t):
+		x.DropFinish() // the stream would have two (contract section 2)
+		w.Forward(x)
+	case t.In == contract.ProgressBare && w.Envelops() && !x.C.Escaped:
+		w.editEvent(t)
+	default:
+		w.toolEvent(t)
+	}
+	if t.Completed && t.Card && w.Envelops() {
+		w.cardOutput(t)
+	}
+}
+
+// leavesAsIs reports whether upstream's event of t leaves byte for byte. One with an escape
+// in a name is written anew, because a client might not find the member.
+func (w *Writer) leavesAsIs(t *Transition) bool {
+	x := t.Event
+	return t.In == w.Form && x.String(x.C.CallID) != nil && x.String(x.C.Status) != nil && !x.C.Escaped &&
+		(!w.o.StatusLine || !w.Envelops() || x.C.StatusLine.Ok()) && (!t.Card || HasCard(x))
+}
+
+// toolEvent writes the event of t as one of our own: upstream's five fields for a start, three
+// for an end.
+func (w *Writer) toolEvent(t *Transition) {
+	switch w.Form {
+	case contract.ProgressOff:
+		return
+	case contract.ProgressComment:
+		w.own(ProgressComment)
+	case contract.ProgressUnnamed:
+		w.own("data: ")
+	default:
+		w.own("event: " + ProgressEvent + "\ndata: ")
+	}
+	w.own("{")
+	if w.Envelops() {
+		w.own(w.envelope().empty(), ",")
+	}
+	w.own(`"tool":`, t.Name)
+	if t.Emoji != "" && !t.Completed {
+		w.own(`,"emoji":`, t.Emoji)
+	}
+	if t.Label != "" && !t.Completed {
+		w.own(`,"label":`, t.Label)
+	}
+	w.own(`,"toolCallId":`, t.ID, `,"status":"`, t.status(), `"`)
+	if w.Envelops() {
+		if t.Interrupted {
+			w.own(`,"interrupted":true`)
+		}
+		w.own(string(w.statusLine(t.Completed, t.description())), t.card())
+	}
+	w.own("}")
+	if w.Form == contract.ProgressComment {
+		w.Out.EndComment()
+	} else {
+		w.own("\n\n")
+	}
+}
+
+// description describes the tool in Open WebUI's status line: the inside of a JSON string.
+func (t *Tool) description() string {
+	emoji, label := jsonspan.Inside(t.Emoji), jsonspan.Inside(t.Label)
+	if emoji != "" && label != "" {
+		return emoji + " " + label
+	}
+	return cmp.Or(emoji, label, jsonspan.Inside(t.Name))
+}
+
+// statusLine returns the member that Open WebUI shows, none if the option is off. description
+// is the inside of a JSON string.
+func (w *Writer) statusLine(done bool, description string) []byte {
+	if !w.o.StatusLine {
+		return nil
+	}
+	b := append([]byte(`,"event":{"type":"status","data":{"description":"`), description...)
+	return append(strconv.AppendBool(append(b, `","done":`...), done), "}}"...)
+}
+
+// editEvent writes upstream's event of t, which is bare, with the members of a chunk, and
+// with the id and the status if it lacks them.
+func (w *Writer) editEvent(t *Transition) {
+	x := t.Event
+	w.addChunkMembers(x, t.Card)
+	set := func(v jsonspan.Span, name, value string) {
+		if x.String(v) == nil { // it is absent, null or empty
+			x.Set(v, name, []byte(value))
+		}
+	}
+	set(x.C.CallID, "toolCallId", t.ID)
+	set(x.C.Status, "status", `"`+t.status()+`"`)
+	w.addStatusLine(x, t.Completed, t.description())
+	x.Append([]byte(t.card()))
+	if w.Form == contract.ProgressUnnamed {
+		x.DropName()
+	}
+	w.Object(x)
+}
+
+// addChunkMembers adds the members of a chunk before those of the named event x, and renames
+// those that it would then have twice. If card is true, it will be a card.
+func (w *Writer) addChunkMembers(x *chunk.Object, card bool) {
+	w.Notes.Add(contract.SectionTools, "a named event: gets the members of a chunk")
+	x.RenameMembers(card)
+	members, at := w.envelope().empty(), x.C.All.From+1
+	if jsonspan.SkipSpace(x.F.Data, at) != x.C.All.To-1 {
+		members += ","
+	}
+	x.Replace(at, at, []byte(members))
+}
+
+// addStatusLine adds a status line to the named event x, unless it has one of its own.
+func (w *Writer) addStatusLine(x *chunk.Object, done bool, description string) {
+	if v := x.C.StatusLine; !v.Ok() || v.IsString(x.F.Data) {
+		x.Append(w.statusLine(done, description))
+	}
+}
+
+// The events with which the newest Hermes reports its state.
+const (
+	StatusEvent   = "hermes.status"
+	ApprovalEvent = "approval.request"
+)
+
+// IsState reports whether the named event x is about upstream's state.
+func IsState(x *chunk.Object) bool {
+	name := string(x.F.Event)
+	return name == StatusEvent || name == ApprovalEvent
+}
+
+// NamedEvent writes a named event that is neither a chunk nor a tool event. Strict clients
+// break on one without the members of a chunk (contract section 2). wrapped says that it has
+// those from another sidecar, and finished that the finish chunk has left.
+func (w *Writer) NamedEvent(x *chunk.Object, wrapped, finished bool) {
+	c := &x.C
+	if w.Envelops() && !wrapped {
+		w.addChunkMembers(x, false)
+		text, command := x.String(x.Member("text")), x.String(x.Member("command"))
+		switch name := string(x.F.Event); {
+		case name == StatusEvent && text != nil: // it is done when it comes
+			w.addStatusLine(x, true, string(jsonspan.Inside(text)))
+		case name == ApprovalEvent && command != nil:
+			w.addStatusLine(x, false, "Approval needed: "+string(jsonspan.Inside(command)))
+		}
+	}
+	// Without its event: line it is a chunk for clients and for a second sidecar, so one that
+	// would then say more than nothing keeps it, and so does one after the finish chunk.
+	if w.Form == contract.ProgressUnnamed && IsState(x) && !finished &&
+		!c.Err.Ok() && !c.Usage.Ok() && !c.Hermes.Ok() && !c.Tool.Ok() {
+		x.DropName()
+	}
+	w.Object(x)
+}
