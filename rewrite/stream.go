@@ -62,15 +62,15 @@ func (s *Stream) Done() bool { return s.chat.Done() || s.other != nil && s.other
 
 // Frames returns how many complete frames with data have come, including those that
 // passed unexamined.
-func (s *Stream) Frames() int { return s.chat.Frames + s.chat.Unexamined() }
+func (s *Stream) Frames() int { return s.chat.Sum.Frames + s.chat.Sum.Unexamined }
 
 // Chunks returns how many chunks have come or, in a stream of another kind, how
 // many events have.
 func (s *Stream) Chunks() int {
 	if s.other != nil {
-		return s.chat.Frames
+		return s.chat.Sum.Frames
 	}
-	return s.chat.Chunks()
+	return s.chat.Sum.Chunks
 }
 
 // Summary returns what can be said of the stream so far.
@@ -88,7 +88,7 @@ func (s *Stream) Feed(dst, in []byte, now time.Time) []byte {
 	if s.closed {
 		return dst
 	}
-	s.chat.Begin(dst, now)
+	s.out.Bytes, s.chat.Now = dst, now
 	s.scan.Feed(in)
 	for b := s.scan.Ahead(); len(b) > 0; b = s.scan.Ahead() {
 		if s.scan.Between() && s.notes == nil {
@@ -231,7 +231,7 @@ func (s *Stream) frame(raw []byte) {
 	x.Begin()
 	x.F.Parse(raw)
 	if x.F.HasData {
-		s.chat.Frames++
+		s.chat.Sum.Frames++
 	}
 	s.out.HasIDs = s.out.HasIDs || x.F.ID != nil
 	if s.other == nil {
@@ -243,7 +243,7 @@ func (s *Stream) frame(raw []byte) {
 		return
 	}
 	_, _, code := s.other.Summary()
-	s.chat.Continue(code)
+	s.chat.Sum.Code = code
 	s.scan.CommentUnits, s.other = false, nil
 	s.chat.Frame(true)
 }

@@ -55,11 +55,11 @@ func inside(s *Stream, names ...string) reflect.Value {
 // knows returns what a stream has learnt so far, as far as anything depends on it.
 func knows(s *Stream) string {
 	var b strings.Builder
-	for _, name := range []string{"tools", "end", "Frames", "chunks", "keepalives", "usage"} {
+	for _, name := range []string{"tools", "end", "Sum", "told", "reports"} {
 		fmt.Fprintf(&b, "%s: %+v\n", name, inside(s, "chat", name))
 	}
 	fmt.Fprintf(&b, "envelope: %+v\n", inside(s, "chat", "w", "Env"))
-	for _, name := range []string{"hasText", "hasReasoning", "droppedReasoning", "hasOther", "gaveUp", "noReply", "unexamined", "markers", "imitations", "stretches"} {
+	for _, name := range []string{"hasText", "hasReasoning", "droppedReasoning", "hasOther", "gaveUp", "noReply"} {
 		fmt.Fprintf(&b, "%s: %+v\n", name, inside(s, "chat", "text", name))
 	}
 	for _, name := range []string{"fence", "tags", "begun", "afterMarker", "needsBreak", "dropNewlines", "pending", "lead"} {
@@ -70,7 +70,7 @@ func knows(s *Stream) string {
 	if fmt.Fprintf(&b, "suspicion: %d, %v\n", kind, suspicion.FieldByName("here")); kind == 1 { // a marker's: for a tag the line is room
 		fmt.Fprintf(&b, "line: %+v\n", suspicion.FieldByName("line"))
 	}
-	fmt.Fprintf(&b, "held: %d\n", inside(s, "chat", "hold", "buf").Len())
+	fmt.Fprintf(&b, "held: %d\n", inside(s, "chat", "hold", "whole").Len())
 	known := b.String()
 	if opening := inside(s, "chat", "text", "prose", "tags", "opening"); opening.FieldByName("blocked").Bool() { // the indent is counted from the next line on
 		known = strings.Replace(known, fmt.Sprintf("%+v", opening), "in a line", 1)

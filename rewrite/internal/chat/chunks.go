@@ -2,6 +2,7 @@ package chat
 
 import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/encode"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose"
 )
@@ -10,21 +11,21 @@ import (
 func (s *Stream) chunk() {
 	x, t := &s.x, &s.text
 	c := &x.C
-	s.chunks++
+	s.Sum.Chunks++
 	s.rest = prose.Kept{}
-	switch {
-	case s.end.finished && s.end.failed && c.Count > 0:
+	if s.end.finished && s.end.failed && c.Count > 0 {
 		s.dropLate()
 		return
-	case s.repeatsOutput():
+	}
+	if _, card := s.tools.started(string(encode.OutputOf(x))); card && saysNothing(x) {
 		s.notes.Add(contract.SectionTools, "the output of a card that leaves with the end of its tool: dropped")
 		s.Out.Drop()
 		return
 	}
 	s.updateEnvelope()
-	s.end.update(x)
-	if c.Tokens.Counts {
-		s.usage.report(s.w.Model())
+	s.update(x)
+	if c.Tokens.Counts && s.memory != nil {
+		s.memory.Report(s.w.Model())
 	}
 	if s.markerChunk() {
 		return
@@ -44,7 +45,8 @@ func (s *Stream) chunk() {
 		return
 	}
 	if c.Finish.Ok() && c.Content.Inner().Ok() { // now, not between a held line and its end
-		s.apply(s.tools.endAll(s.willFail()))
+		willFail := !s.end.finished && s.verdict(c.Text || t.prose.Waits()).code != ""
+		s.apply(s.tools.endAll(willFail))
 	}
 	last := c.Finish.Ok() || x.HasError() || c.Reasoning || c.Calls // these wait for no text
 	if s.readContent(last) {
@@ -62,17 +64,17 @@ func (s *Stream) chunkWithoutContent() {
 		s.text.hasText, s.tools.textSince = true, true
 		s.apply(s.tools.inferEnds())
 	}
-	switch another := c.Count == 1 && !c.FirstOnly && !c.Finish.Ok() && !x.HasError(); {
+	another := c.Count == 1 && !c.FirstOnly && !c.Finish.Ok() && !x.HasError()
+	says := c.Finish.Ok() || c.Extra || c.MoreErrors || c.ChoiceErrors || c.Text || c.Reasoning || c.Other ||
+		x.HasError() || c.Hermes.Ok() || c.Count > 1
+	switch {
 	case another:
-		s.writeChunk()
-		return
-	case c.Finish.Ok(), c.Extra, c.MoreErrors, c.ChoiceErrors, c.Text, c.Reasoning, c.Other, x.HasError(), c.Hermes.Ok(), c.Count > 1:
+	case says:
 		s.decideHeld()
-	case !s.hold.empty():
+	case len(s.hold.whole) > 0:
 		s.Quiet(x.F.Raw)
 		return
 	}
-	s.learn()
 	s.writeChunk()
 }
 
@@ -85,7 +87,7 @@ func (s *Stream) writeChunk() {
 		return
 	}
 	if x.HasError() {
-		s.recordError()
+		s.recordError(x)
 	}
 	s.w.Object(x)
 }
@@ -105,23 +107,19 @@ func (s *Stream) markerChunk() bool {
 	s.decideHeld()
 	s.notes.Add(contract.SectionMarkers, "a tool marker, the whole content of one chunk: leaves the text")
 	s.text.prose.DropMarker()
-	s.text.markers++
-	start := func() {
-		s.startMarked(m.Emoji.Of(text), m.Label.Of(text), contract.SourceMarker)
-		s.text.prose.BeginMessage()
-	}
+	s.Sum.Markers++
 	switch {
 	case x.Droppable():
-		start()
 		s.Out.Drop()
-	case x.C.Finish.Ok():
-		start()
+	case !x.C.Finish.Ok(): // it may have the role
 		x.DropContent()
 		s.writeChunk()
-	default: // it may have the role
+	}
+	s.startMarked(m.Emoji.Of(text), m.Label.Of(text), contract.SourceMarker)
+	s.text.prose.BeginMessage()
+	if x.C.Finish.Ok() {
 		x.DropContent()
 		s.writeChunk()
-		start()
 	}
 	return true
 }

@@ -1,24 +1,73 @@
 package chat
 
 import (
+	"bytes"
+	"cmp"
+
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/encode"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose"
 )
 
-// finishError writes the error finish of a stream that upstream has not finished, but not
-// its [DONE].
-func (s *Stream) finishError(code string) {
-	s.apply(s.tools.endAll(true))
-	e := &s.end
-	if e.errorSent != nil {
-		code = contract.CodeAgentError
+// verdict says how an agent has ended whose finish chunk has come.
+type verdict struct {
+	code      string // of the failure, "" if the agent ended well
+	why       string // for the notes, "" if there is nothing to say
+	zeroUsage bool   // only the usage of 0/0/0 speaks against the agent
+}
+
+// verdict returns the verdict on the finish chunk in s.x (contract section 3, "False stop").
+// If textFollows is true, text is yet to be read, which most likely is an answer.
+func (s *Stream) verdict(textFollows bool) verdict {
+	t, l, usage := &s.text, &s.tools, s.x.C.Tokens
+	switch reason := s.x.FinishReason(); {
+	case reason == "error":
+		return verdict{code: contract.CodeAgentError}
+	case reason != "stop":
+		return verdict{}
+	case s.end.errorSent != nil: // upstream has said that it failed
+		return verdict{contract.CodeCrashed, "stop after an error of upstream's: becomes error", false}
+	case s.end.manyChoices:
+		return verdict{} // Hermes sends one choice, so that this is another server's answer
 	}
-	s.notes.Add(contract.SectionEnd, "error finish, code "+code)
-	e.fail(code)
-	e.finished, e.finishReason = true, "error"
-	s.w.ErrorFinish(s.failure(code), e.begun&^e.ended, e.usage)
+	hasText := t.hasText || textFollows
+	silent := !hasText && !t.hasReasoning && !t.droppedReasoning && !t.hasOther
+	noReply := t.noReply && !t.hasOther && !textFollows
+	onTool := l.count > 0 && !l.textSince && !textFollows
+	housekeeping := usage.Counts && hasText && l.housekeeping
+	switch {
+	case usage.Zero && (silent || onTool):
+		return verdict{contract.CodeCrashed, "a false stop: no answer, usage 0/0/0", false}
+	case usage.Reported && (silent || noReply || onTool && !housekeeping):
+		if s.o.EmptyAnswer == contract.EmptyAnswerPass {
+			return verdict{"", "no answer, and empty_answer says that this is none of ours: passes", false}
+		}
+		return verdict{contract.CodeEmpty, "a false stop: no answer", false}
+	case !usage.Zero:
+		return verdict{}
+	case s.o.ZeroUsage == contract.ZeroUsageError,
+		s.o.ZeroUsage != contract.ZeroUsagePass && s.memory != nil && s.memory.Reported(s.w.Model()):
+		return verdict{contract.CodeCrashed, "a false stop: usage 0/0/0 where usage is reported, or zero_usage says so", true}
+	}
+	return verdict{"", "text with usage 0/0/0, which may be a crash: passes", true}
+}
+
+// saysSilence reports whether the text of a hermes.status, the inside of a JSON string,
+// says that the model has returned nothing after all retries. Text that then comes is
+// Hermes' own (contract section 3, rule 2).
+func saysSilence(inner []byte) bool {
+	text := jsonspan.AppendText(nil, inner)
+	return bytes.Contains(text, []byte("no content after all retries")) || bytes.Contains(text, []byte("no visible response after all retries"))
+}
+
+// saysNoReply reports whether the text that k keeps of data is one that Hermes sends in
+// place of an answer: "⚠️ No reply: …" in the operator's language, or "(empty)".
+func saysNoReply(k *prose.Kept, data []byte) bool {
+	inner := k.AppendTo(nil, data)
+	r, _ := jsonspan.NextRune(inner, 0)
+	return r == '⚠' || jsonspan.Spells(inner, "(empty)")
 }
 
 // finishChunk writes the chunk s.x, which has a finish reason. Its content has already
@@ -26,34 +75,32 @@ func (s *Stream) finishError(code string) {
 func (s *Stream) finishChunk() {
 	x, e := &s.x, &s.end
 	if x.HasError() || x.C.Hermes.IsSet(x.F.Data) {
-		s.usage.setReportsFailures(true)
+		s.setReportsFailures(true)
 	}
 	if e.finished { // some providers finish twice
 		s.w.Object(x)
 		return
 	}
-	reason, code := x.FinishReason(), ""
-	e.finish(reason)
-	switch {
-	case reason == "error":
-		code = contract.CodeAgentError
-	case reason == "stop" && e.errorSent != nil: // upstream has said that it failed
-		s.notes.Add(contract.SectionEnd, "stop after an error of upstream's: becomes error")
-		code = contract.CodeCrashed
-	case reason == "stop":
-		code = s.judge()
+	v, reason := s.verdict(false), x.FinishReason()
+	e.finished, s.Sum.FinishReason = e.allEnded(), reason
+	if v.why != "" {
+		s.notes.Add(contract.SectionEnd, v.why)
 	}
-	s.apply(s.tools.endAll(code != ""))
-	if code == "" {
+	if v.zeroUsage {
+		s.Sum.ZeroUsagePassed = v.code == ""
+		if s.Sum.UsageReported = v.code != "" && s.o.ZeroUsage != contract.ZeroUsageError; s.Sum.UsageReported {
+			s.memory.Missed(s.w.Model())
+		}
+	}
+	s.apply(s.tools.endAll(v.code != ""))
+	if v.code == "" {
 		s.w.Object(x)
 		return
 	}
-	e.fail(code)
-	e.finishReason = "error"
-	f := s.failure(code)
+	f := s.fail(v.code)
 	if f.Reported = reason == "error"; f.Reported {
 		s.notes.Add(contract.SectionEnd, "upstream says that the agent failed: an error finish, without secrets")
-		f.Message = s.reason(x)
+		f.Message = s.message(x, contract.CodeAgentError)
 		if !f.Sent && s.o.ErrorFinish != contract.ErrorFinishInline {
 			e.keepError(f.Message) // other choices may be open
 		}
@@ -61,104 +108,58 @@ func (s *Stream) finishChunk() {
 	s.w.FailedFinish(x, f, &s.rest)
 }
 
-// judge returns the code of the failure that the finish chunk s.x hides by saying stop, or
-// "" if the agent ended well.
-func (s *Stream) judge() string {
-	evidence := s.evidence(s.x.C.Tokens)
-	v := evidence.verdict()
-	if v.why != "" {
-		s.notes.Add(contract.SectionEnd, v.why)
+// finishError writes the error finish of a stream that upstream has not finished, but not
+// its [DONE].
+func (s *Stream) finishError(code string) {
+	e := &s.end
+	if e.errorSent != nil {
+		code = contract.CodeAgentError
 	}
-	if v.zeroUsage {
-		s.end.zeroUsagePassed = v.code == ""
-		if s.end.usageReported = evidence.usageMissed && s.o.ZeroUsage != contract.ZeroUsageError; s.end.usageReported {
-			s.usage.memory.Missed(s.w.Model())
-		}
-	}
-	return v.code
+	s.apply(s.tools.endAll(true))
+	s.notes.Add(contract.SectionEnd, "error finish, code "+code)
+	e.finished = true
+	s.w.ErrorFinish(s.fail(code), e.begun&^e.ended, e.usage)
 }
 
-// evidence returns what the stream has shown, with the usage of its finish chunk.
-func (s *Stream) evidence(u chunk.Usage) evidence {
-	t, l := &s.text, &s.tools
-	return evidence{
-		usage: u, manyChoices: s.end.manyChoices,
-		text: t.hasText, reasoning: t.hasReasoning || t.droppedReasoning, other: t.hasOther, noReply: t.noReply,
-		onTool: l.count > 0 && !l.textSince, housekeeping: l.housekeeping,
-		mayBeEmpty:  s.o.EmptyAnswer == contract.EmptyAnswerPass,
-		usageMissed: u.Zero && s.zeroUsageIsCrash(),
+// fail records that the stream ends with an error finish, and returns its failure.
+func (s *Stream) fail(code string) *encode.Failure {
+	s.recordFailure(code)
+	s.Sum.FinishReason = "error"
+	return &encode.Failure{
+		Code: code, Message: s.message(nil, code), Sent: s.end.errorSent != nil, Partial: s.text.hasText || s.text.hasReasoning,
 	}
 }
 
-// zeroUsageIsCrash reports whether text with usage 0/0/0 is a false stop by its third rule.
-func (s *Stream) zeroUsageIsCrash() bool {
-	switch s.o.ZeroUsage {
-	case contract.ZeroUsageError:
-		return true
-	case contract.ZeroUsagePass:
-		return false
-	}
-	return s.usage.memory != nil && s.usage.memory.Reported(s.w.Model())
+// recordFailure records that the stream does not end well. The first code counts.
+func (s *Stream) recordFailure(code string) {
+	s.end.failed, s.Sum.Code = true, cmp.Or(s.Sum.Code, code)
 }
 
-// willFail reports whether the finish chunk in s.x means that the agent failed, before its
-// text has been read.
-func (s *Stream) willFail() bool {
-	c := &s.x.C
-	reason := s.x.FinishReason()
-	switch {
-	case s.end.finished:
-		return false
-	case reason != "stop":
-		return reason == "error"
-	case s.end.errorSent != nil:
-		return true
-	case c.Text, s.text.prose.Waits(): // the held text is most likely an answer
-		return !s.end.manyChoices && c.Tokens.Zero && s.zeroUsageIsCrash()
-	}
-	e := s.evidence(c.Tokens)
-	return e.verdict().code != ""
-}
-
-// message returns the message of the code, a JSON string.
-func (s *Stream) message(code string) []byte {
-	message := contract.Message(code)
-	if code == contract.CodeShutdown && s.tools.count == 0 && s.text.unexamined == 0 {
-		message = contract.ShutdownBeforeTools
-	}
-	return jsonspan.Quote(message)
-}
-
-// reason returns the message, a JSON string, of the error in x, of the one that has left,
-// or of CodeAgentError.
-func (s *Stream) reason(x *chunk.Object) []byte {
-	if m := x.ErrorMessage(); m != nil {
-		return m
-	}
-	if s.end.errorSent != nil {
-		return s.end.errorSent
-	}
-	return s.message(contract.CodeAgentError)
-}
-
-// failure returns the failure with the code and its message, or that of the error that has
-// left.
-func (s *Stream) failure(code string) *encode.Failure {
-	f := &encode.Failure{Code: code, Message: s.message(code), Partial: s.text.hasText || s.text.hasReasoning}
-	if s.end.errorSent != nil {
-		f.Message, f.Sent = s.end.errorSent, true
-	}
-	return f
-}
-
-// recordError records that the error in s.x leaves, unless the stream has finished.
-func (s *Stream) recordError() {
+// recordError records that the error in x leaves, unless the stream has finished.
+func (s *Stream) recordError(x *chunk.Object) {
 	if s.end.finished {
 		return
 	}
 	s.notes.Add(contract.SectionEnd, "an error of upstream's: an error finish will not repeat it")
-	s.end.fail(s.x.ErrorCode())
-	s.end.keepError(s.reason(&s.x))
+	s.recordFailure(x.ErrorCode())
+	s.end.keepError(s.message(x, contract.CodeAgentError))
+}
+
+// message returns the message of a failure, a JSON string: that of the error in x, which may be
+// nil, of the error that has left, or of the code.
+func (s *Stream) message(x *chunk.Object, code string) []byte {
+	if x != nil {
+		if m := x.ErrorMessage(); m != nil {
+			return m
+		}
+	}
+	switch {
+	case s.end.errorSent != nil:
+		return s.end.errorSent
+	case code == contract.CodeShutdown && s.tools.count == 0 && s.Sum.Unexamined == 0:
+		return jsonspan.Quote(contract.ShutdownBeforeTools)
+	}
+	return jsonspan.Quote(contract.Message(code))
 }
 
 // doneFrame handles [DONE].

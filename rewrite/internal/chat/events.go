@@ -1,8 +1,6 @@
 package chat
 
 import (
-	"bytes"
-
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/encode"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
@@ -13,21 +11,12 @@ import (
 // toolEvent handles upstream's tool event, which has the form in.
 func (s *Stream) toolEvent(in contract.Progress) {
 	x := &s.x
-	s.tools.upstream = true
 	if x.C.IsChunk(x.F.Data) { // another sidecar has written it, maybe before any chunk
 		s.updateEnvelope()
 	}
-	c := encode.Transition{Tool: toolOf(x), Source: contract.SourceUpstream, Event: x, In: in}
 	s.Out.Drop()
-	switch status := statusOf(x); {
-	case s.end.finished: // too late to be completed before the finish chunk
-		s.notes.Add(contract.SectionTools, "a tool event after the finish chunk: dropped")
-	case isInternal(c.Name): // a start or an end
-		s.notes.Add(contract.SectionTools, "a tool event of an internal tool: dropped")
-	case status == encode.Completed:
-		s.toolEnds(c)
-	case status == encode.Running || status == "":
-		s.toolStarts(c, status == "")
+	switch known := s.transition(encode.Transition{Tool: toolOf(x), Event: x, In: in}, statusOf(x)); {
+	case known:
 	case in == contract.ProgressBare:
 		s.namedEvent(false)
 	default:
@@ -36,12 +25,32 @@ func (s *Stream) toolEvent(in contract.Progress) {
 	}
 }
 
+// transition does what upstream's tool event c with the status says. It returns false if
+// it does not know the status.
+func (s *Stream) transition(c encode.Transition, status string) bool {
+	s.tools.upstream = true
+	c.Source = contract.SourceUpstream
+	switch {
+	case s.end.finished: // too late to be completed before the finish chunk
+		s.notes.Add(contract.SectionTools, "a tool event after the finish chunk: dropped")
+	case isInternal(c.Name): // a start or an end
+		s.notes.Add(contract.SectionTools, "a tool event of an internal tool: dropped")
+	case status == encode.Completed:
+		s.toolEnds(c)
+	case status == encode.Running || status == "":
+		s.toolStarts(c, status == "")
+	default:
+		return false
+	}
+	return true
+}
+
 // toolStarts starts the tool of upstream's event.
 func (s *Stream) toolStarts(c encode.Transition, lacksStatus bool) {
 	if c.Name == "" {
 		c.Name, c.In = unknownTool, "" // its frame cannot leave as it is
 	}
-	if c.ID != "" && s.tools.started(c.ID) {
+	if started, _ := s.tools.started(c.ID); started {
 		s.notes.Add(contract.SectionTools, "a tool that has started already: dropped")
 		return
 	}
@@ -49,8 +58,8 @@ func (s *Stream) toolStarts(c encode.Transition, lacksStatus bool) {
 		s.decideHeld()
 	}
 	inferred := lacksStatus || c.ID == ""
-	if inferred {
-		s.usage.setReportsFailures(false)
+	if inferred && !c.Left { // a large one may not show them
+		s.setReportsFailures(false)
 	}
 	s.startTool(c, inferred)
 	s.text.prose.BeginMessage()
@@ -66,32 +75,14 @@ func (s *Stream) toolEnds(c encode.Transition) {
 		s.decideHeld() // this may complete tools: TestToolEndsWhileTextIsHeld
 	}
 	i := s.tools.find(&c.Tool)
-	if i < 0 {
+	if i < 0 || c.Left && c.ID == "" { // an end that has left without an id says not whose it is
 		return
 	}
 	end := s.tools.end(i, contract.SourceUpstream)
 	if c.ID != "" {
-		end.Event, end.In, end.Interrupted = c.Event, c.In, encode.IsInterrupted(c.Event)
+		end.Event, end.In, end.Left, end.Interrupted = c.Event, c.In, c.Left, encode.IsInterrupted(c.Event)
 	}
 	s.apply([]encode.Transition{end})
-}
-
-// comment handles a comment that is a tool event, which another sidecar has written. It
-// returns false for any other comment.
-func (s *Stream) comment(line []byte) bool {
-	if !bytes.HasPrefix(line, []byte(encode.ProgressComment)) {
-		return false
-	}
-	x := &s.x
-	x.Begin()
-	end := len(bytes.TrimRight(line, "\r\n")) // without the blank line
-	x.F.SetData(line, len(encode.ProgressComment), max(end, len(encode.ProgressComment)))
-	if !x.C.Parse(x.F.Data) || !x.C.IsToolEvent(x.F.Data) {
-		return false
-	}
-	x.Redact(false, false)
-	s.toolEvent(contract.ProgressComment)
-	return true
 }
 
 // namedEvent handles a named event that is neither a chunk nor a tool event. wrapped says that
@@ -102,7 +93,7 @@ func (s *Stream) namedEvent(wrapped bool) {
 	if wrapped {
 		s.updateEnvelope() // it may come before any chunk
 	} else if encode.IsState(x) {
-		s.usage.setReportsFailures(true)
+		s.setReportsFailures(true)
 	}
 	if string(x.F.Event) == encode.StatusEvent && saysSilence(jsonspan.Inside(x.String(x.Member("text")))) {
 		s.text.gaveUp = true
@@ -117,7 +108,7 @@ func (s *Stream) errorFrame() {
 		s.updateEnvelope()
 	}
 	s.apply(s.tools.endAll(!s.end.finished))
-	s.recordError()
+	s.recordError(&s.x)
 	s.w.Object(&s.x)
 }
 
@@ -125,14 +116,4 @@ func (s *Stream) errorFrame() {
 func (s *Stream) forward() {
 	s.decideHeld()
 	s.w.Forward(&s.x)
-}
-
-// repeatsOutput reports whether the chunk is the output of a card, which another sidecar
-// has written, and which has left, or will, with the end of its tool.
-func (s *Stream) repeatsOutput() bool {
-	if !saysNothing(&s.x) {
-		return false
-	}
-	id := encode.OutputOf(&s.x)
-	return id != nil && s.tools.hadCard(string(id))
 }

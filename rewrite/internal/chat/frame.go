@@ -1,6 +1,8 @@
 package chat
 
 import (
+	"bytes"
+
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/encode"
@@ -46,8 +48,13 @@ func (s *Stream) object() {
 	k, form := kindOf(x, false)
 	all := k == kindError || (k != kindChunk || s.end.done) && x.TellsState()
 	x.Redact(all, s.text.prose.InTag())
-	if s.end.done {
-		s.late()
+	switch {
+	case !s.end.done:
+	case s.end.failed || !x.IsChunk() || x.C.Count > 0 || string(x.F.Event) == encode.ProgressEvent || x.C.IsToolEvent(x.F.Data):
+		s.dropLate()
+		return
+	default: // a chunk without choices, such as one of usage, passes (contract section 2)
+		s.w.Object(x)
 		return
 	}
 	if k == kindChunk || k == kindError {
@@ -67,22 +74,20 @@ func (s *Stream) object() {
 	}
 }
 
-// late handles a frame after [DONE]. Only a chunk without choices, such as one of
-// usage, passes, but no tool event (contract section 2).
-func (s *Stream) late() {
-	x := &s.x
-	if s.end.failed || !x.IsChunk() || x.C.Count > 0 || string(x.F.Event) == encode.ProgressEvent || x.C.IsToolEvent(x.F.Data) {
-		s.dropLate()
-		return
-	}
-	s.w.Object(x)
-}
-
-// Noise handles a blank line or comments.
+// Noise handles a blank line or comments. A comment may be a tool event, which another sidecar
+// has written.
 func (s *Stream) Noise(b []byte) {
-	if !s.comment(b) {
-		s.Quiet(b)
+	if x := &s.x; bytes.HasPrefix(b, []byte(encode.ProgressComment)) {
+		x.Begin()
+		end := len(bytes.TrimRight(b, "\r\n")) // without the blank line
+		x.F.SetData(b, len(encode.ProgressComment), max(end, len(encode.ProgressComment)))
+		if x.C.Parse(x.F.Data) && x.C.IsToolEvent(x.F.Data) {
+			x.Redact(false, false)
+			s.toolEvent(contract.ProgressComment)
+			return
+		}
 	}
+	s.Quiet(b)
 }
 
 // LF handles the LF b of a CRLF whose CR ended the unit before.
@@ -91,21 +96,20 @@ func (s *Stream) LF(b []byte) {
 	case sse.Forwarded:
 		s.Out.Bytes = append(s.Out.Bytes, b...)
 	case sse.Held:
-		s.hold.addLF(b)
-		s.boundHold()
+		s.holdBytes(b, s.hold.dropped)
 	}
 }
 
 // Keepalive writes a keepalive (contract section 3). The stream must not have finished.
 func (s *Stream) Keepalive() {
-	s.keepalives++
+	s.Sum.Keepalives++
 	s.w.Keepalive()
 }
 
 // Finish ends the stream after upstream has ended for the cause. It writes what the client
 // still needs: the held frames, the ends of open tools, an error finish and [DONE].
 func (s *Stream) Finish(cause contract.Cause) {
-	held := s.hold.buf
+	held := s.hold.whole
 	s.decideHeld()
 	s.Out.Release(held)
 	if !s.end.finished {

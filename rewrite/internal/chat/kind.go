@@ -1,7 +1,7 @@
 package chat
 
 import (
-	"bytes"
+	"strings"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
@@ -77,68 +77,4 @@ func statusOf(x *chunk.Object) string {
 
 // isInternal reports whether the tool with the name, a JSON string, is internal: clients
 // never see it (contract section 2).
-func isInternal(name string) bool {
-	if len(name) < 3 {
-		return false
-	}
-	r, _ := jsonspan.NextRune([]byte(jsonspan.Inside(name)), 0)
-	return r == '_'
-}
-
-// MaxLook is the number of bytes that are read at either end of a large frame. A tool's id
-// and status are after its label, which may be the large value.
-const MaxLook = 1 << 10
-
-// largeFrame is a large frame while it comes.
-type largeFrame struct {
-	x    chunk.Object // its beginning, closed where it was cut, with the values that came whole
-	tail []byte       // its last bytes
-
-	kind     kind
-	isError  bool // it has an error
-	finishes bool // it has a finish reason, which may have been cut
-	internal bool // it is an event of an internal tool
-	drop     bool // nothing of it leaves
-}
-
-// newLarge returns the large frame that begins with head.
-func newLarge(head []byte) *largeFrame {
-	g := new(largeFrame)
-	x, c := &g.x, &g.x.C
-	chunk.ParseBeginning(&x.F, bytes.Clone(head))
-	var came int // how much of the data came: a value that ends after that was cut
-	x.F.Data, came = jsonspan.Close(x.F.Data)
-	c.Parse(x.F.Data)
-	g.kind, _ = kindOf(x, true)
-	g.isError = x.HasError() && (g.kind == kindChunk || g.kind == kindError)
-	g.finishes = c.Finish.Ok()
-	g.internal = isInternal(string(x.String(c.Tool)))
-	for _, v := range []*jsonspan.Span{&c.Tool, &c.Emoji, &c.CallID, &c.Status, &c.Finish} {
-		if v.To > came {
-			*v = jsonspan.Span{}
-		}
-	}
-	if !c.Finish.Ok() {
-		c.Ended = 0
-	}
-	if m := jsonspan.MemberOf(x.F.Data, c.Err, "message"); !m.Ok() || m.To > came {
-		c.Err = jsonspan.Span{}
-	}
-	c.Label, c.Usage = jsonspan.Span{}, jsonspan.Span{} // too long to be kept
-	return g
-}
-
-// members returns the members at the end of the object. It returns false if they are not
-// known.
-func (g *largeFrame) members() (x chunk.Object, ok bool) {
-	x.F.Data = g.tail[:bytes.LastIndexByte(g.tail, '}')+1]
-	for i := bytes.IndexByte(x.F.Data, ','); i >= 0; i = bytes.IndexByte(x.F.Data, ',') {
-		x.F.Data = x.F.Data[i:]
-		x.F.Data[0] = '{' // in a string, or deeper, this begins no object
-		if x.C.Parse(x.F.Data) {
-			return x, true
-		}
-		x.F.Data = x.F.Data[1:]
-	}
-	return x, false
-}
+func isInternal(name string) bool { return strings.HasPrefix(jsonspan.Unquote(name), "_") }

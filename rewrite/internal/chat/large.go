@@ -1,30 +1,39 @@
 package chat
 
 import (
+	"bytes"
 	"cmp"
 
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/encode"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
 // A frame that is larger than max_frame leaves as it comes. Its beginning says whether it is
 // a tool event, an error or text, and counts as that (contract section 2).
 
+// MaxLook is the number of bytes that are read at either end of a large frame. A tool's id
+// and status are after its label, which may be the large value.
+const MaxLook = 1 << 10
+
 // Raw forwards bytes of a frame that is larger than the limit. last says that the frame
-// ends with them. If that is 0, nothing is learnt from them.
+// ends with them. If limit is 0, nothing is learnt from them.
 func (s *Stream) Raw(b []byte, last bool, limit int) {
 	if s.end.done {
 		s.dropLate()
 		return
 	}
 	s.decideHeld()
-	if s.large == nil {
-		s.large = newLarge(b[:min(len(b), limit, MaxLook)])
+	g := s.large
+	if g == nil {
+		g = &largeFrame{}
+		g.read(b[:min(len(b), limit, MaxLook)])
+		s.large = g
 		s.largeBegins()
 	}
-	g := s.large
-	end := b[max(0, len(b)-MaxLook):]
-	g.tail = append(g.tail[max(0, len(g.tail)+len(end)-MaxLook):], end...)
+	g.tail = append(g.tail, b[max(0, len(b)-MaxLook):]...)
+	g.tail = g.tail[max(0, len(g.tail)-MaxLook):]
 	if g.drop {
 		s.notes.Add(contract.SectionTools, "a tool event larger than max_frame, of the kind that does not leave: dropped")
 		s.Out.Drop()
@@ -34,9 +43,29 @@ func (s *Stream) Raw(b []byte, last bool, limit int) {
 		s.Out.ForwardWhole()
 	}
 	if last {
-		s.text.unexamined++
+		s.Sum.Unexamined++
 		s.largeEnds()
 		s.large = nil
+	}
+}
+
+// read reads the beginning of the frame.
+func (g *largeFrame) read(head []byte) {
+	x, c := &g.x, &g.x.C
+	chunk.ParseBeginning(&x.F, bytes.Clone(head))
+	var came int // how much of the data came: a value that ends after that was cut
+	x.F.Data, came = jsonspan.Close(x.F.Data)
+	c.Parse(x.F.Data)
+	if g.kind, _ = kindOf(x, true); g.kind == kindChunk && x.HasError() {
+		g.kind = kindError
+	}
+	for _, v := range []*jsonspan.Span{&c.Tool, &c.Emoji, &c.Label, &c.CallID, &c.Status, &c.Usage, &c.Finish} {
+		if v.To > came {
+			*v = jsonspan.Span{}
+		}
+	}
+	if m := jsonspan.MemberOf(x.F.Data, c.Err, "message"); !m.Ok() || m.To > came {
+		c.Err, c.Hermes = jsonspan.Span{}, jsonspan.Span{}
 	}
 }
 
@@ -44,20 +73,21 @@ func (s *Stream) Raw(b []byte, last bool, limit int) {
 func (s *Stream) largeBegins() {
 	g := s.large
 	c := &g.x.C
-	switch {
-	case g.kind == kindTool:
+	switch g.kind {
+	case kindTool:
 		t, status := toolOf(&g.x), statusOf(&g.x)
-		g.drop = s.w.Form == contract.ProgressOff || s.end.finished || g.internal ||
-			t.ID != "" && (status == encode.Running && s.tools.started(t.ID) || status == encode.Completed && s.tools.find(&t) < 0)
+		started, _ := s.tools.started(t.ID)
+		g.drop = s.w.Form == contract.ProgressOff || s.end.finished || isInternal(t.Name) ||
+			status == encode.Running && started || status == encode.Completed && t.ID != "" && s.tools.find(&t) < 0
 		return
-	case g.isError:
+	case kindError:
 		s.apply(s.tools.endAll(!s.end.finished))
-	case g.kind == kindChunk:
+	case kindChunk:
 		if c.Text || c.Reasoning {
 			s.apply(s.tools.inferEnds())
 		}
-		if g.finishes {
-			s.apply(s.tools.endAll(c.Finish.Ok() && g.x.FinishReason() == "error"))
+		if c.Finish.Ok() {
+			s.apply(s.tools.endAll(g.x.FinishReason() == "error"))
 		}
 	}
 	s.text.prose.SkipUnexamined()
@@ -65,25 +95,20 @@ func (s *Stream) largeBegins() {
 
 // largeEnds records what the large frame was, which has left.
 func (s *Stream) largeEnds() {
-	g, t, e := s.large, &s.text, &s.end
-	c := &g.x.C
+	g, t, x, c := s.large, &s.text, &s.large.x, &s.large.x.C
 	switch {
 	case g.kind == kindTool:
-		s.tools.upstream = true
-		if !g.drop || s.w.Form == contract.ProgressOff {
-			s.largeToolEnds()
+		tool, status := toolOf(x), statusOf(x)
+		if more, ok := g.members(); ok { // what the beginning does not say is in the last bytes
+			m := toolOf(&more)
+			tool.Name, tool.Emoji, tool.ID = cmp.Or(tool.Name, m.Name), cmp.Or(tool.Emoji, m.Emoji), cmp.Or(tool.ID, m.ID)
+			status = cmp.Or(status, statusOf(&more))
 		}
+		s.transition(encode.Transition{Tool: tool, Event: x, Left: true}, status)
 		return
-	case g.isError && e.finished:
-		return
-	case g.isError:
-		e.fail(contract.CodeAgentError)
-		message := s.message(contract.CodeAgentError)
-		if c.Err.Ok() {
-			message = s.reason(&g.x)
-		}
-		e.keepError(message)
-	case g.kind != kindChunk || !c.Text && !c.Reasoning && !g.finishes: // it may be text, for all that is known
+	case g.kind == kindError:
+		s.recordError(x)
+	case g.kind != kindChunk || !c.Text && !c.Reasoning && !c.Finish.Ok(): // it may be text, for all that is known
 		t.hasOther, s.tools.textSince = true, true
 		return
 	}
@@ -91,39 +116,25 @@ func (s *Stream) largeEnds() {
 		t.hasText, t.noReply, s.tools.textSince = true, false, true
 	}
 	t.hasReasoning = t.hasReasoning || c.Reasoning
-	if e.update(&g.x); c.Finish.Ok() && !e.finished {
-		if e.finish(g.x.FinishReason()); e.finishReason == "error" {
-			e.fail(contract.CodeAgentError)
+	if s.update(x); c.Finish.Ok() && !s.end.finished {
+		s.end.finished, s.Sum.FinishReason = s.end.allEnded(), x.FinishReason()
+		if s.Sum.FinishReason == "error" {
+			s.recordFailure(contract.CodeAgentError)
 		}
 	}
 }
 
-// largeToolEnds is largeEnds for a tool event. What the beginning does not say is in its last
-// bytes.
-func (s *Stream) largeToolEnds() {
-	t, status := toolOf(&s.large.x), statusOf(&s.large.x)
-	x, known := s.large.members()
-	if known {
-		more := toolOf(&x)
-		t.Name, t.Emoji, t.ID = cmp.Or(t.Name, more.Name), cmp.Or(t.Emoji, more.Emoji), cmp.Or(t.ID, more.ID)
-		status = cmp.Or(status, statusOf(&x))
-	}
-	switch {
-	case isInternal(t.Name) || s.end.finished:
-	case status == encode.Completed:
-		if i := s.tools.find(&t); i >= 0 && t.ID != "" {
-			end := s.tools.end(i, contract.SourceUpstream)
-			end.Left = true
-			s.apply([]encode.Transition{end})
+// members returns the members at the end of the object. It returns false if they are not
+// known.
+func (g *largeFrame) members() (x chunk.Object, ok bool) {
+	x.F.Data = g.tail[:bytes.LastIndexByte(g.tail, '}')+1]
+	for i := bytes.IndexByte(x.F.Data, ','); i >= 0; i = bytes.IndexByte(x.F.Data, ',') {
+		x.F.Data = x.F.Data[i:]
+		x.F.Data[0] = '{' // in a string, or deeper, this begins no object
+		if x.C.Parse(x.F.Data) {
+			return x, true
 		}
-	case status != encode.Running && status != "", t.ID != "" && s.tools.started(t.ID):
-	default:
-		t.Name = cmp.Or(t.Name, unknownTool)
-		inferred := t.ID == "" || status == ""
-		if inferred && known {
-			s.usage.setReportsFailures(false)
-		}
-		s.startTool(encode.Transition{Tool: t, Source: contract.SourceUpstream, Left: true}, inferred)
-		s.text.prose.BeginMessage()
+		x.F.Data = x.F.Data[1:]
 	}
+	return x, false
 }

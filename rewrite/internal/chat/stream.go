@@ -1,3 +1,29 @@
+// Package chat decides what becomes of each frame of a chat stream: it takes markers and
+// reasoning out of the content, correlates the starts and ends of tools, and turns a
+// crash into an error finish (wire contract, sections 1 to 4). Package encode writes the
+// frames.
+//
+//	frame.go     every unit of a stream: where it goes
+//	chunks.go    chunks
+//	large.go     frames that are larger than max_frame
+//	events.go    upstream's tool events, other named events and errors
+//	ending.go    finish chunks, verdicts and error finishes
+//	template.go  frames that differ from the one before in nothing but their text
+//	text.go      the content of a chunk: read, held, applied
+//	stream.go    Stream: its state, and what all of these do with it
+//	tools.go     tools: which are open, and the transitions that follow
+//	kind.go      what a frame is
+//
+// Each file knows those below it.
+//
+// A frame takes one of two ways. If it differs from the one before in nothing but its
+// text, Pass forwards it. Otherwise Frame parses it, and asks the parts of the stream:
+// tools and the prose of the message return values, which know nothing of frames. Stream
+// hands these values to its encode.Writer, in order.
+//
+// A Stream takes about 2 KiB, and what it remembers: the values of the envelope, a
+// template of at most MaxTemplate bytes, open tools, the ids of at most MaxEndedTools
+// ended ones, upstream's usage and error, and the held frames.
 package chat
 
 import (
@@ -13,27 +39,27 @@ import (
 )
 
 // Stream repairs one chat stream, frame by frame. What leaves is appended to Out.Bytes,
-// which the caller sets with Begin.
+// which the caller sets.
 type Stream struct {
-	// Out is what leaves.
 	Out *sse.Writer
-	// Frames counts complete frames with data.
-	Frames int
+	Now time.Time        // the time of what comes
+	Sum contract.Summary // what Summary returns, but for what other fields have
 
 	// What the stream was given; it does not change.
 	o      *contract.Options
 	onTool func(contract.ToolEvent) // may be nil
+	memory contract.UsageMemory     // may be nil
 	notes  *contract.Notes          // nil unless the stream is explained
 
-	now        time.Time // the time of the last Begin
-	w          encode.Writer
-	usage      usage
-	tools      tools
-	text       text
-	end        ending
-	template   template
-	chunks     int // the number of chunks that have come
-	keepalives int
+	w        encode.Writer
+	tools    tools
+	text     text
+	end      ending
+	template template
+
+	// told says that the memory knows whether upstream reports its failures, and reports
+	// that it does.
+	told, reports bool
 
 	x     chunk.Object // the current frame
 	rest  prose.Kept   // of its content, once that has been read
@@ -51,47 +77,40 @@ type text struct {
 	hasOther         bool // tool calls, a refusal and the like have left
 	gaveUp           bool // upstream has said that the model stays silent; see saysSilence
 	noReply          bool // the only text is Hermes' own word for that
+}
 
-	unexamined int // the number of frames that passed unexamined
-	markers    int // the number of markers that started a tool
-	imitations int // the number of markers that were stripped and started none
-	stretches  int // the number of stretches of reasoning between tags
+// hold keeps frames back whose text may begin an imitation or a tag. They leave byte for
+// byte, or without the text that was one. It is empty unless the text suspects
+// something. Its size is bounded by Stream.boundHold.
+type hold struct {
+	whole    []byte // the frames, one after the other, with the edits made so far
+	stripped []byte // the same without the suspected text
+	dropped  bool   // the last frame says nothing without it, and is not in stripped
+}
+
+// largeFrame is a large frame while it comes.
+type largeFrame struct {
+	x    chunk.Object // its beginning, closed where it was cut, with the values that came whole
+	tail []byte       // its last bytes
+	kind kind         // kindError for a chunk with an error, too
+	drop bool         // nothing of it leaves
 }
 
 // ending is how the stream ends (contract section 3). After finished nothing may start a
 // tool; after done nothing leaves but a chunk of usage.
 type ending struct {
-	manyChoices     bool   // a choice other than the first has come
-	finished        bool   // the finish chunks of all choices have left
-	failed          bool   // an error has left
-	done            bool   // [DONE] has left
-	usageReported   bool   // the model was known to report usage when the finish chunk came
-	zeroUsagePassed bool   // text with usage 0/0/0 has passed
-	begun, ended    uint64 // the choices that have begun and those that have finished, as bits
-	usage           []byte // upstream's, for an error finish
-	errorSent       []byte // the message, a JSON string, of an error frame that has left
-
-	finishReason  string // the one that was sent
-	code          string // the code of the error that the stream ended with
-	input, output int64  // tokens, as upstream reported last
+	manyChoices  bool   // a choice other than the first has come
+	finished     bool   // the finish chunks of all choices have left
+	failed       bool   // an error has left
+	done         bool   // [DONE] has left
+	begun, ended uint64 // the choices that have begun and those that have finished, as bits
+	usage        []byte // upstream's, for an error finish
+	errorSent    []byte // the message, a JSON string, of an error frame that has left
 }
 
 // MaxUsage is the length in bytes up to which upstream's usage is kept for an error
 // finish.
 const MaxUsage = 4 << 10
-
-// fail records that the stream does not end well. The first code counts.
-func (e *ending) fail(code string) {
-	e.failed = true
-	if e.code == "" {
-		e.code = code
-	}
-}
-
-// finish records a finish chunk with the reason.
-func (e *ending) finish(reason string) {
-	e.finished, e.finishReason = e.allEnded(), reason
-}
 
 // allEnded reports whether all choices that have begun have finished.
 func (e *ending) allEnded() bool { return e.begun&^e.ended == 0 }
@@ -102,8 +121,8 @@ func (e *ending) keepError(message []byte) {
 }
 
 // update records which choices the chunk x begins and ends, and its usage.
-func (e *ending) update(x *chunk.Object) {
-	c := &x.C
+func (s *Stream) update(x *chunk.Object) {
+	e, c := &s.end, &x.C
 	e.manyChoices = e.manyChoices || c.ManyChoices
 	e.begun |= c.Begun
 	e.ended |= c.Ended
@@ -113,7 +132,7 @@ func (e *ending) update(x *chunk.Object) {
 	if !(c.Finish.Ok() && e.allEnded()) && c.Usage.To-c.Usage.From <= MaxUsage {
 		e.usage = append(e.usage[:0], jsonspan.OneLine(x.Value(c.Usage))...)
 	}
-	e.input, e.output = c.Tokens.Input, c.Tokens.Output
+	s.Sum.InputTokens, s.Sum.OutputTokens = c.Tokens.Input, c.Tokens.Output
 }
 
 // MaxTemplate is the length in bytes of the longest template.
@@ -123,16 +142,14 @@ const MaxTemplate = 1 << 10
 // one of its kind changes nothing but where lines begin. Most frames of an answer differ
 // in nothing but their text, and need not be parsed: see Stream.Pass.
 type template struct {
-	around    []byte // the bytes after the text and, from head on, those before it
-	head      int    // 0 if there is no template
-	reasoning bool   // the text is reasoning in a member of its own
+	around []byte // the bytes after the text and, from head on, those before it
+	head   int    // 0 if there is no template
 }
 
 // Init makes s the Stream of a response, which writes to out.
 func (s *Stream) Init(out *sse.Writer, o *contract.Options, p *contract.Params, notes *contract.Notes) {
-	s.Out, s.o, s.onTool, s.notes = out, o, p.OnTool, notes
+	s.Out, s.o, s.onTool, s.memory, s.notes = out, o, p.OnTool, p.Usage, notes
 	s.w = encode.NewWriter(out, o, p, notes)
-	s.usage.memory = p.Usage
 	s.x.Notes, s.text.prose.Notes = notes, notes
 }
 
@@ -144,13 +161,6 @@ func (s *Stream) Trim() {
 	s.text.prose.Trim()
 }
 
-// Continue begins with a stream that so far was not one of chat completions. code is the
-// code of the error that it has ended with, or empty.
-func (s *Stream) Continue(code string) { s.end.code = code }
-
-// Begin sets what leaves to be appended to dst, and the time.
-func (s *Stream) Begin(dst []byte, now time.Time) { s.Out.Bytes, s.now = dst, now }
-
 // Object returns the object of the current frame. The caller parses its F before Frame.
 func (s *Stream) Object() *chunk.Object { return &s.x }
 
@@ -160,40 +170,36 @@ func (s *Stream) Finished() bool { return s.end.finished }
 // Done reports whether [DONE] has left.
 func (s *Stream) Done() bool { return s.end.done }
 
-// Chunks returns how many chunks have come.
-func (s *Stream) Chunks() int { return s.chunks }
-
-// Unexamined returns how many frames passed unexamined.
-func (s *Stream) Unexamined() int { return s.text.unexamined }
-
 // Summary returns what can be said of the stream so far.
 func (s *Stream) Summary() contract.Summary {
-	e, t := &s.end, &s.text
-	sum := contract.Summary{
-		FinishReason: e.finishReason, Code: e.code,
-		Frames: s.Frames, Chunks: s.chunks, Tools: s.tools.count, Markers: t.markers, Imitations: t.imitations, Reasoning: t.stretches,
-		Unexamined: t.unexamined, Keepalives: s.keepalives, InputTokens: e.input, OutputTokens: e.output,
-		UsageReported: e.usageReported, ZeroUsagePassed: e.zeroUsagePassed,
-	}
+	sum := s.Sum
+	sum.Tools = s.tools.count
 	if e := &s.w.Env; e.FromChunk {
 		sum.ID, sum.Model = jsonspan.Unquote(e.ID), jsonspan.Unquote(e.Model)
 	}
 	return sum
 }
 
+// setReportsFailures records, once, that upstream reports its failures itself, or that it
+// is too old to. The third rule of the false stop depends on that.
+func (s *Stream) setReportsFailures(does bool) {
+	if s.memory != nil && (!s.told || s.reports != does) {
+		s.told, s.reports = true, does
+		s.memory.ReportsFailures(does)
+	}
+}
+
 // apply writes the transitions, and reports each to the notes and to OnTool.
 func (s *Stream) apply(changes []encode.Transition) {
 	for i := range changes {
 		c := &changes[i]
-		if s.notes != nil {
-			verb := " starts: "
-			if c.Completed {
-				verb = " has ended: "
-			}
-			s.notes.Add(contract.SectionTools, "tool "+jsonspan.Unquote(c.Name)+verb+c.Source.Reason())
+		name, verb := jsonspan.Unquote(c.Name), " starts: "
+		if c.Completed {
+			verb = " has ended: "
 		}
+		s.notes.Add(contract.SectionTools, "tool "+name+verb+c.Source.Reason())
 		if s.onTool != nil {
-			s.onTool(contract.ToolEvent{ID: jsonspan.Unquote(c.ID), Name: jsonspan.Unquote(c.Name), Completed: c.Completed, Source: c.Source})
+			s.onTool(contract.ToolEvent{ID: jsonspan.Unquote(c.ID), Name: name, Completed: c.Completed, Source: c.Source})
 		}
 		s.w.Transition(c)
 	}
@@ -202,22 +208,20 @@ func (s *Stream) apply(changes []encode.Transition) {
 // startTool starts the tool of c, and writes its start. A tool without an id gets one of
 // ours. inferred says that upstream will not say when it ends.
 func (s *Stream) startTool(c encode.Transition, inferred bool) {
-	t := openTool{inferred: inferred, derived: c.ID == ""}
-	if t.derived {
+	if c.ID == "" {
 		c.ID = s.w.CallID(s.tools.count + 1)
 	}
 	c.Card = !c.Left && len(c.ID) <= encode.MaxCardID &&
 		(s.w.HasCards() || c.Event != nil && c.In != contract.ProgressBare && encode.HasCard(c.Event))
-	s.apply(s.tools.start(c, t, s.now, s.o.ParallelWindow, s.w.EndSize))
+	s.apply(s.tools.start(c, inferred, s.Now, s.o.ParallelWindow, s.w.EndSize))
 }
 
-// updateEnvelope takes over the values of the chunk. If they are longer, the open tools may
-// have to be fewer, which the old ones say.
+// updateEnvelope takes over the values of the chunk. If they are longer, fewer tools may be
+// open: the others end with the values before.
 func (s *Stream) updateEnvelope() {
 	old, e := s.w.Env, s.w.EnvelopeOf(&s.x)
 	s.w.Env = e
-	ends := s.tools.bound(s.w.EndSize)
-	if len(ends) > 0 {
+	if ends := s.tools.bound(s.w.EndSize); len(ends) > 0 {
 		s.w.Env = old
 		s.apply(ends)
 		s.w.Env = e

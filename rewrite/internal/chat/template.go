@@ -9,30 +9,21 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
-// learn makes the frame, which is about to leave, the template: if it has exactly one text, at
-// most MaxTemplate bytes around it, and nothing that a later frame may repeat with another
-// meaning; and if nothing waits, and more text or reasoning of the same kind changes no state.
+// learn makes the frame, which is about to leave, the template: if it says nothing but its
+// content, if at most MaxTemplate bytes are around that, if nothing waits, and if more text
+// changes no state.
 func (s *Stream) learn() {
 	x, t, p := &s.x, &s.text, &s.template
-	c, raw, texts := &x.C, x.F.Raw, x.C.ReasoningCount
-	v, recorded := c.ReasoningValue, t.hasReasoning
-	reasoning := !c.Content.Ok()
-	if !reasoning {
-		texts++
-		v, recorded = c.Content, t.hasText && s.tools.textSince && !t.noReply
-	}
+	c, raw := &x.C, x.F.Raw
 	switch {
-	case texts != 1, !c.FirstOnly, c.Other, c.Repeat.Ok(), c.Finish.Ok(), c.Usage.IsSet(x.F.Data), c.Hermes.Ok(),
-		x.HasError(), c.MoreErrors, c.ChoiceErrors, !x.F.OnlyData, raw[len(raw)-1] != '\n', !x.Edits.Empty():
-		return
-	case !recorded, s.end.finished, s.end.done, len(s.tools.open) > 0, !s.hold.empty(),
-		!t.prose.Idle(reasoning):
+	case !x.Droppable(), !c.Content.Ok(), c.Repeat.Ok(), c.ChoiceErrors, raw[len(raw)-1] != '\n', !x.Edits.Empty(),
+		!t.hasText, !s.tools.textSince, t.noReply, s.end.finished, s.end.done, len(s.tools.open) > 0,
+		len(s.hold.whole) > 0, !t.prose.Idle(false):
 		return
 	}
-	from, to := x.F.At(v.Inner().From), x.F.At(v.Inner().To)
+	from, to := x.F.At(c.Content.Inner().From), x.F.At(c.Content.Inner().To)
 	if from+len(raw)-to <= MaxTemplate {
-		p.around = append(append(p.around[:0], raw[to:]...), raw[:from]...)
-		p.head, p.reasoning = len(raw)-to, reasoning
+		p.around, p.head = append(append(p.around[:0], raw[to:]...), raw[:from]...), len(raw)-to
 	}
 }
 
@@ -51,12 +42,12 @@ func (s *Stream) Pass(b []byte, most int) int {
 	switch {
 	case !ok || end > most || !bytes.HasPrefix(b[to:], p.around[:p.head]) || redact.MaySay(text):
 		return 0
-	case p.reasoning, !newline && prose.MidLine(): // no line begins
+	case !newline && prose.MidLine(): // no line begins
 	case marker.Begins(text) >= 0 || !prose.Skim(text, s.o.Tools):
 		return 0
 	}
-	s.Frames++
-	s.chunks++
+	s.Sum.Frames++
+	s.Sum.Chunks++
 	s.Out.Next(sse.UnitFrame)
 	s.Out.Bytes = append(s.Out.Bytes, b[:end]...)
 	s.Out.ForwardWhole()

@@ -3,7 +3,6 @@ package chat
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
@@ -15,7 +14,6 @@ func feed(frames ...string) string {
 	var s Stream
 	var out sse.Writer
 	s.Init(&out, &contract.Options{Tools: marker.Hermes}, &contract.Params{}, nil)
-	s.Begin(nil, time.Unix(0, 0))
 	for _, frame := range frames {
 		s.Unit(sse.UnitFrame)
 		x := s.Object()

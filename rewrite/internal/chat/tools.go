@@ -18,10 +18,9 @@ const MaxEndedTools = 1024
 // stream without tools.
 type tools struct {
 	open  []openTool // in the order in which they started
-	ended []uint64   // the ended tools, a ring; see endedTool
-	next  int        // the index of the oldest in ended, once that is full
-	count int        // the number of tools that have started
-	last  time.Time  // when the last tool started
+	ended []endedTool
+	count int       // the number of tools that have started
+	last  time.Time // when the last tool started
 
 	upstream     bool // upstream has sent a tool event
 	textSince    bool // text has left since the last tool started
@@ -32,7 +31,12 @@ type tools struct {
 type openTool struct {
 	encode.Tool
 	inferred bool // upstream will not say when it ends
-	derived  bool // the id is ours, so that upstream will never send it
+}
+
+// endedTool is a tool that has ended.
+type endedTool struct {
+	id   uint64 // the hash of its id, which may be long
+	card bool
 }
 
 // idSeed is random, so that an attacker cannot choose ids with equal hashes.
@@ -44,70 +48,51 @@ func (l *tools) find(t *encode.Tool) int {
 	return slices.IndexFunc(l.open, func(o openTool) bool { return o.ID == t.ID || t.ID == "" && o.Name == t.Name })
 }
 
-// endedTool returns the entry of an ended tool in ended: all but the lowest bit of the hash
-// of its id, and in that bit whether it had a card.
-func endedTool(id string, card bool) uint64 {
-	h := maphash.String(idSeed, id) | 1
-	if card {
-		return h
-	}
-	return h - 1
-}
-
-// started reports whether a tool with the id is open or has ended.
-func (l *tools) started(id string) bool {
-	return l.find(&encode.Tool{ID: id}) >= 0 ||
-		slices.ContainsFunc(l.ended, func(e uint64) bool { return e|1 == endedTool(id, true) })
-}
-
-// hadCard reports whether a tool with the id that is open or has ended has a card.
-func (l *tools) hadCard(id string) bool {
+// started reports whether a tool with the id is open or has ended, and whether it has a card.
+func (l *tools) started(id string) (started, card bool) {
 	if i := l.find(&encode.Tool{ID: id}); i >= 0 {
-		return l.open[i].Card
+		return true, l.open[i].Card
 	}
-	return slices.Contains(l.ended, endedTool(id, true))
+	hash := maphash.String(idSeed, id)
+	i := slices.IndexFunc(l.ended, func(e endedTool) bool { return e.id == hash })
+	return i >= 0, i >= 0 && l.ended[i].card
 }
 
-// start starts the tool t for the source. The start completes the inferred tools if it
-// comes at least window after the last one, and the oldest tools if size allows no more.
-func (l *tools) start(c encode.Transition, t openTool, now time.Time, window time.Duration, size endSize) (
+// start starts the tool of c. That completes the inferred tools if it comes at least window
+// after the last start, and the oldest tools if size, which is that of their ends, allows no more.
+func (l *tools) start(c encode.Transition, inferred bool, now time.Time, window time.Duration, size endSize) (
 	changes []encode.Transition) {
 	if now.Sub(l.last) >= window {
 		changes = l.inferEnds()
 	}
-	t.Tool = c.Tool
-	l.open = append(l.open, t)
+	l.open = append(l.open, openTool{c.Tool, inferred})
 	l.last = now
 	l.count++
 	first := l.count == 1 || l.textSince // the first tool since the last text
-	l.housekeeping = isHousekeeping(t.Name) && (first || l.housekeeping)
+	l.housekeeping = isHousekeeping[c.Name] && (first || l.housekeeping)
 	l.textSince = false
 	return append(append(changes, c), l.bound(size)...)
 }
 
 // end ends the open tool i.
 func (l *tools) end(i int, source contract.ToolSource) encode.Transition {
-	t := l.open[i]
+	t := l.open[i].Tool
 	l.open = slices.Delete(l.open, i, i+1)
-	switch e := endedTool(t.ID, t.Card); {
-	case t.derived:
-	case len(l.ended) < MaxEndedTools:
-		l.ended = append(l.ended, e)
-	default:
-		l.ended[l.next] = e
-		l.next = (l.next + 1) % MaxEndedTools
+	if len(l.ended) == MaxEndedTools {
+		l.ended = slices.Delete(l.ended, 0, 1)
 	}
-	return encode.Transition{Tool: t.Tool, Completed: true, Source: source}
+	l.ended = append(l.ended, endedTool{maphash.String(idSeed, t.ID), t.Card})
+	return encode.Transition{Tool: t, Completed: true, Source: source}
 }
 
 // inferEnds ends the open tools whose end upstream will not send.
 func (l *tools) inferEnds() (changes []encode.Transition) {
 	for i := 0; i < len(l.open); {
-		if l.open[i].inferred {
-			changes = append(changes, l.end(i, contract.SourceInferred))
-		} else {
+		if !l.open[i].inferred {
 			i++
+			continue
 		}
+		changes = append(changes, l.end(i, contract.SourceInferred))
 	}
 	return changes
 }
@@ -144,13 +129,8 @@ func (l *tools) bound(size endSize) (changes []encode.Transition) {
 	return changes
 }
 
-// isHousekeeping reports whether Hermes may call the tool with the name, a JSON string,
-// after its answer. The text before such a tool is the answer (contract section 3, rule
-// 2).
-func isHousekeeping(name string) bool {
-	switch name {
-	case `"memory"`, `"todo"`, `"todo_list"`, `"skill_manage"`, `"session_search"`:
-		return true
-	}
-	return false
+// isHousekeeping has the names, JSON strings, of the tools that Hermes may call after its answer.
+// The text before such a tool is the answer (contract section 3, rule 2).
+var isHousekeeping = map[string]bool{
+	`"memory"`: true, `"todo"`: true, `"todo_list"`: true, `"skill_manage"`: true, `"session_search"`: true,
 }

@@ -42,7 +42,7 @@ func TestTransitionsOfTools(t *testing.T) {
 				changes = append(changes, l.end(l.find(&encode.Tool{ID: id[1:]}), contract.SourceUpstream))
 			default:
 				start := encode.Transition{Tool: encode.Tool{Name: `"t"`, ID: id}}
-				changes = append(changes, l.start(start, openTool{inferred: inferred}, time.UnixMilli(int64(1e12+s.at)), 500*time.Millisecond, func(*encode.Tool) int { return 0 })...)
+				changes = append(changes, l.start(start, inferred, time.UnixMilli(int64(1e12+s.at)), 500*time.Millisecond, func(*encode.Tool) int { return 0 })...)
 			}
 		}
 		var got []string
@@ -75,7 +75,7 @@ func TestOpenToolsAreBounded(t *testing.T) {
 		ended := 0
 		for i := range 400 {
 			start := encode.Transition{Tool: encode.Tool{Name: `"t"`, ID: fmt.Sprint(100 + i)}}
-			ended += len(l.start(start, openTool{}, time.Time{}, time.Hour, size)) - 1
+			ended += len(l.start(start, false, time.Time{}, time.Hour, size)) - 1
 		}
 		if len(l.open) != c.open || ended != 400-c.open || l.open[0].ID != fmt.Sprint(500-c.open) {
 			t.Errorf("%+v: %d are open, %d have ended", c, len(l.open), ended)
@@ -87,12 +87,12 @@ func TestEndedToolsAreRemembered(t *testing.T) {
 	var l tools
 	for i := range 2 * MaxEndedTools {
 		start := encode.Transition{Tool: encode.Tool{ID: fmt.Sprint(i), Card: i%2 == 0}}
-		l.start(start, openTool{}, time.Time{}, 0, func(*encode.Tool) int { return 0 })
+		l.start(start, false, time.Time{}, 0, func(*encode.Tool) int { return 0 })
 		l.end(0, contract.SourceUpstream)
 	}
 	for i, want := range map[int]bool{0: false, MaxEndedTools - 1: false, MaxEndedTools: true, 2*MaxEndedTools - 1: true} {
-		if id := fmt.Sprint(i); l.started(id) != want || l.hadCard(id) != (want && i%2 == 0) {
-			t.Errorf("tool %d: started %t, had a card %t", i, l.started(id), l.hadCard(id))
+		if started, card := l.started(fmt.Sprint(i)); started != want || card != (want && i%2 == 0) {
+			t.Errorf("tool %d: started %t, had a card %t", i, started, card)
 		}
 	}
 	if len(l.ended) != MaxEndedTools {

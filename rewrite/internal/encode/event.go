@@ -43,7 +43,6 @@ type Transition struct {
 	Left  bool              // an event that is too large to be read has left already
 }
 
-// status returns the status of the tool.
 func (t *Transition) status() string {
 	if t.Completed {
 		return Completed

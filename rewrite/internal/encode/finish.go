@@ -24,15 +24,12 @@ type Failure struct {
 // inline reports whether errors leave in the finish chunk.
 func (w *Writer) inline() bool { return w.o.ErrorFinish == contract.ErrorFinishInline }
 
-// error writes a frame whose data is the error object.
-func (w *Writer) error(object []byte) { w.own("data: ", string(object), "\n\n") }
-
 // ErrorFinish writes the error finish of a stream that upstream has not finished, but not
 // its [DONE]. It finishes the choices whose bit is set in open, so that no client waits
 // for one, or the first one if no bit is set. usage, a JSON object, may be empty.
 func (w *Writer) ErrorFinish(f *Failure, open uint64, usage []byte) {
 	if !w.inline() && !f.Sent {
-		w.error(contract.AppendErrorObject(nil, f.Message, f.Code))
+		w.own("data: ", string(contract.AppendErrorObject(nil, f.Message, f.Code)), "\n\n")
 	}
 	w.own("data: {", w.envelope().head(), "[")
 	before := ""
@@ -54,10 +51,15 @@ func (w *Writer) ErrorFinish(f *Failure, open uint64, usage []byte) {
 // or why the agent failed. Then the error leaves first, in a frame of its own, and x without it.
 // rest is the rest of its content.
 func (w *Writer) FailedFinish(x *chunk.Object, f *Failure, rest *prose.Kept) {
-	w.moveContent(x, f, rest)
 	if w.inline() && f.Reported {
 		w.Object(x)
 		return
+	}
+	apart := !w.inline() && !f.Sent
+	if apart && rest.Len() > 0 { // before the error, because clients stop reading there
+		w.Delta(x, false, rest)
+		x.Edits.Reset()
+		x.DropContent()
 	}
 	object := contract.AppendErrorObject(nil, f.Message, f.Code)
 	if f.Reported {
@@ -65,13 +67,13 @@ func (w *Writer) FailedFinish(x *chunk.Object, f *Failure, rest *prose.Kept) {
 	} else {
 		x.Fail()
 	}
+	if apart {
+		w.own("data: ", string(object), "\n\n")
+	}
 	w.fill(x)
 	if w.inline() && !f.Sent {
 		x.Set(x.C.Err, "error", contract.AppendErrorValue(nil, f.Message, f.Code))
 	} else {
-		if !f.Sent {
-			w.error(object)
-		}
 		x.Remove(x.C.Err)
 	}
 	if !f.Reported || !x.C.Hermes.IsSet(x.F.Data) {
@@ -96,18 +98,6 @@ func (w *Writer) fill(x *chunk.Object) {
 			x.Replace(at, at, []byte(`"`+m.name+`":`+m.value+`,`))
 		}
 	}
-}
-
-// moveContent moves the content of the finish chunk x to a chunk of its own if an error
-// frame will leave before x, because clients stop reading there. It must come before all
-// edits but those of the content.
-func (w *Writer) moveContent(x *chunk.Object, f *Failure, rest *prose.Kept) {
-	if w.inline() || f.Sent || rest.Len() == 0 {
-		return
-	}
-	w.Delta(x, false, rest)
-	x.Edits.Reset()
-	x.DropContent()
 }
 
 // hermes returns the hermes block of an error finish.

@@ -25,9 +25,8 @@ type Writer struct {
 	Notes *contract.Notes   // nil unless the stream is explained
 	Env   Envelope          // empty until the first chunk, or the first frame of our own
 
-	o       *contract.Options
-	newID   func() string // may be nil
-	created int64
+	o *contract.Options
+	p *contract.Params
 }
 
 // Envelope has the values that the chunks of a stream have in common, as JSON.
@@ -36,7 +35,6 @@ type Envelope struct {
 	FromChunk          bool // the values come from a chunk
 }
 
-// len returns how many bytes the values have.
 func (e *Envelope) len() int { return len(e.ID) + len(e.Created) + len(e.Model) }
 
 // head returns the first four members of a chunk, and the name of the fifth, choices.
@@ -49,7 +47,7 @@ func (e *Envelope) empty() string { return e.head() + `[{"index":0,"delta":{},"f
 
 // NewWriter returns the Writer of a stream with the parameters p.
 func NewWriter(out *sse.Writer, o *contract.Options, p *contract.Params, notes *contract.Notes) Writer {
-	return Writer{Out: out, Form: p.Progress, Notes: notes, o: o, newID: p.ID, created: p.Created}
+	return Writer{Out: out, Form: p.Progress, Notes: notes, o: o, p: p}
 }
 
 // envelope returns the envelope of the stream. It is that of the stream's parameters
@@ -57,28 +55,25 @@ func NewWriter(out *sse.Writer, o *contract.Options, p *contract.Params, notes *
 func (w *Writer) envelope() *Envelope {
 	if w.Env.ID == "" {
 		id := ""
-		if w.newID != nil {
-			id = w.newID()
+		if w.p.ID != nil {
+			id = w.p.ID()
 		}
-		w.Env = Envelope{ID: string(jsonspan.Quote(id)), Created: strconv.FormatInt(w.created, 10), Model: `"hermes-agent"`}
+		w.Env = Envelope{ID: string(jsonspan.Quote(id)), Created: strconv.FormatInt(w.p.Created, 10), Model: `"hermes-agent"`}
 	}
 	return &w.Env
 }
 
 // EnvelopeOf returns the envelope of the stream with the values of the chunk x.
 func (w *Writer) EnvelopeOf(x *chunk.Object) Envelope {
-	id, created, model := x.Values()
-	e := *w.envelope()
-	e.FromChunk = true
-	for _, v := range [...]struct {
-		dst   *string
-		value []byte
-	}{{&e.ID, id}, {&e.Created, created}, {&e.Model, model}} {
-		if v.value != nil && string(v.value) != *v.dst {
-			*v.dst = string(v.value)
+	value := func(old string, v []byte) string {
+		if v == nil || string(v) == old {
+			return old
 		}
+		return string(v)
 	}
-	return e
+	id, created, model := x.Values()
+	e := w.envelope()
+	return Envelope{value(e.ID, id), value(e.Created, created), value(e.Model, model), true}
 }
 
 // Model returns the name of the stream's model.
