@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/hex"
+	"strings"
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -51,22 +52,17 @@ func escapeAt(s []byte, i int) (r rune, next int) {
 		}
 		return 0, i
 	}
-	switch c := s[i]; c {
-	case '"', '\\', '/':
-		return rune(c), i + 1
-	case 'n':
-		return '\n', i + 1
-	case 't':
-		return '\t', i + 1
-	case 'r':
-		return '\r', i + 1
-	case 'b':
-		return '\b', i + 1
-	case 'f':
-		return '\f', i + 1
+	if k := strings.IndexByte(escapes, s[i]); k >= 0 {
+		return rune(escaped[k]), i + 1
 	}
 	return 0, i
 }
+
+// JSON's escapes of one letter, and what they stand for.
+const (
+	escapes = `"\/bfnrt`
+	escaped = "\"\\/\b\f\n\r\t"
+)
 
 // Hex4 returns the value of the four hexadecimal digits at s[i:].
 func Hex4(s []byte, i int) (rune, bool) {
