@@ -65,8 +65,8 @@ func shifted(from int, each func(jsonspan.Span)) func(jsonspan.Span) {
 	return func(s jsonspan.Span) { each(jsonspan.Span{From: from + s.From, To: from + s.To}) }
 }
 
-// Redact adds the edits that replace the secrets for which find calls each, in order. There may
-// be no others.
+// Redact adds the edits that replace the secrets for which find calls each, in order. find is
+// called twice.
 func Redact(f *sse.Frame, edits *sse.Splice, notes *contract.Notes, find func(each func(secret jsonspan.Span))) {
 	replaceAll(f, edits, redacts(notes, find))
 }
@@ -119,27 +119,28 @@ const MaxRedactedEdits = 128
 // replacer replaces a part of the data of a frame. Calls come in order.
 type replacer func(at jsonspan.Span, with []byte)
 
-// replaceAll adds the edits for which all calls replace. There may be no others: if there are
-// more than MaxRedactedEdits, a single one takes their place, because an edit for each would take
-// more memory than the frame. It reaches to the end of the data: lines that stay, but empty,
-// must not be within a string.
+// replaceAll adds the edits for which all, which is called twice, calls replace. If there are
+// more than MaxRedactedEdits, a single one takes their place: an edit for each would take more
+// memory than the frame. It reaches to the end of the data: lines that stay, but empty, must not
+// be within a string.
 func replaceAll(f *sse.Frame, edits *sse.Splice, all func(replacer)) {
-	n, from, at := 0, 0, 0
-	var anew []byte
+	n, from, size := 0, 0, len(f.Data)
 	all(func(v jsonspan.Span, with []byte) {
 		if n++; n == 1 {
-			from, at = v.From, v.From
+			from = v.From
 		}
-		if n <= MaxRedactedEdits {
-			edits.Replace(f, v.From, v.To, with)
-		}
+		size += len(with) - (v.To - v.From)
+	})
+	if n <= MaxRedactedEdits {
+		all(func(v jsonspan.Span, with []byte) { edits.Replace(f, v.From, v.To, with) })
+		return
+	}
+	anew, at := make([]byte, 0, size-from), from
+	all(func(v jsonspan.Span, with []byte) {
 		anew = append(append(anew, f.Data[at:v.From]...), with...)
 		at = v.To
 	})
-	if n > MaxRedactedEdits {
-		edits.Reset()
-		edits.Replace(f, from, len(f.Data), jsonspan.OneLine(append(anew, f.Data[at:]...)))
-	}
+	edits.Replace(f, from, len(f.Data), jsonspan.OneLine(append(anew, f.Data[at:]...)))
 }
 
 // Apply makes the edits of f, which are then done, and parses the result.
