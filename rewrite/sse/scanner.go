@@ -187,10 +187,23 @@ const maxIdleBuffer = 16 << 10
 // that it does not grow in steps.
 const manyItems = 256
 
-// lineEnd returns the index of the first CR or LF in b from i on, or len(b).
+// lineEnd returns the index of the first CR or LF in b from i on, or len(b). It looks for one
+// after the other in a part of b, so that many of one cost no more for the lack of the other.
 func lineEnd(b []byte, i int) int {
-	if n := bytes.IndexAny(b[i:], "\r\n"); n >= 0 {
-		return i + n
+	for ; i < len(b); i += lineAhead {
+		line, isEnd := b[i:min(i+lineAhead, len(b))], false
+		if n := bytes.IndexByte(line, '\n'); n >= 0 {
+			line, isEnd = line[:n], true
+		}
+		if n := bytes.IndexByte(line, '\r'); n >= 0 {
+			line, isEnd = line[:n], true
+		}
+		if isEnd {
+			return i + len(line)
+		}
 	}
 	return len(b)
 }
+
+// lineAhead is the number of bytes in which lineEnd looks for an end at once.
+const lineAhead = 512
