@@ -158,7 +158,7 @@ func (c *Scanner) Skip(n int) {
 func (c *Scanner) Rest() {
 	left := c.src[c.from:]
 	if c.from > 0 || len(c.buf) == 0 { // or buf has it already: TestFrameInSmallReadsCostsLinearTime
-		if cap(c.buf) > maxIdleBuffer {
+		if cap(c.buf) > max(maxIdleBuffer, 2*len(c.src)) {
 			c.buf = nil
 		}
 		c.buf = append(c.buf[:0], left...)
@@ -180,7 +180,8 @@ func (c *Scanner) Raw() bool { return c.raw }
 // raw, there are none.
 func (c *Scanner) Tail() []byte { return c.buf }
 
-// maxIdleBuffer is the size in bytes up to which a buffer is kept for the next unit.
+// maxIdleBuffer is the size in bytes up to which a buffer is kept for the next unit. A larger
+// one is kept as long as reads need half of it.
 const maxIdleBuffer = 16 << 10
 
 // manyItems is the number of items of a list at which it gets room for all that may come, so
