@@ -148,10 +148,10 @@ func IsNamed(f *sse.Frame) bool { return len(f.Event) > 0 && string(f.Event) != 
 
 // NumberAt returns the JSON number at v, or nil if the value does not begin with a digit.
 func NumberAt(data []byte, v jsonspan.Span) []byte {
-	if !v.Ok() || !jsonspan.IsDigit(data[v.From]) {
-		return nil
+	if b := v.Of(data); len(b) > 0 && b[0] >= '0' && b[0] <= '9' {
+		return b
 	}
-	return v.Of(data)
+	return nil
 }
 
 // IsChunk reports whether the object says that it is a chat.completion.chunk.
