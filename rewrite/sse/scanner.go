@@ -158,7 +158,7 @@ func (c *Scanner) Skip(n int) {
 func (c *Scanner) Rest() {
 	left := c.src[c.from:]
 	if c.from > 0 || len(c.buf) == 0 { // or buf has it already: TestFrameInSmallReadsCostsLinearTime
-		if cap(c.buf) > maxIdleBuffer {
+		if cap(c.buf) > max(maxIdleBuffer, 2*len(c.src)) {
 			c.buf = nil
 		}
 		c.buf = append(c.buf[:0], left...)
@@ -180,17 +180,31 @@ func (c *Scanner) Raw() bool { return c.raw }
 // raw, there are none.
 func (c *Scanner) Tail() []byte { return c.buf }
 
-// maxIdleBuffer is the size in bytes up to which a buffer is kept for the next unit.
+// maxIdleBuffer is the size in bytes up to which a buffer is kept for the next unit. A larger
+// one is kept as long as reads need half of it.
 const maxIdleBuffer = 16 << 10
 
 // manyItems is the number of items of a list at which it gets room for all that may come, so
 // that it does not grow in steps.
 const manyItems = 256
 
-// lineEnd returns the index of the first CR or LF in b from i on, or len(b).
+// lineEnd returns the index of the first CR or LF in b from i on, or len(b). It looks for one
+// after the other in a part of b, so that many of one cost no more for the lack of the other.
 func lineEnd(b []byte, i int) int {
-	if n := bytes.IndexAny(b[i:], "\r\n"); n >= 0 {
-		return i + n
+	for ; i < len(b); i += lineAhead {
+		line, isEnd := b[i:min(i+lineAhead, len(b))], false
+		if n := bytes.IndexByte(line, '\n'); n >= 0 {
+			line, isEnd = line[:n], true
+		}
+		if n := bytes.IndexByte(line, '\r'); n >= 0 {
+			line, isEnd = line[:n], true
+		}
+		if isEnd {
+			return i + len(line)
+		}
 	}
 	return len(b)
 }
+
+// lineAhead is the number of bytes in which lineEnd looks for an end at once.
+const lineAhead = 512

@@ -2,6 +2,7 @@ package chunk
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
@@ -44,7 +45,10 @@ type choices struct {
 	ChoiceErrors   bool          // there may be an error in a choice
 	More           bool          // there is a member that not every choice has
 	Role           jsonspan.Span // the value of delta.role, if it is a string
-	speech
+	Reasoning      bool          // there is a non-space character in reasoning_content or reasoning
+	Text           bool          // there is a non-space character in the content of a choice
+	Other          bool          // there is something in a member that is not text
+	Calls          bool          // that is a call or a refusal, which waits for no text
 
 	// The choices that are in this chunk and those that finish in it, as bits.
 	Begun, Ended uint64
@@ -60,66 +64,42 @@ const (
 	BesideNothing
 )
 
-// speech is what the deltas of a chunk say.
-type speech struct {
-	Reasoning bool // there is a non-space character in reasoning_content or reasoning
-	Text      bool // there is a non-space character in the content of a choice
-	Other     bool // there is something in a member that is not text
-	Calls     bool // that is a call or a refusal, which waits for no text
+// memberNames are the names of the members that Parse looks for.
+var memberNames = []string{
+	"id", "object", "created", "model", "choices", "usage", "error", "hermes",
+	"tool", "emoji", "label", "toolCallId", "status", "event",
 }
 
 // Parse finds the members of the object in data. It returns false if data is not an
 // object or not well formed, of which it finds the first members.
 func (c *Chunk) Parse(data []byte) bool {
-	var room [nameRoom]byte
 	*c = Chunk{All: objectIn(data)}
+	members := [...]*jsonspan.Span{
+		&c.ID, &c.Object, &c.Created, &c.Model, &c.Choices, &c.Usage, &c.Err, &c.Hermes,
+		&c.Tool, &c.Emoji, &c.Label, &c.CallID, &c.Status, &c.StatusLine,
+	}
 	for name, value := range jsonspan.Members(data, c.All) {
-		at := &jsonspan.Span{}
-		switch string(nameOf(room[:0], data, name)) {
-		case "id":
-			at = &c.ID
-		case "object":
-			at = &c.Object
-		case "created":
-			at = &c.Created
-		case "model":
-			at = &c.Model
-		case "choices":
-			c.MoreErrors = c.MoreErrors || c.Choices.Ok()
-			c.readChoices(data, value)
-			at = &c.Choices
-		case "usage":
-			c.Tokens = readUsage(data, value)
-			at = &c.Usage
-		case "error":
-			c.MoreErrors = c.MoreErrors || c.Err.Ok()
-			if saysSomething(value.Of(data)) || !saysSomething(c.Err.Of(data)) {
-				at = &c.Err
-			}
-		case "hermes":
-			c.MoreErrors = c.MoreErrors || c.Hermes.Ok()
-			at = &c.Hermes
-		case "tool":
-			at = &c.Tool
-		case "emoji":
-			at = &c.Emoji
-		case "label":
-			at = &c.Label
-		case "toolCallId":
-			at = &c.CallID
-		case "status":
-			at = &c.Status
-		case "event":
-			at = &c.StatusLine
+		i := slices.Index(memberNames, string(nameOf(data, name)))
+		if i < 0 {
 			c.Extra = true
-		default:
-			c.Extra = true
+			continue
 		}
-		switch at {
+		switch at := members[i]; at {
+		case &c.Choices:
+			c.readChoices(data, value)
+			fallthrough
+		case &c.Err, &c.Hermes:
+			c.MoreErrors = c.MoreErrors || at.Ok()
+		case &c.Usage:
+			c.Tokens = readUsage(data, value)
+		case &c.StatusLine:
+			c.Extra = true
 		case &c.Tool, &c.Emoji, &c.Label, &c.CallID, &c.Status:
 			c.Escaped = c.Escaped || bytes.IndexByte(name.Of(data), '\\') >= 0
 		}
-		*at = value
+		if members[i] != &c.Err || saysSomething(value.Of(data)) || !saysSomething(c.Err.Of(data)) {
+			*members[i] = value
+		}
 	}
 	return c.All.IsObject(data) && jsonspan.Valid(data)
 }
@@ -129,16 +109,12 @@ func objectIn(data []byte) jsonspan.Span {
 	return jsonspan.Span{From: jsonspan.SkipSpace(data, 0), To: bytes.LastIndexByte(data, '}') + 1}
 }
 
-// nameRoom is the length of the longest name that is looked for, and some more.
-const nameRoom = 32
-
-// nameOf returns what the name of a member means. One with escapes is appended to room, so that
-// a frame of such names makes no garbage.
-func nameOf(room, data []byte, name jsonspan.Span) []byte {
+// nameOf returns what the name of a member means.
+func nameOf(data []byte, name jsonspan.Span) []byte {
 	if b := name.Of(data); bytes.IndexByte(b, '\\') < 0 {
 		return b
 	}
-	return jsonspan.AppendText(room, name.Of(data))
+	return jsonspan.AppendText(nil, name.Of(data))
 }
 
 // saysSomething reports whether the value of an error is more than a place for one.
@@ -172,10 +148,10 @@ func IsNamed(f *sse.Frame) bool { return len(f.Event) > 0 && string(f.Event) != 
 
 // NumberAt returns the JSON number at v, or nil if the value does not begin with a digit.
 func NumberAt(data []byte, v jsonspan.Span) []byte {
-	if !v.Ok() || !jsonspan.IsDigit(data[v.From]) {
-		return nil
+	if b := v.Of(data); len(b) > 0 && b[0] >= '0' && b[0] <= '9' {
+		return b
 	}
-	return v.Of(data)
+	return nil
 }
 
 // IsChunk reports whether the object says that it is a chat.completion.chunk.
@@ -200,7 +176,7 @@ func (c *Chunk) HasContent() bool { return c.Content.Ok() && c.FirstOnly }
 
 // readChoices reads the choices at v, which may be no array.
 func (c *Chunk) readChoices(data []byte, v jsonspan.Span) {
-	c.choices = choices{ChoicesArray: data[v.From] == '['}
+	c.choices = choices{ChoicesArray: v.Ok() && data[v.From] == '['}
 	for choice := range jsonspan.Elements(data, v) {
 		if c.Count++; choice.IsObject(data) {
 			c.readChoice(data, choice)
@@ -209,20 +185,15 @@ func (c *Chunk) readChoices(data []byte, v jsonspan.Span) {
 }
 
 func (c *Chunk) readChoice(data []byte, choice jsonspan.Span) {
-	var room [nameRoom]byte
 	var index int64
-	var finish, text jsonspan.Span
-	before := c.speech
+	var twice bool
+	var delta, finish, text jsonspan.Span
 	for name, value := range jsonspan.Members(data, choice) {
-		switch string(nameOf(room[:0], data, name)) {
+		switch string(nameOf(data, name)) {
 		case "index":
 			index = jsonspan.SmallInt(value.Of(data))
 		case "delta":
-			c.speech = before // the last of several deltas counts
-			c.Content, c.Role, c.Beside = jsonspan.Span{}, jsonspan.Span{}, BesideMore
-			if value.IsObject(data) {
-				c.readDelta(data, value)
-			}
+			twice, delta = delta.Ok(), value
 		case "finish_reason":
 			finish = value
 		case "text": // some providers repeat the content there
@@ -232,11 +203,15 @@ func (c *Chunk) readChoice(data []byte, choice jsonspan.Span) {
 			c.ChoiceErrors = c.ChoiceErrors || SaysError(name.Of(data))
 		}
 	}
+	c.readDelta(data, delta)
+	if twice {
+		c.Beside = BesideMore
+	}
 	c.Repeat = jsonspan.Span{}
 	if text.IsString(data) && c.Content.Ok() && bytes.Equal(text.Of(data), c.Content.Of(data)) {
 		c.Repeat = text
 	}
-	c.More = c.More || text.Ok() && !c.Repeat.Ok() && Filled(text.Of(data))
+	c.More = c.More || !c.Repeat.Ok() && Filled(text.Of(data))
 	c.Begun |= bit(index)
 	c.ManyChoices = c.ManyChoices || index != 0
 	if finish.IsString(data) && finish.To-finish.From > 2 { // some providers send ""
@@ -255,26 +230,22 @@ func bit(i int64) uint64 {
 	return 1 << i
 }
 
+// readDelta reads the delta of a choice, which may be no object.
 func (c *Chunk) readDelta(data []byte, delta jsonspan.Span) {
-	var room [nameRoom]byte
-	if !c.Delta.Ok() { // a content of the delta before it stays: TestContentThatIsThereTwice
-		c.Beside = BesideNothing
+	c.Content, c.Role, c.Beside = jsonspan.Span{}, jsonspan.Span{}, BesideMore
+	if !delta.IsObject(data) {
+		return
 	}
-	c.Delta = delta
-	before := c.Text
+	c.Delta, c.Beside = delta, BesideNothing
+	var content jsonspan.Span
 	for name, value := range jsonspan.Members(data, delta) {
 		isString, filled := value.IsString(data), Filled(value.Of(data))
-		switch string(nameOf(room[:0], data, name)) {
+		switch string(nameOf(data, name)) {
 		case "content":
-			if c.Content.Ok() || !isString {
+			if content.Ok() || !isString {
 				c.Beside = BesideMore
 			}
-			c.ContentKey, c.Content, c.Text = name, jsonspan.Span{}, before
-			if isString {
-				c.Content, c.Text = value, before || jsonspan.HasText(value.Inner().Of(data))
-			} else {
-				c.Other = c.Other || filled
-			}
+			c.ContentKey, content = name, value // of several, the last one counts
 		case "reasoning_content", "reasoning":
 			c.Beside = BesideMore
 			if isString {
@@ -294,6 +265,12 @@ func (c *Chunk) readDelta(data []byte, delta jsonspan.Span) {
 			c.Beside = BesideMore
 			c.Other = c.Other || filled
 		}
+	}
+	if content.IsString(data) {
+		c.Content = content
+		c.Text = c.Text || jsonspan.HasText(content.Inner().Of(data))
+	} else {
+		c.Other = c.Other || Filled(content.Of(data))
 	}
 }
 
@@ -317,26 +294,16 @@ type Usage struct {
 }
 
 // readUsage reads the usage at v, which may be no object.
-func readUsage(data []byte, v jsonspan.Span) (u Usage) {
-	var room [nameRoom]byte
-	var n, zeros int
-	for name, value := range jsonspan.Members(data, v) {
-		count := max(0, jsonspan.SmallInt(value.Of(data)))
-		switch string(nameOf(room[:0], data, name)) {
-		case "prompt_tokens":
-			u.Input = count
-		case "completion_tokens":
-			u.Output = count
-		case "total_tokens":
-		default:
-			continue
-		}
-		n++
-		if value.Is(data, "0") {
-			zeros++
-		}
-		u.Counts = u.Counts || data[value.From] >= '1' && data[value.From] <= '9'
+func readUsage(data []byte, v jsonspan.Span) Usage {
+	u := Usage{Zero: true}
+	count := func(name string) int64 {
+		n := jsonspan.MemberOf(data, v, name)
+		u.Reported = u.Reported || n.Ok()
+		u.Zero = u.Zero && n.Is(data, "0")
+		u.Counts = u.Counts || n.Ok() && data[n.From] >= '1' && data[n.From] <= '9'
+		return max(0, jsonspan.SmallInt(n.Of(data)))
 	}
-	u.Reported, u.Zero = n > 0, zeros == 3 && n == 3
+	u.Input, u.Output = count("prompt_tokens"), count("completion_tokens")
+	count("total_tokens")
 	return u
 }

@@ -135,69 +135,57 @@ func (x *Object) DropName() {
 // finish reason even an error that is null ends the streams of some clients before they have
 // read that.
 func (x *Object) Remove(v jsonspan.Span) {
-	if v.Ok() {
-		x.remove(func(_, value jsonspan.Span) bool { return value == v })
-	}
+	x.remove(func(_, value jsonspan.Span) bool { return value == v }, func(at jsonspan.Span, with []byte) {
+		x.Replace(at.From, at.To, with)
+	})
 }
 
 // KeepOneError removes every error of the object but C.Err, and parses it again: clients
 // differ in which of several they use (contract section 3). It must come before other edits.
 func (x *Object) KeepOneError() {
-	var room [nameRoom]byte
 	if x.C.MoreErrors {
-		x.remove(func(name, value jsonspan.Span) bool {
-			return value != x.C.Err && string(nameOf(room[:0], x.F.Data, name)) == "error"
-		})
-		x.apply()
+		goes := func(name, value jsonspan.Span) bool {
+			return value != x.C.Err && jsonspan.Spells(name.Of(x.F.Data), "error")
+		}
+		x.replaceAll(func(replace replacer) { x.remove(goes, replace) })
 	}
 }
 
 // remove removes the members that go, each with the comma before it, or those that no other
 // member precedes with the comma after them.
-func (x *Object) remove(goes func(name, value jsonspan.Span) bool) {
-	replaceAll(&x.F, &x.Edits, func(replace func(at jsonspan.Span, with []byte)) {
-		first, end := -1, 0 // where the first members that go begin; where the member before ends
-		stays := false      // one does
-		for name, value := range jsonspan.Members(x.F.Data, x.C.All) {
-			if first >= 0 {
-				replace(jsonspan.Span{From: first, To: name.From - 1}, nil)
-				first = -1
-			}
-			switch {
-			case !goes(name, value):
-				stays = true
-			case stays:
-				replace(jsonspan.Span{From: end, To: value.To}, nil)
-			default:
-				first = name.From - 1
-			}
-			end = value.To
+func (x *Object) remove(goes func(name, value jsonspan.Span) bool, replace replacer) {
+	end, stays := 0, false // where the member before ends; one stays
+	for name, value := range jsonspan.Members(x.F.Data, x.C.All) {
+		from := name.From - 1
+		if end == 0 {
+			end = from
 		}
-		if first >= 0 {
-			replace(jsonspan.Span{From: first, To: end}, nil)
+		switch {
+		case goes(name, value):
+			replace(jsonspan.Span{From: end, To: value.To}, nil)
+		case !stays && end < from:
+			replace(jsonspan.Span{From: end, To: from}, nil)
+			fallthrough
+		default:
+			stays = true
 		}
-	})
+		end = value.To
+	}
 }
 
 // DropFinish replaces each finish reason of the object's choices by null.
-func (x *Object) DropFinish() {
-	x.eachFinish(func(v jsonspan.Span) { x.ReplaceValue(v, "null") })
-}
+func (x *Object) DropFinish() { x.replaceFinish("", "null") }
 
 // Fail replaces each finish reason of the object's choices that is stop by error.
-func (x *Object) Fail() {
-	x.eachFinish(func(v jsonspan.Span) {
-		if v.IsString(x.F.Data) && jsonspan.Spells(x.Value(v.Inner()), "stop") {
-			x.ReplaceValue(v, `"error"`)
-		}
-	})
-}
+func (x *Object) Fail() { x.replaceFinish("stop", `"error"`) }
 
-// eachFinish calls each for each finish reason of the object's choices that is not null.
-func (x *Object) eachFinish(each func(jsonspan.Span)) {
+// replaceFinish replaces each finish reason of the object's choices that is reason, or is not
+// null if that is empty.
+func (x *Object) replaceFinish(reason, with string) {
 	for choice := range jsonspan.Elements(x.F.Data, x.C.Choices) {
-		if v := jsonspan.MemberOf(x.F.Data, choice, "finish_reason"); v.IsSet(x.F.Data) {
-			each(v)
+		v := jsonspan.MemberOf(x.F.Data, choice, "finish_reason")
+		if v.IsSet(x.F.Data) && (reason == "" || jsonspan.Spells(jsonspan.Inside(x.Value(v)), reason)) {
+			x.ReplaceValue(v, with)
 		}
 	}
 }
@@ -208,26 +196,18 @@ func (x *Object) eachFinish(each func(jsonspan.Span)) {
 // is a string (contract section 2). If card is true, those of a card count, too. It must come
 // before other edits.
 func (x *Object) RenameMembers(card bool) {
-	var room [nameRoom]byte
-	replaceAll(&x.F, &x.Edits, func(replace func(at jsonspan.Span, with []byte)) {
+	names := []string{"id", "object", "created", "model", "choices", "event"}
+	if card {
+		names = append(names, "type", "output_index", "item")
+	}
+	x.replaceAll(func(replace replacer) {
 		for name, value := range jsonspan.Members(x.F.Data, x.C.All) {
-			switch string(nameOf(room[:0], x.F.Data, name)) {
-			case "event":
-				if !value.IsString(x.F.Data) {
-					continue
-				}
-			case "type", "output_index", "item":
-				if !card {
-					continue
-				}
-			case "id", "object", "created", "model", "choices":
-			default:
-				continue
+			key := string(nameOf(x.F.Data, name))
+			if slices.Contains(names, key) && (key != "event" || value.IsString(x.F.Data)) {
+				replace(jsonspan.Span{From: name.From, To: name.From}, []byte("hermes_"))
 			}
-			replace(jsonspan.Span{From: name.From, To: name.From}, []byte("hermes_"))
 		}
 	})
-	x.apply()
 }
 
 // KeepContent adds the edits that leave nothing of the content but k, as reasoning if
@@ -258,8 +238,10 @@ func (x *Object) replaceInner(v jsonspan.Span, k *prose.Kept) {
 	}
 }
 
-// apply makes the edits, and parses the result.
-func (x *Object) apply() {
+// replaceAll makes the replacements of all, in order, and parses the result. No edits may come
+// before it.
+func (x *Object) replaceAll(all func(replacer)) {
+	replaceAll(&x.F, &x.Edits, all)
 	if !x.Edits.Empty() {
 		Apply(&x.F, &x.Edits)
 		x.C.Parse(x.F.Data)

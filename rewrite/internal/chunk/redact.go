@@ -36,23 +36,20 @@ func SaysError(name []byte) bool {
 // EachError calls each for every error and hermes block in the object in data and in
 // its choices, and every error of its response, in order.
 func EachError(data []byte, each func(value jsonspan.Span)) {
-	for key, value := range jsonspan.Members(data, objectIn(data)) {
-		switch {
-		case SaysError(key.Of(data)):
+	eachError(data, objectIn(data), "", each)
+}
+
+// eachError is EachError for the object at v, which is in the member in, "" for none.
+func eachError(data []byte, v jsonspan.Span, in string, each func(value jsonspan.Span)) {
+	for key, value := range jsonspan.Members(data, v) {
+		switch name := string(nameOf(data, key)); {
+		case name == "error", name == "hermes" && in != "response", name == "incomplete_details" && in == "response":
 			each(value)
-		case jsonspan.Spells(key.Of(data), "response"):
-			for key, value := range jsonspan.Members(data, value) {
-				if jsonspan.Spells(key.Of(data), "error") || jsonspan.Spells(key.Of(data), "incomplete_details") {
-					each(value)
-				}
-			}
-		case jsonspan.Spells(key.Of(data), "choices"):
+		case name == "response" && in == "":
+			eachError(data, value, name, each)
+		case name == "choices" && in == "":
 			for choice := range jsonspan.Elements(data, value) {
-				for key, value := range jsonspan.Members(data, choice) {
-					if SaysError(key.Of(data)) {
-						each(value)
-					}
-				}
+				eachError(data, choice, name, each)
 			}
 		}
 	}
@@ -71,13 +68,18 @@ func shifted(from int, each func(jsonspan.Span)) func(jsonspan.Span) {
 // Redact adds the edits that replace the secrets for which find calls each, in order. find is
 // called twice.
 func Redact(f *sse.Frame, edits *sse.Splice, notes *contract.Notes, find func(each func(secret jsonspan.Span))) {
-	replaceAll(f, edits, func(replace func(at jsonspan.Span, with []byte)) {
+	replaceAll(f, edits, redacts(notes, find))
+}
+
+// redacts returns the replacements of the secrets for which find calls each.
+func redacts(notes *contract.Notes, find func(each func(secret jsonspan.Span))) func(replacer) {
+	return func(replace replacer) {
 		var r redact.Replacer
 		find(func(secret jsonspan.Span) {
 			notes.Add(contract.SectionEnd, "a secret in what upstream says of a failure: redacted")
 			replace(secret, r.For(secret))
 		})
-	})
+	}
 }
 
 // RedactText adds the edits that take secrets out of data that is not well-formed JSON.
@@ -89,61 +91,56 @@ func RedactText(f *sse.Frame, edits *sse.Splice, notes *contract.Notes) {
 // said in its choices. If all is true, it takes them out of all that the object says. It parses
 // the object again, and must come before other edits. inTag is as in redact.Said.
 func (x *Object) Redact(all, inTag bool) {
-	c, data := &x.C, x.F.Data
+	c := &x.C
 	if all || c.Err.Ok() || c.Hermes.Ok() || c.MoreErrors || c.ChoiceErrors {
-		Redact(&x.F, &x.Edits, x.Notes, func(each func(jsonspan.Span)) {
+		x.replaceAll(redacts(x.Notes, func(each func(jsonspan.Span)) {
 			if all {
-				EachSecret(data, c.All, each)
+				EachSecret(x.F.Data, c.All, each)
 				return
 			}
-			EachError(data, func(v jsonspan.Span) { EachSecret(data, v, each) })
-		})
-		x.apply()
+			EachError(x.F.Data, func(v jsonspan.Span) { EachSecret(x.F.Data, v, each) })
+		}))
 	}
-	if data := x.F.Data; redact.MaySay(data) {
-		Redact(&x.F, &x.Edits, x.Notes, func(each func(jsonspan.Span)) {
-			for name, value := range jsonspan.Members(data, c.All) {
-				if jsonspan.Spells(name.Of(data), "choices") {
-					EachSaid(data, value, inTag, each)
+	if redact.MaySay(x.F.Data) {
+		x.replaceAll(redacts(x.Notes, func(each func(jsonspan.Span)) {
+			for name, value := range jsonspan.Members(x.F.Data, c.All) {
+				if jsonspan.Spells(name.Of(x.F.Data), "choices") {
+					EachSaid(x.F.Data, value, inTag, each)
 				}
 			}
-		})
-		x.apply()
+		}))
 	}
 }
 
 // MaxRedactedEdits is the number of edits of a frame that are made one by one, such as those
-// of secrets. A single one replaces the rest of the data.
+// of secrets. A single one replaces more of them.
 const MaxRedactedEdits = 128
 
-// replaceAll adds the edits for which all, which is called twice, calls replace, in order. If
-// there are more than MaxRedactedEdits, a single one takes the place of the rest: an edit for
-// each would take more memory than the frame. It reaches to the end of the data: lines that
-// stay, but empty, must not be within a string.
-func replaceAll(f *sse.Frame, edits *sse.Splice, all func(replace func(at jsonspan.Span, with []byte))) {
-	n, size := 0, len(f.Data)
+// replacer replaces a part of the data of a frame. Calls come in order.
+type replacer func(at jsonspan.Span, with []byte)
+
+// replaceAll adds the edits for which all, which is called twice, calls replace. If there are
+// more than MaxRedactedEdits, a single one takes their place: an edit for each would take more
+// memory than the frame. It reaches to the end of the data: lines that stay, but empty, must not
+// be within a string.
+func replaceAll(f *sse.Frame, edits *sse.Splice, all func(replacer)) {
+	n, from, size := 0, 0, len(f.Data)
 	all(func(v jsonspan.Span, with []byte) {
-		if n++; n > MaxRedactedEdits {
-			size += len(with) - (v.To - v.From)
+		if n++; n == 1 {
+			from = v.From
 		}
+		size += len(with) - (v.To - v.From)
 	})
-	i, from, at := 0, 0, 0
-	var rest []byte
+	if n <= MaxRedactedEdits {
+		all(func(v jsonspan.Span, with []byte) { edits.Replace(f, v.From, v.To, with) })
+		return
+	}
+	anew, at := make([]byte, 0, size-from), from
 	all(func(v jsonspan.Span, with []byte) {
-		if i++; i <= MaxRedactedEdits {
-			edits.Replace(f, v.From, v.To, with)
-			return
-		}
-		if rest == nil {
-			from, at = v.From, v.From
-			rest = make([]byte, 0, size-from)
-		}
-		rest = append(append(rest, f.Data[at:v.From]...), with...)
+		anew = append(append(anew, f.Data[at:v.From]...), with...)
 		at = v.To
 	})
-	if rest != nil {
-		edits.Replace(f, from, len(f.Data), jsonspan.OneLine(append(rest, f.Data[at:]...)))
-	}
+	edits.Replace(f, from, len(f.Data), jsonspan.OneLine(append(anew, f.Data[at:]...)))
 }
 
 // Apply makes the edits of f, which are then done, and parses the result.

@@ -20,7 +20,6 @@ func EachText(data []byte, v jsonspan.Span, each func(text jsonspan.Span)) {
 const textDepth = 8
 
 func eachText(data []byte, v jsonspan.Span, depth int, each func(text jsonspan.Span)) {
-	var room [nameRoom]byte
 	if depth == 0 || !v.Ok() {
 		return
 	}
@@ -40,7 +39,7 @@ func eachText(data []byte, v jsonspan.Span, depth int, each func(text jsonspan.S
 		return
 	}
 	for name, value := range jsonspan.Members(data, v) {
-		switch string(nameOf(room[:0], data, name)) {
+		switch string(nameOf(data, name)) {
 		case "choices", "delta", "message", "content", "text", "output":
 			if around {
 				continue

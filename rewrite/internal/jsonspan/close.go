@@ -28,10 +28,10 @@ func Close(b []byte) (closed []byte, n int) {
 		case ',', ':':
 			isName = c == ',' && len(open) > 0 && open[len(open)-1] == '}'
 		case '"':
-			if i = stringEnd(b, from); i < 0 {
+			to, _, ok := ScanText(b, i)
+			if i = to + 1; !ok || i > len(b) || b[to] != '"' {
 				if !isName {
-					n, _, _ = ScanText(b, from+1)
-					open = append(open, '"')
+					n, open = to, append(open, '"')
 				}
 				return closeWith(b[:n], open), n
 			}

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"strings"
 	"unicode/utf8"
-
-	"github.com/tidwall/gjson"
 )
 
 // Quote returns text as a JSON string, with no more escapes than it needs.
@@ -28,12 +26,12 @@ func Plain(raw []byte) []byte {
 	plain := make([]byte, 0, len(raw))
 	for i := 0; i < len(raw); {
 		r, next := NextRune(raw, i)
-		k := strings.IndexRune("\"\\\b\f\n\r\t", r)
+		k := strings.IndexRune(escaped, r)
 		switch escape := raw[i:next]; {
 		case escape[0] != '\\' || r == utf8.RuneError:
 			plain = append(plain, escape...)
-		case k >= 0:
-			plain = append(plain, '\\', `"\bfnrt`[k])
+		case k >= 0 && r != '/':
+			plain = append(plain, '\\', escapes[k])
 		case r < ' ':
 			plain = append(plain, bytes.ToLower(escape)...)
 		default:
@@ -53,14 +51,12 @@ func OneLine(b []byte) []byte {
 	return bytes.ReplaceAll(b, []byte("\n"), []byte(" "))
 }
 
-// Unquote returns the text of the JSON string raw, or "" if raw is not a string. Text
-// without escapes is returned as a part of raw.
+// Unquote returns the text of the JSON string raw, or "" if raw is not a string.
 func Unquote(raw string) string {
-	in := Inside(raw)
-	if strings.IndexByte(in, '\\') < 0 {
+	if in := Inside(raw); strings.IndexByte(in, '\\') < 0 {
 		return in
 	}
-	return gjson.Parse(raw).String()
+	return string(AppendText(nil, []byte(Inside(raw))))
 }
 
 // Truncate returns the JSON string raw with at most n bytes between its quotes. It

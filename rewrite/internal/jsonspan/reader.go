@@ -13,26 +13,25 @@ const MaxDepth = 128
 
 // Valid reports whether b is well-formed JSON that is nested at most MaxDepth deep.
 func Valid(b []byte) bool {
-	r := Reader{Data: b, Pos: SkipSpace(b, 0)}
-	return r.Value().Ok() && r.AtEnd()
+	deep := bytes.Count(b, []byte("{"))+bytes.Count(b, []byte("[")) > MaxDepth
+	if deep {
+		_, depth := skipNested(b, 0)
+		deep = depth > MaxDepth
+	}
+	return !deep && gjson.ValidBytes(b)
 }
 
 // Reader goes through a JSON document once, from value to value. Open enters an
-// object or an array, Value and Skip move over a value:
+// object or an array, and Skip moves over a value:
 //
-//	for r.Open(); ; {
-//		name, ok := r.Member()
-//		if !ok {
-//			break
-//		}
-//		value := r.Value()
+//	r.Open()
+//	for name, ok := r.Member(); ok; name, ok = r.Member() {
+//		value := r.Skip()
 //	}
 //
-// It checks names, what stands between values, and what Value returns. If no value
-// has been skipped and AtEnd returns true, all of the document is well formed.
-//
-// Skip checks nothing, because most of a history is text that stays as it is. Values that
-// are not JSON, such as the NaN that some servers write, then hide no other member.
+// It checks names and what stands between values, but not the values that it skips, because most
+// of a history is text that stays as it is. Values that are not JSON, such as the NaN that some
+// servers write, then hide no other member.
 //
 // After an error every method but Closed returns false or the zero Span, and Pos is
 // len(Data).
@@ -60,18 +59,12 @@ func (r *Reader) Member() (name Span, ok bool) {
 	if !r.next('}') {
 		return name, false
 	}
-	b, from := r.Data, r.Pos
-	to := stringEnd(b, from)
-	if to < 0 {
-		return name, r.fail()
+	name = r.Skip()
+	if r.Pos = SkipSpace(r.Data, r.Pos); !name.IsString(r.Data) || !r.At(':') {
+		return Span{}, r.fail()
 	}
-	if r.Pos = SkipSpace(b, to); !r.At(':') {
-		return name, r.fail()
-	}
-	if r.Pos = SkipSpace(b, r.Pos+1); r.Pos == len(b) {
-		return name, r.fail()
-	}
-	return Span{from, to}.Inner(), true
+	r.Pos = SkipSpace(r.Data, r.Pos+1)
+	return name.Inner(), true
 }
 
 // Element moves to the next value of the open array. At the end of the array it
@@ -96,39 +89,23 @@ func (r *Reader) next(shut byte) bool {
 	return true
 }
 
-// Value checks the value at Pos, moves past it, and returns where it is.
-func (r *Reader) Value() Span {
-	v, depth := r.skip()
-	if r.depth+depth > MaxDepth || !gjson.ValidBytes(v.Of(r.Data)) {
+// Skip moves past the value at Pos, and returns where it is.
+func (r *Reader) Skip() Span {
+	v := Span{From: r.Pos}
+	switch {
+	case r.At('"'):
+		v.To = SkipString(r.Data, r.Pos)
+	case r.At('{') || r.At('['):
+		v.To, _ = skipNested(r.Data, r.Pos)
+	default:
+		v.To = skipLiteral(r.Data, r.Pos)
+	}
+	if !v.Ok() {
 		r.fail()
 		return Span{}
 	}
+	r.Pos = v.To
 	return v
-}
-
-// Skip moves past the value at Pos without checking it, and returns where it is.
-func (r *Reader) Skip() Span {
-	v, _ := r.skip()
-	return v
-}
-
-// skip is Skip. It returns also how deep the value is nested.
-func (r *Reader) skip() (v Span, depth int) {
-	from, to := r.Pos, r.Pos
-	switch {
-	case r.At('"'):
-		to = SkipString(r.Data, from)
-	case r.At('{') || r.At('['):
-		to, depth = skipNested(r.Data, from)
-	default:
-		to = skipLiteral(r.Data, from)
-	}
-	if to <= from {
-		r.fail()
-		return Span{}, 0
-	}
-	r.Pos = to
-	return Span{from, to}, depth
 }
 
 // fail records that the JSON is not well formed, so that nothing more is read. It
@@ -155,7 +132,7 @@ func SkipSpace(b []byte, i int) int {
 }
 
 // SkipString returns the index after the string that begins at i, or -1 if it does
-// not end. It checks nothing and goes from quote to quote, because texts are long.
+// not end. It goes from quote to quote, because texts are long.
 func SkipString(b []byte, i int) int {
 	for i++; ; {
 		n := bytes.IndexByte(b[i:], '"')
@@ -172,26 +149,14 @@ func SkipString(b []byte, i int) int {
 	}
 }
 
-// stringEnd returns the index after the string at i, or -1 if there is none or it is not
-// well formed.
-func stringEnd(b []byte, i int) int {
-	if i == len(b) || b[i] != '"' {
-		return -1
-	}
-	if to, _, ok := ScanText(b, i+1); ok && to < len(b) && b[to] == '"' {
-		return to + 1
-	}
-	return -1
-}
-
-// skipNested returns the index after the object or array that begins at i, or -1 if it
-// does not end, and how deep it is nested. It checks nothing.
+// skipNested returns the index after the object or array that begins at i, or -1 if it does not
+// end, and how deep it is nested. It checks nothing.
 func skipNested(b []byte, i int) (end, deepest int) {
 	for depth := 0; i < len(b); i++ {
 		switch b[i] {
 		case '"':
 			if i = SkipString(b, i) - 1; i < 0 {
-				return -1, 0
+				return -1, deepest
 			}
 		case '{', '[':
 			depth++
@@ -202,7 +167,7 @@ func skipNested(b []byte, i int) (end, deepest int) {
 			}
 		}
 	}
-	return -1, 0
+	return -1, deepest
 }
 
 // skipLiteral returns the index after the number or literal at i, which may be one that JSON
@@ -223,11 +188,8 @@ func Members(b []byte, v Span) iter.Seq2[Span, Span] {
 			return
 		}
 		r := Reader{Data: b[:v.To], Pos: v.From}
-		for r.Open(); ; {
-			name, ok := r.Member()
-			if !ok {
-				return
-			}
+		r.Open()
+		for name, ok := r.Member(); ok; name, ok = r.Member() {
 			if value := r.Skip(); !value.Ok() || !yield(name, value) {
 				return
 			}

@@ -1,5 +1,7 @@
 package jsonspan
 
+import "strconv"
+
 // Span is a range of bytes; To is exclusive. The zero Span means "absent".
 type Span struct{ From, To int }
 
@@ -47,18 +49,9 @@ func Inside[T string | []byte](raw T) T {
 // SmallInt returns the value of b, a JSON number of at most nine digits and nothing
 // else, or -1 if b is anything else.
 func SmallInt(b []byte) int64 {
-	var n int64
-	if len(b) == 0 || len(b) > 9 {
+	n, err := strconv.ParseUint(string(b), 10, 32)
+	if err != nil || len(b) > 9 {
 		return -1
 	}
-	for _, d := range b {
-		if d < '0' || d > '9' {
-			return -1
-		}
-		n = n*10 + int64(d-'0')
-	}
-	return n
+	return int64(n)
 }
-
-// IsDigit reports whether b is an ASCII digit.
-func IsDigit(b byte) bool { return b >= '0' && b <= '9' }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/hex"
+	"strings"
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -13,60 +14,43 @@ import (
 // and returns it and the index after it. An escape is the rune that it stands for, and
 // a pair of surrogates is one rune. A lone surrogate or an invalid byte is U+FFFD.
 func NextRune(s []byte, i int) (rune, int) {
-	if c := s[i]; c != '\\' {
-		if c < utf8.RuneSelf {
-			return rune(c), i + 1
-		}
+	if s[i] != '\\' {
 		r, n := utf8.DecodeRune(s[i:])
 		return r, i + n
 	}
-	r, next := escapeAt(s, i)
-	switch {
-	case next == len(s) && next == i+1:
-		return utf8.RuneError, next
-	case next == i+1 && s[next] == 'u':
-		return utf8.RuneError, i + 2
-	case next == i+1: // JSON has no such escape
-		return rune(s[next]), i + 2
-	case !utf16.IsSurrogate(r):
+	r, next, _ := escapeAt(s, i)
+	if !utf16.IsSurrogate(r) {
 		return r, next
 	}
-	if next < len(s) && s[next] == '\\' {
-		if low, end := escapeAt(s, next); end == next+6 && utf16.DecodeRune(r, low) != utf8.RuneError {
-			return utf16.DecodeRune(r, low), end
-		}
+	if low, end, _ := escapeAt(s, next); utf16.DecodeRune(r, low) != utf8.RuneError {
+		return utf16.DecodeRune(r, low), end
 	}
 	return utf8.RuneError, next
 }
 
-// escapeAt decodes the escape at s[i:] and returns the index after it. A surrogate is one by
-// itself. The index is that after the backslash if JSON has no such escape.
-func escapeAt(s []byte, i int) (r rune, next int) {
-	if i++; i == len(s) {
-		return 0, i
+// escapeAt decodes the escape at s[i:], if there is one, and returns the index after it. A
+// surrogate is one by itself. ok is false if JSON has no such escape, which is two bytes long.
+func escapeAt(s []byte, i int) (r rune, next int, ok bool) {
+	if i+1 >= len(s) || s[i] != '\\' {
+		return utf8.RuneError, len(s), false
 	}
-	if s[i] == 'u' {
-		if r, ok := Hex4(s, i+1); ok {
-			return r, i + 5
-		}
-		return 0, i
+	if k := strings.IndexByte(escapes, s[i+1]); k >= 0 {
+		return rune(escaped[k]), i + 2, true
 	}
-	switch c := s[i]; c {
-	case '"', '\\', '/':
-		return rune(c), i + 1
-	case 'n':
-		return '\n', i + 1
-	case 't':
-		return '\t', i + 1
-	case 'r':
-		return '\r', i + 1
-	case 'b':
-		return '\b', i + 1
-	case 'f':
-		return '\f', i + 1
+	if s[i+1] != 'u' {
+		return rune(s[i+1]), i + 2, false
 	}
-	return 0, i
+	if r, ok := Hex4(s, i+2); ok {
+		return r, i + 6, true
+	}
+	return utf8.RuneError, i + 2, false
 }
+
+// JSON's escapes of one letter, and what they stand for.
+const (
+	escapes = `"\/bfnrt`
+	escaped = "\"\\/\b\f\n\r\t"
+)
 
 // Hex4 returns the value of the four hexadecimal digits at s[i:].
 func Hex4(s []byte, i int) (rune, bool) {
@@ -90,8 +74,8 @@ func ScanText(b []byte, from int) (to int, newline, ok bool) {
 		if i == len(b) || b[i] != '\\' {
 			return i, newline, true
 		}
-		r, next := escapeAt(b, i)
-		if next == i+1 {
+		r, next, ok := escapeAt(b, i)
+		if !ok {
 			return i, newline, false
 		}
 		newline = newline || r == '\n'

@@ -2,7 +2,6 @@ package redact
 
 import (
 	"bytes"
-	"slices"
 	"unicode"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
@@ -12,14 +11,15 @@ import (
 // answer.
 const said = "Provider said: "
 
-// escapes are the beginnings of the escapes of printable ASCII.
-var escapes = []string{`\u002`, `\u003`, `\u004`, `\u005`, `\u006`, `\u007`}
-
 // MaySay reports whether the JSON b may have a text with the words "Provider said: ",
 // escaped or not. It is cheap and errs only by returning true.
 func MaySay(b []byte) bool {
-	has := func(s string) bool { return bytes.Contains(b, []byte(s)) }
-	return len(b) > len(said) && (has(said) || slices.ContainsFunc(escapes, has))
+	for rest, escaped := b, len(b) > len(said); escaped; { // printable ASCII is from \u0020 to \u007e
+		if _, rest, escaped = bytes.Cut(rest, []byte(`\u00`)); len(rest) > 0 && rest[0] >= '2' && rest[0] <= '7' {
+			return true
+		}
+	}
+	return bytes.Contains(b, []byte(said))
 }
 
 // Said returns the index after the first "Provider said: " at the start of a line of text,
