@@ -5,7 +5,7 @@
 //	redact.go  texts and JSON values without their secrets
 //	text.go    the characters of a text, however often it was escaped
 //	table.go   the words that begin or announce a secret
-//	find.go    the pass over a text from secret to secret
+//	find.go    the pass over the characters, from secret to secret
 //	value.go   whether a value looks like a secret
 //	said.go    the provider's words in the text of an answer
 //

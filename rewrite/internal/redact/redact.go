@@ -63,15 +63,12 @@ func Replace(b []byte, find func(each func(jsonspan.Span))) []byte {
 }
 
 // EachInText calls each for every secret in a text, in order.
-func EachInText(b []byte, each func(secret jsonspan.Span)) {
-	t := decode(b, 0, len(b))
-	t.each(each)
-}
+func EachInText(b []byte, each func(secret jsonspan.Span)) { eachIn(decode(b, 0, len(b)), each) }
 
 // EachInValue calls each for every secret in the strings of the JSON value b, in order.
 // The name of a member may say that its value is a secret.
 func EachInValue(b []byte, each func(secret jsonspan.Span)) {
-	var sure, only bool // what ownsSecret says of the last member's name
+	var sure, only bool // as ownsSecret says of the last member's name
 	for i := 0; ; {
 		n := bytes.IndexByte(b[i:], '"')
 		if n < 0 {
@@ -91,6 +88,16 @@ func EachInValue(b []byte, each func(secret jsonspan.Span)) {
 				continue
 			}
 		}
-		t.each(each)
+		eachIn(t, each)
 	}
+}
+
+// ownsSecret reports whether the value of the member with the name is a secret (sure),
+// and whether the name means nothing else (only).
+func ownsSecret(name []byte) (sure, only bool) {
+	i, only := secretName(name)
+	if i < 0 || begins(name, "pattern") || begins(name[i:], "provided") { // approval.request asks about a pattern
+		return false, false
+	}
+	return only || i == 0 || !is(name[i-1], alphanumeric) || beginsWord(name[i], name[i-1]), only
 }

@@ -30,42 +30,30 @@ func Said(text []byte, inTag bool) int {
 	if !MaySay(text) {
 		return -1
 	}
-	starts, space := true, inTag // a line starts here; white space before it does not leave
+	n, space := 0, inTag // how much of said stands here; whether only space that does not leave precedes
 	for i := 0; i < len(text); {
-		if starts {
-			if to := afterSaid(text, i); to > 0 {
-				return to
-			}
+		r, next := jsonspan.NextRune(text, i)
+		switch {
+		case n < 0 || r != rune(said[n]):
+			n = -1
+		case n+1 == len(said):
+			return next
+		default:
+			n++
 		}
-		var r rune
-		r, i = jsonspan.NextRune(text, i)
 		inTag = inTag || r == '<'
 		space = inTag && r == '>' || space && unicode.IsSpace(r)
-		starts = r == '\n' || space
+		if i = next; r == '\n' || space { // a line starts
+			n = 0
+		}
 	}
 	return -1
-}
-
-// afterSaid returns the index after "Provider said: " at text[i:], or 0 if that is not
-// there.
-func afterSaid(text []byte, i int) int {
-	for _, want := range said {
-		if i == len(text) {
-			return 0
-		}
-		var r rune
-		if r, i = jsonspan.NextRune(text, i); r != want {
-			return 0
-		}
-	}
-	return i
 }
 
 // EachSaid calls each for every secret in text, the inside of a JSON string, that is after
 // "Provider said: ", in order. inTag is as in Said.
 func EachSaid(text []byte, inTag bool, each func(secret jsonspan.Span)) {
 	if from := Said(text, inTag); from >= 0 {
-		t := decode(text, from, len(text))
-		t.each(each)
+		eachIn(decode(text, from, len(text)), each)
 	}
 }

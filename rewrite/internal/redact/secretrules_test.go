@@ -57,10 +57,7 @@ func TestWhereASecretBegins(t *testing.T) {
 
 // A key of each format begins with its prefix, and has as many characters as it says.
 func TestEachPrefixOfAKey(t *testing.T) {
-	for _, f := range slices.Concat(patterns[:]...) {
-		if f.kind != isKey {
-			continue
-		}
+	for _, f := range slices.Concat(prefixes[:]...) {
 		key := of("aB3dE6gH9", 12)
 		for _, n := range []int{f.least - 1, f.least, 12} {
 			in, want := "("+f.word+key[:n]+")", "("+mark+")"

@@ -1,7 +1,7 @@
 package redact
 
 import (
-	"bytes"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
@@ -9,62 +9,83 @@ import (
 
 // text is the characters of a text in some bytes, with the places where they stand.
 type text struct {
-	chars []byte // characters that are not ASCII are 0x80 or more
-	r     reader // is before the character n
-	n     int
+	chars []byte // white space is a space, and what is not ASCII 0x80
+	b     []byte
+	n, at int // the character n begins at b[at]
 }
 
 // decode returns the characters of b[from:to], the inside of a JSON string or any other text.
 func decode(b []byte, from, to int) text {
-	t := text{chars: b[from:to], r: reader{b: b[:to], at: from}}
-	if bytes.IndexByte(t.chars, '\\') < 0 {
-		return t
-	}
-	t.chars = make([]byte, 0, to-from)
-	for r := t.r; r.at < to; {
-		t.chars = append(t.chars, r.next())
+	t := text{chars: make([]byte, 0, to-from), b: b[:to], at: from}
+	for i := from; i < to; {
+		var c byte
+		c, i = nextChar(t.b, i)
+		if c <= ' ' || c == 0x7f {
+			c = ' '
+		}
+		t.chars = append(t.chars, min(c, utf8.RuneSelf))
 	}
 	return t
 }
 
-// index returns where the character i begins in the bytes. Calls come in order.
+// span returns where the characters s stand. Calls come in order.
+func (t *text) span(s jsonspan.Span) jsonspan.Span {
+	return jsonspan.Span{From: t.index(s.From), To: t.index(s.To)}
+}
+
 func (t *text) index(i int) int {
-	if len(t.chars) == len(t.r.b)-t.r.at+t.n { // none of the rest is escaped
-		return t.r.at + i - t.n
-	}
 	for ; t.n < i; t.n++ {
-		t.r.next()
+		_, t.at = nextChar(t.b, t.at)
 	}
-	return t.r.at
+	return t.at
 }
 
-// reader reads the inside of a JSON string character by character.
-type reader struct {
-	b     []byte
-	at    int // where the next character begins
-	plain int // the backslashes before this index escape nothing
+// nextChar returns the character at b[i:] and the index after it. It reads escapes however
+// often the text was escaped, because many errors contain the JSON of another: a quote may
+// have any number of backslashes before it. Backslashes that escape nothing are one character.
+func nextChar(b []byte, i int) (c byte, next int) {
+	if b[i] != '\\' {
+		return b[i], i + 1
+	}
+	for next = i + 1; next < len(b); next++ {
+		if begins(b[next:], "u005c") {
+			next += len("005c")
+		} else if b[next] != '\\' {
+			break
+		}
+	}
+	if next == len(b) {
+		return '\\', next
+	}
+	hex, ok := jsonspan.Hex4(b, next+1)
+	switch c = b[next]; {
+	case c == 'u' && ok:
+		return byte(min(hex, utf8.RuneSelf)), next + len("u0000")
+	case next == i+1 && is(c, "nrtbf"):
+		return ' ', next + 1
+	case is(c, `"'/`), next == i+1 && c != 'u':
+		return c, next + 1
+	}
+	return '\\', next
 }
 
-// next returns the next character. It reads escapes however often the text was escaped,
-// because many errors contain the JSON of another: a quote may have any number of
-// backslashes before it.
-func (r *reader) next() byte {
-	if c := r.b[r.at]; c != '\\' {
-		r.at++
-		return c
+// is reports whether c is one of the characters of the set.
+func is(c byte, set string) bool { return strings.IndexByte(set, c) >= 0 }
+
+// skip returns the index after the characters of the set at b[i:].
+func skip(b []byte, i int, set string) int {
+	for i < len(b) && is(b[i], set) {
+		i++
 	}
-	c, i := jsonspan.NextRune(r.b, r.at)
-	first, end := c, i
-	for c == '\\' && i < len(r.b) && i > r.plain {
-		if hex, ok := jsonspan.Hex4(r.b, i+1); ok && r.b[i] == 'u' {
-			r.at = i + 5
-			return byte(min(hex, utf8.RuneSelf))
-		}
-		if c, i = jsonspan.NextRune(r.b, i); c == '"' || c == '\'' || c == '/' {
-			r.at = i
-			return byte(c)
-		}
-	}
-	r.at, r.plain = end, max(r.plain, i)
-	return byte(min(first, utf8.RuneSelf))
+	return i
+}
+
+// begins reports whether b begins with the word, in letters of any case.
+func begins(b []byte, word string) bool {
+	return len(b) >= len(word) && strings.EqualFold(string(b[:len(word)]), word)
+}
+
+// endsWith reports whether b ends with the word, in letters of any case.
+func endsWith(b []byte, word string) bool {
+	return len(b) >= len(word) && begins(b[len(b)-len(word):], word)
 }

@@ -14,44 +14,35 @@ const enough = 40
 
 // value is characters that may be a secret.
 type value struct {
-	at      jsonspan.Span
-	n       int   // the number of characters, with the punctuation that follows
-	kinds   uint8 // which of isLower, isUpper and isDecimal they have
-	mixed   bool  // a capital follows a small letter
-	other   bool  // one is neither a letter, nor a digit, nor a hyphen
-	stars   bool  // all are stars
-	isWord  bool  // it is one of noSecrets
-	longest int   // the length of the longest stretch of letters and digits
-	likeKey bool  // one of those stretches looks like a key
+	at            jsonspan.Span
+	n             int  // the number of characters, with the punctuation that follows
+	digit, letter bool // it has one
+	mixed         bool // a capital follows a small letter
+	other         bool // one is neither a letter, nor a digit, nor a hyphen
+	stars         bool // all are stars
+	isWord        bool // it is one of noSecrets
+	longest       int  // the length of the longest stretch of letters and digits
+	likeKey       bool // one of those stretches looks like a key
 }
 
-// valueAt reads the characters of the class from i on. Punctuation that ends a sentence is
+// valueAt reads the characters of the set from i on. Punctuation that ends a sentence is
 // not part of the value.
-func valueAt(b []byte, i int, class uint8) value {
-	v := value{at: jsonspan.Span{From: i, To: i}, stars: true}
-	var part value // the stretch that is read
-	for ; i < len(b) && classes[b[i]]&class != 0; i++ {
-		c := b[i]
-		if classes[c]&(letter|isDecimal) == 0 {
-			part = value{}
-			v.other = v.other || c != '-'
-		} else {
-			mixed := v.n > 0 && classes[c]&isUpper != 0 && classes[b[i-1]]&isLower != 0
-			part.n++
-			part.kinds |= classes[c] & (letter | isDecimal)
-			part.mixed = part.mixed || mixed
-			v.kinds, v.mixed, v.longest = v.kinds|part.kinds, v.mixed || mixed, max(v.longest, part.n)
-			v.likeKey = v.likeKey || part.n >= 8 && (part.mixed || part.kinds&isDecimal != 0 && part.kinds&letter != 0)
+func valueAt(b []byte, i int, set string) value {
+	b = b[i:skip(b, i, set)]
+	v := value{at: jsonspan.Span{From: i, To: i + len(bytes.TrimRight(b, ".:!?"))}, n: len(b), stars: len(bytes.Trim(b, "*")) == 0}
+	separates := func(r rune) bool { return !is(byte(r), alphanumeric) }
+	for part := range bytes.FieldsFuncSeq(b, separates) {
+		digit, letter, mixed := bytes.ContainsAny(part, decimal), bytes.ContainsAny(part, letters), false
+		for i := range part[1:] {
+			mixed = mixed || beginsWord(part[i+1], part[i])
 		}
-		v.n++
-		v.stars = v.stars && c == '*'
-		if c != '.' && c != ':' && c != '!' && c != '?' {
-			v.at.To = i + 1
-		}
+		v.digit, v.letter, v.mixed, v.longest = v.digit || digit, v.letter || letter, v.mixed || mixed, max(v.longest, len(part))
+		v.likeKey = v.likeKey || len(part) >= 8 && (mixed || digit && letter)
 	}
-	if v.n <= 16 && v.kinds&isDecimal == 0 {
-		word := bytes.TrimRightFunc(b[i-v.n:i], func(r rune) bool { return classes[byte(r)]&letter == 0 })
-		v.isWord = slices.Contains(noSecrets, strings.ToLower(string(word)))
+	v.other = bytes.ContainsFunc(b, func(r rune) bool { return r != '-' && separates(r) })
+	if v.n <= 16 && !v.digit {
+		word := strings.ToLower(string(bytes.TrimRightFunc(b, separates)))
+		v.isWord = slices.Contains(noSecrets, word)
 	}
 	return v
 }
@@ -59,19 +50,18 @@ func valueAt(b []byte, i int, class uint8) value {
 // isSecretOf reports whether the value is a secret after a name. sure says that the name
 // is certain to be that of a secret.
 func (v *value) isSecretOf(sure bool) bool {
-	digits, letters := v.kinds&isDecimal != 0, v.kinds&letter != 0
 	switch {
 	case !sure:
-		return v.isSecret(digits && letters && v.n >= 6 || v.mixed && v.n >= 8 || v.longest >= 16)
-	case digits && !letters && !v.other:
+		return v.isSecret(v.digit && v.letter && v.n >= 6 || v.mixed && v.n >= 8 || v.longest >= 16)
+	case v.digit && !v.letter && !v.other:
 		return v.isSecret(v.n >= 4)
 	}
-	return v.isSecret(digits || v.mixed || v.n >= 6)
+	return v.isSecret(v.digit || v.mixed || v.n >= 6)
 }
 
 // isSecretAfter reports whether the value is a secret after the scheme.
 func (v *value) isSecretAfter(scheme string) bool {
-	return v.isSecret(scheme == "Bearer" || v.kinds&isDecimal != 0 || v.mixed && v.n >= 4 || v.longest >= 16 || v.other && scheme != "basic")
+	return v.isSecret(scheme == "Bearer" || v.digit || v.mixed && v.n >= 4 || v.longest >= 16 || v.other && !strings.EqualFold(scheme, "basic"))
 }
 
 // isSecret reports whether the value is a secret. looksLikeOne decides about those that
