@@ -11,7 +11,6 @@
 package rewrite
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 
@@ -86,20 +85,6 @@ func CheckTool(emoji, name string) error { return marker.CheckTool(emoji, name) 
 // Redact returns text, in which upstream says something of a failure, without secrets
 // (contract section 3).
 func Redact(text string) string { return string(redact.Text([]byte(text))) }
-
-// Heal removes the marker lines of known tools from the content of the assistant's
-// messages in body, the JSON of a request, and joins the messages of each answer that Open
-// WebUI has taken apart for its cards (contract section 5). Every other byte stays.
-// The healed body is a copy. If there is nothing to heal it is body itself. A body that is
-// not well-formed JSON passes untouched. Nil tools mean Hermes' own.
-func Heal(body []byte, tools *Tools) ([]byte, Healed) {
-	body, h := whole.Heal(body, cmp.Or(tools, marker.Hermes))
-	return body, Healed{h.Markers, h.Cards, Asked(h.Asked), Ignored(h.Ignored), h.Diagnostic}
-}
-
-// AskedOf returns the form of answer that body, the JSON of a request, asks for in its member
-// stream. It reads no other value, and allocates nothing.
-func AskedOf(body []byte) Asked { return Asked(whole.AskedOf(body)) }
 
 // RepairAnswer repairs the answer in body, which is not streamed: a chat completion as a
 // stream would be (contract sections 1, 3 and 4), and a response of /v1/responses or the

@@ -152,40 +152,6 @@ const (
 	ShutdownBeforeTools = contract.ShutdownBeforeTools
 )
 
-// Healed is what Heal has removed from the body of a request and read in it.
-type Healed struct {
-	// Markers is the number of marker lines that were removed.
-	Markers int
-	// Cards is the number of tool cards that were removed.
-	Cards int
-	// Asked is the form of answer that the request asks for.
-	Asked Asked
-	// Ignored is what the request asks for and Hermes ignores.
-	Ignored Ignored
-	// Diagnostic says that the request calls itself a diagnostic one, whose answer Hermes
-	// mutes if its operator has said so.
-	Diagnostic bool
-}
-
-// Changed reports whether the body was changed.
-func (h *Healed) Changed() bool { return h.Markers > 0 || h.Cards > 0 }
-
-// Asked is what a request says about the form of its answer, in its member stream.
-type Asked uint8
-
-const (
-	AskedUnknown Asked = whole.AskedUnknown // the body is no JSON object, or stream is neither a boolean nor null
-	AskedStream  Asked = whole.AskedStream  // stream is true; the messages need not be JSON
-	AskedWhole   Asked = whole.AskedWhole   // stream is false, null or absent: the answer comes whole
-)
-
-// Ignored is the set of what a request asks for and Hermes ignores without saying so, up
-// to 0.22 and in each of its APIs. The zero value is the empty set.
-type Ignored uint8
-
-// Names returns the names of the members, sorted, nil for none.
-func (i Ignored) Names() []string { return whole.IgnoredNames(uint8(i)) }
-
 // Answer is an answer that is not streamed, repaired.
 type Answer struct {
 	// Body is what the client gets: the repaired answer, or an error object if the

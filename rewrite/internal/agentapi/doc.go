@@ -5,9 +5,8 @@
 //
 //	stream.go    Stream: what kind of stream it is, and whether it has ended
 //	event.go     an event, its members and its numbers
-//	tools.go     tools that have started and not ended
-//	large.go     frames that are larger than max_frame
-//	failed.go    what a stream has said, and the events that say that it has failed
+//	said.go      what a stream has said, and its open tools
+//	failed.go    the events that say that it has failed
 //
 // Every stream has a Stream until it turns out to be one of chat completions. Once its
 // kind is known it does not change. After ended, no event changes anything but code; if

@@ -12,21 +12,15 @@ import (
 // event is an event whose data is an object, of which only the beginning may have come.
 type event struct {
 	*sse.Frame
-	came int // how much of the data came, if that was cut: so was a value that ends after it
+	large bool // only the beginning has come
+	came  int  // how much of the data that is, if large: a value that ends after it was cut
 }
 
 // eventOf returns the event of f. It returns false if the data is no object that ends. It does
 // not check values.
 func eventOf(f *sse.Frame) (event, bool) {
 	r := jsonspan.Reader{Data: f.Data, Pos: jsonspan.SkipSpace(f.Data, 0)}
-	if !r.At('{') {
-		return event{}, false
-	}
-	r.Open()
-	for _, ok := r.Member(); ok; _, ok = r.Member() {
-		r.Skip()
-	}
-	return event{Frame: f}, r.Closed()
+	return event{Frame: f}, r.At('{') && r.Skip().Ok()
 }
 
 // object returns where the object is.
@@ -41,7 +35,7 @@ func (e event) at(names ...string) jsonspan.Span {
 	for _, name := range names {
 		v = jsonspan.MemberOf(e.Data, v, name)
 	}
-	if e.came > 0 && v.To > e.came {
+	if e.large && v.To > e.came {
 		return jsonspan.Span{}
 	}
 	return v
@@ -56,33 +50,37 @@ func (e event) number(names ...string) []byte { return chunk.NumberAt(e.Data, e.
 // responsePrefix begins the type of every event of a response.
 const responsePrefix = "response."
 
-// responseType returns the type of an event of a response, or nil if e is none. In such an event the
-// type agrees with the name, if there is one, and there is a response or a sequence number.
-func (e event) responseType() []byte {
+// responseType returns the type of an event of a response, or "" if e is none. In such an event the
+// type agrees with the name, if there is one, and there is a response or a sequence number. Of a
+// large one either may be after what has come.
+func (e event) responseType() string {
 	name := jsonspan.Inside(e.text("type"))
-	if !bytes.HasPrefix(name, []byte(responsePrefix)) || chunk.IsNamed(e.Frame) && !bytes.Equal(name, e.Event) ||
-		!e.at("response").IsObject(e.Data) && e.number("sequence_number") == nil {
-		return nil
+	if e.large && len(name) == 0 {
+		name = e.Event
 	}
-	return name
+	if !bytes.HasPrefix(name, []byte(responsePrefix)) || chunk.IsNamed(e.Frame) && !bytes.Equal(name, e.Event) ||
+		!e.large && !e.at("response").IsObject(e.Data) && e.number("sequence_number") == nil {
+		return ""
+	}
+	return string(name)
 }
 
 // runEvents are the beginnings of the names of a run's events. Other servers send run_id
 // and event, too, but with names such as on_chain_start or RunContent.
 var runEvents = [...]string{"run.", "message.", "tool.", "reasoning.", "approval.", "subagent."}
 
-// runName returns the name of an event of a run, or nil if e is none.
-func (e event) runName() []byte {
+// runName returns the name of an event of a run, or "" if e is none.
+func (e event) runName() string {
 	if chunk.IsNamed(e.Frame) || !e.at("run_id").IsString(e.Data) {
-		return nil
+		return ""
 	}
 	name := jsonspan.Inside(e.text("event"))
 	for _, family := range runEvents {
 		if bytes.HasPrefix(name, []byte(family)) {
-			return name
+			return string(name)
 		}
 	}
-	return nil
+	return ""
 }
 
 // number is the next number of a stream's events, in their id field or in a member. Upstream

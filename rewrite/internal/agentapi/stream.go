@@ -2,6 +2,7 @@ package agentapi
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
@@ -35,9 +36,7 @@ type Stream struct {
 	notes   *contract.Notes
 
 	said
-	id, seq number
-	tools   openTools
-	large   *largeFrame // the one that comes, or nil
+	large []byte // the beginning of the large frame that comes, or nil
 }
 
 // New returns the Stream of a response that may become one of chat completions.
@@ -50,7 +49,7 @@ func New(p *contract.Params, notes *contract.Notes) *Stream {
 	if p.SessionID != "" {
 		s.kind = kindSession
 		remember(&s.ownID, jsonspan.Quote(p.SessionID))
-		s.at = strconv.AppendInt(nil, p.Created, 10)
+		s.at = strconv.FormatInt(p.Created, 10)
 		s.seq = number{1, true}
 	}
 	return s
@@ -79,7 +78,7 @@ func (s *Stream) Summary() (id, model, code string) {
 	if s.kind == kindSession {
 		quoted = s.run
 	}
-	return jsonspan.Unquote(string(quoted)), jsonspan.Unquote(string(s.model)), s.code
+	return jsonspan.Unquote(quoted), jsonspan.Unquote(s.model), s.code
 }
 
 // Begins records that upstream has ended within a frame whose bytes are tail, unless tail
@@ -94,12 +93,8 @@ func (s *Stream) Begins(tail []byte) {
 // Comes reports whether the frame f, which lacks only its blank line, is an event of the
 // stream before its end.
 func (s *Stream) Comes(f *sse.Frame) bool {
-	e, ok := eventOf(f)
-	if s.Known() || !ok {
-		return s.Open()
-	}
-	k, _ := s.kindOf(e)
-	return k != kindUnknown
+	k, _ := s.kindOf(event{Frame: f})
+	return s.Open() || !s.Known() && k != kindUnknown
 }
 
 // Frame handles the frame f, and writes it to out with the edits that it adds to edits.
@@ -124,7 +119,7 @@ func (s *Stream) Frame(out *sse.Writer, f *sse.Frame, edits *sse.Splice) {
 		}
 	case s.Known() || s.errors:
 		if s.kind == kindSession && !s.ended {
-			s.ends(f.Event)
+			s.ends(string(f.Event))
 		}
 		if chunk.TellsState(f.Event) {
 			chunk.RedactText(f, edits, s.notes)
@@ -138,7 +133,7 @@ func (s *Stream) Frame(out *sse.Writer, f *sse.Frame, edits *sse.Splice) {
 func (s *Stream) failCompleted(e event, edits *sse.Splice) {
 	const from, to = "response.completed", "response.failed"
 	response := e.at("response")
-	if string(e.responseType()) != from || !response.IsObject(e.Data) {
+	if e.responseType() != from || !response.IsObject(e.Data) {
 		return
 	}
 	t := chunk.ReadTurn(e.Data, response)
@@ -152,7 +147,7 @@ func (s *Stream) failCompleted(e event, edits *sse.Splice) {
 	}
 	typ := e.at("type")
 	edits.Replace(e.Frame, typ.From, typ.To, []byte(`"`+to+`"`))
-	failed := failedResponse(response.Of(e.Data), contract.CodeAgentError, chunk.FailureMessage(t.Text))
+	failed := failedResponse(response.Of(e.Data), contract.CodeAgentError, string(chunk.FailureMessage(t.Text)))
 	edits.Replace(e.Frame, response.From, response.To, jsonspan.OneLine(failed))
 	chunk.Apply(e.Frame, edits)
 }
@@ -169,25 +164,58 @@ func (s *Stream) Finish(out *sse.Writer, cause contract.Cause, added int) {
 	}
 }
 
+// Raw learns from bytes of a frame that passes unexamined because it is larger than the limit.
+// last says that the frame ends with them. Raw reports whether the bytes are to be dropped, because
+// they come after the sidecar's own last event.
+//
+// It reads the beginning of the frame, because the last event repeats the whole answer and may be
+// that large. How much it reads does not depend on how much has come, so that any cut of the input
+// has the same result.
+func (s *Stream) Raw(b []byte, last bool, limit int) (drop bool) {
+	if s.ended {
+		return s.failedByUs
+	}
+	if s.large == nil {
+		s.large = bytes.Clone(b[:min(len(b), limit, maxLook)])
+	}
+	if !last {
+		return false
+	}
+	if s.large[0] != ':' { // a comment
+		var f sse.Frame
+		chunk.ParseBeginning(&f, s.large)
+		e := event{Frame: &f, large: true, came: len(f.Data)}
+		if closed, came := jsonspan.Close(f.Data); closed != nil { // otherwise its first members count
+			f.Data, e.came = closed, came
+		}
+		s.event(e)
+	}
+	s.large = nil
+	return false
+}
+
+// maxLook is the number of bytes of a large frame that Raw reads at most.
+const maxLook = 512
+
 // kindOf returns the kind of stream that the event certainly belongs to, and its name. Only
 // the path says that a stream has the events of a run, because other servers send similar
 // ones.
-func (s *Stream) kindOf(e event) (kind, []byte) {
+func (s *Stream) kindOf(e event) (kind, string) {
 	if s.kind == kindSession {
 		if chunk.IsNamed(e.Frame) {
-			return kindSession, e.Event
+			return kindSession, string(e.Event)
 		}
-		return kindUnknown, nil
+		return kindUnknown, ""
 	}
-	if name := e.responseType(); name != nil {
+	if name := e.responseType(); name != "" {
 		return kindResponses, name
 	}
 	if s.kind == kindRuns {
-		if name := e.runName(); name != nil {
+		if name := e.runName(); name != "" {
 			return kindRuns, name
 		}
 	}
-	return kindUnknown, nil
+	return kindUnknown, ""
 }
 
 // event learns from the event.
@@ -198,45 +226,16 @@ func (s *Stream) event(e event) {
 	}
 	switch {
 	case s.kind == kindUnknown:
-	case k == kindUnknown:
-		s.recordError(e)
 	case k == s.kind:
 		s.mayHaveEnded = false
-		s.count(e)
-		s.record(k, e)
-		s.tool(name, e.toolOf(k))
+		s.record(k, name, e)
 		s.ends(name)
-	}
-}
-
-// count remembers the numbers of the event.
-func (s *Stream) count(e event) {
-	s.id.count(e.ID)
-	if s.kind == kindResponses {
-		s.seq.count(e.number("sequence_number"))
-	} else {
-		s.seq.count(e.number("seq"))
-	}
-}
-
-// tool remembers what the event with the name says of the tool t. The call of a response
-// has ended once there is an output: clients run one that has none themselves.
-func (s *Stream) tool(name []byte, t openTool) {
-	s.nextIndex = max(s.nextIndex, jsonspan.SmallInt(t.index)+1)
-	switch string(name) {
-	case "tool.completed", "tool.failed":
-		s.tools.end(t.key)
-	case "tool.started":
-		s.tools.start(t)
-	case "response.output_item.added", "response.output_item.done":
-		switch i := s.tools.find(t.key); {
-		case t.done:
-			s.tools.end(t.key)
-		case i >= 0:
-			s.tools[i].done = string(name) == "response.output_item.done"
-		case t.data != nil && t.index != nil && string(name) == "response.output_item.added":
-			s.tools.start(t)
-		}
+	case k != kindUnknown:
+	case e.large && s.kind != kindSession && !chunk.IsNamed(e.Frame) && !e.at("type").Ok(): // it may be any
+		s.mayHaveEnded = true
+		s.count(s.kind, e)
+	default:
+		s.recordError(s.kind, e)
 	}
 }
 
@@ -249,72 +248,44 @@ var lastEvents = map[string]bool{
 }
 
 // ends records that the stream has ended, if the event with the name ends it.
-func (s *Stream) ends(name []byte) {
-	failed, last := lastEvents[string(name)]
+func (s *Stream) ends(name string) {
+	failed, last := lastEvents[name]
 	if s.kind == kindSession {
-		failed, last = string(name) == "error" || string(name) == "run.failed", string(name) == "done"
+		failed, last = name == "error" || name == "run.failed", name == "done"
 	}
 	if failed {
 		s.code = contract.CodeAgentError
 	}
 	if last {
-		s.ended, s.response, s.tools = true, nil, nil
+		s.end()
 	}
 }
 
-// recordError remembers the message of an error event, which writeFailed repeats.
-func (s *Stream) recordError(e event) {
-	typ := e.at("type")
-	isError := typ.Is(e.Data, `"error"`) || string(e.Event) == "error"
-	if !isError && (chunk.IsNamed(e.Frame) || typ.Ok() || !e.at("error").IsSet(e.Data)) {
-		return
-	}
-	if s.kind == kindResponses {
-		s.count(e)
-	}
-	for _, text := range [][]byte{e.text("error", "message"), e.text("error"), e.text("message")} {
-		if text != nil && len(text) <= contract.MaxMessage && jsonspan.Valid(text) {
-			s.message = bytes.Clone(redact.Value(text))
-			return
-		}
-	}
-}
+// end records that the event that ends the stream has left.
+func (s *Stream) end() { s.ended, s.response, s.tools = true, nil, nil }
 
 // redact adds the edits that take secrets out of what the event says of a failure or of the
 // agent's state.
 func (s *Stream) redact(e event, edits *sse.Splice) {
-	all := chunk.TellsState(e.Event) || chunk.TellsState(jsonspan.Inside(e.text("type"))) ||
-		chunk.TellsState(jsonspan.Inside(e.text("event")))
-	if s.kind == kindSession && chunk.IsNamed(e.Frame) {
-		all = string(e.Event) == "error" || string(e.Event) == "hermes.status"
+	session := s.kind == kindSession && chunk.IsNamed(e.Frame)
+	all := string(e.Event) == "error" || string(e.Event) == "hermes.status"
+	if !session {
+		all = slices.ContainsFunc([][]byte{e.Event, jsonspan.Inside(e.text("type")), jsonspan.Inside(e.text("event"))}, chunk.TellsState)
 	}
-	if all {
-		chunk.Redact(e.Frame, edits, s.notes, func(each func(jsonspan.Span)) { chunk.EachSecret(e.Data, e.object(), each) })
-		return
-	}
-	if mayFail(e.Data) {
-		chunk.Redact(e.Frame, edits, s.notes, func(each func(jsonspan.Span)) {
-			chunk.EachError(e.Data, func(v jsonspan.Span) { chunk.EachSecret(e.Data, v, each) })
-		})
-	}
-	if !redact.MaySay(e.Data) || s.kind == kindSession && string(e.Event) != "assistant.completed" {
+	chunk.Redact(e.Frame, edits, s.notes, func(each func(jsonspan.Span)) {
+		if all {
+			chunk.EachSecret(e.Data, e.object(), each)
+			return
+		}
+		chunk.EachError(e.Data, func(v jsonspan.Span) { chunk.EachSecret(e.Data, v, each) })
+	})
+	if all || !redact.MaySay(e.Data) || s.kind == kindSession && string(e.Event) != "assistant.completed" {
 		return
 	}
 	chunk.Apply(e.Frame, edits)
 	texts := e.object()
 	if s.kind == kindSession {
-		texts = e.at("content")
+		texts = jsonspan.MemberOf(e.Data, texts, "content")
 	}
 	chunk.Redact(e.Frame, edits, s.notes, func(each func(jsonspan.Span)) { chunk.EachSaid(e.Data, texts, false, each) })
-}
-
-// mayFail reports whether the object may have an error. It is cheap, and errs only by
-// returning true.
-func mayFail(data []byte) bool {
-	for _, sign := range []string{`error"`, `hermes"`, `incomplete_details"`, `\u`} {
-		if bytes.Contains(data, []byte(sign)) {
-			return true
-		}
-	}
-	return false
 }

@@ -18,24 +18,21 @@ import (
 // MaxCalls is the number of calls of a message up to which they may be cards.
 const MaxCalls = 256
 
-// mayBeCards reports whether the tool calls in the array raw may be cards: there is a label,
-// or an escape that may be a letter of one. It is cheap and errs only by returning true.
-func mayBeCards(raw []byte) bool {
-	return bytes.Contains(raw, []byte("label")) || bytes.Contains(raw, []byte(`\u006`))
+// mayHaveCards reports whether there may be cards in the request body: there is a label, or an
+// escape that may be a letter of one. It is cheap, and errs only by returning true.
+func mayHaveCards(body []byte) bool {
+	return bytes.Contains(body, []byte("label")) || bytes.Contains(body, []byte(`\u006`))
 }
 
 // joinCards returns body, valid JSON of a request, with the messages of each answer that has
-// cards joined, and the number of cards. It returns 0 if there are none. It writes into room
-// if that is large enough.
+// cards joined, and the number of cards. It returns body itself if there are none. It writes into
+// room if that is large enough.
 func joinCards(body, room []byte) ([]byte, int) {
 	j := joiner{copier: copier{b: body, out: room[:0]}}
 	for name, value := range jsonspan.Members(body, object(body)) {
 		if jsonspan.Spells(name.Of(body), "messages") && body[value.From] == '[' {
 			j.messages(value)
 		}
-	}
-	if j.cards == 0 {
-		return nil, 0
 	}
 	return j.rest(), j.cards
 }
@@ -143,6 +140,11 @@ func (j *joiner) answered(m *cardMessage, r *jsonspan.Reader) bool {
 // no message before it may go: it would then answer another's call.
 func (j *joiner) beforeOutput(r jsonspan.Reader) bool {
 	return r.Element() && isOutput(j.b, jsonspan.Span{From: r.Pos, To: len(j.b)})
+}
+
+// spells reports whether the value at v is the string want.
+func spells(b []byte, v jsonspan.Span, want string) bool {
+	return v.IsString(b) && jsonspan.Spells(v.Inner().Of(b), want)
 }
 
 // isOutput reports whether the message at v is a tool's.

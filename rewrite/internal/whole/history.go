@@ -8,175 +8,131 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 )
 
-// Heal removes the marker lines of known tools from the content of the
-// assistant's messages in body, the JSON of a request, and joins the messages of each
-// answer that Open WebUI has taken apart for its cards (contract section 5). Every other
-// byte stays. The healed body is a copy. If there is nothing to heal it is
-// body itself.
+// Healed is the body of a request without the marker lines and the cards of its history.
+type Healed struct {
+	Body           []byte // a copy, or the body itself if nothing was removed
+	Markers, Cards int    // the numbers of those that were removed
+}
+
+// Heal heals the history in body, the JSON of a request (contract section 5). sound reports
+// whether body is well formed, but is only certain if there may be anything to heal or if
+// check is true.
 //
 // A content is a string, or an array of parts whose texts are those of the parts with the
 // type text. If messages, content or text are there twice, Heal heals both, because
-// servers differ in the one they use. If role, type or stream are there twice, the last
-// one counts, as for most servers. A body passes untouched if it is not well-formed JSON
-// in UTF-8, is nested deeper than jsonspan.MaxDepth, or has a lone surrogate in a marker.
-func Heal(body []byte, tools *marker.Table) ([]byte, Healed) {
-	h := healer{copier: copier{b: body}, tools: tools, escapes: mayEscapeTick(body)}
-	marks := h.escapes || h.nextMark(body, 0) >= 0
-	h.heals = marks && isJSON(body)
-	h.request()
-	valid := h.heals || !marks && (h.cards || h.req.Asked == AskedWhole) && isJSON(body)
-	if h.req.Asked == AskedWhole && !valid { // deadlines would not run
-		h.req = Healed{}
+// servers differ in the one they use. If role or type are there twice, the last one counts,
+// as for most servers. A body passes untouched if it is not well-formed JSON in UTF-8, is
+// nested deeper than jsonspan.MaxDepth, or has a lone surrogate in a marker.
+func Heal(body []byte, tools *marker.Table, check bool) (h Healed, sound bool) {
+	h.Body = body
+	marks, cards := mayHaveMarkers(body, tools), mayHaveCards(body)
+	if !marks && !cards && !check {
+		return h, false
 	}
-	if h.cards && valid {
-		if joined, n := joinCards(body, h.out); n > 0 { // a line, and a fence, may go on in the next text
-			h = healer{copier: copier{b: joined, out: joined[:0]}, tools: h.tools, escapes: h.escapes, heals: true}
-			h.request()
-			if h.req.Cards = n; h.loneSurrogate { // joined has been overwritten
-				body, _ = joinCards(body, joined)
-			} else {
-				body = joined
-			}
-		}
+	if !jsonspan.Valid(body) || !utf8.Valid(body) {
+		return h, false
 	}
-	if h.loneSurrogate || h.req.Markers == 0 {
-		h.req.Markers = 0
-		return body, h.req
+	if cards {
+		h.Body, h.Cards = joinCards(body, nil)
 	}
-	return h.rest(), h.req
+	if !marks {
+		return h, true
+	}
+	s := stripper{copier: copier{b: h.Body}, tools: tools}
+	if h.Cards > 0 { // which makes room for the only copy
+		s.out = h.Body[:0]
+	}
+	s.messages()
+	switch {
+	case !s.loneSurrogate:
+		h.Body, h.Markers = s.rest(), s.markers
+	case h.Cards > 0: // the room has been overwritten
+		h.Body, _ = joinCards(body, h.Body)
+	}
+	return h, true
 }
 
-// isJSON reports whether body is well-formed JSON in UTF-8.
-func isJSON(body []byte) bool { return jsonspan.Valid(body) && utf8.Valid(body) }
-
-// healer takes the marker lines out of a request's history, or out of one text. It goes
-// over it once.
-type healer struct {
-	copier  // of JSON, or the inside of a string
+// stripper takes the marker lines out of the assistant's messages of a request, or out of
+// one text. It goes over it once.
+type stripper struct {
+	copier  // of valid JSON, or the inside of a string
 	tools   *marker.Table
-	escapes bool        // there may be backticks that are written as escapes
-	heals   bool        // b is valid, and may have markers
 	line    marker.Line // room to read a marker line
+	markers int         // the number of those that were removed
 
-	req           Healed // what has been read and removed so far
-	cards         bool   // a message has tool calls that may be cards
-	loneSurrogate bool   // a marker has a lone surrogate, which no text can have contained
+	loneSurrogate bool // a marker has a lone surrogate, which no text can have contained
 
 	texts  []jsonspan.Span // the texts of a message
 	before int             // where the element before the message ends, 0 if none is left
 	left   bool            // there is more in the message than marker lines
 }
 
-// request reads the request b, and heals its messages. If b is not an object, or does not
-// end with it, request leaves the zero value in h.req.
-func (h *healer) request() {
-	r := jsonspan.Reader{Data: h.b, Pos: jsonspan.SkipSpace(h.b, 0)}
-	if !r.At('{') {
-		return
-	}
-	h.req.Asked = AskedWhole
-	r.Open()
-	for name, ok := r.Member(); ok; name, ok = r.Member() {
-		if !r.At('[') || !jsonspan.Spells(name.Of(h.b), "messages") {
-			h.req.member(h.b, name.Of(h.b), r.Skip())
-			continue
+// messages strips the messages of a request.
+func (s *stripper) messages() {
+	for name, value := range jsonspan.Members(s.b, object(s.b)) {
+		if jsonspan.Spells(name.Of(s.b), "messages") {
+			s.before = 0
+			for m := range jsonspan.Elements(s.b, value) {
+				s.message(m)
+			}
 		}
-		h.before = 0
-		for r.Open(); r.Element(); {
-			h.message(&r)
-		}
-	}
-	if !r.AtEnd() {
-		h.req = Healed{}
 	}
 }
 
-// message heals the message at r if it is the assistant's, and moves r to its end. If
-// nothing but marker lines was in it, it leaves, because providers refuse an empty message
-// (contract section 5).
-func (h *healer) message(r *jsonspan.Reader) {
-	m, assistant := jsonspan.Span{From: r.Pos}, false
-	if h.texts, h.left = h.texts[:0], false; cap(h.texts) > 256 { // of an unusual message
-		h.texts = nil
-	}
-	if !r.At('{') {
-		h.before = r.Skip().To
-		return
-	}
-	r.Open()
-	for name, ok := r.Member(); ok; name, ok = r.Member() {
-		v := r.Skip()
-		is := func(want string) bool { return jsonspan.Spells(name.Of(h.b), want) }
+// message strips the message m if it is the assistant's. If nothing but marker lines was in
+// it, it leaves, because providers refuse an empty message, but not before a tool's message,
+// which would then answer the call of another.
+func (s *stripper) message(m jsonspan.Span) {
+	before, assistant := s.before, false
+	s.before, s.texts, s.left = m.To, s.texts[:0], false
+	for name, v := range jsonspan.Members(s.b, m) {
+		is := func(want string) bool { return jsonspan.Spells(name.Of(s.b), want) }
 		switch {
 		case is("role"):
-			assistant = spells(h.b, v, "assistant")
+			assistant = spells(s.b, v, "assistant")
 		case is("content"):
-			if h.heals {
-				h.content(v)
-			}
-		case is("tool_calls"):
-			h.cards = h.cards || mayBeCards(v.Of(h.b))
-			h.left = h.left || chunk.Filled(v.Of(h.b))
+			s.content(v)
 		case !is("name") && !is("id"):
-			h.left = h.left || chunk.Filled(v.Of(h.b))
+			s.left = s.left || chunk.Filled(v.Of(s.b))
 		}
 	}
-	if m.To = r.Pos; !assistant || !h.heals {
-		h.before = m.To
+	if !assistant {
 		return
 	}
-	start := h.before // the comma before the message leaves, too
-	if start == 0 {
-		start = m.From
+	start, next := before, m.To // the comma before the message leaves, too, or the one after it
+	if before == 0 {
+		start, next = m.From, nextElement(s.b, m.To)
 	}
-	kept, markers := len(h.out)+max(start-h.at, 0), h.req.Markers
-	for _, t := range h.texts {
-		h.text(t)
+	kept, markers := len(s.out)+max(start-s.at, 0), s.markers
+	for _, t := range s.texts {
+		s.text(t)
 	}
-	if h.req.Markers == markers || h.left || h.beforeOutput(m.To) {
-		h.before = m.To
+	if after := nextElement(s.b, m.To); s.markers == markers || s.left || after > m.To && isOutput(s.b, jsonspan.Span{From: after, To: len(s.b)}) {
 		return
 	}
-	h.out, h.at = h.out[:kept], m.To
-	if h.before == 0 {
-		h.at = nextElement(h.b, m.To)
-	}
+	s.out, s.at, s.before = s.out[:kept], next, before
 }
 
 // content collects the texts of the content at v.
-func (h *healer) content(v jsonspan.Span) {
-	if v.IsString(h.b) {
-		h.texts = append(h.texts, v.Inner())
+func (s *stripper) content(v jsonspan.Span) {
+	if v.IsString(s.b) {
+		s.texts = append(s.texts, v.Inner())
 		return
 	}
-	if h.b[v.From] != '[' {
-		h.left = h.left || chunk.Filled(v.Of(h.b))
-		return
-	}
-	for part := range jsonspan.Elements(h.b, v) {
-		if !part.IsObject(h.b) {
-			h.left = h.left || chunk.Filled(part.Of(h.b))
+	s.left = s.left || s.b[v.From] != '[' && chunk.Filled(v.Of(s.b))
+	for part := range jsonspan.Elements(s.b, v) {
+		if !spells(s.b, jsonspan.MemberOf(s.b, part, "type"), "text") {
+			s.left = s.left || chunk.Filled(part.Of(s.b))
 			continue
 		}
-		n := len(h.texts)
-		for name, value := range jsonspan.Members(h.b, part) {
+		for name, value := range jsonspan.Members(s.b, part) {
 			switch {
-			case !jsonspan.Spells(name.Of(h.b), "text"):
-			case value.IsString(h.b):
-				h.texts = append(h.texts, value.Inner())
+			case !jsonspan.Spells(name.Of(s.b), "text"):
+			case value.IsString(s.b):
+				s.texts = append(s.texts, value.Inner())
 			default:
-				h.left = h.left || chunk.Filled(value.Of(h.b))
+				s.left = true
 			}
 		}
-		if !spells(h.b, jsonspan.MemberOf(h.b, part, "type"), "text") {
-			h.texts, h.left = h.texts[:n], true
-		}
 	}
-}
-
-// beforeOutput reports whether a tool's message follows the message that ends at to. If
-// that message left, the output would answer the call of another.
-func (h *healer) beforeOutput(to int) bool {
-	next := nextElement(h.b, to)
-	return next > to && isOutput(h.b, jsonspan.Span{From: next, To: len(h.b)})
 }

@@ -17,95 +17,99 @@ import (
 // one further newline, and the newline before it stays. Only if there is no further
 // newline, the one before the line goes, too, unless it keeps two texts apart. A stream
 // cannot do that, because it has already sent that newline.
-func (h *healer) text(in jsonspan.Span) {
+func (s *stripper) text(in jsonspan.Span) {
+	text := s.b[:in.To]
+	if !mayHaveMarkers(text[in.From:], s.tools) {
+		s.left = s.left || jsonspan.HasText(text[in.From:])
+		return
+	}
 	var (
-		f      prose.Fence
-		run    jsonspan.Span // marker lines, and the newlines after them
-		before jsonspan.Span // the newline before the run
-		first  bool          // nothing stays before that newline
-		extra  bool          // a further newline may go
-		more   bool          // a further newline has gone
-		last   jsonspan.Span // the last rune that stays, if that is a newline
-		kept   int           // how many runes stay
+		f       prose.Fence
+		run     jsonspan.Span // marker lines, and the newlines after them
+		newline jsonspan.Span // the one before the run, or the one that ends the line before
+		first   bool          // nothing stays before that newline
+		more    bool          // a further newline goes with the last line of the run
+		lines   int           // how many lines stay
 	)
 	end := func(atEnd bool) {
-		if !run.Ok() {
-			return
+		if newline.Ok() && !more && (first || atEnd) && run.Ok() {
+			run.From = newline.From
 		}
-		if before.Ok() && !more && (first || atEnd) {
-			run.From = before.From
+		if run.Ok() {
+			s.cut(run.From, run.To)
 		}
-		h.cut(run.From, run.To)
 		run = jsonspan.Span{}
 	}
-	text, lastMark := h.b[:in.To], in.To // no marker begins after lastMark
-	if !h.escapes {
-		lastMark = -1
-		for i := h.nextMark(text, in.From); i >= 0; i = h.nextMark(text, i+1) {
-			lastMark = i
-		}
-	}
 	for i := in.From; i < in.To; {
-		if i > lastMark && !run.Ok() {
-			h.left = h.left || jsonspan.HasText(text[i:])
-			return
-		}
-		r, next := jsonspan.NextRune(text, i)
-		if extra && r == '\n' {
-			extra, more = false, true
-			run.To, i = next, next
+		if to := s.marker(text, i); to > 0 && !f.Open() {
+			if s.markers++; !run.Ok() {
+				run.From = i
+			}
+			s.loneSurrogate = s.loneSurrogate || jsonspan.HasLoneSurrogate(text[i:to])
+			run.To, more = to, false
+			if to < in.To {
+				if r, next := jsonspan.NextRune(text, to); r == '\n' {
+					run.To, more = next, true
+				}
+			}
+			i = run.To
 			continue
 		}
-		if r == '`' && f.LineStart() && !f.Open() {
-			if to, ok := h.line.ReadWhole(text, next, h.tools); ok {
-				if !run.Ok() {
-					run, before, first = jsonspan.Span{From: i, To: i}, last, kept == 1
-				}
-				h.req.Markers++
-				h.loneSurrogate = h.loneSurrogate || jsonspan.HasLoneSurrogate(text[i:to])
-				extra, more = true, false
-				run.To, i = to, to
-				continue
+		end(false)
+		from := i
+		for newline = (jsonspan.Span{}); i < in.To && !newline.Ok(); {
+			r, next := jsonspan.NextRune(text, i)
+			if f.Step(r); r == '\n' {
+				newline = jsonspan.Span{From: i, To: next}
+			}
+			s.left = s.left || !unicode.IsSpace(r)
+			if i = next; f.MidLine() {
+				i = jsonspan.NextNewline(text, i)
 			}
 		}
-		end(false)
-		f.Step(r)
-		extra, last = false, jsonspan.Span{}
-		if r == '\n' {
-			last = jsonspan.Span{From: i, To: next}
-		}
-		kept++
-		h.left = h.left || !unicode.IsSpace(r)
-		if i = next; f.MidLine() {
-			i = jsonspan.NextNewline(text, i)
-		}
+		first = lines == 0 && newline.From == from
+		lines++
 	}
 	end(true)
 }
 
-// nextMark returns the index of the first backtick in b[i:] that may begin a marker of a known
-// tool, or -1 if there is none. It does not see backticks that are written as escapes.
-func (h *healer) nextMark(b []byte, i int) int {
-	for {
-		n := bytes.IndexByte(b[i:], '`')
-		if n < 0 {
-			return -1
+// marker returns where the line after the one at text[i:] begins, if that is a marker of a known
+// tool, and otherwise 0.
+func (s *stripper) marker(text []byte, i int) int {
+	if r, next := jsonspan.NextRune(text, i); r == '`' {
+		if to, ok := s.line.ReadWhole(text, next, s.tools); ok {
+			return to
 		}
-		if i += n; h.line.OpensAt(b, i+1, h.tools) {
-			return i
-		}
-		i++
 	}
+	return 0
 }
 
-// mayEscapeTick reports whether a backtick may be written as \u0060 in b, the JSON of strings.
-// It looks for the digits alone, which are rarer than backslashes.
-func mayEscapeTick(b []byte) bool { return bytes.Contains(b, []byte("0060")) }
+// mayHaveMarkers reports whether there may be a marker of a known tool in b, JSON or the inside of
+// a string: a backtick before an emoji, or the digits of one that is written as \u0060. It looks
+// for the digits alone, which are rarer than backslashes. It is cheap, and errs only by returning
+// true.
+func mayHaveMarkers(b []byte, tools *marker.Table) bool {
+	if bytes.Contains(b, []byte("0060")) {
+		return true
+	}
+	var line marker.Line
+	for i := bytes.IndexByte(b, '`'); i >= 0; {
+		if line.OpensAt(b, i+1, tools) {
+			return true
+		}
+		n := bytes.IndexByte(b[i+1:], '`')
+		if n < 0 {
+			return false
+		}
+		i += n + 1
+	}
+	return false
+}
 
 // StripMarkers returns a text, the inside of a JSON string, without its marker lines, and
 // the number of them.
 func StripMarkers(text []byte, tools *marker.Table) ([]byte, int) {
-	h := healer{copier: copier{b: text}, tools: tools, escapes: mayEscapeTick(text)}
-	h.text(jsonspan.Span{From: 0, To: len(text)})
-	return h.rest(), h.req.Markers
+	s := stripper{copier: copier{b: text}, tools: tools}
+	s.text(jsonspan.Span{From: 0, To: len(text)})
+	return s.rest(), s.markers
 }

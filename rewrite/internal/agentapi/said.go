@@ -1,0 +1,175 @@
+package agentapi
+
+import (
+	"slices"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/redact"
+)
+
+// said is what a stream has said, as far as the events repeat it that say that it has failed:
+// values as JSON, empty if there is none.
+type said struct {
+	ownID    string // the id of the response, of the run or of the session
+	run      string // the id of a session's run
+	at       string // a number: the time of the last event or, before that, when a session's stream was created
+	message  string // of an error event, a string
+	hasError bool   // an error event has come in a session
+
+	began, model string // of the response: when it was created, and its model
+	response     []byte // all of it, unless it is too large
+	nextIndex    int64  // the index after those of its items
+	named        bool   // upstream's last event had an event line
+
+	id, seq number
+	tools   []openTool // those that have started and not ended, in order
+}
+
+// MaxResponse is the length in bytes up to which a response is remembered. It repeats the
+// instructions and the tools of the request.
+const MaxResponse = 64 << 10
+
+// openTool is a tool by what the events of its end have of it, as JSON.
+type openTool struct {
+	key   string // what tells of which tool an event is: its name, or the id of its call
+	data  string // the id of its message, or the item that is its call; may be empty
+	index string // the index of that item
+	done  bool   // that item is done, but there is no output
+}
+
+func (t *openTool) size() int { return len(t.key) + len(t.data) }
+
+// record remembers what an event of a stream of the kind says.
+func (d *said) record(k kind, name string, e event) {
+	d.count(k, e)
+	switch k {
+	case kindResponses:
+		d.named = chunk.IsNamed(e.Frame)
+		remember(&d.ownID, e.text("response", "id"))
+		remember(&d.began, e.number("response", "created_at"))
+		remember(&d.model, e.text("response", "model"))
+		response := e.at("response")
+		if object := response.Of(e.Data); response.IsObject(e.Data) && len(object) <= MaxResponse && jsonspan.Valid(object) {
+			d.response = append(d.response[:0], object...)
+		}
+		d.nextIndex = max(d.nextIndex, jsonspan.SmallInt(e.number("output_index"))+1)
+		if name == itemAdded || name == itemDone {
+			d.item(name, e)
+		}
+	case kindRuns:
+		remember(&d.ownID, e.at("run_id").Of(e.Data))
+		d.at = ""
+		remember(&d.at, e.number("timestamp"))
+		d.tool(name, openTool{key: string(e.text("tool"))})
+	case kindSession:
+		remember(&d.ownID, e.text("session_id"))
+		remember(&d.run, e.text("run_id"))
+		remember(&d.at, e.number("ts"))
+		d.hasError = d.hasError || name == "error"
+		d.tool(name, openTool{key: string(e.text("tool_name")), data: string(e.text("message_id"))})
+	}
+}
+
+// count remembers the numbers of the event. Those of a large one are not known: this assumes the
+// next ones.
+func (d *said) count(k kind, e event) {
+	switch {
+	case e.large:
+		d.id.next++
+		d.seq.next++
+		return
+	case k == kindResponses:
+		d.seq.count(e.number("sequence_number"))
+	default:
+		d.seq.count(e.number("seq"))
+	}
+	d.id.count(e.ID)
+}
+
+// remember sets *dst to the JSON value v if that is well formed and not too long.
+func remember(dst *string, v []byte) {
+	if len(v) > 0 && len(v) <= chunk.MaxEnvelope && *dst != string(v) && jsonspan.Valid(v) {
+		*dst = string(v)
+	}
+}
+
+// recordError remembers the message of an error event, which writeFailed repeats.
+func (d *said) recordError(k kind, e event) {
+	typ := e.at("type")
+	isError := typ.Is(e.Data, `"error"`) || string(e.Event) == "error"
+	if !isError && (chunk.IsNamed(e.Frame) || typ.Ok() || !e.at("error").IsSet(e.Data)) {
+		return
+	}
+	if k == kindResponses {
+		d.count(k, e)
+	}
+	for _, text := range [][]byte{e.text("error", "message"), e.text("error"), e.text("message")} {
+		if text != nil && len(text) <= contract.MaxMessage && jsonspan.Valid(text) {
+			d.message = string(redact.Value(text))
+			return
+		}
+	}
+}
+
+// tool remembers what an event of a run or of a session says of a tool. Tools have no ids there.
+func (d *said) tool(name string, t openTool) {
+	switch name {
+	case "tool.started":
+		d.start(t)
+	case "tool.completed", "tool.failed":
+		d.end(t.key)
+	}
+}
+
+const (
+	itemAdded = responsePrefix + "output_item.added"
+	itemDone  = responsePrefix + "output_item.done"
+)
+
+// item remembers what an event of a response says of a tool. A call counts if its arguments are
+// there from its start on, so that no client is asked to run it. It has ended once there is an
+// output: clients run one that has none themselves.
+func (d *said) item(name string, e event) {
+	typ, call := e.at("item", "type"), e.text("item", "call_id")
+	i := d.find(string(call))
+	switch {
+	case typ.Is(e.Data, `"function_call_output"`):
+		d.end(string(call))
+	case !typ.Is(e.Data, `"function_call"`) || e.text("item", "arguments") == nil:
+	case i >= 0:
+		d.tools[i].done = name == itemDone
+	case name == itemAdded && e.at("item").Ok() && e.number("output_index") != nil:
+		d.start(openTool{key: string(call), data: string(e.at("item").Of(e.Data)), index: string(e.number("output_index"))})
+	}
+}
+
+// start remembers that the tool has started, if what it repeats is well formed. Beyond
+// contract.MaxOpenTools and MaxOpenBytes it forgets the tools that started first.
+func (d *said) start(t openTool) {
+	if t.key == "" || t.size() > contract.MaxOpenBytes || !jsonspan.Valid([]byte(t.key)) || t.data != "" && !jsonspan.Valid([]byte(t.data)) {
+		return
+	}
+	d.tools = append(d.tools, t)
+	n := 0
+	for i := range d.tools {
+		n += d.tools[i].size()
+	}
+	for len(d.tools) > contract.MaxOpenTools || n > contract.MaxOpenBytes {
+		n -= d.tools[0].size()
+		d.tools = slices.Delete(d.tools, 0, 1)
+	}
+}
+
+// find returns the index of the tool that started first with the key, or -1.
+func (d *said) find(key string) int {
+	return slices.IndexFunc(d.tools, func(t openTool) bool { return t.key == key })
+}
+
+// end forgets the tool that started first with the key.
+func (d *said) end(key string) {
+	if i := d.find(key); i >= 0 {
+		d.tools = slices.Delete(d.tools, i, i+1)
+	}
+}

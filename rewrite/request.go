@@ -1,0 +1,152 @@
+package rewrite
+
+import (
+	"cmp"
+	"strconv"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/whole"
+)
+
+// Healed is what Heal has removed from the body of a request and read in it.
+type Healed struct {
+	// Markers is the number of marker lines that were removed.
+	Markers int
+	// Cards is the number of tool cards that were removed.
+	Cards int
+	// Asked is the form of answer that the request asks for.
+	Asked Asked
+	// Ignored is what the request asks for and Hermes ignores.
+	Ignored Ignored
+	// Diagnostic says that the request calls itself a diagnostic one, whose answer Hermes
+	// mutes if its operator has said so.
+	Diagnostic bool
+}
+
+// Changed reports whether the body was changed.
+func (h *Healed) Changed() bool { return h.Markers > 0 || h.Cards > 0 }
+
+// Asked is what a request says about the form of its answer, in its member stream.
+type Asked uint8
+
+const (
+	AskedUnknown Asked = iota // the body is no JSON object, or stream is neither a boolean nor null
+	AskedStream               // stream is true; the messages need not be JSON
+	AskedWhole                // stream is false, null or absent: the answer comes whole
+)
+
+// Ignored is the set of what a request asks for and Hermes ignores without saying so, up
+// to 0.22 and in each of its APIs. The zero value is the empty set.
+type Ignored uint8
+
+// ignored are the members of that set, one for each bit: the name, that of the request's
+// member, and whether a value of that asks for anything. A value that means the same as
+// none, such as an empty list of tools, does not.
+var ignored = [...]struct {
+	name, member string
+	asks         func(b []byte, v jsonspan.Span) bool
+}{
+	{"background", "background", func(b []byte, v jsonspan.Span) bool { return v.Is(b, "true") }},
+	{"functions", "functions", filled},
+	{"n", "n", func(b []byte, v jsonspan.Span) bool {
+		n, err := strconv.ParseFloat(string(b[v.From:min(v.To, v.From+32)]), 64)
+		return err == nil && n > 1
+	}},
+	{"response_format", "response_format", formatted},
+	{"text.format", "text", func(b []byte, v jsonspan.Span) bool { return formatted(b, jsonspan.MemberOf(b, v, "format")) }},
+	{"tool_choice", "tool_choice", func(b []byte, v jsonspan.Span) bool { return filled(b, v) && !spells(b, v, "auto") }},
+	{"tools", "tools", filled},
+}
+
+// Names returns the names of the members, sorted, nil for none. That of the response_format
+// of /v1/responses is text.format.
+func (i Ignored) Names() (names []string) {
+	for bit, m := range ignored {
+		if i&(1<<bit) != 0 {
+			names = append(names, m.name)
+		}
+	}
+	return names
+}
+
+// Heal removes the marker lines of known tools from the content of the assistant's
+// messages in body, the JSON of a request, and joins the messages of each answer that Open
+// WebUI has taken apart for its cards (contract section 5). Every other byte stays.
+// The healed body is a copy. If there is nothing to heal it is body itself. A body that is
+// not well-formed JSON passes untouched. Nil tools mean Hermes' own.
+func Heal(body []byte, tools *Tools) ([]byte, Healed) {
+	h := read(body)
+	healed, sound := whole.Heal(body, cmp.Or(tools, marker.Hermes), h.Asked == AskedWhole)
+	if h.Asked == AskedWhole && !sound { // deadlines would not run
+		return body, Healed{}
+	}
+	h.Markers, h.Cards = healed.Markers, healed.Cards
+	return healed.Body, h
+}
+
+// AskedOf returns the form of answer that body, the JSON of a request, asks for in its member
+// stream. It reads no other value, and allocates nothing.
+func AskedOf(body []byte) Asked { return read(body).Asked }
+
+// read returns what the members of the request in body say. Of those that are there twice the
+// last one counts, as for Hermes. It returns the zero value if body is not an object, or does
+// not end with it.
+func read(body []byte) Healed {
+	h := Healed{Asked: AskedWhole}
+	r := jsonspan.Reader{Data: body, Pos: jsonspan.SkipSpace(body, 0)}
+	if !r.At('{') {
+		return Healed{}
+	}
+	r.Open()
+	for name, ok := r.Member(); ok; name, ok = r.Member() {
+		h.member(body, name.Of(body), r.Skip())
+	}
+	if !r.AtEnd() {
+		return Healed{}
+	}
+	return h
+}
+
+// member records what the member with the name and the value v says.
+func (h *Healed) member(b, name []byte, v jsonspan.Span) {
+	switch {
+	case jsonspan.Spells(name, "stream"):
+		switch string(v.Of(b)) {
+		case "true":
+			h.Asked = AskedStream
+		case "false", "null":
+			h.Asked = AskedWhole
+		default:
+			h.Asked = AskedUnknown
+		}
+	case jsonspan.Spells(name, "hermes_notification_category"):
+		h.Diagnostic = spells(b, v, "diagnostic")
+	}
+	for i := range ignored {
+		if bit := Ignored(1) << i; jsonspan.Spells(name, ignored[i].member) {
+			if h.Ignored &^= bit; ignored[i].asks(b, v) {
+				h.Ignored |= bit
+			}
+		}
+	}
+}
+
+// formatted reports whether the value at v asks for a format other than text.
+func formatted(b []byte, v jsonspan.Span) bool {
+	return filled(b, v) && !spells(b, jsonspan.MemberOf(b, v, "type"), "text")
+}
+
+// filled reports whether the value at v is a string, an array or an object that is not empty.
+func filled(b []byte, v jsonspan.Span) bool {
+	if v.Ok() && (b[v.From] == '[' || b[v.From] == '{') {
+		return jsonspan.SkipSpace(b, v.From+1) < v.To-1
+	}
+	return chunk.Filled(v.Of(b))
+}
+
+// spells reports whether the value at v is the string want.
+func spells(b []byte, v jsonspan.Span, want string) bool {
+	return v.IsString(b) && jsonspan.Spells(v.Inner().Of(b), want)
+}
