@@ -151,7 +151,7 @@ func TestRepeatedWrites(t *testing.T) {
 	w := &writer{s: here, entry: l.Entry, pieces: 1}
 	stale, again := *w, *w
 	for _, w := range []*writer{w, &again} {
-		_, _, err := w.write([]piece{{kind: kindEnd, data: event(1)}, {kind: kindEnd, data: event(2)}}, 2)
+		_, _, err := w.write(piece{kind: kindEnd, data: event(1)}, piece{kind: kindEnd, data: event(2)})
 		if err != nil {
 			t.Fatal(err)
 		}

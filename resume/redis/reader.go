@@ -166,24 +166,20 @@ func (r *reader) begin() (resume.Part, error) {
 }
 
 // waitForEvent waits for the event to start after. A client may have an event from the owner of
-// the log before that is in Redis, and the owner may die then. One that is alive says with
-// each write how many events it has. The second one from now on was begun after now.
+// the log before that is in Redis. The third write from now on has it, also if a write is under
+// way now, and the event waits for room before the next one. If the owner dies, there is a gap.
 func (r *reader) waitForEvent(v *view) (*view, error) {
-	for writes := 0; r.after > v.events; {
-		if v.state > resume.Begun || writes > 1 && r.after > v.has {
+	for began := v.writes; r.after > v.events; {
+		if v.state > resume.Begun || v.writes > began+2 {
 			return nil, resume.ErrAhead
 		}
 		if !pause(r.ctx, tick/5) {
 			return nil, r.ctx.Err()
 		}
-		next, err := r.look(r.ctx)
-		if err != nil {
+		var err error
+		if v, err = r.look(r.ctx); err != nil {
 			return nil, err
 		}
-		if next.lease != v.lease {
-			writes++
-		}
-		v = next
 	}
 	return v, nil
 }
@@ -210,6 +206,3 @@ func (r *reader) find() error {
 	}
 	return nil
 }
-
-// Interface guards
-var _ resume.Reader = (*reader)(nil)

@@ -61,11 +61,10 @@ type Store struct {
 	turns   chan struct{} // one for each reader that waits
 	stop    context.CancelFunc
 	over    chan struct{} // closed when watch is over
+	users   atomic.Int64  // that need connections: logs, readers, and one until Close
 
-	mu      sync.Mutex
-	owned   map[string]*owned
-	users   int // logs and readers that need connections
-	closing bool
+	mu    sync.Mutex
+	owned map[string]*owned
 }
 
 // New returns a Store. It must be closed.
@@ -94,6 +93,7 @@ func New(o Options) *Store {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
+	s.use(1)
 	go s.watch(ctx)
 	return s
 }
@@ -106,18 +106,11 @@ const maxConnections = 256
 const commandConnections = 16
 
 // Close closes the connections as soon as no log needs them any more.
-func (s *Store) Close() {
-	s.mu.Lock()
-	s.closing = true
-	s.mu.Unlock()
-	s.use(0)
-}
+func (s *Store) Close() { s.use(-1) }
 
 // use counts n more that need connections, or fewer.
-func (s *Store) use(n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.users += n; s.closing && s.users == 0 {
+func (s *Store) use(n int64) {
+	if s.users.Add(n) == 0 {
 		s.stop()
 	}
 }
@@ -226,14 +219,11 @@ func (s *Store) own(
 	if w != nil {
 		o.memory = w
 		s.owned[e.ID] = o
-		s.users++
+		s.use(1)
 	}
 	s.mu.Unlock()
 	if w == nil {
-		go caught(s.o.Logger, func() {
-			_ = (&writer{s: s, entry: e}).end(resume.Dropped) // or its time to live ends it
-		})
-		return have, nil, err
+		return have, nil, err // in Redis, the lease of e ends
 	}
 	go o.flushes()
 	return e, o, nil
@@ -306,6 +296,3 @@ func (s *Store) Delete(ctx context.Context, id string) error {
 	}
 	return err
 }
-
-// Interface guards
-var _ resume.Store = (*Store)(nil)
