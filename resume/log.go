@@ -51,7 +51,6 @@ func newMemoryLog(m *Memory, e Entry, run Run) *memoryLog {
 // size returns how many bytes it takes.
 func (l *memoryLog) size() int64 { return l.overhead + l.segments.taken }
 
-// Append implements Writer.
 func (l *memoryLog) Append(ctx context.Context, p Part) error {
 	l.in.mu.Lock()
 	defer l.in.mu.Unlock()
@@ -73,7 +72,6 @@ func (l *memoryLog) Append(ctx context.Context, p Part) error {
 	return nil
 }
 
-// End implements Writer.
 func (l *memoryLog) End(how State) {
 	l.in.mu.Lock()
 	defer l.in.mu.Unlock()
@@ -216,7 +214,6 @@ func (l *memoryLog) read(ctx context.Context, n uint64) *memoryReader {
 	return r
 }
 
-// Next implements Reader.
 func (r *memoryReader) Next() (Part, error) {
 	l := r.log
 	l.in.mu.Lock()
@@ -243,7 +240,6 @@ func (r *memoryReader) Next() (Part, error) {
 	return Part{Data: b}, nil
 }
 
-// Close implements Reader.
 func (r *memoryReader) Close() {
 	l := r.log
 	l.in.mu.Lock()

@@ -55,7 +55,7 @@ func newRun(
 	ctx := context.WithValue(context.WithoutCancel(r.Context()), presenceKey{}, c)
 	x.ctx, c.abort = context.WithCancelCause(ctx)
 	c.o, c.detach, c.version, c.wants = o, detach, r.ProtoMajor, asksForStream(r, body)
-	c.client, c.interrupt = w, func() { o.Interrupt(w, r) }
+	c.client = w
 	return x
 }
 

@@ -58,7 +58,6 @@ func (o *owned) wakeFlush() {
 // errFull says why a log is lost.
 var errFull = errors.New("redis does not take what comes")
 
-// Append implements resume.Writer.
 func (o *owned) Append(ctx context.Context, p resume.Part) error {
 	if err := o.memory.Append(ctx, p); err != nil {
 		return err
@@ -92,7 +91,6 @@ func (o *owned) addLocked(pieces ...piece) {
 	}
 }
 
-// End implements resume.Writer.
 func (o *owned) End(how resume.State) {
 	o.memory.End(how)
 	o.mu.Lock()
@@ -226,7 +224,6 @@ type ownedReader struct {
 	remote func() resume.Reader // reads the log in Redis; nil after the first part
 }
 
-// Next implements resume.Reader.
 func (r *ownedReader) Next() (resume.Part, error) {
 	p, err := r.Reader.Next()
 	var gone *resume.GoneError

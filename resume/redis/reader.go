@@ -101,7 +101,6 @@ func (r *reader) wait() error {
 	}
 }
 
-// Next implements resume.Reader.
 func (r *reader) Next() (resume.Part, error) {
 	if !r.began {
 		return r.begin()

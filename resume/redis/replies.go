@@ -53,7 +53,6 @@ func checked(c net.Conn) net.Conn {
 	return r
 }
 
-// Read implements net.Conn.
 func (c *replies) Read(p []byte) (n int, err error) {
 	if len(c.line) == 0 && c.skip == 0 {
 		line, err := c.in.ReadSlice('\n')
