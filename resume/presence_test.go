@@ -2,7 +2,6 @@ package resume_test
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -110,34 +109,6 @@ func TestOneMoreThanMaxDetachedEndsWithItsClient(t *testing.T) {
 	l.left(chat(key, "d"))
 	if n := l.runs.Stats().Detached; n != 2 {
 		t.Errorf("%d go on, want 2", n)
-	}
-}
-
-// TestAbandonedRunsLeaveRoom: with the defaults, clients that leave their runs do not lock
-// out others at an agent that admits ten and, on one core, works on five at the same time.
-func TestAbandonedRunsLeaveRoom(t *testing.T) {
-	var admitted atomic.Int64
-	works := make(chan struct{}, 5)
-	l := newLab(t, nil, func(w http.ResponseWriter, r *http.Request) error {
-		defer admitted.Add(-1)
-		if admitted.Add(1) > 10 {
-			w.WriteHeader(http.StatusTooManyRequests)
-			return nil
-		}
-		select {
-		case works <- struct{}{}:
-		case <-r.Context().Done():
-			return context.Cause(r.Context())
-		}
-		defer func() { <-works }()
-		return silent(w, r)
-	})
-	for i := range 20 {
-		l.left(chat(key, fmt.Sprint(i)))
-	}
-	l.send(chat(key, "there")).want(http.StatusOK).next()
-	if n := l.runs.Stats().Detached; n == 0 {
-		t.Error("none goes on without its client")
 	}
 }
 
