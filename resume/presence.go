@@ -132,7 +132,7 @@ func (c *presence) count() {
 func (c *presence) attach() {
 	c.detached = false
 	c.timer.Stop()
-	c.o.Runs.attach()
+	c.o.Runs.count(func(s *Stats) { s.Detached-- })
 }
 
 // expire cancels the run if it still has no client.

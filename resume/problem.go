@@ -37,29 +37,22 @@ func (p *problem) send(w http.ResponseWriter) {
 	_, _ = w.Write(body) // an error cannot be sent either
 }
 
+// What clients are told.
 var (
-	// errUnknown: the id is of no stream, or of another client's.
 	errUnknown = &problem{"Unknown stream", http.StatusNotFound,
 		"There is no stream with this id, or there is none any more. Send the request again without Last-Event-ID and with a new Idempotency-Key; the agent will run again.", 0}
-	// errUnavailable: the storage does not answer.
 	errUnavailable = &problem{"Streams cannot be reached", http.StatusServiceUnavailable,
 		"What keeps the streams does not answer. Ask for the stream again later, by its id.", 0}
-	// errMismatch: the key was used for another request.
 	errMismatch = &problem{"Idempotency-Key is already used", http.StatusUnprocessableEntity,
 		"This Idempotency-Key was used with another request body. Use a new key for each request, and the same body, byte for byte, when you send a request again.", 0}
-	// errOtherKey: the position is in a stream of another key, or of none.
 	errOtherKey = &problem{"Idempotency-Key is not the stream's", http.StatusUnprocessableEntity,
 		"The stream that Last-Event-ID names did not begin with this Idempotency-Key. Leave out the key to continue that stream, or Last-Event-ID to send another request.", 0}
-	// errTwoKeys: the request has more than one key.
 	errTwoKeys = &problem{"More than one " + KeyHeader, http.StatusBadRequest,
 		"A request has one Idempotency-Key. Send the header once.", 0}
-	// errNoEvent: the stream does not have the position, or not yet.
 	errNoEvent = &problem{"No such event", http.StatusBadRequest,
 		"Last-Event-ID names no event of this stream. Send the id of the last event of it that you have received.", 0}
-	// errUnreadable: the body of the request cannot be read.
 	errUnreadable = &problem{"Unreadable body", http.StatusBadRequest,
 		"The body of the request could not be read to its end. Send it whole, or none.", 0}
-	// errBadDetach: the header is no duration.
 	errBadDetach = &problem{"Invalid " + DetachHeader, http.StatusBadRequest,
 		"The value must be a duration such as 10m or 30s, not negative. 0s turns it off.", 0}
 )

@@ -162,6 +162,6 @@ func (f *fake) replica(t *testing.T, set func(*Options)) (*Store, *observer.Obse
 		set(&o)
 	}
 	s := New(o)
-	t.Cleanup(s.Close)
+	t.Cleanup(func() { s.Destruct() })
 	return s, logs
 }

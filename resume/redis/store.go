@@ -67,7 +67,7 @@ type Store struct {
 	owned map[string]*owned
 }
 
-// New returns a Store. It must be closed.
+// New returns a Store. Destruct must be called once.
 func New(o Options) *Store {
 	var random [12]byte
 	_, _ = rand.Read(random[:]) // never fails
@@ -105,8 +105,12 @@ const maxConnections = 256
 // commandConnections is for those that are not for waiting.
 const commandConnections = 16
 
-// Close closes the connections as soon as no log needs them any more.
-func (s *Store) Close() { s.use(-1) }
+// Destruct closes the connections as soon as no log needs them any more. It implements
+// caddy.Destructor.
+func (s *Store) Destruct() error {
+	s.use(-1)
+	return nil
+}
 
 // use counts n more that need connections, or fewer.
 func (s *Store) use(n int64) {
