@@ -129,31 +129,19 @@ const (
 	maxPiece = 31 << 10
 	// maxEntries is how many pieces are read at once.
 	maxEntries = 16
-	// blocks is how long a connection waits for what comes.
-	blocks = time.Second
+	// poll is how often a reader looks for what comes. What several readers ask for needs few
+	// connections, and text that comes in steps of this time still flows.
+	poll = 50 * time.Millisecond
 	// marksPerStream is in how many parts the oldest events of a log go.
 	marksPerStream = 64
 )
 
-// next waits for pieces of a log after one, and returns none if none come for a while. So many
-// readers may wait that there is no turn for this one: then it only looks whether there are
-// some, as it does without block.
-func (s *Store) next(ctx context.Context, id, after string, block bool) ([]piece, error) {
-	wait := time.Duration(-1)
-	if block {
-		select {
-		case s.turns <- struct{}{}:
-			defer func() { <-s.turns }()
-			wait = blocks
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(blocks):
-		}
-	}
-	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(wait, 0)+s.o.Timeout)
+// next returns the pieces of a log after one, if there are some.
+func (s *Store) next(id, after string) ([]piece, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), s.o.Timeout)
 	defer cancel()
-	streams, err := s.client.XRead(limited, &goredis.XReadArgs{
-		Streams: []string{s.name("events", id), after}, Count: maxEntries, Block: wait,
+	streams, err := s.client.XRead(ctx, &goredis.XReadArgs{
+		Streams: []string{s.name("events", id), after}, Count: maxEntries, Block: -1,
 	}).Result()
 	if err = s.checked(err); errors.Is(err, goredis.Nil) || err == nil && len(streams) == 0 {
 		return nil, nil
@@ -285,7 +273,7 @@ func (s *Store) abandon(v *view) error {
 	rest := func(yield func([]byte, error) bool) {
 		for after := "0-0"; failed == nil; {
 			var pieces []piece
-			if pieces, failed = s.next(context.Background(), v.entry.ID, after, false); failed == nil {
+			if pieces, failed = s.next(v.entry.ID, after); failed == nil {
 				_, _, failed = w.write() // a long log takes more than a lease
 			}
 			if len(pieces) == 0 {

@@ -44,7 +44,7 @@ func TestPiecesAreBounded(t *testing.T) {
 			t.Fatalf("it has %d bytes, and %d pieces more", len(p.Data), len(r.(*reader).have))
 		}
 	}
-	pieces, err := there.next(context.Background(), l.ID, "0-0", false)
+	pieces, err := there.next(l.ID, "0-0")
 	if err != nil || len(pieces) >= maxEntries {
 		t.Fatal(len(pieces), err)
 	}

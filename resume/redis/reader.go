@@ -76,30 +76,39 @@ func (r *reader) look(ctx context.Context) (v *view, err error) {
 	return v, err
 }
 
-// next reads what comes after the last piece, and waits for it if it may block.
-func (r *reader) next(block bool) error {
+// next reads what there is after the last piece.
+func (r *reader) next() error {
 	return r.retry(r.ctx, func() (err error) {
-		r.have, err = r.s.next(r.ctx, r.id, r.last, block)
+		r.have, err = r.s.next(r.id, r.last)
 		return err
 	})
 }
 
-// wait waits for pieces.
+// wait waits for pieces. When none have come for a while, it looks whether some have gone, and
+// whether the owner of the log has.
 func (r *reader) wait() error {
-	for missed := false; ; {
-		if err := r.next(true); err != nil || len(r.have) > 0 {
+	missed := false
+	for polls := 1; ; polls++ {
+		if err := r.next(); err != nil || len(r.have) > 0 {
 			return err
 		}
 		if missed {
 			return resume.ErrBroken
 		}
-		v, err := r.look(r.ctx)
-		if err != nil {
-			return err
+		if polls%looksAfter == 0 {
+			v, err := r.look(r.ctx)
+			if err != nil {
+				return err
+			}
+			missed = v.pieces > r.number
+		} else if !pause(r.ctx, poll) {
+			return r.ctx.Err()
 		}
-		missed = v.pieces > r.number
 	}
 }
+
+// looksAfter is how many polls without a piece come before a look.
+const looksAfter = 20
 
 func (r *reader) Next() (resume.Part, error) {
 	if !r.began {
@@ -189,7 +198,7 @@ func (r *reader) find() error {
 	if r.last = "0-0"; n > 0 {
 		r.last = fmt.Sprintf("%d-%d", n-1, uint64(math.MaxUint64))
 	}
-	if err := r.next(false); err != nil {
+	if err := r.next(); err != nil {
 		return err
 	}
 	if len(r.have) == 0 {

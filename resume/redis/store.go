@@ -54,11 +54,10 @@ type Store struct {
 	o       Options
 	client  *goredis.Client
 	replica string
-	away    atomic.Bool   // the last command failed
-	warned  atomic.Int64  // when, in nanoseconds since 1970
-	refused atomic.Int64  // likewise, of an error reply
-	members atomic.Int64  // readers that were counted
-	turns   chan struct{} // one for each reader that waits
+	away    atomic.Bool  // the last command failed
+	warned  atomic.Int64 // when, in nanoseconds since 1970
+	refused atomic.Int64 // likewise, of an error reply
+	members atomic.Int64 // readers that were counted
 	stop    context.CancelFunc
 	over    chan struct{} // closed when watch is over
 	users   atomic.Int64  // that need connections: logs, readers, and one until Close
@@ -89,7 +88,6 @@ func New(o Options) *Store {
 	s := &Store{
 		o: o, replica: hex.EncodeToString(random[:]),
 		owned: make(map[string]*owned), over: make(chan struct{}), client: goredis.NewClient(options),
-		turns: make(chan struct{}, maxConnections-commandConnections),
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
@@ -98,12 +96,8 @@ func New(o Options) *Store {
 	return s
 }
 
-// maxConnections is how many connections a replica may have. All but commandConnections may
-// wait for what comes of logs of other replicas, one for each reader.
-const maxConnections = 256
-
-// commandConnections is for those that are not for waiting.
-const commandConnections = 16
+// maxConnections is how many connections a replica may have.
+const maxConnections = 64
 
 // Destruct closes the connections as soon as no log needs them any more. It implements
 // caddy.Destructor.
