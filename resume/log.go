@@ -1,7 +1,6 @@
 package resume
 
 import (
-	"container/list"
 	"context"
 	"io"
 	"net/http"
@@ -40,8 +39,6 @@ type memoryLog struct {
 	timer     *time.Timer   // that removes the log; nil before its end
 	run       Run           // zero after the end: it holds the whole request
 	hidden    bool          // only its run finds it
-	list      *list.List    // of the Memory that it is in
-	element   *list.Element
 }
 
 func newMemoryLog(m *Memory, e Entry, run Run) *memoryLog {
@@ -54,7 +51,6 @@ func newMemoryLog(m *Memory, e Entry, run Run) *memoryLog {
 // size returns how many bytes it takes.
 func (l *memoryLog) size() int64 { return l.overhead + l.segments.taken }
 
-// Append implements Writer.
 func (l *memoryLog) Append(ctx context.Context, p Part) error {
 	l.in.mu.Lock()
 	defer l.in.mu.Unlock()
@@ -63,7 +59,7 @@ func (l *memoryLog) Append(ctx context.Context, p Part) error {
 			l.state, l.header = Begun, p.Header
 			l.overhead += int64(sizeOf(p.Header))
 		})
-		l.place()
+		l.in.place(l)
 	}
 	for b, ends := range p.Pieces(maxSegment) {
 		l.waitForReaders(ctx)
@@ -76,7 +72,6 @@ func (l *memoryLog) Append(ctx context.Context, p Part) error {
 	return nil
 }
 
-// End implements Writer.
 func (l *memoryLog) End(how State) {
 	l.in.mu.Lock()
 	defer l.in.mu.Unlock()
@@ -86,8 +81,12 @@ func (l *memoryLog) End(how State) {
 		l.in.remove(l)
 		return
 	}
-	l.place()
-	l.in.removeAfter(l, l.entry.Keep)
+	l.in.place(l)
+	l.timer = time.AfterFunc(l.entry.Keep, func() {
+		l.in.mu.Lock()
+		defer l.in.mu.Unlock()
+		l.in.remove(l)
+	})
 }
 
 // The lock is held when the following are called.
@@ -175,24 +174,11 @@ func (l *memoryLog) cancel(why Reason) {
 
 // readersChanged tells the writer and the run.
 func (l *memoryLog) readersChanged() {
-	l.place()
+	l.in.place(l)
 	l.signalMove()
 	if l.run.ReadersChanged != nil {
 		l.run.ReadersChanged(len(l.readers) + l.elsewhere)
 	}
-}
-
-// place puts the log into the list that it belongs to.
-func (l *memoryLog) place() {
-	var to *list.List
-	switch {
-	case len(l.readers) > 0 || l.in.byID[l.entry.ID] != l:
-	case l.state == Begun:
-		to = &l.in.unread
-	case l.state == Whole || l.state == Broken:
-		to = &l.in.ended
-	}
-	l.in.place(l, to)
 }
 
 // wake wakes the readers.
@@ -228,7 +214,6 @@ func (l *memoryLog) read(ctx context.Context, n uint64) *memoryReader {
 	return r
 }
 
-// Next implements Reader.
 func (r *memoryReader) Next() (Part, error) {
 	l := r.log
 	l.in.mu.Lock()
@@ -255,7 +240,6 @@ func (r *memoryReader) Next() (Part, error) {
 	return Part{Data: b}, nil
 }
 
-// Close implements Reader.
 func (r *memoryReader) Close() {
 	l := r.log
 	l.in.mu.Lock()
@@ -315,9 +299,3 @@ func (r *memoryReader) moveTo(at int64) {
 	r.at, r.stuck = at, false
 	r.log.signalMove()
 }
-
-// Interface guards
-var (
-	_ Writer = (*memoryLog)(nil)
-	_ Reader = (*memoryReader)(nil)
-)

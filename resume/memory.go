@@ -1,12 +1,11 @@
 package resume
 
 import (
-	"container/list"
 	"context"
 	"math"
 	"net/http"
+	"slices"
 	"sync"
-	"time"
 )
 
 // Memory is a Store in this process. What its logs take together is bounded by the
@@ -18,8 +17,7 @@ type Memory struct {
 	used   int64      // bytes
 	byID   map[string]*memoryLog
 	byKey  map[Digest]*memoryLog
-	ended  list.List // logs without readers that have ended, the oldest first
-	unread list.List // logs without readers that go on, the one that was left first first
+	unread []*memoryLog // logs that have begun and have no readers, the one that was left first first
 }
 
 // NewMemory returns a Memory that is empty.
@@ -118,31 +116,24 @@ func (m *Memory) remove(l *memoryLog) {
 	m.used -= l.size()
 	m.hide(l)
 	delete(m.byID, l.entry.ID)
-	m.place(l, nil)
+	m.unplace(l)
 	if l.timer != nil {
 		l.timer.Stop()
 	}
 }
 
-// removeAfter takes the log out after a time.
-func (m *Memory) removeAfter(l *memoryLog, d time.Duration) {
-	l.timer = time.AfterFunc(d, func() {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		m.remove(l)
-	})
+// place makes the log the last of those without readers, if it is one, and has begun.
+func (m *Memory) place(l *memoryLog) {
+	m.unplace(l)
+	if len(l.readers) == 0 && l.state != Claimed && m.byID[l.entry.ID] == l {
+		m.unread = append(m.unread, l)
+	}
 }
 
-// place moves the log to the end of the list; nil means none.
-func (m *Memory) place(l *memoryLog, to *list.List) {
-	if l.list == to {
-		return
-	}
-	if l.list != nil {
-		l.list.Remove(l.element)
-	}
-	if l.list = to; to != nil {
-		l.element = to.PushBack(l)
+// unplace takes the log out of those without readers.
+func (m *Memory) unplace(l *memoryLog) {
+	if i := slices.Index(m.unread, l); i >= 0 {
+		m.unread = slices.Delete(m.unread, i, i+1)
 	}
 }
 
@@ -159,21 +150,21 @@ func (m *Memory) makeRoom(l *memoryLog, n int64) (over int64) {
 // evict deletes a log that has ended or cancels one without readers, other than l. It
 // returns false if there is none.
 func (m *Memory) evict(l *memoryLog) bool {
-	if front := m.ended.Front(); front != nil {
-		victim := front.Value.(*memoryLog)
+	if i := slices.IndexFunc(m.unread, func(o *memoryLog) bool { return o.state > Begun }); i >= 0 {
+		victim := m.unread[i]
 		m.remove(victim)
 		victim.segments.clear()
 		return true
 	}
-	for e := m.unread.Front(); e != nil; e = e.Next() {
-		if victim := e.Value.(*memoryLog); victim != l {
-			m.place(victim, nil)
-			victim.cancel(ReasonMemory)
-			victim.trim(0, math.MaxInt64)
-			return true
-		}
+	i := slices.IndexFunc(m.unread, func(o *memoryLog) bool { return o != l })
+	if i < 0 {
+		return false
 	}
-	return false
+	victim := m.unread[i]
+	m.unplace(victim)
+	victim.cancel(ReasonMemory)
+	victim.trim(0, math.MaxInt64)
+	return true
 }
 
 // Sizes in bytes of what a header takes beside its names and values.
@@ -192,6 +183,3 @@ func sizeOf(header http.Header) (n int) {
 	}
 	return n
 }
-
-// Interface guards
-var _ Store = (*Memory)(nil)

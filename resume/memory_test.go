@@ -62,30 +62,6 @@ func (w *writing) fill(t *testing.T, bytes, size int) {
 	}
 }
 
-// TestLogsTakeWhatIsCounted compares what the store counts with what the heap grows by:
-// small events, large ones, and those larger than a segment.
-func TestLogsTakeWhatIsCounted(t *testing.T) {
-	if alone.Elsewhere(t) {
-		return
-	}
-	for _, size := range []int{9, 60, 250, 5000, 17000, 300000} {
-		t.Run(fmt.Sprint(size), func(t *testing.T) {
-			const most = 4 << 20
-			s := resume.NewMemory()
-			before := heap()
-			w := claim(t, s, resume.Entry{ID: "a", MaxStream: most, MaxMemory: 1 << 30})
-			for range 5 {
-				w.fill(t, most/3, size)
-				used, _ := s.Used()
-				if grown := heap() - before; grown > used+used/8+64<<10 || used > most+64<<10 {
-					t.Errorf("the heap has grown by %d, counted are %d", grown, used)
-				}
-			}
-			runtime.KeepAlive(w)
-		})
-	}
-}
-
 // TestMaxMemoryBoundsAllLogs fills many logs: the oldest that have ended go, then the
 // oldest without readers are cancelled and lose what they have, then those with readers
 // lose their oldest events. Those are never cancelled.

@@ -70,9 +70,6 @@ type Options struct {
 	// when the next handler has returned. It may copy to the client's request what handlers
 	// have set in the run's. Nil means that nothing is copied.
 	Returned func(client, run *http.Request)
-	// Interrupt ends a write to w, the writer of r, that another goroutine waits for. Nil
-	// means to set a deadline that has passed.
-	Interrupt func(w http.ResponseWriter, r *http.Request)
 }
 
 // Defaults of Options.
@@ -140,10 +137,8 @@ type Ended struct {
 // unobserved is the Observer of a Resume without one. It logs panics, as net/http does.
 type unobserved struct{}
 
-// Answered implements Observer.
 func (unobserved) Answered(*http.Request, Answered) {}
 
-// Ended implements Observer.
 func (unobserved) Ended(r *http.Request, e Ended) {
 	if e.Panicked == nil {
 		return

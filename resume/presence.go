@@ -22,17 +22,17 @@ type presence struct {
 	abort   context.CancelCauseFunc
 
 	informing sync.Mutex // held while an informational answer is sent; taken before mu
+	informed  int        // bytes of these
 
-	mu        sync.Mutex
-	client    http.ResponseWriter // the first client's, nil when that has left
-	interrupt func()              // ends a write to client
-	kind      kind
-	over      bool // next has returned
-	reason    Reason
-	readers   int
-	detached  bool        // it goes on without a client
-	since     time.Time   // when the last client left
-	timer     *time.Timer // of detach; nil if it has never been set
+	mu       sync.Mutex
+	client   http.ResponseWriter // the first client's, nil when that has left
+	kind     kind
+	over     bool // next has returned
+	reason   Reason
+	readers  int
+	detached bool        // it goes on without a client
+	since    time.Time   // when the last client left
+	timer    *time.Timer // of detach; nil if it has never been set
 }
 
 // kind is what the answer of a run is.
@@ -55,7 +55,7 @@ func (c *presence) leave() bool {
 	if c.over || c.kind == kindPasses || c.kind == kindUnknown && c.reason != ReasonNone {
 		return false
 	}
-	c.client, c.interrupt = nil, nil
+	c.client = nil
 	c.count()
 	return true
 }
@@ -75,20 +75,15 @@ func (c *presence) decide(stream bool) (kind, http.ResponseWriter) {
 	return c.kind, c.client
 }
 
-// stuckAfter is how long an informational answer may take.
-const stuckAfter = time.Second
-
-// inform sends an informational answer to the first client, if that is there. A client that
-// does not read is interrupted, so that it holds up no others.
+// inform sends an informational answer to the first client, if that is there. What a connection
+// holds is enough: a client that does not read must hold up no others.
 func (c *presence) inform(status int, header http.Header) {
 	c.informing.Lock()
 	defer c.informing.Unlock()
 	c.mu.Lock()
-	w, interrupt := c.client, c.interrupt
+	w := c.client
 	c.mu.Unlock()
-	if w != nil {
-		stuck := time.AfterFunc(stuckAfter, interrupt)
-		defer stuck.Stop()
+	if c.informed += sizeOf(header); w != nil && c.informed <= maxKeptHeader {
 		head.Inform(w, c.version, status, header)
 	}
 }
@@ -137,7 +132,7 @@ func (c *presence) count() {
 func (c *presence) attach() {
 	c.detached = false
 	c.timer.Stop()
-	c.o.Runs.attach()
+	c.o.Runs.count(func(s *Stats) { s.Detached-- })
 }
 
 // expire cancels the run if it still has no client.
@@ -167,10 +162,8 @@ func (c *presence) cancelLocked(why Reason) {
 // context.Canceled keeps it from being counted as one (Caddy: reverseproxy.go:736).
 type cancelled struct{ why Reason }
 
-// Error implements error.
 func (c *cancelled) Error() string { return "the stream was cancelled: " + c.why.String() }
 
-// Unwrap returns context.Canceled.
 func (c *cancelled) Unwrap() error { return context.Canceled }
 
 // presenceKey is the key of the presence of a run in the context of its request.

@@ -18,7 +18,6 @@ type problem struct {
 	First uint64 `json:"first,omitempty"`
 }
 
-// Error implements error.
 func (p *problem) Error() string { return p.Title }
 
 // send answers with the problem. A client that sends the same again gets the same or, with a key
@@ -38,36 +37,25 @@ func (p *problem) send(w http.ResponseWriter) {
 	_, _ = w.Write(body) // an error cannot be sent either
 }
 
+// What clients are told.
 var (
-	// errUnknown: the id is of no stream, or of another client's.
-	errUnknown = newProblem(http.StatusNotFound, "Unknown stream",
-		"There is no stream with this id, or there is none any more. Send the request again without Last-Event-ID and with a new Idempotency-Key; the agent will run again.")
-	// errUnavailable: the storage does not answer.
-	errUnavailable = newProblem(http.StatusServiceUnavailable, "Streams cannot be reached",
-		"What keeps the streams does not answer. Ask for the stream again later, by its id.")
-	// errMismatch: the key was used for another request.
-	errMismatch = newProblem(http.StatusUnprocessableEntity, "Idempotency-Key is already used",
-		"This Idempotency-Key was used with another request body. Use a new key for each request, and the same body, byte for byte, when you send a request again.")
-	// errOtherKey: the position is in a stream of another key, or of none.
-	errOtherKey = newProblem(http.StatusUnprocessableEntity, "Idempotency-Key is not the stream's",
-		"The stream that Last-Event-ID names did not begin with this Idempotency-Key. Leave out the key to continue that stream, or Last-Event-ID to send another request.")
-	// errTwoKeys: the request has more than one key.
-	errTwoKeys = newProblem(http.StatusBadRequest, "More than one "+KeyHeader,
-		"A request has one Idempotency-Key. Send the header once.")
-	// errNoEvent: the stream does not have the position, or not yet.
-	errNoEvent = newProblem(http.StatusBadRequest, "No such event",
-		"Last-Event-ID names no event of this stream. Send the id of the last event of it that you have received.")
-	// errUnreadable: the body of the request cannot be read.
-	errUnreadable = newProblem(http.StatusBadRequest, "Unreadable body",
-		"The body of the request could not be read to its end. Send it whole, or none.")
-	// errBadDetach: the header is no duration.
-	errBadDetach = newProblem(http.StatusBadRequest, "Invalid "+DetachHeader,
-		"The value must be a duration such as 10m or 30s, not negative. 0s turns it off.")
+	errUnknown = &problem{"Unknown stream", http.StatusNotFound,
+		"There is no stream with this id, or there is none any more. Send the request again without Last-Event-ID and with a new Idempotency-Key; the agent will run again.", 0}
+	errUnavailable = &problem{"Streams cannot be reached", http.StatusServiceUnavailable,
+		"What keeps the streams does not answer. Ask for the stream again later, by its id.", 0}
+	errMismatch = &problem{"Idempotency-Key is already used", http.StatusUnprocessableEntity,
+		"This Idempotency-Key was used with another request body. Use a new key for each request, and the same body, byte for byte, when you send a request again.", 0}
+	errOtherKey = &problem{"Idempotency-Key is not the stream's", http.StatusUnprocessableEntity,
+		"The stream that Last-Event-ID names did not begin with this Idempotency-Key. Leave out the key to continue that stream, or Last-Event-ID to send another request.", 0}
+	errTwoKeys = &problem{"More than one " + KeyHeader, http.StatusBadRequest,
+		"A request has one Idempotency-Key. Send the header once.", 0}
+	errNoEvent = &problem{"No such event", http.StatusBadRequest,
+		"Last-Event-ID names no event of this stream. Send the id of the last event of it that you have received.", 0}
+	errUnreadable = &problem{"Unreadable body", http.StatusBadRequest,
+		"The body of the request could not be read to its end. Send it whole, or none.", 0}
+	errBadDetach = &problem{"Invalid " + DetachHeader, http.StatusBadRequest,
+		"The value must be a duration such as 10m or 30s, not negative. 0s turns it off.", 0}
 )
-
-func newProblem(status int, title, detail string) *problem {
-	return &problem{Title: title, Status: status, Detail: detail}
-}
 
 // problemOf returns the problem that a store's error is to a client.
 func problemOf(err error) *problem {
@@ -78,10 +66,9 @@ func problemOf(err error) *problem {
 	case errors.Is(err, ErrAhead):
 		return errNoEvent
 	case isGone:
-		p := newProblem(http.StatusGone, "Events are gone",
-			"The events after this position are no longer kept. The member first is the number of the first one that is; continue after the one before it.")
-		p.First = gone.First
-		return p
+		return &problem{"Events are gone", http.StatusGone,
+			"The events after this position are no longer kept. The member first is the number of the first one that is; continue after the one before it.",
+			gone.First}
 	}
 	return errUnavailable
 }

@@ -6,8 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/binary"
-	"hash"
+	"fmt"
 	"io"
 	"net/http"
 	"regexp"
@@ -86,13 +85,11 @@ func asks(o *Options, r *http.Request) (a asked, ok bool, wrong error) {
 		a.detach = min(d, o.Detach)
 		return a, a.key != "" || a.detach > 0, nil
 	}
-	return a, a.key != "" || o.Always && isJSON(r.Header), nil
-}
-
-// isJSON reports whether a body with the header h is JSON.
-func isJSON(h http.Header) bool {
-	media := head.MediaType(h)
-	return media == "application/json" || strings.HasSuffix(media, "+json")
+	if a.key != "" || !o.Always {
+		return a, a.key != "", nil
+	}
+	media := head.MediaType(r.Header)
+	return a, media == "application/json" || strings.HasSuffix(media, "+json"), nil
 }
 
 // credentials are the header fields that say who a client is.
@@ -100,46 +97,33 @@ var credentials = []string{"Authorization", "Cookie", "X-Api-Key", "Api-Key"}
 
 // owner returns the keyed hash of who may have the answer to r, of the resource.
 func owner(o *Options, r *http.Request, resource string) Digest {
-	m := hmac.New(sha256.New, o.Secret)
+	fields := [][]string{{r.Host, resource}}
 	if o.Asked != nil {
 		server, path := o.Asked(r)
 		if of, _, ok := named(path); ok {
 			path = of
 		}
-		writeField(m, server)
-		writeField(m, path)
+		fields = append(fields, []string{server, path})
 	}
-	writeField(m, r.Host)
-	writeField(m, resource)
 	for _, name := range credentials {
-		writeNumber(m, len(r.Header[name]))
-		for _, v := range r.Header[name] {
-			writeField(m, v)
-		}
+		fields = append(fields, r.Header[name])
 	}
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
-		writeField(m, string(r.TLS.PeerCertificates[0].Raw))
+		fields = append(fields, []string{string(r.TLS.PeerCertificates[0].Raw)})
 	}
-	return Digest(m.Sum(nil))
+	return hash(o.Secret, fields)
 }
 
 // keyOf returns the keyed hash of an idempotency key of the owner's.
 func keyOf(secret []byte, owner Digest, query, key string) Digest {
+	return hash(secret, [][]string{{string(owner[:]), query, key}})
+}
+
+// hash returns the keyed hash of fields. Quoted, no two lists of fields are the same bytes.
+func hash(secret []byte, fields [][]string) Digest {
 	m := hmac.New(sha256.New, secret)
-	m.Write(owner[:])
-	writeField(m, query)
-	writeField(m, key)
+	_, _ = fmt.Fprintf(m, "%q", fields) // never fails
 	return Digest(m.Sum(nil))
-}
-
-// writeField writes s so that no two lists of fields are the same bytes.
-func writeField(h hash.Hash, s string) {
-	writeNumber(h, len(s))
-	_, _ = io.WriteString(h, s) // never fails
-}
-
-func writeNumber(h hash.Hash, n int) {
-	_ = binary.Write(h, binary.BigEndian, int64(n)) // never fails
 }
 
 // readBody reads the body of r, which net/http closes when the client's handler
@@ -171,7 +155,6 @@ func readBody(r *http.Request, limit int64) ([]byte, bool) {
 // failingReader fails.
 type failingReader struct{ err error }
 
-// Read implements io.Reader.
 func (f failingReader) Read([]byte) (int, error) { return 0, f.err }
 
 // skipBody reads the body of r to its end and ignores it. Only then does net/http look whether
@@ -195,7 +178,6 @@ func giveBody(r *http.Request, b []byte) {
 	}
 }
 
-// Read implements io.Reader.
 func (b *requestBody) Read(p []byte) (int, error) {
 	n, err := b.in.Read(p)
 	if b.in.Len() == 0 {
@@ -204,7 +186,6 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close implements io.Closer.
 func (b *requestBody) Close() error {
 	b.in.Reset(nil)
 	return nil

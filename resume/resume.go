@@ -7,7 +7,6 @@ import (
 	"errors"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 )
@@ -31,11 +30,6 @@ func New(o Options) *Resume {
 	}
 	if o.MaxRequest == nil {
 		o.MaxRequest = func() int64 { return proxy.DefaultMaxRequest }
-	}
-	if o.Interrupt == nil {
-		o.Interrupt = func(w http.ResponseWriter, _ *http.Request) {
-			_ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0)) // or it goes on
-		}
 	}
 	if o.Observer == nil {
 		o.Observer = unobserved{}

@@ -55,7 +55,7 @@ func newRun(
 	ctx := context.WithValue(context.WithoutCancel(r.Context()), presenceKey{}, c)
 	x.ctx, c.abort = context.WithCancelCause(ctx)
 	c.o, c.detach, c.version, c.wants = o, detach, r.ProtoMajor, asksForStream(r, body)
-	c.client, c.interrupt = w, func() { o.Interrupt(w, r) }
+	c.client = w
 	return x
 }
 
@@ -132,10 +132,8 @@ func (x *run) endAnswer(client http.ResponseWriter) {
 	}
 }
 
-// Header implements http.ResponseWriter.
 func (x *run) Header() http.Header { return x.header }
 
-// WriteHeader implements http.ResponseWriter.
 func (x *run) WriteHeader(status int) {
 	switch {
 	case x.kind != kindUnknown:
@@ -209,7 +207,6 @@ func changes(next, before http.Header) http.Header {
 	return h
 }
 
-// Write implements http.ResponseWriter.
 func (x *run) Write(p []byte) (int, error) {
 	x.WriteHeader(http.StatusOK)
 	switch x.kind {
@@ -244,7 +241,6 @@ func (x *run) FlushError() error {
 	return nil
 }
 
-// Hijack implements http.Hijacker.
 func (x *run) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if x.kind == kindUnknown {
 		x.decide(false)
@@ -255,10 +251,6 @@ func (x *run) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return http.NewResponseController(x.client).Hijack()
 }
 
-// SetReadDeadline implements the deadline of http.ResponseController. The request has
-// been read.
-func (x *run) SetReadDeadline(time.Time) error { return nil }
-
 // SetWriteDeadline implements the deadline of http.ResponseController. A log is written
 // at once.
 func (x *run) SetWriteDeadline(t time.Time) error {
@@ -268,6 +260,7 @@ func (x *run) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// EnableFullDuplex implements the same of http.ResponseController. The request has been
-// read.
-func (x *run) EnableFullDuplex() error { return nil }
+// SetReadDeadline and EnableFullDuplex do nothing: the request has been read.
+
+func (x *run) SetReadDeadline(time.Time) error { return nil }
+func (x *run) EnableFullDuplex() error         { return nil }

@@ -122,6 +122,3 @@ func (s *Runs) detach(most int) bool {
 	s.stats.TotalDetached++
 	return true
 }
-
-// attach takes that back.
-func (s *Runs) attach() { s.count(func(st *Stats) { st.Detached-- }) }

@@ -132,13 +132,9 @@ type Entry struct {
 	// Path is the path of the request, and Progress the value of its ProgressHeader.
 	// Finish needs them.
 	Path, Progress string
-	// Keep is how long the log is kept after its end.
-	Keep time.Duration
-	// MaxStream is the size in bytes above which the oldest events of the log are deleted.
-	// It does not count the largest event, if that is larger than half of it.
-	MaxStream int64
-	// MaxMemory is the size in bytes that all logs in memory may take when this one grows.
-	MaxMemory int64
+	// Keep, MaxStream and MaxMemory are those of the Options.
+	Keep                 time.Duration
+	MaxStream, MaxMemory int64
 }
 
 // Errors of stores and readers.

@@ -59,7 +59,7 @@ func TestRedisIsKilled(t *testing.T) {
 	select {
 	case err := <-waits:
 		t.Fatalf("a claim of a key does not wait: %v", err)
-	case <-time.After(3 * blocks):
+	case <-time.After(3 * time.Second):
 	}
 	server.start(program(t))
 	if err := <-waits; err != nil {

@@ -147,7 +147,7 @@ func looked(e resume.Entry, state, header string) string {
 	if err != nil {
 		panic(err)
 	}
-	return array(text(state), text(header), ":2\r\n", ":1\r\n", ":1\r\n", ":100000\r\n", ":0\r\n", ":0\r\n", text(string(b)))
+	return array(text(state), text(header), ":2\r\n", ":1\r\n", ":100000\r\n", ":0\r\n", ":0\r\n", text(string(b)))
 }
 
 // replica returns a store at the fake, and what it logs.
@@ -162,6 +162,6 @@ func (f *fake) replica(t *testing.T, set func(*Options)) (*Store, *observer.Obse
 		set(&o)
 	}
 	s := New(o)
-	t.Cleanup(s.Close)
+	t.Cleanup(func() { s.Destruct() })
 	return s, logs
 }

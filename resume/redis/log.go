@@ -26,10 +26,9 @@ type view struct {
 	header  http.Header // nil before it has begun
 	pieces  uint64
 	events  uint64
-	has     uint64 // how many events its owner has
-	lease   int64  // when that of the owner ends: another number after each write
-	gone    bool   // it was deleted, or has been kept long enough
-	adopted bool   // its owner is gone, and this replica ends it
+	writes  int64
+	gone    bool // it was deleted, or has been kept long enough
+	adopted bool // its owner is gone, and this replica ends it
 	entry   resume.Entry
 }
 
@@ -47,16 +46,16 @@ func (s *Store) look(ctx context.Context, id, reader string) (*view, error) {
 		return nil, fmt.Errorf("looking for a log in redis: %w", err)
 	}
 	f, _ := reply.([]any)
-	if len(f) != 9 {
-		return nil, fmt.Errorf("%w: it has %d fields, want 9", errDamaged, len(f))
+	if len(f) != 8 {
+		return nil, fmt.Errorf("%w: it has %d fields, want 8", errDamaged, len(f))
 	}
 	str := func(i int) string { v, _ := f[i].(string); return v }
 	num := func(i int) int64 { v, _ := f[i].(int64); return v }
 	v := &view{
 		state: resume.State(slices.Index(states[:resume.Dropped], str(0))), pieces: uint64(num(2)),
-		events: uint64(num(3)), has: uint64(num(4)), lease: num(5), gone: num(6) == 1, adopted: num(7) == 1,
+		events: uint64(num(3)), writes: num(4), gone: num(5) == 1, adopted: num(6) == 1,
 	}
-	if err := json.Unmarshal([]byte(str(8)), &v.entry); err != nil {
+	if err := json.Unmarshal([]byte(str(7)), &v.entry); err != nil {
 		return nil, fmt.Errorf("%w: decoding its entry: %w", errDamaged, err)
 	}
 	if v.entry.ID != id || v.state >= resume.Dropped {
@@ -130,31 +129,19 @@ const (
 	maxPiece = 31 << 10
 	// maxEntries is how many pieces are read at once.
 	maxEntries = 16
-	// blocks is how long a connection waits for what comes.
-	blocks = time.Second
+	// poll is how often a reader looks for what comes. What several readers ask for needs few
+	// connections, and text that comes in steps of this time still flows.
+	poll = 50 * time.Millisecond
 	// marksPerStream is in how many parts the oldest events of a log go.
 	marksPerStream = 64
 )
 
-// next waits for pieces of a log after one, and returns none if none come for a while. So many
-// readers may wait that there is no turn for this one: then it only looks whether there are
-// some, as it does without block.
-func (s *Store) next(ctx context.Context, id, after string, block bool) ([]piece, error) {
-	wait := time.Duration(-1)
-	if block {
-		select {
-		case s.turns <- struct{}{}:
-			defer func() { <-s.turns }()
-			wait = blocks
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(blocks):
-		}
-	}
-	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(wait, 0)+s.o.Timeout)
+// next returns the pieces of a log after one, if there are some.
+func (s *Store) next(id, after string) ([]piece, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), s.o.Timeout)
 	defer cancel()
-	streams, err := s.client.XRead(limited, &goredis.XReadArgs{
-		Streams: []string{s.name("events", id), after}, Count: maxEntries, Block: wait,
+	streams, err := s.client.XRead(ctx, &goredis.XReadArgs{
+		Streams: []string{s.name("events", id), after}, Count: maxEntries, Block: -1,
 	}).Result()
 	if err = s.checked(err); errors.Is(err, goredis.Nil) || err == nil && len(streams) == 0 {
 		return nil, nil
@@ -230,9 +217,8 @@ func sizeInRedis(bytes int) int64 {
 // errLost means that a log is another replica's, or was deleted.
 var errLost = errors.New("the log in redis is no longer this replica's")
 
-// write writes pieces of a log, or none, whose owner has so many events. If it fails, it may be
-// called again with the same.
-func (w *writer) write(pieces []piece, has uint64) (cancelled bool, readers int, err error) {
+// write writes pieces of a log, or none. If it fails, it may be called again with the same.
+func (w *writer) write(pieces ...piece) (cancelled bool, readers int, err error) {
 	next, first := *w, ""
 	var args []any
 	for _, p := range pieces {
@@ -245,7 +231,7 @@ func (w *writer) write(pieces []piece, has uint64) (cancelled bool, readers int,
 	}
 	s, e := w.s, w.entry
 	v, err := s.do(context.Background(), writeScript, e.ID, append([]any{
-		e.ID, s.replica, s.o.Lease.Milliseconds(), s.ttl(e), w.pieces, next.pieces, next.events, has, first,
+		e.ID, s.replica, s.o.Lease.Milliseconds(), s.ttl(e), w.pieces, next.pieces, next.events, first,
 		e.Keep.Milliseconds(),
 	}, args...)...)
 	if err != nil {
@@ -266,7 +252,7 @@ func (w *writer) write(pieces []piece, has uint64) (cancelled bool, readers int,
 
 // end ends a log after some pieces.
 func (w *writer) end(how resume.State, after ...piece) error {
-	_, _, err := w.write(append(after, piece{kind: kindState, data: states[how]}), 0)
+	_, _, err := w.write(append(after, piece{kind: kindState, data: states[how]})...)
 	return err
 }
 
@@ -276,25 +262,22 @@ func (w *writer) end(how resume.State, after ...piece) error {
 const orphanGap = 1 << 20
 
 // abandon ends a log that this replica has adopted: one that has begun with an error, as far
-// as its format has one, any other as if its request had failed.
+// as its format has one, any other as if its request had failed. The gap comes first: a client
+// whose event is in it then waits for the end.
 func (s *Store) abandon(v *view) error {
 	w := &writer{s: s, entry: v.entry, pieces: v.pieces, events: v.events}
 	if v.state == resume.Claimed {
 		return w.end(resume.Dropped)
 	}
-	var failed error // of Redis; else the log breaks off
+	_, _, failed := w.write(piece{kind: kindGap}) // of Redis; else the log breaks off
 	rest := func(yield func([]byte, error) bool) {
-		for after := "0-0"; ; {
+		for after := "0-0"; failed == nil; {
 			var pieces []piece
-			// A long log takes more than a lease, and clients may have events in the gap.
-			if _, _, failed = w.write(nil, v.events+orphanGap); failed == nil {
-				pieces, failed = s.next(context.Background(), v.entry.ID, after, false)
-			}
-			if failed != nil {
-				yield(nil, failed)
+			if pieces, failed = s.next(v.entry.ID, after); failed == nil {
+				_, _, failed = w.write() // a long log takes more than a lease
 			}
 			if len(pieces) == 0 {
-				return
+				break
 			}
 			for _, p := range pieces {
 				if (p.kind == kindEnd || p.kind == kindPart) && !yield([]byte(p.data), nil) {
@@ -303,11 +286,14 @@ func (s *Store) abandon(v *view) error {
 			}
 			after = pieces[len(pieces)-1].id
 		}
+		if failed != nil {
+			yield(nil, failed)
+		}
 	}
-	part, how, _ := resume.Finish(v.entry, v.events+orphanGap, resume.ReasonNone, rest)
+	part, how, _ := resume.Finish(v.entry, w.events, resume.ReasonNone, rest)
 	if failed != nil {
 		return failed
 	}
 	pieces, _ := piecesOf(part) // without a header
-	return w.end(how, append([]piece{{kind: kindGap}}, pieces...)...)
+	return w.end(how, pieces...)
 }

@@ -44,7 +44,7 @@ func TestPiecesAreBounded(t *testing.T) {
 			t.Fatalf("it has %d bytes, and %d pieces more", len(p.Data), len(r.(*reader).have))
 		}
 	}
-	pieces, err := there.next(context.Background(), l.ID, "0-0", false)
+	pieces, err := there.next(l.ID, "0-0")
 	if err != nil || len(pieces) >= maxEntries {
 		t.Fatal(len(pieces), err)
 	}
@@ -151,7 +151,7 @@ func TestRepeatedWrites(t *testing.T) {
 	w := &writer{s: here, entry: l.Entry, pieces: 1}
 	stale, again := *w, *w
 	for _, w := range []*writer{w, &again} {
-		_, _, err := w.write([]piece{{kind: kindEnd, data: event(1)}, {kind: kindEnd, data: event(2)}}, 2)
+		_, _, err := w.write(piece{kind: kindEnd, data: event(1)}, piece{kind: kindEnd, data: event(2)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -30,7 +30,6 @@ func init() {
 // what there is to say.
 type quiet struct{}
 
-// Printf implements go-redis' interface.
 func (quiet) Printf(_ context.Context, format string, v ...any) {
 	caddy.Log().Named("go-redis").Debug(fmt.Sprintf(format, v...))
 }
@@ -89,15 +88,6 @@ func (*Storage) CaddyModule() caddy.ModuleInfo {
 
 // stores are those of the process, by a hash of their options, so that a reload ends nothing.
 var stores = caddy.NewUsagePool()
-
-// pooled is a store in stores.
-type pooled struct{ *Store }
-
-// Destruct implements caddy.Destructor.
-func (p pooled) Destruct() error {
-	p.Close()
-	return nil
-}
 
 // texts returns the options that are texts, by the names of their subdirectives.
 func (s *Storage) texts() map[string]*string {
@@ -187,10 +177,10 @@ func (s *Storage) ResumeStore(local *resume.Memory) (resume.Store, []byte) {
 	v, _, _ := stores.LoadOrNew(s.key(), func() (caddy.Destructor, error) { // which never fails
 		o := s.options
 		o.Local, o.Logger = local, s.logger
-		return pooled{New(o)}, nil
+		return New(o), nil
 	})
 	s.used = true
-	return v.(pooled).Store, []byte(s.Secret)
+	return v.(*Store), []byte(s.Secret)
 }
 
 // Cleanup lets go of the store, which goes on until its streams are over.

@@ -26,8 +26,7 @@ type owned struct {
 	pending []piece // that flush has to write
 	size    int     // of pending, in bytes
 	room    *sync.Cond
-	events  uint64 // that have been appended
-	fails   bool   // the last write failed
+	fails   bool // the last write failed
 	lost    bool
 	over    bool // its run adds no more
 }
@@ -59,7 +58,6 @@ func (o *owned) wakeFlush() {
 // errFull says why a log is lost.
 var errFull = errors.New("redis does not take what comes")
 
-// Append implements resume.Writer.
 func (o *owned) Append(ctx context.Context, p resume.Part) error {
 	if err := o.memory.Append(ctx, p); err != nil {
 		return err
@@ -67,7 +65,6 @@ func (o *owned) Append(ctx context.Context, p resume.Part) error {
 	pieces, err := piecesOf(p)
 	defer o.wakeFlush()
 	o.mu.Lock()
-	o.events += uint64(len(p.Ends))
 	for o.size >= maxPending && !o.fails && !o.lost {
 		o.room.Wait()
 	}
@@ -94,7 +91,6 @@ func (o *owned) addLocked(pieces ...piece) {
 	}
 }
 
-// End implements resume.Writer.
 func (o *owned) End(how resume.State) {
 	o.memory.End(how)
 	o.mu.Lock()
@@ -178,11 +174,11 @@ func (o *owned) flush() {
 		var pieces []piece
 		pieces, o.pending, o.size = o.pending, nil, 0
 		over = o.over
-		events, lost := o.events, o.lost
+		lost := o.lost
 		o.room.Broadcast()
 		o.mu.Unlock()
 		if !lost {
-			o.write(w, pieces, events, &until)
+			o.write(w, pieces, &until)
 		}
 		if o.isLost() {
 			o.s.o.Local.SetElsewhere(o.entry.ID, 0)
@@ -194,9 +190,9 @@ func (o *owned) flush() {
 
 // write writes what there is to write, and does what others ask for. It tries until it succeeds,
 // or the log is lost.
-func (o *owned) write(w *writer, pieces []piece, events uint64, until *time.Time) {
+func (o *owned) write(w *writer, pieces []piece, until *time.Time) {
 	for {
-		cancelled, readers, err := w.write(pieces, events)
+		cancelled, readers, err := w.write(pieces...)
 		o.mu.Lock()
 		o.fails = err != nil
 		o.room.Broadcast()
@@ -228,7 +224,6 @@ type ownedReader struct {
 	remote func() resume.Reader // reads the log in Redis; nil after the first part
 }
 
-// Next implements resume.Reader.
 func (r *ownedReader) Next() (resume.Part, error) {
 	p, err := r.Reader.Next()
 	var gone *resume.GoneError
@@ -240,9 +235,3 @@ func (r *ownedReader) Next() (resume.Part, error) {
 	r.remote = nil
 	return p, err
 }
-
-// Interface guards
-var (
-	_ resume.Writer = (*owned)(nil)
-	_ resume.Reader = (*ownedReader)(nil)
-)

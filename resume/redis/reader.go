@@ -76,32 +76,40 @@ func (r *reader) look(ctx context.Context) (v *view, err error) {
 	return v, err
 }
 
-// next reads what comes after the last piece, and waits for it if it may block.
-func (r *reader) next(block bool) error {
+// next reads what there is after the last piece.
+func (r *reader) next() error {
 	return r.retry(r.ctx, func() (err error) {
-		r.have, err = r.s.next(r.ctx, r.id, r.last, block)
+		r.have, err = r.s.next(r.id, r.last)
 		return err
 	})
 }
 
-// wait waits for pieces.
+// wait waits for pieces. When none have come for a while, it looks whether some have gone, and
+// whether the owner of the log has.
 func (r *reader) wait() error {
-	for missed := false; ; {
-		if err := r.next(true); err != nil || len(r.have) > 0 {
+	missed := false
+	for polls := 1; ; polls++ {
+		if err := r.next(); err != nil || len(r.have) > 0 {
 			return err
 		}
 		if missed {
 			return resume.ErrBroken
 		}
-		v, err := r.look(r.ctx)
-		if err != nil {
-			return err
+		if polls%looksAfter == 0 {
+			v, err := r.look(r.ctx)
+			if err != nil {
+				return err
+			}
+			missed = v.pieces > r.number
+		} else if !pause(r.ctx, poll) {
+			return r.ctx.Err()
 		}
-		missed = v.pieces > r.number
 	}
 }
 
-// Next implements resume.Reader.
+// looksAfter is how many polls without a piece come before a look.
+const looksAfter = 20
+
 func (r *reader) Next() (resume.Part, error) {
 	if !r.began {
 		return r.begin()
@@ -166,24 +174,20 @@ func (r *reader) begin() (resume.Part, error) {
 }
 
 // waitForEvent waits for the event to start after. A client may have an event from the owner of
-// the log before that is in Redis, and the owner may die then. One that is alive says with
-// each write how many events it has. The second one from now on was begun after now.
+// the log before that is in Redis. The third write from now on has it, also if a write is under
+// way now, and the event waits for room before the next one. If the owner dies, there is a gap.
 func (r *reader) waitForEvent(v *view) (*view, error) {
-	for writes := 0; r.after > v.events; {
-		if v.state > resume.Begun || writes > 1 && r.after > v.has {
+	for began := v.writes; r.after > v.events; {
+		if v.state > resume.Begun || v.writes > began+2 {
 			return nil, resume.ErrAhead
 		}
 		if !pause(r.ctx, tick/5) {
 			return nil, r.ctx.Err()
 		}
-		next, err := r.look(r.ctx)
-		if err != nil {
+		var err error
+		if v, err = r.look(r.ctx); err != nil {
 			return nil, err
 		}
-		if next.lease != v.lease {
-			writes++
-		}
-		v = next
 	}
 	return v, nil
 }
@@ -194,7 +198,7 @@ func (r *reader) find() error {
 	if r.last = "0-0"; n > 0 {
 		r.last = fmt.Sprintf("%d-%d", n-1, uint64(math.MaxUint64))
 	}
-	if err := r.next(false); err != nil {
+	if err := r.next(); err != nil {
 		return err
 	}
 	if len(r.have) == 0 {
@@ -210,6 +214,3 @@ func (r *reader) find() error {
 	}
 	return nil
 }
-
-// Interface guards
-var _ resume.Reader = (*reader)(nil)

@@ -1,10 +1,12 @@
 package redis
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"net"
 	"strconv"
+	"strings"
 	"syscall"
 )
 
@@ -28,20 +30,20 @@ const (
 var errReply = errors.New("the server does not answer as redis does, or with more than was asked for: " +
 	"check the address")
 
-// replies is a connection that hands on replies of RESP 2 within these bounds. It fails at
-// any other, for good.
+// replies is a connection that hands on replies of RESP 2 within these bounds, and fails at any
+// other.
 type replies struct {
 	net.Conn
-	bad    error
-	line   []byte // what has come of the present one
+	in     *bufio.Reader
+	line   []byte // to hand on
 	skip   int    // bytes to come of a string and of its line end
-	size   int    // since the last command, in bytes
-	values int    // that are said to come since the last command
+	size   int    // of the reply to the last command so far, in bytes
+	values int    // that it says come
 }
 
 // checked returns a connection that reads from c through replies.
 func checked(c net.Conn) net.Conn {
-	r := &replies{Conn: c}
+	r := &replies{Conn: c, in: bufio.NewReaderSize(c, maxLine)}
 	if s, ok := c.(syscall.Conn); ok { // go-redis looks whether an idle one is still open
 		return struct {
 			*replies
@@ -51,74 +53,54 @@ func checked(c net.Conn) net.Conn {
 	return r
 }
 
-// Read implements net.Conn.
-func (c *replies) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	if c.bad == nil {
-		c.bad = c.check(p[:n])
+func (c *replies) Read(p []byte) (n int, err error) {
+	if len(c.line) == 0 && c.skip == 0 {
+		line, err := c.in.ReadSlice('\n')
+		if errors.Is(err, bufio.ErrBufferFull) || err == nil && !c.take(line) {
+			err = errReply
+		}
+		if err != nil {
+			return 0, err
+		}
+		c.line = line
 	}
-	if c.bad != nil {
-		return 0, c.bad
+	if len(c.line) > 0 {
+		n = copy(p, c.line)
+		c.line = c.line[n:]
+		return n, nil
 	}
+	n, err = c.in.Read(p[:min(len(p), c.skip)])
+	c.skip -= n
 	return n, err
 }
 
-// Write implements net.Conn. What comes next is another reply.
-func (c *replies) Write(p []byte) (int, error) {
+// take takes in the line that a value begins with. It returns false if that is too large, or none.
+func (c *replies) take(line []byte) bool {
+	text, ok := bytes.CutSuffix(line, []byte("\r\n"))
+	if !ok || len(text) < 2 || !strings.ContainsRune("+-:$*", rune(text[0])) {
+		return false
+	}
+	c.size += len(line)
+	if text[0] == '$' || text[0] == '*' {
+		n, err := strconv.Atoi(string(text[1:]))
+		switch {
+		case err != nil || n < -1 || n > maxReply:
+			return false
+		case text[0] == '*':
+			c.values += max(n, 0)
+		case n >= 0:
+			c.skip = n + len("\r\n")
+			c.size += c.skip
+		}
+	}
+	return c.size <= maxReply && c.values <= maxValues
+}
+
+// Write implements net.Conn. The next reply is that to b: one that has come before is to nothing.
+func (c *replies) Write(b []byte) (int, error) {
+	if c.in.Buffered() > 0 {
+		return 0, errReply
+	}
 	c.size, c.values = 0, 0
-	return c.Conn.Write(p)
-}
-
-// check follows the replies through the bytes that come next.
-func (c *replies) check(p []byte) error {
-	if c.size += len(p); c.size > maxReply {
-		return errReply
-	}
-	for len(p) > 0 {
-		if n := min(c.skip, len(p)); n > 0 {
-			p, c.skip = p[n:], c.skip-n
-			continue
-		}
-		line, rest, whole := bytes.Cut(p, []byte("\n"))
-		if len(c.line)+len(line) >= maxLine {
-			return errReply
-		}
-		c.line, p = append(c.line, line...), rest
-		if whole {
-			if err := c.value(); err != nil {
-				return err
-			}
-			c.line = c.line[:0]
-		}
-	}
-	return nil
-}
-
-// value begins the value that a line says comes.
-func (c *replies) value() error {
-	text, ok := bytes.CutSuffix(c.line, []byte("\r"))
-	if !ok || len(text) < 2 {
-		return errReply
-	}
-	n := 0
-	switch text[0] {
-	case '+', '-', ':':
-	case '$', '*':
-		var err error
-		if n, err = strconv.Atoi(string(text[1:])); err != nil || n < -1 || n > maxReply {
-			return errReply
-		}
-	default:
-		return errReply
-	}
-	switch {
-	case text[0] == '*':
-		c.values += max(n, 0)
-	case text[0] == '$' && n >= 0:
-		c.skip = n + len("\r\n")
-	}
-	if c.values > maxValues {
-		return errReply
-	}
-	return nil
+	return c.Conn.Write(b)
 }

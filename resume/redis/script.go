@@ -18,8 +18,8 @@ func (s *Store) nameOfKey(k resume.Digest) string { return s.name("key", hex.Enc
 // is a hash with the fields
 //
 //	e entry   k name of its key   r owner   until when the owner's lease ends   s state
-//	h header  p pieces            n events  w events that the owner has, of which some may not
-//	be here yet                   c cancelled           x until when it is found after its end
+//	h header  p pieces            n events  w writes
+//	c cancelled                   x until when it is found after its end
 func newScript(text string) *goredis.Script {
 	return goredis.NewScript(`
 local function now() -- in milliseconds, the same for all replicas
@@ -47,40 +47,40 @@ redis.call('PEXPIRE', KEYS[1], ARGV[6])
 return ARGV[2]
 `)
 
-// lookScript returns the state of a log, or nothing: state, header, pieces, events, events
-// that the owner has, the end of its lease, whether the log has gone, whether this replica
-// adopts it because that lease is over, and the entry. It counts a reader for a lease.
+// lookScript returns the state of a log, or nothing: state, header, pieces, events, writes,
+// whether the log has gone, whether this replica adopts it because the owner's lease is over, and
+// the entry. It counts a reader for a lease.
 //
 // ARGV: the reader or nothing, lease, replica.
 var lookScript = newScript(`
 local v = redis.call('HMGET', KEYS[1], 's', 'h', 'p', 'n', 'w', 'until', 'c', 'x', 'e')
 if not v[9] then return false end
-local adopted = 0
+local adopted, over = 0, v[6] + 0 < now()
 if ARGV[1] ~= '' and runs(v[1]) then
 	redis.call('ZADD', KEYS[3], now() + ARGV[2], ARGV[1])
 	redis.call('PEXPIRE', KEYS[3], ARGV[2] + lingers)
-	if v[6] + 0 < now() then
+	if over then
 		redis.call('HSET', KEYS[1], 'r', ARGV[3], 'until', now() + ARGV[2])
 		adopted = 1
 	end
 end
 local gone = (v[7] or v[8] and v[8] + 0 <= now()) and 1 or 0
-return {v[1], v[2] or '', v[3] + 0, v[4] + 0, v[5] + 0, v[6] + 0, gone, adopted, v[9]}
+return {v[1], v[2] or '', v[3] + 0, v[4] + 0, v[5] + 0, gone, adopted, v[9]}
 `)
 
 // writeScript appends pieces to a log, which begins or ends with some, and extends its lease. It
 // may come again with the same. It returns whether the log is cancelled, and how many readers
 // it has in other replicas; or -1 if it is another replica's, or was deleted.
 //
-// ARGV: id, replica, lease, ttl, pieces before and after, events after, events that the owner
-// has, id of the first piece that stays or nothing, keep; and of each piece id, kind and data.
+// ARGV: id, replica, lease, ttl, pieces before and after, events after, id of the first piece that
+// stays or nothing, keep; and of each piece id, kind and data.
 var writeScript = newScript(`
-local v = redis.call('HMGET', KEYS[1], 'r', 's', 'p', 'k', 'c')
+local v = redis.call('HMGET', KEYS[1], 'r', 's', 'p', 'k', 'c', 'w')
 local ending, key = ARGV[#ARGV - 1] == 's' and ARGV[#ARGV], v[4]
 if v[1] ~= ARGV[2] then return {-1, 0} end
 if not runs(v[2]) then return {v[2] == ending and 0 or -1, 0} end
 if v[3] == ARGV[5] then
-	for i = 11, #ARGV, 3 do
+	for i = 10, #ARGV, 3 do
 		local kind, data = ARGV[i + 1], ARGV[i + 2]
 		if kind == 'h' then
 			redis.call('HSET', KEYS[1], 's', 'begun', 'h', data)
@@ -88,11 +88,11 @@ if v[3] == ARGV[5] then
 		end
 		redis.call('XADD', KEYS[2], ARGV[i], kind, data)
 	end
-	if ARGV[9] ~= '' then redis.call('XTRIM', KEYS[2], 'MINID', ARGV[9]) end
+	if ARGV[8] ~= '' then redis.call('XTRIM', KEYS[2], 'MINID', ARGV[8]) end
 elseif v[3] ~= ARGV[6] or ending then
 	return {-1, 0}
 end
-redis.call('HSET', KEYS[1], 'p', ARGV[6], 'n', ARGV[7], 'w', ARGV[8], 'until', now() + ARGV[3])
+redis.call('HSET', KEYS[1], 'p', ARGV[6], 'n', ARGV[7], 'w', v[6] + 1, 'until', now() + ARGV[3])
 local has = redis.call('GET', key) == ARGV[1]
 if not ending then
 	for i = 1, 3 do redis.call('PEXPIRE', KEYS[i], ARGV[4]) end
@@ -106,9 +106,9 @@ if ending == 'dropped' then
 	redis.call('DEL', KEYS[1])
 	redis.call('PEXPIRE', KEYS[2], lingers)
 else
-	redis.call('HSET', KEYS[1], 's', ending, 'x', now() + ARGV[10])
-	for i = 1, 2 do redis.call('PEXPIRE', KEYS[i], ARGV[10] + lingers) end
-	if has then redis.call('PEXPIRE', key, ARGV[10]) end
+	redis.call('HSET', KEYS[1], 's', ending, 'x', now() + ARGV[9])
+	for i = 1, 2 do redis.call('PEXPIRE', KEYS[i], ARGV[9] + lingers) end
+	if has then redis.call('PEXPIRE', key, ARGV[9]) end
 end
 return {0, 0}
 `)

@@ -70,7 +70,7 @@ func TestRights(t *testing.T) {
 		if logs.Len() == 0 || strings.Contains(fmt.Sprint(logs.All()), line[2]) {
 			t.Errorf("it logs %v", logs.All())
 		}
-		s.Close()
+		s.Destruct()
 		<-s.over
 	})
 

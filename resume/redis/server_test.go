@@ -138,7 +138,7 @@ func (s *server) replica(set func(*Options)) (*Store, *observer.ObservedLogs) {
 		set(&o)
 	}
 	r := New(o)
-	s.t.Cleanup(func() { r.Close() })
+	s.t.Cleanup(func() { r.Destruct() })
 	return r, logs
 }
 

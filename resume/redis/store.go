@@ -54,21 +54,19 @@ type Store struct {
 	o       Options
 	client  *goredis.Client
 	replica string
-	away    atomic.Bool   // the last command failed
-	warned  atomic.Int64  // when, in nanoseconds since 1970
-	refused atomic.Int64  // likewise, of an error reply
-	members atomic.Int64  // readers that were counted
-	turns   chan struct{} // one for each reader that waits
+	away    atomic.Bool  // the last command failed
+	warned  atomic.Int64 // when, in nanoseconds since 1970
+	refused atomic.Int64 // likewise, of an error reply
+	members atomic.Int64 // readers that were counted
 	stop    context.CancelFunc
 	over    chan struct{} // closed when watch is over
+	users   atomic.Int64  // that need connections: logs, readers, and one until Close
 
-	mu      sync.Mutex
-	owned   map[string]*owned
-	users   int // logs and readers that need connections
-	closing bool
+	mu    sync.Mutex
+	owned map[string]*owned
 }
 
-// New returns a Store. It must be closed.
+// New returns a Store. Destruct must be called once.
 func New(o Options) *Store {
 	var random [12]byte
 	_, _ = rand.Read(random[:]) // never fails
@@ -90,34 +88,27 @@ func New(o Options) *Store {
 	s := &Store{
 		o: o, replica: hex.EncodeToString(random[:]),
 		owned: make(map[string]*owned), over: make(chan struct{}), client: goredis.NewClient(options),
-		turns: make(chan struct{}, maxConnections-commandConnections),
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
+	s.use(1)
 	go s.watch(ctx)
 	return s
 }
 
-// maxConnections is how many connections a replica may have. All but commandConnections may
-// wait for what comes of logs of other replicas, one for each reader.
-const maxConnections = 256
+// maxConnections is how many connections a replica may have.
+const maxConnections = 64
 
-// commandConnections is for those that are not for waiting.
-const commandConnections = 16
-
-// Close closes the connections as soon as no log needs them any more.
-func (s *Store) Close() {
-	s.mu.Lock()
-	s.closing = true
-	s.mu.Unlock()
-	s.use(0)
+// Destruct closes the connections as soon as no log needs them any more. It implements
+// caddy.Destructor.
+func (s *Store) Destruct() error {
+	s.use(-1)
+	return nil
 }
 
 // use counts n more that need connections, or fewer.
-func (s *Store) use(n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.users += n; s.closing && s.users == 0 {
+func (s *Store) use(n int64) {
+	if s.users.Add(n) == 0 {
 		s.stop()
 	}
 }
@@ -226,14 +217,11 @@ func (s *Store) own(
 	if w != nil {
 		o.memory = w
 		s.owned[e.ID] = o
-		s.users++
+		s.use(1)
 	}
 	s.mu.Unlock()
 	if w == nil {
-		go caught(s.o.Logger, func() {
-			_ = (&writer{s: s, entry: e}).end(resume.Dropped) // or its time to live ends it
-		})
-		return have, nil, err
+		return have, nil, err // in Redis, the lease of e ends
 	}
 	go o.flushes()
 	return e, o, nil
@@ -306,6 +294,3 @@ func (s *Store) Delete(ctx context.Context, id string) error {
 	}
 	return err
 }
-
-// Interface guards
-var _ resume.Store = (*Store)(nil)

@@ -25,7 +25,7 @@ func TestCloseWaitsForLogs(t *testing.T) {
 	server := startServer(t)
 	s, logs := server.replica(nil)
 	l := begun(t, s, entry("a"), newRun())
-	s.Close()
+	s.Destruct()
 	add(t, l, event(1))
 	l.End(resume.Whole)
 	other, _ := server.replica(nil)

@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/http"
 	"sync/atomic"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -98,14 +97,4 @@ func takeOver(client, run *http.Request) {
 	if ours, ok := ctx.Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
 		theirs.Map(ours.Get)
 	}
-}
-
-// interruptWrite ends a write to w, the writer of r. Caddy's own writer has no lock, so that
-// the deadline is set below it; the write that is under way there sets no other one.
-func interruptWrite(w http.ResponseWriter, r *http.Request) {
-	control := http.NewResponseController(w)
-	if _, server := caddyhttp.IdleTimeoutsFromContext(r.Context()); server != nil {
-		control = server.Ctrl
-	}
-	_ = control.SetWriteDeadline(time.Unix(1, 0)) // or the write goes on until its timeout
 }

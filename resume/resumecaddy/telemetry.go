@@ -17,7 +17,6 @@ import (
 // observer logs what becomes of streams.
 type observer struct{ logger *zap.Logger }
 
-// Answered implements resume.Observer.
 func (o *observer) Answered(r *http.Request, a resume.Answered) {
 	what := "begun"
 	switch {
@@ -30,7 +29,6 @@ func (o *observer) Answered(r *http.Request, a resume.Answered) {
 	accesslog.Add(r, zap.String("hermes_resumed", what))
 }
 
-// Ended implements resume.Observer.
 func (o *observer) Ended(r *http.Request, e resume.Ended) {
 	level, text := message(e)
 	if c := o.logger.Check(level, text); c != nil {
@@ -68,10 +66,8 @@ func message(e resume.Ended) (zapcore.Level, string) {
 // collector exposes the numbers of the process.
 type collector struct{}
 
-// Describe implements prometheus.Collector.
 func (c collector) Describe(d chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, d) }
 
-// Collect implements prometheus.Collector.
 func (collector) Collect(m chan<- prometheus.Metric) {
 	add := func(kind prometheus.ValueType, n int64, name, help string, label, value []string) {
 		desc := prometheus.NewDesc("caddy_hermes_resume_"+name, help, label, nil)
@@ -96,9 +92,3 @@ func (collector) Collect(m chan<- prometheus.Metric) {
 			"Counter of streams that were cancelled, by the reason.", []string{"reason"}, []string{reason.String()})
 	}
 }
-
-// Interface guards
-var (
-	_ resume.Observer      = (*observer)(nil)
-	_ prometheus.Collector = collector{}
-)
