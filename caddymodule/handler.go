@@ -250,7 +250,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		// Streams are worth more than their metrics.
 		logger.Warn("another module has metrics of the same name; some of ours are not exposed", zap.Error(err))
 	}
-	if h.emitter, err = h.shared.emitters.Add(ctx); err != nil {
+	if h.emitter, err = telemetry.NewEmitter(ctx); err != nil {
 		return err
 	}
 	h.observer = &telemetry.Observer{Process: all, Logger: logger, Emitter: h.emitter}
@@ -300,7 +300,6 @@ func (h *Handler) Cleanup() error {
 	if !h.joined.CompareAndSwap(true, false) {
 		return nil
 	}
-	h.shared.emitters.Remove(h.emitter)
 	if h.shared.handlers.Add(-1) == 0 {
 		h.usage.Flush(usage.FlushLimit)
 	}

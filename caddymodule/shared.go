@@ -10,7 +10,6 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
-	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/telemetry"
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/usage"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/httpapp"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/recording"
@@ -28,7 +27,6 @@ type shared struct {
 	streams    proxy.Streams         // the open ones, for the end of the process
 	handlers   atomic.Int64          // between Provision and Cleanup
 	usage      usage.Memory          // which upstreams and models have reported usage
-	emitters   telemetry.Emitters    // one for each loaded configuration
 	recordings recording.Directories // that streams are recorded in
 	checked    atomic.Value          // a weak.Pointer to the http app whose sites were checked last
 }
