@@ -55,6 +55,9 @@ var registries = make(map[*Handler]*prometheus.Registry)
 // test, or by calling cleanup.
 func provision(t *testing.T, options, dir string) (h *Handler, cleanup func()) {
 	t.Helper()
+	if process.handlers.Load() == 0 { // as in a process that has just begun
+		process = new(shared)
+	}
 	ctx, err := caddy.ProvisionContext(parseConfigIn(t, jsonConfig(options), dir))
 	if err != nil {
 		t.Fatal(err)

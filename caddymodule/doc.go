@@ -18,9 +18,8 @@
 //	site       configurations that the directive and the commands share
 //	bounded    cuts names and errors that upstream sends
 //
-// All configurations of a process share one value, shared, such as the open streams, which
-// handlers and running requests hold together (shared.go). A reload provisions the new
-// handlers before it cleans the old ones up, so it stays.
+// All configurations of a process share one value, process, with such as the open streams
+// (shared.go).
 package caddymodule
 
 // The plugin has both handlers.

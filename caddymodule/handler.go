@@ -206,7 +206,7 @@ type Handler struct {
 	emitter  *telemetry.Emitter
 	observer *telemetry.Observer
 	usage    *usage.Store
-	joined   atomic.Bool // Cleanup has to leave what Provision joined
+	joined   atomic.Bool // Provision has counted it, and Cleanup has not
 
 	maxRequest   int64
 	drainTimeout time.Duration
@@ -220,8 +220,7 @@ func (*Handler) CaddyModule() caddy.ModuleInfo {
 	}
 }
 
-// Provision compiles the options, joins what all configurations of the process
-// share, and subscribes to the end of the process. It writes nothing and
+// Provision compiles the options, joins the handlers of the process, and subscribes to the end of the process. It writes nothing and
 // starts nothing, for it also runs to validate a configuration, and one that is
 // refused changes nothing.
 func (h *Handler) Provision(ctx caddy.Context) error {
@@ -235,27 +234,26 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		logger.Warn(conflict)
 	}
 
-	var first bool
-	h.shared, first = join()
+	h.shared = process
+	h.usage = &usage.Store{Memory: &h.shared.usage, Storage: ctx.Storage(), Logger: logger}
 	h.joined.Store(true)
-	if first {
+	if h.shared.handlers.Add(1) == 1 {
 		b := build.This()
 		logger.Info("hermes sidecar", zap.String("version", b.Version), zap.String("commit", b.Commit),
 			zap.String("go", b.Go), zap.String("caddy", b.Caddy))
 	}
-	h.shared.handlers.Add(1)
 	if err := h.shared.checkSites(ctx, logger); err != nil {
 		return err
 	}
-	process := telemetry.OfProcess()
-	if err := process.Register(ctx.GetMetricsRegistry()); err != nil {
+	all := telemetry.OfProcess()
+	if err := all.Register(ctx.GetMetricsRegistry()); err != nil {
 		// Streams are worth more than their metrics.
 		logger.Warn("another module has metrics of the same name; some of ours are not exposed", zap.Error(err))
 	}
-	if h.emitter, err = h.shared.emitters.Add(ctx); err != nil {
+	if h.emitter, err = telemetry.NewEmitter(ctx); err != nil {
 		return err
 	}
-	h.observer = &telemetry.Observer{Process: process, Logger: logger, Emitter: h.emitter}
+	h.observer = &telemetry.Observer{Process: all, Logger: logger, Emitter: h.emitter}
 
 	o.Upstream = telemetry.Upstream
 	o.ErrorStatus = errorStatus
@@ -266,7 +264,6 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		o.ObserveRaw = true
 	}
 	o.Streams = &h.shared.streams
-	h.usage = &usage.Store{Memory: &h.shared.usage, Storage: ctx.Storage(), Logger: logger}
 	o.Usage = h.usage.Of
 	h.proxy = proxy.New(o)
 
@@ -296,30 +293,25 @@ func (h *Handler) Validate() error {
 	return nil
 }
 
-// Cleanup leaves what all configurations share. Streams of this configuration
-// go on: they hold the shared state themselves until they have ended, and
-// nothing they use is closed here. Only the last handler of the process waits,
-// for a bounded time, until reported usage has been written.
+// Cleanup leaves the handlers of the process. Streams of this configuration go on: nothing
+// they use is closed here. Only the last handler of the process waits, for a bounded time,
+// until reported usage has been written.
 func (h *Handler) Cleanup() error {
 	if !h.joined.CompareAndSwap(true, false) {
 		return nil
 	}
-	h.shared.handlers.Add(-1)
-	h.shared.emitters.Remove(h.emitter)
-	last := leave()
-	if last || caddy.Exiting() {
-		h.shared.usage.Flush(usage.FlushLimit)
-		return nil
+	if h.shared.handlers.Add(-1) == 0 {
+		h.usage.Flush(usage.FlushLimit)
 	}
-	go h.shared.watchExit(caddy.Exiting, exitPoll)
+	if !caddy.Exiting() {
+		go h.shared.watchExit(caddy.Exiting, exitPoll)
+	}
 	return nil
 }
 
 // ServeHTTP heals the history of the request, calls next, and repairs its answer
 // if that is a chat completion, streamed or not.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	h.shared.hold()
-	defer leave()
 	telemetry.ProvidePlaceholders(r)
 	return passedError(h.proxy.Serve(w, r, next.ServeHTTP))
 }

@@ -13,70 +13,29 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// users returns how many use the shared state.
-func users() int {
-	n, _ := inUse.References(sharedKey)
-	return n
-}
-
 func TestReloadKeepsTheSharedState(t *testing.T) {
 	old, cleanOld := provision(t, "", t.TempDir())
-	oldShared := old.shared
 	// Caddy provisions the new configuration before it cleans the old one up.
 	young, cleanYoung := provision(t, `"progress":"bare"`, t.TempDir())
 	cleanOld()
-	if young.shared != oldShared {
+	if young.shared != old.shared {
 		t.Error("the new configuration has streams of its own, so a shutdown misses those of the old one")
 	}
-	if n := users(); n != 1 {
-		t.Errorf("%d users, want 1", n)
+	if n := process.handlers.Load(); n != 1 {
+		t.Errorf("%d handlers, want 1", n)
 	}
 	cleanYoung()
-	if n := users(); n != 0 {
-		t.Errorf("%d users after all were cleaned up", n)
-	}
-}
-
-func TestRunningStreamHoldsTheSharedState(t *testing.T) {
-	h, cleanup := provision(t, "", t.TempDir())
-	state := h.shared
-	begun, end, done := make(chan struct{}), make(chan struct{}), make(chan error)
-	next := caddyhttp.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) error {
-		w.WriteHeader(http.StatusOK)
-		close(begun)
-		<-end
-		_, err := w.Write([]byte("still here"))
-		return err
-	})
-	w := httptest.NewRecorder()
-	go func() { done <- h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil), next) }()
-	<-begun
-
-	// A configuration without hermes, then one with it, while the stream runs.
-	cleanup()
-	again, cleanAgain := provision(t, "", t.TempDir())
-	if again.shared != state {
-		t.Error("the shared state was replaced under a running stream")
-	}
-	cleanAgain()
-	close(end)
-	if err := <-done; err != nil {
-		t.Errorf("the stream failed: %v", err)
-	}
-	if w.Body.String() != "still here" {
-		t.Errorf("body %q", w.Body)
-	}
-	if n := users(); n != 0 {
-		t.Errorf("%d users after the stream", n)
+	if n := process.handlers.Load(); n != 0 {
+		t.Errorf("%d handlers after all were cleaned up", n)
 	}
 }
 
 func TestRequestAfterCleanupIsServed(t *testing.T) {
 	h, cleanup := provision(t, "", t.TempDir())
 	cleanup()
-	var seen int
+	open := 0
 	next := caddyhttp.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) error {
-		seen = users()
+		open = process.streams.Open()
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	})
@@ -84,27 +43,8 @@ func TestRequestAfterCleanupIsServed(t *testing.T) {
 	if err := h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil), next); err != nil {
 		t.Fatal(err)
 	}
-	if w.Code != http.StatusNoContent || seen != 1 || users() != 0 {
-		t.Errorf("status %d, %d users during and %d after", w.Code, seen, users())
-	}
-}
-
-func TestPanicLeavesTheSharedState(t *testing.T) {
-	h, cleanup := provision(t, "", t.TempDir())
-	defer cleanup()
-	next := caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error {
-		panic(http.ErrAbortHandler)
-	})
-	func() {
-		defer func() {
-			if r := recover(); r != http.ErrAbortHandler {
-				t.Errorf("recovered %v, want the abort", r)
-			}
-		}()
-		_ = h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil), next)
-	}()
-	if n := users(); n != 1 {
-		t.Errorf("%d users, want 1", n)
+	if w.Code != http.StatusNoContent || open != 1 || process.streams.Open() != 0 {
+		t.Errorf("status %d, %d requests during and %d after", w.Code, open, process.streams.Open())
 	}
 }
 
@@ -116,8 +56,8 @@ func TestCleanupTwiceLeavesOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := users(); n != 1 {
-		t.Errorf("%d users, want 1", n)
+	if n := process.handlers.Load(); n != 1 {
+		t.Errorf("%d handlers, want 1", n)
 	}
 	if err := new(Handler).Cleanup(); err != nil {
 		t.Errorf("cleanup without provision: %v", err)
@@ -128,10 +68,10 @@ func TestCleanupTwiceLeavesOnce(t *testing.T) {
 // handlers share, and when they come after Cleanup.
 func TestReportsOutliveTheirConfiguration(t *testing.T) {
 	const upstream, model = "127.0.0.1:8642", "hermes-agent"
-	dir := t.TempDir()
-	h, cleanup := provision(t, "", dir)
+	h, cleanup := provision(t, "", t.TempDir())
 	h.usage.Of(upstream).Report(model)
-	young, cleanYoung := provision(t, "", t.TempDir()) // another storage, so that only memory can tell
+	dir := t.TempDir() // another storage, so that only memory can tell
+	young, cleanYoung := provision(t, "", dir)
 	cleanup()
 	if !young.usage.Of(upstream).Reported(model) {
 		t.Error("a reload loses the report")
@@ -146,7 +86,7 @@ func TestReportsOutliveTheirConfiguration(t *testing.T) {
 	if !restarted.usage.Of(upstream).Reported(model) || !restarted.usage.Of(upstream).Reported("late") {
 		t.Error("a report is lost for the streams that are left")
 	}
-	restarted.usage.Memory.Flush(time.Hour)
+	restarted.usage.Flush(time.Hour)
 	again, _ := provision(t, "", dir)
 	if !again.usage.Of(upstream).Reported(model) || !again.usage.Of(upstream).Reported("late") {
 		t.Error("a restart loses a report")

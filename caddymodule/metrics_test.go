@@ -82,7 +82,7 @@ func TestCountersGoOnAcrossReloads(t *testing.T) {
 		t.Errorf("%v streams behind the reload, want %v", got, first+3)
 	}
 	cleanYoung()
-	if users() != 0 {
+	if process.handlers.Load() != 0 {
 		t.Fatal("hermes is not gone")
 	}
 	again, _ := provision(t, "", t.TempDir())
@@ -130,8 +130,8 @@ func TestConfigurationThatFailsToLoadCountsNothing(t *testing.T) {
 		t.Fatal("it loads")
 	}
 	wantAdded(t, before, scrape(t, h), nil)
-	if users() != 1 {
-		t.Errorf("%d users, want 1", users())
+	if process.handlers.Load() != 1 {
+		t.Errorf("%d handlers, want 1", process.handlers.Load())
 	}
 }
 

@@ -141,8 +141,8 @@ func TestOptionsRefusedInJSON(t *testing.T) {
 			if !strings.HasSuffix(err.Error(), want) {
 				t.Errorf("error\n%v\nwant at its end\n%s", err, want)
 			}
-			if n := users(); n != 0 {
-				t.Errorf("%d users of the shared state are left behind", n)
+			if n := process.handlers.Load(); n != 0 {
+				t.Errorf("%d handlers of the shared state are left behind", n)
 			}
 		})
 	}

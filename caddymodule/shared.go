@@ -10,7 +10,6 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
-	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/telemetry"
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/usage"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/httpapp"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/recording"
@@ -18,42 +17,18 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 )
 
-// shared is the state that all configurations of the process share. A reload
-// builds every handler anew and cleans the old ones up while their streams go
-// on, so state that must reach those streams or outlive the handlers is here.
+// process is the state that all configurations of the process share. A reload builds every
+// handler anew and cleans the old ones up while their streams go on, so state that must
+// reach those streams or outlive the handlers is here. Only tests replace it.
+var process = new(shared)
+
+// shared is that state.
 type shared struct {
 	streams    proxy.Streams         // the open ones, for the end of the process
 	handlers   atomic.Int64          // between Provision and Cleanup
 	usage      usage.Memory          // which upstreams and models have reported usage
-	emitters   telemetry.Emitters    // one for each loaded configuration
 	recordings recording.Directories // that streams are recorded in
 	checked    atomic.Value          // a weak.Pointer to the http app whose sites were checked last
-}
-
-// inUse has the shared state while it has users: handlers from Provision to Cleanup, and
-// requests while they run. Caddy provisions the new configuration before it cleans the old
-// one up, so a reload never brings their number to zero.
-var inUse = caddy.NewUsagePool()
-
-// sharedKey is the one key in inUse.
-const sharedKey = "shared"
-
-// join returns the shared state, counts one more user of it, and reports whether that is
-// the first one.
-func join() (s *shared, first bool) {
-	value, loaded := inUse.LoadOrStore(sharedKey, new(shared))
-	return value.(*shared), !loaded
-}
-
-// hold counts one more user of s, for the time of a request. If s has no user any more,
-// because its handler was cleaned up before the request came to it, it is in use again, so
-// that a later configuration finds the stream.
-func (s *shared) hold() { inUse.LoadOrStore(sharedKey, s) }
-
-// leave takes back one join or hold, and reports whether it was the last one.
-func leave() (last bool) {
-	last, _ = inUse.Delete(sharedKey)
-	return last
 }
 
 // checkSites checks all sites of the configuration that a handler is provisioned for, which

@@ -38,63 +38,60 @@ type directory struct {
 	open map[string]int64 // the shares of those under way, by name
 }
 
-// recorded is a recording that has ended.
-type recorded struct {
-	name string
-	size int64
-}
-
 var errNoRoom = errors.New("the streams that are being recorded take all of record_max")
 
 func (d *directory) file(name string) string { return filepath.Join(d.path, name) }
 
-// reserve makes room for the recording with the name, and returns how many bytes it may have.
-// All recordings may take max bytes. While the configuration that wants it does not run for
-// good, and may be refused yet, the limit of the one that does stays.
-func (d *directory) reserve(name string, max int64, forGood bool) (share int64, err error) {
+// begin makes room for the recording with the name, and creates its file, which may have
+// share bytes. All recordings may take max bytes. While the configuration that wants it does
+// not run for good, and may be refused yet, the limit of the one that does stays.
+func (d *directory) begin(name string, max int64, forGood bool) (file *os.File, share int64, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if forGood || d.max == 0 {
 		d.max = max
 	}
-	kept, err := d.ended()
+	names, sizes, err := d.ended()
 	if err != nil {
-		return 0, err
+		return nil, 0, err
 	}
 	share = d.max / recordShare
 	taken := share
 	for _, reserved := range d.open {
 		taken += reserved
 	}
-	for _, r := range kept {
-		taken += r.size
+	for _, size := range sizes {
+		taken += size
 	}
-	for ; taken > d.max || len(kept)+len(d.open) >= maxRecordings; kept = kept[1:] {
-		if len(kept) == 0 {
-			return 0, errNoRoom
+	for ; taken > d.max || len(names)+len(d.open) >= maxRecordings; names = names[1:] {
+		if len(names) == 0 {
+			return nil, 0, errNoRoom
 		}
-		if err := d.remove(kept[0].name); err != nil {
-			return 0, err
+		if err := d.remove(names[0]); err != nil {
+			return nil, 0, err
 		}
-		taken -= kept[0].size
+		taken -= sizes[names[0]]
 	}
-	d.open[name] = share
-	return share, nil
+	if file, err = d.create(name + Extension); err == nil {
+		d.open[name] = share
+	}
+	return file, share, err
 }
 
-// release takes back reserve.
+// release takes back what begin has reserved.
 func (d *directory) release(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.open, name)
 }
 
-// ended returns the recordings in the directory that have ended, the oldest first, and makes
-// the directory if there is none.
-func (d *directory) ended() (kept []recorded, err error) {
+// ended returns the names of the recordings in the directory that have ended, the oldest
+// first, and their sizes. It makes the directory if there is none.
+func (d *directory) ended() (names []string, sizes map[string]int64, err error) {
 	if err := errors.Join(os.MkdirAll(d.path, 0o700), checkLink(d.path)); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	sizes = make(map[string]int64)
 	entries, err := os.ReadDir(d.path) // sorted by name, and so by time
 	for _, e := range entries {
 		m := recordingName.FindStringSubmatch(e.Name())
@@ -105,12 +102,12 @@ func (d *directory) ended() (kept []recorded, err error) {
 		if err != nil {
 			continue // it is gone
 		}
-		if last := len(kept) - 1; last < 0 || kept[last].name != m[1] {
-			kept = append(kept, recorded{name: m[1]})
+		if _, known := sizes[m[1]]; !known {
+			names = append(names, m[1])
 		}
-		kept[len(kept)-1].size += (info.Size() + diskBlock - 1) / diskBlock * diskBlock
+		sizes[m[1]] += (info.Size() + diskBlock - 1) / diskBlock * diskBlock
 	}
-	return kept, err
+	return names, sizes, err
 }
 
 // create creates a file. It removes a link that has been put where the file comes, and

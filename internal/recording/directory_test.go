@@ -1,15 +1,12 @@
 package recording
 
 import (
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/caddytest"
-	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 )
 
 // TestPlantedLinksAreNotFollowed: whoever can write to the directory sees the name
@@ -21,13 +18,13 @@ func TestPlantedLinksAreNotFollowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	c, logs := newTestRecorder(dir, 0)
-	rec := c.begin(httptest.NewRequest("POST", "/x", nil), http.StatusOK, http.Header{})
+	rec := begin(c)
 	for _, name := range []string{rec.name + ".json.tmp", rec.name + ".json"} {
 		if err := os.Symlink(victim, filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	rec.end(proxy.Result{Outcome: "ok"})
+	end(rec)
 	if got, err := os.ReadFile(victim); err != nil || string(got) != "mine" {
 		t.Errorf("the file behind the link is %q, %v", got, err)
 	}
@@ -72,7 +69,7 @@ func TestRemovedDirectoryIsMadeAgain(t *testing.T) {
 	const max = 200_000
 	c, logs := newTestRecorder(dir, max)
 	for range 3 {
-		under := c.begin(httptest.NewRequest("POST", "/x", nil), http.StatusOK, http.Header{})
+		under := begin(c)
 		for range 30 {
 			if record(c, strings.Repeat("x", 50_000)) == nil {
 				t.Fatal("not recorded")
@@ -84,7 +81,7 @@ func TestRemovedDirectoryIsMadeAgain(t *testing.T) {
 		if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
 			t.Errorf("the directory is %v, %v", info, err)
 		}
-		under.end(proxy.Result{Outcome: "ok"})
+		end(under)
 		if logs.Len() != 0 {
 			t.Fatalf("logged %v", logs.All())
 		}
@@ -103,7 +100,7 @@ func TestConfigurationThatHasNotStartedForGoodDeletesNoRecordings(t *testing.T) 
 		record(c, strings.Repeat("x", 50_000))
 	}
 	runs := false
-	young := new(Directories).Recorder(nil, dir, 200_000, func() bool { return runs }, c.logger)
+	young := new(Directories).Recorder(silent{}, dir, 200_000, func() bool { return runs }, c.logger)
 	young.dir = c.dir
 	young.now = c.now
 	record(young, strings.Repeat("x", 50_000))

@@ -13,9 +13,8 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
-// Meta describes a recording. It stands in a file of
-// its own, so that the recording is what upstream sent and nothing else. Nothing
-// of the request but its path is in it.
+// Meta describes a recording. It stands in a file of its own, so that the recording is
+// what upstream sent and nothing else. Nothing of the request but its path is in it.
 type Meta struct {
 	Path        string    `json:"path"`  // of the request
 	Began       time.Time `json:"began"` // the request
@@ -52,20 +51,17 @@ func ReadMeta(file string) (m Meta, err error) {
 	if !ok {
 		return m, nil
 	}
+	var b []byte
 	beside, err := os.Open(base + MetaExtension)
-	if errors.Is(err, os.ErrNotExist) {
-		return m, nil
+	if err == nil {
+		defer beside.Close()
+		b, err = io.ReadAll(io.LimitReader(beside, maxMeta))
 	}
-	if err != nil {
-		return m, fmt.Errorf("reading the meta data of the recording: %w", err)
-	}
-	defer beside.Close()
-	b, err := io.ReadAll(io.LimitReader(beside, maxMeta))
-	if err != nil {
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return m, fmt.Errorf("reading the meta data of the recording: %w", err)
 	}
 	if json.Unmarshal(b, &m) != nil {
-		return Meta{}, nil // it was cut off: the recording itself may be good
+		return Meta{}, nil // there is none, or it was cut off: the recording itself may be good
 	}
 	return m, nil
 }

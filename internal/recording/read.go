@@ -26,32 +26,32 @@ var (
 // ErrNothing says that a recording had nothing of Hermes in it.
 var ErrNothing = errors.New("the recording has no frame of Hermes and is no chat completion: give the bytes that upstream sent, as curl -N shows them")
 
-// Open returns the HTTP header in front of a recording, empty if it has none, and its
-// body. Reading the body fails after MaxRecording bytes.
-func Open(in io.Reader) (header []byte, body *bufio.Reader, err error) {
-	body = bufio.NewReaderSize(&limited{in, MaxRecording}, maxHeader)
+// Open returns the body of a recording, which may have an HTTP header in front of it. Reading
+// it fails after MaxRecording bytes.
+func Open(in io.Reader) (*bufio.Reader, error) {
+	body := bufio.NewReaderSize(&limited{in, MaxRecording}, maxHeader)
 	for { // 100 Continue has a header of its own
 		if start, _ := body.Peek(len("HTTP/")); string(start) != "HTTP/" {
-			return header, body, nil
+			return body, nil
 		}
-		if header, err = readHeader(body); err != nil {
-			return nil, nil, err
+		if err := skipHeader(body); err != nil {
+			return nil, err
 		}
 	}
 }
 
-// readHeader reads the lines of a header and the blank one after it.
-func readHeader(r *bufio.Reader) (header []byte, err error) {
-	for {
+// skipHeader skips the lines of a header and the blank one after it.
+func skipHeader(r *bufio.Reader) error {
+	for left := maxHeader; ; {
 		line, err := r.ReadSlice('\n')
-		header = append(header, line...)
+		left -= len(line)
 		switch {
-		case len(header) > maxHeader || errors.Is(err, bufio.ErrBufferFull):
-			return nil, errHeader
+		case left < 0 || errors.Is(err, bufio.ErrBufferFull):
+			return errHeader
 		case err != nil && err != io.EOF:
-			return nil, fmt.Errorf("reading the recording: %w", err)
+			return fmt.Errorf("reading the recording: %w", err)
 		case err == io.EOF || len(bytes.TrimRight(line, "\r\n")) == 0:
-			return header, nil
+			return nil
 		}
 	}
 }

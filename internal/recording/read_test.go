@@ -13,7 +13,7 @@ import (
 
 // TestEndlessRecordingsEnd, and the error names the bound.
 func TestEndlessRecordingsEnd(t *testing.T) {
-	_, body, err := Open(&caddytest.Endless{Text: "\x00"})
+	body, err := Open(&caddytest.Endless{Text: "\x00"})
 	if err != nil {
 		t.Fatal(err)
 	}

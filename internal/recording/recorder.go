@@ -47,38 +47,24 @@ func (d *Directories) Recorder(next proxy.Observer, path string, max int64, runs
 
 // Begin implements proxy.Observer.
 func (c *Recorder) Begin(r *http.Request, b proxy.Begun) proxy.AnswerObserver {
-	a := c.Observer.Begin(r, b)
-	if b.Raw {
-		if rec := c.begin(r, b.Status, b.Header); rec != nil {
-			rec.AnswerObserver = a
-			return rec
-		}
+	next := c.Observer.Begin(r, b)
+	if !b.Raw {
+		return next
 	}
-	return a
-}
-
-// begin begins a recording. It returns nil if that fails.
-func (c *Recorder) begin(r *http.Request, status int, h http.Header) *recording {
 	now := c.now().UTC()
 	var id [4]byte
 	_, _ = rand.Read(id[:]) // never fails
 	name := recordingPrefix + now.Format(recordingTime) + "-" + hex.EncodeToString(id[:])
-	share, err := c.dir.reserve(name, c.max, c.runs())
+	file, share, err := c.dir.begin(name, c.max, c.runs())
 	if err != nil {
 		c.fail(err)
-		return nil
-	}
-	file, err := c.dir.create(name + Extension)
-	if err != nil {
-		c.dir.release(name)
-		c.fail(err)
-		return nil
+		return next
 	}
 	return &recording{
-		recorder: c, file: file, name: name, left: share,
+		AnswerObserver: next, recorder: c, file: file, name: name, left: share,
 		meta: Meta{
-			Path: bounded.NameEnd(r.URL.Path), Began: now, Status: status,
-			ContentType: bounded.Name(h.Get("Content-Type")), Progress: bounded.Name(r.Header.Get(proxy.ProgressHeader)),
+			Path: bounded.NameEnd(r.URL.Path), Began: now, Status: b.Status,
+			ContentType: bounded.Name(b.Header.Get("Content-Type")), Progress: bounded.Name(r.Header.Get(proxy.ProgressHeader)),
 		},
 	}
 }
@@ -118,30 +104,21 @@ func (r *recording) Raw(b []byte) {
 
 // End implements proxy.AnswerObserver.
 func (r *recording) End(req *http.Request, res proxy.Result) {
-	r.end(res)
-	r.AnswerObserver.End(req, res)
-}
-
-// end ends the recording.
-func (r *recording) end(res proxy.Result) {
 	r.meta.Ended, r.meta.Cause, r.meta.Outcome = r.recorder.now().UTC(), CauseName(res.Cause), res.Outcome
 	if res.Outcome == proxy.OutcomeClientGone {
 		r.meta.Cause = CauseClientGone
 	}
 	r.meta.UsageReported = res.UsageReported
-	err := errors.Join(r.file.Close(), r.writeMeta())
+	meta, err := r.recorder.dir.create(r.name + MetaExtension)
+	if err == nil {
+		e := json.NewEncoder(meta)
+		e.SetIndent("", "  ")
+		err = errors.Join(e.Encode(r.meta), meta.Close())
+	}
+	err = errors.Join(r.file.Close(), err)
 	r.recorder.dir.release(r.name)
 	if err != nil {
 		r.recorder.fail(fmt.Errorf("ending the recording: %w", err))
 	}
-}
-
-func (r *recording) writeMeta() error {
-	file, err := r.recorder.dir.create(r.name + MetaExtension)
-	if err != nil {
-		return err
-	}
-	e := json.NewEncoder(file)
-	e.SetIndent("", "  ")
-	return errors.Join(e.Encode(r.meta), file.Close())
+	r.AnswerObserver.End(req, res)
 }

@@ -15,14 +15,31 @@ import (
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/caddytest"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
+
+// silent is an observer of nothing.
+type silent struct{ proxy.AnswerObserver }
+
+func (silent) Request(*http.Request, rewrite.Healed)                   {}
+func (s silent) Begin(*http.Request, proxy.Begun) proxy.AnswerObserver { return s }
+func (silent) End(*http.Request, proxy.Result)                         {}
+
+// begin begins a recording with c, nil if that fails.
+func begin(c *Recorder) *recording {
+	rec, _ := c.Begin(httptest.NewRequest("POST", "/x", nil), proxy.Begun{Status: http.StatusOK, Raw: true}).(*recording)
+	return rec
+}
+
+// end ends the recording.
+func end(rec *recording) { rec.End(nil, proxy.Result{Outcome: "ok"}) }
 
 // record records body with c.
 func record(c *Recorder, body string) *recording {
-	rec := c.begin(httptest.NewRequest("POST", "/x", nil), http.StatusOK, http.Header{})
+	rec := begin(c)
 	if rec != nil {
 		rec.Raw([]byte(body))
-		rec.end(proxy.Result{Outcome: "ok"})
+		end(rec)
 	}
 	return rec
 }
@@ -30,7 +47,7 @@ func record(c *Recorder, body string) *recording {
 // newTestRecorder returns one whose clock goes on by a second for each question.
 func newTestRecorder(dir string, max int64) (*Recorder, *observer.ObservedLogs) {
 	core, logs := observer.New(zap.DebugLevel)
-	c := new(Directories).Recorder(nil, dir, max, func() bool { return true }, zap.New(core))
+	c := new(Directories).Recorder(silent{}, dir, max, func() bool { return true }, zap.New(core))
 	now := time.Unix(1795164800, 0)
 	c.now = func() time.Time {
 		now = now.Add(time.Second)
@@ -114,7 +131,7 @@ func TestOpenRecordingsHaveTheirRoom(t *testing.T) {
 	c, logs := newTestRecorder(dir, 200_000)
 	var open []*recording
 	for range 30 {
-		if rec := c.begin(httptest.NewRequest("POST", "/x", nil), http.StatusOK, http.Header{}); rec != nil {
+		if rec := begin(c); rec != nil {
 			rec.Raw([]byte(strings.Repeat("x", 50_000)))
 			open = append(open, rec)
 		}
@@ -123,7 +140,7 @@ func TestOpenRecordingsHaveTheirRoom(t *testing.T) {
 		t.Errorf("%d recordings are open, want %d; %d warnings", len(open), recordShare, logs.FilterLevelExact(zap.WarnLevel).Len())
 	}
 	for _, rec := range open {
-		rec.end(proxy.Result{Outcome: "ok"})
+		end(rec)
 	}
 	if files := caddytest.Files(t, dir, recordingPrefix); len(files) != 2*len(open) {
 		t.Errorf("%d files of %d recordings", len(files), len(open))

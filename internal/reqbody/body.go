@@ -20,9 +20,29 @@ import (
 
 // Body is the body of a request. Prepare comes first, and once; Decided, Waited
 // and Err may then be called at any time, by any goroutine.
+//
+// One that came whole has two readers: upstream's, of the healed body, and the client's
+// request's, of the original. A handler that has that request (a placeholder of Caddy's with
+// the body, an error route) finds in it the bytes that it would find without a Proxy.
+// Histories are large and answers take long, so nothing is kept longer than it may be asked
+// for: once the answer is chosen no error route follows, and bytes that have been read are
+// not read again. Of any other body both requests have the same reader.
 type Body struct {
-	held   *held   // as far as it has been read; nil if it was not
-	upload *upload // the rest, which is still to be read; nil if that is not timed
+	client io.ReadCloser // the client's
+	began  io.ReadCloser // what the next handler's request began with
+	length int64         // and its ContentLength
+
+	// The mutex is not held while the client is read: that may take as long as the client
+	// likes.
+	mu       sync.Mutex
+	own      *reader   // of the client's request, nil if that keeps its body
+	upstream *reader   // of the next handler's request
+	original []byte    // a body that came whole, nil once it is released
+	decided  bool      // the answer is
+	used     bool      // upstream has been read, or closed
+	reading  int       // how many reads of the client are under way
+	waited   time.Time // the end of the last one
+	err      error     // that broke the client's body off
 }
 
 // Plan says how a body is treated.
@@ -41,41 +61,41 @@ type Plan struct {
 // the request of the next handler, as the plan says. A body that is not read, or not to
 // its end, goes on as it comes.
 func (b *Body) Prepare(r, up *http.Request, plan Plan) (healed rewrite.Healed) {
-	if plan.Heal {
-		healed = b.heal(r, up, plan)
-	}
 	// Transports look at the type of a body, so one that has nothing to time keeps it.
-	if open := b.held == nil || b.held.err == nil; open && plan.Timed && up.Body != nil && up.Body != http.NoBody {
-		b.upload = &upload{ReadCloser: up.Body}
-		up.Body = b.upload
+	if plan.Heal || plan.Timed && r.Body != nil && r.Body != http.NoBody {
+		b.client = r.Body
+		b.own = &reader{of: b}
+		b.upstream = b.own
+		if plan.Heal {
+			healed = b.heal(r, up, plan)
+		}
+		r.Body, up.Body = b.own, b.upstream
 	}
+	b.began, b.length = up.Body, up.ContentLength
 	return healed
 }
 
 // heal reads the body, and heals it if it has come whole.
 func (b *Body) heal(r, up *http.Request, plan Plan) rewrite.Healed {
 	came, err := Read(&objectReader{Reader: r.Body}, r.ContentLength, plan.Limit)
-	if err == errNoObject { //nolint:errorlint // it is that very value
-		err = nil // the rest is still to come
+	b.own.rest, b.own.end = came, err
+	switch err { //nolint:errorlint // they are those very values
+	case errNoObject:
+		b.own.end = nil // the rest is still to come
+	case nil, io.EOF:
+	default:
+		b.err = err
 	}
-	h := &held{client: r.Body, err: err, length: r.ContentLength}
-	b.held = h
-	h.own = heldReader{of: h, rest: came}
-	h.upstream = &h.own
-	r.Body, up.Body = h.upstream, h.upstream
 	// A last read may bring the end along with one byte too many.
-	whole := err == io.EOF && int64(len(came)) <= plan.Limit //nolint:errorlint // the end is that very value
+	whole := err == io.EOF && int64(len(came)) <= plan.Limit //nolint:errorlint // likewise
 	if !whole || r.ContentLength >= 0 && r.ContentLength != int64(len(came)) {
 		return rewrite.Healed{}
 	}
 	body, healed := rewrite.Heal(came, plan.Tools)
-	h.original = came
-	h.healed = heldReader{of: h, rest: body}
-	h.upstream = &h.healed
-	up.Body = h.upstream
+	b.original = came
+	b.upstream = &reader{of: b, rest: body, end: io.EOF}
 	if healed.Changed() {
 		fitHeader(up, len(body))
-		h.length = up.ContentLength
 	}
 	return healed
 }
@@ -96,11 +116,19 @@ func fitHeader(up *http.Request, n int) {
 
 // Decided releases the bytes that are needed only until the answer is chosen.
 func (b *Body) Decided() {
-	if h := b.held; h != nil {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.decided = true
-		h.release()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.decided = true
+	b.release()
+}
+
+// release releases the original once the answer is decided and the next handler
+// has begun to read: without a Proxy, the client's request would have lost its body by
+// then. b.mu is held.
+func (b *Body) release() {
+	if b.decided && b.used && b.original != nil {
+		b.original = nil
+		b.own.closed, b.own.rest = true, nil
 	}
 }
 
@@ -110,26 +138,17 @@ func (b *Body) Decided() {
 // Caddy's request_body), bytes that have been read are not read again, and bytes that
 // have not, because upstream could not be reached, are there as they came.
 func (b *Body) GiveBack(r, up *http.Request) {
-	body, length := r.Body, r.ContentLength // those that up began with
-	apart, used := false, false             // r has a reader of its own; upstream has read
-	if h := b.held; h != nil {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		body, length = h.upstream, h.length
-		apart, used = h.upstream == &h.healed, h.used
-	}
-	if b.upload != nil {
-		body = b.upload
-	}
-	wrapped := !same(up.Body, body)
-	if wrapped && up.ContentLength != length {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	wrapped := !same(up.Body, b.began)
+	if wrapped && up.ContentLength != b.length {
 		r.ContentLength = up.ContentLength
 	}
-	if wrapped || apart && used {
-		r.Body = up.Body
+	if wrapped && !b.used && b.original != nil {
+		b.upstream.rest = b.original // for r has the length of that
 	}
-	if wrapped && apart && !used {
-		b.held.upstream.rest = b.held.original // for r has the length of that
+	if wrapped || b.used {
+		r.Body = up.Body
 	}
 }
 
@@ -143,149 +162,81 @@ func same(a, b io.ReadCloser) bool {
 // body, which is now if it still is. It returns the zero time if there is no rest
 // that is timed.
 func (b *Body) Waited(now time.Time) time.Time {
-	u := b.upload
-	if u == nil {
-		return time.Time{}
-	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.reading > 0 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.reading > 0 {
 		return now
 	}
-	return u.last
+	return b.waited
 }
 
 // Err returns the error that broke the client's body off, nil for none.
 func (b *Body) Err() error {
-	switch u := b.upload; {
-	case u != nil:
-		u.mu.Lock()
-		defer u.mu.Unlock()
-		return u.err
-	case b.held != nil && b.held.err != io.EOF: //nolint:errorlint // the end is that very value
-		return b.held.err
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.err
+}
+
+// reader reads a body: what of it has been read, and then the end or the client's rest.
+// Like the server's body it cannot be read any more once it is closed: a proxy that tries
+// again after it has sent a part must not send the rest for the whole (Caddy:
+// reverseproxy.go:496-505). It may be closed while it is read.
+type reader struct {
+	of     *Body
+	rest   []byte // nil as soon as all has been read
+	end    error  // follows rest, nil for what the client still sends
+	closed bool
+}
+
+func (r *reader) Read(b []byte) (int, error) {
+	body := r.of
+	if n, ready, err := r.take(b); ready {
+		return n, err
 	}
-	return nil
-}
-
-// upload is a body that the client still sends while upstream reads it. It
-// records until when the client has been waited for.
-//
-// Its mutex is not held while the client is read: that may take as long as the
-// client likes.
-type upload struct {
-	io.ReadCloser
-
-	mu      sync.Mutex
-	reading int       // how many reads are under way
-	last    time.Time // the end of the last one
-	err     error     // that broke the body off
-	closed  bool
-}
-
-func (u *upload) Read(b []byte) (int, error) {
-	u.mu.Lock()
-	u.reading++
-	u.mu.Unlock()
-	n, err := u.ReadCloser.Read(b)
-	now := time.Now()
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.reading--
-	u.last = now
-	if err != nil && err != io.EOF && !u.closed { //nolint:errorlint // the end is that very value
-		u.err = err
+	n, err := body.client.Read(b)
+	body.mu.Lock()
+	defer body.mu.Unlock()
+	body.reading--
+	body.waited = time.Now()
+	if err != nil && err != io.EOF && !r.closed { //nolint:errorlint // the end is that very value
+		body.err = err // and not one of a read that Close ends
 	}
 	return n, err
 }
 
-// Close closes the body. Errors of reads that it ends are not the client's.
-func (u *upload) Close() error {
-	u.mu.Lock()
-	u.closed = true
-	u.mu.Unlock()
-	return u.ReadCloser.Close()
-}
-
-// held is a body of which a part, or all, has been read.
-//
-// One that came whole has two readers: upstream's, of the healed body, and the
-// client's request's, of the original. A handler that has that request (a placeholder of
-// Caddy's with the body, an error route) finds in it the bytes that it would find
-// without a Proxy. Histories are large and answers take long, so nothing is kept longer
-// than it may be asked for: once the answer is chosen no error route follows, and bytes
-// that have been read are not read again.
-type held struct {
-	client io.ReadCloser // the client's
-	err    error         // follows the bytes that have been read, nil for the rest of client
-	length int64         // the ContentLength of the next handler's request
-
-	mu       sync.Mutex
-	own      heldReader  // of the client's request
-	healed   heldReader  // of the next handler's request, if the body came whole
-	upstream *heldReader // which of the two the next handler has
-	original []byte      // a body that came whole, nil once it is released
-	decided  bool        // the answer is
-	used     bool        // upstream has been read, or closed
-}
-
-// use records that r has been read or closed. h.mu is held.
-func (h *held) use(r *heldReader) {
-	if r == h.upstream {
-		h.used = true
-		h.release()
-	}
-}
-
-// release releases the original once the answer is decided and the next handler
-// has begun to read: without a Proxy, the client's request would have lost its body by
-// then. h.mu is held.
-func (h *held) release() {
-	if h.decided && h.used && h.upstream == &h.healed {
-		h.original = nil
-		h.own.close()
-	}
-}
-
-// heldReader reads a held body. Like the server's body it cannot be read any more
-// once it is closed: a proxy that tries again after it has sent a part must not
-// send the rest for the whole (Caddy: reverseproxy.go:496-505). It may be closed
-// while it is read.
-type heldReader struct {
-	of     *held
-	rest   []byte // nil as soon as all has been read
-	closed bool
-}
-
-func (r *heldReader) Read(b []byte) (int, error) {
-	h := r.of
-	h.mu.Lock()
-	h.use(r)
-	closed, n := r.closed, copy(b, r.rest)
+// take reads what has come already. If there is none left, it is not ready: a read of the
+// client begins.
+func (r *reader) take(b []byte) (n int, ready bool, err error) {
+	r.of.use(r)
+	defer r.of.mu.Unlock()
+	n = copy(b, r.rest)
 	if r.rest = r.rest[n:]; len(r.rest) == 0 {
 		r.rest = nil
 	}
-	more := n > 0 || len(r.rest) > 0
-	h.mu.Unlock()
 	switch {
-	case closed:
-		return 0, http.ErrBodyReadAfterClose
-	case more:
-		return n, nil
-	case h.err != nil:
-		return 0, h.err
+	case r.closed:
+		return 0, true, http.ErrBodyReadAfterClose
+	case n > 0 || r.rest != nil:
+		return n, true, nil
+	case r.end != nil:
+		return 0, true, r.end
 	}
-	return h.client.Read(b)
+	r.of.reading++
+	return 0, false, nil
 }
 
-func (r *heldReader) Close() error {
-	h := r.of
-	h.mu.Lock()
-	h.use(r)
-	r.close()
-	h.mu.Unlock()
-	return h.client.Close()
+func (r *reader) Close() error {
+	r.of.use(r)
+	r.closed, r.rest = true, nil
+	r.of.mu.Unlock()
+	return r.of.client.Close()
 }
 
-// close closes the reader, but not the client's body. The held body's mu is held.
-func (r *heldReader) close() { r.closed, r.rest = true, nil }
+// use locks b, and records that r is read or closed.
+func (b *Body) use(r *reader) {
+	b.mu.Lock()
+	if r == b.upstream {
+		b.used = true
+		b.release()
+	}
+}

@@ -151,11 +151,11 @@ func TestDecided(t *testing.T) {
 			steps[0], steps[1] = steps[1], steps[0]
 		}
 		steps[0]()
-		if b.held.original == nil {
+		if b.original == nil {
 			t.Error("released too early")
 		}
 		steps[1]()
-		if b.held.original != nil {
+		if b.original != nil {
 			t.Error("not released")
 		}
 		if _, err := r.Body.Read(make([]byte, 1)); !errors.Is(err, http.ErrBodyReadAfterClose) {
@@ -213,8 +213,7 @@ func TestErr(t *testing.T) {
 	}
 }
 
-// A body that is not timed, or that has come whole, keeps its type: transports look at
-// it.
+// A body that is neither read nor timed keeps its type: transports look at it.
 func TestWhatIsTimed(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -224,12 +223,11 @@ func TestWhatIsTimed(t *testing.T) {
 	}{
 		{"timed", strings.NewReader(polluted), Plan{Timed: true}, true},
 		{"read in part", strings.NewReader(polluted), Plan{Heal: true, Limit: 9, Timed: true}, true},
-		{"whole", strings.NewReader(polluted), Plan{Heal: true, Limit: 1000, Timed: true}, false},
 		{"not to be timed", strings.NewReader(polluted), Plan{}, false},
 		{"no body", http.NoBody, Plan{Timed: true}, false},
 	} {
-		if _, _, b, _ := prepared(c.body, -1, c.plan); (b.upload != nil) != c.timed {
-			t.Errorf("%s: timed %t", c.name, b.upload != nil)
+		if _, _, b, _ := prepared(c.body, -1, c.plan); (b.own != nil) != c.timed {
+			t.Errorf("%s: wrapped %t", c.name, b.own != nil)
 		}
 	}
 }

@@ -166,7 +166,7 @@ func (d *doctor) record(in io.Reader, name string, m recording.Meta) (Agent, err
 	if err != nil {
 		return e.Agent, err
 	}
-	_, body, err := recording.Open(in)
+	body, err := recording.Open(in)
 	if err != nil {
 		return e.Agent, err
 	}

@@ -24,7 +24,7 @@ func (c *repairCommand) repair(in io.Reader) (code string, err error) {
 	if err != nil {
 		return "", err
 	}
-	_, body, err := recording.Open(in)
+	body, err := recording.Open(in)
 	switch {
 	case err != nil:
 		return "", err

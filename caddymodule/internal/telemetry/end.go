@@ -3,6 +3,7 @@ package telemetry
 import (
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 
@@ -10,60 +11,71 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 )
 
-// The events that are emitted at the end of a stream, for Caddy's events app.
-const (
-	eventEnded  = "hermes_stream_ended"
-	eventFailed = "hermes_stream_failed"
-)
+// EndedStream is a stream that has ended, an error instead of one, or an answer that
+// was repaired. The admin API shows what has a name in JSON. The log, the placeholders and
+// the events have its facts.
+type EndedStream struct {
+	ID           string    `json:"id,omitempty"`
+	Model        string    `json:"model,omitempty"`
+	Upstream     string    `json:"upstream,omitempty"`
+	Path         string    `json:"path"`
+	Outcome      string    `json:"outcome"`
+	Status       int       `json:"status"`
+	FinishReason string    `json:"finish_reason,omitempty"`
+	Chunks       int       `json:"chunks"`
+	Tools        int       `json:"tools"`
+	Seconds      float64   `json:"seconds"`
+	Ended        time.Time `json:"ended"`
 
-// ended is a stream that has ended, for placeholders and events.
-type ended struct{ proxy.Result }
-
-// facts are the fields of an ended stream, in their order. The log has them up to seconds.
-var facts = []struct {
-	name string
-	of   func(e *ended) any
-}{
-	{"completion_id", func(e *ended) any { return bounded.Name(e.ID) }},
-	{"model", func(e *ended) any { return bounded.Name(e.Model) }},
-	{"upstream", func(e *ended) any { return e.Upstream }},
-	{"outcome", func(e *ended) any { return e.Outcome }},
-	{"status", func(e *ended) any { return e.Status }},
-	{"finish_reason", func(e *ended) any { return bounded.Name(e.FinishReason) }},
-	{"chunks", func(e *ended) any { return e.Chunks }},
-	{"tools", func(e *ended) any { return e.Tools }},
-	{"imitations", func(e *ended) any { return e.Imitations }},
-	{"reasoning", func(e *ended) any { return e.Reasoning }},
-	{"seconds", func(e *ended) any { return e.Duration.Seconds() }},
-	{"input_tokens", func(e *ended) any { return e.InputTokens }},
-	{"output_tokens", func(e *ended) any { return e.OutputTokens }},
+	Imitations   int   `json:"-"`
+	Reasoning    int   `json:"-"`
+	InputTokens  int64 `json:"-"`
+	OutputTokens int64 `json:"-"`
 }
 
-// fact returns the field of the name, and whether there is one.
-func (e *ended) fact(name string) (any, bool) {
-	for _, f := range facts {
-		if f.name == name {
-			return f.of(e), true
-		}
+// newEnded returns the stream for the path that has ended now.
+func newEnded(path string, res *proxy.Result, now time.Time) *EndedStream {
+	return &EndedStream{
+		ID: bounded.Name(res.ID), Model: bounded.Name(res.Model), Upstream: res.Upstream, Path: bounded.Name(path),
+		Outcome: res.Outcome, Status: res.Status, FinishReason: bounded.Name(res.FinishReason),
+		Chunks: res.Chunks, Tools: res.Tools, Seconds: res.Duration.Seconds(), Ended: now.UTC(),
+		Imitations: res.Imitations, Reasoning: res.Reasoning,
+		InputTokens: res.InputTokens, OutputTokens: res.OutputTokens,
 	}
-	return nil, false
 }
 
-// facts returns all fields, by name.
-func (e *ended) facts() map[string]any {
-	all := make(map[string]any, len(facts))
-	for _, f := range facts {
-		all[f.name] = f.of(e)
+// A fact is a field of an ended stream.
+type fact struct {
+	name  string
+	value any
+}
+
+// facts returns the facts in their order. The log has them up to seconds.
+func (e *EndedStream) facts() []fact {
+	return []fact{
+		{"completion_id", e.ID}, {"model", e.Model}, {"upstream", e.Upstream},
+		{"outcome", e.Outcome}, {"status", e.Status}, {"finish_reason", e.FinishReason},
+		{"chunks", e.Chunks}, {"tools", e.Tools}, {"imitations", e.Imitations}, {"reasoning", e.Reasoning},
+		{"seconds", e.Seconds},
+		{"input_tokens", e.InputTokens}, {"output_tokens", e.OutputTokens},
+	}
+}
+
+// data returns the facts by name, for events.
+func (e *EndedStream) data() map[string]any {
+	all := make(map[string]any)
+	for _, f := range e.facts() {
+		all[f.name] = f.value
 	}
 	return all
 }
 
-// String is what the placeholder endedKey stands for.
-func (e *ended) String() string { return e.Outcome }
+// String returns what the placeholder endedKey stands for.
+func (e *EndedStream) String() string { return e.Outcome }
 
 const (
 	placeholders = "http.hermes." // the names of all of them begin with
-	endedKey     = "http.hermes"  // has an *ended
+	endedKey     = "http.hermes"  // has an *EndedStream
 )
 
 // ProvidePlaceholders adds the placeholders {http.hermes.*} to the replacer of a request,
@@ -80,11 +92,12 @@ func ProvidePlaceholders(r *http.Request) {
 			return nil, false
 		}
 		v, _ := repl.Get(endedKey)
-		e, ok := v.(*ended)
+		e, ok := v.(*EndedStream)
 		if !ok {
 			return nil, false
 		}
-		return e.fact(name)
+		value, known := e.data()[name]
+		return value, known
 	})
 }
 

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/bounded"
-	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 )
 
 // endedStreams is how many streams that have ended are listed.
@@ -66,22 +65,6 @@ type OpenTool struct {
 	Seconds float64 `json:"seconds"`
 }
 
-// EndedStream is a stream that has ended, an error instead of one, or an answer that
-// was repaired, as the admin API shows it.
-type EndedStream struct {
-	ID           string    `json:"id,omitempty"`
-	Model        string    `json:"model,omitempty"`
-	Upstream     string    `json:"upstream,omitempty"`
-	Path         string    `json:"path"`
-	Outcome      string    `json:"outcome"`
-	Status       int       `json:"status"`
-	FinishReason string    `json:"finish_reason,omitempty"`
-	Chunks       int       `json:"chunks"`
-	Tools        int       `json:"tools"`
-	Seconds      float64   `json:"seconds"`
-	Ended        time.Time `json:"ended"`
-}
-
 func (p *Process) begin(s *stream) {
 	p.metrics.active.Inc()
 	p.mu.Lock()
@@ -97,23 +80,23 @@ func (p *Process) end(s *stream) {
 }
 
 // record adds a stream to those that have ended.
-func (p *Process) record(path string, res *proxy.Result, now time.Time) {
+func (p *Process) record(e *EndedStream) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.ended) == endedStreams {
 		p.ended = slices.Delete(p.ended, 0, 1)
 	}
-	p.ended = append(p.ended, EndedStream{
-		ID: bounded.Name(res.ID), Model: bounded.Name(res.Model), Upstream: res.Upstream, Path: bounded.Name(path),
-		Outcome: res.Outcome, Status: res.Status, FinishReason: bounded.Name(res.FinishReason),
-		Chunks: res.Chunks, Tools: res.Tools, Seconds: res.Duration.Seconds(), Ended: now.UTC(),
-	})
+	p.ended = append(p.ended, *e)
 }
 
 // List returns the open streams, the oldest first, and the last hundred that have
 // ended, the newest first.
 func (p *Process) List(now time.Time) (open []OpenStream, ended []EndedStream) {
-	streams, ended := p.snapshot()
+	p.mu.Lock()
+	streams, ended := slices.Collect(maps.Keys(p.open)), append([]EndedStream{}, p.ended...)
+	p.mu.Unlock()
+	slices.SortFunc(streams, func(a, b *stream) int { return a.since.Compare(b.since) })
+	slices.Reverse(ended)
 	open = make([]OpenStream, 0, len(streams))
 	for _, s := range streams {
 		open = append(open, s.show(now))
@@ -121,31 +104,20 @@ func (p *Process) List(now time.Time) (open []OpenStream, ended []EndedStream) {
 	return open, ended
 }
 
-// snapshot returns the streams in the order of List.
-func (p *Process) snapshot() (open []*stream, ended []EndedStream) {
-	p.mu.Lock()
-	open, ended = slices.Collect(maps.Keys(p.open)), append([]EndedStream{}, p.ended...)
-	p.mu.Unlock()
-	slices.SortFunc(open, func(a, b *stream) int { return a.since.Compare(b.since) })
-	slices.Reverse(ended)
-	return open, ended
-}
-
-// show returns what can be seen of the stream now.
+// show returns the stream as it is now.
 func (s *stream) show(now time.Time) OpenStream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	o := OpenStream{
-		ID: s.id, Model: s.model, Upstream: s.upstream, Path: s.path, Since: s.since.UTC(),
-		Age: now.Sub(s.since).Seconds(), Silence: (now.Sub(s.since) - s.lastRead).Seconds(),
-		Chunks: s.chunks, Tools: make([]OpenTool, 0, len(s.tools)),
+	o := s.shown
+	age := now.Sub(s.since)
+	o.Since, o.Age, o.Silence = s.since.UTC(), age.Seconds(), (age - s.lastRead).Seconds()
+	o.Tools = make([]OpenTool, 0, len(s.tools))
+	for _, t := range s.tools {
+		o.Tools = append(o.Tools, OpenTool{bounded.Name(t.id), t.name, now.Sub(t.started).Seconds()})
 	}
 	if s.readers != nil {
 		n := s.readers()
 		o.Readers = &n
-	}
-	for _, t := range s.tools {
-		o.Tools = append(o.Tools, OpenTool{bounded.Name(t.id), t.name, now.Sub(t.started).Seconds()})
 	}
 	return o
 }

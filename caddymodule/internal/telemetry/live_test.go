@@ -55,7 +55,7 @@ func TestTheLastHundredAreKept(t *testing.T) {
 	p := NewProcess()
 	now := time.Now()
 	for i := range 3 * endedStreams / 2 {
-		p.record("/", &proxy.Result{Summary: rewrite.Summary{ID: fmt.Sprint(i)}}, now)
+		p.record(&EndedStream{ID: fmt.Sprint(i)})
 	}
 	_, ended := p.List(now)
 	if len(ended) != endedStreams || ended[0].ID != "149" || ended[99].ID != "50" {
@@ -71,7 +71,7 @@ func TestListIsBounded(t *testing.T) {
 	s := begun(h, "/"+strings.Repeat("a", 10*256), now)
 	s.Read(now, 1, named(long))
 	s.Tool(now, rewrite.ToolEvent{ID: long, Name: long})
-	h.Process.record("/"+long, &proxy.Result{Summary: rewrite.Summary{ID: long, Model: long, FinishReason: long}}, now)
+	h.Process.record(newEnded("/"+long, &proxy.Result{Summary: rewrite.Summary{ID: long, Model: long, FinishReason: long}}, now))
 	open, ended := h.Process.List(now)
 	for _, text := range []string{
 		open[0].ID, open[0].Model, open[0].Path, open[0].Tools[0].ID, open[0].Tools[0].Name,

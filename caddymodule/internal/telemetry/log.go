@@ -16,8 +16,8 @@ import (
 
 // logEnd logs the end of a stream, in one line and at the level that endMessage
 // says. It logs names and numbers, nothing of what was said.
-func (o *Observer) logEnd(e *ended) {
-	level, message := endMessage(&e.Result)
+func (o *Observer) logEnd(e *EndedStream, res *proxy.Result) {
+	level, message := endMessage(res)
 	if e.Outcome == proxy.OutcomeEncoded && !o.encoded.CompareAndSwap(false, true) {
 		level = zapcore.DebugLevel // said once
 	}
@@ -26,10 +26,11 @@ func (o *Observer) logEnd(e *ended) {
 		return
 	}
 	var fields []zap.Field
+	facts := e.facts()
 	for _, f := range facts[:len(facts)-2] {
-		fields = append(fields, zap.Any(f.name, f.of(e)))
+		fields = append(fields, zap.Any(f.name, f.value))
 	}
-	c.Write(append(fields, zap.Int("unexamined", e.Unexamined), zap.Error(reason(e.Err)))...) // no field for no error
+	c.Write(append(fields, zap.Int("unexamined", res.Unexamined), zap.Error(reason(res.Err)))...) // no field for no error
 }
 
 // reason returns what an error says beyond the outcome: not that the answer was

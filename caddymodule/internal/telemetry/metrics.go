@@ -26,12 +26,8 @@ const (
 	operationAgent = "invoke_agent"
 )
 
-// The attribute gen_ai.provider.name, and how the names of attributes are those of labels.
-const (
-	provider       = "hermes"
-	providerLabel  = "gen_ai_provider_name"
-	operationLabel = "gen_ai_operation_name"
-)
+// provider is the attribute gen_ai.provider.name.
+const provider = "hermes"
 
 // outcomes are the values of the label outcome.
 var outcomes = []string{
@@ -44,7 +40,7 @@ var outcomes = []string{
 // resets none. They are registered with the registry of each configuration,
 // which Caddy makes anew.
 type metrics struct {
-	build       prometheus.Collector
+	all         []prometheus.Collector
 	active      prometheus.Gauge
 	streams     *prometheus.CounterVec
 	answers     *prometheus.CounterVec
@@ -62,37 +58,54 @@ type metrics struct {
 	tool        prometheus.Histogram
 }
 
+// with adds c to those of m, and returns it.
+func with[C prometheus.Collector](m *metrics, c C) C {
+	m.all = append(m.all, c)
+	return c
+}
+
 func newMetrics() *metrics {
+	m := new(metrics)
 	opts := func(name, help string) prometheus.CounterOpts {
 		return prometheus.CounterOpts{Namespace: "caddy", Subsystem: "hermes", Name: name, Help: help}
 	}
-	counter := func(name, help string) prometheus.Counter { return prometheus.NewCounter(opts(name, help)) }
+	counter := func(name, help string) prometheus.Counter { return with(m, prometheus.NewCounter(opts(name, help))) }
 	vector := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(opts(name, help), labels)
+		return with(m, prometheus.NewCounterVec(opts(name, help), labels))
 	}
-	m := &metrics{
-		build:  buildInfo(build.This()),
-		active: prometheus.NewGauge(prometheus.GaugeOpts(opts("streams_active", "Number of streams that are open."))),
-		streams: vector("streams_total",
-			"Counter of streams that have ended, and of requests that were answered with an error instead of a stream, by outcome.", "outcome"),
-		answers: vector("answers_total",
-			"Counter of chat completions that were not streamed, or were answered with an error, by outcome.", "outcome"),
-		toolEvents:  vector("tool_events_total", "Counter of starts and ends of tools, by what said so.", "status", "source"),
-		markers:     counter("markers_total", "Counter of tool markers that were taken out of the text and started a tool."),
-		imitations:  counter("imitations_total", "Counter of markers that were taken out of the text and started no tool."),
-		reasoning:   counter("reasoning_total", "Counter of stretches of reasoning between tags that were taken out of the text."),
-		histories:   counter("histories_healed_total", "Counter of requests whose history had markers in it, which were removed."),
-		healed:      counter("history_markers_total", "Counter of markers that were removed from the histories of requests."),
-		unexamined:  counter("frames_unexamined_total", "Counter of frames that were larger than max_frame and passed unexamined."),
-		keepalives:  counter("keepalives_total", "Counter of keepalives that were sent."),
-		firstChunk:  genAI("time_to_first_chunk_seconds", "Time from the request to the first chunk of a stream.", genAIBuckets),
-		outputChunk: genAI("time_per_output_chunk_seconds", "Time between the chunks of a stream.", genAIBuckets),
-		duration:    genAI("duration_seconds", "Time from the request to the end of a stream.", longBuckets, "error_type"),
-		tool: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Namespace: "caddy", Subsystem: "hermes", Name: "tool_duration_seconds",
-			Help: "Time between the start of a tool and its end, which may be inferred.", Buckets: longBuckets,
-		}),
+	// These are OpenTelemetry's, named as its exporter for Prometheus names them, with the
+	// attributes that its conventions require and more. What upstream or a client may
+	// choose is no label.
+	genAI := func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+		return with(m, prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: "gen_ai", Subsystem: "client_operation", Name: name, Help: help, Buckets: buckets,
+			ConstLabels: prometheus.Labels{"gen_ai_provider_name": provider},
+		}, append([]string{"gen_ai_operation_name"}, labels...)))
 	}
+	b := build.This()
+	info := prometheus.GaugeOpts(opts("build_info",
+		"Always 1. The labels say which version of the sidecar runs, the commit if it is known, and the versions of Go and Caddy."))
+	info.ConstLabels = prometheus.Labels{"version": b.Version, "commit": b.Commit, "goversion": b.Go, "caddyversion": b.Caddy}
+	with(m, prometheus.NewGaugeFunc(info, func() float64 { return 1 }))
+	m.active = with(m, prometheus.NewGauge(prometheus.GaugeOpts(opts("streams_active", "Number of streams that are open."))))
+	m.streams = vector("streams_total",
+		"Counter of streams that have ended, and of requests that were answered with an error instead of a stream, by outcome.", "outcome")
+	m.answers = vector("answers_total",
+		"Counter of chat completions that were not streamed, or were answered with an error, by outcome.", "outcome")
+	m.toolEvents = vector("tool_events_total", "Counter of starts and ends of tools, by what said so.", "status", "source")
+	m.markers = counter("markers_total", "Counter of tool markers that were taken out of the text and started a tool.")
+	m.imitations = counter("imitations_total", "Counter of markers that were taken out of the text and started no tool.")
+	m.reasoning = counter("reasoning_total", "Counter of stretches of reasoning between tags that were taken out of the text.")
+	m.histories = counter("histories_healed_total", "Counter of requests whose history had markers in it, which were removed.")
+	m.healed = counter("history_markers_total", "Counter of markers that were removed from the histories of requests.")
+	m.unexamined = counter("frames_unexamined_total", "Counter of frames that were larger than max_frame and passed unexamined.")
+	m.keepalives = counter("keepalives_total", "Counter of keepalives that were sent.")
+	m.firstChunk = genAI("time_to_first_chunk_seconds", "Time from the request to the first chunk of a stream.", genAIBuckets)
+	m.outputChunk = genAI("time_per_output_chunk_seconds", "Time between the chunks of a stream.", genAIBuckets)
+	m.duration = genAI("duration_seconds", "Time from the request to the end of a stream.", longBuckets, "error_type")
+	tool := prometheus.HistogramOpts{Namespace: "caddy", Subsystem: "hermes", Name: "tool_duration_seconds", Buckets: longBuckets}
+	tool.Help = "Time between the start of a tool and its end, which may be inferred."
+	m.tool = with(m, prometheus.NewHistogram(tool))
 	for _, outcome := range outcomes { // all, so that the first of a kind is an increase
 		m.streams.WithLabelValues(outcome)
 		m.answers.WithLabelValues(outcome)
@@ -107,25 +120,11 @@ func newMetrics() *metrics {
 	return m
 }
 
-// genAI returns a histogram of OpenTelemetry's, named as its exporter for
-// Prometheus names it, with the attributes that its conventions require and
-// more. What upstream or a client may choose is no label.
-func genAI(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Namespace: "gen_ai", Subsystem: "client_operation", Name: name, Help: help, Buckets: buckets,
-		ConstLabels: prometheus.Labels{providerLabel: provider},
-	}, append([]string{operationLabel}, labels...))
-}
-
 // Register registers the metrics with the registry of a configuration, unless another
 // handler of it has. One that cannot be registered keeps none of the others out.
 func (p *Process) Register(registry prometheus.Registerer) error {
-	m := p.metrics
 	var failed []error
-	for _, c := range []prometheus.Collector{
-		m.build, m.active, m.streams, m.answers, m.toolEvents, m.markers, m.imitations, m.reasoning, m.histories, m.healed,
-		m.unexamined, m.keepalives, m.firstChunk, m.outputChunk, m.duration, m.tool,
-	} {
+	for _, c := range p.metrics.all {
 		var again prometheus.AlreadyRegisteredError
 		if err := registry.Register(c); err != nil && !errors.As(err, &again) {
 			failed = append(failed, err)
@@ -134,15 +133,13 @@ func (p *Process) Register(registry prometheus.Registerer) error {
 	return errors.Join(failed...)
 }
 
-// otherOutcome is the label of an outcome that is not among outcomes.
-const otherOutcome = "other"
-
-// outcomeLabel returns the value of the label for an outcome.
+// outcomeLabel returns the value of the label for an outcome: "other" if it is not among
+// outcomes.
 func outcomeLabel(outcome string) string {
 	if slices.Contains(outcomes, outcome) {
 		return outcome
 	}
-	return otherOutcome
+	return "other"
 }
 
 // took observes how long a stream of the operation took. Its error is the outcome, none if
@@ -182,15 +179,4 @@ func status(completed bool) string {
 		return "completed"
 	}
 	return "running"
-}
-
-// buildInfo returns the metric that has the build as its labels and is always 1.
-func buildInfo(b build.Info) prometheus.Collector {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Namespace: "caddy", Subsystem: "hermes", Name: "build_info",
-		Help: "Always 1. The labels say which version of the sidecar runs, the commit if it is known, and the versions of Go and Caddy.",
-		ConstLabels: prometheus.Labels{
-			"version": b.Version, "commit": b.Commit, "goversion": b.Go, "caddyversion": b.Caddy,
-		},
-	}, func() float64 { return 1 })
 }

@@ -56,7 +56,7 @@ func (o *Observer) Begin(r *http.Request, b proxy.Begun) proxy.AnswerObserver {
 	}
 	s := &stream{
 		observer: o, span: startSpan(r, op, since), op: op, gaps: o.Process.metrics.outputChunk.WithLabelValues(op),
-		since: since, path: bounded.Name(r.URL.Path), upstream: b.Upstream, lastRead: time.Since(since),
+		since: since, lastRead: time.Since(since), shown: OpenStream{Path: bounded.Name(r.URL.Path), Upstream: b.Upstream},
 	}
 	if _, ok := resume.Readers(r.Context()); ok {
 		s.readers = func() int {
@@ -70,39 +70,35 @@ func (o *Observer) Begin(r *http.Request, b proxy.Begun) proxy.AnswerObserver {
 
 // end records the end of an answer, or of a request that was answered with an error.
 func (o *Observer) end(r *http.Request, res proxy.Result) {
-	e := &ended{res}
-	o.Process.metrics.ended(&e.Result)
-	o.Process.record(r.URL.Path, &e.Result, time.Now())
+	e := newEnded(r.URL.Path, &res, time.Now())
+	o.Process.metrics.ended(&res)
+	o.Process.record(e)
 	accesslog.SetPlaceholder(r, endedKey, e)
 	accesslog.Add(r, zap.String("hermes_outcome", e.Outcome), zap.Int("hermes_tools", e.Tools))
-	o.logEnd(e)
+	o.logEnd(e, &res)
 	event := eventEnded
 	if failed(e.Outcome) {
 		event = eventFailed
 	}
-	o.Emitter.emit(event, e.facts)
+	o.Emitter.emit(event, e.data)
 }
 
 // stream is an open stream, as metrics, traces and the admin API see it; or an answer
 // that is not streamed, of which only the end is passed on.
 type stream struct {
-	mu       sync.Mutex // of what follows but since, which does not change; show reads it
-	chunks   int
-	since    time.Time
+	observer *Observer
+	since    time.Time           // the request came
+	span     trace.Span          // nil if the request is not traced
+	op       string              // gen_ai.operation.name, "" for an answer that is not streamed
+	gaps     prometheus.Observer // the times between chunks
+	readers  func() int          // nil if the stream may not be resumed
+
+	mu       sync.Mutex    // of what follows, which show reads
+	shown    OpenStream    // but for times, tools and readers
 	lastRead time.Duration // after since
 	last     time.Duration // likewise, the last chunk
-	id       string
-	gaps     prometheus.Observer // the times between chunks
-	looks    uint8               // how many times the id has been looked for
-	model    string
-	upstream string
+	looks    int           // how many times the id has been looked for
 	tools    []openTool
-
-	observer *Observer
-	span     trace.Span // nil if the request is not traced
-	op       string     // gen_ai.operation.name, "" for an answer that is not streamed
-	path     string
-	readers  func() int // nil if the stream may not be resumed
 }
 
 // openTool is a tool that is open.
@@ -120,10 +116,11 @@ func (s *stream) Read(now time.Time, chunks int, sum proxy.Summarizer) {
 	defer s.mu.Unlock()
 	at := now.Sub(s.since)
 	s.lastRead = at
-	if chunks <= s.chunks {
+	before := s.shown.Chunks
+	if chunks <= before {
 		return
 	}
-	if s.chunks == 0 {
+	if before == 0 {
 		if s.span != nil {
 			s.span.SetAttributes(attribute.Float64("gen_ai.response.time_to_first_chunk", at.Seconds()))
 		}
@@ -131,14 +128,14 @@ func (s *stream) Read(now time.Time, chunks int, sum proxy.Summarizer) {
 	} else {
 		s.gaps.Observe((at - s.last).Seconds())
 	}
-	for range chunks - s.chunks - 1 {
+	for range chunks - before - 1 {
 		s.gaps.Observe(0) // it came with the one before
 	}
-	s.chunks, s.last = chunks, at
-	if s.id == "" && s.looks < looksForID {
+	s.shown.Chunks, s.last = chunks, at
+	if s.shown.ID == "" && s.looks < looksForID {
 		s.looks++
 		said := sum.Summary()
-		s.id, s.model = bounded.Name(said.ID), bounded.Name(said.Model)
+		s.shown.ID, s.shown.Model = bounded.Name(said.ID), bounded.Name(said.Model)
 	}
 }
 

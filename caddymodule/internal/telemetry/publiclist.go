@@ -16,22 +16,22 @@ const maxPublicList = 1 << 20
 // Hermes' own consist of. If not all open streams fit into 1 MiB, `omitted` is the number
 // of those left out, which are the youngest.
 func (p *Process) PublicList(now time.Time) ([]byte, error) {
-	streams, ended := p.snapshot()
+	open, ended := p.List(now)
 	list := struct {
 		Open    []json.RawMessage `json:"open"`
 		Ended   []EndedStream     `json:"ended"`
 		Omitted int               `json:"omitted,omitempty"`
 	}{[]json.RawMessage{}, ended, 0}
 	size := 0
-	for i, s := range streams {
-		o := s.show(now)
+	for i := range open {
+		o := &open[i]
 		o.ID, o.Path = publicID(o.ID), publicPath(o.Path)
 		b, err := json.Marshal(o)
 		if err != nil {
 			return nil, err
 		}
 		if size += len(b); size > maxPublicList {
-			list.Omitted = len(streams) - i
+			list.Omitted = len(open) - i
 			break
 		}
 		list.Open = append(list.Open, b)

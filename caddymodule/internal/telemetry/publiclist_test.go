@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -52,7 +51,7 @@ func TestPublicListNamesNothingThatHermesTakes(t *testing.T) {
 		if o := l.Open[i]; o.ID != c.wantID || o.Path != c.wantPath {
 			t.Errorf("open: %q %q is shown as %q %q", c.id, c.path, o.ID, o.Path)
 		}
-		h.Process.record(c.path, &proxy.Result{Summary: rewrite.Summary{ID: c.id}}, now)
+		h.Process.record(&EndedStream{ID: c.id, Path: c.path})
 		l, _ = listPublic(t, h.Process, now)
 		if e := l.Ended[0]; e.ID != c.wantID || e.Path != c.wantPath {
 			t.Errorf("ended: %q %q is shown as %q %q", c.id, c.path, e.ID, e.Path)

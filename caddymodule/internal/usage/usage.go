@@ -4,13 +4,13 @@
 //
 // A Memory belongs to the process: it survives reloads, is bounded, and is the only owner
 // of its state, which one lock guards. A Store is a handler's view of it, with the storage
-// of the handler's configuration. The facts are one small file there, which survives
-// restarts. It is read when the end of a stream needs what the memory does not know, and
-// written in the background some seconds after a change. A stream never waits for a write.
+// of the handler's configuration. The bits are one small file there, which survives
+// restarts. A sync reads it, changes in it what the process has seen change, and writes it
+// if anything has. It runs some seconds after a change, and when the end of a stream needs
+// what the memory does not know. A stream never waits for a write.
 //
-// Replicas that share the storage read the file before they write it, and change in it only
-// what they have seen change. If two write at the same moment, one of them may lose a bit,
-// and learns it again.
+// If two replicas that share the storage write at the same moment, one of them may lose a
+// bit, and learns it again.
 package usage
 
 import (
@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -46,7 +47,7 @@ const (
 
 	// saveDelay is the time from a change to the write, so that changes share one.
 	saveDelay = 10 * time.Second
-	// ioTimeout is how long storage may take to read or to write.
+	// ioTimeout is how long storage may take for a sync.
 	ioTimeout = 10 * time.Second
 	// lookupTimeout is how long the end of a stream waits for storage.
 	lookupTimeout = 250 * time.Millisecond
@@ -57,90 +58,49 @@ const (
 	FlushLimit = 2 * time.Second
 )
 
-// Memory is what the process knows. What it has seen itself outweighs what storage says.
-// The zero value knows nothing and is ready. It is safe for concurrent use, and calls
-// nothing of the caller's while it is locked.
+// Memory has what the process knows. The zero value knows nothing and is ready. It is safe
+// for concurrent use, and calls nothing of the caller's while it is locked.
 type Memory struct {
-	mu     sync.Mutex
-	facts  map[string]fact // that the process has seen, by pairKey or upstreamKey
-	dirty  bool            // some have changed
-	stored map[string]bool // what the file had when it was read
+	mu      sync.Mutex
+	seen    map[string]bool // what the process has seen itself, by key: it outweighs the file
+	missed  map[string]int  // answers in a row that a pair has ended without usage
+	unsaved map[string]bool // what has changed since the last sync
+	stored  map[string]bool // what the file had then
 
-	reading chan struct{} // closed when the file has been read; nil if no read is under way
-	began   time.Time     // when that reading began
-	read    time.Time     // when the last one ended
-
-	saved chan struct{} // closed when the file is written, or cannot be; nil if no write is planned
-	hurry func()        // makes that write begin at once
-	hung  bool          // a Flush has waited in vain
+	planned bool          // a sync runs soon
+	syncing chan struct{} // closed when the sync that runs ends, nil if none runs
+	began   time.Time     // when the last sync began
 }
 
-// fact is the knowledge of a pair or an upstream.
-type fact struct {
-	yes     bool // the pair reports usage, or the upstream its failures
-	missed  int  // answers in a row that the pair has ended without usage
-	changed bool // since it was written
-}
-
-// file is the content of the file: the keys of the facts that are so.
-type file struct {
-	Known []string `json:"known"`
-}
-
-// pairKey returns the key of a pair, a prefix of a SHA-256: it takes the same space
-// whatever upstream calls its models, and storage has no address.
-func pairKey(upstream, model string) string { return key(upstream + "\x00" + model) }
-
-// upstreamKey returns the key of an upstream, whose name has no NUL.
-func upstreamKey(upstream string) string { return key(upstream) }
-
+// key returns the key of the name of an upstream, or of that, a NUL and a model. It is a
+// prefix of a SHA-256: it takes the same space whatever upstream calls its models, and
+// storage has no address.
 func key(of string) string {
 	sum := sha256.Sum256([]byte(of))
 	return hex.EncodeToString(sum[:16])
 }
 
-// get returns a fact, and whether it is known. m is locked.
-func (m *Memory) get(key string) (fact, bool) {
-	f, seen := m.facts[key]
-	if !seen && m.stored[key] {
-		return fact{yes: true}, true
+// get returns a bit, and whether it is known. m is locked.
+func (m *Memory) get(key string) (yes, known bool) {
+	if yes, known = m.seen[key]; !known {
+		yes = m.stored[key]
 	}
-	return f, seen
+	return yes, known || yes
 }
 
-// set records a fact. If there are too many, any other makes room. m is locked.
-func (m *Memory) set(key string, f fact) {
-	if m.facts == nil {
-		m.facts = make(map[string]fact)
+// put sets all[key]. If there are too many, any others make room.
+func put[V any](all *map[string]V, key string, v V) {
+	if *all == nil {
+		*all = make(map[string]V)
 	}
-	m.facts[key] = f
-	for other := range m.facts {
-		if len(m.facts) <= maxKnown {
+	(*all)[key] = v
+	for other := range *all {
+		if len(*all) <= maxKnown {
 			return
 		}
 		if other != key {
-			delete(m.facts, other)
+			delete(*all, other)
 		}
-	}
-}
-
-// Flush writes what has changed at once, and waits for that, for at most limit. Once it has
-// waited in vain it does not wait again: storage hangs, and every handler of a configuration
-// calls it when the process ends.
-func (m *Memory) Flush(limit time.Duration) {
-	m.mu.Lock()
-	saved, hurry, hung := m.saved, m.hurry, m.hung
-	m.mu.Unlock()
-	if saved == nil || hung {
-		return
-	}
-	hurry()
-	select {
-	case <-saved:
-	case <-time.After(limit):
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		m.hung = true
 	}
 }
 
@@ -163,19 +123,21 @@ type ofUpstream struct {
 	upstream string
 }
 
+func (u ofUpstream) pair(model string) string { return key(u.upstream + "\x00" + model) }
+
 // Reported reports whether usage has been reported for the model, by an upstream that does
 // not report its failures itself. If storage fails or takes too long, it has not, so that
 // the stop passes.
 func (u ofUpstream) Reported(model string) bool {
-	recall := func() (reported, seen bool) {
+	recall := func() (reported, known bool) {
 		u.Memory.mu.Lock()
 		defer u.Memory.mu.Unlock()
-		pair, pairSeen := u.Memory.get(pairKey(u.upstream, model))
-		upstream, upstreamSeen := u.Memory.get(upstreamKey(u.upstream))
-		return pair.yes && !upstream.yes, pairSeen && upstreamSeen
+		pair, pairKnown := u.Memory.get(u.pair(model))
+		upstream, upstreamKnown := u.Memory.get(key(u.upstream))
+		return pair && !upstream, pairKnown && upstreamKnown
 	}
-	reported, seen := recall()
-	if !seen {
+	reported, known := recall()
+	if !known {
 		u.lookUp()
 		reported, _ = recall()
 	}
@@ -183,180 +145,165 @@ func (u ofUpstream) Reported(model string) bool {
 }
 
 // Report remembers that usage has been reported for the model.
-func (u ofUpstream) Report(model string) { u.learn(pairKey(u.upstream, model), true) }
+func (u ofUpstream) Report(model string) { u.learn(u.pair(model), true) }
 
 // ReportsFailures remembers whether the upstream reports its failures itself.
-func (u ofUpstream) ReportsFailures(does bool) { u.learn(upstreamKey(u.upstream), does) }
+func (u ofUpstream) ReportsFailures(does bool) { u.learn(key(u.upstream), does) }
 
 // Missed counts an answer without usage that has been taken for a crash. With the third in
 // a row the pair is forgotten.
 func (u ofUpstream) Missed(model string) {
-	if u.missed(pairKey(u.upstream, model)) < maxMissed {
+	m, pair := u.Memory, u.pair(model)
+	m.mu.Lock()
+	reports, _ := m.get(pair)
+	if reports { // it has not been forgotten while this answer ran
+		put(&m.missed, pair, m.missed[pair]+1)
+	}
+	forgotten := reports && m.missed[pair] == maxMissed
+	m.mu.Unlock()
+	if !forgotten {
 		return
 	}
+	u.learn(pair, false)
 	u.Logger.Warn("answers have come without usage one after the other, so the provider is taken for one that reports none: "+
 		"such answers pass until one has usage again; see zero_usage",
 		zap.String("upstream", bounded.Name(u.upstream)), zap.String("model", bounded.Name(model)), zap.Int("answers", maxMissed))
 }
 
-// missed counts an answer of the pair, and returns how many there have been in a row, 0 if
-// the pair was forgotten while this answer ran.
-func (s *Store) missed(pair string) int {
-	m := s.Memory
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	f, _ := m.get(pair)
-	if !f.yes {
-		return 0
-	}
-	f.missed++
-	if f.missed == maxMissed {
-		f.yes, f.changed = false, true
-	}
-	m.set(pair, f)
-	if !f.yes {
-		s.save()
-	}
-	return f.missed
-}
-
-// learn records a fact, and writes it if the file may have something else.
+// learn remembers a bit, and plans a sync if the file may have something else.
 func (s *Store) learn(key string, yes bool) {
 	m := s.Memory
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	f, known := m.get(key)
-	changed := f.changed || !known || f.yes != yes
-	m.set(key, fact{yes: yes, changed: changed})
-	if changed || m.dirty {
-		s.save()
+	delete(m.missed, key)
+	if is, known := m.get(key); !known || is != yes {
+		put(&m.unsaved, key, yes)
 	}
+	put(&m.seen, key, yes)
+	s.save()
 }
 
-// save starts the goroutine that writes the file, unless it runs. The memory is locked.
+// save plans a sync if there is anything to write. The memory is locked.
 func (s *Store) save() {
 	m := s.Memory
-	m.dirty = true
-	if m.saved != nil {
+	if m.planned || len(m.unsaved) == 0 {
 		return
 	}
-	hurried, hurry := context.WithCancel(context.Background())
-	saved := make(chan struct{})
-	m.saved, m.hurry = saved, hurry
-	go func() {
-		defer close(saved)
-		defer hurry()
-		for again := true; again; {
-			select {
-			case <-time.After(saveDelay):
-			case <-hurried.Done():
-			}
-			again = s.write()
+	m.planned = true
+	time.AfterFunc(saveDelay, func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.planned = false
+		if len(m.unsaved) > 0 {
+			s.start()
 		}
-	}()
+	})
 }
 
-// write writes the file, and reports whether to write it again, because a fact has changed
-// meanwhile. If it fails, the next fact that is learnt has it tried again.
-func (s *Store) write() (again bool) {
+// Flush writes at once what has changed, and waits for that, for at most limit.
+func (s *Store) Flush(limit time.Duration) {
 	m := s.Memory
-	changed := make(map[string]fact)
-	m.mu.Lock()
-	m.dirty = false
-	for key, f := range m.facts {
-		if f.changed {
-			f.changed = false
-			changed[key], m.facts[key] = f, f
+	end := time.After(limit)
+	for range 2 { // the sync that runs may have begun before the last change
+		m.mu.Lock()
+		if len(m.unsaved) > 0 {
+			s.start()
+		}
+		done := m.syncing
+		m.mu.Unlock()
+		if done == nil {
+			return
+		}
+		select {
+		case <-done:
+		case <-end:
+			return
 		}
 	}
-	m.mu.Unlock()
-	err := s.merge(changed)
-	if err != nil { // before the last Flush ends, and with it the process
-		s.warn("storing which upstreams report usage", err)
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if err == nil && m.dirty {
-		return true
-	}
-	if err != nil {
-		m.dirty = true
-		for key := range changed {
-			if f, there := m.facts[key]; there {
-				f.changed = true
-				m.facts[key] = f
-			}
-		}
-	}
-	m.saved = nil
-	return false
 }
 
-// merge writes the facts that have changed to the file, and leaves what else is there as far
-// as there is room.
-func (s *Store) merge(changed map[string]fact) error {
-	ctx, cancel := context.WithTimeout(context.Background(), ioTimeout)
-	defer cancel()
-	stored, err := s.load(ctx)
-	if err != nil {
-		return err
-	}
-	var known []string
-	for key, f := range changed {
-		if f.yes {
-			known = append(known, key)
-		}
-	}
-	for key := range stored {
-		if _, other := changed[key]; !other && len(known) < maxKnown {
-			known = append(known, key)
-		}
-	}
-	slices.Sort(known)
-	value, err := json.Marshal(file{known})
-	if err != nil {
-		return err
-	}
-	return s.Storage.Store(ctx, storageKey, value)
-}
-
-// lookUp reads the file into memory, unless it has lately. The streams that need it wait
-// for that until lookupTimeout after it began. One goroutine of the process reads at a time.
+// lookUp syncs, unless that has been done lately. All streams that need it wait for it until
+// lookupTimeout after it began.
 func (s *Store) lookUp() {
 	m := s.Memory
 	m.mu.Lock()
-	if m.reading == nil && time.Since(m.read) >= rereadInterval {
-		m.reading, m.began = make(chan struct{}), time.Now()
-		go s.read(m.reading)
+	if time.Since(m.began) >= rereadInterval {
+		s.start()
 	}
-	reading, wait := m.reading, time.Until(m.began.Add(lookupTimeout))
+	done, wait := m.syncing, time.Until(m.began.Add(lookupTimeout))
 	m.mu.Unlock()
-	if reading == nil {
+	if done == nil {
 		return
 	}
 	select {
-	case <-reading:
+	case <-done:
 	case <-time.After(wait):
-		s.warn("reading which upstreams report usage", context.DeadlineExceeded)
+		s.warn(reading, context.DeadlineExceeded)
 	}
 }
 
-// read reads the file into memory, and closes done.
-func (s *Store) read(done chan struct{}) {
+// start starts a sync, unless one runs. The memory is locked.
+func (s *Store) start() {
+	m := s.Memory
+	if m.syncing == nil {
+		m.syncing, m.began = make(chan struct{}), time.Now()
+		changed := m.unsaved
+		m.unsaved = nil
+		go s.sync(m.syncing, changed)
+	}
+}
+
+// sync changes the file, reads it into memory, and closes done. What could not be written
+// is written by the sync that the next bit to be learnt plans.
+func (s *Store) sync(done chan struct{}, changed map[string]bool) {
 	defer close(done)
-	ctx, cancel := context.WithTimeout(context.Background(), ioTimeout)
-	defer cancel()
-	known, err := s.load(ctx)
-	if err != nil {
-		s.warn("reading which upstreams report usage", err)
+	stored, err := s.merge(changed)
+	if err != nil { // before the last Flush ends, and with it the process
+		doing := reading
+		if len(changed) > 0 {
+			doing = "storing which upstreams report usage"
+		}
+		s.warn(doing, err)
 	}
 	m := s.Memory
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.syncing = nil
 	if err == nil {
-		m.stored = known
+		m.stored = stored
+		s.save()
+		return
 	}
-	m.reading, m.read = nil, time.Now()
+	for key, yes := range changed {
+		if _, later := m.unsaved[key]; !later {
+			put(&m.unsaved, key, yes)
+		}
+	}
+}
+
+// merge changes the file, and returns the keys that it has then.
+func (s *Store) merge(changed map[string]bool) (map[string]bool, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), ioTimeout)
+	defer cancel()
+	known, err := s.load(ctx)
+	if err != nil || len(changed) == 0 {
+		return known, err
+	}
+	for key, yes := range changed {
+		if put(&known, key, yes); !yes {
+			delete(known, key)
+		}
+	}
+	value, err := json.Marshal(file{slices.Sorted(maps.Keys(known))})
+	if err != nil {
+		return nil, err
+	}
+	return known, s.Storage.Store(ctx, storageKey, value)
+}
+
+// file is the content of the file: the keys of the bits that are set.
+type file struct {
+	Known []string `json:"known"`
 }
 
 // load reads the file. One that cannot be read as ours is replaced by the next write, after
@@ -378,7 +325,7 @@ func (s *Store) load(ctx context.Context) (map[string]bool, error) {
 		err = json.Unmarshal(value, &f)
 	}
 	if err != nil {
-		s.warn("reading which upstreams report usage", fmt.Errorf("%s: %w", storageKey, err))
+		s.warn(reading, fmt.Errorf("%s: %w", storageKey, err))
 		return known, nil
 	}
 	for _, key := range f.Known[:min(len(f.Known), maxKnown)] {
@@ -388,6 +335,9 @@ func (s *Store) load(ctx context.Context) (map[string]bool, error) {
 	}
 	return known, nil
 }
+
+// reading is what the warning says that a sync does which changes nothing.
+const reading = "reading which upstreams report usage"
 
 // warn logs the first failure of storage. Further ones are not logged until the next
 // reload.

@@ -71,7 +71,7 @@ func newUsage(storage certmagic.Storage) (*Store, *observer.ObservedLogs) {
 
 // restarted ends the process of s, and returns the store of the next one.
 func restarted(s *Store) *Store {
-	s.Memory.Flush(FlushLimit)
+	s.Flush(FlushLimit)
 	next, _ := newUsage(s.Storage)
 	return next
 }
@@ -200,11 +200,20 @@ func TestUsageOfReplicas(t *testing.T) {
 		time.Sleep(time.Second)
 		b.Of("a:1").Report("n")
 		time.Sleep(2 * saveDelay)
-		if b.Of("a:1").Reported("m") {
-			t.Error("the file was read again too early")
-		}
-		time.Sleep(rereadInterval)
 		if !b.Of("a:1").Reported("m") {
+			t.Error("what a has written is not known after a write of b")
+		}
+		loads := storage.loads
+		for range rereadInterval / time.Second {
+			b.Of("a:1").Reported("l")
+			time.Sleep(time.Second)
+		}
+		if n := storage.loads - loads; n > 1 {
+			t.Errorf("the file was read %d times", n)
+		}
+		a.Of("a:1").Report("k")
+		time.Sleep(rereadInterval)
+		if !b.Of("a:1").Reported("k") {
 			t.Error("the file was not read again")
 		}
 		miss(t, a, "a:1", "m", 3)
@@ -271,10 +280,9 @@ func TestUsageStorageThatHangsHoldsUpNothingTwice(t *testing.T) {
 		}
 		s.Of("a:1").Report("n")
 		begun = time.Now()
-		s.Memory.Flush(FlushLimit)
-		s.Memory.Flush(FlushLimit)
+		s.Flush(FlushLimit)
 		if took := time.Since(begun); took != FlushLimit {
-			t.Errorf("two flushes waited %s", took)
+			t.Errorf("the flush waited %s", took)
 		}
 		if !s.Of("a:1").Reported("n") || logs.Len() != 1 {
 			t.Errorf("not reported after the report; logged %v", logs.All())
@@ -300,7 +308,7 @@ func TestUsageFlushWritesEverything(t *testing.T) {
 			time.Sleep(time.Second)
 			close(storage.hang)
 		}()
-		s.Memory.Flush(FlushLimit)
+		s.Flush(FlushLimit)
 		next, _ := newUsage(storage)
 		if !next.Of("a:1").Reported("m") || !next.Of("a:1").Reported("n") {
 			t.Errorf("storage has %v", storage.values)
@@ -328,8 +336,12 @@ func TestUsageIsBounded(t *testing.T) {
 		if err := json.Unmarshal([]byte(storage.values[storageKey]), &f); err != nil || len(f.Known) != maxKnown {
 			t.Errorf("%d keys in the file, %v, want %d", len(f.Known), err, maxKnown)
 		}
-		if len(s.Memory.facts) > maxKnown {
-			t.Errorf("%d facts, want at most %d", len(s.Memory.facts), maxKnown)
+		for i := range 3 * maxKnown {
+			s.Of("b:1").Missed(strconv.Itoa(i))
+		}
+		m := s.Memory
+		if n := max(len(m.seen), len(m.stored), len(m.unsaved), len(m.missed)); n > maxKnown {
+			t.Errorf("%d of a kind in memory, want at most %d", n, maxKnown)
 		}
 	})
 }
@@ -375,7 +387,7 @@ func TestUsageIsSafeForConcurrentUse(t *testing.T) {
 					u.Report(model)
 				}
 				if i%10 == 0 {
-					s.Memory.Flush(FlushLimit)
+					s.Flush(FlushLimit)
 				}
 			}
 		})
