@@ -261,21 +261,23 @@ func (v *view) checkLifecycle(t testing.TB) {
 	}
 }
 
-// checkErrorFinish checks that the stream ends with an error finish of the code.
+// checkErrorFinish checks that the stream ends with an error finish of the code, split or in
+// one chunk.
 func (v *view) checkErrorFinish(t testing.TB, code string) {
 	t.Helper()
-	if len(v.errors) != 1 || v.errors[0].code() != code {
-		t.Errorf("errors = %+v, want one with the code %s", v.errors, code)
-	}
-	if len(v.finishes) != 1 || v.finishes[0] != "error" {
-		t.Errorf("finish reasons = %q, want one error", v.finishes)
-	}
-	equal(t, v.done, 1, "[DONE]")
-	if !strings.HasSuffix(v.story(), "error finish done") {
-		t.Errorf("order = %s, want … error finish done", v.story())
-	}
+	errors, end := v.errors, "error finish done"
 	if len(v.finish.Error) > 0 {
-		t.Errorf("the finish chunk has an error of its own: %s", v.finish.Error)
+		var e wireError
+		if err := json.Unmarshal(v.finish.Error, &e); err != nil {
+			t.Errorf("the finish chunk has the error %s: %v", v.finish.Error, err)
+		}
+		errors, end = append(errors, e), "finish done"
+	}
+	if len(errors) != 1 || errors[0].code() != code || errors[0].Message == "" {
+		t.Errorf("errors = %+v, want one with the code %s", errors, code)
+	}
+	if len(v.finishes) != 1 || v.finishes[0] != "error" || v.done != 1 || !strings.HasSuffix(v.story(), end) {
+		t.Errorf("finish reasons %q, order %s; want one error, … %s", v.finishes, v.story(), end)
 	}
 	if h := v.finish.Hermes; h == nil || h.Failed == nil || !*h.Failed {
 		t.Errorf("the finish chunk has no hermes block that says failed")
