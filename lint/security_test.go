@@ -155,7 +155,7 @@ var securityTests = map[string]string{
 	// Promises.
 	"A check in front of hermes runs before that":                "TestRecipeOrderOfAuthentication",
 	"cannot become a frame, an error, an end or a tool call":     "TestTextForgesNothing TestNamesAndErrorsForgeNothing TestTextOfAnswersForgesNothing",
-	"is stripped and starts no tool":                             "TestImitationStartsNoTool",
+	"is stripped and starts no tool":                             "TestImitations",
 	"Streams share only counters":                                "TestRandomSequences",
 	"only to clients with the same credentials":                  "TestOthersGetNothing TestRevokedCredentialsGetNothing TestChecksBehindAreNotAskedAgain",
 	"What it sees, keeps and never keeps":                        "TestNothingSaidIsKept TestRecordingsHaveNothingOfTheRequest TestSpanSaysNothingOfWhatWasSaid TestLogsHaveNoContent TestRequestsAreNotKeptWhileTheirAnswersRun TestRequestsAreLetGoOnceTheyAreAnswered",

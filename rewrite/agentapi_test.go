@@ -499,6 +499,8 @@ func TestDoneOfAResponseThatHasNotEnded(t *testing.T) {
 	}
 	out, _ := run(in+doneFrame+outputDelta(1)+created(2, responseOfTests), Options{}, Params{}, oneByte, CauseEOF)
 	same(t, out, failed+doneFrame, "bytes with events after [DONE]")
+	out, _ = run(in+doneFrame+named("x", strings.Repeat("x", 1000)), Options{MaxFrame: 400}, Params{}, oneByte, CauseEOF)
+	same(t, out, failed+doneFrame, "bytes with a large frame after [DONE]")
 	out, _ = run(in+"data: [DONE]", Options{}, Params{}, oneByte, CauseEOF)
 	same(t, out, failed+doneFrame, "bytes with a [DONE] that lacks its blank line")
 	crlf := strings.ReplaceAll(in+doneFrame, "\n", "\r\n")

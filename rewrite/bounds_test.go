@@ -23,6 +23,15 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
+// allocated returns how many bytes f allocates.
+func allocated(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
 // held returns by how much the heap has grown over s, which is fed what in yields. What
 // leaves is handed to see and thrown away.
 func held(s *Stream, in iter.Seq[string], see func(out []byte)) int64 {
@@ -512,15 +521,10 @@ func TestNoAnswerTakesMoreThanItsBound(t *testing.T) {
 		"a turn that failed": responseAnswer(`"Error code: 500 - `+fill("x")+`"`, noTokens, ""),
 		"a session's answer": sessionAnswer(`"Provider said: ` + fill("sk-abcdefghij ") + `"`),
 	} {
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		a := RepairAnswer([]byte(in), &Options{}, nil)
-		runtime.ReadMemStats(&after)
-		if took := after.TotalAlloc - before.TotalAlloc; took > uint64(9*len(in)) { // with the copy that it is given
-			t.Errorf("%s: %d bytes are taken for %d", name, took, len(in))
-		}
-		if len(a.Body) > len(in)+10 {
-			t.Errorf("%s: %d bytes for %d", name, len(a.Body), len(in))
+		var a Answer
+		took := allocated(func() { a = RepairAnswer([]byte(in), &Options{}, nil) })
+		if took > uint64(9*len(in)) || len(a.Body) > len(in)+10 { // with the copy that it is given
+			t.Errorf("%s: %d bytes are taken for %d, which become %d", name, took, len(in), len(a.Body))
 		}
 	}
 }
@@ -566,14 +570,10 @@ func hostileEvents() (all []hostileEvent) {
 // feedWithinBounds feeds a frame, and returns how many bytes are written and taken for it.
 func feedWithinBounds(t *testing.T, name string, s *Stream, out, in []byte) (left int, took uint64) {
 	t.Helper()
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	left = len(s.Feed(out[:0], in, epoch))
-	runtime.ReadMemStats(&after)
+	took = allocated(func() { left = len(s.Feed(out[:0], in, epoch)) })
 	if limit := 3*len(in) + 256<<10; left > limit {
 		t.Errorf("%s: %d bytes are written for %d", name, left, len(in))
 	}
-	took = after.TotalAlloc - before.TotalAlloc
 	if took > uint64(8*len(in)+1<<20) {
 		t.Errorf("%s: %d bytes are taken for %d", name, took, len(in))
 	}

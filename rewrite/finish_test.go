@@ -100,6 +100,8 @@ func TestErrorFinishes(t *testing.T) {
 	several := choice(0, `"role": "assistant"`, "null") + choice(1, `"role": "assistant"`, "null") + choice(0, `"content": "a"`, "null") +
 		choice(1, `"content": "b\n`+"`💻 ls`"+`\n"`, "null") + choice(0, "", `"stop"`) + choice(1, `"content": "c"`, "null")
 	said := role() + text("x")
+	failed := role() + ofChoice(1, text("x")) + finishChunk("error", `, "error": {"message": "boom"}`)
+	const bothEnd = "other other error finish finish done"
 	rows := map[string]row{
 		"held text, ends of tools": {in: g2Start("terminal", "💻", "ls", "call_1") + text("a\n`💻 ls"),
 			story: "running text completed error finish done", end: CodeIncomplete},
@@ -117,6 +119,11 @@ func TestErrorFinishes(t *testing.T) {
 			content: nothing, story: "other error finish other done"},
 		"usage after a false stop": {in: role() + finishChunk("stop", zeroUsage) + usage + text("late") + ": c\n\n",
 			content: nothing, story: "other error finish other done"},
+		// If one choice has failed, its error has left: the stream has no second one, and no other ends well after it.
+		"one fails, one stops":   {in: failed + ofChoice(1, stop()), story: bothEnd},
+		"one fails, then all":    {in: failed + ofChoice(1, finishChunk("error", `, "error": {"message": "bang"}`)) + doneFrame, story: bothEnd},
+		"one fails, then a cut":  {in: failed, story: bothEnd},
+		"one fails, [DONE]":      {in: failed + doneFrame, story: bothEnd},
 		"an error frame":         {in: said + boom, end: CodeAgentError},
 		"an error frame, [DONE]": {in: said + boom + doneFrame, end: CodeAgentError},
 		"an error frame and a finish": {in: said + boom + finishChunk("error", zeroUsage) + doneFrame,
@@ -176,7 +183,9 @@ func TestErrorFinishes(t *testing.T) {
 			t.Errorf("the usage or the comment is lost:\n%s", out)
 		}
 	}
-	v := look(t, repair(role()+boom+choicesChunk(`{"index": 0, "delta": {}, "finish_reason": "stop"}, {"index": 1, "delta": {}, "finish_reason": "length"}, {"index": 2, "delta": {}, "finish_reason": "stop"}`, "")+doneFrame))
+	v := look(t, repair(failed+ofChoice(1, stop())))
+	equal(t, strings.Join(v.finishes, " "), "error error", "finish reasons")
+	v = look(t, repair(role()+boom+choicesChunk(`{"index": 0, "delta": {}, "finish_reason": "stop"}, {"index": 1, "delta": {}, "finish_reason": "length"}, {"index": 2, "delta": {}, "finish_reason": "stop"}`, "")+doneFrame))
 	equal(t, strings.Join(v.finishes, " "), "error length error", "finish reasons")
 	v = look(t, repair(role()+finishChunk("error", `, "error": {"message": "", "type": "X"}`)+doneFrame))
 	equal(t, v.errors[0].Message+v.errors[0].Type, Message(CodeAgentError)+"X", "an empty message")

@@ -18,6 +18,11 @@ func TestTagsSplitAnywhere(t *testing.T) {
 			same(t, v.content, c.Content, c.Name+": contents")
 			same(t, v.reasoning, c.Reasoning, c.Name+": reasonings")
 			same(t, repair(out), out, c.Name+": twice and once")
+			for _, e := range decode(out) {
+				if strings.Contains(e.data, `"reasoning_content"`) && strings.Contains(e.data, `"content"`) {
+					t.Errorf("%s: both in one delta: %s", c.Name, e.data)
+				}
+			}
 			same(t, repairWith(in, Options{Reasoning: ReasoningKeep}), in, c.Name+": bytes of what is kept")
 			dropped := look(t, repairWith(in, Options{Reasoning: ReasoningDrop}))
 			if dropped.content != c.Content || dropped.reasoning != "" {
@@ -28,17 +33,6 @@ func TestTagsSplitAnywhere(t *testing.T) {
 			}
 			if t.Failed() {
 				t.Fatalf("%s in deltas of %d", c.Name, n)
-			}
-		}
-	}
-}
-
-func TestReasoningHasADeltaOfItsOwn(t *testing.T) {
-	const in = "Hi\n\n<think>plan</think>\n\nAnswer\n\n<think>more</think> End"
-	for n := 1; n <= len(in); n++ {
-		for _, e := range decode(repair(role() + deltasOf(in, n) + stop())) {
-			if strings.Contains(e.data, `"reasoning_content"`) && strings.Contains(e.data, `"content"`) {
-				t.Fatalf("deltas of %d: both in one delta: %s", n, e.data)
 			}
 		}
 	}
