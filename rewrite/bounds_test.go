@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"iter"
+	"maps"
 	"runtime"
 	"slices"
 	"strings"
@@ -614,46 +615,41 @@ func TestLikeFramesCostNoAllocations(t *testing.T) {
 // Whatever is under way in them for long, each byte has to cost the same.
 var streamsByLength = map[string]struct {
 	in  func(n int) string
-	cut func() cutter
+	cut cutter
+	o   Options
 }{
-	"frames in one read":            {many(text("so\n")), one(inOne)},
-	"frames in reads of their own":  {many(text("so\n")), one(oneFrame)},
-	"frames byte by byte":           {many(text("so\n")), one(oneByte)},
-	"a frame of text byte by byte":  {after(texts("a", "b"), func(n int) string { return text(strings.Repeat("x", 100*n)) }), one(oneByte)},
-	"a frame of lines byte by byte": {after(texts("a", "b"), func(n int) string { return text(strings.Repeat("so\n", 40*n)) }), one(oneByte)},
-	"a frame of code byte by byte":  {after(texts("a", "b"), func(n int) string { return text(strings.Repeat("`so`\n<b>\n", 15*n)) }), one(oneByte)},
-	"a frame of backslashes":        {func(n int) string { return delta(`"content": "` + strings.Repeat(`\\\"`, 25*n) + `"`) }, one(inOne)},
-	"a frame of many members":       {func(n int) string { return delta(strings.Repeat(`"x": "y", `, 10*n) + `"content": "a"`) }, one(inOne)},
-	"a frame that never ends":       {func(n int) string { return text("a") + "data: " + strings.Repeat("x", 1000*n) }, fixed(100)},
-	"a line of data per byte":       {func(n int) string { return strings.Repeat("data:x\n", 15*n) + "\n" }, one(oneByte)},
-	"a held line, letter by letter": {after(text("\n`💻 "), many(text("x"))), one(oneFrame)},
-	"held lines, one after another": {many(texts("\n`💻 ", "ls", " -la\n")), one(oneFrame)},
-	"a held line and comments":      {after(text("\n`💻 "), many(strings.Repeat(keepalive, 10))), fixed(len(keepalive))},
-	"a held line and empty deltas":  {after(text("\n`💻 "), many(delta(""))), one(oneFrame)},
-	"a held line and blank lines":   {after(text("\n`💻 "), func(n int) string { return strings.Repeat("\n", 100*n) }), one(oneByte)},
-	"imitations":                    {many(texts("\n`💻 ls", " -la`\n")), one(oneFrame)},
-	"markers":                       {many(markerChunk("💻", "ls -la")), one(oneFrame)},
-	"tool events":                   {counted(func(i int) string { return g2Start("t", "💻", "l", fmt.Sprint("call_", i)) }), one(oneFrame)},
+	"frames in one read":            {many(text("so\n")), inOne, Options{}},
+	"frames in reads of their own":  {many(text("so\n")), oneFrame, Options{}},
+	"frames byte by byte":           {many(text("so\n")), oneByte, Options{}},
+	"a frame of text byte by byte":  {after(texts("a", "b"), func(n int) string { return text(strings.Repeat("x", 100*n)) }), oneByte, Options{}},
+	"a frame of lines byte by byte": {after(texts("a", "b"), func(n int) string { return text(strings.Repeat("so\n", 40*n)) }), oneByte, Options{}},
+	"a frame of code byte by byte":  {after(texts("a", "b"), func(n int) string { return text(strings.Repeat("`so`\n<b>\n", 15*n)) }), oneByte, Options{}},
+	"a frame of backslashes":        {func(n int) string { return delta(`"content": "` + strings.Repeat(`\\\"`, 25*n) + `"`) }, inOne, Options{}},
+	"a frame of many members":       {func(n int) string { return delta(strings.Repeat(`"x": "y", `, 10*n) + `"content": "a"`) }, inOne, Options{}},
+	"a frame that never ends":       {func(n int) string { return text("a") + "data: " + strings.Repeat("x", 1000*n) }, fixed(100), Options{}},
+	"a line of data per byte":       {func(n int) string { return strings.Repeat("data:x\n", 15*n) + "\n" }, oneByte, Options{}},
+	"a held line, letter by letter": {after(text("\n`💻 "), many(text("x"))), oneFrame, Options{}},
+	"held lines, one after another": {many(texts("\n`💻 ", "ls", " -la\n")), oneFrame, Options{}},
+	"a held line and comments":      {after(text("\n`💻 "), many(strings.Repeat(keepalive, 10))), fixed(len(keepalive)), Options{}},
+	"a held line and empty deltas":  {after(text("\n`💻 "), many(delta(""))), oneFrame, Options{}},
+	"a held line and blank lines":   {after(text("\n`💻 "), func(n int) string { return strings.Repeat("\n", 100*n) }), oneByte, Options{}},
+	"imitations":                    {many(texts("\n`💻 ls", " -la`\n")), oneFrame, Options{}},
+	"markers":                       {many(markerChunk("💻", "ls -la")), oneFrame, Options{}},
+	"tool events":                   {counted(func(i int) string { return g2Start("t", "💻", "l", fmt.Sprint("call_", i)) }), oneFrame, Options{}},
 	"tools that end": {counted(func(i int) string {
 		return g2Start("t", "💻", "l", fmt.Sprint("call_", i)) + g2End("t", fmt.Sprint("call_", i))
-	}), one(oneFrame)},
-	"reasoning":                     {many(texts("\n\n<think>so", "</think>\n\n")), one(oneFrame)},
-	"reasoning that looks like end": {after(text("<think>"), many(texts("</thin", "</"))), one(oneFrame)},
-	"newlines after reasoning":      {after(text("<think>a</think>"), many(text("\n\n"))), one(oneFrame)},
+	}), oneFrame, Options{}},
+	"reasoning":                     {many(texts("\n\n<think>so", "</think>\n\n")), oneFrame, Options{}},
+	"reasoning that looks like end": {after(text("<think>"), many(texts("</thin", "</"))), oneFrame, Options{}},
+	"newlines after reasoning":      {after(text("<think>a</think>"), many(text("\n\n"))), oneFrame, Options{}},
 	"frames that are never alike": {counted(func(i int) string {
 		return strings.Replace(text("a"), `"finish`, fmt.Sprintf(`"n": %d, "finish`, i), 1)
-	}), one(oneFrame)},
+	}), oneFrame, Options{}},
 }
-
-func one(c cutter) func() cutter { return func() cutter { return c } }
 
 // oneFrame reads frames of tests, which are all shorter than 300 bytes, in about
 // two reads each.
 func oneFrame(n int) int { return min(n, 150) }
-
-func fixed(size int) func() cutter {
-	return one(func(n int) int { return min(n, size) })
-}
 
 func many(frames string) func(n int) string {
 	return func(n int) string { return strings.Repeat(frames, n) }
@@ -696,11 +692,23 @@ func checkLinear(t *testing.T, name string, small, times int, took func(n int) t
 // what differs otherwise.
 func TestStreamsCostLinearTime(t *testing.T) {
 	const times, small = 16, 100
-	for name, c := range streamsByLength {
+	rows := maps.Clone(streamsByLength)
+	for _, c := range []string{`<think>a</think>b\n\n`, "`💻 l`\\nx\\n", "<think>a</think>" + strings.Repeat(" ", 100) + `b\n\n`, `<`, `<think>\n\n`} {
+		for _, form := range []string{`"delta":{"content":"%s"}`, `"text":"%[1]s","delta":{"content":"%[1]s"}`, `"delta":{"content":"%[1]s"},"text":"%[1]s"`} {
+			row := rows["frames in one read"]
+			row.in = func(n int) string { // parts of one frame
+				return choicesChunk(`{"index":0,`+fmt.Sprintf(form, strings.Repeat(c, 100*n/len(c)))+`}`, "")
+			}
+			rows[c+form] = row
+			row.o.Imitations = ImitationsTrust
+			rows[c+form+", trust"] = row
+		}
+	}
+	for name, c := range rows {
 		t.Run(name, func(t *testing.T) {
 			took := func(n int) time.Duration {
 				in := c.in(n)
-				s, cut := New(&Options{}, chatParams), c.cut()
+				s, cut := New(&c.o, chatParams), c.cut
 				out := make([]byte, 0, 4*len(in)+1<<20)
 				begun := cpuTime()
 				for len(in) > 0 {
@@ -715,3 +723,6 @@ func TestStreamsCostLinearTime(t *testing.T) {
 		})
 	}
 }
+
+// fixed cuts into reads of the size.
+func fixed(size int) cutter { return func(n int) int { return min(n, size) } }

@@ -44,6 +44,9 @@ func TestLegacyRecordingsRepairedAreLikeModernOnes(t *testing.T) {
 			want = "Sure\ndone" // G3 leaves imitations in
 		}
 		same(t, v.content, want, r.name()+": contents")
+		if r.scenario != "think_tags" && strings.Contains(r.generation, "g0-") { // so is a history of what upstream said
+			checkHealed(t, look(t, r.body).content, want)
+		}
 		if r.scenario == "think_tags" {
 			thought++
 			equal(t, v.reasoning+": "+v.story(), "secret plan: other reasoning text text finish done", r.name())
@@ -95,7 +98,9 @@ func TestFramesOfRecordingsThatNeedNoChangeLeaveByteForByte(t *testing.T) {
 		}
 		out := repair(r.body)
 		if !strings.Contains(r.generation, "g0-") {
-			same(t, look(t, out).content, strings.ReplaceAll(look(t, r.body).content, keyOfTests, redacted), r.name()+": contents")
+			content := look(t, r.body).content
+			same(t, look(t, out).content, strings.ReplaceAll(content, keyOfTests, redacted), r.name()+": contents")
+			checkHealed(t, content, content)
 		}
 		for _, f := range frames(r.body) {
 			if strings.HasPrefix(f, "event:") || strings.Contains(f, `\n`+"`") || strings.Contains(f, `"finish_reason": "`) || strings.Contains(f, keyOfTests) {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose/prosetest"
 )
@@ -188,39 +187,6 @@ func TestMembersLeaveOnce(t *testing.T) {
 				equal(t, strings.Count(out, `"`+name+`"`), 1, s)
 			}
 		}
-	}
-}
-
-// TestPartsAreLinear: what a frame costs, and what leaves for it, grows as the
-// frame does.
-func TestPartsAreLinear(t *testing.T) {
-	const head = `data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,`
-	frame := func(n int, c string, form func(c string) string) string {
-		return head + form(strings.Repeat(c, n/len(c))) + "}]}\n\n"
-	}
-	plain := func(c string) string { return `"delta":{"content":"` + c + `"}` }
-	before := func(c string) string { return `"text":"` + c + `","delta":{"content":"` + c + `"}` }
-	then := func(c string) string { return `"delta":{"content":"` + c + `"},"text":"` + c + `"` }
-	for _, c := range []string{`<think>a</think>b\n\n`, "`💻 l`\\nx\\n", "<think>a</think>" + strings.Repeat(" ", 100) + `b\n\n`, `<`, `<think>\n\n`} {
-		for name, form := range map[string]func(string) string{"plain": plain, "before": before, "then": then} {
-			for _, o := range []Options{{}, {Imitations: ImitationsTrust}} {
-				took := func(n int) time.Duration {
-					in := frame(n, c, form)
-					began := cpuTime()
-					out := repairWith(in, o)
-					if len(out) > 60*len(in)+10000 {
-						t.Errorf("%q %s: %d bytes become %d", c, name, len(in), len(out))
-					}
-					return cpuTime() - began
-				}
-				checkLinear(t, fmt.Sprintf("%q %s", c, name), 10<<10, 32, took)
-			}
-		}
-	}
-	id := strings.Repeat("x", 80<<10)
-	in := strings.Replace(frame(80<<10, `<think>a</think>b\n\n`, plain), `"id":"c"`, `"id":"`+id+`"`, 1)
-	if out := repair(in); len(out) > 20*len(in) {
-		t.Errorf("%d bytes become %d", len(in), len(out))
 	}
 }
 
