@@ -50,18 +50,14 @@ func TestFailedAnswerGetsAStatus(t *testing.T) {
 	x.write(body[100:])
 	x.wantLog() // nothing leaves before it is known what it is
 	x.ret(nil).wantSwallowed(t)
-	if x.rec.status != http.StatusBadGateway {
-		t.Errorf("status %d", x.rec.status)
-	}
+	equal(t, x.rec.status, http.StatusBadGateway, "status")
 	x.wantBody(`{"error":{"message":"API call failed after 3 retries: Error code: 401 - invalid api key","type":"server_error",` +
 		`"param":null,"code":"agent_incomplete","hermes":{"completed":false,"partial":false,"failed":true}}}` + "\n")
 	for name, want := range map[string]string{
 		"X-Hermes-Session-Id": "b58e0870", "X-Hermes-Completed": "false", "X-Hermes-Partial": "false",
 		"X-Should-Retry": "false", "Content-Type": "application/json", "Etag": "", "Trailer": "", "Content-Length": fmt.Sprint(x.rec.body.Len()),
 	} {
-		if got := x.rec.sent.Get(name); got != want {
-			t.Errorf("%s is %q, want %q", name, got, want)
-		}
+		equal(t, x.rec.sent.Get(name), want, name)
 	}
 	res := x.result()
 	if res.Outcome != "agent_incomplete" || res.Status != http.StatusBadGateway || res.Model != "hermes-agent" {
@@ -190,9 +186,7 @@ func TestUsageOfAnswersIsRemembered(t *testing.T) {
 		if len(x.ends) > 0 {
 			got = x.ends[0].Outcome
 		}
-		if got != c.outcome {
-			t.Errorf("answer %d: outcome %q, want %q", i, got, c.outcome)
-		}
+		equal(t, got, c.outcome, fmt.Sprint("the outcome of answer ", i))
 		if i > 0 != store.of("").Reported("hermes-agent") {
 			t.Errorf("answer %d: reported %t", i, i == 0)
 		}
@@ -246,9 +240,7 @@ func TestAnswerThatGrowsTooLarge(t *testing.T) {
 				t.Errorf("%d bytes more, with a length: %v: kept %v", more, length, got)
 			}
 			x.write(body[50:])
-			if got := len(x.rec.log) == 0; got != kept {
-				t.Errorf("%d bytes more, with a length: %v: kept %v to its end", more, length, got)
-			}
+			equal(t, len(x.rec.log) == 0, kept, fmt.Sprintf("%d bytes more, with a length: %v: kept to its end", more, length))
 			x.ret(nil).wantSwallowed(t)
 			if got := x.rec.body.String() == body; got == kept {
 				t.Errorf("%d bytes more, with a length: %v: the client was sent\n%s", more, length, x.rec.body.String())
@@ -295,9 +287,7 @@ func TestAnswerThatBreaksOff(t *testing.T) {
 				x.write(came)
 				endings[how](x).want(t, how)
 				x.wantBody(came)
-				if x.rec.status != http.StatusOK {
-					t.Errorf("%s after %d bytes: status %d", how, len(came), x.rec.status)
-				}
+				equal(t, x.rec.status, http.StatusOK, how+": status")
 			}
 		}
 	}

@@ -35,9 +35,7 @@ func TestUpstreamIsAskedForABodyThatIsNotCompressed(t *testing.T) {
 			if got := x.up.Header["Accept-Encoding"]; !slices.Equal(got, []string{"identity"}) {
 				t.Errorf("upstream is asked for %q, want identity", got)
 			}
-			if got := x.up.Header.Get("Authorization"); got != "Bearer x" {
-				t.Errorf("upstream got Authorization %q", got)
-			}
+			equal(t, x.up.Header.Get("Authorization"), "Bearer x", "Authorization")
 			x.ret(nil)
 			if got := x.r.Header["Accept-Encoding"]; !slices.Equal(got, theirs) {
 				t.Errorf("the client's own header became %q, want %q", got, theirs)
@@ -50,9 +48,7 @@ func TestRequestWithoutAHeader(t *testing.T) {
 	r := httptest.NewRequest(http.MethodPost, chatPath, nil)
 	r.Header = nil
 	proxy.New(proxy.Options{}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if got := r.Header.Get("Accept-Encoding"); got != "identity" {
-			t.Errorf("Accept-Encoding %q, want identity", got)
-		}
+		equal(t, r.Header.Get("Accept-Encoding"), "identity", "Accept-Encoding")
 		w.WriteHeader(http.StatusNoContent)
 	})).ServeHTTP(httptest.NewRecorder(), r)
 }
@@ -199,15 +195,11 @@ func TestHistoriesAreHealed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := ask(t, proxy.Options{}, polluted, set)
 			r.want(t, clean)
-			if r.markers != 1 {
-				t.Errorf("the observer observed %d markers, want 1", r.markers)
-			}
+			equal(t, r.markers, 1, "markers")
 			if r.Request == r.client || r.client.ContentLength != int64(len(polluted)) || r.client.Header.Get("Content-Length") != strconv.Itoa(len(polluted)) {
 				t.Error("the client's own request was changed")
 			}
-			if r.own != polluted {
-				t.Errorf("the client's request has the body %q", r.own)
-			}
+			equal(t, r.own, polluted, "the body of the client's request")
 		})
 	}
 }
@@ -316,9 +308,7 @@ func TestBodiesAreNotReadInVain(t *testing.T) {
 			}))
 			r.ContentLength = c.length
 			_ = proxy.New(proxy.Options{MaxRequest: 1000}).Serve(httptest.NewRecorder(), r, func(http.ResponseWriter, *http.Request) error {
-				if read != c.read {
-					t.Errorf("%d bytes have been read, want %d", read, c.read)
-				}
+				equal(t, read, c.read, "bytes that have been read")
 				return nil
 			})
 		})
@@ -435,9 +425,7 @@ func TestRequestsAreLetGoOnceTheyAreAnswered(t *testing.T) {
 				c.answer = func(x *exchange) { x.stream(); x.write(role) }
 			}
 			c.answer(x)
-			if held := body.held(); held != c.held {
-				t.Errorf("held %v while the answer goes on, want %v", held, c.held)
-			}
+			equal(t, body.held(), c.held, "held while the answer goes on")
 			if c.held {
 				// What upstream has not read yet must still come.
 				x.do(func() {
