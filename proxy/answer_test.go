@@ -37,6 +37,16 @@ func (x *exchange) answerWhole(body string, fields ...string) {
 	})
 }
 
+// answered returns an exchange whose next handler has answered with body in the pieces.
+func answered(t *testing.T, settings []setting, fields []string, pieces ...string) *exchange {
+	t.Helper()
+	x := begin(t, settings...)
+	x.answerWhole(strings.Join(pieces, ""), fields...)
+	x.write(pieces...)
+	x.ret(nil).wantSwallowed(t)
+	return x
+}
+
 func TestFailedAnswerGetsAStatus(t *testing.T) {
 	recorded, err := os.ReadFile("../testdata/captures/g0-v0.8.0/nonstream.failed_result.http")
 	if err != nil {
@@ -50,18 +60,14 @@ func TestFailedAnswerGetsAStatus(t *testing.T) {
 	x.write(body[100:])
 	x.wantLog() // nothing leaves before it is known what it is
 	x.ret(nil).wantSwallowed(t)
-	if x.rec.status != http.StatusBadGateway {
-		t.Errorf("status %d", x.rec.status)
-	}
+	equal(t, x.rec.status, http.StatusBadGateway, "status")
 	x.wantBody(`{"error":{"message":"API call failed after 3 retries: Error code: 401 - invalid api key","type":"server_error",` +
 		`"param":null,"code":"agent_incomplete","hermes":{"completed":false,"partial":false,"failed":true}}}` + "\n")
 	for name, want := range map[string]string{
 		"X-Hermes-Session-Id": "b58e0870", "X-Hermes-Completed": "false", "X-Hermes-Partial": "false",
 		"X-Should-Retry": "false", "Content-Type": "application/json", "Etag": "", "Trailer": "", "Content-Length": fmt.Sprint(x.rec.body.Len()),
 	} {
-		if got := x.rec.sent.Get(name); got != want {
-			t.Errorf("%s is %q, want %q", name, got, want)
-		}
+		equal(t, x.rec.sent.Get(name), want, name)
 	}
 	res := x.result()
 	if res.Outcome != "agent_incomplete" || res.Status != http.StatusBadGateway || res.Model != "hermes-agent" {
@@ -103,10 +109,7 @@ func TestSecretsOfAnAnswerThatFailed(t *testing.T) {
 		answer := strings.Replace(completion(message, someTokens), `"stop"`, `"error"`, 1)
 		return strings.TrimSuffix(answer, "}") + `, "hermes": {"failed": true, "error": "` + message + `"}}`
 	}
-	x := begin(t)
-	x.answerWhole(failed(said), "X-Hermes-Error", said)
-	x.write(failed(said))
-	x.ret(nil).wantSwallowed(t)
+	x := answered(t, nil, []string{"X-Hermes-Error", said}, failed(said))
 	x.wantBody(failed(clean))
 	h := x.rec.Header()
 	if got := h.Get("X-Hermes-Error"); got != clean || h.Get("Content-Length") != fmt.Sprint(len(failed(clean))) || x.rec.status != http.StatusOK {
@@ -137,10 +140,7 @@ func TestTurnsThatFailedAtTheProvider(t *testing.T) {
 		"another path":   {"/v1/other", "POST", response, response, 200},
 	} {
 		t.Run(name, func(t *testing.T) {
-			x := begin(t, path(c.path), method(c.method))
-			x.answerWhole(c.in)
-			x.write(c.in[:40], c.in[40:])
-			x.ret(nil).wantSwallowed(t)
+			x := answered(t, []setting{path(c.path), method(c.method)}, nil, c.in[:40], c.in[40:])
 			if c.want != "" {
 				x.wantBody(c.want)
 			}
@@ -159,10 +159,7 @@ func TestTurnsThatFailedAtTheProvider(t *testing.T) {
 
 func TestAnswerWithReasoningIsRepaired(t *testing.T) {
 	body, want := completion("<think>a</think>\\n\\nb", someTokens), completion(`b","reasoning_content":"a`, someTokens)
-	x := begin(t)
-	x.answerWhole(body, "Etag", `"1"`, "Content-Digest", "x")
-	x.write(body)
-	x.ret(nil).wantSwallowed(t)
+	x := answered(t, nil, []string{"Etag", `"1"`, "Content-Digest", "x"}, body)
 	x.wantBody(want)
 	h := x.rec.sent
 	if h.Get("Content-Length") != fmt.Sprint(len(want)) || h.Get("Etag") != "" || h.Get("Content-Digest") != "" {
@@ -177,25 +174,10 @@ func TestAnswerWithReasoningIsRepaired(t *testing.T) {
 // warning, even where real usage has been seen: a status would lose it.
 func TestUsageOfAnswersIsRemembered(t *testing.T) {
 	store := newMemory()
-	for i, c := range []struct{ body, outcome string }{
-		{completion("Hello", zeroTokens), proxy.OutcomeOK}, // with a warning
-		{completion("Hello", someTokens), proxy.OutcomeOK},
-		{completion("Hello", zeroTokens), proxy.OutcomeOK},
-	} {
-		x := begin(t, option(func(o *proxy.Options) { o.Usage = store.of }))
-		x.answerWhole(c.body)
-		x.write(c.body)
-		x.ret(nil).wantSwallowed(t)
-		got := ""
-		if len(x.ends) > 0 {
-			got = x.ends[0].Outcome
-		}
-		if got != c.outcome {
-			t.Errorf("answer %d: outcome %q, want %q", i, got, c.outcome)
-		}
-		if i > 0 != store.of("").Reported("hermes-agent") {
-			t.Errorf("answer %d: reported %t", i, i == 0)
-		}
+	for i, body := range []string{completion("Hello", zeroTokens), completion("Hello", someTokens), completion("Hello", zeroTokens)} {
+		x := answered(t, []setting{option(func(o *proxy.Options) { o.Usage = store.of })}, nil, body)
+		equal(t, x.result().Outcome, proxy.OutcomeOK, fmt.Sprint("the outcome of answer ", i))
+		equal(t, store.of("").Reported("hermes-agent"), i > 0, fmt.Sprint("reported after answer ", i))
 	}
 }
 
@@ -246,27 +228,13 @@ func TestAnswerThatGrowsTooLarge(t *testing.T) {
 				t.Errorf("%d bytes more, with a length: %v: kept %v", more, length, got)
 			}
 			x.write(body[50:])
-			if got := len(x.rec.log) == 0; got != kept {
-				t.Errorf("%d bytes more, with a length: %v: kept %v to its end", more, length, got)
-			}
+			equal(t, len(x.rec.log) == 0, kept, fmt.Sprintf("%d bytes more, with a length: %v: kept to its end", more, length))
 			x.ret(nil).wantSwallowed(t)
 			if got := x.rec.body.String() == body; got == kept {
 				t.Errorf("%d bytes more, with a length: %v: the client was sent\n%s", more, length, x.rec.body.String())
 			}
 		}
 	}
-}
-
-// TestJSONLinesDoNotWait: the first is kept until the second comes.
-func TestJSONLinesDoNotWait(t *testing.T) {
-	const line = `{"object": "chat.completion.chunk"}` + "\n"
-	x := begin(t)
-	x.answerWhole(line, "Content-Length", "")
-	x.write(line)
-	x.wantLog()
-	x.write(line, line)
-	x.wantLog("header 200", "write "+line+line, "write "+line)
-	x.ret(nil).wantSwallowed(t)
 }
 
 // TestTrailersOfARepairedAnswer leave with it, announced or not.
@@ -295,9 +263,7 @@ func TestAnswerThatBreaksOff(t *testing.T) {
 				x.write(came)
 				endings[how](x).want(t, how)
 				x.wantBody(came)
-				if x.rec.status != http.StatusOK {
-					t.Errorf("%s after %d bytes: status %d", how, len(came), x.rec.status)
-				}
+				equal(t, x.rec.status, http.StatusOK, how+": status")
 			}
 		}
 	}
@@ -331,23 +297,20 @@ func TestWholeAnswersAreDrainedAtTheLimit(t *testing.T) {
 	}
 }
 
-func TestObjectEnd(t *testing.T) {
+// TestWhatMayBeAnAnswerIsKept: as long as it may be one JSON object. JSON lines do not wait
+// longer than for the second.
+func TestWhatMayBeAnAnswerIsKept(t *testing.T) {
 	for in, want := range map[string]bool{
 		"": true, "{": true, `{"a": "}{\\"", "b": [{}]}`: true, "{} \t\r\n": true,
 		" {": false, "[": false, "{}{": false, "{}\n{": false, `{"a": {}} x`: false, `{"a": "\\\\"}1`: false, "{}\x00": false,
 	} {
-		var whole, bytewise proxy.ObjectEnd
-		got := whole.Take([]byte(in))
-		for i := range len(in) {
-			if !bytewise.Take([]byte(in[i : i+1])) {
-				break
-			}
-			if i == len(in)-1 && !got {
-				t.Errorf("%q: true byte by byte", in)
-			}
-		}
-		if got != want {
-			t.Errorf("%q: %t", in, got)
+		for _, pieces := range [][]string{{in}, strings.Split(in, "")} {
+			x := begin(t)
+			x.answerWhole(in, "Content-Length", "")
+			x.write(pieces...)
+			equal(t, len(x.rec.log) == 0, want, fmt.Sprintf("%q is kept", in))
+			x.ret(nil).wantSwallowed(t)
+			x.wantBody(in)
 		}
 	}
 }

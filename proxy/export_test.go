@@ -9,9 +9,3 @@ func FireLate(w http.ResponseWriter) {
 	x.tick()
 	x.drainEnded(true)
 }
-
-// ObjectEnd is objectEnd.
-type ObjectEnd struct{ end objectEnd }
-
-// Take is its take.
-func (o *ObjectEnd) Take(b []byte) bool { return o.end.take(b) }

@@ -80,9 +80,7 @@ func TestErrorsThatGoOnAreNotToBeSentAgain(t *testing.T) {
 		x := begin(t, path(c.path), asking(clean), statusOf(c.status))
 		x.do(func() { x.try(c.try) })
 		x.ret(errTest).wantError(t, errTest)
-		if got := x.rec.header.Get("X-Should-Retry"); got != c.want {
-			t.Errorf("%s, %s, %d: X-Should-Retry %q, want %q", c.path, c.try, c.status, got, c.want)
-		}
+		equal(t, x.rec.header.Get("X-Should-Retry"), c.want, fmt.Sprintf("%+v: X-Should-Retry", c))
 	}
 }
 
@@ -119,9 +117,7 @@ func TestMessagesOfWhatMayHaveBegun(t *testing.T) {
 			end(x).wantSwallowed(t)
 			said[x.rec.body.String()] = true
 		}
-		if len(said) != 4 {
-			t.Errorf("there are %d different answers, want 4: %v", len(said), said)
-		}
+		equal(t, len(said), 4, "different answers")
 	})
 }
 
@@ -169,9 +165,7 @@ func (x *exchange) try(how string) {
 		x.t.Fatal(err)
 	}
 	res, err := tr.RoundTrip(r)
-	if (err == nil) != (how == "answered") {
-		x.t.Errorf("%s: %v", how, err)
-	}
+	equal(x.t, (err == nil), (how == "answered"), how)
 	if err == nil {
 		res.Body.Close()
 	}
@@ -228,9 +222,7 @@ func TestRequestsThatCannotBeRead(t *testing.T) {
 					_, _ = io.ReadAll(x.up.Body)
 					return statusError(c.status)
 				})
-				if x.rec.status != 0 {
-					t.Errorf("the client was answered %d", x.rec.status)
-				}
+				equal(t, x.rec.status, 0, "status")
 				var failed *proxy.RequestError
 				if !errors.As(e.err, &failed) {
 					if c.want != 0 || e.err != statusError(c.status) { //nolint:errorlint // the very error
@@ -245,9 +237,7 @@ func TestRequestsThatCannotBeRead(t *testing.T) {
 					t.Errorf("a stream is said to have ended: %+v", x.ends)
 				}
 				if c.want == 499 {
-					if got := x.result().Outcome; got != proxy.OutcomeClientGone {
-						t.Errorf("outcome %q", got)
-					}
+					equal(t, x.result().Outcome, proxy.OutcomeClientGone, "outcome")
 					if err := context.Cause(x.up.Context()); !errors.Is(err, c.body) {
 						t.Errorf("upstream's request ended with %v", err)
 					}

@@ -316,9 +316,7 @@ func (x *exchange) tryWrite(s string) (n int, err error) {
 func (x *exchange) flush() {
 	x.t.Helper()
 	x.do(func() {
-		if err := http.NewResponseController(x.w).Flush(); err != nil {
-			x.t.Errorf("Flush: %v", err)
-		}
+		equal(x.t, http.NewResponseController(x.w).Flush(), nil, "Flush")
 	})
 }
 
@@ -334,9 +332,7 @@ func (x *exchange) result() proxy.Result {
 // wantBody compares what the client was sent.
 func (x *exchange) wantBody(want string) {
 	x.t.Helper()
-	if got := x.rec.body.String(); got != want {
-		x.t.Errorf("the client was sent\n%s\nwant\n%s", got, want)
-	}
+	equal(x.t, x.rec.body.String(), want, "what the client was sent")
 }
 
 // wantLog compares the calls of the inner writer.
@@ -398,21 +394,15 @@ func (x *exchange) wantAnswer(status int, code string) {
 // or not.
 func (x *exchange) wantAnswerOf(status int, code string, running bool) {
 	x.t.Helper()
-	if x.rec.status != status {
-		x.t.Errorf("status %d, want %d", x.rec.status, status)
-	}
+	equal(x.t, x.rec.status, status, "status")
 	checkAnswer(x.t, x.rec.sent, x.rec.body.Bytes(), code, running)
 }
 
 // checkAnswer checks the header and the body of an error as JSON.
 func checkAnswer(t *testing.T, h http.Header, body []byte, code string, running bool) {
 	t.Helper()
-	if got := h.Get("Content-Type"); got != "application/json" {
-		t.Errorf("Content-Type %q, want application/json", got)
-	}
-	if got, want := h.Get("Content-Length"), fmt.Sprint(len(body)); got != want {
-		t.Errorf("Content-Length %q, want %q", got, want)
-	}
+	equal(t, h.Get("Content-Type"), "application/json", "Content-Type")
+	equal(t, h.Get("Content-Length"), fmt.Sprint(len(body)), "Content-Length")
 	var a struct {
 		Error struct {
 			Message, Type, Code string
@@ -431,6 +421,14 @@ func checkAnswer(t *testing.T, h http.Header, body []byte, code string, running 
 	}
 	if got := h.Get("X-Should-Retry"); got != retry || says != running {
 		t.Errorf("X-Should-Retry %q with %q; the agent may be running: %v", got, a.Error.Message, running)
+	}
+}
+
+// equal fails if got is not want.
+func equal[T comparable](t testing.TB, got, want T, what any) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%v: got %v, want %v", what, got, want)
 	}
 }
 

@@ -187,9 +187,7 @@ func TestStreamThatBecomesOursIsRecorded(t *testing.T) {
 	x.write(role[20:])
 	x.ret(nil)
 	x.wantRecorded("data: x\n\n" + role)
-	if res := x.result(); res.Cause != rewrite.CauseEOF {
-		t.Errorf("result %+v", res)
-	}
+	equal(t, x.result().Cause, rewrite.CauseEOF, "the cause")
 
 	x = begin(t, recorded(), path("/elsewhere"))
 	x.stream()

@@ -237,9 +237,7 @@ func TestUsageIsRememberedByUpstreamAndModel(t *testing.T) {
 		{"b", "m", zeroStop, "ok"},
 		{"a", "n", zeroStop, "ok"},
 	} {
-		if got := answer(c.upstream, c.model, c.finish); got != c.want {
-			t.Errorf("%d: upstream %s, model %s: outcome %q, want %q", i, c.upstream, c.model, got, c.want)
-		}
+		equal(t, answer(c.upstream, c.model, c.finish), c.want, fmt.Sprintf("%d: %+v: outcome", i, c))
 	}
 	if len(m.reported) != 1 || !m.reported["a m"] {
 		t.Errorf("remembered %v, want a m", m.reported)
@@ -305,9 +303,7 @@ func guardedBy(t *testing.T, w *breaking, o proxy.Options, p string, next func(h
 		e.err = proxy.New(o).Serve(w, r, next)
 	}()
 	e := <-ended
-	if n := streams.Open(); n != 0 {
-		t.Errorf("%d streams are open", n)
-	}
+	equal(t, streams.Open(), 0, "open streams")
 	return e
 }
 
@@ -438,9 +434,7 @@ func TestPanicUnderATimerGoesOnInTheHandler(t *testing.T) {
 func checkLate(t *testing.T, got, value any) {
 	t.Helper()
 	if value == http.ErrAbortHandler {
-		if got != value {
-			t.Errorf("the guard panicked with %v, want %v", got, value)
-		}
+		equal(t, got, value, "the panic")
 		return
 	}
 	err, ok := got.(error)
@@ -531,12 +525,8 @@ func TestNothingIsTorn(t *testing.T) {
 			if beats == 0 {
 				t.Error("no keepalive was sent")
 			}
-			if got, want := strings.ReplaceAll(got, beatForm, ""), want+errorFinish("upstream_incomplete", true); got != want {
-				t.Errorf("without its keepalives the stream is\n%.2000s\nwant\n%.2000s", got, want)
-			}
-			if res := x.result(); res.Keepalives != beats {
-				t.Errorf("%d keepalives were counted, %d sent", res.Keepalives, beats)
-			}
+			equal(t, strings.ReplaceAll(got, beatForm, ""), want+errorFinish("upstream_incomplete", true), "the stream without its keepalives")
+			equal(t, x.result().Keepalives, beats, "keepalives")
 		})
 	}
 }
@@ -611,9 +601,7 @@ func TestReadingNothingOfARequest(t *testing.T) {
 					break
 				}
 			}
-			if len(all) != int(x.up.ContentLength) {
-				t.Errorf("%d bytes of %d", len(all), x.up.ContentLength)
-			}
+			equal(t, len(all), int(x.up.ContentLength), "bytes")
 		})
 		x.ret(nil)
 	}

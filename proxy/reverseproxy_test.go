@@ -3,6 +3,7 @@ package proxy_test
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -24,35 +25,54 @@ import (
 
 const chunkedHead = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 
+// TestReverseProxyWhoseUpstreamDies: whatever becomes of upstream's connection, the client
+// gets a whole answer, and its connection can be used again.
 func TestReverseProxyWhoseUpstreamDies(t *testing.T) {
 	head, hello := chunkedHead, text("Hello")
-	for name, c := range map[string]struct {
+	plain := "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+	type row struct {
 		sends string
-		rst   bool // it resets the connection once the client has read seen
-		seen  string
+		seen  string // upstream resets the connection once the client has read it, if anything
 		last  string // what it sends just before
-		want  string
-	}{
+		want  string // or the code of a 502
+		path  string
+	}
+	rows := map[string]row{
 		"not at all":                       {sends: head + chunked(role) + chunked(hello) + chunked(stop) + chunked(done) + "0\r\n\r\n", want: role + hello + stop + done},
 		"by FIN inside a chunk":            {sends: head + chunked(role) + chunked(hello)[:30], want: role + errorFinish("upstream_aborted", false)},
 		"by FIN between chunks":            {sends: head + chunked(role) + chunked(hello), want: role + hello + errorFinish("upstream_aborted", true)},
-		"by RST inside a chunk":            {sends: head + chunked(role), rst: true, seen: role, last: chunked(hello)[:30], want: role + errorFinish("upstream_aborted", false)},
-		"by RST between chunks":            {sends: head + chunked(role) + chunked(hello), rst: true, seen: role + hello, want: role + hello + errorFinish("upstream_aborted", true)},
+		"by RST inside a chunk":            {sends: head + chunked(role), seen: role, last: chunked(hello)[:30], want: role + errorFinish("upstream_aborted", false)},
+		"by RST between chunks":            {sends: head + chunked(role) + chunked(hello), seen: role + hello, want: role + hello + errorFinish("upstream_aborted", true)},
 		"by a clean end too early":         {sends: head + chunked(role) + chunked(hello) + "0\r\n\r\n", want: role + hello + errorFinish("upstream_incomplete", true)},
 		"by a clean end within a frame":    {sends: head + chunked(role) + chunked(hello[:30]) + "0\r\n\r\n", want: role + errorFinish("upstream_incomplete", false)},
-		"by FIN, with Connection: close":   {sends: "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n" + role + hello[:30], want: role + errorFinish("upstream_incomplete", false)},
-		"by FIN before its Content-Length": {sends: "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: 100000\r\n\r\n" + role + hello, want: role + hello + errorFinish("upstream_aborted", true)},
+		"by FIN, with Connection: close":   {sends: plain + "Connection: close\r\n\r\n" + role + hello[:30], want: role + errorFinish("upstream_incomplete", false)},
+		"by FIN before its Content-Length": {sends: plain + "Content-Length: 100000\r\n\r\n" + role + hello, want: role + hello + errorFinish("upstream_aborted", true)},
 		"by a malformed chunk":             {sends: head + chunked(role) + "zz\r\n", want: role + errorFinish("upstream_aborted", false)},
-		"by RST after the finish":          {sends: head + chunked(role) + chunked(hello) + chunked(stop), rst: true, seen: role + hello + stop, want: role + hello + stop + done},
+		"by RST after the finish":          {sends: head + chunked(role) + chunked(hello) + chunked(stop), seen: role + hello + stop, want: role + hello + stop + done},
 		"by FIN after the finish":          {sends: head + chunked(role) + chunked(hello) + chunked(stop), want: role + hello + stop + done},
 		"by FIN after [DONE]":              {sends: head + chunked(role) + chunked(hello) + chunked(stop) + chunked(done), want: role + hello + stop + done},
-	} {
+		"by FIN after the header":          {sends: head, want: "upstream_aborted"},
+		"by FIN inside the first frame":    {sends: head + chunked(role[:20]), want: "upstream_aborted"},
+		"by a clean end at once":           {sends: head + "0\r\n\r\n", want: "upstream_incomplete"},
+		"by a clean end in the first":      {sends: head + chunked(role[:20]) + "0\r\n\r\n", want: "upstream_incomplete"},
+		"by a clean end with no content":   {sends: plain + "Content-Length: 0\r\n\r\n", want: "upstream_incomplete"},
+	}
+	for name, s := range otherStreams {
+		began, shown := head+chunked(s.begin)+chunked(s.more), s.begin+s.more
+		rows[name+", not at all"] = row{sends: began + chunked(s.end) + "0\r\n\r\n", want: shown + s.end, path: s.path}
+		rows[name+", by FIN in a chunk"] = row{sends: began + chunked(s.cut)[:20], want: shown + s.failed("upstream_aborted"), path: s.path}
+		rows[name+", by FIN in an event"] = row{sends: began + chunked(s.cut), want: shown + s.failed("upstream_aborted"), path: s.path}
+		rows[name+", by a clean end"] = row{sends: began + chunked(s.cut) + "0\r\n\r\n", want: shown + s.failed("upstream_incomplete"), path: s.path}
+		rows[name+", with no length"] = row{sends: plain + "Connection: close\r\n\r\n" + shown + s.cut, want: shown + s.failed("upstream_incomplete"), path: s.path}
+		rows[name+", by FIN after its end"] = row{sends: began + chunked(s.end), want: shown + s.end, path: s.path}
+	}
+	for name, c := range rows {
 		t.Run(name, func(t *testing.T) {
 			protocols(t, func(t *testing.T, http2 bool) {
 				seen := make(chan struct{})
 				u := upstream(t, func(conn *net.TCPConn) {
 					_, _ = io.WriteString(conn, c.sends)
-					if !c.rst {
+					if c.seen == "" {
 						return
 					}
 					select {
@@ -68,50 +88,26 @@ func TestReverseProxyWhoseUpstreamDies(t *testing.T) {
 					ctx := httptrace.WithClientTrace(patient(t), &httptrace.ClientTrace{
 						GotConn: func(info httptrace.GotConnInfo) { reused = info.Reused },
 					})
-					res := post(t, ctx, srv)
+					res := post(t, ctx, srv, cmp.Or(c.path, chatPath))
 					first := make([]byte, len(c.seen))
 					if _, err := io.ReadFull(res.Body, first); err != nil {
 						t.Fatal(err)
 					}
-					if c.rst {
+					if c.seen != "" {
 						seen <- struct{}{}
 					}
 					rest, err := io.ReadAll(res.Body)
-					if err != nil {
-						t.Errorf("the client saw a transport error: %v", err)
+					if err != nil || i > 0 && !reused {
+						t.Errorf("the client saw a transport error: %v; its connection outlived upstream's: %v", err, reused)
 					}
-					if got := string(first) + string(rest); got != c.want {
-						t.Errorf("the client was sent\n%s\nwant\n%s", got, c.want)
+					if strings.HasPrefix(c.want, "upstream_") {
+						equal(t, res.StatusCode, http.StatusBadGateway, "status")
+						checkAnswer(t, res.Header, rest, c.want, true)
+						continue
 					}
-					if res.StatusCode != http.StatusOK || res.ContentLength >= 0 {
-						t.Errorf("status %d, Content-Length %d; want 200 and none", res.StatusCode, res.ContentLength)
-					}
-					if i > 0 && !reused {
-						t.Error("the client's connection did not outlive upstream's")
-					}
+					equal(t, string(first)+string(rest), c.want, "what the client was sent")
+					equal(t, fmt.Sprint(res.StatusCode, res.ContentLength), "200 -1", "status and Content-Length")
 				}
-			})
-		})
-	}
-}
-
-func TestReverseProxyWhoseUpstreamDiesBeforeTheFirstFrame(t *testing.T) {
-	for name, c := range map[string]struct{ sends, code string }{
-		"by FIN after the header":        {chunkedHead, "upstream_aborted"},
-		"by FIN inside the first frame":  {chunkedHead + chunked(role[:20]), "upstream_aborted"},
-		"by a clean end":                 {chunkedHead + "0\r\n\r\n", "upstream_incomplete"},
-		"by a clean end inside a frame":  {chunkedHead + chunked(role[:20]) + "0\r\n\r\n", "upstream_incomplete"},
-		"by a clean end with no content": {"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: 0\r\n\r\n", "upstream_incomplete"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			protocols(t, func(t *testing.T, http2 bool) {
-				u := upstream(t, func(conn *net.TCPConn) { _, _ = io.WriteString(conn, c.sends) })
-				res := post(t, patient(t), guarded(t, u, proxy.Options{}, http2))
-				body, err := io.ReadAll(res.Body)
-				if err != nil || res.StatusCode != http.StatusBadGateway {
-					t.Fatalf("status %d, error %v; want 502", res.StatusCode, err)
-				}
-				checkAnswer(t, res.Header, body, c.code, true)
 			})
 		})
 	}
@@ -124,7 +120,7 @@ func TestReverseProxyWhoseUpstreamIsSilent(t *testing.T) {
 			_, _ = conn.Read(make([]byte, 1)) // until the connection is closed
 		})
 		for timeout := 100 * time.Millisecond; ; timeout *= 10 {
-			res := post(t, patient(t), guarded(t, u, proxy.Options{IdleTimeout: timeout}, http2))
+			res := post(t, patient(t), guarded(t, u, proxy.Options{IdleTimeout: timeout}, http2), chatPath)
 			body, err := io.ReadAll(res.Body)
 			if res.StatusCode == http.StatusGatewayTimeout && timeout < patience {
 				continue // the machine was too slow for the first frame
@@ -143,7 +139,7 @@ func TestReverseProxyWhoseUpstreamDoesNotAnswer(t *testing.T) {
 			_, _ = conn.Read(make([]byte, 1)) // until the connection is closed
 		})
 		srv := guarded(t, u, proxy.Options{FirstByteTimeout: time.Millisecond}, http2)
-		res := post(t, patient(t), srv)
+		res := post(t, patient(t), srv, chatPath)
 		body, err := io.ReadAll(res.Body)
 		if err != nil || res.StatusCode != http.StatusGatewayTimeout {
 			t.Fatalf("status %d, error %v; want 504", res.StatusCode, err)
@@ -156,7 +152,7 @@ func TestTrailersOfUpstreamsAreNoHeaderOfAnAnswer(t *testing.T) {
 	u := upstream(t, func(conn *net.TCPConn) {
 		_, _ = io.WriteString(conn, strings.Replace(chunkedHead, "\r\n\r\n", "\r\nTrailer: X-Sum\r\n\r\n", 1)+"0\r\nX-Sum: 42\r\n\r\n")
 	})
-	res := post(t, patient(t), guarded(t, u, proxy.Options{}, false))
+	res := post(t, patient(t), guarded(t, u, proxy.Options{}, false), chatPath)
 	if got := res.Header.Get("X-Sum"); got != "" || res.StatusCode != http.StatusBadGateway {
 		t.Errorf("status %d, X-Sum %q in the header; want 502 and none", res.StatusCode, got)
 	}
@@ -233,10 +229,10 @@ func started(t *testing.T, http2 bool, h http.Handler) *httptest.Server {
 	return srv
 }
 
-// post sends a request for a chat completion.
-func post(t *testing.T, ctx context.Context, srv *httptest.Server) *http.Response {
+// post sends a request for a stream.
+func post(t *testing.T, ctx context.Context, srv *httptest.Server, path string) *http.Response {
 	t.Helper()
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, srv.URL+chatPath, strings.NewReader(`{"stream":true}`))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, srv.URL+path, strings.NewReader(`{"stream":true}`))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -184,9 +184,7 @@ func (s scene) checkResult(x *exchange, how string, took time.Duration) {
 	if x.up.Context().Err() == nil {
 		x.t.Error("the context of upstream's request is left")
 	}
-	if n := x.streams.Open(); n != 0 {
-		x.t.Errorf("%d streams are open", n)
-	}
+	equal(x.t, x.streams.Open(), 0, "open streams")
 	if s.outcome == "-" {
 		if len(x.ends) > 0 {
 			x.t.Errorf("the observer observed %+v", x.ends)

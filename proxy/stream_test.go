@@ -4,9 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"net/http/httptest"
 	"regexp"
 	"strings"
 	"testing"
@@ -79,13 +77,9 @@ func TestEndBeforeTheFirstFrameIsAnAnswer(t *testing.T) {
 		"X-Accel-Buffering": "", "Trailer": "", "Transfer-Encoding": "", "Etag": "", "Content-Encoding": "",
 		"X-Hermes-Session-Id": "b58e0870", "Cache-Control": "no-store",
 	} {
-		if got := x.rec.sent.Get(name); got != want {
-			t.Errorf("%s: %s on an answer that is no stream, want %q", name, got, want)
-		}
+		equal(t, x.rec.sent.Get(name), want, name+" of an answer that is no stream")
 	}
-	if res := x.result(); res.Status != http.StatusBadGateway {
-		t.Errorf("status %d", res.Status)
-	}
+	equal(t, x.result().Status, http.StatusBadGateway, "status")
 }
 
 func TestEndAfterAKeepaliveIsAnErrorFinish(t *testing.T) {
@@ -112,12 +106,8 @@ func TestEndAfterAKeepaliveIsAnErrorFinish(t *testing.T) {
 		if !regexp.MustCompile(`^chatcmpl-[0-9a-f]{29}$`).MatchString(chunk.ID) {
 			t.Errorf("id %q does not look like Hermes' own", chunk.ID)
 		}
-		if want := time.Now().Add(-10 * time.Second).Unix(); chunk.Created != want {
-			t.Errorf("created %d, want %d", chunk.Created, want)
-		}
-		if chunk.Choices[0].FinishReason != "error" {
-			t.Errorf("finish reason %q, want error", chunk.Choices[0].FinishReason)
-		}
+		equal(t, chunk.Created, time.Now().Add(-10*time.Second).Unix(), "created")
+		equal(t, chunk.Choices[0].FinishReason, "error", "finish reason")
 	})
 }
 
@@ -161,9 +151,7 @@ func TestAnswerToHeadHasNoBody(t *testing.T) {
 	}
 	head, get := answered(http.MethodHead), answered(http.MethodGet)
 	head.wantLog("header 502")
-	if got, want := head.rec.sent.Get("Content-Length"), get.rec.sent.Get("Content-Length"); got != want {
-		t.Errorf("Content-Length %q, want %q as of the body that GET has", got, want)
-	}
+	equal(t, head.rec.sent.Get("Content-Length"), get.rec.sent.Get("Content-Length"), "Content-Length, as of the body that GET has")
 }
 
 func TestClientThatLeavesDuringTheAnswerEndsNothingElse(t *testing.T) {
@@ -171,9 +159,7 @@ func TestClientThatLeavesDuringTheAnswerEndsNothingElse(t *testing.T) {
 	x.rec.onWrite = func([]byte) (int, error) { return 0, errTest }
 	x.stream()
 	x.abort()
-	if len(x.rec.log) != 2 {
-		t.Errorf("calls %q, want a header and one write", x.rec.log)
-	}
+	equal(t, len(x.rec.log), 2, "a header and one write")
 }
 
 func TestAnswersNameNoAddress(t *testing.T) {
@@ -323,50 +309,8 @@ func TestRunsAreKnownByTheirPath(t *testing.T) {
 		x.stream()
 		x.write(event)
 		x.ret(nil)
-		if got := strings.Contains(x.rec.body.String(), "run.failed"); got != known {
-			t.Errorf("%s: run.failed: %t", p, got)
-		}
+		equal(t, strings.Contains(x.rec.body.String(), "run.failed"), known, p+": run.failed")
 	}
-}
-
-func TestReverseProxyWhoseUpstreamDiesInAnotherStream(t *testing.T) {
-	for _, s := range otherStreams {
-		head := chunkedHead + chunked(s.begin) + chunked(s.more)
-		for name, c := range map[string]struct{ sends, want string }{
-			"not at all":           {head + chunked(s.end) + "0\r\n\r\n", s.end},
-			"by FIN in a chunk":    {head + chunked(s.cut)[:20], s.failed("upstream_aborted")},
-			"by FIN in an event":   {head + chunked(s.cut), s.failed("upstream_aborted")},
-			"by a clean end":       {head + chunked(s.cut) + "0\r\n\r\n", s.failed("upstream_incomplete")},
-			"with no length":       {"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n" + s.begin + s.more + s.cut, s.failed("upstream_incomplete")},
-			"by FIN after its end": {head + chunked(s.end), s.end},
-		} {
-			t.Run(s.path+", "+name, func(t *testing.T) {
-				protocols(t, func(t *testing.T, http2 bool) {
-					u := upstream(t, func(conn *net.TCPConn) { _, _ = io.WriteString(conn, c.sends) })
-					got, err := get(t, guarded(t, u, proxy.Options{}, http2), s.path)
-					if want := s.begin + s.more + c.want; got != want || err != nil {
-						t.Errorf("the client was sent\n%s\n%v\nwant\n%s", got, err, want)
-					}
-				})
-			})
-		}
-	}
-}
-
-// get reads the whole answer to a request for an event stream.
-func get(t *testing.T, srv *httptest.Server, path string) (string, error) {
-	t.Helper()
-	r, err := http.NewRequestWithContext(patient(t), http.MethodGet, srv.URL+path, strings.NewReader(""))
-	if err != nil {
-		t.Fatal(err)
-	}
-	res, err := srv.Client().Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	b, err := io.ReadAll(res.Body)
-	return string(b), err
 }
 
 // forgetful is a writer that keeps nothing.

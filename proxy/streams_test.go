@@ -86,9 +86,7 @@ func TestEachStreamHasTheDrainTimeoutOfItsProxy(t *testing.T) {
 			x.stream()
 			x.write(role)
 		}
-		if n := streams.Open(); n != 2 {
-			t.Errorf("%d streams are open, want 2", n)
-		}
+		equal(t, streams.Open(), 2, "open streams")
 		streams.Shutdown(0)
 		advance(2 * time.Second)
 		short.wantBody(role + errorFinish("shutting_down", false))
@@ -96,22 +94,16 @@ func TestEachStreamHasTheDrainTimeoutOfItsProxy(t *testing.T) {
 		advance(6 * time.Second)
 		long.wantBody(role + errorFinish("shutting_down", false))
 		short.ret(nil)
-		if n := streams.Open(); n != 1 {
-			t.Errorf("%d streams are open, want 1", n)
-		}
+		equal(t, streams.Open(), 1, "open streams")
 		long.ret(nil)
-		if n := streams.Open(); n != 0 {
-			t.Errorf("%d streams are open, want none", n)
-		}
+		equal(t, streams.Open(), 0, "open streams")
 	})
 }
 
 func TestShutdownOfNothing(t *testing.T) {
 	var streams proxy.Streams
 	streams.Shutdown(time.Second)
-	if n := streams.Open(); n != 0 {
-		t.Errorf("%d streams are open", n)
-	}
+	equal(t, streams.Open(), 0, "open streams")
 }
 
 func TestSlowClientDoesNotKeepOthersFromBeingDrained(t *testing.T) {
@@ -140,9 +132,7 @@ func TestSlowClientDoesNotKeepOthersFromBeingDrained(t *testing.T) {
 		}()
 		<-returned
 		later := begin(t, among(streams, 5*time.Second))
-		if n := streams.Open(); n != 3 {
-			t.Errorf("%d streams are open, want 3", n)
-		}
+		equal(t, streams.Open(), 3, "open streams")
 		advance(5 * time.Second)
 		quick.wantBody(role + errorFinish("shutting_down", false))
 		quick.ret(nil).wantSwallowed(t)
@@ -155,9 +145,7 @@ func TestSlowClientDoesNotKeepOthersFromBeingDrained(t *testing.T) {
 		synctest.Wait()
 		slow.wantBody(role + errorFinish("shutting_down", false))
 		slow.ret(nil).wantSwallowed(t)
-		if n := streams.Open(); n != 0 {
-			t.Errorf("%d streams are open", n)
-		}
+		equal(t, streams.Open(), 0, "open streams")
 	})
 }
 

@@ -31,9 +31,7 @@ func (x *exchange) untilCancelled() ending {
 // wantRunning checks that upstream's request goes on.
 func (x *exchange) wantRunning() {
 	x.t.Helper()
-	if err := context.Cause(x.up.Context()); err != nil {
-		x.t.Errorf("upstream's request was ended: %v", err)
-	}
+	equal(x.t, context.Cause(x.up.Context()), nil, "why upstream's request was ended")
 }
 
 // wantStopped checks that upstream's request was ended, with a cause, and that
@@ -400,9 +398,7 @@ func TestShutdownWhileTheClientSends(t *testing.T) {
 		bubble(t, name, func(t *testing.T) {
 			streams := new(proxy.Streams)
 			meanwhile := slowly(c.body, func() {
-				if n := streams.Open(); n != 1 {
-					t.Errorf("%d requests are under way, want 1", n)
-				}
+				equal(t, streams.Open(), 1, "requests under way")
 				streams.Shutdown(0)
 				advance(c.passed)
 			})
@@ -430,9 +426,7 @@ func TestShutdownWhileTheClientSends(t *testing.T) {
 				}
 				checkAnswer(t, rec.sent, rec.body.Bytes(), "shutting_down", false)
 			}
-			if n := streams.Open(); n != 0 {
-				t.Errorf("%d requests are left", n)
-			}
+			equal(t, streams.Open(), 0, "requests that are left")
 		})
 	}
 }
@@ -564,9 +558,7 @@ func TestBodiesThatAreNotFollowed(t *testing.T) {
 	} {
 		x := begin(t, append(sets, unread["history keep"])...)
 		x.do(func() {
-			if fmt.Sprintf("%T", x.up.Body) != fmt.Sprintf("%T", x.r.Body) {
-				t.Errorf("%s: the body became a %T", name, x.up.Body)
-			}
+			equal(t, fmt.Sprintf("%T", x.up.Body), fmt.Sprintf("%T", x.r.Body), name+": the type of the body")
 		})
 	}
 }
@@ -591,9 +583,7 @@ func TestValuesOfTheHeaderAreTheHandlers(t *testing.T) {
 	x.stream("X-A", "before")
 	x.do(func() { x.w.Header()["X-A"][0] = "after" })
 	x.write(role)
-	if got := x.rec.sent.Get("X-A"); got != "before" {
-		t.Errorf("X-A: %s", got)
-	}
+	equal(t, x.rec.sent.Get("X-A"), "before", "X-A")
 }
 
 // Requests that are none for chat completions are not observed, even when their client
@@ -603,8 +593,6 @@ func TestOtherRequestsWhoseClientLeavesAreNotTold(t *testing.T) {
 		x := begin(t, path(p))
 		x.leave()
 		x.ret(nil)
-		if len(x.ends) != 0 {
-			t.Errorf("%s: %+v", p, x.ends)
-		}
+		equal(t, len(x.ends), 0, p+": ends that are observed")
 	}
 }

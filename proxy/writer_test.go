@@ -34,9 +34,7 @@ func TestInformationalAnswersAreNotLatched(t *testing.T) {
 	x.wantLog("header 103", "header 102", "header 103", "header 200", "write "+role, "flush")
 	x.do(func() { x.w.WriteHeader(http.StatusEarlyHints) })
 	x.ret(nil)
-	if got := x.rec.body.String(); got != role+errorFinish("upstream_incomplete", false) {
-		t.Errorf("the stream was not repaired:\n%s", got)
-	}
+	equal(t, x.rec.body.String(), role+errorFinish("upstream_incomplete", false), "the stream")
 	if slices.Contains(x.rec.log[4:], "header 103") {
 		t.Error("an informational answer after the final one")
 	}
@@ -153,9 +151,7 @@ func TestReadFromIsRepaired(t *testing.T) {
 				t.Errorf("the stream went past the engine:\n%s", got)
 			}
 			for _, want := range []string{`"status":"running"`, `"status":"completed"`, "Three files.", done} {
-				if strings.Count(got, want) != 1 {
-					t.Errorf("want %s once in\n%s", want, got)
-				}
+				equal(t, strings.Count(got, want), 1, want+" in\n"+got)
 			}
 		})
 	}
@@ -196,9 +192,7 @@ func TestUnwrapReachesTheConnection(t *testing.T) {
 	at := time.Unix(1, 0)
 	serve(inner, func(w http.ResponseWriter, _ *http.Request) {
 		ctl := http.NewResponseController(w)
-		if err := ctl.SetWriteDeadline(at); err != nil {
-			t.Errorf("SetWriteDeadline: %v", err)
-		}
+		equal(t, ctl.SetWriteDeadline(at), nil, "SetWriteDeadline")
 		w.WriteHeader(http.StatusSwitchingProtocols)
 		if _, _, err := ctl.Hijack(); err != nil {
 			t.Errorf("Hijack: %v", err)
@@ -323,13 +317,9 @@ func TestHeaderMapTellsWhatWasSent(t *testing.T) {
 			_, _ = w.Write([]byte(role + stop + done))
 		})
 		for name := range rec.sent {
-			if rec.header.Get(name) != rec.sent.Get(name) {
-				t.Errorf("%s: %s is %q in the map, %q was sent", media, name, rec.header.Get(name), rec.sent.Get(name))
-			}
+			equal(t, rec.header.Get(name), rec.sent.Get(name), media+": in the map, "+name)
 		}
-		if rec.header.Get("Content-Length") != "" {
-			t.Errorf("%s: the map has a Content-Length again", media)
-		}
+		equal(t, rec.header.Get("Content-Length"), "", media+": the map's Content-Length")
 	}
 }
 
@@ -342,15 +332,11 @@ func TestTrailersAfterFramesThatAreNotAnnounced(t *testing.T) {
 		w.Header().Set("X-Upstream", "a")
 		for _, s := range []string{role, text("a"), text("b"), stop, done} {
 			_, _ = io.WriteString(w, s)
-			if got := w.Header().Get("X-Upstream"); got != "a" {
-				t.Errorf("the header has X-Upstream %q, want a", got)
-			}
+			equal(t, w.Header().Get("X-Upstream"), "a", "X-Upstream")
 		}
 		w.Header().Set(http.TrailerPrefix+"X-Late", "b")
 	})
-	if got := rec.header.Get(http.TrailerPrefix + "X-Late"); got != "b" {
-		t.Errorf("the trailer is %q, want b", got)
-	}
+	equal(t, rec.header.Get(http.TrailerPrefix+"X-Late"), "b", "the trailer")
 }
 
 // paths are one of each kind.
@@ -390,9 +376,7 @@ func TestHeaderIsTheHandlersAloneOnAnyPath(t *testing.T) {
 				}
 				x.write(stop, done)
 				x.ret(nil).wantSwallowed(t)
-				if got := x.rec.header.Get(trailer); got != "99" {
-					t.Errorf("the trailer is %q, want 99", got)
-				}
+				equal(t, x.rec.header.Get(trailer), "99", "the trailer")
 				if strings.HasPrefix(trailer, http.TrailerPrefix) && p != chatPath && x.rec.header.Get(trailer+"-Kept") != "99" {
 					t.Error("the trailer that was set in the map of the beginning is missing")
 				}
@@ -571,9 +555,7 @@ func TestInformationalAnswerThatIsReadLate(t *testing.T) {
 		return nil
 	})
 	w.late.Wait()
-	if w.body.String() != role+stop+done {
-		t.Errorf("the client was sent\n%s", w.body.String())
-	}
+	equal(t, w.body.String(), role+stop+done, "what the client was sent")
 }
 
 // TestUpstreamIsNamedInTheHandlersGoroutine, also where a timer ends the stream
@@ -592,9 +574,7 @@ func TestUpstreamIsNamedInTheHandlersGoroutine(t *testing.T) {
 				return "one"
 			}
 			o.Usage = func(upstream string) rewrite.UsageMemory {
-				if upstream != "one" {
-					t.Errorf("upstream %q", upstream)
-				}
+				equal(t, upstream, "one", "upstream")
 				m := newMemory()
 				m.used = func() { moves.Load(); n++ }
 				return m.of(upstream)
@@ -665,9 +645,7 @@ func TestAnswersThatAreNoStreamPassByteForByte(t *testing.T) {
 			x.flush()
 			x.ret(nil).wantSwallowed(t)
 			x.wantLog(fmt.Sprintf("header %d", c.status), "write "+body[:7], "flush", "write "+body[7:], "flush")
-			if fmt.Sprint(x.rec.sent) != fmt.Sprint(want) {
-				t.Errorf("the header was\n%v, want\n%v", x.rec.sent, want)
-			}
+			equal(t, fmt.Sprint(x.rec.sent), fmt.Sprint(want), "the header")
 			if name == "gzip" || name == "br" {
 				if len(x.ends) != 1 || x.ends[0].Outcome != proxy.OutcomeEncoded {
 					t.Errorf("the observer observed %+v, want that the stream was compressed", x.ends)
@@ -692,12 +670,8 @@ func TestMediaTypesOfAStream(t *testing.T) {
 		x.stream(fields...)
 		x.write(role)
 		x.abort().wantSwallowed(t)
-		if got, want := x.rec.body.String(), role+errorFinish("upstream_aborted", false); got != want {
-			t.Errorf("%q was not taken for a stream: %s", fields, got)
-		}
-		if got := x.rec.sent.Get("Content-Type"); got != fields[1] {
-			t.Errorf("Content-Type %q became %q", fields[1], got)
-		}
+		equal(t, x.rec.body.String(), role+errorFinish("upstream_aborted", false), fmt.Sprint(fields))
+		equal(t, x.rec.sent.Get("Content-Type"), fields[1], "Content-Type")
 	}
 }
 
@@ -750,9 +724,7 @@ func TestPathsOfChatCompletions(t *testing.T) {
 		x.stream()
 		x.flush()
 		x.ret(nil)
-		if answered := slices.Contains(x.rec.log, "header 502"); answered != chat {
-			t.Errorf("%s was taken for chat completions: %v, want %v", p, answered, chat)
-		}
+		equal(t, slices.Contains(x.rec.log, "header 502"), chat, p+" is taken for chat completions")
 	}
 }
 
@@ -833,9 +805,7 @@ func TestDeadlineOfTheHandlerIsForItsOwnWrites(t *testing.T) {
 			advance(time.Hour)
 			return nil
 		})
-		if got, want := w.body.String(), role+beatForm+beatForm+beatForm+beatForm+beatForm+errorFinish("upstream_timeout", false); got != want {
-			t.Errorf("the client was sent\n%s\nwant\n%s", got, want)
-		}
+		equal(t, w.body.String(), role+beatForm+beatForm+beatForm+beatForm+beatForm+errorFinish("upstream_timeout", false), "what the client was sent")
 		if !w.deadline.IsZero() {
 			t.Error("the end of the body has the handler's deadline")
 		}

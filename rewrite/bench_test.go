@@ -8,42 +8,23 @@ import (
 	"time"
 )
 
-// perFrame reports time and allocations for each frame.
-func perFrame(b *testing.B, frames int, allocs float64) {
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(frames), "ns/frame")
-	b.ReportMetric(allocs, "allocs/frame")
-}
-
-// steady measures frames in the middle of a stream that has begun with open.
-func steady(b *testing.B, o Options, open, frame string) {
+// perFrame measures feed, which feeds frames of size bytes in all.
+func perFrame(b *testing.B, frames, size int, feed func()) {
 	b.Helper()
-	s := New(&o, chatParams)
-	out := make([]byte, 0, 1<<20)
-	in := []byte(frame)
-	n := len(frames(frame))
-	now := epoch
-	out = s.Feed(out[:0], []byte(open), now)
-	feed := func() {
-		now = now.Add(time.Second)
-		out = s.Feed(out[:0], in, now)
-	}
 	for range 100 {
 		feed()
 	}
-	allocs := testing.AllocsPerRun(100, feed) / float64(n)
-	b.SetBytes(int64(len(frame)))
-	b.ResetTimer()
-	rounds := 0
+	b.SetBytes(int64(size))
 	for b.Loop() {
 		feed()
-		rounds++
 	}
-	perFrame(b, rounds*n, allocs)
+	b.ReportMetric(testing.AllocsPerRun(100, feed)/float64(frames), "allocs/frame")
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(frames*b.N), "ns/frame")
 }
 
 // BenchmarkFrames measures frames in the middle of a stream.
 func BenchmarkFrames(b *testing.B) {
-	for name, frames := range map[string]string{
+	for name, in := range map[string]string{
 		"untouched": text("token "), "code": text("see `git status`\n"), "reasoning": reasoning("token "),
 		"keepalive": keepalive,
 		"thousand":  strings.Repeat(text("some "), 1000), // in one read
@@ -52,75 +33,36 @@ func BenchmarkFrames(b *testing.B) {
 		"stripped":  texts("a\n`💻", " ls", " -la", "`\n", "it\n"),
 		"line ends": strings.Repeat("\r\n", 16<<10), "comments": strings.Repeat(":\r", 16<<10), // are cut into the most units
 	} {
-		b.Run(name, func(b *testing.B) { steady(b, Options{}, role(), frames) })
+		b.Run(name, func(b *testing.B) {
+			s, out, now := New(&Options{}, chatParams), make([]byte, 0, 1<<20), epoch
+			s.Feed(nil, []byte(role()), now)
+			perFrame(b, len(frames(in)), len(in), func() {
+				now = now.Add(time.Second)
+				out = s.Feed(out[:0], []byte(in), now)
+			})
+		})
 	}
 }
 
-func BenchmarkFinalFrames(b *testing.B) {
-	for name, end := range map[string]string{
-		"stop":  finishChunk("stop", realUsage) + doneFrame,
-		"error": finishChunk("error", g3Error) + doneFrame,
-		"crash": finishChunk("stop", zeroUsage) + doneFrame,
-	} {
-		b.Run(name, func(b *testing.B) { finals(b, end, len(frames(end))) })
+// BenchmarkStreams measures whole streams: each end after a role chunk, and recordings.
+func BenchmarkStreams(b *testing.B) {
+	streams := map[string][]string{
+		"stop":  {role() + stop()},
+		"error": {role() + finishChunk("error", g3Error) + doneFrame},
+		"crash": {role() + finishChunk("stop", zeroUsage) + doneFrame}, "incomplete": {role()},
 	}
-	b.Run("incomplete", func(b *testing.B) { finals(b, "", 1) })
-}
-
-// finals measures the end of a stream, New and a role chunk included.
-func finals(b *testing.B, end string, n int) {
-	o := Options{}
-	out := make([]byte, 0, 1<<20)
-	open, in := []byte(role()), []byte(end)
-	whole := func() {
-		s := New(&o, chatParams)
-		out = s.Feed(out[:0], open, epoch)
-		out = s.Feed(out[:0], in, epoch)
-		out = s.Finish(out[:0], CauseEOF)
+	for _, r := range chats(b, "g0-v0.8.0", "g1-v0.9.0", "g2-v0.13.0", "g3-v0.20.3", "g4-transcribed") {
+		streams[r.generation] = append(streams[r.generation], r.body)
 	}
-	beginning := testing.AllocsPerRun(100, func() {
-		s := New(&o, chatParams)
-		out = s.Feed(out[:0], open, epoch)
-	})
-	allocs := (testing.AllocsPerRun(100, whole) - beginning) / float64(n)
-	b.ResetTimer()
-	rounds := 0
-	for b.Loop() {
-		whole()
-		rounds++
-	}
-	perFrame(b, rounds*n, allocs)
-}
-
-func BenchmarkRecordings(b *testing.B) {
-	for _, generation := range []string{"g0-v0.8.0", "g1-v0.9.0", "g2-v0.13.0", "g3-v0.20.3", "g4-transcribed"} {
-		b.Run(generation, func(b *testing.B) {
-			rs := chats(b, generation)
-			var bodies [][]byte
-			n, size := 0, 0
-			for _, r := range rs {
-				bodies = append(bodies, []byte(r.body))
-				n += len(frames(r.body))
-				size += len(r.body)
-			}
-			o := Options{}
-			out := make([]byte, 0, 1<<20)
-			all := func() {
+	for name, bodies := range streams {
+		b.Run(name, func(b *testing.B) {
+			all, out := strings.Join(bodies, ""), make([]byte, 0, 1<<20)
+			perFrame(b, len(frames(all)), len(all), func() {
 				for _, body := range bodies {
-					s := New(&o, chatParams)
-					out = s.Feed(out[:0], body, epoch)
-					out = s.Finish(out[:0], CauseEOF)
+					s := New(&Options{}, chatParams)
+					out = s.Finish(s.Feed(out[:0], []byte(body), epoch), CauseEOF)
 				}
-			}
-			allocs := testing.AllocsPerRun(10, all) / float64(n)
-			b.SetBytes(int64(size))
-			b.ResetTimer()
-			rounds := 0
-			for b.Loop() {
-				all()
-				rounds++
-			}
-			perFrame(b, rounds*n, allocs)
+			})
 		})
 	}
 }

@@ -3,7 +3,10 @@ package rewrite
 import (
 	"bytes"
 	"fmt"
+	"iter"
+	"maps"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,16 +24,25 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// held returns by how much the heap has grown over s, which is fed rounds of
-// what round returns. What leaves is handed to see and thrown away.
-func held(s *Stream, rounds int, round func(i int) string, see func(out []byte)) int64 {
+// allocated returns how many bytes f allocates.
+func allocated(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// held returns by how much the heap has grown over s, which is fed what in yields. What
+// leaves is handed to see and thrown away.
+func held(s *Stream, in iter.Seq[string], see func(out []byte)) int64 {
 	before := heap()
 	var out []byte
-	for i := range rounds {
-		out = s.Feed(out[:0], []byte(round(i)), epoch.Add(time.Duration(i)*time.Microsecond))
-		if see != nil {
-			see(out)
-		}
+	now := epoch
+	for read := range in {
+		now = now.Add(time.Microsecond)
+		out = s.Feed(out[:0], []byte(read), now)
+		see(out)
 		if cap(out) > 1<<20 {
 			out = nil
 		}
@@ -41,11 +53,82 @@ func held(s *Stream, rounds int, round func(i int) string, see func(out []byte))
 	return grown
 }
 
-// checkHeld fails when more than limit bytes are held.
-func checkHeld(t *testing.T, got, limit int64) {
-	t.Helper()
-	if got > limit {
-		t.Errorf("%d bytes are held, want at most %d", got, limit)
+// rounds yields what round returns for each of n rounds.
+func rounds(n int, round func(i int) string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for i := 0; i < n && yield(round(i)); i++ {
+		}
+	}
+}
+
+// again yields block n times.
+func again(n int, block string) iter.Seq[string] { return rounds(n, func(int) string { return block }) }
+
+// TestWhatIsHeld: whatever comes, and however much of it, a stream holds no more memory than
+// its bounds allow, and lets go of the rest.
+func TestWhatIsHeld(t *testing.T) {
+	const frames, buffers = 4 * DefaultMaxFrame, 4 * maxIdleBuffer
+	type row struct {
+		o      Options
+		begun  string
+		in     iter.Seq[string]
+		limit  int64
+		passes bool // but for the limit, all leaves
+	}
+	rows := map[string]row{
+		"a large frame in parts, then small ones": {limit: buffers, in: slices.Values(append(
+			slices.Collect(again(14, strings.Repeat("a", 64<<10))), "\n\n", role()[:9], role()[9:]))},
+		"a large hold that has left": {begun: role(), limit: buffers,
+			in: slices.Values([]string{text("a\n`💻 l"), strings.Repeat(text("s"), 1000), text("\n" + strings.Repeat("b", 2<<10))})},
+		"ended tools": {o: Options{Progress: ProgressBare}, limit: 2 * 256 * maxEndedTools, in: rounds(10*maxEndedTools, func(i int) string {
+			id := fmt.Sprintf("call_%0200d", i)
+			return g2Start("terminal", "💻", "ls", id) + g2End("terminal", id)
+		})},
+	}
+	for _, begin := range []string{"data: ", ": ", "", "event: "} {
+		rows["an endless line "+begin] = row{begun: begin, in: again(512, strings.Repeat("x", 64<<10)), limit: 3 * DefaultMaxFrame, passes: true}
+	}
+	for _, block := range []string{delta(""), "\n", "\r", "\r\n", ": c\n", "id: 1\n\n"} { // with a line under suspicion
+		rows[fmt.Sprintf("endless %q", block)] = row{begun: role() + text("`💻 "), limit: frames, passes: true,
+			in: again(96/min(cutStride, 2), strings.Repeat(block, 64<<10/len(block)))}
+	}
+	// A line that may be an imitation, a tag that may open, one that may close: of whatever a model writes.
+	for _, start := range []string{"", "\n", "<", "<think>", "<think>`</think>", "<think>```\n</think>", "<think>```\n</think>\n", "<think>x</think>", "```\n", "`💻 ", "`💻 x`"} {
+		for _, unit := range []string{"\r", "\n", "\r\n", " ", "\t", "<", "</", "<t", "`", "x", "💻", "`💻 "} {
+			rows[fmt.Sprintf("after %q endless %q", start, unit)] = row{o: Options{MaxFrame: 16 << 10}, begun: role() + text(start), limit: 128 << 10,
+				in: again(200/min(cutStride, 2), text(strings.Repeat(unit, 1000)))}
+		}
+	}
+	for _, at := range []string{`"id": "chatcmpl-1"`, `"finish_reason"`} { // frames that are alike
+		rows["a template before "+at] = row{limit: buffers, passes: true,
+			in: again(20, strings.Replace(text("x"), at, `"y": "`+strings.Repeat("y", 200<<10)+`", `+at, 1))}
+	}
+	// A hostile frame just under max_frame is forgotten.
+	size := 1000000 / min(cutStride, 4)
+	fill := func(unit string) string { return strings.Repeat(unit, size/len(unit)) }
+	for name, in := range map[string]string{
+		"imitations":                    delta(`"content": "a\n` + fill("`💻 x`\\n") + `"`),
+		"data lines":                    fill("data\n") + "\n",
+		"choices":                       `data: {` + envelopeOfTests + `, "choices": [` + strings.TrimSuffix(fill("{},"), ",") + "]}\n\n",
+		"blank lines after a held line": text("`💻 ") + fill("\n"),
+		"members":                       `data: {"object": "chat.completion.chunk", "choices": [{"delta": {` + strings.TrimSuffix(fill(`"content":"\n",`), ",") + "}}]}\n\n",
+	} {
+		for _, im := range []Imitations{ImitationsStrip, ImitationsTrust} {
+			rows[name+", "+string(im)] = row{o: Options{Imitations: im}, begun: role(), limit: int64(size),
+				in: slices.Values([]string{in, text("\nx\n"), text("y\n")})}
+		}
+	}
+	for name, r := range rows {
+		s, fed, left := New(&r.o, chatParams), 0, 0
+		feedAll(s, r.begun, inOne)
+		for read := range r.in {
+			fed += len(read)
+		}
+		got := held(s, r.in, func(out []byte) { left += len(out) })
+		if got > r.limit || r.passes && int64(left)+r.limit < int64(fed) {
+			t.Errorf("%s: %d bytes are held, want at most %d; %d of %d have left", name, got, r.limit, left, fed)
+		}
+		s.Finish(nil, CauseEOF)
 	}
 }
 
@@ -83,20 +166,6 @@ func TestHostileFramePassesAndLosesNothing(t *testing.T) {
 	}
 }
 
-func TestEndlessLineIsNotHeld(t *testing.T) {
-	for _, begin := range []string{"data: ", ": ", "", "event: "} {
-		s := New(&Options{}, chatParams)
-		feedAll(s, begin, inOne)
-		chunk := strings.Repeat("x", 64<<10)
-		n := 0
-		got := held(s, 512, func(int) string { return chunk }, func(out []byte) { n += len(out) })
-		checkHeld(t, got, 3*DefaultMaxFrame)
-		if n+DefaultMaxFrame+len(chunk) < 512*len(chunk) {
-			t.Errorf("%d bytes have left", n)
-		}
-	}
-}
-
 func TestHeldFramesAreBoundedByMaxFrame(t *testing.T) {
 	// A line under suspicion in frames that are much larger than their text.
 	o := Options{MaxFrame: 8 << 10}
@@ -112,13 +181,6 @@ func TestHeldFramesAreBoundedByMaxFrame(t *testing.T) {
 		}
 	}
 	equal(t, left, len(in), "bytes that have left")
-}
-
-func TestHeldEmptyFramesAreBounded(t *testing.T) {
-	s := New(&Options{}, chatParams)
-	feedAll(s, role()+text("`💻 "), inOne)
-	block := strings.Repeat(delta(""), 300)
-	checkHeld(t, held(s, 1000, func(int) string { return block }, nil), 4*DefaultMaxFrame)
 }
 
 func TestDeepNestingPassesByteForByte(t *testing.T) {
@@ -143,37 +205,6 @@ func TestDeepNestingPassesByteForByte(t *testing.T) {
 	look(t, repair(role()+in+doneFrame)).checkErrorFinish(t, CodeCrashed)
 }
 
-// toolCount counts the events of tools that leave.
-type toolCount struct{ running, completed int }
-
-func (c *toolCount) see(out []byte) {
-	c.running += bytes.Count(out, []byte(`"status":"running"`)) + bytes.Count(out, []byte(`"status": "running"`))
-	c.completed += bytes.Count(out, []byte(`"status":"completed"`))
-}
-
-func TestManyToolsAreNotHeld(t *testing.T) {
-	many := 100000
-	if testing.Short() || cutStride > 1 {
-		many = 10000
-	}
-	for name, start := range map[string]func(i int) string{
-		"G0": func(i int) string { return markerChunk("💻", "ls") },
-		"G2": func(i int) string { return g2Start("terminal", "💻", "ls", fmt.Sprint("call_", i)) },
-	} {
-		s, count := New(&Options{ParallelWindow: time.Hour}, chatParams), toolCount{}
-		checkHeld(t, held(s, many/100, func(i int) string {
-			frames := ""
-			for j := range 100 {
-				frames += start(i*100 + j)
-			}
-			return frames
-		}, count.see), 1<<20)
-		count.see(s.Finish(nil, CauseEOF))
-		equal(t, count, toolCount{many, many}, name)
-		equal(t, s.Summary().Tools, many, name)
-	}
-}
-
 func TestAtMostMaxOpenToolsAreOpen(t *testing.T) {
 	var in strings.Builder
 	for i := range maxOpenTools + 10 {
@@ -189,95 +220,59 @@ func TestAtMostMaxOpenToolsAreOpen(t *testing.T) {
 	look(t, repair(in.String())).checkLifecycle(t)
 }
 
+// Tools that are open hold at most what their ends take, and each ends once.
 func TestOpenToolsHoldAtMostMaxOpenBytes(t *testing.T) {
-	label, huge := strings.Repeat("x", 40<<10), strings.Repeat("y", 4*maxOpenBytes)
-	for name, start := range map[string]func(i int) string{
-		"many": func(i int) string { return g2Start("terminal", "💻", label, fmt.Sprint("call_", i)) },
-		"small, then large": func(i int) string {
-			if i < 20 {
-				return strings.Repeat(markerChunk("💻", "ls"), 5)
-			}
-			return markerChunk("💻", label)
-		},
-		"many of G0":       func(i int) string { return markerChunk("💻", label) },
-		"a huge id":        func(i int) string { return g2Start("terminal", "💻", "l", fmt.Sprint(i, huge)) },
-		"a huge marker":    func(i int) string { return markerChunk("💻", huge) },
-		"a huge tool name": func(i int) string { return g1(huge, "💻", "l") },
+	label, huge, rare := strings.Repeat("x", 40<<10), strings.Repeat("y", 4*maxOpenBytes), 100_000
+	if testing.Short() || cutStride > 1 {
+		rare = 10_000
+	}
+	g2 := func(label string) func(i int) string {
+		return func(i int) string { return g2Start("terminal", "💻", label, fmt.Sprint("call_", i)) }
+	}
+	for name, c := range map[string]struct {
+		many  int
+		start func(i int) string
+	}{
+		"small of G0": {rare, func(int) string { return markerChunk("💻", "ls") }},
+		"small of G2": {rare, g2("ls")},
+		"large of G2": {30, g2(label)},
+		"large of G0": {30, func(int) string { return markerChunk("💻", label) }},
+		"small, then large": {110, func(i int) string {
+			return markerChunk("💻", map[bool]string{true: "ls", false: label}[i < 100])
+		}},
+		"a huge id":        {30, func(i int) string { return g2Start("terminal", "💻", "l", fmt.Sprint(i, huge)) }},
+		"a huge marker":    {30, func(int) string { return markerChunk("💻", huge) }},
+		"a huge tool name": {30, func(int) string { return g1(huge, "💻", "l") }},
 	} {
 		for _, form := range []Progress{ProgressEnvelope, ProgressOff} {
-			s, count, want := New(&Options{Progress: form}, chatParams), toolCount{}, 30
-			checkHeld(t, held(s, 30, start, count.see), maxOpenBytes+64<<10)
-			count.see(s.Finish(nil, CauseEOF))
-			if name == "small, then large" {
-				want = 110
+			s, running, completed := New(&Options{Progress: form, ParallelWindow: time.Hour}, chatParams), 0, 0
+			see := func(out []byte) {
+				running += bytes.Count(out, []byte(`"status":"running"`)) + bytes.Count(out, []byte(`"status": "running"`))
+				completed += bytes.Count(out, []byte(`"status":"completed"`))
 			}
-			if form != ProgressOff {
-				equal(t, count, toolCount{want, want}, name)
+			if got := held(s, rounds(c.many, c.start), see); got > maxOpenBytes+256<<10 {
+				t.Errorf("%s: %d bytes are held", name, got)
 			}
+			see(s.Finish(nil, CauseEOF))
+			want := map[bool]int{true: c.many}[form != ProgressOff]
+			equal(t, [3]int{running, completed, s.Summary().Tools}, [3]int{want, want, c.many}, name)
 		}
 	}
 }
 
-func TestEndedToolsAreRememberedUpToABound(t *testing.T) {
+func TestEndedToolsAreRemembered(t *testing.T) {
 	s := New(&Options{Progress: ProgressBare}, chatParams)
 	pair := func(i int) string {
 		id := fmt.Sprint("call_", i)
 		return g2Start("terminal", "💻", "ls", id) + g2End("terminal", id)
 	}
-	for i := range 10 * maxEndedTools {
+	for i := range 2 * maxEndedTools {
 		same(t, string(s.Feed(nil, []byte(pair(i)), epoch)), pair(i), "bytes")
 	}
-	if n := inside(s, "chat", "tools", "ended").Len(); n > maxEndedTools {
-		t.Errorf("%d ended tools are remembered", n)
-	}
-	for i := 9*maxEndedTools + 1; i < 10*maxEndedTools; i++ {
+	for i := maxEndedTools + 1; i < 2*maxEndedTools; i++ {
 		if out := s.Feed(nil, []byte(pair(i)), epoch); len(out) > 0 {
 			t.Fatalf("the duplicate %d leaves", i)
 		}
-	}
-}
-
-func TestHugeEnvelopeIsNotTakenOver(t *testing.T) {
-	huge := strings.Repeat("i", maxEnvelope+1)
-	in := strings.ReplaceAll(text("x"), "chatcmpl-1", huge)
-	out := repair(in)
-	if !strings.HasPrefix(out, in) || strings.Count(out, huge) != 1 {
-		t.Errorf("the huge id stands in the error finish")
-	}
-	look(t, out).checkErrorFinish(t, CodeIncomplete)
-	fits := strings.Repeat("i", maxEnvelope-2)
-	equal(t, strings.Count(repair(strings.ReplaceAll(text("x"), "chatcmpl-1", fits)), fits), 2, "ids in the stream and its finish")
-}
-
-func TestHugeUsageIsNotKept(t *testing.T) {
-	usage := `, "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2, "x": "` + strings.Repeat("u", maxUsage) + `"}`
-	in := role() + `data: {` + envelopeOfTests + `, "choices": []` + usage + "}\n\n"
-	out := repair(in)
-	equal(t, strings.Count(out, `"usage"`), 1, "usages in the stream and its finish")
-	look(t, out).checkErrorFinish(t, CodeIncomplete)
-}
-
-func TestBuffersShrinkAgain(t *testing.T) {
-	s := New(&Options{}, chatParams)
-	feedAll(s, text(strings.Repeat("a", 900<<10)), atRandom(1, 64<<10))
-	feedAll(s, role(), oneByte)
-	if c := cap(s.scan.Tail()); c > 2*maxIdleBuffer {
-		t.Errorf("the scanner keeps a buffer of %d bytes", c)
-	}
-}
-
-// A hold that has become large is small again once it has left.
-func TestLargeHoldShrinksAgain(t *testing.T) {
-	s := New(&Options{}, chatParams)
-	hold := inside(s, "chat", "hold")
-	whole, stripped := hold.FieldByName("whole"), hold.FieldByName("stripped")
-	feedAll(s, role()+text("a\n`💻 l")+strings.Repeat(text("s"), 1000), inOne)
-	if whole.Len() < 4*maxIdleBuffer {
-		t.Fatalf("%d bytes are held", whole.Len())
-	}
-	feedAll(s, text("\n"+strings.Repeat("b", 2<<10)), inOne)
-	if whole.Cap()+stripped.Cap() > 2*maxIdleBuffer {
-		t.Errorf("the hold keeps room for %d and %d bytes", whole.Cap(), stripped.Cap())
 	}
 }
 
@@ -288,43 +283,6 @@ func TestManyChoicesAreBounded(t *testing.T) {
 	}
 	in := `data: {` + envelopeOfTests + `, "choices": [` + strings.TrimSuffix(b.String(), ",") + "]}\n\n"
 	same(t, repair(in + finishChunk("stop", realUsage) + doneFrame)[:len(in)], in, "bytes")
-}
-
-func TestEndlessBlankLinesAndCommentsAreNotHeld(t *testing.T) {
-	for _, line := range []string{"\n", "\r", "\r\n", ": c\n", "id: 1\n\n"} {
-		s := New(&Options{}, chatParams)
-		feedAll(s, role()+text("`💻 "), inOne) // with a line under suspicion
-		block := strings.Repeat(line, 64<<10/len(line))
-		checkHeld(t, held(s, 48/min(cutStride, 2), func(int) string { return block }, nil), 4*DefaultMaxFrame)
-	}
-}
-
-// What stays in memory once a hostile frame just under max_frame has passed and
-// the stream goes on quietly.
-func TestHostileFrameUnderTheLimitIsForgotten(t *testing.T) {
-	size := 1000000 / min(cutStride, 4)
-	fill := func(unit string) string { return strings.Repeat(unit, size/len(unit)) }
-	for name, in := range map[string]string{
-		"imitations":                    delta(`"content": "a\n` + fill("`💻 x`\\n") + `"`),
-		"data lines":                    fill("data\n") + "\n",
-		"choices":                       `data: {` + envelopeOfTests + `, "choices": [` + strings.TrimSuffix(fill("{},"), ",") + "]}\n\n",
-		"blank lines after a held line": text("`💻 ") + fill("\n"),
-		"members":                       `data: {"object": "chat.completion.chunk", "choices": [{"delta": {` + strings.TrimSuffix(fill(`"content":"\n",`), ",") + "}}]}\n\n",
-	} {
-		for _, im := range []Imitations{ImitationsStrip, ImitationsTrust} {
-			s := New(&Options{Imitations: im}, chatParams)
-			feedAll(s, role(), inOne)
-			before := heap()
-			s.Feed(nil, []byte(in), epoch)
-			s.Feed(nil, []byte(text("\nx\n")), epoch)
-			s.Feed(nil, []byte(text("y\n")), epoch)
-			grown := int64(heap()) - int64(before)
-			if grown > int64(size) {
-				t.Errorf("%s, %s: %d KiB stay", name, im, grown>>10)
-			}
-			s.Finish(nil, CauseEOF)
-		}
-	}
 }
 
 // The bytes of an unexamined frame that come in a read smaller than max_frame
@@ -564,15 +522,10 @@ func TestNoAnswerTakesMoreThanItsBound(t *testing.T) {
 		"a turn that failed": responseAnswer(`"Error code: 500 - `+fill("x")+`"`, noTokens, ""),
 		"a session's answer": sessionAnswer(`"Provider said: ` + fill("sk-abcdefghij ") + `"`),
 	} {
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		a := RepairAnswer([]byte(in), &Options{}, nil)
-		runtime.ReadMemStats(&after)
-		if took := after.TotalAlloc - before.TotalAlloc; took > uint64(9*len(in)) { // with the copy that it is given
-			t.Errorf("%s: %d bytes are taken for %d", name, took, len(in))
-		}
-		if len(a.Body) > len(in)+10 {
-			t.Errorf("%s: %d bytes for %d", name, len(a.Body), len(in))
+		var a Answer
+		took := allocated(func() { a = RepairAnswer([]byte(in), &Options{}, nil) })
+		if took > uint64(9*len(in)) || len(a.Body) > len(in)+10 { // with the copy that it is given
+			t.Errorf("%s: %d bytes are taken for %d, which become %d", name, took, len(in), len(a.Body))
 		}
 	}
 }
@@ -618,14 +571,10 @@ func hostileEvents() (all []hostileEvent) {
 // feedWithinBounds feeds a frame, and returns how many bytes are written and taken for it.
 func feedWithinBounds(t *testing.T, name string, s *Stream, out, in []byte) (left int, took uint64) {
 	t.Helper()
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	left = len(s.Feed(out[:0], in, epoch))
-	runtime.ReadMemStats(&after)
+	took = allocated(func() { left = len(s.Feed(out[:0], in, epoch)) })
 	if limit := 3*len(in) + 256<<10; left > limit {
 		t.Errorf("%s: %d bytes are written for %d", name, left, len(in))
 	}
-	took = after.TotalAlloc - before.TotalAlloc
 	if took > uint64(8*len(in)+1<<20) {
 		t.Errorf("%s: %d bytes are taken for %d", name, took, len(in))
 	}
@@ -646,40 +595,6 @@ func TestNoEventOfAnotherStreamGrowsBeyondItsBound(t *testing.T) {
 	}
 }
 
-// Whatever a model writes again and again, after whatever it began with: a line
-// that may be an imitation, a tag that may open, one that may close.
-func TestEndlessTextIsNotHeld(t *testing.T) {
-	o := Options{MaxFrame: 16 << 10}
-	for _, start := range []string{"", "\n", "<", "<think>", "<think>`</think>", "<think>```\n</think>", "<think>```\n</think>\n", "<think>x</think>", "```\n", "`💻 ", "`💻 x`"} {
-		for _, unit := range []string{"\r", "\n", "\r\n", " ", "\t", "<", "</", "<t", "`", "x", "💻", "`💻 "} {
-			s := New(&o, chatParams)
-			feedAll(s, role()+text(start), inOne)
-			frame := text(strings.Repeat(unit, 1000))
-			got := held(s, 200/min(cutStride, 2), func(int) string { return frame }, nil)
-			if got > 128<<10 {
-				t.Errorf("after %q, %d bytes of %q are held", start, got, unit)
-			}
-		}
-	}
-}
-
-// A frame that comes byte by byte is not copied with each of them.
-func TestFrameInSmallReadsCostsLinearTime(t *testing.T) {
-	const times = 16
-	checkLinear(t, "a frame", (DefaultMaxFrame-1000)/times, times, func(size int) time.Duration {
-		s := New(&Options{}, chatParams)
-		in := []byte(text(strings.Repeat("x", size)))
-		begun := cpuTime()
-		n := 0
-		for i := range in {
-			n += len(s.Feed(nil, in[i:i+1], epoch))
-		}
-		took := cpuTime() - begun
-		equal(t, n, len(in), "bytes that have left")
-		return took
-	})
-}
-
 // Frames that are like those before cost no memory: a clean stream is cheap.
 func TestLikeFramesCostNoAllocations(t *testing.T) {
 	for frame, p := range map[string]Params{
@@ -696,64 +611,45 @@ func TestLikeFramesCostNoAllocations(t *testing.T) {
 	}
 }
 
-// Of frames that are alike, and large but for their text, nothing is remembered.
-func TestHugeFramesAreNotRemembered(t *testing.T) {
-	for _, at := range []string{`"id": "chatcmpl-1"`, `"finish_reason"`} {
-		s := New(&Options{}, chatParams)
-		in := strings.Replace(text("x"), at, `"y": "`+strings.Repeat("y", maxTemplate)+`", `+at, 1)
-		for range 20 {
-			same(t, string(s.Feed(nil, []byte(in), epoch)), in, "bytes")
-			if n := inside(s, "chat", "template", "around").Len(); n > maxTemplate {
-				t.Fatalf("%d bytes are remembered", n)
-			}
-		}
-	}
-}
-
 // streamsByLength are streams whose length grows with n, and how they are cut.
 // Whatever is under way in them for long, each byte has to cost the same.
 var streamsByLength = map[string]struct {
 	in  func(n int) string
-	cut func() cutter
+	cut cutter
+	o   Options
 }{
-	"frames in one read":            {many(text("so\n")), one(inOne)},
-	"frames in reads of their own":  {many(text("so\n")), one(oneFrame)},
-	"frames byte by byte":           {many(text("so\n")), one(oneByte)},
-	"a frame of text byte by byte":  {after(texts("a", "b"), func(n int) string { return text(strings.Repeat("x", 100*n)) }), one(oneByte)},
-	"a frame of lines byte by byte": {after(texts("a", "b"), func(n int) string { return text(strings.Repeat("so\n", 40*n)) }), one(oneByte)},
-	"a frame of code byte by byte":  {after(texts("a", "b"), func(n int) string { return text(strings.Repeat("`so`\n<b>\n", 15*n)) }), one(oneByte)},
-	"a frame of backslashes":        {func(n int) string { return delta(`"content": "` + strings.Repeat(`\\\"`, 25*n) + `"`) }, one(inOne)},
-	"a frame of many members":       {func(n int) string { return delta(strings.Repeat(`"x": "y", `, 10*n) + `"content": "a"`) }, one(inOne)},
-	"a frame that never ends":       {func(n int) string { return text("a") + "data: " + strings.Repeat("x", 1000*n) }, fixed(100)},
-	"a line of data per byte":       {func(n int) string { return strings.Repeat("data:x\n", 15*n) + "\n" }, one(oneByte)},
-	"a held line, letter by letter": {after(text("\n`💻 "), many(text("x"))), one(oneFrame)},
-	"held lines, one after another": {many(texts("\n`💻 ", "ls", " -la\n")), one(oneFrame)},
-	"a held line and comments":      {after(text("\n`💻 "), many(strings.Repeat(keepalive, 10))), fixed(len(keepalive))},
-	"a held line and empty deltas":  {after(text("\n`💻 "), many(delta(""))), one(oneFrame)},
-	"a held line and blank lines":   {after(text("\n`💻 "), func(n int) string { return strings.Repeat("\n", 100*n) }), one(oneByte)},
-	"imitations":                    {many(texts("\n`💻 ls", " -la`\n")), one(oneFrame)},
-	"markers":                       {many(markerChunk("💻", "ls -la")), one(oneFrame)},
-	"tool events":                   {counted(func(i int) string { return g2Start("t", "💻", "l", fmt.Sprint("call_", i)) }), one(oneFrame)},
+	"frames in one read":            {many(text("so\n")), inOne, Options{}},
+	"frames in reads of their own":  {many(text("so\n")), oneFrame, Options{}},
+	"frames byte by byte":           {many(text("so\n")), oneByte, Options{}},
+	"a frame of text byte by byte":  {after(texts("a", "b"), func(n int) string { return text(strings.Repeat("x", 100*n)) }), oneByte, Options{}},
+	"a frame of lines byte by byte": {after(texts("a", "b"), func(n int) string { return text(strings.Repeat("so\n", 40*n)) }), oneByte, Options{}},
+	"a frame of code byte by byte":  {after(texts("a", "b"), func(n int) string { return text(strings.Repeat("`so`\n<b>\n", 15*n)) }), oneByte, Options{}},
+	"a frame of backslashes":        {func(n int) string { return delta(`"content": "` + strings.Repeat(`\\\"`, 25*n) + `"`) }, inOne, Options{}},
+	"a frame of many members":       {func(n int) string { return delta(strings.Repeat(`"x": "y", `, 10*n) + `"content": "a"`) }, inOne, Options{}},
+	"a frame that never ends":       {func(n int) string { return text("a") + "data: " + strings.Repeat("x", 1000*n) }, fixed(100), Options{}},
+	"a line of data per byte":       {func(n int) string { return strings.Repeat("data:x\n", 15*n) + "\n" }, oneByte, Options{}},
+	"a held line, letter by letter": {after(text("\n`💻 "), many(text("x"))), oneFrame, Options{}},
+	"held lines, one after another": {many(texts("\n`💻 ", "ls", " -la\n")), oneFrame, Options{}},
+	"a held line and comments":      {after(text("\n`💻 "), many(strings.Repeat(keepalive, 10))), fixed(len(keepalive)), Options{}},
+	"a held line and empty deltas":  {after(text("\n`💻 "), many(delta(""))), oneFrame, Options{}},
+	"a held line and blank lines":   {after(text("\n`💻 "), func(n int) string { return strings.Repeat("\n", 100*n) }), oneByte, Options{}},
+	"imitations":                    {many(texts("\n`💻 ls", " -la`\n")), oneFrame, Options{}},
+	"markers":                       {many(markerChunk("💻", "ls -la")), oneFrame, Options{}},
+	"tool events":                   {counted(func(i int) string { return g2Start("t", "💻", "l", fmt.Sprint("call_", i)) }), oneFrame, Options{}},
 	"tools that end": {counted(func(i int) string {
 		return g2Start("t", "💻", "l", fmt.Sprint("call_", i)) + g2End("t", fmt.Sprint("call_", i))
-	}), one(oneFrame)},
-	"reasoning":                     {many(texts("\n\n<think>so", "</think>\n\n")), one(oneFrame)},
-	"reasoning that looks like end": {after(text("<think>"), many(texts("</thin", "</"))), one(oneFrame)},
-	"newlines after reasoning":      {after(text("<think>a</think>"), many(text("\n\n"))), one(oneFrame)},
+	}), oneFrame, Options{}},
+	"reasoning":                     {many(texts("\n\n<think>so", "</think>\n\n")), oneFrame, Options{}},
+	"reasoning that looks like end": {after(text("<think>"), many(texts("</thin", "</"))), oneFrame, Options{}},
+	"newlines after reasoning":      {after(text("<think>a</think>"), many(text("\n\n"))), oneFrame, Options{}},
 	"frames that are never alike": {counted(func(i int) string {
 		return strings.Replace(text("a"), `"finish`, fmt.Sprintf(`"n": %d, "finish`, i), 1)
-	}), one(oneFrame)},
+	}), oneFrame, Options{}},
 }
-
-func one(c cutter) func() cutter { return func() cutter { return c } }
 
 // oneFrame reads frames of tests, which are all shorter than 300 bytes, in about
 // two reads each.
 func oneFrame(n int) int { return min(n, 150) }
-
-func fixed(size int) func() cutter {
-	return one(func(n int) int { return min(n, size) })
-}
 
 func many(frames string) func(n int) string {
 	return func(n int) string { return strings.Repeat(frames, n) }
@@ -796,11 +692,23 @@ func checkLinear(t *testing.T, name string, small, times int, took func(n int) t
 // what differs otherwise.
 func TestStreamsCostLinearTime(t *testing.T) {
 	const times, small = 16, 100
-	for name, c := range streamsByLength {
+	rows := maps.Clone(streamsByLength)
+	for _, c := range []string{`<think>a</think>b\n\n`, "`💻 l`\\nx\\n", "<think>a</think>" + strings.Repeat(" ", 100) + `b\n\n`, `<`, `<think>\n\n`} {
+		for _, form := range []string{`"delta":{"content":"%s"}`, `"text":"%[1]s","delta":{"content":"%[1]s"}`, `"delta":{"content":"%[1]s"},"text":"%[1]s"`} {
+			row := rows["frames in one read"]
+			row.in = func(n int) string { // parts of one frame
+				return choicesChunk(`{"index":0,`+fmt.Sprintf(form, strings.Repeat(c, 100*n/len(c)))+`}`, "")
+			}
+			rows[c+form] = row
+			row.o.Imitations = ImitationsTrust
+			rows[c+form+", trust"] = row
+		}
+	}
+	for name, c := range rows {
 		t.Run(name, func(t *testing.T) {
 			took := func(n int) time.Duration {
 				in := c.in(n)
-				s, cut := New(&Options{}, chatParams), c.cut()
+				s, cut := New(&c.o, chatParams), c.cut
 				out := make([]byte, 0, 4*len(in)+1<<20)
 				begun := cpuTime()
 				for len(in) > 0 {
@@ -815,3 +723,6 @@ func TestStreamsCostLinearTime(t *testing.T) {
 		})
 	}
 }
+
+// fixed cuts into reads of the size.
+func fixed(size int) cutter { return func(n int) int { return min(n, size) } }

@@ -3,6 +3,7 @@ package rewrite
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -29,23 +30,10 @@ func TestCards(t *testing.T) {
 		same(t, repairWith(in, Options{Cards: true, Progress: form}), want, string(form)+": bytes")
 	}
 	broken := repairWith(role()+g2Start("terminal", "💻", "ls -la", "call_1"), Options{Cards: true})
-	for _, want := range []string{
-		`"status":"completed","interrupted":true` + call + `"incomplete"}}` + "\n\ndata: {" + envelopeWritten + "," +
-			strings.NewReplacer(`"text":"completed"`, `"text":"Error: interrupted"`, `"status":"completed"`, `"status":"incomplete"`).Replace(output) + "\n\ndata: {\"error\"",
-	} {
-		if !strings.Contains(broken, want) {
-			t.Errorf("no %s in\n%s", want, broken)
-		}
-	}
-}
-
-// In the other forms, and without the option, there are none.
-func TestNoCards(t *testing.T) {
-	for _, r := range chats(t, "g0-v0.8.0", "g1-v0.9.0", "g2-v0.13.0", "g3-v0.20.3", "g4-transcribed") {
-		for _, form := range []Progress{ProgressBare, ProgressComment, ProgressOff} {
-			same(t, repairWith(r.body, Options{Progress: form, Cards: true}), repairWith(r.body, Options{Progress: form}), r.name()+", "+string(form))
-		}
-		equal(t, strings.Count(repair(r.body), "output_item"), 0, r.name()+": cards although they are off")
+	interrupted := strings.NewReplacer(`"text":"completed"`, `"text":"Error: interrupted"`, `"status":"completed"`, `"status":"incomplete"`).Replace(output)
+	want := `"status":"completed","interrupted":true` + call + `"incomplete"}}` + "\n\ndata: {" + envelopeWritten + "," + interrupted + "\n\ndata: {\"error\""
+	if !strings.Contains(broken, want) {
+		t.Errorf("no %s in\n%s", want, broken)
 	}
 }
 
@@ -98,10 +86,21 @@ func TestCardsOfRecordings(t *testing.T) {
 					t.Errorf("%s: the card %s, %s of %s, %s", r.name(), c.CallID, c.Name, s.id, clip(s.label, 0))
 				}
 			}
-			plain := look(t, repairWith(r.body, Options{Progress: form}))
+			without := repairWith(r.body, Options{Progress: form})
+			plain := look(t, without)
 			story := func(v *view) string { return strings.ReplaceAll(v.story(), "completed other", "completed") }
-			if plain.content != v.content || plain.reasoning != v.reasoning || story(plain) != story(v) {
+			if plain.content != v.content || plain.reasoning != v.reasoning || story(plain) != story(v) || strings.Contains(without, "output_item") {
 				t.Errorf("%s: %s, without cards %s", r.name(), v.story(), plain.story())
+			}
+			// A sidecar without the option changes no card, and one with it makes those that one before it has not made.
+			same(t, repairWith(out, Options{Progress: form}), out, r.name()+": without the option after it")
+			if after := cardsOf(t, repairWith(without, o)); !reflect.DeepEqual(after, cards) {
+				t.Errorf("%s: cards of the second sidecar differ", r.name())
+			}
+			for _, other := range []Progress{ProgressBare, ProgressComment, ProgressOff} { // have none
+				twice := repairWith(out, Options{Progress: other, Cards: true})
+				equal(t, strings.Count(twice, "output_item"), 0, r.name()+": cards after "+string(other))
+				same(t, repairWith(r.body, Options{Progress: other, Cards: true}), repairWith(r.body, Options{Progress: other}), r.name()+", "+string(other))
 			}
 			if len(cards) == 0 || len(r.body) > 20_000 {
 				continue
@@ -120,32 +119,6 @@ func TestCardsOfRecordings(t *testing.T) {
 			}
 		}
 	}
-}
-
-// A sidecar without the option in front of one with it changes nothing, and one with it in
-// front of one without it makes the cards.
-func TestCardsOfAnotherSidecar(t *testing.T) {
-	for _, r := range chats(t, "g0-v0.8.0", "g1-v0.9.0", "g2-v0.13.0", "g3-v0.20.3") {
-		for _, form := range cardForms {
-			with, without := Options{Cards: true, Progress: form}, Options{Progress: form}
-			carded := repairWith(r.body, with)
-			same(t, repairWith(carded, without), carded, r.name()+": without the option after it")
-			cards := cardsOf(t, repairWith(repairWith(r.body, without), with))
-			equal(t, fmt.Sprint(items(cards)), fmt.Sprint(items(cardsOf(t, carded))), r.name())
-			for _, other := range []Progress{ProgressBare, ProgressComment, ProgressOff} {
-				if out := repairWith(carded, Options{Progress: other, Cards: true}); strings.Contains(out, "output_item") {
-					t.Errorf("%s, %s: a card is left:\n%s", r.name(), other, out)
-				}
-			}
-		}
-	}
-}
-
-func items(cards []*card) (all []wireItem) {
-	for _, c := range cards {
-		all = append(all, c.started, c.ended, *c.output)
-	}
-	return all
 }
 
 // Whatever ends a tool, its card gets its output, and nothing that is dropped gets one.

@@ -33,6 +33,7 @@ func TestEndsOfAnyCause(t *testing.T) {
 	said := role() + text("x")
 	ends := map[string]row{
 		"no finish chunk":       {in: said},
+		"an inline error":       {in: said, o: Options{ErrorFinish: ErrorFinishInline}},
 		"a held line":           {in: role() + text("a\n`💻 l"), content: "a\n`💻 l"},
 		"[DONE] alone":          {in: said + doneFrame, end: CodeIncomplete},
 		"a second finish chunk": {in: said + finishChunk("stop", "") + stop(), out: passes},
@@ -99,6 +100,8 @@ func TestErrorFinishes(t *testing.T) {
 	several := choice(0, `"role": "assistant"`, "null") + choice(1, `"role": "assistant"`, "null") + choice(0, `"content": "a"`, "null") +
 		choice(1, `"content": "b\n`+"`💻 ls`"+`\n"`, "null") + choice(0, "", `"stop"`) + choice(1, `"content": "c"`, "null")
 	said := role() + text("x")
+	failed := role() + ofChoice(1, text("x")) + finishChunk("error", `, "error": {"message": "boom"}`)
+	const bothEnd = "other other error finish finish done"
 	rows := map[string]row{
 		"held text, ends of tools": {in: g2Start("terminal", "💻", "ls", "call_1") + text("a\n`💻 ls"),
 			story: "running text completed error finish done", end: CodeIncomplete},
@@ -116,6 +119,11 @@ func TestErrorFinishes(t *testing.T) {
 			content: nothing, story: "other error finish other done"},
 		"usage after a false stop": {in: role() + finishChunk("stop", zeroUsage) + usage + text("late") + ": c\n\n",
 			content: nothing, story: "other error finish other done"},
+		// If one choice has failed, its error has left: the stream has no second one, and no other ends well after it.
+		"one fails, one stops":   {in: failed + ofChoice(1, stop()), story: bothEnd},
+		"one fails, then all":    {in: failed + ofChoice(1, finishChunk("error", `, "error": {"message": "bang"}`)) + doneFrame, story: bothEnd},
+		"one fails, then a cut":  {in: failed, story: bothEnd},
+		"one fails, [DONE]":      {in: failed + doneFrame, story: bothEnd},
 		"an error frame":         {in: said + boom, end: CodeAgentError},
 		"an error frame, [DONE]": {in: said + boom + doneFrame, end: CodeAgentError},
 		"an error frame and a finish": {in: said + boom + finishChunk("error", zeroUsage) + doneFrame,
@@ -175,7 +183,9 @@ func TestErrorFinishes(t *testing.T) {
 			t.Errorf("the usage or the comment is lost:\n%s", out)
 		}
 	}
-	v := look(t, repair(role()+boom+choicesChunk(`{"index": 0, "delta": {}, "finish_reason": "stop"}, {"index": 1, "delta": {}, "finish_reason": "length"}, {"index": 2, "delta": {}, "finish_reason": "stop"}`, "")+doneFrame))
+	v := look(t, repair(failed+ofChoice(1, stop())))
+	equal(t, strings.Join(v.finishes, " "), "error error", "finish reasons")
+	v = look(t, repair(role()+boom+choicesChunk(`{"index": 0, "delta": {}, "finish_reason": "stop"}, {"index": 1, "delta": {}, "finish_reason": "length"}, {"index": 2, "delta": {}, "finish_reason": "stop"}`, "")+doneFrame))
 	equal(t, strings.Join(v.finishes, " "), "error length error", "finish reasons")
 	v = look(t, repair(role()+finishChunk("error", `, "error": {"message": "", "type": "X"}`)+doneFrame))
 	equal(t, v.errors[0].Message+v.errors[0].Type, Message(CodeAgentError)+"X", "an empty message")
@@ -193,10 +203,20 @@ func TestCutFrames(t *testing.T) {
 		"data: [DON", "data: 12", keepalive[:len(keepalive)-2], keepalive[:len(keepalive)-1], ": a\n: b\n",
 		tool + "\nevent: hermes.tool.pro", strings.TrimSuffix(text("y"), "\n") + "da",
 		finish[:len(finish)-5], strings.TrimSuffix(finish, "\n") + "event: mess",
-		strings.TrimSuffix(finish, "\n") + "id",
+		strings.TrimSuffix(finish, "\n") + "id", "data: [1]", "data: 17", `data: {"a": nul}`, ": c\nid: 1\n",
 	} {
-		same(t, repair(said+tail), repair(said), tail+": outputs")
+		for _, before := range []string{said, said + finish} {
+			same(t, repair(before+tail), repair(before), tail+": outputs")
+		}
 	}
+	for tail, left := range map[string]string{
+		": c\n": ": c\n", ": c\n:\n": ": c\n:\n", ": c": "", ": c\n: d": "", ": c\nid: 1\n": "", "data: x": "",
+	} {
+		same(t, repair(said+stop()+tail), said+stop()+left, tail+" after [DONE]: bytes")
+	}
+	finish = strings.TrimSuffix(finish, "\n") // in CRLF, and with a line after the data
+	same(t, repair(inCRLF(said+finish)), inCRLF(said+finish)+"\n"+doneFrame, "bytes")
+	same(t, repair(said+finish+"id: 1\n"), said+finish+"id: 1\n\n"+doneFrame, "bytes")
 	for _, f := range []string{text("last"), g2Start("terminal", "💻", "ls", "call_1"), markerChunk("💻", "ls"), finish, finishChunk("stop", zeroUsage), doneFrame} {
 		for _, tail := range []string{strings.TrimSuffix(f, "\n\n"), strings.TrimSuffix(f, "\n")} {
 			same(t, repair(said+tail), repair(said+f), "outputs")
@@ -206,7 +226,6 @@ func TestCutFrames(t *testing.T) {
 	if out := repairWith(said+long, Options{MaxFrame: 1000}); !strings.HasPrefix(out, said+long+"\n\ndata: {\"error\"") {
 		t.Errorf("%s", out)
 	}
-	same(t, repair(turn(text("x"))+": bye\n"), turn(text("x"))+": bye\n", "bytes after [DONE]")
 	s := New(&Options{}, chatParams)
 	if out := s.Feed(nil, []byte(": keepalive\n"), epoch); len(out) > 0 || s.Frames() > 0 {
 		t.Errorf("%q leaves before its blank line", out)
@@ -316,45 +335,6 @@ func TestErrorThatIsThereTwice(t *testing.T) {
 	}
 }
 
-func TestErrorFinishIsWrittenAsInTheContract(t *testing.T) {
-	out := repair(role() + text("x"))
-	message, err := json.Marshal(Message(CodeIncomplete))
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := role() + text("x") +
-		`data: {"error":{"message":` + string(message) + `,"type":"upstream_error","param":null,"code":"upstream_incomplete"}}` + "\n\n" +
-		`data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1795164800,"model":"hermes-agent","choices":[{"index":0,"delta":{},"finish_reason":"error"}],` +
-		`"hermes":{"completed":false,"partial":true,"failed":true,"error":` + string(message) + `,"error_code":"agent_error"}}` + "\n\n" + doneFrame
-	same(t, strings.ReplaceAll(out, `\u0027`, "'"), strings.ReplaceAll(want, `\u0027`, "'"), "bytes")
-}
-
-func TestErrorFinishInlineTakesOneChunk(t *testing.T) {
-	o := Options{ErrorFinish: ErrorFinishInline}
-	for cause, code := range causeCodes {
-		out, _ := run(role()+text("x"), o, chatParams, inOne, cause)
-		v := look(t, out)
-		if len(v.errors) != 0 || v.story() != "other text finish done" || v.finishes[0] != "error" {
-			t.Errorf("%s", v.story())
-		}
-		var e wireError
-		if err := json.Unmarshal(v.finish.Error, &e); err != nil || e.code() != code || e.Message == "" || e.Type != "upstream_error" {
-			t.Errorf("error = %s (%v)", v.finish.Error, err)
-		}
-		if h := v.finish.Hermes; h == nil || !*h.Failed || *h.ErrorCode != "agent_error" || *h.Error != e.Message {
-			t.Errorf("hermes block of %s", out)
-		}
-	}
-}
-
-// False stop: the first rule.
-
-// False stop: the second rule.
-
-// False stop: the third rule.
-
-// Frames that are cut.
-
 // The writer of Hermes 0.13 sends a chunk of nothing but choices when it fails.
 func TestErrorFinishOfUpstreamGetsTheMembersItLacks(t *testing.T) {
 	const choices = `"choices": [{"index": 0, "delta": {}, "finish_reason": "error"}]`
@@ -445,33 +425,6 @@ func TestEndBetweenCRAndLF(t *testing.T) {
 	}
 }
 
-// A last frame that lacks only its blank line counts; one that was cut does not
-// (contract section 3).
-func TestWhatStandsAfterTheLastBlankLine(t *testing.T) {
-	finish := finishChunk("stop", realUsage)
-	good := role() + text("a")
-	check(t, map[string]row{
-		"a finish chunk without a line end":     {in: good + strings.TrimSuffix(finish, "\n\n"), out: good + finish + doneFrame},
-		"a finish chunk without its blank line": {in: good + strings.TrimSuffix(finish, "\n"), out: good + finish + doneFrame},
-		"[DONE] without a line end":             {in: good + finish + "data: [DONE]", out: good + finish + doneFrame},
-		"[DONE] without its blank line":         {in: good + finish + "data: [DONE]\n", out: good + finish + doneFrame},
-		"[DONE] between spaces":                 {in: good + finish + "data:  [DONE] ", out: good + finish + doneFrame},
-		"a part of [DONE]":                      {in: good + finish + "data: [DONE", out: good + finish + doneFrame},
-		"another array":                         {in: good + finish + "data: [1]", out: good + finish + doneFrame},
-		"a number":                              {in: good + finish + "data: 17", out: good + finish + doneFrame},
-		"an object that is not well formed":     {in: good + finish + `data: {"a": nul}`, out: good + finish + doneFrame},
-		"a comment after the finish":            {in: good + finish + ": c\n", out: good + finish + doneFrame},
-		"a comment after [DONE]":                {in: good + stop() + ": c\n", out: good + stop() + ": c\n"},
-		"comments after [DONE]":                 {in: good + stop() + ": c\n:\n", out: good + stop() + ": c\n:\n"},
-		"a comment that is cut after [DONE]":    {in: good + stop() + ": c", out: good + stop()},
-		"comments, the last one cut":            {in: good + stop() + ": c\n: d", out: good + stop()},
-		"a field after [DONE]":                  {in: good + stop() + ": c\nid: 1\n", out: good + stop()},
-		"a frame that is cut after [DONE]":      {in: good + stop() + "data: x", out: good + stop()},
-		"CRLF, no blank line":                   {in: inCRLF(good) + strings.TrimSuffix(inCRLF(finish), "\r\n"), out: inCRLF(good+strings.TrimSuffix(finish, "\n")) + "\n" + doneFrame},
-		"an id line after the data":             {in: good + strings.TrimSuffix(finish, "\n") + "id: 1\n", out: good + strings.TrimSuffix(finish, "\n") + "id: 1\n\n" + doneFrame},
-	})
-}
-
 // Nothing leaves after the end, whoever asks.
 func TestNothingLeavesAfterFinish(t *testing.T) {
 	for _, in := range []string{role() + text("a"), role() + text("a") + stop(), ""} {
@@ -533,7 +486,7 @@ func TestFalseStops(t *testing.T) {
 	pass := Options{EmptyAnswer: EmptyAnswerPass}
 	rows := map[string]row{
 		"a crash, inline": {in: role() + finishChunk("stop", zeroUsage) + doneFrame,
-			o: Options{ErrorFinish: ErrorFinishInline}, story: "other finish done"},
+			o: Options{ErrorFinish: ErrorFinishInline}, story: "other finish done", end: CodeCrashed},
 		"an error is not taken back": {in: turn(finishChunk("stop", zeroUsage) + text("late")),
 			end: CodeCrashed},
 		"nor is one of [DONE]": {in: turn(doneFrame + text("late")), end: CodeIncomplete},
@@ -609,11 +562,6 @@ func TestFalseStops(t *testing.T) {
 	_, hermes, _ := strings.Cut(out, `,"hermes":`)
 	if want := strings.TrimSuffix(finishChunk("error", zeroUsage), "}\n\n") + `,"hermes":` + hermes; !strings.HasSuffix(out, want) {
 		t.Errorf("the finish chunk's other bytes have changed:\n%s", out)
-	}
-	v := look(t, repairWith(role()+finishChunk("stop", zeroUsage)+doneFrame, Options{ErrorFinish: ErrorFinishInline}))
-	var e wireError
-	if err := json.Unmarshal(v.finish.Error, &e); err != nil || e.code() != CodeCrashed || v.finishes[0] != "error" {
-		t.Errorf("error %s, finish %q", v.finish.Error, v.finishes)
 	}
 }
 

@@ -186,8 +186,9 @@ func (r row) compare(t *testing.T, out string, sum Summary) {
 	case r.end == "":
 	case code == "" || code != r.end:
 		equal(t, code+strings.Join(v.finishes, " "), r.end, "the end")
-	case r.o.ErrorFinish != ErrorFinishInline:
+	default:
 		v.checkErrorFinish(t, code)
+		equal(t, len(v.finish.Error) > 0, r.o.ErrorFinish == ErrorFinishInline, "an error in the finish chunk")
 	}
 }
 

@@ -164,17 +164,6 @@ func TestImitationsAreStripped(t *testing.T) {
 	}
 }
 
-func TestImitationStartsNoTool(t *testing.T) {
-	in := role() + texts("Sure\n", "`💻", " ls`", "\ndone") + stop()
-	v := look(t, repair(in))
-	if len(v.tools) != 0 || v.content != "Sure\ndone" {
-		t.Errorf("tools %+v, content %q", v.tools, v.content)
-	}
-	if _, sum := run(in, Options{}, chatParams, inOne, CauseEOF); sum.Imitations != 1 || sum.Tools != 0 || sum.Markers != 0 {
-		t.Errorf("summary = %+v", sum)
-	}
-}
-
 func TestImitationsKeepPassesByteForByte(t *testing.T) {
 	for _, s := range strips {
 		in := role() + texts(strings.Split(s.content, "")...) + stop()
@@ -194,6 +183,8 @@ func TestImitations(t *testing.T) {
 		t.Fatal(err)
 	}
 	rows := map[string]row{
+		"merged": {in: turn(texts("Sure\n`💻 ls -la`\ndone")), starts: nothing, content: "Sure\ndone"},
+		"spread": {in: turn(texts("Sure\n", "`💻", " ls`", "\ndone")), starts: nothing, content: "Sure\ndone"},
 		"trusted, merged": {in: turn(texts("Sure\n`💻 ls -la`\ndone")),
 			o: trust, starts: "💻 ls -la", content: "Sure\ndone", end: "stop"},
 		"trusted, spread": {in: turn(texts("Sure\n", "`", "💻", " ls -la", "`", "\n", "done")),
@@ -309,6 +300,8 @@ func TestHeldLineIsBoundedTo4KiB(t *testing.T) {
 // Whole frames are held, in order with what is between them, and leave byte for byte.
 func TestHeldFrames(t *testing.T) {
 	begun := role() + text("a\n`💻 l")
+	const counted = `data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"%s"},"finish_reason":null}],` +
+		`"usage":{"prompt_tokens":3,"completion_tokens":4,"total_tokens":7}}` + "\n\n"
 	check(t, map[string]row{
 		"no marker": {in: turn(texts("Sure.\n`", "💻", " ls", "`", " is a command\n")), out: passes},
 		"longer than 4 KiB": {in: turn(text("`💻 ") + strings.Repeat(text(strings.Repeat("x", 100)), 50) + text("`\n")),
@@ -324,6 +317,9 @@ func TestHeldFrames(t *testing.T) {
 		"before [DONE]":   {in: begun + doneFrame, story: "other text error finish done", content: "a\n`💻 l"},
 		"CRLF": {in: inCRLF(role() + texts("a\n`💻", " ls", "`\n", "b") + stop()),
 			out: inCRLF(role() + texts("a\n", "b") + stop())},
+		// With usage the chunk waits for the frame after it, which may be shorter.
+		"with usage, before [DONE]":       {in: role() + fmt.Sprintf(counted, "`💻 ls") + doneFrame, content: "`💻 ls"},
+		"a tag with usage, before [DONE]": {in: role() + fmt.Sprintf(counted, "<thin") + doneFrame, content: "<thin"},
 	})
 	s := New(&Options{}, chatParams)
 	feedAll(s, role(), inOne)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose/prosetest"
 )
@@ -18,6 +17,11 @@ func TestTagsSplitAnywhere(t *testing.T) {
 			same(t, v.content, c.Content, c.Name+": contents")
 			same(t, v.reasoning, c.Reasoning, c.Name+": reasonings")
 			same(t, repair(out), out, c.Name+": twice and once")
+			for _, e := range decode(out) {
+				if strings.Contains(e.data, `"reasoning_content"`) && strings.Contains(e.data, `"content"`) {
+					t.Errorf("%s: both in one delta: %s", c.Name, e.data)
+				}
+			}
 			same(t, repairWith(in, Options{Reasoning: ReasoningKeep}), in, c.Name+": bytes of what is kept")
 			dropped := look(t, repairWith(in, Options{Reasoning: ReasoningDrop}))
 			if dropped.content != c.Content || dropped.reasoning != "" {
@@ -28,17 +32,6 @@ func TestTagsSplitAnywhere(t *testing.T) {
 			}
 			if t.Failed() {
 				t.Fatalf("%s in deltas of %d", c.Name, n)
-			}
-		}
-	}
-}
-
-func TestReasoningHasADeltaOfItsOwn(t *testing.T) {
-	const in = "Hi\n\n<think>plan</think>\n\nAnswer\n\n<think>more</think> End"
-	for n := 1; n <= len(in); n++ {
-		for _, e := range decode(repair(role() + deltasOf(in, n) + stop())) {
-			if strings.Contains(e.data, `"reasoning_content"`) && strings.Contains(e.data, `"content"`) {
-				t.Fatalf("deltas of %d: both in one delta: %s", n, e.data)
 			}
 		}
 	}
@@ -194,39 +187,6 @@ func TestMembersLeaveOnce(t *testing.T) {
 				equal(t, strings.Count(out, `"`+name+`"`), 1, s)
 			}
 		}
-	}
-}
-
-// TestPartsAreLinear: what a frame costs, and what leaves for it, grows as the
-// frame does.
-func TestPartsAreLinear(t *testing.T) {
-	const head = `data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,`
-	frame := func(n int, c string, form func(c string) string) string {
-		return head + form(strings.Repeat(c, n/len(c))) + "}]}\n\n"
-	}
-	plain := func(c string) string { return `"delta":{"content":"` + c + `"}` }
-	before := func(c string) string { return `"text":"` + c + `","delta":{"content":"` + c + `"}` }
-	then := func(c string) string { return `"delta":{"content":"` + c + `"},"text":"` + c + `"` }
-	for _, c := range []string{`<think>a</think>b\n\n`, "`💻 l`\\nx\\n", "<think>a</think>" + strings.Repeat(" ", 100) + `b\n\n`, `<`, `<think>\n\n`} {
-		for name, form := range map[string]func(string) string{"plain": plain, "before": before, "then": then} {
-			for _, o := range []Options{{}, {Imitations: ImitationsTrust}} {
-				took := func(n int) time.Duration {
-					in := frame(n, c, form)
-					began := cpuTime()
-					out := repairWith(in, o)
-					if len(out) > 60*len(in)+10000 {
-						t.Errorf("%q %s: %d bytes become %d", c, name, len(in), len(out))
-					}
-					return cpuTime() - began
-				}
-				checkLinear(t, fmt.Sprintf("%q %s", c, name), 10<<10, 32, took)
-			}
-		}
-	}
-	id := strings.Repeat("x", 80<<10)
-	in := strings.Replace(frame(80<<10, `<think>a</think>b\n\n`, plain), `"id":"c"`, `"id":"`+id+`"`, 1)
-	if out := repair(in); len(out) > 20*len(in) {
-		t.Errorf("%d bytes become %d", len(in), len(out))
 	}
 }
 

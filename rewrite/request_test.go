@@ -30,19 +30,6 @@ func TestAskedOfARequest(t *testing.T) {
 	}
 }
 
-// To ask costs no memory, whatever the values are.
-func TestAskedOfAllocatesNothing(t *testing.T) {
-	for _, body := range []string{
-		`{"stream":[{"":0}` + strings.Repeat(`,{"":0}`, 10000) + `]}`,
-		`{"a":0` + strings.Repeat(`,"\u0061\u0062\u0063":[[]]`, 10000) + `,"\u0073tream":true}`,
-		`{"stream":` + strings.Repeat(`[`, 10000),
-	} {
-		if n := testing.AllocsPerRun(10, func() { AskedOf([]byte(body)) }); n > 1 { // the copy of body
-			t.Errorf("%.20s…: %v allocations", body, n)
-		}
-	}
-}
-
 // A long body that is no JSON is nowhere taken for a request that asks for an answer that
 // comes whole: deadlines would not run.
 func TestABrokenHistoryDoesNotAskForAWholeAnswer(t *testing.T) {

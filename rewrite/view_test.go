@@ -2,7 +2,7 @@ package rewrite
 
 import (
 	"encoding/json"
-	"fmt"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -261,21 +261,23 @@ func (v *view) checkLifecycle(t testing.TB) {
 	}
 }
 
-// checkErrorFinish checks that the stream ends with an error finish of the code.
+// checkErrorFinish checks that the stream ends with an error finish of the code, split or in
+// one chunk.
 func (v *view) checkErrorFinish(t testing.TB, code string) {
 	t.Helper()
-	if len(v.errors) != 1 || v.errors[0].code() != code {
-		t.Errorf("errors = %+v, want one with the code %s", v.errors, code)
-	}
-	if len(v.finishes) != 1 || v.finishes[0] != "error" {
-		t.Errorf("finish reasons = %q, want one error", v.finishes)
-	}
-	equal(t, v.done, 1, "[DONE]")
-	if !strings.HasSuffix(v.story(), "error finish done") {
-		t.Errorf("order = %s, want … error finish done", v.story())
-	}
+	errors, end := v.errors, "error finish done"
 	if len(v.finish.Error) > 0 {
-		t.Errorf("the finish chunk has an error of its own: %s", v.finish.Error)
+		var e wireError
+		if err := json.Unmarshal(v.finish.Error, &e); err != nil {
+			t.Errorf("the finish chunk has the error %s: %v", v.finish.Error, err)
+		}
+		errors, end = append(errors, e), "finish done"
+	}
+	if len(errors) != 1 || errors[0].code() != code || errors[0].Message == "" {
+		t.Errorf("errors = %+v, want one with the code %s", errors, code)
+	}
+	if len(v.finishes) != 1 || v.finishes[0] != "error" || v.done != 1 || !strings.HasSuffix(v.story(), end) {
+		t.Errorf("finish reasons %q, order %s; want one error, … %s", v.finishes, v.story(), end)
 	}
 	if h := v.finish.Hermes; h == nil || h.Failed == nil || !*h.Failed {
 		t.Errorf("the finish chunk has no hermes block that says failed")
@@ -308,11 +310,13 @@ type wireItem struct {
 		Name      string `json:"name"`
 		Arguments string `json:"arguments"`
 	} `json:"provider_function"`
-	Status string `json:"status"`
-	Output []struct {
-		Type string `json:"type"`
-		Text string `json:"text"`
-	} `json:"output"`
+	Status string       `json:"status"`
+	Output []wireOutput `json:"output"`
+}
+
+type wireOutput struct {
+	Type string `json:"type"`
+	Text string `json:"text"`
 }
 
 // functionName is what the API allows as the name of a function.
@@ -350,45 +354,30 @@ func cardsOf(t testing.TB, stream string) (all []*card) {
 			}
 			continue
 		}
-		switch i := c.Item; {
-		case finished:
-			t.Errorf("an item after the finish: %s", e.data)
-		case c.Type != "response.output_item.added" || c.Index != 1000000 || *c.Object != "chat.completion.chunk" || len(c.Choices) != 1:
+		if finished || c.Type != "response.output_item.added" || c.Index != 1000000 || *c.Object != "chat.completion.chunk" || len(c.Choices) != 1 {
 			t.Errorf("an item in %s", e.data)
-		case i.Type == "function_call" && i.Status == "in_progress":
-			if byID[i.CallID] != nil || *c.Status != "running" {
-				t.Errorf("a call begins in %s", e.data)
-			}
-			if i.Provider.Arguments != i.Arguments || !functionName.MatchString(i.Provider.Name) {
-				t.Errorf("a call that an API does not accept: %s", e.data)
-			}
-			one := &card{started: *i}
-			byID[i.CallID] = one
-			all = append(all, one)
-		case i.Type == "function_call":
-			one := byID[i.CallID]
-			if one == nil || one.ended.ID != "" || *c.Status != "completed" || c.Interrupted != (i.Status == "incomplete") || i.Status != "completed" && i.Status != "incomplete" {
-				t.Fatalf("a call ends in %s", e.data)
-			}
-			one.ended = *i
-			want := one.started
-			want.Status = i.Status
-			equal(t, fmt.Sprint(*i), fmt.Sprint(want), "the end of a call")
-		case i.Type == "function_call_output":
-			one := byID[i.CallID]
-			if one == nil || one.ended.ID == "" || one.output != nil || e.name != "message" || c.Tool != nil || c.Status != nil {
-				t.Fatalf("an output in %s", e.data)
-			}
-			one.output = i
-			text := "completed"
-			if i.Status == "incomplete" {
-				text = "Error: interrupted"
-			}
-			if i.Status != one.ended.Status || len(i.Output) != 1 || i.Output[0].Type != "input_text" || i.Output[0].Text != text || i.ID == i.CallID {
-				t.Errorf("an output in %s", e.data)
-			}
+		}
+		got, one := *c.Item, byID[c.Item.CallID]
+		want, ok := got, false
+		switch {
+		case got.Type == "function_call" && got.Status == "in_progress":
+			ok = one == nil && *c.Status == "running" && functionName.MatchString(got.Provider.Name)
+			want.Provider.Arguments = got.Arguments
+			one = &card{started: got}
+			byID[got.CallID], all = one, append(all, one)
+		case one == nil:
+		case got.Type == "function_call":
+			ok = one.ended.ID == "" && *c.Status == "completed"
+			want, one.ended = one.started, got
+			want.Status = map[bool]string{true: "incomplete", false: "completed"}[c.Interrupted]
 		default:
-			t.Errorf("an item in %s", e.data)
+			ok = one.ended.ID != "" && one.output == nil && e.name == "message" && c.Tool == nil && c.Status == nil
+			says := map[string]string{"completed": "completed", "incomplete": "Error: interrupted"}[one.ended.Status]
+			want = wireItem{Type: "function_call_output", ID: "fco_" + got.CallID, CallID: got.CallID, Status: one.ended.Status, Output: []wireOutput{{"input_text", says}}}
+			one.output = &got
+		}
+		if !ok || !reflect.DeepEqual(got, want) {
+			t.Fatalf("an item in %s, want %+v", e.data, want)
 		}
 	}
 	for _, one := range all {
