@@ -122,30 +122,6 @@ func TestDoctorThroughTheSidecar(t *testing.T) {
 	}
 }
 
-// What a script and a person see: the exit status, and why.
-func TestDoctorsExitStatus(t *testing.T) {
-	up := upstream.New(t, agentOf(t, "g3-v0.20.3", "plain"))
-	for _, c := range []struct {
-		key, args      string
-		status         int
-		stdout, stderr string
-	}{
-		{doctorKey, "--to " + up.Addr, 0, "ok    version            0.20.3\n", ""},
-		{"", "--to " + up.Addr, 1, "fail  key                it needs a key (status 401), and none is given\n", ""},
-		{"another-key", "--to " + up.Addr, 1, "fail  key                it refuses this key (status 401", ""},
-		{"", "--to " + harness.FreePort(t), 1, "fail  reachable          the connection is refused", ""},
-		{doctorKey, "--to hermes", 2, "", "Error: --to: an address without a port"},
-		{doctorKey, "--key-file nope", 2, "", "Error: reading the key: open nope"},
-		{doctorKey, "--no-such-flag", 2, "", "Error: unknown flag: --no-such-flag"},
-		{doctorKey, up.Addr, 2, "", "Error: hermes-doctor takes flags only"},
-	} {
-		e := doctor(t, c.key, strings.Fields(c.args)...)
-		if e.status != c.status || !strings.Contains(e.stdout, c.stdout) || !strings.HasPrefix(e.stderr, c.stderr) || c.stderr == "" && e.stderr != "" || c.status == 2 && e.stdout != "" {
-			t.Errorf("%q: status %d\n%s\n%s", c.args, e.status, e.stdout, e.stderr)
-		}
-	}
-}
-
 // The doctor reads what the record option writes.
 func TestDoctorReadsRecordings(t *testing.T) {
 	up := upstream.New(t, agentOf(t, "g0-v0.8.0", "one_tool"))

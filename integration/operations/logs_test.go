@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
-	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
@@ -321,32 +320,6 @@ func TestRecordingsHaveNothingOfTheRequest(t *testing.T) {
 	if err != nil || n < 8 {
 		t.Errorf("%d files: %v", n, err)
 	}
-}
-
-// Many requests whose bodies are held do not add up once they are answered.
-func TestRequestsAreNotKeptWhileTheirAnswersRun(t *testing.T) {
-	sidecar.NeedsMemory(t)
-	const clients, size, limit = 12, 8 << 20, 6
-	rest := make(chan struct{})
-	up := upstream.New(t, func(x *upstream.Exchange) {
-		x.Body = nil
-		x.Begin()
-		x.Wait(rest)
-		x.End()
-	})
-	base, s := sidecar.Serve(t, up, nil)
-	c := client.New(t, base)
-	body := `{"stream":true,"messages":[{"role":"user","content":"` + strings.Repeat("x", size) + `"}]}`
-	check := sidecar.LimitGrowth(t, s, limit*size)
-	for range clients {
-		res, err := c.HTTP.Post(base+"/v1/chat/completions", "application/json", strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer res.Body.Close()
-	}
-	check(fmt.Sprintf("%d open streams, whose requests had %d MiB each,", clients, size>>20))
-	close(rest)
 }
 
 // TestHeadersOfUpstreamStayShort: none of them reaches a file or a log line uncut

@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
@@ -153,27 +152,6 @@ func TestProxyCommandToTLS(t *testing.T) {
 	client.CheckJSON(t, client.New(t, url).Chat(), http.StatusBadGateway, secure)
 }
 
-func TestProxyCommandAccessLog(t *testing.T) {
-	up := upstream.New(t, upstream.Replay(hermes.Recorded(t, "g0-v0.8.0/one_tool"), upstream.ByFrame))
-	url, s := proxyOf(t, up, "--access-log", "--debug")
-	client.New(t, url).Chat().Answer().CheckGood(t)
-	for _, want := range []string{`"msg":"handled request"`, `"hermes_outcome":"ok"`, `"level":"debug"`} {
-		if !s.Says(want) {
-			t.Errorf("no %s in the log", want)
-		}
-	}
-
-	url, quiet := proxyOf(t, up)
-	client.New(t, url).Chat().Answer().CheckGood(t)
-	quiet.Terminate()
-	quiet.Exit()
-	for _, bad := range []string{`"msg":"handled request"`, `"level":"debug"`} {
-		if strings.Contains(quiet.Log.String(), bad) {
-			t.Errorf("%s in the log", bad)
-		}
-	}
-}
-
 // What cannot start says why, and exits with status 1. The golden files of caddymodule have the
 // errors of all flags.
 func TestProxyCommandDoesNotStart(t *testing.T) {
@@ -232,38 +210,5 @@ func TestProxyCommandDrains(t *testing.T) {
 				t.Errorf("the configuration was saved: %v", err)
 			}
 		})
-	}
-}
-
-// A second Ctrl-C does not wait, as with caddy run.
-func TestProxyCommandForced(t *testing.T) {
-	up, _ := upstream.Held(t)
-	url, s := proxyOf(t, up)
-	live := client.New(t, url).Chat()
-	live.Frame()
-	s.Interrupt()
-	if err := s.Cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case <-s.Exited:
-	case <-time.After(harness.Patience):
-		t.Fatal("it does not exit")
-	}
-	if code := s.Cmd.ProcessState.ExitCode(); code != 2 {
-		t.Errorf("exit status %d, want 2", code)
-	}
-}
-
-// The help says who may connect.
-func TestProxyCommandHelp(t *testing.T) {
-	out, bad, err := sidecar.Command(t, t.TempDir(), "hermes-proxy", "--help")
-	if err != nil {
-		t.Fatalf("%v: %s", err, bad)
-	}
-	for _, want := range []string{"if the --from address has no host, only this machine\ncan connect", `--from string`, `(default ":8643")`, "(default [127.0.0.1:8642])", "--keepalive-form chunk|comment", "(default 15m)"} {
-		if !strings.Contains(out, want) {
-			t.Errorf("no %q in\n%s", want, out)
-		}
 	}
 }

@@ -32,34 +32,6 @@ func repaired(t testing.TB, stdin string, args ...string) (status int, stdout st
 	return cmd.ProcessState.ExitCode(), out.String()
 }
 
-// TestRepairSaysNothingOfItsExitStatus: it is documented, and no error. An error is one
-// line for people, whether or not there is a terminal.
-func TestRepairSaysNothingOfItsExitStatus(t *testing.T) {
-	half := hermes.Recorded(t, "g0-v0.8.0/one_tool").Body
-	half = half[:len(half)/2]
-	for _, c := range []struct {
-		args, in, says string
-	}{
-		{"", `{"error":{"message":"Invalid API key"}}`, ""},
-		{"--cause=aborted", string(half), ""},
-		{"--no-such-flag", "", "Error: unknown flag: --no-such-flag\n"},
-		{"nowhere.sse", "", "Error: opening the recording: open nowhere.sse: "},
-		{"", "hello\n", "Error: the recording has no frame of Hermes"},
-	} {
-		cmd := exec.Command(sidecar.Binary(t), append([]string{"hermes-repair"}, strings.Fields(c.args)...)...)
-		cmd.Env = sidecar.Environment(t.TempDir())
-		cmd.Stdin = strings.NewReader(c.in)
-		var bad bytes.Buffer
-		cmd.Stderr = &bad
-		if err := cmd.Run(); err == nil {
-			t.Errorf("%q: exits with 0", c.args)
-		}
-		if said := bad.String(); c.says == "" && said != "" || !strings.HasPrefix(said, c.says) || strings.Count(said, "\n") > 1 {
-			t.Errorf("%q says %q, want %q", c.args, said, c.says)
-		}
-	}
-}
-
 // What the record option writes, hermes-repair repairs as the sidecar did.
 func TestRecordedStreamsAreRepairedOffline(t *testing.T) {
 	const secret = "sk-0123456789abcdef"
@@ -105,43 +77,6 @@ func TestRecordedStreamsAreRepairedOffline(t *testing.T) {
 				t.Errorf("explained\n%s", why)
 			}
 		})
-	}
-}
-
-// TestReloadThatIsRefusedKeepsTheRecordings: a smaller record_max takes effect when
-// the configuration that has it runs for good.
-func TestReloadThatIsRefusedKeepsTheRecordings(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "recordings")
-	up := upstream.New(t, upstream.Router{"good": upstream.Replay(hermes.Recorded(t, "g3-v0.20.3/one_tool"), upstream.ByFrame)}.Play)
-	record := "hermes {\n\t\trecord " + dir + "\n\t\trecord_max "
-	w := watch(t, up, "", record+"100MB\n\t}")
-	play := func(n int) int {
-		t.Helper()
-		for range n {
-			w.Play("good").All()
-		}
-		files, err := filepath.Glob(filepath.Join(dir, "*.sse"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return len(files)
-	}
-	if n := play(10); n != 10 {
-		t.Fatalf("%d recordings, want 10", n)
-	}
-	// The second site wants an address that is taken.
-	taken := record + "20KB\n\t}\n}\n" + sidecar.OnLoopback(up.Addr)
-	if w.reload(taken) == "" {
-		t.Fatal("the configuration is not refused")
-	}
-	if n := play(1); n != 11 {
-		t.Errorf("%d recordings after a refused reload, want 11", n)
-	}
-	if failed := w.reload(record + "20KB\n\t}"); failed != "" {
-		t.Fatal(failed)
-	}
-	if n := play(1); n < 1 || n > 5 {
-		t.Errorf("%d recordings after a reload with a smaller record_max", n)
 	}
 }
 

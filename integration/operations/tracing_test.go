@@ -143,16 +143,3 @@ func TestStreamsAreTraced(t *testing.T) {
 		t.Errorf("span of a crash: %v", s)
 	}
 }
-
-// TestNothingIsTracedWithoutTheDirective, whatever the environment says.
-func TestNothingIsTracedWithoutTheDirective(t *testing.T) {
-	c := newCollector(t)
-	up := upstream.New(t, upstream.Router{"tool": upstream.Replay(hermes.Recorded(t, "g3-v0.20.3/one_tool"), upstream.ByFrame)}.Play)
-	w := watch(t, up, "", "hermes", c.environment()...)
-	w.Play("tool", "Traceparent", "00-11111111111111111111111111111111-2222222222222222-01").Answer()
-	w.Terminate() // which exports what there is
-	w.Exit()
-	if len(c.spans) > 0 {
-		t.Errorf("span %v", <-c.spans)
-	}
-}
