@@ -2,6 +2,7 @@ package clients
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -167,7 +168,7 @@ func (b *bench) once(t testing.TB, s scenario, kind, generation, rec string) (ou
 	nonce := fmt.Sprint(b.lab.asked.Add(1))
 	b.lab.book.expect(nonce, b.tap)
 	before := b.tap.attempts()
-	got := b.d.ask(b.tap.url(), kind+" "+name+" "+nonce, harness.Patience)
+	got := b.d.ask(b.tap.url, kind+" "+name+" "+nonce, harness.Patience)
 	o := s.judge(got, want, kind)
 	if n := b.tap.attempts() - before; n != 1 {
 		o.ok, o.cell = false, fmt.Sprintf("%s, %d requests", o.cell, n)
@@ -210,7 +211,7 @@ func (l *lab) refuse(t testing.TB, d *driver, variant string) refusal {
 // refuseOnce also says how long after the last 502 the program knew.
 func (l *lab) refuseOnce(t testing.TB, d *driver, variant string) (refusal, time.Duration) {
 	p := newTap(t, l.dead[variant])
-	base, want := p.url(), expected{err: l.no, direct: variant == direct}
+	base, want := p.url, expected{err: l.no, direct: variant == direct}
 	if want.direct {
 		base = l.dead[variant] // not even a tap is there
 	}
@@ -342,16 +343,7 @@ func (p *playbook) read(body []byte) (kind, rec, nonce string) {
 	if json.Unmarshal(body, &req) != nil || len(req.Messages) == 0 {
 		return "", "", ""
 	}
-	raw := req.Messages[len(req.Messages)-1].Content
-	var text string
-	if json.Unmarshal(raw, &text) != nil {
-		var parts []struct{ Text string }
-		if json.Unmarshal(raw, &parts) != nil || len(parts) == 0 {
-			return "", "", ""
-		}
-		text = parts[0].Text
-	}
-	words := append(strings.Fields(text), "", "", "")
+	words := append(strings.Fields(textOf(req.Messages[len(req.Messages)-1].Content)), "", "", "")
 	return words[0], words[1], words[2]
 }
 
@@ -389,80 +381,72 @@ func (p *playbook) endOf(nonce string) time.Time {
 	return p.ended[nonce]
 }
 
-// A tap hands connections on to an address, byte for byte, and records how many
-// requests went through it and when the last bytes came back. Each client has
-// its own, so that attempts can be counted where nothing else sees them.
+// A tap records how many requests go to an address, and when the last bytes came back. Each
+// client has its own, so that attempts can be counted where nothing else sees them.
 type tap struct {
-	ln     net.Listener
-	to     string
-	mu     sync.Mutex
-	posts  int
-	reads  int           // of bytes towards the client
-	last   time.Time     // when that was
-	more   chan struct{} // closed and replaced at every answer
-	conns  map[net.Conn]bool
-	closed bool
-	wg     sync.WaitGroup
+	url   string
+	mu    sync.Mutex
+	posts int
+	reads int           // of bytes towards the client
+	last  time.Time     // when that was
+	more  chan struct{} // closed and replaced at every answer
 }
 
-// newTap listens until the end of the test and hands on to a base URL.
+// newTap starts a tap in front of a base URL.
 func newTap(t testing.TB, base string) *tap {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &tap{ln: ln, to: strings.TrimPrefix(base, "http://"), more: make(chan struct{}), conns: map[net.Conn]bool{}}
-	p.wg.Go(p.accept)
-	t.Cleanup(p.close)
+	p := &tap{more: make(chan struct{})}
+	p.url = relay(t, base, func(down *net.TCPConn, dial func() (net.Conn, error)) {
+		up, err := dial()
+		if err != nil {
+			down.SetLinger(0) // as refused as it can be
+			p.sawRequest([]byte(post))
+			return
+		}
+		defer up.Close()
+		var both sync.WaitGroup
+		both.Go(func() { pass(up, down, p.sawRequest) })
+		both.Go(func() { pass(down, up, p.sawAnswer) })
+		both.Wait()
+	})
 	return p
 }
 
-func (p *tap) url() string { return "http://" + p.ln.Addr().String() }
-
-func (p *tap) close() {
-	p.ln.Close()
-	p.mu.Lock()
-	p.closed = true
-	for c := range p.conns {
-		c.Close()
+// relay hands each connection to an address of its own over to serve, which may connect to the base
+// URL with dial, and returns that address. All connections end with the test, at the latest.
+func relay(t testing.TB, base string, serve func(down *net.TCPConn, dial func() (net.Conn, error))) (url string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
 	}
-	p.mu.Unlock()
-	p.wg.Wait()
-}
-
-// keep records an open connection, or closes it when the test is over.
-func (p *tap) keep(c net.Conn) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.conns[c] = true
-	if p.closed {
-		c.Close()
-	}
-}
-
-func (p *tap) accept() {
-	for {
-		down, err := p.ln.Accept()
-		if err != nil {
-			return
+	over, end := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	t.Cleanup(func() { l.Close(); end(); all.Wait() })
+	all.Go(func() {
+		for {
+			down, err := l.Accept()
+			if err != nil {
+				return
+			}
+			all.Go(func() {
+				defer down.Close()
+				context.AfterFunc(over, func() { down.Close() })
+				serve(down.(*net.TCPConn), func() (net.Conn, error) {
+					up, err := net.Dial("tcp", strings.TrimPrefix(base, "http://"))
+					if err == nil {
+						context.AfterFunc(over, func() { up.Close() })
+					}
+					return up, err
+				})
+			})
 		}
-		up, err := net.Dial("tcp", p.to)
-		if err != nil {
-			down.(*net.TCPConn).SetLinger(0) // as refused as it can be
-			down.Close()
-			p.sawRequest([]byte(post))
-			continue
-		}
-		p.keep(down)
-		p.keep(up)
-		p.wg.Go(func() { p.pass(up, down, p.sawRequest) })
-		p.wg.Go(func() { p.pass(down, up, p.sawAnswer) })
-	}
+	})
+	return "http://" + l.Addr().String()
 }
 
 // pass copies one direction, and hands on how it ended.
-func (p *tap) pass(to, from net.Conn, saw func([]byte)) {
+func pass(to, from net.Conn, saw func([]byte)) {
 	b := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(b)

@@ -435,62 +435,18 @@ type cutter struct {
 	url  string
 	asks chan int      // how many such connections there are, with each
 	left chan struct{} // gets a value for each that the client closes
-	to   string
 
-	mu     sync.Mutex
-	n      int
-	cuts   []cut
-	conns  map[net.Conn]bool
-	closed bool
+	mu   sync.Mutex
+	n    int
+	cuts []cut
 }
 
 // newCutter starts a cutter in front of a base URL. It ends with the test.
 func newCutter(t testing.TB, base string, cuts ...cut) *cutter {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &cutter{url: "http://" + l.Addr().String(), asks: make(chan int, 100), left: make(chan struct{}, 100), to: strings.TrimPrefix(base, "http://"), cuts: cuts, conns: map[net.Conn]bool{}}
-	var all sync.WaitGroup
-	t.Cleanup(all.Wait)
-	t.Cleanup(func() { l.Close(); c.close() })
-	all.Go(func() {
-		for {
-			down, err := l.Accept()
-			if err != nil {
-				return
-			}
-			all.Go(func() { c.forward(down.(*net.TCPConn)) })
-		}
-	})
+	c := &cutter{asks: make(chan int, 100), left: make(chan struct{}, 100), cuts: cuts}
+	c.url = relay(t, base, c.forward)
 	return c
-}
-
-// close closes all connections, and those to come.
-func (c *cutter) close() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.closed = true
-	for conn := range c.conns {
-		conn.Close()
-	}
-}
-
-// keep has a connection be closed with the cutter.
-func (c *cutter) keep(conn net.Conn) (forget func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.conns[conn] = true
-	if c.closed {
-		conn.Close()
-	}
-	return func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.conns, conn)
-		conn.Close()
-	}
 }
 
 // next returns the cut of a connection, nil if it stays.
@@ -506,19 +462,18 @@ func (c *cutter) next() *cut {
 }
 
 // forward forwards a connection until either side closes it, or to its cut.
-func (c *cutter) forward(down *net.TCPConn) {
-	defer c.keep(down)()
+func (c *cutter) forward(down *net.TCPConn, dial func() (net.Conn, error)) {
 	in := bufio.NewReader(down)
 	line, err := in.Peek(len("POST /v1/"))
 	if err != nil {
 		return
 	}
 	asks := strings.Contains(string(line), " /v1/")
-	up, err := net.Dial("tcp", c.to)
+	up, err := dial()
 	if err != nil {
 		return
 	}
-	defer c.keep(up)()
+	defer up.Close()
 	var end *cut
 	if asks {
 		end = c.next()

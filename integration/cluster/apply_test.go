@@ -119,7 +119,6 @@ func TestCluster(t *testing.T) {
 			(&api{t: t, base: a.base, http: a.http}).rollsOut(all[n], "rollout-"+strings.Split(n, ",")[0], killed)
 		})
 	}
-	t.Run("control", func(t *testing.T) { (&api{t: t, base: a.base, http: a.http}).refuses(all["base"]) })
 	t.Run("kubectl", func(t *testing.T) { (&api{t: t, base: a.base, http: a.http}).kubectl() })
 	t.Run("helm", func(t *testing.T) { (&api{t: t, base: a.base, http: a.http}).helm() })
 }

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
-	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"maps"
@@ -17,73 +16,6 @@ import (
 	"testing"
 	"time"
 )
-
-// refuses shows that the API server would have told: of what is admitted above,
-// one member less, or one more that it does not know.
-func (a *api) refuses(base []object) {
-	a.namespace("control")
-	var pod object
-	for _, o := range base {
-		if p := podOf(o); p != nil {
-			pod = p
-		}
-	}
-	changed := func(change func(spec object)) object {
-		b, err := json.Marshal(pod)
-		if err != nil {
-			a.t.Fatal(err)
-		}
-		var p object
-		if err := json.Unmarshal(b, &p); err != nil {
-			a.t.Fatal(err)
-		}
-		change(p["spec"].(object))
-		return p
-	}
-	container := func(spec object, list string) object { return spec[list].([]any)[0].(object) }
-	for what, test := range map[string]struct {
-		says   string
-		change func(spec object)
-	}{
-		"no allowPrivilegeEscalation": {"violates PodSecurity", func(s object) {
-			delete(container(s, "initContainers")["securityContext"].(object), "allowPrivilegeEscalation")
-		}},
-		"no capabilities": {"violates PodSecurity", func(s object) {
-			delete(container(s, "containers")["securityContext"].(object), "capabilities")
-		}},
-		"no securityContext of the sidecar": {"violates PodSecurity", func(s object) { delete(container(s, "initContainers"), "securityContext") }},
-		"no seccompProfile anywhere": {"violates PodSecurity", func(s object) {
-			delete(s["securityContext"].(object), "seccompProfile")
-			delete(container(s, "initContainers")["securityContext"].(object), "seccompProfile")
-		}},
-		"root": {"violates PodSecurity", func(s object) {
-			container(s, "containers")["securityContext"].(object)["runAsUser"] = 0
-		}},
-		"a volume of the node": {"violates PodSecurity", func(s object) {
-			s["volumes"] = append(s["volumes"].([]any), object{"name": "node", "hostPath": object{"path": "/"}})
-		}},
-		"a member that does not exist": {"unknown field", func(s object) { container(s, "initContainers")["restartpolicy"] = "Always" }},
-		"a probe of what is no port": {"must be between", func(s object) {
-			container(s, "initContainers")["livenessProbe"].(object)["httpGet"].(object)["port"] = 0
-		}},
-		"a mount without a volume":           {"Not found", func(s object) { s["volumes"] = s["volumes"].([]any)[:1] }},
-		"a probe on what is no sidecar":      {"may not be set for init containers", func(s object) { delete(container(s, "initContainers"), "restartPolicy") }},
-		"a hook that does not know its form": {"unknown field", func(s object) { container(s, "containers")["lifecycle"].(object)["preStop"].(object)["wait"] = 1 }},
-	} {
-		r, err := a.do("POST", path(a.t, pod, "control")+"?fieldValidation=Strict&dryRun=All", "application/json", changed(test.change))
-		if err != nil {
-			a.t.Fatal(err)
-		}
-		message, _ := r.body["message"].(string)
-		if r.status < 400 || !strings.Contains(message, test.says) {
-			a.t.Errorf("%s: %d %s", what, r.status, message)
-		}
-	}
-	r, err := a.do("POST", path(a.t, pod, "control")+"?fieldValidation=Strict&dryRun=All", "application/json", changed(func(object) {}))
-	if err != nil || r.status != 201 {
-		a.t.Errorf("without a change: %v, %v", r.body["message"], err)
-	}
-}
 
 // kubeconfig is one for the cluster.
 func (a *api) kubeconfig() string {

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -150,27 +149,6 @@ func TestProxyCommandToTLS(t *testing.T) {
 	client.New(t, url).Chat().Answer().CheckGood(t)
 	url, _ = proxyOf(t, secured)
 	client.CheckJSON(t, client.New(t, url).Chat(), http.StatusBadGateway, secure)
-}
-
-// What cannot start says why, and exits with status 1. The golden files of caddymodule have the
-// errors of all flags.
-func TestProxyCommandDoesNotStart(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer taken.Close()
-	for _, test := range []struct{ flag, value, says string }{
-		{"--progress", "loud", "--progress: invalid progress \"loud\": must be envelope, bare, unnamed, comment or off"},
-		{"--heartbeat", "10s", "unknown flag: --heartbeat"},
-		{"--from", taken.Addr().String(), taken.Addr().String() + " is in use by another program"},
-	} {
-		_, stderr, err := sidecar.Command(t, t.TempDir(), "hermes-proxy", test.flag, test.value)
-		var exit *exec.ExitError
-		if !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(strings.ReplaceAll(stderr, `\"`, `"`), test.says) {
-			t.Errorf("%s %s: %v, and not %q in\n%s", test.flag, test.value, err, test.says, stderr)
-		}
-	}
 }
 
 // After SIGTERM streams may end in good order; the others get their error. The

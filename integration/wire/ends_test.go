@@ -125,31 +125,6 @@ func TestErrorOfUpstreamsOwnIsSentOnce(t *testing.T) {
 	}
 }
 
-// Logs have neither the text of answers nor the arguments of tools.
-func TestLogsHaveNoContent(t *testing.T) {
-	all := []hermes.Recording{hermes.Recorded(t, "g0-v0.8.0/one_tool"), hermes.Recorded(t, "g0-v0.8.0/crash_in_tool"), hermes.Recorded(t, "g0-v0.8.0/model_imitates"),
-		hermes.Recorded(t, "g2-v0.13.0/crash_in_tool"), hermes.Recorded(t, "g0-v0.8.0/crash_after_text")}
-	scripts := upstream.Library(all, upstream.ByFrame)
-	scripts["cut"] = func(x *upstream.Exchange) {
-		x.Begin("make test")
-		x.Reset()
-	}
-	base, s := sidecar.Serve(t, upstream.New(t, scripts.Play), nil)
-	for name := range scripts {
-		client.New(t, base).Play(name, "Authorization", "Bearer hermes-key-1").Answer()
-	}
-	s.Terminate() // a stream is logged after its end
-	s.Exit()
-	if !warned(s) {
-		t.Error("nothing is logged of crashes")
-	}
-	for _, text := range []string{"ls -la", "make test", "There are", "Running", "Partial", "hermes-key-1", `"hi"`} {
-		if strings.Contains(s.Log.String(), text) {
-			t.Errorf("%q is in the log:\n%s", text, s.Log)
-		}
-	}
-}
-
 // Before the first complete frame a failure is an HTTP status with JSON.
 func TestFailuresBeforeTheFirstFrame(t *testing.T) {
 	scripts := upstream.Router{
