@@ -110,24 +110,16 @@ func (s stage) start(v variant) (r running, err error) {
 	return r, err
 }
 
-// A weight is the memory of a process in MB.
-type weight struct {
-	resident float64 // as the system counts, without files
-	live     float64 // heap and stacks, as Go counts
-}
-
-// weigh looks at the memory of the process after collections that have returned free memory to
-// the system. Three of them halve the stacks that are too large, and empty the pools.
-func (r running) weigh() (w weight, err error) {
+// weigh returns the resident memory of the process without files, in bytes, after collections that
+// have returned free memory to the system. Three of them halve the stacks that are too large, and
+// empty the pools.
+func (r running) weigh() (float64, error) {
 	for range 3 {
 		if _, err := r.get("/collect"); err != nil {
-			return w, fmt.Errorf("the binary must be the one that bench builds itself, without HERMES_TEST_BINARY: %w", err)
+			return 0, fmt.Errorf("the binary must be the one that bench builds itself, without HERMES_TEST_BINARY: %w", err)
 		}
 	}
-	w.resident = float64(anonymousOf(r.cmd.Process.Pid)) / 1e6
-	v, err := r.gauges()
-	w.live = (v["go_memstats_heap_alloc_bytes"] + v["go_memstats_stack_inuse_bytes"]) / 1e6
-	return w, err
+	return float64(anonymousOf(r.cmd.Process.Pid)), nil
 }
 
 // gauges returns the metrics without labels after a collection.

@@ -32,7 +32,7 @@ func (j job) run() report { return j.start().done() }
 // A report says what came of a job.
 type report struct {
 	Streams    int
-	Chunks     int           // of text and markers that came
+	Chunks     int           // of text that came
 	HTTPChunks int           // that the proxy sent
 	P50, P90   time.Duration // from a chunk's writing to its reading
 	First      time.Duration // from the request to the first text, at the median
@@ -137,7 +137,7 @@ func (c *client) note(k *check, o outcome) {
 	r := &c.report
 	r.Streams++
 	r.Verdicts[o.verdict]++
-	r.Chunks += k.next
+	r.Chunks += len(k.latency)
 	r.Kept += k.kept
 	r.Tools += k.ended
 	r.HTTPChunks += o.chunks
@@ -189,10 +189,10 @@ func (c *client) read(k *check, leave <-chan struct{}) (o outcome) {
 		if o.wrong = k.event(e.data, now); o.wrong != nil {
 			return o.wrong
 		}
-		if o.first == 0 && k.next > 0 {
+		if o.first == 0 && len(k.latency) > 0 {
 			o.first = now.Sub(a.asked)
 		}
-		if k.End == endsNever && k.next == k.Chunks && !k.open {
+		if k.End == endsNever && k.came() && !k.open {
 			k.open = true
 			c.opened()
 		}

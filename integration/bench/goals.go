@@ -264,7 +264,7 @@ func (g *goals) flat() (results []result, err error) {
 func (g *goals) memory() (results []result, err error) {
 	variants := []variant{floor, plugin, quiet}
 	for _, n := range []int{2000, min(9900, mostStreams())} {
-		held := map[string][]weight{}
+		held := map[string][]float64{}
 		for i := range g.weighs {
 			for k := range variants {
 				v := variants[(i+k)%len(variants)]
@@ -276,16 +276,12 @@ func (g *goals) memory() (results []result, err error) {
 			}
 		}
 		for _, v := range variants[1:] {
-			ratio := func(what string, limit float64, of func(weight) float64) {
-				var ratios, base, ours []float64
-				for i := range held[v.name] {
-					base, ours = append(base, of(held[floor.name][i])), append(ours, of(held[v.name][i]))
-					ratios = append(ratios, ours[i]/base[i])
-				}
-				results = append(results, ratioOf(what, ratios, base, ours, limit, 1, "kB"))
+			var ratios []float64
+			for i, base := range held[floor.name] {
+				ratios = append(ratios, held[v.name][i]/base)
 			}
-			ratio(fmt.Sprintf("resident bytes of an idle stream, %s, %d streams", v.name, n), 1.06, func(w weight) float64 { return w.resident })
-			ratio("heap and stacks of one", noBudget, func(w weight) float64 { return w.live })
+			what := fmt.Sprintf("resident bytes of an idle stream, %s, %d streams", v.name, n)
+			results = append(results, ratioOf(what, ratios, held[floor.name], held[v.name], 1.06, 1, "kB"))
 		}
 	}
 	return results, nil
@@ -294,24 +290,24 @@ func (g *goals) memory() (results []result, err error) {
 // hold opens n streams in front of a fresh process, waits while their clients may get
 // keepalives, and returns what each of them takes, in kB. They are opened slowly: how many are
 // opened at once decides which goroutines begin on the large stacks of others that have ended.
-func (g *goals) hold(v variant, n int) (w weight, err error) {
+func (g *goals) hold(v variant, n int) (each float64, err error) {
 	o, err := g.start(v)
 	if err != nil {
-		return w, err
+		return 0, err
 	}
 	defer o.stop()
 	before, err := o.weigh()
 	if err != nil {
-		return w, err
+		return 0, err
 	}
 	j := job{Target: o.target, Streams: n, Scenario: scenario{Kind: clean, Chunks: 20, Every: 50 * time.Millisecond}, Spread: time.Duration(n) * 2 * time.Millisecond}
-	err = whileOpen(j, func() (err error) {
+	err = whileOpen(j, func() error {
 		time.Sleep(g.idle)
-		w, err = o.weigh()
+		after, err := o.weigh()
+		each = (after - before) / 1000 / float64(n)
 		return err
 	})
-	each := 1000 / float64(n)
-	return weight{(w.resident - before.resident) * each, (w.live - before.live) * each}, err
+	return each, err
 }
 
 // crowd measures the most memory that the sidecar takes with as many open streams as the limits

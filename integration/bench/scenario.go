@@ -92,7 +92,6 @@ func (s scenario) markers() (n int) {
 const (
 	timeAt    = len("w000017 ")
 	timeWidth = len("1795164799123456789")
-	wordsAt   = timeAt + timeWidth
 )
 
 var words = strings.Fields("the agent reads a file and writes what it has found there into the answer of the user who asked for it")
@@ -120,6 +119,19 @@ func (s scenario) lead(i int) string {
 
 // marker returns the text of the marker i.
 func (s scenario) marker(i int) string { return "\n`💻 ls -la /tmp/" + strconv.Itoa(i) + "`\n" }
+
+// whole returns the text of the stream, with its markers or without.
+func (s scenario) whole(marked bool) string {
+	var b strings.Builder
+	for i := range s.Chunks {
+		if !s.marks(i) {
+			b.WriteString(s.lead(i) + s.text(i))
+		} else if marked {
+			b.WriteString(s.marker(i))
+		}
+	}
+	return b.String()
+}
 
 // Frames in the framing of legacy Hermes: Python's json.dumps with its spaces and its escapes,
 // see testdata/captures/g0-v0.8.0.
