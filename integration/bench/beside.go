@@ -103,25 +103,6 @@ func (b *beside) startAll() (all []*contender, cannot map[string]string, err err
 	return all, cannot, nil
 }
 
-func (b *beside) startPeer(p peer) (*proxyProcess, error) {
-	dir, own := filepath.Join(b.install, p.slug()), filepath.Join(b.work, p.slug())
-	if err := os.MkdirAll(own, 0o700); err != nil {
-		return nil, err
-	}
-	if err := p.install(dir); err != nil {
-		return nil, err
-	}
-	listen, err := freePort()
-	if err != nil {
-		return nil, err
-	}
-	cmd, err := p.start(dir, own, listen, b.backend)
-	if err != nil {
-		return nil, fmt.Errorf("starting it: %w", err)
-	}
-	return startProxy(cmd, own, target{Addr: listen, Header: p.headers(b.backend)}, 2*time.Minute)
-}
-
 // round gives the contender its turn.
 func (c *contender) round(j job, counts bool) {
 	r, cpu := c.measure(j)
