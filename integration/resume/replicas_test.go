@@ -1,14 +1,11 @@
 package resume
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -302,30 +299,6 @@ const (
 	credential = "Bearer the-credential-of-a-client"
 )
 
-// withRedis builds Caddy with the storage redis. Go's build cache keeps it.
-var withRedis = sync.OnceValues(func() (string, error) {
-	flags := []string{"run"}
-	if harness.RaceEnabled {
-		flags = append(flags, "-race")
-	}
-	var caddy string
-	for range 2 { // the run that builds it has it in a directory that is gone afterwards
-		cmd := exec.Command("go", append(flags, "-exec", "echo", "./cmd/caddy")...)
-		cmd.Dir = harness.Path("resume/redis")
-		var bad bytes.Buffer
-		cmd.Stderr = &bad
-		out, err := cmd.Output()
-		if err != nil {
-			return "", fmt.Errorf("building resume/redis/cmd/caddy: %w\n%s", err, bad.String())
-		}
-		caddy = strings.TrimSpace(string(out))
-		if _, err := os.Stat(caddy); err == nil {
-			return caddy, nil
-		}
-	}
-	return "", errors.New("go run does not keep resume/redis/cmd/caddy in its cache")
-})
-
 // redis is a server of Redis or Valkey that writes down each command.
 type redis struct {
 	path, addr, dir string
@@ -363,10 +336,7 @@ func (r *redis) start(t *testing.T) {
 // replicas starts sidecars with the storage, in front of up.
 func (r *redis) replicas(t *testing.T, up *upstream.Server, n int) (all []*client.Client, processes []*sidecar.Process) {
 	t.Helper()
-	caddy, err := withRedis()
-	if err != nil {
-		t.Fatal(err)
-	}
+	caddy := sidecar.BuildOf(t, "resume/redis", harness.RaceEnabled)
 	for range n {
 		listen, home := harness.FreePort(t), t.TempDir()
 		file := filepath.Join(home, "Caddyfile")

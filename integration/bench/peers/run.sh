@@ -35,6 +35,7 @@ install)
 	;;
 start)
 	dir=$3 work=$4 listen=$5 upstream=$6
+	# shellcheck disable=SC3045 # every sh of Linux has it
 	ulimit -S -n "$(ulimit -H -n)"
 	cd "$work"
 	case $peer in

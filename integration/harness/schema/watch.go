@@ -85,21 +85,17 @@ type own struct {
 	text string
 }
 
-func ownSchema(name string) func() (own, error) {
-	return sync.OnceValues(func() (own, error) {
+func ownSchema(name string) func() own {
+	return sync.OnceValue(func() own {
 		s, err := load(name)
 		if err != nil {
-			return own{}, err
+			panic(err) // of a file of the repository
 		}
-		compiled, err := s.compiler.Compile(name)
-		return own{compiled, s.text}, err
+		return own{s.compiler.MustCompile(name), s.text}
 	})
 }
 
-var (
-	frameSchema = ownSchema("frame.json")
-	errorSchema = ownSchema("error.json")
-)
+var frameSchema, errorSchema = ownSchema("frame.json"), ownSchema("error.json")
 
 // CheckFrame checks a frame against frame.json, unless upstream has sent it, or package
 // strict cannot read it: not every stream is in the form that the sidecar writes. Members
@@ -108,10 +104,7 @@ func CheckFrame(raw string) error {
 	if sent.all(raw) {
 		return nil
 	}
-	s, err := frameSchema()
-	if err != nil {
-		return err
-	}
+	s := frameSchema()
 	f, err := Frame(raw)
 	if f == nil {
 		return nil
@@ -152,13 +145,9 @@ func CheckError(body string) error {
 	if body == "" || sent.all(body) {
 		return nil
 	}
-	s, err := errorSchema()
-	if err != nil {
-		return err
-	}
 	v, err := Parse(body)
 	if err == nil {
-		err = s.Validate(v)
+		err = errorSchema().Validate(v)
 	}
 	if err != nil {
 		return fmt.Errorf("docs/schema/error.json does not know the error %q: %w", harness.Clip(body), err)

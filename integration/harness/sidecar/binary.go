@@ -2,10 +2,9 @@ package sidecar
 
 import (
 	"bytes"
-	"errors"
-	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -29,36 +28,38 @@ const BinaryVariable = "HERMES_TEST_BINARY"
 // without.
 func Build(t testing.TB, race bool) string {
 	t.Helper()
-	caddy, err := builds[race]()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return caddy
+	return BuildOf(t, "", race)
 }
 
-// builds has a build of each kind, which happens at its first use.
-var builds = map[bool]func() (string, error){
-	false: sync.OnceValues(func() (string, error) { return cached() }),
-	true:  sync.OnceValues(func() (string, error) { return cached("-race") }),
-}
-
-// cached builds ./cmd/caddy in Go's build cache and returns its path there, so that all test
-// binaries of a run share it. "go run" keeps the program, and -exec gets its path. Only the
-// run that builds it has it in a temporary directory, which is gone afterwards.
-func cached(flags ...string) (string, error) {
+// BuildOf does the same of ./cmd/caddy of a module in the repository. It builds in Go's build cache,
+// so that all test binaries of a run share it. "go run" keeps the program, and -exec gets its path.
+// Only the run that builds it has it in a temporary directory, which is gone afterwards.
+func BuildOf(t testing.TB, module string, race bool) string {
+	t.Helper()
+	building.Lock()
+	defer building.Unlock()
+	args := []string{"run", "-race=" + strconv.FormatBool(race), "-exec", "echo", "./cmd/caddy"}
+	key := module + args[1]
 	for range 2 {
-		cmd := exec.Command("go", append(append([]string{"run"}, flags...), "-exec", "echo", "./cmd/caddy")...)
-		cmd.Dir = harness.Path("")
+		if caddy := built[key]; caddy != "" {
+			if _, err := os.Stat(caddy); err == nil {
+				return caddy
+			}
+		}
+		cmd := exec.Command("go", args...)
+		cmd.Dir = harness.Path(module)
 		var bad bytes.Buffer
 		cmd.Stderr = &bad
 		out, err := cmd.Output()
 		if err != nil {
-			return "", fmt.Errorf("building ./cmd/caddy: %w\n%s", err, bad.String())
+			t.Fatalf("building ./cmd/caddy: %v\n%s", err, bad.String())
 		}
-		caddy := strings.TrimSpace(string(out))
-		if _, err := os.Stat(caddy); err == nil {
-			return caddy, nil
-		}
+		built[key] = strings.TrimSpace(string(out))
 	}
-	return "", errors.New("go run does not keep ./cmd/caddy in its cache")
+	return built[key]
 }
+
+var (
+	building sync.Mutex
+	built    = map[string]string{} // paths by module and kind
+)
