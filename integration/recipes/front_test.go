@@ -38,7 +38,7 @@ type front struct {
 func newFront(t testing.TB) *front {
 	t.Helper()
 	f := &front{addr: harness.FreePort(t)}
-	f.certs, f.pool = client.Certificate(t)
+	f.certs, f.pool = client.Certificate(t, "agent.example.com")
 	var both string
 	for _, name := range []string{"cert.pem", "key.pem"} {
 		both += harness.ReadFile(t, filepath.Join(f.certs, name))

@@ -149,7 +149,7 @@ func TestRecipeWhoAsksSingleSignOn(t *testing.T) {
 // certified fills in the certificate of agent.example.com.
 func certified(t testing.TB, r sidecar.Recipe) (sidecar.Recipe, *x509.CertPool) {
 	t.Helper()
-	dir, pool := client.Certificate(t)
+	dir, pool := client.Certificate(t, "agent.example.com")
 	return r.With("/etc/caddy/agent.pem", dir+"/cert.pem").With("/etc/caddy/agent.key", dir+"/key.pem"), pool
 }
 
