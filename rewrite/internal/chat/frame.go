@@ -57,7 +57,7 @@ func (s *Stream) object() {
 		s.w.Object(x)
 		return
 	}
-	if k == kindChunk || k == kindError {
+	if x.C.MoreErrors && (k == kindChunk || k == kindError) {
 		x.KeepOneError()
 	}
 	switch k {
