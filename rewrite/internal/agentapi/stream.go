@@ -137,7 +137,7 @@ func (s *Stream) failCompleted(e event, edits *sse.Splice) {
 		return
 	}
 	t := chunk.ReadTurn(e.Data, response)
-	if !t.Failed() {
+	if !t.Failed {
 		return
 	}
 	s.notes.Add(contract.SectionOther, "completed, but its text says that the agent failed: becomes failed")

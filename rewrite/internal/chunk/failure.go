@@ -78,61 +78,40 @@ func FailureMessage(text []byte) []byte {
 	return append(append([]byte{'"'}, text...), '"')
 }
 
-// Turn is what the response of a turn of /v1/responses says.
+// Turn is what the response of a turn of /v1/responses says of a failure.
 type Turn struct {
-	Text      []byte // the last text that is not blank, the inside of a JSON string
-	texts     int    // how many there are
-	reasoning bool   // there is reasoning
-	other     bool   // there is an item that is neither a message nor reasoning
-	unused    bool   // it is completed, with usage 0/0/0
+	Text []byte // the only text that is not blank, or the last one, the inside of a JSON string
+	// Failed says that the turn is completed although its only text says that the agent failed
+	// (contract section 6), and FailedAtOnce that the agent has certainly done nothing, so that
+	// the turn may be an error with a status (contract section 4).
+	Failed, FailedAtOnce bool
 }
 
 // ReadTurn reads the response at v of data.
 func ReadTurn(data []byte, v jsonspan.Span) (t Turn) {
-	usage := jsonspan.MemberOf(data, v, "usage")
-	zero := func(name string) bool { return jsonspan.MemberOf(data, usage, name).Is(data, "0") }
-	t.unused = jsonspan.MemberOf(data, v, "status").Is(data, `"completed"`) && zero("input_tokens") && zero("output_tokens") && zero("total_tokens")
-	if !t.unused {
+	is := func(v jsonspan.Span, name, want string) bool {
+		return jsonspan.MemberOf(data, v, name).Is(data, want)
+	}
+	used := func(count string) bool { return !is(jsonspan.MemberOf(data, v, "usage"), count, "0") }
+	if !is(v, "status", `"completed"`) || used("input_tokens") || used("output_tokens") || used("total_tokens") {
 		return t
 	}
+	texts, reasoning, other := 0, false, false
 	for item := range jsonspan.Elements(data, jsonspan.MemberOf(data, v, "output")) {
-		switch typ := jsonspan.MemberOf(data, item, "type"); {
-		case typ.Is(data, `"reasoning"`):
-			t.reasoning = true
-		case !typ.Is(data, `"message"`):
-			t.other = true
-		}
+		isReasoning := is(item, "type", `"reasoning"`)
+		reasoning = reasoning || isReasoning
+		other = other || !isReasoning && !is(item, "type", `"message"`)
 		EachText(data, item, func(text jsonspan.Span) {
 			if in := text.Of(data); jsonspan.HasText(in) {
 				t.Text = in
-				t.texts++
+				texts++
 			}
 		})
 	}
+	// Hermes' own texts are short.
+	text := strings.TrimSpace(string(jsonspan.AppendText(nil, jsonspan.Head(t.Text, contract.MaxMessage))))
+	noCall := texts == 1 && (IsUncalled(text) || redact.Said(t.Text, false) >= 0)
+	t.Failed = noCall || texts == 1 && unfinished.MatchString(text)
+	t.FailedAtOnce = !other && (noCall || texts == 0 && !reasoning)
 	return t
-}
-
-// Failed reports whether the turn says that it is completed although its only text says
-// that the agent failed (contract section 6).
-func (t *Turn) Failed() bool {
-	text := t.text()
-	return t.unused && t.texts == 1 && (IsUncalled(text) || unfinished.MatchString(text) || redact.Said(t.Text, false) >= 0)
-}
-
-// FailedAtOnce reports whether the agent of the turn has certainly done nothing, so that
-// the turn may be an error with a status (contract section 4).
-func (t *Turn) FailedAtOnce() bool {
-	switch {
-	case !t.unused || t.other:
-		return false
-	case t.texts == 0:
-		return !t.reasoning
-	}
-	return t.texts == 1 && (IsUncalled(t.text()) || redact.Said(t.Text, false) >= 0)
-}
-
-// text returns the text, decoded and without white space around it. It cuts long ones,
-// which Hermes' own are not.
-func (t *Turn) text() string {
-	return strings.TrimSpace(string(jsonspan.AppendText(nil, jsonspan.Head(t.Text, contract.MaxMessage))))
 }

@@ -13,12 +13,12 @@ const MaxDepth = 128
 
 // Valid reports whether b is well-formed JSON that is nested at most MaxDepth deep.
 func Valid(b []byte) bool {
-	deep := bytes.Count(b, []byte("{"))+bytes.Count(b, []byte("[")) > MaxDepth
-	if deep {
-		_, depth := skipNested(b, 0)
-		deep = depth > MaxDepth
+	if bytes.Count(b, []byte("{"))+bytes.Count(b, []byte("[")) > MaxDepth {
+		if _, depth := skip(b, SkipSpace(b, 0)); depth > MaxDepth {
+			return false
+		}
 	}
-	return !deep && gjson.ValidBytes(b)
+	return gjson.ValidBytes(b)
 }
 
 // Reader goes through a JSON document once, from value to value. Open enters an
@@ -91,21 +91,12 @@ func (r *Reader) next(shut byte) bool {
 
 // Skip moves past the value at Pos, and returns where it is.
 func (r *Reader) Skip() Span {
-	v := Span{From: r.Pos}
-	switch {
-	case r.At('"'):
-		v.To = SkipString(r.Data, r.Pos)
-	case r.At('{') || r.At('['):
-		v.To, _ = skipNested(r.Data, r.Pos)
-	default:
-		v.To = skipLiteral(r.Data, r.Pos)
-	}
-	if !v.Ok() {
+	from := r.Pos
+	if r.Pos, _ = skip(r.Data, from); r.Pos <= from {
 		r.fail()
 		return Span{}
 	}
-	r.Pos = v.To
-	return v
+	return Span{from, r.Pos}
 }
 
 // fail records that the JSON is not well formed, so that nothing more is read. It
@@ -149,10 +140,11 @@ func SkipString(b []byte, i int) int {
 	}
 }
 
-// skipNested returns the index after the object or array that begins at i, or -1 if it does not
-// end, and how deep it is nested. It checks nothing.
-func skipNested(b []byte, i int) (end, deepest int) {
-	for depth := 0; i < len(b); i++ {
+// skip returns the index after the value that begins at i, or at most i if it does not end,
+// and how deep it is nested. It checks nothing: a literal may be one that JSON does not have.
+func skip(b []byte, i int) (end, deepest int) {
+	depth := 0
+	for ; i < len(b); i++ {
 		switch b[i] {
 		case '"':
 			if i = SkipString(b, i) - 1; i < 0 {
@@ -162,16 +154,20 @@ func skipNested(b []byte, i int) (end, deepest int) {
 			depth++
 			deepest = max(deepest, depth)
 		case '}', ']':
-			if depth--; depth == 0 {
-				return i + 1, deepest
+			depth--
+		default:
+			if depth == 0 {
+				return skipLiteral(b, i), 0
 			}
+		}
+		if depth <= 0 {
+			return i + 1 + depth, deepest
 		}
 	}
 	return -1, deepest
 }
 
-// skipLiteral returns the index after the number or literal at i, which may be one that JSON
-// does not have, such as NaN. It returns i if there is none.
+// skipLiteral returns the index after the number or literal at i, or i if there is none.
 func skipLiteral(b []byte, i int) int {
 	for i < len(b) && (b[i] >= '-' && b[i] <= '9' || b[i]|0x20 >= 'a' && b[i]|0x20 <= 'z' || b[i] == '+') {
 		i++

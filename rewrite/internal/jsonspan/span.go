@@ -1,7 +1,5 @@
 package jsonspan
 
-import "strconv"
-
 // Span is a range of bytes; To is exclusive. The zero Span means "absent".
 type Span struct{ From, To int }
 
@@ -49,9 +47,12 @@ func Inside[T string | []byte](raw T) T {
 // SmallInt returns the value of b, a JSON number of at most nine digits and nothing
 // else, or -1 if b is anything else.
 func SmallInt(b []byte) int64 {
-	n, err := strconv.ParseUint(string(b), 10, 32)
-	if err != nil || len(b) > 9 {
-		return -1
+	n := int64(-1)
+	for i, d := range b {
+		if i == 9 || d < '0' || d > '9' {
+			return -1
+		}
+		n = max(n, 0)*10 + int64(d-'0')
 	}
-	return int64(n)
+	return n
 }

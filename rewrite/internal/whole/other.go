@@ -22,7 +22,7 @@ func repairOther(body []byte) Answer {
 	case member("object").Is(body, `"response"`):
 		clean := redactAnswer(body, member("status").Is(body, `"failed"`) || member("error").IsSet(body))
 		a := Answer{Body: clean, Kept: clean, Changed: !bytes.Equal(clean, body)}
-		if t := chunk.ReadTurn(body, all); t.FailedAtOnce() {
+		if t := chunk.ReadTurn(body, all); t.FailedAtOnce {
 			a.Body, a.Changed = failure(t.Text), true
 			a.Summary = contract.Summary{ID: unquote(member("id").Of(body)), Model: unquote(member("model").Of(body)), Code: CodeAgentIncomplete}
 		}
