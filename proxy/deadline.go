@@ -10,11 +10,10 @@ type phase uint8
 
 const (
 	// phaseFree is an exchange that has no deadline: its request is still being read, or
-	// its answer passes. A drain ends it once it turns out to be a stream whose end
-	// is seen to. The zero value.
+	// its answer passes. The zero value.
 	phaseFree phase = iota
 	// phaseWhole is one whose answer is not streamed: it is awaited, or kept until it
-	// has come. It may take until the limit of a drain, where it would be cut.
+	// has come. It may take until the limit of a drain, where the server would cut it.
 	phaseWhole
 	// phaseAwaiting is one whose request may be for a stream, and has no answer yet. A drain
 	// ends it, and those below.
@@ -62,8 +61,8 @@ func (t *times) headerReceived(at time.Duration, awaited bool) {
 	}
 }
 
-// end returns the age at which the exchange ends, unless something happens before.
-func (t *times) end(o *Options) time.Duration {
+// silent returns the age at which the exchange ends, unless upstream sends something before.
+func (t *times) silent(o *Options) time.Duration {
 	switch t.phase {
 	case phaseAwaiting, phaseStreaming:
 		at := min(after(t.received, o.IdleTimeout), after(t.frame, o.StallTimeout))

@@ -49,7 +49,6 @@ type exchange struct {
 	times         times         // the ages that the deadlines count from
 	timer         *time.Timer   // of the deadlines, nil as long as there was none
 	fires         time.Duration // the age at which it fires, 0 while it is stopped
-	drainExpired  bool          // the drain timeout passed before the answer became a stream; end it as soon as it does
 	timeouts      Timeouts      // nil for none
 	writeDeadline time.Time     // of the handler's writes, zero for none
 

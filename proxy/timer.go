@@ -41,7 +41,7 @@ func (x *exchange) requestRead(asked rewrite.Asked) bool {
 	case x.chat:
 		x.times.phase = phaseAwaiting
 	}
-	if x.drainExpired && x.times.phase == phaseAwaiting && !x.gone() {
+	if x.times.phase == phaseAwaiting && x.drained() <= age && !x.gone() {
 		x.endNow(rewrite.CauseShutdown)
 		return false
 	}
@@ -54,7 +54,7 @@ func (x *exchange) requestRead(asked rewrite.Asked) bool {
 // none. A timer that fires too early is set again, and one that has fired and waits for
 // the lock finds nothing to do.
 func (x *exchange) watch() {
-	at := min(x.times.end(x.o), x.times.keepalive(x.o))
+	at := min(x.drained(), x.times.silent(x.o), x.times.keepalive(x.o))
 	switch {
 	case x.closed || at == never:
 		x.fires = 0
@@ -81,9 +81,11 @@ func (x *exchange) tick() {
 	age := x.age()
 	x.times.requestWaited(x.body.Waited(x.since.Add(age)).Sub(x.since))
 	switch {
-	case x.times.end(x.o) <= age && x.times.phase == phaseFinished:
+	case x.drained() <= age:
+		x.endNow(rewrite.CauseShutdown)
+	case x.times.silent(x.o) <= age && x.times.phase == phaseFinished:
 		x.endNow(rewrite.CauseEOF)
-	case x.times.end(x.o) <= age:
+	case x.times.silent(x.o) <= age:
 		x.endNow(rewrite.CauseTimeout)
 	case x.times.keepalive(x.o) <= age:
 		if s, ok := x.answer.(*stream); ok { // always, by the phase
@@ -93,22 +95,16 @@ func (x *exchange) tick() {
 	x.watch()
 }
 
-// drainEnded ends the answer if the end of a drain ends answers of its kind. limit says
-// that the limit of the drain has passed, which ends more of them; again asks for another
-// call at the limit.
-func (x *exchange) drainEnded(limit bool) (again bool) {
-	x.mu.Lock()
-	defer x.unlockLate()
-	if x.closed || x.gone() {
-		return false
+// drained returns the age at which a drain ends the exchange.
+func (x *exchange) drained() time.Duration {
+	streams, limit := x.o.Streams.drain.Load().ends(x)
+	switch x.times.phase {
+	case phaseFree:
+		return never
+	case phaseWhole:
+		return limit
 	}
-	phase := x.times.phase
-	if phase >= phaseAwaiting || phase == phaseWhole && limit {
-		x.endNow(rewrite.CauseShutdown)
-		return false
-	}
-	x.drainExpired = true
-	return phase == phaseWhole
+	return streams
 }
 
 // endNow ends the answer for a cause of ours, or sends an error if it has not begun,

@@ -101,10 +101,10 @@ func (x *exchange) Write(b []byte) (int, error) {
 	}
 	before := x.times.phase
 	n, err := x.answer.write(b)
-	switch now := x.times.phase; {
-	case x.drainExpired && now >= phaseOther:
+	switch {
+	case x.drained() <= x.age(): // the drain was over before the answer was a stream
 		x.endNow(rewrite.CauseShutdown)
-	case now != before:
+	case x.times.phase != before:
 		x.watch()
 	}
 	return n, err
