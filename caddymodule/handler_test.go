@@ -119,24 +119,6 @@ func TestProvisionSubscribesToStopping(t *testing.T) {
 	}
 }
 
-func TestErrorStatusIsTheHandlerErrors(t *testing.T) {
-	e := caddyhttp.Error(http.StatusBadGateway, errors.New("dial"))
-	for _, c := range []struct {
-		err  error
-		want int
-	}{
-		{e, http.StatusBadGateway},
-		{fmt.Errorf("wrapped: %w", e), http.StatusBadGateway},
-		{errors.New("plain"), 0},
-		{caddyhttp.HandlerError{}, 0},
-		{nil, 0},
-	} {
-		if got := errorStatus(c.err); got != c.want {
-			t.Errorf("%v: status %d, want %d", c.err, got, c.want)
-		}
-	}
-}
-
 // TestErrorsThatArePassedOnAreShort, and still what they were.
 func TestErrorsThatArePassedOnAreShort(t *testing.T) {
 	long := fmt.Errorf("malformed MIME header line: %s: %w", strings.Repeat("é", 1<<20), context.DeadlineExceeded)

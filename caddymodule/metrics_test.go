@@ -121,20 +121,6 @@ func TestTwoHandlersOfOneConfigurationShareMetrics(t *testing.T) {
 	}
 }
 
-// TestConfigurationThatFailsToLoadCountsNothing and leaves what runs as it is.
-func TestConfigurationThatFailsToLoadCountsNothing(t *testing.T) {
-	h, _ := provision(t, "", t.TempDir())
-	before := scrape(t, h)
-	_, err := caddy.ProvisionContext(parseConfig(t, jsonConfig(`"progress":"nonsense"`)))
-	if err == nil {
-		t.Fatal("it loads")
-	}
-	wantAdded(t, before, scrape(t, h), nil)
-	if process.handlers.Load() != 1 {
-		t.Errorf("%d handlers, want 1", process.handlers.Load())
-	}
-}
-
 // TestWhatIsCounted for each kind of answer.
 func TestWhatIsCounted(t *testing.T) {
 	const (
