@@ -138,7 +138,7 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, next func(http.Res
 // with, and a panic with the wish to abort was one.
 func (x *exchange) end(panicked any, err error) (any, error) {
 	handled := x.endAnswer(panicked, err)
-	aborted := isAbort(panicked)
+	aborted := panicked == http.ErrAbortHandler //nolint:errorlint // the very value is the wish
 	if x.panicked != nil && (panicked == nil || aborted) {
 		panicked, aborted = x.panicked, false
 	}
