@@ -332,8 +332,8 @@ func passedError(err error) error {
 	if e, ok := errors.AsType[*proxy.RequestError](err); ok {
 		return caddyhttp.Error(e.Status, e)
 	}
-	he, ok := errors.AsType[caddyhttp.HandlerError](err)
-	if !ok || he.Err == nil || !bounded.Long(err) {
+	he, _ := errors.AsType[caddyhttp.HandlerError](err)
+	if he.Err == nil || !bounded.Long(err) {
 		return bounded.Error(err)
 	}
 	// Caddy logs the text of what the first HandlerError has, wherever that is

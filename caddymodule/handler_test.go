@@ -111,7 +111,7 @@ func TestProvisionSubscribesToStopping(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !events.(*caddyevents.App).ShouldEmit("stopping") {
-		t.Error("nobody listens to stopping")
+		t.Error("no handler listens to stopping")
 	}
 	// The process is not exiting, so this is a reload: nothing may happen.
 	if e := events.(*caddyevents.App).Emit(ctx, "stopping", nil); e.Aborted != nil {
