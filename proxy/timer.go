@@ -141,9 +141,10 @@ func (x *exchange) requestRead(asked rewrite.Asked) bool {
 
 // watch sets the timer to fire at the next deadline or before, and stops it if there is
 // none. A timer that fires too early is set again, and one that has fired and waits for
-// the lock finds nothing to do.
+// the lock finds nothing to do. The drain has timers of its own; an answer that becomes a
+// stream after it ends with its first bytes.
 func (x *exchange) watch() {
-	at := min(x.drained(), x.times.silent(x.o), x.times.keepalive(x.o))
+	at := min(x.times.silent(x.o), x.times.keepalive(x.o))
 	switch {
 	case x.closed || at == never:
 		x.fires = 0
