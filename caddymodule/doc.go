@@ -6,19 +6,9 @@
 // package rewrite, how a response is guarded in package proxy, how an answer outlives its
 // connection in package resume.
 //
-// Below it, none of which knows the Handler:
-//
-//	internal/telemetry  metrics, spans, logs, events, lists of streams
-//	internal/usage      which upstreams and models report usage
-//
-// Shared with the programs in tools:
-//
-//	options    the table of options
-//	recording  recordings of streams
-//	site       configurations that the directive and the commands share
-//	bounded    cuts names and errors that upstream sends
-//
-// All configurations of a process share one value, process, with such as the open streams
+// Its packages internal/telemetry (metrics, spans, logs, events, lists of streams) and
+// internal/usage (which upstreams and models report usage) do not know the Handler. All
+// configurations of a process share one value, process, with such as the open streams
 // (shared.go).
 package caddymodule
 

@@ -146,7 +146,7 @@ func TestEventsOfStreams(t *testing.T) {
 	end("b", b, usedStop, "third: hermes_stream_ended"+good)
 }
 
-func TestPlaceholdersAreSetForAnErrorInTheSteadOfAStream(t *testing.T) {
+func TestPlaceholdersAreSetForAnErrorInsteadOfAStream(t *testing.T) {
 	h, _ := provision(t, "", t.TempDir())
 	repl := caddy.NewReplacer()
 	r := httptest.NewRequest("POST", "/v1/chat/completions", strings.NewReader(`{"stream":true,"messages":[]}`))

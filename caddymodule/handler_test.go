@@ -1,10 +1,12 @@
 package caddymodule
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -109,7 +111,7 @@ func TestProvisionSubscribesToStopping(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !events.(*caddyevents.App).ShouldEmit("stopping") {
-		t.Error("nobody listens to stopping")
+		t.Error("no handler listens to stopping")
 	}
 	// The process is not exiting, so this is a reload: nothing may happen.
 	if e := events.(*caddyevents.App).Emit(ctx, "stopping", nil); e.Aborted != nil {
@@ -117,20 +119,37 @@ func TestProvisionSubscribesToStopping(t *testing.T) {
 	}
 }
 
-func TestErrorStatusIsTheHandlerErrors(t *testing.T) {
-	e := caddyhttp.Error(http.StatusBadGateway, errors.New("dial"))
-	for _, c := range []struct {
-		err  error
-		want int
-	}{
-		{e, http.StatusBadGateway},
-		{fmt.Errorf("wrapped: %w", e), http.StatusBadGateway},
-		{errors.New("plain"), 0},
-		{caddyhttp.HandlerError{}, 0},
-		{nil, 0},
+// TestErrorsThatArePassedOnAreShort, and still what they were.
+func TestErrorsThatArePassedOnAreShort(t *testing.T) {
+	long := fmt.Errorf("malformed MIME header line: %s: %w", strings.Repeat("é", 1<<20), context.DeadlineExceeded)
+	bad := caddyhttp.Error(http.StatusBadGateway, long)
+	for name, err := range map[string]error{
+		"plain":              long,
+		"of a handler":       bad,
+		"around a handler's": fmt.Errorf("so: %w", bad),
+		"long around one":    fmt.Errorf("%s: %w", strings.Repeat("x", 1<<20), caddyhttp.Error(http.StatusBadGateway, context.DeadlineExceeded)),
 	} {
-		if got := errorStatus(c.err); got != c.want {
-			t.Errorf("%v: status %d, want %d", c.err, got, c.want)
+		t.Run(name, func(t *testing.T) {
+			got := passedError(err)
+			if n := len(got.Error()); n > 1024+200 {
+				t.Errorf("its text has %d bytes", n)
+			}
+			if !errors.Is(got, context.DeadlineExceeded) {
+				t.Error("errors.Is does not find what it wraps")
+			}
+			want, is := errors.AsType[caddyhttp.HandlerError](err)
+			he, still := errors.AsType[caddyhttp.HandlerError](got)
+			if is != still || he.StatusCode != want.StatusCode || he.ID != want.ID || he.Trace != want.Trace {
+				t.Errorf("it is %v", got)
+			}
+			if still && len(he.Err.Error()) > 1024 {
+				t.Errorf("Caddy logs %d bytes of it", len(he.Err.Error()))
+			}
+		})
+	}
+	for _, err := range []error{nil, context.Canceled, caddyhttp.Error(http.StatusBadGateway, errors.New("short")), http.ErrAbortHandler} {
+		if got := passedError(err); got != err {
+			t.Errorf("%v became %v", err, got)
 		}
 	}
 }

@@ -109,24 +109,6 @@ func TestHermesProxyIsHermesAndReverseProxy(t *testing.T) {
 	}
 }
 
-// Each line alone, before and after each option.
-func TestHermesProxyTellsLinesApart(t *testing.T) {
-	for _, theirs := range proxyLines {
-		if strings.HasPrefix(theirs, "handle_response @") {
-			theirs = proxyLines[slices.Index(proxyLines, theirs)-1] + "\n" + theirs // its matcher
-		}
-		wantProxy := adaptedHandlers(t, "reverse_proxy 127.0.0.1:8642 {\n"+theirs+"\n}")[0]
-		for _, ours := range hermesLines {
-			for _, block := range []string{ours + "\n" + theirs, theirs + "\n" + ours} {
-				got := adaptedHandlers(t, "hermes_proxy 127.0.0.1:8642 {\n"+block+"\n}")
-				if len(got) != 2 || len(got[0]) != 2 || !reflect.DeepEqual(got[1], wantProxy) {
-					t.Errorf("hermes_proxy with\n%s\nadapts to\n%v", block, got)
-				}
-			}
-		}
-	}
-}
-
 // What adapts for reverse_proxy in Caddy's own golden files adapts to the same
 // for hermes_proxy, with hermes in front.
 func TestHermesProxyInCaddysGoldenFiles(t *testing.T) {

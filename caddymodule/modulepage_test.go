@@ -9,14 +9,11 @@ import (
 	"go/token"
 	"io/fs"
 	"maps"
-	"net/http/httptest"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/caddyserver/caddy/v2"
 )
 
 // sources are the files of the packages of both handlers, parsed.
@@ -145,17 +142,5 @@ func TestModulePagesListPlaceholders(t *testing.T) {
 	}
 	if listed, there := slices.Sorted(slices.Values(append(slices.Clone(hermes), resume...))), named(string(observability)); !slices.Equal(listed, there) {
 		t.Errorf("listed are %q, and docs/observability.md has %q", listed, there)
-	}
-
-	h, _ := provision(t, "", t.TempDir())
-	repl := caddy.NewReplacer()
-	r := httptest.NewRequest("POST", "/v1/chat/completions", strings.NewReader(`{"stream":true,"messages":[]}`))
-	if err := h.ServeHTTP(httptest.NewRecorder(), r.WithContext(contextWith(r, repl)), answer("127.0.0.1:8642", textFrame+usedStop)); err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range hermes {
-		if _, ok := repl.Get(name); !ok {
-			t.Errorf("{%s} is not set", name)
-		}
 	}
 }

@@ -59,7 +59,7 @@ func TestOpenStreamIsListedAndCounted(t *testing.T) {
 		}
 		io.WriteString(w, textFrame)
 		if tools := listed(t).Open[0].Tools; len(tools) != 0 {
-			t.Errorf("open tools behind text: %+v", tools)
+			t.Errorf("open tools after text: %+v", tools)
 		}
 		_, err := io.WriteString(w, usedStop)
 		return err

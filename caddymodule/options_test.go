@@ -1,12 +1,14 @@
 package caddymodule
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/hermes-sidecar/hermes-sidecar/internal/options"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
@@ -145,5 +147,42 @@ func TestOptionsRefusedInJSON(t *testing.T) {
 				t.Errorf("%d handlers of the shared state are left behind", n)
 			}
 		})
+	}
+}
+
+// The handler has a field for each option of the table and no others, and each
+// takes what a line of the Caddyfile gives.
+func TestFieldsOfTheHandlerAreTheOptions(t *testing.T) {
+	handler := reflect.TypeFor[Handler]()
+	named := make(map[string]bool)
+	for field := range handler.Fields() {
+		name, tail, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if name == "" {
+			continue
+		}
+		named[name] = true
+		if options.Lookup(name) == nil || tail != "omitempty" {
+			t.Errorf("%s is no option, or not omitted when empty", name)
+		}
+	}
+	if len(named) != len(options.All()) {
+		t.Errorf("%d fields, %d options", len(named), len(options.All()))
+	}
+	given := make(options.Values)
+	for _, line := range append(hermesLines, "record /tmp", "record_max 1MB") {
+		name, value, _ := strings.Cut(line, " ")
+		if err := given.Set(name, strings.Fields(strings.ReplaceAll(value, `"`, ""))); err != nil {
+			t.Error(err)
+		}
+	}
+	if len(given) != len(options.All()) {
+		t.Errorf("%d options are given, want %d", len(given), len(options.All()))
+	}
+	h := new(Handler)
+	if err := given.Fill(h); err != nil {
+		t.Fatal(err)
+	}
+	if again := options.Of(h); !reflect.DeepEqual(again, given) {
+		t.Errorf("the handler has\n%v\nwant\n%v", again, given)
 	}
 }

@@ -154,26 +154,5 @@ func TestProxyCommandOptionsAreThoseOfTheCaddyfile(t *testing.T) {
 	}
 }
 
-// So does its error, which names the flag instead of the line.
-func TestProxyCommandErrorsAreThoseOfTheCaddyfile(t *testing.T) {
-	for _, line := range []string{
-		"progress loud", `progress ""`, "imitations Strip", "reasoning none", "history heel", "status_line yes", "cards yes", "zero_usage 0",
-		"error_finish both", "keepalive_form none", "max_frame off", "max_frame 1", "max_request 2GiB", "parallel_window off",
-		"idle_timeout soon", "keepalive -1s", "keepalive 10", "done_grace off", "drain_timeout off", "first_byte_timeout 1",
-		"stall_timeout never", "tool 🛰️", "tool rocket satellite", "tool 🛰️ _satellite", "tool 🛰️ a b",
-	} {
-		option, value, _ := strings.Cut(line, " ")
-		_, err := adapt(":80 {\n\thermes {\n\t\t" + line + "\n\t}\n}\n")
-		if err == nil {
-			t.Fatalf("%s adapts", line)
-		}
-		want := strings.TrimPrefix(err.Error(), "parsing caddyfile tokens for 'hermes': ")
-		want = "--" + flagName(option) + ": " + strings.TrimSuffix(want, ", at Caddyfile:3")
-		if _, err := prepared(t, "--"+flagName(option)+"="+strings.Trim(value, `"`)); err == nil || err.Error() != want {
-			t.Errorf("%s: error %v, want %s", line, err, want)
-		}
-	}
-}
-
 // flagName returns the flag of an option.
 func flagName(option string) string { return strings.ReplaceAll(option, "_", "-") }

@@ -42,22 +42,26 @@ func (AdminStreams) Routes() []caddy.AdminRoute {
 	return []caddy.AdminRoute{{Pattern: "/hermes/streams", Handler: caddy.AdminHandlerFunc(listStreams)}}
 }
 
+// reads reports whether the method of r only reads. Otherwise w says which do.
+func reads(w http.ResponseWriter, r *http.Request) bool {
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		return true
+	}
+	w.Header().Set("Allow", "GET, HEAD")
+	return false
+}
+
 // listStreams lists the streams of the process.
 func listStreams(w http.ResponseWriter, r *http.Request) error {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		w.Header().Set("Allow", "GET, HEAD")
+	if !reads(w, r) {
 		return caddy.APIError{
 			HTTPStatus: http.StatusMethodNotAllowed,
 			Err:        fmt.Errorf("method %s not allowed: use GET", r.Method),
 		}
 	}
-	answer := struct {
-		Open  []telemetry.OpenStream  `json:"open"`
-		Ended []telemetry.EndedStream `json:"ended"`
-	}{}
-	answer.Open, answer.Ended = telemetry.OfProcess().List(time.Now())
+	open, ended := telemetry.OfProcess().List(time.Now())
 	w.Header().Set("Content-Type", "application/json")
-	return json.NewEncoder(w).Encode(answer)
+	return json.NewEncoder(w).Encode(map[string]any{"open": open, "ended": ended})
 }
 
 // StreamsHandler answers GET with the list of streams that the admin endpoint
@@ -81,8 +85,7 @@ func (*StreamsHandler) CaddyModule() caddy.ModuleInfo {
 
 // ServeHTTP answers with the list.
 func (*StreamsHandler) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		w.Header().Set("Allow", "GET, HEAD")
+	if !reads(w, r) {
 		return caddyhttp.Error(http.StatusMethodNotAllowed, errors.New("hermes_streams allows GET and HEAD"))
 	}
 	list, err := telemetry.OfProcess().PublicList(time.Now())

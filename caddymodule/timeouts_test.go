@@ -40,9 +40,9 @@ func serveTimed(t *testing.T, h *Handler, path string, wrote func(string), next 
 	}
 	r := httptest.NewRequest("POST", path, strings.NewReader("{}"))
 	r = r.WithContext(caddyhttp.ContextWithIdleTimeouts(r.Context(), nil, server))
-	behind := timeouts.Timeouts{WriteTimeout: 2 * time.Minute, WriteMinRate: 3, MaxWriteChunk: 400}
+	after := timeouts.Timeouts{WriteTimeout: 2 * time.Minute, WriteMinRate: 3, MaxWriteChunk: 400}
 	err := h.ServeHTTP(server, r, caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
-		return behind.ServeHTTP(w, r, caddyhttp.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) error {
+		return after.ServeHTTP(w, r, caddyhttp.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) error {
 			next(w, server)
 			return nil
 		}))
@@ -77,7 +77,7 @@ func TestTimeoutsBehindApplyToAnAnswer(t *testing.T) {
 				t.Errorf("%s, %s: %v while it is answered, want %v", media, path, while, want)
 			}
 			if got, want := of(server), (settings{time.Minute, 0, 1000}); got != want {
-				t.Errorf("%s, %s: %v behind it, want %v", media, path, got, want)
+				t.Errorf("%s, %s: %v after it, want %v", media, path, got, want)
 			}
 		}
 	}

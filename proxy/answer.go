@@ -21,9 +21,10 @@ type passing struct {
 	encoded bool // a stream that upstream has compressed although it was asked not to
 }
 
-func (a passing) begin() {
-	a.x.passes, a.x.times.phase = true, phaseFree
-	a.x.commit()
+// pass sends the header, and has the answer pass from then on.
+func (x *exchange) pass(encoded bool) {
+	x.answer, x.times.phase = passing{x, encoded}, phaseFree
+	x.commit()
 }
 
 func (a passing) write(b []byte) (int, error) { return a.x.w.Write(b) }
@@ -49,8 +50,6 @@ type whole struct {
 	done    rewrite.Answer // the result
 }
 
-func (w *whole) begin() { w.x.times.phase = phaseWhole }
-
 // write keeps b. If there is too much, the answer does not begin like an object
 // (some gateways break the silence with white space), or more comes after the
 // object (JSON lines are read one by one), it passes as it comes from then on.
@@ -71,8 +70,7 @@ func (w *whole) flush() error {
 
 // release sends the body as it is, and lets the rest pass.
 func (w *whole) release() error {
-	w.x.answer = passing{x: w.x}
-	w.x.answer.begin()
+	w.x.pass(false)
 	return w.send(w.body)
 }
 

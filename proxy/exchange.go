@@ -41,7 +41,6 @@ type exchange struct {
 	answer    answer // nil before the final status
 	status    int    // of the answer
 	code      string // of the error that was sent instead of the answer, "" for none
-	passes    bool   // the answer is passing
 	late      bool   // the client had left before the answer was chosen
 	committed bool   // the header has left
 	flushed   bool   // a stream has been, and is with each write from then on
@@ -49,7 +48,6 @@ type exchange struct {
 	times         times         // the ages that the deadlines count from
 	timer         *time.Timer   // of the deadlines, nil as long as there was none
 	fires         time.Duration // the age at which it fires, 0 while it is stopped
-	drainExpired  bool          // the drain timeout passed before the answer became a stream; end it as soon as it does
 	timeouts      Timeouts      // nil for none
 	writeDeadline time.Time     // of the handler's writes, zero for none
 
@@ -57,13 +55,11 @@ type exchange struct {
 	panicked any            // to panic with in the handler's goroutine, nil for none
 }
 
-// answer is upstream's answer: passing, stream or whole. It is chosen once,
+// answer is upstream's answer: passing, stream or whole. It is chosen and begun once,
 // at the final status; only a whole one that turns out to be something else becomes
 // one that passes. From then on it alone enters the phases of times and writes to the
 // client.
 type answer interface {
-	// begin begins the answer, whose header is that of the inner writer.
-	begin()
 	// write takes bytes of upstream's: all of them, even if some are held back, for
 	// copiers take less for a short write.
 	write(b []byte) (int, error)
@@ -154,6 +150,3 @@ func (x *exchange) unlock() {
 	}
 	x.mu.Unlock()
 }
-
-// isAbort reports whether a panic is the wish to abort the answer, by its very value.
-func isAbort(panicked any) bool { return panicked == http.ErrAbortHandler } //nolint:errorlint

@@ -1,3 +1,25 @@
+// Package proxy puts the engine of package rewrite between a net/http handler
+// that proxies an event stream and its client, and heals the histories that
+// requests carry. It knows nothing of Caddy: the handler may be Caddy's
+// reverse_proxy, httputil.ReverseProxy, or any other that writes to an
+// http.ResponseWriter.
+//
+// A request and its answer are one exchange, with one lock. Its files, each of
+// which uses only those below it:
+//
+//	proxy.go       its life: New, Serve, its end
+//	writer.go      its HTTP surface, which the next handler writes to
+//	timer.go       its deadlines, keepalives and drain, and the timer for them
+//	stream.go      its answers: an event stream, which the engine repairs
+//	answer.go      one that is not streamed, or passes
+//	failure.go     an error instead of one
+//	exchange.go    its state, its lock, and its client
+//	request.go     its request: the one that upstream gets, and whether it has got it
+//	options.go     the options, and the Observer in observer.go
+//	streams.go     the set of the requests under way, and their drain
+//
+//	internal/reqbody    the body of a request: read, healed, given back
+//	internal/head       headers, and how they are copied
 package proxy
 
 import (
@@ -8,6 +30,7 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/reqbody"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -82,8 +105,12 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, next func(http.Res
 	}
 	up := upstreamRequest(ctx, r)
 	// No lock is held and no deadline runs while the client sends its request,
-	// for which it may take its time.
-	healed := x.body.Prepare(r, up, bodyPlan(&p.o, r))
+	// for which it may take its time. While upstream gets a part of it, upstream is not
+	// silent, it waits as well: the client is timed if there is a deadline that this moves.
+	healed := x.body.Prepare(r, up, reqbody.Plan{
+		Heal: mayHeal(&p.o, r), Limit: p.o.MaxRequest, Tools: p.o.Rewrite.Tools,
+		Timed: x.chat && max(p.o.FirstByteTimeout, p.o.IdleTimeout, p.o.StallTimeout) > 0,
+	})
 	if !rewrite.IsRunPath(r.URL.Path) {
 		healed.Ignored = 0
 	}
@@ -111,7 +138,7 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, next func(http.Res
 // with, and a panic with the wish to abort was one.
 func (x *exchange) end(panicked any, err error) (any, error) {
 	handled := x.endAnswer(panicked, err)
-	aborted := isAbort(panicked)
+	aborted := panicked == http.ErrAbortHandler //nolint:errorlint // the very value is the wish
 	if x.panicked != nil && (panicked == nil || aborted) {
 		panicked, aborted = x.panicked, false
 	}

@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
-	"github.com/hermes-sidecar/hermes-sidecar/internal/reqbody"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -32,15 +31,6 @@ func upstreamRequest(ctx context.Context, r *http.Request) *http.Request {
 	// has it, so that nothing is lost.
 	up.GetBody = nil
 	return up
-}
-
-// bodyPlan returns the plan for the body of r. While the client still sends it,
-// upstream is not silent, it waits as well: the client is timed if there is a
-// deadline that this moves.
-func bodyPlan(o *Options, r *http.Request) reqbody.Plan {
-	plan := reqbody.Plan{Heal: mayHeal(o, r), Limit: o.MaxRequest, Tools: o.Rewrite.Tools}
-	plan.Timed = rewrite.IsChatPath(r.URL.Path) && max(o.FirstByteTimeout, o.IdleTimeout, o.StallTimeout) > 0
-	return plan
 }
 
 // mayHeal reports whether the body of r may carry a history, and may be read before r

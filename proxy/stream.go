@@ -62,6 +62,7 @@ func newID() string {
 	return "chatcmpl-" + hex.EncodeToString(b[:])[:29]
 }
 
+// begin begins the answer.
 func (s *stream) begin() {
 	x := s.x
 	h := x.w.Header()

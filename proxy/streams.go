@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -11,10 +12,16 @@ import (
 // Its lock is never held while that of an exchange is waited for: a client that
 // reads slowly must not keep others from starting or ending.
 type Streams struct {
-	mu    sync.Mutex
-	open  map[*exchange]*time.Timer // each with the timer of the drain, nil before Shutdown
-	began time.Time                 // the drain, zero before Shutdown
-	limit time.Duration             // from then on, beyond which no exchange goes on; zero for none
+	drain atomic.Pointer[drain] // nil before Shutdown
+
+	mu   sync.Mutex
+	open map[*exchange]bool
+}
+
+// drain is the end of a set.
+type drain struct {
+	began time.Time
+	limit time.Duration // from then on, beyond which no exchange goes on; zero for none
 }
 
 // Shutdown lets the streams that are open, and those that are opened later, go
@@ -25,12 +32,11 @@ type Streams struct {
 func (s *Streams) Shutdown(limit time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.began.IsZero() {
+	if !s.drain.CompareAndSwap(nil, &drain{time.Now(), limit}) {
 		return
 	}
-	s.began, s.limit = time.Now(), limit
 	for x := range s.open {
-		s.schedule(x)
+		s.drain.Load().schedule(x)
 	}
 }
 
@@ -45,43 +51,39 @@ func (s *Streams) add(x *exchange) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.open == nil {
-		s.open = make(map[*exchange]*time.Timer)
+		s.open = make(map[*exchange]bool)
 	}
-	s.open[x] = nil
-	if !s.began.IsZero() {
-		s.schedule(x)
+	s.open[x] = true
+	if d := s.drain.Load(); d != nil {
+		d.schedule(x)
 	}
 }
 
 func (s *Streams) remove(x *exchange) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if timer := s.open[x]; timer != nil {
-		timer.Stop()
-	}
 	delete(s.open, x)
 }
 
-// schedule sets the timer of x. s.mu is held.
-func (s *Streams) schedule(x *exchange) {
-	timeout := x.o.DrainTimeout
-	if s.limit > 0 {
-		timeout = min(timeout, s.limit)
+// schedule has x look whether it has to end when the drain ends streams, and at the limit.
+func (d *drain) schedule(x *exchange) {
+	since := time.Since(d.began)
+	time.AfterFunc(x.o.DrainTimeout-since, x.tick)
+	if d.limit > 0 {
+		time.AfterFunc(d.limit-since, x.tick)
 	}
-	s.open[x] = time.AfterFunc(timeout-time.Since(s.began), func() { s.expire(x) })
 }
 
-// expire ends x because its time is over, and again at the limit if x asks for that.
-func (s *Streams) expire(x *exchange) {
-	s.mu.Lock()
-	left := s.limit - time.Since(s.began)
-	s.mu.Unlock()
-	if !x.drainEnded(s.limit > 0 && left <= 0) || left <= 0 {
-		return
+// ends returns the age at which the drain ends x if that is a stream, and the age at which
+// it ends whatever it can end.
+func (d *drain) ends(x *exchange) (streams, limit time.Duration) {
+	if d == nil {
+		return never, never
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if timer := s.open[x]; timer != nil {
-		timer.Reset(left)
+	age := d.began.Sub(x.since)
+	limit = never
+	if d.limit > 0 {
+		limit = age + d.limit
 	}
+	return min(age+x.o.DrainTimeout, limit), limit
 }

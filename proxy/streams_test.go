@@ -2,6 +2,8 @@ package proxy_test
 
 import (
 	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -164,8 +166,13 @@ func TestLimitHoldsForLaterStreamsToo(t *testing.T) {
 		advance(1)
 		later.wantBody(role + errorFinish("shutting_down", false))
 		advance(time.Hour)
-		last := begin(t, among(streams, 10*time.Second))
-		advance(0)
-		last.wantAnswer(http.StatusBadGateway, "shutting_down")
+		last := httptest.NewRecorder()
+		p := proxy.New(proxy.Options{Streams: streams, DrainTimeout: 10 * time.Second})
+		p.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			t.Error("the agent is asked after the drain")
+		})).ServeHTTP(last, httptest.NewRequest(http.MethodPost, "/v1/chat/completions", nil))
+		if last.Code != http.StatusBadGateway || !strings.Contains(last.Body.String(), `"shutting_down"`) {
+			t.Errorf("%d %s", last.Code, last.Body)
+		}
 	})
 }

@@ -3,11 +3,100 @@ package proxy
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/panics"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
+
+// phase is how far an exchange has come.
+type phase uint8
+
+const (
+	// phaseFree is an exchange that has no deadline: its request is still being read, or
+	// its answer passes. The zero value.
+	phaseFree phase = iota
+	// phaseWhole is one whose answer is not streamed: it is awaited, or kept until it
+	// has come. It may take until the limit of a drain, where the server would cut it.
+	phaseWhole
+	// phaseAwaiting is one whose request may be for a stream, and has no answer yet. A drain
+	// ends it, and those below.
+	phaseAwaiting
+	// phaseOther is a stream of another kind than of chat completions. It may be silent
+	// for as long as it likes, and only a drain ends it.
+	phaseOther
+	// phaseStreaming is a stream of chat completions.
+	phaseStreaming
+	// phaseFinished is a stream of chat completions after its finish chunk.
+	phaseFinished
+)
+
+// never is the age of a deadline that is not set.
+const never time.Duration = math.MaxInt64
+
+// times has the ages that the deadlines of an exchange count from (contract section 3): an age
+// is the time since the request came. Bytes and frames only move deadlines later, which sets no
+// timer. Before the first byte of the answer, the silence counts from received and frame all
+// the same.
+type times struct {
+	phase    phase
+	asked    time.Duration // the request went on to upstream
+	received time.Duration // upstream's last byte, or its end
+	frame    time.Duration // upstream's last frame
+	sent     time.Duration // the last byte to the client
+	began    bool          // a byte of the answer has come
+}
+
+// requestWaited records that the client was waited for to send the rest of its
+// request: until then upstream was not silent, it waited as well. That does not
+// matter once a byte of the answer has come.
+func (t *times) requestWaited(until time.Duration) {
+	if !t.began {
+		t.asked, t.received, t.frame = max(t.asked, until), max(t.received, until), max(t.frame, until)
+	}
+}
+
+// headerReceived records that the header of a stream has come. awaited says that a
+// stream was waited for before: a silence counts from then on where it was not.
+func (t *times) headerReceived(at time.Duration, awaited bool) {
+	t.received, t.sent = at, at
+	if !awaited {
+		t.asked, t.frame = at, at
+	}
+}
+
+// silent returns the age at which the exchange ends, unless upstream sends something before.
+func (t *times) silent(o *Options) time.Duration {
+	switch t.phase {
+	case phaseAwaiting, phaseStreaming:
+		at := min(after(t.received, o.IdleTimeout), after(t.frame, o.StallTimeout))
+		if !t.began {
+			at = min(at, after(t.asked, o.FirstByteTimeout))
+		}
+		return at
+	case phaseFinished:
+		return after(t.received, o.DoneGrace)
+	}
+	return never
+}
+
+// keepalive returns the age at which a keepalive is due, unless something is sent before. It
+// neither resets nor hides the timeouts.
+func (t *times) keepalive(o *Options) time.Duration {
+	if t.phase < phaseStreaming {
+		return never
+	}
+	return after(t.sent, o.Keepalive)
+}
+
+// after returns the age d after from, never where there is no limit d, or one beyond all ages.
+func after(from, d time.Duration) time.Duration {
+	if d <= 0 || d > never-from {
+		return never
+	}
+	return from + d
+}
 
 // cancellations are the causes with which upstream's request is cancelled, by the cause of
 // the answer's end. A proxy takes a timeout for one of upstream's (Caddy:
@@ -41,7 +130,7 @@ func (x *exchange) requestRead(asked rewrite.Asked) bool {
 	case x.chat:
 		x.times.phase = phaseAwaiting
 	}
-	if x.drainExpired && x.times.phase == phaseAwaiting && !x.gone() {
+	if x.times.phase == phaseAwaiting && x.drained() <= age && !x.gone() {
 		x.endNow(rewrite.CauseShutdown)
 		return false
 	}
@@ -52,9 +141,10 @@ func (x *exchange) requestRead(asked rewrite.Asked) bool {
 
 // watch sets the timer to fire at the next deadline or before, and stops it if there is
 // none. A timer that fires too early is set again, and one that has fired and waits for
-// the lock finds nothing to do.
+// the lock finds nothing to do. The drain has timers of its own; an answer that becomes a
+// stream after it ends with its first bytes.
 func (x *exchange) watch() {
-	at := min(x.times.end(x.o), x.times.keepalive(x.o))
+	at := min(x.times.silent(x.o), x.times.keepalive(x.o))
 	switch {
 	case x.closed || at == never:
 		x.fires = 0
@@ -81,9 +171,11 @@ func (x *exchange) tick() {
 	age := x.age()
 	x.times.requestWaited(x.body.Waited(x.since.Add(age)).Sub(x.since))
 	switch {
-	case x.times.end(x.o) <= age && x.times.phase == phaseFinished:
+	case x.drained() <= age:
+		x.endNow(rewrite.CauseShutdown)
+	case x.times.silent(x.o) <= age && x.times.phase == phaseFinished:
 		x.endNow(rewrite.CauseEOF)
-	case x.times.end(x.o) <= age:
+	case x.times.silent(x.o) <= age:
 		x.endNow(rewrite.CauseTimeout)
 	case x.times.keepalive(x.o) <= age:
 		if s, ok := x.answer.(*stream); ok { // always, by the phase
@@ -93,22 +185,16 @@ func (x *exchange) tick() {
 	x.watch()
 }
 
-// drainEnded ends the answer if the end of a drain ends answers of its kind. limit says
-// that the limit of the drain has passed, which ends more of them; again asks for another
-// call at the limit.
-func (x *exchange) drainEnded(limit bool) (again bool) {
-	x.mu.Lock()
-	defer x.unlockLate()
-	if x.closed || x.gone() {
-		return false
+// drained returns the age at which a drain ends the exchange.
+func (x *exchange) drained() time.Duration {
+	streams, limit := x.o.Streams.drain.Load().ends(x)
+	switch x.times.phase {
+	case phaseFree:
+		return never
+	case phaseWhole:
+		return limit
 	}
-	phase := x.times.phase
-	if phase >= phaseAwaiting || phase == phaseWhole && limit {
-		x.endNow(rewrite.CauseShutdown)
-		return false
-	}
-	x.drainExpired = true
-	return phase == phaseWhole
+	return streams
 }
 
 // endNow ends the answer for a cause of ours, or sends an error if it has not begun,

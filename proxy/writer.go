@@ -36,8 +36,7 @@ func (x *exchange) Hijack() (conn net.Conn, buffered *bufio.ReadWriter, err erro
 		}
 		x.committed = true
 		if x.answer == nil {
-			x.answer = passing{x: x}
-			x.answer.begin()
+			x.pass(false)
 		}
 		x.times.phase = phaseFree
 		x.watch()
@@ -101,10 +100,10 @@ func (x *exchange) Write(b []byte) (int, error) {
 	}
 	before := x.times.phase
 	n, err := x.answer.write(b)
-	switch now := x.times.phase; {
-	case x.drainExpired && now >= phaseOther:
+	switch {
+	case x.drained() <= x.age(): // the drain was over before the answer was a stream
 		x.endNow(rewrite.CauseShutdown)
-	case now != before:
+	case x.times.phase != before:
 		x.watch()
 	}
 	return n, err
@@ -143,7 +142,8 @@ func (x *exchange) begin() (passes bool) {
 	if x.answer == nil {
 		x.decide(http.StatusOK)
 	}
-	return x.passes
+	_, passes = x.answer.(passing)
+	return passes
 }
 
 // decide chooses the answer and begins it.
@@ -159,28 +159,26 @@ func (x *exchange) decide(status int) {
 	if x.timeouts != nil {
 		x.timeouts.Apply()
 	}
-	x.answer = x.choose()
-	x.answer.begin()
+	x.choose()
 	x.watch()
 }
 
-// choose returns the answer that begins with the status and the header (contract
-// section 0).
-func (x *exchange) choose() answer {
-	h := x.header
-	if x.status != http.StatusOK || x.r.Method == http.MethodHead {
-		return passing{x: x}
-	}
-	switch media := head.MediaType(h); {
-	case media == "text/event-stream" && head.IsEncoded(h):
-		return passing{x: x, encoded: true}
-	case media == "text/event-stream":
-		return newStream(x)
-	case media == "application/json" && rewrite.IsAnswerPath(x.r.URL.Path) && !head.IsEncoded(h):
+// choose begins the answer that the status and the header begin (contract section 0).
+func (x *exchange) choose() {
+	h, media := x.header, head.MediaType(x.header)
+	encoded, examined := head.IsEncoded(h), x.status == http.StatusOK && x.r.Method != http.MethodHead
+	switch {
+	case examined && media == "text/event-stream" && !encoded:
+		s := newStream(x)
+		x.answer = s
+		s.begin()
+		return
+	case examined && media == "application/json" && rewrite.IsAnswerPath(x.r.URL.Path) && !encoded:
 		// One that is larger than a frame may be passes unexamined.
 		if n, err := strconv.Atoi(h.Get("Content-Length")); err != nil || n <= x.o.Rewrite.FrameLimit() {
-			return &whole{x: x}
+			x.answer, x.times.phase = &whole{x: x}, phaseWhole
+			return
 		}
 	}
-	return passing{x: x}
+	x.pass(examined && encoded && media == "text/event-stream")
 }

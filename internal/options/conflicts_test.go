@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Options that contradict each other are told, by what is given: a default is no mistake.
+// Options that contradict each other are reported, as far as they are given: a default is no mistake.
 func TestConflicts(t *testing.T) {
 	for lines, want := range map[string][]string{
 		"":                                        nil,

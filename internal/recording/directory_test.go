@@ -9,7 +9,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/internal/caddytest"
 )
 
-// TestPlantedLinksAreNotFollowed: whoever can write to the directory sees the name
+// TestPlantedLinksAreNotFollowed: a user who can write to the directory sees the name
 // of a recording that is under way.
 func TestPlantedLinksAreNotFollowed(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "recordings")
@@ -26,7 +26,7 @@ func TestPlantedLinksAreNotFollowed(t *testing.T) {
 	}
 	end(rec)
 	if got, err := os.ReadFile(victim); err != nil || string(got) != "mine" {
-		t.Errorf("the file behind the link is %q, %v", got, err)
+		t.Errorf("the target of the link is %q, %v", got, err)
 	}
 	meta := filepath.Join(dir, rec.name+MetaExtension)
 	if info, err := os.Lstat(meta); err != nil || info.Mode() != 0o600 {
@@ -55,7 +55,7 @@ func TestDirectoryThatIsAPlantedLinkIsNotFollowed(t *testing.T) {
 		c, _ := newTestRecorder(link, 0)
 		record(c, "x")
 		if files := caddytest.Files(t, victim, recordingPrefix); len(files) != recorded {
-			t.Errorf("%v: %d files behind the link, want %d", mode, len(files), recorded)
+			t.Errorf("%v: %d files at its target, want %d", mode, len(files), recorded)
 		}
 		if err := CheckWritable(link); (err == nil) != (recorded > 0) {
 			t.Errorf("%v: %v", mode, err)

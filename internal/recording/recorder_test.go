@@ -150,7 +150,7 @@ func TestOpenRecordingsHaveTheirRoom(t *testing.T) {
 	}
 }
 
-// TestRecordingsThatAreGoneAreNoError: somebody else may have removed them.
+// TestRecordingsThatAreGoneAreNoError: an operator may have removed them.
 func TestRecordingsThatAreGoneAreNoError(t *testing.T) {
 	dir := t.TempDir()
 	c, logs := newTestRecorder(dir, 200_000)

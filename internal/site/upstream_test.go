@@ -49,18 +49,18 @@ func TestHermesTwice(t *testing.T) {
 		routes string
 		twice  bool
 	}{
-		"once":                         {route("", hermes, proxy), false},
-		"in one route":                 {route("", hermes, hermes, proxy), true},
-		"in two routes":                {route("", hermes) + "," + route("", hermes, proxy), true},
-		"behind a subroute":            {route("", within(route("", hermes)), hermes, proxy), false}, // what follows a subroute is not looked at
-		"in a subroute":                {route("", hermes, within(route(on("/v1/*"), hermes, proxy))), true},
-		"in one subroute":              {route("", within(route("", hermes), route("", hermes, proxy))), true},
-		"behind one with a matcher":    {route(on("/a/*"), hermes) + "," + route("", hermes, proxy), false},
-		"with two matchers":            {route(on("/a/*"), hermes, proxy) + "," + route(on("/b/*"), hermes, proxy), false},
-		"in a group":                   {route(`"group":"g",`, hermes, proxy) + "," + route(`"group":"g",`, hermes, proxy), false},
-		"behind two, one with matcher": {route("", hermes) + "," + route(on("/a/*"), hermes) + "," + route("", hermes, proxy), true},
-		"in two sites":                 {route(on("/"), within(route("", hermes, proxy))) + "," + route(on("/"), within(route("", hermes, proxy))), false},
-		"without a proxy":              {route("", hermes, hermes, `{"handler":"file_server"}`), true},
+		"once":                        {route("", hermes, proxy), false},
+		"in one route":                {route("", hermes, hermes, proxy), true},
+		"in two routes":               {route("", hermes) + "," + route("", hermes, proxy), true},
+		"after a subroute":            {route("", within(route("", hermes)), hermes, proxy), false}, // what follows a subroute is not looked at
+		"in a subroute":               {route("", hermes, within(route(on("/v1/*"), hermes, proxy))), true},
+		"in one subroute":             {route("", within(route("", hermes), route("", hermes, proxy))), true},
+		"after one with a matcher":    {route(on("/a/*"), hermes) + "," + route("", hermes, proxy), false},
+		"with two matchers":           {route(on("/a/*"), hermes, proxy) + "," + route(on("/b/*"), hermes, proxy), false},
+		"in a group":                  {route(`"group":"g",`, hermes, proxy) + "," + route(`"group":"g",`, hermes, proxy), false},
+		"after two, one with matcher": {route("", hermes) + "," + route(on("/a/*"), hermes) + "," + route("", hermes, proxy), true},
+		"in two sites":                {route(on("/"), within(route("", hermes, proxy))) + "," + route(on("/"), within(route("", hermes, proxy))), false},
+		"without a proxy":             {route("", hermes, hermes, `{"handler":"file_server"}`), true},
 	} {
 		if _, twice, err := Sites(app(c.routes)); twice != c.twice || err != nil {
 			t.Errorf("%s: %v, %v", name, twice, err)
@@ -68,7 +68,7 @@ func TestHermesTwice(t *testing.T) {
 	}
 }
 
-// An upstream with a path behind hermes is an error, and no other is.
+// An upstream with a path after hermes is an error, and no other is.
 func TestUpstreamsWithAPath(t *testing.T) {
 	t.Setenv("HERMES_UPSTREAM", "127.0.0.1:8642/v1")
 	to := func(dial, more string) string {
@@ -86,7 +86,7 @@ func TestUpstreamsWithAPath(t *testing.T) {
 		"of a plugin":             {route("", hermes, to("pipe/name", `,"transport":{"protocol":"pipe"}`)), false},
 		"of the request":          {route("", hermes, to("{http.request.host}/x", "")), false},
 		"a socket":                {route("", hermes, to("unix//run/hermes.sock", "")), false},
-		"not behind hermes":       {route("", to("127.0.0.1:8642/v1", "")), false},
+		"not after hermes":        {route("", to("127.0.0.1:8642/v1", "")), false},
 	} {
 		if _, _, err := Sites(app(c.routes)); (err != nil) != c.refuse {
 			t.Errorf("%s: %v", name, err)

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hermes-sidecar/hermes-sidecar/internal/bounded"
+	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
 
 // endedStreams is how many streams that have ended are listed.
@@ -63,6 +63,8 @@ type OpenTool struct {
 	ID      string  `json:"id"`
 	Name    string  `json:"name"`
 	Seconds float64 `json:"seconds"`
+
+	started time.Time
 }
 
 func (p *Process) begin(s *stream) {
@@ -111,12 +113,11 @@ func (s *stream) show(now time.Time) OpenStream {
 	o := s.shown
 	age := now.Sub(s.since)
 	o.Since, o.Age, o.Silence = s.since.UTC(), age.Seconds(), (age - s.lastRead).Seconds()
-	o.Tools = make([]OpenTool, 0, len(s.tools))
-	for _, t := range s.tools {
-		o.Tools = append(o.Tools, OpenTool{bounded.Name(t.id), t.name, now.Sub(t.started).Seconds()})
+	o.Tools = append([]OpenTool{}, s.tools...)
+	for i := range o.Tools {
+		o.Tools[i].Seconds = now.Sub(o.Tools[i].started).Seconds()
 	}
-	if s.readers != nil {
-		n := s.readers()
+	if n, ok := resume.Readers(s.ctx); ok {
 		o.Readers = &n
 	}
 	return o

@@ -46,7 +46,7 @@ func TestSilenceIsOfBytes(t *testing.T) {
 	if o.Silence != 10 || o.Age != 15 || o.Chunks != 1 || o.ID != "chatcmpl-1" || o.Model != "hermes-agent" {
 		t.Errorf("%+v", o)
 	}
-	if len(o.Tools) != 1 || o.Tools[0] != (OpenTool{"call_1", "terminal", 13}) {
+	if len(o.Tools) != 1 || o.Tools[0].ID != "call_1" || o.Tools[0].Name != "terminal" || o.Tools[0].Seconds != 13 {
 		t.Errorf("tools %+v", o.Tools)
 	}
 }
@@ -88,7 +88,8 @@ type named string
 
 func (n named) Summary() rewrite.Summary { return rewrite.Summary{ID: string(n), Model: string(n)} }
 
-// TestIDIsNotLookedForForEver in a stream without one.
+// TestIDIsNotLookedForForEver in a stream without one, and is found in a first read with many
+// chunks.
 func TestIDIsNotLookedForForEver(t *testing.T) {
 	s := begun(newObserver(), "/", time.Now())
 	asked := new(askings)
@@ -98,21 +99,17 @@ func TestIDIsNotLookedForForEver(t *testing.T) {
 	if *asked != looksForID {
 		t.Errorf("asked %d times, want %d", *asked, looksForID)
 	}
+	s = begun(newObserver(), "/", time.Now())
+	s.Read(time.Now(), 40, named("chatcmpl-1\xff"))
+	if o := s.show(time.Now()); o.ID != "chatcmpl-1" {
+		t.Errorf("%+v", o)
+	}
 }
 
 // askings is a Summarizer that counts.
 type askings int
 
 func (a *askings) Summary() rewrite.Summary { *a++; return rewrite.Summary{} }
-
-// TestIDOfAFirstReadWithManyChunks is found all the same.
-func TestIDOfAFirstReadWithManyChunks(t *testing.T) {
-	s := begun(newObserver(), "/", time.Now())
-	s.Read(time.Now(), 40, named("chatcmpl-1\xff"))
-	if o := s.show(time.Now()); o.ID != "chatcmpl-1" {
-		t.Errorf("%+v", o)
-	}
-}
 
 // TestStreamsAreListedWhileTheyRun, by -race.
 func TestStreamsAreListedWhileTheyRun(t *testing.T) {

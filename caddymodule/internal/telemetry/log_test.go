@@ -29,60 +29,41 @@ func logEnd(level zapcore.Level, res proxy.Result) []observer.LoggedEntry {
 }
 
 func TestEndIsLoggedAtTheLevelItDeserves(t *testing.T) {
+	const ok, failed = proxy.OutcomeOK, rewrite.CodeAborted
 	for _, c := range []struct {
-		name    string
-		res     proxy.Result
+		outcome string
+		status  int
+		whole   bool
+		summary rewrite.Summary
 		level   zapcore.Level
 		message string
 	}{
-		{"well", proxy.Result{Outcome: proxy.OutcomeOK, Status: 200}, zap.DebugLevel, "stream ended"},
-		{"client gone", proxy.Result{Outcome: proxy.OutcomeClientGone, Status: 200}, zap.DebugLevel, "client left"},
-		{
-			"error",
-			proxy.Result{Summary: rewrite.Summary{Imitations: 1, ZeroUsagePassed: true}, Outcome: rewrite.CodeAborted, Status: 200},
-			zap.WarnLevel, "stream ended in an error",
-		},
-		{
-			"no answer", proxy.Result{Outcome: rewrite.CodeEmpty, Status: 200},
-			zap.WarnLevel, "answer said nothing or ended on a tool, and was ended with an error; see empty_answer",
-		},
-		{"error before the stream", proxy.Result{Outcome: rewrite.CodeAborted, Status: 502}, zap.WarnLevel, "no stream came; answered with an error"},
-		{
-			"error where no stream was asked for", proxy.Result{Outcome: rewrite.CodeAborted, Status: 502, Whole: true},
-			zap.WarnLevel, "no answer came; answered with an error",
-		},
-		{"answer", proxy.Result{Summary: rewrite.Summary{Reasoning: 1}, Outcome: proxy.OutcomeOK, Status: 200, Whole: true}, zap.DebugLevel, "answer ended"},
-		{
-			"zero usage",
-			proxy.Result{Summary: rewrite.Summary{ZeroUsagePassed: true, Imitations: 1}, Outcome: proxy.OutcomeOK, Status: 200},
-			zap.WarnLevel, "answer passed with text and a usage of zero tokens, which may be a crash; see zero_usage",
-		},
-		{
-			"imitations",
-			proxy.Result{Summary: rewrite.Summary{Imitations: 2}, Outcome: proxy.OutcomeOK, Status: 200},
-			zap.InfoLevel, "answer had tool markers that the model only imitated",
-		},
-		{
-			"unexamined",
-			proxy.Result{Summary: rewrite.Summary{Unexamined: 1}, Outcome: proxy.OutcomeOK, Status: 200},
-			zap.InfoLevel, "stream had frames larger than max_frame, which passed unexamined",
-		},
-		{
-			"agent failed",
-			proxy.Result{Summary: rewrite.Summary{Code: rewrite.CodeAgentIncomplete}, Outcome: rewrite.CodeAgentIncomplete, Status: 502},
-			zap.WarnLevel, "agent failed and said stop; answered with an error",
-		},
-		{"compressed", proxy.Result{Outcome: proxy.OutcomeEncoded, Status: 200}, zap.WarnLevel, "event stream is compressed by upstream and passes unrepaired"},
+		{ok, 200, false, rewrite.Summary{}, zap.DebugLevel, "stream ended"},
+		{ok, 200, true, rewrite.Summary{Reasoning: 1}, zap.DebugLevel, "answer ended"},
+		{proxy.OutcomeClientGone, 200, false, rewrite.Summary{}, zap.DebugLevel, "client left"},
+		{failed, 200, false, rewrite.Summary{Imitations: 1, ZeroUsagePassed: true}, zap.WarnLevel, "stream ended in an error"},
+		{failed, 502, false, rewrite.Summary{}, zap.WarnLevel, "no stream came; answered with an error"},
+		{failed, 502, true, rewrite.Summary{}, zap.WarnLevel, "no answer came; answered with an error"},
+		{rewrite.CodeEmpty, 200, false, rewrite.Summary{}, zap.WarnLevel,
+			"answer said nothing or ended on a tool, and was ended with an error; see empty_answer"},
+		{rewrite.CodeAgentIncomplete, 502, false, rewrite.Summary{}, zap.WarnLevel,
+			"agent failed and said stop; answered with an error"},
+		{proxy.OutcomeEncoded, 200, false, rewrite.Summary{}, zap.WarnLevel,
+			"event stream is compressed by upstream and passes unrepaired"},
+		{ok, 200, false, rewrite.Summary{ZeroUsagePassed: true, Imitations: 1}, zap.WarnLevel,
+			"answer passed with text and a usage of zero tokens, which may be a crash; see zero_usage"},
+		{ok, 200, false, rewrite.Summary{Imitations: 2}, zap.InfoLevel, "answer had tool markers that the model only imitated"},
+		{ok, 200, false, rewrite.Summary{Unexamined: 1}, zap.InfoLevel,
+			"stream had frames larger than max_frame, which passed unexamined"},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			entries := logEnd(zap.DebugLevel, c.res)
-			if len(entries) != 1 || entries[0].Level != c.level || entries[0].Message != c.message {
-				t.Fatalf("logged %v, want one line at %v: %s", entries, c.level, c.message)
-			}
-			if above := logEnd(c.level+1, c.res); len(above) != 0 {
-				t.Errorf("logged %v above %v", above, c.level)
-			}
-		})
+		res := proxy.Result{Summary: c.summary, Outcome: c.outcome, Status: c.status, Whole: c.whole}
+		entries := logEnd(zap.DebugLevel, res)
+		if len(entries) != 1 || entries[0].Level != c.level || entries[0].Message != c.message {
+			t.Errorf("%+v: logged %v, want one line at %v: %s", c, entries, c.level, c.message)
+		}
+		if above := logEnd(c.level+1, res); len(above) != 0 {
+			t.Errorf("%+v: logged %v above %v", c, above, c.level)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -22,7 +23,7 @@ func TestForeignMetricsOfTheSameNameAreNoError(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(prometheus.NewCounterVec(prometheus.CounterOpts{Name: "gen_ai_client_operation_duration_seconds", Help: "Of another module."}, []string{"model"}))
 	if err := NewProcess().Register(registry); err == nil {
-		t.Error("nobody is told")
+		t.Error("there is no error")
 	}
 	families, err := registry.Gather()
 	if err != nil {
@@ -112,3 +113,36 @@ func BenchmarkObservedChunk(b *testing.B) {
 type sum struct{}
 
 func (sum) Summary() rewrite.Summary { return rewrite.Summary{ID: "chatcmpl-1", Model: "hermes-agent"} }
+
+// TestTimesBetweenChunksAreObserved while streams are open; those that come in one read
+// have none.
+func TestTimesBetweenChunksAreObserved(t *testing.T) {
+	h := newObserver()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(h.Process.metrics.outputChunk)
+	at := time.Unix(1795164799, 0)
+	var streams []*stream
+	for range 3 {
+		streams = append(streams, begun(h, "/v1/chat/completions", at))
+	}
+	var count uint64
+	var total float64
+	for i, gap := range []time.Duration{5, 10, 11, 300, 7, 90_000, 40} {
+		at = at.Add(gap * time.Millisecond)
+		for k, s := range streams {
+			s.Read(at, (i+1)*(k+1), sum{})
+			if count += uint64(k); i > 0 {
+				count++
+				total += (gap * time.Millisecond).Seconds()
+			}
+		}
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := families[0].GetMetric()[0].GetHistogram()
+		if got.GetSampleCount() != count || math.Abs(got.GetSampleSum()-total) > 1e-9 {
+			t.Errorf("%d times of %v s together, want %d of %v", got.GetSampleCount(), got.GetSampleSum(), count, total)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"sync"
@@ -15,7 +16,6 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/internal/accesslog"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/bounded"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
-	"github.com/hermes-sidecar/hermes-sidecar/resume"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -55,14 +55,8 @@ func (o *Observer) Begin(r *http.Request, b proxy.Begun) proxy.AnswerObserver {
 		op = operationAgent
 	}
 	s := &stream{
-		observer: o, span: startSpan(r, op, since), op: op, gaps: o.Process.metrics.outputChunk.WithLabelValues(op),
+		observer: o, ctx: r.Context(), span: startSpan(r, op, since), op: op, gaps: o.Process.metrics.outputChunk.WithLabelValues(op),
 		since: since, lastRead: time.Since(since), shown: OpenStream{Path: bounded.Name(r.URL.Path), Upstream: b.Upstream},
-	}
-	if _, ok := resume.Readers(r.Context()); ok {
-		s.readers = func() int {
-			n, _ := resume.Readers(r.Context())
-			return n
-		}
 	}
 	o.Process.begin(s)
 	return s
@@ -91,20 +85,14 @@ type stream struct {
 	span     trace.Span          // nil if the request is not traced
 	op       string              // gen_ai.operation.name, "" for an answer that is not streamed
 	gaps     prometheus.Observer // the times between chunks
-	readers  func() int          // nil if the stream may not be resumed
+	ctx      context.Context     // the request's, nil for an answer that is not streamed
 
 	mu       sync.Mutex    // of what follows, which show reads
 	shown    OpenStream    // but for times, tools and readers
 	lastRead time.Duration // after since
 	last     time.Duration // likewise, the last chunk
 	looks    int           // how many times the id has been looked for
-	tools    []openTool
-}
-
-// openTool is a tool that is open.
-type openTool struct {
-	id, name string
-	started  time.Time
+	tools    []OpenTool
 }
 
 // Raw implements proxy.AnswerObserver.
@@ -150,11 +138,12 @@ func (s *stream) Tool(now time.Time, e rewrite.ToolEvent) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	id := bounded.Name(e.ID)
 	if !e.Completed {
-		s.tools = append(s.tools, openTool{e.ID, bounded.Name(e.Name), now})
+		s.tools = append(s.tools, OpenTool{ID: id, Name: bounded.Name(e.Name), started: now})
 		return
 	}
-	i := slices.IndexFunc(s.tools, func(t openTool) bool { return t.id == e.ID })
+	i := slices.IndexFunc(s.tools, func(t OpenTool) bool { return t.ID == id })
 	if i < 0 {
 		return
 	}

@@ -238,7 +238,7 @@ func (s *Store) lookUp() {
 	select {
 	case <-done:
 	case <-time.After(wait):
-		s.warn(reading, context.DeadlineExceeded)
+		s.warn(context.DeadlineExceeded)
 	}
 }
 
@@ -259,11 +259,7 @@ func (s *Store) sync(done chan struct{}, changed map[string]bool) {
 	defer close(done)
 	stored, err := s.merge(changed)
 	if err != nil { // before the last Flush ends, and with it the process
-		doing := reading
-		if len(changed) > 0 {
-			doing = "storing which upstreams report usage"
-		}
-		s.warn(doing, err)
+		s.warn(err)
 	}
 	m := s.Memory
 	m.mu.Lock()
@@ -325,7 +321,7 @@ func (s *Store) load(ctx context.Context) (map[string]bool, error) {
 		err = json.Unmarshal(value, &f)
 	}
 	if err != nil {
-		s.warn(reading, fmt.Errorf("%s: %w", storageKey, err))
+		s.warn(fmt.Errorf("%s: %w", storageKey, err))
 		return known, nil
 	}
 	for _, key := range f.Known[:min(len(f.Known), maxKnown)] {
@@ -336,14 +332,11 @@ func (s *Store) load(ctx context.Context) (map[string]bool, error) {
 	return known, nil
 }
 
-// reading is what the warning says that a sync does which changes nothing.
-const reading = "reading which upstreams report usage"
-
 // warn logs the first failure of storage. Further ones are not logged until the next
 // reload.
-func (s *Store) warn(doing string, err error) {
+func (s *Store) warn(err error) {
 	if s.failed.CompareAndSwap(false, true) {
 		s.Logger.Warn("storage failed; streams go on, but false stops may pass after a restart",
-			zap.String("doing", doing), zap.Error(err))
+			zap.String("doing", "remembering which upstreams report usage"), zap.Error(err))
 	}
 }
