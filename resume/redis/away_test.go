@@ -82,9 +82,8 @@ func TestRedisIsKilled(t *testing.T) {
 
 // TestPasswordIsNotRepeated has a server that does not know AUTH repeat the password.
 func TestPasswordIsNotRepeated(t *testing.T) {
-	f := &fake{point: "hello", reply: []byte("-ERR unknown command 'AUTH', with args beginning with: 'hermes' 'the-password'\r\n")}
-	f.start(t)
-	s, logs := f.replica(t, func(o *Options) { o.Username, o.Password = "hermes", "the-password" })
+	const reply = "-ERR unknown command 'AUTH', with args beginning with: 'hermes' 'the-password'\r\n"
+	s, logs := answering(t, reply, func(o *Options) { o.Username, o.Password = "hermes", "the-password" })
 	if _, _, err := s.Claim(context.Background(), entry("a"), newRun().callbacks()); err == nil {
 		t.Error("it is claimed")
 	}

@@ -79,7 +79,7 @@ func TestKeyIsClaimedOnceAroundARestart(t *testing.T) {
 
 // TestKeyWaitsNoLongerThanACommand may take, if nothing is at the address.
 func TestKeyWaitsNoLongerThanACommand(t *testing.T) {
-	s, _ := new(fake).replica(t, func(o *Options) { o.Address = "127.0.0.1:0"; o.Timeout = 50 * time.Millisecond })
+	s, _ := (&server{t: t, socket: "no_such"}).replica(func(o *Options) { o.Timeout = 50 * time.Millisecond })
 	if _, _, err := s.Claim(context.Background(), entry("a"), newRun().callbacks()); !errors.Is(err, errAway) {
 		t.Error(err)
 	}
