@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -19,7 +18,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/iotest"
-	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/alone"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
@@ -320,14 +318,7 @@ func TestDepartureIsNoticed(t *testing.T) {
 			q.body = `{"stream":true}`
 			first := l.left(q)
 
-			c, err := net.Dial("tcp", l.srv.Listener.Addr().String())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer c.Close()
-			if _, err := fmt.Fprintf(c, request, first.id(), l.srv.Listener.Addr()); err != nil {
-				t.Fatal(err)
-			}
+			c := dial(t, l.srv, request, first.id(), l.srv.Listener.Addr())
 			in := bufio.NewReader(c)
 			res, err := http.ReadResponse(in, nil)
 			if err == nil && res.StatusCode == http.StatusContinue {
@@ -347,13 +338,7 @@ func TestDepartureIsNoticed(t *testing.T) {
 func TestBodiesThatCannotBeRead(t *testing.T) {
 	l := newLab(t, nil, streams([]string{event(1), event(2)}, onlyOnce()))
 	first := l.send(post(resume.DetachHeader, "1m")).want(http.StatusOK)
-	c, err := net.Dial("tcp", l.srv.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(patience))
-	_, _ = fmt.Fprintf(c, "POST /events HTTP/1.1\r\nHost: %s\r\nLast-Event-ID: %s/0\r\nTransfer-Encoding: chunked\r\n\r\nno size\r\n", l.srv.Listener.Addr(), first.id())
+	c := dial(t, l.srv, "POST /events HTTP/1.1\r\nHost: %s\r\nLast-Event-ID: %s/0\r\nTransfer-Encoding: chunked\r\n\r\nno size\r\n", l.srv.Listener.Addr(), first.id())
 	res, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {
 		t.Fatal(err)
