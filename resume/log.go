@@ -63,9 +63,11 @@ func (l *memoryLog) Append(ctx context.Context, p Part) error {
 	}
 	for b, ends := range p.Pieces(maxSegment) {
 		l.waitForReaders(ctx)
-		unread := l.segments.end
-		if ctx.Err() == nil {
-			unread = l.unread()
+		unread := l.segments.end // where the bytes begin that a reader is waited for to read
+		for _, r := range l.readers {
+			if ctx.Err() == nil && r.isWaitedFor() {
+				unread = min(unread, r.at)
+			}
 		}
 		l.grow(unread, func() { l.segments.append(b, ends) })
 	}
@@ -150,17 +152,6 @@ func (l *memoryLog) lags(over int64) bool {
 		ahead := r.first && !l.isShared() && r.at < l.segments.end-readAhead
 		return r.isWaitedFor() && (r.at < to || ahead)
 	})
-}
-
-// unread returns where the bytes begin that a reader is waited for to read.
-func (l *memoryLog) unread() int64 {
-	at := l.segments.end
-	for _, r := range l.readers {
-		if r.isWaitedFor() {
-			at = min(at, r.at)
-		}
-	}
-	return at
 }
 
 // cancel cancels the run, if it is not over.

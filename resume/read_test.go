@@ -263,12 +263,7 @@ func TestAHundredReadersOfOneLog(t *testing.T) {
 // once what it needs has gone, it is cut off.
 func TestSlowReaderHoldsNobodyUp(t *testing.T) {
 	const size, n = 64 << 10, 400 // more than a connection holds
-	big := "data: " + strings.Repeat("x", size) + "\n\n"
-	each := make(chan struct{})
-	all := make([]string, n)
-	for i := range all {
-		all[i] = big
-	}
+	each, all := make(chan struct{}), bursts(n, size)
 	l := newLab(t, func(o *resume.Options) { o.MaxStream = 1 << 20 }, streams(all, each))
 	slow := bufio.NewReader(silentClient(t, l))
 	each <- struct{}{}
