@@ -100,6 +100,7 @@ func TestPasswordIsNotRepeated(t *testing.T) {
 // TestRedisRestarts and has all that it had: readers of a stream, here or elsewhere, notice
 // nothing, as long as that takes less than a lease.
 func TestRedisRestarts(t *testing.T) {
+	t.Parallel()
 	server := startServer(t, "--appendonly", "yes", "--appendfsync", "always")
 	here, logs := server.replica(nil)
 	there, _ := server.replica(nil)
@@ -134,6 +135,7 @@ func TestRedisRestarts(t *testing.T) {
 
 // TestConnectionsAreKilled again and again, and commands wait for a while: nothing is lost.
 func TestConnectionsAreKilled(t *testing.T) {
+	t.Parallel()
 	server := startServer(t)
 	here, there := server.replicas()
 	l := begun(t, here, entry("a"), newRun())

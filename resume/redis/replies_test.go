@@ -95,6 +95,7 @@ func answering(t *testing.T, reply string, set func(*Options)) (*Store, *observe
 // TestBrokenReplies has a server answer in each broken way: callers get an error, and wait no longer
 // than for a server that is silent.
 func TestBrokenReplies(t *testing.T) {
+	t.Parallel()
 	var wg sync.WaitGroup
 	for name, reply := range brokenReplies {
 		s, _ := answering(t, reply, func(*Options) {})

@@ -41,6 +41,7 @@ func TestCloseWaitsForLogs(t *testing.T) {
 // away and as it comes back, whatever that replica has noticed of it: none of them is the
 // first, and none is told that there is no log.
 func TestKeyIsClaimedOnceAroundARestart(t *testing.T) {
+	t.Parallel()
 	server := startServer(t, "--appendonly", "yes", "--appendfsync", "always")
 	here, _ := server.replica(nil)
 	there, _ := server.replica(nil)
@@ -375,7 +376,10 @@ func TestContract(t *testing.T) {
 	for name, store := range storages {
 		t.Run(name, func(t *testing.T) {
 			for what, test := range contract {
-				t.Run(what, func(t *testing.T) { test(t, store(t)) })
+				t.Run(what, func(t *testing.T) {
+					t.Parallel()
+					test(t, store(t))
+				})
 			}
 		})
 	}
@@ -391,6 +395,7 @@ func answer(w http.ResponseWriter, r *http.Request) {
 // key has its own stream, no id is found that is none, and nothing of them is in the name of a
 // key in Redis.
 func TestHostileNames(t *testing.T) {
+	t.Parallel()
 	server := startServer(t)
 	a, logs := server.replica(nil)
 	b, _ := server.replica(nil)
