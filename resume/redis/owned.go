@@ -41,12 +41,6 @@ const endTimeout = time.Second
 // tick is how often flush refreshes the lease of a log, and sees what other replicas want.
 const tick = 250 * time.Millisecond
 
-func newOwned(s *Store, e resume.Entry, run resume.Run) *owned {
-	o := &owned{s: s, entry: e, run: run, wake: make(chan struct{}, 1), done: make(chan struct{})}
-	o.room = sync.NewCond(&o.mu)
-	return o
-}
-
 // wakeFlush has flush do something.
 func (o *owned) wakeFlush() {
 	select {
