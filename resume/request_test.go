@@ -379,19 +379,10 @@ func TestABodyTakesItsSize(t *testing.T) {
 	}
 	const size, clients = proxy.DefaultMaxRequest, 4
 	for name, body := range map[string][]byte{
-		"objects":            repeated(`{"stream":[{"":0}`, `,{"":0}`, `]}`, size),
-		"numbers":            repeated(`{"stream":[0`, `,0`, `]}`, size),
-		"depth":              repeated(`{"stream":`, `[`, ``, size),
-		"depth of objects":   repeated(`{"stream":`, `{"a":`, ``, size),
-		"members":            repeated(`{"a":0`, `,"a":0`, `,"stream":true}`, size),
-		"the member itself":  repeated(`{"stream":true`, `,"stream":true`, `}`, size),
-		"escaped names":      repeated(`{"a":0`, `,"\u0061\u0061\u0061\u0061":0`, `,"\u0073tream":true}`, size),
-		"a string":           repeated(`{"stream":"`, `\u0061`, `"}`, size),
-		"a name":             repeated(`{"`, `\u0061`, `":0,"stream":true}`, size),
-		"messages":           repeated(`{"stream":true,"messages":[{}`, `,{}`, `]}`, size),
-		"messages in a list": repeated(`{"stream":true,"messages":[[]`, `,[]`, `]}`, size),
-		"no JSON":            repeated(``, `[`, ``, size),
-		"white space":        repeated(``, ` `, ``, size),
+		"objects":       repeated(`{"stream":[{"":0}`, `,{"":0}`, `]}`, size),
+		"depth":         repeated(`{"stream":`, `[`, ``, size),
+		"escaped names": repeated(`{"a":0`, `,"\u0061\u0061\u0061\u0061":0`, `,"\u0073tream":true}`, size),
+		"a string":      repeated(`{"stream":"`, `\u0061`, `"}`, size),
 	} {
 		lengths := []int64{int64(len(body))}
 		if name == "objects" {

@@ -391,9 +391,8 @@ func answer(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, "data: %s\n\n", r.Header.Get("Name"))
 }
 
-// TestHostileNames has keys of requests and ids of streams be whatever clients can send: each
-// key has its own stream, no id is found that is none, and nothing of them is in the name of a
-// key in Redis.
+// TestHostileNames has keys of requests be whatever clients can send: each has its own stream,
+// and nothing of them is in the name of a key in Redis.
 func TestHostileNames(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
@@ -413,17 +412,6 @@ func TestHostileNames(t *testing.T) {
 		again := ask(t, there, "POST", "/chat", "Idempotency-Key", name, "Name", "again")
 		if got := body(t, again); got != want || again.Header.Get("Idempotency-Replayed") != "true" {
 			t.Errorf("%.20q is %q again", name, got)
-		}
-	}
-	for _, id := range []string{"**********************", "stream_**********************", "stream_%2a*********************", "stream_[a-z]*0000000000000000", "stream_0000000000000000000000", "..", "*"} {
-		for _, method := range []string{"GET", "DELETE"} {
-			if res := ask(t, there, method, "/chat/"+id, "Name", "none"); res.StatusCode == http.StatusOK && body(t, res) != "data: none\n\n" ||
-				res.StatusCode != http.StatusOK && res.StatusCode != http.StatusNotFound {
-				t.Errorf("%s %s is %s", method, id, res.Status)
-			}
-		}
-		if res := ask(t, there, "POST", "/chat", "Last-Event-ID", id+"/1", "Name", "none"); res.StatusCode == http.StatusOK && body(t, res) != "data: none\n\n" {
-			t.Errorf("after %s is %s", id, res.Status)
 		}
 	}
 	want := regexp.MustCompile(`^test:((log|events|readers):stream_[A-Za-z0-9_-]{22}|key:[0-9a-f]{64})$`)
