@@ -42,13 +42,6 @@ type Options struct {
 	Logger *zap.Logger
 }
 
-// Defaults of Options.
-const (
-	DefaultPrefix  = "hermes:"
-	DefaultLease   = 15 * time.Second
-	DefaultTimeout = 3 * time.Second
-)
-
 // Store is a resume.Store in Redis.
 type Store struct {
 	o       Options
