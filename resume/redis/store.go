@@ -136,10 +136,7 @@ func (s *Store) ttl(e resume.Entry) int64 {
 func (s *Store) Claim(
 	ctx context.Context, e resume.Entry, run resume.Run,
 ) (resume.Entry, resume.Writer, error) {
-	text, err := json.Marshal(e)
-	if err != nil {
-		return resume.Entry{}, nil, fmt.Errorf("encoding a log's entry: %w", err)
-	}
+	text, _ := json.Marshal(e) // strings and numbers
 	if len(text) > maxRecord {
 		return resume.Entry{}, nil, errLarge
 	}
