@@ -416,15 +416,29 @@ func without(t *testing.T, stream, id string) string {
 	return b.String()
 }
 
-// silentClient sends a request with a key, and reads nothing.
-func silentClient(t *testing.T, l *lab) net.Conn {
+// dial connects to a server, and sends a request.
+func dial(t *testing.T, srv *httptest.Server, request string, args ...any) net.Conn {
 	t.Helper()
-	c, err := net.Dial("tcp", l.srv.Listener.Addr().String())
+	c, err := net.Dial("tcp", srv.Listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: %s\r\n%s: k\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
-		otherPath, l.srv.Listener.Addr(), key, len(asking), asking)
+	_ = c.SetDeadline(time.Now().Add(patience))
+	_, _ = fmt.Fprintf(c, request, args...)
 	return c
+}
+
+// silentClient sends a request with a key, and reads nothing.
+func silentClient(t *testing.T, l *lab) net.Conn {
+	t.Helper()
+	return dial(t, l.srv, "POST %s HTTP/1.1\r\nHost: %s\r\n%s: k\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+		otherPath, l.srv.Listener.Addr(), key, len(asking), asking)
+}
+
+// keyed is a POST with the key k, for a handler without a server.
+func keyed(path string) *http.Request {
+	r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(asking))
+	r.Header.Set(key, "k")
+	return r
 }

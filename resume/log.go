@@ -63,9 +63,11 @@ func (l *memoryLog) Append(ctx context.Context, p Part) error {
 	}
 	for b, ends := range p.Pieces(maxSegment) {
 		l.waitForReaders(ctx)
-		unread := l.segments.end
-		if ctx.Err() == nil {
-			unread = l.unread()
+		unread := l.segments.end // where the bytes begin that a reader is waited for to read
+		for _, r := range l.readers {
+			if ctx.Err() == nil && r.isWaitedFor() {
+				unread = min(unread, r.at)
+			}
 		}
 		l.grow(unread, func() { l.segments.append(b, ends) })
 	}
@@ -118,51 +120,38 @@ func (l *memoryLog) limit() int64 {
 }
 
 // waitForReaders waits until the log can grow without deleting events that a reader has yet
-// to read. It does not hold the lock while it waits.
+// to read. It does not hold the lock while it waits. If readers are stalled, only one that is
+// alone is waited for.
 func (l *memoryLog) waitForReaders(ctx context.Context) {
-	for stalled := false; ctx.Err() == nil && l.lags(l.in.makeRoom(l, mostGrowth), stalled); {
+	for ctx.Err() == nil && l.lags(l.in.makeRoom(l, mostGrowth)) {
 		l.in.mu.Unlock()
 		timer := time.NewTimer(stalledAfter)
+		stalled := false
 		select {
 		case <-l.moved:
-			stalled = false
 		case <-ctx.Done():
 		case <-timer.C:
 			stalled = true
 		}
 		timer.Stop()
 		l.in.mu.Lock()
+		for _, r := range l.readers {
+			r.stuck = r.stuck || stalled && l.isShared() && r.at < l.segments.end
+		}
 	}
 }
+
+// isShared reports whether the log has not just one reader.
+func (l *memoryLog) isShared() bool { return len(l.readers)+l.elsewhere != 1 }
 
 // lags reports whether to wait for a reader before the log grows. The memory is over bytes
-// too small for that. If the readers are stalled, only one that is alone is waited for.
-func (l *memoryLog) lags(over int64, stalled bool) bool {
-	alone := len(l.readers)+l.elsewhere == 1
+// too small for that.
+func (l *memoryLog) lags(over int64) bool {
 	to := l.segments.trimmed(max(over, l.segments.taken+mostGrowth-l.limit()))
-	lags := false
-	for _, r := range l.readers {
-		if !r.isWaitedFor() || r.at >= to && !(alone && r.first && r.at < l.segments.end-readAhead) {
-			continue
-		}
-		if stalled && !alone {
-			r.stuck = true
-			continue
-		}
-		lags = true
-	}
-	return lags
-}
-
-// unread returns where the bytes begin that a reader is waited for to read.
-func (l *memoryLog) unread() int64 {
-	at := l.segments.end
-	for _, r := range l.readers {
-		if r.isWaitedFor() {
-			at = min(at, r.at)
-		}
-	}
-	return at
+	return slices.ContainsFunc(l.readers, func(r *memoryReader) bool {
+		ahead := r.first && !l.isShared() && r.at < l.segments.end-readAhead
+		return r.isWaitedFor() && (r.at < to || ahead)
+	})
 }
 
 // cancel cancels the run, if it is not over.

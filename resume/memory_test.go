@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -133,10 +134,7 @@ func TestMaxMemoryBoundsAllLogs(t *testing.T) {
 // TestNoMemoryForAStreamThatIsAlone ends it with an error, which a client that comes back gets.
 func TestNoMemoryForAStreamThatIsAlone(t *testing.T) {
 	each, big := make(chan struct{}), "data: "+strings.Repeat("x", 16<<10)+"\n\n"
-	all := make([]string, 20)
-	for i := range all {
-		all[i] = big
-	}
+	all := slices.Repeat([]string{big}, 20)
 	l := newLab(t, func(o *resume.Options) { o.MaxMemory = 256 << 10 }, func(w http.ResponseWriter, r *http.Request) error {
 		if r.URL.Path == chatPath {
 			return silent(w, r)

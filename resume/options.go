@@ -64,12 +64,10 @@ type Options struct {
 	Asked func(r *http.Request) (server, path string)
 	// Detached returns r, the request of a run, with w for its answer, in a form that
 	// shares nothing with the request of its first client. Nil means that r shares
-	// nothing as it is: it is a clone.
-	Detached func(r *http.Request, w http.ResponseWriter) *http.Request
-	// Returned is called in the goroutine of the first client, if that is still there,
-	// when the next handler has returned. It may copy to the client's request what handlers
-	// have set in the run's. Nil means that nothing is copied.
-	Returned func(client, run *http.Request)
+	// nothing as it is: it is a clone. The function returned is called in the goroutine of the
+	// first client, if that is still there, when the next handler has returned. It may copy
+	// to the client's request what handlers have set in the run's.
+	Detached func(r *http.Request, w http.ResponseWriter) (own *http.Request, returned func())
 }
 
 // Defaults of Options.

@@ -75,8 +75,8 @@ func (c *presence) decide(stream bool) (kind, http.ResponseWriter) {
 	return c.kind, c.client
 }
 
-// inform sends an informational answer to the first client, if that is there. What a connection
-// holds is enough: a client that does not read must hold up no others.
+// inform sends an informational answer to the first client, if that is there. It drops those beyond
+// what the buffers of a connection hold, so that a client that does not read holds up no others.
 func (c *presence) inform(status int, header http.Header) {
 	c.informing.Lock()
 	defer c.informing.Unlock()

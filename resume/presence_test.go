@@ -116,50 +116,42 @@ func TestOneMoreThanMaxDetachedEndsWithItsClient(t *testing.T) {
 // it wants a stream: no other answer would find a reader.
 func TestClientThatLeavesBeforeTheAnswer(t *testing.T) {
 	for _, c := range []struct {
-		path, accept string
-		goes         bool
-		bodies       []string
+		path, accept, body string
+		goes               bool
 	}{
-		{otherPath, "text/event-stream", true, []string{""}},
-		{"/api/sessions/s/chat/stream", "", true, []string{"{}"}},
-		{chatPath, "", true, []string{
-			asking, `{"stream":true}`, ` { "a" : [1, {"stream":false}], "stream" : true } `, `{"stream":false,"stream":true}`,
-			`{"\u0073tre\u0061m":true}`, `{"a\"":"}","stream":true}`,
-		}},
-		{chatPath, "", false, []string{
-			`{}`, `{"stream":false}`, `{"stream":true,"stream":false}`, `{"stream":true,"s\u0074ream":null}`, `{"stream":"true"}`, `{"stream":1}`,
-			`{"stream":[true]}`, `{"a":{"stream":true}}`, `{"Stream":true}`, `[{"stream":true}]`, `{"stream":true`, `{"stream":true}}`, ``,
-			`{"a":"stream"}`, `"stream":true`,
-		}},
+		{otherPath, "text/event-stream", "", true},
+		{"/api/sessions/s/chat/stream", "", "{}", true},
+		{chatPath, "", asking, true},
+		{chatPath, "", `{"stream":false}`, false},
+		{chatPath, "", `{"stream":"true"}`, false},
+		{chatPath, "", `{"stream":true`, false},
 	} {
-		for _, body := range c.bodies {
-			each := make(chan struct{})
-			l := newLab(t, nil, func(w http.ResponseWriter, r *http.Request) error {
-				select {
-				case <-r.Context().Done():
-					return context.Cause(r.Context())
-				case <-each:
-				}
-				return streams([]string{chunk}, always())(w, r)
-			})
-			q := request{http.MethodPost, c.path, body, []string{key, "k", "Accept", c.accept}}
-			l.leaveEarly(q)
-			if !c.goes {
-				if e := l.over(); e.Reason != resume.ReasonLeft || e.Stream {
-					t.Errorf("%s ended for %v", body, e.Reason)
-				}
-				l.wantEmpty()
-				continue
+		each := make(chan struct{})
+		l := newLab(t, nil, func(w http.ResponseWriter, r *http.Request) error {
+			select {
+			case <-r.Context().Done():
+				return context.Cause(r.Context())
+			case <-each:
 			}
-			until(t, body+" goes on", func() bool { return l.runs.Stats().Detached == 1 })
-			close(each)
-			l.over()
-			again := l.send(q).want(http.StatusOK)
-			if got := again.rest(); got != numbered(again.id(), 1, chunk) {
-				t.Errorf("%q", got)
+			return streams([]string{chunk}, always())(w, r)
+		})
+		q := request{http.MethodPost, c.path, c.body, []string{key, "k", "Accept", c.accept}}
+		l.leaveEarly(q)
+		if !c.goes {
+			if e := l.over(); e.Reason != resume.ReasonLeft || e.Stream {
+				t.Errorf("%+v ended for %v", c, e.Reason)
 			}
-			l.wantAsked(1)
+			l.wantEmpty()
+			continue
 		}
+		until(t, c.path+" goes on", func() bool { return l.runs.Stats().Detached == 1 })
+		close(each)
+		l.over()
+		again := l.send(q).want(http.StatusOK)
+		if got := again.rest(); got != numbered(again.id(), 1, chunk) {
+			t.Errorf("%q", got)
+		}
+		l.wantAsked(1)
 	}
 }
 

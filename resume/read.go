@@ -18,7 +18,7 @@ const statusGone = 499
 // attend calls next and answers the first client, which reads the log as others do.
 func (x *run) attend(w http.ResponseWriter, r *http.Request, body []byte, next Next) error {
 	reader := x.o.Store.Read(r.Context(), x.entry.ID, 0)
-	up := x.start(r, body, next)
+	x.start(r, body, next)
 	leave := sync.OnceValue(func() bool {
 		reader.Close()
 		return x.clients.leave()
@@ -40,9 +40,7 @@ func (x *run) attend(w http.ResponseWriter, r *http.Request, body []byte, next N
 	stop := context.AfterFunc(r.Context(), func() { x.clients.abort(context.Cause(r.Context())) })
 	<-x.done
 	stop()
-	if x.o.Returned != nil {
-		x.o.Returned(r, up)
-	}
+	x.returned()
 	if streams && err == nil {
 		head.CopyTrailers(w.Header(), x.header)
 	}

@@ -94,9 +94,7 @@ func TestWriterThatPanics(t *testing.T) {
 			p := resume.New(o)
 			send := func(w http.ResponseWriter) (panicked any) {
 				defer func() { panicked = recover() }()
-				r := httptest.NewRequest(http.MethodPost, otherPath, strings.NewReader(asking))
-				r.Header.Set(key, "k")
-				_ = p.Serve(w, r, streams(events(5), always()))
+				_ = p.Serve(w, keyed(otherPath), streams(events(5), always()))
 				return nil
 			}
 			if got := send(panics{httptest.NewRecorder(), header, with}); got != with {
@@ -173,10 +171,8 @@ func TestWriterThatCannotFlush(t *testing.T) {
 	id := ""
 	for i, calls := range []int{1, 0} {
 		called := 0
-		r := httptest.NewRequest(http.MethodPost, otherPath, strings.NewReader(asking))
-		r.Header.Set(key, "k")
 		w := plainWriter{httptest.NewRecorder()}
-		err := p.Serve(w, r, func(w http.ResponseWriter, r *http.Request) error {
+		err := p.Serve(w, keyed(otherPath), func(w http.ResponseWriter, r *http.Request) error {
 			called++
 			return streams(events(3), always())(w, r)
 		})
@@ -212,10 +208,8 @@ func TestAnswerToAClientThatHasLeftIsTold(t *testing.T) {
 		o.Observer = told
 		p := resume.New(o)
 		for _, replayed := range []bool{false, true} {
-			r := httptest.NewRequest(http.MethodPost, otherPath, strings.NewReader(asking))
-			r.Header.Set(key, "k")
 			w.ResponseWriter = httptest.NewRecorder()
-			err := p.Serve(w, r, func(w http.ResponseWriter, r *http.Request) error {
+			err := p.Serve(w, keyed(otherPath), func(w http.ResponseWriter, r *http.Request) error {
 				w.Header().Set("Content-Type", "text/event-stream")
 				_ = http.NewResponseController(w).Flush()
 				return streams(events(1), always())(w, r)
@@ -269,12 +263,7 @@ func TestAHundredReadersOfOneLog(t *testing.T) {
 // once what it needs has gone, it is cut off.
 func TestSlowReaderHoldsNobodyUp(t *testing.T) {
 	const size, n = 64 << 10, 400 // more than a connection holds
-	big := "data: " + strings.Repeat("x", size) + "\n\n"
-	each := make(chan struct{})
-	all := make([]string, n)
-	for i := range all {
-		all[i] = big
-	}
+	each, all := make(chan struct{}), bursts(n, size)
 	l := newLab(t, func(o *resume.Options) { o.MaxStream = 1 << 20 }, streams(all, each))
 	slow := bufio.NewReader(silentClient(t, l))
 	each <- struct{}{}

@@ -39,7 +39,8 @@ type run struct {
 	early    bool                // its header left before any byte
 	logErr   error               // of the log
 	ended    Ended
-	panicked any // by next, for panic
+	panicked any    // by next, for panic
+	returned func() // see Options.Detached
 	done     chan struct{}
 }
 
@@ -48,7 +49,7 @@ func newRun(
 	o *Options, e Entry, detach time.Duration, w http.ResponseWriter, r *http.Request, body []byte,
 ) *run {
 	x := &run{
-		o: o, entry: e, done: make(chan struct{}), number: newNumberer(e.ID, 0),
+		o: o, entry: e, done: make(chan struct{}), returned: func() {}, number: newNumberer(e.ID, 0),
 		header: w.Header().Clone(), before: w.Header().Clone(),
 	}
 	c := &x.clients
@@ -59,12 +60,12 @@ func newRun(
 	return x
 }
 
-// start calls next for a clone of r, which it returns.
-func (x *run) start(r *http.Request, body []byte, next Next) *http.Request {
+// start calls next for a clone of r.
+func (x *run) start(r *http.Request, body []byte, next Next) {
 	up := r.Clone(x.ctx)
 	giveBody(up, body)
 	if x.o.Detached != nil {
-		up = x.o.Detached(up, x)
+		up, x.returned = x.o.Detached(up, x)
 	}
 	x.o.Runs.add(&x.clients)
 	go func() {
@@ -75,7 +76,6 @@ func (x *run) start(r *http.Request, body []byte, next Next) *http.Request {
 		// A panic that came out of it would end the process.
 		x.panicked = panics.Catch(func() { x.ended.Err = next(x, up) })
 	}()
-	return up
 }
 
 // end ends the run after next has returned or panicked.

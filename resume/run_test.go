@@ -7,7 +7,6 @@ import (
 	"io"
 	"log"
 	"maps"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -96,7 +95,7 @@ func TestOtherAnswersPass(t *testing.T) {
 				logged := logOf(srv)
 				srv.Start()
 				defer srv.Close()
-				got = raw(t, srv.Listener.Addr().String())
+				got = raw(t, srv)
 				srv.Close()
 				line, _, _ = strings.Cut(logged.String(), "\n")
 				_, line, _ = strings.Cut(line, ": ")
@@ -117,14 +116,9 @@ func TestOtherAnswersPass(t *testing.T) {
 }
 
 // raw sends a request with a key, and returns the bytes of the answer.
-func raw(t *testing.T, addr string) string {
+func raw(t *testing.T, srv *httptest.Server) string {
 	t.Helper()
-	conn, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	_, _ = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: a\r\nTE: trailers\r\nConnection: close\r\nIdempotency-Key: k\r\nContent-Length: %d\r\n\r\n%s", otherPath, len(asking), asking)
+	conn := dial(t, srv, "POST %s HTTP/1.1\r\nHost: a\r\nTE: trailers\r\nConnection: close\r\nIdempotency-Key: k\r\nContent-Length: %d\r\n\r\n%s", otherPath, len(asking), asking)
 	b, err := io.ReadAll(conn)
 	if err != nil {
 		return string(b) + "\n" + err.Error()
@@ -139,7 +133,7 @@ func TestEarlyHintsOfAStream(t *testing.T) {
 		w.WriteHeader(http.StatusEarlyHints)
 		return streams(events(1), always())(w, r)
 	})
-	got := raw(t, l.srv.Listener.Addr().String())
+	got := raw(t, l.srv)
 	if !strings.HasPrefix(got, "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\n") {
 		t.Errorf("the client gets\n%s", got)
 	}
@@ -321,9 +315,7 @@ func TestHeaderIsTheHandlersAlone(t *testing.T) {
 				_, _ = io.WriteString(w, "data: [DONE]\n\n")
 			})))
 			serve := func(w http.ResponseWriter) {
-				r := httptest.NewRequest(http.MethodPost, chatPath, strings.NewReader(asking))
-				r.Header.Set(key, "k")
-				h.ServeHTTP(w, r)
+				h.ServeHTTP(w, keyed(chatPath))
 			}
 			var all sync.WaitGroup
 			all.Go(func() { serve(first) })

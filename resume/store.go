@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"iter"
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -68,18 +69,14 @@ type Part struct {
 func (p Part) Pieces(most int) iter.Seq2[[]byte, bool] {
 	return func(yield func(b []byte, ends bool) bool) {
 		from := 0
-		for i := 0; i < len(p.Ends) || from < len(p.Data); {
-			to, ends := len(p.Data), i < len(p.Ends)
-			if ends {
-				to = p.Ends[i]
+		for i, to := range append(slices.Clip(p.Ends), len(p.Data)) {
+			for ; to-from > most; from += most {
+				if !yield(p.Data[from:from+most], false) {
+					return
+				}
 			}
-			if to-from > most {
-				to, ends = from+most, false
-			}
-			if ends {
-				i++
-			}
-			if !yield(p.Data[from:to], ends) {
+			ends := i < len(p.Ends)
+			if (ends || from < to) && !yield(p.Data[from:to], ends) {
 				return
 			}
 			from = to

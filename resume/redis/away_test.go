@@ -82,9 +82,8 @@ func TestRedisIsKilled(t *testing.T) {
 
 // TestPasswordIsNotRepeated has a server that does not know AUTH repeat the password.
 func TestPasswordIsNotRepeated(t *testing.T) {
-	f := &fake{point: "hello", reply: []byte("-ERR unknown command 'AUTH', with args beginning with: 'hermes' 'the-password'\r\n")}
-	f.start(t)
-	s, logs := f.replica(t, func(o *Options) { o.Username, o.Password = "hermes", "the-password" })
+	const reply = "-ERR unknown command 'AUTH', with args beginning with: 'hermes' 'the-password'\r\n"
+	s, logs := answering(t, reply, func(o *Options) { o.Username, o.Password = "hermes", "the-password" })
 	if _, _, err := s.Claim(context.Background(), entry("a"), newRun().callbacks()); err == nil {
 		t.Error("it is claimed")
 	}
@@ -101,6 +100,7 @@ func TestPasswordIsNotRepeated(t *testing.T) {
 // TestRedisRestarts and has all that it had: readers of a stream, here or elsewhere, notice
 // nothing, as long as that takes less than a lease.
 func TestRedisRestarts(t *testing.T) {
+	t.Parallel()
 	server := startServer(t, "--appendonly", "yes", "--appendfsync", "always")
 	here, logs := server.replica(nil)
 	there, _ := server.replica(nil)
@@ -135,6 +135,7 @@ func TestRedisRestarts(t *testing.T) {
 
 // TestConnectionsAreKilled again and again, and commands wait for a while: nothing is lost.
 func TestConnectionsAreKilled(t *testing.T) {
+	t.Parallel()
 	server := startServer(t)
 	here, there := server.replicas()
 	l := begun(t, here, entry("a"), newRun())

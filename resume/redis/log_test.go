@@ -74,6 +74,7 @@ func TestMemoryOfRedisIsBounded(t *testing.T) {
 		"a little more than fits": {16 << 10, true},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			server := startServer(t)
 			s, _ := server.replica(nil)
 			en := entry("a")

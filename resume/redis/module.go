@@ -108,16 +108,16 @@ func (s *Storage) Provision(ctx caddy.Context) error {
 		}
 		*text = value
 	}
-	if len(s.Secret) < minSecret {
+	if len(s.Secret) < 16 {
 		return errors.New("the redis storage needs a secret of at least 16 characters: write the output of " +
 			"`openssl rand -hex 32` into an environment variable that is the same at all replicas, and configure " +
 			"secret {env.HERMES_RESUME_SECRET}")
 	}
 	o := &s.options
 	*o = Options{
-		Username: s.Username, Password: s.Password, Prefix: cmp.Or(s.Prefix, DefaultPrefix),
-		Lease:   cmp.Or(time.Duration(s.Lease), DefaultLease),
-		Timeout: cmp.Or(time.Duration(s.Timeout), DefaultTimeout),
+		Username: s.Username, Password: s.Password, Prefix: cmp.Or(s.Prefix, "hermes:"),
+		Lease:   cmp.Or(time.Duration(s.Lease), 15*time.Second),
+		Timeout: cmp.Or(time.Duration(s.Timeout), 3*time.Second),
 	}
 	address := cmp.Or(s.Address, "127.0.0.1:6379")
 	network, err := caddy.ParseNetworkAddress(address)
@@ -147,9 +147,6 @@ func (s *Storage) Provision(ctx caddy.Context) error {
 	}
 	return nil
 }
-
-// minSecret is how many bytes a secret needs.
-const minSecret = 16
 
 // Validate reports a value that is not allowed.
 func (s *Storage) Validate() error {

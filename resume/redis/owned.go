@@ -41,12 +41,6 @@ const endTimeout = time.Second
 // tick is how often flush refreshes the lease of a log, and sees what other replicas want.
 const tick = 250 * time.Millisecond
 
-func newOwned(s *Store, e resume.Entry, run resume.Run) *owned {
-	o := &owned{s: s, entry: e, run: run, wake: make(chan struct{}, 1), done: make(chan struct{})}
-	o.room = sync.NewCond(&o.mu)
-	return o
-}
-
 // wakeFlush has flush do something.
 func (o *owned) wakeFlush() {
 	select {
@@ -158,61 +152,55 @@ func (o *owned) flushes() {
 	}
 }
 
-// flush brings the log to Redis until its run adds no more. If all of it is there then, it need
-// not be in memory as well.
+// flush brings the log to Redis until its run adds no more, and does what others ask for. If all of
+// it is there then, it need not be in memory as well. What fails is tried again for a lease.
 func (o *owned) flush() {
-	w := &writer{s: o.s, entry: o.entry}
+	w, local := &writer{s: o.s, entry: o.entry}, o.s.o.Local
 	ticks := time.NewTicker(tick)
 	defer ticks.Stop()
 	until := time.Now().Add(o.s.o.Lease)
-	for over := false; !over; {
+	var pieces []piece // to write
+	for over := false; ; {
 		select {
 		case <-o.wake:
 		case <-ticks.C:
 		}
 		o.mu.Lock()
-		var pieces []piece
-		pieces, o.pending, o.size = o.pending, nil, 0
-		over = o.over
+		if len(pieces) == 0 || o.lost {
+			pieces, o.pending, o.size = o.pending, nil, 0
+			over = o.over
+			o.room.Broadcast()
+		}
 		lost := o.lost
-		o.room.Broadcast()
 		o.mu.Unlock()
 		if !lost {
-			o.write(w, pieces, &until)
-		}
-		if o.isLost() {
-			o.s.o.Local.SetElsewhere(o.entry.ID, 0)
-		} else if over {
-			_ = o.s.o.Local.Delete(context.Background(), o.entry.ID)
-		}
-	}
-}
-
-// write writes what there is to write, and does what others ask for. It tries until it succeeds,
-// or the log is lost.
-func (o *owned) write(w *writer, pieces []piece, until *time.Time) {
-	for {
-		cancelled, readers, err := w.write(pieces...)
-		o.mu.Lock()
-		o.fails = err != nil
-		o.room.Broadcast()
-		lost := o.lost
-		o.mu.Unlock()
-		switch {
-		case err == nil:
-			*until = time.Now().Add(o.s.o.Lease)
-			if cancelled {
-				_ = o.s.o.Local.Delete(context.Background(), o.entry.ID) // unless that has been done
+			cancelled, readers, err := w.write(pieces...)
+			o.mu.Lock()
+			o.fails = err != nil
+			o.room.Broadcast()
+			o.mu.Unlock()
+			switch {
+			case err == nil:
+				pieces, until = nil, time.Now().Add(o.s.o.Lease)
+				if cancelled || over {
+					_ = local.Delete(context.Background(), o.entry.ID) // unless that has been done
+				}
+				local.SetElsewhere(o.entry.ID, readers)
+			case errors.Is(err, errLost) || time.Now().After(until):
+				o.lose(err)
+				lost = true
+			default:
+				time.Sleep(retryAfter)
+				o.wakeFlush()
+				continue
 			}
-			o.s.o.Local.SetElsewhere(o.entry.ID, readers)
-			return
-		case lost:
-			return
-		case errors.Is(err, errLost), time.Now().After(*until):
-			o.lose(err)
+		}
+		if lost {
+			local.SetElsewhere(o.entry.ID, 0)
+		}
+		if over {
 			return
 		}
-		time.Sleep(retryAfter)
 	}
 }
 

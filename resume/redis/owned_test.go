@@ -104,9 +104,7 @@ func waiting(l claimed) int {
 
 // TestLargeRecords keeps out of Redis what no replica would read there. The answer goes on here.
 func TestLargeRecords(t *testing.T) {
-	f := new(fake)
-	f.start(t)
-	s, logs := f.replica(t, nil)
+	s, logs := startServer(t).replica(nil)
 	e := entry("path")
 	e.Path = strings.Repeat("/", maxRecord)
 	if _, _, err := s.Claim(context.Background(), e, newRun().callbacks()); err == nil {
@@ -133,28 +131,27 @@ func panicking(told *atomic.Int64) resume.Run {
 // TestPanicsEndNothing has runs panic in each goroutine of a store that calls them: the process
 // goes on, and so do other streams of the store.
 func TestPanicsEndNothing(t *testing.T) {
-	for what, f := range map[string]*fake{
-		"a reader elsewhere": {point: "write", reply: []byte(array(":0\r\n", ":1\r\n"))},
-		"it is cancelled":    {point: "write", reply: []byte(array(":1\r\n", ":0\r\n"))},
+	for what, tell := range map[string]func(s resume.Store, id string){
+		"a reader elsewhere": func(s resume.Store, id string) { t.Cleanup(s.Read(context.Background(), id, 0).Close) },
+		"it is cancelled":    func(s resume.Store, id string) { remove(t, s, id) },
 	} {
 		t.Run(what, func(t *testing.T) {
-			f.start(t)
-			s, logs := f.replica(t, nil)
+			server := startServer(t)
+			s, logs := server.replica(nil)
+			there, _ := server.replica(nil)
 			var told atomic.Int64
-			e := entry(what)
-			_, l, err := s.Claim(context.Background(), e, panicking(&told))
+			e, l, err := s.Claim(context.Background(), entry(what), panicking(&told))
 			if err != nil || l == nil {
 				t.Fatal(err)
 			}
 			begin(t, l)
 			add(t, l, event(1))
+			tell(there, e.ID)
 			until(t, "the run panics", func() bool { return told.Load() > 0 })
 			until(t, "that is logged", func() bool { return logs.FilterMessageSnippet("panic").Len() > 0 })
 			add(t, l, event(2))
 			l.End(resume.Whole)
-			if _, w, _ := s.Claim(context.Background(), entry("other"), newRun().callbacks()); w != nil {
-				w.End(resume.Dropped)
-			}
+			claim(t, s, entry("other"), newRun()).End(resume.Dropped)
 		})
 	}
 }

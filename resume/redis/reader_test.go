@@ -122,6 +122,7 @@ func TestDeathBeforeTheAnswer(t *testing.T) {
 // TestConnectionsAreBounded has a replica have more readers than it may have connections: all
 // readers get what comes, and Redis is not taken to be away.
 func TestConnectionsAreBounded(t *testing.T) {
+	t.Parallel()
 	server := startServer(t)
 	server.do("ACL", "SETUSER", "there", "on", ">password", "~*", "+@all")
 	here, _ := server.replica(nil)
@@ -161,6 +162,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 // owner has answered, long before a lease is over, that there is none, or gets what comes after
 // one that is not in Redis yet.
 func TestEventsThatAreNotThereYet(t *testing.T) {
+	t.Parallel()
 	here, there := startServer(t).replicas()
 	l := begun(t, here, entry("a"), newRun())
 	add(t, l, event(1))

@@ -1,18 +1,9 @@
 package redis
 
-import (
-	"encoding/hex"
-
-	goredis "github.com/redis/go-redis/v9"
-
-	"github.com/hermes-sidecar/hermes-sidecar/resume"
-)
+import goredis "github.com/redis/go-redis/v9"
 
 // name returns the name of a key in Redis. The kinds are log, events, readers and key.
 func (s *Store) name(kind, id string) string { return s.o.Prefix + kind + ":" + id }
-
-// nameOfKey returns the name of an idempotency key.
-func (s *Store) nameOfKey(k resume.Digest) string { return s.name("key", hex.EncodeToString(k[:])) }
 
 // newScript returns a script. The KEYS of all are the log, its events and its readers. The log
 // is a hash with the fields

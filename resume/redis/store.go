@@ -42,13 +42,6 @@ type Options struct {
 	Logger *zap.Logger
 }
 
-// Defaults of Options.
-const (
-	DefaultPrefix  = "hermes:"
-	DefaultLease   = 15 * time.Second
-	DefaultTimeout = 3 * time.Second
-)
-
 // Store is a resume.Store in Redis.
 type Store struct {
 	o       Options
@@ -143,10 +136,7 @@ func (s *Store) ttl(e resume.Entry) int64 {
 func (s *Store) Claim(
 	ctx context.Context, e resume.Entry, run resume.Run,
 ) (resume.Entry, resume.Writer, error) {
-	text, err := json.Marshal(e)
-	if err != nil {
-		return resume.Entry{}, nil, fmt.Errorf("encoding a log's entry: %w", err)
-	}
+	text, _ := json.Marshal(e) // strings and numbers
 	if len(text) > maxRecord {
 		return resume.Entry{}, nil, errLarge
 	}
@@ -183,12 +173,12 @@ func (s *Store) claim(
 	if s.away.Load() {
 		return e, nil, errAway
 	}
-	hasKey := 0
+	key, hasKey := s.name("key", hex.EncodeToString(e.Key[:])), 0
 	if e.Key != (resume.Digest{}) {
 		hasKey = 1
 	}
 	v, err := s.do(ctx, claimScript, e.ID,
-		s.o.Prefix, e.ID, text, s.replica, s.o.Lease.Milliseconds(), s.ttl(e), s.nameOfKey(e.Key), hasKey)
+		s.o.Prefix, e.ID, text, s.replica, s.o.Lease.Milliseconds(), s.ttl(e), key, hasKey)
 	if err != nil {
 		return e, nil, fmt.Errorf("claiming a log in redis: %w", err)
 	}
@@ -211,7 +201,8 @@ func (s *Store) claim(
 func (s *Store) own(
 	ctx context.Context, e resume.Entry, run resume.Run,
 ) (resume.Entry, resume.Writer, error) {
-	o := newOwned(s, e, run)
+	o := &owned{s: s, entry: e, run: run, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	o.room = sync.NewCond(&o.mu)
 	s.mu.Lock()
 	have, w, err := s.o.Local.Claim(ctx, e, resume.Run{ReadersChanged: run.ReadersChanged, Cancel: o.cancel})
 	if w != nil {

@@ -41,6 +41,7 @@ func TestCloseWaitsForLogs(t *testing.T) {
 // away and as it comes back, whatever that replica has noticed of it: none of them is the
 // first, and none is told that there is no log.
 func TestKeyIsClaimedOnceAroundARestart(t *testing.T) {
+	t.Parallel()
 	server := startServer(t, "--appendonly", "yes", "--appendfsync", "always")
 	here, _ := server.replica(nil)
 	there, _ := server.replica(nil)
@@ -79,7 +80,7 @@ func TestKeyIsClaimedOnceAroundARestart(t *testing.T) {
 
 // TestKeyWaitsNoLongerThanACommand may take, if nothing is at the address.
 func TestKeyWaitsNoLongerThanACommand(t *testing.T) {
-	s, _ := new(fake).replica(t, func(o *Options) { o.Address = "127.0.0.1:0"; o.Timeout = 50 * time.Millisecond })
+	s, _ := (&server{t: t, socket: "no_such"}).replica(func(o *Options) { o.Timeout = 50 * time.Millisecond })
 	if _, _, err := s.Claim(context.Background(), entry("a"), newRun().callbacks()); !errors.Is(err, errAway) {
 		t.Error(err)
 	}
@@ -375,7 +376,10 @@ func TestContract(t *testing.T) {
 	for name, store := range storages {
 		t.Run(name, func(t *testing.T) {
 			for what, test := range contract {
-				t.Run(what, func(t *testing.T) { test(t, store(t)) })
+				t.Run(what, func(t *testing.T) {
+					t.Parallel()
+					test(t, store(t))
+				})
 			}
 		})
 	}
@@ -387,10 +391,10 @@ func answer(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, "data: %s\n\n", r.Header.Get("Name"))
 }
 
-// TestHostileNames has keys of requests and ids of streams be whatever clients can send: each
-// key has its own stream, no id is found that is none, and nothing of them is in the name of a
-// key in Redis.
+// TestHostileNames has keys of requests be whatever clients can send: each has its own stream,
+// and nothing of them is in the name of a key in Redis.
 func TestHostileNames(t *testing.T) {
+	t.Parallel()
 	server := startServer(t)
 	a, logs := server.replica(nil)
 	b, _ := server.replica(nil)
@@ -408,17 +412,6 @@ func TestHostileNames(t *testing.T) {
 		again := ask(t, there, "POST", "/chat", "Idempotency-Key", name, "Name", "again")
 		if got := body(t, again); got != want || again.Header.Get("Idempotency-Replayed") != "true" {
 			t.Errorf("%.20q is %q again", name, got)
-		}
-	}
-	for _, id := range []string{"**********************", "stream_**********************", "stream_%2a*********************", "stream_[a-z]*0000000000000000", "stream_0000000000000000000000", "..", "*"} {
-		for _, method := range []string{"GET", "DELETE"} {
-			if res := ask(t, there, method, "/chat/"+id, "Name", "none"); res.StatusCode == http.StatusOK && body(t, res) != "data: none\n\n" ||
-				res.StatusCode != http.StatusOK && res.StatusCode != http.StatusNotFound {
-				t.Errorf("%s %s is %s", method, id, res.Status)
-			}
-		}
-		if res := ask(t, there, "POST", "/chat", "Last-Event-ID", id+"/1", "Name", "none"); res.StatusCode == http.StatusOK && body(t, res) != "data: none\n\n" {
-			t.Errorf("after %s is %s", id, res.Status)
 		}
 	}
 	want := regexp.MustCompile(`^test:((log|events|readers):stream_[A-Za-z0-9_-]{22}|key:[0-9a-f]{64})$`)

@@ -135,7 +135,7 @@ func (h *ResumeHandler) Provision(ctx caddy.Context) error {
 	o := resume.DefaultOptions()
 	o.Store, o.Secret, o.Runs = shared.store, shared.secret, &shared.runs
 	o.Observer = &observer{logger}
-	o.Asked, o.Detached, o.Returned = asked, ofRun, takeOver
+	o.Asked, o.Detached = asked, ofRun
 	app := httpapp.Of(ctx)
 	o.Always, o.MaxRequest = h.Always, func() int64 {
 		size, _ := limits(app)

@@ -51,7 +51,7 @@ func TestRunHasItsOwn(t *testing.T) {
 
 	w := httptest.NewRecorder()
 	w.Header().Set("X-Run", "1")
-	run := ofRun(client.Clone(client.Context()), w)
+	run, returned := ofRun(client.Clone(client.Context()), w)
 	ours := run.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 	for placeholder, want := range map[string]string{
 		"http.before": "1", "http.vars.before": "1", "http.response.header.X-Run": "1", "http.request.uri.path": "/v1/chat/completions", "http.nothing": "",
@@ -68,7 +68,7 @@ func TestRunHasItsOwn(t *testing.T) {
 	if _, ok := theirs.Get("http.hermes.outcome"); ok || caddyhttp.GetVar(client.Context(), "during") != nil {
 		t.Error("the client's request has it already")
 	}
-	takeOver(client, run)
+	returned()
 	if got, _ := theirs.GetString("http.hermes.outcome"); got != "ok" || caddyhttp.GetVar(client.Context(), "during") != "1" {
 		t.Error("the client's request has not got it")
 	}
@@ -80,8 +80,8 @@ func TestRunHasItsOwn(t *testing.T) {
 // TestRequestThatIsNotCaddys passes one that is not Caddy's.
 func TestRequestThatIsNotCaddys(t *testing.T) {
 	r := httptest.NewRequest(http.MethodPost, "/", nil)
-	if ofRun(r, httptest.NewRecorder()) != r {
+	run, returned := ofRun(r, httptest.NewRecorder())
+	if returned(); run != r {
 		t.Error("it is another")
 	}
-	takeOver(r, r)
 }

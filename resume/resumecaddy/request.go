@@ -32,45 +32,42 @@ func asked(r *http.Request) (server, path string) {
 	return server, path
 }
 
-// runCtxKey is the key of what a run has of its own.
-type runCtxKey struct{}
-
-// ofItsOwn is what a run has of its own, for takeOver.
-type ofItsOwn struct {
-	over   atomic.Bool // the client's placeholders ask ours from now on
-	fields *accesslog.Fields
-}
-
 // routeGroups is the key of the groups of routes that have matched (caddy
 // routes.go:476).
 const routeGroups = caddy.CtxKey("route_group")
 
-// ofRun returns r, a clone of a client's request, with everything of its own.
-func ofRun(r *http.Request, w http.ResponseWriter) *http.Request {
+// ofRun returns r, a clone of a client's request, with everything of its own. When the run is
+// over, returned lets the client's request have what the handlers of the run have set.
+func ofRun(r *http.Request, w http.ResponseWriter) (run *http.Request, returned func()) {
 	clients := r.Context()
 	theirs, ok := clients.Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 	if !ok {
-		return r // not Caddy's
+		return r, func() {} // not Caddy's
 	}
 	server, _ := clients.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
+	ours := caddy.NewReplacer()
+	run = caddyhttp.PrepareRequest(r, ours, w, server)
 	original := clients.Value(caddyhttp.OriginalRequestCtxKey)
-	own, placeholders := new(ofItsOwn), caddy.NewReplacer()
-	run := caddyhttp.PrepareRequest(r, placeholders, w, server)
-	ctx := context.WithValue(run.Context(), runCtxKey{}, own)
-	ctx = context.WithValue(ctx, caddyhttp.OriginalRequestCtxKey, original)
+	ctx := context.WithValue(run.Context(), caddyhttp.OriginalRequestCtxKey, original)
 	// The writer of the server is none of the run's: what sets its timeouts finds none.
 	ctx = caddyhttp.ContextWithIdleTimeouts(ctx, nil, nil)
-	ctx, own.fields = accesslog.Collect(ctx)
-	*run = *run.WithContext(ctx) // placeholders refers to run itself
+	ctx, fields := accesslog.Collect(ctx)
+	*run = *run.WithContext(ctx) // ours refers to run itself
 	copyMap[string, any](ctx, clients, caddyhttp.VarsCtxKey)
 	copyMap[string, struct{}](ctx, clients, routeGroups)
-	placeholders.Map(func(key string) (any, bool) {
-		if own.over.Load() {
+	var over atomic.Bool // theirs asks ours from now on
+	ours.Map(func(key string) (any, bool) {
+		if over.Load() {
 			return nil, false
 		}
 		return theirs.Get(key)
 	})
-	return run
+	return run, func() {
+		copyMap[string, any](clients, ctx, caddyhttp.VarsCtxKey)
+		accesslog.Add(r, fields.All()...)
+		over.Store(true)
+		theirs.Map(ours.Get)
+	}
 }
 
 // copyMap adds to the map with the key in the context to what that in from has.
@@ -79,22 +76,5 @@ func copyMap[K comparable, V any](to, from context.Context, key caddy.CtxKey) {
 	f, _ := from.Value(key).(map[K]V)
 	if t != nil {
 		maps.Copy(t, f)
-	}
-}
-
-// takeOver lets the client's request have what the handlers of its run have set. The run
-// is over.
-func takeOver(client, run *http.Request) {
-	ctx := run.Context()
-	own, ok := ctx.Value(runCtxKey{}).(*ofItsOwn)
-	theirs, isCaddys := client.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
-	if !ok || !isCaddys {
-		return
-	}
-	copyMap[string, any](client.Context(), ctx, caddyhttp.VarsCtxKey)
-	accesslog.Add(client, own.fields.All()...)
-	own.over.Store(true)
-	if ours, ok := ctx.Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
-		theirs.Map(ours.Get)
 	}
 }
