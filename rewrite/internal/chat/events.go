@@ -83,7 +83,7 @@ func (s *Stream) comment(line []byte) bool {
 		return false
 	}
 	x := &s.x
-	x.Begin()
+	x.Edits.Reset()
 	end := len(bytes.TrimRight(line, "\r\n")) // without the blank line
 	x.F.SetData(line, len(encode.ProgressComment), max(end, len(encode.ProgressComment)))
 	if !x.C.Parse(x.F.Data) || !x.C.IsToolEvent(x.F.Data) {

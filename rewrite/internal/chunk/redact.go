@@ -68,18 +68,13 @@ func shifted(from int, each func(jsonspan.Span)) func(jsonspan.Span) {
 // Redact adds the edits that replace the secrets for which find calls each, in order. find is
 // called twice.
 func Redact(f *sse.Frame, edits *sse.Splice, notes *contract.Notes, find func(each func(secret jsonspan.Span))) {
-	replaceAll(f, edits, redacts(notes, find))
-}
-
-// redacts returns the replacements of the secrets for which find calls each.
-func redacts(notes *contract.Notes, find func(each func(secret jsonspan.Span))) func(replacer) {
-	return func(replace replacer) {
+	replaceAll(f, edits, func(replace replacer) {
 		var r redact.Replacer
 		find(func(secret jsonspan.Span) {
 			notes.Add(contract.SectionEnd, "a secret in what upstream says of a failure: redacted")
 			replace(secret, r.For(secret))
 		})
-	}
+	})
 }
 
 // RedactText adds the edits that take secrets out of data that is not well-formed JSON.
@@ -93,22 +88,24 @@ func RedactText(f *sse.Frame, edits *sse.Splice, notes *contract.Notes) {
 func (x *Object) Redact(all, inTag bool) {
 	c := &x.C
 	if all || c.Err.Ok() || c.Hermes.Ok() || c.MoreErrors || c.ChoiceErrors {
-		x.replaceAll(redacts(x.Notes, func(each func(jsonspan.Span)) {
+		Redact(&x.F, &x.Edits, x.Notes, func(each func(jsonspan.Span)) {
 			if all {
 				EachSecret(x.F.Data, c.All, each)
 				return
 			}
 			EachError(x.F.Data, func(v jsonspan.Span) { EachSecret(x.F.Data, v, each) })
-		}))
+		})
+		x.apply()
 	}
 	if redact.MaySay(x.F.Data) {
-		x.replaceAll(redacts(x.Notes, func(each func(jsonspan.Span)) {
+		Redact(&x.F, &x.Edits, x.Notes, func(each func(jsonspan.Span)) {
 			for name, value := range jsonspan.Members(x.F.Data, c.All) {
 				if jsonspan.Spells(name.Of(x.F.Data), "choices") {
 					EachSaid(x.F.Data, value, inTag, each)
 				}
 			}
-		}))
+		})
+		x.apply()
 	}
 }
 
