@@ -192,22 +192,14 @@ func (c *Chunk) readChoice(data []byte, choice jsonspan.Span) {
 		c.Repeat = text
 	}
 	c.More = c.More || !c.Repeat.Ok() && Filled(text.Of(data))
-	c.Begun |= bit(index)
+	bit := uint64(1) << uint64(index) // 0 beyond the 64th choice, and those end with the others
+	c.Begun |= bit
 	c.ManyChoices = c.ManyChoices || index != 0
 	if finish.IsString(data) && finish.To-finish.From > 2 { // some providers send ""
 		c.Finish = finish
-		c.Ended |= bit(index)
+		c.Ended |= bit
 	}
 	c.FirstOnly = c.Count == 1 && index == 0
-}
-
-// bit returns the bit of the choice i, or 0 for those beyond the 64th, which end with
-// the others.
-func bit(i int64) uint64 {
-	if i < 0 || i > 63 {
-		return 0
-	}
-	return 1 << i
 }
 
 // readDelta reads the delta of a choice, which may be no object.
