@@ -101,7 +101,7 @@ func (p *Process) record(path string, res *proxy.Result, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.ended) == endedStreams {
-		p.ended = slices.Delete(p.ended, 0, 1)
+		p.ended = p.ended[1:]
 	}
 	p.ended = append(p.ended, EndedStream{
 		ID: bounded.Name(res.ID), Model: bounded.Name(res.Model), Upstream: res.Upstream, Path: bounded.Name(path),
