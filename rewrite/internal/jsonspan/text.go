@@ -62,25 +62,22 @@ func Hex4(s []byte, i int) (rune, bool) {
 	return rune(binary.BigEndian.Uint16(b[:])), err == nil
 }
 
-// ScanText scans the inside of a JSON string from the index from on. It returns the
-// index of the closing quote or of a control character, or len(b) if there is neither.
-// newline reports whether an escape before that stands for a newline. ok is false if
+// ScanText scans the inside of a JSON string from the index i on. It returns the index of the
+// closing quote or of a control character, or len(b) if there is neither. ok is false if
 // there is an escape that JSON does not have; then that is at to.
-func ScanText(b []byte, from int) (to int, newline, ok bool) {
-	for i := from; ; {
-		for i < len(b) && b[i] != '"' && b[i] != '\\' && b[i] >= ' ' {
+func ScanText(b []byte, i int) (to int, ok bool) {
+	for i < len(b) && b[i] != '"' && b[i] >= ' ' {
+		if b[i] != '\\' {
 			i++
+			continue
 		}
-		if i == len(b) || b[i] != '\\' {
-			return i, newline, true
-		}
-		r, next, ok := escapeAt(b, i)
+		_, next, ok := escapeAt(b, i)
 		if !ok {
-			return i, newline, false
+			return i, false
 		}
-		newline = newline || r == '\n'
 		i = next
 	}
+	return i, true
 }
 
 // NextNewline returns the index of the first newline from i on in text, the inside

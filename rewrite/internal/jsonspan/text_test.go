@@ -59,27 +59,27 @@ func TestHasTextLooksForANonSpaceCharacter(t *testing.T) {
 
 func TestScanTextEndsWhereTheStringDoes(t *testing.T) {
 	for in, want := range map[string]struct {
-		to          int
-		newline, ok bool
+		to int
+		ok bool
 	}{
-		`abc"`:               {3, false, true},
-		`"`:                  {0, false, true},
-		`a\"b"`:              {4, false, true},
-		`a\\"`:               {3, false, true},
-		`a\nb"`:              {4, true, true},
-		`a\u000ab"`:          {8, true, true},
-		`a\u000Ab"`:          {8, true, true},
-		`a\u00e9\/\b\f\r\t"`: {17, false, true},
-		"a\nb\"":             {1, false, true}, // the byte that cannot be in one
-		`abc`:                {3, false, true},
-		`a\`:                 {1, false, false},
-		`a\q"`:               {1, false, false},
-		`a\u00"`:             {1, false, false},
-		`a\u00zz"`:           {1, false, false},
+		`abc"`:               {3, true},
+		`"`:                  {0, true},
+		`a\"b"`:              {4, true},
+		`a\\"`:               {3, true},
+		`a\nb"`:              {4, true},
+		`a\u000ab"`:          {8, true},
+		`a\u000Ab"`:          {8, true},
+		`a\u00e9\/\b\f\r\t"`: {17, true},
+		"a\nb\"":             {1, true}, // the byte that cannot be in one
+		`abc`:                {3, true},
+		`a\`:                 {1, false},
+		`a\q"`:               {1, false},
+		`a\u00"`:             {1, false},
+		`a\u00zz"`:           {1, false},
 	} {
-		to, newline, ok := ScanText([]byte(in), 0)
-		if to != want.to || newline != want.newline || ok != want.ok {
-			t.Errorf("%q: %d %v %v, want %+v", in, to, newline, ok, want)
+		to, ok := ScanText([]byte(in), 0)
+		if to != want.to || ok != want.ok {
+			t.Errorf("%q: %d %v, want %+v", in, to, ok, want)
 		}
 	}
 }
