@@ -112,7 +112,8 @@ func nameOf(data []byte, name jsonspan.Span) []byte {
 // IsDone reports whether data is the [DONE] that ends a chat stream. Only JSON's white
 // space may stand in front of it.
 func IsDone(data []byte) bool {
-	return bytes.HasPrefix(data[jsonspan.SkipSpace(data, 0):], []byte("[DONE]")) && string(bytes.TrimSpace(data)) == "[DONE]"
+	data = data[jsonspan.SkipSpace(data, 0):]
+	return bytes.HasPrefix(data, []byte("[DONE]")) && len(bytes.TrimSpace(data)) == len("[DONE]")
 }
 
 // ParseBeginning makes f what the beginning b of a large frame shows. The name of the event

@@ -43,7 +43,8 @@ func EachError(data []byte, each func(value jsonspan.Span)) {
 func eachError(data []byte, v jsonspan.Span, in string, each func(value jsonspan.Span)) {
 	for key, value := range jsonspan.Members(data, v) {
 		switch name := string(nameOf(data, key)); {
-		case name == "error", name == "hermes" && in != "response", name == "incomplete_details" && in == "response":
+		case name == "error", name == "hermes" && in != "response",
+			name == "incomplete_details" && in == "response":
 			each(value)
 		case name == "response" && in == "":
 			eachError(data, value, name, each)

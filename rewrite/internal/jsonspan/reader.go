@@ -29,9 +29,9 @@ func Valid(b []byte) bool {
 //		value := r.Skip()
 //	}
 //
-// It checks names and what stands between values, but not the values that it skips, because most
-// of a history is text that stays as it is. Values that are not JSON, such as the NaN that some
-// servers write, then hide no other member.
+// It checks what stands between names and values, but neither of them, because most of a
+// history is text that stays as it is. Values that are not JSON, such as the NaN that some servers
+// write, then hide no other member.
 //
 // After an error every method but Closed returns false or the zero Span, and Pos is
 // len(Data).
