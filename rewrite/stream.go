@@ -228,7 +228,7 @@ func (s *Stream) unit(u sse.Unit, b []byte) {
 // frame handles a complete frame.
 func (s *Stream) frame(raw []byte) {
 	x := s.chat.Object()
-	x.Begin()
+	x.Edits.Reset()
 	x.F.Parse(raw)
 	if x.F.HasData {
 		s.chat.Sum.Frames++

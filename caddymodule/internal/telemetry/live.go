@@ -86,7 +86,7 @@ func (p *Process) record(e *EndedStream) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.ended) == endedStreams {
-		p.ended = slices.Delete(p.ended, 0, 1)
+		p.ended = p.ended[1:]
 	}
 	p.ended = append(p.ended, *e)
 }

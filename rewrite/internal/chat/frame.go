@@ -78,7 +78,7 @@ func (s *Stream) object() {
 // has written.
 func (s *Stream) Noise(b []byte) {
 	if x := &s.x; bytes.HasPrefix(b, []byte(encode.ProgressComment)) {
-		x.Begin()
+		x.Edits.Reset()
 		end := len(bytes.TrimRight(b, "\r\n")) // without the blank line
 		x.F.SetData(b, len(encode.ProgressComment), max(end, len(encode.ProgressComment)))
 		if x.C.Parse(x.F.Data) && x.C.IsToolEvent(x.F.Data) {

@@ -25,7 +25,7 @@ const (
 // kindOf returns the kind of the frame x, and the form of a tool event. large says that x is
 // only the beginning of a large frame, which may lack the id of its tool.
 func kindOf(x *chunk.Object, large bool) (kind, contract.Progress) {
-	c, data, named := &x.C, x.F.Data, x.Named()
+	c, data, named := &x.C, x.F.Data, chunk.IsNamed(&x.F)
 	wrapped := named && c.IsChunk(data) && saysNothing(x) // whatever else is in it, it is no chunk
 	unnamed := c.CallID.IsString(data) && c.Choices.Ok()
 	if large {

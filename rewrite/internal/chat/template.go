@@ -37,12 +37,12 @@ func (s *Stream) Pass(b []byte, most int) int {
 		return 0
 	}
 	from := len(p.around) - p.head
-	to, newline, ok := jsonspan.ScanText(b, from)
+	to, ok := jsonspan.ScanText(b, from)
 	text, end := b[from:to], to+p.head
 	switch {
 	case !ok || end > most || !bytes.HasPrefix(b[to:], p.around[:p.head]) || redact.MaySay(text):
 		return 0
-	case !newline && prose.MidLine(): // no line begins
+	case prose.MidLine() && jsonspan.NextNewline(text, 0) == len(text): // no line begins
 	case marker.Begins(text) >= 0 || !prose.Skim(text, s.o.Tools):
 		return 0
 	}

@@ -1,7 +1,6 @@
 package chat
 
 import (
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/encode"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose"
@@ -38,7 +37,7 @@ func (s *Stream) readContent(last bool) bool {
 	left := kept.Len()
 	if reasoning && left > 0 {
 		drop := s.o.Reasoning == contract.ReasoningDrop
-		if drop || x.C.Beside == chunk.BesideMore || x.C.Finish.Ok() || x.HasError() {
+		if drop || !x.C.OnlyText || x.C.Finish.Ok() || x.HasError() {
 			if !drop {
 				s.w.Delta(x, true, &kept) // it gets a delta of its own (contract section 4)
 			}

@@ -17,7 +17,7 @@ func feed(frames ...string) string {
 	for _, frame := range frames {
 		s.Unit(sse.UnitFrame)
 		x := s.Object()
-		x.Begin()
+		x.Edits.Reset()
 		x.F.Parse([]byte(frame))
 		s.Frame(false)
 	}

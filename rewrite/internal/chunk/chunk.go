@@ -35,7 +35,8 @@ type choices struct {
 	Count          int           // the number of choices
 	FirstOnly      bool          // there is one choice, with index 0 or without an index
 	Delta          jsonspan.Span // the delta, if it is an object
-	Beside         Beside        // what the last delta has beside its content
+	OnlyText       bool          // the delta has no member but one content and the role
+	HasRole        bool          // the delta has a role
 	Content        jsonspan.Span // the value of delta.content, if it is a string
 	ContentKey     jsonspan.Span // the name of that member, without its quotes
 	Repeat         jsonspan.Span // the value of the choice's text, if it repeats the content
@@ -54,15 +55,6 @@ type choices struct {
 	Begun, Ended uint64
 	ManyChoices  bool // there is an index other than 0
 }
-
-// Beside is what a delta has beside one content. The zero value is that of no delta, too.
-type Beside uint8
-
-const (
-	BesideMore Beside = iota
-	BesideRole
-	BesideNothing
-)
 
 // memberNames are the names of the members that Parse looks for.
 var memberNames = []string{
@@ -97,7 +89,7 @@ func (c *Chunk) Parse(data []byte) bool {
 		case &c.Tool, &c.Emoji, &c.Label, &c.CallID, &c.Status:
 			c.Escaped = c.Escaped || bytes.IndexByte(name.Of(data), '\\') >= 0
 		}
-		if members[i] != &c.Err || saysSomething(value.Of(data)) || !saysSomething(c.Err.Of(data)) {
+		if members[i] != &c.Err || Filled(value.Of(data)) || !Filled(c.Err.Of(data)) {
 			*members[i] = value
 		}
 	}
@@ -117,20 +109,11 @@ func nameOf(data []byte, name jsonspan.Span) []byte {
 	return jsonspan.AppendText(nil, name.Of(data))
 }
 
-// saysSomething reports whether the value of an error is more than a place for one.
-func saysSomething(value []byte) bool {
-	switch string(value) {
-	case "", "null", "false", `""`, "{}", "[]":
-		return false
-	}
-	return true
-}
-
 // IsDone reports whether data is the [DONE] that ends a chat stream. Only JSON's white
 // space may stand in front of it.
 func IsDone(data []byte) bool {
-	i := jsonspan.SkipSpace(data, 0)
-	return i < len(data) && data[i] == '[' && string(bytes.TrimSpace(data)) == "[DONE]"
+	data = data[jsonspan.SkipSpace(data, 0):]
+	return bytes.HasPrefix(data, []byte("[DONE]")) && len(bytes.TrimSpace(data)) == len("[DONE]")
 }
 
 // ParseBeginning makes f what the beginning b of a large frame shows. The name of the event
@@ -204,57 +187,45 @@ func (c *Chunk) readChoice(data []byte, choice jsonspan.Span) {
 		}
 	}
 	c.readDelta(data, delta)
-	if twice {
-		c.Beside = BesideMore
-	}
+	c.OnlyText = c.OnlyText && !twice
 	c.Repeat = jsonspan.Span{}
 	if text.IsString(data) && c.Content.Ok() && bytes.Equal(text.Of(data), c.Content.Of(data)) {
 		c.Repeat = text
 	}
 	c.More = c.More || !c.Repeat.Ok() && Filled(text.Of(data))
-	c.Begun |= bit(index)
+	bit := uint64(1) << uint64(index) // 0 beyond the 64th choice, and those end with the others
+	c.Begun |= bit
 	c.ManyChoices = c.ManyChoices || index != 0
 	if finish.IsString(data) && finish.To-finish.From > 2 { // some providers send ""
 		c.Finish = finish
-		c.Ended |= bit(index)
+		c.Ended |= bit
 	}
 	c.FirstOnly = c.Count == 1 && index == 0
 }
 
-// bit returns the bit of the choice i, or 0 for those beyond the 64th, which end with
-// the others.
-func bit(i int64) uint64 {
-	if i < 0 || i > 63 {
-		return 0
-	}
-	return 1 << i
-}
-
 // readDelta reads the delta of a choice, which may be no object.
 func (c *Chunk) readDelta(data []byte, delta jsonspan.Span) {
-	c.Content, c.Role, c.Beside = jsonspan.Span{}, jsonspan.Span{}, BesideMore
+	c.Content, c.Role, c.OnlyText, c.HasRole = jsonspan.Span{}, jsonspan.Span{}, false, false
 	if !delta.IsObject(data) {
 		return
 	}
-	c.Delta, c.Beside = delta, BesideNothing
+	c.Delta, c.OnlyText = delta, true
 	var content jsonspan.Span
 	for name, value := range jsonspan.Members(data, delta) {
 		isString, filled := value.IsString(data), Filled(value.Of(data))
 		switch string(nameOf(data, name)) {
 		case "content":
-			if content.Ok() || !isString {
-				c.Beside = BesideMore
-			}
+			c.OnlyText = c.OnlyText && isString && !content.Ok()
 			c.ContentKey, content = name, value // of several, the last one counts
 		case "reasoning_content", "reasoning":
-			c.Beside = BesideMore
+			c.OnlyText = false
 			if isString {
 				c.ReasoningValue = value
 				c.ReasoningCount++
 				c.Reasoning = c.Reasoning || jsonspan.HasText(value.Inner().Of(data))
 			}
 		case "role":
-			c.Beside = min(c.Beside, BesideRole)
+			c.HasRole = true
 			if isString && value.To-value.From < MaxEnvelope {
 				c.Role = value
 			}
@@ -262,7 +233,7 @@ func (c *Chunk) readDelta(data []byte, delta jsonspan.Span) {
 			c.Calls = c.Calls || filled
 			fallthrough
 		default:
-			c.Beside = BesideMore
+			c.OnlyText = false
 			c.Other = c.Other || filled
 		}
 	}

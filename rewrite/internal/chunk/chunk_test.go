@@ -46,11 +46,11 @@ func read(data string) string {
 // chunks are chunks, whole and of odd shapes, and what is read of them.
 var chunks = [][2]string{
 	{`{"id":"a","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":"x\n"},"finish_reason":null}]}`,
-		`ID="a" Object="chat.completion.chunk" Created=1 Model="m" ChoicesArray Count=1 FirstOnly Delta={"role":"assistant","content":"x\n"} Beside=1 Content="x\n" ContentKey=content Role="assistant" Text Begun=1`},
+		`ID="a" Object="chat.completion.chunk" Created=1 Model="m" ChoicesArray Count=1 FirstOnly Delta={"role":"assistant","content":"x\n"} OnlyText HasRole Content="x\n" ContentKey=content Role="assistant" Text Begun=1`},
 	{` { "choices" : [ { "index" : 0 , "delta" : { } , "finish_reason" : "stop" } ] , "usage" : { "prompt_tokens" : 0 , "completion_tokens" : 0 , "total_tokens" : 0 } } `,
-		`Reported Zero ChoicesArray Count=1 FirstOnly Delta={ } Beside=2 Finish="stop" Begun=1 Ended=1`},
+		`Reported Zero ChoicesArray Count=1 FirstOnly Delta={ } OnlyText Finish="stop" Begun=1 Ended=1`},
 	{`{"choices":[],"choices":[{"index":1,"delta":{"content":"x"},"delta":{"reasoning":"y","content":null}},{"text":"x","delta":{"content":"x"},"logprobs":{}}],"usage":null}`,
-		`MoreErrors ChoicesArray Count=2 Delta={"content":"x"} Beside=2 Content="x" ContentKey=content Repeat="x" ReasoningValue="y" ReasoningCount=1 More Reasoning Text Begun=3 ManyChoices`},
+		`MoreErrors ChoicesArray Count=2 Delta={"content":"x"} OnlyText Content="x" ContentKey=content Repeat="x" ReasoningValue="y" ReasoningCount=1 More Reasoning Text Begun=3 ManyChoices`},
 	{`{"choices":[{"delta":{"content":"x"}}],"choices":7,"usage":{"prompt_tokens":3},"usage":{}}`,
 		`MoreErrors`},
 	{`{"choices":[7,null,[{}],{"delta":3,"index":64},{"delta":{"tool_calls":[{}],"refusal":"","x":{"y":[1]}},"finish_reason":""}],"error":{"message":"e"},"hermes":{}}`,
@@ -62,7 +62,7 @@ var chunks = [][2]string{
 	{`{"error":{"param":1},"error":"x","hermes":{"error":1},"hermes":[]}`,
 		`Err="x" Hermes=[] MoreErrors`},
 	{`{"t\u006fol":"a","tool":1,"\u0065rror":{"message":"m"},"error":null,"choices":[{"d\u0065lta":{"c\u006fntent":"x"},"finish_\u0072eason":"stop"}],"us\u0061ge":{"total_t\u006fkens":0}}`,
-		`Err={"message":"m"} Tool=1 Reported MoreErrors Escaped ChoicesArray Count=1 FirstOnly Delta={"c\u006fntent":"x"} Beside=2 Content="x" ContentKey=c\u006fntent Finish="stop" Text Begun=1 Ended=1`},
+		`Err={"message":"m"} Tool=1 Reported MoreErrors Escaped ChoicesArray Count=1 FirstOnly Delta={"c\u006fntent":"x"} OnlyText Content="x" ContentKey=c\u006fntent Finish="stop" Text Begun=1 Ended=1`},
 	{`{"error":{},"error":"x","error":false,"error":""}`, `Err="x" MoreErrors`},
 	{`{"error":null,"error":[]}`, `Err=[] MoreErrors`},
 	{`{}`, ``},
@@ -70,7 +70,7 @@ var chunks = [][2]string{
 	{`{"choices":[{}]}`, `ChoicesArray Count=1 FirstOnly Begun=1`},
 	{`{"usage":[]}`, ``},
 	{`{"choices":[{"text":"a","delta":{"content":"b"}}]}`,
-		`ChoicesArray Count=1 FirstOnly Delta={"content":"b"} Beside=2 Content="b" ContentKey=content More Text Begun=1`},
+		`ChoicesArray Count=1 FirstOnly Delta={"content":"b"} OnlyText Content="b" ContentKey=content More Text Begun=1`},
 }
 
 func TestWhatIsReadOfAChunk(t *testing.T) {

@@ -28,16 +28,10 @@ type Object struct {
 	Notes *contract.Notes
 }
 
-// Begin drops the edits of the frame before.
-func (x *Object) Begin() { x.Edits.Reset() }
-
-// Named reports whether the frame is a named event.
-func (x *Object) Named() bool { return IsNamed(&x.F) }
-
 // IsChunk reports whether the frame is a chunk: its object says so, or it is not a named
 // event and has an array of choices.
 func (x *Object) IsChunk() bool {
-	return x.C.IsChunk(x.F.Data) || !x.Named() && x.C.ChoicesArray
+	return x.C.IsChunk(x.F.Data) || !IsNamed(&x.F) && x.C.ChoicesArray
 }
 
 // HasError reports whether the object has an error that is not null.
@@ -97,7 +91,7 @@ func (x *Object) FinishReason() string {
 // the chunk can be dropped.
 func (x *Object) Droppable() bool {
 	c := &x.C
-	return x.F.OnlyData && c.Beside == BesideNothing && c.FirstOnly && !c.Extra && !c.MoreErrors && !c.More && !c.Finish.Ok() &&
+	return x.F.OnlyData && c.OnlyText && !c.HasRole && c.FirstOnly && !c.Extra && !c.MoreErrors && !c.More && !c.Finish.Ok() &&
 		!c.Usage.IsSet(x.F.Data) && !x.HasError() && !c.Hermes.Ok()
 }
 
@@ -147,7 +141,8 @@ func (x *Object) KeepOneError() {
 		goes := func(name, value jsonspan.Span) bool {
 			return value != x.C.Err && jsonspan.Spells(name.Of(x.F.Data), "error")
 		}
-		x.replaceAll(func(replace replacer) { x.remove(goes, replace) })
+		replaceAll(&x.F, &x.Edits, func(replace replacer) { x.remove(goes, replace) })
+		x.apply()
 	}
 }
 
@@ -200,7 +195,7 @@ func (x *Object) RenameMembers(card bool) {
 	if card {
 		names = append(names, "type", "output_index", "item")
 	}
-	x.replaceAll(func(replace replacer) {
+	replaceAll(&x.F, &x.Edits, func(replace replacer) {
 		for name, value := range jsonspan.Members(x.F.Data, x.C.All) {
 			key := string(nameOf(x.F.Data, name))
 			if slices.Contains(names, key) && (key != "event" || value.IsString(x.F.Data)) {
@@ -208,6 +203,7 @@ func (x *Object) RenameMembers(card bool) {
 			}
 		}
 	})
+	x.apply()
 }
 
 // KeepContent adds the edits that leave nothing of the content but k, as reasoning if
@@ -219,10 +215,10 @@ func (x *Object) KeepContent(k *prose.Kept, reasoning bool) {
 		x.ReplaceValue(c.ContentKey, "reasoning_content")
 	}
 	x.replaceInner(c.Content, k)
-	switch {
-	case c.Repeat.Ok() && reasoning:
-		x.replaceInner(c.Repeat, &prose.Kept{})
-	case c.Repeat.Ok():
+	if reasoning {
+		k = &prose.Kept{}
+	}
+	if c.Repeat.Ok() {
 		x.replaceInner(c.Repeat, k)
 	}
 }
@@ -238,10 +234,8 @@ func (x *Object) replaceInner(v jsonspan.Span, k *prose.Kept) {
 	}
 }
 
-// replaceAll makes the replacements of all, in order, and parses the result. No edits may come
-// before it.
-func (x *Object) replaceAll(all func(replacer)) {
-	replaceAll(&x.F, &x.Edits, all)
+// apply makes the edits, and parses the result.
+func (x *Object) apply() {
 	if !x.Edits.Empty() {
 		Apply(&x.F, &x.Edits)
 		x.C.Parse(x.F.Data)

@@ -43,7 +43,8 @@ func EachError(data []byte, each func(value jsonspan.Span)) {
 func eachError(data []byte, v jsonspan.Span, in string, each func(value jsonspan.Span)) {
 	for key, value := range jsonspan.Members(data, v) {
 		switch name := string(nameOf(data, key)); {
-		case name == "error", name == "hermes" && in != "response", name == "incomplete_details" && in == "response":
+		case name == "error", name == "hermes" && in != "response",
+			name == "incomplete_details" && in == "response":
 			each(value)
 		case name == "response" && in == "":
 			eachError(data, value, name, each)
@@ -68,18 +69,13 @@ func shifted(from int, each func(jsonspan.Span)) func(jsonspan.Span) {
 // Redact adds the edits that replace the secrets for which find calls each, in order. find is
 // called twice.
 func Redact(f *sse.Frame, edits *sse.Splice, notes *contract.Notes, find func(each func(secret jsonspan.Span))) {
-	replaceAll(f, edits, redacts(notes, find))
-}
-
-// redacts returns the replacements of the secrets for which find calls each.
-func redacts(notes *contract.Notes, find func(each func(secret jsonspan.Span))) func(replacer) {
-	return func(replace replacer) {
+	replaceAll(f, edits, func(replace replacer) {
 		var r redact.Replacer
 		find(func(secret jsonspan.Span) {
 			notes.Add(contract.SectionEnd, "a secret in what upstream says of a failure: redacted")
 			replace(secret, r.For(secret))
 		})
-	}
+	})
 }
 
 // RedactText adds the edits that take secrets out of data that is not well-formed JSON.
@@ -93,22 +89,24 @@ func RedactText(f *sse.Frame, edits *sse.Splice, notes *contract.Notes) {
 func (x *Object) Redact(all, inTag bool) {
 	c := &x.C
 	if all || c.Err.Ok() || c.Hermes.Ok() || c.MoreErrors || c.ChoiceErrors {
-		x.replaceAll(redacts(x.Notes, func(each func(jsonspan.Span)) {
+		Redact(&x.F, &x.Edits, x.Notes, func(each func(jsonspan.Span)) {
 			if all {
 				EachSecret(x.F.Data, c.All, each)
 				return
 			}
 			EachError(x.F.Data, func(v jsonspan.Span) { EachSecret(x.F.Data, v, each) })
-		}))
+		})
+		x.apply()
 	}
 	if redact.MaySay(x.F.Data) {
-		x.replaceAll(redacts(x.Notes, func(each func(jsonspan.Span)) {
+		Redact(&x.F, &x.Edits, x.Notes, func(each func(jsonspan.Span)) {
 			for name, value := range jsonspan.Members(x.F.Data, c.All) {
 				if jsonspan.Spells(name.Of(x.F.Data), "choices") {
 					EachSaid(x.F.Data, value, inTag, each)
 				}
 			}
-		}))
+		})
+		x.apply()
 	}
 }
 

@@ -28,7 +28,7 @@ func Close(b []byte) (closed []byte, n int) {
 		case ',', ':':
 			isName = c == ',' && len(open) > 0 && open[len(open)-1] == '}'
 		case '"':
-			to, _, ok := ScanText(b, i)
+			to, ok := ScanText(b, i)
 			if i = to + 1; !ok || i > len(b) || b[to] != '"' {
 				if !isName {
 					n, open = to, append(open, '"')

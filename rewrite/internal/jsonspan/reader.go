@@ -29,9 +29,9 @@ func Valid(b []byte) bool {
 //		value := r.Skip()
 //	}
 //
-// It checks names and what stands between values, but not the values that it skips, because most
-// of a history is text that stays as it is. Values that are not JSON, such as the NaN that some
-// servers write, then hide no other member.
+// It checks names and what stands between values, but not the values, because most of a
+// history is text that stays as it is. Values that are not JSON, such as the NaN that some servers
+// write, then hide no other member.
 //
 // After an error every method but Closed returns false or the zero Span, and Pos is
 // len(Data).
@@ -60,7 +60,8 @@ func (r *Reader) Member() (name Span, ok bool) {
 		return name, false
 	}
 	name = r.Skip()
-	if r.Pos = SkipSpace(r.Data, r.Pos); !name.IsString(r.Data) || !r.At(':') {
+	r.Pos = SkipSpace(r.Data, r.Pos)
+	if !r.At(':') || !name.IsString(r.Data) || !gjson.ValidBytes(name.Of(r.Data)) {
 		return Span{}, r.fail()
 	}
 	r.Pos = SkipSpace(r.Data, r.Pos+1)

@@ -33,22 +33,6 @@ func TestMembersAreFoundByPosition(t *testing.T) {
 	}
 }
 
-func TestSearchEndsWhereTheCallerStops(t *testing.T) {
-	object, array := []byte(`{"a":1,"b":2}`), []byte(`[1,2]`)
-	n := 0
-	for range Members(object, Span{From: 0, To: len(object)}) {
-		n++
-		break
-	}
-	for range Elements(array, Span{From: 0, To: len(array)}) {
-		n++
-		break
-	}
-	if n != 2 {
-		t.Errorf("%d members and elements", n)
-	}
-}
-
 func TestBrokenJSONEndsTheSearch(t *testing.T) {
 	for _, b := range []string{``, `"`, `"a`, `"a"`, `"a":`, `"a": "x`, `"a": [1`, `"a": {"b": 1`, `"a": "x\`, `"a":}`, `"a":,`, `:`, `\`, `"a": [}`} {
 		for i := range len(b) + 1 {

@@ -2,8 +2,7 @@ package jsonspan
 
 import (
 	"bytes"
-	"encoding/binary"
-	"encoding/hex"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf16"
@@ -54,33 +53,29 @@ const (
 
 // Hex4 returns the value of the four hexadecimal digits at s[i:].
 func Hex4(s []byte, i int) (rune, bool) {
-	var b [2]byte
 	if i+4 > len(s) {
 		return 0, false
 	}
-	_, err := hex.Decode(b[:], s[i:i+4])
-	return rune(binary.BigEndian.Uint16(b[:])), err == nil
+	n, err := strconv.ParseUint(string(s[i:i+4]), 16, 16)
+	return rune(n), err == nil
 }
 
-// ScanText scans the inside of a JSON string from the index from on. It returns the
-// index of the closing quote or of a control character, or len(b) if there is neither.
-// newline reports whether an escape before that stands for a newline. ok is false if
+// ScanText scans the inside of a JSON string from the index i on. It returns the index of the
+// closing quote or of a control character, or len(b) if there is neither. ok is false if
 // there is an escape that JSON does not have; then that is at to.
-func ScanText(b []byte, from int) (to int, newline, ok bool) {
-	for i := from; ; {
-		for i < len(b) && b[i] != '"' && b[i] != '\\' && b[i] >= ' ' {
+func ScanText(b []byte, i int) (to int, ok bool) {
+	for i < len(b) && b[i] != '"' && b[i] >= ' ' {
+		if b[i] != '\\' {
 			i++
+			continue
 		}
-		if i == len(b) || b[i] != '\\' {
-			return i, newline, true
-		}
-		r, next, ok := escapeAt(b, i)
+		_, next, ok := escapeAt(b, i)
 		if !ok {
-			return i, newline, false
+			return i, false
 		}
-		newline = newline || r == '\n'
 		i = next
 	}
+	return i, true
 }
 
 // NextNewline returns the index of the first newline from i on in text, the inside

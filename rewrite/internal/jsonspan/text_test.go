@@ -7,39 +7,40 @@ import (
 	"testing"
 )
 
-func TestRunesOfAJSONStringAreDecodedByPosition(t *testing.T) {
+// checkText checks that inner, the inside of a JSON string, is unescaped as the standard library does
+// it, lone surrogates included.
+func checkText(t *testing.T, inner string) {
+	t.Helper()
+	var want string
+	if err := json.Unmarshal([]byte(`"`+inner+`"`), &want); err != nil {
+		t.Fatal(err)
+	}
+	if got := string(AppendText(nil, []byte(inner))); got != want {
+		t.Fatalf("%s is %+q, want %+q", inner, got, want)
+	}
+}
+
+func TestTextIsUnescapedAsTheStandardSays(t *testing.T) {
 	for _, inner := range []string{
 		``, `abc`, `é💻`, `\n\t\r\b\f\"\\\/`, `\u0041\u00e9\u20ac`, `\ud83d\udcbb`, `\uD83D\uDCBB x`, `\u270d\ufe0f`, `a\u0000b`,
 		`\ud83d`, `\udcbb`, `\ud83dx`, `\ud83d\n`, `\ud83d\u0041`, `\ud83d\ud83d\udcbb`,
 	} {
-		var want string
-		if err := json.Unmarshal([]byte(`"`+inner+`"`), &want); err != nil {
-			t.Fatal(err)
+		checkText(t, inner)
+	}
+	pieces := []string{`\ud83d`, `\uDCBB`, `\udcbb`, "u", "x", `\n`, "dcbb", "udcbb", `\\`, `\"`, `\/`, `\b`, `\f`, `\r`, `\t`, `\u0041`, `\u00E9`, `\uffff`, `\ue000`, `\ud7ff`, `\udbff`, `\udfff`, "é", "💻", `\u0000`, "\ufffd"}
+	r := rand.New(rand.NewPCG(7, 8))
+	for range 20000 {
+		var b strings.Builder
+		for range 1 + r.IntN(4) {
+			b.WriteString(pieces[r.IntN(len(pieces))])
 		}
-		var got []rune
-		for i := 0; i < len(inner); {
-			r, next := NextRune([]byte(inner), i)
-			if next <= i || next > len(inner) {
-				t.Fatalf("%s: from %d to %d", inner, i, next)
-			}
-			got = append(got, r)
-			i = next
-		}
-		if string(got) != want {
-			t.Errorf("%s: %q, want %q", inner, string(got), want)
-		}
+		checkText(t, b.String())
 	}
 }
 
 func TestBrokenEscapesDoNotPanic(t *testing.T) {
 	for _, inner := range []string{`\`, `\u`, `\u1`, `\u12`, `\u123`, `\uzzzz`, `\ud83d\`, `\ud83d\u`, `\ud83d\udc`, "\xff", "\xf0\x9f", `\x`} {
-		for i := 0; i < len(inner); {
-			_, next := NextRune([]byte(inner), i)
-			if next <= i || next > len(inner) {
-				t.Fatalf("%q: from %d to %d", inner, i, next)
-			}
-			i = next
-		}
+		AppendText(nil, []byte(inner)) // which ends, too
 	}
 }
 
@@ -58,46 +59,27 @@ func TestHasTextLooksForANonSpaceCharacter(t *testing.T) {
 
 func TestScanTextEndsWhereTheStringDoes(t *testing.T) {
 	for in, want := range map[string]struct {
-		to          int
-		newline, ok bool
+		to int
+		ok bool
 	}{
-		`abc"`:               {3, false, true},
-		`"`:                  {0, false, true},
-		`a\"b"`:              {4, false, true},
-		`a\\"`:               {3, false, true},
-		`a\nb"`:              {4, true, true},
-		`a\u000ab"`:          {8, true, true},
-		`a\u000Ab"`:          {8, true, true},
-		`a\u00e9\/\b\f\r\t"`: {17, false, true},
-		"a\nb\"":             {1, false, true}, // the byte that cannot be in one
-		`abc`:                {3, false, true},
-		`a\`:                 {1, false, false},
-		`a\q"`:               {1, false, false},
-		`a\u00"`:             {1, false, false},
-		`a\u00zz"`:           {1, false, false},
+		`abc"`:               {3, true},
+		`"`:                  {0, true},
+		`a\"b"`:              {4, true},
+		`a\\"`:               {3, true},
+		`a\nb"`:              {4, true},
+		`a\u000ab"`:          {8, true},
+		`a\u000Ab"`:          {8, true},
+		`a\u00e9\/\b\f\r\t"`: {17, true},
+		"a\nb\"":             {1, true}, // the byte that cannot be in one
+		`abc`:                {3, true},
+		`a\`:                 {1, false},
+		`a\q"`:               {1, false},
+		`a\u00"`:             {1, false},
+		`a\u00zz"`:           {1, false},
 	} {
-		to, newline, ok := ScanText([]byte(in), 0)
-		if to != want.to || newline != want.newline || ok != want.ok {
-			t.Errorf("%q: %d %v %v, want %+v", in, to, newline, ok, want)
-		}
-	}
-}
-
-// Text is unescaped as the standard library does it, lone surrogates included.
-func TestTextIsUnescapedAsTheStandardSays(t *testing.T) {
-	pieces := []string{`\ud83d`, `\uDCBB`, `\udcbb`, "u", "x", `\n`, "dcbb", "udcbb", `\\`, `\"`, `\/`, `\b`, `\f`, `\r`, `\t`, `\u0041`, `\u00E9`, `\uffff`, `\ue000`, `\ud7ff`, `\udbff`, `\udfff`, "é", "💻", `\u0000`, "\ufffd"}
-	r := rand.New(rand.NewPCG(7, 8))
-	for range 20000 {
-		var b strings.Builder
-		for range 1 + r.IntN(4) {
-			b.WriteString(pieces[r.IntN(len(pieces))])
-		}
-		var want string
-		if err := json.Unmarshal([]byte(`"`+b.String()+`"`), &want); err != nil {
-			t.Fatal(err)
-		}
-		if got := string(AppendText(nil, []byte(b.String()))); got != want {
-			t.Fatalf("%s is %+q, want %+q", b.String(), got, want)
+		to, ok := ScanText([]byte(in), 0)
+		if to != want.to || ok != want.ok {
+			t.Errorf("%q: %d %v, want %+v", in, to, ok, want)
 		}
 	}
 }
