@@ -97,15 +97,12 @@ func (s *Stream) finishChunk() {
 		s.w.Object(x)
 		return
 	}
-	f := s.fail(v.code)
-	if f.Reported = reason == "error"; f.Reported {
+	if reason == "error" {
 		s.notes.Add(contract.SectionEnd, "upstream says that the agent failed: an error finish, without secrets")
-		f.Message = s.message(x, contract.CodeAgentError)
-		if !f.Sent && s.o.ErrorFinish != contract.ErrorFinishInline {
-			e.keepError(f.Message) // other choices may be open
-		}
+		s.w.FailedFinish(x, s.fail(v.code, x), &s.rest)
+		return
 	}
-	s.w.FailedFinish(x, f, &s.rest)
+	s.w.FailedFinish(x, s.fail(v.code, nil), &s.rest)
 }
 
 // finishError writes the error finish of a stream that upstream has not finished, but not
@@ -118,16 +115,22 @@ func (s *Stream) finishError(code string) {
 	s.apply(s.tools.endAll(true))
 	s.notes.Add(contract.SectionEnd, "error finish, code "+code)
 	e.finished = true
-	s.w.ErrorFinish(s.fail(code), e.begun&^e.ended, e.usage)
+	s.w.ErrorFinish(s.fail(code, nil), e.begun&^e.ended, e.usage)
 }
 
-// fail records that the stream ends with an error finish, and returns its failure.
-func (s *Stream) fail(code string) *encode.Failure {
+// fail records that the stream ends with an error finish, and returns its failure. The finish
+// chunk x, which may be nil, reports that itself.
+func (s *Stream) fail(code string, x *chunk.Object) *encode.Failure {
 	s.recordFailure(code)
 	s.Sum.FinishReason = "error"
-	return &encode.Failure{
-		Code: code, Message: s.message(nil, code), Sent: s.end.errorSent != nil, Partial: s.text.hasText || s.text.hasReasoning,
+	f := &encode.Failure{
+		Code: code, Message: s.message(x, code), Reported: x != nil, Sent: s.end.errorSent != nil,
+		Partial: s.text.hasText || s.text.hasReasoning,
 	}
+	if !f.Sent && s.o.ErrorFinish != contract.ErrorFinishInline {
+		s.end.keepError(f.Message) // other choices may be open
+	}
+	return f
 }
 
 // recordFailure records that the stream does not end well. The first code counts.

@@ -1,9 +1,12 @@
 package chat
 
 import (
+	"cmp"
+
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/encode"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 )
 
 // Upstream's tool events, and its other named events (contract section 2).
@@ -47,9 +50,7 @@ func (s *Stream) transition(c encode.Transition, status string) bool {
 
 // toolStarts starts the tool of upstream's event.
 func (s *Stream) toolStarts(c encode.Transition, lacksStatus bool) {
-	if c.Name == "" {
-		c.Name, c.In = unknownTool, "" // its frame cannot leave as it is
-	}
+	c.Name = cmp.Or(c.Name, `"`+marker.UnknownTool+`"`)
 	if started, _ := s.tools.started(c.ID); started {
 		s.notes.Add(contract.SectionTools, "a tool that has started already: dropped")
 		return

@@ -7,7 +7,6 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/encode"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 )
 
 // kind is what a frame is.
@@ -66,9 +65,6 @@ func toolOf(x *chunk.Object) encode.Tool {
 		ID: string(jsonspan.Plain(x.String(x.C.CallID))),
 	}
 }
-
-// unknownTool is the name of a tool of which upstream says none.
-const unknownTool = `"` + marker.UnknownTool + `"`
 
 // statusOf returns the status that the event x says, or "".
 func statusOf(x *chunk.Object) string {

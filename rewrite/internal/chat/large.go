@@ -127,14 +127,15 @@ func (s *Stream) largeEnds() {
 // members returns the members at the end of the object. It returns false if they are not
 // known.
 func (g *largeFrame) members() (x chunk.Object, ok bool) {
-	x.F.Data = g.tail[:bytes.LastIndexByte(g.tail, '}')+1]
-	for i := bytes.IndexByte(x.F.Data, ','); i >= 0; i = bytes.IndexByte(x.F.Data, ',') {
-		x.F.Data = x.F.Data[i:]
-		x.F.Data[0] = '{' // in a string, or deeper, this begins no object
-		if x.C.Parse(x.F.Data) {
-			return x, true
+	data := g.tail[:bytes.LastIndexByte(g.tail, '}')+1]
+	for i := range data {
+		if data[i] == ',' {
+			x.F.Data = data[i:]
+			x.F.Data[0] = '{' // in a string, or deeper, this begins no object
+			if x.C.Parse(x.F.Data) {
+				return x, true
+			}
 		}
-		x.F.Data = x.F.Data[1:]
 	}
 	return x, false
 }

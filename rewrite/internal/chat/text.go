@@ -83,7 +83,7 @@ func (s *Stream) decideHeld() {
 	}
 	rules := prose.Rules{Options: s.o, Finished: s.end.finished} // without limits: s.x need not be the frame that is held
 	if reasoning := r.Decide(&rules); reasoning != nil {
-		s.w.Reasoning(reasoning)
+		s.w.Delta(&chunk.Object{}, true, &prose.Kept{Front: reasoning})
 	}
 	s.applyReading()
 	s.startTrusted(r.Parts[len(r.Parts)-1].Tool)

@@ -39,7 +39,7 @@ type Transition struct {
 	Source      contract.ToolSource // what says so
 
 	Event *chunk.Object     // upstream's own event, nil if there is none that may leave
-	In    contract.Progress // the form of Event, empty if it cannot leave as it is
+	In    contract.Progress // the form of Event
 	Left  bool              // an event that is too large to be read has left already
 }
 
@@ -114,20 +114,22 @@ func (w *Writer) leavesAsIs(t *Transition) bool {
 		(!w.o.StatusLine || !w.Envelops() || x.C.StatusLine.Ok()) && (!t.Card || HasCard(x))
 }
 
+// forms has what is around the members of an event of ours.
+var forms = map[contract.Progress]struct{ head, tail string }{
+	contract.ProgressEnvelope: {"event: " + ProgressEvent + "\ndata: {", "}\n\n"},
+	contract.ProgressBare:     {"event: " + ProgressEvent + "\ndata: {", "}\n\n"},
+	contract.ProgressUnnamed:  {"data: {", "}\n\n"},
+	contract.ProgressComment:  {ProgressComment + "{", "}"},
+}
+
 // toolEvent writes the event of t as one of our own: upstream's five fields for a start, three
 // for an end.
 func (w *Writer) toolEvent(t *Transition) {
-	switch w.Form {
-	case contract.ProgressOff:
+	form, leaves := forms[w.Form]
+	if !leaves {
 		return
-	case contract.ProgressComment:
-		w.own(ProgressComment)
-	case contract.ProgressUnnamed:
-		w.own("data: ")
-	default:
-		w.own("event: " + ProgressEvent + "\ndata: ")
 	}
-	w.own("{")
+	w.own(form.head)
 	if w.Envelops() {
 		w.own(w.envelope().empty(), ",")
 	}
@@ -145,11 +147,9 @@ func (w *Writer) toolEvent(t *Transition) {
 		}
 		w.own(string(w.statusLine(t.Completed, t.description())), t.card())
 	}
-	w.own("}")
+	w.own(form.tail)
 	if w.Form == contract.ProgressComment {
 		w.Out.EndComment()
-	} else {
-		w.own("\n\n")
 	}
 }
 
