@@ -22,7 +22,6 @@ func (s *Stream) chunk() {
 		s.Out.Drop()
 		return
 	}
-	s.updateEnvelope()
 	s.update(x)
 	if c.Tokens.Counts && s.memory != nil {
 		s.memory.Report(s.w.Model())
@@ -45,8 +44,8 @@ func (s *Stream) chunk() {
 		return
 	}
 	if c.Finish.Ok() && c.Content.Inner().Ok() { // now, not between a held line and its end
-		willFail := !s.end.finished && s.verdict(c.Text || t.prose.Waits()).code != ""
-		s.apply(s.tools.endAll(willFail))
+		code, _, _ := s.verdict(c.Text || t.prose.Waits())
+		s.apply(s.tools.endAll(code != "" && !s.end.finished))
 	}
 	last := c.Finish.Ok() || x.HasError() || c.Reasoning || c.Calls // these wait for no text
 	if s.readContent(last) {

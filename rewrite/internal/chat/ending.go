@@ -11,26 +11,21 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose"
 )
 
-// verdict says how an agent has ended whose finish chunk has come.
-type verdict struct {
-	code      string // of the failure, "" if the agent ended well
-	why       string // for the notes, "" if there is nothing to say
-	zeroUsage bool   // only the usage of 0/0/0 speaks against the agent
-}
-
-// verdict returns the verdict on the finish chunk in s.x (contract section 3, "False stop").
-// If textFollows is true, text is yet to be read, which most likely is an answer.
-func (s *Stream) verdict(textFollows bool) verdict {
+// verdict returns the verdict on the finish chunk in s.x (contract section 3, "False stop"): the
+// code of the failure, "" if the agent ended well; why, for the notes, "" if there is nothing to
+// say; and whether only the usage of 0/0/0 speaks against the agent. If textFollows is true, text
+// is yet to be read, which most likely is an answer.
+func (s *Stream) verdict(textFollows bool) (code, why string, zeroUsage bool) {
 	t, l, usage := &s.text, &s.tools, s.x.C.Tokens
 	switch reason := s.x.FinishReason(); {
 	case reason == "error":
-		return verdict{code: contract.CodeAgentError}
+		return contract.CodeAgentError, "", false
 	case reason != "stop":
-		return verdict{}
+		return "", "", false
 	case s.end.errorSent != nil: // upstream has said that it failed
-		return verdict{contract.CodeCrashed, "stop after an error of upstream's: becomes error", false}
+		return contract.CodeCrashed, "stop after an error of upstream's: becomes error", false
 	case s.end.manyChoices:
-		return verdict{} // Hermes sends one choice, so that this is another server's answer
+		return "", "", false // Hermes sends one choice, so that this is another server's answer
 	}
 	hasText := t.hasText || textFollows
 	silent := !hasText && !t.hasReasoning && !t.droppedReasoning && !t.hasOther
@@ -39,19 +34,19 @@ func (s *Stream) verdict(textFollows bool) verdict {
 	housekeeping := usage.Counts && hasText && l.housekeeping
 	switch {
 	case usage.Zero && (silent || onTool):
-		return verdict{contract.CodeCrashed, "a false stop: no answer, usage 0/0/0", false}
+		return contract.CodeCrashed, "a false stop: no answer, usage 0/0/0", false
 	case usage.Reported && (silent || noReply || onTool && !housekeeping):
 		if s.o.EmptyAnswer == contract.EmptyAnswerPass {
-			return verdict{"", "no answer, and empty_answer says that this is none of ours: passes", false}
+			return "", "no answer, and empty_answer says that this is none of ours: passes", false
 		}
-		return verdict{contract.CodeEmpty, "a false stop: no answer", false}
+		return contract.CodeEmpty, "a false stop: no answer", false
 	case !usage.Zero:
-		return verdict{}
+		return "", "", false
 	case s.o.ZeroUsage == contract.ZeroUsageError,
 		s.o.ZeroUsage != contract.ZeroUsagePass && s.memory != nil && s.memory.Reported(s.w.Model()):
-		return verdict{contract.CodeCrashed, "a false stop: usage 0/0/0 where usage is reported, or zero_usage says so", true}
+		return contract.CodeCrashed, "a false stop: usage 0/0/0 where usage is reported, or zero_usage says so", true
 	}
-	return verdict{"", "text with usage 0/0/0, which may be a crash: passes", true}
+	return "", "text with usage 0/0/0, which may be a crash: passes", true
 }
 
 // saysSilence reports whether the text of a hermes.status, the inside of a JSON string,
@@ -81,28 +76,29 @@ func (s *Stream) finishChunk() {
 		s.w.Object(x)
 		return
 	}
-	v, reason := s.verdict(false), x.FinishReason()
+	reason := x.FinishReason()
+	code, why, zeroUsage := s.verdict(false)
 	e.finished, s.Sum.FinishReason = e.allEnded(), reason
-	if v.why != "" {
-		s.notes.Add(contract.SectionEnd, v.why)
+	if why != "" {
+		s.notes.Add(contract.SectionEnd, why)
 	}
-	if v.zeroUsage {
-		s.Sum.ZeroUsagePassed = v.code == ""
-		if s.Sum.UsageReported = v.code != "" && s.o.ZeroUsage != contract.ZeroUsageError; s.Sum.UsageReported {
+	if zeroUsage {
+		s.Sum.ZeroUsagePassed = code == ""
+		if s.Sum.UsageReported = code != "" && s.o.ZeroUsage != contract.ZeroUsageError; s.Sum.UsageReported {
 			s.memory.Missed(s.w.Model())
 		}
 	}
-	s.apply(s.tools.endAll(v.code != ""))
-	if v.code == "" {
+	s.apply(s.tools.endAll(code != ""))
+	if code == "" {
 		s.w.Object(x)
 		return
 	}
 	if reason == "error" {
 		s.notes.Add(contract.SectionEnd, "upstream says that the agent failed: an error finish, without secrets")
-		s.w.FailedFinish(x, s.fail(v.code, x), &s.rest)
+		s.w.FailedFinish(x, s.fail(code, x), &s.rest)
 		return
 	}
-	s.w.FailedFinish(x, s.fail(v.code, nil), &s.rest)
+	s.w.FailedFinish(x, s.fail(code, nil), &s.rest)
 }
 
 // finishError writes the error finish of a stream that upstream has not finished, but not

@@ -54,9 +54,9 @@ func TestVerdicts(t *testing.T) {
 		}
 		s.x.F.Parse([]byte(`data: {"choices":[{"finish_reason":"stop"}],"usage":` + c.usage + "}\n\n"))
 		s.x.C.Parse(s.x.F.Data)
-		v := s.verdict(false)
-		if v.code != c.want || v.zeroUsage != (c.usage == zero && (s.text.hasText || s.text.hasOther) && (s.tools.count == 0 || s.tools.textSince)) {
-			t.Errorf("%s: %+v, want %q", name, v, c.want)
+		code, why, zeroUsage := s.verdict(false)
+		if code != c.want || zeroUsage != (c.usage == zero && (s.text.hasText || s.text.hasOther) && (s.tools.count == 0 || s.tools.textSince)) {
+			t.Errorf("%s: %q, %s, %t, want %q", name, code, why, zeroUsage, c.want)
 		}
 	}
 }

@@ -14,9 +14,6 @@ import (
 // toolEvent handles upstream's tool event, which has the form in.
 func (s *Stream) toolEvent(in contract.Progress) {
 	x := &s.x
-	if x.C.IsChunk(x.F.Data) { // another sidecar has written it, maybe before any chunk
-		s.updateEnvelope()
-	}
 	s.Out.Drop()
 	switch known := s.transition(encode.Transition{Tool: toolOf(x), Event: x, In: in}, statusOf(x)); {
 	case known:
@@ -91,9 +88,7 @@ func (s *Stream) toolEnds(c encode.Transition) {
 func (s *Stream) namedEvent(wrapped bool) {
 	x := &s.x
 	s.decideHeld()
-	if wrapped {
-		s.updateEnvelope() // it may come before any chunk
-	} else if encode.IsState(x) {
+	if !wrapped && encode.IsState(x) {
 		s.setReportsFailures(true)
 	}
 	if string(x.F.Event) == encode.StatusEvent && saysSilence(jsonspan.Inside(x.String(x.Member("text")))) {
@@ -105,9 +100,6 @@ func (s *Stream) namedEvent(wrapped bool) {
 // errorFrame handles an error of upstream's that is not in a chunk.
 func (s *Stream) errorFrame() {
 	s.decideHeld()
-	if s.x.C.IsChunk(s.x.F.Data) { // another sidecar has wrapped it, maybe before any chunk
-		s.updateEnvelope()
-	}
 	s.apply(s.tools.endAll(!s.end.finished))
 	s.recordError(&s.x)
 	s.w.Object(&s.x)

@@ -60,6 +60,9 @@ func (s *Stream) object() {
 	if x.C.MoreErrors && (k == kindChunk || k == kindError) {
 		x.KeepOneError()
 	}
+	if x.IsChunk() && !(s.end.finished && s.end.failed) { // or what another sidecar has made one
+		s.updateEnvelope()
+	}
 	switch k {
 	case kindTool:
 		s.toolEvent(form)

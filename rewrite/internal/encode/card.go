@@ -50,7 +50,7 @@ func (t *Transition) card() string {
 	if !t.Card {
 		return ""
 	}
-	status, _ := t.outcome()
+	_, status, _ := t.outcome()
 	function := "tool"
 	if functions.MatchString(t.Name) {
 		function = jsonspan.Inside(t.Name)
@@ -66,22 +66,10 @@ func (t *Transition) card() string {
 		`"},"status":"` + status + `"}`
 }
 
-// outcome returns the status of the card's items, and the text of the output. Open WebUI draws
-// a red cross instead of a green tick only if that begins with "Error:".
-func (t *Transition) outcome() (status, text string) {
-	switch {
-	case !t.Completed:
-		return "in_progress", ""
-	case t.Interrupted:
-		return "incomplete", "Error: interrupted"
-	}
-	return Completed, Completed
-}
-
 // cardOutput writes the output of the card of t, which has ended. It is a chunk that no
 // client takes for another tool event.
 func (w *Writer) cardOutput(t *Transition) {
-	status, text := t.outcome()
+	_, status, text := t.outcome()
 	w.own("data: {", w.envelope().empty(), itemHead+itemOutput+`","id":"fco_`, t.ID[1:], `,"call_id":`, t.ID,
 		`,"output":[{"type":"input_text","text":"`, text, `"}],"status":"`, status, "\"}}\n\n")
 }

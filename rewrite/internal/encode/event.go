@@ -43,11 +43,17 @@ type Transition struct {
 	Left  bool              // an event that is too large to be read has left already
 }
 
-func (t *Transition) status() string {
-	if t.Completed {
-		return Completed
+// outcome returns the status of the event of t, that of the items of its card, and the text of
+// the card's output. Open WebUI draws a red cross instead of a green tick only if that begins
+// with "Error:".
+func (t *Transition) outcome() (status, item, text string) {
+	switch {
+	case !t.Completed:
+		return Running, "in_progress", ""
+	case t.Interrupted:
+		return Completed, "incomplete", "Error: interrupted"
 	}
-	return Running
+	return Completed, Completed, Completed
 }
 
 // CallID returns an id of our own, a JSON string, for the tool n of the completion, from 1
@@ -129,6 +135,7 @@ func (w *Writer) toolEvent(t *Transition) {
 	if !leaves {
 		return
 	}
+	status, _, _ := t.outcome()
 	w.own(form.head)
 	if w.Envelops() {
 		w.own(w.envelope().empty(), ",")
@@ -140,7 +147,7 @@ func (w *Writer) toolEvent(t *Transition) {
 	if t.Label != "" && !t.Completed {
 		w.own(`,"label":`, t.Label)
 	}
-	w.own(`,"toolCallId":`, t.ID, `,"status":"`, t.status(), `"`)
+	w.own(`,"toolCallId":`, t.ID, `,"status":"`, status, `"`)
 	if w.Envelops() {
 		if t.Interrupted {
 			w.own(`,"interrupted":true`)
@@ -176,6 +183,7 @@ func (w *Writer) statusLine(done bool, description string) []byte {
 // with the id and the status if it lacks them.
 func (w *Writer) editEvent(t *Transition) {
 	x := t.Event
+	status, _, _ := t.outcome()
 	w.addChunkMembers(x, t.Card)
 	set := func(v jsonspan.Span, name, value string) {
 		if x.String(v) == nil { // it is absent, null or empty
@@ -183,7 +191,7 @@ func (w *Writer) editEvent(t *Transition) {
 		}
 	}
 	set(x.C.CallID, "toolCallId", t.ID)
-	set(x.C.Status, "status", `"`+t.status()+`"`)
+	set(x.C.Status, "status", `"`+status+`"`)
 	w.addStatusLine(x, t.Completed, t.description())
 	x.Append([]byte(t.card()))
 	if w.Form == contract.ProgressUnnamed {
