@@ -55,11 +55,11 @@ func (s *Stream) toolStarts(c encode.Transition, lacksStatus bool) {
 	if s.w.Form != contract.ProgressOff { // an event that does not leave decides nothing
 		s.decideHeld()
 	}
-	inferred := lacksStatus || c.ID == ""
-	if inferred && !c.Left { // a large one may not show them
+	c.Inferred = lacksStatus || c.ID == ""
+	if c.Inferred && !c.Left { // a large one may not show them
 		s.setReportsFailures(false)
 	}
-	s.startTool(c, inferred)
+	s.startTool(c)
 	s.text.prose.BeginMessage()
 }
 

@@ -150,6 +150,7 @@ type template struct {
 func (s *Stream) Init(out *sse.Writer, o *contract.Options, p *contract.Params, notes *contract.Notes) {
 	s.Out, s.o, s.onTool, s.memory, s.notes = out, o, p.OnTool, p.Usage, notes
 	s.w = encode.NewWriter(out, o, p, notes)
+	s.tools.size = s.w.EndSize
 	s.x.Notes, s.text.prose.Notes = notes, notes
 }
 
@@ -206,14 +207,14 @@ func (s *Stream) apply(changes []encode.Transition) {
 }
 
 // startTool starts the tool of c, and writes its start. A tool without an id gets one of
-// ours. inferred says that upstream will not say when it ends.
-func (s *Stream) startTool(c encode.Transition, inferred bool) {
+// ours.
+func (s *Stream) startTool(c encode.Transition) {
 	if c.ID == "" {
 		c.ID = s.w.CallID(s.tools.count + 1)
 	}
 	c.Card = !c.Left && len(c.ID) <= encode.MaxCardID &&
 		(s.w.HasCards() || c.Event != nil && c.In != contract.ProgressBare && encode.HasCard(c.Event))
-	s.apply(s.tools.start(c, inferred, s.Now, s.o.ParallelWindow, s.w.EndSize))
+	s.apply(s.tools.start(c, s.Now, s.o.ParallelWindow))
 }
 
 // updateEnvelope takes over the values of the chunk. If they are longer, fewer tools may be
@@ -221,7 +222,7 @@ func (s *Stream) startTool(c encode.Transition, inferred bool) {
 func (s *Stream) updateEnvelope() {
 	old, e := s.w.Env, s.w.EnvelopeOf(&s.x)
 	s.w.Env = e
-	if ends := s.tools.bound(s.w.EndSize); len(ends) > 0 {
+	if ends := s.tools.bound(); len(ends) > 0 {
 		s.w.Env = old
 		s.apply(ends)
 		s.w.Env = e

@@ -25,7 +25,7 @@ func (s *Stream) readContent(last bool) bool {
 		part = len(x.F.Raw) - (in.To - in.From) + len("reasoning_content") + len(prose.BreakInJSON)
 	}
 	rules := prose.Rules{Options: s.o, Finished: s.end.finished, Reasoned: t.hasReasoning, Limits: prose.Limits{
-		Growth: maxGrowth - s.tools.endCost(s.w.EndSize), Part: part, Tool: s.w.StartSize(),
+		Growth: maxGrowth - s.tools.endCost(), Part: part, Tool: s.w.StartSize(),
 	}}
 	r.Read(x.F.Data, in, &rules, last)
 	first := r.Text && !t.hasText && r.Held != prose.Leaves
@@ -101,8 +101,9 @@ func (s *Stream) startTrusted(n int) {
 // JSON strings.
 func (s *Stream) startMarked(emoji, label []byte, source contract.ToolSource) {
 	s.setReportsFailures(false)
-	t := encode.Tool{Name: s.o.Tools.Name(emoji, label), Emoji: `"` + string(emoji) + `"`, Label: `"` + string(label) + `"`}
-	s.startTool(encode.Transition{Tool: t, Source: source}, true)
+	s.startTool(encode.Transition{Source: source, Tool: encode.Tool{
+		Name: s.o.Tools.Name(emoji, label), Emoji: `"` + string(emoji) + `"`, Label: `"` + string(label) + `"`, Inferred: true,
+	}})
 }
 
 // writeParts writes the parts of the content up to the last one with anything in it: as copies

@@ -29,6 +29,7 @@ const (
 type Tool struct {
 	Name, Emoji, Label, ID string
 	Card                   bool // its events have cards
+	Inferred               bool // upstream will not say when it ends
 }
 
 // Transition says that a tool starts or ends.
