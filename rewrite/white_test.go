@@ -55,7 +55,7 @@ func inside(s *Stream, names ...string) reflect.Value {
 // knows returns what a stream has learnt so far, as far as anything depends on it.
 func knows(s *Stream) string {
 	var b strings.Builder
-	for _, name := range []string{"tools", "end", "Sum", "told", "reports"} {
+	for _, name := range []string{"tools", "end", "Finished", "Done", "Sum", "told", "reports"} {
 		fmt.Fprintf(&b, "%s: %+v\n", name, inside(s, "chat", name))
 	}
 	fmt.Fprintf(&b, "envelope: %+v\n", inside(s, "chat", "w", "Env"))

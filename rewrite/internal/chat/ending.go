@@ -30,8 +30,8 @@ func (s *Stream) verdict(textFollows bool) (code, why string, zeroUsage bool) {
 	hasText := t.hasText || textFollows
 	silent := !hasText && !t.hasReasoning && !t.droppedReasoning && !t.hasOther
 	noReply := t.noReply && !t.hasOther && !textFollows
-	onTool := l.count > 0 && !l.textSince && !textFollows
-	housekeeping := usage.Counts && hasText && l.housekeeping
+	onTool := l.onTool && !textFollows
+	housekeeping := usage.Counts && hasText && !l.working
 	switch {
 	case usage.Zero && (silent || onTool):
 		return contract.CodeCrashed, "a false stop: no answer, usage 0/0/0", false
@@ -72,13 +72,13 @@ func (s *Stream) finishChunk() {
 	if x.HasError() || x.C.Hermes.IsSet(x.F.Data) {
 		s.setReportsFailures(true)
 	}
-	if e.finished { // some providers finish twice
+	if s.Finished { // some providers finish twice
 		s.w.Object(x)
 		return
 	}
 	reason := x.FinishReason()
 	code, why, zeroUsage := s.verdict(false)
-	e.finished, s.Sum.FinishReason = e.allEnded(), reason
+	s.Finished, s.Sum.FinishReason = e.allEnded(), reason
 	if why != "" {
 		s.notes.Add(contract.SectionEnd, why)
 	}
@@ -110,7 +110,7 @@ func (s *Stream) finishError(code string) {
 	}
 	s.apply(s.tools.endAll(true))
 	s.notes.Add(contract.SectionEnd, "error finish, code "+code)
-	e.finished = true
+	s.Finished = true
 	s.w.ErrorFinish(s.fail(code, nil), e.begun&^e.ended, e.usage)
 }
 
@@ -136,7 +136,7 @@ func (s *Stream) recordFailure(code string) {
 
 // recordError records that the error in x leaves, unless the stream has finished.
 func (s *Stream) recordError(x *chunk.Object) {
-	if s.end.finished {
+	if s.Finished {
 		return
 	}
 	s.notes.Add(contract.SectionEnd, "an error of upstream's: an error finish will not repeat it")
@@ -155,7 +155,7 @@ func (s *Stream) message(x *chunk.Object, code string) []byte {
 	switch {
 	case s.end.errorSent != nil:
 		return s.end.errorSent
-	case code == contract.CodeShutdown && s.tools.count == 0 && s.Sum.Unexamined == 0:
+	case code == contract.CodeShutdown && s.Sum.Tools == 0 && s.Sum.Unexamined == 0:
 		return jsonspan.Quote(contract.ShutdownBeforeTools)
 	}
 	return jsonspan.Quote(contract.Message(code))
@@ -163,15 +163,15 @@ func (s *Stream) message(x *chunk.Object, code string) []byte {
 
 // doneFrame handles [DONE].
 func (s *Stream) doneFrame() {
-	if s.end.done {
+	if s.Done {
 		s.dropLate()
 		return
 	}
 	s.decideHeld()
-	if !s.end.finished {
+	if !s.Finished {
 		s.finishError(contract.CodeIncomplete)
 	}
-	s.end.done = true
+	s.Done = true
 	if string(s.x.F.Data) == encode.DoneData {
 		s.w.Forward(&s.x)
 		return

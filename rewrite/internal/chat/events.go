@@ -31,7 +31,7 @@ func (s *Stream) transition(c encode.Transition, status string) bool {
 	s.tools.upstream = true
 	c.Source = contract.SourceUpstream
 	switch {
-	case s.end.finished: // too late to be completed before the finish chunk
+	case s.Finished: // too late to be completed before the finish chunk
 		s.notes.Add(contract.SectionTools, "a tool event after the finish chunk: dropped")
 	case isInternal(c.Name): // a start or an end
 		s.notes.Add(contract.SectionTools, "a tool event of an internal tool: dropped")
@@ -94,13 +94,13 @@ func (s *Stream) namedEvent(wrapped bool) {
 	if string(x.F.Event) == encode.StatusEvent && saysSilence(jsonspan.Inside(x.String(x.Member("text")))) {
 		s.text.gaveUp = true
 	}
-	s.w.NamedEvent(x, wrapped, s.end.finished)
+	s.w.NamedEvent(x, wrapped, s.Finished)
 }
 
 // errorFrame handles an error of upstream's that is not in a chunk.
 func (s *Stream) errorFrame() {
 	s.decideHeld()
-	s.apply(s.tools.endAll(!s.end.finished))
+	s.apply(s.tools.endAll(!s.Finished))
 	s.recordError(&s.x)
 	s.w.Object(&s.x)
 }

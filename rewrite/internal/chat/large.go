@@ -20,7 +20,7 @@ const MaxLook = 1 << 10
 // Raw forwards bytes of a frame that is larger than the limit. last says that the frame
 // ends with them. If limit is 0, nothing is learnt from them.
 func (s *Stream) Raw(b []byte, last bool, limit int) {
-	if s.end.done {
+	if s.Done {
 		s.dropLate()
 		return
 	}
@@ -77,11 +77,11 @@ func (s *Stream) largeBegins() {
 	case kindTool:
 		t, status := toolOf(&g.x), statusOf(&g.x)
 		started, _ := s.tools.started(t.ID)
-		g.drop = s.w.Form == contract.ProgressOff || s.end.finished || isInternal(t.Name) ||
+		g.drop = s.w.Form == contract.ProgressOff || s.Finished || isInternal(t.Name) ||
 			status == encode.Running && started || status == encode.Completed && t.ID != "" && s.tools.find(&t) < 0
 		return
 	case kindError:
-		s.apply(s.tools.endAll(!s.end.finished))
+		s.apply(s.tools.endAll(!s.Finished))
 	case kindChunk:
 		if c.Text || c.Reasoning {
 			s.apply(s.tools.inferEnds())
@@ -109,15 +109,15 @@ func (s *Stream) largeEnds() {
 	case g.kind == kindError:
 		s.recordError(x)
 	case g.kind != kindChunk || !c.Text && !c.Reasoning && !c.Finish.Ok(): // it may be text, for all that is known
-		t.hasOther, s.tools.textSince = true, true
+		t.hasOther, s.tools.onTool = true, false
 		return
 	}
 	if c.Text {
-		t.hasText, t.noReply, s.tools.textSince = true, false, true
+		t.hasText, t.noReply, s.tools.onTool = true, false, false
 	}
 	t.hasReasoning = t.hasReasoning || c.Reasoning
-	if s.update(x); c.Finish.Ok() && !s.end.finished {
-		s.end.finished, s.Sum.FinishReason = s.end.allEnded(), x.FinishReason()
+	if s.update(x); c.Finish.Ok() && !s.Finished {
+		s.Finished, s.Sum.FinishReason = s.end.allEnded(), x.FinishReason()
 		if s.Sum.FinishReason == "error" {
 			s.recordFailure(contract.CodeAgentError)
 		}

@@ -43,7 +43,11 @@ import (
 type Stream struct {
 	Out *sse.Writer
 	Now time.Time        // the time of what comes
-	Sum contract.Summary // what Summary returns, but for what other fields have
+	Sum contract.Summary // what Summary returns, but for the envelope
+
+	// Finished says that the finish chunks of all choices have left: nothing may start a tool.
+	// Done says that [DONE] has left: nothing leaves but a chunk of usage.
+	Finished, Done bool
 
 	// What the stream was given; it does not change.
 	o      *contract.Options
@@ -96,13 +100,10 @@ type largeFrame struct {
 	drop bool         // nothing of it leaves
 }
 
-// ending is how the stream ends (contract section 3). After finished nothing may start a
-// tool; after done nothing leaves but a chunk of usage.
+// ending is how the stream ends (contract section 3).
 type ending struct {
 	manyChoices  bool   // a choice other than the first has come
-	finished     bool   // the finish chunks of all choices have left
 	failed       bool   // an error has left
-	done         bool   // [DONE] has left
 	begun, ended uint64 // the choices that have begun and those that have finished, as bits
 	usage        []byte // upstream's, for an error finish
 	errorSent    []byte // the message, a JSON string, of an error frame that has left
@@ -165,16 +166,9 @@ func (s *Stream) Trim() {
 // Object returns the object of the current frame. The caller parses its F before Frame.
 func (s *Stream) Object() *chunk.Object { return &s.x }
 
-// Finished reports whether a finish chunk has left.
-func (s *Stream) Finished() bool { return s.end.finished }
-
-// Done reports whether [DONE] has left.
-func (s *Stream) Done() bool { return s.end.done }
-
 // Summary returns what can be said of the stream so far.
 func (s *Stream) Summary() contract.Summary {
 	sum := s.Sum
-	sum.Tools = s.tools.count
 	if e := &s.w.Env; e.FromChunk {
 		sum.ID, sum.Model = jsonspan.Unquote(e.ID), jsonspan.Unquote(e.Model)
 	}
@@ -209,8 +203,9 @@ func (s *Stream) apply(changes []encode.Transition) {
 // startTool starts the tool of c, and writes its start. A tool without an id gets one of
 // ours.
 func (s *Stream) startTool(c encode.Transition) {
+	s.Sum.Tools++
 	if c.ID == "" {
-		c.ID = s.w.CallID(s.tools.count + 1)
+		c.ID = s.w.CallID(s.Sum.Tools)
 	}
 	c.Card = !c.Left && len(c.ID) <= encode.MaxCardID &&
 		(s.w.HasCards() || c.Event != nil && c.In != contract.ProgressBare && encode.HasCard(c.Event))

@@ -17,7 +17,7 @@ func (s *Stream) learn() {
 	c, raw := &x.C, x.F.Raw
 	switch {
 	case !x.Droppable(), !c.Content.Ok(), c.Repeat.Ok(), c.ChoiceErrors, raw[len(raw)-1] != '\n', !x.Edits.Empty(),
-		!t.hasText, !s.tools.textSince, t.noReply, s.end.finished, s.end.done, len(s.tools.open) > 0,
+		!t.hasText, s.tools.onTool, t.noReply, s.Finished, s.Done, len(s.tools.open) > 0,
 		len(s.hold.whole) > 0, !t.prose.Idle(false):
 		return
 	}

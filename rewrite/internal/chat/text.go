@@ -24,7 +24,7 @@ func (s *Stream) readContent(last bool) bool {
 	if x.CanCopy() {
 		part = len(x.F.Raw) - (in.To - in.From) + len("reasoning_content") + len(prose.BreakInJSON)
 	}
-	rules := prose.Rules{Options: s.o, Finished: s.end.finished, Reasoned: t.hasReasoning, Limits: prose.Limits{
+	rules := prose.Rules{Options: s.o, Finished: s.Finished, Reasoned: t.hasReasoning, Limits: prose.Limits{
 		Growth: maxGrowth - s.tools.endCost(), Part: part, Tool: s.w.StartSize(),
 	}}
 	r.Read(x.F.Data, in, &rules, last)
@@ -68,7 +68,7 @@ func (s *Stream) applyReading() {
 	switch r.Held {
 	case prose.Leaves:
 		s.apply(s.tools.inferEnds()) // before the text: TestTrustedToolEndsBeforeHeldText
-		s.tools.textSince = true
+		s.tools.onTool = false
 		s.Out.Bytes, s.hold = append(s.Out.Bytes, s.hold.whole...), hold{}
 	case prose.Stripped:
 		s.Out.Bytes, s.hold = append(s.Out.Bytes, s.hold.stripped...), hold{}
@@ -81,7 +81,7 @@ func (s *Stream) decideHeld() {
 	if !r.Waits() {
 		return
 	}
-	rules := prose.Rules{Options: s.o, Finished: s.end.finished} // without limits: s.x need not be the frame that is held
+	rules := prose.Rules{Options: s.o, Finished: s.Finished} // without limits: s.x need not be the frame that is held
 	if reasoning := r.Decide(&rules); reasoning != nil {
 		s.w.Delta(&chunk.Object{}, true, &prose.Kept{Front: reasoning})
 	}
@@ -125,7 +125,7 @@ func (s *Stream) writeParts(first bool) (reasoning bool, kept prose.Kept) {
 		s.startTrusted(p.Tool)
 		if p.HasText {
 			s.apply(s.tools.inferEnds())
-			s.tools.textSince = s.tools.textSince || !p.Reasoning
+			s.tools.onTool = s.tools.onTool && p.Reasoning
 		}
 		kept = r.Part(i)
 		kept.Front = r.Front(i, &kept)

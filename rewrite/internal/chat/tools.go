@@ -20,12 +20,11 @@ type tools struct {
 
 	open  []encode.Tool // in the order in which they started
 	ended []endedTool
-	count int       // the number of tools that have started
 	last  time.Time // when the last tool started
 
-	upstream     bool // upstream has sent a tool event
-	textSince    bool // text has left since the last tool started
-	housekeeping bool // all tools since the last text are housekeeping; see isHousekeeping
+	upstream bool // upstream has sent a tool event
+	onTool   bool // no text has left since the last tool started
+	working  bool // a tool since the last text is not housekeeping; see isHousekeeping
 }
 
 // endedTool is a tool that has ended.
@@ -61,10 +60,8 @@ func (l *tools) start(c encode.Transition, now time.Time, window time.Duration) 
 	}
 	l.open = append(l.open, c.Tool)
 	l.last = now
-	l.count++
-	first := l.count == 1 || l.textSince // the first tool since the last text
-	l.housekeeping = isHousekeeping[c.Name] && (first || l.housekeeping)
-	l.textSince = false
+	l.working = l.onTool && l.working || !isHousekeeping[c.Name]
+	l.onTool = true
 	return append(append(changes, c), l.bound()...)
 }
 
