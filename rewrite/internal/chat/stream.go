@@ -3,16 +3,15 @@
 // crash into an error finish (wire contract, sections 1 to 4). Package encode writes the
 // frames.
 //
-//	frame.go     every unit of a stream: where it goes
-//	chunks.go    chunks
-//	large.go     frames that are larger than max_frame
-//	events.go    upstream's tool events, other named events and errors
-//	ending.go    finish chunks, verdicts and error finishes
-//	template.go  frames that differ from the one before in nothing but their text
-//	text.go      the content of a chunk: read, held, applied
-//	stream.go    Stream: its state, and what all of these do with it
-//	tools.go     tools: which are open, and the transitions that follow
-//	kind.go      what a frame is
+//	frame.go   every unit of a stream: where it goes
+//	chunks.go  chunks
+//	large.go   frames that are larger than max_frame
+//	events.go  upstream's tool events, other named events and errors
+//	ending.go  finish chunks, verdicts and error finishes
+//	text.go    the content of a chunk: read, held, applied, and frames that differ in nothing else
+//	stream.go  Stream: its state, and what all of these do with it
+//	tools.go   tools: which are open, and the transitions that follow
+//	kind.go    what a frame is
 //
 // Each file knows those below it.
 //
@@ -113,7 +112,6 @@ type ending struct {
 // finish.
 const MaxUsage = 4 << 10
 
-// allEnded reports whether all choices that have begun have finished.
 func (e *ending) allEnded() bool { return e.begun&^e.ended == 0 }
 
 // keepError keeps the message of an error that leaves.

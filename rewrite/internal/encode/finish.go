@@ -20,7 +20,6 @@ type Failure struct {
 	Partial  bool   // text or reasoning with a non-space character has left
 }
 
-// inline reports whether errors leave in the finish chunk.
 func (w *Writer) inline() bool { return w.o.ErrorFinish == contract.ErrorFinishInline }
 
 // ErrorFinish writes the error finish of a stream that upstream has not finished, but not
