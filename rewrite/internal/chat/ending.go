@@ -93,12 +93,12 @@ func (s *Stream) finishChunk() {
 		s.w.Object(x)
 		return
 	}
+	var reports *chunk.Object
 	if reason == "error" {
 		s.notes.Add(contract.SectionEnd, "upstream says that the agent failed: an error finish, without secrets")
-		s.w.FailedFinish(x, s.fail(code, x), &s.rest)
-		return
+		reports = x
 	}
-	s.w.FailedFinish(x, s.fail(code, nil), &s.rest)
+	s.w.FailedFinish(x, s.fail(code, reports), &s.rest)
 }
 
 // finishError writes the error finish of a stream that upstream has not finished, but not
@@ -124,7 +124,7 @@ func (s *Stream) fail(code string, x *chunk.Object) *encode.Failure {
 		Partial: s.text.hasText || s.text.hasReasoning,
 	}
 	if !f.Sent && s.o.ErrorFinish != contract.ErrorFinishInline {
-		s.end.keepError(f.Message) // other choices may be open
+		s.end.errorSent = bytes.Clone(jsonspan.Truncate(f.Message, contract.MaxMessage)) // other choices may be open
 	}
 	return f
 }
@@ -141,7 +141,7 @@ func (s *Stream) recordError(x *chunk.Object) {
 	}
 	s.notes.Add(contract.SectionEnd, "an error of upstream's: an error finish will not repeat it")
 	s.recordFailure(x.ErrorCode())
-	s.end.keepError(s.message(x, contract.CodeAgentError))
+	s.end.errorSent = bytes.Clone(jsonspan.Truncate(s.message(x, contract.CodeAgentError), contract.MaxMessage))
 }
 
 // message returns the message of a failure, a JSON string: that of the error in x, which may be

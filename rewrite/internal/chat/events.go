@@ -15,7 +15,8 @@ import (
 func (s *Stream) toolEvent(in contract.Progress) {
 	x := &s.x
 	s.Out.Drop()
-	switch known := s.transition(encode.Transition{Tool: toolOf(x), Event: x, In: in}, statusOf(x)); {
+	tool, status := toolOf(x)
+	switch known := s.transition(encode.Transition{Tool: tool, Event: x, In: in}, status); {
 	case known:
 	case in == contract.ProgressBare:
 		s.namedEvent(false)

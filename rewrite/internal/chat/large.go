@@ -75,7 +75,7 @@ func (s *Stream) largeBegins() {
 	c := &g.x.C
 	switch g.kind {
 	case kindTool:
-		t, status := toolOf(&g.x), statusOf(&g.x)
+		t, status := toolOf(&g.x)
 		started, _ := s.tools.started(t.ID)
 		g.drop = s.w.Form == contract.ProgressOff || s.Finished || isInternal(t.Name) ||
 			status == encode.Running && started || status == encode.Completed && t.ID != "" && s.tools.find(&t) < 0
@@ -98,11 +98,11 @@ func (s *Stream) largeEnds() {
 	g, t, x, c := s.large, &s.text, &s.large.x, &s.large.x.C
 	switch {
 	case g.kind == kindTool:
-		tool, status := toolOf(x), statusOf(x)
+		tool, status := toolOf(x)
 		if more, ok := g.members(); ok { // what the beginning does not say is in the last bytes
-			m := toolOf(&more)
+			m, late := toolOf(&more)
 			tool.Name, tool.Emoji, tool.ID = cmp.Or(tool.Name, m.Name), cmp.Or(tool.Emoji, m.Emoji), cmp.Or(tool.ID, m.ID)
-			status = cmp.Or(status, statusOf(&more))
+			status = cmp.Or(status, late)
 		}
 		s.transition(encode.Transition{Tool: tool, Event: x, Left: true}, status)
 		return

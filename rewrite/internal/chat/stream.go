@@ -26,7 +26,6 @@
 package chat
 
 import (
-	"bytes"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
@@ -113,11 +112,6 @@ type ending struct {
 const MaxUsage = 4 << 10
 
 func (e *ending) allEnded() bool { return e.begun&^e.ended == 0 }
-
-// keepError keeps the message of an error that leaves.
-func (e *ending) keepError(message []byte) {
-	e.errorSent = bytes.Clone(jsonspan.Truncate(message, contract.MaxMessage))
-}
 
 // update records which choices the chunk x begins and ends, and its usage.
 func (s *Stream) update(x *chunk.Object) {

@@ -33,12 +33,6 @@ const (
 // all that has been said so far.
 const itemHead = `,"type":"response.output_item.added","output_index":1000000,"item":{"type":"`
 
-// The types of a card's items.
-const (
-	itemCall   = "function_call"
-	itemOutput = "function_call_output"
-)
-
 // HasCards reports whether tools get cards.
 func (w *Writer) HasCards() bool { return w.o.Cards && w.Envelops() }
 
@@ -61,7 +55,7 @@ func (t *Transition) card() string {
 		label += "…"
 	}
 	arguments := escapes.Replace(`{"label": ` + string(jsonspan.Quote(label)) + `}`)
-	return itemHead + itemCall + `","id":` + t.ID + `,"call_id":` + t.ID + `,"name":"` + name +
+	return itemHead + `function_call","id":` + t.ID + `,"call_id":` + t.ID + `,"name":"` + name +
 		`","arguments":"` + arguments + `","provider_function":{"name":"` + function + `","arguments":"` + arguments +
 		`"},"status":"` + status + `"}`
 }
@@ -70,7 +64,7 @@ func (t *Transition) card() string {
 // client takes for another tool event.
 func (w *Writer) cardOutput(t *Transition) {
 	_, status, text := t.outcome()
-	w.own("data: {", w.envelope().empty(), itemHead+itemOutput+`","id":"fco_`, t.ID[1:], `,"call_id":`, t.ID,
+	w.own("data: {", w.envelope().empty(), itemHead+`function_call_output","id":"fco_`, t.ID[1:], `,"call_id":`, t.ID,
 		`,"output":[{"type":"input_text","text":"`, text, `"}],"status":"`, status, "\"}}\n\n")
 }
 
@@ -110,13 +104,13 @@ func cardName(emoji, label string) string {
 
 // HasCard reports whether another sidecar has made a card of the tool event x.
 func HasCard(x *chunk.Object) bool {
-	id := itemID(x, itemCall)
+	id := itemID(x, "function_call")
 	return id != nil && string(id) == string(jsonspan.Plain(x.String(x.C.CallID)))
 }
 
 // OutputOf returns the id of the tool, a JSON string without escapes, whose card the chunk
 // x is the output of, or nil if it is none.
-func OutputOf(x *chunk.Object) []byte { return itemID(x, itemOutput) }
+func OutputOf(x *chunk.Object) []byte { return itemID(x, "function_call_output") }
 
 // itemID returns the id of the call, a JSON string without escapes, that the item of the type
 // in x names, or nil.
@@ -125,7 +119,7 @@ func itemID(x *chunk.Object, kind string) []byte {
 		return nil
 	}
 	item := x.Member("item")
-	if string(x.String(jsonspan.MemberOf(x.F.Data, item, "type"))) != `"`+kind+`"` {
+	if jsonspan.Unquote(string(x.Value(jsonspan.MemberOf(x.F.Data, item, "type")))) != kind {
 		return nil
 	}
 	return jsonspan.Plain(x.String(jsonspan.MemberOf(x.F.Data, item, "call_id")))
