@@ -61,7 +61,7 @@ func (s *Stream) object() {
 		x.KeepOneError()
 	}
 	dropped := s.Finished && s.end.failed && x.C.Count > 0
-	if x.IsChunk() && !dropped { // or what another sidecar has made one
+	if x.IsChunk() && !dropped { // what another sidecar has made one may come before any other
 		s.updateEnvelope()
 	}
 	switch k {

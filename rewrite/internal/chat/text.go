@@ -108,7 +108,8 @@ func (s *Stream) startTrusted(n int) {
 func (s *Stream) startMarked(emoji, label []byte, source contract.ToolSource) {
 	s.setReportsFailures(false)
 	s.startTool(encode.Transition{Source: source, Tool: encode.Tool{
-		Name: s.o.Tools.Name(emoji, label), Emoji: `"` + string(emoji) + `"`, Label: `"` + string(label) + `"`, Inferred: true,
+		Name: s.o.Tools.Name(emoji, label), Emoji: `"` + string(emoji) + `"`, Label: `"` + string(label) + `"`,
+		Inferred: true,
 	}})
 }
 
@@ -189,7 +190,8 @@ func (s *Stream) Quiet(b []byte) {
 	s.holdBytes(b, false)
 }
 
-// holdBytes holds bytes that have no text. dropped says that a frame goes with them that does.
+// holdBytes holds bytes that have no text. If dropped is true, they belong to a frame that is
+// not in stripped.
 func (s *Stream) holdBytes(b []byte, dropped bool) {
 	h := &s.hold
 	h.whole = append(h.whole, b...)

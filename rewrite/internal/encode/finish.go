@@ -83,7 +83,8 @@ func (w *Writer) fill(x *chunk.Object) {
 	for _, m := range [...]struct {
 		at          jsonspan.Span
 		name, value string
-	}{{c.ID, "id", e.ID}, {c.Object, "object", `"chat.completion.chunk"`}, {c.Created, "created", e.Created}, {c.Model, "model", e.Model}} {
+	}{{c.ID, "id", e.ID}, {c.Object, "object", `"chat.completion.chunk"`},
+		{c.Created, "created", e.Created}, {c.Model, "model", e.Model}} {
 		switch at := c.All.From + 1; {
 		case x.String(m.at) != nil || chunk.NumberAt(x.F.Data, m.at) != nil:
 		case m.at.Ok(): // it is null, or empty
@@ -114,7 +115,9 @@ func (w *Writer) errorFrame(x *chunk.Object, f *Failure) {
 	if m := y.Member("message"); y.String(m) == nil {
 		y.Set(m, "message", f.Message)
 	}
-	for _, m := range [...][2]string{{"type", `"` + contract.ErrorType + `"`}, {"param", "null"}, {"code", `"` + f.Code + `"`}} {
+	for _, m := range [...][2]string{
+		{"type", `"` + contract.ErrorType + `"`}, {"param", "null"}, {"code", `"` + f.Code + `"`},
+	} {
 		if !y.Member(m[0]).Ok() {
 			y.Set(jsonspan.Span{}, m[0], []byte(m[1]))
 		}
