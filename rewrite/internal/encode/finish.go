@@ -82,11 +82,16 @@ func (w *Writer) fill(x *chunk.Object) {
 	c, e := &x.C, w.envelope()
 	for _, m := range [...]struct {
 		at          jsonspan.Span
+		has         []byte
 		name, value string
-	}{{c.ID, "id", e.ID}, {c.Object, "object", `"chat.completion.chunk"`},
-		{c.Created, "created", e.Created}, {c.Model, "model", e.Model}} {
+	}{
+		{c.ID, x.String(c.ID), "id", e.ID},
+		{c.Object, x.String(c.Object), "object", `"chat.completion.chunk"`},
+		{c.Created, chunk.NumberAt(x.F.Data, c.Created), "created", e.Created},
+		{c.Model, x.String(c.Model), "model", e.Model},
+	} {
 		switch at := c.All.From + 1; {
-		case x.String(m.at) != nil || chunk.NumberAt(x.F.Data, m.at) != nil:
+		case m.has != nil:
 		case m.at.Ok(): // it is null, or empty
 			x.ReplaceValue(m.at, m.value)
 		default:
