@@ -54,11 +54,11 @@ func (s *Stream) Active() bool { return s.other == nil }
 func (s *Stream) Guarded() bool { return s.other == nil || s.other.Known() }
 
 // Finished reports whether a finish chunk has left.
-func (s *Stream) Finished() bool { return s.chat.Finished() }
+func (s *Stream) Finished() bool { return s.chat.Finished }
 
 // Done reports whether the end of the stream has left: [DONE] or, in a stream of
 // another kind, its last event.
-func (s *Stream) Done() bool { return s.chat.Done() || s.other != nil && s.other.Ended() }
+func (s *Stream) Done() bool { return s.chat.Done || s.other != nil && s.other.Ended() }
 
 // Frames returns how many complete frames with data have come, including those that
 // passed unexamined.
@@ -115,7 +115,7 @@ func (s *Stream) Feed(dst, in []byte, now time.Time) []byte {
 // Keepalive appends a keepalive to dst if one may leave now: between frames
 // of an active stream that has not finished (contract section 3).
 func (s *Stream) Keepalive(dst []byte) []byte {
-	if s.other != nil || s.scan.Raw() || s.chat.Finished() || s.closed {
+	if s.other != nil || s.scan.Raw() || s.chat.Finished || s.closed {
 		return dst
 	}
 	s.out.Bytes = dst
@@ -168,7 +168,7 @@ func (s *Stream) finishTail(cause Cause) (added int) {
 		}
 		s.unit(sse.UnitFrame, append(bytes.Clone(tail), end...))
 		return len(end)
-	case s.other != nil && !s.other.Cut(contract.Cause(cause)), s.chat.Done() && isComments(tail):
+	case s.other != nil && !s.other.Cut(contract.Cause(cause)), s.chat.Done && isComments(tail):
 		if len(tail) > 0 {
 			s.notes.Add(contract.SectionHarm, "the rest after the last frame: passes")
 		}

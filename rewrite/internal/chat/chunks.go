@@ -13,7 +13,7 @@ func (s *Stream) chunk() {
 	c := &x.C
 	s.Sum.Chunks++
 	s.rest = prose.Kept{}
-	if s.end.finished && s.end.failed && c.Count > 0 {
+	if s.Finished && s.end.failed && c.Count > 0 {
 		s.dropLate()
 		return
 	}
@@ -22,7 +22,6 @@ func (s *Stream) chunk() {
 		s.Out.Drop()
 		return
 	}
-	s.updateEnvelope()
 	s.update(x)
 	if c.Tokens.Counts && s.memory != nil {
 		s.memory.Report(s.w.Model())
@@ -38,15 +37,15 @@ func (s *Stream) chunk() {
 	}
 	t.hasReasoning = t.hasReasoning || c.Reasoning
 	if c.Other {
-		t.hasOther, s.tools.textSince = true, true
+		t.hasOther, s.tools.onTool = true, false
 	}
 	if !c.HasContent() {
 		s.chunkWithoutContent()
 		return
 	}
 	if c.Finish.Ok() && c.Content.Inner().Ok() { // now, not between a held line and its end
-		willFail := !s.end.finished && s.verdict(c.Text || t.prose.Waits()).code != ""
-		s.apply(s.tools.endAll(willFail))
+		code, _, _ := s.verdict(c.Text || t.prose.Waits())
+		s.apply(s.tools.endAll(code != "" && !s.Finished))
 	}
 	last := c.Finish.Ok() || x.HasError() || c.Reasoning || c.Calls // these wait for no text
 	if s.readContent(last) {
@@ -61,7 +60,7 @@ func (s *Stream) chunkWithoutContent() {
 	x := &s.x
 	c := &x.C
 	if c.Text {
-		s.text.hasText, s.tools.textSince = true, true
+		s.text.hasText, s.tools.onTool = true, false
 		s.apply(s.tools.inferEnds())
 	}
 	another := c.Count == 1 && !c.FirstOnly && !c.Finish.Ok() && !x.HasError()
@@ -96,7 +95,7 @@ func (s *Stream) writeChunk() {
 // stream, and its tool starts (contract section 1). It returns false for any other chunk.
 func (s *Stream) markerChunk() bool {
 	x := &s.x
-	if s.tools.upstream || s.end.finished || !x.C.HasContent() {
+	if s.tools.upstream || s.Finished || !x.C.HasContent() {
 		return false
 	}
 	text := x.Value(x.C.Content.Inner())

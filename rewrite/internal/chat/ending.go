@@ -11,47 +11,42 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose"
 )
 
-// verdict says how an agent has ended whose finish chunk has come.
-type verdict struct {
-	code      string // of the failure, "" if the agent ended well
-	why       string // for the notes, "" if there is nothing to say
-	zeroUsage bool   // only the usage of 0/0/0 speaks against the agent
-}
-
-// verdict returns the verdict on the finish chunk in s.x (contract section 3, "False stop").
-// If textFollows is true, text is yet to be read, which most likely is an answer.
-func (s *Stream) verdict(textFollows bool) verdict {
+// verdict returns the verdict on the finish chunk in s.x (contract section 3, "False stop"): the
+// code of the failure, "" if the agent ended well; why, for the notes, "" if there is nothing to
+// say; and whether only the usage of 0/0/0 speaks against the agent. If textFollows is true, text
+// is yet to be read, which most likely is an answer.
+func (s *Stream) verdict(textFollows bool) (code, why string, zeroUsage bool) {
 	t, l, usage := &s.text, &s.tools, s.x.C.Tokens
 	switch reason := s.x.FinishReason(); {
 	case reason == "error":
-		return verdict{code: contract.CodeAgentError}
+		return contract.CodeAgentError, "", false
 	case reason != "stop":
-		return verdict{}
+		return "", "", false
 	case s.end.errorSent != nil: // upstream has said that it failed
-		return verdict{contract.CodeCrashed, "stop after an error of upstream's: becomes error", false}
+		return contract.CodeCrashed, "stop after an error of upstream's: becomes error", false
 	case s.end.manyChoices:
-		return verdict{} // Hermes sends one choice, so that this is another server's answer
+		return "", "", false // Hermes sends one choice, so that this is another server's answer
 	}
 	hasText := t.hasText || textFollows
 	silent := !hasText && !t.hasReasoning && !t.droppedReasoning && !t.hasOther
 	noReply := t.noReply && !t.hasOther && !textFollows
-	onTool := l.count > 0 && !l.textSince && !textFollows
-	housekeeping := usage.Counts && hasText && l.housekeeping
+	onTool := l.onTool && !textFollows
+	housekeeping := usage.Counts && hasText && !l.working
 	switch {
 	case usage.Zero && (silent || onTool):
-		return verdict{contract.CodeCrashed, "a false stop: no answer, usage 0/0/0", false}
+		return contract.CodeCrashed, "a false stop: no answer, usage 0/0/0", false
 	case usage.Reported && (silent || noReply || onTool && !housekeeping):
 		if s.o.EmptyAnswer == contract.EmptyAnswerPass {
-			return verdict{"", "no answer, and empty_answer says that this is none of ours: passes", false}
+			return "", "no answer, and empty_answer says that this is none of ours: passes", false
 		}
-		return verdict{contract.CodeEmpty, "a false stop: no answer", false}
+		return contract.CodeEmpty, "a false stop: no answer", false
 	case !usage.Zero:
-		return verdict{}
+		return "", "", false
 	case s.o.ZeroUsage == contract.ZeroUsageError,
 		s.o.ZeroUsage != contract.ZeroUsagePass && s.memory != nil && s.memory.Reported(s.w.Model()):
-		return verdict{contract.CodeCrashed, "a false stop: usage 0/0/0 where usage is reported, or zero_usage says so", true}
+		return contract.CodeCrashed, "a false stop: usage 0/0/0 where usage is reported, or zero_usage says so", true
 	}
-	return verdict{"", "text with usage 0/0/0, which may be a crash: passes", true}
+	return "", "text with usage 0/0/0, which may be a crash: passes", true
 }
 
 // saysSilence reports whether the text of a hermes.status, the inside of a JSON string,
@@ -77,35 +72,33 @@ func (s *Stream) finishChunk() {
 	if x.HasError() || x.C.Hermes.IsSet(x.F.Data) {
 		s.setReportsFailures(true)
 	}
-	if e.finished { // some providers finish twice
+	if s.Finished { // some providers finish twice
 		s.w.Object(x)
 		return
 	}
-	v, reason := s.verdict(false), x.FinishReason()
-	e.finished, s.Sum.FinishReason = e.allEnded(), reason
-	if v.why != "" {
-		s.notes.Add(contract.SectionEnd, v.why)
+	reason := x.FinishReason()
+	code, why, zeroUsage := s.verdict(false)
+	s.Finished, s.Sum.FinishReason = e.allEnded(), reason
+	if why != "" {
+		s.notes.Add(contract.SectionEnd, why)
 	}
-	if v.zeroUsage {
-		s.Sum.ZeroUsagePassed = v.code == ""
-		if s.Sum.UsageReported = v.code != "" && s.o.ZeroUsage != contract.ZeroUsageError; s.Sum.UsageReported {
+	if zeroUsage {
+		s.Sum.ZeroUsagePassed = code == ""
+		if s.Sum.UsageReported = code != "" && s.o.ZeroUsage != contract.ZeroUsageError; s.Sum.UsageReported {
 			s.memory.Missed(s.w.Model())
 		}
 	}
-	s.apply(s.tools.endAll(v.code != ""))
-	if v.code == "" {
+	s.apply(s.tools.endAll(code != ""))
+	if code == "" {
 		s.w.Object(x)
 		return
 	}
-	f := s.fail(v.code)
-	if f.Reported = reason == "error"; f.Reported {
+	var reports *chunk.Object
+	if reason == "error" {
 		s.notes.Add(contract.SectionEnd, "upstream says that the agent failed: an error finish, without secrets")
-		f.Message = s.message(x, contract.CodeAgentError)
-		if !f.Sent && s.o.ErrorFinish != contract.ErrorFinishInline {
-			e.keepError(f.Message) // other choices may be open
-		}
+		reports = x
 	}
-	s.w.FailedFinish(x, f, &s.rest)
+	s.w.FailedFinish(x, s.fail(code, reports), &s.rest)
 }
 
 // finishError writes the error finish of a stream that upstream has not finished, but not
@@ -117,17 +110,23 @@ func (s *Stream) finishError(code string) {
 	}
 	s.apply(s.tools.endAll(true))
 	s.notes.Add(contract.SectionEnd, "error finish, code "+code)
-	e.finished = true
-	s.w.ErrorFinish(s.fail(code), e.begun&^e.ended, e.usage)
+	s.Finished = true
+	s.w.ErrorFinish(s.fail(code, nil), e.begun&^e.ended, e.usage)
 }
 
-// fail records that the stream ends with an error finish, and returns its failure.
-func (s *Stream) fail(code string) *encode.Failure {
+// fail records that the stream ends with an error finish, and returns its failure. The finish
+// chunk x, which may be nil, reports that itself.
+func (s *Stream) fail(code string, x *chunk.Object) *encode.Failure {
 	s.recordFailure(code)
 	s.Sum.FinishReason = "error"
-	return &encode.Failure{
-		Code: code, Message: s.message(nil, code), Sent: s.end.errorSent != nil, Partial: s.text.hasText || s.text.hasReasoning,
+	f := &encode.Failure{
+		Code: code, Message: s.message(x, code), Reported: x != nil, Sent: s.end.errorSent != nil,
+		Partial: s.text.hasText || s.text.hasReasoning,
 	}
+	if !f.Sent && s.o.ErrorFinish != contract.ErrorFinishInline {
+		s.end.errorSent = bytes.Clone(jsonspan.Truncate(f.Message, contract.MaxMessage)) // other choices may be open
+	}
+	return f
 }
 
 // recordFailure records that the stream does not end well. The first code counts.
@@ -137,12 +136,12 @@ func (s *Stream) recordFailure(code string) {
 
 // recordError records that the error in x leaves, unless the stream has finished.
 func (s *Stream) recordError(x *chunk.Object) {
-	if s.end.finished {
+	if s.Finished {
 		return
 	}
 	s.notes.Add(contract.SectionEnd, "an error of upstream's: an error finish will not repeat it")
 	s.recordFailure(x.ErrorCode())
-	s.end.keepError(s.message(x, contract.CodeAgentError))
+	s.end.errorSent = bytes.Clone(jsonspan.Truncate(s.message(x, contract.CodeAgentError), contract.MaxMessage))
 }
 
 // message returns the message of a failure, a JSON string: that of the error in x, which may be
@@ -156,7 +155,7 @@ func (s *Stream) message(x *chunk.Object, code string) []byte {
 	switch {
 	case s.end.errorSent != nil:
 		return s.end.errorSent
-	case code == contract.CodeShutdown && s.tools.count == 0 && s.Sum.Unexamined == 0:
+	case code == contract.CodeShutdown && s.Sum.Tools == 0 && s.Sum.Unexamined == 0:
 		return jsonspan.Quote(contract.ShutdownBeforeTools)
 	}
 	return jsonspan.Quote(contract.Message(code))
@@ -164,15 +163,15 @@ func (s *Stream) message(x *chunk.Object, code string) []byte {
 
 // doneFrame handles [DONE].
 func (s *Stream) doneFrame() {
-	if s.end.done {
+	if s.Done {
 		s.dropLate()
 		return
 	}
 	s.decideHeld()
-	if !s.end.finished {
+	if !s.Finished {
 		s.finishError(contract.CodeIncomplete)
 	}
-	s.end.done = true
+	s.Done = true
 	if string(s.x.F.Data) == encode.DoneData {
 		s.w.Forward(&s.x)
 		return

@@ -17,8 +17,8 @@ func TestVerdicts(t *testing.T) {
 		mayBeEmpty = contract.Options{EmptyAnswer: contract.EmptyAnswerPass, ZeroUsage: contract.ZeroUsagePass}
 		missed     = contract.Options{EmptyAnswer: contract.EmptyAnswerError, ZeroUsage: contract.ZeroUsageError}
 		answer     = text{hasText: true}
-		onTool     = tools{count: 1}
-		onMemory   = tools{count: 1, housekeeping: true}
+		onTool     = tools{onTool: true, working: true}
+		onMemory   = tools{onTool: true}
 	)
 	for name, c := range map[string]struct {
 		s     Stream
@@ -38,7 +38,7 @@ func TestVerdicts(t *testing.T) {
 		"a tool call":                          {Stream{text: text{hasOther: true}}, zero, ""},
 		"on a tool":                            {Stream{text: answer, tools: onTool}, some, contract.CodeEmpty},
 		"on a tool, usage 0/0/0":               {Stream{text: answer, tools: onTool}, zero, contract.CodeCrashed},
-		"text after a tool":                    {Stream{text: answer, tools: tools{count: 1, textSince: true}}, some, ""},
+		"text after a tool":                    {Stream{text: answer, tools: tools{working: true}}, some, ""},
 		"on housekeeping":                      {Stream{text: answer, tools: onMemory}, some, ""},
 		"on housekeeping without text":         {Stream{tools: onMemory}, some, contract.CodeEmpty},
 		"on housekeeping, usage 0/0/0":         {Stream{text: answer, tools: onMemory}, zero, contract.CodeCrashed},
@@ -54,9 +54,9 @@ func TestVerdicts(t *testing.T) {
 		}
 		s.x.F.Parse([]byte(`data: {"choices":[{"finish_reason":"stop"}],"usage":` + c.usage + "}\n\n"))
 		s.x.C.Parse(s.x.F.Data)
-		v := s.verdict(false)
-		if v.code != c.want || v.zeroUsage != (c.usage == zero && (s.text.hasText || s.text.hasOther) && (s.tools.count == 0 || s.tools.textSince)) {
-			t.Errorf("%s: %+v, want %q", name, v, c.want)
+		code, why, zeroUsage := s.verdict(false)
+		if code != c.want || zeroUsage != (c.usage == zero && (s.text.hasText || s.text.hasOther) && !s.tools.onTool) {
+			t.Errorf("%s: %q, %s, %t, want %q", name, code, why, zeroUsage, c.want)
 		}
 	}
 }

@@ -1,9 +1,12 @@
 package chat
 
 import (
+	"cmp"
+
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/encode"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 )
 
 // Upstream's tool events, and its other named events (contract section 2).
@@ -11,11 +14,9 @@ import (
 // toolEvent handles upstream's tool event, which has the form in.
 func (s *Stream) toolEvent(in contract.Progress) {
 	x := &s.x
-	if x.C.IsChunk(x.F.Data) { // another sidecar has written it, maybe before any chunk
-		s.updateEnvelope()
-	}
 	s.Out.Drop()
-	switch known := s.transition(encode.Transition{Tool: toolOf(x), Event: x, In: in}, statusOf(x)); {
+	tool, status := toolOf(x)
+	switch known := s.transition(encode.Transition{Tool: tool, Event: x, In: in}, status); {
 	case known:
 	case in == contract.ProgressBare:
 		s.namedEvent(false)
@@ -31,7 +32,7 @@ func (s *Stream) transition(c encode.Transition, status string) bool {
 	s.tools.upstream = true
 	c.Source = contract.SourceUpstream
 	switch {
-	case s.end.finished: // too late to be completed before the finish chunk
+	case s.Finished: // too late to be completed before the finish chunk
 		s.notes.Add(contract.SectionTools, "a tool event after the finish chunk: dropped")
 	case isInternal(c.Name): // a start or an end
 		s.notes.Add(contract.SectionTools, "a tool event of an internal tool: dropped")
@@ -47,9 +48,7 @@ func (s *Stream) transition(c encode.Transition, status string) bool {
 
 // toolStarts starts the tool of upstream's event.
 func (s *Stream) toolStarts(c encode.Transition, lacksStatus bool) {
-	if c.Name == "" {
-		c.Name, c.In = unknownTool, "" // its frame cannot leave as it is
-	}
+	c.Name = cmp.Or(c.Name, `"`+marker.UnknownTool+`"`)
 	if started, _ := s.tools.started(c.ID); started {
 		s.notes.Add(contract.SectionTools, "a tool that has started already: dropped")
 		return
@@ -57,11 +56,11 @@ func (s *Stream) toolStarts(c encode.Transition, lacksStatus bool) {
 	if s.w.Form != contract.ProgressOff { // an event that does not leave decides nothing
 		s.decideHeld()
 	}
-	inferred := lacksStatus || c.ID == ""
-	if inferred && !c.Left { // a large one may not show them
+	c.Inferred = lacksStatus || c.ID == ""
+	if c.Inferred && !c.Left { // a large one may not show them
 		s.setReportsFailures(false)
 	}
-	s.startTool(c, inferred)
+	s.startTool(c)
 	s.text.prose.BeginMessage()
 }
 
@@ -90,24 +89,19 @@ func (s *Stream) toolEnds(c encode.Transition) {
 func (s *Stream) namedEvent(wrapped bool) {
 	x := &s.x
 	s.decideHeld()
-	if wrapped {
-		s.updateEnvelope() // it may come before any chunk
-	} else if encode.IsState(x) {
+	if !wrapped && encode.IsState(x) {
 		s.setReportsFailures(true)
 	}
 	if string(x.F.Event) == encode.StatusEvent && saysSilence(jsonspan.Inside(x.String(x.Member("text")))) {
 		s.text.gaveUp = true
 	}
-	s.w.NamedEvent(x, wrapped, s.end.finished)
+	s.w.NamedEvent(x, wrapped, s.Finished)
 }
 
 // errorFrame handles an error of upstream's that is not in a chunk.
 func (s *Stream) errorFrame() {
 	s.decideHeld()
-	if s.x.C.IsChunk(s.x.F.Data) { // another sidecar has wrapped it, maybe before any chunk
-		s.updateEnvelope()
-	}
-	s.apply(s.tools.endAll(!s.end.finished))
+	s.apply(s.tools.endAll(!s.Finished))
 	s.recordError(&s.x)
 	s.w.Object(&s.x)
 }

@@ -31,7 +31,7 @@ func (s *Stream) Frame(parsed bool) {
 		s.doneFrame()
 	case parsed || x.C.Parse(x.F.Data):
 		s.object()
-	case s.end.done:
+	case s.Done:
 		s.dropLate()
 	default:
 		s.notes.Add(contract.SectionHarm, "no well-formed JSON object: passes")
@@ -46,10 +46,10 @@ func (s *Stream) Frame(parsed bool) {
 func (s *Stream) object() {
 	x := &s.x
 	k, form := kindOf(x, false)
-	all := k == kindError || (k != kindChunk || s.end.done) && x.TellsState()
+	all := k == kindError || (k != kindChunk || s.Done) && x.TellsState()
 	x.Redact(all, s.text.prose.InTag())
 	switch {
-	case !s.end.done:
+	case !s.Done:
 	case s.end.failed || !x.IsChunk() || x.C.Count > 0 || string(x.F.Event) == encode.ProgressEvent || x.C.IsToolEvent(x.F.Data):
 		s.dropLate()
 		return
@@ -59,6 +59,10 @@ func (s *Stream) object() {
 	}
 	if x.C.MoreErrors && (k == kindChunk || k == kindError) {
 		x.KeepOneError()
+	}
+	dropped := s.Finished && s.end.failed && x.C.Count > 0
+	if x.IsChunk() && !dropped { // what another sidecar has made one may come before any other
+		s.updateEnvelope()
 	}
 	switch k {
 	case kindTool:
@@ -112,12 +116,12 @@ func (s *Stream) Finish(cause contract.Cause) {
 	held := s.hold.whole
 	s.decideHeld()
 	s.Out.Release(held)
-	if !s.end.finished {
+	if !s.Finished {
 		s.finishError(cause.Code())
 	}
-	if !s.end.done {
+	if !s.Done {
 		s.notes.Add(contract.SectionEnd, "[DONE] is added")
 		s.w.Done()
-		s.end.done = true
+		s.Done = true
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/encode"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 )
 
 // kind is what a frame is.
@@ -59,20 +58,14 @@ func saysNothing(x *chunk.Object) bool {
 		c.Delta.IsObject(data) && data[jsonspan.SkipSpace(data, c.Delta.From+1)] == '}'
 }
 
-// toolOf returns the tool that the event x names. Its id, if any, has no escapes.
-func toolOf(x *chunk.Object) encode.Tool {
+// toolOf returns the tool that the event x names, and its status. The id has no escapes. What
+// the event does not say is empty.
+func toolOf(x *chunk.Object) (t encode.Tool, status string) {
+	c := &x.C
 	return encode.Tool{
-		Name: string(x.String(x.C.Tool)), Emoji: string(x.String(x.C.Emoji)), Label: string(x.String(x.C.Label)),
-		ID: string(jsonspan.Plain(x.String(x.C.CallID))),
-	}
-}
-
-// unknownTool is the name of a tool of which upstream says none.
-const unknownTool = `"` + marker.UnknownTool + `"`
-
-// statusOf returns the status that the event x says, or "".
-func statusOf(x *chunk.Object) string {
-	return string(jsonspan.Inside(jsonspan.Plain(x.String(x.C.Status))))
+		Name: string(x.String(c.Tool)), Emoji: string(x.String(c.Emoji)), Label: string(x.String(c.Label)),
+		ID: string(jsonspan.Plain(x.String(c.CallID))),
+	}, string(jsonspan.Inside(jsonspan.Plain(x.String(c.Status))))
 }
 
 // isInternal reports whether the tool with the name, a JSON string, is internal: clients

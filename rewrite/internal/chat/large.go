@@ -20,7 +20,7 @@ const MaxLook = 1 << 10
 // Raw forwards bytes of a frame that is larger than the limit. last says that the frame
 // ends with them. If limit is 0, nothing is learnt from them.
 func (s *Stream) Raw(b []byte, last bool, limit int) {
-	if s.end.done {
+	if s.Done {
 		s.dropLate()
 		return
 	}
@@ -75,13 +75,13 @@ func (s *Stream) largeBegins() {
 	c := &g.x.C
 	switch g.kind {
 	case kindTool:
-		t, status := toolOf(&g.x), statusOf(&g.x)
+		t, status := toolOf(&g.x)
 		started, _ := s.tools.started(t.ID)
-		g.drop = s.w.Form == contract.ProgressOff || s.end.finished || isInternal(t.Name) ||
+		g.drop = s.w.Form == contract.ProgressOff || s.Finished || isInternal(t.Name) ||
 			status == encode.Running && started || status == encode.Completed && t.ID != "" && s.tools.find(&t) < 0
 		return
 	case kindError:
-		s.apply(s.tools.endAll(!s.end.finished))
+		s.apply(s.tools.endAll(!s.Finished))
 	case kindChunk:
 		if c.Text || c.Reasoning {
 			s.apply(s.tools.inferEnds())
@@ -98,26 +98,26 @@ func (s *Stream) largeEnds() {
 	g, t, x, c := s.large, &s.text, &s.large.x, &s.large.x.C
 	switch {
 	case g.kind == kindTool:
-		tool, status := toolOf(x), statusOf(x)
+		tool, status := toolOf(x)
 		if more, ok := g.members(); ok { // what the beginning does not say is in the last bytes
-			m := toolOf(&more)
+			m, late := toolOf(&more)
 			tool.Name, tool.Emoji, tool.ID = cmp.Or(tool.Name, m.Name), cmp.Or(tool.Emoji, m.Emoji), cmp.Or(tool.ID, m.ID)
-			status = cmp.Or(status, statusOf(&more))
+			status = cmp.Or(status, late)
 		}
 		s.transition(encode.Transition{Tool: tool, Event: x, Left: true}, status)
 		return
 	case g.kind == kindError:
 		s.recordError(x)
 	case g.kind != kindChunk || !c.Text && !c.Reasoning && !c.Finish.Ok(): // it may be text, for all that is known
-		t.hasOther, s.tools.textSince = true, true
+		t.hasOther, s.tools.onTool = true, false
 		return
 	}
 	if c.Text {
-		t.hasText, t.noReply, s.tools.textSince = true, false, true
+		t.hasText, t.noReply, s.tools.onTool = true, false, false
 	}
 	t.hasReasoning = t.hasReasoning || c.Reasoning
-	if s.update(x); c.Finish.Ok() && !s.end.finished {
-		s.end.finished, s.Sum.FinishReason = s.end.allEnded(), x.FinishReason()
+	if s.update(x); c.Finish.Ok() && !s.Finished {
+		s.Finished, s.Sum.FinishReason = s.end.allEnded(), x.FinishReason()
 		if s.Sum.FinishReason == "error" {
 			s.recordFailure(contract.CodeAgentError)
 		}
@@ -127,14 +127,15 @@ func (s *Stream) largeEnds() {
 // members returns the members at the end of the object. It returns false if they are not
 // known.
 func (g *largeFrame) members() (x chunk.Object, ok bool) {
-	x.F.Data = g.tail[:bytes.LastIndexByte(g.tail, '}')+1]
-	for i := bytes.IndexByte(x.F.Data, ','); i >= 0; i = bytes.IndexByte(x.F.Data, ',') {
-		x.F.Data = x.F.Data[i:]
-		x.F.Data[0] = '{' // in a string, or deeper, this begins no object
-		if x.C.Parse(x.F.Data) {
-			return x, true
+	data := g.tail[:bytes.LastIndexByte(g.tail, '}')+1]
+	for i := range data {
+		if data[i] == ',' {
+			x.F.Data = data[i:]
+			x.F.Data[0] = '{' // in a string, or deeper, this begins no object
+			if x.C.Parse(x.F.Data) {
+				return x, true
+			}
 		}
-		x.F.Data = x.F.Data[1:]
 	}
 	return x, false
 }

@@ -3,16 +3,15 @@
 // crash into an error finish (wire contract, sections 1 to 4). Package encode writes the
 // frames.
 //
-//	frame.go     every unit of a stream: where it goes
-//	chunks.go    chunks
-//	large.go     frames that are larger than max_frame
-//	events.go    upstream's tool events, other named events and errors
-//	ending.go    finish chunks, verdicts and error finishes
-//	template.go  frames that differ from the one before in nothing but their text
-//	text.go      the content of a chunk: read, held, applied
-//	stream.go    Stream: its state, and what all of these do with it
-//	tools.go     tools: which are open, and the transitions that follow
-//	kind.go      what a frame is
+//	frame.go   every unit of a stream: where it goes
+//	chunks.go  chunks
+//	large.go   frames that are larger than max_frame
+//	events.go  upstream's tool events, other named events and errors
+//	ending.go  finish chunks, verdicts and error finishes
+//	text.go    the content of a chunk: read, held, applied, and frames that differ in nothing else
+//	stream.go  Stream: its state, and what all of these do with it
+//	tools.go   tools: which are open, and the transitions that follow
+//	kind.go    what a frame is
 //
 // Each file knows those below it.
 //
@@ -27,7 +26,6 @@
 package chat
 
 import (
-	"bytes"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
@@ -43,7 +41,11 @@ import (
 type Stream struct {
 	Out *sse.Writer
 	Now time.Time        // the time of what comes
-	Sum contract.Summary // what Summary returns, but for what other fields have
+	Sum contract.Summary // what Summary returns, but for the envelope
+
+	// Finished says that the finish chunks of all choices have left: nothing may start a tool.
+	// Done says that [DONE] has left: nothing leaves but a chunk of usage.
+	Finished, Done bool
 
 	// What the stream was given; it does not change.
 	o      *contract.Options
@@ -96,13 +98,10 @@ type largeFrame struct {
 	drop bool         // nothing of it leaves
 }
 
-// ending is how the stream ends (contract section 3). After finished nothing may start a
-// tool; after done nothing leaves but a chunk of usage.
+// ending is how the stream ends (contract section 3).
 type ending struct {
 	manyChoices  bool   // a choice other than the first has come
-	finished     bool   // the finish chunks of all choices have left
 	failed       bool   // an error has left
-	done         bool   // [DONE] has left
 	begun, ended uint64 // the choices that have begun and those that have finished, as bits
 	usage        []byte // upstream's, for an error finish
 	errorSent    []byte // the message, a JSON string, of an error frame that has left
@@ -112,13 +111,7 @@ type ending struct {
 // finish.
 const MaxUsage = 4 << 10
 
-// allEnded reports whether all choices that have begun have finished.
 func (e *ending) allEnded() bool { return e.begun&^e.ended == 0 }
-
-// keepError keeps the message of an error that leaves.
-func (e *ending) keepError(message []byte) {
-	e.errorSent = bytes.Clone(jsonspan.Truncate(message, contract.MaxMessage))
-}
 
 // update records which choices the chunk x begins and ends, and its usage.
 func (s *Stream) update(x *chunk.Object) {
@@ -150,6 +143,7 @@ type template struct {
 func (s *Stream) Init(out *sse.Writer, o *contract.Options, p *contract.Params, notes *contract.Notes) {
 	s.Out, s.o, s.onTool, s.memory, s.notes = out, o, p.OnTool, p.Usage, notes
 	s.w = encode.NewWriter(out, o, p, notes)
+	s.tools.size = s.w.EndSize
 	s.x.Notes, s.text.prose.Notes = notes, notes
 }
 
@@ -164,16 +158,9 @@ func (s *Stream) Trim() {
 // Object returns the object of the current frame. The caller parses its F before Frame.
 func (s *Stream) Object() *chunk.Object { return &s.x }
 
-// Finished reports whether a finish chunk has left.
-func (s *Stream) Finished() bool { return s.end.finished }
-
-// Done reports whether [DONE] has left.
-func (s *Stream) Done() bool { return s.end.done }
-
 // Summary returns what can be said of the stream so far.
 func (s *Stream) Summary() contract.Summary {
 	sum := s.Sum
-	sum.Tools = s.tools.count
 	if e := &s.w.Env; e.FromChunk {
 		sum.ID, sum.Model = jsonspan.Unquote(e.ID), jsonspan.Unquote(e.Model)
 	}
@@ -206,14 +193,15 @@ func (s *Stream) apply(changes []encode.Transition) {
 }
 
 // startTool starts the tool of c, and writes its start. A tool without an id gets one of
-// ours. inferred says that upstream will not say when it ends.
-func (s *Stream) startTool(c encode.Transition, inferred bool) {
+// ours.
+func (s *Stream) startTool(c encode.Transition) {
+	s.Sum.Tools++
 	if c.ID == "" {
-		c.ID = s.w.CallID(s.tools.count + 1)
+		c.ID = s.w.CallID(s.Sum.Tools)
 	}
 	c.Card = !c.Left && len(c.ID) <= encode.MaxCardID &&
 		(s.w.HasCards() || c.Event != nil && c.In != contract.ProgressBare && encode.HasCard(c.Event))
-	s.apply(s.tools.start(c, inferred, s.Now, s.o.ParallelWindow, s.w.EndSize))
+	s.apply(s.tools.start(c, s.Now, s.o.ParallelWindow))
 }
 
 // updateEnvelope takes over the values of the chunk. If they are longer, fewer tools may be
@@ -221,7 +209,7 @@ func (s *Stream) startTool(c encode.Transition, inferred bool) {
 func (s *Stream) updateEnvelope() {
 	old, e := s.w.Env, s.w.EnvelopeOf(&s.x)
 	s.w.Env = e
-	if ends := s.tools.bound(s.w.EndSize); len(ends) > 0 {
+	if ends := s.tools.bound(); len(ends) > 0 {
 		s.w.Env = old
 		s.apply(ends)
 		s.w.Env = e

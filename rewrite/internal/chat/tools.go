@@ -14,23 +14,17 @@ import (
 const MaxEndedTools = 1024
 
 // tools is the list of open tools of a stream (contract section 2). Its methods return
-// the transitions that follow from what has come, in order. The zero value is that of a
-// stream without tools.
+// the transitions that follow from what has come, in order.
 type tools struct {
-	open  []openTool // in the order in which they started
+	size func(*encode.Tool) int // how many bytes it takes at most to complete a tool
+
+	open  []encode.Tool // in the order in which they started
 	ended []endedTool
-	count int       // the number of tools that have started
 	last  time.Time // when the last tool started
 
-	upstream     bool // upstream has sent a tool event
-	textSince    bool // text has left since the last tool started
-	housekeeping bool // all tools since the last text are housekeeping; see isHousekeeping
-}
-
-// openTool is a tool that has started and not ended.
-type openTool struct {
-	encode.Tool
-	inferred bool // upstream will not say when it ends
+	upstream bool // upstream has sent a tool event
+	onTool   bool // no text has left since the last tool started
+	working  bool // a tool since the last text is not housekeeping; see isHousekeeping
 }
 
 // endedTool is a tool that has ended.
@@ -45,7 +39,7 @@ var idSeed = maphash.MakeSeed()
 // find returns the index of the open tool with the id of t or, if t has none, of the first one
 // with its name. It returns -1 if there is none.
 func (l *tools) find(t *encode.Tool) int {
-	return slices.IndexFunc(l.open, func(o openTool) bool { return o.ID == t.ID || t.ID == "" && o.Name == t.Name })
+	return slices.IndexFunc(l.open, func(o encode.Tool) bool { return o.ID == t.ID || t.ID == "" && o.Name == t.Name })
 }
 
 // started reports whether a tool with the id is open or has ended, and whether it has a card.
@@ -59,24 +53,21 @@ func (l *tools) started(id string) (started, card bool) {
 }
 
 // start starts the tool of c. That completes the inferred tools if it comes at least window
-// after the last start, and the oldest tools if size, which is that of their ends, allows no more.
-func (l *tools) start(c encode.Transition, inferred bool, now time.Time, window time.Duration, size endSize) (
-	changes []encode.Transition) {
+// after the last start, and the oldest tools if their ends would take too much.
+func (l *tools) start(c encode.Transition, now time.Time, window time.Duration) (changes []encode.Transition) {
 	if now.Sub(l.last) >= window {
 		changes = l.inferEnds()
 	}
-	l.open = append(l.open, openTool{c.Tool, inferred})
+	l.open = append(l.open, c.Tool)
 	l.last = now
-	l.count++
-	first := l.count == 1 || l.textSince // the first tool since the last text
-	l.housekeeping = isHousekeeping[c.Name] && (first || l.housekeeping)
-	l.textSince = false
-	return append(append(changes, c), l.bound(size)...)
+	l.working = l.onTool && l.working || !isHousekeeping[c.Name]
+	l.onTool = true
+	return append(append(changes, c), l.bound()...)
 }
 
 // end ends the open tool i.
 func (l *tools) end(i int, source contract.ToolSource) encode.Transition {
-	t := l.open[i].Tool
+	t := l.open[i]
 	l.open = slices.Delete(l.open, i, i+1)
 	if len(l.ended) == MaxEndedTools {
 		l.ended = slices.Delete(l.ended, 0, 1)
@@ -88,7 +79,7 @@ func (l *tools) end(i int, source contract.ToolSource) encode.Transition {
 // inferEnds ends the open tools whose end upstream will not send.
 func (l *tools) inferEnds() (changes []encode.Transition) {
 	for i := 0; i < len(l.open); {
-		if !l.open[i].inferred {
+		if !l.open[i].Inferred {
 			i++
 			continue
 		}
@@ -109,21 +100,18 @@ func (l *tools) endAll(interrupted bool) (changes []encode.Transition) {
 	return changes
 }
 
-// endSize is how many bytes it takes at most to complete a tool.
-type endSize func(t *encode.Tool) int
-
 // endCost returns how many bytes it takes at most to complete the open tools.
-func (l *tools) endCost(size endSize) (n int) {
+func (l *tools) endCost() (n int) {
 	for i := range l.open {
-		n += size(&l.open[i].Tool)
+		n += l.size(&l.open[i])
 	}
 	return n
 }
 
 // bound ends tools, the one that has been open longest first, until MaxOpenTools and
 // MaxOpenBytes allow the others.
-func (l *tools) bound(size endSize) (changes []encode.Transition) {
-	for len(l.open) > contract.MaxOpenTools || l.endCost(size) > contract.MaxOpenBytes {
+func (l *tools) bound() (changes []encode.Transition) {
+	for len(l.open) > contract.MaxOpenTools || l.endCost() > contract.MaxOpenBytes {
 		changes = append(changes, l.end(0, contract.SourceInferred))
 	}
 	return changes

@@ -30,7 +30,7 @@ func TestTransitionsOfTools(t *testing.T) {
 		"both kinds":                        {[]step{{"a", 0}, {"b?", 0}, {"text", 0}, {"fail", 0}}, "+a +b -b inferred !a end"},
 		"a crash in two":                    {[]step{{"a", 0}, {"b?", 1}, {"fail", 0}}, "+a +b !a end !b end"},
 	} {
-		var l tools
+		l := tools{size: func(*encode.Tool) int { return 0 }}
 		var changes []encode.Transition
 		for _, s := range c.steps {
 			switch id, inferred := strings.CutSuffix(s.id, "?"); {
@@ -41,8 +41,8 @@ func TestTransitionsOfTools(t *testing.T) {
 			case id[0] == '-':
 				changes = append(changes, l.end(l.find(&encode.Tool{ID: id[1:]}), contract.SourceUpstream))
 			default:
-				start := encode.Transition{Tool: encode.Tool{Name: `"t"`, ID: id}}
-				changes = append(changes, l.start(start, inferred, time.UnixMilli(int64(1e12+s.at)), 500*time.Millisecond, func(*encode.Tool) int { return 0 })...)
+				start := encode.Transition{Tool: encode.Tool{Name: `"t"`, ID: id, Inferred: inferred}}
+				changes = append(changes, l.start(start, time.UnixMilli(int64(1e12+s.at)), 500*time.Millisecond)...)
 			}
 		}
 		var got []string
@@ -70,12 +70,11 @@ func TestOpenToolsAreBounded(t *testing.T) {
 		{contract.MaxOpenBytes / contract.MaxOpenTools, contract.MaxOpenTools},
 		{1 << 10, contract.MaxOpenBytes >> 10},
 	} {
-		size := func(*encode.Tool) int { return c.size }
-		var l tools
+		l := tools{size: func(*encode.Tool) int { return c.size }}
 		ended := 0
 		for i := range 400 {
 			start := encode.Transition{Tool: encode.Tool{Name: `"t"`, ID: fmt.Sprint(100 + i)}}
-			ended += len(l.start(start, false, time.Time{}, time.Hour, size)) - 1
+			ended += len(l.start(start, time.Time{}, time.Hour)) - 1
 		}
 		if len(l.open) != c.open || ended != 400-c.open || l.open[0].ID != fmt.Sprint(500-c.open) {
 			t.Errorf("%+v: %d are open, %d have ended", c, len(l.open), ended)
@@ -84,10 +83,10 @@ func TestOpenToolsAreBounded(t *testing.T) {
 }
 
 func TestEndedToolsAreRemembered(t *testing.T) {
-	var l tools
+	l := tools{size: func(*encode.Tool) int { return 0 }}
 	for i := range 2 * MaxEndedTools {
 		start := encode.Transition{Tool: encode.Tool{ID: fmt.Sprint(i), Card: i%2 == 0}}
-		l.start(start, false, time.Time{}, 0, func(*encode.Tool) int { return 0 })
+		l.start(start, time.Time{}, 0)
 		l.end(0, contract.SourceUpstream)
 	}
 	for i, want := range map[int]bool{0: false, MaxEndedTools - 1: false, MaxEndedTools: true, 2*MaxEndedTools - 1: true} {

@@ -33,12 +33,6 @@ const (
 // all that has been said so far.
 const itemHead = `,"type":"response.output_item.added","output_index":1000000,"item":{"type":"`
 
-// The types of a card's items.
-const (
-	itemCall   = "function_call"
-	itemOutput = "function_call_output"
-)
-
 // HasCards reports whether tools get cards.
 func (w *Writer) HasCards() bool { return w.o.Cards && w.Envelops() }
 
@@ -50,7 +44,7 @@ func (t *Transition) card() string {
 	if !t.Card {
 		return ""
 	}
-	status, _ := t.outcome()
+	_, status, _ := t.outcome()
 	function := "tool"
 	if functions.MatchString(t.Name) {
 		function = jsonspan.Inside(t.Name)
@@ -61,28 +55,16 @@ func (t *Transition) card() string {
 		label += "…"
 	}
 	arguments := escapes.Replace(`{"label": ` + string(jsonspan.Quote(label)) + `}`)
-	return itemHead + itemCall + `","id":` + t.ID + `,"call_id":` + t.ID + `,"name":"` + name +
+	return itemHead + `function_call","id":` + t.ID + `,"call_id":` + t.ID + `,"name":"` + name +
 		`","arguments":"` + arguments + `","provider_function":{"name":"` + function + `","arguments":"` + arguments +
 		`"},"status":"` + status + `"}`
-}
-
-// outcome returns the status of the card's items, and the text of the output. Open WebUI draws
-// a red cross instead of a green tick only if that begins with "Error:".
-func (t *Transition) outcome() (status, text string) {
-	switch {
-	case !t.Completed:
-		return "in_progress", ""
-	case t.Interrupted:
-		return "incomplete", "Error: interrupted"
-	}
-	return Completed, Completed
 }
 
 // cardOutput writes the output of the card of t, which has ended. It is a chunk that no
 // client takes for another tool event.
 func (w *Writer) cardOutput(t *Transition) {
-	status, text := t.outcome()
-	w.own("data: {", w.envelope().empty(), itemHead+itemOutput+`","id":"fco_`, t.ID[1:], `,"call_id":`, t.ID,
+	_, status, text := t.outcome()
+	w.own("data: {", w.envelope().empty(), itemHead+`function_call_output","id":"fco_`, t.ID[1:], `,"call_id":`, t.ID,
 		`,"output":[{"type":"input_text","text":"`, text, `"}],"status":"`, status, "\"}}\n\n")
 }
 
@@ -122,13 +104,13 @@ func cardName(emoji, label string) string {
 
 // HasCard reports whether another sidecar has made a card of the tool event x.
 func HasCard(x *chunk.Object) bool {
-	id := itemID(x, itemCall)
+	id := itemID(x, "function_call")
 	return id != nil && string(id) == string(jsonspan.Plain(x.String(x.C.CallID)))
 }
 
 // OutputOf returns the id of the tool, a JSON string without escapes, whose card the chunk
 // x is the output of, or nil if it is none.
-func OutputOf(x *chunk.Object) []byte { return itemID(x, itemOutput) }
+func OutputOf(x *chunk.Object) []byte { return itemID(x, "function_call_output") }
 
 // itemID returns the id of the call, a JSON string without escapes, that the item of the type
 // in x names, or nil.
@@ -137,7 +119,7 @@ func itemID(x *chunk.Object, kind string) []byte {
 		return nil
 	}
 	item := x.Member("item")
-	if string(x.String(jsonspan.MemberOf(x.F.Data, item, "type"))) != `"`+kind+`"` {
+	if jsonspan.Unquote(string(x.Value(jsonspan.MemberOf(x.F.Data, item, "type")))) != kind {
 		return nil
 	}
 	return jsonspan.Plain(x.String(jsonspan.MemberOf(x.F.Data, item, "call_id")))

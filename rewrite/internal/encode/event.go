@@ -29,6 +29,7 @@ const (
 type Tool struct {
 	Name, Emoji, Label, ID string
 	Card                   bool // its events have cards
+	Inferred               bool // upstream will not say when it ends
 }
 
 // Transition says that a tool starts or ends.
@@ -39,15 +40,21 @@ type Transition struct {
 	Source      contract.ToolSource // what says so
 
 	Event *chunk.Object     // upstream's own event, nil if there is none that may leave
-	In    contract.Progress // the form of Event, empty if it cannot leave as it is
+	In    contract.Progress // the form of Event
 	Left  bool              // an event that is too large to be read has left already
 }
 
-func (t *Transition) status() string {
-	if t.Completed {
-		return Completed
+// outcome returns the status of the event of t, that of the items of its card, and the text of
+// the card's output. Open WebUI draws a red cross instead of a green tick only if that begins
+// with "Error:".
+func (t *Transition) outcome() (status, item, text string) {
+	switch {
+	case !t.Completed:
+		return Running, "in_progress", ""
+	case t.Interrupted:
+		return Completed, "incomplete", "Error: interrupted"
 	}
-	return Running
+	return Completed, Completed, Completed
 }
 
 // CallID returns an id of our own, a JSON string, for the tool n of the completion, from 1
@@ -114,20 +121,23 @@ func (w *Writer) leavesAsIs(t *Transition) bool {
 		(!w.o.StatusLine || !w.Envelops() || x.C.StatusLine.Ok()) && (!t.Card || HasCard(x))
 }
 
+// forms has what is around the members of an event of ours.
+var forms = map[contract.Progress]struct{ head, tail string }{
+	contract.ProgressEnvelope: {"event: " + ProgressEvent + "\ndata: {", "}\n\n"},
+	contract.ProgressBare:     {"event: " + ProgressEvent + "\ndata: {", "}\n\n"},
+	contract.ProgressUnnamed:  {"data: {", "}\n\n"},
+	contract.ProgressComment:  {ProgressComment + "{", "}"},
+}
+
 // toolEvent writes the event of t as one of our own: upstream's five fields for a start, three
 // for an end.
 func (w *Writer) toolEvent(t *Transition) {
-	switch w.Form {
-	case contract.ProgressOff:
+	form, leaves := forms[w.Form]
+	if !leaves {
 		return
-	case contract.ProgressComment:
-		w.own(ProgressComment)
-	case contract.ProgressUnnamed:
-		w.own("data: ")
-	default:
-		w.own("event: " + ProgressEvent + "\ndata: ")
 	}
-	w.own("{")
+	status, _, _ := t.outcome()
+	w.own(form.head)
 	if w.Envelops() {
 		w.own(w.envelope().empty(), ",")
 	}
@@ -138,18 +148,16 @@ func (w *Writer) toolEvent(t *Transition) {
 	if t.Label != "" && !t.Completed {
 		w.own(`,"label":`, t.Label)
 	}
-	w.own(`,"toolCallId":`, t.ID, `,"status":"`, t.status(), `"`)
+	w.own(`,"toolCallId":`, t.ID, `,"status":"`, status, `"`)
 	if w.Envelops() {
 		if t.Interrupted {
 			w.own(`,"interrupted":true`)
 		}
 		w.own(string(w.statusLine(t.Completed, t.description())), t.card())
 	}
-	w.own("}")
+	w.own(form.tail)
 	if w.Form == contract.ProgressComment {
 		w.Out.EndComment()
-	} else {
-		w.own("\n\n")
 	}
 }
 
@@ -176,6 +184,7 @@ func (w *Writer) statusLine(done bool, description string) []byte {
 // with the id and the status if it lacks them.
 func (w *Writer) editEvent(t *Transition) {
 	x := t.Event
+	status, _, _ := t.outcome()
 	w.addChunkMembers(x, t.Card)
 	set := func(v jsonspan.Span, name, value string) {
 		if x.String(v) == nil { // it is absent, null or empty
@@ -183,7 +192,7 @@ func (w *Writer) editEvent(t *Transition) {
 		}
 	}
 	set(x.C.CallID, "toolCallId", t.ID)
-	set(x.C.Status, "status", `"`+t.status()+`"`)
+	set(x.C.Status, "status", `"`+status+`"`)
 	w.addStatusLine(x, t.Completed, t.description())
 	x.Append([]byte(t.card()))
 	if w.Form == contract.ProgressUnnamed {

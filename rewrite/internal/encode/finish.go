@@ -1,7 +1,6 @@
 package encode
 
 import (
-	"bytes"
 	"math/bits"
 	"slices"
 	"strconv"
@@ -21,7 +20,6 @@ type Failure struct {
 	Partial  bool   // text or reasoning with a non-space character has left
 }
 
-// inline reports whether errors leave in the finish chunk.
 func (w *Writer) inline() bool { return w.o.ErrorFinish == contract.ErrorFinishInline }
 
 // ErrorFinish writes the error finish of a stream that upstream has not finished, but not
@@ -29,7 +27,7 @@ func (w *Writer) inline() bool { return w.o.ErrorFinish == contract.ErrorFinishI
 // for one, or the first one if no bit is set. usage, a JSON object, may be empty.
 func (w *Writer) ErrorFinish(f *Failure, open uint64, usage []byte) {
 	if !w.inline() && !f.Sent {
-		w.own("data: ", string(contract.AppendErrorObject(nil, f.Message, f.Code)), "\n\n")
+		w.errorFrame(nil, f)
 	}
 	w.own("data: {", w.envelope().head(), "[")
 	before := ""
@@ -55,20 +53,16 @@ func (w *Writer) FailedFinish(x *chunk.Object, f *Failure, rest *prose.Kept) {
 		w.Object(x)
 		return
 	}
-	apart := !w.inline() && !f.Sent
-	if apart && rest.Len() > 0 { // before the error, because clients stop reading there
-		w.Delta(x, false, rest)
-		x.Edits.Reset()
-		x.DropContent()
+	if !w.inline() && !f.Sent {
+		if rest.Len() > 0 { // before the error, because clients stop reading there
+			w.Delta(x, false, rest)
+			x.Edits.Reset()
+			x.DropContent()
+		}
+		w.errorFrame(x, f)
 	}
-	object := contract.AppendErrorObject(nil, f.Message, f.Code)
-	if f.Reported {
-		object = upstreamError(x, f.Message)
-	} else {
+	if !f.Reported {
 		x.Fail()
-	}
-	if apart {
-		w.own("data: ", string(object), "\n\n")
 	}
 	w.fill(x)
 	if w.inline() && !f.Sent {
@@ -88,10 +82,16 @@ func (w *Writer) fill(x *chunk.Object) {
 	c, e := &x.C, w.envelope()
 	for _, m := range [...]struct {
 		at          jsonspan.Span
+		has         []byte
 		name, value string
-	}{{c.ID, "id", e.ID}, {c.Object, "object", `"chat.completion.chunk"`}, {c.Created, "created", e.Created}, {c.Model, "model", e.Model}} {
+	}{
+		{c.ID, x.String(c.ID), "id", e.ID},
+		{c.Object, x.String(c.Object), "object", `"chat.completion.chunk"`},
+		{c.Created, chunk.NumberAt(x.F.Data, c.Created), "created", e.Created},
+		{c.Model, x.String(c.Model), "model", e.Model},
+	} {
 		switch at := c.All.From + 1; {
-		case x.String(m.at) != nil || chunk.NumberAt(x.F.Data, m.at) != nil:
+		case m.has != nil:
 		case m.at.Ok(): // it is null, or empty
 			x.ReplaceValue(m.at, m.value)
 		default:
@@ -106,29 +106,27 @@ func (f *Failure) hermes() string {
 		`,"error_code":"` + contract.CodeAgentError + `"}`
 }
 
-// upstreamError returns the object of an error frame: the error of x, and the members that
-// clients expect and that it lacks; all of them if it is no object. message, a JSON string, is
-// its message if it has none.
-func upstreamError(x *chunk.Object, message []byte) []byte {
-	data, e := x.F.Data, x.C.Err
-	if !e.IsObject(data) {
-		return contract.AppendErrorObject(nil, message, contract.CodeAgentError)
+// errorFrame writes the frame of an error. If the finish chunk x reports it, that is upstream's,
+// with the members that clients expect and that it lacks.
+func (w *Writer) errorFrame(x *chunk.Object, f *Failure) {
+	if !f.Reported || !x.C.Err.IsObject(x.F.Data) || jsonspan.SkipSpace(x.F.Data, x.C.Err.From+1) == x.C.Err.To-1 {
+		w.own("data: ", string(contract.AppendErrorObject(nil, f.Message, f.Code)), "\n\n")
+		return
 	}
-	object := append([]byte(`{"error":`), data[e.From:e.To-1]...)
-	if v := jsonspan.MemberOf(data, e, "message"); v.Ok() && x.String(v) == nil {
-		object = slices.Concat([]byte(`{"error":`), data[e.From:v.From], message, data[v.To:e.To-1])
+	var y chunk.Object
+	y.F.Parse(slices.Concat([]byte(`data: {"error":`), jsonspan.OneLine(x.Value(x.C.Err)), []byte("}\n\n")))
+	y.C.Parse(y.F.Data)
+	y.C.All = y.C.Err // so that its members are those of the error
+	if m := y.Member("message"); y.String(m) == nil {
+		y.Set(m, "message", f.Message)
 	}
-	object = jsonspan.OneLine(object)
-	for _, m := range [...]struct{ name, value string }{
-		{"message", string(message)}, {"type", `"` + contract.ErrorType + `"`}, {"param", "null"}, {"code", `"` + contract.CodeAgentError + `"`},
+	for _, m := range [...][2]string{
+		{"type", `"` + contract.ErrorType + `"`}, {"param", "null"}, {"code", `"` + f.Code + `"`},
 	} {
-		if jsonspan.MemberOf(data, e, m.name).Ok() {
-			continue
+		if !y.Member(m[0]).Ok() {
+			y.Set(jsonspan.Span{}, m[0], []byte(m[1]))
 		}
-		if !bytes.HasSuffix(bytes.TrimRight(object, " \t\r"), []byte("{")) {
-			object = append(object, ',')
-		}
-		object = append(object, `"`+m.name+`":`+m.value...)
 	}
-	return append(object, "}}"...)
+	w.Out.BeginOwn()
+	w.Out.Bytes = y.Edits.Append(w.Out.Bytes, &y.F)
 }

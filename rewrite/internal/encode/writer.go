@@ -111,14 +111,6 @@ func (w *Writer) Delta(x *chunk.Object, reasoning bool, k *prose.Kept) {
 	} else if x.C.Repeat.Ok() {
 		repeat = `"text":"` + text + `",`
 	}
-	w.delta(repeat, role, member, text)
-}
-
-// Reasoning writes a chunk of our own with the reasoning text, the inside of a JSON
-// string.
-func (w *Writer) Reasoning(text []byte) { w.delta("", "", "reasoning_content", string(text)) }
-
-func (w *Writer) delta(repeat, role, member, text string) {
 	w.own("data: {", w.envelope().head(), `[{"index":0,`, repeat, `"delta":{`, role, `"`, member, `":"`, text,
 		"\"},\"finish_reason\":null}]}\n\n")
 }
