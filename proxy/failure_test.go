@@ -79,7 +79,7 @@ func TestErrorsThatGoOnAreNotToBeSentAgain(t *testing.T) {
 	} {
 		x := begin(t, path(c.path), asking(clean), statusOf(c.status))
 		x.do(func() { x.try(c.try) })
-		x.ret(errTest).wantError(t, errTest)
+		x.ret(errTest).wantEnd(t, nil, errTest)
 		equal(t, x.rec.header.Get("X-Should-Retry"), c.want, fmt.Sprintf("%+v: X-Should-Retry", c))
 	}
 }

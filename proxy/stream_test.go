@@ -1,7 +1,6 @@
 package proxy_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -82,50 +81,24 @@ func TestEndBeforeTheFirstFrameIsAnAnswer(t *testing.T) {
 	equal(t, x.result().Status, http.StatusBadGateway, "status")
 }
 
+// TestEndAfterAKeepaliveIsAnErrorFinish, in the name of a completion that looks like Hermes'
+// own, and like no other.
 func TestEndAfterAKeepaliveIsAnErrorFinish(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		x := begin(t, option(func(o *proxy.Options) { o.Keepalive = 10 * time.Second }))
-		x.stream()
-		advance(10 * time.Second)
-		x.wantLog("header 200", "write "+beat, "flush")
-		x.abort().wantSwallowed(t)
-		frames := strings.SplitAfter(x.rec.body.String(), "\n\n")
-		if len(frames) != 5 || frames[0] != beat || frames[3] != done || frames[4] != "" {
-			t.Fatalf("want a keepalive, an error, a finish chunk and [DONE], got\n%q", frames)
-		}
-		var chunk struct {
-			ID      string
-			Created int64
-			Choices []struct {
-				FinishReason string `json:"finish_reason"`
-			}
-		}
-		if err := json.Unmarshal([]byte(strings.TrimPrefix(frames[2], "data: ")), &chunk); err != nil {
-			t.Fatal(err)
-		}
-		if !regexp.MustCompile(`^chatcmpl-[0-9a-f]{29}$`).MatchString(chunk.ID) {
-			t.Errorf("id %q does not look like Hermes' own", chunk.ID)
-		}
-		equal(t, chunk.Created, time.Now().Add(-10*time.Second).Unix(), "created")
-		equal(t, chunk.Choices[0].FinishReason, "error", "finish reason")
-	})
-}
-
-func TestCompletionsWithoutAnIDOfUpstreamsDiffer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		seen := make(map[string]bool)
-		for range 3 {
-			x := begin(t, option(func(o *proxy.Options) { o.Keepalive = time.Second }))
+	seen := make(map[string]bool)
+	for range 3 {
+		synctest.Test(t, func(t *testing.T) {
+			x, begun := begin(t, limits("keepalive=10s")), time.Now()
 			x.stream()
-			advance(time.Second)
-			x.abort()
-			id := regexp.MustCompile(`chatcmpl-[0-9a-f]+`).FindString(x.rec.body.String())
-			if id == "" || seen[id] {
-				t.Errorf("the id %q is empty or was given twice", id)
-			}
+			advance(10 * time.Second)
+			x.wantLog("header 200", "write "+beat, "flush")
+			x.abort().wantSwallowed(t)
+			id := regexp.MustCompile(`chatcmpl-[0-9a-f]{29}`).FindString(x.rec.body.String())
+			own := strings.NewReplacer("chatcmpl-1", id, "1795164799", fmt.Sprint(begun.Unix()))
+			x.wantBody(beat + own.Replace(errorFinish("upstream_aborted", false)))
+			equal(t, seen[id], false, "an id is given twice")
 			seen[id] = true
-		}
-	})
+		})
+	}
 }
 
 func TestErrorsOfTheNextHandlerAreAnsweredOnChatPathsOnly(t *testing.T) {

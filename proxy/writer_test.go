@@ -274,7 +274,7 @@ func TestWriteErrorIsRemembered(t *testing.T) {
 				t.Errorf("a later Write = %d, %v; want 0, %v", n, err, c.err)
 			}
 			x.flush()
-			x.abort().wantPanic(t, http.ErrAbortHandler)
+			x.abort().wantEnd(t, http.ErrAbortHandler, nil)
 			if later := x.rec.log[calls:]; len(later) > 0 {
 				t.Errorf("after a failed write the inner writer was called %q", later)
 			}
