@@ -138,17 +138,6 @@ func TestErrorInTheSteadOfAStreamIsObserved(t *testing.T) {
 	}
 }
 
-func TestRepairedAnswerIsNotObserved(t *testing.T) {
-	x := begin(t)
-	x.do(func() { x.w.Header().Set("Content-Type", "application/json") })
-	x.write(`{"object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"<think>a</think>b"},"finish_reason":"stop"}]}`)
-	x.ret(nil)
-	x.wantObserved()
-	if res := x.result(); !res.Whole || res.Reasoning != 1 {
-		t.Errorf("result %+v", res)
-	}
-}
-
 // recorded has the observer observe the bytes of streams.
 var recorded = option(func(o *proxy.Options) { o.ObserveRaw = true })
 

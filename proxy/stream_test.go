@@ -15,42 +15,35 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
+// TestHeaderIsHeldUntilTheFirstCompleteFrame, whatever becomes of that, or until the first
+// part of one that is too large.
 func TestHeaderIsHeldUntilTheFirstCompleteFrame(t *testing.T) {
-	x := begin(t)
-	x.stream()
-	x.flush()
-	x.write(role[:10])
-	x.flush()
-	x.write(role[10 : len(role)-1])
-	x.flush()
-	x.wantLog()
-	x.write("\n")
-	x.wantLog("header 200", "write "+role, "flush")
-	x.ret(nil)
-}
-
-func TestFramesThatAreNotWrittenLetTheHeaderGo(t *testing.T) {
-	for name, frame := range map[string]string{
-		"its text is held": text("`💻 l"),
-		"it is dropped":    "event: hermes.tool.progress\ndata: {\"tool\":\"_internal\",\"toolCallId\":\"c\",\"status\":\"running\"}\n\n",
+	internal := "event: hermes.tool.progress\ndata: {\"tool\":\"_internal\",\"toolCallId\":\"c\",\"status\":\"running\"}\n\n"
+	for frame, log := range map[string][]string{
+		role:            {"header 200", "write " + role, "flush"},
+		text("`💻 l`"):   {"header 200", "flush"}, // is held
+		internal:        {"header 200", "flush"}, // is dropped
+		": c\n\n":       {"header 200", "write : c\n\n", "flush"},
+		"data: 1\r\r\n": {"header 200", "write data: 1\r\r\n", "flush"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			x := begin(t)
-			x.stream()
-			x.write(frame)
-			x.wantLog("header 200", "flush")
-			x.ret(nil)
-		})
+		x := begin(t)
+		x.stream()
+		for _, piece := range []string{frame[:len(frame)/2], frame[len(frame)/2 : len(frame)-2]} {
+			x.flush()
+			x.write(piece)
+		}
+		x.wantLog()
+		x.write(frame[len(frame)-2:])
+		x.wantLog(log...)
+		x.ret(nil)
 	}
-}
-
-func TestFirstPartOfAnOversizedFrameLetsTheHeaderGo(t *testing.T) {
+	const large = "data: 01234567890123456789"
 	x := begin(t, option(func(o *proxy.Options) { o.Rewrite.MaxFrame = 16 }))
 	x.stream()
-	x.write("data: 01234567890123456789")
-	x.wantLog("header 200", "write data: 01234567890123456789", "flush")
+	x.write(large)
+	x.wantLog("header 200", "write "+large, "flush")
 	x.abort().wantSwallowed(t)
-	if got := x.rec.body.String(); !strings.HasPrefix(got, "data: 01234567890123456789\n\ndata: {\"error\":") {
+	if got := x.rec.body.String(); !strings.HasPrefix(got, large+"\n\ndata: {\"error\":") {
 		t.Errorf("want a blank line and an error finish after what has left:\n%s", got)
 	}
 }
