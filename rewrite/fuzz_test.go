@@ -314,9 +314,7 @@ func FuzzLifecycle(f *testing.F) {
 			out = s.Feed(out, []byte(doneFrame), now)
 		}
 		out = s.Finish(out, Cause(end%4))
-		if rest := s.Keepalive(s.Feed(s.Finish(nil, CauseEOF), []byte(text("x")), now)); len(rest) > 0 {
-			t.Errorf("after the end leaves %q", rest)
-		}
+		equal(t, string(s.Keepalive(s.Feed(s.Finish(nil, CauseEOF), []byte(text("x")), now))), "", "what leaves after the end")
 		v := checkLife(t, string(out), o, s.Summary(), finished)
 		switch {
 		case l.hidden || o.Progress == ProgressOff:
@@ -360,9 +358,7 @@ func checkLife(t *testing.T, out string, o Options, sum Summary, finished bool) 
 			t.Errorf("%s is interrupted in a stream with the code %q:\n%s", e.id, sum.Code, out)
 		}
 	}
-	if strings.Contains(out, "sk-abcdefghij") {
-		t.Errorf("a key has left")
-	}
+	equal(t, strings.Count(out, "sk-abcdefghij"), 0, "keys that have left")
 	return v
 }
 
