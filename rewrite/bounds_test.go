@@ -580,22 +580,6 @@ func TestNoEventOfAnotherStreamGrowsBeyondItsBound(t *testing.T) {
 	}
 }
 
-// Frames that are like those before cost no memory: a clean stream is cheap.
-func TestLikeFramesCostNoAllocations(t *testing.T) {
-	for frame, p := range map[string]Params{
-		text("token "): chatParams, text("see\n"): chatParams, text("see `git status`\n"): chatParams,
-		reasoning("token "): chatParams, keepalive: chatParams,
-		outputDelta(1): {}, runEvent("message.delta", `, "timestamp": 1795165131.810072, "delta": "Partial "`): {},
-		sessionFrame("assistant.delta", `"message_id": "m", "delta": "a"`, 1): sessionParams,
-	} {
-		s, in := New(&Options{}, p), []byte(frame)
-		out := s.Feed(make([]byte, 0, 1<<12), in, epoch)
-		if n := testing.AllocsPerRun(100, func() { out = s.Feed(out[:0], in, epoch) }); n > 0 {
-			t.Errorf("%v allocations for %s", n, frame)
-		}
-	}
-}
-
 // streamsByLength are streams whose length grows with n, and how they are cut.
 // Whatever is under way in them for long, each byte has to cost the same.
 var streamsByLength = map[string]struct {
