@@ -366,14 +366,8 @@ func (w *exiting) Write(b []byte) (int, error) {
 func TestWriterThatEndsItsGoroutineHoldsNothingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &exiting{recorder: &recorder{t: t, header: make(http.Header)}}
-		err := proxy.New(proxy.Options{}).Serve(w, chatRequest(`{"stream":true}`), func(w http.ResponseWriter, _ *http.Request) error {
-			w.Header().Set("Content-Type", "text/event-stream")
-			_, _ = w.Write([]byte(role + text("hi")))
-			return nil
-		})
-		if err != nil || !w.exited {
-			t.Errorf("exited %v, %v", w.exited, err)
-		}
+		serve(w, proxy.Options{}, func(w http.ResponseWriter, _ *http.Request) { writeStream(w, role+text("hi")) })
+		equal(t, w.exited, true, "exited")
 	})
 }
 

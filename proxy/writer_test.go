@@ -86,10 +86,9 @@ func (b bare) Header() http.Header         { return b.rec.Header() }
 func (b bare) WriteHeader(status int)      { b.rec.WriteHeader(status) }
 func (b bare) Write(p []byte) (int, error) { return b.rec.Write(p) }
 
-// serve has a guard with everything off run a handler.
-func serve(w http.ResponseWriter, next func(http.ResponseWriter, *http.Request)) {
-	r, _ := http.NewRequest(http.MethodPost, chatPath, nil)
-	proxy.New(proxy.Options{}).Handler(http.HandlerFunc(next)).ServeHTTP(w, r)
+// serve has a guard run a handler.
+func serve(w http.ResponseWriter, o proxy.Options, next func(http.ResponseWriter, *http.Request)) {
+	proxy.New(o).Handler(http.HandlerFunc(next)).ServeHTTP(w, chatRequest(`{"stream":true}`))
 }
 
 // TestWritersThatAreWrapped are flushed through, and those that cannot flush are written to all
@@ -100,7 +99,7 @@ func TestWritersThatAreWrapped(t *testing.T) {
 		"bare":   func(rec *recorder) http.ResponseWriter { return bare{rec} },
 	} {
 		rec := &recorder{t: t, header: make(http.Header)}
-		serve(wrap(rec), func(w http.ResponseWriter, _ *http.Request) {
+		serve(wrap(rec), proxy.Options{}, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/event-stream")
 			if n, err := io.WriteString(w, role+stop+done); n != len(role+stop+done) || err != nil {
 				t.Errorf("%s: Write = %d, %v", name, n, err)
@@ -140,7 +139,7 @@ func TestReadFromIsRepaired(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inner := &bypass{recorder: &recorder{t: t, header: make(http.Header)}}
-			serve(inner, func(w http.ResponseWriter, _ *http.Request) {
+			serve(inner, proxy.Options{}, func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Content-Type", "text/event-stream")
 				if n, err := read(w); n != int64(len(in)) || err != nil {
 					t.Errorf("read %d bytes, %v; want %d, nil", n, err, len(in))
@@ -159,7 +158,7 @@ func TestReadFromIsRepaired(t *testing.T) {
 
 func TestReadFromOfWhatPassesUsesTheInnerWriters(t *testing.T) {
 	inner := &bypass{recorder: &recorder{t: t, header: make(http.Header)}}
-	serve(inner, func(w http.ResponseWriter, _ *http.Request) {
+	serve(inner, proxy.Options{}, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain")
 		if n, err := io.Copy(w, onlyReader{strings.NewReader("{}")}); n != 2 || err != nil {
 			t.Errorf("read %d bytes, %v; want 2, nil", n, err)
@@ -190,7 +189,7 @@ func (c *connection) SetWriteDeadline(t time.Time) error {
 func TestUnwrapReachesTheConnection(t *testing.T) {
 	inner := &connection{recorder: &recorder{t: t, header: make(http.Header)}}
 	at := time.Unix(1, 0)
-	serve(inner, func(w http.ResponseWriter, _ *http.Request) {
+	serve(inner, proxy.Options{}, func(w http.ResponseWriter, _ *http.Request) {
 		ctl := http.NewResponseController(w)
 		equal(t, ctl.SetWriteDeadline(at), nil, "SetWriteDeadline")
 		w.WriteHeader(http.StatusSwitchingProtocols)
@@ -311,7 +310,7 @@ func (s stamping) WriteHeader(status int) {
 func TestHeaderMapTellsWhatWasSent(t *testing.T) {
 	for _, media := range []string{"application/json", "text/event-stream"} {
 		rec := &recorder{t: t, header: make(http.Header)}
-		serve(stamping{rec}, func(w http.ResponseWriter, _ *http.Request) {
+		serve(stamping{rec}, proxy.Options{}, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", media)
 			w.Header().Set("Content-Length", "100")
 			_, _ = w.Write([]byte(role + stop + done))
@@ -327,7 +326,7 @@ func TestHeaderMapTellsWhatWasSent(t *testing.T) {
 // which it has said nothing before, are handed over all the same.
 func TestTrailersAfterFramesThatAreNotAnnounced(t *testing.T) {
 	rec := &recorder{t: t, header: make(http.Header)}
-	serve(rec, func(w http.ResponseWriter, _ *http.Request) {
+	serve(rec, proxy.Options{}, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		w.Header().Set("X-Upstream", "a")
 		for _, s := range []string{role, text("a"), text("b"), stop, done} {
@@ -754,9 +753,8 @@ func (w *deadlined) Write(b []byte) (int, error) {
 // looks at while a timer writes.
 func TestDeadlinesAreSetBesideKeepalives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := proxy.New(proxy.Options{Keepalive: time.Millisecond})
 		w := &deadlined{recorder: &recorder{t: t, header: make(http.Header)}}
-		_ = p.Serve(w, chatRequest(`{"stream":true}`), func(rw http.ResponseWriter, _ *http.Request) error {
+		serve(w, proxy.Options{Keepalive: time.Millisecond}, func(rw http.ResponseWriter, _ *http.Request) {
 			rw.Header().Set("Content-Type", "text/event-stream")
 			_, _ = rw.Write([]byte(role))
 			for range 100 {
@@ -768,7 +766,6 @@ func TestDeadlinesAreSetBesideKeepalives(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			return nil
 		})
 		if !w.duplex {
 			t.Error("the inner writer was not called")
@@ -781,9 +778,8 @@ func TestDeadlinesAreSetBesideKeepalives(t *testing.T) {
 // client is not gone.
 func TestDeadlineOfTheHandlerIsForItsOwnWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := proxy.New(proxy.Options{Keepalive: 10 * time.Second, IdleTimeout: time.Minute})
 		w := &deadlined{recorder: &recorder{t: t, header: make(http.Header)}}
-		_ = p.Serve(w, chatRequest(`{"stream":true}`), func(rw http.ResponseWriter, up *http.Request) error {
+		serve(w, proxy.Options{Keepalive: 10 * time.Second, IdleTimeout: time.Minute}, func(rw http.ResponseWriter, up *http.Request) {
 			rw.Header().Set("Content-Type", "text/event-stream")
 			_ = http.NewResponseController(rw).SetWriteDeadline(time.Now().Add(time.Second))
 			_, _ = rw.Write([]byte(role))
@@ -795,7 +791,6 @@ func TestDeadlineOfTheHandlerIsForItsOwnWrites(t *testing.T) {
 				t.Errorf("the deadline is %v after the keepalive, want %v as before", w.deadline, want)
 			}
 			advance(time.Hour)
-			return nil
 		})
 		equal(t, w.body.String(), role+beatForm+beatForm+beatForm+beatForm+beatForm+errorFinish("upstream_timeout", false), "what the client was sent")
 		if !w.deadline.IsZero() {
@@ -807,15 +802,13 @@ func TestDeadlineOfTheHandlerIsForItsOwnWrites(t *testing.T) {
 // TestDeadlineBeforeATimersAnswer: the answer is none of the handler's writes.
 func TestDeadlineBeforeATimersAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := proxy.New(proxy.Options{FirstByteTimeout: time.Minute})
 		w := &deadlined{recorder: &recorder{t: t, header: make(http.Header)}}
-		_ = p.Serve(w, chatRequest(`{"stream":true}`), func(rw http.ResponseWriter, _ *http.Request) error {
+		serve(w, proxy.Options{FirstByteTimeout: time.Minute}, func(rw http.ResponseWriter, _ *http.Request) {
 			_ = http.NewResponseController(rw).SetWriteDeadline(time.Now().Add(time.Second))
 			advance(time.Hour)
 			if err := http.NewResponseController(rw).SetWriteDeadline(time.Now()); err == nil {
 				t.Error("the deadline of an answer that has been sent may be set")
 			}
-			return nil
 		})
 		checkAnswer(t, w.sent, w.body.Bytes(), "upstream_timeout", true)
 	})
