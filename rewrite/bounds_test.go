@@ -80,7 +80,7 @@ func TestWhatIsHeld(t *testing.T) {
 			slices.Collect(again(14, strings.Repeat("a", 64<<10))), "\n\n", role()[:9], role()[9:]))},
 		"a large hold that has left": {begun: role(), limit: buffers,
 			in: slices.Values([]string{text("a\n`💻 l"), strings.Repeat(text("s"), 1000), text("\n" + strings.Repeat("b", 2<<10))})},
-		"ended tools": {o: Options{Progress: ProgressBare}, limit: 2 * 256 * maxEndedTools, in: rounds(10*maxEndedTools, func(i int) string {
+		"ended tools": {o: Options{Progress: ProgressBare}, limit: 64 * maxEndedTools, in: rounds(20*maxEndedTools, func(i int) string {
 			id := fmt.Sprintf("call_%0200d", i)
 			return g2Start("terminal", "💻", "ls", id) + g2End("terminal", id)
 		})},
@@ -222,7 +222,7 @@ func TestAtMostMaxOpenToolsAreOpen(t *testing.T) {
 
 // Tools that are open hold at most what their ends take, and each ends once.
 func TestOpenToolsHoldAtMostMaxOpenBytes(t *testing.T) {
-	label, huge, rare := strings.Repeat("x", 40<<10), strings.Repeat("y", 4*maxOpenBytes), 100_000
+	label, huge, rare := strings.Repeat("x", 40<<10), strings.Repeat("y", 4*maxOpenBytes), 30_000
 	if testing.Short() || cutStride > 1 {
 		rare = 10_000
 	}

@@ -153,6 +153,7 @@ func TestWhatIsNotHealed(t *testing.T) {
 		"too deep":                  `{"messages":[` + message + `],"x":` + strings.Repeat("[", jsonspan.MaxDepth) + strings.Repeat("]", jsonspan.MaxDepth) + `}`,
 		"much too deep":             `{"messages":[` + message + `],"x":` + strings.Repeat(`{"a":`, 1<<20),
 		"deep messages":             `{"messages":` + strings.Repeat("[", 1<<20),
+		"a name and a colon":        `{"messages":`,
 		"half a surrogate":          `{"messages":[{"role":"assistant","content":"a\n` + "`\\ud83d ls`" + `\nb"}]}`,
 		"half a surrogate within":   `{"messages":[` + message + `,{"role":"assistant","content":"a\n` + "`💻 \\ud83d ls`" + `\nb"}]}`,
 		"the other half of one":     `{"messages":[` + message + `,{"role":"assistant","content":"a\n` + "`💻 \\uDC00`" + `\nb"}]}`,
