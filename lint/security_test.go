@@ -215,7 +215,7 @@ var securityTests = map[string]string{
 	"lookups in storage at once":                                                         "TestUsageStorageThatHangsHoldsUpNothingTwice",
 	"recordings":                                                                         "TestRecordingsAreBounded TestThereAreAtMostMaxRecordings TestOpenRecordingsHaveTheirRoom",
 	"room that a stream keeps between writes":                                            "TestRoomOfALargeReadIsNotKept",
-	"bytes kept until it is known whether a stream is recorded":                          "TestStreamThatBecomesOursIsRecorded",
+	"bytes kept until it is known whether a stream is recorded":                          "TestStreamsAreRecorded",
 	"a request, max_request":                                                             "TestMaxRequest TestEndlessRequestsAreNotHeld TestMaxRequestOfHermesBoundsBoth TestHistoriesThatPassUntouched",
 	"memory for it":                                                                      "TestMemoryIsNotAllocatedForPromises TestHealingTakesBoundedMemory TestMemoryOfOpenStreams TestABodyTakesItsSize TestBodiesBeforeAnyCheckTakeTheirSize",
 	"memory for a body that is announced and has not come":                               "TestMemoryIsNotAllocatedForPromises",

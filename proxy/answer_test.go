@@ -165,6 +165,7 @@ func TestAnswerWithReasoningIsRepaired(t *testing.T) {
 	if h.Get("Content-Length") != fmt.Sprint(len(want)) || h.Get("Etag") != "" || h.Get("Content-Digest") != "" {
 		t.Errorf("the header was %v", h)
 	}
+	x.wantObserved() // it is no stream
 	if res := x.result(); res.Outcome != proxy.OutcomeOK || res.Reasoning != 1 || res.ID != "chatcmpl-1" {
 		t.Errorf("the observer observed %+v", res)
 	}

@@ -12,7 +12,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
@@ -79,7 +78,7 @@ func TestErrorsThatGoOnAreNotToBeSentAgain(t *testing.T) {
 	} {
 		x := begin(t, path(c.path), asking(clean), statusOf(c.status))
 		x.do(func() { x.try(c.try) })
-		x.ret(errTest).wantError(t, errTest)
+		x.ret(errTest).wantEnd(t, nil, errTest)
 		equal(t, x.rec.header.Get("X-Should-Retry"), c.want, fmt.Sprintf("%+v: X-Should-Retry", c))
 	}
 }
@@ -99,26 +98,6 @@ func TestAnswersAreNotToBeSentAgainWhateverUpstreamSays(t *testing.T) {
 	x.stream("X-Should-Retry", "true")
 	x.abort().wantSwallowed(t)
 	x.wantAnswer(http.StatusBadGateway, "upstream_aborted")
-}
-
-// Each error in a stream's stead has a message of its own.
-func TestMessagesOfWhatMayHaveBegun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		said := make(map[string]bool)
-		streams := new(proxy.Streams)
-		for _, end := range []func(*exchange) ending{
-			(*exchange).abort,
-			func(x *exchange) ending { return x.ret(nil) },
-			func(x *exchange) ending { return x.ret(timedOut{}) },
-			func(x *exchange) ending { streams.Shutdown(0); advance(0); return x.abort() },
-		} {
-			x := begin(t, among(streams, 0))
-			x.stream()
-			end(x).wantSwallowed(t)
-			said[x.rec.body.String()] = true
-		}
-		equal(t, len(said), 4, "different answers")
-	})
 }
 
 // statusOf says that errors stand for a status.

@@ -347,39 +347,21 @@ func (x *exchange) wantLog(want ...string) {
 // return an "error", has gone on, and that nothing went on of all else.
 func (e ending) want(t *testing.T, how string) {
 	t.Helper()
-	switch how {
-	case "abort":
-		e.wantPanic(t, http.ErrAbortHandler)
-	case "panic":
-		e.wantPanic(t, "boom")
-	case "error":
-		e.wantError(t, errTest)
-	default:
-		e.wantSwallowed(t)
-	}
+	panicked := map[string]any{"abort": http.ErrAbortHandler, "panic": "boom"}[how]
+	e.wantEnd(t, panicked, map[string]error{"error": errTest}[how])
 }
 
 // wantSwallowed checks that the guard returned nil.
 func (e ending) wantSwallowed(t *testing.T) {
 	t.Helper()
-	if e.panicked != nil || e.err != nil {
-		t.Errorf("the guard ended with panic %v, error %v; want neither", e.panicked, e.err)
-	}
+	e.wantEnd(t, nil, nil)
 }
 
-// wantPanic checks that the guard panicked with the very value.
-func (e ending) wantPanic(t *testing.T, v any) {
+// wantEnd checks that the guard panicked with the very value, or returned the very error.
+func (e ending) wantEnd(t *testing.T, panicked any, err error) {
 	t.Helper()
-	if e.panicked != v || e.err != nil {
-		t.Errorf("the guard ended with panic %v, error %v; want the panic %v", e.panicked, e.err, v)
-	}
-}
-
-// wantError checks that the guard returned the very error.
-func (e ending) wantError(t *testing.T, err error) {
-	t.Helper()
-	if e.panicked != nil || e.err != err { //nolint:errorlint // the very error
-		t.Errorf("the guard ended with panic %v, error %v; want the error %v", e.panicked, e.err, err)
+	if e.panicked != panicked || e.err != err { //nolint:errorlint // the very error
+		t.Errorf("the guard ended with panic %v, error %v; want panic %v, error %v", e.panicked, e.err, panicked, err)
 	}
 }
 

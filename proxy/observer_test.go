@@ -123,100 +123,50 @@ func TestStreamsAreObserved(t *testing.T) {
 // TestErrorInTheSteadOfAStreamIsObserved at its end, but not where no stream was
 // asked for.
 func TestErrorInTheSteadOfAStreamIsObserved(t *testing.T) {
-	x := begin(t, statusOf(504))
-	x.ret(timedOut{})
-	x.wantObserved("begin /v1/chat/completions chat", "end upstream_timeout")
-	if x.result().Whole {
-		t.Error("the answer is said to be none that is streamed")
-	}
-
-	x = begin(t, statusOf(504), asking(`{"messages":[]}`))
-	x.ret(timedOut{})
-	x.wantObserved()
-	if res := x.result(); !res.Whole || res.Outcome != rewrite.CodeTimeout {
-		t.Errorf("result %+v", res)
-	}
-}
-
-func TestRepairedAnswerIsNotObserved(t *testing.T) {
-	x := begin(t)
-	x.do(func() { x.w.Header().Set("Content-Type", "application/json") })
-	x.write(`{"object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"<think>a</think>b"},"finish_reason":"stop"}]}`)
-	x.ret(nil)
-	x.wantObserved()
-	if res := x.result(); !res.Whole || res.Reasoning != 1 {
-		t.Errorf("result %+v", res)
-	}
-}
-
-// recorded has the observer observe the bytes of streams.
-func recorded() setting { return option(func(o *proxy.Options) { o.ObserveRaw = true }) }
-
-// wantRecorded checks what was recorded of a stream, "" for nothing.
-func (x *exchange) wantRecorded(want string) {
-	x.t.Helper()
-	b := x.begun
-	if x.raw != want || want != "" && (!b.Raw || b.Status != http.StatusOK || b.Header.Get("Content-Type") != "text/event-stream") {
-		x.t.Errorf("recorded %d bytes %.200q of %+v, want %d bytes", len(x.raw), x.raw, b, len(want))
-	}
-	if want == "" && b.Raw && len(x.ends) > 0 {
-		x.t.Error("nothing was recorded where all bytes were to be")
-	}
-}
-
-// TestStreamIsRecordedAsItCame, whatever the client gets.
-func TestStreamIsRecordedAsItCame(t *testing.T) {
-	x := begin(t, recorded())
-	x.stream()
-	in := role + text("\\n`💻 ls`\\n") + "data: {torn"
-	x.write(in[:5], in[5:100], in[100:])
-	x.abort().wantSwallowed(t)
-	x.wantRecorded(in)
-	if res := x.result(); res.Cause != rewrite.CauseAborted || res.Outcome != "upstream_aborted" {
-		t.Errorf("result %+v", res)
-	}
-}
-
-// TestStreamThatBecomesOursIsRecorded with what has come before; one that does
-// not is never recorded.
-func TestStreamThatBecomesOursIsRecorded(t *testing.T) {
-	x := begin(t, recorded(), path("/elsewhere"))
-	x.stream()
-	x.write("data: x\n\n", role[:20])
-	x.wantRecorded("")
-	x.write(role[20:])
-	x.ret(nil)
-	x.wantRecorded("data: x\n\n" + role)
-	equal(t, x.result().Cause, rewrite.CauseEOF, "the cause")
-
-	x = begin(t, recorded(), path("/elsewhere"))
-	x.stream()
-	x.write("data: x\n\n")
-	x.ret(nil)
-	x.wantRecorded("")
-}
-
-// Up to 64 KiB are kept for that.
-func TestWhatIsRecordedOfAnUnknownStream(t *testing.T) {
-	for more, kept := range map[int]bool{0: true, 1: false} {
-		x := begin(t, recorded(), path("/elsewhere"))
-		x.stream()
-		early := ": " + strings.Repeat("c", 64<<10-4+more) + "\n\n"
-		x.write(early)
-		x.write(role, stop, done)
-		x.ret(nil)
-		if kept {
-			x.wantRecorded(early + role + stop + done)
-		} else {
-			x.wantRecorded("")
+	for body, lines := range map[string][]string{
+		clean: {"begin /v1/chat/completions chat", "end upstream_timeout"}, `{"messages":[]}`: nil,
+	} {
+		x := begin(t, statusOf(504), asking(body))
+		x.ret(timedOut{})
+		x.wantObserved(lines...)
+		if res := x.result(); res.Whole != (lines == nil) || res.Outcome != rewrite.CodeTimeout {
+			t.Errorf("result %+v", res)
 		}
 	}
 }
 
-func TestWhatIsNoStreamIsNotRecorded(t *testing.T) {
-	x := begin(t, recorded())
-	x.answerWhole(completion("Hello", someTokens))
-	x.write(completion("Hello", someTokens))
-	x.ret(nil)
-	x.wantRecorded("")
+// recorded has the observer observe the bytes of streams.
+var recorded = option(func(o *proxy.Options) { o.ObserveRaw = true })
+
+// TestStreamsAreRecorded as they came, whatever the client gets: with what came before, up to
+// 64 KiB, if one turns out to be ours. What is no stream of ours is not recorded.
+func TestStreamsAreRecorded(t *testing.T) {
+	torn, early := role+text("\\n`💻 ls`\\n")+"data: {torn", ": "+strings.Repeat("c", 64<<10-4)+"\n\n"
+	for _, c := range []struct {
+		path   string
+		pieces []string
+		end    string
+		want   string
+		cause  rewrite.Cause
+	}{
+		{chatPath, []string{torn[:5], torn[5:100], torn[100:]}, "abort", torn, rewrite.CauseAborted},
+		{"/elsewhere", []string{"data: x\n\n", role[:20], role[20:]}, "end", "data: x\n\n" + role, rewrite.CauseEOF},
+		{"/elsewhere", []string{"data: x\n\n"}, "end", "", 0},
+		{"/elsewhere", []string{early, role, stop, done}, "end", early + role + stop + done, rewrite.CauseEOF},
+		{"/elsewhere", []string{": c" + early[2:], role, stop, done}, "end", "", rewrite.CauseEOF},
+	} {
+		x := begin(t, path(c.path), recorded)
+		x.stream()
+		x.write(c.pieces...)
+		endings[c.end](x).wantSwallowed(t)
+		equal(t, x.raw, c.want, "what is recorded")
+		if b := x.begun; b.Raw != (c.want != "") || b.Raw && (b.Status != http.StatusOK || b.Header.Get("Content-Type") != "text/event-stream") {
+			t.Errorf("begun %+v", b)
+		}
+		if len(x.ends) > 0 {
+			equal(t, x.result().Cause, c.cause, "the cause")
+		}
+	}
+	x := answered(t, []setting{recorded}, nil, completion("Hello", someTokens))
+	equal(t, x.raw, "", "what is recorded of an answer that is no stream")
 }

@@ -141,7 +141,7 @@ func TestForeignPanicGoesOnAfterTheFinish(t *testing.T) {
 				x.write(role, text("Hello"))
 			}
 			e := x.finish(func() error { explodingHandler(v); return nil })
-			e.wantPanic(t, v)
+			e.wantEnd(t, v, nil)
 			if !strings.Contains(e.stack, "explodingHandler") {
 				t.Errorf("%s: the stack does not show who panicked:\n%s", name, e.stack)
 			}
@@ -366,14 +366,8 @@ func (w *exiting) Write(b []byte) (int, error) {
 func TestWriterThatEndsItsGoroutineHoldsNothingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &exiting{recorder: &recorder{t: t, header: make(http.Header)}}
-		err := proxy.New(proxy.Options{}).Serve(w, chatRequest(`{"stream":true}`), func(w http.ResponseWriter, _ *http.Request) error {
-			w.Header().Set("Content-Type", "text/event-stream")
-			_, _ = w.Write([]byte(role + text("hi")))
-			return nil
-		})
-		if err != nil || !w.exited {
-			t.Errorf("exited %v, %v", w.exited, err)
-		}
+		serve(w, proxy.Options{}, func(w http.ResponseWriter, _ *http.Request) { writeStream(w, role+text("hi")) })
+		equal(t, w.exited, true, "exited")
 	})
 }
 
@@ -460,7 +454,7 @@ func TestPanicOfTheHandlerIsMoreThanTheTimers(t *testing.T) {
 				advance(time.Second)
 				panic("mine")
 			})
-		e.wantPanic(t, "mine")
+		e.wantEnd(t, "mine", nil)
 	})
 }
 
@@ -585,23 +579,20 @@ func TestSwitchingProtocolsIsTheAnswer(t *testing.T) {
 // To read nothing of a request's body is no end of it.
 func TestReadingNothingOfARequest(t *testing.T) {
 	for _, body := range []string{clean, polluted, "[" + clean, ""} {
-		x := begin(t, func(_ *proxy.Options, r *http.Request, _ *recorder) {
-			r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
-		})
+		x := begin(t, asking(body))
 		x.do(func() {
-			var all []byte
-			for {
-				if n, err := x.up.Body.Read(nil); len(all) < int(x.up.ContentLength) && (n != 0 || err != nil) {
-					t.Errorf("after %d bytes Read(nil) = %d, %v", len(all), n, err)
+			read := 0
+			for b := make([]byte, 7); ; {
+				if n, err := x.up.Body.Read(nil); read < int(x.up.ContentLength) && (n != 0 || err != nil) {
+					t.Errorf("after %d bytes Read(nil) = %d, %v", read, n, err)
 					return
 				}
-				b := make([]byte, 7)
 				n, err := x.up.Body.Read(b)
-				if all = append(all, b[:n]...); err != nil {
+				if read += n; err != nil {
 					break
 				}
 			}
-			equal(t, len(all), int(x.up.ContentLength), "bytes")
+			equal(t, read, int(x.up.ContentLength), "bytes")
 		})
 		x.ret(nil)
 	}
@@ -611,7 +602,7 @@ func TestReadingNothingOfARequest(t *testing.T) {
 func TestErrorsStandForNoStatusByDefault(t *testing.T) {
 	x := begin(t, asking(clean))
 	x.do(func() { x.try("lost") })
-	x.ret(errTest).wantError(t, errTest)
+	x.ret(errTest).wantEnd(t, nil, errTest)
 	if got := x.rec.header.Get("X-Should-Retry"); got != "false" || x.rec.status != 0 {
 		t.Errorf("X-Should-Retry %q, status %d", got, x.rec.status)
 	}
@@ -634,54 +625,43 @@ func TestFieldsThatAreNil(t *testing.T) {
 // An upstream that says in its header whether its agent has ended well reports its
 // failures, whatever its answer is. What the sidecar says of one does not count.
 func TestUpstreamsThatSayWhetherTheyHaveCompleted(t *testing.T) {
-	events, whole := "text/event-stream", "application/json"
-	for name, c := range map[string]struct {
+	const events, whole = "text/event-stream", "application/json"
+	for _, c := range []struct {
 		path, media string
 		status      int
 		completed   []string // nil for no header
-		want        []string
+		does        bool
 	}{
-		"a stream":         {chatPath, events, 200, []string{"true"}, []string{"a does"}},
-		"a failed one":     {chatPath, events, 200, []string{"false"}, []string{"a does"}},
-		"an empty one":     {chatPath, events, 200, []string{""}, []string{"a does"}},
-		"an answer":        {chatPath, whole, 200, []string{"true"}, []string{"a does"}},
-		"an error":         {chatPath, whole, 502, []string{"false"}, []string{"a does"}},
-		"an old stream":    {chatPath, events, 200, nil, nil},
-		"an old answer":    {chatPath, whole, 200, nil, nil},
-		"another path":     {otherPath, whole, 200, []string{"true"}, nil},
-		"another's stream": {otherPath, events, 200, []string{"true"}, nil},
+		{chatPath, events, 200, []string{"true"}, true}, {chatPath, events, 200, []string{"false"}, true}, {chatPath, events, 200, []string{""}, true},
+		{chatPath, whole, 200, []string{"true"}, true}, {chatPath, whole, 502, []string{"false"}, true},
+		{chatPath, events, 200, nil, false}, {chatPath, whole, 200, nil, false},
+		{otherPath, whole, 200, []string{"true"}, false}, {otherPath, events, 200, []string{"true"}, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			for _, store := range []*memory{newMemory(), nil} {
-				x := begin(t, path(c.path), option(func(o *proxy.Options) {
-					o.Upstream = func(*http.Request) string { return "a" }
-					if store != nil {
-						o.Usage = store.of
-					}
-				}))
-				x.do(func() {
-					x.w.Header().Set("Content-Type", c.media)
-					if c.completed != nil {
-						x.w.Header()["X-Hermes-Completed"] = c.completed
-					}
-					x.w.WriteHeader(http.StatusContinue)
-					x.w.WriteHeader(c.status)
-				})
-				x.abort()
-				if store != nil && !slices.Equal(store.honest, c.want) {
-					t.Errorf("the store got %q, want %q", store.honest, c.want)
+		for _, store := range []*memory{newMemory(), nil} {
+			x := begin(t, path(c.path), option(func(o *proxy.Options) {
+				o.Upstream = func(*http.Request) string { return "a" }
+				if store != nil {
+					o.Usage = store.of
 				}
+			}))
+			x.do(func() {
+				x.w.Header().Set("Content-Type", c.media)
+				if c.completed != nil {
+					x.w.Header()["X-Hermes-Completed"] = c.completed
+				}
+				x.w.WriteHeader(http.StatusContinue)
+				x.w.WriteHeader(c.status)
+			})
+			x.abort()
+			if store != nil {
+				equal(t, strings.Join(store.honest, ", "), map[bool]string{true: "a does"}[c.does], fmt.Sprintf("%+v: the store got", c))
 			}
-		})
+		}
 	}
 
 	// A legacy agent's failure, to which the sidecar gives the header.
 	store := newMemory()
-	x := begin(t, option(func(o *proxy.Options) { o.Usage = store.of }))
-	body := completion("", zeroTokens)
-	x.answerWhole(body)
-	x.write(body)
-	x.ret(nil).wantSwallowed(t)
+	x := answered(t, []setting{option(func(o *proxy.Options) { o.Usage = store.of })}, nil, completion("", zeroTokens))
 	if x.rec.sent.Get("X-Hermes-Completed") != "false" || store.honest != nil {
 		t.Errorf("the answer is %v, the store got %q", x.rec.sent, store.honest)
 	}

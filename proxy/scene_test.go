@@ -255,6 +255,8 @@ func (x *exchange) happens(word string) {
 			x.w.Header().Set("Content-Length", head.length)
 			x.w.WriteHeader(head.status)
 		})
+	case strings.HasPrefix(word, "slowly:"): // for which the client takes a minute
+		x.slowly(x.word(strings.TrimPrefix(word, "slowly:")), time.Minute)
 	case word == "header":
 		x.stream()
 	case word == "flush":

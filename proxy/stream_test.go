@@ -1,7 +1,6 @@
 package proxy_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -16,42 +15,35 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
+// TestHeaderIsHeldUntilTheFirstCompleteFrame, whatever becomes of that, or until the first
+// part of one that is too large.
 func TestHeaderIsHeldUntilTheFirstCompleteFrame(t *testing.T) {
-	x := begin(t)
-	x.stream()
-	x.flush()
-	x.write(role[:10])
-	x.flush()
-	x.write(role[10 : len(role)-1])
-	x.flush()
-	x.wantLog()
-	x.write("\n")
-	x.wantLog("header 200", "write "+role, "flush")
-	x.ret(nil)
-}
-
-func TestFramesThatAreNotWrittenLetTheHeaderGo(t *testing.T) {
-	for name, frame := range map[string]string{
-		"its text is held": text("`💻 l"),
-		"it is dropped":    "event: hermes.tool.progress\ndata: {\"tool\":\"_internal\",\"toolCallId\":\"c\",\"status\":\"running\"}\n\n",
+	internal := "event: hermes.tool.progress\ndata: {\"tool\":\"_internal\",\"toolCallId\":\"c\",\"status\":\"running\"}\n\n"
+	for frame, log := range map[string][]string{
+		role:            {"header 200", "write " + role, "flush"},
+		text("`💻 l`"):   {"header 200", "flush"}, // is held
+		internal:        {"header 200", "flush"}, // is dropped
+		": c\n\n":       {"header 200", "write : c\n\n", "flush"},
+		"data: 1\r\r\n": {"header 200", "write data: 1\r\r\n", "flush"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			x := begin(t)
-			x.stream()
-			x.write(frame)
-			x.wantLog("header 200", "flush")
-			x.ret(nil)
-		})
+		x := begin(t)
+		x.stream()
+		for _, piece := range []string{frame[:len(frame)/2], frame[len(frame)/2 : len(frame)-2]} {
+			x.flush()
+			x.write(piece)
+		}
+		x.wantLog()
+		x.write(frame[len(frame)-2:])
+		x.wantLog(log...)
+		x.ret(nil)
 	}
-}
-
-func TestFirstPartOfAnOversizedFrameLetsTheHeaderGo(t *testing.T) {
+	const large = "data: 01234567890123456789"
 	x := begin(t, option(func(o *proxy.Options) { o.Rewrite.MaxFrame = 16 }))
 	x.stream()
-	x.write("data: 01234567890123456789")
-	x.wantLog("header 200", "write data: 01234567890123456789", "flush")
+	x.write(large)
+	x.wantLog("header 200", "write "+large, "flush")
 	x.abort().wantSwallowed(t)
-	if got := x.rec.body.String(); !strings.HasPrefix(got, "data: 01234567890123456789\n\ndata: {\"error\":") {
+	if got := x.rec.body.String(); !strings.HasPrefix(got, large+"\n\ndata: {\"error\":") {
 		t.Errorf("want a blank line and an error finish after what has left:\n%s", got)
 	}
 }
@@ -82,50 +74,24 @@ func TestEndBeforeTheFirstFrameIsAnAnswer(t *testing.T) {
 	equal(t, x.result().Status, http.StatusBadGateway, "status")
 }
 
+// TestEndAfterAKeepaliveIsAnErrorFinish, in the name of a completion that looks like Hermes'
+// own, and like no other.
 func TestEndAfterAKeepaliveIsAnErrorFinish(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		x := begin(t, option(func(o *proxy.Options) { o.Keepalive = 10 * time.Second }))
-		x.stream()
-		advance(10 * time.Second)
-		x.wantLog("header 200", "write "+beat, "flush")
-		x.abort().wantSwallowed(t)
-		frames := strings.SplitAfter(x.rec.body.String(), "\n\n")
-		if len(frames) != 5 || frames[0] != beat || frames[3] != done || frames[4] != "" {
-			t.Fatalf("want a keepalive, an error, a finish chunk and [DONE], got\n%q", frames)
-		}
-		var chunk struct {
-			ID      string
-			Created int64
-			Choices []struct {
-				FinishReason string `json:"finish_reason"`
-			}
-		}
-		if err := json.Unmarshal([]byte(strings.TrimPrefix(frames[2], "data: ")), &chunk); err != nil {
-			t.Fatal(err)
-		}
-		if !regexp.MustCompile(`^chatcmpl-[0-9a-f]{29}$`).MatchString(chunk.ID) {
-			t.Errorf("id %q does not look like Hermes' own", chunk.ID)
-		}
-		equal(t, chunk.Created, time.Now().Add(-10*time.Second).Unix(), "created")
-		equal(t, chunk.Choices[0].FinishReason, "error", "finish reason")
-	})
-}
-
-func TestCompletionsWithoutAnIDOfUpstreamsDiffer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		seen := make(map[string]bool)
-		for range 3 {
-			x := begin(t, option(func(o *proxy.Options) { o.Keepalive = time.Second }))
+	seen := make(map[string]bool)
+	for range 3 {
+		synctest.Test(t, func(t *testing.T) {
+			x, begun := begin(t, limits("keepalive=10s")), time.Now()
 			x.stream()
-			advance(time.Second)
-			x.abort()
-			id := regexp.MustCompile(`chatcmpl-[0-9a-f]+`).FindString(x.rec.body.String())
-			if id == "" || seen[id] {
-				t.Errorf("the id %q is empty or was given twice", id)
-			}
+			advance(10 * time.Second)
+			x.wantLog("header 200", "write "+beat, "flush")
+			x.abort().wantSwallowed(t)
+			id := regexp.MustCompile(`chatcmpl-[0-9a-f]{29}`).FindString(x.rec.body.String())
+			own := strings.NewReplacer("chatcmpl-1", id, "1795164799", fmt.Sprint(begun.Unix()))
+			x.wantBody(beat + own.Replace(errorFinish("upstream_aborted", false)))
+			equal(t, seen[id], false, "an id is given twice")
 			seen[id] = true
-		}
-	})
+		})
+	}
 }
 
 func TestErrorsOfTheNextHandlerAreAnsweredOnChatPathsOnly(t *testing.T) {
@@ -326,19 +292,13 @@ func TestRoomOfALargeReadIsNotKept(t *testing.T) {
 	if alone.Elsewhere(t) {
 		return
 	}
-	p := proxy.New(proxy.Options{})
-	err := p.Serve(forgetful{make(http.Header)}, chatRequest(`{"stream":true}`), func(w http.ResponseWriter, _ *http.Request) error {
-		w.Header().Set("Content-Type", "text/event-stream")
-		_, _ = io.WriteString(w, role+text("hi"))
+	serve(forgetful{make(http.Header)}, proxy.Options{}, func(w http.ResponseWriter, _ *http.Request) {
+		writeStream(w, role+text("hi"))
 		before := heapNow()
 		_, _ = io.WriteString(w, strings.Repeat(text("hi"), 20_000))
 		if kept := heapNow() - before; kept > 256<<10 {
 			t.Errorf("%d bytes are kept", kept)
 		}
 		_, _ = io.WriteString(w, stop)
-		return nil
 	})
-	if err != nil {
-		t.Error(err)
-	}
 }

@@ -14,12 +14,9 @@ import (
 
 // nonstream is a recorded answer that was not streamed.
 type nonstream struct {
-	generation, scenario string
-	status               string
-	body                 string
+	recording
+	status string
 }
-
-func (n nonstream) name() string { return n.generation + "/" + n.scenario }
 
 // nonstreams returns the recorded answers that were not streamed.
 func nonstreams(t testing.TB) (ns []nonstream) {
@@ -30,13 +27,8 @@ func nonstreams(t testing.TB) (ns []nonstream) {
 	}
 	for _, path := range paths {
 		head, body, _ := strings.Cut(strings.ReplaceAll(readFile(t, path), "\r\n", "\n"), "\n\n")
-		status, _, _ := strings.Cut(head, "\n")
-		ns = append(ns, nonstream{
-			generation: filepath.Base(filepath.Dir(path)),
-			scenario:   strings.TrimSuffix(strings.TrimPrefix(filepath.Base(path), "nonstream."), ".http"),
-			status:     status,
-			body:       strings.TrimRight(body, "\n"),
-		})
+		scenario := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(path), "nonstream."), ".http")
+		ns = append(ns, nonstream{recording{filepath.Base(filepath.Dir(path)), scenario, strings.TrimRight(body, "\n")}, head})
 	}
 	return ns
 }

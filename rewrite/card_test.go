@@ -32,9 +32,7 @@ func TestCards(t *testing.T) {
 	broken := repairWith(role()+g2Start("terminal", "💻", "ls -la", "call_1"), Options{Cards: true})
 	interrupted := strings.NewReplacer(`"text":"completed"`, `"text":"Error: interrupted"`, `"status":"completed"`, `"status":"incomplete"`).Replace(output)
 	want := `"status":"completed","interrupted":true` + call + `"incomplete"}}` + "\n\ndata: {" + envelopeWritten + "," + interrupted + "\n\ndata: {\"error\""
-	if !strings.Contains(broken, want) {
-		t.Errorf("no %s in\n%s", want, broken)
-	}
+	contains(t, broken, want)
 }
 
 // A card's name is one line of at most so many characters. The name of its function is the tool's if an API
@@ -187,9 +185,7 @@ func TestItemsOfUpstreamsPass(t *testing.T) {
 		role() + named(progressEvent, `{"tool": "t", "toolCallId": "call_1", "status": "running", "item": {"type": "function_call", "call_id": "call_1"}}`) + g2End("t", "call_1") + text("x") + stop(),
 	} {
 		same(t, repairWith(in, Options{Progress: ProgressBare}), in, "bytes")
-		if out := repair(in); strings.Count(out, `"function_call_output"`) != strings.Count(in, `"function_call_output"`) {
-			t.Errorf("an item is lost:\n%s", out)
-		}
+		equal(t, strings.Count(repair(in), `"function_call_output"`), strings.Count(in, `"function_call_output"`), "items")
 	}
 }
 

@@ -223,9 +223,7 @@ func TestCutFrames(t *testing.T) {
 		}
 	}
 	long := "data: " + strings.Repeat("x", 2000) // passes unexamined, and gets a blank line
-	if out := repairWith(said+long, Options{MaxFrame: 1000}); !strings.HasPrefix(out, said+long+"\n\ndata: {\"error\"") {
-		t.Errorf("%s", out)
-	}
+	begins(t, repairWith(said+long, Options{MaxFrame: 1000}), said+long+"\n\ndata: {\"error\"")
 	s := New(&Options{}, chatParams)
 	if out := s.Feed(nil, []byte(": keepalive\n"), epoch); len(out) > 0 || s.Frames() > 0 {
 		t.Errorf("%q leaves before its blank line", out)
@@ -241,9 +239,7 @@ func TestUpstreamErrorIsSplit(t *testing.T) {
 	equal(t, v.errors[0].Message+v.errors[0].Type, "boom éRuntimeError", "the error")
 	// All other bytes of the chunk stay.
 	want := finishChunk("error", strings.Replace(g3Error, `, "error": {"message": "boom \u00e9", "type": "RuntimeError"}`, "", 1))
-	if !strings.HasSuffix(out, want+doneFrame) {
-		t.Errorf("want …%s\ngot %s", want, out)
-	}
+	contains(t, out, want+doneFrame)
 	v = look(t, repair(role()+text("x")+finishChunk("error", realUsage)+doneFrame)) // has no error
 	v.checkErrorFinish(t, CodeAgentError)
 	equal(t, v.errors[0].Message, Message(CodeAgentError), "the message")
@@ -348,14 +344,10 @@ func TestErrorFinishOfUpstreamGetsTheMembersItLacks(t *testing.T) {
 		out := repair(role() + text("x") + "data: " + in + "\n\n" + doneFrame)
 		v := look(t, out)
 		v.checkErrorFinish(t, CodeAgentError)
-		if !strings.Contains(out, "data: "+want) {
-			t.Errorf("%s becomes\n%s\nwant %s", in, out, want)
-		}
+		contains(t, out, "data: "+want)
 		same(t, repair(out), out, "twice and once")
 		inline := repairWith(role()+text("x")+"data: "+in+"\n\n"+doneFrame, Options{ErrorFinish: ErrorFinishInline})
-		if !strings.Contains(inline, in) {
-			t.Errorf("inline: %s becomes\n%s", in, inline)
-		}
+		contains(t, inline, in)
 	}
 	crash := `data: {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]` + zeroUsage + "}\n\n"
 	if v := look(t, repair(role()+crash+doneFrame)); v.finish.ID == nil || *v.finish.ID != "chatcmpl-1" || v.finish.Model == nil {
@@ -406,9 +398,7 @@ func TestEndBetweenCRAndLF(t *testing.T) {
 		if in = strings.ReplaceAll(in, "\n", "\r"); strings.Contains(in, "b") || strings.Contains(in, "event:") || strings.Contains(in, "stop") {
 			continue
 		}
-		if out := repair(in); !strings.HasPrefix(out, in+"data: {\"error\"") {
-			t.Errorf("after CRs: %q", out)
-		}
+		begins(t, repair(in), in+"data: {\"error\"")
 	}
 	// A frame that ends with a CR whose LF does not come is whole: no LF is put after it.
 	torn := strings.ReplaceAll(text("a"), "\n\n", "\r\n\r")
@@ -560,9 +550,7 @@ func TestFalseStops(t *testing.T) {
 	check(t, rows)
 	out := repair(role() + finishChunk("stop", zeroUsage) + doneFrame)
 	_, hermes, _ := strings.Cut(out, `,"hermes":`)
-	if want := strings.TrimSuffix(finishChunk("error", zeroUsage), "}\n\n") + `,"hermes":` + hermes; !strings.HasSuffix(out, want) {
-		t.Errorf("the finish chunk's other bytes have changed:\n%s", out)
-	}
+	contains(t, out, strings.TrimSuffix(finishChunk("error", zeroUsage), "}\n\n")+`,"hermes":`+hermes)
 }
 
 // toolStarts are a tool of each generation, which ends where upstream can say so.
@@ -692,9 +680,7 @@ func statusOf(s string) string {
 func TestNoReplyOfHermes(t *testing.T) {
 	in := readFile(t, "testdata/live-v0.22.2/empty.sse")
 	check(t, map[string]row{"live": {in: in, end: CodeEmpty, content: look(t, in).content}})
-	if content := look(t, in).content; !strings.HasPrefix(content, "⚠️ No reply: scripted") {
-		t.Errorf("content %q", content)
-	}
+	begins(t, look(t, in).content, "⚠️ No reply: scripted")
 }
 
 // What Hermes says in place of an answer is none, if it has said before that the model

@@ -194,10 +194,8 @@ func (l *lifeScript) write() (finished bool) {
 			}
 			l.add(text(s))
 		case 2:
-			if l.mode%4 == 0 || l.mode%4 == 3 {
-				if tool[0][0] != '_' {
-					l.add(markerChunk(tool[1], tool[2]))
-				}
+			if (l.mode%4 == 0 || l.mode%4 == 3) && tool[0][0] != '_' {
+				l.add(markerChunk(tool[1], tool[2]))
 			}
 		case 3:
 			if l.mode%4 == 1 || l.mode%4 == 3 {
@@ -314,9 +312,7 @@ func FuzzLifecycle(f *testing.F) {
 			out = s.Feed(out, []byte(doneFrame), now)
 		}
 		out = s.Finish(out, Cause(end%4))
-		if rest := s.Keepalive(s.Feed(s.Finish(nil, CauseEOF), []byte(text("x")), now)); len(rest) > 0 {
-			t.Errorf("after the end leaves %q", rest)
-		}
+		equal(t, string(s.Keepalive(s.Feed(s.Finish(nil, CauseEOF), []byte(text("x")), now))), "", "what leaves after the end")
 		v := checkLife(t, string(out), o, s.Summary(), finished)
 		switch {
 		case l.hidden || o.Progress == ProgressOff:
@@ -360,9 +356,7 @@ func checkLife(t *testing.T, out string, o Options, sum Summary, finished bool) 
 			t.Errorf("%s is interrupted in a stream with the code %q:\n%s", e.id, sum.Code, out)
 		}
 	}
-	if strings.Contains(out, "sk-abcdefghij") {
-		t.Errorf("a key has left")
-	}
+	equal(t, strings.Count(out, "sk-abcdefghij"), 0, "keys that have left")
 	return v
 }
 
@@ -593,22 +587,14 @@ func FuzzReasoning(f *testing.F) {
 		v.checkErrorFinish(t, CodeAborted)
 		same(t, v.content, content, "contents before a crash")
 		same(t, v.reasoning, reasoning, "reasonings before a crash")
-		checkAnswer(t, text, content, reasoning)
+		// An answer that is not streamed says the same.
+		in := []byte(completion(`, "content": `+asciiJSON(text), "stop", realUsage))
+		m := messageOf(t, RepairAnswer(in, &keepsImitations, nil).Body)
+		same(t, m.Content, content, "contents of an answer")
+		same(t, m.ReasoningContent, reasoning, "reasonings of an answer")
+		a := RepairAnswer(in, &Options{}, nil)
+		same(t, string(RepairAnswer(a.Body, &Options{}, nil).Body), string(a.Body), "an answer twice and once")
 	})
-}
-
-// checkAnswer checks that an answer which is not streamed and says text is
-// separated into content and reasoning, and that twice is once.
-func checkAnswer(t *testing.T, text, want, reasoning string) {
-	t.Helper()
-	in := []byte(completion(content(text), "stop", realUsage))
-	kept := RepairAnswer(in, &Options{Imitations: ImitationsKeep}, nil)
-	m := messageOf(t, kept.Body)
-	same(t, m.Content, want, "contents of an answer")
-	same(t, m.ReasoningContent, reasoning, "reasonings of an answer")
-	a := RepairAnswer(in, &Options{}, nil)
-	again := RepairAnswer(a.Body, &Options{}, nil)
-	same(t, string(again.Body), string(a.Body), "an answer twice and once")
 }
 
 // FuzzHistory: a content is healed as the contract says, wherever it stands; any

@@ -2,6 +2,7 @@ package rewrite
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -106,6 +107,28 @@ func equal[T comparable](t testing.TB, got, want T, what any) {
 	if got != want {
 		t.Errorf("%v: got %v, want %v", what, got, want)
 	}
+}
+
+// atMost fails if got is more than limit.
+func atMost[T cmp.Ordered](t testing.TB, got, limit T, what string) {
+	t.Helper()
+	if got > limit {
+		t.Errorf("%s: %v, want at most %v", what, got, limit)
+	}
+}
+
+// contains fails unless part is in s.
+func contains(t testing.TB, s, part string) {
+	t.Helper()
+	if !strings.Contains(s, part) {
+		t.Errorf("no %s in\n%s", part, s)
+	}
+}
+
+// begins fails unless s begins with part.
+func begins(t testing.TB, s, part string) {
+	t.Helper()
+	same(t, s[:min(len(s), len(part))], part, "beginnings")
 }
 
 // A row is a stream of a chat, and what becomes of it. What is empty is not compared.

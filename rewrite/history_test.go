@@ -153,6 +153,7 @@ func TestWhatIsNotHealed(t *testing.T) {
 		"too deep":                  `{"messages":[` + message + `],"x":` + strings.Repeat("[", jsonspan.MaxDepth) + strings.Repeat("]", jsonspan.MaxDepth) + `}`,
 		"much too deep":             `{"messages":[` + message + `],"x":` + strings.Repeat(`{"a":`, 1<<20),
 		"deep messages":             `{"messages":` + strings.Repeat("[", 1<<20),
+		"a name and a colon":        `{"messages":`,
 		"half a surrogate":          `{"messages":[{"role":"assistant","content":"a\n` + "`\\ud83d ls`" + `\nb"}]}`,
 		"half a surrogate within":   `{"messages":[` + message + `,{"role":"assistant","content":"a\n` + "`💻 \\ud83d ls`" + `\nb"}]}`,
 		"the other half of one":     `{"messages":[` + message + `,{"role":"assistant","content":"a\n` + "`💻 \\uDC00`" + `\nb"}]}`,
@@ -329,9 +330,7 @@ func TestMessagesOfNothingButMarkersLeave(t *testing.T) {
 	// With cards, too, where the body is healed in place.
 	got, req := heal(t, request(m, carded(1, "a\n`💻 ls`\n", "ls"), m, user, carded(2, "`💻 ls`", "ls"), user, m, carded(3, "b", "ls"), m, m, user))
 	same(t, got, request(assistant("a"), user, user, assistant("b"), user), "bodies")
-	if req.Cards != 3 {
-		t.Errorf("%+v", req)
-	}
+	equal(t, req.Cards, 3, "cards")
 }
 
 // cardCalls is the member tool_calls of cards with the labels, whose ids begin with n.
@@ -559,9 +558,7 @@ func TestOutputsAfterAnEmptyAnswer(t *testing.T) {
 	want := request(open, assistant(""), cardOutputs(1, "ls"), againOfTests)
 	got, healed := heal(t, in)
 	same(t, got, want, "bodies")
-	if healed.Cards != 1 {
-		t.Errorf("%+v", healed)
-	}
+	equal(t, healed.Cards, 1, "cards")
 }
 
 // More calls than Hermes starts for one text are none of its cards.
@@ -651,12 +648,8 @@ func TestHealingTakesBoundedMemory(t *testing.T) {
 	for name, body := range hostile(n) {
 		in := []byte(body)
 		// Places of texts take 16 bytes each, and lists grow by copying.
-		if got := allocated(func() { Heal(in, nil) }); got > 6*uint64(len(in)) {
-			t.Errorf("%s: %d bytes for a body of %d", name, got, len(in))
-		}
-		if got := allocated(func() { AskedOf(in) }); got > 2*uint64(len(in)) { // with a copy of it
-			t.Errorf("%s: %d bytes to see what a body of %d asks for", name, got, len(in))
-		}
+		atMost(t, allocated(func() { Heal(in, nil) }), 6*uint64(len(in)), name+": bytes that are taken")
+		atMost(t, allocated(func() { AskedOf(in) }), 2*uint64(len(in)), name+": bytes that are taken, with a copy of the body")
 	}
 }
 
@@ -680,9 +673,7 @@ func TestHealingCopiesAHistoryOnceAtMost(t *testing.T) {
 			if req.Changed() {
 				most += uint64(len(in))
 			}
-			if got > most {
-				t.Errorf("%d markers, %d cards: %d bytes for a body of %d", markers, cards, got, len(in))
-			}
+			atMost(t, got, most, fmt.Sprintf("%d markers, %d cards: bytes that are taken", markers, cards))
 		}
 	}
 }

@@ -76,15 +76,16 @@ func withoutMarkers(text string) (string, int) {
 		if !ok {
 			return text, n
 		}
-		before, after := text[:from], text[to:]
-		after = strings.TrimPrefix(after, "\n")
+		before, after := text[:from], strings.TrimPrefix(text[to:], "\n")
 		text = strings.TrimSuffix(before, "\n")
 		switch {
 		case before == "":
 			after = strings.TrimPrefix(after, "\n")
 		case after == "" || strings.HasPrefix(after, "\n"):
-		case isFirstMarker(after) || text != "":
-			text += "\n" // that marker's own, or what keeps the texts apart
+		default:
+			if first, _, ok := firstMarker(after); text != "" || ok && first == 0 {
+				text += "\n" // that marker's own, or what keeps the texts apart
+			}
 		}
 		text += after
 	}
@@ -103,11 +104,6 @@ func firstMarker(text string) (from, to int, ok bool) {
 		from += len(line) + 1
 	}
 	return 0, 0, false
-}
-
-func isFirstMarker(text string) bool {
-	from, _, ok := firstMarker(text)
-	return ok && from == 0
 }
 
 // historyKind is what a message of a history is.

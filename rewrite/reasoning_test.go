@@ -164,9 +164,7 @@ func TestTagsAndTheirNeighbours(t *testing.T) {
 	}
 	check(t, rows)
 	first, _, _ := strings.Cut(repair(delta(`"role": "assistant", "content": "<think>a</think>b"`)+stop()), "\n\n")
-	if !strings.Contains(first, `"delta":{"role":"assistant","reasoning_content":"a"}`) {
-		t.Errorf("the first chunk is %s", first)
-	}
+	contains(t, first, `"delta":{"role":"assistant","reasoning_content":"a"}`)
 }
 
 // with is a delta whose content is s, with more members in the delta and at the

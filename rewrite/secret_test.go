@@ -253,9 +253,7 @@ func TestSecretsOfAnswers(t *testing.T) {
 	}
 	in := strings.ReplaceAll(completion(content("API call failed after 3 retries: "+secret+"\\n "), "stop", zeroUsage), `\\`, `\`)
 	a := RepairAnswer([]byte(in), &Options{}, nil)
-	if want := `{"error":{"message":"API call failed after 3 retries: a \u0085 [redacted]",`; !strings.HasPrefix(string(a.Body), want) {
-		t.Errorf("got %s", a.Body)
-	}
+	begins(t, string(a.Body), `{"error":{"message":"API call failed after 3 retries: a \u0085 [redacted]",`)
 }
 
 // hostileErrors are messages that would cost more than their length, if they could.
@@ -334,8 +332,8 @@ func TestManySecretsOfAValue(t *testing.T) {
 // A frame of very many secrets takes a few times its length, wherever they stand: an edit
 // of each would take more.
 func TestManySecretsTakeLittleMemory(t *testing.T) {
-	if poolForgets {
-		t.Skip("nothing can be said of allocations")
+	if cutStride > 1 { // sync.Pool throws away what it is given, at random
+		t.Skip("nothing can be said of allocations with the race detector")
 	}
 	const secret, n = "sk-abc ", 100_000
 	for in, c := range map[string]struct {

@@ -266,9 +266,7 @@ func TestWhatIsRead(t *testing.T) {
 	} {
 		rows[name] = row{in: role() + in + doneFrame, end: CodeCrashed}
 		want := in[:strings.LastIndex(in, `"stop"`)] + `"error"`
-		if out := repair(role() + in + doneFrame); !strings.Contains(out, want) {
-			t.Errorf("%s: want %q in\n%q", name, want, out)
-		}
+		contains(t, repair(role()+in+doneFrame), want)
 	}
 	for _, data := range []string{
 		"{\"error\": {\"message\": \"boom\"},\ndata: \"id\": \"c\",\ndata: \"choices\": [{\"finish_reason\": \"error\"}]}",
@@ -296,9 +294,7 @@ func TestWhatIsRead(t *testing.T) {
 		rows["usage "+usage] = r
 	}
 	check(t, rows)
-	if v := look(t, repair(role()+strings.ReplaceAll(text("a"), "chatcmpl-1", "chatcmpl-2"))); *v.finish.ID != "chatcmpl-2" {
-		t.Errorf("the error finish has the id %s", *v.finish.ID)
-	}
+	equal(t, *look(t, repair(role()+strings.ReplaceAll(text("a"), "chatcmpl-1", "chatcmpl-2"))).finish.ID, "chatcmpl-2", "the id of the error finish")
 	s := New(&Options{}, chatParams)
 	out := s.Feed(s.Keepalive(nil), []byte(mark+text("first")+text("second")+stop()), epoch) // a mark after something of the sidecar's
 	same(t, look(t, string(s.Finish(out, CauseEOF))).content, "firstsecond", "contents")
@@ -425,9 +421,7 @@ func TestUsageThatIsReported(t *testing.T) {
 func TestActive(t *testing.T) {
 	before := "data: {\"a\": 1}\n\nevent: x\ndata: {\"b\": 2}\n\n" + g2End("x", "y")
 	out, _ := run(before+text("a\n`💻 ls`\nb"), Options{}, Params{}, inOne, CauseEOF)
-	if !strings.HasPrefix(out, before+text("a\nb")) {
-		t.Errorf("%s", out)
-	}
+	begins(t, out, before+text("a\nb"))
 	look(t, out[len(before):]).checkErrorFinish(t, CodeIncomplete)
 	look(t, repair("data: {\"a\": 1}\n\n")).checkErrorFinish(t, CodeIncomplete)
 	equal(t, New(&Options{}, chatParams).Active(), true, "active")
@@ -557,9 +551,7 @@ func TestContentThatIsThereTwice(t *testing.T) {
 			} {
 				out, _ := run(in, o, chatParams, inOne, CauseEOF)
 				v := look(t, out)
-				if strings.Contains(v.content, "x") {
-					t.Errorf("%s: the first content shows:\n%s", name, out)
-				}
+				equal(t, strings.Count(v.content, "x"), 0, name+": the first content")
 				if o.Reasoning != ReasoningDrop { // see Readings
 					same(t, repairWith(out, o), out, name+": twice and once")
 				}
@@ -687,9 +679,7 @@ func TestLargeEventTellsWhetherUpstreamNamesItsEvents(t *testing.T) {
 	began := created(0, responseOfTests)
 	large := unnamed(strings.ReplaceAll(created(1, `"x":"`+strings.Repeat("x", 1000)+`"`), "response.created", "response.x"))
 	out, _ := run(began+large, Options{MaxFrame: 400}, Params{}, oneByte, CauseEOF)
-	if !strings.HasPrefix(strings.TrimPrefix(out, began+large), "data: ") {
-		t.Errorf("got %q", out[len(began+large):])
-	}
+	begins(t, out, began+large+"data: ")
 }
 
 // overLimit is what makes a frame of these tests larger than max_frame.

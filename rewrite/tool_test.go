@@ -208,9 +208,7 @@ func TestToolComesFromEmojiAndLabel(t *testing.T) {
 			if fields[i+1] == "tool" {
 				continue
 			}
-			if c := look(t, repairWith(role()+text("a\n`"+emoji+" x`\nb")+stop(), o)).content; c != "a\nb" {
-				t.Errorf("an imitation of %s is left: %q", emoji, c)
-			}
+			equal(t, look(t, repairWith(role()+text("a\n`"+emoji+" x`\nb")+stop(), o)).content, "a\nb", "around an imitation of "+emoji)
 		}
 	}
 	// A label that tells nothing has one of the tools that share the emoji.
@@ -223,9 +221,7 @@ func TestToolComesFromEmojiAndLabel(t *testing.T) {
 			t.Errorf("%s is %s, want one of %s", emoji, s[0].tool, names)
 		}
 	}
-	if s := look(t, repairWith(markerChunk("é", "x")+text("y")+stop(), Options{Tools: added})).starts(); s[0].tool != `accent "x"` {
-		t.Errorf("%+v", s)
-	}
+	equal(t, look(t, repairWith(markerChunk("é", "x")+text("y")+stop(), Options{Tools: added})).starts()[0].tool, `accent "x"`, "the tool")
 	// A token is the emoji of a marker from the first rune on that is not ASCII.
 	for emoji, is := range map[string]bool{"\u0080": true, "\u00ff": true, "\u007f": false, "~": false, "a\u0080": true, "\u0085": false, "\u00a0": false} {
 		equal(t, len(look(t, repair(turn(markerChunk(emoji, "x"), text("y")))).starts()) == 1, is, fmt.Sprintf("%+q starts a tool", emoji))
@@ -353,9 +349,7 @@ func TestToolsThatNoMarkerCanHaveAreRefused(t *testing.T) {
 
 func TestOptionsListTheirValuesDefaultFirst(t *testing.T) {
 	const want = "[envelope bare unnamed comment off] [strip keep trust] [extract keep drop] [split inline] [auto error pass] [error pass] [chunk comment]"
-	if got := fmt.Sprint(ProgressForms(), ImitationsValues(), ReasoningValues(), ErrorFinishForms(), ZeroUsageValues(), EmptyAnswerValues(), KeepaliveForms()); got != want {
-		t.Errorf("values %s, want %s", got, want)
-	}
+	equal(t, fmt.Sprint(ProgressForms(), ImitationsValues(), ReasoningValues(), ErrorFinishForms(), ZeroUsageValues(), EmptyAnswerValues(), KeepaliveForms()), want, "values")
 	// The zero value means the default.
 	for _, r := range chats(t, "g0-v0.8.0", "g3-v0.20.3") {
 		explicit := Options{
@@ -632,9 +626,7 @@ func TestToolEventsHaveNoMemberTwice(t *testing.T) {
 		for _, o := range []Options{{}, {StatusLine: true}, {Progress: ProgressUnnamed}, {Progress: ProgressUnnamed, StatusLine: true}} {
 			head := map[Progress]string{"": "event: " + progressEvent + "\ndata: ", ProgressUnnamed: "\n\ndata: "}[o.Progress]
 			out := repairWith(in, o)
-			if !strings.Contains(out, head+`{`+envelopeWritten+`,`+tool+`, `+renamed) {
-				t.Errorf("%s becomes\n%s\nwithout %s", in, out, renamed)
-			}
+			contains(t, out, head+`{`+envelopeWritten+`,`+tool+`, `+renamed)
 			look(t, out).checkLifecycle(t)
 			same(t, repairWith(out, o), out, "twice and once")
 			for _, e := range decode(out) {
@@ -713,9 +705,7 @@ func TestEventsThatWouldSayMoreAsChunksKeepTheirName(t *testing.T) {
 				in = c.before + c.event + doneFrame
 			}
 			once := repairWith(in, o)
-			if keeps := strings.Contains(once, "event: "); keeps != c.keeps {
-				t.Errorf("%s keeps its name: %v", c.event, keeps)
-			}
+			equal(t, strings.Contains(once, "event: "), c.keeps, c.event+" keeps its name")
 			same(t, repairWith(once, o), once, "twice and once")
 			same(t, repairWith(repairWith(in, Options{StatusLine: lines}), o), once, "after one that keeps names")
 		}
@@ -746,9 +736,7 @@ func TestMembersThatWouldStandTwiceAreRenamed(t *testing.T) {
 		} {
 			for _, before := range []string{role() + text("y"), role() + text("y") + g2Start("t", "💻", "l", "1")} {
 				out := repairWith(before+in+text("x")+stop(), Options{Progress: form})
-				if !strings.Contains(out, "\n\n"+want+text("x")) {
-					t.Errorf("%s: %s becomes\n%s", form, in, out)
-				}
+				contains(t, out, "\n\n"+want+text("x"))
 				same(t, repairWith(out, Options{Progress: form}), out, "twice and once")
 			}
 		}

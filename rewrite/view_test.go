@@ -65,7 +65,6 @@ type wireChunk struct {
 	Choices []struct {
 		Index int `json:"index"`
 		Delta *struct {
-			Role             string  `json:"role"`
 			Content          *string `json:"content"`
 			ReasoningContent *string `json:"reasoning_content"`
 			Reasoning        *string `json:"reasoning"`
@@ -88,8 +87,6 @@ type wireChunk struct {
 	Status     *string `json:"status"`
 
 	Interrupted bool `json:"interrupted"`
-
-	Event json.RawMessage `json:"event"`
 }
 
 // toolEvent is a tool event as a client sees it.
@@ -109,7 +106,6 @@ type view struct {
 	finish    wireChunk // the last chunk with a finish reason
 	done      int
 	order     []string // what came, in order: text, reasoning, running, completed, error, finish, done, other
-	names     map[string]int
 }
 
 type wireError struct {
@@ -133,9 +129,8 @@ func look(t testing.TB, stream string) *view {
 	if stream != "" && !strings.HasSuffix(stream, "\n\n") && !strings.HasSuffix(stream, "\r\n\r\n") && !strings.HasSuffix(stream, "\r\r") {
 		t.Errorf("the stream does not end with a blank line: …%q", stream[max(0, len(stream)-60):])
 	}
-	v := &view{names: map[string]int{}}
+	v := new(view)
 	for _, e := range decode(progressComments(stream)) {
-		v.names[e.name]++
 		if e.data == "[DONE]" {
 			v.done++
 			v.item("done")
@@ -229,28 +224,14 @@ func (v *view) story() string { return strings.Join(v.order, " ") }
 func (v *view) checkLifecycle(t testing.TB) {
 	t.Helper()
 	state := map[string]string{}
-	finishAt := len(v.order)
-	for i, item := range v.order {
-		if item == "finish" {
-			finishAt = i
-			break
-		}
-	}
+	finishAt := slices.Index(v.order, "finish")
 	for _, e := range v.tools {
-		if e.id == "" {
-			t.Errorf("a tool event has no toolCallId: %+v", e)
-		}
-		if strings.HasPrefix(e.tool, "_") {
-			t.Errorf("an internal tool appears: %+v", e)
-		}
-		if e.at > finishAt {
-			t.Errorf("a tool event comes after the finish chunk: %+v", e)
+		if e.id == "" || strings.HasPrefix(e.tool, "_") || finishAt >= 0 && e.at > finishAt {
+			t.Errorf("a tool event without an id, of an internal tool, or after the finish chunk: %+v", e)
 		}
 		switch {
-		case e.status == "running" && state[e.id] == "":
-			state[e.id] = "running"
-		case e.status == "completed" && state[e.id] == "running":
-			state[e.id] = "completed"
+		case e.status == "running" && state[e.id] == "", e.status == "completed" && state[e.id] == "running":
+			state[e.id] = e.status
 		case e.status == "paused" && state[e.id] == "running": // one that Hermes does not have
 		default:
 			t.Errorf("tool event %+v comes when the id is %q", e, state[e.id])

@@ -157,7 +157,7 @@ func (c *Scanner) Skip(n int) {
 // Rest keeps the bytes that are in no unit yet for the next Feed.
 func (c *Scanner) Rest() {
 	left := c.src[c.from:]
-	if c.from > 0 || len(c.buf) == 0 { // or buf has it already: TestFrameInSmallReadsCostsLinearTime
+	if c.from > 0 || len(c.buf) == 0 { // or buf has it already: TestStreamsCostLinearTime
 		if cap(c.buf) > max(maxIdleBuffer, 2*len(c.src)) {
 			c.buf = nil
 		}
