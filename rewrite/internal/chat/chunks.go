@@ -107,7 +107,7 @@ func (s *Stream) markerChunk() bool {
 	s.text.prose.DropMarker()
 	s.text.markers++
 	start := func() {
-		s.startMarked(m.Emoji.Of(text), m.Label.Of(text), contract.SourceMarker)
+		s.startMarked(m.Emoji, m.Label, contract.SourceMarker)
 		s.text.prose.BeginMessage()
 	}
 	switch {

@@ -145,7 +145,7 @@ func (s *Stream) writeParts(first bool) (reasoning bool, kept prose.Kept) {
 		kept = r.Part(i)
 		kept.Front = r.Front(i, &kept)
 		if p.HasText && !p.Reasoning {
-			t.noReply, first = first && t.gaveUp && saysNoReply(&kept, s.x.F.Data), false
+			t.noReply, first = first && t.gaveUp && saysNoReply(&kept), false
 		}
 		if i < n-1 && kept.Len() > 0 {
 			s.writePart(p.Reasoning, &kept)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -64,7 +65,6 @@ type Table struct {
 	// The beginnings of imitations after the backtick, by their first rune: an emoji, with
 	// or without U+FE0F, and a space.
 	beginnings map[rune][]string
-	first      [256]bool // the first bytes of beginnings
 }
 
 // Hermes is the table of Hermes' own tools.
@@ -96,7 +96,6 @@ func NewTable(added map[string]string) (*Table, error) {
 		for _, m := range []string{emoji + " ", emoji[:n] + "\ufe0f" + emoji[n:] + " ", emoji + "\ufe0f "} {
 			r, _ := utf8.DecodeRuneInString(m)
 			t.beginnings[r] = append(t.beginnings[r], m)
-			t.first[m[0]] = true
 		}
 	}
 	return t, nil
@@ -105,8 +104,7 @@ func NewTable(added map[string]string) (*Table, error) {
 // CheckTool returns an error that says why emoji cannot stand for the tool with the name
 // in a marker, or nil if it can.
 func CheckTool(emoji, name string) error {
-	ascii := !strings.ContainsFunc(emoji, func(r rune) bool { return r >= utf8.RuneSelf })
-	if ascii || strings.ContainsFunc(emoji, func(r rune) bool { return r == '`' || unicode.IsSpace(r) }) {
+	if !isToken(emoji) {
 		return fmt.Errorf("emoji %q: want one token with a non-ASCII character and without white space or backticks", emoji)
 	}
 	if len(emoji) > MaxEmoji {
@@ -119,6 +117,13 @@ func CheckTool(emoji, name string) error {
 		return fmt.Errorf("tool name %q: names that begin with _ are internal and never appear", name)
 	}
 	return nil
+}
+
+// isToken reports whether s may be the emoji of a marker: it has a non-ASCII rune, and neither
+// white space nor backticks.
+func isToken(s string) bool {
+	return strings.ContainsFunc(s, func(r rune) bool { return r >= utf8.RuneSelf }) &&
+		!strings.ContainsFunc(s, func(r rune) bool { return r == '`' || unicode.IsSpace(r) })
 }
 
 // MaxEmoji is the length in bytes of the longest emoji that a Table may have.
@@ -148,7 +153,7 @@ func (t *Table) Name(emoji, label []byte) string {
 		}
 		return `"web_search"`
 	case "🧠":
-		if isMemoryLabel(text) {
+		if memoryLabel.Match(text) {
 			return `"memory"`
 		}
 		return `"mixture_of_agents"`
@@ -160,42 +165,30 @@ func (t *Table) Name(emoji, label []byte) string {
 // with the same emoji apart.
 const MaxTellingLabel = 64 << 10
 
-// isMemoryLabel reports whether a label begins as those of the memory tool do: +x: ",
-// ~x: " or -x: ".
-func isMemoryLabel(s []byte) bool {
-	if len(s) == 0 || !strings.ContainsRune("+~-", rune(s[0])) {
-		return false
-	}
-	target, _, ok := bytes.Cut(s[1:], []byte(`: "`))
-	return ok && len(target) > 0 && !bytes.ContainsAny(target, " \t")
-}
+// memoryLabel is how a label of the memory tool begins: +x: ", ~x: " or -x: ".
+var memoryLabel = regexp.MustCompile(`^[+~-][^ \t]+: "`)
 
-// begins reports whether s is a part of a known emoji and a space from its beginning on,
-// or begins with all of it. s consists of complete runes, at least one.
-func (t *Table) begins(s []byte) (partly, wholly bool) {
-	r, _ := utf8.DecodeRune(s)
-	for _, m := range t.beginnings[r] {
-		switch {
-		case len(s) >= len(m):
-			if string(s[:len(m)]) == m {
-				return true, true
+// Opening returns the index after the emoji of a known tool and a space at text[i:], which
+// follows a backtick in the inside of a JSON string. If that is not there it returns 0.
+// partly reports whether it is there, or would be if text went on.
+func (t *Table) Opening(text []byte, i int) (next int, partly bool) {
+	var room [2 * MaxEmoji]byte
+	s := room[:0]
+	for i < len(text) {
+		var r rune
+		r, i = jsonspan.NextRune(text, i)
+		s = utf8.AppendRune(s, r)
+		partly = false
+		first, _ := utf8.DecodeRune(s)
+		for _, m := range t.beginnings[first] {
+			if string(s) == m {
+				return i, true
 			}
-		case m[:len(s)] == string(s):
-			partly = true
+			partly = partly || len(s) < len(m) && m[:len(s)] == string(s)
+		}
+		if !partly {
+			return 0, false
 		}
 	}
-	return partly, false
-}
-
-// MayBegin reports whether text, the inside of a JSON string that follows a backtick, may
-// begin with the emoji of a known tool. It is cheap and errs only by returning true.
-func (t *Table) MayBegin(text []byte) bool {
-	if len(text) == 0 {
-		return true
-	}
-	if text[0] != '\\' && !t.first[text[0]] { // as in most code
-		return false
-	}
-	r, _ := jsonspan.NextRune(text, 0)
-	return r == utf8.RuneError || len(t.beginnings[r]) > 0
+	return 0, true
 }

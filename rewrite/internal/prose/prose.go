@@ -1,6 +1,7 @@
 package prose
 
 import (
+	"bytes"
 	"unicode"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
@@ -88,9 +89,12 @@ func (t *State) Skim(text []byte, tools *marker.Table) bool {
 	f, o := t.fence, t.tags.opening
 	for i := 0; i < len(text); {
 		c, next := jsonspan.NextRune(text, i)
-		switch {
-		case f.Open():
-		case c == '`' && f.LineStart() && tools.MayBegin(text[next:]), c == '<' && o.mayOpen():
+		if c == '`' && f.LineStart() && !f.Open() {
+			if _, partly := tools.Opening(text, next); partly {
+				return false
+			}
+		}
+		if c == '<' && o.mayOpen() && !f.Open() {
 			return false
 		}
 		f.Step(c)
@@ -153,9 +157,8 @@ func (t *State) Release() {
 // has already left. The imitation goes with the newline after it, and with one further
 // newline if there is one (contract section 1).
 func (t *State) readText(o *Rules) {
-	in := t.in
-	text := t.data[:in.To]
-	for i := in.From; i < in.To; {
+	text := t.data[:t.in.To]
+	for i := t.in.From; i < t.in.To; {
 		c, next := jsonspan.NextRune(text, i)
 		if o.Reasoning != contract.ReasoningKeep && t.suspicion.kind != aMarker {
 			if at, taken := t.readTag(o, i, next, c); taken {
@@ -166,23 +169,30 @@ func (t *State) readText(o *Rules) {
 				continue
 			}
 		}
+		m, marked := marker.Marker{}, false
+		if c == '\n' {
+			m, marked = t.suspicion.marker(o.Tools)
+		}
 		switch {
 		case t.dropNewlines > 0 && c == '\n':
 			t.dropNewlines--
-			t.cut(i, next)
-		case t.Suspects() && c == '\n' && t.suspicion.complete():
-			t.cutLine(next, o)
+			i = next
+			continue
+		case marked:
+			t.cutLine(m, o)
+			i = next
+			continue
 		case t.Suspects():
-			if c == '\n' || !t.suspicion.line.Step(c, text[i:next], o.Tools) {
+			if c == '\n' || !t.suspicion.step(c, text[i:next], o.Tools) {
 				t.clearLine()
 				t.sent(c)
 			}
 		// A line begins at its first rune, and after a marker that was dropped.
 		case c == '`' && o.Imitations != contract.ImitationsKeep && (t.fence.LineStart() || t.afterMarker) && !t.fence.Open():
 			if !o.Complete {
-				t.suspicion.begin(aMarker, i)
+				t.suspicion.begin(aMarker, len(t.text))
 				t.dropNewlines = 0
-			} else if to, ok := t.suspicion.line.ReadWhole(text, next, o.Tools); ok {
+			} else if _, to, ok := o.Tools.Line(text, next); ok {
 				t.tags.boundary()
 				next = to
 			} else {
@@ -192,6 +202,7 @@ func (t *State) readText(o *Rules) {
 			t.sent(c)
 			t.dropNewlines = 0
 		}
+		t.keep(i, next)
 		i = next
 	}
 }
@@ -199,14 +210,15 @@ func (t *State) readText(o *Rules) {
 // endText deals with a suspicion at the end of a text: it waits for the next text, or is
 // decided if this is the last.
 func (t *State) endText(o *Rules, last bool) {
+	m, marked := t.suspicion.marker(o.Tools)
 	switch {
 	case !t.Suspects():
 	case !last && t.suspicion.kind == aTag:
 		t.Notes.Add(contract.SectionReasoning, "may be a tag: held back")
 	case !last:
 		t.Notes.Add(contract.SectionMarkers, "may be an imitated marker: held back to the end of the line")
-	case t.suspicion.complete():
-		t.cutLine(t.in.To, o)
+	case marked:
+		t.cutLine(m, o)
 		t.dropNewlines++ // its own newline has not come yet
 	default:
 		t.clearLine()
@@ -215,12 +227,12 @@ func (t *State) endText(o *Rules, last bool) {
 	case !t.tags.pending():
 	case !last: // no frame is held for it: it leaves later, as reasoning, or never
 		t.Notes.Add(contract.SectionReasoning, "may be a closing tag: held back")
-		t.cut(t.closing, t.in.To)
-		t.pending = append(t.pending, t.data[t.closing:t.in.To]...)
-	case t.tags.decide():
-		t.closeStretch(t.in.To)
+		t.pending = append(t.pending, t.text[t.closing:]...)
+		t.text = t.text[:t.closing]
+	case bytes.HasPrefix(t.tags.seen, []byte(t.tags.closing)):
+		t.closeStretch()
 	default:
-		t.clearClosing(o)
+		t.noTag(o)
 	}
 }
 
@@ -256,27 +268,27 @@ func (t *State) newlineLeaves() {
 	t.tags.sent('\n')
 }
 
-// cutLine takes the suspected line, which ends at next, out of the text. It is an
+// cutLine takes the suspected line, the marker m, out of the text. It is an
 // imitation, with the newline after it and one further newline, because the newline
 // before it has left. If that has not left yet, the one after takes its place and stays.
-func (t *State) cutLine(next int, o *Rules) {
-	t.cut(t.suspicion.from, next)
+func (t *State) cutLine(m marker.Marker, o *Rules) {
 	t.Notes.Add(contract.SectionMarkers, "an imitated marker: stripped")
 	t.strip()
 	t.tags.boundary() // what follows may open a message
 	if t.dropNewlines = 1; t.afterMarker {
 		t.dropNewlines = 0
 	}
-	if t.mayStart(o) {
-		t.addTool(next)
-	} else {
+	if !t.mayStart(o) {
 		t.Imitations++
+		return
 	}
+	t.Tools = append(t.Tools, marker.Marker{Emoji: bytes.Clone(m.Emoji), Label: bytes.Clone(m.Label)})
+	t.add(false).Tool = len(t.Tools)
 }
 
 // clearLine decides that the suspected text is content: neither a marker nor a tag.
 func (t *State) clearLine() {
-	first, more := '`', t.suspicion.kind == aMarker && t.suspicion.line.Size() > 1
+	first, more := '`', t.suspicion.kind == aMarker && t.suspicion.size > 1
 	if t.suspicion.kind == aTag {
 		first = '<'
 		t.tags.seen = t.tags.seen[:0]
@@ -293,4 +305,30 @@ func (t *State) clearLine() {
 		t.Notes.Add(contract.SectionMarkers, "what was held back is text: it leaves")
 	}
 	t.suspicion.clear()
+}
+
+// Split takes the reasoning between tags out of a complete text. It returns the content
+// that is left, the reasoning, and the number of its stretches. All texts are insides of
+// JSON strings.
+//
+// Split leaves the marker lines that o strips in the content. The caller removes them, so
+// that a message may open after one.
+func Split(text []byte, o *contract.Options) (content, reasoning []byte, stretches int) {
+	var t State
+	rules := Rules{Options: o, Complete: true}
+	for from := 0; from < len(text); from = t.in.To {
+		t.Read(text, jsonspan.Span{From: from, To: len(text)}, &rules, true)
+		for i := range t.Parts {
+			k := t.Part(i)
+			k.Front = t.Front(i, &k)
+			if t.Parts[i].Reasoning {
+				reasoning = append(append(reasoning, k.Front...), k.Text...)
+			} else {
+				content = append(append(content, k.Front...), k.Text...)
+			}
+		}
+		rules.Reasoned = rules.Reasoned || t.Reasoned
+		stretches += t.Stretches
+	}
+	return content, reasoning, stretches
 }

@@ -1,6 +1,7 @@
 package redact
 
 import (
+	"bytes"
 	"strings"
 	"unicode/utf8"
 
@@ -16,7 +17,11 @@ type text struct {
 
 // decode returns the characters of b[from:to], the inside of a JSON string or any other text.
 func decode(b []byte, from, to int) text {
-	t := text{chars: make([]byte, 0, to-from), b: b[:to], at: from}
+	t := text{chars: b[from:to], b: b[:to], at: from}
+	if !bytes.ContainsFunc(t.chars, func(r rune) bool { return r == '\\' || r < ' ' || r >= 0x7f }) {
+		return t
+	}
+	t.chars = make([]byte, 0, to-from)
 	for i := from; i < to; {
 		var c byte
 		c, i = nextChar(t.b, i)

@@ -54,9 +54,8 @@ func isJSON(body []byte) bool { return jsonspan.Valid(body) && utf8.Valid(body) 
 type healer struct {
 	copier  // of JSON, or the inside of a string
 	tools   *marker.Table
-	escapes bool        // there may be backticks that are written as escapes
-	heals   bool        // b is valid, and may have markers
-	line    marker.Line // room to read a marker line
+	escapes bool // there may be backticks that are written as escapes
+	heals   bool // b is valid, and may have markers
 
 	req           Healed // what has been read and removed so far
 	cards         bool   // a message has tool calls that may be cards

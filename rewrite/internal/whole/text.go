@@ -57,7 +57,7 @@ func (h *healer) text(in jsonspan.Span) {
 			continue
 		}
 		if r == '`' && f.LineStart() && !f.Open() {
-			if to, ok := h.line.ReadWhole(text, next, h.tools); ok {
+			if _, to, ok := h.tools.Line(text, next); ok {
 				if !run.Ok() {
 					run, before, first = jsonspan.Span{From: i, To: i}, last, kept == 1
 				}
@@ -91,7 +91,8 @@ func (h *healer) nextMark(b []byte, i int) int {
 		if n < 0 {
 			return -1
 		}
-		if i += n; h.line.OpensAt(b, i+1, h.tools) {
+		i += n
+		if next, _ := h.tools.Opening(b, i+1); next > 0 {
 			return i
 		}
 		i++
