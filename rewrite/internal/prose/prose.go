@@ -160,7 +160,7 @@ func (t *State) readText(o *Rules) {
 	text := t.data[:t.in.To]
 	for i := t.in.From; i < t.in.To; {
 		c, next := jsonspan.NextRune(text, i)
-		if o.Reasoning != contract.ReasoningKeep && t.suspicion.kind != aMarker {
+		if o.Reasoning != contract.ReasoningKeep && t.suspicion.size == 0 {
 			if at, taken := t.readTag(o, i, next, c); taken {
 				if i = at; o.Complete && t.Stretches == MaxStretches && !t.tags.inside() {
 					t.in.To = i
@@ -169,10 +169,7 @@ func (t *State) readText(o *Rules) {
 				continue
 			}
 		}
-		m, marked := marker.Marker{}, false
-		if c == '\n' {
-			m, marked = t.suspicion.marker(o.Tools)
-		}
+		m, marked := t.suspicion.marker(c == '\n', o.Tools)
 		switch {
 		case t.dropNewlines > 0 && c == '\n':
 			t.dropNewlines--
@@ -190,7 +187,7 @@ func (t *State) readText(o *Rules) {
 		// A line begins at its first rune, and after a marker that was dropped.
 		case c == '`' && o.Imitations != contract.ImitationsKeep && (t.fence.LineStart() || t.afterMarker) && !t.fence.Open():
 			if !o.Complete {
-				t.suspicion.begin(aMarker, len(t.text))
+				t.suspicion = suspicion{here: true, from: len(t.text), line: t.suspicion.line[:0], size: 1}
 				t.dropNewlines = 0
 			} else if _, to, ok := o.Tools.Line(text, next); ok {
 				t.tags.boundary()
@@ -210,18 +207,18 @@ func (t *State) readText(o *Rules) {
 // endText deals with a suspicion at the end of a text: it waits for the next text, or is
 // decided if this is the last.
 func (t *State) endText(o *Rules, last bool) {
-	m, marked := t.suspicion.marker(o.Tools)
+	m, marked := t.suspicion.marker(last, o.Tools)
 	switch {
 	case !t.Suspects():
-	case !last && t.suspicion.kind == aTag:
-		t.Notes.Add(contract.SectionReasoning, "may be a tag: held back")
-	case !last:
-		t.Notes.Add(contract.SectionMarkers, "may be an imitated marker: held back to the end of the line")
 	case marked:
 		t.cutLine(m, o)
 		t.dropNewlines++ // its own newline has not come yet
-	default:
+	case last:
 		t.clearLine()
+	case t.suspicion.tag:
+		t.Notes.Add(contract.SectionReasoning, "may be a tag: held back")
+	default:
+		t.Notes.Add(contract.SectionMarkers, "may be an imitated marker: held back to the end of the line")
 	}
 	switch {
 	case !t.tags.pending():
@@ -236,27 +233,19 @@ func (t *State) endText(o *Rules, last bool) {
 	}
 }
 
-// sent records that the rune c leaves as content.
+// sent records that the rune c leaves as content. After a marker that was dropped it needs
+// a newline in front, unless it is one (contract section 1).
 func (t *State) sent(c rune) {
-	t.leaves(c)
+	p := &t.Parts[len(t.Parts)-1]
+	if t.begun = true; t.afterMarker && c != '\n' {
+		t.newlineLeaves()
+		p.newline = true
+	}
+	t.afterMarker = false
 	t.fence.Step(c)
 	t.tags.sent(c)
 	if !unicode.IsSpace(c) {
-		t.recordText()
-	}
-}
-
-// leaves records that content leaves that begins with the rune c. After a marker that
-// was dropped it needs a newline in front, unless c is one (contract section 1).
-func (t *State) leaves(c rune) {
-	t.begun = true
-	switch {
-	case !t.afterMarker:
-	case c == '\n':
-		t.afterMarker = false
-	default:
-		t.newlineLeaves()
-		t.Parts[len(t.Parts)-1].newline = true
+		t.Text, p.HasText = true, true
 	}
 }
 
@@ -288,8 +277,8 @@ func (t *State) cutLine(m marker.Marker, o *Rules) {
 
 // clearLine decides that the suspected text is content: neither a marker nor a tag.
 func (t *State) clearLine() {
-	first, more := '`', t.suspicion.kind == aMarker && t.suspicion.size > 1
-	if t.suspicion.kind == aTag {
+	first, more := '`', t.suspicion.size > 1
+	if t.suspicion.tag {
 		first = '<'
 		t.tags.seen = t.tags.seen[:0]
 	}
@@ -304,7 +293,7 @@ func (t *State) clearLine() {
 		t.Held = Leaves
 		t.Notes.Add(contract.SectionMarkers, "what was held back is text: it leaves")
 	}
-	t.suspicion.clear()
+	t.suspicion = suspicion{line: t.suspicion.line}
 }
 
 // Split takes the reasoning between tags out of a complete text. It returns the content

@@ -55,7 +55,7 @@ type Part struct {
 
 // Suspects reports whether the text has to be held back, because its end may be an
 // imitated marker or a tag.
-func (t *State) Suspects() bool { return t.suspicion.kind != nothing }
+func (t *State) Suspects() bool { return t.suspicion.suspects() }
 
 // Suspected returns where the suspected text begins in the data, now that the caller holds
 // the text. It returns false if that began in an earlier text, which is already held.
@@ -119,7 +119,7 @@ func (t *State) strip() {
 	if t.suspicion.beganBefore() {
 		t.Held = Stripped
 	}
-	t.suspicion.clear()
+	t.suspicion = suspicion{line: t.suspicion.line}
 }
 
 // mayStart reports whether one more marker may start a tool, and takes what that costs
@@ -131,12 +131,6 @@ func (t *State) mayStart(o *Rules) bool {
 	}
 	t.grown += n
 	return true
-}
-
-// recordText records that a non-space character leaves as content.
-func (t *State) recordText() {
-	t.Text = true
-	t.Parts[len(t.Parts)-1].HasText = true
 }
 
 // recordReasoning records that a non-space character of reasoning leaves, or is dropped.
@@ -184,26 +178,12 @@ func (t *State) splitMarkers() {
 // suspicion is what the end of a text may be, so that the text has to be held back. The
 // zero value suspects nothing.
 type suspicion struct {
-	kind   suspect
 	here   bool   // the suspected text begins in the current text, not in a held one
 	from   int    // where it begins in the texts of the parts, as far as it is in the current text
 	line   []byte // what may be an imitated marker, as in the JSON, after the backtick
-	size   int    // the length of that line as text, with the backtick
+	size   int    // the length of that line as text, with the backtick; 0 if there is none
 	opened bool   // a known emoji and a space have come
-}
-
-// suspect is a kind of suspicion.
-type suspect uint8
-
-const (
-	nothing suspect = iota
-	aMarker
-	aTag
-)
-
-// begin suspects that a marker or a tag begins at from.
-func (s *suspicion) begin(kind suspect, from int) {
-	*s = suspicion{kind: kind, here: true, from: from, line: s.line[:0], size: 1}
+	tag    bool   // a tag is suspected
 }
 
 // step adds the rune r, which is raw in the JSON, to a line. It reports whether that may
@@ -225,15 +205,16 @@ func (s *suspicion) step(r rune, raw []byte, tools *marker.Table) bool {
 	return true
 }
 
-// clear ends the suspicion.
-func (s *suspicion) clear() { s.kind, s.here = nothing, false }
+// suspects reports whether the text may end in a marker or a tag.
+func (s *suspicion) suspects() bool { return s.size > 0 || s.tag }
 
 // beganBefore reports whether the suspected text begins in a held one.
-func (s *suspicion) beganBefore() bool { return s.kind != nothing && !s.here }
+func (s *suspicion) beganBefore() bool { return s.suspects() && !s.here }
 
-// marker returns what the suspected line is if it ends here, and reports whether it is a marker.
-func (s *suspicion) marker(tools *marker.Table) (m marker.Marker, ok bool) {
-	if s.kind == aMarker && s.opened {
+// marker returns the marker that the suspected line is. It reports whether that has ended
+// and is one.
+func (s *suspicion) marker(ended bool, tools *marker.Table) (m marker.Marker, ok bool) {
+	if ended && s.opened {
 		m, _, ok = tools.Line(s.line, 0)
 	}
 	return m, ok

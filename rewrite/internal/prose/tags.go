@@ -132,7 +132,7 @@ func (t *State) readTag(o *Rules, i, next int, c rune) (at int, taken bool) {
 		case c == '<' && g.inside():
 			t.closing = len(t.text)
 		case c == '<' && t.mayOpen(o):
-			t.suspicion.begin(aTag, len(t.text))
+			t.suspicion = suspicion{here: true, from: len(t.text), line: t.suspicion.line, tag: true}
 			t.dropNewlines = 0
 		case g.inside():
 			g.reasoned(c)
