@@ -1,11 +1,12 @@
 package marker
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -61,7 +62,7 @@ const UnknownTool = "tool"
 // Table maps emoji in markers to tools (contract section 2). Nothing changes it after
 // NewTable, and any number of goroutines may use it.
 type Table struct {
-	byEmoji map[string][]string // the names of tools, as JSON strings, by their emoji without U+FE0F
+	byEmoji map[string][]string // the names of tools, by their emoji without U+FE0F
 	// The beginnings of imitations after the backtick, by their first rune: an emoji, with
 	// or without U+FE0F, and a space.
 	beginnings map[rune][]string
@@ -74,22 +75,12 @@ var Hermes, _ = NewTable(nil) // nothing is added that could be refused
 // is mapped to. An added emoji replaces Hermes' own use of it. NewTable returns the error
 // of CheckTool for an emoji that no marker can have, and for an empty or internal name.
 func NewTable(added map[string]string) (*Table, error) {
-	t := &Table{byEmoji: map[string][]string{}, beginnings: map[rune][]string{}}
-	set := func(emoji string, names ...string) {
-		t.byEmoji[emoji] = nil
-		for _, name := range names {
-			quoted, _ := json.Marshal(name) // a string cannot fail
-			t.byEmoji[emoji] = append(t.byEmoji[emoji], string(quoted))
-		}
-	}
-	for emoji, names := range hermesTools {
-		set(emoji, names...)
-	}
+	t := &Table{byEmoji: maps.Clone(hermesTools), beginnings: map[rune][]string{}}
 	for emoji, name := range added {
 		if err := CheckTool(emoji, name); err != nil {
 			return nil, err
 		}
-		set(strings.ReplaceAll(emoji, "\ufe0f", ""), name)
+		t.byEmoji[strings.ReplaceAll(emoji, "\ufe0f", "")] = []string{name}
 	}
 	for emoji := range t.byEmoji {
 		_, n := utf8.DecodeRuneInString(emoji)
@@ -132,33 +123,32 @@ const MaxEmoji = 64
 // Name returns the name, as a JSON string, of the tool that a marker with the emoji and
 // the label stands for, or UnknownTool. Both are insides of JSON strings.
 func (t *Table) Name(emoji, label []byte) string {
+	name, _ := json.Marshal(t.name(emoji, label)) // a string cannot fail
+	return string(name)
+}
+
+func (t *Table) name(emoji, label []byte) string {
 	bare := strings.ReplaceAll(string(jsonspan.AppendText(nil, emoji)), "\ufe0f", "")
 	names := t.byEmoji[bare]
-	if len(names) == 1 {
+	switch {
+	case len(names) == 1:
 		return names[0]
+	case len(names) == 0 || len(label) > MaxTellingLabel:
+		return UnknownTool
 	}
-	if len(names) == 0 || len(label) > MaxTellingLabel {
-		return `"` + UnknownTool + `"`
+	switch text := string(jsonspan.AppendText(nil, label)); {
+	case slices.Contains(names, text):
+		return text
+	case bare == "🔍" && strings.HasPrefix(text, `recall: "`):
+		return "session_search"
+	case bare == "🔍":
+		return "web_search"
+	case bare == "🧠" && memoryLabel.MatchString(text):
+		return "memory"
+	case bare == "🧠":
+		return "mixture_of_agents"
 	}
-	text := jsonspan.AppendText(nil, label)
-	for _, name := range names {
-		if string(text) == jsonspan.Inside(name) {
-			return name
-		}
-	}
-	switch bare {
-	case "🔍":
-		if bytes.HasPrefix(text, []byte(`recall: "`)) {
-			return `"session_search"`
-		}
-		return `"web_search"`
-	case "🧠":
-		if memoryLabel.Match(text) {
-			return `"memory"`
-		}
-		return `"mixture_of_agents"`
-	}
-	return `"` + UnknownTool + `"`
+	return UnknownTool
 }
 
 // MaxTellingLabel is the length in bytes up to which Name reads a label to tell tools

@@ -259,7 +259,8 @@ func (t *State) newlineLeaves() {
 
 // cutLine takes the suspected line, the marker m, out of the text. It is an
 // imitation, with the newline after it and one further newline, because the newline
-// before it has left. If that has not left yet, the one after takes its place and stays.
+// before it has left. If that has not left yet, the one after takes its place and stays. The
+// marker starts a tool if o trusts it and the text may grow by that.
 func (t *State) cutLine(m marker.Marker, o *Rules) {
 	t.Notes.Add(contract.SectionMarkers, "an imitated marker: stripped")
 	t.strip()
@@ -267,10 +268,12 @@ func (t *State) cutLine(m marker.Marker, o *Rules) {
 	if t.dropNewlines = 1; t.afterMarker {
 		t.dropNewlines = 0
 	}
-	if !t.mayStart(o) {
+	cost := 2*o.Limits.Part + 2*o.Limits.Tool // its two events, and two parts of the text
+	if o.Imitations != contract.ImitationsTrust || o.Finished || o.Limits.Growth-t.grown < cost {
 		t.Imitations++
 		return
 	}
+	t.grown += cost
 	t.Tools = append(t.Tools, marker.Marker{Emoji: bytes.Clone(m.Emoji), Label: bytes.Clone(m.Label)})
 	t.add(false).Tool = len(t.Tools)
 }

@@ -122,17 +122,6 @@ func (t *State) strip() {
 	t.suspicion = suspicion{line: t.suspicion.line}
 }
 
-// mayStart reports whether one more marker may start a tool, and takes what that costs
-// from the budget: its two events, and two parts of the text.
-func (t *State) mayStart(o *Rules) bool {
-	n := 2*o.Limits.Part + 2*o.Limits.Tool
-	if o.Imitations != contract.ImitationsTrust || o.Finished || o.Limits.Growth-t.grown < n {
-		return false
-	}
-	t.grown += n
-	return true
-}
-
 // recordReasoning records that a non-space character of reasoning leaves, or is dropped.
 func (t *State) recordReasoning(o *Rules) {
 	if o.Reasoning == contract.ReasoningDrop {

@@ -166,7 +166,12 @@ func (t *State) readTag(o *Rules, i, next int, c rune) (at int, taken bool) {
 		}
 	default:
 		*g = tags{closing: "</" + string(g.seen[1:]), seen: g.seen[:0]}
-		t.openStretch(o)
+		t.strip()
+		if t.Stretches++; !o.Complete {
+			t.grown += 2 * o.Limits.Part
+		}
+		t.Notes.Add(contract.SectionReasoning, "an opening tag: reasoning begins, the tag goes")
+		t.add(true).breaks = t.Reasoned || o.Reasoned
 	}
 	return next, true
 }
@@ -176,17 +181,6 @@ func (t *State) readTag(o *Rules, i, next int, c rune) (at int, taken bool) {
 func (t *State) mayOpen(o *Rules) bool {
 	affordable := o.Complete || t.Stretches < MaxStretches && o.Limits.Growth-t.grown >= 2*o.Limits.Part
 	return affordable && t.tags.mayOpen() && !t.fence.Open()
-}
-
-// openStretch takes out the opening tag and begins reasoning.
-func (t *State) openStretch(o *Rules) {
-	t.strip()
-	t.Stretches++
-	if !o.Complete {
-		t.grown += 2 * o.Limits.Part
-	}
-	t.Notes.Add(contract.SectionReasoning, "an opening tag: reasoning begins, the tag goes")
-	t.add(true).breaks = t.Reasoned || o.Reasoned
 }
 
 // closeStretch takes out the closing tag and begins content.

@@ -2,6 +2,8 @@ package redact
 
 import (
 	"bytes"
+	"slices"
+	"strings"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
@@ -149,10 +151,9 @@ func (f *finder) char(i int) byte {
 // afterWord returns the index after the scheme at i, as Authorization headers have it
 // before their value, or i if there is none.
 func afterWord(b []byte, i int) int {
-	for _, scheme := range schemes {
-		if n := i + len(scheme); n < len(b) && begins(b[i:], scheme) && b[n] == ' ' {
-			return n + 1
-		}
+	end := skip(b, i, letters)
+	if end < len(b) && b[end] == ' ' && slices.Contains(schemes, strings.ToLower(string(b[i:end]))) {
+		return end + 1
 	}
 	return i
 }

@@ -13,14 +13,14 @@ const (
 	stars = "***"
 )
 
+var markBytes, starBytes = []byte(mark), []byte(stars)
+
 // MaxGrowth is how many bytes longer a value may become (contract section 3).
 const MaxGrowth = 64 << 10
 
 // Replacer chooses what replaces the secrets of one value, so that the value grows by
 // MaxGrowth at most.
 type Replacer struct{ grown int }
-
-var markBytes, starBytes = []byte(mark), []byte(stars)
 
 // For returns what replaces the secret. The bytes are shared and must not be changed.
 func (r *Replacer) For(secret jsonspan.Span) []byte {

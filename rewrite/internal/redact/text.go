@@ -34,15 +34,15 @@ func decode(b []byte, from, to int) text {
 }
 
 // span returns where the characters s stand. Calls come in order.
-func (t *text) span(s jsonspan.Span) jsonspan.Span {
-	return jsonspan.Span{From: t.index(s.From), To: t.index(s.To)}
-}
-
-func (t *text) index(i int) int {
-	for ; t.n < i; t.n++ {
+func (t *text) span(s jsonspan.Span) (at jsonspan.Span) {
+	for ; t.n < s.To; t.n++ {
+		if t.n == s.From {
+			at.From = t.at
+		}
 		_, t.at = nextChar(t.b, t.at)
 	}
-	return t.at
+	at.To = t.at
+	return at
 }
 
 // nextChar returns the character at b[i:] and the index after it. It reads escapes however
