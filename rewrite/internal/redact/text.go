@@ -68,7 +68,9 @@ func nextChar(b []byte, i int) (c byte, next int) {
 		return byte(min(hex, utf8.RuneSelf)), next + len("u0000")
 	case next == i+1 && is(c, "nrtbf"):
 		return ' ', next + 1
-	case is(c, `"'/`), next == i+1 && c != 'u':
+	case next == i+1 && c == 'u': // it is no escape
+		return utf8.RuneSelf, next + 1
+	case next == i+1, is(c, `"'/`):
 		return c, next + 1
 	}
 	return '\\', next
