@@ -52,7 +52,7 @@ func (s *Stream) Pass(b []byte, most int) int {
 	case !ok || end > most || !bytes.HasPrefix(b[to:], p.around[:p.head]) || redact.MaySay(text):
 		return 0
 	case p.reasoning, !newline && prose.MidLine(): // no line begins
-	case marker.Begins(text) || !prose.Skim(text, s.o.Tools):
+	case marker.Begins(text) || !prose.Skim(text, s.o):
 		return 0
 	}
 	s.Frames++

@@ -82,26 +82,17 @@ func (t *State) MidLine() bool {
 	return t.fence.MidLine() && t.tags.blocked && t.tags.newlines == 0
 }
 
-// Skim follows text, the inside of a JSON string, if all of it is certain to be
-// content. If a line in it begins like a marker of one of the tools, or like a tag, it
-// returns false and changes nothing. The State must be idle.
-func (t *State) Skim(text []byte, tools *marker.Table) bool {
-	f, o := t.fence, t.tags.opening
-	for i := 0; i < len(text); {
-		c, next := jsonspan.NextRune(text, i)
-		if c == '`' && f.LineStart() && !f.Open() {
-			if _, partly := tools.Opening(text, next); partly {
-				return false
-			}
-		}
-		if c == '<' && o.mayOpen() && !f.Open() {
-			return false
-		}
-		f.Step(c)
-		o.sent(c)
-		i = next
+// Skim reads text, the inside of a JSON string, if all of it is certain to be content that
+// leaves as it is. Otherwise it returns false and changes nothing. The State must be idle.
+func (t *State) Skim(text []byte, o *contract.Options) bool {
+	before := *t
+	t.Notes = nil // if the text changes, it is read again
+	t.Read(text, jsonspan.Span{To: len(text)}, &Rules{Options: o}, false)
+	if len(t.Parts) > 1 || len(t.text) < len(text) || t.Waits() {
+		*t = before
+		return false
 	}
-	t.fence, t.tags.opening = f, o
+	t.Notes = before.Notes
 	return true
 }
 
@@ -280,19 +271,19 @@ func (t *State) cutLine(m marker.Marker, o *Rules) {
 
 // clearLine decides that the suspected text is content: neither a marker nor a tag.
 func (t *State) clearLine() {
-	first, more := '`', t.suspicion.size > 1
+	first, more, held := '`', t.suspicion.size > 1, !t.suspicion.here
 	if t.suspicion.tag {
 		first = '<'
 		t.tags.seen = t.tags.seen[:0]
 	}
-	if t.afterMarker && t.suspicion.beganBefore() {
+	if t.afterMarker && held {
 		t.newlineLeaves() // the newline is held with the line
 	}
 	t.sent(first)
 	if more {
 		t.sent('x') // in place of the other runes, which make no fence
 	}
-	if t.suspicion.beganBefore() {
+	if held {
 		t.Held = Leaves
 		t.Notes.Add(contract.SectionMarkers, "what was held back is text: it leaves")
 	}

@@ -55,7 +55,7 @@ type Part struct {
 
 // Suspects reports whether the text has to be held back, because its end may be an
 // imitated marker or a tag.
-func (t *State) Suspects() bool { return t.suspicion.suspects() }
+func (t *State) Suspects() bool { return t.suspicion.size > 0 || t.suspicion.tag }
 
 // Suspected returns where the suspected text begins in the data, now that the caller holds
 // the text. It returns false if that began in an earlier text, which is already held.
@@ -116,7 +116,7 @@ func (t *State) keep(from, to int) {
 // strip ends the suspicion, which was right, and takes the suspected text out.
 func (t *State) strip() {
 	t.text = t.text[:t.suspicion.from]
-	if t.suspicion.beganBefore() {
+	if !t.suspicion.here {
 		t.Held = Stripped
 	}
 	t.suspicion = suspicion{line: t.suspicion.line}
@@ -193,12 +193,6 @@ func (s *suspicion) step(r rune, raw []byte, tools *marker.Table) bool {
 	s.size = size
 	return true
 }
-
-// suspects reports whether the text may end in a marker or a tag.
-func (s *suspicion) suspects() bool { return s.size > 0 || s.tag }
-
-// beganBefore reports whether the suspected text begins in a held one.
-func (s *suspicion) beganBefore() bool { return s.suspects() && !s.here }
 
 // marker returns the marker that the suspected line is. It reports whether that has ended
 // and is one.
