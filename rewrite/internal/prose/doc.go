@@ -3,9 +3,9 @@
 //
 // A State follows the message rune by rune, text by text: a text is the content of one
 // chunk, the inside of a JSON string. State.Read fills the State's Reading with the parts
-// of the text that are content or reasoning, and the fate of the texts that are held back. It writes nothing, ends no tool, and knows nothing of frames:
-// the caller applies the Reading, in order, before the next Read. Split does the same to
-// a complete text.
+// of the text that are content or reasoning, and the fate of the texts that are held back.
+// It writes nothing, ends no tool, and knows nothing of frames: the caller applies the
+// Reading, in order, before the next Read. Split does the same to a complete text.
 //
 //	prose.go     State: the walk over a text; Split: a complete text
 //	reading.go   Reading: the parts of a text, and Kept, the rest of one

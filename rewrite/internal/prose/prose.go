@@ -69,7 +69,8 @@ func (t *State) Waits() bool { return t.Suspects() || t.tags.pending() }
 // where lines begin. If reasoning is true it reports the same of reasoning in a member of
 // its own.
 func (t *State) Idle(reasoning bool) bool {
-	return (t.begun || reasoning) && t.dropNewlines == 0 && !t.afterMarker && t.tags.idle() && !t.Suspects() && len(t.lead) == 0
+	return (t.begun || reasoning) && t.dropNewlines == 0 && !t.afterMarker && t.tags.idle() &&
+		!t.Suspects() && len(t.lead) == 0
 }
 
 // InTag reports whether the next text may begin in a tag, in reasoning, or with white space

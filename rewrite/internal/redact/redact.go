@@ -96,7 +96,7 @@ func EachInValue(b []byte, each func(secret jsonspan.Span)) {
 // and whether the name means nothing else (only).
 func ownsSecret(name []byte) (sure, only bool) {
 	i, only := secretName(name)
-	if i < 0 || begins(name, "pattern") || begins(name[i:], "provided") { // approval.request asks about a pattern
+	if i < 0 || begins(name[i:], "provided") || begins(name, "pattern") { // as in approval.request
 		return false, false
 	}
 	return only || i == 0 || !is(name[i-1], alphanumeric) || beginsWord(name[i], name[i-1]), only
