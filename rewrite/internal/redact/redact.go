@@ -63,7 +63,10 @@ func Replace(b []byte, find func(each func(jsonspan.Span))) []byte {
 }
 
 // EachInText calls each for every secret in a text, in order.
-func EachInText(b []byte, each func(secret jsonspan.Span)) { eachIn(decode(b, 0, len(b)), each) }
+func EachInText(b []byte, each func(secret jsonspan.Span)) {
+	f := decode(b, 0, len(b))
+	f.each(each)
+}
 
 // EachInValue calls each for every secret in the strings of the JSON value b, in order.
 // The name of a member may say that its value is a secret.
@@ -78,17 +81,17 @@ func EachInValue(b []byte, each func(secret jsonspan.Span)) {
 		if end < 0 { // the string does not end
 			end = len(b) + 1
 		}
-		t := decode(b, from, end-1)
+		f := decode(b, from, end-1)
 		i = min(end, len(b))
 		if next := jsonspan.SkipSpace(b, i); next < len(b) && b[next] == ':' {
-			sure, only = ownsSecret(t.chars)
+			sure, only = ownsSecret(f.chars)
 		} else if sure {
-			if s := wholeSecret(t.chars, 0, sure, only); s.Ok() {
-				each(t.span(s))
+			if s := wholeSecret(f.chars, 0, sure, only); s.Ok() {
+				each(f.span(s))
 				continue
 			}
 		}
-		eachIn(t, each)
+		f.each(each)
 	}
 }
 

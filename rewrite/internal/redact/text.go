@@ -8,40 +8,33 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
-// text is the characters of a text in some bytes, with the places where they stand.
-type text struct {
-	chars []byte // white space is a space, and what is not ASCII 0x80
-	b     []byte
-	n, at int // the character n begins at b[at]
-}
-
-// decode returns the characters of b[from:to], the inside of a JSON string or any other text.
-func decode(b []byte, from, to int) text {
-	t := text{chars: b[from:to], b: b[:to], at: from}
-	if !bytes.ContainsFunc(t.chars, func(r rune) bool { return r == '\\' || r < ' ' || r >= 0x7f }) {
-		return t
+// decode returns a finder in b[from:to], the inside of a JSON string or any other text.
+func decode(b []byte, from, to int) finder {
+	f := finder{chars: b[from:to], b: b[:to], at: from}
+	if !bytes.ContainsFunc(f.chars, func(r rune) bool { return r == '\\' || r < ' ' || r >= 0x7f }) {
+		return f
 	}
-	t.chars = make([]byte, 0, to-from)
+	f.chars = make([]byte, 0, to-from)
 	for i := from; i < to; {
 		var c byte
-		c, i = nextChar(t.b, i)
+		c, i = nextChar(f.b, i)
 		if c <= ' ' || c == 0x7f {
 			c = ' '
 		}
-		t.chars = append(t.chars, min(c, utf8.RuneSelf))
+		f.chars = append(f.chars, min(c, utf8.RuneSelf))
 	}
-	return t
+	return f
 }
 
 // span returns where the characters s stand. Calls come in order.
-func (t *text) span(s jsonspan.Span) (at jsonspan.Span) {
-	for ; t.n < s.To; t.n++ {
-		if t.n == s.From {
-			at.From = t.at
+func (f *finder) span(s jsonspan.Span) (at jsonspan.Span) {
+	for ; f.n < s.To; f.n++ {
+		if f.n == s.From {
+			at.From = f.at
 		}
-		_, t.at = nextChar(t.b, t.at)
+		_, f.at = nextChar(f.b, f.at)
 	}
-	at.To = t.at
+	at.To = f.at
 	return at
 }
 
