@@ -114,7 +114,7 @@ func (s *Stream) markerChunk() bool {
 		x.DropContent()
 		s.writeChunk()
 	}
-	s.startMarked(m.Emoji.Of(text), m.Label.Of(text), contract.SourceMarker)
+	s.startMarked(m.Emoji, m.Label, contract.SourceMarker)
 	s.text.prose.BeginMessage()
 	if x.C.Finish.Ok() {
 		x.DropContent()

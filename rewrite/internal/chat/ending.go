@@ -57,10 +57,10 @@ func saysSilence(inner []byte) bool {
 	return bytes.Contains(text, []byte("no content after all retries")) || bytes.Contains(text, []byte("no visible response after all retries"))
 }
 
-// saysNoReply reports whether the text that k keeps of data is one that Hermes sends in
+// saysNoReply reports whether the text that k keeps is one that Hermes sends in
 // place of an answer: "⚠️ No reply: …" in the operator's language, or "(empty)".
-func saysNoReply(k *prose.Kept, data []byte) bool {
-	inner := k.AppendTo(nil, data)
+func saysNoReply(k *prose.Kept) bool {
+	inner := k.Bytes()
 	r, _ := jsonspan.NextRune(inner, 0)
 	return r == '⚠' || jsonspan.Spells(inner, "(empty)")
 }

@@ -137,7 +137,7 @@ func (s *Stream) writeParts(first bool) (reasoning bool, kept prose.Kept) {
 		kept = r.Part(i)
 		kept.Front = r.Front(i, &kept)
 		if p.HasText && !p.Reasoning {
-			t.noReply, first = first && t.gaveUp && saysNoReply(&kept, x.F.Data), false
+			t.noReply, first = first && t.gaveUp && saysNoReply(&kept), false
 		}
 		if kept.Len() > 0 && p.Reasoning {
 			s.notes.Add(contract.SectionReasoning, "reasoning: leaves the content")
@@ -160,9 +160,8 @@ func (s *Stream) holdFrame(kept *prose.Kept) {
 	x, h, r := &s.x, &s.hold, &s.text.prose
 	s.Out.BeginOwn()      // parts may have left
 	var before prose.Kept // what is before the suspected text
-	if from, here := r.Suspected(); here {
-		before = *kept
-		before.To = from
+	if n, here := r.Suspected(); here {
+		before = prose.Kept{Front: kept.Front, Text: kept.Text[:len(kept.Text)-n]}
 	}
 	if r.HeldNewline {
 		before.Front, kept.Front = nil, prose.NewlineInJSON // it is part of the suspected line
@@ -244,7 +243,7 @@ func (s *Stream) Pass(b []byte, most int) int {
 	case !ok || end > most || !bytes.HasPrefix(b[to:], p.around[:p.head]) || redact.MaySay(text):
 		return 0
 	case prose.MidLine() && jsonspan.NextNewline(text, 0) == len(text): // no line begins
-	case marker.Begins(text) >= 0 || !prose.Skim(text, s.o.Tools):
+	case marker.Begins(text) || !prose.Skim(text, s.o):
 		return 0
 	}
 	s.Sum.Frames++

@@ -230,7 +230,7 @@ func (x *Object) DropContent() { x.KeepContent(&prose.Kept{}, false) }
 // that.
 func (x *Object) replaceInner(v jsonspan.Span, k *prose.Kept) {
 	if in := v.Inner(); k.Len() != in.To-in.From || len(k.Front) > 0 {
-		x.Replace(in.From, in.To, k.AppendTo(make([]byte, 0, k.Len()), x.F.Data))
+		x.Replace(in.From, in.To, k.Bytes())
 	}
 }
 

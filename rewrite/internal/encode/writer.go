@@ -100,7 +100,7 @@ func (w *Writer) own(parts ...string) {
 // content or as reasoning. The first one has the role of x, too. If x repeats its content
 // in the choice's member text, so does the chunk.
 func (w *Writer) Delta(x *chunk.Object, reasoning bool, k *prose.Kept) {
-	text := string(k.AppendTo(nil, x.F.Data))
+	text := string(k.Bytes())
 	repeat, role, member := "", "", "content"
 	if x.C.Role.Ok() {
 		role = `"role":` + string(x.Value(x.C.Role)) + `,`

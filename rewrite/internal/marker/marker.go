@@ -1,84 +1,81 @@
 package marker
 
 import (
-	"unicode"
-	"unicode/utf8"
+	"bytes"
+	"regexp"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
-// Marker is a tool marker by position in the inside of a JSON string.
-type Marker struct {
-	Emoji, Label jsonspan.Span
-}
+// MaxHeldLine is the length in bytes up to which a line may be an imitated marker. It
+// bounds the text that is held back (contract section 1).
+const MaxHeldLine = 4 << 10
+
+// Marker is what a tool marker says: insides of JSON strings.
+type Marker struct{ Emoji, Label []byte }
+
+// whole is Hermes' own pattern, \A\n`([^\s`]+) (.*)`\n, where the dot matches newlines, for
+// the inside of a JSON string. The label ends with the first backtick before a newline.
+var whole = func() *regexp.Regexp {
+	const newline, tick, space = `(?:\\n|\\u000[aA])`, "(?:`|\\\\u0060)", `(?: |\\u0020)`
+	const text = `((?:[^\\]|\\[^u]|\\u[0-9a-fA-F]{4})*?)`
+	return regexp.MustCompile("(?s)^" + newline + tick + text + space + text + tick + newline)
+}()
 
 // Whole reads s, the inside of a JSON string, as a marker that is the whole content of
 // a chunk. It returns false if s is anything else.
 //
 // Such a marker is a newline, a backtick, a token with a non-ASCII rune, a space, a label
-// of any kind, a backtick and a newline (contract section 1). Hermes' own pattern is
-// \A\n`([^\s`]+) (.*)`\n\z, where the dot matches newlines. But a backtick and a newline
+// of any kind, a backtick and a newline (contract section 1). A backtick and a newline
 // inside the label mean that a hop has merged more than a marker into the chunk. The
 // caller then looks at its lines one by one.
 func Whole(s []byte) (m Marker, ok bool) {
-	i := Begins(s)
-	if i < 0 {
+	if !Begins(s) {
 		return m, false
 	}
-	m.Emoji.From = i
-	if i = tokenEnd(s, i); i < 0 {
+	found := whole.FindSubmatch(s)
+	if found == nil || len(found[0]) < len(s) || !isToken(string(jsonspan.AppendText(nil, found[1]))) {
 		return m, false
 	}
-	m.Emoji.To = i
-	_, i = jsonspan.NextRune(s, i)
-	m.Label.From = i
-	for tick := -1; i < len(s); { // where the rune before i begins, if that is a backtick
-		r, next := jsonspan.NextRune(s, i)
-		if r == '\n' && tick >= 0 {
-			m.Label.To = tick
-			return m, next == len(s)
-		}
-		if tick = -1; r == '`' {
-			tick = i
-		}
-		i = next
-	}
-	return m, false
+	return Marker{Emoji: found[1], Label: found[2]}, true
 }
 
-// Begins returns the index after the newline and the backtick that s, the inside of a
-// JSON string, begins with, or -1 if it does not.
-func Begins(s []byte) int {
-	if len(s) < len(`\n`+"`") || s[0] != '\\' {
-		return -1
+// Begins reports whether s, the inside of a JSON string, begins with a newline and a backtick.
+func Begins(s []byte) bool {
+	if len(s) == 0 || s[0] != '\\' { // as most texts
+		return false
 	}
-	r, i := jsonspan.NextRune(s, 0)
-	if r != '\n' || i >= len(s) {
-		return -1
-	}
-	if r, i = jsonspan.NextRune(s, i); r != '`' {
-		return -1
-	}
-	return i
+	var room [64]byte
+	return bytes.HasPrefix(jsonspan.AppendText(room[:0], s[:min(len(s), len(`\u000a\u0060`))]), []byte("\n`"))
 }
 
-// tokenEnd returns the index of the space after the token at i, or -1 if the token
-// cannot be the emoji of a marker.
-func tokenEnd(s []byte, i int) int {
-	ascii := true
-	for i < len(s) {
-		r, next := jsonspan.NextRune(s, i)
-		if r == ' ' {
-			if ascii {
-				return -1
+// Line reads the line in text, the inside of a JSON string, whose first rune, a backtick,
+// ends at i. It reports whether that line is the marker of a known tool: a label follows, and
+// a backtick ends it. next is where the next line begins.
+func (t *Table) Line(text []byte, i int) (m Marker, next int, ok bool) {
+	label, _ := t.Opening(text, i)
+	if label == 0 {
+		return m, 0, false
+	}
+	tick := 0 // where the last rune begins, if that is a backtick
+	for next = label; next < len(text); {
+		r, end := jsonspan.NextRune(text, next)
+		if r == '\n' {
+			next = end
+			break
+		}
+		tick = 0
+		if r == '`' {
+			if another, _ := t.Opening(text, end); another > 0 { // it is prose about tools
+				return m, 0, false
 			}
-			return i
+			tick = next
 		}
-		if r == '`' || unicode.IsSpace(r) {
-			return -1
-		}
-		ascii = ascii && r < utf8.RuneSelf
-		i = next
+		next = end
 	}
-	return -1
+	if tick <= label {
+		return m, 0, false
+	}
+	emoji := bytes.TrimSuffix(bytes.TrimSuffix(text[i:label], []byte(" ")), []byte(`\u0020`))
+	return Marker{Emoji: emoji, Label: text[label:tick]}, next, true
 }

@@ -1,10 +1,12 @@
 package marker
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"regexp"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -60,11 +62,10 @@ const UnknownTool = "tool"
 // Table maps emoji in markers to tools (contract section 2). Nothing changes it after
 // NewTable, and any number of goroutines may use it.
 type Table struct {
-	byEmoji map[string][]string // the names of tools, as JSON strings, by their emoji without U+FE0F
+	byEmoji map[string][]string // the names of tools, by their emoji without U+FE0F
 	// The beginnings of imitations after the backtick, by their first rune: an emoji, with
 	// or without U+FE0F, and a space.
 	beginnings map[rune][]string
-	first      [256]bool // the first bytes of beginnings
 }
 
 // Hermes is the table of Hermes' own tools.
@@ -74,29 +75,18 @@ var Hermes, _ = NewTable(nil) // nothing is added that could be refused
 // is mapped to. An added emoji replaces Hermes' own use of it. NewTable returns the error
 // of CheckTool for an emoji that no marker can have, and for an empty or internal name.
 func NewTable(added map[string]string) (*Table, error) {
-	t := &Table{byEmoji: map[string][]string{}, beginnings: map[rune][]string{}}
-	set := func(emoji string, names ...string) {
-		t.byEmoji[emoji] = nil
-		for _, name := range names {
-			quoted, _ := json.Marshal(name) // a string cannot fail
-			t.byEmoji[emoji] = append(t.byEmoji[emoji], string(quoted))
-		}
-	}
-	for emoji, names := range hermesTools {
-		set(emoji, names...)
-	}
+	t := &Table{byEmoji: maps.Clone(hermesTools), beginnings: map[rune][]string{}}
 	for emoji, name := range added {
 		if err := CheckTool(emoji, name); err != nil {
 			return nil, err
 		}
-		set(strings.ReplaceAll(emoji, "\ufe0f", ""), name)
+		t.byEmoji[strings.ReplaceAll(emoji, "\ufe0f", "")] = []string{name}
 	}
 	for emoji := range t.byEmoji {
 		_, n := utf8.DecodeRuneInString(emoji)
 		for _, m := range []string{emoji + " ", emoji[:n] + "\ufe0f" + emoji[n:] + " ", emoji + "\ufe0f "} {
 			r, _ := utf8.DecodeRuneInString(m)
 			t.beginnings[r] = append(t.beginnings[r], m)
-			t.first[m[0]] = true
 		}
 	}
 	return t, nil
@@ -105,8 +95,7 @@ func NewTable(added map[string]string) (*Table, error) {
 // CheckTool returns an error that says why emoji cannot stand for the tool with the name
 // in a marker, or nil if it can.
 func CheckTool(emoji, name string) error {
-	ascii := !strings.ContainsFunc(emoji, func(r rune) bool { return r >= utf8.RuneSelf })
-	if ascii || strings.ContainsFunc(emoji, func(r rune) bool { return r == '`' || unicode.IsSpace(r) }) {
+	if !isToken(emoji) {
 		return fmt.Errorf("emoji %q: want one token with a non-ASCII character and without white space or backticks", emoji)
 	}
 	if len(emoji) > MaxEmoji {
@@ -121,81 +110,75 @@ func CheckTool(emoji, name string) error {
 	return nil
 }
 
+// isToken reports whether s may be the emoji of a marker: it has a non-ASCII rune, and neither
+// white space nor backticks.
+func isToken(s string) bool {
+	return strings.ContainsFunc(s, func(r rune) bool { return r >= utf8.RuneSelf }) &&
+		!strings.ContainsFunc(s, func(r rune) bool { return r == '`' || unicode.IsSpace(r) })
+}
+
 // MaxEmoji is the length in bytes of the longest emoji that a Table may have.
 const MaxEmoji = 64
 
 // Name returns the name, as a JSON string, of the tool that a marker with the emoji and
 // the label stands for, or UnknownTool. Both are insides of JSON strings.
 func (t *Table) Name(emoji, label []byte) string {
+	name, _ := json.Marshal(t.name(emoji, label)) // a string cannot fail
+	return string(name)
+}
+
+func (t *Table) name(emoji, label []byte) string {
 	bare := strings.ReplaceAll(string(jsonspan.AppendText(nil, emoji)), "\ufe0f", "")
 	names := t.byEmoji[bare]
-	if len(names) == 1 {
+	switch {
+	case len(names) == 1:
 		return names[0]
+	case len(names) == 0 || len(label) > MaxTellingLabel:
+		return UnknownTool
 	}
-	if len(names) == 0 || len(label) > MaxTellingLabel {
-		return `"` + UnknownTool + `"`
+	switch text := string(jsonspan.AppendText(nil, label)); {
+	case slices.Contains(names, text):
+		return text
+	case bare == "🔍" && strings.HasPrefix(text, `recall: "`):
+		return "session_search"
+	case bare == "🔍":
+		return "web_search"
+	case bare == "🧠" && memoryLabel.MatchString(text):
+		return "memory"
+	case bare == "🧠":
+		return "mixture_of_agents"
 	}
-	text := jsonspan.AppendText(nil, label)
-	for _, name := range names {
-		if string(text) == jsonspan.Inside(name) {
-			return name
-		}
-	}
-	switch bare {
-	case "🔍":
-		if bytes.HasPrefix(text, []byte(`recall: "`)) {
-			return `"session_search"`
-		}
-		return `"web_search"`
-	case "🧠":
-		if isMemoryLabel(text) {
-			return `"memory"`
-		}
-		return `"mixture_of_agents"`
-	}
-	return `"` + UnknownTool + `"`
+	return UnknownTool
 }
 
 // MaxTellingLabel is the length in bytes up to which Name reads a label to tell tools
 // with the same emoji apart.
 const MaxTellingLabel = 64 << 10
 
-// isMemoryLabel reports whether a label begins as those of the memory tool do: +x: ",
-// ~x: " or -x: ".
-func isMemoryLabel(s []byte) bool {
-	if len(s) == 0 || !strings.ContainsRune("+~-", rune(s[0])) {
-		return false
-	}
-	target, _, ok := bytes.Cut(s[1:], []byte(`: "`))
-	return ok && len(target) > 0 && !bytes.ContainsAny(target, " \t")
-}
+// memoryLabel is how a label of the memory tool begins: +x: ", ~x: " or -x: ".
+var memoryLabel = regexp.MustCompile(`^[+~-][^ \t]+: "`)
 
-// begins reports whether s is a part of a known emoji and a space from its beginning on,
-// or begins with all of it. s consists of complete runes, at least one.
-func (t *Table) begins(s []byte) (partly, wholly bool) {
-	r, _ := utf8.DecodeRune(s)
-	for _, m := range t.beginnings[r] {
-		switch {
-		case len(s) >= len(m):
-			if string(s[:len(m)]) == m {
-				return true, true
+// Opening returns the index after the emoji of a known tool and a space at text[i:], which
+// follows a backtick in the inside of a JSON string. If that is not there it returns 0.
+// partly reports whether it is there, or would be if text went on.
+func (t *Table) Opening(text []byte, i int) (next int, partly bool) {
+	var room [2 * MaxEmoji]byte
+	s := room[:0]
+	for i < len(text) {
+		var r rune
+		r, i = jsonspan.NextRune(text, i)
+		s = utf8.AppendRune(s, r)
+		partly = false
+		first, _ := utf8.DecodeRune(s)
+		for _, m := range t.beginnings[first] {
+			if string(s) == m {
+				return i, true
 			}
-		case m[:len(s)] == string(s):
-			partly = true
+			partly = partly || len(s) < len(m) && m[:len(s)] == string(s)
+		}
+		if !partly {
+			return 0, false
 		}
 	}
-	return partly, false
-}
-
-// MayBegin reports whether text, the inside of a JSON string that follows a backtick, may
-// begin with the emoji of a known tool. It is cheap and errs only by returning true.
-func (t *Table) MayBegin(text []byte) bool {
-	if len(text) == 0 {
-		return true
-	}
-	if text[0] != '\\' && !t.first[text[0]] { // as in most code
-		return false
-	}
-	r, _ := jsonspan.NextRune(text, 0)
-	return r == utf8.RuneError || len(t.beginnings[r]) > 0
+	return 0, true
 }

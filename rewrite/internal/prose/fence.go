@@ -1,32 +1,24 @@
 package prose
 
-import (
-	"math"
-	"unicode"
-)
+import "unicode"
 
 // Fence follows the lines of a Markdown text and knows whether the next line is
 // inside a fenced code block (CommonMark 4.5). Unlike CommonMark it allows any
 // indentation before a fence, because models fence code inside lists. The zero value is
 // at the start of a message.
 type Fence struct {
-	size  int32 // the length of the open fence
-	char  byte  // the character of the open fence, 0 if none is open
-	run   byte  // the character of the run that the current line begins with
-	n     int32 // the length of that run
-	phase fencePhase
-	begun bool // a rune of the current line has come
+	size int32 // the length of the open fence
+	char byte  // the character of the open fence, 0 if none is open
+
+	// The current line.
+	begun bool  // a rune of it has come
+	text  bool  // it is no fence
+	run   byte  // the backtick or tilde that it begins with, after white space
+	n     int32 // how many of them it begins with
+	after bool  // a rune has come after them
+	info  bool  // one that is not white space
+	ticks bool  // a backtick is among those
 }
-
-type fencePhase uint8
-
-const (
-	fenceIndent fencePhase = iota // at the start of a line, or after white space there
-	fenceRun                      // in a run of backticks or tildes
-	fenceInfo                     // after a run that opens a block if the line stays a fence
-	fenceTrail                    // after a run that closes the block if only space follows
-	fenceText                     // in a line that is not a fence
-)
 
 // Open reports whether a fenced code block is open.
 func (f *Fence) Open() bool { return f.char != 0 }
@@ -36,62 +28,32 @@ func (f *Fence) LineStart() bool { return !f.begun }
 
 // MidLine reports whether the line is no fence and has begun, so that Step does nothing
 // before the next newline.
-func (f *Fence) MidLine() bool { return f.phase == fenceText && f.begun }
+func (f *Fence) MidLine() bool { return f.text }
 
 // Step follows the next rune.
 func (f *Fence) Step(r rune) {
-	f.begun = r != '\n'
-	if r == '\n' {
+	switch {
+	case r == '\n':
 		f.endLine()
 		return
-	}
-	switch f.phase {
-	case fenceIndent:
-		if r == '`' || r == '~' {
-			f.phase, f.run, f.n = fenceRun, byte(r), 1
-		} else if !unicode.IsSpace(r) {
-			f.phase = fenceText
-		}
-	case fenceRun:
-		f.inRun(r)
-	case fenceInfo:
-		if r == '`' && f.run == '`' {
-			f.phase = fenceText // the info string of a backtick fence has no backtick
-		}
-	case fenceTrail:
-		if !unicode.IsSpace(r) {
-			f.phase = fenceText
-		}
-	}
-}
-
-// inRun follows a rune that a run of backticks or tildes precedes.
-func (f *Fence) inRun(r rune) {
-	switch {
-	case r == rune(f.run):
-		f.n = min(f.n, math.MaxInt32-1) + 1
-	case f.n < 3:
-		f.phase = fenceText
-	case !f.Open():
-		f.phase = fenceInfo
-	case f.closes() && unicode.IsSpace(r):
-		f.phase = fenceTrail
+	case f.text, f.n == 0 && unicode.IsSpace(r):
+	case (r == '`' || r == '~') && !f.after && (f.n == 0 || r == rune(f.run)):
+		f.run, f.n = byte(r), min(f.n, 1<<30)+1
 	default:
-		f.phase = fenceText
+		f.after, f.info, f.ticks = true, f.info || !unicode.IsSpace(r), f.ticks || r == '`'
+		f.text = f.n < 3 || f.ticks && f.run == '`' || f.info && f.Open() // a fence that closes has no info string
 	}
+	f.begun = true
 }
-
-// closes reports whether the run at the start of the line closes the open block.
-func (f *Fence) closes() bool { return f.run == f.char && f.n >= f.size }
 
 // endLine opens or closes a block if the line was a fence.
 func (f *Fence) endLine() {
-	opens := f.phase == fenceInfo || f.phase == fenceRun && f.n >= 3
 	switch {
-	case !f.Open() && opens:
+	case f.text || f.n < 3:
+	case !f.Open():
 		f.char, f.size = f.run, f.n
-	case f.Open() && (f.phase == fenceTrail || f.phase == fenceRun && f.closes()):
+	case f.run == f.char && f.n >= f.size:
 		f.char = 0
 	}
-	f.phase = fenceIndent
+	*f = Fence{size: f.size, char: f.char}
 }

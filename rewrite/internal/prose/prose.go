@@ -1,6 +1,7 @@
 package prose
 
 import (
+	"bytes"
 	"unicode"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
@@ -68,7 +69,8 @@ func (t *State) Waits() bool { return t.Suspects() || t.tags.pending() }
 // where lines begin. If reasoning is true it reports the same of reasoning in a member of
 // its own.
 func (t *State) Idle(reasoning bool) bool {
-	return (t.begun || reasoning) && t.dropNewlines == 0 && !t.afterMarker && t.tags.idle() && !t.Suspects() && len(t.lead) == 0
+	return (t.begun || reasoning) && t.dropNewlines == 0 && !t.afterMarker && t.tags.idle() &&
+		!t.Suspects() && len(t.lead) == 0
 }
 
 // InTag reports whether the next text may begin in a tag, in reasoning, or with white space
@@ -81,23 +83,17 @@ func (t *State) MidLine() bool {
 	return t.fence.MidLine() && t.tags.blocked && t.tags.newlines == 0
 }
 
-// Skim follows text, the inside of a JSON string, if all of it is certain to be
-// content. If a line in it begins like a marker of one of the tools, or like a tag, it
-// returns false and changes nothing. The State must be idle.
-func (t *State) Skim(text []byte, tools *marker.Table) bool {
-	f, o := t.fence, t.tags.opening
-	for i := 0; i < len(text); {
-		c, next := jsonspan.NextRune(text, i)
-		switch {
-		case f.Open():
-		case c == '`' && f.LineStart() && tools.MayBegin(text[next:]), c == '<' && o.mayOpen():
-			return false
-		}
-		f.Step(c)
-		o.sent(c)
-		i = next
+// Skim reads text, the inside of a JSON string, if all of it is certain to be content that
+// leaves as it is. Otherwise it returns false and changes nothing. The State must be idle.
+func (t *State) Skim(text []byte, o *contract.Options) bool {
+	before := *t
+	t.Notes = nil // if the text changes, it is read again
+	t.Read(text, jsonspan.Span{To: len(text)}, &Rules{Options: o}, false)
+	if len(t.Parts) > 1 || len(t.text) < len(text) || t.Waits() {
+		*t = before
+		return false
 	}
-	t.fence, t.tags.opening = f, o
+	t.Notes = before.Notes
 	return true
 }
 
@@ -153,11 +149,10 @@ func (t *State) Release() {
 // has already left. The imitation goes with the newline after it, and with one further
 // newline if there is one (contract section 1).
 func (t *State) readText(o *Rules) {
-	in := t.in
-	text := t.data[:in.To]
-	for i := in.From; i < in.To; {
+	text := t.data[:t.in.To]
+	for i := t.in.From; i < t.in.To; {
 		c, next := jsonspan.NextRune(text, i)
-		if o.Reasoning != contract.ReasoningKeep && t.suspicion.kind != aMarker {
+		if o.Reasoning != contract.ReasoningKeep && t.suspicion.size == 0 {
 			if at, taken := t.readTag(o, i, next, c); taken {
 				if i = at; o.Complete && t.Stretches == MaxStretches && !t.tags.inside() {
 					t.in.To = i
@@ -166,23 +161,27 @@ func (t *State) readText(o *Rules) {
 				continue
 			}
 		}
+		m, marked := t.suspicion.marker(c == '\n', o.Tools)
 		switch {
 		case t.dropNewlines > 0 && c == '\n':
 			t.dropNewlines--
-			t.cut(i, next)
-		case t.Suspects() && c == '\n' && t.suspicion.complete():
-			t.cutLine(next, o)
+			i = next
+			continue
+		case marked:
+			t.cutLine(m, o)
+			i = next
+			continue
 		case t.Suspects():
-			if c == '\n' || !t.suspicion.line.Step(c, text[i:next], o.Tools) {
+			if c == '\n' || !t.suspicion.step(c, text[i:next], o.Tools) {
 				t.clearLine()
 				t.sent(c)
 			}
 		// A line begins at its first rune, and after a marker that was dropped.
 		case c == '`' && o.Imitations != contract.ImitationsKeep && (t.fence.LineStart() || t.afterMarker) && !t.fence.Open():
 			if !o.Complete {
-				t.suspicion.begin(aMarker, i)
+				t.suspicion = suspicion{here: true, from: len(t.text), line: t.suspicion.line[:0], size: 1}
 				t.dropNewlines = 0
-			} else if to, ok := t.suspicion.line.ReadWhole(text, next, o.Tools); ok {
+			} else if _, to, ok := o.Tools.Line(text, next); ok {
 				t.tags.boundary()
 				next = to
 			} else {
@@ -192,6 +191,7 @@ func (t *State) readText(o *Rules) {
 			t.sent(c)
 			t.dropNewlines = 0
 		}
+		t.keep(i, next)
 		i = next
 	}
 }
@@ -199,52 +199,45 @@ func (t *State) readText(o *Rules) {
 // endText deals with a suspicion at the end of a text: it waits for the next text, or is
 // decided if this is the last.
 func (t *State) endText(o *Rules, last bool) {
+	m, marked := t.suspicion.marker(last, o.Tools)
 	switch {
 	case !t.Suspects():
-	case !last && t.suspicion.kind == aTag:
-		t.Notes.Add(contract.SectionReasoning, "may be a tag: held back")
-	case !last:
-		t.Notes.Add(contract.SectionMarkers, "may be an imitated marker: held back to the end of the line")
-	case t.suspicion.complete():
-		t.cutLine(t.in.To, o)
+	case marked:
+		t.cutLine(m, o)
 		t.dropNewlines++ // its own newline has not come yet
-	default:
+	case last:
 		t.clearLine()
+	case t.suspicion.tag:
+		t.Notes.Add(contract.SectionReasoning, "may be a tag: held back")
+	default:
+		t.Notes.Add(contract.SectionMarkers, "may be an imitated marker: held back to the end of the line")
 	}
 	switch {
 	case !t.tags.pending():
 	case !last: // no frame is held for it: it leaves later, as reasoning, or never
 		t.Notes.Add(contract.SectionReasoning, "may be a closing tag: held back")
-		t.cut(t.closing, t.in.To)
-		t.pending = append(t.pending, t.data[t.closing:t.in.To]...)
-	case t.tags.decide():
-		t.closeStretch(t.in.To)
+		t.pending = append(t.pending, t.text[t.closing:]...)
+		t.text = t.text[:t.closing]
+	case bytes.HasPrefix(t.tags.seen, []byte(t.tags.closing)):
+		t.closeStretch()
 	default:
-		t.clearClosing(o)
+		t.noTag(o)
 	}
 }
 
-// sent records that the rune c leaves as content.
+// sent records that the rune c leaves as content. After a marker that was dropped it needs
+// a newline in front, unless it is one (contract section 1).
 func (t *State) sent(c rune) {
-	t.leaves(c)
+	p := &t.Parts[len(t.Parts)-1]
+	if t.begun = true; t.afterMarker && c != '\n' {
+		t.newlineLeaves()
+		p.newline = true
+	}
+	t.afterMarker = false
 	t.fence.Step(c)
 	t.tags.sent(c)
 	if !unicode.IsSpace(c) {
-		t.recordText()
-	}
-}
-
-// leaves records that content leaves that begins with the rune c. After a marker that
-// was dropped it needs a newline in front, unless c is one (contract section 1).
-func (t *State) leaves(c rune) {
-	t.begun = true
-	switch {
-	case !t.afterMarker:
-	case c == '\n':
-		t.afterMarker = false
-	default:
-		t.newlineLeaves()
-		t.Parts[len(t.Parts)-1].newline = true
+		t.Text, p.HasText = true, true
 	}
 }
 
@@ -256,41 +249,70 @@ func (t *State) newlineLeaves() {
 	t.tags.sent('\n')
 }
 
-// cutLine takes the suspected line, which ends at next, out of the text. It is an
+// cutLine takes the suspected line, the marker m, out of the text. It is an
 // imitation, with the newline after it and one further newline, because the newline
-// before it has left. If that has not left yet, the one after takes its place and stays.
-func (t *State) cutLine(next int, o *Rules) {
-	t.cut(t.suspicion.from, next)
+// before it has left. If that has not left yet, the one after takes its place and stays. The
+// marker starts a tool if o trusts it and the text may grow by that.
+func (t *State) cutLine(m marker.Marker, o *Rules) {
 	t.Notes.Add(contract.SectionMarkers, "an imitated marker: stripped")
 	t.strip()
 	t.tags.boundary() // what follows may open a message
 	if t.dropNewlines = 1; t.afterMarker {
 		t.dropNewlines = 0
 	}
-	if t.mayStart(o) {
-		t.addTool(next)
-	} else {
+	cost := 2*o.Limits.Part + 2*o.Limits.Tool // its two events, and two parts of the text
+	if o.Imitations != contract.ImitationsTrust || o.Finished || o.Limits.Growth-t.grown < cost {
 		t.Imitations++
+		return
 	}
+	t.grown += cost
+	t.Tools = append(t.Tools, marker.Marker{Emoji: bytes.Clone(m.Emoji), Label: bytes.Clone(m.Label)})
+	t.add(false).Tool = len(t.Tools)
 }
 
 // clearLine decides that the suspected text is content: neither a marker nor a tag.
 func (t *State) clearLine() {
-	first, more := '`', t.suspicion.kind == aMarker && t.suspicion.line.Size() > 1
-	if t.suspicion.kind == aTag {
+	first, more, held := '`', t.suspicion.size > 1, !t.suspicion.here
+	if t.suspicion.tag {
 		first = '<'
 		t.tags.seen = t.tags.seen[:0]
 	}
-	if t.afterMarker && t.suspicion.beganBefore() {
+	if t.afterMarker && held {
 		t.newlineLeaves() // the newline is held with the line
 	}
 	t.sent(first)
 	if more {
 		t.sent('x') // in place of the other runes, which make no fence
 	}
-	if t.suspicion.beganBefore() {
+	if held {
 		t.Held = Leaves
 		t.Notes.Add(contract.SectionMarkers, "what was held back is text: it leaves")
 	}
-	t.suspicion.clear()
+	t.suspicion = suspicion{line: t.suspicion.line}
+}
+
+// Split takes the reasoning between tags out of a complete text. It returns the content
+// that is left, the reasoning, and the number of its stretches. All texts are insides of
+// JSON strings.
+//
+// Split leaves the marker lines that o strips in the content. The caller removes them, so
+// that a message may open after one.
+func Split(text []byte, o *contract.Options) (content, reasoning []byte, stretches int) {
+	var t State
+	rules := Rules{Options: o, Complete: true}
+	for from := 0; from < len(text); from = t.in.To {
+		t.Read(text, jsonspan.Span{From: from, To: len(text)}, &rules, true)
+		for i := range t.Parts {
+			k := t.Part(i)
+			k.Front = t.Front(i, &k)
+			if t.Parts[i].Reasoning {
+				reasoning = append(append(reasoning, k.Front...), k.Text...)
+			} else {
+				content = append(append(content, k.Front...), k.Text...)
+			}
+		}
+		rules.Reasoned = rules.Reasoned || t.Reasoned
+		stretches += t.Stretches
+	}
+	return content, reasoning, stretches
 }

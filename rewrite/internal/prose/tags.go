@@ -3,14 +3,20 @@ package prose
 import (
 	"strings"
 	"unicode"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 )
+
+// MaxStretches is the number of stretches of reasoning that are taken out of one text at
+// most (contract section 4).
+const MaxStretches = 64
 
 // tagNames are the names, in lower case, of the tags between which models write their
 // reasoning (contract section 4).
 var tagNames = [...]string{"think", "thinking", "reasoning", "thought", "mm:think", "reasoning_scratchpad"}
 
-// tags follows a text rune by rune and separates its reasoning from its content.
-// The zero value is at the start of a message.
+// tags separates the reasoning of a text from its content. The zero value is at the start
+// of a message.
 //
 // A tag opens reasoning at the start of a message, after a tool or its marker, and
 // after a paragraph break, indented by three spaces at most, and never inside fenced
@@ -34,94 +40,32 @@ type opening struct {
 	indent   uint8 // the white space at the beginning of the line, up to 4
 }
 
-// tagStep says what a rune is.
+// tagStep says what may be a tag.
 type tagStep uint8
 
 const (
-	stepText      tagStep = iota // it is content
-	stepReasoning                // it is reasoning
-	stepSpace                    // it is white space after a closing tag
-	stepMaybe                    // it belongs to what may be a tag
-	stepTag                      // it completes a tag
-	stepClosed                   // a closing tag ended before it; step it again
-	stepNot                      // what came before it is no tag; step it again
+	stepNot    tagStep = iota // it is none, without its last rune
+	stepMaybe                 // it may be one
+	stepTag                   // it is one
+	stepClosed                // a closing tag ended before its last rune
 )
 
 // inside reports whether the text is reasoning.
 func (t *tags) inside() bool { return t.closing != "" }
 
-// step follows the next rune. inCode says that the content is inside fenced code. If the
-// rune leaves as content the caller must call sent.
-func (t *tags) step(r rune, inCode bool) tagStep {
-	if len(t.seen) == 0 && (r != '<' || !t.inside() && (inCode || !t.mayOpen())) {
-		switch {
-		case t.inside():
-			t.reasoned(r)
-			return stepReasoning
-		case t.afterClosing && unicode.IsSpace(r):
-			return stepSpace
-		}
-		t.afterClosing = false
-		return stepText
-	}
-	n := len(t.seen)
-	t.afterClosing = false
-	if r < 0x80 {
-		t.seen = append(t.seen, byte(unicode.ToLower(r)))
-	} else {
-		t.seen = append(t.seen, 0x80) // in no tag
-	}
-	step := t.isOpening()
-	if t.inside() {
-		step = t.isClosing()
-	}
-	switch {
-	case step == stepNot:
-		t.seen = t.seen[:n]
-		t.noTag()
-	case step != stepMaybe && t.inside():
-		t.close()
-	case step == stepTag:
-		*t = tags{closing: "</" + string(t.seen[1:]), seen: t.seen[:0]}
-	}
-	return step
-}
+// pending reports whether the last runes may belong to a closing tag.
+func (t *tags) pending() bool { return t.inside() && len(t.seen) > 0 }
 
-// isOpening returns what seen is outside of reasoning.
-func (t *tags) isOpening() tagStep {
-	step, seen := stepNot, string(t.seen)
-	for _, name := range tagNames {
-		switch tag := "<" + name + ">"; {
-		case seen == tag:
-			return stepTag
-		case strings.HasPrefix(tag, seen):
-			step = stepMaybe
-		}
-	}
-	return step
-}
+// idle reports whether text without a < is content and leaves as it is.
+func (t *tags) idle() bool { return !t.inside() && !t.afterClosing && len(t.seen) == 0 }
 
-// isClosing returns what seen is within reasoning. After a backtick, or in a fence, a closing
-// tag may be code, and what follows decides: within backticks, anything but a backtick is
-// content. A paragraph break means that the fence was never closed, as happens in reasoning
-// that broke off. Then some code may end the reasoning too early, but no answer is lost.
-func (t *tags) isClosing() tagStep {
-	after, complete := strings.CutPrefix(string(t.seen), t.closing)
-	newlines := strings.ReplaceAll(after, "\r\n", "\n")
-	fenced := t.fence.Open()
-	switch {
-	case !complete && strings.HasPrefix(t.closing, string(t.seen)), complete && after == "" && (fenced || t.tick):
-		return stepMaybe
-	case !complete:
-		return stepNot
-	case after == "" || fenced && newlines == "\n\n":
-		return stepTag
-	case !fenced && after != "`":
-		return stepClosed
-	case fenced && strings.HasPrefix("\n", strings.TrimSuffix(newlines, "\r")):
-		return stepMaybe
-	}
-	return stepNot
+// boundary records that a new message of the model may begin here.
+func (t *tags) boundary() { t.afterClosing, t.blocked, t.indent = false, false, 0 }
+
+// reasoned follows a rune of the reasoning.
+func (t *tags) reasoned(r rune) {
+	t.fence.Step(r)
+	t.tick = r == '`'
 }
 
 // mayOpen reports whether a tag may open here.
@@ -144,44 +88,124 @@ func (t *opening) sent(r rune) {
 	}
 }
 
-// boundary records that a new message of the model may begin here.
-func (t *tags) boundary() {
-	t.afterClosing, t.blocked, t.indent = false, false, 0
+// is returns what seen is. After a backtick, or in a fence, a closing tag may be code, and
+// what follows decides: within backticks, anything but a backtick is content. A paragraph
+// break means that the fence was never closed, as happens in reasoning that broke off. Then
+// some code may end the reasoning too early, but no answer is lost.
+func (t *tags) is(seen string) (step tagStep) {
+	if !t.inside() {
+		for _, name := range tagNames {
+			switch tag := "<" + name + ">"; {
+			case seen == tag:
+				return stepTag
+			case strings.HasPrefix(tag, seen):
+				step = stepMaybe
+			}
+		}
+		return step
+	}
+	after, complete := strings.CutPrefix(seen, t.closing)
+	newlines := strings.ReplaceAll(after, "\r\n", "\n")
+	fenced := t.fence.Open()
+	switch {
+	case !complete && strings.HasPrefix(t.closing, seen), complete && after == "" && (fenced || t.tick):
+		return stepMaybe
+	case !complete:
+		return stepNot
+	case after == "" || fenced && newlines == "\n\n":
+		return stepTag
+	case !fenced && after != "`":
+		return stepClosed
+	case fenced && strings.HasPrefix("\n", strings.TrimSuffix(newlines, "\r")):
+		return stepMaybe
+	}
+	return stepNot
 }
 
-// reasoned follows a rune of the reasoning.
-func (t *tags) reasoned(r rune) {
-	t.fence.Step(r)
-	t.tick = r == '`'
+// readTag looks for tags at the rune c, data[i:next]. If it takes the rune, it returns
+// the index to go on at, which is i if the rune has to be read again. It returns false if
+// the rune is content.
+func (t *State) readTag(o *Rules, i, next int, c rune) (at int, taken bool) {
+	g := &t.tags
+	if len(g.seen) == 0 {
+		switch {
+		case c == '<' && g.inside():
+			t.closing = len(t.text)
+		case c == '<' && t.mayOpen(o):
+			t.suspicion = suspicion{here: true, from: len(t.text), line: t.suspicion.line, tag: true}
+			t.dropNewlines = 0
+		case g.inside():
+			g.reasoned(c)
+			if !unicode.IsSpace(c) {
+				t.recordReasoning(o)
+			}
+			t.keep(i, next)
+			return next, true
+		case g.afterClosing && unicode.IsSpace(c):
+			t.Notes.Add(contract.SectionReasoning, "white space after a closing tag: goes")
+			return next, true
+		default:
+			g.afterClosing = false
+			return i, false
+		}
+	}
+	n := len(g.seen)
+	g.afterClosing = false
+	g.seen = append(g.seen, byte(unicode.ToLower(min(c, 0x80)))) // 0x80 is in no tag
+	switch step := g.is(string(g.seen)); {
+	case step == stepMaybe:
+		t.keep(i, next)
+	case step == stepNot:
+		g.seen = g.seen[:n]
+		t.noTag(o)
+		return i, true
+	case g.inside():
+		t.closeStretch()
+		if step == stepClosed {
+			return i, true
+		}
+	default:
+		*g = tags{closing: "</" + string(g.seen[1:]), seen: g.seen[:0]}
+		t.strip()
+		if t.Stretches++; !o.Complete {
+			t.grown += 2 * o.Limits.Part
+		}
+		t.Notes.Add(contract.SectionReasoning, "an opening tag: reasoning begins, the tag goes")
+		t.add(true).breaks = t.Reasoned || o.Reasoned
+	}
+	return next, true
+}
+
+// mayOpen reports whether a tag may open here: a stretch and the content after it are two
+// more parts.
+func (t *State) mayOpen(o *Rules) bool {
+	affordable := o.Complete || t.Stretches < MaxStretches && o.Limits.Growth-t.grown >= 2*o.Limits.Part
+	return affordable && t.tags.mayOpen() && !t.fence.Open()
+}
+
+// closeStretch takes out the closing tag and begins content.
+func (t *State) closeStretch() {
+	t.tags = tags{afterClosing: true, seen: t.tags.seen[:0]}
+	t.text = t.text[:t.closing]
+	if t.in.Ok() { // otherwise it was in earlier texts
+		t.Notes.Add(contract.SectionReasoning, "a closing tag: reasoning ends, the tag goes")
+	}
+	t.pending = t.pending[:0]
+	t.add(false)
 }
 
 // noTag decides that what may be a tag is text.
-func (t *tags) noTag() {
-	if t.inside() && len(t.seen) > 0 {
-		t.reasoned('<') // in place of the other runes, which make no fence
-		if strings.Contains(string(t.seen), "\n") {
-			t.reasoned('\n')
-		}
+func (t *State) noTag(o *Rules) {
+	g := &t.tags
+	if !g.inside() {
+		t.clearLine()
+		return
 	}
-	t.seen = t.seen[:0]
-}
-
-// close ends the reasoning.
-func (t *tags) close() { *t = tags{afterClosing: true, seen: t.seen[:0]} }
-
-// decide decides what may be a tag as if the text ended here. It reports whether that is
-// a closing tag.
-func (t *tags) decide() (tag bool) {
-	if t.inside() && strings.HasPrefix(string(t.seen), t.closing) {
-		t.close()
-		return true
+	g.reasoned('<') // in place of the other runes, which make no fence
+	if strings.Contains(string(g.seen), "\n") {
+		g.reasoned('\n')
 	}
-	t.noTag()
-	return false
+	g.seen = g.seen[:0]
+	t.lead, t.pending = append(t.lead, t.pending...), t.pending[:0]
+	t.recordReasoning(o)
 }
-
-// pending reports whether the last runes may belong to a closing tag.
-func (t *tags) pending() bool { return t.inside() && len(t.seen) > 0 }
-
-// idle reports whether text without a < is content and leaves as it is.
-func (t *tags) idle() bool { return !t.inside() && !t.afterClosing && len(t.seen) == 0 }

@@ -2,6 +2,8 @@ package redact
 
 import (
 	"bytes"
+	"slices"
+	"strings"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
@@ -9,14 +11,15 @@ import (
 // finder goes over the characters of a text from secret to secret. It reads each a few
 // times at most: a value that is no secret is short, or the finder remembers how far it went.
 type finder struct {
-	text
+	chars     []byte // white space is a space, and what is not ASCII 0x80
+	b         []byte
+	n, at     int // the character n begins at b[at]
 	done      int // where the last secret ends
 	noAtUntil int // the index up to which there is no @ after a password
 }
 
-// eachIn calls found for every secret in t, in order.
-func eachIn(t text, found func(secret jsonspan.Span)) {
-	f := finder{text: t}
+// each calls found for every secret in the text, in order.
+func (f *finder) each(found func(secret jsonspan.Span)) {
 	for i := 0; i < len(f.chars); i++ {
 		if s := f.secret(i); s.Ok() {
 			found(f.span(s))
@@ -149,10 +152,9 @@ func (f *finder) char(i int) byte {
 // afterWord returns the index after the scheme at i, as Authorization headers have it
 // before their value, or i if there is none.
 func afterWord(b []byte, i int) int {
-	for _, scheme := range schemes {
-		if n := i + len(scheme); n < len(b) && begins(b[i:], scheme) && b[n] == ' ' {
-			return n + 1
-		}
+	end := skip(b, i, letters)
+	if end < len(b) && b[end] == ' ' && slices.Contains(schemes, strings.ToLower(string(b[i:end]))) {
+		return end + 1
 	}
 	return i
 }

@@ -13,14 +13,14 @@ const (
 	stars = "***"
 )
 
+var markBytes, starBytes = []byte(mark), []byte(stars)
+
 // MaxGrowth is how many bytes longer a value may become (contract section 3).
 const MaxGrowth = 64 << 10
 
 // Replacer chooses what replaces the secrets of one value, so that the value grows by
 // MaxGrowth at most.
 type Replacer struct{ grown int }
-
-var markBytes, starBytes = []byte(mark), []byte(stars)
 
 // For returns what replaces the secret. The bytes are shared and must not be changed.
 func (r *Replacer) For(secret jsonspan.Span) []byte {
@@ -63,7 +63,10 @@ func Replace(b []byte, find func(each func(jsonspan.Span))) []byte {
 }
 
 // EachInText calls each for every secret in a text, in order.
-func EachInText(b []byte, each func(secret jsonspan.Span)) { eachIn(decode(b, 0, len(b)), each) }
+func EachInText(b []byte, each func(secret jsonspan.Span)) {
+	f := decode(b, 0, len(b))
+	f.each(each)
+}
 
 // EachInValue calls each for every secret in the strings of the JSON value b, in order.
 // The name of a member may say that its value is a secret.
@@ -78,17 +81,17 @@ func EachInValue(b []byte, each func(secret jsonspan.Span)) {
 		if end < 0 { // the string does not end
 			end = len(b) + 1
 		}
-		t := decode(b, from, end-1)
+		f := decode(b, from, end-1)
 		i = min(end, len(b))
 		if next := jsonspan.SkipSpace(b, i); next < len(b) && b[next] == ':' {
-			sure, only = ownsSecret(t.chars)
+			sure, only = ownsSecret(f.chars)
 		} else if sure {
-			if s := wholeSecret(t.chars, 0, sure, only); s.Ok() {
-				each(t.span(s))
+			if s := wholeSecret(f.chars, 0, sure, only); s.Ok() {
+				each(f.span(s))
 				continue
 			}
 		}
-		eachIn(t, each)
+		f.each(each)
 	}
 }
 
@@ -96,7 +99,7 @@ func EachInValue(b []byte, each func(secret jsonspan.Span)) {
 // and whether the name means nothing else (only).
 func ownsSecret(name []byte) (sure, only bool) {
 	i, only := secretName(name)
-	if i < 0 || begins(name, "pattern") || begins(name[i:], "provided") { // approval.request asks about a pattern
+	if i < 0 || begins(name[i:], "provided") || begins(name, "pattern") { // as in approval.request
 		return false, false
 	}
 	return only || i == 0 || !is(name[i-1], alphanumeric) || beginsWord(name[i], name[i-1]), only

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -14,15 +15,10 @@ import (
 )
 
 func TestSecretsInATextAreRedacted(t *testing.T) {
-	for _, text := range redacttest.Secrets {
+	for _, text := range slices.Concat(redacttest.Secrets, redacttest.NoSecrets, whereSecretsBegin) {
 		in, want := redacttest.Marked(text)
 		if got := string(Text([]byte(in))); got != want {
 			t.Errorf("%s becomes %s, want %s", in, got, want)
-		}
-	}
-	for _, text := range redacttest.NoSecrets {
-		if got := string(Text([]byte(text))); got != text {
-			t.Errorf("%s becomes %s", text, got)
 		}
 	}
 }
@@ -99,7 +95,7 @@ func TestSecretsAreFoundUnderAnyEscape(t *testing.T) {
 
 // TestMembersThatOwnSecrets: the name of a member says that its value is a secret.
 func TestMembersThatOwnSecrets(t *testing.T) {
-	for in, want := range map[string]string{
+	rows := map[string]string{
 		`{"api_key":"abcdef"}`:                                 `{"api_key":"[redacted]"}`,
 		`{"x-api-key" : "abc def1"}`:                           `{"x-api-key" : "abc def1"}`,
 		`{"apiKey":"ab{cdef"}`:                                 `{"apiKey":"[redacted]"}`,
@@ -116,9 +112,33 @@ func TestMembersThatOwnSecrets(t *testing.T) {
 		`{"token":"required","key":"","secret":"[redacted]"}`:  `{"token":"required","key":"","secret":"[redacted]"}`,
 		`{"sk-abcdef123":"sk-abcdef123"}`:                      `{"[redacted]":"[redacted]"}`,
 		`{"message":"sk-abcdef`:                                `{"message":"[redacted]`,
-	} {
+	}
+	for _, name := range []string{"key", "my.key", "my key", "myKey", "password", "mypassword", "a_pattern_key"} {
+		rows[`{"`+name+`":"abcdef"}`] = `{"` + name + `":"` + mark + `"}`
+	}
+	for _, name := range []string{"MYKEY", "mykey", "my1key", "keys", "keyed", "passwords", "provided", "pattern", "Pattern_key", "", "k"} {
+		rows[`{"`+name+`":"abcdef"}`] = `{"` + name + `":"abcdef"}`
+	}
+	for in, want := range rows {
 		if got := string(Value([]byte(in))); got != want {
 			t.Errorf("%s becomes %s, want %s", in, got, want)
+		}
+	}
+}
+
+// A text grows by MaxGrowth and no more: what would grow further gets stars, and
+// what becomes shorter does not.
+func TestWhereRedactionGrowsNoMore(t *testing.T) {
+	const short, long = "sk-abc ", "sk-abcdefghijk "
+	fit := MaxGrowth / (len(mark+" ") - len(short))
+	for after, want := range map[string]string{
+		"":                  "",
+		short:               stars + " ",
+		long + short + long: mark + " " + stars + " " + mark + " ",
+	} {
+		got := string(Text([]byte(strings.Repeat(short, fit) + after)))
+		if want = strings.Repeat(mark+" ", fit) + want; got != want {
+			t.Errorf("%d bytes, want %d: %q", len(got), len(want), got)
 		}
 	}
 }
@@ -136,7 +156,7 @@ func FuzzRedaction(f *testing.F) {
 		"glpat-abcdEFGH1234567890", "sk_live_abcdEFGH1234567890", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln", "Bearer abcdEFGH1234567890",
 		"basic abcdEFGH1234567890", "://u:abcdEFGH1234567890@host", "api_key=abcdEFGH1234567890", `"token": "abcdEFGH1234567890"`,
 	}
-	f.Fuzz(func(t *testing.T, before, behind string, n uint16) {
+	f.Fuzz(func(t *testing.T, before, after string, n uint16) {
 		r := rand.New(rand.NewPCG(uint64(n), 3))
 		secret := planted[int(n)%len(planted)]
 		if strings.ContainsAny(secret, " =:") { // the name would be part of another word, or secret
@@ -145,8 +165,8 @@ func FuzzRedaction(f *testing.F) {
 		if halfEscape.MatchString(before) { // the secret's beginning would be its other half
 			t.Skip()
 		}
-		text := escaped(before, r) + escaped(secret, r) + escaped(" "+behind, r)
-		in := `{"error":{"message":"` + text + `","param":"` + escaped(behind, r) + `"}}`
+		text := escaped(before, r) + escaped(secret, r) + escaped(" "+after, r)
+		in := `{"error":{"message":"` + text + `","param":"` + escaped(after, r) + `"}}`
 		if !json.Valid([]byte(in)) { // a control character
 			t.Skip()
 		}
@@ -159,7 +179,7 @@ func FuzzRedaction(f *testing.F) {
 			t.Fatalf("%q becomes %q, and %q the second time", in, out, again)
 		}
 		core := strings.TrimSuffix(strings.Trim(secret[strings.LastIndexAny(secret, " =:")+1:], `"`), "@host")
-		if said := textOf(jsonspan.MemberOf(out, jsonspan.MemberOf(out, jsonspan.Span{From: 0, To: len(out)}, "error"), "message").Of(out)); strings.Contains(said, core) && !strings.Contains(behind, core[:4]) && !strings.Contains(before, core[:4]) {
+		if said := textOf(jsonspan.MemberOf(out, jsonspan.MemberOf(out, jsonspan.Span{From: 0, To: len(out)}, "error"), "message").Of(out)); strings.Contains(said, core) && !strings.Contains(after, core[:4]) && !strings.Contains(before, core[:4]) {
 			t.Fatalf("%q becomes %q", in, out)
 		}
 	})

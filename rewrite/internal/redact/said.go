@@ -54,6 +54,7 @@ func Said(text []byte, inTag bool) int {
 // "Provider said: ", in order. inTag is as in Said.
 func EachSaid(text []byte, inTag bool, each func(secret jsonspan.Span)) {
 	if from := Said(text, inTag); from >= 0 {
-		eachIn(decode(text, from, len(text)), each)
+		f := decode(text, from, len(text))
+		f.each(each)
 	}
 }

@@ -1,6 +1,9 @@
 package redact
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // prefix is what keys of a format begin with.
 type prefix struct {
@@ -29,31 +32,25 @@ var prefixes = func() (by [256][]prefix) {
 	return by
 }()
 
-// Names whose value is a secret end in one of these words. Those of onlySecret mean nothing
-// else.
-var (
-	onlySecret  = strings.Fields("apikey authorization passphrase password passwd pwd secret")
-	maybeSecret = strings.Fields("auth cookie credentials credential key provided signature token")
-)
+// secretNames are words in which names end whose value is a secret. The first onlySecret of
+// them mean nothing else.
+var secretNames = strings.Fields(`apikey authorization passphrase password passwd pwd secret
+	auth cookie credentials credential key provided signature token`)
+
+const onlySecret = 7
 
 // secretName returns the index of the word that ends b and announces a secret, or -1. only
 // says that it means nothing else.
 func secretName(b []byte) (i int, only bool) {
-	for _, word := range onlySecret {
-		if endsWith(b, word) {
-			return len(b) - len(word), true
-		}
+	n := slices.IndexFunc(secretNames, func(word string) bool { return endsWith(b, word) })
+	if n < 0 {
+		return -1, false
 	}
-	for _, word := range maybeSecret {
-		if endsWith(b, word) {
-			return len(b) - len(word), false
-		}
-	}
-	return -1, false
+	return len(b) - len(secretNames[n]), n < onlySecret
 }
 
 // schemes are the schemes of Authorization headers that a secret follows.
-var schemes = [...]string{"bearer", "basic", "token", "digest", "apikey", "key"}
+var schemes = []string{"bearer", "basic", "token", "digest", "apikey", "key"}
 
 // noSecrets are words that messages have in the place of a secret.
 var noSecrets = strings.Fields(`access apikey auth authentication authorization basic bearer cannot code credentials

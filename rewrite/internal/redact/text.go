@@ -1,43 +1,41 @@
 package redact
 
 import (
+	"bytes"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
-// text is the characters of a text in some bytes, with the places where they stand.
-type text struct {
-	chars []byte // white space is a space, and what is not ASCII 0x80
-	b     []byte
-	n, at int // the character n begins at b[at]
-}
-
-// decode returns the characters of b[from:to], the inside of a JSON string or any other text.
-func decode(b []byte, from, to int) text {
-	t := text{chars: make([]byte, 0, to-from), b: b[:to], at: from}
+// decode returns a finder in b[from:to], the inside of a JSON string or any other text.
+func decode(b []byte, from, to int) finder {
+	f := finder{chars: b[from:to], b: b[:to], at: from}
+	if !bytes.ContainsFunc(f.chars, func(r rune) bool { return r == '\\' || r < ' ' || r >= 0x7f }) {
+		return f
+	}
+	f.chars = make([]byte, 0, to-from)
 	for i := from; i < to; {
 		var c byte
-		c, i = nextChar(t.b, i)
+		c, i = nextChar(f.b, i)
 		if c <= ' ' || c == 0x7f {
 			c = ' '
 		}
-		t.chars = append(t.chars, min(c, utf8.RuneSelf))
+		f.chars = append(f.chars, min(c, utf8.RuneSelf))
 	}
-	return t
+	return f
 }
 
 // span returns where the characters s stand. Calls come in order.
-func (t *text) span(s jsonspan.Span) jsonspan.Span {
-	return jsonspan.Span{From: t.index(s.From), To: t.index(s.To)}
-}
-
-func (t *text) index(i int) int {
-	for ; t.n < i; t.n++ {
-		_, t.at = nextChar(t.b, t.at)
+func (f *finder) span(s jsonspan.Span) (at jsonspan.Span) {
+	for ; f.n < s.To; f.n++ {
+		if f.n == s.From {
+			at.From = f.at
+		}
+		_, f.at = nextChar(f.b, f.at)
 	}
-	return t.at
+	at.To = f.at
+	return at
 }
 
 // nextChar returns the character at b[i:] and the index after it. It reads escapes however
@@ -63,7 +61,9 @@ func nextChar(b []byte, i int) (c byte, next int) {
 		return byte(min(hex, utf8.RuneSelf)), next + len("u0000")
 	case next == i+1 && is(c, "nrtbf"):
 		return ' ', next + 1
-	case is(c, `"'/`), next == i+1 && c != 'u':
+	case next == i+1 && c == 'u': // it is no escape
+		return utf8.RuneSelf, next + 1
+	case next == i+1, is(c, `"'/`):
 		return c, next + 1
 	}
 	return '\\', next

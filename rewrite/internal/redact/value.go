@@ -29,14 +29,16 @@ type value struct {
 // not part of the value.
 func valueAt(b []byte, i int, set string) value {
 	b = b[i:skip(b, i, set)]
-	v := value{at: jsonspan.Span{From: i, To: i + len(bytes.TrimRight(b, ".:!?"))}, n: len(b), stars: len(bytes.Trim(b, "*")) == 0}
+	v := value{n: len(b), stars: len(bytes.Trim(b, "*")) == 0}
+	v.at = jsonspan.Span{From: i, To: i + len(bytes.TrimRight(b, ".:!?"))}
 	separates := func(r rune) bool { return !is(byte(r), alphanumeric) }
 	for part := range bytes.FieldsFuncSeq(b, separates) {
 		digit, letter, mixed := bytes.ContainsAny(part, decimal), bytes.ContainsAny(part, letters), false
 		for i := range part[1:] {
 			mixed = mixed || beginsWord(part[i+1], part[i])
 		}
-		v.digit, v.letter, v.mixed, v.longest = v.digit || digit, v.letter || letter, v.mixed || mixed, max(v.longest, len(part))
+		v.digit, v.letter, v.mixed = v.digit || digit, v.letter || letter, v.mixed || mixed
+		v.longest = max(v.longest, len(part))
 		v.likeKey = v.likeKey || len(part) >= 8 && (mixed || digit && letter)
 	}
 	v.other = bytes.ContainsFunc(b, func(r rune) bool { return r != '-' && separates(r) })
@@ -61,7 +63,8 @@ func (v *value) isSecretOf(sure bool) bool {
 
 // isSecretAfter reports whether the value is a secret after the scheme.
 func (v *value) isSecretAfter(scheme string) bool {
-	return v.isSecret(scheme == "Bearer" || v.digit || v.mixed && v.n >= 4 || v.longest >= 16 || v.other && !strings.EqualFold(scheme, "basic"))
+	bearer := scheme == "Bearer" || v.other && !strings.EqualFold(scheme, "basic")
+	return v.isSecret(bearer || v.digit || v.mixed && v.n >= 4 || v.longest >= 16)
 }
 
 // isSecret reports whether the value is a secret. looksLikeOne decides about those that

@@ -57,8 +57,7 @@ func Heal(body []byte, tools *marker.Table, check bool) (h Healed, sound bool) {
 type stripper struct {
 	copier  // of valid JSON, or the inside of a string
 	tools   *marker.Table
-	line    marker.Line // room to read a marker line
-	markers int         // the number of those that were removed
+	markers int // the number of those that were removed
 
 	loneSurrogate bool // a marker has a lone surrogate, which no text can have contained
 

@@ -77,7 +77,7 @@ func (s *stripper) text(in jsonspan.Span) {
 // tool, and otherwise 0.
 func (s *stripper) marker(text []byte, i int) int {
 	if r, next := jsonspan.NextRune(text, i); r == '`' {
-		if to, ok := s.line.ReadWhole(text, next, s.tools); ok {
+		if _, to, ok := s.tools.Line(text, next); ok {
 			return to
 		}
 	}
@@ -92,9 +92,8 @@ func mayHaveMarkers(b []byte, tools *marker.Table) bool {
 	if bytes.Contains(b, []byte("0060")) {
 		return true
 	}
-	var line marker.Line
 	for i := bytes.IndexByte(b, '`'); i >= 0; {
-		if line.OpensAt(b, i+1, tools) {
+		if next, _ := tools.Opening(b, i+1); next > 0 {
 			return true
 		}
 		n := bytes.IndexByte(b[i+1:], '`')

@@ -1,0 +1,76 @@
+package marker
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+)
+
+// A marker that is the whole content of a chunk has any emoji and any label. Where both are
+// "", the content is none.
+func TestWhole(t *testing.T) {
+	for content, want := range map[string]Marker{
+		"\n`💻 ls -la`\n":           {[]byte("💻"), []byte("ls -la")},
+		"\n`🦄 `\n":                 {[]byte("🦄"), nil},
+		"\n`💻 ``\n":                {[]byte("💻"), []byte("`")},
+		"\n`x💻  a\tb `\n":          {[]byte("x💻"), []byte(` a\tb `)},
+		"\n`🧪 lr=1\n\"2\"\\`\n":    {[]byte("🧪"), []byte(`lr=1\n\"2\"\\`)},
+		"\n`👩\u200d💻 code\n\n``\n": {[]byte("👩\u200d💻"), []byte("code\\n\\n`")},
+		"\n`ls -la`\n":             {}, "\n`💻`\n": {}, "\n`💻\tls`\n": {}, "\n`\u00a0💻 ls`\n": {}, "\n`a`💻 ls`\n": {},
+		"\n`💻 ls`": {}, "`💻 ls`\n": {}, "x\n`💻 ls`\n": {}, "\n`💻 ls`\nx": {}, "\n`💻 ls\n": {}, "\n`💻 a`\n`💻 b`\n": {},
+		"": {}, "\n": {}, "\n`": {}, "\n``\n": {},
+	} {
+		plain := jsonspan.Inside(jsonspan.Quote(content))
+		escaped := strings.NewReplacer(`\n`, `\u000a`, "`", `\u0060`, " ", `\u0020`).Replace(string(plain))
+		for _, s := range []string{string(plain), escaped} {
+			m, ok := Whole([]byte(s))
+			text := func(raw []byte) string { return string(jsonspan.AppendText(nil, raw)) }
+			if ok != (want.Emoji != nil) || text(m.Emoji) != text(want.Emoji) || text(m.Label) != text(want.Label) {
+				t.Errorf("%s: %s, %s, %v, want %s, %s", s, m.Emoji, m.Label, ok, want.Emoji, want.Label)
+			}
+			if Begins([]byte(s)) != strings.HasPrefix(content, "\n`") {
+				t.Errorf("%s: begins %v", s, Begins([]byte(s)))
+			}
+		}
+	}
+}
+
+// A line is the marker of a known tool if a label follows its emoji, a backtick ends it, and no
+// second marker begins in it. Where next is 0, it is none.
+func TestLine(t *testing.T) {
+	for _, c := range []struct {
+		line, emoji, label string
+		next               int
+	}{
+		{line: `💻 ls`, next: 0},
+		{"💻 ls`", "💻", "ls", 8},
+		{"💻 ls`\\nx", "💻", "ls", 10},
+		{`💻\u0020ls\u0060\u000Ax`, "💻", "ls", 24},
+		{"⚙️ a`b``\\n", "⚙️", "a`b`", 14},
+		{"⚙ x`", "⚙", "x", 6},
+		{line: "💻 ls`x"}, {line: "💻 ls\\n`"}, {line: "💻 `"}, {line: "💻`"}, {line: "💻"}, {line: ""}, {line: "🦄 x`"}, {line: "x💻 ls`"},
+		{line: "💻 a` and `📖 b`"}, {line: "💻 a` and ``📖 b`"},
+		{"💻 a` and `📖b`", "💻", "a` and `📖b", 19},
+	} {
+		m, next, ok := Hermes.Line([]byte("`"+c.line), 1)
+		if next = max(next-1, 0); next != c.next || ok != (next > 0) || string(m.Emoji) != c.emoji || string(m.Label) != c.label {
+			t.Errorf("%s: %s, %s, %d, want %s, %s, %d", c.line, m.Emoji, m.Label, next, c.emoji, c.label, c.next)
+		}
+	}
+}
+
+// What follows a backtick may become the opening of a marker as long as it agrees with an emoji.
+func TestOpening(t *testing.T) {
+	for text, want := range map[string]struct {
+		next   int
+		partly bool
+	}{
+		"": {0, true}, "💻": {0, true}, "💻 ": {5, true}, "💻 x": {5, true}, "💻x": {}, "x": {}, "⚙": {0, true}, "⚙\ufe0f": {0, true},
+		`\u2699 x`: {7, true}, `\ud83d\udcbb\ufe0f `: {19, true}, `\ud83d`: {}, "\xf0\x9f": {},
+	} {
+		if next, partly := Hermes.Opening([]byte(text), 0); next != want.next || partly != want.partly {
+			t.Errorf("%s: %d, %v, want %d, %v", text, next, partly, want.next, want.partly)
+		}
+	}
+}
