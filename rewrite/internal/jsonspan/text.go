@@ -2,7 +2,8 @@ package jsonspan
 
 import (
 	"bytes"
-	"strconv"
+	"encoding/binary"
+	"encoding/hex"
 	"strings"
 	"unicode"
 	"unicode/utf16"
@@ -53,11 +54,12 @@ const (
 
 // Hex4 returns the value of the four hexadecimal digits at s[i:].
 func Hex4(s []byte, i int) (rune, bool) {
+	var b [2]byte
 	if i+4 > len(s) {
 		return 0, false
 	}
-	n, err := strconv.ParseUint(string(s[i:i+4]), 16, 16)
-	return rune(n), err == nil
+	_, err := hex.Decode(b[:], s[i:i+4])
+	return rune(binary.BigEndian.Uint16(b[:])), err == nil
 }
 
 // ScanText scans the inside of a JSON string from the index i on. It returns the index of the
