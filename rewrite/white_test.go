@@ -66,8 +66,8 @@ func knows(s *Stream) string {
 		fmt.Fprintf(&b, "%s: %+v\n", name, inside(s, "chat", "text", "prose", name))
 	}
 	suspicion := inside(s, "chat", "text", "prose", "suspicion")
-	kind := suspicion.FieldByName("kind").Uint()
-	if fmt.Fprintf(&b, "suspicion: %d, %v\n", kind, suspicion.FieldByName("here")); kind == 1 { // a marker's: for a tag the line is room
+	size, tag := suspicion.FieldByName("size"), suspicion.FieldByName("tag")
+	if fmt.Fprintf(&b, "suspicion: %d, %v, %v\n", size, tag, suspicion.FieldByName("here")); size.Int() > 0 { // a marker's: otherwise the line is room
 		fmt.Fprintf(&b, "line: %+v\n", suspicion.FieldByName("line"))
 	}
 	fmt.Fprintf(&b, "held: %d\n", inside(s, "chat", "hold", "buf").Len())
