@@ -67,7 +67,7 @@ func knows(s *Stream) string {
 	}
 	suspicion := inside(s, "chat", "text", "prose", "suspicion")
 	size, tag := suspicion.FieldByName("size"), suspicion.FieldByName("tag")
-	if fmt.Fprintf(&b, "suspicion: %d, %v, %v\n", size, tag, suspicion.FieldByName("here")); size.Int() > 0 { // a marker's: otherwise the line is room
+	if fmt.Fprintf(&b, "suspicion: %v, %v, %v\n", size, tag, suspicion.FieldByName("here")); size.Int() > 0 { // a marker's: otherwise the line is room
 		fmt.Fprintf(&b, "line: %+v\n", suspicion.FieldByName("line"))
 	}
 	fmt.Fprintf(&b, "held: %d\n", inside(s, "chat", "hold", "buf").Len())
