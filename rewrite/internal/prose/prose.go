@@ -88,7 +88,7 @@ func (t *State) MidLine() bool {
 func (t *State) Skim(text []byte, o *contract.Options) bool {
 	before := *t
 	t.Notes = nil // if the text changes, it is read again
-	t.Read(text, jsonspan.Span{To: len(text)}, &Rules{Options: o}, false)
+	t.Read(text, jsonspan.Span{To: len(text)}, &Rules{Options: o, Finished: true}, false)
 	if len(t.Parts) > 1 || len(t.text) < len(text) || t.Waits() {
 		*t = before
 		return false

@@ -108,12 +108,15 @@ func (f *finder) afterName(i int) (s jsonspan.Span) {
 	b := f.chars
 	end := f.done + len(bytes.TrimRight(b[f.done:i], " ])"+quotes))
 	name, only := secretName(b[f.done:end])
+	if name < 0 {
+		return s
+	}
 	quoted, apart, pair := bytes.ContainsAny(b[end:i], quotes), bytes.IndexByte(b[end:i], ' ') >= 0, b[i] == ','
 	from := i + 1
 	if !pair {
 		from = f.separated(i, ">"+separators)
 	}
-	if name < 0 || from == i || pair && !quoted {
+	if from == i || pair && !quoted {
 		return s
 	}
 	name += f.done
