@@ -90,6 +90,16 @@ func (s *Stream) Feed(dst, in []byte, now time.Time) []byte {
 	}
 	s.chat.Begin(dst, now)
 	s.scan.Feed(in)
+	s.units()
+	if s.scan.Fed() > 4*contract.MaxIdleItems { // an item of a list takes at least four bytes
+		s.chat.Trim()
+	}
+	s.scan.Rest()
+	return s.out.Take()
+}
+
+// units handles the complete units that have come.
+func (s *Stream) units() {
 	for b := s.scan.Ahead(); len(b) > 0; b = s.scan.Ahead() {
 		if s.scan.Between() && s.notes == nil {
 			if n := s.chat.Pass(b, s.scan.MaxFrame); n > 0 {
@@ -105,11 +115,6 @@ func (s *Stream) Feed(dst, in []byte, now time.Time) []byte {
 		s.unit(u, b)
 		s.explain(b, from)
 	}
-	if s.scan.Fed() > 4*contract.MaxIdleItems { // an item of a list takes at least four bytes
-		s.chat.Trim()
-	}
-	s.scan.Rest()
-	return s.out.Take()
 }
 
 // Keepalive appends a keepalive to dst if one may leave now: between frames
@@ -131,14 +136,25 @@ func (s *Stream) Finish(dst []byte, cause Cause) []byte {
 		return dst
 	}
 	s.out.Bytes = dst
-	added := s.finishTail(cause)
+	added := 0
+	if s.scan.End(); bytes.HasSuffix(s.scan.Ahead(), []byte("\r\n\r")) { // a CRLF was cut
+		s.scan.Feed([]byte("\n"))
+		added = 1
+	}
+	s.units()
+	s.scan.Rest()
+	if !s.Guarded() {
+		s.out.Bytes = s.out.Bytes[:len(s.out.Bytes)-added]
+	}
+	from := len(s.out.Bytes)
+	added += s.finishTail(cause)
 	s.closed = true
 	if s.other == nil {
 		s.chat.Finish(contract.Cause(cause))
 	} else {
 		s.other.Finish(&s.out, contract.Cause(cause), added)
 	}
-	s.explain(nil, len(dst))
+	s.explain(nil, from)
 	return s.out.Take()
 }
 
@@ -210,18 +226,16 @@ func (s *Stream) unit(u sse.Unit, b []byte) {
 	switch {
 	case u == sse.UnitFrame:
 		s.frame(b)
-	case u == sse.UnitNoise && s.other == nil:
-		s.chat.Noise(b)
-	case u == sse.UnitNoise:
-		s.chat.Quiet(b)
-	case u == sse.UnitRaw && s.other != nil && s.other.Raw(b, !s.scan.Raw(), s.scan.MaxFrame):
-		s.out.Drop()
-	case u == sse.UnitRaw && s.other != nil:
-		s.chat.Raw(b, !s.scan.Raw(), 0)
-	case u == sse.UnitRaw:
+	case u == sse.UnitRaw && s.other == nil:
 		s.chat.Raw(b, !s.scan.Raw(), s.scan.MaxFrame)
-	case u == sse.UnitLF:
-		s.chat.LF(b)
+	case u == sse.UnitRaw:
+		if !s.other.Raw(b, !s.scan.Raw(), s.scan.MaxFrame) {
+			s.chat.Raw(b, !s.scan.Raw(), 0)
+		}
+	case u != sse.UnitMark && s.other == nil:
+		s.chat.Noise(b)
+	case u != sse.UnitMark:
+		s.chat.Quiet(b)
 	}
 }
 
@@ -265,7 +279,7 @@ func (s *Stream) take(section, text string) {
 // explain explains what became of the piece in. What has left for it begins at Bytes[from].
 func (s *Stream) explain(in []byte, from int) {
 	if s.explainTo != nil {
-		s.explainTo(Step{In: in, Out: s.out.Bytes[from:], Held: in != nil && s.out.IsHeld(), Notes: s.list})
+		s.explainTo(Step{In: in, Out: s.out.Bytes[from:], Held: in != nil && s.chat.Holds(), Notes: s.list})
 		s.list = s.list[:0]
 	}
 }

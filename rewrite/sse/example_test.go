@@ -26,12 +26,8 @@ func Example() {
 				writer.Mark()
 				continue
 			}
-			writer.Next(unit)
+			writer.WriteMark()
 			switch unit {
-			case sse.UnitLF:
-				if writer.LF() == sse.Forwarded {
-					writer.Bytes = append(writer.Bytes, b...)
-				}
 			case sse.UnitFrame:
 				frame.Parse(b)
 				if i := bytes.Index(frame.Data, []byte("secret")); i >= 0 {
@@ -46,11 +42,10 @@ func Example() {
 	}
 	read("event: message\r\ndata: {\"word\":\r\nda")
 	read("ta:  \"secret\"}\r\n\r")
-	writer.BeginOwn()
+	read("\n: a comment\n\n")
 	writer.Bytes = append(writer.Bytes, "data: bye\n\n"...)
-	read("\n: upstream's LF is not repeated\n\n")
 
 	fmt.Printf("%q\n", writer.Take())
 	// Output:
-	// "event: message\r\ndata: {\"word\":\r\ndata:  \"***\"}\r\n\r\ndata: bye\n\n: upstream's LF is not repeated\n\n"
+	// "event: message\r\ndata: {\"word\":\r\ndata:  \"***\"}\r\n\r\n: a comment\n\ndata: bye\n\n"
 }

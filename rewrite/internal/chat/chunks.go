@@ -18,7 +18,6 @@ func (s *Stream) chunk() {
 		return
 	case s.repeatsOutput():
 		s.notes.Add(contract.SectionTools, "the output of a card that leaves with the end of its tool: dropped")
-		s.Out.Drop()
 		return
 	}
 	s.updateEnvelope()
@@ -113,7 +112,6 @@ func (s *Stream) markerChunk() bool {
 	switch {
 	case x.Droppable():
 		start()
-		s.Out.Drop()
 	case x.C.Finish.Ok():
 		start()
 		x.DropContent()

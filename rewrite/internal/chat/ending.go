@@ -177,7 +177,6 @@ func (s *Stream) doneFrame() {
 		return
 	}
 	s.notes.Add(contract.SectionEnd, "[DONE] with other white space: strict clients know one spelling")
-	s.Out.Drop()
 	s.w.Done()
 }
 
@@ -188,5 +187,4 @@ func (s *Stream) dropLate() {
 	} else {
 		s.notes.Add(contract.SectionEnd, "after [DONE]: dropped")
 	}
-	s.Out.Drop()
 }

@@ -6,7 +6,6 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/redact"
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
 // learn makes the frame, which is about to leave, the template: if it has exactly one text, at
@@ -57,8 +56,7 @@ func (s *Stream) Pass(b []byte, most int) int {
 	}
 	s.Frames++
 	s.chunks++
-	s.Out.Next(sse.UnitFrame)
+	s.Out.WriteMark()
 	s.Out.Bytes = append(s.Out.Bytes, b[:end]...)
-	s.Out.ForwardWhole()
 	return end
 }
