@@ -54,7 +54,7 @@ func frames(r io.Reader) (all []string, err error) {
 // Package sse cuts frames as the standard says; here is what becomes of them.
 func TestFramesAreTheStream(t *testing.T) {
 	const stream = "\xef\xbb\xbf: hello\r\n\r\nevent: x\r\ndata: a\r\ndata:b\r\n\r\n\ndata\n\ndata: c\n"
-	want := []string{"\xef\xbb\xbf", ": hello", "event: x\r\ndata: a\r\ndata:b", "", "data", "data: c\n+"}
+	want := []string{"\xef\xbb\xbf", ": hello", "", "event: x\r\ndata: a\r\ndata:b", "", "", "data", "data: c\n+"}
 	broken := errors.New("broken")
 	for name, r := range map[string]io.Reader{
 		"at once": strings.NewReader(stream), "byte by byte": iotest.OneByteReader(strings.NewReader(stream)),
