@@ -148,7 +148,7 @@ func TestStepsSayWhatIsHeld(t *testing.T) {
 	for in, want := range map[string]string{
 		role() + text("a") + text("\n`💻 l") + ": c\n\n" + text("s`\n") + text("b"): "- - held held - - end",
 		role() + text("a\n`💻 l"): "- held end", role() + text("a") + stop(): "- - - - end",
-		inCRLF(role() + text("a\n`💻 l")): "- held end",
+		inCRLF(role() + text("a\n`💻 l")): "- - held held end",
 	} {
 		steps, _ := explained(in, Options{}, chatParams, inOne, CauseAborted)
 		var got []string

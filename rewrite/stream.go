@@ -90,16 +90,6 @@ func (s *Stream) Feed(dst, in []byte, now time.Time) []byte {
 	}
 	s.chat.Begin(dst, now)
 	s.scan.Feed(in)
-	s.units()
-	if s.scan.Fed() > 4*contract.MaxIdleItems { // an item of a list takes at least four bytes
-		s.chat.Trim()
-	}
-	s.scan.Rest()
-	return s.out.Take()
-}
-
-// units handles the complete units that have come.
-func (s *Stream) units() {
 	for b := s.scan.Ahead(); len(b) > 0; b = s.scan.Ahead() {
 		if s.scan.Between() && s.notes == nil {
 			if n := s.chat.Pass(b, s.scan.MaxFrame); n > 0 {
@@ -115,6 +105,11 @@ func (s *Stream) units() {
 		s.unit(u, b)
 		s.explain(b, from)
 	}
+	if s.scan.Fed() > 4*contract.MaxIdleItems { // an item of a list takes at least four bytes
+		s.chat.Trim()
+	}
+	s.scan.Rest()
+	return s.out.Take()
 }
 
 // Keepalive appends a keepalive to dst if one may leave now: between frames
@@ -136,25 +131,14 @@ func (s *Stream) Finish(dst []byte, cause Cause) []byte {
 		return dst
 	}
 	s.out.Bytes = dst
-	added := 0
-	if s.scan.End(); bytes.HasSuffix(s.scan.Ahead(), []byte("\r\n\r")) { // a CRLF was cut
-		s.scan.Feed([]byte("\n"))
-		added = 1
-	}
-	s.units()
-	s.scan.Rest()
-	if !s.Guarded() {
-		s.out.Bytes = s.out.Bytes[:len(s.out.Bytes)-added]
-	}
-	from := len(s.out.Bytes)
-	added += s.finishTail(cause)
+	added := s.finishTail(cause)
 	s.closed = true
 	if s.other == nil {
 		s.chat.Finish(contract.Cause(cause))
 	} else {
 		s.other.Finish(&s.out, contract.Cause(cause), added)
 	}
-	s.explain(nil, from)
+	s.explain(nil, len(dst))
 	return s.out.Take()
 }
 
@@ -226,16 +210,18 @@ func (s *Stream) unit(u sse.Unit, b []byte) {
 	switch {
 	case u == sse.UnitFrame:
 		s.frame(b)
-	case u == sse.UnitRaw && s.other == nil:
-		s.chat.Raw(b, !s.scan.Raw(), s.scan.MaxFrame)
-	case u == sse.UnitRaw:
-		if !s.other.Raw(b, !s.scan.Raw(), s.scan.MaxFrame) {
-			s.chat.Raw(b, !s.scan.Raw(), 0)
-		}
-	case u != sse.UnitMark && s.other == nil:
+	case u == sse.UnitNoise && s.other == nil:
 		s.chat.Noise(b)
-	case u != sse.UnitMark:
+	case u == sse.UnitNoise:
 		s.chat.Quiet(b)
+	case u == sse.UnitRaw && s.other != nil && s.other.Raw(b, !s.scan.Raw(), s.scan.MaxFrame):
+		s.out.Drop()
+	case u == sse.UnitRaw && s.other != nil:
+		s.chat.Raw(b, !s.scan.Raw(), 0)
+	case u == sse.UnitRaw:
+		s.chat.Raw(b, !s.scan.Raw(), s.scan.MaxFrame)
+	case u == sse.UnitLF:
+		s.chat.LF(b)
 	}
 }
 
@@ -279,7 +265,7 @@ func (s *Stream) take(section, text string) {
 // explain explains what became of the piece in. What has left for it begins at Bytes[from].
 func (s *Stream) explain(in []byte, from int) {
 	if s.explainTo != nil {
-		s.explainTo(Step{In: in, Out: s.out.Bytes[from:], Held: in != nil && s.chat.Holds(), Notes: s.list})
+		s.explainTo(Step{In: in, Out: s.out.Bytes[from:], Held: in != nil && s.out.IsHeld(), Notes: s.list})
 		s.list = s.list[:0]
 	}
 }

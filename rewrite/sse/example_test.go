@@ -26,8 +26,12 @@ func Example() {
 				writer.Mark()
 				continue
 			}
-			writer.WriteMark()
+			writer.Next(unit)
 			switch unit {
+			case sse.UnitLF:
+				if writer.LF() == sse.Forwarded {
+					writer.Bytes = append(writer.Bytes, b...)
+				}
 			case sse.UnitFrame:
 				frame.Parse(b)
 				if i := bytes.Index(frame.Data, []byte("secret")); i >= 0 {
@@ -42,10 +46,11 @@ func Example() {
 	}
 	read("event: message\r\ndata: {\"word\":\r\nda")
 	read("ta:  \"secret\"}\r\n\r")
-	read("\n: a comment\n\n")
+	writer.BeginOwn()
 	writer.Bytes = append(writer.Bytes, "data: bye\n\n"...)
+	read("\n: upstream's LF is not repeated\n\n")
 
 	fmt.Printf("%q\n", writer.Take())
 	// Output:
-	// "event: message\r\ndata: {\"word\":\r\ndata:  \"***\"}\r\n\r\n: a comment\n\ndata: bye\n\n"
+	// "event: message\r\ndata: {\"word\":\r\ndata:  \"***\"}\r\n\r\ndata: bye\n\n: upstream's LF is not repeated\n\n"
 }

@@ -13,15 +13,14 @@ const (
 	UnitNoise
 	UnitRaw  // a frame, or a part of one, that is larger than Scanner.MaxFrame
 	UnitMark // the byte order mark that a stream may begin with
-	// UnitLF is the LF of a CRLF whose CR has ended the unit before: of the first CRLF of a
-	// stream, because nothing says earlier that an LF will follow, and of what was raw.
+	// UnitLF is the LF of a CRLF whose CR has ended the unit before. A frame
+	// is complete at the CR, because nothing says that an LF will follow.
 	UnitLF
 )
 
 // Scanner cuts an event stream into units. Lines end with LF, CR or CRLF, a blank
 // line ends a frame, and one leading byte order mark is ignored (WHATWG HTML,
-// section 9.2.6). Where units are cut does not depend on how the bytes came. After the first
-// CRLF of a stream, a unit that ends with a CR waits for the byte after that.
+// section 9.2.6). Where units are cut does not depend on how the bytes came.
 //
 // For each read, call Feed, Next until it returns false, and Rest. What Next returns
 // aliases the bytes fed and is valid until Rest. Rest copies the unit under way, if there
@@ -34,7 +33,7 @@ type Scanner struct {
 	// with comments that no blank line follows.
 	CommentUnits bool
 	// Lines makes each line a unit of its own: a UnitFrame, unless it is blank or longer than
-	// MaxFrame. Every CR ends one at once.
+	// MaxFrame.
 	Lines bool
 
 	src  []byte // the bytes being scanned: buf, or those fed
@@ -44,7 +43,6 @@ type Scanner struct {
 	line int    // where the current line begins; before src if parts have left raw
 
 	begun   bool // the place for a byte order mark is past
-	crlf    bool // a line has ended with CRLF, so that others may
 	inFrame bool // a line of the unit was a field
 	afterCR bool // the last byte was a CR; an LF belongs to it
 	raw     bool // part of the unit has left raw
@@ -58,13 +56,6 @@ func (c *Scanner) Feed(p []byte) {
 		c.buf = append(c.buf, p...)
 		c.src = c.buf
 	}
-}
-
-// End says that the input is over, so that a CR at its end waits for no LF. Next then returns what
-// is complete.
-func (c *Scanner) End() {
-	c.crlf = false
-	c.Feed(nil)
 }
 
 // Next returns the next unit. It returns false if that is not complete.
@@ -82,7 +73,7 @@ func (c *Scanner) Next() (Unit, []byte, bool) {
 			c.afterCR = false
 			if c.src[c.pos] == '\n' {
 				c.pos++
-				c.line, c.crlf = c.pos, !c.Lines
+				c.line = c.pos
 				if c.from == c.pos-1 && !c.raw {
 					return c.cut(UnitLF)
 				}
@@ -95,16 +86,7 @@ func (c *Scanner) Next() (Unit, []byte, bool) {
 		}
 		empty := end == c.line
 		isComment := c.comment || !c.raw && !c.inFrame && !empty && c.src[c.line] == ':'
-		ends := empty || c.Lines || isComment && c.CommentUnits
-		if c.afterCR = c.src[end] == '\r'; c.afterCR && ends && c.crlf && !c.raw && end-c.from <= c.MaxFrame {
-			if end+1 == len(c.src) {
-				c.pos, c.afterCR = end, false
-				break
-			}
-			if c.src[end+1] == '\n' {
-				end, c.afterCR = end+1, false
-			}
-		}
+		c.afterCR = c.src[end] == '\r'
 		c.pos = end + 1
 		c.line = c.pos
 		switch {
@@ -115,7 +97,7 @@ func (c *Scanner) Next() (Unit, []byte, bool) {
 		}
 		c.inFrame = c.inFrame || !isComment
 	}
-	if n := c.pos - c.from; n > c.MaxFrame || c.raw && n > 0 {
+	if n := len(c.src) - c.from; n > c.MaxFrame || c.raw && n > 0 {
 		if !c.raw && !c.inFrame {
 			c.comment = c.CommentUnits && c.line < len(c.src) && c.src[c.line] == ':'
 			c.inFrame = !c.comment

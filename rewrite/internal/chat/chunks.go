@@ -18,6 +18,7 @@ func (s *Stream) chunk() {
 		return
 	case s.repeatsOutput():
 		s.notes.Add(contract.SectionTools, "the output of a card that leaves with the end of its tool: dropped")
+		s.Out.Drop()
 		return
 	}
 	s.updateEnvelope()
@@ -112,6 +113,7 @@ func (s *Stream) markerChunk() bool {
 	switch {
 	case x.Droppable():
 		start()
+		s.Out.Drop()
 	case x.C.Finish.Ok():
 		start()
 		x.DropContent()

@@ -177,6 +177,7 @@ func (s *Stream) doneFrame() {
 		return
 	}
 	s.notes.Add(contract.SectionEnd, "[DONE] with other white space: strict clients know one spelling")
+	s.Out.Drop()
 	s.w.Done()
 }
 
@@ -187,4 +188,5 @@ func (s *Stream) dropLate() {
 	} else {
 		s.notes.Add(contract.SectionEnd, "after [DONE]: dropped")
 	}
+	s.Out.Drop()
 }

@@ -18,6 +18,7 @@ func (s *Stream) toolEvent(in contract.Progress) {
 		s.updateEnvelope()
 	}
 	c := encode.Transition{Tool: toolOf(x), Source: contract.SourceUpstream, Event: x, In: in}
+	s.Out.Drop()
 	switch status := statusOf(x); {
 	case s.end.finished: // too late to be completed before the finish chunk
 		s.notes.Add(contract.SectionTools, "a tool event after the finish chunk: dropped")

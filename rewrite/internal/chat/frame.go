@@ -14,7 +14,7 @@ func (s *Stream) Unit(u sse.Unit) {
 	if u == sse.UnitMark {
 		s.Out.Mark()
 	} else {
-		s.Out.WriteMark()
+		s.Out.Next(u)
 	}
 }
 
@@ -85,6 +85,17 @@ func (s *Stream) Noise(b []byte) {
 	}
 }
 
+// LF handles the LF b of a CRLF whose CR ended the unit before.
+func (s *Stream) LF(b []byte) {
+	switch s.Out.LF() {
+	case sse.Forwarded:
+		s.Out.Bytes = append(s.Out.Bytes, b...)
+	case sse.Held:
+		s.hold.addLF(b)
+		s.boundHold()
+	}
+}
+
 // Keepalive writes a keepalive (contract section 3). The stream must not have finished.
 func (s *Stream) Keepalive() {
 	s.keepalives++
@@ -94,7 +105,9 @@ func (s *Stream) Keepalive() {
 // Finish ends the stream after upstream has ended for the cause. It writes what the client
 // still needs: the held frames, the ends of open tools, an error finish and [DONE].
 func (s *Stream) Finish(cause contract.Cause) {
+	held := s.hold.buf
 	s.decideHeld()
+	s.Out.Release(held)
 	if !s.end.finished {
 		s.finishError(cause.Code())
 	}

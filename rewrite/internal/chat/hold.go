@@ -31,6 +31,12 @@ func (h *hold) add(raw []byte) {
 	h.frames = append(h.frames, heldFrame{end: len(h.buf)})
 }
 
+// addLF holds the LF that the last frame lacked.
+func (h *hold) addLF(lf []byte) {
+	h.buf = append(h.buf, lf...)
+	h.frames[len(h.frames)-1].end = len(h.buf)
+}
+
 // release appends all that is held to dst, and empties the hold.
 func (h *hold) release(dst []byte) []byte {
 	dst = append(dst, h.buf...)

@@ -27,9 +27,11 @@ func (s *Stream) Raw(b []byte, last bool, limit int) {
 	g.tail = append(g.tail[max(0, len(g.tail)+len(end)-MaxLook):], end...)
 	if g.drop {
 		s.notes.Add(contract.SectionTools, "a tool event larger than max_frame, of the kind that does not leave: dropped")
+		s.Out.Drop()
 	} else {
 		s.notes.Add(contract.SectionHarm, "larger than max_frame: passes unexamined")
 		s.Out.Bytes = append(s.Out.Bytes, b...)
+		s.Out.ForwardWhole()
 	}
 	if last {
 		s.text.unexamined++

@@ -157,9 +157,6 @@ func (s *Stream) Object() *chunk.Object { return &s.x }
 // Finished reports whether a finish chunk has left.
 func (s *Stream) Finished() bool { return s.end.finished }
 
-// Holds reports whether frames are held back.
-func (s *Stream) Holds() bool { return !s.hold.empty() }
-
 // Done reports whether [DONE] has left.
 func (s *Stream) Done() bool { return s.end.done }
 

@@ -6,6 +6,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/redact"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
 // learn makes the frame, which is about to leave, the template: if it has exactly one text, at
@@ -56,7 +57,8 @@ func (s *Stream) Pass(b []byte, most int) int {
 	}
 	s.Frames++
 	s.chunks++
-	s.Out.WriteMark()
+	s.Out.Next(sse.UnitFrame)
 	s.Out.Bytes = append(s.Out.Bytes, b[:end]...)
+	s.Out.ForwardWhole()
 	return end
 }

@@ -61,6 +61,8 @@ func (s *Stream) readContent(last bool) bool {
 		}
 	}
 	if in.Ok() && left == 0 && x.Droppable() {
+		s.Out.BeginOwn() // parts may have left
+		s.Out.Drop()
 		return false
 	}
 	s.rest = kept
@@ -173,6 +175,7 @@ func (s *Stream) writePart(reasoning bool, kept *prose.Kept) {
 // imitation or a tag.
 func (s *Stream) holdFrame(kept *prose.Kept) {
 	x, h, r := &s.x, &s.hold, &s.text.prose
+	s.Out.BeginOwn() // parts may have left
 	if r.HeldNewline {
 		kept.Front = prose.NewlineInJSON // it is part of the suspected line
 	}
@@ -197,6 +200,7 @@ func (s *Stream) holdFrame(kept *prose.Kept) {
 	h.buf = x.Edits.Append(h.buf, &x.F)
 	f.end = len(h.buf)
 	h.frames = append(h.frames, f)
+	s.Out.Hold()
 	s.boundHold()
 }
 
@@ -207,14 +211,16 @@ func (s *Stream) Quiet(b []byte) {
 		s.Out.Unit(b)
 		return
 	}
+	s.Out.Hold()
 	s.hold.add(b)
 	s.boundHold()
 }
 
 // boundHold releases the held frames if they are larger than a frame may be.
 func (s *Stream) boundHold() {
-	if len(s.hold.buf) > s.o.MaxFrame {
+	if n := len(s.hold.buf); n > s.o.MaxFrame {
 		s.text.prose.Release()
 		s.applyReading()
+		s.Out.Forward(s.Out.Bytes[len(s.Out.Bytes)-n:])
 	}
 }

@@ -47,10 +47,14 @@ func (w *Writer) Model() string { return jsonspan.Unquote(w.envelope().Model) }
 func (w *Writer) Forward(x *chunk.Object) { w.Out.Frame(&x.F, &x.Edits) }
 
 // Object writes the frame x with its edits, after frames of our own.
-func (w *Writer) Object(x *chunk.Object) { w.Forward(x) }
+func (w *Writer) Object(x *chunk.Object) {
+	w.Out.BeginOwn()
+	w.Forward(x)
+}
 
 // own writes a frame of our own, or a part of one.
 func (w *Writer) own(parts ...string) {
+	w.Out.BeginOwn()
 	for _, part := range parts {
 		w.Out.Bytes = append(w.Out.Bytes, part...)
 	}
