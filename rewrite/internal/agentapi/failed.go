@@ -20,6 +20,7 @@ func (s *Stream) writeFailed(out *sse.Writer, code string) {
 	if s.message != "" || s.hasError { // upstream has said why
 		code = contract.CodeAgentError
 	}
+	out.BeginOwn()
 	out.Bytes = s.appendToolEnds(out.Bytes)
 	switch s.kind {
 	case kindResponses:

@@ -102,7 +102,8 @@ func (s *Stream) Frame(out *sse.Writer, f *sse.Frame, edits *sse.Splice) {
 	e, ok := eventOf(f)
 	switch {
 	case s.failedByUs:
-		return // nothing may follow the failure that we have written
+		out.Drop() // nothing may follow the failure that we have written
+		return
 	case !f.HasData:
 	case chunk.IsDone(f.Data):
 		if s.Open() && !s.mayHaveEnded {
