@@ -50,37 +50,37 @@ func (e event) number(names ...string) []byte { return chunk.NumberAt(e.Data, e.
 // responsePrefix begins the type of every event of a response.
 const responsePrefix = "response."
 
-// responseType returns the type of an event of a response, or "" if e is none. In such an event the
+// responseType returns the type of an event of a response, or nil if e is none. In such an event the
 // type agrees with the name, if there is one, and there is a response or a sequence number. Of a
 // large one either may be after what has come.
-func (e event) responseType() string {
+func (e event) responseType() []byte {
 	name := jsonspan.Inside(e.text("type"))
 	if e.large && len(name) == 0 {
 		name = e.Event
 	}
 	if !bytes.HasPrefix(name, []byte(responsePrefix)) || chunk.IsNamed(e.Frame) && !bytes.Equal(name, e.Event) ||
 		!e.large && !e.at("response").IsObject(e.Data) && e.number("sequence_number") == nil {
-		return ""
+		return nil
 	}
-	return string(name)
+	return name
 }
 
 // runEvents are the beginnings of the names of a run's events. Other servers send run_id
 // and event, too, but with names such as on_chain_start or RunContent.
 var runEvents = [...]string{"run.", "message.", "tool.", "reasoning.", "approval.", "subagent."}
 
-// runName returns the name of an event of a run, or "" if e is none.
-func (e event) runName() string {
+// runName returns the name of an event of a run, or nil if e is none.
+func (e event) runName() []byte {
 	if chunk.IsNamed(e.Frame) || !e.at("run_id").IsString(e.Data) {
-		return ""
+		return nil
 	}
 	name := jsonspan.Inside(e.text("event"))
 	for _, family := range runEvents {
 		if bytes.HasPrefix(name, []byte(family)) {
-			return string(name)
+			return name
 		}
 	}
-	return ""
+	return nil
 }
 
 // number is the next number of a stream's events, in their id field or in a member. Upstream

@@ -30,7 +30,7 @@ func (s *Stream) writeFailed(out *sse.Writer, code string) {
 		}
 		// Strict clients accept no other code for a failure that is not the client's fault.
 		response = failedResponse(redact.Value(response), "server_error", message)
-		out.Bytes = s.appendFailure(out.Bytes, "response.failed", `,"response":`+string(response))
+		out.Bytes = s.appendFailure(out.Bytes, "response.failed", `,"response":`+string(jsonspan.OneLine(response)))
 	case kindRuns:
 		out.Bytes = s.appendFailure(out.Bytes, "run.failed", `, "error": `+message)
 	case kindSession:
@@ -64,7 +64,7 @@ func (s *Stream) appendEvent(dst []byte, name, members string) []byte {
 	}
 	switch s.kind {
 	case kindResponses:
-		dst = fmt.Appendf(dst, `data: {"type":"%s"%s`, name, jsonspan.OneLine([]byte(members)))
+		dst = fmt.Appendf(dst, `data: {"type":"%s"%s`, name, members)
 		dst = s.seq.appendTo(dst, `,"sequence_number":%d`)
 	case kindRuns:
 		dst = fmt.Appendf(dst, `data: {"event": "%s", "run_id": %s`, name, cmp.Or(s.ownID, `""`)) // too long to remember
@@ -82,19 +82,22 @@ func (s *Stream) appendEvent(dst []byte, name, members string) []byte {
 // appendToolEnds appends the ends of open tools. It leaves out those of the tools that started
 // first until the rest takes at most contract.MaxOpenBytes (contract section 7).
 func (s *Stream) appendToolEnds(dst []byte) []byte {
-	for ; ; s.tools = s.tools[1:] {
-		try := *s
-		var ends []byte
-		for _, t := range s.tools {
-			if ends = try.appendToolEnd(ends, t); len(ends) > contract.MaxOpenBytes {
-				break
-			}
-		}
-		if len(ends) <= contract.MaxOpenBytes {
-			s.id, s.seq = try.id, try.seq
-			return append(dst, ends...)
-		}
+	try, repeats, total := *s, 1, 0
+	if s.kind == kindResponses {
+		repeats = 4 // of the key
 	}
+	least := len(try.appendToolEnd(nil, openTool{key: `""`, data: `{}`, index: `123456789`}))
+	size := func(t openTool) int { return least + repeats*len(t.key) + len(t.data) }
+	for _, t := range s.tools {
+		total += size(t)
+	}
+	for ; total > contract.MaxOpenBytes; s.tools = s.tools[1:] {
+		total -= size(s.tools[0])
+	}
+	for _, t := range s.tools {
+		dst = s.appendToolEnd(dst, t)
+	}
+	return dst
 }
 
 // appendToolEnd appends the end of the tool t. How long a tool of a run would have run is not
@@ -114,7 +117,7 @@ func (s *Stream) appendToolEnd(dst []byte, t openTool) []byte {
 		dst = s.appendEvent(dst, name, `,"output_index":`+index+`,"item":`+item)
 	}
 	if !t.done {
-		item(itemDone, t.index, string(withMember([]byte(t.data), "status", `"incomplete"`)))
+		item(itemDone, t.index, string(jsonspan.OneLine(withMember([]byte(t.data), "status", `"incomplete"`))))
 	}
 	output := `{"type":"function_call_output","id":"fco_` + t.key[1:] + `,"call_id":` + t.key +
 		`,"output":[{"type":"input_text","text":"Error: interrupted"}],"status":"incomplete"}`

@@ -60,15 +60,17 @@ func (d *said) record(k kind, name string, e event) {
 		}
 	case kindRuns:
 		remember(&d.ownID, e.at("run_id").Of(e.Data))
-		d.at = ""
+		if e.number("timestamp") == nil {
+			d.at = ""
+		}
 		remember(&d.at, e.number("timestamp"))
-		d.tool(name, openTool{key: string(e.text("tool"))})
+		d.tool(name, e.text("tool"), nil)
 	case kindSession:
 		remember(&d.ownID, e.text("session_id"))
 		remember(&d.run, e.text("run_id"))
 		remember(&d.at, e.number("ts"))
 		d.hasError = d.hasError || name == "error"
-		d.tool(name, openTool{key: string(e.text("tool_name")), data: string(e.text("message_id"))})
+		d.tool(name, e.text("tool_name"), e.text("message_id"))
 	}
 }
 
@@ -114,12 +116,12 @@ func (d *said) recordError(k kind, e event) {
 }
 
 // tool remembers what an event of a run or of a session says of a tool. Tools have no ids there.
-func (d *said) tool(name string, t openTool) {
+func (d *said) tool(name string, key, message []byte) {
 	switch name {
 	case "tool.started":
-		d.start(t)
+		d.start(openTool{key: string(key), data: string(message)})
 	case "tool.completed", "tool.failed":
-		d.end(t.key)
+		d.end(string(key))
 	}
 }
 

@@ -133,7 +133,7 @@ func (s *Stream) Frame(out *sse.Writer, f *sse.Frame, edits *sse.Splice) {
 func (s *Stream) failCompleted(e event, edits *sse.Splice) {
 	const from, to = "response.completed", "response.failed"
 	response := e.at("response")
-	if e.responseType() != from || !response.IsObject(e.Data) {
+	if string(e.responseType()) != from || !response.IsObject(e.Data) {
 		return
 	}
 	t := chunk.ReadTurn(e.Data, response)
@@ -200,22 +200,22 @@ const maxLook = 512
 // kindOf returns the kind of stream that the event certainly belongs to, and its name. Only
 // the path says that a stream has the events of a run, because other servers send similar
 // ones.
-func (s *Stream) kindOf(e event) (kind, string) {
+func (s *Stream) kindOf(e event) (kind, []byte) {
 	if s.kind == kindSession {
 		if chunk.IsNamed(e.Frame) {
-			return kindSession, string(e.Event)
+			return kindSession, e.Event
 		}
-		return kindUnknown, ""
+		return kindUnknown, nil
 	}
-	if name := e.responseType(); name != "" {
+	if name := e.responseType(); name != nil {
 		return kindResponses, name
 	}
 	if s.kind == kindRuns {
-		if name := e.runName(); name != "" {
+		if name := e.runName(); name != nil {
 			return kindRuns, name
 		}
 	}
-	return kindUnknown, ""
+	return kindUnknown, nil
 }
 
 // event learns from the event.
@@ -228,8 +228,8 @@ func (s *Stream) event(e event) {
 	case s.kind == kindUnknown:
 	case k == s.kind:
 		s.mayHaveEnded = false
-		s.record(k, name, e)
-		s.ends(name)
+		s.record(k, string(name), e)
+		s.ends(string(name))
 	case k != kindUnknown:
 	case e.large && s.kind != kindSession && !chunk.IsNamed(e.Frame) && !e.at("type").Ok(): // it may be any
 		s.mayHaveEnded = true
@@ -264,21 +264,26 @@ func (s *Stream) ends(name string) {
 // end records that the event that ends the stream has left.
 func (s *Stream) end() { s.ended, s.response, s.tools = true, nil, nil }
 
+// failureSigns are in every object that has an error.
+var failureSigns = []string{`error"`, `hermes"`, `incomplete_details"`, `\u`}
+
 // redact adds the edits that take secrets out of what the event says of a failure or of the
 // agent's state.
 func (s *Stream) redact(e event, edits *sse.Splice) {
 	session := s.kind == kindSession && chunk.IsNamed(e.Frame)
 	all := string(e.Event) == "error" || string(e.Event) == "hermes.status"
 	if !session {
-		all = slices.ContainsFunc([][]byte{e.Event, jsonspan.Inside(e.text("type")), jsonspan.Inside(e.text("event"))}, chunk.TellsState)
+		all = chunk.TellsState(e.Event) || chunk.TellsState(jsonspan.Inside(e.text("type"))) || chunk.TellsState(jsonspan.Inside(e.text("event")))
 	}
-	chunk.Redact(e.Frame, edits, s.notes, func(each func(jsonspan.Span)) {
-		if all {
-			chunk.EachSecret(e.Data, e.object(), each)
-			return
-		}
-		chunk.EachError(e.Data, func(v jsonspan.Span) { chunk.EachSecret(e.Data, v, each) })
-	})
+	if all || slices.ContainsFunc(failureSigns, func(sign string) bool { return bytes.Contains(e.Data, []byte(sign)) }) {
+		chunk.Redact(e.Frame, edits, s.notes, func(each func(jsonspan.Span)) {
+			if all {
+				chunk.EachSecret(e.Data, e.object(), each)
+				return
+			}
+			chunk.EachError(e.Data, func(v jsonspan.Span) { chunk.EachSecret(e.Data, v, each) })
+		})
+	}
 	if all || !redact.MaySay(e.Data) || s.kind == kindSession && string(e.Event) != "assistant.completed" {
 		return
 	}

@@ -147,35 +147,30 @@ func (a *answer) repair(m *message) {
 // insides of JSON strings. Members keep their order.
 func (a *answer) write(m *message, content, reasoning []byte) {
 	content = quote(content)
-	switch {
-	case len(reasoning) == 0:
-		a.replace(m.content, content)
-	case !m.reasoning.Ok():
-		a.replace(m.content, append(append(append(content, `,"reasoning_content":"`...), reasoning...), '"'))
-	default:
-		said := bytes.Clone(jsonspan.Inside(jsonspan.StringAt(a.b, m.reasoning)))
-		if jsonspan.HasText(said) {
-			said = append(said, prose.BreakInJSON...)
-		}
-		reasoning = quote(append(said, reasoning...))
-		if m.reasoning.From < m.content.From {
-			a.replace(m.reasoning, reasoning)
-			a.replace(m.content, content)
-		} else {
-			a.replace(m.content, content)
-			a.replace(m.reasoning, reasoning)
-		}
+	said := jsonspan.Inside(jsonspan.StringAt(a.b, m.reasoning))
+	if jsonspan.HasText(said) {
+		said = slices.Concat(said, []byte(prose.BreakInJSON))
+	}
+	reasons := len(reasoning) > 0 && m.reasoning.Ok()
+	if reasoning = quote(slices.Concat(said, reasoning)); !m.reasoning.Ok() && len(reasoning) > len(`""`) {
+		content = slices.Concat(content, []byte(`,"reasoning_content":`), reasoning)
+	}
+	replace := func(v jsonspan.Span, with []byte) {
+		a.cut(v.From, v.To)
+		a.out = append(a.out, with...)
+	}
+	if reasons && m.reasoning.From < m.content.From {
+		replace(m.reasoning, reasoning)
+	}
+	replace(m.content, content)
+	if reasons && m.reasoning.From > m.content.From {
+		replace(m.reasoning, reasoning)
 	}
 }
 
-// replace replaces a value. Values are replaced in order.
-func (a *answer) replace(v jsonspan.Span, with []byte) {
-	a.cut(v.From, v.To)
-	a.out = append(a.out, with...)
-}
-
 // failed reports whether the agent failed without saying so: the answer has stop and usage
-// 0/0/0, and is empty or one of Hermes' own errors (contract section 3, "false stop"). Modern Hermes says so in a hermes block.
+// 0/0/0, and is empty or one of Hermes' own errors (contract section 3, "false stop"). Modern
+// Hermes says so in a hermes block.
 //
 // Other text with usage 0/0/0 passes unless zero_usage is error, even if the model has
 // reported usage before. A stream that fails still delivers its text. An error status
@@ -188,9 +183,8 @@ func (a *answer) failed() bool {
 	if !m.stop || m.hasOther {
 		return false
 	}
-	said := m.text()
-	switch {
-	case said == "" && !m.hasReasoning, chunk.IsUncalled(said):
+	said := strings.TrimSpace(unquote(quote(m.left)))
+	if said == "" && !m.hasReasoning || chunk.IsUncalled(said) {
 		return true
 	}
 	a.sum.ZeroUsagePassed = a.o.ZeroUsage != contract.ZeroUsageError
@@ -202,9 +196,6 @@ func (a *answer) failed() bool {
 func (a *answer) saysError() bool {
 	return a.error || a.c.Err.IsSet(a.b) || jsonspan.MemberOf(a.b, a.c.Hermes, "failed").Is(a.b, "true")
 }
-
-// text returns the content that is left, decoded and without white space around it.
-func (m *message) text() string { return strings.TrimSpace(unquote(quote(m.left))) }
 
 // failure returns the error object of modern Hermes. Its message is said, the text that
 // legacy Hermes sent as the answer, the inside of a JSON string.
