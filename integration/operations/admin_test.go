@@ -118,11 +118,7 @@ func TestAdminEndpointIsGuarded(t *testing.T) {
 	w.get(url, http.StatusForbidden, "Host", "evil.example")
 	w.get(url, http.StatusForbidden, "Origin", "http://evil.example", "Sec-Fetch-Mode", "cors")
 	w.get(url+"/more", http.StatusNotFound)
-	res, err := http.Post(url, "application/json", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
+	res := client.New(t, "http://"+w.Admin).Send(http.MethodPost, "/hermes/streams", nil)
 	if res.StatusCode != http.StatusMethodNotAllowed || res.Header.Get("Allow") != "GET, HEAD" {
 		t.Errorf("POST: %s, Allow %q", res.Status, res.Header.Get("Allow"))
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
@@ -137,15 +138,7 @@ func TestAccessLogNamesWhatIsIgnored(t *testing.T) {
 		{"/v1/chat/completions", tools + strings.Repeat(" ", 64<<10), true, ""},
 		{"/v1/chat/completions", tools[:len(tools)-1], false, ""}, // no JSON
 	} {
-		body := io.Reader(strings.NewReader(c.body))
-		if c.chunked {
-			body = io.MultiReader(body)
-		}
-		res, err := http.Post(fmt.Sprintf("%s%s?case=%d.", w.Base, c.path, i), "application/json", body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		res.Body.Close()
+		w.Send(http.MethodPost, fmt.Sprintf("%s?case=%d.", c.path, i), client.Body(c.body, c.chunked)).Leave()
 		if sent := <-got; sent != c.body {
 			t.Errorf("%s: upstream got %q", c.path, harness.Clip(sent))
 		}
@@ -220,23 +213,8 @@ func tellAll(t *testing.T, global string) (w *watched, recordings, home string) 
 	}
 	body := `{"model":"hermes-agent","stream":true,"messages":[{"role":"user","content":` + hermes.ASCII(said["the question"]) + "},{\"role\":\"assistant\",\"content\":\"`💻 ls`\\n" + said["the answer"] + `"}]}`
 	for name := range scripts {
-		req, err := http.NewRequest(http.MethodPost, w.Base+"/v1/chat/completions", strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		req.Header.Set("X-Play", name)
-		req.Header.Set("Content-Type", "application/json")
-		req.Header.Set("Authorization", "Bearer "+said["the key"])
-		req.Header.Set("Cookie", "session="+said["a cookie"])
-		res, err := w.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = io.Copy(io.Discard, res.Body)
-		res.Body.Close()
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		w.Send(http.MethodPost, "/v1/chat/completions", strings.NewReader(body), "X-Play", name,
+			"Authorization", "Bearer "+said["the key"], "Cookie", "session="+said["a cookie"]).All()
 	}
 	return w, recordings, home
 }
@@ -364,17 +342,11 @@ func TestHeadersOfUpstreamStayShort(t *testing.T) {
 	paths := []string{"/v1/chat/completions", "/v1/responses", "/v1/runs/run_1/events", "/v1/models", "/api/sessions/s/chat/stream"}
 	for name := range scripts {
 		for _, path := range paths {
-			req, err := http.NewRequest(http.MethodPost, "http://"+w.site+path, strings.NewReader(`{"stream":true,"messages":[]}`))
-			if err != nil {
-				t.Fatal(err)
+			// An answer that is torn, or whose header is too long for this client, is an error.
+			if r, err := w.Ask(http.MethodPost, path, strings.NewReader(`{"stream":true,"messages":[]}`), "X-Play", name); err == nil {
+				_, _ = io.Copy(io.Discard, r.In) // likewise
+				r.Leave()
 			}
-			req.Header.Set("X-Play", name)
-			res, err := http.DefaultClient.Do(req)
-			if err != nil {
-				continue // an answer that is torn, or whose header is too long for this client
-			}
-			_, _ = io.Copy(io.Discard, res.Body) // likewise
-			res.Body.Close()
 		}
 	}
 	_, list := w.get("http://"+w.Admin+"/hermes/streams", http.StatusOK)

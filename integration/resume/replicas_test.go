@@ -2,7 +2,6 @@ package resume
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -29,18 +28,7 @@ func ask(c *client.Client, k string, more ...string) *client.Reply {
 // remove ends a stream, and returns the status.
 func remove(t *testing.T, c *client.Client, id, authorization string) int {
 	t.Helper()
-	req, err := http.NewRequestWithContext(context.Background(), http.MethodDelete, c.Base+"/v1/chat/completions/"+id, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Host = "replicas.example"
-	req.Header.Set("Authorization", authorization)
-	res, err := c.HTTP.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	res.Body.Close()
-	return res.StatusCode
+	return leave(c.Send(http.MethodDelete, "/v1/chat/completions/"+id, nil, "Authorization", authorization))
 }
 
 // sameHost has a client name the same host at every replica, as behind a load balancer.

@@ -5,7 +5,6 @@ package resume
 
 import (
 	"compress/gzip"
-	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -240,15 +239,9 @@ func TestUpstreamIsLeft(t *testing.T) {
 	}
 	r := c.Chat(key, "deleted", "X-Name", "deleted")
 	frame(t, r)
-	req, err := http.NewRequestWithContext(context.Background(), http.MethodDelete, base+"/v1/chat/completions/"+r.Header.Get(stream), nil)
-	if err != nil {
-		t.Fatal(err)
+	if status := leave(c.Send(http.MethodDelete, "/v1/chat/completions/"+r.Header.Get(stream), nil)); status != http.StatusNoContent {
+		t.Fatalf("DELETE: %d", status)
 	}
-	res, err := c.Do(req)
-	if err != nil || res.StatusCode != http.StatusNoContent {
-		t.Fatalf("%v, %v", res, err)
-	}
-	res.Body.Close()
 	if got := <-gone; got != "deleted" {
 		t.Errorf("%s was left", got)
 	}
@@ -272,17 +265,7 @@ func statuses(t *testing.T, c *client.Client, id, credentials string) (all [4]in
 	all[0] = leave(c.Chat(key, "k", "Authorization", credentials))
 	all[1] = leave(c.Chat(behind, id+"/1", "Authorization", credentials))
 	for i, method := range []string{http.MethodGet, http.MethodDelete} {
-		r, err := http.NewRequestWithContext(t.Context(), method, c.Base+"/v1/chat/completions/"+id, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header.Set("Authorization", credentials)
-		res, err := c.HTTP.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		res.Body.Close()
-		all[2+i] = res.StatusCode
+		all[2+i] = leave(c.Send(method, "/v1/chat/completions/"+id, nil, "Authorization", credentials))
 	}
 	return all
 }
@@ -409,22 +392,11 @@ func filterOfPage(t *testing.T) string {
 }
 
 // sendSized sends a chat request with a key and a body of so many bytes, and returns the answer.
-func sendSized(t *testing.T, c *client.Client, base, k string, size int) (id, answer string) {
-	t.Helper()
+func sendSized(c *client.Client, k string, size int) (id, answer string) {
 	before, behind := `{"stream":true,"messages":[{"role":"user","content":"`, `"}]}`
 	body := before + strings.Repeat("x", size-len(before)-len(behind)) + behind
-	req, err := http.NewRequestWithContext(context.Background(), http.MethodPost, base+"/v1/chat/completions", strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set(key, k)
-	res, err := c.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := client.NewReply(t, res, func() {})
-	return res.Header.Get(stream), r.All()
+	r := c.Send(http.MethodPost, "/v1/chat/completions", strings.NewReader(body), key, k)
+	return r.Header.Get(stream), r.All()
 }
 
 // TestMaxRequestOfHermesBoundsBoth: a request above max_request passes, and its answer is not
@@ -442,7 +414,7 @@ func TestMaxRequestOfHermesBoundsBoth(t *testing.T) {
 	c.Reloading = true
 	check := func(k string, size int, kept bool) {
 		t.Helper()
-		id, answer := sendSized(t, c, "http://"+listen, k, size)
+		id, answer := sendSized(c, k, size)
 		if (id != "") != kept || !strings.Contains(answer, " world") {
 			t.Errorf("%d bytes: the stream has the id %q, and is\n%s", size, id, answer)
 		}
@@ -474,20 +446,11 @@ func TestBodiesBeforeAnyCheckTakeTheirSize(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range clients {
 		all.Go(func() {
-			req, err := http.NewRequestWithContext(context.Background(), http.MethodPost, "http://"+listen+"/v1/chat/completions", strings.NewReader(body))
+			r, err := client.New(t, "http://"+listen).Ask(http.MethodPost, "/v1/chat/completions", strings.NewReader(body), key, strconv.Itoa(i))
 			if err != nil {
 				t.Error(err)
-				return
-			}
-			req.Header.Set(key, strconv.Itoa(i))
-			res, err := http.DefaultClient.Do(req)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			defer res.Body.Close()
-			if _, err := io.Copy(io.Discard, res.Body); err != nil || res.StatusCode != http.StatusUnauthorized {
-				t.Errorf("%s, %v", res.Status, err)
+			} else if r.All(); r.StatusCode != http.StatusUnauthorized {
+				t.Error(r.Status)
 			}
 		})
 	}
@@ -641,17 +604,7 @@ func TestSitesAreApart(t *testing.T) {
 	first := client.New(t, "http://"+atA).Chat(key, "k")
 	id := first.Header.Get(stream)
 	first.All()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+atB+"/v1/chat/completions/"+id, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Host = atA
-	res, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	res.Body.Close()
-	if res.StatusCode != http.StatusNotFound {
-		t.Errorf("b: %s", res.Status)
+	if status := leave(client.New(t, "http://"+atB).Send(http.MethodGet, "/v1/chat/completions/"+id, nil, "Host", atA)); status != http.StatusNotFound {
+		t.Errorf("b: %d", status)
 	}
 }

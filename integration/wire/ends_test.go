@@ -2,7 +2,6 @@ package wire
 
 import (
 	"bytes"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -353,22 +352,8 @@ func TestMutedTurns(t *testing.T) {
 	base, _ := sidecar.Serve(t, upstream.New(t, scripts.Play), sidecar.Options{"max_request": 64 << 10})
 	const session = "X-Hermes-Session-Id"
 	ask := func(t *testing.T, name, members, id string, chunked bool) *strict.Answer {
-		body := io.Reader(strings.NewReader(`{"model":"hermes-agent","stream":true,"messages":[{"role":"user","content":"hi"}]` + members + `}`))
-		if chunked {
-			body = io.MultiReader(body) // of no known length
-		}
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, base+"/v1/chat/completions", body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header.Set("Content-Type", "application/json")
-		r.Header.Set("X-Play", name)
-		r.Header[session] = []string{id}
-		res, err := client.New(t, base).Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return client.NewReply(t, res, func() {}).Answer()
+		body := client.Body(`{"model":"hermes-agent","stream":true,"messages":[{"role":"user","content":"hi"}]`+members+`}`, chunked)
+		return client.New(t, base).Send(http.MethodPost, "/v1/chat/completions", body, "X-Play", name, session, id).Answer()
 	}
 	const diagnostic = `,"hermes_notification_category":"diagnostic"`
 	for _, c := range []struct {

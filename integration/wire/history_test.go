@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
-	"context"
 	"fmt"
 	"io"
 	"net"
@@ -52,27 +51,9 @@ func arrivals(t testing.TB) (*upstream.Server, chan arrival) {
 // upload posts a body, of known length or chunked, and wants the answer {}.
 func upload(t testing.TB, base, body string, chunked bool, headers ...string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), harness.Patience)
-	defer cancel()
-	var in io.Reader = strings.NewReader(body)
-	if chunked {
-		in = io.MultiReader(in)
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/v1/chat/completions", in)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Content-Type", "application/json")
-	for i := 0; i+1 < len(headers); i += 2 {
-		req.Header.Set(headers[i], headers[i+1])
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	if b, err := io.ReadAll(res.Body); err != nil || string(b) != "{}" || res.StatusCode != http.StatusOK {
-		t.Fatalf("%s: %q, %v", res.Status, b, err)
+	r := client.New(t, base).Send(http.MethodPost, "/v1/chat/completions", client.Body(body, chunked), headers...)
+	if b := r.All(); b != "{}" || r.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %q", r.Status, b)
 	}
 }
 
@@ -230,23 +211,11 @@ func TestRequestsWithCaddysOwnDirectives(t *testing.T) {
 
 	for _, chunked := range []bool{false, true} {
 		body := history(pollutedContent)
-		post := func(path string) *http.Response {
-			var in io.Reader = strings.NewReader(body)
-			if chunked {
-				in = io.MultiReader(in)
-			}
-			res, err := http.Post(base+path, "application/json", in)
-			if err != nil {
-				t.Fatal(err)
-			}
-			res.Body.Close()
-			return res
+		if status := postTo(t, base, "/limited/v1/chat/completions", body, chunked); status != http.StatusRequestEntityTooLarge {
+			t.Errorf("chunked %v: status %d, want 413", chunked, status)
 		}
-		if res := post("/limited/v1/chat/completions"); res.StatusCode != http.StatusRequestEntityTooLarge {
-			t.Errorf("chunked %v: status %d, want 413", chunked, res.StatusCode)
-		}
-		if res := post("/fallback/api"); res.StatusCode != http.StatusOK {
-			t.Errorf("chunked %v: status %d", chunked, res.StatusCode)
+		if status := postTo(t, base, "/fallback/api", body, chunked); status != http.StatusOK {
+			t.Errorf("chunked %v: status %d", chunked, status)
 		}
 		receive(t, got).want(t, body, chunked)
 	}
@@ -321,7 +290,7 @@ func TestALimitOfTheBodyBehindHermes(t *testing.T) {
 	}
 	handle_errors {
 		reverse_proxy `+second.Addr+"\n\t}")
-				status := postTo(t, base+"/api", body, chunked)
+				status := postTo(t, base, "/api", body, chunked)
 				if i == 0 {
 					bare = status
 				}
@@ -340,18 +309,11 @@ func TestALimitOfTheBodyBehindHermes(t *testing.T) {
 }
 
 // postTo posts a body, and returns the status of the answer.
-func postTo(t testing.TB, url, body string, chunked bool) int {
+func postTo(t testing.TB, base, path, body string, chunked bool) int {
 	t.Helper()
-	var in io.Reader = strings.NewReader(body)
-	if chunked {
-		in = io.MultiReader(in)
-	}
-	res, err := http.Post(url, "application/json", in)
-	if err != nil {
-		t.Fatal(err)
-	}
-	res.Body.Close()
-	return res.StatusCode
+	r := client.New(t, base).Send(http.MethodPost, path, client.Body(body, chunked))
+	r.Leave()
+	return r.StatusCode
 }
 
 // A request that the client has not sent in good order is its own failure, not
@@ -393,16 +355,8 @@ func TestFirstByteTimeoutWhileTheClientSends(t *testing.T) {
 			}
 			_ = in.Close()
 		}()
-		ctx, cancel := context.WithTimeout(context.Background(), harness.Patience)
-		defer cancel()
-		r, _ := http.NewRequestWithContext(ctx, http.MethodPost, base+"/v1/chat/completions", out)
-		res, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		res.Body.Close()
-		if res.StatusCode != http.StatusOK {
-			t.Fatal(res.Status)
+		if r := client.New(t, base).Send(http.MethodPost, "/v1/chat/completions", out); r.StatusCode != http.StatusOK {
+			t.Fatal(r.Status)
 		}
 		receive(t, got).want(t, body, true)
 	})

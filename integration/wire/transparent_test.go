@@ -295,12 +295,7 @@ func TestHEAD(t *testing.T) {
 	c := client.New(t, sidecar.URL(sidecar.Serve(t, upstream.New(t, func(x *upstream.Exchange) {
 		x.Header("200 OK", "Content-Type: text/event-stream", "Content-Length: 1234")
 	}), nil)))
-	req, _ := http.NewRequest(http.MethodHead, c.Base+"/v1/chat/completions", nil)
-	res, err := c.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
+	res := c.Send(http.MethodHead, "/v1/chat/completions", nil)
 	if res.StatusCode != 200 || res.ContentLength != 1234 {
 		t.Errorf("%s, length %d", res.Status, res.ContentLength)
 	}

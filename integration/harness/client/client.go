@@ -104,26 +104,48 @@ func (c *Client) Post(path string, headers ...string) *Reply {
 }
 
 // Try is Post for requests that may fail.
-func (c *Client) Try(path string, headers ...string) (*Reply, error) {
+func (c *Client) Try(path string, headers ...string) (r *Reply, err error) {
+	for deadline := time.Now().Add(harness.Patience); ; {
+		r, err = c.Ask(http.MethodPost, path, strings.NewReader(Question), headers...)
+		if !c.Reloading || !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) || time.Now().After(deadline) {
+			return r, err
+		}
+	}
+}
+
+// Ask sends a request with a method and a body of JSON, nil for none, and returns when the response's
+// header has come.
+func (c *Client) Ask(method, path string, body io.Reader, headers ...string) (*Reply, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), harness.Patience)
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.Base+path, strings.NewReader(Question))
+	req, err := http.NewRequestWithContext(ctx, method, c.Base+path, body)
+	if err == nil {
+		req.Header.Set("Content-Type", "application/json")
+		setHeaders(req, headers)
+		var res *http.Response
+		if res, err = c.Do(req); err == nil {
+			return NewReply(c.t, res, cancel), nil
+		}
+	}
+	cancel()
+	return nil, err
+}
+
+// Send is Ask for requests that must be answered.
+func (c *Client) Send(method, path string, body io.Reader, headers ...string) *Reply {
+	c.t.Helper()
+	r, err := c.Ask(method, path, body, headers...)
 	if err != nil {
-		cancel()
-		return nil, err
+		c.t.Fatalf("%s %s: %v", method, path, err)
 	}
-	req.Header.Set("Content-Type", "application/json")
-	setHeaders(req, headers)
-	res, err := c.Do(req)
-	for err != nil && c.Reloading && ctx.Err() == nil && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)) {
-		again := req.Clone(ctx)
-		again.Body = io.NopCloser(strings.NewReader(Question))
-		res, err = c.Do(again)
+	return r
+}
+
+// Body returns a body of known length, or a chunked one.
+func Body(text string, chunked bool) io.Reader {
+	if chunked {
+		return io.MultiReader(strings.NewReader(text))
 	}
-	if err != nil {
-		cancel()
-		return nil, err
-	}
-	return NewReply(c.t, res, cancel), nil
+	return strings.NewReader(text)
 }
 
 // Do sends a request. What the sidecar has written of the answer has to be what docs/schema
