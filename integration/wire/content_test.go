@@ -20,16 +20,15 @@ import (
 // the label can tell apart.
 const sharedEmoji = "🔍 🧠 👁️ ⌨️ 📚 🏠 🧪 ⚡"
 
-// The content of a repaired G0 or G1 answer is what a modern Hermes sends for
-// the same scenario.
+// The content of a repaired G0 or G1 answer is what a modern Hermes sends for the same scenario, and
+// its tools are those that G2 announces itself.
 func TestContentIsThatOfModernHermes(t *testing.T) {
-	legacy := hermes.Recordings(t, func(r hermes.Recording) bool {
-		return hermes.Chats(r) && r.Legacy() && !r.Live()
-	})
 	all := hermes.Recordings(t, hermes.Chats)
-	base, _ := sidecar.Serve(t, upstream.New(t, upstream.Library(all, upstream.ByFrame).Play), nil)
-	c := client.New(t, base)
-	for _, r := range legacy {
+	c := client.New(t, sidecar.URL(sidecar.Serve(t, upstream.New(t, upstream.Library(all, upstream.ByFrame).Play), nil)))
+	for _, r := range all {
+		if !r.Legacy() || r.Live() {
+			continue
+		}
 		t.Run(r.String(), func(t *testing.T) {
 			modern := modernOf(r, "g3-v0.20.3")
 			c := c.Of(t)
@@ -47,44 +46,37 @@ func TestContentIsThatOfModernHermes(t *testing.T) {
 			if got.Content != want {
 				t.Errorf("content\n%q, want that of %s\n%q", got.Content, modern, want)
 			}
+			checkStarts(t, r, got.Starts)
 		})
 	}
 }
 
-// The tools of a repaired G0 or G1 answer are those that G2 announces itself.
-func TestToolStartsAreThoseOfG2(t *testing.T) {
-	legacy := hermes.Recordings(t, func(r hermes.Recording) bool { return hermes.Chats(r) && r.Legacy() && !r.Live() })
-	base, _ := sidecar.Serve(t, upstream.New(t, upstream.Library(legacy, upstream.ByFrame).Play), nil)
-	c := client.New(t, base)
-	for _, r := range legacy {
-		t.Run(r.String(), func(t *testing.T) {
-			got := c.Of(t).Play(r.String()).Answer().Starts
-			want := strict.Decode(t, string(hermes.Recorded(t, modernOf(r, "g2-v0.13.0")).Body)).Starts
-			if r.Scenario == "emoji_all" {
-				// It starts every tool that a release has: G2 has more of them.
-				want = slices.DeleteFunc(want, func(w strict.Start) bool {
-					return !slices.ContainsFunc(got, func(g strict.Start) bool { return g.Label == w.Label })
-				})
-				if len(want) < 40 {
-					t.Fatalf("only %d tools of G2 are in the answer", len(want))
-				}
-			}
-			if len(got) != len(want) {
-				t.Fatalf("starts\n%v, want those of G2\n%v", got, want)
-			}
-			for i, g := range got {
-				w := want[i]
-				if strings.Contains(sharedEmoji, w.Emoji) && strings.HasPrefix(r.Generation, "g0") && w.Label != w.Tool {
-					w.Tool = g.Tool
-				}
-				if w.Emoji == "⚡" && strings.HasPrefix(r.Generation, "g0") {
-					w.Tool = "tool" // of a tool that has no emoji nothing is known
-				}
-				if g != w {
-					t.Errorf("start %d: %v, want %v", i, g, w)
-				}
-			}
+// checkStarts wants the tools of a repaired recording to be those of G2.
+func checkStarts(t *testing.T, r hermes.Recording, got []strict.Start) {
+	want := strict.Decode(t, string(hermes.Recorded(t, modernOf(r, "g2-v0.13.0")).Body)).Starts
+	if r.Scenario == "emoji_all" {
+		// It starts every tool that a release has: G2 has more of them.
+		want = slices.DeleteFunc(want, func(w strict.Start) bool {
+			return !slices.ContainsFunc(got, func(g strict.Start) bool { return g.Label == w.Label })
 		})
+		if len(want) < 40 {
+			t.Fatalf("only %d tools of G2 are in the answer", len(want))
+		}
+	}
+	if len(got) != len(want) {
+		t.Fatalf("starts\n%v, want those of G2\n%v", got, want)
+	}
+	for i, g := range got {
+		w := want[i]
+		if strings.Contains(sharedEmoji, w.Emoji) && strings.HasPrefix(r.Generation, "g0") && w.Label != w.Tool {
+			w.Tool = g.Tool
+		}
+		if w.Emoji == "⚡" && strings.HasPrefix(r.Generation, "g0") {
+			w.Tool = "tool" // of a tool that has no emoji nothing is known
+		}
+		if g != w {
+			t.Errorf("start %d: %v, want %v", i, g, w)
+		}
 	}
 }
 

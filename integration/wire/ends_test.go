@@ -217,19 +217,6 @@ func frameWith(s, text string) string {
 	return ""
 }
 
-// finish_reason length passes byte for byte, error object and all.
-func TestLengthPassesAsItIs(t *testing.T) {
-	all := hermes.Recordings(t, func(r hermes.Recording) bool {
-		return hermes.Chats(r) && strings.Contains(string(r.Body), `"finish_reason": "length"`)
-	})
-	c := client.New(t, sidecar.URL(sidecar.Serve(t, upstream.New(t, upstream.Library(all, upstream.ByFrame).Play), sidecar.Still)))
-	for _, r := range all {
-		if got := c.Play(r.String()).All(); got != string(r.Body) {
-			t.Errorf("%s: got\n%s\nwant\n%s", r, got, r.Body)
-		}
-	}
-}
-
 // Keys and tokens in upstream's messages do not reach the client.
 func TestSecretsAreRedacted(t *testing.T) {
 	const key, token = "sk-proj-4f9aK2x8Q0bZ7mN3vR6t", "eyJhbGciOiJIUzI1NiJ9.c2VjcmV0.c2ln"

@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"bytes"
 	"fmt"
 	"reflect"
 	"regexp"
@@ -160,26 +159,6 @@ func TestToolNames(t *testing.T) {
 	}
 }
 
-// A modern stream is not touched but for the envelope of its tool events: each
-// other frame keeps its bytes.
-func TestG2FramesBesideToolEventsKeepTheirBytes(t *testing.T) {
-	all := hermes.Recordings(t, func(r hermes.Recording) bool {
-		return hermes.Chats(r) && !r.Legacy() && !strings.Contains(r.Scenario, "crash") && !strings.Contains(r.Scenario, "fail") && !strings.HasPrefix(r.Scenario, "err") &&
-			!strings.HasPrefix(r.Scenario, "zero") && r.Scenario != "model_imitates" && r.Scenario != "think_tags" &&
-			!bytes.Contains(r.Body, []byte("event: hermes.status\n")) && !bytes.Contains(r.Body, []byte("event: approval.request\n"))
-	})
-	base, _ := sidecar.Serve(t, upstream.New(t, upstream.Library(all, upstream.ByFrame).Play), sidecar.Still.With(sidecar.Options{"zero_usage": "pass", "empty_answer": "pass"}))
-	c := client.New(t, base)
-	for _, r := range all {
-		t.Run(r.String(), func(t *testing.T) {
-			got := without(c.Of(t).Play(r.String()).All(), "event: hermes.tool.progress\n")
-			if want := without(string(r.Body), "event: hermes.tool.progress\n"); got != want {
-				t.Errorf("got\n%s\nwant\n%s", got, want)
-			}
-		})
-	}
-}
-
 // without is a stream without the frames that begin so.
 func without(body, prefix string) string {
 	var kept strings.Builder
@@ -277,22 +256,6 @@ func checkForm(t *testing.T, form, body string, r hermes.Recording) {
 	}
 	if runs != want || ends != want {
 		t.Errorf("%d running and %d completed, want %d", runs, ends, want)
-	}
-}
-
-// In the form bare a modern stream passes byte for byte.
-func TestBareLeavesModernStreamsAsTheyAre(t *testing.T) {
-	all := hermes.Recordings(t, func(r hermes.Recording) bool {
-		return hermes.Chats(r) && !r.Legacy() && strings.Contains(r.Scenario, "tool") && r.Scenario != "crash_in_tool" || r.Scenario == "labels" && !r.Legacy()
-	})
-	base, _ := sidecar.Serve(t, upstream.New(t, upstream.Library(all, upstream.ByFrame).Play), sidecar.Still.With(sidecar.Options{"progress": "bare"}))
-	c := client.New(t, base)
-	for _, r := range all {
-		t.Run(r.String(), func(t *testing.T) {
-			if got := c.Of(t).Play(r.String()).All(); got != string(r.Body) {
-				t.Errorf("got\n%s\nwant\n%s", got, r.Body)
-			}
-		})
 	}
 }
 

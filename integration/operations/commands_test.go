@@ -1,0 +1,422 @@
+package operations
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/child"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/strict"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
+)
+
+// proxyOf starts caddy hermes-proxy in front of up, on a port of its own, and
+// returns its URL.
+func proxyOf(t testing.TB, up *upstream.Server, args ...string) (string, *sidecar.Process) {
+	t.Helper()
+	_, port, _ := net.SplitHostPort(harness.FreePort(t))
+	args = append([]string{"hermes-proxy", "--from", ":" + port, "--to", up.Addr}, args...)
+	return "http://127.0.0.1:" + port, sidecar.Launch(t, sidecar.Environment(t.TempDir()), "hermes proxying", args...)
+}
+
+// The command repairs streams without a configuration, and an option is a flag.
+func TestProxyCommand(t *testing.T) {
+	up := upstream.New(t, upstream.Library(hermes.Recordings(t, hermes.Chats), upstream.ByFrame).Play)
+	url, _ := proxyOf(t, up)
+	a := client.New(t, url).Play("g0-v0.8.0/one_tool").Answer()
+	a.CheckGood(t)
+	if len(a.Starts) != 1 || strings.Contains(a.Content, "`") {
+		t.Errorf("starts %v, content %q", a.Starts, a.Content)
+	}
+	client.New(t, url).Play("g0-v0.8.0/crash_in_tool").Answer().CheckError(t, "agent_crashed")
+
+	url, _ = proxyOf(t, up, "--progress", "off", "--header-up", "X-Team: blue", "--header-down", "X-Via: hermes", "--change-host-header")
+	r := client.New(t, url).Play("g0-v0.8.0/one_tool")
+	if got := r.Header.Get("X-Via"); got != "hermes" {
+		t.Errorf("X-Via %q", got)
+	}
+	if a = r.Answer(); len(a.Starts) != 0 || strings.Contains(a.Content, "`") {
+		t.Errorf("starts %v, content %q", a.Starts, a.Content)
+	}
+	seen := up.Requests()
+	last := seen[len(seen)-1]
+	if last.Header.Get("X-Team") != "blue" || last.Host != up.Addr {
+		t.Errorf("upstream saw X-Team %q, Host %q", last.Header.Get("X-Team"), last.Host)
+	}
+}
+
+// Without a host in --from only this machine may connect.
+func TestProxyCommandListensOnLoopback(t *testing.T) {
+	up := upstream.New(t, upstream.Replay(hermes.Recorded(t, "g0-v0.8.0/plain"), upstream.ByFrame))
+	url, s := proxyOf(t, up)
+	port, _ := strconv.Atoi(url[strings.LastIndex(url, ":")+1:])
+	listening := 0
+	for _, file := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+		table, err := os.ReadFile(file)
+		if err != nil {
+			t.Skipf("no table of sockets: %v", err)
+		}
+		for l := range strings.SplitSeq(string(table), "\n") {
+			f := strings.Fields(l)
+			if len(f) < 4 || f[3] != "0A" || !strings.HasSuffix(f[1], fmt.Sprintf(":%04X", port)) {
+				continue
+			}
+			listening++
+			if !strings.HasPrefix(f[1], "0100007F:") {
+				t.Errorf("listens on %s of %s", f[1], file)
+			}
+		}
+	}
+	if listening != 1 {
+		t.Errorf("%d sockets listen on port %d, want 1", listening, port)
+	}
+	if strings.Contains(s.Log.String(), "other machines may connect") {
+		t.Error("the log warns of other machines")
+	}
+}
+
+// Certificates of the internal CA, in every protocol.
+func TestProxyCommandServesTLS(t *testing.T) {
+	up := upstream.New(t, upstream.Replay(hermes.Recorded(t, "g0-v0.8.0/one_tool"), upstream.ByFrame))
+	home, listen := t.TempDir(), harness.FreePort(t)
+	// Without a PATH Caddy has no program to make the machine trust its CA.
+	s := sidecar.Launch(t, sidecar.Environment(home, "PATH="+home), "certificate obtained successfully",
+		"hermes-proxy", "--from", listen, "--to", up.Addr, "--internal-certs")
+	if !s.Says("hermes proxying") {
+		t.Fatalf("it does not serve:\n%s", s.Log)
+	}
+	root := harness.ReadFile(t, filepath.Join(home, "data", "caddy", "pki", "authorities", "local", "root.crt"))
+	// It asks neither for port 80 nor for the trust of this system.
+	for _, line := range []string{"remaining_auto_https_redirects", "installing root certificate"} {
+		if strings.Contains(s.Log.String(), line) {
+			t.Errorf("%q is in the log:\n%s", line, s.Log)
+		}
+	}
+	if !strings.Contains(s.Log.String(), "root.crt") {
+		t.Errorf("the log does not say where the root certificate is:\n%s", s.Log)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM([]byte(root))
+	handshake(t, listen, pool)
+	for protocol, transport := range client.Protocols(t, pool) {
+		t.Run(protocol, func(t *testing.T) {
+			c := client.Over(t, transport, "https://"+listen)
+			r := c.Chat()
+			if r.Proto != protocol {
+				t.Errorf("spoken is %s", r.Proto)
+			}
+			a := r.Answer()
+			a.CheckGood(t)
+			if len(a.Starts) != 1 {
+				t.Errorf("starts %v", a.Starts)
+			}
+		})
+	}
+}
+
+// handshake waits until the server has taken its certificate into use, which no
+// line of the log tells.
+func handshake(t *testing.T, addr string, pool *x509.CertPool) {
+	t.Helper()
+	conn, err := harness.Persist(func() (*tls.Conn, error) { return tls.Dial("tcp", addr, &tls.Config{RootCAs: pool}) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+}
+
+// --insecure and https:// reach an upstream with a self-signed
+// certificate; without --insecure it is refused.
+func TestProxyCommandToTLS(t *testing.T) {
+	up := upstream.New(t, upstream.Replay(hermes.Recorded(t, "g0-v0.8.0/one_tool"), upstream.ByFrame))
+	dir, _ := client.Certificate(t)
+	secure := harness.FreePort(t)
+	sidecar.Run(t, t.TempDir(), sidecar.Config{Sites: []sidecar.Site{{Listen: secure, Upstream: up.Addr, Plain: true, TLS: dir}}})
+	secured := &upstream.Server{Addr: "https://" + secure}
+
+	url, _ := proxyOf(t, secured, "--insecure")
+	client.New(t, url).Chat().Answer().CheckGood(t)
+	url, _ = proxyOf(t, secured)
+	client.CheckJSON(t, client.New(t, url).Chat(), http.StatusBadGateway, secure)
+}
+
+// After SIGTERM streams may end in good order; the others get their error. The
+// process exits with 0 and leaves no configuration.
+func TestProxyCommandDrains(t *testing.T) {
+	for name, test := range map[string]struct {
+		drain, finish string
+		release       bool
+		stop          func(*sidecar.Process)
+	}{
+		"SIGTERM, the stream ends": {"1h", "stop", true, (*sidecar.Process).Terminate},
+		"SIGTERM, it does not":     {"300ms", "error", false, (*sidecar.Process).Terminate},
+		"SIGINT":                   {"300ms", "error", false, (*sidecar.Process).Interrupt},
+	} {
+		t.Run(name, func(t *testing.T) {
+			up, rest := upstream.Held(t)
+			home, listen := t.TempDir(), harness.FreePort(t)
+			s := sidecar.Launch(t, sidecar.Environment(home), "hermes proxying",
+				"hermes-proxy", "--from", "http://"+listen, "--to", up.Addr, "--drain-timeout", test.drain)
+			live := client.New(t, "http://"+listen).Chat()
+			for range 3 {
+				live.Frame()
+			}
+			test.stop(s)
+			if test.release {
+				close(rest)
+			}
+			a := strict.Decode(t, live.All())
+			if a.Finish != test.finish || !a.Done {
+				t.Errorf("frames %v, error %+v", a.Names(), a.Err)
+			}
+			if test.finish == "error" && (a.Err == nil || a.Err.Code != "shutting_down") {
+				t.Errorf("error %+v", a.Err)
+			}
+			s.Exit()
+			if _, err := os.Stat(filepath.Join(home, "config", "caddy", "autosave.json")); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("the configuration was saved: %v", err)
+			}
+		})
+	}
+}
+
+// doctorKey is the API_SERVER_KEY of the agents that are examined.
+const doctorKey = "of-this-test-and-nothing-else"
+
+// An examined is what caddy hermes-doctor says.
+type examined struct {
+	status         int
+	stdout, stderr string
+	agent          struct {
+		Generations []string
+		Through     string
+		Findings    []struct{ Check, Level, Says string }
+	}
+}
+
+// finding returns the level and the text of a check.
+func (e examined) finding(check string) (level, says string) {
+	for _, f := range e.agent.Findings {
+		if f.Check == check {
+			return f.Level, f.Says
+		}
+	}
+	return "", ""
+}
+
+// doctor runs caddy hermes-doctor in a directory of its own. Neither its output nor its
+// errors have the key in them.
+func doctor(t testing.TB, key string, args ...string) (e examined) {
+	t.Helper()
+	cmd := exec.Command(sidecar.Binary(t), append([]string{"hermes-doctor", "--timeout", harness.Patience.String(), "--ask-timeout", harness.Patience.String()}, args...)...)
+	cmd.Dir = t.TempDir()
+	cmd.Env = sidecar.Environment(cmd.Dir, "API_SERVER_KEY="+key, "HERMES_UPSTREAM=")
+	var out, bad bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &bad
+	err := child.Run(cmd)
+	if cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	e.status, e.stdout, e.stderr = cmd.ProcessState.ExitCode(), out.String(), bad.String()
+	if key != "" && strings.Contains(e.stdout+e.stderr, key) {
+		t.Errorf("%q: the key is printed:\n%s%s", args, e.stdout, e.stderr)
+	}
+	var report struct{ Agents []json.RawMessage }
+	if json.Unmarshal(out.Bytes(), &report) == nil && len(report.Agents) > 0 {
+		if err := json.Unmarshal(report.Agents[0], &e.agent); err != nil {
+			t.Error(err)
+		}
+	}
+	return e
+}
+
+// agentOf returns a script of a Hermes with a key, of which everything was recorded.
+func agentOf(t testing.TB, generation, scenario string) upstream.Script {
+	answers := map[string]string{}
+	for path, name := range map[string]string{"/health": "health", "/v1/models": "models", "401": "err.401"} {
+		answers[path] = harness.ReadFile(t, filepath.Join(hermes.Captures, generation, name+".http"))
+	}
+	chat := upstream.Replay(hermes.Recorded(t, generation+"/"+scenario), upstream.ByFrame)
+	return func(x *upstream.Exchange) {
+		path := x.Req.URL.Path
+		switch {
+		case path != "/health" && x.Req.Header.Get("Authorization") != "Bearer "+doctorKey:
+			x.Raw(answers["401"])
+		case answers[path] != "":
+			x.Raw(answers[path])
+		case path == "/v1/chat/completions":
+			chat(x)
+		default:
+			upstream.AsJSON("404 Not Found", `{}`)(x)
+		}
+	}
+}
+
+// The doctor reads the Caddyfile of a sidecar, examines its agent, of any
+// generation, and sees that the sidecar repairs its answer.
+func TestDoctorThroughTheSidecar(t *testing.T) {
+	for generation, want := range map[string]string{
+		"gm1-v0.6.0": "G-1 G0 G1 G2", "g0-v0.8.0": "G0", "g1-v0.9.0": "G1", "g3-v0.20.3": "G3",
+	} {
+		for _, directives := range []string{"hermes\n\treverse_proxy %", "handle /* {\n\thermes_proxy %\n}"} {
+			up := upstream.New(t, agentOf(t, generation, "one_tool"))
+			listen, home := harness.FreePort(t), t.TempDir()
+			text := "{\n\tadmin off\n}\n" + sidecar.OnLoopback(listen) + "\n" + strings.Replace(directives, "%", up.Addr, 1) + "\n}\n"
+			sidecar.RunCaddyfile(t, home, text)
+			file := filepath.Join(t.TempDir(), "Caddyfile")
+			harness.WriteFile(t, file, []byte(text))
+
+			e := doctor(t, doctorKey, "--config", file, "--ask", "--json")
+			if got := strings.Join(e.agent.Generations, " "); got != want || e.status != 0 || e.agent.Through != "http://"+listen {
+				t.Errorf("%s: generation %s, status %d, through %q\n%s%s", generation, got, e.status, e.agent.Through, e.stdout, e.stderr)
+			}
+			level, says := e.finding("through.repaired")
+			if want := map[bool]string{true: "info", false: "ok"}[generation == "gm1-v0.6.0"]; level != want { // G-1 shows no tools
+				t.Errorf("%s: %s %s\n%s", generation, level, says, e.stdout)
+			}
+			chats := 0
+			for _, r := range up.Requests() {
+				if r.Method == "POST" {
+					chats++
+				}
+			}
+			if chats != 2 {
+				t.Errorf("%s: %d chat requests", generation, chats)
+			}
+		}
+	}
+}
+
+// The doctor reads what the record option writes.
+func TestDoctorReadsRecordings(t *testing.T) {
+	up := upstream.New(t, agentOf(t, "g0-v0.8.0", "one_tool"))
+	dir := filepath.Join(t.TempDir(), "recordings")
+	base, s := sidecar.Serve(t, up, sidecar.Still.With(sidecar.Options{"record": dir}))
+	if e := doctor(t, doctorKey, "--to", base, "--ask"); e.status != 0 || !strings.Contains(e.stdout, "a Caddy stands in front of it") {
+		t.Errorf("status %d\n%s", e.status, e.stdout)
+	}
+	s.Terminate()
+	s.Exit()
+	files, err := filepath.Glob(filepath.Join(dir, "*.sse"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("%q, %v", files, err)
+	}
+	if e := doctor(t, "", "--recording", files[0]); e.status != 0 || !strings.Contains(e.stdout, "G0, Hermes 0.7 and 0.8") {
+		t.Errorf("status %d\n%s", e.status, e.stdout)
+	}
+}
+
+// repaired runs caddy hermes-repair and returns its exit status and output.
+func repaired(t testing.TB, stdin string, args ...string) (status int, stdout string) {
+	t.Helper()
+	cmd := exec.Command(sidecar.Binary(t), append([]string{"hermes-repair"}, args...)...)
+	cmd.Env = sidecar.Environment(t.TempDir())
+	cmd.Stdin = strings.NewReader(stdin)
+	var out bytes.Buffer
+	cmd.Stdout = &out
+	err := child.Run(cmd)
+	if cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode(), out.String()
+}
+
+// What the record option writes, hermes-repair repairs as the sidecar did.
+func TestRecordedStreamsAreRepairedOffline(t *testing.T) {
+	const secret = "sk-0123456789abcdef"
+	all := hermes.Recordings(t, func(r hermes.Recording) bool {
+		return r.Generation == "g0-v0.8.0" && strings.Contains("one_tool crash_in_tool think_tags model_imitates", r.Scenario)
+	})
+	scripts := upstream.Library(all, upstream.ByFrame)
+	scripts["killed"] = func(x *upstream.Exchange) {
+		x.Events()
+		x.Chunk([]byte(strings.Split(string(all[0].Body), "\n\n")[0] + "\n\n"))
+		x.Reset()
+	}
+	up := upstream.New(t, scripts.Play)
+	for name := range scripts {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "recordings")
+			base, s := sidecar.Serve(t, up, sidecar.Still.With(sidecar.Options{"record": dir, "zero_usage": "pass"}))
+			want := client.New(t, base).Play(name, "Authorization", "Bearer "+secret).All()
+			s.Terminate()
+			s.Exit()
+			files, err := filepath.Glob(filepath.Join(dir, "*"))
+			if err != nil || len(files) != 2 {
+				t.Fatalf("files %q, %v", files, err)
+			}
+			for _, f := range files {
+				b, err := os.ReadFile(f)
+				if err != nil || bytes.Contains(b, []byte(secret)) || bytes.Contains(b, []byte("messages")) {
+					t.Errorf("%s: %v: %s", f, err, b)
+				}
+				if info, err := os.Stat(f); err != nil || info.Mode().Perm() != 0o600 {
+					t.Errorf("%s: %v, %v", f, info.Mode(), err)
+				}
+			}
+			status, got := repaired(t, "", "--zero-usage", "pass", files[1])
+			if got != want {
+				t.Errorf("repaired offline\n%s\nwant\n%s", got, want)
+			}
+			bad := strings.Contains(want, `"code":"`)
+			if bad != (status == 4) || !bad && status != 0 {
+				t.Errorf("exit status %d", status)
+			}
+			if _, why := repaired(t, "", "--explain", files[1]); !strings.Contains(why, "\nended ") {
+				t.Errorf("explained\n%s", why)
+			}
+		})
+	}
+}
+
+// TestWhatOnlyShowsAtUseIsSaidAtTheStart, and by caddy validate: a directory that cannot be made,
+// and a grace period that ends before drain_timeout.
+func TestWhatOnlyShowsAtUseIsSaidAtTheStart(t *testing.T) {
+	dir := t.TempDir()
+	harness.WriteFile(t, filepath.Join(dir, "file"), nil)
+	site := func(global, option string) string {
+		return fmt.Sprintf("{\n\tadmin off\n\t%s\n}\n%s\thermes {\n\t\t%s\n\t}\n}\n", global, sidecar.OnLoopback(harness.FreePort(t)), option)
+	}
+	for _, command := range []string{"validate", "run"} {
+		_, stderr, err := sidecar.CommandOn(t, command, site("", "record "+dir+"/file/recordings"))
+		if err == nil || !strings.Contains(stderr, "record") || !strings.Contains(stderr, dir+"/file") {
+			t.Errorf("%s: %v, %s", command, err, stderr)
+		}
+	}
+	const tooShort = "grace_period is too short"
+	for _, c := range []struct {
+		global, option string
+		warns          bool
+	}{
+		{"", "record " + dir + "/fine", false},
+		{"grace_period 5s", "drain_timeout 30s", true},
+		{"grace_period 5s", "progress bare", true}, // the default is 10s
+		{"grace_period 30s", "drain_timeout 10s", false},
+		{"grace_period 125s", "drain_timeout 120s", false}, // as the container of docs/install.md
+		{"shutdown_delay 1m\n\tgrace_period 5s", "drain_timeout 10s", false},
+		{"", "drain_timeout 1h", false}, // it is without end
+	} {
+		_, stderr, err := sidecar.CommandOn(t, "validate", site(c.global, c.option))
+		if err != nil || strings.Contains(stderr, tooShort) != c.warns {
+			t.Errorf("%s, %s: %v, %s", c.global, c.option, err, stderr)
+		}
+	}
+	if _, err := os.Lstat(dir + "/fine"); err == nil {
+		t.Error("caddy validate has made the directory")
+	}
+}
