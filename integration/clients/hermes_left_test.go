@@ -3,6 +3,7 @@ package clients
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
@@ -10,7 +11,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
@@ -244,13 +244,10 @@ func hasEvent(stream, name string) bool {
 // awaitTools returns when n commands have begun.
 func (h *hermesLab) awaitTools(t *testing.T, n int) {
 	t.Helper()
-	begun := 0
-	for deadline := time.Now().Add(harness.Patience); begun < n; time.Sleep(50 * time.Millisecond) {
+	harness.Until(t, fmt.Sprintf("%d tools have begun", n), func() bool {
 		entries, _ := os.ReadDir(filepath.Join(h.work, "begun"))
-		if begun = len(entries); begun < n && time.Now().After(deadline) {
-			t.Fatalf("%d of %d tools have begun", begun, n)
-		}
-	}
+		return len(entries) >= n
+	})
 }
 
 const approvalRequest = "approval.request"

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
@@ -21,8 +20,7 @@ type scriptedModel struct {
 	scripts map[string][]modelTurn
 
 	mu      sync.Mutex
-	held    int // requests that are held now
-	change  chan struct{}
+	held    int             // requests that are held now
 	offered map[string]bool // the tools that the agent has offered
 	asked   map[string]int  // how often the agent has asked, by question
 }
@@ -53,7 +51,7 @@ const (
 const providerKey = "sk-abcdefghijklmnopqrstuvwx"
 
 func newScriptedModel(t testing.TB, scripts map[string][]modelTurn) *scriptedModel {
-	m := &scriptedModel{scripts: scripts, change: make(chan struct{}), offered: map[string]bool{}, asked: map[string]int{}}
+	m := &scriptedModel{scripts: scripts, offered: map[string]bool{}, asked: map[string]int{}}
 	m.up = upstream.New(t, m.play)
 	return m
 }
@@ -188,26 +186,16 @@ func (m *scriptedModel) hold(n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.held += n
-	close(m.change)
-	m.change = make(chan struct{})
 }
 
 // awaitHeld returns when n requests are held.
 func (m *scriptedModel) awaitHeld(t testing.TB, n int) {
 	t.Helper()
-	for deadline := time.After(harness.Patience); ; {
+	harness.Until(t, fmt.Sprintf("%d requests have come to the model", n), func() bool {
 		m.mu.Lock()
-		held, change := m.held, m.change
-		m.mu.Unlock()
-		if held >= n {
-			return
-		}
-		select {
-		case <-change:
-		case <-deadline:
-			t.Fatalf("%d of %d requests have come to the model", held, n)
-		}
-	}
+		defer m.mu.Unlock()
+		return m.held >= n
+	})
 }
 
 // needsTools stops the test if the agent has not offered what the scripts call.

@@ -331,20 +331,7 @@ func (g *gateway) start(t testing.TB) {
 		"HTTP_PROXY=" + nobody, "HTTPS_PROXY=" + nobody, "ALL_PROXY=" + nobody, "NO_PROXY=127.0.0.1,localhost",
 	}
 	g.Process = harness.Start(t, cmd)
-	for deadline := time.Now().Add(harness.Patience); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
-		select {
-		case <-g.Exited:
-			t.Fatalf("the gateway has ended:\n%s", g.Log)
-		default:
-		}
-		if res, err := http.Get("http://" + g.listen + "/health"); err == nil {
-			res.Body.Close()
-			if res.StatusCode == http.StatusOK {
-				return
-			}
-		}
-	}
-	t.Fatalf("the gateway does not start its API server:\n%s", g.Log)
+	serves(t, g.Process, "http://"+g.listen+"/health")
 }
 
 // A wire is an answer of Hermes that is read while it comes.

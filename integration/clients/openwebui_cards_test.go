@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
@@ -51,13 +50,9 @@ const drawn = `[...(` + lastAnswer + `?.querySelectorAll("#response-content-cont
 // draws waits until the last answer shows what is wanted.
 func (h *house) draws(want ...string) {
 	h.T.Helper()
-	var got []string
-	for deadline := time.Now().Add(harness.Patience); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		if got = browser.Eval[[]string](h.Tab, drawn); slices.Equal(got, want) {
-			return
-		}
-	}
-	h.T.Fatalf("the answer shows %q, want %q", got, want)
+	harness.Until(h.T, fmt.Sprintf("the answer shows %q", want), func() bool {
+		return slices.Equal(browser.Eval[[]string](h.Tab, drawn), want)
+	})
 }
 
 // checkCards wants each call that is stored to have ended, with one output
@@ -147,9 +142,7 @@ func (h *house) cardWhileToolRuns(t *testing.T) {
 
 // A label is plain text on one line, whatever is in it.
 func (h *house) cardNamesAreText(t *testing.T) {
-	h.open("hermes-agent")
-	h.ask("play g0-v0.8.0/labels")
-	m, raw := h.ended()
+	m, raw := h.answer("hermes-agent", "play g0-v0.8.0/labels")
 	h.checkCards(t, m, "play g0-v0.8.0/labels")
 	for _, label := range []string{"`date`", "``x``", `<b>&amp;</b>`, `\back\slash`, "日本語 🎉"} {
 		if !slices.ContainsFunc(m.Output, func(o item) bool { return strings.Contains(o.Name, label) }) {
@@ -234,9 +227,7 @@ func (h *house) continuedAnswer(t *testing.T) {
 	for _, ask := range []string{"play g0-v0.8.0/one_tool", "play g3-v0.20.3/crash_in_tool"} {
 		history := map[string]string{}
 		for _, model := range []string{"hermes-agent", "without"} {
-			h.open(model)
-			h.ask(ask)
-			h.ended()
+			h.answer(model, ask)
 			a := h.agents[model]
 			before := a.count()
 			h.Wait(again)
@@ -296,9 +287,7 @@ func (h *house) cardsInOtherForms(t *testing.T) {
 		"unnamed": {"Let me check.", "✓ View Result from 💻 ls -la", "There are 3 files."},
 		"bare":    {"Let me check. There are 3 files."},
 	} {
-		h.open(model)
-		h.ask("play g3-v0.20.3/one_tool")
-		m, _ := h.ended()
+		m, _ := h.answer(model, "play g3-v0.20.3/one_tool")
 		h.draws(want...)
 		h.checkCards(t, m, "play g3-v0.20.3/one_tool")
 	}
@@ -308,9 +297,7 @@ func (h *house) cardsInOtherForms(t *testing.T) {
 // that has crashed.
 func (h *house) picturesOfCards(t *testing.T) {
 	a := h.agents["hermes-agent"]
-	h.open("hermes-agent")
-	h.ask("Where do we read events?")
-	h.ended()
+	h.answer("hermes-agent", "Where do we read events?")
 	h.ask("Do the tests pass?")
 	h.draws("Running.", "… Preparing 💻 make test...")
 	h.Click("#chat-input") // whose tip goes
@@ -331,9 +318,7 @@ func (h *house) browserConnectsToCards(t *testing.T) {
 	base, _ := sidecar.Serve(t, a.up, sidecar.Options{"cards": true})
 	h.api("POST", "/api/v1/users/user/settings/update", fmt.Sprintf(
 		`{"ui": {"directConnections": {"OPENAI_API_BASE_URLS": [%q], "OPENAI_API_KEYS": ["key"], "OPENAI_API_CONFIGS": {"0": {"enable": true}}}}}`, base+"/v1"))
-	h.open("browser")
-	h.ask("play g0-v0.8.0/one_tool")
-	m, _ := h.ended()
+	m, _ := h.answer("browser", "play g0-v0.8.0/one_tool")
 	h.draws("Let me check.", "✓ View Result from 💻 ls -la", "There are 3 files.")
 	h.checkCards(t, m, "play g0-v0.8.0/one_tool")
 	h.ask("play g0-v0.8.0/plain")

@@ -109,21 +109,25 @@ func startOpenWebUI(t testing.TB, program string, connections []string, more ...
 		}
 	})
 	base := "http://" + host + ":" + port
-	for deadline := time.Now().Add(10 * time.Minute); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
+	serves(t, p, base+"/health")
+	return base
+}
+
+// serves waits until a program answers a GET with status 200.
+func serves(t testing.TB, p *harness.Process, url string) {
+	t.Helper()
+	harness.Until(t, url+" answers", func() bool {
 		select {
 		case <-p.Exited:
-			t.Fatalf("Open WebUI has ended:\n%s", p.Log)
+			t.Fatalf("it has ended:\n%s", p.Log)
 		default:
 		}
-		if res, err := http.Get(base + "/health"); err == nil {
+		res, err := http.Get(url)
+		if err == nil {
 			res.Body.Close()
-			if res.StatusCode == http.StatusOK {
-				return base
-			}
 		}
-	}
-	t.Fatalf("Open WebUI does not start:\n%s", p.Log)
-	return ""
+		return err == nil && res.StatusCode == http.StatusOK
+	})
 }
 
 // A connection is a line of Open WebUI's "Admin Settings, Connections": a
@@ -431,11 +435,7 @@ func (a *agent) count() int {
 // awaitCount waits until so many streamed answers have been asked for.
 func (a *agent) awaitCount(n int) {
 	a.t.Helper()
-	for deadline := time.Now().Add(harness.Patience); a.count() < n; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			a.t.Fatalf("%s has been asked %d times, want %d", a.model, a.count(), n)
-		}
-	}
+	harness.Until(a.t, fmt.Sprintf("%s has been asked %d times", a.model, n), func() bool { return a.count() >= n })
 }
 
 // asked is how often a question of the user has been asked.

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
@@ -104,9 +103,7 @@ func (h *house) checkGood(t *testing.T, m message, scenario string) {
 // goes on running.
 func (h *house) severalTools(t *testing.T) {
 	for scenario, last := range map[string]string{"seq_tools": "✍️ out.txt", "parallel_tools": "🔍 golang sse"} {
-		h.open("hermes-agent")
-		h.ask("play g0-v0.8.0/" + scenario)
-		m, _ := h.ended()
+		m, _ := h.answer("hermes-agent", "play g0-v0.8.0/"+scenario)
 		h.checkGood(t, m, scenario)
 		h.Wait(statusLine(last, false))
 		running := map[string]int{}
@@ -131,14 +128,10 @@ func (h *house) severalTools(t *testing.T) {
 // What looks like a marker and is none stays, whatever is one goes.
 func (h *house) textIsModern(t *testing.T) {
 	for _, scenario := range []string{"plain", "inline_code", "labels", "emoji_all", "tool_first", "internal_tool", "slow_tool"} {
-		h.open("hermes-agent")
-		h.ask("play g0-v0.8.0/" + scenario)
-		m, _ := h.ended()
+		m, _ := h.answer("hermes-agent", "play g0-v0.8.0/"+scenario)
 		h.checkGood(t, m, scenario)
 	}
-	h.open("hermes-agent")
-	h.ask("play g0-v0.8.0/model_imitates")
-	if m, _ := h.ended(); m.Content != "Sure\ndone" || len(m.StatusHistory) != 0 {
+	if m, _ := h.answer("hermes-agent", "play g0-v0.8.0/model_imitates"); m.Content != "Sure\ndone" || len(m.StatusHistory) != 0 {
 		t.Errorf("an imitation: stored is %q, and %+v", m.Content, m.StatusHistory)
 	}
 }
@@ -151,9 +144,7 @@ func (h *house) progressForms(t *testing.T) {
 		line  bool
 	}{{"default", false}, {"bare", false}, {"unnamed", true}, {"comment", false}, {"off", false}} {
 		for _, generation := range []string{"g0-v0.8.0", "g3-v0.20.3"} {
-			h.open(test.model)
-			h.ask("play " + generation + "/one_tool")
-			m, _ := h.ended()
+			m, _ := h.answer(test.model, "play "+generation+"/one_tool")
 			h.checkGood(t, m, "one_tool")
 			if got := h.hasStatusLine(); got != test.line || len(m.StatusHistory) > 0 != test.line {
 				t.Errorf("%s, %s: a status line is %v, want %v; stored %+v", test.model, generation, got, test.line, m.StatusHistory)
@@ -166,9 +157,7 @@ func (h *house) progressForms(t *testing.T) {
 // as the URL of the connection is that of the sidecar.
 func (h *house) historyIsHealed(t *testing.T) {
 	old := h.agents["old"]
-	h.open("old")
-	h.ask("play g0-v0.8.0/one_tool")
-	h.ended()
+	h.answer("old", "play g0-v0.8.0/one_tool")
 	chat := h.chatID()
 	h.ask("play g0-v0.8.0/plain")
 	h.ended()
@@ -198,9 +187,7 @@ func (h *house) historyIsHealed(t *testing.T) {
 // Reasoning has its fold, whichever way Hermes sends it.
 func (h *house) reasoningIsFolded(t *testing.T) {
 	for name, thought := range map[string]string{"g0-v0.8.0/think_tags": "secret plan", "g4-transcribed/reasoning": "First I think about it"} {
-		h.open("hermes-agent")
-		h.ask("play " + name)
-		m, raw := h.ended()
+		m, raw := h.answer("hermes-agent", "play "+name)
 		if m.Content != "Answer 42" || m.text("message") != "Answer 42" || m.text("reasoning") != thought || m.Error != nil {
 			t.Errorf("%s: stored is %s", name, raw)
 		}
@@ -217,9 +204,7 @@ func (h *house) reasoningIsFolded(t *testing.T) {
 
 // Keepalives, which are chunks with an empty delta, leave no trace.
 func (h *house) keepalivesAreNotSeen(t *testing.T) {
-	h.open("keepalive")
-	h.ask("slow g0-v0.8.0/one_tool")
-	m, _ := h.ended()
+	m, _ := h.answer("keepalive", "slow g0-v0.8.0/one_tool")
 	h.checkGood(t, m, "one_tool")
 	if len(m.StatusHistory) != 2 {
 		t.Errorf("stored status lines: %+v", m.StatusHistory)
@@ -243,9 +228,7 @@ func (h *house) stopReachesHermes(t *testing.T) {
 // A connection can carry headers: one that overrides the form of tool events,
 // and one that keeps a chat with its agent.
 func (h *house) headersOfConnection(t *testing.T) {
-	h.open("headers")
-	h.ask("play g0-v0.8.0/one_tool")
-	m, _ := h.ended()
+	m, _ := h.answer("headers", "play g0-v0.8.0/one_tool")
 	h.checkGood(t, m, "one_tool")
 	if h.hasStatusLine() || len(m.StatusHistory) > 0 {
 		t.Error("there is a status line")
@@ -279,12 +262,8 @@ func (h *house) picturesOfAChat(t *testing.T) {
 func (h *house) settingsThatSaveRuns(t *testing.T) {
 	a := h.agents["default"]
 	before := a.askedAside()
-	h.open("default")
-	h.ask("play g0-v0.8.0/plain")
-	h.ended()
-	for deadline := time.Now().Add(harness.Patience); a.askedAside() < before+3 && time.Now().Before(deadline); {
-		time.Sleep(50 * time.Millisecond)
-	}
+	h.answer("default", "play g0-v0.8.0/plain")
+	harness.Until(t, "titles and the like are asked for", func() bool { return a.askedAside() >= before+3 })
 	if got := a.askedAside() - before; got != 3 || len(a.last().Tools) == 0 {
 		t.Errorf("%d requests aside and %d tools, want 3 and some", got, len(a.last().Tools))
 	}
@@ -312,9 +291,7 @@ func (h *house) browserConnects(t *testing.T) {
 	base, _ := sidecar.Serve(t, a.up, sidecar.Options{"status_line": true})
 	h.api("POST", "/api/v1/users/user/settings/update", fmt.Sprintf(
 		`{"ui": {"directConnections": {"OPENAI_API_BASE_URLS": [%q], "OPENAI_API_KEYS": ["key"], "OPENAI_API_CONFIGS": {"0": {"enable": true}}}}}`, base+"/v1"))
-	h.open("browser")
-	h.ask("play g0-v0.8.0/one_tool")
-	m, _ := h.ended()
+	m, _ := h.answer("browser", "play g0-v0.8.0/one_tool")
 	h.checkGood(t, m, "one_tool")
 	if h.hasStatusLine() || len(m.StatusHistory) > 0 {
 		t.Error("there is a status line: docs/open-webui.md says that there is none")
@@ -373,6 +350,14 @@ func (w *webui) ask(message string) {
 	w.Wait(fmt.Sprintf(`document.querySelector("#chat-input").innerText.trim() === %q`, message))
 	w.Click("#send-message-button")
 	w.Wait(fmt.Sprintf(`(%s ?? %q) !== %q`, latest, last, last)) // a page has the latest answers alone
+}
+
+// answer begins a chat with a model and a message, and waits for the end of the answer.
+func (w *webui) answer(model, ask string) (message, string) {
+	w.T.Helper()
+	w.open(model)
+	w.ask(ask)
+	return w.ended()
 }
 
 // lastAnswer is the element of the last answer. There is none for a moment when
@@ -475,19 +460,16 @@ func (w *webui) stored() (message, string) {
 
 // ended waits until the answer to the latest message is stored as one that is
 // done.
-func (w *webui) ended() (message, string) {
+func (w *webui) ended() (m message, raw string) {
 	w.T.Helper()
-	for deadline := time.Now().Add(harness.Patience); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		if m, raw := w.stored(); m.Role == "assistant" && m.Done && m.ID != w.before {
-			if m.Model != w.model {
-				w.T.Fatalf("the answer is that of %q: %s is not to be had", m.Model, w.model)
-			}
-			return m, raw
-		}
+	harness.Until(w.T, "the answer is done", func() bool {
+		m, raw = w.stored()
+		return m.Role == "assistant" && m.Done && m.ID != w.before
+	})
+	if m.Model != w.model {
+		w.T.Fatalf("the answer is that of %q: %s is not to be had", m.Model, w.model)
 	}
-	_, raw := w.stored()
-	w.T.Fatalf("the answer never is done: %s", raw)
-	return message{}, ""
+	return m, raw
 }
 
 // api calls Open WebUI as the page does.
@@ -571,9 +553,7 @@ func (h *house) inlineErrorIsNotStored(t *testing.T) {
 // A model that is set to answer without a stream fails and succeeds alike.
 func (h *house) unstreamed(t *testing.T) {
 	h.derive("whole", "default", `{}`, `{"stream_response": false}`)
-	h.open("whole")
-	h.ask("play g0-v0.8.0/nonstream.one_tool")
-	if m, raw := h.ended(); m.Content == "" || m.Error != nil {
+	if m, raw := h.answer("whole", "play g0-v0.8.0/nonstream.one_tool"); m.Content == "" || m.Error != nil {
 		t.Errorf("stored is %s", raw)
 	}
 	// The agent has failed, and Hermes 0.8 calls its error an answer.
@@ -677,9 +657,7 @@ func (h *house) approvalIsStatusLine(t *testing.T) {
 	}
 
 	// Without a status line the approval is not seen, and does no harm.
-	h.open("hermes-agent")
-	h.ask("play " + approval)
-	m, _ = h.ended()
+	m, _ = h.answer("hermes-agent", "play "+approval)
 	h.draws("Cleaning up.", "✓ View Result from 💻 ls -la", "Done.")
 	if m.Error != nil || h.hasStatusLine() {
 		t.Errorf("an error is stored, or there is a status line: %+v", m)
@@ -688,9 +666,7 @@ func (h *house) approvalIsStatusLine(t *testing.T) {
 
 // What Hermes says of its state is said above the message.
 func (h *house) stateIsStatusLine(t *testing.T) {
-	h.open("both")
-	h.ask("play g4-transcribed/status_wait")
-	m, raw := h.ended()
+	m, raw := h.answer("both", "play g4-transcribed/status_wait")
 	h.Wait(statusLine("⏳ Retrying in 2.0s (attempt 1/3)...", false))
 	h.draws("ok")
 	if m.Error != nil || m.Content != "ok" || len(m.StatusHistory) != 1 {
@@ -707,12 +683,8 @@ func TestOpenWebUIWhoAsks(t *testing.T) {
 	t.Setenv("ENABLE_FORWARD_USER_INFO_HEADERS", "true")
 	h := newHouse(t, connection{model: "hermes-agent", options: sidecar.Options{}, headers: `{"X-OpenWebUI-Task": "chat{{TASK}}"}`})
 	a := h.agents["hermes-agent"]
-	h.open("hermes-agent")
-	h.ask("play g0-v0.8.0/plain")
-	h.ended()
-	for deadline := time.Now().Add(harness.Patience); a.askedAside() < 3 && time.Now().Before(deadline); {
-		time.Sleep(50 * time.Millisecond)
-	}
+	h.answer("hermes-agent", "play g0-v0.8.0/plain")
+	harness.Until(t, "titles and the like are asked for", func() bool { return a.askedAside() >= 3 })
 	id := regexp.MustCompile("^[0-9a-f-]{36}$")
 	var tasks []string
 	chats := 0

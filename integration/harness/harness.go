@@ -123,6 +123,16 @@ func Persist[T any](do func() (T, error)) (v T, err error) {
 	return v, err
 }
 
+// Until waits until something is so, and fails the test if it never is.
+func Until(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(Patience); !is(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("it never was so that %s", what)
+		}
+	}
+}
+
 // mostPace is the longest duration that AtAnyPace tries.
 const mostPace = time.Minute
 

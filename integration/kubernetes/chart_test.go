@@ -388,7 +388,7 @@ func TestChartWaysIn(t *testing.T) {
 
 // TestChartRecords into a volume that is bounded, or on a claim.
 func TestChartRecords(t *testing.T) {
-	for name, want := range map[string]string{"bent": "record_max 50MB\n", "recorded on a claim": "record_max 100MB\n"} {
+	for name, want := range map[string]string{"bent": "record_max 50MB\n", "recorded": "record_max 100MB\n"} {
 		o := must(t, charted(t, "hermes", name))
 		if c := caddyfile(o); !strings.Contains(c, "record /record/streams\n") || !strings.Contains(c, want) {
 			t.Errorf("%s: the Caddyfile is\n%s", name, c)
@@ -448,7 +448,7 @@ func TestChartHasTheAlerts(t *testing.T) {
 
 // TestChartTestsTheWayIn: helm test asks Hermes through the Service.
 func TestChartTestsTheWayIn(t *testing.T) {
-	o := must(t, charted(t, "hermes", "other ports and options"))
+	o := must(t, charted(t, "hermes", "other"))
 	if len(of[*core.Pod](o)) != 1 || of[*core.Pod](o)[0].Annotations["helm.sh/hook"] != "test" {
 		t.Fatalf("%d hooks", len(of[*core.Pod](o)))
 	}
@@ -464,11 +464,11 @@ func TestChartTestsTheWayIn(t *testing.T) {
 // TestChartTakesWhatIsThere: a Caddyfile of one's own, a change of which is a new pod, and
 // an account.
 func TestChartTakesWhatIsThere(t *testing.T) {
-	own := must(t, charted(t, "hermes", "a Caddyfile of one's own"))
+	own := must(t, charted(t, "hermes", "own-caddyfile"))
 	if c := caddyfile(own); !strings.HasPrefix(c, "{\n\tadmin off\n") || !strings.Contains(c, "\thermes_resume\n") || strings.Contains(c, "handle /healthz") {
 		t.Errorf("the sidecar is given\n%s", c)
 	}
-	changed := chartOf(t, "hermes", strings.Replace(charts["a Caddyfile of one's own"], "hermes_resume", "hermes_resume /v1/*", 1))
+	changed := chartOf(t, "hermes", strings.Replace(charts["own-caddyfile"], "hermes_resume", "hermes_resume /v1/*", 1))
 	sum := func(o objects) string { return o.pods()[0].meta.Annotations["checksum/caddyfile"] }
 	if sum(own) == sum(changed) {
 		t.Error("a change of the Caddyfile is no new pod")

@@ -160,7 +160,7 @@ func TestExistingDeployments(t *testing.T) {
 
 // TestPrefixedNamesFit: what refers to a name gets its prefix too.
 func TestPrefixedNamesFit(t *testing.T) {
-	o := must(t, kustomized(t, "base, all"))
+	o := must(t, kustomized(t, "base-all"))
 	if d := of[*apps.Deployment](o)[0]; d.Name != "team-a-hermes" || d.Namespace != "agents" || of[*autoscaling.HorizontalPodAutoscaler](o)[0].Spec.ScaleTargetRef.Name != d.Name {
 		t.Errorf("Deployment %s in %s, scaled is %s", d.Name, d.Namespace, of[*autoscaling.HorizontalPodAutoscaler](o)[0].Spec.ScaleTargetRef.Name)
 	}
@@ -173,7 +173,7 @@ func TestPrefixedNamesFit(t *testing.T) {
 // TestMetricOfTheAutoscalerIsDocumented, and so exposed (integration tests that).
 func TestMetricOfTheAutoscalerIsDocumented(t *testing.T) {
 	doc := harness.ReadFile(t, harness.Path("docs/observability.md"))
-	for _, m := range of[*autoscaling.HorizontalPodAutoscaler](must(t, kustomized(t, "base, autoscaled")))[0].Spec.Metrics {
+	for _, m := range of[*autoscaling.HorizontalPodAutoscaler](must(t, kustomized(t, "base-autoscaled")))[0].Spec.Metrics {
 		if !strings.Contains(doc, "| `"+m.Pods.Metric.Name+"` | gauge |") {
 			t.Errorf("%s is not in docs/observability.md", m.Pods.Metric.Name)
 		}

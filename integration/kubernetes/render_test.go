@@ -42,63 +42,31 @@ type rendering struct {
 
 // overlays are the ways by kustomize: the kustomization of a directory, or one
 // that a user would write, with paths relative to a directory beside base.
-var overlays = map[string]string{
-	"base":    "resources: [../base]",
-	"example": "resources: [../example]",
-	"base, monitored": `
-resources: [../base]
-components: [../components/pod-monitor]`,
-	"base, autoscaled": `
-resources: [../base]
-components: [../components/autoscaling]`,
-	"base, all": `
-namespace: agents
-namePrefix: team-a-
-resources: [../base]
-components: [../components/pod-monitor, ../components/autoscaling]
-images:
-  - {name: hermes-sidecar, newName: registry.example.com/hermes-sidecar, newTag: 1.2.3}
-  - {name: nousresearch/hermes-agent, digest: sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa}`,
-	"example, closed and monitored": `
-resources: [../example]
-components: [../components/network-policy, ../components/pod-monitor]`,
-	"found by name and by label": `
-resources: [named.yaml]
-components: [../components/sidecar]`,
-	"labelled StatefulSet": `
-resources: [labelled.yaml]
-components: [../components/sidecar]`,
-}
+var overlays = fixtures("overlays")
 
 // labelled is an existing deployment under another name and of another kind.
-const labelled = `
-apiVersion: apps/v1
-kind: StatefulSet
-metadata:
-  name: my-agent
-  labels: {hermes-sidecar: "true"}
-spec:
-  serviceName: my-agent
-  selector: {matchLabels: {app: mine}}
-  template:
-    metadata: {labels: {app: mine}}
-    spec:
-      securityContext: {runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}
-      containers:
-        - name: hermes
-          image: nousresearch/hermes-agent:v2026.8.27
-          securityContext: {runAsUser: 10000, allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
----
-apiVersion: v1
-kind: Service
-metadata:
-  name: my-agent
-  labels: {hermes-sidecar: "true"}
-spec:
-  selector: {app: mine}
-  ports:
-    - {name: api, port: 8642}
-`
+var labelled = fixture("testdata/labelled.yaml")
+
+// fixtures returns the files of YAML in a directory of testdata, by their names.
+func fixtures(dir string) map[string]string {
+	all := make(map[string]string)
+	files, _ := filepath.Glob("testdata/" + dir + "/*.yaml") // the pattern is right
+	for _, file := range files {
+		all[strings.TrimSuffix(filepath.Base(file), ".yaml")] = fixture(file)
+	}
+	if len(all) == 0 {
+		panic("no fixtures in " + dir)
+	}
+	return all
+}
+
+func fixture(file string) string {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		panic(err)
+	}
+	return string(b)
+}
 
 // kustomized renders one of overlays.
 func kustomized(t *testing.T, name string) rendering {
@@ -144,99 +112,7 @@ func overlay(t *testing.T, kustomization string) string {
 }
 
 // charts are values of the chart.
-var charts = map[string]string{
-	"default": "",
-	"other ports and options": `
-fullnameOverride: agent
-hermes:
-  port: 9642
-  env: {WEBHOOK_PORT: 8644}
-  home: {existingClaim: mine}
-sidecar:
-  port: 9643
-  healthPort: 9644
-  drainTimeout: 3
-  gracePeriod: 8
-  options:
-    progress: unnamed
-    status_line: on
-    keepalive: off
-    idle_timeout: 0
-    max_frame: 2097152
-    tool: {"🛰️": satellite}
-termination: {waitSeconds: 20, hermesSeconds: 60}
-service: {port: 80}`,
-	"all": `
-image: {repository: registry.example.com/hermes-sidecar, digest: "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}
-imagePullSecrets: [{name: registry}]
-podAnnotations: {a: b}
-podLabels: {c: d}
-nodeSelector: {disktype: ssd}
-tolerations: [{key: agents, operator: Exists}]
-affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: agents, operator: Exists}]}]}}}
-hermes: {home: {storageClass: fast}}
-service: {annotations: {e: f}}
-networkPolicy: {from: [{podSelector: {}}, {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: ingress}}}]}
-podMonitor: {enabled: true, labels: {release: prometheus}}
-autoscaling: {enabled: true}`,
-	"bent": `
-priorityClassName: system-cluster-critical
-serviceAccount: {create: true, annotations: {iam.example.com/role: agent}}
-hermes:
-  env: {TZ: Europe/Berlin}
-  extraEnv:
-    - {name: GITHUB_TOKEN, valueFrom: {secretKeyRef: {name: github, key: token}}}
-    - {name: NODE, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}
-  extraVolumeMounts: [{name: ca, mountPath: /etc/ssl/own, readOnly: true}]
-  probes: {startup: {failureThreshold: 240}, liveness: {periodSeconds: 30}}
-sidecar:
-  options: {progress: unnamed}
-  extraEnv: [{name: OTEL_EXPORTER_OTLP_ENDPOINT, value: "http://collector:4318"}]
-  extraVolumeMounts: [{name: ca, mountPath: /etc/ssl/own, readOnly: true}]
-  probes: {liveness: {failureThreshold: 5}}
-  record: {enabled: true, maxMegabytes: 50}
-extraVolumes: [{name: ca, secret: {secretName: ca}}]
-extraInitContainers:
-  - name: skills
-    image: registry.example.com/skills:1.2.3
-    securityContext: &restricted {runAsUser: 10000, allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
-    volumeMounts: [{name: home, mountPath: /opt/data}]
-extraContainers: [{name: terminal, image: "registry.example.com/terminal:1.2.3", securityContext: *restricted}]
-ingress:
-  enabled: true
-  className: nginx
-  annotations: {nginx.ingress.kubernetes.io/proxy-body-size: 10m}
-  hosts: [hermes.example.com, agent.example.com]
-  tls: [{hosts: [hermes.example.com], secretName: hermes-tls}]
-httpRoute: {enabled: true, annotations: {e: f}, parentRefs: [{name: public, namespace: gateways}], hostnames: [hermes.example.com]}
-networkPolicy: {from: [{podSelector: {}}, {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: gateways}}}]}
-podDisruptionBudget: {enabled: true, maxUnavailable: 0}
-prometheusRule: {enabled: true, labels: {release: prometheus}, runbookURL: "https://runbooks.example.com/hermes"}
-dashboard: {enabled: true, labels: {folder: agents}, annotations: {grafana_folder: Agents}}`,
-	"a Caddyfile of one's own": `
-sidecar:
-  record: {existingClaim: ""}
-  caddyfile: |
-    {
-    	admin off
-    	metrics
-    	grace_period 20s
-    }
-    :8643 {
-    	hermes_resume
-    	hermes {
-    		drain_timeout 10s
-    	}
-    	reverse_proxy {$HERMES_UPSTREAM}
-    }
-    :8644 {
-    	respond /healthz 200
-    	metrics /metrics
-    }`,
-	"recorded on a claim": `
-sidecar: {record: {enabled: true, existingClaim: mine}}
-serviceAccount: {name: existing}`,
-}
+var charts = fixtures("charts")
 
 // charted renders the chart with one of charts; release is the release's name.
 func charted(t *testing.T, release, name string) rendering {

@@ -51,20 +51,18 @@ func newFront(t testing.TB) *front {
 func (f *front) start(t testing.TB, path string, args ...string) *client.Client {
 	t.Helper()
 	p := harness.Start(t, exec.Command(path, args...))
-	for deadline := time.Now().Add(harness.Patience); ; {
-		if conn, err := net.Dial("tcp", f.addr); err == nil {
-			conn.Close()
-			break
-		}
+	harness.Until(t, filepath.Base(path)+" listens on "+f.addr, func() bool {
 		select {
 		case <-p.Exited:
 			t.Fatalf("%s does not start:\n%s", filepath.Base(path), p.Log)
 		default:
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s does not listen on %s", filepath.Base(path), f.addr)
+		conn, err := net.Dial("tcp", f.addr)
+		if err == nil {
+			conn.Close()
 		}
-	}
+		return err == nil
+	})
 	return client.NewTLS(t, "agent.example.com", f.addr, f.pool)
 }
 
@@ -370,11 +368,10 @@ func TestRecipeTraefik(t *testing.T) {
 	start := func(t *testing.T, f *front, static, dynamic sidecar.Recipe) *client.Client {
 		c := f.traefik(t, static, dynamic)
 		// It listens before it has read its routers.
-		for deadline := time.Now().Add(harness.Patience); time.Now().Before(deadline); {
-			if r, err := c.Try("/v1/models"); err == nil && r.Header.Get("Via") != "" {
-				break
-			}
-		}
+		harness.Until(t, "Traefik has its routers", func() bool {
+			r, err := c.Try("/v1/models")
+			return err == nil && r.Header.Get("Via") != ""
+		})
 		return c
 	}
 	c := start(t, f, static, dynamic)

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
@@ -93,13 +92,7 @@ func (f *fleet) owners(n int) map[string]string {
 // until asks for a session until it is answered by the right agent.
 func (f *fleet) until(session string, right func(agent string) bool) {
 	f.t.Helper()
-	for deadline := time.Now().Add(harness.Patience); ; {
-		if got := f.whose(session); right(got) {
-			return
-		} else if time.Now().After(deadline) {
-			f.t.Fatalf("%s is still answered by %s", session, got)
-		}
-	}
+	harness.Until(f.t, session+" has moved", func() bool { return right(f.whose(session)) })
 }
 
 // saying is a script that says who it is.
@@ -197,10 +190,14 @@ func TestRecipeSeveralAgents(t *testing.T) {
 	// No agent is left.
 	f.agents["c"].Close()
 	r = f.Play("plain", "X-Hermes-Session-Id", ofB)
-	for deadline := time.Now().Add(harness.Patience); r.StatusCode != http.StatusServiceUnavailable && time.Now().Before(deadline); {
+	harness.Until(t, "no agent is asked", func() bool {
+		if r.StatusCode == http.StatusServiceUnavailable {
+			return true
+		}
 		r.All()
 		r = f.Play("plain", "X-Hermes-Session-Id", ofB)
-	}
+		return false
+	})
 	client.CheckJSON(t, r, http.StatusServiceUnavailable, f.agents["c"].Addr)
 }
 

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
@@ -245,16 +244,11 @@ func TestRedisIsKilled(t *testing.T) {
 	}
 
 	r.start(t)
-	for deadline := time.Now().Add(harness.Patience); ; {
+	harness.Until(t, "redis is back, and streams are kept", func() bool {
 		again := ask(all[1], "back")
 		again.All()
-		if again.Header.Get(stream) != "" {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("redis is back, but streams are not kept")
-		}
-	}
+		return again.Header.Get(stream) != ""
+	})
 	asked := len(up.Requests())
 	if got := ask(all[0], "back"); got.Header.Get("Idempotency-Replayed") != "true" {
 		t.Errorf("not at the other replica: %v, %q", got.Header, got.All())
