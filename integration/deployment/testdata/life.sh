@@ -30,7 +30,7 @@ hermes-sidecar hermes-health
 grep -qx '# changed' /etc/hermes-sidecar/Caddyfile
 [ "$(systemctl is-enabled hermes-sidecar)" = enabled ]
 journalctl -u hermes-sidecar >/log
-! grep -E '"level":"error"|HOME environment' /log
+[ "$(grep -cE '"level":"error"|HOME environment' /log)" = 0 ]
 
 last=$(pid)
 dpkg -r hermes-sidecar
