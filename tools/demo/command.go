@@ -8,12 +8,14 @@ package demo
 import (
 	"cmp"
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
@@ -29,26 +31,17 @@ const (
 	freeAddr = "127.0.0.1:0"
 )
 
+// help is the text of --help.
+//
+//go:embed help.txt
+var help string
+
 func init() {
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name:  "hermes-demo",
 		Usage: "[--scenario <name>] [--speed <factor>] [--raw] [--listen] [--page] [--backend-addr <addr>] [--sidecar-addr <addr>] [--page-addr <addr>] [--verbose]",
 		Short: "Shows what the Hermes sidecar repairs",
-		Long: `
-Starts a small Hermes that replays recorded streams of v0.22.2 and v0.8.0, and
-the sidecar in front of it, both on the loopback interface. It reads each stream
-from both, and prints what a chat client shows: without the sidecar on the left,
-and with it on the right.
-
-Scenarios: ` + allNames() + `.
-
-With --listen both ports stay open until Ctrl-C, for curl and any other client.
-The model of a request selects the scenario. A page also shows both sides in a
-browser. --page serves that page at once, without printing the streams first.
-
-The exit status is 0 if every stream was as it should be, and 1 otherwise. The
-demo reads no configuration and leaves no files behind.
-`,
+		Long:  "\n" + strings.Replace(help, "SCENARIOS", allNames(), 1),
 		CobraFunc: func(cmd *cobra.Command) {
 			c := command{out: os.Stdout}
 			f := cmd.Flags()
@@ -139,7 +132,7 @@ func (c command) run(ctx context.Context) (err error) {
 	case err != nil: // the ports stay open, to see why
 		fmt.Fprintln(c.out, "Error:", err)
 	}
-	if _, failed := fmt.Fprintf(c.out, invitation, c.backendAddr, c.sidecarAddr, c.sidecarAddr, allNames(), c.pageAddr); failed != nil {
+	if _, failed := fmt.Fprintf(c.out, "\n"+invitation, c.backendAddr, c.sidecarAddr, c.sidecarAddr, allNames(), c.pageAddr); failed != nil {
 		return errors.Join(err, failed)
 	}
 	<-ctx.Done()
@@ -147,20 +140,9 @@ func (c command) run(ctx context.Context) (err error) {
 }
 
 // invitation says how to use the ports that stay open, and the page.
-const invitation = `
-Both ports stay open until Ctrl-C. Base URLs for a chat client, any API key:
-
-  without the sidecar  http://%s/v1
-  with the sidecar     http://%s/v1
-
-  curl -N http://%s/v1/chat/completions \
-    -H 'Content-Type: application/json' \
-    -d '{"model": "one_tool", "stream": true, "messages": [{"role": "user", "content": "hello"}]}'
-
-The model chooses the scenario: %s.
-
-Both sides in a browser: http://%s/
-`
+//
+//go:embed invitation.txt
+var invitation string
 
 // defaultAddrs fills in the addresses that were not given.
 func (c *command) defaultAddrs() {

@@ -10,6 +10,7 @@ package doctor
 import (
 	"cmp"
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"io"
@@ -42,45 +43,18 @@ const (
 // defaultAddress is where Hermes listens by default.
 const defaultAddress = "127.0.0.1:8642"
 
+// help is the text of --help.
+//
+//go:embed help.txt
+var help string
+
 func init() {
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name: "hermes-doctor",
 		Usage: "[--to <addr>] [--config <path> [--adapter <name>]] [--through <url>] [--key-file <path>] [--ask] [--recording <path>] " +
 			"[--timeout <duration>] [--ask-timeout <duration>] [--insecure] [--json]",
 		Short: "Examines a Hermes agent, and says what the sidecar repairs there",
-		Long: `
-Asks a Hermes agent who it is, and says whether it can be reached, which release
-it is, what the sidecar repairs there, which options may fit, and who else can
-connect. Each line has its reason.
-
-  $ caddy hermes-doctor
-  $ caddy hermes-doctor --to 127.0.0.1:8642 --ask
-  $ caddy hermes-doctor --config Caddyfile --json
-
-WHICH AGENT. The address is that of --to, or else those in the configuration,
-of hermes_proxy, or of reverse_proxy after hermes. The configuration is that of
---config, or the Caddyfile in the current directory if it has such a site.
-Without either it is HERMES_UPSTREAM, as in the image, or ` + defaultAddress + `.
-
-WHAT IT SENDS. GET requests for /health and /v1/models. --ask sends one chat
-request, too, which runs the agent: "Reply with the single word: pong". No
-request is sent again. It opens a connection to the same port on the other
-addresses of this machine, and sends nothing there. --through is the URL of the
-sidecar, which is then asked the same; a configuration names it by itself.
-
-THE KEY. Hermes' API_SERVER_KEY is read from the environment variable of that
-name, or from --key-file. --key is for trying only, because other users can read
-the arguments of a program. The key is sent only to a server that has shown that
-it is Hermes, and is never printed.
-
---recording reads a recorded stream instead of asking, such as the record option
-or curl -siN writes it.
-
-Exits with 0 if nothing has to be changed, with 1 if a line says fail, and with 2
-if there was nothing to examine: a flag, a file or the configuration is wrong.
-The checks, and the form of --json:
-https://github.com/hermes-sidecar/hermes-sidecar/blob/main/docs/doctor.md
-`,
+		Long:  "\n" + help,
 		CobraFunc: func(cmd *cobra.Command) {
 			d := newDoctor()
 			d.flags(cmd)

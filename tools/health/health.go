@@ -3,6 +3,7 @@
 package health
 
 import (
+	_ "embed"
 	"errors"
 	"fmt"
 	"net/http"
@@ -20,29 +21,17 @@ const (
 	healthTimeout = 2 * time.Second
 )
 
+// help is the text of --help.
+//
+//go:embed help.txt
+var help string
+
 func init() {
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name:  "hermes-health",
 		Usage: "[--url <url>] [--timeout <duration>]",
 		Short: "Asks a running sidecar whether it serves",
-		Long: `
-Sends one GET to the URL. The exit status is 0 if the answer has a status from
-200 to 299. Otherwise it is 1, and one line on standard error says why. The
-command is for health checks where there is no curl, as in a container image:
-
-  HEALTHCHECK CMD ["hermes-sidecar", "hermes-health"]
-
-The configuration must serve the URL. The default is
-` + healthURL + `, on the loopback interface of the same machine or
-container, which this site serves:
-
-  http://:8644 {
-      respond /healthz 200
-  }
-
-The command follows no redirects, uses no proxy from the environment, and reads
-no configuration. The timeout covers everything from connecting to the status.
-`,
+		Long:  "\n" + help,
 		CobraFunc: func(cmd *cobra.Command) {
 			var c healthCommand
 			c.flags(cmd)

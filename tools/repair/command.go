@@ -4,6 +4,7 @@ package repair
 
 import (
 	"cmp"
+	_ "embed"
 	"fmt"
 	"io"
 	"os"
@@ -31,39 +32,17 @@ var repairOptions = []string{
 	"empty_answer",
 }
 
+// help is the text of --help.
+//
+//go:embed help.txt
+var help string
+
 func init() {
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name:  "hermes-repair",
 		Usage: "[<file>] [--explain] [--width <columns>] [--path <path>] [--cause <cause>] [--<option of the hermes directive> <value>]",
 		Short: "Repairs a recorded stream of a Hermes agent, and explains how",
-		Long: `
-Reads a recorded answer of Hermes from the file or from standard input, and
-writes the repaired answer to standard output. It has the same engine and the
-same options as the hermes directive. The recording is an event stream as
-upstream sent it, which is what the option record writes, or the JSON of an
-answer that is not streamed. An HTTP header in front of it, as from curl -i, is
-skipped.
-
-  $ curl -siN http://127.0.0.1:8642/v1/chat/completions -d @request.json > stream.sse
-  $ caddy hermes-repair stream.sse
-  $ caddy hermes-repair --explain stream.sse
-
---explain shows what happened to each frame instead, and which section of the
-contract says so. The signs mean: = unchanged, ~ changed, - dropped, . held back,
-+ written. The contract is
-https://github.com/hermes-sidecar/hermes-sidecar/blob/main/docs/contract.md
-
---path is the path of the request, for streams that do not say what they are
-before they end. --cause is how upstream ended: eof, aborted, timeout or
-shutdown. For a file that the option record has written, both are read from the
-.json file beside it, together with what else the repair depended on.
-
-A recording has no times. So tools of Hermes 0.7 to 0.11, whose ends are
-inferred, may all seem to run in parallel even if they did not.
-
-The exit status is 0 if the answer ended well, 4 if it ended in an error, and 1 if
-it could not be read, or is not an answer of Hermes.
-`,
+		Long:  "\n" + help,
 		CobraFunc: func(cmd *cobra.Command) {
 			var c repairCommand
 			c.flags(cmd)
