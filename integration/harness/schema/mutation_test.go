@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -16,60 +17,22 @@ import (
 
 const (
 	head = `"id":"chatcmpl-1","object":"chat.completion.chunk","created":1795164730,"model":"hermes-agent",`
-	none = head + `"choices":[{"index":0,"delta":{},"finish_reason":null}]`
-	runs = `"tool":"terminal","emoji":"💻","label":"ls -la","toolCallId":"call_1","status":"running"`
-	ends = `"tool":"terminal","toolCallId":"call_1","status":"completed"`
-	done = `"event":{"type":"status","data":{"description":"💻 ls -la","done":true}}`
-	card = `"type":"response.output_item.added","output_index":1000000,"item":{"type":"function_call","id":"call_1","call_id":"call_1","name":"💻 ls -la","arguments":"{\"label\": \"ls -la\"}",` +
-		`"provider_function":{"name":"terminal","arguments":"{\"label\": \"ls -la\"}"},"status":"%s"}`
-	output = `"type":"response.output_item.added","output_index":1000000,"item":{"type":"function_call_output","id":"fco_call_1","call_id":"call_1","output":[{"type":"input_text","text":"%s"}],"status":"%s"}`
-	failed = `"hermes":{"completed":false,"partial":true,"failed":true,"error":"lost","error_code":"agent_error"}`
-	why    = `"error":{"message":"lost","type":"upstream_error","param":null,"code":"upstream_aborted"}`
-	finish = head + `"choices":[{"index":0,"delta":{},"finish_reason":"error"}],"usage":{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2},`
-	event  = "event: hermes.tool.progress\n"
+	why  = `"error":{"message":"lost","type":"upstream_error","param":null,"code":"upstream_aborted"}`
 )
 
-// samples are frames of the sidecar's own, written by the contract.
-var samples = map[string]string{
-	"a tool starts":              event + "data: {" + none + "," + runs + "}",
-	"a tool ends":                event + "data: {" + none + "," + ends + "}",
-	"a tool is interrupted":      event + "data: {" + none + "," + ends + `,"interrupted":true}`,
-	"unnamed":                    "data: {" + none + "," + runs + "}",
-	"bare":                       event + "data: {" + runs + "}",
-	"bare end":                   event + "data: {" + ends + "}",
-	"comment":                    ": hermes.tool.progress {" + runs + "}",
-	"comment end":                ": hermes.tool.progress {" + ends + "}",
-	"status line":                event + "data: {" + none + "," + ends + "," + done + "}",
-	"card":                       event + "data: {" + none + "," + runs + "," + fmt.Sprintf(card, "in_progress") + "}",
-	"card ends":                  event + "data: {" + none + "," + ends + "," + fmt.Sprintf(card, "completed") + "}",
-	"card is interrupted":        event + "data: {" + none + "," + ends + `,"interrupted":true,` + fmt.Sprintf(card, "incomplete") + "}",
-	"output of a card":           "data: {" + none + "," + fmt.Sprintf(output, "completed", "completed") + "}",
-	"output, interrupted":        "data: {" + none + "," + fmt.Sprintf(output, "Error: interrupted", "incomplete") + "}",
-	"error":                      "data: {" + why + "}",
-	"error finish":               "data: {" + finish + failed + "}",
-	"error finish, inline":       "data: {" + finish + why + "," + failed + "}",
-	"keepalive":                  "data: {" + none + "}",
-	"status":                     "event: hermes.status\ndata: {" + none + `,"kind": "lifecycle", "text": "Retrying"}`,
-	"approval":                   "event: approval.request\ndata: {" + none + `,"command": "rm -rf x", "hermes_choices": ["once", "deny"]}`,
-	"another event":              "event: other\ndata: {" + none + `,"a": 1}`,
-	"text":                       "data: {" + head + `"choices":[{"index":0,"delta":{"content":"hi"},"finish_reason":null}]}`,
-	"reasoning":                  "data: {" + head + `"choices":[{"index":0,"delta":{"reasoning_content":"hm"},"finish_reason":null}]}`,
-	"a response is cut":          "event: response.failed\ndata: " + `{"type":"response.failed","response":{"id":"resp_1","object":"response","status":"failed","error":{"code":"server_error","message":"lost"}},"sequence_number":10}`,
-	"a turn has failed":          "event: response.failed\ndata: " + `{"type":"response.failed","response":{"id":"resp_1","object":"response","status":"failed","error":{"code":"agent_error","message":"lost"}},"sequence_number":10}`,
-	"a call is cut":              "event: response.output_item.done\ndata: " + `{"type":"response.output_item.done","output_index":1,"item":{"type":"function_call","call_id":"call_1","arguments":"{}","status":"incomplete"},"sequence_number":10}` + "\nid: 7",
-	"a call gets an output":      "event: response.output_item.added\ndata: " + `{"type":"response.output_item.added","output_index":2,"item":{"type":"function_call_output","id":"fco_call_1","call_id":"call_1","output":[{"type":"input_text","text":"Error: interrupted"}],"status":"incomplete"},"sequence_number":11}`,
-	"a run's tool":               `data: {"event": "tool.completed", "run_id": "run_1", "timestamp": 1795165131.8, "tool": "terminal", "duration": 0.0, "error": true, "seq": 8}` + "\nid: 8",
-	"a numbered run is cut":      `data: {"event": "run.failed", "run_id": "run_1", "timestamp": 1795165131.8, "error": "lost", "seq": 9}` + "\nid: 9",
-	"a run is cut":               `data: {"event": "run.failed", "run_id": "run_1", "timestamp": 1795165131.8, "error": "lost"}`,
-	"a session's tool":           "event: tool.completed\ndata: " + `{"message_id": "m", "tool_name": "terminal", "preview": null, "args": null, "session_id": "s", "run_id": "r", "seq": 3, "ts": 1795165131.8}`,
-	"a session's error":          "event: error\ndata: " + `{"message": "lost", "session_id": "s", "run_id": "r", "seq": 4, "ts": 1795165131.8}`,
-	"a session's end":            "event: done\ndata: " + `{"session_id": "s", "run_id": "r", "seq": 5, "ts": 1795165131.8}`,
-	"the end":                    "data: [DONE]",
-	"a keepalive as a comment":   ": keepalive",
-	"with the id of an event":    "data: {" + none + "}\nid: stream_AAAAAAAAAAAAAAAAAAAAAA/7",
-	"the end, with an id":        "data: [DONE]\nid: stream_AAAAAAAAAAAAAAAAAAAAAA/8",
-	"a session's end without id": "event: done\ndata: " + `{"session_id": "s", "seq": 1, "ts": 1795165131}`,
-}
+// samples are frames of the sidecar's own, written by the contract, by their names.
+var samples = func() map[string]string {
+	all := map[string]string{}
+	b, err := os.ReadFile("testdata/frames.txt")
+	for _, sample := range strings.Split(string(b), "\n\n# ")[1:] {
+		name, frame, _ := strings.Cut(strings.TrimRight(sample, "\n"), "\n")
+		all[name] = frame
+	}
+	if err != nil || len(all) < 38 {
+		panic(fmt.Sprintf("%d samples, %v", len(all), err))
+	}
+	return all
+}()
 
 // harmless matches the mutants that are good frames: what the contract makes of other
 // streams, and members of upstream.
