@@ -195,24 +195,23 @@ const installPatience = 15 * time.Minute
 // once, in the background, from the locks in clients/.
 type workshop struct {
 	t      testing.TB
-	bin    string
-	goBin  func() error
+	goBin  func() (string, error)
 	node   func() (string, error)
 	python map[string]func() (string, error) // by the name of a lock
 }
 
 // newWorkshop begins to build and to install.
 func newWorkshop(t testing.TB) *workshop {
-	w := &workshop{t: t, bin: t.TempDir(), python: map[string]func() (string, error){}}
+	w := &workshop{t: t, python: map[string]func() (string, error){}}
 	w.goBin = background(w.buildGo)
-	w.node = backgroundDir(func() (string, error) { return w.installModules("node") })
+	w.node = background(func() (string, error) { return w.installModules("node") })
 	var last func() (string, error)
 	for _, c := range realClients {
 		if c.lock == "" || w.python[c.lock] != nil {
 			continue
 		}
 		before, lock := last, c.lock
-		w.python[lock] = backgroundDir(func() (string, error) {
+		w.python[lock] = background(func() (string, error) {
 			if before != nil {
 				before() // one at a time: they share a cache
 			}
@@ -223,15 +222,8 @@ func newWorkshop(t testing.TB) *workshop {
 	return w
 }
 
-// background begins f; who calls the result waits for it.
-func background(f func() error) func() error {
-	once := sync.OnceValue(f)
-	go once()
-	return once
-}
-
-// backgroundDir is the same for a directory.
-func backgroundDir(f func() (string, error)) func() (string, error) {
+// background begins f, which makes a directory; who calls the result waits for it.
+func background(f func() (string, error)) func() (string, error) {
 	once := sync.OnceValues(f)
 	go once()
 	return once
@@ -256,20 +248,22 @@ func (w *workshop) command(t testing.TB, c realClient) (*exec.Cmd, error) {
 		cmd.Env = append(os.Environ(), "PYTHONPATH="+site, "PYTHONPYCACHEPREFIX="+filepath.Join(site, ".pycache"))
 		return cmd, nil
 	}
-	if err := w.goBin(); err != nil {
+	bin, err := w.goBin()
+	if err != nil {
 		t.Fatal(err)
 	}
-	return exec.Command(filepath.Join(w.bin, c.driver)), nil
+	return exec.Command(filepath.Join(bin, c.driver)), nil
 }
 
 // buildGo builds the drivers of all Go clients.
-func (w *workshop) buildGo() error {
-	cmd := exec.Command("go", "build", "-o", w.bin, "./...")
+func (w *workshop) buildGo() (dir string, err error) {
+	dir = w.t.TempDir()
+	cmd := exec.Command("go", "build", "-o", dir, "./...")
 	cmd.Dir = "go"
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("building clients/go: %w\n%s", err, out)
+		return "", fmt.Errorf("building clients/go: %w\n%s", err, out)
 	}
-	return nil
+	return dir, nil
 }
 
 // besideModules copies a driver, a file below clients/, to where node finds the

@@ -504,28 +504,28 @@ func titles() []string {
 
 // defaultTable is what clients make of the sidecar as it is.
 func defaultTable(tried []*trial) []string {
-	lines := head(append(append([]string{"client", "version"}, titles()...), "refused", "needs")...)
+	lines := head(slices.Concat([]string{"client", "version"}, titles(), []string{"refused", "needs"})...)
 	for _, r := range tried {
-		cells := []string{r.client.name, r.d.version}
-		for _, title := range titles() {
-			cells = append(cells, r.cell(byDefault, title))
-		}
-		lines = append(lines, row(append(cells, r.refusal[byDefault].cell, r.needs())...))
+		lines = append(lines, row(slices.Concat([]string{r.client.name, r.d.version}, r.all(byDefault), []string{r.needs()})...))
 	}
 	return lines
 }
 
 // directTable is the same without a sidecar.
 func directTable(tried []*trial) []string {
-	lines := head(append(append([]string{"client"}, titles()...), "refused")...)
+	lines := head(slices.Concat([]string{"client"}, titles(), []string{"refused"})...)
 	for _, r := range tried {
-		cells := []string{r.client.name}
-		for _, title := range titles() {
-			cells = append(cells, r.cell(direct, title))
-		}
-		lines = append(lines, row(append(cells, r.refusal[direct].cell)...))
+		lines = append(lines, row(append([]string{r.client.name}, r.all(direct)...)...))
 	}
 	return lines
+}
+
+// all are the cells of all scenarios, and of a server that refuses connections.
+func (r *trial) all(variant string) (cells []string) {
+	for _, title := range titles() {
+		cells = append(cells, r.cell(variant, title))
+	}
+	return append(cells, r.refusal[variant].cell)
 }
 
 // seenTable is how programs see what is no text.

@@ -7,14 +7,11 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
@@ -122,14 +119,7 @@ type property struct {
 //     from another only in U+FE0F
 //   - a member whose name is in another case
 func TestSchemaAgreesWithTheHandler(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	if given := os.Getenv(seedVariable); given != "" {
-		var err error
-		if seed, err = strconv.ParseUint(given, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("%s=%d repeats these values", seedVariable, seed)
+	seed := harness.Seed(t, seedVariable)
 	s := schema.Load(t, "config.json")
 	c := sidecarOf(t)
 	for _, handler := range []string{"hermes", "hermes_resume"} {

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -131,6 +132,18 @@ func Until(t testing.TB, what string, is func() bool) {
 			t.Fatalf("it never was so that %s", what)
 		}
 	}
+}
+
+// Seed returns the number in an environment variable, which repeats what a test draws at random, or
+// another one each time.
+func Seed(t testing.TB, variable string) uint64 {
+	t.Helper()
+	seed, err := strconv.ParseUint(os.Getenv(variable), 10, 64)
+	if err != nil {
+		seed = uint64(time.Now().UnixNano())
+	}
+	t.Logf("%s=%d repeats this", variable, seed)
+	return seed
 }
 
 // mostPace is the longest duration that AtAnyPace tries.

@@ -26,9 +26,12 @@ import (
 // check applies rules to a rendering.
 func check(t *testing.T, o objects, rules map[string]rule) {
 	t.Helper()
-	for _, name := range names(rules) {
-		for _, bad := range rules[name](o) {
-			t.Errorf("%s: %s", name, bad)
+	if n := len(o.pods()); n != 1 {
+		t.Errorf("%d pods have the sidecar", n)
+	}
+	for _, p := range o.pods() {
+		for _, name := range slices.Sorted(maps.Keys(rules)) {
+			rules[name](o, p, func(fault string) { t.Errorf("%s: %s", name, fault) })
 		}
 	}
 }

@@ -2,7 +2,6 @@ package kubernetes
 
 import (
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -21,8 +20,8 @@ import (
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 )
 
-// A rule lists the faults of a deployment.
-type rule func(o objects) []string
+// A rule reports the faults of a deployment about a pod.
+type rule func(o objects, p pod, bad func(fault string))
 
 // always are the rules for every rendering, and ours those for what is not an
 // existing deployment.
@@ -97,73 +96,63 @@ func (p pod) client() int32 { return p.port("sidecar") }
 func (p pod) health() int32 { return p.port("sidecar-health") }
 
 // restricted asks the API server's own implementation of the profile.
-func restricted(o objects) (bad []string) {
+func restricted(o objects, p pod, bad func(fault string)) {
 	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
 	if err != nil {
-		return []string{err.Error()}
+		bad(err.Error())
+		return
 	}
 	level := podsecurity.LevelVersion{Level: podsecurity.LevelRestricted, Version: podsecurity.LatestVersion()}
-	for _, p := range o.pods() {
-		for _, r := range evaluator.EvaluatePod(level, &p.meta, p.spec) {
-			if !r.Allowed {
-				bad = append(bad, r.ForbiddenReason+": "+r.ForbiddenDetail)
-			}
-		}
-		for _, h := range of[*core.Pod](o) {
-			for _, r := range evaluator.EvaluatePod(level, &h.ObjectMeta, &h.Spec) {
-				if !r.Allowed {
-					bad = append(bad, h.Name+": "+r.ForbiddenReason+": "+r.ForbiddenDetail)
-				}
-			}
-		}
-		c := p.sidecar().SecurityContext
-		if c == nil || c.ReadOnlyRootFilesystem == nil || !*c.ReadOnlyRootFilesystem || c.RunAsUser == nil || *c.RunAsUser != 65532 {
-			bad = append(bad, "the sidecar's root file system can be written, or its user is another")
+	for _, r := range evaluator.EvaluatePod(level, &p.meta, p.spec) {
+		if !r.Allowed {
+			bad(r.ForbiddenReason + ": " + r.ForbiddenDetail)
 		}
 	}
-	return bad
+	for _, h := range of[*core.Pod](o) {
+		for _, r := range evaluator.EvaluatePod(level, &h.ObjectMeta, &h.Spec) {
+			if !r.Allowed {
+				bad(h.Name + ": " + r.ForbiddenReason + ": " + r.ForbiddenDetail)
+			}
+		}
+	}
+	c := p.sidecar().SecurityContext
+	if c == nil || c.ReadOnlyRootFilesystem == nil || !*c.ReadOnlyRootFilesystem || c.RunAsUser == nil || *c.RunAsUser != 65532 {
+		bad("the sidecar's root file system can be written, or its user is another")
+	}
 }
 
-func native(o objects) (bad []string) {
-	if len(o.pods()) != 1 {
-		return []string{fmt.Sprintf("%d pods have the sidecar", len(o.pods()))}
-	}
-	p := o.pods()[0]
+func native(o objects, p pod, bad func(fault string)) {
 	c := p.sidecar()
 	if i := slices.IndexFunc(p.spec.InitContainers, func(c core.Container) bool { return c.Name == "hermes-sidecar" }); i < 0 || c.RestartPolicy == nil || *c.RestartPolicy != core.ContainerRestartPolicyAlways {
-		bad = append(bad, "it is no init container that is restarted always")
+		bad("it is no init container that is restarted always")
 	}
 	for name, probe := range map[string]*core.Probe{"startup": c.StartupProbe, "readiness": c.ReadinessProbe, "liveness": c.LivenessProbe} {
 		// Not by way of Hermes, which is started only when this one is up.
 		if probe == nil || probe.HTTPGet == nil || probe.HTTPGet.Path != "/healthz" || probe.HTTPGet.Port.IntVal != p.health() {
-			bad = append(bad, "its "+name+" probe is not /healthz on its own port")
+			bad("its " + name + " probe is not /healthz on its own port")
 		}
 	}
 	if c.Resources.Requests.Cpu().IsZero() || c.Resources.Requests.Memory().IsZero() || c.Resources.Limits.Memory().IsZero() {
-		bad = append(bad, "its resources are not limited")
+		bad("its resources are not limited")
 	}
 	if p.client() == 0 || p.health() == 0 || p.client() == p.health() {
-		bad = append(bad, "it has not two ports")
+		bad("it has not two ports")
 	}
-	return bad
 }
 
 // tagged is an image with a tag or a digest.
 var tagged = regexp.MustCompile(`^[^@]+[^/](:[\w.-]+|@sha256:[0-9a-f]{32,64})$`)
 
-func pinned(o objects) (bad []string) {
-	for _, p := range o.pods() {
-		for _, c := range slices.Concat(p.spec.InitContainers, p.spec.Containers) {
-			if m := tagged.FindStringSubmatch(c.Image); m == nil || slices.Contains([]string{":latest", ":stable", ":main"}, m[1]) {
-				bad = append(bad, c.Name+" has the image "+c.Image)
-			}
+func pinned(o objects, p pod, bad func(fault string)) {
+	for _, c := range slices.Concat(p.spec.InitContainers, p.spec.Containers) {
+		if m := tagged.FindStringSubmatch(c.Image); m == nil || slices.Contains([]string{":latest", ":stable", ":main"}, m[1]) {
+			bad(c.Name + " has the image " + c.Image)
 		}
 	}
-	return bad
 }
 
 // volumes: each mount has one, and each volume what it is made of.
-func volumes(o objects) (bad []string) {
+func volumes(o objects, p pod, bad func(fault string)) {
 	configs, claims := map[string]bool{}, map[string]bool{"mine": true} // a claim that is there already
 	for _, c := range of[*core.ConfigMap](o) {
 		configs[c.Name] = true
@@ -171,38 +160,35 @@ func volumes(o objects) (bad []string) {
 	for _, c := range of[*core.PersistentVolumeClaim](o) {
 		claims[c.Name] = true
 	}
-	for _, p := range o.pods() {
-		have := map[string]bool{}
-		for _, v := range p.spec.Volumes {
-			have[v.Name] = true
-			if v.ConfigMap != nil && !configs[v.ConfigMap.Name] {
-				bad = append(bad, "there is no ConfigMap "+v.ConfigMap.Name)
-			}
-			if v.PersistentVolumeClaim != nil && !claims[v.PersistentVolumeClaim.ClaimName] {
-				bad = append(bad, "there is no claim "+v.PersistentVolumeClaim.ClaimName)
-			}
+	have := map[string]bool{}
+	for _, v := range p.spec.Volumes {
+		have[v.Name] = true
+		if v.ConfigMap != nil && !configs[v.ConfigMap.Name] {
+			bad("there is no ConfigMap " + v.ConfigMap.Name)
 		}
-		writable := map[string]bool{}
-		for _, c := range slices.Concat(p.spec.InitContainers, p.spec.Containers) {
-			for _, m := range c.VolumeMounts {
-				if !have[m.Name] {
-					bad = append(bad, c.Name+" mounts "+m.Name+", which is no volume")
-				}
-				if c.Name == "hermes-sidecar" {
-					writable[m.MountPath] = !m.ReadOnly
-				}
-			}
-		}
-		for _, e := range p.sidecar().Env {
-			if regexp.MustCompile(`^XDG_.*_HOME$`).MatchString(e.Name) && !writable[e.Value] {
-				bad = append(bad, e.Name+" is no volume that it can write to")
-			}
-		}
-		if file := "/etc/hermes-sidecar/Caddyfile"; !slices.Contains(p.sidecar().Args, file) || len(caddyfile(o)) == 0 {
-			bad = append(bad, "the sidecar is not given "+file)
+		if v.PersistentVolumeClaim != nil && !claims[v.PersistentVolumeClaim.ClaimName] {
+			bad("there is no claim " + v.PersistentVolumeClaim.ClaimName)
 		}
 	}
-	return bad
+	writable := map[string]bool{}
+	for _, c := range slices.Concat(p.spec.InitContainers, p.spec.Containers) {
+		for _, m := range c.VolumeMounts {
+			if !have[m.Name] {
+				bad(c.Name + " mounts " + m.Name + ", which is no volume")
+			}
+			if c.Name == "hermes-sidecar" {
+				writable[m.MountPath] = !m.ReadOnly
+			}
+		}
+	}
+	for _, e := range p.sidecar().Env {
+		if regexp.MustCompile(`^XDG_.*_HOME$`).MatchString(e.Name) && !writable[e.Value] {
+			bad(e.Name + " is no volume that it can write to")
+		}
+	}
+	if file := "/etc/hermes-sidecar/Caddyfile"; !slices.Contains(p.sidecar().Args, file) || len(caddyfile(o)) == 0 {
+		bad("the sidecar is not given " + file)
+	}
 }
 
 // caddyfile is the one that the sidecar mounts.
@@ -232,50 +218,44 @@ func within(labels, want map[string]string) bool {
 	return true
 }
 
-func selectors(o objects) (bad []string) {
-	for _, p := range o.pods() {
-		if !within(p.labels, p.selector.MatchLabels) {
-			bad = append(bad, p.name+" does not select its own pods")
-		}
-		chosen := map[string]map[string]string{}
-		for _, n := range of[*networking.NetworkPolicy](o) {
-			chosen["NetworkPolicy "+n.Name] = n.Spec.PodSelector.MatchLabels
-		}
-		for _, m := range of[*monitoring.PodMonitor](o) {
-			chosen["PodMonitor "+m.Name] = m.Spec.Selector.MatchLabels
-		}
-		for _, b := range of[*disruption.PodDisruptionBudget](o) {
-			chosen["PodDisruptionBudget "+b.Name] = b.Spec.Selector.MatchLabels
-		}
-		for _, s := range p.spec.TopologySpreadConstraints {
-			chosen["topologySpreadConstraints"] = s.LabelSelector.MatchLabels
-		}
-		for who, labels := range chosen {
-			if !within(p.labels, labels) {
-				bad = append(bad, who+" selects none of our pods")
-			}
+func selectors(o objects, p pod, bad func(fault string)) {
+	if !within(p.labels, p.selector.MatchLabels) {
+		bad(p.name + " does not select its own pods")
+	}
+	chosen := map[string]map[string]string{}
+	for _, n := range of[*networking.NetworkPolicy](o) {
+		chosen["NetworkPolicy "+n.Name] = n.Spec.PodSelector.MatchLabels
+	}
+	for _, m := range of[*monitoring.PodMonitor](o) {
+		chosen["PodMonitor "+m.Name] = m.Spec.Selector.MatchLabels
+	}
+	for _, b := range of[*disruption.PodDisruptionBudget](o) {
+		chosen["PodDisruptionBudget "+b.Name] = b.Spec.Selector.MatchLabels
+	}
+	for _, s := range p.spec.TopologySpreadConstraints {
+		chosen["topologySpreadConstraints"] = s.LabelSelector.MatchLabels
+	}
+	for who, labels := range chosen {
+		if !within(p.labels, labels) {
+			bad(who + " selects none of our pods")
 		}
 	}
-	return bad
 }
 
-func services(o objects) (bad []string) {
-	for _, p := range o.pods() {
-		n := 0
-		for _, s := range of[*core.Service](o) {
-			if !within(p.labels, s.Spec.Selector) {
-				continue
-			}
-			n++
-			if s.Spec.Ports[0].TargetPort.IntVal != p.client() {
-				bad = append(bad, fmt.Sprintf("Service %s leads to port %s", s.Name, s.Spec.Ports[0].TargetPort.String()))
-			}
+func services(o objects, p pod, bad func(fault string)) {
+	n := 0
+	for _, s := range of[*core.Service](o) {
+		if !within(p.labels, s.Spec.Selector) {
+			continue
 		}
-		if n == 0 {
-			bad = append(bad, "no Service selects "+p.name)
+		n++
+		if s.Spec.Ports[0].TargetPort.IntVal != p.client() {
+			bad(fmt.Sprintf("Service %s leads to port %s", s.Name, s.Spec.Ports[0].TargetPort.String()))
 		}
 	}
-	return bad
+	if n == 0 {
+		bad("no Service selects " + p.name)
+	}
 }
 
 // option is a duration in a Caddyfile, where it has to be once.
@@ -296,40 +276,36 @@ func (p pod) killed() time.Duration {
 }
 
 // ends: 0 < drain_timeout < grace_period < terminationGracePeriodSeconds.
-func ends(o objects) (bad []string) {
+func ends(o objects, p pod, bad func(fault string)) {
 	drain, err := option(caddyfile(o), "drain_timeout")
 	if err != nil {
-		return []string{err.Error()}
+		bad(err.Error())
+		return
 	}
 	grace, err := option(caddyfile(o), "grace_period")
 	if err != nil {
-		return []string{err.Error()}
+		bad(err.Error())
+		return
 	}
-	for _, p := range o.pods() {
-		if drain <= 0 || grace <= drain || p.killed() <= grace {
-			bad = append(bad, fmt.Sprintf("drain_timeout %v, grace_period %v, and killed after %v", drain, grace, p.killed()))
-		}
+	if drain <= 0 || grace <= drain || p.killed() <= grace {
+		bad(fmt.Sprintf("drain_timeout %v, grace_period %v, and killed after %v", drain, grace, p.killed()))
 	}
-	return bad
 }
 
-func monitors(o objects) (bad []string) {
-	for _, p := range o.pods() {
-		for _, m := range of[*monitoring.PodMonitor](o) {
-			if len(m.Spec.PodMetricsEndpoints) != 1 {
-				bad = append(bad, "not one endpoint")
-				continue
-			}
-			e := m.Spec.PodMetricsEndpoints[0]
-			if e.PortNumber == nil || *e.PortNumber != p.health() || e.Path != "/metrics" {
-				bad = append(bad, m.Name+" does not scrape /metrics of the sidecar")
-			}
-			if !p.reachable(o, "monitoring", p.health()) {
-				bad = append(bad, "Prometheus is kept out")
-			}
+func monitors(o objects, p pod, bad func(fault string)) {
+	for _, m := range of[*monitoring.PodMonitor](o) {
+		if len(m.Spec.PodMetricsEndpoints) != 1 {
+			bad("not one endpoint")
+			continue
+		}
+		e := m.Spec.PodMetricsEndpoints[0]
+		if e.PortNumber == nil || *e.PortNumber != p.health() || e.Path != "/metrics" {
+			bad(m.Name + " does not scrape /metrics of the sidecar")
+		}
+		if !p.reachable(o, "monitoring", p.health()) {
+			bad("Prometheus is kept out")
 		}
 	}
-	return bad
 }
 
 // reachable says that the policies let clients in a namespace reach a port: "" is
@@ -366,9 +342,6 @@ func (p pod) reachable(o objects, namespace string, port int32) bool {
 	return !closed
 }
 
-// names are the sorted names of rules.
-func names(rules map[string]rule) []string { return slices.Sorted(maps.Keys(rules)) }
-
 // seconds are those of a variable in the hook of Hermes.
 func seconds(script, pattern string) (time.Duration, error) {
 	m := regexp.MustCompile(pattern).FindStringSubmatch(script)
@@ -393,32 +366,29 @@ func (p pod) hermes() *core.Container {
 }
 
 // loopback: Hermes listens there, where the sidecar asks it, and has a key.
-func loopback(o objects) (bad []string) {
-	for _, p := range o.pods() {
-		env := map[string]core.EnvVar{}
-		for _, e := range p.hermes().Env {
-			if _, twice := env[e.Name]; twice {
-				bad = append(bad, e.Name+" is there twice")
-			}
-			env[e.Name] = e
+func loopback(o objects, p pod, bad func(fault string)) {
+	env := map[string]core.EnvVar{}
+	for _, e := range p.hermes().Env {
+		if _, twice := env[e.Name]; twice {
+			bad(e.Name + " is there twice")
 		}
-		if env["API_SERVER_HOST"].Value != "127.0.0.1" || env["API_SERVER_ENABLED"].Value != "true" {
-			bad = append(bad, "Hermes' API server does not listen on the loopback interface")
-		}
-		key := env["API_SERVER_KEY"].ValueFrom
-		if key == nil || key.SecretKeyRef == nil || key.SecretKeyRef.Optional != nil && *key.SecretKeyRef.Optional {
-			bad = append(bad, "Hermes' key is in no Secret, or may be missing")
-		}
-		for _, e := range p.sidecar().Env {
-			if e.Name == "HERMES_UPSTREAM" && e.Value != "127.0.0.1:"+env["API_SERVER_PORT"].Value {
-				bad = append(bad, "the sidecar asks "+e.Value)
-			}
-		}
-		if p.spec.HostNetwork || len(p.hermes().Ports) > 0 {
-			bad = append(bad, "Hermes has a port of its own, or that of the node")
+		env[e.Name] = e
+	}
+	if env["API_SERVER_HOST"].Value != "127.0.0.1" || env["API_SERVER_ENABLED"].Value != "true" {
+		bad("Hermes' API server does not listen on the loopback interface")
+	}
+	key := env["API_SERVER_KEY"].ValueFrom
+	if key == nil || key.SecretKeyRef == nil || key.SecretKeyRef.Optional != nil && *key.SecretKeyRef.Optional {
+		bad("Hermes' key is in no Secret, or may be missing")
+	}
+	for _, e := range p.sidecar().Env {
+		if e.Name == "HERMES_UPSTREAM" && e.Value != "127.0.0.1:"+env["API_SERVER_PORT"].Value {
+			bad("the sidecar asks " + e.Value)
 		}
 	}
-	return bad
+	if p.spec.HostNetwork || len(p.hermes().Ports) > 0 {
+		bad("Hermes has a port of its own, or that of the node")
+	}
 }
 
 // patience is how long a probe fails before Kubernetes acts.
@@ -428,141 +398,130 @@ func patience(p *core.Probe) time.Duration {
 
 // probes of Hermes go through the sidecar, and outlast a sidecar that hangs, is
 // killed after its grace period, and starts again.
-func probes(o objects) (bad []string) {
-	for _, p := range o.pods() {
-		h, s := p.hermes(), p.sidecar()
-		for name, probe := range map[string]*core.Probe{"startup": h.StartupProbe, "readiness": h.ReadinessProbe, "liveness": h.LivenessProbe} {
-			if probe == nil || probe.HTTPGet == nil || probe.HTTPGet.Path != "/health" || probe.HTTPGet.Port.IntVal != p.client() || probe.TimeoutSeconds < 5 {
-				bad = append(bad, "Hermes' "+name+" probe does not go through the sidecar")
-				return bad
-			}
-		}
-		grace, err := option(caddyfile(o), "grace_period")
-		if err != nil {
-			return []string{err.Error()}
-		}
-		if restart := patience(s.LivenessProbe) + grace + patience(s.StartupProbe); patience(h.LivenessProbe) <= restart {
-			bad = append(bad, fmt.Sprintf("Hermes is given up after %v, and the sidecar may take %v to come back", patience(h.LivenessProbe), restart))
+func probes(o objects, p pod, bad func(fault string)) {
+	h, s := p.hermes(), p.sidecar()
+	for name, probe := range map[string]*core.Probe{"startup": h.StartupProbe, "readiness": h.ReadinessProbe, "liveness": h.LivenessProbe} {
+		if probe == nil || probe.HTTPGet == nil || probe.HTTPGet.Path != "/health" || probe.HTTPGet.Port.IntVal != p.client() || probe.TimeoutSeconds < 5 {
+			bad("Hermes' " + name + " probe does not go through the sidecar")
+			return
 		}
 	}
-	return bad
+	grace, err := option(caddyfile(o), "grace_period")
+	if err != nil {
+		bad(err.Error())
+		return
+	}
+	if restart := patience(s.LivenessProbe) + grace + patience(s.StartupProbe); patience(h.LivenessProbe) <= restart {
+		bad(fmt.Sprintf("Hermes is given up after %v, and the sidecar may take %v to come back", patience(h.LivenessProbe), restart))
+	}
 }
 
-func tokens(o objects) (bad []string) {
-	for _, p := range o.pods() {
-		if a := p.spec.AutomountServiceAccountToken; a == nil || *a {
-			bad = append(bad, "the agent has a token of the cluster")
-		}
-		if e := p.spec.EnableServiceLinks; e == nil || *e {
-			bad = append(bad, "the agent's variables list the cluster's services")
-		}
-		if p.spec.ShareProcessNamespace != nil && *p.spec.ShareProcessNamespace || p.spec.HostPID {
-			bad = append(bad, "the agent sees the sidecar's process")
-		}
+func tokens(o objects, p pod, bad func(fault string)) {
+	if a := p.spec.AutomountServiceAccountToken; a == nil || *a {
+		bad("the agent has a token of the cluster")
 	}
-	return bad
+	if e := p.spec.EnableServiceLinks; e == nil || *e {
+		bad("the agent's variables list the cluster's services")
+	}
+	if p.spec.ShareProcessNamespace != nil && *p.spec.ShareProcessNamespace || p.spec.HostPID {
+		bad("the agent sees the sidecar's process")
+	}
 }
 
 // waits: the hook's wait, half a minute for Hermes and the sidecar's grace period
 // are over before the pod is killed.
-func waits(o objects) (bad []string) {
-	for _, p := range o.pods() {
-		l := p.hermes().Lifecycle
-		if l == nil || l.PreStop == nil || l.PreStop.Exec == nil || len(l.PreStop.Exec.Command) != 3 {
-			return []string{"Hermes does not wait for what is in flight"}
-		}
-		script := l.PreStop.Exec.Command[2]
-		wait, err := seconds(script, `time\.monotonic\(\) \+ (\d+)`)
-		if err != nil {
-			return []string{err.Error()}
-		}
-		grace, err := option(caddyfile(o), "grace_period")
-		if err != nil {
-			return []string{err.Error()}
-		}
-		if rest := p.killed() - wait - grace; rest < 30*time.Second {
-			bad = append(bad, fmt.Sprintf("%v are left for Hermes to end: killed after %v, of which it waits %v and the sidecar %v", rest, p.killed(), wait, grace))
-		}
-		if !strings.Contains(script, fmt.Sprintf(`("127.0.0.1", %d,`, p.health())) {
-			bad = append(bad, "the hook asks another port than the sidecar's")
-		}
+func waits(o objects, p pod, bad func(fault string)) {
+	l := p.hermes().Lifecycle
+	if l == nil || l.PreStop == nil || l.PreStop.Exec == nil || len(l.PreStop.Exec.Command) != 3 {
+		bad("Hermes does not wait for what is in flight")
+		return
 	}
-	return bad
+	script := l.PreStop.Exec.Command[2]
+	wait, err := seconds(script, `time\.monotonic\(\) \+ (\d+)`)
+	if err != nil {
+		bad(err.Error())
+		return
+	}
+	grace, err := option(caddyfile(o), "grace_period")
+	if err != nil {
+		bad(err.Error())
+		return
+	}
+	if rest := p.killed() - wait - grace; rest < 30*time.Second {
+		bad(fmt.Sprintf("%v are left for Hermes to end: killed after %v, of which it waits %v and the sidecar %v", rest, p.killed(), wait, grace))
+	}
+	if !strings.Contains(script, fmt.Sprintf(`("127.0.0.1", %d,`, p.health())) {
+		bad("the hook asks another port than the sidecar's")
+	}
 }
 
 // policies: the backend, and any other port, only through the sidecar.
-func policies(o objects) (bad []string) {
-	for _, p := range o.pods() {
-		for _, n := range []string{"", "other", "monitoring"} {
-			for _, port := range []int32{8642, 9642, 9119, 22} {
-				if p.reachable(o, n, port) {
-					bad = append(bad, fmt.Sprintf("port %d is open to the namespace %q", port, n))
-				}
-			}
-			if p.reachable(o, n, p.health()) && (n != "monitoring" || len(of[*monitoring.PodMonitor](o)) == 0) {
-				bad = append(bad, fmt.Sprintf("the metrics are open to the namespace %q", n))
+func policies(o objects, p pod, bad func(fault string)) {
+	for _, n := range []string{"", "other", "monitoring"} {
+		for _, port := range []int32{8642, 9642, 9119, 22} {
+			if p.reachable(o, n, port) {
+				bad(fmt.Sprintf("port %d is open to the namespace %q", port, n))
 			}
 		}
-		if !p.reachable(o, "", p.client()) || p.reachable(o, "other", p.client()) {
-			bad = append(bad, "the sidecar's port is closed to its own namespace, or open to others")
+		if p.reachable(o, n, p.health()) && (n != "monitoring" || len(of[*monitoring.PodMonitor](o)) == 0) {
+			bad(fmt.Sprintf("the metrics are open to the namespace %q", n))
 		}
 	}
-	return bad
+	if !p.reachable(o, "", p.client()) || p.reachable(o, "other", p.client()) {
+		bad("the sidecar's port is closed to its own namespace, or open to others")
+	}
 }
 
 // homes: a volume that outlives the pod is never that of two pods.
-func homes(o objects) (bad []string) {
-	for _, p := range o.pods() {
-		i := slices.IndexFunc(p.spec.Volumes, func(v core.Volume) bool { return v.Name == "home" })
-		if i < 0 {
-			return []string{"Hermes has no home"}
-		}
-		switch v := p.spec.Volumes[i]; {
-		case v.PersistentVolumeClaim != nil:
-			if len(of[*autoscaling.HorizontalPodAutoscaler](o)) > 0 || p.replicas == nil || *p.replicas != 1 || p.strategy.Type != apps.RecreateDeploymentStrategyType {
-				bad = append(bad, "two pods may have one home")
-			}
-		case v.Ephemeral == nil:
-			bad = append(bad, "the home is neither a claim nor a volume of the pod")
-		}
+func homes(o objects, p pod, bad func(fault string)) {
+	i := slices.IndexFunc(p.spec.Volumes, func(v core.Volume) bool { return v.Name == "home" })
+	if i < 0 {
+		bad("Hermes has no home")
+		return
 	}
-	return bad
+	switch v := p.spec.Volumes[i]; {
+	case v.PersistentVolumeClaim != nil:
+		if len(of[*autoscaling.HorizontalPodAutoscaler](o)) > 0 || p.replicas == nil || *p.replicas != 1 || p.strategy.Type != apps.RecreateDeploymentStrategyType {
+			bad("two pods may have one home")
+		}
+	case v.Ephemeral == nil:
+		bad("the home is neither a claim nor a volume of the pod")
+	}
 }
 
-func scaled(o objects) (bad []string) {
+func scaled(o objects, p pod, bad func(fault string)) {
 	for _, s := range of[*autoscaling.HorizontalPodAutoscaler](o) {
 		for _, p := range o.pods() {
 			if s.Spec.ScaleTargetRef.Name != p.name || s.Spec.ScaleTargetRef.Kind != "Deployment" {
-				bad = append(bad, "the autoscaler scales "+s.Spec.ScaleTargetRef.Name)
+				bad("the autoscaler scales " + s.Spec.ScaleTargetRef.Name)
 			}
 			if p.replicas != nil {
-				bad = append(bad, "the autoscaler and the manifest both say how many there are")
+				bad("the autoscaler and the manifest both say how many there are")
 			}
 			if s.Spec.MinReplicas == nil || *s.Spec.MinReplicas < 1 || *s.Spec.MinReplicas > s.Spec.MaxReplicas {
-				bad = append(bad, "the autoscaler's bounds are wrong")
+				bad("the autoscaler's bounds are wrong")
 			}
 			for _, m := range s.Spec.Metrics {
 				if m.Pods == nil || m.Pods.Metric.Name != "caddy_hermes_streams_active" || m.Pods.Target.AverageValue == nil || m.Pods.Target.AverageValue.Value() < 1 {
-					bad = append(bad, "the autoscaler does not look at open streams")
+					bad("the autoscaler does not look at open streams")
 				}
 			}
 		}
 		if len(of[*disruption.PodDisruptionBudget](o)) != 1 || of[*disruption.PodDisruptionBudget](o)[0].Spec.MaxUnavailable == nil || of[*disruption.PodDisruptionBudget](o)[0].Spec.MaxUnavailable.IntVal != 1 {
-			bad = append(bad, "there is no budget that lets nodes be drained")
+			bad("there is no budget that lets nodes be drained")
 		}
 	}
-	return bad
 }
 
 // waysIn from outside of the cluster: each leads to a port of the Service that we have.
-func waysIn(o objects) (bad []string) {
+func waysIn(o objects, p pod, bad func(fault string)) {
 	leads := func(what, service string, port func(core.ServicePort) bool) {
 		for _, s := range of[*core.Service](o) {
 			if s.Name == service && slices.ContainsFunc(s.Spec.Ports, port) {
 				return
 			}
 		}
-		bad = append(bad, what+" leads to no Service of ours")
+		bad(what + " leads to no Service of ours")
 	}
 	for _, i := range of[*networking.Ingress](o) {
 		for _, r := range i.Spec.Rules {
@@ -577,9 +536,8 @@ func waysIn(o objects) (bad []string) {
 				leads("HTTPRoute "+r.Name, string(b.Name), func(s core.ServicePort) bool { return b.Port != nil && s.Port == int32(*b.Port) })
 			}
 			if rule.Timeouts == nil || rule.Timeouts.Request == nil || *rule.Timeouts.Request != "0s" {
-				bad = append(bad, "HTTPRoute "+r.Name+" may end a stream")
+				bad("HTTPRoute " + r.Name + " may end a stream")
 			}
 		}
 	}
-	return bad
 }

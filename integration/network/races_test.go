@@ -38,14 +38,7 @@ const (
 // so does a map that ends the process. HERMES_RACE_SEED repeats a run's requests.
 func TestNoRaces(t *testing.T) {
 	caddy := raceBinary(t)
-	seed := uint64(time.Now().UnixNano())
-	if s := os.Getenv("HERMES_RACE_SEED"); s != "" {
-		var err error
-		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("HERMES_RACE_SEED=%d", seed)
+	seed := harness.Seed(t, "HERMES_RACE_SEED")
 	dir, pool := client.Certificate(t)
 	for round := range raceRounds {
 		t.Run(strconv.Itoa(round), func(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/strict"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
+	"golang.org/x/net/http2"
 )
 
 // checkAgain wants an answer that tells SDKs not to send the request again, and
@@ -311,57 +312,42 @@ func agentOverHTTP2(t testing.TB, how string) *askedAgent {
 	return a
 }
 
-// The frames of HTTP/2 and their flags (RFC 9113, section 6).
-const (
-	h2Data, h2Headers, h2Reset, h2Settings, h2GoAway = 0, 1, 3, 4, 7
-
-	h2Ack, h2EndStream, h2EndHeaders = 1, 1, 4
-)
-
-// h2Frame is a frame, of a connection with few streams.
-func h2Frame(kind, flags byte, stream byte, payload ...byte) []byte {
-	return append([]byte{0, 0, byte(len(payload)), kind, flags, 0, 0, 0, byte(stream)}, payload...)
-}
-
 // serveHTTP2 serves a connection.
 func (a *askedAgent) serveHTTP2(conn net.Conn, how string) {
-	if _, err := io.ReadFull(conn, make([]byte, len("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"))); err != nil {
+	if _, err := io.ReadFull(conn, make([]byte, len(http2.ClientPreface))); err != nil {
 		return
 	}
-	_, _ = conn.Write(h2Frame(h2Settings, 0, 0))
-	bodies := map[byte]string{}
+	f, bodies := http2.NewFramer(conn, conn), map[uint32]string{}
+	_ = f.WriteSettings()
 	for {
-		head := make([]byte, 9)
-		if _, err := io.ReadFull(conn, head); err != nil {
+		frame, err := f.ReadFrame()
+		if err != nil {
 			return
 		}
-		payload := make([]byte, int(head[0])<<16|int(head[1])<<8|int(head[2]))
-		if _, err := io.ReadFull(conn, payload); err != nil {
-			return
+		if settings, ok := frame.(*http2.SettingsFrame); ok && !settings.IsAck() {
+			_ = f.WriteSettingsAck()
 		}
-		kind, flags, stream := head[3], head[4], head[8]
-		if kind == h2Settings && flags&h2Ack == 0 {
-			_, _ = conn.Write(h2Frame(h2Settings, h2Ack, 0))
-		}
-		if kind != h2Data {
+		data, ok := frame.(*http2.DataFrame)
+		if !ok {
 			continue
 		}
-		bodies[stream] += string(payload)
-		if flags&h2EndStream == 0 {
+		bodies[data.StreamID] += string(data.Data())
+		if !data.StreamEnded() {
 			continue
 		}
-		if a.took(bodies[stream]) == 1 {
-			_, _ = conn.Write(h2Frame(h2Headers, h2EndHeaders, stream, 0x88)) // :status 200, of the static table
-			_, _ = conn.Write(h2Frame(h2Data, h2EndStream, stream, '{', '}'))
+		if a.took(bodies[data.StreamID]) == 1 {
+			status200 := []byte{0x88} // of the static table
+			_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: data.StreamID, BlockFragment: status200, EndHeaders: true})
+			_ = f.WriteData(data.StreamID, true, []byte("{}"))
 			continue
 		}
 		switch how {
 		case "protocol error":
-			_, _ = conn.Write(h2Frame(h2Reset, 0, stream, 0, 0, 0, 1))
+			_ = f.WriteRSTStream(data.StreamID, http2.ErrCodeProtocol)
 		case "refused stream":
-			_, _ = conn.Write(h2Frame(h2Reset, 0, stream, 0, 0, 0, 7))
+			_ = f.WriteRSTStream(data.StreamID, http2.ErrCodeRefusedStream)
 		case "goaway":
-			_, _ = conn.Write(h2Frame(h2GoAway, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0))
+			_ = f.WriteGoAway(0, http2.ErrCodeNo, nil)
 			return
 		default:
 			return

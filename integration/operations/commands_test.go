@@ -219,25 +219,30 @@ func (e examined) finding(check string) (level, says string) {
 	return "", ""
 }
 
-// doctor runs caddy hermes-doctor in a directory of its own. Neither its output nor its
-// errors have the key in them.
-func doctor(t testing.TB, key string, args ...string) (e examined) {
+// ran runs a command in a directory of its own, and returns its exit status and what it says.
+func ran(t testing.TB, env []string, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
-	cmd := exec.Command(sidecar.Binary(t), append([]string{"hermes-doctor", "--timeout", harness.Patience.String(), "--ask-timeout", harness.Patience.String()}, args...)...)
+	cmd := exec.Command(sidecar.Binary(t), args...)
 	cmd.Dir = t.TempDir()
-	cmd.Env = sidecar.Environment(cmd.Dir, "API_SERVER_KEY="+key, "HERMES_UPSTREAM=")
+	cmd.Env = sidecar.Environment(cmd.Dir, env...)
 	var out, bad bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &bad
-	err := child.Run(cmd)
-	if cmd.ProcessState == nil {
+	if err := child.Run(cmd); cmd.ProcessState == nil {
 		t.Fatal(err)
 	}
-	e.status, e.stdout, e.stderr = cmd.ProcessState.ExitCode(), out.String(), bad.String()
+	return cmd.ProcessState.ExitCode(), out.String(), bad.String()
+}
+
+// doctor runs caddy hermes-doctor. Neither its output nor its errors have the key in them.
+func doctor(t testing.TB, key string, args ...string) (e examined) {
+	t.Helper()
+	e.status, e.stdout, e.stderr = ran(t, []string{"API_SERVER_KEY=" + key, "HERMES_UPSTREAM="},
+		append([]string{"hermes-doctor", "--timeout", harness.Patience.String(), "--ask-timeout", harness.Patience.String()}, args...)...)
 	if key != "" && strings.Contains(e.stdout+e.stderr, key) {
 		t.Errorf("%q: the key is printed:\n%s%s", args, e.stdout, e.stderr)
 	}
 	var report struct{ Agents []json.RawMessage }
-	if json.Unmarshal(out.Bytes(), &report) == nil && len(report.Agents) > 0 {
+	if json.Unmarshal([]byte(e.stdout), &report) == nil && len(report.Agents) > 0 {
 		if err := json.Unmarshal(report.Agents[0], &e.agent); err != nil {
 			t.Error(err)
 		}
@@ -321,21 +326,6 @@ func TestDoctorReadsRecordings(t *testing.T) {
 	}
 }
 
-// repaired runs caddy hermes-repair and returns its exit status and output.
-func repaired(t testing.TB, stdin string, args ...string) (status int, stdout string) {
-	t.Helper()
-	cmd := exec.Command(sidecar.Binary(t), append([]string{"hermes-repair"}, args...)...)
-	cmd.Env = sidecar.Environment(t.TempDir())
-	cmd.Stdin = strings.NewReader(stdin)
-	var out bytes.Buffer
-	cmd.Stdout = &out
-	err := child.Run(cmd)
-	if cmd.ProcessState == nil {
-		t.Fatal(err)
-	}
-	return cmd.ProcessState.ExitCode(), out.String()
-}
-
 // What the record option writes, hermes-repair repairs as the sidecar did.
 func TestRecordedStreamsAreRepairedOffline(t *testing.T) {
 	const secret = "sk-0123456789abcdef"
@@ -369,7 +359,7 @@ func TestRecordedStreamsAreRepairedOffline(t *testing.T) {
 					t.Errorf("%s: %v, %v", f, info.Mode(), err)
 				}
 			}
-			status, got := repaired(t, "", "--zero-usage", "pass", files[1])
+			status, got, _ := ran(t, nil, "hermes-repair", "--zero-usage", "pass", files[1])
 			if got != want {
 				t.Errorf("repaired offline\n%s\nwant\n%s", got, want)
 			}
@@ -377,7 +367,7 @@ func TestRecordedStreamsAreRepairedOffline(t *testing.T) {
 			if bad != (status == 4) || !bad && status != 0 {
 				t.Errorf("exit status %d", status)
 			}
-			if _, why := repaired(t, "", "--explain", files[1]); !strings.Contains(why, "\nended ") {
+			if _, why, _ := ran(t, nil, "hermes-repair", "--explain", files[1]); !strings.Contains(why, "\nended ") {
 				t.Errorf("explained\n%s", why)
 			}
 		})

@@ -6,12 +6,9 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
@@ -243,14 +240,7 @@ const seedVariable = "HERMES_SCHEMA_SEED"
 // unknown members, cut anywhere. Whatever the sidecar makes of it, the client
 // finds it in frame.json.
 func TestAnyStreamIsDescribed(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	if given := os.Getenv(seedVariable); given != "" {
-		var err error
-		if seed, err = strconv.ParseUint(given, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("%s=%d repeats these streams", seedVariable, seed)
+	seed := harness.Seed(t, seedVariable)
 	random := rand.New(rand.NewPCG(seed, seed))
 	const streams = 200
 	scripts := upstream.Router{}
