@@ -413,36 +413,18 @@ func newTap(t testing.TB, base string) *tap {
 }
 
 // relay hands each connection to an address of its own over to serve, which may connect to the base
-// URL with dial, and returns that address. All connections end with the test, at the latest.
+// URL with dial, and returns that address.
 func relay(t testing.TB, base string, serve func(down *net.TCPConn, dial func() (net.Conn, error))) (url string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	over, end := context.WithCancel(context.Background())
-	var all sync.WaitGroup
-	t.Cleanup(func() { l.Close(); end(); all.Wait() })
-	all.Go(func() {
-		for {
-			down, err := l.Accept()
-			if err != nil {
-				return
+	return "http://" + harness.Listen(t, func(over context.Context, down net.Conn) {
+		serve(down.(*net.TCPConn), func() (net.Conn, error) {
+			up, err := net.Dial("tcp", strings.TrimPrefix(base, "http://"))
+			if err == nil {
+				context.AfterFunc(over, func() { up.Close() })
 			}
-			all.Go(func() {
-				defer down.Close()
-				context.AfterFunc(over, func() { down.Close() })
-				serve(down.(*net.TCPConn), func() (net.Conn, error) {
-					up, err := net.Dial("tcp", strings.TrimPrefix(base, "http://"))
-					if err == nil {
-						context.AfterFunc(over, func() { up.Close() })
-					}
-					return up, err
-				})
-			})
-		}
-	})
-	return "http://" + l.Addr().String()
+			return up, err
+		})
+	}).Addr
 }
 
 // pass copies one direction, and hands on how it ended.

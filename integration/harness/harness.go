@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"os"
@@ -62,6 +63,46 @@ func FreePort(t testing.TB) string {
 	}
 	t.Cleanup(release)
 	return addr
+}
+
+// A Listener hands each connection to its address over to a function, in a goroutine of its own.
+type Listener struct {
+	Addr string
+	stop func()
+	all  sync.WaitGroup
+}
+
+// Listen starts a Listener on the loopback interface. It ends with the test. A connection is closed
+// when serve returns, and when the Listener is, which ends the context.
+func Listen(t testing.TB, serve func(over context.Context, c net.Conn)) *Listener {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	over, end := context.WithCancel(context.Background())
+	l := &Listener{Addr: ln.Addr().String(), stop: func() { ln.Close(); end() }}
+	l.all.Go(func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			l.all.Go(func() {
+				defer c.Close()
+				defer context.AfterFunc(over, func() { c.Close() })()
+				serve(over, c)
+			})
+		}
+	})
+	t.Cleanup(l.Close)
+	return l
+}
+
+// Close closes the address and its connections, and waits for the functions that serve them.
+func (l *Listener) Close() {
+	l.stop()
+	l.all.Wait()
 }
 
 // WriteFile writes a file that only its owner may read.

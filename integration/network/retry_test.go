@@ -2,6 +2,7 @@ package network
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -122,26 +123,15 @@ func TestErrorsSayWhetherTheAgentMayBeRunning(t *testing.T) {
 // While the client still sends its request, it is the same: what has gone out may
 // have begun something, and what could not be sent has not.
 func TestErrorsWhileTheClientSends(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
 	closed := make(chan struct{}, 10)
-	go func() { // an agent that closes after the first bytes of a request's body
-		for {
-			conn, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			if r, err := http.ReadRequest(bufio.NewReader(conn)); err == nil {
-				_, _ = r.Body.Read(make([]byte, 1))
-			}
-			conn.Close()
-			closed <- struct{}{}
+	agent := harness.Listen(t, func(_ context.Context, conn net.Conn) { // it closes after the first bytes of a request's body
+		if r, err := http.ReadRequest(bufio.NewReader(conn)); err == nil {
+			_, _ = r.Body.Read(make([]byte, 1))
 		}
-	}()
-	for to, running := range map[string]bool{ln.Addr().String(): true, harness.FreePort(t): false} {
+		conn.Close()
+		closed <- struct{}{}
+	})
+	for to, running := range map[string]bool{agent.Addr: true, harness.FreePort(t): false} {
 		for _, hermes := range []string{"hermes", "hermes {\nhistory keep\n}", "hermes {\nhistory keep\nidle_timeout off\n}"} {
 			base, _ := sidecar.ServeCaddyfile(t, hermes+"\nreverse_proxy "+to)
 			conn := client.Dial(t, base)
@@ -280,35 +270,8 @@ func agentOverHTTP1(t testing.TB, how string) *askedAgent {
 // would not end a stream in these ways.
 func agentOverHTTP2(t testing.TB, how string) *askedAgent {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	a := &askedAgent{url: "h2c://" + ln.Addr().String()}
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	var conns []net.Conn
-	wg.Go(func() {
-		for {
-			conn, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			mu.Lock()
-			conns = append(conns, conn)
-			mu.Unlock()
-			wg.Go(func() { defer conn.Close(); a.serveHTTP2(conn, how) })
-		}
-	})
-	t.Cleanup(func() {
-		ln.Close()
-		mu.Lock()
-		for _, conn := range conns {
-			conn.Close()
-		}
-		mu.Unlock()
-		wg.Wait()
-	})
+	a := new(askedAgent)
+	a.url = "h2c://" + harness.Listen(t, func(_ context.Context, conn net.Conn) { a.serveHTTP2(conn, how) }).Addr
 	return a
 }
 

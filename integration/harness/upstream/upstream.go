@@ -8,6 +8,7 @@ package upstream
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -26,15 +27,13 @@ import (
 // A Server answers requests as its script says.
 type Server struct {
 	Addr string
-	ln   net.Listener
 	play Script
-	wg   sync.WaitGroup
+	in   *harness.Listener
 
 	Asked chan struct{} // gets a value for a request, unless one is in it already
 
-	mu    sync.Mutex
-	conns map[net.Conn]bool
-	seen  []*http.Request
+	mu   sync.Mutex
+	seen []*http.Request
 }
 
 // A Script answers one request. When it returns, the connection waits for the
@@ -56,47 +55,16 @@ type Exchange struct {
 // New starts a server on a port of its own. It ends with the test.
 func New(t testing.TB, play Script) *Server {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	u := &Server{Addr: ln.Addr().String(), ln: ln, play: play, Asked: make(chan struct{}, 1), conns: map[net.Conn]bool{}}
-	u.wg.Go(u.accept)
-	t.Cleanup(u.Close)
+	u := &Server{play: play, Asked: make(chan struct{}, 1)}
+	u.in = harness.Listen(t, u.serve)
+	u.Addr = u.in.Addr
 	return u
 }
 
-func (u *Server) accept() {
-	for {
-		c, err := u.ln.Accept()
-		if err != nil {
-			return
-		}
-		u.mu.Lock()
-		u.conns[c] = true
-		u.mu.Unlock()
-		u.wg.Go(func() { u.serve(c) })
-	}
-}
-
 // Close ends the server and its connections, and waits for the scripts.
-func (u *Server) Close() {
-	u.ln.Close()
-	u.mu.Lock()
-	for c := range u.conns {
-		c.Close()
-	}
-	u.mu.Unlock()
-	u.wg.Wait()
-}
+func (u *Server) Close() { u.in.Close() }
 
-func (u *Server) serve(c net.Conn) {
-	defer func() {
-		c.Close()
-		u.mu.Lock()
-		delete(u.conns, c)
-		u.mu.Unlock()
-	}()
+func (u *Server) serve(_ context.Context, c net.Conn) {
 	in := bufio.NewReader(c)
 	for {
 		req, err := http.ReadRequest(in)
@@ -120,13 +88,13 @@ func (u *Server) serve(c net.Conn) {
 		if !upgrade {
 			// Nothing follows a request before it is answered: the end of this
 			// read is the next request or the end of the connection.
-			u.wg.Go(func() {
+			go func() {
 				_, err := in.Peek(1)
 				if err != nil {
 					close(x.Gone)
 				}
 				next <- err
-			})
+			}()
 		}
 		u.play(x)
 		if x.shut || upgrade {
