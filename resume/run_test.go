@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hermes-sidecar/hermes-sidecar/internal/alone"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
@@ -341,6 +342,9 @@ func (sink) FlushError() error           { return nil }
 // of any size: beyond max_memory, and what they take without a log, they take 36 KiB each. An
 // answer with a larger header passes.
 func TestMaxMemoryBoundsStreams(t *testing.T) {
+	if alone.Elsewhere(t) {
+		return
+	}
 	const clients, most = 10, 1 << 20
 	large := event(1) + strings.Repeat("x", 256<<10) + "\n\nd"
 	bound := func(without int64) int64 { // the next handler has a map of its own

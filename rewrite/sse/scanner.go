@@ -158,7 +158,7 @@ func (c *Scanner) Skip(n int) {
 func (c *Scanner) Rest() {
 	left := c.src[c.from:]
 	if c.from > 0 || len(c.buf) == 0 { // or buf has it already: TestStreamsCostLinearTime
-		if cap(c.buf) > max(maxIdleBuffer, 2*len(c.src)) {
+		if cap(c.buf) > max(maxIdleBuffer, min(2*len(c.src), maxBusyBuffer)) {
 			c.buf = nil
 		}
 		c.buf = append(c.buf[:0], left...)
@@ -181,8 +181,11 @@ func (c *Scanner) Raw() bool { return c.raw }
 func (c *Scanner) Tail() []byte { return c.buf }
 
 // maxIdleBuffer is the size in bytes up to which a buffer is kept for the next unit. A larger
-// one is kept as long as reads need half of it.
-const maxIdleBuffer = 16 << 10
+// one, up to maxBusyBuffer, is kept as long as reads need half of it.
+const (
+	maxIdleBuffer = 16 << 10
+	maxBusyBuffer = 64 << 10
+)
 
 // manyItems is the number of items of a list at which it gets room for all that may come, so
 // that it does not grow in steps.
