@@ -89,7 +89,7 @@ func (c *Chunk) Parse(data []byte) bool {
 		case &c.Tool, &c.Emoji, &c.Label, &c.CallID, &c.Status:
 			c.Escaped = c.Escaped || bytes.IndexByte(name.Of(data), '\\') >= 0
 		}
-		if members[i] != &c.Err || Filled(value.Of(data)) || !Filled(c.Err.Of(data)) {
+		if members[i] != &c.Err || !isEmpty(value.Of(data)) || isEmpty(c.Err.Of(data)) {
 			*members[i] = value
 		}
 	}
@@ -245,16 +245,15 @@ func (c *Chunk) readDelta(data []byte, delta jsonspan.Span) {
 	}
 }
 
+// isEmpty reports whether the value of an error is no more than a place for one.
+func isEmpty(value []byte) bool {
+	return slices.Contains([]string{"", "null", "false", `""`, "{}", "[]"}, string(value))
+}
+
 // Filled reports whether a value says anything to the client: it is a string, an
 // array or an object that is not empty. Numbers do not, because they are about the text,
 // such as the id of a token.
-func Filled(value []byte) bool {
-	switch string(value) {
-	case `""`, "[]", "{}":
-		return false
-	}
-	return len(value) > 0 && (value[0] == '"' || value[0] == '[' || value[0] == '{')
-}
+func Filled(value []byte) bool { return !isEmpty(value) && bytes.IndexByte([]byte(`"[{`), value[0]) >= 0 }
 
 // Usage is what a chunk or an answer says of tokens.
 type Usage struct {

@@ -65,6 +65,8 @@ var chunks = [][2]string{
 		`Err={"message":"m"} Tool=1 Reported MoreErrors Escaped ChoicesArray Count=1 FirstOnly Delta={"c\u006fntent":"x"} OnlyText Content="x" ContentKey=c\u006fntent Finish="stop" Text Begun=1 Ended=1`},
 	{`{"error":{},"error":"x","error":false,"error":""}`, `Err="x" MoreErrors`},
 	{`{"error":null,"error":[]}`, `Err=[] MoreErrors`},
+	{`{"error":500,"error":null}`, `Err=500 MoreErrors`},
+	{`{"error":"x","error":true}`, `Err=true MoreErrors`},
 	{`{}`, ``},
 	{`{"choices":{}}`, ``},
 	{`{"choices":[{}]}`, `ChoicesArray Count=1 FirstOnly Begun=1`},
