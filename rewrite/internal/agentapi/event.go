@@ -20,7 +20,14 @@ type event struct {
 // not check values.
 func eventOf(f *sse.Frame) (event, bool) {
 	r := jsonspan.Reader{Data: f.Data, Pos: jsonspan.SkipSpace(f.Data, 0)}
-	return event{Frame: f}, r.At('{') && r.Skip().Ok()
+	if !r.At('{') {
+		return event{}, false
+	}
+	r.Open()
+	for _, ok := r.Member(); ok; _, ok = r.Member() {
+		r.Skip()
+	}
+	return event{Frame: f}, r.Closed()
 }
 
 // object returns where the object is.
