@@ -63,7 +63,8 @@ var memberNames = []string{
 }
 
 // Parse finds the members of the object in data. It returns false if data is not an
-// object or not well formed, of which it finds the first members.
+// object or not well formed, of which it finds the first members. If data is the beginning of an
+// object, a value that ends with All may have been cut.
 func (c *Chunk) Parse(data []byte) bool {
 	*c = Chunk{All: objectIn(data)}
 	members := [...]*jsonspan.Span{
@@ -96,9 +97,9 @@ func (c *Chunk) Parse(data []byte) bool {
 	return c.All.IsObject(data) && jsonspan.Valid(data)
 }
 
-// objectIn returns where the object that data consists of is, or the zero Span.
+// objectIn returns where the object that data consists of is.
 func objectIn(data []byte) jsonspan.Span {
-	return jsonspan.Span{From: jsonspan.SkipSpace(data, 0), To: bytes.LastIndexByte(data, '}') + 1}
+	return jsonspan.Span{From: jsonspan.SkipSpace(data, 0), To: len(bytes.TrimRight(data, " \t\r\n"))}
 }
 
 // nameOf returns what the name of a member means.
@@ -253,7 +254,9 @@ func isEmpty(value []byte) bool {
 // Filled reports whether a value says anything to the client: it is a string, an
 // array or an object that is not empty. Numbers do not, because they are about the text,
 // such as the id of a token.
-func Filled(value []byte) bool { return !isEmpty(value) && bytes.IndexByte([]byte(`"[{`), value[0]) >= 0 }
+func Filled(value []byte) bool {
+	return !isEmpty(value) && bytes.IndexByte([]byte(`"[{`), value[0]) >= 0
+}
 
 // Usage is what a chunk or an answer says of tokens.
 type Usage struct {

@@ -26,6 +26,11 @@ func (s Span) IsObject(b []byte) bool { return s.Ok() && b[s.From] == '{' }
 // IsSet reports whether there is a value at s and it is not null.
 func (s Span) IsSet(b []byte) bool { return s.Ok() && b[s.From] != 'n' }
 
+// IsCut reports whether the value at s may go on after b, the beginning of a document.
+func (s Span) IsCut(b []byte) bool {
+	return s.To == len(b) && !(s.IsString(b) && SkipString(b, s.From) == s.To)
+}
+
 // StringAt returns the JSON string at v, including its quotes, or nil if the value is
 // not a string or is empty.
 func StringAt(data []byte, v Span) []byte {
