@@ -102,7 +102,7 @@ func (w *Writer) Transition(t *Transition) {
 		w.toolEvent(t)
 	case w.leavesAsIs(t):
 		x.DropFinish() // the stream would have two (contract section 2)
-		w.Forward(x)
+		w.Object(x)
 	case t.In == contract.ProgressBare && w.Envelops() && !x.C.Escaped:
 		w.editEvent(t)
 	default:
