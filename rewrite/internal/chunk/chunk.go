@@ -31,25 +31,23 @@ type Chunk struct {
 // choices is what the choices of a chunk say. If there are several, Spans are those of
 // the last one, and what a bool says holds for any of them unless it says otherwise.
 type choices struct {
-	ChoicesArray   bool          // Choices is an array
-	Count          int           // the number of choices
-	FirstOnly      bool          // there is one choice, with index 0 or without an index
-	Delta          jsonspan.Span // the delta, if it is an object
-	OnlyText       bool          // the delta has no member but one content and the role
-	HasRole        bool          // the delta has a role
-	Content        jsonspan.Span // the value of delta.content, if it is a string
-	ContentKey     jsonspan.Span // the name of that member, without its quotes
-	Repeat         jsonspan.Span // the value of the choice's text, if it repeats the content
-	Finish         jsonspan.Span // the value of finish_reason, if it is a string and not empty
-	ReasoningValue jsonspan.Span // the value of the last member with reasoning, if it is a string
-	ReasoningCount int           // the number of such members
-	ChoiceErrors   bool          // there may be an error in a choice
-	More           bool          // there is a member that not every choice has
-	Role           jsonspan.Span // the value of delta.role, if it is a string
-	Reasoning      bool          // there is a non-space character in reasoning_content or reasoning
-	Text           bool          // there is a non-space character in the content of a choice
-	Other          bool          // there is something in a member that is not text
-	Calls          bool          // that is a call or a refusal, which waits for no text
+	ChoicesArray bool          // Choices is an array
+	Count        int           // the number of choices
+	FirstOnly    bool          // there is one choice, with index 0 or without an index
+	Delta        jsonspan.Span // the delta, if it is an object
+	OnlyText     bool          // the delta has no member but one content and the role
+	HasRole      bool          // the delta has a role
+	Content      jsonspan.Span // the value of delta.content, if it is a string
+	ContentKey   jsonspan.Span // the name of that member, without its quotes
+	Repeat       jsonspan.Span // the value of the choice's text, if it repeats the content
+	Finish       jsonspan.Span // the value of finish_reason, if it is a string and not empty
+	ChoiceErrors bool          // there may be an error in a choice
+	More         bool          // there is a member that not every choice has
+	Role         jsonspan.Span // the value of delta.role, if it is a string
+	Reasoning    bool          // there is a non-space character in reasoning_content or reasoning
+	Text         bool          // there is a non-space character in the content of a choice
+	Other        bool          // there is something in a member that is not text
+	Calls        bool          // that is a call or a refusal, which waits for no text
 
 	// The choices that are in this chunk and those that finish in it, as bits.
 	Begun, Ended uint64
@@ -220,11 +218,7 @@ func (c *Chunk) readDelta(data []byte, delta jsonspan.Span) {
 			c.ContentKey, content = name, value // of several, the last one counts
 		case "reasoning_content", "reasoning":
 			c.OnlyText = false
-			if isString {
-				c.ReasoningValue = value
-				c.ReasoningCount++
-				c.Reasoning = c.Reasoning || jsonspan.HasText(value.Inner().Of(data))
-			}
+			c.Reasoning = c.Reasoning || isString && jsonspan.HasText(value.Inner().Of(data))
 		case "role":
 			c.HasRole = true
 			if isString && value.To-value.From < MaxEnvelope {

@@ -50,7 +50,7 @@ var chunks = [][2]string{
 	{` { "choices" : [ { "index" : 0 , "delta" : { } , "finish_reason" : "stop" } ] , "usage" : { "prompt_tokens" : 0 , "completion_tokens" : 0 , "total_tokens" : 0 } } `,
 		`Reported Zero ChoicesArray Count=1 FirstOnly Delta={ } OnlyText Finish="stop" Begun=1 Ended=1`},
 	{`{"choices":[],"choices":[{"index":1,"delta":{"content":"x"},"delta":{"reasoning":"y","content":null}},{"text":"x","delta":{"content":"x"},"logprobs":{}}],"usage":null}`,
-		`MoreErrors ChoicesArray Count=2 Delta={"content":"x"} OnlyText Content="x" ContentKey=content Repeat="x" ReasoningValue="y" ReasoningCount=1 More Reasoning Text Begun=3 ManyChoices`},
+		`MoreErrors ChoicesArray Count=2 Delta={"content":"x"} OnlyText Content="x" ContentKey=content Repeat="x" More Reasoning Text Begun=3 ManyChoices`},
 	{`{"choices":[{"delta":{"content":"x"}}],"choices":7,"usage":{"prompt_tokens":3},"usage":{}}`,
 		`MoreErrors`},
 	{`{"choices":[7,null,[{}],{"delta":3,"index":64},{"delta":{"tool_calls":[{}],"refusal":"","x":{"y":[1]}},"finish_reason":""}],"error":{"message":"e"},"hermes":{}}`,
