@@ -9,7 +9,6 @@
 package encode
 
 import (
-	"cmp"
 	"strconv"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
@@ -66,9 +65,15 @@ func (w *Writer) envelope() *Envelope {
 
 // EnvelopeOf returns the envelope of the stream with the values of the chunk x.
 func (w *Writer) EnvelopeOf(x *chunk.Object) Envelope {
-	id, created, model := x.Values()
-	e := w.envelope()
-	return Envelope{cmp.Or(string(id), e.ID), cmp.Or(string(created), e.Created), cmp.Or(string(model), e.Model), true}
+	value := func(old string, v []byte) string {
+		if v == nil || len(v) > chunk.MaxEnvelope {
+			return old
+		}
+		return string(v)
+	}
+	c, e := &x.C, w.envelope()
+	created := chunk.NumberAt(x.F.Data, c.Created)
+	return Envelope{value(e.ID, x.String(c.ID)), value(e.Created, created), value(e.Model, x.String(c.Model)), true}
 }
 
 // Model returns the name of the stream's model.
