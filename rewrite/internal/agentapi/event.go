@@ -12,15 +12,21 @@ import (
 // event is an event whose data is an object, of which only the beginning may have come.
 type event struct {
 	*sse.Frame
-	large bool // only the beginning has come
-	came  int  // how much of the data that is, if large: a value that ends after it was cut
+	large bool // only the beginning has come: a value that ends with it was cut
 }
 
 // eventOf returns the event of f. It returns false if the data is no object that ends. It does
 // not check values.
 func eventOf(f *sse.Frame) (event, bool) {
 	r := jsonspan.Reader{Data: f.Data, Pos: jsonspan.SkipSpace(f.Data, 0)}
-	return event{Frame: f}, r.At('{') && r.Skip().Ok()
+	if !r.At('{') {
+		return event{}, false
+	}
+	r.Open()
+	for _, ok := r.Member(); ok; _, ok = r.Member() {
+		r.Skip()
+	}
+	return event{Frame: f}, r.Closed()
 }
 
 // object returns where the object is.
@@ -35,7 +41,7 @@ func (e event) at(names ...string) jsonspan.Span {
 	for _, name := range names {
 		v = jsonspan.MemberOf(e.Data, v, name)
 	}
-	if e.large && v.To > e.came {
+	if e.large && v.IsCut(e.Data) {
 		return jsonspan.Span{}
 	}
 	return v

@@ -184,11 +184,7 @@ func (s *Stream) Raw(b []byte, last bool, limit int) (drop bool) {
 	if s.large[0] != ':' { // a comment
 		var f sse.Frame
 		chunk.ParseBeginning(&f, s.large)
-		e := event{Frame: &f, large: true, came: len(f.Data)}
-		if closed, came := jsonspan.Close(f.Data); closed != nil { // otherwise its first members count
-			f.Data, e.came = closed, came
-		}
-		s.event(e)
+		s.event(event{Frame: &f, large: true})
 	}
 	s.large = nil
 	return false

@@ -113,3 +113,13 @@ func TestSecretsOfATextAndOfAnErrorAfterIt(t *testing.T) {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}
 }
+
+// A status that is no JSON is no event, even if its brackets match: it is redacted as text.
+func TestSecretsOfAStatusThatIsNoJSON(t *testing.T) {
+	for _, data := range []string{`{"kind"sk-abcdefghijkl: "x"}`, `{"text": sk-abcdefghijkl"x"}`, `{"text": "x"}`[:12] + "sk-abcdefghijkl"} {
+		in := "event: hermes.status\ndata: " + data + "\n\n"
+		if _, got := feed(sessionParams, in); got != strings.ReplaceAll(in, "sk-abcdefghijkl", "[redacted]") {
+			t.Errorf("%q", got)
+		}
+	}
+}

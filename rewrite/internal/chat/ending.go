@@ -173,7 +173,7 @@ func (s *Stream) doneFrame() {
 	}
 	s.Done = true
 	if string(s.x.F.Data) == encode.DoneData {
-		s.w.Forward(&s.x)
+		s.w.Object(&s.x)
 		return
 	}
 	s.notes.Add(contract.SectionEnd, "[DONE] with other white space: strict clients know one spelling")

@@ -109,5 +109,5 @@ func (s *Stream) errorFrame() {
 // forward writes the frame with its edits, after the held ones.
 func (s *Stream) forward() {
 	s.decideHeld()
-	s.w.Forward(&s.x)
+	s.w.Object(&s.x)
 }

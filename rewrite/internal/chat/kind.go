@@ -55,7 +55,7 @@ func kindOf(x *chunk.Object, large bool) (kind, contract.Progress) {
 func saysNothing(x *chunk.Object) bool {
 	c, data := &x.C, x.F.Data
 	return c.Count == 1 && c.FirstOnly && !c.Finish.Ok() &&
-		c.Delta.IsObject(data) && data[jsonspan.SkipSpace(data, c.Delta.From+1)] == '}'
+		c.Delta.IsObject(data) && jsonspan.SkipSpace(data, c.Delta.From+1) == c.Delta.To-1
 }
 
 // toolOf returns the tool that the event x names, and its status. The id has no escapes. What

@@ -53,19 +53,18 @@ func (s *Stream) Raw(b []byte, last bool, limit int) {
 func (g *largeFrame) read(head []byte) {
 	x, c := &g.x, &g.x.C
 	chunk.ParseBeginning(&x.F, bytes.Clone(head))
-	var came int // how much of the data came: a value that ends after that was cut
-	x.F.Data, came = jsonspan.Close(x.F.Data)
 	c.Parse(x.F.Data)
 	if g.kind, _ = kindOf(x, true); g.kind == kindChunk && x.HasError() {
 		g.kind = kindError
 	}
-	for _, v := range []*jsonspan.Span{&c.Tool, &c.Emoji, &c.Label, &c.CallID, &c.Status, &c.Usage, &c.Finish} {
-		if v.To > came {
+	data := x.F.Data[:c.All.To]
+	if m := jsonspan.MemberOf(data, c.Err, "message"); !m.Ok() || m.IsCut(data) {
+		c.Err, c.Hermes = jsonspan.Span{}, jsonspan.Span{}
+	}
+	for _, v := range []*jsonspan.Span{&c.Tool, &c.Emoji, &c.Label, &c.CallID, &c.Status, &c.Usage, &c.Finish, &c.Hermes} {
+		if v.IsCut(data) {
 			*v = jsonspan.Span{}
 		}
-	}
-	if m := jsonspan.MemberOf(x.F.Data, c.Err, "message"); !m.Ok() || m.To > came {
-		c.Err, c.Hermes = jsonspan.Span{}, jsonspan.Span{}
 	}
 }
 

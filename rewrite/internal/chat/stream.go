@@ -92,7 +92,7 @@ type hold struct {
 
 // largeFrame is a large frame while it comes.
 type largeFrame struct {
-	x    chunk.Object // its beginning, closed where it was cut, with the values that came whole
+	x    chunk.Object // its beginning, with the values that came whole
 	tail []byte       // its last bytes
 	kind kind         // kindError for a chunk with an error, too
 	drop bool         // nothing of it leaves

@@ -237,10 +237,13 @@ func (s *Stream) Pass(b []byte, most int) int {
 		return 0
 	}
 	from := len(p.around) - p.head
-	to, ok := jsonspan.ScanText(b, from)
+	to := jsonspan.SkipString(b, from-1) - 1
+	if to < from || to+p.head > most || !bytes.HasPrefix(b[to:], p.around[:p.head]) {
+		return 0
+	}
 	text, end := b[from:to], to+p.head
 	switch {
-	case !ok || end > most || !bytes.HasPrefix(b[to:], p.around[:p.head]) || redact.MaySay(text):
+	case !jsonspan.Valid(b[from-1:to+1]) || redact.MaySay(text):
 		return 0
 	case prose.MidLine() && jsonspan.NextNewline(text, 0) == len(text): // no line begins
 	case marker.Begins(text) || !prose.Skim(text, s.o):

@@ -1,3 +1,16 @@
+// Package chunk reads and edits the frames of a chat stream. It knows the members of a
+// chunk, a tool event or an error, and how to edit them. It does not decide what becomes
+// of a frame.
+//
+//	chunk.go     Chunk: the members of the object in a frame's data, by position
+//	object.go    Object: a frame, its Chunk, and the edits that it leaves with
+//	redact.go    edits that take secrets out of the frames of any stream
+//	text.go      the texts of an answer, and the secrets in them
+//	failure.go   Hermes' own texts about a failed agent
+//
+// Steps that may make many edits come first, one after the other: each makes its edits and
+// parses the frame again, so that none has to know of another's. Positions are those of the
+// frame as it then is. An Object holds nothing between two frames but room.
 package chunk
 
 import (
@@ -31,25 +44,23 @@ type Chunk struct {
 // choices is what the choices of a chunk say. If there are several, Spans are those of
 // the last one, and what a bool says holds for any of them unless it says otherwise.
 type choices struct {
-	ChoicesArray   bool          // Choices is an array
-	Count          int           // the number of choices
-	FirstOnly      bool          // there is one choice, with index 0 or without an index
-	Delta          jsonspan.Span // the delta, if it is an object
-	OnlyText       bool          // the delta has no member but one content and the role
-	HasRole        bool          // the delta has a role
-	Content        jsonspan.Span // the value of delta.content, if it is a string
-	ContentKey     jsonspan.Span // the name of that member, without its quotes
-	Repeat         jsonspan.Span // the value of the choice's text, if it repeats the content
-	Finish         jsonspan.Span // the value of finish_reason, if it is a string and not empty
-	ReasoningValue jsonspan.Span // the value of the last member with reasoning, if it is a string
-	ReasoningCount int           // the number of such members
-	ChoiceErrors   bool          // there may be an error in a choice
-	More           bool          // there is a member that not every choice has
-	Role           jsonspan.Span // the value of delta.role, if it is a string
-	Reasoning      bool          // there is a non-space character in reasoning_content or reasoning
-	Text           bool          // there is a non-space character in the content of a choice
-	Other          bool          // there is something in a member that is not text
-	Calls          bool          // that is a call or a refusal, which waits for no text
+	ChoicesArray bool          // Choices is an array
+	Count        int           // the number of choices
+	FirstOnly    bool          // there is one choice, with index 0 or without an index
+	Delta        jsonspan.Span // the delta, if it is an object
+	OnlyText     bool          // the delta has no member but one content and the role
+	HasRole      bool          // the delta has a role
+	Content      jsonspan.Span // the value of delta.content, if it is a string
+	ContentKey   jsonspan.Span // the name of that member, without its quotes
+	Repeat       jsonspan.Span // the value of the choice's text, if it repeats the content
+	Finish       jsonspan.Span // the value of finish_reason, if it is a string and not empty
+	ChoiceErrors bool          // there may be an error in a choice
+	More         bool          // there is a member that not every choice has
+	Role         jsonspan.Span // the value of delta.role, if it is a string
+	Reasoning    bool          // there is a non-space character in reasoning_content or reasoning
+	Text         bool          // there is a non-space character in the content of a choice
+	Other        bool          // there is something in a member that is not text
+	Calls        bool          // that is a call or a refusal, which waits for no text
 
 	// The choices that are in this chunk and those that finish in it, as bits.
 	Begun, Ended uint64
@@ -63,7 +74,8 @@ var memberNames = []string{
 }
 
 // Parse finds the members of the object in data. It returns false if data is not an
-// object or not well formed, of which it finds the first members.
+// object or not well formed, of which it finds the first members. If data is the beginning of an
+// object, a value that ends with All may have been cut.
 func (c *Chunk) Parse(data []byte) bool {
 	*c = Chunk{All: objectIn(data)}
 	members := [...]*jsonspan.Span{
@@ -89,16 +101,16 @@ func (c *Chunk) Parse(data []byte) bool {
 		case &c.Tool, &c.Emoji, &c.Label, &c.CallID, &c.Status:
 			c.Escaped = c.Escaped || bytes.IndexByte(name.Of(data), '\\') >= 0
 		}
-		if members[i] != &c.Err || Filled(value.Of(data)) || !Filled(c.Err.Of(data)) {
+		if members[i] != &c.Err || !isEmpty(value.Of(data)) || isEmpty(c.Err.Of(data)) {
 			*members[i] = value
 		}
 	}
 	return c.All.IsObject(data) && jsonspan.Valid(data)
 }
 
-// objectIn returns where the object that data consists of is, or the zero Span.
+// objectIn returns where the object that data consists of is.
 func objectIn(data []byte) jsonspan.Span {
-	return jsonspan.Span{From: jsonspan.SkipSpace(data, 0), To: bytes.LastIndexByte(data, '}') + 1}
+	return jsonspan.Span{From: jsonspan.SkipSpace(data, 0), To: len(bytes.TrimRight(data, " \t\r\n"))}
 }
 
 // nameOf returns what the name of a member means.
@@ -219,11 +231,7 @@ func (c *Chunk) readDelta(data []byte, delta jsonspan.Span) {
 			c.ContentKey, content = name, value // of several, the last one counts
 		case "reasoning_content", "reasoning":
 			c.OnlyText = false
-			if isString {
-				c.ReasoningValue = value
-				c.ReasoningCount++
-				c.Reasoning = c.Reasoning || jsonspan.HasText(value.Inner().Of(data))
-			}
+			c.Reasoning = c.Reasoning || isString && jsonspan.HasText(value.Inner().Of(data))
 		case "role":
 			c.HasRole = true
 			if isString && value.To-value.From < MaxEnvelope {
@@ -245,15 +253,16 @@ func (c *Chunk) readDelta(data []byte, delta jsonspan.Span) {
 	}
 }
 
+// isEmpty reports whether the value of an error is no more than a place for one.
+func isEmpty(value []byte) bool {
+	return slices.Contains([]string{"", "null", "false", `""`, "{}", "[]"}, string(value))
+}
+
 // Filled reports whether a value says anything to the client: it is a string, an
 // array or an object that is not empty. Numbers do not, because they are about the text,
 // such as the id of a token.
 func Filled(value []byte) bool {
-	switch string(value) {
-	case `""`, "[]", "{}":
-		return false
-	}
-	return len(value) > 0 && (value[0] == '"' || value[0] == '[' || value[0] == '{')
+	return !isEmpty(value) && bytes.IndexByte([]byte(`"[{`), value[0]) >= 0
 }
 
 // Usage is what a chunk or an answer says of tokens.

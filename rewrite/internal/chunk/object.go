@@ -48,18 +48,6 @@ func (x *Object) Member(name string) jsonspan.Span {
 	return jsonspan.MemberOf(x.F.Data, x.C.All, name)
 }
 
-// Values returns the values of the chunk for an envelope, nil for each that it lacks or
-// that is longer than MaxEnvelope.
-func (x *Object) Values() (id, created, model []byte) {
-	short := func(v []byte) []byte {
-		if len(v) > MaxEnvelope {
-			return nil
-		}
-		return v
-	}
-	return short(x.String(x.C.ID)), short(NumberAt(x.F.Data, x.C.Created)), short(x.String(x.C.Model))
-}
-
 // ErrorCode returns the code of the error if another sidecar has written it, and
 // otherwise contract.CodeAgentError.
 func (x *Object) ErrorCode() string {

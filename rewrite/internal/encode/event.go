@@ -102,7 +102,7 @@ func (w *Writer) Transition(t *Transition) {
 		w.toolEvent(t)
 	case w.leavesAsIs(t):
 		x.DropFinish() // the stream would have two (contract section 2)
-		w.Forward(x)
+		w.Object(x)
 	case t.In == contract.ProgressBare && w.Envelops() && !x.C.Escaped:
 		w.editEvent(t)
 	default:
@@ -121,23 +121,20 @@ func (w *Writer) leavesAsIs(t *Transition) bool {
 		(!w.o.StatusLine || !w.Envelops() || x.C.StatusLine.Ok()) && (!t.Card || HasCard(x))
 }
 
-// forms has what is around the members of an event of ours.
-var forms = map[contract.Progress]struct{ head, tail string }{
-	contract.ProgressEnvelope: {"event: " + ProgressEvent + "\ndata: {", "}\n\n"},
-	contract.ProgressBare:     {"event: " + ProgressEvent + "\ndata: {", "}\n\n"},
-	contract.ProgressUnnamed:  {"data: {", "}\n\n"},
-	contract.ProgressComment:  {ProgressComment + "{", "}"},
-}
-
 // toolEvent writes the event of t as one of our own: upstream's five fields for a start, three
 // for an end.
 func (w *Writer) toolEvent(t *Transition) {
-	form, leaves := forms[w.Form]
-	if !leaves {
+	head, tail := "event: "+ProgressEvent+"\ndata: {", "}\n\n"
+	switch w.Form {
+	case contract.ProgressOff:
 		return
+	case contract.ProgressUnnamed:
+		head = "data: {"
+	case contract.ProgressComment:
+		head, tail = ProgressComment+"{", "}"
 	}
 	status, _, _ := t.outcome()
-	w.own(form.head)
+	w.own(head)
 	if w.Envelops() {
 		w.own(w.envelope().empty(), ",")
 	}
@@ -155,7 +152,7 @@ func (w *Writer) toolEvent(t *Transition) {
 		}
 		w.own(string(w.statusLine(t.Completed, t.description())), t.card())
 	}
-	w.own(form.tail)
+	w.own(tail)
 	if w.Form == contract.ProgressComment {
 		w.Out.EndComment()
 	}

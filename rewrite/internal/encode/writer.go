@@ -66,26 +66,23 @@ func (w *Writer) envelope() *Envelope {
 // EnvelopeOf returns the envelope of the stream with the values of the chunk x.
 func (w *Writer) EnvelopeOf(x *chunk.Object) Envelope {
 	value := func(old string, v []byte) string {
-		if v == nil || string(v) == old {
+		if v == nil || len(v) > chunk.MaxEnvelope {
 			return old
 		}
 		return string(v)
 	}
-	id, created, model := x.Values()
-	e := w.envelope()
-	return Envelope{value(e.ID, id), value(e.Created, created), value(e.Model, model), true}
+	c, e := &x.C, w.envelope()
+	created := chunk.NumberAt(x.F.Data, c.Created)
+	return Envelope{value(e.ID, x.String(c.ID)), value(e.Created, created), value(e.Model, x.String(c.Model)), true}
 }
 
 // Model returns the name of the stream's model.
 func (w *Writer) Model() string { return jsonspan.Unquote(w.envelope().Model) }
 
-// Forward writes the frame x with its edits.
-func (w *Writer) Forward(x *chunk.Object) { w.Out.Frame(&x.F, &x.Edits) }
-
-// Object writes the frame x with its edits, after frames of our own.
+// Object writes the frame x with its edits.
 func (w *Writer) Object(x *chunk.Object) {
-	w.Out.BeginOwn()
-	w.Forward(x)
+	w.Out.BeginOwn() // parts of it may have left
+	w.Out.Frame(&x.F, &x.Edits)
 }
 
 // own writes a frame of our own, or a part of one.

@@ -90,7 +90,7 @@ func (r *Reader) next(shut byte) bool {
 	return true
 }
 
-// Skip moves past the value at Pos, and returns where it is.
+// Skip moves past the value at Pos, and returns where it is. A value that is cut ends with Data.
 func (r *Reader) Skip() Span {
 	from := r.Pos
 	if r.Pos, _ = skip(r.Data, from); r.Pos <= from {
@@ -141,15 +141,16 @@ func SkipString(b []byte, i int) int {
 	}
 }
 
-// skip returns the index after the value that begins at i, or at most i if it does not end,
-// and how deep it is nested. It checks nothing: a literal may be one that JSON does not have.
+// skip returns the index after the value that begins at i, at most i if there is none, or len(b)
+// if it is cut, and how deep it is nested. It checks nothing: a literal may be one that JSON does
+// not have.
 func skip(b []byte, i int) (end, deepest int) {
 	depth := 0
 	for ; i < len(b); i++ {
 		switch b[i] {
 		case '"':
 			if i = SkipString(b, i) - 1; i < 0 {
-				return -1, deepest
+				return len(b), deepest
 			}
 		case '{', '[':
 			depth++
@@ -165,7 +166,7 @@ func skip(b []byte, i int) (end, deepest int) {
 			return i + 1 + depth, deepest
 		}
 	}
-	return -1, deepest
+	return len(b), deepest
 }
 
 // skipLiteral returns the index after the number or literal at i, or i if there is none.
@@ -178,7 +179,8 @@ func skipLiteral(b []byte, i int) int {
 
 // Members returns an iterator over the names, without their quotes, and the values of
 // the members of the object at v, in order. It does not check values. It ends where the
-// object is not well formed, and at once if v is not an object.
+// object is not well formed, and at once if v is not an object. If the object is cut, so that v
+// is its beginning, the last value is, too, if it ends with v.
 func Members(b []byte, v Span) iter.Seq2[Span, Span] {
 	return func(yield func(name, value Span) bool) {
 		if !v.IsObject(b) {

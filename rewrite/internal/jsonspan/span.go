@@ -1,3 +1,13 @@
+// Package jsonspan finds values in JSON by their position, and reports whether
+// the JSON is well formed (RFC 8259). It decodes only what its caller asks for,
+// so that everything else can leave byte for byte.
+//
+// Positions are indexes into the bytes that the caller passes. A Span is valid
+// for those bytes only. Methods of Span other than Ok may panic on an absent value
+// unless they say otherwise. What Reader returns is always in range.
+//
+// The package holds no state. Only functions that return new bytes allocate, such as
+// Quote. gjson checks values, and encodes none.
 package jsonspan
 
 // Span is a range of bytes; To is exclusive. The zero Span means "absent".
@@ -25,6 +35,11 @@ func (s Span) IsObject(b []byte) bool { return s.Ok() && b[s.From] == '{' }
 
 // IsSet reports whether there is a value at s and it is not null.
 func (s Span) IsSet(b []byte) bool { return s.Ok() && b[s.From] != 'n' }
+
+// IsCut reports whether the value at s may go on after b, the beginning of a document.
+func (s Span) IsCut(b []byte) bool {
+	return s.To == len(b) && !(s.IsString(b) && SkipString(b, s.From) == s.To)
+}
 
 // StringAt returns the JSON string at v, including its quotes, or nil if the value is
 // not a string or is empty.

@@ -18,32 +18,32 @@ func NextRune(s []byte, i int) (rune, int) {
 		r, n := utf8.DecodeRune(s[i:])
 		return r, i + n
 	}
-	r, next, _ := escapeAt(s, i)
+	r, next := escapeAt(s, i)
 	if !utf16.IsSurrogate(r) {
 		return r, next
 	}
-	if low, end, _ := escapeAt(s, next); utf16.DecodeRune(r, low) != utf8.RuneError {
+	if low, end := escapeAt(s, next); utf16.DecodeRune(r, low) != utf8.RuneError {
 		return utf16.DecodeRune(r, low), end
 	}
 	return utf8.RuneError, next
 }
 
 // escapeAt decodes the escape at s[i:], if there is one, and returns the index after it. A
-// surrogate is one by itself. ok is false if JSON has no such escape, which is two bytes long.
-func escapeAt(s []byte, i int) (r rune, next int, ok bool) {
+// surrogate is one by itself. An escape that JSON does not have is two bytes long.
+func escapeAt(s []byte, i int) (r rune, next int) {
 	if i+1 >= len(s) || s[i] != '\\' {
-		return utf8.RuneError, len(s), false
+		return utf8.RuneError, len(s)
 	}
 	if k := strings.IndexByte(escapes, s[i+1]); k >= 0 {
-		return rune(escaped[k]), i + 2, true
+		return rune(escaped[k]), i + 2
 	}
 	if s[i+1] != 'u' {
-		return rune(s[i+1]), i + 2, false
+		return rune(s[i+1]), i + 2
 	}
 	if r, ok := Hex4(s, i+2); ok {
-		return r, i + 6, true
+		return r, i + 6
 	}
-	return utf8.RuneError, i + 2, false
+	return utf8.RuneError, i + 2
 }
 
 // JSON's escapes of one letter, and what they stand for.
@@ -60,24 +60,6 @@ func Hex4(s []byte, i int) (rune, bool) {
 	}
 	_, err := hex.Decode(b[:], s[i:i+4])
 	return rune(binary.BigEndian.Uint16(b[:])), err == nil
-}
-
-// ScanText scans the inside of a JSON string from the index i on. It returns the index of the
-// closing quote or of a control character, or len(b) if there is neither. ok is false if
-// there is an escape that JSON does not have; then that is at to.
-func ScanText(b []byte, i int) (to int, ok bool) {
-	for i < len(b) && b[i] != '"' && b[i] >= ' ' {
-		if b[i] != '\\' {
-			i++
-			continue
-		}
-		_, next, ok := escapeAt(b, i)
-		if !ok {
-			return i, false
-		}
-		i = next
-	}
-	return i, true
 }
 
 // NextNewline returns the index of the first newline from i on in text, the inside

@@ -56,30 +56,3 @@ func TestHasTextLooksForANonSpaceCharacter(t *testing.T) {
 		}
 	}
 }
-
-func TestScanTextEndsWhereTheStringDoes(t *testing.T) {
-	for in, want := range map[string]struct {
-		to int
-		ok bool
-	}{
-		`abc"`:               {3, true},
-		`"`:                  {0, true},
-		`a\"b"`:              {4, true},
-		`a\\"`:               {3, true},
-		`a\nb"`:              {4, true},
-		`a\u000ab"`:          {8, true},
-		`a\u000Ab"`:          {8, true},
-		`a\u00e9\/\b\f\r\t"`: {17, true},
-		"a\nb\"":             {1, true}, // the byte that cannot be in one
-		`abc`:                {3, true},
-		`a\`:                 {1, false},
-		`a\q"`:               {1, false},
-		`a\u00"`:             {1, false},
-		`a\u00zz"`:           {1, false},
-	} {
-		to, ok := ScanText([]byte(in), 0)
-		if to != want.to || ok != want.ok {
-			t.Errorf("%q: %d %v, want %+v", in, to, ok, want)
-		}
-	}
-}
