@@ -12,8 +12,8 @@ import (
 // times at most: a value that is no secret is short, or the finder remembers how far it went.
 type finder struct {
 	chars     []byte // white space is a space, and what is not ASCII 0x80
-	b         []byte
-	n, at     int // the character n begins at b[at]
+	r         reader // is before the character n
+	n         int
 	done      int // where the last secret ends
 	noAtUntil int // the index up to which there is no @ after a password
 }
