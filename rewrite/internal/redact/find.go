@@ -79,7 +79,10 @@ func (f *finder) key(i int, p prefix) (s jsonspan.Span) {
 // is from i to end.
 func (f *finder) afterScheme(i, end int) (s jsonspan.Span) {
 	from := f.separated(end, " <({\x80"+quotes+separators)
-	if v := valueAt(f.chars, from, inValue); from > end && v.isSecretAfter(string(f.chars[i:end])) {
+	if from == end { // nothing is read, as many names may follow each other
+		return s
+	}
+	if v := valueAt(f.chars, from, inValue); v.isSecretAfter(string(f.chars[i:end])) {
 		s = v.at
 	}
 	return s
