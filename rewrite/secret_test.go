@@ -260,7 +260,7 @@ func TestSecretsOfAnswers(t *testing.T) {
 var hostileErrors = map[string]string{
 	"prefixes": "sk-", "prefixes in words": "ask-", "bearers": "Bearer ", "bearers without end": "bearer:", "names": "key ", "names and colons": "key:",
 	"equals signs": "key=", "colons": "a:", "users": "u:p@,", "users without a host": "a:@", "quotes": `key=\"`, "both quotes": `key='key=\"`, "pairs": `('key', 'a'), `,
-	"backslashes": `\\\\`, "escapes": `\u0073`, "escapes of escapes": `\\u0073k-`, "tokens": "eyJ", "secrets": "sk-abc ", "long secrets": "sk-abcdEFGH1234567890,", "passwords": "a:b@c,",
+	"schemes": "Bearer", "backslashes": `\\\\`, "escapes": `\u0073`, "escapes of escapes": `\\u0073k-`, "tokens": "eyJ", "secrets": "sk-abc ", "long secrets": "sk-abcdEFGH1234567890,", "passwords": "a:b@c,",
 	"spaces": "key    ", "spaces after": "bearer     ", "dots": "key=...", "words": "hf_hub_",
 	"stars": "key=***", "paths": "a:b/", "ports": "h:1/", "percents": "key%3D", "encoded spaces": "%20", "colons alone": ":", "brackets": "key])",
 }

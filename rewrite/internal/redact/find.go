@@ -12,8 +12,8 @@ import (
 // times at most: a value that is no secret is short, or the finder remembers how far it went.
 type finder struct {
 	chars     []byte // white space is a space, and what is not ASCII 0x80
-	b         []byte
-	n, at     int // the character n begins at b[at]
+	r         reader // is before the character n
+	n         int
 	done      int // where the last secret ends
 	noAtUntil int // the index up to which there is no @ after a password
 }
@@ -79,7 +79,10 @@ func (f *finder) key(i int, p prefix) (s jsonspan.Span) {
 // is from i to end.
 func (f *finder) afterScheme(i, end int) (s jsonspan.Span) {
 	from := f.separated(end, " <({\x80"+quotes+separators)
-	if v := valueAt(f.chars, from, inValue); from > end && v.isSecretAfter(string(f.chars[i:end])) {
+	if from == end { // nothing is read, as many names may follow each other
+		return s
+	}
+	if v := valueAt(f.chars, from, inValue); v.isSecretAfter(string(f.chars[i:end])) {
 		s = v.at
 	}
 	return s

@@ -29,6 +29,8 @@ var whereSecretsBegin = []string{
 	// A value in quotes.
 	"key='abc def'", "key='«abc123» def'", "password='«abc def»'", "password='required field'", "key='{abc}'", "key='«{abcd}»'", "key: '{abcd}'", "key='{ab d}'",
 	"token='«abcdef.»'", "token='abcd.", "token='«abcde».", "key='Bearer «abc123»'", "password='Bearer «abc» def'", "password='abc", "password='abc'", "password='«abcdef»'",
+	// Backslashes that escape nothing are characters, each one.
+	`«sk-abcdEFGH»\u005c\u0041api_key=«abcdef»`, `token=\\"«abc\\\\d»\\"`, `token=\\"ab\\\\d\\"`, `token=\\"«abc\\u005c\\u005cd»\\"`,
 	// After a scheme.
 	"Bearer ab", "Bearer «abc»", "Bearer token", "Bearer " + of("*", enough-1), "Bearer «" + of("*", enough) + "»", "Bearer-abc", "Bearer,abc",
 	"Bearer:«abc»", "Bearer=«abc»", "Bearer («abc»)", "Bearer {«abc»}", "Bearer %3a«abc»", "Bearer%3D«abc»", "Bearer%22«abc»", "Bearer\\u00e9«abc»",

@@ -111,6 +111,7 @@ func TestMembersThatOwnSecrets(t *testing.T) {
 		`{"pattern_key":"recursive delete","pattern_keys":[]}`: `{"pattern_key":"recursive delete","pattern_keys":[]}`,
 		`{"token":"required","key":"","secret":"[redacted]"}`:  `{"token":"required","key":"","secret":"[redacted]"}`,
 		`{"sk-abcdef123":"sk-abcdef123"}`:                      `{"[redacted]":"[redacted]"}`,
+		`{"token":"==\u005c\u0041$,"}`:                         `{"token":"[redacted]"}`,
 		`{"message":"sk-abcdef`:                                `{"message":"[redacted]`,
 	}
 	for _, name := range []string{"key", "my.key", "my key", "myKey", "password", "mypassword", "a_pattern_key"} {

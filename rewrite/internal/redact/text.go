@@ -10,14 +10,13 @@ import (
 
 // decode returns a finder in b[from:to], the inside of a JSON string or any other text.
 func decode(b []byte, from, to int) finder {
-	f := finder{chars: b[from:to], b: b[:to], at: from}
+	f := finder{chars: b[from:to], r: reader{b: b[:to], at: from}}
 	if !bytes.ContainsFunc(f.chars, func(r rune) bool { return r == '\\' || r < ' ' || r >= 0x7f }) {
 		return f
 	}
 	f.chars = make([]byte, 0, to-from)
-	for i := from; i < to; {
-		var c byte
-		c, i = nextChar(f.b, i)
+	for r := f.r; r.at < to; {
+		c := r.next()
 		if c <= ' ' || c == 0x7f {
 			c = ' '
 		}
@@ -30,43 +29,43 @@ func decode(b []byte, from, to int) finder {
 func (f *finder) span(s jsonspan.Span) (at jsonspan.Span) {
 	for ; f.n < s.To; f.n++ {
 		if f.n == s.From {
-			at.From = f.at
+			at.From = f.r.at
 		}
-		_, f.at = nextChar(f.b, f.at)
+		f.r.next()
 	}
-	at.To = f.at
+	at.To = f.r.at
 	return at
 }
 
-// nextChar returns the character at b[i:] and the index after it. It reads escapes however
-// often the text was escaped, because many errors contain the JSON of another: a quote may
-// have any number of backslashes before it. Backslashes that escape nothing are one character.
-func nextChar(b []byte, i int) (c byte, next int) {
-	if b[i] != '\\' {
-		return b[i], i + 1
+// reader reads the inside of a JSON string character by character.
+type reader struct {
+	b     []byte
+	at    int // where the next character begins
+	plain int // the backslashes before this index escape nothing
+}
+
+// next returns the next character. It reads escapes however often the text was escaped,
+// because many errors contain the JSON of another: a quote may have any number of
+// backslashes before it.
+func (r *reader) next() byte {
+	if c := r.b[r.at]; c != '\\' {
+		r.at++
+		return c
 	}
-	for next = i + 1; next < len(b); next++ {
-		if begins(b[next:], "u005c") {
-			next += len("005c")
-		} else if b[next] != '\\' {
-			break
+	c, i := jsonspan.NextRune(r.b, r.at)
+	first, end := c, i
+	for c == '\\' && i < len(r.b) && i > r.plain {
+		if hex, ok := jsonspan.Hex4(r.b, i+1); ok && r.b[i] == 'u' {
+			r.at = i + len("u0000")
+			return byte(min(hex, utf8.RuneSelf))
+		}
+		if c, i = jsonspan.NextRune(r.b, i); is(byte(min(c, utf8.RuneSelf)), `"'/`) {
+			r.at = i
+			return byte(c)
 		}
 	}
-	if next == len(b) {
-		return '\\', next
-	}
-	hex, ok := jsonspan.Hex4(b, next+1)
-	switch c = b[next]; {
-	case c == 'u' && ok:
-		return byte(min(hex, utf8.RuneSelf)), next + len("u0000")
-	case next == i+1 && is(c, "nrtbf"):
-		return ' ', next + 1
-	case next == i+1 && c == 'u': // it is no escape
-		return utf8.RuneSelf, next + 1
-	case next == i+1, is(c, `"'/`):
-		return c, next + 1
-	}
-	return '\\', next
+	r.at, r.plain = end, max(r.plain, i)
+	return byte(min(first, utf8.RuneSelf))
 }
 
 // is reports whether c is one of the characters of the set.
