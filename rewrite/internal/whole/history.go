@@ -33,7 +33,7 @@ func Heal(body []byte, tools *marker.Table, check bool) (h Healed, sound bool) {
 		return h, false
 	}
 	if cards {
-		h.Body, h.Cards = joinCards(body, nil)
+		h.Body, h.Cards = joinCards(body)
 	}
 	if !marks {
 		return h, true
@@ -43,12 +43,10 @@ func Heal(body []byte, tools *marker.Table, check bool) (h Healed, sound bool) {
 		s.out = h.Body[:0]
 	}
 	s.messages()
-	switch {
-	case !s.loneSurrogate:
-		h.Body, h.Markers = s.rest(), s.markers
-	case h.Cards > 0: // the room has been overwritten
-		h.Body, _ = joinCards(body, h.Body)
+	if s.loneSurrogate {
+		return Healed{Body: body}, true
 	}
+	h.Body, h.Markers = s.rest(), s.markers
 	return h, true
 }
 
