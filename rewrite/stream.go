@@ -90,22 +90,14 @@ func (s *Stream) Feed(dst, in []byte, now time.Time) []byte {
 	}
 	s.out.Bytes, s.chat.Now = dst, now
 	s.scan.Feed(in)
-	for b := s.scan.Ahead(); len(b) > 0; b = s.scan.Ahead() {
-		if s.scan.Between() && s.notes == nil {
-			if n := s.chat.Pass(b, s.scan.MaxFrame); n > 0 {
-				s.scan.Skip(n)
-				continue
-			}
-		}
-		u, b, ok := s.scan.Next()
-		if !ok {
-			break
-		}
+	longest := 0
+	for u, b, ok := s.scan.Next(); ok; u, b, ok = s.scan.Next() {
 		from := len(s.out.Bytes)
 		s.unit(u, b)
 		s.explain(b, from)
+		longest = max(longest, len(b))
 	}
-	if s.scan.Fed() > 4*contract.MaxIdleItems { // an item of a list takes at least four bytes
+	if longest > 4*contract.MaxIdleItems { // an item of a list takes at least four bytes
 		s.chat.Trim()
 	}
 	s.scan.Rest()
@@ -172,7 +164,6 @@ func (s *Stream) finishTail(cause Cause) (added int) {
 		if len(tail) > 0 {
 			s.notes.Add(contract.SectionHarm, "the rest after the last frame: passes")
 		}
-		out.WriteMark()
 		out.Bytes = append(out.Bytes, tail...)
 	case len(tail) > 0:
 		s.notes.Add(contract.SectionEnd, "a frame that was cut in the middle: dropped")
@@ -203,7 +194,7 @@ func isComments(tail []byte) bool {
 
 // unit handles a unit of the stream.
 func (s *Stream) unit(u sse.Unit, b []byte) {
-	if u == sse.UnitFrame && s.notes == nil && s.chat.Pass(b, len(b)) > 0 {
+	if u == sse.UnitFrame && s.notes == nil && s.chat.Pass(b) {
 		return
 	}
 	s.chat.Unit(u)

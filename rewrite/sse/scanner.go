@@ -141,18 +141,8 @@ func (c *Scanner) mark() (Unit, []byte, bool) {
 	return c.cut(UnitMark)
 }
 
-// Between reports whether the scanner stands between two units, so that Skip may
-// take the next one.
-func (c *Scanner) Between() bool { return c.from == c.pos && !c.afterCR && !c.raw && !c.inFrame }
-
 // Ahead returns the bytes fed that are in no unit yet.
 func (c *Scanner) Ahead() []byte { return c.src[c.from:] }
-
-// Skip takes the next n bytes as a unit. The scanner must be between two units.
-func (c *Scanner) Skip(n int) {
-	c.from += n
-	c.pos, c.line = c.from, c.from
-}
 
 // Rest keeps the bytes that are in no unit yet for the next Feed.
 func (c *Scanner) Rest() {
@@ -168,10 +158,6 @@ func (c *Scanner) Rest() {
 	c.from = 0
 	c.src = nil
 }
-
-// Fed returns how many bytes are being scanned: those of the last Feed, and those that Rest had
-// kept before it. It is 0 outside of Feed and Rest.
-func (c *Scanner) Fed() int { return len(c.src) }
 
 // Raw reports whether part of the unit under way has left as UnitRaw.
 func (c *Scanner) Raw() bool { return c.raw }

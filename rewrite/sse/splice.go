@@ -71,23 +71,12 @@ func (s *Splice) Append(dst []byte, f *Frame) []byte {
 }
 
 // Size returns how many bytes Append appends.
-func (s *Splice) Size(f *Frame) int { return s.moved(len(f.Raw), false) }
-
-// Moved returns where Append puts the byte i of f's data: after anything that is inserted in
-// front of it.
-func (s *Splice) Moved(f *Frame, i int) int { return s.moved(f.At(i), false) }
-
-// MovedBefore is Moved, but returns the index in front of anything inserted or replaced there.
-func (s *Splice) MovedBefore(f *Frame, i int) int { return s.moved(f.At(i), true) }
-
-func (s *Splice) moved(at int, before bool) int {
-	to := at
+func (s *Splice) Size(f *Frame) int {
+	n := len(f.Raw)
 	for _, e := range s.edits {
-		if before && e.from < at || !before && e.to <= at {
-			to += len(e.with) - (e.to - e.from)
-		}
+		n += len(e.with) - (e.to - e.from)
 	}
-	return to
+	return n
 }
 
 // Empty reports whether there are no replacements.

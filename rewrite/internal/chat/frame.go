@@ -96,10 +96,7 @@ func (s *Stream) Noise(b []byte) {
 
 // LF handles the LF b of a CRLF whose CR ended the unit before.
 func (s *Stream) LF(b []byte) {
-	switch s.Out.LF() {
-	case sse.Forwarded:
-		s.Out.Bytes = append(s.Out.Bytes, b...)
-	case sse.Held:
+	if s.Out.LF() {
 		s.holdBytes(b, s.hold.dropped)
 	}
 }
