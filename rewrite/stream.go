@@ -126,9 +126,9 @@ func (s *Stream) Finish(dst []byte, cause Cause) []byte {
 	added := s.finishTail(cause)
 	s.closed = true
 	if s.other == nil {
-		s.chat.Finish(contract.Cause(cause))
+		s.chat.Finish(cause.Code())
 	} else {
-		s.other.Finish(&s.out, contract.Cause(cause), added)
+		s.other.Finish(&s.out, cause.Code(), added)
 	}
 	s.explain(nil, len(dst))
 	return s.out.Take()
@@ -160,7 +160,7 @@ func (s *Stream) finishTail(cause Cause) (added int) {
 		}
 		s.unit(sse.UnitFrame, append(bytes.Clone(tail), end...))
 		return len(end)
-	case s.other != nil && !s.other.Cut(contract.Cause(cause)), s.chat.Done && isComments(tail):
+	case s.other != nil && !s.other.Cut(cause.Code()), s.chat.Done && isComments(tail):
 		if len(tail) > 0 {
 			s.notes.Add(contract.SectionHarm, "the rest after the last frame: passes")
 		}

@@ -66,9 +66,10 @@ func (s *Stream) Ended() bool { return s.ended }
 // not left.
 func (s *Stream) Open() bool { return s.Known() && !s.ended }
 
-// Cut reports whether the stream was cut if upstream has ended for the cause.
-func (s *Stream) Cut(cause contract.Cause) bool {
-	return s.Open() && !(s.mayHaveEnded && cause == contract.CauseEOF)
+// Cut reports whether the stream was cut if upstream has ended with the code: CodeIncomplete is
+// that of a clean end.
+func (s *Stream) Cut(code string) bool {
+	return s.Open() && !(s.mayHaveEnded && code == contract.CodeIncomplete)
 }
 
 // Summary returns the id of the response, of the run or of the session's run, the model,
@@ -152,14 +153,14 @@ func (s *Stream) failCompleted(e event, edits *sse.Splice) {
 	chunk.Apply(e.Frame, edits)
 }
 
-// Finish ends the stream after upstream has ended for the cause. added is the number of
+// Finish ends the stream after upstream has ended with the code. added is the number of
 // bytes that completed the last frame. If the stream is complete they are taken back, so
 // that it leaves as it came.
-func (s *Stream) Finish(out *sse.Writer, cause contract.Cause, added int) {
+func (s *Stream) Finish(out *sse.Writer, code string, added int) {
 	switch {
-	case s.Cut(cause):
-		s.writeFailed(out, cause.Code())
-	case s.ended && !s.failedByUs && cause == contract.CauseEOF:
+	case s.Cut(code):
+		s.writeFailed(out, code)
+	case s.ended && !s.failedByUs && code == contract.CodeIncomplete:
 		out.Bytes = out.Bytes[:len(out.Bytes)-added]
 	}
 }

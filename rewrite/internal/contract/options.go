@@ -53,7 +53,7 @@ type Params struct {
 	ID               func() string
 	Created          int64
 	Usage            UsageMemory
-	OnTool           func(ToolEvent)
+	OnTool           func(id, name string, completed bool, source ToolSource)
 }
 
 // UsageMemory remembers which models report usage.

@@ -39,13 +39,6 @@ func (n *Notes) Add(section, text string) {
 	}
 }
 
-// ToolEvent says that a tool has started or ended.
-type ToolEvent struct {
-	ID, Name  string
-	Completed bool
-	Source    ToolSource
-}
-
 // ToolSource is what said that a tool has started or ended (contract sections 1 and 2).
 type ToolSource string
 

@@ -9,7 +9,6 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose"
-	"github.com/tidwall/gjson"
 )
 
 // CodeAgentIncomplete is the code of the error that answers a request if the agent
@@ -183,7 +182,7 @@ func (a *answer) failed() bool {
 	if !m.stop || m.hasOther {
 		return false
 	}
-	said := strings.TrimSpace(unquote(quote(m.left)))
+	said := strings.TrimSpace(string(jsonspan.AppendText(nil, m.left)))
 	if said == "" && !m.hasReasoning || chunk.IsUncalled(said) {
 		return true
 	}
@@ -209,5 +208,5 @@ func quote(inner []byte) []byte {
 	return slices.Concat([]byte{'"'}, inner, []byte{'"'})
 }
 
-// unquote returns the text of a JSON string, and any other value as it is.
-func unquote(raw []byte) string { return gjson.ParseBytes(raw).String() }
+// unquote returns the text of a JSON string, or "" if raw is not a string.
+func unquote(raw []byte) string { return jsonspan.Unquote(string(raw)) }

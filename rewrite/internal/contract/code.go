@@ -2,21 +2,6 @@ package contract
 
 import "cmp"
 
-// Cause says how upstream ended.
-type Cause uint8
-
-const (
-	CauseEOF = iota
-	CauseAborted
-	CauseTimeout
-	CauseShutdown
-)
-
-// Code returns the code of the error that ends an incomplete stream for the cause.
-func (c Cause) Code() string {
-	return [...]string{CodeIncomplete, CodeAborted, CodeTimeout, CodeShutdown}[c]
-}
-
 // The codes of errors (contract section 3).
 const (
 	CodeAborted    = "upstream_aborted"
