@@ -1,3 +1,13 @@
+// Package sse reads, splices and forwards a stream of server-sent events (WHATWG HTML,
+// section 9.2.6) without decoding it: a Scanner cuts bytes into units, a Frame finds the
+// fields of a unit by position, a Splice replaces parts of it, and a Writer collects what
+// leaves. What is not changed leaves byte for byte. A proxy goes through them in this
+// order: see the example. A client needs Scanner and Frame only.
+//
+// The state that lasts from read to read is that of Scanner and Writer, and
+// the unit under way if a read ends within one, which Scanner.MaxFrame bounds. Streams may
+// share a Frame and a Splice, which keep only their room between frames.
+// No two goroutines may use a value of these types at once.
 package sse
 
 import "bytes"
@@ -169,10 +179,6 @@ func (c *Scanner) Tail() []byte { return c.buf }
 // maxIdleBuffer is the size in bytes up to which a buffer is kept for the next unit. A larger
 // one is kept as long as reads need half of it.
 const maxIdleBuffer = 16 << 10
-
-// manyItems is the number of items of a list at which it gets room for all that may come, so
-// that it does not grow in steps.
-const manyItems = 256
 
 // lineEnd returns the index of the first CR or LF in b from i on, or len(b). It looks for one
 // after the other in a part of b, so that many of one cost no more for the lack of the other.

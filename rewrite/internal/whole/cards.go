@@ -104,7 +104,7 @@ func (j *joiner) message(v jsonspan.Span) (m cardMessage, ok bool) {
 	if !m.calls.IsSet(j.b) || m.calls.Is(j.b, "[]") {
 		m.calls = jsonspan.Span{}
 	}
-	if spells(j.b, role, "assistant") && (m.calls.Ok() || len(j.answer) > 0) {
+	if Spells(j.b, role, "assistant") && (m.calls.Ok() || len(j.answer) > 0) {
 		m.texts, ok = j.texts(m.content)
 	}
 	return m, ok
@@ -118,7 +118,7 @@ func (j *joiner) texts(v jsonspan.Span) (texts []jsonspan.Span, ok bool) {
 	}
 	for part := range jsonspan.Elements(j.b, v) {
 		text := jsonspan.MemberOf(j.b, part, "text")
-		if !text.IsString(j.b) || !spells(j.b, jsonspan.MemberOf(j.b, part, "type"), "text") {
+		if !text.IsString(j.b) || !Spells(j.b, jsonspan.MemberOf(j.b, part, "type"), "text") {
 			return nil, false
 		}
 		texts = append(texts, text)
@@ -158,14 +158,14 @@ func (j *joiner) beforeOutput(r jsonspan.Reader) bool {
 	return r.Element() && isOutput(j.b, jsonspan.Span{From: r.Pos, To: len(j.b)})
 }
 
-// spells reports whether the value at v is the string want.
-func spells(b []byte, v jsonspan.Span, want string) bool {
+// Spells reports whether the value at v is the string want.
+func Spells(b []byte, v jsonspan.Span, want string) bool {
 	return v.IsString(b) && jsonspan.Spells(v.Inner().Of(b), want)
 }
 
 // isOutput reports whether the message at v is a tool's.
 func isOutput(b []byte, v jsonspan.Span) bool {
-	return spells(b, jsonspan.MemberOf(b, v, "role"), "tool")
+	return Spells(b, jsonspan.MemberOf(b, v, "role"), "tool")
 }
 
 // call returns the id of the tool call at v, and whether that is a card: its arguments are
@@ -194,7 +194,7 @@ func (j *joiner) call(v jsonspan.Span) (id jsonspan.Span, ok bool) {
 func (j *joiner) output(v jsonspan.Span) bool {
 	id := jsonspan.MemberOf(j.b, v, "tool_call_id")
 	texts, _ := j.texts(jsonspan.MemberOf(j.b, v, "content"))
-	says := func(want string) bool { return spells(j.b, texts[0], want) }
+	says := func(want string) bool { return Spells(j.b, texts[0], want) }
 	if !isOutput(j.b, v) || !id.IsString(j.b) || len(texts) != 1 ||
 		!slices.ContainsFunc([]string{"completed", "Error: interrupted", "interrupted"}, says) {
 		return false
