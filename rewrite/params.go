@@ -41,7 +41,9 @@ func (p *Params) internal(o *Options) *contract.Params {
 		Progress: contract.Progress(o.ProgressForm(p)),
 	}
 	if p.OnTool != nil {
-		in.OnTool = func(e contract.ToolEvent) { p.OnTool(ToolEvent{e.ID, e.Name, e.Completed, ToolSource(e.Source)}) }
+		in.OnTool = func(id, name string, completed bool, source contract.ToolSource) {
+			p.OnTool(ToolEvent{id, name, completed, ToolSource(source)})
+		}
 	}
 	return in
 }
@@ -128,14 +130,16 @@ type Summary struct {
 type Cause uint8
 
 const (
-	CauseEOF      Cause = contract.CauseEOF      // a clean end of the body
-	CauseAborted  Cause = contract.CauseAborted  // a reset, or a body that was cut
-	CauseTimeout  Cause = contract.CauseTimeout  // silence for too long
-	CauseShutdown Cause = contract.CauseShutdown // the end of the sidecar itself
+	CauseEOF      Cause = iota // a clean end of the body
+	CauseAborted               // a reset, or a body that was cut
+	CauseTimeout               // silence for too long
+	CauseShutdown              // the end of the sidecar itself
 )
 
 // Code returns the code of the error that ends an incomplete stream for the cause.
-func (c Cause) Code() string { return contract.Cause(c).Code() }
+func (c Cause) Code() string {
+	return [...]string{CodeIncomplete, CodeAborted, CodeTimeout, CodeShutdown}[c]
+}
 
 // The codes of errors (contract section 3), and the messages of CodeShutdown before the
 // agent has the request, and before it has shown a tool.

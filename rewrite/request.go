@@ -56,7 +56,7 @@ var ignored = [...]struct {
 	}},
 	{"response_format", "response_format", formatted},
 	{"text.format", "text", func(b []byte, v jsonspan.Span) bool { return formatted(b, jsonspan.MemberOf(b, v, "format")) }},
-	{"tool_choice", "tool_choice", func(b []byte, v jsonspan.Span) bool { return filled(b, v) && !spells(b, v, "auto") }},
+	{"tool_choice", "tool_choice", func(b []byte, v jsonspan.Span) bool { return filled(b, v) && !whole.Spells(b, v, "auto") }},
 	{"tools", "tools", filled},
 }
 
@@ -122,7 +122,7 @@ func (h *Healed) member(b, name []byte, v jsonspan.Span) {
 			h.Asked = AskedUnknown
 		}
 	case jsonspan.Spells(name, "hermes_notification_category"):
-		h.Diagnostic = spells(b, v, "diagnostic")
+		h.Diagnostic = whole.Spells(b, v, "diagnostic")
 	}
 	for i := range ignored {
 		if bit := Ignored(1) << i; jsonspan.Spells(name, ignored[i].member) {
@@ -135,7 +135,7 @@ func (h *Healed) member(b, name []byte, v jsonspan.Span) {
 
 // formatted reports whether the value at v asks for a format other than text.
 func formatted(b []byte, v jsonspan.Span) bool {
-	return filled(b, v) && !spells(b, jsonspan.MemberOf(b, v, "type"), "text")
+	return filled(b, v) && !whole.Spells(b, jsonspan.MemberOf(b, v, "type"), "text")
 }
 
 // filled reports whether the value at v is a string, an array or an object that is not empty.
@@ -144,9 +144,4 @@ func filled(b []byte, v jsonspan.Span) bool {
 		return jsonspan.SkipSpace(b, v.From+1) < v.To-1
 	}
 	return chunk.Filled(v.Of(b))
-}
-
-// spells reports whether the value at v is the string want.
-func spells(b []byte, v jsonspan.Span, want string) bool {
-	return v.IsString(b) && jsonspan.Spells(v.Inner().Of(b), want)
 }

@@ -90,22 +90,14 @@ func (s *Stream) Feed(dst, in []byte, now time.Time) []byte {
 	}
 	s.out.Bytes, s.chat.Now = dst, now
 	s.scan.Feed(in)
-	for b := s.scan.Ahead(); len(b) > 0; b = s.scan.Ahead() {
-		if s.scan.Between() && s.notes == nil {
-			if n := s.chat.Pass(b, s.scan.MaxFrame); n > 0 {
-				s.scan.Skip(n)
-				continue
-			}
-		}
-		u, b, ok := s.scan.Next()
-		if !ok {
-			break
-		}
+	longest := 0
+	for u, b, ok := s.scan.Next(); ok; u, b, ok = s.scan.Next() {
 		from := len(s.out.Bytes)
 		s.unit(u, b)
 		s.explain(b, from)
+		longest = max(longest, len(b))
 	}
-	if s.scan.Fed() > 4*contract.MaxIdleItems { // an item of a list takes at least four bytes
+	if longest > 4*contract.MaxIdleItems { // an item of a list takes at least four bytes
 		s.chat.Trim()
 	}
 	s.scan.Rest()
@@ -134,9 +126,9 @@ func (s *Stream) Finish(dst []byte, cause Cause) []byte {
 	added := s.finishTail(cause)
 	s.closed = true
 	if s.other == nil {
-		s.chat.Finish(contract.Cause(cause))
+		s.chat.Finish(cause.Code())
 	} else {
-		s.other.Finish(&s.out, contract.Cause(cause), added)
+		s.other.Finish(&s.out, cause.Code(), added)
 	}
 	s.explain(nil, len(dst))
 	return s.out.Take()
@@ -168,11 +160,10 @@ func (s *Stream) finishTail(cause Cause) (added int) {
 		}
 		s.unit(sse.UnitFrame, append(bytes.Clone(tail), end...))
 		return len(end)
-	case s.other != nil && !s.other.Cut(contract.Cause(cause)), s.chat.Done && isComments(tail):
+	case s.other != nil && !s.other.Cut(cause.Code()), s.chat.Done && isComments(tail):
 		if len(tail) > 0 {
 			s.notes.Add(contract.SectionHarm, "the rest after the last frame: passes")
 		}
-		out.WriteMark()
 		out.Bytes = append(out.Bytes, tail...)
 	case len(tail) > 0:
 		s.notes.Add(contract.SectionEnd, "a frame that was cut in the middle: dropped")
@@ -203,7 +194,7 @@ func isComments(tail []byte) bool {
 
 // unit handles a unit of the stream.
 func (s *Stream) unit(u sse.Unit, b []byte) {
-	if u == sse.UnitFrame && s.notes == nil && s.chat.Pass(b, len(b)) > 0 {
+	if u == sse.UnitFrame && s.notes == nil && s.chat.Pass(b) {
 		return
 	}
 	s.chat.Unit(u)

@@ -29,9 +29,7 @@ func Example() {
 			writer.Next(unit)
 			switch unit {
 			case sse.UnitLF:
-				if writer.LF() == sse.Forwarded {
-					writer.Bytes = append(writer.Bytes, b...)
-				}
+				writer.LF()
 			case sse.UnitFrame:
 				frame.Parse(b)
 				if i := bytes.Index(frame.Data, []byte("secret")); i >= 0 {

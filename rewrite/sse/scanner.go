@@ -1,3 +1,13 @@
+// Package sse reads, splices and forwards a stream of server-sent events (WHATWG HTML,
+// section 9.2.6) without decoding it: a Scanner cuts bytes into units, a Frame finds the
+// fields of a unit by position, a Splice replaces parts of it, and a Writer collects what
+// leaves. What is not changed leaves byte for byte. A proxy goes through them in this
+// order: see the example. A client needs Scanner and Frame only.
+//
+// The state that lasts from read to read is that of Scanner and Writer, and
+// the unit under way if a read ends within one, which Scanner.MaxFrame bounds. Streams may
+// share a Frame and a Splice, which keep only their room between frames.
+// No two goroutines may use a value of these types at once.
 package sse
 
 import "bytes"
@@ -141,18 +151,8 @@ func (c *Scanner) mark() (Unit, []byte, bool) {
 	return c.cut(UnitMark)
 }
 
-// Between reports whether the scanner stands between two units, so that Skip may
-// take the next one.
-func (c *Scanner) Between() bool { return c.from == c.pos && !c.afterCR && !c.raw && !c.inFrame }
-
 // Ahead returns the bytes fed that are in no unit yet.
 func (c *Scanner) Ahead() []byte { return c.src[c.from:] }
-
-// Skip takes the next n bytes as a unit. The scanner must be between two units.
-func (c *Scanner) Skip(n int) {
-	c.from += n
-	c.pos, c.line = c.from, c.from
-}
 
 // Rest keeps the bytes that are in no unit yet for the next Feed.
 func (c *Scanner) Rest() {
@@ -169,10 +169,6 @@ func (c *Scanner) Rest() {
 	c.src = nil
 }
 
-// Fed returns how many bytes are being scanned: those of the last Feed, and those that Rest had
-// kept before it. It is 0 outside of Feed and Rest.
-func (c *Scanner) Fed() int { return len(c.src) }
-
 // Raw reports whether part of the unit under way has left as UnitRaw.
 func (c *Scanner) Raw() bool { return c.raw }
 
@@ -186,10 +182,6 @@ const (
 	maxIdleBuffer = 16 << 10
 	maxBusyBuffer = 64 << 10
 )
-
-// manyItems is the number of items of a list at which it gets room for all that may come, so
-// that it does not grow in steps.
-const manyItems = 256
 
 // lineEnd returns the index of the first CR or LF in b from i on, or len(b). It looks for one
 // after the other in a part of b, so that many of one cost no more for the lack of the other.

@@ -1,7 +1,5 @@
 package sse
 
-import "slices"
-
 // Splice is a list of replacements in a frame. All other bytes keep their place, so
 // that framing, the order of fields and their white space stay as they came. The
 // zero Splice is empty. It refers to the replacing bytes until Reset.
@@ -31,7 +29,7 @@ func (s *Splice) Replace(f *Frame, from, to int, with []byte) {
 		if many && n > first && s.edits[last].to+len("\r\ndata: ") >= at {
 			s.edits[last].to = cut
 		} else {
-			last = s.ReplaceRaw(f, at, cut, with)
+			last = s.ReplaceRaw(at, cut, with)
 		}
 		if end == to || n+1 == len(f.lines) {
 			return
@@ -40,13 +38,10 @@ func (s *Splice) Replace(f *Frame, from, to int, with []byte) {
 	}
 }
 
-// ReplaceRaw replaces Raw[from:to] of the frame f. It returns the index of the
+// ReplaceRaw replaces Raw[from:to] of the frame. It returns the index of the
 // replacement in the list.
-func (s *Splice) ReplaceRaw(f *Frame, from, to int, with []byte) int {
+func (s *Splice) ReplaceRaw(from, to int, with []byte) int {
 	i := len(s.edits)
-	if i == manyItems { // there will be many: room for all of them, once
-		s.edits = slices.Grow(s.edits, (len(f.Raw)-from)/minEdited)
-	}
 	s.edits = append(s.edits, edit{from, to, with})
 	for ; i > 0 && s.edits[i-1].from > from; i-- {
 		s.edits[i-1], s.edits[i] = s.edits[i], s.edits[i-1]
@@ -54,9 +49,8 @@ func (s *Splice) ReplaceRaw(f *Frame, from, to int, with []byte) int {
 	return i
 }
 
-// minEdited is the number of bytes of a frame for each replacement if there are many of
-// them. It only decides how much room Splice makes for them.
-const minEdited = 11
+// manyItems is the number of lines from which a replacement merges those that are adjacent.
+const manyItems = 256
 
 // Append appends the bytes of the frame f with the replacements to dst.
 func (s *Splice) Append(dst []byte, f *Frame) []byte {
@@ -71,23 +65,12 @@ func (s *Splice) Append(dst []byte, f *Frame) []byte {
 }
 
 // Size returns how many bytes Append appends.
-func (s *Splice) Size(f *Frame) int { return s.moved(len(f.Raw), false) }
-
-// Moved returns where Append puts the byte i of f's data: after anything that is inserted in
-// front of it.
-func (s *Splice) Moved(f *Frame, i int) int { return s.moved(f.At(i), false) }
-
-// MovedBefore is Moved, but returns the index in front of anything inserted or replaced there.
-func (s *Splice) MovedBefore(f *Frame, i int) int { return s.moved(f.At(i), true) }
-
-func (s *Splice) moved(at int, before bool) int {
-	to := at
+func (s *Splice) Size(f *Frame) int {
+	n := len(f.Raw)
 	for _, e := range s.edits {
-		if before && e.from < at || !before && e.to <= at {
-			to += len(e.with) - (e.to - e.from)
-		}
+		n += len(e.with) - (e.to - e.from)
 	}
-	return to
+	return n
 }
 
 // Empty reports whether there are no replacements.

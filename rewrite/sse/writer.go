@@ -7,29 +7,20 @@ import "bytes"
 // Bytes to what the Writer shall append to, appends frames of its own to it, and gets it
 // back with Take. Its invariants:
 //
-//   - The byte order mark leaves before the first bytes, or not at all. After others it
-//     would be part of a field's name.
-//   - An LF belongs to a CR only if it is the very next unit. It shares the fate of
-//     the unit that ended with the CR. If the caller writes a frame of its own between
+//   - The byte order mark leaves first or not at all. After others it would be part of a
+//     field's name.
+//   - An LF belongs to a CR only if it is the very next unit. It leaves if the
+//     unit that ended with the CR has left. If the caller writes a frame of its own between
 //     the two, BeginOwn completes the CRLF first, and the LF is dropped when it comes.
 type Writer struct {
 	Bytes  []byte
 	HasIDs bool // an event with an id has come
 
-	mark    bool // a byte order mark waits for the first bytes
 	started bool // something has left
 	torn    bool // the last unit has left and ends with a CR whose LF may come
-	fate    Fate // of the last unit
+	held    bool // the last unit is held back
+	dropped bool // the last unit is dropped, or BeginOwn has written its LF
 }
-
-// Fate is what became of a unit. The zero value means Forwarded.
-type Fate uint8
-
-const (
-	Forwarded Fate = iota
-	Held
-	Dropped
-)
 
 // Take returns the bytes, which are the caller's again.
 func (w *Writer) Take() []byte {
@@ -38,31 +29,23 @@ func (w *Writer) Take() []byte {
 	return b
 }
 
-// Mark records that the unit is the byte order mark.
-func (w *Writer) Mark() { w.mark = !w.started }
-
-// Next records that the unit u, which is not UnitMark, comes next, and writes the byte
-// order mark if it waits.
-func (w *Writer) Next(u Unit) {
-	w.torn = w.torn && u == UnitLF
-	w.WriteMark()
-}
-
-// WriteMark writes the byte order mark if it waits. It is for bytes of the caller's own
-// that may leave before any unit.
-func (w *Writer) WriteMark() {
-	if w.mark {
+// Mark writes the byte order mark that the stream begins with.
+func (w *Writer) Mark() {
+	if !w.started {
 		w.Bytes = append(w.Bytes, byteOrderMark...)
 	}
-	w.mark, w.started = false, true
 }
+
+// Next records that the unit u, which is not UnitMark, comes next.
+func (w *Writer) Next(u Unit) { w.started, w.torn = true, w.torn && u == UnitLF }
 
 // BeginOwn must be called before a frame of the caller's own is appended to Bytes: it
 // writes the LF that a CR still lacks, if there is one.
 func (w *Writer) BeginOwn() {
+	w.started = true
 	if w.torn {
 		w.Bytes = append(w.Bytes, '\n')
-		w.torn, w.fate = false, Dropped
+		w.Drop()
 	}
 }
 
@@ -89,28 +72,27 @@ func (w *Writer) Frame(f *Frame, edits *Splice) {
 	edits.Reset()
 }
 
-// Forward records that the unit b has left, with or without replacements.
-func (w *Writer) Forward(b []byte) {
-	w.fate, w.torn = Forwarded, endsTorn(b)
-}
-
-// ForwardWhole is Forward for a unit that cannot end with a torn CRLF, because it ends
-// with LF, or whose LF may leave wherever it comes, because the unit was too large.
-func (w *Writer) ForwardWhole() { w.fate, w.torn = Forwarded, false }
+// Forward records that the unit b has left, with or without replacements. It is nil if it was too
+// large, so that its LF may leave wherever it comes.
+func (w *Writer) Forward(b []byte) { w.held, w.dropped, w.torn = false, false, endsTorn(b) }
 
 // Hold records that the unit is held back.
-func (w *Writer) Hold() { w.fate = Held }
+func (w *Writer) Hold() { w.held, w.dropped = true, false }
 
 // Drop records that the unit is dropped.
-func (w *Writer) Drop() { w.fate = Dropped }
+func (w *Writer) Drop() { w.held, w.dropped, w.torn = false, true, false }
 
 // IsHeld reports whether the last unit is held back.
-func (w *Writer) IsHeld() bool { return w.fate == Held }
+func (w *Writer) IsHeld() bool { return w.held }
 
-// LF returns the fate of a UnitLF, which is that of the unit before it.
-func (w *Writer) LF() Fate {
+// LF forwards a UnitLF, unless the unit before it is held or dropped. It reports whether the LF
+// is to be held, too.
+func (w *Writer) LF() (held bool) {
 	w.torn = false
-	return w.fate
+	if !w.held && !w.dropped {
+		w.Bytes = append(w.Bytes, '\n')
+	}
+	return w.held
 }
 
 // Release records that bytes have left that were held back until the input ended. held

@@ -1,3 +1,21 @@
+// Package agentapi gives the other streams of Hermes' API the end that they lack: those
+// of /v1/responses, /v1/runs/{id}/events and /api/sessions/{id}/chat/stream (wire
+// contract, section 6). They pass byte for byte, but for secrets in what they say of a
+// failure. One that is cut before its own last event gets an event that says so.
+//
+//	stream.go    Stream: what kind of stream it is, and whether it has ended
+//	event.go     an event, its members and its numbers
+//	said.go      what a stream has said, and its open tools
+//	failed.go    the events that say that it has failed
+//
+// Every stream has a Stream until it turns out to be one of chat completions. Once its
+// kind is known it does not change. After ended, no event changes anything but code; if
+// the sidecar has written the last event itself, what upstream still sends is dropped.
+//
+// A Stream takes about 300 bytes, and what its last events need: ids, the response as it began
+// (at most MaxResponse bytes), and open tools (at most contract.MaxOpenBytes). After its end it
+// keeps only ids. An event is asked for the members that matter without being validated; what is
+// repeated later is validated when it is remembered.
 package agentapi
 
 import (
@@ -66,9 +84,10 @@ func (s *Stream) Ended() bool { return s.ended }
 // not left.
 func (s *Stream) Open() bool { return s.Known() && !s.ended }
 
-// Cut reports whether the stream was cut if upstream has ended for the cause.
-func (s *Stream) Cut(cause contract.Cause) bool {
-	return s.Open() && !(s.mayHaveEnded && cause == contract.CauseEOF)
+// Cut reports whether the stream was cut if upstream has ended with the code: CodeIncomplete is
+// that of a clean end.
+func (s *Stream) Cut(code string) bool {
+	return s.Open() && !(s.mayHaveEnded && code == contract.CodeIncomplete)
 }
 
 // Summary returns the id of the response, of the run or of the session's run, the model,
@@ -143,7 +162,7 @@ func (s *Stream) failCompleted(e event, edits *sse.Splice) {
 	s.notes.Add(contract.SectionOther, "completed, but its text says that the agent failed: becomes failed")
 	if begin, end := e.EventLine(); begin < end {
 		begin += bytes.Index(e.Raw[begin:end], []byte(from))
-		edits.ReplaceRaw(e.Frame, begin, begin+len(from), []byte(to))
+		edits.ReplaceRaw(begin, begin+len(from), []byte(to))
 	}
 	typ := e.at("type")
 	edits.Replace(e.Frame, typ.From, typ.To, []byte(`"`+to+`"`))
@@ -152,14 +171,14 @@ func (s *Stream) failCompleted(e event, edits *sse.Splice) {
 	chunk.Apply(e.Frame, edits)
 }
 
-// Finish ends the stream after upstream has ended for the cause. added is the number of
+// Finish ends the stream after upstream has ended with the code. added is the number of
 // bytes that completed the last frame. If the stream is complete they are taken back, so
 // that it leaves as it came.
-func (s *Stream) Finish(out *sse.Writer, cause contract.Cause, added int) {
+func (s *Stream) Finish(out *sse.Writer, code string, added int) {
 	switch {
-	case s.Cut(cause):
-		s.writeFailed(out, cause.Code())
-	case s.ended && !s.failedByUs && cause == contract.CauseEOF:
+	case s.Cut(code):
+		s.writeFailed(out, code)
+	case s.ended && !s.failedByUs && code == contract.CodeIncomplete:
 		out.Bytes = out.Bytes[:len(out.Bytes)-added]
 	}
 }

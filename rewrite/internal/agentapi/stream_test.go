@@ -71,7 +71,7 @@ func TestLargeFrames(t *testing.T) {
 		s, _ := feed(responseParams, createdFrame)
 		s.Raw([]byte(c.frame), false, c.limit)
 		s.Raw([]byte("\n\n"), true, c.limit)
-		if cut, clean := s.Cut(contract.CauseAborted), s.Cut(contract.CauseEOF); cut != c.cut || clean != c.clean {
+		if cut, clean := s.Cut(contract.CodeAborted), s.Cut(contract.CodeIncomplete); cut != c.cut || clean != c.clean {
 			t.Errorf("%s: cut is %v, and %v at a clean end", c.name, cut, clean)
 		}
 	}
@@ -93,7 +93,7 @@ func TestWhatACutStreamGets(t *testing.T) {
 	} {
 		s, out := feed(c.p, c.frames)
 		w := sse.Writer{Bytes: []byte(out)}
-		s.Finish(&w, contract.CauseAborted, 0)
+		s.Finish(&w, contract.CodeAborted, 0)
 		if got := strings.TrimPrefix(string(w.Bytes), c.frames); got != c.want {
 			t.Errorf("after %q\n%s\nwant\n%s", c.frames, got, c.want)
 		}

@@ -96,10 +96,7 @@ func (s *Stream) Noise(b []byte) {
 
 // LF handles the LF b of a CRLF whose CR ended the unit before.
 func (s *Stream) LF(b []byte) {
-	switch s.Out.LF() {
-	case sse.Forwarded:
-		s.Out.Bytes = append(s.Out.Bytes, b...)
-	case sse.Held:
+	if s.Out.LF() {
 		s.holdBytes(b, s.hold.dropped)
 	}
 }
@@ -110,14 +107,15 @@ func (s *Stream) Keepalive() {
 	s.w.Keepalive()
 }
 
-// Finish ends the stream after upstream has ended for the cause. It writes what the client
-// still needs: the held frames, the ends of open tools, an error finish and [DONE].
-func (s *Stream) Finish(cause contract.Cause) {
+// Finish ends the stream after upstream has ended, which is an error with the code if the stream
+// is not complete. It writes what the client still needs: the held frames, the ends of open tools,
+// an error finish and [DONE].
+func (s *Stream) Finish(code string) {
 	held := s.hold.whole
 	s.decideHeld()
 	s.Out.Release(held)
 	if !s.Finished {
-		s.finishError(cause.Code())
+		s.finishError(code)
 	}
 	if !s.Done {
 		s.notes.Add(contract.SectionEnd, "[DONE] is added")

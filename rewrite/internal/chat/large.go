@@ -40,7 +40,7 @@ func (s *Stream) Raw(b []byte, last bool, limit int) {
 	} else {
 		s.notes.Add(contract.SectionHarm, "larger than max_frame: passes unexamined")
 		s.Out.Bytes = append(s.Out.Bytes, b...)
-		s.Out.ForwardWhole()
+		s.Out.Forward(nil)
 	}
 	if last {
 		s.Sum.Unexamined++

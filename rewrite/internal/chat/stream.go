@@ -49,9 +49,9 @@ type Stream struct {
 
 	// What the stream was given; it does not change.
 	o      *contract.Options
-	onTool func(contract.ToolEvent) // may be nil
-	memory contract.UsageMemory     // may be nil
-	notes  *contract.Notes          // nil unless the stream is explained
+	p      *contract.Params
+	memory contract.UsageMemory // may be nil
+	notes  *contract.Notes      // nil unless the stream is explained
 
 	w        encode.Writer
 	tools    tools
@@ -141,7 +141,7 @@ type template struct {
 
 // Init makes s the Stream of a response, which writes to out.
 func (s *Stream) Init(out *sse.Writer, o *contract.Options, p *contract.Params, notes *contract.Notes) {
-	s.Out, s.o, s.onTool, s.memory, s.notes = out, o, p.OnTool, p.Usage, notes
+	s.Out, s.o, s.p, s.memory, s.notes = out, o, p, p.Usage, notes
 	s.w = encode.NewWriter(out, o, p, notes)
 	s.tools.size = s.w.EndSize
 	s.x.Notes, s.text.prose.Notes = notes, notes
@@ -185,8 +185,8 @@ func (s *Stream) apply(changes []encode.Transition) {
 			verb = " has ended: "
 		}
 		s.notes.Add(contract.SectionTools, "tool "+name+verb+c.Source.Reason())
-		if s.onTool != nil {
-			s.onTool(contract.ToolEvent{ID: jsonspan.Unquote(c.ID), Name: name, Completed: c.Completed, Source: c.Source})
+		if s.p.OnTool != nil {
+			s.p.OnTool(jsonspan.Unquote(c.ID), name, c.Completed, c.Source)
 		}
 		s.w.Transition(c)
 	}

@@ -227,32 +227,30 @@ func (s *Stream) learn() {
 	}
 }
 
-// Pass forwards the frame at the beginning of b if it matches the template, has at most
-// most bytes and a text that changes nothing but where lines begin. It returns the length
-// of the frame, or 0 if the frame has to be handled. Pass does what Frame would do:
-// TestAlikeChangesNothing.
-func (s *Stream) Pass(b []byte, most int) int {
+// Pass forwards the frame b if it matches the template and has a text that changes nothing but
+// where lines begin. Otherwise it returns false, and the frame has to be handled. Pass does what
+// Frame would do: TestAlikeChangesNothing.
+func (s *Stream) Pass(b []byte) bool {
 	p, prose := &s.template, &s.text.prose
 	if p.head == 0 || !bytes.HasPrefix(b, p.around[p.head:]) {
-		return 0
+		return false
 	}
 	from := len(p.around) - p.head
 	to := jsonspan.SkipString(b, from-1) - 1
-	if to < from || to+p.head > most || !bytes.HasPrefix(b[to:], p.around[:p.head]) {
-		return 0
+	if to < from || !bytes.Equal(b[to:], p.around[:p.head]) {
+		return false
 	}
-	text, end := b[from:to], to+p.head
+	text := b[from:to]
 	switch {
 	case !jsonspan.Valid(b[from-1:to+1]) || redact.MaySay(text):
-		return 0
+		return false
 	case prose.MidLine() && jsonspan.NextNewline(text, 0) == len(text): // no line begins
 	case marker.Begins(text) || !prose.Skim(text, s.o):
-		return 0
+		return false
 	}
 	s.Sum.Frames++
 	s.Sum.Chunks++
 	s.Out.Next(sse.UnitFrame)
-	s.Out.Bytes = append(s.Out.Bytes, b[:end]...)
-	s.Out.ForwardWhole()
-	return end
+	s.Out.Unit(b)
+	return true
 }

@@ -22,7 +22,7 @@ func feed(frames ...string) string {
 		s.Frame(false)
 	}
 	s.Object().F.Parse(nil) // a tail that is empty
-	s.Finish(contract.CauseEOF)
+	s.Finish(contract.CodeIncomplete)
 	return string(out.Take())
 }
 

@@ -110,7 +110,7 @@ func (x *Object) Append(members []byte) { x.Replace(x.C.All.To-1, x.C.All.To-1, 
 // DropName removes the event: line.
 func (x *Object) DropName() {
 	from, to := x.F.EventLine()
-	x.Edits.ReplaceRaw(&x.F, from, to, nil)
+	x.Edits.ReplaceRaw(from, to, nil)
 }
 
 // Remove removes the member with the value at v, if there is one. It is for errors: beside a

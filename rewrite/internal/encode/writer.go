@@ -122,7 +122,6 @@ const deltaSize = 200
 // Keepalive writes a chunk that says nothing, or a comment while no chunk has come
 // (contract section 3).
 func (w *Writer) Keepalive() {
-	w.Out.WriteMark()
 	if w.o.KeepaliveForm == contract.KeepaliveComment || !w.Env.FromChunk {
 		w.own(": keepalive")
 		w.Out.EndComment()

@@ -1,3 +1,15 @@
+// Package whole repairs bodies that come whole: the history that a request carries (wire
+// contract, section 5), and an answer that is not streamed (sections 1, 3 and 4).
+//
+//	history.go  Heal: messages that are healed, and those that leave
+//	text.go     the marker lines of a text
+//	copier.go   JSON without the parts that are cut
+//	cards.go    the messages of an answer that Open WebUI has taken apart, joined
+//	answer.go   RepairAnswer: content, reasoning, failures and secrets of an answer
+//
+// It holds no state. A body that needs no repair is returned as it is, without a copy.
+// Heal validates a body only if it may have a marker or a card, or if the caller asks for it.
+// RepairAnswer validates the answer, and copies it if something changes.
 package whole
 
 import (
@@ -33,7 +45,7 @@ func Heal(body []byte, tools *marker.Table, check bool) (h Healed, sound bool) {
 		return h, false
 	}
 	if cards {
-		h.Body, h.Cards = joinCards(body, nil)
+		h.Body, h.Cards = joinCards(body)
 	}
 	if !marks {
 		return h, true
@@ -43,12 +55,10 @@ func Heal(body []byte, tools *marker.Table, check bool) (h Healed, sound bool) {
 		s.out = h.Body[:0]
 	}
 	s.messages()
-	switch {
-	case !s.loneSurrogate:
-		h.Body, h.Markers = s.rest(), s.markers
-	case h.Cards > 0: // the room has been overwritten
-		h.Body, _ = joinCards(body, h.Body)
+	if s.loneSurrogate {
+		return Healed{Body: body}, true
 	}
+	h.Body, h.Markers = s.rest(), s.markers
 	return h, true
 }
 
@@ -88,7 +98,7 @@ func (s *stripper) message(m jsonspan.Span) {
 		is := func(want string) bool { return jsonspan.Spells(name.Of(s.b), want) }
 		switch {
 		case is("role"):
-			assistant = spells(s.b, v, "assistant")
+			assistant = Spells(s.b, v, "assistant")
 		case is("content"):
 			s.content(v)
 		case !is("name") && !is("id"):
@@ -120,7 +130,7 @@ func (s *stripper) content(v jsonspan.Span) {
 	}
 	s.left = s.left || s.b[v.From] != '[' && chunk.Filled(v.Of(s.b))
 	for part := range jsonspan.Elements(s.b, v) {
-		if !spells(s.b, jsonspan.MemberOf(s.b, part, "type"), "text") {
+		if !Spells(s.b, jsonspan.MemberOf(s.b, part, "type"), "text") {
 			s.left = s.left || chunk.Filled(part.Of(s.b))
 			continue
 		}

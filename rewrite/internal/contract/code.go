@@ -1,21 +1,9 @@
 package contract
 
-import "cmp"
-
-// Cause says how upstream ended.
-type Cause uint8
-
-const (
-	CauseEOF = iota
-	CauseAborted
-	CauseTimeout
-	CauseShutdown
+import (
+	"cmp"
+	"fmt"
 )
-
-// Code returns the code of the error that ends an incomplete stream for the cause.
-func (c Cause) Code() string {
-	return [...]string{CodeIncomplete, CodeAborted, CodeTimeout, CodeShutdown}[c]
-}
 
 // The codes of errors (contract section 3).
 const (
@@ -54,16 +42,10 @@ const ErrorType = "upstream_error"
 // AppendErrorObject appends the JSON object of an error with the code and the message, a
 // JSON string, to dst. Error finishes and answers that are not streamed have the same.
 func AppendErrorObject(dst, message []byte, code string) []byte {
-	dst = append(dst, `{"error":`...)
-	dst = AppendErrorValue(dst, message, code)
-	return append(dst, '}')
+	return append(AppendErrorValue(append(dst, `{"error":`...), message, code), '}')
 }
 
 // AppendErrorValue appends the value of the member error of that object.
 func AppendErrorValue(dst, message []byte, code string) []byte {
-	dst = append(dst, `{"message":`...)
-	dst = append(dst, message...)
-	dst = append(dst, `,"type":"`+ErrorType+`","param":null,"code":"`...)
-	dst = append(dst, code...)
-	return append(dst, `"}`...)
+	return fmt.Appendf(dst, `{"message":%s,"type":"`+ErrorType+`","param":null,"code":"%s"}`, message, code)
 }

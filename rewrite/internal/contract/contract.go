@@ -1,0 +1,146 @@
+// Package contract is the vocabulary of the engine: the types and words of the wire
+// contract that every package below rewrite may know. It decides nothing about a stream.
+// Package rewrite has the same types for its callers, and documents them.
+package contract
+
+import (
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
+)
+
+// Bounds that streams of every kind keep to (contract section 7).
+const (
+	// MaxOpenTools is the number of tools of a stream that may be open at once. One more
+	// completes the one that has been open longest, so that each running keeps its one
+	// completed and no frame is lost.
+	MaxOpenTools = 256
+	// MaxOpenBytes is the number of bytes that the events may take that complete the open
+	// tools. It is bounded because one delta may complete all of them.
+	MaxOpenBytes = 128 << 10
+	// MaxMessage is the length in bytes up to which the message of an error is kept.
+	MaxMessage = 4 << 10
+)
+
+// MaxIdleItems is the number of items up to which a list is kept from one frame for the
+// next.
+const MaxIdleItems = 256
+
+// Options are those of rewrite, with their defaults, but for Progress: see Params.
+type Options struct {
+	StatusLine, Cards      bool
+	Imitations, Reasoning  string
+	ErrorFinish            string
+	ZeroUsage, EmptyAnswer string
+	KeepaliveForm          string
+	ParallelWindow         time.Duration
+	MaxFrame               int
+	Tools                  *marker.Table
+}
+
+// Progress is the form in which tool events leave.
+type Progress string
+
+// The values of the options that are words.
+const (
+	ProgressEnvelope  = "envelope"
+	ProgressBare      = "bare"
+	ProgressUnnamed   = "unnamed"
+	ProgressComment   = "comment"
+	ProgressOff       = "off"
+	ImitationsStrip   = "strip"
+	ImitationsKeep    = "keep"
+	ImitationsTrust   = "trust"
+	ReasoningExtract  = "extract"
+	ReasoningKeep     = "keep"
+	ReasoningDrop     = "drop"
+	ErrorFinishSplit  = "split"
+	ErrorFinishInline = "inline"
+	ZeroUsageAuto     = "auto"
+	ZeroUsageError    = "error"
+	ZeroUsagePass     = "pass"
+	EmptyAnswerError  = "error"
+	EmptyAnswerPass   = "pass"
+	KeepaliveChunk    = "chunk"
+	KeepaliveComment  = "comment"
+)
+
+// Params are those of rewrite that the packages below it need. Progress is never empty.
+type Params struct {
+	Responses        bool
+	RunID, SessionID string
+	Progress         Progress
+	ID               func() string
+	Created          int64
+	Usage            UsageMemory
+	OnTool           func(id, name string, completed bool, source ToolSource)
+}
+
+// UsageMemory remembers which models report usage.
+type UsageMemory interface {
+	Reported(model string) bool
+	Report(model string)
+	Missed(model string)
+	ReportsFailures(does bool)
+}
+
+// Summary is what can be said of a stream.
+type Summary struct {
+	ID, Model    string
+	FinishReason string
+	Code         string
+
+	Frames, Chunks int
+	Tools, Markers int
+	Imitations     int
+	Reasoning      int
+	Unexamined     int
+	Keepalives     int
+
+	InputTokens, OutputTokens int64
+	UsageReported             bool
+	ZeroUsagePassed           bool
+}
+
+// The sections of the contract that a note may name.
+const (
+	SectionHarm      = "0"
+	SectionMarkers   = "1"
+	SectionTools     = "2"
+	SectionEnd       = "3"
+	SectionReasoning = "4"
+	SectionOther     = "6"
+)
+
+// Notes explains a stream: it takes the section of the contract that a rule is in, and
+// what was done, in a few words. It may be nil.
+type Notes struct{ Take func(section, text string) }
+
+// Add adds a note unless n is nil.
+func (n *Notes) Add(section, text string) {
+	if n != nil {
+		n.Take(section, text)
+	}
+}
+
+// ToolSource is what said that a tool has started or ended (contract sections 1 and 2).
+type ToolSource string
+
+const (
+	SourceUpstream  = "upstream"  // a tool event that upstream sent
+	SourceMarker    = "marker"    // a marker in the text; it only starts tools
+	SourceImitation = "imitation" // an imitated marker that is trusted; it only starts tools
+	SourceInferred  = "inferred"  // what came after the tool, such as text; it only ends tools
+	SourceEnd       = "end"       // the end of the stream; it only ends tools
+)
+
+var reasons = map[ToolSource]string{
+	SourceUpstream:  "upstream says so",
+	SourceMarker:    "its marker is here",
+	SourceImitation: "a marker that is trusted is here",
+	SourceInferred:  "what comes now proves it",
+	SourceEnd:       "the stream ends",
+}
+
+// Reason returns the source in words.
+func (s ToolSource) Reason() string { return reasons[s] }
