@@ -83,7 +83,7 @@ func (c *presence) inform(status int, header http.Header) {
 	c.mu.Lock()
 	w := c.client
 	c.mu.Unlock()
-	if c.informed += sizeOf(header); w != nil && c.informed <= maxKeptHeader {
+	if c.informed += fieldOverhead + sizeOf(header); w != nil && c.informed <= maxKeptHeader {
 		head.Inform(w, c.version, status, header)
 	}
 }
