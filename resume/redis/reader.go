@@ -101,14 +101,19 @@ func (r *reader) wait() error {
 				return err
 			}
 			missed = v.pieces > r.number
-		} else if !pause(r.ctx, poll) {
+		} else if !pause(r.ctx, poll*time.Duration(min(1+polls/looksAfter, maxPolls))) {
 			return r.ctx.Err()
 		}
 	}
 }
 
-// looksAfter is how many polls without a piece come before a look.
-const looksAfter = 20
+const (
+	// looksAfter is how many polls without a piece come before a look. As many later, the time
+	// between polls is longer by poll: an agent may work for minutes without a word.
+	looksAfter = 20
+	// maxPolls is how many times poll is between polls at most.
+	maxPolls = 8
+)
 
 func (r *reader) Next() (resume.Part, error) {
 	if !r.began {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -193,4 +194,27 @@ func TestEventsThatAreNotThereYet(t *testing.T) {
 	if got := read(t, r, len(event(3))); got != event(3) {
 		t.Errorf("%q", got)
 	}
+}
+
+// TestReaderOfASilentStreamAsksLess looks less and less often for what comes.
+func TestReaderOfASilentStreamAsksLess(t *testing.T) {
+	t.Parallel()
+	server := startServer(t)
+	here, there := server.replicas()
+	l := begun(t, here, entry("a"), newRun())
+	started(t, there, l.ID, 0)
+	r, began := follow(t, there, l.ID), time.Now()
+	go func() { _, _ = all(r) }()
+	until(t, "it has asked often", func() bool {
+		info := server.client.Info(context.Background(), "commandstats").Val()
+		_, calls, _ := strings.Cut(info, "cmdstat_xread:calls=")
+		calls, _, _ = strings.Cut(calls, ",")
+		n, _ := strconv.Atoi(calls)
+		return n > 3*looksAfter
+	})
+	if d := time.Since(began); d < 5*looksAfter*poll {
+		t.Errorf("it has asked %d times in %v", 3*looksAfter, d)
+	}
+	add(t, l, event(1))
+	l.End(resume.Whole)
 }

@@ -77,10 +77,11 @@ func answering(t *testing.T, reply string, set func(*Options)) (*Store, *observe
 		for c, err := l.Accept(); err == nil; c, err = l.Accept() {
 			go func() {
 				defer c.Close()
-				for command := make([]byte, 64<<10); err == nil; {
-					if _, err = c.Read(command); err == nil {
-						_, err = io.WriteString(c, reply)
+				for command := make([]byte, 64<<10); ; {
+					if _, err := c.Read(command); err != nil {
+						return
 					}
+					_, _ = io.WriteString(c, reply)
 				}
 			}()
 		}
