@@ -15,7 +15,7 @@ const logOverhead = 2 << 10
 const (
 	// mostGrowth is what a log grows by at most in one step, in bytes: a segment, and the
 	// ends of the events in it.
-	mostGrowth = 2 * maxSegment
+	mostGrowth = 2 * segmentSize
 	// readAhead is how many bytes the handler may be ahead of a client that has been there
 	// from the beginning and is the only one: upstream waits for it, as without a log.
 	readAhead = 64 << 10
@@ -61,7 +61,7 @@ func (l *memoryLog) Append(ctx context.Context, p Part) error {
 		})
 		l.in.place(l)
 	}
-	for b, ends := range p.Pieces(maxSegment) {
+	for b, ends := range p.Pieces(segmentSize) {
 		l.waitForReaders(ctx)
 		unread := l.segments.end // where the bytes begin that a reader is waited for to read
 		for _, r := range l.readers {
@@ -221,7 +221,7 @@ func (r *memoryReader) Next() (Part, error) {
 			return Part{}, err
 		}
 	}
-	if r.at < l.segments.begin() {
+	if r.at < l.segments.begin {
 		return Part{}, &GoneError{l.segments.first()}
 	}
 	b := l.segments.since(r.at)
@@ -281,7 +281,7 @@ func (r *memoryReader) wait() error {
 }
 
 // isWaitedFor reports whether the writer waits for the reader, which has lost nothing.
-func (r *memoryReader) isWaitedFor() bool { return !r.stuck && r.at >= r.log.segments.begin() }
+func (r *memoryReader) isWaitedFor() bool { return !r.stuck && r.at >= r.log.segments.begin }
 
 // moveTo records where the reader is.
 func (r *memoryReader) moveTo(at int64) {
