@@ -60,7 +60,7 @@ func TestNoRoomInMemory(t *testing.T) {
 	if len(run.cancelled) > 0 {
 		t.Error("the run is cancelled")
 	}
-	inRedis(t, s, e.ID, func(v *view) bool { return v.events == 21 })
+	inRedis(t, s, e.ID, func(v *view) bool { return v.Events == 21 })
 	r, _ := started(t, s, e.ID, 0)
 	if got := read(t, r, 400000); !strings.HasPrefix(got, event(1)) {
 		t.Errorf("it begins with %.20q", got)

@@ -72,7 +72,7 @@ func TestHeirFails(t *testing.T) {
 	heir, _ := server.replica(mortal)
 	l := begun(t, dying, entry("a"), newRun())
 	add(t, l, chunk)
-	inRedis(t, heir, l.ID, func(v *view) bool { return v.events == 1 })
+	inRedis(t, heir, l.ID, func(v *view) bool { return v.Events == 1 })
 	die(dying)
 	events := "test:events:" + l.ID
 	server.do("RENAME", events, "away")

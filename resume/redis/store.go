@@ -246,13 +246,13 @@ func (s *Store) find(ctx context.Context, id string) (resume.Entry, error) {
 		return resume.Entry{}, errAway
 	}
 	v, err := s.look(ctx, id, "")
-	if err == nil && v.gone {
+	if err == nil && v.Gone {
 		err = resume.ErrDropped
 	}
 	if err != nil {
 		return resume.Entry{}, err
 	}
-	return v.entry, nil
+	return v.Entry, nil
 }
 
 // Read implements resume.Store.
