@@ -87,7 +87,7 @@ func answering(t *testing.T, reply string, set func(*Options)) (*Store, *observe
 		}
 	}()
 	return (&server{t: t}).replica(func(o *Options) {
-		o.Network, o.Address = "tcp", l.Addr().String()
+		o.Network, o.Addr = "tcp", l.Addr().String()
 		o.Lease, o.Timeout = time.Second, 200*time.Millisecond
 		set(o)
 	})
