@@ -55,7 +55,7 @@ func TestDeathOfAReplica(t *testing.T) {
 	}
 
 	add(t, l, event(3))
-	until(t, "the log is lost", l.Writer.(*owned).isLost)
+	until(t, "the log is lost", l.Writer.(*owned).lost.Load)
 	add(t, l, event(4))
 	l.End(resume.Whole)
 	wantRest(t, ours, chunk+chunk+event(3)+event(4), io.EOF)

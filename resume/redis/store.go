@@ -228,7 +228,7 @@ func (s *Store) Find(ctx context.Context, id string) (resume.Entry, error) {
 	if missing != nil {
 		return resume.Entry{}, err
 	}
-	if o := s.ownedLog(id); errors.Is(err, resume.ErrDropped) && o != nil && !o.isLost() {
+	if o := s.ownedLog(id); errors.Is(err, resume.ErrDropped) && o != nil && !o.lost.Load() {
 		return resume.Entry{}, err // a client has just deleted it
 	}
 	return local, nil
@@ -256,7 +256,7 @@ func (s *Store) Read(ctx context.Context, id string, n uint64) resume.Reader {
 	_, missing := s.o.Local.Find(ctx, id)
 	remote := func() resume.Reader { return newReader(ctx, s, id, n) }
 	switch {
-	case missing != nil && (o == nil || o.isOver()):
+	case missing != nil && (o == nil || o.over.Load()):
 		local.Close()
 		return remote()
 	case o == nil || ctx.Err() != nil:
