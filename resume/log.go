@@ -125,15 +125,13 @@ func (l *memoryLog) limit() int64 {
 func (l *memoryLog) waitForReaders(ctx context.Context) {
 	for ctx.Err() == nil && l.lags(l.in.makeRoom(l, mostGrowth)) {
 		l.in.mu.Unlock()
-		timer := time.NewTimer(stalledAfter)
 		stalled := false
 		select {
 		case <-l.moved:
 		case <-ctx.Done():
-		case <-timer.C:
+		case <-time.After(stalledAfter):
 			stalled = true
 		}
-		timer.Stop()
 		l.in.mu.Lock()
 		for _, r := range l.readers {
 			r.stuck = r.stuck || stalled && l.isShared() && r.at < l.segments.end

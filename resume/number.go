@@ -44,12 +44,12 @@ func newNumberer(id string, last uint64) *numberer {
 // between reports whether an event may begin.
 func (c *numberer) between() bool { return !c.data && !c.typed && c.sent == 0 && !c.long }
 
-// maxFed is how many bytes are scanned at once: the scanner keeps a buffer for as many.
-const maxFed = 4 << 10
+// atOnce is how many bytes are scanned at once: the scanner keeps a buffer for as many.
+const atOnce = 4 << 10
 
 // add appends p with ids to out, and the indexes in out after the events to ends.
 func (c *numberer) add(out []byte, ends []int, p []byte) ([]byte, []int) {
-	for b := range slices.Chunk(p, maxFed) {
+	for b := range slices.Chunk(p, atOnce) {
 		out, ends = c.addFed(out, ends, b)
 	}
 	return out, ends

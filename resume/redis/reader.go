@@ -101,7 +101,7 @@ func (r *reader) wait() error {
 				return err
 			}
 			missed = v.Pieces > r.number
-		} else if !pause(r.ctx, poll*time.Duration(min(1+polls/looksAfter, maxPolls))) {
+		} else if !pause(r.ctx, poll*time.Duration(min(1+polls/looksAfter, slowest))) {
 			return r.ctx.Err()
 		}
 	}
@@ -111,8 +111,8 @@ const (
 	// looksAfter is how many polls without a piece come before a look. As many later, the time
 	// between polls is longer by poll: an agent may work for minutes without a word.
 	looksAfter = 20
-	// maxPolls is how many times poll is between polls at most.
-	maxPolls = 8
+	// slowest is how many times poll is between polls at most.
+	slowest = 8
 )
 
 func (r *reader) Next() (resume.Part, error) {
