@@ -205,19 +205,13 @@ func TestAnswerThatIsNoStreamAfterItsClientLeft(t *testing.T) {
 // TestClientThatReadsNoHints holds up no others, however small the hints are: neither a client that
 // sends its key, nor the end of the process.
 func TestClientThatReadsNoHints(t *testing.T) {
+	link := strings.Repeat("x", 1<<10)
 	for name, c := range map[string]struct {
-		link  string
-		hints int64
-		then  func(t *testing.T, l *lab, enough chan struct{})
+		link   string
+		hints  int64
+		drains bool
 	}{
-		"another client": {strings.Repeat("x", 1<<10), 1000, anotherAsks},
-		"no fields":      {"", 1 << 20, anotherAsks},
-		"a drain": {strings.Repeat("x", 1<<10), 1000, func(t *testing.T, l *lab, _ chan struct{}) {
-			l.runs.Shutdown(1)
-			if e := l.over(); e.Reason != resume.ReasonShutdown {
-				t.Errorf("%+v", e)
-			}
-		}},
+		"another client": {link, 1000, false}, "no fields": {"", 1 << 20, false}, "a drain": {link, 1000, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var hints atomic.Int64
@@ -241,17 +235,19 @@ func TestClientThatReadsNoHints(t *testing.T) {
 			})
 			silentClient(t, l)
 			until(t, "there are many hints", func() bool { return hints.Load() > c.hints })
-			c.then(t, l, enough)
+			if c.drains {
+				l.runs.Shutdown(1)
+				if e := l.over(); e.Reason != resume.ReasonShutdown {
+					t.Errorf("%+v", e)
+				}
+				return
+			}
+			close(enough)
+			r := l.send(post(key, "k")).want(http.StatusOK)
+			if got := r.rest(); got != numbered(r.id(), 1, events(2)...) {
+				t.Errorf("it gets %q", got)
+			}
+			l.wantAsked(1)
 		})
 	}
-}
-
-// anotherAsks has a second client ask with the key, while there are enough hints for the first.
-func anotherAsks(t *testing.T, l *lab, enough chan struct{}) {
-	close(enough)
-	r := l.send(post(key, "k")).want(http.StatusOK)
-	if got := r.rest(); got != numbered(r.id(), 1, events(2)...) {
-		t.Errorf("it gets %q", got)
-	}
-	l.wantAsked(1)
 }
