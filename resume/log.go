@@ -15,7 +15,7 @@ const logOverhead = 2 << 10
 const (
 	// mostGrowth is what a log grows by at most in one step, in bytes: a segment, and the
 	// ends of the events in it.
-	mostGrowth = 2 * maxSegment
+	mostGrowth = 2 * segmentSize
 	// readAhead is how many bytes the handler may be ahead of a client that has been there
 	// from the beginning and is the only one: upstream waits for it, as without a log.
 	readAhead = 64 << 10
@@ -61,7 +61,7 @@ func (l *memoryLog) Append(ctx context.Context, p Part) error {
 		})
 		l.in.place(l)
 	}
-	for b, ends := range p.Pieces(maxSegment) {
+	for b, ends := range p.Pieces(segmentSize) {
 		l.waitForReaders(ctx)
 		unread := l.segments.end // where the bytes begin that a reader is waited for to read
 		for _, r := range l.readers {
@@ -125,15 +125,13 @@ func (l *memoryLog) limit() int64 {
 func (l *memoryLog) waitForReaders(ctx context.Context) {
 	for ctx.Err() == nil && l.lags(l.in.makeRoom(l, mostGrowth)) {
 		l.in.mu.Unlock()
-		timer := time.NewTimer(stalledAfter)
 		stalled := false
 		select {
 		case <-l.moved:
 		case <-ctx.Done():
-		case <-timer.C:
+		case <-time.After(stalledAfter):
 			stalled = true
 		}
-		timer.Stop()
 		l.in.mu.Lock()
 		for _, r := range l.readers {
 			r.stuck = r.stuck || stalled && l.isShared() && r.at < l.segments.end
@@ -221,7 +219,7 @@ func (r *memoryReader) Next() (Part, error) {
 			return Part{}, err
 		}
 	}
-	if r.at < l.segments.begin() {
+	if r.at < l.segments.begin {
 		return Part{}, &GoneError{l.segments.first()}
 	}
 	b := l.segments.since(r.at)
@@ -281,7 +279,7 @@ func (r *memoryReader) wait() error {
 }
 
 // isWaitedFor reports whether the writer waits for the reader, which has lost nothing.
-func (r *memoryReader) isWaitedFor() bool { return !r.stuck && r.at >= r.log.segments.begin() }
+func (r *memoryReader) isWaitedFor() bool { return !r.stuck && r.at >= r.log.segments.begin }
 
 // moveTo records where the reader is.
 func (r *memoryReader) moveTo(at int64) {

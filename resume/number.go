@@ -1,6 +1,7 @@
 package resume
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
@@ -43,8 +44,18 @@ func newNumberer(id string, last uint64) *numberer {
 // between reports whether an event may begin.
 func (c *numberer) between() bool { return !c.data && !c.typed && c.sent == 0 && !c.long }
 
+// atOnce is how many bytes are scanned at once: the scanner keeps a buffer for as many.
+const atOnce = 4 << 10
+
 // add appends p with ids to out, and the indexes in out after the events to ends.
 func (c *numberer) add(out []byte, ends []int, p []byte) ([]byte, []int) {
+	for b := range slices.Chunk(p, atOnce) {
+		out, ends = c.addFed(out, ends, b)
+	}
+	return out, ends
+}
+
+func (c *numberer) addFed(out []byte, ends []int, p []byte) ([]byte, []int) {
 	c.lines.Feed(p)
 	for u, b, ok := c.lines.Next(); ok; u, b, ok = c.lines.Next() {
 		switch {

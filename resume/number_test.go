@@ -2,7 +2,6 @@ package resume
 
 import (
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -75,17 +74,6 @@ func TestEventsAreNumbered(t *testing.T) {
 		}
 		if got, _ := number(strings.SplitAfter(in, "\n\n")...); got != want {
 			t.Errorf("%q block by block became\n%q\nwant\n%q", in, got, want)
-		}
-	}
-}
-
-// TestNumbersCountUp one by one, from where a log has come to.
-func TestNumbersCountUp(t *testing.T) {
-	for _, n := range []uint64{0, 8, 9, 10, 98, 99, 10998, math.MaxUint64 - 2} {
-		c := newNumberer("x", n)
-		out, _ := c.add(nil, nil, []byte("data: a\n\ndata: b\n\n"))
-		if want := fmt.Sprintf("data: a\nid: x/%d\n\ndata: b\nid: x/%d\n\n", n+1, n+2); string(out) != want {
-			t.Errorf("after the event %d comes %q", n, out)
 		}
 	}
 }
@@ -308,17 +296,7 @@ func readOpenAI(pieces []string) (events []dispatched) {
 	return events
 }
 
-// splitLines splits s after each line end.
-func splitLines(s string) (lines []string) {
-	for s != "" {
-		n := strings.IndexAny(s, "\r\n") + 1
-		switch {
-		case n == 0:
-			n = len(s)
-		case strings.HasPrefix(s[n-1:], "\r\n"):
-			n++
-		}
-		lines, s = append(lines, s[:n]), s[n:]
-	}
-	return lines
-}
+// lines are the lines of a text, with their ends.
+var lines = regexp.MustCompile("[^\r\n]*(\r\n|\r|\n)|[^\r\n]+$")
+
+func splitLines(s string) []string { return lines.FindAllString(s, -1) }

@@ -60,8 +60,8 @@ func (c *presence) leave() bool {
 	return true
 }
 
-// decide decides what the answer is, and returns the client's writer if it goes there.
-func (c *presence) decide(stream bool) (kind, http.ResponseWriter) {
+// setKind records what the answer is. Only if it passes, it goes to the first client, which waits.
+func (c *presence) setKind(stream bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -72,7 +72,6 @@ func (c *presence) decide(stream bool) (kind, http.ResponseWriter) {
 	default:
 		c.kind = kindUnwanted
 	}
-	return c.kind, c.client
 }
 
 // inform sends an informational answer to the first client, if that is there. It drops those beyond
@@ -83,13 +82,13 @@ func (c *presence) inform(status int, header http.Header) {
 	c.mu.Lock()
 	w := c.client
 	c.mu.Unlock()
-	if c.informed += sizeOf(header); w != nil && c.informed <= maxKeptHeader {
+	if c.informed += fieldOverhead + sizeOf(header); w != nil && c.informed <= maxKeptHeader {
 		head.Inform(w, c.version, status, header)
 	}
 }
 
-// end records that next has returned. The first client is nil if it has left.
-func (c *presence) end() (client http.ResponseWriter, e Ended) {
+// finish records that next has returned. The first client is nil if it has left.
+func (c *presence) finish() (client http.ResponseWriter, e Ended) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.over = true

@@ -202,30 +202,24 @@ func TestAnswerThatIsNoStreamAfterItsClientLeft(t *testing.T) {
 	}
 }
 
-// TestClientThatReadsNoHints holds up no others: neither a client that sends its key, nor the end of
-// the process.
+// TestClientThatReadsNoHints holds up no others, however small the hints are: neither a client that
+// sends its key, nor the end of the process.
 func TestClientThatReadsNoHints(t *testing.T) {
-	for name, then := range map[string]func(t *testing.T, l *lab, enough chan struct{}){
-		"another client": func(t *testing.T, l *lab, enough chan struct{}) {
-			close(enough)
-			r := l.send(post(key, "k")).want(http.StatusOK)
-			if got := r.rest(); got != numbered(r.id(), 1, events(2)...) {
-				t.Errorf("it gets %q", got)
-			}
-			l.wantAsked(1)
-		},
-		"a drain": func(t *testing.T, l *lab, _ chan struct{}) {
-			l.runs.Shutdown(1)
-			if e := l.over(); e.Reason != resume.ReasonShutdown {
-				t.Errorf("%+v", e)
-			}
-		},
+	link := strings.Repeat("x", 1<<10)
+	for name, c := range map[string]struct {
+		link   string
+		hints  int64
+		drains bool
+	}{
+		"another client": {link, 1000, false}, "no fields": {"", 1 << 20, false}, "a drain": {link, 1000, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var hints atomic.Int64
 			enough := make(chan struct{})
 			l := newLab(t, nil, func(w http.ResponseWriter, r *http.Request) error {
-				w.Header().Set("Link", strings.Repeat("x", 1<<10))
+				if c.link != "" {
+					w.Header().Set("Link", c.link)
+				}
 				for {
 					select {
 					case <-enough:
@@ -240,8 +234,20 @@ func TestClientThatReadsNoHints(t *testing.T) {
 				}
 			})
 			silentClient(t, l)
-			until(t, "there are many hints", func() bool { return hints.Load() > 1000 })
-			then(t, l, enough)
+			until(t, "there are many hints", func() bool { return hints.Load() > c.hints })
+			if c.drains {
+				l.runs.Shutdown(1)
+				if e := l.over(); e.Reason != resume.ReasonShutdown {
+					t.Errorf("%+v", e)
+				}
+				return
+			}
+			close(enough)
+			r := l.send(post(key, "k")).want(http.StatusOK)
+			if got := r.rest(); got != numbered(r.id(), 1, events(2)...) {
+				t.Errorf("it gets %q", got)
+			}
+			l.wantAsked(1)
 		})
 	}
 }

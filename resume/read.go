@@ -21,7 +21,7 @@ func (x *run) attend(w http.ResponseWriter, r *http.Request, body []byte, next N
 	x.start(r, body, next)
 	leave := sync.OnceValue(func() bool {
 		reader.Close()
-		return x.clients.leave()
+		return x.leave()
 	})
 	defer leave() // also if w panics
 	first, err := reader.Next()
@@ -37,7 +37,7 @@ func (x *run) attend(w http.ResponseWriter, r *http.Request, body []byte, next N
 		}
 		return cutOff(err)
 	}
-	stop := context.AfterFunc(r.Context(), func() { x.clients.abort(context.Cause(r.Context())) })
+	stop := context.AfterFunc(r.Context(), func() { x.abort(context.Cause(r.Context())) })
 	<-x.done
 	stop()
 	x.returned()

@@ -158,28 +158,22 @@ func TestWhatIsForTheFirstClient(t *testing.T) {
 	}
 }
 
-// plainWriter can do nothing but what every http.ResponseWriter can.
-type plainWriter struct{ rec *httptest.ResponseRecorder }
-
-func (w plainWriter) Header() http.Header         { return w.rec.Header() }
-func (w plainWriter) WriteHeader(status int)      { w.rec.WriteHeader(status) }
-func (w plainWriter) Write(p []byte) (int, error) { return w.rec.Write(p) }
-
 // TestWriterThatCannotFlush gets all, as without resume; so does one that comes later.
 func TestWriterThatCannotFlush(t *testing.T) {
 	p := resume.New(resume.DefaultOptions())
 	id := ""
 	for i, calls := range []int{1, 0} {
 		called := 0
-		w := plainWriter{httptest.NewRecorder()}
+		rec := httptest.NewRecorder()
+		w := struct{ http.ResponseWriter }{rec} // which has no other methods
 		err := p.Serve(w, keyed(otherPath), func(w http.ResponseWriter, r *http.Request) error {
 			called++
 			return streams(events(3), always())(w, r)
 		})
 		if id == "" {
-			id = w.rec.Header().Get(resume.StreamHeader)
+			id = rec.Header().Get(resume.StreamHeader)
 		}
-		if got := w.rec.Body.String(); err != nil || called != calls || id == "" || got != numbered(id, 1, events(3)...) {
+		if got := rec.Body.String(); err != nil || called != calls || id == "" || got != numbered(id, 1, events(3)...) {
 			t.Errorf("%d: %v, next was called %d times, %q", i, err, called, got)
 		}
 	}

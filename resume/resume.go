@@ -109,7 +109,7 @@ func (p *Resume) post(w http.ResponseWriter, r *http.Request, a asked, next Next
 	}
 	for {
 		x := newRun(p.o, e, a.detach, w, r, body)
-		have, writer, err := p.o.Store.Claim(r.Context(), e, Run{x.clients.readersChanged, x.clients.cancel})
+		have, writer, err := p.o.Store.Claim(r.Context(), e, Run{x.readersChanged, x.cancel})
 		switch {
 		case errors.Is(err, ErrTaken): // the agent must not run again
 			return errUnavailable

@@ -21,11 +21,10 @@ type Next func(http.ResponseWriter, *http.Request) error
 // of that call. The final status decides whether the answer goes into a log or to the first
 // client.
 type run struct {
-	o       *Options
-	entry   Entry
-	ctx     context.Context
-	clients presence
-	log     Writer
+	presence
+	entry Entry
+	ctx   context.Context
+	log   Writer
 
 	// Of the goroutine of next, and of the first client's after done is closed, or after it
 	// has read the header from the log.
@@ -33,11 +32,9 @@ type run struct {
 	before   http.Header // what was in it at the beginning
 	own      http.Header // what only the first client gets of the header of a stream
 	number   *numberer
-	kind     kind
-	client   http.ResponseWriter // of an answer that passes
-	begun    bool                // the log has
-	early    bool                // its header left before any byte
-	logErr   error               // of the log
+	begun    bool  // the log has
+	early    bool  // its header left before any byte
+	logErr   error // of the log
 	ended    Ended
 	panicked any    // by next, for panic
 	returned func() // see Options.Detached
@@ -49,14 +46,14 @@ func newRun(
 	o *Options, e Entry, detach time.Duration, w http.ResponseWriter, r *http.Request, body []byte,
 ) *run {
 	x := &run{
-		o: o, entry: e, done: make(chan struct{}), returned: func() {}, number: newNumberer(e.ID, 0),
+		presence: presence{
+			o: o, detach: detach, version: r.ProtoMajor, wants: asksForStream(r, body), client: w,
+		},
+		entry: e, done: make(chan struct{}), returned: func() {}, number: newNumberer(e.ID, 0),
 		header: w.Header().Clone(), before: w.Header().Clone(),
 	}
-	c := &x.clients
-	ctx := context.WithValue(context.WithoutCancel(r.Context()), presenceKey{}, c)
-	x.ctx, c.abort = context.WithCancelCause(ctx)
-	c.o, c.detach, c.version, c.wants = o, detach, r.ProtoMajor, asksForStream(r, body)
-	c.client = w
+	ctx := context.WithValue(context.WithoutCancel(r.Context()), presenceKey{}, &x.presence)
+	x.ctx, x.abort = context.WithCancelCause(ctx)
 	return x
 }
 
@@ -67,7 +64,7 @@ func (x *run) start(r *http.Request, body []byte, next Next) {
 	if x.o.Detached != nil {
 		up, x.returned = x.o.Detached(up, x)
 	}
-	x.o.Runs.add(&x.clients)
+	x.o.Runs.add(&x.presence)
 	go func() {
 		defer func() { // also if next ends the goroutine
 			x.end(up)
@@ -80,7 +77,7 @@ func (x *run) start(r *http.Request, body []byte, next Next) {
 
 // end ends the run after next has returned or panicked.
 func (x *run) end(r *http.Request) {
-	client, e := x.clients.end()
+	client, e := x.finish()
 	e.Err = x.ended.Err
 	x.ended = e
 	if v := panics.Catch(func() { x.endAnswer(client) }); x.panicked == nil {
@@ -91,8 +88,8 @@ func (x *run) end(r *http.Request) {
 		e.Panicked = late
 	}
 	e.Events = x.number.last
-	x.clients.abort(nil)
-	x.o.Runs.remove(&x.clients)
+	x.abort(nil)
+	x.o.Runs.remove(&x.presence)
 	if e.Reason != ReasonNone {
 		x.o.Runs.count(func(s *Stats) { s.TotalCancelled[e.Reason]++ })
 	}
@@ -138,7 +135,7 @@ func (x *run) WriteHeader(status int) {
 	switch {
 	case x.kind != kindUnknown:
 	case status >= 100 && status < 200 && status != http.StatusSwitchingProtocols:
-		x.clients.inform(status, x.header)
+		x.inform(status, x.header)
 	default:
 		x.decide(status == http.StatusOK && head.MediaType(x.header) == "text/event-stream" &&
 			!head.IsEncoded(x.header) && sizeOf(x.header) <= maxKeptHeader)
@@ -161,14 +158,14 @@ var (
 
 // decide decides what the answer is.
 func (x *run) decide(stream bool) {
-	x.kind, x.client = x.clients.decide(stream)
+	x.setKind(stream)
 	switch x.kind {
 	case kindPasses:
 		head.Copy(x.client.Header(), x.header)
 		x.log.End(Dropped)
 	case kindUnwanted:
 		x.log.End(Dropped)
-		x.clients.abort(errLeft)
+		x.abort(errLeft)
 	}
 }
 

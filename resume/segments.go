@@ -1,17 +1,11 @@
 package resume
 
-import (
-	"slices"
-	"sort"
-)
+import "sort"
 
 // Sizes in bytes of what a log in memory takes.
 const (
-	// maxSegment is the largest of the segments, each of which is as large as those before
-	// it together. The oldest events go segment by segment.
-	maxSegment = 16 << 10
-	// minSegment is the smallest.
-	minSegment = 1 << 10
+	// segmentSize is the size of its parts. The oldest events go part by part.
+	segmentSize = 8 << 10
 	// usualEvent is the size of an event for which there is room for ends: for shorter ones
 	// it grows.
 	usualEvent = 256
@@ -46,7 +40,8 @@ func (s *EventSizes) Limit(maxStream, end int64) int64 {
 // segments are the bytes of a log, and where its events end. The zero value is empty.
 // Bytes that have come do not change and do not move, so that readers can be given parts.
 type segments struct {
-	all    []segment // the last one grows
+	all    []segment // all but the last one are full
+	begin  int64     // where the bytes that are there begin
 	end    int64     // how many bytes have come, ever
 	events uint64    // how many events have ended, ever
 	taken  int64     // what all takes, in bytes
@@ -56,43 +51,31 @@ type segments struct {
 // segment is a part of a log.
 type segment struct {
 	b      []byte
-	ends   []uint32 // the indexes in b after events
-	from   int64    // where it begins in the log
+	ends   []uint16 // the indexes in b after events
 	before uint64   // how many events end before it
 	torn   bool     // what it begins with is not the beginning of an event
 }
 
 // size returns what the segment takes.
-func (g *segment) size() int64 { return segmentOverhead + int64(cap(g.b)) + 4*int64(cap(g.ends)) }
+func (g *segment) size() int64 { return segmentOverhead + segmentSize + 2*int64(cap(g.ends)) }
 
-// end returns where it ends in the log.
-func (g *segment) end() int64 { return g.from + int64(len(g.b)) }
+// isFull reports whether no byte more has room in the last segment.
+func (s *segments) isFull() bool { return s.end == s.begin+int64(len(s.all))*segmentSize }
 
-// isFull reports whether no byte more has room in it.
-func (g *segment) isFull() bool { return len(g.b) == cap(g.b) }
+// next returns the segment that comes next.
+func (s *segments) next() segment { return segment{before: s.events, torn: s.sizes.begun < s.end} }
 
-// oldest returns the first segment that is there, or that comes next.
-func (s *segments) oldest() segment {
-	if len(s.all) > 0 {
-		return s.all[0]
-	}
-	return segment{from: s.end, before: s.events, torn: s.sizes.begun < s.end}
-}
-
-// begin returns where the bytes that are there begin.
-func (s *segments) begin() int64 { return s.oldest().from }
-
-// append appends b. It fills each segment, because limits count segments and are meant for
-// bytes. An event may end after b.
+// append appends b. An event may end after b.
 func (s *segments) append(b []byte, ends bool) {
 	for len(b) > 0 {
-		last := len(s.all) - 1
-		if last < 0 || s.all[last].isFull() {
-			s.grow(len(b))
-			continue
+		if s.isFull() {
+			g := s.next()
+			g.b, g.ends = make([]byte, 0, segmentSize), make([]uint16, 0, segmentSize/usualEvent)
+			s.all = append(s.all, g)
+			s.taken += g.size()
 		}
-		g := &s.all[last]
-		n := min(len(b), cap(g.b)-len(g.b))
+		g := &s.all[len(s.all)-1]
+		n := min(len(b), segmentSize-len(g.b))
 		g.b = append(g.b, b[:n]...)
 		s.end += int64(n)
 		b = b[n:]
@@ -103,51 +86,47 @@ func (s *segments) append(b []byte, ends bool) {
 	if last := len(s.all) - 1; last >= 0 {
 		g := &s.all[last]
 		s.taken -= g.size()
-		g.ends = append(g.ends, uint32(len(g.b)))
+		g.ends = append(g.ends, uint16(len(g.b)))
 		s.taken += g.size()
 	}
 	s.events++
 	s.sizes.Ended(s.end)
 }
 
-// grow adds a segment for n bytes, or for some of them.
-func (s *segments) grow(n int) {
-	room := max(int(min(s.end-s.begin(), maxSegment)), min(n, maxSegment), minSegment)
-	s.all = append(s.all, segment{
-		from: s.end, before: s.events, torn: s.sizes.begun < s.end,
-		b: make([]byte, 0, room), ends: make([]uint32, 0, room/usualEvent),
-	})
-	s.taken += s.all[len(s.all)-1].size()
-}
-
 // trim deletes the oldest segments until the others take at most so many bytes. It keeps the
 // last one, and those with bytes from the index unread on.
 func (s *segments) trim(most, unread int64) {
 	n := 0
-	for ; n < len(s.all)-1 && s.taken > most && s.all[n].end() <= unread; n++ {
+	for ; n < len(s.all)-1 && s.taken > most && s.begin+segmentSize <= unread; n++ {
 		s.taken -= s.all[n].size()
+		s.begin += segmentSize
 	}
-	s.all = slices.Delete(s.all, 0, n)
+	clear(s.all[:n])
+	s.all = s.all[n:]
 }
 
 // trimmed returns up to where bytes are deleted to free so many of them for what comes next.
 func (s *segments) trimmed(bytes int64) (to int64) {
+	to = s.begin
 	for i := range s.all {
-		g := &s.all[i]
-		if bytes <= 0 || i == len(s.all)-1 && !g.isFull() {
-			return g.from
+		if bytes <= 0 || i == len(s.all)-1 && !s.isFull() {
+			break
 		}
-		bytes -= g.size()
+		bytes -= s.all[i].size()
+		to += segmentSize
 	}
-	return s.end
+	return to
 }
 
 // clear deletes all.
-func (s *segments) clear() { s.all, s.taken = nil, 0 }
+func (s *segments) clear() { s.all, s.taken, s.begin = nil, 0, s.end }
 
 // first returns the number of the first event that is there, or will be.
 func (s *segments) first() uint64 {
-	g := s.oldest()
+	g := s.next()
+	if len(s.all) > 0 {
+		g = s.all[0]
+	}
 	if g.torn {
 		return g.before + 2
 	}
@@ -163,14 +142,14 @@ func (s *segments) after(n uint64) (at int64, ok bool) {
 	// The last segment that begins after fewer events, which it ends in.
 	i := sort.Search(len(s.all), func(i int) bool { return s.all[i].before >= n }) - 1
 	if i < 0 {
-		return s.begin(), true
+		return s.begin, true
 	}
 	g := &s.all[i]
-	return g.from + int64(g.ends[n-g.before-1]), true
+	return s.begin + int64(i)*segmentSize + int64(g.ends[n-g.before-1]), true
 }
 
 // since returns the bytes from at on that are in one segment, which must be there.
 func (s *segments) since(at int64) []byte {
-	g := &s.all[sort.Search(len(s.all), func(i int) bool { return s.all[i].end() > at })]
-	return g.b[at-g.from:]
+	i := at - s.begin
+	return s.all[i/segmentSize].b[i%segmentSize:]
 }

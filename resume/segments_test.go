@@ -25,7 +25,7 @@ func TestSegmentsAtRandom(t *testing.T) {
 				ends = append(ends, int64(len(all)+end))
 			}
 			all = append(all, p...)
-			for b, ends := range (Part{Data: p, Ends: of}).Pieces(maxSegment) {
+			for b, ends := range (Part{Data: p, Ends: of}).Pieces(segmentSize) {
 				s.append(b, ends)
 			}
 			switch r.IntN(20) {
@@ -52,7 +52,7 @@ func checkSegments(t *testing.T, seed uint64, s *segments, all []byte, ends []in
 	if taken != s.taken {
 		t.Fatalf("seed %d: it takes %d, counted are %d", seed, taken, s.taken)
 	}
-	for at := s.begin(); at < s.end; {
+	for at := s.begin; at < s.end; {
 		b := s.since(at)
 		if len(b) == 0 || string(b) != string(all[at:at+int64(len(b))]) {
 			t.Fatalf("seed %d: from %d on are other bytes", seed, at)
@@ -60,7 +60,7 @@ func checkSegments(t *testing.T, seed uint64, s *segments, all []byte, ends []in
 		at += int64(len(b))
 	}
 	first := uint64(1) // the first event that begins after where all begins
-	for begin := int64(0); begin < s.begin(); first++ {
+	for begin := int64(0); begin < s.begin; first++ {
 		if first > uint64(len(ends)) {
 			first++
 			break

@@ -48,7 +48,7 @@ func (s *Store) checked(err error) error {
 	}
 	last, at := warned.Load(), time.Now().UnixNano()
 	if at-last >= int64(time.Minute) && warned.CompareAndSwap(last, at) {
-		s.o.Logger.Warn(message, zap.String("address", s.o.Address), s.o.errorField(err))
+		s.o.Logger.Warn(message, zap.String("address", s.o.Addr), s.o.errorField(err))
 	}
 	if isAway(err) {
 		err = fmt.Errorf("%w: %w", errAway, err)

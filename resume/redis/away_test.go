@@ -36,7 +36,7 @@ func TestRedisIsKilled(t *testing.T) {
 	if _, err := all(elsewhere); !errors.Is(err, resume.ErrBroken) {
 		t.Errorf("there: %v", err)
 	}
-	until(t, "the log is lost", l.Writer.(*owned).isLost)
+	until(t, "the log is lost", l.Writer.(*owned).lost.Load)
 	until(t, "one reads", func() bool { return int(run.readers.Load()) == 1 })
 	if _, _, err := here.Claim(context.Background(), entry(""), newRun().callbacks()); err == nil {
 		t.Error("a claim succeeds")

@@ -60,6 +60,3 @@ func (s *Storage) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	}
 	return nil
 }
-
-// Interface guards
-var _ caddyfile.Unmarshaler = (*Storage)(nil)

@@ -14,8 +14,8 @@
 // The log of a run is in the memory of its process, too: its own clients read it there,
 // and Redis is off their way. Four times a second the process looks after each of its logs in
 // Redis: it refreshes the lease, and learns how many readers there are elsewhere and whether
-// the log was deleted. Each reader elsewhere looks for new pieces twenty times a second. A reader
-// that finds the lease over ends the log.
+// the log was deleted. Each reader elsewhere looks for new pieces twenty times a second, and
+// less often when none come. A reader that finds the lease over ends the log.
 //
 // With the prefix P, Redis has for a log with the id I
 //

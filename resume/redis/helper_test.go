@@ -87,9 +87,7 @@ var storages = map[string]func(t *testing.T) pair{
 		return pair{s, s}
 	},
 	"redis, another replica": func(t *testing.T) pair {
-		server := startServer(t)
-		here, _ := server.replica(nil)
-		there, _ := server.replica(nil)
+		here, there := startServer(t).replicas()
 		return pair{here, there}
 	},
 }

@@ -20,16 +20,17 @@ var states = [...]string{
 	resume.Whole: "whole", resume.Broken: "broken", resume.Dropped: "dropped",
 }
 
-// A view is the state of a log in Redis at some time.
+// A view is the state of a log in Redis at some time, in JSON.
 type view struct {
+	State   string
+	Header  http.Header // nil before it has begun
+	Pieces  uint64
+	Events  uint64
+	Writes  int64
+	Gone    bool // it was deleted, or has been kept long enough
+	Adopted bool // its owner is gone, and this replica ends it
+	Entry   resume.Entry
 	state   resume.State
-	header  http.Header // nil before it has begun
-	pieces  uint64
-	events  uint64
-	writes  int64
-	gone    bool // it was deleted, or has been kept long enough
-	adopted bool // its owner is gone, and this replica ends it
-	entry   resume.Entry
 }
 
 // errDamaged means that Redis has no log where one should be.
@@ -45,27 +46,16 @@ func (s *Store) look(ctx context.Context, id, reader string) (*view, error) {
 	if err != nil {
 		return nil, fmt.Errorf("looking for a log in redis: %w", err)
 	}
-	f, _ := reply.([]any)
-	if len(f) != 8 {
-		return nil, fmt.Errorf("%w: it has %d fields, want 8", errDamaged, len(f))
-	}
-	str := func(i int) string { v, _ := f[i].(string); return v }
-	num := func(i int) int64 { v, _ := f[i].(int64); return v }
-	v := &view{
-		state: resume.State(slices.Index(states[:resume.Dropped], str(0))), pieces: uint64(num(2)),
-		events: uint64(num(3)), writes: num(4), gone: num(5) == 1, adopted: num(6) == 1,
-	}
-	if err := json.Unmarshal([]byte(str(7)), &v.entry); err != nil {
+	v, text := new(view), fmt.Sprint(reply)
+	if err := json.Unmarshal([]byte(text), v); err != nil {
 		return nil, fmt.Errorf("%w: decoding its entry: %w", errDamaged, err)
 	}
-	if v.entry.ID != id || v.state >= resume.Dropped {
-		return nil, fmt.Errorf("%w: it has the id %.40q and the state %.40q", errDamaged, v.entry.ID, str(0))
-	}
-	if v.state == resume.Claimed {
-		return v, nil
-	}
-	if err := json.Unmarshal([]byte(str(1)), &v.header); err != nil || v.header == nil { // null is none
-		return nil, fmt.Errorf("%w: it has no header: %.100q", errDamaged, str(1))
+	v.state = resume.State(slices.Index(states[:resume.Dropped], v.State))
+	switch {
+	case v.Entry.ID != id || v.state >= resume.Dropped:
+		return nil, fmt.Errorf("%w: it has the id %.40q and the state %.40q", errDamaged, v.Entry.ID, v.State)
+	case v.state != resume.Claimed && v.Header == nil:
+		return nil, fmt.Errorf("%w: it has no header: %.100q", errDamaged, text)
 	}
 	return v, nil
 }
@@ -265,7 +255,7 @@ const orphanGap = 1 << 20
 // as its format has one, any other as if its request had failed. The gap comes first: a client
 // whose event is in it then waits for the end.
 func (s *Store) abandon(v *view) error {
-	w := &writer{s: s, entry: v.entry, pieces: v.pieces, events: v.events}
+	w := &writer{s: s, entry: v.Entry, pieces: v.Pieces, events: v.Events}
 	if v.state == resume.Claimed {
 		return w.end(resume.Dropped)
 	}
@@ -273,7 +263,7 @@ func (s *Store) abandon(v *view) error {
 	rest := func(yield func([]byte, error) bool) {
 		for after := "0-0"; failed == nil; {
 			var pieces []piece
-			if pieces, failed = s.next(v.entry.ID, after); failed == nil {
+			if pieces, failed = s.next(v.Entry.ID, after); failed == nil {
 				_, _, failed = w.write() // a long log takes more than a lease
 			}
 			if len(pieces) == 0 {
@@ -290,7 +280,7 @@ func (s *Store) abandon(v *view) error {
 			yield(nil, failed)
 		}
 	}
-	part, how, _ := resume.Finish(v.entry, w.events, resume.ReasonNone, rest)
+	part, how, _ := resume.Finish(v.Entry, w.events, resume.ReasonNone, rest)
 	if failed != nil {
 		return failed
 	}

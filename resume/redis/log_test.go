@@ -83,7 +83,7 @@ func TestMemoryOfRedisIsBounded(t *testing.T) {
 			written := func(events int) func() bool {
 				return func() bool {
 					v, err := s.look(context.Background(), l.ID, "")
-					return err == nil && v.events == uint64(events)
+					return err == nil && v.Events == uint64(events)
 				}
 			}
 			most := int(en.MaxStream)

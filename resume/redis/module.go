@@ -18,7 +18,6 @@ import (
 
 	_ "github.com/hermes-sidecar/hermes-sidecar/caddymodule" // the plugin comes with the storage
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
-	"github.com/hermes-sidecar/hermes-sidecar/resume/resumecaddy"
 )
 
 func init() {
@@ -115,7 +114,8 @@ func (s *Storage) Provision(ctx caddy.Context) error {
 	}
 	o := &s.options
 	*o = Options{
-		Username: s.Username, Password: s.Password, Prefix: cmp.Or(s.Prefix, "hermes:"),
+		Options: goredis.Options{Username: s.Username, Password: s.Password},
+		Prefix:  cmp.Or(s.Prefix, "hermes:"),
 		Lease:   cmp.Or(time.Duration(s.Lease), 15*time.Second),
 		Timeout: cmp.Or(time.Duration(s.Timeout), 3*time.Second),
 	}
@@ -125,23 +125,23 @@ func (s *Storage) Provision(ctx caddy.Context) error {
 	case err != nil:
 		return fmt.Errorf("invalid address %q: must be host:port or unix/path: %w", address, err)
 	case network.IsUnixNetwork():
-		o.Network, o.Address = "unix", network.Host
+		o.Network, o.Addr = "unix", network.Host
 	case network.Network != "tcp" || network.Host == "" || network.StartPort == 0,
 		network.PortRangeSize() != 1:
 		return fmt.Errorf("invalid address %q: must be host:port or unix/path", address)
 	default:
-		o.Network, o.Address = "tcp", network.JoinHostPort(0)
+		o.Network, o.Addr = "tcp", network.JoinHostPort(0)
 	}
 	if s.TLS || s.TLSCA != "" {
-		host, _, _ := net.SplitHostPort(o.Address)
-		o.TLS = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: host}
+		host, _, _ := net.SplitHostPort(o.Addr)
+		o.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: host}
 	}
 	if s.TLSCA != "" {
 		if s.ca, err = os.ReadFile(s.TLSCA); err != nil {
 			return fmt.Errorf("reading the CA certificates of redis: %w", err)
 		}
-		o.TLS.RootCAs = x509.NewCertPool()
-		if !o.TLS.RootCAs.AppendCertsFromPEM(s.ca) {
+		o.TLSConfig.RootCAs = x509.NewCertPool()
+		if !o.TLSConfig.RootCAs.AppendCertsFromPEM(s.ca) {
 			return fmt.Errorf("invalid CA certificates in %s: must be a PEM file", s.TLSCA)
 		}
 	}
@@ -165,8 +165,8 @@ func (s *Storage) Validate() error {
 func (s *Storage) key() [sha256.Size]byte {
 	o := s.options
 	return sha256.Sum256(fmt.Appendf(nil, "%q %v %v %v", []string{
-		o.Network, o.Address, o.Username, o.Password, o.Prefix, string(s.ca),
-	}, o.TLS != nil, o.Lease, o.Timeout))
+		o.Network, o.Addr, o.Username, o.Password, o.Prefix, string(s.ca),
+	}, o.TLSConfig != nil, o.Lease, o.Timeout))
 }
 
 // ResumeStore implements resumecaddy.Storage.
@@ -188,11 +188,3 @@ func (s *Storage) Cleanup() error {
 	_, err := stores.Delete(s.key())
 	return err
 }
-
-// Interface guards
-var (
-	_ caddy.Provisioner   = (*Storage)(nil)
-	_ caddy.Validator     = (*Storage)(nil)
-	_ caddy.CleanerUpper  = (*Storage)(nil)
-	_ resumecaddy.Storage = (*Storage)(nil)
-)

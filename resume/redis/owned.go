@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -26,9 +27,9 @@ type owned struct {
 	pending []piece // that flush has to write
 	size    int     // of pending, in bytes
 	room    *sync.Cond
-	fails   bool // the last write failed
-	lost    bool
-	over    bool // its run adds no more
+	fails   bool        // the last write failed
+	lost    atomic.Bool // set with mu held
+	over    atomic.Bool // likewise: its run adds no more
 }
 
 // maxPending is how many bytes of a log may wait for Redis. Upstream waits for room as long
@@ -59,13 +60,13 @@ func (o *owned) Append(ctx context.Context, p resume.Part) error {
 	pieces, err := piecesOf(p)
 	defer o.wakeFlush()
 	o.mu.Lock()
-	for o.size >= maxPending && !o.fails && !o.lost {
+	for o.size >= maxPending && !o.fails && !o.lost.Load() {
 		o.room.Wait()
 	}
 	if err == nil && o.size >= maxPending {
 		err = errFull
 	}
-	if err == nil && !o.lost {
+	if err == nil && !o.lost.Load() {
 		o.addLocked(pieces...)
 	}
 	o.mu.Unlock()
@@ -88,7 +89,7 @@ func (o *owned) addLocked(pieces ...piece) {
 func (o *owned) End(how resume.State) {
 	o.memory.End(how)
 	o.mu.Lock()
-	o.over = true
+	o.over.Store(true)
 	o.addLocked(piece{kind: kindState, data: states[how]})
 	o.mu.Unlock()
 	o.wakeFlush()
@@ -104,28 +105,16 @@ func (o *owned) End(how resume.State) {
 // cancel cancels the run. If the log in memory has to make room, what it deletes is in Redis,
 // and the run may go on.
 func (o *owned) cancel(why resume.Reason) {
-	if why != resume.ReasonMemory || o.isLost() {
+	if why != resume.ReasonMemory || o.lost.Load() {
 		o.run.Cancel(why)
 	}
-}
-
-func (o *owned) isOver() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.over
-}
-
-func (o *owned) isLost() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.lost
 }
 
 // lose records that the log goes on only here.
 func (o *owned) lose(why error) {
 	o.mu.Lock()
-	silent := o.lost || o.over
-	o.lost = true
+	silent := o.lost.Load() || o.over.Load()
+	o.lost.Store(true)
 	o.pending, o.size = nil, 0
 	o.room.Broadcast()
 	o.mu.Unlock() // cancel waits for it, with the lock of the memory
@@ -166,12 +155,12 @@ func (o *owned) flush() {
 		case <-ticks.C:
 		}
 		o.mu.Lock()
-		if len(pieces) == 0 || o.lost {
+		if len(pieces) == 0 || o.lost.Load() {
 			pieces, o.pending, o.size = o.pending, nil, 0
-			over = o.over
+			over = o.over.Load()
 			o.room.Broadcast()
 		}
-		lost := o.lost
+		lost := o.lost.Load()
 		o.mu.Unlock()
 		if !lost {
 			cancelled, readers, err := w.write(pieces...)
@@ -215,7 +204,7 @@ type ownedReader struct {
 func (r *ownedReader) Next() (resume.Part, error) {
 	p, err := r.Reader.Next()
 	var gone *resume.GoneError
-	if r.remote != nil && errors.As(err, &gone) && !r.o.isLost() {
+	if r.remote != nil && errors.As(err, &gone) && !r.o.lost.Load() {
 		r.Reader.Close()
 		r.Reader = r.remote()
 		p, err = r.Reader.Next()

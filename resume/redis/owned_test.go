@@ -60,7 +60,7 @@ func TestNoRoomInMemory(t *testing.T) {
 	if len(run.cancelled) > 0 {
 		t.Error("the run is cancelled")
 	}
-	inRedis(t, s, e.ID, func(v *view) bool { return v.events == 21 })
+	inRedis(t, s, e.ID, func(v *view) bool { return v.Events == 21 })
 	r, _ := started(t, s, e.ID, 0)
 	if got := read(t, r, 400000); !strings.HasPrefix(got, event(1)) {
 		t.Errorf("it begins with %.20q", got)
@@ -114,7 +114,7 @@ func TestLargeRecords(t *testing.T) {
 	if err := l.Append(context.Background(), resume.Part{Header: http.Header{"A": {strings.Repeat("x", maxRecord)}}}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the log is lost", l.Writer.(*owned).isLost)
+	until(t, "the log is lost", l.Writer.(*owned).lost.Load)
 	until(t, "that is logged", func() bool { return logs.FilterMessageSnippet("goes on here").Len() == 1 })
 	add(t, l, event(1))
 	l.End(resume.Whole)
@@ -173,7 +173,7 @@ func TestLogIsLost(t *testing.T) {
 			}
 			server.do(spoil...)
 			add(t, l, event(1))
-			until(t, "the log is lost", l.Writer.(*owned).isLost)
+			until(t, "the log is lost", l.Writer.(*owned).lost.Load)
 			if known, err := claimAgain(s, "a"); err != nil || known != l.Entry {
 				t.Errorf("the key has %v, %v", known, err)
 			}

@@ -66,7 +66,7 @@ func (r *reader) retry(ctx context.Context, f func() error) error {
 func (r *reader) look(ctx context.Context) (v *view, err error) {
 	err = r.retry(ctx, func() error {
 		v, err = r.s.look(ctx, r.id, r.name)
-		if err == nil && v.adopted {
+		if err == nil && v.Adopted {
 			if err = r.s.abandon(v); err == nil {
 				v, err = r.s.look(ctx, r.id, r.name)
 			}
@@ -100,15 +100,20 @@ func (r *reader) wait() error {
 			if err != nil {
 				return err
 			}
-			missed = v.pieces > r.number
-		} else if !pause(r.ctx, poll) {
+			missed = v.Pieces > r.number
+		} else if !pause(r.ctx, poll*time.Duration(min(1+polls/looksAfter, slowest))) {
 			return r.ctx.Err()
 		}
 	}
 }
 
-// looksAfter is how many polls without a piece come before a look.
-const looksAfter = 20
+const (
+	// looksAfter is how many polls without a piece come before a look. As many later, the time
+	// between polls is longer by poll: an agent may work for minutes without a word.
+	looksAfter = 20
+	// slowest is how many times poll is between polls at most.
+	slowest = 8
+)
 
 func (r *reader) Next() (resume.Part, error) {
 	if !r.began {
@@ -167,18 +172,18 @@ func (r *reader) begin() (resume.Part, error) {
 		return resume.Part{}, err
 	}
 	r.began = true
-	if v.state == resume.Whole && v.pieces == r.number+1 {
+	if v.state == resume.Whole && v.Pieces == r.number+1 {
 		err = io.EOF
 	}
-	return resume.Part{Header: v.header}, err
+	return resume.Part{Header: v.Header}, err
 }
 
 // waitForEvent waits for the event to start after. A client may have an event from the owner of
 // the log before that is in Redis. The third write from now on has it, also if a write is under
 // way now, and the event waits for room before the next one. If the owner dies, there is a gap.
 func (r *reader) waitForEvent(v *view) (*view, error) {
-	for began := v.writes; r.after > v.events; {
-		if v.state > resume.Begun || v.writes > began+2 {
+	for began := v.Writes; r.after > v.Events; {
+		if v.state > resume.Begun || v.Writes > began+2 {
 			return nil, resume.ErrAhead
 		}
 		if !pause(r.ctx, tick/5) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -54,7 +55,7 @@ func TestDeathOfAReplica(t *testing.T) {
 	}
 
 	add(t, l, event(3))
-	until(t, "the log is lost", l.Writer.(*owned).isLost)
+	until(t, "the log is lost", l.Writer.(*owned).lost.Load)
 	add(t, l, event(4))
 	l.End(resume.Whole)
 	wantRest(t, ours, chunk+chunk+event(3)+event(4), io.EOF)
@@ -71,7 +72,7 @@ func TestHeirFails(t *testing.T) {
 	heir, _ := server.replica(mortal)
 	l := begun(t, dying, entry("a"), newRun())
 	add(t, l, chunk)
-	inRedis(t, heir, l.ID, func(v *view) bool { return v.events == 1 })
+	inRedis(t, heir, l.ID, func(v *view) bool { return v.Events == 1 })
 	die(dying)
 	events := "test:events:" + l.ID
 	server.do("RENAME", events, "away")
@@ -193,4 +194,27 @@ func TestEventsThatAreNotThereYet(t *testing.T) {
 	if got := read(t, r, len(event(3))); got != event(3) {
 		t.Errorf("%q", got)
 	}
+}
+
+// TestReaderOfASilentStreamAsksLess looks less and less often for what comes.
+func TestReaderOfASilentStreamAsksLess(t *testing.T) {
+	t.Parallel()
+	server := startServer(t)
+	here, there := server.replicas()
+	l := begun(t, here, entry("a"), newRun())
+	started(t, there, l.ID, 0)
+	r, began := follow(t, there, l.ID), time.Now()
+	go func() { _, _ = all(r) }()
+	until(t, "it has asked often", func() bool {
+		info := server.client.Info(context.Background(), "commandstats").Val()
+		_, calls, _ := strings.Cut(info, "cmdstat_xread:calls=")
+		calls, _, _ = strings.Cut(calls, ",")
+		n, _ := strconv.Atoi(calls)
+		return n > 3*looksAfter
+	})
+	if d := time.Since(began); d < 5*looksAfter*poll {
+		t.Errorf("it has asked %d times in %v", 3*looksAfter, d)
+	}
+	add(t, l, event(1))
+	l.End(resume.Whole)
 }

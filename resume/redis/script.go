@@ -38,25 +38,26 @@ redis.call('PEXPIRE', KEYS[1], ARGV[6])
 return ARGV[2]
 `)
 
-// lookScript returns the state of a log, or nothing: state, header, pieces, events, writes,
-// whether the log has gone, whether this replica adopts it because the owner's lease is over, and
-// the entry. It counts a reader for a lease.
+// lookScript returns the state of a log as a view in JSON, or nothing. This replica adopts the log
+// if the owner's lease is over. It counts a reader for a lease.
 //
 // ARGV: the reader or nothing, lease, replica.
 var lookScript = newScript(`
 local v = redis.call('HMGET', KEYS[1], 's', 'h', 'p', 'n', 'w', 'until', 'c', 'x', 'e')
 if not v[9] then return false end
-local adopted, over = 0, v[6] + 0 < now()
+local adopted, over = false, v[6] + 0 < now()
 if ARGV[1] ~= '' and runs(v[1]) then
 	redis.call('ZADD', KEYS[3], now() + ARGV[2], ARGV[1])
 	redis.call('PEXPIRE', KEYS[3], ARGV[2] + lingers)
 	if over then
 		redis.call('HSET', KEYS[1], 'r', ARGV[3], 'until', now() + ARGV[2])
-		adopted = 1
+		adopted = true
 	end
 end
-local gone = (v[7] or v[8] and v[8] + 0 <= now()) and 1 or 0
-return {v[1], v[2] or '', v[3] + 0, v[4] + 0, v[5] + 0, gone, adopted, v[9]}
+local gone = (v[7] or v[8] and v[8] + 0 <= now()) and true or false
+return '{"state":"' .. v[1] .. '","header":' .. (v[2] or 'null') .. ',"pieces":' .. v[3] .. ',"events":' .. v[4]
+	.. ',"writes":' .. v[5] .. ',"gone":' .. tostring(gone) .. ',"adopted":' .. tostring(adopted)
+	.. ',"entry":' .. v[9] .. '}'
 `)
 
 // writeScript appends pieces to a log, which begins or ends with some, and extends its lease. It

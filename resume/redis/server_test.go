@@ -131,7 +131,7 @@ func (s *server) kill() {
 func (s *server) replica(set func(*Options)) (*Store, *observer.ObservedLogs) {
 	core, logs := observer.New(zap.WarnLevel)
 	o := Options{
-		Network: "unix", Address: s.socket, Prefix: "test:",
+		Options: goredis.Options{Network: "unix", Addr: s.socket}, Prefix: "test:",
 		Lease: patience, Timeout: patience, Local: resume.NewMemory(), Logger: zap.New(core),
 	}
 	if set != nil {

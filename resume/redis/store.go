@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"crypto/tls"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -23,13 +22,9 @@ import (
 
 // Options say where the logs are.
 type Options struct {
-	// Network is "tcp" or "unix", and Address the host and port of the server, or the path
-	// of its socket.
-	Network, Address string
-	// Username and Password are those of an ACL user, "" for none.
-	Username, Password string
-	// TLS is nil for connections that are not encrypted.
-	TLS *tls.Config
+	// Options say where the server is and who asks: Network, Addr, Username, Password and
+	// TLSConfig. New sets all others.
+	goredis.Options
 	// Prefix is what the names of keys begin with.
 	Prefix string
 	// Lease is for how long a replica that says nothing counts as alive.
@@ -63,24 +58,23 @@ type Store struct {
 func New(o Options) *Store {
 	var random [12]byte
 	_, _ = rand.Read(random[:]) // never fails
-	options := &goredis.Options{
-		Network: o.Network, Addr: o.Address, Username: o.Username, Password: o.Password, TLSConfig: o.TLS,
-		DialTimeout: o.Timeout, ReadTimeout: o.Timeout, WriteTimeout: o.Timeout, ContextTimeoutEnabled: true,
-		DialerRetries: 1, MaxRetries: 1, PoolSize: maxConnections, PoolTimeout: o.Timeout,
-		ConnMaxIdleTime: time.Minute, MaxIdleConns: 16, DisableIdentity: true, Protocol: 2,
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	}
-	dial := goredis.NewDialer(options)
-	options.Dialer = func(ctx context.Context, network, address string) (net.Conn, error) {
-		c, err := dial(ctx, network, address)
+	c := o.Options
+	c.DialTimeout, c.ReadTimeout, c.WriteTimeout, c.PoolTimeout = o.Timeout, o.Timeout, o.Timeout, o.Timeout
+	c.ContextTimeoutEnabled, c.DialerRetries, c.MaxRetries = true, 1, 1
+	c.PoolSize, c.MaxIdleConns, c.ConnMaxIdleTime = maxConnections, 16, time.Minute
+	c.Protocol, c.DisableIdentity = 2, true
+	c.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	dial := goredis.NewDialer(&c)
+	c.Dialer = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
 		if err != nil {
 			return nil, err
 		}
-		return checked(c), nil
+		return checked(conn), nil
 	}
 	s := &Store{
 		o: o, replica: hex.EncodeToString(random[:]),
-		owned: make(map[string]*owned), over: make(chan struct{}), client: goredis.NewClient(options),
+		owned: make(map[string]*owned), over: make(chan struct{}), client: goredis.NewClient(&c),
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
@@ -234,7 +228,7 @@ func (s *Store) Find(ctx context.Context, id string) (resume.Entry, error) {
 	if missing != nil {
 		return resume.Entry{}, err
 	}
-	if o := s.ownedLog(id); errors.Is(err, resume.ErrDropped) && o != nil && !o.isLost() {
+	if o := s.ownedLog(id); errors.Is(err, resume.ErrDropped) && o != nil && !o.lost.Load() {
 		return resume.Entry{}, err // a client has just deleted it
 	}
 	return local, nil
@@ -246,13 +240,13 @@ func (s *Store) find(ctx context.Context, id string) (resume.Entry, error) {
 		return resume.Entry{}, errAway
 	}
 	v, err := s.look(ctx, id, "")
-	if err == nil && v.gone {
+	if err == nil && v.Gone {
 		err = resume.ErrDropped
 	}
 	if err != nil {
 		return resume.Entry{}, err
 	}
-	return v.entry, nil
+	return v.Entry, nil
 }
 
 // Read implements resume.Store.
@@ -262,7 +256,7 @@ func (s *Store) Read(ctx context.Context, id string, n uint64) resume.Reader {
 	_, missing := s.o.Local.Find(ctx, id)
 	remote := func() resume.Reader { return newReader(ctx, s, id, n) }
 	switch {
-	case missing != nil && (o == nil || o.isOver()):
+	case missing != nil && (o == nil || o.over.Load()):
 		local.Close()
 		return remote()
 	case o == nil || ctx.Err() != nil:

@@ -43,8 +43,7 @@ func TestCloseWaitsForLogs(t *testing.T) {
 func TestKeyIsClaimedOnceAroundARestart(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, "--appendonly", "yes", "--appendfsync", "always")
-	here, _ := server.replica(nil)
-	there, _ := server.replica(nil)
+	here, there := server.replicas()
 	for round := range 5 {
 		l := begun(t, here, entry(fmt.Sprint(round)), newRun())
 		server.kill()

@@ -1,8 +1,8 @@
 package resumecaddy
 
 import (
-	"cmp"
 	"strconv"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
@@ -46,88 +46,82 @@ func (h *ResumeHandler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
 		return d.Errf("unexpected argument %q: hermes_resume takes a matcher and a block of options, nothing else", d.Val())
 	}
-	seen := make(map[string]bool)
+	values := make(options.Values)
 	for d.NextBlock(0) {
 		name := d.Val()
-		if seen[name] {
+		if values[name] != nil {
 			return d.Errf("%s already specified: give it once", name)
 		}
-		seen[name] = true
-		if name == "storage" {
-			if err := h.setStorage(d); err != nil {
-				return err
-			}
-			continue
-		}
-		if err := h.set(d, name, d.RemainingArgs()); err != nil {
+		value, err := parseOption(d, name)
+		if err != nil {
 			return err
 		}
-		if nesting := d.Nesting(); d.NextBlock(nesting) {
+		values[name] = value
+		if nesting := d.Nesting(); name != "storage" && d.NextBlock(nesting) {
 			return d.Errf("unexpected block: %s takes none", name)
 		}
 	}
-	return nil
+	return values.Fill(h)
 }
 
-// set sets an option from the arguments of its line.
-func (h *ResumeHandler) set(d *caddyfile.Dispenser, name string, args []string) error {
-	field := map[string]any{
-		"detach": &h.Detach, "keep": &h.Keep, "always": &h.Always,
-		"max_stream": &h.MaxStream, "max_memory": &h.MaxMemory, "max_detached": &h.MaxDetached,
+// parseOption returns the value of the option of a line.
+func parseOption(d *caddyfile.Dispenser, name string) (any, error) {
+	takes := map[string]string{
+		"detach": "duration", "keep": "duration", "max_stream": "size", "max_memory": "size", "max_detached": "number",
 	}[name]
-	if field == nil {
-		return d.WrapErr(options.Unrecognized(name, []string{"detach", "keep", "always", "max_stream", "max_memory", "max_detached", "storage"}))
+	switch {
+	case name == "storage":
+		return parseStorage(d)
+	case name != "always" && takes == "":
+		return nil, d.WrapErr(options.Unrecognized(name,
+			[]string{"detach", "keep", "always", "max_stream", "max_memory", "max_detached", "storage"}))
 	}
-	if always, ok := field.(*bool); ok {
-		if *always = true; len(args) > 0 {
-			return d.Errf("wrong number of arguments for %s: got %d, must be none", name, len(args))
-		}
-		return nil
+	args := d.RemainingArgs()
+	switch {
+	case name == "always" && len(args) > 0:
+		return nil, d.Errf("wrong number of arguments for %s: got %d, must be none", name, len(args))
+	case name == "always":
+		return true, nil
+	case len(args) != 1:
+		return nil, d.Errf("wrong number of arguments for %s: got %d, must be one: a %s", name, len(args), takes)
 	}
-	if len(args) != 1 {
-		what := map[string]string{"detach": "duration", "keep": "duration", "max_detached": "number"}[name]
-		return d.Errf("wrong number of arguments for %s: got %d, must be one: a %s", name, len(args), cmp.Or(what, "size"))
+	var value any
+	var err error
+	isAllowed, must := false, ""
+	switch takes {
+	case "duration":
+		var t time.Duration
+		t, err = caddy.ParseDuration(args[0])
+		value, isAllowed, must = t, t >= 0, "must be a duration such as 10m or 30s, not negative"
+	case "size":
+		var n uint64
+		n, err = humanize.ParseBytes(args[0])
+		isAllowed = minResumeSize <= n && n <= maxResumeSize
+		value, must = n, "must be a size from 64KiB to 1GiB, such as 4MiB"
+	case "number":
+		var n int
+		n, err = strconv.Atoi(args[0])
+		value, isAllowed, must = n, n >= 1, "must be a number from 1 on; for none, set detach 0s"
 	}
-	switch field := field.(type) {
-	case **caddy.Duration:
-		t, err := caddy.ParseDuration(args[0])
-		if err != nil || t < 0 {
-			return d.Errf("invalid %s %q: must be a duration such as 10m or 30s, not negative", name, args[0])
-		}
-		*field = (*caddy.Duration)(&t)
-	case *int64:
-		n, err := humanize.ParseBytes(args[0])
-		if err != nil || n < minResumeSize || n > maxResumeSize {
-			return d.Errf("invalid %s %q: must be a size from 64KiB to 1GiB, such as 4MiB", name, args[0])
-		}
-		*field = int64(n)
-	case *int:
-		n, err := strconv.Atoi(args[0])
-		if err != nil || n < 1 {
-			return d.Errf("invalid %s %q: must be a number from 1 on; for none, set detach 0s", name, args[0])
-		}
-		*field = n
+	if err != nil || !isAllowed {
+		return nil, d.Errf("invalid %s %q: %s", name, args[0], must)
 	}
-	return nil
+	return value, nil
 }
 
-// setStorage sets the storage from its line and its block.
-func (h *ResumeHandler) setStorage(d *caddyfile.Dispenser) error {
+// parseStorage returns the storage of a line and its block.
+func parseStorage(d *caddyfile.Dispenser) (any, error) {
 	if !d.NextArg() {
-		return d.Err("wrong number of arguments for storage: got 0, must be the name of a module, such as redis")
+		return nil, d.Err("wrong number of arguments for storage: got 0, must be the name of a module, such as redis")
 	}
 	name := d.Val()
 	id := storages + "." + name
 	if _, err := caddy.GetModule(id); err != nil {
-		return d.Errf("unknown storage %q: Caddy is built without the module %s", name, id)
+		return nil, d.Errf("unknown storage %q: Caddy is built without the module %s", name, id)
 	}
 	storage, err := caddyfile.UnmarshalModule(d, id)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	h.StorageRaw = caddyconfig.JSONModuleObject(storage, "module", name, nil)
-	return nil
+	return caddyconfig.JSONModuleObject(storage, "module", name, nil), nil
 }
-
-// Interface guards
-var _ caddyfile.Unmarshaler = (*ResumeHandler)(nil)

@@ -184,26 +184,22 @@ const (
 	maxResumeSize = 1 << 30
 )
 
-// Validate reports the first option whose value is not allowed.
+// Validate reports an option whose value is not allowed.
 func (h *ResumeHandler) Validate() error {
-	for _, o := range []struct {
-		name  string
-		value *caddy.Duration
-	}{{"detach", h.Detach}, {"keep", h.Keep}} {
-		switch d := o.value; {
-		case d == nil || *d == 0 || time.Duration(*d) >= time.Millisecond:
-		case *d < 0:
-			return fmt.Errorf("invalid %s %q: must be a duration such as 10m or 30s, not negative", o.name, time.Duration(*d))
-		default:
-			return fmt.Errorf("invalid %s %q: must be at least 1ms; a number in JSON is nanoseconds, so write a string such as \"10m\"", o.name, time.Duration(*d))
+	for name, value := range map[string]*caddy.Duration{"detach": h.Detach, "keep": h.Keep} {
+		if value == nil {
+			continue
+		}
+		switch d := time.Duration(*value); {
+		case d < 0:
+			return fmt.Errorf("invalid %s %q: must be a duration such as 10m or 30s, not negative", name, d)
+		case d > 0 && d < time.Millisecond:
+			return fmt.Errorf("invalid %s %q: must be at least 1ms; a number in JSON is nanoseconds, so write a string such as \"10m\"", name, d)
 		}
 	}
-	for _, o := range []struct {
-		name  string
-		value int64
-	}{{"max_stream", h.MaxStream}, {"max_memory", h.MaxMemory}} {
-		if o.value != 0 && (o.value < minResumeSize || o.value > maxResumeSize) {
-			return fmt.Errorf("invalid %s %d: must be a size from 64KiB to 1GiB", o.name, o.value)
+	for name, n := range map[string]int64{"max_stream": h.MaxStream, "max_memory": h.MaxMemory} {
+		if n != 0 && (n < minResumeSize || n > maxResumeSize) {
+			return fmt.Errorf("invalid %s %d: must be a size from 64KiB to 1GiB", name, n)
 		}
 	}
 	if h.MaxDetached < 0 {
@@ -228,12 +224,3 @@ func (h *ResumeHandler) Cleanup() error {
 func (h *ResumeHandler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	return h.resume.Serve(w, r, next.ServeHTTP)
 }
-
-// Interface guards
-var (
-	_ caddy.Module                = (*ResumeHandler)(nil)
-	_ caddy.Provisioner           = (*ResumeHandler)(nil)
-	_ caddy.Validator             = (*ResumeHandler)(nil)
-	_ caddy.CleanerUpper          = (*ResumeHandler)(nil)
-	_ caddyhttp.MiddlewareHandler = (*ResumeHandler)(nil)
-)
