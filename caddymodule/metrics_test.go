@@ -78,6 +78,10 @@ func TestCountersGoOnAcrossReloads(t *testing.T) {
 	serve(t, old, answer("a:1", textFrame+usedStop)) // a stream that outlives its configuration
 	cleanOld()
 	serve(t, young, answer("a:1", textFrame+usedStop))
+	_, err := caddy.ProvisionContext(parseConfig(t, jsonConfig(`"progress":"nonsense"`)))
+	if n := process.handlers.Load(); err == nil || n != 1 {
+		t.Errorf("a configuration that is refused: %v, and there are %d handlers, want 1", err, n)
+	}
 	if got := scrape(t, young)[okStreams]; got != first+3 {
 		t.Errorf("%v streams after the reload, want %v", got, first+3)
 	}
@@ -153,8 +157,8 @@ func TestWhatIsCounted(t *testing.T) {
 			},
 		},
 		{
-			"an error instead of a stream", "/v1/chat/completions", `{"stream":true,"messages":[]}`,
-			func(http.ResponseWriter, *http.Request) error { return caddyhttp.Error(502, io.EOF) },
+			"an error, wrapped, instead of a stream", "/v1/chat/completions", `{"stream":true,"messages":[]}`,
+			func(http.ResponseWriter, *http.Request) error { return fmt.Errorf("so: %w", caddyhttp.Error(502, io.EOF)) },
 			map[string]float64{`caddy_hermes_streams_total{outcome="upstream_aborted"}`: 1, took("chat", "upstream_aborted"): 1},
 		},
 		{
