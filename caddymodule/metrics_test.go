@@ -158,7 +158,9 @@ func TestWhatIsCounted(t *testing.T) {
 		},
 		{
 			"an error, wrapped, instead of a stream", "/v1/chat/completions", `{"stream":true,"messages":[]}`,
-			func(http.ResponseWriter, *http.Request) error { return fmt.Errorf("so: %w", caddyhttp.Error(502, io.EOF)) },
+			func(http.ResponseWriter, *http.Request) error {
+				return fmt.Errorf("so: %w", caddyhttp.Error(502, io.EOF))
+			},
 			map[string]float64{`caddy_hermes_streams_total{outcome="upstream_aborted"}`: 1, took("chat", "upstream_aborted"): 1},
 		},
 		{
