@@ -205,7 +205,6 @@ type Handler struct {
 	// What follows is nil until Provision.
 	proxy    *proxy.Proxy
 	shared   *shared
-	emitter  *telemetry.Emitter
 	observer *telemetry.Observer
 	usage    *usage.Store
 	joined   atomic.Bool // Provision has counted it, and Cleanup has not
@@ -222,9 +221,9 @@ func (*Handler) CaddyModule() caddy.ModuleInfo {
 	}
 }
 
-// Provision compiles the options, joins the handlers of the process, and subscribes to the end of the process. It writes nothing and
-// starts nothing, for it also runs to validate a configuration, and one that is
-// refused changes nothing.
+// Provision compiles the options, joins the handlers of the process, and subscribes to its
+// end. It writes nothing and starts nothing, for it also runs to validate a configuration, and
+// one that is refused changes nothing.
 func (h *Handler) Provision(ctx caddy.Context) error {
 	logger := ctx.Logger()
 	given := options.Of(h)
@@ -252,17 +251,18 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		// Streams are worth more than their metrics.
 		logger.Warn("another module has metrics of the same name; some of ours are not exposed", zap.Error(err))
 	}
-	if h.emitter, err = telemetry.NewEmitter(ctx); err != nil {
+	emitter, err := telemetry.NewEmitter(ctx)
+	if err != nil {
 		return err
 	}
-	h.observer = &telemetry.Observer{Process: all, Logger: logger, Emitter: h.emitter}
+	h.observer = &telemetry.Observer{Process: all, Logger: logger, Emitter: emitter}
 
 	o.Upstream = telemetry.Upstream
 	o.ErrorStatus = errorStatus
 	o.Timeouts = timeoutsFor
 	o.Observer = h.observer
 	if h.Record != "" {
-		o.Observer = h.shared.recordings.Recorder(h.observer, h.Record, h.RecordMax, h.emitter.Runs, logger)
+		o.Observer = h.shared.recordings.Recorder(h.observer, h.Record, h.RecordMax, emitter.Runs, logger)
 		o.ObserveRaw = true
 	}
 	o.Streams = &h.shared.streams
@@ -276,7 +276,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 			zap.Duration("drain_timeout", d.timeout), zap.Duration("grace_period", grace), zap.Duration("streams_end_after", d.limit))
 	}
 	h.maxRequest, h.drainTimeout = o.MaxRequest, o.DrainTimeout
-	return h.emitter.On("stopping", d)
+	return emitter.App.On("stopping", d)
 }
 
 // Validate reports the first option whose value is not allowed, and a directory for
@@ -342,11 +342,9 @@ func passedError(err error) error {
 	return he
 }
 
-// Interface guards
+// Interfaces that Caddy looks for
 var (
-	_ caddy.Module                = (*Handler)(nil)
-	_ caddy.Provisioner           = (*Handler)(nil)
-	_ caddy.Validator             = (*Handler)(nil)
-	_ caddy.CleanerUpper          = (*Handler)(nil)
-	_ caddyhttp.MiddlewareHandler = (*Handler)(nil)
+	_ caddy.Provisioner  = (*Handler)(nil)
+	_ caddy.Validator    = (*Handler)(nil)
+	_ caddy.CleanerUpper = (*Handler)(nil)
 )
