@@ -70,12 +70,17 @@ func TestCleanupTwiceLeavesOnce(t *testing.T) {
 // handlers share, and when they come after Cleanup.
 func TestReportsOutliveTheirConfiguration(t *testing.T) {
 	const upstream, model = "127.0.0.1:8642", "hermes-agent"
+	reported := func(h *Handler, model string) bool {
+		_ = h.usage.Of(upstream).Reported(model) // looks, for a short time
+		h.usage.Flush(time.Hour)                 // waits for storage, however slow that is
+		return h.usage.Of(upstream).Reported(model)
+	}
 	h, cleanup := provision(t, "", t.TempDir())
 	h.usage.Of(upstream).Report(model)
 	dir := t.TempDir() // another storage, so that only memory can tell
 	young, cleanYoung := provision(t, "", dir)
 	cleanup()
-	if !young.usage.Of(upstream).Reported(model) {
+	if !reported(young, model) {
 		t.Error("a reload loses the report")
 	}
 	cleanYoung()
@@ -85,12 +90,11 @@ func TestReportsOutliveTheirConfiguration(t *testing.T) {
 	}
 	cleanup()
 	restarted.usage.Of(upstream).Report("late")
-	if !restarted.usage.Of(upstream).Reported(model) || !restarted.usage.Of(upstream).Reported("late") {
+	if !reported(restarted, model) || !reported(restarted, "late") {
 		t.Error("a report is lost for the streams that are left")
 	}
-	restarted.usage.Flush(time.Hour)
 	again, _ := provision(t, "", dir)
-	if !again.usage.Of(upstream).Reported(model) || !again.usage.Of(upstream).Reported("late") {
+	if !reported(again, model) || !reported(again, "late") {
 		t.Error("a restart loses a report")
 	}
 }
