@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
@@ -100,16 +99,8 @@ func TestReportsOutliveTheirConfiguration(t *testing.T) {
 }
 
 func TestProvisionSubscribesToStopping(t *testing.T) {
-	ctx, err := caddy.ProvisionContext(parseConfig(t, jsonConfig("")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	app, err := ctx.App("http")
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := app.(*caddyhttp.App).Servers["s"].Routes[0].Handlers[0].(*Handler)
-	defer h.Cleanup()
+	ctx, server := provisionServer(t, jsonConfig(""), t.TempDir())
+	defer server.Routes[0].Handlers[0].(*Handler).Cleanup()
 	events, err := ctx.App("events")
 	if err != nil {
 		t.Fatal(err)

@@ -5,7 +5,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -101,16 +100,9 @@ func TestCountersGoOnAcrossReloads(t *testing.T) {
 // TestTwoHandlersOfOneConfigurationShareMetrics and none is registered twice.
 func TestTwoHandlersOfOneConfigurationShareMetrics(t *testing.T) {
 	config := `{"apps":{"http":{"servers":{"s":{"listen":["127.0.0.1:0"],"routes":[{"handle":[{"handler":"hermes"},{"handler":"hermes","progress":"off"}]}]}}}}}`
-	ctx, err := caddy.ProvisionContext(parseConfig(t, []byte(config)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	app, err := ctx.App("http")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ctx, server := provisionServer(t, []byte(config), t.TempDir())
 	var handlers []*Handler
-	for _, m := range app.(*caddyhttp.App).Servers["s"].Routes[0].Handlers {
+	for _, m := range server.Routes[0].Handlers {
 		h := m.(*Handler)
 		registries[h] = ctx.GetMetricsRegistry()
 		t.Cleanup(func() { _ = h.Cleanup() })
@@ -198,11 +190,7 @@ func TestWhatIsCounted(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			h, _ := provision(t, "", t.TempDir())
 			before := scrape(t, h)
-			r := httptest.NewRequest("POST", c.path, strings.NewReader(c.body))
-			r.Header.Set("Content-Type", "application/json")
-			if err := h.ServeHTTP(httptest.NewRecorder(), r.WithContext(contextWith(r, caddy.NewReplacer())), c.next); err != nil {
-				t.Fatal(err)
-			}
+			post(t, h, c.path, c.body, c.next)
 			wantAdded(t, before, scrape(t, h), c.want)
 		})
 	}
