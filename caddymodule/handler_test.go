@@ -10,26 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
-
-func TestReloadKeepsTheSharedState(t *testing.T) {
-	old, cleanOld := provision(t, "", t.TempDir())
-	// Caddy provisions the new configuration before it cleans the old one up.
-	young, cleanYoung := provision(t, `"progress":"bare"`, t.TempDir())
-	cleanOld()
-	if young.shared != old.shared {
-		t.Error("the new configuration has streams of its own, so a shutdown misses those of the old one")
-	}
-	if n := process.handlers.Load(); n != 1 {
-		t.Errorf("%d handlers, want 1", n)
-	}
-	cleanYoung()
-	if n := process.handlers.Load(); n != 0 {
-		t.Errorf("%d handlers after all were cleaned up", n)
-	}
-}
 
 func TestRequestAfterCleanupIsServed(t *testing.T) {
 	h, cleanup := provision(t, "", t.TempDir())
@@ -95,22 +77,6 @@ func TestReportsOutliveTheirConfiguration(t *testing.T) {
 	again, _ := provision(t, "", dir)
 	if !reported(again, model) || !reported(again, "late") {
 		t.Error("a restart loses a report")
-	}
-}
-
-func TestProvisionSubscribesToStopping(t *testing.T) {
-	ctx, server := provisionServer(t, jsonConfig(""), t.TempDir())
-	defer server.Routes[0].Handlers[0].(*Handler).Cleanup()
-	events, err := ctx.App("events")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !events.(*caddyevents.App).ShouldEmit("stopping") {
-		t.Error("no handler listens to stopping")
-	}
-	// The process is not exiting, so this is a reload: nothing may happen.
-	if e := events.(*caddyevents.App).Emit(ctx, "stopping", nil); e.Aborted != nil {
-		t.Errorf("aborted: %v", e.Aborted)
 	}
 }
 
