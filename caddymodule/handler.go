@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -269,7 +270,8 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	o.Usage = h.usage.Of
 	h.proxy = proxy.New(o)
 
-	grace, delay := httpapp.Times(ctx)
+	app := cmp.Or(httpapp.Of(ctx), new(caddyhttp.App))
+	grace, delay := time.Duration(app.GracePeriod), time.Duration(app.ShutdownDelay)
 	d := &drain{&h.shared.streams, o.DrainTimeout, httpapp.DrainLimit(grace, delay), caddy.Exiting, logger}
 	if d.tooShort() { // at the end of the process it is too late to change
 		logger.Warn("grace_period is too short for drain_timeout; raise grace_period in the global options, or lower drain_timeout",

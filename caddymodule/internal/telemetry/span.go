@@ -83,11 +83,11 @@ func serverOf(upstream string) []attribute.KeyValue {
 	}
 	host, port, err := net.SplitHostPort(upstream)
 	if err != nil {
-		return []attribute.KeyValue{attribute.String("server.address", upstream)}
+		host = upstream
 	}
-	number, err := strconv.Atoi(port)
-	if err != nil {
-		return []attribute.KeyValue{attribute.String("server.address", host)}
+	server := []attribute.KeyValue{attribute.String("server.address", host)}
+	if number, err := strconv.Atoi(port); err == nil {
+		server = append(server, attribute.Int("server.port", number))
 	}
-	return []attribute.KeyValue{attribute.String("server.address", host), attribute.Int("server.port", number)}
+	return server
 }
