@@ -87,6 +87,3 @@ func (l *optionLines) read(d *caddyfile.Dispenser) error {
 	}
 	return nil
 }
-
-// Interface guards
-var _ caddyfile.Unmarshaler = (*Handler)(nil)

@@ -47,6 +47,20 @@ func parseConfigIn(t *testing.T, config []byte, dir string) *caddy.Config {
 	return &c
 }
 
+// provisionServer provisions a configuration with the server s, and storage in dir.
+func provisionServer(t *testing.T, config []byte, dir string) (caddy.Context, *caddyhttp.Server) {
+	t.Helper()
+	ctx, err := caddy.ProvisionContext(parseConfigIn(t, config, dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	app, err := ctx.App("http")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ctx, app.(*caddyhttp.App).Servers["s"]
+}
+
 // registries are those of the configurations that handlers have been provisioned in.
 var registries = make(map[*Handler]*prometheus.Registry)
 
@@ -58,15 +72,8 @@ func provision(t *testing.T, options, dir string) (h *Handler, cleanup func()) {
 	if process.handlers.Load() == 0 { // as in a process that has just begun
 		process = new(shared)
 	}
-	ctx, err := caddy.ProvisionContext(parseConfigIn(t, jsonConfig(options), dir))
-	if err != nil {
-		t.Fatal(err)
-	}
-	app, err := ctx.App("http")
-	if err != nil {
-		t.Fatal(err)
-	}
-	h = app.(*caddyhttp.App).Servers["s"].Routes[0].Handlers[0].(*Handler)
+	ctx, server := provisionServer(t, jsonConfig(options), dir)
+	h = server.Routes[0].Handlers[0].(*Handler)
 	h.observer.Logger = zap.NewNop()
 	registries[h] = ctx.GetMetricsRegistry()
 	done := false

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -148,14 +147,10 @@ func TestEventsOfStreams(t *testing.T) {
 
 func TestPlaceholdersAreSetForAnErrorInsteadOfAStream(t *testing.T) {
 	h, _ := provision(t, "", t.TempDir())
-	repl := caddy.NewReplacer()
-	r := httptest.NewRequest("POST", "/v1/chat/completions", strings.NewReader(`{"stream":true,"messages":[]}`))
 	next := caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error {
 		return caddyhttp.Error(http.StatusGatewayTimeout, io.EOF)
 	})
-	if err := h.ServeHTTP(httptest.NewRecorder(), r.WithContext(contextWith(r, repl)), next); err != nil {
-		t.Fatal(err)
-	}
+	_, repl := post(t, h, "/v1/chat/completions", `{"stream":true,"messages":[]}`, next)
 	if got := repl.ReplaceAll("{http.hermes.outcome} {http.hermes.status} {http.hermes.completion_id}", "?"); got != rewrite.CodeTimeout+" 504 ?" {
 		t.Errorf("%q", got)
 	}

@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -205,7 +206,6 @@ type Handler struct {
 	// What follows is nil until Provision.
 	proxy    *proxy.Proxy
 	shared   *shared
-	emitter  *telemetry.Emitter
 	observer *telemetry.Observer
 	usage    *usage.Store
 	joined   atomic.Bool // Provision has counted it, and Cleanup has not
@@ -222,9 +222,9 @@ func (*Handler) CaddyModule() caddy.ModuleInfo {
 	}
 }
 
-// Provision compiles the options, joins the handlers of the process, and subscribes to the end of the process. It writes nothing and
-// starts nothing, for it also runs to validate a configuration, and one that is
-// refused changes nothing.
+// Provision compiles the options, joins the handlers of the process, and subscribes to its
+// end. It writes nothing and starts nothing, for it also runs to validate a configuration, and
+// one that is refused changes nothing.
 func (h *Handler) Provision(ctx caddy.Context) error {
 	logger := ctx.Logger()
 	given := options.Of(h)
@@ -252,31 +252,33 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		// Streams are worth more than their metrics.
 		logger.Warn("another module has metrics of the same name; some of ours are not exposed", zap.Error(err))
 	}
-	if h.emitter, err = telemetry.NewEmitter(ctx); err != nil {
+	emitter, err := telemetry.NewEmitter(ctx)
+	if err != nil {
 		return err
 	}
-	h.observer = &telemetry.Observer{Process: all, Logger: logger, Emitter: h.emitter}
+	h.observer = &telemetry.Observer{Process: all, Logger: logger, Emitter: emitter}
 
 	o.Upstream = telemetry.Upstream
 	o.ErrorStatus = errorStatus
 	o.Timeouts = timeoutsFor
 	o.Observer = h.observer
 	if h.Record != "" {
-		o.Observer = h.shared.recordings.Recorder(h.observer, h.Record, h.RecordMax, h.emitter.Runs, logger)
+		o.Observer = h.shared.recordings.Recorder(h.observer, h.Record, h.RecordMax, emitter.Runs, logger)
 		o.ObserveRaw = true
 	}
 	o.Streams = &h.shared.streams
 	o.Usage = h.usage.Of
 	h.proxy = proxy.New(o)
 
-	grace, delay := httpapp.Times(ctx)
+	app := cmp.Or(httpapp.Of(ctx), new(caddyhttp.App))
+	grace, delay := time.Duration(app.GracePeriod), time.Duration(app.ShutdownDelay)
 	d := &drain{&h.shared.streams, o.DrainTimeout, httpapp.DrainLimit(grace, delay), caddy.Exiting, logger}
 	if d.tooShort() { // at the end of the process it is too late to change
 		logger.Warn("grace_period is too short for drain_timeout; raise grace_period in the global options, or lower drain_timeout",
 			zap.Duration("drain_timeout", d.timeout), zap.Duration("grace_period", grace), zap.Duration("streams_end_after", d.limit))
 	}
 	h.maxRequest, h.drainTimeout = o.MaxRequest, o.DrainTimeout
-	return h.emitter.On("stopping", d)
+	return emitter.App.On("stopping", d)
 }
 
 // Validate reports the first option whose value is not allowed, and a directory for
@@ -342,11 +344,9 @@ func passedError(err error) error {
 	return he
 }
 
-// Interface guards
+// Interfaces that Caddy looks for
 var (
-	_ caddy.Module                = (*Handler)(nil)
-	_ caddy.Provisioner           = (*Handler)(nil)
-	_ caddy.Validator             = (*Handler)(nil)
-	_ caddy.CleanerUpper          = (*Handler)(nil)
-	_ caddyhttp.MiddlewareHandler = (*Handler)(nil)
+	_ caddy.Provisioner  = (*Handler)(nil)
+	_ caddy.Validator    = (*Handler)(nil)
+	_ caddy.CleanerUpper = (*Handler)(nil)
 )

@@ -3,8 +3,6 @@ package caddymodule
 import (
 	"encoding/json"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"reflect"
 	"regexp"
 	"runtime"
@@ -109,74 +107,10 @@ func TestHermesProxyIsHermesAndReverseProxy(t *testing.T) {
 	}
 }
 
-// What adapts for reverse_proxy in Caddy's own golden files adapts to the same
-// for hermes_proxy, with hermes in front.
-func TestHermesProxyInCaddysGoldenFiles(t *testing.T) {
-	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/caddyserver/caddy/v2").Output()
-	if err != nil {
-		t.Skipf("no go command to find Caddy's source: %v", err)
-	}
-	files, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(dir)),
-		"caddytest", "integration", "caddyfile_adapt", "reverse_proxy_*.caddyfiletest"))
-	if err != nil || len(files) == 0 {
-		t.Skipf("Caddy's source is without its golden files: %v", err)
-	}
-	directive := regexp.MustCompile(`(?m)^(\s*)reverse_proxy\b`)
-	adapted := 0
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		in, _, _ := strings.Cut(string(text), "\n----------\n")
-		plain, wantErr := adapt(in)
-		got, err := adapt(directive.ReplaceAllString(in, "${1}hermes_proxy"))
-		name := filepath.Base(file)
-		switch {
-		case wantErr != nil:
-			if want := strings.ReplaceAll(wantErr.Error(), "'reverse_proxy'", "'hermes_proxy'"); err == nil || err.Error() != want {
-				t.Errorf("%s: error %v, want %s", name, err, want)
-			}
-		case err != nil && strings.Contains(err.Error(), "no upstream"):
-			// The one difference; error_hermes_proxy_no_upstream is its test.
-		case err != nil:
-			t.Errorf("%s: %v", name, err)
-		default:
-			adapted++
-			if want := withHermes(decodeJSON(t, plain)); !reflect.DeepEqual(decodeJSON(t, got), want) {
-				t.Errorf("%s adapts to\n%s", name, got)
-			}
-		}
-	}
-	if adapted < 15 {
-		t.Errorf("only %d of %d files adapt", adapted, len(files))
-	}
-}
-
 func decodeJSON(t *testing.T, text string) (v any) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(text), &v); err != nil {
 		t.Fatal(err)
-	}
-	return v
-}
-
-// withHermes puts a hermes handler in front of each reverse_proxy handler.
-func withHermes(v any) any {
-	switch v := v.(type) {
-	case map[string]any:
-		for k := range v {
-			v[k] = withHermes(v[k])
-		}
-	case []any:
-		var all []any
-		for _, e := range v {
-			if m, ok := e.(map[string]any); ok && m["handler"] == "reverse_proxy" {
-				all = append(all, map[string]any{"handler": "hermes"})
-			}
-			all = append(all, withHermes(e))
-		}
-		return all
 	}
 	return v
 }

@@ -37,15 +37,7 @@ func TestReverseProxyTriesAgainWithTheWholeRequest(t *testing.T) {
 					{"handler":"reverse_proxy",%s"upstreams":[{"dial":%q},{"dial":%q}],
 					"load_balancing":{"retries":1,"selection_policy":{"policy":"first"}},
 					"health_checks":{"passive":{"fail_duration":"1m"}}}]}]}}}}}`, options, proxyOptions, caddytest.Refusing(t), up.Listener.Addr())
-				ctx, err := caddy.ProvisionContext(parseConfigIn(t, []byte(config), t.TempDir()))
-				if err != nil {
-					t.Fatal(err)
-				}
-				app, err := ctx.App("http")
-				if err != nil {
-					t.Fatal(err)
-				}
-				server := app.(*caddyhttp.App).Servers["s"]
+				_, server := provisionServer(t, []byte(config), t.TempDir())
 				handlers := server.Routes[0].Handlers
 				h, reverseProxy := handlers[0].(*Handler), handlers[1]
 				h.observer.Logger = zap.NewNop()
@@ -74,11 +66,7 @@ func TestHealedHistoriesAreLogged(t *testing.T) {
 	for body, want := range map[string]int{pollutedHistory: 1, healedHistory: 0} {
 		h, cleanup := provision(t, "", t.TempDir())
 		h.observer.Logger = zap.New(core)
-		r := httptest.NewRequest("POST", "/v1/chat/completions?key=secret", strings.NewReader(body))
-		r = r.WithContext(contextWith(r, caddy.NewReplacer()))
-		if err := h.ServeHTTP(httptest.NewRecorder(), r, answer("127.0.0.1:8642", textFrame+usedStop)); err != nil {
-			t.Fatal(err)
-		}
+		post(t, h, "/v1/chat/completions?key=secret", body, answer("127.0.0.1:8642", textFrame+usedStop))
 		lines := logs.TakeAll()
 		if len(lines) != want {
 			t.Fatalf("%d lines, want %d", len(lines), want)

@@ -5,7 +5,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -78,6 +77,10 @@ func TestCountersGoOnAcrossReloads(t *testing.T) {
 	serve(t, old, answer("a:1", textFrame+usedStop)) // a stream that outlives its configuration
 	cleanOld()
 	serve(t, young, answer("a:1", textFrame+usedStop))
+	_, err := caddy.ProvisionContext(parseConfig(t, jsonConfig(`"progress":"nonsense"`)))
+	if n := process.handlers.Load(); err == nil || n != 1 {
+		t.Errorf("a configuration that is refused: %v, and there are %d handlers, want 1", err, n)
+	}
 	if got := scrape(t, young)[okStreams]; got != first+3 {
 		t.Errorf("%v streams after the reload, want %v", got, first+3)
 	}
@@ -97,16 +100,9 @@ func TestCountersGoOnAcrossReloads(t *testing.T) {
 // TestTwoHandlersOfOneConfigurationShareMetrics and none is registered twice.
 func TestTwoHandlersOfOneConfigurationShareMetrics(t *testing.T) {
 	config := `{"apps":{"http":{"servers":{"s":{"listen":["127.0.0.1:0"],"routes":[{"handle":[{"handler":"hermes"},{"handler":"hermes","progress":"off"}]}]}}}}}`
-	ctx, err := caddy.ProvisionContext(parseConfig(t, []byte(config)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	app, err := ctx.App("http")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ctx, server := provisionServer(t, []byte(config), t.TempDir())
 	var handlers []*Handler
-	for _, m := range app.(*caddyhttp.App).Servers["s"].Routes[0].Handlers {
+	for _, m := range server.Routes[0].Handlers {
 		h := m.(*Handler)
 		registries[h] = ctx.GetMetricsRegistry()
 		t.Cleanup(func() { _ = h.Cleanup() })
@@ -153,8 +149,10 @@ func TestWhatIsCounted(t *testing.T) {
 			},
 		},
 		{
-			"an error instead of a stream", "/v1/chat/completions", `{"stream":true,"messages":[]}`,
-			func(http.ResponseWriter, *http.Request) error { return caddyhttp.Error(502, io.EOF) },
+			"an error, wrapped, instead of a stream", "/v1/chat/completions", `{"stream":true,"messages":[]}`,
+			func(http.ResponseWriter, *http.Request) error {
+				return fmt.Errorf("so: %w", caddyhttp.Error(502, io.EOF))
+			},
 			map[string]float64{`caddy_hermes_streams_total{outcome="upstream_aborted"}`: 1, took("chat", "upstream_aborted"): 1},
 		},
 		{
@@ -192,11 +190,7 @@ func TestWhatIsCounted(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			h, _ := provision(t, "", t.TempDir())
 			before := scrape(t, h)
-			r := httptest.NewRequest("POST", c.path, strings.NewReader(c.body))
-			r.Header.Set("Content-Type", "application/json")
-			if err := h.ServeHTTP(httptest.NewRecorder(), r.WithContext(contextWith(r, caddy.NewReplacer())), c.next); err != nil {
-				t.Fatal(err)
-			}
+			post(t, h, c.path, c.body, c.next)
 			wantAdded(t, before, scrape(t, h), c.want)
 		})
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -16,7 +15,6 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp/headers"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 	"github.com/caddyserver/caddy/v2/modules/caddypki"
 	"github.com/caddyserver/caddy/v2/modules/caddytls"
@@ -30,7 +28,7 @@ const (
 	// upstreamIdle is how long idle connections to the upstream are kept. Caddy's
 	// own two minutes are longer than Hermes' servers keep them
 	// (Caddyfile.example).
-	upstreamIdle = 4 * time.Second
+	upstreamIdle = "4s"
 
 	// graceReserve is how much longer than drain_timeout connections have when the
 	// proxy stops, for all but streams of Hermes.
@@ -81,9 +79,6 @@ func (c *proxyCommand) prepare() (p proxyPlan, err error) {
 	}
 	proxy, err := c.upstreams()
 	if err != nil {
-		return p, err
-	}
-	if proxy.Headers, err = c.headers(); err != nil {
 		return p, err
 	}
 	server := &caddyhttp.Server{Listen: p.Listen, Routes: caddyhttp.RouteList{{HandlersRaw: site.Handlers(given, proxy)}}}
@@ -138,76 +133,55 @@ func (c *proxyCommand) configure(cfg *caddy.Config, from fromAddr, internalCA bo
 	}
 }
 
-// upstreams returns a reverse_proxy to the addresses of --to, which are read as a
-// Caddyfile's are: with schemes, ranges of ports and unix sockets.
+// upstreams returns a reverse_proxy with the addresses of --to and the fields of --header-up,
+// --header-down and --change-host-header, which are read as those of a Caddyfile are.
 func (c *proxyCommand) upstreams() (*reverseproxy.Handler, error) {
-	line := []caddyfile.Token{{File: "--to", Line: 1, Text: "reverse_proxy"}}
+	lines := [][]string{slices.Concat([]string{"reverse_proxy"}, c.to, []string{"{"})}
+	secure := false
 	for _, to := range c.to {
 		if err := site.CheckUpstream(to); err != nil {
 			return nil, fmt.Errorf("--to: %w", err)
 		}
-		line = append(line, caddyfile.Token{File: "--to", Line: 1, Text: to})
+		secure = secure || strings.HasPrefix(strings.ToLower(to), "https://")
 	}
-	proxy := new(reverseproxy.Handler)
-	if err := proxy.UnmarshalCaddyfile(caddyfile.NewDispenser(line)); err != nil {
-		return nil, err
-	}
-	if len(proxy.Upstreams) == 0 {
+	if len(c.to) == 0 {
 		return nil, errors.New("--to is required: an address such as " + proxyTo)
 	}
-
-	transport := new(reverseproxy.HTTPTransport)
-	if proxy.TransportRaw != nil { // https or h2c
-		if err := json.Unmarshal(proxy.TransportRaw, transport); err != nil {
-			return nil, err
-		}
-	}
-	transport.KeepAlive = &reverseproxy.KeepAlive{IdleConnTimeout: caddy.Duration(upstreamIdle)}
-	if c.insecure && transport.TLS != nil {
-		transport.TLS.InsecureSkipVerify = true
-	}
-	proxy.TransportRaw = caddyconfig.JSONModuleObject(transport, "protocol", "http", nil)
-	return proxy, nil
-}
-
-// headers returns what --header-up, --header-down and --change-host-header set,
-// nil for nothing.
-func (c *proxyCommand) headers() (*headers.Handler, error) {
-	up, err := headerFlags("header-up", c.headerUp)
+	up, err := headerLines("up", c.headerUp)
 	if err != nil {
 		return nil, err
 	}
-	down, err := headerFlags("header-down", c.headerDown)
+	down, err := headerLines("down", c.headerDown)
 	if err != nil {
 		return nil, err
 	}
 	if c.changeHost {
-		up.Set("Host", "{http.reverse_proxy.upstream.hostport}")
+		up = append(up, []string{"header_up", "Host", "{http.reverse_proxy.upstream.hostport}"})
 	}
-	if len(up)+len(down) == 0 {
-		return nil, nil
+	lines = slices.Concat(lines, up, down, [][]string{{"transport", "http", "{"}, {"keepalive", upstreamIdle}})
+	if c.insecure && secure {
+		lines = append(lines, []string{"tls_insecure_skip_verify"})
 	}
-	h := new(headers.Handler)
-	if len(up) > 0 {
-		h.Request = &headers.HeaderOps{Set: up}
+	var tokens []caddyfile.Token
+	for i, line := range append(lines, []string{"}"}, []string{"}"}) {
+		for _, text := range line {
+			tokens = append(tokens, caddyfile.Token{File: "--to", Line: i + 1, Text: text})
+		}
 	}
-	if len(down) > 0 {
-		h.Response = &headers.RespHeaderOps{HeaderOps: &headers.HeaderOps{Set: down}}
-	}
-	return h, nil
+	proxy := new(reverseproxy.Handler)
+	return proxy, proxy.UnmarshalCaddyfile(caddyfile.NewDispenser(tokens))
 }
 
-// headerFlags reads the values of a flag as header fields. Errors do not repeat
-// the value, which may be a key.
-func headerFlags(flag string, values []string) (http.Header, error) {
-	fields := make(http.Header)
+// headerLines reads the values of --header-up or --header-down as lines of a Caddyfile.
+// Errors do not repeat the value, which may be a key.
+func headerLines(way string, values []string) (lines [][]string, err error) {
 	for i, v := range values {
 		field, value, found := strings.Cut(v, ":")
 		field, value = strings.TrimSpace(field), strings.TrimSpace(value)
 		if !found || field == "" || value == "" {
-			return nil, fmt.Errorf("%s %d: invalid format (expecting \"Field: value\")", flag, i)
+			return nil, fmt.Errorf("header-%s %d: invalid format (expecting \"Field: value\")", way, i)
 		}
-		fields.Set(field, value)
+		lines = append(lines, []string{"header_" + way, field, value})
 	}
-	return fields, nil
+	return lines, nil
 }

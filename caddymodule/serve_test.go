@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -38,13 +39,21 @@ func answer(upstream, body string) caddyhttp.HandlerFunc {
 // serve sends a chat completion through h to next and returns the answer.
 func serve(t *testing.T, h *Handler, next caddyhttp.Handler) *httptest.ResponseRecorder {
 	t.Helper()
-	w := httptest.NewRecorder()
-	r := httptest.NewRequest("POST", "/v1/chat/completions", strings.NewReader("{}"))
-	r = r.WithContext(contextWith(r, caddy.NewReplacer()))
-	if err := h.ServeHTTP(w, r, next); err != nil {
+	w, _ := post(t, h, "/v1/chat/completions", "{}", next)
+	return w
+}
+
+// post sends a request through h to next, and returns the answer and the request's
+// placeholders.
+func post(t *testing.T, h *Handler, path, body string, next caddyhttp.Handler) (*httptest.ResponseRecorder, *caddy.Replacer) {
+	t.Helper()
+	w, repl := httptest.NewRecorder(), caddy.NewReplacer()
+	r := httptest.NewRequest("POST", path, strings.NewReader(body))
+	r.Header.Set("Content-Type", "application/json")
+	if err := h.ServeHTTP(w, r.WithContext(contextWith(r, repl)), next); err != nil {
 		t.Errorf("error %v", err)
 	}
-	return w
+	return w, repl
 }
 
 func TestShutdownReachesStreamsOfAnOldConfiguration(t *testing.T) {
@@ -81,36 +90,37 @@ func TestShutdownReachesStreamsOfAnOldConfiguration(t *testing.T) {
 	}
 }
 
-func TestErrorOfReverseProxyBecomesJSON(t *testing.T) {
-	h, _ := provision(t, "", t.TempDir())
-	core, logs := observer.New(zap.DebugLevel)
-	h.observer.Logger = zap.New(core)
-	w := serve(t, h, caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error {
-		return caddyhttp.Error(http.StatusBadGateway, errors.New("connection refused"))
-	}))
-	if w.Code != http.StatusBadGateway || !strings.HasPrefix(w.Body.String(), `{"error":{`) {
-		t.Errorf("status %d, body %s", w.Code, w.Body)
-	}
-	entries := logs.All()
-	if len(entries) != 1 || entries[0].Level != zap.WarnLevel {
-		t.Fatalf("logged %v, want one warning", entries)
-	}
-	if msg, _ := entries[0].ContextMap()["error"].(string); !strings.Contains(msg, "connection refused") {
-		t.Errorf("logged error %q, want the reason", msg)
-	}
-}
-
-func TestEndOfAStreamIsLoggedWithItsUpstream(t *testing.T) {
-	h, _ := provision(t, "", t.TempDir())
-	core, logs := observer.New(zap.DebugLevel)
-	h.observer.Logger = zap.New(core)
-	serve(t, h, answer("127.0.0.1:8642", textFrame))
-	entries := logs.All()
-	if len(entries) != 1 || entries[0].Level != zap.WarnLevel {
-		t.Fatalf("logged %v, want one warning", entries)
-	}
-	got := entries[0].ContextMap()
-	if got["upstream"] != "127.0.0.1:8642" || got["outcome"] != "upstream_incomplete" || got["model"] != "hermes-agent" {
-		t.Errorf("logged %v", got)
+// TestEndsAreLogged, once: a stream's with its upstream, and an error of reverse_proxy's, which
+// becomes JSON, with its reason.
+func TestEndsAreLogged(t *testing.T) {
+	failed := caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error {
+		return fmt.Errorf("so: %w", caddyhttp.Error(http.StatusBadGateway, errors.New("connection refused")))
+	})
+	for _, c := range []struct {
+		next   caddyhttp.Handler
+		status int
+		begins string
+		want   map[string]any
+	}{
+		{failed, http.StatusBadGateway, `{"error":{`, map[string]any{"outcome": "upstream_aborted", "error": "connection refused"}},
+		{answer("127.0.0.1:8642", textFrame), http.StatusOK, textFrame, map[string]any{
+			"upstream": "127.0.0.1:8642", "outcome": "upstream_incomplete", "model": "hermes-agent",
+		}},
+	} {
+		h, _ := provision(t, "", t.TempDir())
+		core, logs := observer.New(zap.DebugLevel)
+		h.observer.Logger = zap.New(core)
+		if w := serve(t, h, c.next); w.Code != c.status || !strings.HasPrefix(w.Body.String(), c.begins) {
+			t.Errorf("status %d, body %s", w.Code, w.Body)
+		}
+		entries := logs.All()
+		if len(entries) != 1 || entries[0].Level != zap.WarnLevel {
+			t.Fatalf("logged %v, want one warning", entries)
+		}
+		for name, want := range c.want {
+			if got := entries[0].ContextMap()[name]; got != want {
+				t.Errorf("%s is %v, want %v", name, got, want)
+			}
+		}
 	}
 }

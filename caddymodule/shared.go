@@ -19,7 +19,9 @@ import (
 
 // process is the state that all configurations of the process share. A reload builds every
 // handler anew and cleans the old ones up while their streams go on, so state that must
-// reach those streams or outlive the handlers is here. Only tests replace it.
+// reach those streams or outlive the handlers is here. It is a variable of the package
+// because Caddy has no value that lives as long: an app, and a value in a UsagePool, go
+// with the last configuration that uses them. Only tests replace it.
 var process = new(shared)
 
 // shared is that state.

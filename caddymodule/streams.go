@@ -119,11 +119,4 @@ func (*StreamsHandler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return nil
 }
 
-// Interface guards
-var (
-	_ caddy.Module                = AdminStreams{}
-	_ caddy.AdminRouter           = AdminStreams{}
-	_ caddy.Module                = (*StreamsHandler)(nil)
-	_ caddyfile.Unmarshaler       = (*StreamsHandler)(nil)
-	_ caddyhttp.MiddlewareHandler = (*StreamsHandler)(nil)
-)
+var _ caddy.AdminRouter = AdminStreams{} // which nothing else says

@@ -51,17 +51,6 @@ func TestStreamsTakesOnlyReads(t *testing.T) {
 	}
 }
 
-func TestAdminModuleIsRegisteredWithItsRoute(t *testing.T) {
-	info, err := caddy.GetModule("admin.api.hermes")
-	if err != nil {
-		t.Fatal(err)
-	}
-	routes := info.New().(caddy.AdminRouter).Routes()
-	if len(routes) != 1 || routes[0].Pattern != "/hermes/streams" {
-		t.Errorf("routes %+v", routes)
-	}
-}
-
 // TestListsOfStreams pins the names and types in the lists of the admin API and of
 // hermes_streams, which scripts read.
 func TestListsOfStreams(t *testing.T) {

@@ -48,7 +48,8 @@ type exchange struct {
 	times         times         // the ages that the deadlines count from
 	timer         *time.Timer   // of the deadlines, nil as long as there was none
 	fires         time.Duration // the age at which it fires, 0 while it is stopped
-	timeouts      Timeouts      // nil for none
+	applyTimeouts func() func() // of the inner writer, nil for none
+	restore       func()        // undoes that, nil for nothing
 	writeDeadline time.Time     // of the handler's writes, zero for none
 
 	observer AnswerObserver // nil as long as it does not observe the answer

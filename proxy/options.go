@@ -67,20 +67,12 @@ type Options struct {
 	// ObserveRaw says that it gets the bytes of streams, as upstream has sent them. Up
 	// to 64 KiB of a stream that is not observed yet are kept for that.
 	ObserveRaw bool
-	// Timeouts returns the context that the next handler gets in the place of
-	// ctx, and the timeouts of writes that handlers may set by it; nil for
-	// none. Nil means that there are none but those of http.ResponseController.
-	Timeouts func(ctx context.Context) (context.Context, Timeouts)
-}
-
-// Timeouts are timeouts of the inner writer that handlers set by the context of
-// their request. They take effect while no other goroutine uses that writer.
-type Timeouts interface {
-	// Apply is called when the final status is known, before it is written.
-	Apply()
-	// Restore is called at the end of the answer, also of one that has not
-	// begun.
-	Restore()
+	// Timeouts returns the context that the next handler gets in the place of ctx, and
+	// what applies the timeouts of writes that handlers may set by it, while no other
+	// goroutine uses the inner writer: once the final status is known, before it is
+	// written. restore, if not nil, is called at the end of the answer. apply is nil
+	// for none. Nil means that there are none but those of http.ResponseController.
+	Timeouts func(ctx context.Context) (_ context.Context, apply func() (restore func()))
 }
 
 // History is a way to treat markers in the history that a request carries

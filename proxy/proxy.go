@@ -101,7 +101,7 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, next func(http.Res
 		ctx = x.reach.traced(ctx)
 	}
 	if p.o.Timeouts != nil {
-		ctx, x.timeouts = p.o.Timeouts(ctx)
+		ctx, x.applyTimeouts = p.o.Timeouts(ctx)
 	}
 	up := upstreamRequest(ctx, r)
 	// No lock is held and no deadline runs while the client sends its request,
@@ -161,8 +161,8 @@ func (x *exchange) endAnswer(panicked any, err error) (handled bool) {
 	defer x.unlockLate() // a panic must not skip the observer
 	defer func() {
 		x.shut()
-		if x.timeouts != nil {
-			x.timeouts.Restore()
+		if x.restore != nil {
+			x.restore()
 		}
 	}()
 	switch {

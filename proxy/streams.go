@@ -73,17 +73,3 @@ func (d *drain) schedule(x *exchange) {
 		time.AfterFunc(d.limit-since, x.tick)
 	}
 }
-
-// ends returns the age at which the drain ends x if that is a stream, and the age at which
-// it ends whatever it can end.
-func (d *drain) ends(x *exchange) (streams, limit time.Duration) {
-	if d == nil {
-		return never, never
-	}
-	age := d.began.Sub(x.since)
-	limit = never
-	if d.limit > 0 {
-		limit = age + d.limit
-	}
-	return min(age+x.o.DrainTimeout, limit), limit
-}

@@ -187,14 +187,18 @@ func (x *exchange) tick() {
 
 // drained returns the age at which a drain ends the exchange.
 func (x *exchange) drained() time.Duration {
-	streams, limit := x.o.Streams.drain.Load().ends(x)
-	switch x.times.phase {
-	case phaseFree:
+	d := x.o.Streams.drain.Load()
+	if d == nil || x.times.phase == phaseFree {
 		return never
-	case phaseWhole:
+	}
+	began, limit := d.began.Sub(x.since), never
+	if d.limit > 0 {
+		limit = began + d.limit
+	}
+	if x.times.phase == phaseWhole {
 		return limit
 	}
-	return streams
+	return min(began+x.o.DrainTimeout, limit)
 }
 
 // endNow ends the answer for a cause of ours, or sends an error if it has not begun,

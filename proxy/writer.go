@@ -156,8 +156,8 @@ func (x *exchange) decide(status int) {
 			usage.ReportsFailures(true)
 		}
 	}
-	if x.timeouts != nil {
-		x.timeouts.Apply()
+	if x.applyTimeouts != nil {
+		x.restore = x.applyTimeouts()
 	}
 	x.choose()
 	x.watch()

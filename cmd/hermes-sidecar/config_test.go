@@ -10,7 +10,6 @@ import (
 	"math/big"
 	"os"
 	"path/filepath"
-	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -20,7 +19,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
-	"github.com/hermes-sidecar/hermes-sidecar/caddymodule"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/options"
 )
 
 // validate does what the command validate does. What is stored goes below a
@@ -85,29 +84,16 @@ func TestCaddyfilesOfTheRepositoryValidate(t *testing.T) {
 // them, in hermes and in hermes_proxy.
 func TestEveryOptionValidates(t *testing.T) {
 	var lines []string
-	given := make(map[string]bool)
 	block := regexp.MustCompile(`(?s)\n\thermes \{\n.*?\n\t\}\n`).FindString(read(t, example))
-	for _, m := range regexp.MustCompile(`(?m)^\t\t# (([a-z_]+) \S.*)$`).FindAllStringSubmatch(block, -1) {
-		line := strings.Replace(m[1], "/var/lib/caddy/hermes", t.TempDir(), 1)
-		lines = append(lines, line)
-		given[m[2]] = true
+	for _, m := range regexp.MustCompile(`(?m)^\t\t# ([a-z_]+ \S.*)$`).FindAllStringSubmatch(block, -1) {
+		lines = append(lines, strings.Replace(m[1], "/var/lib/caddy/hermes", t.TempDir(), 1))
 	}
-	handler := reflect.TypeFor[caddymodule.Handler]()
-	for i := range handler.NumField() {
-		name, _, _ := strings.Cut(handler.Field(i).Tag.Get("json"), ",")
-		switch name {
-		case "", "-":
-			continue
-		case "tools":
-			name = "tool"
-		}
-		if !given[name] {
-			t.Errorf("the example has no line for %s", name)
-		}
+	if len(lines) < len(options.All()) { // each is there: TestExampleAdapts
+		t.Fatalf("%d lines in %s", len(lines), block)
 	}
-	options := "\t\t" + strings.Join(lines, "\n\t\t") + "\n"
-	validate(t, "hermes", ":8643 {\n\thermes {\n"+options+"\t}\n\treverse_proxy 127.0.0.1:8642\n}\n")
-	validate(t, "hermes_proxy", ":8643 {\n\thermes_proxy /v1/* 127.0.0.1:8642 {\n"+options+"\t\ttransport http {\n\t\t\tkeepalive 4s\n\t\t}\n\t}\n}\n")
+	block = "\t\t" + strings.Join(lines, "\n\t\t") + "\n"
+	validate(t, "hermes", ":8643 {\n\thermes {\n"+block+"\t}\n\treverse_proxy 127.0.0.1:8642\n}\n")
+	validate(t, "hermes_proxy", ":8643 {\n\thermes_proxy /v1/* 127.0.0.1:8642 {\n"+block+"\t\ttransport http {\n\t\t\tkeepalive 4s\n\t\t}\n\t}\n}\n")
 }
 
 // TestWhatStandsAroundASidecarValidates: testdata/around.Caddyfile has what a

@@ -3,10 +3,7 @@
 // holds no state.
 package bounded
 
-import (
-	"strings"
-	"unicode/utf8"
-)
+import "strings"
 
 const (
 	// maxLogged is how many bytes of a name that upstream gave are logged.
@@ -20,18 +17,10 @@ const (
 func Name(s string) string { return Text(s, maxLogged) }
 
 // NameEnd returns the last 256 bytes of a name as valid UTF-8.
-func NameEnd(s string) string { return valid(s[max(len(s)-maxLogged, 0):]) }
+func NameEnd(s string) string { return strings.ToValidUTF8(s[max(len(s)-maxLogged, 0):], "") }
 
 // Text returns s as valid UTF-8 of at most n bytes.
-func Text(s string, n int) string { return valid(s[:min(len(s), n)]) }
-
-// valid returns s as valid UTF-8.
-func valid(s string) string {
-	if utf8.ValidString(s) { // as almost all is, which ToValidUTF8 sees byte by byte
-		return s
-	}
-	return strings.ToValidUTF8(s, "")
-}
+func Text(s string, n int) string { return strings.ToValidUTF8(s[:min(len(s), n)], "") }
 
 // Error returns err or, if its text is longer than 1 KiB, an error with the
 // beginning of the text that wraps it.

@@ -19,14 +19,6 @@ func Of(ctx caddy.Context) *caddyhttp.App {
 	return nil
 }
 
-// Times returns the grace period and the shutdown delay of that app.
-func Times(ctx caddy.Context) (grace, delay time.Duration) {
-	if app := Of(ctx); app != nil {
-		return time.Duration(app.GracePeriod), time.Duration(app.ShutdownDelay)
-	}
-	return 0, 0
-}
-
 // minDrainReserve and maxDrainReserve are the least and the most time kept between
 // the error finish of streams and the end of the grace period, so that the finish
 // is written before the servers close connections.

@@ -28,11 +28,8 @@ func TestFieldsAreDescribedByTheTable(t *testing.T) {
 		if i := strings.LastIndex(before, "{\n"); i > len(head) {
 			head = before[:i+2]
 		}
-		generated(t, file, head, field, func(string) string {
-			text := o.Explanation + " " + inJSON(o)
-			together := strings.NewReplacer("Default: ", "Default:\x00")
-			return strings.ReplaceAll(wrapped("\t// ", together.Replace(text)), "\x00", " ")
-		})
+		text := strings.ReplaceAll(o.Explanation+" "+inJSON(o), "Default: ", "Default:\x00") // on one line
+		generated(t, file, head, field, strings.ReplaceAll(wrapped("\t// ", text), "\x00", " "))
 	}
 }
 
@@ -59,31 +56,24 @@ func inJSON(o *Option) string {
 // TestCaddyfilesAreDescribedByTheTable: the syntax in the comment of UnmarshalCaddyfile, and
 // Caddyfile.example, which has each option commented out, with its default or an example.
 func TestCaddyfilesAreDescribedByTheTable(t *testing.T) {
-	generated(t, "../../caddymodule/caddyfile.go", "//\thermes [<matcher>] {\n", "//\t}\n", func(string) string {
-		var b strings.Builder
-		for _, o := range table {
-			value := o.Usage()
-			for _, kind := range []string{"size", "duration", "directory"} {
-				value = strings.Replace(value, kind, "<"+kind+">", 1)
-			}
-			if o.Repeatable() {
-				value = "<emoji> <name>"
-			}
-			fmt.Fprintf(&b, "//\t    %-19s%s\n", o.Name, value)
+	var syntax strings.Builder
+	var example []string
+	for _, o := range table {
+		value, line := o.Usage(), o.Name+" "+o.Default
+		for _, kind := range []string{"size", "duration", "directory"} {
+			value = strings.Replace(value, kind, "<"+kind+">", 1)
 		}
-		return b.String()
-	})
-	generated(t, "../../Caddyfile.example", "\n\thermes {\n", "\t}\n", func(string) string {
-		var all []string
-		for _, o := range table {
-			line := o.Name + " " + o.Default
-			if o.Default == "" {
-				line = o.Example
-			}
-			all = append(all, wrapped("\t\t## ", strings.ReplaceAll(o.Explanation, "`", ""))+"\t\t# "+line+"\n")
+		if o.Repeatable() {
+			value = "<emoji> <name>"
 		}
-		return strings.Join(all, "\n")
-	})
+		fmt.Fprintf(&syntax, "//\t    %-19s%s\n", o.Name, value)
+		if o.Default == "" {
+			line = o.Example
+		}
+		example = append(example, wrapped("\t\t## ", strings.ReplaceAll(o.Explanation, "`", ""))+"\t\t# "+line+"\n")
+	}
+	generated(t, "../../caddymodule/caddyfile.go", "//\thermes [<matcher>] {\n", "//\t}\n", syntax.String())
+	generated(t, "../../Caddyfile.example", "\n\thermes {\n", "\t}\n", strings.Join(example, "\n"))
 }
 
 // wrapped returns a text in lines of at most 80 columns, each after prefix.

@@ -7,7 +7,6 @@ import (
 	"go/parser"
 	"go/token"
 	"maps"
-	"os"
 	"reflect"
 	"regexp"
 	"slices"
@@ -16,8 +15,6 @@ import (
 
 	"github.com/dustin/go-humanize"
 )
-
-const configSchema = "../../docs/schema/config.json"
 
 // TestSchemaOfTheConfiguration: docs/schema/config.json is what the table says of hermes,
 // ofResume says of hermes_resume, and the doc comments say of both.
@@ -68,15 +65,7 @@ func TestSchemaOfTheConfiguration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want += "\n"
-	if *update {
-		if err := os.WriteFile(configSchema, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if have, err := os.ReadFile(configSchema); err != nil || string(have) != want {
-		t.Errorf("%s is not what the table says (-update writes it), %v: want\n%s", configSchema, err, want)
-	}
+	generated(t, "../../docs/schema/config.json", "{", "\n}\n", want[1:len(want)-2])
 }
 
 // ofTable returns what values of the options of hermes are in JSON.

@@ -15,13 +15,11 @@ var update = flag.Bool("update", false, "write docs/options.md and the chart's s
 // TestPageHasTheTable: docs/options.md has every option in the order of the table, with all
 // that the table says of it.
 func TestPageHasTheTable(t *testing.T) {
-	generated(t, "../../docs/options.md", "<!-- generated: options -->\n", "<!-- end -->", func(string) string {
-		b := new(strings.Builder)
-		for _, o := range table {
-			fmt.Fprintf(b, "\n### `%s`\n\n%s. Example: `%s`\n\n%s %s\n", o.Name, values(o), o.Example, o.Explanation, o.When)
-		}
-		return b.String()
-	})
+	var b strings.Builder
+	for _, o := range table {
+		fmt.Fprintf(&b, "\n### `%s`\n\n%s. Example: `%s`\n\n%s %s\n", o.Name, values(o), o.Example, o.Explanation, o.When)
+	}
+	generated(t, "../../docs/options.md", "<!-- generated: options -->\n", "<!-- end -->", b.String())
 }
 
 // TestExamplesChangeTheDefault, as an example has to, and are complete.
@@ -74,9 +72,9 @@ func values(o *Option) string {
 	return "One of " + all + ". Default: " + standard
 }
 
-// generated compares what is between head and tail in a file with what render makes
-// of it, and writes that with -update.
-func generated(t *testing.T, file, head, tail string, render func(old string) string) {
+// generated compares what is between head and tail in a file with want, and writes that with
+// -update.
+func generated(t *testing.T, file, head, tail, want string) {
 	t.Helper()
 	b, err := os.ReadFile(file)
 	if err != nil {
@@ -88,7 +86,6 @@ func generated(t *testing.T, file, head, tail string, render func(old string) st
 		t.Fatalf("%s has no part that begins with\n%s", file, head)
 	}
 	old := string(b[found[4]:found[5]])
-	want := render(old)
 	switch {
 	case old == want:
 	case *update:

@@ -7,15 +7,9 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 )
 
-// The events that are emitted at the end of a stream, for Caddy's events app.
-const (
-	eventEnded  = "hermes_stream_ended"
-	eventFailed = "hermes_stream_failed"
-)
-
 // An Emitter emits the events of a handler by the events app of its configuration.
 type Emitter struct {
-	app *caddyevents.App
+	App *caddyevents.App
 	ctx caddy.Context // the handler's, which is the origin
 }
 
@@ -30,25 +24,14 @@ func NewEmitter(ctx caddy.Context) (*Emitter, error) {
 
 // activeApp returns the events app of the configuration that runs, nil for none.
 func activeApp() *caddyevents.App {
-	v, err := caddy.ActiveContext().AppIfConfigured("events")
-	if err != nil {
-		return nil
-	}
+	v, _ := caddy.ActiveContext().AppIfConfigured("events") // nil with an error
 	app, _ := v.(*caddyevents.App)
 	return app
 }
 
-// On has h handle an event of the configuration.
-func (e *Emitter) On(name string, h caddyevents.Handler) error {
-	if err := e.app.On(name, h); err != nil {
-		return fmt.Errorf("subscribing to the event %s: %w", name, err)
-	}
-	return nil
-}
-
 // Runs reports whether the configuration is the one that runs: a new one is from
 // when it has started for good.
-func (e *Emitter) Runs() bool { return activeApp() == e.app }
+func (e *Emitter) Runs() bool { return activeApp() == e.App }
 
 // emit emits an event, if a handler listens. The configuration of a stream that outlives
 // it listens no more: its events app refuses to call handlers, with an error in the log.
@@ -57,7 +40,7 @@ func (e *Emitter) emit(name string, data func() map[string]any) {
 	if e == nil {
 		return
 	}
-	app, ctx := e.app, e.ctx
+	app, ctx := e.App, e.ctx
 	if ctx.Err() != nil {
 		app, ctx.Context = activeApp(), caddy.ActiveContext().Context
 	}

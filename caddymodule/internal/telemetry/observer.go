@@ -70,9 +70,9 @@ func (o *Observer) end(r *http.Request, res proxy.Result) {
 	accesslog.SetPlaceholder(r, endedKey, e)
 	accesslog.Add(r, zap.String("hermes_outcome", e.Outcome), zap.Int("hermes_tools", e.Tools))
 	o.logEnd(e, &res)
-	event := eventEnded
+	event := "hermes_stream_ended"
 	if failed(e.Outcome) {
-		event = eventFailed
+		event = "hermes_stream_failed"
 	}
 	o.Emitter.emit(event, e.data)
 }
@@ -82,7 +82,7 @@ func (o *Observer) end(r *http.Request, res proxy.Result) {
 type stream struct {
 	observer *Observer
 	since    time.Time           // the request came
-	span     trace.Span          // nil if the request is not traced
+	span     trace.Span          // records nothing if the request is not traced
 	op       string              // gen_ai.operation.name, "" for an answer that is not streamed
 	gaps     prometheus.Observer // the times between chunks
 	ctx      context.Context     // the request's, nil for an answer that is not streamed
@@ -109,9 +109,7 @@ func (s *stream) Read(now time.Time, chunks int, sum proxy.Summarizer) {
 		return
 	}
 	if before == 0 {
-		if s.span != nil {
-			s.span.SetAttributes(attribute.Float64("gen_ai.response.time_to_first_chunk", at.Seconds()))
-		}
+		s.span.SetAttributes(attribute.Float64("gen_ai.response.time_to_first_chunk", at.Seconds()))
 		s.observer.Process.metrics.firstChunk.WithLabelValues(s.op).Observe(at.Seconds())
 	} else {
 		s.gaps.Observe((at - s.last).Seconds())
@@ -133,9 +131,7 @@ const looksForID = 16
 // Tool implements proxy.AnswerObserver.
 func (s *stream) Tool(now time.Time, e rewrite.ToolEvent) {
 	s.observer.Process.metrics.toolEvents.WithLabelValues(status(e.Completed), string(e.Source)).Inc()
-	if s.span != nil {
-		spanTool(s.span, now, e)
-	}
+	spanTool(s.span, now, e)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	id := bounded.Name(e.ID)
@@ -156,9 +152,7 @@ func (s *stream) End(r *http.Request, res proxy.Result) {
 	if s.op != "" {
 		s.observer.Process.end(s)
 		s.observer.Process.metrics.took(s.op, &res)
-		if s.span != nil {
-			endSpan(s.span, s.op, res)
-		}
+		endSpan(s.span, s.op, res)
 	}
 	s.observer.end(r, res)
 }

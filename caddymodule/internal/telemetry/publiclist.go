@@ -24,9 +24,8 @@ func (p *Process) PublicList(now time.Time) ([]byte, error) {
 	}{[]json.RawMessage{}, ended, 0}
 	size := 0
 	for i := range open {
-		o := &open[i]
-		o.ID, o.Path = publicID(o.ID), publicPath(o.Path)
-		b, err := json.Marshal(o)
+		strip(&open[i].ID, &open[i].Path)
+		b, err := json.Marshal(open[i])
 		if err != nil {
 			return nil, err
 		}
@@ -37,30 +36,25 @@ func (p *Process) PublicList(now time.Time) ([]byte, error) {
 		list.Open = append(list.Open, b)
 	}
 	for i := range ended {
-		e := &ended[i]
-		e.ID, e.Path = publicID(e.ID), publicPath(e.Path)
+		strip(&ended[i].ID, &ended[i].Path)
 	}
 	return json.Marshal(list)
-}
-
-// publicID returns the id if it is a chat completion's, or "".
-func publicID(id string) string {
-	if !strings.HasPrefix(id, "chatcmpl-") {
-		return ""
-	}
-	return id
 }
 
 // publicWords are the fixed segments of the paths of Hermes' streams.
 var publicWords = []string{"", "v1", "chat", "completions", "responses", "runs", "events", "api", "sessions", "stream"}
 
-// publicPath returns the path with `*` in place of each segment that may be an id.
-func publicPath(path string) string {
-	segments := strings.Split(path, "/")
+// strip removes an id that is no chat completion's, and puts `*` in place of each segment of a
+// path that may be an id.
+func strip(id, path *string) {
+	if !strings.HasPrefix(*id, "chatcmpl-") {
+		*id = ""
+	}
+	segments := strings.Split(*path, "/")
 	for i, s := range segments {
 		if !slices.Contains(publicWords, s) {
 			segments[i] = "*"
 		}
 	}
-	return strings.Join(segments, "/")
+	*path = strings.Join(segments, "/")
 }

@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/bounded"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
@@ -20,12 +21,12 @@ const tracerName = "github.com/hermes-sidecar/hermes-sidecar/caddymodule"
 
 // startSpan starts the span of a stream whose request came at since, below that of the
 // request, with the attributes of OpenTelemetry's conventions for generative AI. Nothing
-// that was said is in it, and no label of a tool. It is nil if the request is not traced:
-// only Caddy's tracing directive makes it so.
+// that was said is in it, and no label of a tool. It records nothing if the request is not
+// traced: only Caddy's tracing directive makes it so.
 func startSpan(r *http.Request, op string, since time.Time) trace.Span {
 	parent := trace.SpanFromContext(r.Context())
 	if !parent.IsRecording() {
-		return nil
+		return noop.Span{}
 	}
 	_, span := parent.TracerProvider().Tracer(tracerName).Start(r.Context(), op,
 		trace.WithSpanKind(trace.SpanKindClient),
@@ -48,28 +49,29 @@ func spanTool(span trace.Span, now time.Time, e rewrite.ToolEvent) {
 
 // endSpan ends the span of an operation.
 func endSpan(span trace.Span, op string, res proxy.Result) {
+	if !span.IsRecording() {
+		return
+	}
+	attributes := append(serverOf(res.Upstream), attribute.String("hermes.outcome", res.Outcome))
+	add := func(given bool, more ...attribute.KeyValue) {
+		if given {
+			attributes = append(attributes, more...)
+		}
+	}
 	// The model that was asked for is in the request, which is not read for this.
 	if model := bounded.Name(res.Model); model != "" {
 		span.SetName(op + " " + model)
-		span.SetAttributes(attribute.String("gen_ai.response.model", model))
+		add(true, attribute.String("gen_ai.response.model", model))
 	}
-	if res.ID != "" {
-		span.SetAttributes(attribute.String("gen_ai.response.id", bounded.Name(res.ID)))
-	}
-	span.SetAttributes(attribute.String("hermes.outcome", res.Outcome))
-	span.SetAttributes(serverOf(res.Upstream)...)
-	if res.FinishReason != "" {
-		span.SetAttributes(attribute.StringSlice("gen_ai.response.finish_reasons", []string{bounded.Name(res.FinishReason)}))
-	}
-	if res.InputTokens+res.OutputTokens > 0 {
-		span.SetAttributes(
-			attribute.Int64("gen_ai.usage.input_tokens", res.InputTokens),
-			attribute.Int64("gen_ai.usage.output_tokens", res.OutputTokens))
-	}
+	add(res.ID != "", attribute.String("gen_ai.response.id", bounded.Name(res.ID)))
+	add(res.FinishReason != "", attribute.StringSlice("gen_ai.response.finish_reasons", []string{bounded.Name(res.FinishReason)}))
+	add(res.InputTokens+res.OutputTokens > 0, attribute.Int64("gen_ai.usage.input_tokens", res.InputTokens),
+		attribute.Int64("gen_ai.usage.output_tokens", res.OutputTokens))
 	if failed(res.Outcome) {
-		span.SetAttributes(attribute.String("error.type", res.Outcome))
+		add(true, attribute.String("error.type", res.Outcome))
 		span.SetStatus(codes.Error, res.Outcome)
 	}
+	span.SetAttributes(attributes...)
 	span.End()
 }
 
@@ -81,11 +83,11 @@ func serverOf(upstream string) []attribute.KeyValue {
 	}
 	host, port, err := net.SplitHostPort(upstream)
 	if err != nil {
-		return []attribute.KeyValue{attribute.String("server.address", upstream)}
+		host = upstream
 	}
-	number, err := strconv.Atoi(port)
-	if err != nil {
-		return []attribute.KeyValue{attribute.String("server.address", host)}
+	server := []attribute.KeyValue{attribute.String("server.address", host)}
+	if number, err := strconv.Atoi(port); err == nil {
+		server = append(server, attribute.Int("server.port", number))
 	}
-	return []attribute.KeyValue{attribute.String("server.address", host), attribute.Int("server.port", number)}
+	return server
 }
