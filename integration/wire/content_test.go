@@ -144,52 +144,23 @@ func TestMarkers(t *testing.T) {
 		{"imitated and trusted start a tool", sidecar.Options{"imitations": "trust"},
 			[]string{"Sure\n`💻 ls`\n\ndone"}, "Sure\ndone", []strict.Start{{Emoji: "💻", Label: "ls", Tool: "terminal"}}},
 	}
-	scripts := upstream.Router{}
+	var scenes []scene
 	for _, r := range rule {
-		scripts[r.name] = texts(r.deltas...)
+		scenes = append(scenes, scene{name: r.name, options: r.options, play: texts(r.deltas...), content: r.content, starts: append([]strict.Start{}, r.starts...)})
 	}
-	up := upstream.New(t, scripts.Play)
-	bases := map[string]string{}
-	for _, value := range []string{"", "keep", "trust"} {
-		o := sidecar.Options{}
-		if value != "" {
-			o["imitations"] = value
-		}
-		bases[value], _ = sidecar.Serve(t, up, o)
-	}
-	for _, r := range rule {
-		t.Run(r.name, func(t *testing.T) {
-			value, _ := r.options["imitations"].(string)
-			a := client.New(t, bases[value]).Play(r.name).Answer()
-			a.CheckGood(t)
-			for i := range min(len(a.Starts), len(r.starts)) {
-				if r.starts[i].Tool == "" {
-					a.Starts[i].Tool = "" // the contract leaves it open
-				}
-			}
-			if a.Content != r.content || !slices.Equal(a.Starts, r.starts) {
-				t.Errorf("content %q, starts %v; want %q, %v", a.Content, a.Starts, r.content, r.starts)
-			}
-		})
-	}
-}
-
-// A whole-chunk marker after a tool event of upstream's own is the model's doing.
-func TestMarkerAfterAToolEventIsAnImitation(t *testing.T) {
-	base, _ := sidecar.Serve(t, upstream.New(t, func(x *upstream.Exchange) {
-		x.Events()
-		x.Frame(hermes.Delta("content", "a"))
-		x.Frame("event: hermes.tool.progress", `data: {"tool": "terminal", "emoji": "\ud83d\udcbb", "label": "ls", "toolCallId": "c1", "status": "running"}`)
-		x.Frame("event: hermes.tool.progress", `data: {"tool": "terminal", "toolCallId": "c1", "status": "completed"}`)
-		x.Frame(hermes.Delta("content", "\n`💻 rm`\n"))
-		x.Frame(hermes.Delta("content", "b"))
-		x.Finish()
-	}), nil)
-	a := client.New(t, base).Chat().Answer()
-	a.CheckGood(t)
-	if a.Content != "a\nb" || len(a.Starts) != 1 {
-		t.Errorf("content %q, starts %v; want the imitated marker gone and no second tool", a.Content, a.Starts)
-	}
+	show(t, append(scenes, scene{
+		name: "in one chunk after a tool event of upstream's own are the model's doing", content: "a\nb",
+		starts: []strict.Start{{Emoji: "💻", Label: "ls", Tool: "terminal"}},
+		play: func(x *upstream.Exchange) {
+			x.Events()
+			x.Frame(hermes.Delta("content", "a"))
+			x.Frame("event: hermes.tool.progress", `data: {"tool": "terminal", "emoji": "\ud83d\udcbb", "label": "ls", "toolCallId": "c1", "status": "running"}`)
+			x.Frame("event: hermes.tool.progress", `data: {"tool": "terminal", "toolCallId": "c1", "status": "completed"}`)
+			x.Frame(hermes.Delta("content", "\n`💻 rm`\n"))
+			x.Frame(hermes.Delta("content", "b"))
+			x.Finish()
+		},
+	})...)
 }
 
 // Text that begins like a marker waits for the end of its line, but not beyond
@@ -245,12 +216,7 @@ func TestReasoningOption(t *testing.T) {
 			t.Errorf("the stream has changed:\n%s", got)
 		}
 	})
-	t.Run("drop", func(t *testing.T) {
-		c := client.New(t, sidecar.URL(sidecar.Serve(t, up, sidecar.Options{"reasoning": "drop"})))
-		if a := c.Chat().Answer(); a.Content != "Answer 42" || a.Reasoning != "" {
-			t.Errorf("content %q, reasoning %q", a.Content, a.Reasoning)
-		}
-	})
+	show(t, scene{name: "drop", options: sidecar.Options{"reasoning": "drop"}, play: upstream.Replay(r, upstream.ByFrame), names: "chunk text text finish stop done", content: "Answer 42"})
 }
 
 // A backend that dies while the model thinks: what has been thought arrives, and

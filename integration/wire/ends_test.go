@@ -2,7 +2,10 @@ package wire
 
 import (
 	"bytes"
+	"fmt"
 	"net/http"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -55,31 +58,74 @@ func TestEnds(t *testing.T) {
 		{"finish error alone", then(start(text, hermes.One("data: "+hermes.Envelope+`"choices": [{"index": 0, "delta": {}, "finish_reason": "error"}]}`), hermes.One("data: [DONE]")), clean), "agent_error"},
 		{"a last frame that lacks its blank line", then(start(text), func(x *upstream.Exchange) { x.Chunk([]byte(hermes.Finish("stop", 56))); x.End() }), ""},
 	}
-	scripts := upstream.Router{}
+	var scenes []scene
 	for _, r := range rules {
-		scripts[r.name] = r.play
+		s := scene{name: r.name, options: sidecar.Options{"done_grace": "100ms", "keepalive": 0}, play: r.play, code: r.code, content: "hi"}
+		if strings.Contains(r.name, "role alone") {
+			s.content = ""
+		}
+		if strings.HasSuffix(r.name, "silence of done_grace") {
+			s.least = 100 * time.Millisecond
+		}
+		scenes = append(scenes, s)
 	}
-	base, _ := sidecar.Serve(t, upstream.New(t, scripts.Play), sidecar.Options{"done_grace": "100ms", "keepalive": 0})
-	c := client.New(t, base)
-	for _, r := range rules {
-		t.Run(r.name, func(t *testing.T) {
-			if strings.HasSuffix(r.name, "silence of done_grace") {
-				defer harness.AtLeast(t, 100*time.Millisecond)()
+	show(t, scenes...)
+}
+
+// A scene is a stream of upstream's, and what the client gets of it.
+type scene struct {
+	name    string
+	options sidecar.Options
+	play    upstream.Script
+	names   string // of the frames, in short, or else
+	content string
+	starts  []strict.Start // in which a tool without a name may have any
+	code    string         // of the error at the end, "" for a success
+	least   time.Duration  // that it takes
+}
+
+// show plays scenes.
+func show(t *testing.T, scenes ...scene) {
+	t.Helper()
+	scripts, clients := upstream.Router{}, map[string]*client.Client{}
+	for _, s := range scenes {
+		scripts[s.name] = s.play
+	}
+	up := upstream.New(t, scripts.Play)
+	for _, s := range scenes {
+		options := fmt.Sprint(s.options)
+		if clients[options] == nil {
+			clients[options] = client.New(t, sidecar.URL(sidecar.Serve(t, up, s.options)))
+		}
+		t.Run(s.name, func(t *testing.T) {
+			defer harness.AtLeast(t, s.least)()
+			a := clients[options].Of(t).Play(s.name).Answer()
+			checkEnd(t, a, s.code)
+			if got := strings.Join(a.Names(), " "); s.names != "" && got != s.names {
+				t.Errorf("frames %q, want %q", got, s.names)
 			}
-			a := c.Of(t).Play(r.name).Answer()
-			want := "hi"
-			if strings.Contains(r.name, "alone") && r.code == "upstream_aborted" {
-				want = ""
+			if s.names != "" && s.content == "" {
+				return
 			}
-			if a.Content != want {
-				t.Errorf("content %q, want %q", a.Content, want)
+			for i := range min(len(a.Starts), len(s.starts)) {
+				if s.starts[i].Tool == "" {
+					a.Starts[i].Tool = ""
+				}
 			}
-			if r.code == "" {
-				a.CheckGood(t)
-			} else {
-				a.CheckError(t, r.code)
+			if a.Content != s.content || s.starts != nil && !slices.Equal(a.Starts, s.starts) {
+				t.Errorf("content %q, starts %v; want %q, %v", a.Content, a.Starts, s.content, s.starts)
 			}
 		})
+	}
+}
+
+// checkEnd wants the error of a code, or a success.
+func checkEnd(t testing.TB, a *strict.Answer, code string) {
+	t.Helper()
+	if code == "" {
+		a.CheckGood(t)
+	} else {
+		a.CheckError(t, code)
 	}
 }
 
@@ -113,15 +159,11 @@ func TestErrorOfUpstreamsOwnIsSentOnce(t *testing.T) {
 			x.Reset()
 		},
 	}
-	c := client.New(t, sidecar.URL(sidecar.Serve(t, upstream.New(t, scripts.Play), sidecar.Still)))
-	for name := range scripts {
-		t.Run("then "+name, func(t *testing.T) {
-			a := c.Of(t).Play(name).Answer()
-			if got := strings.Join(a.Names(), " "); got != "chunk text error finish error done" || a.Err.Message != "overloaded" {
-				t.Errorf("frames %q, error %+v", got, a.Err)
-			}
-		})
+	var scenes []scene
+	for name, play := range scripts {
+		scenes = append(scenes, scene{name: "then " + name, options: sidecar.Still, play: play, code: "busy", names: "chunk text error finish error done"})
 	}
+	show(t, scenes...)
 }
 
 // Before the first complete frame a failure is an HTTP status with JSON.
@@ -154,11 +196,14 @@ func TestFailuresBeforeTheFirstFrame(t *testing.T) {
 	})
 }
 
+// failsInline reports whether a recording has Hermes' own error finish, without a key in it.
+func failsInline(r hermes.Recording) bool {
+	return hermes.Chats(r) && strings.Contains(string(r.Body), `"finish_reason": "error"`) && !strings.Contains(string(r.Body), "sk-")
+}
+
 // What G3 puts into one chunk is split; message, type, usage and block stay.
 func TestErrorFinishOfG3IsSplit(t *testing.T) {
-	all := hermes.Recordings(t, func(r hermes.Recording) bool {
-		return hermes.Chats(r) && strings.Contains(string(r.Body), `"finish_reason": "error"`) && !strings.Contains(string(r.Body), "sk-")
-	})
+	all := hermes.Recordings(t, failsInline)
 	c := client.New(t, sidecar.URL(sidecar.Serve(t, upstream.New(t, upstream.Library(all, upstream.ByFrame).Play), sidecar.Still)))
 	for _, r := range all {
 		t.Run(r.String(), func(t *testing.T) {
@@ -177,9 +222,7 @@ func TestErrorFinishOfG3IsSplit(t *testing.T) {
 
 // With error_finish inline G3's chunk stays, and generated errors look like it.
 func TestInlineErrorFinish(t *testing.T) {
-	all := hermes.Recordings(t, func(r hermes.Recording) bool {
-		return hermes.Chats(r) && strings.Contains(string(r.Body), `"finish_reason": "error"`) && !strings.Contains(string(r.Body), "sk-")
-	})
+	all := hermes.Recordings(t, failsInline)
 	scripts := upstream.Library(all, upstream.ByFrame)
 	scripts["cut"] = func(x *upstream.Exchange) {
 		x.Begin("hi")
@@ -191,7 +234,7 @@ func TestInlineErrorFinish(t *testing.T) {
 		got := c.Play(r.String()).All()
 		if r.Scenario == "crash_in_tool" {
 			// It leaves its tool open, so one completed is added.
-			got = strings.Replace(got, "event: hermes.tool.progress\n"+frameWith(got, `"completed"}`)+"\n\n", "", 1)
+			got = regexp.MustCompile(`event: hermes\.tool\.progress\n.*"completed"\}\n\n`).ReplaceAllString(got, "")
 		}
 		if got != string(r.Body) {
 			t.Errorf("%s: got\n%s\nwant\n%s", r, got, r.Body)
@@ -205,16 +248,6 @@ func TestInlineErrorFinish(t *testing.T) {
 		a.Last.Hermes == nil || a.Last.Hermes.ErrorCode == "" || !a.Last.Hermes.Partial || a.Last.Hermes.Completed || !a.Last.Hermes.Failed {
 		t.Errorf("error %+v, block %+v", a.Last.Error, a.Last.Hermes)
 	}
-}
-
-// frameWith is the first line of s that contains text.
-func frameWith(s, text string) string {
-	for l := range strings.SplitSeq(s, "\n") {
-		if strings.Contains(l, text) {
-			return l
-		}
-	}
-	return ""
 }
 
 // Keys and tokens in upstream's messages do not reach the client.
@@ -319,14 +352,10 @@ func TestStopsThatAreNone(t *testing.T) {
 			}
 		})
 	}
-	t.Run("an answer that ends on housekeeping", func(t *testing.T) {
-		base, _ := sidecar.Serve(t, upstream.New(t, upstream.Replay(hermes.Recorded(t, "live-g0-v0.8.0/housekeep"), upstream.ByFrame)), nil)
-		client.New(t, base).Chat().Answer().CheckGood(t)
-	})
-	t.Run("reasoning without text", func(t *testing.T) {
-		base, _ := sidecar.Serve(t, upstream.New(t, upstream.Lines(hermes.One(hermes.Role), hermes.One(hermes.Delta("reasoning_content", "hm")), hermes.One(hermes.Finish("stop", 0)), hermes.One("data: [DONE]"))), nil)
-		client.New(t, base).Chat().Answer().CheckGood(t)
-	})
+	reasoning := upstream.Lines(hermes.One(hermes.Role), hermes.One(hermes.Delta("reasoning_content", "hm")), hermes.One(hermes.Finish("stop", 0)), hermes.One("data: [DONE]"))
+	housekeeping := hermes.Recorded(t, "live-g0-v0.8.0/housekeep")
+	show(t, scene{name: "reasoning without text", play: reasoning},
+		scene{name: "an answer that ends on housekeeping", play: upstream.Replay(housekeeping, upstream.ByFrame), content: "Noted, I will remember that you like tea."})
 }
 
 // A turn that its request mutes is empty by intent: no empty_answer for it. Only a
@@ -337,11 +366,6 @@ func TestMutedTurns(t *testing.T) {
 		scripts[name] = upstream.Replay(hermes.Recorded(t, name), upstream.ByFrame)
 	}
 	base, _ := sidecar.Serve(t, upstream.New(t, scripts.Play), sidecar.Options{"max_request": 64 << 10})
-	const session = "X-Hermes-Session-Id"
-	ask := func(t *testing.T, name, members, id string, chunked bool) *strict.Answer {
-		body := client.Body(`{"model":"hermes-agent","stream":true,"messages":[{"role":"user","content":"hi"}]`+members+`}`, chunked)
-		return client.New(t, base).Send(http.MethodPost, "/v1/chat/completions", body, "X-Play", name, session, id).Answer()
-	}
 	const diagnostic = `,"hermes_notification_category":"diagnostic"`
 	for _, c := range []struct {
 		name, members, session, code string
@@ -358,11 +382,9 @@ func TestMutedTurns(t *testing.T) {
 		{"g3-v0.20.3/zero_usage_empty", diagnostic, "s1", "agent_crashed", false},
 	} {
 		t.Run(c.name+" "+c.members[:min(len(c.members), 50)]+" "+c.session, func(t *testing.T) {
-			if a := ask(t, c.name, c.members, c.session, c.chunked); c.code == "" {
-				a.CheckGood(t)
-			} else {
-				a.CheckError(t, c.code)
-			}
+			body := client.Body(`{"model":"hermes-agent","stream":true,"messages":[{"role":"user","content":"hi"}]`+c.members+`}`, c.chunked)
+			a := client.New(t, base).Send(http.MethodPost, "/v1/chat/completions", body, "X-Play", c.name, "X-Hermes-Session-Id", c.session).Answer()
+			checkEnd(t, a, c.code)
 		})
 	}
 }
@@ -383,17 +405,12 @@ func TestZeroUsageOption(t *testing.T) {
 	scripts := upstream.Library(hermes.Recordings(t, hermes.Chats), upstream.ByFrame)
 	up := upstream.New(t, scripts.Play)
 	names := []string{"g0-v0.8.0/crash_after_text", "g2-v0.13.0/crash_after_text", "agent-loop/g0-v0.8.0/no_usage"}
-	for _, value := range []string{"error", "pass"} {
+	for value, code := range map[string]string{"error": "agent_crashed", "pass": ""} {
 		c := client.New(t, sidecar.URL(sidecar.Serve(t, up, sidecar.Options{"zero_usage": value})))
 		c.Play("g0-v0.8.0/plain").Answer().CheckGood(t) // now usage is known to be reported
 		for _, name := range names {
 			t.Run(value+" "+name, func(t *testing.T) {
-				a := c.Of(t).Play(name).Answer()
-				if value == "pass" {
-					a.CheckGood(t)
-				} else {
-					a.CheckError(t, "agent_crashed")
-				}
+				checkEnd(t, c.Of(t).Play(name).Answer(), code)
 			})
 		}
 	}
