@@ -393,6 +393,11 @@ func TestChartRecords(t *testing.T) {
 		if c := caddyfile(o); !strings.Contains(c, "record /record/streams\n") || !strings.Contains(c, want) {
 			t.Errorf("%s: the Caddyfile is\n%s", name, c)
 		}
+		if !slices.ContainsFunc(o.pods()[0].sidecar().VolumeMounts, func(m core.VolumeMount) bool {
+			return m.Name == "hermes-sidecar-record" && m.MountPath == "/record" && !m.ReadOnly
+		}) {
+			t.Errorf("%s: the sidecar mounts %v", name, o.pods()[0].sidecar().VolumeMounts)
+		}
 		volumes := o.pods()[0].spec.Volumes
 		v := volumes[slices.IndexFunc(volumes, func(v core.Volume) bool { return v.Name == "hermes-sidecar-record" })]
 		switch {

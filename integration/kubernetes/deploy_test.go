@@ -177,16 +177,6 @@ func TestPrefixedNamesFit(t *testing.T) {
 	}
 }
 
-// TestMetricOfTheAutoscalerIsDocumented, and so exposed (integration tests that).
-func TestMetricOfTheAutoscalerIsDocumented(t *testing.T) {
-	doc := harness.ReadFile(t, harness.Path("docs/observability.md"))
-	for _, m := range of[*autoscaling.HorizontalPodAutoscaler](must(t, kustomized(t, "base-autoscaled")))[0].Spec.Metrics {
-		if !strings.Contains(doc, "| `"+m.Pods.Metric.Name+"` | gauge |") {
-			t.Errorf("%s is not in docs/observability.md", m.Pods.Metric.Name)
-		}
-	}
-}
-
 // TestKubectlRendersTheSame as the library that the other tests use.
 func TestKubectlRendersTheSame(t *testing.T) {
 	kubectl := harness.Program(t, "HERMES_KUBECTL", "kubectl")

@@ -215,10 +215,7 @@ func TestBuildIsToldOnce(t *testing.T) {
 func TestReloadMidStream(t *testing.T) {
 	for _, name := range []string{"g0-v0.8.0/parallel_tools", "g2-v0.13.0/seq_tools", "g0-v0.8.0/crash_in_tool"} {
 		r := hermes.Recorded(t, name)
-		frames := strings.SplitAfter(strings.TrimSuffix(string(r.Body), "\n\n"), "\n\n")
-		for i := range frames {
-			frames[i] = strings.TrimSuffix(frames[i], "\n\n") + "\n\n"
-		}
+		frames := upstream.ByFrame.Cut(r.Body)
 		for _, grace := range []string{"", "10s"} {
 			t.Run(fmt.Sprintf("%s with grace period %q", name, grace), func(t *testing.T) {
 				rest := make(chan struct{})
@@ -230,7 +227,7 @@ func TestReloadMidStream(t *testing.T) {
 							if i == 2 && !x.Wait(rest) {
 								return
 							}
-							x.Chunk([]byte(f))
+							x.Chunk(f)
 						}
 						x.End()
 					},
