@@ -77,11 +77,11 @@ func TestReplicas(t *testing.T) {
 			t.Fatalf("replayed %d is %q, want %q", i, got, want)
 		}
 	}
-	continued := b.Chat(behind, id+"/2", "Authorization", credential)
+	continued := b.Chat(lastEvent, id+"/2", "Authorization", credential)
 	if got := frame(t, continued); got != begun[2] {
 		t.Fatalf("continued it is %q, want %q", got, begun[2])
 	}
-	if stranger := b.Chat(behind, id+"/2", "Authorization", "Bearer other"); stranger.StatusCode != http.StatusNotFound {
+	if stranger := b.Chat(lastEvent, id+"/2", "Authorization", "Bearer other"); stranger.StatusCode != http.StatusNotFound {
 		t.Errorf("a stranger gets %s", stranger.Status)
 	}
 	if status := remove(t, b, id, "Bearer other"); status != http.StatusNotFound {
@@ -110,7 +110,7 @@ func TestReplicas(t *testing.T) {
 	if got := second.All(); !strings.Contains(got, `"finish_reason":"error"`) {
 		t.Errorf("after its end it has %q", got)
 	}
-	if gone := a.Chat(behind, id+"/1", "Authorization", credential); gone.StatusCode != http.StatusNotFound {
+	if gone := a.Chat(lastEvent, id+"/1", "Authorization", credential); gone.StatusCode != http.StatusNotFound {
 		t.Errorf("what is ended is %s", gone.Status)
 	}
 
@@ -126,7 +126,7 @@ func TestReplicas(t *testing.T) {
 	if !strings.Contains(finish, `"finish_reason":"error"`) || !strings.Contains(finish, "[DONE]") {
 		t.Errorf("after the death of a replica it has %q", finish)
 	}
-	if got := b.Chat(behind, id+"/3", "Authorization", credential).All(); got != finish {
+	if got := b.Chat(lastEvent, id+"/3", "Authorization", credential).All(); got != finish {
 		t.Errorf("who comes back has %q, want %q", got, finish)
 	}
 	if again := ask(b, "three"); again.Header.Get("Idempotency-Replayed") != "true" || !strings.HasSuffix(again.All(), finish) {
@@ -234,7 +234,7 @@ func TestRedisIsKilled(t *testing.T) {
 	if got := passed.All(); passed.Header.Get(stream) != "" || !strings.Contains(got, "[DONE]") {
 		t.Errorf("what is new has %v, %q", passed.Header, got)
 	}
-	if away := all[1].Chat(behind, first.Header.Get(stream)+"/1", "Authorization", credential); away.StatusCode != http.StatusServiceUnavailable {
+	if away := all[1].Chat(lastEvent, first.Header.Get(stream)+"/1", "Authorization", credential); away.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("who asks for a stream has %s", away.Status)
 	}
 	for _, p := range processes {
