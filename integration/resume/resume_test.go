@@ -544,10 +544,10 @@ func TestCompressed(t *testing.T) {
 	}
 }
 
-// says is a script that answers with a text.
-func says(text string) upstream.Script {
+// says is a script that answers with texts.
+func says(texts ...string) upstream.Script {
 	return func(x *upstream.Exchange) {
-		x.Begin(text)
+		x.Begin(texts...)
 		x.Finish()
 	}
 }

@@ -410,13 +410,7 @@ func TestCardsLeaveHistories(t *testing.T) {
 		base, _ := sidecar.Serve(t, up, sidecar.Options{"history": history}) // whatever cards says now
 		for _, chunked := range []bool{false, true} {
 			upload(t, base, sent, chunked)
-			r := <-got
-			if r.body != want {
-				t.Errorf("history %s: got\n%s\nwant\n%s", history, r.body, want)
-			}
-			if length := r.ContentLength; !chunked && length != int64(len(want)) || chunked && length >= 0 {
-				t.Errorf("history %s: Content-Length %d", history, length)
-			}
+			receive(t, got).want(t, want, chunked)
 		}
 	}
 }

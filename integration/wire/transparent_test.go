@@ -410,9 +410,19 @@ func TestAnswersThatAreNotStreamed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			head, _, _ := bytes.Cut(b, []byte("\r\n\r\n"))
 			r := c.Of(t).Play(name)
-			e := checkWhole(t, r, r.All())
-			if e.Message != "API call failed after 3 retries: Error code: 401 - invalid api key" {
-				t.Errorf("message %q", e.Message)
+			body := r.All()
+			var got struct {
+				Error struct {
+					strict.APIError
+					Hermes strict.HermesBlock
+				}
+			}
+			if err := json.Unmarshal([]byte(body), &got); err != nil {
+				t.Fatalf("%v in %q", err, body)
+			}
+			if e := got.Error; r.StatusCode != http.StatusBadGateway || e.Code != "agent_incomplete" || e.Type != "server_error" || !e.Hermes.Failed ||
+				e.Message != "API call failed after 3 retries: Error code: 401 - invalid api key" {
+				t.Errorf("%s\n%s", r.Status, body)
 			}
 			if had := bytes.Contains(head, []byte("Session-Id")); had != (r.Header.Get("X-Hermes-Session-Id") != "") || r.Header.Get("X-Hermes-Completed") != "false" || r.Header.Get("X-Should-Retry") != "false" {
 				t.Errorf("header %v", r.Header)
@@ -422,25 +432,6 @@ func TestAnswersThatAreNotStreamed(t *testing.T) {
 	if failures < 3 {
 		t.Errorf("saw %d failures only", failures)
 	}
-}
-
-// checkWhole wants the error that modern Hermes answers with.
-func checkWhole(t testing.TB, r *client.Reply, body string) strict.APIError {
-	t.Helper()
-	var got struct {
-		Error struct {
-			strict.APIError
-			Hermes strict.HermesBlock `json:"hermes"`
-		} `json:"error"`
-	}
-	if err := json.Unmarshal([]byte(body), &got); err != nil {
-		t.Fatalf("%v in %q", err, body)
-	}
-	e := got.Error
-	if r.StatusCode != http.StatusBadGateway || e.Code != "agent_incomplete" || e.Type != "server_error" || !e.Hermes.Failed {
-		t.Errorf("%s\n%s", r.Status, body)
-	}
-	return e.APIError
 }
 
 // Text with a usage of zero passes with a warning where it is not streamed, for a
