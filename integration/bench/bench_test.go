@@ -61,16 +61,6 @@ func TestFramesAreAsLongAsTheGoalSays(t *testing.T) {
 	}
 }
 
-// frameList returns the frames of a stream, one by one.
-func frameList(s scenario) (all []string) {
-	f := &frames{scenario: s}
-	all = append(all, string(f.role()))
-	for i := range s.Chunks {
-		all = append(all, string(f.chunk(i, time.Now())))
-	}
-	return append(all, strings.SplitAfter(strings.TrimSuffix(string(f.end()), "\n\n"), "\n\n")...)
-}
-
 // verify returns what the check says of a stream, and how it ended.
 func verify(s scenario, stream string) (verdict, error) {
 	k := check{scenario: s}
@@ -83,7 +73,12 @@ func verify(s scenario, stream string) (verdict, error) {
 
 func TestStreamsAreCheckedToTheLastByte(t *testing.T) {
 	s := scenario{Kind: tools, Chunks: 6, End: endsWell, Seed: 5}
-	f := frameList(s)
+	made := &frames{scenario: s}
+	f := []string{string(made.role())}
+	for i := range s.Chunks {
+		f = append(f, string(made.chunk(i, time.Now())))
+	}
+	f = append(f, strings.SplitAfter(strings.TrimSuffix(string(made.end()), "\n\n"), "\n\n")...)
 	last := len(f) - 1
 	tool := func(id, status string) string {
 		return `data: {"toolCallId": "` + id + `", "status": "` + status + `"}` + "\n\n"

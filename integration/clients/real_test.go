@@ -711,13 +711,9 @@ func TestRealLibreChat(t *testing.T) {
 	for title, want := range map[string]string{
 		"one tool": "markers in the text", "crash at once": "taken for a success", "crash after text": "taken for a success", "crash in a tool": "taken for a success",
 	} {
-		for _, s := range scenarios {
-			if s.title != title {
-				continue
-			}
-			if o := without.run(t, s, playWhole, "g0-v0.8.0", s.recs[0]); !strings.HasPrefix(o.cell, want) {
-				t.Errorf("%s without the sidecar: %s (%s), want %s", title, o.cell, o.why, want)
-			}
+		s := scenarios[slices.IndexFunc(scenarios, func(s scenario) bool { return s.title == title })]
+		if o := without.run(t, s, playWhole, "g0-v0.8.0", s.recs[0]); !strings.HasPrefix(o.cell, want) {
+			t.Errorf("%s without the sidecar: %s (%s), want %s", title, o.cell, o.why, want)
 		}
 	}
 }

@@ -141,22 +141,17 @@ func TestDashboardCanBeImported(t *testing.T) {
 		t.Errorf("inputs %+v", d.Inputs)
 	}
 	want := source{"prometheus", "${datasource}"}
-	variables := make(map[string]bool)
+	variables, f := make(map[string]bool), exposed(t)
+	series := regexp.MustCompile(`^label_values\(([^,{]+)(?:\{.*\})?, (\w+)\)$`)
 	for _, v := range d.Templating.List {
 		variables[v.Name] = true
-		if v.Type == "query" && (v.Datasource == nil || *v.Datasource != want) {
-			t.Errorf("variable %s: data source %+v", v.Name, v.Datasource)
-		}
-	}
-	f, series := exposed(t), regexp.MustCompile(`^label_values\(([^,{]+)(?:\{.*\})?, (\w+)\)$`)
-	for _, v := range d.Templating.List {
 		if v.Type != "query" {
 			continue
 		}
 		q, _ := v.Query.(map[string]any)
 		m := series.FindStringSubmatch(fmt.Sprint(q["query"]))
-		if m == nil {
-			t.Errorf("variable %s: query %v", v.Name, v.Query)
+		if m == nil || v.Datasource == nil || *v.Datasource != want {
+			t.Errorf("variable %s: query %v, data source %+v", v.Name, v.Query, v.Datasource)
 			continue
 		}
 		if _, known := checkExpression(t, f, m[1]); !slices.Contains(known, m[2]) {

@@ -382,14 +382,6 @@ func filterOfPage(t *testing.T) string {
 	return "log {" + filter
 }
 
-// sendSized sends a chat request with a key and a body of so many bytes, and returns the answer.
-func sendSized(c *client.Client, k string, size int) (id, answer string) {
-	before, behind := `{"stream":true,"messages":[{"role":"user","content":"`, `"}]}`
-	body := before + strings.Repeat("x", size-len(before)-len(behind)) + behind
-	r := c.Send(http.MethodPost, "/v1/chat/completions", strings.NewReader(body), key, k)
-	return r.Header.Get(stream), r.All()
-}
-
 // TestMaxRequestOfHermesBoundsBoth: a request above max_request passes, and its answer is not
 // kept. hermes_resume has no bound of its own, and follows a reload.
 func TestMaxRequestOfHermesBoundsBoth(t *testing.T) {
@@ -397,8 +389,10 @@ func TestMaxRequestOfHermesBoundsBoth(t *testing.T) {
 	c, reload := reloadable(t, up, "hermes_resume\n\thermes {\n\t\tmax_request 2KB\n\t}\n\tUPSTREAM")
 	check := func(k string, size int, kept bool) {
 		t.Helper()
-		id, answer := sendSized(c, k, size)
-		if (id != "") != kept || !strings.Contains(answer, " world") {
+		const before, after = `{"stream":true,"messages":[{"role":"user","content":"`, `"}]}`
+		body := before + strings.Repeat("x", size-len(before)-len(after)) + after
+		r := c.Send(http.MethodPost, "/v1/chat/completions", strings.NewReader(body), key, k)
+		if id, answer := r.Header.Get(stream), r.All(); (id != "") != kept || !strings.Contains(answer, " world") {
 			t.Errorf("%d bytes: the stream has the id %q, and is\n%s", size, id, answer)
 		}
 	}
