@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -60,16 +61,6 @@ func TestFramesAreAsLongAsTheGoalSays(t *testing.T) {
 	}
 }
 
-// frameList returns the frames of a stream, one by one.
-func frameList(s scenario) (all []string) {
-	f := &frames{scenario: s}
-	all = append(all, string(f.role()))
-	for i := range s.Chunks {
-		all = append(all, string(f.chunk(i, time.Now())))
-	}
-	return append(all, strings.SplitAfter(strings.TrimSuffix(string(f.end()), "\n\n"), "\n\n")...)
-}
-
 // verify returns what the check says of a stream, and how it ended.
 func verify(s scenario, stream string) (verdict, error) {
 	k := check{scenario: s}
@@ -82,46 +73,49 @@ func verify(s scenario, stream string) (verdict, error) {
 
 func TestStreamsAreCheckedToTheLastByte(t *testing.T) {
 	s := scenario{Kind: tools, Chunks: 6, End: endsWell, Seed: 5}
-	all := frameList(s)
-	stream := func(edit func(f []string) []string) string {
-		return strings.Join(edit(append([]string(nil), all...)), "")
+	made := &frames{scenario: s}
+	f := []string{string(made.role())}
+	for i := range s.Chunks {
+		f = append(f, string(made.chunk(i, time.Now())))
 	}
+	f = append(f, strings.SplitAfter(strings.TrimSuffix(string(made.end()), "\n\n"), "\n\n")...)
+	last := len(f) - 1
 	tool := func(id, status string) string {
 		return `data: {"toolCallId": "` + id + `", "status": "` + status + `"}` + "\n\n"
 	}
 	for name, c := range map[string]struct {
-		stream string
-		wrong  bool
+		changed map[int]string // frames, by their number
+		wrong   bool
 	}{
-		"as it is":                 {stream(func(f []string) []string { return f }), false},
-		"all in one":               {strings.ReplaceAll(stream(func(f []string) []string { return f }), "\n\n", "\r\n\r\n"), false},
-		"a chunk is lost":          {stream(func(f []string) []string { return append(f[:3], f[4:]...) }), true},
-		"the last chunk is lost":   {stream(func(f []string) []string { return append(f[:5], f[7:]...) }), true},
-		"two chunks change places": {stream(func(f []string) []string { f[1], f[3] = f[3], f[1]; return f }), true},
-		"a chunk comes twice":      {stream(func(f []string) []string { f[1] += f[1]; return f }), true},
-		"a word is another":        {stream(func(f []string) []string { f[3] = strings.Replace(f[3], " what", " that", 1) + ""; return f }), true},
-		"one marker is stripped":   {stream(func(f []string) []string { f[2] = ""; return f }), true},
-		"all are":                  {stream(func(f []string) []string { f[2], f[4], f[6] = "", "", ""; return f }), false},
-		"a tool has no end":        {stream(func(f []string) []string { f[2], f[4], f[6] = tool("a", "running"), "", ""; return f }), true},
-		"a tool has one": {stream(func(f []string) []string {
-			f[2], f[4], f[6] = tool("a", "running"), tool("a", "completed"), ""
-			return f
-		}), false},
-		"a tool has two": {stream(func(f []string) []string {
-			f[2], f[4], f[6] = tool("a", "running"), tool("a", "completed"), tool("a", "completed")
-			return f
-		}), true},
-		"something after the end":  {stream(func(f []string) []string { return append(f, "\n\n", f[1]) }), true},
-		"an event that is no JSON": {stream(func(f []string) []string { f[2] = "data: {\n\n"; return f }), true},
-		"text after the last text": {stream(func(f []string) []string { f[7] = f[1] + f[7]; return f }), true},
+		"as it is":                 {nil, false},
+		"a chunk is lost":          {map[int]string{3: ""}, true},
+		"the last chunk is lost":   {map[int]string{5: "", 6: ""}, true},
+		"two chunks change places": {map[int]string{1: f[3], 3: f[1]}, true},
+		"a chunk comes twice":      {map[int]string{1: f[1] + f[1]}, true},
+		"a word is another":        {map[int]string{3: strings.Replace(f[3], " what", " that", 1)}, true},
+		"one marker is stripped":   {map[int]string{2: ""}, true},
+		"all are":                  {map[int]string{2: "", 4: "", 6: ""}, false},
+		"a tool has no end":        {map[int]string{2: tool("a", "running"), 4: "", 6: ""}, true},
+		"a tool has one":           {map[int]string{2: tool("a", "running"), 4: tool("a", "completed"), 6: ""}, false},
+		"a tool has two":           {map[int]string{2: tool("a", "running"), 4: tool("a", "completed"), 6: tool("a", "completed")}, true},
+		"something after the end":  {map[int]string{last: f[last] + "\n\n" + f[1]}, true},
+		"an event that is no JSON": {map[int]string{2: "data: {\n\n"}, true},
+		"text after the last text": {map[int]string{7: f[1] + f[7]}, true},
 	} {
-		v, err := verify(s, c.stream)
+		stream := slices.Clone(f)
+		for i, frame := range c.changed {
+			stream[i] = frame
+		}
+		v, err := verify(s, strings.Join(stream, ""))
 		if (err != nil) != c.wrong {
 			t.Errorf("%s: %v", name, err)
 		}
 		if err == nil && v != saysStop {
 			t.Errorf("%s: the end says %q", name, v)
 		}
+	}
+	if _, err := verify(s, strings.ReplaceAll(strings.Join(f, ""), "\n\n", "\r\n\r\n")); err != nil {
+		t.Errorf("with CRLF: %v", err)
 	}
 }
 

@@ -3,11 +3,10 @@ package child
 import (
 	"bufio"
 	"fmt"
-	"net"
+	"io"
 	"os"
 	"os/exec"
 	"runtime"
-	"strings"
 	"testing"
 	"time"
 )
@@ -15,42 +14,20 @@ import (
 // patience is how long a process may take to end.
 const patience = 4 * time.Minute
 
-// The roles of this program as another process.
-const (
-	roleVariable = "HERMES_TEST_CHILD"
-	roleServer   = "server" // listens, says where, and stays
-)
+// roleVariable says how this program ends as a parent, in another process.
+const roleVariable = "HERMES_TEST_CHILD"
 
 func TestMain(m *testing.M) {
-	switch how := os.Getenv(roleVariable); how {
-	case "":
-		os.Exit(m.Run())
-	case roleServer:
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			panic(err)
-		}
-		fmt.Println(l.Addr())
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				panic(err)
-			}
-			c.Close()
-		}
-	default:
+	if how := os.Getenv(roleVariable); how != "" {
 		parent(how)
 	}
+	os.Exit(m.Run())
 }
 
-// parent starts a server, says where it is, and ends as it is told.
+// parent starts a child, which writes until it is killed, and ends as it is told.
 func parent(how string) {
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), roleVariable+"="+roleServer)
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		panic(err)
-	}
+	cmd := exec.Command("sh", "-c", "while echo alive; do sleep 0.01; done")
+	cmd.Stdout = os.Stdout
 	runtime.LockOSThread() // the first thread, which never ends, so that another one is taken
 	started := make(chan error)
 	go func() {
@@ -60,11 +37,6 @@ func parent(how string) {
 	if err := <-started; err != nil {
 		panic(err)
 	}
-	addr, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		panic(err)
-	}
-	fmt.Print(addr)
 	_, _ = bufio.NewReader(os.Stdin).ReadString('\n') // until it is to end
 	switch how {
 	case "a panic":
@@ -95,34 +67,21 @@ func TestAChildEndsWithItsParent(t *testing.T) {
 			if err := Start(cmd); err != nil {
 				t.Fatal(err)
 			}
-			line, err := bufio.NewReader(out).ReadString('\n')
-			if err != nil {
-				t.Fatal(err)
-			}
-			addr := strings.TrimSpace(line)
-			for range 10 { // the thread has had time to end
-				c, err := net.Dial("tcp", addr)
-				if err != nil {
+			_ = out.(*os.File).SetReadDeadline(time.Now().Add(patience))
+			lines := bufio.NewReader(out)
+			for range 20 { // the thread has had time to end
+				if _, err := lines.ReadString('\n'); err != nil {
 					t.Fatalf("the child does not live: %v", err)
 				}
-				c.Close()
-				time.Sleep(10 * time.Millisecond)
 			}
 			if how == "SIGKILL" {
 				_ = cmd.Process.Kill()
 			}
 			fmt.Fprintln(in)
-			_ = cmd.Wait()
-			for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
-				c, err := net.Dial("tcp", addr)
-				if err != nil {
-					return
-				}
-				c.Close()
-				if time.Now().After(deadline) {
-					t.Fatal("the child lives on")
-				}
+			if _, err := io.Copy(io.Discard, lines); err != nil { // its end is that of the last process with the pipe
+				t.Fatalf("the child lives on: %v", err)
 			}
+			_ = cmd.Wait()
 		})
 	}
 }

@@ -193,7 +193,11 @@ func (k *talk) judge(t *testing.T) (bare, mended sight) {
 	if mended.wire.Err != nil && mended.wire.Err.Code != "" {
 		told += " `" + mended.wire.Err.Code + "`"
 	}
-	k.line(s.name, sayBare(judge(bare.client, want), bare), told)
+	alone := judge(bare.client, want).cell
+	if strings.Contains(bare.raw, providerKey) {
+		alone += ", with the provider's key"
+	}
+	k.line(s.name, alone, told)
 	record(t, s.name, bare.raw)
 	return bare, mended
 }
@@ -235,14 +239,6 @@ func checkFailure(t *testing.T, bare, mended *strict.Answer) {
 	default:
 		mended.CheckError(t, "empty_answer")
 	}
-}
-
-// sayBare is a cell of the report: what openai-python makes of Hermes alone.
-func sayBare(o outcome, bare sight) string {
-	if strings.Contains(bare.raw, providerKey) {
-		return o.cell + ", with the provider's key"
-	}
-	return o.cell
 }
 
 // hermesVariable is "install" for the newest hermes-agent of PyPI, or a version of it.

@@ -18,7 +18,6 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
-	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/schema"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/strict"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
@@ -58,26 +57,22 @@ var variants = []variant{
 // A lab is what clients are tried against: one upstream, and a sidecar with a
 // site for every variant.
 type lab struct {
-	book  *playbook
-	bases map[string]string // of variants
-	dead  map[string]string // those whose upstream refuses connections
-	no    strict.APIError   // what these say
-	asked atomic.Int64
-
-	mu     sync.Mutex
-	errors map[string]strict.APIError // of references, by variant and prompt
+	book     *playbook
+	bases    map[string]string // of variants
+	dead     map[string]string // those whose upstream refuses connections
+	no, lost strict.APIError   // what these say, and what is said of an answer that is lost
+	asked    atomic.Int64
 }
 
-func newLab(t testing.TB) *lab {
+func newLab(t *testing.T) *lab {
 	t.Helper()
-	l := &lab{book: newPlaybook(t), bases: map[string]string{}, dead: map[string]string{}, errors: map[string]strict.APIError{}}
+	l := &lab{book: newPlaybook(t), bases: map[string]string{}, dead: map[string]string{}}
 	up := upstream.New(t, l.book.play)
 	nobody := harness.FreePort(t)
 	l.bases[direct], l.dead[direct] = "http://"+up.Addr, "http://"+nobody
 	var c sidecar.Config
 	for _, v := range variants {
-		// One upstream plays all generations here, and whoever reports its failures
-		// is believed: what is remembered of it must not decide.
+		// One upstream plays all generations here: what the sidecar remembers of it must not decide.
 		s := sidecar.Site{Listen: harness.FreePort(t), Upstream: up.Addr, Options: v.options.With(sidecar.Options{"zero_usage": "error"})}
 		l.bases[v.name] = "http://" + s.Listen
 		c.Sites = append(c.Sites, s)
@@ -86,25 +81,23 @@ func newLab(t testing.TB) *lab {
 	l.dead[byDefault] = "http://" + refused.Listen
 	c.Sites = append(c.Sites, refused)
 	sidecar.Run(t, t.TempDir(), c)
-	l.no = refusedError(t, l.dead[byDefault])
+	l.no = client.CheckJSON(t, asks(t, l.dead[byDefault], "nobody listens"), http.StatusBadGateway, nobody)
+	l.lost = client.CheckJSON(t, asks(t, l.bases[byDefault], playLost+" - 0"), http.StatusBadGateway, up.Addr)
+	if !strings.Contains(l.lost.Message, "may be running") {
+		t.Errorf("an answer that is lost: %+v", l.lost)
+	}
 	for _, v := range variants {
-		if a := l.reference(t, v.name, playWhole+" "+modern+"/plain 0"); a.Finish != "stop" || a.Err != nil {
+		if a := asks(t, l.bases[v.name], playWhole+" "+modern+"/plain 0").Answer(); a.Finish != "stop" || a.Err != nil {
 			t.Fatalf("%s: %+v", v.name, a.Err)
 		}
 	}
 	return l
 }
 
-// reference asks as a strict decoder does.
-func (l *lab) reference(t testing.TB, variant, prompt string) *strict.Answer {
+// asks sends a prompt as a strict client does.
+func asks(t testing.TB, base, prompt string) *client.Reply {
 	t.Helper()
-	body := fmt.Sprintf(`{"model":"hermes-agent","stream":true,"messages":[{"role":"user","content":%s}]}`, hermes.Quoted(prompt))
-	res, err := http.Post(l.bases[variant]+"/v1/chat/completions", "application/json", strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	return strict.Decode(t, readAll(t, schema.Watch(t, res)))
+	return client.New(t, base).Send(http.MethodPost, "/v1/chat/completions", strings.NewReader(chatOf(prompt)))
 }
 
 // errorOf is the error that is on the wire of an answer.
@@ -113,19 +106,11 @@ func (l *lab) errorOf(t testing.TB, variant, kind, rec string) strict.APIError {
 	if kind == playReset {
 		kind = playTorn // to the client they are alike
 	}
-	prompt := kind + " " + rec + " 0"
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	e, ok := l.errors[variant+prompt]
-	if !ok {
-		a := l.reference(t, variant, prompt)
-		if a.Err == nil {
-			t.Fatalf("no error comes with %s of %s", prompt, variant)
-		}
-		e = *a.Err
-		l.errors[variant+prompt] = e
+	a := asks(t, l.bases[variant], kind+" "+rec+" 0").Answer()
+	if a.Err == nil {
+		t.Fatalf("no error comes with %s of %s of %s", kind, rec, variant)
 	}
-	return e
+	return *a.Err
 }
 
 // A bench is one client at one variant.
@@ -165,38 +150,28 @@ func (b *bench) once(t testing.TB, s scenario, kind, generation, rec string) (ou
 	if !s.good && !want.direct {
 		want.err = b.lab.errorOf(t, b.variant, kind, name)
 	}
-	nonce := fmt.Sprint(b.lab.asked.Add(1))
-	b.lab.book.expect(nonce, b.tap)
-	before := b.tap.attempts()
+	nonce, take := b.lab.next(b.tap)
+	before := b.tap.posts.Load()
 	got := b.d.ask(b.tap.url, kind+" "+name+" "+nonce, harness.Patience)
 	o := s.judge(got, want, kind)
-	if n := b.tap.attempts() - before; n != 1 {
+	if n := b.tap.posts.Load() - before; n != 1 {
 		o.ok, o.cell = false, fmt.Sprintf("%s, %d requests", o.cell, n)
 	}
-	if end := b.lab.book.endOf(nonce); !end.IsZero() {
-		return o, got.at.Sub(end)
+	if end := take.ended.Load(); end != nil {
+		return o, got.at.Sub(*end)
 	}
 	return o, 0 // it gave up before the end
 }
 
-// readAll reads a body to its end.
-func readAll(t testing.TB, r io.Reader) string {
-	t.Helper()
-	b, err := io.ReadAll(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
-}
-
-// A refusal is what became of a request whose upstream refuses connections.
-type refusal struct {
+// A trouble is what became of a request that gets no answer: its upstream refuses connections, or
+// reads it and closes the connection.
+type trouble struct {
 	outcome
-	requests int
+	requests int // of the client, or those that the agent has got
 }
 
 // refuse asks an upstream that is not there, once more if what came was late.
-func (l *lab) refuse(t testing.TB, d *driver, variant string) refusal {
+func (l *lab) refuse(t testing.TB, d *driver, variant string) trouble {
 	r, late := l.refuseOnce(t, d, variant)
 	if late > soon {
 		r, late = l.refuseOnce(t, d, variant)
@@ -209,33 +184,36 @@ func (l *lab) refuse(t testing.TB, d *driver, variant string) refusal {
 }
 
 // refuseOnce also says how long after the last 502 the program knew.
-func (l *lab) refuseOnce(t testing.TB, d *driver, variant string) (refusal, time.Duration) {
+func (l *lab) refuseOnce(t testing.TB, d *driver, variant string) (trouble, time.Duration) {
 	p := newTap(t, l.dead[variant])
 	base, want := p.url, expected{err: l.no, direct: variant == direct}
 	if want.direct {
 		base = l.dead[variant] // not even a tap is there
 	}
 	got := d.ask(base, "nobody listens", refusedPatience)
-	r := refusal{scenario{}.judge(got, want, playWhole), p.attempts()}
+	r := trouble{scenario{}.judge(got, want, playWhole), int(p.posts.Load())}
 	if want.direct || got.hung {
 		return r, 0
 	}
-	return r, got.at.Sub(p.lastAnswer())
+	return r, got.at.Sub(*p.last.Load())
 }
 
-// refusedError is the error in the JSON that comes with the 502.
-func refusedError(t testing.TB, base string) strict.APIError {
-	t.Helper()
-	res, err := http.Post(base+"/v1/chat/completions", "application/json", strings.NewReader(client.Question))
-	if err != nil {
-		t.Fatal(err)
+// The ways to ask for an answer.
+const (
+	streamed    = "streamed"
+	notStreamed = "not streamed"
+)
+
+// lose has a client ask, in a way, an agent that reads its request and closes the connection,
+// until it gives up.
+func (l *lab) lose(d *driver, way string) trouble {
+	nonce, take := l.next(nil)
+	ask := d.ask
+	if way == notStreamed {
+		ask = d.askWhole
 	}
-	defer res.Body.Close()
-	var e struct{ Error strict.APIError }
-	if body := readAll(t, res.Body); res.StatusCode != http.StatusBadGateway || json.Unmarshal([]byte(body), &e) != nil || e.Error.Message == "" {
-		t.Fatalf("%s: %s", res.Status, body)
-	}
-	return e.Error
+	got := ask(l.bases[byDefault], playLost+" - "+nonce, refusedPatience)
+	return trouble{scenario{}.judge(got, expected{err: l.lost}, playWhole), int(take.asked.Load())}
 }
 
 // refusedPatience bounds a refused request. LangChain.js tries six times more, and
@@ -244,16 +222,25 @@ const refusedPatience = 8 * time.Minute
 
 // A playbook is an upstream that is told by the user's message what to answer,
 // because that is all that every client sends as its program wants it: "kind
-// recording nonce", such as "whole g0-v0.8.0/plain 17". It records when each answer
-// came to its end or broke off.
+// recording nonce", such as "whole g0-v0.8.0/plain 17".
 type playbook struct {
-	t    testing.TB
-	recs map[string]hermes.Recording
+	recs  map[string]hermes.Recording
+	takes sync.Map // *take, by nonce
+}
 
-	mu    sync.Mutex
-	ended map[string]time.Time // by nonce
-	taps  map[string]*tap      // by nonce
-	asked map[string]int       // likewise
+// A take is the answer with a nonce: on which way it goes, how often it was asked for, and when it
+// came to its end or broke off.
+type take struct {
+	way   *tap
+	asked atomic.Int64
+	ended atomic.Pointer[time.Time]
+}
+
+// next returns a nonce for an answer that goes on a way, nil for one that is not recorded.
+func (l *lab) next(way *tap) (nonce string, t *take) {
+	nonce, t = fmt.Sprint(l.asked.Add(1)), &take{way: way}
+	l.book.takes.Store(nonce, t)
+	return nonce, t
 }
 
 // The kinds of answers.
@@ -275,7 +262,7 @@ var asked = [][]byte{
 }
 
 func newPlaybook(t testing.TB) *playbook {
-	p := &playbook{t: t, recs: map[string]hermes.Recording{}, ended: map[string]time.Time{}, taps: map[string]*tap{}, asked: map[string]int{}}
+	p := &playbook{recs: map[string]hermes.Recording{}}
 	for _, r := range hermes.Recordings(t, hermes.Chats) {
 		p.recs[r.String()] = r
 	}
@@ -285,9 +272,9 @@ func newPlaybook(t testing.TB) *playbook {
 // play is the upstream's script.
 func (p *playbook) play(x *upstream.Exchange) {
 	kind, rec, nonce := p.read(x.Body)
-	p.mu.Lock()
-	p.asked[nonce]++
-	p.mu.Unlock()
+	stored, _ := p.takes.LoadOrStore(nonce, &take{})
+	take := stored.(*take)
+	take.asked.Add(1)
 	if kind == playLost {
 		x.Fin()
 		return
@@ -301,15 +288,22 @@ func (p *playbook) play(x *upstream.Exchange) {
 	if kind == playAsked {
 		frames = slices.Insert(frames, len(frames)/2, asked...)
 	}
-	before := p.tapOf(nonce).answerCount()
+	way, before := take.way, int64(0)
+	if way != nil {
+		before = way.reads.Load()
+	}
+	ends := func() {
+		now := time.Now()
+		take.ended.Store(&now)
+	}
 	if kind == playWhole || kind == playEarly || kind == playSlow || kind == playAsked {
 		x.Raw(r.Header)
 		for i, f := range frames {
 			if kind == playEarly && i == 0 || kind == playSlow && i == len(frames)/2 {
-				p.tapOf(nonce).awaitAnswers(x, before+i+3) // header, frames, and two keepalives
+				way.await(x, before+int64(i)+3) // header, frames, and two keepalives
 			}
 			if i == len(frames)-3 { // the finish chunk, [DONE], and nothing
-				p.end(nonce)
+				ends()
 			}
 			x.Chunk(f)
 		}
@@ -323,13 +317,13 @@ func (p *playbook) play(x *upstream.Exchange) {
 	}
 	part := frames[half][:len(frames[half])/2]
 	if kind == playTorn {
-		p.end(nonce)
+		ends()
 		x.Torn(part)
 		return
 	}
 	x.Chunk(part)
-	p.tapOf(nonce).awaitAnswers(x, before+1) // a reset may overtake what was sent before it
-	p.end(nonce)
+	way.await(x, before+1) // a reset may overtake what was sent before it
+	ends()
 	x.Reset()
 }
 
@@ -347,55 +341,19 @@ func (p *playbook) read(body []byte) (kind, rec, nonce string) {
 	return words[0], words[1], words[2]
 }
 
-// expect says on which way the answer with a nonce goes.
-func (p *playbook) expect(nonce string, by *tap) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.taps[nonce] = by
-}
-
-// tapOf is the way of the answer with a nonce, nil for none.
-func (p *playbook) tapOf(nonce string) *tap {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.taps[nonce]
-}
-
-// requests is how often the answer with a nonce has been asked for.
-func (p *playbook) requests(nonce string) int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.asked[nonce]
-}
-
-func (p *playbook) end(nonce string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.ended[nonce] = time.Now()
-}
-
-// endOf is when the answer with a nonce came to its end or broke off.
-func (p *playbook) endOf(nonce string) time.Time {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.ended[nonce]
-}
-
 // A tap records how many requests go to an address, and when the last bytes came back. Each
 // client has its own, so that attempts can be counted where nothing else sees them.
 type tap struct {
 	url   string
-	mu    sync.Mutex
-	posts int
-	reads int           // of bytes towards the client
-	last  time.Time     // when that was
-	more  chan struct{} // closed and replaced at every answer
+	posts atomic.Int64
+	reads atomic.Int64              // of bytes towards the client: at most one for each write of the server's
+	last  atomic.Pointer[time.Time] // when that was
 }
 
 // newTap starts a tap in front of a base URL.
 func newTap(t testing.TB, base string) *tap {
 	t.Helper()
-	p := &tap{more: make(chan struct{})}
+	p := new(tap)
 	p.url = relay(t, base, func(down *net.TCPConn, dial func() (net.Conn, error)) {
 		up, err := dial()
 		if err != nil {
@@ -452,55 +410,21 @@ func pass(to, from net.Conn, saw func([]byte)) {
 // post begins every request. Clients send it in one write.
 const post = "POST /v1/chat/completions"
 
-func (p *tap) sawRequest(b []byte) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.posts += bytes.Count(b, []byte(post))
-}
+func (p *tap) sawRequest(b []byte) { p.posts.Add(int64(bytes.Count(b, []byte(post)))) }
 
 func (p *tap) sawAnswer([]byte) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.reads++
-	p.last = time.Now()
-	close(p.more)
-	p.more = make(chan struct{})
+	now := time.Now()
+	p.last.Store(&now)
+	p.reads.Add(1)
 }
 
-// attempts is how many requests there have been.
-func (p *tap) attempts() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.posts
-}
-
-// answerCount is how often bytes have gone to the client: at most once for each
-// write of the server's. No tap has none.
-func (p *tap) answerCount() int {
-	if p == nil {
-		return 0
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.reads
-}
-
-// awaitAnswers returns when bytes have gone to the client n times, or when the
-// sidecar has left.
-func (p *tap) awaitAnswers(x *upstream.Exchange, n int) {
-	for {
-		p.mu.Lock()
-		more, enough := p.more, p.reads >= n
-		p.mu.Unlock()
-		if enough || !x.Wait(more) {
+// await returns when bytes have gone to the client n times, or when the sidecar has left.
+func (p *tap) await(x *upstream.Exchange, n int64) {
+	for p.reads.Load() < n {
+		select {
+		case <-x.Gone:
 			return
+		case <-time.After(time.Millisecond):
 		}
 	}
-}
-
-// lastAnswer is when the last bytes went to the client.
-func (p *tap) lastAnswer() time.Time {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.last
 }

@@ -17,10 +17,8 @@
 package clients
 
 import (
-	"encoding/json"
 	"flag"
 	"fmt"
-	"net/http"
 	"os"
 	"os/exec"
 	"regexp"
@@ -50,8 +48,7 @@ func TestRealClients(t *testing.T) {
 			}
 		}
 		for _, r := range tried[first:] {
-			r.refuse(lab)
-			r.lose(lab)
+			r.beginTroubles(lab)
 		}
 		for _, r := range tried[first:] {
 			t.Run(r.client.name, func(t *testing.T) { r.run(t, lab) })
@@ -59,8 +56,7 @@ func TestRealClients(t *testing.T) {
 	}
 	for _, r := range tried {
 		if r.err == nil {
-			t.Run("refused "+r.client.name, r.waitForRefusals)
-			t.Run("lost "+r.client.name, r.waitForLosses)
+			t.Run("refused and lost "+r.client.name, r.checkTroubles)
 		}
 	}
 	tried = slices.DeleteFunc(tried, func(r *trial) bool { return r.err != nil })
@@ -69,23 +65,16 @@ func TestRealClients(t *testing.T) {
 
 // A trial is what one client did.
 type trial struct {
-	client  realClient
-	err     error // why it could not be tried
-	d       *driver
-	cells   map[string]map[string][]outcome // by variant, and scenario with generation
-	refused map[string]chan refusal         // by variant
-	refusal map[string]refusal
-	losing  map[string]chan loss // by way
-	losses  map[string]loss
+	client   realClient
+	err      error // why it could not be tried
+	d        *driver
+	cells    map[string]map[string][]outcome // by variant, and scenario with generation
+	troubles map[string]func() trouble       // of refused connections by variant, of lost answers by way
 }
 
 // begin starts a driver.
 func begin(t *testing.T, shop *workshop, c realClient) *trial {
-	r := &trial{
-		client: c, cells: map[string]map[string][]outcome{},
-		refused: map[string]chan refusal{}, refusal: map[string]refusal{},
-		losing: map[string]chan loss{}, losses: map[string]loss{},
-	}
+	r := &trial{client: c, cells: map[string]map[string][]outcome{}, troubles: map[string]func() trouble{}}
 	cmd, err := shop.command(t, c)
 	if err != nil {
 		r.err = err
@@ -95,17 +84,22 @@ func begin(t *testing.T, shop *workshop, c realClient) *trial {
 	return r
 }
 
-// refuse lets a driver ask where no server answers. It does not wait for what comes
-// of it: clients try again, for minutes.
-func (r *trial) refuse(lab *lab) {
+// beginTroubles lets a driver ask where no server answers, and where the answer is lost. It does not
+// wait for what comes of it: clients try again, for minutes.
+func (r *trial) beginTroubles(lab *lab) {
 	if r.err != nil {
 		return
 	}
 	r.d.ready()
+	begin := func(name string, ask func() trouble) {
+		r.troubles[name] = sync.OnceValue(ask)
+		go r.troubles[name]()
+	}
 	for _, v := range []string{byDefault, direct} {
-		done := make(chan refusal, 1)
-		r.refused[v] = done
-		go func() { done <- lab.refuse(r.d.t, r.d, v) }()
+		begin(v, func() trouble { return lab.refuse(r.d.t, r.d, v) })
+	}
+	for _, way := range r.ways() {
+		begin(way, func() trouble { return lab.lose(r.d, way) })
 	}
 }
 
@@ -165,14 +159,18 @@ func (r *trial) show(t *testing.T, b *bench, s scenario) {
 	}
 }
 
-// waitForRefusals takes what has become of the requests that were refused.
-func (r *trial) waitForRefusals(t *testing.T) {
-	for v, done := range r.refused {
-		r.refusal[v] = <-done
-		t.Logf("%s: %s, %d requests; %s", v, r.refusal[v].cell, r.refusal[v].requests, r.refusal[v].why)
-	}
-	if !r.refusal[byDefault].ok {
-		t.Errorf("refused: %s; %s", r.refusal[byDefault].cell, r.refusal[byDefault].why)
+// checkTroubles wants an error of each request without an answer. Clients that heed X-Should-Retry ask
+// an agent once that may be running.
+func (r *trial) checkTroubles(t *testing.T) {
+	for name, of := range r.troubles {
+		got := of()
+		t.Logf("%s: %s, %d requests; %s", name, got.cell, got.requests, got.why)
+		if name != direct && !got.ok {
+			t.Errorf("%s: %s; %s", name, got.cell, got.why)
+		}
+		if slices.Contains(r.ways(), name) && (got.requests != 1) != r.client.insists {
+			t.Errorf("%s: the agent was asked %d times", name, got.requests)
+		}
 	}
 }
 
@@ -392,59 +390,6 @@ func judgeBad(got seen, want expected, partial bool) outcome {
 	return o
 }
 
-// A loss is what became of a request that an agent has read and not answered.
-type loss struct {
-	outcome
-	requests int // that the agent has got of it
-}
-
-// The ways to ask for an answer.
-const (
-	streamed    = "streamed"
-	notStreamed = "not streamed"
-)
-
-// lose has a client ask an agent that reads its request and closes the connection,
-// in a way, until it gives up.
-func (l *lab) lose(t testing.TB, d *driver, way string) loss {
-	nonce := fmt.Sprint(l.asked.Add(1))
-	ask := d.ask
-	if way == notStreamed {
-		ask = d.askWhole
-	}
-	got := ask(l.bases[byDefault], playLost+" - "+nonce, refusedPatience)
-	return loss{scenario{}.judge(got, expected{err: l.lost(t)}, playWhole), l.book.requests(nonce)}
-}
-
-// lost is the error in the JSON that comes with the 502 for it, and not the one for
-// an agent that is not there.
-func (l *lab) lost(t testing.TB) strict.APIError {
-	body := fmt.Sprintf(`{"stream":true,"messages":[{"role":"user","content":%s}]}`, hermes.Quoted(playLost+" - 0"))
-	res, err := http.Post(l.bases[byDefault]+"/v1/chat/completions", "application/json", strings.NewReader(body))
-	if err != nil {
-		t.Error(err)
-		return strict.APIError{}
-	}
-	defer res.Body.Close()
-	var e struct{ Error strict.APIError }
-	if err := json.NewDecoder(res.Body).Decode(&e); err != nil || !strings.Contains(e.Error.Message, "may be running") {
-		t.Errorf("%s: %+v, %v", res.Status, e, err)
-	}
-	return e.Error
-}
-
-// lose lets a driver ask where the answer is lost, and does not wait either.
-func (r *trial) lose(lab *lab) {
-	if r.err != nil {
-		return
-	}
-	for _, way := range r.ways() {
-		done := make(chan loss, 1)
-		r.losing[way] = done
-		go func() { done <- lab.lose(r.d.t, r.d, way) }()
-	}
-}
-
 // ways are those in which the client asks.
 func (r *trial) ways() []string {
 	if r.client.whole {
@@ -453,26 +398,11 @@ func (r *trial) ways() []string {
 	return []string{streamed}
 }
 
-// waitForLosses takes what has become of the requests whose answer was lost. The
-// agent is asked once by all who heed X-Should-Retry.
-func (r *trial) waitForLosses(t *testing.T) {
-	for way, done := range r.losing {
-		l := <-done
-		r.losses[way] = l
-		if !l.ok {
-			t.Errorf("%s: %s; %s", way, l.cell, l.why)
-		}
-		if insists := l.requests != 1; insists != r.client.insists {
-			t.Errorf("%s: the agent was asked %d times", way, l.requests)
-		}
-	}
-}
-
 // lossesSeen is how often the agent was asked.
 func (r *trial) lossesSeen() string {
 	var all []string
 	for _, way := range r.ways() {
-		all = append(all, fmt.Sprintf("%d %s", r.losses[way].requests, way))
+		all = append(all, fmt.Sprintf("%d %s", r.troubles[way]().requests, way))
 	}
 	return strings.Join(all, ", ")
 }
@@ -525,7 +455,7 @@ func (r *trial) all(variant string) (cells []string) {
 	for _, title := range titles() {
 		cells = append(cells, r.cell(variant, title))
 	}
-	return append(cells, r.refusal[variant].cell)
+	return append(cells, r.troubles[variant]().cell)
 }
 
 // seenTable is how programs see what is no text.
@@ -533,7 +463,7 @@ func seenTable(tried []*trial) []string {
 	lines := head("client", "an error in the stream", "the 502 when Hermes is not there", "requests until then",
 		"the agent's runs when it is lost", "tool events", "reasoning")
 	for _, r := range tried {
-		refused := r.refusal[byDefault]
+		refused := r.troubles[byDefault]()
 		lines = append(lines, row(r.client.name, r.errorsSeen(), refused.how, fmt.Sprint(refused.requests), r.lossesSeen(), r.toolsSeen(), r.reasoningSeen()))
 	}
 	return lines
@@ -781,13 +711,9 @@ func TestRealLibreChat(t *testing.T) {
 	for title, want := range map[string]string{
 		"one tool": "markers in the text", "crash at once": "taken for a success", "crash after text": "taken for a success", "crash in a tool": "taken for a success",
 	} {
-		for _, s := range scenarios {
-			if s.title != title {
-				continue
-			}
-			if o := without.run(t, s, playWhole, "g0-v0.8.0", s.recs[0]); !strings.HasPrefix(o.cell, want) {
-				t.Errorf("%s without the sidecar: %s (%s), want %s", title, o.cell, o.why, want)
-			}
+		s := scenarios[slices.IndexFunc(scenarios, func(s scenario) bool { return s.title == title })]
+		if o := without.run(t, s, playWhole, "g0-v0.8.0", s.recs[0]); !strings.HasPrefix(o.cell, want) {
+			t.Errorf("%s without the sidecar: %s (%s), want %s", title, o.cell, o.why, want)
 		}
 	}
 }

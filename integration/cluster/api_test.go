@@ -40,6 +40,9 @@ func newAPI(t *testing.T, base string) *api {
 	return &api{t: t, base: base, http: &http.Client{Transport: tr, Timeout: patience}}
 }
 
+// of returns the client for a subtest.
+func (a *api) of(t *testing.T) *api { return &api{t: t, base: a.base, http: a.http} }
+
 func (a *api) do(method, path, media string, v any) (result, error) {
 	var body io.Reader
 	if v != nil {

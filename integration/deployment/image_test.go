@@ -360,10 +360,16 @@ func checkServed(t testing.TB, base, health string) {
 	}
 }
 
-// askHealth runs hermes-health, and wants 0 or 1 as its exit status.
+// askHealth runs hermes-health.
 func askHealth(t *testing.T, url string) (healthy bool, said string) {
 	t.Helper()
-	out, err := exec.Command(sidecar.Binary(t), "hermes-health", "--url", url, "--timeout", harness.Patience.String()).CombinedOutput()
+	return saysHealth(t, exec.Command(sidecar.Binary(t), "hermes-health", "--url", url, "--timeout", harness.Patience.String()))
+}
+
+// saysHealth runs a health check, and wants 0 or 1 as its exit status.
+func saysHealth(t testing.TB, cmd *exec.Cmd) (healthy bool, said string) {
+	t.Helper()
+	out, err := cmd.CombinedOutput()
 	if exit, ok := err.(*exec.ExitError); err != nil && (!ok || exit.ExitCode() != 1) {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -455,9 +461,5 @@ func (i image) health(t testing.TB) (healthy bool, said string) {
 	if len(i.Healthcheck.Test) < 2 || i.Healthcheck.Test[0] != "CMD" {
 		t.Fatalf("health check %q, which a shell would have to run", i.Healthcheck.Test)
 	}
-	out, err := i.command(container{}, i.Healthcheck.Test[1:]...).CombinedOutput()
-	if exit, ok := err.(*exec.ExitError); err != nil && (!ok || exit.ExitCode() != 1) {
-		t.Fatalf("%v: %s", err, out)
-	}
-	return err == nil, string(out)
+	return saysHealth(t, i.command(container{}, i.Healthcheck.Test[1:]...))
 }

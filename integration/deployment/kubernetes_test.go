@@ -2,6 +2,7 @@ package deployment
 
 import (
 	"bytes"
+	"encoding/json"
 	"net/http"
 	"os"
 	"os/exec"
@@ -21,6 +22,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/strict"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
+	"github.com/santhosh-tekuri/jsonschema/v6"
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
@@ -430,4 +432,146 @@ func TestMigration(t *testing.T) {
 			t.Errorf("%s: it says %q", what, said.String())
 		}
 	}
+}
+
+// kindValues are values of sidecar.options as a values file has them, by the definition of the
+// schema that they are of: those that work, and those that the schema refuses. A word of the
+// wrong form, such as 10sec, is for Caddy to refuse.
+var kindValues = map[string]struct{ good, bad []string }{
+	"duration": {goodDurations, append([]string{"false"}, badDurations...)},
+	"timeout":  {append([]string{"off", `"off"`, "false"}, goodDurations...), badDurations},
+	"size": {
+		[]string{"1024", "2097152", "1_000_000", "0x1000", `"2097152"`, "1KiB", "1.5MB", "20M", "64Ki", "1GiB"},
+		[]string{`""`, "null", "true", "5.5", "20 MB", "[1MB]", "{a: 1MB}", "{$SIZE}", `"{$SIZE}"`, `"1MB\n\t}\n\trespond"`, "\"`1MB`\"", `"1MB # x"`},
+	},
+	"tools": {
+		[]string{"{}", `{"🛰️": satellite}`, `{"🛰️": satellite, "👩‍🚀": "fly.to:moon-1"}`, `{"é1": x}`, `{"🛰️": two words}`, `{"🏴󠁧󠁢󠁥󠁮󠁧󠁿": é}`},
+		[]string{`{"": x}`, `{"🛰️": ""}`, `{"🛰 x": y}`, "{\"`🛰`\": y}", `{"🛰️": null}`, `{"🛰️": 5}`, `{"🛰️": [x]}`, `{"a\"🛰": b}`, `{"🛰️": "x\"\n\t}\n\trespond"}`, "x", "true", "[x]", `"🛰️ satellite"`},
+	},
+}
+
+var (
+	goodDurations = []string{"0", `"0"`, "1ms", "10s", "1m30s", "1d", ".5s", "+5s", "0.0h", "3µs2ms"}
+	badDurations  = []string{"10", "5.5", `""`, "null", "true", `"10s 5s"`, "[10s]", "{a: 10s}", `"{$KEEPALIVE}"`, `"10s\n\t}\n\trespond"`, "\"`10s`\"", `"10s # x"`}
+)
+
+// wordValues are values that an option of a few words is tried with, beside its words.
+var wordValues = []string{"loud", `""`, "1", "0", "null", "true", "false", "[x]", "{a: b}", `"a b"`, `"{$X}"`}
+
+// chartOptions returns the options that the schema of the chart has, with values that work and
+// values that it refuses, and a validator of them.
+func chartOptions(t *testing.T) (values map[string]struct{ good, bad []string }, validator *jsonschema.Schema) {
+	t.Helper()
+	const at = "/$defs/options"
+	text := harness.ReadFile(t, filepath.Join(manifests, "chart/values.schema.json"))
+	var schema struct {
+		Defs struct {
+			Options struct {
+				Properties map[string]struct {
+					Enum []any
+					Ref  string `json:"$ref"`
+				}
+			}
+		} `json:"$defs"`
+	}
+	if err := json.Unmarshal([]byte(text), &schema); err != nil {
+		t.Fatal(err)
+	}
+	values = map[string]struct{ good, bad []string }{}
+	for name, property := range schema.Defs.Options.Properties {
+		of, ok := kindValues[strings.TrimPrefix(property.Ref, "#"+at+"/$defs/")]
+		if ok == (len(property.Enum) > 0) {
+			t.Errorf("%s has both words and values here, or neither: add a row to kindValues", name)
+		}
+		if !ok {
+			for _, word := range property.Enum {
+				b, _ := json.Marshal(word)
+				of.good = append(of.good, string(b))
+			}
+			of.bad = slices.DeleteFunc(slices.Clone(wordValues), func(v string) bool { return slices.Contains(of.good, v) })
+		}
+		values[name] = of
+	}
+	if len(values) < 15 {
+		t.Fatalf("the schema has %d options", len(values))
+	}
+	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	compiler := jsonschema.NewCompiler()
+	if err := compiler.AddResource("values.schema.json", doc); err != nil {
+		t.Fatal(err)
+	}
+	if validator, err = compiler.Compile("values.schema.json#" + at); err != nil {
+		t.Fatal(err)
+	}
+	return values, validator
+}
+
+// TestSchemaOfTheChartRefuses values of another type, and all that would not be one word of the
+// Caddyfile.
+func TestSchemaOfTheChartRefuses(t *testing.T) {
+	all, validator := chartOptions(t)
+	for name, values := range all {
+		for _, text := range values.bad {
+			var value any
+			if err := yaml.Unmarshal([]byte(text), &value); err != nil || validator.Validate(map[string]any{name: value}) == nil {
+				t.Errorf("%s: %s passes the schema, %v", name, text, err)
+			}
+		}
+	}
+}
+
+// TestChartWritesOptions: with any values that work, helm renders a Caddyfile that the sidecar
+// takes and that has these options. That helm obeys the schema shows TestChartRefuses.
+func TestChartWritesOptions(t *testing.T) {
+	render := func(options map[string]string) ([]byte, error) {
+		values := "sidecar:\n  options:\n"
+		for name, text := range options {
+			values += "    " + name + ": " + text + "\n"
+		}
+		return helmTemplate(t, values, "--show-only", "templates/configmap.yaml")
+	}
+	all, _ := chartOptions(t)
+	for i := range 13 { // each configuration has one value of each option
+		options := map[string]string{}
+		for name, values := range all {
+			options[name] = values.good[i%len(values.good)]
+		}
+		out, err := render(options)
+		if err != nil {
+			t.Errorf("%q: %v", options, err)
+			continue
+		}
+		caddyfile := caddyfileOf(t, out)
+		adapted, bad, err := sidecar.CommandOn(t, "adapt", caddyfile, "--validate")
+		if err != nil {
+			t.Errorf("%q: %s\n%s", options, bad, caddyfile)
+		}
+		for name, text := range options {
+			if !regexp.MustCompile(`(?m)^\t\t`+name+` `).MatchString(caddyfile) != (text == "{}") {
+				t.Errorf("%s: %s: in\n%s\nwhich is\n%s", name, text, caddyfile, adapted)
+			}
+		}
+	}
+}
+
+// helmTemplate renders the chart with values.
+func helmTemplate(t *testing.T, values string, args ...string) ([]byte, error) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "values.yaml")
+	harness.WriteFile(t, file, []byte(values))
+	args = append([]string{"template", "hermes", filepath.Join(manifests, "chart"), "--kube-version", "1.36.3", "--values", file}, args...)
+	return exec.Command(harness.Helm(t), args...).Output()
+}
+
+// caddyfileOf returns the Caddyfile of a ConfigMap.
+func caddyfileOf(t *testing.T, configMap []byte) string {
+	t.Helper()
+	var config struct{ Data struct{ Caddyfile string } }
+	if err := yaml.Unmarshal(configMap, &config); err != nil {
+		t.Fatal(err)
+	}
+	return config.Data.Caddyfile
 }

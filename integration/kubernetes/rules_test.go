@@ -103,15 +103,10 @@ func restricted(o objects, p pod, bad func(fault string)) {
 		return
 	}
 	level := podsecurity.LevelVersion{Level: podsecurity.LevelRestricted, Version: podsecurity.LatestVersion()}
-	for _, r := range evaluator.EvaluatePod(level, &p.meta, p.spec) {
-		if !r.Allowed {
-			bad(r.ForbiddenReason + ": " + r.ForbiddenDetail)
-		}
-	}
-	for _, h := range of[*core.Pod](o) {
-		for _, r := range evaluator.EvaluatePod(level, &h.ObjectMeta, &h.Spec) {
+	for _, p := range append(of[*core.Pod](o), &core.Pod{ObjectMeta: p.meta, Spec: *p.spec}) {
+		for _, r := range evaluator.EvaluatePod(level, &p.ObjectMeta, &p.Spec) {
 			if !r.Allowed {
-				bad(h.Name + ": " + r.ForbiddenReason + ": " + r.ForbiddenDetail)
+				bad(p.Name + ": " + r.ForbiddenReason + ": " + r.ForbiddenDetail)
 			}
 		}
 	}
@@ -258,13 +253,18 @@ func services(o objects, p pod, bad func(fault string)) {
 	}
 }
 
-// option is a duration in a Caddyfile, where it has to be once.
-func option(caddyfile, name string) (time.Duration, error) {
-	m := regexp.MustCompile(`(?m)^\s+`+name+` (\S+)$`).FindAllStringSubmatch(caddyfile, -1)
+// option is a duration in the Caddyfile, where it has to be once.
+func option(o objects, name string, bad func(fault string)) time.Duration {
+	m := regexp.MustCompile(`(?m)^\s+`+name+` (\S+)$`).FindAllStringSubmatch(caddyfile(o), -1)
 	if len(m) != 1 {
-		return 0, fmt.Errorf("%s is there %d times", name, len(m))
+		bad(fmt.Sprintf("%s is there %d times", name, len(m)))
+		return 0
 	}
-	return time.ParseDuration(m[0][1])
+	d, err := time.ParseDuration(m[0][1])
+	if err != nil {
+		bad(err.Error())
+	}
+	return d
 }
 
 // killed is when the pod is killed.
@@ -277,16 +277,7 @@ func (p pod) killed() time.Duration {
 
 // ends: 0 < drain_timeout < grace_period < terminationGracePeriodSeconds.
 func ends(o objects, p pod, bad func(fault string)) {
-	drain, err := option(caddyfile(o), "drain_timeout")
-	if err != nil {
-		bad(err.Error())
-		return
-	}
-	grace, err := option(caddyfile(o), "grace_period")
-	if err != nil {
-		bad(err.Error())
-		return
-	}
+	drain, grace := option(o, "drain_timeout", bad), option(o, "grace_period", bad)
 	if drain <= 0 || grace <= drain || p.killed() <= grace {
 		bad(fmt.Sprintf("drain_timeout %v, grace_period %v, and killed after %v", drain, grace, p.killed()))
 	}
@@ -340,16 +331,6 @@ func (p pod) reachable(o objects, namespace string, port int32) bool {
 		}
 	}
 	return !closed
-}
-
-// seconds are those of a variable in the hook of Hermes.
-func seconds(script, pattern string) (time.Duration, error) {
-	m := regexp.MustCompile(pattern).FindStringSubmatch(script)
-	if m == nil {
-		return 0, fmt.Errorf("the preStop hook does not say how long it waits")
-	}
-	n, err := strconv.Atoi(m[1])
-	return time.Duration(n) * time.Second, err
 }
 
 // The rules in this file are about Hermes' own container, which is ours to say in
@@ -406,11 +387,7 @@ func probes(o objects, p pod, bad func(fault string)) {
 			return
 		}
 	}
-	grace, err := option(caddyfile(o), "grace_period")
-	if err != nil {
-		bad(err.Error())
-		return
-	}
+	grace := option(o, "grace_period", bad)
 	if restart := patience(s.LivenessProbe) + grace + patience(s.StartupProbe); patience(h.LivenessProbe) <= restart {
 		bad(fmt.Sprintf("Hermes is given up after %v, and the sidecar may take %v to come back", patience(h.LivenessProbe), restart))
 	}
@@ -437,16 +414,13 @@ func waits(o objects, p pod, bad func(fault string)) {
 		return
 	}
 	script := l.PreStop.Exec.Command[2]
-	wait, err := seconds(script, `time\.monotonic\(\) \+ (\d+)`)
-	if err != nil {
-		bad(err.Error())
+	m := regexp.MustCompile(`time\.monotonic\(\) \+ (\d+)`).FindStringSubmatch(script)
+	if m == nil {
+		bad("the preStop hook does not say how long it waits")
 		return
 	}
-	grace, err := option(caddyfile(o), "grace_period")
-	if err != nil {
-		bad(err.Error())
-		return
-	}
+	n, _ := strconv.Atoi(m[1]) // they are digits
+	wait, grace := time.Duration(n)*time.Second, option(o, "grace_period", bad)
 	if rest := p.killed() - wait - grace; rest < 30*time.Second {
 		bad(fmt.Sprintf("%v are left for Hermes to end: killed after %v, of which it waits %v and the sidecar %v", rest, p.killed(), wait, grace))
 	}
@@ -491,23 +465,21 @@ func homes(o objects, p pod, bad func(fault string)) {
 
 func scaled(o objects, p pod, bad func(fault string)) {
 	for _, s := range of[*autoscaling.HorizontalPodAutoscaler](o) {
-		for _, p := range o.pods() {
-			if s.Spec.ScaleTargetRef.Name != p.name || s.Spec.ScaleTargetRef.Kind != "Deployment" {
-				bad("the autoscaler scales " + s.Spec.ScaleTargetRef.Name)
-			}
-			if p.replicas != nil {
-				bad("the autoscaler and the manifest both say how many there are")
-			}
-			if s.Spec.MinReplicas == nil || *s.Spec.MinReplicas < 1 || *s.Spec.MinReplicas > s.Spec.MaxReplicas {
-				bad("the autoscaler's bounds are wrong")
-			}
-			for _, m := range s.Spec.Metrics {
-				if m.Pods == nil || m.Pods.Metric.Name != "caddy_hermes_streams_active" || m.Pods.Target.AverageValue == nil || m.Pods.Target.AverageValue.Value() < 1 {
-					bad("the autoscaler does not look at open streams")
-				}
+		if s.Spec.ScaleTargetRef.Name != p.name || s.Spec.ScaleTargetRef.Kind != "Deployment" {
+			bad("the autoscaler scales " + s.Spec.ScaleTargetRef.Name)
+		}
+		if p.replicas != nil {
+			bad("the autoscaler and the manifest both say how many there are")
+		}
+		if s.Spec.MinReplicas == nil || *s.Spec.MinReplicas < 1 || *s.Spec.MinReplicas > s.Spec.MaxReplicas {
+			bad("the autoscaler's bounds are wrong")
+		}
+		for _, m := range s.Spec.Metrics {
+			if m.Pods == nil || m.Pods.Metric.Name != "caddy_hermes_streams_active" || m.Pods.Target.AverageValue == nil || m.Pods.Target.AverageValue.Value() < 1 {
+				bad("the autoscaler does not look at open streams")
 			}
 		}
-		if len(of[*disruption.PodDisruptionBudget](o)) != 1 || of[*disruption.PodDisruptionBudget](o)[0].Spec.MaxUnavailable == nil || of[*disruption.PodDisruptionBudget](o)[0].Spec.MaxUnavailable.IntVal != 1 {
+		if b := of[*disruption.PodDisruptionBudget](o); len(b) != 1 || b[0].Spec.MaxUnavailable == nil || b[0].Spec.MaxUnavailable.IntVal != 1 {
 			bad("there is no budget that lets nodes be drained")
 		}
 	}

@@ -2,6 +2,7 @@ package network
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -293,7 +294,7 @@ func abandon(t testing.TB, c *client.Client, protocol, name string, reads int, a
 		r.Leave()
 		return
 	}
-	ctx, stop := patiently()
+	ctx, stop := context.WithTimeout(context.Background(), harness.Patience)
 	defer stop()
 	go func() {
 		<-asked

@@ -8,7 +8,6 @@
 package network
 
 import (
-	"context"
 	"io"
 	"net/http"
 	"sync"
@@ -20,11 +19,6 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 )
-
-// patiently is a context that ends with patience.
-func patiently() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.Background(), harness.Patience)
-}
 
 // What a client gets does not depend on the protocol that it speaks.
 func TestProtocols(t *testing.T) {

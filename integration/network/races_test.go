@@ -2,7 +2,6 @@ package network
 
 import (
 	"context"
-	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -54,7 +53,8 @@ func TestNoRaces(t *testing.T) {
 
 			// The last requests are left open, for the drain to end them.
 			stop := make(chan struct{})
-			open := race(t, r.Uint64(), raceTransports(t, pool), sites, stop)
+			all := client.Protocols(t, pool)
+			open := race(t, r.Uint64(), []http.RoundTripper{all["HTTP/1.1"], all["HTTP/2.0"]}, sites, stop)
 			<-stop
 			s.Terminate()
 			open.Wait()
@@ -62,10 +62,6 @@ func TestNoRaces(t *testing.T) {
 		})
 	}
 }
-
-// raceVariable says, as "required", that TestNoRaces must not be skipped for want
-// of a C compiler.
-const raceVariable = "HERMES_RACE"
 
 // raceBinary builds ./cmd/caddy with the race detector, if the binary under test
 // is not.
@@ -86,7 +82,7 @@ func raceBinary(t *testing.T) string {
 		_, err = exec.LookPath(env[1])
 	}
 	if len(env) < 2 || env[0] != "1" || err != nil {
-		harness.Missing(t, raceVariable, "the race detector needs cgo and a C compiler")
+		harness.Missing(t, "HERMES_RACE", "the race detector needs cgo and a C compiler")
 	}
 	return sidecar.Build(t, true)
 }
@@ -173,12 +169,6 @@ func raceConfig(t *testing.T, sites []raceSite, upstream, cert string) []byte {
 		t.Fatal(err)
 	}
 	return b
-}
-
-// raceTransports are those of HTTP/1.1 and HTTP/2.
-func raceTransports(t *testing.T, pool *x509.CertPool) []http.RoundTripper {
-	all := client.Protocols(t, pool)
-	return []http.RoundTripper{all["HTTP/1.1"], all["HTTP/2.0"]}
 }
 
 // race sends the requests, and closes stop when the last of them are under way.
@@ -346,10 +336,7 @@ func raceFrames(r *rand.Rand, path string) [][]string {
 	}[path]
 	var frames [][]string
 	for range r.IntN(12) {
-		from := own
-		if r.IntN(2) == 0 {
-			from = chat
-		}
+		from := [][][]string{own, chat}[r.IntN(2)]
 		frames = append(frames, from[r.IntN(len(from))])
 	}
 	if r.IntN(2) == 0 {

@@ -38,25 +38,26 @@ func proxyOf(t testing.TB, up *upstream.Server, args ...string) (string, *sideca
 func TestProxyCommand(t *testing.T) {
 	up := upstream.New(t, upstream.Library(hermes.Recordings(t, hermes.Chats), upstream.ByFrame).Play)
 	url, _ := proxyOf(t, up)
-	a := client.New(t, url).Play("g0-v0.8.0/one_tool").Answer()
-	a.CheckGood(t)
-	if len(a.Starts) != 1 || strings.Contains(a.Content, "`") {
-		t.Errorf("starts %v, content %q", a.Starts, a.Content)
-	}
+	client.New(t, url).Play("g0-v0.8.0/one_tool").CheckRepaired(t)
 	client.New(t, url).Play("g0-v0.8.0/crash_in_tool").Answer().CheckError(t, "agent_crashed")
 
-	url, _ = proxyOf(t, up, "--progress", "off", "--header-up", "X-Team: blue", "--header-down", "X-Via: hermes", "--change-host-header")
+	url, s := proxyOf(t, up, "--progress", "off", "--header-up", "X-Team: blue", "--header-down", "X-Via: hermes", "--change-host-header", "--access-log", "--debug")
 	r := client.New(t, url).Play("g0-v0.8.0/one_tool")
 	if got := r.Header.Get("X-Via"); got != "hermes" {
 		t.Errorf("X-Via %q", got)
 	}
-	if a = r.Answer(); len(a.Starts) != 0 || strings.Contains(a.Content, "`") {
+	if a := r.Answer(); len(a.Starts) != 0 || strings.Contains(a.Content, "`") {
 		t.Errorf("starts %v, content %q", a.Starts, a.Content)
 	}
 	seen := up.Requests()
 	last := seen[len(seen)-1]
 	if last.Header.Get("X-Team") != "blue" || last.Host != up.Addr {
 		t.Errorf("upstream saw X-Team %q, Host %q", last.Header.Get("X-Team"), last.Host)
+	}
+	for _, want := range []string{`"msg":"handled request"`, `"hermes_outcome":"ok"`, `"level":"debug"`} {
+		if !s.Says(want) {
+			t.Errorf("no %s in the log", want)
+		}
 	}
 }
 
@@ -120,11 +121,7 @@ func TestProxyCommandServesTLS(t *testing.T) {
 			if r.Proto != protocol {
 				t.Errorf("spoken is %s", r.Proto)
 			}
-			a := r.Answer()
-			a.CheckGood(t)
-			if len(a.Starts) != 1 {
-				t.Errorf("starts %v", a.Starts)
-			}
+			r.CheckRepaired(t)
 		})
 	}
 }
@@ -195,6 +192,20 @@ func TestProxyCommandDrains(t *testing.T) {
 	}
 }
 
+// A second Ctrl-C does not wait, as with caddy run.
+func TestProxyCommandForced(t *testing.T) {
+	up, _ := upstream.Held(t)
+	url, s := proxyOf(t, up)
+	client.New(t, url).Chat().Frame()
+	s.Interrupt()
+	if err := s.Cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if <-s.Exited; s.Cmd.ProcessState.ExitCode() != 2 {
+		t.Errorf("exit status %d, want 2", s.Cmd.ProcessState.ExitCode())
+	}
+}
+
 // doctorKey is the API_SERVER_KEY of the agents that are examined.
 const doctorKey = "of-this-test-and-nothing-else"
 
@@ -207,16 +218,6 @@ type examined struct {
 		Through     string
 		Findings    []struct{ Check, Level, Says string }
 	}
-}
-
-// finding returns the level and the text of a check.
-func (e examined) finding(check string) (level, says string) {
-	for _, f := range e.agent.Findings {
-		if f.Check == check {
-			return f.Level, f.Says
-		}
-	}
-	return "", ""
 }
 
 // ran runs a command in a directory of its own, and returns its exit status and what it says.
@@ -272,6 +273,51 @@ func agentOf(t testing.TB, generation, scenario string) upstream.Script {
 	}
 }
 
+// What a script and a person see of commands: the exit status, and why, in one line or none.
+func TestCommandsExitStatus(t *testing.T) {
+	up := upstream.New(t, agentOf(t, "g3-v0.20.3", "plain"))
+	taken, free := harness.FreePort(t), harness.FreePort(t)
+	proxy := sidecar.Launch(t, sidecar.Environment(t.TempDir()), "hermes proxying", "hermes-proxy", "--from", "http://"+taken, "--to", up.Addr)
+	dir, half := t.TempDir(), hermes.Recorded(t, "g0-v0.8.0/one_tool").Body
+	for name, content := range map[string]string{"half": string(half[:len(half)/2]), "refused": `{"error":{"message":"Invalid API key"}}`, "none": "hello\n"} {
+		harness.WriteFile(t, filepath.Join(dir, name), []byte(content))
+	}
+	const key, wrong = "API_SERVER_KEY=" + doctorKey, "API_SERVER_KEY=another-key"
+	for _, c := range []struct {
+		env, args      string
+		status         int
+		stdout, stderr string // what they have; "" for nothing
+	}{
+		{key, "hermes-doctor --to " + up.Addr, 0, "ok    version            0.20.3\n", ""},
+		{"", "hermes-doctor --to " + up.Addr, 1, "fail  key                it needs a key (status 401), and none is given\n", ""},
+		{wrong, "hermes-doctor --to " + up.Addr, 1, "fail  key                it refuses this key (status 401", ""},
+		{"", "hermes-doctor --to " + free, 1, "fail  reachable          the connection is refused", ""},
+		{key, "hermes-doctor --to hermes", 2, "", "Error: --to: an address without a port"},
+		{key, "hermes-doctor --key-file nope", 2, "", "Error: reading the key: open nope"},
+		{key, "hermes-doctor --no-such-flag", 2, "", "Error: unknown flag: --no-such-flag"},
+		{key, "hermes-doctor " + up.Addr, 2, "", "Error: hermes-doctor takes flags only"},
+		{"", "hermes-repair " + dir + "/refused", 4, "Invalid API key", ""},
+		{"", "hermes-repair --cause=aborted " + dir + "/half", 4, `"code":"upstream_aborted"`, ""},
+		{"", "hermes-repair --no-such-flag", 1, "", "Error: unknown flag: --no-such-flag\n"},
+		{"", "hermes-repair nowhere.sse", 1, "", "Error: opening the recording: open nowhere.sse: "},
+		{"", "hermes-repair " + dir + "/none", 1, "hello", "Error: the recording has no frame of Hermes"},
+		{"", "hermes-proxy --progress loud", 1, "", `"msg":"--progress: invalid progress "loud": must be envelope, bare, unnamed, comment or off`},
+		{"", "hermes-proxy --heartbeat 10s", 1, "", "Error: unknown flag: --heartbeat"},
+		{"", "hermes-proxy --from " + taken, 1, "", `"msg":"` + taken + " is in use by another program"},
+	} {
+		status, stdout, stderr := ran(t, []string{"HERMES_UPSTREAM=", c.env}, strings.Fields(c.args)...)
+		if status != c.status || !strings.Contains(stdout, c.stdout) || c.stdout == "" && stdout != "" ||
+			!strings.Contains(strings.ReplaceAll(stderr, `\"`, `"`), c.stderr) || c.stderr == "" && stderr != "" || strings.Count(stderr, "\n") > 1 {
+			t.Errorf("%s: status %d\n%s\n%s", c.args, status, stdout, stderr)
+		}
+	}
+	for _, quiet := range []string{`"msg":"handled request"`, `"level":"debug"`} {
+		if strings.Contains(proxy.Log.String(), quiet) {
+			t.Errorf("hermes-proxy logs %s though no flag asks for it", quiet)
+		}
+	}
+}
+
 // The doctor reads the Caddyfile of a sidecar, examines its agent, of any
 // generation, and sees that the sidecar repairs its answer.
 func TestDoctorThroughTheSidecar(t *testing.T) {
@@ -290,9 +336,14 @@ func TestDoctorThroughTheSidecar(t *testing.T) {
 			if got := strings.Join(e.agent.Generations, " "); got != want || e.status != 0 || e.agent.Through != "http://"+listen {
 				t.Errorf("%s: generation %s, status %d, through %q\n%s%s", generation, got, e.status, e.agent.Through, e.stdout, e.stderr)
 			}
-			level, says := e.finding("through.repaired")
+			level := ""
+			for _, f := range e.agent.Findings {
+				if f.Check == "through.repaired" {
+					level = f.Level
+				}
+			}
 			if want := map[bool]string{true: "info", false: "ok"}[generation == "gm1-v0.6.0"]; level != want { // G-1 shows no tools
-				t.Errorf("%s: %s %s\n%s", generation, level, says, e.stdout)
+				t.Errorf("%s: %s\n%s", generation, level, e.stdout)
 			}
 			chats := 0
 			for _, r := range up.Requests() {

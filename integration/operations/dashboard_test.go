@@ -141,22 +141,17 @@ func TestDashboardCanBeImported(t *testing.T) {
 		t.Errorf("inputs %+v", d.Inputs)
 	}
 	want := source{"prometheus", "${datasource}"}
-	variables := make(map[string]bool)
+	variables, f := make(map[string]bool), exposed(t)
+	series := regexp.MustCompile(`^label_values\(([^,{]+)(?:\{.*\})?, (\w+)\)$`)
 	for _, v := range d.Templating.List {
 		variables[v.Name] = true
-		if v.Type == "query" && (v.Datasource == nil || *v.Datasource != want) {
-			t.Errorf("variable %s: data source %+v", v.Name, v.Datasource)
-		}
-	}
-	f, series := exposed(t), regexp.MustCompile(`^label_values\(([^,{]+)(?:\{.*\})?, (\w+)\)$`)
-	for _, v := range d.Templating.List {
 		if v.Type != "query" {
 			continue
 		}
 		q, _ := v.Query.(map[string]any)
 		m := series.FindStringSubmatch(fmt.Sprint(q["query"]))
-		if m == nil {
-			t.Errorf("variable %s: query %v", v.Name, v.Query)
+		if m == nil || v.Datasource == nil || *v.Datasource != want {
+			t.Errorf("variable %s: query %v, data source %+v", v.Name, v.Query, v.Datasource)
 			continue
 		}
 		if _, known := checkExpression(t, f, m[1]); !slices.Contains(known, m[2]) {
@@ -349,27 +344,128 @@ func checkExpression(t testing.TB, f metrics.Families, expr string) (metrics, kn
 	return metrics, known
 }
 
-// TestOtherStreamsAreCounted as what they are.
-func TestOtherStreamsAreCounted(t *testing.T) {
-	all := hermes.Recordings(t, func(r hermes.Recording) bool {
-		return !hermes.Chats(r)
-	})
-	all = slices.DeleteFunc(all, func(r hermes.Recording) bool { return r.Body[0] == '{' }) // old versions answer whole
-	if len(all) == 0 {
-		t.Fatal("no recordings")
+// documented is docs/observability.md.
+func documented(t *testing.T) string {
+	t.Helper()
+	return harness.ReadFile(t, harness.Path("docs/observability.md"))
+}
+
+// TestDocumentedMetricsAreExposed, with the types and the labels that the table
+// says, and no others are.
+func TestDocumentedMetricsAreExposed(t *testing.T) {
+	f := exposed(t)
+	row := regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| (counter|gauge|histogram) \\| ([^|]*)\\|")
+	seen := make(map[string]bool)
+	for _, m := range row.FindAllStringSubmatch(documented(t), -1) {
+		name, kind, labels := m[1], m[2], strings.Fields(strings.ReplaceAll(m[3], "`", ""))
+		seen[name] = true
+		if f[name] == nil {
+			t.Errorf("%s is not exposed", name)
+			continue
+		}
+		if got := strings.ToLower(f[name].GetType().String()); got != kind {
+			t.Errorf("%s is a %s, documented as a %s", name, got, kind)
+		}
+		for _, s := range f[name].GetMetric() {
+			var have []string
+			for _, l := range s.GetLabel() {
+				have = append(have, l.GetName())
+			}
+			slices.Sort(have)
+			slices.Sort(labels)
+			if !slices.Equal(have, labels) {
+				t.Errorf("%s has the labels %q, documented are %q", name, have, labels)
+			}
+		}
 	}
-	w := watch(t, upstream.New(t, upstream.Library(all, upstream.ByFrame).Play), "", "hermes")
-	for _, r := range all {
-		w.Post(r.Path(), "X-Play", r.String()).All()
+	for name := range f {
+		if !seen[name] {
+			t.Errorf("%s is not documented", name)
+		}
 	}
-	f := w.scrape()
-	if n := f.Value("gen_ai_client_operation_duration_seconds", "gen_ai_operation_name", "invoke_agent"); n != float64(len(all)) {
-		t.Errorf("%v operations, want %d", n, len(all))
+}
+
+// TestDocumentedJSONIsWhatComes: the examples of a line of the log, of an event
+// and of the admin API have the members that real ones have.
+func TestDocumentedJSONIsWhatComes(t *testing.T) {
+	rest := make(chan struct{})
+	scripts := scenes(t)
+	scripts["tool"] = func(x *upstream.Exchange) {
+		x.Begin("\n`💻 ls -la`\n")
+		x.Wait(rest)
+		x.End()
 	}
-	if n := f.Value("gen_ai_client_operation_duration_seconds", "gen_ai_operation_name", "chat"); n != -1 {
-		t.Errorf("%v chats, want none", n)
+	w := watch(t, upstream.New(t, scripts.Play), "debug", "hermes")
+	w.Play("crash").All()
+	live := w.Play("tool")
+	live.Frame()
+	live.Frame()
+	_, admin := w.get("http://"+w.Admin+"/hermes/streams", http.StatusOK)
+	close(rest)
+	live.All()
+	var list any
+	if err := json.Unmarshal([]byte(admin), &list); err != nil {
+		t.Fatal(err)
 	}
-	if n := f.Value("caddy_hermes_streams_total"); n != float64(len(all)) {
-		t.Errorf("%v streams, want %d", n, len(all))
+	real := []any{w.named("http.handlers.hermes", "agent_crashed"), w.named("events", "hermes_stream_failed"), list}
+	examples := regexp.MustCompile("(?s)```json\n(.*?)```").FindAllStringSubmatch(documented(t), -1)
+	if len(examples) != len(real) {
+		t.Fatalf("%d examples, want %d", len(examples), len(real))
+	}
+	for i, e := range examples {
+		var example any
+		if err := json.Unmarshal([]byte(e[1]), &example); err != nil {
+			t.Errorf("%v in %s", err, e[1])
+		}
+		if got, want := members(example), members(real[i]); !slices.Equal(got, want) {
+			t.Errorf("the example has\n%q\nwhat comes has\n%q", got, want)
+		}
+	}
+}
+
+// members lists the paths of all members.
+func members(v any) []string {
+	all := make(map[string]bool)
+	var walk func(path string, v any)
+	walk = func(path string, v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			for name, m := range v {
+				all[path+"."+name] = true
+				walk(path+"."+name, m)
+			}
+		case []any:
+			for _, m := range v {
+				walk(path+"[]", m)
+			}
+		}
+	}
+	walk("", v)
+	return slices.Sorted(maps.Keys(all))
+}
+
+// TestDocumentedAttributesAreThose of real spans.
+func TestDocumentedAttributesAreThose(t *testing.T) {
+	c := newCollector(t)
+	w := watch(t, upstream.New(t, upstream.Router{
+		"good":  upstream.Replay(hermes.Recorded(t, "g3-v0.20.3/one_tool"), upstream.ByFrame),
+		"crash": upstream.Replay(hermes.Recorded(t, "g0-v0.8.0/crash_in_tool"), upstream.ByFrame),
+	}.Play), "", "tracing\n\thermes", c.environment()...)
+	have := make(map[string]bool)
+	for _, name := range []string{"good", "crash"} {
+		w.Play(name).All()
+		s := c.receive("chat hermes-agent")
+		for a := range attributes(s.GetAttributes()) {
+			have[a] = true
+		}
+	}
+	said := make(map[string]bool)
+	for _, row := range regexp.MustCompile("(?m)^\\| ((?:`[a-z_]+\\.[a-z_.]+` ?)+)\\|").FindAllStringSubmatch(documented(t), -1) {
+		for _, name := range strings.Fields(row[1]) {
+			said[strings.Trim(name, "`")] = true
+		}
+	}
+	if !maps.Equal(have, said) {
+		t.Errorf("documented are\n%q\nspans have\n%q", slices.Sorted(maps.Keys(said)), slices.Sorted(maps.Keys(have)))
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
@@ -22,23 +21,22 @@ import (
 
 // named waits for a line of the logger whose name begins with the prefix and that
 // has the text, and returns it decoded.
-func (w *watched) named(prefix, text string) map[string]any {
+func (w *watched) named(prefix, text string) (found map[string]any) {
 	w.t.Helper()
-	deadline := time.Now().Add(harness.Patience)
-	for time.Now().Before(deadline) {
+	harness.Until(w.t, prefix+" says "+text, func() bool {
 		for line := range strings.SplitSeq(w.Log.String(), "\n") {
 			var e map[string]any
-			if json.Unmarshal([]byte(line), &e) != nil {
+			if !strings.Contains(line, text) || json.Unmarshal([]byte(line), &e) != nil {
 				continue
 			}
-			if name, _ := e["logger"].(string); strings.HasPrefix(name, prefix) && strings.Contains(line, text) {
-				return e
+			if name, _ := e["logger"].(string); strings.HasPrefix(name, prefix) {
+				found = e
+				return true
 			}
 		}
-		w.Says(text)
-	}
-	w.t.Fatalf("no line of %s with %s", prefix, text)
-	return nil
+		return false
+	})
+	return found
 }
 
 // scenes are answers that end in each way.

@@ -142,4 +142,14 @@ func TestStreamsAreTraced(t *testing.T) {
 	if s.GetStatus().GetCode() != trace.Status_STATUS_CODE_ERROR || attributes(s.GetAttributes())["error.type"] != "agent_crashed" {
 		t.Errorf("span of a crash: %v", s)
 	}
+
+	// Without the directive nothing is, whatever the environment says.
+	none := newCollector(t)
+	w = watch(t, up, "", "hermes", none.environment()...)
+	w.Play("tool", "Traceparent", "00-11111111111111111111111111111111-2222222222222222-01").Answer()
+	w.Terminate() // which exports what there is
+	w.Exit()
+	if len(none.spans) > 0 {
+		t.Errorf("span %v", <-none.spans)
+	}
 }

@@ -163,22 +163,13 @@ func checkFront(t *testing.T, up *upstream.Server, gates *gated, b *behind, c *c
 	}
 	c.Play("g0-v0.8.0/crash_in_tool").Answer().CheckError(t, "agent_crashed")
 	client.CheckJSON(t, c.Play("nothing"), 502, up.Addr)
-
-	live := c.Play("silent")
-	live.Frame()
-	live.Leave()
-	select {
-	case <-gates.gone:
-	case <-time.After(harness.Patience):
-		t.Error("the client has left, and the agent does not hear of it")
-	}
+	gates.clientLeaves(t, c)
 }
 
 // gated are scripts whose frames wait for the client to have the one before.
 type gated struct {
 	got  chan struct{} // one for each frame that the client has
 	gone chan struct{} // the sidecar has left the silent stream
-	late chan bool     // whether each frame was waited for in vain
 	hold chan struct{} // closed when the stream that is held may go on
 }
 
@@ -186,17 +177,13 @@ const gatedFrames = 5
 
 // frontScripts are the scripts that a front is tested with.
 func frontScripts(t testing.TB) (upstream.Router, *gated) {
-	g := &gated{got: make(chan struct{}), gone: make(chan struct{}, 1), late: make(chan bool, gatedFrames), hold: make(chan struct{})}
+	g := &gated{got: make(chan struct{}, gatedFrames), gone: make(chan struct{}, 1), hold: make(chan struct{})}
 	scripts := upstream.Library([]hermes.Recording{hermes.Recorded(t, "g0-v0.8.0/one_tool"), hermes.Recorded(t, "g0-v0.8.0/crash_in_tool")}, upstream.ByFrame)
 	scripts["gated"] = func(x *upstream.Exchange) {
 		x.Begin()
 		for i := range gatedFrames - 1 {
-			select {
-			case <-g.got:
-				g.late <- false
-			case <-time.After(harness.Patience / 2):
-				g.late <- true
-			case <-x.Gone:
+			if !x.Wait(g.got) {
+				x.Reset()
 				return
 			}
 			x.Frame(hermes.Delta("content", fmt.Sprintf("word %d ", i)))
@@ -240,19 +227,25 @@ func (g *gated) frameByFrame(t testing.TB, c *client.Client, headers ...string) 
 	t.Helper()
 	r := c.Play("gated", headers...)
 	var body strings.Builder
-	for i := range gatedFrames - 1 {
+	for range gatedFrames - 1 {
 		body.WriteString(r.Frame().Raw)
-		select {
-		case g.got <- struct{}{}:
-		case <-time.After(harness.Patience):
-			t.Fatalf("nobody waits for frame %d to arrive", i)
-		}
-		if <-g.late {
-			t.Errorf("frame %d did not arrive before the next one was sent", i)
-		}
+		g.got <- struct{}{}
 	}
 	body.WriteString(r.All())
 	strict.Decode(t, body.String()).CheckGood(t)
+}
+
+// clientLeaves wants that the agent hears of a client that leaves.
+func (g *gated) clientLeaves(t testing.TB, c *client.Client) {
+	t.Helper()
+	live := c.Play("silent")
+	live.Frame()
+	live.Leave()
+	select {
+	case <-g.gone:
+	case <-time.After(harness.Patience):
+		t.Error("the client has left, and the agent does not hear of it")
+	}
 }
 
 // survives plays a stream that is silent for so long.
@@ -435,13 +428,5 @@ func TestRecipeHTTP3(t *testing.T) {
 	gates.frameByFrame(t, c)
 	c.Play("reset").Answer().CheckError(t, "upstream_aborted")
 	client.CheckJSON(t, c.Play("nothing"), http.StatusBadGateway, "127.0.0.1")
-
-	live = c.Play("silent")
-	live.Frame()
-	live.Leave()
-	select {
-	case <-gates.gone:
-	case <-time.After(harness.Patience):
-		t.Error("the client has left, and the agent does not hear of it")
-	}
+	gates.clientLeaves(t, c)
 }

@@ -96,14 +96,7 @@ func TestRecipeWhoAsks(t *testing.T) {
 
 	n := len(up.Requests())
 	// KEY_BOB is not set: that admits no client.
-	for _, key := range []string{"", "Bearer ", "Bearer nobody", "Bearer fedcba9876543210", alice + "x", "Bearer the-agents-own", "Bearer {$KEY_BOB}"} {
-		res := c.Chat("Authorization", key, "X-OpenWebUI-User-Id", webUser)
-		body := res.All()
-		var e struct{ Error strict.APIError }
-		if err := json.Unmarshal([]byte(body), &e); err != nil || res.StatusCode != http.StatusUnauthorized || e.Error.Code != "invalid_api_key" {
-			t.Errorf("%q: %s %q", key, res.Status, body)
-		}
-	}
+	checkRefused(t, c, "", "Bearer ", "Bearer nobody", "Bearer fedcba9876543210", alice+"x", "Bearer the-agents-own", "Bearer {$KEY_BOB}")
 	for _, path := range []string{"/api/sessions", "/api/sessions/s/chat/stream", "/v1/runs", "/v1/responses", "/p/other/v1/chat/completions"} {
 		if res := c.Post(path, "Authorization", alice); res.StatusCode != http.StatusNotFound {
 			t.Errorf("%s: %s", path, res.Status)
@@ -111,6 +104,17 @@ func TestRecipeWhoAsks(t *testing.T) {
 	}
 	if len(up.Requests()) != n {
 		t.Errorf("the agent was asked %d times more", len(up.Requests())-n)
+	}
+}
+
+// checkRefused wants the error of a wrong key for each.
+func checkRefused(t *testing.T, c *client.Client, keys ...string) {
+	t.Helper()
+	for _, key := range keys {
+		r := c.Chat("Authorization", key, "X-OpenWebUI-User-Id", webUser)
+		if e := client.CheckJSON(t, r, http.StatusUnauthorized, "127.0.0.1"); e.Code != "invalid_api_key" {
+			t.Errorf("%q: %+v", key, e)
+		}
 	}
 }
 
@@ -212,14 +216,7 @@ func TestRecipeKeys(t *testing.T) {
 		t.Errorf("the agent saw Authorization %q", got)
 	}
 	// KEY_BOB is not set: that admits no client, and HTTP/2 hands on a space at the end.
-	for _, key := range []string{"", "Bearer ", "Bearer", "Bearer fedcba9876543210", "Bearer 0123456789abcdef0x", "bearer 0123456789abcdef", "Bearer {$KEY_BOB}", "Bearer the-agents-own"} {
-		res := c.Chat("Authorization", key)
-		body := res.All()
-		var e struct{ Error strict.APIError }
-		if err := json.Unmarshal([]byte(body), &e); err != nil || res.StatusCode != http.StatusUnauthorized || e.Error.Code != "invalid_api_key" {
-			t.Errorf("%q: %s %q", key, res.Status, body)
-		}
-	}
+	checkRefused(t, c, "", "Bearer ", "Bearer", "Bearer fedcba9876543210", "Bearer 0123456789abcdef0x", "bearer 0123456789abcdef", "Bearer {$KEY_BOB}", "Bearer the-agents-own")
 	if n := len(up.Requests()); n != 1 {
 		t.Errorf("the agent was asked %d times", n)
 	}

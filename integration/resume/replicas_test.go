@@ -25,8 +25,7 @@ func ask(c *client.Client, k string, more ...string) *client.Reply {
 }
 
 // remove ends a stream, and returns the status.
-func remove(t *testing.T, c *client.Client, id, authorization string) int {
-	t.Helper()
+func remove(c *client.Client, id, authorization string) int {
 	return leave(c.Send(http.MethodDelete, "/v1/chat/completions/"+id, nil, "Authorization", authorization))
 }
 
@@ -37,13 +36,6 @@ func (s sameHost) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.Host = "replicas.example"
 	return s.RoundTripper.RoundTrip(r)
-}
-
-func balanced(all []*client.Client) []*client.Client {
-	for _, c := range all {
-		c.HTTP.Transport = sameHost{c.HTTP.Transport}
-	}
-	return all
 }
 
 // TestReplicas has clients continue, repeat and end at one replica what another one runs.
@@ -59,7 +51,6 @@ func TestReplicas(t *testing.T) {
 		}
 	})
 	all, processes := r.replicas(t, up, 2)
-	all = balanced(all)
 	a, b := all[0], all[1]
 
 	first := ask(a, "one")
@@ -77,14 +68,14 @@ func TestReplicas(t *testing.T) {
 			t.Fatalf("replayed %d is %q, want %q", i, got, want)
 		}
 	}
-	continued := b.Chat(behind, id+"/2", "Authorization", credential)
+	continued := b.Chat(lastEvent, id+"/2", "Authorization", credential)
 	if got := frame(t, continued); got != begun[2] {
 		t.Fatalf("continued it is %q, want %q", got, begun[2])
 	}
-	if stranger := b.Chat(behind, id+"/2", "Authorization", "Bearer other"); stranger.StatusCode != http.StatusNotFound {
+	if stranger := b.Chat(lastEvent, id+"/2", "Authorization", "Bearer other"); stranger.StatusCode != http.StatusNotFound {
 		t.Errorf("a stranger gets %s", stranger.Status)
 	}
-	if status := remove(t, b, id, "Bearer other"); status != http.StatusNotFound {
+	if status := remove(b, id, "Bearer other"); status != http.StatusNotFound {
 		t.Errorf("a stranger ends it with %d", status)
 	}
 	first.Leave() // it goes on: there are readers elsewhere
@@ -104,13 +95,13 @@ func TestReplicas(t *testing.T) {
 	second := ask(a, "two")
 	id = second.Header.Get(stream)
 	frame(t, second)
-	if status := remove(t, b, id, credential); status != http.StatusNoContent {
+	if status := remove(b, id, credential); status != http.StatusNoContent {
 		t.Fatalf("ended with %d", status)
 	}
 	if got := second.All(); !strings.Contains(got, `"finish_reason":"error"`) {
 		t.Errorf("after its end it has %q", got)
 	}
-	if gone := a.Chat(behind, id+"/1", "Authorization", credential); gone.StatusCode != http.StatusNotFound {
+	if gone := a.Chat(lastEvent, id+"/1", "Authorization", credential); gone.StatusCode != http.StatusNotFound {
 		t.Errorf("what is ended is %s", gone.Status)
 	}
 
@@ -126,7 +117,7 @@ func TestReplicas(t *testing.T) {
 	if !strings.Contains(finish, `"finish_reason":"error"`) || !strings.Contains(finish, "[DONE]") {
 		t.Errorf("after the death of a replica it has %q", finish)
 	}
-	if got := b.Chat(behind, id+"/3", "Authorization", credential).All(); got != finish {
+	if got := b.Chat(lastEvent, id+"/3", "Authorization", credential).All(); got != finish {
 		t.Errorf("who comes back has %q, want %q", got, finish)
 	}
 	if again := ask(b, "three"); again.Header.Get("Idempotency-Replayed") != "true" || !strings.HasSuffix(again.All(), finish) {
@@ -160,31 +151,20 @@ func TestReplicas(t *testing.T) {
 // and everybody gets the same.
 func TestReplicasAskOnce(t *testing.T) {
 	r := startRedis(t)
-	up := upstream.New(t, func(x *upstream.Exchange) {
-		x.Begin("hi", "there")
-		x.Finish()
-	})
+	up := upstream.New(t, says("hi", "there"))
 	all, _ := r.replicas(t, up, 2)
-	all = balanced(all)
 	const rounds = 100
 	for n := range rounds {
 		answers, wg := make([]string, 4), sync.WaitGroup{}
 		for i := range answers {
-			wg.Add(1)
-			go func() {
-				defer wg.Done()
+			wg.Go(func() {
 				res, err := all[i%2].Try("/v1/chat/completions", key, fmt.Sprint(n), "Authorization", credential)
 				if err != nil {
 					t.Error(err)
 					return
 				}
-				body, err := io.ReadAll(res.In)
-				if err != nil {
-					t.Error(err)
-				}
-				answers[i] = res.Header.Get(stream) + string(body)
-				res.Leave()
-			}()
+				answers[i] = res.Header.Get(stream) + res.All()
+			})
 		}
 		wg.Wait()
 		for _, a := range answers {
@@ -216,7 +196,6 @@ func TestRedisIsKilled(t *testing.T) {
 		}
 	})
 	all, processes := r.replicas(t, up, 2)
-	all = balanced(all)
 	first := ask(all[0], "one")
 	other := ask(all[1], "one")
 	frame(t, first)
@@ -234,7 +213,7 @@ func TestRedisIsKilled(t *testing.T) {
 	if got := passed.All(); passed.Header.Get(stream) != "" || !strings.Contains(got, "[DONE]") {
 		t.Errorf("what is new has %v, %q", passed.Header, got)
 	}
-	if away := all[1].Chat(behind, first.Header.Get(stream)+"/1", "Authorization", credential); away.StatusCode != http.StatusServiceUnavailable {
+	if away := all[1].Chat(lastEvent, first.Header.Get(stream)+"/1", "Authorization", credential); away.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("who asks for a stream has %s", away.Status)
 	}
 	for _, p := range processes {
@@ -261,10 +240,7 @@ func TestRedisIsKilled(t *testing.T) {
 // TestRedisIsNotThere lets requests pass from the beginning.
 func TestRedisIsNotThere(t *testing.T) {
 	harness.Program(t, "HERMES_REDIS", "valkey-server", "redis-server") // or the build is in vain
-	up := upstream.New(t, func(x *upstream.Exchange) {
-		x.Begin("hi")
-		x.Finish()
-	})
+	up := upstream.New(t, says("hi"))
 	all, _ := (&redis{addr: harness.FreePort(t), options: "timeout 1s"}).replicas(t, up, 1)
 	for range 3 {
 		r := ask(all[0], "one")
@@ -336,7 +312,9 @@ func (r *redis) replicas(t *testing.T, up *upstream.Server, n int) (all []*clien
 		cmd := exec.Command(caddy, "run", "--config", file, "--adapter", "caddyfile")
 		cmd.Env = sidecar.Environment(home, "REDIS_PASSWORD="+password, "HERMES_RESUME_SECRET="+secret)
 		processes = append(processes, sidecar.Follow(t, cmd, "serving initial configuration"))
-		all = append(all, client.New(t, "http://"+listen))
+		c := client.New(t, "http://"+listen)
+		c.HTTP.Transport = sameHost{c.HTTP.Transport}
+		all = append(all, c)
 	}
 	return all, processes
 }
@@ -344,16 +322,12 @@ func (r *redis) replicas(t *testing.T, up *upstream.Server, n int) (all []*clien
 // TestRedisOverTLS has replicas share streams over TLS, with the certificates of a CA that the
 // system does not know. A replica that is not told of it does not trust the server.
 func TestRedisOverTLS(t *testing.T) {
-	up := upstream.New(t, func(x *upstream.Exchange) {
-		x.Begin("hi")
-		x.Finish()
-	})
+	up := upstream.New(t, says("hi"))
 	dir, _ := client.Certificate(t)
 	r := startRedis(t, "--tls-cert-file", dir+"/cert.pem", "--tls-key-file", dir+"/key.pem",
 		"--tls-ca-cert-file", dir+"/cert.pem", "--tls-auth-clients", "no")
 	r.options = "tls " + dir + "/cert.pem"
 	all, _ := r.replicas(t, up, 2)
-	all = balanced(all)
 	first := ask(all[0], "one")
 	whole := first.All()
 	again := ask(all[1], "one")

@@ -11,7 +11,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -26,9 +25,9 @@ import (
 )
 
 const (
-	key    = "Idempotency-Key"
-	behind = "Last-Event-ID"
-	stream = "X-Hermes-Stream"
+	key       = "Idempotency-Key"
+	lastEvent = "Last-Event-ID"
+	stream    = "X-Hermes-Stream"
 )
 
 // site is a Caddyfile whose site on the address has the directives; global options may be
@@ -113,7 +112,7 @@ func TestCutsInEveryProtocol(t *testing.T) {
 					if random.IntN(2) == 0 && !strings.Contains(e, "[DONE]") {
 						live.Leave()
 						since = ""
-						live = c.Chat(behind, fmt.Sprintf("%s/%d", id, n))
+						live = c.Chat(lastEvent, fmt.Sprintf("%s/%d", id, n))
 						if live.StatusCode != http.StatusOK {
 							t.Fatalf("%s: %s", name, live.Status)
 						}
@@ -145,16 +144,29 @@ func held(rest <-chan struct{}) upstream.Script {
 	}
 }
 
-// reload loads a Caddyfile.
-func reload(t *testing.T, admin, text string, s *sidecar.Process) {
+// hello is what held sends once it does not wait.
+var hello = func() upstream.Script {
+	rest := make(chan struct{})
+	close(rest)
+	return held(rest)
+}()
+
+// reloadable starts a sidecar in front of up, and returns a client of it and what loads other directives.
+func reloadable(t *testing.T, up *upstream.Server, directives string) (c *client.Client, reload func(directives string)) {
 	t.Helper()
-	res, err := http.Post("http://"+admin+"/load", "text/caddyfile", strings.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
+	admin, listen := harness.FreePort(t), harness.FreePort(t)
+	config := func(directives string) string {
+		return site("http://"+listen, "admin "+admin, strings.ReplaceAll(directives, "UPSTREAM", "reverse_proxy "+up.Addr))
 	}
-	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		t.Fatalf("reload: %s\n%s", res.Status, s.Log)
+	sidecar.RunCaddyfile(t, t.TempDir(), config(directives))
+	c = client.New(t, "http://"+listen)
+	c.Reloading = true
+	return c, func(directives string) {
+		t.Helper()
+		r := client.New(t, "http://"+admin).Send(http.MethodPost, "/load", strings.NewReader(config(directives)), "Content-Type", "text/caddyfile")
+		if body := r.All(); r.StatusCode != http.StatusOK {
+			t.Fatalf("reload: %s %s", r.Status, body)
+		}
 	}
 }
 
@@ -163,23 +175,17 @@ func reload(t *testing.T, admin, text string, s *sidecar.Process) {
 func TestLeaveAndReload(t *testing.T) {
 	rest := make(chan struct{})
 	up := upstream.New(t, held(rest))
-	admin, listen := harness.FreePort(t), harness.FreePort(t)
-	config := func(resume string) string {
-		return site("http://"+listen, "admin "+admin, resume+"\n\thermes\n\treverse_proxy "+up.Addr)
-	}
-	s := sidecar.RunCaddyfile(t, t.TempDir(), config("hermes_resume"))
-	c := client.New(t, "http://"+listen)
-	c.Reloading = true
+	const behind = "\n\thermes\n\tUPSTREAM"
+	c, reload := reloadable(t, up, "hermes_resume"+behind)
 	first := c.Chat(key, "k")
 	id := first.Header.Get(stream)
 	got := frame(t, first) + frame(t, first)
 	first.Leave()
-	reload(t, admin, config("hermes_resume {\n\t\tkeep 1h\n\t}"), s)
-	reload(t, admin, config("header X-Nothing 1"), s)
-	reload(t, admin, config("hermes_resume"), s)
+	reload("hermes_resume {\n\t\tkeep 1h\n\t}" + behind)
+	reload("header X-Nothing 1" + behind)
+	reload("hermes_resume" + behind)
 	close(rest)
-	live := c.Chat(behind, id+"/2")
-	got += live.All()
+	got += c.Chat(lastEvent, id+"/2").All()
 	if whole := c.Chat(key, "k").All(); got != whole || !strings.Contains(got, " world") || !strings.Contains(got, "[DONE]") {
 		t.Errorf("got\n%s\nwant\n%s", got, whole)
 	}
@@ -263,7 +269,7 @@ func basic(user string) string {
 func statuses(t *testing.T, c *client.Client, id, credentials string) (all [4]int) {
 	t.Helper()
 	all[0] = leave(c.Chat(key, "k", "Authorization", credentials))
-	all[1] = leave(c.Chat(behind, id+"/1", "Authorization", credentials))
+	all[1] = leave(c.Chat(lastEvent, id+"/1", "Authorization", credentials))
 	for i, method := range []string{http.MethodGet, http.MethodDelete} {
 		all[2+i] = leave(c.Send(method, "/v1/chat/completions/"+id, nil, "Authorization", credentials))
 	}
@@ -281,32 +287,28 @@ func leave(r *client.Reply) int {
 func TestRevokedCredentialsGetNothing(t *testing.T) {
 	rest := make(chan struct{})
 	up := upstream.New(t, held(rest))
-	admin, listen := harness.FreePort(t), harness.FreePort(t)
 	config := func(users ...string) string {
-		return site("http://"+listen, "admin "+admin, "hermes_resume\n\thermes\n\treverse_proxy "+up.Addr+"\n\tbasic_auth {\n\t\t"+
-			strings.Join(users, " "+passwordHash+"\n\t\t")+" "+passwordHash+"\n\t}")
+		return "hermes_resume\n\thermes\n\tUPSTREAM\n\tbasic_auth {\n\t\t" + strings.Join(users, " "+passwordHash+"\n\t\t") + " " + passwordHash + "\n\t}"
 	}
-	s := sidecar.RunCaddyfile(t, t.TempDir(), config("alice", "bob"))
-	c := client.New(t, "http://"+listen)
-	c.Reloading = true
+	c, reload := reloadable(t, up, config("alice", "bob"))
 	first := c.Chat(key, "k", "Authorization", basic("alice"))
 	id := first.Header.Get(stream)
 	frame(t, first)
 	frame(t, first)
 	first.Leave()
-	again := c.Chat(behind, id+"/1", "Authorization", basic("alice"))
+	again := c.Chat(lastEvent, id+"/1", "Authorization", basic("alice"))
 	if again.StatusCode != http.StatusOK {
 		t.Fatalf("alice: %s", again.Status)
 	}
 	again.Leave()
-	reload(t, admin, config("bob"), s)
+	reload(config("bob"))
 	if got, want := statuses(t, c, id, basic("alice")), [4]int{401, 401, 401, 401}; got != want {
 		t.Errorf("alice, who may not come any more: %d, want %d", got, want)
 	}
 	if got, want := statuses(t, c, id, basic("bob")), [4]int{200, 404, 404, 404}; got != want { // the key is his own
 		t.Errorf("bob: %d, want %d", got, want)
 	}
-	reload(t, admin, config("alice", "bob"), s)
+	reload(config("alice", "bob"))
 	if got, want := statuses(t, c, id, basic("alice")), [4]int{200, 200, 200, 204}; got != want {
 		t.Errorf("alice, who may come again: %d, want %d", got, want)
 	}
@@ -318,23 +320,18 @@ func TestRevokedCredentialsGetNothing(t *testing.T) {
 
 // TestChecksBehindAreNotAskedAgain, as docs/resume.md says.
 func TestChecksBehindAreNotAskedAgain(t *testing.T) {
-	rest := make(chan struct{})
-	close(rest)
-	up := upstream.New(t, held(rest))
-	admin, listen := harness.FreePort(t), harness.FreePort(t)
+	up := upstream.New(t, hello)
 	config := func(user string) string {
-		return site("http://"+listen, "admin "+admin, "route {\n\t\thermes_resume\n\t\tbasic_auth {\n\t\t\t"+user+" "+passwordHash+"\n\t\t}\n\t\thermes\n\t\treverse_proxy "+up.Addr+"\n\t}")
+		return "route {\n\t\thermes_resume\n\t\tbasic_auth {\n\t\t\t" + user + " " + passwordHash + "\n\t\t}\n\t\thermes\n\t\tUPSTREAM\n\t}"
 	}
-	s := sidecar.RunCaddyfile(t, t.TempDir(), config("alice"))
-	c := client.New(t, "http://"+listen)
-	c.Reloading = true
+	c, reload := reloadable(t, up, config("alice"))
 	if r := c.Chat(key, "k", "Authorization", basic("mallory")); r.StatusCode != http.StatusUnauthorized {
 		t.Errorf("mallory: %s", r.Status)
 	}
 	first := c.Chat(key, "k", "Authorization", basic("alice"))
 	id := first.Header.Get(stream)
 	first.All()
-	reload(t, admin, config("bob"), s)
+	reload(config("bob"))
 	if got, want := statuses(t, c, id, basic("alice")), [4]int{200, 200, 200, 204}; got != want {
 		t.Errorf("alice: %d, want %d", got, want)
 	}
@@ -347,15 +344,13 @@ func TestChecksBehindAreNotAskedAgain(t *testing.T) {
 func TestAccessLogOfKeysAndIDs(t *testing.T) {
 	for name, filter := range map[string]string{"without a filter": "log", "with the filter": filterOfPage(t)} {
 		t.Run(name, func(t *testing.T) {
-			rest := make(chan struct{})
-			close(rest)
-			up := upstream.New(t, held(rest))
+			up := upstream.New(t, hello)
 			base, s := run(t, up, "", filter+"\n\thermes_resume\n\thermes")
 			c := client.New(t, base)
 			first := c.Chat(key, "the-key", "Authorization", "Bearer the-secret")
 			id := first.Header.Get(stream)
 			first.All()
-			c.Chat(behind, id+"/1", "Authorization", "Bearer the-secret").All()
+			c.Chat(lastEvent, id+"/1", "Authorization", "Bearer the-secret").All()
 			_, body := client.Get(t, c.HTTP, base+"/v1/chat/completions/"+id, "Authorization", "Bearer the-secret")
 			if body == "" {
 				t.Error("GET got nothing")
@@ -379,11 +374,7 @@ func TestAccessLogOfKeysAndIDs(t *testing.T) {
 // filterOfPage returns the log with a filter that docs/resume.md shows.
 func filterOfPage(t *testing.T) string {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/resume.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(string(page), "```caddyfile\nlog {")
+	_, rest, _ := strings.Cut(harness.ReadFile(t, harness.Path("docs/resume.md")), "```caddyfile\nlog {")
 	filter, _, ok := strings.Cut(rest, "```")
 	if !ok {
 		t.Fatal("no filter in docs/resume.md")
@@ -391,40 +382,26 @@ func filterOfPage(t *testing.T) string {
 	return "log {" + filter
 }
 
-// sendSized sends a chat request with a key and a body of so many bytes, and returns the answer.
-func sendSized(c *client.Client, k string, size int) (id, answer string) {
-	before, behind := `{"stream":true,"messages":[{"role":"user","content":"`, `"}]}`
-	body := before + strings.Repeat("x", size-len(before)-len(behind)) + behind
-	r := c.Send(http.MethodPost, "/v1/chat/completions", strings.NewReader(body), key, k)
-	return r.Header.Get(stream), r.All()
-}
-
 // TestMaxRequestOfHermesBoundsBoth: a request above max_request passes, and its answer is not
 // kept. hermes_resume has no bound of its own, and follows a reload.
 func TestMaxRequestOfHermesBoundsBoth(t *testing.T) {
-	finish := make(chan struct{})
-	close(finish)
-	up := upstream.New(t, held(finish))
-	admin, listen := harness.FreePort(t), harness.FreePort(t)
-	config := func(directives string) string {
-		return site("http://"+listen, "admin "+admin, directives+"\n\treverse_proxy "+up.Addr)
-	}
-	s := sidecar.RunCaddyfile(t, t.TempDir(), config("hermes_resume\n\thermes {\n\t\tmax_request 2KB\n\t}"))
-	c := client.New(t, "http://"+listen)
-	c.Reloading = true
+	up := upstream.New(t, hello)
+	c, reload := reloadable(t, up, "hermes_resume\n\thermes {\n\t\tmax_request 2KB\n\t}\n\tUPSTREAM")
 	check := func(k string, size int, kept bool) {
 		t.Helper()
-		id, answer := sendSized(c, k, size)
-		if (id != "") != kept || !strings.Contains(answer, " world") {
+		const before, after = `{"stream":true,"messages":[{"role":"user","content":"`, `"}]}`
+		body := before + strings.Repeat("x", size-len(before)-len(after)) + after
+		r := c.Send(http.MethodPost, "/v1/chat/completions", strings.NewReader(body), key, k)
+		if id, answer := r.Header.Get(stream), r.All(); (id != "") != kept || !strings.Contains(answer, " world") {
 			t.Errorf("%d bytes: the stream has the id %q, and is\n%s", size, id, answer)
 		}
 	}
 	check("a", 2000, true)
 	check("b", 2001, false)
-	reload(t, admin, config("hermes_resume\n\thermes {\n\t\tmax_request 20MB\n\t}"), s)
+	reload("hermes_resume\n\thermes {\n\t\tmax_request 20MB\n\t}\n\tUPSTREAM")
 	check("c", 20_000_000, true)
 	check("d", 20_000_001, false)
-	reload(t, admin, config("hermes_resume"), s)
+	reload("hermes_resume\n\tUPSTREAM")
 	check("e", 10_000_000, true)
 	check("f", 10_000_001, false)
 	if n := len(up.Requests()); n != 6 {
@@ -508,7 +485,7 @@ func TestWhatCanBeSeen(t *testing.T) {
 	if !s.Says("stream ended without clients") {
 		t.Errorf("its end is not in the log\n%s", s.Log)
 	}
-	c.Chat(behind, id+"/1").All()
+	c.Chat(lastEvent, id+"/1").All()
 	c.Chat(key, "k").All()
 	whole := c.Chat(key, "another").All() // which stays to the end
 	if !strings.Contains(whole, "[DONE]") {
@@ -529,9 +506,7 @@ func TestWhatCanBeSeen(t *testing.T) {
 
 // TestCompressed has each client's answer compressed for it alone: what is kept is not.
 func TestCompressed(t *testing.T) {
-	rest := make(chan struct{})
-	close(rest)
-	up := upstream.New(t, held(rest))
+	up := upstream.New(t, hello)
 	base, _ := run(t, up, "", "encode {\n\t\tminimum_length 1\n\t\tmatch {\n\t\t\theader Content-Type text/event-stream*\n\t\t}\n\t}\n\thermes_resume\n\thermes")
 	c := client.New(t, base)
 	zipped := c.Chat(key, "k", "Accept-Encoding", "gzip")
@@ -563,10 +538,10 @@ func TestCompressed(t *testing.T) {
 	}
 }
 
-// says is a script that answers with a text.
-func says(text string) upstream.Script {
+// says is a script that answers with texts.
+func says(texts ...string) upstream.Script {
 	return func(x *upstream.Exchange) {
-		x.Begin(text)
+		x.Begin(texts...)
 		x.Finish()
 	}
 }
@@ -587,7 +562,7 @@ func TestAgentsBelowPaths(t *testing.T) {
 	if got := ofB.Chat(key, "k").All(); !strings.Contains(got, "I am b") {
 		t.Errorf("b says\n%s", got)
 	}
-	if r := ofB.Chat(behind, id+"/1"); r.StatusCode != http.StatusNotFound {
+	if r := ofB.Chat(lastEvent, id+"/1"); r.StatusCode != http.StatusNotFound {
 		t.Errorf("b: %s", r.Status)
 	}
 	if got := ofA.Get("/v1/chat/completions/" + id); got != whole {

@@ -2,7 +2,12 @@ package wire
 
 import (
 	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
 	"net/http"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -55,31 +60,74 @@ func TestEnds(t *testing.T) {
 		{"finish error alone", then(start(text, hermes.One("data: "+hermes.Envelope+`"choices": [{"index": 0, "delta": {}, "finish_reason": "error"}]}`), hermes.One("data: [DONE]")), clean), "agent_error"},
 		{"a last frame that lacks its blank line", then(start(text), func(x *upstream.Exchange) { x.Chunk([]byte(hermes.Finish("stop", 56))); x.End() }), ""},
 	}
-	scripts := upstream.Router{}
+	var scenes []scene
 	for _, r := range rules {
-		scripts[r.name] = r.play
+		s := scene{name: r.name, options: sidecar.Options{"done_grace": "100ms", "keepalive": 0}, play: r.play, code: r.code, content: "hi"}
+		if strings.Contains(r.name, "role alone") {
+			s.content = ""
+		}
+		if strings.HasSuffix(r.name, "silence of done_grace") {
+			s.least = 100 * time.Millisecond
+		}
+		scenes = append(scenes, s)
 	}
-	base, _ := sidecar.Serve(t, upstream.New(t, scripts.Play), sidecar.Options{"done_grace": "100ms", "keepalive": 0})
-	c := client.New(t, base)
-	for _, r := range rules {
-		t.Run(r.name, func(t *testing.T) {
-			if strings.HasSuffix(r.name, "silence of done_grace") {
-				defer harness.AtLeast(t, 100*time.Millisecond)()
+	show(t, scenes...)
+}
+
+// A scene is a stream of upstream's, and what the client gets of it.
+type scene struct {
+	name    string
+	options sidecar.Options
+	play    upstream.Script
+	names   string // of the frames, in short, or else
+	content string
+	starts  []strict.Start // in which a tool without a name may have any
+	code    string         // of the error at the end, "" for a success
+	least   time.Duration  // that it takes
+}
+
+// show plays scenes.
+func show(t *testing.T, scenes ...scene) {
+	t.Helper()
+	scripts, clients := upstream.Router{}, map[string]*client.Client{}
+	for _, s := range scenes {
+		scripts[s.name] = s.play
+	}
+	up := upstream.New(t, scripts.Play)
+	for _, s := range scenes {
+		options := fmt.Sprint(s.options)
+		if clients[options] == nil {
+			clients[options] = client.New(t, sidecar.URL(sidecar.Serve(t, up, s.options)))
+		}
+		t.Run(s.name, func(t *testing.T) {
+			defer harness.AtLeast(t, s.least)()
+			a := clients[options].Of(t).Play(s.name).Answer()
+			checkEnd(t, a, s.code)
+			if got := strings.Join(a.Names(), " "); s.names != "" && got != s.names {
+				t.Errorf("frames %q, want %q", got, s.names)
 			}
-			a := c.Of(t).Play(r.name).Answer()
-			want := "hi"
-			if strings.Contains(r.name, "alone") && r.code == "upstream_aborted" {
-				want = ""
+			if s.names != "" && s.content == "" {
+				return
 			}
-			if a.Content != want {
-				t.Errorf("content %q, want %q", a.Content, want)
+			for i := range min(len(a.Starts), len(s.starts)) {
+				if s.starts[i].Tool == "" {
+					a.Starts[i].Tool = ""
+				}
 			}
-			if r.code == "" {
-				a.CheckGood(t)
-			} else {
-				a.CheckError(t, r.code)
+			if a.Content != s.content || s.starts != nil && !slices.Equal(a.Starts, s.starts) {
+				t.Errorf("content %q, starts %v; want %q, %v", a.Content, a.Starts, s.content, s.starts)
 			}
 		})
+	}
+}
+
+// checkEnd wants the error of a code, or a success.
+func checkEnd(t testing.TB, a *strict.Answer, code string) {
+	t.Helper()
+	if code == "" {
+		a.CheckGood(t)
+	} else {
+		a.CheckError(t, code)
 	}
 }
 
@@ -113,15 +161,11 @@ func TestErrorOfUpstreamsOwnIsSentOnce(t *testing.T) {
 			x.Reset()
 		},
 	}
-	c := client.New(t, sidecar.URL(sidecar.Serve(t, upstream.New(t, scripts.Play), sidecar.Still)))
-	for name := range scripts {
-		t.Run("then "+name, func(t *testing.T) {
-			a := c.Of(t).Play(name).Answer()
-			if got := strings.Join(a.Names(), " "); got != "chunk text error finish error done" || a.Err.Message != "overloaded" {
-				t.Errorf("frames %q, error %+v", got, a.Err)
-			}
-		})
+	var scenes []scene
+	for name, play := range scripts {
+		scenes = append(scenes, scene{name: "then " + name, options: sidecar.Still, play: play, code: "busy", names: "chunk text error finish error done"})
 	}
+	show(t, scenes...)
 }
 
 // Before the first complete frame a failure is an HTTP status with JSON.
@@ -154,11 +198,14 @@ func TestFailuresBeforeTheFirstFrame(t *testing.T) {
 	})
 }
 
+// failsInline reports whether a recording has Hermes' own error finish, without a key in it.
+func failsInline(r hermes.Recording) bool {
+	return hermes.Chats(r) && strings.Contains(string(r.Body), `"finish_reason": "error"`) && !strings.Contains(string(r.Body), "sk-")
+}
+
 // What G3 puts into one chunk is split; message, type, usage and block stay.
 func TestErrorFinishOfG3IsSplit(t *testing.T) {
-	all := hermes.Recordings(t, func(r hermes.Recording) bool {
-		return hermes.Chats(r) && strings.Contains(string(r.Body), `"finish_reason": "error"`) && !strings.Contains(string(r.Body), "sk-")
-	})
+	all := hermes.Recordings(t, failsInline)
 	c := client.New(t, sidecar.URL(sidecar.Serve(t, upstream.New(t, upstream.Library(all, upstream.ByFrame).Play), sidecar.Still)))
 	for _, r := range all {
 		t.Run(r.String(), func(t *testing.T) {
@@ -177,9 +224,7 @@ func TestErrorFinishOfG3IsSplit(t *testing.T) {
 
 // With error_finish inline G3's chunk stays, and generated errors look like it.
 func TestInlineErrorFinish(t *testing.T) {
-	all := hermes.Recordings(t, func(r hermes.Recording) bool {
-		return hermes.Chats(r) && strings.Contains(string(r.Body), `"finish_reason": "error"`) && !strings.Contains(string(r.Body), "sk-")
-	})
+	all := hermes.Recordings(t, failsInline)
 	scripts := upstream.Library(all, upstream.ByFrame)
 	scripts["cut"] = func(x *upstream.Exchange) {
 		x.Begin("hi")
@@ -191,7 +236,7 @@ func TestInlineErrorFinish(t *testing.T) {
 		got := c.Play(r.String()).All()
 		if r.Scenario == "crash_in_tool" {
 			// It leaves its tool open, so one completed is added.
-			got = strings.Replace(got, "event: hermes.tool.progress\n"+frameWith(got, `"completed"}`)+"\n\n", "", 1)
+			got = regexp.MustCompile(`event: hermes\.tool\.progress\n.*"completed"\}\n\n`).ReplaceAllString(got, "")
 		}
 		if got != string(r.Body) {
 			t.Errorf("%s: got\n%s\nwant\n%s", r, got, r.Body)
@@ -205,16 +250,6 @@ func TestInlineErrorFinish(t *testing.T) {
 		a.Last.Hermes == nil || a.Last.Hermes.ErrorCode == "" || !a.Last.Hermes.Partial || a.Last.Hermes.Completed || !a.Last.Hermes.Failed {
 		t.Errorf("error %+v, block %+v", a.Last.Error, a.Last.Hermes)
 	}
-}
-
-// frameWith is the first line of s that contains text.
-func frameWith(s, text string) string {
-	for l := range strings.SplitSeq(s, "\n") {
-		if strings.Contains(l, text) {
-			return l
-		}
-	}
-	return ""
 }
 
 // Keys and tokens in upstream's messages do not reach the client.
@@ -319,14 +354,10 @@ func TestStopsThatAreNone(t *testing.T) {
 			}
 		})
 	}
-	t.Run("an answer that ends on housekeeping", func(t *testing.T) {
-		base, _ := sidecar.Serve(t, upstream.New(t, upstream.Replay(hermes.Recorded(t, "live-g0-v0.8.0/housekeep"), upstream.ByFrame)), nil)
-		client.New(t, base).Chat().Answer().CheckGood(t)
-	})
-	t.Run("reasoning without text", func(t *testing.T) {
-		base, _ := sidecar.Serve(t, upstream.New(t, upstream.Lines(hermes.One(hermes.Role), hermes.One(hermes.Delta("reasoning_content", "hm")), hermes.One(hermes.Finish("stop", 0)), hermes.One("data: [DONE]"))), nil)
-		client.New(t, base).Chat().Answer().CheckGood(t)
-	})
+	reasoning := upstream.Lines(hermes.One(hermes.Role), hermes.One(hermes.Delta("reasoning_content", "hm")), hermes.One(hermes.Finish("stop", 0)), hermes.One("data: [DONE]"))
+	housekeeping := hermes.Recorded(t, "live-g0-v0.8.0/housekeep")
+	show(t, scene{name: "reasoning without text", play: reasoning},
+		scene{name: "an answer that ends on housekeeping", play: upstream.Replay(housekeeping, upstream.ByFrame), content: "Noted, I will remember that you like tea."})
 }
 
 // A turn that its request mutes is empty by intent: no empty_answer for it. Only a
@@ -337,11 +368,6 @@ func TestMutedTurns(t *testing.T) {
 		scripts[name] = upstream.Replay(hermes.Recorded(t, name), upstream.ByFrame)
 	}
 	base, _ := sidecar.Serve(t, upstream.New(t, scripts.Play), sidecar.Options{"max_request": 64 << 10})
-	const session = "X-Hermes-Session-Id"
-	ask := func(t *testing.T, name, members, id string, chunked bool) *strict.Answer {
-		body := client.Body(`{"model":"hermes-agent","stream":true,"messages":[{"role":"user","content":"hi"}]`+members+`}`, chunked)
-		return client.New(t, base).Send(http.MethodPost, "/v1/chat/completions", body, "X-Play", name, session, id).Answer()
-	}
 	const diagnostic = `,"hermes_notification_category":"diagnostic"`
 	for _, c := range []struct {
 		name, members, session, code string
@@ -358,11 +384,9 @@ func TestMutedTurns(t *testing.T) {
 		{"g3-v0.20.3/zero_usage_empty", diagnostic, "s1", "agent_crashed", false},
 	} {
 		t.Run(c.name+" "+c.members[:min(len(c.members), 50)]+" "+c.session, func(t *testing.T) {
-			if a := ask(t, c.name, c.members, c.session, c.chunked); c.code == "" {
-				a.CheckGood(t)
-			} else {
-				a.CheckError(t, c.code)
-			}
+			body := client.Body(`{"model":"hermes-agent","stream":true,"messages":[{"role":"user","content":"hi"}]`+c.members+`}`, c.chunked)
+			a := client.New(t, base).Send(http.MethodPost, "/v1/chat/completions", body, "X-Play", c.name, "X-Hermes-Session-Id", c.session).Answer()
+			checkEnd(t, a, c.code)
 		})
 	}
 }
@@ -383,17 +407,12 @@ func TestZeroUsageOption(t *testing.T) {
 	scripts := upstream.Library(hermes.Recordings(t, hermes.Chats), upstream.ByFrame)
 	up := upstream.New(t, scripts.Play)
 	names := []string{"g0-v0.8.0/crash_after_text", "g2-v0.13.0/crash_after_text", "agent-loop/g0-v0.8.0/no_usage"}
-	for _, value := range []string{"error", "pass"} {
+	for value, code := range map[string]string{"error": "agent_crashed", "pass": ""} {
 		c := client.New(t, sidecar.URL(sidecar.Serve(t, up, sidecar.Options{"zero_usage": value})))
 		c.Play("g0-v0.8.0/plain").Answer().CheckGood(t) // now usage is known to be reported
 		for _, name := range names {
 			t.Run(value+" "+name, func(t *testing.T) {
-				a := c.Of(t).Play(name).Answer()
-				if value == "pass" {
-					a.CheckGood(t)
-				} else {
-					a.CheckError(t, "agent_crashed")
-				}
+				checkEnd(t, c.Of(t).Play(name).Answer(), code)
 			})
 		}
 	}
@@ -445,4 +464,207 @@ func TestZeroUsageIsACrashOnceUsageIsKnown(t *testing.T) {
 		sidecar.Run(t, home, conf)
 		known(t)
 	})
+}
+
+// An otherStream is what Hermes sends on one of the other paths, cut before its
+// last event.
+type otherStream struct {
+	hermes.Recording
+	frames []string // without their blank lines, and without the last event
+	last   string   // the one that ends it
+}
+
+// otherStreams reads one recording of each kind.
+func otherStreams(t testing.TB) map[string]otherStream {
+	all := map[string]otherStream{}
+	for kind, name := range map[string]string{"responses": "g3-v0.20.3/responses.one_tool", "runs": "g3-v0.20.3/runs.one_tool"} {
+		o := otherStream{Recording: hermes.Recorded(t, name)}
+		for f := range strings.SplitSeq(strings.TrimSuffix(string(o.Body), "\n\n"), "\n\n") {
+			if strings.HasPrefix(f, ":") {
+				continue
+			}
+			o.frames = append(o.frames, f)
+		}
+		n := len(o.frames) - 1
+		o.frames, o.last = o.frames[:n], o.frames[n]
+		all[kind] = o
+	}
+	return all
+}
+
+// inTool returns the stream up to the frame that has start, with which a tool starts.
+func (o otherStream) inTool(start string) otherStream {
+	n := slices.IndexFunc(o.frames, func(frame string) bool { return strings.Contains(frame, start) })
+	o.frames = o.frames[:n+1]
+	return o
+}
+
+// begin sends the frames.
+func (o otherStream) begin(x *upstream.Exchange) {
+	x.Events()
+	for _, f := range o.frames {
+		x.Frame(f)
+	}
+}
+
+// checkFailed wants the frames and the failed event after them, with a message
+// that has the words.
+func (o otherStream) checkFailed(t testing.TB, body, words string) {
+	t.Helper()
+	sent := strings.Join(o.frames, "\n\n") + "\n\n"
+	rest, ok := strings.CutPrefix(body, sent)
+	if !ok {
+		t.Errorf("got %q", body)
+		return
+	}
+	name, data, named := strings.Cut(rest, "\ndata: ")
+	if !named {
+		data = strings.TrimPrefix(name, "data: ")
+	}
+	var e struct {
+		Type     string
+		Number   int `json:"sequence_number"`
+		Response struct {
+			ID, Object, Status, Model string
+			Error                     struct{ Code, Message string }
+			Output                    []any
+		}
+		Event     string
+		RunID     string `json:"run_id"`
+		Timestamp float64
+		Error     string
+	}
+	if err := json.Unmarshal([]byte(data), &e); err != nil || !strings.HasSuffix(rest, "}\n\n") || strings.Count(rest, "\n\n") != 1 {
+		t.Errorf("%v in %q", err, rest)
+		return
+	}
+	first := o.frames[0]
+	if strings.HasPrefix(first, "event:") {
+		r := e.Response
+		if name != "event: response.failed" || e.Type != "response.failed" || e.Number != len(o.frames) || !strings.Contains(first, `"`+r.ID+`"`) || r.ID == "" ||
+			r.Object != "response" || r.Status != "failed" || r.Model != "hermes-agent" || r.Output == nil || r.Error.Code != "server_error" || !strings.Contains(r.Error.Message, words) {
+			t.Errorf("failed event %q", rest)
+		}
+		return
+	}
+	if named || e.Event != "run.failed" || !strings.Contains(first, `"`+e.RunID+`"`) || e.RunID == "" || e.Timestamp == 0 || !strings.Contains(e.Error, words) {
+		t.Errorf("failed event %q", rest)
+	}
+}
+
+// A killed backend is told of in the stream's own form, whatever the client
+// speaks, and the client's connection ends well.
+func TestOtherStreamsThatAreCut(t *testing.T) {
+	streams := otherStreams(t)
+	scripts := upstream.Router{}
+	for kind, o := range streams {
+		scripts[kind+" RST"] = func(x *upstream.Exchange) { o.begin(x); x.Pause(50 * time.Millisecond); x.Reset() }
+		scripts[kind+" FIN"] = func(x *upstream.Exchange) { o.begin(x); x.Torn([]byte(o.last[:30])) }
+		scripts[kind+" clean"] = func(x *upstream.Exchange) { o.begin(x); x.Chunk([]byte(o.last[:30])); x.End() }
+		scripts[kind+" close"] = func(x *upstream.Exchange) {
+			x.Header("200 OK", "Content-Type: text/event-stream", "Connection: close")
+			x.Raw(strings.Join(o.frames, "\n\n") + "\n\n" + o.last[:30])
+			x.Fin()
+		}
+		scripts[kind+" ended"] = func(x *upstream.Exchange) { o.begin(x); x.Frame(o.last); x.Torn(nil) }
+	}
+	dir, pool := client.Certificate(t)
+	listen := harness.FreePort(t)
+	s := sidecar.Run(t, t.TempDir(), sidecar.Config{Sites: []sidecar.Site{{Listen: listen, Upstream: upstream.New(t, scripts.Play).Addr, TLS: dir}}})
+	for protocol, transport := range client.Protocols(t, pool) {
+		for kind, o := range streams {
+			t.Run(protocol+" "+kind, func(t *testing.T) {
+				c := client.Over(t, transport, "https://"+listen)
+				for how, words := range map[string]string{"RST": "connection to the agent was lost", "FIN": "connection to the agent was lost", "clean": "ended before", "close": "ended before"} {
+					o.checkFailed(t, c.Post(o.Path(), "X-Play", kind+" "+how).All(), words)
+				}
+				if got, want := c.Post(o.Path(), "X-Play", kind+" ended").All(), strings.Join(o.frames, "\n\n")+"\n\n"+o.last+"\n\n"; got != want {
+					t.Errorf("got %q", got)
+				}
+			})
+		}
+	}
+	s.Terminate() // a stream is logged after its end
+	s.Exit()
+	told := map[any]int{}
+	for _, e := range s.Log.Entries() {
+		if o, ok := e["outcome"]; ok && e["completion_id"] != "" {
+			told[o]++
+		}
+	}
+	if told["upstream_aborted"] != 12 || told["upstream_incomplete"] != 12 {
+		t.Errorf("outcomes in the log: %v", told)
+	}
+}
+
+// A reload in the middle of them is not noticed; at the end of the process they
+// fail before the grace period ends.
+func TestOtherStreamsAcrossAReloadAndTheEnd(t *testing.T) {
+	streams := otherStreams(t)
+	dir, pool := client.Certificate(t)
+	for protocol, transport := range client.Protocols(t, pool) {
+		if protocol == "HTTP/3.0" {
+			continue // Caddy's closes its connections (see TestReloadInEveryProtocol)
+		}
+		for kind, o := range streams {
+			t.Run(protocol+" "+kind, func(t *testing.T) {
+				rest := make(chan struct{})
+				up := upstream.New(t, upstream.Router{
+					"whole": func(x *upstream.Exchange) {
+						o.begin(x)
+						if x.Wait(rest) {
+							x.Frame(o.last)
+							x.End()
+						}
+					},
+					"held": func(x *upstream.Exchange) { o.begin(x); x.Silence() },
+				}.Play)
+				conf := sidecar.Config{Admin: harness.FreePort(t), Grace: "1h", Sites: []sidecar.Site{{Listen: harness.FreePort(t), Upstream: up.Addr, TLS: dir, Options: sidecar.Options{"drain_timeout": "300ms"}}}}
+				s := sidecar.Run(t, t.TempDir(), conf)
+				c := client.Over(t, transport, "https://"+conf.Sites[0].Listen)
+				live, held := c.Post(o.Path(), "X-Play", "whole"), c.Post(o.Path(), "X-Play", "held")
+				start := make([]byte, len(o.frames[0]))
+				if _, err := io.ReadFull(live.In, start); err != nil {
+					t.Fatal(err)
+				}
+				next := conf
+				next.Sites = []sidecar.Site{{Listen: conf.Sites[0].Listen, Upstream: up.Addr, TLS: dir, Options: sidecar.Options{"drain_timeout": "300ms", "progress": "off"}}}
+				s.Load(next)
+				close(rest)
+				if got, want := string(start)+live.All(), strings.Join(o.frames, "\n\n")+"\n\n"+o.last+"\n\n"; got != want {
+					t.Errorf("got %q", got)
+				}
+				s.Terminate()
+				o.checkFailed(t, held.All(), "shutting down")
+				s.Exit()
+			})
+		}
+	}
+}
+
+// The client of one leaves, and takes upstream's request with it.
+func TestClientOfAnotherStreamLeaves(t *testing.T) {
+	for kind, o := range otherStreams(t) {
+		t.Run(kind, func(t *testing.T) {
+			gone := make(chan struct{})
+			base, s := sidecar.Serve(t, upstream.New(t, func(x *upstream.Exchange) { o.begin(x); x.Silence(); close(gone) }), nil)
+			r := client.New(t, base).Post(o.Path())
+			if _, err := io.ReadFull(r.In, make([]byte, len(o.frames[0]))); err != nil {
+				t.Fatal(err)
+			}
+			r.Leave()
+			select {
+			case <-gone:
+			case <-time.After(harness.Patience):
+				t.Error("upstream was never left")
+			}
+			s.Terminate()
+			s.Exit()
+			for _, e := range s.Log.Entries() {
+				if e["level"] == "warn" && strings.Contains(fmt.Sprint(e["msg"]), "stream ended") {
+					t.Errorf("logged: %v", e)
+				}
+			}
+		})
+	}
 }

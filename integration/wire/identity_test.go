@@ -400,14 +400,8 @@ func TestFramingIsKept(t *testing.T) {
 	}
 	scripts := upstream.Router{}
 	for name, body := range bodies {
-		scripts[name] = stream([]byte(body))
-		scripts[name+" bytewise"] = func(x *upstream.Exchange) {
-			x.Events()
-			for _, p := range upstream.ByByte.Cut([]byte(body)) {
-				x.Chunk(p)
-			}
-			x.End()
-		}
+		scripts[name] = stream([]byte(body), upstream.AtRandom(7))
+		scripts[name+" bytewise"] = stream([]byte(body), upstream.ByByte)
 	}
 	c := client.New(t, sidecar.URL(sidecar.Serve(t, upstream.New(t, scripts.Play), sidecar.Still)))
 	for name, body := range bodies {
@@ -426,7 +420,7 @@ func TestMarkersAreFoundInEveryFraming(t *testing.T) {
 	chunks := []string{hermes.Role, hermes.Delta("content", "hi"), hermes.Delta("content", "\n`💻 ls`\n"), hermes.Delta("content", "\n\nok"), hermes.Finish("stop", 56), "data: [DONE]"}
 	scripts := upstream.Router{}
 	for name, end := range map[string]string{"LF": "\n", "CRLF": "\r\n", "CR": "\r"} {
-		scripts[name] = stream([]byte(strings.Join(chunks, end+end) + end + end))
+		scripts[name] = stream([]byte(strings.Join(chunks, end+end)+end+end), upstream.AtRandom(7))
 	}
 	c := client.New(t, sidecar.URL(sidecar.Serve(t, upstream.New(t, scripts.Play), sidecar.Still)))
 	for name := range scripts {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -57,22 +58,12 @@ func TestLifecycle(t *testing.T) {
 		{"an internal tool of G1 is dropped",
 			[][]string{{"event: hermes.tool.progress", `data: {"tool": "_thinking", "emoji": "\ud83d\udcad", "label": "hm"}`}, text}, "text"},
 	}
-	scripts := upstream.Router{}
+	var scenes []scene
 	for _, r := range rules {
-		frames := append([][]string{hermes.One(hermes.Role)}, r.frames...)
-		scripts[r.name] = upstream.Lines(append(frames, hermes.Good()...)...)
+		play := upstream.Lines(slices.Concat([][]string{hermes.One(hermes.Role)}, r.frames, hermes.Good())...)
+		scenes = append(scenes, scene{name: r.name, options: sidecar.Still, play: play, names: "chunk " + r.want + " finish stop done"})
 	}
-	base, _ := sidecar.Serve(t, upstream.New(t, scripts.Play), sidecar.Still)
-	c := client.New(t, base)
-	for _, r := range rules {
-		t.Run(r.name, func(t *testing.T) {
-			a := c.Of(t).Play(r.name).Answer()
-			a.CheckGood(t)
-			if got := strings.Join(a.Names(), " "); got != "chunk "+r.want+" finish stop done" {
-				t.Errorf("frames %q, want %q", got, r.want)
-			}
-		})
-	}
+	show(t, scenes...)
 }
 
 // A start that comes parallel_window after the one before completes it.
@@ -419,13 +410,7 @@ func TestCardsLeaveHistories(t *testing.T) {
 		base, _ := sidecar.Serve(t, up, sidecar.Options{"history": history}) // whatever cards says now
 		for _, chunked := range []bool{false, true} {
 			upload(t, base, sent, chunked)
-			r := <-got
-			if r.body != want {
-				t.Errorf("history %s: got\n%s\nwant\n%s", history, r.body, want)
-			}
-			if length := r.ContentLength; !chunked && length != int64(len(want)) || chunked && length >= 0 {
-				t.Errorf("history %s: Content-Length %d", history, length)
-			}
+			receive(t, got).want(t, want, chunked)
 		}
 	}
 }

@@ -57,7 +57,7 @@ func TestEveryKindOfFrameIsDescribed(t *testing.T) {
 			}
 		}
 	}
-	session := string(readWritten(t, "session.tools.sse"))
+	session := harness.ReadFile(t, harness.Path("testdata/written/session.tools.sse"))
 	session = session[:strings.Index(session, "event: tool.completed")]
 	scripts := upstream.Router{
 		"cut":   func(x *upstream.Exchange) { everything(x); x.Reset() },
@@ -133,12 +133,6 @@ func kindsOfFrames(t *testing.T) (kinds []string) {
 	return kinds
 }
 
-// readWritten reads a stream that was written by the documentation of a server.
-func readWritten(t *testing.T, name string) []byte {
-	t.Helper()
-	return []byte(harness.ReadFile(t, harness.Path("testdata/written/"+name)))
-}
-
 // TestStreamsOfHermesAreDescribed: every frame of every recorded chat, and of what the
 // sidecar makes of it with any options, whole and cut, is one of frame.json: those that
 // pass, too.
@@ -186,7 +180,7 @@ func TestStreamsOfHermesAreDescribed(t *testing.T) {
 // TestErrorsAreDescribed: where there is no answer, error.json says what there is.
 func TestErrorsAreDescribed(t *testing.T) {
 	s := schema.Load(t, "error.json")
-	failed := "HTTP/1.1 200 OK" + wholeFailure(t)
+	failed := string(wholes(t)["g0-v0.8.0/nonstream.failed_result"])
 	up := upstream.New(t, upstream.Router{
 		"aborted": func(x *upstream.Exchange) { x.Events(); x.Reset() },
 		"silent":  func(x *upstream.Exchange) { x.Silence() },
@@ -221,16 +215,6 @@ func TestErrorsAreDescribed(t *testing.T) {
 			t.Errorf("%s: %s %s: %v", test.script, r.Status, body, err)
 		}
 	}
-}
-
-// wholeFailure is an answer of a legacy agent that has failed, after the status line.
-func wholeFailure(t *testing.T) string {
-	t.Helper()
-	_, rest, ok := strings.Cut(string(wholes(t)["g0-v0.8.0/nonstream.failed_result"]), "HTTP/1.1 200 OK")
-	if !ok {
-		t.Fatal("no such recording")
-	}
-	return rest
 }
 
 // seedVariable repeats the streams of a run of TestAnyStreamIsDescribed.

@@ -29,8 +29,8 @@ import (
 // project.
 var corpus = harness.Path("../shared/corpus")
 
-// A stream of another provider that ends well passes byte for byte; one that
-// only lacks [DONE] gains it.
+// A stream of another provider that ends well passes byte for byte; one that only lacks [DONE] gains
+// it. So do the web platform tests' streams, which have every oddity of the format.
 func TestOtherProvidersPassByteForByte(t *testing.T) {
 	index, err := os.ReadFile(filepath.Join(corpus, "index.json"))
 	if err != nil {
@@ -40,15 +40,16 @@ func TestOtherProvidersPassByteForByte(t *testing.T) {
 	if err := json.Unmarshal(index, &entries); err != nil {
 		t.Fatal(err)
 	}
-	paths := map[string]string{"chat": "/v1/chat/completions", "responses": "/v1/responses", "completions": "/v1/completions"}
+	odd, _ := filepath.Glob(filepath.Join(corpus, "wpt-eventsource/streams/*.sse"))
+	for _, file := range odd {
+		name, _ := filepath.Rel(corpus, file)
+		entries = append(entries, struct{ File, API string }{name, "any"})
+	}
+	paths := map[string]string{"chat": "/v1/chat/completions", "responses": "/v1/responses", "completions": "/v1/completions", "any": "/events"}
 	scripts, bodies := upstream.Router{}, map[string]string{}
 	for _, e := range entries {
-		b, err := os.ReadFile(filepath.Join(corpus, e.File))
-		if err != nil {
-			t.Fatal(err)
-		}
-		bodies[e.File] = string(b)
-		scripts[e.File] = stream(b)
+		bodies[e.File] = harness.ReadFile(t, filepath.Join(corpus, e.File))
+		scripts[e.File] = stream([]byte(bodies[e.File]), upstream.AtRandom(7))
 	}
 	c := client.New(t, sidecar.URL(sidecar.Serve(t, upstream.New(t, scripts.Play), sidecar.Still)))
 	n := 0
@@ -68,37 +69,14 @@ func TestOtherProvidersPassByteForByte(t *testing.T) {
 			}
 		})
 	}
-	if n < 100 {
-		t.Errorf("only %d streams of a known kind", n)
+	if n < 100 || len(odd) == 0 {
+		t.Errorf("only %d streams of a known kind, and %d odd ones", n, len(odd))
 	}
 }
 
-// The web platform tests' streams have every oddity of the format.
-func TestForeignEventStreamsPassByteForByte(t *testing.T) {
-	files, _ := filepath.Glob(filepath.Join(corpus, "wpt-eventsource/streams/*.sse"))
-	if len(files) == 0 {
-		t.Skip("no corpus of other providers' streams")
-	}
-	scripts := upstream.Router{}
-	for _, f := range files {
-		b, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		scripts[f] = stream(b)
-	}
-	c := client.New(t, sidecar.URL(sidecar.Serve(t, upstream.New(t, scripts.Play), sidecar.Still)))
-	for _, f := range files {
-		want, _ := os.ReadFile(f)
-		if got := c.Post("/events", "X-Play", f).All(); got != string(want) {
-			t.Errorf("%s: got %q, want %q", f, harness.Clip(got), harness.Clip(string(want)))
-		}
-	}
-}
-
-// stream answers with an event stream in random pieces.
-func stream(b []byte) upstream.Script {
-	parts := upstream.AtRandom(7).Cut(b)
+// stream answers with an event stream in pieces.
+func stream(b []byte, in upstream.Cutter) upstream.Script {
+	parts := in.Cut(b)
 	return func(x *upstream.Exchange) {
 		x.Events()
 		for _, p := range parts {
@@ -335,7 +313,7 @@ func TestEarlyHints(t *testing.T) {
 				upstream.AsJSON("200 OK", `{"ok":true}`)(x)
 				return
 			}
-			stream([]byte(body))(x)
+			stream([]byte(body), upstream.Whole)(x)
 		}), nil)))
 		var hints []int
 		ctx := httptrace.WithClientTrace(context.Background(), &httptrace.ClientTrace{
@@ -432,9 +410,19 @@ func TestAnswersThatAreNotStreamed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			head, _, _ := bytes.Cut(b, []byte("\r\n\r\n"))
 			r := c.Of(t).Play(name)
-			e := checkWhole(t, r, r.All())
-			if e.Message != "API call failed after 3 retries: Error code: 401 - invalid api key" {
-				t.Errorf("message %q", e.Message)
+			body := r.All()
+			var got struct {
+				Error struct {
+					strict.APIError
+					Hermes strict.HermesBlock
+				}
+			}
+			if err := json.Unmarshal([]byte(body), &got); err != nil {
+				t.Fatalf("%v in %q", err, body)
+			}
+			if e := got.Error; r.StatusCode != http.StatusBadGateway || e.Code != "agent_incomplete" || e.Type != "server_error" || !e.Hermes.Failed ||
+				e.Message != "API call failed after 3 retries: Error code: 401 - invalid api key" {
+				t.Errorf("%s\n%s", r.Status, body)
 			}
 			if had := bytes.Contains(head, []byte("Session-Id")); had != (r.Header.Get("X-Hermes-Session-Id") != "") || r.Header.Get("X-Hermes-Completed") != "false" || r.Header.Get("X-Should-Retry") != "false" {
 				t.Errorf("header %v", r.Header)
@@ -444,25 +432,6 @@ func TestAnswersThatAreNotStreamed(t *testing.T) {
 	if failures < 3 {
 		t.Errorf("saw %d failures only", failures)
 	}
-}
-
-// checkWhole wants the error that modern Hermes answers with.
-func checkWhole(t testing.TB, r *client.Reply, body string) strict.APIError {
-	t.Helper()
-	var got struct {
-		Error struct {
-			strict.APIError
-			Hermes strict.HermesBlock `json:"hermes"`
-		} `json:"error"`
-	}
-	if err := json.Unmarshal([]byte(body), &got); err != nil {
-		t.Fatalf("%v in %q", err, body)
-	}
-	e := got.Error
-	if r.StatusCode != http.StatusBadGateway || e.Code != "agent_incomplete" || e.Type != "server_error" || !e.Hermes.Failed {
-		t.Errorf("%s\n%s", r.Status, body)
-	}
-	return e.APIError
 }
 
 // Text with a usage of zero passes with a warning where it is not streamed, for a
