@@ -11,7 +11,6 @@ import (
 	"net/http/httptest"
 	"runtime/debug"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -380,6 +379,12 @@ func (x *exchange) wantAnswerOf(status int, code string, running bool) {
 	checkAnswer(x.t, x.rec.sent, x.rec.body.Bytes(), code, running)
 }
 
+// happened is what an error says that stands in place of an answer, by its code.
+var happened = map[string]string{
+	"upstream_aborted": "the connection to the agent was lost before its answer", "upstream_timeout": "the agent was silent for too long",
+	"upstream_incomplete": "the agent's answer ended before it had begun", "shutting_down": "the service is shutting down",
+}
+
 // checkAnswer checks the header and the body of an error as JSON.
 func checkAnswer(t *testing.T, h http.Header, body []byte, code string, running bool) {
 	t.Helper()
@@ -397,7 +402,7 @@ func checkAnswer(t *testing.T, h http.Header, body []byte, code string, running 
 	if a.Error.Code != code || a.Error.Type != "upstream_error" || a.Error.Message == "" || a.Error.Param != nil {
 		t.Errorf("the answer is %s, want an upstream_error with a message, param null and the code %s", body, code)
 	}
-	retry, says := "", strings.HasSuffix(a.Error.Message, "; the agent may be running")
+	retry, says := "", a.Error.Message == happened[code]+"; the agent may be running"
 	if running {
 		retry = "false"
 	}
