@@ -2,6 +2,7 @@ package proxy_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -81,8 +82,9 @@ type recorder struct {
 	body    bytes.Buffer
 	onWrite func(b []byte) (int, error) // in place of taking b
 	onFlush func() error
-	sealed  atomic.Bool // nothing may be called any more
-	looks   int         // how many times the header was looked at
+	sealed  atomic.Bool         // nothing may be called any more
+	looks   int                 // how many times the header was looked at
+	wrapped http.ResponseWriter // what the guard has in its stead, nil for none
 }
 
 func (rec *recorder) called(format string, args ...any) {
@@ -208,6 +210,7 @@ func begin(t *testing.T, settings ...setting) *exchange {
 		o.Streams = new(proxy.Streams)
 	}
 	x.streams = o.Streams
+	inner := cmp.Or[http.ResponseWriter](x.rec.wrapped, x.rec)
 	p := proxy.New(o)
 	go func() {
 		var e ending
@@ -218,7 +221,7 @@ func begin(t *testing.T, settings ...setting) *exchange {
 			x.rec.sealed.Store(true)
 			x.ended <- e
 		}()
-		e.err = p.Serve(x.rec, x.r, x.next)
+		e.err = p.Serve(inner, x.r, x.next)
 	}()
 	<-x.ack
 	t.Cleanup(func() {
