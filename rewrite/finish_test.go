@@ -425,16 +425,6 @@ func TestFrameLimitHasADefaultAndAnEnd(t *testing.T) {
 	}
 }
 
-// A frame has all its lines, however many.
-func TestFrameOfHundredsOfLines(t *testing.T) {
-	for _, n := range []int{2, 3, 4, 254, 255, 256, 257, 258, 259} {
-		chunk := strings.TrimSuffix(finishChunk("stop", zeroUsage), "\n\n")
-		i := strings.Index(chunk, `"choices"`)
-		in := role() + chunk[:i] + strings.Repeat("\ndata: ", n-1) + chunk[i:] + "\n\n" + doneFrame
-		look(t, repair(in)).checkErrorFinish(t, CodeCrashed)
-	}
-}
-
 // g3Error is the finish chunk of a modern Hermes that failed.
 const g3Error = zeroUsage + `, "error": {"message": "boom \u00e9", "type": "RuntimeError"}, "hermes": {"completed": true, "partial": false, "failed": true, "error": "boom \u00e9", "error_code": "agent_error"}`
 
