@@ -13,16 +13,8 @@ import (
 // TestImageHasItsSource: .dockerignore lets only what it names into the build of the image.
 // That has to be every file that the Dockerfile compiles or copies, on each platform.
 func TestImageHasItsSource(t *testing.T) {
-	read := func(name string) string {
-		t.Helper()
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(text)
-	}
-	lines := strings.Split(strings.TrimSpace(regexp.MustCompile(`(?m)^(#.*)?\n`).ReplaceAllString(read(".dockerignore"), "")), "\n")
-	build := regexp.MustCompile(`(?s)go build .*?-tags (\S+) .*? (\./cmd/\S+);`).FindStringSubmatch(read("Dockerfile"))
+	lines := strings.Split(strings.TrimSpace(regexp.MustCompile(`(?m)^(#.*)?\n`).ReplaceAllString(read(t, ".dockerignore"), "")), "\n")
+	build := regexp.MustCompile(`(?s)go build .*?-tags (\S+) .*? (\./cmd/\S+);`).FindStringSubmatch(read(t, "Dockerfile"))
 	if build == nil {
 		t.Fatal("the Dockerfile has no go build with -tags and a package of cmd")
 	}

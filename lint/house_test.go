@@ -1,11 +1,8 @@
 package lint
 
 import (
-	"go/parser"
-	"go/token"
-	"io/fs"
+	"go/ast"
 	"path"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -33,30 +30,17 @@ var floors = map[string]string{
 // TestHouse checks that imports run one way, as CONTRIBUTING.md says.
 func TestHouse(t *testing.T) {
 	seen := map[string]bool{}
-	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case d.IsDir() && (d.Name() == "testdata" || len(d.Name()) > 1 && d.Name()[0] == '.'):
-			return filepath.SkipDir
-		case d.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go"):
-			return nil
+	goFiles(t, func(name string, f *ast.File) {
+		if strings.HasSuffix(name, "_test.go") {
+			return
 		}
-		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
-		if err != nil {
-			return err
-		}
-		dir := filepath.ToSlash(filepath.Dir(name))
+		dir := path.Dir(name)
 		for _, imported := range f.Imports {
 			of, _ := strconv.Unquote(imported.Path.Value)
 			checkImport(t, dir, of)
 		}
 		seen[dir] = true
-		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	for dir := range floors {
 		if !seen[dir] {
 			t.Errorf("there is no package %s", dir)

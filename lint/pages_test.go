@@ -83,11 +83,7 @@ func anchors(page string) map[string]bool {
 
 // TestReadmeIsShort: what is longer has a page of its own in docs/.
 func TestReadmeIsShort(t *testing.T) {
-	text, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := strings.Count(string(text), "\n"); n > 150 {
+	if n := strings.Count(read(t, "README.md"), "\n"); n > 150 {
 		t.Errorf("README.md has %d lines, want at most 150", n)
 	}
 }

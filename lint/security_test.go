@@ -16,16 +16,6 @@ import (
 	"testing"
 )
 
-// securityPage is docs/security.md.
-func securityPage(t *testing.T) string {
-	t.Helper()
-	text, err := os.ReadFile("docs/security.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}
-
 // goFiles calls each with the Go files of the repository.
 func goFiles(t *testing.T, each func(file string, f *ast.File)) {
 	t.Helper()
@@ -60,7 +50,7 @@ func TestSecurityLimitsHaveTests(t *testing.T) {
 			}
 		}
 	})
-	page := regexp.MustCompile("\\]\\([^)]*\\)|[\\[`*]").ReplaceAllString(securityPage(t), "")
+	page := regexp.MustCompile("\\]\\([^)]*\\)|[\\[`*]").ReplaceAllString(read(t, "docs/security.md"), "")
 	text := strings.Join(strings.Fields(page), " ")
 	for what, tests := range securityTests {
 		if !strings.Contains(text, what) {
@@ -124,7 +114,7 @@ func TestSecurityLimitsAreThoseOfTheCode(t *testing.T) {
 	}
 	units := map[string]int64{"": 1, "bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "MB": 1e6}
 	page := map[string]bool{}
-	for _, m := range regexp.MustCompile("(\\d+)(?: ([A-Za-z]+))?(?: [a-z]+)*(?: of them)? \\(`([A-Za-z0-9]+)`\\)").FindAllStringSubmatch(securityPage(t), -1) {
+	for _, m := range regexp.MustCompile("(\\d+)(?: ([A-Za-z]+))?(?: [a-z]+)*(?: of them)? \\(`([A-Za-z0-9]+)`\\)").FindAllStringSubmatch(read(t, "docs/security.md"), -1) {
 		page[m[3]] = true
 		unit, ok := units[m[2]]
 		if !ok {

@@ -2,6 +2,7 @@ package proxy_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,7 +12,6 @@ import (
 	"net/http/httptest"
 	"runtime/debug"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -82,8 +82,9 @@ type recorder struct {
 	body    bytes.Buffer
 	onWrite func(b []byte) (int, error) // in place of taking b
 	onFlush func() error
-	sealed  atomic.Bool // nothing may be called any more
-	looks   int         // how many times the header was looked at
+	sealed  atomic.Bool         // nothing may be called any more
+	looks   int                 // how many times the header was looked at
+	wrapped http.ResponseWriter // what the guard has in its stead, nil for none
 }
 
 func (rec *recorder) called(format string, args ...any) {
@@ -209,6 +210,7 @@ func begin(t *testing.T, settings ...setting) *exchange {
 		o.Streams = new(proxy.Streams)
 	}
 	x.streams = o.Streams
+	inner := cmp.Or[http.ResponseWriter](x.rec.wrapped, x.rec)
 	p := proxy.New(o)
 	go func() {
 		var e ending
@@ -219,7 +221,7 @@ func begin(t *testing.T, settings ...setting) *exchange {
 			x.rec.sealed.Store(true)
 			x.ended <- e
 		}()
-		e.err = p.Serve(x.rec, x.r, x.next)
+		e.err = p.Serve(inner, x.r, x.next)
 	}()
 	<-x.ack
 	t.Cleanup(func() {
@@ -380,6 +382,12 @@ func (x *exchange) wantAnswerOf(status int, code string, running bool) {
 	checkAnswer(x.t, x.rec.sent, x.rec.body.Bytes(), code, running)
 }
 
+// happened is what an error says that stands in place of an answer, by its code.
+var happened = map[string]string{
+	"upstream_aborted": "the connection to the agent was lost before its answer", "upstream_timeout": "the agent was silent for too long",
+	"upstream_incomplete": "the agent's answer ended before it had begun", "shutting_down": "the service is shutting down",
+}
+
 // checkAnswer checks the header and the body of an error as JSON.
 func checkAnswer(t *testing.T, h http.Header, body []byte, code string, running bool) {
 	t.Helper()
@@ -397,7 +405,7 @@ func checkAnswer(t *testing.T, h http.Header, body []byte, code string, running 
 	if a.Error.Code != code || a.Error.Type != "upstream_error" || a.Error.Message == "" || a.Error.Param != nil {
 		t.Errorf("the answer is %s, want an upstream_error with a message, param null and the code %s", body, code)
 	}
-	retry, says := "", strings.HasSuffix(a.Error.Message, "; the agent may be running")
+	retry, says := "", a.Error.Message == happened[code]+"; the agent may be running"
 	if running {
 		retry = "false"
 	}

@@ -281,34 +281,15 @@ func (w *breaking) FlushError() error {
 
 // guardedBy serves a request with an inner writer that breaks, and returns how
 // the guard let it go, which it must.
-func guardedBy(t *testing.T, w *breaking, o proxy.Options, p string, next func(http.ResponseWriter, *http.Request) error) ending {
+func guardedBy(t *testing.T, w *breaking, set setting, p string, next func(http.ResponseWriter, *http.Request) error) ending {
 	t.Helper()
-	streams := o.Streams
-	if streams == nil {
-		streams = new(proxy.Streams)
-		o.Streams = streams
-	}
-	r := chatRequest(`{"stream":true}`)
-	r.URL.Path = p
-	w.seen = &observer{t: t, r: r}
-	o.Observer = w.seen
-	ended := make(chan ending, 1)
-	go func() {
-		var e ending
-		defer func() {
-			e.panicked = recover()
-			w.sealed.Store(true)
-			ended <- e
-		}()
-		e.err = proxy.New(o).Serve(w, r, next)
-	}()
-	e := <-ended
-	equal(t, streams.Open(), 0, "open streams")
+	x := begin(t, set, path(p), posting(`{"stream":true}`), func(_ *proxy.Options, _ *http.Request, rec *recorder) {
+		w.recorder, rec.wrapped = rec, w
+	})
+	w.seen = x.observer
+	e := x.finish(func() error { return next(x.w, x.up) })
+	equal(t, x.streams.Open(), 0, "open streams")
 	return e
-}
-
-func newBreaking(t *testing.T, at string, value any) *breaking {
-	return &breaking{recorder: &recorder{t: t, header: make(http.Header)}, at: at, value: value}
 }
 
 // TestPanicOfTheWriterGoesOn: in the handler's goroutine, once, and holds nothing
@@ -324,9 +305,8 @@ func TestPanicOfTheWriterGoesOn(t *testing.T) {
 					"WriteHeader": func(w http.ResponseWriter) { w.WriteHeader(http.StatusOK) },
 				} {
 					t.Run(fmt.Sprint(media, p, at, name), func(t *testing.T) {
-						o := proxy.Options{ErrorStatus: func(error) int { return http.StatusBadGateway }}
-						w := newBreaking(t, at, "boom")
-						e := guardedBy(t, w, o, p, func(w http.ResponseWriter, _ *http.Request) error {
+						w := &breaking{at: at, value: "boom"}
+						e := guardedBy(t, w, statusOf(http.StatusBadGateway), p, func(w http.ResponseWriter, _ *http.Request) error {
 							if media == "" {
 								return errTest
 							}
@@ -395,10 +375,12 @@ func TestPanicUnderATimerGoesOnInTheHandler(t *testing.T) {
 				"aborts":         func() error { panic(http.ErrAbortHandler) },
 			} {
 				bubble(t, fmt.Sprint(name, " ", value, " ", how), func(t *testing.T) {
-					o := proxy.Options{Streams: new(proxy.Streams), DrainTimeout: time.Second}
-					c.set(&o)
-					w := newBreaking(t, "", value)
-					e := guardedBy(t, w, o, chatPath, func(rw http.ResponseWriter, up *http.Request) error {
+					set := option(func(o *proxy.Options) {
+						o.Streams, o.DrainTimeout = new(proxy.Streams), time.Second
+						c.set(o)
+					})
+					w := &breaking{value: value}
+					e := guardedBy(t, w, set, chatPath, func(rw http.ResponseWriter, up *http.Request) error {
 						rw.Header().Set("Content-Type", "text/event-stream")
 						rw.WriteHeader(http.StatusOK)
 						if c.begun {
@@ -447,8 +429,8 @@ func checkLate(t *testing.T, got, value any) {
 // goes on.
 func TestPanicOfTheHandlerIsMoreThanTheTimers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newBreaking(t, "", "boom")
-		e := guardedBy(t, w, proxy.Options{IdleTimeout: time.Second}, chatPath,
+		w := &breaking{value: "boom"}
+		e := guardedBy(t, w, limits("idle=1s"), chatPath,
 			func(http.ResponseWriter, *http.Request) error {
 				w.at = "header"
 				advance(time.Second)
@@ -595,16 +577,6 @@ func TestReadingNothingOfARequest(t *testing.T) {
 			equal(t, read, int(x.up.ContentLength), "bytes")
 		})
 		x.ret(nil)
-	}
-}
-
-// Without ErrorStatus, it stands for none.
-func TestErrorsStandForNoStatusByDefault(t *testing.T) {
-	x := begin(t, asking(clean))
-	x.do(func() { x.try("lost") })
-	x.ret(errTest).wantEnd(t, nil, errTest)
-	if got := x.rec.header.Get("X-Should-Retry"); got != "false" || x.rec.status != 0 {
-		t.Errorf("X-Should-Retry %q, status %d", got, x.rec.status)
 	}
 }
 

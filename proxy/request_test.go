@@ -2,7 +2,6 @@ package proxy_test
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"testing/iotest"
 	"weak"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/alone"
@@ -76,88 +74,54 @@ const (
 	clean    = `{"stream":true,"messages":[{"role":"assistant","content":"Let me look.\n\nDone."}]}`
 )
 
-// A request is what the next handler gets of one.
-type request struct {
-	*http.Request
-	body    string
-	err     error // of the body
-	markers int   // what the observer observed
-	client  *http.Request
-	own     string // the body of the client's request meanwhile
+// posting gives the request a body of JSON, and says how long it is.
+func posting(body string) setting {
+	return func(o *proxy.Options, r *http.Request, rec *recorder) {
+		asking(body)(o, r, rec)
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Content-Length", strconv.Itoa(len(body)))
+	}
 }
 
-// ask sends a request through a Proxy. set changes it first, the body included.
-func ask(t *testing.T, o proxy.Options, body string, set ...func(*http.Request)) request {
-	t.Helper()
-	r := httptest.NewRequest(http.MethodPost, chatPath, strings.NewReader(body))
-	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("Content-Length", strconv.Itoa(len(body)))
-	for _, f := range set {
-		f(r)
-	}
-	got := request{client: r}
-	observed := &observer{t: t, r: r}
-	o.Observer = observed
-	err := proxy.New(o).Serve(httptest.NewRecorder(), r, func(w http.ResponseWriter, r *http.Request) error {
-		b, err := io.ReadAll(r.Body)
-		got.Request, got.body, got.err = r, string(b), err
-		if own, err := io.ReadAll(got.client.Body); err == nil {
-			got.own = string(own)
+// without takes a field out of the request's header.
+func without(name string) setting {
+	return func(_ *proxy.Options, r *http.Request, _ *recorder) { r.Header.Del(name) }
+}
+
+// wantAsked checks the body that upstream gets, its length, and that the header says the same.
+// The client's own request keeps its body, if upstream's is another.
+func (x *exchange) wantAsked(came, want string) {
+	x.t.Helper()
+	x.do(func() {
+		if b, err := io.ReadAll(x.up.Body); string(b) != want || err != nil {
+			x.t.Errorf("upstream gets %.200q, %v; want %.200q", b, err, want)
 		}
-		w.WriteHeader(http.StatusNoContent)
-		return nil
+		for r, body := range map[*http.Request]string{x.up: want, x.r: came} {
+			if r.ContentLength != int64(len(body)) || r.Header.Get("Content-Length") != strconv.Itoa(len(body)) {
+				x.t.Errorf("ContentLength %d, header %q; want %d", r.ContentLength, r.Header.Get("Content-Length"), len(body))
+			}
+		}
+		if b, err := io.ReadAll(x.r.Body); came != want && (string(b) != came || err != nil) {
+			x.t.Errorf("the client's request has the body %q, %v", b, err)
+		}
 	})
-	if err != nil || got.Request == nil {
-		t.Fatalf("error %v", err)
-	}
-	got.markers = observed.markers
-	return got
-}
-
-// want checks the body, its length, and that the header says the same.
-func (r request) want(t *testing.T, body string) {
-	t.Helper()
-	if r.body != body || r.err != nil {
-		t.Errorf("upstream gets %.200q, %v; want %.200q", r.body, r.err, body)
-	}
-	if r.ContentLength != int64(len(body)) || r.Header.Get("Content-Length") != strconv.Itoa(len(body)) {
-		t.Errorf("ContentLength %d, header %q; want %d", r.ContentLength, r.Header.Get("Content-Length"), len(body))
-	}
-}
-
-func requestHeader(name, value string) func(*http.Request) {
-	return func(r *http.Request) { r.Header.Set(name, value) }
-}
-
-func withBody(b io.Reader, length int64) func(*http.Request) {
-	return func(r *http.Request) {
-		r.Body, r.ContentLength = io.NopCloser(b), length
-		if length < 0 {
-			r.Header.Del("Content-Length")
-			r.TransferEncoding = []string{"chunked"}
-		}
-	}
 }
 
 func TestHistoriesAreHealed(t *testing.T) {
-	for name, set := range map[string]func(*http.Request){
-		"chat":             func(*http.Request) {},
-		"any path":         func(r *http.Request) { r.URL.Path = "/api/chat" },
-		"chat as text":     requestHeader("Content-Type", "text/plain"),
-		"chat as nothing":  func(r *http.Request) { r.Header.Del("Content-Type") },
-		"chat as nonsense": requestHeader("Content-Type", ";;"),
-		"with parameters":  requestHeader("Content-Type", "application/json; charset=utf-8; x"),
-		"another JSON":     func(r *http.Request) { r.URL.Path = "/x"; r.Header.Set("Content-Type", "application/x+JSON") },
-		"identity":         requestHeader("Content-Encoding", "Identity"),
+	for name, sets := range map[string][]setting{
+		"chat":             nil,
+		"any path":         {path("/api/chat")},
+		"chat as text":     {header("Content-Type", "text/plain")},
+		"chat as nothing":  {without("Content-Type")},
+		"chat as nonsense": {header("Content-Type", ";;")},
+		"with parameters":  {header("Content-Type", "application/json; charset=utf-8; x")},
+		"another JSON":     {path("/x"), header("Content-Type", "application/x+JSON")},
+		"identity":         {header("Content-Encoding", "Identity")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := ask(t, proxy.Options{}, polluted, set)
-			r.want(t, clean)
-			equal(t, r.markers, 1, "markers")
-			if r.Request == r.client || r.client.ContentLength != int64(len(polluted)) || r.client.Header.Get("Content-Length") != strconv.Itoa(len(polluted)) {
-				t.Error("the client's own request was changed")
-			}
-			equal(t, r.own, polluted, "the body of the client's request")
+			x := begin(t, append([]setting{posting(polluted)}, sets...)...)
+			x.wantAsked(polluted, clean)
+			equal(t, x.markers, 1, "markers")
 		})
 	}
 }
@@ -168,42 +132,38 @@ func TestCardsLeaveHistories(t *testing.T) {
 		carded = `{"messages":[{"role":"assistant","content":"a","tool_calls":[{"id":"c","function":{"arguments":"{\"label\": \"ls\"}"}}]},{"role":"tool","tool_call_id":"c","content":"completed"},{"role":"assistant","content":"b"}]}`
 		joined = `{"messages":[{"role":"assistant","content":"a\n\nb"}]}`
 	)
-	r := ask(t, proxy.Options{}, carded, requestHeader("Digest", "x"))
-	r.want(t, joined)
-	if r.markers != 0 || r.Header.Get("Digest") != "" || r.own != carded {
-		t.Errorf("%d markers, header %v, the client's request has the body %q", r.markers, r.Header, r.own)
+	x := begin(t, posting(carded), header("Digest", "x"))
+	x.wantAsked(carded, joined)
+	if x.markers != 0 || x.up.Header.Get("Digest") != "" {
+		t.Errorf("%d markers, header %v", x.markers, x.up.Header)
 	}
 }
 
 func TestHistoriesThatPassUntouched(t *testing.T) {
-	keep := proxy.Options{History: proxy.HistoryKeep}
+	small := option(func(o *proxy.Options) { o.MaxRequest = int64(len(polluted)) - 1 })
 	for name, c := range map[string]struct {
-		o    proxy.Options
 		body string
-		set  func(*http.Request)
+		sets []setting
 	}{
-		"clean":                 {body: clean},
-		"keep":                  {o: keep, body: polluted},
-		"too large":             {o: proxy.Options{MaxRequest: int64(len(polluted)) - 1}, body: polluted},
-		"PUT":                   {body: polluted, set: func(r *http.Request) { r.Method = http.MethodPut }},
-		"gzip":                  {body: polluted, set: requestHeader("Content-Encoding", "gzip")},
-		"a form":                {body: polluted, set: requestHeader("Content-Type", "multipart/form-data; boundary=x")},
-		"no JSON, another path": {body: polluted, set: func(r *http.Request) { r.URL.Path = "/x"; r.Header.Set("Content-Type", "text/plain") }},
-		"no type, another path": {body: polluted, set: func(r *http.Request) { r.URL.Path = "/x"; r.Header.Del("Content-Type") }},
-		"incremental":           {body: polluted, set: requestHeader("Incremental", "?1")},
-		"an array":              {body: "[" + polluted + "]"},
-		"garbage after":         {body: polluted + "x"},
-		"empty":                 {body: ""},
-		"spaces":                {body: strings.Repeat(" ", 100000)},
+		"clean":                 {clean, nil},
+		"keep":                  {polluted, []setting{unread["history keep"]}},
+		"too large":             {polluted, []setting{small}},
+		"PUT":                   {polluted, []setting{method(http.MethodPut)}},
+		"gzip":                  {polluted, []setting{header("Content-Encoding", "gzip")}},
+		"a form":                {polluted, []setting{header("Content-Type", "multipart/form-data; boundary=x")}},
+		"no JSON, another path": {polluted, []setting{path("/x"), header("Content-Type", "text/plain")}},
+		"no type, another path": {polluted, []setting{path("/x"), without("Content-Type")}},
+		"incremental":           {polluted, []setting{header("Incremental", "?1")}},
+		"an array":              {"[" + polluted + "]", nil},
+		"garbage after":         {polluted + "x", nil},
+		"empty":                 {"", nil},
+		"spaces":                {strings.Repeat(" ", 100000), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if c.set == nil {
-				c.set = func(*http.Request) {}
-			}
-			r := ask(t, c.o, c.body, c.set, requestHeader("Content-Digest", "sha-256=:x:"))
-			r.want(t, c.body)
-			if r.markers != 0 || r.Header.Get("Content-Digest") == "" {
-				t.Errorf("%d markers, header %v", r.markers, r.Header)
+			x := begin(t, append([]setting{posting(c.body), header("Content-Digest", "sha-256=:x:")}, c.sets...)...)
+			x.wantAsked(c.body, c.body)
+			if x.markers != 0 || x.up.Header.Get("Content-Digest") == "" {
+				t.Errorf("%d markers, header %v", x.markers, x.up.Header)
 			}
 		})
 	}
@@ -212,35 +172,24 @@ func TestHistoriesThatPassUntouched(t *testing.T) {
 // A request of exactly MaxRequest bytes is healed, whether its length is known
 // or not; a byte more passes.
 func TestMaxRequest(t *testing.T) {
-	// The last bytes may bring the end along.
-	ends := func(r io.Reader) io.Reader { return r }
-	for _, form := range []string{"", "chunked", "chunked, its end with its bytes"} {
-		chunked := form != ""
-		if strings.Contains(form, "its end") {
-			ends = iotest.DataErrReader
-		}
-		for more, want := range map[int]string{0: clean, 1: polluted} {
-			for _, limit := range []int64{0, int64(len(polluted))} {
-				body, want := polluted, want
-				if limit == 0 { // the default
-					pad := strings.Repeat(" ", proxy.DefaultMaxRequest-len(polluted))
-					body, want = body+pad, want+pad
-				}
-				body += strings.Repeat(" ", more)
-				want += strings.Repeat(" ", more)
-				set := func(*http.Request) {}
-				if chunked {
-					set = withBody(ends(strings.NewReader(body)), -1)
-				}
-				r := ask(t, proxy.Options{MaxRequest: limit}, body, set)
-				if r.body != want || r.err != nil || chunked != (r.ContentLength < 0) || !chunked && r.ContentLength != int64(len(want)) {
-					t.Errorf("limit %d, %d bytes more, %q: %d bytes, ContentLength %d, %v", limit, more, form, len(r.body), r.ContentLength, r.err)
-				}
+	for more, want := range map[int]string{0: clean, 1: polluted} {
+		for limit, spaces := range map[int]string{0: strings.Repeat(" ", 10_000_000-len(polluted)), len(polluted): ""} {
+			for _, chunked := range []bool{false, true} {
+				after := spaces + strings.Repeat(" ", more)
+				x := begin(t, asking(polluted+after), option(func(o *proxy.Options) { o.MaxRequest = int64(limit) }),
+					func(_ *proxy.Options, r *http.Request, _ *recorder) {
+						if chunked {
+							r.ContentLength = -1
+						}
+					})
+				x.do(func() {
+					b, err := io.ReadAll(x.up.Body)
+					if string(b) != want+after || err != nil || chunked != (x.up.ContentLength < 0) {
+						t.Errorf("limit %d, %d bytes more: %d bytes, ContentLength %d, %v", limit, more, len(b), x.up.ContentLength, err)
+					}
+				})
 			}
 		}
-	}
-	if proxy.DefaultMaxRequest != 10_000_000 {
-		t.Errorf("the default is %d", proxy.DefaultMaxRequest)
 	}
 }
 
@@ -298,14 +247,12 @@ func TestRequestsWithoutABody(t *testing.T) {
 func TestTheBodyCannotBeHadAgain(t *testing.T) {
 	for _, history := range proxy.HistoryValues() {
 		for _, body := range []string{polluted, clean, "[1]"} {
-			r := ask(t, proxy.Options{History: history}, body, func(r *http.Request) {
+			x := begin(t, posting(body), func(o *proxy.Options, r *http.Request, _ *recorder) {
+				o.History = history
 				r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(body)), nil }
 			})
-			if r.GetBody != nil {
-				t.Errorf("%s, %q: the body can be had again", history, body)
-			}
-			if r.client.GetBody == nil {
-				t.Error("the client's own request has lost it")
+			if x.up.GetBody != nil || x.r.GetBody == nil {
+				t.Errorf("%s, %q: the body can be had again, or the client's own cannot", history, body)
 			}
 		}
 	}
@@ -338,72 +285,41 @@ func (w *watchedBody) held() bool {
 // A request is in memory until upstream has got it and has said what its answer
 // is, and not for as long as that takes.
 func TestRequestsAreLetGoOnceTheyAreAnswered(t *testing.T) {
+	streams := func(x *exchange) { x.stream(); x.write(role) }
 	for name, c := range map[string]struct {
 		body   string
-		read   int // how much of it upstream has read before its answer, -1 for all
+		read   int64 // how much of it upstream has read before its answer
 		closed bool
 		answer func(x *exchange)
 		held   bool // while the answer goes on
 	}{
-		"a stream":            {body: clean, read: -1},
-		"a healed one":        {body: polluted, read: -1},
-		"closed":              {body: clean, read: 9, closed: true},
-		"read in part":        {body: clean, read: 9, held: true},
-		"not read at all":     {body: clean, held: true},
-		"an answer":           {body: clean, read: -1, answer: func(x *exchange) { x.do(func() { x.w.WriteHeader(http.StatusNotFound) }) }},
-		"the beginning of it": {body: `[` + clean, read: -1},
-		"a timeout":           {body: clean, read: -1, answer: func(x *exchange) { advance(1e15) }},
+		"a stream":            {clean, 1e6, false, streams, false},
+		"a healed one":        {polluted, 1e6, false, streams, false},
+		"closed":              {clean, 9, true, streams, false},
+		"read in part":        {clean, 9, false, streams, true},
+		"not read at all":     {clean, 0, false, streams, true},
+		"an answer":           {clean, 1e6, false, func(x *exchange) { x.do(func() { x.w.WriteHeader(http.StatusNotFound) }) }, false},
+		"the beginning of it": {`[` + clean, 1e6, false, streams, false},
+		"a timeout":           {clean, 1e6, false, func(x *exchange) { advance(1e15) }, false},
 	} {
 		bubble(t, name, func(t *testing.T) {
 			body := &watchedBody{Reader: strings.NewReader(c.body + strings.Repeat(" ", 100_000))}
-			size := body.Len()
 			x := begin(t, timeouts(1e9), func(_ *proxy.Options, r *http.Request, _ *recorder) {
-				r.Body, r.ContentLength = body, int64(size)
+				r.Body, r.ContentLength = body, int64(body.Len())
 			})
-			if !body.held() {
-				t.Fatal("the body is not held where it has to be")
-			}
 			x.do(func() {
-				in := io.Reader(x.up.Body)
-				if c.read >= 0 {
-					in = io.LimitReader(in, int64(c.read))
-				}
-				if _, err := io.Copy(io.Discard, in); err != nil {
-					t.Error(err)
-				}
+				_, _ = io.CopyN(io.Discard, x.up.Body, c.read)
 				if c.closed {
 					_ = x.up.Body.Close()
 				}
 			})
-			whole := !strings.HasPrefix(c.body, "[")
-			if held := body.held(); whole && !held {
+			if !body.held() && c.body[0] == '{' {
 				t.Error("the body was let go while an error route may ask for it")
-			}
-			if c.answer == nil {
-				c.answer = func(x *exchange) { x.stream(); x.write(role) }
 			}
 			c.answer(x)
 			equal(t, body.held(), c.held, "held while the answer goes on")
-			if c.held {
-				// What upstream has not read yet must still come.
-				x.do(func() {
-					b, err := io.ReadAll(x.up.Body)
-					if want := size - c.read; len(b) != want || err != nil {
-						t.Errorf("%d bytes more, %v; want %d", len(b), err, want)
-					}
-				})
-				if body.held() {
-					t.Error("it is still held after its last byte")
-				}
-			}
-			x.do(func() {
-				if whole {
-					if n, err := x.r.Body.Read(make([]byte, 9)); n != 0 || !errors.Is(err, http.ErrBodyReadAfterClose) {
-						t.Errorf("the client's request gives %d bytes, %v", n, err)
-					}
-				}
-			})
-			x.ret(nil)
+			x.do(func() { _, _ = io.Copy(io.Discard, x.up.Body) })
+			equal(t, c.held && body.held(), false, "held after its last byte")
 			runtime.KeepAlive(x)
 		})
 	}

@@ -113,41 +113,6 @@ func TestReverseProxyWhoseUpstreamDies(t *testing.T) {
 	}
 }
 
-func TestReverseProxyWhoseUpstreamIsSilent(t *testing.T) {
-	protocols(t, func(t *testing.T, http2 bool) {
-		u := upstream(t, func(conn *net.TCPConn) {
-			_, _ = io.WriteString(conn, chunkedHead+chunked(role))
-			_, _ = conn.Read(make([]byte, 1)) // until the connection is closed
-		})
-		for timeout := 100 * time.Millisecond; ; timeout *= 10 {
-			res := post(t, patient(t), guarded(t, u, proxy.Options{IdleTimeout: timeout}, http2), chatPath)
-			body, err := io.ReadAll(res.Body)
-			if res.StatusCode == http.StatusGatewayTimeout && timeout < patience {
-				continue // the machine was too slow for the first frame
-			}
-			if want := role + errorFinish("upstream_timeout", false); err != nil || string(body) != want {
-				t.Errorf("the client was sent, %v,\n%s\nwant\n%s", err, body, want)
-			}
-			return
-		}
-	})
-}
-
-func TestReverseProxyWhoseUpstreamDoesNotAnswer(t *testing.T) {
-	protocols(t, func(t *testing.T, http2 bool) {
-		u := upstream(t, func(conn *net.TCPConn) {
-			_, _ = conn.Read(make([]byte, 1)) // until the connection is closed
-		})
-		srv := guarded(t, u, proxy.Options{FirstByteTimeout: time.Millisecond}, http2)
-		res := post(t, patient(t), srv, chatPath)
-		body, err := io.ReadAll(res.Body)
-		if err != nil || res.StatusCode != http.StatusGatewayTimeout {
-			t.Fatalf("status %d, error %v; want 504", res.StatusCode, err)
-		}
-		checkAnswer(t, res.Header, body, "upstream_timeout", true)
-	})
-}
-
 func TestTrailersOfUpstreamsAreNoHeaderOfAnAnswer(t *testing.T) {
 	u := upstream(t, func(conn *net.TCPConn) {
 		_, _ = io.WriteString(conn, strings.Replace(chunkedHead, "\r\n\r\n", "\r\nTrailer: X-Sum\r\n\r\n", 1)+"0\r\nX-Sum: 42\r\n\r\n")
@@ -344,68 +309,6 @@ func TestUploads(t *testing.T) {
 			}
 		}
 	})
-}
-
-// dial connects to a server, for requests by hand.
-func dial(t *testing.T, srv *httptest.Server) (net.Conn, *bufio.Reader) {
-	t.Helper()
-	conn, err := net.Dial("tcp", srv.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
-	_ = conn.SetDeadline(time.Now().Add(patience))
-	return conn, bufio.NewReader(conn)
-}
-
-func TestClientIsToldToContinue(t *testing.T) {
-	srv, got := reversed(t, false)
-	conn, in := dial(t, srv)
-	_, _ = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", chatPath, len(polluted))
-	line, err := in.ReadString('\n')
-	if err != nil || line != "HTTP/1.1 100 Continue\r\n" {
-		t.Fatalf("%q, %v; want 100 Continue", line, err)
-	}
-	_, _ = in.ReadString('\n')
-	_, _ = io.WriteString(conn, polluted)
-	res, err := http.ReadResponse(in, nil)
-	for err == nil && res.StatusCode == http.StatusContinue {
-		res, err = http.ReadResponse(in, nil) // upstream's own passes
-	}
-	if err != nil || res.StatusCode != http.StatusOK {
-		t.Errorf("%v, %v", res, err)
-	}
-	if a := <-got; a.body != clean || a.err != nil {
-		t.Errorf("upstream gets %q, %v", a.body, a.err)
-	}
-}
-
-// A client that leaves in the middle of its request, or breaks its framing, does
-// not make half a request a whole one.
-func TestUploadsThatBreakOff(t *testing.T) {
-	for name, c := range map[string]struct {
-		head string
-		sent string
-	}{
-		"Content-Length": {fmt.Sprintf("Content-Length: %d", len(polluted)+1), polluted},
-		"chunked":        {"Transfer-Encoding: chunked", fmt.Sprintf("%x\r\n%s\r\n", len(polluted), polluted)},
-		"malformed":      {"Transfer-Encoding: chunked", fmt.Sprintf("%x\r\n%s\r\nzz\r\n", len(polluted), polluted)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			read := make(chan error, 1)
-			next := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-				_, err := io.ReadAll(r.Body)
-				read <- err
-			})
-			srv := started(t, false, proxy.New(proxy.Options{}).Handler(next))
-			conn, _ := dial(t, srv)
-			_, _ = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\n%s\r\n\r\n%s", chatPath, c.head, c.sent)
-			_ = conn.(*net.TCPConn).CloseWrite()
-			if err := <-read; err == nil {
-				t.Error("the body looks whole")
-			}
-		})
-	}
 }
 
 // A client that leaves while it sends, so that its request is cancelled, is not

@@ -322,22 +322,6 @@ func TestHeaderMapTellsWhatWasSent(t *testing.T) {
 	}
 }
 
-// The handler's header is dropped once it has left; trailers that it sets later, of
-// which it has said nothing before, are handed over all the same.
-func TestTrailersAfterFramesThatAreNotAnnounced(t *testing.T) {
-	rec := &recorder{t: t, header: make(http.Header)}
-	serve(rec, proxy.Options{}, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/event-stream")
-		w.Header().Set("X-Upstream", "a")
-		for _, s := range []string{role, text("a"), text("b"), stop, done} {
-			_, _ = io.WriteString(w, s)
-			equal(t, w.Header().Get("X-Upstream"), "a", "X-Upstream")
-		}
-		w.Header().Set(http.TrailerPrefix+"X-Late", "b")
-	})
-	equal(t, rec.header.Get(http.TrailerPrefix+"X-Late"), "b", "the trailer")
-}
-
 // paths are one of each kind.
 var paths = []string{chatPath, "/v1/responses", "/v1/runs/run_1/events", "/api/sessions/s1/chat/stream", otherPath}
 

@@ -295,11 +295,8 @@ func TestCutUnexaminedFrameLosesNothing(t *testing.T) {
 	}
 	out, _ := run(in, o, Params{}, oneByte, CauseEOF)
 	same(t, out, in, "bytes of a foreign stream")
-}
-
-func TestUnexaminedFrameLeavesAsItComes(t *testing.T) {
-	s := New(&Options{MaxFrame: 48}, chatParams)
-	s.Feed(nil, []byte(strings.Repeat("0", 50)), epoch)
+	s := New(&o, chatParams)
+	s.Feed(nil, []byte(in), epoch)
 	equal(t, string(s.Feed(nil, []byte("1"), epoch)), "1", "what leaves")
 }
 

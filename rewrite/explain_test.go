@@ -218,14 +218,6 @@ func TestSourcesTellStartsOrEnds(t *testing.T) {
 	}
 }
 
-func TestProgressOfAHeader(t *testing.T) {
-	for value, want := range map[string]Progress{
-		"": "", "envelope": ProgressEnvelope, " Bare\t": ProgressBare, "UNNAMED": ProgressUnnamed, "comment": ProgressComment, "off": ProgressOff, "none": "", "bare,off": "",
-	} {
-		equal(t, ProgressOf(value), want, value)
-	}
-}
-
 // A stream tells how far it is.
 func TestStreamTellsWhetherItIsDone(t *testing.T) {
 	for _, c := range []struct {

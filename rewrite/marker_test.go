@@ -14,20 +14,12 @@ import (
 // realMarkers are whole chunks that Hermes sends when a tool starts.
 var realMarkers = []struct{ name, content, emoji, label string }{
 	{"plain", "\n`💻 ls -la`\n", "💻", "ls -la"},
-	{"label of one backtick", "\n`💻 ``\n", "💻", "`"},
 	{"backticks in the label", "\n`💻 echo `date` `` x`\n", "💻", "echo `date` `` x"},
 	{"quotes and backslashes", "\n`💻 grep \"a\\b\" 'c'`\n", "💻", `grep "a\b" 'c'`},
 	{"HTML", "\n`📖 <script>alert(1)</script>&amp;`\n", "📖", "<script>alert(1)</script>&amp;"},
-	{"raw newline", "\n`🧪 lr=1\n2`\n", "🧪", "lr=1\n2"},
-	{"unknown emoji", "\n`🦄 gallop`\n", "🦄", "gallop"},
 	{"emoji with U+FE0F", "\n`⚙️ restart`\n", "⚙️", "restart"},
 	{"emoji of the basic plane", "\n`⏰ 09:00`\n", "⏰", "09:00"},
-	{"emoji of several runes", "\n`👩\u200d💻 code`\n", "👩\u200d💻", "code"},
-	{"non-ASCII letters", "\n`é x`\n", "é", "x"},
-	{"ASCII and an emoji in one token", "\n`x💻 y`\n", "x💻", "y"},
-	{"spaces in the label", "\n`💻  a  b `\n", "💻", " a  b "},
 	{"a label like a fence", "\n`💻 ```\n", "💻", "``"},
-	{"a tab in the label", "\n`💻 a\tb`\n", "💻", "a\tb"},
 }
 
 func TestRealMarkers(t *testing.T) {
@@ -66,19 +58,8 @@ func TestRealMarkers(t *testing.T) {
 		rows[m.name] = row{in: turn(text("Hm.") + text(m.content) + text("\n\nDone.")),
 			starts: m.emoji + " " + m.label, content: "Hm.\n\nDone."}
 	}
-	for _, s := range []string{`"\n` + "`💻 ls`" + `\n"`, `"\n` + "`\\ud83d\\udcbb ls`" + `\n"`, `"\u000a\u0060\uD83D\uDCBB\u0020\u006cs\u0060\u000A"`} {
-		rows["escaped "+s] = row{in: delta(`"content": `+s) + text("x") + stop(), starts: "💻 ls"}
-	}
-	// Whole chunks that are none.
-	for _, s := range []string{
-		"\n`git status`\n", "\n`💻`\n", "`💻`", "`💻 ls`x", "\n`💻\tls`\n", "\n`💻\nls`\n", "\n💻 ls\n",
-		"\n`` 💻 ls``\n", "\n`x ls`\n", "\n`💻 ls\n",
-		"\n``\n", "\n`", "\n", "`", "\n`\u00a0 x`\n", "\n`🦄 gallop`", "`🦄 gallop`\n", "x\n`🦄 gallop`\n",
-		"\n`🦄 gallop`\nx", "\n\n`🦄 gallop`\n",
-		"\n`🦄 gallop`\n\n", "\r\n`🦄 gallop`\r\n", "\n`🦄 `💻`\n x",
-	} {
-		rows[fmt.Sprintf("none: %q", s)] = row{in: turn(text("a") + text(s) + text("b")), out: passes}
-	}
+	// A whole chunk that is none; others are in the tests of package marker.
+	rows["none"] = row{in: turn(text("a") + text("`🦄 gallop`\n") + text("b")), out: passes}
 	check(t, rows)
 }
 
@@ -119,17 +100,8 @@ var strips = []struct{ name, content, want string }{
 	{"a label of one backtick", "a\n`💻 ``\nb", "a\nb"},
 	{"backticks in the label", "a\n`💻 echo `date` x`\nb", "a\nb"},
 	{"inside a backtick fence", "a\n```\n`💻 ls`\n```\nb", "a\n```\n`💻 ls`\n```\nb"},
-	{"inside a tilde fence", "~~~\n`💻 ls`\n~~~\n", "~~~\n`💻 ls`\n~~~\n"},
 	{"inside an unclosed fence", "```sh\n`💻 ls`\nb", "```sh\n`💻 ls`\nb"},
-	{"inside a fence with a language", "```go\n`💻 ls`\n```", "```go\n`💻 ls`\n```"},
 	{"after a closed fence", "```\nx\n```\n`💻 ls`\nb", "```\nx\n```\nb"},
-	{"a shorter fence closes nothing", "````\n```\n`💻 ls`\n````\n", "````\n```\n`💻 ls`\n````\n"},
-	{"another fence closes nothing", "```\n~~~\n`💻 ls`\n```\n", "```\n~~~\n`💻 ls`\n```\n"},
-	{"a fence with text after closes nothing", "```\n``` x\n`💻 ls`\n```\n", "```\n``` x\n`💻 ls`\n```\n"},
-	{"a longer fence closes", "```\nx\n`````\n`💻 ls`\nb", "```\nx\n`````\nb"},
-	{"three backticks in a line are no fence", "```x``` y\n`💻 ls`\nb", "```x``` y\nb"},
-	{"two backticks are no fence", "``\n`💻 ls`\nb", "``\nb"},
-	{"an indented fence", "- x\n  ```\n`💻 ls`\n  ```\n", "- x\n  ```\n`💻 ls`\n  ```\n"},
 	{"inline code", "a `💻 ls` b", "a `💻 ls` b"},
 	{"inline code at the start of a line", "a\n`💻 ls` b\n", "a\n`💻 ls` b\n"},
 	{"inline code at the end of a line", "a `💻 ls`\nb", "a `💻 ls`\nb"},

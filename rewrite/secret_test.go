@@ -56,6 +56,7 @@ var secretPlaces = map[string]string{
 	"another named event":                 role() + named("x.y", `{"error": {"message": %s}}`) + text("x") + stop(),
 	"an event that says that it failed":   role() + named("x.failed", `{"why": %s}`) + text("x") + stop(),
 	"a tool event":                        role() + named("hermes.tool.progress", `{"tool": "t", "toolCallId": "c", "status": "running", "error": %s}`) + text("x") + stop(),
+	"a tool event in a comment":           role() + ": hermes.tool.progress {\"tool\": \"t\", \"toolCallId\": \"c\", \"status\": \"running\", \"error\": %s}\n\n" + text("x") + stop(),
 	"after [DONE]":                        role() + text("x") + stop() + `data: {` + envelopeOfTests + `, "choices": [], "error": %s}` + "\n\n",
 	"a tool event of its end":             role() + g2Start("t", "x", "l", "c") + named("hermes.tool.progress", `{"tool": "t", "toolCallId": "c", "status": "completed", "error": %s}`) + text("x") + stop(),
 	"a tool event of another kind":        role() + named("hermes.tool.progress", `{"tool": "t", "toolCallId": "c", "status": "failed", "error": %s}`) + named("hermes.tool.progress", `{`+envelopeOfTests+`, "choices": [], "tool": "t", "toolCallId": "d", "status": "failed", "error": %s}`) + text("x") + stop(),

@@ -248,6 +248,25 @@ func TestWhatIsRead(t *testing.T) {
 		rows["invalid UTF-8 "+bad] = row{in: turn(delta(`"content": "`+bad+"\\n`"+bad+` x"`), text("x")),
 			out: passes}
 	}
+	// Comments between and within frames keep their places, and decide nothing.
+	for _, c := range []string{": c\n", ":\n", ": data: {\"a\": 1}\n", ": hermes.tool.progress nothing\n", ": hermes.tool.progress {\"tool\": 1}\n"} {
+		rows["comments "+c] = row{in: c + role() + strings.Replace(text("a"), "\n\n", "\n"+c+"\n", 1) + c + "\n" + c + c + "\n" + text("b") + stop() + c + "\n",
+			out: passes}
+	}
+	// Of two contents in a delta the last counts, and the first must not become the only one.
+	for _, twin := range []func(string) string{
+		func(s string) string { return delta(`"content": "lost", "content": ` + asciiJSON(s)) },
+		func(s string) string {
+			return choicesChunk(`{"index": 0, "delta": {"content": "lost"}, "delta": {"content": `+asciiJSON(s)+`}, "finish_reason": null}`, "")
+		},
+	} {
+		for in, content := range map[string]string{
+			twin("<think>a") + texts("b</think>", "```", "\n`💻 a`\n"): "```", twin("<think>a</think>b") + text("\n\n`💻 a`\n"): "b\n\n",
+			twin("\n`💻 ls`\n") + text("\n\nb"): "\n\nb", twin("`💻 ls") + text("`\nb"): "b", twin("a\n`💻 ls`\nb"): "a\nb",
+		} {
+			rows["twice "+in] = row{in: turn(in), content: content}
+		}
+	}
 	// A label may have backticks, escaped or not: the last one ends it.
 	for raw, label := range map[string]string{
 		"a\\u0060b`": "a`b", "a`b\\u0060": "a`b", "\\u0060`": "`", "`\\u0060": "`", "a\\u0060 `": "a` ", "\\u0060\\u0060": "`", "a\\u0060\\\\`": "a`\\", "a\\u0060\\t\\u0060": "a`\t",
@@ -278,6 +297,10 @@ func TestWhatIsRead(t *testing.T) {
 				story: "other error finish done"}
 		}
 	}
+	for _, n := range []int{2, 3, 254, 255, 256, 257, 258} { // a frame has all its lines, however many
+		rows[fmt.Sprint(n, " lines")] = row{in: role() + strings.Replace(zeroFinish, `"choices"`, strings.Repeat("\ndata: ", n-1)+`"choices"`, 1) + doneFrame,
+			end: CodeCrashed}
+	}
 	// Usage is 0/0/0 only where it says so, three times.
 	for usage, crash := range map[string]bool{
 		`{"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}`:                                                             true,
@@ -304,54 +327,18 @@ func TestWhatIsRead(t *testing.T) {
 	}
 }
 
-// Frames that are alike are read no more, but each text is: for lines that begin like a marker, in whatever
-// bytes, and for markers.
-func TestTextsOfLikeFramesAreRead(t *testing.T) {
-	raw := func(s string) string { return delta(`"content": "` + s + `"`) } // bytes as they are, not escaped
-	alike := raw("One") + raw(" two") + raw(" three.")
-	const ls = "\\n`💻 ls`\\n"
-	rows := map[string]row{
-		"a marker after the finish":   {in: role() + alike + finishChunk("stop", realUsage) + raw(ls) + doneFrame, starts: nothing},
-		"a marker after [DONE]":       {in: turn(alike) + raw(ls), starts: nothing},
-		"a marker after a tool event": {in: turn(alike, toolOfUpstream, raw(ls)), starts: "💻 l"},
-		"a paragraph and a tag":       {in: turn(alike, raw("x\\n\\n<think>a</think>y")), content: "One two three.x\n\ny", reasoning: "a"},
-	}
-	for _, s := range []string{raw("x" + ls + "y"), raw("x\\n`⚙ ls`\\ny"), raw("x\\n`\\u2699 ls`\\ny"), raw("x\\n`") + raw("💻 ls`\\ny"), raw("x\\n`💻 ls") + raw("`\\ny")} {
-		rows[s] = row{in: turn(alike, s), content: "One two three.x\ny", starts: nothing}
-	}
-	// A marker's chunk that says something else too stays, without the marker, however many like it have come.
-	for name, chunk := range map[string]func(s string) string{
-		"the role": func(s string) string { return delta(`"role": "assistant", "content": ` + asciiJSON(s)) },
-		"logprobs": func(s string) string {
-			return strings.Replace(text(s), `"finish_reason"`, `"logprobs": {"a": 1}, "finish_reason"`, 1)
-		},
-		"its system": func(s string) string {
-			return strings.Replace(text(s), `"choices"`, `"system_fingerprint": "fp", "choices"`, 1)
-		},
-	} {
-		in := chunk("a") + chunk("b") + chunk("c") + chunk("\n`💻 ls`\n") + chunk("\n\nd") + stop()
-		rows[name] = row{in: in, content: "abc\n\nd", starts: "💻 ls"}
-		if out := repair(in); strings.Count(out, `"content"`) != 5 || !strings.Contains(out, chunk("")) {
-			t.Errorf("%s: a chunk is lost:\n%s", name, out)
-		}
-	}
-	check(t, rows)
-}
-
 // In the form unnamed no event line is left, wherever it stood.
 func TestUnnamedToolEventsHaveNoName(t *testing.T) {
-	data := `{"tool": "terminal", "emoji": "💻", "label": "ls"}`
+	const data = `data: {"tool": "terminal", "emoji": "💻", "label": "ls"}`
 	for _, frame := range []string{
-		"event: hermes.tool.progress\ndata: " + data, "data: " + data + "\nevent: hermes.tool.progress", "id: 1\nevent:hermes.tool.progress\ndata: " + data + "\nretry: 5",
-		"event: hermes.tool.progress\ndata: {\"tool\": \"terminal\",\ndata: \"emoji\": \"💻\", \"label\": \"ls\"}",
+		"event: hermes.tool.progress\n" + data, data + "\nevent: hermes.tool.progress", "id: 1\nevent:hermes.tool.progress\n" + data + "\nretry: 5",
+		"event: hermes.tool.progress\n" + strings.Replace(data, ", ", ",\ndata: ", 1),
 	} {
 		for _, eol := range []string{"\n", "\r", "\r\n"} {
 			out := repairWith(strings.ReplaceAll(role()+frame+"\n\n", "\n", eol), Options{Progress: ProgressUnnamed})
 			look(t, out).checkLifecycle(t)
-			fields := strings.Count(out, "id: 1"+eol) + strings.Count(out, "retry: 5"+eol)
-			if strings.Contains(out, "event:") || fields != strings.Count(frame, "id: 1")+strings.Count(frame, "retry") {
-				t.Errorf("%q becomes\n%q", frame, out)
-			}
+			equal(t, strings.Contains(out, "event:"), false, "an event line")
+			equal(t, strings.Count(out, "id: 1"+eol)+strings.Count(out, "retry: 5"+eol), strings.Count(frame, "id: 1")+strings.Count(frame, "retry"), "other lines")
 		}
 	}
 }
@@ -514,50 +501,9 @@ func TestLongCommentRightBeforeAFrame(t *testing.T) {
 	}
 }
 
-// Comments between and within frames keep their places, and decide nothing.
-func TestCommentsAnywhere(t *testing.T) {
-	for _, c := range []string{": c\n", ":\n", ": data: {\"a\": 1}\n", ": hermes.tool.progress nothing\n", ": hermes.tool.progress {\"tool\": 1}\n"} {
-		for _, p := range []Params{chatParams, {}} {
-			before := c + role()
-			within := strings.Replace(text("a"), "\n\n", "\n"+c+"\n", 1)
-			then := c + "\n" + c + c + "\n" + text("b") + stop() + c + "\n"
-			in := before + within + then
-			out, _ := anyCut(t, in, Options{}, p, CauseEOF)
-			same(t, out, in, "bytes")
-		}
-	}
-}
-
 // choicesChunk is a chunk with several choices.
 func choicesChunk(choices, more string) string {
 	return `data: {` + envelopeOfTests + `, "choices": [` + choices + `]` + more + "}\n\n"
-}
-
-// Of two contents in a delta the last counts, and the first stays. It must not become the
-// only one: clients would see it, and a second sidecar would read it.
-func TestContentThatIsThereTwice(t *testing.T) {
-	dup := func(s string) string { return delta(`"content": "x", "content": ` + asciiJSON(s)) }
-	deltas := func(s string) string {
-		return choicesChunk(`{"index": 0, "delta": {"content": "x"}, "delta": {"content": `+asciiJSON(s)+`}, "finish_reason": null}`, "")
-	}
-	for name, twin := range map[string]func(string) string{"contents": dup, "deltas": deltas} {
-		for _, o := range []Options{{}, {Reasoning: ReasoningDrop}, {Imitations: ImitationsKeep}} {
-			for _, in := range []string{
-				role() + twin("<think>a") + text("b</think>") + text("```") + text("\n`💻 a`\n") + stop(),
-				role() + twin("<think>a</think>b") + text("\n\n`💻 a`\n") + stop(),
-				role() + twin("\n`💻 ls`\n") + text("\n\nb") + stop(),
-				role() + twin("`💻 ls") + text("`\nb") + stop(),
-				role() + twin("a\n`💻 ls`\nb") + stop(),
-			} {
-				out, _ := run(in, o, chatParams, inOne, CauseEOF)
-				v := look(t, out)
-				equal(t, strings.Count(v.content, "x"), 0, name+": the first content")
-				if o.Reasoning != ReasoningDrop { // see Readings
-					same(t, repairWith(out, o), out, name+": twice and once")
-				}
-			}
-		}
-	}
 }
 
 // spellings are ways to write the same in a JSON string.
@@ -731,27 +677,20 @@ func TestToolThatStartsInALargeFrame(t *testing.T) {
 		"with a line after":   strings.TrimSuffix(g2Start("terminal", "💻", overLimit, "c"), "\n") + "id: 7\n\n",
 		"much after it":       named(progressEvent, `{"tool": "terminal", "toolCallId": "c", "status": "running", "args": {"a": ["`+overLimit+`"]}}`),
 	} {
+		lives := map[string]string{
+			role() + start + end + text("x") + stop(): "stop", role() + start + text("x") + end + stop(): "stop",
+			role() + start + stop(): "error", role() + text("x") + start: "error",
+		}
+		if name == "the id in front" || name == "much after it" { // a duplicate is one if its beginning says so
+			lives[role()+start+start+end+text("x")+stop()] = "stop"
+		}
 		for _, o := range []Options{{}, {Cards: true}, {StatusLine: true}, {Progress: ProgressBare}, {Progress: ProgressUnnamed, Cards: true}, {Progress: ProgressOff}, {ErrorFinish: ErrorFinishInline}} {
-			ids := []string{"c"}
-			if o.Progress == ProgressOff {
-				ids = nil
-			}
-			for in, want := range map[string]string{
-				role() + start + end + text("x") + stop():         "stop",
-				role() + start + text("x") + end + stop():         "stop",
-				role() + start + start + end + text("x") + stop(): "", // the second is a duplicate, if its beginning says so
-				role() + start + stop():                           "error",
-				role() + text("x") + start:                        "error",
-			} {
-				if want == "" && name != "the id in front" && name != "much after it" {
-					continue
-				}
+			off := o.Progress == ProgressOff
+			for in, want := range lives {
 				out, v, sum := largeLife(t, in, o, CauseAborted)
-				if strings.Contains(out, "function_call") {
-					t.Errorf("a card that nobody has begun ends")
-				}
-				if pairs(t, v, ids...); want != "" && sum.FinishReason != want || o.Progress != ProgressOff && !strings.Contains(out, start) {
-					t.Errorf("%+v", sum)
+				pairs(t, v, map[bool][]string{false: {"c"}}[off]...)
+				if strings.Contains(out, "function_call") || sum.FinishReason != want || !off && !strings.Contains(out, start) {
+					t.Errorf("a card that has not begun ends, or %+v", sum)
 				}
 				if t.Failed() {
 					t.Fatalf("%s, %+v:\n%.300s\n%.3000s", name, o, in, strings.ReplaceAll(out, overLimit, "…"))
@@ -784,32 +723,22 @@ func TestBeginningThatEndsAnywhere(t *testing.T) {
 
 // What a small tool event loses, a large one loses as well, if its beginning shows it.
 func TestLargeToolEventsThatDoNotLeave(t *testing.T) {
-	internal := g2Start("_thinking", "💭", overLimit, "i")
-	orphan := named(progressEvent, `{"tool": "terminal", "toolCallId": "o", "status": "completed", "x": "`+overLimit+`"}`)
+	start, opened := g2Start("terminal", "💻", overLimit, "c"), g2Start("terminal", "💻", "ls", "o")
+	ends := named(progressEvent, `{"tool": "terminal", "toolCallId": "o", "status": "completed", "x": "`+overLimit+`"}`)
 	for name, in := range map[string]string{
-		"internal":         role() + internal + text("x") + stop(),
-		"an orphan":        role() + orphan + text("x") + stop(),
-		"after the finish": role() + text("x") + finishChunk("stop", realUsage) + g2Start("terminal", "💻", overLimit, "c") + doneFrame,
+		"internal": role() + g2Start("_thinking", "💭", overLimit, "i") + text("x") + stop(), "an orphan": role() + ends + text("x") + stop(),
+		"after the finish":  role() + text("x") + finishChunk("stop", realUsage) + start + doneFrame,
+		"the end of a tool": role() + opened + ends + text("x") + stop(), // leaves
 	} {
 		out, v, _ := largeLife(t, in, Options{}, CauseEOF)
-		if pairs(t, v); strings.Contains(out, overLimit) {
-			t.Errorf("%s: it leaves", name)
-		}
+		pairs(t, v, []string{"o"}[:strings.Count(in, opened)]...)
+		equal(t, strings.Contains(out, overLimit), strings.Contains(in, opened), name+": it leaves")
 	}
 	// A client sees no start that is cut.
-	cut := g2Start("terminal", "💻", overLimit, "c")
-	cut = cut[:len(cut)-3]
-	if out, _ := run(role()+cut, Options{MaxFrame: 5000}, chatParams, inOne, CauseAborted); strings.Contains(out[len(role()+cut):], progressEvent) {
-		t.Errorf("it has an end: %s", out[len(role()+cut):])
-	}
-	// The end of a tool that is open leaves, and is its end.
-	start, end := g2Start("terminal", "💻", "ls", "o"), orphan
-	out, v, _ := largeLife(t, role()+start+end+text("x")+stop(), Options{}, CauseEOF)
-	if pairs(t, v, "o"); !strings.Contains(out, end) {
-		t.Errorf("it does not leave")
-	}
+	cut, _ := run(role()+start[:len(start)-3], Options{MaxFrame: 5000}, chatParams, inOne, CauseAborted)
+	equal(t, strings.Count(cut, progressEvent), 1, "ends of it")
 	// It is no text: a stop after it is false.
-	_, _, sum := largeLife(t, turn(g2Start("terminal", "💻", overLimit, "c"), g2End("terminal", "c")), Options{}, CauseEOF)
+	_, _, sum := largeLife(t, turn(start, g2End("terminal", "c")), Options{}, CauseEOF)
 	if sum.Code != CodeEmpty || sum.Tools != 1 || sum.Unexamined != 1 {
 		t.Errorf("%+v", sum)
 	}
@@ -843,27 +772,18 @@ func TestErrorInALargeFrame(t *testing.T) {
 		"a finish chunk":       finishChunk("error", zeroUsage+`, "error": {"message": "`+overLimit+`", "type": "agent_error"}`),
 		"a finish chunk, stop": finishChunk("error", zeroUsage+`, "error": {"message": "boom"}, "hermes": {"error": "`+overLimit+`"}`),
 	} {
-		for _, then := range []string{"", stop(), doneFrame, text("x")} {
-			if strings.HasPrefix(name, "a finish") && then == stop() {
-				then = doneFrame
-			}
-			if strings.HasPrefix(name, "a finish") && then == text("x") {
-				continue
-			}
+		tails := []string{"", stop(), doneFrame, text("x")}
+		if strings.HasPrefix(name, "a finish") {
+			tails = []string{"", doneFrame}
+		}
+		for _, tail := range tails {
 			for _, o := range []Options{{}, {ErrorFinish: ErrorFinishInline}, {Progress: ProgressBare}} {
-				out, v, sum := largeLife(t, role()+text("y")+tool+failure+then, o, CauseAborted)
+				out, v, sum := largeLife(t, role()+text("y")+tool+failure+tail, o, CauseAborted)
 				pairs(t, v, "c")
-				if sum.Code != CodeAgentError || v.finishes[0] != "error" || strings.Index(out, `"completed"`) > strings.Index(out, overLimit) {
-					t.Errorf("%s: %+v", name, sum)
-				}
-				if n := strings.Count(out, `"error": {`) + strings.Count(out, `"error":{`) + strings.Count(out, `"error": "`); n > 2 && strings.HasPrefix(name, "a finish") {
-					t.Errorf("%s: %d errors", name, n)
-				}
-				if strings.Contains(failure, `"boom", "det`) && !strings.Contains(out, `"error":"boom"`) {
-					t.Errorf("%s: its message is not repeated in the finish", name)
-				}
-				if t.Failed() {
-					t.Fatalf("%s, %+v\n%s", name, o, strings.ReplaceAll(out, overLimit, "…"))
+				errors := strings.Count(strings.ReplaceAll(out, `"error":`, `"error": `), `"error": {`) + strings.Count(out, `"error": "`)
+				if sum.Code != CodeAgentError || v.finishes[0] != "error" || strings.Index(out, `"completed"`) > strings.Index(out, overLimit) ||
+					len(tails) == 2 && errors > 2 || strings.Contains(failure, `"boom", "det`) && !strings.Contains(out, `"error":"boom"`) {
+					t.Fatalf("%s, %+v: %+v, %d errors\n%s", name, o, sum, errors, strings.ReplaceAll(out, overLimit, "…"))
 				}
 			}
 		}
@@ -999,22 +919,16 @@ func likeStream(script []byte) string {
 		for range kind & 3 {
 			inner.WriteString(likeTokens[int(next())%len(likeTokens)])
 		}
-		frame := delta(`"content": "` + inner.String() + `"`)
-		switch kind >> 2 & 15 {
-		case 1:
-			frame = delta(`"reasoning_content": "` + inner.String() + `"`)
-		case 2:
-			frame = strings.ReplaceAll(frame, `"index": 0`, `"index": 1`)
-		case 3:
-			frame = strings.ReplaceAll(frame, "chatcmpl-1", "chatcmpl-2")
-		case 4:
-			frame = strings.ReplaceAll(frame, "\n\n", "\r\n\r\n")
-		case 5:
-			frame = strings.ReplaceAll(frame, "null", `"length"`)
-		case 6:
-			frame = strings.ReplaceAll(frame, `"delta": {`, `"delta": {"role": "assistant", `)
-		case 7, 8:
-			frame = delta(`"content": "\n` + "`💻 " + inner.String() + "`" + `\n"`)
+		said := `"content": "` + inner.String() + `"`
+		if kind = kind >> 2 & 15; kind == 7 || kind == 8 {
+			said = `"content": "\n` + "`💻 " + inner.String() + "`" + `\n"`
+		}
+		frame := delta(said)
+		if edits := [][2]string{
+			{}, {`"content"`, `"reasoning_content"`}, {`"index": 0`, `"index": 1`}, {"chatcmpl-1", "chatcmpl-2"}, {"\n\n", "\r\n\r\n"},
+			{"null", `"length"`}, {`"delta": {`, `"delta": {"role": "assistant", `},
+		}; kind > 0 && int(kind) < len(edits) {
+			frame = strings.ReplaceAll(frame, edits[kind][0], edits[kind][1])
 		}
 		b.WriteString(frame)
 	}

@@ -2,13 +2,10 @@ package demo
 
 import (
 	"bytes"
-	"errors"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
-	"testing/iotest"
 	"time"
 )
 
@@ -38,41 +35,6 @@ func TestTranscriptNotesWhatNoStreamMayContain(t *testing.T) {
 	}
 }
 
-// frames returns what readFrames makes of a stream: each frame, with a + after one that is not
-// whole.
-func frames(r io.Reader) (all []string, err error) {
-	err = readFrames(r, func(raw []byte, whole bool) {
-		frame := string(raw)
-		if !whole {
-			frame += "+"
-		}
-		all = append(all, frame)
-	})
-	return all, err
-}
-
-// Package sse cuts frames as the standard says; here is what becomes of them.
-func TestFramesAreTheStream(t *testing.T) {
-	const stream = "\xef\xbb\xbf: hello\r\n\r\nevent: x\r\ndata: a\r\ndata:b\r\n\r\n\ndata\n\ndata: c\n"
-	want := []string{"\xef\xbb\xbf", ": hello", "", "event: x\r\ndata: a\r\ndata:b", "", "", "data", "data: c\n+"}
-	broken := errors.New("broken")
-	for name, r := range map[string]io.Reader{
-		"at once": strings.NewReader(stream), "byte by byte": iotest.OneByteReader(strings.NewReader(stream)),
-		"broken": io.MultiReader(strings.NewReader(stream), iotest.ErrReader(broken)),
-	} {
-		got, err := frames(r)
-		if all := strings.Join(got, ""); all != stream+"+" {
-			t.Errorf("%s: %q is not the stream", name, all)
-		}
-		for i := range got {
-			got[i] = strings.TrimRight(got[i], "\r\n")
-		}
-		if (err != nil) != (name == "broken") || err != nil && !errors.Is(err, broken) || !slices.Equal(got, want) {
-			t.Errorf("%s: %q, %v", name, got, err)
-		}
-	}
-}
-
 func TestAFrameArrivesBeforeTheNextByte(t *testing.T) {
 	for _, stream := range []string{"data: a\n\n", "data: a\r\n\r\n", "data: a\r\r"} {
 		r, w := io.Pipe()
@@ -92,8 +54,9 @@ type endless struct{}
 func (endless) Read(p []byte) (int, error) { return copy(p, bytes.Repeat([]byte("x"), len(p))), nil }
 
 func TestFramesAreBounded(t *testing.T) {
-	if got, err := frames(io.LimitReader(endless{}, maxFrame+10)); err == nil || got != nil {
-		t.Errorf("%d frames, want an error that names the limit", len(got))
+	err := readFrames(io.LimitReader(endless{}, maxFrame+10), func([]byte, bool) { t.Error("a frame, want an error") })
+	if err == nil {
+		t.Error("no error that names the limit")
 	}
 }
 

@@ -93,11 +93,9 @@ func TestWhyNothingAnswers(t *testing.T) {
 // TestAnswersToProbesAreBounded: an endless one is left.
 func TestAnswersToProbesAreBounded(t *testing.T) {
 	f := &fake{serve: map[string]http.HandlerFunc{"/health": func(w http.ResponseWriter, r *http.Request) {
-		fmt.Fprint(w, `{"platform": "hermes-agent", "version": "`)
-		for r.Context().Err() == nil {
-			if _, err := fmt.Fprint(w, strings.Repeat("9", 1<<10)); err != nil {
-				return
-			}
+		_, err := fmt.Fprint(w, `{"platform": "hermes-agent", "version": "`)
+		for err == nil && r.Context().Err() == nil {
+			_, err = fmt.Fprint(w, strings.Repeat("9", 1<<10))
 		}
 	}}}
 	d := testDoctor(f.start(t), "")
