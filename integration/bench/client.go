@@ -198,7 +198,7 @@ func (c *client) read(k *check, leave <-chan struct{}) (o outcome) {
 		}
 		return nil
 	})
-	o.verdict, o.chunks = k.verdict(err), a.chunks
+	o.verdict, o.chunks = k.verdict(err), a.chunks()
 	switch {
 	case o.wrong != nil:
 	case left():
