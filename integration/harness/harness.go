@@ -222,27 +222,19 @@ func AtAnyPace(t *testing.T, d time.Duration, test func(t testing.TB, d time.Dur
 type Attempt struct {
 	testing.TB
 	mu       sync.Mutex
-	failed   bool
 	failures []string
 }
 
-func (a *Attempt) Fail() {
+func (a *Attempt) Error(args ...any) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.failed = true
+	a.failures = append(a.failures, fmt.Sprint(args...))
 }
 
 func (a *Attempt) Failed() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.failed
-}
-
-func (a *Attempt) Error(args ...any) {
-	a.Fail()
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.failures = append(a.failures, fmt.Sprint(args...))
+	return a.failures != nil
 }
 
 func (a *Attempt) FailNow() {
@@ -255,6 +247,7 @@ func (a *Attempt) Fatal(args ...any) {
 	runtime.Goexit()
 }
 
+func (a *Attempt) Fail()                             { a.Error("it failed") }
 func (a *Attempt) Errorf(format string, args ...any) { a.Error(fmt.Sprintf(format, args...)) }
 func (a *Attempt) Fatalf(format string, args ...any) { a.Fatal(fmt.Sprintf(format, args...)) }
 
