@@ -73,7 +73,7 @@ func frameList(s scenario) (all []string) {
 // verify returns what the check says of a stream, and how it ended.
 func verify(s scenario, stream string) (verdict, error) {
 	k := check{scenario: s}
-	err := eachEvent(strings.NewReader(stream+"\n\n"), func(e event) error { return k.event(e.data, time.Now()) })
+	err := eachEvent(strings.NewReader(stream+"\n\n"), func(data string) error { return k.event(data, time.Now()) })
 	if err == nil {
 		err = k.complete()
 	}

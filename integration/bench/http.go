@@ -86,37 +86,22 @@ func (c returnCounter) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// An event is one of an event stream, or a comment.
-type event struct {
-	name, data string
-	comment    bool
-}
-
-// eachEvent calls f with each event of the stream, until its end or f's error. It takes streams
-// that a strict reader would refuse: peers write them, too.
-func eachEvent(r io.Reader, f func(e event) error) error {
-	in := bufio.NewReaderSize(r, 4<<10)
-	var e event
-	for {
-		line, err := in.ReadString('\n')
-		if err == io.EOF && line == "" {
-			return nil
-		} else if err != nil {
-			return err
-		}
-		line = strings.TrimRight(line, "\r\n")
-		switch name, value, _ := strings.Cut(line, ":"); {
-		case name == "data":
-			e.data += strings.TrimSpace(value)
-		case name == "event":
-			e.name = strings.TrimSpace(value)
-		case line != "" && name == "":
-			e.comment = true
-		case line == "" && e != (event{}):
-			if err := f(e); err != nil {
+// eachEvent calls f with the data of each event of the stream that has any, until its end or f's
+// error. It takes streams that a strict reader would refuse: peers write them, too.
+func eachEvent(r io.Reader, f func(data string) error) error {
+	in := bufio.NewScanner(r)
+	in.Buffer(make([]byte, 4<<10), 1<<20)
+	data := ""
+	for in.Scan() {
+		line := strings.TrimRight(in.Text(), "\r")
+		if value, ok := strings.CutPrefix(line, "data:"); ok {
+			data += strings.TrimSpace(value)
+		} else if line == "" && data != "" {
+			if err := f(data); err != nil {
 				return err
 			}
-			e = event{}
+			data = ""
 		}
 	}
+	return in.Err()
 }
