@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -94,7 +95,7 @@ func (g *goals) report(r result) {
 // number prints three decimals of a number below ten, and none of a larger one.
 func number(v float64) string {
 	if v < 10 && v > -10 {
-		return strings.TrimRight(strings.TrimRight(fmt.Sprintf("%.3f", v), "0"), ".")
+		return strconv.FormatFloat(math.Round(v*1000)/1000, 'f', -1, 64)
 	}
 	return fmt.Sprintf("%.0f", v)
 }
@@ -124,9 +125,9 @@ func (g *goals) pairs(variants [2]variant, n int, round func(both [2]running, co
 	return err
 }
 
-// A comparison has numbers of rounds: ratios of CPU times, CPU times of a chunk and latencies in
-// µs, and how many writes clients saw for a chunk.
-type comparison struct{ ratios, floors, plugins, added, base, writes []float64 }
+// A comparison has numbers of rounds: CPU times of a chunk and latencies in µs, and how many writes
+// clients saw for a chunk.
+type comparison struct{ floors, plugins, added, base, writes []float64 }
 
 // compare does rounds of the job with both variants at once.
 func (g *goals) compare(variants [2]variant, j job) (c comparison, err error) {
@@ -146,7 +147,6 @@ func (g *goals) compare(variants [2]variant, j job) (c comparison, err error) {
 			return fmt.Errorf("%d tools of %d, and %d markers stayed", ours.Tools, tools, ours.Kept)
 		}
 		if counts {
-			c.ratios = append(c.ratios, float64(cpu[1])/float64(cpu[0]))
 			c.floors, c.plugins = append(c.floors, micros(cpu[0])), append(c.plugins, micros(cpu[1]))
 			c.added, c.base = append(c.added, micros(ours.P50-floor.P50)), append(c.base, micros(floor.P50))
 			c.writes = append(c.writes, float64(ours.HTTPChunks)/float64(j.chunks()))
@@ -155,13 +155,13 @@ func (g *goals) compare(variants [2]variant, j job) (c comparison, err error) {
 	})
 }
 
-// reportCPU reports the ratio of CPU times, beside those of so many chunks.
-func (g *goals) reportCPU(what string, c comparison, limit, chunks float64) {
-	g.reportRatio(what, c.ratios, c.floors, c.plugins, limit, chunks, "µs")
-}
-
-// reportRatio reports the median of ratios, beside the medians of their parts.
-func (g *goals) reportRatio(what string, ratios, floors, ours []float64, limit, times float64, unit string) {
+// reportRatio reports the median of the rounds' ratios, beside the medians of their parts, which are
+// printed so many times as large.
+func (g *goals) reportRatio(what string, floors, ours []float64, limit, times float64, unit string) {
+	var ratios []float64
+	for i, base := range floors {
+		ratios = append(ratios, ours[i]/base)
+	}
 	ratio, scatter := median(ratios)
 	f, _ := median(floors)
 	o, _ := median(ours)
@@ -181,7 +181,7 @@ func (g *goals) chunks(what string, base, v variant, k kind, limit float64) (c c
 	s := scenario{Kind: k, Chunks: int(g.length / every), Every: every, End: endsWell}
 	c, err = g.compare([2]variant{base, v}, job{Streams: 25, Scenario: s, Spread: 100 * time.Millisecond})
 	if err == nil {
-		g.reportCPU("CPU of a chunk, "+what, c, limit, 1)
+		g.reportRatio("CPU of a chunk, "+what, c.floors, c.plugins, limit, 1, "µs")
 		g.reportAdded("added latency of a chunk, "+what, c.added, c.base, noBudget)
 	}
 	return c, err
@@ -227,7 +227,8 @@ func (g *goals) opening() error {
 	if err != nil {
 		return err
 	}
-	g.reportCPU("CPU of a stream with one chunk, from its opening to its end", c, 1.22, float64(short.Scenario.Chunks+2))
+	chunks := float64(short.Scenario.Chunks + 2)
+	g.reportRatio("CPU of a stream with one chunk, from its opening to its end", c.floors, c.plugins, 1.22, chunks, "µs")
 	var base, added []float64
 	err = g.pairs(variants, g.rounds, func(both [2]running, counts bool) error {
 		to, more, err := firstBytes(both[0].target, both[1].target, 300)
@@ -251,7 +252,8 @@ func (g *goals) flat() error {
 		if err != nil {
 			return err
 		}
-		g.reportCPU(fmt.Sprintf("CPU of a chunk, flat out, streams of %d with a marker every 20", n), c, 1.75, 1)
+		what := fmt.Sprintf("CPU of a chunk, flat out, streams of %d with a marker every 20", n)
+		g.reportRatio(what, c.floors, c.plugins, 1.75, 1, "µs")
 	}
 	return nil
 }
@@ -273,12 +275,8 @@ func (g *goals) memory() error {
 			}
 		}
 		for _, v := range variants[1:] {
-			var ratios []float64
-			for i, base := range held[floor.name] {
-				ratios = append(ratios, held[v.name][i]/base)
-			}
 			what := fmt.Sprintf("resident bytes of an idle stream, %s, %d streams", v.name, n)
-			g.reportRatio(what, ratios, held[floor.name], held[v.name], 1.06, 1, "kB")
+			g.reportRatio(what, held[floor.name], held[v.name], 1.06, 1, "kB")
 		}
 	}
 	return nil
