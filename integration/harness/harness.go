@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -41,11 +43,12 @@ func Program(t testing.TB, variable string, names ...string) string {
 	return ""
 }
 
-// Helm returns the path of helm 3, which renders the chart; .ci/lib says how to install it.
-func Helm(t testing.TB) string {
-	t.Helper()
-	return Program(t, "HERMES_HELM", "helm")
-}
+// RaceEnabled reports whether the tests run with the race detector. If so, the binary under test has
+// it too.
+var RaceEnabled = func() bool {
+	info, _ := debug.ReadBuildInfo() // every test has it
+	return slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
+}()
 
 // Port returns the port of an address.
 func Port(addr string) string {
