@@ -173,9 +173,8 @@ func TestBackendAndClientAgree(t *testing.T) {
 }
 
 func TestFlatStreamsAreChecked(t *testing.T) {
-	at := backendOf(t)
 	k := check{scenario: scenario{Kind: markers, Chunks: 5000, End: endsWell, Flat: true, Seed: 3}}
-	o := newClient(job{Target: at}).read(&k, nil)
+	o := newClient(job{Target: backendOf(t)}).read(&k, nil)
 	if o.wrong != nil || o.verdict != saysStop || o.chunks != 5002 || k.kept != 250 {
 		t.Errorf("says %q, %v; %d writes and %d markers", o.verdict, o.wrong, o.chunks, k.kept)
 	}
