@@ -43,7 +43,7 @@ func TestRunsEndWhenNobodyComesBack(t *testing.T) {
 				l.wantDetached(1)
 				time.Sleep(c.after - 1)
 				l.wantOpen(1)
-				time.Sleep(1)
+				time.Sleep(time.Nanosecond)
 				if e := l.over(); e.Reason != resume.ReasonExpired || e.Detached != c.after {
 					t.Errorf("ended for %v after %v", e.Reason, e.Detached)
 				}
@@ -54,7 +54,7 @@ func TestRunsEndWhenNobodyComesBack(t *testing.T) {
 				}
 				time.Sleep(5*time.Minute - 1)
 				l.send(chat("Last-Event-ID", id+"/1")).want(http.StatusOK)
-				time.Sleep(1)
+				time.Sleep(time.Nanosecond)
 				synctest.Wait()
 				problemOf(t, l.send(chat("Last-Event-ID", id+"/1")), http.StatusNotFound)
 				l.wantEmpty()
@@ -77,7 +77,7 @@ func TestDrainEndsRuns(t *testing.T) {
 		late.next()
 		time.Sleep(10*time.Second - 1)
 		l.wantOpen(3)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		checkFinish(t, connected.rest(), connected.id(), 2, "shutting_down")
 		checkFinish(t, late.rest(), late.id(), 2, "shutting_down")
 		ctx, cancel := context.WithTimeout(context.Background(), patience)

@@ -3,14 +3,13 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httputil"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -77,26 +76,21 @@ func messageText(content json.RawMessage) string {
 	return b.String()
 }
 
-// made has the answers of wholeAnswer by their scenarios.
-var made sync.Map
-
 // wholeAnswer returns the answer, with its header, of a scenario that has no pauses and ends well.
 // Each frame is a chunk of HTTP.
 func wholeAnswer(s scenario) []byte {
-	if b, ok := made.Load(s); ok {
-		return b.([]byte)
-	}
-	all := []byte("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n")
-	add := func(frame []byte) { all = fmt.Appendf(all, "%x\r\n%s\r\n", len(frame), frame) }
+	var all bytes.Buffer
+	all.WriteString("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n")
+	chunks := httputil.NewChunkedWriter(&all) // a buffer takes all
 	f := &frames{scenario: s}
-	add(f.role())
+	chunks.Write(f.role())
 	for i := range s.Chunks {
-		add(f.chunk(i, time.Unix(0, 0)))
+		chunks.Write(f.chunk(i, time.Unix(0, 0)))
 	}
-	add(f.end())
-	all = append(all, "0\r\n\r\n"...)
-	made.Store(s, all)
-	return all
+	chunks.Write(f.end())
+	chunks.Close()
+	all.WriteString("\r\n")
+	return all.Bytes()
 }
 
 // stream sends the scenario's stream. Each frame is one chunk of HTTP, in one write.

@@ -32,9 +32,6 @@ type check struct {
 
 // event takes the data of an event that came at the time now.
 func (c *check) event(data string, now time.Time) error {
-	if data == "" { // a comment
-		return nil
-	}
 	if c.done {
 		return fmt.Errorf("an event after [DONE]: %.80q", data)
 	}
@@ -75,9 +72,9 @@ type chunk struct {
 	Status     string
 }
 
-// parseChunk parses the data of an event, if any.
+// parseChunk parses the data of an event, which is nothing for [DONE].
 func parseChunk(data string) (c chunk, err error) {
-	if data == "" || data == "[DONE]" {
+	if data == "[DONE]" {
 		return c, nil
 	}
 	if err := json.Unmarshal([]byte(data), &c); err != nil {

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -161,20 +162,13 @@ func (c *client) read(k *check, leave <-chan struct{}) (o outcome) {
 		return outcome{verdict: isCut, wrong: err}
 	}
 	defer a.Close()
-	left := func() bool { return false }
+	var left atomic.Bool
 	if k.End == endsNever {
 		go func() {
 			<-leave
+			left.Store(true)
 			a.Close()
 		}()
-		left = func() bool {
-			select {
-			case <-leave:
-				return true
-			default:
-				return false
-			}
-		}
 	}
 	body := a.body
 	if k.Flat { // it is compared when it has ended
@@ -184,9 +178,9 @@ func (c *client) read(k *check, leave <-chan struct{}) (o outcome) {
 		}
 		body = bytes.NewReader(all)
 	}
-	err = eachEvent(body, func(e event) error {
+	err = eachEvent(body, func(data string) error {
 		now := time.Now()
-		if o.wrong = k.event(e.data, now); o.wrong != nil {
+		if o.wrong = k.event(data, now); o.wrong != nil {
 			return o.wrong
 		}
 		if o.first == 0 && len(k.latency) > 0 {
@@ -198,10 +192,10 @@ func (c *client) read(k *check, leave <-chan struct{}) (o outcome) {
 		}
 		return nil
 	})
-	o.verdict, o.chunks = k.verdict(err), a.chunks
+	o.verdict, o.chunks = k.verdict(err), a.chunks()
 	switch {
 	case o.wrong != nil:
-	case left():
+	case left.Load():
 		o.verdict, o.wrong = wasLeft, k.complete()
 	case k.End == endsNever:
 		o.wrong = errors.Join(errors.New("a stream that does not end has ended"), err)
@@ -251,7 +245,7 @@ func firstByte(at target, seed int) (time.Duration, error) {
 		return 0, err
 	}
 	defer a.Close()
-	if err := eachEvent(a.body, func(e event) error { return k.event(e.data, time.Now()) }); err != nil {
+	if err := eachEvent(a.body, func(data string) error { return k.event(data, time.Now()) }); err != nil {
 		return 0, err
 	}
 	return a.took, k.complete()

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,12 +24,14 @@ type goals struct {
 	weighs int
 	idle   time.Duration
 	only   string
+
+	all, over int // results, and those over their budget
 }
 
 // goalsCommand measures what has a budget, and fails if a budget is exceeded.
 func goalsCommand(f *flag.FlagSet) func(stage) error {
 	g := new(goals)
-	f.IntVar(&g.rounds, "rounds", 24, "rounds of floor and plugin for each load")
+	f.IntVar(&g.rounds, "rounds", 18, "rounds of floor and plugin for each load")
 	f.DurationVar(&g.length, "length", 6*time.Second, "of a round's streams")
 	f.IntVar(&g.weighs, "weighs", 3, "rounds of floor and plugin for memory")
 	f.DurationVar(&g.idle, "idle", 15*time.Second, "how long streams are idle before their memory is measured")
@@ -40,10 +43,10 @@ func goalsCommand(f *flag.FlagSet) func(stage) error {
 }
 
 func (g *goals) run() error {
-	over, all := 0, 0
+	fmt.Println("| | measured | scatter | budget | |\n| --- | --- | --- | --- | --- |")
 	for _, part := range []struct {
 		name    string
-		measure func() ([]result, error)
+		measure func() error
 	}{
 		{"histories", g.histories}, {"cpu", g.cpu}, {"opening", g.opening}, {"flat", g.flat},
 		{"resume", g.resume}, {"noise", g.noise}, {"memory", g.memory}, {"crowd", g.crowd},
@@ -52,15 +55,12 @@ func (g *goals) run() error {
 			continue
 		}
 		fmt.Fprintln(os.Stderr, part.name)
-		results, err := part.measure()
-		if err != nil {
+		if err := part.measure(); err != nil {
 			return fmt.Errorf("%s: %w", part.name, err)
 		}
-		all += len(results)
-		over += printResults(results)
 	}
-	if over > 0 {
-		return fmt.Errorf("%d of %d results are over their budget", over, all)
+	if g.over > 0 {
+		return fmt.Errorf("%d of %d results are over their budget", g.over, g.all)
 	}
 	return nil
 }
@@ -78,27 +78,24 @@ type result struct {
 // noBudget is the limit of a measurement without a budget.
 const noBudget = -1
 
-// printResults prints a table, and returns how many results are over their budget.
-func printResults(results []result) (over int) {
-	fmt.Println("\n| | measured | scatter | budget | |\n| --- | --- | --- | --- | --- |")
-	for _, r := range results {
-		limit, mark := "", ""
-		if r.limit != noBudget {
-			limit = number(r.limit) + r.unit
-			if r.value > r.limit {
-				mark = "**over**"
-				over++
-			}
+// report prints a result, and counts it.
+func (g *goals) report(r result) {
+	limit, mark := "", ""
+	if r.limit != noBudget {
+		limit = number(r.limit) + r.unit
+		if r.value > r.limit {
+			mark = "**over**"
+			g.over++
 		}
-		fmt.Printf("| %s | %s%s | %s | %s | %s |\n", r.what, number(r.value), r.unit, number(r.scatter), limit, strings.TrimSpace(r.beside+" "+mark))
 	}
-	return over
+	g.all++
+	fmt.Printf("| %s | %s%s | %s | %s | %s |\n", r.what, number(r.value), r.unit, number(r.scatter), limit, strings.TrimSpace(r.beside+" "+mark))
 }
 
 // number prints three decimals of a number below ten, and none of a larger one.
 func number(v float64) string {
 	if v < 10 && v > -10 {
-		return strings.TrimRight(strings.TrimRight(fmt.Sprintf("%.3f", v), "0"), ".")
+		return strconv.FormatFloat(math.Round(v*1000)/1000, 'f', -1, 64)
 	}
 	return fmt.Sprintf("%.0f", v)
 }
@@ -128,9 +125,9 @@ func (g *goals) pairs(variants [2]variant, n int, round func(both [2]running, co
 	return err
 }
 
-// A comparison has numbers of rounds: ratios of CPU times, CPU times of a chunk and latencies in
-// µs, and how many writes clients saw for a chunk.
-type comparison struct{ ratios, floors, plugins, added, base, writes []float64 }
+// A comparison has numbers of rounds: CPU times of a chunk and latencies in µs, and how many writes
+// clients saw for a chunk.
+type comparison struct{ floors, plugins, added, base, writes []float64 }
 
 // compare does rounds of the job with both variants at once.
 func (g *goals) compare(variants [2]variant, j job) (c comparison, err error) {
@@ -150,7 +147,6 @@ func (g *goals) compare(variants [2]variant, j job) (c comparison, err error) {
 			return fmt.Errorf("%d tools of %d, and %d markers stayed", ours.Tools, tools, ours.Kept)
 		}
 		if counts {
-			c.ratios = append(c.ratios, float64(cpu[1])/float64(cpu[0]))
 			c.floors, c.plugins = append(c.floors, micros(cpu[0])), append(c.plugins, micros(cpu[1]))
 			c.added, c.base = append(c.added, micros(ours.P50-floor.P50)), append(c.base, micros(floor.P50))
 			c.writes = append(c.writes, float64(ours.HTTPChunks)/float64(j.chunks()))
@@ -159,78 +155,80 @@ func (g *goals) compare(variants [2]variant, j job) (c comparison, err error) {
 	})
 }
 
-// cpu returns the ratio of CPU times, beside those of so many chunks.
-func (c comparison) cpu(what string, limit, chunks float64) result {
-	return ratioOf(what, c.ratios, c.floors, c.plugins, limit, chunks, "µs")
-}
-
-// ratioOf returns the median of ratios, beside the medians of their parts.
-func ratioOf(what string, ratios, floors, ours []float64, limit, times float64, unit string) result {
+// reportRatio reports the median of the rounds' ratios, beside the medians of their parts, which are
+// printed so many times as large.
+func (g *goals) reportRatio(what string, floors, ours []float64, limit, times float64, unit string) {
+	var ratios []float64
+	for i, base := range floors {
+		ratios = append(ratios, ours[i]/base)
+	}
 	ratio, scatter := median(ratios)
 	f, _ := median(floors)
 	o, _ := median(ours)
-	return result{what, ratio, scatter, limit, "", fmt.Sprintf("%.2f and %.2f %s", f*times, o*times, unit)}
+	g.report(result{what, ratio, scatter, limit, "", fmt.Sprintf("%.2f and %.2f %s", f*times, o*times, unit)})
 }
 
-// differenceOf returns the median of added times, beside that of the times that they are added to.
-func differenceOf(what string, added, to []float64, limit float64) result {
+// reportAdded reports the median of added times, beside that of the times that they are added to.
+func (g *goals) reportAdded(what string, added, to []float64, limit float64) {
 	middle, scatter := median(added)
 	base, _ := median(to)
-	return result{what, middle, scatter, limit, " µs", fmt.Sprintf("to %.0f µs", base)}
+	g.report(result{what, middle, scatter, limit, " µs", fmt.Sprintf("to %.0f µs", base)})
 }
 
 // chunks compares CPU and latency of a chunk of streams at the pace of a model.
-func (g *goals) chunks(what string, base, v variant, k kind, limit float64) (c comparison, results []result, err error) {
+func (g *goals) chunks(what string, base, v variant, k kind, limit float64) (c comparison, err error) {
 	const every = 10 * time.Millisecond
 	s := scenario{Kind: k, Chunks: int(g.length / every), Every: every, End: endsWell}
 	c, err = g.compare([2]variant{base, v}, job{Streams: 25, Scenario: s, Spread: 100 * time.Millisecond})
-	return c, []result{
-		c.cpu("CPU of a chunk, "+what, limit, 1),
-		differenceOf("added latency of a chunk, "+what, c.added, c.base, noBudget),
-	}, err
+	if err == nil {
+		g.reportRatio("CPU of a chunk, "+what, c.floors, c.plugins, limit, 1, "µs")
+		g.reportAdded("added latency of a chunk, "+what, c.added, c.base, noBudget)
+	}
+	return c, err
 }
 
 // noise compares the floor with itself.
-func (g *goals) noise() ([]result, error) {
-	_, results, err := g.chunks("the floor beside itself", floor, floor, clean, noBudget)
-	return results, err
+func (g *goals) noise() error {
+	_, err := g.chunks("the floor beside itself", floor, floor, clean, noBudget)
+	return err
 }
 
 // cpu measures CPU, latency and writes of a chunk.
-func (g *goals) cpu() (all []result, err error) {
+func (g *goals) cpu() error {
 	for _, load := range []struct {
 		kind  kind
 		what  string
 		limit float64
 	}{{clean, "a clean stream", 1.06}, {markers, "a marker every 20 chunks", 1.10}} {
-		c, results, err := g.chunks(load.what, floor, plugin, load.kind, load.limit)
+		c, err := g.chunks(load.what, floor, plugin, load.kind, load.limit)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		all = append(append(all, results...), result{"writes for a chunk, " + load.what, slices.Max(c.writes), 0, 1, "", ""})
+		g.report(result{"writes for a chunk, " + load.what, slices.Max(c.writes), 0, 1, "", ""})
 	}
-	return all, nil
+	return nil
 }
 
 // resume measures hermes_resume beside hermes alone: with requests that do not ask for it, and
 // with one reader for each.
-func (g *goals) resume() ([]result, error) {
-	_, idle, err := g.chunks("hermes_resume not asked for", plugin, idleResume, clean, noBudget)
-	if err != nil {
-		return nil, err
+func (g *goals) resume() error {
+	_, err := g.chunks("hermes_resume not asked for", plugin, idleResume, clean, noBudget)
+	if err == nil {
+		_, err = g.chunks("hermes_resume with one reader", plugin, resume, clean, 1.20)
 	}
-	_, asked, err := g.chunks("hermes_resume with one reader", plugin, resume, clean, 1.20)
-	return append(idle, asked...), err
+	return err
 }
 
 // opening measures CPU time of a stream beside its chunks, and the time to the first byte.
-func (g *goals) opening() ([]result, error) {
+func (g *goals) opening() error {
 	short := job{Streams: 400, Scenario: scenario{Kind: clean, Chunks: 1, End: endsWell}, Spread: 2 * time.Second}
 	variants := [2]variant{floor, plugin}
 	c, err := g.compare(variants, short)
 	if err != nil {
-		return nil, err
+		return err
 	}
+	chunks := float64(short.Scenario.Chunks + 2)
+	g.reportRatio("CPU of a stream with one chunk, from its opening to its end", c.floors, c.plugins, 1.22, chunks, "µs")
 	var base, added []float64
 	err = g.pairs(variants, g.rounds, func(both [2]running, counts bool) error {
 		to, more, err := firstBytes(both[0].target, both[1].target, 300)
@@ -239,29 +237,30 @@ func (g *goals) opening() ([]result, error) {
 		}
 		return err
 	})
-	return []result{
-		c.cpu("CPU of a stream with one chunk, from its opening to its end", 1.22, float64(short.Scenario.Chunks+2)),
-		differenceOf("added time to the first byte of a stream", added, base, 50),
-	}, err
+	if err == nil {
+		g.reportAdded("added time to the first byte of a stream", added, base, 50)
+	}
+	return err
 }
 
 // flat measures the CPU time of a chunk of streams that come as fast as the proxy is.
-func (g *goals) flat() (results []result, err error) {
+func (g *goals) flat() error {
 	const chunks = 200_000 // of a round
 	for _, n := range []int{1_000, 10_000, 100_000} {
 		s := scenario{Kind: markers, Chunks: n, End: endsWell, Flat: true}
 		c, err := g.compare([2]variant{floor, plugin}, job{Streams: chunks / n, Scenario: s, Spread: time.Second / 2})
 		if err != nil {
-			return nil, err
+			return err
 		}
-		results = append(results, c.cpu(fmt.Sprintf("CPU of a chunk, flat out, streams of %d with a marker every 20", n), 1.75, 1))
+		what := fmt.Sprintf("CPU of a chunk, flat out, streams of %d with a marker every 20", n)
+		g.reportRatio(what, c.floors, c.plugins, 1.75, 1, "µs")
 	}
-	return results, nil
+	return nil
 }
 
 // memory measures what an open idle stream takes, one process after the other, each round in
 // another order.
-func (g *goals) memory() (results []result, err error) {
+func (g *goals) memory() error {
 	variants := []variant{floor, plugin, quiet}
 	for _, n := range []int{2000, min(9900, mostStreams())} {
 		held := map[string][]float64{}
@@ -270,21 +269,17 @@ func (g *goals) memory() (results []result, err error) {
 				v := variants[(i+k)%len(variants)]
 				w, err := g.hold(v, n)
 				if err != nil {
-					return nil, fmt.Errorf("%s with %d streams: %w", v.name, n, err)
+					return fmt.Errorf("%s with %d streams: %w", v.name, n, err)
 				}
 				held[v.name] = append(held[v.name], w)
 			}
 		}
 		for _, v := range variants[1:] {
-			var ratios []float64
-			for i, base := range held[floor.name] {
-				ratios = append(ratios, held[v.name][i]/base)
-			}
 			what := fmt.Sprintf("resident bytes of an idle stream, %s, %d streams", v.name, n)
-			results = append(results, ratioOf(what, ratios, held[floor.name], held[v.name], 1.06, 1, "kB"))
+			g.reportRatio(what, held[floor.name], held[v.name], 1.06, 1, "kB")
 		}
 	}
-	return results, nil
+	return nil
 }
 
 // hold opens n streams in front of a fresh process, waits while their clients may get
@@ -313,30 +308,29 @@ func (g *goals) hold(v variant, n int) (each float64, err error) {
 // crowd measures the most memory that the sidecar takes with as many open streams as the limits
 // of the deployments are made for, under the limit of the chart, the lowest of all in deploy:
 // Caddy sets GOMEMLIMIT to nine tenths of it.
-func (g *goals) crowd() ([]result, error) {
+func (g *goals) crowd() error {
 	const streams = 1000
 	limit, err := chartLimit()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	s := g.stage
 	s.caddy = caddy{filepath.Join(g.work, "hermes-sidecar"), []string{fmt.Sprintf("GOMEMLIMIT=%d", limit/10*9)}}
 	if err := build(s.caddy.binary, "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-tags", "nobadger,nomysql,nopgx", "./cmd/hermes-sidecar"); err != nil {
-		return nil, err
+		return err
 	}
 	p, err := s.start(plugin)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer p.stop()
-	most := 0.0
 	j := job{Target: p.target, Streams: streams, History: 100_000, Scenario: scenario{Kind: clean, Chunks: 30, Every: time.Second}, Spread: 10 * time.Second}
-	err = whileOpen(j, func() error {
-		most = float64(peakOf(p.cmd.Process.Pid))
+	return whileOpen(j, func() error {
+		most := float64(peakOf(p.cmd.Process.Pid))
+		g.report(result{fmt.Sprintf("most resident bytes with %d streams, of the chart's limit", streams), most / float64(limit), 0, 0.75, "",
+			fmt.Sprintf("%.0f of %.0f MB", most/1e6, float64(limit)/1e6)})
 		return nil
 	})
-	return []result{{fmt.Sprintf("most resident bytes with %d streams, of the chart's limit", streams), most / float64(limit), 0, 0.75, "",
-		fmt.Sprintf("%.0f of %.0f MB", most/1e6, float64(limit)/1e6)}}, err
 }
 
 // chartLimit returns the sidecar's limit of memory in the chart, in bytes.
@@ -360,34 +354,32 @@ var historyBudgets = []struct {
 	benchmark, what string
 	limit           float64
 }{
-	{"nothing_100kB", "a history of 100 kB with nothing to heal", 0.5},
-	{"nothing_5MB", "a history of 5 MB with nothing to heal", 0.5},
-	{"code_100kB", "a history of 100 kB with code and nothing to heal", 0.5},
-	{"code_5MB", "a history of 5 MB with code and nothing to heal", 0.5},
-	{"markers_100kB", "a history of 100 kB with code and 200 markers", 2},
-	{"markers_5MB", "a history of 5 MB with code and 200 markers", 2},
+	{"nothing", "nothing to heal", 0.5},
+	{"code", "code and nothing to heal", 0.5},
+	{"markers", "code and 200 markers", 2},
 }
 
 // histories takes the medians of the benchmark.
-func (g *goals) histories() (results []result, err error) {
+func (g *goals) histories() error {
 	cmd := exec.Command("go", "test", "-run", "^$", "-bench", "^BenchmarkHistory", "-count", strconv.Itoa(min(g.rounds, 5)), "-benchtime", "0.5s", "-cpu", "1", "./rewrite")
 	cmd.Dir = ".."
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		return nil, fmt.Errorf("%w\n%s", err, out)
+		return fmt.Errorf("%w\n%s", err, out)
 	}
 	for _, h := range historyBudgets {
-		var ms []float64
-		for _, m := range regexp.MustCompile(`(?m)^BenchmarkHistory/`+h.benchmark+`\s.*?([0-9.]+) ms/MB`).FindAllStringSubmatch(string(out), -1) {
-			v, _ := strconv.ParseFloat(m[1], 64)
-			ms = append(ms, v)
+		for _, size := range []string{"100kB", "5MB"} {
+			var ms []float64
+			for _, m := range regexp.MustCompile(`(?m)^BenchmarkHistory/`+h.benchmark+`_`+size+`\s.*?([0-9.]+) ms/MB`).FindAllStringSubmatch(string(out), -1) {
+				v, _ := strconv.ParseFloat(m[1], 64)
+				ms = append(ms, v)
+			}
+			if len(ms) == 0 {
+				return fmt.Errorf("no benchmark %s_%s in\n%s", h.benchmark, size, out)
+			}
+			middle, scatter := median(ms)
+			g.report(result{"a history of " + size + " with " + h.what, middle, scatter, h.limit, " ms a megabyte", ""})
 		}
-		if len(ms) == 0 {
-			return nil, fmt.Errorf("no benchmark %s in\n%s", h.benchmark, out)
-		}
-		r := result{what: h.what, limit: h.limit, unit: " ms a megabyte"}
-		r.value, r.scatter = median(ms)
-		results = append(results, r)
 	}
-	return results, nil
+	return nil
 }

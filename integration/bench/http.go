@@ -3,12 +3,11 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"strconv"
+	"net/http/httputil"
 	"strings"
 	"time"
 )
@@ -22,10 +21,10 @@ type target struct {
 // An answer is an event stream as it comes.
 type answer struct {
 	net.Conn
-	body   io.Reader
-	chunks int           // of HTTP, which are the proxy's flushes
-	asked  time.Time     // when the request was sent
-	took   time.Duration // until the header came
+	body    io.Reader
+	returns int           // CRs in the chunked body
+	asked   time.Time     // when the request was sent
+	took    time.Duration // until the header came
 }
 
 // ask sends the request for a scenario, after so many bytes of history, and reads the header of
@@ -66,81 +65,43 @@ func ask(at target, s scenario, history int, patience time.Duration) (a *answer,
 	}
 	a = &answer{Conn: conn, body: res.Body, asked: asked, took: time.Since(asked)}
 	if len(res.TransferEncoding) > 0 {
-		a.body = &chunkedBody{r: r, chunks: &a.chunks} // res.Body has read nothing yet
+		a.body = httputil.NewChunkedReader(returnCounter{r, &a.returns}) // res.Body has read nothing yet
 	}
 	return a, nil
 }
 
-// A chunkedBody counts the chunks of HTTP that it decodes. A body that is cut ends in
-// io.ErrUnexpectedEOF or the connection's error.
-type chunkedBody struct {
-	r      *bufio.Reader
-	left   int64 // of the current chunk
-	chunks *int
+// chunks returns how many chunks of HTTP have come, which are the proxy's flushes. Each has two CRs, and
+// the last one, which is empty, one or two that are read; an event stream of Hermes has none itself.
+func (a *answer) chunks() int { return max(0, a.returns-1) / 2 }
+
+// A returnCounter counts the CRs that are read.
+type returnCounter struct {
+	io.Reader
+	n *int
 }
 
-func (c *chunkedBody) Read(b []byte) (n int, err error) {
-	if c.left == 0 {
-		line, err := c.r.ReadSlice('\n')
-		if err != nil {
-			return 0, unexpected(err)
-		}
-		size, _, _ := strings.Cut(strings.TrimRight(string(line), "\r\n"), ";")
-		if c.left, err = strconv.ParseInt(size, 16, 64); err != nil {
-			return 0, fmt.Errorf("the size of a chunk: %w", err)
-		}
-		if c.left == 0 {
-			return 0, io.EOF
-		}
-		*c.chunks++
-	}
-	n, err = c.r.Read(b[:min(int64(len(b)), c.left)])
-	c.left -= int64(n)
-	if err == nil && c.left == 0 {
-		_, err = c.r.Discard(len("\r\n"))
-	}
-	return n, unexpected(err)
+func (c returnCounter) Read(b []byte) (int, error) {
+	n, err := c.Reader.Read(b)
+	*c.n += bytes.Count(b[:n], []byte("\r"))
+	return n, err
 }
 
-// unexpected returns the error of a body that ends before its end.
-func unexpected(err error) error {
-	if errors.Is(err, io.EOF) {
-		return io.ErrUnexpectedEOF
-	}
-	return err
-}
-
-// An event is one of an event stream, or a comment.
-type event struct {
-	name, data string
-	comment    bool
-}
-
-// eachEvent calls f with each event of the stream, until its end or f's error. It takes streams
-// that a strict reader would refuse: peers write them, too.
-func eachEvent(r io.Reader, f func(e event) error) error {
-	in := bufio.NewReaderSize(r, 4<<10)
-	var e event
-	for {
-		line, err := in.ReadString('\n')
-		if err == io.EOF && line == "" {
-			return nil
-		} else if err != nil {
-			return err
-		}
-		line = strings.TrimRight(line, "\r\n")
-		switch name, value, _ := strings.Cut(line, ":"); {
-		case name == "data":
-			e.data += strings.TrimSpace(value)
-		case name == "event":
-			e.name = strings.TrimSpace(value)
-		case line != "" && name == "":
-			e.comment = true
-		case line == "" && e != (event{}):
-			if err := f(e); err != nil {
+// eachEvent calls f with the data of each event of the stream that has any, until its end or f's
+// error. It takes streams that a strict reader would refuse: peers write them, too.
+func eachEvent(r io.Reader, f func(data string) error) error {
+	in := bufio.NewScanner(r)
+	in.Buffer(make([]byte, 4<<10), 1<<20)
+	data := ""
+	for in.Scan() {
+		line := strings.TrimRight(in.Text(), "\r")
+		if value, ok := strings.CutPrefix(line, "data:"); ok {
+			data += strings.TrimSpace(value)
+		} else if line == "" && data != "" {
+			if err := f(data); err != nil {
 				return err
 			}
-			e = event{}
+			data = ""
 		}
 	}
+	return in.Err()
 }

@@ -108,8 +108,8 @@ func played(t *testing.T, at target, recording string) (kept, finish string) {
 // texts returns the text of a stream, whether there is reasoning, and its finish reason.
 func texts(t *testing.T, stream string) (content string, reasoning bool, finish string) {
 	t.Helper()
-	err := eachEvent(strings.NewReader(stream), func(e event) error {
-		chunk, err := parseChunk(e.data)
+	err := eachEvent(strings.NewReader(stream), func(data string) error {
+		chunk, err := parseChunk(data)
 		for _, c := range chunk.Choices {
 			content += c.Delta.Content
 			reasoning = reasoning || c.Delta.Reasoning != ""

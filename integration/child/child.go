@@ -5,10 +5,7 @@ package child
 
 import "os/exec"
 
-// Start is cmd.Start, of a process that is killed when this one ends.
-func Start(cmd *exec.Cmd) error { return start(cmd) }
-
-// Run is cmd.Run of such a process.
+// Run is cmd.Run, of a process that is killed when this one ends.
 func Run(cmd *exec.Cmd) error {
 	if err := Start(cmd); err != nil {
 		return err

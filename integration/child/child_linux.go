@@ -21,7 +21,8 @@ var starter = sync.OnceValue(func() chan<- func() {
 	return c
 })
 
-func start(cmd *exec.Cmd) error {
+// Start is cmd.Start, of a process that is killed when this one ends.
+func Start(cmd *exec.Cmd) error {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = new(syscall.SysProcAttr)
 	}

@@ -4,4 +4,5 @@ package child
 
 import "os/exec"
 
-func start(cmd *exec.Cmd) error { return cmd.Start() }
+// Start is cmd.Start.
+func Start(cmd *exec.Cmd) error { return cmd.Start() }

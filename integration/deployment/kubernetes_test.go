@@ -563,7 +563,7 @@ func helmTemplate(t *testing.T, values string, args ...string) ([]byte, error) {
 	file := filepath.Join(t.TempDir(), "values.yaml")
 	harness.WriteFile(t, file, []byte(values))
 	args = append([]string{"template", "hermes", filepath.Join(manifests, "chart"), "--kube-version", "1.36.3", "--values", file}, args...)
-	return exec.Command(harness.Helm(t), args...).Output()
+	return exec.Command(harness.Program(t, "HERMES_HELM", "helm"), args...).Output()
 }
 
 // caddyfileOf returns the Caddyfile of a ConfigMap.

@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -41,11 +43,12 @@ func Program(t testing.TB, variable string, names ...string) string {
 	return ""
 }
 
-// Helm returns the path of helm 3, which renders the chart; .ci/lib says how to install it.
-func Helm(t testing.TB) string {
-	t.Helper()
-	return Program(t, "HERMES_HELM", "helm")
-}
+// RaceEnabled reports whether the tests run with the race detector. If so, the binary under test has
+// it too.
+var RaceEnabled = func() bool {
+	info, _ := debug.ReadBuildInfo() // every test has it
+	return slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
+}()
 
 // Port returns the port of an address.
 func Port(addr string) string {
@@ -222,27 +225,19 @@ func AtAnyPace(t *testing.T, d time.Duration, test func(t testing.TB, d time.Dur
 type Attempt struct {
 	testing.TB
 	mu       sync.Mutex
-	failed   bool
 	failures []string
 }
 
-func (a *Attempt) Fail() {
+func (a *Attempt) Error(args ...any) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.failed = true
+	a.failures = append(a.failures, fmt.Sprint(args...))
 }
 
 func (a *Attempt) Failed() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.failed
-}
-
-func (a *Attempt) Error(args ...any) {
-	a.Fail()
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.failures = append(a.failures, fmt.Sprint(args...))
+	return a.failures != nil
 }
 
 func (a *Attempt) FailNow() {
@@ -255,6 +250,7 @@ func (a *Attempt) Fatal(args ...any) {
 	runtime.Goexit()
 }
 
+func (a *Attempt) Fail()                             { a.Error("it failed") }
 func (a *Attempt) Errorf(format string, args ...any) { a.Error(fmt.Sprintf(format, args...)) }
 func (a *Attempt) Fatalf(format string, args ...any) { a.Fatal(fmt.Sprintf(format, args...)) }
 

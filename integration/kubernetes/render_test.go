@@ -127,7 +127,7 @@ func charted(t *testing.T, release, name string) rendering {
 // helm runs helm with values, or skips the test.
 func helm(t *testing.T, values string, args ...string) ([]byte, error) {
 	t.Helper()
-	path := harness.Helm(t)
+	path := harness.Program(t, "HERMES_HELM", "helm")
 	file := filepath.Join(t.TempDir(), "values.yaml")
 	harness.WriteFile(t, file, []byte(values))
 	return run(exec.Command(path, append(args, "--values", file)...))

@@ -118,13 +118,13 @@ func (t trial) try(ctx context.Context, mutants []mutant, sample int) error {
 		if err != nil {
 			return err
 		}
-		if verdict == unviable {
+		switch verdict {
+		case unviable:
 			continue
-		}
-		tried++
-		if verdict == survived {
+		case survived:
 			survivors++
 		}
+		tried++
 		fmt.Printf("%-8s %s\n", verdict, m)
 	}
 	fmt.Printf("%s: %d of %d survived\n", t.pattern, survivors, tried)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"go/ast"
 	"go/token"
@@ -95,29 +96,16 @@ func mutantsOf(fset *token.FileSet, f *ast.File, source []byte) (all []mutant) {
 	return all
 }
 
+// others are what a value becomes.
+var others = map[string]string{"true": "false", "false": "true", "err": "nil", "0": "1", `""`: `"mutant"`, "``": `"mutant"`}
+
 // another returns another value than e, "" if its type does not show.
 func another(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.Ident:
-		switch e.Name {
-		case "true":
-			return "false"
-		case "false":
-			return "true"
-		case "err":
-			return "nil"
-		}
+		return others[e.Name]
 	case *ast.BasicLit:
-		switch {
-		case e.Kind == token.INT && e.Value == "0":
-			return "1"
-		case e.Kind == token.INT:
-			return "0"
-		case e.Kind == token.STRING && len(e.Value) == 2:
-			return `"mutant"`
-		case e.Kind == token.STRING:
-			return `""`
-		}
+		return cmp.Or(others[e.Value], map[token.Token]string{token.INT: "0", token.STRING: `""`}[e.Kind])
 	}
 	return ""
 }

@@ -92,16 +92,18 @@ func (c command) run(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("--scenario: %w", err)
 	}
-	c.defaultAddrs()
+	if c.listen {
+		c.backendAddr, c.sidecarAddr = cmp.Or(c.backendAddr, backendAddr), cmp.Or(c.sidecarAddr, sidecarAddr)
+	}
 
 	hermes := &backend{speed: c.speed}
-	server, err := listen(c.backendAddr, hermes)
+	server, err := listen(cmp.Or(c.backendAddr, freeAddr), hermes)
 	if err != nil {
 		return fmt.Errorf("backend: %w (--backend-addr chooses its address)", err)
 	}
 	defer server.Close()
 	c.backendAddr = server.Addr
-	sidecar, err := startSidecar(c.sidecarAddr, c.backendAddr, c.verbose)
+	sidecar, err := startSidecar(cmp.Or(c.sidecarAddr, freeAddr), c.backendAddr, c.verbose)
 	if err != nil {
 		return fmt.Errorf("sidecar: %w (--sidecar-addr chooses its address)", err)
 	}
@@ -114,7 +116,7 @@ func (c command) run(ctx context.Context) (err error) {
 	}()
 
 	if c.page || c.listen {
-		page, err := listen(c.pageAddr, page(hermes, c.backendAddr, c.sidecarAddr))
+		page, err := listen(cmp.Or(c.pageAddr, freeAddr), page(hermes, c.backendAddr, c.sidecarAddr))
 		if err != nil {
 			return fmt.Errorf("page: %w (--page-addr chooses its address)", err)
 		}
@@ -143,13 +145,3 @@ func (c command) run(ctx context.Context) (err error) {
 //
 //go:embed invitation.txt
 var invitation string
-
-// defaultAddrs fills in the addresses that were not given.
-func (c *command) defaultAddrs() {
-	backend, sidecar := freeAddr, freeAddr
-	if c.listen {
-		backend, sidecar = backendAddr, sidecarAddr
-	}
-	c.backendAddr, c.sidecarAddr = cmp.Or(c.backendAddr, backend), cmp.Or(c.sidecarAddr, sidecar)
-	c.pageAddr = cmp.Or(c.pageAddr, freeAddr)
-}

@@ -118,14 +118,6 @@ func allNames() string {
 	return strings.Join(names, ", ")
 }
 
-// duration is how long the scenario takes at speed 1.
-func (s scenario) duration() (d time.Duration) {
-	for _, step := range s.steps {
-		d += step.delay
-	}
-	return d
-}
-
 // pace cuts a recorded stream into its frames, gives each its delay, and notes what it says.
 func (s *scenario) pace(stream []byte) {
 	inTool := false

@@ -58,7 +58,11 @@ func (c command) show(ctx context.Context, chosen []scenario) error {
 
 // read reads both sides at once and prints them.
 func (c command) read(ctx context.Context, p play) error {
-	limited, cancel := context.WithTimeout(ctx, scale(p.duration(), c.speed)+patience)
+	var duration time.Duration
+	for _, step := range p.steps {
+		duration += step.delay
+	}
+	limited, cancel := context.WithTimeout(ctx, scale(duration, c.speed)+patience)
 	defer cancel()
 
 	var mu sync.Mutex // over both transcripts and the picture

@@ -1,24 +1,19 @@
 package demo
 
 import (
+	_ "embed"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
+	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy" // a handler of the configuration
 
-	"github.com/hermes-sidecar/hermes-sidecar/caddymodule"
+	_ "github.com/hermes-sidecar/hermes-sidecar/caddymodule" // the other
 	"github.com/hermes-sidecar/hermes-sidecar/internal/site"
 )
-
-// serverName names the sidecar's only server.
-const serverName = "hermes-demo"
-
-// grace is how long streams may run on after Ctrl-C.
-const grace = time.Second
 
 // sidecar is a Caddy that runs in this process.
 type sidecar struct {
@@ -39,7 +34,16 @@ func startSidecar(addr, upstream string, verbose bool) (*sidecar, error) {
 		return nil, err
 	}
 	s := &sidecar{storage: storage}
-	if err := caddy.Run(config(addr, upstream, storage, verbose)); err != nil {
+	level := "FATAL"
+	if verbose {
+		level = "INFO"
+	}
+	var c caddy.Config
+	err = json.Unmarshal(fmt.Appendf(nil, config, level, storage, addr, upstream), &c)
+	if err == nil {
+		err = caddy.Run(&c)
+	}
+	if err != nil {
 		return nil, errors.Join(err, s.stop())
 	}
 	app, err := caddy.ActiveContext().AppIfConfigured("http")
@@ -47,7 +51,7 @@ func startSidecar(addr, upstream string, verbose bool) (*sidecar, error) {
 		return nil, errors.Join(err, s.stop())
 	}
 	// The port of addr may be 0.
-	s.addr = app.(*caddyhttp.App).Servers[serverName].Listeners()[0].Addr().String()
+	s.addr = app.(*caddyhttp.App).Servers["hermes-demo"].Listeners()[0].Addr().String()
 	return s, nil
 }
 
@@ -66,32 +70,10 @@ func (s *sidecar) stop() error {
 //		reverse_proxy 127.0.0.1:8642
 //	}
 //
-// for a program that touches nothing but its own two ports: no admin
-// endpoint, no certificates, nothing saved outside the storage directory, and
-// no log unless verbose.
-func config(addr, upstream, storage string, verbose bool) *caddy.Config {
-	proxy := &reverseproxy.Handler{Upstreams: reverseproxy.UpstreamPool{{Dial: upstream}}}
-	drain := caddy.Duration(grace / 2)
-	app := caddyhttp.App{
-		GracePeriod: caddy.Duration(grace),
-		Servers: map[string]*caddyhttp.Server{serverName: {
-			Listen:    []string{addr},
-			Protocols: []string{"h1"}, // the others need TLS
-			AutoHTTPS: &caddyhttp.AutoHTTPSConfig{Disabled: true},
-			Routes:    caddyhttp.RouteList{{HandlersRaw: site.Handlers(&caddymodule.Handler{DrainTimeout: &drain, Cards: true, StatusLine: true}, proxy)}},
-		}},
-	}
-	// To another writer Caddy would log that it has redirected its log.
-	level := "FATAL"
-	if verbose {
-		level = "INFO"
-	}
-	cfg := site.Config(app)
-	cfg.Logging = &caddy.Logging{Logs: map[string]*caddy.CustomLog{"default": {
-		BaseLog: caddy.BaseLog{Level: level},
-	}}}
-	cfg.StorageRaw = caddyconfig.JSON(map[string]string{"module": "file_system", "root": storage}, nil)
-	// Cleaning would write a stamp into the user's data directory.
-	cfg.AppsRaw["tls"] = caddyconfig.JSON(map[string]bool{"disable_storage_clean": true}, nil)
-	return cfg
-}
+// for a program that touches nothing but its own two ports: no admin endpoint, no certificates,
+// nothing saved outside the storage directory (cleaning that would write a stamp into the user's
+// data), and no log unless it is verbose. To another writer Caddy would log that it has redirected
+// its log. Streams run on for a second after Ctrl-C.
+//
+//go:embed sidecar.json
+var config string

@@ -211,6 +211,12 @@ func describeContent(text string) (lipgloss.Style, string) {
 
 // describeTools says how many tools a stream shows.
 func (s scenario) describeTools(shown []*tool) (lipgloss.Style, string) {
+	switch {
+	case len(shown) == 0 && s.Tools > 0:
+		return odd, fmt.Sprintf("none shown, %d ran", s.Tools)
+	case len(shown) == 0:
+		return plain, "none"
+	}
 	completed, interrupted := 0, 0
 	for _, tool := range shown {
 		if tool.interrupted {
@@ -219,17 +225,14 @@ func (s scenario) describeTools(shown []*tool) (lipgloss.Style, string) {
 			completed += min(tool.ends, 1)
 		}
 	}
-	switch {
-	case len(shown) == 0 && s.Tools > 0:
-		return odd, fmt.Sprintf("none shown, %d ran", s.Tools)
-	case len(shown) == 0:
-		return plain, "none"
-	case interrupted == 0:
-		return good, fmt.Sprintf("%d started, %d completed", len(shown), completed)
-	case completed == 0:
-		return good, fmt.Sprintf("%d started, %d interrupted", len(shown), interrupted)
+	text := fmt.Sprintf("%d started", len(shown))
+	if completed > 0 || interrupted == 0 {
+		text += fmt.Sprintf(", %d completed", completed)
 	}
-	return good, fmt.Sprintf("%d started, %d completed, %d interrupted", len(shown), completed, interrupted)
+	if interrupted > 0 {
+		text += fmt.Sprintf(", %d interrupted", interrupted)
+	}
+	return good, text
 }
 
 // describeEnd says how a stream ended.

@@ -122,8 +122,7 @@ func (r reply) refuses() bool {
 
 // isHTML reports whether the reply is a page for a browser.
 func (r reply) isHTML() bool {
-	b := strings.ToLower(strings.TrimSpace(string(r.body[:min(len(r.body), 512)])))
-	return strings.Contains(r.Header.Get("Content-Type"), "html") || strings.HasPrefix(b, "<!doctype") || strings.HasPrefix(b, "<html")
+	return strings.Contains(r.Header.Get("Content-Type")+http.DetectContentType(r.body), "html")
 }
 
 const (

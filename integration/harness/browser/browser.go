@@ -172,14 +172,14 @@ func (b *Tab) Click(selector string) {
 // has noticed when they return.
 func (b *Tab) Hide() (show func()) {
 	b.T.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, harness.Patience)
+	ctx, cancel := b.limited()
 	defer cancel()
 	front, err := chromedp.CallBrowser(ctx, target.CreateTarget, target.CreateTargetParams{URL: "about:blank"})
 	b.Must(err)
 	b.Wait("document.hidden")
 	return func() {
 		b.T.Helper()
-		ctx, cancel := context.WithTimeout(b.ctx, harness.Patience)
+		ctx, cancel := b.limited()
 		defer cancel()
 		_, err := chromedp.CallBrowser(ctx, target.CloseTarget, target.CloseTargetParams(front))
 		b.Must(err)
@@ -233,7 +233,7 @@ func (b *Tab) Picture(name string) {
 // Shoot takes a picture.
 func (b *Tab) Shoot(shot chromedp.Action[[]byte]) []byte {
 	b.T.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, harness.Patience)
+	ctx, cancel := b.limited()
 	defer cancel()
 	out, err := chromedp.Run(ctx, shot)
 	b.Must(err)

@@ -51,31 +51,27 @@ type Client struct {
 
 // New returns a client that speaks HTTP/1.1 without TLS to base.
 func New(t testing.TB, base string) *Client {
-	c := &Client{t: t, Base: base}
-	c.HTTP = &http.Client{Transport: c.dialing(t, &http.Transport{MaxIdleConnsPerHost: 64}, "")}
-	return c
+	return dialing(t, base, &http.Transport{MaxIdleConnsPerHost: 64}, "")
 }
 
 // NewTLS returns a client that speaks HTTP/2 or HTTP/1.1 over TLS to addr and calls it host.
 func NewTLS(t testing.TB, host, addr string, pool *x509.CertPool) *Client {
-	c := &Client{t: t, Base: "https://" + host}
 	tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: true}
-	c.HTTP = &http.Client{
-		Transport:     c.dialing(t, tr, addr),
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
+	c := dialing(t, "https://"+host, tr, addr)
+	c.HTTP.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return c
 }
 
-// dialing has a transport count what it dials, which is to unless that is "".
-func (c *Client) dialing(t testing.TB, tr *http.Transport, to string) *http.Transport {
+// dialing returns a client that counts what its transport dials, which is to unless that is "".
+func dialing(t testing.TB, base string, tr *http.Transport, to string) *Client {
+	c := Over(t, tr, base)
 	tr.DisableCompression = true
 	tr.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c.Dials.Add(1)
 		return new(net.Dialer).DialContext(ctx, network, cmp.Or(to, addr))
 	}
 	t.Cleanup(tr.CloseIdleConnections)
-	return tr
+	return c
 }
 
 // Over returns a client that speaks to base over a transport.

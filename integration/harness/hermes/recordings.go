@@ -12,6 +12,7 @@ import (
 	"sort"
 	"strings"
 	"testing"
+	"unicode/utf16"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
 )
@@ -65,7 +66,7 @@ func Recorded(t testing.TB, name string) Recording {
 	if err != nil {
 		header = []byte("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache\r\nTransfer-Encoding: chunked\r\n\r\n")
 	}
-	lines := strings.Split(strings.ReplaceAll(strings.TrimSpace(string(header)), "\r\n", "\n"), "\n")
+	lines := strings.FieldsFunc(string(header), func(r rune) bool { return r == '\r' || r == '\n' })
 	r.Header = strings.Join(lines, "\r\n") + "\r\n\r\n"
 	return r
 }
@@ -130,15 +131,11 @@ func Completed(tool, id string) []string {
 func ASCII(s string) string {
 	quoted, _ := json.Marshal(s)
 	var b strings.Builder
-	for _, r := range string(quoted) {
-		switch {
-		case r < 0x80:
-			b.WriteRune(r)
-		case r < 0x10000:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		default:
-			r -= 0x10000
-			fmt.Fprintf(&b, `\u%04x\u%04x`, 0xd800+r>>10, 0xdc00+r&0x3ff)
+	for _, unit := range utf16.Encode([]rune(string(quoted))) {
+		if unit < 0x80 {
+			b.WriteByte(byte(unit))
+		} else {
+			fmt.Fprintf(&b, `\u%04x`, unit)
 		}
 	}
 	return b.String()

@@ -72,8 +72,14 @@ func (c Config) JSON(t testing.TB) []byte {
 // Write writes the configuration below home and returns its path.
 func (c Config) Write(t testing.TB, home string) string {
 	t.Helper()
-	file := filepath.Join(home, "caddy.json")
-	harness.WriteFile(t, file, c.JSON(t))
+	return write(t, home, "caddy.json", c.JSON(t))
+}
+
+// write writes a file below home and returns its path.
+func write(t testing.TB, home, name string, content []byte) string {
+	t.Helper()
+	file := filepath.Join(home, name)
+	harness.WriteFile(t, file, content)
 	return file
 }
 
@@ -101,22 +107,14 @@ func URL(base string, _ *Process) string { return base }
 // RunCaddyfile writes a Caddyfile below home and runs it.
 func RunCaddyfile(t testing.TB, home, text string, env ...string) *Process {
 	t.Helper()
-	return RunArgs(t, Environment(home, env...), "run", "--config", caddyfile(t, home, text), "--adapter", "caddyfile")
-}
-
-// caddyfile writes a Caddyfile below home and returns its path.
-func caddyfile(t testing.TB, home, text string) string {
-	t.Helper()
-	file := filepath.Join(home, "Caddyfile")
-	harness.WriteFile(t, file, []byte(text))
-	return file
+	return RunArgs(t, Environment(home, env...), "run", "--config", write(t, home, "Caddyfile", []byte(text)), "--adapter", "caddyfile")
 }
 
 // CommandOn runs a subcommand, such as "validate", on a Caddyfile.
 func CommandOn(t testing.TB, subcommand, text string, flags ...string) (stdout, stderr string, err error) {
 	t.Helper()
 	home := t.TempDir()
-	return Command(t, home, append([]string{subcommand, "--config", caddyfile(t, home, text), "--adapter", "caddyfile"}, flags...)...)
+	return Command(t, home, append([]string{subcommand, "--config", write(t, home, "Caddyfile", []byte(text)), "--adapter", "caddyfile"}, flags...)...)
 }
 
 // ServeCaddyfile runs a Caddyfile with one site, which has the directives, and returns the

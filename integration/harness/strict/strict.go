@@ -101,14 +101,13 @@ type Answer struct {
 func Decode(t testing.TB, body string) *Answer {
 	t.Helper()
 	a := &Answer{}
-	rest := body
-	for rest != "" {
-		raw, more, ok := strings.Cut(rest, "\n\n")
+	for body != "" {
+		raw, rest, ok := strings.Cut(body, "\n\n")
 		if !ok {
-			t.Errorf("the stream ends in an open frame: %q", harness.Clip(rest))
+			t.Errorf("the stream ends in an open frame: %q", harness.Clip(body))
 			return a
 		}
-		rest = more
+		body = rest
 		e, err := Parse(raw + "\n\n")
 		if err != nil {
 			t.Errorf("%v in frame %q", err, harness.Clip(raw))

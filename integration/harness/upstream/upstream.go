@@ -14,6 +14,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -257,13 +258,7 @@ var ByFrame = Cutter{"frame by frame", func(b []byte) [][]byte {
 }}
 
 // ByByte makes a chunk of each byte.
-var ByByte = Cutter{"byte by byte", func(b []byte) [][]byte {
-	var parts [][]byte
-	for i := range b {
-		parts = append(parts, b[i:i+1])
-	}
-	return parts
-}}
+var ByByte = Cutter{"byte by byte", func(b []byte) [][]byte { return slices.Collect(slices.Chunk(b, 1)) }}
 
 // AtRandom cuts anywhere, in the same way for the same seed.
 func AtRandom(seed uint64) Cutter {
