@@ -232,18 +232,15 @@ func (s *Stream) learn() {
 // of the frame, or 0 if the frame has to be handled. Pass does what Frame would do:
 // TestAlikeChangesNothing.
 func (s *Stream) Pass(b []byte, most int) int {
-	p, prose := &s.template, &s.text.prose
+	p := &s.template
 	if p.head == 0 || !bytes.HasPrefix(b, p.around[p.head:]) {
 		return 0
 	}
 	from := len(p.around) - p.head
 	to, ok := jsonspan.ScanText(b, from)
 	text, end := b[from:to], to+p.head
-	switch {
-	case !ok || end > most || !bytes.HasPrefix(b[to:], p.around[:p.head]) || redact.MaySay(text):
-		return 0
-	case prose.MidLine() && jsonspan.NextNewline(text, 0) == len(text): // no line begins
-	case marker.Begins(text) || !prose.Skim(text, s.o):
+	if !ok || end > most || !bytes.HasPrefix(b[to:], p.around[:p.head]) || redact.MaySay(text) ||
+		marker.Begins(text) || !s.text.prose.Skim(text, s.o) {
 		return 0
 	}
 	s.Sum.Frames++
