@@ -68,8 +68,8 @@ func (f *finder) key(i int, p prefix) (s jsonspan.Span) {
 	last := f.before(i)
 	inWord := is(last, letters) && !(f.before(i-1) == '\\' && is(last, "nrt"))
 	v := valueAt(f.chars, i+len(p.word), inKey)
-	likeKey := v.likeKey || v.longest >= 20 || v.n >= 2*enough || !inWord && (!p.wordy || v.longest >= 12)
-	if likeKey && v.n >= p.least && v.at.Ok() {
+	likeKey := v.likeKey || v.longest >= 20 || len(v.text) >= 2*enough || !inWord && (!p.wordy || v.longest >= 12)
+	if likeKey && len(v.text) >= p.least && v.at.Ok() {
 		s = jsonspan.Span{From: i, To: v.at.To}
 	}
 	return s
@@ -172,10 +172,10 @@ func wholeSecret(b []byte, i int, sure, only bool) (s jsonspan.Span) {
 		i, only = from, false
 	}
 	first := valueAt(b, i, inValue)
-	rest := b[i+first.n:] // with the end of a sentence
+	rest := b[i+len(first.text):] // with the end of a sentence
 	switch {
 	case string(b[i:]) == mark, len(rest) == 0 && !first.isSecretOf(sure):
-	case len(rest) == 0, sure && len(b)-i >= 6 && bytes.IndexByte(rest, ' ') < 0, only && !first.isWord:
+	case len(rest) == 0, sure && len(b)-i >= 6 && bytes.IndexByte(rest, ' ') < 0, only && !first.isWord():
 		return jsonspan.Span{From: i, To: len(b)}
 	case first.isSecretOf(false):
 		return first.at

@@ -66,8 +66,9 @@ const (
 	decimal      = "0123456789"
 	letters      = lower + upper
 	alphanumeric = letters + decimal
-	inKey        = alphanumeric + "_-*."  // may be in a key with a prefix
-	inValue      = inKey + "~+/=%:!?@#$^" // may be in the value of a name or a scheme
+	inKey        = alphanumeric + "_-*." // may be in a key with a prefix
+	others       = "_*.~+/=%:!?@#$^"
+	inValue      = alphanumeric + "-" + others // may be in the value of a name or a scheme
 	quotes       = "\"'`"
 	separators   = ":="
 )
