@@ -580,6 +580,16 @@ func TestReadingNothingOfARequest(t *testing.T) {
 	}
 }
 
+// Without ErrorStatus, it stands for none.
+func TestErrorsStandForNoStatusByDefault(t *testing.T) {
+	x := begin(t, asking(clean))
+	x.do(func() { x.try("lost") })
+	x.ret(errTest).wantEnd(t, nil, errTest)
+	if got := x.rec.header.Get("X-Should-Retry"); got != "false" || x.rec.status != 0 {
+		t.Errorf("X-Should-Retry %q, status %d", got, x.rec.status)
+	}
+}
+
 // A field that is nil keeps net/http from setting it, and has to arrive so.
 func TestFieldsThatAreNil(t *testing.T) {
 	for _, p := range []string{chatPath, otherPath} {
