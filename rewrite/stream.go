@@ -164,6 +164,7 @@ func (s *Stream) finishTail(cause Cause) (added int) {
 		if len(tail) > 0 {
 			s.notes.Add(contract.SectionHarm, "the rest after the last frame: passes")
 		}
+		out.Next(sse.UnitFrame)
 		out.Bytes = append(out.Bytes, tail...)
 	case len(tail) > 0:
 		s.notes.Add(contract.SectionEnd, "a frame that was cut in the middle: dropped")

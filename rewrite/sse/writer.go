@@ -7,8 +7,8 @@ import "bytes"
 // Bytes to what the Writer shall append to, appends frames of its own to it, and gets it
 // back with Take. Its invariants:
 //
-//   - The byte order mark leaves first or not at all. After others it would be part of a
-//     field's name.
+//   - The byte order mark leaves with the first unit after it, or not at all. After others it
+//     would be part of a field's name.
 //   - An LF belongs to a CR only if it is the very next unit. It leaves if the
 //     unit that ended with the CR has left. If the caller writes a frame of its own between
 //     the two, BeginOwn completes the CRLF first, and the LF is dropped when it comes.
@@ -16,6 +16,7 @@ type Writer struct {
 	Bytes  []byte
 	HasIDs bool // an event with an id has come
 
+	mark    bool // a byte order mark waits for the first unit
 	started bool // something has left
 	torn    bool // the last unit has left and ends with a CR whose LF may come
 	held    bool // the last unit is held back
@@ -29,20 +30,22 @@ func (w *Writer) Take() []byte {
 	return b
 }
 
-// Mark writes the byte order mark that the stream begins with.
-func (w *Writer) Mark() {
-	if !w.started {
-		w.Bytes = append(w.Bytes, byteOrderMark...)
-	}
-}
+// Mark records that the stream begins with a byte order mark. It waits for the next unit, so
+// that nothing leaves before a frame is complete.
+func (w *Writer) Mark() { w.mark = !w.started }
 
 // Next records that the unit u, which is not UnitMark, comes next.
-func (w *Writer) Next(u Unit) { w.started, w.torn = true, w.torn && u == UnitLF }
+func (w *Writer) Next(u Unit) {
+	if w.mark {
+		w.Bytes = append(w.Bytes, byteOrderMark...)
+	}
+	w.mark, w.started, w.torn = false, true, w.torn && u == UnitLF
+}
 
 // BeginOwn must be called before a frame of the caller's own is appended to Bytes: it
 // writes the LF that a CR still lacks, if there is one.
 func (w *Writer) BeginOwn() {
-	w.started = true
+	w.mark, w.started = false, true
 	if w.torn {
 		w.Bytes = append(w.Bytes, '\n')
 		w.Drop()

@@ -82,16 +82,22 @@ func (s *Stream) appendEvent(dst []byte, name, members string) []byte {
 // appendToolEnds appends the ends of open tools. It leaves out those of the tools that started
 // first until the rest takes at most contract.MaxOpenBytes (contract section 7).
 func (s *Stream) appendToolEnds(dst []byte) []byte {
-	for ; ; s.tools = s.tools[1:] {
-		try, ends := *s, []byte(nil) // with the numbers
-		for _, t := range s.tools {
-			ends = try.appendToolEnd(ends, t)
-		}
-		if len(ends) <= contract.MaxOpenBytes {
-			*s = try
-			return append(dst, ends...)
-		}
+	try, repeats, total := *s, 1, 0
+	if s.kind == kindResponses {
+		repeats = 4 // of the key
 	}
+	least := len(try.appendToolEnd(nil, openTool{key: `""`, data: `{}`, index: `123456789`}))
+	size := func(t openTool) int { return least + repeats*len(t.key) + len(t.data) } // at most
+	for _, t := range s.tools {
+		total += size(t)
+	}
+	for ; total > contract.MaxOpenBytes; s.tools = s.tools[1:] {
+		total -= size(s.tools[0])
+	}
+	for _, t := range s.tools {
+		dst = s.appendToolEnd(dst, t)
+	}
+	return dst
 }
 
 // appendToolEnd appends the end of the tool t. How long a tool of a run would have run is not
