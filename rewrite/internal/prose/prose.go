@@ -87,7 +87,7 @@ func (t *State) Skim(text []byte, o *contract.Options) bool {
 		*t = before
 		return false
 	}
-	t.Notes = before.Notes
+	t.Notes, t.data, t.text = before.Notes, nil, nil // they would keep what has come alive
 	return true
 }
 
