@@ -70,9 +70,14 @@ func (w *Writer) Envelops() bool {
 	return w.Form == contract.ProgressEnvelope || w.Form == contract.ProgressUnnamed
 }
 
-// EndSize returns how many bytes it takes at most to complete the tool.
+// EndSize returns how many bytes it takes at most to complete the tool. The envelope counts
+// only where events show it: elsewhere a second sidecar may not know it, if the chunks that
+// had it were dropped.
 func (w *Writer) EndSize(t *Tool) int {
-	chunk := eventSize + w.envelope().len()
+	chunk := eventSize
+	if w.Envelops() {
+		chunk += w.envelope().len()
+	}
 	n := len(t.Name) + len(t.Emoji) + len(t.Label) + len(t.ID) + chunk
 	if t.Card {
 		n += cardSize + chunk + 4*len(t.ID) + 5*min(len(t.Label), MaxCardLabel)
