@@ -231,7 +231,7 @@ func (s *Stream) learn() {
 // where lines begin. Otherwise it returns false, and the frame has to be handled. Pass does what
 // Frame would do: TestAlikeChangesNothing.
 func (s *Stream) Pass(b []byte) bool {
-	p := &s.template
+	p, prose := &s.template, &s.text.prose
 	if p.head == 0 || !bytes.HasPrefix(b, p.around[p.head:]) {
 		return false
 	}
@@ -241,7 +241,11 @@ func (s *Stream) Pass(b []byte) bool {
 		return false
 	}
 	text := b[from:to]
-	if !jsonspan.Valid(b[from-1:to+1]) || redact.MaySay(text) || marker.Begins(text) || !s.text.prose.Skim(text, s.o) {
+	switch {
+	case !jsonspan.Valid(b[from-1:to+1]) || redact.MaySay(text):
+		return false
+	case prose.MidLine() && jsonspan.NextNewline(text, 0) == len(text): // no line begins
+	case marker.Begins(text) || !prose.Skim(text, s.o):
 		return false
 	}
 	s.Sum.Frames++

@@ -77,6 +77,12 @@ func (t *State) Idle(reasoning bool) bool {
 // after a tag, which does not leave.
 func (t *State) InTag() bool { return !t.tags.idle() }
 
+// MidLine reports whether the line has begun with a word, so that up to the next newline
+// no marker, tag or fence can begin.
+func (t *State) MidLine() bool {
+	return t.fence.MidLine() && t.tags.blocked && t.tags.newlines == 0
+}
+
 // Skim reads text, the inside of a JSON string, if all of it is certain to be content that
 // leaves as it is. Otherwise it returns false and changes nothing. The State must be idle.
 func (t *State) Skim(text []byte, o *contract.Options) bool {
