@@ -77,8 +77,11 @@ func (i Ignored) Names() (names []string) {
 // The healed body is a copy. If there is nothing to heal it is body itself. A body that is
 // not well-formed JSON passes untouched. Nil tools mean Hermes' own.
 func Heal(body []byte, tools *Tools) ([]byte, Healed) {
-	h := read(body)
-	healed, sound := whole.Heal(body, cmp.Or(tools, marker.Hermes), h.Asked == AskedWhole)
+	h, depth := read(body)
+	if depth == 0 {
+		return body, h
+	}
+	healed, sound := whole.Heal(body, cmp.Or(tools, marker.Hermes), depth, h.Asked == AskedWhole)
 	if h.Asked == AskedWhole && !sound { // deadlines would not run
 		return body, Healed{}
 	}
@@ -88,25 +91,28 @@ func Heal(body []byte, tools *Tools) ([]byte, Healed) {
 
 // AskedOf returns the form of answer that body, the JSON of a request, asks for in its member
 // stream. It reads no other value, and allocates nothing.
-func AskedOf(body []byte) Asked { return read(body).Asked }
+func AskedOf(body []byte) Asked {
+	h, _ := read(body)
+	return h.Asked
+}
 
 // read returns what the members of the request in body say. Of those that are there twice the
-// last one counts, as for Hermes. It returns the zero value if body is not an object, or does
-// not end with it.
-func read(body []byte) Healed {
-	h := Healed{Asked: AskedWhole}
+// last one counts, as for Hermes. depth is how deep body is nested. It returns zero values if
+// body is not an object, or does not end with it.
+func read(body []byte) (h Healed, depth int) {
+	h.Asked = AskedWhole
 	r := jsonspan.Reader{Data: body, Pos: jsonspan.SkipSpace(body, 0)}
 	if !r.At('{') {
-		return Healed{}
+		return Healed{}, 0
 	}
 	r.Open()
 	for name, ok := r.Member(); ok; name, ok = r.Member() {
 		h.member(body, name.Of(body), r.Skip())
 	}
 	if !r.AtEnd() {
-		return Healed{}
+		return Healed{}, 0
 	}
-	return h
+	return h, r.Deepest
 }
 
 // member records what the member with the name and the value v says.

@@ -21,6 +21,9 @@ func Valid(b []byte) bool {
 	return gjson.ValidBytes(b)
 }
 
+// ValidAt is Valid for b of which it is known how deep it is nested, such as by a Reader.
+func ValidAt(b []byte, depth int) bool { return depth <= MaxDepth && gjson.ValidBytes(b) }
+
 // Reader goes through a JSON document once, from value to value. Open enters an
 // object or an array, and Skip moves over a value:
 //
@@ -40,12 +43,15 @@ type Reader struct {
 	Pos   int    // where the next value begins, or the end of what has been read
 	depth int    // how many objects and arrays are open; an error closes none
 	first bool   // the innermost has had no member or element yet
+
+	Deepest int // the most objects and arrays in each other that have been seen
 }
 
 // Open enters the object or the array at Pos.
 func (r *Reader) Open() {
 	r.Pos++
 	r.depth++
+	r.Deepest = max(r.Deepest, r.depth)
 	r.first = true
 }
 
@@ -92,11 +98,12 @@ func (r *Reader) next(shut byte) bool {
 
 // Skip moves past the value at Pos, and returns where it is. A value that is cut ends with Data.
 func (r *Reader) Skip() Span {
-	from := r.Pos
-	if r.Pos, _ = skip(r.Data, from); r.Pos <= from {
+	from, depth := r.Pos, 0
+	if r.Pos, depth = skip(r.Data, from); r.Pos <= from {
 		r.fail()
 		return Span{}
 	}
+	r.Deepest = max(r.Deepest, r.depth+depth)
 	return Span{from, r.Pos}
 }
 

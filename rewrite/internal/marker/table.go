@@ -66,6 +66,7 @@ type Table struct {
 	// The beginnings of imitations after the backtick, by their first rune: an emoji, with
 	// or without U+FE0F, and a space.
 	beginnings map[rune][]string
+	first      [256]bool // their first bytes, which hardly any backtick in code precedes
 }
 
 // Hermes is the table of Hermes' own tools.
@@ -87,6 +88,7 @@ func NewTable(added map[string]string) (*Table, error) {
 		for _, m := range []string{emoji + " ", emoji[:n] + "\ufe0f" + emoji[n:] + " ", emoji + "\ufe0f "} {
 			r, _ := utf8.DecodeRuneInString(m)
 			t.beginnings[r] = append(t.beginnings[r], m)
+			t.first[m[0]] = true
 		}
 	}
 	return t, nil
@@ -162,6 +164,9 @@ var memoryLabel = regexp.MustCompile(`^[+~-][^ \t]+: "`)
 // follows a backtick in the inside of a JSON string. If that is not there it returns 0.
 // partly reports whether it is there, or would be if text went on.
 func (t *Table) Opening(text []byte, i int) (next int, partly bool) {
+	if i < len(text) && text[i] != '\\' && !t.first[text[i]] {
+		return 0, false
+	}
 	var room [2 * MaxEmoji]byte
 	s := room[:0]
 	for i < len(text) {

@@ -17,10 +17,11 @@ import (
 // MaxCalls is the number of calls of a message up to which they may be cards.
 const MaxCalls = 256
 
-// mayHaveCards reports whether there may be cards in the request body: there is a label, or an
-// escape that may be a letter of one. It is cheap, and errs only by returning true.
-func mayHaveCards(body []byte) bool {
-	return bytes.Contains(body, []byte("label")) || bytes.Contains(body, []byte(`\u006`))
+// mayHaveCards reports whether there may be cards in the request body, which is nested depth deep:
+// as deep as the function of a call, which hardly any history without calls is, and there is a
+// label, or an escape that may be a letter of one. It is cheap, and errs only by returning true.
+func mayHaveCards(body []byte, depth int) bool {
+	return depth >= len("{[{[{{") && (bytes.Contains(body, []byte("label")) || bytes.Contains(body, []byte(`\u006`)))
 }
 
 // joinCards returns body, valid JSON of a request, with the messages of each answer that has

@@ -26,22 +26,22 @@ type Healed struct {
 	Markers, Cards int    // the numbers of those that were removed
 }
 
-// Heal heals the history in body, the JSON of a request (contract section 5). sound reports
-// whether body is well formed, but is only certain if there may be anything to heal or if
-// check is true.
+// Heal heals the history in body, the JSON of a request (contract section 5). A
+// jsonspan.Reader has read body as an object that is nested depth deep. sound reports whether
+// body is well formed, but is only certain if there may be anything to heal or if check is true.
 //
 // A content is a string, or an array of parts whose texts are those of the parts with the
 // type text. If messages, content or text are there twice, Heal heals both, because
 // servers differ in the one they use. If role or type are there twice, the last one counts,
 // as for most servers. A body passes untouched if it is not well-formed JSON in UTF-8, is
 // nested deeper than jsonspan.MaxDepth, or has a lone surrogate in a marker.
-func Heal(body []byte, tools *marker.Table, check bool) (h Healed, sound bool) {
+func Heal(body []byte, tools *marker.Table, depth int, check bool) (h Healed, sound bool) {
 	h.Body = body
-	marks, cards := mayHaveMarkers(body, tools), mayHaveCards(body)
+	marks, cards := mayHaveMarkers(body, tools), mayHaveCards(body, depth)
 	if !marks && !cards && !check {
 		return h, false
 	}
-	if !jsonspan.Valid(body) || !utf8.Valid(body) {
+	if !jsonspan.ValidAt(body, depth) || !utf8.Valid(body) {
 		return h, false
 	}
 	if cards {
@@ -78,23 +78,33 @@ type stripper struct {
 
 // messages strips the messages of a request.
 func (s *stripper) messages() {
-	for name, value := range jsonspan.Members(s.b, object(s.b)) {
-		if jsonspan.Spells(name.Of(s.b), "messages") {
-			s.before = 0
-			for m := range jsonspan.Elements(s.b, value) {
-				s.message(m)
+	r := jsonspan.Reader{Data: s.b, Pos: object(s.b).From}
+	r.Open()
+	for name, ok := r.Member(); ok; name, ok = r.Member() {
+		if !r.At('[') || !jsonspan.Spells(name.Of(s.b), "messages") {
+			r.Skip()
+			continue
+		}
+		s.before = 0
+		for r.Open(); r.Element(); {
+			if r.At('{') {
+				s.message(&r)
+			} else {
+				s.before = r.Skip().To
 			}
 		}
 	}
 }
 
-// message strips the message m if it is the assistant's. If nothing but marker lines was in
-// it, it leaves, because providers refuse an empty message, but not before a tool's message,
-// which would then answer the call of another.
-func (s *stripper) message(m jsonspan.Span) {
-	before, assistant := s.before, false
-	s.before, s.texts, s.left = m.To, s.texts[:0], false
-	for name, v := range jsonspan.Members(s.b, m) {
+// message moves r past a message, and strips it if it is the assistant's. If nothing but marker
+// lines was in it, it leaves, because providers refuse an empty message, but not before a tool's
+// message, which would then answer the call of another.
+func (s *stripper) message(r *jsonspan.Reader) {
+	m, before, assistant := jsonspan.Span{From: r.Pos}, s.before, false
+	s.texts, s.left = s.texts[:0], false
+	r.Open()
+	for name, ok := r.Member(); ok; name, ok = r.Member() {
+		v := r.Skip()
 		is := func(want string) bool { return jsonspan.Spells(name.Of(s.b), want) }
 		switch {
 		case is("role"):
@@ -105,6 +115,7 @@ func (s *stripper) message(m jsonspan.Span) {
 			s.left = s.left || chunk.Filled(v.Of(s.b))
 		}
 	}
+	m.To, s.before = r.Pos, r.Pos
 	if !assistant {
 		return
 	}

@@ -31,12 +31,12 @@ func TestHeal(t *testing.T) {
 		{`{"role":"assistant",` + calls + `},` + output + `,` + marked, ``, 1, 1},
 		{`{"role":"assistant",` + calls + `},` + tool, `{"role":"assistant",` + calls + `},` + tool, 0, 0},
 	} {
-		h, sound := Heal([]byte(`{"messages":[`+c.in+`]}`), marker.Hermes, true)
+		h, sound := Heal([]byte(`{"messages":[`+c.in+`]}`), marker.Hermes, 6, true)
 		if got := string(h.Body); got != `{"messages":[`+c.want+`]}` || h.Markers != c.markers || h.Cards != c.cards || !sound {
 			t.Errorf("%s\n%+v, %v\n%s\nwant\n%s", c.in, h, sound, got, c.want)
 		}
 	}
-	if h, sound := Heal([]byte(`{"messages":[`+marked+`]`), marker.Hermes, false); sound || h.Markers > 0 {
+	if h, sound := Heal([]byte(`{"messages":[`+marked+`]`), marker.Hermes, 3, false); sound || h.Markers > 0 {
 		t.Errorf("cut off: %+v, sound is %v", h, sound)
 	}
 }
