@@ -19,9 +19,12 @@ import (
 // cannot do that, because it has already sent that newline.
 func (s *stripper) text(in jsonspan.Span) {
 	text := s.b[:in.To]
-	if !mayHaveMarkers(text[in.From:], s.tools) {
-		s.left = s.left || jsonspan.HasText(text[in.From:])
-		return
+	last := in.From - 1 // no marker begins after it
+	if bytes.Contains(text[in.From:], []byte(escapedTick)) {
+		last = in.To
+	}
+	for i := nextOpening(text, in.From, s.tools); i >= 0 && last < in.To; i = nextOpening(text, i+1, s.tools) {
+		last = i
 	}
 	var (
 		f       prose.Fence
@@ -41,6 +44,10 @@ func (s *stripper) text(in jsonspan.Span) {
 		run = jsonspan.Span{}
 	}
 	for i := in.From; i < in.To; {
+		if i > last && !run.Ok() {
+			s.left = s.left || jsonspan.HasText(text[i:])
+			return
+		}
 		if to := s.marker(text, i); to > 0 && !f.Open() {
 			if s.markers++; !run.Ok() {
 				run.From = i
@@ -85,24 +92,28 @@ func (s *stripper) marker(text []byte, i int) int {
 }
 
 // mayHaveMarkers reports whether there may be a marker of a known tool in b, JSON or the inside of
-// a string: a backtick before an emoji, or the digits of one that is written as \u0060. It looks
-// for the digits alone, which are rarer than backslashes. It is cheap, and errs only by returning
-// true.
+// a string: a backtick before an emoji, or one that is written as an escape. It is cheap, and errs
+// only by returning true.
 func mayHaveMarkers(b []byte, tools *marker.Table) bool {
-	if bytes.Contains(b, []byte("0060")) {
-		return true
-	}
-	for i := bytes.IndexByte(b, '`'); i >= 0; {
-		if next, _ := tools.Opening(b, i+1); next > 0 {
-			return true
-		}
-		n := bytes.IndexByte(b[i+1:], '`')
+	return bytes.Contains(b, []byte(escapedTick)) || nextOpening(b, 0, tools) >= 0
+}
+
+// escapedTick are the digits of the escape of a backtick, which are rarer than backslashes.
+const escapedTick = "0060"
+
+// nextOpening returns the index of the first backtick in b[i:] that is before the emoji of a known
+// tool, or -1 if there is none. It does not see those that are written as escapes.
+func nextOpening(b []byte, i int, tools *marker.Table) int {
+	for ; ; i++ {
+		n := bytes.IndexByte(b[i:], '`')
 		if n < 0 {
-			return false
+			return -1
 		}
-		i += n + 1
+		i += n
+		if next, _ := tools.Opening(b, i+1); next > 0 {
+			return i
+		}
 	}
-	return false
 }
 
 // StripMarkers returns a text, the inside of a JSON string, without its marker lines, and
