@@ -575,3 +575,36 @@ func caddyfileOf(t *testing.T, configMap []byte) string {
 	}
 	return config.Data.Caddyfile
 }
+
+// TestChartRecordsStreams where the chart mounts the volume.
+func TestChartRecordsStreams(t *testing.T) {
+	render := func(template string) []byte {
+		out, err := helmTemplate(t, "sidecar: {record: {enabled: true}}", "--show-only", "templates/"+template)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	pod := render("deployment.yaml")
+	if !strings.Contains(string(pod), "mountPath: /record\n") {
+		t.Fatal("nothing is mounted at /record")
+	}
+	d := deployment{caddyfile: caddyfileOf(t, render("configmap.yaml")), port: "8643", health: "8644"}.with(t, pod, pod)
+	dir := t.TempDir()
+	if !strings.Contains(d.caddyfile, "record /record/") {
+		t.Fatalf("the Caddyfile records nowhere below the volume:\n%s", d.caddyfile)
+	}
+	d.caddyfile = strings.Replace(d.caddyfile, "record /record/", "record "+dir+"/", 1)
+	up := upstream.New(t, upstream.Replay(hermes.Recorded(t, "g0-v0.8.0/one_tool"), upstream.ByFrame))
+	s, base, _ := d.start(t, up.Addr)
+	client.New(t, base).Chat().Answer().CheckGood(t)
+	s.Terminate() // a recording is whole after the end of its stream
+	s.Exit()
+	files, err := filepath.Glob(filepath.Join(dir, "*", "*.sse"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("recordings %q, %v", files, err)
+	}
+	if b, err := os.ReadFile(files[0]); err != nil || string(b) != string(hermes.Recorded(t, "g0-v0.8.0/one_tool").Body) {
+		t.Errorf("the recording is not what upstream sent, %v", err)
+	}
+}
