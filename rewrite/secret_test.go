@@ -285,6 +285,7 @@ func TestRedactionCostsLinearTime(t *testing.T) {
 // A message full of secrets becomes no longer than a bound allows, and it takes no
 // more than a few times its length to redact it.
 func TestRedactionIsBounded(t *testing.T) {
+	notUnderRace(t)
 	size := 256 << 10 / min(cutStride, 4)
 	feed := func(in string) (string, uint64) {
 		s := New(&Options{MaxFrame: 8 << 20}, chatParams)
