@@ -218,7 +218,7 @@ func (s *Stream) learn() {
 	switch {
 	case !x.Droppable(), !c.Content.Ok(), c.Repeat.Ok(), c.ChoiceErrors, raw[len(raw)-1] != '\n', !x.Edits.Empty(),
 		!t.hasText, s.tools.onTool, t.noReply, s.Finished, s.Done, len(s.tools.open) > 0,
-		len(s.hold.whole) > 0, !t.prose.Idle(false):
+		len(s.hold.whole) > 0, !t.prose.Idle():
 		return
 	}
 	from, to := x.F.At(c.Content.Inner().From), x.F.At(c.Content.Inner().To)

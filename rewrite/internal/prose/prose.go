@@ -66,11 +66,9 @@ func (t *State) Read(data []byte, in jsonspan.Span, o *Rules, last bool) {
 func (t *State) Waits() bool { return t.Suspects() || t.tags.pending() }
 
 // Idle reports whether content without a backtick or a < leaves as it is and changes only
-// where lines begin. If reasoning is true it reports the same of reasoning in a member of
-// its own.
-func (t *State) Idle(reasoning bool) bool {
-	return (t.begun || reasoning) && t.dropNewlines == 0 && !t.afterMarker && t.tags.idle() &&
-		!t.Suspects() && len(t.lead) == 0
+// where lines begin.
+func (t *State) Idle() bool {
+	return t.begun && t.dropNewlines == 0 && !t.afterMarker && t.tags.idle() && !t.Suspects() && len(t.lead) == 0
 }
 
 // InTag reports whether the next text may begin in a tag, in reasoning, or with white space
