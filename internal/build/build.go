@@ -41,23 +41,17 @@ func This() Info {
 // otherwise, as in a Caddy that xcaddy has built, of the dependency.
 func of(info *debug.BuildInfo) Info {
 	b := Info{Go: info.GoVersion}
-	if info.Main.Path == modulePath {
-		b.Version = info.Main.Version
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				b.Commit = s.Value
-			}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" && info.Main.Path == modulePath {
+			b.Commit = s.Value
 		}
 	}
-	for _, dep := range info.Deps {
-		if dep.Replace != nil {
-			dep = &debug.Module{Path: dep.Path, Version: dep.Replace.Version}
-		}
-		switch dep.Path {
+	for _, m := range append([]*debug.Module{&info.Main}, info.Deps...) {
+		switch from := cmp.Or(m.Replace, m); m.Path {
 		case modulePath:
-			b.Version = dep.Version
+			b.Version = from.Version
 		case caddy.ImportPath:
-			b.Caddy = dep.Version
+			b.Caddy = from.Version
 		}
 	}
 	b.Version, b.Caddy = cmp.Or(b.Version, "(devel)"), cmp.Or(b.Caddy, "(devel)")

@@ -60,18 +60,18 @@ func Files(t *testing.T, dir, prefix string) map[string]string {
 type Endless struct {
 	Text string
 	Size int
-	Peak uint64
+	Peak int64
 
 	read, next int
-	before     uint64
+	before     int64
 }
 
 // heap returns how many bytes are in use after a collection.
-func heap() uint64 {
+func heap() int64 {
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
+	return int64(m.HeapAlloc)
 }
 
 // Read implements io.Reader.
@@ -81,9 +81,7 @@ func (e *Endless) Read(p []byte) (n int, err error) {
 		e.before = heap()
 	}
 	if e.read >= e.next {
-		if now := heap(); now > e.before {
-			e.Peak = max(e.Peak, now-e.before)
-		}
+		e.Peak = max(e.Peak, heap()-e.before)
 		e.next = e.read + 8<<20
 	}
 	if e.Size > 0 && e.read >= e.Size {

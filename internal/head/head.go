@@ -49,7 +49,12 @@ func Copy(to, from http.Header) {
 // CopyTrailers copies the trailers of an answer to the header to: those that it has
 // announced, and those with net/http's prefix.
 func CopyTrailers(to, from http.Header) {
-	announced := announcedBy(to)
+	announced := make(map[string]bool) // upstream chooses how many: each is looked at once
+	for _, line := range to["Trailer"] {
+		for name := range strings.SplitSeq(line, ",") {
+			announced[http.CanonicalHeaderKey(strings.TrimSpace(name))] = true
+		}
+	}
 	for name, values := range from {
 		if announced[name] || strings.HasPrefix(name, http.TrailerPrefix) {
 			to[name] = values
@@ -75,18 +80,6 @@ func DropTrailers(h http.Header) {
 
 func isTrailer(name string) bool {
 	return name == "Trailer" || strings.HasPrefix(name, http.TrailerPrefix)
-}
-
-// announcedBy returns the names of the trailers that the header h announces. Upstream
-// chooses how many there are: each is looked at once.
-func announcedBy(h http.Header) map[string]bool {
-	names := make(map[string]bool)
-	for _, line := range h["Trailer"] {
-		for name := range strings.SplitSeq(line, ",") {
-			names[http.CanonicalHeaderKey(strings.TrimSpace(name))] = true
-		}
-	}
-	return names
 }
 
 // Inform sends an informational answer with the fields of header, over HTTP of the major
