@@ -23,6 +23,7 @@ type Site struct {
 // upstream that CheckUpstream refuses is an error. twice says that some requests go
 // through hermes twice.
 func Sites(app []byte) (all []Site, twice bool, err error) {
+	var w walk
 	var is struct {
 		Servers map[string]json.RawMessage `json:"servers"`
 	}
@@ -33,15 +34,11 @@ func Sites(app []byte) (all []Site, twice bool, err error) {
 		server := gjson.ParseBytes(is.Servers[name])
 		var before front
 		for _, route := range server.Get("routes").Array() {
-			w := walk{site: siteOf(server, route)}
+			w.site = siteOf(server, route)
 			before = w.route(route, before)
-			if w.err != nil {
-				return nil, false, w.err
-			}
-			all, twice = append(all, w.found...), twice || w.twice
 		}
 	}
-	return all, twice, nil
+	return w.found, w.twice && w.err == nil, w.err
 }
 
 // siteOf returns the site that a route of the server is.
@@ -58,9 +55,9 @@ func siteOf(server, route gjson.Result) Site {
 	return site
 }
 
-// A walk goes through a route of a server, and those within it.
+// A walk goes through the routes of servers, and those within them.
 type walk struct {
-	site  Site // without upstreams
+	site  Site // of the route, without upstreams
 	found []Site
 	twice bool
 	err   error // of the first upstream that is not allowed
