@@ -7,14 +7,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 )
-
-// captures has the recordings of real Hermes servers.
-const captures = "../testdata/captures"
 
 // startBackend serves the scripted backend until this process ends.
 func startBackend() (addr string, err error) {
@@ -99,17 +94,6 @@ func stream(w http.ResponseWriter, req *http.Request, s scenario) {
 	send := func(frame []byte) {
 		_, _ = w.Write(frame) // a client that has gone ends the request's context
 		_ = c.Flush()
-	}
-	if s.Recording != "" {
-		recording, err := os.ReadFile(filepath.Join(captures, s.Recording+".sse"))
-		if err != nil {
-			panic(err) // the server closes the connection
-		}
-		for frame := range bytes.SplitAfterSeq(recording, []byte("\n\n")) {
-			send(frame)
-			time.Sleep(20 * time.Millisecond) // the pace of tokens: each frame travels alone
-		}
-		return
 	}
 	f := &frames{scenario: s}
 	send(f.role())

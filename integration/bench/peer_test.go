@@ -1,13 +1,17 @@
 package main
 
 import (
+	"bytes"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -55,7 +59,10 @@ func TestPeers(t *testing.T) {
 			if p.id != "nginx" && base == "" {
 				t.Skip(peersVariable + " names no directory to install it in")
 			}
-			b := beside{stage: stage{work: t.TempDir(), backend: backendOf(t).Addr}, install: base}
+			var hermes player
+			backend := httptest.NewServer(&hermes)
+			t.Cleanup(backend.Close)
+			b := beside{stage: stage{work: t.TempDir(), backend: backend.Listener.Addr().String()}, install: base}
 			process, err := b.startPeer(p)
 			if err != nil {
 				t.Fatal(err)
@@ -66,7 +73,7 @@ func TestPeers(t *testing.T) {
 			got := peerFact{ends: c.ends}
 			for _, recording := range peerRecordings {
 				var kept string
-				kept, got.failed = played(t, c.target, recording)
+				kept, got.failed = hermes.played(t, c.target, recording)
 				got.kept = append(got.kept, kept)
 			}
 			want := peerFacts[strings.TrimRight(p.name, " .0123456789")]
@@ -77,14 +84,32 @@ func TestPeers(t *testing.T) {
 	}
 }
 
+// A player is the scripted backend, which answers chats with a recording once it has one.
+type player struct{ recording atomic.Pointer[[]byte] }
+
+func (p *player) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	recording := p.recording.Load()
+	if recording == nil || r.Method == http.MethodGet {
+		answerRequest(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	for frame := range bytes.SplitAfterSeq(*recording, []byte("\n\n")) {
+		w.Write(frame)
+		w.(http.Flusher).Flush()
+		time.Sleep(20 * time.Millisecond) // the pace of tokens: each frame travels alone
+	}
+}
+
 // played asks for a recording, and returns what of it came, and its finish reason.
-func played(t *testing.T, at target, recording string) (kept, finish string) {
+func (p *player) played(t *testing.T, at target, recording string) (kept, finish string) {
 	t.Helper()
-	sent, err := os.ReadFile(filepath.Join(captures, recording+".sse"))
+	sent, err := os.ReadFile(filepath.Join("../testdata/captures", recording+".sse"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := ask(at, scenario{Recording: recording}, 0, 10*time.Second)
+	p.recording.Store(&sent)
+	a, err := ask(at, scenario{}, 0, 10*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,8 +20,6 @@ type scenario struct {
 	End    ending
 	Flat   bool // all of it leaves as fast as the proxy takes it
 	Seed   int  // makes the words of streams differ
-
-	Recording string // a stream of a real Hermes, which is played instead, such as g0-v0.8.0/one_tool
 }
 
 // A kind says what the chunks are.

@@ -240,17 +240,11 @@ func (a *Attempt) Failed() bool {
 	return a.failures != nil
 }
 
-func (a *Attempt) FailNow() {
-	a.Fail()
-	runtime.Goexit()
-}
-
 func (a *Attempt) Fatal(args ...any) {
 	a.Error(args...)
 	runtime.Goexit()
 }
 
-func (a *Attempt) Fail()                             { a.Error("it failed") }
 func (a *Attempt) Errorf(format string, args ...any) { a.Error(fmt.Sprintf(format, args...)) }
 func (a *Attempt) Fatalf(format string, args ...any) { a.Fatal(fmt.Sprintf(format, args...)) }
 

@@ -11,14 +11,8 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
-// The signs in front of what became of a piece of the stream.
-const (
-	signSame    = "=" // left as it came
-	signChanged = "~" // left changed, or something left with it
-	signDropped = "-" // did not leave
-	signHeld    = "." // waits
-	signAdded   = "+" // a line that left instead of it
-)
+// signAdded is in front of a line that left instead of a piece of the stream.
+const signAdded = "+"
 
 // explainer writes what became of a stream.
 type explainer struct {
@@ -61,17 +55,17 @@ func (e *explainer) step(s rewrite.Step) {
 	}
 }
 
-// sign returns the sign of a piece.
+// sign returns the sign in front of a piece.
 func sign(s rewrite.Step) string {
 	switch {
 	case s.Held:
-		return signHeld
+		return "." // it waits
 	case string(s.In) == string(s.Out):
-		return signSame
+		return "=" // it left as it came
 	case len(s.Out) == 0:
-		return signDropped
+		return "-" // it did not leave
 	}
-	return signChanged
+	return "~" // it left changed, or something left with it
 }
 
 // lines writes the lines of b that are not blank, the first one after prefix
