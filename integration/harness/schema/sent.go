@@ -16,15 +16,13 @@ const (
 
 // sent has the lines that the upstream servers of this process have sent. It is one for
 // all: a client cannot know which server a sidecar asked.
-var sent = lines{hashes: map[uint64]bool{}, known: map[string]bool{}}
+var sent = lines{hashes: map[uint64]bool{}}
 
 // lines are lines that have been sent, in any order.
 type lines struct {
 	mu     sync.Mutex
 	hashes map[uint64]bool // of all, true for whole ones; others were sent without their ends
-	texts  [][]byte        // of the first ones that differ
-	size   int             // of texts
-	known  map[string]bool // names of members that are in texts
+	texts  []byte          // the first ones that differ, each with a newline in front
 }
 
 var seed = maphash.MakeSeed()
@@ -60,9 +58,8 @@ func (s *Sender) Write(b []byte) {
 		if n < 0 {
 			return
 		}
-		if !known && sent.size < maxTexts {
-			sent.texts = append(sent.texts, bytes.Clone(s.text))
-			sent.size += len(s.text)
+		if !known && len(sent.texts) < maxTexts {
+			sent.texts = append(append(sent.texts, '\n'), s.text...)
 		}
 		s.hash.Reset()
 		s.text = s.text[:0]
@@ -96,21 +93,12 @@ func (l *lines) redacted(line string) bool {
 	for i := range parts {
 		parts[i] = regexp.QuoteMeta(parts[i])
 	}
-	pattern := regexp.MustCompile("^" + strings.Join(parts, ".*") + "$")
-	for _, text := range l.texts {
-		if pattern.Match(text) {
-			return true
-		}
-	}
-	return false
+	return regexp.MustCompile("(?m)^" + strings.Join(parts, ".*") + "$").Match(l.texts)
 }
 
 // names reports whether upstream has used the name of a member.
 func (l *lines) names(name string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for i := 0; !l.known[name] && i < len(l.texts); i++ {
-		l.known[name] = bytes.Contains(l.texts[i], []byte(`"`+name+`"`))
-	}
-	return l.known[name]
+	return bytes.Contains(l.texts, []byte(`"`+name+`"`))
 }
