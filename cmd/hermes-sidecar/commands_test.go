@@ -36,22 +36,28 @@ func run(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// TestVersionIsOfBoth, the sidecar and the Caddy in it.
-func TestVersionIsOfBoth(t *testing.T) {
-	for _, arg := range []string{"version", "--version"} {
-		if out := run(t, arg); !strings.HasPrefix(out, "hermes-sidecar "+build.This().String()+", Caddy v2.") {
-			t.Errorf("%s says %q", arg, out)
+// TestWhatCommandsWrite: the version is that of the sidecar and of the Caddy in it. In the list
+// of modules those of Caddy have one; ours are of the main module and have none.
+func TestWhatCommandsWrite(t *testing.T) {
+	version := "hermes-sidecar " + build.This().String() + ", Caddy v2."
+	for args, want := range map[string][]string{
+		"version":                 {version},
+		"--version":               {version},
+		"list-modules --versions": {"\nhttp.handlers.reverse_proxy v2.", "\nhttp.handlers.hermes\n", "\nhttp.handlers.hermes_resume\n"},
+		"completion bash":         {`commands+=("hermes-proxy")`},
+		"completion zsh":          {"#compdef hermes-sidecar"},
+		"completion fish":         {"complete -c hermes-sidecar"},
+		"completion powershell":   {"Register-ArgumentCompleter -CommandName 'hermes-sidecar'"},
+		"__complete hermes-":      {"hermes-repair\t"},
+	} {
+		out := run(t, strings.Fields(args)...)
+		for _, has := range want {
+			if !strings.Contains(out, has) {
+				t.Errorf("%s: no %q in\n%s", args, has, out)
+			}
 		}
-	}
-}
-
-// TestModulesHaveVersions: Caddy's do. Ours have none, because they are of the main
-// module, of which the command version tells.
-func TestModulesHaveVersions(t *testing.T) {
-	out := run(t, "list-modules", "--versions")
-	for _, want := range []string{"\nhttp.handlers.reverse_proxy v2.", "\nhttp.handlers.hermes\n", "\nhttp.handlers.hermes_resume\n"} {
-		if !strings.Contains(out, want) {
-			t.Errorf("the list has no line %q", want)
+		if strings.HasPrefix(args, "__complete") && strings.Contains(out, "hermes-manpages") {
+			t.Errorf("a hidden command is completed:\n%s", out)
 		}
 	}
 }
@@ -106,21 +112,5 @@ func TestNamedFilesAreThere(t *testing.T) {
 				t.Errorf("%s names %s", filepath.Base(file), name)
 			}
 		}
-	}
-}
-
-func TestCompletions(t *testing.T) {
-	for shell, want := range map[string]string{
-		"bash":       `commands+=("hermes-proxy")`,
-		"zsh":        "#compdef hermes-sidecar",
-		"fish":       "complete -c hermes-sidecar",
-		"powershell": "Register-ArgumentCompleter -CommandName 'hermes-sidecar'",
-	} {
-		if out := run(t, "completion", shell); !strings.Contains(out, want) {
-			t.Errorf("%s: no %q", shell, want)
-		}
-	}
-	if out := run(t, "__complete", "hermes-"); !strings.Contains(out, "hermes-repair\t") || strings.Contains(out, "hermes-manpages") {
-		t.Errorf("what follows hermes- is\n%s", out)
 	}
 }

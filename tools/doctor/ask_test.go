@@ -78,26 +78,25 @@ func TestAnswersThatAreNoGoodStream(t *testing.T) {
 		events(nil)(w, r)
 	}
 	for name, c := range map[string]struct {
-		chat  http.HandlerFunc
-		level Level
-		says  string
+		chat http.HandlerFunc
+		says string
 	}{
-		"an error": {status(500, "", "", `{"error": {"message": "boom with sk-0123456789abcdef0123"}}`), Fail,
+		"an error": {status(500, "", "", `{"error": {"message": "boom with sk-0123456789abcdef0123"}}`),
 			"the chat request is answered with status 500: “boom with [redacted]”"},
-		"no stream":    {status(200, "Content-Type", "application/json", "{}"), Fail, "the answer is no event stream: “application/json”"},
-		"compressed":   {compressed, Fail, "the answer is compressed: “gzip”, although the request forbids it"},
-		"nothing":      {events(nil), Fail, "the answer ended in an error, upstream_incomplete"},
-		"no chunk":     {events(nil, "data: [DONE]\n\n"), Fail, "the answer ended in an error, upstream_incomplete"},
-		"cut":          {events(abort, good[:len(good)/2]), Fail, "the answer ended in an error, upstream_aborted"},
-		"a failed run": {failed, Fail, "the answer ended in an error, agent_error"},
-		"silence":      {silence, Fail, "no answer within 100ms"},
+		"no stream":    {status(200, "Content-Type", "application/json", "{}"), "the answer is no event stream: “application/json”"},
+		"compressed":   {compressed, "the answer is compressed: “gzip”, although the request forbids it"},
+		"nothing":      {events(nil), "the answer ended in an error, upstream_incomplete"},
+		"no chunk":     {events(nil, "data: [DONE]\n\n"), "the answer ended in an error, upstream_incomplete"},
+		"cut":          {events(abort, good[:len(good)/2]), "the answer ended in an error, upstream_aborted"},
+		"a failed run": {failed, "the answer ended in an error, agent_error"},
+		"silence":      {silence, "no answer within 100ms"},
 	} {
 		d := asking(t, c.chat)
 		if name == "silence" {
 			d.askTimeout = 100 * time.Millisecond
 		}
 		a := d.examined(t)
-		a.expect(t, name, "answer", c.level, c.says)
+		a.expect(t, name, "answer", Fail, c.says)
 		if a.Version != "0.20.3" || len(a.Repairs) == 0 {
 			t.Errorf("%s: what was known is lost: %+v", name, a)
 		}
