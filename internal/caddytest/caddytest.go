@@ -2,6 +2,7 @@
 package caddytest
 
 import (
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -36,20 +37,18 @@ func Refusing(t *testing.T) string {
 // the prefix must be for their owner only.
 func Files(t *testing.T, dir, prefix string) map[string]string {
 	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
 	files := map[string]string{}
+	entries, err := os.ReadDir(dir)
 	for _, e := range entries {
-		b, err := os.ReadFile(filepath.Join(dir, e.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		b, unread := os.ReadFile(filepath.Join(dir, e.Name()))
+		err = errors.Join(err, unread)
 		files[e.Name()] = string(b)
 		if info, _ := e.Info(); info.Mode().Perm() != 0o600 && strings.HasPrefix(e.Name(), prefix) {
 			t.Errorf("%s has mode %v", e.Name(), info.Mode())
 		}
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 	return files
 }

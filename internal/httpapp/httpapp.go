@@ -19,23 +19,14 @@ func Of(ctx caddy.Context) *caddyhttp.App {
 	return nil
 }
 
-// minDrainReserve and maxDrainReserve are the least and the most time kept between
-// the error finish of streams and the end of the grace period, so that the finish
-// is written before the servers close connections.
-const (
-	minDrainReserve = 250 * time.Millisecond
-	maxDrainReserve = 5 * time.Second
-)
-
 // DrainLimit returns when, after the process begins to stop, the last stream has to have its
-// error finish, 0 for no limit. The grace period begins after the delay; a tenth of it, at
-// least minDrainReserve and at most maxDrainReserve, is kept for writing, and half of one
-// that is shorter than that.
+// error finish, 0 for no limit. The grace period begins after the delay. A tenth of it, at
+// least 250 ms and at most 5 s, but never more than half, is kept so that the finish is
+// written before the servers close connections.
 func DrainLimit(grace, delay time.Duration) time.Duration {
 	if grace <= 0 {
 		return 0
 	}
-	reserve := min(max(minDrainReserve, grace/10), maxDrainReserve)
-	reserve = min(reserve, grace/2)
+	reserve := min(max(250*time.Millisecond, grace/10), 5*time.Second, grace/2)
 	return max(delay, 0) + grace - reserve
 }

@@ -27,13 +27,13 @@ const (
 )
 
 // kinds says of the kinds but words and onOff what a value looks like, and in errors what the
-// arguments of a line must be.
-var kinds = map[kind]struct{ usage, allowed string }{
-	size:      {"size", "a size"},
-	duration:  {"duration", "a duration"},
-	timeout:   {"duration|off", "a duration or off"},
-	directory: {"directory", "a directory"},
-	tools:     {"'emoji name'", "an emoji and a name"},
+// arguments of a line, and a duration, must be.
+var kinds = map[kind]struct{ usage, allowed, must string }{
+	size:      {"size", "a size", ""},
+	duration:  {"duration", "a duration", "a duration such as 500ms or 5s, not negative"},
+	timeout:   {"duration|off", "a duration or off", "a duration such as 30s, not negative, or off (0 in JSON)"},
+	directory: {"directory", "a directory", ""},
+	tools:     {"'emoji name'", "an emoji and a name", ""},
 }
 
 // Bounds of sizes in bytes. A frame below the lower one could not even hold a
@@ -78,10 +78,7 @@ func (o *Option) parse(text string) (any, error) {
 		if d, err := caddy.ParseDuration(text); err == nil && d >= 0 {
 			return caddy.Duration(d), nil
 		}
-		if o.kind == timeout {
-			return nil, o.invalid(text, "a duration such as 30s, not negative, or off (0 in JSON)")
-		}
-		return nil, o.invalid(text, "a duration such as 500ms or 5s, not negative")
+		return nil, o.invalid(text, kinds[o.kind].must)
 	}
 	if !slices.Contains(o.words, text) {
 		return nil, o.invalid(text, choice(o.words))

@@ -29,9 +29,8 @@ func Handlers(hermes any, proxy *reverseproxy.Handler) []json.RawMessage {
 // Config returns the configuration that a command runs: the servers of app, no
 // admin endpoint, and no copy of the configuration saved to be resumed from.
 func Config(app caddyhttp.App) *caddy.Config {
-	persist := false
 	return &caddy.Config{
-		Admin:   &caddy.AdminConfig{Disabled: true, Config: &caddy.ConfigSettings{Persist: &persist}},
+		Admin:   &caddy.AdminConfig{Disabled: true, Config: &caddy.ConfigSettings{Persist: new(false)}},
 		AppsRaw: caddy.ModuleMap{"http": caddyconfig.JSON(app, nil)},
 	}
 }
