@@ -234,6 +234,6 @@ var securityTests = map[string]string{
 	"different repairs that a line lists":                                 "TestManyRepairsAreCounted TestRecordingsAreNotHeld",
 	"a recording":                                                         "TestEndlessRecordingsEnd TestRecordingsAreNotHeld",
 	"the HTTP header in front of a recording":                             "TestRecordingsAreNotHeld",
-	"the file beside a recording that describes it":                       "TestMetaIsReadUpToABound",
+	"the file beside a recording that describes it":                       "TestMeta",
 	"a key, --key-file":                                                   "TestDoctorExaminesNothing",
 }

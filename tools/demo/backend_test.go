@@ -3,7 +3,6 @@ package demo
 import (
 	"context"
 	"encoding/json"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -23,18 +22,14 @@ func serve(t *testing.T, h http.Handler) string {
 	return srv.Addr
 }
 
-func post(t *testing.T, addr, body string) *http.Response {
-	t.Helper()
-	resp, err := http.Post("http://"+addr+"/v1/chat/completions", "application/json", strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { resp.Body.Close() })
-	return resp
+// answered returns what a backend without delays answers.
+func answered(method, path, body string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	new(backend).ServeHTTP(w, httptest.NewRequest(method, path, strings.NewReader(body)))
+	return w
 }
 
 func TestBackendReplaysTheScenarioOfTheModel(t *testing.T) {
-	addr := serve(t, new(backend))
 	today, err := recordings.ReadFile("recordings/v0.22.2/parallel.sse")
 	if err != nil {
 		t.Fatal(err)
@@ -42,28 +37,19 @@ func TestBackendReplaysTheScenarioOfTheModel(t *testing.T) {
 	for model, want := range map[string]string{
 		"": string(today), "hermes-agent": string(today), "one_tool": recording(t, "g0-v0.8.0", "one_tool"), "crash_in_tool": recording(t, "g0-v0.8.0", "crash_in_tool"),
 	} {
-		resp := post(t, addr, `{"model": "`+model+`", "stream": true}`)
-		got, err := io.ReadAll(resp.Body)
-		if err != nil || string(got) != want {
-			t.Errorf("model %q: %q, error %v", model, got, err)
-		}
-		if ct := resp.Header.Get("Content-Type"); ct != "text/event-stream" {
-			t.Errorf("model %q: content type %q", model, ct)
+		w := answered("POST", "/v1/chat/completions", `{"model": "`+model+`", "stream": true}`)
+		if ct := w.Header().Get("Content-Type"); w.Body.String() != want || ct != "text/event-stream" {
+			t.Errorf("model %q: %s, %q", model, ct, w.Body)
 		}
 	}
 }
 
 func TestBackendListsScenariosAsModels(t *testing.T) {
-	resp, err := http.Get("http://" + serve(t, new(backend)) + "/v1/models")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
 	var list struct {
 		Object string
 		Data   []struct{ ID, Object string }
 	}
-	if err := json.NewDecoder(resp.Body).Decode(&list); err != nil {
+	if err := json.Unmarshal(answered("GET", "/v1/models", "").Body.Bytes(), &list); err != nil {
 		t.Fatal(err)
 	}
 	var ids []string
@@ -76,7 +62,6 @@ func TestBackendListsScenariosAsModels(t *testing.T) {
 }
 
 func TestBackendRefusesWithAnOpenAIError(t *testing.T) {
-	hermes := new(backend)
 	for _, test := range []struct {
 		name, method, path, body string
 		status                   int
@@ -90,8 +75,7 @@ func TestBackendRefusesWithAnOpenAIError(t *testing.T) {
 		{"wrong method", "GET", "/v1/chat/completions", "", 404, "not_found", "GET /v1/chat/completions"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			w := httptest.NewRecorder()
-			hermes.ServeHTTP(w, httptest.NewRequest(test.method, test.path, strings.NewReader(test.body)))
+			w := answered(test.method, test.path, test.body)
 			var answer struct{ Error streamError }
 			if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil {
 				t.Fatal(err)
