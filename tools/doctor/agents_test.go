@@ -70,31 +70,6 @@ func subjectsOf(t testing.TB, env map[string]string, args ...string) (all []stri
 	return all
 }
 
-// TestAgentThatIsExamined is the one of the flag, the configuration, the environment, or
-// the default, in this order.
-func TestAgentThatIsExamined(t *testing.T) {
-	dir := t.TempDir()
-	t.Chdir(dir)
-	image := map[string]string{"HERMES_UPSTREAM": "hermes:8642 other:8642"}
-	check := func(name string, got []string, want ...string) {
-		t.Helper()
-		if !slices.Equal(got, want) {
-			t.Errorf("%s: %q, want %q", name, got, want)
-		}
-	}
-	check("nothing", subjectsOf(t, nil), "http://127.0.0.1:8642 < the default")
-	check("the image", subjectsOf(t, image), "http://hermes:8642 < HERMES_UPSTREAM", "http://other:8642 < HERMES_UPSTREAM")
-	check("a flag", subjectsOf(t, image, "--to", ":1", "--through", ":2"), "http://127.0.0.1:1 < --to < http://127.0.0.1:2")
-
-	config := func(text string) {
-		if err := os.WriteFile(filepath.Join(dir, "Caddyfile"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	config(":80\nrespond hi\n")
-	check("a Caddyfile of something else", subjectsOf(t, image), "http://hermes:8642 < HERMES_UPSTREAM", "http://other:8642 < HERMES_UPSTREAM")
-}
-
 // hermesConfig is a configuration as the Caddyfile adapter makes it of sites with hermes.
 const hermesConfig = `{"apps": {"http": {"servers": {
 	"plain": {"listen": [":8643"], "routes": [{"handle": [
@@ -112,25 +87,42 @@ const hermesConfig = `{"apps": {"http": {"servers": {
 	"dynamic": {"listen": [":8663"], "routes": [{"handle": [{"handler": "hermes"}, {"handler": "reverse_proxy", "dynamic_upstreams": {}}]}]}
 }}}}`
 
-func TestAgentsOfAConfiguration(t *testing.T) {
+// TestAgentsThatAreExamined are those of the flag, the configuration, the environment, or the
+// default, in this order.
+func TestAgentsThatAreExamined(t *testing.T) {
 	t.Setenv("DOCTOR_TEST", "fromenv")
-	file := filepath.Join(t.TempDir(), "caddy.json")
-	if err := os.WriteFile(file, []byte(hermesConfig), 0o600); err != nil {
-		t.Fatal(err)
+	t.Chdir(t.TempDir())
+	image := map[string]string{"HERMES_UPSTREAM": "hermes:8642 other:8642"}
+	ofImage := []string{"http://hermes:8642 < HERMES_UPSTREAM", "http://other:8642 < HERMES_UPSTREAM"}
+	for _, c := range []struct {
+		file, text string // that is written before
+		env        map[string]string
+		args       []string
+		want       []string
+	}{
+		{"", "", nil, nil, []string{"http://127.0.0.1:8642 < the default"}},
+		{"", "", image, nil, ofImage},
+		{"", "", image, []string{"--to", ":1", "--through", ":2"}, []string{"http://127.0.0.1:1 < --to < http://127.0.0.1:2"}},
+		{"Caddyfile", ":80\nrespond hi\n", image, nil, ofImage},
+		{"caddy.json", hermesConfig, image, []string{"--config", "caddy.json"}, []string{
+			"http://127.0.0.1:8642 < caddy.json < http://127.0.0.1:8643 stall_timeout",
+			"http://127.0.0.1:8652 < caddy.json < http://127.0.0.1:8643 stall_timeout",
+			"https://hermes:8642 < caddy.json < http://192.0.2.7:8653",
+			"unix//run/h.sock < caddy.json < https://a.example.com:443",
+			"http://fromenv:8642 < caddy.json",
+			"http://last:8642 < caddy.json < http://localhost:8673",
+		}},
+	} {
+		if c.file != "" {
+			if err := os.WriteFile(c.file, []byte(c.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := subjectsOf(t, c.env, c.args...); !slices.Equal(got, c.want) {
+			t.Errorf("%s %q: got\n%s\nwant\n%s", c.file, c.args, strings.Join(got, "\n"), strings.Join(c.want, "\n"))
+		}
 	}
-	got := subjectsOf(t, map[string]string{"HERMES_UPSTREAM": "unused:1"}, "--config", file)
-	want := []string{
-		"http://127.0.0.1:8642 < caddy.json < http://127.0.0.1:8643 stall_timeout",
-		"http://127.0.0.1:8652 < caddy.json < http://127.0.0.1:8643 stall_timeout",
-		"https://hermes:8642 < caddy.json < http://192.0.2.7:8653",
-		"unix//run/h.sock < caddy.json < https://a.example.com:443",
-		"http://fromenv:8642 < caddy.json",
-		"http://last:8642 < caddy.json < http://localhost:8673",
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
-	got = subjectsOf(t, nil, "--config", file, "--through", "https://hermes.example.com")
+	got := subjectsOf(t, nil, "--config", "caddy.json", "--through", "https://hermes.example.com")
 	if !strings.HasSuffix(got[0], "< https://hermes.example.com stall_timeout") {
 		t.Errorf("%q", got)
 	}

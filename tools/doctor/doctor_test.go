@@ -210,7 +210,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestOddAgents: models that are not listed, a key that is echoed, and a Hermes behind another
+// TestOddAgents: models that are not listed, a key that is echoed, and a Hermes after another
 // hop, which is known by what it says of its models or of keys.
 func TestOddAgents(t *testing.T) {
 	const boom = "answers with status 500: “boom”"
