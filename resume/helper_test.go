@@ -47,7 +47,7 @@ type lab struct {
 // told is an Observer that passes on how runs end.
 type told chan resume.Ended
 
-func (told) Answered(*http.Request, resume.Answered) {}
+func (told) Answered(*http.Request, resume.How)      {}
 func (o told) Ended(_ *http.Request, e resume.Ended) { o <- e }
 
 // newLab returns a lab with the defaults, which set changes.

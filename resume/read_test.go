@@ -189,10 +189,10 @@ func (w gone) Write(p []byte) (int, error) { return len(p), w.write }
 func (w gone) FlushError() error           { return w.flush }
 
 // answered is an Observer that passes on what clients were given.
-type answered chan resume.Answered
+type answered chan resume.How
 
-func (o answered) Answered(_ *http.Request, a resume.Answered) { o <- a }
-func (answered) Ended(*http.Request, resume.Ended)             {}
+func (o answered) Answered(_ *http.Request, how resume.How) { o <- how }
+func (answered) Ended(*http.Request, resume.Ended)          {}
 
 // TestAnswerToAClientThatHasLeftIsTold, also if only the header has been written.
 func TestAnswerToAClientThatHasLeftIsTold(t *testing.T) {
@@ -201,7 +201,7 @@ func TestAnswerToAClientThatHasLeftIsTold(t *testing.T) {
 		o, told := resume.DefaultOptions(), make(answered, 1)
 		o.Observer = told
 		p := resume.New(o)
-		for _, replayed := range []bool{false, true} {
+		for _, how := range []resume.How{resume.HowBegun, resume.HowReplayed} {
 			w.ResponseWriter = httptest.NewRecorder()
 			err := p.Serve(w, keyed(otherPath), func(w http.ResponseWriter, r *http.Request) error {
 				w.Header().Set("Content-Type", "text/event-stream")
@@ -209,9 +209,9 @@ func TestAnswerToAClientThatHasLeftIsTold(t *testing.T) {
 				return streams(events(1), always())(w, r)
 			})
 			select {
-			case a := <-told:
-				if !errors.Is(a.Err, left) || a.Replayed != replayed || err != nil {
-					t.Errorf("told is %+v, %v", a, err)
+			case got := <-told:
+				if got != how || err != nil {
+					t.Errorf("told is %v, %v", got, err)
 				}
 			default:
 				t.Error("it is not told")
@@ -248,7 +248,7 @@ func TestAHundredReadersOfOneLog(t *testing.T) {
 	readers.Wait()
 	l.wantAsked(1)
 	until(t, "none reads", func() bool { return l.runs.Stats().Readers == 0 })
-	if st := l.runs.Stats(); st.TotalBegun != 1 || st.TotalReplayed != most-1 || st.TotalContinued != 0 {
+	if st := l.runs.Stats(); st.TotalAttached != [...]int64{1, most - 1, 0} {
 		t.Errorf("stats %+v", st)
 	}
 }

@@ -149,7 +149,7 @@ func TestHead(t *testing.T) {
 		head(id, "Last-Event-ID", id+"/3").want(http.StatusBadRequest)
 		head("stream_" + strings.Repeat("A", 22)).want(http.StatusNotFound)
 		head(id, "Authorization", "Bearer b").want(http.StatusNotFound)
-		if st := l.runs.Stats(); st.TotalReplayed+st.TotalContinued != 0 {
+		if st := l.runs.Stats(); st.TotalAttached[resume.HowReplayed]+st.TotalAttached[resume.HowContinued] != 0 {
 			t.Errorf("counted as a client: %+v", st)
 		}
 		if each != nil {

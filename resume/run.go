@@ -49,7 +49,7 @@ func newRun(
 		presence: presence{
 			o: o, detach: detach, version: r.ProtoMajor, wants: asksForStream(r, body), client: w,
 		},
-		entry: e, done: make(chan struct{}), returned: func() {}, number: newNumberer(e.ID, 0),
+		entry: e, done: make(chan struct{}), number: newNumberer(e.ID, 0),
 		header: w.Header().Clone(), before: w.Header().Clone(),
 	}
 	ctx := context.WithValue(context.WithoutCancel(r.Context()), presenceKey{}, &x.presence)
@@ -61,9 +61,7 @@ func newRun(
 func (x *run) start(r *http.Request, body []byte, next Next) {
 	up := r.Clone(x.ctx)
 	giveBody(up, body)
-	if x.o.Detached != nil {
-		up, x.returned = x.o.Detached(up, x)
-	}
+	up, x.returned = x.o.Detached(up, x)
 	x.o.Runs.add(&x.presence)
 	go func() {
 		defer func() { // also if next ends the goroutine
