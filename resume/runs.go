@@ -14,8 +14,8 @@ import (
 type Runs struct {
 	drain sync.Once // Shutdown was called
 	mu    sync.Mutex
-	open  map[*presence]bool // of the runs
-	over  bool               // the time of Shutdown has passed
+	open  map[*run]bool // of the runs
+	over  bool          // the time of Shutdown has passed
 	stats Stats
 }
 
@@ -78,23 +78,23 @@ func (s *Runs) Open() int {
 	return len(s.open)
 }
 
-func (s *Runs) add(r *presence) {
+func (s *Runs) add(x *run) {
 	s.mu.Lock()
 	if s.open == nil {
-		s.open = make(map[*presence]bool)
+		s.open = make(map[*run]bool)
 	}
-	s.open[r] = true
+	s.open[x] = true
 	over := s.over
 	s.mu.Unlock()
 	if over {
-		r.cancel(ReasonShutdown)
+		x.cancel(ReasonShutdown)
 	}
 }
 
-func (s *Runs) remove(r *presence) {
+func (s *Runs) remove(x *run) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.open, r)
+	delete(s.open, x)
 }
 
 // detach counts one run more without a client, unless there are as many as may be.
