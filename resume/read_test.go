@@ -3,7 +3,6 @@ package resume_test
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -175,47 +174,6 @@ func TestWriterThatCannotFlush(t *testing.T) {
 		}
 		if got := rec.Body.String(); err != nil || called != calls || id == "" || got != numbered(id, 1, events(3)...) {
 			t.Errorf("%d: %v, next was called %d times, %q", i, err, called, got)
-		}
-	}
-}
-
-// gone is the writer of a client that has left, which is noticed when it writes or flushes.
-type gone struct {
-	http.ResponseWriter
-	write, flush error
-}
-
-func (w gone) Write(p []byte) (int, error) { return len(p), w.write }
-func (w gone) FlushError() error           { return w.flush }
-
-// answered is an Observer that passes on what clients were given.
-type answered chan resume.How
-
-func (o answered) Answered(_ *http.Request, how resume.How) { o <- how }
-func (answered) Ended(*http.Request, resume.Ended)          {}
-
-// TestAnswerToAClientThatHasLeftIsTold, also if only the header has been written.
-func TestAnswerToAClientThatHasLeftIsTold(t *testing.T) {
-	left := errors.New("it has left")
-	for _, w := range []gone{{write: left}, {flush: left}} {
-		o, told := resume.DefaultOptions(), make(answered, 1)
-		o.Observer = told
-		p := resume.New(o)
-		for _, how := range []resume.How{resume.HowBegun, resume.HowReplayed} {
-			w.ResponseWriter = httptest.NewRecorder()
-			err := p.Serve(w, keyed(otherPath), func(w http.ResponseWriter, r *http.Request) error {
-				w.Header().Set("Content-Type", "text/event-stream")
-				_ = http.NewResponseController(w).Flush()
-				return streams(events(1), always())(w, r)
-			})
-			select {
-			case got := <-told:
-				if got != how || err != nil {
-					t.Errorf("told is %v, %v", got, err)
-				}
-			default:
-				t.Error("it is not told")
-			}
 		}
 	}
 }
