@@ -58,7 +58,7 @@ func (s panickingLogs) Read(ctx context.Context, id string, n uint64) resume.Rea
 	return s.Store.Read(ctx, id, n)
 }
 
-// TestPanicOfARunThatWasCancelled is told to the Observer, once. If it is next's, the client
+// TestPanicOfARunThatWasCancelled is told once. If it is next's, the client
 // gets a stream that is whole, with an error finish. If there is no such finish to be had, the
 // stream breaks off.
 func TestPanicOfARunThatWasCancelled(t *testing.T) {

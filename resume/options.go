@@ -54,8 +54,12 @@ type Options struct {
 	Secret []byte
 	// Runs is the set that runs belong to. The default is one of its own.
 	Runs *Runs
-	// Observer is told of answers and runs. The default logs panics, and nothing else.
-	Observer Observer
+	// Answered is told that the answer to r, from a log, is over for its client, also if that
+	// has left. It is called in the goroutine of r.
+	Answered func(r *http.Request, how How)
+	// Ended is told that a run is over, whose request was r. It is used by nothing else any
+	// more. The default logs panics, and nothing else.
+	Ended func(r *http.Request, e Ended)
 	// Asked returns the server that a request has come to, and the path that its client
 	// asked for, which handlers in front may have rewritten. Logs of others are not this
 	// request's. By default the one is always the same, and the other r's own.
@@ -86,23 +90,13 @@ func DefaultOptions() Options {
 		Detach: DefaultDetach, Keep: DefaultKeep,
 		MaxStream: DefaultMaxStream, MaxMemory: DefaultMaxMemory, MaxDetached: DefaultMaxDetached,
 		MaxRequest: func() int64 { return proxy.DefaultMaxRequest },
-		Store:      NewMemory(), Secret: NewSecret(), Runs: new(Runs), Observer: unobserved{},
+		Store:      NewMemory(), Secret: NewSecret(), Runs: new(Runs),
+		Answered: func(*http.Request, How) {}, Ended: logPanic,
 		Asked: func(r *http.Request) (server, path string) { return "", r.URL.Path },
 		Detached: func(r *http.Request, _ http.ResponseWriter) (*http.Request, func()) {
 			return r, func() {}
 		},
 	}
-}
-
-// An Observer is told of what becomes of answers that may be resumed. It is used by many
-// requests at once.
-type Observer interface {
-	// Answered tells that the answer to r, from a log, is over for its client, also if
-	// that has left. It is called in the goroutine of r.
-	Answered(r *http.Request, how How)
-	// Ended tells that a run is over, whose request was r. It is used by nothing else any
-	// more.
-	Ended(r *http.Request, e Ended)
 }
 
 // How says how a client came to a stream.
@@ -137,12 +131,8 @@ type Ended struct {
 	Panicked error
 }
 
-// unobserved is the default Observer. It logs panics, as net/http does.
-type unobserved struct{}
-
-func (unobserved) Answered(*http.Request, How) {}
-
-func (unobserved) Ended(r *http.Request, e Ended) {
+// logPanic logs a panic, as net/http does.
+func logPanic(r *http.Request, e Ended) {
 	if e.Panicked == nil {
 		return
 	}

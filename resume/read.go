@@ -104,7 +104,7 @@ func send(
 	setHeader(w.Header(), header)
 	w.WriteHeader(http.StatusOK)
 	err := copyLog(w, reader, flush)
-	o.Observer.Answered(r, how)
+	o.Answered(r, how)
 	return err
 }
 

@@ -35,7 +35,7 @@ func (p *Resume) Handler(next http.Handler) http.Handler {
 // asks for nothing of ours goes to next as it is.
 //
 // The error and the panic of next go on in the goroutine of the client that it was called
-// for, as long as that is there. If there is no client any more, Observer is told.
+// for, as long as that is there. If there is no client any more, Options.Ended is told.
 func (p *Resume) Serve(w http.ResponseWriter, r *http.Request, next Next) error {
 	err := p.serve(w, r, next)
 	if problem, ok := errors.AsType[*problem](err); ok {

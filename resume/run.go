@@ -117,7 +117,7 @@ func (x *run) end(r *http.Request) {
 	if e.Reason != ReasonNone {
 		x.o.Runs.count(func(s *Stats) { s.TotalCancelled[e.Reason]++ })
 	}
-	x.o.Observer.Ended(r, e)
+	x.o.Ended(r, e)
 }
 
 // endAnswer ends the answer. The first client is nil if it has left.

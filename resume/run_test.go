@@ -188,10 +188,10 @@ func TestFailuresOfStreams(t *testing.T) {
 	}
 }
 
-// TestPanicWithoutAClient is told to the Observer, or logged.
+// TestPanicWithoutAClient is logged.
 func TestPanicWithoutAClient(t *testing.T) {
 	may := make(chan struct{})
-	l := newLab(t, func(o *resume.Options) { o.Observer = resume.DefaultOptions().Observer }, func(w http.ResponseWriter, r *http.Request) error {
+	l := newLab(t, func(o *resume.Options) { o.Ended = resume.DefaultOptions().Ended }, func(w http.ResponseWriter, r *http.Request) error {
 		_ = streams(events(1), always())(w, r)
 		<-may
 		panic("boom")

@@ -14,17 +14,16 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
 
-// observer logs what becomes of streams.
-type observer struct{ logger *zap.Logger }
-
-func (o *observer) Answered(r *http.Request, how resume.How) {
+// answered records how the client of r came to its stream.
+func answered(r *http.Request, how resume.How) {
 	accesslog.SetPlaceholder(r, "http.hermes.resumed", how.String())
 	accesslog.Add(r, zap.String("hermes_resumed", how.String()))
 }
 
-func (o *observer) Ended(r *http.Request, e resume.Ended) {
+// logEnd logs what became of a stream.
+func logEnd(logger *zap.Logger, r *http.Request, e resume.Ended) {
 	level, text := message(e)
-	if c := o.logger.Check(level, text); c != nil {
+	if c := logger.Check(level, text); c != nil {
 		err := e.Panicked // with its stack
 		if err == nil && !errors.Is(e.Err, context.Canceled) {
 			err = bounded.Error(e.Err)
