@@ -342,10 +342,7 @@ func chat(header ...string) request {
 
 // silent is a next handler that sends one chunk and then nothing.
 func silent(w http.ResponseWriter, r *http.Request) error {
-	w.Header().Set("Content-Type", "text/event-stream")
-	_, _ = io.WriteString(w, chunk)
-	<-r.Context().Done()
-	return context.Cause(r.Context())
+	return streams([]string{chunk, ""}, onlyOnce())(w, r)
 }
 
 // onlyOnce is a channel that says yes once.

@@ -271,22 +271,11 @@ func bursts(n, size int) (all []string) {
 // first piece, and the others in a burst when the test closes the channel.
 func inPromptBubble(t *testing.T, maxStream, maxMemory int64, pieces []string, test func(t *testing.T, l *lab, burst chan struct{})) {
 	synctest.Test(t, func(t *testing.T) {
-		burst, store := make(chan struct{}), resume.NewMemory()
-		l := newLabAt(t, newPipes(), func(o *resume.Options) {
-			o.Store, o.MaxStream, o.MaxMemory = store, maxStream, maxMemory
-		}, func(w http.ResponseWriter, r *http.Request) error {
-			if err := streams(pieces[:1], always())(w, r); err != nil {
-				return err
-			}
-			select {
-			case <-burst:
-			case <-r.Context().Done():
-				return context.Cause(r.Context())
-			}
-			return streams(pieces[1:], always())(w, r)
-		})
-		l.store = store
-		test(t, l, burst)
+		burst := make(chan struct{}, 1)
+		burst <- struct{}{}
+		test(t, newLabAt(t, newPipes(), func(o *resume.Options) {
+			o.MaxStream, o.MaxMemory = maxStream, maxMemory
+		}, streams(pieces, burst)), burst)
 	})
 }
 
@@ -422,14 +411,7 @@ var made = regexp.MustCompile(`chatcmpl-[0-9a-f]{29}`)
 func replayer(all map[string]string) resume.Next {
 	p := proxy.New(proxy.Options{})
 	return func(w http.ResponseWriter, r *http.Request) error {
-		return p.Serve(w, r, func(w http.ResponseWriter, r *http.Request) error {
-			w.Header().Set("Content-Type", "text/event-stream")
-			for frame := range strings.SplitAfterSeq(all[r.Header.Get("X-File")], "\n\n") {
-				_, _ = io.WriteString(w, frame)
-				_ = http.NewResponseController(w).Flush()
-			}
-			return nil
-		})
+		return p.Serve(w, r, streams(strings.SplitAfter(all[r.Header.Get("X-File")], "\n\n"), always()))
 	}
 }
 
