@@ -436,13 +436,8 @@ func TestEndedStreamsTakeWhatIsCounted(t *testing.T) {
 	for n := range streams {
 		ask(n + 1)
 	}
-	if grown, used := heap()-before, used(l.store); grown > used+int64(len(large)*streams/4) {
+	used, _ := l.store.Used()
+	if grown := heap() - before; grown > used+int64(len(large)*streams/4) {
 		t.Errorf("the heap has grown by %d, counted are %d", grown, used)
 	}
-}
-
-// used returns how many bytes the store counts.
-func used(s *resume.Memory) int64 {
-	bytes, _ := s.Used()
-	return bytes
 }
