@@ -22,6 +22,6 @@
 // the first one included. Only an answer that turns out to be no event stream is written to
 // the first client directly, and that waits for the handler.
 //
-// A storage may hold its lock while it calls a presence, so no method of a presence calls a
-// storage.
+// A storage may hold its lock while it calls readersChanged or cancel of a run, so neither calls
+// a storage.
 package resume

@@ -38,14 +38,12 @@ func rest(ctx context.Context, s Store, id string) iter.Seq2[[]byte, error] {
 // (contract section 3), and is whole with that. Any other stream has broken off, and so has
 // one that Finish panics on: the panic is the error.
 func Finish(e Entry, last uint64, why Reason, rest iter.Seq2[[]byte, error]) (p Part, how State, err error) {
-	if v := panics.Catch(func() { p, how, err = finish(e, last, why, rest) }); v != nil {
-		err, _ = v.(error)
-		return Part{}, Broken, err
-	}
-	return p, how, err
-}
-
-func finish(e Entry, last uint64, why Reason, rest iter.Seq2[[]byte, error]) (Part, State, error) {
+	defer func() {
+		if v := panics.Carry(recover()); v != nil {
+			how = Broken
+			err, _ = v.(error)
+		}
+	}()
 	cause, now := rewrite.CauseAborted, time.Now()
 	if why == ReasonShutdown {
 		cause = rewrite.CauseShutdown

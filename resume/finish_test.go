@@ -2,7 +2,6 @@ package resume_test
 
 import (
 	"context"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -30,10 +29,7 @@ func checkFinish(t *testing.T, got, id string, n int, code string) {
 func TestToolsInCommentsEnd(t *testing.T) {
 	const tool = `: hermes.tool.progress {"tool":"terminal","toolCallId":"call_1","status":"`
 	next := func(w http.ResponseWriter, r *http.Request) error {
-		w.Header().Set("Content-Type", "text/event-stream")
-		_, _ = io.WriteString(w, chunk+tool+"running\"}\n\n: keepalive\n\n")
-		<-r.Context().Done()
-		return context.Cause(r.Context())
+		return streams([]string{chunk + tool + "running\"}\n\n: keepalive\n\n", ""}, onlyOnce())(w, r)
 	}
 	inBubble(t, nil, next, func(t *testing.T, l *lab) {
 		r := l.send(chat(key, "k", proxy.ProgressHeader, "comment")).want(http.StatusOK)
@@ -58,7 +54,7 @@ func (s panickingLogs) Read(ctx context.Context, id string, n uint64) resume.Rea
 	return s.Store.Read(ctx, id, n)
 }
 
-// TestPanicOfARunThatWasCancelled is told to the Observer, once. If it is next's, the client
+// TestPanicOfARunThatWasCancelled is told once. If it is next's, the client
 // gets a stream that is whole, with an error finish. If there is no such finish to be had, the
 // stream breaks off.
 func TestPanicOfARunThatWasCancelled(t *testing.T) {

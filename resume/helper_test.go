@@ -41,14 +41,8 @@ type lab struct {
 	runs  *resume.Runs
 	srv   *httptest.Server
 	asked atomic.Int64 // how many times next was called
-	told  told
+	told  chan resume.Ended
 }
-
-// told is an Observer that passes on how runs end.
-type told chan resume.Ended
-
-func (told) Answered(*http.Request, resume.Answered) {}
-func (o told) Ended(_ *http.Request, e resume.Ended) { o <- e }
 
 // newLab returns a lab with the defaults, which set changes.
 func newLab(t *testing.T, set func(*resume.Options), next resume.Next) *lab {
@@ -97,9 +91,9 @@ func (p *pipes) dial(context.Context, string, string) (net.Conn, error) {
 // newLabAt is newLab at a listener, nil for one of TCP.
 func newLabAt(t *testing.T, at *pipes, set func(*resume.Options), next resume.Next) *lab {
 	t.Helper()
-	l := &lab{t: t, store: resume.NewMemory(), runs: new(resume.Runs), told: make(told, 10000)}
+	l := &lab{t: t, store: resume.NewMemory(), runs: new(resume.Runs), told: make(chan resume.Ended, 10000)}
 	o := resume.DefaultOptions()
-	o.Store, o.Runs, o.Observer = l.store, l.runs, l.told
+	o.Store, o.Runs, o.Ended = l.store, l.runs, func(_ *http.Request, e resume.Ended) { l.told <- e }
 	if set != nil {
 		set(&o)
 	}
@@ -348,10 +342,7 @@ func chat(header ...string) request {
 
 // silent is a next handler that sends one chunk and then nothing.
 func silent(w http.ResponseWriter, r *http.Request) error {
-	w.Header().Set("Content-Type", "text/event-stream")
-	_, _ = io.WriteString(w, chunk)
-	<-r.Context().Done()
-	return context.Cause(r.Context())
+	return streams([]string{chunk, ""}, onlyOnce())(w, r)
 }
 
 // onlyOnce is a channel that says yes once.

@@ -4,6 +4,8 @@ import (
 	"log"
 	"net/http"
 	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 )
 
 // Headers of requests and answers.
@@ -23,8 +25,8 @@ const (
 	lastEventHeader = "Last-Event-Id"
 )
 
-// Options say which answers may be resumed, and for how long. In the zero value no
-// stream goes on without a client, and no log is kept; DefaultOptions has the defaults.
+// Options say which answers may be resumed, and for how long. They begin as DefaultOptions
+// returns them.
 type Options struct {
 	// Detach is how long upstream's request goes on without a client. A request may ask
 	// for less (DetachHeader).
@@ -35,36 +37,36 @@ type Options struct {
 	// key.
 	Always bool
 	// MaxRequest returns the size in bytes above which a request passes untouched, and its
-	// answer is not kept. It is asked with each request that is read. Nil means
-	// proxy.DefaultMaxRequest.
+	// answer is not kept. It is asked with each request that is read.
 	MaxRequest func() int64
 	// MaxStream is the size in bytes above which the oldest events of a log are deleted. It
-	// does not count the largest event, if that is larger than half of it. Zero means
-	// DefaultMaxStream.
+	// does not count the largest event, if that is larger than half of it.
 	MaxStream int64
-	// MaxMemory is the size in bytes that the logs in memory may take together. Zero means
-	// DefaultMaxMemory.
+	// MaxMemory is the size in bytes that the logs in memory may take together.
 	MaxMemory int64
 	// MaxDetached is how many runs of the process may go on without a client. One more
 	// ends with its client.
 	MaxDetached int
 
-	// Store keeps the logs. Nil means a Memory of its own.
+	// Store keeps the logs. The default is a Memory of its own.
 	Store Store
-	// Secret is the key of the hashes in entries, the same for all that share the Store. Nil
-	// means one of its own.
+	// Secret is the key of the hashes in entries, the same for all that share the Store.
 	Secret []byte
-	// Runs is the set that runs belong to. Nil means one of its own.
+	// Runs is the set that runs belong to. The default is one of its own.
 	Runs *Runs
-	// Observer is told of answers and runs. Nil means that only panics are logged.
-	Observer Observer
+	// Answered is told that the answer to r, from a log, is over for its client, also if that
+	// has left. It is called in the goroutine of r.
+	Answered func(r *http.Request, how How)
+	// Ended is told that a run is over, whose request was r. It is used by nothing else any
+	// more. The default logs panics, and nothing else.
+	Ended func(r *http.Request, e Ended)
 	// Asked returns the server that a request has come to, and the path that its client
 	// asked for, which handlers in front may have rewritten. Logs of others are not this
-	// request's. Nil means that the one is always the same, and the other r's own.
+	// request's. By default the one is always the same, and the other r's own.
 	Asked func(r *http.Request) (server, path string)
 	// Detached returns r, the request of a run, with w for its answer, in a form that
-	// shares nothing with the request of its first client. Nil means that r shares
-	// nothing as it is: it is a clone. The function returned is called in the goroutine of the
+	// shares nothing with the request of its first client. By default that is r, which is a
+	// clone. The function returned is called in the goroutine of the
 	// first client, if that is still there, when the next handler has returned. It may copy
 	// to the client's request what handlers have set in the run's.
 	Detached func(r *http.Request, w http.ResponseWriter) (own *http.Request, returned func())
@@ -87,33 +89,30 @@ func DefaultOptions() Options {
 	return Options{
 		Detach: DefaultDetach, Keep: DefaultKeep,
 		MaxStream: DefaultMaxStream, MaxMemory: DefaultMaxMemory, MaxDetached: DefaultMaxDetached,
+		MaxRequest: func() int64 { return proxy.DefaultMaxRequest },
+		Store:      NewMemory(), Secret: NewSecret(), Runs: new(Runs),
+		Answered: func(*http.Request, How) {}, Ended: logPanic,
+		Asked: func(r *http.Request) (server, path string) { return "", r.URL.Path },
+		Detached: func(r *http.Request, _ http.ResponseWriter) (*http.Request, func()) {
+			return r, func() {}
+		},
 	}
 }
 
-// An Observer is told of what becomes of answers that may be resumed. It is used by many
-// requests at once.
-type Observer interface {
-	// Answered tells that the answer to r, from a log, is over for its client. It is
-	// called in the goroutine of r.
-	Answered(r *http.Request, a Answered)
-	// Ended tells that a run is over, whose request was r. It is used by nothing else any
-	// more.
-	Ended(r *http.Request, e Ended)
-}
+// How says how a client came to a stream.
+type How uint8
 
-// Answered is what a client was given of a log.
-type Answered struct {
-	// Replayed says that the client had sent a request with this key before, or another
-	// client had, or that it asked for the stream from its beginning.
-	Replayed bool
-	// Continued says that it asked for what comes after an event.
-	Continued bool
-	// Bytes is how many it was sent.
-	Bytes int64
-	// Err is nil if it has got all of it. Otherwise it has left or, with a *GoneError,
-	// was too slow, or upstream broke off.
-	Err error
-}
+// How clients come to streams.
+const (
+	HowBegun     How = iota // upstream was asked for it
+	HowReplayed             // its key was used before, or it asked for all of the stream by its id
+	HowContinued            // it asked for what comes after an event
+
+	hows // how many there are
+)
+
+// String returns the word for h in logs and metrics.
+func (h How) String() string { return [...]string{"begun", "replayed", "continued"}[h] }
 
 // Ended is what became of a run.
 type Ended struct {
@@ -132,12 +131,8 @@ type Ended struct {
 	Panicked error
 }
 
-// unobserved is the Observer of a Resume without one. It logs panics, as net/http does.
-type unobserved struct{}
-
-func (unobserved) Answered(*http.Request, Answered) {}
-
-func (unobserved) Ended(r *http.Request, e Ended) {
+// logPanic logs a panic, as net/http does.
+func logPanic(r *http.Request, e Ended) {
 	if e.Panicked == nil {
 		return
 	}

@@ -127,14 +127,7 @@ func TestClientThatLeavesBeforeTheAnswer(t *testing.T) {
 		{chatPath, "", `{"stream":true`, false},
 	} {
 		each := make(chan struct{})
-		l := newLab(t, nil, func(w http.ResponseWriter, r *http.Request) error {
-			select {
-			case <-r.Context().Done():
-				return context.Cause(r.Context())
-			case <-each:
-			}
-			return streams([]string{chunk}, always())(w, r)
-		})
+		l := newLab(t, nil, streams([]string{chunk}, each))
 		q := request{http.MethodPost, c.path, c.body, []string{key, "k", "Accept", c.accept}}
 		l.leaveEarly(q)
 		if !c.goes {

@@ -29,7 +29,7 @@ func (x *run) attend(w http.ResponseWriter, r *http.Request, body []byte, next N
 	if streams {
 		header := first.Header.Clone()
 		maps.Copy(header, x.own)
-		err = send(x.o, w, r, reader, header, x.early, Answered{})
+		err = send(x.o, w, r, reader, header, x.early, HowBegun)
 	}
 	if leave() {
 		if !streams {
@@ -84,55 +84,50 @@ func follow(o *Options, w http.ResponseWriter, r *http.Request, id string, n uin
 	if hasKey {
 		header.Set(ReplayedHeader, "true")
 	}
-	return cutOff(send(o, w, r, reader, header, true, Answered{Replayed: hasKey || n == 0, Continued: n > 0}))
+	how := HowReplayed
+	if n > 0 {
+		how = HowContinued
+	}
+	return cutOff(send(o, w, r, reader, header, true, how))
 }
 
 // send answers r with the header and with what the reader returns, each piece as it comes,
 // until the end. The error is a *GoneError, ErrBroken, or that of a client that has left.
 func send(
-	o *Options, w http.ResponseWriter, r *http.Request, reader Reader, header http.Header, flush bool, a Answered,
+	o *Options, w http.ResponseWriter, r *http.Request, reader Reader, header http.Header, flush bool, how How,
 ) error {
 	o.Runs.count(func(s *Stats) {
 		s.Readers++
-		switch {
-		case a.Continued:
-			s.TotalContinued++
-		case a.Replayed:
-			s.TotalReplayed++
-		default:
-			s.TotalBegun++
-		}
+		s.TotalAttached[how]++
 	})
 	defer o.Runs.count(func(s *Stats) { s.Readers-- })
 	setHeader(w.Header(), header)
 	w.WriteHeader(http.StatusOK)
-	a.Bytes, a.Err = copyLog(w, reader, flush)
-	o.Observer.Answered(r, a)
-	return a.Err
+	err := copyLog(w, reader, flush)
+	o.Answered(r, how)
+	return err
 }
 
 // copyLog writes what the reader returns, and flushes each piece; with flush, what has been
 // written before as well.
-func copyLog(w http.ResponseWriter, reader Reader, flush bool) (n int64, err error) {
+func copyLog(w http.ResponseWriter, reader Reader, flush bool) error {
 	control := http.NewResponseController(w)
-	for {
-		if err == nil && flush {
-			err = control.Flush()
+	for ; ; flush = true {
+		if flush {
+			if err := control.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
+				return err
+			}
 		}
-		if err != nil && !errors.Is(err, http.ErrNotSupported) {
-			return n, errors.Join(err, context.Canceled) // the client has left
+		part, err := reader.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
 		}
-		var part Part
-		switch part, err = reader.Next(); {
-		case errors.Is(err, io.EOF):
-			return n, nil
-		case err != nil:
-			return n, err
+		if err == nil {
+			_, err = w.Write(part.Data)
 		}
-		var written int
-		written, err = w.Write(part.Data)
-		n += int64(written)
-		flush = true
+		if err != nil {
+			return err
+		}
 	}
 }
 

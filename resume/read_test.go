@@ -3,7 +3,6 @@ package resume_test
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -179,47 +178,6 @@ func TestWriterThatCannotFlush(t *testing.T) {
 	}
 }
 
-// gone is the writer of a client that has left, which is noticed when it writes or flushes.
-type gone struct {
-	http.ResponseWriter
-	write, flush error
-}
-
-func (w gone) Write(p []byte) (int, error) { return len(p), w.write }
-func (w gone) FlushError() error           { return w.flush }
-
-// answered is an Observer that passes on what clients were given.
-type answered chan resume.Answered
-
-func (o answered) Answered(_ *http.Request, a resume.Answered) { o <- a }
-func (answered) Ended(*http.Request, resume.Ended)             {}
-
-// TestAnswerToAClientThatHasLeftIsTold, also if only the header has been written.
-func TestAnswerToAClientThatHasLeftIsTold(t *testing.T) {
-	left := errors.New("it has left")
-	for _, w := range []gone{{write: left}, {flush: left}} {
-		o, told := resume.DefaultOptions(), make(answered, 1)
-		o.Observer = told
-		p := resume.New(o)
-		for _, replayed := range []bool{false, true} {
-			w.ResponseWriter = httptest.NewRecorder()
-			err := p.Serve(w, keyed(otherPath), func(w http.ResponseWriter, r *http.Request) error {
-				w.Header().Set("Content-Type", "text/event-stream")
-				_ = http.NewResponseController(w).Flush()
-				return streams(events(1), always())(w, r)
-			})
-			select {
-			case a := <-told:
-				if !errors.Is(a.Err, left) || a.Replayed != replayed || err != nil {
-					t.Errorf("told is %+v, %v", a, err)
-				}
-			default:
-				t.Error("it is not told")
-			}
-		}
-	}
-}
-
 // TestAHundredReadersOfOneLog send the same request, some before there is an answer and others
 // while it grows. Next is called once, and each gets all of it.
 func TestAHundredReadersOfOneLog(t *testing.T) {
@@ -248,7 +206,7 @@ func TestAHundredReadersOfOneLog(t *testing.T) {
 	readers.Wait()
 	l.wantAsked(1)
 	until(t, "none reads", func() bool { return l.runs.Stats().Readers == 0 })
-	if st := l.runs.Stats(); st.TotalBegun != 1 || st.TotalReplayed != most-1 || st.TotalContinued != 0 {
+	if st := l.runs.Stats(); st.TotalAttached != [...]int64{1, most - 1, 0} {
 		t.Errorf("stats %+v", st)
 	}
 }
@@ -313,22 +271,11 @@ func bursts(n, size int) (all []string) {
 // first piece, and the others in a burst when the test closes the channel.
 func inPromptBubble(t *testing.T, maxStream, maxMemory int64, pieces []string, test func(t *testing.T, l *lab, burst chan struct{})) {
 	synctest.Test(t, func(t *testing.T) {
-		burst, store := make(chan struct{}), resume.NewMemory()
-		l := newLabAt(t, newPipes(), func(o *resume.Options) {
-			o.Store, o.MaxStream, o.MaxMemory = store, maxStream, maxMemory
-		}, func(w http.ResponseWriter, r *http.Request) error {
-			if err := streams(pieces[:1], always())(w, r); err != nil {
-				return err
-			}
-			select {
-			case <-burst:
-			case <-r.Context().Done():
-				return context.Cause(r.Context())
-			}
-			return streams(pieces[1:], always())(w, r)
-		})
-		l.store = store
-		test(t, l, burst)
+		burst := make(chan struct{}, 1)
+		burst <- struct{}{}
+		test(t, newLabAt(t, newPipes(), func(o *resume.Options) {
+			o.MaxStream, o.MaxMemory = maxStream, maxMemory
+		}, streams(pieces, burst)), burst)
 	})
 }
 
@@ -464,14 +411,7 @@ var made = regexp.MustCompile(`chatcmpl-[0-9a-f]{29}`)
 func replayer(all map[string]string) resume.Next {
 	p := proxy.New(proxy.Options{})
 	return func(w http.ResponseWriter, r *http.Request) error {
-		return p.Serve(w, r, func(w http.ResponseWriter, r *http.Request) error {
-			w.Header().Set("Content-Type", "text/event-stream")
-			for frame := range strings.SplitAfterSeq(all[r.Header.Get("X-File")], "\n\n") {
-				_, _ = io.WriteString(w, frame)
-				_ = http.NewResponseController(w).Flush()
-			}
-			return nil
-		})
+		return p.Serve(w, r, streams(strings.SplitAfter(all[r.Header.Get("X-File")], "\n\n"), always()))
 	}
 }
 

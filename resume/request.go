@@ -97,14 +97,11 @@ var credentials = []string{"Authorization", "Cookie", "X-Api-Key", "Api-Key"}
 
 // owner returns the keyed hash of who may have the answer to r, of the resource.
 func owner(o *Options, r *http.Request, resource string) Digest {
-	fields := [][]string{{r.Host, resource}}
-	if o.Asked != nil {
-		server, path := o.Asked(r)
-		if of, _, ok := named(path); ok {
-			path = of
-		}
-		fields = append(fields, []string{server, path})
+	server, path := o.Asked(r)
+	if of, _, ok := named(path); ok {
+		path = of
 	}
+	fields := [][]string{{r.Host, resource}, {server, path}}
 	for _, name := range credentials {
 		fields = append(fields, r.Header[name])
 	}
@@ -156,16 +153,6 @@ func readBody(r *http.Request, limit int64) ([]byte, bool) {
 type failingReader struct{ err error }
 
 func (f failingReader) Read([]byte) (int, error) { return 0, f.err }
-
-// skipBody reads the body of r to its end and ignores it. Only then does net/http look whether
-// the client is still there (net/http: registerOnHitEOF).
-func skipBody(r *http.Request) bool {
-	if r.Body == nil {
-		return true
-	}
-	_, err := io.Copy(io.Discard, r.Body)
-	return err == nil
-}
 
 // requestBody is a body that has been read. It releases the bytes once they are read again.
 type requestBody struct{ in bytes.Reader }

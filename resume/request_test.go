@@ -104,6 +104,11 @@ func TestPositions(t *testing.T) {
 	}
 	// An EventSource takes every end for a failure, but 204.
 	l.send(get(id, "Last-Event-ID", id+"/2")).want(http.StatusNoContent)
+	for _, q := range []request{post("Last-Event-ID", id+"/1"), get(id, "Last-Event-ID", id+"/1")} {
+		if got := l.send(q).want(http.StatusOK).rest(); got != numbered(id, 2, event(2)) {
+			t.Errorf("%s continues with %q", q.method, got)
+		}
+	}
 	for _, header := range [][]string{nil, {"Last-Event-ID", "7"}} { // one that is none of ours says nothing
 		if got := l.send(get(id, header...)).want(http.StatusOK).rest(); got != numbered(id, 1, events(2)...) {
 			t.Errorf("GET gives %q", got)

@@ -1,10 +1,10 @@
 package resume
 
 import (
-	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"errors"
+	"io"
 	"net/http"
 	"strings"
 
@@ -18,26 +18,7 @@ type Resume struct {
 }
 
 // New returns a Resume with the options.
-func New(o Options) *Resume {
-	if o.Store == nil {
-		o.Store = NewMemory()
-	}
-	if o.Secret == nil {
-		o.Secret = NewSecret()
-	}
-	if o.Runs == nil {
-		o.Runs = new(Runs)
-	}
-	if o.MaxRequest == nil {
-		o.MaxRequest = func() int64 { return proxy.DefaultMaxRequest }
-	}
-	if o.Observer == nil {
-		o.Observer = unobserved{}
-	}
-	o.MaxStream = cmp.Or(o.MaxStream, DefaultMaxStream)
-	o.MaxMemory = cmp.Or(o.MaxMemory, DefaultMaxMemory)
-	return &Resume{&o}
-}
+func New(o Options) *Resume { return &Resume{&o} }
 
 // Handler returns a handler that lets the answers of next outlive their connections.
 func (p *Resume) Handler(next http.Handler) http.Handler {
@@ -54,7 +35,7 @@ func (p *Resume) Handler(next http.Handler) http.Handler {
 // asks for nothing of ours goes to next as it is.
 //
 // The error and the panic of next go on in the goroutine of the client that it was called
-// for, as long as that is there. If there is no client any more, Observer is told.
+// for, as long as that is there. If there is no client any more, Options.Ended is told.
 func (p *Resume) Serve(w http.ResponseWriter, r *http.Request, next Next) error {
 	err := p.serve(w, r, next)
 	if problem, ok := errors.AsType[*problem](err); ok {
@@ -137,9 +118,11 @@ func (p *Resume) resume(w http.ResponseWriter, r *http.Request, resource string,
 		return err
 	}
 	switch {
-	case key == "" && !skipBody(r):
-		return errUnreadable
 	case key == "":
+		// Only after the body does net/http look whether the client is still there.
+		if _, err := io.Copy(io.Discard, r.Body); err != nil {
+			return errUnreadable
+		}
 	case e.Key != keyOf(p.o.Secret, e.Owner, r.URL.RawQuery, key):
 		return errOtherKey
 	default:

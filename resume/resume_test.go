@@ -19,29 +19,6 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
 
-func TestAnswerIsContinuedAfterTheLastEvent(t *testing.T) {
-	each := make(chan struct{})
-	l := newLab(t, nil, streams(events(3), each))
-	go func() { each <- struct{}{} }()
-	id := l.left(post(key, "k")).id()
-	close(each)
-	want := numbered(id, 2, event(2), event(3))
-	if got := l.send(post("Last-Event-ID", id+"/1")).want(http.StatusOK).rest(); got != want {
-		t.Errorf("continued with\n%q\nwant\n%q", got, want)
-	}
-	if got := l.send(request{http.MethodGet, otherPath + "/" + id, "", []string{"Last-Event-ID", id + "/1"}}).want(http.StatusOK).rest(); got != want {
-		t.Errorf("continued by GET with\n%q\nwant\n%q", got, want)
-	}
-	again := l.send(post(key, "k")).want(http.StatusOK)
-	if got, want := again.rest(), numbered(id, 1, events(3)...); got != want {
-		t.Errorf("repeated with\n%q\nwant\n%q", got, want)
-	}
-	if again.Header.Get("Idempotency-Replayed") != "true" || again.id() != id {
-		t.Errorf("header %v", again.Header)
-	}
-	l.wantAsked(1)
-}
-
 // TestOthersGetNothing has a client with other credentials, or at another path, ask for a
 // stream: the answer is the one for a stream that never was, to the byte.
 func TestOthersGetNothing(t *testing.T) {
@@ -149,7 +126,7 @@ func TestHead(t *testing.T) {
 		head(id, "Last-Event-ID", id+"/3").want(http.StatusBadRequest)
 		head("stream_" + strings.Repeat("A", 22)).want(http.StatusNotFound)
 		head(id, "Authorization", "Bearer b").want(http.StatusNotFound)
-		if st := l.runs.Stats(); st.TotalReplayed+st.TotalContinued != 0 {
+		if st := l.runs.Stats(); st.TotalAttached[resume.HowReplayed]+st.TotalAttached[resume.HowContinued] != 0 {
 			t.Errorf("counted as a client: %+v", st)
 		}
 		if each != nil {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
@@ -20,11 +21,32 @@ type Next func(http.ResponseWriter, *http.Request) error
 // A run is a call of the next handler, in a goroutine of its own, and the http.ResponseWriter
 // of that call. The final status decides whether the answer goes into a log or to the first
 // client.
+//
+// It counts the clients that read the answer, and is cancelled when there was none for too
+// long. The first client counts by itself until leave, and has the answer to itself if that is
+// no event stream.
 type run struct {
-	presence
-	entry Entry
-	ctx   context.Context
-	log   Writer
+	o       *Options
+	entry   Entry
+	ctx     context.Context
+	abort   context.CancelCauseFunc
+	log     Writer
+	detach  time.Duration // how long it goes on without a client
+	version int           // of HTTP, of the first client
+	wants   bool          // the request says that it wants an event stream
+
+	informing sync.Mutex // held while an informational answer is sent; taken before mu
+	informed  int        // bytes of these
+
+	mu       sync.Mutex          // may be taken while a store's is held, never the other way round
+	client   http.ResponseWriter // the first client's, nil when that has left
+	kind     kind
+	over     bool // next has returned
+	reason   Reason
+	readers  int
+	detached bool        // it goes on without a client
+	since    time.Time   // when the last client left
+	timer    *time.Timer // of detach; nil if it has never been set
 
 	// Of the goroutine of next, and of the first client's after done is closed, or after it
 	// has read the header from the log.
@@ -46,13 +68,11 @@ func newRun(
 	o *Options, e Entry, detach time.Duration, w http.ResponseWriter, r *http.Request, body []byte,
 ) *run {
 	x := &run{
-		presence: presence{
-			o: o, detach: detach, version: r.ProtoMajor, wants: asksForStream(r, body), client: w,
-		},
-		entry: e, done: make(chan struct{}), returned: func() {}, number: newNumberer(e.ID, 0),
+		o: o, detach: detach, version: r.ProtoMajor, wants: asksForStream(r, body), client: w,
+		entry: e, done: make(chan struct{}), number: newNumberer(e.ID, 0),
 		header: w.Header().Clone(), before: w.Header().Clone(),
 	}
-	ctx := context.WithValue(context.WithoutCancel(r.Context()), presenceKey{}, &x.presence)
+	ctx := context.WithValue(context.WithoutCancel(r.Context()), runKey{}, x)
 	x.ctx, x.abort = context.WithCancelCause(ctx)
 	return x
 }
@@ -61,10 +81,8 @@ func newRun(
 func (x *run) start(r *http.Request, body []byte, next Next) {
 	up := r.Clone(x.ctx)
 	giveBody(up, body)
-	if x.o.Detached != nil {
-		up, x.returned = x.o.Detached(up, x)
-	}
-	x.o.Runs.add(&x.presence)
+	up, x.returned = x.o.Detached(up, x)
+	x.o.Runs.add(x)
 	go func() {
 		defer func() { // also if next ends the goroutine
 			x.end(up)
@@ -77,8 +95,14 @@ func (x *run) start(r *http.Request, body []byte, next Next) {
 
 // end ends the run after next has returned or panicked.
 func (x *run) end(r *http.Request) {
-	client, e := x.finish()
-	e.Err = x.ended.Err
+	x.mu.Lock()
+	x.over = true
+	client, e := x.client, Ended{Stream: x.kind == kindStream, Reason: x.reason, Err: x.ended.Err}
+	if x.detached {
+		e.Detached = time.Since(x.since)
+		x.attach()
+	}
+	x.mu.Unlock()
 	x.ended = e
 	if v := panics.Catch(func() { x.endAnswer(client) }); x.panicked == nil {
 		x.panicked = v
@@ -89,11 +113,11 @@ func (x *run) end(r *http.Request) {
 	}
 	e.Events = x.number.last
 	x.abort(nil)
-	x.o.Runs.remove(&x.presence)
+	x.o.Runs.remove(x)
 	if e.Reason != ReasonNone {
 		x.o.Runs.count(func(s *Stats) { s.TotalCancelled[e.Reason]++ })
 	}
-	x.o.Observer.Ended(r, e)
+	x.o.Ended(r, e)
 }
 
 // endAnswer ends the answer. The first client is nil if it has left.
@@ -156,9 +180,18 @@ var (
 	errNoHijack = errors.New("the connection of an answer that has begun cannot be taken over")
 )
 
-// decide decides what the answer is.
+// decide decides what the answer is. Only if it passes, it goes to the first client, which waits.
 func (x *run) decide(stream bool) {
-	x.setKind(stream)
+	x.mu.Lock()
+	switch {
+	case stream:
+		x.kind = kindStream
+	case x.client != nil:
+		x.kind = kindPasses
+	default:
+		x.kind = kindUnwanted
+	}
+	x.mu.Unlock()
 	switch x.kind {
 	case kindPasses:
 		head.Copy(x.client.Header(), x.header)

@@ -188,10 +188,10 @@ func TestFailuresOfStreams(t *testing.T) {
 	}
 }
 
-// TestPanicWithoutAClient is told to the Observer, or logged.
+// TestPanicWithoutAClient is logged.
 func TestPanicWithoutAClient(t *testing.T) {
 	may := make(chan struct{})
-	l := newLab(t, func(o *resume.Options) { o.Observer = nil }, func(w http.ResponseWriter, r *http.Request) error {
+	l := newLab(t, func(o *resume.Options) { o.Ended = resume.DefaultOptions().Ended }, func(w http.ResponseWriter, r *http.Request) error {
 		_ = streams(events(1), always())(w, r)
 		<-may
 		panic("boom")
@@ -436,13 +436,8 @@ func TestEndedStreamsTakeWhatIsCounted(t *testing.T) {
 	for n := range streams {
 		ask(n + 1)
 	}
-	if grown, used := heap()-before, used(l.store); grown > used+int64(len(large)*streams/4) {
+	used, _ := l.store.Used()
+	if grown := heap() - before; grown > used+int64(len(large)*streams/4) {
 		t.Errorf("the heap has grown by %d, counted are %d", grown, used)
 	}
-}
-
-// used returns how many bytes the store counts.
-func used(s *resume.Memory) int64 {
-	bytes, _ := s.Used()
-	return bytes
 }

@@ -12,11 +12,10 @@ import (
 // of, and counts what becomes of them. The zero value is an empty set. Its lock is never
 // held while another is waited for.
 type Runs struct {
+	drain sync.Once // Shutdown was called
 	mu    sync.Mutex
-	open  map[*presence]bool // of the runs
-	idle  chan struct{}      // closed when none is open any more
-	drain *time.Timer        // of Shutdown
-	over  bool               // the time of Shutdown has passed
+	open  map[*run]bool // of the runs
+	over  bool          // the time of Shutdown has passed
 	stats Stats
 }
 
@@ -26,10 +25,9 @@ type Stats struct {
 	Readers int64
 	// Detached is how many runs go on without a client now.
 	Detached int64
-	// The others count since the process began. TotalBegun, TotalReplayed and
-	// TotalContinued are the clients that were given a stream: the first one, those that
-	// sent the same request, and those that named an event.
-	TotalBegun, TotalReplayed, TotalContinued int64
+	// The others count since the process began. TotalAttached is how many clients were given
+	// a stream.
+	TotalAttached [hows]int64
 	// TotalDetached is how many times the last client of a run left and it went on.
 	TotalDetached int64
 	// TotalCancelled is how many runs were cancelled, by the reason.
@@ -53,11 +51,7 @@ func (s *Runs) count(change func(*Stats)) {
 // Shutdown lets the runs that are open, and those that begin later, go on for the time d.
 // Then they are cancelled. It returns at once, and has no effect the second time.
 func (s *Runs) Shutdown(d time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.drain == nil {
-		s.drain = time.AfterFunc(d, s.cancelAll)
-	}
+	s.drain.Do(func() { time.AfterFunc(d, s.cancelAll) })
 }
 
 func (s *Runs) cancelAll() {
@@ -72,14 +66,8 @@ func (s *Runs) cancelAll() {
 
 // Wait waits until no run is open, or ctx is done.
 func (s *Runs) Wait(ctx context.Context) {
-	s.mu.Lock()
-	idle := s.idle
-	s.mu.Unlock()
-	if idle != nil {
-		select {
-		case <-idle:
-		case <-ctx.Done():
-		}
+	for s.Open() > 0 && ctx.Err() == nil {
+		time.Sleep(time.Millisecond)
 	}
 }
 
@@ -90,25 +78,23 @@ func (s *Runs) Open() int {
 	return len(s.open)
 }
 
-func (s *Runs) add(r *presence) {
+func (s *Runs) add(x *run) {
 	s.mu.Lock()
-	if len(s.open) == 0 {
-		s.open, s.idle = make(map[*presence]bool), make(chan struct{})
+	if s.open == nil {
+		s.open = make(map[*run]bool)
 	}
-	s.open[r] = true
+	s.open[x] = true
 	over := s.over
 	s.mu.Unlock()
 	if over {
-		r.cancel(ReasonShutdown)
+		x.cancel(ReasonShutdown)
 	}
 }
 
-func (s *Runs) remove(r *presence) {
+func (s *Runs) remove(x *run) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if delete(s.open, r); len(s.open) == 0 {
-		close(s.idle)
-	}
+	delete(s.open, x)
 }
 
 // detach counts one run more without a client, unless there are as many as may be.

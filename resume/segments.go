@@ -59,16 +59,13 @@ type segment struct {
 // size returns what the segment takes.
 func (g *segment) size() int64 { return segmentOverhead + segmentSize + 2*int64(cap(g.ends)) }
 
-// isFull reports whether no byte more has room in the last segment.
-func (s *segments) isFull() bool { return s.end == s.begin+int64(len(s.all))*segmentSize }
-
 // next returns the segment that comes next.
 func (s *segments) next() segment { return segment{before: s.events, torn: s.sizes.begun < s.end} }
 
 // append appends b. An event may end after b.
 func (s *segments) append(b []byte, ends bool) {
 	for len(b) > 0 {
-		if s.isFull() {
+		if s.end == s.begin+int64(len(s.all))*segmentSize { // the last one is full
 			g := s.next()
 			g.b, g.ends = make([]byte, 0, segmentSize), make([]uint16, 0, segmentSize/usualEvent)
 			s.all = append(s.all, g)
@@ -105,17 +102,11 @@ func (s *segments) trim(most, unread int64) {
 	s.all = s.all[n:]
 }
 
-// trimmed returns up to where bytes are deleted to free so many of them for what comes next.
+// trimmed returns up to where bytes are deleted at most to free so many of them for what comes
+// next: segments that are full.
 func (s *segments) trimmed(bytes int64) (to int64) {
-	to = s.begin
-	for i := range s.all {
-		if bytes <= 0 || i == len(s.all)-1 && !s.isFull() {
-			break
-		}
-		bytes -= s.all[i].size()
-		to += segmentSize
-	}
-	return to
+	n := min((max(bytes, 0)+segmentSize-1)/segmentSize, (s.end-s.begin)/segmentSize)
+	return s.begin + n*segmentSize
 }
 
 // clear deletes all.

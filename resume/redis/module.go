@@ -150,13 +150,13 @@ func (s *Storage) Provision(ctx caddy.Context) error {
 
 // Validate reports a value that is not allowed.
 func (s *Storage) Validate() error {
-	if s.options.Lease < time.Second {
-		return fmt.Errorf("invalid lease %q: must be a duration from 1s on; a number in JSON is nanoseconds",
-			s.options.Lease)
-	}
-	if s.options.Timeout < time.Millisecond {
-		return fmt.Errorf("invalid timeout %q: must be a duration from 1ms on; a number in JSON is nanoseconds",
-			s.options.Timeout)
+	for name, d := range map[string]struct{ is, least time.Duration }{
+		"lease": {s.options.Lease, time.Second}, "timeout": {s.options.Timeout, time.Millisecond},
+	} {
+		if d.is < d.least {
+			return fmt.Errorf("invalid %s %q: must be a duration from %v on; a number in JSON is nanoseconds",
+				name, d.is, d.least)
+		}
 	}
 	return nil
 }

@@ -149,47 +149,38 @@ func (o *owned) flush() {
 	defer ticks.Stop()
 	until := time.Now().Add(o.s.o.Lease)
 	var pieces []piece // to write
-	for over := false; ; {
+	for over := false; !over || len(pieces) > 0; {
 		select {
 		case <-o.wake:
 		case <-ticks.C:
 		}
 		o.mu.Lock()
-		if len(pieces) == 0 || o.lost.Load() {
+		if len(pieces) == 0 {
 			pieces, o.pending, o.size = o.pending, nil, 0
 			over = o.over.Load()
 			o.room.Broadcast()
 		}
-		lost := o.lost.Load()
 		o.mu.Unlock()
-		if !lost {
-			cancelled, readers, err := w.write(pieces...)
-			o.mu.Lock()
-			o.fails = err != nil
-			o.room.Broadcast()
-			o.mu.Unlock()
-			switch {
-			case err == nil:
-				pieces, until = nil, time.Now().Add(o.s.o.Lease)
-				if cancelled || over {
-					_ = local.Delete(context.Background(), o.entry.ID) // unless that has been done
-				}
-				local.SetElsewhere(o.entry.ID, readers)
-			case errors.Is(err, errLost) || time.Now().After(until):
-				o.lose(err)
-				lost = true
-			default:
-				time.Sleep(retryAfter)
-				o.wakeFlush()
-				continue
-			}
+		cancelled, readers, err := false, 0, errLost
+		if !o.lost.Load() {
+			cancelled, readers, err = w.write(pieces...)
 		}
-		if lost {
-			local.SetElsewhere(o.entry.ID, 0)
+		o.mu.Lock()
+		o.fails = err != nil
+		o.room.Broadcast()
+		o.mu.Unlock()
+		switch {
+		case errors.Is(err, errLost) || err != nil && time.Now().After(until):
+			o.lose(err)
+		case err != nil:
+			time.Sleep(retryAfter)
+			o.wakeFlush()
+			continue
+		case cancelled || over:
+			_ = local.Delete(context.Background(), o.entry.ID) // unless that has been done
 		}
-		if over {
-			return
-		}
+		pieces, until = nil, time.Now().Add(o.s.o.Lease)
+		local.SetElsewhere(o.entry.ID, readers)
 	}
 }
 

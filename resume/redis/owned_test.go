@@ -24,12 +24,7 @@ func TestRedisThatTakesNothing(t *testing.T) {
 	r := follow(t, s, l.ID)
 	server.kill()
 	e := "data: " + strings.Repeat("x", 1000) + "\n\n"
-	for range 3 * maxPending / len(e) {
-		add(t, l, e)
-		if n := waiting(l); n > maxPending+2*len(e) {
-			t.Fatalf("%d bytes wait", n)
-		}
-	}
+	addMany(t, l, e, 3*maxPending/len(e))
 	l.End(resume.Whole)
 	if got, err := all(r); err == nil || !strings.HasSuffix(got, e) {
 		var gone *resume.GoneError
@@ -82,24 +77,26 @@ func TestUpstreamWaitsForRedis(t *testing.T) {
 	server.do("CLIENT", "PAUSE", 300, "WRITE")
 	e := "data: " + strings.Repeat("x", 10_000) + "\n\n"
 	const events = 8 * maxPending / 10_000
-	for range events {
-		add(t, l, e)
-		if n := waiting(l); n > maxPending+2*len(e) {
-			t.Fatalf("%d bytes wait", n)
-		}
-	}
+	addMany(t, l, e, events)
 	l.End(resume.Whole)
 	if got, err := all(r); len(got) != events*len(e) || !errors.Is(err, io.EOF) {
 		t.Errorf("%d bytes, want %d, %v", len(got), events*len(e), err)
 	}
 }
 
-// waiting returns how many bytes of a log wait for Redis.
-func waiting(l claimed) int {
+// addMany appends an event n times, and checks how many bytes of the log wait for Redis.
+func addMany(t *testing.T, l claimed, e string, n int) {
+	t.Helper()
 	o := l.Writer.(*owned)
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.size
+	for range n {
+		add(t, l, e)
+		o.mu.Lock()
+		size := o.size
+		o.mu.Unlock()
+		if size > maxPending+2*len(e) {
+			t.Fatalf("%d bytes wait", size)
+		}
+	}
 }
 
 // TestLargeRecords keeps out of Redis what no replica would read there. The answer goes on here.
@@ -120,14 +117,6 @@ func TestLargeRecords(t *testing.T) {
 	l.End(resume.Whole)
 }
 
-// panicking returns a run that panics when it is told anything, and counts that.
-func panicking(told *atomic.Int64) resume.Run {
-	return resume.Run{
-		ReadersChanged: func(int) { told.Add(1); panic("a test panics") },
-		Cancel:         func(resume.Reason) { told.Add(1); panic("a test panics") },
-	}
-}
-
 // TestPanicsEndNothing has runs panic in each goroutine of a store that calls them: the process
 // goes on, and so do other streams of the store.
 func TestPanicsEndNothing(t *testing.T) {
@@ -140,7 +129,10 @@ func TestPanicsEndNothing(t *testing.T) {
 			s, logs := server.replica(nil)
 			there, _ := server.replica(nil)
 			var told atomic.Int64
-			e, l, err := s.Claim(context.Background(), entry(what), panicking(&told))
+			e, l, err := s.Claim(context.Background(), entry(what), resume.Run{
+				ReadersChanged: func(int) { told.Add(1); panic("a test panics") },
+				Cancel:         func(resume.Reason) { told.Add(1); panic("a test panics") },
+			})
 			if err != nil || l == nil {
 				t.Fatal(err)
 			}

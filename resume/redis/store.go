@@ -117,9 +117,6 @@ func (s *Store) do(ctx context.Context, script *goredis.Script, id string, args 
 // errLarge means that a header, or the path of a request, is larger than what is kept in Redis.
 var errLarge = errors.New("a header or a path is too large for redis")
 
-// errFreed means that the log of a key is about to free it.
-var errFreed = errors.New("the log of the key is going away")
-
 // ttl is how long what a log has in Redis stays if it is not refreshed.
 func (s *Store) ttl(e resume.Entry) int64 {
 	return (e.Keep + 2*s.o.Lease + time.Minute).Milliseconds()
@@ -153,7 +150,8 @@ func (s *Store) Claim(
 		if errors.Is(err, resume.ErrTaken) {
 			taken = err
 		}
-		wait := errors.Is(err, errFreed) || e.Key != (resume.Digest{}) && errors.Is(err, errAway)
+		// The log of the key is about to free it, or Redis may be back.
+		wait := errors.Is(err, resume.ErrDropped) || e.Key != (resume.Digest{}) && errors.Is(err, errAway)
 		if !wait || !pause(ctx, retryAfter) {
 			return resume.Entry{}, nil, cmp.Or(taken, err)
 		}
@@ -181,10 +179,7 @@ func (s *Store) claim(
 		return s.own(ctx, e, run)
 	}
 	have, err := s.find(ctx, id)
-	switch {
-	case errors.Is(err, resume.ErrDropped):
-		err = fmt.Errorf("%w: %w", resume.ErrTaken, errFreed)
-	case err != nil:
+	if err != nil {
 		err = fmt.Errorf("%w: %w", resume.ErrTaken, err)
 	}
 	return have, nil, err

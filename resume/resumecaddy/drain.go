@@ -12,24 +12,18 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 )
 
-// hermes is a handler that repairs the streams that this one keeps, and whose limits hold
-// here, too.
-type hermes interface {
-	ResumeLimits() (maxRequest int64, drainTimeout time.Duration)
-}
-
-// limits returns the largest max_request and drain_timeout of the app's hermes handlers, or
-// the defaults if it has none.
+// limits returns the largest max_request and drain_timeout of the app's hermes handlers, which
+// repair the streams that this one keeps, or the defaults if it has none.
 func limits(app *caddyhttp.App) (maxRequest int64, drainTimeout time.Duration) {
 	var visit func(routes caddyhttp.RouteList)
-	known := false
+	drainTimeout = -1 // no handler is known
 	visit = func(routes caddyhttp.RouteList) {
 		for _, route := range routes {
 			for _, handler := range route.Handlers {
 				switch h := handler.(type) {
-				case hermes:
+				case interface{ ResumeLimits() (int64, time.Duration) }:
 					size, timeout := h.ResumeLimits()
-					maxRequest, drainTimeout, known = max(maxRequest, size), max(drainTimeout, timeout), true
+					maxRequest, drainTimeout = max(maxRequest, size), max(drainTimeout, timeout)
 				case *caddyhttp.Subroute:
 					visit(h.Routes)
 					if h.Errors != nil {
@@ -50,7 +44,7 @@ func limits(app *caddyhttp.App) (maxRequest int64, drainTimeout time.Duration) {
 			}
 		}
 	}
-	if !known {
+	if drainTimeout < 0 {
 		drainTimeout = proxy.DefaultOptions().DrainTimeout
 	}
 	return cmp.Or(maxRequest, proxy.DefaultMaxRequest), drainTimeout

@@ -134,7 +134,7 @@ func (h *ResumeHandler) Provision(ctx caddy.Context) error {
 	}
 	o := resume.DefaultOptions()
 	o.Store, o.Secret, o.Runs = shared.store, shared.secret, &shared.runs
-	o.Observer = &observer{logger}
+	o.Answered, o.Ended = answered, func(r *http.Request, e resume.Ended) { logEnd(logger, r, e) }
 	o.Asked, o.Detached = asked, ofRun
 	app := httpapp.Of(ctx)
 	o.Always, o.MaxRequest = h.Always, func() int64 {

@@ -76,12 +76,3 @@ func TestRunHasItsOwn(t *testing.T) {
 		t.Error("there is something")
 	}
 }
-
-// TestRequestThatIsNotCaddys passes one that is not Caddy's.
-func TestRequestThatIsNotCaddys(t *testing.T) {
-	r := httptest.NewRequest(http.MethodPost, "/", nil)
-	run, returned := ofRun(r, httptest.NewRecorder())
-	if returned(); run != r {
-		t.Error("it is another")
-	}
-}

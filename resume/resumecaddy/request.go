@@ -40,10 +40,7 @@ const routeGroups = caddy.CtxKey("route_group")
 // over, returned lets the client's request have what the handlers of the run have set.
 func ofRun(r *http.Request, w http.ResponseWriter) (run *http.Request, returned func()) {
 	clients := r.Context()
-	theirs, ok := clients.Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
-	if !ok {
-		return r, func() {} // not Caddy's
-	}
+	theirs := clients.Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 	server, _ := clients.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
 	ours := caddy.NewReplacer()
 	run = caddyhttp.PrepareRequest(r, ours, w, server)

@@ -14,24 +14,16 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
 
-// observer logs what becomes of streams.
-type observer struct{ logger *zap.Logger }
-
-func (o *observer) Answered(r *http.Request, a resume.Answered) {
-	what := "begun"
-	switch {
-	case a.Continued:
-		what = "continued"
-	case a.Replayed:
-		what = "replayed"
-	}
-	accesslog.SetPlaceholder(r, "http.hermes.resumed", what)
-	accesslog.Add(r, zap.String("hermes_resumed", what))
+// answered records how the client of r came to its stream.
+func answered(r *http.Request, how resume.How) {
+	accesslog.SetPlaceholder(r, "http.hermes.resumed", how.String())
+	accesslog.Add(r, zap.String("hermes_resumed", how.String()))
 }
 
-func (o *observer) Ended(r *http.Request, e resume.Ended) {
+// logEnd logs what became of a stream.
+func logEnd(logger *zap.Logger, r *http.Request, e resume.Ended) {
 	level, text := message(e)
-	if c := o.logger.Check(level, text); c != nil {
+	if c := logger.Check(level, text); c != nil {
 		err := e.Panicked // with its stack
 		if err == nil && !errors.Is(e.Err, context.Canceled) {
 			err = bounded.Error(e.Err)
@@ -80,10 +72,10 @@ func (collector) Collect(m chan<- prometheus.Metric) {
 	gauge(st.Detached, "detached", "Number of streams that go on without a client.")
 	gauge(int64(logs), "streams", "Number of streams that are kept, those that go on included.")
 	gauge(size, "bytes", "Memory of the streams that are kept, in bytes.")
-	for how, n := range map[string]int64{"begun": st.TotalBegun, "replayed": st.TotalReplayed, "continued": st.TotalContinued} {
+	for how, n := range st.TotalAttached {
 		add(prometheus.CounterValue, n, "attached_total",
 			"Counter of clients that were given a stream that may be resumed, by how: begun, replayed or continued.",
-			[]string{"how"}, []string{how})
+			[]string{"how"}, []string{resume.How(how).String()})
 	}
 	add(prometheus.CounterValue, st.TotalDetached, "detached_total",
 		"Counter of times that the last client of a stream left and it went on.", nil, nil)
