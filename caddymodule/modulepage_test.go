@@ -49,7 +49,7 @@ func modulePages(t *testing.T) map[string]*doc.Type {
 // and its default.
 func TestModulePages(t *testing.T) {
 	pages := modulePages(t)
-	for _, name := range []string{"Handler", "ResumeHandler", "AdminStreams"} {
+	for _, name := range []string{"Handler", "ResumeHandler", "Transport", "AdminStreams"} {
 		if pages[name] == nil {
 			t.Errorf("there is no page of %s", name)
 		}
@@ -60,7 +60,7 @@ func TestModulePages(t *testing.T) {
 		}
 		checkMarkdown(t, name, page.Doc)
 		for _, f := range page.Decl.Specs[0].(*ast.TypeSpec).Type.(*ast.StructType).Fields.List {
-			if !f.Names[0].IsExported() {
+			if len(f.Names) == 0 || !f.Names[0].IsExported() { // embedded, or not for users
 				continue
 			}
 			text := f.Doc.Text()

@@ -25,7 +25,7 @@ func init() {
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name: "hermes-proxy",
 		Usage: `[--from <addr>] [--to <addr>] [--bind <ip>] [--change-host-header] [--insecure] [--internal-certs] [--install-trust] [--disable-redirects] ` +
-			`[--header-up "Field: value"] [--header-down "Field: value"] [--access-log] [--debug] [--<option of the hermes directive> <value>]`,
+			`[--header-up "Field: value"] [--header-down "Field: value"] [--resume] [--access-log] [--debug] [--<option of the hermes directive> <value>]`,
 		Short: "Repairs the streams of a Hermes agent, as a reverse proxy in front of it",
 		Long: `
 A reverse proxy like caddy reverse-proxy, with the Hermes sidecar in it. It
@@ -71,6 +71,9 @@ For proxying:
     This is a shortcut for --header-up "Host: {http.reverse_proxy.upstream.hostport}".
   --insecure disables TLS verification with the upstream. WARNING: THIS
     DISABLES SECURITY BY NOT VERIFYING THE UPSTREAM'S CERTIFICATE.
+  --resume is for an upstream that is a distant site with hermes_resume. When
+    the connection to it breaks, the proxy comes back for a minute and continues
+    the stream, of which the client notices nothing.
 
 Idle connections to the upstream are closed after 4 seconds, before Hermes
 closes them.
@@ -100,6 +103,7 @@ type proxyCommand struct {
 	headerDown       []string
 	changeHost       bool
 	insecure         bool
+	resume           bool
 	disableRedirects bool
 	internalCerts    bool
 	installTrust     bool
@@ -122,6 +126,7 @@ func (c *proxyCommand) flags(cmd *cobra.Command) {
 	f.BoolVar(&c.installTrust, "install-trust", false, "Put the internal CA's root certificate in the trust stores of this system")
 	f.StringArrayVarP(&c.headerUp, "header-up", "H", nil, `Set a request header to send to the upstream (format: "Field: value")`)
 	f.StringArrayVarP(&c.headerDown, "header-down", "d", nil, `Set a response header to send back to the client (format: "Field: value")`)
+	f.BoolVar(&c.resume, "resume", false, "Continue streams when the connection to the upstream breaks (the upstream must have hermes_resume)")
 	f.BoolVar(&c.accessLog, "access-log", false, "Enable the access log")
 	f.BoolVarP(&c.debug, "debug", "v", false, "Enable verbose debug logs")
 

@@ -158,7 +158,11 @@ func (c *proxyCommand) upstreams() (*reverseproxy.Handler, error) {
 	if c.changeHost {
 		up = append(up, []string{"header_up", "Host", "{http.reverse_proxy.upstream.hostport}"})
 	}
-	lines = slices.Concat(lines, up, down, [][]string{{"transport", "http", "{"}, {"keepalive", upstreamIdle}})
+	transport := "http"
+	if c.resume {
+		transport = "hermes_resume"
+	}
+	lines = slices.Concat(lines, up, down, [][]string{{"transport", transport, "{"}, {"keepalive", upstreamIdle}})
 	if c.insecure && secure {
 		lines = append(lines, []string{"tls_insecure_skip_verify"})
 	}

@@ -2,6 +2,7 @@ package resume
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/reqbody"
+	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -88,8 +90,7 @@ func asks(o *Options, r *http.Request) (a asked, ok bool, wrong error) {
 	if a.key != "" || !o.Always {
 		return a, a.key != "", nil
 	}
-	media := head.MediaType(r.Header)
-	return a, media == "application/json" || strings.HasSuffix(media, "+json"), nil
+	return a, isJSON(head.MediaType(r.Header)), nil
 }
 
 // credentials are the header fields that say who a client is.
@@ -185,4 +186,24 @@ func asksForStream(r *http.Request, body []byte) bool {
 		return true
 	}
 	return rewrite.AskedOf(body) == rewrite.AskedStream
+}
+
+// ReadStreamRequest reads the body of r, a POST, and reports whether it says that it wants an event
+// stream. If not, or if the body is larger than limit, r has a body that gives the same. A limit of
+// zero means proxy.DefaultMaxRequest.
+func ReadStreamRequest(r *http.Request, limit int64) ([]byte, bool) {
+	if media := head.MediaType(r.Header); media != "" && !isJSON(media) {
+		return nil, false
+	}
+	body, ok := readBody(r, cmp.Or(limit, proxy.DefaultMaxRequest))
+	if ok && !asksForStream(r, body) {
+		giveBody(r, body)
+		return nil, false
+	}
+	return body, ok
+}
+
+// isJSON reports whether a media type is one of JSON.
+func isJSON(media string) bool {
+	return media == "application/json" || strings.HasSuffix(media, "+json")
 }

@@ -1,0 +1,117 @@
+package resume
+
+import (
+	"context"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
+)
+
+// badRoad is a relay to the address whose connections break after a random number of bytes.
+func badRoad(t *testing.T, to string, seed uint64) *harness.Listener {
+	var mu sync.Mutex
+	random := rand.New(rand.NewPCG(seed, 7))
+	return harness.Listen(t, func(_ context.Context, c net.Conn) {
+		site, err := net.Dial("tcp", to)
+		if err != nil {
+			return
+		}
+		defer site.Close()
+		mu.Lock()
+		after := 200 + random.Int64N(4<<10)
+		mu.Unlock()
+		go func() {
+			_, _ = io.Copy(site, c)
+			_ = site.Close()
+		}()
+		_, _ = io.CopyN(c, site, after)
+	})
+}
+
+// near starts a sidecar beside the client, for a distant site.
+func near(t *testing.T, site string, flags ...string) (*client.Client, *sidecar.Process) {
+	listen := harness.FreePort(t)
+	s := sidecar.Launch(t, sidecar.Environment(t.TempDir()), "hermes proxying",
+		append([]string{"hermes-proxy", "--resume", "--from", "http://" + listen, "--to", site}, flags...)...)
+	return client.New(t, "http://"+listen), s
+}
+
+// What the two sidecars may add: comments, and blank lines.
+var comments, blank = regexp.MustCompile(`(?m)^:.*\n`), regexp.MustCompile(`\n\n+`)
+
+// TestBadRoadToADistantSite has connections break at random places between two sidecars. The
+// client sees each recording as without that, and upstream is asked once.
+func TestBadRoadToADistantSite(t *testing.T) {
+	recordings := hermes.Recordings(t, func(r hermes.Recording) bool { return hermes.Chats(r) && len(r.Body) < 8<<10 })
+	up := upstream.New(t, upstream.Library(recordings, upstream.ByFrame).Play)
+	base, _ := run(t, up, "", "hermes_resume\n\thermes {\n\t\tkeepalive off\n\t\tparallel_window 1h\n\t}")
+	direct := client.New(t, base)
+	road := badRoad(t, strings.TrimPrefix(base, "http://"), 1).Addr
+	c, _ := near(t, road, "--change-host-header", "--keepalive", "off", "--parallel-window", "1h")
+	plain := func(s string) string { return blank.ReplaceAllString(comments.ReplaceAllString(s, ""), "\n\n") }
+	for i, r := range recordings {
+		if i%3 != 0 && testing.Short() {
+			continue
+		}
+		name := r.String()
+		before := len(up.Requests())
+		got := plain(c.Play(name, key, name).All())
+		if want := plain(direct.Play(name, key, name, "Host", road).All()); got != want {
+			t.Errorf("%s: got\n%s\nwant\n%s", name, got, want)
+		}
+		if n := len(up.Requests()) - before; n != 1 {
+			t.Errorf("%s: upstream was asked %d times", name, n)
+		}
+	}
+}
+
+// TestSiteThatIsGone has the stream end with an error finish.
+func TestSiteThatIsGone(t *testing.T) {
+	up := upstream.New(t, held(nil))
+	base, site := run(t, up, "", "hermes_resume\n\thermes {\n\t\tdrain_timeout 1ms\n\t}")
+	listen := harness.FreePort(t)
+	sidecar.RunCaddyfile(t, t.TempDir(), "{\n\tadmin off\n}\n"+sidecar.OnLoopback(listen)+
+		"hermes\nreverse_proxy "+base+" {\n\ttransport hermes_resume {\n\t\tresume_for 1s\n\t}\n}\n}\n")
+	r := client.New(t, "http://"+listen).Chat()
+	frame(t, r)
+	site.Kill()
+	if rest := r.All(); !strings.Contains(rest, `"finish_reason":"error"`) || !strings.Contains(rest, "[DONE]") {
+		t.Errorf("the rest is\n%s", rest)
+	}
+}
+
+// TestClientOfADistantSiteLeaves ends the run there.
+func TestClientOfADistantSiteLeaves(t *testing.T) {
+	gone := make(chan struct{})
+	up := upstream.New(t, func(x *upstream.Exchange) {
+		x.Begin("Hello")
+		x.Silence()
+		close(gone)
+	})
+	base, _ := run(t, up, "", "hermes_resume\n\thermes {\n\t\tkeepalive off\n\t}")
+	c, _ := near(t, strings.TrimPrefix(base, "http://"))
+	r := c.Chat()
+	frame(t, r)
+	id := r.Header.Get(stream)
+	r.Leave()
+	select {
+	case <-gone:
+	case <-time.After(harness.Patience):
+		t.Fatal("the run goes on")
+	}
+	if status := leave(c.Send(http.MethodGet, "/v1/chat/completions/"+id, nil)); status != http.StatusNotFound {
+		t.Errorf("the stream is still there: %d", status)
+	}
+}

@@ -1,0 +1,105 @@
+package resumecaddy
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
+
+	"github.com/hermes-sidecar/hermes-sidecar/resume/splice"
+)
+
+func init() { caddy.RegisterModule(new(Transport)) }
+
+// Transport is a transport of reverse_proxy for a distant site that has hermes_resume. It belongs
+// beside the client: on a laptop, or on the host of a chat UI. It gives each request for a stream
+// a key. When the connection to the site breaks, it comes back and splices, so that the client
+// sees one stream. A client that leaves ends its run. All else passes as with the transport http,
+// whose options it has.
+type Transport struct {
+	reverseproxy.HTTPTransport
+
+	// ResumeFor is how long it tries to come back to a stream. Meanwhile the client gets
+	// comments. Then the stream breaks off, which hermes makes an error. Default: 1m.
+	ResumeFor caddy.Duration `json:"resume_for,omitempty"`
+	// Detach lets the run of a client that has left go on, for the site's own detach. Default: false.
+	Detach bool `json:"detach,omitempty"`
+
+	splice splice.Transport
+}
+
+// CaddyModule returns the Caddy module information.
+func (*Transport) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{
+		ID:  "http.reverse_proxy.transport.hermes_resume",
+		New: func() caddy.Module { return new(Transport) },
+	}
+}
+
+// Provision sets up the transport.
+func (t *Transport) Provision(ctx caddy.Context) error {
+	if d := time.Duration(t.ResumeFor); d < 0 || d > 0 && d < time.Second {
+		return fmt.Errorf("invalid resume_for %q: must be a duration from 1s on, such as 1m", d)
+	}
+	t.splice = splice.Transport{Next: &t.HTTPTransport, ResumeFor: time.Duration(t.ResumeFor), Detach: t.Detach}
+	return t.HTTPTransport.Provision(ctx)
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) { return t.splice.RoundTrip(r) }
+
+// UnmarshalCaddyfile sets up the transport from Caddyfile tokens. Syntax:
+//
+//	transport hermes_resume {
+//	    resume_for <duration>
+//	    detach
+//	    <option of the transport http> ...
+//	}
+func (t *Transport) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next() // the transport's name
+	tokens := []caddyfile.Token{d.Token()}
+	if d.NextArg() {
+		return d.ArgErr()
+	}
+	for nesting := d.Nesting(); d.NextBlock(nesting); {
+		switch d.Val() {
+		case "resume_for":
+			if !d.NextArg() {
+				return d.ArgErr()
+			}
+			v, err := caddy.ParseDuration(d.Val())
+			if err != nil || v < time.Second {
+				return d.Errf("invalid resume_for %q: must be a duration from 1s on, such as 1m", d.Val())
+			}
+			t.ResumeFor = caddy.Duration(v)
+		case "detach":
+			t.Detach = true
+		default:
+			tokens = append(tokens, d.NextSegment()...)
+			continue
+		}
+		if d.NextArg() {
+			return d.ArgErr()
+		}
+	}
+	if len(tokens) == 1 {
+		return nil
+	}
+	// The others are read as those of the transport http.
+	brace := tokens[0]
+	brace.Text = "{"
+	tokens = append([]caddyfile.Token{tokens[0], brace}, tokens[1:]...)
+	brace.Line, brace.Text = tokens[len(tokens)-1].Line+1, "}"
+	return t.HTTPTransport.UnmarshalCaddyfile(caddyfile.NewDispenser(append(tokens, brace)))
+}
+
+var (
+	_ caddyfile.Unmarshaler     = (*Transport)(nil)
+	_ reverseproxy.TLSTransport = (*Transport)(nil)
+	_ reverseproxy.H2CTransport = (*Transport)(nil)
+	_ caddy.CleanerUpper        = (*Transport)(nil)
+	_ caddy.Provisioner         = (*Transport)(nil)
+)
