@@ -45,18 +45,13 @@ type damage struct {
 	quietly bool // nobody is told
 }
 
-type told chan resume.Reason
-
-func (told) Answered(*http.Request, resume.Answered) {}
-func (o told) Ended(_ *http.Request, e resume.Ended) { o <- e.Reason }
-
 // newRoad returns a road to a site that answers by next.
 func newRoad(t *testing.T, tr *splice.Transport, next http.HandlerFunc) *road {
 	r := &road{t: t, ends: make(chan resume.Reason, 10), conns: make(chan net.Conn)}
 	r.damage = func(int) damage { return damage{} }
 	r.ctx, r.leave = context.WithCancel(context.Background())
 	o := resume.DefaultOptions()
-	o.Observer = told(r.ends)
+	o.Ended = func(_ *http.Request, e resume.Ended) { r.ends <- e.Reason }
 	site := resume.New(o).Handler(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		if q.Method == http.MethodPost {
 			r.asked.Add(1)
