@@ -141,10 +141,9 @@ func (x *exchange) requestRead(asked rewrite.Asked) bool {
 
 // watch sets the timer to fire at the next deadline or before, and stops it if there is
 // none. A timer that fires too early is set again, and one that has fired and waits for
-// the lock finds nothing to do. The drain has timers of its own; an answer that becomes a
-// stream after it ends with its first bytes.
+// the lock finds nothing to do.
 func (x *exchange) watch() {
-	at := min(x.times.silent(x.o), x.times.keepalive(x.o))
+	at := min(x.drained(), x.times.silent(x.o), x.times.keepalive(x.o))
 	switch {
 	case x.closed || at == never:
 		x.fires = 0
@@ -170,12 +169,12 @@ func (x *exchange) tick() {
 	}
 	age := x.age()
 	x.times.requestWaited(x.body.Waited(x.since.Add(age)).Sub(x.since))
-	switch {
+	switch silent := x.times.silent(x.o) <= age; {
 	case x.drained() <= age:
 		x.endNow(rewrite.CauseShutdown)
-	case x.times.silent(x.o) <= age && x.times.phase == phaseFinished:
+	case silent && x.times.phase == phaseFinished:
 		x.endNow(rewrite.CauseEOF)
-	case x.times.silent(x.o) <= age:
+	case silent:
 		x.endNow(rewrite.CauseTimeout)
 	case x.times.keepalive(x.o) <= age:
 		if s, ok := x.answer.(*stream); ok { // always, by the phase
