@@ -3,7 +3,6 @@ package proxy_test
 import (
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -300,7 +299,6 @@ func TestPanicOfTheWriterGoesOn(t *testing.T) {
 			for _, at := range []string{"header", "write", "flush"} {
 				for name, act := range map[string]func(http.ResponseWriter){
 					"Write":       func(w http.ResponseWriter) { _, _ = w.Write([]byte(role + text("hi"))) },
-					"ReadFrom":    func(w http.ResponseWriter) { _, _ = w.(io.ReaderFrom).ReadFrom(strings.NewReader(role)) },
 					"Flush":       func(w http.ResponseWriter) { _ = http.NewResponseController(w).Flush() },
 					"WriteHeader": func(w http.ResponseWriter) { w.WriteHeader(http.StatusOK) },
 				} {

@@ -141,7 +141,8 @@ func (s *stream) send(out []byte) error {
 }
 
 // sendFirst sends the header and out from a goroutine of its own: net/http needs more stack
-// for a header than for the rest of a stream, and a stack stays as large as it once was.
+// for a header than for the rest of a stream, and a stack stays as large as it once was: an
+// idle stream takes 8 KiB less.
 func (s *stream) sendFirst(out []byte) (err error) {
 	var panicked any
 	sent := make(chan struct{})
