@@ -316,7 +316,6 @@ func (h *Handler) Cleanup() error {
 // ServeHTTP heals the history of the request, calls next, and repairs its answer
 // if that is a chat completion, streamed or not.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	telemetry.ProvidePlaceholders(r)
 	return passedError(h.proxy.Serve(w, r, next.ServeHTTP))
 }
 
