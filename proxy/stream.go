@@ -2,7 +2,7 @@ package proxy
 
 import (
 	"crypto/rand"
-	"encoding/hex"
+	"fmt"
 	"slices"
 	"time"
 
@@ -57,9 +57,9 @@ func newStream(x *exchange) *stream {
 // newID returns an id for a completion that upstream has given none, in the
 // form of Hermes' own.
 func newID() string {
-	var b [15]byte
-	_, _ = rand.Read(b[:]) // never fails
-	return "chatcmpl-" + hex.EncodeToString(b[:])[:29]
+	b := make([]byte, 15)
+	_, _ = rand.Read(b) // never fails
+	return fmt.Sprintf("chatcmpl-%x", b)[:38]
 }
 
 // begin begins the answer.
@@ -212,11 +212,12 @@ func (s *stream) report(res *Result) bool {
 	return true
 }
 
-// observe has the stream observed, as soon as it is one whose end is seen to.
-func (s *stream) observe() {
+// observe has the stream observed, as soon as it is one whose end is seen to, and returns
+// what observes it, nil for nothing.
+func (s *stream) observe() AnswerObserver {
 	x := s.x
 	if x.observer != nil || x.o.Observer == nil || !s.engine.Guarded() {
-		return
+		return x.observer
 	}
 	kind := KindOther
 	if s.engine.Active() {
@@ -225,6 +226,7 @@ func (s *stream) observe() {
 	x.observer = x.o.Observer.Begin(x.r, Begun{
 		Since: x.since, Kind: kind, Upstream: s.upstream, Status: x.status, Header: x.w.Header(), Raw: s.raw,
 	})
+	return x.observer
 }
 
 // maxEarly is the number of bytes kept of a stream that is not observed yet.
@@ -232,8 +234,7 @@ const maxEarly = 64 << 10
 
 // observeRead passes b, which upstream has sent and the engine has read, to the observer.
 func (s *stream) observeRead(b []byte, now time.Time) {
-	s.observe()
-	observer := s.x.observer
+	observer := s.observe()
 	if s.raw {
 		s.early = append(s.early, b...)
 		if observer != nil {
@@ -250,8 +251,8 @@ func (s *stream) observeRead(b []byte, now time.Time) {
 
 // observeTool passes e to the observer.
 func (s *stream) observeTool(e rewrite.ToolEvent) {
-	s.observe() // a tool may come in the read with which the stream turns out to be of Hermes
-	if s.x.observer != nil {
-		s.x.observer.Tool(s.x.since.Add(s.x.times.received), e)
+	// A tool may come in the read with which the stream turns out to be of Hermes.
+	if observer := s.observe(); observer != nil {
+		observer.Tool(s.x.since.Add(s.x.times.received), e)
 	}
 }

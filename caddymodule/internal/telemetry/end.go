@@ -72,9 +72,5 @@ const placeholders = "http.hermes."
 
 // failed reports whether an outcome is a failure of upstream or of the sidecar.
 func failed(outcome string) bool {
-	switch outcome {
-	case proxy.OutcomeOK, proxy.OutcomeClientGone, proxy.OutcomeEncoded:
-		return false
-	}
-	return true
+	return outcome != proxy.OutcomeOK && outcome != proxy.OutcomeClientGone && outcome != proxy.OutcomeEncoded
 }
