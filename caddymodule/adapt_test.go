@@ -89,16 +89,6 @@ func TestExampleAdapts(t *testing.T) {
 		}
 		validate(t, []byte(got))
 	})
-	t.Run("with the upstream from the environment", func(t *testing.T) {
-		t.Setenv("HERMES_UPSTREAM", "127.0.0.1:9999")
-		got, err := adapt(string(text))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !strings.Contains(got, `"dial": "127.0.0.1:9999"`) {
-			t.Errorf("upstream of the environment is missing in\n%s", got)
-		}
-	})
 	t.Run("the one directive instead of two", func(t *testing.T) {
 		_, line, ok := strings.Cut(string(text), "\t# hermes_proxy ")
 		line, _, _ = strings.Cut(line, "\n")
