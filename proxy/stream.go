@@ -78,7 +78,11 @@ func (s *stream) begin() {
 		x.commit() // most likely not of Hermes: nothing is held back
 	}
 	s.enter()
-	x.times.headerReceived(x.age(), !x.noStream)
+	x.times.received = x.age()
+	x.times.sent = x.times.received
+	if x.noStream { // a silence counts from here on where no stream was waited for
+		x.times.asked, x.times.frame = x.times.received, x.times.received
+	}
 }
 
 // enter enters the phase that the engine says the stream is in.

@@ -48,24 +48,6 @@ type times struct {
 	began    bool          // a byte of the answer has come
 }
 
-// requestWaited records that the client was waited for to send the rest of its
-// request: until then upstream was not silent, it waited as well. That does not
-// matter once a byte of the answer has come.
-func (t *times) requestWaited(until time.Duration) {
-	if !t.began {
-		t.asked, t.received, t.frame = max(t.asked, until), max(t.received, until), max(t.frame, until)
-	}
-}
-
-// headerReceived records that the header of a stream has come. awaited says that a
-// stream was waited for before: a silence counts from then on where it was not.
-func (t *times) headerReceived(at time.Duration, awaited bool) {
-	t.received, t.sent = at, at
-	if !awaited {
-		t.asked, t.frame = at, at
-	}
-}
-
 // silent returns the age at which the exchange ends, unless upstream sends something before.
 func (t *times) silent(o *Options) time.Duration {
 	switch t.phase {
@@ -168,7 +150,11 @@ func (x *exchange) tick() {
 		return
 	}
 	age := x.age()
-	x.times.requestWaited(x.body.Waited(x.since.Add(age)).Sub(x.since))
+	if t := &x.times; !t.began {
+		// While upstream waits for the rest of the request, it is not silent.
+		waited := x.body.Waited(x.since.Add(age)).Sub(x.since)
+		t.asked, t.received, t.frame = max(t.asked, waited), max(t.received, waited), max(t.frame, waited)
+	}
 	switch silent := x.times.silent(x.o) <= age; {
 	case x.drained() <= age:
 		x.endNow(rewrite.CauseShutdown)
