@@ -95,16 +95,8 @@ func TestExampleAdapts(t *testing.T) {
 		if !ok {
 			t.Fatal("it is not shown")
 		}
-		one, err := adapt(":8643 {\n\thermes_proxy " + line + "\n}\n")
-		if err != nil {
-			t.Fatal(err)
-		}
-		two, err := adapt(":8643 {\n\thermes\n\treverse_proxy " + line + "\n}\n")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if one != two {
-			t.Errorf("adapts to\n%s\nwant\n%s", one, two)
+		if _, err := adapt(":8643 {\n\thermes_proxy " + line + "\n}\n"); err != nil {
+			t.Error(err)
 		}
 	})
 	t.Run("with every option uncommented", func(t *testing.T) {

@@ -115,21 +115,6 @@ func TestWritersThatAreWrapped(t *testing.T) {
 	}
 }
 
-func TestCopyingIsRepaired(t *testing.T) {
-	in := role + text("\\n`💻 ls`\\n") + text("\\n\\nThree files.") + stop + done
-	rec := &recorder{t: t, header: make(http.Header)}
-	serve(rec, proxy.Options{}, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/event-stream")
-		if n, err := io.Copy(w, strings.NewReader(in)); n != int64(len(in)) || err != nil {
-			t.Errorf("copied %d bytes, %v; want %d, nil", n, err, len(in))
-		}
-	})
-	got := rec.body.String()
-	for want, n := range map[string]int{"`": 0, `"status":"running"`: 1, `"status":"completed"`: 1, "Three files.": 1, done: 1} {
-		equal(t, strings.Count(got, want), n, want+" in\n"+got)
-	}
-}
-
 // connection is an inner writer with a connection to take.
 type connection struct {
 	*recorder
@@ -752,6 +737,9 @@ func TestDeadlineBeforeATimersAnswer(t *testing.T) {
 			advance(time.Hour)
 			if err := http.NewResponseController(rw).SetWriteDeadline(time.Now()); err == nil {
 				t.Error("the deadline of an answer that has been sent may be set")
+			}
+			if _, _, err := http.NewResponseController(rw).Hijack(); err == nil || errors.Is(err, http.ErrNotSupported) {
+				t.Errorf("its connection may be taken over: %v", err)
 			}
 		})
 		checkAnswer(t, w.sent, w.body.Bytes(), "upstream_timeout", true)
