@@ -33,7 +33,7 @@ func (s *Stream) readContent(last bool) bool {
 	rules := prose.Rules{Options: s.o, Finished: s.Finished, Reasoned: t.hasReasoning, Limits: prose.Limits{
 		Growth: maxGrowth - s.tools.endCost(), Part: part, Tool: s.w.StartSize(),
 	}}
-	r.Read(x.F.Data, in, &rules, last)
+	r.Read(in.Of(x.F.Data), &rules, last)
 	first := r.Text && !t.hasText && r.Held != prose.Leaves
 	s.applyReading()
 	reasoning, kept := s.writeParts(first)
@@ -66,8 +66,9 @@ func (s *Stream) applyReading() {
 	t := &s.text
 	r := &t.prose
 	t.hasText = t.hasText || r.Text
-	t.hasReasoning = t.hasReasoning || r.Reasoned
-	t.droppedReasoning = t.droppedReasoning || r.Dropped
+	drop := s.o.Reasoning == contract.ReasoningDrop
+	t.hasReasoning = t.hasReasoning || r.Reasoned && !drop
+	t.droppedReasoning = t.droppedReasoning || r.Reasoned && drop
 	s.Sum.Reasoning += r.Stretches
 	s.Sum.Markers += len(r.Tools)
 	s.Sum.Imitations += r.Imitations
@@ -88,7 +89,7 @@ func (s *Stream) decideHeld() {
 		return
 	}
 	rules := prose.Rules{Options: s.o, Finished: s.Finished} // without limits: s.x need not be the frame that is held
-	if reasoning := r.Decide(&rules); reasoning != nil {
+	if reasoning := r.Decide(&rules); len(reasoning) > 0 {
 		s.w.Delta(&chunk.Object{}, true, &prose.Kept{Front: reasoning})
 	}
 	s.applyReading()
@@ -121,10 +122,7 @@ func (s *Stream) writeParts(first bool) (reasoning bool, kept prose.Kept) {
 	x, t := &s.x, &s.text
 	r := &t.prose
 	n := len(r.Parts)
-	for n > 1 && r.Parts[n-1].Tool == 0 {
-		if last := r.Part(n - 1); last.Len() > 0 {
-			break
-		}
+	for n > 1 && r.Parts[n-1].Tool == 0 && r.Parts[n-1].Len() == 0 {
 		n--
 	}
 	for i := range r.Parts[:n] {
@@ -134,8 +132,7 @@ func (s *Stream) writeParts(first bool) (reasoning bool, kept prose.Kept) {
 			s.apply(s.tools.inferEnds())
 			s.tools.onTool = s.tools.onTool && p.Reasoning
 		}
-		kept = r.Part(i)
-		kept.Front = r.Front(i, &kept)
+		kept = p.Kept
 		if p.HasText && !p.Reasoning {
 			t.noReply, first = first && t.gaveUp && saysNoReply(&kept), false
 		}

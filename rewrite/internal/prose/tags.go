@@ -137,7 +137,7 @@ func (t *State) readTag(o *Rules, i, next int, c rune) (at int, taken bool) {
 		case g.inside():
 			g.reasoned(c)
 			if !unicode.IsSpace(c) {
-				t.recordReasoning(o)
+				t.recordReasoning()
 			}
 			t.keep(i, next)
 			return next, true
@@ -157,7 +157,7 @@ func (t *State) readTag(o *Rules, i, next int, c rune) (at int, taken bool) {
 		t.keep(i, next)
 	case step == stepNot:
 		g.seen = g.seen[:n]
-		t.noTag(o)
+		t.noTag()
 		return i, true
 	case g.inside():
 		t.closeStretch()
@@ -187,7 +187,7 @@ func (t *State) mayOpen(o *Rules) bool {
 func (t *State) closeStretch() {
 	t.tags = tags{afterClosing: true, seen: t.tags.seen[:0]}
 	t.text = t.text[:t.closing]
-	if t.in.Ok() { // otherwise it was in earlier texts
+	if len(t.data) > 0 { // otherwise it was in earlier texts
 		t.Notes.Add(contract.SectionReasoning, "a closing tag: reasoning ends, the tag goes")
 	}
 	t.pending = t.pending[:0]
@@ -195,7 +195,7 @@ func (t *State) closeStretch() {
 }
 
 // noTag decides that what may be a tag is text.
-func (t *State) noTag(o *Rules) {
+func (t *State) noTag() {
 	g := &t.tags
 	if !g.inside() {
 		t.clearLine()
@@ -207,5 +207,5 @@ func (t *State) noTag(o *Rules) {
 	}
 	g.seen = g.seen[:0]
 	t.lead, t.pending = append(t.lead, t.pending...), t.pending[:0]
-	t.recordReasoning(o)
+	t.recordReasoning()
 }
