@@ -30,9 +30,8 @@ func (s *Stream) readContent(last bool) bool {
 	if x.CanCopy() {
 		part = len(x.F.Raw) - (in.To - in.From) + len("reasoning_content") + len(prose.BreakInJSON)
 	}
-	rules := prose.Rules{Options: s.o, Finished: s.Finished, Reasoned: t.hasReasoning, Limits: prose.Limits{
-		Growth: maxGrowth - s.tools.endCost(), Part: part, Tool: s.w.StartSize(),
-	}}
+	rules := prose.Rules{Options: s.o, Finished: s.Finished, Reasoned: t.hasReasoning,
+		Growth: maxGrowth - s.tools.endCost(), Part: part, Tool: s.w.StartSize()}
 	r.Read(in.Of(x.F.Data), &rules, last)
 	first := r.Text && !t.hasText && r.Held != prose.Leaves
 	s.applyReading()

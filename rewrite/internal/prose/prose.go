@@ -57,12 +57,9 @@ type Rules struct {
 	*contract.Options
 	Finished bool // the finish chunk has left: no marker starts a tool (contract section 2)
 	Reasoned bool // reasoning has left before
-	Limits   Limits
 	Complete bool // for Split: no limits, marker lines stay, and a Reading ends after MaxStretches
-}
 
-// Limits say what it costs to take a text apart (contract section 7), in bytes.
-type Limits struct {
+	// What it costs to take a text apart, in bytes (contract section 7).
 	Growth int // by how much the text may grow
 	Part   int // the size of each further part, without the bytes of the text
 	Tool   int // the size of a tool event, without the fields of the tool
@@ -86,12 +83,14 @@ func (t *State) Waits() bool { return t.Suspects() || t.tags.pending() }
 // Idle reports whether content without a backtick or a < leaves as it is and changes only
 // where lines begin.
 func (t *State) Idle() bool {
-	return t.begun && t.dropNewlines == 0 && !t.afterMarker && t.tags.idle() && !t.Suspects() && len(t.lead) == 0
+	return t.begun && t.dropNewlines == 0 && !t.afterMarker && !t.InTag() && !t.Suspects() && len(t.lead) == 0
 }
 
 // InTag reports whether the next text may begin in a tag, in reasoning, or with white space
 // after a tag, which does not leave.
-func (t *State) InTag() bool { return !t.tags.idle() }
+func (t *State) InTag() bool {
+	return t.tags.inside() || t.tags.afterClosing || len(t.tags.seen) > 0
+}
 
 // MidLine reports whether the line has begun with a word, so that up to the next newline
 // no marker, tag or fence can begin.
@@ -274,8 +273,8 @@ func (t *State) cutLine(m marker.Marker, o *Rules) {
 	if t.dropNewlines = 1; t.afterMarker {
 		t.dropNewlines = 0
 	}
-	cost := 2*o.Limits.Part + 2*o.Limits.Tool // its two events, and two parts of the text
-	if o.Imitations != contract.ImitationsTrust || o.Finished || o.Limits.Growth-t.grown < cost {
+	cost := 2*o.Part + 2*o.Tool // its two events, and two parts of the text
+	if o.Imitations != contract.ImitationsTrust || o.Finished || o.Growth-t.grown < cost {
 		t.Imitations++
 		return
 	}

@@ -65,6 +65,7 @@ func (t *State) Suspected() (n int, here bool) {
 
 // begin begins a text. Its first part is reasoning if t is inside a tag.
 func (t *State) begin(text []byte) {
+	clear(t.Parts) // they would keep earlier texts alive
 	t.Reading = Reading{Parts: t.Parts[:0], Tools: t.Tools[:0], data: text, room: t.room}
 	t.suspicion.from = 0
 	t.add(t.tags.inside()).breaks = t.needsBreak

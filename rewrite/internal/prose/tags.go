@@ -56,9 +56,6 @@ func (t *tags) inside() bool { return t.closing != "" }
 // pending reports whether the last runes may belong to a closing tag.
 func (t *tags) pending() bool { return t.inside() && len(t.seen) > 0 }
 
-// idle reports whether text without a < is content and leaves as it is.
-func (t *tags) idle() bool { return !t.inside() && !t.afterClosing && len(t.seen) == 0 }
-
 // boundary records that a new message of the model may begin here.
 func (t *tags) boundary() { t.afterClosing, t.blocked, t.indent = false, false, 0 }
 
@@ -67,9 +64,6 @@ func (t *tags) reasoned(r rune) {
 	t.fence.Step(r)
 	t.tick = r == '`'
 }
-
-// mayOpen reports whether a tag may open here.
-func (t *opening) mayOpen() bool { return !t.blocked && t.indent < 4 }
 
 // sent follows a rune that leaves as content.
 func (t *opening) sent(r rune) {
@@ -168,7 +162,7 @@ func (t *State) readTag(o *Rules, i, next int, c rune) (at int, taken bool) {
 		*g = tags{closing: "</" + string(g.seen[1:]), seen: g.seen[:0]}
 		t.strip()
 		if t.Stretches++; !o.Complete {
-			t.grown += 2 * o.Limits.Part
+			t.grown += 2 * o.Part
 		}
 		t.Notes.Add(contract.SectionReasoning, "an opening tag: reasoning begins, the tag goes")
 		t.add(true).breaks = t.Reasoned || o.Reasoned
@@ -179,8 +173,8 @@ func (t *State) readTag(o *Rules, i, next int, c rune) (at int, taken bool) {
 // mayOpen reports whether a tag may open here: a stretch and the content after it are two
 // more parts.
 func (t *State) mayOpen(o *Rules) bool {
-	affordable := o.Complete || t.Stretches < MaxStretches && o.Limits.Growth-t.grown >= 2*o.Limits.Part
-	return affordable && t.tags.mayOpen() && !t.fence.Open()
+	affordable := o.Complete || t.Stretches < MaxStretches && o.Growth-t.grown >= 2*o.Part
+	return affordable && !t.tags.blocked && t.tags.indent < 4 && !t.fence.Open()
 }
 
 // closeStretch takes out the closing tag and begins content.
