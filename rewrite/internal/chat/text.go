@@ -156,11 +156,11 @@ func (s *Stream) holdFrame(kept *prose.Kept) {
 	x, h, r := &s.x, &s.hold, &s.text.prose
 	s.Out.BeginOwn()      // parts may have left
 	var before prose.Kept // what is before the suspected text
-	if n, here := r.Suspected(); here {
+	if n, here, newline := r.Suspected(); here {
 		before = prose.Kept{Front: kept.Front, Text: kept.Text[:len(kept.Text)-n]}
-	}
-	if r.HeldNewline {
-		before.Front, kept.Front = nil, prose.NewlineInJSON // it is part of the suspected line
+		if newline {
+			before.Front, kept.Front = nil, prose.NewlineInJSON // it is part of the suspected line
+		}
 	}
 	h.dropped = before.Len() == 0 && x.Droppable() && x.C.Content.Inner().Ok()
 	if !h.dropped {

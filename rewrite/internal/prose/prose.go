@@ -73,7 +73,6 @@ func (t *State) Read(text []byte, o *Rules, last bool) (n int) {
 	n = t.readText(o)
 	t.endText(o, last)
 	t.end()
-	t.HeldNewline = t.afterMarker && t.suspicion.here
 	return n
 }
 

@@ -11,14 +11,13 @@ import (
 // Reading is what a State has found in a text: its parts, in order, and what becomes of
 // the texts that are held.
 type Reading struct {
-	Held        HeldFate        // what becomes of the texts that are held
-	HeldNewline bool            // a newline goes in front of the suspected text, and is held with it
-	Parts       []Part          // at least one
-	Tools       []marker.Marker // the tools that Parts name, valid until the next text
-	Text        bool            // a non-space character leaves as content
-	Reasoned    bool            // a non-space character is reasoning
-	Imitations  int             // the number of markers that are taken out and start no tool
-	Stretches   int             // the number of stretches of reasoning that begin
+	Held       HeldFate        // what becomes of the texts that are held
+	Parts      []Part          // at least one
+	Tools      []marker.Marker // the tools that Parts name, valid until the next text
+	Text       bool            // a non-space character leaves as content
+	Reasoned   bool            // a non-space character is reasoning
+	Imitations int             // the number of markers that are taken out and start no tool
+	Stretches  int             // the number of stretches of reasoning that begin
 
 	data    []byte // the text, while it is read
 	text    []byte // the texts of the parts, one after another
@@ -56,11 +55,12 @@ type Part struct {
 func (t *State) Suspects() bool { return t.suspicion.size > 0 || t.suspicion.tag }
 
 // Suspected returns how many bytes at the end of the text are suspected, now that the caller
-// holds it. It returns false if these begin in an earlier text, which is already held.
-func (t *State) Suspected() (n int, here bool) {
+// holds it. here is false if these begin in an earlier text, which is already held. newline says
+// that a newline goes in front of them, and is held with them.
+func (t *State) Suspected() (n int, here, newline bool) {
 	here = t.suspicion.here
 	t.suspicion.here = false
-	return len(t.text) - t.suspicion.from, here
+	return len(t.text) - t.suspicion.from, here, here && t.afterMarker
 }
 
 // begin begins a text. Its first part is reasoning if t is inside a tag.

@@ -26,18 +26,15 @@ type tags struct {
 	closing      string // the tag that ends the reasoning, empty outside of it
 	seen         []byte // what may be a tag, in lower case, with what shows whether it is code
 	afterClosing bool   // only white space has come since a closing tag
-	opening
+
+	// Whether a tag may open at a place in the content.
+	blocked  bool  // there is text between here and the last place where a tag may open
+	newlines uint8 // how many, up to 2, since the last non-space character
+	indent   uint8 // the white space at the beginning of the line, up to 4
 
 	// Code within the reasoning.
 	fence Fence
 	tick  bool // the last rune was a backtick
-}
-
-// opening is whether a tag may open at a place in the content.
-type opening struct {
-	blocked  bool  // there is text between here and the last place where a tag may open
-	newlines uint8 // how many, up to 2, since the last non-space character
-	indent   uint8 // the white space at the beginning of the line, up to 4
 }
 
 // tagStep says what may be a tag.
@@ -66,7 +63,7 @@ func (t *tags) reasoned(r rune) {
 }
 
 // sent follows a rune that leaves as content.
-func (t *opening) sent(r rune) {
+func (t *tags) sent(r rune) {
 	switch {
 	case r == '\n':
 		t.indent = 0
