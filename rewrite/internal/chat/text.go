@@ -30,10 +30,9 @@ func (s *Stream) readContent(last bool) bool {
 	if x.CanCopy() {
 		part = len(x.F.Raw) - (in.To - in.From) + len("reasoning_content") + len(prose.BreakInJSON)
 	}
-	rules := prose.Rules{Options: s.o, Finished: s.Finished, Reasoned: t.hasReasoning, Limits: prose.Limits{
-		Growth: maxGrowth - s.tools.endCost(), Part: part, Tool: s.w.StartSize(),
-	}}
-	r.Read(x.F.Data, in, &rules, last)
+	rules := prose.Rules{Options: s.o, Finished: s.Finished, Reasoned: t.hasReasoning,
+		Growth: maxGrowth - s.tools.endCost(), Part: part, Tool: s.w.StartSize()}
+	r.Read(in.Of(x.F.Data), &rules, last)
 	first := r.Text && !t.hasText && r.Held != prose.Leaves
 	s.applyReading()
 	reasoning, kept := s.writeParts(first)
@@ -66,8 +65,9 @@ func (s *Stream) applyReading() {
 	t := &s.text
 	r := &t.prose
 	t.hasText = t.hasText || r.Text
-	t.hasReasoning = t.hasReasoning || r.Reasoned
-	t.droppedReasoning = t.droppedReasoning || r.Dropped
+	drop := s.o.Reasoning == contract.ReasoningDrop
+	t.hasReasoning = t.hasReasoning || r.Reasoned && !drop
+	t.droppedReasoning = t.droppedReasoning || r.Reasoned && drop
 	s.Sum.Reasoning += r.Stretches
 	s.Sum.Markers += len(r.Tools)
 	s.Sum.Imitations += r.Imitations
@@ -88,7 +88,7 @@ func (s *Stream) decideHeld() {
 		return
 	}
 	rules := prose.Rules{Options: s.o, Finished: s.Finished} // without limits: s.x need not be the frame that is held
-	if reasoning := r.Decide(&rules); reasoning != nil {
+	if reasoning := r.Decide(&rules); len(reasoning) > 0 {
 		s.w.Delta(&chunk.Object{}, true, &prose.Kept{Front: reasoning})
 	}
 	s.applyReading()
@@ -121,10 +121,7 @@ func (s *Stream) writeParts(first bool) (reasoning bool, kept prose.Kept) {
 	x, t := &s.x, &s.text
 	r := &t.prose
 	n := len(r.Parts)
-	for n > 1 && r.Parts[n-1].Tool == 0 {
-		if last := r.Part(n - 1); last.Len() > 0 {
-			break
-		}
+	for n > 1 && r.Parts[n-1].Tool == 0 && r.Parts[n-1].Len() == 0 {
 		n--
 	}
 	for i := range r.Parts[:n] {
@@ -134,8 +131,7 @@ func (s *Stream) writeParts(first bool) (reasoning bool, kept prose.Kept) {
 			s.apply(s.tools.inferEnds())
 			s.tools.onTool = s.tools.onTool && p.Reasoning
 		}
-		kept = r.Part(i)
-		kept.Front = r.Front(i, &kept)
+		kept = p.Kept
 		if p.HasText && !p.Reasoning {
 			t.noReply, first = first && t.gaveUp && saysNoReply(&kept), false
 		}
@@ -160,11 +156,11 @@ func (s *Stream) holdFrame(kept *prose.Kept) {
 	x, h, r := &s.x, &s.hold, &s.text.prose
 	s.Out.BeginOwn()      // parts may have left
 	var before prose.Kept // what is before the suspected text
-	if n, here := r.Suspected(); here {
+	if n, here, newline := r.Suspected(); here {
 		before = prose.Kept{Front: kept.Front, Text: kept.Text[:len(kept.Text)-n]}
-	}
-	if r.HeldNewline {
-		before.Front, kept.Front = nil, prose.NewlineInJSON // it is part of the suspected line
+		if newline {
+			before.Front, kept.Front = nil, prose.NewlineInJSON // it is part of the suspected line
+		}
 	}
 	h.dropped = before.Len() == 0 && x.Droppable() && x.C.Content.Inner().Ok()
 	if !h.dropped {
