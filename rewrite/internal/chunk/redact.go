@@ -66,15 +66,12 @@ func shifted(from int, each func(jsonspan.Span)) func(jsonspan.Span) {
 	return func(s jsonspan.Span) { each(jsonspan.Span{From: from + s.From, To: from + s.To}) }
 }
 
-// Redact adds the edits that replace the secrets for which find calls each, in order. find is
-// called twice.
+// Redact adds the edits that replace the secrets for which find calls each, in order.
 func Redact(f *sse.Frame, edits *sse.Splice, notes *contract.Notes, find func(each func(secret jsonspan.Span))) {
-	replaceAll(f, edits, func(replace replacer) {
-		var r redact.Replacer
-		find(func(secret jsonspan.Span) {
-			notes.Add(contract.SectionEnd, "a secret in what upstream says of a failure: redacted")
-			replace(secret, r.For(secret))
-		})
+	var r redact.Replacer
+	find(func(secret jsonspan.Span) {
+		notes.Add(contract.SectionEnd, "a secret in what upstream says of a failure: redacted")
+		edits.Replace(f, secret.From, secret.To, r.For(secret))
 	})
 }
 
@@ -108,37 +105,6 @@ func (x *Object) Redact(all, inTag bool) {
 		})
 		x.apply()
 	}
-}
-
-// MaxRedactedEdits is the number of edits of a frame that are made one by one, such as those
-// of secrets. A single one replaces more of them.
-const MaxRedactedEdits = 128
-
-// replacer replaces a part of the data of a frame. Calls come in order.
-type replacer func(at jsonspan.Span, with []byte)
-
-// replaceAll adds the edits for which all, which is called twice, calls replace. If there are
-// more than MaxRedactedEdits, a single one takes their place: an edit for each would take more
-// memory than the frame. It reaches to the end of the data: lines that stay, but empty, must not
-// be within a string.
-func replaceAll(f *sse.Frame, edits *sse.Splice, all func(replacer)) {
-	n, from, size := 0, 0, len(f.Data)
-	all(func(v jsonspan.Span, with []byte) {
-		if n++; n == 1 {
-			from = v.From
-		}
-		size += len(with) - (v.To - v.From)
-	})
-	if n <= MaxRedactedEdits {
-		all(func(v jsonspan.Span, with []byte) { edits.Replace(f, v.From, v.To, with) })
-		return
-	}
-	anew, at := make([]byte, 0, size-from), from
-	all(func(v jsonspan.Span, with []byte) {
-		anew = append(append(anew, f.Data[at:v.From]...), with...)
-		at = v.To
-	})
-	edits.Replace(f, from, len(f.Data), jsonspan.OneLine(append(anew, f.Data[at:]...)))
 }
 
 // Apply makes the edits of f, which are then done, and parses the result.
