@@ -9,7 +9,6 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chat"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
@@ -152,7 +151,7 @@ func (s *Stream) finishTail(cause Cause) (added int) {
 		s.other.Begins(tail)
 	}
 	switch {
-	case isWhole(&x.F) && (s.other == nil || s.chunkComes() || s.other.Comes(&x.F)):
+	case isWhole(x) && (s.other == nil || s.chunkComes() || s.other.Comes(&x.F)):
 		s.notes.Add(contract.SectionEnd, "the last frame is complete but for its blank line: it counts")
 		end := "\n\n"
 		if tail[len(tail)-1] == '\n' {
@@ -172,14 +171,11 @@ func (s *Stream) finishTail(cause Cause) (added int) {
 	return 0
 }
 
-// isWhole reports whether the frame f lacks only its blank line: its data and its last
+// isWhole reports whether the frame x lacks only its blank line: its data and its last
 // line are complete.
-func isWhole(f *sse.Frame) bool {
-	if !chunk.IsDone(f.Data) && !(bytes.HasPrefix(bytes.TrimLeft(f.Data, " \t\r\n"), []byte("{")) && jsonspan.Valid(f.Data)) {
-		return false
-	}
-	last := f.Raw[bytes.LastIndexAny(f.Raw, "\r\n")+1:]
-	return len(last) == 0 || bytes.HasPrefix(last, []byte("data:"))
+func isWhole(x *chunk.Object) bool {
+	last := x.F.Raw[bytes.LastIndexAny(x.F.Raw, "\r\n")+1:]
+	return (len(last) == 0 || bytes.HasPrefix(last, []byte("data:"))) && (chunk.IsDone(x.F.Data) || x.C.Parse(x.F.Data))
 }
 
 // isComments reports whether tail consists of complete comment lines. After [DONE] they

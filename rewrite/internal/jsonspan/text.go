@@ -2,8 +2,7 @@ package jsonspan
 
 import (
 	"bytes"
-	"encoding/binary"
-	"encoding/hex"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf16"
@@ -54,12 +53,11 @@ const (
 
 // Hex4 returns the value of the four hexadecimal digits at s[i:].
 func Hex4(s []byte, i int) (rune, bool) {
-	var b [2]byte
 	if i+4 > len(s) {
 		return 0, false
 	}
-	_, err := hex.Decode(b[:], s[i:i+4])
-	return rune(binary.BigEndian.Uint16(b[:])), err == nil
+	n, err := strconv.ParseUint(string(s[i:i+4]), 16, 16)
+	return rune(n), err == nil
 }
 
 // NextNewline returns the index of the first newline from i on in text, the inside
