@@ -41,27 +41,22 @@ type Options struct {
 // Progress is the form in which tool events leave.
 type Progress string
 
-// The values of the options that are words.
+// The values of the options that are words and that change what the defaults do.
 const (
 	ProgressEnvelope  = "envelope"
 	ProgressBare      = "bare"
 	ProgressUnnamed   = "unnamed"
 	ProgressComment   = "comment"
 	ProgressOff       = "off"
-	ImitationsStrip   = "strip"
 	ImitationsKeep    = "keep"
 	ImitationsTrust   = "trust"
-	ReasoningExtract  = "extract"
 	ReasoningKeep     = "keep"
 	ReasoningDrop     = "drop"
-	ErrorFinishSplit  = "split"
 	ErrorFinishInline = "inline"
-	ZeroUsageAuto     = "auto"
 	ZeroUsageError    = "error"
 	ZeroUsagePass     = "pass"
 	EmptyAnswerError  = "error"
 	EmptyAnswerPass   = "pass"
-	KeepaliveChunk    = "chunk"
 	KeepaliveComment  = "comment"
 )
 

@@ -2,8 +2,9 @@ package jsonspan
 
 import (
 	"bytes"
+	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
-	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf16"
@@ -54,11 +55,12 @@ const (
 
 // Hex4 returns the value of the four hexadecimal digits at s[i:].
 func Hex4(s []byte, i int) (rune, bool) {
+	var b [2]byte
 	if i+4 > len(s) {
 		return 0, false
 	}
-	n, err := strconv.ParseUint(string(s[i:i+4]), 16, 16)
-	return rune(n), err == nil
+	_, err := hex.Decode(b[:], s[i:i+4])
+	return rune(binary.BigEndian.Uint16(b[:])), err == nil
 }
 
 // NextNewline returns the index of the first newline from i on in text, the inside
