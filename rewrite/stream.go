@@ -2,6 +2,7 @@ package rewrite
 
 import (
 	"bytes"
+	"regexp"
 	"slices"
 	"time"
 
@@ -159,7 +160,7 @@ func (s *Stream) finishTail(cause Cause) (added int) {
 		}
 		s.unit(sse.UnitFrame, append(bytes.Clone(tail), end...))
 		return len(end)
-	case s.other != nil && !s.other.Cut(cause.Code()), s.chat.Done && isComments(tail):
+	case s.other != nil && !s.other.Cut(cause.Code()), s.chat.Done && comments.Match(tail):
 		if len(tail) > 0 {
 			s.notes.Add(contract.SectionHarm, "the rest after the last frame: passes")
 		}
@@ -178,16 +179,9 @@ func isWhole(x *chunk.Object) bool {
 	return (len(last) == 0 || bytes.HasPrefix(last, []byte("data:"))) && (chunk.IsDone(x.F.Data) || x.C.Parse(x.F.Data))
 }
 
-// isComments reports whether tail consists of complete comment lines. After [DONE] they
-// may stay without a blank line, because nothing of ours follows.
-func isComments(tail []byte) bool {
-	for line := range bytes.Lines(tail) {
-		if line[0] != ':' || line[len(line)-1] != '\n' {
-			return false
-		}
-	}
-	return true
-}
+// comments matches complete comment lines. After [DONE] they may stay without a blank line,
+// because nothing of ours follows.
+var comments = regexp.MustCompile(`^(?::.*\n)*$`)
 
 // unit handles a unit of the stream.
 func (s *Stream) unit(u sse.Unit, b []byte) {
