@@ -153,11 +153,15 @@ func (x *Object) remove(goes func(name, value jsonspan.Span) bool) {
 	}
 }
 
-// DropFinish replaces each finish reason of the object's choices by null.
+// DropFinish replaces each finish reason of the object's choices by null. It is the last edit.
 func (x *Object) DropFinish() { x.replaceFinish("", "null") }
 
-// Fail replaces each finish reason of the object's choices that is stop by error.
-func (x *Object) Fail() { x.replaceFinish("stop", `"error"`) }
+// Fail replaces each finish reason of the object's choices that is stop by error, and parses it
+// again.
+func (x *Object) Fail() {
+	x.replaceFinish("stop", `"error"`)
+	x.apply()
+}
 
 // replaceFinish replaces each finish reason of the object's choices that is reason, or is not
 // null if that is empty.

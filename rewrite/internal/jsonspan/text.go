@@ -148,13 +148,30 @@ func Quote(text string) []byte {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-// Plain returns the JSON string raw as Quote writes its text, so that its spellings with
-// escapes are one. It returns raw itself if that has none.
+// Plain returns the JSON string raw with no more escapes than it needs, so that it equals
+// every other spelling of its text. It is never longer than raw, and raw itself if that has
+// no escapes. Lone surrogates and invalid bytes stay.
 func Plain(raw []byte) []byte {
 	if bytes.IndexByte(raw, '\\') < 0 {
 		return raw
 	}
-	return Quote(Unquote(string(raw)))
+	plain := make([]byte, 0, len(raw))
+	for i := 0; i < len(raw); {
+		r, next := NextRune(raw, i)
+		k := strings.IndexRune(escaped, r)
+		switch escape := raw[i:next]; {
+		case escape[0] != '\\' || r == utf8.RuneError:
+			plain = append(plain, escape...)
+		case k >= 0 && r != '/':
+			plain = append(plain, '\\', escapes[k])
+		case r < ' ':
+			plain = append(plain, bytes.ToLower(escape)...)
+		default:
+			plain = utf8.AppendRune(plain, r)
+		}
+		i = next
+	}
+	return plain
 }
 
 // OneLine returns the JSON b with spaces for line feeds, so that it fits in one data
