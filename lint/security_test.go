@@ -182,7 +182,7 @@ var securityTests = map[string]string{
 	"usage kept":                                                  "TestWhatIsRememberedToTheByte",
 	"message of an error kept":                                    "TestErrorEventOfAResponse TestFailedAnswers TestLongErrorIsNotRepeated",
 	"bytes that redaction adds to a value":                        "TestRedactionIsBounded",
-	"secrets of a value that are replaced one by one":             "TestManySecretsOfAValue TestRedactionIsBounded",
+	"parts of a frame that are replaced one by one":               "TestManySecretsOfAValue TestRedactionIsBounded",
 	"open tools of another stream":                                "TestOpenToolsOfASessionAreBounded TestNoEventOfAnotherStreamGrowsBeyondItsBound",
 	"levels of an event in which text of an answer is looked for": "TestNoEventOfAnotherStreamGrowsBeyondItsBound TestNoAnswerTakesMoreThanItsBound",
 	"response remembered (/v1/responses)":                         "TestResponseRememberedIsBounded TestResponseFailed",

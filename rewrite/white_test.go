@@ -9,6 +9,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/whole"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
 // Bounds of the packages below that tests of whole streams drive to.
@@ -23,7 +24,7 @@ const (
 	maxMessage       = contract.MaxMessage
 	maxOpenBytes     = contract.MaxOpenBytes
 	maxOpenTools     = contract.MaxOpenTools
-	maxRedactedEdits = chunk.MaxRedactedEdits
+	maxRedactedEdits = sse.MaxEdits
 	maxResponse      = agentapi.MaxResponse
 	maxStretches     = prose.MaxStretches
 	maxUsage         = chat.MaxUsage
