@@ -17,7 +17,7 @@ func (s *Stream) chunk() {
 		s.dropLate()
 		return
 	}
-	if _, card := s.tools.started(string(encode.OutputOf(x))); card && saysNothing(x) {
+	if _, card := s.tools.started(string(encode.ItemID(x, "function_call_output"))); card && saysNothing(x) {
 		s.notes.Add(contract.SectionTools, "the output of a card that leaves with the end of its tool: dropped")
 		s.Out.Drop()
 		return

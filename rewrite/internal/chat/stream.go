@@ -142,7 +142,7 @@ type template struct {
 // Init makes s the Stream of a response, which writes to out.
 func (s *Stream) Init(out *sse.Writer, o *contract.Options, p *contract.Params, notes *contract.Notes) {
 	s.Out, s.o, s.p, s.memory, s.notes = out, o, p, p.Usage, notes
-	s.w = encode.NewWriter(out, o, p, notes)
+	s.w = encode.NewWriter(out, o, p)
 	s.tools.size = s.w.EndSize
 	s.x.Notes, s.text.prose.Notes = notes, notes
 }

@@ -4,6 +4,7 @@ import (
 	"math/bits"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
@@ -26,23 +27,19 @@ func (w *Writer) inline() bool { return w.o.ErrorFinish == contract.ErrorFinishI
 // its [DONE]. It finishes the choices whose bit is set in open, so that no client waits
 // for one, or the first one if no bit is set. usage, a JSON object, may be empty.
 func (w *Writer) ErrorFinish(f *Failure, open uint64, usage []byte) {
-	if !w.inline() && !f.Sent {
-		w.errorFrame(nil, f)
-	}
-	w.own("data: {", w.envelope().head(), "[")
-	before := ""
+	var choices []string
 	for open = max(open, 1); open != 0; open &= open - 1 {
-		w.own(before, `{"index":`, strconv.Itoa(bits.TrailingZeros64(open)), `,"delta":{},"finish_reason":"error"}`)
-		before = ","
+		index := strconv.Itoa(bits.TrailingZeros64(open))
+		choices = append(choices, `{"index":`+index+`,"delta":{},"finish_reason":"error"}`)
 	}
-	w.own("]")
+	members := w.envelope().head() + "[" + strings.Join(choices, ",") + "]"
 	if len(usage) > 0 {
-		w.own(`,"usage":`, string(usage))
+		members += `,"usage":` + string(usage)
 	}
-	if w.inline() && !f.Sent {
-		w.own(`,"error":`, string(contract.AppendErrorValue(nil, f.Message, f.Code)))
-	}
-	w.own(`,"hermes":`, f.hermes(), "}\n\n")
+	var x chunk.Object
+	x.F.Parse([]byte("data: {" + members + "}\n\n"))
+	x.C.Parse(x.F.Data)
+	w.FailedFinish(&x, f, &prose.Kept{})
 }
 
 // FailedFinish writes the finish chunk x of an agent that failed as an error finish: x says stop,
@@ -109,12 +106,14 @@ func (f *Failure) hermes() string {
 // errorFrame writes the frame of an error. If the finish chunk x reports it, that is upstream's,
 // with the members that clients expect and that it lacks.
 func (w *Writer) errorFrame(x *chunk.Object, f *Failure) {
-	if !f.Reported || !x.C.Err.IsObject(x.F.Data) || jsonspan.SkipSpace(x.F.Data, x.C.Err.From+1) == x.C.Err.To-1 {
-		w.own("data: ", string(contract.AppendErrorObject(nil, f.Message, f.Code)), "\n\n")
-		return
+	var value []byte
+	if at := x.C.Err; f.Reported && at.IsObject(x.F.Data) && jsonspan.SkipSpace(x.F.Data, at.From+1) != at.To-1 {
+		value = jsonspan.OneLine(x.Value(at))
+	} else {
+		value = contract.AppendErrorValue(nil, f.Message, f.Code)
 	}
 	var y chunk.Object
-	y.F.Parse(slices.Concat([]byte(`data: {"error":`), jsonspan.OneLine(x.Value(x.C.Err)), []byte("}\n\n")))
+	y.F.Parse(slices.Concat([]byte(`data: {"error":`), value, []byte("}\n\n")))
 	y.C.Parse(y.F.Data)
 	y.C.All = y.C.Err // so that its members are those of the error
 	if m := y.Member("message"); y.String(m) == nil {
