@@ -36,28 +36,18 @@ func (s *Stream) readContent(last bool) bool {
 	r.Read(x.F.Data, in, &rules, last)
 	first := r.Text && !t.hasText && r.Held != prose.Leaves
 	s.applyReading()
-	reasoning, kept := s.writeParts(first)
+	kept, reasoning := s.writeParts(first)
 	if r.Suspects() {
 		s.holdFrame(&kept)
 		return false
 	}
-	left := kept.Len()
-	if reasoning && left > 0 {
-		drop := s.o.Reasoning == contract.ReasoningDrop
-		if drop || !x.C.OnlyText || x.C.Finish.Ok() || x.HasError() {
-			if !drop {
-				s.w.Delta(x, true, &kept) // it gets a delta of its own (contract section 4)
-			}
-			kept, left = prose.Kept{}, 0
-		}
-	}
-	if in.Ok() && left == 0 && x.Droppable() {
+	if in.Ok() && kept.Len() == 0 && x.Droppable() {
 		s.Out.BeginOwn() // parts may have left
 		s.Out.Drop()
 		return false
 	}
 	s.rest = kept
-	x.KeepContent(&kept, reasoning && left > 0)
+	x.KeepContent(&kept, reasoning)
 	return true
 }
 
@@ -115,9 +105,9 @@ func (s *Stream) startMarked(emoji, label []byte, source contract.ToolSource) {
 
 // writeParts writes the parts of the content up to the last one with anything in it: as copies
 // of the chunk if possible, or else as chunks of our own. It returns the rest of that one, which
-// leaves with the chunk itself, and whether it is reasoning. first says that no text has left
-// before.
-func (s *Stream) writeParts(first bool) (reasoning bool, kept prose.Kept) {
+// leaves with the chunk itself, and whether it is reasoning, which leaves in a chunk of its own if
+// this one says more (contract section 4). first says that no text has left before.
+func (s *Stream) writeParts(first bool) (kept prose.Kept, reasoning bool) {
 	x, t := &s.x, &s.text
 	r := &t.prose
 	n := len(r.Parts)
@@ -143,7 +133,9 @@ func (s *Stream) writeParts(first bool) (reasoning bool, kept prose.Kept) {
 			s.notes.Add(contract.SectionReasoning, "reasoning: leaves the content")
 		}
 		switch {
-		case i == n-1, kept.Len() == 0, p.Reasoning && s.o.Reasoning == contract.ReasoningDrop:
+		case kept.Len() == 0, p.Reasoning && s.o.Reasoning == contract.ReasoningDrop:
+		case i == n-1 && !(p.Reasoning && (!x.C.OnlyText || x.C.Finish.Ok() || x.HasError())):
+			return kept, p.Reasoning
 		case x.CanCopy():
 			x.KeepContent(&kept, p.Reasoning)
 			s.w.Object(x)
@@ -151,13 +143,13 @@ func (s *Stream) writeParts(first bool) (reasoning bool, kept prose.Kept) {
 			s.w.Delta(x, p.Reasoning, &kept)
 		}
 	}
-	return r.Parts[n-1].Reasoning, kept
+	return prose.Kept{}, false
 }
 
 // holdFrame holds the chunk with nothing of its content but kept, whose end may be an
 // imitation or a tag.
 func (s *Stream) holdFrame(kept *prose.Kept) {
-	x, h, r := &s.x, &s.hold, &s.text.prose
+	x, r := &s.x, &s.text.prose
 	s.Out.BeginOwn()      // parts may have left
 	var before prose.Kept // what is before the suspected text
 	if n, here := r.Suspected(); here {
@@ -166,16 +158,14 @@ func (s *Stream) holdFrame(kept *prose.Kept) {
 	if r.HeldNewline {
 		before.Front, kept.Front = nil, prose.NewlineInJSON // it is part of the suspected line
 	}
-	h.dropped = before.Len() == 0 && x.Droppable() && x.C.Content.Inner().Ok()
-	if !h.dropped {
+	var stripped []byte
+	if before.Len() > 0 || !x.Droppable() || !x.C.Content.Inner().Ok() {
 		x.KeepContent(&before, false)
-		h.stripped = x.Edits.Append(h.stripped, &x.F)
+		stripped = x.Edits.Append(nil, &x.F)
 		x.Edits.Reset()
 	}
 	x.KeepContent(kept, false)
-	h.whole = x.Edits.Append(h.whole, &x.F)
-	s.Out.Hold()
-	s.boundHold()
+	s.holdBytes(x.Edits.Append(nil, &x.F), stripped)
 }
 
 // Quiet forwards bytes that say nothing to clients. They decide nothing about what is
@@ -183,26 +173,19 @@ func (s *Stream) holdFrame(kept *prose.Kept) {
 func (s *Stream) Quiet(b []byte) {
 	if len(s.hold.whole) == 0 {
 		s.Out.Unit(b)
-		return
+	} else {
+		s.holdBytes(b, b)
 	}
-	s.Out.Hold()
-	s.holdBytes(b, false)
 }
 
-// holdBytes holds bytes that have no text. If dropped is true, they belong to a frame that is
-// not in stripped.
-func (s *Stream) holdBytes(b []byte, dropped bool) {
+// holdBytes holds the unit whole, of which stripped leaves without the suspected text. It releases
+// the held frames if they are larger than a frame may be.
+func (s *Stream) holdBytes(whole, stripped []byte) {
 	h := &s.hold
-	h.whole = append(h.whole, b...)
-	if h.dropped = dropped; !dropped {
-		h.stripped = append(h.stripped, b...)
-	}
-	s.boundHold()
-}
-
-// boundHold releases the held frames if they are larger than a frame may be.
-func (s *Stream) boundHold() {
-	if n := len(s.hold.whole); n > s.o.MaxFrame {
+	h.whole, h.stripped = append(h.whole, whole...), append(h.stripped, stripped...)
+	h.dropped = len(stripped) == 0
+	s.Out.Hold()
+	if n := len(h.whole); n > s.o.MaxFrame {
 		s.text.prose.Release()
 		s.applyReading()
 		s.Out.Forward(s.Out.Bytes[len(s.Out.Bytes)-n:])
