@@ -97,11 +97,7 @@ func (s *Stream) Noise(b []byte) {
 // LF handles the LF b of a CRLF whose CR ended the unit before.
 func (s *Stream) LF(b []byte) {
 	if s.Out.LF() {
-		stripped := b
-		if s.hold.dropped {
-			stripped = nil
-		}
-		s.holdBytes(b, stripped)
+		s.holdBytes(b)
 	}
 }
 

@@ -149,7 +149,7 @@ func (s *Stream) writeParts(first bool) (kept prose.Kept, reasoning bool) {
 // holdFrame holds the chunk with nothing of its content but kept, whose end may be an
 // imitation or a tag.
 func (s *Stream) holdFrame(kept *prose.Kept) {
-	x, r := &s.x, &s.text.prose
+	x, h, r := &s.x, &s.hold, &s.text.prose
 	s.Out.BeginOwn()      // parts may have left
 	var before prose.Kept // what is before the suspected text
 	if n, here := r.Suspected(); here {
@@ -158,14 +158,15 @@ func (s *Stream) holdFrame(kept *prose.Kept) {
 	if r.HeldNewline {
 		before.Front, kept.Front = nil, prose.NewlineInJSON // it is part of the suspected line
 	}
-	var stripped []byte
-	if before.Len() > 0 || !x.Droppable() || !x.C.Content.Inner().Ok() {
+	h.dropped = before.Len() == 0 && x.Droppable() && x.C.Content.Inner().Ok()
+	if !h.dropped {
 		x.KeepContent(&before, false)
-		stripped = x.Edits.Append(nil, &x.F)
+		h.stripped = x.Edits.Append(h.stripped, &x.F)
 		x.Edits.Reset()
 	}
 	x.KeepContent(kept, false)
-	s.holdBytes(x.Edits.Append(nil, &x.F), stripped)
+	h.whole = x.Edits.Append(h.whole, &x.F)
+	s.holdBytes(nil)
 }
 
 // Quiet forwards bytes that say nothing to clients. They decide nothing about what is
@@ -173,18 +174,21 @@ func (s *Stream) holdFrame(kept *prose.Kept) {
 func (s *Stream) Quiet(b []byte) {
 	if len(s.hold.whole) == 0 {
 		s.Out.Unit(b)
-	} else {
-		s.holdBytes(b, b)
+		return
 	}
+	s.hold.dropped = false
+	s.holdBytes(b)
 }
 
-// holdBytes holds the unit whole, of which stripped leaves without the suspected text. It releases
-// the held frames if they are larger than a frame may be.
-func (s *Stream) holdBytes(whole, stripped []byte) {
+// holdBytes holds b, which has no text, after the held frames. It releases them if they are
+// larger than a frame may be.
+func (s *Stream) holdBytes(b []byte) {
 	h := &s.hold
-	h.whole, h.stripped = append(h.whole, whole...), append(h.stripped, stripped...)
-	h.dropped = len(stripped) == 0
 	s.Out.Hold()
+	h.whole = append(h.whole, b...)
+	if !h.dropped {
+		h.stripped = append(h.stripped, b...)
+	}
 	if n := len(h.whole); n > s.o.MaxFrame {
 		s.text.prose.Release()
 		s.applyReading()
