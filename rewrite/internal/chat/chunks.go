@@ -63,11 +63,10 @@ func (s *Stream) chunkWithoutContent() {
 		s.text.hasText, s.tools.onTool = true, false
 		s.apply(s.tools.inferEnds())
 	}
-	another := c.Count == 1 && !c.FirstOnly && !c.Finish.Ok() && !x.HasError()
 	says := c.Finish.Ok() || c.Extra || c.MoreErrors || c.ChoiceErrors || c.Text || c.Reasoning || c.Other ||
 		x.HasError() || c.Hermes.Ok() || c.Count > 1
 	switch {
-	case another:
+	case c.Count == 1 && !c.FirstOnly && !c.Finish.Ok() && !x.HasError():
 	case says:
 		s.decideHeld()
 	case len(s.hold.whole) > 0:
@@ -107,17 +106,16 @@ func (s *Stream) markerChunk() bool {
 	s.notes.Add(contract.SectionMarkers, "a tool marker, the whole content of one chunk: leaves the text")
 	s.text.prose.DropMarker()
 	s.Sum.Markers++
+	x.DropContent()
 	switch {
 	case x.Droppable():
 		s.Out.Drop()
 	case !x.C.Finish.Ok(): // it may have the role
-		x.DropContent()
 		s.writeChunk()
 	}
 	s.startMarked(m.Emoji, m.Label, contract.SourceMarker)
 	s.text.prose.BeginMessage()
 	if x.C.Finish.Ok() {
-		x.DropContent()
 		s.writeChunk()
 	}
 	return true

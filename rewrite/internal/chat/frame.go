@@ -20,16 +20,15 @@ func (s *Stream) Unit(u sse.Unit) {
 	}
 }
 
-// Frame handles the current frame. parsed says that the object in its data has been
-// parsed, too.
-func (s *Stream) Frame(parsed bool) {
+// Frame handles the current frame.
+func (s *Stream) Frame() {
 	x := &s.x
 	switch {
 	case !x.F.HasData:
 		s.Quiet(x.F.Raw)
 	case chunk.IsDone(x.F.Data):
 		s.doneFrame()
-	case parsed || x.C.Parse(x.F.Data):
+	case x.C.Parse(x.F.Data):
 		s.object()
 	case s.Done:
 		s.dropLate()

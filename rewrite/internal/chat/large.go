@@ -74,10 +74,10 @@ func (s *Stream) largeBegins() {
 	c := &g.x.C
 	switch g.kind {
 	case kindTool:
-		t, status := toolOf(&g.x)
+		t, status := transitionOf(&g.x)
 		started, _ := s.tools.started(t.ID)
 		g.drop = s.w.Form == contract.ProgressOff || s.Finished || isInternal(t.Name) ||
-			status == encode.Running && started || status == encode.Completed && t.ID != "" && s.tools.find(&t) < 0
+			status == encode.Running && started || status == encode.Completed && t.ID != "" && s.tools.find(&t.Tool) < 0
 		return
 	case kindError:
 		s.apply(s.tools.endAll(!s.Finished))
@@ -97,13 +97,14 @@ func (s *Stream) largeEnds() {
 	g, t, x, c := s.large, &s.text, &s.large.x, &s.large.x.C
 	switch {
 	case g.kind == kindTool:
-		tool, status := toolOf(x)
+		tool, status := transitionOf(x)
+		tool.Left = true
 		if more, ok := g.members(); ok { // what the beginning does not say is in the last bytes
-			m, late := toolOf(&more)
+			m, late := transitionOf(&more)
 			tool.Name, tool.Emoji, tool.ID = cmp.Or(tool.Name, m.Name), cmp.Or(tool.Emoji, m.Emoji), cmp.Or(tool.ID, m.ID)
 			status = cmp.Or(status, late)
 		}
-		s.transition(encode.Transition{Tool: tool, Event: x, Left: true}, status)
+		s.transition(tool, status)
 		return
 	case g.kind == kindError:
 		s.recordError(x)

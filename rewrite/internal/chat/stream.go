@@ -6,12 +6,11 @@
 //	frame.go   every unit of a stream: where it goes
 //	chunks.go  chunks
 //	large.go   frames that are larger than max_frame
-//	events.go  upstream's tool events, other named events and errors
+//	events.go  what a frame is; upstream's tool events, other named events and errors
 //	ending.go  finish chunks, verdicts and error finishes
 //	text.go    the content of a chunk: read, held, applied, and frames that differ in nothing else
 //	stream.go  Stream: its state, and what all of these do with it
 //	tools.go   tools: which are open, and the transitions that follow
-//	kind.go    what a frame is
 //
 // Each file knows those below it.
 //
