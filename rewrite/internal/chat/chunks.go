@@ -17,10 +17,12 @@ func (s *Stream) chunk() {
 		s.dropLate()
 		return
 	}
-	if _, card := s.tools.started(string(encode.ItemID(x, "function_call_output"))); card && saysNothing(x) {
-		s.notes.Add(contract.SectionTools, "the output of a card that leaves with the end of its tool: dropped")
-		s.Out.Drop()
-		return
+	if id := encode.ItemID(x, "function_call_output"); id != nil && saysNothing(x) {
+		if _, card := s.tools.started(string(id)); card {
+			s.notes.Add(contract.SectionTools, "the output of a card that leaves with the end of its tool: dropped")
+			s.Out.Drop()
+			return
+		}
 	}
 	s.update(x)
 	if c.Tokens.Counts && s.memory != nil {
