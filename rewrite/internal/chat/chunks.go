@@ -115,7 +115,7 @@ func (s *Stream) markerChunk() bool {
 	case !x.C.Finish.Ok(): // it may have the role
 		s.writeChunk()
 	}
-	s.startMarked(m.Emoji, m.Label, contract.SourceMarker)
+	s.startMarked(&m, contract.SourceMarker)
 	s.text.prose.BeginMessage()
 	if x.C.Finish.Ok() {
 		s.writeChunk()

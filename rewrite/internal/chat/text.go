@@ -88,17 +88,15 @@ func (s *Stream) decideHeld() {
 // startTrusted starts the tool n of the text, from 1 on, or none if n is 0.
 func (s *Stream) startTrusted(n int) {
 	if n > 0 {
-		m := &s.text.prose.Tools[n-1]
-		s.startMarked(m.Emoji, m.Label, contract.SourceImitation)
+		s.startMarked(&s.text.prose.Tools[n-1], contract.SourceImitation)
 	}
 }
 
-// startMarked starts the tool that a marker stands for. emoji and label are insides of
-// JSON strings.
-func (s *Stream) startMarked(emoji, label []byte, source contract.ToolSource) {
+// startMarked starts the tool that the marker m stands for.
+func (s *Stream) startMarked(m *marker.Marker, source contract.ToolSource) {
 	s.setReportsFailures(false)
 	s.startTool(encode.Transition{Source: source, Tool: encode.Tool{
-		Name: s.o.Tools.Name(emoji, label), Emoji: `"` + string(emoji) + `"`, Label: `"` + string(label) + `"`,
+		Name: s.o.Tools.Name(m.Emoji, m.Label), Emoji: `"` + string(m.Emoji) + `"`, Label: `"` + string(m.Label) + `"`,
 		Inferred: true,
 	}})
 }
