@@ -1,10 +1,10 @@
 package encode
 
 import (
+	"fmt"
 	"math/bits"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
@@ -27,12 +27,11 @@ func (w *Writer) inline() bool { return w.o.ErrorFinish == contract.ErrorFinishI
 // its [DONE]. It finishes the choices whose bit is set in open, so that no client waits
 // for one, or the first one if no bit is set. usage, a JSON object, may be empty.
 func (w *Writer) ErrorFinish(f *Failure, open uint64, usage []byte) {
-	var choices []string
+	choices := ""
 	for open = max(open, 1); open != 0; open &= open - 1 {
-		index := strconv.Itoa(bits.TrailingZeros64(open))
-		choices = append(choices, `{"index":`+index+`,"delta":{},"finish_reason":"error"}`)
+		choices += fmt.Sprintf(`,{"index":%d,"delta":{},"finish_reason":"error"}`, bits.TrailingZeros64(open))
 	}
-	members := w.envelope().head() + "[" + strings.Join(choices, ",") + "]"
+	members := w.envelope().head() + "[" + choices[1:] + "]"
 	if len(usage) > 0 {
 		members += `,"usage":` + string(usage)
 	}
@@ -77,24 +76,19 @@ func (w *Writer) FailedFinish(x *chunk.Object, f *Failure, rest *prose.Kept) {
 // nothing but choices if its writer fails (contract section 3).
 func (w *Writer) fill(x *chunk.Object) {
 	c, e := &x.C, w.envelope()
-	for _, m := range [...]struct {
-		at          jsonspan.Span
-		has         []byte
-		name, value string
-	}{
-		{c.ID, x.String(c.ID), "id", e.ID},
-		{c.Object, x.String(c.Object), "object", `"chat.completion.chunk"`},
-		{c.Created, chunk.NumberAt(x.F.Data, c.Created), "created", e.Created},
-		{c.Model, x.String(c.Model), "model", e.Model},
-	} {
-		switch at := c.All.From + 1; {
-		case m.has != nil:
-		case m.at.Ok(): // it is null, or empty
-			x.ReplaceValue(m.at, m.value)
+	add := func(at jsonspan.Span, has []byte, name, value string) {
+		switch first := c.All.From + 1; {
+		case has != nil:
+		case at.Ok(): // it is null, or empty
+			x.ReplaceValue(at, value)
 		default:
-			x.Replace(at, at, []byte(`"`+m.name+`":`+m.value+`,`))
+			x.Replace(first, first, []byte(`"`+name+`":`+value+`,`))
 		}
 	}
+	add(c.ID, x.String(c.ID), "id", e.ID)
+	add(c.Object, x.String(c.Object), "object", `"chat.completion.chunk"`)
+	add(c.Created, chunk.NumberAt(x.F.Data, c.Created), "created", e.Created)
+	add(c.Model, x.String(c.Model), "model", e.Model)
 }
 
 // hermes returns the hermes block of an error finish.
