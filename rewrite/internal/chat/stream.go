@@ -82,7 +82,7 @@ type text struct {
 
 // hold keeps frames back whose text may begin an imitation or a tag. They leave byte for
 // byte, or without the text that was one. It is empty unless the text suspects
-// something. Its size is bounded by Stream.boundHold.
+// something. Its size is bounded by Stream.holdBytes.
 type hold struct {
 	whole    []byte // the frames, one after the other, with the edits made so far
 	stripped []byte // the same without the suspected text
