@@ -283,6 +283,7 @@ func TestEndedToolsAreRemembered(t *testing.T) {
 			t.Fatalf("the duplicate %d leaves", i)
 		}
 	}
+	same(t, string(s.Feed(nil, []byte(pair(0)), epoch)), pair(0), "an older duplicate")
 }
 
 func TestManyChoicesAreBounded(t *testing.T) {

@@ -433,17 +433,23 @@ const g3Error = zeroUsage + `, "error": {"message": "boom \u00e9", "type": "Runt
 func TestLongErrorIsNotRepeated(t *testing.T) {
 	for _, escape := range []string{"x", `\n`, "\u00e9", `\u00e9`, "💻", `\ud83d\udcbb`} {
 		for n := range 13 {
-			message := strings.Repeat("a", n) + strings.Repeat(escape, 2*maxMessage/len(escape))
-			failure := `data: {"error": {"message": "` + message + `"}}` + "\n\n"
-			out := repair(role() + text("a") + failure)
-			v := look(t, out)
-			if !strings.Contains(out, failure) {
-				t.Fatalf("the error itself does not leave:\n%s", out)
-			}
-			block, _, _ := strings.Cut(out[strings.LastIndex(out, `"hermes":`):], "\n")
-			said := *v.finish.Hermes.Error
-			if len(block) > maxMessage+200 || len(block) < maxMessage || said == "" || strings.ContainsRune(said, utf8.RuneError) {
-				t.Fatalf("%d bytes of %q are repeated", len(block), escape)
+			failure := `"error": {"message": "` + strings.Repeat("a", n) + strings.Repeat(escape, 2*maxMessage/len(escape)) + `"}`
+			for _, in := range []string{
+				"data: {" + failure + "}\n\n",
+				`data: {"choices": [{"index": 1, "delta": {}}]}` + "\n\n" + // which the finish chunk leaves open
+					`data: {"choices": [{"index": 0, "delta": {}, "finish_reason": "error"}], ` + failure + "}\n\n",
+			} {
+				out := repair(role() + text("a") + in)
+				if !strings.Contains(out, strings.TrimSuffix(failure[len(`"error": `):], "}")) {
+					t.Fatalf("the error itself does not leave:\n%s", out)
+				}
+				block, _, _ := strings.Cut(out[strings.LastIndex(out, `"hermes":`):], "\n")
+				_, said, _ := strings.Cut(block, `"error":`)
+				said, _, _ = strings.Cut(said, `,"error_code"`)
+				said = unquote([]byte(said))
+				if len(block) > maxMessage+200 || len(block) < maxMessage || said == "" || strings.ContainsRune(said, utf8.RuneError) {
+					t.Fatalf("%d bytes of %q are repeated", len(block), escape)
+				}
 			}
 		}
 	}

@@ -217,7 +217,7 @@ func (s *Stream) frame(raw []byte) {
 	}
 	s.out.HasIDs = s.out.HasIDs || x.F.ID != nil
 	if s.other == nil {
-		s.chat.Frame(false)
+		s.chat.Frame()
 		return
 	}
 	if !x.F.HasData || !s.chunkComes() {
@@ -227,7 +227,7 @@ func (s *Stream) frame(raw []byte) {
 	_, _, code := s.other.Summary()
 	s.chat.Sum.Code = code
 	s.scan.CommentUnits, s.other = false, nil
-	s.chat.Frame(true)
+	s.chat.Frame()
 }
 
 // chunkComes reports whether the current frame is a chunk, which makes the stream one of
