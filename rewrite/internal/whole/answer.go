@@ -30,7 +30,7 @@ type Answer struct {
 // (contract sections 1, 3 and 4, as for streams). Other answers of Hermes are left to
 // repairOther. Nil usage means no memory.
 func RepairAnswer(body []byte, o *contract.Options, usage contract.UsageMemory) Answer {
-	a := answer{o: o, copier: copier{b: body}}
+	a := completion{o: o, copier: copier{b: body}}
 	if !a.parse() {
 		return repairOther(body)
 	}
@@ -48,14 +48,14 @@ func RepairAnswer(body []byte, o *contract.Options, usage contract.UsageMemory) 
 	return Answer{Body: clean, Summary: a.sum, Completion: true, Changed: !bytes.Equal(clean, body)}
 }
 
-// answer is a chat completion by position in its bytes.
-type answer struct {
+// completion is an answer by position in its bytes.
+type completion struct {
 	copier
 	o   *contract.Options
 	sum contract.Summary
 
 	c        chunk.Chunk // its members outside the choices
-	messages []message
+	messages []choice
 	error    bool // a choice's finish_reason is error
 }
 
@@ -63,8 +63,8 @@ type answer struct {
 // section 4).
 const maxChoices = 64
 
-// message is the message of a choice.
-type message struct {
+// choice is the message of a choice.
+type choice struct {
 	left []byte // the rest of the content, the inside of a JSON string
 
 	content, reasoning jsonspan.Span // reasoning_content
@@ -75,18 +75,18 @@ type message struct {
 
 // parse reads the answer. It returns false if that is not a chat completion or not well
 // formed.
-func (a *answer) parse() bool {
+func (a *completion) parse() bool {
 	if !a.c.Parse(a.b) || !a.c.Object.Is(a.b, `"chat.completion"`) || !a.c.ChoicesArray {
 		return false
 	}
 	a.sum.ID, a.sum.Model = unquote(a.c.ID.Of(a.b)), unquote(a.c.Model.Of(a.b))
 	a.sum.InputTokens, a.sum.OutputTokens = a.c.Tokens.Input, a.c.Tokens.Output
-	for choice := range jsonspan.Elements(a.b, a.c.Choices) {
+	for v := range jsonspan.Elements(a.b, a.c.Choices) {
 		if len(a.messages) == maxChoices {
 			break
 		}
-		m := a.readMessage(jsonspan.MemberOf(a.b, choice, "message"))
-		reason := jsonspan.MemberOf(a.b, choice, "finish_reason")
+		m := a.readMessage(jsonspan.MemberOf(a.b, v, "message"))
+		reason := jsonspan.MemberOf(a.b, v, "finish_reason")
 		m.stop = reason.Is(a.b, `"stop"`)
 		a.sum.FinishReason = unquote(reason.Of(a.b))
 		a.error = a.error || a.sum.FinishReason == "error"
@@ -96,7 +96,7 @@ func (a *answer) parse() bool {
 }
 
 // readMessage reads the members of the message at v.
-func (a *answer) readMessage(v jsonspan.Span) (m message) {
+func (a *completion) readMessage(v jsonspan.Span) (m choice) {
 	for key, value := range jsonspan.Members(a.b, v) {
 		switch string(key.Of(a.b)) {
 		case "role":
@@ -116,7 +116,7 @@ func (a *answer) readMessage(v jsonspan.Span) (m message) {
 }
 
 // repair takes reasoning and markers out of a message.
-func (a *answer) repair(m *message) {
+func (a *completion) repair(m *choice) {
 	if !m.content.IsString(a.b) {
 		return
 	}
@@ -145,7 +145,7 @@ func (a *answer) repair(m *message) {
 
 // write replaces the content of the message, and adds reasoning to its reasoning. Both are
 // insides of JSON strings. Members keep their order.
-func (a *answer) write(m *message, content, reasoning []byte) {
+func (a *completion) write(m *choice, content, reasoning []byte) {
 	content = quote(content)
 	said := jsonspan.Inside(jsonspan.StringAt(a.b, m.reasoning))
 	if jsonspan.HasText(said) {
@@ -175,7 +175,7 @@ func (a *answer) write(m *message, content, reasoning []byte) {
 // Other text with usage 0/0/0 passes unless zero_usage is error, even if the model has
 // reported usage before. A stream that fails still delivers its text. An error status
 // does not, and makes clients repeat the request.
-func (a *answer) failed() bool {
+func (a *completion) failed() bool {
 	if !a.c.Tokens.Zero || len(a.messages) != 1 || a.c.Hermes.IsSet(a.b) || a.c.Err.IsSet(a.b) {
 		return false
 	}
@@ -193,7 +193,7 @@ func (a *answer) failed() bool {
 
 // saysError reports whether the answer says that the agent failed. Its content then says
 // why.
-func (a *answer) saysError() bool {
+func (a *completion) saysError() bool {
 	return a.error || a.c.Err.IsSet(a.b) || jsonspan.MemberOf(a.b, a.c.Hermes, "failed").Is(a.b, "true")
 }
 
