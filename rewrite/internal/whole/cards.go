@@ -166,7 +166,7 @@ func (h *healer) write(m *message) {
 		case value == m.content:
 			h.cut(from, value.To)
 			said := h.said[:h.words]
-			h.out = append(h.strip(append(h.out, opening...), said, lastMarker(said, h.tools)), '"')
+			h.out = append(h.strip(append(h.out, opening...), said, lastMarker(said, h.tools, false)), '"')
 		}
 		end = value.To
 	}

@@ -37,7 +37,7 @@ type Healed struct {
 // nested deeper than jsonspan.MaxDepth, or has a lone surrogate in a marker.
 func Heal(body []byte, tools *marker.Table, depth int, check bool) (healed Healed, sound bool) {
 	healed.Body = body
-	if lastMarker(body, tools) < 0 && !mayHaveCards(body, depth) && !check {
+	if lastMarker(body, tools, true) < 0 && !mayHaveCards(body, depth) && !check {
 		return healed, false
 	}
 	if !jsonspan.ValidAt(body, depth) || !utf8.Valid(body) {
@@ -185,7 +185,7 @@ func (h *healer) put(m *message, end int, joined bool) {
 	} else {
 		for _, v := range h.texts {
 			text := v.Of(h.b)
-			if last := lastMarker(text, h.tools); last >= 0 {
+			if last := lastMarker(text, h.tools, false); last >= 0 {
 				h.cut(v.From, v.To)
 				h.out = h.strip(h.out, text, last)
 			} else {

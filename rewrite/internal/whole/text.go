@@ -82,15 +82,16 @@ func (s *stripper) marker(text []byte, i int) int {
 }
 
 // lastMarker returns the index in b, JSON or the inside of a string, after which no marker of a known
-// tool begins, or -1 if b has none. It is cheap, and errs only by returning more.
-func lastMarker(b []byte, tools *marker.Table) int {
+// tool begins, or -1 if b has none. It is cheap, and errs only by returning more. If any is true, any
+// index at which one may begin will do.
+func lastMarker(b []byte, tools *marker.Table, any bool) int {
 	if bytes.Contains(b, []byte("0060")) { // of the escape of a backtick, rarer than a backslash
 		return len(b)
 	}
 	last := -1
 	for i := 0; ; i++ {
 		n := bytes.IndexByte(b[i:], '`')
-		if n < 0 {
+		if n < 0 || any && last >= 0 {
 			return last
 		}
 		i += n
@@ -104,6 +105,6 @@ func lastMarker(b []byte, tools *marker.Table) int {
 // the number of them.
 func StripMarkers(text []byte, tools *marker.Table) ([]byte, int) {
 	s := stripper{tools: tools}
-	text = s.strip(make([]byte, 0, len(text)), text, lastMarker(text, tools))
+	text = s.strip(make([]byte, 0, len(text)), text, lastMarker(text, tools, false))
 	return text, s.markers
 }
