@@ -104,17 +104,16 @@ func (a *completion) repair(v jsonspan.Span) (m said) {
 		return m
 	}
 	var reasoning []byte
+	var stretches, markers int
 	m.content = at.Inner().Of(a.b)
 	if a.o.Reasoning != contract.ReasoningKeep && (!reasoningAt.IsSet(a.b) || reasoningAt.IsString(a.b)) {
-		var n int
-		m.content, reasoning, n = prose.Split(m.content, a.o)
-		a.sum.Reasoning += n
+		m.content, reasoning, stretches = prose.Split(m.content, a.o)
 	}
 	if a.o.Imitations != contract.ImitationsKeep {
-		var n int
-		m.content, n = StripMarkers(m.content, a.o.Tools)
-		a.sum.Imitations += n
+		m.content, markers = StripMarkers(m.content, a.o.Tools)
 	}
+	a.sum.Reasoning += stretches
+	a.sum.Imitations += markers
 	if len(m.content) == len(at.Inner().Of(a.b)) {
 		return m // nothing was removed
 	}
