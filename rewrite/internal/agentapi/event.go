@@ -82,7 +82,8 @@ func (e event) runName() []byte {
 		return nil
 	}
 	name := jsonspan.Inside(e.text("event"))
-	if slices.ContainsFunc(runEvents, func(family string) bool { return strings.HasPrefix(string(name), family) }) {
+	begins := func(with string) bool { return strings.HasPrefix(string(name), with) }
+	if slices.ContainsFunc(runEvents, begins) {
 		return name
 	}
 	return nil

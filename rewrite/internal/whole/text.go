@@ -17,8 +17,8 @@ type stripper struct {
 }
 
 // strip appends the text, the inside of a JSON string, to dst without its marker lines (contract
-// sections 1 and 5), of which none begins after last. A line goes with the newlines on both sides, but one of them stays if text
-// follows that does not begin with a newline.
+// sections 1 and 5), of which none begins after last. A line goes with the newlines on both sides,
+// but one of them stays if text follows that does not begin with a newline.
 //
 // The result is the same as in a stream, where a line goes with the newline after it and
 // one further newline, and the newline before it stays. Only if there is no further
@@ -82,16 +82,16 @@ func (s *stripper) marker(text []byte, i int) int {
 }
 
 // lastMarker returns the index in b, JSON or the inside of a string, after which no marker of a known
-// tool begins, or -1 if b has none. It is cheap, and errs only by returning more. If any is true, any
-// index at which one may begin will do.
-func lastMarker(b []byte, tools *marker.Table, any bool) int {
+// tool begins, or -1 if b has none. It is cheap, and errs only by returning more. If first is true, it
+// returns where the first one may begin instead.
+func lastMarker(b []byte, tools *marker.Table, first bool) int {
 	if bytes.Contains(b, []byte("0060")) { // of the escape of a backtick, rarer than a backslash
 		return len(b)
 	}
 	last := -1
 	for i := 0; ; i++ {
 		n := bytes.IndexByte(b[i:], '`')
-		if n < 0 || any && last >= 0 {
+		if n < 0 || first && last >= 0 {
 			return last
 		}
 		i += n
