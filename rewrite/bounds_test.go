@@ -6,7 +6,6 @@ import (
 	"iter"
 	"maps"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -25,12 +24,10 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// notUnderRace skips a test of the bytes that are allocated if it runs under the race detector:
-// what lies on the stack without it, because functions are inlined, is allocated with it.
+// notUnderRace skips a test of the bytes that are allocated.
 func notUnderRace(t *testing.T) {
 	t.Helper()
-	info, _ := debug.ReadBuildInfo()
-	if slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+	if raceDetector {
 		t.Skip("the race detector allocates")
 	}
 }

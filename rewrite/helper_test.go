@@ -8,14 +8,55 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf16"
 
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/agentapi"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chat"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/encode"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/whole"
 	"github.com/tidwall/gjson"
 )
+
+// Bounds of the packages below that tests of whole streams drive to.
+const (
+	maxCalls         = whole.MaxCalls
+	maxCardID        = encode.MaxCardID
+	maxCardLabel     = encode.MaxCardLabel
+	maxCardName      = encode.MaxCardName
+	maxIdleBuffer    = 16 << 10 // of sse
+	maxEndedTools    = chat.MaxEndedTools
+	maxEnvelope      = chunk.MaxEnvelope
+	maxMessage       = contract.MaxMessage
+	maxOpenBytes     = contract.MaxOpenBytes
+	maxOpenTools     = contract.MaxOpenTools
+	maxRedactedEdits = chunk.MaxRedactedEdits
+	maxResponse      = agentapi.MaxResponse
+	maxStretches     = prose.MaxStretches
+	maxUsage         = chat.MaxUsage
+
+	progressEvent = encode.ProgressEvent
+)
+
+func unquote(raw []byte) string { return jsonspan.Unquote(string(raw)) }
+
+// raceDetector reports whether the tests run under the race detector, with which they are slow. What lies on
+// the stack without it, because functions are inlined, is allocated with it.
+var raceDetector = func() bool {
+	info, _ := debug.ReadBuildInfo()
+	return slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
+}()
+
+// cutStride is how far apart the places are at which recordings are cut.
+var cutStride = map[bool]int{false: 1, true: 17}[raceDetector]
 
 // epoch is the time at which the tests' clock stands still.
 var epoch = time.Unix(1795164800, 0)

@@ -334,9 +334,7 @@ func TestManySecretsOfAValue(t *testing.T) {
 // A frame of very many secrets takes a few times its length, wherever they stand: an edit
 // of each would take more.
 func TestManySecretsTakeLittleMemory(t *testing.T) {
-	if cutStride > 1 { // sync.Pool throws away what it is given, at random
-		t.Skip("nothing can be said of allocations with the race detector")
-	}
+	notUnderRace(t)
 	const secret, n = "sk-abc ", 100_000
 	for in, c := range map[string]struct {
 		p     Params
