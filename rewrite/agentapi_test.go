@@ -446,6 +446,9 @@ func TestResponseFailed(t *testing.T) {
 			created(0, `"id":"","created_at":null,"model":"","x":"`+huge+`"`), failed(unknown, `,"sequence_number":1`)},
 		"a large one with odd members": {
 			created(0, `"id":7,"created_at":"now","model":["m"],"x":"`+huge+`"`), failed(unknown, `,"sequence_number":1`)},
+		"a secret": {
+			created(0, `"id":"r","last_error":"\u0085 sk-abcdEFGH"`),
+			failed(`{"id":"r","last_error":"\u0085 [redacted]","status":"failed","error":`+incompleteError+`}`, `,"sequence_number":1`)},
 		"a response that is no JSON": {
 			created(0, `"id":"resp_1","model":nil`), failed(`{"id":"resp_1","object":"response","status":"failed","created_at":1700000000,"model":"hermes-agent","output":[],"error":`+incompleteError+`}`, `,"sequence_number":1`)},
 		"a response that is nested too deep": {
