@@ -632,16 +632,6 @@ func TestOpenToolsOfASessionAreBounded(t *testing.T) {
 	}
 }
 
-// Frames are held back while they are no larger than max_frame together, to the byte.
-func TestHeldFramesOfMaxFrame(t *testing.T) {
-	first, last := text("`💻 ls"), text("`\n")
-	o := Options{MaxFrame: len(first)}
-	v := look(t, repairWith(first+last+text("x")+stop(), o))
-	equal(t, v.content, "x", "the content")
-	out := repairWith(first+": c\n\n"+last+text("x")+stop(), o)
-	begins(t, out, first+": c\n\n"+last)
-}
-
 // What is remembered of upstream is remembered up to its bound, to the byte, and not
 // beyond it.
 func TestWhatIsRememberedToTheByte(t *testing.T) {
@@ -659,6 +649,9 @@ func TestWhatIsRememberedToTheByte(t *testing.T) {
 		message := strings.Repeat("m", maxMessage-len(`""`)+more)
 		out, _ = run(created(0, responseOfTests)+named("error", `{"type":"error","message":"`+message+`","sequence_number":1}`), Options{}, Params{}, inOne, CauseEOF)
 		equal(t, strings.Count(out, message) == 2, kept, "a message is kept")
+		id := strings.Repeat("r", maxEnvelope-len(`""`)+more)
+		out, _ = run("data: 1\n\n", Options{}, Params{RunID: id}, inOne, CauseEOF)
+		contains(t, out, `"run_id": "`+map[bool]string{true: id}[kept]+`"`)
 	}
 }
 
@@ -672,14 +665,6 @@ func TestWhatBeginsAfterALargeFrame(t *testing.T) {
 		if got := strings.Contains(out, "response.failed"); got != cut || (sum.Code != "") != cut || !cut && out != in+tail {
 			t.Errorf("%q: failed is %v, code %q\n%s", tail, got, sum.Code, out[len(in):])
 		}
-	}
-}
-
-// A run whose id is too long to be remembered ends without it.
-func TestRunWithAnIDThatIsTooLong(t *testing.T) {
-	for more, want := range map[int]string{0: strings.Repeat("r", maxEnvelope-2), 1: ""} {
-		out, _ := run("data: 1\n\n", Options{}, Params{RunID: strings.Repeat("r", maxEnvelope-2+more)}, inOne, CauseEOF)
-		contains(t, out, `"run_id": "`+want+`"`)
 	}
 }
 
