@@ -3,7 +3,6 @@ package rewrite
 import (
 	"encoding/json"
 	"fmt"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -13,16 +12,15 @@ import (
 
 var causes = []Cause{CauseEOF, CauseAborted, CauseTimeout, CauseShutdown}
 
-// others returns the recordings of event streams that are none of chat completions, nor of
-// a session.
-func others(t testing.TB) (rs []recording) {
+// otherStreams returns the recorded event streams that are none of chat completions.
+func otherStreams(t testing.TB) (rs []recording) {
 	t.Helper()
 	for _, r := range recordings(t) {
-		if !r.chat() && !r.session() && !strings.HasPrefix(r.body, "{") {
+		if !r.chat() && !strings.HasPrefix(r.body, "{") {
 			rs = append(rs, r)
 		}
 	}
-	if len(rs) < 10 {
+	if len(rs) < 15 {
 		t.Fatalf("%d recordings of other streams only", len(rs))
 	}
 	return rs
@@ -59,15 +57,6 @@ func ends(data string) bool {
 		}
 	}
 	return false
-}
-
-// otherStreams returns all recorded streams that are none of chat completions, with the code of their end.
-func otherStreams(t testing.TB) (rs []recording) {
-	rs = others(t)
-	for name, body := range sessionStreams(t) {
-		rs = append(rs, recording{"sessions", strings.TrimSuffix(name, ".sse"), body})
-	}
-	return rs
 }
 
 func TestOtherStreamsThatAreCompletePassByteForByte(t *testing.T) {
@@ -223,7 +212,7 @@ func TestOtherStreamsThatAreNone(t *testing.T) {
 	}
 	quote := `data: {"response": {"a"b" "incomplete_details": {"}": ">", "error": "sk-abcdefgh"}` + "\n\n" // is one too many
 	for in, p := range map[string]Params{
-		sessionStreams(t)["session.tools.sse"][:900]: {}, runEvent("message.created", `, "text": "hi"`): {},
+		readFile(t, "../testdata/written/session.tools.sse")[:900]: {}, runEvent("message.created", `, "text": "hi"`): {},
 		quote: {Responses: true}, strings.ReplaceAll(quote, " ", ""): {Responses: true},
 	} {
 		out, sum := run(in, Options{}, p, oneByte, CauseAborted)
@@ -312,8 +301,8 @@ func TestOtherStreamsCutAnywhere(t *testing.T) {
 // Nothing is held back but frames that are not complete, and none beyond the
 // limit.
 func TestOtherStreamLeavesEventByEvent(t *testing.T) {
-	for _, r := range others(t) {
-		s := New(&Options{}, otherParams(r.body))
+	for _, r := range otherStreams(t) {
+		s := New(&Options{}, r.params())
 		for _, f := range strings.SplitAfter(r.body, "\n\n") {
 			same(t, string(s.Feed(nil, []byte(f), epoch)), f, r.name()+": events")
 		}
@@ -526,22 +515,6 @@ func runEvent(name, more string) string {
 const sessionID = "sess_3f9c2a"
 
 var sessionParams = Params{SessionID: sessionID, Created: 1795165000}
-
-// sessionStreams returns streams of sessions by name.
-func sessionStreams(t testing.TB) map[string]string {
-	t.Helper()
-	streams := map[string]string{}
-	for _, dir := range []string{"../testdata/written", captures + "/live-g3-v0.19.0"} {
-		paths, err := filepath.Glob(dir + "/session.*.sse")
-		if err != nil || len(paths) == 0 {
-			t.Fatalf("%v, %d streams of sessions in %s", err, len(paths), dir)
-		}
-		for _, path := range paths {
-			streams[filepath.Base(path)] = readFile(t, path)
-		}
-	}
-	return streams
-}
 
 // sessionFrame is a frame of a session as Hermes writes it, with its own members.
 func sessionFrame(name, own string, seq int) string {

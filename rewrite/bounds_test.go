@@ -544,9 +544,8 @@ var streamsByLength = map[string]struct {
 	}), oneFrame, Options{}},
 }
 
-// oneFrame reads frames of tests, which are all shorter than 300 bytes, in about
-// two reads each.
-func oneFrame(n int) int { return min(n, 150) }
+// oneFrame reads frames of tests, which are all shorter than 300 bytes, in about two reads each.
+var oneFrame = fixed(150)
 
 func many(frames string) func(n int) string {
 	return func(n int) string { return strings.Repeat(frames, n) }

@@ -434,7 +434,10 @@ func FuzzJSON(f *testing.F) {
 // sidecar adds nothing.
 func FuzzOther(f *testing.F) {
 	n := 0
-	for _, r := range others(f) {
+	for _, r := range otherStreams(f) {
+		if r.session() {
+			continue
+		}
 		n++
 		for _, at := range []int{len(r.body), len(r.body) * 2 / 3, len(r.body) / 2} {
 			f.Add([]byte(framed(r.body[:at], n)), []byte{0}, []byte{200, 3, 17}, byte(n), byte(n*9%30))
@@ -473,10 +476,14 @@ func FuzzOther(f *testing.F) {
 
 // FuzzSessions: the same of the streams of sessions, whatever they have in them.
 func FuzzSessions(f *testing.F) {
-	for _, body := range sessionStreams(f) {
-		for _, at := range []int{len(body), len(body) * 2 / 3, len(body) / 2} {
-			f.Add([]byte(body[:at]), []byte{0}, []byte{200, 3, 17}, byte(at), byte(at%30))
-			f.Add([]byte(strings.ReplaceAll(body[:at], "\n", "\r\n")), []byte{0}, []byte{9}, byte(at), byte(0))
+	for _, r := range otherStreams(f) {
+		if !r.session() {
+			continue
+		}
+		for _, at := range []int{len(r.body), len(r.body) * 2 / 3, len(r.body) / 2} {
+			body := r.body[:at]
+			f.Add([]byte(body), []byte{0}, []byte{200, 3, 17}, byte(at), byte(at%30))
+			f.Add([]byte(inCRLF(body)), []byte{0}, []byte{9}, byte(at), byte(0))
 		}
 	}
 	f.Fuzz(func(t *testing.T, in, a, b []byte, cause, limit byte) {

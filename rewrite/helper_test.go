@@ -427,7 +427,7 @@ func (r recording) params() Params {
 // recordings returns the recordings of the generations, of all without any.
 func recordings(t testing.TB, generations ...string) (rs []recording) {
 	t.Helper()
-	for _, pattern := range []string{"*/*.sse", "agent-loop/*/*.sse"} {
+	for _, pattern := range []string{"*/*.sse", "agent-loop/*/*.sse", "../written/*.sse"} {
 		paths, err := filepath.Glob(filepath.Join(captures, pattern))
 		if err != nil {
 			t.Fatal(err)

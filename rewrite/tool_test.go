@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
+	"github.com/tidwall/gjson"
 )
 
 func TestDerivedIDsAreUniqueAndTheSameOnEveryReplica(t *testing.T) {
@@ -518,7 +519,7 @@ func TestRepeatedText(t *testing.T) {
 					v := look(t, out)
 					same(t, v.content, plain.content, "contents")
 					same(t, v.reasoning, plain.reasoning, "reasonings")
-					same(t, repeats(t, out), v.content, fmt.Sprintf("%+v: repeats of %q", o, deltas))
+					same(t, v.repeated, v.content, fmt.Sprintf("%+v: repeats of %q", o, deltas))
 					if o.Reasoning == "" {
 						same(t, repairWith(out, o), out, "twice and once")
 					}
@@ -815,12 +816,12 @@ func TestEnvelopeIsWhatChunksHaveSaidLast(t *testing.T) {
 		finish := out[end:]
 		finish = finish[strings.Index(finish, "\n\n")+2:]
 		events := toolFrames(repair(c.in + g1("terminal", "💻", "ls")))
-		for _, of := range []string{finish, events[len(events)-1]} {
-			got := memberAsItStands(of, "id") + " " + memberAsItStands(of, "created") + " " + memberAsItStands(of, "model")
-			same(t, got, c.want, c.name+": id, created, model")
+		for _, of := range []string{strings.TrimPrefix(finish, "data: "), events[len(events)-1]} {
+			m := gjson.GetMany(of, "id", "created", "model")
+			same(t, m[0].Raw+" "+m[1].Raw+" "+m[2].Raw, c.want, c.name+": id, created, model")
 		}
 		// The ids of tools are derived from the id that they are sent with.
-		id, call := memberAsItStands(events[0], "id"), memberAsItStands(events[0], "toolCallId")
+		id, call := gjson.Get(events[0], "id").Raw, gjson.Get(events[0], "toolCallId").Raw
 		if derived[id] == "" {
 			derived[id] = call
 		}
@@ -831,14 +832,4 @@ func TestEnvelopeIsWhatChunksHaveSaidLast(t *testing.T) {
 		ids[call] = true
 	}
 	equal(t, len(ids), len(derived), "ids of tools")
-}
-
-// memberAsItStands returns the value of a member of a chunk of the sidecar's own, which
-// has no space in it.
-func memberAsItStands(chunk, name string) string {
-	_, rest, _ := strings.Cut(chunk, `"`+name+`":`)
-	if i := strings.IndexAny(rest, ",}"); i >= 0 {
-		return rest[:i]
-	}
-	return rest
 }

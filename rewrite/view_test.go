@@ -63,7 +63,8 @@ type wireChunk struct {
 	Created *int64  `json:"created"`
 	Model   *string `json:"model"`
 	Choices []struct {
-		Index int `json:"index"`
+		Index int    `json:"index"`
+		Text  string `json:"text"` // as some backends repeat the content
 		Delta *struct {
 			Content          *string `json:"content"`
 			ReasoningContent *string `json:"reasoning_content"`
@@ -99,6 +100,7 @@ type toolEvent struct {
 // view is a chat stream as a client sees it.
 type view struct {
 	content   string
+	repeated  string // the content, as a backend repeats it
 	reasoning string
 	tools     []toolEvent
 	errors    []wireError
@@ -185,6 +187,7 @@ func (v *view) chunk(t testing.TB, c *wireChunk) {
 	}
 	said := "other"
 	for _, choice := range c.Choices {
+		v.repeated += choice.Text
 		if choice.Index == 0 && choice.Delta != nil {
 			if s := str(choice.Delta.Content); s != "" {
 				v.content += s
@@ -263,21 +266,6 @@ func (v *view) checkErrorFinish(t testing.TB, code string) {
 	if h := v.finish.Hermes; h == nil || h.Failed == nil || !*h.Failed {
 		t.Errorf("the finish chunk has no hermes block that says failed")
 	}
-}
-
-// repeats returns the text that the first choices of a stream repeat.
-func repeats(t testing.TB, stream string) string {
-	t.Helper()
-	var b strings.Builder
-	for _, e := range decode(stream) {
-		var c struct {
-			Choices []struct{ Text string }
-		}
-		if err := json.Unmarshal([]byte(e.data), &c); err == nil && len(c.Choices) > 0 {
-			b.WriteString(c.Choices[0].Text)
-		}
-	}
-	return b.String()
 }
 
 // A wireItem is an item of a card as Open WebUI reads it.
