@@ -26,8 +26,7 @@ func otherStreams(t testing.TB) (rs []recording) {
 	return rs
 }
 
-// otherParams are those of a request for such a stream: that for a run's events
-// has the run's id in its path.
+// otherParams are those of a request for such a stream: that for a run's events has the run's id in its path.
 func otherParams(body string) Params {
 	if strings.Contains(body, `"run_id"`) {
 		return Params{RunID: "run_1"}
@@ -298,8 +297,7 @@ func TestOtherStreamsCutAnywhere(t *testing.T) {
 	}
 }
 
-// Nothing is held back but frames that are not complete, and none beyond the
-// limit.
+// Nothing is held back but frames that are not complete, and none beyond the limit.
 func TestOtherStreamLeavesEventByEvent(t *testing.T) {
 	for _, r := range otherStreams(t) {
 		s := New(&Options{}, r.params())
@@ -468,8 +466,7 @@ func TestDoneOfAResponseThatHasNotEnded(t *testing.T) {
 	same(t, out, strings.ReplaceAll(in, "\n", "\r\n")+strings.TrimPrefix(failed, in)+"data: [DONE]\r\n\r\n", "bytes with CRLF")
 }
 
-// An error event is none of those that end a response. What ends it says the
-// same, without secrets.
+// An error event is none of those that end a response. What ends it says the same, without secrets.
 func TestErrorEventOfAResponse(t *testing.T) {
 	for name, c := range map[string]struct{ event, message, number string }{
 		"the reference's":    {named("error", `{"type":"error","code":"x","message":"over\u006coaded","param":null,"sequence_number":1}`), `over\u006coaded`, "2"},
@@ -585,8 +582,7 @@ func TestLargeEventsOfASession(t *testing.T) {
 	}
 }
 
-// What open tools hold is bounded like that of a chat's; the one that started first is
-// forgotten.
+// What open tools hold is bounded like that of a chat's; the one that started first is forgotten.
 func TestOpenToolsOfASessionAreBounded(t *testing.T) {
 	for name, c := range map[string]struct{ tools, size, most int }{
 		"many":       {100000 / cutStride, 10, maxOpenTools},
@@ -605,8 +601,7 @@ func TestOpenToolsOfASessionAreBounded(t *testing.T) {
 	}
 }
 
-// What is remembered of upstream is remembered up to its bound, to the byte, and not
-// beyond it.
+// What is remembered of upstream is remembered up to its bound, to the byte, and not beyond it.
 func TestWhatIsRememberedToTheByte(t *testing.T) {
 	const usage = `{"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2, "x": ""}`
 	for more, kept := range map[int]bool{0: true, 1: false} {
@@ -628,8 +623,7 @@ func TestWhatIsRememberedToTheByte(t *testing.T) {
 	}
 }
 
-// Where a large frame may have been the last, comments after it decide nothing: a frame
-// that begins does.
+// Where a large frame may have been the last, comments after it decide nothing: a frame that begins does.
 func TestWhatBeginsAfterALargeFrame(t *testing.T) {
 	large := `data: {"x": "` + strings.Repeat("x", 600) + "\"}\n\n"
 	for tail, cut := range map[string]bool{"": false, ": c": false, ":": false, ": c\n": false, "\n": false, "\r": false, "data": true, "data: {\"type\"": true, "event: x\n": true} {
@@ -641,8 +635,7 @@ func TestWhatBeginsAfterALargeFrame(t *testing.T) {
 	}
 }
 
-// The name of an event that is cut where a large frame is no longer looked at may go on:
-// it is none.
+// The name of an event that is cut where a large frame is no longer looked at may go on: it is none.
 func TestNameThatIsCutInALargeFrame(t *testing.T) {
 	const ends = "event: response.completed"
 	begun := created(0, responseOfTests)

@@ -475,8 +475,7 @@ func TestNoAnswerTakesMoreThanItsBound(t *testing.T) {
 	}
 }
 
-// hostileEvents are events of the other streams that leave longer than they came, after
-// many open tools.
+// hostileEvents are events of the other streams that leave longer than they came, after many open tools.
 func hostileEvents() (all []hostileFrame) {
 	const size = DefaultMaxFrame - 8<<10
 	fill := func(unit string, n int) string { return strings.Repeat(unit, n/len(unit)) }
@@ -565,10 +564,9 @@ func after(first string, then func(n int) string) func(n int) string {
 	return func(n int) string { return first + then(n) }
 }
 
-// checkLinear fails when times the size costs more than five times as much as it
-// should, where took returns the CPU time of a size. A quadratic cost of sixteen times
-// the size is sixteen times as much as it should be; what differs otherwise, and what
-// a busy machine adds, is less.
+// checkLinear fails when times the size costs more than five times as much as it should, where took returns
+// the CPU time of a size. A quadratic cost of sixteen times the size is sixteen times as much as it should
+// be; what differs otherwise, and what a busy machine adds, is less.
 func checkLinear(t *testing.T, name string, small, times int, took func(n int) time.Duration) {
 	t.Helper()
 	took(small)
@@ -583,9 +581,8 @@ func checkLinear(t *testing.T, name string, small, times int, took func(n int) t
 	}
 }
 
-// TestStreamsCostLinearTime: sixteen times the stream costs about sixteen times
-// the time, where a quadratic one would cost 256 times. In between is room for
-// what differs otherwise.
+// TestStreamsCostLinearTime: sixteen times the stream costs about sixteen times the time, where a quadratic
+// one would cost 256 times. In between is room for what differs otherwise.
 func TestStreamsCostLinearTime(t *testing.T) {
 	const times, small = 16, 100
 	rows := maps.Clone(streamsByLength)

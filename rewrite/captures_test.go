@@ -74,8 +74,7 @@ func TestLegacyRecordingsRepairedAreLikeModernOnes(t *testing.T) {
 	}
 }
 
-// allOptions are combinations of options under which twice must equal once and
-// cuts must not matter.
+// allOptions are combinations of options under which twice must equal once and cuts must not matter.
 func allOptions() (os []Options) {
 	for _, p := range ProgressForms() {
 		for _, i := range ImitationsValues() {

@@ -142,8 +142,7 @@ func TestSummaryOfAStream(t *testing.T) {
 	}
 }
 
-// What is held back is said to be, and no longer once it has left or the stream has
-// ended.
+// What is held back is said to be, and no longer once it has left or the stream has ended.
 func TestStepsSayWhatIsHeld(t *testing.T) {
 	for in, want := range map[string]string{
 		role() + text("a") + text("\n`💻 l") + ": c\n\n" + text("s`\n") + text("b"): "- - held held - - end",

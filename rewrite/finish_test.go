@@ -288,8 +288,7 @@ func TestCutStreamsOfSeveralChoicesFinishAllOfThem(t *testing.T) {
 	}
 }
 
-// Of errors that are there twice the last that says something is the error. One remains
-// (contract section 3).
+// Of errors that are there twice the last that says something is the error. One remains (contract section 3).
 func TestErrorThatIsThereTwice(t *testing.T) {
 	said := `"error": {"message": "boom sk-abcdefghij", "type": "agent_error"}`
 	for _, nothing := range []string{`null`, `""`, `{}`, `[]`, `false`} {
@@ -428,8 +427,7 @@ func TestFrameLimitHasADefaultAndAnEnd(t *testing.T) {
 // g3Error is the finish chunk of a modern Hermes that failed.
 const g3Error = zeroUsage + `, "error": {"message": "boom \u00e9", "type": "RuntimeError"}, "hermes": {"completed": true, "partial": false, "failed": true, "error": "boom \u00e9", "error_code": "agent_error"}`
 
-// The message of an error that has been sent is repeated by the error finish, but no
-// more of it than is kept.
+// The message of an error that has been sent is repeated by the error finish, but no more of it than is kept.
 func TestLongErrorIsNotRepeated(t *testing.T) {
 	for _, escape := range []string{"x", `\n`, "\u00e9", `\u00e9`, "💻", `\ud83d\udcbb`} {
 		for n := range 13 {

@@ -104,8 +104,7 @@ func FuzzContent(f *testing.F) {
 	})
 }
 
-// deltas cuts content into deltas as the script says, with frames between them
-// that say nothing.
+// deltas cuts content into deltas as the script says, with frames between them that say nothing.
 func deltas(content string, script []byte) string {
 	var b strings.Builder
 	rs := []rune(content)
@@ -173,8 +172,7 @@ var lifeEvents = []string{
 	named("other", `{"id": 1, "error": {"message": "m"}, "choices": []}`),
 }
 
-// tick stands for an hour that passes, breath for a keepalive of the
-// sidecar's.
+// tick stands for an hour that passes, breath for a keepalive of the sidecar's.
 const (
 	tick   = "tick"
 	breath = "breath"
@@ -268,8 +266,7 @@ func (l *lifeScript) add(s string) {
 	l.chunks = append(l.chunks, s)
 }
 
-// FuzzLifecycle: whatever upstream does, tools pair up, the stream ends as it
-// must, and twice equals once.
+// FuzzLifecycle: whatever upstream does, tools pair up, the stream ends as it must, and twice equals once.
 func FuzzLifecycle(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 2, 0, 2, 1, 0, 3, 15, 128}, byte(0), byte(3))
 	f.Add([]byte{1, 3, 0, 3, 1, 10, 0, 3, 0, 0, 3}, byte(0), byte(1))
@@ -319,9 +316,8 @@ func FuzzLifecycle(f *testing.F) {
 			// Upstream's tool events say that no chunk is a real marker. Where
 			// they do not leave, nobody can say so the second time.
 		case goesOnBehindAMarker(v.content):
-			// A tool event between a marker and the text after it on its line
-			// says that the line ends there; one that came before, or is
-			// dropped, does not say so.
+			// A tool event between a marker and the text after it on its line says that the line ends there;
+			// one that came before, or is dropped, does not say so.
 		default:
 			twice, _ := run(string(out), o, chatParams, atRandom(1, 999), CauseEOF)
 			same(t, twice, string(out), "twice and once")
@@ -360,8 +356,7 @@ func checkLife(t *testing.T, out string, o Options, sum Summary, finished bool) 
 	return v
 }
 
-// goesOnBehindAMarker tells whether a line of the content begins with a marker
-// and goes on.
+// goesOnBehindAMarker tells whether a line of the content begins with a marker and goes on.
 func goesOnBehindAMarker(content string) bool {
 	for _, line := range strings.Split(content, "\n") {
 		for i := range line {
@@ -373,9 +368,8 @@ func goesOnBehindAMarker(content string) bool {
 	return false
 }
 
-// FuzzJSON: whatever the data is, nothing panics, what is no JSON leaves as it
-// is, what is JSON leaves as JSON, and a frame that is not touched leaves byte
-// for byte.
+// FuzzJSON: whatever the data is, nothing panics, what is no JSON leaves as it is, what is JSON leaves as
+// JSON, and a frame that is not touched leaves byte for byte.
 func FuzzJSON(f *testing.F) {
 	fuzzSeeds(f, func(body string) {
 		for i, e := range decode(body) {
@@ -428,10 +422,9 @@ func FuzzJSON(f *testing.F) {
 	})
 }
 
-// FuzzOther: any bytes after the beginning of a stream of another kind, cut in
-// any two ways, give the same bytes. Upstream's complete events leave as they
-// came, at most one failed event is added, which is well formed, and a second
-// sidecar adds nothing.
+// FuzzOther: any bytes after the beginning of a stream of another kind, cut in any two ways, give the same
+// bytes. Upstream's complete events leave as they came, at most one failed event is added, which is well
+// formed, and a second sidecar adds nothing.
 func FuzzOther(f *testing.F) {
 	n := 0
 	for _, r := range otherStreams(f) {
@@ -604,9 +597,8 @@ func FuzzReasoning(f *testing.F) {
 	})
 }
 
-// FuzzHistory: a content is healed as the contract says, wherever it stands; any
-// body at all leaves as it came or as well-formed JSON with fewer bytes, and a
-// second time through changes nothing.
+// FuzzHistory: a content is healed as the contract says, wherever it stands; any body at all leaves as it
+// came or as well-formed JSON with fewer bytes, and a second time through changes nothing.
 func FuzzHistory(f *testing.F) {
 	f.Add(`{"messages":[{"role":"assistant","content":"`+"`💻 ls`"+`\nx"}]}`, []byte{14, 0, 4, 0, 0, 14})
 	f.Add(`{"messages":[{"content":[{"text":"\u0060\ud83d\udcbb a\u0060","type":"text"}],"role":"assistant"}],"stream":true}`, []byte{0, 4, 0, 1, 4})

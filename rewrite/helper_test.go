@@ -73,8 +73,7 @@ func atRandom(seed uint64, most int) cutter {
 	return func(n int) int { return min(n, 1+r.IntN(most)) }
 }
 
-// byScript cuts into reads as long as the bytes of the script say, again and
-// again.
+// byScript cuts into reads as long as the bytes of the script say, again and again.
 func byScript(script []byte) cutter {
 	i := 0
 	return func(n int) int {
@@ -461,8 +460,7 @@ func chats(t testing.TB, generations ...string) (rs []recording) {
 	return rs
 }
 
-// corpus returns a file of the corpus beside the project, and skips the test
-// where there is none.
+// corpus returns a file of the corpus beside the project, and skips the test where there is none.
 func corpus(t testing.TB, path ...string) string {
 	t.Helper()
 	p := filepath.Join(append([]string{"..", "..", "shared", "corpus"}, path...)...)

@@ -21,8 +21,7 @@ func rawJSON(s string) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// bodies are the ways in which a request holds content as the assistant's. They
-// have no marker but in it.
+// bodies are the ways in which a request holds content as the assistant's. They have no marker but in it.
 func bodies(content string) []string {
 	ascii, raw := asciiJSON(content), rawJSON(content)
 	const user = `{"role": "user", "content": "what does \n` + "`💻 ls`" + `\n mean?"}`
@@ -372,8 +371,7 @@ func request(messages ...string) string {
 	return `{"model": "hermes-agent", "messages": [` + strings.Join(messages, ", ") + `], "stream": true}`
 }
 
-// What Open WebUI sends back of an answer with cards becomes the one message that it
-// would be without.
+// What Open WebUI sends back of an answer with cards becomes the one message that it would be without.
 func TestCardsLeaveHistories(t *testing.T) {
 	const named = `{"role":"user","name":"n","content":"e"}`
 	lone := strings.Replace(assistant("c\n`💻 ?`"), "?", `\ud83d`, 1)
@@ -449,8 +447,7 @@ func TestMarkersAfterWhatWasOverwritten(t *testing.T) {
 	}
 }
 
-// Members may come in any order, names may be escaped, and contents may be null, absent,
-// or arrays of parts.
+// Members may come in any order, names may be escaped, and contents may be null, absent, or arrays of parts.
 func TestFormsOfCardsInHistories(t *testing.T) {
 	calls, out := cardCalls(1, "ls"), cardOutputs(1, "ls")
 	const tail = `"role":"assistant","content":"b"}]}`

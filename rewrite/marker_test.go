@@ -425,8 +425,7 @@ func TestTextsAroundMarkersStayApart(t *testing.T) {
 	}
 }
 
-// A frame that passes unexamined is, for all that is known, text: nothing is owed
-// after it, and nothing goes.
+// A frame that passes unexamined is, for all that is known, text: nothing is owed after it, and nothing goes.
 func TestUnexaminedFrameKeepsTextsApart(t *testing.T) {
 	large := text(strings.Repeat("x", 1000))
 	for _, c := range [][2]string{{"Hello", "World"}, {"Hello\n`📖 a`\n", "\nWorld"}} {

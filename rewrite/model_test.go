@@ -8,8 +8,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose/prosetest"
 )
 
-// knownEmoji are the emoji of Hermes' tools, as the table of its markers has
-// them.
+// knownEmoji are the emoji of Hermes' tools, as the table of its markers has them.
 var knownEmoji = strings.Fields("💻 ⚙️ 📖 ✍️ 🔧 🔎 🔍 📄 👁️ 🎨 🔊 🌐 📸 👆 ⌨️ 📜 ◀️ 🖼️ 🖥️ 🚪 📚 📝 📋 🧠 🐍 🔀 ⏰ ❓ 📨 🏠 🧪 ⚡")
 
 // withoutImitations is contract section 1 said for a whole text, line by line:
@@ -34,8 +33,7 @@ func withoutImitations(content string) string {
 	return out.String()
 }
 
-// isImitation tells whether a line is the marker of a known tool, in at most
-// 4 KiB.
+// isImitation tells whether a line is the marker of a known tool, in at most 4 KiB.
 func isImitation(line string) bool { return len(line) <= 4096 && isMarkerLine(line) }
 
 // isMarkerLine tells whether a line is a backtick, a known emoji, a space, a
@@ -53,8 +51,7 @@ func isMarkerLine(line string) bool {
 	return len(label) > 1
 }
 
-// beginsMarker tells whether s begins with a backtick, a known emoji and a
-// space.
+// beginsMarker tells whether s begins with a backtick, a known emoji and a space.
 func beginsMarker(s string) bool {
 	emoji, _, ok := strings.Cut(s, " ")
 	for _, e := range knownEmoji {
@@ -66,10 +63,9 @@ func beginsMarker(s string) bool {
 	return false
 }
 
-// withoutMarkers is contract section 5 said for a whole text, a marker at a
-// time: its line goes with the newline on both sides, but one stays where text
-// follows that does not begin with one; at the start and at the end none does.
-// At the very start a further newline goes, as it does from a stream.
+// withoutMarkers is contract section 5 said for a whole text, a marker at a time: its line goes with the
+// newline on both sides, but one stays where text follows that does not begin with one; at the start and at
+// the end none does. At the very start a further newline goes, as it does from a stream.
 func withoutMarkers(text string) (string, int) {
 	for n := 0; ; n++ {
 		from, to, ok := firstMarker(text)
@@ -91,8 +87,7 @@ func withoutMarkers(text string) (string, int) {
 	}
 }
 
-// firstMarker returns where the first marker line of a text is, without its
-// newline.
+// firstMarker returns where the first marker line of a text is, without its newline.
 func firstMarker(text string) (from, to int, ok bool) {
 	fence := ""
 	for from <= len(text) {
@@ -172,8 +167,7 @@ func withoutCards(all []historyMessage) (left []historyMessage) {
 
 var openingTag = regexp.MustCompile(`(?i)^<(think|thinking|reasoning|thought|mm:think|reasoning_scratchpad)>`)
 
-// paragraphEnds matches a paragraph break, or what may be one when the text ends
-// within it.
+// paragraphEnds matches a paragraph break, or what may be one when the text ends within it.
 var paragraphEnds = regexp.MustCompile(`^(\r?\n\r?\n|(\r?\n)?\r?\z)`)
 
 // withoutReasoning is contract section 4 said for a whole text: it returns what
@@ -201,9 +195,8 @@ func withoutReasoning(text string) (content, reasoning string) {
 	return content, reasoning
 }
 
-// mayOpenBehind tells whether a tag may open after the content: nothing but
-// white space since the message began, or a paragraph break; at most three
-// columns of indentation; no open fence.
+// mayOpenBehind tells whether a tag may open after the content: nothing but white space since the message
+// began, or a paragraph break; at most three columns of indentation; no open fence.
 func mayOpenBehind(content string, message int) bool {
 	white := content[len(strings.TrimRightFunc(content, unicode.IsSpace)):]
 	if len(content)-len(white) > message && strings.Count(white, "\n") < 2 {

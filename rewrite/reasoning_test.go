@@ -167,8 +167,7 @@ func TestTagsAndTheirNeighbours(t *testing.T) {
 	contains(t, first, `"delta":{"role":"assistant","reasoning_content":"a"}`)
 }
 
-// with is a delta whose content is s, with more members in the delta and at the
-// end of the chunk.
+// with is a delta whose content is s, with more members in the delta and at the end of the chunk.
 func with(s, inDelta, inChunk string) string {
 	return strings.Replace(delta(`"content": `+asciiJSON(s)+inDelta), `"finish_reason": null}]`, `"finish_reason": null}]`+inChunk, 1)
 }

@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// What form of answer a request asks for is known of a JSON object that is complete, and
-// of nothing else.
+// What form of answer a request asks for is known of a JSON object that is complete, and of nothing else.
 func TestAskedOfARequest(t *testing.T) {
 	deep := strings.Repeat("[", 1<<16) + strings.Repeat("]", 1<<16) // as a tool's arguments may be
 	for body, want := range map[string]Asked{
@@ -112,8 +111,7 @@ func TestDiagnosticRequest(t *testing.T) {
 	}
 }
 
-// requestsWith returns requests with the members, each for another way on which a request is
-// read.
+// requestsWith returns requests with the members, each for another way on which a request is read.
 func requestsWith(members string) map[string]string {
 	message := func(role, content string) string { return `{"role":"` + role + `","content":"` + content + `"}` }
 	short := `"messages":[` + message("user", "hi") + `]`

@@ -17,8 +17,7 @@ var placeSecrets = []string{
 	"sk-abcdEFGH1234567890", "\\u0073k-abcdEFGH1234567890", "ghp_abcdEFGH1234567890", "AKIAIOSFODNN7EXAMPLE", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abcdEFGH",
 }
 
-// Where a message may stand, as the JSON string %s, that says something of a failure
-// or of the agent's state.
+// Where a message may stand, as the JSON string %s, that says something of a failure or of the agent's state.
 var secretPlaces = map[string]string{
 	"the error of a finish chunk":         role() + text("x") + finishChunk("error", `, "error": {"message": %s, "type": "x"}`) + doneFrame,
 	"another member of it":                role() + text("x") + finishChunk("error", `, "error": {"message": "x", "param": %s, "meta": {"raw": [%s]}}`) + doneFrame,

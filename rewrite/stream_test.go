@@ -473,9 +473,8 @@ func eventsOf(in string) (events []event) {
 	}
 }
 
-// In a stream that is not known yet a comment line stands for itself, however long it
-// is: the frame right after it is looked at. In one that is known it is a part of
-// that frame, which is then too large.
+// In a stream that is not known yet a comment line stands for itself, however long it is: the frame right
+// after it is looked at. In one that is known it is a part of that frame, which is then too large.
 func TestLongCommentRightBeforeAFrame(t *testing.T) {
 	long := ": " + strings.Repeat("c", 1000)
 	o := Options{MaxFrame: 400}
@@ -574,8 +573,7 @@ func TestEscapesDecideNothing(t *testing.T) {
 // unescaped returns the text of a JSON array's messages, without escapes.
 func unescaped(s string) string { return string(jsonspan.AppendText(nil, []byte(s))) }
 
-// The last event repeats the whole answer: it counts although it is too large
-// to be examined.
+// The last event repeats the whole answer: it counts although it is too large to be examined.
 func TestLargeEventOfAnotherStream(t *testing.T) {
 	o := Options{MaxFrame: 400}
 	big := strings.Repeat("x", 1000)
@@ -700,8 +698,7 @@ func TestToolThatStartsInALargeFrame(t *testing.T) {
 	}
 }
 
-// A name that the end of the beginning cuts is not taken for one, and a finish reason there
-// is one.
+// A name that the end of the beginning cuts is not taken for one, and a finish reason there is one.
 func TestBeginningThatEndsAnywhere(t *testing.T) {
 	for pad := 900; pad < 1100; pad++ {
 		in := role() + named(progressEvent, `{"x": "`+strings.Repeat("x", pad)+`", "tool": "terminal", "label": "`+overLimit+`", "toolCallId": "c", "status": "running"}`)
@@ -759,8 +756,7 @@ func TestLargeFrameOfText(t *testing.T) {
 	}
 }
 
-// An error in a large frame is upstream's: an error finish does not repeat it, and a stop
-// after it is none.
+// An error in a large frame is upstream's: an error finish does not repeat it, and a stop after it is none.
 func TestErrorInALargeFrame(t *testing.T) {
 	tool := g2Start("terminal", "💻", "ls", "c")
 	for name, failure := range map[string]string{
@@ -827,8 +823,7 @@ func byFrame(in string) cutter {
 	}
 }
 
-// TestAlikeChangesNothing: a frame that is not read leaves as if it were, and
-// what is known is the same.
+// TestAlikeChangesNothing: a frame that is not read leaves as if it were, and what is known is the same.
 func TestAlikeChangesNothing(t *testing.T) {
 	for _, r := range everyNth(recordings(t)) {
 		for _, o := range allOptions() {
@@ -893,8 +888,7 @@ func FuzzAlike(f *testing.F) {
 	})
 }
 
-// likeStream is the stream that a script says: mostly frames of text that are
-// alike.
+// likeStream is the stream that a script says: mostly frames of text that are alike.
 func likeStream(script []byte) string {
 	var b strings.Builder
 	next := func() byte {

@@ -744,8 +744,7 @@ func TestMembersThatWouldStandTwiceAreRenamed(t *testing.T) {
 	}
 }
 
-// Wrapped, an event is no chunk: what is in it is its own affair, for a second
-// sidecar as well.
+// Wrapped, an event is no chunk: what is in it is its own affair, for a second sidecar as well.
 func TestWrappedEventsAreNoChunks(t *testing.T) {
 	for _, event := range []string{
 		named("hermes.status", `{"type": "tool_failed", "error": "exit 1"}`),

@@ -222,8 +222,7 @@ func (v *view) starts() (ts []toolEvent) {
 // story is the order in words, for comparisons.
 func (v *view) story() string { return strings.Join(v.order, " ") }
 
-// checkLifecycle checks the invariants of contract section 2 and the end of
-// section 3.
+// checkLifecycle checks the invariants of contract section 2 and the end of section 3.
 func (v *view) checkLifecycle(t testing.TB) {
 	t.Helper()
 	state := map[string]string{}
@@ -245,8 +244,7 @@ func (v *view) checkLifecycle(t testing.TB) {
 	}
 }
 
-// checkErrorFinish checks that the stream ends with an error finish of the code, split or in
-// one chunk.
+// checkErrorFinish checks that the stream ends with an error finish of the code, split or in one chunk.
 func (v *view) checkErrorFinish(t testing.TB, code string) {
 	t.Helper()
 	errors, end := v.errors, "error finish done"
@@ -297,9 +295,8 @@ type card struct {
 	output         *wireItem
 }
 
-// cardsOf reads the cards of a stream strictly, in the order in which they begin: each
-// call comes once with each of its statuses, then its output, all before the finish
-// chunk.
+// cardsOf reads the cards of a stream strictly, in the order in which they begin: each call comes once with
+// each of its statuses, then its output, all before the finish chunk.
 func cardsOf(t testing.TB, stream string) (all []*card) {
 	t.Helper()
 	byID := map[string]*card{}
