@@ -169,7 +169,7 @@ var securityTests = map[string]string{
 	"text held back for a tag":                                              "TestWhatIsHeld",
 	"depth of JSON":                                                         "TestDeepNestingPassesByteForByte TestWhatIsNotHealed",
 	"open tools":                                                            "TestOpenToolsAreBounded TestOpenToolsHoldAtMostMaxOpenBytes TestOpenToolsTakeBoundedOutput",
-	"a card (cards on): the tool's id, the label, the name":                 "TestLongIDsHaveNoCard TestLabelsOfCards TestNamesOfCards",
+	"a card (cards on): the tool's id, the label, the name":                 "TestEveryEndOfACard TestLabelsOfCards TestNamesOfCards",
 	"bytes written for one frame":                                           "TestNoFrameGrowsBeyondItsBound TestFramesThatBecomeLongerAreForgotten",
 	"memory for one frame":                                                  "TestNoFrameGrowsBeyondItsBound",
 	"stretches of reasoning taken out of one chunk":                         "TestPartsOfOneChunkAreBounded",

@@ -637,20 +637,17 @@ func TestWhatBeginsAfterALargeFrame(t *testing.T) {
 
 // The name of an event that is cut where a large frame is no longer looked at may go on: it is none.
 func TestNameThatIsCutInALargeFrame(t *testing.T) {
-	const ends = "event: response.completed"
+	const name = "event: response.completed"
 	begun := created(0, responseOfTests)
-	for _, c := range []struct {
-		limit  int
-		more   string
-		failed bool
-	}{
-		{len(ends), "", true}, {len(ends), "x", true}, {len(ends), ".then", true}, {len(ends), " ", true},
-		{len(ends) + 1, "", false}, {len(ends) + 1, "\r", false}, {len(ends) + 1, "x", true}, {len(ends) + 1, " ", true},
+	for more, fails := range map[string][2]bool{ // with max_frame where the name ends, and one byte later
+		"": {true, false}, "\r": {true, false}, "x": {true, true}, ".then": {true, true}, " ": {true, true},
 	} {
-		in := begun + ends + c.more + "\ndata: {\"x\": 1}\n\n"
-		out, _ := run(in, Options{MaxFrame: c.limit}, Params{}, inOne, CauseAborted)
-		if got := strings.Contains(out, "response.failed"); got != c.failed || !strings.HasPrefix(out, in) {
-			t.Errorf("%d bytes, %q: failed is %v\n%s", c.limit, c.more, got, out[len(begun):])
+		for i, failed := range fails {
+			in := begun + name + more + "\ndata: {\"x\": 1}\n\n"
+			out, _ := run(in, Options{MaxFrame: len(name) + i}, Params{}, inOne, CauseAborted)
+			if got := strings.Contains(out, "response.failed"); got != failed || !strings.HasPrefix(out, in) {
+				t.Errorf("%d bytes, %q: failed is %v\n%s", len(name)+i, more, got, out[len(begun):])
+			}
 		}
 	}
 }

@@ -418,12 +418,6 @@ func TestNothingLeavesAfterFinish(t *testing.T) {
 	}
 }
 
-func TestFrameLimitHasADefaultAndAnEnd(t *testing.T) {
-	for size, want := range map[int]int{0: DefaultMaxFrame, -1: DefaultMaxFrame, 1: 1, 1 << 30: 1 << 30, 1<<30 + 1: 1 << 30} {
-		equal(t, (&Options{MaxFrame: size}).FrameLimit(), want, "max_frame")
-	}
-}
-
 // g3Error is the finish chunk of a modern Hermes that failed.
 const g3Error = zeroUsage + `, "error": {"message": "boom \u00e9", "type": "RuntimeError"}, "hermes": {"completed": true, "partial": false, "failed": true, "error": "boom \u00e9", "error_code": "agent_error"}`
 

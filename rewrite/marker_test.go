@@ -11,17 +11,6 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/whole"
 )
 
-// realMarkers are whole chunks that Hermes sends when a tool starts.
-var realMarkers = []struct{ name, content, emoji, label string }{
-	{"plain", "\n`💻 ls -la`\n", "💻", "ls -la"},
-	{"backticks in the label", "\n`💻 echo `date` `` x`\n", "💻", "echo `date` `` x"},
-	{"quotes and backslashes", "\n`💻 grep \"a\\b\" 'c'`\n", "💻", `grep "a\b" 'c'`},
-	{"HTML", "\n`📖 <script>alert(1)</script>&amp;`\n", "📖", "<script>alert(1)</script>&amp;"},
-	{"emoji with U+FE0F", "\n`⚙️ restart`\n", "⚙️", "restart"},
-	{"emoji of the basic plane", "\n`⏰ 09:00`\n", "⏰", "09:00"},
-	{"a label like a fence", "\n`💻 ```\n", "💻", "``"},
-}
-
 func TestRealMarkers(t *testing.T) {
 	rows := map[string]row{
 		"of any length": {in: markerChunk("🐍", strings.Repeat("print('x'); ", 8000)) + text("\n\nok") + stop(),
@@ -54,9 +43,11 @@ func TestRealMarkers(t *testing.T) {
 		"before a fence and an imitation": {in: texts("abc", "\n`💻 ls`\n", "```\n", "a\n`💻 c`\n") + stop(),
 			starts: "💻 ls"},
 	}
-	for _, m := range realMarkers {
-		rows[m.name] = row{in: turn(text("Hm.") + text(m.content) + text("\n\nDone.")),
-			starts: m.emoji + " " + m.label, content: "Hm.\n\nDone."}
+	for _, marker := range []string{
+		"💻 ls -la", "💻 echo `date` `` x", `💻 grep "a\b" 'c'`, "📖 <script>alert(1)</script>&amp;", "⚙️ restart", "⏰ 09:00",
+		"💻 ``", // looks like a fence
+	} {
+		rows[marker] = row{in: turn(texts("Hm.", "\n`"+marker+"`\n", "\n\nDone.")), starts: marker, content: "Hm.\n\nDone."}
 	}
 	// A whole chunk that is none; others are in the tests of package marker.
 	rows["none"] = row{in: turn(text("a") + text("`🦄 gallop`\n") + text("b")), out: passes}
@@ -265,7 +256,8 @@ func TestHeldLineIsBoundedTo4KiB(t *testing.T) {
 
 // Whole frames are held, in order with what is between them, and leave byte for byte.
 func TestHeldFrames(t *testing.T) {
-	begun := role() + text("a\n`💻 l")
+	x, small := strings.Repeat("x", 1000), Options{MaxFrame: 900}
+	begun, large := role()+text("a\n`💻 l"), text(x)
 	const counted = `data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"%s"},"finish_reason":null}],` +
 		`"usage":{"prompt_tokens":3,"completion_tokens":4,"total_tokens":7}}` + "\n\n"
 	check(t, map[string]row{
@@ -287,6 +279,11 @@ func TestHeldFrames(t *testing.T) {
 			o: Options{MaxFrame: len(text("`💻 ls"))}, content: "x"},
 		"larger than max_frame together": {in: text("`💻 ls") + ": c\n\n" + text("`\n") + text("x") + stop(),
 			o: Options{MaxFrame: len(text("`💻 ls"))}, out: passes},
+		// A frame that passes unexamined is, for all that is known, text: nothing is owed after it, and nothing goes.
+		"a marker, then a large frame": {in: turn(text("Hello"), markerChunk("💻", "ls"), large, text("World")), o: small,
+			content: "Hello" + x + "World"},
+		"an imitation, then a large frame": {in: turn(text("Hello\n`📖 a`\n"), markerChunk("💻", "ls"), large, text("\nWorld")), o: small,
+			content: "Hello\n" + x + "\nWorld"},
 		// With usage the chunk waits for the frame after it, which may be shorter.
 		"with usage, before [DONE]":       {in: role() + fmt.Sprintf(counted, "`💻 ls") + doneFrame, content: "`💻 ls"},
 		"a tag with usage, before [DONE]": {in: role() + fmt.Sprintf(counted, "<thin") + doneFrame, content: "<thin"},
@@ -421,17 +418,6 @@ func TestTextsAroundMarkersStayApart(t *testing.T) {
 			if t.Failed() {
 				t.Fatalf("%q with %+v:\n%s", c.pieces, o, out)
 			}
-		}
-	}
-}
-
-// A frame that passes unexamined is, for all that is known, text: nothing is owed after it, and nothing goes.
-func TestUnexaminedFrameKeepsTextsApart(t *testing.T) {
-	large := text(strings.Repeat("x", 1000))
-	for _, c := range [][2]string{{"Hello", "World"}, {"Hello\n`📖 a`\n", "\nWorld"}} {
-		out := repairWith(role()+text(c[0])+markerChunk("💻", "ls")+large+text(c[1])+stop(), Options{MaxFrame: 900})
-		if !strings.Contains(out, large) || !strings.Contains(out, text(c[1])) {
-			t.Errorf("the text after it has changed:\n%s", out)
 		}
 	}
 }

@@ -167,17 +167,12 @@ func TestTagsAndTheirNeighbours(t *testing.T) {
 	contains(t, first, `"delta":{"role":"assistant","reasoning_content":"a"}`)
 }
 
-// with is a delta whose content is s, with more members in the delta and at the end of the chunk.
-func with(s, inDelta, inChunk string) string {
-	return strings.Replace(delta(`"content": `+asciiJSON(s)+inDelta), `"finish_reason": null}]`, `"finish_reason": null}]`+inChunk, 1)
-}
-
 // TestMembersLeaveOnce: whatever is beside content that goes, or is taken apart.
 func TestMembersLeaveOnce(t *testing.T) {
 	for _, s := range []string{"<think>", "<think>a</think>b", "<think>a", "`💻 ls`\n"} {
 		for name, in := range map[string]string{
-			"citations": with(s, "", `, "citations": ["x"]`),
-			"logprobs":  strings.Replace(with(s, "", ""), `"finish_reason": null`, `"logprobs": {"content": [1]}, "finish_reason": null`, 1),
+			"citations": strings.Replace(text(s), `null}]`, `null}], "citations": ["x"]`, 1),
+			"logprobs":  strings.Replace(text(s), `"finish_reason": null`, `"logprobs": {"content": [1]}, "finish_reason": null`, 1),
 		} {
 			for _, r := range []Reasoning{ReasoningExtract, ReasoningDrop} {
 				out := repairWith(in+stop(), Options{Reasoning: r})
