@@ -12,7 +12,7 @@ import (
 
 var causes = []Cause{CauseEOF, CauseAborted, CauseTimeout, CauseShutdown}
 
-// otherStreams returns the recorded event streams that are none of chat completions.
+// otherStreams returns the recorded event streams other than those of chat completions.
 func otherStreams(t testing.TB) (rs []recording) {
 	t.Helper()
 	for _, r := range recordings(t) {
@@ -26,7 +26,7 @@ func otherStreams(t testing.TB) (rs []recording) {
 	return rs
 }
 
-// otherParams are those of a request for such a stream: that for a run's events has the run's id in its path.
+// otherParams returns the params of a request for such a stream. That of a run's events names it in its path.
 func otherParams(body string) Params {
 	if strings.Contains(body, `"run_id"`) {
 		return Params{RunID: "run_1"}
@@ -48,7 +48,7 @@ func reframed(body string) map[string]string {
 	}
 }
 
-// ends tells whether an event with the data is the one that ends a stream.
+// ends reports whether an event with the data ends a stream.
 func ends(data string) bool {
 	for _, name := range []string{"response.completed", "response.failed", "run.completed", "run.failed", "run.cancelled"} {
 		if strings.HasPrefix(data, `data: {"type": "`+name+`"`) || strings.HasPrefix(data, `data: {"event": "`+name+`"`) {
@@ -98,7 +98,7 @@ func TestOtherStreamsInEveryFramingAndCut(t *testing.T) {
 	}
 }
 
-// checkFails checks what a stream lacks that ends with the cause, and that a second sidecar adds nothing.
+// checkFails checks that in gets at its end what it lacks, and that a second sidecar adds nothing.
 func checkFails(t *testing.T, name, in, lacks string, p Params, code string) {
 	t.Helper()
 	out, sum := anyCut(t, in, Options{}, p, CauseEOF)
@@ -108,7 +108,7 @@ func checkFails(t *testing.T, name, in, lacks string, p Params, code string) {
 	same(t, again, out, name+": outputs of a second sidecar")
 }
 
-// Events that end a stream, whatever comes after them and however it ends.
+// Some events end a stream, whatever comes after them and however it ends.
 func TestEventsThatEnd(t *testing.T) {
 	for name, code := range map[string]string{
 		"response.completed": "", "response.incomplete": "", "response.cancelled": "",
@@ -184,7 +184,7 @@ func TestRunFailed(t *testing.T) {
 	checkFails(t, "an error event", in, failed("", ""), Params{RunID: "run_1"}, CodeAgentError)
 }
 
-// The cause is in the event, whatever a run has shown.
+// The failed event says the cause, whatever a run has shown.
 func TestCausesOfOtherStreams(t *testing.T) {
 	for cause, code := range causeCodes {
 		out, sum := run(created(0, responseOfTests), Options{}, Params{}, inOne, cause)
@@ -200,7 +200,7 @@ func TestCausesOfOtherStreams(t *testing.T) {
 	}
 }
 
-// What belongs to none of these streams, or to one on another path, passes. A stream is known by its path.
+// An event of no such stream, or of a stream on another path, passes. A stream is known by its path.
 func TestOtherStreamsThatAreNone(t *testing.T) {
 	for path, id := range map[string]string{
 		"/api/sessions/s1/chat/stream": "s1", "/p/coder/api/sessions/s1/chat/stream": "s1", "/x/p/a/api/sessions/s1/chat/stream": "s1",
@@ -297,7 +297,7 @@ func TestOtherStreamsCutAnywhere(t *testing.T) {
 	}
 }
 
-// Nothing is held back but frames that are not complete, and none beyond the limit.
+// Only a frame that is not complete is held back, and only up to the limit.
 func TestOtherStreamLeavesEventByEvent(t *testing.T) {
 	for _, r := range otherStreams(t) {
 		s := New(&Options{}, r.params())
@@ -310,7 +310,7 @@ func TestOtherStreamLeavesEventByEvent(t *testing.T) {
 	}
 }
 
-// What only looks like one of the streams is none: nothing is added to it.
+// Nothing is added to a stream that only looks like one of Hermes.
 func TestLookAlikesOfOtherStreamsPass(t *testing.T) {
 	for name, in := range map[string]string{
 		"a name that is not the type":   named("response.created", `{"type": "response.in_progress", "response": {"id": "r"}, "sequence_number": 0}`),
@@ -446,7 +446,7 @@ func TestResponseFailed(t *testing.T) {
 	}
 }
 
-// [DONE] without one of them is the end of a stream that was cut before it.
+// A [DONE] without a last event ends a stream that was cut before it.
 func TestDoneOfAResponseThatHasNotEnded(t *testing.T) {
 	in := created(0, responseOfTests)
 	failed, _ := run(in, Options{}, Params{}, inOne, CauseEOF)
@@ -466,7 +466,7 @@ func TestDoneOfAResponseThatHasNotEnded(t *testing.T) {
 	same(t, out, strings.ReplaceAll(in, "\n", "\r\n")+strings.TrimPrefix(failed, in)+"data: [DONE]\r\n\r\n", "bytes with CRLF")
 }
 
-// An error event is none of those that end a response. What ends it says the same, without secrets.
+// An error event does not end a response. The event that ends it repeats the error, without secrets.
 func TestErrorEventOfAResponse(t *testing.T) {
 	for name, c := range map[string]struct{ event, message, number string }{
 		"the reference's":    {named("error", `{"type":"error","code":"x","message":"over\u006coaded","param":null,"sequence_number":1}`), `over\u006coaded`, "2"},
@@ -582,7 +582,7 @@ func TestLargeEventsOfASession(t *testing.T) {
 	}
 }
 
-// What open tools hold is bounded like that of a chat's; the one that started first is forgotten.
+// Open tools hold as little as those of a chat; the one that started first is forgotten.
 func TestOpenToolsOfASessionAreBounded(t *testing.T) {
 	for name, c := range map[string]struct{ tools, size, most int }{
 		"many":       {100000 / cutStride, 10, maxOpenTools},
@@ -601,7 +601,7 @@ func TestOpenToolsOfASessionAreBounded(t *testing.T) {
 	}
 }
 
-// What is remembered of upstream is remembered up to its bound, to the byte, and not beyond it.
+// Facts about upstream are remembered up to their bound, to the byte, and not beyond it.
 func TestWhatIsRememberedToTheByte(t *testing.T) {
 	const usage = `{"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2, "x": ""}`
 	for more, kept := range map[int]bool{0: true, 1: false} {
@@ -623,7 +623,7 @@ func TestWhatIsRememberedToTheByte(t *testing.T) {
 	}
 }
 
-// Where a large frame may have been the last, comments after it decide nothing: a frame that begins does.
+// After a large frame that may have been the last, only a frame that begins shows that the stream was cut.
 func TestWhatBeginsAfterALargeFrame(t *testing.T) {
 	large := `data: {"x": "` + strings.Repeat("x", 600) + "\"}\n\n"
 	for tail, cut := range map[string]bool{"": false, ": c": false, ":": false, ": c\n": false, "\n": false, "\r": false, "data": true, "data: {\"type\"": true, "event: x\n": true} {
@@ -635,7 +635,7 @@ func TestWhatBeginsAfterALargeFrame(t *testing.T) {
 	}
 }
 
-// The name of an event that is cut where a large frame is no longer looked at may go on: it is none.
+// A name that is cut where the beginning of a large frame ends may go on, so it names no event.
 func TestNameThatIsCutInALargeFrame(t *testing.T) {
 	const name = "event: response.completed"
 	begun := created(0, responseOfTests)

@@ -196,7 +196,7 @@ func TestDeepNestingPassesByteForByte(t *testing.T) {
 	look(t, repair(role()+in+doneFrame)).checkErrorFinish(t, CodeCrashed)
 }
 
-// Tools that are open hold at most what their ends take, and each ends once.
+// Open tools hold at most as much as their ends take, and each ends once.
 func TestOpenToolsHoldAtMostMaxOpenBytes(t *testing.T) {
 	label, huge, rare := strings.Repeat("x", 40<<10), strings.Repeat("y", 4*maxOpenBytes), 30_000
 	if testing.Short() || cutStride > 1 {
@@ -257,7 +257,7 @@ type hostileFrame struct {
 // longNames replaces id and model by the longest that are taken over.
 var longNames = strings.NewReplacer("chatcmpl-1", strings.Repeat("i", maxEnvelope-2), "hermes-agent", strings.Repeat("m", maxEnvelope-2))
 
-// hostileFrames are frames that leave longer than they came, each in its way.
+// hostileFrames are frames that become longer, each in its way.
 func hostileFrames() (all []hostileFrame) {
 	const size = DefaultMaxFrame - 8<<10
 	fill := func(unit string, n int) string { return strings.Repeat(unit, n/len(unit)) }
@@ -424,8 +424,8 @@ func TestPartsOfOneChunkAreBounded(t *testing.T) {
 	}
 }
 
-// What ends all open tools is one delta, and so are they bounded by what that takes:
-// also where their envelope becomes longer while they are open.
+// One delta ends all open tools, so the size of their ends bounds them, even if the envelope becomes longer
+// while they are open.
 func TestOpenToolsTakeBoundedOutput(t *testing.T) {
 	for _, o := range []Options{{}, {StatusLine: true}, {Progress: ProgressBare}, {Cards: true}, {StatusLine: true, Cards: true}} {
 		var in strings.Builder
@@ -471,7 +471,7 @@ func TestNoAnswerTakesMoreThanItsBound(t *testing.T) {
 	}
 }
 
-// hostileEvents are events of the other streams that leave longer than they came, after many open tools.
+// hostileEvents are events of the other streams that become longer, after many open tools.
 func hostileEvents() (all []hostileFrame) {
 	const size = DefaultMaxFrame - 8<<10
 	fill := func(unit string, n int) string { return strings.Repeat(unit, n/len(unit)) }

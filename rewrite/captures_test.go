@@ -26,7 +26,7 @@ func modern(t *testing.T, r recording, generation string) (recording, bool) {
 	return recording{}, false
 }
 
-// Repaired, legacy recordings have the content and the tool starts of modern ones, and their reasoning apart.
+// Repaired legacy recordings have the content and the tool starts of modern ones, and their reasoning apart.
 func TestLegacyRecordingsRepairedAreLikeModernOnes(t *testing.T) {
 	compared, starts, thought := 0, 0, 0
 	for _, r := range chats(t, "gm1-v0.6.0", "g0-v0.8.0", "g1-v0.9.0", "agent-loop/g0-v0.8.0") {
@@ -115,7 +115,7 @@ func TestFramesOfRecordingsThatNeedNoChangeLeaveByteForByte(t *testing.T) {
 	}
 }
 
-// How the recordings of each scenario end, or that they pass.
+// Recordings of a scenario pass, or end in the same way.
 func TestEndsOfRecordings(t *testing.T) {
 	n := map[string]int{}
 	for _, r := range chats(t) {
@@ -169,8 +169,7 @@ func TestEndsOfRecordings(t *testing.T) {
 	}
 }
 
-// What a client may see of a recording that is cut at any byte (contract
-// section 3), for each way in which it can end.
+// A recording that is cut at any byte ends as contract section 3 says, for each cause.
 func TestRecordingsCutAnywhere(t *testing.T) {
 	for _, r := range chats(t) {
 		switch r.scenario {
@@ -345,7 +344,7 @@ func TestResponsesOfOtherProvidersCut(t *testing.T) {
 	}
 }
 
-// endsProperly tells whether a chat stream has a finish chunk and [DONE].
+// endsProperly reports whether a chat stream has a finish chunk and [DONE].
 func endsProperly(in string) bool {
 	finish, done := false, false
 	for _, e := range decode(in) {

@@ -119,7 +119,7 @@ func TestCardsOfRecordings(t *testing.T) {
 	}
 }
 
-// Whatever ends a tool, its card gets its output, and nothing that is dropped gets one.
+// Whatever ends a tool, its card gets its output; an event that is dropped gets none.
 func TestEveryEndOfACard(t *testing.T) {
 	a, b := g2Start("terminal", "💻", "a", "call_1"), g2Start("read_file", "📖", "b", "call_2")
 	var many strings.Builder
@@ -177,7 +177,7 @@ func TestEveryEndOfACard(t *testing.T) {
 	}
 }
 
-// What other upstreams send of the Responses API in chunks passes as it is.
+// Items of the Responses API that other upstreams send in chunks pass as they are.
 func TestItemsOfUpstreamsPass(t *testing.T) {
 	item := func(more string) string {
 		return `data: {` + envelopeOfTests + `, "choices": [{"index": 0, "delta": {}, "finish_reason": null}], "type": "response.output_item.added", "item": {` + more + "}}\n\n"

@@ -39,8 +39,7 @@ func twoCuts(t *testing.T, in string, o Options, p Params, a, b []byte, cause Ca
 	return s, out
 }
 
-// FuzzFraming: any bytes, cut in any two ways, give the same bytes; a stream
-// that is not guarded leaves as it came.
+// FuzzFraming: any bytes, cut in any two ways, give the same bytes; a stream that is not guarded passes.
 func FuzzFraming(f *testing.F) {
 	n := 0
 	fuzzSeeds(f, func(body string) {
@@ -70,8 +69,8 @@ var contentTokens = []string{
 	"\ufe0f", "`git status`", "`🦄 x`", "x`", "\r", "\t", "  ", "`🔍 recall: \"x\"`", "`💻 a`\n", "\n`💻 b`\n", "`💻 `", "`💻 ``", "\u00a0", "```go\n", "~~~\n", "\\", "\"", "<b>",
 }
 
-// FuzzContent: the content is upstream's minus imitations, however upstream
-// cut it into deltas and whatever says nothing came between these.
+// FuzzContent: the content is upstream's minus imitations, however it is cut into deltas, with empty frames
+// between them.
 func FuzzContent(f *testing.F) {
 	f.Add("", []byte{14, 0, 4, 0, 0, 14}, []byte{1})
 	f.Add("Sure\n`💻 ls -la`\ndone", []byte{}, []byte{1, 0, 2, 9, 5})
@@ -104,7 +103,7 @@ func FuzzContent(f *testing.F) {
 	})
 }
 
-// deltas cuts content into deltas as the script says, with frames between them that say nothing.
+// deltas cuts content into deltas as the script says, with empty frames between them.
 func deltas(content string, script []byte) string {
 	var b strings.Builder
 	rs := []rune(content)
@@ -313,9 +312,9 @@ func FuzzLifecycle(f *testing.F) {
 		v := checkLife(t, string(out), o, s.Summary(), finished)
 		switch {
 		case l.hidden || o.Progress == ProgressOff:
-			// Upstream's tool events say that no chunk is a real marker. Where
-			// they do not leave, nobody can say so the second time.
-		case goesOnBehindAMarker(v.content):
+			// Upstream's tool events show that no chunk is a real marker. If they are hidden, a second
+			// sidecar cannot know that.
+		case goesOnAfterAMarker(v.content):
 			// A tool event between a marker and the text after it on its line says that the line ends there;
 			// one that came before, or is dropped, does not say so.
 		default:
@@ -356,8 +355,8 @@ func checkLife(t *testing.T, out string, o Options, sum Summary, finished bool) 
 	return v
 }
 
-// goesOnBehindAMarker tells whether a line of the content begins with a marker and goes on.
-func goesOnBehindAMarker(content string) bool {
+// goesOnAfterAMarker reports whether a line of the content begins with a marker and goes on.
+func goesOnAfterAMarker(content string) bool {
 	for _, line := range strings.Split(content, "\n") {
 		for i := range line {
 			if i > 0 && i < len(line)-1 && line[i] == '`' && isImitation(line[:i+1]) {
@@ -467,7 +466,7 @@ func FuzzOther(f *testing.F) {
 	})
 }
 
-// FuzzSessions: the same of the streams of sessions, whatever they have in them.
+// FuzzSessions is FuzzOther for streams of sessions, which end with done.
 func FuzzSessions(f *testing.F) {
 	for _, r := range otherStreams(f) {
 		if !r.session() {
@@ -496,15 +495,13 @@ func FuzzSessions(f *testing.F) {
 	})
 }
 
-// What stands before the data of an event of ours, and the last event of a stream if it is
-// one of ours that ends a tool.
+// The fields before the data of an event of the sidecar's, and an event of its own that ends a tool.
 var (
 	ownHead    = regexp.MustCompile(`id: \d+\n$`)
 	ownToolEnd = regexp.MustCompile(`(id: \d+\n)?(event: response\.output_item\.\w+\n)?data: \{("event": "tool\.completed"|"type":"response\.output_item\.(added|done)")[^\r\n]*\}$`)
 )
 
-// checkFailedOnce checks that out is what came in up to where it was cut, the ends of open
-// tools and one failed event.
+// checkFailedOnce checks that out is in up to the cut, the ends of open tools and one failed event.
 func checkFailedOnce(t *testing.T, in, out string, responses bool) {
 	t.Helper()
 	start := `data: {"event": "run.failed", "run_id": "`

@@ -26,7 +26,7 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// Bounds of the packages below that tests of whole streams drive to.
+// Bounds of the internal packages that tests of whole streams reach.
 const (
 	maxCalls         = whole.MaxCalls
 	maxCardID        = encode.MaxCardID
@@ -48,8 +48,8 @@ const (
 
 func unquote(raw []byte) string { return jsonspan.Unquote(string(raw)) }
 
-// raceDetector reports whether the tests run under the race detector, with which they are slow. What lies on
-// the stack without it, because functions are inlined, is allocated with it.
+// raceDetector reports whether the tests run under the race detector. It makes them slow, and allocates
+// values that otherwise stay on the stack, because functions are not inlined.
 var raceDetector = func() bool {
 	info, _ := debug.ReadBuildInfo()
 	return slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
@@ -85,7 +85,7 @@ func byScript(script []byte) cutter {
 	}
 }
 
-// feedAll feeds in to s in reads cut by cut, time standing still.
+// feedAll feeds in to s in reads that cut sizes, at one time.
 func feedAll(s *Stream, in string, cut cutter) []byte {
 	var out []byte
 	for len(in) > 0 {
@@ -171,7 +171,7 @@ func begins(t testing.TB, s, part string) {
 	same(t, s[:min(len(s), len(part))], part, "beginnings")
 }
 
-// A row is a stream of a chat, and what becomes of it. What is empty is not compared.
+// A row is a stream of a chat and its result. An empty field is not compared.
 type row struct {
 	in        string
 	o         Options
@@ -306,10 +306,10 @@ func keysInOrder(object string) (keys []string) {
 	return keys
 }
 
-// What stands where a secret stood.
+// redacted stands in the place of a secret.
 const redacted = "[redacted]"
 
-// always returns what returns id.
+// always returns a function that returns id.
 func always(id string) func() string { return func() string { return id } }
 
 var chatParams = Params{Active: true, ID: always("chatcmpl-none"), Created: 1700000000}
@@ -404,12 +404,12 @@ type recording struct {
 
 func (r recording) name() string { return r.generation + "/" + r.scenario }
 
-// chat tells whether it is a stream of chat completions.
+// chat reports whether r is a stream of chat completions.
 func (r recording) chat() bool {
 	return !strings.HasPrefix(r.scenario, "runs.") && !strings.HasPrefix(r.scenario, "responses.") && !r.session()
 }
 
-// session tells whether it is a stream of a session.
+// session reports whether r is a stream of a session.
 func (r recording) session() bool { return strings.HasPrefix(r.scenario, "session.") }
 
 // params are those of a request for the stream.
@@ -423,7 +423,7 @@ func (r recording) params() Params {
 	return otherParams(r.body)
 }
 
-// recordings returns the recordings of the generations, of all without any.
+// recordings returns the recordings of the generations, or all without any.
 func recordings(t testing.TB, generations ...string) (rs []recording) {
 	t.Helper()
 	for _, pattern := range []string{"*/*.sse", "agent-loop/*/*.sse", "../written/*.sse"} {

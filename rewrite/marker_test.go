@@ -54,10 +54,10 @@ func TestRealMarkers(t *testing.T) {
 	check(t, rows)
 }
 
-// toolOfUpstream is a tool event of upstream's, after which no chunk is a real marker.
+// toolOfUpstream has tool events of upstream's, after which no chunk is a real marker.
 var toolOfUpstream = g2Start("t", "💻", "l", "call_1") + g2End("t", "call_1")
 
-// What else a marker's chunk says stays, in front of the tool.
+// The rest of a marker's chunk stays, in front of the tool.
 func TestMarkerChunksThatSayMore(t *testing.T) {
 	chunk := func(content string) string {
 		return `data: {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "x": [1, 2.50], "choices": [ {"index": 0, ` +
@@ -110,7 +110,7 @@ var strips = []struct{ name, content, want string }{
 
 func TestImitationsAreStripped(t *testing.T) {
 	for _, s := range strips {
-		// One delta, one for each rune, and two cut at each place.
+		// In one delta, in one for each rune, and in two cut at each place.
 		splits := [][]string{{s.content}, strings.Split(s.content, "")}
 		for i := range s.content {
 			if i > 0 {
@@ -206,7 +206,7 @@ func TestImitations(t *testing.T) {
 	} {
 		rows[fmt.Sprintf("after a marker: %q", c.deltas)] = row{in: turn(texts(c.deltas...)), content: c.want}
 	}
-	// What was held back and is no marker begins no fence.
+	// A held line that is no marker opens no fence.
 	for _, s := range []string{"`x```\n`💻 ls`\nb", "`💻```\n`💻 ls`\nb", "a\n`x````\n`💻 ls`\nb"} {
 		for _, n := range []int{1, len(s)} {
 			rows[fmt.Sprintf("%q in deltas of %d", s, n)] = row{in: turn(deltasOf(s, n)),
@@ -254,7 +254,7 @@ func TestHeldLineIsBoundedTo4KiB(t *testing.T) {
 	equal(t, marker.MaxHeldLine, 4096, "MaxHeldLine")
 }
 
-// Whole frames are held, in order with what is between them, and leave byte for byte.
+// Whole frames are held, in order with the frames between them, and leave byte for byte.
 func TestHeldFrames(t *testing.T) {
 	x, small := strings.Repeat("x", 1000), Options{MaxFrame: 900}
 	begun, large := role()+text("a\n`💻 l"), text(x)
@@ -297,8 +297,8 @@ func TestHeldFrames(t *testing.T) {
 	same(t, string(s.Feed(nil, []byte(text("x")), epoch)), text("x"), "what leaves after 4 KiB")
 }
 
-// piecesOf returns a message in pieces: M is a marker of its own, E a tool event, R
-// a reasoning delta, Q what says nothing, all else text.
+// piecesOf returns a message in pieces: M is a marker of its own, E a tool event, R a reasoning delta, Q are
+// empty frames, all else is text.
 func piecesOf(list ...string) string {
 	var b strings.Builder
 	for _, p := range list {
@@ -318,8 +318,8 @@ func piecesOf(list ...string) string {
 	return b.String()
 }
 
-// What is left of a message around dropped markers: no text runs into another, and
-// no marker stays (contract section 1).
+// apart are messages and their text without markers: no text runs into another, and no marker stays (contract
+// section 1).
 var apart = []struct {
 	pieces []string
 	want   string
@@ -399,8 +399,8 @@ func TestTextsAroundMarkersStayApart(t *testing.T) {
 		if !slices.Contains([]string{"M", "R", "\n", "<think>a</think>"}, c.pieces[0]) {
 			equal(t, look(t, repair(small+stop())).content, "Once upon a time. "+c.want, c.pieces)
 		}
-		// A history of what upstream said, healed, is the text that the client got, and that has nothing to be
-		// healed (contract section 5). A line that an event ends ends only for those who see the event.
+		// Upstream's text, healed as a history, is the text that the client got, and that needs no healing
+		// (contract section 5). A history does not show where an event ended a line.
 		if said := look(t, in).content; !strings.Contains(said, "<think>") && !slices.Contains(c.pieces, "E") {
 			equal(t, strings.TrimRight(heal(said), "\n"), strings.TrimRight(c.want, "\n"), c.pieces)
 			got := look(t, repair(in+stop())).content
@@ -478,8 +478,7 @@ func FuzzApart(f *testing.F) {
 	})
 }
 
-// What is left of a chunk does not look like a real marker to whoever comes after
-// us: it would start a tool for it.
+// The rest of a chunk does not look like a real marker to the next sidecar, for which it would start a tool.
 func TestWhatIsLeftOfAChunkIsNoMarker(t *testing.T) {
 	for _, c := range []struct {
 		in, content string
@@ -511,8 +510,8 @@ func TestWhatIsLeftOfAChunkIsNoMarker(t *testing.T) {
 	}
 }
 
-// Behind the finish chunk no tool starts, whatever the form and the option
-// (contract section 2), nor where the text is only what a client does not see.
+// No tool starts after the finish chunk, whatever the form and the option (contract section 2), nor in text
+// that a client does not see.
 func TestWhatStartsNoTool(t *testing.T) {
 	finished := role() + text("Sure") + finishChunk("stop", realUsage)
 	for name, in := range map[string]string{
@@ -533,8 +532,8 @@ func TestWhatStartsNoTool(t *testing.T) {
 	}
 }
 
-// A CR and its LF are not torn apart where a frame leaves in parts of which the last
-// is held, or is nothing; what comes of ours in between changes nothing else.
+// A CR and its LF stay together if a frame leaves in parts of which the last is held or empty; a keepalive in
+// between changes nothing else.
 func TestPartsKeepTheirLF(t *testing.T) {
 	trust := Options{Imitations: ImitationsTrust}
 	for in, o := range map[string]Options{

@@ -17,7 +17,7 @@ var placeSecrets = []string{
 	"sk-abcdEFGH1234567890", "\\u0073k-abcdEFGH1234567890", "ghp_abcdEFGH1234567890", "AKIAIOSFODNN7EXAMPLE", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abcdEFGH",
 }
 
-// Where a message may stand, as the JSON string %s, that says something of a failure or of the agent's state.
+// secretPlaces are the places of a message about a failure or the agent's state, the JSON string %s.
 var secretPlaces = map[string]string{
 	"the error of a finish chunk":         role() + text("x") + finishChunk("error", `, "error": {"message": %s, "type": "x"}`) + doneFrame,
 	"another member of it":                role() + text("x") + finishChunk("error", `, "error": {"message": "x", "param": %s, "meta": {"raw": [%s]}}`) + doneFrame,
@@ -84,7 +84,7 @@ var secretPlaces = map[string]string{
 	"a session's run that failed":         sessionFrame("run.failed", `"error": %s`, 2) + sessionFrame("done", ``, 3),
 }
 
-// placeParams are those of the stream in.
+// placeParams returns the params of a request for the stream in.
 func placeParams(in string) Params {
 	switch {
 	case strings.Contains(in, `"sess_1"`):
@@ -99,8 +99,8 @@ func placeParams(in string) Params {
 	return chatParams
 }
 
-// With a secret in it, a message leaves as it does with what stands for secrets: no
-// other byte changes, whatever the form and the cut.
+// A message with a secret leaves as if it had been redacted before: no other byte changes, whatever the form
+// and the cut.
 func TestSecretsInEveryPlaceAreRedacted(t *testing.T) {
 	options := []Options{{}, {ErrorFinish: ErrorFinishInline}, {Progress: ProgressBare}, {Progress: ProgressUnnamed}, {Progress: ProgressComment}, {Progress: ProgressOff}}
 	for name, place := range secretPlaces {
@@ -125,8 +125,7 @@ func TestSecretsInEveryPlaceAreRedacted(t *testing.T) {
 	}
 }
 
-// A frame loses its secrets as well after text that is held back, in parts, and where another sidecar has
-// wrapped it.
+// A frame loses its secrets after held text, in parts, and in the envelope of another sidecar, too.
 func TestNoSecretLeavesAnyForm(t *testing.T) {
 	const secret, empty = "sk-abcdefghij", envelopeOfTests + `, "choices": [{"index": 0, "delta": {}, "finish_reason": null}]`
 	beside := func(frame, members string) string {
@@ -158,7 +157,7 @@ func TestNoSecretLeavesAnyForm(t *testing.T) {
 	}
 }
 
-// In what is said by the agent, and by its tools, nothing is redacted.
+// Nothing is redacted in the words of the agent and of its tools.
 func TestSecretsInWhatIsSaidStay(t *testing.T) {
 	for name, in := range map[string]string{
 		"text":              role() + text("key sk-abcdEFGH1234567890") + text("api_key=abcdef12") + stop(),
@@ -179,8 +178,7 @@ func TestSecretsInWhatIsSaidStay(t *testing.T) {
 	}
 }
 
-// Of an answer that is not streamed and says that the agent failed, the content is
-// why; of others it is the answer.
+// If an answer that is not streamed says that the agent failed, its content is an error message.
 func TestSecretsOfAnswers(t *testing.T) {
 	const secret, hidden = "a \\u0085 sk-abcdEFGH1234567890", "a \\u0085 [redacted]"
 	said := content(secret)
@@ -214,7 +212,7 @@ func TestSecretsOfAnswers(t *testing.T) {
 	begins(t, string(a.Body), `{"error":{"message":"API call failed after 3 retries: a \u0085 [redacted]",`)
 }
 
-// hostileErrors are messages that would cost more than their length, if they could.
+// hostileErrors are parts of messages that might cost more than their length.
 var hostileErrors = map[string]string{
 	"prefixes": "sk-", "prefixes in words": "ask-", "bearers": "Bearer ", "bearers without end": "bearer:", "names": "key ", "names and colons": "key:",
 	"equals signs": "key=", "colons": "a:", "users": "u:p@,", "users without a host": "a:@", "quotes": `key=\"`, "both quotes": `key='key=\"`, "pairs": `('key', 'a'), `,
@@ -268,7 +266,7 @@ func TestRedactionIsBounded(t *testing.T) {
 			same(t, again, out, name+": twice and once")
 		}
 	}
-	// Wherever very many secrets stand: an edit of each would take more.
+	// Very many secrets take little wherever they stand; an edit of each would take more.
 	for in, times := range map[string]uint64{
 		role() + named("error", strings.Repeat("sk-abc ", many)):                                      7,
 		role() + "data: {" + strings.Repeat(`"error":"sk-abc ",`, many) + `"x":1}` + "\n\n":           3,
@@ -309,8 +307,8 @@ const (
 	saidText = "custom rejected your API key, so the model can't be reached.\n\nProvider said: HTTP 401: scripted failure 401 " + keyOfTests
 )
 
-// What a provider says of a failure, which Hermes 0.22 writes into the text, loses its
-// secrets, and nothing else changes but what the error finish changes anyway.
+// The words of a provider about a failure, which Hermes 0.22 writes into the text, lose their secrets; only
+// the error finish changes more.
 func TestSecretsThatAProviderSaid(t *testing.T) {
 	for _, r := range chats(t, "live-g5-v0.22.2") {
 		if !strings.Contains(r.body, "Provider said: ") {
@@ -331,8 +329,8 @@ func TestSecretsThatAProviderSaid(t *testing.T) {
 	}
 }
 
-// In each text the secrets go that stand after the words at the start of a line, to the
-// end of that text. All other bytes stay.
+// Secrets are redacted from the words "Provider said: " at the start of a line to the end of the text. All
+// other bytes stay.
 func TestWhereAProviderSaidIt(t *testing.T) {
 	const s, gone = "Provider said: HTTP 401: " + keyOfTests, "Provider said: HTTP 401: " + redacted
 	for _, c := range []struct{ in, want string }{
@@ -451,7 +449,7 @@ func textsOf(in string) (texts []string) {
 	return texts
 }
 
-// What is no content of an answer, or has another place in it, is found, too, or stays.
+// Secrets in other places of an answer's content are redacted; those elsewhere stay.
 func TestOtherPlacesOfWhatAProviderSaid(t *testing.T) {
 	said := asciiJSON(saidText)
 	clean := strings.Replace(said, keyOfTests, redacted, 1)
@@ -497,7 +495,7 @@ func TestOtherPlacesOfWhatAProviderSaid(t *testing.T) {
 			}
 		}
 	}
-	// What tools get and say stays, as does what the agent thinks, and what events are called.
+	// Arguments and outputs of tools stay, as do reasoning and names of events.
 	for _, event := range []string{
 		named("response.output_item.done", `{"type":"response.output_item.done","item":{"type":"function_call_output","output":[{"type":"input_text","text":`+said+`}]},"sequence_number":9}`),
 		named("response.output_item.done", `{"type":"response.output_item.done","item":{"type":"function_call","arguments":`+said+`},"sequence_number":9}`),

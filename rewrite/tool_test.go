@@ -228,8 +228,7 @@ func TestToolComesFromEmojiAndLabel(t *testing.T) {
 	}
 }
 
-// A tool event is one whatever types its members have, however they are escaped, and says neither
-// running nor completed without the other.
+// A tool event counts whatever the types and escapes of its members, and running and completed come in pairs.
 func TestOddToolEventsPairUp(t *testing.T) {
 	for _, members := range []string{
 		`"tool": 5, "toolCallId": 5, "status": "completed"`,
@@ -270,8 +269,8 @@ func TestOddToolEventsPairUp(t *testing.T) {
 	}
 }
 
-// The members of a tool event are found by what their names mean, in every form. Such an
-// event is written anew, because a client might not find them (contract section 2).
+// The members of a tool event are found under escaped names, in every form. Such an event is written anew,
+// because a client might not find them (contract section 2).
 func TestToolEventsWithEscapesInNames(t *testing.T) {
 	escaped := strings.NewReplacer(`"tool"`, `"t\u006fol"`, `"toolCallId"`, `"tool\u0043allId"`, `"status"`, `"st\u0061tus"`, `"label"`, `"l\u0061bel"`, `"emoji"`, `"\u0065moji"`)
 	start, end := g2Start("terminal", "💻", "ls", "c"), g2End("terminal", "c")
@@ -376,7 +375,7 @@ func toolFrames(stream string) (datas []string) {
 // envelopeWritten is the envelope of tool events as contract section 2 has it.
 const envelopeWritten = `"id":"chatcmpl-1","object":"chat.completion.chunk","created":1795164800,"model":"hermes-agent","choices":[{"index":0,"delta":{},"finish_reason":null}]`
 
-// inForms returns what tool events leave as in each form, from their five members.
+// inForms returns tool events in each form, made of their five members.
 func inForms(t *testing.T, bare ...string) map[Progress]string {
 	forms := map[Progress]string{ProgressOff: ""}
 	for _, b := range bare {
@@ -555,7 +554,7 @@ func TestOtherNamedEvents(t *testing.T) {
 	check(t, rows)
 }
 
-// Nobody knows whether a tool has ended that the end of a broken stream closes.
+// A tool that is open when the stream breaks is interrupted: it is unknown whether it has ended.
 func TestToolsOfBrokenStreamsAreInterrupted(t *testing.T) {
 	open := g2Start("terminal", "💻", "ls", "call_1") + g2Start("t", "💻", "b", "call_2") + g2End("t", "call_2")
 	failed := `, "error": {"message": "m"}`
@@ -670,8 +669,8 @@ func finishChunkWith(members, reason, more string) string {
 	return strings.Replace(finishChunk(reason, more), `"delta": {}`, `"delta": {`+members+`}`, 1)
 }
 
-// Without its name an event is a chunk to clients and to a second sidecar. One that would
-// say something as a chunk keeps its name.
+// Without its name an event is a chunk to clients and to a second sidecar. An event that would mean more as a
+// chunk keeps its name.
 func TestEventsThatWouldSayMoreAsChunksKeepTheirName(t *testing.T) {
 	status := named("hermes.status", `{"kind": "warn", "text": "t"}`)
 	for _, c := range []struct {
@@ -705,7 +704,7 @@ func TestEventsThatWouldSayMoreAsChunksKeepTheirName(t *testing.T) {
 	}
 }
 
-// approval is what the newest Hermes asks of people, with its own choices.
+// approval is a question of the newest Hermes, with its own choices.
 const approval = `{"command": "rm -rf x", "description": "recursive delete", "request_id": "0f", "event": "approval.request", "run_id": "chatcmpl-9", "choices": ["once", "session", "always", "deny"]}`
 
 func TestMembersThatWouldStandTwiceAreRenamed(t *testing.T) {
@@ -736,7 +735,7 @@ func TestMembersThatWouldStandTwiceAreRenamed(t *testing.T) {
 	}
 }
 
-// Wrapped, an event is no chunk: what is in it is its own affair, for a second sidecar as well.
+// An event in an envelope is no chunk: its members mean nothing to a second sidecar either.
 func TestWrappedEventsAreNoChunks(t *testing.T) {
 	for _, event := range []string{
 		named("hermes.status", `{"type": "tool_failed", "error": "exit 1"}`),
@@ -766,8 +765,8 @@ func TestWrappedEventsAreNoChunks(t *testing.T) {
 	}
 }
 
-// What the sidecar writes carries the id, the time and the model of the chunks
-// around it (contract section 2), each as a chunk has said it last.
+// Frames of the sidecar's have the id, the time and the model that a chunk has said last (contract section
+// 2).
 func TestEnvelopeIsWhatChunksHaveSaidLast(t *testing.T) {
 	long := strings.Repeat("m", maxEnvelope-2) // as a JSON string it is as long as is taken over
 	derived := map[string]string{}

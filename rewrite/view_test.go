@@ -56,7 +56,7 @@ func frames(stream string) []string {
 	return slices.DeleteFunc(fs, func(f string) bool { return f == "" })
 }
 
-// wireChunk is what the tests read of a chunk, a tool event or an error.
+// wireChunk has the members of a chunk, a tool event or an error that the tests read.
 type wireChunk struct {
 	ID      *string `json:"id"`
 	Object  *string `json:"object"`
@@ -286,10 +286,10 @@ type wireOutput struct {
 	Text string `json:"text"`
 }
 
-// functionName is what the API allows as the name of a function.
+// functionName matches the name of a function that the API allows.
 var functionName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 
-// A card is what Open WebUI makes of the items of one call.
+// A card has the items of one call, as Open WebUI collects them.
 type card struct {
 	started, ended wireItem
 	output         *wireItem
