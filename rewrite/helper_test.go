@@ -398,9 +398,7 @@ func readFile(t testing.TB, path string) string {
 }
 
 // recording is a recorded stream.
-type recording struct {
-	generation, scenario, body string
-}
+type recording struct{ generation, scenario, body string }
 
 func (r recording) name() string { return r.generation + "/" + r.scenario }
 

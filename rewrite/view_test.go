@@ -10,9 +10,7 @@ import (
 )
 
 // event is one event of a stream as a client sees it.
-type event struct {
-	name, data string
-}
+type event struct{ name, data string }
 
 // decode reads a stream as WHATWG HTML 9.2.6 says. Comments and what is after
 // the last blank line are no events.
