@@ -49,8 +49,6 @@ func TestRealMarkers(t *testing.T) {
 	} {
 		rows[marker] = row{in: turn(texts("Hm.", "\n`"+marker+"`\n", "\n\nDone.")), starts: marker, content: "Hm.\n\nDone."}
 	}
-	// A whole chunk that is none; others are in the tests of package marker.
-	rows["none"] = row{in: turn(text("a") + text("`🦄 gallop`\n") + text("b")), out: passes}
 	check(t, rows)
 }
 
