@@ -9,17 +9,13 @@ import (
 )
 
 func init() {
-	httpcaddyfile.RegisterHandlerDirective("hermes", parseCaddyfile)
+	httpcaddyfile.RegisterHandlerDirective("hermes", func(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
+		m := new(Handler)
+		return m, m.UnmarshalCaddyfile(h.Dispenser)
+	})
 	// After encode and hermes_resume, so that these compress and keep what leaves here. Before
 	// reverse_proxy would put it after handle blocks, where it never runs.
 	httpcaddyfile.RegisterDirectiveOrder("hermes", httpcaddyfile.Before, "push")
-}
-
-// parseCaddyfile sets up a Handler from the hermes directive.
-func parseCaddyfile(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
-	m := new(Handler)
-	err := m.UnmarshalCaddyfile(h.Dispenser)
-	return m, err
 }
 
 // UnmarshalCaddyfile sets up the handler from Caddyfile tokens. Syntax:

@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -316,8 +317,25 @@ func (h *Handler) Cleanup() error {
 // ServeHTTP heals the history of the request, calls next, and repairs its answer
 // if that is a chat completion, streamed or not.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	telemetry.ProvidePlaceholders(r)
 	return passedError(h.proxy.Serve(w, r, next.ServeHTTP))
+}
+
+// timeoutsFor returns ctx with a writer whose settings may be overridden in place of the
+// server's, which has no lock and may be sending a keepalive: Caddy's timeouts handler does
+// that where it comes after this one. apply applies them to the server's, and is nil if the
+// server has none.
+func timeoutsFor(ctx context.Context) (_ context.Context, apply func() (restore func())) {
+	reader, server := caddyhttp.IdleTimeoutsFromContext(ctx)
+	if server == nil {
+		return ctx, nil
+	}
+	inner := new(caddyhttp.IdleTimeoutWriter) // writes nothing
+	return caddyhttp.ContextWithIdleTimeouts(ctx, reader, inner), func() (restore func()) {
+		if d := &inner.Deadline; d.Timeout > 0 {
+			return server.Override(d.Timeout, d.MinRate, inner.MaxChunk)
+		}
+		return nil
+	}
 }
 
 // errorStatus returns the HTTP status of an error of the next handler, 0 when

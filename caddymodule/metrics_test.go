@@ -149,6 +149,16 @@ func TestWhatIsCounted(t *testing.T) {
 			},
 		},
 		{
+			"a stream with a tool", "/v1/chat/completions", `{"stream":true,"messages":[]}`,
+			events("text/event-stream", textFrame+markerFrame+textFrame+usedStop),
+			map[string]float64{
+				okStreams: 1, `caddy_hermes_markers_total`: 1, `caddy_hermes_tool_duration_seconds`: 1,
+				`caddy_hermes_tool_events_total{source="marker",status="running"}`:     1,
+				`caddy_hermes_tool_events_total{source="inferred",status="completed"}`: 1,
+				first + chat: 1, next + chat: 3, took("chat", ""): 1,
+			},
+		},
+		{
 			"an error, wrapped, instead of a stream", "/v1/chat/completions", `{"stream":true,"messages":[]}`,
 			func(http.ResponseWriter, *http.Request) error {
 				return fmt.Errorf("so: %w", caddyhttp.Error(502, io.EOF))

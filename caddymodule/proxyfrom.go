@@ -37,7 +37,7 @@ func parseFrom(from string) (fromAddr, error) {
 		a.iface, a.host = a.host, ""
 	case err == nil:
 		a.iface = a.host
-	case a.host == "" || isLocalhost(a.host):
+	case a.host == "" || strings.HasSuffix("."+strings.ToLower(a.host), ".localhost"): // RFC 6761, section 6.3
 		a.iface = "127.0.0.1"
 	case strings.ContainsAny(a.host, ":/?#@[] \t\n"): // no server could answer to it
 		return fromAddr{}, fmt.Errorf("invalid downstream address %s: write a host and a port, such as localhost:8643", from)
@@ -79,11 +79,4 @@ func (a fromAddr) listen(bind []string) ([]string, error) {
 		addrs[i] = net.JoinHostPort(host, a.port)
 	}
 	return addrs, nil
-}
-
-// isLocalhost reports whether a name is localhost or below it (RFC 6761,
-// section 6.3).
-func isLocalhost(name string) bool {
-	name = strings.ToLower(name)
-	return name == "localhost" || strings.HasSuffix(name, ".localhost")
 }

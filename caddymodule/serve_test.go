@@ -1,7 +1,6 @@
 package caddymodule
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,7 +8,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -54,40 +52,6 @@ func post(t *testing.T, h *Handler, path, body string, next caddyhttp.Handler) (
 		t.Errorf("error %v", err)
 	}
 	return w, repl
-}
-
-func TestShutdownReachesStreamsOfAnOldConfiguration(t *testing.T) {
-	old, cleanOld := provision(t, "", t.TempDir())
-	begun := make(chan struct{})
-	next := caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
-		w.Header().Set("Content-Type", "text/event-stream")
-		if _, err := io.WriteString(w, textFrame); err != nil {
-			return err
-		}
-		close(begun)
-		<-r.Context().Done() // upstream's request is ended by the shutdown
-		return context.Cause(r.Context())
-	})
-	answered := make(chan *httptest.ResponseRecorder)
-	go func() { answered <- serve(t, old, next) }()
-	<-begun
-
-	young, _ := provision(t, "", t.TempDir())
-	cleanOld()
-	d := &drain{
-		streams: &young.shared.streams,
-		timeout: 10 * time.Second,
-		limit:   time.Millisecond,
-		exiting: func() bool { return true },
-		logger:  zap.NewNop(),
-	}
-	if err := d.Handle(context.Background(), caddy.Event{}); err != nil {
-		t.Fatal(err)
-	}
-	got := (<-answered).Body.String()
-	if !strings.Contains(got, `"code":"shutting_down"`) || !strings.HasSuffix(got, "data: [DONE]\n\n") {
-		t.Errorf("the stream ended with\n%s", got)
-	}
 }
 
 // TestEndsAreLogged, once: a stream's with its upstream, and an error of reverse_proxy's, which

@@ -18,7 +18,10 @@ import (
 func init() {
 	caddy.RegisterModule(AdminStreams{})
 	caddy.RegisterModule(new(StreamsHandler))
-	httpcaddyfile.RegisterHandlerDirective("hermes_streams", parseStreamsCaddyfile)
+	httpcaddyfile.RegisterHandlerDirective("hermes_streams", func(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
+		m := new(StreamsHandler)
+		return m, m.UnmarshalCaddyfile(h.Dispenser)
+	})
 	// It answers, so it stands beside metrics, which is for the same port.
 	httpcaddyfile.RegisterDirectiveOrder("hermes_streams", httpcaddyfile.Before, "metrics")
 }
@@ -96,13 +99,6 @@ func (*StreamsHandler) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddy
 	w.Header().Set("Cache-Control", "no-store")
 	_, err = w.Write(append(list, '\n'))
 	return err
-}
-
-// parseStreamsCaddyfile sets up a StreamsHandler from the hermes_streams directive.
-func parseStreamsCaddyfile(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
-	m := new(StreamsHandler)
-	err := m.UnmarshalCaddyfile(h.Dispenser)
-	return m, err
 }
 
 // UnmarshalCaddyfile sets up the handler from Caddyfile tokens. Syntax:

@@ -66,6 +66,9 @@ func TestListsOfStreams(t *testing.T) {
 		}
 		serve(t, h, caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
 			err := answer("127.0.0.1:8642", textFrame+markerFrame)(w, r)
+			if n := scrape(t, h)["caddy_hermes_streams_active"]; n != 1 {
+				t.Errorf("%v streams are active", n)
+			}
 			open, _ := list()
 			o := open[0].(map[string]any)
 			wantTypes(t, o, map[string]any{

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"runtime/debug"
@@ -421,9 +420,6 @@ func equal[T comparable](t testing.TB, got, want T, what any) {
 		t.Errorf("%v: got %v, want %v", what, got, want)
 	}
 }
-
-// onlyReader hides all but Read, so that io.Copy asks the writer for ReadFrom.
-type onlyReader struct{ io.Reader }
 
 // errTest is some error of a handler.
 var errTest = errors.New("some error")

@@ -3,7 +3,6 @@ package proxy_test
 import (
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -216,34 +215,6 @@ func (m memoryOf) ReportsFailures(does bool) {
 	m.honest = append(m.honest, m.upstream)
 }
 
-func TestUsageIsRememberedByUpstreamAndModel(t *testing.T) {
-	m := newMemory()
-	answer := func(upstream, model, finish string) string {
-		x := begin(t, option(func(o *proxy.Options) {
-			o.Usage = m.of
-			o.Upstream = func(*http.Request) string { return upstream }
-		}))
-		x.stream()
-		for _, s := range []string{role, text("Hello"), finish, done} {
-			x.write(strings.Replace(s, "hermes-agent", model, 1))
-		}
-		x.ret(nil)
-		return x.result().Outcome
-	}
-	for i, c := range []struct{ upstream, model, finish, want string }{
-		{"a", "m", zeroStop, "ok"},
-		{"a", "m", fullStop, "ok"},
-		{"a", "m", zeroStop, "agent_crashed"},
-		{"b", "m", zeroStop, "ok"},
-		{"a", "n", zeroStop, "ok"},
-	} {
-		equal(t, answer(c.upstream, c.model, c.finish), c.want, fmt.Sprintf("%d: %+v: outcome", i, c))
-	}
-	if len(m.reported) != 1 || !m.reported["a m"] {
-		t.Errorf("remembered %v, want a m", m.reported)
-	}
-}
-
 // breaking is an inner writer that panics with what it is given where at says, and must not be used again then.
 type breaking struct {
 	*recorder
@@ -300,7 +271,6 @@ func TestPanicOfTheWriterGoesOn(t *testing.T) {
 			for _, at := range []string{"header", "write", "flush"} {
 				for name, act := range map[string]func(http.ResponseWriter){
 					"Write":       func(w http.ResponseWriter) { _, _ = w.Write([]byte(role + text("hi"))) },
-					"ReadFrom":    func(w http.ResponseWriter) { _, _ = w.(io.ReaderFrom).ReadFrom(strings.NewReader(role)) },
 					"Flush":       func(w http.ResponseWriter) { _ = http.NewResponseController(w).Flush() },
 					"WriteHeader": func(w http.ResponseWriter) { w.WriteHeader(http.StatusOK) },
 				} {

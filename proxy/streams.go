@@ -36,7 +36,11 @@ func (s *Streams) Shutdown(limit time.Duration) {
 		return
 	}
 	for x := range s.open {
-		s.drain.Load().schedule(x)
+		first := x.o.DrainTimeout
+		if limit > 0 {
+			first = min(first, limit)
+		}
+		time.AfterFunc(first, x.tick) // its own timer may have no deadline
 	}
 }
 
@@ -54,22 +58,10 @@ func (s *Streams) add(x *exchange) {
 		s.open = make(map[*exchange]bool)
 	}
 	s.open[x] = true
-	if d := s.drain.Load(); d != nil {
-		d.schedule(x)
-	}
 }
 
 func (s *Streams) remove(x *exchange) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.open, x)
-}
-
-// schedule has x look whether it has to end when the drain ends streams, and at the limit.
-func (d *drain) schedule(x *exchange) {
-	since := time.Since(d.began)
-	time.AfterFunc(x.o.DrainTimeout-since, x.tick)
-	if d.limit > 0 {
-		time.AfterFunc(d.limit-since, x.tick)
-	}
 }

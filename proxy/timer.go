@@ -48,24 +48,6 @@ type times struct {
 	began    bool          // a byte of the answer has come
 }
 
-// requestWaited records that the client was waited for to send the rest of its
-// request: until then upstream was not silent, it waited as well. That does not
-// matter once a byte of the answer has come.
-func (t *times) requestWaited(until time.Duration) {
-	if !t.began {
-		t.asked, t.received, t.frame = max(t.asked, until), max(t.received, until), max(t.frame, until)
-	}
-}
-
-// headerReceived records that the header of a stream has come. awaited says that a
-// stream was waited for before: a silence counts from then on where it was not.
-func (t *times) headerReceived(at time.Duration, awaited bool) {
-	t.received, t.sent = at, at
-	if !awaited {
-		t.asked, t.frame = at, at
-	}
-}
-
 // silent returns the age at which the exchange ends, unless upstream sends something before.
 func (t *times) silent(o *Options) time.Duration {
 	switch t.phase {
@@ -141,10 +123,9 @@ func (x *exchange) requestRead(asked rewrite.Asked) bool {
 
 // watch sets the timer to fire at the next deadline or before, and stops it if there is
 // none. A timer that fires too early is set again, and one that has fired and waits for
-// the lock finds nothing to do. The drain has timers of its own; an answer that becomes a
-// stream after it ends with its first bytes.
+// the lock finds nothing to do.
 func (x *exchange) watch() {
-	at := min(x.times.silent(x.o), x.times.keepalive(x.o))
+	at := min(x.drained(), x.times.silent(x.o), x.times.keepalive(x.o))
 	switch {
 	case x.closed || at == never:
 		x.fires = 0
@@ -169,13 +150,17 @@ func (x *exchange) tick() {
 		return
 	}
 	age := x.age()
-	x.times.requestWaited(x.body.Waited(x.since.Add(age)).Sub(x.since))
-	switch {
+	if t := &x.times; !t.began {
+		// While upstream waits for the rest of the request, it is not silent.
+		waited := x.body.Waited(x.since.Add(age)).Sub(x.since)
+		t.asked, t.received, t.frame = max(t.asked, waited), max(t.received, waited), max(t.frame, waited)
+	}
+	switch silent := x.times.silent(x.o) <= age; {
 	case x.drained() <= age:
 		x.endNow(rewrite.CauseShutdown)
-	case x.times.silent(x.o) <= age && x.times.phase == phaseFinished:
+	case silent && x.times.phase == phaseFinished:
 		x.endNow(rewrite.CauseEOF)
-	case x.times.silent(x.o) <= age:
+	case silent:
 		x.endNow(rewrite.CauseTimeout)
 	case x.times.keepalive(x.o) <= age:
 		if s, ok := x.answer.(*stream); ok { // always, by the phase

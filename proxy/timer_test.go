@@ -490,19 +490,6 @@ func TestBodiesThatAreNotFollowed(t *testing.T) {
 	}
 }
 
-// What has been ended cannot be taken over.
-func TestHijackAfterADeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		x := begin(t, timeouts(time.Minute))
-		advance(time.Minute)
-		x.do(func() {
-			if conn, _, err := http.NewResponseController(x.w).Hijack(); err == nil || errors.Is(err, http.ErrNotSupported) {
-				t.Errorf("Hijack: %v, %v", conn, err)
-			}
-		})
-	})
-}
-
 // The values of the handler's header are its own as well: the header of a stream is the
 // one that it had when it was written.
 func TestValuesOfTheHeaderAreTheHandlers(t *testing.T) {

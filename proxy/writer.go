@@ -3,7 +3,6 @@ package proxy
 import (
 	"bufio"
 	"errors"
-	"io"
 	"net"
 	"net/http"
 	"strconv"
@@ -107,15 +106,6 @@ func (x *exchange) Write(b []byte) (int, error) {
 		x.watch()
 	}
 	return n, err
-}
-
-// ReadFrom keeps io.Copy from going past Write: the method of an embedded
-// writer would (TestReadFromIsRepaired).
-func (x *exchange) ReadFrom(r io.Reader) (int64, error) {
-	if x.begin() {
-		return io.Copy(x.w, r)
-	}
-	return io.Copy(struct{ io.Writer }{x}, r)
 }
 
 // FlushError implements the flushing of http.ResponseController.

@@ -71,7 +71,7 @@ func (c *numberer) addFed(out []byte, ends []int, p []byte) ([]byte, []int) {
 		}
 		c.sent, c.begun = 0, true
 	}
-	if b := c.lines.Ahead(); len(b) > 0 {
+	if b := c.lines.Tail(); len(b) > 0 {
 		out = c.pass(out, b)
 		c.sent, c.begun = len(b), true
 	}

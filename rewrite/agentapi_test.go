@@ -3,7 +3,6 @@ package rewrite
 import (
 	"encoding/json"
 	"fmt"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -13,23 +12,21 @@ import (
 
 var causes = []Cause{CauseEOF, CauseAborted, CauseTimeout, CauseShutdown}
 
-// others returns the recordings of event streams that are none of chat completions, nor of
-// a session.
-func others(t testing.TB) (rs []recording) {
+// otherStreams returns the recorded event streams other than those of chat completions.
+func otherStreams(t testing.TB) (rs []recording) {
 	t.Helper()
 	for _, r := range recordings(t) {
-		if !r.chat() && !r.session() && !strings.HasPrefix(r.body, "{") {
+		if !r.chat() && !strings.HasPrefix(r.body, "{") {
 			rs = append(rs, r)
 		}
 	}
-	if len(rs) < 10 {
+	if len(rs) < 15 {
 		t.Fatalf("%d recordings of other streams only", len(rs))
 	}
 	return rs
 }
 
-// otherParams are those of a request for such a stream: that for a run's events
-// has the run's id in its path.
+// otherParams returns the params of a request for such a stream. That of a run's events names it in its path.
 func otherParams(body string) Params {
 	if strings.Contains(body, `"run_id"`) {
 		return Params{RunID: "run_1"}
@@ -51,7 +48,7 @@ func reframed(body string) map[string]string {
 	}
 }
 
-// ends tells whether an event with the data is the one that ends a stream.
+// ends reports whether an event with the data ends a stream.
 func ends(data string) bool {
 	for _, name := range []string{"response.completed", "response.failed", "run.completed", "run.failed", "run.cancelled"} {
 		if strings.HasPrefix(data, `data: {"type": "`+name+`"`) || strings.HasPrefix(data, `data: {"event": "`+name+`"`) {
@@ -59,15 +56,6 @@ func ends(data string) bool {
 		}
 	}
 	return false
-}
-
-// otherStreams returns all recorded streams that are none of chat completions, with the code of their end.
-func otherStreams(t testing.TB) (rs []recording) {
-	rs = others(t)
-	for name, body := range sessionStreams(t) {
-		rs = append(rs, recording{"sessions", strings.TrimSuffix(name, ".sse"), body})
-	}
-	return rs
 }
 
 func TestOtherStreamsThatAreCompletePassByteForByte(t *testing.T) {
@@ -110,7 +98,7 @@ func TestOtherStreamsInEveryFramingAndCut(t *testing.T) {
 	}
 }
 
-// checkFails checks what a stream lacks that ends with the cause, and that a second sidecar adds nothing.
+// checkFails checks that in gets at its end what it lacks, and that a second sidecar adds nothing.
 func checkFails(t *testing.T, name, in, lacks string, p Params, code string) {
 	t.Helper()
 	out, sum := anyCut(t, in, Options{}, p, CauseEOF)
@@ -120,7 +108,7 @@ func checkFails(t *testing.T, name, in, lacks string, p Params, code string) {
 	same(t, again, out, name+": outputs of a second sidecar")
 }
 
-// Events that end a stream, whatever comes after them and however it ends.
+// Some events end a stream, whatever comes after them and however it ends.
 func TestEventsThatEnd(t *testing.T) {
 	for name, code := range map[string]string{
 		"response.completed": "", "response.incomplete": "", "response.cancelled": "",
@@ -196,7 +184,7 @@ func TestRunFailed(t *testing.T) {
 	checkFails(t, "an error event", in, failed("", ""), Params{RunID: "run_1"}, CodeAgentError)
 }
 
-// The cause is in the event, whatever a run has shown.
+// The failed event says the cause, whatever a run has shown.
 func TestCausesOfOtherStreams(t *testing.T) {
 	for cause, code := range causeCodes {
 		out, sum := run(created(0, responseOfTests), Options{}, Params{}, inOne, cause)
@@ -212,7 +200,7 @@ func TestCausesOfOtherStreams(t *testing.T) {
 	}
 }
 
-// What belongs to none of these streams, or to one on another path, passes. A stream is known by its path.
+// An event of no such stream, or of a stream on another path, passes. A stream is known by its path.
 func TestOtherStreamsThatAreNone(t *testing.T) {
 	for path, id := range map[string]string{
 		"/api/sessions/s1/chat/stream": "s1", "/p/coder/api/sessions/s1/chat/stream": "s1", "/x/p/a/api/sessions/s1/chat/stream": "s1",
@@ -223,7 +211,7 @@ func TestOtherStreamsThatAreNone(t *testing.T) {
 	}
 	quote := `data: {"response": {"a"b" "incomplete_details": {"}": ">", "error": "sk-abcdefgh"}` + "\n\n" // is one too many
 	for in, p := range map[string]Params{
-		sessionStreams(t)["session.tools.sse"][:900]: {}, runEvent("message.created", `, "text": "hi"`): {},
+		readFile(t, "../testdata/written/session.tools.sse")[:900]: {}, runEvent("message.created", `, "text": "hi"`): {},
 		quote: {Responses: true}, strings.ReplaceAll(quote, " ", ""): {Responses: true},
 	} {
 		out, sum := run(in, Options{}, p, oneByte, CauseAborted)
@@ -309,11 +297,10 @@ func TestOtherStreamsCutAnywhere(t *testing.T) {
 	}
 }
 
-// Nothing is held back but frames that are not complete, and none beyond the
-// limit.
+// Only a frame that is not complete is held back, and only up to the limit.
 func TestOtherStreamLeavesEventByEvent(t *testing.T) {
-	for _, r := range others(t) {
-		s := New(&Options{}, otherParams(r.body))
+	for _, r := range otherStreams(t) {
+		s := New(&Options{}, r.params())
 		for _, f := range strings.SplitAfter(r.body, "\n\n") {
 			same(t, string(s.Feed(nil, []byte(f), epoch)), f, r.name()+": events")
 		}
@@ -323,7 +310,7 @@ func TestOtherStreamLeavesEventByEvent(t *testing.T) {
 	}
 }
 
-// What only looks like one of the streams is none: nothing is added to it.
+// Nothing is added to a stream that only looks like one of Hermes.
 func TestLookAlikesOfOtherStreamsPass(t *testing.T) {
 	for name, in := range map[string]string{
 		"a name that is not the type":   named("response.created", `{"type": "response.in_progress", "response": {"id": "r"}, "sequence_number": 0}`),
@@ -446,6 +433,9 @@ func TestResponseFailed(t *testing.T) {
 			created(0, `"id":"","created_at":null,"model":"","x":"`+huge+`"`), failed(unknown, `,"sequence_number":1`)},
 		"a large one with odd members": {
 			created(0, `"id":7,"created_at":"now","model":["m"],"x":"`+huge+`"`), failed(unknown, `,"sequence_number":1`)},
+		"a secret": {
+			created(0, `"id":"r","last_error":"\u0085 sk-abcdEFGH"`),
+			failed(`{"id":"r","last_error":"\u0085 [redacted]","status":"failed","error":`+incompleteError+`}`, `,"sequence_number":1`)},
 		"a response that is no JSON": {
 			created(0, `"id":"resp_1","model":nil`), failed(`{"id":"resp_1","object":"response","status":"failed","created_at":1700000000,"model":"hermes-agent","output":[],"error":`+incompleteError+`}`, `,"sequence_number":1`)},
 		"a response that is nested too deep": {
@@ -456,7 +446,7 @@ func TestResponseFailed(t *testing.T) {
 	}
 }
 
-// [DONE] without one of them is the end of a stream that was cut before it.
+// A [DONE] without a last event ends a stream that was cut before it.
 func TestDoneOfAResponseThatHasNotEnded(t *testing.T) {
 	in := created(0, responseOfTests)
 	failed, _ := run(in, Options{}, Params{}, inOne, CauseEOF)
@@ -476,8 +466,7 @@ func TestDoneOfAResponseThatHasNotEnded(t *testing.T) {
 	same(t, out, strings.ReplaceAll(in, "\n", "\r\n")+strings.TrimPrefix(failed, in)+"data: [DONE]\r\n\r\n", "bytes with CRLF")
 }
 
-// An error event is none of those that end a response. What ends it says the
-// same, without secrets.
+// An error event does not end a response. The event that ends it repeats the error, without secrets.
 func TestErrorEventOfAResponse(t *testing.T) {
 	for name, c := range map[string]struct{ event, message, number string }{
 		"the reference's":    {named("error", `{"type":"error","code":"x","message":"over\u006coaded","param":null,"sequence_number":1}`), `over\u006coaded`, "2"},
@@ -523,22 +512,6 @@ func runEvent(name, more string) string {
 const sessionID = "sess_3f9c2a"
 
 var sessionParams = Params{SessionID: sessionID, Created: 1795165000}
-
-// sessionStreams returns streams of sessions by name.
-func sessionStreams(t testing.TB) map[string]string {
-	t.Helper()
-	streams := map[string]string{}
-	for _, dir := range []string{"../testdata/written", captures + "/live-g3-v0.19.0"} {
-		paths, err := filepath.Glob(dir + "/session.*.sse")
-		if err != nil || len(paths) == 0 {
-			t.Fatalf("%v, %d streams of sessions in %s", err, len(paths), dir)
-		}
-		for _, path := range paths {
-			streams[filepath.Base(path)] = readFile(t, path)
-		}
-	}
-	return streams
-}
 
 // sessionFrame is a frame of a session as Hermes writes it, with its own members.
 func sessionFrame(name, own string, seq int) string {
@@ -609,8 +582,7 @@ func TestLargeEventsOfASession(t *testing.T) {
 	}
 }
 
-// What open tools hold is bounded like that of a chat's; the one that started first is
-// forgotten.
+// Open tools hold as little as those of a chat; the one that started first is forgotten.
 func TestOpenToolsOfASessionAreBounded(t *testing.T) {
 	for name, c := range map[string]struct{ tools, size, most int }{
 		"many":       {100000 / cutStride, 10, maxOpenTools},
@@ -629,18 +601,7 @@ func TestOpenToolsOfASessionAreBounded(t *testing.T) {
 	}
 }
 
-// Frames are held back while they are no larger than max_frame together, to the byte.
-func TestHeldFramesOfMaxFrame(t *testing.T) {
-	first, last := text("`💻 ls"), text("`\n")
-	o := Options{MaxFrame: len(first)}
-	v := look(t, repairWith(first+last+text("x")+stop(), o))
-	equal(t, v.content, "x", "the content")
-	out := repairWith(first+": c\n\n"+last+text("x")+stop(), o)
-	begins(t, out, first+": c\n\n"+last)
-}
-
-// What is remembered of upstream is remembered up to its bound, to the byte, and not
-// beyond it.
+// Facts about upstream are remembered up to their bound, to the byte, and not beyond it.
 func TestWhatIsRememberedToTheByte(t *testing.T) {
 	const usage = `{"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2, "x": ""}`
 	for more, kept := range map[int]bool{0: true, 1: false} {
@@ -656,11 +617,13 @@ func TestWhatIsRememberedToTheByte(t *testing.T) {
 		message := strings.Repeat("m", maxMessage-len(`""`)+more)
 		out, _ = run(created(0, responseOfTests)+named("error", `{"type":"error","message":"`+message+`","sequence_number":1}`), Options{}, Params{}, inOne, CauseEOF)
 		equal(t, strings.Count(out, message) == 2, kept, "a message is kept")
+		id := strings.Repeat("r", maxEnvelope-len(`""`)+more)
+		out, _ = run("data: 1\n\n", Options{}, Params{RunID: id}, inOne, CauseEOF)
+		contains(t, out, `"run_id": "`+map[bool]string{true: id}[kept]+`"`)
 	}
 }
 
-// Where a large frame may have been the last, comments after it decide nothing: a frame
-// that begins does.
+// After a large frame that may have been the last, only a frame that begins shows that the stream was cut.
 func TestWhatBeginsAfterALargeFrame(t *testing.T) {
 	large := `data: {"x": "` + strings.Repeat("x", 600) + "\"}\n\n"
 	for tail, cut := range map[string]bool{"": false, ": c": false, ":": false, ": c\n": false, "\n": false, "\r": false, "data": true, "data: {\"type\"": true, "event: x\n": true} {
@@ -672,31 +635,19 @@ func TestWhatBeginsAfterALargeFrame(t *testing.T) {
 	}
 }
 
-// A run whose id is too long to be remembered ends without it.
-func TestRunWithAnIDThatIsTooLong(t *testing.T) {
-	for more, want := range map[int]string{0: strings.Repeat("r", maxEnvelope-2), 1: ""} {
-		out, _ := run("data: 1\n\n", Options{}, Params{RunID: strings.Repeat("r", maxEnvelope-2+more)}, inOne, CauseEOF)
-		contains(t, out, `"run_id": "`+want+`"`)
-	}
-}
-
-// The name of an event that is cut where a large frame is no longer looked at may go on:
-// it is none.
+// A name that is cut where the beginning of a large frame ends may go on, so it names no event.
 func TestNameThatIsCutInALargeFrame(t *testing.T) {
-	const ends = "event: response.completed"
+	const name = "event: response.completed"
 	begun := created(0, responseOfTests)
-	for _, c := range []struct {
-		limit  int
-		more   string
-		failed bool
-	}{
-		{len(ends), "", true}, {len(ends), "x", true}, {len(ends), ".then", true}, {len(ends), " ", true},
-		{len(ends) + 1, "", false}, {len(ends) + 1, "\r", false}, {len(ends) + 1, "x", true}, {len(ends) + 1, " ", true},
+	for more, fails := range map[string][2]bool{ // with max_frame where the name ends, and one byte later
+		"": {true, false}, "\r": {true, false}, "x": {true, true}, ".then": {true, true}, " ": {true, true},
 	} {
-		in := begun + ends + c.more + "\ndata: {\"x\": 1}\n\n"
-		out, _ := run(in, Options{MaxFrame: c.limit}, Params{}, inOne, CauseAborted)
-		if got := strings.Contains(out, "response.failed"); got != c.failed || !strings.HasPrefix(out, in) {
-			t.Errorf("%d bytes, %q: failed is %v\n%s", c.limit, c.more, got, out[len(begun):])
+		for i, failed := range fails {
+			in := begun + name + more + "\ndata: {\"x\": 1}\n\n"
+			out, _ := run(in, Options{MaxFrame: len(name) + i}, Params{}, inOne, CauseAborted)
+			if got := strings.Contains(out, "response.failed"); got != failed || !strings.HasPrefix(out, in) {
+				t.Errorf("%d bytes, %q: failed is %v\n%s", len(name)+i, more, got, out[len(begun):])
+			}
 		}
 	}
 }

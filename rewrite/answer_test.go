@@ -33,8 +33,7 @@ func nonstreams(t testing.TB) (ns []nonstream) {
 	return ns
 }
 
-// TestRecordedAnswers: legacy failures that are certain are answered as modern
-// Hermes answers them; all else is as it was.
+// TestRecordedAnswers: a legacy failure that is certain is answered as modern Hermes does; all else stays.
 func TestRecordedAnswers(t *testing.T) {
 	failures := 0
 	all := nonstreams(t)
@@ -186,7 +185,7 @@ func TestHermesOwnErrorsAreErrors(t *testing.T) {
 	}
 }
 
-// What is no well-formed chat completion stays as it is, and nothing is known of it.
+// An answer that is not a well-formed chat completion stays as it is, and nothing is known of it.
 func TestOtherAnswersStay(t *testing.T) {
 	good := completion(content("<think>a</think>b"), "stop", zeroUsage)
 	with := func(old, new string) string { return strings.Replace(good, old, new, 1) }
@@ -228,7 +227,7 @@ func TestOtherAnswersStay(t *testing.T) {
 	}
 }
 
-// What an answer counts is what its usage says.
+// The tokens of an answer are those of its usage.
 func TestTokensOfAnAnswer(t *testing.T) {
 	for usage, want := range map[string][2]int64{realUsage: {1234, 56}, zeroUsage: {0, 0}, `, "usage": {"prompt_tokens": 1, "completion_tokens": 0, "total_tokens": 1}`: {1, 0}} {
 		m := memory{}
@@ -284,8 +283,8 @@ func TestSeveralChoicesAreRepaired(t *testing.T) {
 	same(t, string(a.Body), answer("b", "c"), "answer")
 }
 
-// FuzzAnswer: what was JSON is JSON, twice is once, and an answer without a
-// backtick or a < stays, but for a failure and the secrets in what it says of one.
+// FuzzAnswer: JSON stays JSON, twice is once, and an answer without a backtick or a < stays, except for a
+// failure and the secrets in its text.
 func FuzzAnswer(f *testing.F) {
 	for _, n := range nonstreams(f) {
 		f.Add([]byte(n.body))

@@ -6,7 +6,6 @@ import (
 	"iter"
 	"maps"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -25,12 +24,10 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// notUnderRace skips a test of the bytes that are allocated if it runs under the race detector:
-// what lies on the stack without it, because functions are inlined, is allocated with it.
+// notUnderRace skips a test of the bytes that are allocated.
 func notUnderRace(t *testing.T) {
 	t.Helper()
-	info, _ := debug.ReadBuildInfo()
-	if slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+	if raceDetector {
 		t.Skip("the race detector allocates")
 	}
 }
@@ -91,6 +88,10 @@ func TestWhatIsHeld(t *testing.T) {
 			slices.Collect(again(14, strings.Repeat("a", 64<<10))), "\n\n", role()[:9], role()[9:]))},
 		"a large hold that has left": {begun: role(), limit: buffers,
 			in: slices.Values([]string{text("a\n`💻 l"), strings.Repeat(text("s"), 1000), text("\n" + strings.Repeat("b", 2<<10))})},
+		"a line under suspicion in frames that are much larger than their text": {
+			o: Options{MaxFrame: 8 << 10}, begun: role() + text("`💻 "), limit: 64 << 10, passes: true,
+			in: again(1000, strings.Replace(text("x"), "}\n\n", `, "x": "`+strings.Repeat("y", 1000)+`"}`+"\n\n", 1)),
+		},
 		"ended tools": {o: Options{Progress: ProgressBare}, limit: 64 * maxEndedTools, in: rounds(20*maxEndedTools, func(i int) string {
 			id := fmt.Sprintf("call_%0200d", i)
 			return g2Start("terminal", "💻", "ls", id) + g2End("terminal", id)
@@ -144,16 +145,12 @@ func TestWhatIsHeld(t *testing.T) {
 }
 
 func TestFrameOfMaxFrameIsExaminedAndALargerOneIsNot(t *testing.T) {
-	marker := markerChunk("💻", strings.Repeat("x", 500))
-	for _, limit := range []int{0, len(marker), len(marker) - 1} {
-		out, sum := run(marker+text("x")+stop(), Options{MaxFrame: limit}, chatParams, inOne, CauseEOF)
-		bytewise, _ := run(marker+text("x")+stop(), Options{MaxFrame: limit}, chatParams, oneByte, CauseEOF)
-		same(t, bytewise, out, "outputs")
-		passed := strings.HasPrefix(out, marker)
-		if want := limit == len(marker)-1; passed != want || (sum.Unexamined == 1) != want || (sum.Markers == 0) != want {
-			t.Errorf("limit %d of %d: passed %v, %+v", limit, len(marker), passed, sum)
-		}
-	}
+	label := strings.Repeat("x", 500)
+	in, size := turn(markerChunk("💻", label), text("x")), len(markerChunk("💻", label))
+	check(t, map[string]row{
+		"as large": {in: in, o: Options{MaxFrame: size}, starts: "💻 " + label, content: "x"},
+		"larger":   {in: in, o: Options{MaxFrame: size - 1}, out: passes},
+	})
 	equal(t, DefaultMaxFrame, 1<<20, "DefaultMaxFrame")
 }
 
@@ -175,23 +172,6 @@ func TestHostileFramePassesAndLosesNothing(t *testing.T) {
 			equal(t, sum.Unexamined, 1, "unexamined frames")
 		}
 	}
-}
-
-func TestHeldFramesAreBoundedByMaxFrame(t *testing.T) {
-	// A line under suspicion in frames that are much larger than their text.
-	o := Options{MaxFrame: 8 << 10}
-	s := New(&o, chatParams)
-	fat := strings.Replace(text("x"), "}\n\n", `, "x": "`+strings.Repeat("y", 1000)+`"}`+"\n\n", 1)
-	in := text("`💻 ")
-	left := len(s.Feed(nil, []byte(in), epoch))
-	for range 20 {
-		in += fat
-		left += len(s.Feed(nil, []byte(fat), epoch))
-		if h := len(in) - left; h > o.MaxFrame+len(fat) {
-			t.Fatalf("%d bytes are held back", h)
-		}
-	}
-	equal(t, left, len(in), "bytes that have left")
 }
 
 func TestDeepNestingPassesByteForByte(t *testing.T) {
@@ -216,22 +196,7 @@ func TestDeepNestingPassesByteForByte(t *testing.T) {
 	look(t, repair(role()+in+doneFrame)).checkErrorFinish(t, CodeCrashed)
 }
 
-func TestAtMostMaxOpenToolsAreOpen(t *testing.T) {
-	var in strings.Builder
-	for i := range maxOpenTools + 10 {
-		in.WriteString(g2Start("terminal", "💻", "ls", fmt.Sprint("call_", i)))
-	}
-	s := New(&Options{}, chatParams)
-	v := look(t, string(s.Feed(nil, []byte(in.String()), epoch)))
-	if n := len(v.tools) - len(v.starts()); n != 10 || v.tools[maxOpenTools+1].status != "completed" || v.tools[maxOpenTools+1].id != "call_0" {
-		t.Errorf("%d completed, event %d is %+v; want the oldest completed", n, maxOpenTools+1, v.tools[maxOpenTools+1])
-	}
-	v = look(t, string(s.Finish(s.Feed([]byte(in.String()[:0]), nil, epoch), CauseEOF)))
-	equal(t, len(v.tools), maxOpenTools, "completed at the end")
-	look(t, repair(in.String())).checkLifecycle(t)
-}
-
-// Tools that are open hold at most what their ends take, and each ends once.
+// Open tools hold at most as much as their ends take, and each ends once.
 func TestOpenToolsHoldAtMostMaxOpenBytes(t *testing.T) {
 	label, huge, rare := strings.Repeat("x", 40<<10), strings.Repeat("y", 4*maxOpenBytes), 30_000
 	if testing.Short() || cutStride > 1 {
@@ -283,15 +248,7 @@ func TestEndedToolsAreRemembered(t *testing.T) {
 			t.Fatalf("the duplicate %d leaves", i)
 		}
 	}
-}
-
-func TestManyChoicesAreBounded(t *testing.T) {
-	var b strings.Builder
-	for i := range 5000 {
-		fmt.Fprintf(&b, `{"index": %d, "delta": {"content": "x"}, "finish_reason": null},`, i)
-	}
-	in := `data: {` + envelopeOfTests + `, "choices": [` + strings.TrimSuffix(b.String(), ",") + "]}\n\n"
-	same(t, repair(in + finishChunk("stop", realUsage) + doneFrame)[:len(in)], in, "bytes")
+	same(t, string(s.Feed(nil, []byte(pair(0)), epoch)), pair(0), "an older duplicate")
 }
 
 // The bytes of an unexamined frame that come in a read smaller than max_frame
@@ -299,11 +256,7 @@ func TestManyChoicesAreBounded(t *testing.T) {
 func TestCutUnexaminedFrameLosesNothing(t *testing.T) {
 	o := Options{MaxFrame: 48}
 	in := strings.Repeat("0", 50)
-	want, _ := run(in, o, chatParams, inOne, CauseEOF)
-	for _, cut := range []cutter{oneByte, byScript([]byte{48}), byScript([]byte{10})} {
-		got, _ := run(in, o, chatParams, cut, CauseEOF)
-		same(t, got, want, "outputs")
-	}
+	checkEveryCut(t, in, o, chatParams, CauseEOF)
 	out, _ := run(in, o, Params{}, oneByte, CauseEOF)
 	same(t, out, in, "bytes of a foreign stream")
 	s := New(&o, chatParams)
@@ -313,16 +266,15 @@ func TestCutUnexaminedFrameLosesNothing(t *testing.T) {
 
 // A hostileFrame is a frame just under max_frame, after others.
 type hostileFrame struct {
-	name          string
-	rename        func(string) string // replaces id and model
-	before, frame string
-	o             Options
+	name, before, frame string
+	o                   Options
+	p                   Params
 }
 
 // longNames replaces id and model by the longest that are taken over.
 var longNames = strings.NewReplacer("chatcmpl-1", strings.Repeat("i", maxEnvelope-2), "hermes-agent", strings.Repeat("m", maxEnvelope-2))
 
-// hostileFrames are frames that leave longer than they came, each in its way.
+// hostileFrames are frames that become longer, each in its way.
 func hostileFrames() (all []hostileFrame) {
 	const size = DefaultMaxFrame - 8<<10
 	fill := func(unit string, n int) string { return strings.Repeat(unit, n/len(unit)) }
@@ -351,6 +303,9 @@ func hostileFrames() (all []hostileFrame) {
 		{"what a provider said", "Provider said: " + fill("sk-abc ", size)},
 		{"what a provider said, and thoughts", "Provider said: " + fill(`sk-abc\n\n<think>x</think>y\n\n`, size)},
 	}
+	add := func(name, before, frame string, o Options) {
+		all = append(all, hostileFrame{name, before, frame, o, chatParams})
+	}
 	n := 0
 	for i, rename := range []func(string) string{strings.Clone, longNames.Replace} {
 		for _, c := range contents {
@@ -367,7 +322,7 @@ func hostileFrames() (all []hostileFrame) {
 				o := []Options{{Imitations: ImitationsTrust, StatusLine: true}, {}, {Reasoning: ReasoningDrop}}[n%3]
 				n++ // neither the number of names nor that of forms is a multiple of three
 				for range 2 {
-					all = append(all, hostileFrame{fmt.Sprint(name, " in form ", form, ", names ", i, ", ", o.Imitations, o.Reasoning, o.Cards), rename, role() + text("a"), f, o})
+					add(fmt.Sprint(name, " in form ", form, ", names ", i, ", ", o), rename(role()+text("a")), rename(f), o)
 					o.Cards = true
 				}
 			}
@@ -413,16 +368,18 @@ func hostileFrames() (all []hostileFrame) {
 			{"contents", `data: {"object": "chat.completion.chunk", "choices": [{"delta": {` + strings.TrimSuffix(fill(`"content":"\n",`, size), ",") + "}}]}\n\n"},
 		} {
 			for _, o := range []Options{{StatusLine: true}, {Progress: ProgressComment, ErrorFinish: ErrorFinishInline}, {StatusLine: true, Cards: true}} {
-				all = append(all, hostileFrame{fmt.Sprint(c[0], ", names ", i, ", ", o.Progress, o.Cards), rename, text("a") + manyTools.String(), c[1], o})
+				add(fmt.Sprint(c[0], ", names ", i, ", ", o), rename(text("a")+manyTools.String()), rename(c[1]), o)
 			}
 		}
-		all = append(all,
-			hostileFrame{fmt.Sprint("a longer id after tools ", i), strings.Clone, text("a") + manyTools.String(), longNames.Replace(text("x")), Options{}},
-			hostileFrame{fmt.Sprint("[DONE] after an error ", i), strings.Clone, text("a") + `data: {"error": {"message": "` + label + `"}}` + "\n\n", doneFrame, Options{}},
-			hostileFrame{fmt.Sprint("stops after an error ", i), strings.Clone, text("a") + `data: {"error": {"message": "m"}}` + "\n\n", `data: {` + envelopeOfTests + `, "choices": [` + strings.TrimSuffix(fill(`{"index":1,"finish_reason":"stop"},`, size), ",") + "]}\n\n", Options{}},
-			hostileFrame{fmt.Sprint("a finish after an error ", i), strings.Clone, text("a") + `data: {"error": {"message": "` + label + `"}}` + "\n\n", finishChunk("stop", realUsage), Options{}},
-		)
 	}
+	failed := func(message string) string {
+		return text("a") + `data: {"error": {"message": "` + message + `"}}` + "\n\n"
+	}
+	stops := strings.TrimSuffix(fill(`{"index":1,"finish_reason":"stop"},`, size), ",")
+	add("a longer id after tools", text("a")+manyTools.String(), longNames.Replace(text("x")), Options{})
+	add("[DONE] after an error", failed(fill("l", size)), doneFrame, Options{})
+	add("stops after an error", failed("m"), choicesChunk(stops, ""), Options{})
+	add("a finish after an error", failed(fill("l", size)), finishChunk("stop", realUsage), Options{})
 	return all
 }
 
@@ -431,13 +388,15 @@ func hostileFrames() (all []hostileFrame) {
 func TestNoFrameGrowsBeyondItsBound(t *testing.T) {
 	notUnderRace(t)
 	out := make([]byte, 0, 8<<20)
-	for i, h := range hostileFrames() {
-		if i%cutStride != 0 {
-			continue
+	for _, h := range slices.Concat(hostileFrames(), hostileEvents()) {
+		s, in, left := New(&h.o, h.p), []byte(h.frame), 0
+		s.Feed(out[:0], []byte(h.before), epoch)
+		took := allocated(func() { left = len(s.Feed(out[:0], in, epoch)) })
+		atMost(t, left, 3*len(in)+256<<10, h.name+": bytes that are written")
+		atMost(t, took, uint64(8*len(in)+1<<20), h.name+": bytes that are taken")
+		if strings.HasSuffix(h.name, " cut after tools") && left < 64<<10 {
+			t.Errorf("%s: %d bytes are written, fewer than there might be", h.name, left)
 		}
-		s := New(&h.o, chatParams)
-		s.Feed(out[:0], []byte(h.rename(h.before)), epoch)
-		feedWithinBounds(t, h.name, s, out, []byte(h.rename(h.frame)))
 		s.Finish(out[:0], CauseEOF)
 	}
 }
@@ -482,8 +441,8 @@ func TestPartsOfOneChunkAreBounded(t *testing.T) {
 	}
 }
 
-// What ends all open tools is one delta, and so are they bounded by what that takes:
-// also where their envelope becomes longer while they are open.
+// One delta ends all open tools, so the size of their ends bounds them, even if the envelope becomes longer
+// while they are open.
 func TestOpenToolsTakeBoundedOutput(t *testing.T) {
 	for _, o := range []Options{{}, {StatusLine: true}, {Progress: ProgressBare}, {Cards: true}, {StatusLine: true, Cards: true}} {
 		var in strings.Builder
@@ -529,14 +488,8 @@ func TestNoAnswerTakesMoreThanItsBound(t *testing.T) {
 	}
 }
 
-type hostileEvent struct {
-	name, before, frame string
-	p                   Params
-}
-
-// hostileEvents are events of the other streams that leave longer than they came, after
-// many open tools.
-func hostileEvents() (all []hostileEvent) {
+// hostileEvents are events of the other streams that become longer, after many open tools.
+func hostileEvents() (all []hostileFrame) {
 	const size = DefaultMaxFrame - 8<<10
 	fill := func(unit string, n int) string { return strings.Repeat(unit, n/len(unit)) }
 	var run, session, response strings.Builder
@@ -549,7 +502,7 @@ func hostileEvents() (all []hostileEvent) {
 		response.WriteString(named("response.output_item.added", fmt.Sprintf(`{"type":"response.output_item.added","output_index":%d,"item":{"type":"function_call","call_id":"%s","arguments":"{}"},"sequence_number":%d}`, i, label, i+1)))
 	}
 	add := func(name, before, frame string, p Params) {
-		all = append(all, hostileEvent{name, before, frame, p})
+		all = append(all, hostileFrame{name: name, before: before, frame: frame, p: p})
 	}
 	runs, responses := Params{RunID: "run_1"}, Params{Responses: true}
 	add("a run cut after tools", run.String(), doneFrame, runs)
@@ -565,30 +518,6 @@ func hostileEvents() (all []hostileEvent) {
 	add("nested items", "", named("response.completed", `{"type":"response.completed","response":`+strings.Repeat(`{"response":`, size/26)+`"Provider said: "`+strings.Repeat("}", size/26)+`}`), responses)
 	add("many items", "", named("response.completed", `{"type":"response.completed","response":{"status":"completed","usage":`+noTokens+`,"output":[`+strings.TrimSuffix(fill(`{"type":"message","content":"Provider said: sk-abc"},`, size), ",")+`]}}`), responses)
 	return all
-}
-
-// feedWithinBounds feeds a frame, and returns how many bytes are written for it.
-func feedWithinBounds(t *testing.T, name string, s *Stream, out, in []byte) (left int) {
-	t.Helper()
-	took := allocated(func() { left = len(s.Feed(out[:0], in, epoch)) })
-	atMost(t, left, 3*len(in)+256<<10, name+": bytes that are written")
-	atMost(t, took, uint64(8*len(in)+1<<20), name+": bytes that are taken")
-	return left
-}
-
-// No event of the other streams makes the sidecar write more, or hold more, either.
-func TestNoEventOfAnotherStreamGrowsBeyondItsBound(t *testing.T) {
-	notUnderRace(t)
-	out := make([]byte, 0, 8<<20)
-	for _, h := range hostileEvents() {
-		s := New(&Options{}, h.p)
-		s.Feed(out[:0], []byte(h.before), epoch)
-		in := []byte(h.frame)
-		left := feedWithinBounds(t, h.name, s, out, in)
-		if len(in) == len(doneFrame) && left < 64<<10 {
-			t.Errorf("%s: %d bytes are written, fewer than there might be", h.name, left)
-		}
-	}
 }
 
 // streamsByLength are streams whose length grows with n, and how they are cut.
@@ -627,9 +556,8 @@ var streamsByLength = map[string]struct {
 	}), oneFrame, Options{}},
 }
 
-// oneFrame reads frames of tests, which are all shorter than 300 bytes, in about
-// two reads each.
-func oneFrame(n int) int { return min(n, 150) }
+// oneFrame reads frames of tests, which are all shorter than 300 bytes, in about two reads each.
+var oneFrame = fixed(150)
 
 func many(frames string) func(n int) string {
 	return func(n int) string { return strings.Repeat(frames, n) }
@@ -649,10 +577,9 @@ func after(first string, then func(n int) string) func(n int) string {
 	return func(n int) string { return first + then(n) }
 }
 
-// checkLinear fails when times the size costs more than five times as much as it
-// should, where took returns the CPU time of a size. A quadratic cost of sixteen times
-// the size is sixteen times as much as it should be; what differs otherwise, and what
-// a busy machine adds, is less.
+// checkLinear fails when times the size costs more than five times as much as it should, where took returns
+// the CPU time of a size. A quadratic cost of sixteen times the size is sixteen times as much as it should
+// be; what differs otherwise, and what a busy machine adds, is less.
 func checkLinear(t *testing.T, name string, small, times int, took func(n int) time.Duration) {
 	t.Helper()
 	took(small)
@@ -667,9 +594,8 @@ func checkLinear(t *testing.T, name string, small, times int, took func(n int) t
 	}
 }
 
-// TestStreamsCostLinearTime: sixteen times the stream costs about sixteen times
-// the time, where a quadratic one would cost 256 times. In between is room for
-// what differs otherwise.
+// TestStreamsCostLinearTime: sixteen times the stream costs about sixteen times the time, where a quadratic
+// one would cost 256 times. In between is room for what differs otherwise.
 func TestStreamsCostLinearTime(t *testing.T) {
 	const times, small = 16, 100
 	rows := maps.Clone(streamsByLength)

@@ -119,18 +119,21 @@ func TestCardsOfRecordings(t *testing.T) {
 	}
 }
 
-// Whatever ends a tool, its card gets its output, and nothing that is dropped gets one.
+// Whatever ends a tool, its card gets its output; an event that is dropped gets none.
 func TestEveryEndOfACard(t *testing.T) {
 	a, b := g2Start("terminal", "💻", "a", "call_1"), g2Start("read_file", "📖", "b", "call_2")
 	var many strings.Builder
 	for i := range 2 * maxOpenTools {
 		many.WriteString(g2Start("terminal", "💻", strings.Repeat("l", 300), fmt.Sprint("call_", i)))
 	}
+	id := strings.Repeat("i", maxCardID-len(`""`)) // as long as is repeated
 	for name, c := range map[string]struct {
 		in    string
 		o     Options
 		cards int
 	}{
+		"a long id":            {g2Start("terminal", "💻", "a", id) + g2End("terminal", id) + text("x") + stop(), Options{}, 1},
+		"a longer id":          {g2Start("terminal", "💻", "a", id+"i") + g2End("terminal", id+"i") + text("x") + stop(), Options{}, 0},
 		"parallel":             {a + b + g2End("read_file", "call_2") + text("x") + g2End("terminal", "call_1") + stop(), Options{}, 2},
 		"inferred of markers":  {markerChunk("💻", "a") + markerChunk("📖", "b") + text("x") + stop(), Options{}, 2},
 		"inferred of G1":       {g1("terminal", "💻", "a") + reasoning("x") + g1("read_file", "📖", "b") + text("x") + stop(), Options{}, 2},
@@ -174,7 +177,7 @@ func TestEveryEndOfACard(t *testing.T) {
 	}
 }
 
-// What other upstreams send of the Responses API in chunks passes as it is.
+// Items of the Responses API that other upstreams send in chunks pass as they are.
 func TestItemsOfUpstreamsPass(t *testing.T) {
 	item := func(more string) string {
 		return `data: {` + envelopeOfTests + `, "choices": [{"index": 0, "delta": {}, "finish_reason": null}], "type": "response.output_item.added", "item": {` + more + "}}\n\n"
@@ -215,16 +218,5 @@ func TestLabelsOfCards(t *testing.T) {
 		if n := strings.Count(label, string([]rune(label)[:1])); n < maxCardLabel/len(unit) || n > maxCardLabel/len(unit)+1 || !strings.HasSuffix(label, "…") || strings.Contains(label, "\ufffd") {
 			t.Errorf("%d times %q is left: …%q", n, unit, label[max(0, len(label)-20):])
 		}
-	}
-}
-
-// A tool whose id is too long to be repeated has no card.
-func TestLongIDsHaveNoCard(t *testing.T) {
-	for more, want := range map[int]int{0: 1, 1: 0} {
-		id := strings.Repeat("i", maxCardID-2+more)
-		in := role() + g2Start("terminal", "💻", "a", id) + g2End("terminal", id) + text("x") + stop()
-		out := repairWith(in, Options{Cards: true})
-		equal(t, len(cardsOf(t, out)), want, "cards")
-		same(t, repairWith(out, Options{Cards: true}), out, "twice and once")
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// cpuTime is what this process has taken of the processor so far. Unlike the time on
-// a clock it does not depend on what else the machine does.
+// cpuTime returns the CPU time of this process so far. Unlike the time on a clock, it does not depend on
+// other processes.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

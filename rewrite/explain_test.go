@@ -21,8 +21,8 @@ func explained(in string, o Options, p Params, cut cutter, cause Cause) (steps [
 	return steps, out
 }
 
-// TestStepsAreTheStream: what is explained is what comes in and what leaves, and
-// what changes without a note is nothing.
+// TestStepsAreTheStream: the steps are the bytes that come in and leave, and a step that changes bytes has a
+// note.
 func TestStepsAreTheStream(t *testing.T) {
 	for _, r := range recordings(t) {
 		p := r.params()
@@ -49,7 +49,7 @@ func TestStepsAreTheStream(t *testing.T) {
 	}
 }
 
-// Whatever is done to a piece of the stream, a note of that piece says so, once.
+// Each change to a piece of the stream has one note.
 func TestNotesNameTheRule(t *testing.T) {
 	chat, none := chatParams, Params{}
 	boom := "data: {\"error\": {\"message\": \"m\"}}\n\n"
@@ -142,8 +142,7 @@ func TestSummaryOfAStream(t *testing.T) {
 	}
 }
 
-// What is held back is said to be, and no longer once it has left or the stream has
-// ended.
+// A step says whether text is held back, until the text has left or the stream has ended.
 func TestStepsSayWhatIsHeld(t *testing.T) {
 	for in, want := range map[string]string{
 		role() + text("a") + text("\n`💻 l") + ": c\n\n" + text("s`\n") + text("b"): "- - held held - - end",
@@ -163,7 +162,7 @@ func TestStepsSayWhatIsHeld(t *testing.T) {
 	}
 }
 
-// told repairs in and returns the tool events that were told.
+// told repairs in and returns the tool events that OnTool got.
 func told(in string, o Options, cause Cause) (events []string) {
 	p := chatParams
 	p.OnTool = func(e ToolEvent) {
@@ -218,7 +217,7 @@ func TestSourcesTellStartsOrEnds(t *testing.T) {
 	}
 }
 
-// A stream tells how far it is.
+// A stream reports whether it has finished, is done and is guarded.
 func TestStreamTellsWhetherItIsDone(t *testing.T) {
 	for _, c := range []struct {
 		p     Params

@@ -28,7 +28,7 @@ func TestCodesAreThoseOfTheContract(t *testing.T) {
 	}
 }
 
-// Why a stream ends decides nothing after a finish chunk or [DONE], and is the code before that.
+// Before a finish chunk or [DONE], the cause of the end is the code. After them it changes nothing.
 func TestEndsOfAnyCause(t *testing.T) {
 	said := role() + text("x")
 	ends := map[string]row{
@@ -64,7 +64,7 @@ func TestEndsOfAnyCause(t *testing.T) {
 	look(t, string(out)).checkErrorFinish(t, CodeIncomplete)
 }
 
-// What is said to be partial is what a client has been sent.
+// An answer is partial if the client has got some of it.
 func TestPartial(t *testing.T) {
 	keep, drop := Options{Reasoning: ReasoningKeep}, Options{Reasoning: ReasoningDrop}
 	another := ofChoice(1, text("x"))
@@ -232,7 +232,7 @@ func TestCutFrames(t *testing.T) {
 	equal(t, string(foreign.Feed(nil, []byte(": ping\n"), epoch)), ": ping\n", "a comment of a foreign stream")
 }
 
-// Wherever the error stands in its chunk, and whatever it is.
+// An error finish of upstream's is split wherever the error stands in its chunk, whatever its form.
 func TestUpstreamErrorOfAnyFormIsSplit(t *testing.T) {
 	const e, choices = `"error": {"message": "boom", "type": "T"}`, `"choices": [{"index": 0, "delta": {}, "finish_reason": "error"}]`
 	for in, want := range map[string]string{
@@ -288,8 +288,7 @@ func TestCutStreamsOfSeveralChoicesFinishAllOfThem(t *testing.T) {
 	}
 }
 
-// Of errors that are there twice the last that says something is the error. One remains
-// (contract section 3).
+// Of several errors in a chunk, the last that is not empty counts and remains (contract section 3).
 func TestErrorThatIsThereTwice(t *testing.T) {
 	said := `"error": {"message": "boom sk-abcdefghij", "type": "agent_error"}`
 	for _, nothing := range []string{`null`, `""`, `{}`, `[]`, `false`} {
@@ -319,7 +318,7 @@ func TestErrorThatIsThereTwice(t *testing.T) {
 	}
 }
 
-// The writer of Hermes 0.13 sends a chunk of nothing but choices when it fails.
+// When Hermes 0.13 fails, it sends a chunk that has only choices.
 func TestErrorFinishOfUpstreamGetsTheMembersItLacks(t *testing.T) {
 	const choices = `"choices": [{"index": 0, "delta": {}, "finish_reason": "error"}]`
 	const id, object, created, model = `"id":"chatcmpl-1",`, `"object":"chat.completion.chunk",`, `"created":1795164800,`, `"model":"hermes-agent",`
@@ -345,7 +344,7 @@ func TestErrorFinishOfUpstreamGetsTheMembersItLacks(t *testing.T) {
 	same(t, repair(good), good, "bytes of a good end")
 }
 
-// To send a request again is safe only where no tool has started.
+// A request may be sent again only if no tool has started.
 func TestShutdownAsksForTheRequestOnlyBeforeTools(t *testing.T) {
 	for in, asks := range map[string]bool{
 		role():                          true,
@@ -353,7 +352,7 @@ func TestShutdownAsksForTheRequestOnlyBeforeTools(t *testing.T) {
 		role() + markerChunk("💻", "ls"): false,
 		role() + g1("t", "💻", "ls") + text("x"):         false,
 		role() + g2Start("t", "💻", "l", "1"):            false,
-		role() + text(strings.Repeat("a", 3000)):        false, // nobody knows what was in it
+		role() + text(strings.Repeat("a", 3000)):        false, // it may have started one
 		role() + g1("_thinking", "💭", "hm") + text("x"): true,
 	} {
 		out, _ := run(in, Options{MaxFrame: 1000}, chatParams, inOne, CauseShutdown)
@@ -403,7 +402,7 @@ func TestEndBetweenCRAndLF(t *testing.T) {
 	}
 }
 
-// Nothing leaves after the end, whoever asks.
+// Nothing leaves after the end, whatever is called.
 func TestNothingLeavesAfterFinish(t *testing.T) {
 	for _, in := range []string{role() + text("a"), role() + text("a") + stop(), ""} {
 		for _, p := range []Params{chatParams, {}} {
@@ -419,31 +418,30 @@ func TestNothingLeavesAfterFinish(t *testing.T) {
 	}
 }
 
-func TestFrameLimitHasADefaultAndAnEnd(t *testing.T) {
-	for size, want := range map[int]int{0: DefaultMaxFrame, -1: DefaultMaxFrame, 1: 1, 1 << 30: 1 << 30, 1<<30 + 1: 1 << 30} {
-		equal(t, (&Options{MaxFrame: size}).FrameLimit(), want, "max_frame")
-	}
-}
-
 // g3Error is the finish chunk of a modern Hermes that failed.
 const g3Error = zeroUsage + `, "error": {"message": "boom \u00e9", "type": "RuntimeError"}, "hermes": {"completed": true, "partial": false, "failed": true, "error": "boom \u00e9", "error_code": "agent_error"}`
 
-// The message of an error that has been sent is repeated by the error finish, but no
-// more of it than is kept.
+// The error finish repeats the message of an error that has been sent, as far as it is kept.
 func TestLongErrorIsNotRepeated(t *testing.T) {
 	for _, escape := range []string{"x", `\n`, "\u00e9", `\u00e9`, "💻", `\ud83d\udcbb`} {
 		for n := range 13 {
-			message := strings.Repeat("a", n) + strings.Repeat(escape, 2*maxMessage/len(escape))
-			failure := `data: {"error": {"message": "` + message + `"}}` + "\n\n"
-			out := repair(role() + text("a") + failure)
-			v := look(t, out)
-			if !strings.Contains(out, failure) {
-				t.Fatalf("the error itself does not leave:\n%s", out)
-			}
-			block, _, _ := strings.Cut(out[strings.LastIndex(out, `"hermes":`):], "\n")
-			said := *v.finish.Hermes.Error
-			if len(block) > maxMessage+200 || len(block) < maxMessage || said == "" || strings.ContainsRune(said, utf8.RuneError) {
-				t.Fatalf("%d bytes of %q are repeated", len(block), escape)
+			failure := `"error": {"message": "` + strings.Repeat("a", n) + strings.Repeat(escape, 2*maxMessage/len(escape)) + `"}`
+			for _, in := range []string{
+				"data: {" + failure + "}\n\n",
+				`data: {"choices": [{"index": 1, "delta": {}}]}` + "\n\n" + // which the finish chunk leaves open
+					`data: {"choices": [{"index": 0, "delta": {}, "finish_reason": "error"}], ` + failure + "}\n\n",
+			} {
+				out := repair(role() + text("a") + in)
+				if !strings.Contains(out, strings.TrimSuffix(failure[len(`"error": `):], "}")) {
+					t.Fatalf("the error itself does not leave:\n%s", out)
+				}
+				block, _, _ := strings.Cut(out[strings.LastIndex(out, `"hermes":`):], "\n")
+				_, said, _ := strings.Cut(block, `"error":`)
+				said, _, _ = strings.Cut(said, `,"error_code"`)
+				said = unquote([]byte(said))
+				if len(block) > maxMessage+200 || len(block) < maxMessage || said == "" || strings.ContainsRune(said, utf8.RuneError) {
+					t.Fatalf("%d bytes of %q are repeated", len(block), escape)
+				}
 			}
 		}
 	}
@@ -726,7 +724,7 @@ func TestNoReplyIsAnEmptyAnswer(t *testing.T) {
 	}
 }
 
-// Every error tells the client something of its own, without an address.
+// Each code has a message of its own, without an address.
 func TestMessagesOfOurOwnNameNoAddress(t *testing.T) {
 	seen := map[string]string{}
 	for _, code := range []string{CodeAborted, CodeIncomplete, CodeTimeout, CodeCrashed, CodeEmpty, CodeAgentError, CodeShutdown} {

@@ -39,8 +39,7 @@ func twoCuts(t *testing.T, in string, o Options, p Params, a, b []byte, cause Ca
 	return s, out
 }
 
-// FuzzFraming: any bytes, cut in any two ways, give the same bytes; a stream
-// that is not guarded leaves as it came.
+// FuzzFraming: any bytes, cut in any two ways, give the same bytes; a stream that is not guarded passes.
 func FuzzFraming(f *testing.F) {
 	n := 0
 	fuzzSeeds(f, func(body string) {
@@ -70,8 +69,8 @@ var contentTokens = []string{
 	"\ufe0f", "`git status`", "`🦄 x`", "x`", "\r", "\t", "  ", "`🔍 recall: \"x\"`", "`💻 a`\n", "\n`💻 b`\n", "`💻 `", "`💻 ``", "\u00a0", "```go\n", "~~~\n", "\\", "\"", "<b>",
 }
 
-// FuzzContent: the content is upstream's minus imitations, however upstream
-// cut it into deltas and whatever says nothing came between these.
+// FuzzContent: the content is upstream's minus imitations, however it is cut into deltas, with empty frames
+// between them.
 func FuzzContent(f *testing.F) {
 	f.Add("", []byte{14, 0, 4, 0, 0, 14}, []byte{1})
 	f.Add("Sure\n`💻 ls -la`\ndone", []byte{}, []byte{1, 0, 2, 9, 5})
@@ -104,8 +103,7 @@ func FuzzContent(f *testing.F) {
 	})
 }
 
-// deltas cuts content into deltas as the script says, with frames between them
-// that say nothing.
+// deltas cuts content into deltas as the script says, with empty frames between them.
 func deltas(content string, script []byte) string {
 	var b strings.Builder
 	rs := []rune(content)
@@ -173,8 +171,7 @@ var lifeEvents = []string{
 	named("other", `{"id": 1, "error": {"message": "m"}, "choices": []}`),
 }
 
-// tick stands for an hour that passes, breath for a keepalive of the
-// sidecar's.
+// tick stands for an hour that passes, breath for a keepalive of the sidecar's.
 const (
 	tick   = "tick"
 	breath = "breath"
@@ -268,8 +265,7 @@ func (l *lifeScript) add(s string) {
 	l.chunks = append(l.chunks, s)
 }
 
-// FuzzLifecycle: whatever upstream does, tools pair up, the stream ends as it
-// must, and twice equals once.
+// FuzzLifecycle: whatever upstream does, tools pair up, the stream ends as it must, and twice equals once.
 func FuzzLifecycle(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 2, 0, 2, 1, 0, 3, 15, 128}, byte(0), byte(3))
 	f.Add([]byte{1, 3, 0, 3, 1, 10, 0, 3, 0, 0, 3}, byte(0), byte(1))
@@ -316,12 +312,11 @@ func FuzzLifecycle(f *testing.F) {
 		v := checkLife(t, string(out), o, s.Summary(), finished)
 		switch {
 		case l.hidden || o.Progress == ProgressOff:
-			// Upstream's tool events say that no chunk is a real marker. Where
-			// they do not leave, nobody can say so the second time.
-		case goesOnBehindAMarker(v.content):
-			// A tool event between a marker and the text after it on its line
-			// says that the line ends there; one that came before, or is
-			// dropped, does not say so.
+			// Upstream's tool events show that no chunk is a real marker. If they are hidden, a second
+			// sidecar cannot know that.
+		case goesOnAfterAMarker(v.content):
+			// A tool event between a marker and the text after it on its line says that the line ends there;
+			// one that came before, or is dropped, does not say so.
 		default:
 			twice, _ := run(string(out), o, chatParams, atRandom(1, 999), CauseEOF)
 			same(t, twice, string(out), "twice and once")
@@ -360,9 +355,8 @@ func checkLife(t *testing.T, out string, o Options, sum Summary, finished bool) 
 	return v
 }
 
-// goesOnBehindAMarker tells whether a line of the content begins with a marker
-// and goes on.
-func goesOnBehindAMarker(content string) bool {
+// goesOnAfterAMarker reports whether a line of the content begins with a marker and goes on.
+func goesOnAfterAMarker(content string) bool {
 	for _, line := range strings.Split(content, "\n") {
 		for i := range line {
 			if i > 0 && i < len(line)-1 && line[i] == '`' && isImitation(line[:i+1]) {
@@ -373,9 +367,8 @@ func goesOnBehindAMarker(content string) bool {
 	return false
 }
 
-// FuzzJSON: whatever the data is, nothing panics, what is no JSON leaves as it
-// is, what is JSON leaves as JSON, and a frame that is not touched leaves byte
-// for byte.
+// FuzzJSON: whatever the data is, nothing panics, what is no JSON leaves as it is, what is JSON leaves as
+// JSON, and a frame that is not touched leaves byte for byte.
 func FuzzJSON(f *testing.F) {
 	fuzzSeeds(f, func(body string) {
 		for i, e := range decode(body) {
@@ -428,13 +421,15 @@ func FuzzJSON(f *testing.F) {
 	})
 }
 
-// FuzzOther: any bytes after the beginning of a stream of another kind, cut in
-// any two ways, give the same bytes. Upstream's complete events leave as they
-// came, at most one failed event is added, which is well formed, and a second
-// sidecar adds nothing.
+// FuzzOther: any bytes after the beginning of a stream of another kind, cut in any two ways, give the same
+// bytes. Upstream's complete events leave as they came, at most one failed event is added, which is well
+// formed, and a second sidecar adds nothing.
 func FuzzOther(f *testing.F) {
 	n := 0
-	for _, r := range others(f) {
+	for _, r := range otherStreams(f) {
+		if r.session() {
+			continue
+		}
 		n++
 		for _, at := range []int{len(r.body), len(r.body) * 2 / 3, len(r.body) / 2} {
 			f.Add([]byte(framed(r.body[:at], n)), []byte{0}, []byte{200, 3, 17}, byte(n), byte(n*9%30))
@@ -471,12 +466,16 @@ func FuzzOther(f *testing.F) {
 	})
 }
 
-// FuzzSessions: the same of the streams of sessions, whatever they have in them.
+// FuzzSessions is FuzzOther for streams of sessions, which end with done.
 func FuzzSessions(f *testing.F) {
-	for _, body := range sessionStreams(f) {
-		for _, at := range []int{len(body), len(body) * 2 / 3, len(body) / 2} {
-			f.Add([]byte(body[:at]), []byte{0}, []byte{200, 3, 17}, byte(at), byte(at%30))
-			f.Add([]byte(strings.ReplaceAll(body[:at], "\n", "\r\n")), []byte{0}, []byte{9}, byte(at), byte(0))
+	for _, r := range otherStreams(f) {
+		if !r.session() {
+			continue
+		}
+		for _, at := range []int{len(r.body), len(r.body) * 2 / 3, len(r.body) / 2} {
+			body := r.body[:at]
+			f.Add([]byte(body), []byte{0}, []byte{200, 3, 17}, byte(at), byte(at%30))
+			f.Add([]byte(inCRLF(body)), []byte{0}, []byte{9}, byte(at), byte(0))
 		}
 	}
 	f.Fuzz(func(t *testing.T, in, a, b []byte, cause, limit byte) {
@@ -496,15 +495,13 @@ func FuzzSessions(f *testing.F) {
 	})
 }
 
-// What stands before the data of an event of ours, and the last event of a stream if it is
-// one of ours that ends a tool.
+// The fields before the data of an event of the sidecar's, and an event of its own that ends a tool.
 var (
 	ownHead    = regexp.MustCompile(`id: \d+\n$`)
 	ownToolEnd = regexp.MustCompile(`(id: \d+\n)?(event: response\.output_item\.\w+\n)?data: \{("event": "tool\.completed"|"type":"response\.output_item\.(added|done)")[^\r\n]*\}$`)
 )
 
-// checkFailedOnce checks that out is what came in up to where it was cut, the ends of open
-// tools and one failed event.
+// checkFailedOnce checks that out is in up to the cut, the ends of open tools and one failed event.
 func checkFailedOnce(t *testing.T, in, out string, responses bool) {
 	t.Helper()
 	start := `data: {"event": "run.failed", "run_id": "`
@@ -597,9 +594,8 @@ func FuzzReasoning(f *testing.F) {
 	})
 }
 
-// FuzzHistory: a content is healed as the contract says, wherever it stands; any
-// body at all leaves as it came or as well-formed JSON with fewer bytes, and a
-// second time through changes nothing.
+// FuzzHistory: a content is healed as the contract says, wherever it stands; any body at all leaves as it
+// came or as well-formed JSON with fewer bytes, and a second time through changes nothing.
 func FuzzHistory(f *testing.F) {
 	f.Add(`{"messages":[{"role":"assistant","content":"`+"`💻 ls`"+`\nx"}]}`, []byte{14, 0, 4, 0, 0, 14})
 	f.Add(`{"messages":[{"content":[{"text":"\u0060\ud83d\udcbb a\u0060","type":"text"}],"role":"assistant"}],"stream":true}`, []byte{0, 4, 0, 1, 4})

@@ -8,14 +8,56 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf16"
 
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/agentapi"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chat"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/encode"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/whole"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 	"github.com/tidwall/gjson"
 )
+
+// Bounds of the internal packages that tests of whole streams reach.
+const (
+	maxCalls         = whole.MaxCalls
+	maxCardID        = encode.MaxCardID
+	maxCardLabel     = encode.MaxCardLabel
+	maxCardName      = encode.MaxCardName
+	maxIdleBuffer    = 16 << 10 // of sse
+	maxEndedTools    = chat.MaxEndedTools
+	maxEnvelope      = chunk.MaxEnvelope
+	maxMessage       = contract.MaxMessage
+	maxOpenBytes     = contract.MaxOpenBytes
+	maxOpenTools     = contract.MaxOpenTools
+	maxRedactedEdits = sse.MaxEdits
+	maxResponse      = agentapi.MaxResponse
+	maxStretches     = prose.MaxStretches
+	maxUsage         = chat.MaxUsage
+
+	progressEvent = encode.ProgressEvent
+)
+
+func unquote(raw []byte) string { return jsonspan.Unquote(string(raw)) }
+
+// raceDetector reports whether the tests run under the race detector. It makes them slow, and allocates
+// values that otherwise stay on the stack, because functions are not inlined.
+var raceDetector = func() bool {
+	info, _ := debug.ReadBuildInfo()
+	return slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
+}()
+
+// cutStride is how far apart the places are at which recordings are cut.
+var cutStride = map[bool]int{false: 1, true: 17}[raceDetector]
 
 // epoch is the time at which the tests' clock stands still.
 var epoch = time.Unix(1795164800, 0)
@@ -32,8 +74,7 @@ func atRandom(seed uint64, most int) cutter {
 	return func(n int) int { return min(n, 1+r.IntN(most)) }
 }
 
-// byScript cuts into reads as long as the bytes of the script say, again and
-// again.
+// byScript cuts into reads as long as the bytes of the script say, again and again.
 func byScript(script []byte) cutter {
 	i := 0
 	return func(n int) int {
@@ -45,7 +86,7 @@ func byScript(script []byte) cutter {
 	}
 }
 
-// feedAll feeds in to s in reads cut by cut, time standing still.
+// feedAll feeds in to s in reads that cut sizes, at one time.
 func feedAll(s *Stream, in string, cut cutter) []byte {
 	var out []byte
 	for len(in) > 0 {
@@ -131,7 +172,7 @@ func begins(t testing.TB, s, part string) {
 	same(t, s[:min(len(s), len(part))], part, "beginnings")
 }
 
-// A row is a stream of a chat, and what becomes of it. What is empty is not compared.
+// A row is a stream of a chat and its result. An empty field is not compared.
 type row struct {
 	in        string
 	o         Options
@@ -266,10 +307,10 @@ func keysInOrder(object string) (keys []string) {
 	return keys
 }
 
-// What stands where a secret stood.
+// redacted stands in the place of a secret.
 const redacted = "[redacted]"
 
-// always returns what returns id.
+// always returns a function that returns id.
 func always(id string) func() string { return func() string { return id } }
 
 var chatParams = Params{Active: true, ID: always("chatcmpl-none"), Created: 1700000000}
@@ -358,18 +399,16 @@ func readFile(t testing.TB, path string) string {
 }
 
 // recording is a recorded stream.
-type recording struct {
-	generation, scenario, body string
-}
+type recording struct{ generation, scenario, body string }
 
 func (r recording) name() string { return r.generation + "/" + r.scenario }
 
-// chat tells whether it is a stream of chat completions.
+// chat reports whether r is a stream of chat completions.
 func (r recording) chat() bool {
 	return !strings.HasPrefix(r.scenario, "runs.") && !strings.HasPrefix(r.scenario, "responses.") && !r.session()
 }
 
-// session tells whether it is a stream of a session.
+// session reports whether r is a stream of a session.
 func (r recording) session() bool { return strings.HasPrefix(r.scenario, "session.") }
 
 // params are those of a request for the stream.
@@ -383,10 +422,10 @@ func (r recording) params() Params {
 	return otherParams(r.body)
 }
 
-// recordings returns the recordings of the generations, of all without any.
+// recordings returns the recordings of the generations, or all without any.
 func recordings(t testing.TB, generations ...string) (rs []recording) {
 	t.Helper()
-	for _, pattern := range []string{"*/*.sse", "agent-loop/*/*.sse"} {
+	for _, pattern := range []string{"*/*.sse", "agent-loop/*/*.sse", "../written/*.sse"} {
 		paths, err := filepath.Glob(filepath.Join(captures, pattern))
 		if err != nil {
 			t.Fatal(err)
@@ -420,8 +459,7 @@ func chats(t testing.TB, generations ...string) (rs []recording) {
 	return rs
 }
 
-// corpus returns a file of the corpus beside the project, and skips the test
-// where there is none.
+// corpus returns a file of the corpus beside the project, and skips the test where there is none.
 func corpus(t testing.TB, path ...string) string {
 	t.Helper()
 	p := filepath.Join(append([]string{"..", "..", "shared", "corpus"}, path...)...)

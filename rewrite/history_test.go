@@ -21,8 +21,7 @@ func rawJSON(s string) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// bodies are the ways in which a request holds content as the assistant's. They
-// have no marker but in it.
+// bodies are the ways in which a request holds content as the assistant's. They have no marker but in it.
 func bodies(content string) []string {
 	ascii, raw := asciiJSON(content), rawJSON(content)
 	const user = `{"role": "user", "content": "what does \n` + "`💻 ls`" + `\n mean?"}`
@@ -54,8 +53,8 @@ func heal(t testing.TB, body string) (string, Healed) {
 	return string(out), req
 }
 
-// checkHealed heals content in every place it can be in, and wants want there. If nothing
-// but white space is left of it, it wants no message there, unless that has another part.
+// checkHealed heals content in every place it can be in, and wants want there. If only white space is left,
+// it wants no message there, unless the message has another part.
 func checkHealed(t testing.TB, content, want string) {
 	t.Helper()
 	wants := bodies(want)
@@ -119,7 +118,7 @@ func TestHealKnowsAddedTools(t *testing.T) {
 	}
 }
 
-// Only the texts of the assistant's are healed, in bodies that are sound.
+// Only the assistant's texts are healed, and only in well-formed bodies.
 func TestWhatIsNotHealed(t *testing.T) {
 	const m = "a\\n`💻 ls`\\nb"
 	const message = `{"role":"assistant","content":"` + m + `"}`
@@ -164,7 +163,7 @@ func TestWhatIsNotHealed(t *testing.T) {
 	}
 }
 
-// Odd bodies that are sound all the same are healed.
+// Odd bodies that are well formed are healed.
 func TestOddBodiesThatAreHealed(t *testing.T) {
 	const m, clean = "a\\n`💻 ls`\\nb", "a\\nb"
 	for name, body := range map[string]string{
@@ -279,8 +278,8 @@ func FuzzMessagesAlone(f *testing.F) {
 	})
 }
 
-// A message that was nothing but marker lines leaves with its comma, because providers
-// refuse an empty one. One that says anything else stays.
+// A message of only marker lines is removed with its comma, because providers refuse an empty one. A message
+// that says anything else stays.
 func TestMessagesOfNothingButMarkersLeave(t *testing.T) {
 	const user, m = `{"role":"user","content":"x"}`, markersAlone
 	part := `{"type":"text","text":"` + lineOfMarkers + `"}`
@@ -372,12 +371,19 @@ func request(messages ...string) string {
 	return `{"model": "hermes-agent", "messages": [` + strings.Join(messages, ", ") + `], "stream": true}`
 }
 
-// What Open WebUI sends back of an answer with cards becomes the one message that it
-// would be without.
+// An answer with cards, as Open WebUI sends it back, becomes the one message that it would be without cards.
 func TestCardsLeaveHistories(t *testing.T) {
 	const named = `{"role":"user","name":"n","content":"e"}`
 	lone := strings.Replace(assistant("c\n`💻 ?`"), "?", `\ud83d`, 1)
+	open := `{"role": "assistant", "content": "", ` + cardCalls(1, "ls") + `}`
+	most, tooMany := make([]string, maxCalls), make([]string, maxCalls+1)
 	for name, c := range map[string]struct{ in, want []string }{
+		// More calls than Hermes starts for one text are none of its cards.
+		"as many calls as may be": {[]string{carded(1, "a", most...), assistant("b")}, []string{assistant("a\n\nb")}},
+		"too many calls":          {[]string{carded(1, "a", tooMany...), assistant("b")}, []string{carded(1, "a", tooMany...), assistant("b")}},
+		// An answer that leaves no message leaves no gap, in which an output would follow another's call.
+		"an output after an empty answer": {[]string{open, carded(2, "", "x"), assistant(""), cardOutputs(1, "ls"), againOfTests},
+			[]string{open, assistant(""), cardOutputs(1, "ls"), againOfTests}},
 		"as tried": {[]string{askOfTests, carded(1, "Let me look.", "ls -la", "golang sse"), carded(2, "There are 3 files.", "/etc/hostname"), assistant("Done."), againOfTests},
 			[]string{askOfTests, assistant("Let me look.\n\nThere are 3 files.\n\nDone."), againOfTests}},
 		"newlines that are there": {[]string{askOfTests, carded(1, "Let me look.", "ls"), carded(2, "\n\nThere.\n", "a"), assistant("Done."), againOfTests},
@@ -428,8 +434,7 @@ func TestCardsLeaveHistories(t *testing.T) {
 	}
 }
 
-// What has been read before may have been overwritten since, even by what looks like it: a
-// user's message stays.
+// Bytes that were read may have been overwritten since, even by similar ones: a user's message stays.
 func TestMarkersAfterWhatWasOverwritten(t *testing.T) {
 	const user = `{"role":"user"     ,"content":"` // as long as the beginning of an assistant's
 	const assistants = `{"role":"assistant","content":"`
@@ -441,8 +446,7 @@ func TestMarkersAfterWhatWasOverwritten(t *testing.T) {
 	}
 }
 
-// Members may come in any order, names may be escaped, and contents may be null, absent,
-// or arrays of parts.
+// Members may come in any order, names may be escaped, and contents may be null, absent, or arrays of parts.
 func TestFormsOfCardsInHistories(t *testing.T) {
 	calls, out := cardCalls(1, "ls"), cardOutputs(1, "ls")
 	const tail = `"role":"assistant","content":"b"}]}`
@@ -487,7 +491,7 @@ func TestFormsOfCardsInHistories(t *testing.T) {
 	}
 }
 
-// A client's own tools are none of ours, however much they look like it.
+// A client's own tool calls are not cards, however much they look like them.
 func TestToolsThatAreNoCards(t *testing.T) {
 	sound := request(askOfTests, carded(1, "a", "ls", "x"), assistant("b"))
 	if _, healed := heal(t, sound); healed.Cards != 2 {
@@ -533,43 +537,10 @@ func TestToolsThatAreNoCards(t *testing.T) {
 		same(t, got, in, name+": bodies")
 		equal(t, healed.Cards, 0, name)
 	}
-}
-
-// Wherever a body is not UTF-8, it passes with its cards.
-func TestCardsInWhatIsNotUTF8(t *testing.T) {
-	sound := request(carded(1, "a", "ls"), strings.Join(slices.Repeat([]string{assistant("word"), askOfTests}, 4), ", "))
-	if _, healed := heal(t, sound); healed.Cards != 1 {
-		t.Fatalf("%+v", healed)
-	}
-	for i, c := range []byte(sound) {
-		if c < 'a' || c > 'z' {
-			continue
-		}
-		in := sound[:i] + "\xff" + sound[i+1:]
-		if got, _ := heal(t, in); got != in {
-			t.Fatalf("%q becomes %q", in, got)
-		}
-	}
-}
-
-// An answer that says nothing leaves no gap in which an output would come to stand after
-// another's call, so that nothing is left for a second time.
-func TestOutputsAfterAnEmptyAnswer(t *testing.T) {
-	open := `{"role": "assistant", "content": "", ` + cardCalls(1, "ls") + `}`
-	in := request(open, carded(2, "", "x"), assistant(""), cardOutputs(1, "ls"), againOfTests)
-	want := request(open, assistant(""), cardOutputs(1, "ls"), againOfTests)
-	got, healed := heal(t, in)
-	same(t, got, want, "bodies")
-	equal(t, healed.Cards, 1, "cards")
-}
-
-// More calls than Hermes starts for one text are none of its cards.
-func TestManyCallsAreNoCards(t *testing.T) {
-	for n, want := range map[int]int{maxCalls: maxCalls, maxCalls + 1: 0} {
-		labels := make([]string, n)
-		in := request(carded(1, "a", labels...), assistant("b"))
-		if _, healed := heal(t, in); healed.Cards != want {
-			t.Errorf("%d calls: %+v", n, healed)
+	for i, c := range []byte(sound) { // wherever a body is not UTF-8, it passes with its cards
+		if in := sound[:i] + "\xff" + sound[i+1:]; c >= 'a' && c <= 'z' {
+			got, _ := heal(t, in)
+			same(t, got, in, "bodies")
 		}
 	}
 }
@@ -630,7 +601,7 @@ func hostile(n int) map[string]string {
 	}
 }
 
-// Sixteen times the bytes cost about sixteen times the time.
+// Healing sixteen times the bytes costs about sixteen times the time.
 func TestHostileBodiesCostLinearTime(t *testing.T) {
 	const small, times = 256 << 10, 16
 	bodies := map[int]map[string]string{small: hostile(small), times * small: hostile(times * small)}
@@ -655,8 +626,8 @@ func TestHealingTakesBoundedMemory(t *testing.T) {
 	}
 }
 
-// The healed body of a history is the only copy of it, with cards and markers, too. There is
-// none if nothing is healed.
+// The healed body is the only copy of a history, even with cards and markers. If nothing is healed, there is
+// none.
 func TestHealingCopiesAHistoryOnceAtMost(t *testing.T) {
 	for _, markers := range []int{0, 200} {
 		for _, cards := range []int{0, 1, 20} {

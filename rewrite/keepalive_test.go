@@ -5,13 +5,6 @@ import (
 	"testing"
 )
 
-// breathe returns what a keepalive writes after in.
-func breathe(o Options, p Params, in string) string {
-	s := New(&o, p)
-	feedAll(s, in, inOne)
-	return string(s.Keepalive(nil))
-}
-
 // A keepalive is a chunk in the stream's envelope, or a comment before the first chunk and with that option, and
 // waits for the end of a frame that passes unexamined. In a stream with ids a comment of the sidecar's has no
 // blank line: clients that know an id take one for an event without data.
@@ -46,7 +39,9 @@ func TestKeepalives(t *testing.T) {
 		{Options{}, Params{}, map[string]string{"data: {\"event\": \"message.delta\"}\n\n": ""}},
 	} {
 		for in, want := range c.wants {
-			same(t, breathe(c.o, c.p, in), want, "keepalives after "+in)
+			s := New(&c.o, c.p)
+			feedAll(s, in, inOne)
+			same(t, string(s.Keepalive(nil)), want, "keepalives after "+in)
 		}
 	}
 	s := New(&Options{}, chatParams)

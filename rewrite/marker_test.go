@@ -11,17 +11,6 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/whole"
 )
 
-// realMarkers are whole chunks that Hermes sends when a tool starts.
-var realMarkers = []struct{ name, content, emoji, label string }{
-	{"plain", "\n`💻 ls -la`\n", "💻", "ls -la"},
-	{"backticks in the label", "\n`💻 echo `date` `` x`\n", "💻", "echo `date` `` x"},
-	{"quotes and backslashes", "\n`💻 grep \"a\\b\" 'c'`\n", "💻", `grep "a\b" 'c'`},
-	{"HTML", "\n`📖 <script>alert(1)</script>&amp;`\n", "📖", "<script>alert(1)</script>&amp;"},
-	{"emoji with U+FE0F", "\n`⚙️ restart`\n", "⚙️", "restart"},
-	{"emoji of the basic plane", "\n`⏰ 09:00`\n", "⏰", "09:00"},
-	{"a label like a fence", "\n`💻 ```\n", "💻", "``"},
-}
-
 func TestRealMarkers(t *testing.T) {
 	rows := map[string]row{
 		"of any length": {in: markerChunk("🐍", strings.Repeat("print('x'); ", 8000)) + text("\n\nok") + stop(),
@@ -54,19 +43,19 @@ func TestRealMarkers(t *testing.T) {
 		"before a fence and an imitation": {in: texts("abc", "\n`💻 ls`\n", "```\n", "a\n`💻 c`\n") + stop(),
 			starts: "💻 ls"},
 	}
-	for _, m := range realMarkers {
-		rows[m.name] = row{in: turn(text("Hm.") + text(m.content) + text("\n\nDone.")),
-			starts: m.emoji + " " + m.label, content: "Hm.\n\nDone."}
+	for _, marker := range []string{
+		"💻 ls -la", "💻 echo `date` `` x", `💻 grep "a\b" 'c'`, "📖 <script>alert(1)</script>&amp;", "⚙️ restart", "⏰ 09:00",
+		"💻 ``", // looks like a fence
+	} {
+		rows[marker] = row{in: turn(texts("Hm.", "\n`"+marker+"`\n", "\n\nDone.")), starts: marker, content: "Hm.\n\nDone."}
 	}
-	// A whole chunk that is none; others are in the tests of package marker.
-	rows["none"] = row{in: turn(text("a") + text("`🦄 gallop`\n") + text("b")), out: passes}
 	check(t, rows)
 }
 
-// toolOfUpstream is a tool event of upstream's, after which no chunk is a real marker.
+// toolOfUpstream has tool events of upstream's, after which no chunk is a real marker.
 var toolOfUpstream = g2Start("t", "💻", "l", "call_1") + g2End("t", "call_1")
 
-// What else a marker's chunk says stays, in front of the tool.
+// The rest of a marker's chunk stays, in front of the tool.
 func TestMarkerChunksThatSayMore(t *testing.T) {
 	chunk := func(content string) string {
 		return `data: {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "x": [1, 2.50], "choices": [ {"index": 0, ` +
@@ -102,6 +91,8 @@ var strips = []struct{ name, content, want string }{
 	{"inside a backtick fence", "a\n```\n`💻 ls`\n```\nb", "a\n```\n`💻 ls`\n```\nb"},
 	{"inside an unclosed fence", "```sh\n`💻 ls`\nb", "```sh\n`💻 ls`\nb"},
 	{"after a closed fence", "```\nx\n```\n`💻 ls`\nb", "```\nx\n```\nb"},
+	{"after backticks that open no fence", "```⚙ `\n`💻 ls`\nb", "```⚙ `\nb"}, // CommonMark 4.5
+	{"after more of them", "````⚙ ```\n`💻 ls`\nb", "````⚙ ```\nb"},
 	{"inline code", "a `💻 ls` b", "a `💻 ls` b"},
 	{"inline code at the start of a line", "a\n`💻 ls` b\n", "a\n`💻 ls` b\n"},
 	{"inline code at the end of a line", "a `💻 ls`\nb", "a `💻 ls`\nb"},
@@ -117,7 +108,7 @@ var strips = []struct{ name, content, want string }{
 
 func TestImitationsAreStripped(t *testing.T) {
 	for _, s := range strips {
-		// One delta, one for each rune, and two cut at each place.
+		// In one delta, in one for each rune, and in two cut at each place.
 		splits := [][]string{{s.content}, strings.Split(s.content, "")}
 		for i := range s.content {
 			if i > 0 {
@@ -129,18 +120,10 @@ func TestImitationsAreStripped(t *testing.T) {
 			out := repair(in)
 			equal(t, look(t, out).content, s.want, s.name)
 			same(t, repair(out), out, s.name+": twice and once")
+			same(t, repairWith(in, Options{Imitations: ImitationsKeep, Progress: ProgressBare}), in, s.name+": bytes")
 		}
 		equal(t, withoutImitations(s.content), s.want, s.name)
 	}
-}
-
-func TestImitationsKeepPassesByteForByte(t *testing.T) {
-	for _, s := range strips {
-		in := role() + texts(strings.Split(s.content, "")...) + stop()
-		same(t, repairWith(in, Options{Imitations: ImitationsKeep}), in, s.name+": bytes")
-	}
-	in := role() + g2Start("t", "💻", "l", "call_1") + g2End("t", "call_1") + markerChunk("📖", "x") + stop()
-	same(t, repairWith(in, Options{Imitations: ImitationsKeep, Progress: ProgressBare}), in, "bytes of a whole chunk")
 }
 
 func TestImitations(t *testing.T) {
@@ -190,6 +173,8 @@ func TestImitations(t *testing.T) {
 			content: "\n\nend", starts: nothing},
 		"two merged markers, trusted": {in: turn(text("\n`💻 a`\n\n`📖 b`\n") + text("\n\nend")),
 			o: trust, starts: "💻 a, 📖 b"},
+		"a whole chunk, kept": {in: turn(toolOfUpstream + markerChunk("📖", "x")),
+			o: Options{Imitations: ImitationsKeep, Progress: ProgressBare, EmptyAnswer: EmptyAnswerPass}, out: passes},
 		"merged, unknown": {in: turn(text("\n`🦄 a`\nText\n`🦄 b`\n") + text("\n\nend")), out: passes},
 		"merged, unknown, trusted": {in: turn(text("\n`🦄 a`\nText\n`🦄 b`\n") + text("\n\nend")),
 			o: trust, out: passes},
@@ -219,7 +204,7 @@ func TestImitations(t *testing.T) {
 	} {
 		rows[fmt.Sprintf("after a marker: %q", c.deltas)] = row{in: turn(texts(c.deltas...)), content: c.want}
 	}
-	// What was held back and is no marker begins no fence.
+	// A held line that is no marker opens no fence.
 	for _, s := range []string{"`x```\n`💻 ls`\nb", "`💻```\n`💻 ls`\nb", "a\n`x````\n`💻 ls`\nb"} {
 		for _, n := range []int{1, len(s)} {
 			rows[fmt.Sprintf("%q in deltas of %d", s, n)] = row{in: turn(deltasOf(s, n)),
@@ -267,9 +252,10 @@ func TestHeldLineIsBoundedTo4KiB(t *testing.T) {
 	equal(t, marker.MaxHeldLine, 4096, "MaxHeldLine")
 }
 
-// Whole frames are held, in order with what is between them, and leave byte for byte.
+// Whole frames are held, in order with the frames between them, and leave byte for byte.
 func TestHeldFrames(t *testing.T) {
-	begun := role() + text("a\n`💻 l")
+	x, small := strings.Repeat("x", 1000), Options{MaxFrame: 900}
+	begun, large := role()+text("a\n`💻 l"), text(x)
 	const counted = `data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"%s"},"finish_reason":null}],` +
 		`"usage":{"prompt_tokens":3,"completion_tokens":4,"total_tokens":7}}` + "\n\n"
 	check(t, map[string]row{
@@ -287,6 +273,15 @@ func TestHeldFrames(t *testing.T) {
 		"before [DONE]":   {in: begun + doneFrame, story: "other text error finish done", content: "a\n`💻 l"},
 		"CRLF": {in: inCRLF(role() + texts("a\n`💻", " ls", "`\n", "b") + stop()),
 			out: inCRLF(role() + texts("a\n", "b") + stop())},
+		"as large as max_frame together": {in: text("`💻 ls") + text("`\n") + text("x") + stop(),
+			o: Options{MaxFrame: len(text("`💻 ls"))}, content: "x"},
+		"larger than max_frame together": {in: text("`💻 ls") + ": c\n\n" + text("`\n") + text("x") + stop(),
+			o: Options{MaxFrame: len(text("`💻 ls"))}, out: passes},
+		// A frame that passes unexamined is, for all that is known, text: nothing is owed after it, and nothing goes.
+		"a marker, then a large frame": {in: turn(text("Hello"), markerChunk("💻", "ls"), large, text("World")), o: small,
+			content: "Hello" + x + "World"},
+		"an imitation, then a large frame": {in: turn(text("Hello\n`📖 a`\n"), markerChunk("💻", "ls"), large, text("\nWorld")), o: small,
+			content: "Hello\n" + x + "\nWorld"},
 		// With usage the chunk waits for the frame after it, which may be shorter.
 		"with usage, before [DONE]":       {in: role() + fmt.Sprintf(counted, "`💻 ls") + doneFrame, content: "`💻 ls"},
 		"a tag with usage, before [DONE]": {in: role() + fmt.Sprintf(counted, "<thin") + doneFrame, content: "<thin"},
@@ -300,8 +295,8 @@ func TestHeldFrames(t *testing.T) {
 	same(t, string(s.Feed(nil, []byte(text("x")), epoch)), text("x"), "what leaves after 4 KiB")
 }
 
-// piecesOf returns a message in pieces: M is a marker of its own, E a tool event, R
-// a reasoning delta, Q what says nothing, all else text.
+// piecesOf returns a message in pieces: M is a marker of its own, E a tool event, R a reasoning delta, Q are
+// empty frames, all else is text.
 func piecesOf(list ...string) string {
 	var b strings.Builder
 	for _, p := range list {
@@ -321,8 +316,8 @@ func piecesOf(list ...string) string {
 	return b.String()
 }
 
-// What is left of a message around dropped markers: no text runs into another, and
-// no marker stays (contract section 1).
+// apart are messages and their text without markers: no text runs into another, and no marker stays (contract
+// section 1).
 var apart = []struct {
 	pieces []string
 	want   string
@@ -374,6 +369,8 @@ var apart = []struct {
 	{[]string{"Hello", "M", "`🦄 a`\n", "b"}, "Hello\n`🦄 a`\nb"},
 	{[]string{"Hello", "M", "`📖 a` and `💻 b`\n", "b"}, "Hello\n`📖 a` and `💻 b`\nb"},
 	{[]string{"Hello", "M", "```\n`📖 a`\n```\n", "b"}, "Hello\n```\n`📖 a`\n```\nb"},
+	{[]string{"Hello\n", "M", "```⚙", "` x\n`📖 a`\nb"}, "Hello\n\n```⚙` x\nb"},
+	{[]string{"Hello\n`📖 x`\n", "`", "`` `\n`📖 a`\nb"}, "Hello\n``` `\nb"},
 	{[]string{"Hello", "M", "`", "git` x"}, "Hello\n`git` x"},
 
 	{[]string{"Hello", "M", "<think>a</think>World"}, "Hello\nWorld"},
@@ -386,6 +383,10 @@ var apart = []struct {
 }
 
 func TestTextsAroundMarkersStayApart(t *testing.T) {
+	heal := func(said string) string {
+		healed, _ := whole.StripMarkers(jsonspan.Inside(jsonspan.Quote(said)), marker.Hermes)
+		return unquote(append(append([]byte{'"'}, healed...), '"'))
+	}
 	for _, c := range apart {
 		in, small := role()+piecesOf(c.pieces...), role()+texts("Once", " upon", " a time. ")
 		for _, p := range c.pieces {
@@ -395,6 +396,13 @@ func TestTextsAroundMarkersStayApart(t *testing.T) {
 		// shortcut.
 		if !slices.Contains([]string{"M", "R", "\n", "<think>a</think>"}, c.pieces[0]) {
 			equal(t, look(t, repair(small+stop())).content, "Once upon a time. "+c.want, c.pieces)
+		}
+		// Upstream's text, healed as a history, is the text that the client got, and that needs no healing
+		// (contract section 5). A history does not show where an event ended a line.
+		if said := look(t, in).content; !strings.Contains(said, "<think>") && !slices.Contains(c.pieces, "E") {
+			equal(t, strings.TrimRight(heal(said), "\n"), strings.TrimRight(c.want, "\n"), c.pieces)
+			got := look(t, repair(in+stop())).content
+			equal(t, heal(got), got, c.pieces)
 		}
 		for _, o := range allOptions() {
 			if o.Imitations == ImitationsKeep || o.Reasoning == ReasoningKeep || o.Progress == ProgressOff && slices.Contains(c.pieces, "E") {
@@ -408,39 +416,6 @@ func TestTextsAroundMarkersStayApart(t *testing.T) {
 			if t.Failed() {
 				t.Fatalf("%q with %+v:\n%s", c.pieces, o, out)
 			}
-		}
-	}
-}
-
-// A history of what upstream said, healed, is the text that the client got, and that
-// has nothing to be healed (contract section 5).
-func TestHistoriesOfMarkersAreHealedAsStreamsAre(t *testing.T) {
-	for _, c := range apart {
-		upstream := role() + piecesOf(c.pieces...) + stop()
-		said := look(t, repairWith(upstream, Options{Imitations: ImitationsKeep, Reasoning: ReasoningKeep})).content
-		if strings.Contains(said, "<think>") || strings.Contains(strings.Join(c.pieces, ""), "E") {
-			continue // the line ends only for who sees the event
-		}
-		raw := look(t, upstream).content
-		healed, _ := whole.StripMarkers(jsonspan.Inside(jsonspan.Quote(raw)), marker.Hermes)
-		if got := unquote(append(append([]byte{'"'}, healed...), '"')); strings.TrimRight(got, "\n") != strings.TrimRight(c.want, "\n") {
-			t.Errorf("%q: healed %q, want %q", c.pieces, got, c.want)
-		}
-		once := jsonspan.Inside(jsonspan.Quote(look(t, repair(upstream)).content))
-		if again, n := whole.StripMarkers(once, marker.Hermes); n > 0 || string(again) != string(once) {
-			t.Errorf("%q: what the client got is healed again: %q", c.pieces, again)
-		}
-	}
-}
-
-// A frame that passes unexamined is, for all that is known, text: nothing is owed
-// after it, and nothing goes.
-func TestUnexaminedFrameKeepsTextsApart(t *testing.T) {
-	large := text(strings.Repeat("x", 1000))
-	for _, c := range [][2]string{{"Hello", "World"}, {"Hello\n`📖 a`\n", "\nWorld"}} {
-		out := repairWith(role()+text(c[0])+markerChunk("💻", "ls")+large+text(c[1])+stop(), Options{MaxFrame: 900})
-		if !strings.Contains(out, large) || !strings.Contains(out, text(c[1])) {
-			t.Errorf("the text after it has changed:\n%s", out)
 		}
 	}
 }
@@ -501,8 +476,7 @@ func FuzzApart(f *testing.F) {
 	})
 }
 
-// What is left of a chunk does not look like a real marker to whoever comes after
-// us: it would start a tool for it.
+// The rest of a chunk does not look like a real marker to the next sidecar, for which it would start a tool.
 func TestWhatIsLeftOfAChunkIsNoMarker(t *testing.T) {
 	for _, c := range []struct {
 		in, content string
@@ -534,8 +508,8 @@ func TestWhatIsLeftOfAChunkIsNoMarker(t *testing.T) {
 	}
 }
 
-// Behind the finish chunk no tool starts, whatever the form and the option
-// (contract section 2), nor where the text is only what a client does not see.
+// No tool starts after the finish chunk, whatever the form and the option (contract section 2), nor in text
+// that a client does not see.
 func TestWhatStartsNoTool(t *testing.T) {
 	finished := role() + text("Sure") + finishChunk("stop", realUsage)
 	for name, in := range map[string]string{
@@ -556,27 +530,8 @@ func TestWhatStartsNoTool(t *testing.T) {
 	}
 }
 
-// An info string with a backtick in it opens no fence (CommonMark 4.5).
-func TestBackticksAfterThreeOpenNoFence(t *testing.T) {
-	for _, line := range []string{"```⚙ `", "```⚙ x`", "```⚙`", "``` `", "````⚙ ```"} {
-		in := line + "\n`💻 ls`\nb"
-		for n := 1; n < len(in); n++ {
-			for _, before := range []string{"", text("a\n"), text("a\n") + markerChunk("💻", "ls"), text("a") + markerChunk("💻", "ls"), text("a\n`📖 x`\n")} {
-				for _, o := range []Options{{}, {Imitations: ImitationsTrust}} {
-					if v := look(t, repairWith(role()+before+deltasOf(in, n)+stop(), o)); !strings.HasSuffix(v.content, line+"\nb") {
-						t.Fatalf("%q in deltas of %d: content %q", in, n, v.content)
-					}
-				}
-			}
-		}
-		if healed, n := whole.StripMarkers(jsonspan.Inside(jsonspan.Quote(in)), marker.Hermes); n != 1 {
-			t.Errorf("%q: healed %q", in, healed)
-		}
-	}
-}
-
-// A CR and its LF are not torn apart where a frame leaves in parts of which the last
-// is held, or is nothing; what comes of ours in between changes nothing else.
+// A CR and its LF stay together if a frame leaves in parts of which the last is held or empty; a keepalive in
+// between changes nothing else.
 func TestPartsKeepTheirLF(t *testing.T) {
 	trust := Options{Imitations: ImitationsTrust}
 	for in, o := range map[string]Options{

@@ -8,13 +8,12 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose/prosetest"
 )
 
-// knownEmoji are the emoji of Hermes' tools, as the table of its markers has
-// them.
+// knownEmoji are the emoji of Hermes' tools, as the table of its markers has them.
 var knownEmoji = strings.Fields("💻 ⚙️ 📖 ✍️ 🔧 🔎 🔍 📄 👁️ 🎨 🔊 🌐 📸 👆 ⌨️ 📜 ◀️ 🖼️ 🖥️ 🚪 📚 📝 📋 🧠 🐍 🔀 ⏰ ❓ 📨 🏠 🧪 ⚡")
 
-// withoutImitations is contract section 1 said for a whole text, line by line:
-// a marker line of a known tool outside code fences goes, with its newline and
-// one further newline if the text that follows begins with one.
+// withoutImitations is contract section 1 for a whole text, line by line: a marker line of a known tool
+// outside code fences goes, with its newline and one further newline if the text that follows begins with
+// one.
 func withoutImitations(content string) string {
 	var out strings.Builder
 	fence := ""
@@ -34,12 +33,11 @@ func withoutImitations(content string) string {
 	return out.String()
 }
 
-// isImitation tells whether a line is the marker of a known tool, in at most
-// 4 KiB.
+// isImitation reports whether a line is the marker of a known tool, in at most 4 KiB.
 func isImitation(line string) bool { return len(line) <= 4096 && isMarkerLine(line) }
 
-// isMarkerLine tells whether a line is a backtick, a known emoji, a space, a
-// label and a backtick. With a second marker in it, it is prose about tools.
+// isMarkerLine reports whether a line is a backtick, a known emoji, a space, a label and a backtick. With a
+// second marker in it, it is prose about tools.
 func isMarkerLine(line string) bool {
 	if !beginsMarker(line) || !strings.HasSuffix(line, "`") {
 		return false
@@ -53,8 +51,7 @@ func isMarkerLine(line string) bool {
 	return len(label) > 1
 }
 
-// beginsMarker tells whether s begins with a backtick, a known emoji and a
-// space.
+// beginsMarker reports whether s begins with a backtick, a known emoji and a space.
 func beginsMarker(s string) bool {
 	emoji, _, ok := strings.Cut(s, " ")
 	for _, e := range knownEmoji {
@@ -66,10 +63,9 @@ func beginsMarker(s string) bool {
 	return false
 }
 
-// withoutMarkers is contract section 5 said for a whole text, a marker at a
-// time: its line goes with the newline on both sides, but one stays where text
-// follows that does not begin with one; at the start and at the end none does.
-// At the very start a further newline goes, as it does from a stream.
+// withoutMarkers is contract section 5 for a whole text, a marker at a time: its line goes with the newline
+// on both sides, but one stays if text follows that does not begin with one; at the start and at the end none
+// stays. At the very start a further newline goes, as it does from a stream.
 func withoutMarkers(text string) (string, int) {
 	for n := 0; ; n++ {
 		from, to, ok := firstMarker(text)
@@ -91,8 +87,7 @@ func withoutMarkers(text string) (string, int) {
 	}
 }
 
-// firstMarker returns where the first marker line of a text is, without its
-// newline.
+// firstMarker returns where the first marker line of a text is, without its newline.
 func firstMarker(text string) (from, to int, ok bool) {
 	fence := ""
 	for from <= len(text) {
@@ -106,7 +101,7 @@ func firstMarker(text string) (from, to int, ok bool) {
 	return 0, 0, false
 }
 
-// historyKind is what a message of a history is.
+// historyKind is a kind of message of a history.
 type historyKind byte
 
 const (
@@ -140,8 +135,8 @@ func (m historyMessage) wire(n int) string {
 	return `{"role": "user", "content": ` + asciiJSON(m.text) + `}`
 }
 
-// withoutCards is contract section 5 said for cards: the messages of an answer, which has
-// cards but after its last text, are one.
+// withoutCards is contract section 5 for cards: the messages of an answer, each with cards except the last,
+// are one.
 func withoutCards(all []historyMessage) (left []historyMessage) {
 	for len(all) > 0 {
 		n := 0
@@ -172,17 +167,16 @@ func withoutCards(all []historyMessage) (left []historyMessage) {
 
 var openingTag = regexp.MustCompile(`(?i)^<(think|thinking|reasoning|thought|mm:think|reasoning_scratchpad)>`)
 
-// paragraphEnds matches a paragraph break, or what may be one when the text ends
-// within it.
+// paragraphEnds matches a paragraph break, or what may be one when the text ends within it.
 var paragraphEnds = regexp.MustCompile(`^(\r?\n\r?\n|(\r?\n)?\r?\z)`)
 
-// withoutReasoning is contract section 4 said for a whole text: it returns what
-// is left of the text and what stood between tags.
+// withoutReasoning is contract section 4 for a whole text: it returns the text without tags, and the text
+// between them.
 func withoutReasoning(text string) (content, reasoning string) {
 	message := 0 // where, in content, what may open a message begins
 	for text != "" {
 		tag := openingTag.FindString(text)
-		if tag == "" || !mayOpenBehind(content, message) {
+		if tag == "" || !mayOpenAfter(content, message) {
 			content, text = content+text[:1], text[1:]
 			continue
 		}
@@ -201,10 +195,9 @@ func withoutReasoning(text string) (content, reasoning string) {
 	return content, reasoning
 }
 
-// mayOpenBehind tells whether a tag may open after the content: nothing but
-// white space since the message began, or a paragraph break; at most three
-// columns of indentation; no open fence.
-func mayOpenBehind(content string, message int) bool {
+// mayOpenAfter reports whether a tag may open after the content: only white space since the message began, or
+// a paragraph break; at most three columns of indentation; no open fence.
+func mayOpenAfter(content string, message int) bool {
 	white := content[len(strings.TrimRightFunc(content, unicode.IsSpace)):]
 	if len(content)-len(white) > message && strings.Count(white, "\n") < 2 {
 		return false

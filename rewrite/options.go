@@ -83,8 +83,8 @@ const (
 type Imitations string
 
 const (
-	ImitationsStrip Imitations = contract.ImitationsStrip // "strip": it is removed from the content
-	ImitationsKeep  Imitations = contract.ImitationsKeep  // "keep": it stays in the content
+	ImitationsStrip Imitations = "strip"                 // "strip": it is removed from the content
+	ImitationsKeep  Imitations = contract.ImitationsKeep // "keep": it stays in the content
 	// ImitationsTrust ("trust") removes it and starts a tool. It is for backends after a
 	// hop that cuts deltas differently, so that real markers look like imitations.
 	ImitationsTrust Imitations = contract.ImitationsTrust
@@ -95,9 +95,9 @@ const (
 type Reasoning string
 
 const (
-	ReasoningExtract Reasoning = contract.ReasoningExtract // "extract": it moves to delta.reasoning_content
-	ReasoningKeep    Reasoning = contract.ReasoningKeep    // "keep": it stays in the content, tags included
-	ReasoningDrop    Reasoning = contract.ReasoningDrop    // "drop": it is removed
+	ReasoningExtract Reasoning = "extract"              // "extract": it moves to delta.reasoning_content
+	ReasoningKeep    Reasoning = contract.ReasoningKeep // "keep": it stays in the content, tags included
+	ReasoningDrop    Reasoning = contract.ReasoningDrop // "drop": it is removed
 )
 
 // ErrorFinish is the form of an error at the end of a stream (contract section 3). The
@@ -105,7 +105,7 @@ const (
 type ErrorFinish string
 
 const (
-	ErrorFinishSplit  ErrorFinish = contract.ErrorFinishSplit  // "split": the error in a frame of its own, then the finish chunk
+	ErrorFinishSplit  ErrorFinish = "split"                    // "split": the error in a frame of its own, then the finish chunk
 	ErrorFinishInline ErrorFinish = contract.ErrorFinishInline // "inline": both in one chunk, as Hermes v0.18 does
 )
 
@@ -114,7 +114,7 @@ const (
 type ZeroUsage string
 
 const (
-	ZeroUsageAuto  ZeroUsage = contract.ZeroUsageAuto  // "auto": a crash if this upstream and model have reported usage before
+	ZeroUsageAuto  ZeroUsage = "auto"                  // "auto": a crash if this upstream and model have reported usage before
 	ZeroUsageError ZeroUsage = contract.ZeroUsageError // "error": a crash
 	ZeroUsagePass  ZeroUsage = contract.ZeroUsagePass  // "pass": an answer
 )
@@ -134,6 +134,6 @@ const (
 type KeepaliveForm string
 
 const (
-	KeepaliveChunk   KeepaliveForm = contract.KeepaliveChunk   // "chunk": a chunk with an empty delta, or a comment while no chunk has come
+	KeepaliveChunk   KeepaliveForm = "chunk"                   // "chunk": a chunk with an empty delta, or a comment while no chunk has come
 	KeepaliveComment KeepaliveForm = contract.KeepaliveComment // "comment": a comment
 )

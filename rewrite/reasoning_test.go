@@ -37,7 +37,7 @@ func TestTagsSplitAnywhere(t *testing.T) {
 	}
 }
 
-// What is next to tags and within them: tools, imitations, other frames, and other members of chunks.
+// Tags beside and around tools, imitations, other frames, and other members of chunks.
 func TestTagsAndTheirNeighbours(t *testing.T) {
 	const call = `"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": "{}"}}]`
 	trust, ls, other := Options{Imitations: ImitationsTrust}, markerChunk("💻", "ls"), ofChoice(1, text("x"))
@@ -167,18 +167,12 @@ func TestTagsAndTheirNeighbours(t *testing.T) {
 	contains(t, first, `"delta":{"role":"assistant","reasoning_content":"a"}`)
 }
 
-// with is a delta whose content is s, with more members in the delta and at the
-// end of the chunk.
-func with(s, inDelta, inChunk string) string {
-	return strings.Replace(delta(`"content": `+asciiJSON(s)+inDelta), `"finish_reason": null}]`, `"finish_reason": null}]`+inChunk, 1)
-}
-
-// TestMembersLeaveOnce: whatever is beside content that goes, or is taken apart.
+// TestMembersLeaveOnce: a member beside content that is removed or taken apart leaves once.
 func TestMembersLeaveOnce(t *testing.T) {
 	for _, s := range []string{"<think>", "<think>a</think>b", "<think>a", "`💻 ls`\n"} {
 		for name, in := range map[string]string{
-			"citations": with(s, "", `, "citations": ["x"]`),
-			"logprobs":  strings.Replace(with(s, "", ""), `"finish_reason": null`, `"logprobs": {"content": [1]}, "finish_reason": null`, 1),
+			"citations": strings.Replace(text(s), `null}]`, `null}], "citations": ["x"]`, 1),
+			"logprobs":  strings.Replace(text(s), `"finish_reason": null`, `"logprobs": {"content": [1]}, "finish_reason": null`, 1),
 		} {
 			for _, r := range []Reasoning{ReasoningExtract, ReasoningDrop} {
 				out := repairWith(in+stop(), Options{Reasoning: r})
@@ -188,7 +182,7 @@ func TestMembersLeaveOnce(t *testing.T) {
 	}
 }
 
-// What is nearly a tag is text, in a stream and in an answer that is not streamed.
+// Text that is nearly a tag is text, in a stream and in an answer that is not streamed.
 func TestWhatIsNearlyATag(t *testing.T) {
 	rows := map[string]row{}
 	for _, s := range []string{

@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// What form of answer a request asks for is known of a JSON object that is complete, and
-// of nothing else.
+// The form of answer that a request asks for is known only if it is a complete JSON object.
 func TestAskedOfARequest(t *testing.T) {
 	deep := strings.Repeat("[", 1<<16) + strings.Repeat("]", 1<<16) // as a tool's arguments may be
 	for body, want := range map[string]Asked{
@@ -30,8 +29,8 @@ func TestAskedOfARequest(t *testing.T) {
 	}
 }
 
-// A long body that is no JSON is nowhere taken for a request that asks for an answer that
-// comes whole: deadlines would not run.
+// A long body that is not JSON never counts as a request for a whole answer, for which deadlines would not
+// run.
 func TestABrokenHistoryDoesNotAskForAWholeAnswer(t *testing.T) {
 	for _, stream := range []string{`"stream": true`, `"stream": false`} {
 		body := `{` + stream + `, "messages": [{"role": "user", "content": "` + strings.Repeat("x", 8<<10) + `"}, {"role": "user", "content": "a"}], ` + stream + `}`
@@ -49,8 +48,7 @@ func TestABrokenHistoryDoesNotAskForAWholeAnswer(t *testing.T) {
 	}
 }
 
-// What a request asks of a model and Hermes ignores is named, wherever it stands in the
-// request and whatever else that has.
+// Members of a request that Hermes ignores are named, wherever they stand and whatever else the request has.
 func TestIgnoredOfARequest(t *testing.T) {
 	for want, requests := range map[string][]string{
 		"tools": {`"tools":[{"type":"function"}]`}, "functions": {`"functions":[{"name":"f"}]`},
@@ -112,8 +110,7 @@ func TestDiagnosticRequest(t *testing.T) {
 	}
 }
 
-// requestsWith returns requests with the members, each for another way on which a request is
-// read.
+// requestsWith returns requests with the members, each for another way on which a request is read.
 func requestsWith(members string) map[string]string {
 	message := func(role, content string) string { return `{"role":"` + role + `","content":"` + content + `"}` }
 	short := `"messages":[` + message("user", "hi") + `]`

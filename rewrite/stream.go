@@ -2,6 +2,7 @@ package rewrite
 
 import (
 	"bytes"
+	"regexp"
 	"slices"
 	"time"
 
@@ -9,7 +10,6 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chat"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
@@ -152,7 +152,7 @@ func (s *Stream) finishTail(cause Cause) (added int) {
 		s.other.Begins(tail)
 	}
 	switch {
-	case isWhole(&x.F) && (s.other == nil || s.chunkComes() || s.other.Comes(&x.F)):
+	case isWhole(x) && (s.other == nil || s.chunkComes() || s.other.Comes(&x.F)):
 		s.notes.Add(contract.SectionEnd, "the last frame is complete but for its blank line: it counts")
 		end := "\n\n"
 		if tail[len(tail)-1] == '\n' {
@@ -160,7 +160,7 @@ func (s *Stream) finishTail(cause Cause) (added int) {
 		}
 		s.unit(sse.UnitFrame, append(bytes.Clone(tail), end...))
 		return len(end)
-	case s.other != nil && !s.other.Cut(cause.Code()), s.chat.Done && isComments(tail):
+	case s.other != nil && !s.other.Cut(cause.Code()), s.chat.Done && comments.Match(tail):
 		if len(tail) > 0 {
 			s.notes.Add(contract.SectionHarm, "the rest after the last frame: passes")
 		}
@@ -172,26 +172,16 @@ func (s *Stream) finishTail(cause Cause) (added int) {
 	return 0
 }
 
-// isWhole reports whether the frame f lacks only its blank line: its data and its last
+// isWhole reports whether the frame x lacks only its blank line: its data and its last
 // line are complete.
-func isWhole(f *sse.Frame) bool {
-	if !chunk.IsDone(f.Data) && !(bytes.HasPrefix(bytes.TrimLeft(f.Data, " \t\r\n"), []byte("{")) && jsonspan.Valid(f.Data)) {
-		return false
-	}
-	last := f.Raw[bytes.LastIndexAny(f.Raw, "\r\n")+1:]
-	return len(last) == 0 || bytes.HasPrefix(last, []byte("data:"))
+func isWhole(x *chunk.Object) bool {
+	last := x.F.Raw[bytes.LastIndexAny(x.F.Raw, "\r\n")+1:]
+	return (len(last) == 0 || bytes.HasPrefix(last, []byte("data:"))) && (chunk.IsDone(x.F.Data) || x.C.Parse(x.F.Data))
 }
 
-// isComments reports whether tail consists of complete comment lines. After [DONE] they
-// may stay without a blank line, because nothing of ours follows.
-func isComments(tail []byte) bool {
-	for line := range bytes.Lines(tail) {
-		if line[0] != ':' || line[len(line)-1] != '\n' {
-			return false
-		}
-	}
-	return true
-}
+// comments matches complete comment lines. After [DONE] they may stay without a blank line,
+// because nothing of ours follows.
+var comments = regexp.MustCompile(`^(?::.*\n)*$`)
 
 // unit handles a unit of the stream.
 func (s *Stream) unit(u sse.Unit, b []byte) {
@@ -227,7 +217,7 @@ func (s *Stream) frame(raw []byte) {
 	}
 	s.out.HasIDs = s.out.HasIDs || x.F.ID != nil
 	if s.other == nil {
-		s.chat.Frame(false)
+		s.chat.Frame()
 		return
 	}
 	if !x.F.HasData || !s.chunkComes() {
@@ -237,7 +227,7 @@ func (s *Stream) frame(raw []byte) {
 	_, _, code := s.other.Summary()
 	s.chat.Sum.Code = code
 	s.scan.CommentUnits, s.other = false, nil
-	s.chat.Frame(true)
+	s.chat.Frame()
 }
 
 // chunkComes reports whether the current frame is a chunk, which makes the stream one of

@@ -1,7 +1,6 @@
 package rewrite
 
 import (
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
+	"github.com/tidwall/gjson"
 )
 
 func TestDerivedIDsAreUniqueAndTheSameOnEveryReplica(t *testing.T) {
@@ -228,8 +228,7 @@ func TestToolComesFromEmojiAndLabel(t *testing.T) {
 	}
 }
 
-// A tool event is one whatever types its members have, however they are escaped, and says neither
-// running nor completed without the other.
+// A tool event counts whatever the types and escapes of its members, and running and completed come in pairs.
 func TestOddToolEventsPairUp(t *testing.T) {
 	for _, members := range []string{
 		`"tool": 5, "toolCallId": 5, "status": "completed"`,
@@ -270,8 +269,8 @@ func TestOddToolEventsPairUp(t *testing.T) {
 	}
 }
 
-// The members of a tool event are found by what their names mean, in every form. Such an
-// event is written anew, because a client might not find them (contract section 2).
+// The members of a tool event are found under escaped names, in every form. Such an event is written anew,
+// because a client might not find them (contract section 2).
 func TestToolEventsWithEscapesInNames(t *testing.T) {
 	escaped := strings.NewReplacer(`"tool"`, `"t\u006fol"`, `"toolCallId"`, `"tool\u0043allId"`, `"status"`, `"st\u0061tus"`, `"label"`, `"l\u0061bel"`, `"emoji"`, `"\u0065moji"`)
 	start, end := g2Start("terminal", "💻", "ls", "c"), g2End("terminal", "c")
@@ -327,22 +326,22 @@ func TestToolEventWithAFinishReason(t *testing.T) {
 }
 
 func TestToolsThatNoMarkerCanHaveAreRefused(t *testing.T) {
-	for _, x := range [][2]string{
-		{"", "x"}, {"abc", "x"}, {"a b", "x"}, {"🛰 x", "x"}, {"`🛰", "x"}, {"🛰\n", "x"}, {"🛰\u00a0", "x"}, {strings.Repeat("🛰", marker.MaxEmoji/len("🛰")+1), "x"},
-		{"🛰", ""}, {"🛰", "  "}, {"🛰", "_internal"},
+	tooLong := strings.Repeat("🛰", marker.MaxEmoji/len("🛰")+1)
+	for refused, tools := range map[bool][][2]string{
+		true: {
+			{"", "x"}, {"abc", "x"}, {"a b", "x"}, {"🛰 x", "x"}, {"`🛰", "x"}, {"🛰\n", "x"}, {"🛰\u00a0", "x"}, {tooLong, "x"},
+			{"🛰", ""}, {"🛰", "  "}, {"🛰", "_internal"},
+		},
+		false: {{"🛰", "satellite"}, {"🛰️", "s"}, {"👩\u200d💻", "coder"}, {"é", "x"}},
 	} {
-		if _, err := NewTools(map[string]string{x[0]: x[1]}); err == nil {
-			t.Errorf("%q → %q is accepted", x[0], x[1])
-		}
-		if err := CheckTool(x[0], x[1]); err == nil {
-			t.Errorf("%q → %q is accepted by CheckTool", x[0], x[1])
-		} else if s := err.Error(); s != strings.TrimSpace(s) || !strings.Contains(s, "want") && !strings.Contains(s, "never") {
-			t.Errorf("%q → %q: %q does not say what is wanted", x[0], x[1], s)
-		}
-	}
-	for _, x := range [][2]string{{"🛰", "satellite"}, {"🛰️", "s"}, {"👩\u200d💻", "coder"}, {"é", "x"}} {
-		if err := CheckTool(x[0], x[1]); err != nil {
-			t.Errorf("%q → %q: %v", x[0], x[1], err)
+		for _, x := range tools {
+			_, err := NewTools(map[string]string{x[0]: x[1]})
+			equal(t, err != nil, refused, fmt.Sprintf("%q is refused", x))
+			err = CheckTool(x[0], x[1])
+			equal(t, err != nil, refused, fmt.Sprintf("%q is refused by CheckTool", x))
+			if s := fmt.Sprint(err); refused && (s != strings.TrimSpace(s) || !strings.Contains(s, "want") && !strings.Contains(s, "never")) {
+				t.Errorf("%q: %q does not say what is wanted", x, s)
+			}
 		}
 	}
 }
@@ -350,6 +349,9 @@ func TestToolsThatNoMarkerCanHaveAreRefused(t *testing.T) {
 func TestOptionsListTheirValuesDefaultFirst(t *testing.T) {
 	const want = "[envelope bare unnamed comment off] [strip keep trust] [extract keep drop] [split inline] [auto error pass] [error pass] [chunk comment]"
 	equal(t, fmt.Sprint(ProgressForms(), ImitationsValues(), ReasoningValues(), ErrorFinishForms(), ZeroUsageValues(), EmptyAnswerValues(), KeepaliveForms()), want, "values")
+	for size, want := range map[int]int{0: DefaultMaxFrame, -1: DefaultMaxFrame, 1: 1, 1 << 30: 1 << 30, 1<<30 + 1: 1 << 30} {
+		equal(t, (&Options{MaxFrame: size}).FrameLimit(), want, "max_frame")
+	}
 	// The zero value means the default.
 	for _, r := range chats(t, "g0-v0.8.0", "g3-v0.20.3") {
 		explicit := Options{
@@ -373,7 +375,7 @@ func toolFrames(stream string) (datas []string) {
 // envelopeWritten is the envelope of tool events as contract section 2 has it.
 const envelopeWritten = `"id":"chatcmpl-1","object":"chat.completion.chunk","created":1795164800,"model":"hermes-agent","choices":[{"index":0,"delta":{},"finish_reason":null}]`
 
-// inForms returns what tool events leave as in each form, from their five members.
+// inForms returns tool events in each form, made of their five members.
 func inForms(t *testing.T, bare ...string) map[Progress]string {
 	forms := map[Progress]string{ProgressOff: ""}
 	for _, b := range bare {
@@ -518,7 +520,7 @@ func TestRepeatedText(t *testing.T) {
 					v := look(t, out)
 					same(t, v.content, plain.content, "contents")
 					same(t, v.reasoning, plain.reasoning, "reasonings")
-					same(t, repeats(t, out), v.content, fmt.Sprintf("%+v: repeats of %q", o, deltas))
+					same(t, v.repeated, v.content, fmt.Sprintf("%+v: repeats of %q", o, deltas))
 					if o.Reasoning == "" {
 						same(t, repairWith(out, o), out, "twice and once")
 					}
@@ -552,7 +554,7 @@ func TestOtherNamedEvents(t *testing.T) {
 	check(t, rows)
 }
 
-// Nobody knows whether a tool has ended that the end of a broken stream closes.
+// A tool that is open when the stream breaks is interrupted: it is unknown whether it has ended.
 func TestToolsOfBrokenStreamsAreInterrupted(t *testing.T) {
 	open := g2Start("terminal", "💻", "ls", "call_1") + g2Start("t", "💻", "b", "call_2") + g2End("t", "call_2")
 	failed := `, "error": {"message": "m"}`
@@ -649,19 +651,9 @@ func TestStatusLinesOfUpstreamsState(t *testing.T) {
 		named("hermes.status", `{"text": "t", "event": {"type": "status"}}`): "", named("other", `{"text": "t", "command": "c", "": "e"}`): "",
 	} {
 		underAll(t, turn(in, text("x")), func(o Options, out string, _ *view) {
-			var got struct {
-				Event struct {
-					Type string
-					Data *struct {
-						Description string
-						Done        bool
-					}
-				}
-			}
-			_ = json.Unmarshal([]byte(decode(out)[1].data), &got)
-			line := ""
-			if got.Event.Data != nil && got.Event.Type == "status" {
-				line = fmt.Sprintf("%s, %t", got.Event.Data.Description, got.Event.Data.Done)
+			line, event := "", gjson.Get(decode(out)[1].data, "event")
+			if data := event.Get("data"); data.Exists() && event.Get("type").Str == "status" {
+				line = data.Get("description").Str + ", " + data.Get("done").Raw
 			}
 			if !o.StatusLine || o.Progress != ProgressEnvelope && o.Progress != ProgressUnnamed {
 				equal(t, line, "", "a status line")
@@ -677,8 +669,8 @@ func finishChunkWith(members, reason, more string) string {
 	return strings.Replace(finishChunk(reason, more), `"delta": {}`, `"delta": {`+members+`}`, 1)
 }
 
-// Without its name an event is a chunk to clients and to a second sidecar. One that would
-// say something as a chunk keeps its name.
+// Without its name an event is a chunk to clients and to a second sidecar. An event that would mean more as a
+// chunk keeps its name.
 func TestEventsThatWouldSayMoreAsChunksKeepTheirName(t *testing.T) {
 	status := named("hermes.status", `{"kind": "warn", "text": "t"}`)
 	for _, c := range []struct {
@@ -712,7 +704,7 @@ func TestEventsThatWouldSayMoreAsChunksKeepTheirName(t *testing.T) {
 	}
 }
 
-// approval is what the newest Hermes asks of people, with its own choices.
+// approval is a question of the newest Hermes, with its own choices.
 const approval = `{"command": "rm -rf x", "description": "recursive delete", "request_id": "0f", "event": "approval.request", "run_id": "chatcmpl-9", "choices": ["once", "session", "always", "deny"]}`
 
 func TestMembersThatWouldStandTwiceAreRenamed(t *testing.T) {
@@ -743,8 +735,7 @@ func TestMembersThatWouldStandTwiceAreRenamed(t *testing.T) {
 	}
 }
 
-// Wrapped, an event is no chunk: what is in it is its own affair, for a second
-// sidecar as well.
+// An event in an envelope is no chunk: its members mean nothing to a second sidecar either.
 func TestWrappedEventsAreNoChunks(t *testing.T) {
 	for _, event := range []string{
 		named("hermes.status", `{"type": "tool_failed", "error": "exit 1"}`),
@@ -774,16 +765,14 @@ func TestWrappedEventsAreNoChunks(t *testing.T) {
 	}
 }
 
-// chunkWith is a chunk with text and those of the envelope's members that are given.
-func chunkWith(members string) string {
-	return `data: {"object": "chat.completion.chunk"` + members + `, "choices": [{"index": 0, "delta": {"content": "x"}, "finish_reason": null}]}` + "\n\n"
-}
-
-// What the sidecar writes carries the id, the time and the model of the chunks
-// around it (contract section 2), each as a chunk has said it last.
+// Frames of the sidecar's have the id, the time and the model that a chunk has said last (contract section
+// 2).
 func TestEnvelopeIsWhatChunksHaveSaidLast(t *testing.T) {
 	long := strings.Repeat("m", maxEnvelope-2) // as a JSON string it is as long as is taken over
 	derived := map[string]string{}
+	chunkWith := func(members string) string {
+		return `data: {"object": "chat.completion.chunk"` + members + `, "choices": [{"index": 0, "delta": {"content": "x"}, "finish_reason": null}]}` + "\n\n"
+	}
 	for _, c := range []struct {
 		name, in, want string // id, created and model of the error finish
 	}{
@@ -815,12 +804,12 @@ func TestEnvelopeIsWhatChunksHaveSaidLast(t *testing.T) {
 		finish := out[end:]
 		finish = finish[strings.Index(finish, "\n\n")+2:]
 		events := toolFrames(repair(c.in + g1("terminal", "💻", "ls")))
-		for _, of := range []string{finish, events[len(events)-1]} {
-			got := memberAsItStands(of, "id") + " " + memberAsItStands(of, "created") + " " + memberAsItStands(of, "model")
-			same(t, got, c.want, c.name+": id, created, model")
+		for _, of := range []string{strings.TrimPrefix(finish, "data: "), events[len(events)-1]} {
+			m := gjson.GetMany(of, "id", "created", "model")
+			same(t, m[0].Raw+" "+m[1].Raw+" "+m[2].Raw, c.want, c.name+": id, created, model")
 		}
 		// The ids of tools are derived from the id that they are sent with.
-		id, call := memberAsItStands(events[0], "id"), memberAsItStands(events[0], "toolCallId")
+		id, call := gjson.Get(events[0], "id").Raw, gjson.Get(events[0], "toolCallId").Raw
 		if derived[id] == "" {
 			derived[id] = call
 		}
@@ -831,14 +820,4 @@ func TestEnvelopeIsWhatChunksHaveSaidLast(t *testing.T) {
 		ids[call] = true
 	}
 	equal(t, len(ids), len(derived), "ids of tools")
-}
-
-// memberAsItStands returns the value of a member of a chunk of the sidecar's own, which
-// has no space in it.
-func memberAsItStands(chunk, name string) string {
-	_, rest, _ := strings.Cut(chunk, `"`+name+`":`)
-	if i := strings.IndexAny(rest, ",}"); i >= 0 {
-		return rest[:i]
-	}
-	return rest
 }

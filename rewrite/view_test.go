@@ -10,9 +10,7 @@ import (
 )
 
 // event is one event of a stream as a client sees it.
-type event struct {
-	name, data string
-}
+type event struct{ name, data string }
 
 // decode reads a stream as WHATWG HTML 9.2.6 says. Comments and what is after
 // the last blank line are no events.
@@ -56,14 +54,15 @@ func frames(stream string) []string {
 	return slices.DeleteFunc(fs, func(f string) bool { return f == "" })
 }
 
-// wireChunk is what the tests read of a chunk, a tool event or an error.
+// wireChunk has the members of a chunk, a tool event or an error that the tests read.
 type wireChunk struct {
 	ID      *string `json:"id"`
 	Object  *string `json:"object"`
 	Created *int64  `json:"created"`
 	Model   *string `json:"model"`
 	Choices []struct {
-		Index int `json:"index"`
+		Index int    `json:"index"`
+		Text  string `json:"text"` // as some backends repeat the content
 		Delta *struct {
 			Content          *string `json:"content"`
 			ReasoningContent *string `json:"reasoning_content"`
@@ -99,6 +98,7 @@ type toolEvent struct {
 // view is a chat stream as a client sees it.
 type view struct {
 	content   string
+	repeated  string // the content, as a backend repeats it
 	reasoning string
 	tools     []toolEvent
 	errors    []wireError
@@ -185,6 +185,7 @@ func (v *view) chunk(t testing.TB, c *wireChunk) {
 	}
 	said := "other"
 	for _, choice := range c.Choices {
+		v.repeated += choice.Text
 		if choice.Index == 0 && choice.Delta != nil {
 			if s := str(choice.Delta.Content); s != "" {
 				v.content += s
@@ -219,8 +220,7 @@ func (v *view) starts() (ts []toolEvent) {
 // story is the order in words, for comparisons.
 func (v *view) story() string { return strings.Join(v.order, " ") }
 
-// checkLifecycle checks the invariants of contract section 2 and the end of
-// section 3.
+// checkLifecycle checks the invariants of contract section 2 and the end of section 3.
 func (v *view) checkLifecycle(t testing.TB) {
 	t.Helper()
 	state := map[string]string{}
@@ -242,8 +242,7 @@ func (v *view) checkLifecycle(t testing.TB) {
 	}
 }
 
-// checkErrorFinish checks that the stream ends with an error finish of the code, split or in
-// one chunk.
+// checkErrorFinish checks that the stream ends with an error finish of the code, split or in one chunk.
 func (v *view) checkErrorFinish(t testing.TB, code string) {
 	t.Helper()
 	errors, end := v.errors, "error finish done"
@@ -263,21 +262,6 @@ func (v *view) checkErrorFinish(t testing.TB, code string) {
 	if h := v.finish.Hermes; h == nil || h.Failed == nil || !*h.Failed {
 		t.Errorf("the finish chunk has no hermes block that says failed")
 	}
-}
-
-// repeats returns the text that the first choices of a stream repeat.
-func repeats(t testing.TB, stream string) string {
-	t.Helper()
-	var b strings.Builder
-	for _, e := range decode(stream) {
-		var c struct {
-			Choices []struct{ Text string }
-		}
-		if err := json.Unmarshal([]byte(e.data), &c); err == nil && len(c.Choices) > 0 {
-			b.WriteString(c.Choices[0].Text)
-		}
-	}
-	return b.String()
 }
 
 // A wireItem is an item of a card as Open WebUI reads it.
@@ -300,18 +284,17 @@ type wireOutput struct {
 	Text string `json:"text"`
 }
 
-// functionName is what the API allows as the name of a function.
+// functionName matches the name of a function that the API allows.
 var functionName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 
-// A card is what Open WebUI makes of the items of one call.
+// A card has the items of one call, as Open WebUI collects them.
 type card struct {
 	started, ended wireItem
 	output         *wireItem
 }
 
-// cardsOf reads the cards of a stream strictly, in the order in which they begin: each
-// call comes once with each of its statuses, then its output, all before the finish
-// chunk.
+// cardsOf reads the cards of a stream strictly, in the order in which they begin: each call comes once with
+// each of its statuses, then its output, all before the finish chunk.
 func cardsOf(t testing.TB, stream string) (all []*card) {
 	t.Helper()
 	byID := map[string]*card{}

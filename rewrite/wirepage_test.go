@@ -23,8 +23,7 @@ const (
 // they hold: what is sent, with what becomes of the connection, and what is received.
 var beforeAndAfter = regexp.MustCompile("(?s)(```(?:sse|json) (hermes|hermes ended|hermes cut|request|answer)\n((?:[^`]|`[^`])*?)```\n(?:[^`]|`[^`])*?```(?:sse|json) received\n)((?:[^`]|`[^`])*?)(```)")
 
-// TestWirePageShowsWhatTheEngineDoes: each example of docs/wire.md is run, and what the
-// page says that the other side gets is what it gets.
+// TestWirePageShowsWhatTheEngineDoes: each example of docs/wire.md gives the result that the page shows.
 func TestWirePageShowsWhatTheEngineDoes(t *testing.T) {
 	page, err := os.ReadFile(wirePage)
 	if err != nil {
@@ -52,8 +51,8 @@ func TestWirePageShowsWhatTheEngineDoes(t *testing.T) {
 	}
 }
 
-// example returns what becomes of what is sent: a request, an answer that is not
-// streamed, or frames of a stream that goes on, has ended or was cut.
+// example returns the result of what is sent: a request, an answer that is not streamed, or frames of a
+// stream that goes on, has ended or was cut.
 func example(kind, sent string) string {
 	switch kind {
 	case "request":

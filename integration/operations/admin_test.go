@@ -57,8 +57,7 @@ func (w *watched) list() (l listing) {
 	return l
 }
 
-// TestAdminListsStreams while they are open, with their tools, across a reload,
-// and once they have ended.
+// TestAdminListsStreams while they are open, with their tools, across a reload, and once they have ended.
 func TestAdminListsStreams(t *testing.T) {
 	rest := make(chan struct{})
 	up := upstream.New(t, func(x *upstream.Exchange) {
@@ -111,8 +110,7 @@ func TestAdminListsStreams(t *testing.T) {
 	}
 }
 
-// TestAdminEndpointIsGuarded as Caddy guards its own: other methods, hosts and
-// origins are refused.
+// TestAdminEndpointIsGuarded as Caddy guards its own: other methods, hosts and origins are refused.
 func TestAdminEndpointIsGuarded(t *testing.T) {
 	w := watch(t, upstream.New(t, upstream.AsJSON("200 OK", "{}")), "", "hermes")
 	url := "http://" + w.Admin + "/hermes/streams"
@@ -187,8 +185,7 @@ func (w *watched) scrape() metrics.Families {
 	return metrics.Scrape(w.t, "http://"+w.site+"/metrics")
 }
 
-// TestBuildIsToldOnce in the log, however often the configuration is loaded, and always
-// in the metrics.
+// TestBuildIsToldOnce in the log, however often the configuration is loaded, and always in the metrics.
 func TestBuildIsToldOnce(t *testing.T) {
 	w := watch(t, upstream.New(t, upstream.AsJSON("200 OK", "{}")), "", "hermes")
 	if failed := w.reload("hermes {\n\t\tprogress off\n\t}"); failed != "" {

@@ -25,8 +25,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 )
 
-// proxyOf starts caddy hermes-proxy in front of up, on a port of its own, and
-// returns its URL.
+// proxyOf starts caddy hermes-proxy in front of up, on a port of its own, and returns its URL.
 func proxyOf(t testing.TB, up *upstream.Server, args ...string) (string, *sidecar.Process) {
 	t.Helper()
 	_, port, _ := net.SplitHostPort(harness.FreePort(t))
@@ -126,8 +125,7 @@ func TestProxyCommandServesTLS(t *testing.T) {
 	}
 }
 
-// handshake waits until the server has taken its certificate into use, which no
-// line of the log tells.
+// handshake waits until the server has taken its certificate into use, which no line of the log tells.
 func handshake(t *testing.T, addr string, pool *x509.CertPool) {
 	t.Helper()
 	conn, err := harness.Persist(func() (*tls.Conn, error) { return tls.Dial("tcp", addr, &tls.Config{RootCAs: pool}) })
@@ -137,8 +135,7 @@ func handshake(t *testing.T, addr string, pool *x509.CertPool) {
 	conn.Close()
 }
 
-// --insecure and https:// reach an upstream with a self-signed
-// certificate; without --insecure it is refused.
+// --insecure and https:// reach an upstream with a self-signed certificate; without --insecure it is refused.
 func TestProxyCommandToTLS(t *testing.T) {
 	up := upstream.New(t, upstream.Replay(hermes.Recorded(t, "g0-v0.8.0/one_tool"), upstream.ByFrame))
 	dir, _ := client.Certificate(t)

@@ -102,8 +102,7 @@ func readDashboard(t *testing.T) (d dashboard) {
 // inLegend are the labels that a legend names.
 var inLegend = regexp.MustCompile(`\{\{\s*(\w+)\s*\}\}`)
 
-// TestDashboardIsAboutWhatIsExposed: each metric, label and value in it exists,
-// and no metric is left out.
+// TestDashboardIsAboutWhatIsExposed: each metric, label and value in it exists, and no metric is left out.
 func TestDashboardIsAboutWhatIsExposed(t *testing.T) {
 	f := exposed(t)
 	used := make(map[string]bool)
@@ -130,8 +129,7 @@ func TestDashboardIsAboutWhatIsExposed(t *testing.T) {
 	}
 }
 
-// TestDashboardCanBeImported: it asks for a data source, everything uses it, and
-// no panel lies upon another.
+// TestDashboardCanBeImported: it asks for a data source, everything uses it, and no panel lies upon another.
 func TestDashboardCanBeImported(t *testing.T) {
 	d := readDashboard(t)
 	if d.Title == "" || d.UID == "" || d.ID != nil || d.Schema < 39 {
@@ -311,9 +309,8 @@ var (
 	inLabels = regexp.MustCompile(`(\w+)(?:=~?|!=|!~)"|\b(?:by|on|group_left) ?\(([^)]*)\)`)
 )
 
-// checkExpression checks each metric and label in an expression against what is exposed, and
-// returns the metrics and the labels that these have. That the values exist shows
-// TestPrometheusAnswersThePanels.
+// checkExpression checks each metric and label in an expression against what is exposed, and returns the
+// metrics and the labels that these have. That the values exist shows TestPrometheusAnswersThePanels.
 func checkExpression(t testing.TB, f metrics.Families, expr string) (metrics, known []string) {
 	t.Helper()
 	known = []string{"job", "instance", "le"} // which Prometheus adds, or a histogram has
@@ -350,8 +347,7 @@ func documented(t *testing.T) string {
 	return harness.ReadFile(t, harness.Path("docs/observability.md"))
 }
 
-// TestDocumentedMetricsAreExposed, with the types and the labels that the table
-// says, and no others are.
+// TestDocumentedMetricsAreExposed, with the types and the labels that the table says, and no others are.
 func TestDocumentedMetricsAreExposed(t *testing.T) {
 	f := exposed(t)
 	row := regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| (counter|gauge|histogram) \\| ([^|]*)\\|")

@@ -166,8 +166,7 @@ func TestAccessLogOfAClientThatLeft(t *testing.T) {
 	}
 }
 
-// said must be in no log: keys, what was asked, and what was
-// answered.
+// said must be in no log: keys, what was asked, and what was answered.
 var said = map[string]string{
 	"the key":           "hermes-key-7f3a",
 	"a cookie":          "cookie-51c2",

@@ -401,8 +401,7 @@ func warned(s *sidecar.Process) bool {
 	return false
 }
 
-// zero_usage decides about text with usage 0/0/0 when it is not left to
-// knowledge.
+// zero_usage decides about text with usage 0/0/0 when it is not left to knowledge.
 func TestZeroUsageOption(t *testing.T) {
 	scripts := upstream.Library(hermes.Recordings(t, hermes.Chats), upstream.ByFrame)
 	up := upstream.New(t, scripts.Play)
@@ -466,8 +465,7 @@ func TestZeroUsageIsACrashOnceUsageIsKnown(t *testing.T) {
 	})
 }
 
-// An otherStream is what Hermes sends on one of the other paths, cut before its
-// last event.
+// An otherStream is what Hermes sends on one of the other paths, cut before its last event.
 type otherStream struct {
 	hermes.Recording
 	frames []string // without their blank lines, and without the last event
@@ -507,8 +505,7 @@ func (o otherStream) begin(x *upstream.Exchange) {
 	}
 }
 
-// checkFailed wants the frames and the failed event after them, with a message
-// that has the words.
+// checkFailed wants the frames and the failed event after them, with a message that has the words.
 func (o otherStream) checkFailed(t testing.TB, body, words string) {
 	t.Helper()
 	sent := strings.Join(o.frames, "\n\n") + "\n\n"

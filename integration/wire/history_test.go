@@ -158,8 +158,7 @@ func TestMaxRequest(t *testing.T) {
 	receive(t, got).want(t, body, true)
 }
 
-// What a client has recorded of a legacy Hermes goes back as a modern one would
-// have said it.
+// What a client has recorded of a legacy Hermes goes back as a modern one would have said it.
 func TestRecordedHistoriesAreHealed(t *testing.T) {
 	up, got := arrivals(t)
 	base, _ := sidecar.Serve(t, up, nil)
@@ -190,9 +189,8 @@ func TestExpectContinue(t *testing.T) {
 	receive(t, got).want(t, history(healedContent), false)
 }
 
-// With Caddyfile directives around it: another upstream is tried with the whole
-// request, an error page's reverse_proxy gets all of it, and Caddy's own limit
-// of a request's size is in force.
+// With Caddyfile directives around it: another upstream is tried with the whole request, an error page's
+// reverse_proxy gets all of it, and Caddy's own limit of a request's size is in force.
 func TestRequestsWithCaddysOwnDirectives(t *testing.T) {
 	up, got := arrivals(t)
 	dead := harness.FreePort(t)
@@ -229,8 +227,7 @@ func TestRequestsWithCaddysOwnDirectives(t *testing.T) {
 	}
 }
 
-// An answer that is no stream has no deadline, neither of a timeout nor of the
-// sidecar's end.
+// An answer that is no stream has no deadline, neither of a timeout nor of the sidecar's end.
 func TestAnswersThatAreNoStreamsTakeTheirTime(t *testing.T) {
 	up := upstream.New(t, func(x *upstream.Exchange) {
 		x.Pause(600 * time.Millisecond)

@@ -2,8 +2,7 @@
 // changes nothing else: docs/contract.md, section by section. Each file is a rule or the
 // answers that it is about; recordings of all generations of Hermes are replayed in each.
 //
-// A corpus of other providers' streams is used if there is one in ../shared/corpus beside the
-// checkout.
+// A corpus of other providers' streams is used if there is one in ../shared/corpus beside the checkout.
 package wire
 
 import (
@@ -158,9 +157,8 @@ var cutCode = map[string]string{finInChunk: "upstream_aborted", byReset: "upstre
 // wholeMarker is a G0 tool start: all of a delta's content.
 var wholeMarker = regexp.MustCompile("(?s)\\A\n`([^\\s`]*[^\\s`[:ascii:]][^\\s`]*) (.*)`\n\\z")
 
-// A recording that is cut anywhere ends in an error finish with all that was
-// complete, in success if the finish chunk was complete, and in an HTTP error if
-// nothing was.
+// A recording that is cut anywhere ends in an error finish with all that was complete, in success if the
+// finish chunk was complete, and in an HTTP error if nothing was.
 func TestCutAnywhere(t *testing.T) {
 	names := []string{"g0-v0.8.0/one_tool", "g0-v0.8.0/crash_in_tool", "g0-v0.8.0/parallel_tools", "g1-v0.9.0/one_tool",
 		"g2-v0.13.0/one_tool", "g3-v0.20.3/one_tool", "g3-v0.20.3/crash_in_tool", "g0-v0.8.0/model_imitates"}
@@ -205,9 +203,8 @@ func TestCutAnywhere(t *testing.T) {
 	}
 }
 
-// cutScript sends r up to the byte of the X-Cut header and ends as X-Mode says.
-// Before a reset it waits until the client has what was complete: what a peer
-// had not read when a reset came may be lost to it.
+// cutScript sends r up to the byte of the X-Cut header and ends as X-Mode says. Before a reset it waits until
+// the client has what was complete: what a peer had not read when a reset came may be lost to it.
 func cutScript(r hermes.Recording, acks *sync.Map) upstream.Script {
 	frames := bytes.SplitAfter(r.Body, []byte("\n\n"))
 	return func(x *upstream.Exchange) {
@@ -251,8 +248,7 @@ type prefix struct {
 	received int    // frames that a client can wait for while the stream is open
 }
 
-// complete reads what a cut at a byte leaves. A last frame that lacks only its
-// blank line counts.
+// complete reads what a cut at a byte leaves. A last frame that lacks only its blank line counts.
 func complete(r hermes.Recording, at int) prefix {
 	var p prefix
 	cut := r.Body[:at]

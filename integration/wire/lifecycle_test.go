@@ -163,8 +163,7 @@ func without(body, prefix string) string {
 
 var forms = []string{"envelope", "bare", "unnamed", "comment", "off"}
 
-// fields are upstream's five members of a tool event, and the two that a
-// completed one has.
+// fields are upstream's five members of a tool event, and the two that a completed one has.
 var (
 	fields      = regexp.MustCompile(`^\{"tool": ?"[a-z_]+", ?"emoji": ?"[^"]+", ?"label": ?".*", ?"toolCallId": ?"[^"]+", ?"status": ?"running"\}$`)
 	fieldsEnd   = regexp.MustCompile(`^\{"tool": ?"[a-z_]+", ?"toolCallId": ?"[^"]+", ?"status": ?"completed"\}$`)
@@ -197,8 +196,7 @@ func TestProgressForms(t *testing.T) {
 	}
 }
 
-// checkForm wants every tool event of a body in a form, and as many as the
-// recording has.
+// checkForm wants every tool event of a body in a form, and as many as the recording has.
 func checkForm(t *testing.T, form, body string, r hermes.Recording) {
 	t.Helper()
 	want := len(strict.Decode(t, string(r.Body)).Starts)

@@ -18,8 +18,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 )
 
-// everything plays each kind of frame that Hermes sends in a chat, with a tool that is open
-// at the end.
+// everything plays each kind of frame that Hermes sends in a chat, with a tool that is open at the end.
 func everything(x *upstream.Exchange) {
 	x.Begin("<think>hm</think>\n\nhi", "\n\n`💻 ls`\n\nthere")
 	x.Frame(hermes.Running("terminal", "call_1")...)
@@ -31,9 +30,8 @@ func everything(x *upstream.Exchange) {
 	x.Frame(hermes.Running("read_file", "call_2")...)
 }
 
-// TestEveryKindOfFrameIsDescribed: the sidecar writes each of the kinds that frame.json
-// has, and nothing else. What it writes in the other tests, the client holds against the
-// schema as well.
+// TestEveryKindOfFrameIsDescribed: the sidecar writes each of the kinds that frame.json has, and nothing
+// else. What it writes in the other tests, the client holds against the schema as well.
 func TestEveryKindOfFrameIsDescribed(t *testing.T) {
 	s, seen := schema.Load(t, "frame.json"), map[string]int{}
 	kinds := kindsOfFrames(t)
@@ -133,9 +131,8 @@ func kindsOfFrames(t *testing.T) (kinds []string) {
 	return kinds
 }
 
-// TestStreamsOfHermesAreDescribed: every frame of every recorded chat, and of what the
-// sidecar makes of it with any options, whole and cut, is one of frame.json: those that
-// pass, too.
+// TestStreamsOfHermesAreDescribed: every frame of every recorded chat, and of what the sidecar makes of it
+// with any options, whole and cut, is one of frame.json: those that pass, too.
 func TestStreamsOfHermesAreDescribed(t *testing.T) {
 	all := hermes.Recordings(t, hermes.Chats)
 	scripts := upstream.Library(all, upstream.ByFrame)
@@ -220,9 +217,8 @@ func TestErrorsAreDescribed(t *testing.T) {
 // seedVariable repeats the streams of a run of TestAnyStreamIsDescribed.
 const seedVariable = "HERMES_SCHEMA_SEED"
 
-// TestAnyStreamIsDescribed: frames of all generations in any order, some of them with
-// unknown members, cut anywhere. Whatever the sidecar makes of it, the client
-// finds it in frame.json.
+// TestAnyStreamIsDescribed: frames of all generations in any order, some of them with unknown members, cut
+// anywhere. Whatever the sidecar makes of it, the client finds it in frame.json.
 func TestAnyStreamIsDescribed(t *testing.T) {
 	seed := harness.Seed(t, seedVariable)
 	random := rand.New(rand.NewPCG(seed, seed))

@@ -25,8 +25,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 )
 
-// corpus has streams of other providers, in place: they are not part of the
-// project.
+// corpus has streams of other providers, in place: they are not part of the project.
 var corpus = harness.Path("../shared/corpus")
 
 // A stream of another provider that ends well passes byte for byte; one that only lacks [DONE] gains
@@ -206,8 +205,7 @@ func asCRLF(t testing.TB, file string) string {
 	return strings.ReplaceAll(head, "\n", "\r\n") + "\r\n\r\n" + body
 }
 
-// Answers that are not acted on: they have what a repair would change, and keep
-// it.
+// Answers that are not acted on: they have what a repair would change, and keep it.
 func TestResponsesThatAreNotActedOn(t *testing.T) {
 	sse := string(hermes.Recorded(t, "g0-v0.8.0/crash_in_tool").Body)
 	var zipped bytes.Buffer

@@ -151,30 +151,26 @@ func (c *Scanner) mark() (Unit, []byte, bool) {
 	return c.cut(UnitMark)
 }
 
-// Ahead returns the bytes fed that are in no unit yet.
-func (c *Scanner) Ahead() []byte { return c.src[c.from:] }
+// Tail returns the bytes that are in no unit yet. If part of the unit under way has left raw,
+// there are none after Rest.
+func (c *Scanner) Tail() []byte { return c.src[c.from:] }
 
 // Rest keeps the bytes that are in no unit yet for the next Feed.
 func (c *Scanner) Rest() {
-	left := c.src[c.from:]
 	if c.from > 0 || len(c.buf) == 0 { // or buf has it already: TestStreamsCostLinearTime
 		if cap(c.buf) > max(maxIdleBuffer, min(2*len(c.src), maxBusyBuffer)) {
 			c.buf = nil
 		}
-		c.buf = append(c.buf[:0], left...)
+		c.buf = append(c.buf[:0], c.Tail()...)
 	}
 	c.pos -= c.from
 	c.line -= c.from
 	c.from = 0
-	c.src = nil
+	c.src = c.buf
 }
 
 // Raw reports whether part of the unit under way has left as UnitRaw.
 func (c *Scanner) Raw() bool { return c.raw }
-
-// Tail returns the bytes of the unit under way, after Rest. If part of it has left
-// raw, there are none.
-func (c *Scanner) Tail() []byte { return c.buf }
 
 // maxIdleBuffer is the size in bytes up to which a buffer is kept for the next unit. A larger
 // one, up to maxBusyBuffer, is kept as long as reads need half of it.
@@ -187,15 +183,16 @@ const (
 // after the other in a part of b, so that many of one cost no more for the lack of the other.
 func lineEnd(b []byte, i int) int {
 	for ; i < len(b); i += lineAhead {
-		line, isEnd := b[i:min(i+lineAhead, len(b))], false
-		if n := bytes.IndexByte(line, '\n'); n >= 0 {
-			line, isEnd = line[:n], true
+		line := b[i:min(i+lineAhead, len(b))]
+		n := bytes.IndexByte(line, '\n')
+		if n >= 0 {
+			line = line[:n]
 		}
-		if n := bytes.IndexByte(line, '\r'); n >= 0 {
-			line, isEnd = line[:n], true
+		if cr := bytes.IndexByte(line, '\r'); cr >= 0 {
+			n = cr
 		}
-		if isEnd {
-			return i + len(line)
+		if n >= 0 {
+			return i + n
 		}
 	}
 	return len(b)

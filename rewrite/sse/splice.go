@@ -1,5 +1,7 @@
 package sse
 
+import "slices"
+
 // Splice is a list of replacements in a frame. All other bytes keep their place, so
 // that framing, the order of fields and their white space stay as they came. The
 // zero Splice is empty. It refers to the replacing bytes until Reset.
@@ -15,22 +17,13 @@ type edit struct {
 
 // Replace replaces data[from:to] of the frame f. with has no line end. If that
 // range spans several data lines, each loses its part of it but stays, because the bytes
-// between them are not data. If there are very many, adjacent lines go as a whole,
-// because an edit of each would take more memory than the frame.
-//
-// Replacements at the same place leave in the order in which they were given.
+// between them are not data. Replacements at the same place leave in the order in which they
+// were given.
 func (s *Splice) Replace(f *Frame, from, to int, with []byte) {
-	first := f.lineOf(from)
-	many := f.lineOf(to)-first > manyItems
-	for n, last := first, 0; ; n++ {
+	for n := f.lineOf(from); ; n++ {
 		end := min(to, f.endOf(n))
 		at := f.At(from)
-		cut := at + max(end-from, 0)
-		if many && n > first && s.edits[last].to+len("\r\ndata: ") >= at {
-			s.edits[last].to = cut
-		} else {
-			last = s.ReplaceRaw(at, cut, with)
-		}
+		s.replace(f.Raw, edit{at, at + max(end-from, 0), with})
 		if end == to || n+1 == len(f.lines) {
 			return
 		}
@@ -38,19 +31,38 @@ func (s *Splice) Replace(f *Frame, from, to int, with []byte) {
 	}
 }
 
-// ReplaceRaw replaces Raw[from:to] of the frame. It returns the index of the
-// replacement in the list.
-func (s *Splice) ReplaceRaw(from, to int, with []byte) int {
-	i := len(s.edits)
-	s.edits = append(s.edits, edit{from, to, with})
-	for ; i > 0 && s.edits[i-1].from > from; i-- {
-		s.edits[i-1], s.edits[i] = s.edits[i], s.edits[i-1]
+// replace adds e, an edit of raw. After MaxEdits the last edit grows over all that follow and
+// the bytes between them.
+func (s *Splice) replace(raw []byte, e edit) {
+	if n := len(s.edits); n >= MaxEdits && s.edits[n-1].to <= e.from {
+		last := &s.edits[n-1]
+		span, size := e.to-last.to, e.from-last.to+len(e.with)
+		if cap(last.with)-len(last.with) < size { // as much for the rest, in proportion
+			spans := 1 + (len(raw)-last.to)/max(1, span)
+			last.with = slices.Grow(last.with, size+spans*min(size, 2*span))
+		}
+		last.with = append(append(last.with, raw[last.to:e.from]...), e.with...)
+		last.to = e.to
+		return
 	}
-	return i
+	s.ReplaceRaw(e.from, e.to, e.with)
 }
 
-// manyItems is the number of lines from which a replacement merges those that are adjacent.
-const manyItems = 256
+// ReplaceRaw replaces Raw[from:to] of the frame, unless an earlier replacement covers that.
+func (s *Splice) ReplaceRaw(from, to int, with []byte) {
+	i := len(s.edits)
+	for i > 0 && s.edits[i-1].from > from {
+		i--
+	}
+	if i > 0 && s.edits[i-1].to > from {
+		return
+	}
+	s.edits = slices.Insert(s.edits, i, edit{from, to, slices.Clip(with)})
+}
+
+// MaxEdits is the number of edits that Replace makes one by one. An edit for each of the
+// secrets, members or lines of a large frame would take more memory than the frame.
+const MaxEdits = 128
 
 // Append appends the bytes of the frame f with the replacements to dst.
 func (s *Splice) Append(dst []byte, f *Frame) []byte {
@@ -77,4 +89,7 @@ func (s *Splice) Size(f *Frame) int {
 func (s *Splice) Empty() bool { return len(s.edits) == 0 }
 
 // Reset drops the replacements, and keeps their room.
-func (s *Splice) Reset() { s.edits = s.edits[:0] }
+func (s *Splice) Reset() {
+	clear(s.edits)
+	s.edits = s.edits[:0]
+}

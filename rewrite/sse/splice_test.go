@@ -12,13 +12,17 @@ import (
 func TestSplicedDataIsWhatAClientReads(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	ends := []string{"\n", "\r\n", "\r"}
-	for range 20000 {
+	for n := range 20000 {
+		many := 1 // of lines and edits
+		if n%100 == 0 {
+			many = MaxEdits
+		}
 		var raw strings.Builder
 		end := ends[r.IntN(len(ends))]
 		for range r.IntN(2) {
 			raw.WriteString("id: 7" + end)
 		}
-		for range 1 + r.IntN(4) {
+		for range many + r.IntN(4) {
 			raw.WriteString([]string{"data: ", "data:"}[r.IntN(2)] + strings.Repeat("abc", r.IntN(3)) + end)
 		}
 		raw.WriteString("event: x" + end + end)
@@ -28,13 +32,13 @@ func TestSplicedDataIsWhatAClientReads(t *testing.T) {
 		var s Splice
 		want, at := []byte(nil), 0
 		for at < len(f.Data) {
-			from := at + r.IntN(len(f.Data)-at+1)
-			to := from + r.IntN(len(f.Data)-from+1)
+			from := at + r.IntN((len(f.Data)-at)/many+1)
+			to := from + r.IntN((len(f.Data)-from)/many+1)
 			with := []byte(strings.Repeat("x", r.IntN(3)))
 			s.Replace(&f, from, to, with)
 			want = append(append(want, f.Data[at:from]...), with...)
 			want = append(want, bytes.Repeat([]byte("\n"), bytes.Count(f.Data[from:to], []byte("\n")))...)
-			if at = to; r.IntN(2) == 0 {
+			if at = to; r.IntN(2*many*many) == 0 {
 				break
 			}
 		}

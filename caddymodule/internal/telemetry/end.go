@@ -1,11 +1,7 @@
 package telemetry
 
 import (
-	"net/http"
-	"strings"
 	"time"
-
-	"github.com/caddyserver/caddy/v2"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/bounded"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
@@ -70,42 +66,11 @@ func (e *EndedStream) data() map[string]any {
 	return all
 }
 
-// String returns what the placeholder endedKey stands for.
-func (e *EndedStream) String() string { return e.Outcome }
-
-const (
-	placeholders = "http.hermes." // the names of all of them begin with
-	endedKey     = "http.hermes"  // has an *EndedStream
-)
-
-// ProvidePlaceholders adds the placeholders {http.hermes.*} to the replacer of a request,
-// which have values once its stream has ended. It runs before the handlers that use the
-// replacer, because the providers of a replacer have no lock.
-func ProvidePlaceholders(r *http.Request) {
-	repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
-	if !ok {
-		return
-	}
-	repl.Map(func(key string) (any, bool) {
-		name, ours := strings.CutPrefix(key, placeholders)
-		if !ours {
-			return nil, false
-		}
-		v, _ := repl.Get(endedKey)
-		e, ok := v.(*EndedStream)
-		if !ok {
-			return nil, false
-		}
-		value, known := e.data()[name]
-		return value, known
-	})
-}
+// placeholders begins the names of the placeholders that a request has once its stream has
+// ended, which are the facts.
+const placeholders = "http.hermes."
 
 // failed reports whether an outcome is a failure of upstream or of the sidecar.
 func failed(outcome string) bool {
-	switch outcome {
-	case proxy.OutcomeOK, proxy.OutcomeClientGone, proxy.OutcomeEncoded:
-		return false
-	}
-	return true
+	return outcome != proxy.OutcomeOK && outcome != proxy.OutcomeClientGone && outcome != proxy.OutcomeEncoded
 }

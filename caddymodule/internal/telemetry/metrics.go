@@ -40,22 +40,15 @@ var outcomes = []string{
 // resets none. They are registered with the registry of each configuration,
 // which Caddy makes anew.
 type metrics struct {
-	all         []prometheus.Collector
-	active      prometheus.Gauge
-	streams     *prometheus.CounterVec
-	answers     *prometheus.CounterVec
-	toolEvents  *prometheus.CounterVec
-	markers     prometheus.Counter
-	imitations  prometheus.Counter
-	reasoning   prometheus.Counter
-	histories   prometheus.Counter
-	healed      prometheus.Counter
-	unexamined  prometheus.Counter
-	keepalives  prometheus.Counter
-	firstChunk  *prometheus.HistogramVec
-	outputChunk *prometheus.HistogramVec
-	duration    *prometheus.HistogramVec
-	tool        prometheus.Histogram
+	all    []prometheus.Collector
+	active prometheus.Gauge
+	tool   prometheus.Histogram
+
+	streams, answers, toolEvents      *prometheus.CounterVec
+	markers, imitations, reasoning    prometheus.Counter // in answers
+	histories, healed                 prometheus.Counter
+	unexamined, keepalives            prometheus.Counter
+	firstChunk, outputChunk, duration *prometheus.HistogramVec
 }
 
 // with adds c to those of m, and returns it.
@@ -159,18 +152,11 @@ func (m *metrics) ended(res *proxy.Result) {
 		counters = m.answers
 	}
 	counters.WithLabelValues(outcomeLabel(res.Outcome)).Inc()
-	add(m.markers, res.Markers)
-	add(m.imitations, res.Imitations)
-	add(m.reasoning, res.Reasoning)
-	add(m.unexamined, res.Unexamined)
-	add(m.keepalives, res.Keepalives)
-}
-
-// add adds n to a counter, which is not touched for nothing.
-func add(c prometheus.Counter, n int) {
-	if n > 0 {
-		c.Add(float64(n))
-	}
+	m.markers.Add(float64(res.Markers))
+	m.imitations.Add(float64(res.Imitations))
+	m.reasoning.Add(float64(res.Reasoning))
+	m.unexamined.Add(float64(res.Unexamined))
+	m.keepalives.Add(float64(res.Keepalives))
 }
 
 // status returns the status of a tool event as it is on the wire.

@@ -2,7 +2,8 @@ package agentapi
 
 import (
 	"bytes"
-	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
@@ -73,7 +74,7 @@ func (e event) responseType() []byte {
 
 // runEvents are the beginnings of the names of a run's events. Other servers send run_id
 // and event, too, but with names such as on_chain_start or RunContent.
-var runEvents = [...]string{"run.", "message.", "tool.", "reasoning.", "approval.", "subagent."}
+var runEvents = []string{"run.", "message.", "tool.", "reasoning.", "approval.", "subagent."}
 
 // runName returns the name of an event of a run, or nil if e is none.
 func (e event) runName() []byte {
@@ -81,33 +82,9 @@ func (e event) runName() []byte {
 		return nil
 	}
 	name := jsonspan.Inside(e.text("event"))
-	for _, family := range runEvents {
-		if bytes.HasPrefix(name, []byte(family)) {
-			return name
-		}
+	begins := func(with string) bool { return strings.HasPrefix(string(name), with) }
+	if slices.ContainsFunc(runEvents, begins) {
+		return name
 	}
 	return nil
-}
-
-// number is the next number of a stream's events, in their id field or in a member. Upstream
-// may count by either, or not at all.
-type number struct {
-	next   int64
-	counts bool // upstream does
-}
-
-// count remembers the number of an event, if it has one.
-func (n *number) count(value []byte) {
-	if i := jsonspan.SmallInt(value); i >= 0 {
-		n.next, n.counts = max(n.next, i+1), true
-	}
-}
-
-// appendTo appends the number of an event of ours in the format.
-func (n *number) appendTo(dst []byte, format string) []byte {
-	if !n.counts {
-		return dst
-	}
-	n.next++
-	return fmt.Appendf(dst, format, n.next-1)
 }

@@ -58,23 +58,31 @@ func (s *Stream) appendEvent(dst []byte, name, members string) []byte {
 			dst = fmt.Appendf(dst, format, value)
 		}
 	}
-	dst = s.id.appendTo(dst, "id: %d\n")
+	number := func(format string, next *int64) {
+		if *next > 0 {
+			dst = fmt.Appendf(dst, format, *next)
+			*next++
+		}
+	}
+	number("id: %d\n", &s.id)
 	if s.kind == kindSession || s.kind == kindResponses && s.named {
 		dst = fmt.Appendf(dst, "event: %s\n", name)
 	}
 	switch s.kind {
 	case kindResponses:
 		dst = fmt.Appendf(dst, `data: {"type":"%s"%s`, name, members)
-		dst = s.seq.appendTo(dst, `,"sequence_number":%d`)
+		number(`,"sequence_number":%d`, &s.seq)
 	case kindRuns:
 		dst = fmt.Appendf(dst, `data: {"event": "%s", "run_id": %s`, name, cmp.Or(s.ownID, `""`)) // too long to remember
 		optional(`, "timestamp": %s`, s.at)
-		dst = s.seq.appendTo(append(dst, members...), `, "seq": %d`)
+		dst = append(dst, members...)
+		number(`, "seq": %d`, &s.seq)
 	case kindSession:
 		dst = fmt.Appendf(dst, `data: {%s`, members)
 		optional(`"session_id": %s, `, s.ownID)
 		optional(`"run_id": %s, `, s.run)
-		dst = fmt.Appendf(s.seq.appendTo(dst, `"seq": %d`), `, "ts": %s`, s.at)
+		number(`"seq": %d`, &s.seq)
+		optional(`, "ts": %s`, s.at)
 	}
 	return append(dst, "}\n\n"...)
 }

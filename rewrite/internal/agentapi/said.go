@@ -23,7 +23,9 @@ type said struct {
 	nextIndex    int64  // the index after those of its items
 	named        bool   // upstream's last event had an event line
 
-	id, seq number
+	// The next numbers of the stream's events, in their id field and in a member, 0 if upstream has not
+	// counted by it.
+	id, seq int64
 	tools   []openTool // those that have started and not ended, in order
 }
 
@@ -77,17 +79,20 @@ func (d *said) record(k kind, name string, e event) {
 // count remembers the numbers of the event. Those of a large one are not known: this assumes the
 // next ones.
 func (d *said) count(k kind, e event) {
-	switch {
-	case e.large:
-		d.id.next++
-		d.seq.next++
-		return
-	case k == kindResponses:
-		d.seq.count(e.number("sequence_number"))
-	default:
-		d.seq.count(e.number("seq"))
+	member := "seq"
+	if k == kindResponses {
+		member = "sequence_number"
 	}
-	d.id.count(e.ID)
+	count := func(next *int64, value []byte) {
+		switch i := jsonspan.SmallInt(value); {
+		case !e.large:
+			*next = max(*next, i+1)
+		case *next > 0:
+			*next++
+		}
+	}
+	count(&d.id, e.ID)
+	count(&d.seq, e.number(member))
 }
 
 // remember sets *dst to the JSON value v if that is well formed and not too long.

@@ -68,7 +68,7 @@ func New(p *contract.Params, notes *contract.Notes) *Stream {
 		s.kind = kindSession
 		remember(&s.ownID, jsonspan.Quote(p.SessionID))
 		s.at = strconv.FormatInt(p.Created, 10)
-		s.seq = number{1, true}
+		s.seq = 1
 	}
 	return s
 }
@@ -112,8 +112,7 @@ func (s *Stream) Begins(tail []byte) {
 // Comes reports whether the frame f, which lacks only its blank line, is an event of the
 // stream before its end.
 func (s *Stream) Comes(f *sse.Frame) bool {
-	k, _ := s.kindOf(event{Frame: f})
-	return s.Open() || !s.Known() && k != kindUnknown
+	return s.Open() || !s.Known() && s.nameOf(event{Frame: f}) != nil
 }
 
 // Frame handles the frame f, and writes it to out with the edits that it adds to edits.
@@ -212,40 +211,32 @@ func (s *Stream) Raw(b []byte, last bool, limit int) (drop bool) {
 // maxLook is the number of bytes of a large frame that Raw reads at most.
 const maxLook = 512
 
-// kindOf returns the kind of stream that the event certainly belongs to, and its name. Only
-// the path says that a stream has the events of a run, because other servers send similar
-// ones.
-func (s *Stream) kindOf(e event) (kind, []byte) {
-	if s.kind == kindSession {
-		if chunk.IsNamed(e.Frame) {
-			return kindSession, e.Event
-		}
-		return kindUnknown, nil
+// nameOf returns the name of an event of the stream, or nil if e is none. Only the path says that a
+// stream has the events of a run or of a session, because other servers send similar ones.
+func (s *Stream) nameOf(e event) []byte {
+	switch {
+	case s.kind == kindRuns:
+		return e.runName()
+	case s.kind != kindSession:
+		return e.responseType()
+	case chunk.IsNamed(e.Frame):
+		return e.Event
 	}
-	if name := e.responseType(); name != nil {
-		return kindResponses, name
-	}
-	if s.kind == kindRuns {
-		if name := e.runName(); name != nil {
-			return kindRuns, name
-		}
-	}
-	return kindUnknown, nil
+	return nil
 }
 
 // event learns from the event.
 func (s *Stream) event(e event) {
-	k, name := s.kindOf(e)
-	if s.kind == kindUnknown {
-		s.kind = k
+	name := s.nameOf(e)
+	if name != nil && s.kind == kindUnknown {
+		s.kind = kindResponses
 	}
 	switch {
 	case s.kind == kindUnknown:
-	case k == s.kind:
+	case name != nil:
 		s.mayHaveEnded = false
-		s.record(k, string(name), e)
+		s.record(s.kind, string(name), e)
 		s.ends(string(name))
-	case k != kindUnknown:
 	case e.large && s.kind != kindSession && !chunk.IsNamed(e.Frame) && !e.at("type").Ok(): // it may be any
 		s.mayHaveEnded = true
 		s.count(s.kind, e)
@@ -279,32 +270,28 @@ func (s *Stream) ends(name string) {
 // end records that the event that ends the stream has left.
 func (s *Stream) end() { s.ended, s.response, s.tools = true, nil, nil }
 
-// failureSigns are in every object that has an error.
-var failureSigns = []string{`error"`, `hermes"`, `incomplete_details"`, `\u`}
-
 // redact adds the edits that take secrets out of what the event says of a failure or of the
 // agent's state.
 func (s *Stream) redact(e event, edits *sse.Splice) {
-	session := s.kind == kindSession && chunk.IsNamed(e.Frame)
+	session := s.kind == kindSession
 	all := string(e.Event) == "error" || string(e.Event) == "hermes.status"
-	if !session {
-		all = chunk.TellsState(e.Event) || chunk.TellsState(jsonspan.Inside(e.text("type"))) || chunk.TellsState(jsonspan.Inside(e.text("event")))
+	if !session || !chunk.IsNamed(e.Frame) {
+		names := [][]byte{e.Event, jsonspan.Inside(e.text("type")), jsonspan.Inside(e.text("event"))}
+		all = slices.ContainsFunc(names, chunk.TellsState)
 	}
-	if all || slices.ContainsFunc(failureSigns, func(sign string) bool { return bytes.Contains(e.Data, []byte(sign)) }) {
-		chunk.Redact(e.Frame, edits, s.notes, func(each func(jsonspan.Span)) {
-			if all {
-				chunk.EachSecret(e.Data, e.object(), each)
-				return
-			}
-			chunk.EachError(e.Data, func(v jsonspan.Span) { chunk.EachSecret(e.Data, v, each) })
-		})
-	}
-	if all || !redact.MaySay(e.Data) || s.kind == kindSession && string(e.Event) != "assistant.completed" {
+	chunk.Redact(e.Frame, edits, s.notes, func(each func(jsonspan.Span)) {
+		if all {
+			chunk.EachSecret(e.Data, e.object(), each)
+			return
+		}
+		chunk.EachError(e.Data, func(v jsonspan.Span) { chunk.EachSecret(e.Data, v, each) })
+	})
+	if all || !redact.MaySay(e.Data) || session && string(e.Event) != "assistant.completed" {
 		return
 	}
 	chunk.Apply(e.Frame, edits)
 	texts := e.object()
-	if s.kind == kindSession {
+	if session {
 		texts = jsonspan.MemberOf(e.Data, texts, "content")
 	}
 	chunk.Redact(e.Frame, edits, s.notes, func(each func(jsonspan.Span)) { chunk.EachSaid(e.Data, texts, false, each) })

@@ -17,10 +17,12 @@ func (s *Stream) chunk() {
 		s.dropLate()
 		return
 	}
-	if _, card := s.tools.started(string(encode.OutputOf(x))); card && saysNothing(x) {
-		s.notes.Add(contract.SectionTools, "the output of a card that leaves with the end of its tool: dropped")
-		s.Out.Drop()
-		return
+	if id := encode.ItemID(x, "function_call_output"); id != nil && saysNothing(x) {
+		if _, card := s.tools.started(string(id)); card {
+			s.notes.Add(contract.SectionTools, "the output of a card that leaves with the end of its tool: dropped")
+			s.Out.Drop()
+			return
+		}
 	}
 	s.update(x)
 	if c.Tokens.Counts && s.memory != nil {
@@ -63,11 +65,10 @@ func (s *Stream) chunkWithoutContent() {
 		s.text.hasText, s.tools.onTool = true, false
 		s.apply(s.tools.inferEnds())
 	}
-	another := c.Count == 1 && !c.FirstOnly && !c.Finish.Ok() && !x.HasError()
 	says := c.Finish.Ok() || c.Extra || c.MoreErrors || c.ChoiceErrors || c.Text || c.Reasoning || c.Other ||
 		x.HasError() || c.Hermes.Ok() || c.Count > 1
 	switch {
-	case another:
+	case c.Count == 1 && !c.FirstOnly && !c.Finish.Ok() && !x.HasError():
 	case says:
 		s.decideHeld()
 	case len(s.hold.whole) > 0:
@@ -107,17 +108,16 @@ func (s *Stream) markerChunk() bool {
 	s.notes.Add(contract.SectionMarkers, "a tool marker, the whole content of one chunk: leaves the text")
 	s.text.prose.DropMarker()
 	s.Sum.Markers++
+	x.DropContent()
 	switch {
 	case x.Droppable():
 		s.Out.Drop()
 	case !x.C.Finish.Ok(): // it may have the role
-		x.DropContent()
 		s.writeChunk()
 	}
-	s.startMarked(m.Emoji, m.Label, contract.SourceMarker)
+	s.startMarked(&m, contract.SourceMarker)
 	s.text.prose.BeginMessage()
 	if x.C.Finish.Ok() {
-		x.DropContent()
 		s.writeChunk()
 	}
 	return true

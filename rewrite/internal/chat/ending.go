@@ -93,7 +93,7 @@ func (s *Stream) finishChunk() {
 		s.w.Object(x)
 		return
 	}
-	var reports *chunk.Object
+	reports := new(chunk.Object)
 	if reason == "error" {
 		s.notes.Add(contract.SectionEnd, "upstream says that the agent failed: an error finish, without secrets")
 		reports = x
@@ -111,16 +111,16 @@ func (s *Stream) finishError(code string) {
 	s.apply(s.tools.endAll(true))
 	s.notes.Add(contract.SectionEnd, "error finish, code "+code)
 	s.Finished = true
-	s.w.ErrorFinish(s.fail(code, nil), e.begun&^e.ended, e.usage)
+	s.w.ErrorFinish(s.fail(code, new(chunk.Object)), e.begun&^e.ended, e.usage)
 }
 
 // fail records that the stream ends with an error finish, and returns its failure. The finish
-// chunk x, which may be nil, reports that itself.
+// chunk x reports that itself, unless it is empty.
 func (s *Stream) fail(code string, x *chunk.Object) *encode.Failure {
 	s.recordFailure(code)
 	s.Sum.FinishReason = "error"
 	f := &encode.Failure{
-		Code: code, Message: s.message(x, code), Reported: x != nil, Sent: s.end.errorSent != nil,
+		Code: code, Message: s.message(x, code), Reported: x.C.Finish.Ok(), Sent: s.end.errorSent != nil,
 		Partial: s.text.hasText || s.text.hasReasoning,
 	}
 	if !f.Sent && s.o.ErrorFinish != contract.ErrorFinishInline {
@@ -144,15 +144,12 @@ func (s *Stream) recordError(x *chunk.Object) {
 	s.end.errorSent = bytes.Clone(jsonspan.Truncate(s.message(x, contract.CodeAgentError), contract.MaxMessage))
 }
 
-// message returns the message of a failure, a JSON string: that of the error in x, which may be
-// nil, of the error that has left, or of the code.
+// message returns the message of a failure, a JSON string: that of the error in x, if it
+// has one, of the error that has left, or of the code.
 func (s *Stream) message(x *chunk.Object, code string) []byte {
-	if x != nil {
-		if m := x.ErrorMessage(); m != nil {
-			return m
-		}
-	}
-	switch {
+	switch m := x.ErrorMessage(); {
+	case m != nil:
+		return m
 	case s.end.errorSent != nil:
 		return s.end.errorSent
 	case code == contract.CodeShutdown && s.Sum.Tools == 0 && s.Sum.Unexamined == 0:

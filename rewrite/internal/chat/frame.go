@@ -20,16 +20,15 @@ func (s *Stream) Unit(u sse.Unit) {
 	}
 }
 
-// Frame handles the current frame. parsed says that the object in its data has been
-// parsed, too.
-func (s *Stream) Frame(parsed bool) {
+// Frame handles the current frame.
+func (s *Stream) Frame() {
 	x := &s.x
 	switch {
 	case !x.F.HasData:
 		s.Quiet(x.F.Raw)
 	case chunk.IsDone(x.F.Data):
 		s.doneFrame()
-	case parsed || x.C.Parse(x.F.Data):
+	case x.C.Parse(x.F.Data):
 		s.object()
 	case s.Done:
 		s.dropLate()
@@ -97,7 +96,7 @@ func (s *Stream) Noise(b []byte) {
 // LF handles the LF b of a CRLF whose CR ended the unit before.
 func (s *Stream) LF(b []byte) {
 	if s.Out.LF() {
-		s.holdBytes(b, s.hold.dropped)
+		s.holdBytes(b)
 	}
 }
 

@@ -25,13 +25,11 @@ func (s *Stream) Raw(b []byte, last bool, limit int) {
 		return
 	}
 	s.decideHeld()
-	g := s.large
-	if g == nil {
-		g = &largeFrame{}
-		g.read(b[:min(len(b), limit, MaxLook)])
-		s.large = g
+	if s.large == nil {
+		s.large = readLarge(b[:min(len(b), limit, MaxLook)])
 		s.largeBegins()
 	}
+	g := s.large
 	g.tail = append(g.tail, b[max(0, len(b)-MaxLook):]...)
 	g.tail = g.tail[max(0, len(g.tail)-MaxLook):]
 	if g.drop {
@@ -49,8 +47,9 @@ func (s *Stream) Raw(b []byte, last bool, limit int) {
 	}
 }
 
-// read reads the beginning of the frame.
-func (g *largeFrame) read(head []byte) {
+// readLarge returns the frame with the beginning head.
+func readLarge(head []byte) *largeFrame {
+	g := new(largeFrame)
 	x, c := &g.x, &g.x.C
 	chunk.ParseBeginning(&x.F, bytes.Clone(head))
 	c.Parse(x.F.Data)
@@ -66,6 +65,7 @@ func (g *largeFrame) read(head []byte) {
 			*v = jsonspan.Span{}
 		}
 	}
+	return g
 }
 
 // largeBegins does what comes before the large frame.
@@ -74,10 +74,10 @@ func (s *Stream) largeBegins() {
 	c := &g.x.C
 	switch g.kind {
 	case kindTool:
-		t, status := toolOf(&g.x)
+		t, status := transitionOf(&g.x)
 		started, _ := s.tools.started(t.ID)
 		g.drop = s.w.Form == contract.ProgressOff || s.Finished || isInternal(t.Name) ||
-			status == encode.Running && started || status == encode.Completed && t.ID != "" && s.tools.find(&t) < 0
+			status == encode.Running && started || status == encode.Completed && t.ID != "" && s.tools.find(&t.Tool) < 0
 		return
 	case kindError:
 		s.apply(s.tools.endAll(!s.Finished))
@@ -97,13 +97,11 @@ func (s *Stream) largeEnds() {
 	g, t, x, c := s.large, &s.text, &s.large.x, &s.large.x.C
 	switch {
 	case g.kind == kindTool:
-		tool, status := toolOf(x)
-		if more, ok := g.members(); ok { // what the beginning does not say is in the last bytes
-			m, late := toolOf(&more)
-			tool.Name, tool.Emoji, tool.ID = cmp.Or(tool.Name, m.Name), cmp.Or(tool.Emoji, m.Emoji), cmp.Or(tool.ID, m.ID)
-			status = cmp.Or(status, late)
-		}
-		s.transition(encode.Transition{Tool: tool, Event: x, Left: true}, status)
+		tool, status := transitionOf(x)
+		m, late := transitionOf(g.members()) // what the beginning does not say is in the last bytes
+		tool.Name, tool.Emoji, tool.ID = cmp.Or(tool.Name, m.Name), cmp.Or(tool.Emoji, m.Emoji), cmp.Or(tool.ID, m.ID)
+		tool.Left = true
+		s.transition(tool, cmp.Or(status, late))
 		return
 	case g.kind == kindError:
 		s.recordError(x)
@@ -123,18 +121,19 @@ func (s *Stream) largeEnds() {
 	}
 }
 
-// members returns the members at the end of the object. It returns false if they are not
+// members returns an object with the members at the end of the frame, or none if they are not
 // known.
-func (g *largeFrame) members() (x chunk.Object, ok bool) {
+func (g *largeFrame) members() *chunk.Object {
 	data := g.tail[:bytes.LastIndexByte(g.tail, '}')+1]
 	for i := range data {
 		if data[i] == ',' {
+			var x chunk.Object
 			x.F.Data = data[i:]
-			x.F.Data[0] = '{' // in a string, or deeper, this begins no object
+			data[i] = '{' // in a string, or deeper, this begins no object
 			if x.C.Parse(x.F.Data) {
-				return x, true
+				return &x
 			}
 		}
 	}
-	return x, false
+	return &chunk.Object{}
 }

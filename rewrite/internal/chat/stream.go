@@ -6,12 +6,11 @@
 //	frame.go   every unit of a stream: where it goes
 //	chunks.go  chunks
 //	large.go   frames that are larger than max_frame
-//	events.go  upstream's tool events, other named events and errors
+//	events.go  what a frame is; upstream's tool events, other named events and errors
 //	ending.go  finish chunks, verdicts and error finishes
 //	text.go    the content of a chunk: read, held, applied, and frames that differ in nothing else
 //	stream.go  Stream: its state, and what all of these do with it
 //	tools.go   tools: which are open, and the transitions that follow
-//	kind.go    what a frame is
 //
 // Each file knows those below it.
 //
@@ -83,7 +82,7 @@ type text struct {
 
 // hold keeps frames back whose text may begin an imitation or a tag. They leave byte for
 // byte, or without the text that was one. It is empty unless the text suspects
-// something. Its size is bounded by Stream.boundHold.
+// something. Its size is bounded by Stream.holdBytes.
 type hold struct {
 	whole    []byte // the frames, one after the other, with the edits made so far
 	stripped []byte // the same without the suspected text
@@ -142,7 +141,7 @@ type template struct {
 // Init makes s the Stream of a response, which writes to out.
 func (s *Stream) Init(out *sse.Writer, o *contract.Options, p *contract.Params, notes *contract.Notes) {
 	s.Out, s.o, s.p, s.memory, s.notes = out, o, p, p.Usage, notes
-	s.w = encode.NewWriter(out, o, p, notes)
+	s.w = encode.NewWriter(out, o, p)
 	s.tools.size = s.w.EndSize
 	s.x.Notes, s.text.prose.Notes = notes, notes
 }

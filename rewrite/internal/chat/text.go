@@ -30,34 +30,23 @@ func (s *Stream) readContent(last bool) bool {
 	if x.CanCopy() {
 		part = len(x.F.Raw) - (in.To - in.From) + len("reasoning_content") + len(prose.BreakInJSON)
 	}
-	rules := prose.Rules{Options: s.o, Finished: s.Finished, Reasoned: t.hasReasoning, Limits: prose.Limits{
-		Growth: maxGrowth - s.tools.endCost(), Part: part, Tool: s.w.StartSize(),
-	}}
-	r.Read(x.F.Data, in, &rules, last)
+	rules := prose.Rules{Options: s.o, Finished: s.Finished, Reasoned: t.hasReasoning,
+		Growth: maxGrowth - s.tools.endCost(), Part: part, Tool: s.w.StartSize()}
+	r.Read(in.Of(x.F.Data), &rules, last)
 	first := r.Text && !t.hasText && r.Held != prose.Leaves
 	s.applyReading()
-	reasoning, kept := s.writeParts(first)
+	kept, reasoning := s.writeParts(first)
 	if r.Suspects() {
 		s.holdFrame(&kept)
 		return false
 	}
-	left := kept.Len()
-	if reasoning && left > 0 {
-		drop := s.o.Reasoning == contract.ReasoningDrop
-		if drop || !x.C.OnlyText || x.C.Finish.Ok() || x.HasError() {
-			if !drop {
-				s.w.Delta(x, true, &kept) // it gets a delta of its own (contract section 4)
-			}
-			kept, left = prose.Kept{}, 0
-		}
-	}
-	if in.Ok() && left == 0 && x.Droppable() {
+	if in.Ok() && kept.Len() == 0 && x.Droppable() {
 		s.Out.BeginOwn() // parts may have left
 		s.Out.Drop()
 		return false
 	}
 	s.rest = kept
-	x.KeepContent(&kept, reasoning && left > 0)
+	x.KeepContent(&kept, reasoning)
 	return true
 }
 
@@ -66,8 +55,9 @@ func (s *Stream) applyReading() {
 	t := &s.text
 	r := &t.prose
 	t.hasText = t.hasText || r.Text
-	t.hasReasoning = t.hasReasoning || r.Reasoned
-	t.droppedReasoning = t.droppedReasoning || r.Dropped
+	drop := s.o.Reasoning == contract.ReasoningDrop
+	t.hasReasoning = t.hasReasoning || r.Reasoned && !drop
+	t.droppedReasoning = t.droppedReasoning || r.Reasoned && drop
 	s.Sum.Reasoning += r.Stretches
 	s.Sum.Markers += len(r.Tools)
 	s.Sum.Imitations += r.Imitations
@@ -88,7 +78,7 @@ func (s *Stream) decideHeld() {
 		return
 	}
 	rules := prose.Rules{Options: s.o, Finished: s.Finished} // without limits: s.x need not be the frame that is held
-	if reasoning := r.Decide(&rules); reasoning != nil {
+	if reasoning := r.Decide(&rules); len(reasoning) > 0 {
 		s.w.Delta(&chunk.Object{}, true, &prose.Kept{Front: reasoning})
 	}
 	s.applyReading()
@@ -98,33 +88,28 @@ func (s *Stream) decideHeld() {
 // startTrusted starts the tool n of the text, from 1 on, or none if n is 0.
 func (s *Stream) startTrusted(n int) {
 	if n > 0 {
-		m := &s.text.prose.Tools[n-1]
-		s.startMarked(m.Emoji, m.Label, contract.SourceImitation)
+		s.startMarked(&s.text.prose.Tools[n-1], contract.SourceImitation)
 	}
 }
 
-// startMarked starts the tool that a marker stands for. emoji and label are insides of
-// JSON strings.
-func (s *Stream) startMarked(emoji, label []byte, source contract.ToolSource) {
+// startMarked starts the tool that the marker m stands for.
+func (s *Stream) startMarked(m *marker.Marker, source contract.ToolSource) {
 	s.setReportsFailures(false)
 	s.startTool(encode.Transition{Source: source, Tool: encode.Tool{
-		Name: s.o.Tools.Name(emoji, label), Emoji: `"` + string(emoji) + `"`, Label: `"` + string(label) + `"`,
+		Name: s.o.Tools.Name(m.Emoji, m.Label), Emoji: `"` + string(m.Emoji) + `"`, Label: `"` + string(m.Label) + `"`,
 		Inferred: true,
 	}})
 }
 
 // writeParts writes the parts of the content up to the last one with anything in it: as copies
 // of the chunk if possible, or else as chunks of our own. It returns the rest of that one, which
-// leaves with the chunk itself, and whether it is reasoning. first says that no text has left
-// before.
-func (s *Stream) writeParts(first bool) (reasoning bool, kept prose.Kept) {
+// leaves with the chunk itself, and whether it is reasoning, which leaves in a chunk of its own if
+// this one says more (contract section 4). first says that no text has left before.
+func (s *Stream) writeParts(first bool) (kept prose.Kept, reasoning bool) {
 	x, t := &s.x, &s.text
 	r := &t.prose
 	n := len(r.Parts)
-	for n > 1 && r.Parts[n-1].Tool == 0 {
-		if last := r.Part(n - 1); last.Len() > 0 {
-			break
-		}
+	for n > 1 && r.Parts[n-1].Tool == 0 && r.Parts[n-1].Len() == 0 {
 		n--
 	}
 	for i := range r.Parts[:n] {
@@ -134,8 +119,7 @@ func (s *Stream) writeParts(first bool) (reasoning bool, kept prose.Kept) {
 			s.apply(s.tools.inferEnds())
 			s.tools.onTool = s.tools.onTool && p.Reasoning
 		}
-		kept = r.Part(i)
-		kept.Front = r.Front(i, &kept)
+		kept = p.Kept
 		if p.HasText && !p.Reasoning {
 			t.noReply, first = first && t.gaveUp && saysNoReply(&kept), false
 		}
@@ -143,7 +127,9 @@ func (s *Stream) writeParts(first bool) (reasoning bool, kept prose.Kept) {
 			s.notes.Add(contract.SectionReasoning, "reasoning: leaves the content")
 		}
 		switch {
-		case i == n-1, kept.Len() == 0, p.Reasoning && s.o.Reasoning == contract.ReasoningDrop:
+		case kept.Len() == 0, p.Reasoning && s.o.Reasoning == contract.ReasoningDrop:
+		case i == n-1 && !(p.Reasoning && (!x.C.OnlyText || x.C.Finish.Ok() || x.HasError())):
+			return kept, p.Reasoning
 		case x.CanCopy():
 			x.KeepContent(&kept, p.Reasoning)
 			s.w.Object(x)
@@ -151,7 +137,7 @@ func (s *Stream) writeParts(first bool) (reasoning bool, kept prose.Kept) {
 			s.w.Delta(x, p.Reasoning, &kept)
 		}
 	}
-	return r.Parts[n-1].Reasoning, kept
+	return prose.Kept{}, false
 }
 
 // holdFrame holds the chunk with nothing of its content but kept, whose end may be an
@@ -160,11 +146,11 @@ func (s *Stream) holdFrame(kept *prose.Kept) {
 	x, h, r := &s.x, &s.hold, &s.text.prose
 	s.Out.BeginOwn()      // parts may have left
 	var before prose.Kept // what is before the suspected text
-	if n, here := r.Suspected(); here {
+	if n, here, newline := r.Suspected(); here {
 		before = prose.Kept{Front: kept.Front, Text: kept.Text[:len(kept.Text)-n]}
-	}
-	if r.HeldNewline {
-		before.Front, kept.Front = nil, prose.NewlineInJSON // it is part of the suspected line
+		if newline {
+			before.Front, kept.Front = nil, prose.NewlineInJSON // it is part of the suspected line
+		}
 	}
 	h.dropped = before.Len() == 0 && x.Droppable() && x.C.Content.Inner().Ok()
 	if !h.dropped {
@@ -174,8 +160,7 @@ func (s *Stream) holdFrame(kept *prose.Kept) {
 	}
 	x.KeepContent(kept, false)
 	h.whole = x.Edits.Append(h.whole, &x.F)
-	s.Out.Hold()
-	s.boundHold()
+	s.holdBytes(nil)
 }
 
 // Quiet forwards bytes that say nothing to clients. They decide nothing about what is
@@ -185,24 +170,20 @@ func (s *Stream) Quiet(b []byte) {
 		s.Out.Unit(b)
 		return
 	}
-	s.Out.Hold()
-	s.holdBytes(b, false)
+	s.hold.dropped = false
+	s.holdBytes(b)
 }
 
-// holdBytes holds bytes that have no text. If dropped is true, they belong to a frame that is
-// not in stripped.
-func (s *Stream) holdBytes(b []byte, dropped bool) {
+// holdBytes holds b, which has no text, after the held frames. It releases them if they are
+// larger than a frame may be.
+func (s *Stream) holdBytes(b []byte) {
 	h := &s.hold
+	s.Out.Hold()
 	h.whole = append(h.whole, b...)
-	if h.dropped = dropped; !dropped {
+	if !h.dropped {
 		h.stripped = append(h.stripped, b...)
 	}
-	s.boundHold()
-}
-
-// boundHold releases the held frames if they are larger than a frame may be.
-func (s *Stream) boundHold() {
-	if n := len(s.hold.whole); n > s.o.MaxFrame {
+	if n := len(h.whole); n > s.o.MaxFrame {
 		s.text.prose.Release()
 		s.applyReading()
 		s.Out.Forward(s.Out.Bytes[len(s.Out.Bytes)-n:])

@@ -19,7 +19,7 @@ func feed(frames ...string) string {
 		x := s.Object()
 		x.Edits.Reset()
 		x.F.Parse([]byte(frame))
-		s.Frame(false)
+		s.Frame()
 	}
 	s.Object().F.Parse(nil) // a tail that is empty
 	s.Finish(contract.CodeIncomplete)

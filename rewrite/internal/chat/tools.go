@@ -69,10 +69,9 @@ func (l *tools) start(c encode.Transition, now time.Time, window time.Duration) 
 func (l *tools) end(i int, source contract.ToolSource) encode.Transition {
 	t := l.open[i]
 	l.open = slices.Delete(l.open, i, i+1)
-	if len(l.ended) == MaxEndedTools {
-		l.ended = slices.Delete(l.ended, 0, 1)
+	if l.ended = append(l.ended, endedTool{maphash.String(idSeed, t.ID), t.Card}); len(l.ended) > MaxEndedTools {
+		l.ended = l.ended[1:]
 	}
-	l.ended = append(l.ended, endedTool{maphash.String(idSeed, t.ID), t.Card})
 	return encode.Transition{Tool: t, Completed: true, Source: source}
 }
 

@@ -81,20 +81,3 @@ func TestOpenToolsAreBounded(t *testing.T) {
 		}
 	}
 }
-
-func TestEndedToolsAreRemembered(t *testing.T) {
-	l := tools{size: func(*encode.Tool) int { return 0 }}
-	for i := range 2 * MaxEndedTools {
-		start := encode.Transition{Tool: encode.Tool{ID: fmt.Sprint(i), Card: i%2 == 0}}
-		l.start(start, time.Time{}, 0)
-		l.end(0, contract.SourceUpstream)
-	}
-	for i, want := range map[int]bool{0: false, MaxEndedTools - 1: false, MaxEndedTools: true, 2*MaxEndedTools - 1: true} {
-		if started, card := l.started(fmt.Sprint(i)); started != want || card != (want && i%2 == 0) {
-			t.Errorf("tool %d: started %t, had a card %t", i, started, card)
-		}
-	}
-	if len(l.ended) != MaxEndedTools {
-		t.Errorf("%d tools are remembered", len(l.ended))
-	}
-}

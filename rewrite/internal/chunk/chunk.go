@@ -4,8 +4,7 @@
 //
 //	chunk.go     Chunk: the members of the object in a frame's data, by position
 //	object.go    Object: a frame, its Chunk, and the edits that it leaves with
-//	redact.go    edits that take secrets out of the frames of any stream
-//	text.go      the texts of an answer, and the secrets in them
+//	redact.go    the secrets in errors and in texts, and the edits that take them out
 //	failure.go   Hermes' own texts about a failed agent
 //
 // Steps that may make many edits come first, one after the other: each makes its edits and

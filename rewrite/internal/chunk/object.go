@@ -117,26 +117,23 @@ func (x *Object) DropName() {
 // finish reason even an error that is null ends the streams of some clients before they have
 // read that.
 func (x *Object) Remove(v jsonspan.Span) {
-	x.remove(func(_, value jsonspan.Span) bool { return value == v }, func(at jsonspan.Span, with []byte) {
-		x.Replace(at.From, at.To, with)
-	})
+	x.remove(func(_, value jsonspan.Span) bool { return value == v })
 }
 
 // KeepOneError removes every error of the object but C.Err, and parses it again: clients
 // differ in which of several they use (contract section 3). It must come before other edits.
 func (x *Object) KeepOneError() {
 	if x.C.MoreErrors {
-		goes := func(name, value jsonspan.Span) bool {
+		x.remove(func(name, value jsonspan.Span) bool {
 			return value != x.C.Err && jsonspan.Spells(name.Of(x.F.Data), "error")
-		}
-		replaceAll(&x.F, &x.Edits, func(replace replacer) { x.remove(goes, replace) })
+		})
 		x.apply()
 	}
 }
 
 // remove removes the members that go, each with the comma before it, or those that no other
 // member precedes with the comma after them.
-func (x *Object) remove(goes func(name, value jsonspan.Span) bool, replace replacer) {
+func (x *Object) remove(goes func(name, value jsonspan.Span) bool) {
 	end, stays := 0, false // where the member before ends; one stays
 	for name, value := range jsonspan.Members(x.F.Data, x.C.All) {
 		from := name.From - 1
@@ -145,9 +142,9 @@ func (x *Object) remove(goes func(name, value jsonspan.Span) bool, replace repla
 		}
 		switch {
 		case goes(name, value):
-			replace(jsonspan.Span{From: end, To: value.To}, nil)
+			x.Replace(end, value.To, nil)
 		case !stays && end < from:
-			replace(jsonspan.Span{From: end, To: from}, nil)
+			x.Replace(end, from, nil)
 			fallthrough
 		default:
 			stays = true
@@ -156,11 +153,15 @@ func (x *Object) remove(goes func(name, value jsonspan.Span) bool, replace repla
 	}
 }
 
-// DropFinish replaces each finish reason of the object's choices by null.
+// DropFinish replaces each finish reason of the object's choices by null. It is the last edit.
 func (x *Object) DropFinish() { x.replaceFinish("", "null") }
 
-// Fail replaces each finish reason of the object's choices that is stop by error.
-func (x *Object) Fail() { x.replaceFinish("stop", `"error"`) }
+// Fail replaces each finish reason of the object's choices that is stop by error, and parses it
+// again.
+func (x *Object) Fail() {
+	x.replaceFinish("stop", `"error"`)
+	x.apply()
+}
 
 // replaceFinish replaces each finish reason of the object's choices that is reason, or is not
 // null if that is empty.
@@ -183,14 +184,12 @@ func (x *Object) RenameMembers(card bool) {
 	if card {
 		names = append(names, "type", "output_index", "item")
 	}
-	replaceAll(&x.F, &x.Edits, func(replace replacer) {
-		for name, value := range jsonspan.Members(x.F.Data, x.C.All) {
-			key := string(nameOf(x.F.Data, name))
-			if slices.Contains(names, key) && (key != "event" || value.IsString(x.F.Data)) {
-				replace(jsonspan.Span{From: name.From, To: name.From}, []byte("hermes_"))
-			}
+	for name, value := range jsonspan.Members(x.F.Data, x.C.All) {
+		key := string(nameOf(x.F.Data, name))
+		if slices.Contains(names, key) && (key != "event" || value.IsString(x.F.Data)) {
+			x.Replace(name.From, name.From, []byte("hermes_"))
 		}
-	})
+	}
 	x.apply()
 }
 

@@ -66,15 +66,12 @@ func shifted(from int, each func(jsonspan.Span)) func(jsonspan.Span) {
 	return func(s jsonspan.Span) { each(jsonspan.Span{From: from + s.From, To: from + s.To}) }
 }
 
-// Redact adds the edits that replace the secrets for which find calls each, in order. find is
-// called twice.
+// Redact adds the edits that replace the secrets for which find calls each, in order.
 func Redact(f *sse.Frame, edits *sse.Splice, notes *contract.Notes, find func(each func(secret jsonspan.Span))) {
-	replaceAll(f, edits, func(replace replacer) {
-		var r redact.Replacer
-		find(func(secret jsonspan.Span) {
-			notes.Add(contract.SectionEnd, "a secret in what upstream says of a failure: redacted")
-			replace(secret, r.For(secret))
-		})
+	var r redact.Replacer
+	find(func(secret jsonspan.Span) {
+		notes.Add(contract.SectionEnd, "a secret in what upstream says of a failure: redacted")
+		edits.Replace(f, secret.From, secret.To, r.For(secret))
 	})
 }
 
@@ -110,37 +107,6 @@ func (x *Object) Redact(all, inTag bool) {
 	}
 }
 
-// MaxRedactedEdits is the number of edits of a frame that are made one by one, such as those
-// of secrets. A single one replaces more of them.
-const MaxRedactedEdits = 128
-
-// replacer replaces a part of the data of a frame. Calls come in order.
-type replacer func(at jsonspan.Span, with []byte)
-
-// replaceAll adds the edits for which all, which is called twice, calls replace. If there are
-// more than MaxRedactedEdits, a single one takes their place: an edit for each would take more
-// memory than the frame. It reaches to the end of the data: lines that stay, but empty, must not
-// be within a string.
-func replaceAll(f *sse.Frame, edits *sse.Splice, all func(replacer)) {
-	n, from, size := 0, 0, len(f.Data)
-	all(func(v jsonspan.Span, with []byte) {
-		if n++; n == 1 {
-			from = v.From
-		}
-		size += len(with) - (v.To - v.From)
-	})
-	if n <= MaxRedactedEdits {
-		all(func(v jsonspan.Span, with []byte) { edits.Replace(f, v.From, v.To, with) })
-		return
-	}
-	anew, at := make([]byte, 0, size-from), from
-	all(func(v jsonspan.Span, with []byte) {
-		anew = append(append(anew, f.Data[at:v.From]...), with...)
-		at = v.To
-	})
-	edits.Replace(f, from, len(f.Data), jsonspan.OneLine(append(anew, f.Data[at:]...)))
-}
-
 // Apply makes the edits of f, which are then done, and parses the result.
 func Apply(f *sse.Frame, edits *sse.Splice) {
 	raw := edits.Append(make([]byte, 0, edits.Size(f)), f)
@@ -151,4 +117,55 @@ func Apply(f *sse.Frame, edits *sse.Splice) {
 		f.Parse(raw)
 	}
 	edits.Reset()
+}
+
+// EachText calls each for the inside of every text of an answer in the value at v of
+// data, in order: contents, in strings and in parts, of choices, of messages and of the
+// items of a response, and the text that an event of a response adds or ends. Arguments,
+// outputs of tools and reasoning are none.
+func EachText(data []byte, v jsonspan.Span, each func(text jsonspan.Span)) {
+	eachText(data, v, textDepth, each)
+}
+
+// textDepth is how deep a text is in an answer at most: response, output, item, content,
+// part, text.
+const textDepth = 8
+
+func eachText(data []byte, v jsonspan.Span, depth int, each func(text jsonspan.Span)) {
+	if depth == 0 || !v.Ok() {
+		return
+	}
+	if v.IsString(data) {
+		each(v.Inner())
+		return
+	}
+	for element := range jsonspan.Elements(data, v) {
+		eachText(data, element, depth-1, each)
+	}
+	var around bool // it has no text but in objects
+	switch typ := jsonspan.Inside(jsonspan.Plain(jsonspan.StringAt(data, jsonspan.MemberOf(data, v, "type")))); {
+	case len(typ) == 0, string(typ) == "message", string(typ) == "output_text", string(typ) == "text", bytes.HasPrefix(typ, []byte("response.output_text.")):
+	case bytes.HasPrefix(typ, []byte("response.")):
+		around = true
+	default:
+		return
+	}
+	for name, value := range jsonspan.Members(data, v) {
+		switch string(nameOf(data, name)) {
+		case "choices", "delta", "message", "content", "text", "output":
+			if around {
+				continue
+			}
+		case "item", "part", "response":
+		default:
+			continue
+		}
+		eachText(data, value, depth-1, each)
+	}
+}
+
+// EachSaid calls each for every secret in what a provider has said in the texts at v of data
+// (contract section 3, "Provider said"), in order. inTag is as in redact.Said.
+func EachSaid(data []byte, v jsonspan.Span, inTag bool, each func(secret jsonspan.Span)) {
+	EachText(data, v, func(text jsonspan.Span) { redact.EachSaid(text.Of(data), inTag, shifted(text.From, each)) })
 }

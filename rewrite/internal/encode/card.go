@@ -3,6 +3,7 @@ package encode
 import (
 	"bytes"
 	"cmp"
+	"fmt"
 	"regexp"
 	"strings"
 	"unicode"
@@ -24,9 +25,6 @@ const (
 	MaxCardLabel = 1 << 10
 	// MaxCardName is the number of characters of a card's name.
 	MaxCardName = 80
-	// cardSize is the number of bytes that a call and its output take at most, without
-	// the label, the ids and the envelope.
-	cardSize = 1088
 )
 
 // itemHead begins the members of a card. The large index puts the card after
@@ -40,24 +38,27 @@ func (w *Writer) HasCards() bool { return w.o.Cards && w.Envelops() }
 // shows the item's name. In later requests Open WebUI sends what stands in provider_function
 // instead, if that is there: an API takes no emoji in the name of a function, and the chat may
 // go on with another model.
-func (t *Transition) card() string {
+func (t *Transition) card() []byte {
 	if !t.Card {
-		return ""
+		return nil
 	}
 	_, status, _ := t.outcome()
-	function := "tool"
+	function := `"tool"`
 	if functions.MatchString(t.Name) {
-		function = jsonspan.Inside(t.Name)
+		function = t.Name
 	}
 	label := cardText(t.Label)
-	name := cardName(oneLine(cardText(t.Emoji)), cmp.Or(oneLine(label), oneLine(cardText(t.Name))))
+	name := []rune(strings.TrimSpace(oneLine(cardText(t.Emoji)) + " " + cmp.Or(oneLine(label), oneLine(cardText(t.Name)))))
+	if len(name) > MaxCardName {
+		name = append(name[:MaxCardName], '…')
+	}
 	if len(jsonspan.Inside(t.Label)) > MaxCardLabel {
 		label += "…"
 	}
-	arguments := escapes.Replace(`{"label": ` + string(jsonspan.Quote(label)) + `}`)
-	return itemHead + `function_call","id":` + t.ID + `,"call_id":` + t.ID + `,"name":"` + name +
-		`","arguments":"` + arguments + `","provider_function":{"name":"` + function + `","arguments":"` + arguments +
-		`"},"status":"` + status + `"}`
+	arguments := jsonspan.Quote(`{"label": ` + string(jsonspan.Quote(label)) + `}`)
+	return fmt.Appendf(nil, itemHead+`function_call","id":%s,"call_id":%[1]s,"name":%s,"arguments":%s,`+
+		`"provider_function":{"name":%s,"arguments":%[3]s},"status":"%[5]s"}`,
+		t.ID, jsonspan.Quote(string(name)), arguments, function, status)
 }
 
 // cardOutput writes the output of the card of t, which has ended. It is a chunk that no
@@ -68,9 +69,6 @@ func (w *Writer) cardOutput(t *Transition) {
 		`,"output":[{"type":"input_text","text":"`, text, `"}],"status":"`, status, "\"}}\n\n")
 }
 
-// escapes makes text without control characters the inside of a JSON string.
-var escapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
-
 // functions matches the JSON strings that an API allows as the name of a function.
 var functions = regexp.MustCompile(`^"[-_0-9A-Za-z]{1,64}"$`)
 
@@ -78,7 +76,7 @@ var functions = regexp.MustCompile(`^"[-_0-9A-Za-z]{1,64}"$`)
 func cardText(raw string) string {
 	inner := jsonspan.Inside(raw)
 	head := jsonspan.Head([]byte(inner[:min(len(inner), MaxCardLabel+len(`\ud83d\udcbb`))]), MaxCardLabel)
-	return string(jsonspan.AppendText(make([]byte, 0, len(head)), bytes.ToValidUTF8(head, nil)))
+	return string(jsonspan.AppendText(nil, bytes.ToValidUTF8(head, nil)))
 }
 
 // oneLine returns text without invisible characters, but for those that belong to emoji.
@@ -90,31 +88,15 @@ func oneLine(text string) string {
 	}), " ")
 }
 
-// cardName returns the name of a card, the inside of a JSON string, which its row shows as
-// plain text.
-func cardName(emoji, label string) string {
-	name, n := strings.TrimSpace(emoji+" "+label), 0
-	for i := range name {
-		if n++; n > MaxCardName {
-			return escapes.Replace(name[:i]) + "…"
-		}
-	}
-	return escapes.Replace(name)
-}
-
 // HasCard reports whether another sidecar has made a card of the tool event x.
 func HasCard(x *chunk.Object) bool {
-	id := itemID(x, "function_call")
+	id := ItemID(x, "function_call")
 	return id != nil && string(id) == string(jsonspan.Plain(x.String(x.C.CallID)))
 }
 
-// OutputOf returns the id of the tool, a JSON string without escapes, whose card the chunk
-// x is the output of, or nil if it is none.
-func OutputOf(x *chunk.Object) []byte { return itemID(x, "function_call_output") }
-
-// itemID returns the id of the call, a JSON string without escapes, that the item of the type
+// ItemID returns the id of the call, a JSON string without escapes, that the item of the type
 // in x names, or nil.
-func itemID(x *chunk.Object, kind string) []byte {
+func ItemID(x *chunk.Object, kind string) []byte {
 	if !x.C.Extra {
 		return nil
 	}

@@ -15,7 +15,7 @@ func TestEndsOfCardsTakeWhatIsCounted(t *testing.T) {
 		long := `"` + strings.Repeat(fields, 3000) + `"`
 		for _, id := range []string{`"i"`, `"` + strings.Repeat("i", MaxCardID-2) + `"`} {
 			var out sse.Writer
-			w := NewWriter(&out, &o, &contract.Params{}, nil)
+			w := NewWriter(&out, &o, &contract.Params{})
 			c := Transition{Tool: Tool{Name: long, Emoji: long, Label: long, ID: id, Card: true}, Completed: true, Interrupted: true}
 			w.Transition(&c)
 			card := len(out.Take())

@@ -74,13 +74,13 @@ func (w *Writer) Envelops() bool {
 // only where events show it: elsewhere a second sidecar may not know it, if the chunks that
 // had it were dropped.
 func (w *Writer) EndSize(t *Tool) int {
-	chunk := eventSize
+	chunk := 400 // an event without the envelope's values and the tool's fields
 	if w.Envelops() {
 		chunk += w.envelope().len()
 	}
 	n := len(t.Name) + len(t.Emoji) + len(t.Label) + len(t.ID) + chunk
-	if t.Card {
-		n += cardSize + chunk + 4*len(t.ID) + 5*min(len(t.Label), MaxCardLabel)
+	if t.Card { // the call and its output, and the output's chunk
+		n += 1088 + chunk + 4*len(t.ID) + 5*min(len(t.Label), MaxCardLabel)
 	}
 	return n
 }
@@ -94,21 +94,18 @@ func (w *Writer) StartSize() int {
 	return w.EndSize(&Tool{})
 }
 
-// eventSize is the number of bytes that an event of ours takes at most, without the values of
-// the envelope and the fields of the tool.
-const eventSize = 400
-
 // Transition writes the event of t in the stream's form, and the output of its card. If
-// upstream's own event has that form, it leaves byte for byte.
+// upstream's own event has that form, it leaves byte for byte. One with an escape in a name is
+// written anew, because a client might not find the member.
 func (w *Writer) Transition(t *Transition) {
-	switch x := t.Event; {
+	x := t.Event
+	anew := x == nil || x.C.Escaped || t.Name != string(x.String(x.C.Tool))
+	switch {
 	case t.Left:
-	case x == nil || t.Name != string(x.String(x.C.Tool)):
-		w.toolEvent(t)
-	case w.leavesAsIs(t):
+	case !anew && w.leavesAsIs(t):
 		x.DropFinish() // the stream would have two (contract section 2)
 		w.Object(x)
-	case t.In == contract.ProgressBare && w.Envelops() && !x.C.Escaped:
+	case !anew && t.In == contract.ProgressBare && w.Envelops():
 		w.editEvent(t)
 	default:
 		w.toolEvent(t)
@@ -118,11 +115,10 @@ func (w *Writer) Transition(t *Transition) {
 	}
 }
 
-// leavesAsIs reports whether upstream's event of t leaves byte for byte. One with an escape
-// in a name is written anew, because a client might not find the member.
+// leavesAsIs reports whether upstream's event of t lacks nothing that its form has here.
 func (w *Writer) leavesAsIs(t *Transition) bool {
 	x := t.Event
-	return t.In == w.Form && x.String(x.C.CallID) != nil && x.String(x.C.Status) != nil && !x.C.Escaped &&
+	return t.In == w.Form && x.String(x.C.CallID) != nil && x.String(x.C.Status) != nil &&
 		(!w.o.StatusLine || !w.Envelops() || x.C.StatusLine.Ok()) && (!t.Card || HasCard(x))
 }
 
@@ -155,7 +151,7 @@ func (w *Writer) toolEvent(t *Transition) {
 		if t.Interrupted {
 			w.own(`,"interrupted":true`)
 		}
-		w.own(string(w.statusLine(t.Completed, t.description())), t.card())
+		w.own(string(w.statusLine(t.Completed, t.description())), string(t.card()))
 	}
 	w.own(tail)
 	if w.Form == contract.ProgressComment {
@@ -172,31 +168,20 @@ func (t *Tool) description() string {
 	return cmp.Or(emoji, label, jsonspan.Inside(t.Name))
 }
 
-// statusLine returns the member that Open WebUI shows, none if the option is off. description
-// is the inside of a JSON string.
-func (w *Writer) statusLine(done bool, description string) []byte {
-	if !w.o.StatusLine {
-		return nil
-	}
-	b := append([]byte(`,"event":{"type":"status","data":{"description":"`), description...)
-	return append(strconv.AppendBool(append(b, `","done":`...), done), "}}"...)
-}
-
 // editEvent writes upstream's event of t, which is bare, with the members of a chunk, and
 // with the id and the status if it lacks them.
 func (w *Writer) editEvent(t *Transition) {
 	x := t.Event
 	status, _, _ := t.outcome()
 	w.addChunkMembers(x, t.Card)
-	set := func(v jsonspan.Span, name, value string) {
-		if x.String(v) == nil { // it is absent, null or empty
-			x.Set(v, name, []byte(value))
-		}
+	if x.String(x.C.CallID) == nil { // it is absent, null or empty
+		x.Set(x.C.CallID, "toolCallId", []byte(t.ID))
 	}
-	set(x.C.CallID, "toolCallId", t.ID)
-	set(x.C.Status, "status", `"`+status+`"`)
+	if x.String(x.C.Status) == nil {
+		x.Set(x.C.Status, "status", []byte(`"`+status+`"`))
+	}
 	w.addStatusLine(x, t.Completed, t.description())
-	x.Append([]byte(t.card()))
+	x.Append(t.card())
 	if w.Form == contract.ProgressUnnamed {
 		x.DropName()
 	}
@@ -206,13 +191,23 @@ func (w *Writer) editEvent(t *Transition) {
 // addChunkMembers adds the members of a chunk before those of the named event x, and renames
 // those that it would then have twice. If card is true, it will be a card.
 func (w *Writer) addChunkMembers(x *chunk.Object, card bool) {
-	w.Notes.Add(contract.SectionTools, "a named event: gets the members of a chunk")
+	x.Notes.Add(contract.SectionTools, "a named event: gets the members of a chunk")
 	x.RenameMembers(card)
 	members, at := w.envelope().empty(), x.C.All.From+1
 	if jsonspan.SkipSpace(x.F.Data, at) != x.C.All.To-1 {
 		members += ","
 	}
 	x.Replace(at, at, []byte(members))
+}
+
+// statusLine returns the member that Open WebUI shows, none if the option is off. description
+// is the inside of a JSON string.
+func (w *Writer) statusLine(done bool, description string) []byte {
+	if !w.o.StatusLine {
+		return nil
+	}
+	b := append([]byte(`,"event":{"type":"status","data":{"description":"`), description...)
+	return append(strconv.AppendBool(append(b, `","done":`...), done), "}}"...)
 }
 
 // addStatusLine adds a status line to the named event x, unless it has one of its own.

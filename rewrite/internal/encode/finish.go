@@ -1,6 +1,7 @@
 package encode
 
 import (
+	"fmt"
 	"math/bits"
 	"slices"
 	"strconv"
@@ -26,23 +27,18 @@ func (w *Writer) inline() bool { return w.o.ErrorFinish == contract.ErrorFinishI
 // its [DONE]. It finishes the choices whose bit is set in open, so that no client waits
 // for one, or the first one if no bit is set. usage, a JSON object, may be empty.
 func (w *Writer) ErrorFinish(f *Failure, open uint64, usage []byte) {
-	if !w.inline() && !f.Sent {
-		w.errorFrame(nil, f)
-	}
-	w.own("data: {", w.envelope().head(), "[")
-	before := ""
+	choices := ""
 	for open = max(open, 1); open != 0; open &= open - 1 {
-		w.own(before, `{"index":`, strconv.Itoa(bits.TrailingZeros64(open)), `,"delta":{},"finish_reason":"error"}`)
-		before = ","
+		choices += fmt.Sprintf(`,{"index":%d,"delta":{},"finish_reason":"error"}`, bits.TrailingZeros64(open))
 	}
-	w.own("]")
+	members := w.envelope().head() + "[" + choices[1:] + "]"
 	if len(usage) > 0 {
-		w.own(`,"usage":`, string(usage))
+		members += `,"usage":` + string(usage)
 	}
-	if w.inline() && !f.Sent {
-		w.own(`,"error":`, string(contract.AppendErrorValue(nil, f.Message, f.Code)))
-	}
-	w.own(`,"hermes":`, f.hermes(), "}\n\n")
+	var x chunk.Object
+	x.F.Parse([]byte("data: {" + members + "}\n\n"))
+	x.C.Parse(x.F.Data)
+	w.FailedFinish(&x, f, &prose.Kept{})
 }
 
 // FailedFinish writes the finish chunk x of an agent that failed as an error finish: x says stop,
@@ -80,24 +76,19 @@ func (w *Writer) FailedFinish(x *chunk.Object, f *Failure, rest *prose.Kept) {
 // nothing but choices if its writer fails (contract section 3).
 func (w *Writer) fill(x *chunk.Object) {
 	c, e := &x.C, w.envelope()
-	for _, m := range [...]struct {
-		at          jsonspan.Span
-		has         []byte
-		name, value string
-	}{
-		{c.ID, x.String(c.ID), "id", e.ID},
-		{c.Object, x.String(c.Object), "object", `"chat.completion.chunk"`},
-		{c.Created, chunk.NumberAt(x.F.Data, c.Created), "created", e.Created},
-		{c.Model, x.String(c.Model), "model", e.Model},
-	} {
-		switch at := c.All.From + 1; {
-		case m.has != nil:
-		case m.at.Ok(): // it is null, or empty
-			x.ReplaceValue(m.at, m.value)
+	add := func(at jsonspan.Span, has []byte, name, value string) {
+		switch first := c.All.From + 1; {
+		case has != nil:
+		case at.Ok(): // it is null, or empty
+			x.ReplaceValue(at, value)
 		default:
-			x.Replace(at, at, []byte(`"`+m.name+`":`+m.value+`,`))
+			x.Replace(first, first, []byte(`"`+name+`":`+value+`,`))
 		}
 	}
+	add(c.ID, x.String(c.ID), "id", e.ID)
+	add(c.Object, x.String(c.Object), "object", `"chat.completion.chunk"`)
+	add(c.Created, chunk.NumberAt(x.F.Data, c.Created), "created", e.Created)
+	add(c.Model, x.String(c.Model), "model", e.Model)
 }
 
 // hermes returns the hermes block of an error finish.
@@ -109,12 +100,14 @@ func (f *Failure) hermes() string {
 // errorFrame writes the frame of an error. If the finish chunk x reports it, that is upstream's,
 // with the members that clients expect and that it lacks.
 func (w *Writer) errorFrame(x *chunk.Object, f *Failure) {
-	if !f.Reported || !x.C.Err.IsObject(x.F.Data) || jsonspan.SkipSpace(x.F.Data, x.C.Err.From+1) == x.C.Err.To-1 {
-		w.own("data: ", string(contract.AppendErrorObject(nil, f.Message, f.Code)), "\n\n")
-		return
+	var value []byte
+	if at := x.C.Err; f.Reported && at.IsObject(x.F.Data) && jsonspan.SkipSpace(x.F.Data, at.From+1) != at.To-1 {
+		value = jsonspan.OneLine(x.Value(at))
+	} else {
+		value = contract.AppendErrorValue(nil, f.Message, f.Code)
 	}
 	var y chunk.Object
-	y.F.Parse(slices.Concat([]byte(`data: {"error":`), jsonspan.OneLine(x.Value(x.C.Err)), []byte("}\n\n")))
+	y.F.Parse(slices.Concat([]byte(`data: {"error":`), value, []byte("}\n\n")))
 	y.C.Parse(y.F.Data)
 	y.C.All = y.C.Err // so that its members are those of the error
 	if m := y.Member("message"); y.String(m) == nil {

@@ -20,10 +20,9 @@ import (
 
 // Writer writes the frames of one stream.
 type Writer struct {
-	Out   *sse.Writer
-	Form  contract.Progress // of tool events
-	Notes *contract.Notes   // nil unless the stream is explained
-	Env   Envelope          // empty until the first chunk, or the first frame of our own
+	Out  *sse.Writer
+	Form contract.Progress // of tool events
+	Env  Envelope          // empty until the first chunk, or the first frame of our own
 
 	o *contract.Options
 	p *contract.Params
@@ -46,8 +45,8 @@ func (e *Envelope) head() string {
 func (e *Envelope) empty() string { return e.head() + `[{"index":0,"delta":{},"finish_reason":null}]` }
 
 // NewWriter returns the Writer of a stream with the parameters p.
-func NewWriter(out *sse.Writer, o *contract.Options, p *contract.Params, notes *contract.Notes) Writer {
-	return Writer{Out: out, Form: p.Progress, Notes: notes, o: o, p: p}
+func NewWriter(out *sse.Writer, o *contract.Options, p *contract.Params) Writer {
+	return Writer{Out: out, Form: p.Progress, o: o, p: p}
 }
 
 // envelope returns the envelope of the stream. It is that of the stream's parameters
@@ -112,12 +111,8 @@ func (w *Writer) Delta(x *chunk.Object, reasoning bool, k *prose.Kept) {
 		"\"},\"finish_reason\":null}]}\n\n")
 }
 
-// DeltaSize is the number of bytes that a Delta takes at most without its text.
-func (w *Writer) DeltaSize() int { return w.envelope().len() + deltaSize }
-
-// deltaSize is the number of bytes that a Delta takes at most without its text and the values
-// of the envelope.
-const deltaSize = 200
+// DeltaSize returns how many bytes a Delta takes at most without its text.
+func (w *Writer) DeltaSize() int { return w.envelope().len() + 200 }
 
 // Keepalive writes a chunk that says nothing, or a comment while no chunk has come
 // (contract section 3).

@@ -41,7 +41,7 @@ var hermesTools = map[string][]string{
 	"📚": {"skills_list", "skill_view"},
 	"📝": {"skill_manage"},
 	"📋": {"todo"},
-	"🧠": {"memory", "mixture_of_agents"},
+	"🧠": {"mixture_of_agents", "memory"},
 	"🐍": {"execute_code"},
 	"🔀": {"delegate_task"},
 	"⏰": {"cronjob"},
@@ -138,27 +138,27 @@ func (t *Table) name(emoji, label []byte) string {
 	case len(names) == 0 || len(label) > MaxTellingLabel:
 		return UnknownTool
 	}
-	switch text := string(jsonspan.AppendText(nil, label)); {
+	text := string(jsonspan.AppendText(nil, label))
+	switch second := secondTool[bare]; {
 	case slices.Contains(names, text):
 		return text
-	case bare == "🔍" && strings.HasPrefix(text, `recall: "`):
-		return "session_search"
-	case bare == "🔍":
-		return "web_search"
-	case bare == "🧠" && memoryLabel.MatchString(text):
-		return "memory"
-	case bare == "🧠":
-		return "mixture_of_agents"
+	case second == nil:
+		return UnknownTool
+	case second.MatchString(text):
+		return names[1]
 	}
-	return UnknownTool
+	return names[0]
 }
 
 // MaxTellingLabel is the length in bytes up to which Name reads a label to tell tools
 // with the same emoji apart.
 const MaxTellingLabel = 64 << 10
 
-// memoryLabel is how a label of the memory tool begins: +x: ", ~x: " or -x: ".
-var memoryLabel = regexp.MustCompile(`^[+~-][^ \t]+: "`)
+// secondTool is how the labels of the second of two tools with the same emoji begin.
+var secondTool = map[string]*regexp.Regexp{
+	"🔍": regexp.MustCompile(`^recall: "`),
+	"🧠": regexp.MustCompile(`^[+~-][^ \t]+: "`), // +x: ", ~x: " or -x: "
+}
 
 // Opening returns the index after the emoji of a known tool and a space at text[i:], which
 // follows a backtick in the inside of a JSON string. If that is not there it returns 0.

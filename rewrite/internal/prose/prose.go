@@ -1,3 +1,21 @@
+// Package prose decides which text of a message is content, reasoning between tags, or an
+// imitated marker (contract sections 1 and 4).
+//
+// A State follows the message rune by rune, text by text: a text is the content of one
+// chunk, the inside of a JSON string. State.Read fills the State's Reading with the parts
+// of the text that are content or reasoning, and the fate of the texts that are held back.
+// It writes nothing, ends no tool, and knows nothing of frames: the caller applies the
+// Reading, in order, before the next Read. Split does the same to a complete text.
+//
+//	prose.go     State: the walk over a text; Split: a complete text
+//	reading.go   Reading: the parts of a text, and Kept, the rest of one
+//	tags.go      where reasoning begins and ends
+//	fence.go     Fence: code blocks that are open
+//
+// Held texts are decided at most once a Read, before anything of the new text. At most
+// marker.MaxHeldLine bytes are suspected at once; the caller bounds the frames around
+// them. A Read takes time linear in the text, and uses the room of the last Reading again
+// until Trim.
 package prose
 
 import (
@@ -39,27 +57,23 @@ type Rules struct {
 	*contract.Options
 	Finished bool // the finish chunk has left: no marker starts a tool (contract section 2)
 	Reasoned bool // reasoning has left before
-	Limits   Limits
 	Complete bool // for Split: no limits, marker lines stay, and a Reading ends after MaxStretches
-}
 
-// Limits say what it costs to take a text apart (contract section 7), in bytes.
-type Limits struct {
+	// What it costs to take a text apart, in bytes (contract section 7).
 	Growth int // by how much the text may grow
 	Part   int // the size of each further part, without the bytes of the text
 	Tool   int // the size of a tool event, without the fields of the tool
 }
 
-// Read reads the text data[in.From:in.To], the inside of a JSON string, and fills the
-// Reading with its parts. last says that nothing may wait for the text that follows. The
-// Reading aliases data until the next Read.
-func (t *State) Read(data []byte, in jsonspan.Span, o *Rules, last bool) {
-	t.begin(data, in)
-	t.readText(o)
+// Read reads the text, the inside of a JSON string, and fills the Reading with its parts. last
+// says that nothing may wait for the text that follows. Read returns how much it has read: all,
+// unless o is for Split.
+func (t *State) Read(text []byte, o *Rules, last bool) (n int) {
+	t.begin(text)
+	n = t.readText(o)
 	t.endText(o, last)
-	t.splitMarkers()
-	t.needsBreak = t.Parts[len(t.Parts)-1].breaks
-	t.HeldNewline = t.afterMarker && t.suspicion.here
+	t.end()
+	return n
 }
 
 // Waits reports whether something in r waits to be decided.
@@ -68,12 +82,14 @@ func (t *State) Waits() bool { return t.Suspects() || t.tags.pending() }
 // Idle reports whether content without a backtick or a < leaves as it is and changes only
 // where lines begin.
 func (t *State) Idle() bool {
-	return t.begun && t.dropNewlines == 0 && !t.afterMarker && t.tags.idle() && !t.Suspects() && len(t.lead) == 0
+	return t.begun && t.dropNewlines == 0 && !t.afterMarker && !t.InTag() && !t.Suspects() && len(t.lead) == 0
 }
 
 // InTag reports whether the next text may begin in a tag, in reasoning, or with white space
 // after a tag, which does not leave.
-func (t *State) InTag() bool { return !t.tags.idle() }
+func (t *State) InTag() bool {
+	return t.tags.inside() || t.tags.afterClosing || len(t.tags.seen) > 0
+}
 
 // MidLine reports whether the line has begun with a word, so that up to the next newline
 // no marker, tag or fence can begin.
@@ -86,12 +102,12 @@ func (t *State) MidLine() bool {
 func (t *State) Skim(text []byte, o *contract.Options) bool {
 	before := *t
 	t.Notes = nil // if the text changes, it is read again
-	t.Read(text, jsonspan.Span{To: len(text)}, &Rules{Options: o, Finished: true}, false)
+	t.Read(text, &Rules{Options: o, Finished: true}, false)
 	if len(t.Parts) > 1 || len(t.text) < len(text) || t.Waits() {
 		*t = before
 		return false
 	}
-	t.Notes, t.data, t.text = before.Notes, nil, nil // they would keep what has come alive
+	t.Notes, t.text, t.Parts[0].Kept = before.Notes, nil, Kept{} // they would keep what has come alive
 	return true
 }
 
@@ -126,35 +142,32 @@ func (t *State) BeginMessage() {
 // or nil. r then says what becomes of the held texts. Its only part is empty, and may
 // start a tool.
 func (t *State) Decide(o *Rules) (reasoning []byte) {
-	t.begin(nil, jsonspan.Span{})
+	t.begin(nil)
 	t.endText(o, true)
-	if len(t.lead) == 0 {
+	t.end()
+	if o.Reasoning == contract.ReasoningDrop {
 		return nil
 	}
-	if reasoning = t.Front(0, &Kept{}); o.Reasoning == contract.ReasoningDrop {
-		return nil
-	}
-	return reasoning
+	return t.Parts[0].Front
 }
 
 // Release decides that the held texts are content.
 func (t *State) Release() {
-	t.begin(nil, jsonspan.Span{})
+	t.begin(nil)
 	t.clearLine()
 }
 
 // readText follows a text rune by rune. When an imitation is found, the newline before it
 // has already left. The imitation goes with the newline after it, and with one further
 // newline if there is one (contract section 1).
-func (t *State) readText(o *Rules) {
-	text := t.data[:t.in.To]
-	for i := t.in.From; i < t.in.To; {
+func (t *State) readText(o *Rules) (n int) {
+	text, i := t.data, 0
+	for i < len(text) {
 		c, next := jsonspan.NextRune(text, i)
 		if o.Reasoning != contract.ReasoningKeep && t.suspicion.size == 0 {
 			if at, taken := t.readTag(o, i, next, c); taken {
 				if i = at; o.Complete && t.Stretches == MaxStretches && !t.tags.inside() {
-					t.in.To = i
-					return
+					return i
 				}
 				continue
 			}
@@ -192,6 +205,7 @@ func (t *State) readText(o *Rules) {
 		t.keep(i, next)
 		i = next
 	}
+	return i
 }
 
 // endText deals with a suspicion at the end of a text: it waits for the next text, or is
@@ -219,7 +233,7 @@ func (t *State) endText(o *Rules, last bool) {
 	case bytes.HasPrefix(t.tags.seen, []byte(t.tags.closing)):
 		t.closeStretch()
 	default:
-		t.noTag(o)
+		t.noTag()
 	}
 }
 
@@ -258,8 +272,8 @@ func (t *State) cutLine(m marker.Marker, o *Rules) {
 	if t.dropNewlines = 1; t.afterMarker {
 		t.dropNewlines = 0
 	}
-	cost := 2*o.Limits.Part + 2*o.Limits.Tool // its two events, and two parts of the text
-	if o.Imitations != contract.ImitationsTrust || o.Finished || o.Limits.Growth-t.grown < cost {
+	cost := 2*o.Part + 2*o.Tool // its two events, and two parts of the text
+	if o.Imitations != contract.ImitationsTrust || o.Finished || o.Growth-t.grown < cost {
 		t.Imitations++
 		return
 	}
@@ -298,15 +312,13 @@ func (t *State) clearLine() {
 func Split(text []byte, o *contract.Options) (content, reasoning []byte, stretches int) {
 	var t State
 	rules := Rules{Options: o, Complete: true}
-	for from := 0; from < len(text); from = t.in.To {
-		t.Read(text, jsonspan.Span{From: from, To: len(text)}, &rules, true)
-		for i := range t.Parts {
-			k := t.Part(i)
-			k.Front = t.Front(i, &k)
-			if t.Parts[i].Reasoning {
-				reasoning = append(append(reasoning, k.Front...), k.Text...)
+	for len(text) > 0 {
+		text = text[t.Read(text, &rules, true):]
+		for _, p := range t.Parts {
+			if p.Reasoning {
+				reasoning = append(append(reasoning, p.Front...), p.Text...)
 			} else {
-				content = append(append(content, k.Front...), k.Text...)
+				content = append(append(content, p.Front...), p.Text...)
 			}
 		}
 		rules.Reasoned = rules.Reasoned || t.Reasoned

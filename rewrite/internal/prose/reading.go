@@ -4,7 +4,6 @@ import (
 	"slices"
 	"unicode/utf8"
 
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 )
@@ -12,22 +11,19 @@ import (
 // Reading is what a State has found in a text: its parts, in order, and what becomes of
 // the texts that are held.
 type Reading struct {
-	Held        HeldFate        // what becomes of the texts that are held
-	HeldNewline bool            // a newline goes in front of the suspected text, and is held with it
-	Parts       []Part          // at least one
-	Tools       []marker.Marker // the tools that Parts name, valid until the next text
-	Text        bool            // a non-space character leaves as content
-	Reasoned    bool            // a non-space character leaves as reasoning
-	Dropped     bool            // a non-space character of reasoning does not leave
-	Imitations  int             // the number of markers that are taken out and start no tool
-	Stretches   int             // the number of stretches of reasoning that begin
+	Held       HeldFate        // what becomes of the texts that are held
+	Parts      []Part          // at least one
+	Tools      []marker.Marker // the tools that Parts name, valid until the next text
+	Text       bool            // a non-space character leaves as content
+	Reasoned   bool            // a non-space character is reasoning
+	Imitations int             // the number of markers that are taken out and start no tool
+	Stretches  int             // the number of stretches of reasoning that begin
 
-	data    []byte
-	in      jsonspan.Span // the text in data
-	text    []byte        // the texts of the parts, one after another
-	copied  bool          // they are a copy in room, and no beginning of the text
+	data    []byte // the text, while it is read
+	text    []byte // the texts of the parts, one after another
+	copied  bool   // they are a copy in room, and no beginning of data
 	room    []byte
-	closing int // where in it a possible closing tag begins
+	closing int // where in text a possible closing tag begins
 	grown   int // the number of bytes by which the text has grown
 }
 
@@ -45,6 +41,7 @@ const (
 // at tags and at markers that start a tool, because clients that get content and reasoning
 // in one delta drop one of them.
 type Part struct {
+	Kept           // what leaves, valid until the next text
 	from      int  // where it begins in the texts of the parts
 	newline   bool // a newline goes in front of it
 	breaks    bool // it begins a stretch of reasoning after another, and nothing of it has left
@@ -58,43 +55,18 @@ type Part struct {
 func (t *State) Suspects() bool { return t.suspicion.size > 0 || t.suspicion.tag }
 
 // Suspected returns how many bytes at the end of the text are suspected, now that the caller
-// holds it. It returns false if these begin in an earlier text, which is already held.
-func (t *State) Suspected() (n int, here bool) {
+// holds it. here is false if these begin in an earlier text, which is already held. newline says
+// that a newline goes in front of them, and is held with them.
+func (t *State) Suspected() (n int, here, newline bool) {
 	here = t.suspicion.here
 	t.suspicion.here = false
-	return len(t.text) - t.suspicion.from, here
-}
-
-// Part returns the rest of the part i, without the bytes that go in front of it.
-func (t *State) Part(i int) Kept {
-	if i+1 < len(t.Parts) {
-		return Kept{Text: t.text[t.Parts[i].from:t.Parts[i+1].from]}
-	}
-	return Kept{Text: t.text[t.Parts[i].from:]}
-}
-
-// Front returns what goes in front of k, which is left of the part i: a newline, or
-// reasoning from earlier texts, after a paragraph break if a stretch begins. It must be
-// called once for each part that leaves, in order.
-func (t *State) Front(i int, k *Kept) []byte {
-	p, lead := &t.Parts[i], t.lead
-	t.lead = t.lead[:0]
-	switch {
-	case p.newline:
-		return NewlineInJSON
-	case p.breaks && k.Len()+len(lead) > 0:
-		p.breaks = false
-		if i == len(t.Parts)-1 {
-			t.needsBreak = false
-		}
-		return slices.Concat(BreakInJSON, lead) // contract section 4
-	}
-	return lead
+	return len(t.text) - t.suspicion.from, here, here && t.afterMarker
 }
 
 // begin begins a text. Its first part is reasoning if t is inside a tag.
-func (t *State) begin(data []byte, in jsonspan.Span) {
-	t.Reading = Reading{Parts: t.Parts[:0], Tools: t.Tools[:0], room: t.room, data: data, in: in}
+func (t *State) begin(text []byte) {
+	clear(t.Parts) // they would keep earlier texts alive
+	t.Reading = Reading{Parts: t.Parts[:0], Tools: t.Tools[:0], data: text, room: t.room}
 	t.suspicion.from = 0
 	t.add(t.tags.inside()).breaks = t.needsBreak
 }
@@ -105,10 +77,10 @@ func (t *State) keep(from, to int) {
 	switch {
 	case t.copied:
 		t.text = append(t.text, t.data[from:to]...)
-	case from == t.in.From+len(t.text):
-		t.text = t.data[t.in.From:to]
+	case from == len(t.text):
+		t.text = t.data[:to]
 	default:
-		t.room = append(slices.Grow(t.room[:0], t.in.To-t.in.From), t.text...)
+		t.room = append(slices.Grow(t.room[:0], len(t.data)), t.text...)
 		t.text, t.copied = append(t.room, t.data[from:to]...), true
 	}
 }
@@ -122,15 +94,8 @@ func (t *State) strip() {
 	t.suspicion = suspicion{line: t.suspicion.line}
 }
 
-// recordReasoning records that a non-space character of reasoning leaves, or is dropped.
-func (t *State) recordReasoning(o *Rules) {
-	if o.Reasoning == contract.ReasoningDrop {
-		t.Dropped = true
-	} else {
-		t.Reasoned = true
-	}
-	t.Parts[len(t.Parts)-1].HasText = true
-}
+// recordReasoning records a non-space character of reasoning.
+func (t *State) recordReasoning() { t.Reasoned, t.Parts[len(t.Parts)-1].HasText = true, true }
 
 // add begins a part.
 func (t *State) add(reasoning bool) *Part {
@@ -138,30 +103,43 @@ func (t *State) add(reasoning bool) *Part {
 	return &t.Parts[len(t.Parts)-1]
 }
 
-// splitMarkers splits changed parts that look like a marker that is the whole content of
-// a chunk. A sidecar after this one would start a tool for such a chunk. The newline
-// that it begins with becomes a part of its own.
-func (t *State) splitMarkers() {
-	if len(t.Parts) == 1 && len(t.text) == t.in.To-t.in.From && !t.Parts[0].newline && !t.Suspects() {
-		return
-	}
+// end gives the parts their texts: a part may begin with a newline, or with reasoning from earlier
+// texts, after a paragraph break if a stretch begins (contract section 4). end splits changed parts
+// that look like a marker that is the whole content of a chunk, because a sidecar after this one
+// would start a tool for such a chunk. The newline that it begins with becomes a part of its own.
+func (t *State) end() {
+	changed := len(t.Parts) > 1 || len(t.text) < len(t.data) || t.Parts[0].newline || t.Suspects()
 	for i := 0; i < len(t.Parts); i++ {
-		p := &t.Parts[i]
-		text := t.Part(i).Text
-		if i == len(t.Parts)-1 && t.suspicion.here { // it does not leave
-			text = t.text[p.from:t.suspicion.from]
+		p, to := &t.Parts[i], len(t.text)
+		if i+1 < len(t.Parts) {
+			to = t.Parts[i+1].from
 		}
-		newline := 0
-		if p.newline {
-			text = slices.Concat(NewlineInJSON, text)
-		} else if marker.Begins(text) {
-			_, newline = jsonspan.NextRune(text, 0)
+		p.Kept = Kept{Front: t.lead, Text: t.text[p.from:to]}
+		leaves := p.Text
+		if i+1 == len(t.Parts) && t.suspicion.here {
+			leaves = t.text[p.from:t.suspicion.from]
 		}
-		if _, ok := marker.Whole(text); ok && !p.Reasoning {
-			i++
-			t.Parts = slices.Insert(t.Parts, i, Part{from: p.from + newline})
+		switch {
+		case p.newline:
+			p.Front, leaves = NewlineInJSON, slices.Concat(NewlineInJSON, leaves)
+		case p.breaks && p.Len() > 0:
+			p.Front, p.breaks = slices.Concat(BreakInJSON, t.lead), false
+		}
+		t.lead = t.lead[:0]
+		if !changed || p.Reasoning {
+			continue
+		}
+		if _, ok := marker.Whole(leaves); ok {
+			n := 0
+			if !p.newline {
+				_, n = jsonspan.NextRune(p.Text, 0)
+			}
+			p.Text = p.Text[:n]
+			t.Parts = slices.Insert(t.Parts, i+1, Part{from: p.from + n})
 		}
 	}
+	t.needsBreak = t.Parts[len(t.Parts)-1].breaks
+	t.data = nil
 }
 
 // suspicion is what the end of a text may be, so that the text has to be held back. The
@@ -178,20 +156,18 @@ type suspicion struct {
 // step adds the rune r, which is raw in the JSON, to a line. It reports whether that may
 // still be a marker.
 func (s *suspicion) step(r rune, raw []byte, tools *marker.Table) bool {
-	size := s.size + utf8.RuneLen(r)
 	s.line = append(s.line, raw...)
+	size := s.size + utf8.RuneLen(r)
+	may := size <= marker.MaxHeldLine
 	if !s.opened {
-		next, partly := tools.Opening(s.line, 0)
-		if !partly {
-			return false
-		}
+		var next int
+		next, may = tools.Opening(s.line, 0)
 		s.opened = next > 0
 	}
-	if size > marker.MaxHeldLine {
-		return false
+	if may {
+		s.size = size
 	}
-	s.size = size
-	return true
+	return may
 }
 
 // marker returns the marker that the suspected line is. It reports whether that has ended

@@ -26,18 +26,15 @@ type tags struct {
 	closing      string // the tag that ends the reasoning, empty outside of it
 	seen         []byte // what may be a tag, in lower case, with what shows whether it is code
 	afterClosing bool   // only white space has come since a closing tag
-	opening
+
+	// Whether a tag may open at a place in the content.
+	blocked  bool  // there is text between here and the last place where a tag may open
+	newlines uint8 // how many, up to 2, since the last non-space character
+	indent   uint8 // the white space at the beginning of the line, up to 4
 
 	// Code within the reasoning.
 	fence Fence
 	tick  bool // the last rune was a backtick
-}
-
-// opening is whether a tag may open at a place in the content.
-type opening struct {
-	blocked  bool  // there is text between here and the last place where a tag may open
-	newlines uint8 // how many, up to 2, since the last non-space character
-	indent   uint8 // the white space at the beginning of the line, up to 4
 }
 
 // tagStep says what may be a tag.
@@ -56,9 +53,6 @@ func (t *tags) inside() bool { return t.closing != "" }
 // pending reports whether the last runes may belong to a closing tag.
 func (t *tags) pending() bool { return t.inside() && len(t.seen) > 0 }
 
-// idle reports whether text without a < is content and leaves as it is.
-func (t *tags) idle() bool { return !t.inside() && !t.afterClosing && len(t.seen) == 0 }
-
 // boundary records that a new message of the model may begin here.
 func (t *tags) boundary() { t.afterClosing, t.blocked, t.indent = false, false, 0 }
 
@@ -68,11 +62,8 @@ func (t *tags) reasoned(r rune) {
 	t.tick = r == '`'
 }
 
-// mayOpen reports whether a tag may open here.
-func (t *opening) mayOpen() bool { return !t.blocked && t.indent < 4 }
-
 // sent follows a rune that leaves as content.
-func (t *opening) sent(r rune) {
+func (t *tags) sent(r rune) {
 	switch {
 	case r == '\n':
 		t.indent = 0
@@ -137,7 +128,7 @@ func (t *State) readTag(o *Rules, i, next int, c rune) (at int, taken bool) {
 		case g.inside():
 			g.reasoned(c)
 			if !unicode.IsSpace(c) {
-				t.recordReasoning(o)
+				t.recordReasoning()
 			}
 			t.keep(i, next)
 			return next, true
@@ -157,7 +148,7 @@ func (t *State) readTag(o *Rules, i, next int, c rune) (at int, taken bool) {
 		t.keep(i, next)
 	case step == stepNot:
 		g.seen = g.seen[:n]
-		t.noTag(o)
+		t.noTag()
 		return i, true
 	case g.inside():
 		t.closeStretch()
@@ -168,7 +159,7 @@ func (t *State) readTag(o *Rules, i, next int, c rune) (at int, taken bool) {
 		*g = tags{closing: "</" + string(g.seen[1:]), seen: g.seen[:0]}
 		t.strip()
 		if t.Stretches++; !o.Complete {
-			t.grown += 2 * o.Limits.Part
+			t.grown += 2 * o.Part
 		}
 		t.Notes.Add(contract.SectionReasoning, "an opening tag: reasoning begins, the tag goes")
 		t.add(true).breaks = t.Reasoned || o.Reasoned
@@ -179,15 +170,15 @@ func (t *State) readTag(o *Rules, i, next int, c rune) (at int, taken bool) {
 // mayOpen reports whether a tag may open here: a stretch and the content after it are two
 // more parts.
 func (t *State) mayOpen(o *Rules) bool {
-	affordable := o.Complete || t.Stretches < MaxStretches && o.Limits.Growth-t.grown >= 2*o.Limits.Part
-	return affordable && t.tags.mayOpen() && !t.fence.Open()
+	affordable := o.Complete || t.Stretches < MaxStretches && o.Growth-t.grown >= 2*o.Part
+	return affordable && !t.tags.blocked && t.tags.indent < 4 && !t.fence.Open()
 }
 
 // closeStretch takes out the closing tag and begins content.
 func (t *State) closeStretch() {
 	t.tags = tags{afterClosing: true, seen: t.tags.seen[:0]}
 	t.text = t.text[:t.closing]
-	if t.in.Ok() { // otherwise it was in earlier texts
+	if len(t.data) > 0 { // otherwise it was in earlier texts
 		t.Notes.Add(contract.SectionReasoning, "a closing tag: reasoning ends, the tag goes")
 	}
 	t.pending = t.pending[:0]
@@ -195,7 +186,7 @@ func (t *State) closeStretch() {
 }
 
 // noTag decides that what may be a tag is text.
-func (t *State) noTag(o *Rules) {
+func (t *State) noTag() {
 	g := &t.tags
 	if !g.inside() {
 		t.clearLine()
@@ -207,5 +198,5 @@ func (t *State) noTag(o *Rules) {
 	}
 	g.seen = g.seen[:0]
 	t.lead, t.pending = append(t.lead, t.pending...), t.pending[:0]
-	t.recordReasoning(o)
+	t.recordReasoning()
 }

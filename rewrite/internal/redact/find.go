@@ -2,23 +2,15 @@ package redact
 
 import (
 	"bytes"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
-// finder goes over the characters of a text from secret to secret. It reads each a few
-// times at most: a value that is no secret is short, or the finder remembers how far it went.
-type finder struct {
-	chars     []byte // white space is a space, and what is not ASCII 0x80
-	r         reader // is before the character n
-	n         int
-	done      int // where the last secret ends
-	noAtUntil int // the index up to which there is no @ after a password
-}
-
-// each calls found for every secret in the text, in order.
+// each calls found for every secret in the text, in order. It reads each character a few times at
+// most: a value that is no secret is short, or the finder remembers how far it went.
 func (f *finder) each(found func(secret jsonspan.Span)) {
 	for i := 0; i < len(f.chars); i++ {
 		if s := f.secret(i); s.Ok() {
@@ -36,7 +28,7 @@ func (f *finder) secret(i int) (s jsonspan.Span) {
 			s = f.password(i)
 		}
 	case 'b', 'B':
-		for _, scheme := range []string{"bearer", "basic"} {
+		for _, scheme := range schemes[:2] {
 			if begins(f.chars[i:], scheme) {
 				return f.afterScheme(i, i+len(scheme))
 			}
@@ -51,26 +43,17 @@ func (f *finder) secret(i int) (s jsonspan.Span) {
 	return s
 }
 
-// before returns the character before i, which may be that of a mark, or 0.
-func (f *finder) before(i int) byte {
-	switch {
-	case i > f.done:
-		return f.chars[i-1]
-	case i > 0:
-		return mark[len(mark)-1]
-	}
-	return 0
-}
-
 // key returns the key that begins at i with the prefix. Words may contain the prefix, as in
 // task-force.
 func (f *finder) key(i int, p prefix) (s jsonspan.Span) {
 	last := f.before(i)
 	inWord := is(last, letters) && !(f.before(i-1) == '\\' && is(last, "nrt"))
-	v := valueAt(f.chars, i+len(p.word), inKey)
-	likeKey := v.likeKey || v.longest >= 20 || len(v.text) >= 2*enough || !inWord && (!p.wordy || v.longest >= 12)
-	if likeKey && len(v.text) >= p.least && v.at.Ok() {
-		s = jsonspan.Span{From: i, To: v.at.To}
+	from := i + len(p.word)
+	v := valueAt(f.chars, from, inKey)
+	longest, likeKey := stretches(v)
+	likeKey = likeKey || longest >= 20 || len(v) >= 2*enough || !inWord && (!p.wordy || longest >= 12)
+	if at := sentence(from, v); likeKey && len(v) >= p.least && at.Ok() {
+		s = jsonspan.Span{From: i, To: at.To}
 	}
 	return s
 }
@@ -82,8 +65,11 @@ func (f *finder) afterScheme(i, end int) (s jsonspan.Span) {
 	if from == end { // nothing is read, as many names may follow each other
 		return s
 	}
-	if v := valueAt(f.chars, from, inValue); v.isSecretAfter(string(f.chars[i:end])) {
-		s = v.at
+	v, scheme := valueAt(f.chars, from, inValue), string(f.chars[i:end])
+	longest, _ := stretches(v)
+	if isSecret(v, scheme == "Bearer" || bytes.ContainsAny(v, decimal) || longest >= 16 || len(v) >= 4 && mixed.Match(v) ||
+		bytes.ContainsAny(v, others) && !strings.EqualFold(scheme, "basic")) {
+		s = sentence(from, v)
 	}
 	return s
 }
@@ -92,16 +78,14 @@ func (f *finder) afterScheme(i, end int) (s jsonspan.Span) {
 // separators.
 func (f *finder) separated(i int, set string) int {
 	for {
-		next := skip(f.chars, i, set)
-		for _, s := range []string{"%20", "%3a", "%3d", "%22"} {
-			if begins(f.chars[next:], s) {
-				next += len(s)
-			}
-		}
-		if next == i {
+		switch {
+		case i < len(f.chars) && is(f.chars[i], set):
+			i++
+		case slices.ContainsFunc(encoded, func(s string) bool { return begins(f.chars[i:], s) }):
+			i += len("%20")
+		default:
 			return i
 		}
-		i = next
 	}
 }
 
@@ -138,22 +122,15 @@ func (f *finder) afterName(i int) (s jsonspan.Span) {
 		}
 		value, pair = value+1, false
 	}
-	if v := valueAt(b, afterWord(b, value), inValue); !pair && v.isSecretOf(sure) {
-		s = v.at
+	value = afterWord(b, value)
+	if v := valueAt(b, value, inValue); !pair && isSecretOf(v, sure) {
+		s = sentence(value, v)
 	}
 	return s
 }
 
 // beginsWord reports whether c is a capital after a small letter, which begins a word.
 func beginsWord(c, before byte) bool { return is(c, upper) && is(before, lower) }
-
-// char returns the character at i, 0 at the end.
-func (f *finder) char(i int) byte {
-	if i >= len(f.chars) {
-		return 0
-	}
-	return f.chars[i]
-}
 
 // afterWord returns the index after the scheme at i, as Authorization headers have it
 // before their value, or i if there is none.
@@ -171,14 +148,14 @@ func wholeSecret(b []byte, i int, sure, only bool) (s jsonspan.Span) {
 	if from := afterWord(b, i); from > i {
 		i, only = from, false
 	}
-	first := valueAt(b, i, inValue)
-	rest := b[i+len(first.text):] // with the end of a sentence
+	v := valueAt(b, i, inValue)
+	rest := b[i+len(v):]
 	switch {
-	case string(b[i:]) == mark, len(rest) == 0 && !first.isSecretOf(sure):
-	case len(rest) == 0, sure && len(b)-i >= 6 && bytes.IndexByte(rest, ' ') < 0, only && !first.isWord():
+	case string(b[i:]) == mark, len(rest) == 0 && !isSecretOf(v, sure):
+	case len(rest) == 0, sure && len(b)-i >= 6 && bytes.IndexByte(rest, ' ') < 0, only && !isWord(v):
 		return jsonspan.Span{From: i, To: len(b)}
-	case first.isSecretOf(false):
-		return first.at
+	case isSecretOf(v, false):
+		return sentence(i, v)
 	}
 	return s
 }
@@ -186,31 +163,71 @@ func wholeSecret(b []byte, i int, sure, only bool) (s jsonspan.Span) {
 // password returns the password after the colon at i, in an address such as
 // user:password@host.
 func (f *finder) password(i int) (s jsonspan.Span) {
-	if i < f.noAtUntil || !is(f.before(i), "]\x80"+inValue) || endsWith(f.chars[f.done:i], "mailto") {
+	b, from := f.chars, i+1
+	if i < f.noAtUntil || !is(f.before(i), "]\x80"+inValue) || endsWith(b[f.done:i], "mailto") {
 		return s
 	}
-	i++
-	from, at := i, 0 // at is the index of the last @
-	digits, path := true, false
-	for ; i < len(f.chars) && !is(f.chars[i], ` <>[],\`+quotes); i++ {
-		c := f.chars[i]
-		if c == '/' && !path && (digits || at > 0) { // there is no password but nothing, or a port
-			break
-		}
-		path = path || c == '/'
-		digits = digits && is(c, decimal)
-		if c == '@' {
-			if at = i; path {
-				break
-			}
+	end := until(b, from, "/"+noPassword)
+	at := from + bytes.LastIndexByte(b[from:end], '@')
+	if at < from && f.char(end) == '/' && skip(b, from, decimal) < end { // neither a port nor ://
+		if end = until(b, end, "@"+noPassword); f.char(end) == '@' {
+			at = end
 		}
 	}
-	masked := at-from < enough && len(bytes.Trim(f.chars[from:max(at, from)], "*")) == 0 // or empty
-	if at > 0 && !masked && is(f.char(at+1), "[{%\x80"+alphanumeric) {
+	masked := at-from < enough && len(bytes.Trim(b[from:max(at, from)], "*")) == 0 // or empty
+	if at >= from && !masked && is(f.char(at+1), "[{%\x80"+alphanumeric) {
 		return jsonspan.Span{From: from, To: at}
 	}
-	if at > 0 || !digits {
-		f.noAtUntil = i
-	}
+	f.noAtUntil = end
 	return s
+}
+
+// enough is the number of characters that are a secret, whatever they are, where one is
+// expected.
+const enough = 40
+
+// mixed is a capital after a small letter, and changes is any other kind of character after one, too.
+var mixed, changes = regexp.MustCompile(`[a-z][A-Z]`), regexp.MustCompile(`[a-z][A-Z0-9]|[A-Z][0-9]|[0-9][A-Za-z]`)
+
+// valueAt returns the characters of the set from b[i] on.
+func valueAt(b []byte, i int, set string) []byte { return b[i:skip(b, i, set)] }
+
+// sentence returns where the value v at i is. Punctuation that ends a sentence is not part of it.
+func sentence(i int, v []byte) jsonspan.Span {
+	return jsonspan.Span{From: i, To: i + len(bytes.TrimRight(v, ".:!?"))}
+}
+
+// stretches returns the length of the longest stretch of letters and digits in v, and whether one
+// of those looks like a key.
+func stretches(v []byte) (longest int, likeKey bool) {
+	for part := range bytes.FieldsFuncSeq(v, separates) {
+		longest = max(longest, len(part))
+		likeKey = likeKey || len(part) >= 8 && changes.Match(part)
+	}
+	return longest, likeKey
+}
+
+func separates(r rune) bool { return !is(byte(r), alphanumeric) }
+
+// isSecretOf reports whether v is a secret after a name. sure says that the name is certain to be
+// that of a secret.
+func isSecretOf(v []byte, sure bool) bool {
+	n, digit := len(v), bytes.ContainsAny(v, decimal)
+	if sure {
+		return isSecret(v, n >= 6 || mixed.Match(v) || digit && (n >= 4 || bytes.ContainsAny(v, letters+others)))
+	}
+	longest, _ := stretches(v)
+	return isSecret(v, digit && n >= 6 && bytes.ContainsAny(v, letters) || n >= 8 && mixed.Match(v) || longest >= 16)
+}
+
+// isSecret reports whether the value v is a secret. looksLikeOne decides about those that are
+// short.
+func isSecret(v []byte, looksLikeOne bool) bool {
+	return len(v) >= 3 && len(bytes.Trim(v, ".:!?")) > 0 &&
+		(len(v) >= enough || looksLikeOne && len(bytes.Trim(v, "*")) > 0 && !isWord(v))
+}
+
+// isWord reports whether v is one of noSecrets.
+func isWord(v []byte) bool {
+	return len(v) <= 16 && slices.Contains(noSecrets, strings.ToLower(string(bytes.TrimRightFunc(v, separates))))
 }

@@ -1,6 +1,7 @@
 package redact
 
 import (
+	_ "embed"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -11,12 +12,37 @@ import (
 	"unicode/utf8"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/redact/redacttest"
 )
 
+//go:embed testdata/texts.txt
+var texts string
+
+// secretTexts are messages with secrets, which stand between « and ». otherTexts are messages that
+// stay as they are.
+var secretTexts, otherTexts = func() (secrets, others []string) {
+	others = []string{"", "Bearer ", "token = "}
+	for line := range strings.Lines(texts) {
+		switch line = strings.TrimSuffix(line, "\n"); {
+		case strings.HasPrefix(line, "# "):
+		case strings.Contains(line, "«"):
+			secrets = append(secrets, line)
+		default:
+			others = append(others, line)
+		}
+	}
+	return secrets, others
+}()
+
+var secret = regexp.MustCompile("«[^»]*»")
+
+// marked returns a text of secretTexts, and what becomes of it.
+func marked(text string) (in, want string) {
+	return strings.NewReplacer("«", "", "»", "").Replace(text), secret.ReplaceAllString(text, "[redacted]")
+}
+
 func TestSecretsInATextAreRedacted(t *testing.T) {
-	for _, text := range slices.Concat(redacttest.Secrets, redacttest.NoSecrets, whereSecretsBegin) {
-		in, want := redacttest.Marked(text)
+	for _, text := range slices.Concat(secretTexts, otherTexts, whereSecretsBegin) {
+		in, want := marked(text)
 		if got := string(Text([]byte(in))); got != want {
 			t.Errorf("%s becomes %s, want %s", in, got, want)
 		}
@@ -52,7 +78,7 @@ func escaped(text string, r *rand.Rand) string {
 func TestSecretsAreFoundAfterAnyNumberOfBackslashes(t *testing.T) {
 	for _, n := range []int{0, 1, 2, 3, 16, 17, 31, 33, 63, 1000, 1 << 20} {
 		quote := strings.Repeat(`\`, n) + `"`
-		in, want := redacttest.Marked(quote + "token" + quote + ": " + quote + "«abcdef»" + quote)
+		in, want := marked(quote + "token" + quote + ": " + quote + "«abcdef»" + quote)
 		if got := string(Text([]byte(in))); got != want {
 			t.Errorf("%d backslashes: %.100q", n, got)
 		}
@@ -66,7 +92,7 @@ func TestSecretsAreFoundAfterAnyNumberOfBackslashes(t *testing.T) {
 // Of a JSON value, however it is escaped, the secrets go and all other bytes stay.
 func TestSecretsAreFoundUnderAnyEscape(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
-	for _, text := range append(redacttest.Secrets, redacttest.NoSecrets...) {
+	for _, text := range append(secretTexts, otherTexts...) {
 		if strings.Contains(text, `\`) || strings.Contains(text, mark) {
 			continue // is escaped already, or must not be
 		}
@@ -147,8 +173,8 @@ func TestWhereRedactionGrowsNoMore(t *testing.T) {
 // FuzzRedaction: what is left of a text is a part of it, byte for byte, redacting
 // twice is redacting once, and JSON stays JSON. A key that is planted in it goes.
 func FuzzRedaction(f *testing.F) {
-	for i, text := range append(redacttest.Secrets, redacttest.NoSecrets...) {
-		in, _ := redacttest.Marked(text)
+	for i, text := range append(secretTexts, otherTexts...) {
+		in, _ := marked(text)
 		f.Add(in, "a "+in, uint16(i))
 	}
 	planted := [...]string{

@@ -49,8 +49,12 @@ func secretName(b []byte) (i int, only bool) {
 	return len(b) - len(secretNames[n]), n < onlySecret
 }
 
-// schemes are the schemes of Authorization headers that a secret follows.
+// schemes are the schemes of Authorization headers that a secret follows. The first two announce
+// one without a header, too.
 var schemes = []string{"bearer", "basic", "token", "digest", "apikey", "key"}
+
+// encoded are separators in URLs.
+var encoded = []string{"%20", "%3a", "%3d", "%22"}
 
 // noSecrets are words that messages have in the place of a secret.
 var noSecrets = strings.Fields(`access apikey auth authentication authorization basic bearer cannot code credentials
@@ -71,4 +75,5 @@ const (
 	inValue      = alphanumeric + "-" + others // may be in the value of a name or a scheme
 	quotes       = "\"'`"
 	separators   = ":="
+	noPassword   = " <>[],\\" + quotes // ends a password in an address
 )

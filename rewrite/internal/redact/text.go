@@ -8,11 +8,20 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
+// finder goes over the characters of a text from secret to secret.
+type finder struct {
+	chars     []byte // white space is a space, and what is not ASCII 0x80
+	r         reader // is before the character n
+	n         int
+	done      int // where the last secret ends
+	noAtUntil int // the index up to which there is no @ after a password
+}
+
 // decode returns a finder in b[from:to], the inside of a JSON string or any other text.
 func decode(b []byte, from, to int) finder {
 	f := finder{chars: b[from:to], r: reader{b: b[:to], at: from}}
 	if !bytes.ContainsFunc(f.chars, func(r rune) bool { return r == '\\' || r < ' ' || r >= 0x7f }) {
-		return f
+		return f // there is no copy
 	}
 	f.chars = make([]byte, 0, to-from)
 	for r := f.r; r.at < to; {
@@ -23,6 +32,25 @@ func decode(b []byte, from, to int) finder {
 		f.chars = append(f.chars, min(c, utf8.RuneSelf))
 	}
 	return f
+}
+
+// before returns the character before i, which may be that of a mark, or 0.
+func (f *finder) before(i int) byte {
+	switch {
+	case i > f.done:
+		return f.chars[i-1]
+	case i > 0:
+		return mark[len(mark)-1]
+	}
+	return 0
+}
+
+// char returns the character at i, 0 at the end.
+func (f *finder) char(i int) byte {
+	if i >= len(f.chars) {
+		return 0
+	}
+	return f.chars[i]
 }
 
 // span returns where the characters s stand. Calls come in order.
@@ -52,16 +80,18 @@ func (r *reader) next() byte {
 		r.at++
 		return c
 	}
-	c, i := jsonspan.NextRune(r.b, r.at)
-	first, end := c, i
+	first, end := jsonspan.NextRune(r.b, r.at)
+	c, i := first, end
 	for c == '\\' && i < len(r.b) && i > r.plain {
-		if hex, ok := jsonspan.Hex4(r.b, i+1); ok && r.b[i] == 'u' {
-			r.at = i + len("u0000")
-			return byte(min(hex, utf8.RuneSelf))
+		hex, ok := jsonspan.Hex4(r.b, i+1)
+		if ok = ok && r.b[i] == 'u'; ok {
+			c, i = hex, i+len("u0000")
+		} else {
+			c, i = jsonspan.NextRune(r.b, i)
 		}
-		if c, i = jsonspan.NextRune(r.b, i); is(byte(min(c, utf8.RuneSelf)), `"'/`) {
+		if ok || c == '"' || c == '\'' || c == '/' {
 			r.at = i
-			return byte(c)
+			return byte(min(c, utf8.RuneSelf))
 		}
 	}
 	r.at, r.plain = end, max(r.plain, i)
@@ -77,6 +107,14 @@ func skip(b []byte, i int, set string) int {
 		i++
 	}
 	return i
+}
+
+// until returns the index of the next character of the set at b[i:], or len(b).
+func until(b []byte, i int, set string) int {
+	if n := bytes.IndexAny(b[i:], set); n >= 0 {
+		return i + n
+	}
+	return len(b)
 }
 
 // begins reports whether b begins with the word, in letters of any case.

@@ -30,141 +30,124 @@ type Answer struct {
 // (contract sections 1, 3 and 4, as for streams). Other answers of Hermes are left to
 // repairOther. Nil usage means no memory.
 func RepairAnswer(body []byte, o *contract.Options, usage contract.UsageMemory) Answer {
-	a := answer{o: o, copier: copier{b: body}}
-	if !a.parse() {
+	a := completion{o: o, copier: copier{b: body}}
+	if !a.c.Parse(body) || !a.c.Object.Is(body, `"chat.completion"`) || !a.c.ChoicesArray {
 		return repairOther(body)
 	}
+	a.sum.ID, a.sum.Model = unquote(a.c.ID.Of(body)), unquote(a.c.Model.Of(body))
+	a.sum.InputTokens, a.sum.OutputTokens = a.c.Tokens.Input, a.c.Tokens.Output
 	if a.c.Tokens.Counts && usage != nil {
 		usage.Report(a.sum.Model)
 	}
-	for i := range a.messages {
-		a.repair(&a.messages[i])
+	// Its content says why the agent failed if it says that it has.
+	saysError := a.c.Err.IsSet(body) || jsonspan.MemberOf(body, a.c.Hermes, "failed").Is(body, "true")
+	var m said
+	n := 0
+	for v := range jsonspan.Elements(body, a.c.Choices) {
+		if n++; n > maxChoices {
+			break
+		}
+		m = a.repair(v)
+		saysError = saysError || a.sum.FinishReason == "error"
 	}
-	if a.failed() {
+	if n == 1 && a.failed(&m) {
 		a.sum.Code, a.sum.FinishReason = CodeAgentIncomplete, ""
-		return Answer{Body: failure(a.messages[0].left), Summary: a.sum, Completion: true, Changed: true}
+		return Answer{Body: failure(m.content), Summary: a.sum, Completion: true, Changed: true}
 	}
-	clean := redactAnswer(a.rest(), a.saysError())
+	clean := redactAnswer(a.rest(), saysError)
 	return Answer{Body: clean, Summary: a.sum, Completion: true, Changed: !bytes.Equal(clean, body)}
 }
 
-// answer is a chat completion by position in its bytes.
-type answer struct {
+// completion is a chat completion that is repaired.
+type completion struct {
 	copier
 	o   *contract.Options
 	sum contract.Summary
-
-	c        chunk.Chunk // its members outside the choices
-	messages []message
-	error    bool // a choice's finish_reason is error
+	c   chunk.Chunk // its members outside the choices
 }
 
 // maxChoices is the number of choices of an answer that are looked at (contract
 // section 4).
 const maxChoices = 64
 
-// message is the message of a choice.
-type message struct {
-	left []byte // the rest of the content, the inside of a JSON string
-
-	content, reasoning jsonspan.Span // reasoning_content
-	hasReasoning       bool          // reasoning, of either name, has a non-space character
-	hasOther           bool          // there is something in it that is no text
-	stop               bool          // the choice's finish_reason is stop
+// said is what the message of a choice says after its repair.
+type said struct {
+	content   []byte // the inside of a JSON string
+	reasoning bool   // reasoning, of either name, has a non-space character
+	other     bool   // there is something in it that is no text
+	stop      bool   // the choice's finish_reason is stop
 }
 
-// parse reads the answer. It returns false if that is not a chat completion or not well
-// formed.
-func (a *answer) parse() bool {
-	if !a.c.Parse(a.b) || !a.c.Object.Is(a.b, `"chat.completion"`) || !a.c.ChoicesArray {
-		return false
-	}
-	a.sum.ID, a.sum.Model = unquote(a.c.ID.Of(a.b)), unquote(a.c.Model.Of(a.b))
-	a.sum.InputTokens, a.sum.OutputTokens = a.c.Tokens.Input, a.c.Tokens.Output
-	for choice := range jsonspan.Elements(a.b, a.c.Choices) {
-		if len(a.messages) == maxChoices {
-			break
-		}
-		m := a.readMessage(jsonspan.MemberOf(a.b, choice, "message"))
-		reason := jsonspan.MemberOf(a.b, choice, "finish_reason")
-		m.stop = reason.Is(a.b, `"stop"`)
-		a.sum.FinishReason = unquote(reason.Of(a.b))
-		a.error = a.error || a.sum.FinishReason == "error"
-		a.messages = append(a.messages, m)
-	}
-	return true
-}
-
-// readMessage reads the members of the message at v.
-func (a *answer) readMessage(v jsonspan.Span) (m message) {
+// repair takes reasoning and markers out of the message of the choice at v.
+func (a *completion) repair(v jsonspan.Span) (m said) {
+	reason := jsonspan.MemberOf(a.b, v, "finish_reason")
+	m.stop = reason.Is(a.b, `"stop"`)
+	a.sum.FinishReason = unquote(reason.Of(a.b))
+	v = jsonspan.MemberOf(a.b, v, "message")
+	var at, reasoningAt jsonspan.Span // of content and reasoning_content
 	for key, value := range jsonspan.Members(a.b, v) {
 		switch string(key.Of(a.b)) {
 		case "role":
 		case "content":
-			m.content = value
-			m.hasOther = m.hasOther || !value.IsString(a.b) && chunk.Filled(value.Of(a.b))
-		case "reasoning_content", "reasoning":
-			m.hasReasoning = m.hasReasoning || value.IsString(a.b) && jsonspan.HasText(value.Inner().Of(a.b))
-			if key.Is(a.b, "reasoning_content") {
-				m.reasoning = value
-			}
+			at = value
+			m.other = m.other || !value.IsString(a.b) && chunk.Filled(value.Of(a.b))
+		case "reasoning_content":
+			reasoningAt = value
+			fallthrough
+		case "reasoning":
+			m.reasoning = m.reasoning || value.IsString(a.b) && jsonspan.HasText(value.Inner().Of(a.b))
 		default:
-			m.hasOther = m.hasOther || chunk.Filled(value.Of(a.b))
+			m.other = m.other || chunk.Filled(value.Of(a.b))
 		}
 	}
-	return m
-}
-
-// repair takes reasoning and markers out of a message.
-func (a *answer) repair(m *message) {
-	if !m.content.IsString(a.b) {
-		return
+	if !at.IsString(a.b) {
+		return m
 	}
-	content := m.content.Inner().Of(a.b)
-	m.left = content
 	var reasoning []byte
-	if a.o.Reasoning != contract.ReasoningKeep && (!m.reasoning.IsSet(a.b) || m.reasoning.IsString(a.b)) {
-		var n int
-		content, reasoning, n = prose.Split(content, a.o)
-		a.sum.Reasoning += n
+	var stretches, markers int
+	m.content = at.Inner().Of(a.b)
+	if a.o.Reasoning != contract.ReasoningKeep && (!reasoningAt.IsSet(a.b) || reasoningAt.IsString(a.b)) {
+		m.content, reasoning, stretches = prose.Split(m.content, a.o)
 	}
 	if a.o.Imitations != contract.ImitationsKeep {
-		var n int
-		content, n = StripMarkers(content, a.o.Tools)
-		a.sum.Imitations += n
+		m.content, markers = StripMarkers(m.content, a.o.Tools)
 	}
-	if len(content) == m.content.To-m.content.From-len(`""`) {
-		return // nothing was removed
+	a.sum.Reasoning += stretches
+	a.sum.Imitations += markers
+	if len(m.content) == len(at.Inner().Of(a.b)) {
+		return m // nothing was removed
 	}
-	m.left, m.hasReasoning = content, m.hasReasoning || jsonspan.HasText(reasoning)
+	m.reasoning = m.reasoning || jsonspan.HasText(reasoning)
 	if a.o.Reasoning == contract.ReasoningDrop {
 		reasoning = nil
 	}
-	a.write(m, content, reasoning)
+	a.write(v, at, m.content, reasoningAt, reasoning)
+	return m
 }
 
-// write replaces the content of the message, and adds reasoning to its reasoning. Both are
-// insides of JSON strings. Members keep their order.
-func (a *answer) write(m *message, content, reasoning []byte) {
+// write replaces the content at contentAt in the message at v, and adds reasoning to the
+// reasoning_content at reasoningAt, if there is one. Both are insides of JSON strings. Members
+// keep their order.
+func (a *completion) write(v, contentAt jsonspan.Span, content []byte, reasoningAt jsonspan.Span, reasoning []byte) {
+	before := jsonspan.Inside(jsonspan.StringAt(a.b, reasoningAt))
+	if jsonspan.HasText(before) {
+		before = slices.Concat(before, []byte(prose.BreakInJSON))
+	}
 	content = quote(content)
-	said := jsonspan.Inside(jsonspan.StringAt(a.b, m.reasoning))
-	if jsonspan.HasText(said) {
-		said = slices.Concat(said, []byte(prose.BreakInJSON))
+	if len(reasoning) > 0 {
+		if reasoning = quote(slices.Concat(before, reasoning)); !reasoningAt.Ok() {
+			content = slices.Concat(content, []byte(`,"reasoning_content":`), reasoning)
+		}
 	}
-	reasons := len(reasoning) > 0 && m.reasoning.Ok()
-	if reasoning = quote(slices.Concat(said, reasoning)); !m.reasoning.Ok() && len(reasoning) > len(`""`) {
-		content = slices.Concat(content, []byte(`,"reasoning_content":`), reasoning)
-	}
-	replace := func(v jsonspan.Span, with []byte) {
-		a.cut(v.From, v.To)
-		a.out = append(a.out, with...)
-	}
-	if reasons && m.reasoning.From < m.content.From {
-		replace(m.reasoning, reasoning)
-	}
-	replace(m.content, content)
-	if reasons && m.reasoning.From > m.content.From {
-		replace(m.reasoning, reasoning)
+	for _, value := range jsonspan.Members(a.b, v) {
+		with := content
+		if value == reasoningAt {
+			with = reasoning
+		}
+		if len(with) > 0 && (value == contentAt || value == reasoningAt) {
+			a.cut(value.From, value.To)
+			a.out = append(a.out, with...)
+		}
 	}
 }
 
@@ -175,26 +158,16 @@ func (a *answer) write(m *message, content, reasoning []byte) {
 // Other text with usage 0/0/0 passes unless zero_usage is error, even if the model has
 // reported usage before. A stream that fails still delivers its text. An error status
 // does not, and makes clients repeat the request.
-func (a *answer) failed() bool {
-	if !a.c.Tokens.Zero || len(a.messages) != 1 || a.c.Hermes.IsSet(a.b) || a.c.Err.IsSet(a.b) {
+func (a *completion) failed(m *said) bool {
+	if !m.stop || m.other || !a.c.Tokens.Zero || a.c.Hermes.IsSet(a.b) || a.c.Err.IsSet(a.b) {
 		return false
 	}
-	m := &a.messages[0]
-	if !m.stop || m.hasOther {
-		return false
-	}
-	said := strings.TrimSpace(string(jsonspan.AppendText(nil, m.left)))
-	if said == "" && !m.hasReasoning || chunk.IsUncalled(said) {
+	text := strings.TrimSpace(string(jsonspan.AppendText(nil, m.content)))
+	if text == "" && !m.reasoning || chunk.IsUncalled(text) {
 		return true
 	}
 	a.sum.ZeroUsagePassed = a.o.ZeroUsage != contract.ZeroUsageError
 	return !a.sum.ZeroUsagePassed
-}
-
-// saysError reports whether the answer says that the agent failed. Its content then says
-// why.
-func (a *answer) saysError() bool {
-	return a.error || a.c.Err.IsSet(a.b) || jsonspan.MemberOf(a.b, a.c.Hermes, "failed").Is(a.b, "true")
 }
 
 // failure returns the error object of modern Hermes. Its message is said, the text that
@@ -216,25 +189,23 @@ func unquote(raw []byte) string { return jsonspan.Unquote(string(raw)) }
 // /v1/responses, and the answer of a session. They lose the secrets in what they say of a
 // failure, and a response that failed at once becomes an error (contract section 6).
 func repairOther(body []byte) Answer {
-	if !jsonspan.Valid(body) {
-		return Answer{Body: body}
-	}
 	all := object(body)
 	member := func(name string) jsonspan.Span { return jsonspan.MemberOf(body, all, name) }
-	switch {
-	case member("object").Is(body, `"response"`):
-		clean := redactAnswer(body, member("status").Is(body, `"failed"`) || member("error").IsSet(body))
-		a := Answer{Body: clean, Kept: clean, Changed: !bytes.Equal(clean, body)}
-		if t := chunk.ReadTurn(body, all); t.FailedAtOnce {
-			a.Body, a.Changed = failure(t.Text), true
-			a.Summary = contract.Summary{ID: unquote(member("id").Of(body)), Model: unquote(member("model").Of(body)), Code: CodeAgentIncomplete}
-		}
-		return a
-	case member("object").Is(body, `"hermes.session.chat.completion"`):
-		clean := redactAnswer(body, false)
-		return Answer{Body: clean, Changed: !bytes.Equal(clean, body)}
+	response := member("object").Is(body, `"response"`)
+	if !response && !member("object").Is(body, `"hermes.session.chat.completion"`) || !jsonspan.Valid(body) {
+		return Answer{Body: body}
 	}
-	return Answer{Body: body}
+	clean := redactAnswer(body, response && (member("status").Is(body, `"failed"`) || member("error").IsSet(body)))
+	a := Answer{Body: clean, Changed: !bytes.Equal(clean, body)}
+	if !response {
+		return a
+	}
+	a.Kept = clean
+	if t := chunk.ReadTurn(body, all); t.FailedAtOnce {
+		a.Body, a.Changed = failure(t.Text), true
+		a.Summary = contract.Summary{ID: unquote(member("id").Of(body)), Model: unquote(member("model").Of(body)), Code: CodeAgentIncomplete}
+	}
+	return a
 }
 
 // redactAnswer returns the answer in body without the secrets in what it says of an

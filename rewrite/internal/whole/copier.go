@@ -23,11 +23,12 @@ func (c *copier) cut(from, to int) {
 // cutElement takes out the member or element b[from:to], with the comma before it or, if it
 // is the first, after it. before is where the one before it ends, 0 if there is none.
 func (c *copier) cutElement(before, from, to int) {
-	if before == 0 {
-		c.cut(from, nextElement(c.b, to))
-	} else {
-		c.cut(before, to)
+	if before > 0 {
+		from = before
+	} else if next := jsonspan.SkipSpace(c.b, to); c.b[next] == ',' {
+		to = jsonspan.SkipSpace(c.b, next+1)
 	}
+	c.cut(from, to)
 }
 
 // rest copies the rest, and returns the copy, or b if nothing was cut.
@@ -36,14 +37,4 @@ func (c *copier) rest() []byte {
 		return c.b
 	}
 	return append(c.out, c.b[c.at:]...)
-}
-
-// nextElement returns where the member or element begins that follows the one that ends at
-// to, or to if there is none.
-func nextElement(b []byte, to int) int {
-	next := jsonspan.SkipSpace(b, to)
-	if b[next] != ',' {
-		return to
-	}
-	return jsonspan.SkipSpace(b, next+1)
 }

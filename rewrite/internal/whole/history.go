@@ -35,124 +35,172 @@ type Healed struct {
 // servers differ in the one they use. If role or type are there twice, the last one counts,
 // as for most servers. A body passes untouched if it is not well-formed JSON in UTF-8, is
 // nested deeper than jsonspan.MaxDepth, or has a lone surrogate in a marker.
-func Heal(body []byte, tools *marker.Table, depth int, check bool) (h Healed, sound bool) {
-	h.Body = body
-	marks, cards := mayHaveMarkers(body, tools), mayHaveCards(body, depth)
-	if !marks && !cards && !check {
-		return h, false
+func Heal(body []byte, tools *marker.Table, depth int, check bool) (healed Healed, sound bool) {
+	healed.Body = body
+	if lastMarker(body, tools, true) < 0 && !mayHaveCards(body, depth) && !check {
+		return healed, false
 	}
 	if !jsonspan.ValidAt(body, depth) || !utf8.Valid(body) {
-		return h, false
+		return healed, false
 	}
-	if cards {
-		h.Body, h.Cards = joinCards(body)
-	}
-	if !marks {
-		return h, true
-	}
-	s := stripper{copier: copier{b: h.Body}, tools: tools}
-	if h.Cards > 0 { // which makes room for the only copy
-		s.out = h.Body[:0]
-	}
-	s.messages()
-	if s.loneSurrogate {
-		return Healed{Body: body}, true
-	}
-	h.Body, h.Markers = s.rest(), s.markers
-	return h, true
-}
-
-// stripper takes the marker lines out of the assistant's messages of a request, or out of
-// one text. It goes over it once.
-type stripper struct {
-	copier  // of valid JSON, or the inside of a string
-	tools   *marker.Table
-	markers int // the number of those that were removed
-
-	loneSurrogate bool // a marker has a lone surrogate, which no text can have contained
-
-	texts  []jsonspan.Span // the texts of a message
-	before int             // where the element before the message ends, 0 if none is left
-	left   bool            // there is more in the message than marker lines
-}
-
-// messages strips the messages of a request.
-func (s *stripper) messages() {
-	r := jsonspan.Reader{Data: s.b, Pos: object(s.b).From}
-	r.Open()
-	for name, ok := r.Member(); ok; name, ok = r.Member() {
-		if !r.At('[') || !jsonspan.Spells(name.Of(s.b), "messages") {
-			r.Skip()
-			continue
+	h := healer{copier: copier{b: body}, stripper: stripper{tools: tools}}
+	h.next = jsonspan.Reader{Data: body, Pos: object(body).From}
+	h.next.Open()
+	for name, ok := h.next.Member(); ok; name, ok = h.next.Member() {
+		if h.next.At('[') && jsonspan.Spells(name.Of(body), "messages") {
+			h.messages()
+		} else {
+			h.next.Skip()
 		}
-		s.before = 0
-		for r.Open(); r.Element(); {
-			if r.At('{') {
-				s.message(&r)
-			} else {
-				s.before = r.Skip().To
+	}
+	if h.markers+h.cards == 0 || h.loneSurrogate {
+		return healed, true
+	}
+	return Healed{h.rest(), h.markers, h.cards}, true
+}
+
+// healer goes once over the messages of a valid body. It joins those of each answer that has
+// cards, and takes the marker lines out of the assistant's.
+type healer struct {
+	copier
+	stripper
+	cards int // the number of cards that have been taken out
+
+	next   jsonspan.Reader // after the current message
+	texts  []jsonspan.Span // of the current message, insides of strings
+	before int             // where the element before the message or answer ends, 0 if none is left
+
+	answer          // with cards, to which the next message may belong
+	ids    []string // the ids of the calls of a message that no tool's message has answered
+	room   []byte   // to decode a string
+}
+
+// message is a message by position.
+type message struct {
+	at, role, content, calls jsonspan.Span
+
+	plain  bool // the assistant's, and of the form that the messages of an answer with cards have
+	called bool // there are calls
+	more   bool // there are members other than role, content and calls
+	filled bool // one of them has content
+}
+
+// messages heals the messages in the array at next.
+func (h *healer) messages() {
+	h.before = 0
+	for h.next.Open(); h.next.Element(); {
+		m := h.message()
+		goesOn := m.plain && !m.more && h.first.at.Ok()
+		switch {
+		case m.plain && m.called && h.answered(&m):
+			if !goesOn {
+				h.join()
+				h.first = m
 			}
+			h.say(h.next.Pos)
+		case goesOn && !m.called && !h.beforeOutput(h.next):
+			h.say(m.at.To)
+			h.join()
+		default:
+			h.join()
+			h.put(&m, m.at.To, false)
 		}
 	}
+	h.join()
 }
 
-// message moves r past a message, and strips it if it is the assistant's. If nothing but marker
-// lines was in it, it leaves, because providers refuse an empty message, but not before a tool's
-// message, which would then answer the call of another.
-func (s *stripper) message(r *jsonspan.Reader) {
-	m, before, assistant := jsonspan.Span{From: r.Pos}, s.before, false
-	s.texts, s.left = s.texts[:0], false
-	r.Open()
-	for name, ok := r.Member(); ok; name, ok = r.Member() {
-		v := r.Skip()
-		is := func(want string) bool { return jsonspan.Spells(name.Of(s.b), want) }
+// message moves next past a message, and collects its texts.
+func (h *healer) message() message {
+	m := message{at: jsonspan.Span{From: h.next.Pos}, plain: true}
+	h.texts = h.texts[:0]
+	if !h.next.At('{') {
+		return message{at: h.next.Skip()}
+	}
+	h.next.Open()
+	for name, ok := h.next.Member(); ok; name, ok = h.next.Member() {
+		value := h.next.Skip()
+		is := func(want string) bool { return jsonspan.Spells(name.Of(h.b), want) }
+		to := &m.role
 		switch {
 		case is("role"):
-			assistant = Spells(s.b, v, "assistant")
 		case is("content"):
-			s.content(v)
-		case !is("name") && !is("id"):
-			s.left = s.left || chunk.Filled(v.Of(s.b))
-		}
-	}
-	m.To, s.before = r.Pos, r.Pos
-	if !assistant {
-		return
-	}
-	start, next := before, m.To // the comma before the message leaves, too, or the one after it
-	if before == 0 {
-		start, next = m.From, nextElement(s.b, m.To)
-	}
-	kept, markers := len(s.out)+max(start-s.at, 0), s.markers
-	for _, t := range s.texts {
-		s.text(t)
-	}
-	if after := nextElement(s.b, m.To); s.markers == markers || s.left || after > m.To && isOutput(s.b, jsonspan.Span{From: after, To: len(s.b)}) {
-		return
-	}
-	s.out, s.at, s.before = s.out[:kept], next, before
-}
-
-// content collects the texts of the content at v.
-func (s *stripper) content(v jsonspan.Span) {
-	if v.IsString(s.b) {
-		s.texts = append(s.texts, v.Inner())
-		return
-	}
-	s.left = s.left || s.b[v.From] != '[' && chunk.Filled(v.Of(s.b))
-	for part := range jsonspan.Elements(s.b, v) {
-		if !Spells(s.b, jsonspan.MemberOf(s.b, part, "type"), "text") {
-			s.left = s.left || chunk.Filled(part.Of(s.b))
+			to = &m.content
+			h.content(&m, value)
+		case is("tool_calls"):
+			to = &m.calls
+			m.called = m.called || chunk.Filled(value.Of(h.b))
+		default:
+			m.more = m.more || value.IsSet(h.b)
+			m.filled = m.filled || !is("name") && !is("id") && chunk.Filled(value.Of(h.b))
 			continue
 		}
-		for name, value := range jsonspan.Members(s.b, part) {
+		m.plain = m.plain && !to.Ok() // which one counts?
+		*to = value
+	}
+	m.at.To = h.next.Pos
+	if !Spells(h.b, m.role, "assistant") {
+		h.texts, m.plain = h.texts[:0], false
+	}
+	return m
+}
+
+// content collects the texts of the content of m at v: a string, or an array of parts.
+func (h *healer) content(m *message, v jsonspan.Span) {
+	if v.IsString(h.b) {
+		h.texts = append(h.texts, v.Inner())
+		return
+	}
+	if h.b[v.From] != '[' {
+		m.plain, m.filled = m.plain && !v.IsSet(h.b), m.filled || chunk.Filled(v.Of(h.b))
+	}
+	for part := range jsonspan.Elements(h.b, v) {
+		if !Spells(h.b, jsonspan.MemberOf(h.b, part, "type"), "text") {
+			m.plain, m.filled = false, m.filled || chunk.Filled(part.Of(h.b))
+			continue
+		}
+		n := 0
+		for name, value := range jsonspan.Members(h.b, part) {
 			switch {
-			case !jsonspan.Spells(name.Of(s.b), "text"):
-			case value.IsString(s.b):
-				s.texts = append(s.texts, value.Inner())
+			case !jsonspan.Spells(name.Of(h.b), "text"):
+			case value.IsString(h.b):
+				h.texts = append(h.texts, value.Inner())
+				n++
 			default:
-				s.left = true
+				m.filled = true
+			}
+		}
+		m.plain = m.plain && n == 1
+	}
+}
+
+// put copies m, a message of the assistant's or, if joined is true, the first one of the answer
+// that ends at end, without marker lines. If nothing is left of it, it leaves, because providers
+// refuse an empty message, but not before a tool's message, which would then answer the call of
+// another.
+func (h *healer) put(m *message, end int, joined bool) {
+	at, out, markers := h.at, len(h.out), h.markers
+	h.text = m.filled || m.called && !joined
+	if joined {
+		h.write(m)
+	} else {
+		for _, v := range h.texts {
+			text := v.Of(h.b)
+			if last := lastMarker(text, h.tools, false); last >= 0 {
+				h.cut(v.From, v.To)
+				h.out = h.strip(h.out, text, last)
+			} else {
+				h.text = h.text || jsonspan.HasText(text)
 			}
 		}
 	}
+	goes := !h.text && (h.markers > markers || joined && !m.more)
+	switch {
+	case goes && (joined || !h.beforeOutput(h.next)):
+		h.at, h.out = at, h.out[:out]
+		h.cutElement(h.before, m.at.From, end)
+		return
+	case joined:
+		h.cut(m.at.To, end)
+	}
+	h.before = end
 }

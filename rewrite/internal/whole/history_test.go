@@ -14,6 +14,7 @@ func TestHeal(t *testing.T) {
 		marked = `{"role":"assistant","content":"` + "`💻 ls`" + `"}`
 		tool   = `{"role":"tool","content":"x"}`
 		calls  = `"tool_calls":[{"id":"1","function":{"arguments":"{\"label\":\"ls\"}"}}]`
+		twice  = `{"type":"text","text":"a","text":"b"}`
 		output = `{"role":"tool","tool_call_id":"1","content":"completed"}`
 	)
 	for _, c := range []struct {
@@ -29,6 +30,7 @@ func TestHeal(t *testing.T) {
 		{strings.Replace(marked, "assistant", "user", 1), strings.Replace(marked, "assistant", "user", 1), 0, 0},
 		{`{"role":"assistant","content":"a",` + calls + `},` + output + `,{"role":"assistant","content":"b"}`, `{"role":"assistant","content":"a\n\nb"}`, 0, 1},
 		{`{"role":"assistant",` + calls + `},` + output + `,` + marked, ``, 1, 1},
+		{`{"role":"assistant","content":[` + twice + `],` + calls + `},` + output, `{"role":"assistant","content":[` + twice + `],` + calls + `},` + output, 0, 0},
 		{`{"role":"assistant",` + calls + `},` + tool, `{"role":"assistant",` + calls + `},` + tool, 0, 0},
 	} {
 		h, sound := Heal([]byte(`{"messages":[`+c.in+`]}`), marker.Hermes, 6, true)
