@@ -34,12 +34,14 @@ type run struct {
 	detach  time.Duration // how long it goes on without a client
 	version int           // of HTTP, of the first client
 	wants   bool          // the request says that it wants an event stream
+	seen    seen          // what its first client has of a plain log
 
 	informing sync.Mutex // held while an informational answer is sent; taken before mu
 	informed  int        // bytes of these
 
 	mu       sync.Mutex          // may be taken while a store's is held, never the other way round
-	client   http.ResponseWriter // the first client's, nil when that has left
+	client   http.ResponseWriter // the first client's, nil when that has left, or if there is none
+	goesOn   bool                // without a client, however long: see events.go
 	kind     kind
 	over     bool // next has returned
 	reason   Reason
@@ -56,6 +58,7 @@ type run struct {
 	number   *numberer
 	begun    bool  // the log has
 	early    bool  // its header left before any byte
+	torn     bool  // upstream's stream has broken off, and may be asked for again
 	logErr   error // of the log
 	ended    Ended
 	panicked any    // by next, for panic
@@ -63,14 +66,16 @@ type run struct {
 	done     chan struct{}
 }
 
-// newRun returns a run for the request r, whose client is the first.
+// newRun returns a run for the request r, whose client is the first. Without one, w is nil.
 func newRun(
 	o *Options, e Entry, detach time.Duration, w http.ResponseWriter, r *http.Request, body []byte,
 ) *run {
 	x := &run{
 		o: o, detach: detach, version: r.ProtoMajor, wants: asksForStream(r, body), client: w,
-		entry: e, done: make(chan struct{}), number: newNumberer(e.ID, 0),
-		header: w.Header().Clone(), before: w.Header().Clone(),
+		entry: e, done: make(chan struct{}), number: numbererOf(e), header: make(http.Header),
+	}
+	if w != nil {
+		x.header, x.before = w.Header().Clone(), w.Header().Clone()
 	}
 	ctx := context.WithValue(context.WithoutCancel(r.Context()), runKey{}, x)
 	x.ctx, x.abort = context.WithCancelCause(ctx)
@@ -82,6 +87,11 @@ func (x *run) start(r *http.Request, body []byte, next Next) {
 	up := r.Clone(x.ctx)
 	giveBody(up, body)
 	up, x.returned = x.o.Detached(up, x)
+	x.call(up, next)
+}
+
+// call calls next for up, which is the run's own.
+func (x *run) call(up *http.Request, next Next) {
 	x.o.Runs.add(x)
 	go func() {
 		defer func() { // also if next ends the goroutine
@@ -134,7 +144,7 @@ func (x *run) endAnswer(client http.ResponseWriter) {
 		x.begin()
 		how := Broken
 		switch cancelled := x.ended.Reason != ReasonNone; {
-		case x.logErr != nil:
+		case x.logErr != nil, x.mayAskAgain() && (cancelled || x.torn):
 		case cancelled:
 			var p Part
 			p, how, x.logErr = Finish(x.entry, x.number.last, x.ended.Reason, rest(x.ctx, x.o.Store, x.entry.ID))
@@ -147,7 +157,8 @@ func (x *run) endAnswer(client http.ResponseWriter) {
 			how = Whole
 		}
 		x.log.End(how)
-		if (how == Broken || x.ended.Reason != ReasonNone) && x.number.last == 0 { // there is nothing to repeat
+		nothing := (how == Broken || x.ended.Reason != ReasonNone) && x.number.last == 0 // to repeat
+		if nothing || how == Broken && x.mayAskAgain() {
 			_ = x.o.Store.Delete(context.Background(), x.entry.ID) // frees the key; the run is over
 		}
 	}
@@ -218,7 +229,9 @@ func (x *run) begin() {
 	head.DropOfBody(h)
 	head.DropTrailers(h)
 	delete(h, "Set-Cookie")
-	h[StreamHeader] = []string{x.entry.ID}
+	if !x.entry.Plain {
+		h[StreamHeader] = []string{x.entry.ID}
+	}
 	x.logErr = x.log.Append(x.ctx, Part{Header: h})
 }
 
@@ -246,9 +259,15 @@ func (x *run) Write(p []byte) (int, error) {
 		return 0, errLeft
 	}
 	x.begin()
+	if x.torn = x.torn || x.isTorn(p); x.torn {
+		return len(p), nil
+	}
 	if x.logErr == nil {
 		b := make([]byte, 0, len(p)+len("id: /18446744073709551615\n")+len(x.entry.ID))
 		b, ends := x.number.add(b, nil, p)
+		if x.entry.Plain && len(ends) > 0 {
+			x.goOn()
+		}
 		x.logErr = x.log.Append(x.ctx, Part{Data: b, Ends: ends})
 	}
 	if x.logErr != nil {

@@ -129,6 +129,8 @@ type Entry struct {
 	// Path is the path of the request, and Progress the value of its ProgressHeader.
 	// Finish needs them.
 	Path, Progress string
+	// Plain says that the log has the events of a run of Hermes', whose ids are plain numbers.
+	Plain bool `json:",omitzero"`
 	// Keep, MaxStream and MaxMemory are those of the Options.
 	Keep                 time.Duration
 	MaxStream, MaxMemory int64
