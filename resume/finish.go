@@ -79,7 +79,6 @@ func Finish(e Entry, last uint64, why Reason, rest iter.Seq2[[]byte, error]) (p 
 		return Part{}, Broken, nil
 	}
 	number.apart = false
-	number.next += last - number.last // what a reader may have that was not kept
 	number.last = last
 	out, ends := number.add(nil, nil, s.Finish(nil, cause))
 	return Part{Data: out, Ends: ends}, Whole, nil

@@ -256,7 +256,7 @@ const orphanGap = 1 << 20
 // whose event is in it then waits for the end.
 func (s *Store) abandon(v *view) error {
 	w := &writer{s: s, entry: v.Entry, pieces: v.Pieces, events: v.Events}
-	if v.state == resume.Claimed {
+	if v.state == resume.Claimed || v.Entry.Plain { // a run goes on: the next reader asks upstream for its events
 		return w.end(resume.Dropped)
 	}
 	_, _, failed := w.write(piece{kind: kindGap}) // of Redis; else the log breaks off
