@@ -80,6 +80,11 @@ func (p *Resume) keepingEvents(next Next) Next {
 				x.abort(nil)
 				return
 			}
+			if !p.o.Runs.admitPlain() {
+				writer.End(Dropped)
+				x.abort(nil)
+				return
+			}
 			x.log = writer
 			x.call(up, next)
 		}()
@@ -162,6 +167,9 @@ func (p *Resume) events(w http.ResponseWriter, r *http.Request, next Next) error
 			return errUnavailable
 		case err != nil:
 			return next(w, r) // there is no log to be had
+		case writer != nil && !p.o.Runs.admitPlain():
+			writer.End(Dropped)
+			return next(w, r)
 		case writer != nil:
 			x.log = writer
 			return x.attend(w, all, nil, next)

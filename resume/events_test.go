@@ -578,3 +578,40 @@ func TestRunAtTheEndOfTheProcess(t *testing.T) {
 		}
 	})
 }
+
+// TestManyRuns has the events of some more passed as they come.
+func TestManyRuns(t *testing.T) {
+	const most = 256
+	next := func(w http.ResponseWriter, r *http.Request) error {
+		if r.Method == http.MethodPost {
+			w.WriteHeader(http.StatusAccepted)
+			_, err := fmt.Fprintf(w, `{"run_id": "run_%s"}`, r.URL.RawQuery)
+			return err
+		}
+		return streams([]string{event(1), ""}, onlyOnce())(w, r)
+	}
+	inBubble(t, nil, next, func(t *testing.T, l *lab) {
+		for i := range most + 1 {
+			l.send(request{http.MethodPost, runsPath + "?" + strconv.Itoa(i), "", nil}).want(http.StatusAccepted).rest()
+			synctest.Wait()
+		}
+		l.wantOpen(most)
+		events := func(id int) string {
+			r := l.send(request{http.MethodGet, fmt.Sprintf("/v1/runs/run_%d/events", id), "", nil}).want(http.StatusOK)
+			defer r.leave()
+			return r.next()
+		}
+		asked := l.asked.Load()
+		if got := events(most); got != event(1) {
+			t.Errorf("of the last: %q", got)
+		}
+		if got := events(0); got != plain(0, event(1)) {
+			t.Errorf("of the first: %q", got)
+		}
+		l.wantAsked(asked + 1)
+		l.runs.Shutdown(1)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		l.wantOpen(0)
+	})
+}

@@ -42,10 +42,10 @@ type numberer struct {
 }
 
 // lineHead is how much of a line decides what it is, in bytes: a number of a plain one is in it.
-const lineHead = len("id: ") + maxDigits + 1
+const lineHead = len("id: ") + numberDigits + 1
 
-// maxDigits is how many digits a number of upstream's has at most. Longer ones are not counted on.
-const maxDigits = 18
+// numberDigits is how many digits a number of upstream's has at most. Longer ones are not counted on.
+const numberDigits = 18
 
 // newNumberer returns a numberer for the stream with the id, whose last event has the number
 // last.
@@ -167,7 +167,7 @@ func (c *numberer) keepsOwn() bool {
 
 // plainID returns the number that an id is, plus one, or 0 if it is none.
 func plainID(id []byte) uint64 {
-	if len(id) > maxDigits {
+	if len(id) > numberDigits {
 		return 0
 	}
 	n, err := strconv.ParseUint(string(id), 10, 64)

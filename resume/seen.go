@@ -152,7 +152,7 @@ type plainLine struct {
 // feed hands b to c, which does not keep it after next has returned false.
 func (c *plainLines) feed(b []byte) {
 	c.scan.Lines, c.scan.MaxFrame = true, lineHead-1
-	c.at = -len(c.scan.Ahead())
+	c.at = -len(c.scan.Tail())
 	c.scan.Feed(b)
 }
 
@@ -173,6 +173,7 @@ func (c *plainLines) next() (l plainLine, ok bool) {
 	case sse.UnitNoise:
 		l.endsEvent, l.id, c.ended = true, c.id, true
 	case sse.UnitLF:
+		l.comment = c.comment
 	default:
 		if !c.long {
 			var line sse.Frame
