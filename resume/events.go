@@ -67,7 +67,6 @@ func (p *Resume) keepingEvents(next Next) Next {
 		err := next(begun, r)
 		id := begun.run()
 		if err != nil || id == "" {
-			x.abort(nil)
 			return err
 		}
 		x.entry = p.ofEvents(client, client.URL.Path, id)
@@ -76,17 +75,14 @@ func (p *Resume) keepingEvents(next Next) Next {
 		// The client's answer does not wait for the storage.
 		go func() {
 			_, writer, err := p.o.Store.Claim(x.ctx, x.entry, Run{x.readersChanged, x.cancel})
-			if err != nil || writer == nil { // a client was faster
-				x.abort(nil)
-				return
-			}
-			if !p.o.Runs.admitPlain() {
+			switch {
+			case err != nil, writer == nil: // a client was faster
+			case !p.o.Runs.admitPlain():
 				writer.End(Dropped)
-				x.abort(nil)
-				return
+			default:
+				x.log = writer
+				x.call(up, next)
 			}
-			x.log = writer
-			x.call(up, next)
 		}()
 		return nil
 	}

@@ -95,6 +95,9 @@ func (g *gateway) serve(w http.ResponseWriter, r *http.Request) error {
 		w.WriteHeader(http.StatusNotFound)
 		return nil
 	}
+	if r.RequestURI != r.URL.RequestURI() {
+		return fmt.Errorf("%s is asked for as %s", r.URL, r.RequestURI)
+	}
 	g.mu.Lock()
 	g.read++
 	g.header = append(g.header, r.Header.Clone())
@@ -356,6 +359,54 @@ func TestRunOfAnother(t *testing.T) {
 		g.wantRead(t, 2)
 		l.send(request{http.MethodGet, "/other" + eventsPath, "", []string{"Authorization", "Bearer a"}}).want(http.StatusNotFound)
 	})
+}
+
+// TestRunBelowAPath is that of the server and the path that the client asked for, whatever handlers
+// in front have made of it.
+func TestRunBelowAPath(t *testing.T) {
+	set := func(o *resume.Options) {
+		o.Asked = func(r *http.Request) (server, path string) { return r.Header.Get("X-Server"), r.Header.Get("X-Path") }
+	}
+	eachGateway(t, set, func(t *testing.T, l *lab, g *gateway) {
+		l.begins(g, "X-Server", "1", "X-Path", "/a"+runsPath)
+		g.says("a")
+		synctest.Wait()
+		for i, at := range [][2]string{{"1", "/a" + eventsPath}, {"2", "/a" + eventsPath}, {"1", "/b" + eventsPath}} {
+			l.send(ofRun("X-Server", at[0], "X-Path", at[1])).leave()
+			synctest.Wait()
+			g.wantRead(t, i+1)
+		}
+	})
+}
+
+// TestRunHasARequestOfItsOwn for its events, made before handlers change that of the client.
+func TestRunHasARequestOfItsOwn(t *testing.T) {
+	set := func(o *resume.Options) {
+		o.Detached = func(r *http.Request, w http.ResponseWriter) (*http.Request, func()) {
+			r.Header.Set("X-Detached", r.Method+" "+r.Header.Get("X-Changed"))
+			return r, func() {}
+		}
+	}
+	g := newGateway(true)
+	next := func(w http.ResponseWriter, r *http.Request) error {
+		err := g.serve(w, r)
+		r.URL.Path = "/elsewhere"
+		r.Header.Set("X-Changed", "1")
+		return err
+	}
+	l := newLab(t, set, next)
+	l.send(request{http.MethodPost, runsPath, "{}", nil}).want(http.StatusAccepted).rest()
+	g.says("a")
+	g.completes()
+	l.over()
+	g.wantRead(t, 1)
+	if h := g.header[0]; h.Get("X-Detached") != "GET " {
+		t.Errorf("it is asked for with %v", h)
+	}
+	if got := l.send(ofRun()).want(http.StatusOK).rest(); !strings.Contains(got, g.kept[0]) {
+		t.Errorf("got %q", got)
+	}
+	g.wantRead(t, 1)
 }
 
 // TestRunThatIsUnknown gets upstream's own answer, each time.
