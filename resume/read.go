@@ -18,7 +18,7 @@ const statusGone = 499
 
 // attend calls next and answers the first client, which reads the log as others do.
 func (x *run) attend(w http.ResponseWriter, r *http.Request, body []byte, next Next) error {
-	reader := x.o.Store.Read(r.Context(), x.entry.ID, 0)
+	reader := x.seen.skip(x.o.Store.Read(r.Context(), x.entry.ID, 0))
 	x.start(r, body, next)
 	leave := sync.OnceValue(func() bool {
 		reader.Close()
@@ -60,7 +60,14 @@ func (x *run) attend(w http.ResponseWriter, r *http.Request, body []byte, next N
 // after the number n, and those that are still to come. If it returns a problem, it has not
 // answered.
 func follow(o *Options, w http.ResponseWriter, r *http.Request, id string, n uint64, hasKey bool) error {
-	reader := o.Store.Read(r.Context(), id, n)
+	return followReader(o, w, r, o.Store.Read(r.Context(), id, n), n > 0, hasKey)
+}
+
+// followReader is follow with a reader, which it closes. continues says that the client has the
+// events before.
+func followReader(
+	o *Options, w http.ResponseWriter, r *http.Request, reader Reader, continues, hasKey bool,
+) error {
 	defer reader.Close()
 	first, err := reader.Next()
 	atEnd := errors.Is(err, io.EOF)
@@ -75,7 +82,7 @@ func follow(o *Options, w http.ResponseWriter, r *http.Request, id string, n uin
 		w.WriteHeader(statusGone)
 		return nil
 	}
-	if r.Method != http.MethodPost && n > 0 && atEnd {
+	if r.Method != http.MethodPost && continues && atEnd {
 		// So that an EventSource, which takes every end for a failure, stops.
 		w.WriteHeader(http.StatusNoContent)
 		return nil
@@ -90,7 +97,7 @@ func follow(o *Options, w http.ResponseWriter, r *http.Request, id string, n uin
 		header.Set(ReplayedHeader, "true")
 	}
 	how := HowReplayed
-	if n > 0 {
+	if continues {
 		how = HowContinued
 	}
 	// Without a media type, net/http looks for it in what comes with the header.

@@ -36,12 +36,14 @@ type run struct {
 	version int           // of HTTP, of the first client
 	sdk     bool          // an SDK has sent the request
 	wants   bool          // an answer is of use without the first client
+	seen    seen          // what its first client has of a plain log
 
 	informing sync.Mutex // held while an informational answer is sent; taken before mu
 	informed  int        // bytes of these
 
 	mu       sync.Mutex          // may be taken while a store's is held, never the other way round
-	client   http.ResponseWriter // the first client's, nil when that has left
+	client   http.ResponseWriter // the first client's, nil when that has left, or if there is none
+	goesOn   bool                // without a client, however long: see events.go
 	kind     kind
 	over     bool // next has returned
 	reason   Reason
@@ -59,6 +61,7 @@ type run struct {
 	number   *numberer
 	begun    bool // the log has
 	early    bool // its header left before any byte
+	torn     bool // upstream's stream has broken off, and may be asked for again
 	status   int  // of a body; 0 for an event stream
 	body     *bufio.Writer
 	flushed  atomic.Bool // the body was; the first client's goroutine asks
@@ -69,12 +72,14 @@ type run struct {
 	done     chan struct{}
 }
 
-// newRun returns a run for the request r, whose client is the first.
+// newRun returns a run for the request r, whose client is the first. Without one, w is nil.
 func newRun(o *Options, e Entry, a asked, w http.ResponseWriter, r *http.Request, body []byte) *run {
 	x := &run{
 		o: o, detach: a.detach, version: r.ProtoMajor, sdk: a.sdk, wants: a.sdk || asksForStream(r, body), client: w,
-		entry: e, done: make(chan struct{}), number: newNumberer(e.ID, 0),
-		header: w.Header().Clone(), before: w.Header().Clone(),
+		entry: e, done: make(chan struct{}), number: numbererOf(e), header: make(http.Header),
+	}
+	if w != nil {
+		x.header, x.before = w.Header().Clone(), w.Header().Clone()
 	}
 	ctx := context.WithValue(context.WithoutCancel(r.Context()), runKey{}, x)
 	x.ctx, x.abort = context.WithCancelCause(ctx)
@@ -86,6 +91,11 @@ func (x *run) start(r *http.Request, body []byte, next Next) {
 	up := r.Clone(x.ctx)
 	giveBody(up, body)
 	up, x.returned = x.o.Detached(up, x)
+	x.call(up, next)
+}
+
+// call calls next for up, which is the run's own.
+func (x *run) call(up *http.Request, next Next) {
 	x.o.Runs.add(x)
 	go func() {
 		defer func() { // also if next ends the goroutine
@@ -148,7 +158,7 @@ func (x *run) endAnswer(client http.ResponseWriter) {
 		x.begin()
 		how := Broken
 		switch cancelled := x.ended.Reason != ReasonNone; {
-		case x.logErr != nil:
+		case x.logErr != nil, x.mayAskAgain() && (cancelled || x.torn):
 		case cancelled:
 			var p Part
 			p, how, x.logErr = Finish(x.entry, x.number.last, x.ended.Reason, rest(x.ctx, x.o.Store, x.entry.ID))
@@ -161,7 +171,8 @@ func (x *run) endAnswer(client http.ResponseWriter) {
 			how = Whole
 		}
 		x.log.End(how)
-		if (how == Broken || x.ended.Reason != ReasonNone) && x.number.last == 0 { // there is nothing to repeat
+		nothing := (how == Broken || x.ended.Reason != ReasonNone) && x.number.last == 0 // to repeat
+		if nothing || how == Broken && x.mayAskAgain() {
 			_ = x.o.Store.Delete(context.Background(), x.entry.ID) // frees the key; the run is over
 		}
 	}
@@ -249,7 +260,9 @@ func (x *run) begin() {
 	delete(h, "Set-Cookie")
 	if x.kind == kindStream {
 		head.DropOfBody(h)
-		h[StreamHeader] = []string{x.entry.ID}
+		if !x.entry.Plain {
+			h[StreamHeader] = []string{x.entry.ID}
+		}
 	}
 	x.logErr = x.log.Append(x.ctx, Part{Header: h, Status: x.status})
 }
@@ -280,9 +293,15 @@ func (x *run) Write(p []byte) (int, error) {
 		return x.body.Write(p)
 	}
 	x.begin()
+	if x.torn = x.torn || x.isTorn(p); x.torn {
+		return len(p), nil
+	}
 	if x.logErr == nil {
 		b := make([]byte, 0, len(p)+len("id: /18446744073709551615\n")+len(x.entry.ID))
 		b, ends := x.number.add(b, nil, p)
+		if x.entry.Plain && len(ends) > 0 {
+			x.goOn()
+		}
 		x.logErr = x.log.Append(x.ctx, Part{Data: b, Ends: ends})
 	}
 	if x.logErr != nil {
