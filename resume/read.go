@@ -43,6 +43,9 @@ func (x *run) attend(w http.ResponseWriter, r *http.Request, body []byte, next N
 	x.returned()
 	if streams && err == nil {
 		head.CopyTrailers(w.Header(), x.header)
+		if x.frees {
+			free(x.o, x.entry.ID)
+		}
 	}
 	switch {
 	case streams && x.ended.Reason != ReasonNone: // what next did is of no interest
@@ -56,8 +59,8 @@ func (x *run) attend(w http.ResponseWriter, r *http.Request, body []byte, next N
 
 // follow answers r, which is not the log's own request, with the events of the log with the id
 // after the number n, and those that are still to come. If it returns a problem, it has not
-// answered.
-func follow(o *Options, w http.ResponseWriter, r *http.Request, id string, n uint64, hasKey bool) error {
+// answered. frees says that the log's key is free when r's client has been sent all.
+func follow(o *Options, w http.ResponseWriter, r *http.Request, id string, n uint64, hasKey, frees bool) error {
 	reader := o.Store.Read(r.Context(), id, n)
 	defer reader.Close()
 	first, err := reader.Next()
@@ -88,7 +91,11 @@ func follow(o *Options, w http.ResponseWriter, r *http.Request, id string, n uin
 	if n > 0 {
 		how = HowContinued
 	}
-	return cutOff(send(o, w, r, reader, header, true, how))
+	err = send(o, w, r, reader, header, true, how)
+	if err == nil && frees {
+		free(o, id)
+	}
+	return cutOff(err)
 }
 
 // send answers r with the header and with what the reader returns, each piece as it comes,

@@ -84,12 +84,23 @@ func (p *Resume) post(w http.ResponseWriter, r *http.Request, a asked, next Next
 		Keep: p.o.Keep, MaxStream: p.o.MaxStream, MaxMemory: p.o.MaxMemory,
 	}
 	e.Owner = owner(p.o, r, r.URL.Path)
-	if a.key != "" {
+	frees, mismatch := false, errMismatch
+	switch {
+	case a.key != "":
 		e.Key = keyOf(p.o.Secret, e.Owner, r.URL.RawQuery, a.key)
 		e.Body = sha256.Sum256(body)
+	case a.values != nil:
+		e.Body = sha256.Sum256(body)
+		var part []byte
+		if p.o.KeyBody {
+			part = e.Body[:]
+		}
+		e.Key = keyOfValues(p.o.Secret, e.Owner, r.URL.RawQuery, a.values, part)
+		frees, mismatch = true, errOtherBody
 	}
 	for {
 		x := newRun(p.o, e, a.detach, w, r, body)
+		x.frees = frees
 		have, writer, err := p.o.Store.Claim(r.Context(), e, Run{x.readersChanged, x.cancel})
 		switch {
 		case errors.Is(err, ErrTaken): // the agent must not run again
@@ -101,9 +112,9 @@ func (p *Resume) post(w http.ResponseWriter, r *http.Request, a asked, next Next
 			x.log = writer
 			return x.attend(w, r, body, next)
 		case !hmac.Equal(have.Body[:], e.Body[:]):
-			return errMismatch
+			return mismatch
 		}
-		if err := follow(p.o, w, r, have.ID, 0, true); !errors.Is(err, errUnknown) {
+		if err := follow(p.o, w, r, have.ID, 0, true, frees); !errors.Is(err, errUnknown) {
 			return err
 		}
 		// The request that had the key has failed: this one takes its place.
@@ -131,7 +142,7 @@ func (p *Resume) resume(w http.ResponseWriter, r *http.Request, resource string,
 			return errMismatch
 		}
 	}
-	return follow(p.o, w, r, at.id, at.n, key != "")
+	return follow(p.o, w, r, at.id, at.n, key != "", false)
 }
 
 // delete answers a request to end a stream.

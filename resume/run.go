@@ -34,6 +34,8 @@ type run struct {
 	detach  time.Duration // how long it goes on without a client
 	version int           // of HTTP, of the first client
 	wants   bool          // the request says that it wants an event stream
+	frees   bool          // its key is of the configuration: see free
+	at      string        // the address of the stream
 
 	informing sync.Mutex // held while an informational answer is sent; taken before mu
 	informed  int        // bytes of these
@@ -69,7 +71,7 @@ func newRun(
 ) *run {
 	x := &run{
 		o: o, detach: detach, version: r.ProtoMajor, wants: asksForStream(r, body), client: w,
-		entry: e, done: make(chan struct{}), number: newNumberer(e.ID, 0),
+		entry: e, done: make(chan struct{}), number: newNumberer(e.ID, 0), at: location(o, r, e.ID),
 		header: w.Header().Clone(), before: w.Header().Clone(),
 	}
 	ctx := context.WithValue(context.WithoutCancel(r.Context()), runKey{}, x)
@@ -147,7 +149,8 @@ func (x *run) endAnswer(client http.ResponseWriter) {
 			how = Whole
 		}
 		x.log.End(how)
-		if (how == Broken || x.ended.Reason != ReasonNone) && x.number.last == 0 { // there is nothing to repeat
+		fails := how == Broken || x.ended.Reason != ReasonNone
+		if fails && (x.number.last == 0 || x.frees) { // there is nothing that a client would repeat
 			_ = x.o.Store.Delete(context.Background(), x.entry.ID) // frees the key; the run is over
 		}
 	}
@@ -162,7 +165,7 @@ func (x *run) WriteHeader(status int) {
 		x.inform(status, x.header)
 	default:
 		x.decide(status == http.StatusOK && head.MediaType(x.header) == "text/event-stream" &&
-			!head.IsEncoded(x.header) && sizeOf(x.header) <= maxKeptHeader)
+			!head.IsEncoded(x.header) && sizeOf(x.header)+len(x.at) <= maxKeptHeader)
 		if x.kind == kindPasses {
 			x.client.WriteHeader(status)
 		}
@@ -219,6 +222,7 @@ func (x *run) begin() {
 	head.DropTrailers(h)
 	delete(h, "Set-Cookie")
 	h[StreamHeader] = []string{x.entry.ID}
+	h["Content-Location"] = []string{x.at}
 	x.logErr = x.log.Append(x.ctx, Part{Header: h})
 }
 
