@@ -118,7 +118,7 @@ func ofResume() object {
 		entry("keep", "How long a stream is kept after its end", lasting("5m")),
 		entry("always", "Every POST of JSON asks", object{{"type", "boolean"}, {"default", false}}),
 		entry("always_for", "Every POST of JSON to these APIs asks", always),
-		entry("key", "What the key of a request is made of", object{{"type", "array"}, {"minItems", 1}, {"contains", object{{"type", "string"}, {"pattern", `\{.*\}`}}}, {"items", object{{"type", "string"}}}}),
+		entry("key", "What the key of a request is made of", object{{"type", "array"}, {"contains", object{{"type", "string"}, {"pattern", `\{[^}]*\}`}}}, {"items", object{{"type", "string"}}}}),
 		entry("key_body", "The body is a part of that key", object{{"type", "boolean"}, {"default", false}}),
 		entry("max_stream", "Beyond it, the oldest events of a stream go", sized(least, 16<<20)),
 		entry("max_memory", "What all streams may take together", sized(least, 64<<20)),

@@ -53,8 +53,11 @@ func (h *ResumeHandler) configure(o *resume.Options) {
 
 // validateConfigured reports a value of key or always that is not allowed.
 func (h *ResumeHandler) validateConfigured() error {
-	has := func(text string) bool { return strings.Contains(text, "{") && strings.Contains(text, "}") }
-	if (h.KeyBody || len(h.Key) > 0) && !slices.ContainsFunc(h.Key, has) {
+	has := func(text string) bool {
+		_, rest, opens := strings.Cut(text, "{")
+		return opens && strings.Contains(rest, "}")
+	}
+	if h.Key != nil && !slices.ContainsFunc(h.Key, has) {
 		return fmt.Errorf("invalid key %q: must have a placeholder that tells chats apart, such as {http.request.header.X-Chat-Id} ({header.X-Chat-Id} in a Caddyfile)", h.Key)
 	}
 	detach := resume.DefaultDetach

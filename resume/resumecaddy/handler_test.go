@@ -29,7 +29,7 @@ func TestResumeValuesThatAreRefused(t *testing.T) {
 		`"always_for":{"chat":"11m"}`:              "longer than detach, which is 10m0s: raise detach, or shorten it",
 		`"always_for":{"runs":"2s"},"detach":"1s"`: "always runs 2s is longer than detach, which is 1s",
 		`"key":["chat"]`:                           "must have a placeholder",
-		`"key":[]` + `,"key_body":true`:            "must have a placeholder",
+		`"key":[]`:                                 "must have a placeholder",
 		`"key":["",""]`:                            "must have a placeholder",
 	} {
 		config := `{"apps":{"http":{"servers":{"s":{"listen":["127.0.0.1:0"],"routes":[{"handle":[{"handler":"hermes_resume",` + option + `}]}]}}}}}`
