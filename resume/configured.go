@@ -46,7 +46,8 @@ func apiOf(path string) API {
 // configure sets what the options make of a POST that has no key of its own, and reports whether
 // it counts as one that asks even if it has no key.
 func (a *asked) configure(o *Options, r *http.Request) bool {
-	if o.Key == nil && !o.Always && len(o.AlwaysFor) == 0 || !isJSON(head.MediaType(r.Header)) {
+	always := (o.Always || len(o.AlwaysFor) > 0) && len(r.Header[DetachHeader]) == 0
+	if o.Key == nil && !always || !isJSON(head.MediaType(r.Header)) {
 		return false
 	}
 	if o.Key != nil {
@@ -60,10 +61,14 @@ func (a *asked) configure(o *Options, r *http.Request) bool {
 	return a.detach > 0
 }
 
-// keyOfValues returns the keyed hash of the values of Options.Key for the owner, with the hash of the
-// body or nil. It is never that of keyOf, because the lists that are hashed differ in their form.
-func keyOfValues(secret []byte, owner Digest, query string, values []string, body []byte) Digest {
-	return hash(secret, [][]string{{string(owner[:]), query}, values, {string(body)}})
+// keyOfValues returns the keyed hash of the values of Options.Key for an entry with an owner and the
+// hash of its body. keyOf and sdkKeyOf hash fewer lists, so it is none of theirs.
+func keyOfValues(o *Options, e Entry, query string, values []string) Digest {
+	var body []string
+	if o.KeyBody {
+		body = []string{string(e.Body[:])}
+	}
+	return hash(o.Secret, [][]string{{string(e.Owner[:]), query}, values, body})
 }
 
 // freeTimeout is how long the end of an answer waits for a storage to free its key.

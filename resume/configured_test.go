@@ -219,6 +219,67 @@ func TestKeyOfARunThatFailedIsFree(t *testing.T) {
 	})
 }
 
+// TestKeyOfAnAnswerWithoutItsBeginning runs anew: a client that knows no ids can do nothing with the
+// rest.
+func TestKeyOfAnAnswerWithoutItsBeginning(t *testing.T) {
+	set := func(o *resume.Options) {
+		byHeader(true, chatID)(o)
+		o.MaxStream = 64 << 10
+	}
+	pieces := []string{event(1)}
+	for range 8 {
+		pieces = append(pieces, "data: "+strings.Repeat("x", 16<<10)+"\n\n")
+	}
+	inTwoOf(t, set, pieces, func(t *testing.T, l *lab, goOn func()) {
+		id := leavesEarly(t, l, post(chatID, "1"))
+		goOn()
+		l.wantOpen(0)
+		if r := l.send(post(chatID, "1")).want(http.StatusOK); r.id() == id || r.rest() != numbered(r.id(), 1, pieces...) {
+			t.Error("it joins")
+		}
+		l.wantAsked(2)
+	})
+}
+
+// TestKeyOfTheConfigurationOfAnSDK wins over what an SDK's own count says, for the whole of detach:
+// a repeat joins although it is not marked, also for an answer that is not streamed.
+func TestKeyOfTheConfigurationOfAnSDK(t *testing.T) {
+	const sdk = resume.RetryHeader
+	inTwo(t, byHeader(true, chatID), func(t *testing.T, l *lab, goOn func()) {
+		id := leavesEarly(t, l, post(chatID, "1", sdk, "0"))
+		time.Sleep(10*time.Minute - 1)
+		l.wantOpen(1)
+		goOn()
+		if r := l.send(post(chatID, "1", sdk, "0")).want(http.StatusOK); r.id() != id || r.rest() == "" {
+			t.Error("it does not join")
+		}
+		l.wantAsked(1)
+		if r := l.send(post(chatID, "1", sdk, "1")).want(http.StatusOK); r.id() == id {
+			t.Error("the key is not free")
+		}
+		l.wantAsked(2)
+	})
+	t.Run("not streamed", func(t *testing.T) {
+		inBubble(t, byHeader(true, chatID), func(w http.ResponseWriter, _ *http.Request) error {
+			time.Sleep(time.Minute)
+			w.Header().Set("Content-Type", "application/json")
+			_, err := io.WriteString(w, "{}")
+			return err
+		}, func(t *testing.T, l *lab) {
+			answers := make(chan string, 2)
+			for range 2 {
+				go func() { answers <- l.send(chat(chatID, "1", sdk, "0")).want(http.StatusOK).rest() }()
+			}
+			if a, b := <-answers, <-answers; a != "{}" || b != a {
+				t.Errorf("answers %q and %q", a, b)
+			}
+			l.wantAsked(1)
+			synctest.Wait()
+			l.wantEmpty()
+		})
+	})
+}
+
 // TestLastEventNeedsNoKeyOfTheConfiguration continues by the id, whatever the header says.
 func TestLastEventNeedsNoKeyOfTheConfiguration(t *testing.T) {
 	inTwo(t, byHeader(true, chatID), func(t *testing.T, l *lab, goOn func()) {

@@ -67,12 +67,16 @@ type asked struct {
 	key    string        // its own, "" for none
 	values []string      // those of Options.Key, nil for none
 	detach time.Duration // how long its run may go on without a client
+	keep   time.Duration // how long its answer is kept
+	sdk    bool          // an SDK has sent it
+	again  bool          // the SDK has sent it before
 }
 
 // asks returns what a POST asks for, and whether it asks for anything, or what is wrong
 // with it.
 func asks(o *Options, r *http.Request) (a asked, ok bool, wrong error) {
-	a.detach = o.Detach
+	a.detach, a.keep = o.Detach, o.Keep
+	a.sdk, a.again = ofSDK(r.Header)
 	switch keys := r.Header[KeyHeader]; len(keys) {
 	case 0:
 	case 1:
@@ -90,7 +94,14 @@ func asks(o *Options, r *http.Request) (a asked, ok bool, wrong error) {
 		a.detach = min(d, o.Detach)
 		return a, hasKey || a.detach > 0, nil
 	}
-	return a, hasKey || always, nil
+	switch {
+	case hasKey, always:
+		return a, true, nil
+	case a.sdk && isJSON(head.MediaType(r.Header)):
+		a.detach, a.keep = min(sdkDetach, o.Detach), min(sdkKeep, o.Keep)
+		return a, true, nil
+	}
+	return a, false, nil
 }
 
 // credentials are the header fields that say who a client is.

@@ -81,26 +81,26 @@ func (p *Resume) post(w http.ResponseWriter, r *http.Request, a asked, next Next
 	}
 	e := Entry{
 		ID: newID(), Path: strings.Clone(r.URL.Path), Progress: r.Header.Get(proxy.ProgressHeader),
-		Keep: p.o.Keep, MaxStream: p.o.MaxStream, MaxMemory: p.o.MaxMemory,
+		Keep: a.keep, MaxStream: p.o.MaxStream, MaxMemory: p.o.MaxMemory,
 	}
 	e.Owner = owner(p.o, r, r.URL.Path)
-	frees, mismatch := false, errMismatch
+	ofSDK := a.key == "" && a.values == nil && a.sdk // what the configuration says wins
+	mismatch := errMismatch
+	if a.key != "" || a.values != nil || ofSDK {
+		e.Body = sha256.Sum256(body)
+	}
 	switch {
+	case ofSDK:
+		e.Key, e.KeyKeep = sdkKeyOf(p.o.Secret, e.Owner, r.URL.RawQuery, e.Body), sdkKeep
+		e.Takes = !a.again
+	case a.values != nil:
+		e.Key = keyOfValues(p.o, e, r.URL.RawQuery, a.values)
+		mismatch = errOtherBody
 	case a.key != "":
 		e.Key = keyOf(p.o.Secret, e.Owner, r.URL.RawQuery, a.key)
-		e.Body = sha256.Sum256(body)
-	case a.values != nil:
-		e.Body = sha256.Sum256(body)
-		var part []byte
-		if p.o.KeyBody {
-			part = e.Body[:]
-		}
-		e.Key = keyOfValues(p.o.Secret, e.Owner, r.URL.RawQuery, a.values, part)
-		frees, mismatch = true, errOtherBody
 	}
 	for {
-		x := newRun(p.o, e, a.detach, w, r, body)
-		x.frees = frees
+		x := newRun(p.o, e, a, w, r, body)
 		have, writer, err := p.o.Store.Claim(r.Context(), e, Run{x.readersChanged, x.cancel})
 		switch {
 		case errors.Is(err, ErrTaken): // the agent must not run again
@@ -114,10 +114,15 @@ func (p *Resume) post(w http.ResponseWriter, r *http.Request, a asked, next Next
 		case !hmac.Equal(have.Body[:], e.Body[:]):
 			return mismatch
 		}
-		if err := follow(p.o, w, r, have.ID, 0, true, frees); !errors.Is(err, errUnknown) {
+		err = follow(p.o, w, r, have.ID, 0, true, a.values != nil)
+		gone, _ := errors.AsType[*problem](err)
+		switch {
+		case errors.Is(err, errUnknown): // the request that had the key has failed: this one takes its place
+		case errors.Is(err, errNoBeginning), a.key == "" && gone != nil && gone.Status == http.StatusGone:
+			e.Takes = true
+		default:
 			return err
 		}
-		// The request that had the key has failed: this one takes its place.
 	}
 }
 
