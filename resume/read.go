@@ -46,7 +46,7 @@ func (x *run) attend(w http.ResponseWriter, r *http.Request, body []byte, next N
 	if streams && err == nil {
 		head.CopyTrailers(w.Header(), x.header)
 		if x.frees {
-			free(x.o, x.entry.ID)
+			free(x.o, r, x.entry.ID)
 		}
 	}
 	switch {
@@ -100,7 +100,7 @@ func follow(o *Options, w http.ResponseWriter, r *http.Request, id string, n uin
 	flushes := func(wrote bool) bool { return wrote || first.Status == 0 }
 	err = send(o, w, r, reader, first.Status, header, flushes, how)
 	if err == nil && frees {
-		free(o, id)
+		free(o, r, id)
 	}
 	return cutOff(err)
 }
