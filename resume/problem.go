@@ -48,6 +48,8 @@ var (
 		"What keeps the streams does not answer. Ask for the stream again later, by its id.", 0}
 	errMismatch = &problem{"Idempotency-Key is already used", http.StatusUnprocessableEntity,
 		"This Idempotency-Key was used with another request body. Use a new key for each request, and the same body, byte for byte, when you send a request again.", 0}
+	errOtherBody = &problem{"The key is already used", http.StatusUnprocessableEntity,
+		"The key that the site makes of this request was used with another request body. The site's operator can make the body a part of the key.", 0}
 	errOtherKey = &problem{"Idempotency-Key is not the stream's", http.StatusUnprocessableEntity,
 		"The stream that Last-Event-ID names did not begin with this Idempotency-Key. Leave out the key to continue that stream, or Last-Event-ID to send another request.", 0}
 	errTwoKeys = &problem{"More than one " + KeyHeader, http.StatusBadRequest,

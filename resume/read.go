@@ -45,6 +45,9 @@ func (x *run) attend(w http.ResponseWriter, r *http.Request, body []byte, next N
 	x.returned()
 	if streams && err == nil {
 		head.CopyTrailers(w.Header(), x.header)
+		if x.frees {
+			free(x.o, r, x.entry.ID)
+		}
 	}
 	switch {
 	case streams && x.ended.Reason != ReasonNone: // what next did is of no interest
@@ -56,20 +59,19 @@ func (x *run) attend(w http.ResponseWriter, r *http.Request, body []byte, next N
 	return cutOff(err)
 }
 
-// follow answers r, which is not the log's own request, with the events of the log with the id
-// after the number n, and those that are still to come. If it returns a problem, it has not
-// answered.
-func follow(o *Options, w http.ResponseWriter, r *http.Request, id string, n uint64, hasKey bool) error {
-	return followReader(o, w, r, o.Store.Read(r.Context(), id, n), n > 0, hasKey)
+// A repeat is how a client reads a log whose own request it has not sent.
+type repeat struct {
+	reader    Reader
+	continues bool   // the client has the events before
+	hasKey    bool   // it has sent the log's key
+	frees     string // the id of the log if its key is free when the client has been sent all
 }
 
-// followReader is follow with a reader, which it closes. continues says that the client has the
-// events before.
-func followReader(
-	o *Options, w http.ResponseWriter, r *http.Request, reader Reader, continues, hasKey bool,
-) error {
-	defer reader.Close()
-	first, err := reader.Next()
+// follow answers r with what the reader of a repeat returns, which it closes. If it returns a
+// problem, it has not answered.
+func follow(o *Options, w http.ResponseWriter, r *http.Request, a repeat) error {
+	defer a.reader.Close()
+	first, err := a.reader.Next()
 	atEnd := errors.Is(err, io.EOF)
 	if err != nil && !atEnd {
 		p := problemOf(err)
@@ -82,7 +84,7 @@ func followReader(
 		w.WriteHeader(statusGone)
 		return nil
 	}
-	if r.Method != http.MethodPost && continues && atEnd {
+	if r.Method != http.MethodPost && a.continues && atEnd {
 		// So that an EventSource, which takes every end for a failure, stops.
 		w.WriteHeader(http.StatusNoContent)
 		return nil
@@ -93,16 +95,20 @@ func followReader(
 		w.WriteHeader(cmp.Or(first.Status, http.StatusOK))
 		return nil
 	}
-	if hasKey {
+	if a.hasKey {
 		header.Set(ReplayedHeader, "true")
 	}
 	how := HowReplayed
-	if continues {
+	if a.continues {
 		how = HowContinued
 	}
 	// Without a media type, net/http looks for it in what comes with the header.
 	flushes := func(wrote bool) bool { return wrote || first.Status == 0 }
-	return cutOff(send(o, w, r, reader, first.Status, header, flushes, how))
+	err = send(o, w, r, a.reader, first.Status, header, flushes, how)
+	if err == nil && a.frees != "" {
+		free(o, r, a.frees)
+	}
+	return cutOff(err)
 }
 
 // send answers r with the status, 0 for 200, the header and what the reader returns, each piece

@@ -90,14 +90,18 @@ func (p *Resume) post(w http.ResponseWriter, r *http.Request, a asked, next Next
 		Keep: a.keep, MaxStream: p.o.MaxStream, MaxMemory: p.o.MaxMemory,
 	}
 	e.Owner = owner(p.o, r, r.URL.Path)
-	ofSDK := a.key == "" && a.sdk
-	if a.key != "" || ofSDK {
+	ofSDK := a.key == "" && a.values == nil && a.sdk // what the configuration says wins
+	mismatch := errMismatch
+	if a.key != "" || a.values != nil || ofSDK {
 		e.Body = sha256.Sum256(body)
 	}
 	switch {
 	case ofSDK:
 		e.Key, e.KeyKeep = sdkKeyOf(p.o.Secret, e.Owner, r.URL.RawQuery, e.Body), sdkKeep
 		e.Takes = !a.again
+	case a.values != nil:
+		e.Key = keyOfValues(p.o, e, r.URL.RawQuery, a.values)
+		mismatch = errOtherBody
 	case a.key != "":
 		e.Key = keyOf(p.o.Secret, e.Owner, r.URL.RawQuery, a.key)
 	}
@@ -114,13 +118,17 @@ func (p *Resume) post(w http.ResponseWriter, r *http.Request, a asked, next Next
 			x.log = writer
 			return x.attend(w, r, body, next)
 		case !hmac.Equal(have.Body[:], e.Body[:]):
-			return errMismatch
+			return mismatch
 		}
-		err = follow(p.o, w, r, have.ID, 0, true)
+		again := repeat{reader: p.o.Store.Read(r.Context(), have.ID, 0), hasKey: true}
+		if a.values != nil {
+			again.frees = have.ID
+		}
+		err = follow(p.o, w, r, again)
 		gone, _ := errors.AsType[*problem](err)
 		switch {
 		case errors.Is(err, errUnknown): // the request that had the key has failed: this one takes its place
-		case errors.Is(err, errNoBeginning), ofSDK && gone != nil && gone.Status == http.StatusGone:
+		case errors.Is(err, errNoBeginning), a.key == "" && gone != nil && gone.Status == http.StatusGone:
 			e.Takes = true
 		default:
 			return err
@@ -149,7 +157,9 @@ func (p *Resume) resume(w http.ResponseWriter, r *http.Request, resource string,
 			return errMismatch
 		}
 	}
-	return follow(p.o, w, r, at.id, at.n, key != "")
+	return follow(p.o, w, r, repeat{
+		reader: p.o.Store.Read(r.Context(), at.id, at.n), continues: at.n > 0, hasKey: key != "",
+	})
 }
 
 // delete answers a request to end a stream.

@@ -37,6 +37,8 @@ type run struct {
 	sdk     bool          // an SDK has sent the request
 	wants   bool          // an answer is of use without the first client
 	seen    seen          // what its first client has of a plain log
+	frees   bool          // its key is of the configuration: see free
+	at      string        // the address of the stream
 
 	informing sync.Mutex // held while an informational answer is sent; taken before mu
 	informed  int        // bytes of these
@@ -77,6 +79,7 @@ func newRun(o *Options, e Entry, a asked, w http.ResponseWriter, r *http.Request
 	x := &run{
 		o: o, detach: a.detach, version: r.ProtoMajor, sdk: a.sdk, wants: a.sdk || asksForStream(r, body), client: w,
 		entry: e, done: make(chan struct{}), number: numbererOf(e), header: make(http.Header),
+		frees: a.values != nil, at: location(o, r, e.ID),
 	}
 	if w != nil {
 		x.header, x.before = w.Header().Clone(), w.Header().Clone()
@@ -171,7 +174,8 @@ func (x *run) endAnswer(client http.ResponseWriter) {
 			how = Whole
 		}
 		x.log.End(how)
-		nothing := (how == Broken || x.ended.Reason != ReasonNone) && x.number.last == 0 // to repeat
+		fails := how == Broken || x.ended.Reason != ReasonNone
+		nothing := fails && (x.number.last == 0 || x.frees) // that a client would repeat
 		if nothing || how == Broken && x.mayAskAgain() {
 			_ = x.o.Store.Delete(context.Background(), x.entry.ID) // frees the key; the run is over
 		}
@@ -208,7 +212,7 @@ func (x *run) kindOf(status int) kind {
 	case x.isBody(status):
 		is = kindBody
 	}
-	if is != kindPasses && sizeOf(x.header) > maxKeptHeader {
+	if is != kindPasses && sizeOf(x.header)+len(x.at) > maxKeptHeader {
 		return kindPasses
 	}
 	return is
@@ -262,6 +266,7 @@ func (x *run) begin() {
 		head.DropOfBody(h)
 		if !x.entry.Plain {
 			h[StreamHeader] = []string{x.entry.ID}
+			h["Content-Location"] = []string{x.at}
 		}
 	}
 	x.logErr = x.log.Append(x.ctx, Part{Header: h, Status: x.status})

@@ -41,7 +41,7 @@ func (s seen) follow(o *Options, w http.ResponseWriter, r *http.Request, id stri
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
-	return followReader(o, w, r, s.skip(o.Store.Read(r.Context(), id, n)), s.ok, false)
+	return follow(o, w, r, repeat{reader: s.skip(o.Store.Read(r.Context(), id, n)), continues: s.ok})
 }
 
 // place returns the number in the log of an event that is not after the last one seen, 0 for none,
