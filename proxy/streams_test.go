@@ -40,6 +40,11 @@ func TestDrain(t *testing.T) {
 			"a limit that is longer", "drain=10s", "header role shutdown=1m +10s! stopped",
 			"role error:shutdown",
 		},
+		{
+			"as long as there is time", "drain=2562047h47m16s", "header role +9s shutdown +1h text stop done end",
+			"role text stop done",
+		},
+		{"a limit that long", "drain=10s", "header role +9s shutdown=2562047h47m16s +9s text +1s! stopped", "role text partial:shutdown"},
 		{"no drain timeout", "", "header role shutdown=1m now stopped", "role error:shutdown"},
 		{
 			"twice is once", "drain=10s", "header role shutdown +9s shutdown=1s +1s! stopped",

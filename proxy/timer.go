@@ -74,7 +74,7 @@ func (t *times) keepalive(o *Options) time.Duration {
 
 // after returns the age d after from, never where there is no limit d, or one beyond all ages.
 func after(from, d time.Duration) time.Duration {
-	if d <= 0 || d > never-from {
+	if d <= 0 || from > 0 && d > never-from {
 		return never
 	}
 	return from + d
@@ -176,14 +176,15 @@ func (x *exchange) drained() time.Duration {
 	if d == nil || x.times.phase == phaseFree {
 		return never
 	}
-	began, limit := d.began.Sub(x.since), never
-	if d.limit > 0 {
-		limit = began + d.limit
-	}
-	if x.times.phase == phaseWhole {
+	began := d.began.Sub(x.since)
+	limit := after(began, d.limit)
+	switch {
+	case x.times.phase == phaseWhole:
 		return limit
+	case x.o.DrainTimeout <= 0:
+		return began
 	}
-	return min(began+x.o.DrainTimeout, limit)
+	return min(after(began, x.o.DrainTimeout), limit)
 }
 
 // endNow ends the answer for a cause of ours, or sends an error if it has not begun,

@@ -26,7 +26,7 @@ const (
 )
 
 // Options say which answers may be resumed, and for how long. They begin as DefaultOptions
-// returns them.
+// returns them: none of the functions, Store, Secret and Runs may be nil.
 type Options struct {
 	// Detach is how long upstream's request goes on without a client. A request may ask
 	// for less (DetachHeader).

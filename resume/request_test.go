@@ -89,6 +89,25 @@ func TestWhatIsNotUnderstoodIsRefused(t *testing.T) {
 	}
 }
 
+// A handler in front may take the body of a request without one away.
+func TestRequestWithoutBodyIsContinued(t *testing.T) {
+	each := make(chan struct{})
+	close(each)
+	l := newLab(t, nil, streams(events(2), each))
+	id := l.send(post(key, "k")).want(http.StatusOK).id()
+	r, err := http.NewRequest(http.MethodGet, l.srv.URL+otherPath, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Last-Event-ID", id+"/1")
+	r.URL.Path, r.Body = otherPath+"/"+id, nil
+	w := httptest.NewRecorder()
+	l.srv.Config.Handler.ServeHTTP(w, r)
+	if got := w.Body.String(); got != numbered(id, 2, event(2)) {
+		t.Errorf("continues with %q", got)
+	}
+}
+
 // TestPositions in streams: what is one, what is none, and what is not for us.
 func TestPositions(t *testing.T) {
 	l := newLab(t, nil, streams(events(2), always()))

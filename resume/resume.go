@@ -145,9 +145,10 @@ func (p *Resume) resume(w http.ResponseWriter, r *http.Request, resource string,
 	}
 	switch {
 	case key == "":
-		// Only after the body does net/http look whether the client is still there.
-		if _, err := io.Copy(io.Discard, r.Body); err != nil {
-			return errUnreadable
+		if r.Body != nil { // only after it does net/http look whether the client is still there
+			if _, err := io.Copy(io.Discard, r.Body); err != nil {
+				return errUnreadable
+			}
 		}
 	case e.Key != keyOf(p.o.Secret, e.Owner, r.URL.RawQuery, key):
 		return errOtherKey

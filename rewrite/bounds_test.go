@@ -365,6 +365,11 @@ func hostileFrames() (all []hostileFrame) {
 			{"choices", `data: {` + envelopeOfTests + `, "choices": [` + strings.TrimSuffix(fill("{},", size), ",") + "]}\n\n"},
 			{"lines", fill("data\n", size) + "\n"},
 			{"lines within an error", "data: {" + envelopeOfTests + `, "choices": [{"index": 0, "delta": {}, "finish_reason": "error"}], "error": [1` + "\n" + fill("data:,1\n", size) + "data:]}\n\n"},
+			{"lines within an error, and a member after it that changes", `data: {"choices": [{"index": 0, "delta": {}, "finish_reason": "error"}], "error": [1` + "\n" +
+				fill("data:,1\n", size) + `data:], "model": null}` + "\n\n"},
+			{"lines with comments between them within an error, and a member after it that changes",
+				`data: {"choices": [{"index": 0, "delta": {}, "finish_reason": "error"}], "error": [1` + "\n" +
+					fill(":ccccccccccc\ndata:,1\n", size) + `data:], "model": null}` + "\n\n"},
 			{"contents", `data: {"object": "chat.completion.chunk", "choices": [{"delta": {` + strings.TrimSuffix(fill(`"content":"\n",`, size), ",") + "}}]}\n\n"},
 		} {
 			for _, o := range []Options{{StatusLine: true}, {Progress: ProgressComment, ErrorFinish: ErrorFinishInline}, {StatusLine: true, Cards: true}} {

@@ -428,6 +428,7 @@ func TestLongErrorIsNotRepeated(t *testing.T) {
 			failure := `"error": {"message": "` + strings.Repeat("a", n) + strings.Repeat(escape, 2*maxMessage/len(escape)) + `"}`
 			for _, in := range []string{
 				"data: {" + failure + "}\n\n",
+				`data: {"choices": [{"index": 0, "delta": {}, "finish_reason": "error"}], ` + failure + "}\n\n", // and no hermes block
 				`data: {"choices": [{"index": 1, "delta": {}}]}` + "\n\n" + // which the finish chunk leaves open
 					`data: {"choices": [{"index": 0, "delta": {}, "finish_reason": "error"}], ` + failure + "}\n\n",
 			} {

@@ -554,6 +554,17 @@ func TestOtherNamedEvents(t *testing.T) {
 	check(t, rows)
 }
 
+// The event: line goes wherever it stands, even within a value that is replaced.
+func TestUnnamedEventHasNoNameWhereverItStood(t *testing.T) {
+	for _, lines := range []int{0, 1, 50, 200, 1000} {
+		in := `data: {"tool": "terminal", "label": "ls", "status": "running", "toolCallId": [` + "\n" + strings.Repeat("data:\n: c\n", lines) +
+			"event: hermes.tool.progress\ndata: ]}\n\n"
+		out := repairWith(role()+in+text("x")+stop(), Options{Progress: ProgressUnnamed})
+		equal(t, strings.Contains(out, "event:"), false, fmt.Sprint("a name, lines: ", lines))
+		equal(t, strings.Count(out, `"status": "running"`), 1, "starts")
+	}
+}
+
 // A tool that is open when the stream breaks is interrupted: it is unknown whether it has ended.
 func TestToolsOfBrokenStreamsAreInterrupted(t *testing.T) {
 	open := g2Start("terminal", "💻", "ls", "call_1") + g2Start("t", "💻", "b", "call_2") + g2End("t", "call_2")

@@ -17,13 +17,19 @@ type edit struct {
 
 // Replace replaces data[from:to] of the frame f. with has no line end. If that
 // range spans several data lines, each loses its part of it but stays, because the bytes
-// between them are not data. Replacements at the same place leave in the order in which they
-// were given.
+// between them are not data. If there are many, lines that follow each other go as a whole.
+// Replacements at the same place leave in the order in which they were given.
 func (s *Splice) Replace(f *Frame, from, to int, with []byte) {
-	for n := f.lineOf(from); ; n++ {
+	first := f.lineOf(from)
+	for n, last := first, 0; ; n++ {
 		end := min(to, f.endOf(n))
 		at := f.At(from)
-		s.replace(f.Raw, edit{at, at + max(end-from, 0), with})
+		e := edit{at, at + max(end-from, 0), with}
+		if n-first > MaxEdits/2 && s.edits[last].to+len("\r\ndata: ") >= at {
+			s.edits[last].to = e.to
+		} else {
+			last = s.replace(f.Raw, e)
+		}
 		if end == to || n+1 == len(f.lines) {
 			return
 		}
@@ -31,37 +37,44 @@ func (s *Splice) Replace(f *Frame, from, to int, with []byte) {
 	}
 }
 
-// replace adds e, an edit of raw. After MaxEdits the last edit grows over all that follow and
-// the bytes between them.
-func (s *Splice) replace(raw []byte, e edit) {
-	if n := len(s.edits); n >= MaxEdits && s.edits[n-1].to <= e.from {
-		last := &s.edits[n-1]
-		span, size := e.to-last.to, e.from-last.to+len(e.with)
-		if cap(last.with)-len(last.with) < size { // as much for the rest, in proportion
-			spans := 1 + (len(raw)-last.to)/max(1, span)
-			last.with = slices.Grow(last.with, size+spans*min(size, 2*span))
-		}
-		last.with = append(append(last.with, raw[last.to:e.from]...), e.with...)
-		last.to = e.to
-		return
+// replace adds e, an edit of raw, and returns the index of the edit that covers it. After
+// MaxEdits that is the one before e, which grows over e and the bytes between them.
+func (s *Splice) replace(raw []byte, e edit) int {
+	i := s.before(e.from)
+	if i < 0 || len(s.edits) < MaxEdits || s.edits[i].to > e.from {
+		s.ReplaceRaw(e.from, e.to, e.with)
+		return s.before(e.from)
 	}
-	s.ReplaceRaw(e.from, e.to, e.with)
+	last := &s.edits[i]
+	span, size := e.to-last.to, e.from-last.to+len(e.with)
+	if cap(last.with)-len(last.with) < size { // as much for the rest, in proportion
+		spans := 1 + (len(raw)-last.to)/max(1, span)
+		last.with = slices.Grow(last.with, size+spans*min(size, 2*span))
+	}
+	last.with = append(append(last.with, raw[last.to:e.from]...), e.with...)
+	last.to = e.to
+	return i
+}
+
+// before returns the index of the last edit that begins at or before from, or -1.
+func (s *Splice) before(from int) int {
+	i := len(s.edits) - 1
+	for i >= 0 && s.edits[i].from > from {
+		i--
+	}
+	return i
 }
 
 // ReplaceRaw replaces Raw[from:to] of the frame, unless an earlier replacement covers that.
 func (s *Splice) ReplaceRaw(from, to int, with []byte) {
-	i := len(s.edits)
-	for i > 0 && s.edits[i-1].from > from {
-		i--
+	if i := s.before(from); i < 0 || s.edits[i].to <= from {
+		s.edits = slices.Insert(s.edits, i+1, edit{from, to, slices.Clip(with)})
 	}
-	if i > 0 && s.edits[i-1].to > from {
-		return
-	}
-	s.edits = slices.Insert(s.edits, i, edit{from, to, slices.Clip(with)})
 }
 
 // MaxEdits is the number of edits that Replace makes one by one. An edit for each of the
-// secrets, members or lines of a large frame would take more memory than the frame.
+// secrets, members or lines of a large frame would take more memory than the frame. Beyond
+// it, an edit covers the bytes up to the one that it is merged with, where no later one counts.
 const MaxEdits = 128
 
 // Append appends the bytes of the frame f with the replacements to dst.

@@ -3,6 +3,7 @@ package sse
 import (
 	"bytes"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -50,6 +51,41 @@ func TestSplicedDataIsWhatAClientReads(t *testing.T) {
 		got.Parse(out)
 		if string(got.Data) != string(want) || string(got.Event) != "x" {
 			t.Fatalf("%q: data %q, want %q", out, got.Data, want)
+		}
+	}
+}
+
+// A replacement of very many lines takes little memory, and no bytes but its own, after others that
+// are so many that they are merged, and after one that stands later.
+func TestReplacementOfManyLinesIsBounded(t *testing.T) {
+	const lines = 100_000
+	raw := "data: ab\n" + strings.Repeat("data:\n", lines) + "event: x\n" + strings.Repeat("data:\n: c\n", lines) + "data: yz\n\n"
+	for _, many := range []int{0, 2 * MaxEdits} {
+		var f, got Frame
+		var s Splice
+		f.Parse([]byte(raw))
+		for range many {
+			s.Replace(&f, 0, 0, []byte("-"))
+		}
+		from, to := f.EventLine()
+		s.ReplaceRaw(from, to, nil)
+		edits := []func(){
+			func() { s.Replace(&f, 1, len(f.Data)-1, []byte("B")) },
+			func() { s.Replace(&f, len(f.Data)-1, len(f.Data), []byte("Z")) },
+		}
+		if many == 0 {
+			slices.Reverse(edits)
+		}
+		for _, do := range edits {
+			do()
+		}
+		if n := len(s.edits); n > 2*MaxEdits {
+			t.Errorf("%d edits, want at most %d", n, 2*MaxEdits)
+		}
+		got.Parse(s.Append(nil, &f))
+		data, comments := strings.ReplaceAll(string(got.Data), "\n", ""), bytes.Count(got.Raw, []byte(": c\n"))
+		if want := strings.Repeat("-", many) + "aBZ"; data != want || got.Event != nil || comments != lines {
+			t.Errorf("data %q, want %q; event %q; %d comments", data, want, got.Event, comments)
 		}
 	}
 }

@@ -174,6 +174,9 @@ func (w *Writer) editEvent(t *Transition) {
 	x := t.Event
 	status, _, _ := t.outcome()
 	w.addChunkMembers(x, t.Card)
+	if w.Form == contract.ProgressUnnamed { // before edits that the line may be within
+		x.DropName()
+	}
 	if x.String(x.C.CallID) == nil { // it is absent, null or empty
 		x.Set(x.C.CallID, "toolCallId", []byte(t.ID))
 	}
@@ -182,9 +185,6 @@ func (w *Writer) editEvent(t *Transition) {
 	}
 	w.addStatusLine(x, t.Completed, t.description())
 	x.Append(t.card())
-	if w.Form == contract.ProgressUnnamed {
-		x.DropName()
-	}
 	w.Object(x)
 }
 

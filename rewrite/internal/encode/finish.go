@@ -10,6 +10,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/redact"
 )
 
 // Failure says why a stream has failed.
@@ -91,9 +92,11 @@ func (w *Writer) fill(x *chunk.Object) {
 	add(c.Model, x.String(c.Model), "model", e.Model)
 }
 
-// hermes returns the hermes block of an error finish.
+// hermes returns the hermes block of an error finish. It repeats an error that has been sent, whose
+// beginning may look like a secret that the whole is not.
 func (f *Failure) hermes() string {
-	return `{"completed":false,"partial":` + strconv.FormatBool(f.Partial) + `,"failed":true,"error":` + string(f.Message) +
+	message := redact.Value(jsonspan.Truncate(f.Message, contract.MaxMessage))
+	return `{"completed":false,"partial":` + strconv.FormatBool(f.Partial) + `,"failed":true,"error":` + string(message) +
 		`,"error_code":"` + contract.CodeAgentError + `"}`
 }
 
