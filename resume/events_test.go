@@ -470,6 +470,37 @@ func TestRunThatIsUnknown(t *testing.T) {
 	})
 }
 
+// TestRunThatIsUnknownToTwo gets upstream's own answer for the second client, too, which has waited.
+func TestRunThatIsUnknownToTwo(t *testing.T) {
+	answer := make(chan struct{})
+	next := func(w http.ResponseWriter, r *http.Request) error {
+		<-answer
+		w.WriteHeader(http.StatusNotFound)
+		_, err := io.WriteString(w, "unknown run")
+		return err
+	}
+	l := newLab(t, nil, next)
+	got := make(chan string)
+	for range 2 {
+		go func() {
+			r, err := l.try(ofRun())
+			if err != nil {
+				got <- err.Error()
+				return
+			}
+			body, _ := io.ReadAll(r.in)
+			got <- r.Status + string(body)
+		}()
+	}
+	close(answer)
+	for range 2 {
+		if is := <-got; is != "404 Not Foundunknown run" {
+			t.Error(is)
+		}
+	}
+	l.wantAsked(2)
+}
+
 // TestAnswersThatBeginNoRun have no events read.
 func TestAnswersThatBeginNoRun(t *testing.T) {
 	for name, answer := range map[string]struct {
