@@ -60,6 +60,19 @@ func (x *run) attend(w http.ResponseWriter, r *http.Request, body []byte, next N
 func follow(o *Options, w http.ResponseWriter, r *http.Request, id string, n uint64, hasKey bool) error {
 	reader := o.Store.Read(r.Context(), id, n)
 	defer reader.Close()
+	how := HowReplayed
+	if n > 0 {
+		how = HowContinued
+	}
+	// So that an EventSource, which takes every end for a failure, stops.
+	return followReader(o, w, r, reader, how, hasKey, r.Method != http.MethodPost && n > 0)
+}
+
+// followReader is follow with a reader. With noContent, the answer has the status 204 if it is
+// over and there is nothing to read.
+func followReader(
+	o *Options, w http.ResponseWriter, r *http.Request, reader Reader, how How, hasKey, noContent bool,
+) error {
 	first, err := reader.Next()
 	atEnd := errors.Is(err, io.EOF)
 	if err != nil && !atEnd {
@@ -70,8 +83,7 @@ func follow(o *Options, w http.ResponseWriter, r *http.Request, id string, n uin
 		w.WriteHeader(statusGone)
 		return nil
 	}
-	if r.Method != http.MethodPost && n > 0 && atEnd {
-		// So that an EventSource, which takes every end for a failure, stops.
+	if noContent && atEnd {
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
@@ -83,10 +95,6 @@ func follow(o *Options, w http.ResponseWriter, r *http.Request, id string, n uin
 	}
 	if hasKey {
 		header.Set(ReplayedHeader, "true")
-	}
-	how := HowReplayed
-	if n > 0 {
-		how = HowContinued
 	}
 	return cutOff(send(o, w, r, reader, header, true, how))
 }

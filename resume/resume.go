@@ -48,6 +48,11 @@ func (p *Resume) Serve(w http.ResponseWriter, r *http.Request, next Next) error 
 func (p *Resume) serve(w http.ResponseWriter, r *http.Request, next Next) error {
 	at, bad := lastEvent(r.Header)
 	resource, id, names := named(r.URL.Path)
+	if of, ok := asksForResponse(r); ok {
+		if answered, err := p.response(w, r, of, at, bad); answered {
+			return err
+		}
+	}
 	switch {
 	case r.Method == http.MethodPost:
 		a, asks, wrong := asks(p.o, r)
@@ -58,7 +63,7 @@ func (p *Resume) serve(w http.ResponseWriter, r *http.Request, next Next) error 
 			return errNoEvent
 		case at.id != "":
 			return p.resume(w, r, r.URL.Path, at, a.key)
-		case asks:
+		case asks, asksInBody(p.o, r):
 			return p.post(w, r, a, next)
 		}
 	case !names:

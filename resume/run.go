@@ -13,6 +13,7 @@ import (
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/panics"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
 // A Next is the handler that Serve calls for answers. It may return an error.
@@ -34,6 +35,8 @@ type run struct {
 	detach  time.Duration // how long it goes on without a client
 	version int           // of HTTP, of the first client
 	wants   bool          // the request says that it wants an event stream
+	// background says that the request asks that its run goes on without a client, and it does.
+	background bool
 
 	informing sync.Mutex // held while an informational answer is sent; taken before mu
 	informed  int        // bytes of these
@@ -54,9 +57,10 @@ type run struct {
 	before   http.Header // what was in it at the beginning
 	own      http.Header // what only the first client gets of the header of a stream
 	number   *numberer
-	begun    bool  // the log has
-	early    bool  // its header left before any byte
-	logErr   error // of the log
+	name     *responseName // nil for other answers than responses
+	begun    bool          // the log has
+	early    bool          // its header left before any byte
+	logErr   error         // of the log
 	ended    Ended
 	panicked any    // by next, for panic
 	returned func() // see Options.Detached
@@ -71,6 +75,9 @@ func newRun(
 		o: o, detach: detach, version: r.ProtoMajor, wants: asksForStream(r, body), client: w,
 		entry: e, done: make(chan struct{}), number: newNumberer(e.ID, 0),
 		header: w.Header().Clone(), before: w.Header().Clone(),
+	}
+	if rewrite.IsResponsesPath(r.URL.Path) {
+		x.name, x.background = newResponseName(), detach > 0 && rewrite.AsksForBackground(body)
 	}
 	ctx := context.WithValue(context.WithoutCancel(r.Context()), runKey{}, x)
 	x.ctx, x.abort = context.WithCancelCause(ctx)
@@ -104,6 +111,7 @@ func (x *run) end(r *http.Request) {
 	}
 	x.mu.Unlock()
 	x.ended = e
+	x.name.end()
 	if v := panics.Catch(func() { x.endAnswer(client) }); x.panicked == nil {
 		x.panicked = v
 	}
@@ -247,6 +255,7 @@ func (x *run) Write(p []byte) (int, error) {
 	}
 	x.begin()
 	if x.logErr == nil {
+		x.name.look(x, p) // before a client can know it
 		b := make([]byte, 0, len(p)+len("id: /18446744073709551615\n")+len(x.entry.ID))
 		b, ends := x.number.add(b, nil, p)
 		x.logErr = x.log.Append(x.ctx, Part{Data: b, Ends: ends})

@@ -121,7 +121,7 @@ func (r *reader) Next() (resume.Part, error) {
 	}
 	for r.err == nil {
 		if len(r.have) == 0 {
-			if err := r.wait(); r.ctx.Err() != nil {
+			if err := r.wait(); err != nil && r.ctx.Err() != nil {
 				return resume.Part{}, r.ctx.Err()
 			} else if err != nil {
 				r.err = resume.ErrBroken
@@ -165,10 +165,10 @@ func (r *reader) begin() (resume.Part, error) {
 	if err == nil {
 		err = r.find()
 	}
-	if r.ctx.Err() != nil {
-		err = r.ctx.Err()
-	}
-	if err != nil {
+	switch {
+	case err != nil && r.ctx.Err() != nil:
+		return resume.Part{}, r.ctx.Err()
+	case err != nil:
 		return resume.Part{}, err
 	}
 	r.began = true
