@@ -128,17 +128,27 @@ func nameOf(secret []byte, owner Digest, id string) (string, Digest) {
 	return derivedID(d), d
 }
 
-// asksInBody reports whether r, a POST that asks for nothing in its header, asks in its
-// body: by background. It must be read for that, and r has a body that gives the same.
+// inBackground reports whether r, a POST with the body, asks for a stream in the background, and its
+// header says nothing of that.
+func inBackground(o *Options, r *http.Request, body []byte) bool {
+	return mayAskInBody(o, r) && rewrite.AsksForBackground(body)
+}
+
+func mayAskInBody(o *Options, r *http.Request) bool {
+	return rewrite.IsResponsesPath(r.URL.Path) && o.Detach > 0 && len(r.Header[DetachHeader]) == 0
+}
+
+// asksInBody reports whether r, a POST whose header asks for nothing, asks in its body: that must
+// be read, and r has one that gives the same.
 func asksInBody(o *Options, r *http.Request) bool {
-	if !rewrite.IsResponsesPath(r.URL.Path) || o.Detach == 0 || len(r.Header[DetachHeader]) > 0 || !isJSON(head.MediaType(r.Header)) {
+	if !mayAskInBody(o, r) || !isJSON(head.MediaType(r.Header)) {
 		return false
 	}
 	body, ok := readBody(r, o.MaxRequest())
 	if ok {
 		giveBody(r, body)
 	}
-	return ok && rewrite.AsksForBackground(body)
+	return ok && inBackground(o, r, body)
 }
 
 // Background reports whether a request with the context asks for an answer in the background

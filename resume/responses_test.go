@@ -278,6 +278,25 @@ func TestBackgroundForLessTime(t *testing.T) {
 	})
 }
 
+// TestBackgroundOfAnSDK lasts as long as any, and not only for the SDK's repeat.
+func TestBackgroundOfAnSDK(t *testing.T) {
+	var each chan struct{}
+	inBubble(t, nil, passing(when(responseFrames(), &each)), func(t *testing.T, l *lab) {
+		each = make(chan struct{}, 1)
+		each <- struct{}{}
+		l.left(response(inBackground, resume.RetryHeader, "0"))
+		time.Sleep(resume.DefaultDetach - time.Second)
+		close(each)
+		if e := l.over(); e.Reason != resume.ReasonNone {
+			t.Errorf("it ends for %v", e.Reason)
+		}
+		time.Sleep(resume.DefaultKeep - time.Second)
+		if got := l.send(retrieve("2")).want(http.StatusOK).rest(); !strings.Contains(got, "response.completed") {
+			t.Errorf("it gets %q", got)
+		}
+	})
+}
+
 // TestResponseIsFoundFromItsFirstByte on, however upstream cuts it, and not after keep.
 func TestResponseIsFoundFromItsFirstByte(t *testing.T) {
 	first := responseStatus + ": keepalive\n\n" + responseFrame("created", responseObject("in_progress"), 0)
