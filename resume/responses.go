@@ -19,8 +19,8 @@ import (
 // The stream of a response of /v1/responses has a second name, the id of the response, which
 // every SDK of OpenAI knows how to ask for. The name is a log of its own without an answer. It is
 // claimed before the event with the id is in the stream's log, so that a client that knows the id
-// finds it, and ends with the run, in front of the stream: a name whose stream is gone
-// is one of a run that was cancelled.
+// finds it. It ends with the run and before the stream, so that it is gone first: a name without
+// a stream is that of a run that a client has cancelled.
 
 // Bounds of what is read of a response's stream.
 const (
@@ -134,6 +134,7 @@ func inBackground(o *Options, r *http.Request, body []byte) bool {
 	return mayAskInBody(o, r) && rewrite.AsksForBackground(body)
 }
 
+// mayAskInBody reports whether r, a POST, may be one that only its body says it of.
 func mayAskInBody(o *Options, r *http.Request) bool {
 	return rewrite.IsResponsesPath(r.URL.Path) && o.Detach > 0 && len(r.Header[DetachHeader]) == 0
 }
@@ -334,8 +335,8 @@ func sendResponse(w http.ResponseWriter, response string) {
 	_, _ = io.WriteString(w, response) // an error cannot be sent either
 }
 
-// ended returns the response that the stream with the id has ended with, "" if the stream goes on.
-// The error is errUnknown if the stream has ended without one.
+// ended returns the response that the stream with the id has ended with, "" if it has not. The error
+// is errUnknown if there is none, and the run is over.
 func ended(ctx context.Context, s Store, id string) (response string, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	stop() // or it would wait for the end
@@ -364,5 +365,5 @@ func ended(ctx context.Context, s Store, id string) (response string, err error)
 		}
 		frames.Rest()
 	}
-	return "", nil
+	return response, nil
 }

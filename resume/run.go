@@ -115,8 +115,10 @@ func (x *run) end(r *http.Request) {
 	}
 	x.mu.Unlock()
 	x.ended = e
-	x.name.end()
-	if v := panics.Catch(func() { x.endAnswer(client) }); x.panicked == nil {
+	if v := panics.Catch(func() {
+		defer x.endAnswer(client)
+		x.name.end()
+	}); x.panicked == nil {
 		x.panicked = v
 	}
 	inLog := e.Stream || x.kind == kindBody
