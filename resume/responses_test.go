@@ -477,10 +477,13 @@ func TestCancellingAResponseThatIsOver(t *testing.T) {
 			t.Errorf("the response is %v, %v", got, err)
 		}
 	}
-	if got := l.send(retrieve("2")).want(http.StatusOK).rest(); !strings.Contains(got, "response.completed") {
-		t.Errorf("it is gone: %q", got)
+	got := l.send(retrieve("2")).want(http.StatusOK)
+	if !strings.Contains(got.rest(), "response.completed") {
+		t.Error("it is gone")
 	}
 	l.wantAsked(1)
+	l.send(request{http.MethodDelete, responsesPath + "/" + got.id(), "", nil}).want(http.StatusNoContent)
+	l.send(cancelResponse()).wantPassed() // nobody has cancelled it
 }
 
 // TestResponseKeepsItsRun has a client look for an event in a run that may not go on without one.
