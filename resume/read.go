@@ -63,8 +63,14 @@ func (x *run) attend(w http.ResponseWriter, r *http.Request, body []byte, next N
 type repeat struct {
 	reader    Reader
 	continues bool   // the client has the events before
+	emptyEnd  bool   // an answer that would have no events has an empty body, not 204
 	hasKey    bool   // it has sent the log's key
 	frees     string // the id of the log if its key is free when the client has been sent all
+}
+
+// repeatAfter returns the repeat for r of the events after the number n of the log with the id.
+func repeatAfter(o *Options, r *http.Request, id string, n uint64) repeat {
+	return repeat{reader: o.Store.Read(r.Context(), id, n), continues: n > 0}
 }
 
 // follow answers r with what the reader of a repeat returns, which it closes. If it returns a
@@ -84,7 +90,7 @@ func follow(o *Options, w http.ResponseWriter, r *http.Request, a repeat) error 
 		w.WriteHeader(statusGone)
 		return nil
 	}
-	if r.Method != http.MethodPost && a.continues && atEnd {
+	if r.Method != http.MethodPost && a.continues && !a.emptyEnd && atEnd {
 		// So that an EventSource, which takes every end for a failure, stops.
 		w.WriteHeader(http.StatusNoContent)
 		return nil

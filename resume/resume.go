@@ -49,6 +49,11 @@ func (p *Resume) Serve(w http.ResponseWriter, r *http.Request, next Next) error 
 func (p *Resume) serve(w http.ResponseWriter, r *http.Request, next Next) error {
 	at, bad := lastEvent(r.Header)
 	resource, id, names := named(r.URL.Path)
+	if of, ok := asksForResponse(r); ok {
+		if answered, err := p.response(w, r, of, at, bad); answered {
+			return err
+		}
+	}
 	switch {
 	case r.Method == http.MethodGet && isEvents(r.URL.Path):
 		return p.events(w, r, next)
@@ -64,7 +69,7 @@ func (p *Resume) serve(w http.ResponseWriter, r *http.Request, next Next) error 
 			return errNoEvent
 		case at.id != "":
 			return p.resume(w, r, r.URL.Path, at, a.key)
-		case asks:
+		case asks, asksInBody(p.o, r):
 			return p.post(w, r, a, next)
 		}
 	case !names:
@@ -84,6 +89,9 @@ func (p *Resume) post(w http.ResponseWriter, r *http.Request, a asked, next Next
 	body, ok := readBody(r, p.o.MaxRequest())
 	if !ok {
 		return next(w, r)
+	}
+	if inBackground(p.o, r, body) {
+		a.detach, a.keep = p.o.Detach, p.o.Keep
 	}
 	e := Entry{
 		ID: newID(), Path: strings.Clone(r.URL.Path), Progress: r.Header.Get(proxy.ProgressHeader),
@@ -120,7 +128,8 @@ func (p *Resume) post(w http.ResponseWriter, r *http.Request, a asked, next Next
 		case !hmac.Equal(have.Body[:], e.Body[:]):
 			return mismatch
 		}
-		again := repeat{reader: p.o.Store.Read(r.Context(), have.ID, 0), hasKey: true}
+		again := repeatAfter(p.o, r, have.ID, 0)
+		again.hasKey = true
 		if a.values != nil {
 			again.frees = have.ID
 		}
@@ -158,9 +167,9 @@ func (p *Resume) resume(w http.ResponseWriter, r *http.Request, resource string,
 			return errMismatch
 		}
 	}
-	return follow(p.o, w, r, repeat{
-		reader: p.o.Store.Read(r.Context(), at.id, at.n), continues: at.n > 0, hasKey: key != "",
-	})
+	again := repeatAfter(p.o, r, at.id, at.n)
+	again.hasKey = key != ""
+	return follow(p.o, w, r, again)
 }
 
 // delete answers a request to end a stream.
