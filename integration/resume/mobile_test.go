@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -221,6 +222,51 @@ func TestLogsOfASiteThatIsGone(t *testing.T) {
 	for _, e := range s.Log.Entries() {
 		if level := e["level"]; e["msg"] != "stream ended in an error" && strings.HasPrefix(fmt.Sprint(e["logger"]), "http.handlers") && (level == "warn" || level == "error") {
 			t.Errorf("another line is %v", e)
+		}
+	}
+}
+
+// TestBadRoadOverTLS breaks connections of HTTP/2, which several streams share.
+func TestBadRoadOverTLS(t *testing.T) {
+	recordings := hermes.Recordings(t, func(r hermes.Recording) bool { return hermes.Chats(r) && len(r.Body) < 8<<10 })
+	up := upstream.New(t, upstream.Library(recordings, upstream.ByFrame).Play)
+	dir, pool := client.Certificate(t)
+	listen := harness.FreePort(t)
+	sidecar.RunCaddyfile(t, t.TempDir(), site("https://"+listen, "admin off", "tls "+dir+"/cert.pem "+dir+"/key.pem\n\tencode\n\thermes_resume\n\thermes {\n\t\tkeepalive off\n\t\tparallel_window 1h\n\t}\n\treverse_proxy "+up.Addr))
+	direct := client.NewTLS(t, listen, listen, pool)
+	// The handshake of TLS takes more than the least of what badRoad lets through.
+	road := badRoad(t, listen, 3)
+	c, _ := near(t, "https://"+road.Addr, "--insecure", "--header-up", "Host: "+listen, "--keepalive", "off", "--parallel-window", "1h")
+	var all sync.WaitGroup
+	for i, r := range recordings {
+		if i%7 != 0 {
+			continue
+		}
+		all.Go(func() {
+			name := r.String()
+			want := blank.ReplaceAllString(comments.ReplaceAllString(direct.Play(name, key, name).All(), ""), "\n\n")
+			if got := blank.ReplaceAllString(comments.ReplaceAllString(c.Play(name, key, name).All(), ""), "\n\n"); got != want {
+				t.Errorf("%s: got\n%s\nwant\n%s", name, got, want)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// TestRequestsThatComeInPieces reach the site whole, whether they ask for a stream or not.
+func TestRequestsThatComeInPieces(t *testing.T) {
+	up := upstream.New(t, hello)
+	base, _ := run(t, up, "", "hermes_resume\n\thermes")
+	c, _ := near(t, address(base), "--change-host-header")
+	for body, kept := range map[string]bool{`{"stream":true,"messages":[]}`: true, `{"messages":[]}`: false} {
+		for _, chunked := range []bool{false, true} {
+			for _, expect := range []string{"", "100-continue"} {
+				r := c.Send(http.MethodPost, "/v1/chat/completions", client.Body(body, chunked), "Expect", expect)
+				if r.StatusCode != http.StatusOK || (r.Header.Get(stream) != "") != kept {
+					t.Errorf("%s, chunked %v, expect %q: %s %v", body, chunked, expect, r.Status, r.Header)
+				}
+				r.All()
+			}
 		}
 	}
 }
