@@ -1,6 +1,7 @@
 package splice_test
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -135,6 +136,70 @@ func TestGoodEndsThatBringNothing(t *testing.T) {
 		synctest.Wait() // for the DELETE
 		if err == nil || x.n[http.MethodGet] > 40 || took < 45*time.Second {
 			t.Errorf("%v after %q and %v in %v", err, b, x.n, took)
+		}
+	})
+}
+
+// TestConnectionsThatBringSomething are no reason to wait, or to give up, however many break.
+func TestConnectionsThatBringSomething(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 1000
+		x := &next{answer: func(r *http.Request, n int) (*http.Response, error) {
+			after := 1
+			if r.Method == http.MethodGet {
+				after = n + 1
+			}
+			return reply(200, "text/event-stream", fmt.Sprintf("data: %d\nid: stream_1/%d\n\n", after, after), errCutOff), nil
+		}}
+		begun := time.Now()
+		res, err := ask(&splice.Transport{Next: x}, chats)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := bufio.NewReader(res.Body)
+		for i := range n {
+			if line, err := in.ReadString('\n'); line != fmt.Sprintf("data: %d\n", i+1) {
+				t.Fatalf("%q, %v", line, err)
+			}
+			_, _ = in.ReadString('\n')
+			_, _ = in.ReadString('\n')
+		}
+		_ = res.Body.Close()
+		if took := time.Since(begun); took > 0 {
+			t.Errorf("took %v", took)
+		}
+		synctest.Wait()
+	})
+}
+
+// TestTrimmedStream is not whole, although it has ended well.
+func TestTrimmedStream(t *testing.T) {
+	x := &next{answer: func(r *http.Request, n int) (*http.Response, error) {
+		if r.Method == http.MethodPost {
+			return reply(200, "text/event-stream", "data: 1\nid: stream_1/1\n\n", nil), nil
+		}
+		return problem(410), nil
+	}}
+	res, err := ask(&splice.Transport{Next: x}, chats)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := io.ReadAll(res.Body); err == nil {
+		t.Errorf("a good end after %q", b)
+	}
+}
+
+// TestFailedInTheEnd is a request that was sent again and again: it is not for another site.
+func TestFailedInTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := &next{answer: func(r *http.Request, n int) (*http.Response, error) {
+			if r.Method == http.MethodGet {
+				return problem(404), nil
+			}
+			return nil, fmt.Errorf("dial: %w", errCutOff)
+		}}
+		if _, err := ask(&splice.Transport{Next: x}, chats); err == nil || errors.Is(err, errCutOff) || x.n[http.MethodPost] < 5 {
+			t.Errorf("%v after %v", err, x.n)
 		}
 	})
 }
@@ -437,7 +502,7 @@ func (f readsNothing) RoundTrip(r *http.Request) (*http.Response, error) { retur
 func TestClientThatLeavesBeforeTheRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRoad(t, new(splice.Transport), answers())
-		r.damage = func(n int) damage { return damage{hangs: n == 1} }
+		r.damage = func(int) damage { return damage{slow: 5 * time.Second} }
 		time.AfterFunc(time.Second, r.leave)
 		if _, err := r.post(); err == nil {
 			t.Error("an answer")

@@ -170,7 +170,10 @@ func (s *stream) comeBack(ctx context.Context) (*http.Response, error) {
 	}
 	_ = res.Body.Close()
 	err = fmt.Errorf("the site answered %s instead of the rest of the stream", res.Status)
-	if isRefusal(res) {
+	switch {
+	case res.StatusCode == http.StatusGone && isProblem(res):
+		err = final{errTrimmed}
+	case isRefusal(res):
 		err = final{err}
 	}
 	return nil, err

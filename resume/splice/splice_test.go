@@ -42,7 +42,7 @@ type road struct {
 // damage is what becomes of a connection. The zero value is none.
 type damage struct {
 	refused bool
-	hangs   bool          // it is never there
+	slow    time.Duration // how long it takes to be there
 	after   int           // bytes after which it breaks; 0 for never
 	quietly bool          // nobody is told
 	idle    time.Duration // without a byte, after which it breaks; 0 for never
@@ -107,8 +107,9 @@ func (r *road) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	if d.refused {
 		return nil, errors.New("refused")
 	}
-	if d.hangs {
-		<-ctx.Done()
+	select {
+	case <-time.After(d.slow):
+	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 	here, there := net.Pipe()

@@ -26,6 +26,8 @@ var (
 	errQuiet = errors.New("nothing has come for too long")
 	// errShort means that the site sends less than it has sent before.
 	errShort = errors.New("the stream is shorter than it was")
+	// errTrimmed means that there is more of the stream, which the site does not have any more.
+	errTrimmed = errors.New("the site has deleted the next events of the stream")
 	// errChanged means that the site sends other bytes than before. A replica that has died may
 	// have been the only one that had them.
 	errChanged = errors.New("the stream is not what it was")
@@ -163,7 +165,7 @@ func (s *stream) await() {
 	select {
 	case a := <-s.back:
 		switch {
-		case a.err != nil && s.ended, a.err == nil && a.res.StatusCode == http.StatusNoContent:
+		case a.err != nil && s.ended && !errors.Is(a.err, errTrimmed), a.err == nil && a.res.StatusCode == http.StatusNoContent:
 			s.fail(io.EOF)
 		case a.err != nil:
 			s.fail(a.err)
