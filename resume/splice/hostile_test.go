@@ -62,7 +62,11 @@ func TestKeepalivesAreNoPartOfAnEvent(t *testing.T) {
 				return got
 			}
 			whole, seen := cut(0), false
-			for at := 250; at < len(whole)+600; at++ { // the header is read whole before
+			step := 4
+			if strings.Contains(whole, "\r") { // a comment must not come between CR and LF
+				step = 1
+			}
+			for at := 250; at < len(whole)+600; at += step { // the header takes no less
 				got := cut(at)
 				if !slices.Equal(events(got), events(whole)) {
 					t.Fatalf("broken after %d bytes:\n got %q\nwant %q", at, got, whole)
