@@ -73,7 +73,8 @@ For proxying:
     DISABLES SECURITY BY NOT VERIFYING THE UPSTREAM'S CERTIFICATE.
   --resume is for an upstream that is a distant site with hermes_resume. When
     the connection to it breaks, the proxy comes back for a minute and continues
-    the stream, of which the client notices nothing.
+    the stream, of which the client notices nothing. When the client leaves, the
+    agent is stopped.
 
 Idle connections to the upstream are closed after 4 seconds, before Hermes
 closes them.

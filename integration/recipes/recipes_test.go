@@ -112,7 +112,7 @@ func TestCaddyfilesOfThePages(t *testing.T) {
 		}
 		up := upstream.New(t, upstream.Replay(hermes.Recorded(t, "g0-v0.8.0/one_tool"), upstream.ByFrame))
 		home, listen := t.TempDir(), harness.FreePort(t)
-		text = strings.Replace(text, "127.0.0.1:8642", up.Addr, 1)
+		text = strings.NewReplacer("127.0.0.1:8642", up.Addr, "https://hermes.example.com", up.Addr).Replace(text)
 		file := filepath.Join(home, "Caddyfile")
 		harness.WriteFile(t, file, []byte(text))
 		if out, bad, err := sidecar.Command(t, home, "validate", "--config", file); err != nil || strings.Contains(string(bad), "not formatted") {

@@ -1,14 +1,19 @@
 package resumecaddy
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 
+	"github.com/hermes-sidecar/hermes-sidecar/internal/httpapp"
 	"github.com/hermes-sidecar/hermes-sidecar/resume/splice"
 )
 
@@ -44,12 +49,54 @@ func (t *Transport) Provision(ctx caddy.Context) error {
 	if d := time.Duration(t.ResumeFor); d < 0 || d > 0 && d < time.Second {
 		return fmt.Errorf("invalid resume_for %q: must be a duration from 1s on, such as 1m", d)
 	}
-	t.splice = splice.Transport{Next: &t.HTTPTransport, ResumeFor: time.Duration(t.ResumeFor), Detach: t.Detach}
+	app := httpapp.Of(ctx)
+	t.splice = splice.Transport{
+		Next: ownVars{&t.HTTPTransport}, ResumeFor: time.Duration(t.ResumeFor), Detach: t.Detach,
+		MaxRequest: func() int64 {
+			size, _ := limits(app)
+			return size
+		},
+	}
 	return t.HTTPTransport.Provision(ctx)
 }
 
+// failedVar is the variable of a request with the *splice.Failed of its last attempt.
+// reverse_proxy may make another one, with the body of the request, which has been read by then.
+const failedVar = "hermes_resume_failed"
+
 // RoundTrip implements http.RoundTripper.
-func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) { return t.splice.RoundTrip(r) }
+func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	vars := r.Context()
+	failed, again := caddyhttp.GetVar(vars, failedVar).(*splice.Failed)
+	r = withOwnVars(r)
+	send := t.splice.RoundTrip
+	if again {
+		send = func(r *http.Request) (*http.Response, error) { return t.splice.RoundTripAgain(r, failed) }
+	}
+	res, err := send(r)
+	if failed, ok := errors.AsType[*splice.Failed](err); ok {
+		caddyhttp.SetVar(vars, failedVar, failed)
+		return nil, failed.Err
+	}
+	return res, err
+}
+
+// ownVars sends each request with variables of its own: the transport http sets some, and requests
+// of a stream are sent while handlers use those of the client's, which have no lock.
+type ownVars struct{ http.RoundTripper }
+
+func (o ownVars) RoundTrip(r *http.Request) (*http.Response, error) {
+	return o.RoundTripper.RoundTrip(withOwnVars(r))
+}
+
+// withOwnVars returns r with a copy of its variables.
+func withOwnVars(r *http.Request) *http.Request {
+	vars, _ := r.Context().Value(caddyhttp.VarsCtxKey).(map[string]any)
+	if vars == nil {
+		return r
+	}
+	return r.WithContext(context.WithValue(r.Context(), caddyhttp.VarsCtxKey, maps.Clone(vars)))
+}
 
 // UnmarshalCaddyfile sets up the transport from Caddyfile tokens. Syntax:
 //

@@ -1,13 +1,22 @@
 package resumecaddy
 
 import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
+	"testing/iotest"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 
 	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/standard"
+
+	"github.com/hermes-sidecar/hermes-sidecar/resume/splice"
 )
 
 // TestTransportInACaddyfile has its own options and those of the transport http.
@@ -39,3 +48,46 @@ func TestTransportInACaddyfile(t *testing.T) {
 		t.Errorf("%v, %s", err, h.TransportRaw)
 	}
 }
+
+// TestVariablesOfARequest are not those of the requests that the transport sends: it comes back while
+// handlers use them, and they have no lock.
+func TestVariablesOfARequest(t *testing.T) {
+	var sent sync.WaitGroup
+	site := roundTripper(func(r *http.Request) (*http.Response, error) {
+		for range 100 {
+			caddyhttp.SetVar(r.Context(), "proxy", r.Method)
+		}
+		res := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"text/event-stream"}, "X-Hermes-Stream": {"s"}}}
+		res.Body = io.NopCloser(iotest.ErrReader(io.ErrUnexpectedEOF))
+		switch r.Method {
+		case http.MethodGet:
+			res = &http.Response{StatusCode: http.StatusGone, Header: http.Header{"Content-Type": {"application/problem+json"}, "X-Should-Retry": {"false"}}, Body: http.NoBody}
+		case http.MethodDelete:
+			sent.Done()
+		}
+		return res, nil
+	})
+	h := &Transport{splice: splice.Transport{Next: ownVars{site}}}
+	for range 20 {
+		sent.Add(1)
+		vars := map[string]any{"theirs": 1}
+		q := httptest.NewRequest(http.MethodPost, "http://site/v1/chat/completions", strings.NewReader(`{"stream":true}`))
+		ctx := context.WithValue(q.Context(), caddyhttp.VarsCtxKey, vars)
+		res, err := h.RoundTrip(q.WithContext(ctx))
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { _, _ = io.ReadAll(res.Body); _ = res.Body.Close() }()
+		for i := range 100 {
+			caddyhttp.SetVar(ctx, "theirs", i)
+		}
+		sent.Wait()
+		if _, ok := vars["proxy"]; ok {
+			t.Fatal("a variable of the transport's")
+		}
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

@@ -1,13 +1,17 @@
 package splice
 
-import "bytes"
+import (
+	"bytes"
+	"hash/maphash"
+)
 
 // position is how far a stream has been passed on: after the event with the id last, and
 // since bytes more. A site ends the blank line after an event as it ends the line with the id.
 type position struct {
 	last  string // the id of the last event that is complete, "" before the first
 	since int64
-	done  bool // the last event has the data [DONE]
+	sum   maphash.Hash // of these bytes
+	done  bool         // the last event has the data [DONE]
 
 	line    []byte // the beginning of the line under way, at most lineHead bytes
 	length  int    // of the line under way, in bytes
@@ -25,7 +29,9 @@ const lineHead = 64
 func (c *position) add(p []byte) {
 	for len(p) > 0 {
 		if c.afterCR && p[0] == '\n' {
-			c.afterCR, c.crlf, c.since, p = false, true, c.since+1, p[1:]
+			c.afterCR, c.crlf = false, true
+			c.count(p[:1])
+			p = p[1:]
 			if c.ending {
 				c.endEvent()
 			}
@@ -38,18 +44,24 @@ func (c *position) add(p []byte) {
 			return
 		}
 		c.grow(p[:n])
-		c.since++
+		c.count(p[n : n+1])
 		c.afterCR = p[n] == '\r'
 		c.endLine()
 		p = p[n+1:]
 	}
 }
 
+// count records that p comes after the last event.
+func (c *position) count(p []byte) {
+	c.since += int64(len(p))
+	_, _ = c.sum.Write(p) // never fails
+}
+
 // grow records that p belongs to the line under way.
 func (c *position) grow(p []byte) {
 	c.line = append(c.line, p[:min(len(p), lineHead-len(c.line))]...)
 	c.length += len(p)
-	c.since += int64(len(p))
+	c.count(p)
 }
 
 // endLine records the end of the line under way.
@@ -74,7 +86,12 @@ func (c *position) endLine() {
 func (c *position) endEvent() {
 	c.last, c.since, c.done = c.id, 0, c.isDone
 	c.id, c.isDone, c.ending = "", false, false
+	c.sum.Reset()
 }
 
-// between reports whether a line may begin.
-func (c *position) between() bool { return c.length == 0 }
+// between reports whether a line may begin. After a CR, an LF may be to come.
+func (c *position) between() bool { return c.length == 0 && !c.afterCR }
+
+// mayBeEnd reports whether a site that is asked for what comes after the last event answers with a
+// stream if there is no more to come: it says so in another way if nothing has come after it.
+func (c *position) mayBeEnd() bool { return c.last == "" || c.since > 0 }

@@ -30,6 +30,7 @@ type road struct {
 	ends   chan resume.Reason // of runs
 	server *http.Server
 	conns  chan net.Conn
+	shut   chan struct{}
 	mu     sync.Mutex
 	log    []string // the requests that have come to the site
 
@@ -41,15 +42,15 @@ type road struct {
 // damage is what becomes of a connection. The zero value is none.
 type damage struct {
 	refused bool
-	after   int  // bytes after which it breaks; 0 for never
-	quietly bool // nobody is told
+	slow    time.Duration // how long it takes to be there
+	after   int           // bytes after which it breaks; 0 for never
+	quietly bool          // nobody is told
+	idle    time.Duration // without a byte, after which it breaks; 0 for never
 }
 
-// newRoad returns a road to a site that answers by next.
+// newRoad returns a road to a site with hermes_resume that answers by next.
 func newRoad(t *testing.T, tr *splice.Transport, next http.HandlerFunc) *road {
-	r := &road{t: t, ends: make(chan resume.Reason, 10), conns: make(chan net.Conn)}
-	r.damage = func(int) damage { return damage{} }
-	r.ctx, r.leave = context.WithCancel(context.Background())
+	r := new(road)
 	o := resume.DefaultOptions()
 	o.Ended = func(_ *http.Request, e resume.Ended) { r.ends <- e.Reason }
 	site := resume.New(o).Handler(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
@@ -58,6 +59,16 @@ func newRoad(t *testing.T, tr *splice.Transport, next http.HandlerFunc) *road {
 		}
 		next(w, q)
 	}))
+	r.open(t, tr, site)
+	return r
+}
+
+// open opens the road to a site.
+func (r *road) open(t *testing.T, tr *splice.Transport, site http.Handler) {
+	r.t, r.ends, r.conns = t, make(chan resume.Reason, 10), make(chan net.Conn)
+	r.shut = make(chan struct{})
+	r.damage = func(int) damage { return damage{} }
+	r.ctx, r.leave = context.WithCancel(context.Background())
 	r.server = &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		r.mu.Lock()
 		r.log = append(r.log, q.Method+" "+q.Header.Get("Last-Event-Id"))
@@ -73,19 +84,19 @@ func newRoad(t *testing.T, tr *splice.Transport, next http.HandlerFunc) *road {
 		_ = r.server.Close()
 		net.CloseIdleConnections()
 	})
-	return r
 }
 
 func (r *road) Accept() (net.Conn, error) {
-	c, ok := <-r.conns
-	if !ok {
+	select {
+	case c := <-r.conns:
+		return c, nil
+	case <-r.shut:
 		return nil, net.ErrClosed
 	}
-	return c, nil
 }
 
 func (r *road) Close() error {
-	close(r.conns)
+	close(r.shut)
 	return nil
 }
 
@@ -96,12 +107,19 @@ func (r *road) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	if d.refused {
 		return nil, errors.New("refused")
 	}
+	select {
+	case <-time.After(d.slow):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	here, there := net.Pipe()
 	select {
 	case r.conns <- there:
 		return &damaged{Conn: here, damage: d, left: d.after, closed: make(chan struct{})}, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
+	case <-r.shut:
+		return nil, net.ErrClosed
 	}
 }
 
@@ -120,6 +138,9 @@ func (c *damaged) Close() error {
 }
 
 func (c *damaged) Read(p []byte) (int, error) {
+	if c.idle > 0 {
+		_ = c.SetReadDeadline(time.Now().Add(c.idle))
+	}
 	if c.after == 0 {
 		return c.Conn.Read(p)
 	}

@@ -3,42 +3,64 @@ package splice
 import (
 	"context"
 	"errors"
+	"hash/maphash"
 	"io"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
-
-	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
-	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
 
-// errQuiet is why a connection is given up.
-var errQuiet = errors.New("nothing has come for too long")
+const (
+	// quietFor is how long a stream may send nothing before its connection counts as broken: a
+	// network that a machine has left tells nobody. Hermes sends a comment every 30 seconds.
+	quietFor = 45 * time.Second
+	// keepaliveEvery is how often a client that waits for the site gets a comment.
+	keepaliveEvery = 5 * time.Second
+	// steadyFor is how long a connection that brings nothing must last to count as one that works.
+	steadyFor = 500 * time.Millisecond
+)
 
-// errShort means that the site sends less than it has sent before.
-var errShort = errors.New("the stream is shorter than it was")
+var (
+	// errQuiet is why a connection is given up.
+	errQuiet = errors.New("nothing has come for too long")
+	// errShort means that the site sends less than it has sent before.
+	errShort = errors.New("the stream is shorter than it was")
+	// errTrimmed means that there is more of the stream, which the site does not have any more.
+	errTrimmed = errors.New("the site has deleted the next events of the stream")
+	// errChanged means that the site sends other bytes than before. A replica that has died may
+	// have been the only one that had them.
+	errChanged = errors.New("the stream is not what it was")
+)
 
 // A stream is the body of an answer, whose connections may break.
 type stream struct {
 	next      http.RoundTripper
 	asked     *http.Request
-	body      []byte // of the request
+	body      []byte // of the request, nil once there is an answer
 	detach    bool   // the run goes on without the client
+	repeats   bool   // the request may be sent again with its key: only a stream frees no key
 	resumeFor time.Duration
 
 	ctx    context.Context // of all requests
 	cancel context.CancelCauseFunc
+	heard  atomic.Bool // the site may have heard of the request
 	id     string
 
-	// Of the goroutine that reads.
+	// Of the goroutine that reads, and of the one that comes back while that waits.
 	at      position
 	from    io.ReadCloser // the connection, nil while it is broken
 	abort   context.CancelCauseFunc
-	skip    int64  // what comes of it that the client has
-	comment []byte // what the client is still to get of a comment
-	ended   bool   // the connection before has ended as a whole stream does
-	back    chan answer
-	err     error // of every Read from now on
+	came    time.Time     // when the connection did
+	brought bool          // it has brought what the client did not have
+	skip    int64         // what comes of it that the client has
+	skipped maphash.Hash  // of what has come of that
+	comment []byte        // what the client is still to get of a comment
+	ended   bool          // the connection before has ended as a whole stream does
+	back    chan answer   // of the goroutine that comes back
+	until   time.Time     // when coming back ends, zero for as long as it may take
+	pause   time.Duration // before the next request
+	err     error         // of every Read from now on
 
 	over sync.Once
 }
@@ -48,12 +70,23 @@ const comment = ": keepalive\n"
 
 // take reports whether the answer is a stream that can be continued, and keeps its connection.
 func (s *stream) take(a answer) bool {
-	id := a.res.Header.Get(resume.StreamHeader)
-	if id == "" || a.res.StatusCode != http.StatusOK || head.MediaType(a.res.Header) != "text/event-stream" {
+	s.body = nil
+	if s.id = streamOf(a.res); s.id == "" {
 		return false
 	}
-	s.id, s.from, s.abort, s.body = id, a.res.Body, a.abort, nil
+	s.attach(a)
+	s.forgive()
+	a.res.Header.Del("Content-Length") // comments come in between
+	a.res.ContentLength = -1
 	return true
+}
+
+// attach has the answer for the connection.
+func (s *stream) attach(a answer) {
+	s.from, s.abort, s.came, s.brought = a.res.Body, a.abort, time.Now(), false
+	s.skip = s.at.since
+	s.skipped.Reset()
+	s.skipped.SetSeed(s.at.sum.Seed())
 }
 
 // Read implements io.Reader.
@@ -84,11 +117,18 @@ func (s *stream) readOn(p []byte) (int, error) {
 	quiet := time.AfterFunc(quietFor, func() { s.abort(errQuiet) })
 	n, err := s.from.Read(p)
 	quiet.Stop()
-	have := min(int64(n), s.skip)
-	s.skip -= have
-	n = copy(p, p[have:n])
-	s.at.add(p[:n])
-	s.ended = s.ended && n == 0
+	if have := min(int64(n), s.skip); have > 0 {
+		_, _ = s.skipped.Write(p[:have]) // never fails
+		if s.skip -= have; s.skip == 0 && s.skipped.Sum64() != s.at.sum.Sum64() {
+			return 0, errChanged
+		}
+		n = copy(p, p[have:n])
+	}
+	if n > 0 {
+		s.at.add(p[:n])
+		s.ended, s.brought = false, true
+		s.forgive()
+	}
 	return n, err
 }
 
@@ -101,18 +141,22 @@ func (s *stream) broken(err error) {
 	end := err == io.EOF //nolint:errorlint // the end is that very value
 	switch {
 	case s.ctx.Err() != nil:
-		s.err = context.Cause(s.ctx)
+		s.fail(context.Cause(s.ctx))
+	case errors.Is(err, errChanged):
+		s.fail(err)
 	case end && s.skip > 0:
-		s.err = errShort
-	case end && (s.ended || s.at.done):
-		s.err = io.EOF
+		s.fail(errShort)
+	case end && (s.ended && s.at.mayBeEnd() || s.at.done):
+		s.fail(io.EOF)
 	default:
-		s.ended = end
+		if time.Since(s.came) >= steadyFor {
+			s.forgive()
+		}
+		if s.ended = end && (s.brought || s.at.mayBeEnd()); end {
+			err = io.ErrUnexpectedEOF
+		}
 		s.back = make(chan answer, 1)
-		go func(back chan<- answer) { back <- s.retry(s.comeBack) }(s.back)
-	}
-	if s.err != nil {
-		s.finish(s.err != io.EOF) //nolint:errorlint // see above
+		go func(back chan<- answer) { back <- s.retry(s.comeBack, err) }(s.back)
 	}
 }
 
@@ -121,32 +165,38 @@ func (s *stream) await() {
 	select {
 	case a := <-s.back:
 		switch {
-		case a.err != nil && s.ended, a.err == nil && a.res.StatusCode == http.StatusNoContent:
-			s.err = io.EOF
+		case a.err != nil && s.ended && !errors.Is(a.err, errTrimmed), a.err == nil && a.res.StatusCode == http.StatusNoContent:
+			s.fail(io.EOF)
 		case a.err != nil:
-			s.err = a.err
+			s.fail(a.err)
 		default:
-			s.from, s.abort, s.skip = a.res.Body, a.abort, s.at.since
-			return
+			s.attach(a)
 		}
-		s.finish(s.err != io.EOF) //nolint:errorlint // see above
 	case <-time.After(keepaliveEvery):
 		if s.at.between() {
 			s.comment = []byte(comment)
 		}
 	case <-s.ctx.Done():
-		s.err = context.Cause(s.ctx)
+		s.fail(context.Cause(s.ctx))
 	}
 }
 
+// fail ends the stream with the error, which is io.EOF if it is whole.
+func (s *stream) fail(err error) {
+	s.err = err
+	s.finish(err != io.EOF) //nolint:errorlint // the end is that very value
+}
+
 // Close implements io.Closer. A client that closes a stream before its end has left.
-func (s *stream) Close() error { return s.leave(context.Canceled) }
+func (s *stream) Close() error {
+	s.leave(context.Canceled)
+	return nil
+}
 
 // leave ends the connection, and the run if the stream is not over.
-func (s *stream) leave(why error) error {
+func (s *stream) leave(why error) {
 	s.finish(true)
 	s.cancel(why)
-	return nil
 }
 
 // finish records that the stream is over. The first time it may end the run.
@@ -162,7 +212,7 @@ func (s *stream) finish(endRun bool) {
 func (s *stream) endRun() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.asked.Context()), deleteFor)
 	defer cancel()
-	if res, err := s.next.RoundTrip(s.ofStream(ctx, http.MethodDelete)); err == nil {
+	if res, err := s.next.RoundTrip(s.ofStream(ctx, http.MethodDelete, s.id)); err == nil {
 		_ = res.Body.Close()
 	}
 }

@@ -1,39 +1,19 @@
 package splice
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
-	"errors"
-	"fmt"
-	"io"
-	mathrand "math/rand/v2"
 	"net/http"
-	"net/http/httptrace"
-	"sync/atomic"
+	"strings"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
 // DefaultResumeFor is the default of Transport.ResumeFor.
 const DefaultResumeFor = time.Minute
-
-const (
-	// quietFor is how long a stream may send nothing before its connection counts as broken: a
-	// network that a machine has left tells nobody. Hermes sends a comment every 30 seconds.
-	quietFor = 45 * time.Second
-	// keepaliveEvery is how often a client that waits for the site gets a comment.
-	keepaliveEvery = 5 * time.Second
-	// headerWithin is how long the header may take of an answer that is there.
-	headerWithin = 15 * time.Second
-	// deleteFor is how long the request that ends a run may take.
-	deleteFor = 10 * time.Second
-	// firstPause and longestPause bound the pause before a request is sent again.
-	firstPause   = 100 * time.Millisecond
-	longestPause = 5 * time.Second
-)
 
 // Transport is an http.RoundTripper for a site with hermes_resume. It is safe for concurrent use.
 type Transport struct {
@@ -44,35 +24,79 @@ type Transport struct {
 	// Detach leaves the run of a client that has left to the site, which lets it go on for its
 	// own detach. Otherwise the run is ended.
 	Detach bool
-	// MaxRequest is the size in bytes above which a request passes untouched. Zero means
-	// proxy.DefaultMaxRequest.
-	MaxRequest int64
+	// MaxRequest returns the size in bytes above which a request passes untouched. It is asked
+	// with each request that is read. Nil means proxy.DefaultMaxRequest.
+	MaxRequest func() int64
 }
 
-// RoundTrip implements http.RoundTripper.
+// Failed is the error of a request for a stream that has got no answer. Its body has been read:
+// RoundTripAgain sends it to another site.
+type Failed struct {
+	// Err is why. If the site may have heard of the request, it wraps nothing, so that no error
+	// of a dial is found in it.
+	Err  error
+	key  string // that was made for it, "" for the client's own
+	body []byte
+}
+
+func (f *Failed) Error() string { return f.Err.Error() }
+
+func (f *Failed) Unwrap() error { return f.Err }
+
+// RoundTrip implements http.RoundTripper. The error is a *Failed, that of a request that passes
+// untouched, or why the client has left.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method != http.MethodPost || r.Header["Last-Event-Id"] != nil {
 		return t.next().RoundTrip(r)
 	}
 	r = r.Clone(r.Context())
-	body, ok := resume.ReadStreamRequest(r, t.MaxRequest)
+	limit := int64(0)
+	if t.MaxRequest != nil {
+		limit = t.MaxRequest()
+	}
+	body, ok := resume.ReadStreamRequest(r, limit)
 	if !ok {
 		return t.next().RoundTrip(r)
 	}
+	if r.Body != nil {
+		_ = r.Body.Close()
+	}
+	return t.begin(r, body, "")
+}
+
+// RoundTripAgain sends a request whose RoundTrip has failed, with the body and the key that it had.
+func (t *Transport) RoundTripAgain(r *http.Request, f *Failed) (*http.Response, error) {
+	return t.begin(r.Clone(r.Context()), f.body, f.key)
+}
+
+// begin asks for a stream with the request r, which is its own, and the body. The key is the one
+// that was made for it before, "" for none.
+func (t *Transport) begin(r *http.Request, body []byte, key string) (*http.Response, error) {
 	s := &stream{
 		next: t.next(), asked: r, body: body, detach: t.Detach,
 		resumeFor: cmp.Or(t.ResumeFor, DefaultResumeFor),
+		repeats: rewrite.SessionOfPath(r.URL.Path) != "" ||
+			(rewrite.IsChatPath(r.URL.Path) || rewrite.IsResponsesPath(r.URL.Path)) && rewrite.AskedOf(body) == rewrite.AskedStream,
 	}
+	ownKey := strings.Join(r.Header[resume.KeyHeader], "") != "" // an empty one counts as none
 	switch {
-	case r.Header[resume.KeyHeader] != nil || r.Header[resume.DetachHeader] != nil:
+	case ownKey || r.Header[resume.DetachHeader] != nil:
 		s.detach = true // the client decides by itself how long the run goes on
 	case !t.Detach: // also if this process ends
 		r.Header.Set(resume.DetachHeader, s.resumeFor.String())
 	}
-	if r.Header[resume.KeyHeader] == nil {
-		r.Header.Set(resume.KeyHeader, rand.Text())
+	if !ownKey {
+		key = cmp.Or(key, rand.Text())
+		r.Header.Set(resume.KeyHeader, key)
 	}
-	return s.begin()
+	// Compressed bytes cannot be continued. Next may compress by itself, as net/http does.
+	r.Header.Del("Accept-Encoding")
+	s.ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(r.Context()))
+	res, err := s.begin()
+	if err != nil && r.Context().Err() == nil {
+		err = &Failed{err, key, body}
+	}
+	return res, err
 }
 
 func (t *Transport) next() http.RoundTripper {
@@ -80,130 +104,4 @@ func (t *Transport) next() http.RoundTripper {
 		return http.DefaultTransport
 	}
 	return t.Next
-}
-
-// begin sends the request until there is an answer. If the client leaves before, the answer is
-// awaited nevertheless: only its header has the id by which to end the run.
-func (s *stream) begin() (*http.Response, error) {
-	client := s.asked.Context()
-	s.ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(client))
-	answers := make(chan answer)
-	go func() {
-		a := s.retry(s.ask)
-		select {
-		case answers <- a:
-		case <-client.Done():
-			if a.err == nil && s.take(a) {
-				_ = s.Close()
-			}
-			s.cancel(context.Cause(client))
-		}
-	}()
-	select {
-	case a := <-answers:
-		if a.err == nil && s.take(a) {
-			a.res.Body = s
-		}
-		context.AfterFunc(client, func() { _ = s.leave(context.Cause(client)) })
-		return a.res, a.err
-	case <-client.Done():
-		return nil, context.Cause(client)
-	}
-}
-
-// answer is what became of a request. abort ends its connection.
-type answer struct {
-	res   *http.Response
-	err   error
-	abort context.CancelCauseFunc
-}
-
-// final is an error after which no other request is sent.
-type final struct{ error }
-
-func (f final) Unwrap() error { return f.error }
-
-// retry calls try until it succeeds, or its error is final, or there is no time left.
-func (s *stream) retry(try func(ctx context.Context, again bool) (*http.Response, error)) answer {
-	until := time.Now().Add(s.resumeFor)
-	for pause := firstPause; ; pause = min(2*pause, longestPause) {
-		ctx, abort := context.WithCancelCause(s.ctx)
-		res, err := try(ctx, pause > firstPause)
-		if err == nil {
-			return answer{res, nil, abort}
-		}
-		abort(err)
-		if f, ok := errors.AsType[final](err); ok {
-			return answer{err: f.error}
-		}
-		wait := time.Duration((0.5 + mathrand.Float64()) * float64(pause))
-		if s.ctx.Err() != nil || time.Now().Add(wait).After(until) {
-			return answer{err: err}
-		}
-		select {
-		case <-time.After(wait):
-		case <-s.ctx.Done():
-		}
-	}
-}
-
-// ask sends the client's request.
-func (s *stream) ask(ctx context.Context, again bool) (*http.Response, error) {
-	var sent atomic.Bool
-	trace := &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }}
-	up := s.asked.Clone(httptrace.WithClientTrace(ctx, trace))
-	up.Body, up.GetBody, up.ContentLength = io.NopCloser(bytes.NewReader(s.body)), nil, int64(len(s.body))
-	res, err := s.next.RoundTrip(up)
-	switch {
-	case err != nil && !again && !sent.Load():
-		return nil, final{err} // the site has not heard of it: another one may be asked
-	case err == nil && again && isTransient(res):
-		_ = res.Body.Close()
-		return nil, errors.New("the site answered " + res.Status)
-	}
-	return res, err
-}
-
-// comeBack asks for what follows the last event.
-func (s *stream) comeBack(ctx context.Context, _ bool) (*http.Response, error) {
-	up := s.ofStream(ctx, http.MethodGet)
-	up.Header.Set("Last-Event-Id", cmp.Or(s.at.last, s.id+"/0"))
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer time.AfterFunc(headerWithin, func() { cancel(errQuiet) }).Stop()
-	res, err := s.next.RoundTrip(up.WithContext(ctx))
-	if err != nil {
-		return nil, err
-	}
-	switch {
-	case res.StatusCode == http.StatusNoContent:
-		return res, nil
-	case res.StatusCode == http.StatusOK && res.Header.Get(resume.StreamHeader) == s.id:
-		return res, nil
-	}
-	_ = res.Body.Close()
-	err = fmt.Errorf("the site answered %s instead of the rest of the stream", res.Status)
-	if !isTransient(res) {
-		err = final{err}
-	}
-	return nil, err
-}
-
-// ofStream returns a request to the address of the stream, with the client's credentials.
-func (s *stream) ofStream(ctx context.Context, method string) *http.Request {
-	r := s.asked.Clone(ctx)
-	r.Method, r.Body, r.GetBody, r.ContentLength, r.TransferEncoding = method, nil, nil, 0, nil
-	r.URL = r.URL.JoinPath(s.id)
-	for _, name := range []string{resume.KeyHeader, resume.DetachHeader, "Content-Type", "Content-Length", "Content-Encoding", "Expect"} {
-		r.Header.Del(name)
-	}
-	return r
-}
-
-// isTransient reports whether an answer comes of a failure that may pass.
-func isTransient(res *http.Response) bool {
-	switch res.StatusCode {
-	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
-		return true
-	}
-	return res.StatusCode >= http.StatusInternalServerError
 }

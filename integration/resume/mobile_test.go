@@ -1,0 +1,272 @@
+package resume
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
+)
+
+// relay is a load balancer in front of a site. It cuts connections after idle without a byte of an
+// answer, if that is not 0.
+type relay struct {
+	*harness.Listener
+	idle time.Duration
+	cuts atomic.Int64
+
+	mu   sync.Mutex
+	to   string // the address of the site
+	open []net.Conn
+}
+
+func newRelay(t *testing.T, to string, idle time.Duration) *relay {
+	l := &relay{to: to, idle: idle}
+	l.Listener = harness.Listen(t, l.serve)
+	return l
+}
+
+// move has connections go to another address from now on, and cuts the others.
+func (l *relay) move(to string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.to = to
+	for _, c := range l.open {
+		_ = c.Close()
+	}
+	l.open = nil
+}
+
+func (l *relay) serve(_ context.Context, c net.Conn) {
+	l.mu.Lock()
+	site, err := net.Dial("tcp", l.to)
+	if err == nil {
+		l.open = append(l.open, c, site)
+	}
+	l.mu.Unlock()
+	if err != nil {
+		return
+	}
+	defer site.Close()
+	go func() {
+		_, _ = io.Copy(site, c)
+		_ = site.Close()
+	}()
+	for b := make([]byte, 32<<10); ; {
+		if l.idle > 0 {
+			_ = site.SetReadDeadline(time.Now().Add(l.idle))
+		}
+		n, err := site.Read(b)
+		if _, werr := c.Write(b[:n]); err != nil || werr != nil {
+			l.cuts.Add(1)
+			return
+		}
+	}
+}
+
+// address returns the host and port of a URL.
+func address(base string) string { return strings.TrimPrefix(base, "http://") }
+
+// beside returns a Caddyfile of a sidecar beside the client, for upstreams, with lines of reverse_proxy.
+func beside(listen, upstreams string, lines ...string) string {
+	return "{\n\tadmin off\n\tauto_https off\n}\n" + sidecar.OnLoopback(listen) + "hermes\nreverse_proxy " + upstreams + " {\n" + strings.Join(lines, "\n") + "\n}\n}\n"
+}
+
+// TestIdleCut has a load balancer cut connections that are silent for a second, while the agent works.
+// Clients see nothing of it.
+func TestIdleCut(t *testing.T) {
+	up := upstream.New(t, func(x *upstream.Exchange) {
+		x.Begin("Hello")
+		x.Pause(4 * time.Second)
+		x.Frame(hermes.Delta("content", " world"))
+		x.Finish()
+	})
+	base, _ := run(t, up, "", "hermes_resume\n\thermes {\n\t\tkeepalive off\n\t}")
+	road := newRelay(t, address(base), time.Second)
+	dir, pool := client.Certificate(t)
+	listen := harness.FreePort(t)
+	sidecar.RunCaddyfile(t, t.TempDir(), site("https://"+listen, "admin off", "tls "+dir+"/cert.pem "+dir+"/key.pem\n\thermes\n\treverse_proxy "+
+		road.Addr+" {\n\t\theader_up Host {upstream_hostport}\n\t\ttransport hermes_resume\n\t}"))
+	asked := 0
+	for protocol, transport := range client.Protocols(t, pool) {
+		before := road.cuts.Load()
+		asked++
+		r := client.Over(t, transport, "https://"+listen).Chat()
+		got := r.All()
+		if r.Proto != protocol || strings.Count(got, "Hello") != 1 || strings.Count(got, " world") != 1 || !strings.Contains(got, "[DONE]") || strings.Contains(got, "error") {
+			t.Errorf("%s: %s got\n%s", protocol, r.Proto, got)
+		}
+		if road.cuts.Load() == before || len(up.Requests()) != asked {
+			t.Errorf("%d cuts, and upstream was asked %d times", road.cuts.Load()-before, len(up.Requests()))
+		}
+	}
+}
+
+// TestRollingUpdate moves a client from one replica to another one in the middle of its stream, which
+// is in Redis. Then the one that runs the agent is killed: the client gets the end that says so.
+func TestRollingUpdate(t *testing.T) {
+	r := startRedis(t)
+	r.options = "timeout 3s"
+	rest := make(chan struct{})
+	up := upstream.New(t, func(x *upstream.Exchange) {
+		x.Begin("hi", "there")
+		if x.Wait(rest) {
+			x.Frame(hermes.Delta("content", "again"))
+			x.Finish()
+		}
+	})
+	all, processes := r.replicas(t, up, 2)
+	a, b := address(all[0].Base), address(all[1].Base)
+	road := newRelay(t, a, 0)
+	c, _ := near(t, road.Addr, "--header-up", "Host: replicas.example")
+	moved := c.Chat("Authorization", credential)
+	frame(t, moved)
+	road.move(b)
+	close(rest)
+	if got := moved.All(); strings.Count(got, "there") != 1 || strings.Count(got, "again") != 1 || !strings.Contains(got, "[DONE]") || strings.Contains(got, "error") {
+		t.Errorf("who moves has\n%s", got)
+	}
+
+	road.move(a)
+	rest = make(chan struct{})
+	left := c.Chat("Authorization", credential)
+	frame(t, left)
+	road.move(b)
+	processes[0].Kill()
+	if got := left.All(); strings.Count(got, "there") != 1 || strings.Count(got, `"finish_reason":"error"`) != 1 || !strings.Contains(got, "[DONE]") {
+		t.Errorf("after the death of the replica it is\n%s", got)
+	}
+	if n := len(up.Requests()); n != 2 {
+		t.Errorf("upstream was asked %d times", n)
+	}
+}
+
+// TestNextUpstream has a request go to the next site if the first one cannot be reached, with its body.
+func TestNextUpstream(t *testing.T) {
+	up := upstream.New(t, hello)
+	base, _ := run(t, up, "", "hermes_resume\n\thermes")
+	listen := harness.FreePort(t)
+	sidecar.RunCaddyfile(t, t.TempDir(), beside(listen, harness.FreePort(t)+" "+address(base), "header_up Host {upstream_hostport}", "lb_policy first", "lb_try_duration 10s", "fail_duration 1m", "transport hermes_resume"))
+	r := client.New(t, "http://"+listen).Chat()
+	if got := r.All(); r.Header.Get(stream) == "" || !strings.Contains(got, " world") || !strings.Contains(got, "[DONE]") {
+		t.Errorf("%s\n%s", r.Status, got)
+	}
+	if n := len(up.Requests()); n != 1 {
+		t.Errorf("upstream was asked %d times", n)
+	}
+}
+
+// TestSiteThatKnowsNoKeys is asked once, also if its connection breaks before the answer.
+func TestSiteThatKnowsNoKeys(t *testing.T) {
+	up := upstream.New(t, func(x *upstream.Exchange) {
+		if x.Req.Method == "GET" {
+			upstream.AsJSON("404 Not Found", `{"error":{}}`)(x)
+			return
+		}
+		x.Reset()
+	})
+	c, _ := near(t, up.Addr)
+	r := c.Chat()
+	if got := r.All(); r.StatusCode == 200 && !strings.Contains(got, "error") {
+		t.Errorf("%s\n%s", r.Status, got)
+	}
+	methods := ""
+	for _, q := range up.Requests() {
+		methods += q.Method + " "
+	}
+	if methods != "POST GET " {
+		t.Errorf("it was asked %s", methods)
+	}
+}
+
+// TestSiteThatCompresses sends what can be continued.
+func TestSiteThatCompresses(t *testing.T) {
+	rest := make(chan struct{})
+	up := upstream.New(t, held(rest))
+	base, _ := run(t, up, "", "encode {\n\t\tminimum_length 1\n\t\tmatch {\n\t\t\theader Content-Type text/event-stream*\n\t\t}\n\t}\n\thermes_resume\n\thermes")
+	road := newRelay(t, address(base), 0)
+	c, _ := near(t, road.Addr, "--change-host-header")
+	r := c.Chat("Accept-Encoding", "zstd, gzip")
+	frame(t, r)
+	road.move(address(base))
+	close(rest)
+	if got := r.All(); !strings.Contains(got, "[DONE]") || strings.Contains(got, "error") {
+		t.Errorf("the rest is\n%s", got)
+	}
+}
+
+// TestLogsOfASiteThatIsGone have one line for the end.
+func TestLogsOfASiteThatIsGone(t *testing.T) {
+	up := upstream.New(t, held(nil))
+	base, site := run(t, up, "", "hermes_resume\n\thermes {\n\t\tdrain_timeout 1ms\n\t}")
+	listen := harness.FreePort(t)
+	s := sidecar.RunCaddyfile(t, t.TempDir(), beside(listen, base, "transport hermes_resume {\nresume_for 1s\n}"))
+	r := client.New(t, "http://"+listen).Chat()
+	frame(t, r)
+	site.Kill()
+	r.All()
+	if !s.Says("stream ended in an error") {
+		t.Fatalf("the log is\n%s", s.Log)
+	}
+	for _, e := range s.Log.Entries() {
+		if level := e["level"]; e["msg"] != "stream ended in an error" && strings.HasPrefix(fmt.Sprint(e["logger"]), "http.handlers") && (level == "warn" || level == "error") {
+			t.Errorf("another line is %v", e)
+		}
+	}
+}
+
+// TestBadRoadOverTLS breaks connections of HTTP/2, which several streams share.
+func TestBadRoadOverTLS(t *testing.T) {
+	recordings := hermes.Recordings(t, func(r hermes.Recording) bool { return hermes.Chats(r) && len(r.Body) < 8<<10 })
+	up := upstream.New(t, upstream.Library(recordings, upstream.ByFrame).Play)
+	dir, pool := client.Certificate(t)
+	listen := harness.FreePort(t)
+	sidecar.RunCaddyfile(t, t.TempDir(), site("https://"+listen, "admin off", "tls "+dir+"/cert.pem "+dir+"/key.pem\n\tencode\n\thermes_resume\n\thermes {\n\t\tkeepalive off\n\t\tparallel_window 1h\n\t}\n\treverse_proxy "+up.Addr))
+	direct := client.NewTLS(t, listen, listen, pool)
+	// The handshake of TLS takes more than the least of what badRoad lets through.
+	road := badRoad(t, listen, 3)
+	c, _ := near(t, "https://"+road.Addr, "--insecure", "--header-up", "Host: "+listen, "--keepalive", "off", "--parallel-window", "1h")
+	var all sync.WaitGroup
+	for i, r := range recordings {
+		if i%7 != 0 {
+			continue
+		}
+		all.Go(func() {
+			name := r.String()
+			want := blank.ReplaceAllString(comments.ReplaceAllString(direct.Play(name, key, name).All(), ""), "\n\n")
+			if got := blank.ReplaceAllString(comments.ReplaceAllString(c.Play(name, key, name).All(), ""), "\n\n"); got != want {
+				t.Errorf("%s: got\n%s\nwant\n%s", name, got, want)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// TestRequestsThatComeInPieces reach the site whole, whether they ask for a stream or not.
+func TestRequestsThatComeInPieces(t *testing.T) {
+	up := upstream.New(t, hello)
+	base, _ := run(t, up, "", "hermes_resume\n\thermes")
+	c, _ := near(t, address(base), "--change-host-header")
+	for body, kept := range map[string]bool{`{"stream":true,"messages":[]}`: true, `{"messages":[]}`: false} {
+		for _, chunked := range []bool{false, true} {
+			for _, expect := range []string{"", "100-continue"} {
+				r := c.Send(http.MethodPost, "/v1/chat/completions", client.Body(body, chunked), "Expect", expect)
+				if r.StatusCode != http.StatusOK || (r.Header.Get(stream) != "") != kept {
+					t.Errorf("%s, chunked %v, expect %q: %s %v", body, chunked, expect, r.Status, r.Header)
+				}
+				r.All()
+			}
+		}
+	}
+}

@@ -1,0 +1,673 @@
+package splice_test
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httptrace"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume/splice"
+)
+
+// events returns the events of a stream, as the standard has them read.
+func events(stream string) (all []string) {
+	stream = strings.ReplaceAll(strings.ReplaceAll(stream, "\r\n", "\n"), "\r", "\n")
+	e := ""
+	for line := range strings.SplitSeq(stream, "\n") {
+		switch {
+		case line == "" && e != "":
+			all, e = append(all, e), ""
+		case line != "" && line[0] != ':':
+			e += line + "\n"
+		}
+	}
+	return append(all, e)
+}
+
+// TestKeepalivesAreNoPartOfAnEvent has the site away for so long that comments come, from each byte on.
+func TestKeepalivesAreNoPartOfAnEvent(t *testing.T) {
+	for name, pieces := range endings {
+		t.Run(name, func(t *testing.T) {
+			cut := func(at int) (got string) {
+				synctest.Test(t, func(t *testing.T) {
+					r := newRoad(t, new(splice.Transport), answers(pieces...))
+					r.damage = func(n int) damage {
+						if n == 1 {
+							return damage{after: at}
+						}
+						return damage{refused: n < 10}
+					}
+					res, err := r.post()
+					if err != nil {
+						t.Fatal(err)
+					}
+					b, err := io.ReadAll(res.Body)
+					if err != nil {
+						t.Fatal(err)
+					}
+					got = strings.ReplaceAll(string(b), res.Header.Get(resume.StreamHeader), "ID")
+				})
+				return got
+			}
+			whole, seen := cut(0), false
+			step := 4
+			if strings.Contains(whole, "\r") { // a comment must not come between CR and LF
+				step = 1
+			}
+			for at := 250; at < len(whole)+600; at += step { // the header takes no less
+				got := cut(at)
+				if !slices.Equal(events(got), events(whole)) {
+					t.Fatalf("broken after %d bytes:\n got %q\nwant %q", at, got, whole)
+				}
+				seen = seen || strings.Contains(got, ": keepalive\n")
+			}
+			if !seen && name != "CR" {
+				t.Error("no comment has come")
+			}
+		})
+	}
+}
+
+// TestSiteThatBreaksOffForGood is not asked all the time, and given up.
+func TestSiteThatBreaksOffForGood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRoad(t, new(splice.Transport), func(w http.ResponseWriter, q *http.Request) {
+			answers("data: 1\n\n", "data: 2\n\n")(w, q)
+			panic(http.ErrAbortHandler)
+		})
+		begun := time.Now()
+		res, err := r.post()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b, err := io.ReadAll(res.Body); err == nil {
+			t.Errorf("a good end after %q", b)
+		}
+		if took := time.Since(begun); took < 45*time.Second || took > 70*time.Second || r.opened.Load() > 40 {
+			t.Errorf("%d connections in %v", r.opened.Load(), took)
+		}
+	})
+}
+
+// TestSilence that is longer than the time to come back breaks nothing: the site is there.
+func TestSilence(t *testing.T) {
+	for name, d := range map[string]damage{"a site that is silent": {}, "connections that are cut when idle": {idle: time.Second}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRoad(t, &splice.Transport{ResumeFor: 10 * time.Second}, func(w http.ResponseWriter, q *http.Request) {
+					answers("data: 1\n\n")(w, q)
+					time.Sleep(5 * time.Minute)
+					answers("data: 2\n\n", "data: [DONE]\n\n")(w, q)
+				})
+				r.damage = func(int) damage { return d }
+				if got := r.all(); !strings.HasSuffix(got, "data: 2\nid: ID/2\n\ndata: [DONE]\nid: ID/3\n\n") || r.asked.Load() != 1 {
+					t.Errorf("got %q", got)
+				}
+			})
+		})
+	}
+}
+
+// TestGoodEndsThatBringNothing have the site asked for a while, although each looks like one of a
+// whole stream: the site would say so in another way. Then the stream breaks off.
+func TestGoodEndsThatBringNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := &next{answer: func(r *http.Request, n int) (*http.Response, error) {
+			if r.Method == http.MethodPost {
+				return reply(200, "text/event-stream", "data: 1\nid: stream_1/1\n\n", nil), nil
+			}
+			return reply(200, "text/event-stream", "", nil), nil
+		}}
+		begun := time.Now()
+		res, err := ask(&splice.Transport{Next: x}, chats)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := io.ReadAll(res.Body)
+		took := time.Since(begun)
+		synctest.Wait() // for the DELETE
+		if err == nil || x.n[http.MethodGet] > 40 || took < 45*time.Second {
+			t.Errorf("%v after %q and %v in %v", err, b, x.n, took)
+		}
+	})
+}
+
+// TestConnectionsThatBringSomething are no reason to wait, or to give up, however many break.
+func TestConnectionsThatBringSomething(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 1000
+		x := &next{answer: func(r *http.Request, n int) (*http.Response, error) {
+			after := 1
+			if r.Method == http.MethodGet {
+				after = n + 1
+			}
+			return reply(200, "text/event-stream", fmt.Sprintf("data: %d\nid: stream_1/%d\n\n", after, after), errCutOff), nil
+		}}
+		begun := time.Now()
+		res, err := ask(&splice.Transport{Next: x}, chats)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := bufio.NewReader(res.Body)
+		for i := range n {
+			if line, err := in.ReadString('\n'); line != fmt.Sprintf("data: %d\n", i+1) {
+				t.Fatalf("%q, %v", line, err)
+			}
+			_, _ = in.ReadString('\n')
+			_, _ = in.ReadString('\n')
+		}
+		_ = res.Body.Close()
+		if took := time.Since(begun); took > 0 {
+			t.Errorf("took %v", took)
+		}
+		synctest.Wait()
+	})
+}
+
+// TestTrimmedStream is not whole, although it has ended well.
+func TestTrimmedStream(t *testing.T) {
+	x := &next{answer: func(r *http.Request, n int) (*http.Response, error) {
+		if r.Method == http.MethodPost {
+			return reply(200, "text/event-stream", "data: 1\nid: stream_1/1\n\n", nil), nil
+		}
+		return problem(410), nil
+	}}
+	res, err := ask(&splice.Transport{Next: x}, chats)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := io.ReadAll(res.Body); err == nil {
+		t.Errorf("a good end after %q", b)
+	}
+}
+
+// TestFailedInTheEnd is a request that was sent again and again: it is not for another site.
+func TestFailedInTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := &next{answer: func(r *http.Request, n int) (*http.Response, error) {
+			if r.Method == http.MethodGet {
+				return problem(404), nil
+			}
+			return nil, fmt.Errorf("dial: %w", errCutOff)
+		}}
+		if _, err := ask(&splice.Transport{Next: x}, chats); err == nil || errors.Is(err, errCutOff) || x.n[http.MethodPost] < 5 {
+			t.Errorf("%v after %v", err, x.n)
+		}
+	})
+}
+
+// next is an http.RoundTripper. It counts the requests for each method, from 1.
+type next struct {
+	mu     sync.Mutex
+	n      map[string]int
+	answer func(r *http.Request, n int) (*http.Response, error)
+}
+
+func (x *next) RoundTrip(r *http.Request) (*http.Response, error) {
+	x.mu.Lock()
+	if x.n == nil {
+		x.n = make(map[string]int)
+	}
+	x.n[r.Method]++
+	n := x.n[r.Method]
+	x.mu.Unlock()
+	if r.Body != nil {
+		_, _ = io.Copy(io.Discard, r.Body)
+		_ = r.Body.Close()
+	}
+	if t := httptrace.ContextClientTrace(r.Context()); t != nil && t.WroteHeaders != nil {
+		t.WroteHeaders()
+	}
+	res, err := x.answer(r, n)
+	if res != nil {
+		res.Request = r
+	}
+	return res, err
+}
+
+// cutOff is what a body fails with.
+var errCutOff = errors.New("cut off")
+
+// reply returns an answer with the body, and the error after it if that is not nil.
+func reply(status int, media, body string, err error) *http.Response {
+	res := &http.Response{StatusCode: status, Status: fmt.Sprint(status), Header: http.Header{"Content-Type": {media}}, ContentLength: int64(len(body))}
+	in := io.Reader(strings.NewReader(body))
+	if err != nil {
+		in = io.MultiReader(in, readerFunc(func([]byte) (int, error) { return 0, err }))
+	}
+	res.Body = io.NopCloser(in)
+	if media == "text/event-stream" {
+		res.Header.Set(resume.StreamHeader, "stream_1")
+	}
+	return res
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// problem returns what hermes_resume says instead of a stream.
+func problem(status int) *http.Response {
+	res := reply(status, "application/problem+json", "{}", nil)
+	res.Header.Set("X-Should-Retry", "false")
+	return res
+}
+
+// ask sends a request for a stream of the path.
+func ask(tr http.RoundTripper, path string, fields ...string) (*http.Response, error) {
+	q := httptest.NewRequest(http.MethodPost, "http://site"+path, strings.NewReader(`{"stream":true}`))
+	for i := 0; i < len(fields); i += 2 {
+		q.Header.Set(fields[i], fields[i+1])
+	}
+	return tr.RoundTrip(q)
+}
+
+const chats = "/v1/chat/completions"
+
+// TestStreamThatChanges is an error: no byte of an event is taken for one of another. A replica that
+// dies may have been the only one that had it.
+func TestStreamThatChanges(t *testing.T) {
+	for rest, want := range map[string]string{
+		"data: {\"one\"\nid: stream_1/2\n\ndata: [DONE]\nid: stream_1/3\n\n": "data: 1\nid: stream_1/1\n\ndata: {\"one\"\nid: stream_1/2\n\ndata: [DONE]\nid: stream_1/3\n\n",
+		"data: error\nid: stream_1/9\n\ndata: [DONE]\nid: stream_1/10\n\n":   "data: 1\nid: stream_1/1\n\ndata: {\"o",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			x := &next{answer: func(r *http.Request, n int) (*http.Response, error) {
+				if r.Method == http.MethodPost {
+					return reply(200, "text/event-stream", "data: 1\nid: stream_1/1\n\ndata: {\"o", errCutOff), nil
+				}
+				return reply(200, "text/event-stream", rest, nil), nil
+			}}
+			res, err := ask(&splice.Transport{Next: x}, chats)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := io.ReadAll(res.Body)
+			if string(b) != want || (err == nil) != strings.Contains(want, "DONE") {
+				t.Errorf("%v after %q, want %q", err, b, want)
+			}
+			if res.ContentLength != -1 {
+				t.Error("it has a length, although comments may come")
+			}
+		})
+	}
+}
+
+// TestAnswersOnComingBack ends the stream if the site refuses, and waits for it if something else
+// answers. The last answer is the rest of the stream.
+func TestAnswersOnComingBack(t *testing.T) {
+	redirect := reply(302, "text/html", "login", nil)
+	another := reply(200, "text/event-stream", "data: x\n\n", nil)
+	another.Header.Set(resume.StreamHeader, "stream_2")
+	zipped := reply(200, "text/event-stream", "zzz", nil)
+	zipped.Header.Set("Content-Encoding", "gzip")
+	for name, test := range map[string]struct {
+		answer *http.Response
+		ends   bool
+	}{
+		"401":                     {reply(401, "text/plain", "", nil), true},
+		"403":                     {reply(403, "text/plain", "", nil), true},
+		"unknown":                 {problem(404), true},
+		"trimmed":                 {problem(410), true},
+		"behind":                  {problem(400), true},
+		"storage away":            {problem(503), false},
+		"no site yet":             {reply(404, "text/plain", "default backend", nil), false},
+		"a page":                  {reply(200, "text/html", "welcome", nil), false},
+		"a redirect":              {redirect, false},
+		"bad gateway":             {reply(502, "text/html", "", nil), false},
+		"another stream":          {another, false},
+		"a stream that is gzip'd": {zipped, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				x := &next{answer: func(r *http.Request, n int) (*http.Response, error) {
+					switch {
+					case r.Method == http.MethodPost:
+						return reply(200, "text/event-stream", "data: 1\nid: stream_1/1\n\n", errCutOff), nil
+					case r.Header.Get("Last-Event-Id") != "stream_1/1" && r.Method == http.MethodGet:
+						t.Errorf("asked for %q", r.Header)
+					case n == 1:
+						return test.answer, nil
+					}
+					return reply(200, "text/event-stream", "data: [DONE]\nid: stream_1/2\n\n", nil), nil
+				}}
+				res, err := ask(&splice.Transport{Next: x}, chats)
+				if err != nil {
+					t.Fatal(err)
+				}
+				b, err := io.ReadAll(res.Body)
+				if (err != nil) != test.ends || strings.Contains(string(b), "[DONE]") == test.ends || strings.Count(string(b), "data:") > 2 {
+					t.Errorf("%v after %q", err, b)
+				}
+				synctest.Wait()
+			})
+		})
+	}
+}
+
+// TestNoCompression: the site is asked for none, and what is compressed all the same passes.
+func TestNoCompression(t *testing.T) {
+	x := &next{answer: func(r *http.Request, n int) (*http.Response, error) {
+		if v := r.Header["Accept-Encoding"]; v != nil {
+			t.Errorf("accepts %q", v)
+		}
+		res := reply(200, "text/event-stream", "\x1f\x8b", errCutOff)
+		res.Header.Set("Content-Encoding", "gzip")
+		return res, nil
+	}}
+	res, err := ask(&splice.Transport{Next: x}, chats, "Accept-Encoding", "gzip")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := io.ReadAll(res.Body); string(b) != "\x1f\x8b" || !errors.Is(err, errCutOff) || x.n[http.MethodGet] != 0 {
+		t.Errorf("%q, %v, then asked %v", b, err, x.n)
+	}
+}
+
+// TestSentOnce names what is sent once although its connection breaks before the answer: a request
+// that the site would run twice.
+func TestSentOnce(t *testing.T) {
+	keeps := func() *http.Response { return problem(404) }
+	for name, test := range map[string]struct {
+		path   string
+		probed func() *http.Response // the answer to the question for an unknown stream
+		want   int                   // how often the request is sent
+	}{
+		"a site with hermes_resume":         {chats, keeps, 2},
+		"a session":                         {"/api/sessions/s/chat/stream", keeps, 2},
+		"a site without it":                 {chats, func() *http.Response { return reply(404, "application/json", "{}", nil) }, 1},
+		"a site without it, another status": {chats, func() *http.Response { return reply(405, "application/json", "{}", nil) }, 1},
+		"a site that wants a login":         {chats, func() *http.Response { return reply(401, "text/plain", "", nil) }, 1},
+		"a storage that is away":            {chats, func() *http.Response { return problem(503) }, 1},
+		"a run":                             {"/v1/runs", keeps, 1}, // its answer is no stream, which frees the key
+		"a path that nobody knows":          {"/mcp", keeps, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				keys := make(map[string]bool)
+				x := &next{answer: func(r *http.Request, n int) (*http.Response, error) {
+					switch {
+					case r.Method == http.MethodGet:
+						return test.probed(), nil
+					case n == 1:
+						keys[r.Header.Get(resume.KeyHeader)] = true
+						return nil, errCutOff
+					}
+					keys[r.Header.Get(resume.KeyHeader)] = true
+					return reply(200, "text/event-stream", "data: [DONE]\nid: stream_1/1\n\n", nil), nil
+				}}
+				res, err := ask(&splice.Transport{Next: x}, test.path)
+				if (err == nil) != (test.want == 2) || x.n[http.MethodPost] != test.want || len(keys) != 1 || keys[""] {
+					t.Errorf("%v after %v with %v", err, x.n, keys)
+				}
+				if err == nil {
+					_ = res.Body.Close()
+				}
+				synctest.Wait()
+			})
+		})
+	}
+}
+
+// TestAnswersToARequestSentAgain passes what the agent has answered: only what stands in between is
+// asked once more.
+func TestAnswersToARequestSentAgain(t *testing.T) {
+	for status, want := range map[int]int{400: 2, 404: 2, 500: 2, 502: 3, 503: 3, 504: 3, 522: 3, 429: 3} {
+		synctest.Test(t, func(t *testing.T) {
+			x := &next{answer: func(r *http.Request, n int) (*http.Response, error) {
+				switch {
+				case r.Method == http.MethodGet:
+					return problem(404), nil
+				case n == 1:
+					return nil, errCutOff
+				case n == 2:
+					return reply(status, "application/json", "{}", nil), nil
+				}
+				return reply(200, "text/event-stream", "data: [DONE]\nid: stream_1/1\n\n", nil), nil
+			}}
+			res, err := ask(&splice.Transport{Next: x}, chats)
+			if err != nil || x.n[http.MethodPost] != want {
+				t.Errorf("%d: %v after %v", status, err, x.n)
+			} else {
+				_ = res.Body.Close()
+			}
+			synctest.Wait()
+		})
+	}
+}
+
+// TestEmptyKey counts as none, so that the request gets one.
+func TestEmptyKey(t *testing.T) {
+	x := &next{answer: func(r *http.Request, n int) (*http.Response, error) {
+		if k := r.Header[resume.KeyHeader]; len(k) != 1 || k[0] == "" || r.Header.Get(resume.DetachHeader) == "" {
+			t.Errorf("sent with %q", r.Header)
+		}
+		return reply(200, "text/event-stream", "data: [DONE]\nid: stream_1/1\n\n", nil), nil
+	}}
+	res, err := ask(&splice.Transport{Next: x}, chats, resume.KeyHeader, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.ReadAll(res.Body)
+}
+
+// TestFailedRequestGoesElsewhere with its body, and with its key if it may have been heard of. Only
+// if not does its error say that nothing was sent.
+func TestFailedRequestGoesElsewhere(t *testing.T) {
+	for name, sent := range map[string]bool{"not heard of": false, "heard of": true} {
+		t.Run(name, func(t *testing.T) {
+			key := ""
+			refuses := &splice.Transport{Next: readsNothing(func(r *http.Request) error {
+				key = r.Header.Get(resume.KeyHeader)
+				if sent {
+					httptrace.ContextClientTrace(r.Context()).WroteHeaders()
+				}
+				return fmt.Errorf("dial: %w", errCutOff)
+			})}
+			answers := &splice.Transport{Next: &next{answer: func(r *http.Request, n int) (*http.Response, error) {
+				if got := r.Header.Get(resume.KeyHeader); got != key || r.ContentLength != int64(len(`{"stream":true}`)) {
+					t.Errorf("key %q of %q, %d bytes", got, key, r.ContentLength)
+				}
+				return reply(200, "text/event-stream", "data: [DONE]\nid: stream_1/1\n\n", nil), nil
+			}}}
+			q := httptest.NewRequest(http.MethodPost, "http://site/mcp", strings.NewReader(`{"stream":true}`))
+			_, err := refuses.RoundTrip(q)
+			failed, ok := errors.AsType[*splice.Failed](err)
+			if !ok || errors.Is(err, errCutOff) == sent || !strings.Contains(err.Error(), "dial: cut off") {
+				t.Fatalf("%T %v", err, err)
+			}
+			res, err := answers.RoundTripAgain(q, failed)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.ReadAll(res.Body)
+		})
+	}
+}
+
+// readsNothing is an http.RoundTripper that fails before it reads a body.
+type readsNothing func(*http.Request) error
+
+func (f readsNothing) RoundTrip(r *http.Request) (*http.Response, error) { return nil, f(r) }
+
+// TestClientThatLeavesBeforeTheRequest has nothing sent.
+func TestClientThatLeavesBeforeTheRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRoad(t, new(splice.Transport), answers())
+		r.damage = func(int) damage { return damage{slow: 5 * time.Second} }
+		time.AfterFunc(time.Second, r.leave)
+		if _, err := r.post(); err == nil {
+			t.Error("an answer")
+		}
+		time.Sleep(time.Hour)
+		if len(r.log) > 0 || r.opened.Load() != 1 {
+			t.Errorf("the site was asked %q", r.log)
+		}
+	})
+}
+
+// TestClientThatLeavesForeverSilence has the site let go of the run, too, if it never answers.
+func TestClientThatLeavesForeverSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRoad(t, new(splice.Transport), func(_ http.ResponseWriter, q *http.Request) { <-q.Context().Done() })
+		time.AfterFunc(time.Second, r.leave)
+		begun := time.Now()
+		if _, err := r.post(); err == nil {
+			t.Error("an answer")
+		}
+		if why := <-r.ends; why != resume.ReasonExpired || time.Since(begun) > 2*time.Minute {
+			t.Errorf("%v after %v", why, time.Since(begun))
+		}
+	})
+}
+
+// TestClientThatLeavesAfterABreak before the header is not the reason for another request.
+func TestClientThatLeavesAfterABreak(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRoad(t, new(splice.Transport), answers("data: 1\n\n"))
+		begun := time.Now()
+		r.damage = func(n int) damage {
+			if n == 1 {
+				return damage{after: 1}
+			}
+			return damage{refused: time.Since(begun) < 10*time.Second}
+		}
+		time.AfterFunc(10*time.Second, r.leave)
+		if _, err := r.post(); err == nil {
+			t.Error("an answer")
+		}
+		time.Sleep(time.Hour)
+		if fmt.Sprint(r.log) != "[POST ]" {
+			t.Errorf("the site was asked %q", r.log)
+		}
+	})
+}
+
+// TestClientThatLeavesWhileTheSiteIsAway ends everything, and the run as soon as its time is over.
+func TestClientThatLeavesWhileTheSiteIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRoad(t, new(splice.Transport), func(w http.ResponseWriter, q *http.Request) {
+			answers("data: 1\n\n", "data: 2\n\n")(w, q)
+			<-q.Context().Done()
+		})
+		r.damage = func(n int) damage { return damage{after: 400, refused: n > 1} }
+		time.AfterFunc(20*time.Second, r.leave)
+		res, err := r.post()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadAll(res.Body); err == nil {
+			t.Error("a good end")
+		}
+		n := r.opened.Load()
+		if why := <-r.ends; why != resume.ReasonExpired {
+			t.Error(why)
+		}
+		if time.Sleep(time.Hour); r.opened.Load() > n+1 { // one for the DELETE
+			t.Errorf("%d connections more", r.opened.Load()-n)
+		}
+	})
+}
+
+// TestCloseWhileItReads at each moment, as one goroutine closes what another one reads.
+func TestCloseWhileItReads(t *testing.T) {
+	for at := range 40 {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRoad(t, new(splice.Transport), answers(endings["LF"]...))
+			r.damage = func(n int) damage { return damage{after: 350, refused: n > 1 && n < 9} }
+			res, err := r.post()
+			if err != nil {
+				t.Fatal(err)
+			}
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				_, _ = io.ReadAll(res.Body)
+			}()
+			time.Sleep(time.Duration(at) * 250 * time.Millisecond)
+			_ = res.Body.Close()
+			<-done
+			if _, err := res.Body.Read(make([]byte, 1)); err == nil {
+				t.Error("it can be read")
+			}
+			time.Sleep(2 * time.Minute) // for the run, if the site has not heard of it
+		})
+	}
+}
+
+// heap returns how many bytes of the heap are in use.
+func heap() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// TestMemory of streams that are open is small, whatever their requests were.
+func TestMemory(t *testing.T) {
+	const streams, size = 1000, 256 << 10
+	question := append([]byte(`{"stream":true,"messages":"`), bytes.Repeat([]byte("x"), size)...)
+	question = append(question, `"}`...)
+	open := make([]*http.Response, streams)
+	x := &next{answer: func(*http.Request, int) (*http.Response, error) {
+		return reply(200, "text/event-stream", "data: 1\nid: stream_1/1\n\n", nil), nil
+	}}
+	tr := &splice.Transport{Next: x}
+	before := heap()
+	for i := range open {
+		q := httptest.NewRequest(http.MethodPost, "http://site"+chats, bytes.NewReader(question))
+		res, err := tr.RoundTrip(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = res.Body.Read(make([]byte, 10))
+		open[i] = res
+	}
+	if each := (heap() - before) / streams; each > 32<<10 {
+		t.Errorf("an open stream takes %d bytes", each)
+	}
+	runtime.KeepAlive(open)
+}
+
+// TestLongStream takes no memory for what it passes on, also if it is a single line.
+func TestLongStream(t *testing.T) {
+	const size = 100 << 20
+	left := size
+	before := heap()
+	res, err := ask(&splice.Transport{Next: &next{answer: func(*http.Request, int) (*http.Response, error) {
+		res := reply(200, "text/event-stream", "", nil)
+		res.Body = io.NopCloser(readerFunc(func(p []byte) (int, error) {
+			if left == 0 {
+				return 0, errCutOff
+			}
+			n := min(len(p), left)
+			for i := range p[:n] {
+				p[i] = 'x'
+			}
+			left -= n
+			return n, nil
+		}))
+		return res, nil
+	}}, ResumeFor: time.Nanosecond}, chats)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	n, _ := io.CopyN(io.Discard, res.Body, size)
+	if grown := heap() - before; n != size || grown > 1<<20 {
+		t.Errorf("%d bytes took %d", n, grown)
+	}
+}
