@@ -257,7 +257,8 @@ func TestRedactionIsBounded(t *testing.T) {
 			return role() + "data: {\"error\":[\ndata: \"" + strings.Repeat(unit+"\",\ndata: \"", size/(len(unit)+12)) + "\"]}\n\n" + doneFrame
 		}
 		_, least := feed(lines(strings.Repeat("x", len(unit))), chatParams)
-		for _, in := range []string{hostileError(unit, size), lines(unit)} {
+		cut := role() + `data: {"error": {"message": "` + strings.Repeat(unit, size/len(unit)) + `"}}` + "\n\n"
+		for _, in := range []string{hostileError(unit, size), lines(unit), cut} {
 			out, took := feed(in, chatParams)
 			if len(out) > 3*len(in)+256<<10 || in == lines(unit) && took > least+uint64(16*len(in)) {
 				t.Errorf("%s: %d bytes become %d, and take %d, without secrets %d", name, len(in), len(out), took, least)
