@@ -636,6 +636,9 @@ func checkClientsDoc(t *testing.T, tried []*trial) {
 	updated := generated.ReplaceAllStringFunc(page, func(block string) string {
 		m := generated.FindStringSubmatch(block)
 		table := tables[m[2]]
+		if m[2] == cutTable {
+			return block // see checkCutDoc
+		}
 		if table == nil {
 			t.Errorf("no table is called %q", m[2])
 			return block

@@ -19,7 +19,8 @@ run('@librechat/agents', async (c, seen) => {
         apiKey: 'key',
         streaming: true,
         streamUsage: false,
-        configuration: { baseURL: c.base_url },
+        // LibreChat fills in the placeholders of its "headers:" and hands them over so.
+        configuration: { baseURL: c.base_url, defaultHeaders: c.headers },
       },
     },
     returnContent: true,

@@ -1,7 +1,7 @@
 // The driver of @langchain/openai, in the loop that its README shows.
 import { HumanMessage } from '@langchain/core/messages';
 import { ChatOpenAI } from '@langchain/openai';
-import { run } from './driver.mjs';
+import { keyed, run } from './driver.mjs';
 
 run('@langchain/openai', async (c, seen) => {
   const model = new ChatOpenAI({
@@ -9,7 +9,7 @@ run('@langchain/openai', async (c, seen) => {
     apiKey: 'key',
     configuration: { baseURL: c.base_url },
   });
-  const response = await model.stream([new HumanMessage(c.prompt)]);
+  const response = await model.stream([new HumanMessage(c.prompt)], { options: { headers: keyed(c) } });
   for await (const chunk of response) {
     seen.text += chunk.text;
     seen.reasoning += chunk.additional_kwargs.reasoning_content ?? '';
