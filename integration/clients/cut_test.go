@@ -2,9 +2,11 @@ package clients
 
 import (
 	"bytes"
+	"context"
 
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -36,10 +38,10 @@ func TestCutConnections(t *testing.T) {
 	up := newCutUpstream(t)
 	base, _ := sidecar.ServeCaddyfile(t, cutSite("", up.server.Addr))
 	rows := map[string]string{}
-	drivers := map[string]*driver{}
+	drivers, house := map[string]*driver{}, new(cutHouse)
 	for _, w := range cutWays {
 		t.Run(w.name(), func(t *testing.T) {
-			c := &cutBench{up: up, base: base, way: w}
+			c := &cutBench{up: up, base: base, way: w, house: house}
 			w.start(t, shop, drivers, c)
 			rows[w.name()] = c.row(t)
 		})
@@ -113,11 +115,12 @@ func (w *way) name() string { return w.client + ", " + w.how }
 
 // The ways to use a client.
 const (
-	asItIs      = "streamed"
-	unstreamed  = "not streamed"
-	withKey     = "with a key of the program's, which asks again"
-	responses   = "`responses`, continued by `retrieve`"
-	behindProxy = "streamed, beside it `hermes-proxy --resume`"
+	asItIs        = "streamed"
+	unstreamed    = "not streamed"
+	withKey       = "with a key of the program's, which asks again"
+	responses     = "`responses`, continued by `retrieve`"
+	configuredKey = "with `key` of the configuration; the user presses *Regenerate*"
+	behindProxy   = "streamed, beside it `hermes-proxy --resume`"
 )
 
 // key makes the driver send an Idempotency-Key, and ask again after an error.
@@ -145,6 +148,12 @@ var cutWays = []*way{
 	{client: "AI SDK", how: asItIs, kind: kindChat, start: startReal},
 	{client: "AI SDK", how: withKey, kind: kindChat, send: key, start: startReal},
 	{client: "AI SDK", how: behindProxy, kind: kindChat, beside: true, start: startReal},
+	{client: "LibreChat's engine", how: asItIs, kind: kindChat, start: startLibreChat},
+	{client: "LibreChat's engine", how: configuredKey, kind: kindChat, start: startLibreChat, resume: "key {http.request.header.X-Conversation-Id} body",
+		send: map[string]any{"headers": map[string]string{"X-Conversation-Id": "a conversation"}, "again": true}},
+	{client: "Open WebUI", how: asItIs, kind: kindChat, start: startCutOpenWebUI},
+	{client: "Open WebUI", how: configuredKey, kind: kindChat, start: startCutOpenWebUI, resume: "key {http.request.header.X-Chat-Id} body"},
+	{client: "Open WebUI", how: behindProxy, kind: kindChat, beside: true, start: startCutOpenWebUI},
 	{client: "EventSource", how: "on a run", kind: kindRun, start: startEventSource},
 }
 
@@ -161,6 +170,22 @@ func startReal(t *testing.T, shop *workshop, drivers map[string]*driver, c *cutB
 		d.ready()
 		drivers[real.name] = d
 	}
+	c.drive(d)
+}
+
+// startLibreChat lets LibreChat's engine ask.
+func startLibreChat(t *testing.T, shop *workshop, drivers map[string]*driver, c *cutBench) {
+	d := drivers[c.way.client]
+	if d == nil {
+		d = startDriver(shop.t, exec.Command("node", besideModules(shop.t, libreChat(t, shop), "librechat/librechat.mjs")))
+		d.ready()
+		drivers[c.way.client] = d
+	}
+	c.drive(d)
+}
+
+// drive lets a driver ask.
+func (c *cutBench) drive(d *driver) {
 	c.version = d.version
 	c.ask = func(base, prompt string) seen {
 		send := map[string]any{"base_url": base + "/v1", "prompt": prompt}
@@ -187,6 +212,61 @@ func startEventSource(t *testing.T, _ *workshop, _ map[string]*driver, c *cutBen
 	}
 }
 
+// startCutOpenWebUI lets a user ask in a real Open WebUI. All ways have one process of it in
+// common, and a front that leads each question to the journey that is tried.
+func startCutOpenWebUI(t *testing.T, shop *workshop, _ map[string]*driver, c *cutBench) {
+	h := c.house
+	if h.webui == nil {
+		program := openWebUI(t)
+		front := harness.Listen(shop.t, func(over context.Context, down net.Conn) {
+			up, err := net.Dial("tcp", strings.TrimPrefix(*h.at.Load(), "http://"))
+			if err != nil {
+				return
+			}
+			defer up.Close()
+			defer context.AfterFunc(over, func() { up.Close() })()
+			go func() {
+				_, _ = io.Copy(up, down)
+				up.Close()
+			}()
+			_, _ = io.Copy(down, up)
+		})
+		nowhere := "http://" + harness.FreePort(shop.t)
+		h.at.Store(&nowhere)
+		const configs = `{"0": {"enable": true, "headers": {"X-Chat-Id": "{{CHAT_ID}}"}}}`
+		h.webui = newWebUI(shop.t, startOpenWebUI(shop.t, program, []string{"http://" + front.Addr + "/v1"}, "OPENAI_API_CONFIGS="+configs,
+			"ENABLE_TITLE_GENERATION=false", "ENABLE_TAGS_GENERATION=false", "ENABLE_FOLLOW_UP_GENERATION=false"))
+		if m := regexp.MustCompile(`(?m)^open-webui==(\S+)$`).FindStringSubmatch(harness.ReadFile(shop.t, "openwebui_requirements.txt")); m != nil {
+			h.version = m[1]
+		}
+	}
+	h.T = t
+	c.version, c.oneByOne = h.version, true
+	c.ask = func(base, prompt string) seen {
+		h.at.Store(&base)
+		h.open("hermes-agent")
+		h.ask(prompt)
+		m, _ := h.ended()
+		for tries := 4; c.way.how == configuredKey && strings.TrimSpace(m.Content) != c.up.texts[kindChat] && tries > 0; tries-- {
+			h.before = m.ID
+			browser.Eval[any](h.Tab, `[...document.getElementsByClassName("regenerate-response-button")].at(-1).click()`)
+			m, _ = h.ended()
+		}
+		s := seen{Text: m.Content}
+		if m.Error != nil {
+			s.Error = &seenFail{How: "message", Message: string(m.Error.Content)}
+		}
+		return s
+	}
+}
+
+// A cutHouse is the Open WebUI of all ways.
+type cutHouse struct {
+	*webui  // nil before it is started
+	version string
+	at      atomic.Pointer[string] // the base URL of the journey
+}
+
 // A cutBench tries one way at all places.
 type cutBench struct {
 	up       *cutUpstream
@@ -194,6 +274,7 @@ type cutBench struct {
 	way      *way
 	version  string
 	ask      func(base, prompt string) seen
+	house    *cutHouse
 	oneByOne bool // it cannot be asked several questions at once
 }
 
@@ -246,13 +327,15 @@ func (c *cutBench) run(t *testing.T, p place) (cell string) {
 func (j *journey) judge(t testing.TB, got seen) string {
 	asked := j.asked.Load()
 	t.Logf("%s: %q, finish %q, error %+v, %d requests, asked %d times", j.at.title, got.Text, got.Finish, got.Error, j.tries.Load(), asked)
-	cell := "part of it, without an error"
+	cell, text := "part of it, without an error", strings.TrimSpace(got.Text)
 	switch {
 	case got.hung:
 		cell = "hangs"
+	case got.Error != nil && text == j.want:
+		cell = "whole, and an error"
 	case got.Error != nil:
 		cell = "error"
-	case strings.TrimSpace(got.Text) == j.want:
+	case text == j.want:
 		cell = "whole"
 	}
 	if asked != 1 {
@@ -332,6 +415,11 @@ func (j *journey) count(r *http.Request) int64 {
 func (j *journey) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if strings.HasSuffix(r.URL.Path, "/run.html") {
 		http.ServeFile(w, r, filepath.Join("node", "run.html"))
+		return
+	}
+	if strings.HasSuffix(r.URL.Path, "/models") {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"object": "list", "data": [{"id": "hermes-agent", "object": "model", "created": 1795165766, "owned_by": "hermes"}]}`)
 		return
 	}
 	n := j.count(r)

@@ -58,7 +58,7 @@ export function run(name, ask) {
     const c = JSON.parse(line);
     const begin = Date.now();
     let seen;
-    for (let tries = c.key ? 5 : 1; tries > 0; tries = seen.error ? tries - 1 : 0) { // with a key it may ask again
+    for (let tries = c.key || c.again ? 5 : 1; tries > 0; tries = seen.error ? tries - 1 : 0) {
       seen = new Seen();
       try {
         await ask(c, seen);

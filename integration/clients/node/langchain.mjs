@@ -7,9 +7,9 @@ run('@langchain/openai', async (c, seen) => {
   const model = new ChatOpenAI({
     model: 'hermes-agent',
     apiKey: 'key',
-    configuration: { baseURL: c.base_url },
+    configuration: { baseURL: c.base_url, defaultHeaders: keyed(c) },
   });
-  const response = await model.stream([new HumanMessage(c.prompt)], { options: { headers: keyed(c) } });
+  const response = await model.stream([new HumanMessage(c.prompt)]);
   for await (const chunk of response) {
     seen.text += chunk.text;
     seen.reasoning += chunk.additional_kwargs.reasoning_content ?? '';

@@ -41,9 +41,12 @@ async function respond(responses, c, seen) {
         cursor = event.sequence_number;
         if (event.type === 'response.created') id = event.response.id;
         else if (event.type === 'response.output_text.delta') seen.text += event.delta;
-        else if (event.type === 'response.completed') seen.finish = 'stop';
+        else if (event.type === 'response.completed') {
+          seen.finish = 'stop';
+          return;
+        }
       }
-      if (seen.finish || !tries) return;
+      if (!tries) return;
     } catch (error) {
       if (!id || !tries) throw error;
     }

@@ -64,7 +64,7 @@ class Seen:
 
 def _answer(case, ask):
     begin = time.monotonic()
-    for _ in range(5 if "key" in case else 1):  # with a key it may ask again
+    for _ in range(5 if "key" in case else 1):
         seen = Seen()
         try:
             ask(case, seen)

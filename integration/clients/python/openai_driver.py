@@ -46,7 +46,8 @@ def respond(responses, case, seen):
                     seen.text += event.delta
                 elif event.type == "response.completed":
                     seen.finish = "stop"
-            if seen.finish or not tries_left:
+                    return
+            if not tries_left:
                 return
         except Exception:
             if id is None or not tries_left:
