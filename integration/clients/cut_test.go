@@ -219,20 +219,21 @@ func startCutOpenWebUI(t *testing.T, shop *workshop, _ map[string]*driver, c *cu
 	if h.webui == nil {
 		program := openWebUI(t)
 		front := harness.Listen(shop.t, func(over context.Context, down net.Conn) {
-			up, err := net.Dial("tcp", strings.TrimPrefix(*h.at.Load(), "http://"))
+			at := h.at.Load()
+			up, err := net.Dial("tcp", strings.TrimPrefix(at.base, "http://"))
 			if err != nil {
 				return
 			}
 			defer up.Close()
 			defer context.AfterFunc(over, func() { up.Close() })()
+			defer context.AfterFunc(at.Context, func() { up.Close() })()
 			go func() {
 				_, _ = io.Copy(up, down)
 				up.Close()
 			}()
 			_, _ = io.Copy(down, up)
 		})
-		nowhere := "http://" + harness.FreePort(shop.t)
-		h.at.Store(&nowhere)
+		h.lead("http://" + harness.FreePort(shop.t))
 		const configs = `{"0": {"enable": true, "headers": {"X-Chat-Id": "{{CHAT_ID}}"}}}`
 		h.webui = newWebUI(shop.t, startOpenWebUI(shop.t, program, []string{"http://" + front.Addr + "/v1"}, "OPENAI_API_CONFIGS="+configs,
 			"ENABLE_TITLE_GENERATION=false", "ENABLE_TAGS_GENERATION=false", "ENABLE_FOLLOW_UP_GENERATION=false"))
@@ -243,7 +244,7 @@ func startCutOpenWebUI(t *testing.T, shop *workshop, _ map[string]*driver, c *cu
 	h.T = t
 	c.version, c.oneByOne = h.version, true
 	c.ask = func(base, prompt string) seen {
-		h.at.Store(&base)
+		h.lead(base)
 		h.open("hermes-agent")
 		h.ask(prompt)
 		m, _ := h.ended()
@@ -264,7 +265,23 @@ func startCutOpenWebUI(t *testing.T, shop *workshop, _ map[string]*driver, c *cu
 type cutHouse struct {
 	*webui  // nil before it is started
 	version string
-	at      atomic.Pointer[string] // the base URL of the journey
+	at      atomic.Pointer[leading]
+}
+
+// leading is where the front leads, until the context ends.
+type leading struct {
+	context.Context
+	end  func()
+	base string
+}
+
+// lead lets the front lead to a base URL from now on. Open WebUI keeps connections, which end.
+func (h *cutHouse) lead(base string) {
+	to := &leading{base: base}
+	to.Context, to.end = context.WithCancel(context.Background())
+	if before := h.at.Swap(to); before != nil {
+		before.end()
+	}
 }
 
 // A cutBench tries one way at all places.
