@@ -36,6 +36,17 @@ type Options struct {
 	// Always has every POST of JSON treated as one that asks, for Detach and without a
 	// key.
 	Always bool
+	// AlwaysFor does the same for the POSTs of some APIs, each with a time of its own in place
+	// of Detach, which it cannot exceed. Those with 0 are excepted from Always. The default is
+	// none.
+	AlwaysFor map[API]time.Duration
+	// Key returns what the key of a POST of JSON is made of that has none of its own, nil for
+	// no key. A nil function gives none a key, which is the default. When a client has been
+	// sent the whole answer, its log is deleted, and the key is free.
+	Key func(r *http.Request) []string
+	// KeyBody makes the body a part of such a key, so that another body is another request, and
+	// no mistake.
+	KeyBody bool
 	// MaxRequest returns the size in bytes above which a request passes untouched, and its
 	// answer is not kept. It is asked with each request that is read.
 	MaxRequest func() int64

@@ -41,10 +41,15 @@ func (p *problem) send(w http.ResponseWriter) {
 var (
 	errUnknown = &problem{"Unknown stream", http.StatusNotFound,
 		"There is no stream with this id, or there is none any more. Send the request again without Last-Event-ID and with a new Idempotency-Key; the agent will run again.", 0}
+	// errNoBeginning is of an answer that is no event stream. For a POST, upstream is asked again.
+	errNoBeginning = &problem{"The answer is gone", http.StatusGone,
+		"The answer has grown too large to be kept. Send the request again.", 0}
 	errUnavailable = &problem{"Streams cannot be reached", http.StatusServiceUnavailable,
 		"What keeps the streams does not answer. Ask for the stream again later, by its id.", 0}
 	errMismatch = &problem{"Idempotency-Key is already used", http.StatusUnprocessableEntity,
 		"This Idempotency-Key was used with another request body. Use a new key for each request, and the same body, byte for byte, when you send a request again.", 0}
+	errOtherBody = &problem{"The key is already used", http.StatusUnprocessableEntity,
+		"The key that the site makes of this request was used with another request body. The site's operator can make the body a part of the key.", 0}
 	errOtherKey = &problem{"Idempotency-Key is not the stream's", http.StatusUnprocessableEntity,
 		"The stream that Last-Event-ID names did not begin with this Idempotency-Key. Leave out the key to continue that stream, or Last-Event-ID to send another request.", 0}
 	errTwoKeys = &problem{"More than one " + KeyHeader, http.StatusBadRequest,

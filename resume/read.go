@@ -1,6 +1,7 @@
 package resume
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -29,7 +30,8 @@ func (x *run) attend(w http.ResponseWriter, r *http.Request, body []byte, next N
 	if streams {
 		header := first.Header.Clone()
 		maps.Copy(header, x.own)
-		err = send(x.o, w, r, reader, header, x.early, HowBegun)
+		flushes := func(wrote bool) bool { return x.early || wrote && (first.Status == 0 || x.flushed.Load()) }
+		err = send(x.o, w, r, reader, first.Status, header, flushes, HowBegun)
 	}
 	if leave() {
 		if !streams {
@@ -43,6 +45,9 @@ func (x *run) attend(w http.ResponseWriter, r *http.Request, body []byte, next N
 	x.returned()
 	if streams && err == nil {
 		head.CopyTrailers(w.Header(), x.header)
+		if x.frees {
+			free(x.o, x.entry.ID)
+		}
 	}
 	switch {
 	case streams && x.ended.Reason != ReasonNone: // what next did is of no interest
@@ -56,14 +61,17 @@ func (x *run) attend(w http.ResponseWriter, r *http.Request, body []byte, next N
 
 // follow answers r, which is not the log's own request, with the events of the log with the id
 // after the number n, and those that are still to come. If it returns a problem, it has not
-// answered.
-func follow(o *Options, w http.ResponseWriter, r *http.Request, id string, n uint64, hasKey bool) error {
+// answered. frees says that the log's key is free when r's client has been sent all.
+func follow(o *Options, w http.ResponseWriter, r *http.Request, id string, n uint64, hasKey, frees bool) error {
 	reader := o.Store.Read(r.Context(), id, n)
 	defer reader.Close()
 	first, err := reader.Next()
 	atEnd := errors.Is(err, io.EOF)
 	if err != nil && !atEnd {
 		p := problemOf(err)
+		if p.Status == http.StatusGone && first.Status != 0 {
+			return errNoBeginning
+		}
 		if p != errUnavailable || r.Context().Err() == nil {
 			return p
 		}
@@ -78,7 +86,7 @@ func follow(o *Options, w http.ResponseWriter, r *http.Request, id string, n uin
 	header := first.Header.Clone()
 	if r.Method == http.MethodHead {
 		setHeader(w.Header(), header)
-		w.WriteHeader(http.StatusOK)
+		w.WriteHeader(cmp.Or(first.Status, http.StatusOK))
 		return nil
 	}
 	if hasKey {
@@ -88,13 +96,21 @@ func follow(o *Options, w http.ResponseWriter, r *http.Request, id string, n uin
 	if n > 0 {
 		how = HowContinued
 	}
-	return cutOff(send(o, w, r, reader, header, true, how))
+	// Without a media type, net/http looks for it in what comes with the header.
+	flushes := func(wrote bool) bool { return wrote || first.Status == 0 }
+	err = send(o, w, r, reader, first.Status, header, flushes, how)
+	if err == nil && frees {
+		free(o, id)
+	}
+	return cutOff(err)
 }
 
-// send answers r with the header and with what the reader returns, each piece as it comes,
-// until the end. The error is a *GoneError, ErrBroken, or that of a client that has left.
+// send answers r with the status, 0 for 200, the header and what the reader returns, each piece
+// as it comes, until the end. The error is a *GoneError, ErrBroken, or that of a client that has
+// left. The function flushes says whether to flush: the header, or what it says was written.
 func send(
-	o *Options, w http.ResponseWriter, r *http.Request, reader Reader, header http.Header, flush bool, how How,
+	o *Options, w http.ResponseWriter, r *http.Request, reader Reader,
+	status int, header http.Header, flushes func(wrote bool) bool, how How,
 ) error {
 	o.Runs.count(func(s *Stats) {
 		s.Readers++
@@ -102,18 +118,17 @@ func send(
 	})
 	defer o.Runs.count(func(s *Stats) { s.Readers-- })
 	setHeader(w.Header(), header)
-	w.WriteHeader(http.StatusOK)
-	err := copyLog(w, reader, flush)
+	w.WriteHeader(cmp.Or(status, http.StatusOK))
+	err := copyLog(w, reader, flushes)
 	o.Answered(r, how)
 	return err
 }
 
-// copyLog writes what the reader returns, and flushes each piece; with flush, what has been
-// written before as well.
-func copyLog(w http.ResponseWriter, reader Reader, flush bool) error {
+// copyLog writes what the reader returns, and flushes as send does.
+func copyLog(w http.ResponseWriter, reader Reader, flushes func(wrote bool) bool) error {
 	control := http.NewResponseController(w)
-	for ; ; flush = true {
-		if flush {
+	for wrote := false; ; wrote = true {
+		if flushes(wrote) {
 			if err := control.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
 				return err
 			}

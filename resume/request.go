@@ -64,14 +64,19 @@ func named(path string) (resource, id string, ok bool) {
 
 // asked is what a request asks for.
 type asked struct {
-	key    string        // "" for none
+	key    string        // its own, "" for none
+	values []string      // those of Options.Key, nil for none
 	detach time.Duration // how long its run may go on without a client
+	keep   time.Duration // how long its answer is kept
+	sdk    bool          // an SDK has sent it
+	again  bool          // the SDK has sent it before
 }
 
 // asks returns what a POST asks for, and whether it asks for anything, or what is wrong
 // with it.
 func asks(o *Options, r *http.Request) (a asked, ok bool, wrong error) {
-	a.detach = o.Detach
+	a.detach, a.keep = o.Detach, o.Keep
+	a.sdk, a.again = ofSDK(r.Header)
 	switch keys := r.Header[KeyHeader]; len(keys) {
 	case 0:
 	case 1:
@@ -79,18 +84,24 @@ func asks(o *Options, r *http.Request) (a asked, ok bool, wrong error) {
 	default:
 		return a, false, errTwoKeys
 	}
+	always := a.key == "" && a.configure(o, r)
+	hasKey := a.key != "" || a.values != nil
 	if detach := r.Header[DetachHeader]; len(detach) > 0 {
 		d, err := time.ParseDuration(detach[0])
 		if err != nil || d < 0 || len(detach) > 1 {
 			return a, false, errBadDetach
 		}
 		a.detach = min(d, o.Detach)
-		return a, a.key != "" || a.detach > 0, nil
+		return a, hasKey || a.detach > 0, nil
 	}
-	if a.key != "" || !o.Always {
-		return a, a.key != "", nil
+	switch {
+	case hasKey, always:
+		return a, true, nil
+	case a.sdk && isJSON(head.MediaType(r.Header)):
+		a.detach, a.keep = min(sdkDetach, o.Detach), min(sdkKeep, o.Keep)
+		return a, true, nil
 	}
-	return a, isJSON(head.MediaType(r.Header)), nil
+	return a, false, nil
 }
 
 // credentials are the header fields that say who a client is.

@@ -81,15 +81,26 @@ func (p *Resume) post(w http.ResponseWriter, r *http.Request, a asked, next Next
 	}
 	e := Entry{
 		ID: newID(), Path: strings.Clone(r.URL.Path), Progress: r.Header.Get(proxy.ProgressHeader),
-		Keep: p.o.Keep, MaxStream: p.o.MaxStream, MaxMemory: p.o.MaxMemory,
+		Keep: a.keep, MaxStream: p.o.MaxStream, MaxMemory: p.o.MaxMemory,
 	}
 	e.Owner = owner(p.o, r, r.URL.Path)
-	if a.key != "" {
-		e.Key = keyOf(p.o.Secret, e.Owner, r.URL.RawQuery, a.key)
+	ofSDK := a.key == "" && a.values == nil && a.sdk // what the configuration says wins
+	mismatch := errMismatch
+	if a.key != "" || a.values != nil || ofSDK {
 		e.Body = sha256.Sum256(body)
 	}
+	switch {
+	case ofSDK:
+		e.Key, e.KeyKeep = sdkKeyOf(p.o.Secret, e.Owner, r.URL.RawQuery, e.Body), sdkKeep
+		e.Takes = !a.again
+	case a.values != nil:
+		e.Key = keyOfValues(p.o, e, r.URL.RawQuery, a.values)
+		mismatch = errOtherBody
+	case a.key != "":
+		e.Key = keyOf(p.o.Secret, e.Owner, r.URL.RawQuery, a.key)
+	}
 	for {
-		x := newRun(p.o, e, a.detach, w, r, body)
+		x := newRun(p.o, e, a, w, r, body)
 		have, writer, err := p.o.Store.Claim(r.Context(), e, Run{x.readersChanged, x.cancel})
 		switch {
 		case errors.Is(err, ErrTaken): // the agent must not run again
@@ -101,12 +112,17 @@ func (p *Resume) post(w http.ResponseWriter, r *http.Request, a asked, next Next
 			x.log = writer
 			return x.attend(w, r, body, next)
 		case !hmac.Equal(have.Body[:], e.Body[:]):
-			return errMismatch
+			return mismatch
 		}
-		if err := follow(p.o, w, r, have.ID, 0, true); !errors.Is(err, errUnknown) {
+		err = follow(p.o, w, r, have.ID, 0, true, a.values != nil)
+		gone, _ := errors.AsType[*problem](err)
+		switch {
+		case errors.Is(err, errUnknown): // the request that had the key has failed: this one takes its place
+		case errors.Is(err, errNoBeginning), a.key == "" && gone != nil && gone.Status == http.StatusGone:
+			e.Takes = true
+		default:
 			return err
 		}
-		// The request that had the key has failed: this one takes its place.
 	}
 }
 
@@ -131,7 +147,7 @@ func (p *Resume) resume(w http.ResponseWriter, r *http.Request, resource string,
 			return errMismatch
 		}
 	}
-	return follow(p.o, w, r, at.id, at.n, key != "")
+	return follow(p.o, w, r, at.id, at.n, key != "", false)
 }
 
 // delete answers a request to end a stream.

@@ -104,6 +104,8 @@ type property struct {
 	Default any
 	Minimum int64
 	Maximum int64
+	// Required is not nil for a module.
+	Required []string
 }
 
 // TestSchemaAgreesWithTheHandler: a value that the schema allows is one that the sidecar
@@ -118,6 +120,7 @@ type property struct {
 //   - an emoji of more than 16 characters that has at most 64 bytes, and one that differs
 //     from another only in U+FE0F
 //   - a member whose name is in another case
+//   - a duration of always_for that is longer than detach
 func TestSchemaAgreesWithTheHandler(t *testing.T) {
 	seed := harness.Seed(t, seedVariable)
 	s := schema.Load(t, "config.json")
@@ -129,7 +132,7 @@ func TestSchemaAgreesWithTheHandler(t *testing.T) {
 		var allowed []map[string]string // configurations, each of one value for each option
 		bad := 0
 		for _, name := range slices.Sorted(maps.Keys(properties)) {
-			if properties[name].Type == "object" { // a module, which has options of its own
+			if properties[name].Required != nil { // a module, which has options of its own
 				continue
 			}
 			good := 0
@@ -292,6 +295,10 @@ func (r randomValues) of(p property) (values []string) {
 		for range 40 {
 			add(quoted2(r.text("🛰", "é", "a", "/", "\u200d", "\u3000", "☎", "`", " ", "\u00a0", "\u0085", "\t", "\u2028", "\\", "\""), r.text("a", "_", " ", "é", "\u00a0", "\n", "tool", "🛰", "\u2003")))
 		}
+	case p.Type == "array":
+		add(`["{http.request.uuid}"]`, `["a", "{b}c", ""]`, `["a"]`, `[""]`, `["}{"]`, `[5]`, `["{a}", 5]`, `"{a}"`, "{}", "true")
+	case p.Type == "object":
+		add("{}", `{"chat": "20s"}`, `{"sessions": "10m", "runs": 0, "responses": 1000000}`, `{"chat": 1}`, `{"chats": "20s"}`, `{"chat": true}`, `{"": "20s"}`, `{"Chat": "20s"}`, "true")
 	default:
 		add(quoted(r.dir), quoted(r.dir+"/below"), "5", "true", "{}")
 		values = slices.DeleteFunc(values, func(v string) bool { return v == `"loud"` || v == `"1e3"` }) // directories that would be made

@@ -322,7 +322,7 @@ func preflights(t testing.TB, origin string, then upstream.Script) upstream.Scri
 }
 
 // exposed has what an SDK in the page has to read, and what a page that comes back to an answer needs.
-const exposed = "X-Hermes-Session-Id, X-Should-Retry, X-Hermes-Stream, Idempotency-Replayed"
+const exposed = "X-Hermes-Session-Id, X-Should-Retry, X-Hermes-Stream, Content-Location, Idempotency-Replayed"
 
 // corsSite serves a page of another origin, and the recipe, with handlers in the place of
 // hermes, in front of an upstream that admits the page.

@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/dustin/go-humanize"
+
+	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
 
 // TestSchemaOfTheConfiguration: docs/schema/config.json is what the table says of hermes,
@@ -110,10 +112,14 @@ func ofResume() object {
 	entry := func(name, title string, value object) member {
 		return member{name, append(object{{"title", title}}, value...)}
 	}
+	always := object{{"type", "object"}, {"propertyNames", object{{"enum", resume.APIs()}}}, {"additionalProperties", ref("#/$defs/duration")}}
 	return object{
 		entry("detach", "How long the agent goes on without a client", lasting("10m")),
 		entry("keep", "How long a stream is kept after its end", lasting("5m")),
 		entry("always", "Every POST of JSON asks", object{{"type", "boolean"}, {"default", false}}),
+		entry("always_for", "Every POST of JSON to these APIs asks", always),
+		entry("key", "What the key of a request is made of", object{{"type", "array"}, {"contains", object{{"type", "string"}, {"pattern", `\{[^}]*\}`}}}, {"items", object{{"type", "string"}}}}),
+		entry("key_body", "The body is a part of that key", object{{"type", "boolean"}, {"default", false}}),
 		entry("max_stream", "Beyond it, the oldest events of a stream go", sized(least, 16<<20)),
 		entry("max_memory", "What all streams may take together", sized(least, 64<<20)),
 		entry("max_detached", "How many streams may go on without a client", object{{"type", "integer"}, {"minimum", 1}, {"default", 4}}),

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,7 +24,7 @@ var states = [...]string{
 // A view is the state of a log in Redis at some time, in JSON.
 type view struct {
 	State   string
-	Header  http.Header // nil before it has begun
+	Begun   *beginning // nil before it has begun
 	Pieces  uint64
 	Events  uint64
 	Writes  int64
@@ -31,6 +32,12 @@ type view struct {
 	Adopted bool // its owner is gone, and this replica ends it
 	Entry   resume.Entry
 	state   resume.State
+}
+
+// A beginning is what a log begins with.
+type beginning struct {
+	Header http.Header
+	Status int `json:",omitempty"` // 0 for an event stream
 }
 
 // errDamaged means that Redis has no log where one should be.
@@ -54,7 +61,7 @@ func (s *Store) look(ctx context.Context, id, reader string) (*view, error) {
 	switch {
 	case v.Entry.ID != id || v.state >= resume.Dropped:
 		return nil, fmt.Errorf("%w: it has the id %.40q and the state %.40q", errDamaged, v.Entry.ID, v.State)
-	case v.state != resume.Claimed && v.Header == nil:
+	case v.state != resume.Claimed && (v.Begun == nil || v.Begun.Header == nil):
 		return nil, fmt.Errorf("%w: it has no header: %.100q", errDamaged, text)
 	}
 	return v, nil
@@ -84,7 +91,7 @@ const (
 // piecesOf returns the pieces of a part of a log.
 func piecesOf(p resume.Part) (all []piece, err error) {
 	if p.Header != nil {
-		header, err := json.Marshal(p.Header)
+		header, err := json.Marshal(beginning{p.Header, p.Status})
 		if err == nil && len(header) > maxRecord {
 			err = errLarge
 		}
@@ -222,7 +229,7 @@ func (w *writer) write(pieces ...piece) (cancelled bool, readers int, err error)
 	s, e := w.s, w.entry
 	v, err := s.do(context.Background(), writeScript, e.ID, append([]any{
 		e.ID, s.replica, s.o.Lease.Milliseconds(), s.ttl(e), w.pieces, next.pieces, next.events, first,
-		e.Keep.Milliseconds(),
+		e.Keep.Milliseconds(), min(e.Keep, cmp.Or(e.KeyKeep, e.Keep)).Milliseconds(),
 	}, args...)...)
 	if err != nil {
 		return false, 0, err
@@ -258,6 +265,13 @@ func (s *Store) abandon(v *view) error {
 	w := &writer{s: s, entry: v.Entry, pieces: v.Pieces, events: v.Events}
 	if v.state == resume.Claimed {
 		return w.end(resume.Dropped)
+	}
+	if v.Begun.Status != 0 { // a part of a body is no answer
+		err := w.end(resume.Broken)
+		if err == nil {
+			_, err = s.do(context.Background(), deleteScript, v.Entry.ID, v.Entry.ID)
+		}
+		return err
 	}
 	_, _, failed := w.write(piece{kind: kindGap}) // of Redis; else the log breaks off
 	rest := func(yield func([]byte, error) bool) {

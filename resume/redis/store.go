@@ -123,7 +123,8 @@ func (s *Store) ttl(e resume.Entry) int64 {
 }
 
 // Claim implements resume.Store. While Redis is away, a request with a key waits for as long as a
-// command may take: the agent may run for that key already, or have run.
+// command may take: the agent may run for that key already, or have run. One that takes its key
+// runs the agent anyway.
 func (s *Store) Claim(
 	ctx context.Context, e resume.Entry, run resume.Run,
 ) (resume.Entry, resume.Writer, error) {
@@ -139,7 +140,7 @@ func (s *Store) Claim(
 		if err == nil {
 			return have, w, nil
 		}
-		if first {
+		if first && !e.Takes {
 			// It may be in this process, and Redis does not know it any more.
 			have, w, _ := s.o.Local.Claim(ctx, e, resume.Run{})
 			if w == nil {
@@ -151,7 +152,7 @@ func (s *Store) Claim(
 			taken = err
 		}
 		// The log of the key is about to free it, or Redis may be back.
-		wait := errors.Is(err, resume.ErrDropped) || e.Key != (resume.Digest{}) && errors.Is(err, errAway)
+		wait := errors.Is(err, resume.ErrDropped) || e.Key != (resume.Digest{}) && !e.Takes && errors.Is(err, errAway)
 		if !wait || !pause(ctx, retryAfter) {
 			return resume.Entry{}, nil, cmp.Or(taken, err)
 		}
@@ -165,12 +166,15 @@ func (s *Store) claim(
 	if s.away.Load() {
 		return e, nil, errAway
 	}
-	key, hasKey := s.name("key", hex.EncodeToString(e.Key[:])), 0
+	key, hasKey, takes := s.name("key", hex.EncodeToString(e.Key[:])), 0, 0
 	if e.Key != (resume.Digest{}) {
 		hasKey = 1
 	}
+	if e.Takes {
+		takes = 1
+	}
 	v, err := s.do(ctx, claimScript, e.ID,
-		s.o.Prefix, e.ID, text, s.replica, s.o.Lease.Milliseconds(), s.ttl(e), key, hasKey)
+		s.o.Prefix, e.ID, text, s.replica, s.o.Lease.Milliseconds(), s.ttl(e), key, hasKey, takes)
 	if err != nil {
 		return e, nil, fmt.Errorf("claiming a log in redis: %w", err)
 	}

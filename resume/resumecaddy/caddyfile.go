@@ -33,14 +33,15 @@ func parseCaddyfile(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //	hermes_resume [<matcher>] {
 //	    detach       <duration>
 //	    keep         <duration>
-//	    always
+//	    always       [<api>... <duration>]
+//	    key          <placeholder>... [body]
 //	    max_stream   <size>
 //	    max_memory   <size>
 //	    max_detached <number>
 //	    storage      <module> ...
 //	}
 //
-// Every option may be left out, and given once.
+// Every option may be left out, and given once; always also once for each API.
 func (h *ResumeHandler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // the directive's name
 	if d.NextArg() {
@@ -49,14 +50,12 @@ func (h *ResumeHandler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	values := make(options.Values)
 	for d.NextBlock(0) {
 		name := d.Val()
-		if values[name] != nil {
+		if values[name] != nil && name != "always" {
 			return d.Errf("%s already specified: give it once", name)
 		}
-		value, err := parseOption(d, name)
-		if err != nil {
+		if err := parseOption(d, name, values); err != nil {
 			return err
 		}
-		values[name] = value
 		if nesting := d.Nesting(); name != "storage" && d.NextBlock(nesting) {
 			return d.Errf("unexpected block: %s takes none", name)
 		}
@@ -64,25 +63,32 @@ func (h *ResumeHandler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return values.Fill(h)
 }
 
-// parseOption returns the value of the option of a line.
-func parseOption(d *caddyfile.Dispenser, name string) (any, error) {
+// parseOption adds what the option of a line sets.
+func parseOption(d *caddyfile.Dispenser, name string, values options.Values) (err error) {
+	switch name {
+	case "always":
+		return parseAlways(d, values)
+	case "key":
+		return parseKey(d, values)
+	case "storage":
+		values[name], err = parseStorage(d)
+	default:
+		values[name], err = parseValue(d, name)
+	}
+	return err
+}
+
+// parseValue returns the value of an option that takes one.
+func parseValue(d *caddyfile.Dispenser, name string) (any, error) {
 	takes := map[string]string{
 		"detach": "duration", "keep": "duration", "max_stream": "size", "max_memory": "size", "max_detached": "number",
 	}[name]
-	switch {
-	case name == "storage":
-		return parseStorage(d)
-	case name != "always" && takes == "":
+	if takes == "" {
 		return nil, d.WrapErr(options.Unrecognized(name,
-			[]string{"detach", "keep", "always", "max_stream", "max_memory", "max_detached", "storage"}))
+			[]string{"detach", "keep", "always", "key", "max_stream", "max_memory", "max_detached", "storage"}))
 	}
 	args := d.RemainingArgs()
-	switch {
-	case name == "always" && len(args) > 0:
-		return nil, d.Errf("wrong number of arguments for %s: got %d, must be none", name, len(args))
-	case name == "always":
-		return true, nil
-	case len(args) != 1:
+	if len(args) != 1 {
 		return nil, d.Errf("wrong number of arguments for %s: got %d, must be one: a %s", name, len(args), takes)
 	}
 	var value any

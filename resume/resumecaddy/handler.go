@@ -41,9 +41,10 @@ func init() {
 //	}
 //
 // A POST asks for it by the header `Idempotency-Key`, or by
-// `X-Hermes-Detach` with a duration. If its answer is an event stream, that gets the
-// header `X-Hermes-Stream` with its id, and each of its events a line
-// `id: <id>/<number>`. All else passes as it is.
+// `X-Hermes-Detach` with a duration, or `key` or `always` let it ask. If its answer is an
+// event stream, that gets the headers `X-Hermes-Stream` with its id and `Content-Location`
+// with its address, and each of its events a line `id: <id>/<number>`. All else passes as
+// it is.
 //
 // With the same credentials, a client gets the stream again by the same request with the
 // same key, by a POST or a GET of `<path>/<id>` with the header `Last-Event-ID` from
@@ -69,6 +70,21 @@ type ResumeHandler struct {
 	// Whether every POST of JSON is treated as if it asked for it. A client that leaves
 	// on purpose, such as by a button Stop, then does not stop the agent. Default: false.
 	Always bool `json:"always,omitempty"`
+
+	// The APIs whose POSTs of JSON are treated so, each with how long its agent goes on
+	// without a client, at most `detach`: `chat`, `responses`, `sessions` and `runs`. It wins
+	// over `always`; 0 excepts an API from that. Default: none.
+	AlwaysFor map[string]caddy.Duration `json:"always_for,omitempty"`
+
+	// What makes the key of a POST of JSON that has no `Idempotency-Key`: texts with
+	// placeholders, such as `{http.request.header.X-Chat-Id}`. If no placeholder has a
+	// value, there is no key. When a client has been sent the whole answer, the key is
+	// free. Default: none.
+	Key []string `json:"key,omitempty"`
+
+	// Whether the body is a part of that key, so that another body is another request.
+	// Otherwise it gets 422. Default: false.
+	KeyBody bool `json:"key_body,omitempty"`
 
 	// The size in bytes from which on the oldest events of a stream go, from 65536
 	// (64 KiB) to 1073741824 (1 GiB). It does not count the largest
@@ -137,7 +153,8 @@ func (h *ResumeHandler) Provision(ctx caddy.Context) error {
 	o.Answered, o.Ended = answered, func(r *http.Request, e resume.Ended) { logEnd(logger, r, e) }
 	o.Asked, o.Detached = asked, ofRun
 	app := httpapp.Of(ctx)
-	o.Always, o.MaxRequest = h.Always, func() int64 {
+	h.configure(&o)
+	o.MaxRequest = func() int64 {
 		size, _ := limits(app)
 		return size
 	}
@@ -190,12 +207,12 @@ func (h *ResumeHandler) Validate() error {
 		if value == nil {
 			continue
 		}
-		switch d := time.Duration(*value); {
-		case d < 0:
-			return fmt.Errorf("invalid %s %q: must be a duration such as 10m or 30s, not negative", name, d)
-		case d > 0 && d < time.Millisecond:
-			return fmt.Errorf("invalid %s %q: must be at least 1ms; a number in JSON is nanoseconds, so write a string such as \"10m\"", name, d)
+		if err := validDuration(name, time.Duration(*value)); err != nil {
+			return err
 		}
+	}
+	if err := h.validateConfigured(); err != nil {
+		return err
 	}
 	for name, n := range map[string]int64{"max_stream": h.MaxStream, "max_memory": h.MaxMemory} {
 		if n != 0 && (n < minResumeSize || n > maxResumeSize) {
@@ -204,6 +221,17 @@ func (h *ResumeHandler) Validate() error {
 	}
 	if h.MaxDetached < 0 {
 		return fmt.Errorf("invalid max_detached %d: must be a number from 1 on; for none, set detach 0s", h.MaxDetached)
+	}
+	return nil
+}
+
+// validDuration reports a duration that is not allowed.
+func validDuration(name string, d time.Duration) error {
+	switch {
+	case d < 0:
+		return fmt.Errorf("invalid %s %q: must be a duration such as 10m or 30s, not negative", name, d)
+	case d > 0 && d < time.Millisecond:
+		return fmt.Errorf("invalid %s %q: must be at least 1ms; a number in JSON is nanoseconds, so write a string such as \"10m\"", name, d)
 	}
 	return nil
 }

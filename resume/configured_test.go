@@ -1,0 +1,446 @@
+package resume_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/resume"
+)
+
+// chatID is a header of which the tests make keys.
+const chatID = "X-Chat-Id"
+
+// byHeader makes keys of the values of headers. Without any of them there is no key.
+func byHeader(body bool, names ...string) func(*resume.Options) {
+	return func(o *resume.Options) {
+		o.KeyBody = body
+		o.Key = func(r *http.Request) (values []string) {
+			found := false
+			for _, name := range names {
+				found = found || r.Header.Get(name) != ""
+				values = append(values, r.Header.Get(name))
+			}
+			if !found {
+				return nil
+			}
+			return values
+		}
+	}
+}
+
+// leavesEarly sends a request, reads an event and leaves, when the run has begun and before it
+// goes on.
+func leavesEarly(t *testing.T, l *lab, q request) (id string) {
+	t.Helper()
+	r := l.send(q).want(http.StatusOK)
+	r.next()
+	r.leave()
+	synctest.Wait()
+	return r.id()
+}
+
+// inTwo is inBubble with an upstream that sends one event, and another one when the test says so.
+func inTwo(t *testing.T, set func(*resume.Options), test func(t *testing.T, l *lab, goOn func())) {
+	t.Helper()
+	inTwoOf(t, set, events(2), test)
+}
+
+// inTwoOf is inTwo with these events.
+func inTwoOf(t *testing.T, set func(*resume.Options), pieces []string, test func(t *testing.T, l *lab, goOn func())) {
+	t.Helper()
+	var each chan struct{} // of the bubble
+	inBubble(t, set, func(w http.ResponseWriter, r *http.Request) error { return streams(pieces, each)(w, r) }, func(t *testing.T, l *lab) {
+		each = make(chan struct{}, 1)
+		each <- struct{}{}
+		test(t, l, func() { close(each) })
+	})
+}
+
+// TestKeysOfTheConfiguration has a client send the same again that was cut off: it joins the run.
+func TestKeysOfTheConfiguration(t *testing.T) {
+	for name, c := range map[string]struct {
+		body   bool
+		first  []string
+		second []string
+		other  string // body of the second, if that is another
+		joins  bool
+		status int
+	}{
+		"the same":                   {false, []string{chatID, "1"}, []string{chatID, "1"}, "", true, 200},
+		"the same with body":         {true, []string{chatID, "1"}, []string{chatID, "1"}, "", true, 200},
+		"another chat":               {true, []string{chatID, "1"}, []string{chatID, "2"}, "", false, 200},
+		"another body":               {false, []string{chatID, "1"}, []string{chatID, "1"}, `{"stream":true}`, false, 422},
+		"another body with body":     {true, []string{chatID, "1"}, []string{chatID, "1"}, `{"stream":true}`, false, 200},
+		"two values, moved":          {true, []string{chatID, "a", "X-Task", "b c"}, []string{chatID, "a b", "X-Task", "c"}, "", false, 200},
+		"two values, one empty":      {true, []string{chatID, "a"}, []string{"X-Task", "a"}, "", false, 200},
+		"its own key wins":           {true, []string{chatID, "1", key, "k"}, []string{chatID, "2", key, "k"}, "", true, 200},
+		"its own key is another one": {true, []string{chatID, "1"}, []string{chatID, "1", key, "1"}, "", false, 200},
+		"an empty key of its own":    {true, []string{chatID, "1"}, []string{chatID, "1", key, ""}, "", true, 200},
+		"other credentials":          {true, []string{chatID, "1"}, []string{chatID, "1", "Authorization", "x"}, "", false, 200},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inTwo(t, byHeader(c.body, chatID, "X-Task"), func(t *testing.T, l *lab, goOn func()) {
+				id := leavesEarly(t, l, post(c.first...))
+				goOn()
+				q := post(c.second...)
+				if c.other != "" {
+					q.body = c.other
+				}
+				r := l.send(q)
+				if c.status != http.StatusOK {
+					if p := problemOf(t, r, c.status); !strings.Contains(p["detail"].(string), "operator") {
+						t.Errorf("problem %v", p)
+					}
+					return
+				}
+				if got := r.want(http.StatusOK).rest(); got != numbered(r.id(), 1, events(2)...) {
+					t.Errorf("the second gets %q", got)
+				}
+				if joins := r.id() == id; joins != c.joins || joins != (r.Header.Get(resume.ReplayedHeader) == "true") {
+					t.Errorf("joins: %v, want %v", joins, c.joins)
+				}
+			})
+		})
+	}
+}
+
+// TestWithoutValuesThereIsNoKey, and nothing is kept: a header that is not there, and what is not JSON.
+func TestWithoutValuesThereIsNoKey(t *testing.T) {
+	l := newLab(t, byHeader(true, chatID), streams(events(1), always()))
+	file := post(chatID, "1")
+	file.header[1] = "multipart/form-data; boundary=x"
+	for name, q := range map[string]request{"no header": post(), "an empty one": post(chatID, ""), "no JSON": file} {
+		if r := l.send(q).want(http.StatusOK); r.id() != "" || r.rest() != event(1) {
+			t.Errorf("%s: it has a log", name)
+		}
+	}
+	l.wantEmpty()
+}
+
+// TestKeyOfTheConfigurationIsFree after a client has been sent all, so that a user who has the answer
+// made again gets another one. Before, it is not: a client that was cut off gets the one that
+// there is.
+func TestKeyOfTheConfigurationIsFree(t *testing.T) {
+	pieces := []string{event(1), "data: " + strings.Repeat("2", 1<<20) + "\n\n"} // more than is under way
+	inTwoOf(t, byHeader(true, chatID), pieces, func(t *testing.T, l *lab, goOn func()) {
+		id := leavesEarly(t, l, post(chatID, "1"))
+		goOn()
+		synctest.Wait()
+		l.wantOpen(0)
+		for n := range 2 { // it has ended without a client, and is read by one that leaves again
+			r := l.send(post(chatID, "1")).want(http.StatusOK)
+			if r.id() != id {
+				t.Fatalf("repeat %d is another run", n)
+			}
+			if n == 0 {
+				r.next()
+				r.leave()
+				synctest.Wait()
+			} else if r.rest() != numbered(id, 1, pieces...) {
+				t.Error("the repeat gets something else")
+			}
+			l.wantAsked(1)
+		}
+		l.wantEmpty()
+		problemOf(t, l.send(request{http.MethodGet, otherPath + "/" + id, "", nil}), http.StatusNotFound)
+		// The first client, that is there to the end, frees it as well.
+		for n := range 2 {
+			if r := l.send(post(chatID, "1")).want(http.StatusOK); r.id() == id || r.rest() == "" {
+				t.Error("the answer that it had comes again")
+			}
+			l.wantAsked(int64(n + 2))
+			l.wantEmpty()
+		}
+		// A client's own key stays as it is.
+		own := l.send(post(chatID, "1", key, "k")).want(http.StatusOK)
+		own.rest()
+		if again := l.send(post(chatID, "1", key, "k")).want(http.StatusOK); again.id() != own.id() {
+			t.Error("the client's own key is free")
+		}
+	})
+}
+
+// TestOthersReadOnWhenAKeyIsFree lets a client that has joined read all that there is, although the
+// first one has been sent all before.
+func TestOthersReadOnWhenAKeyIsFree(t *testing.T) {
+	inTwo(t, byHeader(true, chatID), func(t *testing.T, l *lab, goOn func()) {
+		first := l.send(post(chatID, "1")).want(http.StatusOK)
+		first.next()
+		second := l.send(post(chatID, "1")).want(http.StatusOK)
+		goOn()
+		first.rest()
+		synctest.Wait()
+		if got := second.rest(); got != numbered(first.id(), 1, events(2)...) {
+			t.Errorf("the second gets %q", got)
+		}
+		l.wantAsked(1)
+	})
+}
+
+// TestKeyOfARunThatFailedIsFree: nobody wants the beginning of an answer again that ended because all
+// clients had left, or that broke off.
+func TestKeyOfARunThatFailedIsFree(t *testing.T) {
+	t.Run("stopped", func(t *testing.T) {
+		set := func(o *resume.Options) {
+			byHeader(true, chatID)(o)
+			o.AlwaysFor = map[resume.API]time.Duration{resume.APIChat: 20 * time.Second}
+		}
+		inBubble(t, set, silent, func(t *testing.T, l *lab) {
+			leavesEarly(t, l, chat(chatID, "1"))
+			l.wantDetached(1)
+			time.Sleep(20*time.Second - 1)
+			l.wantOpen(1)
+			time.Sleep(1)
+			l.wantOpen(0)
+			l.wantEmpty()
+			l.send(chat(chatID, "1")).want(http.StatusOK).next()
+			l.wantAsked(2)
+		})
+	})
+	t.Run("broken", func(t *testing.T) {
+		inBubble(t, byHeader(true, chatID), func(w http.ResponseWriter, r *http.Request) error {
+			if err := streams(events(1), always())(w, r); err != nil {
+				return err
+			}
+			panic(http.ErrAbortHandler)
+		}, func(t *testing.T, l *lab) {
+			for n := range 2 {
+				l.send(post(chatID, "1")).want(http.StatusOK).broken()
+				synctest.Wait()
+				l.wantAsked(int64(n + 1))
+				l.wantEmpty()
+			}
+		})
+	})
+}
+
+// TestKeyOfAnAnswerWithoutItsBeginning runs anew: a client that knows no ids can do nothing with the
+// rest.
+func TestKeyOfAnAnswerWithoutItsBeginning(t *testing.T) {
+	set := func(o *resume.Options) {
+		byHeader(true, chatID)(o)
+		o.MaxStream = 64 << 10
+	}
+	pieces := []string{event(1)}
+	for range 8 {
+		pieces = append(pieces, "data: "+strings.Repeat("x", 16<<10)+"\n\n")
+	}
+	inTwoOf(t, set, pieces, func(t *testing.T, l *lab, goOn func()) {
+		id := leavesEarly(t, l, post(chatID, "1"))
+		goOn()
+		l.wantOpen(0)
+		if r := l.send(post(chatID, "1")).want(http.StatusOK); r.id() == id || r.rest() != numbered(r.id(), 1, pieces...) {
+			t.Error("it joins")
+		}
+		l.wantAsked(2)
+	})
+}
+
+// TestKeyOfTheConfigurationOfAnSDK wins over what an SDK's own count says, for the whole of detach:
+// a repeat joins although it is not marked, also for an answer that is not streamed.
+func TestKeyOfTheConfigurationOfAnSDK(t *testing.T) {
+	const sdk = resume.RetryHeader
+	inTwo(t, byHeader(true, chatID), func(t *testing.T, l *lab, goOn func()) {
+		id := leavesEarly(t, l, post(chatID, "1", sdk, "0"))
+		time.Sleep(10*time.Minute - 1)
+		l.wantOpen(1)
+		goOn()
+		if r := l.send(post(chatID, "1", sdk, "0")).want(http.StatusOK); r.id() != id || r.rest() == "" {
+			t.Error("it does not join")
+		}
+		l.wantAsked(1)
+		if r := l.send(post(chatID, "1", sdk, "1")).want(http.StatusOK); r.id() == id {
+			t.Error("the key is not free")
+		}
+		l.wantAsked(2)
+	})
+	t.Run("not streamed", func(t *testing.T) {
+		inBubble(t, byHeader(true, chatID), func(w http.ResponseWriter, _ *http.Request) error {
+			time.Sleep(time.Minute)
+			w.Header().Set("Content-Type", "application/json")
+			_, err := io.WriteString(w, "{}")
+			return err
+		}, func(t *testing.T, l *lab) {
+			answers := make(chan string, 2)
+			for range 2 {
+				go func() { answers <- l.send(chat(chatID, "1", sdk, "0")).want(http.StatusOK).rest() }()
+			}
+			if a, b := <-answers, <-answers; a != "{}" || b != a {
+				t.Errorf("answers %q and %q", a, b)
+			}
+			l.wantAsked(1)
+			synctest.Wait()
+			l.wantEmpty()
+		})
+	})
+}
+
+// TestLastEventNeedsNoKeyOfTheConfiguration continues by the id, whatever the header says.
+func TestLastEventNeedsNoKeyOfTheConfiguration(t *testing.T) {
+	inTwo(t, byHeader(true, chatID), func(t *testing.T, l *lab, goOn func()) {
+		id := leavesEarly(t, l, post(chatID, "1"))
+		goOn()
+		q := post(chatID, "2", "Last-Event-ID", id+"/1")
+		q.body = "{}"
+		if got := l.send(q).want(http.StatusOK).rest(); got != numbered(id, 2, event(2)) {
+			t.Errorf("got %q", got)
+		}
+		l.wantAsked(1)
+	})
+}
+
+// paths are those of the APIs.
+var paths = map[resume.API]string{
+	resume.APIChat: "/agent/v1/chat/completions", resume.APIResponses: "/v1/responses",
+	resume.APISessions: "/api/sessions/s1/chat/stream", resume.APIRuns: "/v1/runs", "": "/events",
+}
+
+// TestAlwaysForAnAPI lets the runs of some APIs go on without a client, each for its time.
+func TestAlwaysForAnAPI(t *testing.T) {
+	const minute, hour = time.Minute, time.Hour
+	for name, c := range map[string]struct {
+		always bool
+		of     map[resume.API]time.Duration
+		header []string
+		want   map[resume.API]time.Duration // 0: it ends with its client
+	}{
+		"two": {false, map[resume.API]time.Duration{"sessions": 2 * minute, "chat": minute}, nil,
+			map[resume.API]time.Duration{"sessions": 2 * minute, "chat": minute}},
+		"all four": {false, map[resume.API]time.Duration{"sessions": 1, "chat": 2, "runs": 3, "responses": 4}, nil,
+			map[resume.API]time.Duration{"sessions": 1, "chat": 2, "runs": 3, "responses": 4}},
+		"all and some": {true, map[resume.API]time.Duration{"chat": minute, "responses": 0}, nil,
+			map[resume.API]time.Duration{"chat": minute, "sessions": 10 * minute, "runs": 10 * minute, "": 10 * minute}},
+		"more than detach": {false, map[resume.API]time.Duration{"chat": hour}, nil,
+			map[resume.API]time.Duration{"chat": 10 * minute}},
+		"the client says less": {false, map[resume.API]time.Duration{"chat": minute}, []string{resume.DetachHeader, "1s"},
+			map[resume.API]time.Duration{"chat": time.Second, "sessions": time.Second, "runs": time.Second, "responses": time.Second, "": time.Second}},
+		"the client says no": {true, map[resume.API]time.Duration{"chat": minute}, []string{resume.DetachHeader, "0s"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for api, path := range paths {
+				inBubble(t, func(o *resume.Options) { o.Always, o.AlwaysFor = c.always, c.of }, silent, func(t *testing.T, l *lab) {
+					q := post(c.header...)
+					q.path = path
+					r := l.send(q).want(http.StatusOK)
+					r.next()
+					r.leave()
+					synctest.Wait()
+					d := c.want[api]
+					if (r.id() != "") != (d > 0) {
+						t.Fatalf("%s: the id is %q", path, r.id())
+					}
+					if d == 0 {
+						return
+					}
+					time.Sleep(d - 1)
+					l.wantOpen(1)
+					time.Sleep(1)
+					if e := l.over(); e.Reason != resume.ReasonExpired || e.Detached != d {
+						t.Errorf("%s: ended for %v after %v, want %v", path, e.Reason, e.Detached, d)
+					}
+				})
+			}
+		})
+	}
+	t.Run("not JSON", func(t *testing.T) {
+		l := newLab(t, func(o *resume.Options) { o.AlwaysFor = map[resume.API]time.Duration{"chat": minute} }, streams(events(1), always()))
+		if r := l.send(request{http.MethodPost, chatPath, "x", nil}); r.id() != "" {
+			t.Error("a POST of anything has a log")
+		}
+	})
+}
+
+// TestAlwaysForAnAPIWithAKeyOfTheConfiguration: the time of the API is that of the key, too, so that
+// leaving soon stops. A client's own key has that of detach.
+func TestAlwaysForAnAPIWithAKeyOfTheConfiguration(t *testing.T) {
+	for name, c := range map[string]struct {
+		of     map[resume.API]time.Duration
+		header []string
+		want   time.Duration
+	}{
+		"with the API": {map[resume.API]time.Duration{"chat": 20 * time.Second}, []string{chatID, "1"}, 20 * time.Second},
+		"without":      {nil, []string{chatID, "1"}, 10 * time.Minute},
+		"its own key":  {map[resume.API]time.Duration{"chat": 20 * time.Second}, []string{key, "k"}, 10 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set := func(o *resume.Options) {
+				byHeader(true, chatID)(o)
+				o.AlwaysFor = c.of
+			}
+			inBubble(t, set, silent, func(t *testing.T, l *lab) {
+				leavesEarly(t, l, chat(c.header...))
+				time.Sleep(c.want - 1)
+				l.wantOpen(1)
+				time.Sleep(1)
+				if e := l.over(); e.Detached != c.want {
+					t.Errorf("it went on for %v, want %v", e.Detached, c.want)
+				}
+			})
+		})
+	}
+}
+
+// TestContentLocation is where the client finds the stream again, by GET, HEAD and DELETE: below the
+// path that it has asked for.
+func TestContentLocation(t *testing.T) {
+	for asked, want := range map[string]string{
+		otherPath: otherPath, "/my agent/v1/é": "/my%20agent/v1/%C3%A9", "//twice/v1": "/.//twice/v1", "/a?b": "/a%3Fb",
+	} {
+		l := newLab(t, func(o *resume.Options) {
+			o.Asked = func(r *http.Request) (server, path string) {
+				if r.Method == http.MethodPost {
+					return "", asked
+				}
+				return "", strings.TrimPrefix(r.URL.Path, "/rewritten")
+			}
+		}, streams(events(1), always()))
+		first := l.send(post(key, "k")).want(http.StatusOK)
+		first.rest()
+		at := first.Header.Get("Content-Location")
+		if at != want+"/"+first.id() {
+			t.Errorf("%s: Content-Location %q", asked, at)
+		}
+		if again := l.send(post(key, "k")); again.Header.Get("Content-Location") != at {
+			t.Errorf("%s: a repeat has Content-Location %q", asked, again.Header.Get("Content-Location"))
+		}
+		if asked != otherPath {
+			continue
+		}
+		if got := l.send(request{http.MethodHead, at, "", nil}).want(http.StatusOK).Header.Get("Content-Location"); got != at {
+			t.Errorf("HEAD: Content-Location %q", got)
+		}
+		if got := l.send(request{http.MethodGet, at, "", nil}).want(http.StatusOK).rest(); got != numbered(first.id(), 1, event(1)) {
+			t.Errorf("GET: %q", got)
+		}
+		l.send(request{http.MethodDelete, at, "", nil}).want(http.StatusNoContent)
+		if r := l.send(request{http.MethodPost, otherPath, "x", nil}); r.Header.Get("Content-Location") != "" {
+			t.Error("an answer that is not kept has an address")
+		}
+	}
+}
+
+// TestLongPathIsNotKept: the address of a stream is in its header, whose size is bounded.
+func TestLongPathIsNotKept(t *testing.T) {
+	for n, kept := range map[int]bool{15 << 10: true, 16 << 10: false} {
+		o := resume.DefaultOptions()
+		o.Always = true
+		store := resume.NewMemory()
+		o.Store = store
+		r := httptest.NewRequest(http.MethodPost, "/"+strings.Repeat("a", n), strings.NewReader(asking))
+		r.Header.Set("Content-Type", "application/json")
+		rec := httptest.NewRecorder()
+		err := resume.New(o).Serve(rec, r, func(w http.ResponseWriter, _ *http.Request) error {
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, err := io.WriteString(w, event(1))
+			return err
+		})
+		if _, logs := store.Used(); err != nil || (logs == 1) != kept || (rec.Header().Get(resume.StreamHeader) != "") != kept {
+			t.Errorf("a path of %d bytes: %v, %d logs", n, err, logs)
+		}
+	}
+}
