@@ -236,4 +236,7 @@ var securityTests = map[string]string{
 	"the HTTP header in front of a recording":                             "TestRecordingsAreNotHeld",
 	"the file beside a recording that describes it":                       "TestMeta",
 	"a key, --key-file":                                                   "TestDoctorExaminesNothing",
+
+	"an answer to POST /v1/runs that names a run whose events are kept":                          "TestAnswersThatBeginNoRun",
+	"runs of /v1/runs whose events are read and kept at the same time, with clients and without": "TestManyRuns",
 }

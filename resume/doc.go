@@ -13,6 +13,7 @@
 //	finish.go                the end of a stream that was cancelled
 //	runs.go                  all runs of the process
 //	number.go                the ids of events
+//	events.go, seen.go       the events of Hermes' runs: read once, for all clients
 //	store.go                 the interfaces of storages
 //	memory.go, log.go        the storage in this process
 //	segments.go              the bytes of a log there

@@ -13,13 +13,8 @@ import (
 // rest returns the log with the id, piece by piece, as far as it has come. ctx is done.
 func rest(ctx context.Context, s Store, id string) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
-		r := s.Read(ctx, id, 0)
-		defer func() { r.Close() }()
-		_, err := r.Next()
-		for old := (*GoneError)(nil); errors.As(err, &old); _, err = r.Next() { // more may go meanwhile
-			r.Close()
-			r = s.Read(ctx, id, old.First-1)
-		}
+		r, _, err := oldest(ctx, s, id)
+		defer r.Close()
 		for err == nil {
 			var part Part
 			if part, err = r.Next(); err == nil && !yield(part.Data, nil) {
@@ -30,6 +25,19 @@ func rest(ctx context.Context, s Store, id string) iter.Seq2[[]byte, error] {
 			yield(nil, err)
 		}
 	}
+}
+
+// oldest returns a reader of the log with the id that begins with the oldest event that is there,
+// after the event n. It has returned its first part. The error came with that.
+func oldest(ctx context.Context, s Store, id string) (r Reader, n uint64, err error) {
+	r = s.Read(ctx, id, 0)
+	_, err = r.Next()
+	for old := (*GoneError)(nil); errors.As(err, &old); _, err = r.Next() { // more may go meanwhile
+		r.Close()
+		n = old.First - 1
+		r = s.Read(ctx, id, n)
+	}
+	return r, n, err
 }
 
 // Finish returns what the log with the entry e still needs, and how it ends, if its run was
@@ -57,8 +65,8 @@ func Finish(e Entry, last uint64, why Reason, rest iter.Seq2[[]byte, error]) (p 
 		ID:        func() string { return "chatcmpl-" + e.ID },
 		Created:   now.Unix(),
 	})
-	number := newNumberer(e.ID, 0) // to see where the stream stands
-	number.apart = true            // a tool event may be a comment, which has lost its blank line
+	number := numbererOf(e) // to see where the stream stands
+	number.apart = true     // a tool event may be a comment, which has lost its blank line
 	var fed, scratch []byte
 	for p, err := range rest {
 		if err != nil {

@@ -156,7 +156,11 @@ func (m *Memory) evict(l *memoryLog) bool {
 		victim.segments.clear()
 		return true
 	}
-	i := slices.IndexFunc(m.unread, func(o *memoryLog) bool { return o != l })
+	// What has the events of a run first: that goes on, whether they are kept or not.
+	i := slices.IndexFunc(m.unread, func(o *memoryLog) bool { return o != l && o.entry.Plain })
+	if i < 0 {
+		i = slices.IndexFunc(m.unread, func(o *memoryLog) bool { return o != l })
+	}
 	if i < 0 {
 		return false
 	}

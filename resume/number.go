@@ -16,7 +16,11 @@ import (
 // they know an id (openai-python #2722, httpx-sse #35). A block without data becomes part
 // of the next event, which must not have its type and its id: these are taken back. All else
 // passes byte for byte, and what comes of a stream does not depend on how it was cut.
+//
+// If it is plain, as Hermes numbers the events of a run, the id is a number, from 0 on. An event
+// whose own id is a number above all before it keeps that.
 type numberer struct {
+	plain bool
 	apart bool   // blank lines follow the lines between events, for a reader that needs them
 	id    string // of the stream
 	last  uint64 // the number of the last event
@@ -30,15 +34,30 @@ type numberer struct {
 
 	// What the block under way has.
 	data, typed, hasID bool
+
+	// What a plain one has beside that.
+	next uint64 // the least number that the next event may have
+	own  uint64 // the number that the event under way has of its own, plus one; 0 for none
+	kept bool   // an event has kept its own
 }
 
-// lineHead is how much of a line decides what it is, in bytes.
-const lineHead = len("event: x")
+// lineHead is how much of a line decides what it is, in bytes: a number of a plain one is in it.
+const lineHead = len("id: ") + numberDigits + 1
+
+// numberDigits is how many digits a number of upstream's has at most. Longer ones are not counted on.
+const numberDigits = 18
 
 // newNumberer returns a numberer for the stream with the id, whose last event has the number
 // last.
 func newNumberer(id string, last uint64) *numberer {
 	return &numberer{id: id, last: last, end: "\n", lines: sse.Scanner{Lines: true, MaxFrame: lineHead - 1}}
+}
+
+// numbererOf returns a numberer for the log with the entry.
+func numbererOf(e Entry) *numberer {
+	c := newNumberer(e.ID, 0)
+	c.plain = e.Plain
+	return c
 }
 
 // between reports whether an event may begin.
@@ -94,7 +113,9 @@ func (c *numberer) endLine(out, b []byte) []byte {
 		var line sse.Frame
 		line.Parse(b[:min(len(b), lineHead)])
 		c.data = c.data || line.HasData
-		c.hasID = c.hasID || line.ID != nil
+		if line.ID != nil {
+			c.hasID, c.own = true, plainID(line.ID)
+		}
 		if line.Event != nil {
 			c.typed = len(line.Event) > 0
 		}
@@ -115,7 +136,10 @@ func (c *numberer) endBlock(out []byte, ends []int, b []byte) ([]byte, []int) {
 	switch {
 	case c.data:
 		c.last++
-		out = c.appendID(out)
+		if !c.keepsOwn() {
+			c.next++
+			out = c.appendID(out)
+		}
 		if b[0] == '\r' { // CR or CRLF, which cannot be told yet
 			out = append(out, c.end...)
 		} else {
@@ -125,15 +149,40 @@ func (c *numberer) endBlock(out []byte, ends []int, b []byte) ([]byte, []int) {
 	case c.typed:
 		out = append(append(out, "event:"...), c.end...)
 	}
-	if c.hasID && !c.data { // or a client that keeps ids as they come would come back with it
+	if c.hasID && !c.data && (!c.plain || c.next > 0) { // or a client that keeps ids as they come would come back with it
 		out = c.appendID(out)
 	}
-	c.data, c.typed, c.hasID, c.blank = false, false, false, true
+	c.data, c.typed, c.hasID, c.blank, c.own = false, false, false, true, 0
 	return out, ends
+}
+
+// keepsOwn reports whether the event that ends keeps the id that it has of its own.
+func (c *numberer) keepsOwn() bool {
+	if !c.plain || c.own <= c.next {
+		return false
+	}
+	c.next, c.kept = c.own, true
+	return true
+}
+
+// plainID returns the number that an id is, plus one, or 0 if it is none.
+func plainID(id []byte) uint64 {
+	if len(id) > numberDigits {
+		return 0
+	}
+	n, err := strconv.ParseUint(string(id), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n + 1
 }
 
 // appendID appends the line with the id of the last event.
 func (c *numberer) appendID(out []byte) []byte {
+	if c.plain {
+		out = strconv.AppendUint(append(out, "id: "...), c.next-1, 10)
+		return append(out, c.end...)
+	}
 	out = append(append(append(out, "id: "...), c.id...), '/')
 	return append(strconv.AppendUint(out, c.last, 10), c.end...)
 }

@@ -2,6 +2,7 @@ package resume
 
 import (
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -74,6 +75,90 @@ func TestEventsAreNumbered(t *testing.T) {
 		}
 		if got, _ := number(strings.SplitAfter(in, "\n\n")...); got != want {
 			t.Errorf("%q block by block became\n%q\nwant\n%q", in, got, want)
+		}
+	}
+}
+
+// plainly is number with plain numbers.
+func plainly(pieces ...string) string {
+	c := numbererOf(Entry{Plain: true})
+	var out []byte
+	for _, p := range pieces {
+		out, _ = c.add(out, nil, []byte(p))
+	}
+	return string(out)
+}
+
+func TestEventsAreNumberedPlainly(t *testing.T) {
+	const long = "1234567890123456789"
+	for in, want := range map[string]string{
+		"data: a\n\ndata: b\n\n":                      "data: a\nid: 0\n\ndata: b\nid: 1\n\n",
+		"id: 0\ndata: a\n\nid: 1\ndata: b\n\n":        "id: 0\ndata: a\n\nid: 1\ndata: b\n\n",
+		"id: 7\ndata: a\n\ndata: b\n\nid:9\ndata\n\n": "id: 7\ndata: a\n\ndata: b\nid: 8\n\nid:9\ndata\n\n",
+		"data: a\r\nid: 3\r\n\r\ndata: b\r\n\r\n":     "data: a\r\nid: 3\r\n\r\ndata: b\r\nid: 4\r\n\r\n",
+		": open\n\nid: 0\ndata: a\n\n: c\n\n":         ": open\nid: 0\ndata: a\n\n: c\n",
+		// Ids that are no numbers, or not above all before.
+		"id: 5\ndata: a\n\nid: 5\ndata: b\n\n":  "id: 5\ndata: a\n\nid: 5\ndata: b\nid: 6\n\n",
+		"id: x\ndata: a\n\nid: -1\ndata: b\n\n": "id: x\ndata: a\nid: 0\n\nid: -1\ndata: b\nid: 1\n\n",
+		"id: 5\nid\ndata: a\n\n":                "id: 5\nid\ndata: a\nid: 0\n\n",
+		"id: " + long + "\ndata: a\n\n":         "id: " + long + "\ndata: a\nid: 0\n\n",
+		"id: " + long[1:] + "\ndata: a\n\n":     "id: " + long[1:] + "\ndata: a\n\n",
+		"id: " + long + long + "\ndata: a\n\n":  "id: " + long + long + "\ndata: a\nid: 0\n\n",
+		// A block without data has no number.
+		"id: 5\n\ndata: a\n\nid: 7\n\n": "id: 5\ndata: a\nid: 0\n\nid: 7\nid: 0\n",
+	} {
+		for _, pieces := range [][]string{{in}, strings.Split(in, "")} {
+			if got := plainly(pieces...); got != want {
+				t.Errorf("%q became\n%q\nwant\n%q", pieces, got, want)
+			}
+		}
+	}
+}
+
+// partsReader is a Reader of parts.
+type partsReader struct{ parts []string }
+
+func (r *partsReader) Next() (Part, error) {
+	if len(r.parts) == 0 {
+		return Part{}, io.EOF
+	}
+	p := Part{Data: []byte(r.parts[0])}
+	r.parts = r.parts[1:]
+	return p, nil
+}
+
+func (*partsReader) Close() {}
+
+// TestSeenEventsAreSkipped gives a client all events after the one that it has seen, whatever the
+// stream, and however it comes.
+func TestSeenEventsAreSkipped(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 8))
+	lines := []string{"", "", "", "data: a", "data: " + strings.Repeat("x", 40), ": keepalive", "id: 3", "id: 20", "event: e", "id"}
+	for range 3000 {
+		var in strings.Builder
+		end := []string{"\n", "\r\n", "\r"}[r.IntN(3)]
+		for range 1 + r.IntN(40) {
+			in.WriteString(lines[r.IntN(len(lines))] + end)
+		}
+		log := plainly(in.String())
+		want, _, _ := readStandard(log)
+		has := r.Uint64N(25)
+		for len(want) > 0 {
+			if n, err := strconv.ParseUint(want[0].id, 10, 64); err != nil || n > has {
+				break
+			}
+			want = want[1:]
+		}
+		var out strings.Builder
+		s := seen{has, true}.skip(&partsReader{cutUp(r, log, 1+r.IntN(90))})
+		for p, err := s.Next(); err == nil; p, err = s.Next() {
+			out.Write(p.Data)
+		}
+		if got, _, _ := readStandard(out.String()); !slices.Equal(got, want) {
+			t.Fatalf("after %d of\n%q\ncomes\n%q\n%+v, want\n%+v", has, log, out.String(), got, want)
+		}
+		if n := strings.Count(log, ": keepalive"); strings.Count(out.String(), ": keepalive") != n {
+			t.Fatalf("comments are missing in\n%q\nof\n%q", out.String(), log)
 		}
 	}
 }

@@ -58,7 +58,7 @@ func (x *run) readersChanged(n int) {
 // count detaches the run if it has no client any more, and attaches it if it has one again.
 // x.mu is held.
 func (x *run) count() {
-	if x.over || x.reason != ReasonNone || x.kind == kindPasses {
+	if x.over || x.reason != ReasonNone || x.kind == kindPasses || x.goesOn {
 		return
 	}
 	unread := x.readers == 0 && x.client == nil

@@ -18,7 +18,7 @@ const statusGone = 499
 
 // attend calls next and answers the first client, which reads the log as others do.
 func (x *run) attend(w http.ResponseWriter, r *http.Request, body []byte, next Next) error {
-	reader := x.o.Store.Read(r.Context(), x.entry.ID, 0)
+	reader := x.seen.skip(x.o.Store.Read(r.Context(), x.entry.ID, 0))
 	x.start(r, body, next)
 	leave := sync.OnceValue(func() bool {
 		reader.Close()
@@ -63,7 +63,18 @@ func (x *run) attend(w http.ResponseWriter, r *http.Request, body []byte, next N
 // after the number n, and those that are still to come. If it returns a problem, it has not
 // answered. frees says that the log's key is free when r's client has been sent all.
 func follow(o *Options, w http.ResponseWriter, r *http.Request, id string, n uint64, hasKey, frees bool) error {
-	reader := o.Store.Read(r.Context(), id, n)
+	whole := func() {}
+	if frees {
+		whole = func() { free(o, id) }
+	}
+	return followReader(o, w, r, o.Store.Read(r.Context(), id, n), n > 0, hasKey, whole)
+}
+
+// followReader is follow with a reader, which it closes. continues says that the client has the
+// events before, and whole is called when it has been sent all.
+func followReader(
+	o *Options, w http.ResponseWriter, r *http.Request, reader Reader, continues, hasKey bool, whole func(),
+) error {
 	defer reader.Close()
 	first, err := reader.Next()
 	atEnd := errors.Is(err, io.EOF)
@@ -78,7 +89,7 @@ func follow(o *Options, w http.ResponseWriter, r *http.Request, id string, n uin
 		w.WriteHeader(statusGone)
 		return nil
 	}
-	if r.Method != http.MethodPost && n > 0 && atEnd {
+	if r.Method != http.MethodPost && continues && atEnd {
 		// So that an EventSource, which takes every end for a failure, stops.
 		w.WriteHeader(http.StatusNoContent)
 		return nil
@@ -93,14 +104,14 @@ func follow(o *Options, w http.ResponseWriter, r *http.Request, id string, n uin
 		header.Set(ReplayedHeader, "true")
 	}
 	how := HowReplayed
-	if n > 0 {
+	if continues {
 		how = HowContinued
 	}
 	// Without a media type, net/http looks for it in what comes with the header.
 	flushes := func(wrote bool) bool { return wrote || first.Status == 0 }
 	err = send(o, w, r, reader, first.Status, header, flushes, how)
-	if err == nil && frees {
-		free(o, id)
+	if err == nil {
+		whole()
 	}
 	return cutOff(err)
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
 // Resume lets the answers of a handler outlive their connections. It is safe for
@@ -49,7 +50,12 @@ func (p *Resume) serve(w http.ResponseWriter, r *http.Request, next Next) error 
 	at, bad := lastEvent(r.Header)
 	resource, id, names := named(r.URL.Path)
 	switch {
+	case r.Method == http.MethodGet && isEvents(r.URL.Path):
+		return p.events(w, r, next)
 	case r.Method == http.MethodPost:
+		if rewrite.IsRunsPath(r.URL.Path) {
+			next = p.keepingEvents(next)
+		}
 		a, asks, wrong := asks(p.o, r)
 		switch {
 		case wrong != nil:

@@ -38,12 +38,14 @@ type run struct {
 	wants   bool          // an answer is of use without the first client
 	frees   bool          // its key is of the configuration: see free
 	at      string        // the address of the stream
+	seen    seen          // what its first client has of a plain log
 
 	informing sync.Mutex // held while an informational answer is sent; taken before mu
 	informed  int        // bytes of these
 
 	mu       sync.Mutex          // may be taken while a store's is held, never the other way round
-	client   http.ResponseWriter // the first client's, nil when that has left
+	client   http.ResponseWriter // the first client's, nil when that has left, or if there is none
+	goesOn   bool                // without a client, however long: see events.go
 	kind     kind
 	over     bool // next has returned
 	reason   Reason
@@ -61,6 +63,7 @@ type run struct {
 	number   *numberer
 	begun    bool // the log has
 	early    bool // its header left before any byte
+	torn     bool // upstream's stream has broken off, and may be asked for again
 	status   int  // of a body; 0 for an event stream
 	body     *bufio.Writer
 	flushed  atomic.Bool // the body was; the first client's goroutine asks
@@ -71,12 +74,15 @@ type run struct {
 	done     chan struct{}
 }
 
-// newRun returns a run for the request r, whose client is the first.
+// newRun returns a run for the request r, whose client is the first. Without one, w is nil.
 func newRun(o *Options, e Entry, a asked, w http.ResponseWriter, r *http.Request, body []byte) *run {
 	x := &run{
 		o: o, detach: a.detach, version: r.ProtoMajor, sdk: a.sdk, wants: a.sdk || asksForStream(r, body), client: w,
-		entry: e, done: make(chan struct{}), number: newNumberer(e.ID, 0), frees: a.values != nil, at: location(o, r, e.ID),
-		header: w.Header().Clone(), before: w.Header().Clone(),
+		entry: e, done: make(chan struct{}), number: numbererOf(e), frees: a.values != nil, at: location(o, r, e.ID),
+		header: make(http.Header),
+	}
+	if w != nil {
+		x.header, x.before = w.Header().Clone(), w.Header().Clone()
 	}
 	ctx := context.WithValue(context.WithoutCancel(r.Context()), runKey{}, x)
 	x.ctx, x.abort = context.WithCancelCause(ctx)
@@ -88,6 +94,11 @@ func (x *run) start(r *http.Request, body []byte, next Next) {
 	up := r.Clone(x.ctx)
 	giveBody(up, body)
 	up, x.returned = x.o.Detached(up, x)
+	x.call(up, next)
+}
+
+// call calls next for up, which is the run's own.
+func (x *run) call(up *http.Request, next Next) {
 	x.o.Runs.add(x)
 	go func() {
 		defer func() { // also if next ends the goroutine
@@ -150,7 +161,7 @@ func (x *run) endAnswer(client http.ResponseWriter) {
 		x.begin()
 		how := Broken
 		switch cancelled := x.ended.Reason != ReasonNone; {
-		case x.logErr != nil:
+		case x.logErr != nil, x.mayAskAgain() && (cancelled || x.torn):
 		case cancelled:
 			var p Part
 			p, how, x.logErr = Finish(x.entry, x.number.last, x.ended.Reason, rest(x.ctx, x.o.Store, x.entry.ID))
@@ -164,7 +175,7 @@ func (x *run) endAnswer(client http.ResponseWriter) {
 		}
 		x.log.End(how)
 		fails := how == Broken || x.ended.Reason != ReasonNone
-		if fails && (x.number.last == 0 || x.frees) { // there is nothing that a client would repeat
+		if fails && (x.number.last == 0 || x.frees) || how == Broken && x.mayAskAgain() { // there is nothing that a client would repeat
 			_ = x.o.Store.Delete(context.Background(), x.entry.ID) // frees the key; the run is over
 		}
 	}
@@ -252,8 +263,10 @@ func (x *run) begin() {
 	delete(h, "Set-Cookie")
 	if x.kind == kindStream {
 		head.DropOfBody(h)
-		h[StreamHeader] = []string{x.entry.ID}
-		h["Content-Location"] = []string{x.at}
+		if !x.entry.Plain {
+			h[StreamHeader] = []string{x.entry.ID}
+			h["Content-Location"] = []string{x.at}
+		}
 	}
 	x.logErr = x.log.Append(x.ctx, Part{Header: h, Status: x.status})
 }
@@ -284,9 +297,15 @@ func (x *run) Write(p []byte) (int, error) {
 		return x.body.Write(p)
 	}
 	x.begin()
+	if x.torn = x.torn || x.isTorn(p); x.torn {
+		return len(p), nil
+	}
 	if x.logErr == nil {
 		b := make([]byte, 0, len(p)+len("id: /18446744073709551615\n")+len(x.entry.ID))
 		b, ends := x.number.add(b, nil, p)
+		if x.entry.Plain && len(ends) > 0 {
+			x.goOn()
+		}
 		x.logErr = x.log.Append(x.ctx, Part{Data: b, Ends: ends})
 	}
 	if x.logErr != nil {

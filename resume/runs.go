@@ -16,6 +16,7 @@ type Runs struct {
 	mu    sync.Mutex
 	open  map[*run]bool // of the runs
 	over  bool          // the time of Shutdown has passed
+	plain int           // of open, and of those about to be: they read the events of Hermes' runs
 	stats Stats
 }
 
@@ -95,6 +96,25 @@ func (s *Runs) remove(x *run) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.open, x)
+	if x.entry.Plain {
+		s.plain--
+	}
+}
+
+// maxRunLogs is how many runs of Hermes may have their events read at the same time. Hermes admits
+// ten; other servers may have streams that never end.
+const maxRunLogs = 256
+
+// admitPlain counts one run more that reads the events of a run of Hermes, unless there are as many
+// as may be. remove counts it no longer.
+func (s *Runs) admitPlain() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.plain >= maxRunLogs {
+		return false
+	}
+	s.plain++
+	return true
 }
 
 // detach counts one run more without a client, unless there are as many as may be.

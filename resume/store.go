@@ -131,6 +131,8 @@ type Entry struct {
 	// Path is the path of the request, and Progress the value of its ProgressHeader.
 	// Finish needs them.
 	Path, Progress string
+	// Plain says that the log has the events of a run of Hermes', whose ids are plain numbers.
+	Plain bool `json:",omitzero"`
 	// Takes says that the log gets the key also if another one has it, which stays.
 	Takes bool
 	// KeyKeep is how long after its end the key leads to the log, if that is less than Keep;

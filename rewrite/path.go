@@ -21,8 +21,12 @@ func IsAnswerPath(path string) bool {
 // one of OpenAI's APIs, or by one of Hermes' that is like it: chat completions, responses
 // and runs.
 func IsRunPath(path string) bool {
-	return IsChatPath(path) || IsResponsesPath(path) || strings.HasSuffix(path, "/v1/runs")
+	return IsChatPath(path) || IsResponsesPath(path) || IsRunsPath(path)
 }
+
+// IsRunsPath reports whether a POST to the path begins a run whose events are read by other
+// requests (RunOfPath).
+func IsRunsPath(path string) bool { return strings.HasSuffix(path, "/v1/runs") }
 
 // RunOfPath returns the id in a path that ends in /runs/{id}/events, which asks for the
 // events of a run, or "" for any other path.

@@ -263,7 +263,7 @@ const orphanGap = 1 << 20
 // whose event is in it then waits for the end.
 func (s *Store) abandon(v *view) error {
 	w := &writer{s: s, entry: v.Entry, pieces: v.Pieces, events: v.Events}
-	if v.state == resume.Claimed {
+	if v.state == resume.Claimed || v.Entry.Plain { // a run goes on: the next reader asks upstream for its events
 		return w.end(resume.Dropped)
 	}
 	if v.Begun.Status != 0 { // a part of a body is no answer

@@ -55,11 +55,16 @@ func (r *reader) Close() { r.close() }
 func (r *reader) retry(ctx context.Context, f func() error) error {
 	for began := time.Now(); ; {
 		err := f()
-		final := err == nil || errors.Is(err, resume.ErrDropped) || errors.Is(err, errDamaged)
-		if final || time.Since(began) > r.s.o.Lease || !pause(ctx, retryAfter) {
+		if err == nil || isFinal(err) || time.Since(began) > r.s.o.Lease || !pause(ctx, retryAfter) {
 			return err
 		}
 	}
+}
+
+// isFinal reports whether the error stays, however often one asks.
+func isFinal(err error) bool {
+	_, gone := errors.AsType[*resume.GoneError](err)
+	return gone || errors.Is(err, resume.ErrDropped) || errors.Is(err, errDamaged)
 }
 
 // look returns the state of the log, which it ends if its owner is gone.
@@ -121,9 +126,10 @@ func (r *reader) Next() (resume.Part, error) {
 	}
 	for r.err == nil {
 		if len(r.have) == 0 {
-			if err := r.wait(); r.ctx.Err() != nil {
-				return resume.Part{}, r.ctx.Err()
-			} else if err != nil {
+			if err := r.wait(); err != nil {
+				if r.ctx.Err() != nil {
+					return resume.Part{}, r.ctx.Err()
+				}
 				r.err = resume.ErrBroken
 				break
 			}
@@ -165,7 +171,7 @@ func (r *reader) begin() (resume.Part, error) {
 	if err == nil {
 		err = r.find()
 	}
-	if r.ctx.Err() != nil {
+	if err != nil && r.ctx.Err() != nil && !isFinal(err) {
 		err = r.ctx.Err()
 	}
 	if v == nil || v.Begun == nil {

@@ -358,6 +358,38 @@ var contract = map[string]func(t *testing.T, s pair){
 			t.Error(err)
 		}
 	},
+	"a reader that does not wait gets what is there": func(t *testing.T, s pair) {
+		done, leave := context.WithCancel(context.Background())
+		leave()
+		look := func(id string) (header bool, text string, err error) {
+			r := s.there.Read(done, id, 0)
+			defer r.Close()
+			p, err := r.Next()
+			if err == nil {
+				text, err = all(r)
+			}
+			return p.Header != nil, text, err
+		}
+		l := claim(t, s.here, entry("a"), newRun())
+		if header, _, err := look(l.ID); header || !errors.Is(err, context.Canceled) {
+			t.Errorf("before it begins: %v, %v", header, err)
+		}
+		begin(t, l)
+		add(t, l, event(1), event(2))
+		want := event(1) + event(2)
+		until(t, "the events are there", func() bool {
+			_, text, err := look(l.ID)
+			if !errors.Is(err, context.Canceled) {
+				t.Fatalf("%q, %v", text, err)
+			}
+			return text == want
+		})
+		l.End(resume.Whole)
+		until(t, "it is over", func() bool {
+			_, text, err := look(l.ID)
+			return text == want && errors.Is(err, io.EOF)
+		})
+	},
 	"an entry stays as it is": func(t *testing.T, s pair) {
 		e := entry("a")
 		claim(t, s.here, e, newRun())

@@ -46,6 +46,9 @@ func init() {
 // with its address, and each of its events a line `id: <id>/<number>`. All else passes as
 // it is.
 //
+// The events of a run that `POST /v1/runs` begins are kept without being asked for:
+// any number of clients read `GET /v1/runs/{id}/events`, and continue after an event.
+//
 // With the same credentials, a client gets the stream again by the same request with the
 // same key, by a POST or a GET of `<path>/<id>` with the header `Last-Event-ID` from
 // after that event, and ends it by DELETE of `<path>/<id>`.

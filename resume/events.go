@@ -1,0 +1,205 @@
+package resume
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
+)
+
+// The events of Hermes' runs. POST /v1/runs begins a run, which goes on by itself, and
+// GET /v1/runs/{id}/events reads its events. Hermes up to 0.21 gives each event to one reader,
+// and drops them all when that leaves. So there is one reader, a run of ours whose log all
+// clients read: it begins after the answer to the POST or, if no log is there, with the first
+// client that asks. Events are found by their own numbers, from 0 on, which are plain, as
+// newer versions of Hermes number them. A log of 0.22 begins with event 0 whatever its first
+// client has, because Hermes repeats them.
+//
+// Such a run of ours ends no run of Hermes'. Once it has an event it goes on without clients
+// until upstream ends it, and counts in no limit of those. If it is cut short, and upstream
+// numbers its events or there is no reader, then its log is deleted: upstream is asked again
+// by the next reader.
+
+// isEvents reports whether a GET of the path asks for the events of a run.
+func isEvents(path string) bool {
+	id := rewrite.RunOfPath(path)
+	return id != "" && rewrite.IsRunsPath(strings.TrimSuffix(path, eventsOf(id)))
+}
+
+// eventsOf returns what comes after the path of a POST in that of the events of the run that
+// it has begun.
+func eventsOf(id string) string { return "/" + id + "/events" }
+
+// ofEvents returns the entry of a log with the events of the run with the id. r has begun it,
+// or asks for them. base is the path of what begins runs.
+func (p *Resume) ofEvents(r *http.Request, base, id string) Entry {
+	e := Entry{
+		ID: newID(), Path: strings.Clone(base + eventsOf(id)), Plain: true,
+		Keep: p.o.Keep, MaxStream: p.o.MaxStream, MaxMemory: p.o.MaxMemory,
+	}
+	o := *p.o
+	o.Asked = func(r *http.Request) (server, path string) {
+		server, path = p.o.Asked(r)
+		path, _, _ = strings.Cut(path, "/"+id) // whatever a handler in front has made of it
+		return server, path
+	}
+	e.Owner = owner(&o, r, base)
+	// No key of a client's is hashed in this form.
+	e.Key = hash(p.o.Secret, [][]string{{string(e.Owner[:])}, {"events", id}})
+	return e
+}
+
+// keepingEvents returns a next handler for requests that begin runs. When it has answered
+// with a run, the events of that are kept.
+func (p *Resume) keepingEvents(next Next) Next {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		// Next may change r, and what belongs to its context.
+		x := newRun(p.o, Entry{Plain: true}, asked{}, nil, r, nil)
+		x.goesOn = true
+		client, up := r.Clone(r.Context()), toEvents(r.Clone(x.ctx))
+		up, x.returned = p.o.Detached(up, x)
+		begun := &begun{ResponseWriter: w}
+		err := next(begun, r)
+		id := begun.run()
+		if err != nil || id == "" {
+			return err
+		}
+		x.entry = p.ofEvents(client, client.URL.Path, id)
+		up.URL.Path, up.URL.RawPath = x.entry.Path, ""
+		up.RequestURI = up.URL.RequestURI()
+		// The client's answer does not wait for the storage.
+		go func() {
+			_, writer, err := p.o.Store.Claim(x.ctx, x.entry, Run{x.readersChanged, x.cancel})
+			switch {
+			case err != nil, writer == nil: // a client was faster
+			case !p.o.Runs.admitPlain():
+				writer.End(Dropped)
+			default:
+				x.log = writer
+				x.call(up, next)
+			}
+		}()
+		return nil
+	}
+}
+
+// toEvents makes r, a clone, a GET of all the events of a run, and returns it.
+func toEvents(r *http.Request) *http.Request {
+	r.Method, r.Body, r.ContentLength, r.TransferEncoding = http.MethodGet, http.NoBody, 0, nil
+	for _, name := range []string{"Content-Type", "Content-Length", "Content-Encoding", "Expect", KeyHeader, lastEventHeader} {
+		delete(r.Header, name)
+	}
+	r.Header["Accept"], r.Header["Accept-Encoding"] = []string{"text/event-stream"}, []string{"identity"}
+	if q := r.URL.Query(); q.Has(lastSeq) {
+		q.Del(lastSeq)
+		r.URL.RawQuery = q.Encode()
+		r.RequestURI = r.URL.RequestURI()
+	}
+	return r
+}
+
+// begun is the http.ResponseWriter of an answer that may begin a run.
+type begun struct {
+	http.ResponseWriter
+	status int
+	body   []byte
+}
+
+// maxBegun is the size in bytes above which an answer names no run. Hermes' has 83.
+const maxBegun = 16 << 10
+
+func (b *begun) WriteHeader(status int) {
+	if b.status < http.StatusOK {
+		b.status = status
+	}
+	b.ResponseWriter.WriteHeader(status)
+}
+
+func (b *begun) Write(p []byte) (int, error) {
+	if b.status == http.StatusAccepted {
+		b.body = append(b.body, p[:min(len(p), maxBegun+1-len(b.body))]...)
+	}
+	return b.ResponseWriter.Write(p)
+}
+
+// Unwrap is for http.ResponseController.
+func (b *begun) Unwrap() http.ResponseWriter { return b.ResponseWriter }
+
+// runID is the form of the id of a run, as much of it as matters in a path.
+var runID = regexp.MustCompile(`^[\w-]{1,128}$`)
+
+// run returns the id of the run that the answer says has begun, or "".
+func (b *begun) run() string {
+	var answer struct {
+		ID string `json:"run_id"`
+	}
+	if len(b.body) > maxBegun || json.Unmarshal(b.body, &answer) != nil || !runID.MatchString(answer.ID) {
+		return ""
+	}
+	return answer.ID
+}
+
+// events answers a request for the events of a run: from the log of them, which it begins if
+// there is none.
+func (p *Resume) events(w http.ResponseWriter, r *http.Request, next Next) error {
+	id := rewrite.RunOfPath(r.URL.Path)
+	e := p.ofEvents(r, strings.TrimSuffix(r.URL.Path, eventsOf(id)), id)
+	// Only after the body does net/http look whether the client is still there.
+	if _, err := io.Copy(io.Discard, r.Body); err != nil {
+		return errUnreadable
+	}
+	all := toEvents(r.Clone(r.Context()))
+	for {
+		x := newRun(p.o, e, asked{}, w, all, nil)
+		x.seen = seenBy(r)
+		have, writer, err := p.o.Store.Claim(r.Context(), e, Run{x.readersChanged, x.cancel})
+		switch {
+		case errors.Is(err, ErrTaken): // a second reader would take what the first one is to get
+			return errUnavailable
+		case err != nil:
+			return next(w, r) // there is no log to be had
+		case writer != nil && !p.o.Runs.admitPlain():
+			writer.End(Dropped)
+			return next(w, r)
+		case writer != nil:
+			x.log = writer
+			return x.attend(w, all, nil, next)
+		}
+		if err := x.seen.follow(p.o, w, r, have.ID); !errors.Is(err, errUnknown) {
+			return err
+		}
+		// It was no stream, or was cut short: this request takes its place.
+	}
+}
+
+// goOn has the run go on without clients, because it has events.
+func (x *run) goOn() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.goesOn = true
+}
+
+// mayAskAgain reports whether a run that is cut short leaves the rest to another one: upstream
+// repeats events, or there is no client to be told of an end.
+func (x *run) mayAskAgain() bool {
+	return x.entry.Plain && (x.number.kept || x.ended.Reason == ReasonLeft || x.ended.Reason == ReasonMemory)
+}
+
+// isTorn reports whether b has the end that package proxy gives to events of a run that were cut
+// (contract section 6), although upstream can be asked for the rest.
+func (x *run) isTorn(b []byte) bool {
+	if !x.number.kept || !bytes.Contains(b, []byte(`"event": "run.failed"`)) {
+		return false
+	}
+	for _, cause := range []rewrite.Cause{rewrite.CauseEOF, rewrite.CauseAborted, rewrite.CauseTimeout, rewrite.CauseShutdown} {
+		if quoted, err := json.Marshal(rewrite.Message(cause.Code())); err == nil && bytes.Contains(b, append([]byte(`, "error": `), quoted...)) {
+			return true
+		}
+	}
+	return false
+}

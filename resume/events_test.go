@@ -1,0 +1,668 @@
+package resume_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
+)
+
+const (
+	runsPath   = "/v1/runs"
+	eventsPath = "/v1/runs/run_1/events"
+	lastID     = "Last-Event-ID"
+)
+
+// gateway is a Hermes with the run run_1. An old one gives each event to one reader, and drops
+// them all when that leaves. A new one numbers and keeps them.
+type gateway struct {
+	isNew bool
+	said  chan string // what the run says, to the reader of an old one; closed at its end
+
+	mu      sync.Mutex
+	kept    []string // what a new one has said
+	ended   bool
+	changed chan struct{}
+	read    int           // how many times the events were asked for
+	dropped bool          // an old one's reader has left
+	header  []http.Header // of those requests
+	queries []string
+	cut     error // what the next reader ends with, once
+	cuts    chan struct{}
+}
+
+func newGateway(isNew bool) *gateway {
+	return &gateway{isNew: isNew, said: make(chan string, 1000), changed: make(chan struct{}), cuts: make(chan struct{})}
+}
+
+// says has the run say something.
+func (g *gateway) says(texts ...string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, text := range texts {
+		if !g.isNew {
+			g.said <- delta(text)
+			continue
+		}
+		n := len(g.kept)
+		g.kept = append(g.kept, fmt.Sprintf("id: %d\ndata: {\"event\": \"message.delta\", \"run_id\": \"run_1\", \"delta\": %q, \"seq\": %d}\n\n", n, text, n))
+		close(g.changed)
+		g.changed = make(chan struct{})
+	}
+}
+
+// delta is an event of an old one.
+func delta(text string) string {
+	return fmt.Sprintf("data: {\"event\": \"message.delta\", \"run_id\": \"run_1\", \"delta\": %q}\n\n", text)
+}
+
+// completes ends the run.
+func (g *gateway) completes() {
+	const last = `{"event": "run.completed", "run_id": "run_1", "output": "all"`
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.isNew {
+		g.said <- "data: " + last + "}\n\n"
+		close(g.said)
+		return
+	}
+	n := len(g.kept)
+	g.kept = append(g.kept, fmt.Sprintf("id: %d\ndata: %s, \"seq\": %d}\n\n", n, last, n))
+	g.ended = true
+	close(g.changed)
+	g.changed = make(chan struct{})
+}
+
+// serve is the next handler.
+func (g *gateway) serve(w http.ResponseWriter, r *http.Request) error {
+	switch {
+	case r.Method == http.MethodPost && r.URL.Path == runsPath:
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusAccepted)
+		_, err := io.WriteString(w, `{"run_id": "run_1", "status": "started"}`)
+		return err
+	case r.Method != http.MethodGet || r.URL.Path != eventsPath:
+		w.WriteHeader(http.StatusNotFound)
+		return nil
+	}
+	if r.RequestURI != r.URL.RequestURI() {
+		return fmt.Errorf("%s is asked for as %s", r.URL, r.RequestURI)
+	}
+	g.mu.Lock()
+	g.read++
+	g.header = append(g.header, r.Header.Clone())
+	g.queries = append(g.queries, r.URL.RawQuery)
+	stolen := !g.isNew && (g.dropped || g.read > 1)
+	g.mu.Unlock()
+	if stolen {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusNotFound)
+		_, err := io.WriteString(w, `{"error": {"code": "run_not_found"}}`)
+		return err
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	send := func(s string) error {
+		if _, err := io.WriteString(w, s); err != nil {
+			return err
+		}
+		return http.NewResponseController(w).Flush()
+	}
+	if g.isNew {
+		return g.serveNew(send, r)
+	}
+	if err := http.NewResponseController(w).Flush(); err != nil {
+		return err
+	}
+	for {
+		select {
+		case s, ok := <-g.said:
+			if !ok {
+				return send(": stream closed\n\n")
+			}
+			if err := send(s); err != nil {
+				return err
+			}
+		case <-g.cuts:
+			return g.cut
+		case <-r.Context().Done():
+			g.mu.Lock()
+			g.dropped = true
+			g.mu.Unlock()
+			return r.Context().Err()
+		}
+	}
+}
+
+func (g *gateway) serveNew(send func(string) error, r *http.Request) error {
+	if err := send(": open\n\n"); err != nil {
+		return err
+	}
+	next := 0
+	if n, err := strconv.Atoi(r.Header.Get(lastID)); err == nil {
+		next = n + 1
+	}
+	for {
+		g.mu.Lock()
+		all, ended, changed := g.kept, g.ended, g.changed
+		g.mu.Unlock()
+		for ; next < len(all); next++ {
+			if err := send(all[next]); err != nil {
+				return err
+			}
+		}
+		if ended {
+			return send(": stream closed\n\n")
+		}
+		select {
+		case <-changed:
+		case <-g.cuts:
+			return g.cut
+		case <-r.Context().Done():
+			return r.Context().Err()
+		}
+	}
+}
+
+// wantRead checks how many times the events were asked for.
+func (g *gateway) wantRead(t *testing.T, n int) {
+	t.Helper()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.read != n {
+		t.Errorf("upstream was asked for the events %d times, want %d", g.read, n)
+	}
+}
+
+// begins begins the run, and returns when its events are read.
+func (l *lab) begins(g *gateway, header ...string) {
+	l.t.Helper()
+	header = append([]string{"Content-Type", "application/json"}, header...)
+	r := l.send(request{http.MethodPost, runsPath, `{"input": "hi"}`, header}).want(http.StatusAccepted)
+	if got := r.rest(); got != `{"run_id": "run_1", "status": "started"}` {
+		l.t.Errorf("the client got %s", got)
+	}
+	synctest.Wait()
+}
+
+// ofRun is a request for the events of the run, with fields.
+func ofRun(header ...string) request { return request{http.MethodGet, eventsPath, "", header} }
+
+// plain returns old events with numbers from a number on.
+func plain(from int, events ...string) string {
+	var b strings.Builder
+	for i, e := range events {
+		b.WriteString(strings.TrimSuffix(e, "\n") + "id: " + strconv.Itoa(from+i) + "\n\n")
+	}
+	return b.String()
+}
+
+const completed = "data: {\"event\": \"run.completed\", \"run_id\": \"run_1\", \"output\": \"all\"}\n\n"
+
+// eachGateway runs a test with an old Hermes and with a new one.
+func eachGateway(t *testing.T, set func(*resume.Options), test func(t *testing.T, l *lab, g *gateway)) {
+	t.Helper()
+	for name, isNew := range map[string]bool{"old": false, "new": true} {
+		t.Run(name, func(t *testing.T) {
+			g := (*gateway)(nil)
+			inBubble(t, set, func(w http.ResponseWriter, r *http.Request) error { return g.serve(w, r) }, func(t *testing.T, l *lab) {
+				g = newGateway(isNew)
+				test(t, l, g)
+			})
+		})
+	}
+}
+
+// TestRunWithoutReader keeps the events that come while no client reads them, for longer
+// than detach and beyond max_detached, and gives them to all that come, also after the end.
+func TestRunWithoutReader(t *testing.T) {
+	set := func(o *resume.Options) { o.Detach, o.MaxDetached = time.Second, 1 }
+	eachGateway(t, set, func(t *testing.T, l *lab, g *gateway) {
+		l.begins(g, "Authorization", "Bearer a")
+		g.says("a")
+		time.Sleep(time.Hour)
+		g.says("b")
+		l.wantDetached(0)
+		l.wantOpen(1)
+		want := plain(0, delta("a"), delta("b"), completed) + ": stream closed\n"
+		if g.isNew {
+			want = ": open\n" + strings.Join(g.kept, "")
+		}
+		first := l.send(ofRun("Authorization", "Bearer a")).want(http.StatusOK)
+		second := l.send(ofRun("Authorization", "Bearer a")).want(http.StatusOK)
+		first.next()
+		first.leave() // which stops nothing
+		synctest.Wait()
+		g.completes()
+		if g.isNew {
+			want += g.kept[2] + ": stream closed\n"
+		}
+		if got := second.rest(); got != want {
+			t.Errorf("the second got %q, want %q", got, want)
+		}
+		if got := l.send(ofRun("Authorization", "Bearer a")).want(http.StatusOK).rest(); got != want {
+			t.Errorf("after the end: %q, want %q", got, want)
+		}
+		l.send(ofRun("Authorization", "Bearer a", lastID, "2")).want(http.StatusNoContent)
+		g.wantRead(t, 1)
+		if h := g.header[0]; h.Get("Authorization") != "Bearer a" || h.Get("Content-Type") != "" || h.Get("Accept") != "text/event-stream" {
+			t.Errorf("upstream was asked with %v", h)
+		}
+		time.Sleep(resume.DefaultKeep)
+		synctest.Wait()
+		l.wantEmpty()
+	})
+}
+
+// TestRunReaderThatIsCut gives a client that is cut after every event each of them once,
+// with Last-Event-ID as with last_seq.
+func TestRunReaderThatIsCut(t *testing.T) {
+	eachGateway(t, nil, func(t *testing.T, l *lab, g *gateway) {
+		l.begins(g)
+		const events = 20
+		got, last := "", ""
+		for i := range events {
+			g.says(strconv.Itoa(i))
+			q := ofRun()
+			if last != "" && i%2 == 0 {
+				q = ofRun(lastID, last)
+			} else if last != "" {
+				q.path += "?last_seq=" + last
+			}
+			r := l.send(q).want(http.StatusOK)
+			e := r.next()
+			r.leave()
+			got += strings.TrimPrefix(e, ": open\n")
+			_, id, _ := strings.Cut("\n"+e, "\nid: ")
+			if last, _, _ = strings.Cut(id, "\n"); last != strconv.Itoa(i) {
+				t.Fatalf("the event %d has the id %q: %q", i, last, e)
+			}
+		}
+		want := strings.Join(g.kept, "")
+		if !g.isNew {
+			want = ""
+			for i := range events {
+				want += plain(i, delta(strconv.Itoa(i)))
+			}
+		}
+		if got != want {
+			t.Errorf("got %q\nwant %q", got, want)
+		}
+		g.wantRead(t, 1)
+	})
+}
+
+// TestRunWithoutLog lets the first client that asks for events read them from upstream, from the
+// beginning whatever it has, for all that come later.
+func TestRunWithoutLog(t *testing.T) {
+	eachGateway(t, nil, func(t *testing.T, l *lab, g *gateway) {
+		g.says("a", "b")
+		q := ofRun(lastID, "0")
+		q.path += "?last_seq=0&x=1"
+		first := l.send(q).want(http.StatusOK)
+		second := l.send(ofRun()).want(http.StatusOK)
+		b, a := plain(1, delta("b")), plain(0, delta("a"))
+		if g.isNew {
+			a, b = ": open\n"+g.kept[0], ": open\n"+g.kept[1]
+		}
+		if got := first.next(); got != b {
+			t.Errorf("the first got %q, want %q", got, b)
+		}
+		if got := second.next(); got != a {
+			t.Errorf("the second got %q, want %q", got, a)
+		}
+		first.leave()
+		second.leave()
+		synctest.Wait()
+		l.wantOpen(1)
+		g.completes()
+		synctest.Wait()
+		g.wantRead(t, 1)
+		if g.header[0].Get(lastID) != "" || g.queries[0] != "x=1" {
+			t.Errorf("upstream was asked with %v and %q", g.header[0], g.queries[0])
+		}
+	})
+}
+
+// TestRunThatSaysNothing is let go with its last client, if no POST has begun it here: upstream
+// may send keepalives for ever.
+func TestRunThatSaysNothing(t *testing.T) {
+	eachGateway(t, nil, func(t *testing.T, l *lab, g *gateway) {
+		r := l.send(ofRun()).want(http.StatusOK)
+		l.wantOpen(1)
+		r.leave()
+		l.wantOpen(0)
+		l.wantEmpty()
+	})
+}
+
+// TestRunOfAnother is not for clients with other credentials, at another host or below another path.
+func TestRunOfAnother(t *testing.T) {
+	eachGateway(t, nil, func(t *testing.T, l *lab, g *gateway) {
+		l.begins(g, "Authorization", "Bearer a")
+		g.says("a")
+		r := l.send(ofRun("Authorization", "Bearer b")) // upstream decides
+		if g.isNew {
+			r.want(http.StatusOK)
+		} else if got := r.want(http.StatusNotFound).rest(); !strings.Contains(got, "run_not_found") {
+			t.Errorf("got %q", got)
+		}
+		g.wantRead(t, 2)
+		l.send(request{http.MethodGet, "/other" + eventsPath, "", []string{"Authorization", "Bearer a"}}).want(http.StatusNotFound)
+	})
+}
+
+// TestRunBelowAPath is that of the server and the path that the client asked for, whatever handlers
+// in front have made of it.
+func TestRunBelowAPath(t *testing.T) {
+	set := func(o *resume.Options) {
+		o.Asked = func(r *http.Request) (server, path string) { return r.Header.Get("X-Server"), r.Header.Get("X-Path") }
+	}
+	eachGateway(t, set, func(t *testing.T, l *lab, g *gateway) {
+		l.begins(g, "X-Server", "1", "X-Path", "/a"+runsPath)
+		g.says("a")
+		synctest.Wait()
+		for i, at := range [][2]string{{"1", "/a" + eventsPath}, {"2", "/a" + eventsPath}, {"1", "/b" + eventsPath}} {
+			l.send(ofRun("X-Server", at[0], "X-Path", at[1])).leave()
+			synctest.Wait()
+			g.wantRead(t, i+1)
+		}
+	})
+}
+
+// TestRunHasARequestOfItsOwn for its events, made before handlers change that of the client.
+func TestRunHasARequestOfItsOwn(t *testing.T) {
+	set := func(o *resume.Options) {
+		o.Detached = func(r *http.Request, w http.ResponseWriter) (*http.Request, func()) {
+			r.Header.Set("X-Detached", r.Method+" "+r.Header.Get("X-Changed"))
+			return r, func() {}
+		}
+	}
+	g := newGateway(true)
+	next := func(w http.ResponseWriter, r *http.Request) error {
+		err := g.serve(w, r)
+		r.URL.Path = "/elsewhere"
+		r.Header.Set("X-Changed", "1")
+		return err
+	}
+	l := newLab(t, set, next)
+	l.send(request{http.MethodPost, runsPath, "{}", nil}).want(http.StatusAccepted).rest()
+	g.says("a")
+	g.completes()
+	l.over()
+	g.wantRead(t, 1)
+	if h := g.header[0]; h.Get("X-Detached") != "GET " {
+		t.Errorf("it is asked for with %v", h)
+	}
+	if got := l.send(ofRun()).want(http.StatusOK).rest(); !strings.Contains(got, g.kept[0]) {
+		t.Errorf("got %q", got)
+	}
+	g.wantRead(t, 1)
+}
+
+// TestRunThatIsUnknown gets upstream's own answer, each time.
+func TestRunThatIsUnknown(t *testing.T) {
+	eachGateway(t, nil, func(t *testing.T, l *lab, g *gateway) {
+		for range 2 {
+			l.send(request{http.MethodGet, "/v1/runs/run_2/events", "", nil}).want(http.StatusNotFound)
+		}
+		l.send(request{http.MethodPost, "/v1/runs/run_1/stop", "", nil}).want(http.StatusNotFound)
+		l.wantAsked(3)
+		l.wantEmpty()
+	})
+}
+
+// TestAnswersThatBeginNoRun have no events read.
+func TestAnswersThatBeginNoRun(t *testing.T) {
+	for name, answer := range map[string]struct {
+		status int
+		body   string
+		err    error
+	}{
+		"another status": {http.StatusOK, `{"run_id": "run_1"}`, nil},
+		"too long":       {http.StatusAccepted, `{"run_id": "run_1", "x": "` + strings.Repeat("x", 16<<10) + `"}`, nil},
+		"no id":          {http.StatusAccepted, `{}`, nil},
+		"a path":         {http.StatusAccepted, `{"run_id": "../run_1"}`, nil},
+		"no JSON":        {http.StatusAccepted, `run_1`, nil},
+		"an error":       {http.StatusAccepted, `{"run_id": "run_1"}`, errors.New("broken")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			next := func(w http.ResponseWriter, r *http.Request) error {
+				w.WriteHeader(answer.status)
+				_, _ = io.WriteString(w, answer.body)
+				return answer.err
+			}
+			inBubble(t, nil, next, func(t *testing.T, l *lab) {
+				if got := l.send(request{http.MethodPost, runsPath, "{}", nil}).want(answer.status).rest(); got != answer.body {
+					t.Errorf("got %q", got)
+				}
+				synctest.Wait()
+				l.wantAsked(1)
+				l.wantEmpty()
+			})
+		})
+	}
+}
+
+// TestRunWithAKey keeps the events of a run that Hermes began for a request with a key.
+func TestRunWithAKey(t *testing.T) {
+	eachGateway(t, nil, func(t *testing.T, l *lab, g *gateway) {
+		l.begins(g, key, "k")
+		g.says("a")
+		synctest.Wait()
+		g.wantRead(t, 1)
+		if h := g.header[0]; h.Get(key) != "" {
+			t.Errorf("upstream was asked with %v", h)
+		}
+	})
+}
+
+// TestRunWhoseEventsBreakOff is asked for them again if upstream repeats them, also when hermes
+// is between, which gives others the end that they lack.
+func TestRunWhoseEventsBreakOff(t *testing.T) {
+	for _, guarded := range []bool{false, true} {
+		t.Run(fmt.Sprint("hermes ", guarded), func(t *testing.T) {
+			p := proxy.New(proxy.DefaultOptions())
+			g := (*gateway)(nil)
+			next := func(w http.ResponseWriter, r *http.Request) error {
+				if !guarded {
+					return g.serve(w, r)
+				}
+				return p.Serve(w, r, g.serve)
+			}
+			for name, isNew := range map[string]bool{"old": false, "new": true} {
+				t.Run(name, func(t *testing.T) {
+					inBubble(t, nil, next, func(t *testing.T, l *lab) {
+						g = newGateway(isNew)
+						g.cut = errors.New("reset")
+						l.begins(g)
+						g.says("a")
+						r := l.send(ofRun()).want(http.StatusOK)
+						first := r.next()
+						g.cuts <- struct{}{}
+						switch {
+						case isNew, !guarded:
+							r.broken()
+						default:
+							if rest, want := r.rest(), "\"event\": \"run.failed\""; !strings.Contains(rest, want) || !strings.Contains(rest, "id: 1\n") {
+								t.Errorf("the end is %q", rest)
+							}
+						}
+						synctest.Wait()
+						g.says("b")
+						g.completes()
+						if !isNew {
+							// Upstream has dropped the rest: this is the same for all.
+							q := l.send(ofRun()).want(http.StatusOK)
+							if got := q.next(); got != first {
+								t.Errorf("got %q again, want %q", got, first)
+							}
+							g.wantRead(t, 1)
+							return
+						}
+						want := ": open\n" + g.kept[1] + g.kept[2] + ": stream closed\n"
+						if got := l.send(ofRun(lastID, "0")).want(http.StatusOK).rest(); got != want {
+							t.Errorf("got %q, want %q", got, want)
+						}
+						g.wantRead(t, 2)
+					})
+				})
+			}
+		})
+	}
+}
+
+// TestRunThatFails is over, also with a new Hermes: its own failure is no break.
+func TestRunThatFails(t *testing.T) {
+	failed := `id: 0` + "\n" + `data: {"event": "run.failed", "run_id": "run_1", "error": "boom", "seq": 0}` + "\n\n"
+	next := func(w http.ResponseWriter, r *http.Request) error {
+		if r.Method == http.MethodPost {
+			return newGateway(true).serve(w, r)
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, err := io.WriteString(w, failed)
+		return err
+	}
+	inBubble(t, nil, next, func(t *testing.T, l *lab) {
+		l.begins(nil)
+		if got := l.send(ofRun()).want(http.StatusOK).rest(); got != failed {
+			t.Errorf("got %q", got)
+		}
+		l.send(ofRun(lastID, "0")).want(http.StatusNoContent)
+		l.wantAsked(2)
+	})
+}
+
+// TestRunsWhenMemoryIsShort loses the events of a run first: the run goes on. A client that comes
+// back to a new Hermes gets them all.
+func TestRunsWhenMemoryIsShort(t *testing.T) {
+	set := func(o *resume.Options) { o.MaxMemory, o.MaxStream = 128<<10, 64<<10 }
+	g := (*gateway)(nil)
+	big := event(1) + "data: " + strings.Repeat("x", 60<<10) + "\n\n"
+	next := func(w http.ResponseWriter, r *http.Request) error {
+		if r.URL.Path == otherPath {
+			each := make(chan struct{}, 1)
+			each <- struct{}{}
+			if r.Header.Get("X-Big") != "" {
+				return streams([]string{big}, always())(w, r)
+			}
+			return streams([]string{event(1), ""}, each)(w, r)
+		}
+		return g.serve(w, r)
+	}
+	inBubble(t, set, next, func(t *testing.T, l *lab) {
+		g = newGateway(true)
+		r := l.send(post(key, "k")).want(http.StatusOK) // the oldest
+		r.next()
+		r.leave()
+		l.wantDetached(1)
+		l.begins(g)
+		g.says(strings.Repeat("a", 40<<10))
+		l.wantOpen(2)
+		l.send(post(key, "big", "X-Big", "1")).want(http.StatusOK).rest()
+		l.wantOpen(1)
+		if e := l.over(); e.Reason != resume.ReasonMemory && l.over().Reason != resume.ReasonMemory {
+			t.Errorf("the run ended for %v", e.Reason)
+		}
+		if st := l.runs.Stats(); st.Detached != 1 {
+			t.Errorf("%d go on, want the one of a key", st.Detached)
+		}
+		r = l.send(ofRun()).want(http.StatusOK)
+		if got, want := r.next(), ": open\n"+g.kept[0]; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	})
+}
+
+// TestRunWithMoreThanIsKept begins with the oldest event, and refuses to go on after one that is
+// no longer followed by the next.
+func TestRunWithMoreThanIsKept(t *testing.T) {
+	set := func(o *resume.Options) { o.MaxStream = 64 << 10 }
+	eachGateway(t, set, func(t *testing.T, l *lab, g *gateway) {
+		l.begins(g)
+		const events = 100
+		for range events {
+			g.says(strings.Repeat("x", 1<<10))
+		}
+		g.completes()
+		synctest.Wait()
+		p := problemOf(t, l.send(ofRun(lastID, "3")), http.StatusGone)
+		first, _ := p["first"].(float64)
+		r := l.send(ofRun()).want(http.StatusOK)
+		oldest := r.next()
+		if want := fmt.Sprintf("id: %v\n", first); first < 4 || first >= events || !strings.Contains("\n"+oldest, "\n"+want) {
+			t.Errorf("the first is %v, and %q", first, oldest)
+		}
+		if got := l.send(ofRun(lastID, fmt.Sprint(first-1))).want(http.StatusOK).next(); got != oldest {
+			t.Errorf("got %q, want %q", got, oldest)
+		}
+		l.send(ofRun(lastID, strconv.Itoa(events))).want(http.StatusNoContent)
+	})
+}
+
+// TestRunAtTheEndOfTheProcess gets an end from old versions of Hermes only: new ones are asked
+// again by the next process.
+func TestRunAtTheEndOfTheProcess(t *testing.T) {
+	eachGateway(t, nil, func(t *testing.T, l *lab, g *gateway) {
+		l.begins(g)
+		g.says("a")
+		r := l.send(ofRun()).want(http.StatusOK)
+		r.next()
+		l.runs.Shutdown(1)
+		if g.isNew {
+			r.broken()
+			synctest.Wait()
+			l.wantEmpty()
+			return
+		}
+		if got := r.rest(); !strings.Contains(got, `"event": "run.failed"`) || !strings.Contains(got, rewrite.Message("shutting_down")) || !strings.HasPrefix(got, "id: 1\n") {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
+// TestManyRuns has the events of some more passed as they come.
+func TestManyRuns(t *testing.T) {
+	const most = 256
+	next := func(w http.ResponseWriter, r *http.Request) error {
+		if r.Method == http.MethodPost {
+			w.WriteHeader(http.StatusAccepted)
+			_, err := fmt.Fprintf(w, `{"run_id": "run_%s"}`, r.URL.RawQuery)
+			return err
+		}
+		return streams([]string{event(1), ""}, onlyOnce())(w, r)
+	}
+	inBubble(t, nil, next, func(t *testing.T, l *lab) {
+		for i := range most + 1 {
+			l.send(request{http.MethodPost, runsPath + "?" + strconv.Itoa(i), "", nil}).want(http.StatusAccepted).rest()
+			synctest.Wait()
+		}
+		l.wantOpen(most)
+		events := func(id int) string {
+			r := l.send(request{http.MethodGet, fmt.Sprintf("/v1/runs/run_%d/events", id), "", nil}).want(http.StatusOK)
+			defer r.leave()
+			return r.next()
+		}
+		asked := l.asked.Load()
+		if got := events(most); got != event(1) {
+			t.Errorf("of the last: %q", got)
+		}
+		if got := events(0); got != plain(0, event(1)) {
+			t.Errorf("of the first: %q", got)
+		}
+		l.wantAsked(asked + 1)
+		l.runs.Shutdown(1)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		l.wantOpen(0)
+	})
+}
