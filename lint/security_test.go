@@ -209,6 +209,8 @@ var securityTests = map[string]string{
 	"a request, max_request":                                                             "TestMaxRequest TestEndlessRequestsAreNotHeld TestMaxRequestOfHermesBoundsBoth TestHistoriesThatPassUntouched",
 	"memory for it":                                                                      "TestMemoryIsNotAllocatedForPromises TestHealingTakesBoundedMemory TestMemoryOfOpenStreams TestABodyTakesItsSize TestBodiesBeforeAnyCheckTakeTheirSize",
 	"memory for a body that is announced and has not come":                               "TestMemoryIsNotAllocatedForPromises",
+	"an event of a response that is read for its number":                                 "TestResponseWithLargeEvents",
+	"where in a response's stream its id is looked for":                                  "TestResponseWithAnotherBeginning",
 	"tool calls of a message that may be cards":                                          "TestManyCallsAreNoCards",
 	"header":                                "TestLongRequestHeadersAreRefused",
 	"a client that sends slowly":            "TestRequestsThatAreNotSentInGoodOrder",

@@ -7,6 +7,7 @@
 //
 //	resume.go, options.go    New and Serve: which log a request gets
 //	request.go, problem.go   what a request asks for, and who asks; refusals
+//	responses.go             responses of /v1/responses by their own ids
 //	read.go                  how clients read logs
 //	run.go                   a call of the handler, and the http.ResponseWriter in it
 //	presence.go              how long that goes on without a client

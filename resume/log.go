@@ -45,7 +45,7 @@ type memoryLog struct {
 
 func newMemoryLog(m *Memory, e Entry, run Run) *memoryLog {
 	return &memoryLog{
-		in: m, entry: e, run: run, overhead: logOverhead + int64(len(e.Path)+len(e.Progress)),
+		in: m, entry: e, run: run, overhead: logOverhead + int64(len(e.Path)+len(e.Progress)+len(e.Cancelled)),
 		changed: make(chan struct{}), moved: make(chan struct{}, 1),
 	}
 }

@@ -25,11 +25,17 @@ func NewMemory() *Memory {
 	return &Memory{byID: make(map[string]*memoryLog), byKey: make(map[Digest]*memoryLog)}
 }
 
-// Used returns how many bytes all logs take, and how many logs there are.
+// Used returns how many bytes all logs take, and how many logs there are, other names of
+// them not counted.
 func (m *Memory) Used() (bytes int64, logs int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.used, len(m.byID)
+	for _, l := range m.byID {
+		if l.entry.Of == "" {
+			logs++
+		}
+	}
+	return m.used, logs
 }
 
 // Claim implements Store.

@@ -58,6 +58,8 @@ var (
 		"Last-Event-ID names no event of this stream. Send the id of the last event of it that you have received.", 0}
 	errUnreadable = &problem{"Unreadable body", http.StatusBadRequest,
 		"The body of the request could not be read to its end. Send it whole, or none.", 0}
+	errBadStartingAfter = &problem{"Invalid starting_after", http.StatusBadRequest,
+		"The value must be a sequence_number, not negative. Leave it out for the whole stream.", 0}
 	errBadDetach = &problem{"Invalid " + DetachHeader, http.StatusBadRequest,
 		"The value must be a duration such as 10m or 30s, not negative. 0s turns it off.", 0}
 )

@@ -63,19 +63,25 @@ func (x *run) attend(w http.ResponseWriter, r *http.Request, body []byte, next N
 // after the number n, and those that are still to come. If it returns a problem, it has not
 // answered. frees says that the log's key is free when r's client has been sent all.
 func follow(o *Options, w http.ResponseWriter, r *http.Request, id string, n uint64, hasKey, frees bool) error {
+	reader := o.Store.Read(r.Context(), id, n)
+	defer reader.Close()
+	how := HowReplayed
+	if n > 0 {
+		how = HowContinued
+	}
 	whole := func() {}
 	if frees {
 		whole = func() { free(o, id) }
 	}
-	return followReader(o, w, r, o.Store.Read(r.Context(), id, n), n > 0, hasKey, whole)
+	// So that an EventSource, which takes every end for a failure, stops.
+	return followReader(o, w, r, reader, how, hasKey, r.Method != http.MethodPost && n > 0, whole)
 }
 
-// followReader is follow with a reader, which it closes. continues says that the client has the
-// events before, and whole is called when it has been sent all.
+// followReader is follow with a reader. With noContent, the answer has the status 204 if it is
+// over and there is nothing to read. When the client has been sent all, whole is called.
 func followReader(
-	o *Options, w http.ResponseWriter, r *http.Request, reader Reader, continues, hasKey bool, whole func(),
+	o *Options, w http.ResponseWriter, r *http.Request, reader Reader, how How, hasKey, noContent bool, whole func(),
 ) error {
-	defer reader.Close()
 	first, err := reader.Next()
 	atEnd := errors.Is(err, io.EOF)
 	if err != nil && !atEnd {
@@ -89,8 +95,7 @@ func followReader(
 		w.WriteHeader(statusGone)
 		return nil
 	}
-	if r.Method != http.MethodPost && continues && atEnd {
-		// So that an EventSource, which takes every end for a failure, stops.
+	if noContent && atEnd {
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
@@ -102,10 +107,6 @@ func followReader(
 	}
 	if hasKey {
 		header.Set(ReplayedHeader, "true")
-	}
-	how := HowReplayed
-	if continues {
-		how = HowContinued
 	}
 	// Without a media type, net/http looks for it in what comes with the header.
 	flushes := func(wrote bool) bool { return wrote || first.Status == 0 }

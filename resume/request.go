@@ -29,6 +29,14 @@ const idPrefix = "stream_"
 func newID() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails
+	return idOf(b)
+}
+
+// derivedID returns the id that is derived from a keyed hash.
+func derivedID(d Digest) string { return idOf([16]byte(d[:16])) }
+
+// idOf returns the id with the bits.
+func idOf(b [16]byte) string {
 	return idPrefix + base64.RawURLEncoding.EncodeToString(b[:])
 }
 
@@ -113,6 +121,11 @@ func owner(o *Options, r *http.Request, resource string) Digest {
 	if of, _, ok := named(path); ok {
 		path = of
 	}
+	return ownerAt(o, r, resource, server, path)
+}
+
+// ownerAt is owner for the server and the path of the resource that the client asked for.
+func ownerAt(o *Options, r *http.Request, resource, server, path string) Digest {
 	fields := [][]string{{r.Host, resource}, {server, path}}
 	for _, name := range credentials {
 		fields = append(fields, r.Header[name])

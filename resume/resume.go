@@ -49,6 +49,11 @@ func (p *Resume) Serve(w http.ResponseWriter, r *http.Request, next Next) error 
 func (p *Resume) serve(w http.ResponseWriter, r *http.Request, next Next) error {
 	at, bad := lastEvent(r.Header)
 	resource, id, names := named(r.URL.Path)
+	if of, ok := asksForResponse(r); ok {
+		if answered, err := p.response(w, r, of, at, bad); answered {
+			return err
+		}
+	}
 	switch {
 	case r.Method == http.MethodGet && isEvents(r.URL.Path):
 		return p.events(w, r, next)
@@ -64,7 +69,7 @@ func (p *Resume) serve(w http.ResponseWriter, r *http.Request, next Next) error 
 			return errNoEvent
 		case at.id != "":
 			return p.resume(w, r, r.URL.Path, at, a.key)
-		case asks:
+		case asks, asksInBody(p.o, r):
 			return p.post(w, r, a, next)
 		}
 	case !names:
@@ -84,6 +89,9 @@ func (p *Resume) post(w http.ResponseWriter, r *http.Request, a asked, next Next
 	body, ok := readBody(r, p.o.MaxRequest())
 	if !ok {
 		return next(w, r)
+	}
+	if a.sdk && len(r.Header[DetachHeader]) == 0 && rewrite.IsResponsesPath(r.URL.Path) && rewrite.AsksForBackground(body) {
+		a.detach, a.keep = p.o.Detach, p.o.Keep // longer than for a repeat
 	}
 	e := Entry{
 		ID: newID(), Path: strings.Clone(r.URL.Path), Progress: r.Header.Get(proxy.ProgressHeader),

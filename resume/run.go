@@ -14,6 +14,7 @@ import (
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/panics"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
 // A Next is the handler that Serve calls for answers. It may return an error.
@@ -39,6 +40,8 @@ type run struct {
 	frees   bool          // its key is of the configuration: see free
 	at      string        // the address of the stream
 	seen    seen          // what its first client has of a plain log
+	// background says that the request asks that its run goes on without a client, and it does.
+	background bool
 
 	informing sync.Mutex // held while an informational answer is sent; taken before mu
 	informed  int        // bytes of these
@@ -61,10 +64,11 @@ type run struct {
 	kept     http.Header // of the answer, for the log
 	own      http.Header // what only the first client gets of the header of a stream
 	number   *numberer
-	begun    bool // the log has
-	early    bool // its header left before any byte
-	torn     bool // upstream's stream has broken off, and may be asked for again
-	status   int  // of a body; 0 for an event stream
+	name     *responseName // nil for other answers than responses
+	begun    bool          // the log has
+	early    bool          // its header left before any byte
+	torn     bool          // upstream's stream has broken off, and may be asked for again
+	status   int           // of a body; 0 for an event stream
 	body     *bufio.Writer
 	flushed  atomic.Bool // the body was; the first client's goroutine asks
 	logErr   error       // of the log
@@ -83,6 +87,9 @@ func newRun(o *Options, e Entry, a asked, w http.ResponseWriter, r *http.Request
 	}
 	if w != nil {
 		x.header, x.before = w.Header().Clone(), w.Header().Clone()
+	}
+	if rewrite.IsResponsesPath(r.URL.Path) {
+		x.name, x.background = newResponseName(), a.detach > 0 && rewrite.AsksForBackground(body)
 	}
 	ctx := context.WithValue(context.WithoutCancel(r.Context()), runKey{}, x)
 	x.ctx, x.abort = context.WithCancelCause(ctx)
@@ -121,6 +128,7 @@ func (x *run) end(r *http.Request) {
 	}
 	x.mu.Unlock()
 	x.ended = e
+	x.name.end()
 	if v := panics.Catch(func() { x.endAnswer(client) }); x.panicked == nil {
 		x.panicked = v
 	}
@@ -301,6 +309,7 @@ func (x *run) Write(p []byte) (int, error) {
 		return len(p), nil
 	}
 	if x.logErr == nil {
+		x.name.look(x, p) // before a client can know it
 		b := make([]byte, 0, len(p)+len("id: /18446744073709551615\n")+len(x.entry.ID))
 		b, ends := x.number.add(b, nil, p)
 		if x.entry.Plain && len(ends) > 0 {

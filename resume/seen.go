@@ -41,7 +41,13 @@ func (s seen) follow(o *Options, w http.ResponseWriter, r *http.Request, id stri
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
-	return followReader(o, w, r, s.skip(o.Store.Read(r.Context(), id, n)), s.ok, false, func() {})
+	reader := s.skip(o.Store.Read(r.Context(), id, n))
+	defer reader.Close()
+	how := HowReplayed
+	if s.ok {
+		how = HowContinued
+	}
+	return followReader(o, w, r, reader, how, false, r.Method != http.MethodPost && s.ok, func() {})
 }
 
 // place returns the number in the log of an event that is not after the last one seen, 0 for none,

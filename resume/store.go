@@ -141,6 +141,10 @@ type Entry struct {
 	// Keep, MaxStream and MaxMemory are those of the Options.
 	Keep                 time.Duration
 	MaxStream, MaxMemory int64
+	// Of is the ID of the log that this one is another name of, "" if it is a log of its own.
+	// Another name has an answer without a header and events. Cancelled is what a client
+	// gets that cancels the response with that name, JSON.
+	Of, Cancelled string
 }
 
 // Errors of stores and readers.

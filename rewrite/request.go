@@ -41,6 +41,10 @@ const (
 // to 0.22 and in each of its APIs. The zero value is the empty set.
 type Ignored uint8
 
+// Background is the member background of a request to /v1/responses. Package resume does what it
+// asks for if the answer is a stream.
+const Background Ignored = 1 << 0
+
 // ignored are the members of that set, one for each bit: the name, that of the request's
 // member, and whether a value of that asks for anything. A value that means the same as
 // none, such as an empty list of tools, does not.
@@ -94,6 +98,13 @@ func Heal(body []byte, tools *Tools) ([]byte, Healed) {
 func AskedOf(body []byte) Asked {
 	h, _ := read(body)
 	return h.Asked
+}
+
+// AsksForBackground reports whether body, the JSON of a request to /v1/responses, asks for a stream
+// that goes on without its client: its members stream and background are true. It allocates nothing.
+func AsksForBackground(body []byte) bool {
+	h, _ := read(body)
+	return h.Asked == AskedStream && h.Ignored&Background != 0
 }
 
 // read returns what the members of the request in body say. Of those that are there twice the

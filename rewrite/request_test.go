@@ -88,6 +88,24 @@ func TestIgnoredOfARequest(t *testing.T) {
 	}
 }
 
+// A request asks for a stream in the background by two members.
+func TestAsksForBackground(t *testing.T) {
+	for body, want := range map[string]bool{
+		`{"background":true,"stream":true}`:                    true,
+		`{"stream":true,"tools":[1],"background":true}`:        true,
+		`{"background":true,"stream":true,"background":false}`: false,
+		`{"background":true,"stream":false}`:                   false,
+		`{"background":true}`:                                  false,
+		`{"stream":true}`:                                      false,
+		`{"stream":true,"tools":[1]}`:                          false,
+		`{"background":true,"stream":true`:                     false,
+		``:                                                     false,
+	} {
+		equal(t, AsksForBackground([]byte(body)), want, body)
+		equal(t, Ignored(Background).Names()[0], "background", "the name")
+	}
+}
+
 // A request says that it is a diagnostic one by a member that Hermes compares as a whole.
 func TestDiagnosticRequest(t *testing.T) {
 	for want, requests := range map[bool][]string{

@@ -126,10 +126,9 @@ func (r *reader) Next() (resume.Part, error) {
 	}
 	for r.err == nil {
 		if len(r.have) == 0 {
-			if err := r.wait(); err != nil {
-				if r.ctx.Err() != nil {
-					return resume.Part{}, r.ctx.Err()
-				}
+			if err := r.wait(); err != nil && r.ctx.Err() != nil {
+				return resume.Part{}, r.ctx.Err()
+			} else if err != nil {
 				r.err = resume.ErrBroken
 				break
 			}

@@ -16,6 +16,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/internal/accesslog"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/bounded"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/resume"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -32,7 +33,11 @@ type Observer struct {
 
 // Request implements proxy.Observer.
 func (o *Observer) Request(r *http.Request, read rewrite.Healed) {
-	if names := read.Ignored.Names(); names != nil {
+	ignored := read.Ignored
+	if resume.Background(r.Context()) {
+		ignored &^= rewrite.Background
+	}
+	if names := ignored.Names(); names != nil {
 		accesslog.Add(r, zap.Strings("hermes_ignored", names))
 	}
 	markers := read.Markers

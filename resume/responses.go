@@ -1,0 +1,358 @@
+package resume
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
+)
+
+// The stream of a response of /v1/responses has a second name, the id of the response, which
+// every SDK of OpenAI knows how to ask for. The name is a log of its own without an answer. It is
+// claimed before the event with the id is in the stream's log, so that a client that knows the id
+// finds it, and ends with the run, in front of the stream: a name whose stream is gone
+// is one of a run that was cancelled.
+
+// Bounds of what is read of a response's stream.
+const (
+	// maxCreated is how much of the beginning of a stream the id of its response is looked for
+	// in, in bytes. Hermes' first event has 200.
+	maxCreated = 16 << 10
+	// maxSought is the size in bytes above which an event is not searched for its number.
+	maxSought = 1 << 20
+	// namePatience is how long the first event of a response waits for a storage to take its name.
+	namePatience = time.Second
+)
+
+// responseEvent is what counts of an event of a response.
+type responseEvent struct {
+	Type     string          `json:"type"`
+	Number   *int64          `json:"sequence_number"`
+	Response json.RawMessage `json:"response"`
+}
+
+// readEvent returns the event in the data of a frame, zero if it is no event of a response.
+func readEvent(data []byte) responseEvent {
+	var e responseEvent
+	if json.Unmarshal(data, &e) != nil {
+		return responseEvent{}
+	}
+	return e
+}
+
+// responseName finds the id of the response in what a run writes, and has the log that makes it
+// another name of the run's. It is used by the goroutine of next alone. A nil one does nothing.
+type responseName struct {
+	frames sse.Scanner
+	left   int    // how many bytes it still looks at
+	log    Writer // nil if there is none
+}
+
+func newResponseName() *responseName {
+	return &responseName{frames: sse.Scanner{MaxFrame: maxCreated}, left: maxCreated}
+}
+
+// look looks for the id in p, the next bytes that the run x writes, and claims the name.
+func (n *responseName) look(x *run, p []byte) {
+	if n == nil || n.left == 0 {
+		return
+	}
+	p = p[:min(len(p), n.left)]
+	n.left -= len(p)
+	n.frames.Feed(p)
+	var frame sse.Frame
+	for u, b, ok := n.frames.Next(); ok; u, b, ok = n.frames.Next() {
+		if u != sse.UnitFrame {
+			continue
+		}
+		frame.Parse(b)
+		e := readEvent(frame.Data)
+		if id, cancelled := cancelledOf(e.Response); e.Type == "response.created" && id != "" {
+			n.left = 0
+			n.log = claimName(x, id, cancelled)
+			break
+		}
+	}
+	if n.frames.Rest(); n.left == 0 {
+		n.frames = sse.Scanner{}
+	}
+}
+
+// end ends the name.
+func (n *responseName) end() {
+	if n != nil && n.log != nil {
+		_ = n.log.Append(context.Background(), Part{Header: make(http.Header)}) // only what has begun is kept
+		n.log.End(Whole)
+	}
+}
+
+// cancelledOf returns the id of a response that has begun, "" if it has none, and that response
+// as a client gets it that cancels it.
+func cancelledOf(response json.RawMessage) (id, cancelled string) {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(response, &members) != nil || json.Unmarshal(members["id"], &id) != nil {
+		return "", ""
+	}
+	members["status"] = json.RawMessage(`"cancelled"`)
+	text, _ := json.Marshal(members) // valid JSON
+	return id, string(text)
+}
+
+// claimName makes the id of a response another name of the log of x. It returns nil if there is
+// no log to be had for that, or another stream has the name.
+func claimName(x *run, id, cancelled string) Writer {
+	ctx, stop := context.WithTimeout(x.ctx, namePatience)
+	defer stop()
+	e := Entry{
+		Owner: x.entry.Owner, Of: x.entry.ID, Cancelled: cancelled,
+		Keep: x.entry.Keep, MaxStream: x.entry.MaxStream, MaxMemory: x.entry.MaxMemory,
+	}
+	e.ID, e.Key = nameOf(x.o.Secret, e.Owner, id)
+	_, w, _ := x.o.Store.Claim(ctx, e, Run{func(int) {}, func(Reason) {}})
+	return w
+}
+
+// nameOf returns the id and the key of the log that makes a response's id another name of a
+// stream of the owner's. No client can know them.
+func nameOf(secret []byte, owner Digest, id string) (string, Digest) {
+	d := hash(secret, [][]string{{string(owner[:])}, {"response", id}})
+	return derivedID(d), d
+}
+
+// asksInBody reports whether r, a POST that asks for nothing in its header, asks in its
+// body: by background. It must be read for that, and r has a body that gives the same.
+func asksInBody(o *Options, r *http.Request) bool {
+	if !rewrite.IsResponsesPath(r.URL.Path) || o.Detach == 0 || len(r.Header[DetachHeader]) > 0 || !isJSON(head.MediaType(r.Header)) {
+		return false
+	}
+	body, ok := readBody(r, o.MaxRequest())
+	if ok {
+		giveBody(r, body)
+	}
+	return ok && rewrite.AsksForBackground(body)
+}
+
+// Background reports whether a request with the context asks for an answer in the background
+// (rewrite.AsksForBackground), and goes on without a client.
+func Background(ctx context.Context) bool {
+	x, ok := ctx.Value(runKey{}).(*run)
+	return ok && x.background
+}
+
+// responseAsked is a request for a response by its id.
+type responseAsked struct {
+	resource string // the path of the request that began it
+	id       string
+	cancels  bool
+	query    url.Values // of a request for the stream
+}
+
+// asksForResponse returns what r asks for if that is the stream of a response by the id of that, or
+// its end.
+func asksForResponse(r *http.Request) (of responseAsked, ok bool) {
+	path := r.URL.Path
+	switch r.Method {
+	case http.MethodGet:
+		if !strings.Contains(r.URL.RawQuery, "stream=") {
+			return of, false
+		}
+		of.query = r.URL.Query()
+		if stream, err := strconv.ParseBool(of.query.Get("stream")); err != nil || !stream {
+			return of, false
+		}
+	case http.MethodPost:
+		if path, of.cancels = strings.CutSuffix(path, cancelSuffix); !of.cancels {
+			return of, false
+		}
+	default:
+		return of, false
+	}
+	i := strings.LastIndexByte(path, '/')
+	of.resource, of.id = path[:max(i, 0)], path[i+1:]
+	return of, rewrite.IsResponsesPath(of.resource) && of.id != "" && !idForm.MatchString(of.id)
+}
+
+// cancelSuffix is what follows the id of a response in the path that cancels it.
+const cancelSuffix = "/cancel"
+
+// name returns the entry that makes the response another name of a log that r may have.
+func (p *Resume) name(r *http.Request, of responseAsked) (Entry, error) {
+	server, path := p.o.Asked(r)
+	if of.cancels {
+		path = strings.TrimSuffix(path, cancelSuffix)
+	}
+	path = strings.TrimSuffix(path, "/"+of.id)
+	id, _ := nameOf(p.o.Secret, ownerAt(p.o, r, of.resource, server, path), of.id)
+	return p.o.Store.Find(r.Context(), id)
+}
+
+// response answers r, which asks for a response by its id, if that is the name of a log. at and bad
+// are those of lastEvent.
+func (p *Resume) response(w http.ResponseWriter, r *http.Request, of responseAsked, at position, bad bool) (answered bool, err error) {
+	name, err := p.name(r, of)
+	if err == nil {
+		_, err = p.o.Store.Find(r.Context(), name.Of)
+	}
+	switch gone := errors.Is(err, ErrDropped); {
+	case gone && of.cancels && name.Of != "": // it was cancelled before
+		sendResponse(w, name.Cancelled)
+		return true, nil
+	case gone:
+		return false, nil
+	case err != nil:
+		return true, problemOf(err)
+	case of.cancels:
+		err = p.cancelResponse(w, r, name)
+	case bad || at.id != "" && at.id != name.Of:
+		return true, errNoEvent
+	case at.id != "":
+		err = follow(p.o, w, r, name.Of, at.n, false, false)
+	default:
+		err = p.responseAfter(w, r, name.Of, of.query.Get("starting_after"))
+	}
+	return !errors.Is(err, errUnknown), err
+}
+
+// responseAfter answers r with the events of the stream with the id after the one with the
+// sequence_number in after, or with all if that is empty.
+func (p *Resume) responseAfter(w http.ResponseWriter, r *http.Request, id, after string) error {
+	if after == "" {
+		return follow(p.o, w, r, id, 0, false, false)
+	}
+	sequence, err := strconv.ParseInt(after, 10, 64)
+	if err != nil || sequence < 0 {
+		return errBadStartingAfter
+	}
+	n, seeker, err := seek(r.Context(), p.o.Store, id, sequence)
+	// A run goes on only as long as it has a reader, so that the next one comes before this one leaves.
+	reader := p.o.Store.Read(r.Context(), id, n)
+	defer reader.Close()
+	seeker.Close()
+	if err != nil {
+		return problemOf(err)
+	}
+	return followReader(p.o, w, r, reader, HowContinued, false, false, func() {}) // with 204, openai-node fails
+}
+
+// seek returns the number of the event after which those come whose sequence_number is above
+// after. Events without one belong to the one before them. It waits for that event, if it has not come,
+// until the stream ends. The reader that it has used must be closed, also after an error.
+func seek(ctx context.Context, s Store, id string, after int64) (n uint64, r Reader, err error) {
+	r = s.Read(ctx, id, 0)
+	_, err = r.Next()
+	isLost := false // what comes before the first event with a number
+	for gone := (*GoneError)(nil); errors.As(err, &gone); _, err = r.Next() {
+		isLost, n = true, gone.First-1
+		old := r
+		r = s.Read(ctx, id, n)
+		old.Close()
+	}
+	frames := sse.Scanner{MaxFrame: maxSought}
+	var frame sse.Frame
+	for err == nil {
+		var p Part
+		if p, err = r.Next(); err != nil {
+			break
+		}
+		frames.Feed(p.Data)
+		for u, b, ok := frames.Next(); ok; u, b, ok = frames.Next() {
+			if u == sse.UnitRaw && !frames.Raw() {
+				n++ // it has no number here: the next one says more
+			}
+			if u != sse.UnitFrame {
+				continue
+			}
+			frame.Parse(b)
+			_, number, _ := strings.Cut(string(frame.ID), "/")
+			last := n
+			n, _ = strconv.ParseUint(number, 10, 64) // a log's own id
+			switch e := readEvent(frame.Data); {
+			case e.Number == nil:
+			case isLost && *e.Number > after+1:
+				return n, r, &GoneError{n}
+			case *e.Number == after:
+				return n, r, nil
+			case *e.Number > after:
+				return last, r, nil
+			default:
+				isLost = false
+			}
+		}
+		frames.Rest()
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, ErrBroken) {
+		err = nil
+	}
+	return n, r, err
+}
+
+// cancelResponse answers a request to cancel the response with the name: as cancelled, or as it has
+// ended. It returns errUnknown if it does not know how.
+func (p *Resume) cancelResponse(w http.ResponseWriter, r *http.Request, name Entry) error {
+	answer, err := ended(r.Context(), p.o.Store, name.Of)
+	switch {
+	case errors.Is(err, errUnknown):
+		return errUnknown
+	case err != nil:
+		return problemOf(err)
+	case answer != "":
+		sendResponse(w, answer)
+		return nil
+	}
+	if err := p.o.Store.Delete(r.Context(), name.Of); err != nil && !errors.Is(err, ErrDropped) {
+		return problemOf(err)
+	}
+	sendResponse(w, name.Cancelled)
+	return nil
+}
+
+// sendResponse sends a response, JSON.
+func sendResponse(w http.ResponseWriter, response string) {
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Length", strconv.Itoa(len(response)))
+	h.Set("Cache-Control", "no-store")
+	_, _ = io.WriteString(w, response) // an error cannot be sent either
+}
+
+// ended returns the response that the stream with the id has ended with, "" if the stream goes on.
+// The error is errUnknown if the stream has ended without one.
+func ended(ctx context.Context, s Store, id string) (response string, err error) {
+	ctx, stop := context.WithCancel(ctx)
+	stop() // or it would wait for the end
+	frames := sse.Scanner{MaxFrame: maxSought}
+	var frame sse.Frame
+	for p, err := range rest(ctx, s, id) {
+		switch {
+		case err == nil:
+		case !errors.Is(err, io.EOF) && !errors.Is(err, ErrBroken):
+			return "", err
+		case response == "":
+			return "", errUnknown
+		default:
+			return response, nil
+		}
+		frames.Feed(p)
+		for u, b, ok := frames.Next(); ok; u, b, ok = frames.Next() {
+			if u != sse.UnitFrame {
+				continue
+			}
+			frame.Parse(b)
+			switch e := readEvent(frame.Data); e.Type {
+			case "response.completed", "response.failed", "response.incomplete", "response.cancelled":
+				response = string(e.Response)
+			}
+		}
+		frames.Rest()
+	}
+	return "", nil
+}
