@@ -41,6 +41,7 @@ func TestCutConnections(t *testing.T) {
 	drivers, house := map[string]*driver{}, new(cutHouse)
 	for _, w := range cutWays {
 		t.Run(w.name(), func(t *testing.T) {
+			harness.Program(t, "HERMES_REDIS", "valkey-server", "redis-server")
 			c := &cutBench{up: up, base: base, way: w, house: house}
 			w.start(t, shop, drivers, c)
 			rows[w.name()] = c.row(t)
@@ -501,11 +502,20 @@ func (f flusher) Write(p []byte) (int, error) {
 	return n, err
 }
 
+// readsOn is how long after the last event the connection is cut of a client that waits for its end.
+const readsOn = 10 * time.Second
+
 // cutNow ends the connection to the client, and that to the sidecar.
 func (j *journey) cutNow() {
 	if j.at.killed && !j.at.late {
 		j.stored("Let me")
 		j.kill()
+	}
+	if at := j.at.behind[j.kind]; at != nil && at == atEnd[j.kind] {
+		select { // a client that stops reading there has all
+		case <-j.back:
+		case <-time.After(readsOn):
+		}
 	}
 	now := time.Now()
 	j.wentAt.Store(&now)

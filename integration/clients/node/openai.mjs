@@ -44,6 +44,9 @@ async function respond(responses, c, seen) {
         else if (event.type === 'response.completed') {
           seen.finish = 'stop';
           return;
+        } else if (event.type === 'response.failed') {
+          seen.fail('event', event.response.error);
+          return;
         }
       }
       if (!tries) return;

@@ -47,6 +47,10 @@ def respond(responses, case, seen):
                 elif event.type == "response.completed":
                     seen.finish = "stop"
                     return
+                elif event.type == "response.failed":
+                    error = event.response.error
+                    seen.error = {"how": "event", "type": event.type, "message": error.message, "code": error.code}
+                    return
             if not tries_left:
                 return
         except Exception:
