@@ -105,7 +105,7 @@ func (p *Resume) post(w http.ResponseWriter, r *http.Request, a asked, next Next
 	}
 	switch {
 	case ofSDK:
-		e.Key, e.KeyKeep = sdkKeyOf(p.o.Secret, e.Owner, r.URL.RawQuery, e.Body), sdkKeep
+		e.Key, e.KeyKeep = sdkKeyOf(p.o.Secret, e.Owner, r, e.Body), sdkKeep
 		e.Takes = !a.again
 	case a.values != nil:
 		e.Key = keyOfValues(p.o, e, r.URL.RawQuery, a.values)

@@ -95,13 +95,16 @@ func TestOthersDoNotJoin(t *testing.T) {
 	for name, q := range map[string]request{
 		"another client": sdk(1, "Authorization", "Bearer b"),
 		"no credentials": sdk(1), "another body": otherBody, "another path": otherPlace, "another query": otherQuery,
-		"a key": sdk(1, "Authorization", "Bearer a", key, "k"),
+		"another session": sdk(1, "Authorization", "Bearer a", "X-Hermes-Session-Id", "s"),
+		"another memory":  sdk(1, "Authorization", "Bearer a", "X-Hermes-Session-Key", "s"),
+		"another form":    sdk(1, "Authorization", "Bearer a", "X-Hermes-Tool-Progress", "off"),
+		"a key":           sdk(1, "Authorization", "Bearer a", key, "k"),
 	} {
 		if r := l.send(q).want(http.StatusOK); r.id() == id || r.id() == "" || r.Header.Get(replayed) != "" {
 			t.Errorf("%s: %v", name, r.Header)
 		}
 	}
-	l.wantAsked(7)
+	l.wantAsked(10)
 }
 
 // TestHeadersThatAreNoneOfSDKs ask for nothing.
