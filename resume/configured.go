@@ -74,10 +74,14 @@ func keyOfValues(o *Options, e Entry, query string, values []string) Digest {
 // freeTimeout is how long the end of an answer waits for a storage to free its key.
 const freeTimeout = time.Second
 
-// free deletes the log with the id, whose key is the configuration's, after a client has been sent
-// all of it. A user who then has the answer made again sends the same request, and wants another
-// answer. If the storage does not answer, the log stays for as long as others.
-func free(o *Options, id string) {
+// free deletes the log with the id, whose key is the configuration's, after the client of r has been
+// sent all of it, unless that is known to have left. A user who then has the answer made again sends
+// the same request, and wants another answer. If the storage does not answer, the log stays for as
+// long as others.
+func free(o *Options, r *http.Request, id string) {
+	if r.Context().Err() != nil {
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), freeTimeout)
 	defer cancel()
 	_ = o.Store.Delete(ctx, id)

@@ -1,6 +1,7 @@
 package resume_test
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -217,6 +218,58 @@ func TestKeyOfARunThatFailedIsFree(t *testing.T) {
 			}
 		})
 	})
+}
+
+// TestKeyOfALostAnswerIsNotFree: what is written to a client that is known to have left is not sent.
+func TestKeyOfALostAnswerIsNotFree(t *testing.T) {
+	for name, first := range map[string]bool{"the first client": true, "one that has joined": false} {
+		t.Run(name, func(t *testing.T) {
+			o := resume.DefaultOptions()
+			byHeader(true, chatID)(&o)
+			store := resume.NewMemory()
+			o.Store = store
+			p := resume.New(o)
+			asked := 0
+			serve := func(leaves bool) {
+				ctx, leave := context.WithCancel(t.Context())
+				defer leave()
+				r := httptest.NewRequest(http.MethodPost, otherPath, strings.NewReader(asking)).WithContext(ctx)
+				setFields(r, post(chatID, "1").header)
+				w := &leaver{ResponseRecorder: httptest.NewRecorder(), leave: func() {}}
+				if leaves {
+					w.leave = leave
+				}
+				_ = p.Serve(w, r, func(w http.ResponseWriter, _ *http.Request) error {
+					asked++
+					w.Header().Set("Content-Type", "text/event-stream")
+					_, err := io.WriteString(w, event(1))
+					return err
+				})
+			}
+			serve(true)
+			if !first {
+				serve(true)
+			}
+			if _, logs := store.Used(); logs != 1 {
+				t.Fatalf("%d logs", logs)
+			}
+			serve(false)
+			if _, logs := store.Used(); logs != 0 || asked != 1 {
+				t.Errorf("%d logs, asked %d times", logs, asked)
+			}
+		})
+	}
+}
+
+// leaver is a client that leaves when it is sent something, which no write tells.
+type leaver struct {
+	*httptest.ResponseRecorder
+	leave func()
+}
+
+func (l *leaver) Write(p []byte) (int, error) {
+	l.leave()
+	return len(p), nil
 }
 
 // TestKeyOfAnAnswerWithoutItsBeginning runs anew: a client that knows no ids can do nothing with the

@@ -9,6 +9,7 @@
 //	sdk.go                   what SDKs repeat, and answers that are no event streams
 //	request.go, problem.go   what a request asks for, and who asks; refusals
 //	responses.go             responses of /v1/responses by their own ids
+//	configured.go            what the site's configuration asks for in its place
 //	read.go                  how clients read logs
 //	run.go                   a call of the handler, and the http.ResponseWriter in it
 //	presence.go              how long that goes on without a client

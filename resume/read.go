@@ -46,7 +46,7 @@ func (x *run) attend(w http.ResponseWriter, r *http.Request, body []byte, next N
 	if streams && err == nil {
 		head.CopyTrailers(w.Header(), x.header)
 		if x.frees {
-			free(x.o, x.entry.ID)
+			free(x.o, r, x.entry.ID)
 		}
 	}
 	switch {
@@ -71,7 +71,7 @@ func follow(o *Options, w http.ResponseWriter, r *http.Request, id string, n uin
 	}
 	whole := func() {}
 	if frees {
-		whole = func() { free(o, id) }
+		whole = func() { free(o, r, id) }
 	}
 	// So that an EventSource, which takes every end for a failure, stops.
 	return followReader(o, w, r, reader, how, hasKey, r.Method != http.MethodPost && n > 0, whole)
