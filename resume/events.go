@@ -2,13 +2,17 @@ package resume
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
 	"regexp"
+	"strconv"
 	"strings"
+	"time"
 
+	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -21,9 +25,9 @@ import (
 // client has, because Hermes repeats them.
 //
 // Such a run of ours ends no run of Hermes'. Once it has an event it goes on without clients
-// until upstream ends it, and counts in no limit of those. If it is cut short, and upstream
-// numbers its events or there is no reader, then its log is deleted: upstream is asked again
-// by the next reader.
+// until upstream ends it, and counts in no limit of those. If upstream's stream breaks off and its
+// events have numbers, upstream is asked for the rest. If that fails, or a run that can be asked
+// again or has no reader is cancelled, the log is deleted, and the next reader begins another.
 
 // isEvents reports whether a GET of the path asks for the events of a run.
 func isEvents(path string) bool {
@@ -81,7 +85,7 @@ func (p *Resume) keepingEvents(next Next) Next {
 				writer.End(Dropped)
 			default:
 				x.log = writer
-				x.call(up, next)
+				x.call(up, x.persistent(next))
 			}
 		}()
 		return nil
@@ -150,9 +154,7 @@ func (p *Resume) events(w http.ResponseWriter, r *http.Request, next Next) error
 	id := rewrite.RunOfPath(r.URL.Path)
 	e := p.ofEvents(r, strings.TrimSuffix(r.URL.Path, eventsOf(id)), id)
 	// Only after the body does net/http look whether the client is still there.
-	if _, err := io.Copy(io.Discard, r.Body); err != nil {
-		return errUnreadable
-	}
+	_, _ = io.Copy(io.Discard, r.Body) // it says nothing
 	all := toEvents(r.Clone(r.Context()))
 	for {
 		x := newRun(p.o, e, asked{}, w, all, nil)
@@ -168,7 +170,7 @@ func (p *Resume) events(w http.ResponseWriter, r *http.Request, next Next) error
 			return next(w, r)
 		case writer != nil:
 			x.log = writer
-			return x.attend(w, all, nil, next)
+			return x.attend(w, all, nil, x.persistent(next))
 		}
 		if err := x.seen.follow(p.o, w, r, have.ID); !errors.Is(err, errUnknown) {
 			return err
@@ -190,10 +192,15 @@ func (x *run) mayAskAgain() bool {
 	return x.entry.Plain && (x.number.kept || x.ended.Reason == ReasonLeft || x.ended.Reason == ReasonMemory)
 }
 
+// repeats reports whether upstream may be asked for events again: it repeats them, or none has come.
+func (x *run) repeats() bool {
+	return x.entry.Plain && x.kind == kindStream && (x.number.kept || x.number.last == 0)
+}
+
 // isTorn reports whether b has the end that package proxy gives to events of a run that were cut
 // (contract section 6), although upstream can be asked for the rest.
 func (x *run) isTorn(b []byte) bool {
-	if !x.number.kept || !bytes.Contains(b, []byte(`"event": "run.failed"`)) {
+	if !x.repeats() || !bytes.Contains(b, []byte(`"event": "run.failed"`)) {
 		return false
 	}
 	for _, cause := range []rewrite.Cause{rewrite.CauseEOF, rewrite.CauseAborted, rewrite.CauseTimeout, rewrite.CauseShutdown} {
@@ -203,3 +210,103 @@ func (x *run) isTorn(b []byte) bool {
 	}
 	return false
 }
+
+// Bounds of how long a run asks upstream for the rest of its events.
+const (
+	// asksAgainFor is how long it asks without an event that comes.
+	asksAgainFor = time.Minute
+	// firstPause is how long it waits before it asks again after the first time; each pause is
+	// twice as long as the one before, up to longestPause.
+	firstPause   = 250 * time.Millisecond
+	longestPause = 8 * time.Second
+)
+
+// persistent returns a next handler for x, which has the events of a run, that calls next again
+// with the number of the last event when the stream has broken off. Each call has a request of its
+// own.
+func (x *run) persistent(next Next) Next {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		pause, since := time.Duration(0), time.Now()
+		for {
+			from := x.number.next
+			try, returned := x.o.Detached(r.Clone(r.Context()), w)
+			aborted, err := aborts(func() error { return next(w, try) })
+			returned()
+			if x.number.next > from {
+				pause, since = 0, time.Now()
+			}
+			rest, _ := w.(*remainder)
+			again := x.torn || aborted || err != nil
+			if !again || !x.repeats() || !x.number.between() || rest != nil && rest.refused ||
+				time.Since(since) >= asksAgainFor || !wait(r.Context(), pause) {
+				if aborted {
+					panic(http.ErrAbortHandler)
+				}
+				return err
+			}
+			pause = min(max(2*pause, firstPause), longestPause)
+			x.torn = false
+			if x.number.next > 0 {
+				r.Header[lastEventHeader] = []string{strconv.FormatUint(x.number.next-1, 10)}
+			}
+			w = &remainder{run: x, header: make(http.Header)}
+		}
+	}
+}
+
+// aborts calls f and reports whether it has asked for the answer to be aborted. Other panics go on.
+func aborts(f func() error) (aborted bool, err error) {
+	defer func() {
+		switch v := recover(); v {
+		case nil:
+		case http.ErrAbortHandler: //nolint:errorlint // the very value is the wish
+			aborted = true
+		default:
+			panic(v) // keeps the stack
+		}
+	}()
+	return false, f()
+}
+
+// wait waits, and reports whether ctx is not done then.
+func wait(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil
+}
+
+// remainder is the http.ResponseWriter of a stream that continues that of a run. What is no event
+// stream is an error.
+type remainder struct {
+	run     *run
+	header  http.Header
+	decided bool
+	streams bool
+	refused bool // upstream has no more, and will have none
+}
+
+var errNoRest = errors.New("upstream has answered without the rest of the events")
+
+func (w *remainder) Header() http.Header { return w.header }
+
+func (w *remainder) WriteHeader(status int) {
+	if status < http.StatusOK || w.decided {
+		return
+	}
+	w.decided = true
+	w.streams = status == http.StatusOK && head.MediaType(w.header) == "text/event-stream" && !head.IsEncoded(w.header)
+	w.refused = !w.streams && status < http.StatusInternalServerError
+	w.run.torn = !w.streams
+}
+
+func (w *remainder) Write(p []byte) (int, error) {
+	if w.WriteHeader(http.StatusOK); !w.streams {
+		return 0, errNoRest
+	}
+	return w.run.Write(p)
+}
+
+// FlushError implements the flushing of http.ResponseController.
+func (w *remainder) FlushError() error { return nil }

@@ -1,6 +1,7 @@
 package resume_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -133,6 +135,9 @@ func (g *gateway) serve(w http.ResponseWriter, r *http.Request) error {
 				return err
 			}
 		case <-g.cuts:
+			if g.cut == http.ErrAbortHandler {
+				panic(g.cut)
+			}
 			return g.cut
 		case <-r.Context().Done():
 			g.mu.Lock()
@@ -166,6 +171,9 @@ func (g *gateway) serveNew(send func(string) error, r *http.Request) error {
 		select {
 		case <-changed:
 		case <-g.cuts:
+			if g.cut == http.ErrAbortHandler {
+				panic(g.cut)
+			}
 			return g.cut
 		case <-r.Context().Done():
 			return r.Context().Err()
@@ -333,6 +341,47 @@ func TestRunWithoutLog(t *testing.T) {
 	})
 }
 
+// TestRunAskedForWithAnotherQuery has upstream asked with the same bytes.
+func TestRunAskedForWithAnotherQuery(t *testing.T) {
+	eachGateway(t, nil, func(t *testing.T, l *lab, g *gateway) {
+		g.says("a")
+		q := ofRun()
+		q.path += "?y=%41&x"
+		l.send(q).want(http.StatusOK).next()
+		if g.queries[0] != "y=%41&x" {
+			t.Errorf("upstream was asked with %q", g.queries[0])
+		}
+	})
+}
+
+// unreachable is a store whose logs cannot be claimed.
+type unreachable struct {
+	resume.Store
+	err error
+}
+
+func (s unreachable) Claim(context.Context, resume.Entry, resume.Run) (resume.Entry, resume.Writer, error) {
+	return resume.Entry{}, nil, s.err
+}
+
+// TestRunWhoseLogCannotBeReached is not read from upstream, whose one reader is somewhere else. If it is
+// not known that there is a log, it is read from there, and shared with no other.
+func TestRunWhoseLogCannotBeReached(t *testing.T) {
+	for err, want := range map[error]int{resume.ErrTaken: http.StatusServiceUnavailable, errors.New("away"): http.StatusOK} {
+		set := func(o *resume.Options) { o.Store = unreachable{o.Store, err} }
+		eachGateway(t, set, func(t *testing.T, l *lab, g *gateway) {
+			l.begins(g)
+			g.says("a")
+			r := l.send(ofRun()).want(want)
+			if want == http.StatusServiceUnavailable {
+				g.wantRead(t, 0)
+			} else if got := strings.TrimPrefix(r.next(), ": open\n\n"); got != "" && got != delta("a") {
+				t.Errorf("got %q", got)
+			}
+		})
+	}
+}
+
 // TestRunThatSaysNothing is let go with its last client, if no POST has begun it here: upstream
 // may send keepalives for ever.
 func TestRunThatSaysNothing(t *testing.T) {
@@ -421,6 +470,37 @@ func TestRunThatIsUnknown(t *testing.T) {
 	})
 }
 
+// TestRunThatIsUnknownToTwo gets upstream's own answer for the second client, too, which has waited.
+func TestRunThatIsUnknownToTwo(t *testing.T) {
+	answer := make(chan struct{})
+	next := func(w http.ResponseWriter, r *http.Request) error {
+		<-answer
+		w.WriteHeader(http.StatusNotFound)
+		_, err := io.WriteString(w, "unknown run")
+		return err
+	}
+	l := newLab(t, nil, next)
+	got := make(chan string)
+	for range 2 {
+		go func() {
+			r, err := l.try(ofRun())
+			if err != nil {
+				got <- err.Error()
+				return
+			}
+			body, _ := io.ReadAll(r.in)
+			got <- r.Status + string(body)
+		}()
+	}
+	close(answer)
+	for range 2 {
+		if is := <-got; is != "404 Not Foundunknown run" {
+			t.Error(is)
+		}
+	}
+	l.wantAsked(2)
+}
+
 // TestAnswersThatBeginNoRun have no events read.
 func TestAnswersThatBeginNoRun(t *testing.T) {
 	for name, answer := range map[string]struct {
@@ -466,22 +546,26 @@ func TestRunWithAKey(t *testing.T) {
 	})
 }
 
-// TestRunWhoseEventsBreakOff is asked for them again if upstream repeats them, also when hermes
-// is between, which gives others the end that they lack.
+// guarded returns g as a next handler, behind hermes or not.
+func guarded(g **gateway, isGuarded bool) resume.Next {
+	p := proxy.New(proxy.DefaultOptions())
+	return func(w http.ResponseWriter, r *http.Request) error {
+		if !isGuarded {
+			return (*g).serve(w, r)
+		}
+		return p.Serve(w, r, (*g).serve)
+	}
+}
+
+// TestRunWhoseEventsBreakOff is asked for the rest if upstream repeats events, and its readers notice
+// nothing, also when hermes is between, which gives others the end that they lack.
 func TestRunWhoseEventsBreakOff(t *testing.T) {
-	for _, guarded := range []bool{false, true} {
-		t.Run(fmt.Sprint("hermes ", guarded), func(t *testing.T) {
-			p := proxy.New(proxy.DefaultOptions())
-			g := (*gateway)(nil)
-			next := func(w http.ResponseWriter, r *http.Request) error {
-				if !guarded {
-					return g.serve(w, r)
-				}
-				return p.Serve(w, r, g.serve)
-			}
+	for _, isGuarded := range []bool{false, true} {
+		t.Run(fmt.Sprint("hermes ", isGuarded), func(t *testing.T) {
 			for name, isNew := range map[string]bool{"old": false, "new": true} {
 				t.Run(name, func(t *testing.T) {
-					inBubble(t, nil, next, func(t *testing.T, l *lab) {
+					g := (*gateway)(nil)
+					inBubble(t, nil, guarded(&g, isGuarded), func(t *testing.T, l *lab) {
 						g = newGateway(isNew)
 						g.cut = errors.New("reset")
 						l.begins(g)
@@ -489,35 +573,116 @@ func TestRunWhoseEventsBreakOff(t *testing.T) {
 						r := l.send(ofRun()).want(http.StatusOK)
 						first := r.next()
 						g.cuts <- struct{}{}
-						switch {
-						case isNew, !guarded:
-							r.broken()
-						default:
-							if rest, want := r.rest(), "\"event\": \"run.failed\""; !strings.Contains(rest, want) || !strings.Contains(rest, "id: 1\n") {
-								t.Errorf("the end is %q", rest)
+						if isNew {
+							g.says("b")
+							g.cuts <- struct{}{}
+							g.completes()
+							want := ": open\n" + g.kept[1] + ": open\n" + g.kept[2] + ": stream closed\n"
+							if got := r.rest(); got != want {
+								t.Errorf("got %q, want %q", got, want)
 							}
-						}
-						synctest.Wait()
-						g.says("b")
-						g.completes()
-						if !isNew {
-							// Upstream has dropped the rest: this is the same for all.
-							q := l.send(ofRun()).want(http.StatusOK)
-							if got := q.next(); got != first {
-								t.Errorf("got %q again, want %q", got, first)
+							g.wantRead(t, 3)
+							if g.header[1].Get(lastID) != "0" || g.header[2].Get(lastID) != "1" {
+								t.Errorf("it was asked with %v", g.header)
 							}
-							g.wantRead(t, 1)
 							return
 						}
-						want := ": open\n" + g.kept[1] + g.kept[2] + ": stream closed\n"
-						if got := l.send(ofRun(lastID, "0")).want(http.StatusOK).rest(); got != want {
-							t.Errorf("got %q, want %q", got, want)
+						if !isGuarded {
+							r.broken()
+						} else if rest := r.rest(); !strings.Contains(rest, "\"event\": \"run.failed\"") || !strings.Contains(rest, "id: 1\n") {
+							t.Errorf("the end is %q", rest)
 						}
-						g.wantRead(t, 2)
+						// Upstream has dropped the rest: this is the same for all.
+						if got := l.send(ofRun()).want(http.StatusOK).next(); got != first {
+							t.Errorf("got %q again, want %q", got, first)
+						}
+						g.wantRead(t, 1)
 					})
 				})
 			}
 		})
+	}
+}
+
+// TestRunThatBreaksOffBeforeItsEvents is asked for again. An old Hermes has dropped them, and says so.
+func TestRunThatBreaksOffBeforeItsEvents(t *testing.T) {
+	for _, isGuarded := range []bool{false, true} {
+		for name, isNew := range map[string]bool{"old": false, "new": true} {
+			t.Run(fmt.Sprint(name, " hermes ", isGuarded), func(t *testing.T) {
+				g := (*gateway)(nil)
+				inBubble(t, nil, guarded(&g, isGuarded), func(t *testing.T, l *lab) {
+					g = newGateway(isNew)
+					g.cut = errors.New("reset")
+					l.begins(g)
+					r := l.send(ofRun()).want(http.StatusOK)
+					g.cuts <- struct{}{}
+					if !isNew {
+						if got := r.broken(); got != "" {
+							t.Errorf("got %q", got)
+						}
+						l.send(ofRun()).want(http.StatusNotFound)
+						return
+					}
+					g.says("a")
+					g.completes()
+					want := ": open\n: open\n" + g.kept[0] + g.kept[1] + ": stream closed\n"
+					if got := r.rest(); got != want {
+						t.Errorf("got %q, want %q", got, want)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestRunWhoseEventsStayAway is asked for them for a minute. Then it breaks off for its readers, and the
+// next one asks from the beginning. If upstream says that it has no more, it ends at once.
+func TestRunWhoseEventsStayAway(t *testing.T) {
+	for _, isGuarded := range []bool{false, true} {
+		for status, want := range map[int]time.Duration{http.StatusBadGateway: time.Minute, http.StatusNotFound: 0} {
+			t.Run(fmt.Sprint("hermes ", isGuarded, status), func(t *testing.T) {
+				g := (*gateway)(nil)
+				var away atomic.Bool
+				serve := guarded(&g, isGuarded)
+				next := func(w http.ResponseWriter, r *http.Request) error {
+					if !away.Load() {
+						return serve(w, r)
+					}
+					w.WriteHeader(status)
+					_, _ = io.WriteString(w, "away")
+					return nil
+				}
+				inBubble(t, nil, next, func(t *testing.T, l *lab) {
+					g = newGateway(true)
+					g.cut = http.ErrAbortHandler
+					l.begins(g)
+					g.says("a")
+					r := l.send(ofRun()).want(http.StatusOK)
+					r.next()
+					away.Store(true)
+					began := time.Now()
+					g.cuts <- struct{}{}
+					if got := r.broken(); got != "" {
+						t.Errorf("after the break comes %q", got)
+					}
+					if took := time.Since(began); took < want || took > want+10*time.Second {
+						t.Errorf("it took %v, want %v", took, want)
+					}
+					if n := l.asked.Load(); n > 20 {
+						t.Errorf("upstream was asked %d times", n)
+					}
+					l.over()
+					l.wantEmpty()
+					away.Store(false)
+					g.says("b")
+					g.completes()
+					want := ": open\n" + g.kept[1] + g.kept[2] + ": stream closed\n"
+					if got := l.send(ofRun(lastID, "0")).want(http.StatusOK).rest(); got != want {
+						t.Errorf("got %q, want %q", got, want)
+					}
+				})
+			})
+		}
 	}
 }
 
@@ -653,13 +818,15 @@ func TestManyRuns(t *testing.T) {
 			return r.next()
 		}
 		asked := l.asked.Load()
-		if got := events(most); got != event(1) {
-			t.Errorf("of the last: %q", got)
+		for range 2 {
+			if got := events(most); got != event(1) {
+				t.Errorf("of the last: %q", got)
+			}
 		}
 		if got := events(0); got != plain(0, event(1)) {
 			t.Errorf("of the first: %q", got)
 		}
-		l.wantAsked(asked + 1)
+		l.wantAsked(asked + 2)
 		l.runs.Shutdown(1)
 		time.Sleep(time.Second)
 		synctest.Wait()

@@ -169,7 +169,7 @@ func (x *run) endAnswer(client http.ResponseWriter) {
 		x.begin()
 		how := Broken
 		switch cancelled := x.ended.Reason != ReasonNone; {
-		case x.logErr != nil, x.mayAskAgain() && (cancelled || x.torn):
+		case x.logErr != nil, x.torn, cancelled && x.mayAskAgain():
 		case cancelled:
 			var p Part
 			p, how, x.logErr = Finish(x.entry, x.number.last, x.ended.Reason, rest(x.ctx, x.o.Store, x.entry.ID))
