@@ -19,8 +19,8 @@ import (
 // The stream of a response of /v1/responses has a second name, the id of the response, which
 // every SDK of OpenAI knows how to ask for. The name is a log of its own without an answer. It is
 // claimed before the event with the id is in the stream's log, so that a client that knows the id
-// finds it, and ends with the run, in front of the stream: a name whose stream is gone
-// is one of a run that was cancelled.
+// finds it, and ends with the run. A response that a client has cancelled has another such log, as
+// its stream is deleted.
 
 // Bounds of what is read of a response's stream.
 const (
@@ -90,9 +90,14 @@ func (n *responseName) look(x *run, p []byte) {
 // end ends the name.
 func (n *responseName) end() {
 	if n != nil && n.log != nil {
-		_ = n.log.Append(context.Background(), Part{Header: make(http.Header)}) // only what has begun is kept
-		n.log.End(Whole)
+		endName(n.log)
 	}
+}
+
+// endName ends a log without an answer.
+func endName(w Writer) {
+	_ = w.Append(context.Background(), Part{Header: make(http.Header)}) // only what has begun is kept
+	w.End(Whole)
 }
 
 // cancelledOf returns the id of a response that has begun, "" if it has none, and that response
@@ -116,29 +121,46 @@ func claimName(x *run, id, cancelled string) Writer {
 		Owner: x.entry.Owner, Of: x.entry.ID, Cancelled: cancelled,
 		Keep: x.entry.Keep, MaxStream: x.entry.MaxStream, MaxMemory: x.entry.MaxMemory,
 	}
-	e.ID, e.Key = nameOf(x.o.Secret, e.Owner, id)
+	e.ID, e.Key = nameOf(x.o.Secret, e.Owner, nameOpen, id)
 	_, w, _ := x.o.Store.Claim(ctx, e, Run{func(int) {}, func(Reason) {}})
 	return w
 }
 
+// The kinds of names of a response.
+const (
+	nameOpen      = "response"
+	nameCancelled = "cancelled response"
+)
+
 // nameOf returns the id and the key of the log that makes a response's id another name of a
 // stream of the owner's. No client can know them.
-func nameOf(secret []byte, owner Digest, id string) (string, Digest) {
-	d := hash(secret, [][]string{{string(owner[:])}, {"response", id}})
+func nameOf(secret []byte, owner Digest, kind, id string) (string, Digest) {
+	d := hash(secret, [][]string{{string(owner[:])}, {kind, id}})
 	return derivedID(d), d
 }
 
-// asksInBody reports whether r, a POST that asks for nothing in its header, asks in its
-// body: by background. It must be read for that, and r has a body that gives the same.
+// inBackground reports whether r, a POST with the body, asks for a stream in the background, and its
+// header says nothing of that.
+func inBackground(o *Options, r *http.Request, body []byte) bool {
+	return mayAskInBody(o, r) && rewrite.AsksForBackground(body)
+}
+
+// mayAskInBody reports whether r, a POST, may be one that only its body says it of.
+func mayAskInBody(o *Options, r *http.Request) bool {
+	return rewrite.IsResponsesPath(r.URL.Path) && o.Detach > 0 && len(r.Header[DetachHeader]) == 0
+}
+
+// asksInBody reports whether r, a POST whose header asks for nothing, asks in its body: that must
+// be read, and r has one that gives the same.
 func asksInBody(o *Options, r *http.Request) bool {
-	if !rewrite.IsResponsesPath(r.URL.Path) || o.Detach == 0 || len(r.Header[DetachHeader]) > 0 || !isJSON(head.MediaType(r.Header)) {
+	if !mayAskInBody(o, r) || !isJSON(head.MediaType(r.Header)) {
 		return false
 	}
 	body, ok := readBody(r, o.MaxRequest())
 	if ok {
 		giveBody(r, body)
 	}
-	return ok && rewrite.AsksForBackground(body)
+	return ok && inBackground(o, r, body)
 }
 
 // Background reports whether a request with the context asks for an answer in the background
@@ -184,34 +206,42 @@ func asksForResponse(r *http.Request) (of responseAsked, ok bool) {
 // cancelSuffix is what follows the id of a response in the path that cancels it.
 const cancelSuffix = "/cancel"
 
-// name returns the entry that makes the response another name of a log that r may have.
-func (p *Resume) name(r *http.Request, of responseAsked) (Entry, error) {
+// ownerOf returns the owner of the response that r asks for.
+func (p *Resume) ownerOf(r *http.Request, of responseAsked) Digest {
 	server, path := p.o.Asked(r)
 	if of.cancels {
 		path = strings.TrimSuffix(path, cancelSuffix)
 	}
-	path = strings.TrimSuffix(path, "/"+of.id)
-	id, _ := nameOf(p.o.Secret, ownerAt(p.o, r, of.resource, server, path), of.id)
-	return p.o.Store.Find(r.Context(), id)
+	return ownerAt(p.o, r, of.resource, server, strings.TrimSuffix(path, "/"+of.id))
+}
+
+// name returns the entry of a name of the owner's response.
+func (p *Resume) name(ctx context.Context, owner Digest, kind, id string) (Entry, error) {
+	log, _ := nameOf(p.o.Secret, owner, kind, id)
+	return p.o.Store.Find(ctx, log)
 }
 
 // response answers r, which asks for a response by its id, if that is the name of a log. at and bad
 // are those of lastEvent.
 func (p *Resume) response(w http.ResponseWriter, r *http.Request, of responseAsked, at position, bad bool) (answered bool, err error) {
-	name, err := p.name(r, of)
+	owner := p.ownerOf(r, of)
+	name, err := p.name(r.Context(), owner, nameOpen, of.id)
 	if err == nil {
 		_, err = p.o.Store.Find(r.Context(), name.Of)
 	}
-	switch gone := errors.Is(err, ErrDropped); {
-	case gone && of.cancels && name.Of != "": // it was cancelled before
-		sendResponse(w, name.Cancelled)
-		return true, nil
-	case gone:
+	if of.cancels && errors.Is(err, ErrDropped) {
+		if before, e := p.name(r.Context(), owner, nameCancelled, of.id); e == nil {
+			sendResponse(w, before.Cancelled)
+			return true, nil
+		}
+	}
+	switch {
+	case errors.Is(err, ErrDropped):
 		return false, nil
 	case err != nil:
 		return true, problemOf(err)
 	case of.cancels:
-		err = p.cancelResponse(w, r, name)
+		err = p.cancelResponse(w, r, name, of.id)
 	case bad || at.id != "" && at.id != name.Of:
 		return true, errNoEvent
 	case at.id != "":
@@ -297,7 +327,7 @@ func seek(ctx context.Context, s Store, id string, after int64) (n uint64, r Rea
 
 // cancelResponse answers a request to cancel the response with the name: as cancelled, or as it has
 // ended. It returns errUnknown if it does not know how.
-func (p *Resume) cancelResponse(w http.ResponseWriter, r *http.Request, name Entry) error {
+func (p *Resume) cancelResponse(w http.ResponseWriter, r *http.Request, name Entry, id string) error {
 	answer, err := ended(r.Context(), p.o.Store, name.Of)
 	switch {
 	case errors.Is(err, errUnknown):
@@ -310,6 +340,11 @@ func (p *Resume) cancelResponse(w http.ResponseWriter, r *http.Request, name Ent
 	}
 	if err := p.o.Store.Delete(r.Context(), name.Of); err != nil && !errors.Is(err, ErrDropped) {
 		return problemOf(err)
+	}
+	cancelled := name
+	cancelled.ID, cancelled.Key = nameOf(p.o.Secret, name.Owner, nameCancelled, id)
+	if _, log, _ := p.o.Store.Claim(r.Context(), cancelled, Run{func(int) {}, func(Reason) {}}); log != nil {
+		endName(log) // for those that cancel it again
 	}
 	sendResponse(w, name.Cancelled)
 	return nil
@@ -324,8 +359,8 @@ func sendResponse(w http.ResponseWriter, response string) {
 	_, _ = io.WriteString(w, response) // an error cannot be sent either
 }
 
-// ended returns the response that the stream with the id has ended with, "" if the stream goes on.
-// The error is errUnknown if the stream has ended without one.
+// ended returns the response that the stream with the id has ended with, "" if it has not. The error
+// is errUnknown if there is none, and the run is over.
 func ended(ctx context.Context, s Store, id string) (response string, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	stop() // or it would wait for the end
@@ -354,5 +389,5 @@ func ended(ctx context.Context, s Store, id string) (response string, err error)
 		}
 		frames.Rest()
 	}
-	return "", nil
+	return response, nil
 }

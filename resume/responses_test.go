@@ -99,14 +99,19 @@ func TestResponseByItsID(t *testing.T) {
 	for _, asks := range []struct {
 		name string
 		q    request
+		set  func(*resume.Options)
 	}{
-		{"in the background", response(inBackground)},
-		{"with a key", response(asking, key, "k")},
-		{"with a duration", response(asking, resume.DetachHeader, "1m")},
+		{"in the background", response(inBackground), nil},
+		{"with a key", response(asking, key, "k"), nil},
+		{"with a duration", response(asking, resume.DetachHeader, "1m"), nil},
+		{"always", response(asking), func(o *resume.Options) { o.Always = true }},
+		{"below a path", response(inBackground), func(o *resume.Options) {
+			o.Asked = func(r *http.Request) (server, path string) { return "", "/agent" + r.URL.Path }
+		}},
 	} {
 		t.Run(asks.name, func(t *testing.T) {
 			each := make(chan struct{})
-			l := newLab(t, nil, passing(streams(frames, each)))
+			l := newLab(t, asks.set, passing(streams(frames, each)))
 			go func() {
 				for range 4 {
 					each <- struct{}{}
@@ -278,6 +283,25 @@ func TestBackgroundForLessTime(t *testing.T) {
 	})
 }
 
+// TestBackgroundOfAnSDK lasts as long as any, and not only for the SDK's repeat.
+func TestBackgroundOfAnSDK(t *testing.T) {
+	var each chan struct{}
+	inBubble(t, nil, passing(when(responseFrames(), &each)), func(t *testing.T, l *lab) {
+		each = make(chan struct{}, 1)
+		each <- struct{}{}
+		l.left(response(inBackground, resume.RetryHeader, "0"))
+		time.Sleep(resume.DefaultDetach - time.Second)
+		close(each)
+		if e := l.over(); e.Reason != resume.ReasonNone {
+			t.Errorf("it ends for %v", e.Reason)
+		}
+		time.Sleep(resume.DefaultKeep - time.Second)
+		if got := l.send(retrieve("2")).want(http.StatusOK).rest(); !strings.Contains(got, "response.completed") {
+			t.Errorf("it gets %q", got)
+		}
+	})
+}
+
 // TestResponseIsFoundFromItsFirstByte on, however upstream cuts it, and not after keep.
 func TestResponseIsFoundFromItsFirstByte(t *testing.T) {
 	first := responseStatus + ": keepalive\n\n" + responseFrame("created", responseObject("in_progress"), 0)
@@ -421,6 +445,28 @@ func TestCancellingAResponse(t *testing.T) {
 	l.wantAsked(2)
 }
 
+// TestCancellingAResponseThatHasEnded gets how, also before upstream has closed its connection.
+func TestCancellingAResponseThatHasEnded(t *testing.T) {
+	each := make(chan struct{})
+	l := newLab(t, nil, passing(streams(append(responseFrames(), responseStatus), each)))
+	go func() {
+		for range responseFrames() {
+			each <- struct{}{}
+		}
+	}()
+	first := l.send(response(inBackground))
+	for range responseFrames() {
+		first.next()
+	}
+	if got := l.send(cancelResponse()).want(http.StatusOK).rest(); !strings.Contains(got, `"completed"`) {
+		t.Errorf("it is %q", got)
+	}
+	close(each)
+	if e := l.over(); e.Reason != resume.ReasonNone {
+		t.Errorf("it ends for %v", e.Reason)
+	}
+}
+
 // TestCancellingAResponseThatIsOver gets how it has ended.
 func TestCancellingAResponseThatIsOver(t *testing.T) {
 	l := newLab(t, nil, passing(streams(responseFrames(), always())))
@@ -431,10 +477,13 @@ func TestCancellingAResponseThatIsOver(t *testing.T) {
 			t.Errorf("the response is %v, %v", got, err)
 		}
 	}
-	if got := l.send(retrieve("2")).want(http.StatusOK).rest(); !strings.Contains(got, "response.completed") {
-		t.Errorf("it is gone: %q", got)
+	got := l.send(retrieve("2")).want(http.StatusOK)
+	if !strings.Contains(got.rest(), "response.completed") {
+		t.Error("it is gone")
 	}
 	l.wantAsked(1)
+	l.send(request{http.MethodDelete, responsesPath + "/" + got.id(), "", nil}).want(http.StatusNoContent)
+	l.send(cancelResponse()).wantPassed() // nobody has cancelled it
 }
 
 // TestResponseKeepsItsRun has a client look for an event in a run that may not go on without one.
@@ -463,15 +512,24 @@ func TestResponseKeepsItsRun(t *testing.T) {
 // failing is a Store that fails.
 type failing struct {
 	resume.Store
-	claims, finds, deletes bool // what fails; a claim waits as long as it may
+	claims, finds, deletes, ends bool // what fails; a claim waits as long as it may
 }
+
+// panicking is the writer of a name whose end panics.
+type panicking struct{ resume.Writer }
+
+func (panicking) End(resume.State) { panic("the end") }
 
 func (f *failing) Claim(ctx context.Context, e resume.Entry, run resume.Run) (resume.Entry, resume.Writer, error) {
 	if f.claims && e.Of != "" {
 		<-ctx.Done()
 		return e, nil, ctx.Err()
 	}
-	return f.Store.Claim(ctx, e, run)
+	have, w, err := f.Store.Claim(ctx, e, run)
+	if f.ends && e.Of != "" {
+		w = panicking{w}
+	}
+	return have, w, err
 }
 
 func (f *failing) Find(ctx context.Context, id string) (resume.Entry, error) {
@@ -517,4 +575,32 @@ func TestResponseWithAStorageThatFails(t *testing.T) {
 	problemOf(t, l.send(retrieve("")), http.StatusServiceUnavailable)
 	l.send(request{http.MethodGet, responsesPath + "/" + responseID, "", nil}).wantPassed()
 	l.wantAsked(2)
+}
+
+// TestResponseWithAStorageThatPanics ends all the same.
+func TestResponseWithAStorageThatPanics(t *testing.T) {
+	l := newLab(t, func(o *resume.Options) { o.Store = &failing{Store: o.Store, ends: true} }, passing(streams(responseFrames(), always())))
+	first := l.send(response(inBackground))
+	for range responseFrames() {
+		first.next()
+	}
+	first.broken()
+	again := l.send(request{http.MethodGet, responsesPath + "/" + first.id(), "", nil}).want(http.StatusOK)
+	if got := again.rest(); got != numbered(first.id(), 1, responseFrames()...) {
+		t.Errorf("it gets %q", got)
+	}
+}
+
+// TestNamesTakeWhatIsCounted of the memory of all streams.
+func TestNamesTakeWhatIsCounted(t *testing.T) {
+	m := resume.NewMemory()
+	e := resume.Entry{ID: "stream_" + strings.Repeat("A", 22), Of: "stream_" + strings.Repeat("B", 22), Cancelled: strings.Repeat("x", 10<<10), MaxMemory: 64 << 20}
+	_, w, err := m.Claim(context.Background(), e, resume.Run{})
+	if used, logs := m.Used(); used < 12<<10 || logs != 0 || err != nil {
+		t.Errorf("%d bytes of %d streams, %v", used, logs, err)
+	}
+	w.End(resume.Dropped)
+	if used, _ := m.Used(); used != 0 {
+		t.Errorf("%d bytes are left", used)
+	}
 }

@@ -90,8 +90,8 @@ func (p *Resume) post(w http.ResponseWriter, r *http.Request, a asked, next Next
 	if !ok {
 		return next(w, r)
 	}
-	if a.sdk && len(r.Header[DetachHeader]) == 0 && rewrite.IsResponsesPath(r.URL.Path) && rewrite.AsksForBackground(body) {
-		a.detach, a.keep = p.o.Detach, p.o.Keep // longer than for a repeat
+	if inBackground(p.o, r, body) {
+		a.detach, a.keep = p.o.Detach, p.o.Keep
 	}
 	e := Entry{
 		ID: newID(), Path: strings.Clone(r.URL.Path), Progress: r.Header.Get(proxy.ProgressHeader),

@@ -89,7 +89,7 @@ func newRun(o *Options, e Entry, a asked, w http.ResponseWriter, r *http.Request
 		x.header, x.before = w.Header().Clone(), w.Header().Clone()
 	}
 	if rewrite.IsResponsesPath(r.URL.Path) {
-		x.name, x.background = newResponseName(), a.detach > 0 && rewrite.AsksForBackground(body)
+		x.name, x.background = newResponseName(), x.detach > 0 && rewrite.AsksForBackground(body)
 	}
 	ctx := context.WithValue(context.WithoutCancel(r.Context()), runKey{}, x)
 	x.ctx, x.abort = context.WithCancelCause(ctx)
@@ -128,8 +128,10 @@ func (x *run) end(r *http.Request) {
 	}
 	x.mu.Unlock()
 	x.ended = e
-	x.name.end()
-	if v := panics.Catch(func() { x.endAnswer(client) }); x.panicked == nil {
+	if v := panics.Catch(func() {
+		defer x.endAnswer(client)
+		x.name.end()
+	}); x.panicked == nil {
 		x.panicked = v
 	}
 	inLog := e.Stream || x.kind == kindBody

@@ -151,6 +151,32 @@ func TestAccessLogNamesWhatIsIgnored(t *testing.T) {
 	}
 }
 
+// TestAccessLogNamesNoBackground that hermes_resume gives, and names it if it does not.
+func TestAccessLogNamesNoBackground(t *testing.T) {
+	up := upstream.New(t, upstream.AsJSON("200 OK", `{"object":"list"}`))
+	w := watch(t, up, "", "log\n\thermes_resume {\n\t\tdetach 1m\n\t}\n\thermes")
+	for i, c := range []struct {
+		path, body, detach, want string
+	}{
+		{"/v1/responses", `{"stream":true,"background":true,"tools":[1]}`, "", "[tools]"},
+		{"/v1/responses", `{"stream":true,"background":true}`, "", "<nil>"},
+		{"/v1/responses", `{"stream":true,"background":true}`, "1s", "<nil>"},
+		{"/v1/responses", `{"stream":true,"background":true}`, "0s", "[background]"},
+		{"/v1/responses", `{"background":true}`, "", "[background]"},
+		{"/v1/responses", `{"background":true}`, "1s", "[background]"},
+		{"/v1/chat/completions", `{"stream":true,"background":true}`, "1s", "[background]"},
+	} {
+		header := []string{"Content-Type", "application/json"}
+		if c.detach != "" {
+			header = append(header, "X-Hermes-Detach", c.detach)
+		}
+		w.Send(http.MethodPost, fmt.Sprintf("%s?case=%d.", c.path, i), client.Body(c.body, false), header...).Leave()
+		if got := fmt.Sprint(w.named("http.log.access", fmt.Sprintf("case=%d.", i))["hermes_ignored"]); got != c.want {
+			t.Errorf("%+v: %s", c, got)
+		}
+	}
+}
+
 // TestAccessLogOfAClientThatLeft has the outcome, though log_append does not run.
 func TestAccessLogOfAClientThatLeft(t *testing.T) {
 	w := watch(t, upstream.New(t, upstream.HeldBack(nil)), "", "log\n\tlog_append hermes_id {http.hermes.completion_id}\n\thermes")
