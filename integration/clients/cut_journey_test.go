@@ -2,8 +2,10 @@ package clients
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -122,15 +124,24 @@ func (j *journey) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	up := r.Clone(r.Context())
 	up.URL.Scheme, up.URL.Host, up.RequestURI = j.to.Scheme, j.to.Host, ""
 	up.Body, up.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-	transport := &http.Transport{DisableCompression: true, DisableKeepAlives: true}
+	var conn atomic.Pointer[net.TCPConn]
+	transport := &http.Transport{DisableCompression: true, DisableKeepAlives: true, DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := new(net.Dialer).DialContext(ctx, network, addr)
+		if err == nil {
+			conn.Store(c.(*net.TCPConn))
+		}
+		return c, err
+	}}
 	if n == 1 && j.at.behind == nil {
+		left := make(chan struct{})
 		go func() {
+			defer close(left)
 			if res, err := transport.RoundTrip(up); err == nil {
 				res.Body.Close()
 			}
 		}()
 		wait(r, j.begun)
-		j.cutNow()
+		j.cutNow(conn.Load(), func() { <-left })
 	}
 	res, err := transport.RoundTrip(up)
 	if err != nil {
@@ -143,7 +154,7 @@ func (j *journey) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(res.StatusCode)
 	out := flusher{w, http.NewResponseController(w)}
 	if n == 1 && copyTo(out, res.Body, j.at.behind[j.kind]) {
-		j.cutNow()
+		j.cutNow(conn.Load(), func() { _, _ = io.Copy(io.Discard, res.Body) })
 	}
 	if _, err := io.Copy(out, res.Body); err != nil {
 		panic(http.ErrAbortHandler)
@@ -173,8 +184,9 @@ func (f flusher) Write(p []byte) (int, error) {
 // readsOn is how long after the last event the connection is cut of a client that waits for its end.
 const readsOn = 10 * time.Second
 
-// cutNow ends the connection to the client, and that to the sidecar.
-func (j *journey) cutNow() {
+// cutNow ends the connection to the sidecar, waits with left until that has noticed, and ends the one
+// to the client. Otherwise the sidecar might send the rest to a client that has gone.
+func (j *journey) cutNow(site *net.TCPConn, left func()) {
 	if j.at.killed && !j.at.late {
 		j.stored("Let me")
 		j.kill()
@@ -185,6 +197,8 @@ func (j *journey) cutNow() {
 		case <-time.After(readsOn):
 		}
 	}
+	_ = site.CloseWrite() // the sidecar may have been killed
+	left()
 	now := time.Now()
 	j.wentAt.Store(&now)
 	close(j.cut)
