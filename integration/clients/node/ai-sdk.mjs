@@ -2,11 +2,11 @@
 // page "Error Handling": errors come as parts of the stream.
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
 import { streamText } from 'ai';
-import { run } from './driver.mjs';
+import { keyed, run } from './driver.mjs';
 
 run('ai', async (c, seen) => {
   const hermes = createOpenAICompatible({ name: 'hermes', baseURL: c.base_url, apiKey: 'key' });
-  const { stream } = streamText({ model: hermes.chatModel('hermes-agent'), prompt: c.prompt });
+  const { stream } = streamText({ model: hermes.chatModel('hermes-agent'), prompt: c.prompt, headers: keyed(c) });
   for await (const part of stream) {
     switch (part.type) {
       case 'text-delta':

@@ -45,6 +45,9 @@ class Seen {
   }
 }
 
+/** keyed are the headers of a case. */
+export const keyed = (c) => (c.key ? { 'Idempotency-Key': c.key } : {});
+
 /**
  * run answers cases until stdin ends. ask is the client's documented loop; what
  * it throws is what the program would have got.
@@ -53,12 +56,15 @@ export function run(name, ask) {
   say({ version: version(name) });
   createInterface({ input: process.stdin }).on('line', async (line) => {
     const c = JSON.parse(line);
-    const seen = new Seen();
     const begin = Date.now();
-    try {
-      await ask(c, seen);
-    } catch (error) {
-      seen.fail('exception', error);
+    let seen;
+    for (let tries = c.key || c.again ? 5 : 1; tries > 0; tries = seen.error ? tries - 1 : 0) {
+      seen = new Seen();
+      try {
+        await ask(c, seen);
+      } catch (error) {
+        seen.fail('exception', error);
+      }
     }
     say({ id: c.id, ...seen, ms: Date.now() - begin });
   });

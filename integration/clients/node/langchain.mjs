@@ -1,13 +1,13 @@
 // The driver of @langchain/openai, in the loop that its README shows.
 import { HumanMessage } from '@langchain/core/messages';
 import { ChatOpenAI } from '@langchain/openai';
-import { run } from './driver.mjs';
+import { keyed, run } from './driver.mjs';
 
 run('@langchain/openai', async (c, seen) => {
   const model = new ChatOpenAI({
     model: 'hermes-agent',
     apiKey: 'key',
-    configuration: { baseURL: c.base_url },
+    configuration: { baseURL: c.base_url, defaultHeaders: keyed(c) },
   });
   const response = await model.stream([new HumanMessage(c.prompt)]);
   for await (const chunk of response) {

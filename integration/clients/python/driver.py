@@ -63,12 +63,15 @@ class Seen:
 
 
 def _answer(case, ask):
-    seen = Seen()
     begin = time.monotonic()
-    try:
-        ask(case, seen)
-    except Exception as error:  # what the program would have got
-        seen.fail(error)
+    for _ in range(5 if "key" in case else 1):
+        seen = Seen()
+        try:
+            ask(case, seen)
+        except Exception as error:  # what the program would have got
+            seen.fail(error)
+        if not seen.error:
+            break
     gc.collect()
     _say({"id": case["id"], **vars(seen), "ms": int((time.monotonic() - begin) * 1000)})
 

@@ -13,10 +13,11 @@ def llm(base_url):
 
 
 def ask(case, seen):
+    options = {"extra_headers": {"Idempotency-Key": case["key"]}} if "key" in case else {}
     if case.get("whole"):
-        seen.text = llm(case["base_url"]).invoke([("human", case["prompt"])]).content
+        seen.text = llm(case["base_url"]).invoke([("human", case["prompt"])], **options).content
         return
-    for chunk in llm(case["base_url"]).stream([("human", case["prompt"])]):
+    for chunk in llm(case["base_url"]).stream([("human", case["prompt"])], **options):
         seen.text += chunk.text if isinstance(chunk.text, str) else chunk.text()
         seen.reasoning += chunk.additional_kwargs.get("reasoning_content", "")
         seen.finish = chunk.response_metadata.get("finish_reason") or seen.finish

@@ -19,6 +19,7 @@ type Case struct {
 	BaseURL string `json:"base_url"` // ends in /v1
 	Prompt  string `json:"prompt"`   // the user's message, which chooses the answer
 	Whole   bool   `json:"whole"`    // the answer is not to be streamed
+	Key     string `json:"key"`      // to send as Idempotency-Key: then the program asks again after an error
 }
 
 // A Result is what a program that uses the client has seen.
@@ -89,7 +90,13 @@ func Run(module string, ask func(c Case, r *Result) error) {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
-		running.Go(func() { say(answer(c, ask)) })
+		running.Go(func() {
+			r := answer(c, ask)
+			for tries := 4; c.Key != "" && r.Error != nil && tries > 0; tries-- {
+				r = answer(c, ask)
+			}
+			say(r)
+		})
 	}
 	running.Wait()
 }

@@ -14,7 +14,11 @@ import (
 func main() { driver.Run("github.com/openai/openai-go/v3", ask) }
 
 func ask(c driver.Case, r *driver.Result) error {
-	client := openai.NewClient(option.WithBaseURL(c.BaseURL), option.WithAPIKey("key"))
+	options := []option.RequestOption{option.WithBaseURL(c.BaseURL), option.WithAPIKey("key")}
+	if c.Key != "" {
+		options = append(options, option.WithHeader("Idempotency-Key", c.Key))
+	}
+	client := openai.NewClient(options...)
 	params := openai.ChatCompletionNewParams{
 		Model:    "hermes-agent",
 		Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage(c.Prompt)},

@@ -1,0 +1,147 @@
+package clients
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/browser"
+)
+
+// How the ways of cut_test.go are driven: each sets cutBench.ask.
+
+// startReal lets a driver of realClients ask.
+func startReal(t *testing.T, shop *workshop, drivers map[string]*driver, c *cutBench) {
+	real := realClients[slices.IndexFunc(realClients, func(r realClient) bool { return r.name == c.way.client })]
+	d := drivers[real.name]
+	if d == nil {
+		cmd, err := shop.command(shop.t, real)
+		if err != nil {
+			harness.Missing(t, clientsVariable, err.Error())
+		}
+		d = startDriver(shop.t, cmd) // it stays for other ways
+		d.ready()
+		drivers[real.name] = d
+	}
+	c.drive(d)
+}
+
+// startLibreChat lets LibreChat's engine ask.
+func startLibreChat(t *testing.T, shop *workshop, drivers map[string]*driver, c *cutBench) {
+	d := drivers[c.way.client]
+	if d == nil {
+		d = startDriver(shop.t, exec.Command("node", besideModules(shop.t, libreChat(t, shop), "librechat/librechat.mjs")))
+		d.ready()
+		drivers[c.way.client] = d
+	}
+	c.drive(d)
+}
+
+// drive lets a driver ask.
+func (c *cutBench) drive(d *driver) {
+	c.version = d.version
+	c.ask = func(base, prompt string) seen {
+		send := map[string]any{"base_url": base + "/v1", "prompt": prompt}
+		for name, value := range c.way.send {
+			send[name] = value
+		}
+		return d.send(send, harness.Patience)
+	}
+}
+
+// startEventSource has a page start a run, and read its events with a real EventSource.
+func startEventSource(t *testing.T, _ *workshop, _ map[string]*driver, c *cutBench) {
+	tab := browser.New(t, 800, 600)
+	c.version, c.oneByOne = "of Chromium", true
+	c.ask = func(base, prompt string) seen {
+		tab.Do(chromedp.Navigate(base + "/run.html"))
+		browser.Eval[any](tab, fmt.Sprintf("start(%q)", prompt))
+		tab.Wait("finished || failure")
+		s := seen{Text: browser.Eval[string](tab, "text")}
+		if failure := browser.Eval[string](tab, "failure"); failure != "" {
+			s.Error = &seenFail{How: "event", Message: failure}
+		}
+		return s
+	}
+}
+
+// startCutOpenWebUI lets a user ask in a real Open WebUI. All ways have one process of it in
+// common, and a front that leads each question to the journey that is tried.
+func startCutOpenWebUI(t *testing.T, shop *workshop, _ map[string]*driver, c *cutBench) {
+	h := c.house
+	if h.webui == nil {
+		program := openWebUI(t)
+		front := harness.Listen(shop.t, func(over context.Context, down net.Conn) {
+			at := h.at.Load()
+			up, err := net.Dial("tcp", strings.TrimPrefix(at.base, "http://"))
+			if err != nil {
+				return
+			}
+			defer up.Close()
+			defer context.AfterFunc(over, func() { up.Close() })()
+			defer context.AfterFunc(at.Context, func() { up.Close() })()
+			go func() {
+				_, _ = io.Copy(up, down)
+				up.Close()
+			}()
+			_, _ = io.Copy(down, up)
+		})
+		h.lead("http://" + harness.FreePort(shop.t))
+		const configs = `{"0": {"enable": true, "headers": {"X-Chat-Id": "{{CHAT_ID}}"}}}`
+		h.webui = newWebUI(shop.t, startOpenWebUI(shop.t, program, []string{"http://" + front.Addr + "/v1"}, "OPENAI_API_CONFIGS="+configs,
+			"ENABLE_TITLE_GENERATION=false", "ENABLE_TAGS_GENERATION=false", "ENABLE_FOLLOW_UP_GENERATION=false"))
+		if m := regexp.MustCompile(`(?m)^open-webui==(\S+)$`).FindStringSubmatch(harness.ReadFile(shop.t, "openwebui_requirements.txt")); m != nil {
+			h.version = m[1]
+		}
+	}
+	h.T = t
+	c.version, c.oneByOne = h.version, true
+	c.ask = func(base, prompt string) seen {
+		h.lead(base)
+		h.open("hermes-agent")
+		h.ask(prompt)
+		m, _ := h.ended()
+		for tries := 4; c.way.how == configuredKey && strings.TrimSpace(m.Content) != c.up.texts[kindChat] && tries > 0; tries-- {
+			h.before = m.ID
+			browser.Eval[any](h.Tab, `[...document.getElementsByClassName("regenerate-response-button")].at(-1).click()`)
+			m, _ = h.ended()
+		}
+		s := seen{Text: m.Content}
+		if m.Error != nil {
+			s.Error = &seenFail{How: "message", Message: string(m.Error.Content)}
+		}
+		return s
+	}
+}
+
+// A cutHouse is the Open WebUI of all ways.
+type cutHouse struct {
+	*webui  // nil before it is started
+	version string
+	at      atomic.Pointer[leading]
+}
+
+// leading is where the front leads, until the context ends.
+type leading struct {
+	context.Context
+	end  func()
+	base string
+}
+
+// lead lets the front lead to a base URL from now on. Open WebUI keeps connections, which end.
+func (h *cutHouse) lead(base string) {
+	to := &leading{base: base}
+	to.Context, to.end = context.WithCancel(context.Background())
+	if before := h.at.Swap(to); before != nil {
+		before.end()
+	}
+}
