@@ -260,7 +260,11 @@ func TestRunWithoutReader(t *testing.T) {
 		if got := l.send(ofRun("Authorization", "Bearer a")).want(http.StatusOK).rest(); got != want {
 			t.Errorf("after the end: %q, want %q", got, want)
 		}
+		attached := l.runs.Stats().TotalAttached
 		l.send(ofRun("Authorization", "Bearer a", lastID, "2")).want(http.StatusNoContent)
+		if l.runs.Stats().TotalAttached != attached {
+			t.Error("a client that has all was given the stream")
+		}
 		g.wantRead(t, 1)
 		if h := g.header[0]; h.Get("Authorization") != "Bearer a" || h.Get("Content-Type") != "" || h.Get("Accept") != "text/event-stream" {
 			t.Errorf("upstream was asked with %v", h)
@@ -567,7 +571,9 @@ func TestRunWhoseEventsBreakOff(t *testing.T) {
 					g := (*gateway)(nil)
 					inBubble(t, nil, guarded(&g, isGuarded), func(t *testing.T, l *lab) {
 						g = newGateway(isNew)
-						g.cut = errors.New("reset")
+						if g.cut = errors.New("reset"); !isGuarded {
+							g.cut = http.ErrAbortHandler
+						}
 						l.begins(g)
 						g.says("a")
 						r := l.send(ofRun()).want(http.StatusOK)
@@ -625,6 +631,10 @@ func TestRunThatBreaksOffBeforeItsEvents(t *testing.T) {
 					}
 					g.says("a")
 					g.completes()
+					synctest.Wait()
+					if got := g.header[1].Get(lastID); got != "" {
+						t.Errorf("it was asked for what comes after %v", got)
+					}
 					want := ": open\n: open\n" + g.kept[0] + g.kept[1] + ": stream closed\n"
 					if got := r.rest(); got != want {
 						t.Errorf("got %q, want %q", got, want)
@@ -684,6 +694,26 @@ func TestRunWhoseEventsStayAway(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestRunWhoseHandlerPanics breaks off, and the panic is told.
+func TestRunWhoseHandlerPanics(t *testing.T) {
+	next := func(w http.ResponseWriter, r *http.Request) error {
+		if r.Method == http.MethodPost {
+			return newGateway(true).serve(w, r)
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, "id: 0\n"+event(1))
+		panic("broken")
+	}
+	inBubble(t, nil, next, func(t *testing.T, l *lab) {
+		l.begins(nil)
+		if e := l.over(); e.Panicked == nil || !strings.Contains(e.Panicked.Error(), "broken") {
+			t.Errorf("it ended with %+v", e)
+		}
+		l.wantEmpty()
+		l.wantAsked(2)
+	})
 }
 
 // TestRunThatFails is over, also with a new Hermes: its own failure is no break.
@@ -798,15 +828,21 @@ func TestRunAtTheEndOfTheProcess(t *testing.T) {
 // TestManyRuns has the events of some more passed as they come.
 func TestManyRuns(t *testing.T) {
 	const most = 256
+	var first chan struct{} // ends one
 	next := func(w http.ResponseWriter, r *http.Request) error {
 		if r.Method == http.MethodPost {
 			w.WriteHeader(http.StatusAccepted)
 			_, err := fmt.Fprintf(w, `{"run_id": "run_%s"}`, r.URL.RawQuery)
 			return err
 		}
-		return streams([]string{event(1), ""}, onlyOnce())(w, r)
+		each := onlyOnce()
+		if strings.Contains(r.URL.Path, "run_1/") {
+			each = first
+		}
+		return streams([]string{event(1), ""}, each)(w, r)
 	}
 	inBubble(t, nil, next, func(t *testing.T, l *lab) {
+		first = make(chan struct{})
 		for i := range most + 1 {
 			l.send(request{http.MethodPost, runsPath + "?" + strconv.Itoa(i), "", nil}).want(http.StatusAccepted).rest()
 			synctest.Wait()
@@ -827,6 +863,10 @@ func TestManyRuns(t *testing.T) {
 			t.Errorf("of the first: %q", got)
 		}
 		l.wantAsked(asked + 2)
+		close(first)
+		l.wantOpen(most - 1)
+		l.send(request{http.MethodPost, runsPath + "?more", "", nil}).want(http.StatusAccepted).rest()
+		l.wantOpen(most)
 		l.runs.Shutdown(1)
 		time.Sleep(time.Second)
 		synctest.Wait()

@@ -133,7 +133,7 @@ func (*partsReader) Close() {}
 // stream, and however it comes.
 func TestSeenEventsAreSkipped(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
-	lines := []string{"", "", "", "data: a", "data: " + strings.Repeat("x", 40), ": keepalive", "id: 3", "id: 20", "event: e", "id"}
+	lines := []string{"", "", "", "data: a", "data: " + strings.Repeat("x", 40), "data: " + strings.Repeat("id: 99:", 9), ": keepalive", "id: 3", "id: 20", "event: e", "id"}
 	for range 3000 {
 		var in strings.Builder
 		end := []string{"\n", "\r\n", "\r"}[r.IntN(3)]

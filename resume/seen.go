@@ -100,15 +100,11 @@ type skipper struct {
 }
 
 func (s *skipper) Next() (Part, error) {
-	for {
-		part, err := s.Reader.Next()
-		if s.found || err != nil || part.Header != nil {
-			return part, err
-		}
-		if out := s.skip(part.Data); len(out) > 0 {
-			return Part{Data: out}, nil
-		}
+	part, err := s.Reader.Next()
+	if s.found || err != nil || part.Header != nil {
+		return part, err
 	}
+	return Part{Data: s.skip(part.Data)}, nil
 }
 
 // skip returns what leaves when b comes.
