@@ -88,6 +88,7 @@ func (p *Resume) post(w http.ResponseWriter, r *http.Request, a asked, next Next
 		e.Key = keyOf(p.o.Secret, e.Owner, r.URL.RawQuery, a.key)
 		e.Body = sha256.Sum256(body)
 	}
+	e.ID = placed(e.ID, e.Key)
 	for {
 		x := newRun(p.o, e, a.detach, w, r, body)
 		have, writer, err := p.o.Store.Claim(r.Context(), e, Run{x.readersChanged, x.cancel})

@@ -117,7 +117,7 @@ func NewSecret() []byte {
 
 // An Entry says what a log is of, and what bounds it.
 type Entry struct {
-	// ID is the log's, as newID makes it.
+	// ID is the log's, as newID makes it. Entries with the same Key have the same Place.
 	ID string
 	// Owner is a keyed hash of the resource and of the credentials of the request: clients
 	// with the same may have the log.
