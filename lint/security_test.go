@@ -223,7 +223,7 @@ var securityTests = map[string]string{
 	"a piece of a stream in Redis":                                        "TestPiecesAreBounded",
 	"a stream in Redis":                                                   "TestMemoryOfRedisIsBounded",
 	"connections of a replica to Redis":                                   "TestConnectionsAreBounded",
-	"a reply of Redis, or of another program at its address":              "TestHeapOfReplies TestBrokenReplies FuzzReplies",
+	"a reply of Redis, or of another program at its address":              "TestHeapOfReplies TestBrokenReplies TestPushes FuzzReplies",
 	"the header of a stream in Redis, or the record of its request":       "TestLargeRecords",
 	"how long a stream stays in Redis":                                    "TestNothingStaysForEver",
 	"streams that continue without a client, max_detached":                "TestOneMoreThanMaxDetachedEndsWithItsClient TestRunsEndWhenNobodyComesBack",

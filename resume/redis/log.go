@@ -40,7 +40,7 @@ var errDamaged = errors.New("a log in redis is damaged: use a prefix that no oth
 // is ErrDropped if there is none.
 func (s *Store) look(ctx context.Context, id, reader string) (*view, error) {
 	reply, err := s.do(ctx, lookScript, id, reader, s.o.Lease.Milliseconds(), s.replica)
-	if errors.Is(err, goredis.Nil) {
+	if isNil(err) {
 		return nil, resume.ErrDropped
 	}
 	if err != nil {
@@ -133,7 +133,7 @@ func (s *Store) next(id, after string) ([]piece, error) {
 	streams, err := s.client.XRead(ctx, &goredis.XReadArgs{
 		Streams: []string{s.name("events", id), after}, Count: maxEntries, Block: -1,
 	}).Result()
-	if err = s.checked(err); errors.Is(err, goredis.Nil) || err == nil && len(streams) == 0 {
+	if err = s.checked(err); isNil(err) || err == nil && len(streams) == 0 {
 		return nil, nil
 	}
 	if err != nil {

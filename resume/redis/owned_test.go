@@ -152,8 +152,8 @@ func TestPanicsEndNothing(t *testing.T) {
 func TestLogIsLost(t *testing.T) {
 	for name, spoil := range map[string][]any{
 		"redis has nothing any more":        {"FLUSHALL"},
-		"its pieces cannot be written":      {"SET", "test:events:ID", "no stream"},
-		"another replica has taken it over": {"HSET", "test:log:ID", "r", "other"},
+		"its pieces cannot be written":      {"SET", "test:events:{PLACE}:ID", "no stream"},
+		"another replica has taken it over": {"HSET", "test:log:{PLACE}:ID", "r", "other"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := startServer(t)
@@ -161,7 +161,7 @@ func TestLogIsLost(t *testing.T) {
 			l := begun(t, s, entry("a"), newRun())
 			inRedis(t, s, l.ID, func(v *view) bool { return v.state == resume.Begun })
 			if len(spoil) > 1 {
-				spoil[1] = strings.ReplaceAll(spoil[1].(string), "ID", l.ID)
+				spoil[1] = strings.NewReplacer("PLACE", resume.Place(l.ID), "ID", l.ID).Replace(spoil[1].(string))
 			}
 			server.do(spoil...)
 			add(t, l, event(1))

@@ -1,9 +1,19 @@
 package redis
 
-import goredis "github.com/redis/go-redis/v9"
+import (
+	goredis "github.com/redis/go-redis/v9"
 
-// name returns the name of a key in Redis. The kinds are log, events, readers and key.
-func (s *Store) name(kind, id string) string { return s.o.Prefix + kind + ":" + id }
+	"github.com/hermes-sidecar/hermes-sidecar/resume"
+)
+
+// name returns the name of a key in Redis that is of a log. The kinds are log, events and readers.
+func (s *Store) name(kind, id string) string { return s.nameIn(id, kind) + id }
+
+// nameIn returns what the name of a key in Redis begins with, in the place of an id. A cluster has
+// all keys of a place in one slot, by the hash tag between the braces, and so at one node.
+func (s *Store) nameIn(id, kind string) string {
+	return s.o.Prefix + kind + ":{" + resume.Place(id) + "}:"
+}
 
 // newScript returns a script. The KEYS of all are the log, its events and its readers. The log
 // is a hash with the fields
@@ -25,11 +35,11 @@ local lingers = 60000 -- how long a log that has gone stays for its readers
 // claimScript makes a log, unless there is one with the key. It returns the id of that, or
 // of the new one.
 //
-// ARGV: prefix, id, entry, replica, lease, ttl, name of the key, whether there is one.
+// ARGV: what the name of a log begins with, id, entry, replica, lease, ttl, name of the key, whether there is one.
 var claimScript = newScript(`
 if ARGV[8] == '1' then
 	local id = redis.call('GET', ARGV[7])
-	if id and (id == ARGV[2] or redis.call('EXISTS', ARGV[1] .. 'log:' .. id) == 1) then return id end
+	if id and (id == ARGV[2] or redis.call('EXISTS', ARGV[1] .. id) == 1) then return id end
 	redis.call('SET', ARGV[7], ARGV[2], 'PX', ARGV[6])
 end
 redis.call('HSET', KEYS[1], 'e', ARGV[3], 'k', ARGV[7], 'r', ARGV[4], 'until', now() + ARGV[5],

@@ -8,13 +8,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 	"go.uber.org/zap"
 
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
@@ -22,9 +20,10 @@ import (
 
 // Options say where the logs are.
 type Options struct {
-	// Options say where the server is and who asks: Network, Addr, Username, Password and
-	// TLSConfig. New sets all others.
-	goredis.Options
+	// UniversalOptions say where Redis is and who asks: Addrs, IsClusterMode, MasterName,
+	// Username, Password, SentinelUsername, SentinelPassword and TLSConfig. New sets all
+	// others. An address is a host and port, or the path of a socket.
+	goredis.UniversalOptions
 	// Prefix is what the names of keys begin with.
 	Prefix string
 	// Lease is for how long a replica that says nothing counts as alive.
@@ -40,9 +39,9 @@ type Options struct {
 // Store is a resume.Store in Redis.
 type Store struct {
 	o       Options
-	client  *goredis.Client
+	client  goredis.UniversalClient
 	replica string
-	away    atomic.Bool  // the last command failed
+	away    atomic.Bool  // the last command failed; in a cluster, no master answers
 	warned  atomic.Int64 // when, in nanoseconds since 1970
 	refused atomic.Int64 // likewise, of an error reply
 	members atomic.Int64 // readers that were counted
@@ -58,23 +57,9 @@ type Store struct {
 func New(o Options) *Store {
 	var random [12]byte
 	_, _ = rand.Read(random[:]) // never fails
-	c := o.Options
-	c.DialTimeout, c.ReadTimeout, c.WriteTimeout, c.PoolTimeout = o.Timeout, o.Timeout, o.Timeout, o.Timeout
-	c.ContextTimeoutEnabled, c.DialerRetries, c.MaxRetries = true, 1, 1
-	c.PoolSize, c.MaxIdleConns, c.ConnMaxIdleTime = maxConnections, 16, time.Minute
-	c.Protocol, c.DisableIdentity = 2, true
-	c.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	dial := goredis.NewDialer(&c)
-	c.Dialer = func(ctx context.Context, network, address string) (net.Conn, error) {
-		conn, err := dial(ctx, network, address)
-		if err != nil {
-			return nil, err
-		}
-		return checked(conn), nil
-	}
 	s := &Store{
 		o: o, replica: hex.EncodeToString(random[:]),
-		owned: make(map[string]*owned), over: make(chan struct{}), client: goredis.NewClient(&c),
+		owned: make(map[string]*owned), over: make(chan struct{}), client: o.connect(),
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
@@ -82,9 +67,6 @@ func New(o Options) *Store {
 	go s.watch(ctx)
 	return s
 }
-
-// maxConnections is how many connections a replica may have.
-const maxConnections = 64
 
 // Destruct closes the connections as soon as no log needs them any more. It implements
 // caddy.Destructor.
@@ -165,12 +147,12 @@ func (s *Store) claim(
 	if s.away.Load() {
 		return e, nil, errAway
 	}
-	key, hasKey := s.name("key", hex.EncodeToString(e.Key[:])), 0
+	key, hasKey := s.nameIn(e.ID, "key")+hex.EncodeToString(e.Key[:]), 0
 	if e.Key != (resume.Digest{}) {
 		hasKey = 1
 	}
 	v, err := s.do(ctx, claimScript, e.ID,
-		s.o.Prefix, e.ID, text, s.replica, s.o.Lease.Milliseconds(), s.ttl(e), key, hasKey)
+		s.nameIn(e.ID, "log"), e.ID, text, s.replica, s.o.Lease.Milliseconds(), s.ttl(e), key, hasKey)
 	if err != nil {
 		return e, nil, fmt.Errorf("claiming a log in redis: %w", err)
 	}
