@@ -220,6 +220,7 @@ var securityTests = map[string]string{
 	"the header of a stream that is kept":   "TestHeadersTakeWhatIsCounted TestMaxMemoryBoundsStreams",
 	"memory of a client that reads one":     "TestNothingIsCopiedForAReader TestPromptReadersAreNeverCutOff TestSlowReaderHoldsNobodyUp",
 	"events of a stream that wait to be written to Redis (storage redis)": "TestUpstreamWaitsForRedis TestRedisThatTakesNothing",
+	"events of a stream that are kept to be written to Redis again":       "TestRedisLosesALongLog TestRedisLosesAHugeEvent",
 	"a piece of a stream in Redis":                                        "TestPiecesAreBounded",
 	"a stream in Redis":                                                   "TestMemoryOfRedisIsBounded",
 	"connections of a replica to Redis":                                   "TestConnectionsAreBounded",

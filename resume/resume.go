@@ -95,6 +95,8 @@ func (p *Resume) post(w http.ResponseWriter, r *http.Request, a asked, next Next
 		switch {
 		case errors.Is(err, ErrTaken): // the agent must not run again
 			return errUnavailable
+		case errors.Is(err, ErrUnsure):
+			return errUnsure
 		case err != nil:
 			giveBody(r, body)
 			return next(w, r) // there is no log to be had

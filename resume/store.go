@@ -19,8 +19,9 @@ type Store interface {
 	// Claim makes a log for e and returns its writer. If there is a log with e.Key already,
 	// and that is not zero, Claim returns the entry of that log and no writer: of any number
 	// of claims of a key, one gets a writer. The error is ErrTaken if that log cannot be
-	// reached now; any other error means that there is none. Until the log has ended, the
-	// store calls the functions of run.
+	// reached now, and ErrUnsure if there may be one, and the request must not run without
+	// knowing; any other error means that there is none. Until the log has ended, the store
+	// calls the functions of run.
 	Claim(ctx context.Context, e Entry, run Run) (Entry, Writer, error)
 	// Find returns the entry of the log with the id. The error is ErrDropped if there is none.
 	Find(ctx context.Context, id string) (Entry, error)
@@ -143,6 +144,8 @@ var (
 	ErrBroken = errors.New("the stream broke off")
 	// ErrTaken means that a key has a log, which cannot be had now.
 	ErrTaken = errors.New("the key is in use, and its stream cannot be reached")
+	// ErrUnsure means that it is not known whether a key has a log.
+	ErrUnsure = errors.New("it is not known whether the key is in use")
 	// ErrAhead means that there is no such event yet.
 	ErrAhead = errors.New("there is no such event yet")
 )

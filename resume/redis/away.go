@@ -50,6 +50,7 @@ func (s *Store) checked(err error) error {
 	}
 	warned, message := &s.refused, "redis refuses a command; the stream that it is for cannot be resumed"
 	if isAway(err) {
+		s.failed.Store(time.Now().UnixNano())
 		if spread {
 			cluster.ReloadState(context.Background()) // another node may have taken its place
 		} else {

@@ -23,8 +23,9 @@ import (
 // one that runs here does not run again. When Redis is back, all is well.
 func TestRedisIsKilled(t *testing.T) {
 	server := startServer(t)
-	here, logs := server.replica(mortal)
-	there, _ := server.replica(mortal)
+	set := func(o *Options) { o.Lease, o.Timeout = time.Second, 10*time.Second }
+	here, logs := server.replica(set)
+	there, _ := server.replica(set)
 	run := newRun()
 	l := begun(t, here, entry("a"), run)
 	add(t, l, event(1))

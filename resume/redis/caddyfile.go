@@ -22,6 +22,7 @@ import (
 //	    secret            <secret>
 //	    lease             <duration>
 //	    timeout           <duration>
+//	    on_failure        pass|503
 //	}
 //
 // Each option may be given once; all but secret may be left out.
@@ -44,7 +45,7 @@ func (s *Storage) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		switch {
 		case text == nil && duration == nil && name != "tls" && name != "cluster":
 			return d.Errf("unrecognized subdirective %q: must be address, cluster, master_name, sentinel_username, "+
-				"sentinel_password, username, password, tls, prefix, secret, lease or timeout", name)
+				"sentinel_password, username, password, tls, prefix, secret, lease, timeout or on_failure", name)
 		case name == "cluster" && len(args) > 0:
 			return d.Errf("wrong number of arguments for cluster: got %d, must be none", len(args))
 		case name == "tls" && len(args) > 1:

@@ -84,8 +84,16 @@ type Storage struct {
 	// For how long a replica that says nothing counts as alive, at least 1s. Default: 15s.
 	Lease caddy.Duration `json:"lease,omitempty"`
 
-	// How long a command may take, at least 1ms. Default: 3s.
+	// How long a command may take, and how long a request with a key waits for Redis to be
+	// back, at least 1ms. When it is, the request waits as long again for its key to be
+	// known. Default: 3s.
 	Timeout caddy.Duration `json:"timeout,omitempty"`
+
+	// What becomes of a request with a key if Redis cannot be asked for that within the
+	// timeout: with `pass` the agent runs for it, maybe a second time, and the answer cannot
+	// be resumed; with `503` the client gets that status, and may send the request again.
+	// Default: `pass`.
+	OnFailure string `json:"on_failure,omitempty"`
 
 	options Options
 	ca      []byte // what the file TLSCA has
@@ -110,6 +118,7 @@ func (s *Storage) texts() map[string]*string {
 		"address": &s.Address, "username": &s.Username, "password": &s.Password,
 		"prefix": &s.Prefix, "secret": &s.Secret, "tls_ca": &s.TLSCA, "master_name": &s.MasterName,
 		"sentinel_username": &s.SentinelUsername, "sentinel_password": &s.SentinelPassword,
+		"on_failure": &s.OnFailure,
 	}
 }
 
@@ -135,6 +144,7 @@ func (s *Storage) Provision(ctx caddy.Context) error {
 			Username: s.Username, Password: s.Password, IsClusterMode: s.Cluster, MasterName: s.MasterName,
 			SentinelUsername: s.SentinelUsername, SentinelPassword: s.SentinelPassword,
 		},
+		Refuse:  s.OnFailure == "503",
 		Prefix:  cmp.Or(s.Prefix, "hermes:"),
 		Lease:   cmp.Or(time.Duration(s.Lease), 15*time.Second),
 		Timeout: cmp.Or(time.Duration(s.Timeout), 3*time.Second),
@@ -190,6 +200,8 @@ func (s *Storage) Validate() error {
 	switch {
 	case strings.ContainsAny(o.Prefix, "{}"):
 		return fmt.Errorf("invalid prefix %q: must have no braces, which say where a cluster keeps a key", o.Prefix)
+	case s.OnFailure != "" && s.OnFailure != "pass" && s.OnFailure != "503":
+		return fmt.Errorf("invalid on_failure %q: must be pass or 503", s.OnFailure)
 	case s.Cluster && s.MasterName != "":
 		return errors.New("cluster and master_name exclude each other: Sentinels watch no cluster; give one of them")
 	case s.MasterName == "" && s.SentinelUsername+s.SentinelPassword != "":
@@ -211,9 +223,9 @@ func (s *Storage) Validate() error {
 // key returns the key of the store.
 func (s *Storage) key() [sha256.Size]byte {
 	o := s.options
-	return sha256.Sum256(fmt.Appendf(nil, "%q %v %v %v %v", append([]string{
+	return sha256.Sum256(fmt.Appendf(nil, "%q %v %v %v %v %v", append([]string{
 		o.MasterName, o.Username, o.Password, o.SentinelUsername, o.SentinelPassword, o.Prefix, string(s.ca),
-	}, o.Addrs...), o.IsClusterMode, o.TLSConfig != nil, o.Lease, o.Timeout))
+	}, o.Addrs...), o.Refuse, o.IsClusterMode, o.TLSConfig != nil, o.Lease, o.Timeout))
 }
 
 // ResumeStore implements resumecaddy.Storage.

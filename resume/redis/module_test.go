@@ -88,6 +88,8 @@ func TestValuesThatAreRefused(t *testing.T) {
 		secret + `,"address":"unix//a","master_name":"a"`: "must be host:port",
 		secret + `,"cluster":true,"master_name":"a"`:      "exclude each other",
 		secret + `,"sentinel_password":"a"`:               "need master_name",
+		secret + `,"on_failure":"fail"`:                   "must be pass or 503",
+		secret + `,"on_failure":"pass"`:                   "",
 		secret + `,"prefix":"a}"`:                         "must have no braces",
 		secret + `,"lease":5`:                             "invalid lease",
 		secret + `,"timeout":3`:                           "invalid timeout",

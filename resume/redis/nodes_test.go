@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -104,15 +105,23 @@ func (s *server) isSynced() {
 }
 
 // startWatched starts a master, a replica of it, and a Sentinel that both are known to, but that
-// declares nothing down by itself. The password is that of the Sentinel.
+// declares nothing down by itself. Its user has the password, and the rights that docs/resume.md gives.
 func startWatched(t *testing.T, password string) (master, replica, sentinel *server) {
 	t.Helper()
 	master, replica = startNode(t), startNode(t)
 	replica.do("REPLICAOF", "127.0.0.1", master.port())
 	replica.isSynced()
 	port, dir := freePort(t), t.TempDir()
-	config := fmt.Sprintf("sentinel monitor agents 127.0.0.1 %s 1\nsentinel down-after-milliseconds agents %d\nrequirepass %s\n",
-		master.port(), patience.Milliseconds(), password)
+	page, err := os.ReadFile("../../docs/resume.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	user := regexp.MustCompile(`(?m)^    (user (sidecar) on >)\S+( .*)$`).FindStringSubmatch(string(page))
+	if user == nil {
+		t.Fatal("docs/resume.md has no line of a user of Sentinels")
+	}
+	config := fmt.Sprintf("sentinel monitor agents 127.0.0.1 %s 1\nsentinel down-after-milliseconds agents %d\nrequirepass %s\n%s\n",
+		master.port(), patience.Milliseconds(), password, user[1]+password+user[3])
 	file := filepath.Join(dir, "sentinel.conf")
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
@@ -126,8 +135,14 @@ func startWatched(t *testing.T, password string) (master, replica, sentinel *ser
 		return err == nil && strings.Contains(fmt.Sprint(replicas), replica.port()) && !strings.Contains(fmt.Sprint(replicas), "disconnected")
 	})
 	for _, s := range []*server{master, replica} {
-		s.sets = goredis.UniversalOptions{Addrs: []string{sentinel.addr}, MasterName: "agents", SentinelPassword: password}
+		s.sets = goredis.UniversalOptions{Addrs: []string{sentinel.addr}, MasterName: "agents", SentinelUsername: user[2], SentinelPassword: password}
 	}
+	t.Cleanup(func() {
+		refused, err := sentinel.client.Do(context.Background(), "ACL", "LOG").Slice()
+		if err != nil || len(refused) > 0 {
+			t.Errorf("the Sentinel refuses %v, %v", refused, err)
+		}
+	})
 	return master, replica, sentinel
 }
 
@@ -184,6 +199,47 @@ func TestClusterIsUsed(t *testing.T) {
 	for i, n := range nodes[:3] {
 		if keys := n.keys(); len(keys) < 9 {
 			t.Errorf("the master %d has %v", i, keys)
+		}
+	}
+}
+
+// TestRightsInACluster has the user of docs/resume.md, with the right that the page adds, use a cluster.
+func TestRightsInACluster(t *testing.T) {
+	page, err := os.ReadFile("../../docs/resume.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := regexp.MustCompile(`(?m)^    user (hermes on >(\S+) .*)$`).FindStringSubmatch(string(page))
+	const more = "+cluster|slots"
+	if line == nil || !strings.Contains(string(page), "`"+more+"`") {
+		t.Fatal("docs/resume.md does not have the rights")
+	}
+	nodes := startCluster(t)
+	command := []any{"ACL", "SETUSER"}
+	for _, word := range append(strings.Fields(line[1]), more) {
+		command = append(command, word)
+	}
+	for _, n := range nodes {
+		n.do(command...)
+	}
+	prefixes := 0
+	for what, test := range contract {
+		t.Run(what, func(t *testing.T) {
+			prefixes++
+			as := func(o *Options) {
+				o.Username, o.Password, o.Prefix = "hermes", line[2], fmt.Sprintf("hermes:%d:", prefixes)
+			}
+			here, logs := nodes[0].replica(as)
+			there, _ := nodes[0].replica(as)
+			test(t, pair{here, there})
+			if logs.Len() > 0 {
+				t.Errorf("it logs %v", logs.All())
+			}
+		})
+	}
+	for _, n := range nodes {
+		if refused, err := n.client.Do(context.Background(), "ACL", "LOG").Slice(); err != nil || len(refused) > 0 {
+			t.Errorf("it is refused %v, %v", refused, err)
 		}
 	}
 }

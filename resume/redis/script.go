@@ -48,10 +48,27 @@ redis.call('PEXPIRE', KEYS[1], ARGV[6])
 return ARGV[2]
 `)
 
+// restoreScript makes a log again that Redis has lost, and has its key lead to it, unless that leads
+// to another one now. The log begins after some pieces that do not come back. It returns 1, or 0 if
+// there is one.
+//
+// ARGV: id, entry, replica, lease, ttl, name of the key, whether there is one, pieces and events before
+// it, writes, and the header or nothing, if that has not begun.
+var restoreScript = newScript(`
+if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
+if ARGV[7] == '1' then redis.call('SET', ARGV[6], ARGV[1], 'PX', ARGV[5], 'NX') end
+redis.call('DEL', KEYS[2])
+redis.call('HSET', KEYS[1], 'e', ARGV[2], 'k', ARGV[6], 'r', ARGV[3], 'until', now() + ARGV[4],
+	's', 'claimed', 'p', ARGV[8], 'n', ARGV[9], 'w', ARGV[10])
+if ARGV[11] ~= '' then redis.call('HSET', KEYS[1], 's', 'begun', 'h', ARGV[11]) end
+redis.call('PEXPIRE', KEYS[1], ARGV[5])
+return 1
+`)
+
 // lookScript returns the state of a log as a view in JSON, or nothing. This replica adopts the log
 // if the owner's lease is over. It counts a reader for a lease.
 //
-// ARGV: the reader or nothing, lease, replica.
+// ARGV: the reader or nothing, lease, replica or nothing, which adopts none.
 var lookScript = newScript(`
 local v = redis.call('HMGET', KEYS[1], 's', 'h', 'p', 'n', 'w', 'until', 'c', 'x', 'e')
 if not v[9] then return false end
@@ -59,7 +76,7 @@ local adopted, over = false, v[6] + 0 < now()
 if ARGV[1] ~= '' and runs(v[1]) then
 	redis.call('ZADD', KEYS[3], now() + ARGV[2], ARGV[1])
 	redis.call('PEXPIRE', KEYS[3], ARGV[2] + lingers)
-	if over then
+	if over and ARGV[3] ~= '' then
 		redis.call('HSET', KEYS[1], 'r', ARGV[3], 'until', now() + ARGV[2])
 		adopted = true
 	end
@@ -72,15 +89,19 @@ return '{"state":"' .. v[1] .. '","header":' .. (v[2] or 'null') .. ',"pieces":'
 
 // writeScript appends pieces to a log, which begins or ends with some, and extends its lease. It
 // may come again with the same. It returns whether the log is cancelled, and how many readers
-// it has in other replicas; or -1 if it is another replica's, or was deleted.
+// it has in other replicas. Or it returns -1 if the log is another replica's, or was deleted; -2 if
+// Redis has lost it; and -3 and how many pieces of it there are if Redis has lost the last ones.
 //
 // ARGV: id, replica, lease, ttl, pieces before and after, events after, id of the first piece that
 // stays or nothing, keep; and of each piece id, kind and data.
 var writeScript = newScript(`
 local v = redis.call('HMGET', KEYS[1], 'r', 's', 'p', 'k', 'c', 'w')
 local ending, key = ARGV[#ARGV - 1] == 's' and ARGV[#ARGV], v[4]
-if v[1] ~= ARGV[2] then return {-1, 0} end
-if not runs(v[2]) then return {v[2] == ending and 0 or -1, 0} end
+if not v[2] then return {-2, 0} end
+local pieces = tonumber(v[3])
+if v[1] ~= ARGV[2] or not pieces then return {-1, 0} end
+if pieces < ARGV[5] + 0 then return {-3, pieces} end
+if not runs(v[2]) then return {(v[2] == ending or not ending and v[3] == ARGV[5]) and 0 or -1, 0} end
 if v[3] == ARGV[5] then
 	for i = 10, #ARGV, 3 do
 		local kind, data = ARGV[i + 1], ARGV[i + 2]

@@ -30,6 +30,9 @@ type Options struct {
 	Lease time.Duration
 	// Timeout is how long a command may take.
 	Timeout time.Duration
+	// Refuse is whether a request with a key is refused if Redis cannot be asked for the key,
+	// instead of running the agent.
+	Refuse bool
 	// Local keeps the logs of the runs in this process.
 	Local *resume.Memory
 	// Logger is told, at most once a minute, when Redis fails.
@@ -42,6 +45,7 @@ type Store struct {
 	client  goredis.UniversalClient
 	replica string
 	away    atomic.Bool  // the last command failed; in a cluster, no master answers
+	failed  atomic.Int64 // when it was away last, in nanoseconds since 1970; 0 for never
 	warned  atomic.Int64 // when, in nanoseconds since 1970
 	refused atomic.Int64 // likewise, of an error reply
 	members atomic.Int64 // readers that were counted
@@ -105,19 +109,25 @@ func (s *Store) ttl(e resume.Entry) int64 {
 }
 
 // Claim implements resume.Store. While Redis is away, a request with a key waits for as long as a
-// command may take: the agent may run for that key already, or have run.
+// command may take: the agent may run for that key already, or have run. If Redis is back then, it
+// waits as long again until the key is known.
 func (s *Store) Claim(
-	ctx context.Context, e resume.Entry, run resume.Run,
+	client context.Context, e resume.Entry, run resume.Run,
 ) (resume.Entry, resume.Writer, error) {
 	text, _ := json.Marshal(e) // strings and numbers
 	if len(text) > maxRecord {
 		return resume.Entry{}, nil, errLarge
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
+	longer, stop := context.WithTimeout(client, 3*s.o.Timeout)
+	defer stop()
+	ctx, cancel := context.WithTimeout(longer, s.o.Timeout)
 	defer cancel()
 	var taken error
+	var known time.Time // from when on a key counts as known
+	keyed := e.Key != (resume.Digest{})
 	for first := true; ; first = false {
-		have, w, err := s.claim(ctx, e, text, run)
+		sure := !keyed || s.isSettled() || !known.IsZero() && time.Now().After(known)
+		have, w, err := s.claim(ctx, e, text, run, sure)
 		if err == nil {
 			return have, w, nil
 		}
@@ -132,24 +142,46 @@ func (s *Store) Claim(
 		if errors.Is(err, resume.ErrTaken) {
 			taken = err
 		}
-		// The log of the key is about to free it, or Redis may be back.
-		wait := errors.Is(err, resume.ErrDropped) || e.Key != (resume.Digest{}) && errors.Is(err, errAway)
+		if errors.Is(err, errUnsettled) && known.IsZero() {
+			known, ctx = time.Now().Add(s.o.Timeout), longer
+		}
+		// The log of the key is about to free it, Redis may be back, or the key be known.
+		wait := errors.Is(err, resume.ErrDropped) || errors.Is(err, errUnsettled) || keyed && errors.Is(err, errAway)
 		if !wait || !pause(ctx, retryAfter) {
+			if s.o.Refuse && keyed && taken == nil {
+				err = fmt.Errorf("%w: %w", resume.ErrUnsure, err)
+			}
 			return resume.Entry{}, nil, cmp.Or(taken, err)
 		}
 	}
 }
 
-// claim claims an entry once.
+// keyOf returns the name of the key of an entry, and 1 if there is one.
+func (s *Store) keyOf(e resume.Entry) (name string, has int) {
+	if e.Key != (resume.Digest{}) {
+		has = 1
+	}
+	return s.nameIn(e.ID, "key") + hex.EncodeToString(e.Key[:]), has
+}
+
+// claim claims an entry once. If it is not sure that Redis knows all keys, it only looks for the log
+// of this one.
 func (s *Store) claim(
-	ctx context.Context, e resume.Entry, text []byte, run resume.Run,
+	ctx context.Context, e resume.Entry, text []byte, run resume.Run, sure bool,
 ) (resume.Entry, resume.Writer, error) {
 	if s.away.Load() {
 		return e, nil, errAway
 	}
-	key, hasKey := s.nameIn(e.ID, "key")+hex.EncodeToString(e.Key[:]), 0
-	if e.Key != (resume.Digest{}) {
-		hasKey = 1
+	key, hasKey := s.keyOf(e)
+	if !sure {
+		id, err := s.client.Get(ctx, key).Result()
+		if err = s.checked(err); isNil(err) {
+			err = errUnsettled
+		}
+		if err != nil {
+			return e, nil, fmt.Errorf("looking for a key in redis: %w", err)
+		}
+		return s.taken(ctx, id)
 	}
 	v, err := s.do(ctx, claimScript, e.ID,
 		s.nameIn(e.ID, "log"), e.ID, text, s.replica, s.o.Lease.Milliseconds(), s.ttl(e), key, hasKey)
@@ -160,6 +192,11 @@ func (s *Store) claim(
 	if id == e.ID {
 		return s.own(ctx, e, run)
 	}
+	return s.taken(ctx, id)
+}
+
+// taken returns the entry of a log that has the key that is asked for.
+func (s *Store) taken(ctx context.Context, id string) (resume.Entry, resume.Writer, error) {
 	have, err := s.find(ctx, id)
 	if err != nil {
 		err = fmt.Errorf("%w: %w", resume.ErrTaken, err)
