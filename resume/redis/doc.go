@@ -9,6 +9,7 @@
 //	script.go                what Redis does in one step
 //	log.go                   the state of a log in Redis, its pieces, and how they are written
 //	owned.go                 the log of a run in this process, and its way to Redis
+//	lost.go                  what Redis has lost, and how it comes back
 //	reader.go                how another replica reads it
 //	away.go, replies.go      what an error says, and which replies are believed
 //

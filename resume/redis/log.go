@@ -229,7 +229,10 @@ func (w *writer) write(pieces ...piece) (cancelled bool, readers int, err error)
 		first = next.marks[0].id
 	}
 	is, n, err := next.send(w.pieces, first, added)
-	for tries := 0; err == nil && is <= replyMissing && tries < 2; tries++ {
+	for tries := 0; err == nil && is <= replyMissing; tries++ {
+		if tries == restoreTries {
+			return false, 0, errUnsettled
+		}
 		before := uint64(n)
 		if is == replyMissing {
 			if before, err = w.restore(); err != nil {
@@ -238,7 +241,7 @@ func (w *writer) write(pieces ...piece) (cancelled bool, readers int, err error)
 		}
 		lost, ok := w.again.after(before, w.pieces)
 		if !ok {
-			break
+			return false, 0, errLost
 		}
 		is, n, err = next.send(before, first, append(slices.Clip(lost), added...))
 	}
@@ -252,6 +255,9 @@ func (w *writer) write(pieces ...piece) (cancelled bool, readers int, err error)
 	w.again.add(added)
 	return is > 0, int(n), nil
 }
+
+// restoreTries is how many times in a row a log is restored before Redis is left alone for a while.
+const restoreTries = 2
 
 // Replies of writeScript.
 const (

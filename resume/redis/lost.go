@@ -17,10 +17,14 @@ import (
 // errUnsettled means that Redis was away a short time ago, and does not have what is asked for.
 var errUnsettled = errors.New("redis was away, and it is not known yet what it has lost")
 
-// isSettled reports whether Redis has been there for as long as a command may take.
+// settleTime is how long at most owners are given for that. They try it every retryAfter while Redis is
+// away, and every tick if they have not noticed.
+const settleTime = 3 * time.Second
+
+// isSettled reports whether Redis has been there for so long that it has what owners can write again.
 func (s *Store) isSettled() bool {
 	failed := s.failed.Load()
-	return failed == 0 || time.Now().UnixNano()-failed >= int64(s.o.Timeout)
+	return failed == 0 || time.Now().UnixNano()-failed >= int64(s.settle)
 }
 
 // maxAgain is how many bytes of a log, those that were written last, its owner can write again.

@@ -13,8 +13,11 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
 
-// wasAway has a store take it that Redis was away just now, and for the length of the test.
-func wasAway(s *Store) { s.failed.Store(time.Now().UnixNano()) }
+// wasAway has a store not be sure what Redis has, for the length of the test.
+func wasAway(s *Store) {
+	s.settle = patience
+	s.failed.Store(time.Now().UnixNano())
+}
 
 // notLost fails if a log is lost.
 func notLost(t *testing.T, l claimed) {
@@ -210,6 +213,7 @@ func TestEndIsLost(t *testing.T) {
 func TestKeyWaitsUntilItIsKnown(t *testing.T) {
 	server := startServer(t)
 	here, there := server.replicas()
+	there.settle = patience
 	l := begun(t, here, entry("a"), newRun())
 	o := l.Writer.(*owned)
 	o.mu.Lock() // it says nothing
@@ -252,10 +256,10 @@ func TestNewKeyWaitsNoLonger(t *testing.T) {
 	s, _ := startServer(t).replica(func(o *Options) { o.Timeout = timeout })
 	over := make(chan struct{})
 	defer close(over)
-	wasAway(s)
+	s.failed.Store(time.Now().UnixNano())
 	go func() { // a node of a cluster is away for long
 		for {
-			wasAway(s)
+			s.failed.Store(time.Now().UnixNano())
 			select {
 			case <-over:
 				return

@@ -85,8 +85,8 @@ type Storage struct {
 	Lease caddy.Duration `json:"lease,omitempty"`
 
 	// How long a command may take, and how long a request with a key waits for Redis to be
-	// back, at least 1ms. When it is, the request waits as long again for its key to be
-	// known. Default: 3s.
+	// back, at least 1ms. When it is, the request waits for its key to be known, at most as
+	// long again and 3s. Default: 3s.
 	Timeout caddy.Duration `json:"timeout,omitempty"`
 
 	// What becomes of a request with a key if Redis cannot be asked for that within the

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -201,6 +202,38 @@ func TestClusterIsUsed(t *testing.T) {
 			t.Errorf("the master %d has %v", i, keys)
 		}
 	}
+}
+
+// TestNodeIsAway has a cluster without one of its masters go on with the others. It is away when no
+// master answers.
+func TestNodeIsAway(t *testing.T) {
+	nodes := startCluster(t)
+	s, _ := nodes[0].replica(func(o *Options) { o.Timeout = 10 * time.Second })
+	nodes[0].kill()
+	claims := func() (yes, no int) {
+		for range 30 {
+			_, w, err := s.Claim(context.Background(), entry(""), newRun().callbacks())
+			if err != nil {
+				no++
+				continue
+			}
+			yes++
+			w.End(resume.Dropped)
+		}
+		return yes, no
+	}
+	if yes, no := claims(); yes < 9 || no == 0 || s.away.Load() {
+		t.Errorf("%d are claimed, %d not; away: %v", yes, no, s.away.Load())
+	}
+	nodes[1].kill()
+	nodes[2].kill()
+	until(t, "it is away", s.away.Load)
+	if yes, _ := claims(); yes > 0 {
+		t.Errorf("%d are claimed", yes)
+	}
+	nodes[3].do("CLUSTER", "FAILOVER", "TAKEOVER")
+	until(t, "it is back", func() bool { return !s.away.Load() })
+	until(t, "streams are kept", func() bool { yes, _ := claims(); return yes > 0 })
 }
 
 // TestRightsInACluster has the user of docs/resume.md, with the right that the page adds, use a cluster.

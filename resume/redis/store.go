@@ -44,11 +44,12 @@ type Store struct {
 	o       Options
 	client  goredis.UniversalClient
 	replica string
-	away    atomic.Bool  // the last command failed; in a cluster, no master answers
-	failed  atomic.Int64 // when it was away last, in nanoseconds since 1970; 0 for never
-	warned  atomic.Int64 // when, in nanoseconds since 1970
-	refused atomic.Int64 // likewise, of an error reply
-	members atomic.Int64 // readers that were counted
+	away    atomic.Bool   // the last command failed; in a cluster, no master answers
+	settle  time.Duration // how long after that it is not sure what Redis has
+	failed  atomic.Int64  // when it was away last, in nanoseconds since 1970; 0 for never
+	warned  atomic.Int64  // when, in nanoseconds since 1970
+	refused atomic.Int64  // likewise, of an error reply
+	members atomic.Int64  // readers that were counted
 	stop    context.CancelFunc
 	over    chan struct{} // closed when watch is over
 	users   atomic.Int64  // that need connections: logs, readers, and one until Close
@@ -62,7 +63,7 @@ func New(o Options) *Store {
 	var random [12]byte
 	_, _ = rand.Read(random[:]) // never fails
 	s := &Store{
-		o: o, replica: hex.EncodeToString(random[:]),
+		o: o, settle: min(o.Timeout, settleTime), replica: hex.EncodeToString(random[:]),
 		owned: make(map[string]*owned), over: make(chan struct{}), client: o.connect(),
 	}
 	ctx, stop := context.WithCancel(context.Background())
@@ -110,7 +111,7 @@ func (s *Store) ttl(e resume.Entry) int64 {
 
 // Claim implements resume.Store. While Redis is away, a request with a key waits for as long as a
 // command may take: the agent may run for that key already, or have run. If Redis is back then, it
-// waits as long again until the key is known.
+// waits until the key is known, at most as long again.
 func (s *Store) Claim(
 	client context.Context, e resume.Entry, run resume.Run,
 ) (resume.Entry, resume.Writer, error) {
@@ -118,7 +119,7 @@ func (s *Store) Claim(
 	if len(text) > maxRecord {
 		return resume.Entry{}, nil, errLarge
 	}
-	longer, stop := context.WithTimeout(client, 3*s.o.Timeout)
+	longer, stop := context.WithTimeout(client, 2*s.o.Timeout+s.settle)
 	defer stop()
 	ctx, cancel := context.WithTimeout(longer, s.o.Timeout)
 	defer cancel()
@@ -143,7 +144,7 @@ func (s *Store) Claim(
 			taken = err
 		}
 		if errors.Is(err, errUnsettled) && known.IsZero() {
-			known, ctx = time.Now().Add(s.o.Timeout), longer
+			known, ctx = time.Now().Add(s.settle), longer
 		}
 		// The log of the key is about to free it, Redis may be back, or the key be known.
 		wait := errors.Is(err, resume.ErrDropped) || errors.Is(err, errUnsettled) || keyed && errors.Is(err, errAway)
