@@ -30,6 +30,8 @@ type memoryLog struct {
 	entry     Entry
 	state     State
 	header    http.Header
+	status    int
+	ended     time.Time
 	overhead  int64 // what it takes beside its segments, in bytes
 	segments  segments
 	readers   []*memoryReader
@@ -56,7 +58,7 @@ func (l *memoryLog) Append(ctx context.Context, p Part) error {
 	defer l.in.mu.Unlock()
 	if p.Header != nil {
 		l.grow(0, func() {
-			l.state, l.header = Begun, p.Header
+			l.state, l.header, l.status = Begun, p.Header, p.Status
 			l.overhead += int64(sizeOf(p.Header))
 		})
 		l.in.place(l)
@@ -77,7 +79,7 @@ func (l *memoryLog) Append(ctx context.Context, p Part) error {
 func (l *memoryLog) End(how State) {
 	l.in.mu.Lock()
 	defer l.in.mu.Unlock()
-	l.state, l.run = how, Run{}
+	l.state, l.run, l.ended = how, Run{}, time.Now()
 	l.wake()
 	if how == Dropped || l.hidden {
 		l.in.remove(l)
@@ -137,6 +139,12 @@ func (l *memoryLog) waitForReaders(ctx context.Context) {
 			r.stuck = r.stuck || stalled && l.isShared() && r.at < l.segments.end
 		}
 	}
+}
+
+// hasKey reports whether its key still leads to the log.
+func (l *memoryLog) hasKey() bool {
+	e := l.entry
+	return l.state <= Begun || e.KeyKeep == 0 || time.Since(l.ended) < e.KeyKeep
 }
 
 // isShared reports whether the log has not just one reader.
@@ -255,14 +263,14 @@ func (r *memoryReader) begin() (Part, error) {
 	}
 	at, ok := l.segments.after(r.after)
 	if !ok {
-		return Part{}, &GoneError{l.segments.first()}
+		return Part{Status: l.status}, &GoneError{l.segments.first()}
 	}
 	r.moveTo(at)
 	r.began = true
 	if l.state == Whole && at == l.segments.end {
-		return Part{Header: l.header}, io.EOF
+		return Part{Header: l.header, Status: l.status}, io.EOF
 	}
-	return Part{Header: l.header}, nil
+	return Part{Header: l.header, Status: l.status}, nil
 }
 
 // wait waits until the log has changed. It does not hold the lock while it waits.

@@ -36,7 +36,7 @@ func (m *Memory) Used() (bytes int64, logs int) {
 func (m *Memory) Claim(_ context.Context, e Entry, run Run) (Entry, Writer, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if l := m.byKey[e.Key]; l != nil {
+	if l := m.byKey[e.Key]; l != nil && !e.Takes && l.hasKey() {
 		return l.entry, nil, nil
 	}
 	l := newMemoryLog(m, e, run)

@@ -16,6 +16,7 @@ const (
 	kindPasses               // no event stream: only the first client gets it
 	kindStream               // an event stream, which is in the log
 	kindUnwanted             // no event stream, and its client has left
+	kindBody                 // no event stream, which is in the log for an SDK
 )
 
 // leave records that the first client no longer reads. It returns false if the client has to

@@ -42,6 +42,9 @@ func (p *problem) send(w http.ResponseWriter) {
 var (
 	errUnknown = &problem{"Unknown stream", http.StatusNotFound,
 		"There is no stream with this id, or there is none any more. Send the request again without Last-Event-ID and with a new Idempotency-Key; the agent will run again.", 0}
+	// errNoBeginning is of an answer that is no event stream. For a POST, upstream is asked again.
+	errNoBeginning = &problem{"The answer is gone", http.StatusGone,
+		"The answer has grown too large to be kept. Send the request again.", 0}
 	errUnavailable = &problem{"Streams cannot be reached", http.StatusServiceUnavailable,
 		"What keeps the streams does not answer. Ask for the stream again later, by its id.", 0}
 	errUnsure = &problem{"Streams cannot be reached", http.StatusServiceUnavailable,

@@ -1,6 +1,7 @@
 package resume
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -29,7 +30,8 @@ func (x *run) attend(w http.ResponseWriter, r *http.Request, body []byte, next N
 	if streams {
 		header := first.Header.Clone()
 		maps.Copy(header, x.own)
-		err = send(x.o, w, r, reader, header, x.early, HowBegun)
+		flushes := func(wrote bool) bool { return x.early || wrote && (first.Status == 0 || x.flushed.Load()) }
+		err = send(x.o, w, r, reader, first.Status, header, flushes, HowBegun)
 	}
 	if leave() {
 		if !streams {
@@ -64,6 +66,9 @@ func follow(o *Options, w http.ResponseWriter, r *http.Request, id string, n uin
 	atEnd := errors.Is(err, io.EOF)
 	if err != nil && !atEnd {
 		p := problemOf(err)
+		if p.Status == http.StatusGone && first.Status != 0 {
+			return errNoBeginning
+		}
 		if p != errUnavailable || r.Context().Err() == nil {
 			return p
 		}
@@ -78,7 +83,7 @@ func follow(o *Options, w http.ResponseWriter, r *http.Request, id string, n uin
 	header := first.Header.Clone()
 	if r.Method == http.MethodHead {
 		setHeader(w.Header(), header)
-		w.WriteHeader(http.StatusOK)
+		w.WriteHeader(cmp.Or(first.Status, http.StatusOK))
 		return nil
 	}
 	if hasKey {
@@ -88,13 +93,17 @@ func follow(o *Options, w http.ResponseWriter, r *http.Request, id string, n uin
 	if n > 0 {
 		how = HowContinued
 	}
-	return cutOff(send(o, w, r, reader, header, true, how))
+	// Without a media type, net/http looks for it in what comes with the header.
+	flushes := func(wrote bool) bool { return wrote || first.Status == 0 }
+	return cutOff(send(o, w, r, reader, first.Status, header, flushes, how))
 }
 
-// send answers r with the header and with what the reader returns, each piece as it comes,
-// until the end. The error is a *GoneError, ErrBroken, or that of a client that has left.
+// send answers r with the status, 0 for 200, the header and what the reader returns, each piece
+// as it comes, until the end. The error is a *GoneError, ErrBroken, or that of a client that has
+// left. The function flushes says whether to flush: the header, or what it says was written.
 func send(
-	o *Options, w http.ResponseWriter, r *http.Request, reader Reader, header http.Header, flush bool, how How,
+	o *Options, w http.ResponseWriter, r *http.Request, reader Reader,
+	status int, header http.Header, flushes func(wrote bool) bool, how How,
 ) error {
 	o.Runs.count(func(s *Stats) {
 		s.Readers++
@@ -102,18 +111,17 @@ func send(
 	})
 	defer o.Runs.count(func(s *Stats) { s.Readers-- })
 	setHeader(w.Header(), header)
-	w.WriteHeader(http.StatusOK)
-	err := copyLog(w, reader, flush)
+	w.WriteHeader(cmp.Or(status, http.StatusOK))
+	err := copyLog(w, reader, flushes)
 	o.Answered(r, how)
 	return err
 }
 
-// copyLog writes what the reader returns, and flushes each piece; with flush, what has been
-// written before as well.
-func copyLog(w http.ResponseWriter, reader Reader, flush bool) error {
+// copyLog writes what the reader returns, and flushes as send does.
+func copyLog(w http.ResponseWriter, reader Reader, flushes func(wrote bool) bool) error {
 	control := http.NewResponseController(w)
-	for ; ; flush = true {
-		if flush {
+	for wrote := false; ; wrote = true {
+		if flushes(wrote) {
 			if err := control.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
 				return err
 			}

@@ -66,12 +66,16 @@ func named(path string) (resource, id string, ok bool) {
 type asked struct {
 	key    string        // "" for none
 	detach time.Duration // how long its run may go on without a client
+	keep   time.Duration // how long its answer is kept
+	sdk    bool          // an SDK has sent it
+	again  bool          // the SDK has sent it before
 }
 
 // asks returns what a POST asks for, and whether it asks for anything, or what is wrong
 // with it.
 func asks(o *Options, r *http.Request) (a asked, ok bool, wrong error) {
-	a.detach = o.Detach
+	a.detach, a.keep = o.Detach, o.Keep
+	a.sdk, a.again = ofSDK(r.Header)
 	switch keys := r.Header[KeyHeader]; len(keys) {
 	case 0:
 	case 1:
@@ -87,8 +91,11 @@ func asks(o *Options, r *http.Request) (a asked, ok bool, wrong error) {
 		a.detach = min(d, o.Detach)
 		return a, a.key != "" || a.detach > 0, nil
 	}
-	if a.key != "" || !o.Always {
+	if a.key != "" || !o.Always && !a.sdk {
 		return a, a.key != "", nil
+	}
+	if !o.Always {
+		a.detach, a.keep = min(sdkDetach, o.Detach), min(sdkKeep, o.Keep)
 	}
 	return a, isJSON(head.MediaType(r.Header)), nil
 }

@@ -81,16 +81,23 @@ func (p *Resume) post(w http.ResponseWriter, r *http.Request, a asked, next Next
 	}
 	e := Entry{
 		ID: newID(), Path: strings.Clone(r.URL.Path), Progress: r.Header.Get(proxy.ProgressHeader),
-		Keep: p.o.Keep, MaxStream: p.o.MaxStream, MaxMemory: p.o.MaxMemory,
+		Keep: a.keep, MaxStream: p.o.MaxStream, MaxMemory: p.o.MaxMemory,
 	}
 	e.Owner = owner(p.o, r, r.URL.Path)
-	if a.key != "" {
-		e.Key = keyOf(p.o.Secret, e.Owner, r.URL.RawQuery, a.key)
+	ofSDK := a.key == "" && a.sdk
+	if a.key != "" || ofSDK {
 		e.Body = sha256.Sum256(body)
+	}
+	switch {
+	case ofSDK:
+		e.Key, e.KeyKeep = sdkKeyOf(p.o.Secret, e.Owner, r, e.Body), sdkKeep
+		e.Takes = !a.again
+	case a.key != "":
+		e.Key = keyOf(p.o.Secret, e.Owner, r.URL.RawQuery, a.key)
 	}
 	e.ID = placed(e.ID, e.Key)
 	for {
-		x := newRun(p.o, e, a.detach, w, r, body)
+		x := newRun(p.o, e, a, w, r, body)
 		have, writer, err := p.o.Store.Claim(r.Context(), e, Run{x.readersChanged, x.cancel})
 		switch {
 		case errors.Is(err, ErrTaken): // the agent must not run again
@@ -106,10 +113,15 @@ func (p *Resume) post(w http.ResponseWriter, r *http.Request, a asked, next Next
 		case !hmac.Equal(have.Body[:], e.Body[:]):
 			return errMismatch
 		}
-		if err := follow(p.o, w, r, have.ID, 0, true); !errors.Is(err, errUnknown) {
+		err = follow(p.o, w, r, have.ID, 0, true)
+		gone, _ := errors.AsType[*problem](err)
+		switch {
+		case errors.Is(err, errUnknown): // the request that had the key has failed: this one takes its place
+		case errors.Is(err, errNoBeginning), ofSDK && gone != nil && gone.Status == http.StatusGone:
+			e.Takes = true
+		default:
 			return err
 		}
-		// The request that had the key has failed: this one takes its place.
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
@@ -33,7 +34,8 @@ type run struct {
 	log     Writer
 	detach  time.Duration // how long it goes on without a client
 	version int           // of HTTP, of the first client
-	wants   bool          // the request says that it wants an event stream
+	sdk     bool          // an SDK has sent the request
+	wants   bool          // an answer is of use without the first client
 
 	informing sync.Mutex // held while an informational answer is sent; taken before mu
 	informed  int        // bytes of these
@@ -52,11 +54,15 @@ type run struct {
 	// has read the header from the log.
 	header   http.Header // next's own
 	before   http.Header // what was in it at the beginning
+	kept     http.Header // of the answer, for the log
 	own      http.Header // what only the first client gets of the header of a stream
 	number   *numberer
-	begun    bool  // the log has
-	early    bool  // its header left before any byte
-	logErr   error // of the log
+	begun    bool // the log has
+	early    bool // its header left before any byte
+	status   int  // of a body; 0 for an event stream
+	body     *bufio.Writer
+	flushed  atomic.Bool // the body was; the first client's goroutine asks
+	logErr   error       // of the log
 	ended    Ended
 	panicked any    // by next, for panic
 	returned func() // see Options.Detached
@@ -64,11 +70,9 @@ type run struct {
 }
 
 // newRun returns a run for the request r, whose client is the first.
-func newRun(
-	o *Options, e Entry, detach time.Duration, w http.ResponseWriter, r *http.Request, body []byte,
-) *run {
+func newRun(o *Options, e Entry, a asked, w http.ResponseWriter, r *http.Request, body []byte) *run {
 	x := &run{
-		o: o, detach: detach, version: r.ProtoMajor, wants: asksForStream(r, body), client: w,
+		o: o, detach: a.detach, version: r.ProtoMajor, sdk: a.sdk, wants: a.sdk || asksForStream(r, body), client: w,
 		entry: e, done: make(chan struct{}), number: newNumberer(e.ID, 0),
 		header: w.Header().Clone(), before: w.Header().Clone(),
 	}
@@ -107,7 +111,8 @@ func (x *run) end(r *http.Request) {
 	if v := panics.Catch(func() { x.endAnswer(client) }); x.panicked == nil {
 		x.panicked = v
 	}
-	raises := client != nil && !(e.Stream && e.Reason != ReasonNone) // see attend
+	inLog := e.Stream || x.kind == kindBody
+	raises := client != nil && !(inLog && e.Reason != ReasonNone) // see attend
 	if late, ok := x.panicked.(*panics.Late); ok && !raises || errors.As(x.logErr, &late) {
 		e.Panicked = late
 	}
@@ -130,6 +135,15 @@ func (x *run) endAnswer(client http.ResponseWriter) {
 		x.log.End(Dropped)
 	case kindPasses:
 		head.CopyTrailers(x.client.Header(), x.header)
+	case kindBody:
+		_ = x.body.Flush() // the error stays
+		x.begin()          // there may be no byte
+		if x.logErr == nil && x.ended.Reason == ReasonNone && x.ended.Err == nil && x.panicked == nil {
+			x.log.End(Whole)
+			return
+		}
+		x.log.End(Broken)
+		_ = x.o.Store.Delete(context.Background(), x.entry.ID) // frees the key
 	case kindStream:
 		x.begin()
 		how := Broken
@@ -161,12 +175,32 @@ func (x *run) WriteHeader(status int) {
 	case status >= 100 && status < 200 && status != http.StatusSwitchingProtocols:
 		x.inform(status, x.header)
 	default:
-		x.decide(status == http.StatusOK && head.MediaType(x.header) == "text/event-stream" &&
-			!head.IsEncoded(x.header) && sizeOf(x.header) <= maxKeptHeader)
-		if x.kind == kindPasses {
+		x.decide(x.kindOf(status))
+		switch x.kind {
+		case kindPasses:
 			x.client.WriteHeader(status)
+		case kindBody:
+			x.status, x.body = status, newBody(x)
+			fallthrough
+		case kindStream:
+			x.kept = changes(x.header, x.before) // trailers may come before the log begins
 		}
 	}
+}
+
+// kindOf returns what an answer with the status is, if the first client is there.
+func (x *run) kindOf(status int) kind {
+	is := kindPasses
+	switch {
+	case status == http.StatusOK && head.MediaType(x.header) == "text/event-stream" && !head.IsEncoded(x.header):
+		is = kindStream
+	case x.isBody(status):
+		is = kindBody
+	}
+	if is != kindPasses && sizeOf(x.header) > maxKeptHeader {
+		return kindPasses
+	}
+	return is
 }
 
 // maxKeptHeader is the size in bytes above which a header is not kept, and so neither is the
@@ -181,16 +215,12 @@ var (
 )
 
 // decide decides what the answer is. Only if it passes, it goes to the first client, which waits.
-func (x *run) decide(stream bool) {
+func (x *run) decide(is kind) {
 	x.mu.Lock()
-	switch {
-	case stream:
-		x.kind = kindStream
-	case x.client != nil:
-		x.kind = kindPasses
-	default:
-		x.kind = kindUnwanted
+	if is == kindPasses && x.client == nil {
+		is = kindUnwanted
 	}
+	x.kind = is
 	x.mu.Unlock()
 	switch x.kind {
 	case kindPasses:
@@ -208,18 +238,20 @@ func (x *run) begin() {
 		return
 	}
 	x.begun = true
-	h := changes(x.header, x.before)
+	h := x.kept
 	x.own = make(http.Header)
 	for _, name := range []string{"Trailer", "Set-Cookie"} {
 		if h[name] != nil {
 			x.own[name] = h[name]
 		}
 	}
-	head.DropOfBody(h)
 	head.DropTrailers(h)
 	delete(h, "Set-Cookie")
-	h[StreamHeader] = []string{x.entry.ID}
-	x.logErr = x.log.Append(x.ctx, Part{Header: h})
+	if x.kind == kindStream {
+		head.DropOfBody(h)
+		h[StreamHeader] = []string{x.entry.ID}
+	}
+	x.logErr = x.log.Append(x.ctx, Part{Header: h, Status: x.status})
 }
 
 // changes returns what next has set in its header, and nil for each field that it has
@@ -244,6 +276,8 @@ func (x *run) Write(p []byte) (int, error) {
 		return x.client.Write(p)
 	case kindUnwanted:
 		return 0, errLeft
+	case kindBody:
+		return x.body.Write(p)
 	}
 	x.begin()
 	if x.logErr == nil {
@@ -264,6 +298,13 @@ func (x *run) FlushError() error {
 	switch {
 	case x.kind == kindPasses:
 		return http.NewResponseController(x.client).Flush()
+	case x.kind == kindBody:
+		x.flushed.Store(true)
+		if !x.begun && x.body.Buffered() == 0 {
+			x.early = true
+			x.begin()
+		}
+		return x.body.Flush()
 	case x.kind == kindStream && !x.begun:
 		x.early = true
 		x.begin()
@@ -273,7 +314,7 @@ func (x *run) FlushError() error {
 
 func (x *run) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if x.kind == kindUnknown {
-		x.decide(false)
+		x.decide(kindPasses)
 	}
 	if x.kind != kindPasses {
 		return nil, nil, errNoHijack

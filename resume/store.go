@@ -18,7 +18,8 @@ import (
 type Store interface {
 	// Claim makes a log for e and returns its writer. If there is a log with e.Key already,
 	// and that is not zero, Claim returns the entry of that log and no writer: of any number
-	// of claims of a key, one gets a writer. The error is ErrTaken if that log cannot be
+	// of claims of a key, one gets a writer. With e.Takes, or e.KeyKeep after that log has ended, the
+	// new log has the key instead. The error is ErrTaken if that log cannot be
 	// reached now, and ErrUnsure if there may be one, and the request must not run without
 	// knowing; any other error means that there is none. Until the log has ended, the store
 	// calls the functions of run.
@@ -51,7 +52,7 @@ type Reader interface {
 	// Next waits for more and returns it, valid until the next call. The caller must not
 	// change it. The first part has the header of the answer and no data; with it comes
 	// io.EOF if the log is whole and there is nothing to read. Instead of it comes ErrDropped,
-	// a *GoneError, or ErrAhead. Later errors are io.EOF at the end of a log that is whole,
+	// a *GoneError, with the status of the answer, or ErrAhead. Later errors are io.EOF at the end of a log that is whole,
 	// ErrBroken at the end of another, and a *GoneError if what comes next was deleted.
 	Next() (Part, error)
 	// Close ends the reading.
@@ -61,6 +62,7 @@ type Reader interface {
 // A Part is a part of a log.
 type Part struct {
 	Header http.Header // of the answer; nil in all parts but the first
+	Status int         // of an answer that is no event stream, with its header
 	Data   []byte
 	Ends   []int // the indexes in Data after events; readers do without
 }
@@ -100,10 +102,10 @@ type State uint8
 // The states of a log.
 const (
 	Claimed State = iota // the answer has not begun
-	Begun                // it is an event stream
-	Whole                // a stream that has come to its end
-	Broken               // a stream that has broken off
-	Dropped              // it is no event stream
+	Begun                // it is one that is kept, such as an event stream
+	Whole                // it has come to its end
+	Broken               // it has broken off
+	Dropped              // it is none that is kept
 )
 
 // A Digest is a hash.
@@ -130,6 +132,11 @@ type Entry struct {
 	// Path is the path of the request, and Progress the value of its ProgressHeader.
 	// Finish needs them.
 	Path, Progress string
+	// Takes says that the log gets the key also if another one has it, which stays.
+	Takes bool
+	// KeyKeep is how long after its end the key leads to the log, if that is less than Keep;
+	// 0 for as long as it is kept.
+	KeyKeep time.Duration
 	// Keep, MaxStream and MaxMemory are those of the Options.
 	Keep                 time.Duration
 	MaxStream, MaxMemory int64

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,7 +24,7 @@ var states = [...]string{
 // A view is the state of a log in Redis at some time, in JSON.
 type view struct {
 	State   string
-	Header  http.Header // nil before it has begun
+	Begun   *beginning // nil before it has begun
 	Pieces  uint64
 	Events  uint64
 	Writes  int64
@@ -31,6 +32,12 @@ type view struct {
 	Adopted bool // its owner is gone, and this replica ends it
 	Entry   resume.Entry
 	state   resume.State
+}
+
+// A beginning is what a log begins with.
+type beginning struct {
+	Header http.Header
+	Status int `json:",omitempty"` // 0 for an event stream
 }
 
 // errDamaged means that Redis has no log where one should be.
@@ -61,7 +68,7 @@ func (s *Store) look(ctx context.Context, id, reader string) (*view, error) {
 	switch {
 	case v.Entry.ID != id || v.state >= resume.Dropped:
 		return nil, fmt.Errorf("%w: it has the id %.40q and the state %.40q", errDamaged, v.Entry.ID, v.State)
-	case v.state != resume.Claimed && v.Header == nil:
+	case v.state != resume.Claimed && (v.Begun == nil || v.Begun.Header == nil):
 		return nil, fmt.Errorf("%w: it has no header: %.100q", errDamaged, text)
 	}
 	return v, nil
@@ -91,7 +98,7 @@ const (
 // piecesOf returns the pieces of a part of a log.
 func piecesOf(p resume.Part) (all []piece, err error) {
 	if p.Header != nil {
-		header, err := json.Marshal(p.Header)
+		header, err := json.Marshal(beginning{p.Header, p.Status})
 		if err == nil && len(header) > maxRecord {
 			err = errLarge
 		}
@@ -270,7 +277,8 @@ const (
 func (w *writer) send(before uint64, first string, pieces []piece) (is, n int64, err error) {
 	s, e := w.s, w.entry
 	args := []any{
-		e.ID, s.replica, s.o.Lease.Milliseconds(), s.ttl(e), before, w.pieces, w.events, first, e.Keep.Milliseconds(),
+		e.ID, s.replica, s.o.Lease.Milliseconds(), s.ttl(e), before, w.pieces, w.events, first,
+		e.Keep.Milliseconds(), min(e.Keep, cmp.Or(e.KeyKeep, e.Keep)).Milliseconds(),
 	}
 	for _, p := range pieces {
 		args = append(args, p.id, string(p.kind), p.data)
@@ -306,6 +314,13 @@ func (s *Store) abandon(v *view) error {
 	w := &writer{s: s, entry: v.Entry, pieces: v.Pieces, events: v.Events, again: last{torn: true}}
 	if v.state == resume.Claimed {
 		return w.end(resume.Dropped)
+	}
+	if v.Begun.Status != 0 { // a part of a body is no answer
+		err := w.end(resume.Broken)
+		if err == nil {
+			_, err = s.do(context.Background(), deleteScript, v.Entry.ID, v.Entry.ID)
+		}
+		return err
 	}
 	_, _, failed := w.write(piece{kind: kindGap}) // of Redis; else the log breaks off
 	rest := func(yield func([]byte, error) bool) {

@@ -332,3 +332,21 @@ func TestRefusal(t *testing.T) {
 		})
 	}
 }
+
+// TestKeyThatIsTakenDoesNotWait has an entry that takes its key wait for nothing: whoever has the
+// key, it runs.
+func TestKeyThatIsTakenDoesNotWait(t *testing.T) {
+	server := startServer(t)
+	s, _ := server.replica(func(o *Options) { o.Refuse = true })
+	wasAway(s)
+	e := entry("a")
+	e.Takes = true
+	claim(t, s, e, newRun())
+	server.kill()
+	until(t, "it is missed", s.away.Load)
+	e = entry("b")
+	e.Takes = true
+	if _, w, err := s.Claim(context.Background(), e, newRun().callbacks()); w != nil || errors.Is(err, resume.ErrUnsure) {
+		t.Errorf("%v, %v", w, err)
+	}
+}

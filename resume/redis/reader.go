@@ -168,14 +168,17 @@ func (r *reader) begin() (resume.Part, error) {
 	if r.ctx.Err() != nil {
 		err = r.ctx.Err()
 	}
-	if err != nil {
+	if v == nil || v.Begun == nil {
 		return resume.Part{}, err
+	}
+	if err != nil {
+		return resume.Part{Status: v.Begun.Status}, err
 	}
 	r.began = true
 	if v.state == resume.Whole && v.Pieces == r.number+1 {
 		err = io.EOF
 	}
-	return resume.Part{Header: v.Header}, err
+	return resume.Part{Header: v.Begun.Header, Status: v.Begun.Status}, err
 }
 
 // waitForEvent waits for the event to start after. A client may have an event from the owner of

@@ -19,7 +19,7 @@ func (s *Store) nameIn(id, kind string) string {
 // is a hash with the fields
 //
 //	e entry   k name of its key   r owner   until when the owner's lease ends   s state
-//	h header  p pieces            n events  w writes
+//	h beginning  p pieces            n events  w writes
 //	c cancelled                   x until when it is found after its end
 func newScript(text string) *goredis.Script {
 	return goredis.NewScript(`
@@ -32,14 +32,15 @@ local lingers = 60000 -- how long a log that has gone stays for its readers
 ` + text)
 }
 
-// claimScript makes a log, unless there is one with the key. It returns the id of that, or
-// of the new one.
+// claimScript makes a log, unless there is one with the key that keeps it. It returns the id of
+// that, or of the new one.
 //
-// ARGV: what the name of a log begins with, id, entry, replica, lease, ttl, name of the key, whether there is one.
+// ARGV: what the name of a log begins with, id, entry, replica, lease, ttl, name of the key, whether there is one,
+// whether the log takes it.
 var claimScript = newScript(`
 if ARGV[8] == '1' then
 	local id = redis.call('GET', ARGV[7])
-	if id and (id == ARGV[2] or redis.call('EXISTS', ARGV[1] .. id) == 1) then return id end
+	if id and (id == ARGV[2] or ARGV[9] == '0' and redis.call('EXISTS', ARGV[1] .. id) == 1) then return id end
 	redis.call('SET', ARGV[7], ARGV[2], 'PX', ARGV[6])
 end
 redis.call('HSET', KEYS[1], 'e', ARGV[3], 'k', ARGV[7], 'r', ARGV[4], 'until', now() + ARGV[5],
@@ -82,7 +83,7 @@ if ARGV[1] ~= '' and runs(v[1]) then
 	end
 end
 local gone = (v[7] or v[8] and v[8] + 0 <= now()) and true or false
-return '{"state":"' .. v[1] .. '","header":' .. (v[2] or 'null') .. ',"pieces":' .. v[3] .. ',"events":' .. v[4]
+return '{"state":"' .. v[1] .. '","begun":' .. (v[2] or 'null') .. ',"pieces":' .. v[3] .. ',"events":' .. v[4]
 	.. ',"writes":' .. v[5] .. ',"gone":' .. tostring(gone) .. ',"adopted":' .. tostring(adopted)
 	.. ',"entry":' .. v[9] .. '}'
 `)
@@ -93,7 +94,7 @@ return '{"state":"' .. v[1] .. '","header":' .. (v[2] or 'null') .. ',"pieces":'
 // Redis has lost it; and -3 and how many pieces of it there are if Redis has lost the last ones.
 //
 // ARGV: id, replica, lease, ttl, pieces before and after, events after, id of the first piece that
-// stays or nothing, keep; and of each piece id, kind and data.
+// stays or nothing, keep of the log and of its key; and of each piece id, kind and data.
 var writeScript = newScript(`
 local v = redis.call('HMGET', KEYS[1], 'r', 's', 'p', 'k', 'c', 'w')
 local ending, key = ARGV[#ARGV - 1] == 's' and ARGV[#ARGV], v[4]
@@ -103,7 +104,7 @@ if v[1] ~= ARGV[2] or not pieces then return {-1, 0} end
 if pieces < ARGV[5] + 0 then return {-3, pieces} end
 if not runs(v[2]) then return {(v[2] == ending or not ending and v[3] == ARGV[5]) and 0 or -1, 0} end
 if v[3] == ARGV[5] then
-	for i = 10, #ARGV, 3 do
+	for i = 11, #ARGV, 3 do
 		local kind, data = ARGV[i + 1], ARGV[i + 2]
 		if kind == 'h' then
 			redis.call('HSET', KEYS[1], 's', 'begun', 'h', data)
@@ -131,7 +132,7 @@ if ending == 'dropped' then
 else
 	redis.call('HSET', KEYS[1], 's', ending, 'x', now() + ARGV[9])
 	for i = 1, 2 do redis.call('PEXPIRE', KEYS[i], ARGV[9] + lingers) end
-	if has then redis.call('PEXPIRE', key, ARGV[9]) end
+	if has then redis.call('PEXPIRE', key, ARGV[10]) end
 end
 return {0, 0}
 `)

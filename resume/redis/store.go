@@ -111,7 +111,7 @@ func (s *Store) ttl(e resume.Entry) int64 {
 
 // Claim implements resume.Store. While Redis is away, a request with a key waits for as long as a
 // command may take: the agent may run for that key already, or have run. If Redis is back then, it
-// waits until the key is known, at most as long again.
+// waits until the key is known, at most as long again. One that takes its key runs the agent anyway.
 func (s *Store) Claim(
 	client context.Context, e resume.Entry, run resume.Run,
 ) (resume.Entry, resume.Writer, error) {
@@ -125,14 +125,14 @@ func (s *Store) Claim(
 	defer cancel()
 	var taken error
 	var known time.Time // from when on a key counts as known
-	keyed := e.Key != (resume.Digest{})
+	keyed := e.Key != (resume.Digest{}) && !e.Takes
 	for first := true; ; first = false {
 		sure := !keyed || s.isSettled() || !known.IsZero() && time.Now().After(known)
 		have, w, err := s.claim(ctx, e, text, run, sure)
 		if err == nil {
 			return have, w, nil
 		}
-		if first {
+		if first && !e.Takes {
 			// It may be in this process, and Redis does not know it any more.
 			have, w, _ := s.o.Local.Claim(ctx, e, resume.Run{})
 			if w == nil {
@@ -184,8 +184,12 @@ func (s *Store) claim(
 		}
 		return s.taken(ctx, id)
 	}
+	takes := 0
+	if e.Takes {
+		takes = 1
+	}
 	v, err := s.do(ctx, claimScript, e.ID,
-		s.nameIn(e.ID, "log"), e.ID, text, s.replica, s.o.Lease.Milliseconds(), s.ttl(e), key, hasKey)
+		s.nameIn(e.ID, "log"), e.ID, text, s.replica, s.o.Lease.Milliseconds(), s.ttl(e), key, hasKey, takes)
 	if err != nil {
 		return e, nil, fmt.Errorf("claiming a log in redis: %w", err)
 	}

@@ -45,6 +45,10 @@ func init() {
 // header `X-Hermes-Stream` with its id, and each of its events a line
 // `id: <id>/<number>`. All else passes as it is.
 //
+// OpenAI's SDKs ask by themselves: what one of them repeats because its connection failed
+// joins the run of its first request, streamed or not. When the client of such a request
+// leaves, its run goes on for ten seconds.
+//
 // With the same credentials, a client gets the stream again by the same request with the
 // same key, by a POST or a GET of `<path>/<id>` with the header `Last-Event-ID` from
 // after that event, and ends it by DELETE of `<path>/<id>`.
