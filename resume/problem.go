@@ -21,7 +21,8 @@ type problem struct {
 func (p *problem) Error() string { return p.Title }
 
 // send answers with the problem. A client that sends the same again gets the same or, with a key
-// when the storage does not answer, runs the agent again (contract section 3, "Again").
+// when the storage does not answer, runs the agent again (contract section 3, "Again"). Only after
+// errUnsure it does not.
 func (p *problem) send(w http.ResponseWriter) {
 	body, _ := json.Marshal(p) // strings and numbers
 	body = append(body, '\n')
@@ -29,7 +30,7 @@ func (p *problem) send(w http.ResponseWriter) {
 	h.Set("Content-Type", "application/problem+json")
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	h.Set("Cache-Control", "no-store")
-	h.Set(head.Retry, "false")
+	h.Set(head.Retry, strconv.FormatBool(p == errUnsure))
 	if p.Status == http.StatusServiceUnavailable {
 		h.Set("Retry-After", "1")
 	}
@@ -46,6 +47,8 @@ var (
 		"The answer has grown too large to be kept. Send the request again.", 0}
 	errUnavailable = &problem{"Streams cannot be reached", http.StatusServiceUnavailable,
 		"What keeps the streams does not answer. Ask for the stream again later, by its id.", 0}
+	errUnsure = &problem{"Streams cannot be reached", http.StatusServiceUnavailable,
+		"What keeps the streams does not answer, and the agent may run for this Idempotency-Key already. Send the same request with the same key again later.", 0}
 	errMismatch = &problem{"Idempotency-Key is already used", http.StatusUnprocessableEntity,
 		"This Idempotency-Key was used with another request body. Use a new key for each request, and the same body, byte for byte, when you send a request again.", 0}
 	errOtherBody = &problem{"The key is already used", http.StatusUnprocessableEntity,

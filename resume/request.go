@@ -22,7 +22,7 @@ import (
 )
 
 // idPrefix is what the id of a stream begins with, so that no other id in a path looks
-// like one. 22 characters follow, which are 128 random bits.
+// like one. 22 characters follow: 128 random bits, or 110 after the place of a key.
 const idPrefix = "stream_"
 
 // newID returns an id.

@@ -113,12 +113,15 @@ func (p *Resume) post(w http.ResponseWriter, r *http.Request, a asked, next Next
 	case a.key != "":
 		e.Key = keyOf(p.o.Secret, e.Owner, r.URL.RawQuery, a.key)
 	}
+	e.ID = placed(e.ID, e.Key)
 	for {
 		x := newRun(p.o, e, a, w, r, body)
 		have, writer, err := p.o.Store.Claim(r.Context(), e, Run{x.readersChanged, x.cancel})
 		switch {
 		case errors.Is(err, ErrTaken): // the agent must not run again
 			return errUnavailable
+		case errors.Is(err, ErrUnsure):
+			return errUnsure
 		case err != nil:
 			giveBody(r, body)
 			return next(w, r) // there is no log to be had

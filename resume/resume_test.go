@@ -435,3 +435,25 @@ func (s *sequence) wasDeleted(k string) bool {
 	defer s.mu.Unlock()
 	return s.deleted[k] > 0
 }
+
+// TestLogsOfAKeyHaveOnePlace uses a key twice, and others once.
+func TestLogsOfAKeyHaveOnePlace(t *testing.T) {
+	l := newLab(t, nil, streams(events(1), always()))
+	id := func(k string) string {
+		r := l.send(post(key, k)).want(http.StatusOK)
+		r.rest()
+		l.send(request{http.MethodDelete, otherPath + "/" + r.id(), "", nil}).want(http.StatusNoContent)
+		return r.id()
+	}
+	first, again := id("k"), id("k")
+	if first == again || resume.Place(first) != resume.Place(again) {
+		t.Errorf("%s, then %s", first, again)
+	}
+	places := make(map[string]bool)
+	for n := range 10 {
+		places[resume.Place(id(strconv.Itoa(n)))] = true
+	}
+	if len(places) < 5 {
+		t.Errorf("ten keys have the places %v", places)
+	}
+}

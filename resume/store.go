@@ -20,8 +20,9 @@ type Store interface {
 	// and that is not zero, Claim returns the entry of that log and no writer: of any number
 	// of claims of a key, one gets a writer. With e.Takes, or e.KeyKeep after that log has ended, the
 	// new log has the key instead. The error is ErrTaken if that log cannot be
-	// reached now; any other error means that there is none. Until the log has ended, the
-	// store calls the functions of run.
+	// reached now, and ErrUnsure if there may be one, and the request must not run without
+	// knowing; any other error means that there is none. Until the log has ended, the store
+	// calls the functions of run.
 	Claim(ctx context.Context, e Entry, run Run) (Entry, Writer, error)
 	// Find returns the entry of the log with the id. The error is ErrDropped if there is none.
 	Find(ctx context.Context, id string) (Entry, error)
@@ -119,7 +120,7 @@ func NewSecret() []byte {
 
 // An Entry says what a log is of, and what bounds it.
 type Entry struct {
-	// ID is the log's, as newID makes it.
+	// ID is the log's, as newID makes it. Entries with the same Key have the same Place.
 	ID string
 	// Owner is a keyed hash of the resource and of the credentials of the request: clients
 	// with the same may have the log.
@@ -156,6 +157,8 @@ var (
 	ErrBroken = errors.New("the stream broke off")
 	// ErrTaken means that a key has a log, which cannot be had now.
 	ErrTaken = errors.New("the key is in use, and its stream cannot be reached")
+	// ErrUnsure means that it is not known whether a key has a log.
+	ErrUnsure = errors.New("it is not known whether the key is in use")
 	// ErrAhead means that there is no such event yet.
 	ErrAhead = errors.New("there is no such event yet")
 )

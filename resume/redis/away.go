@@ -23,7 +23,11 @@ func (s *Store) watch(ctx context.Context) {
 	defer close(s.over)
 	for every := time.Second; pause(ctx, every); every = time.Second {
 		limited, cancel := context.WithTimeout(context.Background(), s.o.Timeout)
-		if s.checked(s.client.Time(limited).Err()) != nil {
+		err := s.checked(s.ask(limited))
+		if s.o.isCluster() && !errors.Is(err, goredis.ErrClosed) {
+			s.away.Store(err != nil)
+		}
+		if err != nil {
 			every = retryAfter
 		}
 		cancel()
@@ -31,11 +35,14 @@ func (s *Store) watch(ctx context.Context) {
 	_ = s.client.Close() // it is not used any more
 }
 
-// checked records whether Redis is away, which is so if err, of a command, says it. It warns
-// once a minute. An error reply is not a server that is away.
+// checked records whether Redis is away, which is so if err, of a command, says it: of a cluster,
+// only that node is. It warns once a minute. An error reply is not a server that is away.
 func (s *Store) checked(err error) error {
-	if err == nil || errors.Is(err, goredis.Nil) {
-		s.away.Store(false)
+	cluster, spread := s.client.(*goredis.ClusterClient)
+	if err == nil || isNil(err) {
+		if !spread {
+			s.away.Store(false)
+		}
 		return err
 	}
 	if errors.Is(err, goredis.ErrClosed) {
@@ -43,12 +50,17 @@ func (s *Store) checked(err error) error {
 	}
 	warned, message := &s.refused, "redis refuses a command; the stream that it is for cannot be resumed"
 	if isAway(err) {
-		s.away.Store(true)
+		s.failed.Store(time.Now().UnixNano())
+		if spread {
+			cluster.ReloadState(context.Background()) // another node may have taken its place
+		} else {
+			s.away.Store(true)
+		}
 		warned, message = &s.warned, "redis fails; answers pass and cannot be resumed until it is back"
 	}
 	last, at := warned.Load(), time.Now().UnixNano()
 	if at-last >= int64(time.Minute) && warned.CompareAndSwap(last, at) {
-		s.o.Logger.Warn(message, zap.String("address", s.o.Addr), s.o.errorField(err))
+		s.o.Logger.Warn(message, zap.String("address", s.o.address()), s.o.errorField(err))
 	}
 	if isAway(err) {
 		err = fmt.Errorf("%w: %w", errAway, err)
@@ -56,13 +68,18 @@ func (s *Store) checked(err error) error {
 	return err
 }
 
+// isNil reports whether an error is the reply of Redis that there is nothing. It is in no other
+// error: a Sentinel that knows no such master replies the same.
+func isNil(err error) bool { return err == goredis.Nil } //nolint:errorlint // see above
+
 // isAway reports whether an error says that Redis does nothing for any client now.
 func isAway(err error) bool {
 	var reply goredis.Error
 	if !errors.As(err, &reply) {
 		return true
 	}
-	return slices.ContainsFunc([]string{"LOADING", "BUSY", "MASTERDOWN", "READONLY", "max number of clients"},
+	return slices.ContainsFunc([]string{"LOADING", "BUSY", "MASTERDOWN", "READONLY", "NOREPLICAS", "max number of clients",
+		"CLUSTERDOWN", "TRYAGAIN", "MOVED", "ASK"}, // the latter three after all that go-redis has tried
 		func(prefix string) bool { return goredis.HasErrorPrefix(reply, prefix) })
 }
 
@@ -70,8 +87,10 @@ func isAway(err error) bool {
 // repeats the password.
 func (o *Options) errorField(err error) zap.Field {
 	text := err.Error()
-	if o.Password != "" {
-		text = strings.ReplaceAll(text, o.Password, "REDACTED")
+	for _, password := range []string{o.Password, o.SentinelPassword} {
+		if password != "" {
+			text = strings.ReplaceAll(text, password, "REDACTED")
+		}
 	}
 	return zap.String("error", text)
 }

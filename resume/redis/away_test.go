@@ -80,15 +80,35 @@ func TestRedisIsKilled(t *testing.T) {
 	}
 }
 
+// TestRepliesOfAServerThatIsAway tells those that a server gives to everybody from those to one command.
+func TestRepliesOfAServerThatIsAway(t *testing.T) {
+	for reply, want := range map[string]bool{
+		"LOADING Redis is loading the dataset in memory": true, "BUSY Redis is busy running a script": true,
+		"MASTERDOWN Link with MASTER is down": true, "READONLY You can't write against a read only replica.": true,
+		"NOREPLICAS Not enough good replicas to write.": true, "ERR max number of clients reached": true,
+		"CLUSTERDOWN The cluster is down": true, "TRYAGAIN Multiple keys request during rehashing of slot": true,
+		"MOVED 1 127.0.0.1:1": true, "ASK 1 127.0.0.1:1": true,
+		"ERR no": false, "WRONGTYPE Operation against a key": false, "NOPERM this user has no permissions": false,
+		"OOM command not allowed when used memory > 'maxmemory'.": false,
+	} {
+		s, _ := answering(t, "-"+reply+"\r\n", func(*Options) {})
+		if _, err := s.Find(context.Background(), "stream_a"); errors.Is(err, errAway) != want {
+			t.Errorf("%s: %v", reply, err)
+		}
+	}
+}
+
 // TestPasswordIsNotRepeated has a server that does not know AUTH repeat the password.
 func TestPasswordIsNotRepeated(t *testing.T) {
-	const reply = "-ERR unknown command 'AUTH', with args beginning with: 'hermes' 'the-password'\r\n"
-	s, logs := answering(t, reply, func(o *Options) { o.Username, o.Password = "hermes", "the-password" })
+	const reply = "-ERR unknown command 'AUTH', with args beginning with: 'hermes' 'the-password' 'the-other-password'\r\n"
+	s, logs := answering(t, reply, func(o *Options) {
+		o.Username, o.Password, o.SentinelPassword = "hermes", "the-password", "the-other-password"
+	})
 	if _, _, err := s.Claim(context.Background(), entry("a"), newRun().callbacks()); err == nil {
 		t.Error("it is claimed")
 	}
 	for _, line := range logs.All() {
-		if text := fmt.Sprint(line); strings.Contains(text, "the-password") || !strings.Contains(text, "unknown command") {
+		if text := fmt.Sprint(line); strings.Contains(text, "-password") || !strings.Contains(text, "unknown command") {
 			t.Error(text)
 		}
 	}

@@ -10,14 +10,19 @@ import (
 // UnmarshalCaddyfile sets up the storage from Caddyfile tokens. Syntax:
 //
 //	storage redis {
-//	    address  <host:port>|unix/<path>
-//	    username <name>
-//	    password <password>
-//	    tls      [<ca_file>]
-//	    prefix   <prefix>
-//	    secret   <secret>
-//	    lease    <duration>
-//	    timeout  <duration>
+//	    address           <host:port>...|unix/<path>
+//	    cluster
+//	    master_name       <name>
+//	    sentinel_username <name>
+//	    sentinel_password <password>
+//	    username          <name>
+//	    password          <password>
+//	    tls               [<ca_file>]
+//	    prefix            <prefix>
+//	    secret            <secret>
+//	    lease             <duration>
+//	    timeout           <duration>
+//	    on_failure        pass|503
 //	}
 //
 // Each option may be given once; all but secret may be left out.
@@ -38,14 +43,22 @@ func (s *Storage) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		seen[name] = true
 		text, duration := texts[name], durations[name]
 		switch {
-		case text == nil && duration == nil && name != "tls":
-			return d.Errf("unrecognized subdirective %q: "+
-				"must be address, username, password, tls, prefix, secret, lease or timeout", name)
+		case text == nil && duration == nil && name != "tls" && name != "cluster":
+			return d.Errf("unrecognized subdirective %q: must be address, cluster, master_name, sentinel_username, "+
+				"sentinel_password, username, password, tls, prefix, secret, lease, timeout or on_failure", name)
+		case name == "cluster" && len(args) > 0:
+			return d.Errf("wrong number of arguments for cluster: got %d, must be none", len(args))
 		case name == "tls" && len(args) > 1:
 			return d.Errf("wrong number of arguments for tls: got %d, must be none or the file of the CA certificates",
 				len(args))
-		case name != "tls" && len(args) != 1:
+		case name == "address" && len(args) == 0:
+			return d.Err("wrong number of arguments for address: got 0, must be one or more")
+		case name != "tls" && name != "cluster" && name != "address" && len(args) != 1:
 			return d.Errf("wrong number of arguments for %s: got %d, must be one", name, len(args))
+		case name == "cluster":
+			s.Cluster = true
+		case name == "address":
+			s.Address = strings.Join(args, " ")
 		case name == "tls":
 			s.TLS, s.TLSCA = true, strings.Join(args, "")
 		case text != nil:

@@ -46,8 +46,15 @@ var errDamaged = errors.New("a log in redis is damaged: use a prefix that no oth
 // look returns the state of a log. For a reader, "" for none, it may adopt the log. The error
 // is ErrDropped if there is none.
 func (s *Store) look(ctx context.Context, id, reader string) (*view, error) {
-	reply, err := s.do(ctx, lookScript, id, reader, s.o.Lease.Milliseconds(), s.replica)
-	if errors.Is(err, goredis.Nil) {
+	replica := s.replica
+	if !s.isSettled() {
+		replica = "" // the owner may be about to refresh its lease
+	}
+	reply, err := s.do(ctx, lookScript, id, reader, s.o.Lease.Milliseconds(), replica)
+	switch {
+	case isNil(err) && replica == "":
+		return nil, errUnsettled
+	case isNil(err):
 		return nil, resume.ErrDropped
 	}
 	if err != nil {
@@ -140,7 +147,7 @@ func (s *Store) next(id, after string) ([]piece, error) {
 	streams, err := s.client.XRead(ctx, &goredis.XReadArgs{
 		Streams: []string{s.name("events", id), after}, Count: maxEntries, Block: -1,
 	}).Result()
-	if err = s.checked(err); errors.Is(err, goredis.Nil) || err == nil && len(streams) == 0 {
+	if err = s.checked(err); isNil(err) || err == nil && len(streams) == 0 {
 		return nil, nil
 	}
 	if err != nil {
@@ -170,6 +177,7 @@ type writer struct {
 	taken  int64  // bytes in Redis, had nothing gone
 	marks  []mark // pieces that the log may begin with; the first one is where it does
 	sizes  resume.EventSizes
+	again  last
 }
 
 // A mark is a piece that follows the end of an event.
@@ -178,8 +186,8 @@ type mark struct {
 	before int64 // bytes in Redis
 }
 
-// add counts a piece and returns its id.
-func (w *writer) add(p piece) (id string) {
+// add counts a piece and gives it its id.
+func (w *writer) add(p piece) piece {
 	size := len(p.data)
 	w.pieces++
 	switch p.kind {
@@ -190,17 +198,17 @@ func (w *writer) add(p piece) (id string) {
 	case kindBegin:
 		size = 0 // the header is in the hash
 	}
-	id = fmt.Sprintf("%d-%d", w.events, w.pieces)
+	p.id, p.events, p.number = fmt.Sprintf("%d-%d", w.events, w.pieces), w.events, w.pieces
 	most := w.entry.MaxStream / marksPerStream
 	if n := len(w.marks); !w.inside && (n == 0 || w.taken-w.marks[n-1].before >= most) {
-		w.marks = append(w.marks, mark{id, w.taken})
+		w.marks = append(w.marks, mark{p.id, w.taken})
 	}
 	w.bytes += int64(size)
 	w.taken += sizeInRedis(size)
 	if w.inside = p.kind == kindPart; p.kind == kindEnd {
 		w.sizes.Ended(w.bytes)
 	}
-	return id
+	return p
 }
 
 // sizeInRedis returns about how many bytes a piece takes there. Small ones share a node.
@@ -214,37 +222,78 @@ func sizeInRedis(bytes int) int64 {
 // errLost means that a log is another replica's, or was deleted.
 var errLost = errors.New("the log in redis is no longer this replica's")
 
-// write writes pieces of a log, or none. If it fails, it may be called again with the same.
+// write writes pieces of a log, or none. If it fails, it may be called again with the same. What
+// Redis has lost of those before is written again.
 func (w *writer) write(pieces ...piece) (cancelled bool, readers int, err error) {
 	next, first := *w, ""
-	var args []any
-	for _, p := range pieces {
-		args = append(args, next.add(p), string(p.kind), p.data)
+	added := make([]piece, len(pieces))
+	for i, p := range pieces {
+		added[i] = next.add(p)
 	}
 	limit := next.sizes.Limit(w.entry.MaxStream, next.bytes)
 	for len(next.marks) > 1 && next.taken-next.marks[0].before > limit {
 		next.marks = next.marks[1:]
 		first = next.marks[0].id
 	}
-	s, e := w.s, w.entry
-	v, err := s.do(context.Background(), writeScript, e.ID, append([]any{
-		e.ID, s.replica, s.o.Lease.Milliseconds(), s.ttl(e), w.pieces, next.pieces, next.events, first,
-		e.Keep.Milliseconds(), min(e.Keep, cmp.Or(e.KeyKeep, e.Keep)).Milliseconds(),
-	}, args...)...)
-	if err != nil {
+	is, n, err := next.send(w.pieces, first, added)
+	for tries := 0; err == nil && is <= replyMissing; tries++ {
+		if tries == restoreTries {
+			return false, 0, errUnsettled
+		}
+		before := uint64(n)
+		if is == replyMissing {
+			if before, err = w.restore(); err != nil {
+				return false, 0, err
+			}
+		}
+		lost, ok := w.again.after(before, w.pieces)
+		if !ok {
+			return false, 0, errLost
+		}
+		is, n, err = next.send(before, first, append(slices.Clip(lost), added...))
+	}
+	switch {
+	case err != nil:
 		return false, 0, err
-	}
-	reply, _ := v.([]any)
-	if len(reply) != 2 {
-		return false, 0, errDamaged
-	}
-	is, _ := reply[0].(int64)
-	n, _ := reply[1].(int64)
-	if is < 0 {
+	case is < 0:
 		return false, 0, errLost
 	}
 	*w = next
+	w.again.add(added)
 	return is > 0, int(n), nil
+}
+
+// restoreTries is how many times in a row a log is restored before Redis is left alone for a while.
+const restoreTries = 2
+
+// Replies of writeScript.
+const (
+	replyMissing = -2
+	replyBehind  = -3
+)
+
+// send has Redis append pieces after so many that it has. The writer has counted them. Those before
+// the one with the id first go, unless that is "".
+func (w *writer) send(before uint64, first string, pieces []piece) (is, n int64, err error) {
+	s, e := w.s, w.entry
+	args := []any{
+		e.ID, s.replica, s.o.Lease.Milliseconds(), s.ttl(e), before, w.pieces, w.events, first,
+		e.Keep.Milliseconds(), min(e.Keep, cmp.Or(e.KeyKeep, e.Keep)).Milliseconds(),
+	}
+	for _, p := range pieces {
+		args = append(args, p.id, string(p.kind), p.data)
+	}
+	v, err := s.do(context.Background(), writeScript, e.ID, args...)
+	if err != nil {
+		return 0, 0, err
+	}
+	reply, _ := v.([]any)
+	if len(reply) != 2 {
+		return 0, 0, errDamaged
+	}
+	is, _ = reply[0].(int64)
+	n, _ = reply[1].(int64)
+	return is, n, nil
 }
 
 // end ends a log after some pieces.
@@ -262,7 +311,7 @@ const orphanGap = 1 << 20
 // as its format has one, any other as if its request had failed. The gap comes first: a client
 // whose event is in it then waits for the end.
 func (s *Store) abandon(v *view) error {
-	w := &writer{s: s, entry: v.Entry, pieces: v.Pieces, events: v.Events}
+	w := &writer{s: s, entry: v.Entry, pieces: v.Pieces, events: v.Events, again: last{torn: true}}
 	if v.state == resume.Claimed || v.Entry.Plain { // a run goes on: the next reader asks upstream for its events
 		return w.end(resume.Dropped)
 	}

@@ -121,7 +121,7 @@ func TestErrorRepliesAreNotAway(t *testing.T) {
 			here, there := server.replicas()
 			l := begun(t, here, entry("a"), newRun())
 			inRedis(t, here, l.ID, func(v *view) bool { return v.state == resume.Begun })
-			server.do(slices.Insert(spoil, 1, any("test:log:"+l.ID))...)
+			server.do(slices.Insert(spoil, 1, any(here.name("log", l.ID)))...)
 			if _, err := there.Find(context.Background(), l.ID); err == nil || errors.Is(err, errAway) {
 				t.Errorf("it is found: %v", err)
 			}

@@ -8,8 +8,9 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
 	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -37,13 +38,27 @@ func (quiet) Printf(_ context.Context, format string, v ...any) {
 // replicas continues, repeats or cancels what another one runs. If a replica dies, those
 // who read its streams get an error finish.
 //
-// Each replica needs the same `secret` and `prefix`. One server is needed, of Redis 6.2 or
-// Valkey 7.2 or newer; a Redis Cluster will not do. As long as it is away, answers pass as
-// if there were no `hermes_resume`.
+// Each replica needs the same `secret` and `prefix`. Redis 6.2 or Valkey 7.2 or newer is
+// needed: one server, a cluster, or a master and its replicas that Sentinels watch. As long as
+// it is away, answers pass as if there were no `hermes_resume`.
 type Storage struct {
-	// The host and port of the server, or `unix/` and the path of its socket. Default:
+	// The host and port of the server, or `unix/` and the path of its socket. Several, with
+	// spaces between them, are nodes of a cluster or, with `master_name`, Sentinels. Default:
 	// `127.0.0.1:6379`. Placeholders are replaced, as in all strings here.
 	Address string `json:"address,omitempty"`
+
+	// Whether the only address is one of a cluster. Default: false.
+	Cluster bool `json:"cluster,omitempty"`
+
+	// The name that Sentinels know the master by. With it, the addresses are those of
+	// Sentinels. Default: none.
+	MasterName string `json:"master_name,omitempty"`
+
+	// The name of an ACL user of the Sentinels. Default: none.
+	SentinelUsername string `json:"sentinel_username,omitempty"`
+
+	// The password of the Sentinels, which `password` is not. Default: none.
+	SentinelPassword string `json:"sentinel_password,omitempty"`
 
 	// The name of an ACL user. Default: none.
 	Username string `json:"username,omitempty"`
@@ -51,7 +66,8 @@ type Storage struct {
 	// The password, best a placeholder such as `{env.REDIS_PASSWORD}`. Default: none.
 	Password string `json:"password,omitempty"`
 
-	// Whether to use TLS. The server's certificate is checked. Default: false.
+	// Whether to use TLS, also with Sentinels. The server's certificate is checked: it has
+	// to name the host that a connection goes to. Default: false.
 	TLS bool `json:"tls,omitempty"`
 
 	// The file of the CA certificates, in PEM, that the server's certificate is checked
@@ -68,8 +84,16 @@ type Storage struct {
 	// For how long a replica that says nothing counts as alive, at least 1s. Default: 15s.
 	Lease caddy.Duration `json:"lease,omitempty"`
 
-	// How long a command may take, at least 1ms. Default: 3s.
+	// How long a command may take, and how long a request with a key waits for Redis to be
+	// back, at least 1ms. When it is, the request waits for its key to be known, at most as
+	// long again and 3s. Default: 3s.
 	Timeout caddy.Duration `json:"timeout,omitempty"`
+
+	// What becomes of a request with a key if Redis cannot be asked for that within the
+	// timeout: with `pass` the agent runs for it, maybe a second time, and the answer cannot
+	// be resumed; with `503` the client gets that status, and may send the request again.
+	// Default: `pass`.
+	OnFailure string `json:"on_failure,omitempty"`
 
 	options Options
 	ca      []byte // what the file TLSCA has
@@ -92,7 +116,9 @@ var stores = caddy.NewUsagePool()
 func (s *Storage) texts() map[string]*string {
 	return map[string]*string{
 		"address": &s.Address, "username": &s.Username, "password": &s.Password,
-		"prefix": &s.Prefix, "secret": &s.Secret, "tls_ca": &s.TLSCA,
+		"prefix": &s.Prefix, "secret": &s.Secret, "tls_ca": &s.TLSCA, "master_name": &s.MasterName,
+		"sentinel_username": &s.SentinelUsername, "sentinel_password": &s.SentinelPassword,
+		"on_failure": &s.OnFailure,
 	}
 }
 
@@ -114,27 +140,21 @@ func (s *Storage) Provision(ctx caddy.Context) error {
 	}
 	o := &s.options
 	*o = Options{
-		Options: goredis.Options{Username: s.Username, Password: s.Password},
+		UniversalOptions: goredis.UniversalOptions{
+			Username: s.Username, Password: s.Password, IsClusterMode: s.Cluster, MasterName: s.MasterName,
+			SentinelUsername: s.SentinelUsername, SentinelPassword: s.SentinelPassword,
+		},
+		Refuse:  s.OnFailure == "503",
 		Prefix:  cmp.Or(s.Prefix, "hermes:"),
 		Lease:   cmp.Or(time.Duration(s.Lease), 15*time.Second),
 		Timeout: cmp.Or(time.Duration(s.Timeout), 3*time.Second),
 	}
-	address := cmp.Or(s.Address, "127.0.0.1:6379")
-	network, err := caddy.ParseNetworkAddress(address)
-	switch {
-	case err != nil:
-		return fmt.Errorf("invalid address %q: must be host:port or unix/path: %w", address, err)
-	case network.IsUnixNetwork():
-		o.Network, o.Addr = "unix", network.Host
-	case network.Network != "tcp" || network.Host == "" || network.StartPort == 0,
-		network.PortRangeSize() != 1:
-		return fmt.Errorf("invalid address %q: must be host:port or unix/path", address)
-	default:
-		o.Network, o.Addr = "tcp", network.JoinHostPort(0)
+	var err error
+	if o.Addrs, err = addresses(cmp.Or(s.Address, "127.0.0.1:6379")); err != nil {
+		return err
 	}
 	if s.TLS || s.TLSCA != "" {
-		host, _, _ := net.SplitHostPort(o.Addr)
-		o.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: host}
+		o.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
 	if s.TLSCA != "" {
 		if s.ca, err = os.ReadFile(s.TLSCA); err != nil {
@@ -148,8 +168,47 @@ func (s *Storage) Provision(ctx caddy.Context) error {
 	return nil
 }
 
+// addresses returns the addresses in a text, as go-redis takes them.
+func addresses(text string) ([]string, error) {
+	if path, ok := strings.CutPrefix(text, "unix/"); ok {
+		if !strings.HasPrefix(path, "@") {
+			path, _ = filepath.Abs(path)
+		}
+		return []string{path}, nil
+	}
+	all := strings.Fields(text)
+	if len(all) == 0 {
+		return nil, errors.New("the address is empty: must be host:port or unix/path")
+	}
+	for i, address := range all {
+		network, err := caddy.ParseNetworkAddress(address)
+		if err != nil {
+			return nil, fmt.Errorf("invalid address %q: must be host:port or unix/path: %w", address, err)
+		}
+		if network.Network != "tcp" || network.Host == "" || network.StartPort == 0 || network.PortRangeSize() != 1 {
+			return nil, fmt.Errorf("invalid address %q: must be host:port or, if it is the only one, unix/path", address)
+		}
+		all[i] = network.JoinHostPort(0)
+	}
+	return all, nil
+}
+
 // Validate reports a value that is not allowed.
 func (s *Storage) Validate() error {
+	o := &s.options
+	socket := isSocket(o.Addrs[0])
+	switch {
+	case strings.ContainsAny(o.Prefix, "{}"):
+		return fmt.Errorf("invalid prefix %q: must have no braces, which say where a cluster keeps a key", o.Prefix)
+	case s.OnFailure != "" && s.OnFailure != "pass" && s.OnFailure != "503":
+		return fmt.Errorf("invalid on_failure %q: must be pass or 503", s.OnFailure)
+	case s.Cluster && s.MasterName != "":
+		return errors.New("cluster and master_name exclude each other: Sentinels watch no cluster; give one of them")
+	case s.MasterName == "" && s.SentinelUsername+s.SentinelPassword != "":
+		return errors.New("sentinel_username and sentinel_password need master_name, the name of the master that the Sentinels watch")
+	case socket && (s.Cluster || s.MasterName != ""):
+		return fmt.Errorf("invalid address %q: that of a cluster or of a Sentinel must be host:port", s.Address)
+	}
 	for name, d := range map[string]struct{ is, least time.Duration }{
 		"lease": {s.options.Lease, time.Second}, "timeout": {s.options.Timeout, time.Millisecond},
 	} {
@@ -164,9 +223,9 @@ func (s *Storage) Validate() error {
 // key returns the key of the store.
 func (s *Storage) key() [sha256.Size]byte {
 	o := s.options
-	return sha256.Sum256(fmt.Appendf(nil, "%q %v %v %v", []string{
-		o.Network, o.Addr, o.Username, o.Password, o.Prefix, string(s.ca),
-	}, o.TLSConfig != nil, o.Lease, o.Timeout))
+	return sha256.Sum256(fmt.Appendf(nil, "%q %v %v %v %v %v", append([]string{
+		o.MasterName, o.Username, o.Password, o.SentinelUsername, o.SentinelPassword, o.Prefix, string(s.ca),
+	}, o.Addrs...), o.Refuse, o.IsClusterMode, o.TLSConfig != nil, o.Lease, o.Timeout))
 }
 
 // ResumeStore implements resumecaddy.Storage.

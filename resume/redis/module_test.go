@@ -71,19 +71,31 @@ func validate(t *testing.T, config, want string) {
 // TestValuesThatAreRefused in JSON, with what to do.
 func TestValuesThatAreRefused(t *testing.T) {
 	t.Setenv("TEST_SECRET", "0123456789abcdef")
+	t.Setenv("TEST_NO_ADDRESS", " ")
 	const secret = `"secret":"{env.TEST_SECRET}"`
 	for options, want := range map[string]string{
-		`"prefix":"a"`:                           "openssl rand -hex 32",
-		`"secret":"short"`:                       "at least 16 characters",
-		`"secret":"{env.TEST_NO_SUCH_VARIABLE}"`: "secret",
-		secret:                                   "",
-		secret + `,"address":"127.0.0.1"`:        "must be host:port",
-		secret + `,"address":"udp/127.0.0.1:1"`:  "must be host:port",
-		secret + `,"lease":5`:                    "invalid lease",
-		secret + `,"timeout":3`:                  "invalid timeout",
-		secret + `,"lease":"1s","timeout":"1ms"`: "",
-		secret + `,"tls_ca":"testdata/no_such"`:  "reading the CA certificates",
-		secret + `,"tls_ca":"module_test.go"`:    "must be a PEM file",
+		`"prefix":"a"`:                                    "openssl rand -hex 32",
+		`"secret":"short"`:                                "at least 16 characters",
+		`"secret":"{env.TEST_NO_SUCH_VARIABLE}"`:          "secret",
+		secret:                                            "",
+		secret + `,"address":"127.0.0.1"`:                 "must be host:port",
+		secret + `,"address":"udp/127.0.0.1:1"`:           "must be host:port",
+		secret + `,"address":"{env.TEST_NO_ADDRESS}"`:     "the address is empty",
+		secret + `,"address":"a:1 b"`:                     "must be host:port",
+		secret + `,"address":"a:1 unix//b"`:               "must be host:port",
+		secret + `,"address":"a:1 b:2"`:                   "",
+		secret + `,"address":"unix//a","cluster":true`:    "must be host:port",
+		secret + `,"address":"unix//a","master_name":"a"`: "must be host:port",
+		secret + `,"cluster":true,"master_name":"a"`:      "exclude each other",
+		secret + `,"sentinel_password":"a"`:               "need master_name",
+		secret + `,"on_failure":"fail"`:                   "must be pass or 503",
+		secret + `,"on_failure":"pass"`:                   "",
+		secret + `,"prefix":"a}"`:                         "must have no braces",
+		secret + `,"lease":5`:                             "invalid lease",
+		secret + `,"timeout":3`:                           "invalid timeout",
+		secret + `,"lease":"1s","timeout":"1ms"`:          "",
+		secret + `,"tls_ca":"testdata/no_such"`:           "reading the CA certificates",
+		secret + `,"tls_ca":"module_test.go"`:             "must be a PEM file",
 	} {
 		validate(t, `{"apps":{"http":{"servers":{"s":{"listen":["127.0.0.1:0"],"routes":[{"handle":[{"handler":"hermes_resume","storage":{"module":"redis",`+options+`}}]}]}}}}}`, want)
 	}

@@ -127,24 +127,25 @@ func (o *owned) lose(why error) {
 // flushes calls flush, and lets go of the log when it is over. If flush panics, the log goes
 // on here.
 func (o *owned) flushes() {
-	defer close(o.done)
-	s := o.s
-	defer s.use(-1)
-	defer func() {
-		s.mu.Lock()
-		delete(s.owned, o.entry.ID)
-		s.mu.Unlock()
-	}()
-	if err := caught(s.o.Logger, o.flush); err != nil {
+	s, w := o.s, &writer{s: o.s, entry: o.entry}
+	if err := caught(s.o.Logger, func() { o.flush(w) }); err != nil {
 		o.lose(err)
 		_ = caught(s.o.Logger, func() { s.o.Local.SetElsewhere(o.entry.ID, 0) })
+	}
+	s.mu.Lock()
+	delete(s.owned, o.entry.ID)
+	s.mu.Unlock()
+	s.use(-1)
+	close(o.done)
+	if s.o.isReplicated() && !o.lost.Load() {
+		_ = caught(s.o.Logger, w.guard)
 	}
 }
 
 // flush brings the log to Redis until its run adds no more, and does what others ask for. If all of
 // it is there then, it need not be in memory as well. What fails is tried again for a lease.
-func (o *owned) flush() {
-	w, local := &writer{s: o.s, entry: o.entry}, o.s.o.Local
+func (o *owned) flush(w *writer) {
+	local := o.s.o.Local
 	ticks := time.NewTicker(tick)
 	defer ticks.Stop()
 	until := time.Now().Add(o.s.o.Lease)

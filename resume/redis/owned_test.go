@@ -151,18 +151,15 @@ func TestPanicsEndNothing(t *testing.T) {
 // TestLogIsLost goes on at its replica, which keeps its key, if Redis does not take it any more.
 func TestLogIsLost(t *testing.T) {
 	for name, spoil := range map[string][]any{
-		"redis has nothing any more":        {"FLUSHALL"},
-		"its pieces cannot be written":      {"SET", "test:events:ID", "no stream"},
-		"another replica has taken it over": {"HSET", "test:log:ID", "r", "other"},
+		"its pieces cannot be written":      {"SET", "test:events:{PLACE}:ID", "no stream"},
+		"another replica has taken it over": {"HSET", "test:log:{PLACE}:ID", "r", "other"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := startServer(t)
 			s, _ := server.replica(mortal)
 			l := begun(t, s, entry("a"), newRun())
 			inRedis(t, s, l.ID, func(v *view) bool { return v.state == resume.Begun })
-			if len(spoil) > 1 {
-				spoil[1] = strings.ReplaceAll(spoil[1].(string), "ID", l.ID)
-			}
+			spoil[1] = strings.NewReplacer("PLACE", resume.Place(l.ID), "ID", l.ID).Replace(spoil[1].(string))
 			server.do(spoil...)
 			add(t, l, event(1))
 			until(t, "the log is lost", l.Writer.(*owned).lost.Load)
@@ -189,7 +186,7 @@ func TestLogThatTakesNoLines(t *testing.T) {
 	defer close(unstick)
 	lost := begun(t, s, entry("a"), newRun())
 	inRedis(t, s, lost.ID, func(v *view) bool { return v.state == resume.Begun })
-	server.do("FLUSHALL")
+	server.do("HSET", s.name("log", lost.ID), "r", "other")
 	<-stuck
 	e := entry("b")
 	e.MaxMemory = 64 << 10

@@ -74,7 +74,7 @@ func TestHeirFails(t *testing.T) {
 	add(t, l, chunk)
 	inRedis(t, heir, l.ID, func(v *view) bool { return v.Events == 1 })
 	die(dying)
-	events := "test:events:" + l.ID
+	events := heir.name("events", l.ID)
 	server.do("RENAME", events, "away")
 	server.do("SET", events, "no stream")
 	r := followAfter(t, heir, l.ID, 7)
@@ -92,7 +92,7 @@ func TestHeirFails(t *testing.T) {
 		if len(end) > 0 {
 			t.Fatal(<-end)
 		}
-		leases[server.client.HGet(context.Background(), "test:log:"+l.ID, "until").Val()] = true
+		leases[server.client.HGet(context.Background(), heir.name("log", l.ID), "until").Val()] = true
 		return len(leases) > 4
 	})
 	server.do("RENAME", "away", events)

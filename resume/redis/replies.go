@@ -17,8 +17,9 @@ const (
 	// two records.
 	maxReply = 1 << 20
 	// maxValues is how many values a reply has, those in its arrays included. So it is also how
-	// many arrays are in each other at most.
-	maxValues = 1024
+	// many arrays are in each other at most. A cluster says in about 20 values where each range of
+	// its slots is.
+	maxValues = 16 << 10
 	// maxRecord is the size in bytes of the entry of a log, and of its header, in JSON. What is larger
 	// is not kept in Redis.
 	maxRecord = 256 << 10
@@ -35,15 +36,17 @@ var errReply = errors.New("the server does not answer as redis does, or with mor
 type replies struct {
 	net.Conn
 	in     *bufio.Reader
+	kinds  string // what values begin with
 	line   []byte // to hand on
 	skip   int    // bytes to come of a string and of its line end
 	size   int    // of the reply to the last command so far, in bytes
 	values int    // that it says come
+	left   int    // values that are to come; negative if nobody counts
 }
 
 // checked returns a connection that reads from c through replies.
 func checked(c net.Conn) net.Conn {
-	r := &replies{Conn: c, in: bufio.NewReaderSize(c, maxLine)}
+	r := &replies{Conn: c, in: bufio.NewReaderSize(c, maxLine), kinds: "+-:$*", left: -1}
 	if s, ok := c.(syscall.Conn); ok { // go-redis looks whether an idle one is still open
 		return struct {
 			*replies
@@ -52,6 +55,17 @@ func checked(c net.Conn) net.Conn {
 	}
 	return r
 }
+
+// pushes is a connection whose replies may be of RESP 3, and may come without a command: each of
+// them has the bounds. Reads and writes may be at the same time.
+type pushes struct{ *replies }
+
+// checkedPushes returns a connection that reads from c through pushes.
+func checkedPushes(c net.Conn) net.Conn {
+	return pushes{&replies{Conn: c, in: bufio.NewReaderSize(c, maxLine), kinds: "+-:$*%>~_#,"}}
+}
+
+func (c pushes) Write(b []byte) (int, error) { return c.Conn.Write(b) }
 
 func (c *replies) Read(p []byte) (n int, err error) {
 	if len(c.line) == 0 && c.skip == 0 {
@@ -77,21 +91,31 @@ func (c *replies) Read(p []byte) (n int, err error) {
 // take takes in the line that a value begins with. It returns false if that is too large, or none.
 func (c *replies) take(line []byte) bool {
 	text, ok := bytes.CutSuffix(line, []byte("\r\n"))
-	if !ok || len(text) < 2 || !strings.ContainsRune("+-:$*", rune(text[0])) {
+	if !ok || len(text) == 0 || len(text) == 1 && text[0] != '_' || !strings.ContainsRune(c.kinds, rune(text[0])) {
 		return false
 	}
+	if c.left == 0 {
+		c.size, c.values, c.left = 0, 0, 1
+	}
 	c.size += len(line)
-	if text[0] == '$' || text[0] == '*' {
+	values := 0 // in this one
+	if strings.ContainsRune("$*%>~", rune(text[0])) {
 		n, err := strconv.Atoi(string(text[1:]))
 		switch {
 		case err != nil || n < -1 || n > maxReply:
 			return false
-		case text[0] == '*':
-			c.values += max(n, 0)
+		case text[0] == '%':
+			values = 2 * max(n, 0)
+		case text[0] != '$':
+			values = max(n, 0)
 		case n >= 0:
 			c.skip = n + len("\r\n")
 			c.size += c.skip
 		}
+	}
+	c.values += values
+	if c.left > 0 {
+		c.left += values - 1
 	}
 	return c.size <= maxReply && c.values <= maxValues
 }

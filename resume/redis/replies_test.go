@@ -3,6 +3,7 @@ package redis
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -53,6 +54,8 @@ var brokenReplies = map[string]string{
 	"a number that is none":    ":x\r\n",
 	"a string":                 "$3\r\nabc\r\n",
 	"an empty array":           "*0\r\n",
+	"a map":                    "%0\r\n",
+	"null":                     "_\r\n",
 	"an array of arrays":       "*9\r\n" + strings.Repeat("*1\r\n*0\r\n", 9),
 	"two replies":              ":1\r\n:1\r\n",
 	"nothing":                  "",
@@ -87,7 +90,7 @@ func answering(t *testing.T, reply string, set func(*Options)) (*Store, *observe
 		}
 	}()
 	return (&server{t: t}).replica(func(o *Options) {
-		o.Network, o.Addr = "tcp", l.Addr().String()
+		o.Addrs = []string{l.Addr().String()}
 		o.Lease, o.Timeout = time.Second, 200*time.Millisecond
 		set(o)
 	})
@@ -206,6 +209,35 @@ func TestRepliesOfRedis(t *testing.T) {
 					t.Errorf("%s in parts of %d: %v, %d bytes, want %d", name, part, err, len(got), len(reply))
 				}
 			}
+		}
+	}
+}
+
+// TestPushes lets through what Sentinels reply and tell, each of it within the bounds.
+func TestPushes(t *testing.T) {
+	const told = ">3\r\n$7\r\nmessage\r\n$14\r\n+switch-master\r\n$1\r\na\r\n"
+	const pairs = "%2\r\n+proto\r\n:3\r\n+modules\r\n*0\r\n"
+	rest := func(reply string, part int) (string, error) {
+		c := checkedPushes(newInMemory([]byte(reply), part))
+		got, err := io.ReadAll(c)
+		return string(got), err
+	}
+	for _, reply := range []string{
+		pairs + told + told + "_\r\n#t\r\n,1.5\r\n~1\r\n+a\r\n", strings.Repeat(told, maxValues),
+		strings.Repeat(text(strings.Repeat("x", maxReply/2)), 3), "*1\r\n" + pairs + told,
+	} {
+		for _, part := range []int{1, 1000, 1 << 20} {
+			if got, err := rest(reply, part); got != reply || err != nil {
+				t.Errorf("%.80q is %d bytes in parts of %d: %v", reply, len(got), part, err)
+			}
+		}
+	}
+	for name, reply := range brokenReplies {
+		if !strings.Contains(name, "huge") && !strings.Contains(name, "large") && !strings.HasPrefix(name, "arrays") && name != "HTTP" {
+			continue
+		}
+		if got, err := rest(told+reply, 1<<20); !errors.Is(err, errReply) || len(got) > len(told)+maxReply {
+			t.Errorf("%s: %d bytes, %v", name, len(got), err)
 		}
 	}
 }

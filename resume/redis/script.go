@@ -1,9 +1,19 @@
 package redis
 
-import goredis "github.com/redis/go-redis/v9"
+import (
+	goredis "github.com/redis/go-redis/v9"
 
-// name returns the name of a key in Redis. The kinds are log, events, readers and key.
-func (s *Store) name(kind, id string) string { return s.o.Prefix + kind + ":" + id }
+	"github.com/hermes-sidecar/hermes-sidecar/resume"
+)
+
+// name returns the name of a key in Redis that is of a log. The kinds are log, events and readers.
+func (s *Store) name(kind, id string) string { return s.nameIn(id, kind) + id }
+
+// nameIn returns what the name of a key in Redis begins with, in the place of an id. A cluster has
+// all keys of a place in one slot, by the hash tag between the braces, and so at one node.
+func (s *Store) nameIn(id, kind string) string {
+	return s.o.Prefix + kind + ":{" + resume.Place(id) + "}:"
+}
 
 // newScript returns a script. The KEYS of all are the log, its events and its readers. The log
 // is a hash with the fields
@@ -25,12 +35,12 @@ local lingers = 60000 -- how long a log that has gone stays for its readers
 // claimScript makes a log, unless there is one with the key that keeps it. It returns the id of
 // that, or of the new one.
 //
-// ARGV: prefix, id, entry, replica, lease, ttl, name of the key, whether there is one, whether the
-// log takes it.
+// ARGV: what the name of a log begins with, id, entry, replica, lease, ttl, name of the key, whether there is one,
+// whether the log takes it.
 var claimScript = newScript(`
 if ARGV[8] == '1' then
 	local id = redis.call('GET', ARGV[7])
-	if id and (id == ARGV[2] or ARGV[9] == '0' and redis.call('EXISTS', ARGV[1] .. 'log:' .. id) == 1) then return id end
+	if id and (id == ARGV[2] or ARGV[9] == '0' and redis.call('EXISTS', ARGV[1] .. id) == 1) then return id end
 	redis.call('SET', ARGV[7], ARGV[2], 'PX', ARGV[6])
 end
 redis.call('HSET', KEYS[1], 'e', ARGV[3], 'k', ARGV[7], 'r', ARGV[4], 'until', now() + ARGV[5],
@@ -39,10 +49,27 @@ redis.call('PEXPIRE', KEYS[1], ARGV[6])
 return ARGV[2]
 `)
 
+// restoreScript makes a log again that Redis has lost, and has its key lead to it, unless that leads
+// to another one now. The log begins after some pieces that do not come back. It returns 1, or 0 if
+// there is one.
+//
+// ARGV: id, entry, replica, lease, ttl, name of the key, whether there is one, pieces and events before
+// it, writes, and the header or nothing, if that has not begun.
+var restoreScript = newScript(`
+if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
+if ARGV[7] == '1' then redis.call('SET', ARGV[6], ARGV[1], 'PX', ARGV[5], 'NX') end
+redis.call('DEL', KEYS[2])
+redis.call('HSET', KEYS[1], 'e', ARGV[2], 'k', ARGV[6], 'r', ARGV[3], 'until', now() + ARGV[4],
+	's', 'claimed', 'p', ARGV[8], 'n', ARGV[9], 'w', ARGV[10])
+if ARGV[11] ~= '' then redis.call('HSET', KEYS[1], 's', 'begun', 'h', ARGV[11]) end
+redis.call('PEXPIRE', KEYS[1], ARGV[5])
+return 1
+`)
+
 // lookScript returns the state of a log as a view in JSON, or nothing. This replica adopts the log
 // if the owner's lease is over. It counts a reader for a lease.
 //
-// ARGV: the reader or nothing, lease, replica.
+// ARGV: the reader or nothing, lease, replica or nothing, which adopts none.
 var lookScript = newScript(`
 local v = redis.call('HMGET', KEYS[1], 's', 'h', 'p', 'n', 'w', 'until', 'c', 'x', 'e')
 if not v[9] then return false end
@@ -50,7 +77,7 @@ local adopted, over = false, v[6] + 0 < now()
 if ARGV[1] ~= '' and runs(v[1]) then
 	redis.call('ZADD', KEYS[3], now() + ARGV[2], ARGV[1])
 	redis.call('PEXPIRE', KEYS[3], ARGV[2] + lingers)
-	if over then
+	if over and ARGV[3] ~= '' then
 		redis.call('HSET', KEYS[1], 'r', ARGV[3], 'until', now() + ARGV[2])
 		adopted = true
 	end
@@ -63,15 +90,19 @@ return '{"state":"' .. v[1] .. '","begun":' .. (v[2] or 'null') .. ',"pieces":' 
 
 // writeScript appends pieces to a log, which begins or ends with some, and extends its lease. It
 // may come again with the same. It returns whether the log is cancelled, and how many readers
-// it has in other replicas; or -1 if it is another replica's, or was deleted.
+// it has in other replicas. Or it returns -1 if the log is another replica's, or was deleted; -2 if
+// Redis has lost it; and -3 and how many pieces of it there are if Redis has lost the last ones.
 //
 // ARGV: id, replica, lease, ttl, pieces before and after, events after, id of the first piece that
 // stays or nothing, keep of the log and of its key; and of each piece id, kind and data.
 var writeScript = newScript(`
 local v = redis.call('HMGET', KEYS[1], 'r', 's', 'p', 'k', 'c', 'w')
 local ending, key = ARGV[#ARGV - 1] == 's' and ARGV[#ARGV], v[4]
-if v[1] ~= ARGV[2] then return {-1, 0} end
-if not runs(v[2]) then return {v[2] == ending and 0 or -1, 0} end
+if not v[2] then return {-2, 0} end
+local pieces = tonumber(v[3])
+if v[1] ~= ARGV[2] or not pieces then return {-1, 0} end
+if pieces < ARGV[5] + 0 then return {-3, pieces} end
+if not runs(v[2]) then return {(v[2] == ending or not ending and v[3] == ARGV[5]) and 0 or -1, 0} end
 if v[3] == ARGV[5] then
 	for i = 11, #ARGV, 3 do
 		local kind, data = ARGV[i + 1], ARGV[i + 2]

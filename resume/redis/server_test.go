@@ -21,14 +21,16 @@ import (
 // patience is how long a test waits for what must come, on a machine however busy.
 const patience = 4 * time.Minute
 
-// server is a Redis or Valkey on a socket.
+// server is a Redis or Valkey.
 type server struct {
-	t      *testing.T
-	socket string
-	args   []string // more of them
-	stdin  io.Closer
-	cmd    *exec.Cmd
-	client *goredis.Client // of the test
+	t        *testing.T
+	addr     string   // host and port, or the path of a socket
+	args     []string // those of the program
+	password string
+	sets     goredis.UniversalOptions // of replicas: where it is, with others
+	stdin    io.Closer
+	cmd      *exec.Cmd
+	client   *goredis.Client // of the test
 }
 
 // program returns the server's program, or skips the test.
@@ -57,7 +59,9 @@ func startServer(t *testing.T, args ...string) *server {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	s := &server{t: t, socket: filepath.Join(dir, "s"), args: append([]string{"--dir", dir}, args...)}
+	s := &server{t: t, addr: filepath.Join(dir, "s")}
+	s.args = append([]string{"--port", "0", "--save", "", "--unixsocket", s.addr, "--dir", dir}, args...)
+	s.sets.Addrs = []string{s.addr}
 	s.start(path)
 	t.Cleanup(s.kill)
 	return s
@@ -65,8 +69,8 @@ func startServer(t *testing.T, args ...string) *server {
 
 func (s *server) start(path string) {
 	s.t.Helper()
-	command := `"$0" --port 0 --save "" --unixsocket "$@" >/dev/null & cat >/dev/null; kill -9 $!; wait`
-	s.cmd = exec.Command("sh", append([]string{"-c", command, path, s.socket}, s.args...)...)
+	command := `"$0" "$@" >/dev/null & cat >/dev/null; kill -9 $!; wait`
+	s.cmd = exec.Command("sh", append([]string{"-c", command, path}, s.args...)...)
 	stdin, err := s.cmd.StdinPipe()
 	if err != nil {
 		s.t.Fatal(err)
@@ -75,7 +79,7 @@ func (s *server) start(path string) {
 		s.t.Fatal(err)
 	}
 	s.stdin = stdin
-	s.client = goredis.NewClient(&goredis.Options{Network: "unix", Addr: s.socket, DisableIdentity: true})
+	s.client = goredis.NewClient(&goredis.Options{Addr: s.addr, Password: s.password, DisableIdentity: true})
 	until(s.t, "the server answers", func() bool { return s.client.Ping(context.Background()).Err() == nil })
 }
 
@@ -131,7 +135,7 @@ func (s *server) kill() {
 func (s *server) replica(set func(*Options)) (*Store, *observer.ObservedLogs) {
 	core, logs := observer.New(zap.WarnLevel)
 	o := Options{
-		Options: goredis.Options{Network: "unix", Addr: s.socket}, Prefix: "test:",
+		UniversalOptions: s.sets, Prefix: "test:",
 		Lease: patience, Timeout: patience, Local: resume.NewMemory(), Logger: zap.New(core),
 	}
 	if set != nil {

@@ -8,13 +8,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 	"go.uber.org/zap"
 
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
@@ -22,15 +20,19 @@ import (
 
 // Options say where the logs are.
 type Options struct {
-	// Options say where the server is and who asks: Network, Addr, Username, Password and
-	// TLSConfig. New sets all others.
-	goredis.Options
+	// UniversalOptions say where Redis is and who asks: Addrs, IsClusterMode, MasterName,
+	// Username, Password, SentinelUsername, SentinelPassword and TLSConfig. New sets all
+	// others. An address is a host and port, or the path of a socket.
+	goredis.UniversalOptions
 	// Prefix is what the names of keys begin with.
 	Prefix string
 	// Lease is for how long a replica that says nothing counts as alive.
 	Lease time.Duration
 	// Timeout is how long a command may take.
 	Timeout time.Duration
+	// Refuse is whether a request with a key is refused if Redis cannot be asked for the key,
+	// instead of running the agent.
+	Refuse bool
 	// Local keeps the logs of the runs in this process.
 	Local *resume.Memory
 	// Logger is told, at most once a minute, when Redis fails.
@@ -40,12 +42,14 @@ type Options struct {
 // Store is a resume.Store in Redis.
 type Store struct {
 	o       Options
-	client  *goredis.Client
+	client  goredis.UniversalClient
 	replica string
-	away    atomic.Bool  // the last command failed
-	warned  atomic.Int64 // when, in nanoseconds since 1970
-	refused atomic.Int64 // likewise, of an error reply
-	members atomic.Int64 // readers that were counted
+	away    atomic.Bool   // the last command failed; in a cluster, no master answers
+	settle  time.Duration // how long after that it is not sure what Redis has
+	failed  atomic.Int64  // when it was away last, in nanoseconds since 1970; 0 for never
+	warned  atomic.Int64  // when, in nanoseconds since 1970
+	refused atomic.Int64  // likewise, of an error reply
+	members atomic.Int64  // readers that were counted
 	stop    context.CancelFunc
 	over    chan struct{} // closed when watch is over
 	users   atomic.Int64  // that need connections: logs, readers, and one until Close
@@ -58,23 +62,9 @@ type Store struct {
 func New(o Options) *Store {
 	var random [12]byte
 	_, _ = rand.Read(random[:]) // never fails
-	c := o.Options
-	c.DialTimeout, c.ReadTimeout, c.WriteTimeout, c.PoolTimeout = o.Timeout, o.Timeout, o.Timeout, o.Timeout
-	c.ContextTimeoutEnabled, c.DialerRetries, c.MaxRetries = true, 1, 1
-	c.PoolSize, c.MaxIdleConns, c.ConnMaxIdleTime = maxConnections, 16, time.Minute
-	c.Protocol, c.DisableIdentity = 2, true
-	c.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	dial := goredis.NewDialer(&c)
-	c.Dialer = func(ctx context.Context, network, address string) (net.Conn, error) {
-		conn, err := dial(ctx, network, address)
-		if err != nil {
-			return nil, err
-		}
-		return checked(conn), nil
-	}
 	s := &Store{
-		o: o, replica: hex.EncodeToString(random[:]),
-		owned: make(map[string]*owned), over: make(chan struct{}), client: goredis.NewClient(&c),
+		o: o, settle: min(o.Timeout, settleTime), replica: hex.EncodeToString(random[:]),
+		owned: make(map[string]*owned), over: make(chan struct{}), client: o.connect(),
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
@@ -82,9 +72,6 @@ func New(o Options) *Store {
 	go s.watch(ctx)
 	return s
 }
-
-// maxConnections is how many connections a replica may have.
-const maxConnections = 64
 
 // Destruct closes the connections as soon as no log needs them any more. It implements
 // caddy.Destructor.
@@ -123,20 +110,25 @@ func (s *Store) ttl(e resume.Entry) int64 {
 }
 
 // Claim implements resume.Store. While Redis is away, a request with a key waits for as long as a
-// command may take: the agent may run for that key already, or have run. One that takes its key
-// runs the agent anyway.
+// command may take: the agent may run for that key already, or have run. If Redis is back then, it
+// waits until the key is known, at most as long again. One that takes its key runs the agent anyway.
 func (s *Store) Claim(
-	ctx context.Context, e resume.Entry, run resume.Run,
+	client context.Context, e resume.Entry, run resume.Run,
 ) (resume.Entry, resume.Writer, error) {
 	text, _ := json.Marshal(e) // strings and numbers
 	if len(text) > maxRecord {
 		return resume.Entry{}, nil, errLarge
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
+	longer, stop := context.WithTimeout(client, 2*s.o.Timeout+s.settle)
+	defer stop()
+	ctx, cancel := context.WithTimeout(longer, s.o.Timeout)
 	defer cancel()
 	var taken error
+	var known time.Time // from when on a key counts as known
+	keyed := e.Key != (resume.Digest{}) && !e.Takes
 	for first := true; ; first = false {
-		have, w, err := s.claim(ctx, e, text, run)
+		sure := !keyed || s.isSettled() || !known.IsZero() && time.Now().After(known)
+		have, w, err := s.claim(ctx, e, text, run, sure)
 		if err == nil {
 			return have, w, nil
 		}
@@ -151,30 +143,53 @@ func (s *Store) Claim(
 		if errors.Is(err, resume.ErrTaken) {
 			taken = err
 		}
-		// The log of the key is about to free it, or Redis may be back.
-		wait := errors.Is(err, resume.ErrDropped) || e.Key != (resume.Digest{}) && !e.Takes && errors.Is(err, errAway)
+		if errors.Is(err, errUnsettled) && known.IsZero() {
+			known, ctx = time.Now().Add(s.settle), longer
+		}
+		// The log of the key is about to free it, Redis may be back, or the key be known.
+		wait := errors.Is(err, resume.ErrDropped) || errors.Is(err, errUnsettled) || keyed && errors.Is(err, errAway)
 		if !wait || !pause(ctx, retryAfter) {
+			if s.o.Refuse && keyed && taken == nil {
+				err = fmt.Errorf("%w: %w", resume.ErrUnsure, err)
+			}
 			return resume.Entry{}, nil, cmp.Or(taken, err)
 		}
 	}
 }
 
-// claim claims an entry once.
+// keyOf returns the name of the key of an entry, and 1 if there is one.
+func (s *Store) keyOf(e resume.Entry) (name string, has int) {
+	if e.Key != (resume.Digest{}) {
+		has = 1
+	}
+	return s.nameIn(e.ID, "key") + hex.EncodeToString(e.Key[:]), has
+}
+
+// claim claims an entry once. If it is not sure that Redis knows all keys, it only looks for the log
+// of this one.
 func (s *Store) claim(
-	ctx context.Context, e resume.Entry, text []byte, run resume.Run,
+	ctx context.Context, e resume.Entry, text []byte, run resume.Run, sure bool,
 ) (resume.Entry, resume.Writer, error) {
 	if s.away.Load() {
 		return e, nil, errAway
 	}
-	key, hasKey, takes := s.name("key", hex.EncodeToString(e.Key[:])), 0, 0
-	if e.Key != (resume.Digest{}) {
-		hasKey = 1
+	key, hasKey := s.keyOf(e)
+	if !sure {
+		id, err := s.client.Get(ctx, key).Result()
+		if err = s.checked(err); isNil(err) {
+			err = errUnsettled
+		}
+		if err != nil {
+			return e, nil, fmt.Errorf("looking for a key in redis: %w", err)
+		}
+		return s.taken(ctx, id)
 	}
+	takes := 0
 	if e.Takes {
 		takes = 1
 	}
 	v, err := s.do(ctx, claimScript, e.ID,
-		s.o.Prefix, e.ID, text, s.replica, s.o.Lease.Milliseconds(), s.ttl(e), key, hasKey, takes)
+		s.nameIn(e.ID, "log"), e.ID, text, s.replica, s.o.Lease.Milliseconds(), s.ttl(e), key, hasKey, takes)
 	if err != nil {
 		return e, nil, fmt.Errorf("claiming a log in redis: %w", err)
 	}
@@ -182,6 +197,11 @@ func (s *Store) claim(
 	if id == e.ID {
 		return s.own(ctx, e, run)
 	}
+	return s.taken(ctx, id)
+}
+
+// taken returns the entry of a log that has the key that is asked for.
+func (s *Store) taken(ctx context.Context, id string) (resume.Entry, resume.Writer, error) {
 	have, err := s.find(ctx, id)
 	if err != nil {
 		err = fmt.Errorf("%w: %w", resume.ErrTaken, err)

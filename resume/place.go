@@ -1,0 +1,27 @@
+package resume
+
+import (
+	"encoding/base64"
+	"strings"
+)
+
+// The place of an id is what it begins with, after its prefix. Entries with the same Key have the
+// same place, so that a store that is spread over servers keeps them, and their key, at one server.
+
+// placeSize is how many characters the place has: 18 bits, for the 16384 slots of a Redis Cluster.
+const placeSize = 3
+
+// Place returns the place of an id.
+func Place(id string) string {
+	id = strings.TrimPrefix(id, idPrefix)
+	return id[:min(len(id), placeSize)]
+}
+
+// placed returns the id with the place of the key, if there is one. 110 random bits stay.
+func placed(id string, key Digest) string {
+	if key == (Digest{}) {
+		return id
+	}
+	place := base64.RawURLEncoding.EncodeToString(key[:placeSize])[:placeSize]
+	return idPrefix + place + id[len(idPrefix)+placeSize:]
+}

@@ -1,0 +1,31 @@
+package resume
+
+import (
+	"fmt"
+	"testing"
+)
+
+// TestPlaces gives the logs of a key one place, and those of many keys many.
+func TestPlaces(t *testing.T) {
+	places, ids := make(map[string]bool), make(map[string]bool)
+	const keys = 1000
+	for n := range keys {
+		key := hash([]byte("secret"), [][]string{{fmt.Sprint(n)}})
+		a, b := placed(newID(), key), placed(newID(), key)
+		if Place(a) != Place(b) || len(Place(a)) != placeSize || a == b || !idForm.MatchString(a) {
+			t.Fatalf("%s and %s", a, b)
+		}
+		places[Place(a)], ids[a], ids[b] = true, true, true
+	}
+	if len(places) < keys/2 || len(ids) != 2*keys {
+		t.Errorf("%d places, %d ids", len(places), len(ids))
+	}
+	if id := newID(); placed(id, Digest{}) != id {
+		t.Error("an id without a key changes")
+	}
+	for id, want := range map[string]string{"stream_": "", "stream_a": "a", "": "", "other": "oth"} {
+		if got := Place(id); got != want {
+			t.Errorf("the place of %q is %q", id, got)
+		}
+	}
+}

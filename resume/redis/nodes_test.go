@@ -1,0 +1,341 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/hermes-sidecar/hermes-sidecar/resume"
+)
+
+// freePort returns a port of this host that nothing listens at.
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	return port
+}
+
+// startNode starts a server at a port, which keeps nothing on disk.
+func startNode(t *testing.T, args ...string) *server {
+	t.Helper()
+	path, port := program(t), freePort(t)
+	s := &server{t: t, addr: "127.0.0.1:" + port}
+	s.args = append(args, "--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", t.TempDir())
+	s.start(path)
+	t.Cleanup(s.kill)
+	return s
+}
+
+// port returns the port of a node.
+func (s *server) port() string {
+	_, port, _ := net.SplitHostPort(s.addr)
+	return port
+}
+
+// text returns what the server replies to a command.
+func (s *server) text(command ...any) string {
+	s.t.Helper()
+	text, err := s.client.Do(context.Background(), command...).Text()
+	if err != nil {
+		s.t.Fatalf("%v: %v", command, err)
+	}
+	return text
+}
+
+// startCluster starts six nodes: three masters, and then a replica of each. Replicas know the
+// first two. No node takes the place of another by itself.
+func startCluster(t *testing.T) []*server {
+	t.Helper()
+	var nodes []*server
+	var buses []string
+	for range 6 {
+		buses = append(buses, freePort(t))
+		nodes = append(nodes, startNode(t, "--cluster-enabled", "yes", "--cluster-port", buses[len(buses)-1],
+			"--cluster-node-timeout", fmt.Sprint(patience.Milliseconds())))
+	}
+	for i, n := range nodes {
+		n.do("CLUSTER", "SET-CONFIG-EPOCH", i+1)
+		if i < 3 {
+			n.do("CLUSTER", "ADDSLOTSRANGE", i*16384/3, (i+1)*16384/3-1)
+		}
+		if i > 0 {
+			n.do("CLUSTER", "MEET", "127.0.0.1", nodes[0].port(), buses[0])
+		}
+		n.sets.Addrs = []string{nodes[0].addr, nodes[1].addr}
+	}
+	for _, n := range nodes {
+		until(t, "all nodes know each other", func() bool {
+			return strings.Count(n.text("CLUSTER", "NODES"), " connected") == len(nodes) &&
+				strings.Contains(n.text("CLUSTER", "INFO"), "cluster_state:ok")
+		})
+	}
+	for i, n := range nodes[3:] {
+		n.do("CLUSTER", "REPLICATE", nodes[i].text("CLUSTER", "MYID"))
+	}
+	for i, n := range nodes[3:] {
+		n.isSynced()
+		for _, other := range nodes {
+			until(t, "they know who is a replica", func() bool {
+				return strings.Count(other.text("CLUSTER", "NODES"), "slave "+nodes[i].text("CLUSTER", "MYID")) == 1
+			})
+		}
+	}
+	return nodes
+}
+
+// isSynced waits until a replica has what its master has.
+func (s *server) isSynced() {
+	s.t.Helper()
+	until(s.t, "a replica is synced", func() bool {
+		return strings.Contains(s.text("INFO", "replication"), "master_link_status:up")
+	})
+}
+
+// startWatched starts a master, a replica of it, and a Sentinel that both are known to, but that
+// declares nothing down by itself. Its user has the password, and the rights that docs/resume.md gives.
+func startWatched(t *testing.T, password string) (master, replica, sentinel *server) {
+	t.Helper()
+	master, replica = startNode(t), startNode(t)
+	replica.do("REPLICAOF", "127.0.0.1", master.port())
+	replica.isSynced()
+	port, dir := freePort(t), t.TempDir()
+	page, err := os.ReadFile("../../docs/resume.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	user := regexp.MustCompile(`(?m)^    (user (sidecar) on >)\S+( .*)$`).FindStringSubmatch(string(page))
+	if user == nil {
+		t.Fatal("docs/resume.md has no line of a user of Sentinels")
+	}
+	config := fmt.Sprintf("sentinel monitor agents 127.0.0.1 %s 1\nsentinel down-after-milliseconds agents %d\nrequirepass %s\n%s\n",
+		master.port(), patience.Milliseconds(), password, user[1]+password+user[3])
+	file := filepath.Join(dir, "sentinel.conf")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	sentinel = &server{t: t, addr: "127.0.0.1:" + port, password: password}
+	sentinel.args = []string{file, "--sentinel", "--port", port, "--bind", "127.0.0.1", "--dir", dir}
+	sentinel.start(program(t))
+	t.Cleanup(sentinel.kill)
+	until(t, "the Sentinel knows the replica", func() bool {
+		replicas, err := sentinel.client.Do(context.Background(), "SENTINEL", "REPLICAS", "agents").Slice()
+		return err == nil && strings.Contains(fmt.Sprint(replicas), replica.port()) && !strings.Contains(fmt.Sprint(replicas), "disconnected")
+	})
+	for _, s := range []*server{master, replica} {
+		s.sets = goredis.UniversalOptions{Addrs: []string{sentinel.addr}, MasterName: "agents", SentinelUsername: user[2], SentinelPassword: password}
+	}
+	t.Cleanup(func() {
+		refused, err := sentinel.client.Do(context.Background(), "ACL", "LOG").Slice()
+		if err != nil || len(refused) > 0 {
+			t.Errorf("the Sentinel refuses %v, %v", refused, err)
+		}
+	})
+	return master, replica, sentinel
+}
+
+// promote has the Sentinel make another server the master.
+func (s *server) promote(to *server) {
+	s.t.Helper()
+	until(s.t, "the Sentinel agrees", func() bool {
+		return s.client.Do(context.Background(), "SENTINEL", "FAILOVER", "agents").Err() == nil
+	})
+	until(s.t, "the Sentinel names the other server", func() bool {
+		addr, err := s.client.Do(context.Background(), "SENTINEL", "GET-MASTER-ADDR-BY-NAME", "agents").StringSlice()
+		return err == nil && addr[1] == to.port()
+	})
+}
+
+// TestContractOfMoreServers has a cluster, and a master that Sentinels name, do what package
+// resume expects.
+func TestContractOfMoreServers(t *testing.T) {
+	for name, start := range map[string]func(t *testing.T) *server{
+		"cluster": func(t *testing.T) *server { return startCluster(t)[0] },
+		"sentinel": func(t *testing.T) *server {
+			master, _, _ := startWatched(t, "the-password")
+			return master
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server, n := start(t), 0
+			for what, test := range contract {
+				t.Run(what, func(t *testing.T) {
+					n++
+					own := func(o *Options) { o.Prefix = fmt.Sprintf("test:%d:", n) }
+					here, _ := server.replica(own)
+					there, logs := server.replica(own)
+					test(t, pair{here, there})
+					if logs.Len() > 0 {
+						t.Errorf("it logs %v", logs.All()[0])
+					}
+				})
+			}
+		})
+	}
+}
+
+// TestClusterIsUsed has the logs of many keys be at all masters.
+func TestClusterIsUsed(t *testing.T) {
+	nodes := startCluster(t)
+	s, _ := nodes[0].replica(nil)
+	for n := range 30 {
+		l := begun(t, s, entry(fmt.Sprint(n)), newRun())
+		add(t, l, event(1))
+		l.End(resume.Whole)
+	}
+	for i, n := range nodes[:3] {
+		if keys := n.keys(); len(keys) < 9 {
+			t.Errorf("the master %d has %v", i, keys)
+		}
+	}
+}
+
+// TestNodeIsAway has a cluster without one of its masters go on with the others. It is away when no
+// master answers.
+func TestNodeIsAway(t *testing.T) {
+	nodes := startCluster(t)
+	s, _ := nodes[0].replica(func(o *Options) { o.Timeout = 10 * time.Second })
+	nodes[0].kill()
+	claims := func() (yes, no int) {
+		for range 30 {
+			_, w, err := s.Claim(context.Background(), entry(""), newRun().callbacks())
+			if err != nil {
+				no++
+				continue
+			}
+			yes++
+			w.End(resume.Dropped)
+		}
+		return yes, no
+	}
+	if yes, no := claims(); yes < 9 || no == 0 || s.away.Load() {
+		t.Errorf("%d are claimed, %d not; away: %v", yes, no, s.away.Load())
+	}
+	nodes[1].kill()
+	nodes[2].kill()
+	until(t, "it is away", s.away.Load)
+	if yes, _ := claims(); yes > 0 {
+		t.Errorf("%d are claimed", yes)
+	}
+	nodes[3].do("CLUSTER", "FAILOVER", "TAKEOVER")
+	until(t, "it is back", func() bool { return !s.away.Load() })
+	until(t, "streams are kept", func() bool { yes, _ := claims(); return yes > 0 })
+}
+
+// TestRightsInACluster has the user of docs/resume.md, with the right that the page adds, use a cluster.
+func TestRightsInACluster(t *testing.T) {
+	page, err := os.ReadFile("../../docs/resume.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := regexp.MustCompile(`(?m)^    user (hermes on >(\S+) .*)$`).FindStringSubmatch(string(page))
+	const more = "+cluster|slots"
+	if line == nil || !strings.Contains(string(page), "`"+more+"`") {
+		t.Fatal("docs/resume.md does not have the rights")
+	}
+	nodes := startCluster(t)
+	command := []any{"ACL", "SETUSER"}
+	for _, word := range append(strings.Fields(line[1]), more) {
+		command = append(command, word)
+	}
+	for _, n := range nodes {
+		n.do(command...)
+	}
+	prefixes := 0
+	for what, test := range contract {
+		t.Run(what, func(t *testing.T) {
+			prefixes++
+			as := func(o *Options) {
+				o.Username, o.Password, o.Prefix = "hermes", line[2], fmt.Sprintf("hermes:%d:", prefixes)
+			}
+			here, logs := nodes[0].replica(as)
+			there, _ := nodes[0].replica(as)
+			test(t, pair{here, there})
+			if logs.Len() > 0 {
+				t.Errorf("it logs %v", logs.All())
+			}
+		})
+	}
+	for _, n := range nodes {
+		if refused, err := n.client.Do(context.Background(), "ACL", "LOG").Slice(); err != nil || len(refused) > 0 {
+			t.Errorf("it is refused %v, %v", refused, err)
+		}
+	}
+}
+
+// TestFailoverInAStream kills the server that has a stream, in the middle of it, and has another
+// one take its place: readers elsewhere get all that comes, before and after, and the key is
+// known.
+func TestFailoverInAStream(t *testing.T) {
+	for name, start := range map[string]func(t *testing.T) (s *server, failover func(id string)){
+		"cluster": func(t *testing.T) (*server, func(id string)) {
+			nodes := startCluster(t)
+			return nodes[0], func(id string) {
+				for i, n := range nodes[:3] {
+					if n.client.Exists(context.Background(), "test:log:{"+resume.Place(id)+"}:"+id).Val() == 1 {
+						n.kill()
+						nodes[i+3].do("CLUSTER", "FAILOVER", "TAKEOVER")
+						return
+					}
+				}
+				t.Fatal("no node has the log")
+			}
+		},
+		"sentinel": func(t *testing.T) (*server, func(id string)) {
+			master, replica, sentinel := startWatched(t, "the-password")
+			return master, func(string) {
+				master.kill()
+				sentinel.promote(replica)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server, failover := start(t)
+			here, logs := server.replica(nil)
+			there, _ := server.replica(nil)
+			l := begun(t, here, entry("a"), newRun())
+			add(t, l, event(1))
+			inRedis(t, there, l.ID, func(v *view) bool { return v.Events == 1 })
+			r := follow(t, there, l.ID)
+			if got := read(t, r, len(event(1))); got != event(1) {
+				t.Fatal(got)
+			}
+			add(t, l, event(2))
+			failover(l.ID)
+			add(t, l, event(3))
+			if got := read(t, r, len(event(2)+event(3))); got != event(2)+event(3) {
+				t.Errorf("after that it has %q", got)
+			}
+			if e, err := claimAgain(there, "a"); err != nil || e != l.Entry {
+				t.Errorf("the key has %v, %v", e, err)
+			}
+			add(t, l, event(4))
+			l.End(resume.Whole)
+			wantRest(t, r, event(4), io.EOF)
+			wantRest(t, follow(t, there, l.ID), event(1)+event(2)+event(3)+event(4), io.EOF)
+			if n := logs.FilterMessageSnippet("goes on here").Len(); n != 0 {
+				t.Errorf("the log is lost: %v", logs.All())
+			}
+			for _, line := range logs.All() {
+				if strings.Contains(fmt.Sprint(line), "the-password") {
+					t.Errorf("the password is in a log: %v", line)
+				}
+			}
+		})
+	}
+}
