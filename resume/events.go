@@ -55,6 +55,7 @@ func (p *Resume) ofEvents(r *http.Request, base, id string) Entry {
 	e.Owner = owner(&o, r, base)
 	// No key of a client's is hashed in this form.
 	e.Key = hash(p.o.Secret, [][]string{{string(e.Owner[:])}, {"events", id}})
+	e.ID = placed(e.ID, e.Key)
 	return e
 }
 
