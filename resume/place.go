@@ -17,11 +17,19 @@ func Place(id string) string {
 	return id[:min(len(id), placeSize)]
 }
 
+// KeyPlace returns the place of all entries with the key of e or, without a key, that of its id.
+func (e *Entry) KeyPlace() string {
+	if e.Key == (Digest{}) {
+		return Place(e.ID)
+	}
+	return base64.RawURLEncoding.EncodeToString(e.Key[:placeSize])[:placeSize]
+}
+
 // placed returns the id with the place of the key, if there is one. 110 random bits stay.
 func placed(id string, key Digest) string {
 	if key == (Digest{}) {
 		return id
 	}
-	place := base64.RawURLEncoding.EncodeToString(key[:placeSize])[:placeSize]
-	return idPrefix + place + id[len(idPrefix)+placeSize:]
+	e := Entry{Key: key}
+	return idPrefix + e.KeyPlace() + id[len(idPrefix)+placeSize:]
 }

@@ -15,12 +15,16 @@ func TestPlaces(t *testing.T) {
 		if Place(a) != Place(b) || len(Place(a)) != placeSize || a == b || !idForm.MatchString(a) {
 			t.Fatalf("%s and %s", a, b)
 		}
+		if e := (Entry{ID: newID(), Key: key}); e.KeyPlace() != Place(a) {
+			t.Fatalf("%s is the place of the key, that of an id %s", e.KeyPlace(), a)
+		}
 		places[Place(a)], ids[a], ids[b] = true, true, true
 	}
 	if len(places) < keys/2 || len(ids) != 2*keys {
 		t.Errorf("%d places, %d ids", len(places), len(ids))
 	}
-	if id := newID(); placed(id, Digest{}) != id {
+	id := newID()
+	if e := (Entry{ID: id}); placed(id, Digest{}) != id || e.KeyPlace() != Place(id) {
 		t.Error("an id without a key changes")
 	}
 	for id, want := range map[string]string{"stream_": "", "stream_a": "a", "": "", "other": "oth"} {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -99,9 +98,9 @@ var ids atomic.Int64
 // entry returns an entry with a key, "" for none. Those with the same key have the same place.
 func entry(key string) resume.Entry {
 	id := ids.Add(1)
-	place := sha256.Sum256([]byte(cmp.Or(key, fmt.Sprint(id))))
+	of := resume.Entry{Key: sha256.Sum256([]byte(cmp.Or(key, fmt.Sprint(id))))}
 	e := resume.Entry{
-		ID: fmt.Sprintf("stream_%.3s%019d", hex.EncodeToString(place[:]), id), Owner: sha256.Sum256([]byte("owner")), Body: sha256.Sum256([]byte("body")),
+		ID: fmt.Sprintf("stream_%s%019d", of.KeyPlace(), id), Owner: sha256.Sum256([]byte("owner")), Body: sha256.Sum256([]byte("body")),
 		Path: "/v1/chat/completions", Progress: "1", Keep: time.Hour, MaxStream: 1 << 20, MaxMemory: 64 << 20,
 	}
 	if key != "" {

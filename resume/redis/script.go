@@ -7,13 +7,11 @@ import (
 )
 
 // name returns the name of a key in Redis that is of a log. The kinds are log, events and readers.
-func (s *Store) name(kind, id string) string { return s.nameIn(id, kind) + id }
+func (s *Store) name(kind, id string) string { return s.nameIn(resume.Place(id), kind) + id }
 
-// nameIn returns what the name of a key in Redis begins with, in the place of an id. A cluster has
-// all keys of a place in one slot, by the hash tag between the braces, and so at one node.
-func (s *Store) nameIn(id, kind string) string {
-	return s.o.Prefix + kind + ":{" + resume.Place(id) + "}:"
-}
+// nameIn returns what the name of a key in Redis begins with, in a place. A cluster has all keys of a
+// place in one slot, by the hash tag between the braces, and so at one node.
+func (s *Store) nameIn(place, kind string) string { return s.o.Prefix + kind + ":{" + place + "}:" }
 
 // newScript returns a script. The KEYS of all are the log, its events and its readers. The log
 // is a hash with the fields

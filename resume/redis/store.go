@@ -101,6 +101,9 @@ func (s *Store) do(ctx context.Context, script *goredis.Script, id string, args 
 	return v, s.checked(err)
 }
 
+// errPlace means that a cluster could not have a key and its log in one slot.
+var errPlace = errors.New("the id of a log is not in the place of its key")
+
 // errLarge means that a header, or the path of a request, is larger than what is kept in Redis.
 var errLarge = errors.New("a header or a path is too large for redis")
 
@@ -116,8 +119,11 @@ func (s *Store) Claim(
 	client context.Context, e resume.Entry, run resume.Run,
 ) (resume.Entry, resume.Writer, error) {
 	text, _ := json.Marshal(e) // strings and numbers
-	if len(text) > maxRecord {
+	switch {
+	case len(text) > maxRecord:
 		return resume.Entry{}, nil, errLarge
+	case resume.Place(e.ID) != e.KeyPlace():
+		return resume.Entry{}, nil, errPlace
 	}
 	longer, stop := context.WithTimeout(client, 2*s.o.Timeout+s.settle)
 	defer stop()
@@ -162,7 +168,7 @@ func (s *Store) keyOf(e resume.Entry) (name string, has int) {
 	if e.Key != (resume.Digest{}) {
 		has = 1
 	}
-	return s.nameIn(e.ID, "key") + hex.EncodeToString(e.Key[:]), has
+	return s.nameIn(e.KeyPlace(), "key") + hex.EncodeToString(e.Key[:]), has
 }
 
 // claim claims an entry once. If it is not sure that Redis knows all keys, it only looks for the log
@@ -189,7 +195,7 @@ func (s *Store) claim(
 		takes = 1
 	}
 	v, err := s.do(ctx, claimScript, e.ID,
-		s.nameIn(e.ID, "log"), e.ID, text, s.replica, s.o.Lease.Milliseconds(), s.ttl(e), key, hasKey, takes)
+		s.nameIn(e.KeyPlace(), "log"), e.ID, text, s.replica, s.o.Lease.Milliseconds(), s.ttl(e), key, hasKey, takes)
 	if err != nil {
 		return e, nil, fmt.Errorf("claiming a log in redis: %w", err)
 	}

@@ -88,6 +88,16 @@ func TestKeyWaitsNoLongerThanACommand(t *testing.T) {
 	}
 }
 
+// TestPlaceOfAnotherKey refuses an entry that only one server could keep, everywhere.
+func TestPlaceOfAnotherKey(t *testing.T) {
+	s, _ := startServer(t).replica(nil)
+	e := entry("a")
+	e.ID = entry("b").ID
+	if _, w, err := s.Claim(context.Background(), e, newRun().callbacks()); w != nil || !errors.Is(err, errPlace) {
+		t.Errorf("%v, %v", w, err)
+	}
+}
+
 // contract is what every store does.
 var contract = map[string]func(t *testing.T, s pair){
 	"of many claims of a key one is first": func(t *testing.T, s pair) {
