@@ -55,13 +55,18 @@ func TestKeysThatEndBeforeTheirLogs(t *testing.T) {
 				t.Errorf("while it is open the key has %v, %v", have.ID, err)
 			}
 			open.End(resume.Whole)
-			until(t, "the key is free", func() bool {
-				_, w, err := s.there.Claim(context.Background(), entry("short"), resume.Run{})
-				if err != nil {
-					t.Fatal(err)
-				}
-				return w != nil
-			})
+			gone := entry("gone") // before its key would be
+			gone.Keep, gone.KeyKeep = short.KeyKeep, time.Hour
+			begun(t, s.here, gone, newRun()).End(resume.Whole)
+			for _, key := range []string{"short", "gone"} {
+				until(t, "the key is free", func() bool {
+					_, w, err := s.there.Claim(context.Background(), entry(key), resume.Run{})
+					if err != nil {
+						t.Fatal(key, err)
+					}
+					return w != nil
+				})
+			}
 			if !found(t, s.there, open.ID) {
 				t.Error("the log has gone")
 			}
