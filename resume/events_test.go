@@ -626,6 +626,7 @@ func TestRunThatBreaksOffBeforeItsEvents(t *testing.T) {
 						if got := r.broken(); got != "" {
 							t.Errorf("got %q", got)
 						}
+						synctest.Wait() // until its log is deleted, which is after its end
 						l.send(ofRun()).want(http.StatusNotFound)
 						return
 					}
