@@ -6,6 +6,7 @@
 // handler is not asked a second time. docs/resume.md has what goes over the wire.
 //
 //	resume.go, options.go    New and Serve: which log a request gets
+//	sdk.go                   what SDKs repeat, and answers that are no event streams
 //	request.go, problem.go   what a request asks for, and who asks; refusals
 //	responses.go             responses of /v1/responses by their own ids
 //	read.go                  how clients read logs
@@ -20,8 +21,8 @@
 //
 // The handler runs in a goroutine of its own, with a request that its clients cannot cancel,
 // and alone writes to the log. Clients read the log, each in the goroutine of its request,
-// the first one included. Only an answer that turns out to be no event stream is written to
-// the first client directly, and that waits for the handler.
+// the first one included. Only an answer that turns out to be no event stream, and is none of an
+// SDK's request, is written to the first client directly, and that waits for the handler.
 //
 // A storage may hold its lock while it calls readersChanged or cancel of a run, so neither calls
 // a storage.

@@ -98,7 +98,7 @@ func (p *Resume) post(w http.ResponseWriter, r *http.Request, a asked, next Next
 	}
 	switch {
 	case ofSDK:
-		e.Key, e.KeyKeep = sdkKeyOf(p.o.Secret, e.Owner, r.URL.RawQuery, e.Body), sdkKeep
+		e.Key, e.KeyKeep = sdkKeyOf(p.o.Secret, e.Owner, r, e.Body), sdkKeep
 		e.Takes = !a.again
 	case a.key != "":
 		e.Key = keyOf(p.o.Secret, e.Owner, r.URL.RawQuery, a.key)

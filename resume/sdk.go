@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 )
 
 // OpenAI's SDKs repeat a request whose connection failed, and count in RetryHeader how often they
@@ -34,10 +36,15 @@ func ofSDK(h http.Header) (sdk, again bool) {
 	return err == nil, n > 0
 }
 
-// sdkKeyOf returns the keyed hash that stands for the key of an SDK's request of the owner's with a
-// hash of its body. keyOf hashes another number of lists, so no client can send it.
-func sdkKeyOf(secret []byte, owner Digest, query string, body Digest) Digest {
-	return hash(secret, [][]string{{string(owner[:]), query}, {RetryHeader, string(body[:])}})
+// sdkKeyOf returns the keyed hash that stands for the key of r, an SDK's request of the owner's with
+// a hash of its body. keyOf hashes another number of lists, so no client can send it.
+func sdkKeyOf(secret []byte, owner Digest, r *http.Request, body Digest) Digest {
+	fields := [][]string{{string(owner[:]), r.URL.RawQuery}, {RetryHeader, string(body[:])}}
+	// The same words in another session are another question.
+	for _, name := range []string{"X-Hermes-Session-Id", "X-Hermes-Session-Key", proxy.ProgressHeader} {
+		fields = append(fields, r.Header[name])
+	}
+	return hash(secret, fields)
 }
 
 // isBody reports whether an answer that is no event stream is kept. An SDK repeats what has

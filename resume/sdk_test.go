@@ -95,13 +95,16 @@ func TestOthersDoNotJoin(t *testing.T) {
 	for name, q := range map[string]request{
 		"another client": sdk(1, "Authorization", "Bearer b"),
 		"no credentials": sdk(1), "another body": otherBody, "another path": otherPlace, "another query": otherQuery,
-		"a key": sdk(1, "Authorization", "Bearer a", key, "k"),
+		"another session": sdk(1, "Authorization", "Bearer a", "X-Hermes-Session-Id", "s"),
+		"another memory":  sdk(1, "Authorization", "Bearer a", "X-Hermes-Session-Key", "s"),
+		"another form":    sdk(1, "Authorization", "Bearer a", "X-Hermes-Tool-Progress", "off"),
+		"a key":           sdk(1, "Authorization", "Bearer a", key, "k"),
 	} {
 		if r := l.send(q).want(http.StatusOK); r.id() == id || r.id() == "" || r.Header.Get(replayed) != "" {
 			t.Errorf("%s: %v", name, r.Header)
 		}
 	}
-	l.wantAsked(7)
+	l.wantAsked(10)
 }
 
 // TestHeadersThatAreNoneOfSDKs ask for nothing.
@@ -181,8 +184,8 @@ func TestTimesOfSDKs(t *testing.T) {
 				time.Sleep(c.goesOn - 1)
 				l.wantOpen(1)
 				time.Sleep(1)
-				if e := l.over(); e.Reason != resume.ReasonExpired {
-					t.Errorf("ended for %v", e.Reason)
+				if e := l.over(); e.Reason != resume.ReasonExpired || e.Detached != c.goesOn {
+					t.Errorf("ended for %v after %v", e.Reason, e.Detached)
 				}
 				get := request{http.MethodGet, chatPath + "/" + id, "", nil}
 				time.Sleep(c.join - 1)
@@ -229,7 +232,7 @@ func TestWholeAnswersOfSDKsGoOn(t *testing.T) {
 			time.Sleep(10*time.Second - 1)
 			l.wantOpen(1)
 			time.Sleep(1)
-			if e := l.over(); e.Reason != resume.ReasonExpired || e.Stream {
+			if e := l.over(); e.Reason != resume.ReasonExpired || e.Stream || e.Detached != 10*time.Second {
 				t.Errorf("%+v", e)
 			}
 			synctest.Wait()
@@ -259,6 +262,10 @@ func TestAnswersOfSDKsAreTheSame(t *testing.T) {
 		"only a header, flushed": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("X-A", "1")
 			_ = http.NewResponseController(w).Flush()
+		},
+		"a header that is too large": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("X-Large", strings.Repeat("x", 17<<10))
+			_, _ = io.WriteString(w, "{}")
 		},
 		"shorter than it says": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "10")
@@ -478,6 +485,24 @@ func TestPanicInABodyWithoutAClient(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	l.wantEmpty()
+}
+
+// TestPanicInABodyThatIsCancelled is told: its client sees only that it breaks off.
+func TestPanicInABodyThatIsCancelled(t *testing.T) {
+	l := newLab(t, nil, func(w http.ResponseWriter, r *http.Request) error {
+		_, _ = io.WriteString(w, "{")
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+		panic("boom")
+	})
+	r := l.send(sdkWhole(0)).want(http.StatusOK)
+	l.runs.Shutdown(1)
+	if e := l.over(); e.Panicked == nil || e.Reason != resume.ReasonShutdown {
+		t.Errorf("%+v", e)
+	}
+	if got := r.broken(); got != "{" {
+		t.Errorf("%q", got)
+	}
 }
 
 // TestKeyOfAnSDKKeepsWholeAnswers: what has a key and is an SDK's is kept as long as its stream.

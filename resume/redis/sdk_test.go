@@ -55,13 +55,18 @@ func TestKeysThatEndBeforeTheirLogs(t *testing.T) {
 				t.Errorf("while it is open the key has %v, %v", have.ID, err)
 			}
 			open.End(resume.Whole)
-			until(t, "the key is free", func() bool {
-				_, w, err := s.there.Claim(context.Background(), entry("short"), resume.Run{})
-				if err != nil {
-					t.Fatal(err)
-				}
-				return w != nil
-			})
+			gone := entry("gone") // before its key would be
+			gone.Keep, gone.KeyKeep = short.KeyKeep, time.Hour
+			begun(t, s.here, gone, newRun()).End(resume.Whole)
+			for _, key := range []string{"short", "gone"} {
+				until(t, "the key is free", func() bool {
+					_, w, err := s.there.Claim(context.Background(), entry(key), resume.Run{})
+					if err != nil {
+						t.Fatal(key, err)
+					}
+					return w != nil
+				})
+			}
 			if !found(t, s.there, open.ID) {
 				t.Error("the log has gone")
 			}
@@ -173,11 +178,12 @@ func TestRepeatsOfSDKsAtAnotherReplica(t *testing.T) {
 	}
 }
 
-// TestSDKsDoNotWaitForRedis with their first requests, which run anyway.
+// TestSDKsDoNotWaitForRedis with their first requests, which run anyway. What runs here keeps its key.
 func TestSDKsDoNotWaitForRedis(t *testing.T) {
 	server := startServer(t)
 	s, _ := server.replica(nil) // which would wait for as long as a test does
 	h := front(t, s, answer)
+	open := begun(t, s, entry("a"), newRun())
 	server.kill()
 	until(t, "it is missed", func() bool {
 		_, err := s.Find(context.Background(), "stream_unknown")
@@ -188,5 +194,13 @@ func TestSDKsDoNotWaitForRedis(t *testing.T) {
 		if got := body(t, res); got != event(1) {
 			t.Errorf("%q", got)
 		}
+	}
+	taking := entry("a")
+	taking.Takes = true
+	if _, w, err := s.Claim(context.Background(), taking, resume.Run{}); w != nil || err == nil {
+		t.Errorf("it is claimed: %v, %v", w, err)
+	}
+	if have, err := claimAgain(s, "a"); err != nil || have.ID != open.ID {
+		t.Errorf("the key has %v, %v", have.ID, err)
 	}
 }
