@@ -200,7 +200,7 @@ func asksForResponse(r *http.Request) (of responseAsked, ok bool) {
 	}
 	i := strings.LastIndexByte(path, '/')
 	of.resource, of.id = path[:max(i, 0)], path[i+1:]
-	return of, rewrite.IsResponsesPath(of.resource) && of.id != "" && !idForm.MatchString(of.id)
+	return of, rewrite.IsResponsesPath(of.resource) && !idForm.MatchString(of.id)
 }
 
 // cancelSuffix is what follows the id of a response in the path that cancels it.

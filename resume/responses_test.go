@@ -357,6 +357,31 @@ func TestResponseWithAnotherBeginning(t *testing.T) {
 	}
 }
 
+// TestResponseWithTwoBeginnings has the id of the first.
+func TestResponseWithTwoBeginnings(t *testing.T) {
+	second := strings.ReplaceAll(responseFrames()[0], responseID, "resp_2")
+	l := newLab(t, nil, passing(streams([]string{responseFrames()[0], second}, always())))
+	l.send(response(inBackground)).rest()
+	l.send(request{http.MethodGet, responsesPath + "/resp_2?stream=true", "", nil}).wantPassed()
+	l.send(retrieve("")).want(http.StatusOK).rest()
+	l.wantAsked(2)
+}
+
+// TestResponseThatIsCancelledIsForgotten after keep.
+func TestResponseThatIsCancelledIsForgotten(t *testing.T) {
+	var each chan struct{}
+	inBubble(t, nil, passing(when(responseFrames(), &each)), func(t *testing.T, l *lab) {
+		each = make(chan struct{}, 1)
+		each <- struct{}{}
+		l.left(response(inBackground))
+		l.send(cancelResponse()).want(http.StatusOK)
+		l.over()
+		time.Sleep(resume.DefaultKeep + 1)
+		l.send(cancelResponse()).wantPassed()
+		l.wantEmpty()
+	})
+}
+
 // TestResponseWithAnIDThatIsInUse leaves the name to the first stream that has it.
 func TestResponseWithAnIDThatIsInUse(t *testing.T) {
 	l := newLab(t, nil, passing(streams(responseFrames(), always())))
@@ -375,27 +400,48 @@ func TestResponseWithAnIDThatIsInUse(t *testing.T) {
 // TestResponseThatHasLostItsBeginning says which event is the first that is kept, unless it is
 // the next one.
 func TestResponseThatHasLostItsBeginning(t *testing.T) {
-	var frames []string
-	frames = append(frames, responseFrames()[0])
+	frames := responseFrames()[:1]
 	pad := `"delta": "` + strings.Repeat("x", 8<<10) + `", `
-	for n := 1; n <= 20; n++ {
-		frames = append(frames, responseFrame("output_text.delta", pad, n))
+	for n := 1; n <= 20; n++ { // two numbers of three are missing
+		frames = append(frames, responseFrame("output_text.delta", pad, 3*n))
 	}
 	l := newLab(t, func(o *resume.Options) { o.MaxStream = 64 << 10 }, passing(streams(frames, always())))
 	r := l.send(response(inBackground))
 	r.rest()
 	id := r.id()
-	first := int(problemOf(t, l.send(retrieve("0")), http.StatusGone)["first"].(float64)) // its number is one less
+	first := int(problemOf(t, l.send(retrieve("0")), http.StatusGone)["first"].(float64))
 	if first < 2 {
 		t.Fatalf("the event %d is there", first)
 	}
 	problemOf(t, l.send(retrieve("")), http.StatusGone)
-	problemOf(t, l.send(retrieve(strconv.Itoa(first-3))), http.StatusGone)
-	for n := first - 2; n <= 20; n++ {
-		if got, want := l.send(retrieve(strconv.Itoa(n))).want(http.StatusOK).rest(), numbered(id, n+2, frames[n+1:]...); got != want {
-			t.Errorf("after %d: %.200q, want %.200q", n, got, want)
+	number := 3 * (first - 1)
+	problemOf(t, l.send(retrieve(strconv.Itoa(number-2))), http.StatusGone)
+	for after := number - 1; after <= 60; after++ {
+		from := after/3 + 1 // the index of the next event
+		if got, want := l.send(retrieve(strconv.Itoa(after))).want(http.StatusOK).rest(), numbered(id, from+1, frames[from:]...); got != want {
+			t.Errorf("after %d: %.200q, want %.200q", after, got, want)
 		}
 	}
+}
+
+// TestResponseThatHasBrokenOff breaks off for those that ask for it, and ends as nobody knows.
+func TestResponseThatHasBrokenOff(t *testing.T) {
+	frames := responseFrames()
+	l := newLab(t, nil, passing(func(w http.ResponseWriter, r *http.Request) error {
+		_ = streams(frames[:2], always())(w, r)
+		panic(http.ErrAbortHandler)
+	}))
+	first := l.send(response(inBackground))
+	first.broken()
+	if got := l.send(retrieve("0")).want(http.StatusOK).broken(); got != numbered(first.id(), 2, frames[1]) {
+		t.Errorf("it gets %q", got)
+	}
+	for _, after := range []string{"1", "5"} {
+		if got := l.send(retrieve(after)).want(http.StatusOK).broken(); got != "" {
+			t.Errorf("after %s: %q", after, got)
+		}
+	}
+	l.send(cancelResponse()).wantPassed()
 }
 
 // TestResponseWithLargeEvents counts those that are too large to be searched for a number.
@@ -512,8 +558,13 @@ func TestResponseKeepsItsRun(t *testing.T) {
 // failing is a Store that fails.
 type failing struct {
 	resume.Store
-	claims, finds, deletes, ends bool // what fails; a claim waits as long as it may
+	claims, finds, reads, deletes, ends bool // what fails; a claim waits as long as it may
 }
+
+// noReader is a reader that fails.
+type noReader struct{ resume.Reader }
+
+func (noReader) Next() (resume.Part, error) { return resume.Part{}, errAway }
 
 // panicking is the writer of a name whose end panics.
 type panicking struct{ resume.Writer }
@@ -537,6 +588,14 @@ func (f *failing) Find(ctx context.Context, id string) (resume.Entry, error) {
 		return resume.Entry{}, errAway
 	}
 	return f.Store.Find(ctx, id)
+}
+
+func (f *failing) Read(ctx context.Context, id string, n uint64) resume.Reader {
+	r := f.Store.Read(ctx, id, n)
+	if f.reads {
+		return noReader{r}
+	}
+	return r
 }
 
 func (f *failing) Delete(ctx context.Context, id string) error {
@@ -570,6 +629,9 @@ func TestResponseWithAStorageThatFails(t *testing.T) {
 	l.send(response(inBackground)).next()
 	f.deletes = true
 	problemOf(t, l.send(cancelResponse()), http.StatusServiceUnavailable)
+	f.reads = true
+	problemOf(t, l.send(cancelResponse()), http.StatusServiceUnavailable)
+	problemOf(t, l.send(retrieve("0")), http.StatusServiceUnavailable)
 	f.finds = true
 	problemOf(t, l.send(cancelResponse()), http.StatusServiceUnavailable)
 	problemOf(t, l.send(retrieve("")), http.StatusServiceUnavailable)
