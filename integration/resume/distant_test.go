@@ -19,8 +19,9 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 )
 
-// badRoad is a relay to the address whose connections break after a random number of bytes.
-func badRoad(t *testing.T, to string, seed uint64) *harness.Listener {
+// badRoad is a relay to the address whose connections break after a random number of bytes, but not
+// after less than the least.
+func badRoad(t *testing.T, to string, seed uint64, least int64) *harness.Listener {
 	var mu sync.Mutex
 	random := rand.New(rand.NewPCG(seed, 7))
 	return harness.Listen(t, func(_ context.Context, c net.Conn) {
@@ -30,7 +31,7 @@ func badRoad(t *testing.T, to string, seed uint64) *harness.Listener {
 		}
 		defer site.Close()
 		mu.Lock()
-		after := 200 + random.Int64N(4<<10)
+		after := least + random.Int64N(4<<10)
 		mu.Unlock()
 		go func() {
 			_, _ = io.Copy(site, c)
@@ -58,7 +59,7 @@ func TestBadRoadToADistantSite(t *testing.T) {
 	up := upstream.New(t, upstream.Library(recordings, upstream.ByFrame).Play)
 	base, _ := run(t, up, "", "hermes_resume\n\thermes {\n\t\tkeepalive off\n\t\tparallel_window 1h\n\t}")
 	direct := client.New(t, base)
-	road := badRoad(t, strings.TrimPrefix(base, "http://"), 1).Addr
+	road := badRoad(t, strings.TrimPrefix(base, "http://"), 1, 200).Addr
 	c, _ := near(t, road, "--change-host-header", "--keepalive", "off", "--parallel-window", "1h")
 	plain := func(s string) string { return blank.ReplaceAllString(comments.ReplaceAllString(s, ""), "\n\n") }
 	for i, r := range recordings {
