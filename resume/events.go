@@ -155,7 +155,9 @@ func (p *Resume) events(w http.ResponseWriter, r *http.Request, next Next) error
 	id := rewrite.RunOfPath(r.URL.Path)
 	e := p.ofEvents(r, strings.TrimSuffix(r.URL.Path, eventsOf(id)), id)
 	// Only after the body does net/http look whether the client is still there.
-	_, _ = io.Copy(io.Discard, r.Body) // it says nothing
+	if r.Body != nil {
+		_, _ = io.Copy(io.Discard, r.Body) // it says nothing
+	}
 	all := toEvents(r.Clone(r.Context()))
 	for {
 		x := newRun(p.o, e, asked{}, w, all, nil)
@@ -164,6 +166,8 @@ func (p *Resume) events(w http.ResponseWriter, r *http.Request, next Next) error
 		switch {
 		case errors.Is(err, ErrTaken): // a second reader would take what the first one is to get
 			return errUnavailable
+		case errors.Is(err, ErrUnsure):
+			return errUnsure
 		case err != nil:
 			return next(w, r) // there is no log to be had
 		case writer != nil && !p.o.Runs.admitPlain():
