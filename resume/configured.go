@@ -37,7 +37,7 @@ func apiOf(path string) API {
 		return APIResponses
 	case rewrite.SessionOfPath(path) != "":
 		return APISessions
-	case rewrite.IsRunPath(path):
+	case rewrite.IsRunsPath(path):
 		return APIRuns
 	}
 	return ""
