@@ -124,13 +124,13 @@ func (j *journey) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	up := r.Clone(r.Context())
 	up.URL.Scheme, up.URL.Host, up.RequestURI = j.to.Scheme, j.to.Host, ""
 	up.Body, up.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-	var conn atomic.Pointer[net.TCPConn]
-	transport := &http.Transport{DisableCompression: true, DisableKeepAlives: true, DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-		c, err := new(net.Dialer).DialContext(ctx, network, addr)
-		if err == nil {
-			conn.Store(c.(*net.TCPConn))
-		}
-		return c, err
+	conn, err := net.Dial("tcp", j.to.Host)
+	if err != nil {
+		panic(http.ErrAbortHandler) // as the sidecar does
+	}
+	defer conn.Close()
+	transport := &http.Transport{DisableCompression: true, DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) {
+		return conn, nil
 	}}
 	if n == 1 && j.at.behind == nil {
 		left := make(chan struct{})
@@ -141,7 +141,7 @@ func (j *journey) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}
 		}()
 		wait(r, j.begun)
-		j.cutNow(conn.Load(), func() { <-left })
+		j.cutNow(conn.(*net.TCPConn), func() { <-left })
 	}
 	res, err := transport.RoundTrip(up)
 	if err != nil {
@@ -154,7 +154,7 @@ func (j *journey) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(res.StatusCode)
 	out := flusher{w, http.NewResponseController(w)}
 	if n == 1 && copyTo(out, res.Body, j.at.behind[j.kind]) {
-		j.cutNow(conn.Load(), func() { _, _ = io.Copy(io.Discard, res.Body) })
+		j.cutNow(conn.(*net.TCPConn), func() { _, _ = io.Copy(io.Discard, res.Body) })
 	}
 	if _, err := io.Copy(out, res.Body); err != nil {
 		panic(http.ErrAbortHandler)
