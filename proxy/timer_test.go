@@ -313,7 +313,7 @@ func TestStreamsThatAreNotAskedForHaveDeadlines(t *testing.T) {
 	}
 	scene{
 		name: "drain", limits: "drain=1m", set: set,
-		does: "shutdown +1m header role stopped end", answers: "role error:shutdown",
+		does: "shutdown +1m header stopped end", answers: "502:shutdown",
 	}.run(t)
 }
 

@@ -150,6 +150,10 @@ func (x *exchange) decide(status int) {
 		x.restore = x.applyTimeouts()
 	}
 	x.choose()
+	if x.drained() <= x.age() && !x.gone() { // a stream has less time than an answer that is not streamed
+		x.endNow(rewrite.CauseShutdown)
+		return
+	}
 	x.watch()
 }
 
