@@ -72,9 +72,9 @@ For proxying:
   --insecure disables TLS verification with the upstream. WARNING: THIS
     DISABLES SECURITY BY NOT VERIFYING THE UPSTREAM'S CERTIFICATE.
   --resume is for an upstream that is a distant site with hermes_resume. When
-    the connection to it breaks, the proxy comes back for a minute and continues
-    the stream, of which the client notices nothing. When the client leaves, the
-    agent is stopped.
+    the connection to it breaks, the proxy tries for a minute to come back, and
+    continues the stream: the client notices nothing. When the client leaves,
+    the agent is stopped.
 
 Idle connections to the upstream are closed after 4 seconds, before Hermes
 closes them.

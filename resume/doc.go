@@ -15,7 +15,7 @@
 //	presence.go              how long that goes on without a client
 //	finish.go                the end of a stream that was cancelled
 //	runs.go                  all runs of the process
-//	number.go                the ids of events
+//	number.go, place.go      the ids of events and of streams
 //	events.go, seen.go       the events of Hermes' runs: read once, for all clients
 //	store.go                 the interfaces of storages
 //	memory.go, log.go        the storage in this process

@@ -1,6 +1,6 @@
 // Package redis keeps the logs of package resume in Redis or Valkey, so that each of
 // several replicas continues, repeats or cancels what another one runs. It is the Caddy
-// module http.handlers.hermes_resume.stores.redis. docs/resume.md says how to build and
+// module http.handlers.hermes_resume.stores.redis. docs/resume-redis.md says how to build and
 // configure it.
 //
 //	module.go, caddyfile.go  the Caddy module, its options

@@ -40,7 +40,8 @@ func (quiet) Printf(_ context.Context, format string, v ...any) {
 //
 // Each replica needs the same `secret` and `prefix`. Redis 6.2 or Valkey 7.2 or newer is
 // needed: one server, a cluster, or a master and its replicas that Sentinels watch. As long as
-// it is away, answers pass as if there were no `hermes_resume`.
+// it is away, `on_failure` says what becomes of requests with a key; others pass as if there
+// were no `hermes_resume`.
 type Storage struct {
 	// The host and port of the server, or `unix/` and the path of its socket. Several, with
 	// spaces between them, are nodes of a cluster or, with `master_name`, Sentinels. Default:
@@ -85,8 +86,8 @@ type Storage struct {
 	Lease caddy.Duration `json:"lease,omitempty"`
 
 	// How long a command may take, and how long a request with a key waits for Redis to be
-	// back, at least 1ms. When it is, the request waits for its key to be known, at most as
-	// long again and 3s. Default: 3s.
+	// back, at least 1ms. Then the request waits until it is known whether Redis has lost
+	// its key, at most as long again, and no longer than 3s. Default: 3s.
 	Timeout caddy.Duration `json:"timeout,omitempty"`
 
 	// What becomes of a request with a key if Redis cannot be asked for that within the

@@ -106,20 +106,20 @@ func (s *server) isSynced() {
 }
 
 // startWatched starts a master, a replica of it, and a Sentinel that both are known to, but that
-// declares nothing down by itself. Its user has the password, and the rights that docs/resume.md gives.
+// declares nothing down by itself. Its user has the password, and the rights that docs/resume-redis.md gives.
 func startWatched(t *testing.T, password string) (master, replica, sentinel *server) {
 	t.Helper()
 	master, replica = startNode(t), startNode(t)
 	replica.do("REPLICAOF", "127.0.0.1", master.port())
 	replica.isSynced()
 	port, dir := freePort(t), t.TempDir()
-	page, err := os.ReadFile("../../docs/resume.md")
+	page, err := os.ReadFile("../../docs/resume-redis.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	user := regexp.MustCompile(`(?m)^    (user (sidecar) on >)\S+( .*)$`).FindStringSubmatch(string(page))
 	if user == nil {
-		t.Fatal("docs/resume.md has no line of a user of Sentinels")
+		t.Fatal("docs/resume-redis.md has no line of a user of Sentinels")
 	}
 	config := fmt.Sprintf("sentinel monitor agents 127.0.0.1 %s 1\nsentinel down-after-milliseconds agents %d\nrequirepass %s\n%s\n",
 		master.port(), patience.Milliseconds(), password, user[1]+password+user[3])
@@ -236,16 +236,16 @@ func TestNodeIsAway(t *testing.T) {
 	until(t, "streams are kept", func() bool { yes, _ := claims(); return yes > 0 })
 }
 
-// TestRightsInACluster has the user of docs/resume.md, with the right that the page adds, use a cluster.
+// TestRightsInACluster has the user of docs/resume-redis.md, with the right that the page adds, use a cluster.
 func TestRightsInACluster(t *testing.T) {
-	page, err := os.ReadFile("../../docs/resume.md")
+	page, err := os.ReadFile("../../docs/resume-redis.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	line := regexp.MustCompile(`(?m)^    user (hermes on >(\S+) .*)$`).FindStringSubmatch(string(page))
 	const more = "+cluster|slots"
 	if line == nil || !strings.Contains(string(page), "`"+more+"`") {
-		t.Fatal("docs/resume.md does not have the rights")
+		t.Fatal("docs/resume-redis.md does not have the rights")
 	}
 	nodes := startCluster(t)
 	command := []any{"ACL", "SETUSER"}

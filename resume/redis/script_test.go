@@ -14,16 +14,16 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
 
-// TestRights has a user with the rights that docs/resume.md gives do all that stores do: it is
+// TestRights has a user with the rights that docs/resume-redis.md gives do all that stores do: it is
 // refused nothing, and needs all of them.
 func TestRights(t *testing.T) {
-	page, err := os.ReadFile("../../docs/resume.md")
+	page, err := os.ReadFile("../../docs/resume-redis.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	line := regexp.MustCompile(`(?m)^    user (hermes on >(\S+) .*)$`).FindStringSubmatch(string(page))
 	if line == nil {
-		t.Fatal("docs/resume.md has no line of a user")
+		t.Fatal("docs/resume-redis.md has no line of a user")
 	}
 	server := startServer(t)
 	rights := strings.Fields(line[1])

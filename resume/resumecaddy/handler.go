@@ -40,22 +40,24 @@ func init() {
 //		reverse_proxy 127.0.0.1:8642
 //	}
 //
-// A POST asks for it by the header `Idempotency-Key`, or by
-// `X-Hermes-Detach` with a duration, or `key` or `always` let it ask. If its answer is an
-// event stream, that gets the headers `X-Hermes-Stream` with its id and `Content-Location`
-// with its address, and each of its events a line `id: <id>/<number>`. All else passes as
-// it is.
+// OpenAI's SDKs ask for it by themselves: what one of them repeats because its connection
+// failed joins the run of its first request, streamed or not. When the client of such a
+// request leaves, its run goes on for ten seconds.
 //
-// The events of a run that `POST /v1/runs` begins are kept without being asked for:
-// any number of clients read `GET /v1/runs/{id}/events`, and continue after an event.
+// The events of a run that `POST /v1/runs` begins are kept for any number of clients: each
+// reads all of `GET /v1/runs/{id}/events`, or continues after an event. A stream of
+// `/v1/responses` is found by the id of its response, too, and continues after a
+// `sequence_number`.
 //
-// OpenAI's SDKs ask by themselves: what one of them repeats because its connection failed
-// joins the run of its first request, streamed or not. When the client of such a request
-// leaves, its run goes on for ten seconds.
+// Any other POST asks by the header `Idempotency-Key`, or by `X-Hermes-Detach` with a
+// duration. For clients that send neither, the options `key` and `always` ask. If the answer
+// is an event stream, it gets the headers `X-Hermes-Stream` with its id and
+// `Content-Location` with its address, and each of its events a line `id: <id>/<number>`.
+// All else passes as it is.
 //
 // With the same credentials, a client gets the stream again by the same request with the
-// same key, by a POST or a GET of `<path>/<id>` with the header `Last-Event-ID` from
-// after that event, and ends it by DELETE of `<path>/<id>`.
+// same key. A POST with the header `Last-Event-ID`, or a GET of `<path>/<id>`, continues
+// after that event. DELETE of `<path>/<id>` ends the stream.
 //
 // Streams are kept in memory, for all configurations of the process: a reload ends
 // none. With a storage, replicas share them. Access logs get the field
