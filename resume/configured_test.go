@@ -497,3 +497,65 @@ func TestLongPathIsNotKept(t *testing.T) {
 		}
 	}
 }
+
+// TestKeyOfTheConfigurationIsFreeAfterTheRest: a client that was cut off and has come back by an id has been
+// sent all, too.
+func TestKeyOfTheConfigurationIsFreeAfterTheRest(t *testing.T) {
+	pieces := []string{event(1), "data: " + strings.Repeat("2", 1<<20) + "\n\n"} // more than is under way
+	for name, continues := range map[string]func(id string) request{
+		"POST": func(id string) request { return post("Last-Event-ID", id+"/1") },
+		"GET": func(id string) request {
+			return request{http.MethodGet, otherPath + "/" + id, "", []string{"Last-Event-ID", id + "/1"}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inTwoOf(t, byHeader(true, chatID), pieces, func(t *testing.T, l *lab, goOn func()) {
+				id := leavesEarly(t, l, post(chatID, "1"))
+				goOn()
+				synctest.Wait()
+				l.send(request{http.MethodHead, otherPath + "/" + id, "", nil}).want(http.StatusOK)
+				for n := range 2 { // the first one leaves again
+					r := l.send(continues(id)).want(http.StatusOK)
+					if n == 0 {
+						r.leave()
+						synctest.Wait()
+					} else if r.rest() != numbered(id, 2, pieces[1]) {
+						t.Error("it gets something else")
+					}
+				}
+				l.wantEmpty()
+				if r := l.send(post(chatID, "1")).want(http.StatusOK); r.id() == id {
+					t.Error("the answer that it had comes again")
+				}
+				l.wantAsked(2)
+			})
+		})
+	}
+}
+
+// TestKeyOfTheConfigurationIsFreeAfterTheResponse that a client has continued by its own id.
+func TestKeyOfTheConfigurationIsFreeAfterTheResponse(t *testing.T) {
+	frames := responseFrames()
+	for name, q := range map[string]request{
+		"by a number": retrieve("0"), "whole": retrieve(""), "by an event": retrieve("", "Last-Event-ID", ""),
+	} {
+		t.Run(name, func(t *testing.T) {
+			pieces := []string{frames[0], strings.Join(frames[1:], "")}
+			inTwoOf(t, byHeader(true, chatID), pieces, func(t *testing.T, l *lab, goOn func()) {
+				id := leavesEarly(t, l, response(asking, chatID, "1"))
+				goOn()
+				synctest.Wait()
+				if len(q.header) > 0 {
+					q.header[1] = id + "/1"
+				}
+				if got := l.send(q).want(http.StatusOK).rest(); !strings.Contains(got, "response.completed") {
+					t.Errorf("got %q", got)
+				}
+				if r := l.send(response(asking, chatID, "1")).want(http.StatusOK); r.id() == id {
+					t.Error("the answer that it had comes again")
+				}
+				l.wantAsked(2)
+			})
+		})
+	}
+}

@@ -11,7 +11,8 @@ import (
 // Memory is a Store in this process. What its logs take together is bounded by the
 // MaxMemory of the one that grows: the oldest that have ended go; then the oldest whose
 // runs go on without a client are cancelled, and lose all but their end; then the one
-// that grows loses its oldest events. A log with a reader is otherwise left alone.
+// that grows loses its oldest events. A log with a reader is otherwise left alone. One of the
+// events of a run goes before others, and cancels none of them while it has no reader.
 type Memory struct {
 	mu     sync.Mutex // guards all logs as well
 	used   int64      // bytes
@@ -164,7 +165,7 @@ func (m *Memory) evict(l *memoryLog) bool {
 	}
 	// What has the events of a run first: that goes on, whether they are kept or not.
 	i := slices.IndexFunc(m.unread, func(o *memoryLog) bool { return o != l && o.entry.Plain })
-	if i < 0 {
+	if i < 0 && !(l.entry.Plain && len(l.readers) == 0) {
 		i = slices.IndexFunc(m.unread, func(o *memoryLog) bool { return o != l })
 	}
 	if i < 0 {

@@ -164,6 +164,30 @@ func TestNoMemoryForAStreamThatIsAlone(t *testing.T) {
 	}
 }
 
+// TestEventsOfARunTakeNoRoomOfOthers: without a reader they lose the oldest of them, and a stream that a
+// client has asked for goes on. With a reader that goes, as for any client that is there.
+func TestEventsOfARunTakeNoRoomOfOthers(t *testing.T) {
+	s := resume.NewMemory()
+	entry := resume.Entry{ID: "asked for", MaxStream: 128 << 10, MaxMemory: 128 << 10, Keep: time.Hour}
+	asked := claim(t, s, entry)
+	asked.fill(t, 40<<10, 250)
+	entry.ID, entry.Plain = "events", true
+	events := claim(t, s, entry)
+	events.fill(t, 200<<10, 250)
+	if asked.cancelled != resume.ReasonNone || events.cancelled != resume.ReasonNone {
+		t.Errorf("cancelled are the stream for %v, and the events for %v", asked.cancelled, events.cancelled)
+	}
+	if used, _ := s.Used(); used > 128<<10 {
+		t.Errorf("%d bytes are used", used)
+	}
+	r := s.Read(context.Background(), "events", 0)
+	defer r.Close()
+	events.fill(t, 100<<10, 250)
+	if asked.cancelled != resume.ReasonMemory {
+		t.Errorf("the stream without a client is cancelled for %v", asked.cancelled)
+	}
+}
+
 // TestNothingIsCopiedForAReader has a hundred readers of a large log take hardly more
 // memory than one.
 func TestNothingIsCopiedForAReader(t *testing.T) {

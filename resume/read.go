@@ -45,7 +45,7 @@ func (x *run) attend(w http.ResponseWriter, r *http.Request, body []byte, next N
 	x.returned()
 	if streams && err == nil {
 		head.CopyTrailers(w.Header(), x.header)
-		if x.frees {
+		if x.entry.Frees {
 			free(x.o, r, x.entry.ID)
 		}
 	}
@@ -68,9 +68,18 @@ type repeat struct {
 	frees     string // the id of the log if its key is free when the client has been sent all
 }
 
-// repeatAfter returns the repeat for r of the events after the number n of the log with the id.
-func repeatAfter(o *Options, r *http.Request, id string, n uint64) repeat {
-	return repeat{reader: o.Store.Read(r.Context(), id, n), continues: n > 0}
+// repeatAfter returns the repeat for r of the events after the number n of the log of e.
+func repeatAfter(o *Options, r *http.Request, e Entry, n uint64) repeat {
+	return repeatOf(e, o.Store.Read(r.Context(), e.ID, n), n > 0)
+}
+
+// repeatOf returns the repeat by the reader of the log of e.
+func repeatOf(e Entry, reader Reader, continues bool) repeat {
+	a := repeat{reader: reader, continues: continues}
+	if e.Frees {
+		a.frees = e.ID
+	}
+	return a
 }
 
 // follow answers r with what the reader of a repeat returns, which it closes. If it returns a

@@ -84,7 +84,9 @@ type asked struct {
 // with it.
 func asks(o *Options, r *http.Request) (a asked, ok bool, wrong error) {
 	a.detach, a.keep = o.Detach, o.Keep
-	a.sdk, a.again = ofSDK(r.Header)
+	if a.sdk, a.again = ofSDK(r.Header); a.sdk {
+		a.sdk = isJSON(head.MediaType(r.Header))
+	}
 	switch keys := r.Header[KeyHeader]; len(keys) {
 	case 0:
 	case 1:
@@ -105,7 +107,7 @@ func asks(o *Options, r *http.Request) (a asked, ok bool, wrong error) {
 	switch {
 	case hasKey, always:
 		return a, true, nil
-	case a.sdk && isJSON(head.MediaType(r.Header)):
+	case a.sdk:
 		a.detach, a.keep = min(sdkDetach, o.Detach), min(sdkKeep, o.Keep)
 		return a, true, nil
 	}

@@ -226,11 +226,12 @@ func (p *Resume) name(ctx context.Context, owner Digest, kind, id string) (Entry
 func (p *Resume) response(w http.ResponseWriter, r *http.Request, of responseAsked, at position, bad bool) (answered bool, err error) {
 	owner := p.ownerOf(r, of)
 	name, err := p.name(r.Context(), owner, nameOpen, of.id)
+	var e Entry
 	if err == nil {
-		_, err = p.o.Store.Find(r.Context(), name.Of)
+		e, err = p.o.Store.Find(r.Context(), name.Of)
 	}
 	if of.cancels && errors.Is(err, ErrDropped) {
-		if before, e := p.name(r.Context(), owner, nameCancelled, of.id); e == nil {
+		if before, err := p.name(r.Context(), owner, nameCancelled, of.id); err == nil {
 			sendResponse(w, before.Cancelled)
 			return true, nil
 		}
@@ -245,32 +246,34 @@ func (p *Resume) response(w http.ResponseWriter, r *http.Request, of responseAsk
 	case bad || at.id != "" && at.id != name.Of:
 		return true, errNoEvent
 	case at.id != "":
-		err = follow(p.o, w, r, repeatAfter(p.o, r, name.Of, at.n))
+		err = follow(p.o, w, r, repeatAfter(p.o, r, e, at.n))
 	default:
-		err = p.responseAfter(w, r, name.Of, of.query.Get("starting_after"))
+		err = p.responseAfter(w, r, e, of.query.Get("starting_after"))
 	}
 	return !errors.Is(err, errUnknown), err
 }
 
-// responseAfter answers r with the events of the stream with the id after the one with the
+// responseAfter answers r with the events of the stream of e after the one with the
 // sequence_number in after, or with all if that is empty.
-func (p *Resume) responseAfter(w http.ResponseWriter, r *http.Request, id, after string) error {
+func (p *Resume) responseAfter(w http.ResponseWriter, r *http.Request, e Entry, after string) error {
 	if after == "" {
-		return follow(p.o, w, r, repeatAfter(p.o, r, id, 0))
+		return follow(p.o, w, r, repeatAfter(p.o, r, e, 0))
 	}
 	sequence, err := strconv.ParseInt(after, 10, 64)
 	if err != nil || sequence < 0 {
 		return errBadStartingAfter
 	}
-	n, seeker, err := seek(r.Context(), p.o.Store, id, sequence)
+	n, seeker, err := seek(r.Context(), p.o.Store, e.ID, sequence)
 	// A run goes on only as long as it has a reader, so that the next one comes before this one leaves.
-	reader := p.o.Store.Read(r.Context(), id, n)
+	reader := p.o.Store.Read(r.Context(), e.ID, n)
 	seeker.Close()
 	if err != nil {
 		reader.Close()
 		return problemOf(err)
 	}
-	return follow(p.o, w, r, repeat{reader: reader, continues: true, emptyEnd: true}) // with 204, openai-node fails
+	again := repeatOf(e, reader, true)
+	again.emptyEnd = true // with 204, openai-node fails
+	return follow(p.o, w, r, again)
 }
 
 // seek returns the number of the event after which those come whose sequence_number is above

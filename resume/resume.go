@@ -108,7 +108,7 @@ func (p *Resume) post(w http.ResponseWriter, r *http.Request, a asked, next Next
 		e.Key, e.KeyKeep = sdkKeyOf(p.o.Secret, e.Owner, r, e.Body), sdkKeep
 		e.Takes = !a.again
 	case a.values != nil:
-		e.Key = keyOfValues(p.o, e, r.URL.RawQuery, a.values)
+		e.Key, e.Frees = keyOfValues(p.o, e, r.URL.RawQuery, a.values), true
 		mismatch = errOtherBody
 	case a.key != "":
 		e.Key = keyOf(p.o.Secret, e.Owner, r.URL.RawQuery, a.key)
@@ -131,11 +131,8 @@ func (p *Resume) post(w http.ResponseWriter, r *http.Request, a asked, next Next
 		case !hmac.Equal(have.Body[:], e.Body[:]):
 			return mismatch
 		}
-		again := repeatAfter(p.o, r, have.ID, 0)
+		again := repeatAfter(p.o, r, have, 0)
 		again.hasKey = true
-		if a.values != nil {
-			again.frees = have.ID
-		}
 		err = follow(p.o, w, r, again)
 		gone, _ := errors.AsType[*problem](err)
 		switch {
@@ -170,7 +167,7 @@ func (p *Resume) resume(w http.ResponseWriter, r *http.Request, resource string,
 			return errMismatch
 		}
 	}
-	again := repeatAfter(p.o, r, at.id, at.n)
+	again := repeatAfter(p.o, r, e, at.n)
 	again.hasKey = key != ""
 	return follow(p.o, w, r, again)
 }

@@ -38,7 +38,6 @@ type run struct {
 	sdk     bool          // an SDK has sent the request
 	wants   bool          // an answer is of use without the first client
 	seen    seen          // what its first client has of a plain log
-	frees   bool          // its key is of the configuration: see free
 	at      string        // the address of the stream
 	// background says that the request asks that its run goes on without a client, and it does.
 	background bool
@@ -83,7 +82,7 @@ func newRun(o *Options, e Entry, a asked, w http.ResponseWriter, r *http.Request
 	x := &run{
 		o: o, detach: a.detach, version: r.ProtoMajor, sdk: a.sdk, wants: a.sdk || asksForStream(r, body), client: w,
 		entry: e, done: make(chan struct{}), number: numbererOf(e), header: make(http.Header),
-		frees: a.values != nil, at: location(o, r, e.ID),
+		at: location(o, r, e.ID),
 	}
 	if w != nil {
 		x.header, x.before = w.Header().Clone(), w.Header().Clone()
@@ -185,7 +184,7 @@ func (x *run) endAnswer(client http.ResponseWriter) {
 		}
 		x.log.End(how)
 		fails := how == Broken || x.ended.Reason != ReasonNone
-		nothing := fails && (x.number.last == 0 || x.frees) // that a client would repeat
+		nothing := fails && (x.number.last == 0 || x.entry.Frees) // that a client would repeat
 		if nothing || how == Broken && x.mayAskAgain() {
 			_ = x.o.Store.Delete(context.Background(), x.entry.ID) // frees the key; the run is over
 		}

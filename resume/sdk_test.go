@@ -124,6 +124,22 @@ func TestHeadersThatAreNoneOfSDKs(t *testing.T) {
 	}
 }
 
+// TestFormsAreNoneOfSDKs, also if they ask for something: no repeat joins, and only streams are kept.
+func TestFormsAreNoneOfSDKs(t *testing.T) {
+	l := newLab(t, nil, answersWhole(always()))
+	for i, asks := range []string{resume.DetachHeader, key} {
+		for n := range 2 {
+			q := sdkWhole(n, asks, "1m")
+			q.header[1] = "multipart/form-data; boundary=x"
+			if r := l.send(q).want(http.StatusAccepted); r.Header.Get(resume.ReplayedHeader) != "" || r.rest() == "" {
+				t.Errorf("with %s, the request %d joins", asks, n)
+			}
+			l.wantAsked(int64(2*i + n + 1))
+		}
+	}
+	l.wantEmpty()
+}
+
 // TestFirstRequestOfAnSDKRunsAnew and takes the key: the user has asked the same again. What ran
 // before goes on, and stays for whoever knows its id.
 func TestFirstRequestOfAnSDKRunsAnew(t *testing.T) {

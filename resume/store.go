@@ -139,6 +139,8 @@ type Entry struct {
 	// KeyKeep is how long after its end the key leads to the log, if that is less than Keep;
 	// 0 for as long as it is kept.
 	KeyKeep time.Duration
+	// Frees says that the Key is of Options.Key, and free when a client has been sent all.
+	Frees bool `json:",omitzero"`
 	// Keep, MaxStream and MaxMemory are those of the Options.
 	Keep                 time.Duration
 	MaxStream, MaxMemory int64

@@ -295,7 +295,7 @@ func anyStream(random *rand.Rand) string {
 // a chunk must have, for a chunk that is spliced keeps what is odd about it.
 var spoils = [][]string{
 	{`"toolCallId": "c1"`, `"toolCallId": null`}, {`"toolCallId": "c1"`, `"toolCallId": ""`}, {`"toolCallId": "c1", `, ""}, {`"tool": "terminal"`, `"tool": 5`},
-	{`"emoji": `, `"more": {"a": [1]}, "emoji": `}, {`"status": "completed"`, `"status": "completed", "duration": 3`}, {`, "status": "running"`, ``}, {`"label": "ls -la", `, ""},
+	{`"emoji": `, `"more": {"a": [1]}, "emoji": `}, {`"status": "completed"`, `"status": "completed", "took": 3`}, {`, "status": "running"`, ``}, {`"label": "ls -la", `, ""},
 	{`"finish_reason": null`, `"finish_reason": null, "logprobs": null, "stop_reason": 3`}, {`"model": "hermes-agent"`, `"model": "hermes-agent", "system_fingerprint": "fp", "service_tier": null`},
 	{`"text": `, `"token": "abcdef1234567890", "text": `}, {`"kind": "lifecycle", `, ""}, {`"command": `, `"severity": 3, "command": `},
 	{`"type": "RuntimeError"`, `"type": "RuntimeError", "code": 500, "extra": true`}, {`"error_code": "agent_error"`, `"error_code": "agent_error", "trace": ["a"]`},

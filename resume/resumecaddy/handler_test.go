@@ -111,3 +111,26 @@ func TestRunHasItsOwn(t *testing.T) {
 		t.Error("there is something")
 	}
 }
+
+// TestRunMayOutliveARunThatItComesFrom: the events of Hermes' runs are read with a request that is made
+// of that of another run, and ask for its placeholders while the client gets those of that.
+func TestRunMayOutliveARunThatItComesFrom(t *testing.T) {
+	client := httptest.NewRequest(http.MethodPost, "/v1/runs", nil)
+	client = caddyhttp.PrepareRequest(client, caddy.NewReplacer(), httptest.NewRecorder(), nil)
+	client.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer).Set("http.before", "1")
+	outer, returned := ofRun(client.Clone(client.Context()), httptest.NewRecorder())
+	inner, _ := ofRun(outer.Clone(outer.Context()), httptest.NewRecorder())
+	ours := inner.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		for range 1000 { // the race detector sees it
+			if got, _ := ours.GetString("http.before"); got != "1" {
+				t.Errorf("{http.before} is %q", got)
+				return
+			}
+		}
+	}()
+	returned()
+	<-over
+}

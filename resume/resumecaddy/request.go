@@ -36,11 +36,16 @@ func asked(r *http.Request) (server, path string) {
 // routes.go:476).
 const routeGroups = caddy.CtxKey("route_group")
 
+// beforeKey is the key of the placeholders that a run's request has begun with, in its context.
+type beforeKey struct{}
+
 // ofRun returns r, a clone of a client's request, with everything of its own. When the run is
 // over, returned lets the client's request have what the handlers of the run have set.
 func ofRun(r *http.Request, w http.ResponseWriter) (run *http.Request, returned func()) {
 	clients := r.Context()
 	theirs := clients.Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
+	before := theirs.WithoutFile() // a copy: theirs has no lock for its list of providers. Ours has files
+	outer, _ := clients.Value(beforeKey{}).(*caddy.Replacer)
 	server, _ := clients.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
 	ours := caddy.NewReplacer()
 	run = caddyhttp.PrepareRequest(r, ours, w, server)
@@ -48,6 +53,7 @@ func ofRun(r *http.Request, w http.ResponseWriter) (run *http.Request, returned 
 	ctx := context.WithValue(run.Context(), caddyhttp.OriginalRequestCtxKey, original)
 	// The writer of the server is none of the run's: what sets its timeouts finds none.
 	ctx = caddyhttp.ContextWithIdleTimeouts(ctx, nil, nil)
+	ctx = context.WithValue(ctx, beforeKey{}, before)
 	ctx, fields := accesslog.Collect(ctx)
 	*run = *run.WithContext(ctx) // ours refers to run itself
 	copyMap[string, any](ctx, clients, caddyhttp.VarsCtxKey)
@@ -57,7 +63,11 @@ func ofRun(r *http.Request, w http.ResponseWriter) (run *http.Request, returned 
 		if over.Load() {
 			return nil, false
 		}
-		return theirs.Get(key)
+		value, ok := before.Get(key)
+		if !ok && outer != nil { // r is of a run that may be over
+			value, ok = outer.Get(key)
+		}
+		return value, ok
 	})
 	return run, func() {
 		copyMap[string, any](clients, ctx, caddyhttp.VarsCtxKey)
