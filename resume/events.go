@@ -46,13 +46,9 @@ func (p *Resume) ofEvents(r *http.Request, base, id string) Entry {
 		ID: newID(), Path: strings.Clone(base + eventsOf(id)), Plain: true,
 		Keep: p.o.Keep, MaxStream: p.o.MaxStream, MaxMemory: p.o.MaxMemory,
 	}
-	o := *p.o
-	o.Asked = func(r *http.Request) (server, path string) {
-		server, path = p.o.Asked(r)
-		path, _, _ = strings.Cut(path, "/"+id) // whatever a handler in front has made of it
-		return server, path
-	}
-	e.Owner = owner(&o, r, base)
+	server, path := p.o.Asked(r)
+	path, _, _ = strings.Cut(path, "/"+id) // whatever a handler in front has made of it
+	e.Owner = ownerAt(p.o, r, base, server, path)
 	// No key of a client's is hashed in this form.
 	e.Key = hash(p.o.Secret, [][]string{{string(e.Owner[:])}, {"events", id}})
 	e.ID = placed(e.ID, e.Key)
