@@ -78,6 +78,8 @@ type asked struct {
 	keep   time.Duration // how long its answer is kept
 	sdk    bool          // an SDK has sent it
 	again  bool          // the SDK has sent it before
+	// background says that its body asks for an answer in the background.
+	background bool
 }
 
 // asks returns what a POST asks for, and whether it asks for anything, or what is wrong

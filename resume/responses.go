@@ -139,28 +139,11 @@ func nameOf(secret []byte, owner Digest, kind, id string) (string, Digest) {
 	return derivedID(d), d
 }
 
-// inBackground reports whether r, a POST with the body, asks for a stream in the background, and its
-// header says nothing of that.
-func inBackground(o *Options, r *http.Request, body []byte) bool {
-	return mayAskInBody(o, r) && rewrite.AsksForBackground(body)
-}
-
-// mayAskInBody reports whether r, a POST, may be one that only its body says it of.
+// mayAskInBody reports whether r, a POST whose header asks for nothing, may ask in its body, by
+// rewrite.AsksForBackground.
 func mayAskInBody(o *Options, r *http.Request) bool {
-	return rewrite.IsResponsesPath(r.URL.Path) && o.Detach > 0 && len(r.Header[DetachHeader]) == 0
-}
-
-// asksInBody reports whether r, a POST whose header asks for nothing, asks in its body: that must
-// be read, and r has one that gives the same.
-func asksInBody(o *Options, r *http.Request) bool {
-	if !mayAskInBody(o, r) || !isJSON(head.MediaType(r.Header)) {
-		return false
-	}
-	body, ok := readBody(r, o.MaxRequest())
-	if ok {
-		giveBody(r, body)
-	}
-	return ok && inBackground(o, r, body)
+	return rewrite.IsResponsesPath(r.URL.Path) && o.Detach > 0 && len(r.Header[DetachHeader]) == 0 &&
+		isJSON(head.MediaType(r.Header))
 }
 
 // Background reports whether a request with the context asks for an answer in the background

@@ -69,8 +69,8 @@ func (p *Resume) serve(w http.ResponseWriter, r *http.Request, next Next) error 
 			return errNoEvent
 		case at.id != "":
 			return p.resume(w, r, r.URL.Path, at, a.key)
-		case asks, asksInBody(p.o, r):
-			return p.post(w, r, a, next)
+		case asks, mayAskInBody(p.o, r):
+			return p.post(w, r, a, asks, next)
 		}
 	case !names:
 	case r.Method == http.MethodGet, r.Method == http.MethodHead:
@@ -84,14 +84,20 @@ func (p *Resume) serve(w http.ResponseWriter, r *http.Request, next Next) error 
 	return next(w, r)
 }
 
-// post answers a request that asks for a log: the one of its key, or a new one.
-func (p *Resume) post(w http.ResponseWriter, r *http.Request, a asked, next Next) error {
+// post answers a request that asks for a log: the one of its key, or a new one. Unless its header
+// asks, only its body may: otherwise it goes to next.
+func (p *Resume) post(w http.ResponseWriter, r *http.Request, a asked, asks bool, next Next) error {
 	body, ok := readBody(r, p.o.MaxRequest())
 	if !ok {
 		return next(w, r)
 	}
-	if inBackground(p.o, r, body) {
+	a.background = rewrite.IsResponsesPath(r.URL.Path) && rewrite.AsksForBackground(body)
+	switch {
+	case a.background && p.o.Detach > 0 && len(r.Header[DetachHeader]) == 0:
 		a.detach, a.keep = p.o.Detach, p.o.Keep
+	case !asks:
+		giveBody(r, body)
+		return next(w, r)
 	}
 	e := Entry{
 		ID: newID(), Path: strings.Clone(r.URL.Path), Progress: r.Header.Get(proxy.ProgressHeader),

@@ -88,7 +88,7 @@ func newRun(o *Options, e Entry, a asked, w http.ResponseWriter, r *http.Request
 		x.header, x.before = w.Header().Clone(), w.Header().Clone()
 	}
 	if rewrite.IsResponsesPath(r.URL.Path) {
-		x.name, x.background = newResponseName(), x.detach > 0 && rewrite.AsksForBackground(body)
+		x.name, x.background = newResponseName(), a.background && a.detach > 0
 	}
 	ctx := context.WithValue(context.WithoutCancel(r.Context()), runKey{}, x)
 	x.ctx, x.abort = context.WithCancelCause(ctx)
