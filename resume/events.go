@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/panics"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -73,19 +74,26 @@ func (p *Resume) keepingEvents(next Next) Next {
 		x.entry = p.ofEvents(client, client.URL.Path, id)
 		up.URL.Path, up.URL.RawPath = x.entry.Path, ""
 		up.RequestURI = up.URL.RequestURI()
-		// The client's answer does not wait for the storage.
+		// The client's answer does not wait for the storage, whose panic would end the process.
 		go func() {
-			_, writer, err := p.o.Store.Claim(x.ctx, x.entry, Run{x.readersChanged, x.cancel})
-			switch {
-			case err != nil, writer == nil: // a client was faster
-			case !p.o.Runs.admitPlain():
-				writer.End(Dropped)
-			default:
-				x.log = writer
-				x.call(up, x.persistent(next))
+			if late, ok := panics.Catch(func() { p.keep(x, up, next) }).(*panics.Late); ok {
+				p.o.Ended(up, Ended{Panicked: late})
 			}
 		}()
 		return nil
+	}
+}
+
+// keep has x read the events of the run that has begun, by up.
+func (p *Resume) keep(x *run, up *http.Request, next Next) {
+	_, writer, err := p.o.Store.Claim(x.ctx, x.entry, Run{x.readersChanged, x.cancel})
+	switch {
+	case err != nil, writer == nil: // a client was faster
+	case !p.o.Runs.admitPlain():
+		writer.End(Dropped)
+	default:
+		x.log = writer
+		x.call(up, x.persistent(next))
 	}
 }
 

@@ -386,6 +386,25 @@ func TestRunWhoseLogCannotBeReached(t *testing.T) {
 	}
 }
 
+// crashing is a store whose Claim panics.
+type crashing struct{ resume.Store }
+
+func (crashing) Claim(context.Context, resume.Entry, resume.Run) (resume.Entry, resume.Writer, error) {
+	panic("broken")
+}
+
+// TestRunWhoseStorePanics begins all the same, and the panic is told: it is in a goroutine of ours.
+func TestRunWhoseStorePanics(t *testing.T) {
+	set := func(o *resume.Options) { o.Store = crashing{o.Store} }
+	eachGateway(t, set, func(t *testing.T, l *lab, g *gateway) {
+		l.begins(g)
+		if e := l.over(); e.Panicked == nil || !strings.Contains(e.Panicked.Error(), "broken") {
+			t.Errorf("it ended with %+v", e)
+		}
+		g.wantRead(t, 0)
+	})
+}
+
 // TestRunThatSaysNothing is let go with its last client, if no POST has begun it here: upstream
 // may send keepalives for ever.
 func TestRunThatSaysNothing(t *testing.T) {
