@@ -153,8 +153,8 @@ func (b *begun) run() string {
 	return answer.ID
 }
 
-// events answers a request for the events of a run: from the log of them, which it begins if
-// there is none.
+// events answers a request for the events of a run: from the log of them, which a GET begins if
+// there is none. A HEAD is never upstream's, which would answer it as a GET, and lose events.
 func (p *Resume) events(w http.ResponseWriter, r *http.Request, next Next) error {
 	id := rewrite.RunOfPath(r.URL.Path)
 	e := p.ofEvents(r, strings.TrimSuffix(r.URL.Path, eventsOf(id)), id)
@@ -162,7 +162,7 @@ func (p *Resume) events(w http.ResponseWriter, r *http.Request, next Next) error
 	if r.Body != nil {
 		_, _ = io.Copy(io.Discard, r.Body) // it says nothing
 	}
-	all := toEvents(r.Clone(r.Context()))
+	all, isHead := toEvents(r.Clone(r.Context())), r.Method == http.MethodHead
 	for {
 		x := newRun(p.o, e, asked{}, w, all, nil)
 		x.seen = seenBy(r)
@@ -172,8 +172,13 @@ func (p *Resume) events(w http.ResponseWriter, r *http.Request, next Next) error
 			return errUnavailable
 		case errors.Is(err, ErrUnsure):
 			return errUnsure
+		case err != nil && isHead:
+			return errNotKept
 		case err != nil:
 			return next(w, r) // there is no log to be had
+		case writer != nil && isHead:
+			writer.End(Dropped)
+			return errNotKept
 		case writer != nil && !p.o.Runs.admitPlain():
 			writer.End(Dropped)
 			return next(w, r)

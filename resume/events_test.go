@@ -481,6 +481,39 @@ func TestRunHasARequestOfItsOwn(t *testing.T) {
 	g.wantRead(t, 1)
 }
 
+// TestHeadOfRunEvents is answered from the log. Without one, upstream is not asked: it would answer
+// as to a GET, and events would be lost.
+func TestHeadOfRunEvents(t *testing.T) {
+	q := ofRun()
+	q.method = http.MethodHead
+	eachGateway(t, nil, func(t *testing.T, l *lab, g *gateway) {
+		r := l.send(q).want(http.StatusMethodNotAllowed)
+		if got := r.Header.Get("Allow"); got != http.MethodGet {
+			t.Errorf("it may be asked for by %q", got)
+		}
+		l.wantAsked(0)
+		l.wantEmpty()
+		l.begins(g)
+		g.says("a")
+		r = l.send(q).want(http.StatusOK)
+		if got := r.Header.Get("Content-Type"); got != "text/event-stream" || r.rest() != "" {
+			t.Errorf("Content-Type %q", got)
+		}
+		g.completes()
+		if got := l.send(ofRun()).want(http.StatusOK).rest(); !strings.Contains(got, "id: 1\n") {
+			t.Errorf("after it comes %q", got)
+		}
+		g.wantRead(t, 1)
+	})
+	for err, want := range map[error]int{resume.ErrTaken: http.StatusServiceUnavailable, errors.New("away"): http.StatusMethodNotAllowed} {
+		set := func(o *resume.Options) { o.Store = unreachable{o.Store, err} }
+		eachGateway(t, set, func(t *testing.T, l *lab, g *gateway) {
+			l.send(q).want(want)
+			l.wantAsked(0)
+		})
+	}
+}
+
 // TestRunThatIsUnknown gets upstream's own answer, each time.
 func TestRunThatIsUnknown(t *testing.T) {
 	eachGateway(t, nil, func(t *testing.T, l *lab, g *gateway) {

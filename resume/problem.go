@@ -31,8 +31,11 @@ func (p *problem) send(w http.ResponseWriter) {
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	h.Set("Cache-Control", "no-store")
 	h.Set(head.Retry, strconv.FormatBool(p == errUnsure))
-	if p.Status == http.StatusServiceUnavailable {
+	switch p.Status {
+	case http.StatusServiceUnavailable:
 		h.Set("Retry-After", "1")
+	case http.StatusMethodNotAllowed:
+		h.Set("Allow", http.MethodGet)
 	}
 	w.WriteHeader(p.Status)
 	_, _ = w.Write(body) // an error cannot be sent either
@@ -59,6 +62,8 @@ var (
 		"A request has one Idempotency-Key. Send the header once.", 0}
 	errNoEvent = &problem{"No such event", http.StatusBadRequest,
 		"Last-Event-ID names no event of this stream. Send the id of the last event of it that you have received.", 0}
+	errNotKept = &problem{"The events are not kept", http.StatusMethodNotAllowed,
+		"No events of this run are kept, and asking the agent for their header would take them from their reader. Send a GET.", 0}
 	errUnreadable = &problem{"Unreadable body", http.StatusBadRequest,
 		"The body of the request could not be read to its end. Send it whole, or none.", 0}
 	errBadStartingAfter = &problem{"Invalid starting_after", http.StatusBadRequest,

@@ -55,7 +55,7 @@ func (p *Resume) serve(w http.ResponseWriter, r *http.Request, next Next) error 
 		}
 	}
 	switch {
-	case r.Method == http.MethodGet && isEvents(r.URL.Path):
+	case (r.Method == http.MethodGet || r.Method == http.MethodHead) && isEvents(r.URL.Path):
 		return p.events(w, r, next)
 	case r.Method == http.MethodPost:
 		if rewrite.IsRunsPath(r.URL.Path) {
