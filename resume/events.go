@@ -84,16 +84,43 @@ func (p *Resume) keepingEvents(next Next) Next {
 	}
 }
 
-// keep has x read the events of the run that has begun, by up.
+// keep has x read the events of the run that has begun, by up. If a client was faster, keep reads
+// with it: when that leaves before the first event, upstream may drop them all.
 func (p *Resume) keep(x *run, up *http.Request, next Next) {
-	_, writer, err := p.o.Store.Claim(x.ctx, x.entry, Run{x.readersChanged, x.cancel})
-	switch {
-	case err != nil, writer == nil: // a client was faster
-	case !p.o.Runs.admitPlain():
-		writer.End(Dropped)
-	default:
-		x.log = writer
-		x.call(up, x.persistent(next))
+	for {
+		have, writer, err := p.o.Store.Claim(x.ctx, x.entry, Run{x.readersChanged, x.cancel})
+		switch {
+		case err != nil:
+		case writer == nil && p.awaitEvent(x.ctx, have.ID):
+			continue
+		case writer == nil:
+		case !p.o.Runs.admitPlain():
+			writer.End(Dropped)
+		default:
+			x.log = writer
+			x.call(up, x.persistent(next))
+		}
+		return
+	}
+}
+
+// awaitEvent reads the plain log with the id until it has an event, and so needs no reader to go on.
+// It reports whether the log was dropped before.
+func (p *Resume) awaitEvent(ctx context.Context, id string) (dropped bool) {
+	reader := p.o.Store.Read(ctx, id, 0)
+	defer reader.Close()
+	var lines plainLines
+	for {
+		part, err := reader.Next()
+		if err != nil {
+			return errors.Is(err, ErrDropped)
+		}
+		lines.feed(part.Data)
+		for l, ok := lines.next(); ok; l, ok = lines.next() {
+			if l.endsEvent {
+				return false
+			}
+		}
 	}
 }
 

@@ -405,6 +405,65 @@ func TestRunWhoseStorePanics(t *testing.T) {
 	})
 }
 
+// slow is a store whose first claim, that of a POST, calls a function, and finds a log that was dropped if that
+// says so.
+type slow struct {
+	resume.Store
+	claims atomic.Int64
+	first  func() (found bool)
+}
+
+func (s *slow) Claim(ctx context.Context, e resume.Entry, run resume.Run) (resume.Entry, resume.Writer, error) {
+	if s.claims.Add(1) == 1 && s.first() {
+		return e, nil, nil
+	}
+	return s.Store.Claim(ctx, e, run)
+}
+
+// TestRunWhoseReaderIsFaster than the claim after the POST, and leaves before the first event: an old
+// Hermes would drop them all.
+func TestRunWhoseReaderIsFaster(t *testing.T) {
+	var claim chan struct{}
+	set := func(o *resume.Options) {
+		claim = make(chan struct{})
+		o.Store = &slow{Store: o.Store, first: func() bool {
+			<-claim
+			return false
+		}}
+	}
+	eachGateway(t, set, func(t *testing.T, l *lab, g *gateway) {
+		l.begins(g)
+		r := l.send(ofRun()).want(http.StatusOK)
+		close(claim)
+		synctest.Wait()
+		r.leave()
+		synctest.Wait()
+		g.says("a")
+		synctest.Wait()
+		if st := l.runs.Stats(); st.Readers != 0 {
+			t.Errorf("%d clients read", st.Readers)
+		}
+		if got := l.send(ofRun()).want(http.StatusOK).next(); !strings.Contains(got, "id: 0\n") {
+			t.Errorf("got %q", got)
+		}
+		g.wantRead(t, 1)
+	})
+}
+
+// TestRunWhoseReaderIsRefused while the run's log is claimed has its events kept.
+func TestRunWhoseReaderIsRefused(t *testing.T) {
+	set := func(o *resume.Options) {
+		o.Store = &slow{Store: o.Store, first: func() bool { return true }}
+	}
+	eachGateway(t, set, func(t *testing.T, l *lab, g *gateway) {
+		l.begins(g)
+		g.wantRead(t, 1)
+		g.says("a")
+		g.completes()
+		l.wantOpen(0)
+	})
+}
+
 // TestRunThatSaysNothing is let go with its last client, if no POST has begun it here: upstream
 // may send keepalives for ever.
 func TestRunThatSaysNothing(t *testing.T) {
