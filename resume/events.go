@@ -3,6 +3,7 @@ package resume
 import (
 	"bytes"
 	"context"
+	"crypto/hmac"
 	"encoding/json"
 	"errors"
 	"io"
@@ -25,6 +26,10 @@ import (
 // newer versions of Hermes number them. A log of 0.22 begins with event 0 whatever its first
 // client has, because Hermes repeats them.
 //
+// A log is that of all who may have it: those with the credentials of the request that began it, and
+// those whom upstream gives the status of the run, which takes no event. Only upstream knows all forms
+// of its key.
+//
 // Such a run of ours ends no run of Hermes'. Once it has an event it goes on without clients
 // until upstream ends it, and counts in no limit of those. If upstream's stream breaks off and its
 // events have numbers, upstream is asked for the rest. If that fails, or a run that can be asked
@@ -38,7 +43,10 @@ func isEvents(path string) bool {
 
 // eventsOf returns what comes after the path of a POST in that of the events of the run that
 // it has begun.
-func eventsOf(id string) string { return "/" + id + "/events" }
+func eventsOf(id string) string { return "/" + id + eventsSuffix }
+
+// eventsSuffix is what follows a run in the path of its events.
+const eventsSuffix = "/events"
 
 // ofEvents returns the entry of a log with the events of the run with the id. r has begun it,
 // or asks for them. base is the path of what begins runs.
@@ -50,8 +58,8 @@ func (p *Resume) ofEvents(r *http.Request, base, id string) Entry {
 	server, path := p.o.Asked(r)
 	path, _, _ = strings.Cut(path, "/"+id) // whatever a handler in front has made of it
 	e.Owner = ownerAt(p.o, r, base, server, path)
-	// No key of a client's is hashed in this form.
-	e.Key = hash(p.o.Secret, [][]string{{string(e.Owner[:])}, {"events", id}})
+	// No key of a client's is hashed in this form. Clients with other credentials find the log, too.
+	e.Key = hash(p.o.Secret, [][]string{{r.Host, base}, {server, path}, {"events", id}})
 	e.ID = placed(e.ID, e.Key)
 	return e
 }
@@ -190,7 +198,7 @@ func (p *Resume) events(w http.ResponseWriter, r *http.Request, next Next) error
 		_, _ = io.Copy(io.Discard, r.Body) // it says nothing
 	}
 	all, isHead := toEvents(r.Clone(r.Context())), r.Method == http.MethodHead
-	for {
+	for isAdmitted := false; ; {
 		x := newRun(p.o, e, asked{}, w, all, nil)
 		x.seen = seenBy(r)
 		have, writer, err := p.o.Store.Claim(r.Context(), e, Run{x.readersChanged, x.cancel})
@@ -213,11 +221,75 @@ func (p *Resume) events(w http.ResponseWriter, r *http.Request, next Next) error
 			x.log = writer
 			return x.attend(w, all, nil, x.persistent(next))
 		}
+		if !isAdmitted && !hmac.Equal(have.Owner[:], e.Owner[:]) {
+			if isAdmitted, err = p.admits(w, all, next); !isAdmitted {
+				return err
+			}
+		}
 		if err := x.seen.follow(p.o, w, r, have.ID); !errors.Is(err, errUnknown) {
 			return err
 		}
 		// It was no stream, or was cut short: this request takes its place.
 	}
+}
+
+// admits reports whether upstream lets a client have the status of the run whose events it asks for by
+// events. If not, the client has upstream's answer to that. Only a status is one that says so.
+func (p *Resume) admits(w http.ResponseWriter, events *http.Request, next Next) (bool, error) {
+	r := events.Clone(events.Context())
+	r.URL.Path, r.URL.RawPath = strings.TrimSuffix(r.URL.Path, eventsSuffix), ""
+	r.RequestURI = r.URL.RequestURI()
+	r.Header["Accept"] = []string{"application/json"}
+	for _, name := range []string{"If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since", "If-Range", "Range"} {
+		delete(r.Header, name)
+	}
+	g := &gate{client: w, header: w.Header().Clone()}
+	r, returned := p.o.Detached(r, g)
+	err := next(g, r)
+	returned()
+	switch {
+	case g.isOpen:
+		return true, nil
+	case !g.decided:
+		head.Copy(w.Header(), g.header) // for the handler that answers
+	}
+	return false, err
+}
+
+// gate is the http.ResponseWriter of a status, which is dropped. Another answer goes to the client.
+type gate struct {
+	client  http.ResponseWriter
+	header  http.Header
+	decided bool
+	isOpen  bool // it was a status
+}
+
+func (g *gate) Header() http.Header { return g.header }
+
+func (g *gate) WriteHeader(status int) {
+	if g.decided || status < http.StatusOK {
+		return
+	}
+	g.decided = true
+	if g.isOpen = status == http.StatusOK && isJSON(head.MediaType(g.header)); !g.isOpen {
+		head.Copy(g.client.Header(), g.header)
+		g.client.WriteHeader(status)
+	}
+}
+
+func (g *gate) Write(p []byte) (int, error) {
+	if g.WriteHeader(http.StatusOK); g.isOpen {
+		return len(p), nil
+	}
+	return g.client.Write(p)
+}
+
+// FlushError implements the flushing of http.ResponseController.
+func (g *gate) FlushError() error {
+	if g.WriteHeader(http.StatusOK); g.isOpen {
+		return nil
+	}
+	return http.NewResponseController(g.client).Flush()
 }
 
 // goOn has the run go on without clients, because it has events.

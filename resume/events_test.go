@@ -29,6 +29,7 @@ const (
 // them all when that leaves. A new one numbers and keeps them.
 type gateway struct {
 	isNew bool
+	key   string      // what clients need, "" if they need none
 	said  chan string // what the run says, to the reader of an old one; closed at its end
 
 	mu      sync.Mutex
@@ -87,12 +88,23 @@ func (g *gateway) completes() {
 
 // serve is the next handler.
 func (g *gateway) serve(w http.ResponseWriter, r *http.Request) error {
-	switch {
-	case r.Method == http.MethodPost && r.URL.Path == runsPath:
+	answer := func(status int, body string) error {
 		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(http.StatusAccepted)
-		_, err := io.WriteString(w, `{"run_id": "run_1", "status": "started"}`)
+		w.WriteHeader(status)
+		_, err := io.WriteString(w, body)
 		return err
+	}
+	bearer := strings.TrimSpace(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
+	switch {
+	case g.key != "" && g.key != bearer:
+		return answer(http.StatusUnauthorized, `{"error": {"code": "invalid_api_key"}}`)
+	case r.Method == http.MethodGet && r.URL.Path == runsPath+"/run_1" && r.RequestURI == r.URL.Path:
+		if r.Header.Get("Range") != "" || r.Header.Get("If-None-Match") != "" {
+			return answer(http.StatusNotModified, "")
+		}
+		return answer(http.StatusOK, `{"object": "hermes.run", "run_id": "run_1", "status": "running"}`)
+	case r.Method == http.MethodPost && r.URL.Path == runsPath:
+		return answer(http.StatusAccepted, `{"run_id": "run_1", "status": "started"}`)
 	case r.Method != http.MethodGet || r.URL.Path != eventsPath:
 		w.WriteHeader(http.StatusNotFound)
 		return nil
@@ -107,10 +119,7 @@ func (g *gateway) serve(w http.ResponseWriter, r *http.Request) error {
 	stolen := !g.isNew && (g.dropped || g.read > 1)
 	g.mu.Unlock()
 	if stolen {
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(http.StatusNotFound)
-		_, err := io.WriteString(w, `{"error": {"code": "run_not_found"}}`)
-		return err
+		return answer(http.StatusNotFound, `{"error": {"code": "run_not_found"}}`)
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
 	send := func(s string) error {
@@ -476,20 +485,108 @@ func TestRunThatSaysNothing(t *testing.T) {
 	})
 }
 
-// TestRunOfAnother is not for clients with other credentials, at another host or below another path.
-func TestRunOfAnother(t *testing.T) {
+// TestRunWithOtherCredentials is for all that upstream lets have its status, in which no event is lost
+// for the others. Those whose credentials are wrong get what upstream says to that, and no event.
+func TestRunWithOtherCredentials(t *testing.T) {
 	eachGateway(t, nil, func(t *testing.T, l *lab, g *gateway) {
+		g.key = "a"
 		l.begins(g, "Authorization", "Bearer a")
 		g.says("a")
-		r := l.send(ofRun("Authorization", "Bearer b")) // upstream decides
-		if g.isNew {
-			r.want(http.StatusOK)
-		} else if got := r.want(http.StatusNotFound).rest(); !strings.Contains(got, "run_not_found") {
-			t.Errorf("got %q", got)
+		for _, wrong := range [][]string{{"Authorization", "Bearer b"}, {"Authorization", "Bearer b", lastID, "0"}, nil} {
+			for _, method := range []string{http.MethodGet, http.MethodHead} {
+				r := l.send(request{method, eventsPath, "", wrong}).want(http.StatusUnauthorized)
+				if got := r.rest(); method == http.MethodGet && got != `{"error": {"code": "invalid_api_key"}}` {
+					t.Errorf("%s %v got %q", method, wrong, got)
+				}
+				if got := r.Header.Get("Content-Type"); got != "application/json" {
+					t.Errorf("Content-Type %q", got)
+				}
+			}
 		}
-		g.wantRead(t, 2)
-		l.send(request{http.MethodGet, "/other" + eventsPath, "", []string{"Authorization", "Bearer a"}}).want(http.StatusNotFound)
+		other := ofRun("Authorization", "Bearer  a", "Cookie", "a=1", "If-None-Match", "*", "Range", "bytes=0-1")
+		second := l.send(other).want(http.StatusOK)
+		first := l.send(ofRun("Authorization", "Bearer a")).want(http.StatusOK)
+		want := plain(0, delta("a"))
+		if g.isNew {
+			want = ": open\n" + g.kept[0]
+		}
+		for _, r := range []*reply{first, second} {
+			if got := r.next(); got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		}
+		second.leave()
+		g.completes()
+		if got := first.rest(); !strings.Contains(got, "id: 1\n") {
+			t.Errorf("the owner got %q", got)
+		}
+		other.method = http.MethodHead
+		l.send(other).want(http.StatusOK)
+		g.wantRead(t, 1)
+		other.path = "/other" + eventsPath // of which nothing is known
+		l.send(other).want(http.StatusMethodNotAllowed)
 	})
+}
+
+// TestRunWhoseFirstReaderIsRefused is kept for the one who may have it.
+func TestRunWhoseFirstReaderIsRefused(t *testing.T) {
+	eachGateway(t, nil, func(t *testing.T, l *lab, g *gateway) {
+		g.key = "a"
+		g.says("a")
+		l.send(ofRun("Authorization", "Bearer b")).want(http.StatusUnauthorized)
+		l.wantEmpty()
+		l.send(ofRun("Authorization", "Bearer a")).want(http.StatusOK).next()
+		l.send(ofRun("Authorization", "Bearer b")).want(http.StatusUnauthorized)
+	})
+}
+
+// TestRunWhoseStatusIsNone is read by its owner alone: only a status says that others may.
+func TestRunWhoseStatusIsNone(t *testing.T) {
+	page := func(w http.ResponseWriter) error {
+		w.Header().Set("Content-Type", "text/html")
+		_, err := io.WriteString(w, "<form>")
+		return err
+	}
+	for name, c := range map[string]struct {
+		status int
+		answer func(w http.ResponseWriter) error
+	}{
+		"a page":  {http.StatusOK, page},
+		"nothing": {http.StatusOK, func(http.ResponseWriter) error { return nil }},
+		"an error": {http.StatusTeapot, func(w http.ResponseWriter) error {
+			w.Header().Set("X-Set", "1")
+			return errors.New("away")
+		}},
+		"another": {http.StatusAccepted, func(w http.ResponseWriter) error {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusAccepted)
+			return nil
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := (*gateway)(nil)
+			next := func(w http.ResponseWriter, r *http.Request) error {
+				if r.URL.Path == runsPath+"/run_1" {
+					return c.answer(w)
+				}
+				return g.serve(w, r)
+			}
+			inBubble(t, nil, next, func(t *testing.T, l *lab) {
+				g = newGateway(false)
+				l.begins(g, "Authorization", "Bearer a")
+				g.says("a")
+				r := l.send(ofRun()).want(c.status)
+				if got := r.rest(); strings.Contains(got, "data:") {
+					t.Errorf("got %q", got)
+				}
+				if name == "an error" && r.Header.Get("X-Set") != "1" {
+					t.Errorf("header %v", r.Header)
+				}
+				l.send(ofRun("Authorization", "Bearer a")).want(http.StatusOK).next()
+				g.wantRead(t, 1)
+			})
+		})
+	}
 }
 
 // TestRunBelowAPath is that of the server and the path that the client asked for, whatever handlers
