@@ -1034,6 +1034,60 @@ func TestRunAtTheEndOfTheProcess(t *testing.T) {
 	})
 }
 
+// TestWaitingForRuns at the end of the process is for those that have a reader or that upstream ends
+// with this process. Hermes' own go on.
+func TestWaitingForRuns(t *testing.T) {
+	g := (*gateway)(nil)
+	next := func(w http.ResponseWriter, r *http.Request) error {
+		if r.URL.Path == otherPath {
+			return silent(w, r)
+		}
+		return g.serve(w, r)
+	}
+	waited := func(l *lab) time.Duration {
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		l.runs.Wait(ctx)
+		return time.Since(began)
+	}
+	for name, c := range map[string]struct {
+		reads, detached bool
+		want            time.Duration
+	}{
+		"nobody reads":   {false, false, 0},
+		"a reader stays": {true, false, time.Minute},
+		"another run":    {false, true, time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, nil, next, func(t *testing.T, l *lab) {
+				g = newGateway(true)
+				l.begins(g)
+				g.says("a")
+				open := 0
+				if c.reads {
+					l.send(ofRun()).want(http.StatusOK).next()
+					open++
+				}
+				if c.detached {
+					l.left(post(key, "k"))
+					open++
+				}
+				if took := waited(l); took < c.want || took > c.want+time.Second {
+					t.Errorf("it waited %v, want %v", took, c.want)
+				}
+				l.wantOpen(open)
+				if open > 0 {
+					return
+				}
+				if e := l.over(); e.Reason != resume.ReasonShutdown {
+					t.Errorf("the run ended for %v", e.Reason)
+				}
+			})
+		})
+	}
+}
+
 // TestManyRuns has the events of some more passed as they come.
 func TestManyRuns(t *testing.T) {
 	const most = 256

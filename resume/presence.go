@@ -97,6 +97,16 @@ func (x *run) cancel(why Reason) {
 	x.cancelLocked(why)
 }
 
+// cancelUnread cancels upstream's request at the end of the process if it is for the events of a run
+// and no client reads them.
+func (x *run) cancelUnread() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.entry.Plain && x.readers == 0 && x.client == nil {
+		x.cancelLocked(ReasonShutdown)
+	}
+}
+
 func (x *run) cancelLocked(why Reason) {
 	if !x.over && x.reason == ReasonNone {
 		x.reason = why

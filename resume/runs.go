@@ -58,18 +58,28 @@ func (s *Runs) Shutdown(d time.Duration) {
 func (s *Runs) cancelAll() {
 	s.mu.Lock()
 	s.over = true
-	all := slices.Collect(maps.Keys(s.open))
 	s.mu.Unlock()
-	for _, r := range all {
+	for _, r := range s.all() {
 		r.cancel(ReasonShutdown)
 	}
 }
 
-// Wait waits until no run is open, or ctx is done.
+// Wait waits at the end of the process until no run is open, or ctx is done. It does not wait for
+// those that read the events of a run of Hermes for no client: that run goes on without them.
 func (s *Runs) Wait(ctx context.Context) {
 	for s.Open() > 0 && ctx.Err() == nil {
+		for _, r := range s.all() {
+			r.cancelUnread()
+		}
 		time.Sleep(time.Millisecond)
 	}
+}
+
+// all returns the runs that are open.
+func (s *Runs) all() []*run {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.open))
 }
 
 // Open returns how many runs are open.

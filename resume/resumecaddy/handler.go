@@ -246,7 +246,7 @@ func validDuration(name string, d time.Duration) error {
 }
 
 // Cleanup waits at the end of the process for streams without a client, as the servers have
-// waited for the others.
+// waited for the others, but not for the events of runs that no client reads.
 func (h *ResumeHandler) Cleanup() error {
 	if at := shared.drained.Load(); h.resume != nil && at > 0 {
 		ctx, cancel := context.WithDeadline(context.Background(), time.Unix(0, at))
