@@ -218,3 +218,38 @@ func TestReaderOfASilentStreamAsksLess(t *testing.T) {
 	add(t, l, event(1))
 	l.End(resume.Whole)
 }
+
+// TestReaderOfADeletedLog has all of it, however long it takes: here it reads nothing until the time has
+// passed for which a log without readers stays.
+func TestReaderOfADeletedLog(t *testing.T) {
+	server := startServer(t)
+	here, _ := server.replica(nil)
+	there, _ := server.replica(func(o *Options) { o.Lease = time.Second }) // of which it looks four times
+	l := begun(t, here, entry("a"), newRun())
+	add(t, l, event(1))
+	r := follow(t, there, l.ID)
+	if _, _, err := start(r); err != nil {
+		t.Fatal(err)
+	}
+	l.End(resume.Whole)
+	inRedis(t, there, l.ID, func(v *view) bool { return v.state == resume.Whole })
+	remove(t, there, l.ID)
+	const soon = 30 * time.Second
+	for _, kind := range []string{"log", "events"} {
+		name := there.name(kind, l.ID)
+		server.do("PEXPIRE", name, soon.Milliseconds())
+		until(t, "it stays for its reader", func() bool {
+			ttl, err := server.client.PTTL(context.Background(), name).Result()
+			if err != nil || ttl <= 0 {
+				t.Fatal(ttl, err)
+			}
+			return ttl > soon
+		})
+	}
+	if found(t, there, l.ID) {
+		t.Error("others find it")
+	}
+	if got, err := all(r); got != event(1) || !errors.Is(err, io.EOF) {
+		t.Errorf("%q, %v", got, err)
+	}
+}

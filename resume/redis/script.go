@@ -26,7 +26,7 @@ local function now() -- in milliseconds, the same for all replicas
 	return t[1] * 1000 + math.floor(t[2] / 1000)
 end
 local function runs(state) return state == 'claimed' or state == 'begun' end
-local lingers = 60000 -- how long a log that has gone stays for its readers
+local lingers = 60000 -- how long a log that has gone stays for its readers, longer if they look
 ` + text)
 }
 
@@ -65,7 +65,8 @@ return 1
 `)
 
 // lookScript returns the state of a log as a view in JSON, or nothing. This replica adopts the log
-// if the owner's lease is over. It counts a reader for a lease.
+// if the owner's lease is over. It counts a reader for a lease. What has gone stays for it, which looks
+// again within a lease.
 //
 // ARGV: the reader or nothing, lease, replica or nothing, which adopts none.
 var lookScript = newScript(`
@@ -81,6 +82,9 @@ if ARGV[1] ~= '' and runs(v[1]) then
 	end
 end
 local gone = (v[7] or v[8] and v[8] + 0 <= now()) and true or false
+if gone and ARGV[1] ~= '' and not runs(v[1]) then
+	for i = 1, 2 do redis.call('PEXPIRE', KEYS[i], ARGV[2] + lingers) end
+end
 return '{"state":"' .. v[1] .. '","begun":' .. (v[2] or 'null') .. ',"pieces":' .. v[3] .. ',"events":' .. v[4]
 	.. ',"writes":' .. v[5] .. ',"gone":' .. tostring(gone) .. ',"adopted":' .. tostring(adopted)
 	.. ',"entry":' .. v[9] .. '}'
