@@ -36,6 +36,10 @@ func runsOfHermes(t *testing.T) map[string]*runOfHermes {
 	for _, r := range hermes.Recordings(t, func(r hermes.Recording) bool { return strings.HasPrefix(r.Scenario, "runs.") }) {
 		old, numbered := &runOfHermes{Recording: r}, &runOfHermes{Recording: r, ids: true}
 		for e := range bytes.SplitAfterSeq(r.Body, []byte("\n\n")) {
+			if bytes.HasPrefix(e, []byte("id: ")) {
+				old.ids = true // it is not old
+				old.events = append(old.events, string(e))
+			}
 			if !bytes.HasPrefix(e, []byte("data: ")) {
 				continue
 			}
@@ -47,7 +51,7 @@ func runsOfHermes(t *testing.T) map[string]*runOfHermes {
 			add("new_"+r.Scenario, numbered)
 		}
 	}
-	if len(all) < 12 {
+	if len(all) < 14 {
 		t.Fatalf("there are only %d", len(all))
 	}
 	return all
