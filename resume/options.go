@@ -20,9 +20,9 @@ const (
 	StreamHeader = "X-Hermes-Stream"
 	// ReplayedHeader is `true` in an answer to a key that was used before.
 	ReplayedHeader = "Idempotency-Replayed"
-	// lastEventHeader is the last event that a client has received, as EventSource and
+	// LastEventHeader is the last event that a client has received, as EventSource and
 	// fetch-event-source send it.
-	lastEventHeader = "Last-Event-Id"
+	LastEventHeader = "Last-Event-Id"
 )
 
 // Options say which answers may be resumed, and for how long. They begin as DefaultOptions

@@ -25,8 +25,8 @@ import (
 // like one. 22 characters follow: 128 random bits, or 110 after the place of a key.
 const idPrefix = "stream_"
 
-// newID returns an id.
-func newID() string {
+// NewID returns an id for a log. No other log has it.
+func NewID() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails
 	return idOf(b)
@@ -52,7 +52,7 @@ type position struct {
 // lastEvent returns the position that a request names, if that is one of ours. bad says
 // that it names a stream of ours, but no event.
 func lastEvent(h http.Header) (at position, bad bool) {
-	values := h[lastEventHeader]
+	values := h[LastEventHeader]
 	for _, v := range values {
 		id, number, ok := strings.Cut(v, "/")
 		if !idForm.MatchString(id) {

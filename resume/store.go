@@ -120,7 +120,7 @@ func NewSecret() []byte {
 
 // An Entry says what a log is of, and what bounds it.
 type Entry struct {
-	// ID is the log's, as newID makes it. If there is a Key, its Place is the KeyPlace.
+	// ID is the log's, as NewID makes it. If there is a Key, its Place is the KeyPlace.
 	ID string
 	// Owner is a keyed hash of the resource and of the credentials of the request: clients
 	// with the same may have the log.

@@ -4,11 +4,10 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
-	mathrand "math/rand/v2"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptrace"
 	"time"
@@ -80,7 +79,7 @@ func (s *stream) retry(try func(context.Context) (*http.Response, error), err er
 		s.until = time.Now().Add(s.resumeFor)
 	}
 	for {
-		wait := time.Duration((0.5 + mathrand.Float64()) * float64(s.pause))
+		wait := time.Duration((0.5 + rand.Float64()) * float64(s.pause))
 		s.pause = min(max(2*s.pause, firstPause), longestPause)
 		if wait > 0 && time.Now().Add(wait).After(s.until) {
 			return answer{err: err}
@@ -141,7 +140,7 @@ func sentError(err error) error { return errors.New(err.Error()) }
 func (s *stream) probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, headerWithin)
 	defer cancel()
-	res, err := s.next.RoundTrip(s.ofStream(ctx, http.MethodGet, "stream_"+rand.Text()[:22]))
+	res, err := s.next.RoundTrip(s.ofStream(ctx, http.MethodGet, resume.NewID()))
 	if err != nil {
 		return sentError(err)
 	}
@@ -158,7 +157,7 @@ func (s *stream) probe(ctx context.Context) error {
 // comeBack asks for what follows the last event.
 func (s *stream) comeBack(ctx context.Context) (*http.Response, error) {
 	up := s.ofStream(ctx, http.MethodGet, s.id)
-	up.Header.Set("Last-Event-Id", cmp.Or(s.at.last, s.id+"/0"))
+	up.Header.Set(resume.LastEventHeader, cmp.Or(s.at.last, s.id+"/0"))
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer time.AfterFunc(headerWithin, func() { cancel(errQuiet) }).Stop()
 	res, err := s.next.RoundTrip(up.WithContext(ctx))
