@@ -1,18 +1,17 @@
 package splice
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptrace"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/reqbody"
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
 
@@ -116,7 +115,7 @@ func (s *stream) ask(ctx context.Context) (*http.Response, error) {
 	}
 	trace := &httptrace.ClientTrace{WroteHeaders: func() { s.heard.Store(true) }}
 	up := s.asked.Clone(httptrace.WithClientTrace(ctx, trace))
-	up.Body, up.GetBody, up.ContentLength = newBody(s.body), nil, int64(len(s.body))
+	up.Body, up.GetBody, up.ContentLength = reqbody.Again(s.body), nil, int64(len(s.body))
 	res, err := s.next.RoundTrip(up)
 	switch {
 	case err != nil && !s.heard.Load():
@@ -224,21 +223,3 @@ func isTransient(res *http.Response) bool {
 	}
 	return res.StatusCode >= http.StatusBadGateway
 }
-
-// body is that of a request. It lets go of the bytes once they are read: an answer refers to its
-// request for as long as it takes.
-type body struct{ in *bytes.Reader }
-
-func newBody(b []byte) *body { return &body{bytes.NewReader(b)} }
-
-func (b *body) Read(p []byte) (int, error) {
-	n, err := b.in.Read(p)
-	if b.in.Len() == 0 {
-		b.in.Reset(nil)
-	}
-	return n, err
-}
-
-func (b *body) Close() error { return nil }
-
-var _ io.ReadCloser = (*body)(nil)

@@ -1,0 +1,46 @@
+package reqbody
+
+import (
+	"io"
+	"runtime"
+	"testing"
+	"testing/iotest"
+)
+
+// TestAgain gives the same bytes, and nothing after Close.
+func TestAgain(t *testing.T) {
+	for _, text := range []string{"", "a", "the body"} {
+		if err := iotest.TestReader(Again([]byte(text)), []byte(text)); err != nil {
+			t.Error(err)
+		}
+	}
+	b := Again([]byte("the body"))
+	_ = b.Close()
+	if got, err := io.ReadAll(b); len(got) > 0 || err != nil {
+		t.Errorf("after Close: %q, %v", got, err)
+	}
+}
+
+// TestAgainLetsGo of the bytes once they are read, or it is closed.
+func TestAgainLetsGo(t *testing.T) {
+	for _, use := range []func(io.ReadCloser){
+		func(b io.ReadCloser) { _, _ = io.CopyN(io.Discard, b, 1<<20) },
+		func(b io.ReadCloser) { _ = b.Close() },
+	} {
+		gone := make(chan bool)
+		body := new([1 << 20]byte)
+		runtime.AddCleanup(body, func(gone chan bool) { close(gone) }, gone)
+		b := Again(body[:])
+		use(b)
+		for freed := false; !freed; {
+			runtime.GC()
+			select {
+			case <-gone:
+				freed = true
+			default:
+				runtime.Gosched()
+			}
+		}
+		runtime.KeepAlive(b)
+	}
+}
