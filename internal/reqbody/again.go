@@ -3,6 +3,7 @@ package reqbody
 import (
 	"bytes"
 	"io"
+	"sync"
 )
 
 // Again returns the body of a request, with the bytes that were read of it. It lets go of them once
@@ -10,10 +11,13 @@ import (
 func Again(b []byte) io.ReadCloser { return &again{rest: *bytes.NewReader(b)} }
 
 type again struct {
+	mu   sync.Mutex // net/http's transport for HTTP/2 may close it while it reads
 	rest bytes.Reader
 }
 
 func (a *again) Read(p []byte) (int, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	n, err := a.rest.Read(p)
 	if a.rest.Len() == 0 {
 		a.rest.Reset(nil)
@@ -22,6 +26,8 @@ func (a *again) Read(p []byte) (int, error) {
 }
 
 func (a *again) Close() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	a.rest.Reset(nil)
 	return nil
 }

@@ -1,6 +1,7 @@
 package reqbody
 
 import (
+	"bytes"
 	"io"
 	"runtime"
 	"testing"
@@ -18,6 +19,20 @@ func TestAgain(t *testing.T) {
 	_ = b.Close()
 	if got, err := io.ReadAll(b); len(got) > 0 || err != nil {
 		t.Errorf("after Close: %q, %v", got, err)
+	}
+}
+
+// TestAgainIsClosedWhileItIsRead, as the transport for HTTP/2 does: the race detector sees it.
+func TestAgainIsClosedWhileItIsRead(t *testing.T) {
+	body := bytes.Repeat([]byte("x"), 1<<16)
+	for range 10 {
+		b, began := Again(body), make(chan bool)
+		go func() {
+			close(began)
+			_ = b.Close()
+		}()
+		<-began
+		_, _ = io.Copy(io.Discard, iotest.OneByteReader(b))
 	}
 }
 
