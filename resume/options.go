@@ -133,8 +133,9 @@ type Ended struct {
 	Reason Reason
 	// Events is how many there were.
 	Events uint64
-	// Detached is how long it last went on without a client, 0 if it has one.
-	Detached time.Duration
+	// Detach is how long it might have gone on without a client, Detached how long it last did, 0
+	// if it has one.
+	Detach, Detached time.Duration
 	// Err is what the next handler returned.
 	Err error
 	// Panicked is what it panicked with, and the stack, if there was no client whose

@@ -120,7 +120,7 @@ func (x *run) call(up *http.Request, next Next) {
 func (x *run) end(r *http.Request) {
 	x.mu.Lock()
 	x.over = true
-	client, e := x.client, Ended{Stream: x.kind == kindStream, Reason: x.reason, Err: x.ended.Err}
+	client, e := x.client, Ended{Stream: x.kind == kindStream, Reason: x.reason, Detach: x.detach, Err: x.ended.Err}
 	if x.detached {
 		e.Detached = time.Since(x.since)
 		x.attach()
