@@ -52,7 +52,7 @@ const eventsSuffix = "/events"
 // or asks for them. base is the path of what begins runs.
 func (p *Resume) ofEvents(r *http.Request, base, id string) Entry {
 	e := Entry{
-		ID: newID(), Path: strings.Clone(base + eventsOf(id)), Plain: true,
+		ID: NewID(), Path: strings.Clone(base + eventsOf(id)), Plain: true,
 		Keep: p.o.Keep, MaxStream: p.o.MaxStream, MaxMemory: p.o.MaxMemory,
 	}
 	server, path := p.o.Asked(r)
@@ -135,7 +135,7 @@ func (p *Resume) awaitEvent(ctx context.Context, id string) (dropped bool) {
 // toEvents makes r, a clone, a GET of all the events of a run, and returns it.
 func toEvents(r *http.Request) *http.Request {
 	r.Method, r.Body, r.ContentLength, r.TransferEncoding = http.MethodGet, http.NoBody, 0, nil
-	for _, name := range []string{"Content-Type", "Content-Length", "Content-Encoding", "Expect", KeyHeader, lastEventHeader} {
+	for _, name := range []string{"Content-Type", "Content-Length", "Content-Encoding", "Expect", KeyHeader, LastEventHeader} {
 		delete(r.Header, name)
 	}
 	r.Header["Accept"], r.Header["Accept-Encoding"] = []string{"text/event-stream"}, []string{"identity"}
@@ -360,7 +360,7 @@ func (x *run) persistent(next Next) Next {
 			pause = min(max(2*pause, firstPause), longestPause)
 			x.torn = false
 			if x.number.next > 0 {
-				r.Header[lastEventHeader] = []string{strconv.FormatUint(x.number.next-1, 10)}
+				r.Header[LastEventHeader] = []string{strconv.FormatUint(x.number.next-1, 10)}
 			}
 			w = &remainder{run: x, header: make(http.Header)}
 		}

@@ -36,7 +36,6 @@ type memoryLog struct {
 	segments  segments
 	readers   []*memoryReader
 	elsewhere int           // readers in other replicas
-	changed   chan struct{} // closed when the log has changed, for readers
 	moved     chan struct{} // signals the writer that a reader has moved
 	timer     *time.Timer   // that removes the log; nil before its end
 	run       Run           // zero after the end: it holds the whole request
@@ -46,7 +45,7 @@ type memoryLog struct {
 func newMemoryLog(m *Memory, e Entry, run Run) *memoryLog {
 	return &memoryLog{
 		in: m, entry: e, run: run, overhead: logOverhead + int64(len(e.Path)+len(e.Progress)+len(e.Cancelled)),
-		changed: make(chan struct{}), moved: make(chan struct{}, 1),
+		moved: make(chan struct{}, 1),
 	}
 }
 
@@ -170,7 +169,7 @@ func (l *memoryLog) cancel(why Reason) {
 // readersChanged tells the writer and the run.
 func (l *memoryLog) readersChanged() {
 	l.in.place(l)
-	l.signalMove()
+	signal(l.moved)
 	if l.run.ReadersChanged != nil {
 		l.run.ReadersChanged(len(l.readers) + l.elsewhere)
 	}
@@ -178,14 +177,15 @@ func (l *memoryLog) readersChanged() {
 
 // wake wakes the readers.
 func (l *memoryLog) wake() {
-	close(l.changed)
-	l.changed = make(chan struct{})
+	for _, r := range l.readers {
+		signal(r.changed)
+	}
 }
 
-// signalMove signals the writer that a reader has moved.
-func (l *memoryLog) signalMove() {
+// signal signals the one that receives from c, which has room for one signal.
+func signal(c chan<- struct{}) {
 	select {
-	case l.moved <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -199,11 +199,13 @@ type memoryReader struct {
 	began bool   // it has returned the header
 	stuck bool   // the writer has waited for it long enough
 	at    int64  // where it is in the log
+	// changed signals that the log has changed.
+	changed chan struct{}
 }
 
 // read returns a reader of the events after the number n.
 func (l *memoryLog) read(ctx context.Context, n uint64) *memoryReader {
-	r := &memoryReader{log: l, ctx: ctx, after: n, first: l.state == Claimed}
+	r := &memoryReader{log: l, ctx: ctx, after: n, first: l.state == Claimed, changed: make(chan struct{}, 1)}
 	l.readers = append(l.readers, r)
 	l.readersChanged()
 	return r
@@ -275,11 +277,10 @@ func (r *memoryReader) begin() (Part, error) {
 
 // wait waits until the log has changed. It does not hold the lock while it waits.
 func (r *memoryReader) wait() error {
-	changed := r.log.changed
 	r.log.in.mu.Unlock()
 	defer r.log.in.mu.Lock()
 	select {
-	case <-changed:
+	case <-r.changed:
 		return nil
 	case <-r.ctx.Done():
 		return r.ctx.Err()
@@ -292,5 +293,5 @@ func (r *memoryReader) isWaitedFor() bool { return !r.stuck && r.at >= r.log.seg
 // moveTo records where the reader is.
 func (r *memoryReader) moveTo(at int64) {
 	r.at, r.stuck = at, false
-	r.log.signalMove()
+	signal(r.log.moved)
 }

@@ -20,9 +20,9 @@ const (
 	StreamHeader = "X-Hermes-Stream"
 	// ReplayedHeader is `true` in an answer to a key that was used before.
 	ReplayedHeader = "Idempotency-Replayed"
-	// lastEventHeader is the last event that a client has received, as EventSource and
+	// LastEventHeader is the last event that a client has received, as EventSource and
 	// fetch-event-source send it.
-	lastEventHeader = "Last-Event-Id"
+	LastEventHeader = "Last-Event-Id"
 )
 
 // Options say which answers may be resumed, and for how long. They begin as DefaultOptions
@@ -133,8 +133,9 @@ type Ended struct {
 	Reason Reason
 	// Events is how many there were.
 	Events uint64
-	// Detached is how long it last went on without a client, 0 if it has one.
-	Detached time.Duration
+	// Detach is how long it might have gone on without a client, Detached how long it last did, 0
+	// if it has one.
+	Detach, Detached time.Duration
 	// Err is what the next handler returned.
 	Err error
 	// Panicked is what it panicked with, and the stack, if there was no client whose

@@ -11,11 +11,11 @@ func TestPlaces(t *testing.T) {
 	const keys = 1000
 	for n := range keys {
 		key := hash([]byte("secret"), [][]string{{fmt.Sprint(n)}})
-		a, b := placed(newID(), key), placed(newID(), key)
+		a, b := placed(NewID(), key), placed(NewID(), key)
 		if Place(a) != Place(b) || len(Place(a)) != placeSize || a == b || !idForm.MatchString(a) {
 			t.Fatalf("%s and %s", a, b)
 		}
-		if e := (Entry{ID: newID(), Key: key}); e.KeyPlace() != Place(a) {
+		if e := (Entry{ID: NewID(), Key: key}); e.KeyPlace() != Place(a) {
 			t.Fatalf("%s is the place of the key, that of an id %s", e.KeyPlace(), a)
 		}
 		places[Place(a)], ids[a], ids[b] = true, true, true
@@ -23,7 +23,7 @@ func TestPlaces(t *testing.T) {
 	if len(places) < keys/2 || len(ids) != 2*keys {
 		t.Errorf("%d places, %d ids", len(places), len(ids))
 	}
-	id := newID()
+	id := NewID()
 	if e := (Entry{ID: id}); placed(id, Digest{}) != id || e.KeyPlace() != Place(id) {
 		t.Error("an id without a key changes")
 	}

@@ -421,7 +421,12 @@ func replayer(all map[string]string) resume.Next {
 func TestCutsOfEveryRecording(t *testing.T) {
 	all := resume.Recordings(t)
 	next := replayer(all)
-	l := newLab(t, nil, next)
+	// Which tools of Hermes 0.8 run at the same time depends on when their markers come.
+	inBubble(t, nil, next, func(t *testing.T, l *lab) { cutEveryRecording(t, l, all, next) })
+}
+
+func cutEveryRecording(t *testing.T, l *lab, all map[string]string, next resume.Next) {
+	t.Helper()
 	random := rand.New(rand.NewPCG(3, 4))
 	streams := 0
 	for file := range all {

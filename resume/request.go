@@ -25,8 +25,8 @@ import (
 // like one. 22 characters follow: 128 random bits, or 110 after the place of a key.
 const idPrefix = "stream_"
 
-// newID returns an id.
-func newID() string {
+// NewID returns an id for a log. No other log has it.
+func NewID() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails
 	return idOf(b)
@@ -52,7 +52,7 @@ type position struct {
 // lastEvent returns the position that a request names, if that is one of ours. bad says
 // that it names a stream of ours, but no event.
 func lastEvent(h http.Header) (at position, bad bool) {
-	values := h[lastEventHeader]
+	values := h[LastEventHeader]
 	for _, v := range values {
 		id, number, ok := strings.Cut(v, "/")
 		if !idForm.MatchString(id) {
@@ -183,28 +183,12 @@ type failingReader struct{ err error }
 
 func (f failingReader) Read([]byte) (int, error) { return 0, f.err }
 
-// requestBody is a body that has been read. It releases the bytes once they are read again.
-type requestBody struct{ in bytes.Reader }
-
 // giveBody gives r its body b again, which has been read. With http.NoBody for one that is empty
 // but has no length, net/http would repeat what it has written (contract section 7).
 func giveBody(r *http.Request, b []byte) {
 	if r.Body != nil && r.Body != http.NoBody {
-		r.Body = &requestBody{*bytes.NewReader(b)}
+		r.Body = reqbody.Again(b)
 	}
-}
-
-func (b *requestBody) Read(p []byte) (int, error) {
-	n, err := b.in.Read(p)
-	if b.in.Len() == 0 {
-		b.in.Reset(nil)
-	}
-	return n, err
-}
-
-func (b *requestBody) Close() error {
-	b.in.Reset(nil)
-	return nil
 }
 
 // asksForStream reports whether a request says that it wants an event stream. Only then

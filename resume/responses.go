@@ -122,7 +122,12 @@ func claimName(x *run, id, cancelled string) Writer {
 		Keep: x.entry.Keep, MaxStream: x.entry.MaxStream, MaxMemory: x.entry.MaxMemory,
 	}
 	e.ID, e.Key = nameOf(x.o.Secret, e.Owner, nameOpen, id)
-	_, w, _ := x.o.Store.Claim(ctx, e, Run{func(int) {}, func(Reason) {}})
+	return claimEmpty(ctx, x.o.Store, e)
+}
+
+// claimEmpty makes a log for e, which has no run, and returns its writer, nil if there is none to be had.
+func claimEmpty(ctx context.Context, s Store, e Entry) Writer {
+	_, w, _ := s.Claim(ctx, e, Run{func(int) {}, func(Reason) {}})
 	return w
 }
 
@@ -329,7 +334,7 @@ func (p *Resume) cancelResponse(w http.ResponseWriter, r *http.Request, name Ent
 	}
 	cancelled := name
 	cancelled.ID, cancelled.Key = nameOf(p.o.Secret, name.Owner, nameCancelled, id)
-	if _, log, _ := p.o.Store.Claim(r.Context(), cancelled, Run{func(int) {}, func(Reason) {}}); log != nil {
+	if log := claimEmpty(r.Context(), p.o.Store, cancelled); log != nil {
 		endName(log) // for those that cancel it again
 	}
 	sendResponse(w, name.Cancelled)

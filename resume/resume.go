@@ -100,7 +100,7 @@ func (p *Resume) post(w http.ResponseWriter, r *http.Request, a asked, asks bool
 		return next(w, r)
 	}
 	e := Entry{
-		ID: newID(), Path: strings.Clone(r.URL.Path), Progress: r.Header.Get(proxy.ProgressHeader),
+		ID: NewID(), Path: strings.Clone(r.URL.Path), Progress: r.Header.Get(proxy.ProgressHeader),
 		Keep: a.keep, MaxStream: p.o.MaxStream, MaxMemory: p.o.MaxMemory,
 	}
 	e.Owner = owner(p.o, r, r.URL.Path)

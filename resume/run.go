@@ -63,6 +63,8 @@ type run struct {
 	kept     http.Header // of the answer, for the log
 	own      http.Header // what only the first client gets of the header of a stream
 	number   *numberer
+	out      []byte        // for what the numberer makes of a Write
+	ends     []int         // likewise
 	name     *responseName // nil for other answers than responses
 	begun    bool          // the log has
 	early    bool          // its header left before any byte
@@ -120,7 +122,7 @@ func (x *run) call(up *http.Request, next Next) {
 func (x *run) end(r *http.Request) {
 	x.mu.Lock()
 	x.over = true
-	client, e := x.client, Ended{Stream: x.kind == kindStream, Reason: x.reason, Err: x.ended.Err}
+	client, e := x.client, Ended{Stream: x.kind == kindStream, Reason: x.reason, Detach: x.detach, Err: x.ended.Err}
 	if x.detached {
 		e.Detached = time.Since(x.since)
 		x.attach()
@@ -312,12 +314,15 @@ func (x *run) Write(p []byte) (int, error) {
 	}
 	if x.logErr == nil {
 		x.name.look(x, p) // before a client can know it
-		b := make([]byte, 0, len(p)+len("id: /18446744073709551615\n")+len(x.entry.ID))
-		b, ends := x.number.add(b, nil, p)
+		b := slices.Grow(x.out[:0], len(p)+len("id: /18446744073709551615\n")+len(x.entry.ID))
+		b, ends := x.number.add(b, x.ends[:0], p)
 		if x.entry.Plain && len(ends) > 0 {
 			x.goOn()
 		}
 		x.logErr = x.log.Append(x.ctx, Part{Data: b, Ends: ends})
+		if cap(b) <= atOnce { // a large one would stay for as long as the stream
+			x.out, x.ends = b, ends
+		}
 	}
 	if x.logErr != nil {
 		return 0, x.logErr

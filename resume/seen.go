@@ -22,7 +22,7 @@ type seen struct {
 
 // seenBy returns what the client of r says that it has. What is no number says nothing.
 func seenBy(r *http.Request) seen {
-	id := plainID([]byte(r.Header.Get(lastEventHeader)))
+	id := plainID([]byte(r.Header.Get(LastEventHeader)))
 	if id == 0 {
 		id = plainID([]byte(r.URL.Query().Get(lastSeq)))
 	}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"iter"
 	"net/http"
-	"slices"
 	"time"
 )
 
@@ -72,13 +71,16 @@ type Part struct {
 func (p Part) Pieces(most int) iter.Seq2[[]byte, bool] {
 	return func(yield func(b []byte, ends bool) bool) {
 		from := 0
-		for i, to := range append(slices.Clip(p.Ends), len(p.Data)) {
+		for i := range len(p.Ends) + 1 {
+			to, ends := len(p.Data), i < len(p.Ends)
+			if ends {
+				to = p.Ends[i]
+			}
 			for ; to-from > most; from += most {
 				if !yield(p.Data[from:from+most], false) {
 					return
 				}
 			}
-			ends := i < len(p.Ends)
 			if (ends || from < to) && !yield(p.Data[from:to], ends) {
 				return
 			}
@@ -120,7 +122,7 @@ func NewSecret() []byte {
 
 // An Entry says what a log is of, and what bounds it.
 type Entry struct {
-	// ID is the log's, as newID makes it. If there is a Key, its Place is the KeyPlace.
+	// ID is the log's, as NewID makes it. If there is a Key, its Place is the KeyPlace.
 	ID string
 	// Owner is a keyed hash of the resource and of the credentials of the request: clients
 	// with the same may have the log.

@@ -47,7 +47,7 @@ func message(e resume.Ended) (zapcore.Level, string) {
 		return zapcore.InfoLevel, "no client came back for a stream; ended it"
 	case e.Reason == resume.ReasonMemory:
 		return zapcore.WarnLevel, "no memory for a stream without clients; ended it, see max_memory"
-	case e.Reason == resume.ReasonLeft && e.Stream && e.Events > 0:
+	case e.Reason == resume.ReasonLeft && e.Detach > 0 && e.Stream && e.Events > 0:
 		return zapcore.WarnLevel, "too many streams go on without a client; ended one with its client, see max_detached"
 	case e.Detached > 0:
 		return zapcore.InfoLevel, "stream ended without clients"

@@ -1,19 +1,17 @@
 package splice
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
-	mathrand "math/rand/v2"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptrace"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/reqbody"
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
 
@@ -80,7 +78,7 @@ func (s *stream) retry(try func(context.Context) (*http.Response, error), err er
 		s.until = time.Now().Add(s.resumeFor)
 	}
 	for {
-		wait := time.Duration((0.5 + mathrand.Float64()) * float64(s.pause))
+		wait := time.Duration((0.5 + rand.Float64()) * float64(s.pause))
 		s.pause = min(max(2*s.pause, firstPause), longestPause)
 		if wait > 0 && time.Now().Add(wait).After(s.until) {
 			return answer{err: err}
@@ -117,7 +115,7 @@ func (s *stream) ask(ctx context.Context) (*http.Response, error) {
 	}
 	trace := &httptrace.ClientTrace{WroteHeaders: func() { s.heard.Store(true) }}
 	up := s.asked.Clone(httptrace.WithClientTrace(ctx, trace))
-	up.Body, up.GetBody, up.ContentLength = newBody(s.body), nil, int64(len(s.body))
+	up.Body, up.GetBody, up.ContentLength = reqbody.Again(s.body), nil, int64(len(s.body))
 	res, err := s.next.RoundTrip(up)
 	switch {
 	case err != nil && !s.heard.Load():
@@ -141,7 +139,7 @@ func sentError(err error) error { return errors.New(err.Error()) }
 func (s *stream) probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, headerWithin)
 	defer cancel()
-	res, err := s.next.RoundTrip(s.ofStream(ctx, http.MethodGet, "stream_"+rand.Text()[:22]))
+	res, err := s.next.RoundTrip(s.ofStream(ctx, http.MethodGet, resume.NewID()))
 	if err != nil {
 		return sentError(err)
 	}
@@ -158,7 +156,7 @@ func (s *stream) probe(ctx context.Context) error {
 // comeBack asks for what follows the last event.
 func (s *stream) comeBack(ctx context.Context) (*http.Response, error) {
 	up := s.ofStream(ctx, http.MethodGet, s.id)
-	up.Header.Set("Last-Event-Id", cmp.Or(s.at.last, s.id+"/0"))
+	up.Header.Set(resume.LastEventHeader, cmp.Or(s.at.last, s.id+"/0"))
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer time.AfterFunc(headerWithin, func() { cancel(errQuiet) }).Stop()
 	res, err := s.next.RoundTrip(up.WithContext(ctx))
@@ -225,21 +223,3 @@ func isTransient(res *http.Response) bool {
 	}
 	return res.StatusCode >= http.StatusBadGateway
 }
-
-// body is that of a request. It lets go of the bytes once they are read: an answer refers to its
-// request for as long as it takes.
-type body struct{ in *bytes.Reader }
-
-func newBody(b []byte) *body { return &body{bytes.NewReader(b)} }
-
-func (b *body) Read(p []byte) (int, error) {
-	n, err := b.in.Read(p)
-	if b.in.Len() == 0 {
-		b.in.Reset(nil)
-	}
-	return n, err
-}
-
-func (b *body) Close() error { return nil }
-
-var _ io.ReadCloser = (*body)(nil)

@@ -46,7 +46,7 @@ func (f *Failed) Unwrap() error { return f.Err }
 // RoundTrip implements http.RoundTripper. The error is a *Failed, that of a request that passes
 // untouched, or why the client has left.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.Method != http.MethodPost || r.Header["Last-Event-Id"] != nil {
+	if r.Method != http.MethodPost || r.Header[resume.LastEventHeader] != nil {
 		return t.next().RoundTrip(r)
 	}
 	r = r.Clone(r.Context())

@@ -1,0 +1,71 @@
+package resumecaddy
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/hermes-sidecar/hermes-sidecar/resume"
+)
+
+// TestLogOfAClientThatLeaves has a warning only if there was no place for its stream, and none if
+// nobody wanted that it goes on.
+func TestLogOfAClientThatLeaves(t *testing.T) {
+	for name, c := range map[string]struct {
+		option time.Duration
+		asked  string
+		want   string
+	}{
+		"no place":            {time.Minute, "", "warn: too many streams go on without a client; ended one with its client, see max_detached"},
+		"detach 0s":           {0, "", "debug: stream that may be resumed ended"},
+		"the client's own 0s": {time.Minute, "0s", "debug: stream that may be resumed ended"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			core, logs := observer.New(zap.DebugLevel)
+			over := make(chan bool)
+			o := resume.DefaultOptions()
+			o.Detach, o.MaxDetached = c.option, 0
+			o.Ended = func(r *http.Request, e resume.Ended) {
+				logEnd(zap.New(core), r, e)
+				close(over)
+			}
+			srv := httptest.NewServer(resume.New(o).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "text/event-stream")
+				_, _ = io.WriteString(w, "data: 1\n\n")
+				<-r.Context().Done()
+			})))
+			defer srv.Close()
+			ctx, leave := context.WithCancel(t.Context())
+			defer leave()
+			q, err := http.NewRequestWithContext(ctx, http.MethodPost, srv.URL, strings.NewReader(`{"stream":true}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			q.Header.Set(resume.KeyHeader, "k")
+			if c.asked != "" {
+				q.Header.Set(resume.DetachHeader, c.asked)
+			}
+			res, err := srv.Client().Do(q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer res.Body.Close()
+			if line, err := bufio.NewReader(res.Body).ReadString('\n'); line != "data: 1\n" {
+				t.Fatal(line, err)
+			}
+			leave()
+			<-over
+			if all := logs.All(); len(all) != 1 || all[0].Level.String()+": "+all[0].Message != c.want {
+				t.Errorf("%v", all)
+			}
+		})
+	}
+}
