@@ -95,7 +95,7 @@ func (s *splitter) split(t *testing.T) *resume.Split {
 // TestSplit ends the first stream for all who read it, as a whole one, and has the run go on in
 // another, which clients get from its beginning, also twice and again by its id.
 func TestSplit(t *testing.T) {
-	splitting(t, 1, nil, func(t *testing.T, l *lab, s *splitter) {
+	splitting(t, 1, func(o *resume.Options) { o.Keep = time.Minute }, func(t *testing.T, l *lab, s *splitter) {
 		first := l.send(post(key, "k")).want(http.StatusOK)
 		second := l.send(post(key, "k")).want(http.StatusOK)
 		first.next()
@@ -108,12 +108,12 @@ func TestSplit(t *testing.T) {
 		if again := l.send(post(key, "k")).want(http.StatusOK); again.id() != first.id() || again.rest() != numbered(first.id(), 1, event(1)) {
 			t.Error("a repeat gets another stream")
 		}
-		a := l.send(request{method: http.MethodPost, path: restPath}).want(http.StatusOK)
+		a := l.rest().want(http.StatusOK)
 		b := l.send(request{method: http.MethodGet, path: otherPath + "/" + split.ID()}).want(http.StatusOK)
 		l.wantDetached(0)
 		close(s.may)
 		want := numbered(split.ID(), 1, event(2))
-		for _, r := range []*reply{a, b, l.send(request{method: http.MethodPost, path: restPath}).want(http.StatusOK)} {
+		for _, r := range []*reply{a, b, l.rest().want(http.StatusOK)} {
 			if got := r.rest(); got != want {
 				t.Errorf("the rest is %q, want %q", got, want)
 			}
@@ -127,9 +127,10 @@ func TestSplit(t *testing.T) {
 		}
 		l.wantAsked(3) // twice for the rest
 		time.Sleep(held - 1)
-		l.send(request{method: http.MethodPost, path: restPath}).want(http.StatusOK).rest()
+		l.rest().want(http.StatusOK).rest()
 		time.Sleep(1)
-		problemOf(t, l.send(request{method: http.MethodPost, path: restPath}), http.StatusNotFound)
+		synctest.Wait()
+		problemOf(t, l.rest(), http.StatusNotFound)
 		l.wantEmpty()
 	})
 }
@@ -152,7 +153,7 @@ func TestRunIsHeldAfterASplit(t *testing.T) {
 					s.split(t)
 					if comes {
 						time.Sleep(time.Minute)
-						r := l.send(request{method: http.MethodPost, path: restPath}).want(http.StatusOK)
+						r := l.rest().want(http.StatusOK)
 						l.wantDetached(0)
 						time.Sleep(time.Minute)
 						r.leave()
@@ -169,5 +170,114 @@ func TestRunIsHeldAfterASplit(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// rest asks for the rest of the stream that a splitter has split.
+func (l *lab) rest() *reply {
+	l.t.Helper()
+	return l.send(request{method: http.MethodPost, path: restPath})
+}
+
+// ask asks whether the stream may be split, and waits until the test is done with that.
+func ask(may chan *resume.Split, r *http.Request) {
+	may <- resume.NewSplit(r.Context(), held)
+	<-may
+}
+
+// prepares is a next handler that sends an event and half of another, asks whether it may be split at
+// both places, and sends the rest.
+func prepares(may chan *resume.Split) resume.Next {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		w.Header().Set("Content-Type", "text/event-stream")
+		ask(may, r)
+		for _, part := range []string{event(1), "data:", " 2\n\n"} {
+			if _, err := io.WriteString(w, part); err != nil {
+				return err
+			}
+			ask(may, r)
+		}
+		return nil
+	}
+}
+
+// downStore is a store that takes no log after the first.
+type downStore struct {
+	resume.Store
+	claims int
+}
+
+func (s *downStore) Claim(ctx context.Context, e resume.Entry, run resume.Run) (resume.Entry, resume.Writer, error) {
+	if s.claims++; s.claims > 1 {
+		return resume.Entry{}, nil, errors.New("the storage is down")
+	}
+	return s.Store.Claim(ctx, e, run)
+}
+
+// TestWhatMayNotBeSplit ends nothing and leaves nothing.
+func TestWhatMayNotBeSplit(t *testing.T) {
+	json := func(may chan *resume.Split) resume.Next {
+		return func(w http.ResponseWriter, r *http.Request) error {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, "{}")
+			ask(may, r)
+			return nil
+		}
+	}
+	responses := post(key, "k")
+	responses.path = "/v1/responses"
+	for name, c := range map[string]struct {
+		set  func(*resume.Options)
+		next func(chan *resume.Split) resume.Next
+		q    request
+		want string // where it may be split
+	}{
+		"a stream":                {nil, prepares, post(key, "k"), "-y-y"},
+		"no run":                  {nil, prepares, post(), "----"},
+		"a response":              {nil, prepares, responses, "----"},
+		"a body":                  {nil, json, post(key, "k"), "-"},
+		"a body of an SDK":        {nil, json, post(resume.RetryHeader, "0"), "-"},
+		"no room":                 {func(o *resume.Options) { o.MaxDetached = 0 }, prepares, post(key, "k"), "----"},
+		"the storage is down":     {func(o *resume.Options) { o.Store = &downStore{Store: o.Store} }, prepares, post(key, "k"), "----"},
+		"no stream of an agent's": {nil, prepares, request{http.MethodGet, eventsPath, "", nil}, "----"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				may := make(chan *resume.Split)
+				l := newLabAt(t, newPipes(), c.set, c.next(may))
+				got := make(chan *reply)
+				go func() { got <- l.send(c.q) }()
+				for i, want := range c.want {
+					split := <-may
+					if (split != nil) != (want == 'y') {
+						t.Errorf("%d: it may be split: %v", i, split != nil)
+					}
+					synctest.Wait()
+					if n := l.runs.Stats().Detached; (n == 1) != (want == 'y') {
+						t.Errorf("%d: there is room for %d", i, n)
+					}
+					split.Release()
+					split.Release()
+					if split != nil && split.Do() {
+						t.Error("it is split after Release")
+					}
+					may <- nil
+				}
+				r := (<-got).want(http.StatusOK)
+				if text := r.rest(); len(c.want) == 4 && strings.Count(text, "data: ") != 2 {
+					t.Errorf("it gets %q", text)
+				}
+				synctest.Wait()
+				if st := l.runs.Stats(); st.Detached != 0 || st.TotalDetached != 0 {
+					t.Errorf("stats %+v", st)
+				}
+				time.Sleep(time.Hour)
+				synctest.Wait()
+				l.wantEmpty()
+			})
+		})
+	}
+	if resume.NewSplit(context.Background(), held) != nil {
+		t.Error("without resume it may be split")
 	}
 }
