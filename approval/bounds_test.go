@@ -1,6 +1,7 @@
 package approval_test
 
 import (
+	"context"
 	"fmt"
 	"runtime"
 	"strings"
@@ -81,7 +82,13 @@ func TestAThousandTickets(t *testing.T) {
 		return got
 	}
 	known := func(ticket *approval.Ticket) bool { _, ok := d.Find(ticket.ID()); return ok }
-	if n := more(998); n != 998 || !known(first) || !known(second) {
+	s.Done("")
+	third := s.Ask(ask("run", 3))
+	s.Done("")
+	if s.Ask(ask("run", 3)) != third { // it waits again, and stays
+		t.Error("another ticket")
+	}
+	if n := more(997); n != 997 || !known(first) || !known(second) {
 		t.Errorf("%d beside the two that have ended", n)
 	}
 	if n := more(1); n != 1 || !known(first) || known(second) {
@@ -94,6 +101,9 @@ func TestAThousandTickets(t *testing.T) {
 		if !known(ticket) {
 			t.Fatal("one that waits has gone")
 		}
+	}
+	if !known(third) {
+		t.Error("one that waits again has gone")
 	}
 	if s.Ask(ask("run", 1)) != nil { // it is forgotten, so it would be a new one
 		t.Error("there are 1001")
@@ -154,6 +164,10 @@ func TestMemoryOfTickets(t *testing.T) {
 		for i := range 1000 {
 			a := h.asker(1)
 			a.Owner[1], a.Owner[2] = byte(i), byte(i>>8)
+			body := make([]byte, 16<<10) // of the request that Send remembers
+			a.Send = func(context.Context, approval.Request, approval.Choice) (approval.Result, error) {
+				return approval.Result(len(body)), nil
+			}
 			s := d.Stream(a)
 			frame := strings.Repeat("x", 1<<20)
 			q := ask("run", 1)
@@ -163,7 +177,7 @@ func TestMemoryOfTickets(t *testing.T) {
 			}
 			streams = append(streams, s)
 		}
-		if took := heap() - before; took > 72<<20 {
+		if took := heap() - before; took > (72+16)<<20 {
 			t.Errorf("they take %d bytes", took)
 		}
 		for _, s := range streams {
@@ -177,6 +191,18 @@ func TestMemoryOfTickets(t *testing.T) {
 		synctest.Wait()
 		if took := heap() - before; took > 1<<20 {
 			t.Errorf("forgotten, they take %d bytes", took)
+		}
+		for i := range 60000 {
+			a := h.asker(2)
+			a.Owner[1], a.Owner[2] = byte(i), byte(i>>8)
+			s := d.Stream(a)
+			s.Ask(ask("run", 1))
+			s.Done("")
+		}
+		time.Sleep(timeout + 15*time.Minute)
+		synctest.Wait()
+		if took := heap() - before; took > 2<<20 {
+			t.Errorf("after 60000 clients, they take %d bytes", took)
 		}
 		runtime.KeepAlive(d)
 	})
