@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -279,5 +280,231 @@ func TestWhatMayNotBeSplit(t *testing.T) {
 	}
 	if resume.NewSplit(context.Background(), held) != nil {
 		t.Error("without resume it may be split")
+	}
+}
+
+// TestEndsAfterASplit are those of the rest: what came before is whole, whatever becomes of the run.
+func TestEndsAfterASplit(t *testing.T) {
+	for name, c := range map[string]struct {
+		end      func() error
+		panicked bool
+		failed   bool
+	}{
+		"the end":   {func() error { return nil }, false, false},
+		"an error":  {func() error { return errors.New("failed") }, false, true},
+		"an abort":  {func() error { panic(http.ErrAbortHandler) }, false, true},
+		"a panic":   {func() error { panic("boom") }, true, true},
+		"gone away": {func() error { runtime.Goexit(); return nil }, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			splitting(t, 1, nil, func(t *testing.T, l *lab, s *splitter) {
+				s.end = c.end
+				first := l.send(post(key, "k")).want(http.StatusOK)
+				first.next()
+				split := s.split(t)
+				rest := l.rest().want(http.StatusOK)
+				rest.next()
+				close(s.may) // before the first client has noticed
+				got := ""
+				if c.failed {
+					got = rest.broken()
+				} else {
+					got = rest.rest()
+				}
+				if first.rest() != "" || got != "" {
+					t.Errorf("after the split comes %q", got)
+				}
+				if e := l.over(); (e.Panicked != nil) != c.panicked {
+					t.Errorf("%+v", e)
+				}
+				again := l.rest().want(http.StatusOK)
+				if got, want := again.next(), numbered(split.ID(), 1, event(2)); got != want {
+					t.Errorf("again it is %q", got)
+				}
+				before := l.send(post(key, "k")).want(http.StatusOK)
+				if got := before.rest(); got != numbered(first.id(), 1, event(1)) {
+					t.Errorf("what came before is %q", got)
+				}
+			})
+		})
+	}
+}
+
+// TestRestThatNeverCame is the end of a run that has sent nothing since the split: it is there for the
+// client that asks for it, and the key stays the first stream's.
+func TestRestThatNeverCame(t *testing.T) {
+	for name, end := range map[string]func(*testing.T, *lab){
+		"the time is over":    func(*testing.T, *lab) { time.Sleep(held + 10*time.Minute) },
+		"the process ends":    func(_ *testing.T, l *lab) { l.runs.Shutdown(1); time.Sleep(1) },
+		"upstream breaks off": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				is, may := make(chan *resume.Split, 1), make(chan struct{})
+				var split *resume.Split
+				l := newLabAt(t, newPipes(), nil, func(w http.ResponseWriter, r *http.Request) error {
+					if r.URL.Path == restPath {
+						return split.Rest(w, r)
+					}
+					w.Header().Set("Content-Type", "text/event-stream")
+					_, _ = io.WriteString(w, chunk)
+					s := resume.NewSplit(r.Context(), held)
+					s.Do()
+					is <- s
+					select {
+					case <-may:
+						panic(http.ErrAbortHandler)
+					case <-r.Context().Done():
+					}
+					return context.Cause(r.Context())
+				})
+				first := l.send(chat(key, "k")).want(http.StatusOK)
+				if first.rest() != numbered(first.id(), 1, chunk) {
+					t.Error("the first stream is not whole")
+				}
+				split = <-is
+				if end == nil {
+					close(may)
+				} else {
+					end(t, l)
+				}
+				l.over()
+				rest := l.rest().want(http.StatusOK)
+				if end == nil {
+					rest.broken()
+				} else if got := rest.rest(); !strings.Contains(got, `"error"`) || !strings.HasSuffix(got, "data: [DONE]\nid: "+split.ID()+"/3\n\n") {
+					t.Errorf("the rest is %q", got)
+				}
+			})
+		})
+	}
+}
+
+// TestSplitTwice has the client of the rest at its end, and the next one get the rest of that.
+func TestSplitTwice(t *testing.T) {
+	splitting(t, 2, nil, func(t *testing.T, l *lab, s *splitter) {
+		l.send(post(key, "k")).next()
+		second := s.split(t)
+		rest := l.rest().want(http.StatusOK)
+		rest.next()
+		third := s.split(t)
+		if got := rest.rest(); got != "" {
+			t.Errorf("the second stream goes on with %q", got)
+		}
+		l.wantDetached(1)
+		last := l.rest().want(http.StatusOK)
+		l.wantDetached(0)
+		close(s.may)
+		if got := last.rest(); got != numbered(third.ID(), 1, event(3)) || second.ID() == third.ID() {
+			t.Errorf("the last is %q", got)
+		}
+		s.last = second
+		if got := l.rest().rest(); got != numbered(second.ID(), 1, event(2)) {
+			t.Errorf("the second is %q", got)
+		}
+		if e := l.over(); e.Events != 3 {
+			t.Errorf("%+v", e)
+		}
+	})
+}
+
+// TestDeleteEndsARunThatWasSplit by the id of any of its streams, also if that is gone, for its own
+// client alone.
+func TestDeleteEndsARunThatWasSplit(t *testing.T) {
+	const a, b, c = 0, 1, 2
+	for name, test := range map[string]struct {
+		by    int
+		after time.Duration
+		owner bool
+	}{
+		"the first":                   {a, 0, true},
+		"the second":                  {b, 0, true},
+		"the last":                    {c, 0, true},
+		"the second, which is gone":   {b, held + time.Second, true},
+		"another's":                   {c, 0, false},
+		"that before another's, gone": {b, held + time.Second, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			splitting(t, 2, nil, func(t *testing.T, l *lab, s *splitter) {
+				first := l.send(post(key, "k"))
+				first.next()
+				ids := []string{first.id(), s.split(t).ID(), s.split(t).ID()}
+				time.Sleep(test.after)
+				synctest.Wait()
+				q := request{method: http.MethodDelete, path: otherPath + "/" + ids[test.by]}
+				if !test.owner {
+					q.header = []string{"Authorization", "Bearer another"}
+					problemOf(t, l.send(q), http.StatusNotFound)
+					l.wantOpen(1)
+					return
+				}
+				l.send(q).want(http.StatusNoContent)
+				if e := l.over(); e.Reason != resume.ReasonDeleted {
+					t.Errorf("%+v", e)
+				}
+				problemOf(t, l.rest(), http.StatusNotFound)
+				problemOf(t, l.send(q), http.StatusNotFound)
+			})
+		})
+	}
+}
+
+// TestClientsAroundASplit leave before it, or between its preparation and its end.
+func TestClientsAroundASplit(t *testing.T) {
+	for name, c := range map[string]struct {
+		before, does bool // it leaves before the preparation; the split is done
+	}{
+		"before": {true, true}, "between": {false, true}, "between, given up": {false, false}, "before, given up": {true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				may, is := make(chan struct{}), make(chan *resume.Split)
+				l := newLabAt(t, newPipes(), func(o *resume.Options) { o.MaxDetached = 1 }, func(w http.ResponseWriter, r *http.Request) error {
+					w.Header().Set("Content-Type", "text/event-stream")
+					_, _ = io.WriteString(w, event(1))
+					<-may
+					s := resume.NewSplit(r.Context(), held)
+					is <- s
+					<-may
+					if !c.does {
+						s.Release()
+					} else if !s.Do() {
+						t.Error("it is not split")
+					}
+					<-r.Context().Done()
+					return context.Cause(r.Context())
+				})
+				r := l.send(post(key, "k"))
+				r.next()
+				if c.before {
+					r.leave()
+					l.wantDetached(1)
+					time.Sleep(time.Minute)
+				}
+				may <- struct{}{}
+				split := <-is
+				if split == nil {
+					t.Fatal("it may not be split")
+				}
+				r.leave()
+				synctest.Wait()
+				may <- struct{}{}
+				l.wantDetached(1)
+				goesOn := 10 * time.Minute
+				switch {
+				case c.does:
+					goesOn += held
+				case c.before:
+					goesOn -= time.Minute
+				}
+				time.Sleep(goesOn - 1)
+				l.wantOpen(1)
+				time.Sleep(1)
+				if e := l.over(); e.Reason != resume.ReasonExpired {
+					t.Errorf("%+v", e)
+				}
+				l.wantDetached(0)
+			})
+		})
 	}
 }
