@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"strconv"
 	"strings"
@@ -29,6 +30,8 @@ type splitter struct {
 	is     chan *resume.Split // a split that has been done, nil if it may not be
 	end    func() error       // of next
 	last   *resume.Split      // that rest answers
+	large  string             // what it begins with
+	other  *splitter          // answers the next requests
 }
 
 func newSplitter(splits int) *splitter {
@@ -43,8 +46,14 @@ func (s *splitter) next(w http.ResponseWriter, r *http.Request) error {
 		return s.last.Rest(w, r)
 	}
 	_, _ = io.Copy(io.Discard, r.Body)
+	if s.other != nil {
+		return s.other.next(w, r)
+	}
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Kind", "a")
+	if s.large != "" {
+		_, _ = io.WriteString(w, "data: "+s.large+"\n\n")
+	}
 	for n := 1; n <= s.splits+1; n++ {
 		if _, err := io.WriteString(w, event(n)); err != nil {
 			return err
@@ -233,7 +242,7 @@ func TestWhatMayNotBeSplit(t *testing.T) {
 		q    request
 		want string // where it may be split
 	}{
-		"a stream":                {nil, prepares, post(key, "k"), "-y-y"},
+		"a stream":                {nil, prepares, post(key, "k"), "y---"}, // given up, it is not split any more
 		"no run":                  {nil, prepares, post(), "----"},
 		"a response":              {nil, prepares, responses, "----"},
 		"a body":                  {nil, json, post(key, "k"), "-"},
@@ -507,4 +516,214 @@ func TestClientsAroundASplit(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestRestOfBothVersions of HTTP: the first client's answer has a proper end while the run goes on.
+func TestRestOfBothVersions(t *testing.T) {
+	for _, version := range []int{1, 2} {
+		s := newSplitter(1)
+		l := newLabOver(t, version, s.next)
+		first := l.send(post(key, "k")).want(http.StatusOK)
+		first.next()
+		split := s.split(t)
+		if got := first.rest(); got != "" || first.ProtoMajor != version {
+			t.Errorf("HTTP/%d: the first stream goes on with %q", first.ProtoMajor, got)
+		}
+		if n := l.runs.Open(); n != 1 {
+			t.Errorf("HTTP/%d: %d runs are open", version, n)
+		}
+		rest := l.rest().want(http.StatusOK)
+		close(s.may)
+		if got := rest.rest(); got != numbered(split.ID(), 1, event(2)) {
+			t.Errorf("HTTP/%d: the rest is %q", version, got)
+		}
+	}
+}
+
+// newLabOver is newLab with a version of HTTP.
+func newLabOver(t *testing.T, version int, next resume.Next) *lab {
+	t.Helper()
+	l := newLab(t, nil, next)
+	if version == 2 {
+		l.srv.Close()
+		h := l.srv.Config.Handler
+		l.srv = httptest.NewUnstartedServer(h)
+		l.srv.EnableHTTP2 = true
+		l.srv.StartTLS()
+		t.Cleanup(l.srv.Close)
+	}
+	return l
+}
+
+// TestRestOfARunThatHasARun itself: the reply's stream has ids of its own, and its client ends both.
+func TestRestThroughARun(t *testing.T) {
+	for _, deletes := range []bool{false, true} {
+		splitting(t, 1, nil, func(t *testing.T, l *lab, s *splitter) {
+			l.send(post(key, "k")).next()
+			s.split(t)
+			rest := l.send(request{http.MethodPost, restPath, asking, []string{key, "other", "Content-Type", "application/json"}}).want(http.StatusOK)
+			if got := rest.next(); !strings.HasSuffix(got, "\nid: "+rest.id()+"/1\n\n") {
+				t.Errorf("it gets %q", got)
+			}
+			if deletes {
+				l.send(request{method: http.MethodDelete, path: restPath + "/" + rest.id()}).want(http.StatusNoContent)
+				for range 2 {
+					if e := l.over(); e.Reason != resume.ReasonDeleted {
+						t.Errorf("%+v", e)
+					}
+				}
+				return
+			}
+			rest.leave() // and comes back
+			synctest.Wait()
+			close(s.may)
+			l.over()
+			l.over()
+			again := l.send(request{method: http.MethodGet, path: restPath + "/" + rest.id()}).want(http.StatusOK)
+			if got := again.rest(); strings.Count(got, "data: ") != 1 {
+				t.Errorf("again it is %q", got)
+			}
+		})
+	}
+}
+
+// TestRestBeforeTheSplit waits for it, and is a client of the run from then on.
+func TestRestBeforeTheSplit(t *testing.T) {
+	for _, does := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			may, is := make(chan struct{}), make(chan *resume.Split, 1)
+			var split *resume.Split
+			l := newLabAt(t, newPipes(), func(o *resume.Options) { o.MaxDetached = 1 }, func(w http.ResponseWriter, r *http.Request) error {
+				if r.URL.Path == restPath {
+					return split.Rest(w, r)
+				}
+				w.Header().Set("Content-Type", "text/event-stream")
+				s := resume.NewSplit(r.Context(), held) // nothing has been written
+				is <- s
+				_, _ = io.WriteString(w, event(1))
+				<-may
+				if does {
+					s.Do()
+				} else {
+					s.Release()
+				}
+				<-may
+				_, err := io.WriteString(w, event(2))
+				return err
+			})
+			first := l.send(post(key, "k"))
+			first.next()
+			split = <-is
+			got := make(chan *reply)
+			go func() { got <- l.rest() }()
+			synctest.Wait()
+			may <- struct{}{}
+			l.wantDetached(0)
+			if !does {
+				problemOf(t, <-got, http.StatusNotFound)
+				may <- struct{}{}
+				if got := first.rest(); got != numbered(first.id(), 2, event(2)) {
+					t.Errorf("it goes on with %q", got)
+				}
+				return
+			}
+			rest := <-got
+			may <- struct{}{}
+			if got := rest.rest(); got != numbered(split.ID(), 1, event(2)) || first.rest() != "" {
+				t.Errorf("the rest is %q", got)
+			}
+		})
+	}
+}
+
+// TestSplitInsideAnEvent is none: an event has one stream.
+func TestSplitInsideAnEvent(t *testing.T) {
+	for name, begin := range map[string]string{"an event": event(1) + "data: 2", "nothing": ""} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t, nil, func(w http.ResponseWriter, r *http.Request) error {
+				w.Header().Set("Content-Type", "text/event-stream")
+				if begin != "" {
+					_, _ = io.WriteString(w, begin)
+				}
+				s := resume.NewSplit(r.Context(), held)
+				if s == nil || s.Do() {
+					return errors.New("it is split")
+				}
+				_, err := io.WriteString(w, "\n\n"+event(3))
+				return err
+			})
+			r := l.send(post(key, "k")).want(http.StatusOK)
+			if got := r.rest(); !strings.Contains(got, "data: 3") {
+				t.Errorf("it gets %q", got)
+			}
+			l.over()
+			if st := l.runs.Stats(); st.Detached != 0 || st.TotalDetached != 0 {
+				t.Errorf("stats %+v", st)
+			}
+		})
+	}
+}
+
+// TestSplitFreesTheKey of the configuration, as the client has been sent all of its stream.
+func TestSplitFreesTheKey(t *testing.T) {
+	splitting(t, 1, func(o *resume.Options) {
+		o.Key = func(*http.Request) []string { return []string{"chat"} }
+	}, func(t *testing.T, l *lab, s *splitter) {
+		first := l.send(post()).want(http.StatusOK)
+		first.next()
+		s.split(t)
+		first.rest()
+		synctest.Wait()
+		second := l.send(post()).want(http.StatusOK)
+		if second.id() == first.id() {
+			t.Error("the next request gets the stream again")
+		}
+		l.wantOpen(2)
+		// The first is gone, and its client can still end the run.
+		l.send(request{method: http.MethodDelete, path: otherPath + "/" + first.id()}).want(http.StatusNoContent)
+		if e := l.over(); e.Reason != resume.ReasonDeleted {
+			t.Errorf("%+v", e)
+		}
+	})
+}
+
+// TestHeldRunGoesForWantOfMemory, as others without a client do.
+func TestHeldRunGoesForWantOfMemory(t *testing.T) {
+	splitting(t, 1, func(o *resume.Options) { o.MaxMemory, o.MaxStream = 64<<10, 64<<10 }, func(t *testing.T, l *lab, s *splitter) {
+		l.send(post(key, "k")).next()
+		s.split(t)
+		large := newSplitter(0)
+		large.large = strings.Repeat("x", 60<<10)
+		s.other = large
+		r := l.send(post(key, "other")).want(http.StatusOK)
+		go func() { _, _ = io.Copy(io.Discard, r.in) }()
+		if e := l.over(); e.Reason != resume.ReasonMemory {
+			t.Errorf("%+v", e)
+		}
+		close(large.may)
+		l.over()
+	})
+}
+
+// TestHintsAfterASplit go to no client.
+func TestHintsAfterASplit(t *testing.T) {
+	is := make(chan bool, 1)
+	l := newLab(t, nil, func(w http.ResponseWriter, r *http.Request) error {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, event(1))
+		is <- resume.NewSplit(r.Context(), held).Do()
+		w.Header().Set("Link", "</a>")
+		w.WriteHeader(http.StatusEarlyHints)
+		w.WriteHeader(http.StatusBadGateway)
+		w.Header().Set("X-Trailer", "1")
+		_, err := io.WriteString(w, event(2))
+		return err
+	})
+	if got := raw(t, l.srv); !strings.HasPrefix(got, "HTTP/1.1 200 OK\r\n") || strings.Contains(got, "Link") || strings.Contains(got, "data: 2") || !strings.HasSuffix(got, "0\r\n\r\n") {
+		t.Errorf("the client gets\n%s", got)
+	}
+	if !<-is {
+		t.Error("it is not split")
+	}
+	l.over()
 }
