@@ -143,7 +143,7 @@ func approvalEnd(text []byte, i int) int {
 // request for approval and nothing else: approve or deny, a space and a code, with white space
 // around them. Otherwise it returns nil.
 func Word(text []byte) []byte {
-	if len(text) > maxReply {
+	if len(text) > maxReplyText {
 		return nil
 	}
 	whole := strings.TrimSpace(string(jsonspan.AppendText(nil, text)))
@@ -154,8 +154,8 @@ func Word(text []byte) []byte {
 	return []byte(word)
 }
 
-// maxReply is the length in bytes, as JSON, of the longest message that may be a reply.
-const maxReply = 256
+// maxReplyText is the length in bytes, as JSON, of the longest message that may be a reply.
+const maxReplyText = 256
 
 // isCode reports whether s has the form of a code: K7QF-2M9D.
 func isCode(s string) bool {
