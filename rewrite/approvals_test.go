@@ -444,6 +444,28 @@ func TestApprovalsOfOtherStreams(t *testing.T) {
 	}
 }
 
+// At most eight choices are offered, and those of another sidecar's event count.
+func TestChoicesThatAreOffered(t *testing.T) {
+	choices := func(list string) []string {
+		in := turn(strings.Replace(approvalFrame("r1", "x"), `["once", "session", "always", "deny"]`, list, 1), text("a"))
+		plain, _ := run(in, Options{}, chatParams, inOne, CauseEOF) // of a sidecar that does not ask
+		_, d := anyAsking(t, in, Options{}, chatParams, byLink)
+		_, second := anyAsking(t, plain, Options{}, chatParams, byLink)
+		if !reflect.DeepEqual(second.asked, d.asked) {
+			t.Errorf("a second sidecar asks %+v, want %+v", second.asked, d.asked)
+		}
+		return d.asked[0].Choices
+	}
+	for list, want := range map[string][]string{
+		`["once", 1, null, "", "\u0064eny"]`: {"once", "deny"}, `"once"`: nil, `[]`: nil,
+		`["1","2","3","4","5","6","7","8","9"]`: {"1", "2", "3", "4", "5", "6", "7", "8"},
+	} {
+		if got := choices(list); !slices.Equal(got, want) {
+			t.Errorf("%s: %q", list, got)
+		}
+	}
+}
+
 // Of parallel tools the one waits whose label is the command's beginning, if that is certain.
 func TestWhichToolWaits(t *testing.T) {
 	for _, c := range []struct {
