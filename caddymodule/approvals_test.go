@@ -328,7 +328,7 @@ func click(t *testing.T, link string, c approval.Choice) (approval.Result, error
 
 const (
 	linked  = "hermes {\n\t\tapprovals link https://hermes.example.com/hermes/approve\n\t}"
-	replied = "hermes_resume\n\thermes {\n\t\tapprovals reply\n\t}"
+	replied = "hermes_resume {\n\t\talways chat 10s\n\t}\n\thermes {\n\t\tapprovals reply\n\t}"
 	// linkIn and codeIn find what the client is to use.
 	linkIn = `"hermes_approval_url":"(https://hermes\.example\.com/hermes/approve/[A-Za-z0-9_-]{22})"`
 	codeIn = "approve ([2-9A-Z]{4}-[2-9A-Z]{4})`"
@@ -380,7 +380,7 @@ func checkApprovalLog(t *testing.T, site *approvalSite, secrets ...string) {
 func TestReplyRunsTheTool(t *testing.T) {
 	agent, upstream := newAsking022(t)
 	site := runApprovals(t, upstream, replied)
-	a := site.chat(agentKey, "danger", "Idempotency-Key", "k")
+	a := site.chat(agentKey, "danger")
 	code := a.until(codeIn)
 	if text := a.text(); !strings.Contains(text, dangerous) || strings.Contains(text, "So it is") {
 		t.Errorf("the answer that asks says %q", text)
@@ -469,7 +469,7 @@ func TestReplyNeedsResume(t *testing.T) {
 // TestUsersOfOneKey are told apart by a placeholder. One without a name is not asked.
 func TestUsersOfOneKey(t *testing.T) {
 	agent, upstream := newAsking022(t)
-	site := runApprovals(t, upstream, "hermes_resume\n\thermes {\n\t\tapprovals reply\n\t\tapprovals by {header.X-User}\n\t}")
+	site := runApprovals(t, upstream, "hermes_resume {\n\t\talways chat 10s\n\t}\n\thermes {\n\t\tapprovals reply\n\t\tapprovals by {header.X-User}\n\t}")
 	a := site.chat(agentKey, "danger", "X-User", "ada")
 	code := a.until(codeIn)
 	a.text()
