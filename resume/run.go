@@ -130,15 +130,16 @@ func (x *run) end(r *http.Request) {
 	x.mu.Lock()
 	x.over = true
 	client, e := x.client, Ended{Stream: x.kind == kindStream, Reason: x.reason, Err: x.ended.Err}
+	x.unreserveLocked() // for a split that has not been done
 	if x.detached {
 		e.Detached = time.Since(x.since)
 		x.attach()
 	}
 	x.mu.Unlock()
-	x.split.Release()
 	x.ended = e
 	if v := panics.Catch(func() {
 		defer x.endAnswer(client)
+		x.split.Release()
 		x.name.end()
 	}); x.panicked == nil {
 		x.panicked = v

@@ -77,10 +77,11 @@ func (s *Split) Do() bool {
 		return false
 	}
 	s.x, x.split = nil, nil
-	x.log.End(Whole)
+	before := x.log
 	x.log, x.entry, x.kept, x.at = s.log, s.entry, header, at
 	x.eventsBefore += x.number.last
 	x.number = numbererOf(x.entry)
+	before.End(Whole)
 	return true
 }
 
@@ -161,7 +162,11 @@ func (x *run) unreserve() {
 	x.count()
 }
 
+// unreserveLocked is unreserve for a caller that holds x.mu, and leaves it at that.
 func (x *run) unreserveLocked() {
+	if !x.reserved {
+		return
+	}
 	x.reserved = false
 	if !x.detached {
 		x.o.Runs.count(func(s *Stats) {

@@ -727,3 +727,57 @@ func TestHintsAfterASplit(t *testing.T) {
 	}
 	l.over()
 }
+
+// panickingStore is a store that panics with the second claim.
+type panickingStore struct {
+	resume.Store
+	claims int
+}
+
+func (s *panickingStore) Claim(ctx context.Context, e resume.Entry, run resume.Run) (resume.Entry, resume.Writer, error) {
+	if s.claims++; s.claims > 1 {
+		panic("boom")
+	}
+	return s.Store.Claim(ctx, e, run)
+}
+
+// TestSplitThatIsNeverDone takes no room for longer than its run, whether that has a client or none.
+func TestSplitThatIsNeverDone(t *testing.T) {
+	for name, panics := range map[string]bool{"forgotten": false, "a panic": true} {
+		for _, leaves := range []bool{false, true} {
+			t.Run(name+", the client leaves: "+strconv.FormatBool(leaves), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					may := make(chan struct{})
+					l := newLabAt(t, newPipes(), func(o *resume.Options) {
+						if panics {
+							o.Store = &panickingStore{Store: o.Store}
+						}
+					}, func(w http.ResponseWriter, r *http.Request) error {
+						w.Header().Set("Content-Type", "text/event-stream")
+						_, _ = io.WriteString(w, event(1))
+						<-may
+						resume.NewSplit(r.Context(), held)
+						return nil
+					})
+					r := l.send(post(key, "k"))
+					r.next()
+					if leaves {
+						r.leave()
+						l.wantDetached(1)
+					}
+					may <- struct{}{}
+					if e := l.over(); (e.Panicked != nil) != (panics && leaves) {
+						t.Errorf("%+v", e)
+					}
+					l.wantDetached(0)
+					if _, logs := l.store.Used(); logs != 1 {
+						t.Errorf("%d logs are left", logs)
+					}
+					if !leaves && !panics {
+						r.rest()
+					}
+				})
+			})
+		}
+	}
+}
