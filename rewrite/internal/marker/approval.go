@@ -112,7 +112,7 @@ func skip(text []byte, i int, want string) int {
 }
 
 // approvalEnd returns where the paragraph ends whose beginning ends at i: after the code span that
-// a colon and a space precede, or else at the end of the line.
+// a colon and a space precede, where another paragraph begins, or else at the end of the line.
 func approvalEnd(text []byte, i int) int {
 	var before [2]rune // the runes before the current one, or before the backticks that it ends
 	opening := 0       // how many backticks the code span begins with, 0 before it
@@ -120,6 +120,8 @@ func approvalEnd(text []byte, i int) int {
 	for i < len(text) {
 		r, next := jsonspan.NextRune(text, i)
 		switch {
+		case r == '`' && opening <= 1 && skip(text, i, approvalHead) >= 0: // more backticks may enclose one
+			return i
 		case r == '`':
 			run, end, i = run+1, next, next
 			continue
