@@ -142,6 +142,10 @@ func TestSplit(t *testing.T) {
 		synctest.Wait()
 		problemOf(t, l.rest(), http.StatusNotFound)
 		l.wantEmpty()
+		w := httptest.NewRecorder()
+		if err := split.Rest(w, httptest.NewRequest(http.MethodPost, chatPath, nil)); err != nil || w.Code != http.StatusNotFound {
+			t.Errorf("without resume in front it is %d, %v", w.Code, err)
+		}
 	})
 }
 
@@ -671,7 +675,7 @@ func TestSplitFreesTheKey(t *testing.T) {
 	}, func(t *testing.T, l *lab, s *splitter) {
 		first := l.send(post()).want(http.StatusOK)
 		first.next()
-		s.split(t)
+		split := s.split(t)
 		first.rest()
 		synctest.Wait()
 		second := l.send(post()).want(http.StatusOK)
@@ -679,6 +683,11 @@ func TestSplitFreesTheKey(t *testing.T) {
 			t.Error("the next request gets the stream again")
 		}
 		l.wantOpen(2)
+		for range 2 { // the rest is there for all that ask
+			r := l.send(request{method: http.MethodGet, path: otherPath + "/" + split.ID()}).want(http.StatusOK)
+			r.leave()
+			synctest.Wait()
+		}
 		// The first is gone, and its client can still end the run.
 		l.send(request{method: http.MethodDelete, path: otherPath + "/" + first.id()}).want(http.StatusNoContent)
 		if e := l.over(); e.Reason != resume.ReasonDeleted {
@@ -780,4 +789,90 @@ func TestSplitThatIsNeverDone(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestCancelledRunIsNotSplit, whether it is cancelled before the preparation or after.
+func TestCancelledRunIsNotSplit(t *testing.T) {
+	for name, late := range map[string]bool{"before": false, "after": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				may := make(chan struct{})
+				l := newLabAt(t, newPipes(), nil, func(w http.ResponseWriter, r *http.Request) error {
+					w.Header().Set("Content-Type", "text/event-stream")
+					_, _ = io.WriteString(w, chunk)
+					var split *resume.Split
+					if late {
+						split = resume.NewSplit(r.Context(), held)
+					}
+					<-may
+					if !late {
+						split = resume.NewSplit(r.Context(), held)
+					}
+					if (split != nil) != late || late && split.Do() {
+						t.Error("it is split")
+					}
+					return nil
+				})
+				r := l.send(chat(key, "k"))
+				r.next()
+				l.send(request{method: http.MethodDelete, path: chatPath + "/" + r.id()}).want(http.StatusNoContent)
+				may <- struct{}{}
+				checkFinish(t, r.rest(), r.id(), 2, "upstream_aborted")
+				if e := l.over(); e.Reason != resume.ReasonDeleted {
+					t.Errorf("%+v", e)
+				}
+				l.wantDetached(0)
+				l.wantEmpty()
+			})
+		})
+	}
+}
+
+// TestSlowClientOfASplit gets the whole of its stream after the run has ended, which does not concern
+// it.
+func TestSlowClientOfASplit(t *testing.T) {
+	splitting(t, 1, nil, func(t *testing.T, l *lab, s *splitter) {
+		s.large = strings.Repeat("x", 32<<10)
+		s.end = func() error { panic("boom") }
+		first := l.send(post(key, "k")).want(http.StatusOK)
+		s.split(t)
+		close(s.may)
+		if e := l.over(); e.Panicked == nil {
+			t.Errorf("%+v", e)
+		}
+		if got := first.rest(); strings.Count(got, "data: ") != 2 {
+			t.Errorf("it gets %d bytes", len(got))
+		}
+	})
+}
+
+// lostStore is a store that does not answer for a log.
+type lostStore struct {
+	resume.Store
+	id string
+}
+
+func (s *lostStore) Find(ctx context.Context, id string) (resume.Entry, error) {
+	if id == s.id {
+		return resume.Entry{}, errors.New("the storage is down")
+	}
+	return s.Store.Find(ctx, id)
+}
+
+// TestDeleteOfARestThatCannotBeReached says so, and works when it is sent again.
+func TestDeleteOfARestThatCannotBeReached(t *testing.T) {
+	store := &lostStore{}
+	splitting(t, 1, func(o *resume.Options) { store.Store, o.Store = o.Store, store }, func(t *testing.T, l *lab, s *splitter) {
+		first := l.send(post(key, "k"))
+		first.next()
+		store.id = s.split(t).ID()
+		q := request{method: http.MethodDelete, path: otherPath + "/" + first.id()}
+		l.send(q).want(http.StatusServiceUnavailable)
+		l.wantOpen(1)
+		store.id = ""
+		l.send(q).want(http.StatusNoContent)
+		if e := l.over(); e.Reason != resume.ReasonDeleted {
+			t.Errorf("%+v", e)
+		}
+	})
 }
