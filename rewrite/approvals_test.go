@@ -249,6 +249,8 @@ func TestRestOfASplitAnswer(t *testing.T) {
 	}
 	outs, d := anyAsking(t, begin+g2End("terminal", "c1")+g2Start("terminal", "💻", "y", "c2")+approvalFrame("r2", "y")+approvalFrame("r1", "x")+g2End("terminal", "c2")+text("b")+stop(),
 		Options{}, chatParams, byReply)
+	equal(t, strings.Count(strings.Join(outs, ""), "hermes_approval_code"), 2, "codes")
+	equal(t, d.asked[2].MayReply, false, "MayReply for a request that comes again")
 	if len(outs) != 3 || !slices.Equal(d.done, []string{"r1", "r2", ""}) {
 		t.Fatalf("%q, done %q", outs, d.done)
 	}
@@ -512,6 +514,20 @@ func TestChoicesThatAreOffered(t *testing.T) {
 			t.Errorf("%s: %q", list, got)
 		}
 	}
+}
+
+// A request that names no run is one of the stream's own.
+func TestRequestsThatNameNoRun(t *testing.T) {
+	of := func(in string, p Params) string {
+		_, d := anyAsking(t, in, Options{}, p, byLink)
+		return d.asked[0].RunID
+	}
+	nameless := strings.Replace(approvalFrame("r1", "x"), `"run_id": "chatcmpl-1", `, "", 1)
+	equal(t, of(turn(nameless, text("a")), chatParams), "chatcmpl-1", "a chat")
+	session := `, "session_id": "` + sessionID + `", "seq": 1, "ts": 2.5}`
+	equal(t, of(named("run.started", `{"run_id": "run_1"`+session)+named("approval.request", `{"command": "x", "request_id": "r1"`+session), sessionParams), "run_1", "a session")
+	_, d := anyAsking(t, named("approval.request", `{"command": "x", "request_id": "r1"`+session), Options{}, sessionParams, byLink)
+	equal(t, len(d.asked), 0, "requests of a run that nobody knows")
 }
 
 // Of parallel tools the one waits whose label is the command's beginning, if that is certain.
