@@ -468,7 +468,8 @@ func TestApprovalsOfOtherStreams(t *testing.T) {
 		done []string
 	}{
 		"a run, answered": {Params{RunID: "run_1"}, runEvent("tool.started", `, "tool": "terminal"`) + runEvent("approval.request", ask) +
-			runEvent("approval.responded", `, "choice": "once", "request_id": "r1", "resolved": 1`) + runEvent("run.completed", ""), []string{"r1", ""}},
+			runEvent("approval.responded", `, "choice": "once", "request_id": "r1", "resolved": 1`) + runEvent("tool.completed", `, "tool": "terminal"`) +
+			runEvent("run.completed", ""), []string{"r1", ""}},
 		"a run, its tool ends": {Params{RunID: "run_1"}, runEvent("tool.started", `, "tool": "terminal"`) + runEvent("approval.request", ask) +
 			runEvent("tool.completed", `, "tool": "terminal"`) + runEvent("run.completed", ""), []string{"r1", ""}},
 		"a run, a tool of the name ends": {Params{RunID: "run_1"}, runEvent("tool.started", `, "tool": "terminal"`) + runEvent("approval.request", ask) +
