@@ -79,7 +79,7 @@ func TestSecurityLimitsHaveTests(t *testing.T) {
 // missing from it.
 func TestSecurityLimitsAreThoseOfTheCode(t *testing.T) {
 	isBound := regexp.MustCompile(`^(max|Max|DefaultMax|defaultRecordMax$)`)
-	ofThePlugin := regexp.MustCompile(`^(rewrite|proxy|resume|caddymodule|internal|tools)(/|$)`)
+	ofThePlugin := regexp.MustCompile(`^(rewrite|proxy|resume|approval|caddymodule|internal|tools)(/|$)`)
 	ofPrograms := regexp.MustCompile(`^tools/demo(/|$)|/cmd(/|$)`)
 	code, alias := map[string]int64{}, map[string]string{}
 	goFiles(t, func(file string, f *ast.File) {
@@ -241,5 +241,9 @@ var securityTests = map[string]string{
 	"a key, --key-file":                                                   "TestDoctorExaminesNothing",
 
 	"an answer to POST /v1/runs that names a run whose events are kept":                          "TestAnswersThatBeginNoRun",
+	"approvals that wait (hermes_approvals)":                                                     "TestTicketsAreBounded TestAThousandTickets TestMemoryOfTickets",
+	"what an approval keeps of its request":                                                      "TestLongCommandsCanOnlyBeDenied TestQuestionsWithoutIdsHaveNoTicket TestMemoryOfTickets",
+	"wrong codes in replies to an approval":                                                      "TestFiveWrongCodesDeny TestRepliesOfOthersCountNothing",
+	"the form on the page of an approval":                                                        "TestWhatIsNoAnswer",
 	"runs of /v1/runs whose events are read and kept at the same time, with clients and without": "TestManyRuns",
 }
