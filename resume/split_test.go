@@ -863,7 +863,8 @@ func (s *lostStore) Find(ctx context.Context, id string) (resume.Entry, error) {
 	return s.Store.Find(ctx, id)
 }
 
-// TestDeleteOfARestThatCannotBeReached says so, and works when it is sent again.
+// TestDeleteOfARestThatCannotBeReached says so if that is all there is to delete, and works when it is
+// sent again.
 func TestDeleteOfARestThatCannotBeReached(t *testing.T) {
 	store := &lostStore{}
 	splitting(t, 1, func(o *resume.Options) { store.Store, o.Store = o.Store, store }, func(t *testing.T, l *lab, s *splitter) {
@@ -871,6 +872,7 @@ func TestDeleteOfARestThatCannotBeReached(t *testing.T) {
 		first.next()
 		store.id = s.split(t).ID()
 		q := request{method: http.MethodDelete, path: otherPath + "/" + first.id()}
+		l.send(q).want(http.StatusNoContent) // the first stream is gone
 		l.send(q).want(http.StatusServiceUnavailable)
 		l.wantOpen(1)
 		store.id = ""
