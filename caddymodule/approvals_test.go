@@ -44,6 +44,7 @@ func newAsking022(t *testing.T) (*asking022, string) {
 	a := &asking022{t: t, name: rand.Text(), pending: map[string]chan string{}, over: map[string]bool{}}
 	server := httptest.NewServer(a)
 	t.Cleanup(server.Close)
+	t.Cleanup(server.CloseClientConnections) // a run may still ask
 	return a, strings.TrimPrefix(server.URL, "http://")
 }
 
@@ -213,6 +214,7 @@ func (s *approvalSite) load(upstream, directives string) {
 	if err := caddy.Load([]byte(config), true); err != nil {
 		s.t.Fatal(err)
 	}
+	s.client.CloseIdleConnections() // of the server before, which closes them
 }
 
 // logged returns the log so far.
