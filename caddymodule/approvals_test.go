@@ -157,6 +157,7 @@ func (a *asking022) timeout() {
 	defer a.mu.Unlock()
 	for id, pending := range a.pending {
 		delete(a.pending, id)
+		a.over[id] = true
 		pending <- "timeout"
 	}
 }
@@ -193,6 +194,7 @@ func runApprovals(t *testing.T, upstream, directives string) *approvalSite {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	socket := filepath.Join(dir, "socket")
 	s := &approvalSite{t: t, addr: "unix/" + socket, log: filepath.Join(dir, "log"), client: &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true, // a reload closes connections that are idle
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", socket)
 		},
