@@ -1,16 +1,20 @@
 // Package caddymodule is the Caddy adapter: the HTTP handlers http.handlers.hermes,
-// http.handlers.hermes_resume and http.handlers.hermes_streams, the Caddyfile directives
-// hermes, hermes_proxy, hermes_resume and hermes_streams, the command hermes-proxy, the
-// admin endpoint /hermes/streams, and the handlers' life from Provision to Cleanup.
+// http.handlers.hermes_resume, http.handlers.hermes_approvals and
+// http.handlers.hermes_streams, the Caddyfile directives hermes, hermes_proxy,
+// hermes_resume, hermes_approvals and hermes_streams, the command hermes-proxy, the admin endpoint /hermes/streams, and the handlers' life from Provision to Cleanup.
 // Importing it registers all of that. It is thin on purpose: how a stream is repaired is in
 // package rewrite, how a response is guarded in package proxy, how an answer outlives its
 // connection in package resume.
 //
-// Its packages internal/telemetry (metrics, spans, logs, events, lists of streams) and
+// Its packages internal/telemetry (metrics, spans, logs, events, lists of streams),
+// internal/asking (who is asked for approvals, and how answers reach upstream) and
 // internal/usage (which upstreams and models report usage) do not know the Handler. All
 // configurations of a process share one value, process, with such as the open streams
 // (shared.go).
 package caddymodule
 
-// The plugin has both handlers.
-import _ "github.com/hermes-sidecar/hermes-sidecar/resume/resumecaddy"
+// The plugin has all handlers.
+import (
+	_ "github.com/hermes-sidecar/hermes-sidecar/approval/approvalcaddy"
+	_ "github.com/hermes-sidecar/hermes-sidecar/resume/resumecaddy"
+)

@@ -13,6 +13,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
+	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/asking"
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/telemetry"
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/usage"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/bounded"
@@ -144,6 +145,20 @@ type Handler struct {
 	// stores them with the message. Default: false.
 	Cards bool `json:"cards,omitempty"`
 
+	// How clients may answer what Hermes asks before it runs a dangerous
+	// command. `link` and a base URL: what the client gets has a link to a
+	// page of `hermes_approvals`; with `text`, the text of the answer has it,
+	// too. `reply`: the answer ends with a code, and the client's next message
+	// answers with it, which needs `hermes_resume` in front. `by` and a
+	// placeholder tell the users of one key apart. Repeat the line for each.
+	// In JSON it is an object with `link`, `text`, `reply` and `by`.
+	// Default: none.
+	Approvals *options.Approvals `json:"approvals,omitempty"`
+
+	// How long a link or a code of `approvals` can be used. With `0s`, none is
+	// made. Default: 5m.
+	ApprovalTimeout *caddy.Duration `json:"approval_timeout,omitempty"`
+
 	// How long upstream may be silent after the finish chunk. Then the sidecar
 	// adds `[DONE]` and ends the stream without an error. With `0s`, the
 	// finish chunk is the end. Default: 5s.
@@ -209,7 +224,8 @@ type Handler struct {
 	shared   *shared
 	observer *telemetry.Observer
 	usage    *usage.Store
-	joined   atomic.Bool // Provision has counted it, and Cleanup has not
+	asking   *asking.Options // nil if no approvals are offered
+	joined   atomic.Bool     // Provision has counted it, and Cleanup has not
 
 	maxRequest   int64
 	drainTimeout time.Duration
@@ -267,6 +283,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		o.Observer = h.shared.recordings.Recorder(h.observer, h.Record, h.RecordMax, emitter.Runs, logger)
 		o.ObserveRaw = true
 	}
+	h.offerApprovals(&o, logger)
 	o.Streams = &h.shared.streams
 	o.Usage = h.usage.Of
 	h.proxy = proxy.New(o)
@@ -317,6 +334,9 @@ func (h *Handler) Cleanup() error {
 // ServeHTTP heals the history of the request, calls next, and repairs its answer
 // if that is a chat completion, streamed or not.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	if h.asking != nil {
+		*r = *r.WithContext(h.asking.Begin(r, next.ServeHTTP)) // in place: handlers in front may refer to r
+	}
 	return passedError(h.proxy.Serve(w, r, next.ServeHTTP))
 }
 

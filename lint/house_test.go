@@ -18,11 +18,12 @@ var floors = map[string]string{
 	"rewrite/internal/marker":   "jsonspan",
 	"rewrite/internal/redact":   "jsonspan",
 	"rewrite/internal/contract": "jsonspan marker",
+	"rewrite/internal/approval": "jsonspan contract",
 	"rewrite/internal/prose":    "jsonspan marker contract",
 	"rewrite/internal/chunk":    "jsonspan marker contract redact prose sse",
-	"rewrite/internal/encode":   "jsonspan contract redact prose chunk sse",
-	"rewrite/internal/chat":     "jsonspan marker contract redact prose chunk encode sse",
-	"rewrite/internal/agentapi": "jsonspan contract redact chunk sse",
+	"rewrite/internal/encode":   "jsonspan marker contract approval redact prose chunk sse",
+	"rewrite/internal/chat":     "jsonspan marker contract approval redact prose chunk encode sse",
+	"rewrite/internal/agentapi": "jsonspan contract approval redact chunk sse",
 	"rewrite/internal/whole":    "jsonspan marker contract redact prose chunk",
 	"rewrite":                   "jsonspan marker contract redact chunk chat agentapi whole sse",
 }
@@ -55,7 +56,7 @@ func checkImport(t *testing.T, dir, of string) {
 	switch {
 	case isFloor && ours && !strings.Contains(" "+allowed+" ", " "+path.Base(of)+" "),
 		isFloor && (of == "net/http" || strings.Contains(of, "caddy") || strings.Contains(of, "zap")),
-		(strings.HasPrefix(dir, "proxy") || dir == "resume") && (strings.HasPrefix(of, "caddymodule") || strings.Contains(of, "caddyserver") || strings.Contains(of, "zap")),
+		(strings.HasPrefix(dir, "proxy") || dir == "resume" || dir == "approval") && (strings.HasPrefix(of, "caddymodule") || strings.Contains(of, "caddyserver") || strings.Contains(of, "zap")),
 		strings.HasPrefix(dir, "proxy") && strings.HasPrefix(of, "resume"),
 		dir == "rewrite/sse" && strings.Contains(of, "json"):
 		t.Errorf("%s must not import %s", dir, of)

@@ -79,7 +79,7 @@ func TestSecurityLimitsHaveTests(t *testing.T) {
 // missing from it.
 func TestSecurityLimitsAreThoseOfTheCode(t *testing.T) {
 	isBound := regexp.MustCompile(`^(max|Max|DefaultMax|defaultRecordMax$)`)
-	ofThePlugin := regexp.MustCompile(`^(rewrite|proxy|resume|caddymodule|internal|tools)(/|$)`)
+	ofThePlugin := regexp.MustCompile(`^(rewrite|proxy|resume|approval|caddymodule|internal|tools)(/|$)`)
 	ofPrograms := regexp.MustCompile(`^tools/demo(/|$)|/cmd(/|$)`)
 	code, alias := map[string]int64{}, map[string]string{}
 	goFiles(t, func(file string, f *ast.File) {
@@ -170,8 +170,11 @@ var securityTests = map[string]string{
 	"depth of JSON":                                                         "TestDeepNestingPassesByteForByte TestWhatIsNotHealed",
 	"open tools":                                                            "TestOpenToolsAreBounded TestOpenToolsHoldAtMostMaxOpenBytes TestOpenToolsTakeBoundedOutput",
 	"a card (cards on): the tool's id, the label, the name":                 "TestEveryEndOfACard TestLabelsOfCards TestNamesOfCards",
-	"bytes written for one frame":                                           "TestNoFrameGrowsBeyondItsBound TestFramesThatBecomeLongerAreForgotten",
+	"bytes written for one frame":                                           "TestNoFrameGrowsBeyondItsBound TestFramesThatBecomeLongerAreForgotten TestSplitKeepsItsBound",
 	"memory for one frame":                                                  "TestNoFrameGrowsBeyondItsBound",
+	"requests for approval that a stream remembers":                         "TestRequestsThatAreRemembered TestRequestsThatNobodyIsAskedFor TestChoicesThatAreOffered",
+	"command in the text of an answer (approvals)":                          "TestCommandsInTheText",
+	"a message that may be a reply to a request for approval":               "TestRepliesInRequests",
 	"stretches of reasoning taken out of one chunk":                         "TestPartsOfOneChunkAreBounded",
 	"tools that one chunk starts (imitations trust)":                        "TestPartsOfOneChunkAreBounded",
 	"ended tools remembered":                                                "TestEndedToolsAreRemembered TestWhatIsHeld",
@@ -230,6 +233,9 @@ var securityTests = map[string]string{
 	"the header of a stream in Redis, or the record of its request":       "TestLargeRecords",
 	"how long a stream stays in Redis":                                    "TestNothingStaysForEver",
 	"streams that continue without a client, max_detached":                "TestOneMoreThanMaxDetachedEndsWithItsClient TestRunsEndWhenNobodyComesBack",
+	"upstream's answer to an approval":                                    "TestReportIsBounded TestAnswerEndsWithItsTime",
+	"attempts to reach the upstream that asks":                            "TestAnotherUpstreamIsTriedAgain",
+	"the first chunk of the rest of an answer, which a sentence follows":  "TestLateRepliesSaySo",
 	"an answer to a GET request":                                          "TestAnswersToProbesAreBounded",
 	"the header of an answer":                                             "TestWhyNothingAnswers",
 	"the answer to the chat request (--ask)":                              "TestAnswersAreReadUpToABound TestAnswersThatAreNoGoodStream",
@@ -241,5 +247,9 @@ var securityTests = map[string]string{
 	"a key, --key-file":                                                   "TestDoctorExaminesNothing",
 
 	"an answer to POST /v1/runs that names a run whose events are kept":                          "TestAnswersThatBeginNoRun",
+	"approvals that wait (hermes_approvals)":                                                     "TestTicketsAreBounded TestAThousandTickets TestMemoryOfTickets",
+	"what an approval keeps of its request":                                                      "TestLongCommandsCanOnlyBeDenied TestQuestionsWithoutIdsHaveNoTicket TestMemoryOfTickets",
+	"wrong codes in replies to an approval":                                                      "TestFiveWrongCodesDeny TestRepliesOfOthersCountNothing",
+	"the form on the page of an approval":                                                        "TestWhatIsNoAnswer",
 	"runs of /v1/runs whose events are read and kept at the same time, with clients and without": "TestManyRuns",
 }

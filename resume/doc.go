@@ -12,6 +12,7 @@
 //	configured.go            what the site's configuration asks for in its place
 //	read.go                  how clients read logs
 //	run.go                   a call of the handler, and the http.ResponseWriter in it
+//	split.go                 a call that goes on in another log
 //	presence.go              how long that goes on without a client
 //	finish.go                the end of a stream that was cancelled
 //	runs.go                  all runs of the process
@@ -26,6 +27,6 @@
 // the first one included. Only an answer that turns out to be no event stream, and is none of an
 // SDK's request, is written to the first client directly, and that waits for the handler.
 //
-// A storage may hold its lock while it calls readersChanged or cancel of a run, so neither calls
+// A storage may hold its lock while it calls what a Run has, so neither calls
 // a storage.
 package resume

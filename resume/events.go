@@ -96,7 +96,7 @@ func (p *Resume) keepingEvents(next Next) Next {
 // with it: when that leaves before the first event, upstream may drop them all.
 func (p *Resume) keep(x *run, up *http.Request, next Next) {
 	for {
-		have, writer, err := p.o.Store.Claim(x.ctx, x.entry, Run{x.readersChanged, x.cancel})
+		have, writer, err := p.o.Store.Claim(x.ctx, x.entry, Run{x.readersOf(0), x.cancel})
 		switch {
 		case err != nil:
 		case writer == nil && p.awaitEvent(x.ctx, have.ID):
@@ -201,7 +201,7 @@ func (p *Resume) events(w http.ResponseWriter, r *http.Request, next Next) error
 	for isAdmitted := false; ; {
 		x := newRun(p.o, e, asked{}, w, all, nil)
 		x.seen = seenBy(r)
-		have, writer, err := p.o.Store.Claim(r.Context(), e, Run{x.readersChanged, x.cancel})
+		have, writer, err := p.o.Store.Claim(r.Context(), e, Run{x.readersOf(0), x.cancel})
 		switch {
 		case errors.Is(err, ErrTaken): // a second reader would take what the first one is to get
 			return errUnavailable

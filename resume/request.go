@@ -75,9 +75,11 @@ type asked struct {
 	key    string        // its own, "" for none
 	values []string      // those of Options.Key, nil for none
 	detach time.Duration // how long its run may go on without a client
-	keep   time.Duration // how long its answer is kept
-	sdk    bool          // an SDK has sent it
-	again  bool          // the SDK has sent it before
+	// detachRest is that after a split, if it is longer: what an SDK's repeat needs is no measure.
+	detachRest time.Duration
+	keep       time.Duration // how long its answer is kept
+	sdk        bool          // an SDK has sent it
+	again      bool          // the SDK has sent it before
 	// background says that its body asks for an answer in the background.
 	background bool
 }
@@ -111,6 +113,7 @@ func asks(o *Options, r *http.Request) (a asked, ok bool, wrong error) {
 		return a, true, nil
 	case a.sdk:
 		a.detach, a.keep = min(sdkDetach, o.Detach), min(sdkKeep, o.Keep)
+		a.detachRest = o.Detach
 		return a, true, nil
 	}
 	return a, false, nil
@@ -130,14 +133,19 @@ func owner(o *Options, r *http.Request, resource string) Digest {
 
 // ownerAt is owner for the server and the path of the resource that the client asked for.
 func ownerAt(o *Options, r *http.Request, resource, server, path string) Digest {
-	fields := [][]string{{r.Host, resource}, {server, path}}
+	return hash(o.Secret, append([][]string{{r.Host, resource}, {server, path}}, Credentials(r)...))
+}
+
+// Credentials returns what says who the client of r is: the values of header fields, and the
+// certificate if it has one.
+func Credentials(r *http.Request) (fields [][]string) {
 	for _, name := range credentials {
 		fields = append(fields, r.Header[name])
 	}
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
 		fields = append(fields, []string{string(r.TLS.PeerCertificates[0].Raw)})
 	}
-	return hash(o.Secret, fields)
+	return fields
 }
 
 // keyOf returns the keyed hash of an idempotency key of the owner's.

@@ -33,7 +33,7 @@ type run struct {
 	ctx     context.Context
 	abort   context.CancelCauseFunc
 	log     Writer
-	detach  time.Duration // how long it goes on without a client
+	detach  time.Duration // how long it goes on without a client; guarded by mu
 	version int           // of HTTP, of the first client
 	sdk     bool          // an SDK has sent the request
 	wants   bool          // an answer is of use without the first client
@@ -45,16 +45,25 @@ type run struct {
 	informing sync.Mutex // held while an informational answer is sent; taken before mu
 	informed  int        // bytes of these
 
-	mu       sync.Mutex          // may be taken while a store's is held, never the other way round
-	client   http.ResponseWriter // the first client's, nil when that has left, or if there is none
-	goesOn   bool                // without a client, however long: see events.go
-	kind     kind
-	over     bool // next has returned
-	reason   Reason
-	readers  int
-	detached bool        // it goes on without a client
-	since    time.Time   // when the last client left
-	timer    *time.Timer // of detach; nil if it has never been set
+	mu          sync.Mutex          // may be taken while a store's is held, never the other way round
+	client      http.ResponseWriter // the first client's, nil when that has left, or if there is none
+	goesOn      bool                // without a client, however long: see events.go
+	kind        kind
+	over        bool // next has returned
+	reason      Reason
+	readers     int
+	detached    bool        // it goes on without a client
+	since       time.Time   // when the last client left
+	until       time.Time   // when it is cancelled if none has come back
+	timer       *time.Timer // of that; nil if it has never been set
+	part        int         // how many times it has been split
+	restReaders int         // of the log that follows after the next split
+	held        time.Time   // it goes on without a client until then, and for detach
+	reserved    bool        // see reserve
+
+	detachRest   time.Duration // detach after a split
+	split        *Split        // that has been prepared, of the goroutine of next
+	eventsBefore uint64        // in the logs before this one
 
 	// Of the goroutine of next, and of the first client's after done is closed, or after it
 	// has read the header from the log.
@@ -82,7 +91,7 @@ type run struct {
 // newRun returns a run for the request r, whose client is the first. Without one, w is nil.
 func newRun(o *Options, e Entry, a asked, w http.ResponseWriter, r *http.Request, body []byte) *run {
 	x := &run{
-		o: o, detach: a.detach, version: r.ProtoMajor, sdk: a.sdk, wants: a.sdk || asksForStream(r, body), client: w,
+		o: o, detach: a.detach, detachRest: max(a.detach, a.detachRest), version: r.ProtoMajor, sdk: a.sdk, wants: a.sdk || asksForStream(r, body), client: w,
 		entry: e, done: make(chan struct{}), number: numbererOf(e), header: make(http.Header),
 		at: location(o, r, e.ID),
 	}
@@ -123,6 +132,7 @@ func (x *run) end(r *http.Request) {
 	x.mu.Lock()
 	x.over = true
 	client, e := x.client, Ended{Stream: x.kind == kindStream, Reason: x.reason, Detach: x.detach, Err: x.ended.Err}
+	x.unreserveLocked() // for a split that has not been done
 	if x.detached {
 		e.Detached = time.Since(x.since)
 		x.attach()
@@ -131,6 +141,7 @@ func (x *run) end(r *http.Request) {
 	x.ended = e
 	if v := panics.Catch(func() {
 		defer x.endAnswer(client)
+		x.split.Release()
 		x.name.end()
 	}); x.panicked == nil {
 		x.panicked = v
@@ -140,7 +151,7 @@ func (x *run) end(r *http.Request) {
 	if late, ok := x.panicked.(*panics.Late); ok && !raises || errors.As(x.logErr, &late) {
 		e.Panicked = late
 	}
-	e.Events = x.number.last
+	e.Events = x.eventsBefore + x.number.last
 	x.abort(nil)
 	x.o.Runs.remove(x)
 	if e.Reason != ReasonNone {
@@ -186,7 +197,7 @@ func (x *run) endAnswer(client http.ResponseWriter) {
 		}
 		x.log.End(how)
 		fails := how == Broken || x.ended.Reason != ReasonNone
-		nothing := fails && (x.number.last == 0 || x.entry.Frees) // that a client would repeat
+		nothing := fails && (x.number.last == 0 && x.part == 0 || x.entry.Frees) // that a client would repeat
 		if nothing || how == Broken && x.mayAskAgain() {
 			_ = x.o.Store.Delete(context.Background(), x.entry.ID) // frees the key; the run is over
 		}
