@@ -227,7 +227,7 @@ const contrast = `(() => {
 		const r = ratio(rgb(getComputedStyle(b).borderColor), behind(b.parentElement));
 		if (r < 4.5) poor.push(r.toFixed(2) + ": the frame of " + b.innerText);
 	}
-	return seen > 2 ? poor.join("\n") : "only " + seen + " texts";
+	return seen > 1 ? poor.join("\n") : "only " + seen + " texts";
 })()`
 
 // TestThePageLooks: in light and dark, on a narrow screen, each of its states can be read.

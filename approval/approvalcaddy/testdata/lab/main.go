@@ -57,7 +57,7 @@ http://:%s {
 			log.Fatal(err)
 		}
 		t := approvalcaddy.OfProcess().Stream(approval.Asker{
-			Timeout: time.Hour,
+			Owner: [32]byte{byte(n)}, Timeout: time.Hour, // a client of its own: each has 20 tickets
 			Send: func(_ context.Context, _ approval.Request, c approval.Choice) (approval.Result, error) {
 				fmt.Println("sent", c)
 				return approval.Accepted, nil
