@@ -32,7 +32,7 @@ func TestThePageShowsWhatIsAsked(t *testing.T) {
 		for name, want := range map[string]string{
 			"Content-Type": "text/html; charset=utf-8", "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin",
 			"Content-Security-Policy": "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
-				"'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+				"'; img-src data:; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
 		} {
 			if got := a.header.Get(name); got != want {
 				t.Errorf("%s: %q, want %q", name, got, want)

@@ -1,0 +1,71 @@
+// Lab serves hermes_approvals at the address of its first argument, for tests in a browser.
+// For each line that it reads, a command as JSON, it makes a ticket and writes the path of its
+// page; when that is answered, it writes "sent" and the choice.
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log"
+	"net"
+	"os"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+	_ "github.com/caddyserver/caddy/v2/modules/standard"
+
+	"github.com/hermes-sidecar/hermes-sidecar/approval"
+	"github.com/hermes-sidecar/hermes-sidecar/approval/approvalcaddy"
+)
+
+func main() {
+	host, port, err := net.SplitHostPort(os.Args[1])
+	if err != nil {
+		log.Fatal(err)
+	}
+	file := fmt.Sprintf(`{
+	admin off
+	persist_config off
+	auto_https off
+	log default {
+		output discard
+	}
+}
+http://:%s {
+	bind %s
+	hermes_approvals {
+		allow_always
+	}
+}
+`, port, host)
+	config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(file), nil)
+	if err == nil {
+		err = caddy.Load(config, true)
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("ready")
+	in := bufio.NewScanner(os.Stdin)
+	in.Buffer(nil, 1<<20)
+	for n := 0; in.Scan(); n++ {
+		var command string
+		if err := json.Unmarshal(in.Bytes(), &command); err != nil {
+			log.Fatal(err)
+		}
+		t := approvalcaddy.OfProcess().Stream(approval.Asker{
+			Owner: [32]byte{byte(n)}, Timeout: time.Hour, // a client of its own: each has 20 tickets
+			Send: func(_ context.Context, _ approval.Request, c approval.Choice) (approval.Result, error) {
+				fmt.Println("sent", c)
+				return approval.Accepted, nil
+			},
+		}).Ask(approval.Request{
+			RunID: "run", ID: fmt.Sprint(n), Command: command, Description: "recursive delete", Tool: "terminal",
+			Choices: []approval.Choice{approval.Once, approval.Session, approval.Always, approval.Deny},
+		})
+		fmt.Println("/hermes/approve/" + t.ID())
+	}
+}

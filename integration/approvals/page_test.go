@@ -1,0 +1,301 @@
+// Package approvals tests the page of hermes_approvals in a headless Chromium.
+//
+// HERMES_PICTURES names a directory for pictures of it.
+package approvals
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/child"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/browser"
+)
+
+// lab is a Caddy with the page, and a proxy in front that sees what the browser sends.
+type lab struct {
+	t     *testing.T
+	front *httptest.Server
+	in    io.Writer
+	out   *bufio.Scanner
+
+	mu    sync.Mutex
+	posts []http.Header // of the requests that were no GET
+}
+
+func newLab(t *testing.T) *lab {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "lab")
+	build := exec.Command("go", "build", "-o", binary, "./approval/approvalcaddy/testdata/lab")
+	build.Dir = harness.Path(".")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	addr := harness.FreePort(t)
+	cmd := exec.Command(binary, addr)
+	cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), "XDG_DATA_HOME=", "XDG_CONFIG_HOME=")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(cmd); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		in.Close() // which ends it
+		if err := cmd.Wait(); err != nil {
+			t.Error(err)
+		}
+	})
+	l := &lab{t: t, in: in, out: bufio.NewScanner(out)}
+	l.want("ready")
+	to := &url.URL{Scheme: "http", Host: addr}
+	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to); r.Out.Host = r.In.Host }}
+	l.front = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet {
+			l.mu.Lock()
+			l.posts = append(l.posts, r.Header.Clone())
+			l.mu.Unlock()
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(l.front.Close)
+	return l
+}
+
+// want reads a line.
+func (l *lab) want(line string) {
+	l.t.Helper()
+	if !l.out.Scan() || l.out.Text() != line {
+		l.t.Fatalf("the lab says %q, want %q", l.out.Text(), line)
+	}
+}
+
+// ask returns the URL of the page for a command.
+func (l *lab) ask(command string) string {
+	l.t.Helper()
+	b, err := json.Marshal(command)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	fmt.Fprintf(l.in, "%s\n", b)
+	if !l.out.Scan() {
+		l.t.Fatal("the lab says nothing")
+	}
+	return l.front.URL + l.out.Text()
+}
+
+// TestThePageWithTheKeyboard: each button can be reached and seen, and Enter sends it, with an
+// origin and a referrer that the page takes.
+func TestThePageWithTheKeyboard(t *testing.T) {
+	l := newLab(t)
+	for i, choice := range []string{"once", "session", "always", "deny"} {
+		b := browser.New(t, 1280, 900)
+		page := l.ask("rm -rf victim")
+		b.Do(chromedp.Navigate(page))
+		for range i + 1 {
+			b.Do(chromedp.KeyEvent(kb.Tab))
+		}
+		focused := browser.Eval[string](b, `document.activeElement.value + " " + getComputedStyle(document.activeElement).outlineStyle + " " + getComputedStyle(document.activeElement).outlineWidth`)
+		if focused != choice+" solid 3px" {
+			t.Errorf("tab %d leads to %q, want %s", i+1, focused, choice)
+		}
+		b.Do(chromedp.KeyEvent(kb.Enter))
+		b.Do(chromedp.WaitVisible("[role=status]"))
+		l.want("sent " + choice)
+		if title := browser.Eval[string](b, "document.title"); !strings.HasPrefix(title, map[bool]string{true: "Denied", false: "Approved"}[choice == "deny"]) {
+			t.Errorf("the title is %q", title)
+		}
+		if got := b.Text("[role=status]"); !strings.Contains(got, "run") {
+			t.Errorf("it says %q", got)
+		}
+		b.Do(chromedp.Navigate(page))
+		if got := b.Text("h1"); got != "Already answered" {
+			t.Errorf("opened again it says %q", got)
+		}
+		b.CheckQuiet(page)
+		h := l.posts[i]
+		if h.Get("Origin") != l.front.URL || h.Get("Sec-Fetch-Site") != "same-origin" || h.Get("Referer") != page {
+			t.Errorf("Chromium sends Origin %q, Sec-Fetch-Site %q, Referer %q", h.Get("Origin"), h.Get("Sec-Fetch-Site"), h.Get("Referer"))
+		}
+	}
+	if len(l.posts) != 4 {
+		t.Errorf("%d requests that are no GET", len(l.posts))
+	}
+}
+
+// TestAForeignFormAnswersNothing, as Chromium sends it.
+func TestAForeignFormAnswersNothing(t *testing.T) {
+	l := newLab(t)
+	b := browser.New(t, 1280, 900)
+	page := l.ask("rm -rf victim")
+	evil := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		fmt.Fprintf(w, `<form method=post action=%q><button name=choice value=once>Win</button></form><iframe src=%q></iframe>`, page, page)
+	}))
+	t.Cleanup(evil.Close)
+	b.Do(chromedp.Navigate(strings.Replace(evil.URL, "127.0.0.1", "localhost", 1)))
+	if n := browser.Eval[int](b, `frames.length && (() => { try { return frames[0].document.body.innerText.length } catch { return 0 } })()`); n != 0 {
+		t.Error("the page shows in a frame")
+	}
+	b.Click("button")
+	b.Do(chromedp.WaitVisible("[role=status]"))
+	if title := browser.Eval[string](b, "document.title"); !strings.HasPrefix(title, "Not sent") {
+		t.Errorf("the title is %q", title)
+	}
+	if h := l.posts[0]; h.Get("Sec-Fetch-Site") != "cross-site" {
+		t.Errorf("Chromium sends %v", h)
+	}
+	b.Do(chromedp.Navigate(page))
+	b.Click("button[value=deny]")
+	b.Do(chromedp.WaitVisible("[role=status]"))
+	l.want("sent deny") // and nothing before
+}
+
+// structure lists what a screen reader or a phone would miss on the page.
+const structure = `(() => {
+	const faults = [];
+	const want = (ok, what) => { if (!ok) faults.push(what); };
+	want(document.documentElement.lang === "en", "no language");
+	want(document.title, "no title");
+	want(document.querySelectorAll("h1").length === 1, "not one h1");
+	want(document.querySelectorAll("main").length === 1, "not one main");
+	want(document.querySelector("meta[name=viewport]"), "no viewport");
+	want(!document.querySelector("script"), "a script");
+	const ids = [...document.querySelectorAll("[id]")].map((e) => e.id);
+	want(new Set(ids).size === ids.length, "an id twice");
+	for (const e of document.querySelectorAll("[aria-labelledby], [aria-describedby]"))
+		for (const id of (e.getAttribute("aria-labelledby") || e.getAttribute("aria-describedby")).split(" "))
+			want(document.getElementById(id)?.innerText, e.localName + " refers to " + id);
+	for (const e of document.querySelectorAll("button")) {
+		want(e.innerText.trim(), "a button without a name");
+		const box = e.getBoundingClientRect();
+		want(box.height >= 44 && box.width >= 44, "a small button: " + box.width + " x " + box.height);
+	}
+	for (const e of document.querySelectorAll("body *"))
+		want(e.scrollWidth <= e.clientWidth + 1 || getComputedStyle(e).display === "inline", e.localName + " is cut");
+	const levels = [...document.querySelectorAll("h1,h2,h3")].map((e) => +e.localName[1]);
+	want(levels.every((l, i) => i === 0 ? l === 1 : l - levels[i - 1] <= 1), "levels of headings " + levels);
+	return faults.join("\n");
+})()`
+
+// contrast lists the texts and frames of buttons that are hard to see: less than 4.5 to 1, which WCAG 2 asks for
+// texts, is the bound of both.
+const contrast = `(() => {
+	const rgb = (color) => color.match(/[\d.]+/g).map(Number);
+	const luminance = (c) => {
+		const [r, g, b] = c.slice(0, 3).map((v) => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+		return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+	};
+	const ratio = (a, b) => (Math.max(luminance(a), luminance(b)) + 0.05) / (Math.min(luminance(a), luminance(b)) + 0.05);
+	const behind = (node) => {
+		for (; node; node = node.parentElement) {
+			const c = rgb(getComputedStyle(node).backgroundColor);
+			if ((c[3] ?? 1) > 0) return c;
+		}
+		return [255, 255, 255];
+	};
+	const poor = [];
+	const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+	let seen = 0;
+	while (texts.nextNode()) {
+		const node = texts.currentNode.parentElement;
+		if (!texts.currentNode.data.trim()) continue;
+		seen++;
+		const r = ratio(rgb(getComputedStyle(node).color), behind(node));
+		if (r < 4.5) poor.push(r.toFixed(2) + ": " + texts.currentNode.data.trim());
+	}
+	for (const b of document.querySelectorAll("button")) {
+		const r = ratio(rgb(getComputedStyle(b).borderColor), behind(b.parentElement));
+		if (r < 4.5) poor.push(r.toFixed(2) + ": the frame of " + b.innerText);
+	}
+	return seen > 1 ? poor.join("\n") : "only " + seen + " texts";
+})()`
+
+// TestThePageLooks: in light and dark, on a narrow screen, each of its states can be read.
+func TestThePageLooks(t *testing.T) {
+	l := newLab(t)
+	for _, look := range []struct {
+		name     string
+		width    int64
+		features []string
+	}{
+		{"light", 1280, []string{"prefers-color-scheme: light"}},
+		{"dark", 1280, []string{"prefers-color-scheme: dark"}},
+		{"narrow", 360, []string{"prefers-color-scheme: light"}},
+		{"narrow, dark", 360, []string{"prefers-color-scheme: dark"}},
+	} {
+		t.Run(look.name, func(t *testing.T) {
+			b := browser.New(t, look.width, 740, look.features...)
+			backs := map[string]bool{}
+			check := func(name string) {
+				t.Helper()
+				b.Picture(look.name + " " + name)
+				if faults := browser.Eval[string](b, structure); faults != "" {
+					t.Errorf("%s:\n%s", name, faults)
+				}
+				if poor := browser.Eval[string](b, contrast); poor != "" {
+					t.Errorf("%s: hard to see:\n%s", name, poor)
+				}
+				if over := browser.Eval[int](b, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
+					t.Errorf("%s: %d pixels wider than the screen", name, over)
+				}
+				backs[browser.Eval[string](b, `getComputedStyle(document.body).backgroundColor`)] = true
+			}
+			page := ""
+			for name, command := range map[string]string{
+				"short":  "rm -rf victim",
+				"long":   strings.Repeat("rm -rf /some/long/path/without/spaces/", 40) + "\n\tls",
+				"word":   strings.Repeat("x", 500),
+				"hidden": "rm \u202etxt.\x1b[8mexe\u200b \u05d0\u05d1\u05d2 1 \u05d3\nls\r",
+				"huge":   strings.Repeat("y", 70<<10),
+			} {
+				page = l.ask(command)
+				b.Do(chromedp.Navigate(page))
+				check(name)
+				if shows := b.Text("pre"); name == "hidden" && shows != "rm [U+202E]txt.[U+001B][8mexe[U+200B] \u05d0\u05d1\u05d2 1 \u05d3↵\nls[U+000D]" {
+					t.Errorf("it shows %q", shows)
+				}
+				// Letters from right to left stand in the order in which they are, too.
+				if name == "hidden" && !browser.Eval[bool](b, `(() => {
+					const text = [...document.querySelector("pre code").childNodes].find((n) => n.data?.includes("\u05d0"));
+					const left = (i) => { const r = document.createRange(); r.setStart(text, i); r.setEnd(text, i + 1); return r.getBoundingClientRect().left; };
+					const first = text.data.indexOf("\u05d0");
+					return left(first) < left(first + 1) && left(first + 1) < left(first + 2);
+				})()`) {
+					t.Error("the browser changes the order of the command")
+				}
+			}
+			b.Do(chromedp.Navigate(l.ask("rm -rf victim")))
+			b.Click("button[value=once]")
+			b.Do(chromedp.WaitVisible("[role=status]"))
+			l.want("sent once")
+			check("approved")
+			b.CheckQuiet(page)
+			b.Do(chromedp.Navigate(l.front.URL + "/hermes/approve/x"))
+			check("unknown")
+			dark := strings.Contains(look.name, "dark")
+			if want := map[bool]string{true: "rgb(22, 22, 22)", false: "rgb(255, 255, 255)"}[dark]; len(backs) != 1 || !backs[want] {
+				t.Errorf("backgrounds %v", backs)
+			}
+		})
+	}
+}
