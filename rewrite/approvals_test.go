@@ -648,15 +648,39 @@ func TestRandomApprovals(t *testing.T) {
 	}
 }
 
-// An answer with very many open tools does not end for a reply: they would end and begin again in one write.
+// An answer with very many open tools does not end for a reply: they would end and begin again in one write,
+// which keeps to the bound of a frame.
 func TestSplitKeepsItsBound(t *testing.T) {
-	in := role()
-	for i := range maxOpenTools - 1 {
-		in += g2Start("terminal", "💻", strings.Repeat("x", 300), fmt.Sprint("c", i))
-	}
-	outs, d := asking(in+approvalFrame("r1", "x"), Options{Cards: true}, chatParams, inOne, CauseEOF, byReply)
-	if len(outs) > 1 || d.asked[0].MayReply {
-		t.Errorf("%d answers, %+v", len(outs), d.asked)
+	for _, o := range []Options{{Cards: true, StatusLine: true}, {Progress: ProgressUnnamed}, {Progress: ProgressBare}} {
+		for label, most := range map[int]int{1: 255, 300: 60, maxCardLabel: 30, 10 << 10: 6} {
+			replies, refused := 0, 0
+			for n := 0; n <= most; n += max(1, most/6) {
+				d := &desk{answer: byReply}
+				p := chatParams
+				written := 0
+				p.Approvals, p.Split = d, func(out []byte) []byte {
+					written += len(out)
+					return out[:0]
+				}
+				s := New(&o, p)
+				in := role()
+				for i := range n {
+					in += g2Start("terminal", "💻", strings.Repeat("\"", label), fmt.Sprint("c", i))
+				}
+				s.Feed(nil, []byte(in), epoch)
+				frame := approvalFrame("r1", strings.Repeat("`", 500))
+				written += len(s.Feed(nil, []byte(frame), epoch))
+				atMost(t, written, 3*len(frame)+256<<10, fmt.Sprintf("%+v, %d tools with %d bytes: bytes that leave", o, n, label))
+				if d.asked[0].MayReply {
+					replies++
+				} else {
+					refused++
+				}
+			}
+			if replies == 0 || o.Cards && refused == 0 {
+				t.Errorf("%d answers end for a reply, %d do not", replies, refused)
+			}
+		}
 	}
 }
 

@@ -54,7 +54,7 @@ func (s *Stream) approvalEvent(wrapped bool) {
 	if ask.Tool = s.waiting(q.Command); ask.Tool != nil {
 		id, q.Tool = ask.Tool.ID, jsonspan.Unquote(ask.Tool.Name)
 	}
-	q.MayReply = s.p.Split != nil && s.tools.endCost() <= maxGrowth/2 // all tools end, and begin again
+	q.MayReply = s.p.Split != nil && s.tools.endCost() <= maxGrowth/4 // all tools end, and begin again, which takes up to twice as much
 	var first bool
 	ask.Approval, first = a.Ask(q, id)
 	command := x.String(x.Member("command")) // without secrets
