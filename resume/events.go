@@ -99,7 +99,7 @@ func (p *Resume) keep(x *run, up *http.Request, next Next) {
 		have, writer, err := p.o.Store.Claim(x.ctx, x.entry, Run{x.readersOf(0), x.cancel})
 		switch {
 		case err != nil:
-		case writer == nil && p.awaitEvent(x.ctx, have.ID):
+		case writer == nil && p.awaitEvent(x, have.ID):
 			continue
 		case writer == nil:
 		case !p.o.Runs.admitPlain():
@@ -112,10 +112,12 @@ func (p *Resume) keep(x *run, up *http.Request, next Next) {
 	}
 }
 
-// awaitEvent reads the plain log with the id until it has an event, and so needs no reader to go on.
-// It reports whether the log was dropped before.
-func (p *Resume) awaitEvent(ctx context.Context, id string) (dropped bool) {
-	reader := p.o.Store.Read(ctx, id, 0)
+// awaitEvent has x read the plain log with the id until it has an event, and so needs no reader to go on,
+// or the process ends. It reports whether the log was dropped before.
+func (p *Resume) awaitEvent(x *run, id string) (dropped bool) {
+	p.o.Runs.readsAlong(x, true)
+	defer p.o.Runs.readsAlong(x, false)
+	reader := p.o.Store.Read(x.ctx, id, 0)
 	defer reader.Close()
 	var lines plainLines
 	for {

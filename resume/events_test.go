@@ -1088,6 +1088,34 @@ func TestWaitingForRuns(t *testing.T) {
 	}
 }
 
+// TestWaitingForRunsWithoutEvents does not wait for what reads along with a client that has left.
+func TestWaitingForRunsWithoutEvents(t *testing.T) {
+	var claim chan struct{}
+	set := func(o *resume.Options) {
+		claim = make(chan struct{})
+		o.Store = &slow{Store: o.Store, first: func() bool {
+			<-claim
+			return false
+		}}
+	}
+	eachGateway(t, set, func(t *testing.T, l *lab, g *gateway) {
+		l.begins(g)
+		r := l.send(ofRun()).want(http.StatusOK)
+		close(claim)
+		synctest.Wait()
+		r.leave()
+		synctest.Wait()
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		l.runs.Wait(ctx)
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("it waited %v", took)
+		}
+		l.wantOpen(0)
+	})
+}
+
 // TestManyRuns has the events of some more passed as they come.
 func TestManyRuns(t *testing.T) {
 	const most = 256

@@ -16,6 +16,7 @@ type Runs struct {
 	mu    sync.Mutex
 	open  map[*run]bool // of the runs
 	over  bool          // the time of Shutdown has passed
+	along map[*run]bool // that read what another run has, for no client
 	plain int           // of open, and of those about to be: they read the events of Hermes' runs
 	stats Stats
 }
@@ -68,11 +69,35 @@ func (s *Runs) cancelAll() {
 // those that read the events of a run of Hermes for no client: that run goes on without them.
 func (s *Runs) Wait(ctx context.Context) {
 	for s.Open() > 0 && ctx.Err() == nil {
+		for _, r := range s.others() {
+			r.abort(&cancelled{ReasonShutdown})
+		}
 		for _, r := range s.all() {
 			r.cancelUnread()
 		}
 		time.Sleep(time.Millisecond)
 	}
+}
+
+// readsAlong records that x, which is not open, reads what another run has, or no longer does.
+func (s *Runs) readsAlong(x *run, does bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !does {
+		delete(s.along, x)
+		return
+	}
+	if s.along == nil {
+		s.along = make(map[*run]bool)
+	}
+	s.along[x] = true
+}
+
+// others returns those that read along.
+func (s *Runs) others() []*run {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.along))
 }
 
 // all returns the runs that are open.
