@@ -99,7 +99,8 @@ func TestMemoryOfRedisIsBounded(t *testing.T) {
 			if len(text) > most/2 { // such an event does not count
 				most += len(text)
 			}
-			if taken := server.memory(); taken < most/2 || taken > most*5/4+8<<10 {
+			// Valkey 8 takes less for a small piece than is reckoned with.
+			if taken := server.memory(); taken < most*2/5 || taken > most*5/4+8<<10 {
 				t.Errorf("%d bytes are taken, want about %d", taken, most)
 			}
 		})
