@@ -30,7 +30,7 @@ func TestRealHermes(t *testing.T) {
 		scripts[s.prompt()] = s.turns
 	}
 	h := &hermesLab{t: t, model: newScriptedModel(t, scripts), driver: startPython(t)}
-	h.gateway = newGateway(t, program, h.model.up.Addr)
+	h.gateway = newGateway(t, program, h.model.up.Addr, 15)
 	front := sidecar.Site{Listen: harness.FreePort(t), Upstream: h.listen}
 	sidecar.Run(t, t.TempDir(), sidecar.Config{Sites: []sidecar.Site{front}})
 	h.bare, h.mended = "http://"+h.listen, "http://"+front.Listen
@@ -305,8 +305,9 @@ type gateway struct {
 	*harness.Process
 }
 
-// newGateway configures and starts a gateway whose model is at an address.
-func newGateway(t testing.TB, program, model string) *gateway {
+// newGateway configures and starts a gateway whose model is at an address, and which waits so many
+// seconds for a person.
+func newGateway(t testing.TB, program, model string, waits int) *gateway {
 	t.Helper()
 	g := &gateway{program: program, home: t.TempDir(), work: t.TempDir(), listen: harness.FreePort(t)}
 	harness.WriteFile(t, filepath.Join(g.home, "config.yaml"), fmt.Appendf(nil, `
@@ -319,11 +320,13 @@ terminal:
   cwd: %s
 approvals:
   mode: manual # the default, smart, asks the model
-  timeout: 15
+  timeout: %d
+agent:
+  auto_recovery_cycles: 0 # from 0.21.4 on, a dead provider is asked for five minutes
 gateway:
   api_server:
     max_concurrent_runs: 0 # no limit
-`, model, g.work))
+`, model, g.work, waits))
 	g.start(t)
 	return g
 }
@@ -385,16 +388,22 @@ func (h *hermesLab) send(t testing.TB, method, url, body string, header ...strin
 	return &wire{Response: res, t: t}
 }
 
-// until reads on to a text.
-func (w *wire) until(text string) {
+// until reads on to one of the texts.
+func (w *wire) until(texts ...string) {
+	w.t.Helper()
+	for !slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(w.read.String(), text) }) {
+		w.more(texts)
+	}
+}
+
+// more reads what has come, on the way to something.
+func (w *wire) more(to any) {
 	w.t.Helper()
 	b := make([]byte, 4<<10)
-	for !strings.Contains(w.read.String(), text) {
-		n, err := w.Body.Read(b)
-		w.read.Write(b[:n])
-		if err != nil {
-			w.t.Fatalf("no %q, but %s: %v", text, w.read.String(), err)
-		}
+	n, err := w.Body.Read(b)
+	w.read.Write(b[:n])
+	if err != nil {
+		w.t.Fatalf("no %q, but %s: %v", to, w.read.String(), err)
 	}
 }
 
@@ -411,14 +420,13 @@ func (w *wire) rest() string {
 // frame reads on to the end of a named event and returns its data.
 func (w *wire) frame(name string) string {
 	w.t.Helper()
-	w.until("event: " + name + "\n")
-	_, behind, _ := strings.Cut(w.read.String(), "event: "+name+"\ndata: ")
-	for !strings.Contains(behind, "\n\n") {
-		w.until(behind + "\n\n")
-		_, behind, _ = strings.Cut(w.read.String(), "event: "+name+"\ndata: ")
+	for {
+		_, after, _ := strings.Cut(w.read.String(), "event: "+name+"\ndata: ")
+		if data, _, whole := strings.Cut(after, "\n\n"); whole {
+			return data
+		}
+		w.more(name)
 	}
-	data, _, _ := strings.Cut(behind, "\n\n")
-	return data
 }
 
 // json reads an answer to its end and decodes it, and reports whether it is a success.
