@@ -31,6 +31,10 @@ func init() {
 //	    progress           envelope|bare|unnamed|comment|off
 //	    status_line        on|off
 //	    cards              on|off
+//	    approvals          link <base URL> [text]
+//	    approvals          reply
+//	    approvals          by <placeholder>
+//	    approval_timeout   <duration>
 //	    done_grace         <duration>
 //	    error_finish       split|inline
 //	    zero_usage         auto|error|pass

@@ -144,6 +144,20 @@ type Handler struct {
 	// stores them with the message. Default: false.
 	Cards bool `json:"cards,omitempty"`
 
+	// How clients may answer what Hermes asks before it runs a dangerous
+	// command. `link` and a base URL: what the client gets has a link to a
+	// page of `hermes_approvals`; with `text`, the text of the answer has it,
+	// too. `reply`: the answer ends with a code, and the client's next message
+	// answers with it, which needs `hermes_resume` in front. `by` and a
+	// placeholder tell the users of one key apart. Repeat the line for each.
+	// In JSON it is an object with `link`, `text`, `reply` and `by`.
+	// Default: none.
+	Approvals *options.Approvals `json:"approvals,omitempty"`
+
+	// How long a link or a code of `approvals` can be used. With `0s`, none is
+	// made. Default: 5m.
+	ApprovalTimeout *caddy.Duration `json:"approval_timeout,omitempty"`
+
 	// How long upstream may be silent after the finish chunk. Then the sidecar
 	// adds `[DONE]` and ends the stream without an error. With `0s`, the
 	// finish chunk is the end. Default: 5s.

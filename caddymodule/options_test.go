@@ -79,6 +79,7 @@ func TestOptionsFromJSON(t *testing.T) {
 		`"keepalive_form":"comment"`:     func(o *proxy.Options) { o.Rewrite.KeepaliveForm = rewrite.KeepaliveComment },
 		`"drain_timeout":"25s"`:          func(o *proxy.Options) { o.DrainTimeout = 25 * time.Second },
 		`"drain_timeout":0`:              func(o *proxy.Options) { o.DrainTimeout = 0 },
+		`"approvals":{"reply":true}`:     func(*proxy.Options) {},
 		`"tool":{"🛰️":"a","🪐":"orrery"}`: func(*proxy.Options) {},
 	} {
 		t.Run(members, func(t *testing.T) {
@@ -122,6 +123,12 @@ func TestOptionsRefusedInJSON(t *testing.T) {
 		`"tool":{"🛰️":""}`:            `invalid tool: tool name is empty: want the name that the tool's events shall carry`,
 		`"tool":{"🛰️":"_thinking"}`:   `invalid tool: tool name "_thinking": names that begin with _ are internal and never appear`,
 		`"tool":{"🛰":"a","🛰️":"b"}`:   `tool 🛰️ already specified as a: give each emoji once`,
+
+		`"approvals":{}`: `invalid approvals: nothing is offered: add approvals link <base URL> or approvals reply`,
+		`"approvals":{"by":"{http.request.uuid}"}`:            `invalid approvals: nothing is offered: add approvals link <base URL> or approvals reply`,
+		`"approvals":{"reply":true,"text":true}`:              `such as approvals link https://hermes.example.com/hermes/approve text`,
+		`"approvals":{"link":"ftp://a"}`:                      `http or https without user, query and fragment, such as https://hermes.example.com/hermes/approve`,
+		`"approvals":{"reply":true},"approval_timeout":"-1s"`: `invalid approval_timeout "-1s"` + length,
 
 		// These are encoding/json's, whose messages name no option for
 		// durations.

@@ -36,6 +36,7 @@ type exchange struct {
 
 	noStream bool // the request was read, and does not ask for a stream
 	muted    bool // the request mutes the answer, which may be empty by intent
+	replied  bool // the request was a reply to a request for approval, which Reply has answered
 	running  bool // the next handler has the request: the agent may be running
 
 	answer    answer // nil before the final status

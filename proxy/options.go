@@ -64,6 +64,18 @@ type Options struct {
 	ErrorStatus func(error) int
 	// Observer observes requests and their answers. Nil means none.
 	Observer Observer
+	// Approvals returns who is asked for approvals in the answer to the client's request r, nil
+	// for nobody. It is called when upstream's header has come. If split is not nil, the answer
+	// may end with a request for a reply (rewrite.Approval.Code): split is called once the client
+	// has been sent that end, between two writes, makes what is written from then on a stream
+	// of its own, and reports whether it could. Otherwise upstream's request ends. Nil means that
+	// nobody is asked.
+	Approvals func(r *http.Request) (a rewrite.Approvals, split func() bool)
+	// Reply answers the client's request r if text, its last message, is a reply to a request
+	// for approval that this client was sent (rewrite.Healed.Reply). Then it reports true, r does
+	// not go to the next handler, and its error is returned. It is called for chat completions
+	// whose last message has that form, whatever History is. Nil means that there are no replies.
+	Reply func(w http.ResponseWriter, r *http.Request, text string) (handled bool, err error)
 	// ObserveRaw says that it gets the bytes of streams, as upstream has sent them. Up
 	// to 64 KiB of a stream that is not observed yet are kept for that.
 	ObserveRaw bool

@@ -12,6 +12,7 @@
 //	timer.go       its deadlines, keepalives and drain, and the timer for them
 //	stream.go      its answers: an event stream, which the engine repairs
 //	answer.go      one that is not streamed, or passes
+//	approvals.go   who is asked for approvals, and replies
 //	failure.go     an error instead of one
 //	exchange.go    its state, its lock, and its client
 //	request.go     its request: the one that upstream gets, and whether it has got it
@@ -108,9 +109,12 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, next func(http.Res
 	// for which it may take its time. While upstream gets a part of it, upstream is not
 	// silent, it waits as well: the client is timed if there is a deadline that this moves.
 	healed := x.body.Prepare(r, up, reqbody.Plan{
-		Heal: mayHeal(&p.o, r), Limit: p.o.MaxRequest, Tools: p.o.Rewrite.Tools,
+		Heal: mayHeal(&p.o, r), Keep: p.o.History == HistoryKeep, Limit: p.o.MaxRequest, Tools: p.o.Rewrite.Tools,
 		Timed: x.chat && max(p.o.FirstByteTimeout, p.o.IdleTimeout, p.o.StallTimeout) > 0,
 	})
+	if handled, err := x.reply(healed.Reply); handled {
+		return err
+	}
 	if !rewrite.IsRunPath(r.URL.Path) {
 		healed.Ignored = 0
 	}
@@ -137,6 +141,9 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, next func(http.Res
 // that go on, nil for none: a failure that the client knows of is dealt
 // with, and a panic with the wish to abort was one.
 func (x *exchange) end(panicked any, err error) (any, error) {
+	if x.replied {
+		return panicked, err
+	}
 	handled := x.endAnswer(panicked, err)
 	aborted := panicked == http.ErrAbortHandler //nolint:errorlint // the very value is the wish
 	if x.panicked != nil && (panicked == nil || aborted) {
@@ -160,6 +167,9 @@ func (x *exchange) endAnswer(panicked any, err error) (handled bool) {
 	x.mu.Lock()
 	defer x.unlockLate() // a panic must not skip the observer
 	defer func() {
+		if s, ok := x.answer.(*stream); ok {
+			s.engine.End()
+		}
 		x.shut()
 		if x.restore != nil {
 			x.restore()

@@ -44,6 +44,7 @@ func newStream(x *exchange) *stream {
 	if path := x.r.URL.Path; !x.chat {
 		p.Responses, p.RunID, p.SessionID = rewrite.IsResponsesPath(path), rewrite.RunOfPath(path), rewrite.SessionOfPath(path)
 	}
+	s.setApprovals(&p)
 	o := &x.o.Rewrite
 	if x.muted {
 		quiet := *o
@@ -116,6 +117,9 @@ func (s *stream) write(b []byte) (int, error) {
 		x.times.frame = age
 	}
 	s.observeRead(b, now)
+	if x.err != nil { // at the end of an answer that asks for a reply
+		return 0, x.err
+	}
 	err := s.send(out)
 	sent := x.age()
 	// Upstream was kept waiting while the client took that: it was not silent.

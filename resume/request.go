@@ -130,14 +130,19 @@ func owner(o *Options, r *http.Request, resource string) Digest {
 
 // ownerAt is owner for the server and the path of the resource that the client asked for.
 func ownerAt(o *Options, r *http.Request, resource, server, path string) Digest {
-	fields := [][]string{{r.Host, resource}, {server, path}}
+	return hash(o.Secret, append([][]string{{r.Host, resource}, {server, path}}, Credentials(r)...))
+}
+
+// Credentials returns what says who the client of r is: the values of header fields, and the
+// certificate if it has one.
+func Credentials(r *http.Request) (fields [][]string) {
 	for _, name := range credentials {
 		fields = append(fields, r.Header[name])
 	}
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
 		fields = append(fields, []string{string(r.TLS.PeerCertificates[0].Raw)})
 	}
-	return hash(o.Secret, fields)
+	return fields
 }
 
 // keyOf returns the keyed hash of an idempotency key of the owner's.

@@ -29,6 +29,14 @@ type Params struct {
 	// OnTool is called for each start and end of a tool, in order, whatever form the
 	// client gets it in. It may be nil.
 	OnTool func(ToolEvent)
+	// Approvals is asked how the client may answer the agent's requests for approval. Nil
+	// means that it may not, and that those requests leave as they do without it.
+	Approvals Approvals
+	// Split ends an answer that asks for a reply (Approval.Code): out is all that Feed was
+	// given and has written for it. Split sends that, and returns room, without any bytes, for a
+	// stream of its own with what follows, which the client gets later. Nil means that no
+	// answer may be split, so that no code is shown.
+	Split func(out []byte) []byte
 	// Explain is called with what becomes of each piece of the stream, and of
 	// its end. It may be nil.
 	Explain func(Step)
@@ -44,6 +52,9 @@ func (p *Params) internal(o *Options) *contract.Params {
 		in.OnTool = func(id, name string, completed bool, source contract.ToolSource) {
 			p.OnTool(ToolEvent{id, name, completed, ToolSource(source)})
 		}
+	}
+	if p.Approvals != nil {
+		in.Approvals, in.Split = approvals{p.Approvals}, p.Split
 	}
 	return in
 }

@@ -16,6 +16,13 @@ type Healed struct {
 	Markers int
 	// Cards is the number of tool cards that were removed.
 	Cards int
+	// Approvals is the number of paragraphs that ask for approvals, and of codes in replies to
+	// them, that were removed.
+	Approvals int
+	// Reply is the text of the last message, without the white space around it, if it is the
+	// user's, one text, and has the form of a reply to a request for approval: approve or deny,
+	// a space and a code, such as K7QF-2M9D. Otherwise it is empty.
+	Reply string
 	// Asked is the form of answer that the request asks for.
 	Asked Asked
 	// Ignored is what the request asks for and Hermes ignores.
@@ -26,7 +33,7 @@ type Healed struct {
 }
 
 // Changed reports whether the body was changed.
-func (h *Healed) Changed() bool { return h.Markers > 0 || h.Cards > 0 }
+func (h *Healed) Changed() bool { return h.Markers > 0 || h.Cards > 0 || h.Approvals > 0 }
 
 // Asked is what a request says about the form of its answer, in its member stream.
 type Asked uint8
@@ -76,7 +83,7 @@ func (i Ignored) Names() (names []string) {
 }
 
 // Heal removes the marker lines of known tools from the content of the assistant's
-// messages in body, the JSON of a request, and joins the messages of each answer that Open
+// messages in body, the JSON of a request, what asks for approvals from that of any, and joins the messages of each answer that Open
 // WebUI has taken apart for its cards (contract section 5). Every other byte stays.
 // The healed body is a copy. If there is nothing to heal it is body itself. A body that is
 // not well-formed JSON passes untouched. Nil tools mean Hermes' own.
@@ -85,11 +92,12 @@ func Heal(body []byte, tools *Tools) ([]byte, Healed) {
 	if depth == 0 {
 		return body, h
 	}
+	h.Reply = whole.Reply(body, depth)
 	healed, sound := whole.Heal(body, cmp.Or(tools, marker.Hermes), depth, h.Asked == AskedWhole)
 	if h.Asked == AskedWhole && !sound { // deadlines would not run
 		return body, Healed{}
 	}
-	h.Markers, h.Cards = healed.Markers, healed.Cards
+	h.Markers, h.Cards, h.Approvals = healed.Markers, healed.Cards, healed.Approvals
 	return healed.Body, h
 }
 

@@ -131,7 +131,17 @@ func (s *Stream) Finish(dst []byte, cause Cause) []byte {
 		s.other.Finish(&s.out, cause.Code(), added)
 	}
 	s.explain(nil, len(dst))
+	s.End()
 	return s.out.Take()
+}
+
+// End says that the stream is over, if Finish has not said so: its client has left.
+func (s *Stream) End() {
+	if s.other == nil {
+		s.chat.End()
+	} else {
+		s.other.End()
+	}
 }
 
 // finishTail handles the bytes after the last complete frame. A frame that lacks only its
@@ -247,6 +257,7 @@ func (s *Stream) take(section, text string) {
 // explain explains what became of the piece in. What has left for it begins at Bytes[from].
 func (s *Stream) explain(in []byte, from int) {
 	if s.explainTo != nil {
+		from = min(from, len(s.out.Bytes)) // less has left for what a split answer goes on with
 		s.explainTo(Step{In: in, Out: s.out.Bytes[from:], Held: in != nil && s.out.IsHeld(), Notes: s.list})
 		s.list = s.list[:0]
 	}

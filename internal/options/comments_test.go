@@ -49,6 +49,8 @@ func inJSON(o *Option) string {
 		return "Default: `" + o.Default + "`."
 	case directory:
 		return "Default: none."
+	case approvals:
+		return "In JSON it is an object with `link`, `text`, `reply` and `by`. Default: none."
 	}
 	return "In JSON it is an object that has the names by emoji. Default: none."
 }
@@ -63,10 +65,17 @@ func TestCaddyfilesAreDescribedByTheTable(t *testing.T) {
 		for _, kind := range []string{"size", "duration", "directory"} {
 			value = strings.Replace(value, kind, "<"+kind+">", 1)
 		}
-		if o.Repeatable() {
+		switch o.kind {
+		case tools:
 			value = "<emoji> <name>"
+		case approvals:
+			for way := range strings.SplitSeq(strings.Replace(approvalsUsage, "or ", "", 1), ", ") {
+				fmt.Fprintf(&syntax, "//\t    %-19s%s\n", o.Name, way)
+			}
 		}
-		fmt.Fprintf(&syntax, "//\t    %-19s%s\n", o.Name, value)
+		if o.kind != approvals {
+			fmt.Fprintf(&syntax, "//\t    %-19s%s\n", o.Name, value)
+		}
 		if o.Default == "" {
 			line = o.Example
 		}

@@ -49,6 +49,17 @@ func TestSchemaOfTheConfiguration(t *testing.T) {
 				{"description", "A string such as \"500ms\", \"1m30s\" or \"1d\", or a number of nanoseconds. 0, or at least 1ms."},
 				{"anyOf", []any{o{{"const", 0}}, o{{"type", "integer"}, {"minimum", 1_000_000}, {"maximum", int64(9_000_000_000_000_000_000)}}, durationText()}},
 			}},
+			{"approvals", o{
+				{"type", "object"},
+				{"additionalProperties", false},
+				{"properties", o{
+					{"link", o{{"description", "The base URL of the pages that hermes_approvals serves."}, {"type", "string"}, {"pattern", "^https?://[^/?#]"}}},
+					{"text", o{{"description", "The text of the answer has the command and the link, too."}, {"type", "boolean"}, {"default", false}}},
+					{"reply", o{{"description", "The client's next message answers, with a code."}, {"type", "boolean"}, {"default", false}}},
+					{"by", o{{"description", "What tells the users of one key apart."}, {"type", "string"}, {"pattern", `\{[^}]*\}`}}},
+				}},
+				{"anyOf", []any{o{{"required", []string{"link"}}}, o{{"required", []string{"reply"}}}}},
+			}},
 			{"tools", o{
 				{"type", "object"},
 				{"propertyNames", o{
@@ -95,6 +106,8 @@ func configOption(t *testing.T, o *Option) object {
 		return lasting(o.Default)
 	case tools:
 		return ref("#/$defs/tools")
+	case approvals:
+		return ref("#/$defs/approvals")
 	case onOff:
 		return object{{"type", "boolean"}, {"default", o.Default == "on"}}
 	case words:

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
+
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
@@ -41,6 +43,12 @@ func (v Values) Conflicts(o *proxy.Options) (all []string) {
 	add("cards", bare, "has no effect with progress %s: only envelope and unnamed have them", form)
 	add("cards", keep, "is on with history keep: clients send the cards back, and Hermes gets them as tool calls")
 	add("max_request", keep, "has no effect with history keep: no request is read")
+	offers, _ := v["approvals"].(Approvals)
+	add("approvals", offers.Reply && keep, "reply has no effect with history keep: no request is read")
+	add("approvals", offers.Text && keep, "text is on with history keep: clients send the paragraphs back, and models learn to write them")
+	timeout, given := v["approval_timeout"].(caddy.Duration)
+	add("approvals", given && timeout == 0, "has no effect with approval_timeout 0s")
+	add("approval_timeout", v["approvals"] == nil, "has no effect without approvals")
 	add("keepalive_form", o.Keepalive == 0, "has no effect with keepalive off")
 	add("record_max", v["record"] == nil, "has no effect without record")
 	return all

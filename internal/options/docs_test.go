@@ -31,7 +31,10 @@ func TestExamplesChangeTheDefault(t *testing.T) {
 	for _, o := range table {
 		name, value, _ := strings.Cut(o.Example, " ")
 		args := []string{value}
-		if o.Repeatable() {
+		if o.kind == approvals {
+			args = strings.Fields(value)
+		}
+		if o.kind == tools {
 			args = strings.Fields(strings.ReplaceAll(value, `"`, ""))
 		}
 		v := make(Values)
@@ -39,7 +42,7 @@ func TestExamplesChangeTheDefault(t *testing.T) {
 			t.Errorf("%s: the example %q: %v", o.Name, o.Example, err)
 		}
 		changed, err := v.Compile()
-		if same := reflect.DeepEqual(changed, standard); err != nil || same == (o.apply != nil || o.Repeatable()) {
+		if same := reflect.DeepEqual(changed, standard); err != nil || same == (o.apply != nil || o.kind == tools) {
 			t.Errorf("%s: the example %q changes nothing, or more than the table: %v", o.Name, o.Example, err)
 		}
 		if o.Default != "" && value == o.Default {
@@ -67,6 +70,8 @@ func values(o *Option) string {
 		return "A directory. Default: **none**"
 	case tools:
 		return "An emoji and a name. Default: **none**"
+	case approvals:
+		return "`" + strings.Replace(strings.ReplaceAll(approvalsUsage, ", ", "`, `"), "`or ", "`", 1) + "`. Default: **none**"
 	}
 	all := "`" + strings.ReplaceAll(o.Usage(), "|", "`, `") + "`"
 	return "One of " + all + ". Default: " + standard

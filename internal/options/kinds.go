@@ -24,6 +24,7 @@ const (
 	timeout               // a duration or off, which JSON writes as 0
 	directory             // the path of a directory
 	tools                 // the name of the tool of an emoji
+	approvals             // ways in which clients answer what Hermes asks
 )
 
 // kinds says of the kinds but words and onOff what a value looks like, and in errors what the
@@ -34,6 +35,7 @@ var kinds = map[kind]struct{ usage, allowed, must string }{
 	timeout:   {"duration|off", "a duration or off", "a duration such as 30s, not negative, or off (0 in JSON)"},
 	directory: {"directory", "a directory", ""},
 	tools:     {"'emoji name'", "an emoji and a name", ""},
+	approvals: {"'way …'", approvalsUsage, ""},
 }
 
 // Bounds of sizes in bytes. A frame below the lower one could not even hold a
@@ -60,7 +62,7 @@ func choice(words []string) string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// parse returns the value that a text stands for. The kind is any but tools.
+// parse returns the value that a text stands for. The kind is any but tools and approvals.
 func (o *Option) parse(text string) (any, error) {
 	switch o.kind {
 	case directory:
@@ -95,6 +97,8 @@ func (o *Option) check(value any) (err error) {
 	case bool:
 	case map[string]string:
 		err = checkTools(v)
+	case Approvals:
+		err = v.check()
 	case caddy.Duration:
 		d := time.Duration(v)
 		if d > 0 && d < time.Millisecond { // it must be a number that was not meant as nanoseconds

@@ -50,7 +50,7 @@ func (o *Option) Usage() string {
 }
 
 // Repeatable reports whether the option may be given more than once.
-func (o *Option) Repeatable() bool { return o.kind == tools }
+func (o *Option) Repeatable() bool { return o.kind == tools || o.kind == approvals }
 
 // All returns the options in the order of the Caddyfile's syntax.
 func All() []*Option { return table }
@@ -123,6 +123,12 @@ func (v Values) Set(name string, args []string) error {
 	o := Lookup(name)
 	if o == nil {
 		return Unrecognized(name, Names())
+	}
+	if o.kind == approvals {
+		all, _ := v[name].(Approvals)
+		err := all.add(args)
+		v[name] = all
+		return err
 	}
 	n, must := 1, "one"
 	if o.kind == tools {

@@ -49,6 +49,8 @@ type Body struct {
 type Plan struct {
 	// Heal says that the body is read, and healed if it is a history.
 	Heal bool
+	// Keep says that a body that is read stays as it is.
+	Keep bool
 	// Limit is the size in bytes above which a body passes untouched.
 	Limit int64
 	// Tools are the tools whose markers are removed.
@@ -92,6 +94,9 @@ func (b *Body) heal(r, up *http.Request, plan Plan) rewrite.Healed {
 		return rewrite.Healed{}
 	}
 	body, healed := rewrite.Heal(came, plan.Tools)
+	if plan.Keep {
+		body, healed = came, rewrite.Healed{Reply: healed.Reply}
+	}
 	b.original = came
 	b.upstream = &reader{of: b, rest: body, end: io.EOF}
 	if healed.Changed() {

@@ -6,6 +6,7 @@
 //	stream.go    Stream: what kind of stream it is, and whether it has ended
 //	event.go     an event, its members and its numbers
 //	said.go      what a stream has said, and its open tools
+//	approvals.go requests for approval
 //	failed.go    the events that say that it has failed
 //
 // Every stream has a Stream until it turns out to be one of chat completions. Once its
@@ -23,6 +24,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/approval"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
@@ -53,13 +55,14 @@ type Stream struct {
 	created int64
 	notes   *contract.Notes
 
+	approvals *approval.Requests // nil if nobody is asked
 	said
 	large []byte // the beginning of the large frame that comes, or nil
 }
 
 // New returns the Stream of a response that may become one of chat completions.
 func New(p *contract.Params, notes *contract.Notes) *Stream {
-	s := &Stream{errors: p.Responses, newID: p.ID, created: p.Created, notes: notes}
+	s := &Stream{errors: p.Responses, newID: p.ID, created: p.Created, notes: notes, approvals: approval.New(p.Approvals)}
 	if p.RunID != "" {
 		s.kind = kindRuns
 		remember(&s.ownID, jsonspan.Quote(p.RunID))
@@ -128,12 +131,18 @@ func (s *Stream) Frame(out *sse.Writer, f *sse.Frame, edits *sse.Splice) {
 			s.writeFailed(out, contract.CodeIncomplete)
 		}
 	case ok:
+		var asked []byte
 		if !s.ended {
+			asked = s.ask(e) // for what runs, secrets included
 			s.failCompleted(e, edits)
 			s.event(e)
 		}
 		if s.Known() || s.errors {
 			s.redact(e, edits)
+		}
+		if asked != nil {
+			end := bytes.LastIndexByte(f.Data, '}')
+			edits.Replace(f, end, end, asked)
 		}
 	case s.Known() || s.errors:
 		if s.kind == kindSession && !s.ended {
@@ -236,6 +245,7 @@ func (s *Stream) event(e event) {
 	case name != nil:
 		s.mayHaveEnded = false
 		s.record(s.kind, string(name), e)
+		s.answered(string(name), e)
 		s.ends(string(name))
 	case e.large && s.kind != kindSession && !chunk.IsNamed(e.Frame) && !e.at("type").Ok(): // it may be any
 		s.mayHaveEnded = true

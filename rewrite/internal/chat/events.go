@@ -158,7 +158,11 @@ func (s *Stream) namedEvent(wrapped bool) {
 	if string(x.F.Event) == encode.StatusEvent && saysSilence(jsonspan.Inside(x.String(x.Member("text")))) {
 		s.text.gaveUp = true
 	}
-	s.w.NamedEvent(x, wrapped, s.Finished)
+	if s.approvals != nil && s.approvals.asks {
+		s.approvalEvent(wrapped)
+		return
+	}
+	s.w.NamedEvent(x, wrapped, s.Finished, nil)
 }
 
 // errorFrame handles an error of upstream's that is not in a chunk.

@@ -45,6 +45,7 @@ func (s *Stream) Frame() {
 func (s *Stream) object() {
 	x := &s.x
 	k, form := kindOf(x, false)
+	s.readApproval()
 	all := k == kindError || (k != kindChunk || s.Done) && x.TellsState()
 	x.Redact(all, s.text.prose.InTag())
 	switch {

@@ -10,6 +10,7 @@
 //	ending.go  finish chunks, verdicts and error finishes
 //	text.go    the content of a chunk: read, held, applied, and frames that differ in nothing else
 //	stream.go  Stream: its state, and what all of these do with it
+//	approvals.go requests for approval, and answers that are split for a reply
 //	tools.go   tools: which are open, and the transitions that follow
 //
 // Each file knows those below it.
@@ -52,11 +53,12 @@ type Stream struct {
 	memory contract.UsageMemory // may be nil
 	notes  *contract.Notes      // nil unless the stream is explained
 
-	w        encode.Writer
-	tools    tools
-	text     text
-	end      ending
-	template template
+	w         encode.Writer
+	tools     tools
+	text      text
+	end       ending
+	template  template
+	approvals *approvals
 
 	// told says that the memory knows whether upstream reports its failures, and reports
 	// that it does.
@@ -141,6 +143,9 @@ type template struct {
 // Init makes s the Stream of a response, which writes to out.
 func (s *Stream) Init(out *sse.Writer, o *contract.Options, p *contract.Params, notes *contract.Notes) {
 	s.Out, s.o, s.p, s.memory, s.notes = out, o, p, p.Usage, notes
+	if p.Approvals != nil {
+		s.initApprovals(p.Approvals)
+	}
 	s.w = encode.NewWriter(out, o, p)
 	s.tools.size = s.w.EndSize
 	s.x.Notes, s.text.prose.Notes = notes, notes
@@ -187,7 +192,9 @@ func (s *Stream) apply(changes []encode.Transition) {
 		if s.p.OnTool != nil {
 			s.p.OnTool(jsonspan.Unquote(c.ID), name, c.Completed, c.Source)
 		}
-		s.w.Transition(c)
+		if s.w.Transition(c); c.Completed {
+			s.toolDone(c.ID)
+		}
 	}
 }
 

@@ -71,6 +71,30 @@ type Params struct {
 	Created          int64
 	Usage            UsageMemory
 	OnTool           func(id, name string, completed bool, source ToolSource)
+	Approvals        Approvals
+	Split            func(out []byte) []byte
+}
+
+// Approvals decides how the client of a stream may answer requests for approval.
+type Approvals interface {
+	Ask(q ApprovalRequest) Approval
+	Done(requestID string)
+}
+
+// ApprovalRequest is a request for approval as upstream sent it.
+type ApprovalRequest struct {
+	RunID, RequestID     string
+	Command, Description string
+	Tool                 string
+	Choices              []string
+	MayReply             bool
+}
+
+// Approval says what a stream tells its client about a request for approval.
+type Approval struct {
+	URL  string
+	Text bool
+	Code string
 }
 
 // UsageMemory remembers which models report usage.

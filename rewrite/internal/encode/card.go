@@ -48,7 +48,11 @@ func (t *Transition) card() []byte {
 		function = t.Name
 	}
 	label := cardText(t.Label)
-	name := []rune(strings.TrimSpace(oneLine(cardText(t.Emoji)) + " " + cmp.Or(oneLine(label), oneLine(cardText(t.Name)))))
+	emoji := t.Emoji
+	if t.Waits {
+		emoji = `"` + waitsName + `"`
+	}
+	name := []rune(strings.TrimSpace(oneLine(cardText(emoji)) + " " + cmp.Or(oneLine(label), oneLine(cardText(t.Name)))))
 	if len(name) > MaxCardName {
 		name = append(name[:MaxCardName], '…')
 	}

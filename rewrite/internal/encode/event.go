@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/approval"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
@@ -42,6 +43,7 @@ type Transition struct {
 	Event *chunk.Object     // upstream's own event, nil if there is none that may leave
 	In    contract.Progress // the form of Event
 	Left  bool              // an event that is too large to be read has left already
+	Waits bool              // the tool waits for an approval: only for its card
 }
 
 // outcome returns the status of the event of t, that of the items of its card, and the text of
@@ -220,7 +222,7 @@ func (w *Writer) addStatusLine(x *chunk.Object, done bool, description string) {
 // The events with which the newest Hermes reports its state.
 const (
 	StatusEvent   = "hermes.status"
-	ApprovalEvent = "approval.request"
+	ApprovalEvent = approval.Event
 )
 
 // IsState reports whether the named event x is about upstream's state.
@@ -231,18 +233,26 @@ func IsState(x *chunk.Object) bool {
 
 // NamedEvent writes a named event that is neither a chunk nor a tool event. Strict clients
 // break on one without the members of a chunk (contract section 2). wrapped says that it has
-// those from another sidecar, and finished that the finish chunk has left.
-func (w *Writer) NamedEvent(x *chunk.Object, wrapped, finished bool) {
+// those from another sidecar, and finished that the finish chunk has left. ask is what a request
+// for approval gets, nil for nothing.
+func (w *Writer) NamedEvent(x *chunk.Object, wrapped, finished bool, ask *Ask) {
 	c := &x.C
+	waits := ask.waits(w)
 	if w.Envelops() && !wrapped {
-		w.addChunkMembers(x, false)
+		w.addChunkMembers(x, waits != nil)
 		text, command := x.String(x.Member("text")), x.String(x.Member("command"))
 		switch name := string(x.F.Event); {
 		case name == StatusEvent && text != nil: // it is done when it comes
 			w.addStatusLine(x, true, string(jsonspan.Inside(text)))
 		case name == ApprovalEvent && command != nil:
-			w.addStatusLine(x, false, "Approval needed: "+string(jsonspan.Inside(command)))
+			w.addStatusLine(x, false, ask.statusLine()+string(jsonspan.Inside(command)))
 		}
+		if waits != nil {
+			x.Append(waits.card())
+		}
+	}
+	if members := ask.members(); members != nil {
+		x.Append(members)
 	}
 	// Without its event: line it is a chunk for clients and for a second sidecar, so one that
 	// would then say more than nothing keeps it, and so does one after the finish chunk.

@@ -5,6 +5,7 @@
 //	writer.go  Writer: frames, their envelope, and chunks of the sidecar's own
 //	event.go   Transition: a tool starts or ends, in every form; other named events
 //	card.go    tool events as cards
+//	approval.go  Ask: what asks for an approval; the ends of an answer that is split
 //	finish.go  Failure: error frames and error finishes
 package encode
 

@@ -67,6 +67,8 @@ type Table struct {
 	// or without U+FE0F, and a space.
 	beginnings map[rune][]string
 	first      [256]bool // their first bytes, which hardly any backtick in code precedes
+
+	asking *Table // the same with approvals
 }
 
 // Hermes is the table of Hermes' own tools.
@@ -91,6 +93,7 @@ func NewTable(added map[string]string) (*Table, error) {
 			t.first[m[0]] = true
 		}
 	}
+	t.addApprovals()
 	return t, nil
 }
 

@@ -125,6 +125,28 @@ func (t *State) DropMarker() {
 	}
 }
 
+// Begun reports whether a character of content has left.
+func (t *State) Begun() bool { return t.begun }
+
+// Insert records that a paragraph of the sidecar's leaves here, with the blank lines around it.
+func (t *State) Insert() {
+	t.begun, t.afterMarker, t.dropNewlines = true, false, 0
+	for _, r := range "\n\nx\n\n" {
+		if t.fence.Step(r); !t.tags.inside() {
+			t.tags.sent(r)
+		}
+	}
+}
+
+// Restart records that what follows leaves in a stream of its own. Reasoning goes on there.
+func (t *State) Restart() {
+	*t = State{tags: t.tags, needsBreak: t.needsBreak, pending: t.pending, lead: t.lead, Reading: t.Reading, Notes: t.Notes}
+	if !t.tags.inside() {
+		t.tags.newlines = 0
+		t.tags.boundary()
+	}
+}
+
 // SkipUnexamined records that bytes have passed unexamined, which may have been text.
 func (t *State) SkipUnexamined() { t.afterMarker, t.dropNewlines = false, 0 }
 
@@ -273,7 +295,7 @@ func (t *State) cutLine(m marker.Marker, o *Rules) {
 		t.dropNewlines = 0
 	}
 	cost := 2*o.Part + 2*o.Tool // its two events, and two parts of the text
-	if o.Imitations != contract.ImitationsTrust || o.Finished || o.Growth-t.grown < cost {
+	if o.Imitations != contract.ImitationsTrust || o.Tools.IsApproval(m) || o.Finished || o.Growth-t.grown < cost {
 		t.Imitations++
 		return
 	}

@@ -165,7 +165,8 @@ func (h *healer) write(m *message) {
 			fallthrough
 		case value == m.content:
 			h.cut(from, value.To)
-			said := h.said[:h.words]
+			said, asked := unasked(h.said[:h.words], true)
+			h.approvals += asked
 			h.out = append(h.strip(append(h.out, opening...), said, lastMarker(said, h.tools, false)), '"')
 		}
 		end = value.To

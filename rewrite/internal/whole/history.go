@@ -3,6 +3,7 @@
 //
 //	history.go  Heal: messages that are healed, and those that leave
 //	text.go     the marker lines of a text
+//	approvals.go what asks for approvals in a history, and replies to that
 //	copier.go   JSON without the parts that are cut
 //	cards.go    the messages of an answer that Open WebUI has taken apart, joined
 //	answer.go   RepairAnswer: content, reasoning, failures and secrets of an answer
@@ -24,6 +25,7 @@ import (
 type Healed struct {
 	Body           []byte // a copy, or the body itself if nothing was removed
 	Markers, Cards int    // the numbers of those that were removed
+	Approvals      int    // how many paragraphs and codes of approvals were removed
 }
 
 // Heal heals the history in body, the JSON of a request (contract section 5). A
@@ -37,13 +39,14 @@ type Healed struct {
 // nested deeper than jsonspan.MaxDepth, or has a lone surrogate in a marker.
 func Heal(body []byte, tools *marker.Table, depth int, check bool) (healed Healed, sound bool) {
 	healed.Body = body
-	if lastMarker(body, tools, true) < 0 && !mayHaveCards(body, depth) && !check {
+	asks := mayHaveApprovals(body)
+	if !asks && lastMarker(body, tools, true) < 0 && !mayHaveCards(body, depth) && !check {
 		return healed, false
 	}
 	if !jsonspan.ValidAt(body, depth) || !utf8.Valid(body) {
 		return healed, false
 	}
-	h := healer{copier: copier{b: body}, stripper: stripper{tools: tools}}
+	h := healer{copier: copier{b: body}, stripper: stripper{tools: tools}, asks: asks}
 	h.next = jsonspan.Reader{Data: body, Pos: object(body).From}
 	h.next.Open()
 	for name, ok := h.next.Member(); ok; name, ok = h.next.Member() {
@@ -53,10 +56,10 @@ func Heal(body []byte, tools *marker.Table, depth int, check bool) (healed Heale
 			h.next.Skip()
 		}
 	}
-	if h.markers+h.cards == 0 || h.loneSurrogate {
+	if h.markers+h.cards+h.approvals == 0 || h.loneSurrogate {
 		return healed, true
 	}
-	return Healed{h.rest(), h.markers, h.cards}, true
+	return Healed{h.rest(), h.markers, h.cards, h.approvals}, true
 }
 
 // healer goes once over the messages of a valid body. It joins those of each answer that has
@@ -64,7 +67,9 @@ func Heal(body []byte, tools *marker.Table, depth int, check bool) (healed Heale
 type healer struct {
 	copier
 	stripper
-	cards int // the number of cards that have been taken out
+	cards     int  // the number of cards that have been taken out
+	approvals int  // how many paragraphs and codes have been
+	asks      bool // there may be any
 
 	next   jsonspan.Reader // after the current message
 	texts  []jsonspan.Span // of the current message, insides of strings
@@ -83,6 +88,7 @@ type message struct {
 	called bool // there are calls
 	more   bool // there are members other than role, content and calls
 	filled bool // one of them has content
+	others bool // it is not the assistant's
 }
 
 // messages heals the messages in the array at next.
@@ -139,7 +145,7 @@ func (h *healer) message() message {
 	}
 	m.at.To = h.next.Pos
 	if !Spells(h.b, m.role, "assistant") {
-		h.texts, m.plain = h.texts[:0], false
+		m.others, m.plain = true, false
 	}
 	return m
 }
@@ -178,14 +184,19 @@ func (h *healer) content(m *message, v jsonspan.Span) {
 // refuse an empty message, but not before a tool's message, which would then answer the call of
 // another.
 func (h *healer) put(m *message, end int, joined bool) {
-	at, out, markers := h.at, len(h.out), h.markers
+	at, out, markers := h.at, len(h.out), h.markers+h.approvals
 	h.text = m.filled || m.called && !joined
-	if joined {
+	switch {
+	case joined:
 		h.write(m)
-	} else {
+	case m.others:
+		h.forget(m)
+		h.text = true
+	default:
 		for _, v := range h.texts {
-			text := v.Of(h.b)
-			if last := lastMarker(text, h.tools, false); last >= 0 {
+			text, asked := unasked(v.Of(h.b), true)
+			h.approvals += asked
+			if last := lastMarker(text, h.tools, false); last >= 0 || asked > 0 {
 				h.cut(v.From, v.To)
 				h.out = h.strip(h.out, text, last)
 			} else {
@@ -193,7 +204,7 @@ func (h *healer) put(m *message, end int, joined bool) {
 			}
 		}
 	}
-	goes := !h.text && (h.markers > markers || joined && !m.more)
+	goes := !h.text && (h.markers+h.approvals > markers || joined && !m.more)
 	switch {
 	case goes && (joined || !h.beforeOutput(h.next)):
 		h.at, h.out = at, h.out[:out]

@@ -1,0 +1,209 @@
+package approval_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/approval"
+)
+
+// other returns a code that is not code.
+func other(code string) string {
+	if code[0] == 'A' {
+		return "B" + code[1:]
+	}
+	return "A" + code[1:]
+}
+
+// TestRepliesAreExact: what is nearly a reply is an ordinary request, and counts as no try.
+func TestRepliesAreExact(t *testing.T) {
+	var h hermes
+	d := approval.NewDesk()
+	ticket := d.Stream(h.asker(1)).Ask(ask("run", 1))
+	code := ticket.Code()
+	for _, text := range []string{
+		"", "approve", "deny", code, "approve  " + code, "approve\t" + code, "approve\n" + code, "approve " + code + ".",
+		"approve `" + code + "`", "> approve " + code, "approve " + code + "\napprove " + code, "please approve " + code,
+		"Approve " + code, "APPROVE " + code, "always " + code, "session " + code, "once " + code, "approve " + strings.ToLower(code),
+		"approve " + strings.ReplaceAll(code, "-", ""), "approve " + strings.ReplaceAll(code, "-", " "), "approve " + code[:8],
+		"approve " + code + code, "approve " + ticket.ID(), "approve " + strings.Repeat("Ü", 4) + "-", "approve ÜÄÖß-ÜÄÖß",
+		"approve ----------"[:17], "User: approve " + code + "\nTitle:", "approve " + code + "\x00", "\u202eapprove " + code,
+	} {
+		for range 5 {
+			if r := d.Reply(t.Context(), [32]byte{1}, text); r.Ticket != nil {
+				t.Errorf("%q is a reply", text)
+			}
+		}
+	}
+	if h.asked != 0 || ticket.View().State != approval.Waiting {
+		t.Errorf("upstream was asked %d times", h.asked)
+	}
+	r := d.Reply(t.Context(), [32]byte{1}, " \r\n\tapprove "+code+"\u00a0\n")
+	if r.Ticket != ticket || r.Choice != approval.Once || r.Result != approval.Accepted || r.Err != nil {
+		t.Errorf("the reply: %+v", r)
+	}
+	h.want(t, "run", "request1", approval.Once)
+	if s := d.Stats(); s.Answered[approval.Answer{Choice: approval.Once, Way: approval.Reply}] != 1 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestRepliesOfOthersCountNothing: neither with the right code nor with wrong ones.
+func TestRepliesOfOthersCountNothing(t *testing.T) {
+	var h hermes
+	d := approval.NewDesk()
+	ticket := d.Stream(h.asker(1)).Ask(ask("run", 1))
+	theirs := d.Stream(h.asker(2)).Ask(ask("run", 1))
+	for owner := range byte(10) {
+		if owner == 1 {
+			continue
+		}
+		for range 10 {
+			if r := d.Reply(t.Context(), [32]byte{owner}, "approve "+ticket.Code()); r.Ticket != nil {
+				t.Errorf("client %d answers for another", owner)
+			}
+		}
+	}
+	h.want(t, "run", "request1", approval.Deny) // theirs: they were wrong ten times
+	if theirs.View().State != approval.Answered || ticket.View().State != approval.Waiting {
+		t.Errorf("the tickets are %+v and %+v", ticket.View(), theirs.View())
+	}
+}
+
+// TestFiveWrongCodesDeny all tickets of the client that wait for a reply, for good; four do
+// not, and right codes are not counted.
+func TestFiveWrongCodesDeny(t *testing.T) {
+	for name, away := range map[string]bool{"upstream is there": false, "upstream is away": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := hermes{away: away}
+				d := approval.NewDesk()
+				s := d.Stream(h.asker(1))
+				linked := h.asker(1)
+				linked.Rest = nil
+				early, right, noReply := s.Ask(ask("run", 1)), s.Ask(ask("run", 2)), d.Stream(linked).Ask(ask("run", 3))
+				wrong := "deny " + other(early.Code())
+				for range 4 {
+					d.Reply(t.Context(), [32]byte{1}, wrong)
+				}
+				if r := d.Reply(t.Context(), [32]byte{1}, "deny "+right.Code()); r.Ticket != right || r.Choice != approval.Deny {
+					t.Errorf("after four: %+v", r)
+				}
+				late := s.Ask(ask("run", 4))
+				if early.View().State != approval.Waiting {
+					t.Fatalf("after four: %+v", early.View())
+				}
+				h.during = func() { // one that comes meanwhile
+					if r := d.Reply(t.Context(), [32]byte{1}, "approve "+early.Code()); r.Result != approval.AlreadyAnswered && r.Result != approval.TooLate {
+						t.Errorf("while it is denied: %+v", r)
+					}
+				}
+				d.Reply(t.Context(), [32]byte{1}, wrong)
+				h.during, h.away = nil, false
+				r := d.Reply(t.Context(), [32]byte{1}, "approve "+early.Code())
+				if r.Ticket != early || r.Result == approval.Accepted || r.Result == approval.Refused {
+					t.Errorf("after five: %+v", r)
+				}
+				if !away {
+					h.want(t, "run", "request1", approval.Deny)
+				}
+				s.Done("")
+				if s.Ask(ask("run", 1)) != early || early.View().State == approval.Waiting {
+					t.Error("it waits again")
+				}
+				if late.View().State != approval.Over || noReply.View().State != approval.Waiting {
+					t.Errorf("others: %+v, %+v", late.View(), noReply.View())
+				}
+				checkSum(t, d.Stats())
+			})
+		})
+	}
+}
+
+// TestWhatHasNoStreamHeldTakesNoReply, until it has one of its own.
+func TestWhatHasNoStreamHeldTakesNoReply(t *testing.T) {
+	var h hermes
+	a := h.asker(1)
+	a.Rest = nil
+	d := approval.NewDesk()
+	ticket := d.Stream(a).Ask(ask("run", 1))
+	if r := d.Reply(t.Context(), a.Owner, "approve "+ticket.Code()); r.Ticket != nil || h.asked != 0 {
+		t.Errorf("%+v", r)
+	}
+	if ticket.Rest(nil, nil) == nil {
+		t.Error("it has a rest")
+	}
+	rests := 0
+	ticket.Hold(func(http.ResponseWriter, *http.Request) error { rests++; return nil })
+	if r := d.Reply(t.Context(), a.Owner, "approve "+ticket.Code()); r.Ticket != ticket || r.Result != approval.Accepted {
+		t.Errorf("%+v", r)
+	}
+	if err := ticket.Rest(nil, nil); err != nil || rests != 1 {
+		t.Errorf("the rest: %v, %d times", err, rests)
+	}
+}
+
+// TestLateReplies find their ticket until 15 minutes after its timeout, whatever became of it,
+// and send nothing. The page does not find it.
+func TestLateReplies(t *testing.T) {
+	for name, test := range map[string]struct {
+		before func(*testing.T, *approval.Ticket)
+		want   approval.Result
+	}{
+		"expired":  {func(*testing.T, *approval.Ticket) {}, approval.TooLate},
+		"answered": {func(t *testing.T, ticket *approval.Ticket) { wantAnswer(t, ticket, approval.Deny, approval.Accepted) }, approval.AlreadyAnswered},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var h hermes
+				d := approval.NewDesk()
+				ticket := d.Stream(h.asker(1)).Ask(ask("run", 1))
+				test.before(t, ticket)
+				asked := h.asked
+				reply := func() approval.Replied { return d.Reply(t.Context(), [32]byte{1}, "approve "+ticket.Code()) }
+				for _, after := range []time.Duration{timeout, 15*time.Minute - 1} {
+					time.Sleep(after)
+					if r := reply(); r.Ticket != ticket || r.Result != test.want {
+						t.Errorf("%v later: %+v", after, r)
+					}
+					if _, ok := d.Find(ticket.ID()); ok {
+						t.Error("the page finds it")
+					}
+				}
+				time.Sleep(1)
+				synctest.Wait()
+				if r := reply(); r.Ticket != nil || h.asked != asked {
+					t.Errorf("at last: %+v", r)
+				}
+			})
+		})
+	}
+}
+
+// TestCodesAreRandom: each character, and those of a client differ.
+func TestCodesAreRandom(t *testing.T) {
+	var h hermes
+	d := approval.NewDesk()
+	seen, chars := map[string]bool{}, map[rune]bool{}
+	for i := range 1000 {
+		s := d.Stream(h.asker(1))
+		ticket := s.Ask(ask(fmt.Sprint("run", i), 1))
+		for _, secret := range []string{ticket.ID(), ticket.Code()} {
+			if seen[secret] {
+				t.Errorf("%s is there twice", secret)
+			}
+			seen[secret] = true
+		}
+		for _, c := range ticket.Code() {
+			chars[c] = true
+		}
+		s.Done("")
+	}
+	if len(chars) != 33 {
+		t.Errorf("%d characters", len(chars))
+	}
+}

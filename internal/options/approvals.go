@@ -1,0 +1,85 @@
+package options
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+)
+
+// Approvals says how clients may answer what Hermes asks before it runs a dangerous command. It
+// is the option approvals, whose lines add to each other. The zero value offers nothing.
+type Approvals struct {
+	// The base URL of the pages that hermes_approvals serves, without a slash at its end. What a
+	// client gets has a link to a page below it. Default: none.
+	Link string `json:"link,omitempty"`
+
+	// Whether the text of the answer has the command and the link, too. Default: false.
+	Text bool `json:"text,omitempty"`
+
+	// Whether the answer ends with a code, and the next message of the client answers with it.
+	// It needs hermes_resume in front. Default: false.
+	Reply bool `json:"reply,omitempty"`
+
+	// What tells the users of one key apart: a text with placeholders. Default: none.
+	By string `json:"by,omitempty"`
+}
+
+// approvalsUsage is what the arguments of a line are.
+const approvalsUsage = "link <base URL> [text], reply, or by <placeholder>"
+
+// add adds a line's arguments to a.
+func (a *Approvals) add(args []string) error {
+	word, n := "", len(args)
+	if n > 0 {
+		word = args[0]
+	}
+	twice := false
+	switch {
+	case word == "link" && (n == 2 || n == 3 && args[2] == "text"):
+		twice = a.Link != ""
+		a.Link, a.Text = strings.TrimRight(args[1], "/"), n == 3
+	case word == "reply" && n == 1:
+		twice, a.Reply = a.Reply, true
+	case word == "by" && n == 2:
+		twice = a.By != ""
+		a.By = args[1]
+	default:
+		return fmt.Errorf("invalid approvals %q: must be %s", strings.Join(args, " "), approvalsUsage)
+	}
+	if twice {
+		return fmt.Errorf("approvals %s already specified: give it once", word)
+	}
+	return a.checkParts()
+}
+
+// check reports what is not allowed in a.
+func (a *Approvals) check() error {
+	if err := a.checkParts(); err != nil {
+		return err
+	}
+	switch {
+	case a.Text && a.Link == "":
+		return errors.New("invalid approvals: text without link: name the base URL of the pages, such as approvals link https://hermes.example.com/hermes/approve text")
+	case a.Link == "" && !a.Reply:
+		return errors.New("invalid approvals: nothing is offered: add approvals link <base URL> or approvals reply")
+	}
+	return nil
+}
+
+// checkParts reports a base URL or a placeholder that is not allowed.
+func (a *Approvals) checkParts() error {
+	if a.Link != "" {
+		u, err := url.Parse(a.Link)
+		isOf := err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil &&
+			!strings.ContainsAny(a.Link, "?#<>()[]`\"\\ \t\r\n")
+		if !isOf {
+			// The URL may have a password in it.
+			return errors.New("invalid approvals link: must be the base URL of the pages that hermes_approvals serves, http or https without user, query and fragment, such as https://hermes.example.com/hermes/approve")
+		}
+	}
+	if _, rest, opens := strings.Cut(a.By, "{"); a.By != "" && !(opens && strings.Contains(rest, "}")) {
+		return fmt.Errorf("invalid approvals by %q: must have a placeholder that tells users apart, such as {http.request.header.X-OpenWebUI-User-Id} ({header.X-OpenWebUI-User-Id} in a Caddyfile)", a.By)
+	}
+	return nil
+}

@@ -1,0 +1,51 @@
+package agentapi
+
+import (
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/approval"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+)
+
+// ask asks for the approval that the event e of a run or of a session requests, and returns the
+// members that the event gets, nil for none. A reply needs the text of an answer, which these
+// streams do not have.
+func (s *Stream) ask(e event) []byte {
+	if s.approvals == nil || s.kind != kindRuns && s.kind != kindSession ||
+		string(s.nameOf(e)) != approval.Event || approval.IsAsked(e.Data, e.object()) || !jsonspan.Valid(e.Data) {
+		return nil
+	}
+	run, tool := s.ownID, ""
+	if s.kind == kindSession {
+		run = s.run
+	}
+	q, ok := approval.Read(e.Data, e.object(), jsonspan.Unquote(run))
+	if !ok {
+		return nil
+	}
+	if len(s.tools) == 1 { // which one waits is certain
+		tool = s.tools[0].key
+	}
+	q.Tool = jsonspan.Unquote(tool)
+	a, _ := s.approvals.Ask(q, tool)
+	return approval.Members(contract.Approval{URL: a.URL})
+}
+
+// answered records what the event e with the name says of requests for approval: one was answered,
+// or the tool that waited for it has ended.
+func (s *Stream) answered(name string, e event) {
+	switch name {
+	case approval.Answered:
+		s.approvals.Answered(jsonspan.Unquote(string(e.text("request_id"))))
+	case "tool.completed", "tool.failed":
+		key := e.text("tool")
+		if s.kind == kindSession {
+			key = e.text("tool_name")
+		}
+		if s.find(string(key)) < 0 { // tools have no ids: another of its name may wait
+			s.approvals.Ended(string(key))
+		}
+	}
+}
+
+// End says that the stream is over.
+func (s *Stream) End() { s.approvals.End() }

@@ -1,0 +1,161 @@
+// Package approval knows the requests for approval that a stream has seen, and which of them
+// wait (contract section 2). It is the same for streams of every kind.
+//
+// A Requests remembers at most MaxRequests requests, by ids of at most MaxID bytes. It asks for a
+// request only if that has an id, because an answer without one is an answer to whichever request
+// is the oldest.
+package approval
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+)
+
+// Event is the name of the event that asks, and Answered that of the one that says that it was
+// answered, which only the events of a run have.
+const (
+	Event    = "approval.request"
+	Answered = "approval.responded"
+)
+
+const (
+	// MaxRequests is the number of requests of a stream that are remembered.
+	MaxRequests = 64
+	// MaxID is the length in bytes of the longest id of a run or of a request.
+	MaxID = 128
+	// maxChoices is the number of choices of a request that are read.
+	maxChoices = 8
+)
+
+// The members that the event gets. Where one of them is there, another sidecar has asked.
+const (
+	memberURL  = "hermes_approval_url"
+	memberCode = "hermes_approval_code"
+)
+
+// Requests are the requests of a stream. A nil Requests asks for nothing.
+type Requests struct {
+	by   contract.Approvals
+	seen []request // in order
+	over bool
+}
+
+// request is a request that was asked for.
+type request struct {
+	id, tool string // tool is what tells the tool that waits, empty if that is not certain
+	done     bool
+}
+
+// New returns the requests of a stream, nil if by is nil.
+func New(by contract.Approvals) *Requests {
+	if by == nil {
+		return nil
+	}
+	return &Requests{by: by}
+}
+
+// Read returns the request that the object at v of data makes, which is the data of an Event. run
+// is the id of the run if it does not name one. It returns false if there is nothing to ask for.
+// The strings are copies.
+func Read(data []byte, v jsonspan.Span, run string) (q contract.ApprovalRequest, ok bool) {
+	text := func(name string) string {
+		return jsonspan.Unquote(string(jsonspan.StringAt(data, jsonspan.MemberOf(data, v, name))))
+	}
+	if q.RunID = text("run_id"); q.RunID == "" {
+		q.RunID = run
+	}
+	q.RequestID, q.Command, q.Description = text("request_id"), text("command"), text("description")
+	if q.RequestID == "" || q.RunID == "" || len(q.RequestID) > MaxID || len(q.RunID) > MaxID {
+		return q, false
+	}
+	for _, name := range []string{"choices", "hermes_choices"} {
+		for choice := range jsonspan.Elements(data, jsonspan.MemberOf(data, v, name)) {
+			if s := jsonspan.Unquote(string(choice.Of(data))); s != "" && len(s) <= MaxID && len(q.Choices) < maxChoices {
+				q.Choices = append(q.Choices, s)
+			}
+		}
+	}
+	return q, true
+}
+
+// IsAsked reports whether another sidecar has asked for the request that the object at v of data
+// makes.
+func IsAsked(data []byte, v jsonspan.Span) bool {
+	return jsonspan.MemberOf(data, v, memberURL).Ok() || jsonspan.MemberOf(data, v, memberCode).Ok()
+}
+
+// Members returns the members of the event of a request that is asked for as a says. They begin
+// with a comma.
+func Members(a contract.Approval) (members []byte) {
+	add := func(name, value string) {
+		if value != "" {
+			members = slices.Concat(members, []byte(`,"`+name+`":`), jsonspan.Quote(value))
+		}
+	}
+	add(memberURL, a.URL)
+	add(memberCode, a.Code)
+	return members
+}
+
+// Ask asks for q, for which the tool waits. first says that the stream has not asked for it before.
+// Otherwise it may not be answered by a reply.
+func (r *Requests) Ask(q contract.ApprovalRequest, tool string) (a contract.Approval, first bool) {
+	if r.over {
+		return a, false
+	}
+	first = !slices.ContainsFunc(r.seen, func(o request) bool { return o.id == q.RequestID })
+	q.MayReply = q.MayReply && first
+	if a = r.by.Ask(q); !q.MayReply {
+		a.Code = ""
+	}
+	if first {
+		if len(r.seen) == MaxRequests {
+			r.seen = slices.Delete(r.seen, 0, 1)
+		}
+		r.seen = append(r.seen, request{id: q.RequestID, tool: tool})
+	}
+	return a, first
+}
+
+// Ended says that the tool has ended. Of several requests for which it waits, each is done.
+func (r *Requests) Ended(tool string) {
+	if r == nil || tool == "" {
+		return
+	}
+	r.done(func(q *request) bool { return q.tool == tool })
+}
+
+// Answered says that the request with the id was answered.
+func (r *Requests) Answered(id string) {
+	if r != nil {
+		r.done(func(q *request) bool { return q.id == id })
+	}
+}
+
+// done tells by of the requests that are done and were not before.
+func (r *Requests) done(is func(*request) bool) {
+	for i := range r.seen {
+		if q := &r.seen[i]; !q.done && is(q) {
+			q.done = true
+			r.by.Done(q.id)
+		}
+	}
+}
+
+// End says that the stream is over.
+func (r *Requests) End() {
+	if r != nil && !r.over {
+		r.over = true
+		r.by.Done("")
+	}
+}
+
+// Matches reports whether label, which a tool has shown, may be that of the command: its
+// beginning, cut off with dots.
+func Matches(label, command string) bool {
+	label = strings.TrimRight(label, ".…")
+	return label != "" && strings.HasPrefix(command, label)
+}

@@ -1,0 +1,128 @@
+package chat
+
+import (
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/approval"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/encode"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
+)
+
+// approvals are a stream's requests for approval. They are nil if nobody is asked.
+type approvals struct {
+	*approval.Requests
+
+	plain   *marker.Table            // the tools without the paragraph
+	request contract.ApprovalRequest // of the current frame, as upstream sent it
+	asks    bool                     // there is one, for which nobody has asked
+}
+
+// initApprovals has the stream ask by, and strip imitations of the paragraph.
+func (s *Stream) initApprovals(by contract.Approvals) {
+	s.approvals = &approvals{Requests: approval.New(by), plain: s.o.Tools}
+	o := *s.o
+	o.Tools = o.Tools.WithApprovals()
+	s.o = &o
+}
+
+// readApproval reads the request of the current frame, if it makes one, before it loses its
+// secrets: what runs is the command with them. Where another sidecar has asked, the paragraphs of
+// the stream are that one's.
+func (s *Stream) readApproval() {
+	a := s.approvals
+	if a == nil {
+		return
+	}
+	x := &s.x
+	a.request, a.asks = contract.ApprovalRequest{}, false
+	switch {
+	case string(x.F.Event) != approval.Event, s.Finished, s.Done, s.end.manyChoices:
+	case approval.IsAsked(x.F.Data, x.C.All):
+		s.o.Tools = a.plain
+	default:
+		a.request, a.asks = approval.Read(x.F.Data, x.C.All, jsonspan.Unquote(s.w.Env.ID))
+	}
+}
+
+// approvalEvent writes the event of a request for approval, and asks for that. A reply ends the
+// answer: what follows is an answer of its own, of the same run.
+func (s *Stream) approvalEvent(wrapped bool) {
+	x, a := &s.x, s.approvals
+	q := a.request
+	a.request, a.asks = contract.ApprovalRequest{}, false
+	var ask encode.Ask
+	id := ""
+	if ask.Tool = s.waiting(q.Command); ask.Tool != nil {
+		id, q.Tool = ask.Tool.ID, jsonspan.Unquote(ask.Tool.Name)
+	}
+	q.MayReply = s.p.Split != nil && s.tools.endCost() <= maxGrowth/2 // all tools end, and begin again
+	var first bool
+	ask.Approval, first = a.Ask(q, id)
+	command := x.String(x.Member("command")) // without secrets
+	command = append([]byte(nil), command...)
+	s.w.NamedEvent(x, wrapped, false, &ask)
+	asksInText := ask.Text && ask.URL != "" || ask.Code != ""
+	if !first || !asksInText {
+		return
+	}
+	if !ask.Text {
+		ask.URL = ""
+	}
+	s.notes.Add(contract.SectionTools, "a request for approval: the answer asks the user")
+	s.w.Paragraph(ask.Approval, command, !s.text.prose.Begun(), ask.Code != "")
+	if ask.Code == "" {
+		s.text.prose.Insert()
+	} else {
+		s.split()
+	}
+}
+
+// waiting returns the open tool that waits for the command, nil if that is not certain.
+func (s *Stream) waiting(command string) (t *encode.Tool) {
+	open := s.tools.open
+	if len(open) == 1 {
+		t := open[0]
+		return &t
+	}
+	for i := range open {
+		if approval.Matches(jsonspan.Unquote(open[i].Label), command) {
+			if t != nil {
+				return nil
+			}
+			one := open[i]
+			t = &one
+		}
+	}
+	return t
+}
+
+// split ends the answer, and begins one of its own with what follows. In each of them every tool
+// that runs has one start and one end. To others than the clients nothing has ended.
+func (s *Stream) split() {
+	for i := range s.tools.open {
+		s.w.Transition(&encode.Transition{Tool: s.tools.open[i], Completed: true, Source: contract.SourceEnd})
+	}
+	s.w.Stop()
+	s.w.Done()
+	s.Out.Bytes = s.p.Split(s.Out.Bytes)
+	s.notes.Add(contract.SectionTools, "the answer ends here; what follows is the answer to the reply")
+	s.w.Begin()
+	for i := range s.tools.open {
+		s.w.Transition(&encode.Transition{Tool: s.tools.open[i], Source: contract.SourceUpstream})
+	}
+	s.text.prose.Restart()
+}
+
+// toolDone tells that no approval is needed for the tool with the id any more.
+func (s *Stream) toolDone(id string) {
+	if s.approvals != nil {
+		s.approvals.Ended(id)
+	}
+}
+
+// End says that the stream is over.
+func (s *Stream) End() {
+	if s.approvals != nil {
+		s.approvals.End()
+	}
+}

@@ -1,0 +1,67 @@
+package encode
+
+import (
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/approval"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose"
+)
+
+// Ask is what an event that asks for an approval gets.
+type Ask struct {
+	contract.Approval
+	Tool *Tool // that waits, nil if that is not certain
+}
+
+// waitsName begins the name of the card of a tool that waits.
+const waitsName = "Approval needed:"
+
+// statusLine returns the beginning of the status line, before the command: the inside of a JSON
+// string.
+func (a *Ask) statusLine() string {
+	if a == nil || a.URL == "" {
+		return "Approval needed: "
+	}
+	return "Approval needed: " + string(jsonspan.Inside(jsonspan.Quote(a.URL))) + " for "
+}
+
+// members returns the members that the event gets, nil for none.
+func (a *Ask) members() []byte {
+	if a == nil {
+		return nil
+	}
+	return approval.Members(a.Approval)
+}
+
+// waits returns the start of the tool that waits, whose card then says so, or nil if it has none.
+func (a *Ask) waits(w *Writer) *Transition {
+	if a == nil || a.Tool == nil || !a.Tool.Card || !w.HasCards() || a.members() == nil {
+		return nil
+	}
+	return &Transition{Tool: *a.Tool, Waits: true}
+}
+
+// Paragraph writes the paragraph that asks for an approval of the command, a JSON string, as text
+// of the answer. first says that it begins that text, and last that it ends it.
+func (w *Writer) Paragraph(a contract.Approval, command []byte, first, last bool) {
+	text := marker.ApprovalLine(jsonspan.Unquote(string(command)), a.URL, a.Code)
+	if !first {
+		text = "\n\n" + text
+	}
+	if !last {
+		text += "\n\n"
+	}
+	w.Delta(&chunk.Object{}, false, &prose.Kept{Text: jsonspan.Inside(jsonspan.Quote(text))})
+}
+
+// Begin writes the first chunk of an answer.
+func (w *Writer) Begin() {
+	w.own("data: {", w.envelope().head(), `[{"index":0,"delta":{"role":"assistant"},"finish_reason":null}]}`, "\n\n")
+}
+
+// Stop writes a finish chunk that says stop.
+func (w *Writer) Stop() {
+	w.own("data: {", w.envelope().head(), `[{"index":0,"delta":{},"finish_reason":"stop"}]}`, "\n\n")
+}

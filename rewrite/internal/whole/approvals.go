@@ -1,0 +1,142 @@
+package whole
+
+import (
+	"strings"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
+)
+
+// Histories repeat the paragraphs with which answers have asked for approvals, and the replies to
+// them. No address of a page and no code in them may reach a model (contract section 5).
+
+// mayHaveApprovals reports whether there may be anything of this kind in the request body. It is
+// cheap, and errs only by returning true.
+func mayHaveApprovals(body []byte) bool { return marker.MayAsk(body) || marker.MayReply(body) }
+
+// unasked returns text, the inside of a JSON string, without the paragraphs that ask for
+// approvals, and how many they were. around says that the blank lines around a paragraph go with
+// it: those that the sidecar has put there. If none is left between two texts, one stays.
+func unasked(text []byte, around bool) (rest []byte, n int) {
+	if !marker.MayAsk(text) {
+		return text, 0
+	}
+	at := 0 // text[:at] is in rest, or has gone
+	for {
+		from, to := marker.FindApproval(text, at)
+		if from < 0 {
+			break
+		}
+		if around {
+			from, to = widen(text, at, from, to)
+		}
+		rest, at = append(rest, text[at:from]...), to
+		n++
+	}
+	if n == 0 {
+		return text, 0
+	}
+	return append(rest, text[at:]...), n
+}
+
+// widen returns text[from:to] with at most two newlines on either side, of which none is before at.
+// The newlines before it stay if no other keeps two texts apart.
+func widen(text []byte, at, from, to int) (int, int) {
+	var lines []int // where the newlines begin that end at from
+	for i := at; i < from; {
+		r, next := jsonspan.NextRune(text, i)
+		if lines = append(lines, i); r != '\n' {
+			lines = lines[:0]
+		}
+		i = next
+	}
+	for range 2 {
+		if to == len(text) {
+			break
+		}
+		if r, next := jsonspan.NextRune(text, to); r == '\n' {
+			to = next
+		}
+	}
+	n := len(lines)
+	wide := from
+	if n > 0 {
+		wide = lines[max(0, n-2)]
+	}
+	follows := rune('\n')
+	if to < len(text) {
+		follows, _ = jsonspan.NextRune(text, to)
+	}
+	if follows != '\n' && n <= 2 && wide > 0 {
+		return from, to
+	}
+	return wide, to
+}
+
+// reply returns what is left of text, all that the user has said in a message: the word of a
+// reply without its code, and nil if it is no reply.
+func (h *healer) reply(m *message) []byte {
+	if !Spells(h.b, m.role, "user") || len(h.texts) != 1 {
+		return nil
+	}
+	return marker.Word(h.texts[0].Of(h.b))
+}
+
+// forget takes the paragraphs out of the texts of m, a message of others than the model, and the
+// code out of a reply.
+func (h *healer) forget(m *message) {
+	if !h.asks {
+		return
+	}
+	if word := h.reply(m); word != nil {
+		h.cut(h.texts[0].From, h.texts[0].To)
+		h.out = append(h.out, word...)
+		h.approvals++
+		return
+	}
+	for _, v := range h.texts {
+		if rest, n := unasked(v.Of(h.b), false); n > 0 {
+			h.cut(v.From, v.To)
+			h.out = append(h.out, rest...)
+			h.approvals += n
+		}
+	}
+}
+
+// Reply returns the text of the last message in the body of a request, without the white space
+// around it, if that is a reply to a request for approval, and otherwise "". A jsonspan.Reader has
+// read body as an object that is nested depth deep.
+func Reply(body []byte, depth int) string {
+	if !marker.MayReply(body) || !jsonspan.ValidAt(body, depth) {
+		return ""
+	}
+	text, ok := lastOfUser(body)
+	if !ok || marker.Word(text) == nil {
+		return ""
+	}
+	return strings.TrimSpace(string(jsonspan.AppendText(nil, text)))
+}
+
+// lastOfUser returns the text of the last message in body, the inside of a JSON string. It returns
+// false if that is not the user's, or has other content than a string or one part of text.
+func lastOfUser(body []byte) (text []byte, ok bool) {
+	var last jsonspan.Span
+	for m := range jsonspan.Elements(body, jsonspan.MemberOf(body, object(body), "messages")) {
+		last = m
+	}
+	if !last.IsObject(body) || !Spells(body, jsonspan.MemberOf(body, last, "role"), "user") {
+		return nil, false
+	}
+	content := jsonspan.MemberOf(body, last, "content")
+	n := 0
+	for part := range jsonspan.Elements(body, content) {
+		if content = jsonspan.MemberOf(body, part, "text"); !Spells(body, jsonspan.MemberOf(body, part, "type"), "text") {
+			return nil, false
+		}
+		n++
+	}
+	if n > 1 || !content.IsString(body) {
+		return nil, false
+	}
+	return content.Inner().Of(body), true
+}
