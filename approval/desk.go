@@ -283,9 +283,7 @@ func (d *Desk) expire(t *Ticket) {
 func (d *Desk) forget(t *Ticket) {
 	t.timer.Stop()
 	delete(d.tickets, t.id)
-	if k := t.key(); d.requests[k] == t {
-		delete(d.requests, k)
-	}
+	delete(d.requests, t.key())
 	d.ended = without(d.ended, t)
 	owner := t.asker.Owner
 	if d.owners[owner] = without(d.owners[owner], t); len(d.owners[owner]) == 0 {

@@ -230,6 +230,7 @@ func TestAnAnswerUnderWay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var h hermes
+				begun := time.Now()
 				d := approval.NewDesk()
 				a := h.asker(1)
 				var s *approval.Stream
@@ -240,6 +241,9 @@ func TestAnAnswerUnderWay(t *testing.T) {
 					}
 					end(s)
 					synctest.Wait()
+					if n := s.Waiting(); n != 0 && time.Now().Before(begun.Add(timeout)) {
+						t.Errorf("%d wait", n)
+					}
 					if _, ok := d.Find(ticket.ID()); !ok || ticket.View().State != approval.Sending {
 						t.Errorf("meanwhile it is %+v", ticket.View())
 					}
@@ -250,7 +254,7 @@ func TestAnAnswerUnderWay(t *testing.T) {
 				ticket = s.Ask(ask("run", 1))
 				ctx, leave := context.WithCancel(t.Context())
 				leave()
-				if got, err := ticket.Answer(ctx, approval.Once, approval.Page); got != approval.Accepted || err != nil {
+				if got, err := ticket.Answer(ctx, approval.Once, approval.Page); got != approval.Accepted || err != nil || s.Waiting() != 0 {
 					t.Errorf("result %d, %v", got, err)
 				}
 				h.want(t, "run", "request1", approval.Once)
@@ -312,5 +316,41 @@ func TestChoices(t *testing.T) {
 				t.Errorf("offered %q, answered %q: %d, %v", offered, c, result, err)
 			}
 		}
+	}
+}
+
+// TestAnAnswerThatFailsAfterTheEnd of its tool leaves nothing that waits; one that fails after
+// the timeout is forgotten.
+func TestAnAnswerThatFailsAfterTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := hermes{away: true}
+		d := approval.NewDesk()
+		a := h.asker(1)
+		a.Rest = nil
+		s := d.Stream(a)
+		done, late := s.Ask(ask("run", 1)), s.Ask(ask("run", 2))
+		h.during = func() { s.Done("request1") }
+		_, _ = done.Answer(t.Context(), approval.Once, approval.Page)
+		if v := done.View(); v.State != approval.Over {
+			t.Errorf("%+v", v)
+		}
+		h.during = func() { time.Sleep(timeout) }
+		_, _ = late.Answer(t.Context(), approval.Once, approval.Page)
+		if s.Ask(ask("run", 2)) == late {
+			t.Error("it is still known")
+		}
+		wantStats(t, d, 3, 1, 1, 1, 0)
+	})
+}
+
+// TestWhatIsSaidIsACopy: who changes it changes nothing of the desk.
+func TestWhatIsSaidIsACopy(t *testing.T) {
+	var h hermes
+	d := approval.NewDesk()
+	ticket := d.Stream(h.asker(1)).Ask(ask("run", 1))
+	ticket.View().Request.Choices[0] = approval.Always
+	d.Stats().Answered[approval.Answer{}]++
+	if v, s := ticket.View(), d.Stats(); v.Request.Choices[0] != approval.Once || len(s.Answered) != 0 {
+		t.Errorf("%+v, %+v", v, s)
 	}
 }

@@ -12,6 +12,7 @@
 //	configured.go            what the site's configuration asks for in its place
 //	read.go                  how clients read logs
 //	run.go                   a call of the handler, and the http.ResponseWriter in it
+//	split.go                 a call that goes on in another log
 //	presence.go              how long that goes on without a client
 //	finish.go                the end of a stream that was cancelled
 //	runs.go                  all runs of the process

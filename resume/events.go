@@ -75,7 +75,7 @@ func (p *Resume) keepingEvents(next Next) Next {
 		up.RequestURI = up.URL.RequestURI()
 		// The client's answer does not wait for the storage.
 		go func() {
-			_, writer, err := p.o.Store.Claim(x.ctx, x.entry, Run{x.readersChanged, x.cancel})
+			_, writer, err := p.o.Store.Claim(x.ctx, x.entry, Run{x.readersOf(0), x.cancel})
 			switch {
 			case err != nil, writer == nil: // a client was faster
 			case !p.o.Runs.admitPlain():
@@ -158,7 +158,7 @@ func (p *Resume) events(w http.ResponseWriter, r *http.Request, next Next) error
 	for {
 		x := newRun(p.o, e, asked{}, w, all, nil)
 		x.seen = seenBy(r)
-		have, writer, err := p.o.Store.Claim(r.Context(), e, Run{x.readersChanged, x.cancel})
+		have, writer, err := p.o.Store.Claim(r.Context(), e, Run{x.readersOf(0), x.cancel})
 		switch {
 		case errors.Is(err, ErrTaken): // a second reader would take what the first one is to get
 			return errUnavailable

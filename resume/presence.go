@@ -26,6 +26,9 @@ func (x *run) leave() bool {
 	defer x.informing.Unlock()
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	if x.client == nil { // a split has left it to what came before
+		return true
+	}
 	if x.over || x.kind == kindPasses || x.kind == kindUnknown && x.reason != ReasonNone {
 		return false
 	}
@@ -47,18 +50,10 @@ func (x *run) inform(status int, header http.Header) {
 	}
 }
 
-// readersChanged records how many readers the log has.
-func (x *run) readersChanged(n int) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.readers = n
-	x.count()
-}
-
 // count detaches the run if it has no client any more, and attaches it if it has one again.
 // x.mu is held.
 func (x *run) count() {
-	if x.over || x.reason != ReasonNone || x.kind == kindPasses || x.goesOn {
+	if x.over || x.reason != ReasonNone || x.kind == kindPasses || x.goesOn || x.reserved {
 		return
 	}
 	unread := x.readers == 0 && x.client == nil
@@ -66,13 +61,22 @@ func (x *run) count() {
 	case unread == x.detached:
 	case !unread:
 		x.attach()
-	case x.kind == kindUnknown && !x.wants, x.detach == 0, !x.o.Runs.detach(x.o.MaxDetached):
+	case x.kind == kindUnknown && !x.wants, x.aloneFor() == 0, !x.o.Runs.detach(x.o.MaxDetached):
 		x.cancelLocked(ReasonLeft)
 	default:
-		x.detached, x.since = true, time.Now()
-		x.timer = time.AfterFunc(x.detach, x.expire)
+		x.goAlone()
 	}
 }
+
+// goAlone begins the time without a client, for which there is room. x.mu is held.
+func (x *run) goAlone() {
+	x.detached, x.since = true, time.Now()
+	d := x.aloneFor()
+	x.until, x.timer = x.since.Add(d), time.AfterFunc(d, x.expire)
+}
+
+// aloneFor returns how long the run may go on without a client from now on. x.mu is held.
+func (x *run) aloneFor() time.Duration { return max(time.Until(x.held), 0) + x.detach }
 
 // attach ends the time without a client. x.mu is held.
 func (x *run) attach() {
@@ -85,7 +89,7 @@ func (x *run) attach() {
 func (x *run) expire() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.detached && time.Since(x.since) >= x.detach {
+	if x.detached && !time.Now().Before(x.until) {
 		x.cancelLocked(ReasonExpired)
 	}
 }

@@ -18,7 +18,8 @@ const statusGone = 499
 
 // attend calls next and answers the first client, which reads the log as others do.
 func (x *run) attend(w http.ResponseWriter, r *http.Request, body []byte, next Next) error {
-	reader := x.seen.skip(x.o.Store.Read(r.Context(), x.entry.ID, 0))
+	e := x.entry // a split changes it
+	reader := x.seen.skip(x.o.Store.Read(r.Context(), e.ID, 0))
 	x.start(r, body, next)
 	leave := sync.OnceValue(func() bool {
 		reader.Close()
@@ -37,6 +38,9 @@ func (x *run) attend(w http.ResponseWriter, r *http.Request, body []byte, next N
 		if !streams {
 			w.WriteHeader(statusGone)
 		}
+		if streams && err == nil && e.Frees { // it has all of what came before a split
+			free(x.o, r, e.ID)
+		}
 		return cutOff(err)
 	}
 	stop := context.AfterFunc(r.Context(), func() { x.abort(context.Cause(r.Context())) })
@@ -45,8 +49,8 @@ func (x *run) attend(w http.ResponseWriter, r *http.Request, body []byte, next N
 	x.returned()
 	if streams && err == nil {
 		head.CopyTrailers(w.Header(), x.header)
-		if x.entry.Frees {
-			free(x.o, r, x.entry.ID)
+		if e.Frees {
+			free(x.o, r, e.ID)
 		}
 	}
 	switch {

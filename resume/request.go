@@ -75,9 +75,11 @@ type asked struct {
 	key    string        // its own, "" for none
 	values []string      // those of Options.Key, nil for none
 	detach time.Duration // how long its run may go on without a client
-	keep   time.Duration // how long its answer is kept
-	sdk    bool          // an SDK has sent it
-	again  bool          // the SDK has sent it before
+	// detachRest is that after a split, if it is longer: what an SDK's repeat needs is no measure.
+	detachRest time.Duration
+	keep       time.Duration // how long its answer is kept
+	sdk        bool          // an SDK has sent it
+	again      bool          // the SDK has sent it before
 	// background says that its body asks for an answer in the background.
 	background bool
 }
@@ -111,6 +113,7 @@ func asks(o *Options, r *http.Request) (a asked, ok bool, wrong error) {
 		return a, true, nil
 	case a.sdk:
 		a.detach, a.keep = min(sdkDetach, o.Detach), min(sdkKeep, o.Keep)
+		a.detachRest = o.Detach
 		return a, true, nil
 	}
 	return a, false, nil

@@ -38,7 +38,11 @@ func (p *Resume) Handler(next http.Handler) http.Handler {
 // The error and the panic of next go on in the goroutine of the client that it was called
 // for, as long as that is there. If there is no client any more, Options.Ended is told.
 func (p *Resume) Serve(w http.ResponseWriter, r *http.Request, next Next) error {
-	err := p.serve(w, r, next)
+	return answerProblem(w, p.serve(w, r, next))
+}
+
+// answerProblem answers with err if that is a problem, and returns any other.
+func answerProblem(w http.ResponseWriter, err error) error {
 	if problem, ok := errors.AsType[*problem](err); ok {
 		problem.send(w)
 		return nil
@@ -122,7 +126,7 @@ func (p *Resume) post(w http.ResponseWriter, r *http.Request, a asked, asks bool
 	e.ID = placed(e.ID, e.Key)
 	for {
 		x := newRun(p.o, e, a, w, r, body)
-		have, writer, err := p.o.Store.Claim(r.Context(), e, Run{x.readersChanged, x.cancel})
+		have, writer, err := p.o.Store.Claim(r.Context(), e, Run{x.readersOf(0), x.cancel})
 		switch {
 		case errors.Is(err, ErrTaken): // the agent must not run again
 			return errUnavailable
@@ -180,13 +184,28 @@ func (p *Resume) resume(w http.ResponseWriter, r *http.Request, resource string,
 
 // delete answers a request to end a stream.
 func (p *Resume) delete(w http.ResponseWriter, r *http.Request, resource, id string) error {
+	err := p.deleteLog(r, resource, id)
+	for ; err == nil || errors.Is(err, errUnknown); id = restOf(p.o.Secret, id) { // of a run that was split
+		rest := p.deleteLog(r, resource, restOf(p.o.Secret, id))
+		if errors.Is(rest, errUnknown) {
+			break
+		}
+		err = rest
+	}
+	if err == nil {
+		w.WriteHeader(http.StatusNoContent)
+	}
+	return err
+}
+
+// deleteLog deletes the log with the id, or returns a problem.
+func (p *Resume) deleteLog(r *http.Request, resource, id string) error {
 	if _, err := p.find(r, resource, id); err != nil {
 		return err
 	}
 	if err := p.o.Store.Delete(r.Context(), id); err != nil {
 		return problemOf(err)
 	}
-	w.WriteHeader(http.StatusNoContent)
 	return nil
 }
 

@@ -33,7 +33,7 @@ type run struct {
 	ctx     context.Context
 	abort   context.CancelCauseFunc
 	log     Writer
-	detach  time.Duration // how long it goes on without a client
+	detach  time.Duration // how long it goes on without a client; guarded by mu
 	version int           // of HTTP, of the first client
 	sdk     bool          // an SDK has sent the request
 	wants   bool          // an answer is of use without the first client
@@ -54,7 +54,15 @@ type run struct {
 	readers  int
 	detached bool        // it goes on without a client
 	since    time.Time   // when the last client left
-	timer    *time.Timer // of detach; nil if it has never been set
+	until    time.Time   // when it is cancelled if none has come back
+	timer    *time.Timer // of that; nil if it has never been set
+	part     int         // how many times it has been split
+	held     time.Time   // it goes on without a client until then, and for detach
+	reserved bool        // see reserve
+
+	detachRest   time.Duration // detach after a split
+	split        *Split        // that has been prepared, of the goroutine of next
+	eventsBefore uint64        // in the logs before this one
 
 	// Of the goroutine of next, and of the first client's after done is closed, or after it
 	// has read the header from the log.
@@ -80,7 +88,7 @@ type run struct {
 // newRun returns a run for the request r, whose client is the first. Without one, w is nil.
 func newRun(o *Options, e Entry, a asked, w http.ResponseWriter, r *http.Request, body []byte) *run {
 	x := &run{
-		o: o, detach: a.detach, version: r.ProtoMajor, sdk: a.sdk, wants: a.sdk || asksForStream(r, body), client: w,
+		o: o, detach: a.detach, detachRest: max(a.detach, a.detachRest), version: r.ProtoMajor, sdk: a.sdk, wants: a.sdk || asksForStream(r, body), client: w,
 		entry: e, done: make(chan struct{}), number: numbererOf(e), header: make(http.Header),
 		at: location(o, r, e.ID),
 	}
@@ -126,6 +134,7 @@ func (x *run) end(r *http.Request) {
 		x.attach()
 	}
 	x.mu.Unlock()
+	x.split.Release()
 	x.ended = e
 	if v := panics.Catch(func() {
 		defer x.endAnswer(client)
@@ -138,7 +147,7 @@ func (x *run) end(r *http.Request) {
 	if late, ok := x.panicked.(*panics.Late); ok && !raises || errors.As(x.logErr, &late) {
 		e.Panicked = late
 	}
-	e.Events = x.number.last
+	e.Events = x.eventsBefore + x.number.last
 	x.abort(nil)
 	x.o.Runs.remove(x)
 	if e.Reason != ReasonNone {
@@ -184,7 +193,7 @@ func (x *run) endAnswer(client http.ResponseWriter) {
 		}
 		x.log.End(how)
 		fails := how == Broken || x.ended.Reason != ReasonNone
-		nothing := fails && (x.number.last == 0 || x.entry.Frees) // that a client would repeat
+		nothing := fails && (x.number.last == 0 && x.part == 0 || x.entry.Frees) // that a client would repeat
 		if nothing || how == Broken && x.mayAskAgain() {
 			_ = x.o.Store.Delete(context.Background(), x.entry.ID) // frees the key; the run is over
 		}

@@ -16,6 +16,7 @@ import (
 	"unicode/utf16"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/agentapi"
+	askedof "github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/approval"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chat"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
@@ -29,6 +30,8 @@ import (
 
 // Bounds of the internal packages that tests of whole streams reach.
 const (
+	maxApprovalID    = askedof.MaxID
+	maxApprovals     = askedof.MaxRequests
 	maxCalls         = whole.MaxCalls
 	maxCardID        = encode.MaxCardID
 	maxCardLabel     = encode.MaxCardLabel

@@ -36,9 +36,9 @@ func (s *Stream) readApproval() {
 	x := &s.x
 	a.request, a.asks = contract.ApprovalRequest{}, false
 	switch {
-	case string(x.F.Event) != approval.Event, s.Finished, s.Done, s.end.manyChoices:
-	case approval.IsAsked(x.F.Data, x.C.All):
+	case x.C.Extra && approval.IsAsked(x.F.Data, x.C.All): // in the form unnamed it has no name
 		s.o.Tools = a.plain
+	case string(x.F.Event) != approval.Event, s.Finished, s.Done, s.end.manyChoices:
 	default:
 		a.request, a.asks = approval.Read(x.F.Data, x.C.All, jsonspan.Unquote(s.w.Env.ID))
 	}

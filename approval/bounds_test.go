@@ -1,0 +1,218 @@
+package approval_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/approval"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/alone"
+)
+
+// TestTicketsAreBounded: four that wait of a stream, 20 of a client. Those that have ended do
+// not count, and the same question again is no further one.
+func TestTicketsAreBounded(t *testing.T) {
+	var h hermes
+	d := approval.NewDesk()
+	var streams []*approval.Stream
+	var last *approval.Ticket
+	for i := range 5 {
+		s := d.Stream(h.asker(1))
+		streams = append(streams, s)
+		for n := range 4 {
+			if last = s.Ask(ask(fmt.Sprint("run", i), n)); last == nil {
+				t.Fatalf("no ticket %d of stream %d", n, i)
+			}
+		}
+		if s.Ask(ask(fmt.Sprint("run", i), 4)) != nil || s.Waiting() != 4 {
+			t.Error("a stream has a fifth")
+		}
+	}
+	sixth := d.Stream(h.asker(1))
+	if sixth.Ask(ask("run5", 1)) != nil {
+		t.Error("a client has a 21st")
+	}
+	if sixth.Ask(ask("run4", 3)) != last || streams[4].Ask(ask("run4", 3)) != last {
+		t.Error("what is asked again counts")
+	}
+	if d.Stream(h.asker(2)).Ask(ask("run5", 1)) == nil {
+		t.Error("another client has none")
+	}
+	wantStats(t, d, 21, 0, 0, 21, 6)
+	wantAnswer(t, last, approval.Deny, approval.Accepted)
+	if streams[4].Ask(ask("run4", 4)) == nil {
+		t.Error("no room after an answer")
+	}
+	streams[0].Done("")
+	for n := range 4 {
+		if sixth.Ask(ask("run5", n)) == nil {
+			t.Error("no room after the end of a stream")
+		}
+	}
+	if streams[0].Ask(ask("run0", 1)) != nil {
+		t.Error("what waits again does not count")
+	}
+}
+
+// TestAThousandTickets: then those that have ended go, the oldest end first, and if none has,
+// there is no more.
+func TestAThousandTickets(t *testing.T) {
+	var h hermes
+	d := approval.NewDesk()
+	s := d.Stream(h.asker(0))
+	first, second := s.Ask(ask("run", 1)), s.Ask(ask("run", 2))
+	wantAnswer(t, second, approval.Deny, approval.Accepted)
+	wantAnswer(t, first, approval.Deny, approval.Accepted)
+	var asked []*approval.Ticket
+	more := func(n int) (got int) {
+		for range n {
+			a := h.asker(1)
+			a.Owner[1], a.Owner[2] = byte(len(asked)), byte(len(asked)>>8)
+			ticket := d.Stream(a).Ask(ask("run", 1))
+			if ticket == nil {
+				return got
+			}
+			asked = append(asked, ticket)
+			got++
+		}
+		return got
+	}
+	known := func(ticket *approval.Ticket) bool { _, ok := d.Find(ticket.ID()); return ok }
+	s.Done("")
+	third := s.Ask(ask("run", 3))
+	s.Done("")
+	if s.Ask(ask("run", 3)) != third { // it waits again, and stays
+		t.Error("another ticket")
+	}
+	if n := more(997); n != 997 || !known(first) || !known(second) {
+		t.Errorf("%d beside the two that have ended", n)
+	}
+	if n := more(1); n != 1 || !known(first) || known(second) {
+		t.Errorf("%d, and the oldest end is still there", n)
+	}
+	if n := more(2); n != 1 || known(first) {
+		t.Errorf("%d in the place of the last that has ended", n)
+	}
+	for _, ticket := range asked {
+		if !known(ticket) {
+			t.Fatal("one that waits has gone")
+		}
+	}
+	if !known(third) {
+		t.Error("one that waits again has gone")
+	}
+	if s.Ask(ask("run", 1)) != nil { // it is forgotten, so it would be a new one
+		t.Error("there are 1001")
+	}
+}
+
+// TestQuestionsWithoutIdsHaveNoTicket: an answer could be taken for another question.
+func TestQuestionsWithoutIdsHaveNoTicket(t *testing.T) {
+	var h hermes
+	s := approval.NewDesk().Stream(h.asker(1))
+	long := strings.Repeat("x", 257)
+	for _, ids := range [][2]string{{"", "request"}, {"run", ""}, {long, "request"}, {"run", long}} {
+		if s.Ask(approval.Request{RunID: ids[0], ID: ids[1], Choices: all}) != nil {
+			t.Errorf("a ticket for %.10q", ids)
+		}
+	}
+	if s.Ask(approval.Request{RunID: long[1:], ID: long[1:], Choices: all}) == nil {
+		t.Error("no ticket for ids of 256 bytes")
+	}
+}
+
+// TestLongCommandsCanOnlyBeDenied, those of more than 64 KiB.
+func TestLongCommandsCanOnlyBeDenied(t *testing.T) {
+	var h hermes
+	s := approval.NewDesk().Stream(h.asker(1))
+	for n, long := range map[int]bool{64 << 10: false, 64<<10 + 1: true} {
+		q := ask("run", n)
+		q.Command, q.Description, q.Tool = strings.Repeat("c", n), strings.Repeat("d", n), strings.Repeat("t", n)
+		ticket := s.Ask(q)
+		v := ticket.View()
+		if v.TooLong != long || len(v.Request.Command) != 64<<10 || len(v.Request.Description) != 4<<10 || len(v.Request.Tool) != 256 {
+			t.Errorf("%d bytes: too long %v, %d, %d and %d are kept", n, v.TooLong, len(v.Request.Command), len(v.Request.Description), len(v.Request.Tool))
+		}
+		if !long {
+			continue
+		}
+		for _, c := range []approval.Choice{approval.Once, approval.Session, approval.Always} {
+			if result, err := ticket.Answer(t.Context(), c, approval.Page); result != approval.Refused || err != approval.ErrNotOffered || h.asked != 0 {
+				t.Errorf("%s: %d, %v", c, result, err)
+			}
+		}
+		wantAnswer(t, ticket, approval.Deny, approval.Accepted)
+	}
+}
+
+// TestMemoryOfTickets: a thousand with the longest commands take 68 MiB and a little; what
+// has ended takes 2 KiB, and what is forgotten the places in three maps. A ticket holds no
+// frame of its stream.
+func TestMemoryOfTickets(t *testing.T) {
+	if alone.Elsewhere(t) {
+		return
+	}
+	synctest.Test(t, func(t *testing.T) {
+		var h hermes
+		d := approval.NewDesk()
+		before := heap()
+		var streams []*approval.Stream
+		for i := range 1000 {
+			a := h.asker(1)
+			a.Owner[1], a.Owner[2] = byte(i), byte(i>>8)
+			body := make([]byte, 16<<10) // of the request that Send remembers
+			a.Send = func(context.Context, approval.Request, approval.Choice) (approval.Result, error) {
+				return approval.Result(len(body)), nil
+			}
+			s := d.Stream(a)
+			frame := strings.Repeat("x", 1<<20)
+			q := ask("run", 1)
+			q.Command, q.Description = frame, frame
+			if s.Ask(q) == nil {
+				t.Fatal("no ticket")
+			}
+			streams = append(streams, s)
+		}
+		if took := heap() - before; took > (72+16)<<20 {
+			t.Errorf("they take %d bytes", took)
+		}
+		for _, s := range streams {
+			s.Done("")
+		}
+		streams = nil
+		if took := heap() - before; took > 2<<20 {
+			t.Errorf("ended, they take %d bytes", took)
+		}
+		time.Sleep(timeout + 15*time.Minute)
+		synctest.Wait()
+		if took := heap() - before; took > 1<<20 {
+			t.Errorf("forgotten, they take %d bytes", took)
+		}
+		for i := range 60000 {
+			a := h.asker(2)
+			a.Owner[1], a.Owner[2] = byte(i), byte(i>>8)
+			s := d.Stream(a)
+			s.Ask(ask("run", 1))
+			s.Done("")
+		}
+		time.Sleep(timeout + 15*time.Minute)
+		synctest.Wait()
+		if took := heap() - before; took > 2<<20 {
+			t.Errorf("after 60000 clients, they take %d bytes", took)
+		}
+		runtime.KeepAlive(d)
+	})
+}
+
+// heap returns how many bytes are in use.
+func heap() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}

@@ -1,0 +1,179 @@
+package resume
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// A run may be split: what it has answered so far becomes a whole stream, and the run goes on
+// without a client, in another log, until somebody asks for the rest. It may be split again.
+//
+// Both logs are in the same storage and have the same owner. The first one keeps the key. The id of
+// the other is derived from that of the first, so that who deletes the one ends the run, also after
+// the split and in another replica.
+
+// A Split is a run about to be split. Everything that may be refused has been done, and nothing has
+// ended.
+type Split struct {
+	x     *run // nil when it is over; of the goroutine of next
+	o     *Options
+	entry Entry  // of the new log
+	log   Writer // of the new log
+	hold  time.Duration
+}
+
+// splitPatience is how long a split waits for a storage to take the new log.
+const splitPatience = time.Second
+
+// NewSplit prepares to split the run that answers a request with the context, in the handlers that
+// it calls. From the split on the run goes on without a client for the time hold at least, and then
+// for as long as after a client has left. NewSplit returns nil if that may not be: the
+// answer may not be resumed, is no event stream or one that has another name, such as that of a
+// response, an event is under way, there are as many runs without a client as may be, or the storage
+// takes no log. Then all is as before. Do or Release must follow.
+//
+// NewSplit, Do and Release are called as the writer of the answer is: by one goroutine at a time.
+func NewSplit(ctx context.Context, hold time.Duration) *Split {
+	x, _ := ctx.Value(runKey{}).(*run)
+	if x == nil || x.split != nil || !x.begun || !x.isWholeSoFar() || !x.reserve() {
+		return nil
+	}
+	s := &Split{x: x, o: x.o, entry: x.entry, hold: hold}
+	e := &s.entry
+	e.ID = restOf(x.o.Secret, e.ID)
+	e.Key, e.KeyKeep, e.Body, e.Takes, e.Frees = Digest{}, 0, Digest{}, false, false
+	e.Keep = max(x.o.Keep, hold) // nothing repeats it, so that it need not go early, as an SDK's does
+	ctx, stop := context.WithTimeout(x.ctx, splitPatience)
+	defer stop()
+	if _, s.log, _ = x.o.Store.Claim(ctx, *e, Run{x.readersOf(x.part + 1), x.cancel}); s.log == nil {
+		x.unreserve()
+		return nil
+	}
+	x.split = s
+	return s
+}
+
+// Do splits the run: the log is whole with what has been written so far, which must be the end of
+// an event, and all who read it are at its end at once. The new log has what is written from now on.
+// It returns false, and has no effect, if the run is about to end.
+func (s *Split) Do() bool {
+	x := s.x
+	if x == nil {
+		return false
+	}
+	header, at := x.kept.Clone(), strings.TrimSuffix(x.at, x.entry.ID)+s.entry.ID
+	header.Set(StreamHeader, s.entry.ID)
+	header.Set("Content-Location", at)
+	if !x.isWholeSoFar() || s.log.Append(x.ctx, Part{Header: header}) != nil || !x.leaveAll(s.hold) {
+		s.Release()
+		return false
+	}
+	s.x, x.split = nil, nil
+	x.log.End(Whole)
+	x.log, x.entry, x.kept, x.at = s.log, s.entry, header, at
+	x.eventsBefore += x.number.last
+	x.number = numbererOf(x.entry)
+	return true
+}
+
+// Release gives a Split up that has not been done. A nil one, and one that is over, does nothing.
+func (s *Split) Release() {
+	if s == nil || s.x == nil {
+		return
+	}
+	x := s.x
+	s.x, x.split = nil, nil
+	s.log.End(Dropped)
+	x.unreserve()
+}
+
+// Rest answers r with what comes after the split, from its beginning and until its end, or with a
+// problem if that is gone. It may be called by any number of goroutines, at any time. It does not
+// ask who r comes from.
+func (s *Split) Rest(w http.ResponseWriter, r *http.Request) error {
+	err := follow(s.o, w, r, repeatAfter(s.o, r, s.entry, 0))
+	if why, ok := errors.AsType[*cancelled](context.Cause(r.Context())); ok && why.why == ReasonDeleted {
+		// r is of a run itself, whose stream its client has ended.
+		_ = s.o.Store.Delete(context.Background(), s.entry.ID)
+	}
+	return answerProblem(w, err)
+}
+
+// ID returns the id of the stream that comes after the split.
+func (s *Split) ID() string { return s.entry.ID }
+
+// restOf returns the id of the log that follows the one with the id after a split. No client can
+// know it from that.
+func restOf(secret []byte, id string) string {
+	return derivedID(hash(secret, [][]string{{"rest", id}}))
+}
+
+// isWholeSoFar reports whether the log may end here as a whole one, and another follow.
+func (x *run) isWholeSoFar() bool {
+	return x.kind == kindStream && !x.entry.Plain && x.name == nil && x.logErr == nil && x.number.between()
+}
+
+// readersOf returns what a store calls when the readers of the nth log of the run have changed.
+func (x *run) readersOf(part int) func(n int) {
+	return func(n int) {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		if part == x.part {
+			x.readers = n
+			x.count()
+		}
+	}
+}
+
+// reserve reserves room for the run among those without a client. Until the room is used or given
+// back, clients come and go unnoticed.
+func (x *run) reserve() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.reason != ReasonNone || !x.detached && !x.o.Runs.detach(x.o.MaxDetached) {
+		return false
+	}
+	x.reserved = true
+	return true
+}
+
+// unreserve gives the room back.
+func (x *run) unreserve() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.unreserveLocked()
+	x.count()
+}
+
+func (x *run) unreserveLocked() {
+	x.reserved = false
+	if !x.detached {
+		x.o.Runs.count(func(s *Stats) {
+			s.Detached--
+			s.TotalDetached--
+		})
+	}
+}
+
+// leaveAll leaves all clients to the log so far, and uses the room. It returns false if the run is
+// cancelled.
+func (x *run) leaveAll(hold time.Duration) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.reason != ReasonNone {
+		return false
+	}
+	x.reserved, x.client, x.readers, x.part = false, nil, 0, x.part+1
+	x.detach = x.detachRest
+	if until := time.Now().Add(hold); until.After(x.held) {
+		x.held = until
+	}
+	if x.detached {
+		x.timer.Stop()
+	}
+	x.goAlone()
+	return true
+}

@@ -1,0 +1,572 @@
+package rewrite
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
+)
+
+// A desk answers as it is told, and remembers what it was asked.
+type desk struct {
+	answer func(q ApprovalRequest) Approval
+	asked  []ApprovalRequest
+	done   []string
+	logs   []string // what has left at each split
+}
+
+func (d *desk) Ask(q ApprovalRequest) Approval {
+	d.asked = append(d.asked, q)
+	return d.answer(q)
+}
+
+func (d *desk) Done(id string) { d.done = append(d.done, id) }
+
+// The answers that tests give.
+func byLink(q ApprovalRequest) Approval { return Approval{URL: "https://h/approve/T" + q.RequestID} }
+func byText(q ApprovalRequest) Approval {
+	return Approval{URL: "https://h/approve/T" + q.RequestID, Text: true}
+}
+
+func byReply(ApprovalRequest) Approval { return Approval{Code: "K7QF-2M9D"} }
+func byAll(q ApprovalRequest) Approval {
+	return Approval{URL: "https://h/approve/T" + q.RequestID, Text: true, Code: "K7QF-2M9D"}
+}
+
+// asking repairs in with a desk that answers as answer says, and returns the answers that the client gets:
+// one more than the stream was split.
+func asking(in string, o Options, p Params, cut cutter, cause Cause, answer func(ApprovalRequest) Approval) ([]string, *desk) {
+	d := &desk{answer: answer}
+	p.Approvals = d
+	p.Split = func(out []byte) []byte {
+		d.logs = append(d.logs, string(out))
+		for i := range out {
+			out[i] = '?'
+		}
+		return out[:0]
+	}
+	out, _ := run(in, o, p, cut, cause)
+	return append(d.logs, out), d
+}
+
+// anyAsking is asking in several cuts, of which none may make a difference.
+func anyAsking(t *testing.T, in string, o Options, p Params, answer func(ApprovalRequest) Approval) ([]string, *desk) {
+	t.Helper()
+	outs, d := asking(in, o, p, inOne, CauseEOF, answer)
+	for _, cut := range []cutter{oneByte, byFrame(in), atRandom(1, 50), atRandom(2, 500)} {
+		again, e := asking(in, o, p, cut, CauseEOF, answer)
+		if !slices.Equal(again, outs) || !reflect.DeepEqual(e.asked, d.asked) || !slices.Equal(e.done, d.done) {
+			t.Fatalf("two cuts: %q and %+v, or\n%q and %+v", again, e, outs, d)
+		}
+	}
+	return outs, d
+}
+
+// approvalFrame is an event that asks for an approval, as Hermes 0.22 sends it.
+func approvalFrame(id, command string) string {
+	return named("approval.request", `{"command": `+asciiJSON(command)+`, "pattern_key": "k", "description": "recursive delete", "request_id": "`+id+
+		`", "event": "approval.request", "run_id": "chatcmpl-1", "timestamp": 1795385820.8, "choices": ["once", "session", "always", "deny"]}`)
+}
+
+// waits is an answer whose only tool waits for an approval of the command.
+func waits(command string) string {
+	return turn(text("Let me."), g2Start("terminal", "💻", command, "c1"), approvalFrame("r1", command), keepalive, g2End("terminal", "c1"), text("\n\nSo it is."))
+}
+
+const member = `,"hermes_approval_url":"https://h/approve/Tr1"`
+
+// The event gets a member, in every form, and nothing else changes.
+func TestLinkOfAnApproval(t *testing.T) {
+	for _, o := range allOptions() {
+		in := waits("rm -rf x")
+		outs, d := anyAsking(t, in, o, chatParams, byLink)
+		if len(outs) != 1 || strings.Count(outs[0], member) != 1 {
+			t.Fatalf("%+v: %q", o, outs)
+		}
+		want := ApprovalRequest{RunID: "chatcmpl-1", RequestID: "r1", Command: "rm -rf x", Description: "recursive delete", Tool: "terminal",
+			Choices: []string{"once", "session", "always", "deny"}, MayReply: true}
+		if !reflect.DeepEqual(d.asked, []ApprovalRequest{want}) || !slices.Equal(d.done, []string{"r1", ""}) {
+			t.Errorf("asked %+v, done %q", d.asked, d.done)
+		}
+		if !o.Cards && !o.StatusLine {
+			plain, _ := run(in, o, chatParams, inOne, CauseEOF)
+			same(t, strings.Replace(outs[0], member, "", 1), plain, "the same without approvals")
+		}
+		again, e := anyAsking(t, outs[0], o, chatParams, byAll)
+		same(t, strings.Join(again, ""), outs[0], "twice and once")
+		if len(e.asked) > 0 {
+			t.Errorf("a second sidecar asks: %+v", e.asked)
+		}
+	}
+}
+
+// With status_line and cards, Open WebUI shows the link, and which tool waits.
+func TestApprovalInOpenWebUI(t *testing.T) {
+	outs, _ := anyAsking(t, waits("rm -rf x"), Options{StatusLine: true, Cards: true}, chatParams, byLink)
+	contains(t, outs[0], `"event":{"type":"status","data":{"description":"Approval needed: https://h/approve/Tr1 for rm -rf x","done":false}}`)
+	contains(t, outs[0], `"item":{"type":"function_call","id":"c1","call_id":"c1","name":"Approval needed: rm -rf x","arguments":"{\"label\": \"rm -rf x\"}",`+
+		`"provider_function":{"name":"terminal","arguments":"{\"label\": \"rm -rf x\"}"},"status":"in_progress"}`+member)
+	plain, _ := anyAsking(t, waits("rm -rf x"), Options{Cards: true}, chatParams, func(ApprovalRequest) Approval { return Approval{} })
+	same(t, plain[0], repairWith(waits("rm -rf x"), Options{Cards: true}), "who is not asked")
+}
+
+const linkText = "`🔐 Approval needed` [approve or deny](https://h/approve/Tr1): `rm -rf x`"
+
+// The paragraph comes once, and healed histories are what upstream has said.
+func TestLinkInTheText(t *testing.T) {
+	for _, c := range []struct{ in, content, said string }{
+		{waits("rm -rf x"), "Let me.\n\n" + linkText + "\n\n\n\nSo it is.", "Let me.\n\nSo it is."},
+		{turn(approvalFrame("r1", "rm -rf x"), text("\n\nSo.")), linkText + "\n\n\n\nSo.", "\n\nSo."},
+		{turn(text("a"), approvalFrame("r1", "rm -rf x"), approvalFrame("r1", "rm -rf x"), text("b")), "a\n\n" + linkText + "\n\nb", "a\n\nb"},
+		{turn(text("a"), approvalFrame("r1", "rm -rf x")), "a\n\n" + linkText + "\n\n", "a"},
+		{turn(text("```\na"), approvalFrame("r1", "rm -rf x"), text("\n```\n")), "```\na\n\n" + linkText + "\n\n\n```\n", "```\na\n```\n"},
+		{turn(text("a\n`x"), approvalFrame("r1", "rm -rf x"), text("`")), "a\n`x\n\n" + linkText + "\n\n`", "a\n`x\n\n`"},
+	} {
+		for _, o := range allOptions() {
+			outs, _ := anyAsking(t, c.in, o, chatParams, byText)
+			v := look(t, outs[0])
+			v.checkLifecycle(t)
+			same(t, v.content, c.content, "contents")
+			again, _ := anyAsking(t, outs[0], o, chatParams, byText)
+			same(t, again[0], outs[0], "twice and once")
+			body := `{"messages": [{"role": "assistant", "content": %s}, {"role": "user", "content": "u"}]}`
+			for _, spell := range []func(string) string{asciiJSON, rawJSON} {
+				healed, req := heal(t, fmt.Sprintf(body, spell(c.content)))
+				same(t, healed, fmt.Sprintf(body, spell(c.said)), "healed histories")
+				equal(t, req.Approvals, 1, "paragraphs")
+			}
+		}
+	}
+}
+
+// A reply ends the answer; the rest of the run is an answer of its own. Each is whole, and has all tools.
+func TestReplyEndsTheAnswer(t *testing.T) {
+	const paragraph = "`🔐 Approval needed` reply `approve K7QF-2M9D` or `deny K7QF-2M9D`: `rm -rf x`"
+	in := turn(text("Let me."), g2Start("read_file", "📖", "y", "c0"), g2Start("terminal", "💻", "rm -rf x", "c1"),
+		approvalFrame("r1", "rm -rf x"), keepalive, g2End("terminal", "c1"), g2End("read_file", "c0"), text("\n\nSo it is."))
+	for _, o := range allOptions() {
+		outs, d := anyAsking(t, in, o, chatParams, byReply)
+		if len(outs) != 2 || !slices.Equal(d.done, []string{"r1", ""}) {
+			t.Fatalf("%+v: %q, done %q", o, outs, d.done)
+		}
+		a, b := look(t, outs[0]), look(t, outs[1])
+		same(t, a.content, "Let me.\n\n"+paragraph, "contents")
+		same(t, b.content, "\n\nSo it is.", "contents of the rest")
+		for _, v := range []*view{a, b} {
+			v.checkLifecycle(t)
+			equal(t, strings.Join(v.finishes, " "), "stop", "the end")
+			equal(t, v.done, 1, "[DONE]")
+			if o.Progress != ProgressOff {
+				equal(t, len(v.tools), 4, "tool events")
+			}
+		}
+		if o.Cards {
+			equal(t, len(cardsOf(t, outs[1])), 2, "cards of the rest")
+		}
+		begins(t, outs[1], `data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1795164800,"model":"hermes-agent","choices":[{"index":0,"delta":{"role":"assistant"},"finish_reason":null}]}`+"\n\n")
+		contains(t, outs[1], realUsage)
+		for _, out := range outs {
+			again, _ := anyAsking(t, out, o, chatParams, byAll)
+			same(t, strings.Join(again, ""), out, "twice and once")
+		}
+	}
+}
+
+// What ends the rest of a run ends as any answer, and several replies may be needed.
+func TestRestOfASplitAnswer(t *testing.T) {
+	begin := role() + text("a") + g2Start("terminal", "💻", "x", "c1") + approvalFrame("r1", "x")
+	for name, c := range map[string]struct {
+		rest  string
+		cause Cause
+		end   string
+		story string
+	}{
+		"a crash":       {g2End("terminal", "c1"), CauseAborted, "upstream_aborted", "other running completed error finish done"},
+		"in the tool":   {"", CauseAborted, "upstream_aborted", "other running completed error finish done"},
+		"without words": {g2End("terminal", "c1") + stop(), CauseEOF, "empty_answer", "other running completed error finish done"},
+		"an error":      {g2End("terminal", "c1") + finishChunk("error", `, "error": {"message": "m"}`) + doneFrame, CauseEOF, "agent_error", "other running completed error finish done"},
+		"denied":        {g2End("terminal", "c1") + text("\n\nNo.") + stop(), CauseEOF, "", "other running completed text finish done"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			outs, d := asking(begin+c.rest, Options{}, chatParams, inOne, c.cause, byReply)
+			b := look(t, outs[1])
+			b.checkLifecycle(t)
+			same(t, b.story(), c.story, "stories")
+			if c.end != "" {
+				b.checkErrorFinish(t, c.end)
+			}
+			equal(t, d.done[len(d.done)-1], "", "the end")
+		})
+	}
+	outs, d := anyAsking(t, begin+g2End("terminal", "c1")+g2Start("terminal", "💻", "y", "c2")+approvalFrame("r2", "y")+approvalFrame("r1", "x")+g2End("terminal", "c2")+text("b")+stop(),
+		Options{}, chatParams, byReply)
+	if len(outs) != 3 || !slices.Equal(d.done, []string{"r1", "r2", ""}) {
+		t.Fatalf("%q, done %q", outs, d.done)
+	}
+	for _, out := range outs {
+		v := look(t, out)
+		v.checkLifecycle(t)
+		equal(t, strings.Join(v.finishes, " "), "stop", "the end")
+	}
+}
+
+// Reasoning between tags goes on as reasoning, and a keepalive after the split is one of the rest.
+func TestReasoningGoesOnAfterASplit(t *testing.T) {
+	in := turn(text("<think>hm"), approvalFrame("r1", "x"), text(" so</think>\n\nDone."))
+	outs, _ := anyAsking(t, in, Options{}, chatParams, byReply)
+	b := look(t, outs[1])
+	same(t, b.reasoning, " so", "reasoning")
+	same(t, b.content, "Done.", "contents")
+}
+
+// Who cannot be asked is not: the event leaves as it came.
+func TestRequestsThatNobodyIsAskedFor(t *testing.T) {
+	for name, in := range map[string]string{
+		"no id":          turn(strings.Replace(approvalFrame("r1", "x"), `"request_id": "r1", `, "", 1), text("a")),
+		"a null id":      turn(strings.Replace(approvalFrame("r1", "x"), `"r1"`, `null`, 1), text("a")),
+		"a long id":      turn(approvalFrame(strings.Repeat("r", maxApprovalID+1), "x"), text("a")),
+		"finished":       role() + text("a") + finishChunk("stop", realUsage) + approvalFrame("r1", "x") + doneFrame,
+		"done":           turn(text("a")) + approvalFrame("r1", "x"),
+		"choices":        turn(ofChoice(1, text("b")), approvalFrame("r1", "x"), text("a")),
+		"another event":  turn(strings.Replace(approvalFrame("r1", "x"), "event: approval.request", "event: approval.other", 1), text("a")),
+		"no event":       turn(strings.Replace(approvalFrame("r1", "x"), "event: approval.request\n", "", 1), text("a")),
+		"none":           turn(text("a")),
+		"over max_frame": turn(approvalFrame("r1", strings.Repeat("x", 3000)), text("a")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := Options{MaxFrame: 2000}
+			outs, d := anyAsking(t, in, o, chatParams, byAll)
+			plain, _ := run(in, o, chatParams, inOne, CauseEOF)
+			if len(d.asked) > 0 || len(outs) > 1 {
+				t.Fatalf("asked %+v", d.asked)
+			}
+			same(t, outs[0], plain, "the same without approvals")
+		})
+	}
+}
+
+// Without Split there is no code; a link stays.
+func TestNoReplyWithoutASplit(t *testing.T) {
+	d := &desk{answer: byAll}
+	p := chatParams
+	p.Approvals = d
+	out, _ := run(waits("rm -rf x"), Options{}, p, inOne, CauseEOF)
+	contains(t, out, member)
+	same(t, look(t, out).content, "Let me.\n\n"+linkText+"\n\n\n\nSo it is.", "contents")
+	equal(t, d.asked[0].MayReply, false, "MayReply")
+}
+
+// The page gets the true command. Elsewhere secrets stay redacted.
+func TestSecretsOfAnApproval(t *testing.T) {
+	const command = "curl -H 'Authorization: Bearer abcdefghijklmnop1234'"
+	for _, answer := range []func(ApprovalRequest) Approval{byLink, byText, byReply, byAll} {
+		outs, d := anyAsking(t, waits(command), Options{}, chatParams, answer)
+		equal(t, d.asked[0].Command, command, "the command")
+		out := strings.Join(outs, "")
+		for _, f := range frames(out) {
+			if !strings.Contains(f, `"toolCallId"`) && strings.Contains(f, "abcdefghijklmnop1234") {
+				t.Errorf("the secret is in %s", f)
+			}
+		}
+	}
+}
+
+// Nothing in a command breaks out of its code span, and what cannot be seen is shown.
+func TestCommandsInTheText(t *testing.T) {
+	for command, shown := range map[string]string{
+		"ls":                       "`ls`",
+		"echo `date`":              "`` echo `date` ``",
+		"`x":                       "`` `x ``",
+		"a``b`c":                   "```a``b`c```",
+		" x ":                      "`  x  `",
+		"a\nb\r\tc":                "`a\\nb\\r\\tc`",
+		"a\u202eb\u200bc\u2028":    "`a\\u202eb\\u200bc\\u2028`",
+		"[x](y) <b> **c** | \\":    "`[x](y) <b> **c** | \\`",
+		"\x1b[31mred\u0085":        "`\\x1b[31mred\\u0085`",
+		"":                         "`?`",
+		"  ":                       "`?`",
+		"ä 💻":                      "`ä 💻`",
+		strings.Repeat("x", 500):   "`" + strings.Repeat("x", marker.MaxShownCommand) + "…`",
+		strings.Repeat("`", 401):   strings.Repeat("`", 401) + " " + strings.Repeat("`", 400) + "… " + strings.Repeat("`", 401),
+		"a\n\n`💻 ls`\n[x](http://": "``a\\n\\n`💻 ls`\\n[x](http://``",
+	} {
+		in := turn(text("a"), approvalFrame("r1", command), text("\n\nb"))
+		outs, _ := anyAsking(t, in, Options{}, chatParams, byText)
+		same(t, look(t, outs[0]).content, "a\n\n`🔐 Approval needed` [approve or deny](https://h/approve/Tr1): "+shown+"\n\n\n\nb", "contents")
+		healed, _ := heal(t, `{"messages": [{"role": "assistant", "content": `+asciiJSON(look(t, outs[0]).content)+`}]}`)
+		same(t, healed, `{"messages": [{"role": "assistant", "content": "a\n\nb"}]}`, "healed histories")
+	}
+	out, _ := anyAsking(t, waits("x"), Options{}, chatParams, func(ApprovalRequest) Approval { return Approval{URL: "https://h/(a)`<b>", Text: true} })
+	contains(t, look(t, out[0]).content, "](https://h/%28a%29%60%3Cb%3E): `x`")
+}
+
+// A model that writes the paragraph itself loses it, as it loses markers: where clients are asked.
+func TestImitationsOfTheParagraph(t *testing.T) {
+	for _, line := range []string{linkText, "`🔐 Approval needed` reply `approve AAAA-AAAA` or `deny AAAA-AAAA`: ``a`b``"} {
+		for n := 1; n < 60; n += 7 {
+			in := role() + deltasOf("Hi.\n"+line+"\n\nThere.", n) + stop()
+			for imitations, want := range map[Imitations]string{
+				ImitationsStrip: "Hi.\nThere.", ImitationsTrust: "Hi.\nThere.", ImitationsKeep: "Hi.\n" + line + "\n\nThere.",
+			} {
+				outs, _ := anyAsking(t, in, Options{Imitations: imitations}, chatParams, byText)
+				v := look(t, outs[0])
+				same(t, v.content, want, "contents")
+				equal(t, len(v.tools), 0, "tools")
+			}
+			same(t, repair(in), in, "where nobody is asked")
+		}
+	}
+	in := role() + text("Hi.\n`🔐 Security`\n\nThere.") + stop()
+	outs, _ := anyAsking(t, in, Options{}, chatParams, byText)
+	same(t, outs[0], in, "another line with the emoji")
+	in = role() + text("```\n"+linkText+"\n```\n") + stop()
+	outs, _ = anyAsking(t, in, Options{}, chatParams, byText)
+	same(t, outs[0], in, "in code")
+}
+
+// No address and no code reaches a model, whoever says them.
+func TestApprovalsLeaveHistories(t *testing.T) {
+	const reply = "`🔐 Approval needed` reply `approve K7QF-2M9D` or `deny K7QF-2M9D`: `ls`"
+	for name, c := range map[string]struct{ role, content, want string }{
+		"at the end":                   {"assistant", `"a\n\n` + reply + `"`, `"a"`},
+		"two":                          {"assistant", `"a\n\n` + reply + `\n\nb\n\n` + linkText + `\n\n\n\nc"`, `"a\n\nb\n\nc"`},
+		"cut off":                      {"assistant", `"a\n\n` + reply[:50] + `"`, `"a"`},
+		"cut off, then more":           {"assistant", `"a\n\n` + reply[:50] + `\n\nb"`, `"a\n\nb"`},
+		"with a marker":                {"assistant", "\"a\\n`💻 ls`\\n\\n" + reply + `"`, `"a"`},
+		"in a part":                    {"assistant", `[{"type": "text", "text": "a\n\n` + reply + `"}]`, `[{"type": "text", "text": "a"}]`},
+		"escaped":                      {"assistant", `"a\n\n` + strings.ReplaceAll(strings.ReplaceAll(reply, "`", `\u0060`), "🔐", `\ud83d\udd10`) + `"`, `"a"`},
+		"no paragraph":                 {"assistant", `"Approval needed for ` + "`x`" + `"`, ""},
+		"an approval that is a reply":  {"user", `"approve K7QF-2M9D"`, `"approve"`},
+		"with white space":             {"user", `" Deny k7qf-2m9d\n"`, `"Deny"`},
+		"in one part":                  {"user", `[{"type": "text", "text": "deny K7QF-2M9D"}]`, `[{"type": "text", "text": "deny"}]`},
+		"in two parts":                 {"user", `[{"type": "text", "text": "deny K7QF-2M9D"}, {"type": "text", "text": "x"}]`, ""},
+		"more words":                   {"user", `"please approve K7QF-2M9D"`, ""},
+		"no code":                      {"user", `"approve K7QF-2M9"`, ""},
+		"a quotation":                  {"user", `"ASSISTANT: a\n\n` + reply + `\nUSER: b"`, `"ASSISTANT: a\n\n\nUSER: b"`},
+		"a quotation in a line":        {"user", `"> ` + linkText + ` is what?"`, `">  is what?"`},
+		"of the system":                {"system", `"` + linkText + `"`, `""`},
+		"a tool's output":              {"tool", `"x ` + linkText + `"`, `"x "`},
+		"the word of the model itself": {"assistant", `"approve K7QF-2M9D"`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			body := `{"messages": [{"role": "` + c.role + `", "content": %s}, {"role": "user", "content": "u"}]}`
+			want := c.want
+			if want == "" {
+				want = c.content
+			}
+			healed, _ := heal(t, fmt.Sprintf(body, c.content))
+			same(t, healed, fmt.Sprintf(body, want), "bodies")
+		})
+	}
+	healed, _ := heal(t, `{"messages": [{"role": "user", "content": "u"}, {"role": "assistant", "content": "`+reply+`"}, {"role": "user", "content": "deny AAAA-BBBB"}]}`)
+	same(t, healed, `{"messages": [{"role": "user", "content": "u"}, {"role": "user", "content": "deny"}]}`, "a message of which nothing is left")
+	cards := `{"messages": [{"role": "assistant", "content": "a", "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "terminal", "arguments": "{\"label\": \"x\"}"}}]},` +
+		` {"role": "tool", "tool_call_id": "c1", "content": "completed"}, {"role": "assistant", "content": "` + reply + `"}]}`
+	healed, _ = heal(t, cards)
+	same(t, healed, `{"messages": [{"role": "assistant", "content": "a"}]}`, "an answer with cards")
+}
+
+// The last message is a reply only if it is exactly that, and the user's.
+func TestRepliesInRequests(t *testing.T) {
+	user := func(content string) string { return `{"role": "user", "content": ` + content + `}` }
+	body := func(messages ...string) string { return `{"messages": [` + strings.Join(messages, ", ") + `]}` }
+	for in, want := range map[string]string{
+		body(user(`"approve K7QF-2M9D"`)):                                                        "approve K7QF-2M9D",
+		body(user(`"a"`), user(`"\n deny K7QF-2M9D \n"`)):                                        "deny K7QF-2M9D",
+		body(user(`[{"type": "text", "text": "deny K7QF-2M9D"}]`)):                               "deny K7QF-2M9D",
+		body(user(`"Approve k7qf-2m9d"`)):                                                        "Approve k7qf-2m9d",
+		body(user(`"approve \u004b7QF-2M9D"`), user(`"approve K7QF-2M9D"`)):                      "approve K7QF-2M9D",
+		body(user(`"approve K7QF-2M9D"`), `{"role": "assistant", "content": "x"}`):               "",
+		body(user(`"approve K7QF-2M9D"`), user(`"and"`)):                                         "",
+		body(user(`"> approve K7QF-2M9D"`)):                                                      "",
+		body(user(`"approve  K7QF-2M9D"`)):                                                       "",
+		body(user(`"approve K7QF-2M9D."`)):                                                       "",
+		body(user(`[{"type": "text", "text": "deny K7QF-2M9D"}, {"type": "image_url"}]`)):        "",
+		body(user(`[{"type": "image_url", "text": "deny K7QF-2M9D"}]`)):                          "",
+		body(`{"role": "assistant", "content": "approve K7QF-2M9D"}`):                            "",
+		body(`{"role": "system", "content": "approve K7QF-2M9D"}`):                               "",
+		body(`{"role": "user", "role": "tool", "content": "approve K7QF-2M9D"}`):                 "",
+		body(user(`"approve K7QF-2M9D"`)) + "x":                                                  "",
+		`{"input": "approve K7QF-2M9D"}`:                                                         "",
+		`{"messages": "approve K7QF-2M9D"}`:                                                      "",
+		`{"messages": []}`:                                                                       "",
+		body(user(`"approve K7QF-2M9D` + strings.Repeat(" ", 300) + `"`)):                        "",
+		`{"messages": [` + user(`"approve K7QF-2M9D"`) + `], "messages": [` + user(`"a"`) + `]}`: "",
+	} {
+		_, req := Heal([]byte(in), nil)
+		equal(t, req.Reply, want, in)
+	}
+}
+
+// Events of runs and of sessions get the member, and all else stays. Their requests are done when
+// upstream says so, or the tool ends.
+func TestApprovalsOfOtherStreams(t *testing.T) {
+	runEvent := func(name, more string) string {
+		return `data: {"event": "` + name + `", "run_id": "run_1", "timestamp": 1.5` + more + "}\n\n"
+	}
+	sessionEvent := func(name, more string) string {
+		return "event: " + name + "\n" + `data: {"x": 1` + more + `, "session_id": "` + sessionParams.SessionID + `", "run_id": "run_1", "seq": 3, "ts": 2.5}` + "\n\n"
+	}
+	const ask = `, "command": "curl -H 'Authorization: Bearer abcdefghijklmnop1234'", "request_id": "r1", "choices": ["once", "deny"]`
+	for name, c := range map[string]struct {
+		p    Params
+		in   string
+		done []string
+	}{
+		"a run, answered": {Params{RunID: "run_1"}, runEvent("tool.started", `, "tool": "terminal"`) + runEvent("approval.request", ask) +
+			runEvent("approval.responded", `, "choice": "once", "request_id": "r1", "resolved": 1`) + runEvent("run.completed", ""), []string{"r1", ""}},
+		"a run, its tool ends": {Params{RunID: "run_1"}, runEvent("tool.started", `, "tool": "terminal"`) + runEvent("approval.request", ask) +
+			runEvent("tool.completed", `, "tool": "terminal"`) + runEvent("run.completed", ""), []string{"r1", ""}},
+		"a run, a tool of the name ends": {Params{RunID: "run_1"}, runEvent("tool.started", `, "tool": "terminal"`) + runEvent("approval.request", ask) +
+			runEvent("tool.started", `, "tool": "terminal"`) + runEvent("tool.completed", `, "tool": "terminal"`) + runEvent("run.completed", ""), []string{""}},
+		"a session": {sessionParams, sessionEvent("tool.started", `, "tool_name": "terminal"`) + sessionEvent("approval.request", ask) +
+			sessionEvent("tool.completed", `, "tool_name": "terminal"`) + sessionEvent("done", ""), []string{"r1", ""}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			outs, d := anyAsking(t, c.in, Options{}, c.p, byAll)
+			plain, _ := run(c.in, Options{}, c.p, inOne, CauseEOF)
+			if len(outs) != 1 || strings.Count(outs[0], member+"}\n") != 1 || !slices.Equal(d.done, c.done) || len(d.asked) != 1 {
+				t.Fatalf("%q\nasked %+v, done %q", outs, d.asked, d.done)
+			}
+			same(t, strings.Replace(outs[0], member, "", 1), plain, "the same without approvals")
+			q := d.asked[0]
+			if q.RunID != "run_1" || q.RequestID != "r1" || q.Tool != "terminal" || !strings.Contains(q.Command, "abcdefghijklmnop1234") || q.MayReply || !slices.Equal(q.Choices, []string{"once", "deny"}) {
+				t.Errorf("asked %+v", q)
+			}
+			if again, e := anyAsking(t, outs[0], Options{}, c.p, byAll); again[0] != outs[0] || len(e.asked) > 0 {
+				t.Errorf("twice: %q", again)
+			}
+		})
+	}
+}
+
+// Of parallel tools the one waits whose label is the command's beginning, if that is certain.
+func TestWhichToolWaits(t *testing.T) {
+	for _, c := range []struct {
+		labels []string
+		tool   string
+		done   []string
+	}{
+		{[]string{"cat y", "rm -rf x"}, "terminal", []string{"r1", ""}},
+		{[]string{"cat y", "rm -..."}, "terminal", []string{"r1", ""}},
+		{[]string{"rm -rf x", "rm -rf x"}, "", []string{""}},
+		{[]string{"cat", "ls"}, "", []string{""}},
+		{nil, "", []string{""}},
+	} {
+		in := role()
+		for i, label := range c.labels {
+			in += g2Start("terminal", "💻", label, fmt.Sprint("c", i))
+		}
+		in += approvalFrame("r1", "rm -rf x")
+		if len(c.labels) > 1 {
+			in += g2End("terminal", "c1")
+		}
+		outs, d := anyAsking(t, in, Options{}, chatParams, byLink)
+		if equal(t, d.asked[0].Tool, c.tool, c.labels); !slices.Equal(d.done, c.done) {
+			t.Errorf("%q: done %q\n%s", c.labels, d.done, outs[0])
+		}
+	}
+}
+
+// A stream remembers the last requests: a paragraph for one that comes again is not written twice.
+func TestRequestsThatAreRemembered(t *testing.T) {
+	in := role()
+	for i := range maxApprovals + 1 {
+		in += approvalFrame(fmt.Sprint("q", i), "x")
+	}
+	count := func(again string) int {
+		outs, _ := asking(in+approvalFrame(again, "x")+text("a")+stop(), Options{}, chatParams, inOne, CauseEOF, byText)
+		return strings.Count(look(t, outs[0]).content, "[approve or deny]")
+	}
+	equal(t, count("q1"), maxApprovals+1, "paragraphs")
+	equal(t, count("q0"), maxApprovals+2, "paragraphs with one that was forgotten")
+}
+
+// Whatever comes, in whatever cut: each answer is whole, every tool has one start and one end in it, and the
+// texts are upstream's and the paragraphs.
+func TestRandomApprovals(t *testing.T) {
+	for seed := range uint64(map[bool]int{false: 3000, true: 300}[raceDetector]) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		all := allOptions()
+		o := all[r.IntN(len(all))]
+		o.Reasoning, o.ZeroUsage = "", ""
+		answer := []func(ApprovalRequest) Approval{byLink, byText, byReply, byAll}[r.IntN(4)]
+		in, said, open, requests := role(), "", []string{}, 0
+		for range r.IntN(12) {
+			switch k := r.IntN(5); {
+			case k == 0:
+				open = append(open, fmt.Sprint("c", len(in)))
+				in += g2Start("terminal", "💻", "rm x", open[len(open)-1])
+			case k == 1 && len(open) > 0:
+				i := r.IntN(len(open))
+				in += g2End("terminal", open[i])
+				open = slices.Delete(open, i, i+1)
+			case k == 2:
+				in += approvalFrame(fmt.Sprint("r", requests), "rm `x`\n")
+				requests++
+			default:
+				s := []string{"Word. ", "\n\nNext", "line\n", "`code` ", "\n`", " "}[r.IntN(6)]
+				in, said = in+text(s), said+s
+			}
+		}
+		whole := r.IntN(2) == 0
+		if whole {
+			in += text("End.") + stop()
+			said += "End."
+		}
+		cause := []Cause{CauseEOF, CauseAborted}[r.IntN(2)]
+		outs, d := asking(in, o, chatParams, inOne, cause, answer)
+		again, e := asking(in, o, chatParams, atRandom(seed, 90), cause, answer)
+		if !slices.Equal(again, outs) || !slices.Equal(e.done, d.done) {
+			t.Fatalf("seed %d: two cuts:\n%q\n%q", seed, again, outs)
+		}
+		content := ""
+		for i, out := range outs {
+			v := look(t, out)
+			v.checkLifecycle(t)
+			content += v.content
+			if equal(t, v.done, 1, "[DONE]"); i < len(outs)-1 {
+				equal(t, strings.Join(v.finishes, " "), "stop", "the end of an answer that asks")
+			}
+		}
+		equal(t, len(d.asked), requests, "requests")
+		for _, q := range d.asked {
+			a := answer(q)
+			if !a.Text && a.Code == "" {
+				continue
+			}
+			line := marker.ApprovalLine(q.Command, a.URL, a.Code)
+			before, after, ok := strings.Cut(content, line)
+			if !ok {
+				t.Fatalf("seed %d: no %q in %q", seed, line, content)
+			}
+			if a.Code == "" {
+				after = strings.TrimPrefix(after, "\n\n")
+			}
+			content = strings.TrimSuffix(before, "\n\n") + "\x00" + strings.TrimSuffix(before, "\n\n")[:0] + after
+		}
+		// A newline before a paragraph may be upstream's own.
+		if got := strings.ReplaceAll(strings.ReplaceAll(content, "\x00", ""), "\n", ""); got != strings.ReplaceAll(said, "\n", "") {
+			t.Fatalf("seed %d: contents %q, want %q", seed, got, said)
+		}
+		if t.Failed() {
+			t.Fatalf("seed %d, %+v:\n%s\nbecomes\n%q", seed, o, in, outs)
+		}
+	}
+}
+
+// A stream that is never asked for anything allocates as much with approvals as without.
+func TestSplitKeepsItsBound(t *testing.T) {
+	in := role()
+	for i := range maxOpenTools - 1 {
+		in += g2Start("terminal", "💻", strings.Repeat("x", 300), fmt.Sprint("c", i))
+	}
+	outs, d := asking(in+approvalFrame("r1", "x"), Options{Cards: true}, chatParams, inOne, CauseEOF, byReply)
+	if len(outs) > 1 || d.asked[0].MayReply {
+		t.Errorf("%d answers, %+v", len(outs), d.asked)
+	}
+}
