@@ -130,13 +130,14 @@ func offered(data string) (url, code string) {
 	return q.URL, q.Code
 }
 
-// ids are the lines that hermes_resume adds.
-var ids = regexp.MustCompile(`(?m)^id: .*\n`)
+// notOfEvents are the lines that hermes_resume adds, and comments, which have no blank line of their
+// own there.
+var notOfEvents = regexp.MustCompile(`(?m)^id: .*\n|^:.*\n\n?`)
 
 // ends reads the rest, and decodes all of the answer.
 func (h *held) ends() *strict.Answer {
 	h.t.Helper()
-	return strict.Decode(h.t, ids.ReplaceAllString(h.read.String()+h.All(), ""))
+	return strict.Decode(h.t, notOfEvents.ReplaceAllString(h.read.String()+h.All(), ""))
 }
 
 // A sheet is a page as it is shown.

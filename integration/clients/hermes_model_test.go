@@ -104,7 +104,7 @@ func (m *scriptedModel) due(body []byte) (turn modelTurn, stream bool) {
 		case script == nil && msg.Role == "user":
 			text := textOf(msg.Content)
 			word, _, _ := strings.Cut(text, " ")
-			if script = m.scripts[word]; script != nil {
+			if script = m.scripts[word]; script != nil && q.Stream { // Hermes 0.22 asks for a title, not streamed
 				m.asked[text]++
 			}
 		case script != nil && msg.Role == "assistant":
