@@ -13,6 +13,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
+	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/asking"
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/telemetry"
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/usage"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/bounded"
@@ -223,7 +224,8 @@ type Handler struct {
 	shared   *shared
 	observer *telemetry.Observer
 	usage    *usage.Store
-	joined   atomic.Bool // Provision has counted it, and Cleanup has not
+	asking   *asking.Options // nil if no approvals are offered
+	joined   atomic.Bool     // Provision has counted it, and Cleanup has not
 
 	maxRequest   int64
 	drainTimeout time.Duration
@@ -281,6 +283,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		o.Observer = h.shared.recordings.Recorder(h.observer, h.Record, h.RecordMax, emitter.Runs, logger)
 		o.ObserveRaw = true
 	}
+	h.offerApprovals(&o, logger)
 	o.Streams = &h.shared.streams
 	o.Usage = h.usage.Of
 	h.proxy = proxy.New(o)
@@ -331,6 +334,9 @@ func (h *Handler) Cleanup() error {
 // ServeHTTP heals the history of the request, calls next, and repairs its answer
 // if that is a chat completion, streamed or not.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	if h.asking != nil {
+		*r = *r.WithContext(h.asking.Begin(r, next.ServeHTTP)) // in place: handlers in front may refer to r
+	}
 	return passedError(h.proxy.Serve(w, r, next.ServeHTTP))
 }
 

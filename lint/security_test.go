@@ -79,7 +79,7 @@ func TestSecurityLimitsHaveTests(t *testing.T) {
 // missing from it.
 func TestSecurityLimitsAreThoseOfTheCode(t *testing.T) {
 	isBound := regexp.MustCompile(`^(max|Max|DefaultMax|defaultRecordMax$)`)
-	ofThePlugin := regexp.MustCompile(`^(rewrite|proxy|resume|caddymodule|internal|tools)(/|$)`)
+	ofThePlugin := regexp.MustCompile(`^(rewrite|proxy|resume|approval|caddymodule|internal|tools)(/|$)`)
 	ofPrograms := regexp.MustCompile(`^tools/demo(/|$)|/cmd(/|$)`)
 	code, alias := map[string]int64{}, map[string]string{}
 	goFiles(t, func(file string, f *ast.File) {
@@ -230,6 +230,12 @@ var securityTests = map[string]string{
 	"the header of a stream in Redis, or the record of its request":       "TestLargeRecords",
 	"how long a stream stays in Redis":                                    "TestNothingStaysForEver",
 	"streams that continue without a client, max_detached":                "TestOneMoreThanMaxDetachedEndsWithItsClient TestRunsEndWhenNobodyComesBack",
+	"approvals that wait: of a stream, of a client, of all":               "TestTicketsAreBounded TestAThousandTickets",
+	"a command that waits for approval":                                   "TestLongCommandsCanOnlyBeDenied TestMemoryOfTickets",
+	"wrong codes of a client":                                             "TestFiveWrongCodesDeny",
+	"upstream's answer to an approval":                                    "TestReportIsBounded TestAnswerEndsWithItsTime",
+	"attempts to reach the upstream that asks":                            "TestAnotherUpstreamIsTriedAgain",
+	"the first chunk of the rest of an answer, which a sentence follows":  "TestLateRepliesSaySo",
 	"an answer to a GET request":                                          "TestAnswersToProbesAreBounded",
 	"the header of an answer":                                             "TestWhyNothingAnswers",
 	"the answer to the chat request (--ask)":                              "TestAnswersAreReadUpToABound TestAnswersThatAreNoGoodStream",

@@ -94,6 +94,9 @@ func (b *Body) heal(r, up *http.Request, plan Plan) rewrite.Healed {
 		return rewrite.Healed{}
 	}
 	body, healed := rewrite.Heal(came, plan.Tools)
+	if healed.Asked != rewrite.AskedStream {
+		healed.Reply = "" // it is answered with the rest of a stream
+	}
 	if plan.Keep {
 		body, healed = came, rewrite.Healed{Reply: healed.Reply}
 	}

@@ -14,6 +14,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hermes-sidecar/hermes-sidecar/approval"
+	"github.com/hermes-sidecar/hermes-sidecar/approval/approvalcaddy"
+	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/asking"
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
 
@@ -30,15 +33,15 @@ type Process struct {
 	ended []EndedStream // the oldest first
 }
 
-// NewProcess returns a Process that has seen nothing.
-func NewProcess() *Process {
-	return &Process{metrics: newMetrics(), open: make(map[*stream]struct{})}
+// NewProcess returns a Process that has seen nothing, and counts the approvals of a desk.
+func NewProcess(desk *approval.Desk) *Process {
+	return &Process{metrics: newMetrics(desk), open: make(map[*stream]struct{})}
 }
 
 // OfProcess returns the one of this process. It outlives all handlers, so that counters
 // go on where they were when hermes leaves the configuration and comes back, as
 // Prometheus expects of a process that goes on.
-var OfProcess = sync.OnceValue(NewProcess)
+var OfProcess = sync.OnceValue(func() *Process { return NewProcess(approvalcaddy.OfProcess()) })
 
 // OpenStream is an open stream as the admin API shows it.
 type OpenStream struct {
@@ -56,6 +59,8 @@ type OpenStream struct {
 	Tools  []OpenTool `json:"open_tools"`
 	// Readers is how many clients read a stream that may be resumed, nil of any other.
 	Readers *int `json:"readers,omitempty"`
+	// Approvals are those that wait for an answer.
+	Approvals []asking.Waiting `json:"waiting_approvals,omitempty"`
 }
 
 // OpenTool is an open tool as the admin API shows it.
@@ -120,5 +125,6 @@ func (s *stream) show(now time.Time) OpenStream {
 	if n, ok := resume.Readers(s.ctx); ok {
 		o.Readers = &n
 	}
+	o.Approvals = asking.Of(s.ctx).Waiting(now)
 	return o
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hermes-sidecar/hermes-sidecar/approval"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
@@ -52,7 +53,7 @@ func TestSilenceIsOfBytes(t *testing.T) {
 }
 
 func TestTheLastHundredAreKept(t *testing.T) {
-	p := NewProcess()
+	p := NewProcess(approval.NewDesk())
 	now := time.Now()
 	for i := range 3 * endedStreams / 2 {
 		p.record(&EndedStream{ID: fmt.Sprint(i)})

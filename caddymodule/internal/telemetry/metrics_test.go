@@ -10,13 +10,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"github.com/hermes-sidecar/hermes-sidecar/approval"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
 // newObserver returns an Observer with a Process of its own, which logs and emits
 // nothing.
-func newObserver() *Observer { return &Observer{Process: NewProcess(), Logger: zap.NewNop()} }
+func newObserver() *Observer {
+	return &Observer{Process: NewProcess(approval.NewDesk()), Logger: zap.NewNop()}
+}
 
 // all returns what a registry gathers.
 func all[F any](t *testing.T, gather func() ([]F, error)) []F {
@@ -32,7 +35,7 @@ func all[F any](t *testing.T, gather func() ([]F, error)) []F {
 func TestForeignMetricsOfTheSameNameAreNoError(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(prometheus.NewCounterVec(prometheus.CounterOpts{Name: "gen_ai_client_operation_duration_seconds", Help: "Of another module."}, []string{"model"}))
-	if err := NewProcess().Register(registry); err == nil {
+	if err := NewProcess(approval.NewDesk()).Register(registry); err == nil {
 		t.Error("there is no error")
 	}
 	found := false
@@ -47,7 +50,7 @@ func TestForeignMetricsOfTheSameNameAreNoError(t *testing.T) {
 // TestLabelsAreBounded whatever upstream says, and every outcome is there from the beginning,
 // so that the first is an increase.
 func TestLabelsAreBounded(t *testing.T) {
-	process := NewProcess()
+	process := NewProcess(approval.NewDesk())
 	m := process.metrics
 	registry := prometheus.NewPedanticRegistry()
 	if err := process.Register(registry); err != nil {

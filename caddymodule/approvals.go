@@ -1,0 +1,42 @@
+package caddymodule
+
+import (
+	"cmp"
+	"net/http"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"go.uber.org/zap"
+
+	"github.com/hermes-sidecar/hermes-sidecar/approval/approvalcaddy"
+	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/asking"
+	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/telemetry"
+	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
+)
+
+// defaultApprovalTimeout is how long Hermes waits by default.
+const defaultApprovalTimeout = 5 * time.Minute
+
+// offerApprovals lets o ask clients for approvals, as the options of h say.
+func (h *Handler) offerApprovals(o *proxy.Options, logger *zap.Logger) {
+	timeout := *cmp.Or(h.ApprovalTimeout, new(caddy.Duration(defaultApprovalTimeout)))
+	if h.Approvals == nil || timeout <= 0 {
+		return
+	}
+	offer := h.Approvals
+	h.asking = &asking.Options{
+		Link: offer.Link, Text: offer.Text, Reply: offer.Reply, By: offer.By, Timeout: time.Duration(timeout),
+		Desk: approvalcaddy.OfProcess(), Logger: logger, Upstream: telemetry.Upstream,
+	}
+	o.Approvals = func(r *http.Request) (rewrite.Approvals, func() bool) {
+		s := asking.Of(r.Context())
+		if !offer.Reply {
+			return s, nil
+		}
+		return s, s.Split
+	}
+	if offer.Reply {
+		o.Reply = h.asking.Answer
+	}
+}

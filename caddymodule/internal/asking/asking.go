@@ -1,0 +1,258 @@
+// Package asking connects the streams of a handler that ask for approval with the desk, and the
+// answers with upstream. It says who is asked, and logs that something was asked and answered,
+// never what.
+//
+// What a stream asks goes through a Stream, which is of one request and does nothing until
+// upstream asks. What its client answers goes through the sender of the request: to the same
+// handlers that answered the request, with the client's own credentials.
+package asking
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"go.uber.org/zap"
+
+	"github.com/hermes-sidecar/hermes-sidecar/approval"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/bounded"
+	"github.com/hermes-sidecar/hermes-sidecar/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume/resumecaddy"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
+)
+
+// Options say what a handler offers to clients that are asked. All fields must be set but By.
+type Options struct {
+	Link    string        // the base URL of the pages, without a slash at its end; "" for no links
+	Text    bool          // the text of the answer has the link, too
+	Reply   bool          // the next message of the client may answer
+	By      string        // a text with placeholders that tells users of one key apart; "" for none
+	Timeout time.Duration // how long a client may take
+	Desk    *approval.Desk
+	Logger  *zap.Logger
+	// Upstream names the upstream that answers a request.
+	Upstream func(*http.Request) string
+}
+
+// Owner returns who is asked by the stream of r, and their name. ok is false if By says that users
+// are told apart and this one has no name: any other could answer.
+func (o *Options) Owner(r *http.Request) (owner [32]byte, by string, ok bool) {
+	if o.By != "" {
+		repl, _ := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
+		has := false
+		if repl != nil {
+			// The function returns no error, and Caddy's own leaves the value empty.
+			by, _ = repl.ReplaceFunc(o.By, func(_ string, value any) (any, error) {
+				has = has || caddy.ToString(value) != ""
+				return value, nil
+			})
+		}
+		if !has {
+			return owner, "", false
+		}
+	}
+	// Quoted, no two lists are the same bytes.
+	return sha256.Sum256(fmt.Appendf(nil, "%q", append(resumecaddy.Client(r), []string{by}))), by, true
+}
+
+// Stream is what a stream asks: its request's. It is of one goroutine at a time, but for Waiting.
+type Stream struct {
+	o    *Options
+	r    *http.Request
+	next Next
+
+	split *split // the answer is about to end for a reply; nil if it is not
+
+	mu      sync.Mutex       // of what follows, which Waiting reads
+	desk    *approval.Stream // nil until something is asked
+	tickets []ticket
+}
+
+// split is the end of an answer whose rest is for a reply.
+type split struct {
+	*resume.Split
+	done func() // lets replies have the rest
+}
+
+// ticket is one that the stream has asked for.
+type ticket struct {
+	*approval.Ticket
+	tool  string
+	since time.Time
+}
+
+// streamKey is the key of a Stream in the context of its request.
+type streamKey struct{}
+
+// Begin returns the context of a request that next will answer, with its stream.
+func (o *Options) Begin(r *http.Request, next Next) context.Context {
+	return context.WithValue(r.Context(), streamKey{}, &Stream{o: o, r: r, next: next})
+}
+
+// Of returns the stream of a request with the context, nil for none.
+func Of(ctx context.Context) *Stream {
+	s, _ := ctx.Value(streamKey{}).(*Stream)
+	return s
+}
+
+// Ask asks the client for its approval, and returns what to tell it. It is called in the goroutine
+// that handles the request.
+func (s *Stream) Ask(q rewrite.ApprovalRequest) rewrite.Approval {
+	asked := approval.Request{RunID: q.RunID, ID: q.RequestID, Command: q.Command, Description: q.Description, Tool: q.Tool}
+	for _, c := range q.Choices {
+		asked.Choices = append(asked.Choices, approval.Choice(c))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.desk == nil && !s.open(q.RunID) {
+		return rewrite.Approval{}
+	}
+	t := s.desk.Ask(asked)
+	if t == nil {
+		s.o.Logger.Warn("too many approvals wait, or upstream did not say which; the client was not asked", zap.String("run_id", bounded.Name(q.RunID)))
+		return rewrite.Approval{}
+	}
+	offer := rewrite.Approval{Text: s.o.Text}
+	if s.o.Link != "" {
+		offer.URL = s.o.Link + "/" + t.ID()
+	}
+	if s.o.Reply && q.MayReply && s.hold(q.RunID, t) {
+		offer.Code = t.Code()
+	}
+	if !slices.ContainsFunc(s.tickets, func(old ticket) bool { return old.Ticket == t }) {
+		s.tickets = append(s.tickets, ticket{t, bounded.Name(q.Tool), time.Now()})
+		s.o.Logger.Info("approval asked", append(s.o.named(asked, t.View().By), zap.Bool("link", offer.URL != ""), zap.Bool("reply", offer.Code != ""))...)
+	}
+	return offer
+}
+
+// open opens the stream at the desk, and reports whether its client can be asked.
+func (s *Stream) open(run string) bool {
+	owner, by, ok := s.o.Owner(s.r)
+	switch {
+	case !ok:
+		s.o.Logger.Warn("approval waits, but the placeholder of approvals by has no value; the client was not asked", zap.String("run_id", bounded.Name(run)))
+		return false
+	case approvalPath(s.r.URL.Path, run) == "":
+		return false // no API of Hermes'
+	}
+	send := newSender(s.r, s.next, s.o.Upstream)
+	s.desk = s.o.Desk.Stream(approval.Asker{
+		Owner: owner, By: by, Timeout: s.o.Timeout,
+		Send: func(ctx context.Context, q approval.Request, c approval.Choice) (approval.Result, error) {
+			result, err := send.send(ctx, q, c)
+			s.o.logAnswer(ctx, q, by, c, result, err)
+			return result, err
+		},
+	})
+	return true
+}
+
+// hold lets the ticket take replies, and reports whether it can.
+func (s *Stream) hold(run string, t *approval.Ticket) bool {
+	prepared := resume.NewSplit(s.r.Context(), s.o.Timeout)
+	if prepared == nil {
+		s.o.Logger.Warn("the answer cannot wait for a reply without its client; see hermes_resume and max_detached", zap.String("run_id", bounded.Name(run)))
+		return false
+	}
+	// A reply may be here before the answer has ended.
+	ready, done := context.WithCancel(context.Background())
+	s.split = &split{prepared, done}
+	t.Hold(func(w http.ResponseWriter, r *http.Request) error {
+		select {
+		case <-ready.Done():
+		case <-r.Context().Done():
+		}
+		return prepared.Rest(w, r)
+	})
+	return true
+}
+
+// Split ends the answer, whose client has been sent its end, and reports whether it goes on for a
+// reply.
+func (s *Stream) Split() bool {
+	if s.split == nil {
+		return false
+	}
+	defer s.split.done()
+	ok := s.split.Do()
+	s.split = nil
+	return ok
+}
+
+// Done says that upstream waits no more for the answer to a request or, with "", to any.
+func (s *Stream) Done(requestID string) {
+	if s.split != nil && requestID == "" {
+		s.split.Release()
+		s.split.done()
+		s.split = nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.desk != nil {
+		s.desk.Done(requestID)
+	}
+}
+
+// Waiting is an approval that waits.
+type Waiting struct {
+	Tool    string  `json:"tool,omitempty"`
+	Seconds float64 `json:"seconds"`
+}
+
+// Waiting returns what waits, the oldest first, nil for nothing. A nil Stream has nothing.
+func (s *Stream) Waiting(now time.Time) (all []Waiting) {
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, t := range s.tickets {
+		if state := t.View().State; state == approval.Waiting || state == approval.Sending {
+			all = append(all, Waiting{t.tool, now.Sub(t.since).Seconds()})
+		}
+	}
+	return all
+}
+
+// named returns the fields of a log line that say which request is meant, and who is asked.
+func (o *Options) named(q approval.Request, by string) []zap.Field {
+	fields := []zap.Field{zap.String("run_id", bounded.Name(q.RunID)), zap.String("tool", bounded.Name(q.Tool))}
+	if by != "" {
+		fields = append(fields, zap.String("by", bounded.Name(by)))
+	}
+	return fields
+}
+
+// logAnswer logs an answer that was sent. Its ctx is that of the request that brought it.
+func (o *Options) logAnswer(ctx context.Context, q approval.Request, by string, c approval.Choice, result approval.Result, err error) {
+	fields := append(o.named(q, by), zap.String("choice", string(c)), zap.String("result", words[result]))
+	way := approval.Page
+	if ctx.Value(replyKey{}) != nil {
+		way = approval.Reply
+	}
+	fields = append(fields, zap.String("way", string(way)))
+	if repl, ok := ctx.Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
+		if user, _ := repl.GetString("http.auth.user.id"); user != "" {
+			fields = append(fields, zap.String("user", bounded.Name(user)))
+		}
+	}
+	if err != nil {
+		o.Logger.Warn("approval could not be answered", append(fields, zap.Error(bounded.Error(err)))...)
+		return
+	}
+	o.Logger.Info("approval answered", fields...)
+}
+
+// words are the results in logs.
+var words = map[approval.Result]string{
+	approval.Accepted: "accepted", approval.AlreadyAnswered: "already_answered", approval.TooLate: "too_late", approval.Refused: "refused",
+}
+
+// replyKey is the key of what says in a context that an answer came by a reply.
+type replyKey struct{}

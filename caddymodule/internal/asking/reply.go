@@ -1,0 +1,134 @@
+package asking
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+
+	"github.com/hermes-sidecar/hermes-sidecar/approval"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
+)
+
+// codeRefused is the code of errors that answer a reply.
+const codeRefused = "approval_refused"
+
+// sentences precede the rest of a stream whose approval the reply has not given.
+var sentences = map[approval.Result]string{
+	approval.AlreadyAnswered: "This request was answered before.\n\n",
+	approval.TooLate:         "This reply came too late: the agent does not wait for it any more.\n\n",
+}
+
+// Answer answers r, a request for chat completions, if the last message of its user is a reply to an
+// approval: with the rest of the answer that asked. Otherwise answered is false, and r is a request
+// like any other. r asks for a stream.
+func (o *Options) Answer(w http.ResponseWriter, r *http.Request, message string) (answered bool, err error) {
+	owner, _, ok := o.Owner(r)
+	if !ok {
+		return false, nil
+	}
+	reply := o.Desk.Reply(context.WithValue(r.Context(), replyKey{}, true), owner, message)
+	switch {
+	case reply.Ticket == nil:
+		return false, nil
+	case errors.Is(reply.Err, approval.ErrNotOffered):
+		sendError(w, http.StatusBadRequest, codeRefused, "the command is too long to be approved; it can only be denied")
+		return true, nil
+	case reply.Result == approval.Refused:
+		sendError(w, http.StatusBadGateway, codeRefused, "the agent did not take the answer; send the reply again")
+		return true, nil
+	}
+	late := &lateWriter{ResponseWriter: w, sentence: sentences[reply.Result], frames: sse.Scanner{MaxFrame: maxFirstChunk}}
+	if err := reply.Ticket.Rest(late, r); err != nil {
+		return true, err
+	}
+	return true, late.end()
+}
+
+// sendError answers with an error, which no SDK takes for a reason to try again by itself.
+func sendError(w http.ResponseWriter, status int, code, message string) {
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Cache-Control", "no-store")
+	h.Set(head.Retry, "false")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(rewrite.AppendError(nil, code, message), '\n'))
+}
+
+// maxFirstChunk is the size in bytes above which a frame is not taken for the first chunk of a stream.
+const maxFirstChunk = 64 << 10
+
+// lateWriter writes a stream with a sentence after its first chunk.
+type lateWriter struct {
+	http.ResponseWriter
+	sentence string // "" for none, or if it has been written
+	frames   sse.Scanner
+	frame    sse.Frame
+}
+
+// Unwrap is for http.ResponseController.
+func (l *lateWriter) Unwrap() http.ResponseWriter { return l.ResponseWriter }
+
+func (l *lateWriter) Write(p []byte) (int, error) {
+	if l.sentence == "" {
+		return l.ResponseWriter.Write(p)
+	}
+	l.frames.Feed(p)
+	var out []byte
+	for u, b, ok := l.frames.Next(); ok; u, b, ok = l.frames.Next() {
+		out = append(out, b...)
+		if u == sse.UnitFrame && l.sentence != "" {
+			l.frame.Parse(b)
+			if chunk := contentAfter(l.frame.Data, l.sentence); chunk != nil {
+				out, l.sentence = append(out, chunk...), ""
+			}
+		}
+	}
+	if l.frames.Rest(); l.sentence == "" {
+		out = append(out, l.frames.Tail()...)
+	}
+	if _, err := l.ResponseWriter.Write(out); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// end writes what is left of a stream without a chunk.
+func (l *lateWriter) end() error {
+	if l.sentence == "" {
+		return nil
+	}
+	_, err := l.ResponseWriter.Write(l.frames.Tail())
+	return err
+}
+
+// contentAfter returns a frame that says text, for a stream of chat completions with the first chunk
+// in data, or nil if that is none.
+func contentAfter(data []byte, text string) []byte {
+	type delta struct {
+		Content string `json:"content"`
+	}
+	type choice struct {
+		Index        int     `json:"index"`
+		Delta        delta   `json:"delta"`
+		FinishReason *string `json:"finish_reason"`
+	}
+	var chunk struct {
+		ID      string   `json:"id"`
+		Object  string   `json:"object"`
+		Created int64    `json:"created"`
+		Model   string   `json:"model"`
+		Choices []choice `json:"choices"`
+	}
+	if json.Unmarshal(data, &chunk) != nil || chunk.Object != "chat.completion.chunk" {
+		return nil
+	}
+	chunk.Choices = []choice{{Delta: delta{text}}}
+	b, err := json.Marshal(chunk)
+	if err != nil {
+		return nil
+	}
+	return append(append([]byte("data: "), b...), "\n\n"...)
+}
