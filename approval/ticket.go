@@ -77,6 +77,9 @@ func (t *Ticket) View() View {
 	defer t.desk.mu.Unlock()
 	v := View{t.state, t.answer, t.request, t.tooLong, t.asker.By, max(time.Until(t.until), 0)}
 	v.Request.Choices = slices.Clone(v.Request.Choices)
+	if v.State == Waiting && v.Left == 0 {
+		v.State = Over // which its timer will say
+	}
 	return v
 }
 

@@ -16,11 +16,11 @@ import (
 	"testing"
 )
 
-// sources are the files of the packages of both handlers, parsed.
+// sources are the files of the packages of all handlers, parsed.
 func sources(t *testing.T) map[string]*ast.File {
 	t.Helper()
 	files := make(map[string]*ast.File)
-	for _, dir := range []string{".", "../resume/resumecaddy"} {
+	for _, dir := range []string{".", "../resume/resumecaddy", "../approval/approvalcaddy"} {
 		packages, err := parser.ParseDir(token.NewFileSet(), dir, func(f fs.FileInfo) bool { return !strings.HasSuffix(f.Name(), "_test.go") }, parser.ParseComments)
 		if err != nil {
 			t.Fatal(err)
@@ -49,7 +49,7 @@ func modulePages(t *testing.T) map[string]*doc.Type {
 // and its default.
 func TestModulePages(t *testing.T) {
 	pages := modulePages(t)
-	for _, name := range []string{"Handler", "ResumeHandler", "Transport", "AdminStreams"} {
+	for _, name := range []string{"Handler", "ResumeHandler", "ApprovalsHandler", "Transport", "AdminStreams"} {
 		if pages[name] == nil {
 			t.Errorf("there is no page of %s", name)
 		}

@@ -45,20 +45,21 @@ type run struct {
 	informing sync.Mutex // held while an informational answer is sent; taken before mu
 	informed  int        // bytes of these
 
-	mu       sync.Mutex          // may be taken while a store's is held, never the other way round
-	client   http.ResponseWriter // the first client's, nil when that has left, or if there is none
-	goesOn   bool                // without a client, however long: see events.go
-	kind     kind
-	over     bool // next has returned
-	reason   Reason
-	readers  int
-	detached bool        // it goes on without a client
-	since    time.Time   // when the last client left
-	until    time.Time   // when it is cancelled if none has come back
-	timer    *time.Timer // of that; nil if it has never been set
-	part     int         // how many times it has been split
-	held     time.Time   // it goes on without a client until then, and for detach
-	reserved bool        // see reserve
+	mu          sync.Mutex          // may be taken while a store's is held, never the other way round
+	client      http.ResponseWriter // the first client's, nil when that has left, or if there is none
+	goesOn      bool                // without a client, however long: see events.go
+	kind        kind
+	over        bool // next has returned
+	reason      Reason
+	readers     int
+	detached    bool        // it goes on without a client
+	since       time.Time   // when the last client left
+	until       time.Time   // when it is cancelled if none has come back
+	timer       *time.Timer // of that; nil if it has never been set
+	part        int         // how many times it has been split
+	restReaders int         // of the log that follows after the next split
+	held        time.Time   // it goes on without a client until then, and for detach
+	reserved    bool        // see reserve
 
 	detachRest   time.Duration // detach after a split
 	split        *Split        // that has been prepared, of the goroutine of next
@@ -129,15 +130,16 @@ func (x *run) end(r *http.Request) {
 	x.mu.Lock()
 	x.over = true
 	client, e := x.client, Ended{Stream: x.kind == kindStream, Reason: x.reason, Err: x.ended.Err}
+	x.unreserveLocked() // for a split that has not been done
 	if x.detached {
 		e.Detached = time.Since(x.since)
 		x.attach()
 	}
 	x.mu.Unlock()
-	x.split.Release()
 	x.ended = e
 	if v := panics.Catch(func() {
 		defer x.endAnswer(client)
+		x.split.Release()
 		x.name.end()
 	}); x.panicked == nil {
 		x.panicked = v

@@ -9,11 +9,11 @@ import (
 )
 
 // A run may be split: what it has answered so far becomes a whole stream, and the run goes on
-// without a client, in another log, until somebody asks for the rest. It may be split again.
+// without a client, in another log, until a client asks for the rest. It may be split again.
 //
 // Both logs are in the same storage and have the same owner. The first one keeps the key. The id of
-// the other is derived from that of the first, so that who deletes the one ends the run, also after
-// the split and in another replica.
+// the other is derived from that of the first, so that a client that deletes the one ends the run,
+// also after the split and in another replica.
 
 // A Split is a run about to be split. Everything that may be refused has been done, and nothing has
 // ended.
@@ -31,14 +31,15 @@ const splitPatience = time.Second
 // NewSplit prepares to split the run that answers a request with the context, in the handlers that
 // it calls. From the split on the run goes on without a client for the time hold at least, and then
 // for as long as after a client has left. NewSplit returns nil if that may not be: the
-// answer may not be resumed, is no event stream or one that has another name, such as that of a
-// response, an event is under way, there are as many runs without a client as may be, or the storage
-// takes no log. Then all is as before. Do or Release must follow.
+// answer may not be resumed, is no event stream, has another name, as that of a response, there
+// are as many runs without a client as may be, or the storage takes no log. Then all is as before. Do
+// or Release must follow.
 //
 // NewSplit, Do and Release are called as the writer of the answer is: by one goroutine at a time.
+// Before an answer without a status, its header decides what it will be.
 func NewSplit(ctx context.Context, hold time.Duration) *Split {
 	x, _ := ctx.Value(runKey{}).(*run)
-	if x == nil || x.split != nil || !x.begun || !x.isWholeSoFar() || !x.reserve() {
+	if x == nil || x.split != nil || !x.isSplittable() || !x.reserve() {
 		return nil
 	}
 	s := &Split{x: x, o: x.o, entry: x.entry, hold: hold}
@@ -56,36 +57,42 @@ func NewSplit(ctx context.Context, hold time.Duration) *Split {
 	return s
 }
 
-// Do splits the run: the log is whole with what has been written so far, which must be the end of
-// an event, and all who read it are at its end at once. The new log has what is written from now on.
-// It returns false, and has no effect, if the run is about to end.
+// Do splits the run: the log is whole with what has been written so far, and all who read it are at
+// its end at once. The new log has what is written from now on. Do returns false, and has no
+// effect, if nothing has been written, or no end of an event, or the run is about to end.
 func (s *Split) Do() bool {
 	x := s.x
 	if x == nil {
 		return false
 	}
+	if !x.begun || !x.isSplittable() || !x.number.between() {
+		s.Release()
+		return false
+	}
 	header, at := x.kept.Clone(), strings.TrimSuffix(x.at, x.entry.ID)+s.entry.ID
 	header.Set(StreamHeader, s.entry.ID)
 	header.Set("Content-Location", at)
-	if !x.isWholeSoFar() || s.log.Append(x.ctx, Part{Header: header}) != nil || !x.leaveAll(s.hold) {
+	if s.log.Append(x.ctx, Part{Header: header}) != nil || !x.leaveAll(s.hold) {
 		s.Release()
 		return false
 	}
 	s.x, x.split = nil, nil
-	x.log.End(Whole)
+	before := x.log
 	x.log, x.entry, x.kept, x.at = s.log, s.entry, header, at
 	x.eventsBefore += x.number.last
 	x.number = numbererOf(x.entry)
+	before.End(Whole)
 	return true
 }
 
-// Release gives a Split up that has not been done. A nil one, and one that is over, does nothing.
+// Release gives a Split up that has not been done. The run is not split any more. With a nil Split, or
+// one that is over, it does nothing.
 func (s *Split) Release() {
 	if s == nil || s.x == nil {
 		return
 	}
 	x := s.x
-	s.x, x.split = nil, nil
+	s.x = nil // and x.split stays: a storage may still be busy with the id
 	s.log.End(Dropped)
 	x.unreserve()
 }
@@ -111,9 +118,13 @@ func restOf(secret []byte, id string) string {
 	return derivedID(hash(secret, [][]string{{"rest", id}}))
 }
 
-// isWholeSoFar reports whether the log may end here as a whole one, and another follow.
-func (x *run) isWholeSoFar() bool {
-	return x.kind == kindStream && !x.entry.Plain && x.name == nil && x.logErr == nil && x.number.between()
+// isSplittable reports whether the answer is one of those that may be split.
+func (x *run) isSplittable() bool {
+	is := x.kind
+	if is == kindUnknown {
+		is = x.kindOf(http.StatusOK)
+	}
+	return is == kindStream && !x.entry.Plain && x.name == nil && x.logErr == nil
 }
 
 // readersOf returns what a store calls when the readers of the nth log of the run have changed.
@@ -121,9 +132,12 @@ func (x *run) readersOf(part int) func(n int) {
 	return func(n int) {
 		x.mu.Lock()
 		defer x.mu.Unlock()
-		if part == x.part {
+		switch part {
+		case x.part:
 			x.readers = n
 			x.count()
+		case x.part + 1:
+			x.restReaders = n
 		}
 	}
 }
@@ -148,7 +162,11 @@ func (x *run) unreserve() {
 	x.count()
 }
 
+// unreserveLocked is unreserve for a caller that holds x.mu, and leaves it at that.
 func (x *run) unreserveLocked() {
+	if !x.reserved {
+		return
+	}
 	x.reserved = false
 	if !x.detached {
 		x.o.Runs.count(func(s *Stats) {
@@ -166,7 +184,8 @@ func (x *run) leaveAll(hold time.Duration) bool {
 	if x.reason != ReasonNone {
 		return false
 	}
-	x.reserved, x.client, x.readers, x.part = false, nil, 0, x.part+1
+	x.reserved, x.client, x.part = false, nil, x.part+1
+	x.readers, x.restReaders = x.restReaders, 0
 	x.detach = x.detachRest
 	if until := time.Now().Add(hold); until.After(x.held) {
 		x.held = until
@@ -175,5 +194,6 @@ func (x *run) leaveAll(hold time.Duration) bool {
 		x.timer.Stop()
 	}
 	x.goAlone()
+	x.count() // a client may wait for the rest already
 	return true
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -28,6 +30,8 @@ type splitter struct {
 	is     chan *resume.Split // a split that has been done, nil if it may not be
 	end    func() error       // of next
 	last   *resume.Split      // that rest answers
+	large  string             // what it begins with
+	other  *splitter          // answers the next requests
 }
 
 func newSplitter(splits int) *splitter {
@@ -42,8 +46,14 @@ func (s *splitter) next(w http.ResponseWriter, r *http.Request) error {
 		return s.last.Rest(w, r)
 	}
 	_, _ = io.Copy(io.Discard, r.Body)
+	if s.other != nil {
+		return s.other.next(w, r)
+	}
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Kind", "a")
+	if s.large != "" {
+		_, _ = io.WriteString(w, "data: "+s.large+"\n\n")
+	}
 	for n := 1; n <= s.splits+1; n++ {
 		if _, err := io.WriteString(w, event(n)); err != nil {
 			return err
@@ -232,7 +242,7 @@ func TestWhatMayNotBeSplit(t *testing.T) {
 		q    request
 		want string // where it may be split
 	}{
-		"a stream":                {nil, prepares, post(key, "k"), "-y-y"},
+		"a stream":                {nil, prepares, post(key, "k"), "y---"}, // given up, it is not split any more
 		"no run":                  {nil, prepares, post(), "----"},
 		"a response":              {nil, prepares, responses, "----"},
 		"a body":                  {nil, json, post(key, "k"), "-"},
@@ -279,5 +289,495 @@ func TestWhatMayNotBeSplit(t *testing.T) {
 	}
 	if resume.NewSplit(context.Background(), held) != nil {
 		t.Error("without resume it may be split")
+	}
+}
+
+// TestEndsAfterASplit are those of the rest: what came before is whole, whatever becomes of the run.
+func TestEndsAfterASplit(t *testing.T) {
+	for name, c := range map[string]struct {
+		end      func() error
+		panicked bool
+		failed   bool
+	}{
+		"the end":   {func() error { return nil }, false, false},
+		"an error":  {func() error { return errors.New("failed") }, false, true},
+		"an abort":  {func() error { panic(http.ErrAbortHandler) }, false, true},
+		"a panic":   {func() error { panic("boom") }, true, true},
+		"gone away": {func() error { runtime.Goexit(); return nil }, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			splitting(t, 1, nil, func(t *testing.T, l *lab, s *splitter) {
+				s.end = c.end
+				first := l.send(post(key, "k")).want(http.StatusOK)
+				first.next()
+				split := s.split(t)
+				rest := l.rest().want(http.StatusOK)
+				rest.next()
+				close(s.may) // before the first client has noticed
+				got := ""
+				if c.failed {
+					got = rest.broken()
+				} else {
+					got = rest.rest()
+				}
+				if first.rest() != "" || got != "" {
+					t.Errorf("after the split comes %q", got)
+				}
+				if e := l.over(); (e.Panicked != nil) != c.panicked {
+					t.Errorf("%+v", e)
+				}
+				again := l.rest().want(http.StatusOK)
+				if got, want := again.next(), numbered(split.ID(), 1, event(2)); got != want {
+					t.Errorf("again it is %q", got)
+				}
+				before := l.send(post(key, "k")).want(http.StatusOK)
+				if got := before.rest(); got != numbered(first.id(), 1, event(1)) {
+					t.Errorf("what came before is %q", got)
+				}
+			})
+		})
+	}
+}
+
+// TestRestThatNeverCame is the end of a run that has sent nothing since the split: it is there for the
+// client that asks for it, and the key stays the first stream's.
+func TestRestThatNeverCame(t *testing.T) {
+	for name, end := range map[string]func(*testing.T, *lab){
+		"the time is over":    func(*testing.T, *lab) { time.Sleep(held + 10*time.Minute) },
+		"the process ends":    func(_ *testing.T, l *lab) { l.runs.Shutdown(1); time.Sleep(1) },
+		"upstream breaks off": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				is, may := make(chan *resume.Split, 1), make(chan struct{})
+				var split *resume.Split
+				l := newLabAt(t, newPipes(), nil, func(w http.ResponseWriter, r *http.Request) error {
+					if r.URL.Path == restPath {
+						return split.Rest(w, r)
+					}
+					w.Header().Set("Content-Type", "text/event-stream")
+					_, _ = io.WriteString(w, chunk)
+					s := resume.NewSplit(r.Context(), held)
+					s.Do()
+					is <- s
+					select {
+					case <-may:
+						panic(http.ErrAbortHandler)
+					case <-r.Context().Done():
+					}
+					return context.Cause(r.Context())
+				})
+				first := l.send(chat(key, "k")).want(http.StatusOK)
+				if first.rest() != numbered(first.id(), 1, chunk) {
+					t.Error("the first stream is not whole")
+				}
+				split = <-is
+				if end == nil {
+					close(may)
+				} else {
+					end(t, l)
+				}
+				l.over()
+				rest := l.rest().want(http.StatusOK)
+				if end == nil {
+					rest.broken()
+				} else if got := rest.rest(); !strings.Contains(got, `"error"`) || !strings.HasSuffix(got, "data: [DONE]\nid: "+split.ID()+"/3\n\n") {
+					t.Errorf("the rest is %q", got)
+				}
+			})
+		})
+	}
+}
+
+// TestSplitTwice has the client of the rest at its end, and the next one get the rest of that.
+func TestSplitTwice(t *testing.T) {
+	splitting(t, 2, nil, func(t *testing.T, l *lab, s *splitter) {
+		l.send(post(key, "k")).next()
+		second := s.split(t)
+		rest := l.rest().want(http.StatusOK)
+		rest.next()
+		third := s.split(t)
+		if got := rest.rest(); got != "" {
+			t.Errorf("the second stream goes on with %q", got)
+		}
+		l.wantDetached(1)
+		last := l.rest().want(http.StatusOK)
+		l.wantDetached(0)
+		close(s.may)
+		if got := last.rest(); got != numbered(third.ID(), 1, event(3)) || second.ID() == third.ID() {
+			t.Errorf("the last is %q", got)
+		}
+		s.last = second
+		if got := l.rest().rest(); got != numbered(second.ID(), 1, event(2)) {
+			t.Errorf("the second is %q", got)
+		}
+		if e := l.over(); e.Events != 3 {
+			t.Errorf("%+v", e)
+		}
+	})
+}
+
+// TestDeleteEndsARunThatWasSplit by the id of any of its streams, also if that is gone, for its own
+// client alone.
+func TestDeleteEndsARunThatWasSplit(t *testing.T) {
+	const a, b, c = 0, 1, 2
+	for name, test := range map[string]struct {
+		by    int
+		after time.Duration
+		owner bool
+	}{
+		"the first":                   {a, 0, true},
+		"the second":                  {b, 0, true},
+		"the last":                    {c, 0, true},
+		"the second, which is gone":   {b, held + time.Second, true},
+		"another's":                   {c, 0, false},
+		"that before another's, gone": {b, held + time.Second, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			splitting(t, 2, nil, func(t *testing.T, l *lab, s *splitter) {
+				first := l.send(post(key, "k"))
+				first.next()
+				ids := []string{first.id(), s.split(t).ID(), s.split(t).ID()}
+				time.Sleep(test.after)
+				synctest.Wait()
+				q := request{method: http.MethodDelete, path: otherPath + "/" + ids[test.by]}
+				if !test.owner {
+					q.header = []string{"Authorization", "Bearer another"}
+					problemOf(t, l.send(q), http.StatusNotFound)
+					l.wantOpen(1)
+					return
+				}
+				l.send(q).want(http.StatusNoContent)
+				if e := l.over(); e.Reason != resume.ReasonDeleted {
+					t.Errorf("%+v", e)
+				}
+				problemOf(t, l.rest(), http.StatusNotFound)
+				problemOf(t, l.send(q), http.StatusNotFound)
+			})
+		})
+	}
+}
+
+// TestClientsAroundASplit leave before it, or between its preparation and its end.
+func TestClientsAroundASplit(t *testing.T) {
+	for name, c := range map[string]struct {
+		before, does bool // it leaves before the preparation; the split is done
+	}{
+		"before": {true, true}, "between": {false, true}, "between, given up": {false, false}, "before, given up": {true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				may, is := make(chan struct{}), make(chan *resume.Split)
+				l := newLabAt(t, newPipes(), func(o *resume.Options) { o.MaxDetached = 1 }, func(w http.ResponseWriter, r *http.Request) error {
+					w.Header().Set("Content-Type", "text/event-stream")
+					_, _ = io.WriteString(w, event(1))
+					<-may
+					s := resume.NewSplit(r.Context(), held)
+					is <- s
+					<-may
+					if !c.does {
+						s.Release()
+					} else if !s.Do() {
+						t.Error("it is not split")
+					}
+					<-r.Context().Done()
+					return context.Cause(r.Context())
+				})
+				r := l.send(post(key, "k"))
+				r.next()
+				if c.before {
+					r.leave()
+					l.wantDetached(1)
+					time.Sleep(time.Minute)
+				}
+				may <- struct{}{}
+				split := <-is
+				if split == nil {
+					t.Fatal("it may not be split")
+				}
+				r.leave()
+				synctest.Wait()
+				may <- struct{}{}
+				l.wantDetached(1)
+				goesOn := 10 * time.Minute
+				switch {
+				case c.does:
+					goesOn += held
+				case c.before:
+					goesOn -= time.Minute
+				}
+				time.Sleep(goesOn - 1)
+				l.wantOpen(1)
+				time.Sleep(1)
+				if e := l.over(); e.Reason != resume.ReasonExpired {
+					t.Errorf("%+v", e)
+				}
+				l.wantDetached(0)
+			})
+		})
+	}
+}
+
+// TestRestOfBothVersions of HTTP: the first client's answer has a proper end while the run goes on.
+func TestRestOfBothVersions(t *testing.T) {
+	for _, version := range []int{1, 2} {
+		s := newSplitter(1)
+		l := newLabOver(t, version, s.next)
+		first := l.send(post(key, "k")).want(http.StatusOK)
+		first.next()
+		split := s.split(t)
+		if got := first.rest(); got != "" || first.ProtoMajor != version {
+			t.Errorf("HTTP/%d: the first stream goes on with %q", first.ProtoMajor, got)
+		}
+		if n := l.runs.Open(); n != 1 {
+			t.Errorf("HTTP/%d: %d runs are open", version, n)
+		}
+		rest := l.rest().want(http.StatusOK)
+		close(s.may)
+		if got := rest.rest(); got != numbered(split.ID(), 1, event(2)) {
+			t.Errorf("HTTP/%d: the rest is %q", version, got)
+		}
+	}
+}
+
+// newLabOver is newLab with a version of HTTP.
+func newLabOver(t *testing.T, version int, next resume.Next) *lab {
+	t.Helper()
+	l := newLab(t, nil, next)
+	if version == 2 {
+		l.srv.Close()
+		h := l.srv.Config.Handler
+		l.srv = httptest.NewUnstartedServer(h)
+		l.srv.EnableHTTP2 = true
+		l.srv.StartTLS()
+		t.Cleanup(l.srv.Close)
+	}
+	return l
+}
+
+// TestRestOfARunThatHasARun itself: the reply's stream has ids of its own, and its client ends both.
+func TestRestThroughARun(t *testing.T) {
+	for _, deletes := range []bool{false, true} {
+		splitting(t, 1, nil, func(t *testing.T, l *lab, s *splitter) {
+			l.send(post(key, "k")).next()
+			s.split(t)
+			rest := l.send(request{http.MethodPost, restPath, asking, []string{key, "other", "Content-Type", "application/json"}}).want(http.StatusOK)
+			if got := rest.next(); !strings.HasSuffix(got, "\nid: "+rest.id()+"/1\n\n") {
+				t.Errorf("it gets %q", got)
+			}
+			if deletes {
+				l.send(request{method: http.MethodDelete, path: restPath + "/" + rest.id()}).want(http.StatusNoContent)
+				for range 2 {
+					if e := l.over(); e.Reason != resume.ReasonDeleted {
+						t.Errorf("%+v", e)
+					}
+				}
+				return
+			}
+			rest.leave() // and comes back
+			synctest.Wait()
+			close(s.may)
+			l.over()
+			l.over()
+			again := l.send(request{method: http.MethodGet, path: restPath + "/" + rest.id()}).want(http.StatusOK)
+			if got := again.rest(); strings.Count(got, "data: ") != 1 {
+				t.Errorf("again it is %q", got)
+			}
+		})
+	}
+}
+
+// TestRestBeforeTheSplit waits for it, and is a client of the run from then on.
+func TestRestBeforeTheSplit(t *testing.T) {
+	for _, does := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			may, is := make(chan struct{}), make(chan *resume.Split, 1)
+			var split *resume.Split
+			l := newLabAt(t, newPipes(), func(o *resume.Options) { o.MaxDetached = 1 }, func(w http.ResponseWriter, r *http.Request) error {
+				if r.URL.Path == restPath {
+					return split.Rest(w, r)
+				}
+				w.Header().Set("Content-Type", "text/event-stream")
+				s := resume.NewSplit(r.Context(), held) // nothing has been written
+				is <- s
+				_, _ = io.WriteString(w, event(1))
+				<-may
+				if does {
+					s.Do()
+				} else {
+					s.Release()
+				}
+				<-may
+				_, err := io.WriteString(w, event(2))
+				return err
+			})
+			first := l.send(post(key, "k"))
+			first.next()
+			split = <-is
+			got := make(chan *reply)
+			go func() { got <- l.rest() }()
+			synctest.Wait()
+			may <- struct{}{}
+			l.wantDetached(0)
+			if !does {
+				problemOf(t, <-got, http.StatusNotFound)
+				may <- struct{}{}
+				if got := first.rest(); got != numbered(first.id(), 2, event(2)) {
+					t.Errorf("it goes on with %q", got)
+				}
+				return
+			}
+			rest := <-got
+			may <- struct{}{}
+			if got := rest.rest(); got != numbered(split.ID(), 1, event(2)) || first.rest() != "" {
+				t.Errorf("the rest is %q", got)
+			}
+		})
+	}
+}
+
+// TestSplitInsideAnEvent is none: an event has one stream.
+func TestSplitInsideAnEvent(t *testing.T) {
+	for name, begin := range map[string]string{"an event": event(1) + "data: 2", "nothing": ""} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t, nil, func(w http.ResponseWriter, r *http.Request) error {
+				w.Header().Set("Content-Type", "text/event-stream")
+				if begin != "" {
+					_, _ = io.WriteString(w, begin)
+				}
+				s := resume.NewSplit(r.Context(), held)
+				if s == nil || s.Do() {
+					return errors.New("it is split")
+				}
+				_, err := io.WriteString(w, "\n\n"+event(3))
+				return err
+			})
+			r := l.send(post(key, "k")).want(http.StatusOK)
+			if got := r.rest(); !strings.Contains(got, "data: 3") {
+				t.Errorf("it gets %q", got)
+			}
+			l.over()
+			if st := l.runs.Stats(); st.Detached != 0 || st.TotalDetached != 0 {
+				t.Errorf("stats %+v", st)
+			}
+		})
+	}
+}
+
+// TestSplitFreesTheKey of the configuration, as the client has been sent all of its stream.
+func TestSplitFreesTheKey(t *testing.T) {
+	splitting(t, 1, func(o *resume.Options) {
+		o.Key = func(*http.Request) []string { return []string{"chat"} }
+	}, func(t *testing.T, l *lab, s *splitter) {
+		first := l.send(post()).want(http.StatusOK)
+		first.next()
+		s.split(t)
+		first.rest()
+		synctest.Wait()
+		second := l.send(post()).want(http.StatusOK)
+		if second.id() == first.id() {
+			t.Error("the next request gets the stream again")
+		}
+		l.wantOpen(2)
+		// The first is gone, and its client can still end the run.
+		l.send(request{method: http.MethodDelete, path: otherPath + "/" + first.id()}).want(http.StatusNoContent)
+		if e := l.over(); e.Reason != resume.ReasonDeleted {
+			t.Errorf("%+v", e)
+		}
+	})
+}
+
+// TestHeldRunGoesForWantOfMemory, as others without a client do.
+func TestHeldRunGoesForWantOfMemory(t *testing.T) {
+	splitting(t, 1, func(o *resume.Options) { o.MaxMemory, o.MaxStream = 64<<10, 64<<10 }, func(t *testing.T, l *lab, s *splitter) {
+		l.send(post(key, "k")).next()
+		s.split(t)
+		large := newSplitter(0)
+		large.large = strings.Repeat("x", 60<<10)
+		s.other = large
+		r := l.send(post(key, "other")).want(http.StatusOK)
+		go func() { _, _ = io.Copy(io.Discard, r.in) }()
+		if e := l.over(); e.Reason != resume.ReasonMemory {
+			t.Errorf("%+v", e)
+		}
+		close(large.may)
+		l.over()
+	})
+}
+
+// TestHintsAfterASplit go to no client.
+func TestHintsAfterASplit(t *testing.T) {
+	is := make(chan bool, 1)
+	l := newLab(t, nil, func(w http.ResponseWriter, r *http.Request) error {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, event(1))
+		is <- resume.NewSplit(r.Context(), held).Do()
+		w.Header().Set("Link", "</a>")
+		w.WriteHeader(http.StatusEarlyHints)
+		w.WriteHeader(http.StatusBadGateway)
+		w.Header().Set("X-Trailer", "1")
+		_, err := io.WriteString(w, event(2))
+		return err
+	})
+	if got := raw(t, l.srv); !strings.HasPrefix(got, "HTTP/1.1 200 OK\r\n") || strings.Contains(got, "Link") || strings.Contains(got, "data: 2") || !strings.HasSuffix(got, "0\r\n\r\n") {
+		t.Errorf("the client gets\n%s", got)
+	}
+	if !<-is {
+		t.Error("it is not split")
+	}
+	l.over()
+}
+
+// panickingStore is a store that panics with the second claim.
+type panickingStore struct {
+	resume.Store
+	claims int
+}
+
+func (s *panickingStore) Claim(ctx context.Context, e resume.Entry, run resume.Run) (resume.Entry, resume.Writer, error) {
+	if s.claims++; s.claims > 1 {
+		panic("boom")
+	}
+	return s.Store.Claim(ctx, e, run)
+}
+
+// TestSplitThatIsNeverDone takes no room for longer than its run, whether that has a client or none.
+func TestSplitThatIsNeverDone(t *testing.T) {
+	for name, panics := range map[string]bool{"forgotten": false, "a panic": true} {
+		for _, leaves := range []bool{false, true} {
+			t.Run(name+", the client leaves: "+strconv.FormatBool(leaves), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					may := make(chan struct{})
+					l := newLabAt(t, newPipes(), func(o *resume.Options) {
+						if panics {
+							o.Store = &panickingStore{Store: o.Store}
+						}
+					}, func(w http.ResponseWriter, r *http.Request) error {
+						w.Header().Set("Content-Type", "text/event-stream")
+						_, _ = io.WriteString(w, event(1))
+						<-may
+						resume.NewSplit(r.Context(), held)
+						return nil
+					})
+					r := l.send(post(key, "k"))
+					r.next()
+					if leaves {
+						r.leave()
+						l.wantDetached(1)
+					}
+					may <- struct{}{}
+					if e := l.over(); (e.Panicked != nil) != (panics && leaves) {
+						t.Errorf("%+v", e)
+					}
+					l.wantDetached(0)
+					if _, logs := l.store.Used(); logs != 1 {
+						t.Errorf("%d logs are left", logs)
+					}
+					if !leaves && !panics {
+						r.rest()
+					}
+				})
+			})
+		}
 	}
 }

@@ -1,12 +1,14 @@
 package rewrite
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 )
@@ -444,6 +446,28 @@ func TestApprovalsOfOtherStreams(t *testing.T) {
 	}
 }
 
+// At most eight choices are offered, and those of another sidecar's event count.
+func TestChoicesThatAreOffered(t *testing.T) {
+	choices := func(list string) []string {
+		in := turn(strings.Replace(approvalFrame("r1", "x"), `["once", "session", "always", "deny"]`, list, 1), text("a"))
+		plain, _ := run(in, Options{}, chatParams, inOne, CauseEOF) // of a sidecar that does not ask
+		_, d := anyAsking(t, in, Options{}, chatParams, byLink)
+		_, second := anyAsking(t, plain, Options{}, chatParams, byLink)
+		if !reflect.DeepEqual(second.asked, d.asked) {
+			t.Errorf("a second sidecar asks %+v, want %+v", second.asked, d.asked)
+		}
+		return d.asked[0].Choices
+	}
+	for list, want := range map[string][]string{
+		`["once", 1, null, "", "\u0064eny"]`: {"once", "deny"}, `"once"`: nil, `[]`: nil,
+		`["1","2","3","4","5","6","7","8","9"]`: {"1", "2", "3", "4", "5", "6", "7", "8"},
+	} {
+		if got := choices(list); !slices.Equal(got, want) {
+			t.Errorf("%s: %q", list, got)
+		}
+	}
+}
+
 // Of parallel tools the one waits whose label is the command's beginning, if that is certain.
 func TestWhichToolWaits(t *testing.T) {
 	for _, c := range []struct {
@@ -547,10 +571,10 @@ func TestRandomApprovals(t *testing.T) {
 			if a.Code == "" {
 				after = strings.TrimPrefix(after, "\n\n")
 			}
-			content = strings.TrimSuffix(before, "\n\n") + "\x00" + strings.TrimSuffix(before, "\n\n")[:0] + after
+			content = strings.TrimSuffix(before, "\n\n") + after
 		}
-		// A newline before a paragraph may be upstream's own.
-		if got := strings.ReplaceAll(strings.ReplaceAll(content, "\x00", ""), "\n", ""); got != strings.ReplaceAll(said, "\n", "") {
+		// Before the paragraph that begins a message there is no blank line: that may be upstream's own.
+		if got := strings.ReplaceAll(content, "\n", ""); got != strings.ReplaceAll(said, "\n", "") {
 			t.Fatalf("seed %d: contents %q, want %q", seed, got, said)
 		}
 		if t.Failed() {
@@ -559,7 +583,7 @@ func TestRandomApprovals(t *testing.T) {
 	}
 }
 
-// A stream that is never asked for anything allocates as much with approvals as without.
+// An answer with very many open tools does not end for a reply: they would end and begin again in one write.
 func TestSplitKeepsItsBound(t *testing.T) {
 	in := role()
 	for i := range maxOpenTools - 1 {
@@ -569,4 +593,66 @@ func TestSplitKeepsItsBound(t *testing.T) {
 	if len(outs) > 1 || d.asked[0].MayReply {
 		t.Errorf("%d answers, %+v", len(outs), d.asked)
 	}
+}
+
+// FuzzApprovals: whatever comes, with requests for approval in it, each answer is whole, any cut gives the
+// same, and no answer and no event has a secret.
+func FuzzApprovals(f *testing.F) {
+	f.Add([]byte{2, 0, 0, 4, 0, 12, 3, 8, 0, 6, 0, 0, 3, 15, 128}, byte(0), byte(2))
+	f.Add([]byte{2, 4, 0, 4, 1, 12, 3, 12, 3, 6, 0, 12, 3, 0, 16, 12, 3, 0, 6}, byte(3), byte(3))
+	f.Add([]byte{10, 0, 20, 12, 3, 0, 20, 0, 13, 12, 3, 0, 9, 15, 130}, byte(20), byte(1))
+	f.Fuzz(func(t *testing.T, script []byte, options, way byte) {
+		if len(script) == 0 || len(script) > 300 {
+			return
+		}
+		l := &lifeScript{script: script[1:], mode: script[0]}
+		l.write()
+		in, n := "", 0
+		for _, c := range l.chunks {
+			if strings.Contains(c, "event: approval.request") {
+				c = approvalFrame(fmt.Sprint("r", n%5), strings.Repeat("rm `x` sk-abcdefghij\n", n%9))
+				n++
+			}
+			if c != tick && c != breath {
+				in += c
+			}
+		}
+		all := allOptions()
+		o := all[int(options)%len(all)]
+		o.MaxFrame = 8000
+		answer := []func(ApprovalRequest) Approval{byLink, byText, byReply, byAll}[way%4]
+		outs, d := anyAsking(t, in, o, chatParams, answer)
+		for _, out := range outs {
+			v := look(t, out)
+			v.checkLifecycle(t)
+			if v.done != 1 || len(v.finishes) != 1 {
+				t.Errorf("%d [DONE], finishes %q", v.done, v.finishes)
+			}
+			equal(t, strings.Count(out, "sk-abcdefghij"), 0, "keys that have left")
+		}
+		if last := len(d.done) - 1; last < 0 || d.done[last] != "" || slices.Contains(d.done[:last], "") {
+			t.Errorf("done %q", d.done)
+		}
+	})
+}
+
+// FuzzApprovalsInHistories: no code and no address of a page is left, whatever is around the paragraphs.
+func FuzzApprovalsInHistories(f *testing.F) {
+	f.Add("a\n\n", "\n\nb", "rm `x`\n", byte(0))
+	f.Add("```\n", "\\u0060", "", byte(1))
+	f.Add("`🔐 Approval needed` ", "`", "`🔐 Approval needed` x: `y`", byte(6))
+	f.Fuzz(func(t *testing.T, before, after, command string, kind byte) {
+		const url, code = "https://h/approve/T0123456789", "K7QF-2M9D"
+		line := marker.ApprovalLine(command, url, code)
+		if strings.Contains(before+after+command, "T0123") || strings.Contains(before+after+command, "K7QF") || !utf8.ValidString(before+after+command) {
+			return
+		}
+		spell := []func(string) string{asciiJSON, rawJSON}[kind%2]
+		role := []string{"assistant", "user", "system"}[kind/2%3]
+		in := `{"messages": [{"role": "` + role + `", "content": ` + spell(before+line+after+line) + `}, {"role": "user", "content": "u"}]}`
+		out, _ := Heal([]byte(in), nil)
+		if strings.Contains(string(out), "T0123") || strings.Contains(string(out), "K7QF") || !json.Valid(out) {
+			t.Errorf("%s\nbecomes\n%s", in, out)
+		}
+	})
 }

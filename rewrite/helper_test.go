@@ -30,8 +30,8 @@ import (
 
 // Bounds of the internal packages that tests of whole streams reach.
 const (
-	maxApprovalID    = askedof.MaxID
-	maxApprovals     = askedof.MaxRequests
+	maxApprovalID    = askedof.MaxApprovalID
+	maxApprovals     = askedof.MaxApprovals
 	maxCalls         = whole.MaxCalls
 	maxCardID        = encode.MaxCardID
 	maxCardLabel     = encode.MaxCardLabel

@@ -92,12 +92,12 @@ func Heal(body []byte, tools *Tools) ([]byte, Healed) {
 	if depth == 0 {
 		return body, h
 	}
-	h.Reply = whole.Reply(body, depth)
 	healed, sound := whole.Heal(body, cmp.Or(tools, marker.Hermes), depth, h.Asked == AskedWhole)
 	if h.Asked == AskedWhole && !sound { // deadlines would not run
 		return body, Healed{}
 	}
 	h.Markers, h.Cards, h.Approvals = healed.Markers, healed.Cards, healed.Approvals
+	h.Reply = healed.Reply
 	return healed.Body, h
 }
 

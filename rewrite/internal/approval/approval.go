@@ -1,7 +1,7 @@
 // Package approval knows the requests for approval that a stream has seen, and which of them
 // wait (contract section 2). It is the same for streams of every kind.
 //
-// A Requests remembers at most MaxRequests requests, by ids of at most MaxID bytes. It asks for a
+// A Requests remembers at most MaxApprovals requests, by ids of at most MaxApprovalID bytes. It asks for a
 // request only if that has an id, because an answer without one is an answer to whichever request
 // is the oldest.
 package approval
@@ -22,12 +22,12 @@ const (
 )
 
 const (
-	// MaxRequests is the number of requests of a stream that are remembered.
-	MaxRequests = 64
-	// MaxID is the length in bytes of the longest id of a run or of a request.
-	MaxID = 128
-	// maxChoices is the number of choices of a request that are read.
-	maxChoices = 8
+	// MaxApprovals is the number of requests of a stream that are remembered.
+	MaxApprovals = 64
+	// MaxApprovalID is the length in bytes of the longest id of a run or of a request.
+	MaxApprovalID = 128
+	// maxOffers is the number of choices of a request that are read.
+	maxOffers = 8
 )
 
 // The members that the event gets. Where one of them is there, another sidecar has asked.
@@ -68,12 +68,12 @@ func Read(data []byte, v jsonspan.Span, run string) (q contract.ApprovalRequest,
 		q.RunID = run
 	}
 	q.RequestID, q.Command, q.Description = text("request_id"), text("command"), text("description")
-	if q.RequestID == "" || q.RunID == "" || len(q.RequestID) > MaxID || len(q.RunID) > MaxID {
+	if q.RequestID == "" || q.RunID == "" || len(q.RequestID) > MaxApprovalID || len(q.RunID) > MaxApprovalID {
 		return q, false
 	}
 	for _, name := range []string{"choices", "hermes_choices"} {
 		for choice := range jsonspan.Elements(data, jsonspan.MemberOf(data, v, name)) {
-			if s := jsonspan.Unquote(string(choice.Of(data))); s != "" && len(s) <= MaxID && len(q.Choices) < maxChoices {
+			if s := jsonspan.Unquote(string(choice.Of(data))); s != "" && len(s) <= MaxApprovalID && len(q.Choices) < maxOffers {
 				q.Choices = append(q.Choices, s)
 			}
 		}
@@ -112,7 +112,7 @@ func (r *Requests) Ask(q contract.ApprovalRequest, tool string) (a contract.Appr
 		a.Code = ""
 	}
 	if first {
-		if len(r.seen) == MaxRequests {
+		if len(r.seen) == MaxApprovals {
 			r.seen = slices.Delete(r.seen, 0, 1)
 		}
 		r.seen = append(r.seen, request{id: q.RequestID, tool: tool})

@@ -112,7 +112,7 @@ func skip(text []byte, i int, want string) int {
 }
 
 // approvalEnd returns where the paragraph ends whose beginning ends at i: after the code span that
-// a colon and a space precede, or else at the end of the line.
+// a colon and a space precede, where another paragraph begins, or else at the end of the line.
 func approvalEnd(text []byte, i int) int {
 	var before [2]rune // the runes before the current one, or before the backticks that it ends
 	opening := 0       // how many backticks the code span begins with, 0 before it
@@ -120,6 +120,8 @@ func approvalEnd(text []byte, i int) int {
 	for i < len(text) {
 		r, next := jsonspan.NextRune(text, i)
 		switch {
+		case r == '`' && opening <= 1 && skip(text, i, approvalHead) >= 0: // more backticks may enclose one
+			return i
 		case r == '`':
 			run, end, i = run+1, next, next
 			continue
@@ -143,7 +145,7 @@ func approvalEnd(text []byte, i int) int {
 // request for approval and nothing else: approve or deny, a space and a code, with white space
 // around them. Otherwise it returns nil.
 func Word(text []byte) []byte {
-	if len(text) > maxReply {
+	if len(text) > maxReplyText {
 		return nil
 	}
 	whole := strings.TrimSpace(string(jsonspan.AppendText(nil, text)))
@@ -154,8 +156,8 @@ func Word(text []byte) []byte {
 	return []byte(word)
 }
 
-// maxReply is the length in bytes, as JSON, of the longest message that may be a reply.
-const maxReply = 256
+// maxReplyText is the length in bytes, as JSON, of the longest message that may be a reply.
+const maxReplyText = 256
 
 // isCode reports whether s has the form of a code: K7QF-2M9D.
 func isCode(s string) bool {
@@ -171,19 +173,17 @@ func isCode(s string) bool {
 // MayReply reports whether b, JSON, may have a reply in it. It is cheap, and errs only by
 // returning true.
 func MayReply(b []byte) bool {
-	for _, word := range []string{"prove ", "eny ", "PROVE ", "ENY "} {
-		for at := b; ; {
-			i := bytes.Index(at, []byte(word))
-			if i < 0 {
-				break
-			}
-			at = at[i+len(word):]
-			if n := len("K7QF-2M9D"); len(at) >= n && isCode(string(at[:n])) {
-				return true
-			}
+	const before, after = len("K7QF"), len("-2M9D")
+	for i := 0; ; i++ { // a hyphen is rarer than the letters of the words
+		n := bytes.IndexByte(b[i:], '-')
+		if n < 0 {
+			return false
+		}
+		i += n
+		if from := i - before; from > 0 && b[from-1] == ' ' && i+after <= len(b) && isCode(string(b[from:i+after])) {
+			return true
 		}
 	}
-	return false
 }
 
 // WithApprovals returns a Table that also knows the paragraph, whose imitations are stripped like

@@ -10,10 +10,6 @@ import (
 // Histories repeat the paragraphs with which answers have asked for approvals, and the replies to
 // them. No address of a page and no code in them may reach a model (contract section 5).
 
-// mayHaveApprovals reports whether there may be anything of this kind in the request body. It is
-// cheap, and errs only by returning true.
-func mayHaveApprovals(body []byte) bool { return marker.MayAsk(body) || marker.MayReply(body) }
-
 // unasked returns text, the inside of a JSON string, without the paragraphs that ask for
 // approvals, and how many they were. around says that the blank lines around a paragraph go with
 // it: those that the sidecar has put there. If none is left between two texts, one stays.
@@ -103,13 +99,9 @@ func (h *healer) forget(m *message) {
 	}
 }
 
-// Reply returns the text of the last message in the body of a request, without the white space
-// around it, if that is a reply to a request for approval, and otherwise "". A jsonspan.Reader has
-// read body as an object that is nested depth deep.
-func Reply(body []byte, depth int) string {
-	if !marker.MayReply(body) || !jsonspan.ValidAt(body, depth) {
-		return ""
-	}
+// replyIn returns the text of the last message in body, without the white space around it, if that
+// is a reply to a request for approval, and otherwise "".
+func replyIn(body []byte) string {
 	text, ok := lastOfUser(body)
 	if !ok || marker.Word(text) == nil {
 		return ""

@@ -26,6 +26,7 @@ type Healed struct {
 	Body           []byte // a copy, or the body itself if nothing was removed
 	Markers, Cards int    // the numbers of those that were removed
 	Approvals      int    // how many paragraphs and codes of approvals were removed
+	Reply          string // the last message, if it is a reply to a request for approval
 }
 
 // Heal heals the history in body, the JSON of a request (contract section 5). A
@@ -39,12 +40,16 @@ type Healed struct {
 // nested deeper than jsonspan.MaxDepth, or has a lone surrogate in a marker.
 func Heal(body []byte, tools *marker.Table, depth int, check bool) (healed Healed, sound bool) {
 	healed.Body = body
-	asks := mayHaveApprovals(body)
+	replies := marker.MayReply(body)
+	asks := replies || marker.MayAsk(body)
 	if !asks && lastMarker(body, tools, true) < 0 && !mayHaveCards(body, depth) && !check {
 		return healed, false
 	}
 	if !jsonspan.ValidAt(body, depth) || !utf8.Valid(body) {
 		return healed, false
+	}
+	if replies {
+		healed.Reply = replyIn(body)
 	}
 	h := healer{copier: copier{b: body}, stripper: stripper{tools: tools}, asks: asks}
 	h.next = jsonspan.Reader{Data: body, Pos: object(body).From}
@@ -59,7 +64,8 @@ func Heal(body []byte, tools *marker.Table, depth int, check bool) (healed Heale
 	if h.markers+h.cards+h.approvals == 0 || h.loneSurrogate {
 		return healed, true
 	}
-	return Healed{h.rest(), h.markers, h.cards, h.approvals}, true
+	healed.Body, healed.Markers, healed.Cards, healed.Approvals = h.rest(), h.markers, h.cards, h.approvals
+	return healed, true
 }
 
 // healer goes once over the messages of a valid body. It joins those of each answer that has

@@ -1,0 +1,218 @@
+// Package approvalcaddy is the Caddy module http.handlers.hermes_approvals and its directive:
+// the page on which a user answers a question of the agent. It has the desk of the process.
+package approvalcaddy
+
+import (
+	"cmp"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
+
+	"github.com/hermes-sidecar/hermes-sidecar/approval"
+)
+
+func init() {
+	caddy.RegisterModule(new(ApprovalsHandler))
+}
+
+// ApprovalsHandler is the page on which a user answers what the Hermes agent asks: whether a
+// dangerous command may run. `GET <path>/<ticket>` shows the command and the answers that
+// Hermes offers; a button sends one. The links to it are made by the option `approvals` of
+// `hermes`, which may be on another site of the same Caddy. In a Caddyfile:
+//
+//	chat.example.com {
+//		basic_auth {
+//			alice $2a$14$Zkx19XLiW6VYouLHR5NmfOFU0z2GTNmpkT/5qqR7hx4IjWJPDhjvG
+//		}
+//		hermes_approvals
+//	}
+//
+// Whoever has a link can answer, so put a check of users in front of it, such as
+// `basic_auth` or `forward_auth`. A link works once, until Hermes waits no more. Opening it
+// answers nothing.
+//
+// Requests to the page are not in access logs, as the ticket is a secret; where a directive
+// in front refuses them, use `log_skip` there, too. All other requests pass. The page needs
+// no script.
+type ApprovalsHandler struct {
+	// The path in front of the ticket. Default: `/hermes/approve`.
+	Path string `json:"path,omitempty"`
+
+	// Who opens the page, as a text with placeholders, such as `{http.auth.user.id}`. A
+	// question that the option `approvals by` of `hermes` has for a user is then shown to
+	// that user only. Default: none.
+	By string `json:"by,omitempty"`
+
+	// Whether the page offers `always`, if Hermes does: the command, and those like it, then
+	// never need an approval again, whoever asks. Default: false.
+	AllowAlways bool `json:"allow_always,omitempty"`
+
+	desk   *approval.Desk // nil until Provision
+	logger *zap.Logger
+}
+
+// process has the tickets of all configurations of the process, so that a reload ends none.
+var process = approval.NewDesk()
+
+// OfProcess returns the desk of the process.
+func OfProcess() *approval.Desk {
+	return process
+}
+
+// CaddyModule returns the Caddy module information.
+func (*ApprovalsHandler) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{
+		ID:  "http.handlers.hermes_approvals",
+		New: func() caddy.Module { return new(ApprovalsHandler) },
+	}
+}
+
+// Provision sets the defaults.
+func (h *ApprovalsHandler) Provision(ctx caddy.Context) error {
+	h.desk, h.logger = process, ctx.Logger()
+	h.Path = cmp.Or(h.Path, "/hermes/approve")
+	return nil
+}
+
+// Validate reports an option whose value is not allowed.
+func (h *ApprovalsHandler) Validate() error {
+	if !strings.HasPrefix(h.Path, "/") || path.Clean(h.Path) != h.Path || h.Path == "/" || strings.ContainsAny(h.Path, "*{}?#%") {
+		return fmt.Errorf("invalid path %q: must be a path such as /hermes/approve, without a slash at its end, a pattern or placeholders", h.Path)
+	}
+	if _, rest, opens := strings.Cut(h.By, "{"); h.By != "" && (!opens || !strings.Contains(rest, "}")) {
+		return fmt.Errorf("invalid by %q: must have a placeholder, such as {http.auth.user.id}", h.By)
+	}
+	return nil
+}
+
+// maxForm is the size in bytes up to which the form of an answer is read.
+const maxForm = 1 << 10
+
+// ServeHTTP answers requests to the page.
+func (h *ApprovalsHandler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	id, ours := strings.CutPrefix(r.URL.Path, h.Path)
+	if !ours || id != "" && id[0] != '/' {
+		return next.ServeHTTP(w, r)
+	}
+	caddyhttp.SetVar(r.Context(), caddyhttp.LogSkipVar, true)
+	switch r.Method {
+	case http.MethodGet, http.MethodHead:
+		t, user, ok := h.find(r, strings.TrimPrefix(id, "/"))
+		if !ok {
+			return write(w, r, http.StatusNotFound, unknown)
+		}
+		v := t.View()
+		return write(w, r, statusOf(v.State), h.page(v, user, ""))
+	case http.MethodPost:
+		return h.answer(w, r, strings.TrimPrefix(id, "/"))
+	}
+	w.Header().Set("Allow", "GET, HEAD, POST")
+	return write(w, r, http.StatusMethodNotAllowed, page{Title: "Not allowed", Text: "This page can be opened, and its form can be sent."})
+}
+
+// answer answers a POST. What is wrong with the request itself is said before the ticket is
+// looked for, so that it says nothing about tickets.
+func (h *ApprovalsHandler) answer(w http.ResponseWriter, r *http.Request, id string) error {
+	if !isOwn(r) {
+		return write(w, r, http.StatusForbidden, page{Title: "Not sent", Text: "The answer came from another site, so it was not sent. Open the link itself, and answer there."})
+	}
+	choice, status := choiceOf(w, r)
+	if status != 0 {
+		return write(w, r, status, page{Title: "Not sent", Text: "This is no answer of the form on this page."})
+	}
+	t, user, ok := h.find(r, id)
+	if !ok {
+		return write(w, r, http.StatusNotFound, unknown)
+	}
+	result, err := approval.Refused, approval.ErrNotOffered
+	if choice != approval.Always || h.AllowAlways {
+		result, err = t.Answer(r.Context(), choice, approval.Page)
+	}
+	v := t.View()
+	fields := []zap.Field{zap.String("way", string(approval.Page)), zap.String("user", cmp.Or(user, identity(r))), zap.String("run_id", v.Request.RunID)}
+	switch {
+	case result == approval.Accepted:
+		h.logger.Info("approval answered", append(fields, zap.String("choice", string(choice)))...)
+		return write(w, r, http.StatusOK, said(choice))
+	case errors.Is(err, approval.ErrNotOffered):
+		return write(w, r, http.StatusUnprocessableEntity, h.page(v, user, "This answer is not offered here. Choose another one."))
+	case result == approval.Refused:
+		h.logger.Warn("an approval was not taken by the agent", append(fields, zap.Error(err))...)
+		return write(w, r, http.StatusBadGateway, h.page(v, user, "Hermes has not taken the answer. Try again."))
+	}
+	return write(w, r, http.StatusConflict, h.page(v, user, ""))
+}
+
+// find returns the ticket with an id that who asks may answer, and who that is.
+func (h *ApprovalsHandler) find(r *http.Request, id string) (t *approval.Ticket, user string, ok bool) {
+	if h.By != "" {
+		user = r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer).ReplaceAll(h.By, "")
+	}
+	t, ok = h.desk.Find(id)
+	if !ok {
+		return nil, user, false
+	}
+	if by := t.View().By; h.By != "" && by != "" && subtle.ConstantTimeCompare([]byte(by), []byte(user)) != 1 {
+		return nil, user, false
+	}
+	return t, user, true
+}
+
+// identity returns the user whom a directive in front has authenticated; "" if none has.
+func identity(r *http.Request) string {
+	id, _ := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer).GetString("http.auth.user.id")
+	return id
+}
+
+// isOwn reports whether a request comes from the page itself, as far as the browser says.
+func isOwn(r *http.Request) bool {
+	if site := r.Header.Values("Sec-Fetch-Site"); len(site) > 0 && (len(site) > 1 || site[0] != "same-origin") {
+		return false
+	}
+	origins := r.Header.Values("Origin")
+	if len(origins) == 0 {
+		return true
+	}
+	origin, err := url.Parse(origins[0])
+	return err == nil && len(origins) == 1 && r.Host != "" && strings.EqualFold(origin.Host, r.Host) &&
+		// A proxy in front may have ended TLS.
+		(origin.Scheme == "https" || origin.Scheme == "http" && r.TLS == nil)
+}
+
+// choiceOf returns the answer of a form, or the status that says why there is none.
+func choiceOf(w http.ResponseWriter, r *http.Request) (approval.Choice, int) {
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/x-www-form-urlencoded" {
+		return "", http.StatusUnsupportedMediaType
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxForm))
+	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+		return "", http.StatusRequestEntityTooLarge
+	}
+	form, formErr := url.ParseQuery(string(body))
+	if err != nil || formErr != nil || len(form) != 1 || len(form["choice"]) != 1 {
+		return "", http.StatusBadRequest
+	}
+	switch c := approval.Choice(form["choice"][0]); c {
+	case approval.Once, approval.Session, approval.Always, approval.Deny:
+		return c, 0
+	}
+	return "", http.StatusBadRequest
+}
+
+// statusOf is the status of a page that shows a ticket.
+func statusOf(s approval.State) int {
+	if s == approval.Over {
+		return http.StatusGone
+	}
+	return http.StatusOK
+}

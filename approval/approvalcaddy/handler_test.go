@@ -1,0 +1,370 @@
+package approvalcaddy_test
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"html"
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/hermes-sidecar/hermes-sidecar/approval"
+)
+
+// TestThePageShowsWhatIsAsked, with the answers that upstream offers, and answers nothing.
+func TestThePageShowsWhatIsAsked(t *testing.T) {
+	s := newSite(t, "hermes_approvals")
+	var u upstream
+	_, path := u.ticket(t, "rm -rf victim")
+	for range 3 {
+		a := s.get(path).want(200, "rm -rf victim", "recursive delete", "terminal", "59 minutes ",
+			`<html lang="en">`, "<title>May this command run? – Hermes</title>", `<meta name="viewport"`,
+			`value="once"`, `value="session"`, `value="deny"`, `!value="always"`,
+			"Everyone who has this link", "can answer for each other", "!<script", "!Marked characters", "!longer than")
+		css := regexp.MustCompile(`(?s)<style>(.*)</style>`).FindStringSubmatch(a.body)[1]
+		sum := sha256.Sum256([]byte(css))
+		for name, want := range map[string]string{
+			"Content-Type": "text/html; charset=utf-8", "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin",
+			"Content-Security-Policy": "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
+				"'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+		} {
+			if got := a.header.Get(name); got != want {
+				t.Errorf("%s: %q, want %q", name, got, want)
+			}
+		}
+		head := s.send("HEAD", path, "").want(200)
+		if head.body != "" || head.header.Get("Content-Length") != a.header.Get("Content-Length") {
+			t.Errorf("HEAD: %q, %v", head.body, head.header)
+		}
+		s.get(path + "?choice=once").want(200)
+		s.send("GET", path, "choice=once", form...).want(200)
+	}
+	if len(u.sent) != 0 {
+		t.Errorf("opening it has answered %q", u.sent)
+	}
+}
+
+// TestAnswers: each choice is sent once and said in words.
+func TestAnswers(t *testing.T) {
+	s := newSite(t, "hermes_approvals {\n allow_always\n }")
+	for c, want := range map[approval.Choice][2]string{
+		approval.Once:    {"The command runs, once.", "The command was approved once."},
+		approval.Session: {"rest of the session", "approved for the session"},
+		approval.Always:  {"does not ask for commands like it again", "approved for always"},
+		approval.Deny:    {"<h1>Denied</h1>", "The command was denied."},
+	} {
+		var u upstream
+		_, path := u.ticket(t, "rm -rf victim")
+		s.get(path).want(200, `value="`+string(c)+`"`)
+		s.choose(path, c).want(200, want[0], "!<form", "!rm -rf")
+		s.get(path).want(200, "Already answered", want[1], "!<form", "!rm -rf")
+		for _, again := range all {
+			s.choose(path, again).want(409, "Already answered", want[1])
+		}
+		if len(u.sent) != 1 || u.sent[0] != c {
+			t.Errorf("%s: sent %q", c, u.sent)
+		}
+	}
+}
+
+// TestWhatHermesSaysBecomesWords.
+func TestWhatHermesSaysBecomesWords(t *testing.T) {
+	s := newSite(t, "hermes_approvals")
+	for name, test := range map[string]struct {
+		u      *upstream
+		status int
+		words  string
+		then   int
+		again  string
+	}{
+		"answered elsewhere": {&upstream{result: approval.AlreadyAnswered}, 409, "The answer came by another way.", 200, "Already answered"},
+		"too late":           {&upstream{result: approval.TooLate}, 409, "<h1>Too late</h1>", 410, "does not wait"},
+		"away":               {&upstream{err: errAway}, 502, "Hermes has not taken the answer. Try again.", 200, `value="once"`},
+	} {
+		_, path := test.u.ticket(t, "rm -rf victim")
+		t.Log(name)
+		s.choose(path, approval.Once).want(test.status, test.words, "!connection refused")
+		s.get(path).want(test.then, test.again)
+	}
+	// Hermes may refuse without an error, such as for credentials that no longer are valid.
+	var u upstream
+	_, path := u.ticket(t, "rm -rf victim")
+	u.result = approval.Refused
+	s.choose(path, approval.Once).want(502, "Hermes has not taken the answer. Try again.", `value="once"`)
+	u.result = approval.Accepted
+	s.choose(path, approval.Once).want(200, "Approved")
+}
+
+// TestWhatIsNoTicket has one answer, to the byte: shapes of all sorts, tickets that have
+// gone, and those of other users.
+func TestWhatIsNoTicket(t *testing.T) {
+	s := newSite(t, "hermes_approvals {\n by {http.request.header.User}\n }")
+	var u upstream
+	ticket, path := u.ticket(t, "rm -rf victim", func(a *approval.Asker, _ *approval.Request) { a.By = "alice" })
+	id := ticket.ID()
+	s.get(path, "User", "alice").want(200, "Only", "alice", "!Everyone")
+	never := strings.Repeat("A", 22)
+	want := s.get("/hermes/approve/"+never, "User", "alice").want(404, "Nothing to answer here", "!<form")
+	paths := []string{
+		"/hermes/approve", "/hermes/approve/", "/hermes/approve/x", "/hermes/approve//" + id, "/hermes/approve/" + id + "/", "/hermes/approve/" + id + "/x",
+		"/hermes/approve/" + id[:21], "/hermes/approve/" + id + "A", "/hermes/approve/" + id + "%00", "/hermes/approve/%20" + id, "/hermes/approve/x/../" + id,
+		"/hermes/approve/..%2f" + id, "/hermes/approve/" + id + "%0a", "/hermes/approve/" + strings.Repeat("A", 5000), "/hermes/approve/%ff%fe", "/hermes/approve/" + id + "=",
+	}
+	if upper := strings.ToUpper(id); upper != id {
+		paths = append(paths, "/hermes/approve/"+upper)
+	}
+	for _, p := range append(paths, path) {
+		user := "alice"
+		if p == path {
+			user = "mallory"
+		}
+		for _, a := range []answer{s.get(p, "User", user), s.choose(p, approval.Once, "User", user)} {
+			a.want(404)
+			a.header.Del("Date")
+			want.header.Del("Date")
+			if a.body != want.body || fmt.Sprint(a.header) != fmt.Sprint(want.header) {
+				t.Errorf("%.60s: %v\n%s\nwant %v\n%s", p, a.header, a.body, want.header, want.body)
+			}
+		}
+	}
+	for _, other := range [][]string{{"User", "alice "[:5] + "x"}, {"User", "Alice"}, nil} {
+		s.choose(path, approval.Once, other...).want(404)
+	}
+	if len(u.sent) != 0 {
+		t.Errorf("sent %q", u.sent)
+	}
+	s.choose(path, approval.Once, "User", "alice").want(200, "Approved")
+
+	// Without a user of its own, everyone may answer, and the page says so.
+	_, open := u.ticket(t, "rm -rf victim")
+	s.get(open, "User", "mallory").want(200, "Everyone who has this link", "!mallory")
+}
+
+// TestAPageThatDoesNotTellUsersApart shows the question of a user to each, and says so.
+func TestAPageThatDoesNotTellUsersApart(t *testing.T) {
+	s := newSite(t, "hermes_approvals")
+	var u upstream
+	_, path := u.ticket(t, "rm -rf victim", func(a *approval.Asker, _ *approval.Request) { a.By = "alice" })
+	s.get(path).want(200, "Everyone who has this link", "!alice")
+}
+
+// TestForeignSitesAnswerNothing: what a browser sends for them is refused, whatever the
+// ticket.
+func TestForeignSitesAnswerNothing(t *testing.T) {
+	s := newSite(t, "hermes_approvals")
+	var u upstream
+	_, path := u.ticket(t, "rm -rf victim")
+	post := func(path string, header ...string) answer {
+		return s.send("POST", path, "choice=once", append(header, form...)...)
+	}
+	for _, header := range [][]string{
+		{"Origin", "null"}, {"Origin", ""}, {"Origin", "http://evil.test"}, {"Origin", "http://page.test.evil.test"}, {"Origin", "http://page.test:8080"},
+		{"Origin", "ftp://page.test"}, {"Origin", "page.test"}, {"Origin", "://"}, {"Origin", "http://page.test", "Origin", "http://evil.test"},
+		{"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}, {"Sec-Fetch-Site", "none"}, {"Sec-Fetch-Site", ""},
+		{"Origin", "http://page.test", "Sec-Fetch-Site", "cross-site"}, {"Origin", "http://evil.test", "Sec-Fetch-Site", "same-origin"},
+		{"Sec-Fetch-Site", "same-origin", "Sec-Fetch-Site", "cross-site"},
+	} {
+		a, b := post(path, header...).want(403, "came from another site"), post("/hermes/approve/x", header...)
+		if a.body != b.body {
+			t.Errorf("%q: it says whether there is a ticket", header)
+		}
+	}
+	if len(u.sent) != 0 {
+		t.Fatalf("sent %q", u.sent)
+	}
+	for _, header := range [][]string{nil, {"Origin", "http://page.test"}, {"Origin", "https://page.test"}, {"Sec-Fetch-Site", "same-origin"}} {
+		_, path := u.ticket(t, "rm -rf victim")
+		post(path, header...).want(200, "Approved")
+	}
+}
+
+// TestWhatIsNoAnswer is refused before it is known whether there is a ticket.
+func TestWhatIsNoAnswer(t *testing.T) {
+	s := newSite(t, "hermes_approvals")
+	var u upstream
+	_, path := u.ticket(t, "rm -rf victim")
+	for _, test := range []struct {
+		method, kind, body string
+		status             int
+	}{
+		{"POST", "", "choice=once", 415},
+		{"POST", "text/plain", "choice=once", 415},
+		{"POST", "application/json", `{"choice":"once"}`, 415},
+		{"POST", "multipart/form-data; boundary=x", "choice=once", 415},
+		{"POST", "application/x-www-form-urlencoded; charset", "choice=once", 415},
+		{"POST", form[1], "", 400},
+		{"POST", form[1], "choice=", 400},
+		{"POST", form[1], "choice=ONCE", 400},
+		{"POST", form[1], "choice=approve", 400},
+		{"POST", form[1], "choice=deny&choice=once", 400},
+		{"POST", form[1], "choice=once&x=y", 400},
+		{"POST", form[1], "choice=once;choice=deny", 400},
+		{"POST", form[1], "choice=%zz", 400},
+		{"POST", form[1], "choice=once" + strings.Repeat("&", 1<<10), 413},
+		{"PUT", form[1], "choice=once", 405},
+		{"PATCH", form[1], "choice=once", 405},
+		{"DELETE", form[1], "choice=once", 405},
+		{"OPTIONS", form[1], "choice=once", 405},
+		{"BREW", form[1], "choice=once", 405},
+	} {
+		a := s.send(test.method, path+"?choice=once", test.body, "Content-Type", test.kind).want(test.status, "!rm -rf")
+		b := s.send(test.method, "/hermes/approve/x", test.body, "Content-Type", test.kind)
+		if a.body != b.body || test.status == 405 && a.header.Get("Allow") != "GET, HEAD, POST" {
+			t.Errorf("%s %q: %v\n%s\nand without a ticket\n%s", test.method, test.body, a.header, a.body, b.body)
+		}
+	}
+	if len(u.sent) != 0 {
+		t.Errorf("sent %q", u.sent)
+	}
+	s.send("POST", path, "choice=deny", "Content-Type", "Application/X-WWW-Form-Urlencoded; charset=UTF-8").want(200, "Denied")
+}
+
+// TestChoicesThatAreNotOffered: by upstream, or by the page.
+func TestChoicesThatAreNotOffered(t *testing.T) {
+	s := newSite(t, "hermes_approvals")
+	var u upstream
+	_, path := u.ticket(t, "rm -rf victim")
+	s.get(path).want(200, `!value="always"`)
+	s.choose(path, approval.Always).want(422, "not offered here", `value="once"`)
+	_, path = u.ticket(t, "rm -rf victim", func(_ *approval.Asker, q *approval.Request) { q.Choices = []approval.Choice{approval.Once} })
+	s.get(path).want(200, `value="once"`, `!value="session"`, `value="deny"`)
+	s.choose(path, approval.Session).want(422, "not offered here")
+	_, path = u.ticket(t, strings.Repeat("x", 64<<10)+"y")
+	s.get(path).want(200, "longer than 64 KiB", `!value="once"`, `!value="session"`, `value="deny"`, "!xy")
+	s.choose(path, approval.Once).want(422, "not offered here")
+	if len(u.sent) != 0 {
+		t.Errorf("sent %q", u.sent)
+	}
+	s.choose(path, approval.Deny).want(200, "Denied")
+}
+
+// TestTwoAnswersAtOnce: one is sent, and the other one learns that.
+func TestTwoAnswersAtOnce(t *testing.T) {
+	s := newSite(t, "hermes_approvals")
+	begun, goOn := make(chan bool), make(chan bool)
+	u := upstream{during: func() { begun <- true; <-goOn }}
+	_, path := u.ticket(t, "rm -rf victim")
+	var first sync.WaitGroup
+	first.Go(func() { s.choose(path, approval.Once).want(200, "Approved") })
+	<-begun
+	s.choose(path, approval.Deny).want(409, "An answer is on its way")
+	s.get(path).want(200, "An answer is on its way", "!<form")
+	goOn <- true
+	first.Wait()
+	if len(u.sent) != 1 || u.sent[0] != approval.Once {
+		t.Errorf("sent %q", u.sent)
+	}
+}
+
+// TestTicketsSurviveReloads, as the desk is the process's.
+func TestTicketsSurviveReloads(t *testing.T) {
+	s := newSite(t, "hermes_approvals")
+	var u upstream
+	_, path := u.ticket(t, "rm -rf victim")
+	s.load("hermes_approvals {\n allow_always\n }")
+	s.get(path).want(200, `value="always"`)
+	s.choose(path, approval.Always).want(200, "Approved")
+}
+
+// TestNoRequestOfThePageIsInAccessLogs, whatever it is; others are.
+func TestNoRequestOfThePageIsInAccessLogs(t *testing.T) {
+	s := newSite(t, "hermes_approvals")
+	var u upstream
+	ticket, path := u.ticket(t, "rm -rf victim")
+	s.get(path)
+	s.get(path + "/x")
+	s.get("/hermes/approve")
+	s.send("PUT", path, "")
+	s.choose(path, approval.Once, "Referer", "http://page.test"+path)
+	s.choose(path, approval.Once)
+	s.get("/hermes/approvers").want(299)
+	s.get("/other").want(299)
+	if err := caddy.Stop(); err != nil { // which writes all of it
+		t.Fatal(err)
+	}
+	log, err := os.ReadFile(s.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(log), "\n"); n != 2 || strings.Contains(string(log), ticket.ID()) {
+		t.Errorf("the log has %d lines:\n%s", n, log)
+	}
+}
+
+// TestOldAndOddRequests: HTTP/1.0 without a host, and others that no browser sends.
+func TestOldAndOddRequests(t *testing.T) {
+	s := newSite(t, "hermes_approvals")
+	var u upstream
+	_, path := u.ticket(t, "rm -rf victim")
+	if status, body := s.raw("GET " + path + " HTTP/1.0\r\n\r\n"); !strings.HasSuffix(status, "200 OK") || !strings.Contains(body, "rm -rf victim") {
+		t.Errorf("%s\n%s", status, body)
+	}
+	post := "Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 11\r\n"
+	if status, _ := s.raw("POST " + path + " HTTP/1.0\r\nOrigin: http://\r\n" + post + "\r\nchoice=once"); !strings.HasSuffix(status, "403 Forbidden") || len(u.sent) != 0 {
+		t.Errorf("%s, sent %q", status, u.sent)
+	}
+	if status, _ := s.raw("POST " + path + " HTTP/1.0\r\n" + post + "\r\nchoice=deny"); !strings.HasSuffix(status, "200 OK") || len(u.sent) != 1 {
+		t.Errorf("%s, sent %q", status, u.sent)
+	}
+}
+
+// TestNothingUpstreamSaysIsMarkup, wherever it stands.
+func TestNothingUpstreamSaysIsMarkup(t *testing.T) {
+	s := newSite(t, "hermes_approvals")
+	var u upstream
+	for _, evil := range []string{
+		"</code></pre><script>alert(1)</script>", `"><img src=x onerror=alert(1)>`, "</style><style>*{display:none}", "<!--", "]]>", "{{.ID}}", "&lt;b&gt;", "</title>",
+		"'\"`", "<form action=//evil.test>", "<base href=//evil.test>", "</main>\u0000<svg/onload=alert(1)>",
+	} {
+		_, path := u.ticket(t, evil, func(_ *approval.Asker, q *approval.Request) { q.Description, q.Tool = evil, evil })
+		a := s.get(path).want(200)
+		_, body, _ := strings.Cut(a.body, "<body>")
+		tags := regexp.MustCompile(`<[^>]*>`).FindAllString(body, -1)
+		for _, tag := range tags {
+			if !regexp.MustCompile(`^</?(main|h1|h2|p|pre|code|strong|form|button|mark|body|html)\b[^<]*>$`).MatchString(tag) {
+				t.Errorf("%q: a tag %q", evil, tag)
+			}
+		}
+		shown := html.UnescapeString(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(body, ""))
+		if got := strings.Count(shown, strings.ReplaceAll(evil, "\x00", "[U+0000]")); got != 3 {
+			t.Errorf("%q: shown %d times in\n%s", evil, got, shown)
+		}
+	}
+}
+
+// TestRequestsElsewherePass.
+func TestRequestsElsewherePass(t *testing.T) {
+	s := newSite(t, "hermes_approvals /ask")
+	var u upstream
+	ticket, path := u.ticket(t, "rm -rf victim")
+	for _, p := range []string{path, "/", "/asks", "/ASK/" + ticket.ID(), "/x/ask/" + ticket.ID()} {
+		s.get(p).want(299)
+		s.send("POST", p, "choice=once", form...).want(299)
+	}
+	s.get("/ask/"+ticket.ID()).want(200, "rm -rf victim")
+	s.choose("/ask/"+ticket.ID(), approval.Once).want(200)
+}
+
+// TestChecksInFrontAreAsked: the page stands behind what authenticates, whatever the order in
+// the Caddyfile.
+func TestChecksInFrontAreAsked(t *testing.T) {
+	s := newSite(t, `hermes_approvals {
+		by {http.auth.user.id}
+	}
+	basic_auth bcrypt {
+		alice $2a$04$WJTnnbZ6ZZ4kGqHmBQxGAu6Kbtb5jxEJNRSzYiUFq8v1L4F0PPq9y
+	}`)
+	var u upstream
+	_, path := u.ticket(t, "rm -rf victim")
+	s.get(path).want(http.StatusUnauthorized, "!rm -rf")
+	s.choose(path, approval.Once).want(http.StatusUnauthorized)
+	if len(u.sent) != 0 {
+		t.Errorf("sent %q", u.sent)
+	}
+}
