@@ -1,8 +1,6 @@
 package approvals
 
 import (
-	"encoding/json"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -23,7 +21,7 @@ func TestLink(t *testing.T) {
 	for choice, ran := range map[string]int{"once": 1, "session": 1, "always": 1, "deny": 0} {
 		t.Run(choice, func(t *testing.T) {
 			t.Parallel()
-			p := newPlace(t, byLink)
+			p := newPlace(t, byLink, onPage+"allow_always")
 			p.script("go", asksOnce(danger))
 			me := person{t: t, at: p, key: "key-1"}
 			a := me.asks("go").wait()
@@ -36,7 +34,7 @@ func TestLink(t *testing.T) {
 			}
 			p.wantRan(t, danger, 0)
 			if got := me.presses(a.url, choice); got.status != http.StatusOK {
-				t.Errorf("pressed: %d %s", got.status, got.words())
+				t.Fatalf("pressed: %d %s", got.status, got.words())
 			}
 			answer := a.ends()
 			answer.CheckGood(t)
@@ -51,18 +49,16 @@ func TestLink(t *testing.T) {
 	}
 }
 
-// TestReply: the answer ends with a code, and the next message brings the rest of it, streamed or not.
+// TestReply: the answer ends with a code, and the next message brings the rest of it.
 func TestReply(t *testing.T) {
 	for _, test := range []struct {
-		reply  string
-		stream bool
-		ran    int
-		after  string
+		reply string
+		ran   int
+		after string
 	}{
-		{"approve CODE", true, 1, "Done: once"},
-		{" \n approve CODE \n", true, 1, "Done: once"},
-		{"deny CODE", true, 0, "Done: deny"},
-		{"approve CODE", false, 1, "Done: once"},
+		{"approve CODE", 1, "Done: once"},
+		{" \n approve CODE \n", 1, "Done: once"},
+		{"deny CODE", 0, "Done: deny"},
 	} {
 		t.Run(test.reply, func(t *testing.T) {
 			t.Parallel()
@@ -75,15 +71,10 @@ func TestReply(t *testing.T) {
 			if first.code == "" || !strings.Contains(before.Content, "`approve "+first.code+"`") || textOf(before) != "Let me see." {
 				t.Fatalf("the code %q is not in %q", first.code, before.Content)
 			}
-			p.wantRan(t, danger, 0)
-			chat := said{"go", before.Content, strings.ReplaceAll(test.reply, "CODE", first.code)}
-			if test.stream {
-				after := me.asks(chat...).ends()
-				after.CheckGood(t)
-				if got := strings.TrimSpace(after.Content); got != test.after {
-					t.Errorf("the rest is %q, want %q", got, test.after)
-				}
-			} else if got := me.posts(chat.body(false)).whole(); strings.TrimSpace(got) != test.after {
+			p.unanswered(t, "the end of the answer")
+			after := me.asks("go", before.Content, strings.ReplaceAll(test.reply, "CODE", first.code)).ends()
+			after.CheckGood(t)
+			if got := strings.TrimSpace(after.Content); got != test.after {
 				t.Errorf("the rest is %q, want %q", got, test.after)
 			}
 			p.wantRan(t, danger, test.ran)
@@ -94,18 +85,21 @@ func TestReply(t *testing.T) {
 	}
 }
 
-// whole is the text of an answer that is not streamed.
-func (h *held) whole() string {
-	h.t.Helper()
-	var a struct {
-		Object  string
-		Choices []struct{ Message struct{ Content string } }
+// TestReplyThatIsNotStreamed is a request like any other, without the code. The reply still counts.
+func TestReplyThatIsNotStreamed(t *testing.T) {
+	p := newPlace(t, byReply)
+	p.script("go", asksOnce(danger))
+	me := person{t: t, at: p, key: "key-1"}
+	first := me.asks("go").wait()
+	before := first.ends()
+	chat := said{"go", before.Content, "approve " + first.code}
+	me.posts(chat.body(false)).All()
+	p.unanswered(t, "a reply that is not streamed")
+	if sent := p.sent(); len(sent) != 2 || strings.Contains(sent[1], first.code) {
+		t.Errorf("the agent has got %q", sent)
 	}
-	body, err := io.ReadAll(h.In)
-	if err != nil || json.Unmarshal(body, &a) != nil || a.Object != "chat.completion" || len(a.Choices) != 1 {
-		h.t.Fatalf("not an answer: %v, %s %s", err, h.Status, harness.Clip(string(body)))
-	}
-	return a.Choices[0].Message.Content
+	me.asks(chat...).ends().CheckGood(t)
+	p.wantRan(t, danger, 1)
 }
 
 // TestSeveralReplies: each command of a run has a code of its own.

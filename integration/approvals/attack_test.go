@@ -209,6 +209,7 @@ func TestForgeries(t *testing.T) {
 		"a guess":        func() sheet { return me.presses(p.page+"/hermes/approve/AAAAAAAAAAAAAAAAAAAAAA", "once") },
 		"a beginning":    func() sheet { return me.presses(a.url[:len(a.url)-1], "once") },
 		"more":           func() sheet { return me.presses(a.url+"A", "once") },
+		"always":         func() sheet { return me.presses(a.url, "always") },
 		"another choice": func() sheet { return me.presses(a.url, "Once") },
 		"no choice":      func() sheet { return me.presses(a.url, "") },
 		"two choices": func() sheet {

@@ -132,7 +132,7 @@ func (q *sequence) read(r *held, err error) bool {
 	q.busy.Go(func() {
 		defer is(false)
 		for {
-			e, err := r.Next()
+			e, err := r.next()
 			if err != nil {
 				return
 			}
@@ -180,7 +180,7 @@ func (q *sequence) act() func() {
 	drain := func(who person, body string) {
 		if r, err := who.tries(body); err == nil {
 			for err == nil {
-				_, err = r.Next()
+				_, err = r.next()
 			}
 			r.Leave()
 		}

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,6 +32,7 @@ const (
 	byLink  = "approvals link PAGE text"
 	byReply = "approvals reply"
 	byUser  = "approvals by {header.X-User}"
+	onPage  = "page: " // begins a line of the page
 )
 
 // newPlace starts a sidecar whose handler has those lines.
@@ -43,10 +45,18 @@ func newPlace(t testing.TB, lines ...string) *place {
 func newPlaceOf(t testing.TB, a *agent, lines ...string) *place {
 	t.Helper()
 	p := &place{agent: a}
+	var ofPage []string
+	lines = slices.DeleteFunc(slices.Clone(lines), func(line string) bool {
+		line, ok := strings.CutPrefix(line, onPage)
+		if ok {
+			ofPage = append(ofPage, line)
+		}
+		return ok
+	})
 	api, page := harness.FreePort(t), harness.FreePort(t)
 	p.api, p.page = "http://"+api, "http://"+page
-	text := "{\n\tadmin off\n}\n" + sidecar.OnLoopback(api) + "\tlog\n\thermes_resume\n\thermes {\n\t\t" + strings.Join(lines, "\n\t\t") +
-		"\n\t}\n\treverse_proxy " + p.addr + "\n}\n" + sidecar.OnLoopback(page) + "\tlog\n\thermes_approvals\n}\n"
+	text := "{\n\tadmin off\n}\n" + sidecar.OnLoopback(api) + "\tlog\n\thermes_resume {\n\t\talways chat 1m\n\t}\n\thermes {\n\t\t" + strings.Join(lines, "\n\t\t") +
+		"\n\t}\n\treverse_proxy " + p.addr + "\n}\n" + sidecar.OnLoopback(page) + "\tlog\n\thermes_approvals {\n\t\t" + strings.Join(ofPage, "\n\t\t") + "\n\t}\n}\n"
 	p.caddy = sidecar.RunCaddyfile(t, t.TempDir(), strings.ReplaceAll(text, "PAGE", p.page+"/hermes/approve"))
 	return p
 }
@@ -111,11 +121,31 @@ type held struct {
 func (h *held) wait() *held {
 	h.t.Helper()
 	for {
-		e := h.Frame()
-		h.read.WriteString(e.Raw)
+		e, err := h.next()
+		if err != nil {
+			h.t.Fatalf("instead of a question: %v after %q", err, h.read.String())
+		}
 		if e.Name == "approval.request" {
 			h.url, h.code = offered(e.Data)
 			return h
+		}
+	}
+}
+
+// next reads an event.
+func (h *held) next() (e strict.Event, err error) {
+	for {
+		raw := ""
+		for line := ""; line != "\n" && err == nil; {
+			line, err = h.In.ReadString('\n')
+			raw += line
+		}
+		h.read.WriteString(raw)
+		if err != nil {
+			return e, err
+		}
+		if raw = notOfEvents.ReplaceAllString(raw, ""); raw != "" {
+			return strict.Parse(raw)
 		}
 	}
 }
@@ -206,7 +236,7 @@ func browse(method, page, body string, header ...string) (sheet, error) {
 
 // textOf is the text of an answer without the paragraph that asks.
 func textOf(a *strict.Answer) string {
-	return strings.TrimSpace(paragraph.ReplaceAllString(a.Content, ""))
+	return strings.TrimSpace(paragraph.ReplaceAllString(a.Content, " "))
 }
 
 // paragraph is what the sidecar adds to the text of an answer.

@@ -28,9 +28,8 @@ func TestRealApprovals(t *testing.T) {
 		{"what Hermes answers", h.bareAnswers},
 		{"link, once", func(t *testing.T) { h.link(t, "once") }},
 		{"link, deny", func(t *testing.T) { h.link(t, "deny") }},
-		{"reply, approve", func(t *testing.T) { h.reply(t, "approve", false) }},
-		{"reply, approve, not streamed", func(t *testing.T) { h.reply(t, "approve", true) }},
-		{"reply, deny", func(t *testing.T) { h.reply(t, "deny", false) }},
+		{"reply, approve", func(t *testing.T) { h.reply(t, "approve") }},
+		{"reply, deny", func(t *testing.T) { h.reply(t, "deny") }},
 		{"reply, two commands", h.replies},
 		{"strangers", h.strangers},
 		{"run", h.inRun},
@@ -110,7 +109,7 @@ func (h *approvalLab) serve(t testing.TB, upstream string) {
 	offers, links, pages := harness.FreePort(t), harness.FreePort(t), harness.FreePort(t)
 	h.offers, h.links, h.pages = "http://"+offers, "http://"+links, "http://"+pages
 	site := func(listen string, lines ...string) string {
-		return sidecar.OnLoopback(listen) + "\tlog\n\thermes_resume\n\thermes {\n\t\tstatus_line on\n\t\tapprovals link " + h.pages + "/hermes/approve text\n\t\t" +
+		return sidecar.OnLoopback(listen) + "\tlog\n\thermes_resume {\n\t\talways chat 1m\n\t}\n\thermes {\n\t\tstatus_line on\n\t\tapprovals link " + h.pages + "/hermes/approve text\n\t\t" +
 			strings.Join(lines, "\n\t\t") + "\n\t}\n\treverse_proxy " + upstream + "\n}\n"
 	}
 	h.caddy = sidecar.RunCaddyfile(t, t.TempDir(), "{\n\tadmin off\n}\n"+site(offers, "approvals reply")+site(links)+
@@ -223,7 +222,7 @@ func codeIn(t testing.TB, text string) string {
 }
 
 // reply has the program answer with its next request.
-func (h *approvalLab) reply(t *testing.T, verb string, whole bool) {
+func (h *approvalLab) reply(t *testing.T, verb string) {
 	gone := h.victim(t)
 	question := h.question(dangerous)
 	first := h.asks(map[string]any{"prompt": question})
@@ -233,8 +232,8 @@ func (h *approvalLab) reply(t *testing.T, verb string, whole bool) {
 	code := codeIn(t, first.Text)
 	before := len(h.model.sent())
 	chat := []string{question, first.Text, verb + " " + code}
-	rest := h.asks(map[string]any{"messages": turnsOf(chat...), "whole": whole})
-	if rest.Error != nil || rest.hung || strings.TrimSpace(rest.Text) != "So it is." || !whole && rest.Finish != "stop" {
+	rest := h.asks(map[string]any{"messages": turnsOf(chat...)})
+	if rest.Error != nil || rest.hung || strings.TrimSpace(rest.Text) != "So it is." || rest.Finish != "stop" {
 		t.Errorf("openai-python sees %+v", rest)
 	}
 	if gone() != (verb == "approve") {
