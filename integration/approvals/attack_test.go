@@ -186,7 +186,8 @@ func TestForgeries(t *testing.T) {
 	a := me.asks("go").wait()
 	form := url.Values{"choice": {"once"}}.Encode()
 	const formType = "application/x-www-form-urlencoded"
-	upper := strings.ToUpper(a.url[len(p.page):])
+	at := strings.LastIndex(a.url, "/")
+	upper := a.url[:at] + strings.ToUpper(a.url[at:])
 	for name, try := range map[string]func() sheet{
 		"GET":             func() sheet { return me.visits(a.url + "?choice=once") },
 		"GET with a body": func() sheet { return me.browses(http.MethodGet, a.url, form, "Content-Type", formType) },
@@ -205,7 +206,7 @@ func TestForgeries(t *testing.T) {
 		"same-site": func() sheet {
 			return me.browses(http.MethodPost, a.url, form, "Content-Type", formType, "Sec-Fetch-Site", "same-site")
 		},
-		"upper case":     func() sheet { return me.presses(p.page+upper, "once") },
+		"upper case":     func() sheet { return me.presses(upper, "once") },
 		"a guess":        func() sheet { return me.presses(p.page+"/hermes/approve/AAAAAAAAAAAAAAAAAAAAAA", "once") },
 		"a beginning":    func() sheet { return me.presses(a.url[:len(a.url)-1], "once") },
 		"more":           func() sheet { return me.presses(a.url+"A", "once") },
@@ -272,7 +273,7 @@ func TestHostileCommands(t *testing.T) {
 			if n := strings.Count(s.text, "<"); name != "long" && n > elements+8*strings.Count(hermes.ASCII(command), `\`) {
 				t.Errorf("the page has %d elements, want %d: %s", n, elements, s.text)
 			}
-			for _, bad := range []string{"<script>alert", "<img", "evil.example method", "\u202e", "\u2066", "\x1b", "\x00", "\u200b", "\r"} {
+			for _, bad := range []string{"<script>alert", "<img", "<form action=https", "\u202e", "\u2066", "\x1b", "\x00", "\u200b", "\r"} {
 				if strings.Contains(s.text, bad) {
 					t.Errorf("%q is on the page: %s", bad, s.text)
 				}
@@ -347,7 +348,6 @@ func TestNothingIsTold(t *testing.T) {
 	me.presses(first.url, "once")
 	chat := said{"go", before.Content, "approve " + first.code, after.Content, "Thank you."}
 	me.asks(chat...).ends()
-	me.posts(said{"### Task:\nGenerate a title.\nUSER: go\nASSISTANT: " + before.Content + "\nUSER: approve " + first.code}.body(false)).All()
 	for name, secret := range map[string]string{"the ticket": ticket, "the code": first.code} {
 		for i, body := range p.sent() {
 			if strings.Contains(body, secret) {

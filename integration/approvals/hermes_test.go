@@ -52,6 +52,7 @@ type question struct {
 	waits       bool
 	choices     []string // that were accepted: one at most
 	ran         int
+	died        bool // the agent has, before it ran or did not
 	answered    chan string
 }
 
@@ -258,7 +259,7 @@ func (a *agent) expire(q *question) string {
 func (a *agent) gone(q *question) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	q.waits = false
+	q.waits, q.died = false, true
 }
 
 // firstOf is a command as the label of a tool shows it.
@@ -294,6 +295,7 @@ type record struct {
 	key, user, prompt, command string
 	choices                    []string
 	ran                        int
+	died                       bool
 }
 
 // records returns all that was asked so far, in order.
@@ -302,7 +304,7 @@ func (a *agent) records() (all []record) {
 	defer a.mu.Unlock()
 	for _, r := range a.runs {
 		for _, q := range r.asked {
-			all = append(all, record{r.key, r.user, r.prompt, q.command, slices.Clone(q.choices), q.ran})
+			all = append(all, record{r.key, r.user, r.prompt, q.command, slices.Clone(q.choices), q.ran, q.died})
 		}
 	}
 	return all
