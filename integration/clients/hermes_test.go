@@ -402,7 +402,7 @@ func (w *wire) more(to any) {
 	b := make([]byte, 4<<10)
 	n, err := w.Body.Read(b)
 	w.read.Write(b[:n])
-	if err != nil {
+	if n == 0 && err != nil {
 		w.t.Fatalf("no %q, but %s: %v", to, w.read.String(), err)
 	}
 }
@@ -417,12 +417,12 @@ func (w *wire) rest() string {
 	return w.read.String()
 }
 
-// frame reads on to the end of a named event and returns its data.
+// frame reads on to a named event and returns its data, which is one line.
 func (w *wire) frame(name string) string {
 	w.t.Helper()
 	for {
 		_, after, _ := strings.Cut(w.read.String(), "event: "+name+"\ndata: ")
-		if data, _, whole := strings.Cut(after, "\n\n"); whole {
+		if data, _, whole := strings.Cut(after, "\n"); whole {
 			return data
 		}
 		w.more(name)
