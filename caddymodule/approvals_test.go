@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"bufio"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -19,7 +20,6 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/hermes-sidecar/hermes-sidecar/approval"
-	"github.com/hermes-sidecar/hermes-sidecar/approval/approvalcaddy"
 )
 
 const dangerous = "rm -rf victim"
@@ -27,7 +27,8 @@ const dangerous = "rm -rf victim"
 // asking022 is an agent that asks before each command, as Hermes 0.22 does in chats: it waits for
 // the answer, in the stream of the chat, and knows the run by the id of the completion.
 type asking022 struct {
-	t *testing.T
+	t    *testing.T
+	name string // of its runs: the desk is the process's
 
 	mu       sync.Mutex
 	n        int
@@ -40,7 +41,7 @@ type asking022 struct {
 const agentKey = "Bearer agent"
 
 func newAsking022(t *testing.T) (*asking022, string) {
-	a := &asking022{t: t, pending: map[string]chan string{}, over: map[string]bool{}}
+	a := &asking022{t: t, name: rand.Text(), pending: map[string]chan string{}, over: map[string]bool{}}
 	server := httptest.NewServer(a)
 	t.Cleanup(server.Close)
 	return a, strings.TrimPrefix(server.URL, "http://")
@@ -99,7 +100,7 @@ func (a *asking022) chat(w http.ResponseWriter, r *http.Request) {
 	}
 	a.mu.Lock()
 	a.n++
-	id := fmt.Sprintf("chatcmpl-%d", a.n)
+	id := fmt.Sprintf("chatcmpl-%s-%d", a.name, a.n)
 	last := asked.Messages[len(asked.Messages)-1].Content
 	a.requests = append(a.requests, last)
 	choice := make(chan string, 1)
@@ -205,7 +206,7 @@ func runApprovals(t *testing.T, upstream, directives string) *approvalSite {
 func (s *approvalSite) load(upstream, directives string) {
 	s.t.Helper()
 	config, err := adapt(fmt.Sprintf("{\n\tadmin off\n\tpersist_config off\n\tstorage file_system %s\n\tlog {\n\t\toutput file %s\n\t\tlevel DEBUG\n\t}\n}\nhttp:// {\n\tbind %s\n\tlog\n\t%s\n\treverse_proxy %s\n}\n",
-		s.t.TempDir(), s.log, s.addr, directives, upstream))
+		filepath.Dir(s.log), s.log, s.addr, directives, upstream))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -310,24 +311,43 @@ func (a *answerOf) text() string {
 			running--
 		}
 	}
-	if !strings.Contains(all, `"finish_reason":"stop"`) && !strings.Contains(all, `"finish_reason": "stop"`) || !strings.HasSuffix(all, "data: [DONE]\n\n") || running != 0 {
+	if !strings.Contains(all, `"finish_reason":"stop"`) && !strings.Contains(all, `"finish_reason": "stop"`) || !strings.Contains(all, "data: [DONE]\n") || running != 0 {
 		a.t.Errorf("the answer is not whole, %d tools are open:\n%s", running, all)
 	}
 	return text.String()
 }
 
-// click answers the ticket of a link as its page does.
-func click(t *testing.T, link string, c approval.Choice) (approval.Result, error) {
-	t.Helper()
-	ticket, ok := approvalcaddy.OfProcess().Find(link[strings.LastIndexByte(link, '/')+1:])
-	if !ok {
-		t.Fatalf("no ticket for %s", link)
+// click opens the page of a link and presses a button, as a browser does, and returns the title of
+// the page that follows.
+func (s *approvalSite) click(link string, c approval.Choice) string {
+	s.t.Helper()
+	path := strings.TrimPrefix(link, "https://hermes.example.com")
+	do := func(r *http.Request, err error) string {
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		res, err := s.client.Do(r)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		defer res.Body.Close()
+		b, err := io.ReadAll(res.Body)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		_, title, _ := strings.Cut(string(b), "<h1>")
+		title, _, _ = strings.Cut(title, "</h1>")
+		return title
 	}
-	return ticket.Answer(t.Context(), c, approval.Page)
+	do(http.NewRequest(http.MethodGet, "http://caddy"+path, nil))
+	r, err := http.NewRequest(http.MethodPost, "http://caddy"+path, strings.NewReader("choice="+string(c)))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Origin", "http://caddy")
+	return do(r, err)
 }
 
 const (
-	linked  = "hermes {\n\t\tapprovals link https://hermes.example.com/hermes/approve\n\t}"
+	linked  = "hermes_approvals\n\thermes {\n\t\tapprovals link https://hermes.example.com/hermes/approve\n\t}"
 	replied = "hermes_resume {\n\t\talways chat 10s\n\t}\n\thermes {\n\t\tapprovals reply\n\t}"
 	// linkIn and codeIn find what the client is to use.
 	linkIn = `"hermes_approval_url":"(https://hermes\.example\.com/hermes/approve/[A-Za-z0-9_-]{22})"`
@@ -343,8 +363,8 @@ func TestLinkRunsTheTool(t *testing.T) {
 		a := site.chat(agentKey, "danger")
 		link := a.until(linkIn)
 		site.load(upstream, linked+"\n\theader X-Other 1")
-		if result, err := click(t, link, choice); result != approval.Accepted || err != nil {
-			t.Fatal(result, err)
+		if title, want := site.click(link, choice), map[string]string{"once": "Approved", "deny": "Denied"}[name]; title != want {
+			t.Fatalf("the page says %q, want %q", title, want)
 		}
 		if text := a.text(); text != "Let me remove it.\n\nSo it is: "+name+"." {
 			t.Errorf("%q", text)
@@ -352,8 +372,8 @@ func TestLinkRunsTheTool(t *testing.T) {
 		if ran := agent.commands() - before; ran != map[string]int{"once": 1}[name] {
 			t.Errorf("%d commands have run", ran)
 		}
-		if result, _ := click(t, link, approval.Once); result != approval.AlreadyAnswered {
-			t.Errorf("again: %v", result)
+		if title := site.click(link, approval.Once); title != "Already answered" {
+			t.Errorf("again: %q", title)
 		}
 		checkApprovalLog(t, site, link[strings.LastIndexByte(link, '/')+1:])
 	}
@@ -407,7 +427,7 @@ func TestReplyRunsTheTool(t *testing.T) {
 	if again != sentenceOfTheSecond+"\n\nSo it is: once." || agent.commands() != 1 {
 		t.Errorf("the second reply is answered by %q, and %d commands have run", again, agent.commands())
 	}
-	if got := agent.asked(); strings.Contains(got, code) {
+	if got := agent.asked(); !strings.HasSuffix(got, ", > approve "+code+", approve") {
 		t.Errorf("the agent was asked %s", got)
 	}
 	checkApprovalLog(t, site, code)
@@ -452,11 +472,11 @@ func TestLateReply(t *testing.T) {
 // TestReplyNeedsResume: without it the answer does not end.
 func TestReplyNeedsResume(t *testing.T) {
 	_, upstream := newAsking022(t)
-	site := runApprovals(t, upstream, "hermes {\n\t\tapprovals reply\n\t\tapprovals link https://hermes.example.com/hermes/approve text\n\t}")
+	site := runApprovals(t, upstream, "hermes_approvals\n\thermes {\n\t\tapprovals reply\n\t\tapprovals link https://hermes.example.com/hermes/approve text\n\t}")
 	a := site.chat(agentKey, "danger")
 	link := a.until(linkIn)
-	if result, err := click(t, link, approval.Session); result != approval.Accepted || err != nil {
-		t.Fatal(result, err)
+	if title := site.click(link, approval.Session); title != "Approved" {
+		t.Fatal(title)
 	}
 	if text := a.text(); strings.Contains(text, "reply `") || !strings.Contains(text, link) || !strings.Contains(text, "So it is: session.") {
 		t.Errorf("%q", text)
@@ -513,8 +533,8 @@ func TestWhatWaitsIsListed(t *testing.T) {
 	if got := list(); !strings.Contains(got, `"waiting_approvals":[{"tool":"terminal","seconds":`) || strings.Contains(got, dangerous) || strings.Contains(got, link[len(link)-22:]) {
 		t.Errorf("listed: %s", got)
 	}
-	if result, err := click(t, link, approval.Once); result != approval.Accepted || err != nil {
-		t.Fatal(result, err)
+	if title := site.click(link, approval.Once); title != "Approved" {
+		t.Fatal(title)
 	}
 	a.text()
 	if got := list(); strings.Contains(got, "waiting_approvals") {
@@ -528,7 +548,7 @@ func TestAgentThatNeverAsks(t *testing.T) {
 	var bodies []string
 	for _, directives := range []string{"hermes", strings.Replace(linked, "approve\n", "approve text\n\t\tapprovals reply\n", 1)} {
 		site := runApprovals(t, upstream, directives)
-		bodies = append(bodies, regexp.MustCompile(`chatcmpl-\d+`).ReplaceAllString(site.chat(agentKey, "hello").rest(), "chatcmpl"))
+		bodies = append(bodies, regexp.MustCompile(`chatcmpl-\w+-\d+`).ReplaceAllString(site.chat(agentKey, "hello").rest(), "chatcmpl"))
 	}
 	if bodies[0] != bodies[1] {
 		t.Errorf("%s\nwant\n%s", bodies[1], bodies[0])

@@ -6,7 +6,8 @@
 // package rewrite, how a response is guarded in package proxy, how an answer outlives its
 // connection in package resume.
 //
-// Its packages internal/telemetry (metrics, spans, logs, events, lists of streams) and
+// Its packages internal/telemetry (metrics, spans, logs, events, lists of streams),
+// internal/asking (who is asked for approvals, and how answers reach upstream) and
 // internal/usage (which upstreams and models report usage) do not know the Handler. All
 // configurations of a process share one value, process, with such as the open streams
 // (shared.go).

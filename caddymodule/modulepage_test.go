@@ -49,7 +49,7 @@ func modulePages(t *testing.T) map[string]*doc.Type {
 // and its default.
 func TestModulePages(t *testing.T) {
 	pages := modulePages(t)
-	for _, name := range []string{"Handler", "ResumeHandler", "ApprovalsHandler", "Transport", "AdminStreams"} {
+	for _, name := range []string{"Handler", "ResumeHandler", "ApprovalsHandler", "Transport", "AdminStreams", "ApprovalsHandler"} {
 		if pages[name] == nil {
 			t.Errorf("there is no page of %s", name)
 		}

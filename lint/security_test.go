@@ -233,9 +233,6 @@ var securityTests = map[string]string{
 	"the header of a stream in Redis, or the record of its request":       "TestLargeRecords",
 	"how long a stream stays in Redis":                                    "TestNothingStaysForEver",
 	"streams that continue without a client, max_detached":                "TestOneMoreThanMaxDetachedEndsWithItsClient TestRunsEndWhenNobodyComesBack",
-	"approvals that wait: of a stream, of a client, of all":               "TestTicketsAreBounded TestAThousandTickets",
-	"a command that waits for approval":                                   "TestLongCommandsCanOnlyBeDenied TestMemoryOfTickets",
-	"wrong codes of a client":                                             "TestFiveWrongCodesDeny",
 	"upstream's answer to an approval":                                    "TestReportIsBounded TestAnswerEndsWithItsTime",
 	"attempts to reach the upstream that asks":                            "TestAnotherUpstreamIsTriedAgain",
 	"the first chunk of the rest of an answer, which a sentence follows":  "TestLateRepliesSaySo",
@@ -250,5 +247,9 @@ var securityTests = map[string]string{
 	"a key, --key-file":                                                   "TestDoctorExaminesNothing",
 
 	"an answer to POST /v1/runs that names a run whose events are kept":                          "TestAnswersThatBeginNoRun",
+	"approvals that wait (hermes_approvals)":                                                     "TestTicketsAreBounded TestAThousandTickets TestMemoryOfTickets",
+	"what an approval keeps of its request":                                                      "TestLongCommandsCanOnlyBeDenied TestQuestionsWithoutIdsHaveNoTicket TestMemoryOfTickets",
+	"wrong codes in replies to an approval":                                                      "TestFiveWrongCodesDeny TestRepliesOfOthersCountNothing",
+	"the form on the page of an approval":                                                        "TestWhatIsNoAnswer",
 	"runs of /v1/runs whose events are read and kept at the same time, with clients and without": "TestManyRuns",
 }

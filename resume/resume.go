@@ -185,15 +185,16 @@ func (p *Resume) resume(w http.ResponseWriter, r *http.Request, resource string,
 // delete answers a request to end a stream.
 func (p *Resume) delete(w http.ResponseWriter, r *http.Request, resource, id string) error {
 	err := p.deleteLog(r, resource, id)
-	for ; err == nil || errors.Is(err, errUnknown); id = restOf(p.o.Secret, id) { // of a run that was split
-		rest := p.deleteLog(r, resource, restOf(p.o.Secret, id))
-		if errors.Is(rest, errUnknown) {
+	for err == nil || errors.Is(err, errUnknown) { // of a run that was split, what follows may be there
+		id = restOf(p.o.Secret, id)
+		rest := p.deleteLog(r, resource, id)
+		if rest != nil && err == nil { // most streams have no rest, so that it does not matter why
+			w.WriteHeader(http.StatusNoContent)
+			return nil
+		}
+		if err = rest; err != nil {
 			break
 		}
-		err = rest
-	}
-	if err == nil {
-		w.WriteHeader(http.StatusNoContent)
 	}
 	return err
 }

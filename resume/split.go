@@ -42,14 +42,15 @@ func NewSplit(ctx context.Context, hold time.Duration) *Split {
 	if x == nil || x.split != nil || !x.isSplittable() || !x.reserve() {
 		return nil
 	}
-	s := &Split{x: x, o: x.o, entry: x.entry, hold: hold}
-	e := &s.entry
-	e.ID = restOf(x.o.Secret, e.ID)
-	e.Key, e.KeyKeep, e.Body, e.Takes, e.Frees = Digest{}, 0, Digest{}, false, false
-	e.Keep = max(x.o.Keep, hold) // nothing repeats it, so that it need not go early, as an SDK's does
+	is := x.entry
+	s := &Split{x: x, o: x.o, hold: hold, entry: Entry{
+		ID: restOf(x.o.Secret, is.ID), Owner: is.Owner, Path: is.Path, Progress: is.Progress,
+		Keep:      max(x.o.Keep, hold), // not an SDK's: it has no key
+		MaxStream: is.MaxStream, MaxMemory: is.MaxMemory,
+	}}
 	ctx, stop := context.WithTimeout(x.ctx, splitPatience)
 	defer stop()
-	if _, s.log, _ = x.o.Store.Claim(ctx, *e, Run{x.readersOf(x.part + 1), x.cancel}); s.log == nil {
+	if _, s.log, _ = x.o.Store.Claim(ctx, s.entry, Run{x.readersOf(x.part + 1), x.cancel}); s.log == nil {
 		x.unreserve()
 		return nil
 	}
@@ -187,9 +188,7 @@ func (x *run) leaveAll(hold time.Duration) bool {
 	x.reserved, x.client, x.part = false, nil, x.part+1
 	x.readers, x.restReaders = x.restReaders, 0
 	x.detach = x.detachRest
-	if until := time.Now().Add(hold); until.After(x.held) {
-		x.held = until
-	}
+	x.held = time.Now().Add(hold)
 	if x.detached {
 		x.timer.Stop()
 	}

@@ -4,15 +4,19 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
 
@@ -142,6 +146,10 @@ func TestSplit(t *testing.T) {
 		synctest.Wait()
 		problemOf(t, l.rest(), http.StatusNotFound)
 		l.wantEmpty()
+		w := httptest.NewRecorder()
+		if err := split.Rest(w, httptest.NewRequest(http.MethodPost, chatPath, nil)); err != nil || w.Code != http.StatusNotFound {
+			t.Errorf("without resume in front it is %d, %v", w.Code, err)
+		}
 	})
 }
 
@@ -671,7 +679,7 @@ func TestSplitFreesTheKey(t *testing.T) {
 	}, func(t *testing.T, l *lab, s *splitter) {
 		first := l.send(post()).want(http.StatusOK)
 		first.next()
-		s.split(t)
+		split := s.split(t)
 		first.rest()
 		synctest.Wait()
 		second := l.send(post()).want(http.StatusOK)
@@ -679,6 +687,11 @@ func TestSplitFreesTheKey(t *testing.T) {
 			t.Error("the next request gets the stream again")
 		}
 		l.wantOpen(2)
+		for range 2 { // the rest is there for all that ask
+			r := l.send(request{method: http.MethodGet, path: otherPath + "/" + split.ID()}).want(http.StatusOK)
+			r.leave()
+			synctest.Wait()
+		}
 		// The first is gone, and its client can still end the run.
 		l.send(request{method: http.MethodDelete, path: otherPath + "/" + first.id()}).want(http.StatusNoContent)
 		if e := l.over(); e.Reason != resume.ReasonDeleted {
@@ -779,5 +792,313 @@ func TestSplitThatIsNeverDone(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// TestCancelledRunIsNotSplit, whether it is cancelled before the preparation or after.
+func TestCancelledRunIsNotSplit(t *testing.T) {
+	for name, late := range map[string]bool{"before": false, "after": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				may := make(chan struct{})
+				l := newLabAt(t, newPipes(), nil, func(w http.ResponseWriter, r *http.Request) error {
+					w.Header().Set("Content-Type", "text/event-stream")
+					_, _ = io.WriteString(w, chunk)
+					var split *resume.Split
+					if late {
+						split = resume.NewSplit(r.Context(), held)
+					}
+					<-may
+					if !late {
+						split = resume.NewSplit(r.Context(), held)
+					}
+					if (split != nil) != late || late && split.Do() {
+						t.Error("it is split")
+					}
+					return nil
+				})
+				r := l.send(chat(key, "k"))
+				r.next()
+				l.send(request{method: http.MethodDelete, path: chatPath + "/" + r.id()}).want(http.StatusNoContent)
+				may <- struct{}{}
+				checkFinish(t, r.rest(), r.id(), 2, "upstream_aborted")
+				if e := l.over(); e.Reason != resume.ReasonDeleted {
+					t.Errorf("%+v", e)
+				}
+				l.wantDetached(0)
+				l.wantEmpty()
+			})
+		})
+	}
+}
+
+// TestSlowClientOfASplit gets the whole of its stream after the run has ended, which does not concern
+// it.
+func TestSlowClientOfASplit(t *testing.T) {
+	splitting(t, 1, nil, func(t *testing.T, l *lab, s *splitter) {
+		s.large = strings.Repeat("x", 32<<10)
+		s.end = func() error { panic("boom") }
+		first := l.send(post(key, "k")).want(http.StatusOK)
+		s.split(t)
+		close(s.may)
+		if e := l.over(); e.Panicked == nil {
+			t.Errorf("%+v", e)
+		}
+		if got := first.rest(); strings.Count(got, "data: ") != 2 {
+			t.Errorf("it gets %d bytes", len(got))
+		}
+	})
+}
+
+// lostStore is a store that does not answer for a log.
+type lostStore struct {
+	resume.Store
+	id string
+}
+
+func (s *lostStore) Find(ctx context.Context, id string) (resume.Entry, error) {
+	if id == s.id {
+		return resume.Entry{}, errors.New("the storage is down")
+	}
+	return s.Store.Find(ctx, id)
+}
+
+// TestDeleteOfARestThatCannotBeReached says so if that is all there is to delete, and works when it is
+// sent again.
+func TestDeleteOfARestThatCannotBeReached(t *testing.T) {
+	store := &lostStore{}
+	splitting(t, 1, func(o *resume.Options) { store.Store, o.Store = o.Store, store }, func(t *testing.T, l *lab, s *splitter) {
+		first := l.send(post(key, "k"))
+		first.next()
+		store.id = s.split(t).ID()
+		q := request{method: http.MethodDelete, path: otherPath + "/" + first.id()}
+		l.send(q).want(http.StatusNoContent) // the first stream is gone
+		l.send(q).want(http.StatusServiceUnavailable)
+		l.wantOpen(1)
+		store.id = ""
+		l.send(q).want(http.StatusNoContent)
+		if e := l.over(); e.Reason != resume.ReasonDeleted {
+			t.Errorf("%+v", e)
+		}
+	})
+}
+
+// TestToolsOfARestEnd in the form that the first client has asked for.
+func TestToolsOfARestEnd(t *testing.T) {
+	const tool = `: hermes.tool.progress {"tool":"terminal","toolCallId":"call_1","status":"`
+	synctest.Test(t, func(t *testing.T) {
+		var split *resume.Split
+		l := newLabAt(t, newPipes(), nil, func(w http.ResponseWriter, r *http.Request) error {
+			if r.URL.Path == restPath {
+				return split.Rest(w, r)
+			}
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = io.WriteString(w, chunk)
+			split = resume.NewSplit(r.Context(), held)
+			split.Do()
+			_, _ = io.WriteString(w, chunk+tool+"running\"}\n\n")
+			<-r.Context().Done()
+			return context.Cause(r.Context())
+		})
+		l.send(chat(key, "k", proxy.ProgressHeader, "comment")).want(http.StatusOK).rest()
+		l.runs.Shutdown(1)
+		l.over()
+		if got := l.rest().rest(); !strings.Contains(got, tool+"running\"}\n"+tool+"completed\"}\ndata: {\"error\":") {
+			t.Errorf("the rest is\n%s", got)
+		}
+	})
+}
+
+// TestRandomSplits has runs split, given up, deleted and left at random, and clients read what comes
+// before and after at any time: each stream has its own events, to the byte, and nothing is left.
+func TestRandomSplits(t *testing.T) {
+	rounds, atOnce := 100, 8
+	if s := os.Getenv("HERMES_RESUME_SEQUENCES"); s != "" { // more of them
+		var err error
+		if rounds, err = strconv.Atoi(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	var all sync.WaitGroup
+	for worker := range atOnce {
+		all.Go(func() {
+			for round := worker; round < rounds && !t.Failed(); round += atOnce {
+				(&splits{t: t, seed: seed + uint64(round)}).run()
+			}
+		})
+	}
+	all.Wait()
+}
+
+// splits is a round of TestRandomSplits.
+type splits struct {
+	t    *testing.T
+	seed uint64
+
+	mu    sync.Mutex
+	rests []*resume.Split
+	ids   []string            // of all streams
+	want  map[string][]string // the events of each
+	ended map[string]bool     // whole
+	kills bool                // a client deletes a stream
+}
+
+func (s *splits) run() {
+	s.want, s.ended = map[string][]string{}, map[string]bool{}
+	r := rand.New(rand.NewPCG(s.seed, 0))
+	store, runs := resume.NewMemory(), new(resume.Runs)
+	o := resume.DefaultOptions()
+	o.Store, o.Runs, o.MaxDetached = store, runs, r.IntN(3)
+	s.kills = r.IntN(4) == 0
+	srv := httptest.NewServer(resume.New(o).Handler(http.HandlerFunc(s.serve)))
+	var all sync.WaitGroup
+	for c := range 5 {
+		all.Go(func() {
+			r := rand.New(rand.NewPCG(s.seed, uint64(c+1)))
+			for range 3 {
+				s.step(r, srv)
+			}
+		})
+	}
+	all.Wait()
+	runs.Shutdown(5 * time.Millisecond)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	srv.Close()
+	runs.Wait(ctx)
+	if st := runs.Stats(); runs.Open() != 0 || st.Detached != 0 || st.Readers != 0 {
+		s.t.Errorf("seed %d: %d are open, stats %+v", s.seed, runs.Open(), st)
+	}
+}
+
+// serve is upstream, and answers those that ask for the rest after a split.
+func (s *splits) serve(w http.ResponseWriter, q *http.Request) {
+	if q.URL.Path == restPath {
+		n, _ := strconv.Atoi(q.URL.RawQuery)
+		s.mu.Lock()
+		var split *resume.Split
+		if n < len(s.rests) {
+			split = s.rests[n]
+		}
+		s.mu.Unlock()
+		if split == nil || split.Rest(w, q) != nil {
+			w.WriteHeader(http.StatusNotFound)
+		}
+		return
+	}
+	s.mu.Lock()
+	r := rand.New(rand.NewPCG(s.seed, 1000+uint64(len(s.ids))))
+	s.mu.Unlock()
+	w.Header().Set("Content-Type", "text/event-stream")
+	var split *resume.Split
+	part := 0
+	for n := 1; n <= 12; n++ {
+		if r.IntN(3) == 0 {
+			time.Sleep(time.Duration(r.IntN(1000)) * time.Microsecond)
+		}
+		_, err := io.WriteString(w, event(1000*part+n))
+		if err != nil || q.Context().Err() != nil {
+			return
+		}
+		switch {
+		case split == nil && r.IntN(4) == 0:
+			if split = resume.NewSplit(q.Context(), time.Minute); split != nil {
+				s.mu.Lock()
+				s.rests = append(s.rests, split)
+				s.mu.Unlock()
+			}
+		case split == nil:
+		case r.IntN(12) == 0:
+			split.Release()
+			split = nil
+		case r.IntN(2) == 0:
+			if split.Do() {
+				part++
+			}
+			split = nil
+		}
+	}
+}
+
+// step does one thing as a client.
+func (s *splits) step(r *rand.Rand, srv *httptest.Server) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if r.IntN(4) == 0 { // it leaves, whatever there is
+		time.AfterFunc(time.Duration(r.IntN(6))*time.Millisecond, cancel)
+	}
+	s.mu.Lock()
+	rests, ids := len(s.rests), len(s.ids)
+	path, method := chatPath, http.MethodPost
+	switch what := r.IntN(4); {
+	case what <= 1 && rests > 0:
+		path = restPath + "?" + strconv.Itoa(r.IntN(rests))
+	case what == 2 && ids > 0:
+		method, path = http.MethodGet, chatPath+"/"+s.ids[r.IntN(ids)]
+		if s.kills {
+			method = http.MethodDelete
+		}
+	}
+	s.mu.Unlock()
+	req, err := http.NewRequestWithContext(ctx, method, srv.URL+path, strings.NewReader(asking))
+	if err != nil {
+		s.t.Error(err)
+		return
+	}
+	if path == chatPath {
+		req.Header.Set(key, strconv.Itoa(r.IntN(2)))
+	}
+	res, err := srv.Client().Do(req)
+	if err != nil {
+		return // it has left
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	id := res.Header.Get(resume.StreamHeader)
+	if res.StatusCode != http.StatusOK || id == "" {
+		if res.StatusCode != http.StatusNoContent && res.StatusCode != http.StatusNotFound {
+			s.t.Errorf("seed %d: %s %s", s.seed, res.Status, b)
+		}
+		return
+	}
+	s.got(id, string(b), err == nil)
+}
+
+// got checks what a client has of the stream with the id: events of one part, in order, as all others
+// have them.
+func (s *splits) got(id, text string, whole bool) {
+	text, _, failed := strings.Cut(text, `data: {"error"`)
+	whole = whole && !failed
+	var events []string
+	for e := range strings.SplitSeq(text, "\n\n") {
+		if strings.Contains(e, "id: "+id+"/") {
+			events = append(events, e)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	have, known := s.want[id]
+	if !known {
+		s.ids = append(s.ids, id)
+	}
+	for i := range min(len(have), len(events)) {
+		if have[i] != events[i] {
+			s.t.Errorf("seed %d: event %d of %s is %q, and %q", s.seed, i+1, id, events[i], have[i])
+		}
+	}
+	for i, e := range events {
+		n, _ := strconv.Atoi(strings.TrimPrefix(strings.SplitN(e, "\n", 2)[0], "data: "))
+		first, _ := strconv.Atoi(strings.TrimPrefix(strings.SplitN(events[0], "\n", 2)[0], "data: "))
+		if n != first+i || !strings.HasSuffix(e, "\nid: "+id+"/"+strconv.Itoa(i+1)) {
+			s.t.Errorf("seed %d: event %d of %s is %q after %d", s.seed, i+1, id, e, first)
+		}
+	}
+	if whole && len(events) < len(have) || s.ended[id] && len(events) > len(have) {
+		s.t.Errorf("seed %d: %s has %d events, and %d", s.seed, id, len(events), len(have))
+	}
+	if s.ended[id] = s.ended[id] || whole; len(events) > len(have) || !known {
+		s.want[id] = events
 	}
 }

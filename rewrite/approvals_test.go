@@ -158,6 +158,9 @@ func TestReplyEndsTheAnswer(t *testing.T) {
 		a, b := look(t, outs[0]), look(t, outs[1])
 		same(t, a.content, "Let me.\n\n"+paragraph, "contents")
 		same(t, b.content, "\n\nSo it is.", "contents of the rest")
+		if o.Progress == ProgressEnvelope && !o.Cards {
+			same(t, a.story(), "other text running running other completed completed text finish done", "stories")
+		}
 		for _, v := range []*view{a, b} {
 			v.checkLifecycle(t)
 			equal(t, strings.Join(v.finishes, " "), "stop", "the end")
@@ -174,6 +177,46 @@ func TestReplyEndsTheAnswer(t *testing.T) {
 		for _, out := range outs {
 			again, _ := anyAsking(t, out, o, chatParams, byAll)
 			same(t, strings.Join(again, ""), out, "twice and once")
+		}
+	}
+}
+
+// A reply does without the link if the text shall not have that. The event has both.
+func TestReplyAndLink(t *testing.T) {
+	outs, _ := anyAsking(t, waits("rm -rf x"), Options{}, chatParams, func(q ApprovalRequest) Approval { return Approval{URL: byLink(q).URL, Code: "K7QF-2M9D"} })
+	contains(t, outs[0], member+`,"hermes_approval_code":"K7QF-2M9D"`)
+	same(t, look(t, outs[0]).content, "Let me.\n\n`🔐 Approval needed` reply `approve K7QF-2M9D` or `deny K7QF-2M9D`: `rm -rf x`", "contents")
+	outs, _ = anyAsking(t, waits("rm -rf x"), Options{}, chatParams, byAll)
+	same(t, look(t, outs[0]).content, "Let me.\n\n`🔐 Approval needed` [approve or deny](https://h/approve/Tr1) or reply `approve K7QF-2M9D` or `deny K7QF-2M9D`: `rm -rf x`", "contents")
+}
+
+// After the paragraph a line begins, and after a split a message: imitations and tags count there, whatever was
+// before. An event that is a chunk asks for nothing, nor does the one after it.
+func TestTextAfterAnApproval(t *testing.T) {
+	for _, before := range []string{"a", "a\n```\n"} {
+		in := turn(text(before), approvalFrame("r1", "x"), text("`💻 ls`\n\nb"))
+		outs, _ := anyAsking(t, in, Options{}, chatParams, byReply)
+		same(t, look(t, outs[1]).content, "b", "contents of the rest")
+	}
+	outs, _ := anyAsking(t, turn(text("a"), approvalFrame("r1", "x"), text("`💻 ls`\n\nb")), Options{}, chatParams, byText)
+	same(t, look(t, outs[0]).content, "a\n\n`🔐 Approval needed` [approve or deny](https://h/approve/Tr1): `x`\n\nb", "contents")
+	outs, _ = anyAsking(t, turn(text("a"), approvalFrame("r1", "x"), text("<think>b</think>c")), Options{}, chatParams, byText)
+	same(t, look(t, outs[0]).reasoning, "b", "reasoning")
+	chunk := strings.Replace(strings.Replace(approvalFrame("r1", "x"), `{"command"`, `{`+envelopeOfTests+`, "command"`, 1), `["once", "session", "always", "deny"]`, `[{"index": 0, "delta": {"content": "c"}}]`, 1)
+	_, d := anyAsking(t, turn(chunk, named("hermes.status", `{"text": "x"}`)), Options{}, chatParams, byAll)
+	equal(t, len(d.asked), 0, "requests")
+}
+
+// What is done is explained.
+func TestApprovalsAreExplained(t *testing.T) {
+	var notes []Note
+	p := chatParams
+	p.Approvals, p.Split = &desk{answer: byReply}, func(out []byte) []byte { return out[:0] }
+	p.Explain = func(s Step) { notes = append(notes, s.Notes...) }
+	run(waits("rm -rf x"), Options{}, p, inOne, CauseEOF)
+	for _, want := range []string{"a request for approval: the answer asks the user", "the answer ends here; what follows is the answer to the reply"} {
+		if !slices.Contains(notes, Note{"2", want}) {
+			t.Errorf("no note %q in %v", want, notes)
 		}
 	}
 }
@@ -206,6 +249,8 @@ func TestRestOfASplitAnswer(t *testing.T) {
 	}
 	outs, d := anyAsking(t, begin+g2End("terminal", "c1")+g2Start("terminal", "💻", "y", "c2")+approvalFrame("r2", "y")+approvalFrame("r1", "x")+g2End("terminal", "c2")+text("b")+stop(),
 		Options{}, chatParams, byReply)
+	equal(t, strings.Count(strings.Join(outs, ""), "hermes_approval_code"), 2, "codes")
+	equal(t, d.asked[2].MayReply, false, "MayReply for a request that comes again")
 	if len(outs) != 3 || !slices.Equal(d.done, []string{"r1", "r2", ""}) {
 		t.Fatalf("%q, done %q", outs, d.done)
 	}
@@ -370,6 +415,9 @@ func TestApprovalsLeaveHistories(t *testing.T) {
 		` {"role": "tool", "tool_call_id": "c1", "content": "completed"}, {"role": "assistant", "content": "` + reply + `"}]}`
 	healed, _ = heal(t, cards)
 	same(t, healed, `{"messages": [{"role": "assistant", "content": "a"}]}`, "an answer with cards")
+	// Open WebUI puts a text between the card of a tool and its output before the call.
+	healed, _ = heal(t, strings.Replace(strings.Replace(cards, `"content": "a"`, `"content": "a\n`+reply+`"`, 1), `"content": "`+reply+`"}]`, `"content": "b"}]`, 1))
+	same(t, healed, `{"messages": [{"role": "assistant", "content": "a\n\nb"}]}`, "an answer with a paragraph before a card")
 }
 
 // The last message is a reply only if it is exactly that, and the user's.
@@ -420,7 +468,8 @@ func TestApprovalsOfOtherStreams(t *testing.T) {
 		done []string
 	}{
 		"a run, answered": {Params{RunID: "run_1"}, runEvent("tool.started", `, "tool": "terminal"`) + runEvent("approval.request", ask) +
-			runEvent("approval.responded", `, "choice": "once", "request_id": "r1", "resolved": 1`) + runEvent("run.completed", ""), []string{"r1", ""}},
+			runEvent("approval.responded", `, "choice": "once", "request_id": "r1", "resolved": 1`) + runEvent("tool.completed", `, "tool": "terminal"`) +
+			runEvent("run.completed", ""), []string{"r1", ""}},
 		"a run, its tool ends": {Params{RunID: "run_1"}, runEvent("tool.started", `, "tool": "terminal"`) + runEvent("approval.request", ask) +
 			runEvent("tool.completed", `, "tool": "terminal"`) + runEvent("run.completed", ""), []string{"r1", ""}},
 		"a run, a tool of the name ends": {Params{RunID: "run_1"}, runEvent("tool.started", `, "tool": "terminal"`) + runEvent("approval.request", ask) +
@@ -468,30 +517,46 @@ func TestChoicesThatAreOffered(t *testing.T) {
 	}
 }
 
+// A request that names no run is one of the stream's own.
+func TestRequestsThatNameNoRun(t *testing.T) {
+	of := func(in string, p Params) string {
+		_, d := anyAsking(t, in, Options{}, p, byLink)
+		return d.asked[0].RunID
+	}
+	nameless := strings.Replace(approvalFrame("r1", "x"), `"run_id": "chatcmpl-1", `, "", 1)
+	equal(t, of(turn(nameless, text("a")), chatParams), "chatcmpl-1", "a chat")
+	session := `, "session_id": "` + sessionID + `", "seq": 1, "ts": 2.5}`
+	equal(t, of(named("run.started", `{"run_id": "run_1"`+session)+named("approval.request", `{"command": "x", "request_id": "r1"`+session), sessionParams), "run_1", "a session")
+	_, d := anyAsking(t, named("approval.request", `{"command": "x", "request_id": "r1"`+session), Options{}, sessionParams, byLink)
+	equal(t, len(d.asked), 0, "requests of a run that nobody knows")
+}
+
 // Of parallel tools the one waits whose label is the command's beginning, if that is certain.
 func TestWhichToolWaits(t *testing.T) {
 	for _, c := range []struct {
-		labels []string
-		tool   string
-		done   []string
+		names, labels []string
+		tool          string
+		done          []string // after the second tool has ended
 	}{
-		{[]string{"cat y", "rm -rf x"}, "terminal", []string{"r1", ""}},
-		{[]string{"cat y", "rm -..."}, "terminal", []string{"r1", ""}},
-		{[]string{"rm -rf x", "rm -rf x"}, "", []string{""}},
-		{[]string{"cat", "ls"}, "", []string{""}},
-		{nil, "", []string{""}},
+		{[]string{"read_file", "terminal"}, []string{"cat y", "rm -rf x"}, "terminal", []string{"r1"}},
+		{[]string{"read_file", "terminal"}, []string{"cat y", "rm -..."}, "terminal", []string{"r1"}},
+		{[]string{"terminal", "read_file"}, []string{"rm -rf x", ""}, "terminal", nil},
+		{[]string{"terminal", "terminal"}, []string{"rm -rf x", "rm -rf x"}, "", nil},
+		{[]string{"read_file", "terminal"}, []string{"cat", "ls"}, "", nil},
+		{[]string{"read_file"}, []string{"cat"}, "read_file", nil},
+		{},
 	} {
 		in := role()
 		for i, label := range c.labels {
-			in += g2Start("terminal", "💻", label, fmt.Sprint("c", i))
+			in += g2Start(c.names[i], "💻", label, fmt.Sprint("c", i))
 		}
-		in += approvalFrame("r1", "rm -rf x")
-		if len(c.labels) > 1 {
-			in += g2End("terminal", "c1")
-		}
-		outs, d := anyAsking(t, in, Options{}, chatParams, byLink)
+		in += approvalFrame("r1", "rm -rf x") + g2End("x", "c1")
+		d := &desk{answer: byLink}
+		p := chatParams
+		p.Approvals = d
+		New(&Options{}, p).Feed(nil, []byte(in), epoch)
 		if equal(t, d.asked[0].Tool, c.tool, c.labels); !slices.Equal(d.done, c.done) {
-			t.Errorf("%q: done %q\n%s", c.labels, d.done, outs[0])
+			t.Errorf("%q: done %q, want %q", c.labels, d.done, c.done)
 		}
 	}
 }

@@ -368,3 +368,21 @@ func TestChecksInFrontAreAsked(t *testing.T) {
 		t.Errorf("sent %q", u.sent)
 	}
 }
+
+// TestValuesThatAreRefused in JSON, with what to do.
+func TestValuesThatAreRefused(t *testing.T) {
+	for option, want := range map[string]string{
+		`"path":"hermes"`: "such as /hermes/approve", `"path":"/"`: "such as /hermes/approve", `"path":"/a/"`: "without a slash at its end",
+		`"path":"/a//b"`: "such as", `"path":"/a/../b"`: "such as", `"path":"/a*"`: "a pattern", `"path":"/{b}"`: "placeholders", `"path":"/a?b"`: "such as", `"path":"/a%20b"`: "such as",
+		`"by":"alice"`: "must have a placeholder, such as {http.auth.user.id}", `"by":"}{"`: "must have a placeholder",
+	} {
+		config := `{"admin":{"disabled":true},"apps":{"http":{"servers":{"s":{"listen":["127.0.0.1:0"],"routes":[{"handle":[{"handler":"hermes_approvals",` + option + `}]}]}}}}}`
+		var c caddy.Config
+		if err := caddy.StrictUnmarshalJSON([]byte(config), &c); err != nil {
+			t.Fatal(err)
+		}
+		if err := caddy.Validate(&c); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", option, err, want)
+		}
+	}
+}

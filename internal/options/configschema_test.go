@@ -19,7 +19,7 @@ import (
 )
 
 // TestSchemaOfTheConfiguration: docs/schema/config.json is what the table says of hermes,
-// ofResume says of hermes_resume, and the doc comments say of both.
+// ofResume says of hermes_resume, ofApprovals of hermes_approvals, and the doc comments say of all.
 func TestSchemaOfTheConfiguration(t *testing.T) {
 	type o = object
 	is := func(handler string) o {
@@ -29,8 +29,8 @@ func TestSchemaOfTheConfiguration(t *testing.T) {
 		{"$schema", "https://json-schema.org/draft/2020-12/schema"},
 		{"$id", "urn:hermes-sidecar:schema:config"},
 		{"$comment", "Generated from the table of options: go test ./internal/options -update"},
-		{"title", "The handlers hermes and hermes_resume in Caddy's JSON"},
-		{"description", "A configuration of Caddy, or a part of one. The handlers hermes and hermes_resume are checked wherever they stand in it; everything else passes."},
+		{"title", "The handlers hermes, hermes_resume and hermes_approvals in Caddy's JSON"},
+		{"description", "A configuration of Caddy, or a part of one. The handlers hermes, hermes_resume and hermes_approvals are checked wherever they stand in it; everything else passes."},
 		{"$ref", "#/$defs/caddy"},
 		{"$defs", o{
 			{"caddy", o{
@@ -39,11 +39,16 @@ func TestSchemaOfTheConfiguration(t *testing.T) {
 				{"else", o{
 					{"if", is("hermes_resume")},
 					{"then", ref("#/$defs/hermes_resume")},
-					{"else", o{{"items", ref("#/$defs/caddy")}, {"additionalProperties", ref("#/$defs/caddy")}}},
+					{"else", o{
+						{"if", is("hermes_approvals")},
+						{"then", ref("#/$defs/hermes_approvals")},
+						{"else", o{{"items", ref("#/$defs/caddy")}, {"additionalProperties", ref("#/$defs/caddy")}}},
+					}},
 				}},
 			}},
 			{"hermes", handlerSchema(t, "../../caddymodule/handler.go", "hermes", ofTable(t))},
 			{"hermes_resume", handlerSchema(t, "../../resume/resumecaddy/handler.go", "hermes_resume", ofResume())},
+			{"hermes_approvals", handlerSchema(t, "../../approval/approvalcaddy/handler.go", "hermes_approvals", ofApprovals())},
 			{"duration", o{
 				{"title", "Duration"},
 				{"description", "A string such as \"500ms\", \"1m30s\" or \"1d\", or a number of nanoseconds. 0, or at least 1ms."},
@@ -136,6 +141,15 @@ func ofResume() object {
 		entry("max_stream", "Beyond it, the oldest events of a stream go", sized(least, 16<<20)),
 		entry("max_memory", "What all streams may take together", sized(least, 64<<20)),
 		entry("max_detached", "How many streams may go on without a client", object{{"type", "integer"}, {"minimum", 1}, {"default", 4}}),
+	}
+}
+
+// ofApprovals returns what values of the options of hermes_approvals are in JSON.
+func ofApprovals() object {
+	return object{
+		{"path", object{{"title", "The path in front of the ticket"}, {"type", "string"}, {"pattern", `^(/[^/*{}?#%]+)+$`}, {"default", "/hermes/approve"}}},
+		{"by", object{{"title", "Who opens the page"}, {"type", "string"}, {"pattern", `\{[^}]*\}`}}},
+		{"allow_always", object{{"title", "The page offers always, if Hermes does"}, {"type", "boolean"}, {"default", false}}},
 	}
 }
 

@@ -117,6 +117,9 @@ func (s *Stream) Ask(q rewrite.ApprovalRequest) rewrite.Approval {
 		s.o.Logger.Warn("too many approvals wait, or upstream did not say which; the client was not asked", zap.String("run_id", bounded.Name(q.RunID)))
 		return rewrite.Approval{}
 	}
+	if state := t.View().State; state == approval.Answered || state == approval.Over {
+		return rewrite.Approval{} // the events of a run are read again
+	}
 	offer := rewrite.Approval{Text: s.o.Text}
 	if s.o.Link != "" {
 		offer.URL = s.o.Link + "/" + t.ID()
@@ -146,7 +149,7 @@ func (s *Stream) open(run string) bool {
 		Owner: owner, By: by, Timeout: s.o.Timeout,
 		Send: func(ctx context.Context, q approval.Request, c approval.Choice) (approval.Result, error) {
 			result, err := send.send(ctx, q, c)
-			s.o.logAnswer(ctx, q, by, c, result, err)
+			s.o.logReply(ctx, q, by, c, result, err)
 			return result, err
 		},
 	})
@@ -229,29 +232,18 @@ func (o *Options) named(q approval.Request, by string) []zap.Field {
 	return fields
 }
 
-// logAnswer logs an answer that was sent. Its ctx is that of the request that brought it.
-func (o *Options) logAnswer(ctx context.Context, q approval.Request, by string, c approval.Choice, result approval.Result, err error) {
-	fields := append(o.named(q, by), zap.String("choice", string(c)), zap.String("result", words[result]))
-	way := approval.Page
-	if ctx.Value(replyKey{}) != nil {
-		way = approval.Reply
-	}
-	fields = append(fields, zap.String("way", string(way)))
-	if repl, ok := ctx.Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
-		if user, _ := repl.GetString("http.auth.user.id"); user != "" {
-			fields = append(fields, zap.String("user", bounded.Name(user)))
-		}
-	}
-	if err != nil {
-		o.Logger.Warn("approval could not be answered", append(fields, zap.Error(bounded.Error(err)))...)
+// logReply logs an answer that came by a reply. The page logs its own.
+func (o *Options) logReply(ctx context.Context, q approval.Request, by string, c approval.Choice, result approval.Result, err error) {
+	if ctx.Value(replyKey{}) == nil {
 		return
 	}
-	o.Logger.Info("approval answered", fields...)
-}
-
-// words are the results in logs.
-var words = map[approval.Result]string{
-	approval.Accepted: "accepted", approval.AlreadyAnswered: "already_answered", approval.TooLate: "too_late", approval.Refused: "refused",
+	fields := append(o.named(q, by), zap.String("way", string(approval.Reply)), zap.String("choice", string(c)))
+	switch {
+	case err != nil:
+		o.Logger.Warn("an approval was not taken by the agent", append(fields, zap.Error(bounded.Error(err)))...)
+	case result == approval.Accepted:
+		o.Logger.Info("approval answered", fields...)
+	}
 }
 
 // replyKey is the key of what says in a context that an answer came by a reply.

@@ -25,20 +25,19 @@ func (s *Stream) initApprovals(by contract.Approvals) {
 	s.o = &o
 }
 
-// readApproval reads the request of the current frame, if it makes one, before it loses its
-// secrets: what runs is the command with them. Where another sidecar has asked, the paragraphs of
-// the stream are that one's.
-func (s *Stream) readApproval() {
+// readApproval reads the request of the current frame, which is of the kind k, if it makes one,
+// before it loses its secrets: what runs is the command with them. Where another sidecar has asked,
+// the paragraphs of the stream are that one's.
+func (s *Stream) readApproval(k kind) {
 	a := s.approvals
 	if a == nil {
 		return
 	}
 	x := &s.x
-	a.request, a.asks = contract.ApprovalRequest{}, false
 	switch {
 	case x.C.Extra && approval.IsAsked(x.F.Data, x.C.All): // in the form unnamed it has no name
 		s.o.Tools = a.plain
-	case string(x.F.Event) != approval.Event, s.Finished, s.Done, s.end.manyChoices:
+	case string(x.F.Event) != approval.Event, k != kindNamed && k != kindWrapped, s.Finished, s.Done, s.end.manyChoices:
 	default:
 		a.request, a.asks = approval.Read(x.F.Data, x.C.All, jsonspan.Unquote(s.w.Env.ID))
 	}
@@ -49,7 +48,7 @@ func (s *Stream) readApproval() {
 func (s *Stream) approvalEvent(wrapped bool) {
 	x, a := &s.x, s.approvals
 	q := a.request
-	a.request, a.asks = contract.ApprovalRequest{}, false
+	a.request, a.asks = contract.ApprovalRequest{}, false // it may be large
 	var ask encode.Ask
 	id := ""
 	if ask.Tool = s.waiting(q.Command); ask.Tool != nil {
@@ -59,22 +58,21 @@ func (s *Stream) approvalEvent(wrapped bool) {
 	var first bool
 	ask.Approval, first = a.Ask(q, id)
 	command := x.String(x.Member("command")) // without secrets
-	command = append([]byte(nil), command...)
 	s.w.NamedEvent(x, wrapped, false, &ask)
-	asksInText := ask.Text && ask.URL != "" || ask.Code != ""
-	if !first || !asksInText {
-		return
-	}
 	if !ask.Text {
 		ask.URL = ""
 	}
-	s.notes.Add(contract.SectionTools, "a request for approval: the answer asks the user")
-	s.w.Paragraph(ask.Approval, command, !s.text.prose.Begun(), ask.Code != "")
-	if ask.Code == "" {
-		s.text.prose.Insert()
-	} else {
-		s.split()
+	if !first || ask.URL == "" && ask.Code == "" {
+		return
 	}
+	s.notes.Add(contract.SectionTools, "a request for approval: the answer asks the user")
+	begins := !s.text.prose.Begun()
+	if ask.Code != "" {
+		s.split(func() { s.w.Paragraph(ask.Approval, command, begins, true) })
+		return
+	}
+	s.w.Paragraph(ask.Approval, command, begins, false)
+	s.text.prose.Insert()
 }
 
 // waiting returns the open tool that waits for the command, nil if that is not certain.
@@ -97,11 +95,14 @@ func (s *Stream) waiting(command string) (t *encode.Tool) {
 }
 
 // split ends the answer, and begins one of its own with what follows. In each of them every tool
-// that runs has one start and one end. To others than the clients nothing has ended.
-func (s *Stream) split() {
+// that runs has one start and one end. To others than the clients nothing has ended. ask writes the
+// paragraph: after the tools, because Open WebUI cannot tell which answer a text between the card of
+// a tool and its output belongs to.
+func (s *Stream) split(ask func()) {
 	for i := range s.tools.open {
 		s.w.Transition(&encode.Transition{Tool: s.tools.open[i], Completed: true, Source: contract.SourceEnd})
 	}
+	ask()
 	s.w.Stop()
 	s.w.Done()
 	s.Out.Bytes = s.p.Split(s.Out.Bytes)

@@ -45,7 +45,7 @@ func (s *Stream) Frame() {
 func (s *Stream) object() {
 	x := &s.x
 	k, form := kindOf(x, false)
-	s.readApproval()
+	s.readApproval(k)
 	all := k == kindError || (k != kindChunk || s.Done) && x.TellsState()
 	x.Redact(all, s.text.prose.InTag())
 	switch {

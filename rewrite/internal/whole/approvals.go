@@ -36,37 +36,36 @@ func unasked(text []byte, around bool) (rest []byte, n int) {
 }
 
 // widen returns text[from:to] with at most two newlines on either side, of which none is before at.
-// The newlines before it stay if no other keeps two texts apart.
+// Those of the side with more of them stay if no other keeps two texts apart.
 func widen(text []byte, at, from, to int) (int, int) {
-	var lines []int // where the newlines begin that end at from
+	var before []int // where the newlines begin that end at from
 	for i := at; i < from; {
 		r, next := jsonspan.NextRune(text, i)
-		if lines = append(lines, i); r != '\n' {
-			lines = lines[:0]
+		if before = append(before, i); r != '\n' {
+			before = before[:0]
 		}
 		i = next
 	}
-	for range 2 {
-		if to == len(text) {
+	end, after := to, 0
+	r := '\n' // what follows
+	for end < len(text) {
+		var next int
+		if r, next = jsonspan.NextRune(text, end); r != '\n' || after == 2 {
 			break
 		}
-		if r, next := jsonspan.NextRune(text, to); r == '\n' {
-			to = next
-		}
+		end, after = next, after+1
 	}
-	n := len(lines)
-	wide := from
+	begin, n := from, len(before)
 	if n > 0 {
-		wide = lines[max(0, n-2)]
+		begin = before[max(0, n-2)]
 	}
-	follows := rune('\n')
-	if to < len(text) {
-		follows, _ = jsonspan.NextRune(text, to)
+	switch apart := end == len(text) || r == '\n' || n > 2 || begin == 0; {
+	case apart:
+		return begin, end
+	case after > n:
+		return begin, to
 	}
-	if follows != '\n' && n <= 2 && wide > 0 {
-		return from, to
-	}
-	return wide, to
+	return from, end
 }
 
 // reply returns what is left of text, all that the user has said in a message: the word of a
