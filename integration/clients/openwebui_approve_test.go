@@ -2,9 +2,12 @@ package clients
 
 import (
 	"fmt"
+	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/browser"
 )
 
@@ -46,8 +49,9 @@ func (a *approvalLab) clickLink(t *testing.T, h *house, choice string) {
 	if gone() {
 		t.Error("the command has run")
 	}
-	page.Click(fmt.Sprintf(`button[value=%q]`, choice))
-	page.Wait(`!document.querySelector("button")`)
+	if status := page.Submit(fmt.Sprintf(`button[value=%q]`, choice)); status != http.StatusOK || page.Count("button") != 0 {
+		t.Errorf("the page that answers: %d, with %d buttons", status, page.Count("button"))
+	}
 	page.Picture("approval page after " + choice)
 	if said := browser.Eval[string](page, `document.body.innerText`); strings.Contains(said, "pproved") != (choice == "once") {
 		t.Errorf("the page says %q", said)
@@ -59,7 +63,8 @@ func (a *approvalLab) clickLink(t *testing.T, h *house, choice string) {
 	if gone() != (choice == "once") {
 		t.Errorf("%s, and the command has run: %v", choice, gone())
 	}
-	h.goOn(t, a, asked, ticket[strings.LastIndex(ticket, "/")+1:])
+	h.goOn(t, a, asked)
+	a.wantNotSent(t, asked, ticket[strings.LastIndex(ticket, "/")+1:], "Approval needed")
 }
 
 // typeReply has the user send what the message asks for.
@@ -88,24 +93,25 @@ func (a *approvalLab) typeReply(t *testing.T, h *house, verb string) {
 	if n := a.model.asks(question); n != len(dangerous.turns) {
 		t.Errorf("the agent has asked its model %d times, want %d", n, len(dangerous.turns))
 	}
-	h.goOn(t, a, asked, code)
+	h.goOn(t, a, asked)
+	a.wantNotSent(t, asked, "Approval needed")
+	for _, body := range a.model.sent()[asked:] {
+		// What the user has typed stands in later prompts for titles. By then it counts no more.
+		quoted := strings.Contains(body, "### Task") && strings.Contains(body, "USER: "+verb+" "+code+"\\nASSISTANT: So it is.")
+		if n := strings.Count(body, code); n > 1 || n == 1 && !quoted {
+			t.Errorf("a request to the model has the code: %s", body)
+		}
+	}
 }
 
-// goOn continues the chat, and wants that none of the requests to the model from the n-th on has the
-// secret: neither its history nor a prompt for a title, tags or questions.
-func (h *house) goOn(t *testing.T, a *approvalLab, n int, secret string) {
+// goOn continues the chat. From the n-th request to the model on, there are prompts for a title and
+// the like.
+func (h *house) goOn(t *testing.T, a *approvalLab, n int) {
 	h.ask("Thank you.")
 	if m, raw := h.ended(); m.Error != nil || m.Content == "" {
 		t.Errorf("the next answer: %s", raw)
 	}
-	asides := 0
-	for _, body := range a.model.sent()[n:] {
-		if strings.Contains(body, "### Task") {
-			asides++
-		}
-	}
-	if asides == 0 {
-		t.Error("Open WebUI has asked for no title")
-	}
-	a.wantNotSent(t, n, secret, "Approval needed")
+	harness.Until(t, "Open WebUI asks for a title", func() bool {
+		return slices.ContainsFunc(a.model.sent()[n:], func(body string) bool { return strings.Contains(body, "### Task") })
+	})
 }

@@ -168,6 +168,17 @@ func (b *Tab) Click(selector string) {
 	b.Do(chromedp.Click(chromedp.CSS(selector)))
 }
 
+// Submit clicks on a button of a form, and returns when the page that answers is there, with its
+// status.
+func (b *Tab) Submit(selector string) (status int64) {
+	b.T.Helper()
+	ctx, cancel := b.limited()
+	defer cancel()
+	res, err := chromedp.RunResponse(ctx, chromedp.Click(chromedp.CSS(selector)))
+	b.Must(err)
+	return res.Status
+}
+
 // Follow clicks on a link that opens in a tab of its own, and returns that.
 func (b *Tab) Follow(selector string) *Tab {
 	b.T.Helper()
