@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -15,6 +16,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/caddyserver/caddy/v2"
@@ -44,6 +46,7 @@ func newAsking022(t *testing.T) (*asking022, string) {
 	a := &asking022{t: t, name: rand.Text(), pending: map[string]chan string{}, over: map[string]bool{}}
 	server := httptest.NewServer(a)
 	t.Cleanup(server.Close)
+	t.Cleanup(server.CloseClientConnections) // a run may still ask
 	return a, strings.TrimPrefix(server.URL, "http://")
 }
 
@@ -156,6 +159,7 @@ func (a *asking022) timeout() {
 	defer a.mu.Unlock()
 	for id, pending := range a.pending {
 		delete(a.pending, id)
+		a.over[id] = true
 		pending <- "timeout"
 	}
 }
@@ -182,6 +186,22 @@ type approvalSite struct {
 	log    string
 }
 
+// again sends a request again that has no answer: the server before a reload may accept a connection,
+// and close it unread.
+type again struct{ http.Transport }
+
+func (a *again) RoundTrip(r *http.Request) (*http.Response, error) {
+	for {
+		res, err := a.Transport.RoundTrip(r)
+		if !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
+			return res, err
+		}
+		if r.GetBody != nil {
+			r.Body, _ = r.GetBody()
+		}
+	}
+}
+
 // runApprovals runs the directives in front of the agent.
 func runApprovals(t *testing.T, upstream, directives string) *approvalSite {
 	t.Helper()
@@ -191,11 +211,12 @@ func runApprovals(t *testing.T, upstream, directives string) *approvalSite {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	socket := filepath.Join(dir, "socket")
-	s := &approvalSite{t: t, addr: "unix/" + socket, log: filepath.Join(dir, "log"), client: &http.Client{Transport: &http.Transport{
+	s := &approvalSite{t: t, addr: "unix/" + socket, log: filepath.Join(dir, "log"), client: &http.Client{Transport: &again{http.Transport{
+		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", socket)
 		},
-	}}}
+	}}}}
 	t.Cleanup(s.client.CloseIdleConnections)
 	t.Cleanup(func() { _ = caddy.Stop() })
 	s.load(upstream, directives)
@@ -213,6 +234,7 @@ func (s *approvalSite) load(upstream, directives string) {
 	if err := caddy.Load([]byte(config), true); err != nil {
 		s.t.Fatal(err)
 	}
+	s.client.CloseIdleConnections() // of the server before, which closes them
 }
 
 // logged returns the log so far.
