@@ -127,6 +127,28 @@ func TestSeveralReplies(t *testing.T) {
 	p.wantRan(t, "rm -rf three", 1)
 }
 
+// TestLinkOfAnAnswerThatHasEnded: where both ways are offered, the page answers although the answer
+// has ended for a reply, and the reply brings the rest.
+func TestLinkOfAnAnswerThatHasEnded(t *testing.T) {
+	p := newPlace(t, byLink, byReply)
+	p.script("go", asksOnce(danger))
+	me := person{t: t, at: p, key: "key-1"}
+	first := me.asks("go").wait()
+	before := first.ends()
+	if s := me.presses(first.url, "once"); s.status != http.StatusOK {
+		t.Errorf("pressed: %d %s", s.status, s.words())
+	}
+	after := me.asks("go", before.Content, "approve "+first.code).ends()
+	after.CheckGood(t)
+	if !strings.HasSuffix(after.Content, "Done: once") {
+		t.Errorf("the rest is %q", after.Content)
+	}
+	p.wantRan(t, danger, 1)
+	if n := len(p.sent()); n != 1 {
+		t.Errorf("the agent has got %d requests, want one: %q", n, p.sent())
+	}
+}
+
 // TestLateReply: what upstream decided meanwhile comes, with a sentence that says so.
 func TestLateReply(t *testing.T) {
 	p := newPlace(t, byLink, byReply)

@@ -24,6 +24,7 @@ import (
 type place struct {
 	*agent
 	api, page string // URLs of the sites
+	clients   *client.Client
 	caddy     *sidecar.Process
 }
 
@@ -55,6 +56,7 @@ func newPlaceOf(t testing.TB, a *agent, lines ...string) *place {
 	})
 	api, page := harness.FreePort(t), harness.FreePort(t)
 	p.api, p.page = "http://"+api, "http://"+page
+	p.clients = client.New(t, p.api)
 	text := "{\n\tadmin off\n}\n" + sidecar.OnLoopback(api) + "\tlog\n\thermes_resume {\n\t\talways chat 1m\n\t}\n\thermes {\n\t\t" + strings.Join(lines, "\n\t\t") +
 		"\n\t}\n\treverse_proxy " + p.addr + "\n}\n" + sidecar.OnLoopback(page) + "\tlog\n\thermes_approvals {\n\t\t" + strings.Join(ofPage, "\n\t\t") + "\n\t}\n}\n"
 	p.caddy = sidecar.RunCaddyfile(t, t.TempDir(), strings.ReplaceAll(text, "PAGE", p.page+"/hermes/approve"))
@@ -102,7 +104,7 @@ func (p person) posts(body string) *held {
 }
 
 func (p person) tries(body string) (*held, error) {
-	r, err := client.New(p.t, p.at.api).Ask(http.MethodPost, "/v1/chat/completions", strings.NewReader(body), "Authorization", "Bearer "+p.key, "X-User", p.user)
+	r, err := p.at.clients.Of(p.t).Ask(http.MethodPost, "/v1/chat/completions", strings.NewReader(body), "Authorization", "Bearer "+p.key, "X-User", p.user)
 	if err != nil {
 		return nil, err
 	}
