@@ -19,7 +19,8 @@ import (
 // TestRealApprovals has a real Hermes ask before it runs a command, and openai-python answer: on the
 // page of the link, and by the next message. It needs a Hermes that asks in chats: 0.22 or newer.
 func TestRealApprovals(t *testing.T) {
-	h := newApprovalLab(t, 60)
+	program, version := installHermes(t)
+	h := newApprovalLab(t, program, version, 60)
 	h.driver = startPython(t)
 	for _, s := range []struct {
 		name string
@@ -38,12 +39,12 @@ func TestRealApprovals(t *testing.T) {
 	} {
 		t.Run(s.name, s.f)
 	}
+	t.Run("no answer in time", newApprovalLab(t, program, version, 5).timeout)
 }
 
-// TestRealApprovalTimeout has nobody answer: Hermes goes on without the command, and an answer that
-// comes then is too late.
-func TestRealApprovalTimeout(t *testing.T) {
-	h := newApprovalLab(t, 5)
+// timeout has nobody answer: Hermes goes on without the command, and an answer that comes then is
+// too late.
+func (h *approvalLab) timeout(t *testing.T) {
 	gone := h.victim(t)
 	question := h.question(dangerous)
 	first := h.post(t, h.offers+"/v1/chat/completions", chatOf(question))
@@ -87,8 +88,8 @@ var twice = hermesScene{
 	text: "Both.\n\nSo it is.", tools: []string{"terminal", "terminal"},
 }
 
-func newApprovalLab(t *testing.T, waits int) *approvalLab {
-	program, version := installHermes(t)
+// newApprovalLab starts a Hermes that waits so many seconds for a person.
+func newApprovalLab(t *testing.T, program, version string, waits int) *approvalLab {
 	h := &approvalLab{hermesLab: &hermesLab{t: t, model: newScriptedModel(t, map[string][]modelTurn{dangerous.prompt(): dangerous.turns, twice.prompt(): twice.turns})}, version: version}
 	h.gateway = newGateway(t, program, h.model.up.Addr, waits)
 	h.bare = "http://" + h.listen

@@ -15,7 +15,8 @@ import (
 // on the page of the link in the message, and in the next message.
 func TestOpenWebUIApprovals(t *testing.T) {
 	program := openWebUI(t)
-	a := newApprovalLab(t, 120)
+	agent, version := installHermes(t)
+	a := newApprovalLab(t, agent, version, 120)
 	configs := `OPENAI_API_CONFIGS={"0": {"enable": true, "prefix_id": "link"}, "1": {"enable": true, "prefix_id": "reply"}}`
 	h := &house{webui: newWebUI(t, startOpenWebUI(t, program, []string{a.links + "/v1", a.offers + "/v1"}, configs,
 		"OPENAI_API_KEYS="+hermesKey+";"+hermesKey, "ENABLE_FORWARD_USER_INFO_HEADERS=true"))}
