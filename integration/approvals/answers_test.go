@@ -1,0 +1,236 @@
+package approvals
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+)
+
+const danger = "rm -rf victim"
+
+// asksOnce is a script with one command.
+func asksOnce(command string) script {
+	return script{says: "Let me see.", commands: []string{command}, after: "Done: "}
+}
+
+// TestLink: the page of the link shows the command and answers, and the stream that asked goes on.
+func TestLink(t *testing.T) {
+	for choice, ran := range map[string]int{"once": 1, "session": 1, "always": 1, "deny": 0} {
+		t.Run(choice, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t, byLink, onPage+"allow_always")
+			p.script("go", asksOnce(danger))
+			me := person{t: t, at: p, key: "key-1"}
+			a := me.asks("go").wait()
+			if !strings.HasPrefix(a.url, p.page+"/hermes/approve/") {
+				t.Fatalf("the event's link is %q", a.url)
+			}
+			s := me.visits(a.url)
+			if !strings.Contains(s.words(), danger) || !slices.Contains(s.buttons(), choice) {
+				t.Errorf("the page says %q, with the buttons %q", s.words(), s.buttons())
+			}
+			p.wantRan(t, danger, 0)
+			if got := me.presses(a.url, choice); got.status != http.StatusOK {
+				t.Fatalf("pressed: %d %s", got.status, got.words())
+			}
+			answer := a.ends()
+			answer.CheckGood(t)
+			if got, want := textOf(answer), "Let me see. Done: "+choice; strings.Join(strings.Fields(got), " ") != want {
+				t.Errorf("the answer is %q, want %q", got, want)
+			}
+			if n := strings.Count(answer.Content, a.url); n != 1 {
+				t.Errorf("the link is in the text %d times: %q", n, answer.Content)
+			}
+			p.wantRan(t, danger, ran)
+		})
+	}
+}
+
+// TestReply: the answer ends with a code, and the next message brings the rest of it.
+func TestReply(t *testing.T) {
+	for _, test := range []struct {
+		reply string
+		ran   int
+		after string
+	}{
+		{"approve CODE", 1, "Done: once"},
+		{" \n approve CODE \n", 1, "Done: once"},
+		{"deny CODE", 0, "Done: deny"},
+	} {
+		t.Run(test.reply, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t, byReply)
+			p.script("go", asksOnce(danger))
+			me := person{t: t, at: p, key: "key-1"}
+			first := me.asks("go").wait()
+			before := first.ends()
+			before.CheckGood(t)
+			if first.code == "" || !strings.Contains(before.Content, "`approve "+first.code+"`") || textOf(before) != "Let me see." {
+				t.Fatalf("the code %q is not in %q", first.code, before.Content)
+			}
+			p.unanswered(t, "the end of the answer")
+			after := me.asks("go", before.Content, strings.ReplaceAll(test.reply, "CODE", first.code)).ends()
+			after.CheckGood(t)
+			if got := strings.TrimSpace(after.Content); got != test.after {
+				t.Errorf("the rest is %q, want %q", got, test.after)
+			}
+			p.wantRan(t, danger, test.ran)
+			if n := len(p.sent()); n != 1 {
+				t.Errorf("the agent has got %d requests, want one: %q", n, p.sent())
+			}
+		})
+	}
+}
+
+// TestReplyThatIsNotStreamed is a request like any other, without the code. The reply still counts.
+func TestReplyThatIsNotStreamed(t *testing.T) {
+	p := newPlace(t, byReply)
+	p.script("go", asksOnce(danger))
+	me := person{t: t, at: p, key: "key-1"}
+	first := me.asks("go").wait()
+	before := first.ends()
+	chat := said{"go", before.Content, "approve " + first.code}
+	me.posts(chat.body(false)).All()
+	p.unanswered(t, "a reply that is not streamed")
+	if sent := p.sent(); len(sent) != 2 || strings.Contains(sent[1], first.code) {
+		t.Errorf("the agent has got %q", sent)
+	}
+	me.asks(chat...).ends().CheckGood(t)
+	p.wantRan(t, danger, 1)
+}
+
+// TestSeveralReplies: each command of a run has a code of its own.
+func TestSeveralReplies(t *testing.T) {
+	p := newPlace(t, byReply)
+	p.script("go", script{commands: []string{"rm -rf one", "rm -rf two", "rm -rf three"}, after: "Done: "})
+	me := person{t: t, at: p, key: "key-1"}
+	chat, seen := said{"go"}, map[string]bool{}
+	for _, verb := range []string{"approve ", "deny ", "approve "} {
+		a := me.asks(chat...).wait()
+		text := a.ends().Content
+		if a.code == "" || seen[a.code] || !strings.Contains(text, a.code) {
+			t.Fatalf("the code %q is not new, or not in %q", a.code, text)
+		}
+		seen[a.code] = true
+		chat = append(chat, text, verb+a.code)
+	}
+	last := me.asks(chat...).ends()
+	last.CheckGood(t)
+	if got := strings.TrimSpace(last.Content); got != "Done: once,deny,once" {
+		t.Errorf("the rest is %q", got)
+	}
+	p.wantRan(t, "rm -rf one", 1)
+	p.wantRan(t, "rm -rf two", 0)
+	p.wantRan(t, "rm -rf three", 1)
+}
+
+// TestLinkOfAnAnswerThatHasEnded: where both ways are offered, the page answers although the answer
+// has ended for a reply, and the reply brings the rest.
+func TestLinkOfAnAnswerThatHasEnded(t *testing.T) {
+	p := newPlace(t, byLink, byReply)
+	p.script("go", asksOnce(danger))
+	me := person{t: t, at: p, key: "key-1"}
+	first := me.asks("go").wait()
+	before := first.ends()
+	if s := me.presses(first.url, "once"); s.status != http.StatusOK {
+		t.Errorf("pressed: %d %s", s.status, s.words())
+	}
+	after := me.asks("go", before.Content, "approve "+first.code).ends()
+	after.CheckGood(t)
+	if !strings.HasSuffix(after.Content, "Done: once") {
+		t.Errorf("the rest is %q", after.Content)
+	}
+	p.wantRan(t, danger, 1)
+	if n := len(p.sent()); n != 1 {
+		t.Errorf("the agent has got %d requests, want one: %q", n, p.sent())
+	}
+}
+
+// TestLateReply: what upstream decided meanwhile comes, with a sentence that says so.
+func TestLateReply(t *testing.T) {
+	p := newPlace(t, byLink, byReply)
+	expires := make(chan struct{})
+	s := asksOnce(danger)
+	s.expires = expires
+	p.script("go", s)
+	me := person{t: t, at: p, key: "key-1"}
+	first := me.asks("go").wait()
+	before := first.ends()
+	close(expires)
+	harness.Until(t, "the page says that it is too late", func() bool {
+		return !slices.Contains(me.visits(first.url).buttons(), "once")
+	})
+	if s := me.presses(first.url, "once"); s.status == http.StatusOK {
+		t.Errorf("pressed too late: %d %s", s.status, s.words())
+	}
+	after := me.asks("go", before.Content, "approve "+first.code).ends()
+	after.CheckGood(t)
+	if !strings.HasSuffix(after.Content, "Done: expired") || strings.TrimSpace(after.Content) == "Done: expired" {
+		t.Errorf("the rest is %q, without a sentence", after.Content)
+	}
+	p.wantRan(t, danger, 0)
+}
+
+// TestTimeout: after approval_timeout no link and no code counts, while the agent still waits.
+func TestTimeout(t *testing.T) {
+	p := newPlace(t, byLink, byReply, "approval_timeout 1s")
+	expires := make(chan struct{})
+	s := asksOnce(danger)
+	s.expires = expires
+	p.script("go", s)
+	me := person{t: t, at: p, key: "key-1"}
+	first := me.asks("go").wait()
+	before := first.ends()
+	harness.Until(t, "the page is gone", func() bool { return len(me.visits(first.url).buttons()) == 0 })
+	me.presses(first.url, "once")
+	reply := me.asks("go", before.Content, "approve "+first.code)
+	p.wantRan(t, danger, 0)
+	close(expires)
+	reply.ends()
+	p.wantRan(t, danger, 0)
+	for _, r := range p.records() {
+		if len(r.choices) > 0 && !slices.Equal(r.choices, []string{"deny"}) {
+			t.Errorf("too late, and yet: %+v", r)
+		}
+	}
+}
+
+// TestAgentThatDies: an answer to what waits no more says so, and a held stream has its error.
+func TestAgentThatDies(t *testing.T) {
+	p := newPlace(t, byLink, byReply)
+	dies := make(chan struct{})
+	s := asksOnce(danger)
+	s.dies = dies
+	p.script("go", s)
+	me := person{t: t, at: p, key: "key-1"}
+	first := me.asks("go").wait()
+	before := first.ends()
+	before.CheckGood(t)
+	close(dies)
+	harness.Until(t, "the page knows it", func() bool { return len(me.visits(first.url).buttons()) == 0 })
+	after := me.asks("go", before.Content, "approve "+first.code).ends()
+	after.CheckError(t, "upstream_aborted")
+	p.wantRan(t, danger, 0)
+}
+
+// TestRestart: after it no ticket is known, and nothing runs.
+func TestRestart(t *testing.T) {
+	p := newPlace(t, byLink, byReply)
+	p.script("go", asksOnce(danger))
+	me := person{t: t, at: p, key: "key-1"}
+	first := me.asks("go").wait()
+	before := first.ends()
+	p.caddy.Kill()
+	again := newPlaceOf(t, p.agent, byLink, byReply)
+	ticket := first.url[strings.LastIndex(first.url, "/"):]
+	if s := me.visits(again.page + "/hermes/approve" + ticket); s.status != http.StatusNotFound {
+		t.Errorf("the page after a restart: %d %s", s.status, s.words())
+	}
+	me.presses(again.page+"/hermes/approve"+ticket, "once")
+	me.at = again
+	me.asks("go", before.Content, "approve "+first.code).ends()
+	p.wantRan(t, danger, 0)
+}

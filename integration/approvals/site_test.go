@@ -1,0 +1,245 @@
+// Package approvals tests from the outside who may answer what an agent asks, in every way that
+// there is, and that nothing runs that its own client did not approve, exactly once.
+package approvals
+
+import (
+	"encoding/json"
+	"html"
+	"io"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/strict"
+)
+
+// A place is a sidecar with a site in front of an agent and another with the page.
+type place struct {
+	*agent
+	api, page string // URLs of the sites
+	clients   *client.Client
+	caddy     *sidecar.Process
+}
+
+// The lines of the site that its tests choose.
+const (
+	byLink  = "approvals link PAGE text"
+	byReply = "approvals reply"
+	byUser  = "approvals by {header.X-User}"
+	onPage  = "page: " // begins a line of the page
+)
+
+// newPlace starts a sidecar whose handler has those lines.
+func newPlace(t testing.TB, lines ...string) *place {
+	t.Helper()
+	return newPlaceOf(t, newAgent(t), lines...)
+}
+
+// newPlaceOf starts it in front of an agent that is there.
+func newPlaceOf(t testing.TB, a *agent, lines ...string) *place {
+	t.Helper()
+	p := &place{agent: a}
+	var ofPage []string
+	lines = slices.DeleteFunc(slices.Clone(lines), func(line string) bool {
+		line, ok := strings.CutPrefix(line, onPage)
+		if ok {
+			ofPage = append(ofPage, line)
+		}
+		return ok
+	})
+	api, page := harness.FreePort(t), harness.FreePort(t)
+	p.api, p.page = "http://"+api, "http://"+page
+	p.clients = client.New(t, p.api)
+	text := "{\n\tadmin off\n}\n" + sidecar.OnLoopback(api) + "\tlog\n\thermes_resume {\n\t\talways chat 1m\n\t}\n\thermes {\n\t\t" + strings.Join(lines, "\n\t\t") +
+		"\n\t}\n\treverse_proxy " + p.addr + "\n}\n" + sidecar.OnLoopback(page) + "\tlog\n\thermes_approvals {\n\t\t" + strings.Join(ofPage, "\n\t\t") + "\n\t}\n}\n"
+	p.caddy = sidecar.RunCaddyfile(t, t.TempDir(), strings.ReplaceAll(text, "PAGE", p.page+"/hermes/approve"))
+	return p
+}
+
+// A person is a client of the site.
+type person struct {
+	t    testing.TB
+	at   *place
+	key  string // begins with "key-"; the agent knows no other
+	user string // of those who share the key
+}
+
+// A said is what a person has said, or has been told: the messages of a chat, first the user's.
+type said []string
+
+// body is a request for an answer to a chat.
+func (s said) body(stream bool) string {
+	var messages []string
+	for i, text := range s {
+		messages = append(messages, `{"role": "`+[]string{"user", "assistant"}[i%2]+`", "content": `+hermes.Quoted(text)+`}`)
+	}
+	mode := ""
+	if stream {
+		mode = `"stream": true, `
+	}
+	return `{"model": "hermes-agent", ` + mode + `"messages": [` + strings.Join(messages, ", ") + `]}`
+}
+
+// asks sends a chat for a stream.
+func (p person) asks(messages ...string) *held {
+	p.t.Helper()
+	return p.posts(said(messages).body(true))
+}
+
+// posts sends a request to the site.
+func (p person) posts(body string) *held {
+	p.t.Helper()
+	r, err := p.tries(body)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return r
+}
+
+func (p person) tries(body string) (*held, error) {
+	r, err := p.at.clients.Of(p.t).Ask(http.MethodPost, "/v1/chat/completions", strings.NewReader(body), "Authorization", "Bearer "+p.key, "X-User", p.user)
+	if err != nil {
+		return nil, err
+	}
+	return &held{Reply: r, t: p.t}, nil
+}
+
+// A held is an answer that is read until it asks.
+type held struct {
+	*client.Reply
+	t         testing.TB
+	read      strings.Builder
+	url, code string // of what was asked last
+}
+
+// wait reads to the next event that asks.
+func (h *held) wait() *held {
+	h.t.Helper()
+	for {
+		e, err := h.next()
+		if err != nil {
+			h.t.Fatalf("instead of a question: %v after %q", err, h.read.String())
+		}
+		if e.Name == "approval.request" {
+			h.url, h.code = offered(e.Data)
+			return h
+		}
+	}
+}
+
+// next reads an event.
+func (h *held) next() (e strict.Event, err error) {
+	for {
+		raw := ""
+		for line := ""; line != "\n" && err == nil; {
+			line, err = h.In.ReadString('\n')
+			raw += line
+		}
+		h.read.WriteString(raw)
+		if err != nil {
+			return e, err
+		}
+		if raw = notOfEvents.ReplaceAllString(raw, ""); raw != "" {
+			return strict.Parse(raw)
+		}
+	}
+}
+
+// offered returns what the data of an event offers to a client.
+func offered(data string) (url, code string) {
+	var q struct {
+		URL  string `json:"hermes_approval_url"`
+		Code string `json:"hermes_approval_code"`
+	}
+	json.Unmarshal([]byte(data), &q)
+	return q.URL, q.Code
+}
+
+// notOfEvents are the lines that hermes_resume adds, and comments, which have no blank line of their
+// own there.
+var notOfEvents = regexp.MustCompile(`(?m)^id: .*\n|^:.*\n\n?`)
+
+// ends reads the rest, and decodes all of the answer.
+func (h *held) ends() *strict.Answer {
+	h.t.Helper()
+	return strict.Decode(h.t, notOfEvents.ReplaceAllString(h.read.String()+h.All(), ""))
+}
+
+// A sheet is a page as it is shown.
+type sheet struct {
+	status int
+	header http.Header
+	text   string // of the page, in HTML
+}
+
+// words are what a reader sees.
+func (s sheet) words() string {
+	noStyle := regexp.MustCompile(`(?s)<style.*?</style>|<title.*?</title>`).ReplaceAllString(s.text, "")
+	return strings.Join(strings.Fields(html.UnescapeString(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(noStyle, " "))), " ")
+}
+
+// buttons returns the choices that the page offers.
+func (s sheet) buttons() (all []string) {
+	for _, m := range regexp.MustCompile(`<button[^>]* value="([^"]*)"`).FindAllStringSubmatch(s.text, -1) {
+		all = append(all, m[1])
+	}
+	return all
+}
+
+// visits opens a page, as a browser that follows a link.
+func (p person) visits(page string) sheet {
+	p.t.Helper()
+	return p.browses(http.MethodGet, page, "", "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate")
+}
+
+// presses presses a button of a page.
+func (p person) presses(page, choice string) sheet {
+	p.t.Helper()
+	u, err := url.Parse(page)
+	if err != nil || u.Host == "" {
+		p.t.Fatalf("no page %q", page)
+	}
+	return p.browses(http.MethodPost, page, url.Values{"choice": {choice}}.Encode(),
+		"Content-Type", "application/x-www-form-urlencoded", "Origin", u.Scheme+"://"+u.Host, "Sec-Fetch-Site", "same-origin")
+}
+
+func (p person) browses(method, page, body string, header ...string) sheet {
+	p.t.Helper()
+	s, err := browse(method, page, body, header...)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return s
+}
+
+func browse(method, page, body string, header ...string) (sheet, error) {
+	req, err := http.NewRequest(method, page, strings.NewReader(body))
+	if err != nil {
+		return sheet{}, err
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	res, err := (&http.Client{Timeout: harness.Patience}).Do(req)
+	if err != nil {
+		return sheet{}, err
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	return sheet{res.StatusCode, res.Header, string(b)}, err
+}
+
+// textOf is the text of an answer without the paragraph that asks.
+func textOf(a *strict.Answer) string {
+	return strings.TrimSpace(paragraph.ReplaceAllString(a.Content, " "))
+}
+
+// paragraph is what the sidecar adds to the text of an answer.
+var paragraph = regexp.MustCompile("(?m)\\s*^`🔐 Approval needed`.*$\\s*")
