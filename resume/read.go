@@ -19,7 +19,15 @@ const statusGone = 499
 // attend calls next and answers the first client, which reads the log as others do.
 func (x *run) attend(w http.ResponseWriter, r *http.Request, body []byte, next Next) error {
 	e := x.entry // a split changes it
-	reader := x.seen.skip(x.o.Store.Read(r.Context(), e.ID, 0))
+	var reader Reader
+	defer func() {
+		if reader == nil { // Read panics: only a run ends the log, and gives its place back
+			x.start(r, body, func(http.ResponseWriter, *http.Request) error { return errUnavailable })
+			<-x.done
+			x.returned()
+		}
+	}()
+	reader = x.seen.skip(x.o.Store.Read(r.Context(), e.ID, 0))
 	x.start(r, body, next)
 	leave := sync.OnceValue(func() bool {
 		reader.Close()

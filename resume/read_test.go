@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -81,6 +82,48 @@ func (w panics) WriteHeader(status int) {
 }
 
 func (w panics) Write([]byte) (int, error) { panic(w.with) }
+
+// unreadable is a store whose first reader panics.
+type unreadable struct {
+	resume.Store
+	reads atomic.Int64
+}
+
+func (s *unreadable) Read(ctx context.Context, id string, n uint64) resume.Reader {
+	if s.reads.Add(1) == 1 {
+		panic("boom")
+	}
+	return s.Store.Read(ctx, id, n)
+}
+
+// TestStoreThatPanicsWhenRead leaves no log that never ends: the next request with the key is answered.
+func TestStoreThatPanicsWhenRead(t *testing.T) {
+	runs := new(resume.Runs)
+	o := resume.DefaultOptions()
+	o.Runs, o.Store = runs, &unreadable{Store: resume.NewMemory()}
+	p := resume.New(o)
+	func() {
+		defer func() {
+			if v := recover(); v != "boom" {
+				t.Errorf("its client's goroutine panics with %v", v)
+			}
+		}()
+		_ = p.Serve(httptest.NewRecorder(), keyed(otherPath), streams(events(5), always()))
+	}()
+	if n := runs.Open(); n != 0 {
+		t.Errorf("%d runs are open", n)
+	}
+	r := keyed(otherPath)
+	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	defer cancel()
+	w := httptest.NewRecorder()
+	if err := p.Serve(w, r.WithContext(ctx), streams(events(5), always())); err != nil {
+		t.Error(err)
+	}
+	if got, want := w.Body.String(), numbered(w.Header().Get(resume.StreamHeader), 1, events(5)...); got != want {
+		t.Errorf("the next client gets %q, want %q", got, want)
+	}
+}
 
 // TestWriterThatPanics panics in the goroutine of its client, and for that alone: the run goes
 // on, and its stream is whole.
