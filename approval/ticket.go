@@ -62,6 +62,8 @@ type View struct {
 	By string
 	// Left is the time until the timeout.
 	Left time.Duration
+	// Held reports whether the rest of the stream is held for a reply.
+	Held bool
 }
 
 // ID returns what finds the ticket: 128 random bits as 22 characters of base64url. It is a
@@ -75,7 +77,7 @@ func (t *Ticket) Code() string { return t.code }
 func (t *Ticket) View() View {
 	t.desk.mu.Lock()
 	defer t.desk.mu.Unlock()
-	v := View{t.state, t.answer, t.request, t.tooLong, t.asker.By, max(time.Until(t.until), 0)}
+	v := View{t.state, t.answer, t.request, t.tooLong, t.asker.By, max(time.Until(t.until), 0), t.rest != nil}
 	v.Request.Choices = slices.Clone(v.Request.Choices)
 	if v.State == Waiting && v.Left == 0 {
 		v.State = Over // which its timer will say

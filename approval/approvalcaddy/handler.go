@@ -143,7 +143,7 @@ func (h *ApprovalsHandler) answer(w http.ResponseWriter, r *http.Request, id str
 	switch {
 	case result == approval.Accepted:
 		h.logger.Info("approval answered", append(fields, zap.String("choice", string(choice)))...)
-		return write(w, r, http.StatusOK, said(choice))
+		return write(w, r, http.StatusOK, said(choice, v.Held))
 	case errors.Is(err, approval.ErrNotOffered):
 		return write(w, r, http.StatusUnprocessableEntity, h.page(v, user, "This answer is not offered here. Choose another one."))
 	case result == approval.Refused:

@@ -73,6 +73,17 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+// TestAnswersOfHeldStreams: the chat has ended, and only a reply brings the rest.
+func TestAnswersOfHeldStreams(t *testing.T) {
+	s := newSite(t, "hermes_approvals")
+	for _, c := range []approval.Choice{approval.Once, approval.Deny} {
+		var u upstream
+		ticket, path := u.ticket(t, "rm -rf victim")
+		ticket.Hold(func(http.ResponseWriter, *http.Request) error { return nil })
+		s.choose(path, c).want(200, "Send the reply that the chat asks for", "!goes on in the chat")
+	}
+}
+
 // TestWhatHermesSaysBecomesWords.
 func TestWhatHermesSaysBecomesWords(t *testing.T) {
 	s := newSite(t, "hermes_approvals")

@@ -78,16 +78,21 @@ var unknown = page{
 	Text:  "This link is not valid. It may be incomplete, or its time is over: then the command has not run.",
 }
 
-// said is the page after an answer that Hermes has accepted.
-func said(c approval.Choice) page {
+// said is the page after an answer that Hermes has accepted. The stream may be held for a reply, also
+// if the answer has come from the page.
+func said(c approval.Choice, held bool) page {
+	rest := " The answer goes on in the chat."
+	if held {
+		rest = " Send the reply that the chat asks for, and the rest of the answer comes."
+	}
 	if c == approval.Deny {
-		return page{Title: "Denied", Text: "The command does not run. The agent goes on without it; see the chat."}
+		return page{Title: "Denied", Text: "The command does not run. The agent goes on without it." + rest}
 	}
 	return page{Title: "Approved", Text: map[approval.Choice]string{
 		approval.Once:    "The command runs, once.",
 		approval.Session: "The command runs, and so do commands like it for the rest of the session.",
 		approval.Always:  "The command runs, and Hermes does not ask for commands like it again.",
-	}[c] + " The answer goes on in the chat."}
+	}[c] + rest}
 }
 
 // page returns what the page of a ticket shows to a user, with a problem that there was.
