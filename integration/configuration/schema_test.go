@@ -295,6 +295,10 @@ func (r randomValues) of(p property) (values []string) {
 		for range 40 {
 			add(quoted2(r.text("🛰", "é", "a", "/", "\u200d", "\u3000", "☎", "`", " ", "\u00a0", "\u0085", "\t", "\u2028", "\\", "\""), r.text("a", "_", " ", "é", "\u00a0", "\n", "tool", "🛰", "\u2003")))
 		}
+	case p.Ref == "#/$defs/approvals":
+		add("{}", "true", `"reply"`, `{"reply": true}`, `{"link": "https://a.example/approve", "text": true}`, `{"link": "http://127.0.0.1:8080/", "reply": true, "by": "{http.auth.user.id}"}`,
+			`{"link": "a.example"}`, `{"link": "ftp://a.example"}`, `{"link": "https://a.example/?a=b"}`, `{"link": "https://a.example/#a"}`, `{"link": "https://u:p@a.example"}`, `{"link": 5}`,
+			`{"text": true}`, `{"text": true, "reply": true}`, `{"reply": false}`, `{"link": "https://[::1]"}`, `{"reply": "on"}`, `{"by": "{a}"}`, `{"reply": true, "by": "alice"}`, `{"links": "https://a.example"}`)
 	case p.Type == "array":
 		add(`["{http.request.uuid}"]`, `["a", "{b}c", ""]`, `["a"]`, `[""]`, `["}{"]`, `[5]`, `["{a}", 5]`, `"{a}"`, "{}", "true")
 	case p.Type == "object":

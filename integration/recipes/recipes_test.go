@@ -112,7 +112,8 @@ func TestCaddyfilesOfThePages(t *testing.T) {
 		}
 		up := upstream.New(t, upstream.Replay(hermes.Recorded(t, "g0-v0.8.0/one_tool"), upstream.ByFrame))
 		home, listen := t.TempDir(), harness.FreePort(t)
-		text = strings.NewReplacer("127.0.0.1:8642", up.Addr, "https://hermes.example.com", up.Addr).Replace(text)
+		// The answer of the recording is checked for its events, which get no ids in chats then.
+		text = strings.NewReplacer("always chat", "always sessions", "127.0.0.1:8642", up.Addr, "reverse_proxy https://hermes.example.com", "reverse_proxy "+up.Addr).Replace(text)
 		file := filepath.Join(home, "Caddyfile")
 		harness.WriteFile(t, file, []byte(text))
 		if out, bad, err := sidecar.Command(t, home, "validate", "--config", file); err != nil || strings.Contains(string(bad), "not formatted") {
