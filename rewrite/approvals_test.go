@@ -325,21 +325,22 @@ func TestSecretsOfAnApproval(t *testing.T) {
 // Nothing in a command breaks out of its code span, and what cannot be seen is shown.
 func TestCommandsInTheText(t *testing.T) {
 	for command, shown := range map[string]string{
-		"ls":                       "`ls`",
-		"echo `date`":              "`` echo `date` ``",
-		"`x":                       "`` `x ``",
-		"a``b`c":                   "```a``b`c```",
-		" x ":                      "`  x  `",
-		"a\nb\r\tc":                "`a\\nb\\r\\tc`",
-		"a\u202eb\u200bc\u2028":    "`a\\u202eb\\u200bc\\u2028`",
-		"[x](y) <b> **c** | \\":    "`[x](y) <b> **c** | \\`",
-		"\x1b[31mred\u0085":        "`\\x1b[31mred\\u0085`",
-		"":                         "`?`",
-		"  ":                       "`?`",
-		"ä 💻":                      "`ä 💻`",
-		strings.Repeat("x", 500):   "`" + strings.Repeat("x", marker.MaxShownCommand) + "…`",
-		strings.Repeat("`", 401):   strings.Repeat("`", 401) + " " + strings.Repeat("`", 400) + "… " + strings.Repeat("`", 401),
-		"a\n\n`💻 ls`\n[x](http://": "``a\\n\\n`💻 ls`\\n[x](http://``",
+		"ls":                          "`ls`",
+		"echo `date`":                 "`` echo `date` ``",
+		"`x":                          "`` `x ``",
+		"a``b`c":                      "```a``b`c```",
+		" x ":                         "`  x  `",
+		"a\nb\r\tc":                   "`a\\nb\\r\\tc`",
+		"a\u202eb\u200bc\u2028":       "`a\\u202eb\\u200bc\\u2028`",
+		"a\u3164b\u2800c\ufe0f\u034f": "`a\\u3164b\\u2800c\\ufe0f\\u034f`",
+		"[x](y) <b> **c** | \\":       "`[x](y) <b> **c** | \\`",
+		"\x1b[31mred\u0085":           "`\\x1b[31mred\\u0085`",
+		"":                            "`?`",
+		"  ":                          "`?`",
+		"ä 💻":                         "`ä 💻`",
+		strings.Repeat("x", 500):      "`" + strings.Repeat("x", marker.MaxShownCommand) + "…`",
+		strings.Repeat("`", 401):      strings.Repeat("`", 401) + " " + strings.Repeat("`", 400) + "… " + strings.Repeat("`", 401),
+		"a\n\n`💻 ls`\n[x](http://":    "``a\\n\\n`💻 ls`\\n[x](http://``",
 	} {
 		in := turn(text("a"), approvalFrame("r1", command), text("\n\nb"))
 		outs, _ := anyAsking(t, in, Options{}, chatParams, byText)

@@ -58,7 +58,7 @@ func codeSpan(text string) string {
 		}
 		longest = max(longest, run)
 		switch {
-		case r == ' ' || r != '\u2028' && r != '\u2029' && unicode.IsGraphic(r) && !unicode.IsSpace(r):
+		case unicode.IsPrint(r) && r != '\u2800' && !unicode.In(r, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point):
 			b.WriteRune(r)
 		default:
 			escape := fmt.Sprintf("%+q", r) // with quotes
