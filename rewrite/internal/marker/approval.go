@@ -21,6 +21,10 @@ const (
 	approvalEmoji = "🔐"
 	approvalLabel = "Approval needed"
 	approvalHead  = "`" + approvalEmoji + " " + approvalLabel + "` "
+
+	// What follows it: the ways to answer.
+	linkBegins  = "[approve or deny]("
+	replyBegins = "reply `approve "
 )
 
 // MaxShownCommand is the number of characters of a command that the paragraph shows.
@@ -31,10 +35,10 @@ const MaxShownCommand = 400
 func ApprovalLine(command, url, code string) string {
 	var ways []string
 	if url != "" {
-		ways = append(ways, "[approve or deny]("+linkEscapes.Replace(url)+")")
+		ways = append(ways, linkBegins+linkEscapes.Replace(url)+")")
 	}
 	if code != "" {
-		ways = append(ways, fmt.Sprintf("reply `approve %s` or `deny %[1]s`", code))
+		ways = append(ways, fmt.Sprintf(replyBegins+"%s` or `deny %[1]s`", code))
 	}
 	return approvalHead + strings.Join(ways, " or ") + ": " + codeSpan(command)
 }
@@ -82,12 +86,13 @@ func MayAsk(b []byte) bool { return bytes.Contains(b, []byte(approvalLabel)) }
 
 // FindApproval returns where the first paragraph in text[i:], the inside of a JSON string, begins
 // and ends, without the newlines around it. Both are -1 if there is none. One that is not whole
-// ends with its line.
+// ends with its line. What says neither way to answer is no paragraph.
 func FindApproval(text []byte, i int) (from, to int) {
 	for i < len(text) {
 		r, next := jsonspan.NextRune(text, i)
 		if r == '`' {
-			if head := skip(text, i, approvalHead); head >= 0 {
+			head := skip(text, i, approvalHead)
+			if head >= 0 && (skip(text, head, linkBegins) >= 0 || skip(text, head, replyBegins) >= 0) {
 				return i, approvalEnd(text, head)
 			}
 		}
