@@ -405,14 +405,22 @@ func TestApprovalsLeaveHistories(t *testing.T) {
 		"the word of the model itself": {"assistant", `"approve K7QF-2M9D"`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			body := `{"messages": [{"role": "` + c.role + `", "content": %s}, {"role": "user", "content": "u"}]}`
+			const before = `{"messages": [{"role": "assistant", "content": "Hi.%s"}, `
+			body := `{"role": "` + c.role + `", "content": %s}, {"role": "user", "content": "u"}]}`
 			want := c.want
 			if want == "" {
 				want = c.content
 			}
-			healed, _ := heal(t, fmt.Sprintf(body, c.content))
-			same(t, healed, fmt.Sprintf(body, want), "bodies")
+			healed, _ := heal(t, fmt.Sprintf(before+body, `\n\n`+reply, c.content))
+			same(t, healed, fmt.Sprintf(before+body, "", want), "bodies")
 		})
+	}
+	// The same words of a user who was not asked are about something else.
+	for _, role := range []string{"user", "assistant"} {
+		in := `{"messages": [{"role": "` + role + `", "content": "a"}, {"role": "user", "content": "approve CASE-2345"}]}`
+		healed, req := heal(t, in)
+		same(t, healed, in, "bodies")
+		equal(t, req.Approvals, 0, "codes")
 	}
 	healed, _ := heal(t, `{"messages": [{"role": "user", "content": "u"}, {"role": "assistant", "content": "`+reply+`"}, {"role": "user", "content": "deny AAAA-BBBB"}]}`)
 	same(t, healed, `{"messages": [{"role": "user", "content": "u"}, {"role": "user", "content": "deny"}]}`, "a message of which nothing is left")
