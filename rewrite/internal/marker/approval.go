@@ -121,17 +121,20 @@ func skip(text []byte, i int, want string) int {
 func approvalEnd(text []byte, i int) int {
 	var before [2]rune // the runes before the current one, or before the backticks that it ends
 	opening := 0       // how many backticks the code span begins with, 0 before it
-	run, end := 0, 0   // how many have come in a row, and where they end
+	run, last := 0, 0  // how many have come in a row, and where the last of them begins
 	for i < len(text) {
 		r, next := jsonspan.NextRune(text, i)
 		switch {
 		case r == '`' && opening <= 1 && skip(text, i, approvalHead) >= 0: // more backticks may enclose one
 			return i
 		case r == '`':
-			run, end, i = run+1, next, next
+			run, last, i = run+1, i, next
 			continue
 		case run > 0 && run == opening:
-			return end
+			if skip(text, last, approvalHead) >= 0 { // it is another paragraph's
+				return last
+			}
+			return i
 		case run > 0 && opening == 0 && before == [2]rune{':', ' '}:
 			opening = run
 		}
