@@ -8,6 +8,7 @@ package approval
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/base64"
 	"net/http"
 	"slices"
@@ -147,8 +148,8 @@ func (d *Desk) Stream(a Asker) *Stream {
 }
 
 // Ask returns the ticket of q. The same request again, of this stream or of another one of
-// the same client, has the same ticket. It is nil if a bound is reached, or if q does not say
-// which request it is.
+// the same client, has the same ticket. It is nil if a bound is reached, if q does not say
+// which request it is, or if the ticket is that of another command.
 func (s *Stream) Ask(q Request) *Ticket {
 	d := s.desk
 	d.mu.Lock()
@@ -159,6 +160,9 @@ func (s *Stream) Ask(q Request) *Ticket {
 	}
 	t := d.requests[request{s.asker.Owner, q.RunID, q.ID}]
 	switch {
+	case t != nil && t.asked != sha256.Sum256([]byte(q.Command)): // a page may show the other
+		d.stats.Omitted++
+		return nil
 	case t != nil && (t.hasEnded() && !t.left || slices.Contains(s.tickets, t)):
 		return t
 	case len(s.tickets) >= maxOfStream,

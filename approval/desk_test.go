@@ -354,3 +354,27 @@ func TestWhatIsSaidIsACopy(t *testing.T) {
 		t.Errorf("%+v, %+v", v, s)
 	}
 }
+
+// TestATicketStaysThatOfItsCommand: who has seen one command on the page does not approve another
+// that upstream asks with the same ids, while the first waits or after its stream.
+func TestATicketStaysThatOfItsCommand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var h hermes
+		d := approval.NewDesk()
+		first := d.Stream(h.asker(1))
+		shown := first.Ask(ask("run", 1))
+		other := ask("run", 1)
+		other.Command += "; rm -rf victim"
+		if first.Ask(other) != nil || d.Stream(h.asker(1)).Ask(other) != nil {
+			t.Error("another command has the ticket of one that waits")
+		}
+		first.Done("")
+		if d.Stream(h.asker(1)).Ask(other) != nil {
+			t.Error("another command has the ticket of one whose stream has ended")
+		}
+		wantAnswer(t, shown, approval.Once, approval.TooLate)
+		if again := d.Stream(h.asker(1)); again.Ask(ask("run", 1)) != shown {
+			t.Error("the same command has another ticket")
+		}
+	})
+}

@@ -16,7 +16,8 @@ type Stats struct {
 	Ended uint64
 	// Waiting is how many tickets wait now.
 	Waiting uint64
-	// Omitted counts requests that got no ticket, as a bound was reached or an id missing.
+	// Omitted counts requests that got no ticket, as a bound was reached, an id missing, or the
+	// id that of another command.
 	Omitted uint64
 }
 

@@ -2,6 +2,7 @@ package approval
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"net/http"
 	"slices"
@@ -24,8 +25,9 @@ type Ticket struct {
 
 	// Desk.mu guards the rest.
 	asker   Asker
-	request Request // as it is kept
-	tooLong bool    // the command is
+	request Request           // as it is kept
+	asked   [sha256.Size]byte // digest of the whole command
+	tooLong bool              // the command is
 	rest    func(w http.ResponseWriter, r *http.Request) error
 	streams []*Stream // that ask it
 	state   State
@@ -189,7 +191,7 @@ func (t *Ticket) key() request {
 // keep keeps what is asked, up to the bounds, and the choices that are known, in their order.
 // What cannot be shown whole can only be denied.
 func (t *Ticket) keep(q Request) {
-	t.tooLong = len(q.Command) > maxCommand
+	t.asked, t.tooLong = sha256.Sum256([]byte(q.Command)), len(q.Command) > maxCommand
 	t.request = Request{
 		RunID: cut(q.RunID, maxName), ID: cut(q.ID, maxName),
 		Command: cut(q.Command, maxCommand), Description: cut(q.Description, maxDescription), Tool: cut(q.Tool, maxName),

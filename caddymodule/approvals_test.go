@@ -259,7 +259,8 @@ type answerOf struct {
 func (s *approvalSite) chat(key, text string, header ...string) *answerOf {
 	s.t.Helper()
 	body, _ := json.Marshal(map[string]any{"stream": true, "messages": []any{
-		map[string]string{"role": "user", "content": "x"}, map[string]string{"role": "user", "content": text},
+		map[string]string{"role": "assistant", "content": "x\n\n`🔐 Approval needed` reply `approve 3333-3333` or `deny 3333-3333`: `ls`"},
+		map[string]string{"role": "user", "content": text},
 	}})
 	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, "http://caddy/v1/chat/completions", strings.NewReader(string(body)))
 	if err != nil {

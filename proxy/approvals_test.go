@@ -134,7 +134,7 @@ func TestRequestsEndWithTheirClient(t *testing.T) {
 
 // A reply is answered, and does not go to upstream. What is no reply goes there as it does without replies.
 func TestReplies(t *testing.T) {
-	const body = `{"stream": true, "messages": [{"role": "assistant", "content": "x"}, {"role": "user", "content": " approve K7QF-2M9D\n"}]}`
+	const body = `{"stream": true, "messages": [{"role": "assistant", "content": "x` + paragraph + `"}, {"role": "user", "content": " approve K7QF-2M9D\n"}]}`
 	const healed = `{"stream": true, "messages": [{"role": "assistant", "content": "x"}, {"role": "user", "content": "approve"}]}`
 	errRest := errors.New("gone")
 	for name, c := range map[string]struct {

@@ -325,21 +325,22 @@ func TestSecretsOfAnApproval(t *testing.T) {
 // Nothing in a command breaks out of its code span, and what cannot be seen is shown.
 func TestCommandsInTheText(t *testing.T) {
 	for command, shown := range map[string]string{
-		"ls":                       "`ls`",
-		"echo `date`":              "`` echo `date` ``",
-		"`x":                       "`` `x ``",
-		"a``b`c":                   "```a``b`c```",
-		" x ":                      "`  x  `",
-		"a\nb\r\tc":                "`a\\nb\\r\\tc`",
-		"a\u202eb\u200bc\u2028":    "`a\\u202eb\\u200bc\\u2028`",
-		"[x](y) <b> **c** | \\":    "`[x](y) <b> **c** | \\`",
-		"\x1b[31mred\u0085":        "`\\x1b[31mred\\u0085`",
-		"":                         "`?`",
-		"  ":                       "`?`",
-		"ä 💻":                      "`ä 💻`",
-		strings.Repeat("x", 500):   "`" + strings.Repeat("x", marker.MaxShownCommand) + "…`",
-		strings.Repeat("`", 401):   strings.Repeat("`", 401) + " " + strings.Repeat("`", 400) + "… " + strings.Repeat("`", 401),
-		"a\n\n`💻 ls`\n[x](http://": "``a\\n\\n`💻 ls`\\n[x](http://``",
+		"ls":                          "`ls`",
+		"echo `date`":                 "`` echo `date` ``",
+		"`x":                          "`` `x ``",
+		"a``b`c":                      "```a``b`c```",
+		" x ":                         "`  x  `",
+		"a\nb\r\tc":                   "`a\\nb\\r\\tc`",
+		"a\u202eb\u200bc\u2028":       "`a\\u202eb\\u200bc\\u2028`",
+		"a\u3164b\u2800c\ufe0f\u034f": "`a\\u3164b\\u2800c\\ufe0f\\u034f`",
+		"[x](y) <b> **c** | \\":       "`[x](y) <b> **c** | \\`",
+		"\x1b[31mred\u0085":           "`\\x1b[31mred\\u0085`",
+		"":                            "`?`",
+		"  ":                          "`?`",
+		"ä 💻":                         "`ä 💻`",
+		strings.Repeat("x", 500):      "`" + strings.Repeat("x", marker.MaxShownCommand) + "…`",
+		strings.Repeat("`", 401):      strings.Repeat("`", 401) + " " + strings.Repeat("`", 400) + "… " + strings.Repeat("`", 401),
+		"a\n\n`💻 ls`\n[x](http://":    "``a\\n\\n`💻 ls`\\n[x](http://``",
 	} {
 		in := turn(text("a"), approvalFrame("r1", command), text("\n\nb"))
 		outs, _ := anyAsking(t, in, Options{}, chatParams, byText)
@@ -386,6 +387,10 @@ func TestApprovalsLeaveHistories(t *testing.T) {
 		"with a marker":                {"assistant", "\"a\\n`💻 ls`\\n\\n" + reply + `"`, `"a"`},
 		"in a part":                    {"assistant", `[{"type": "text", "text": "a\n\n` + reply + `"}]`, `[{"type": "text", "text": "a"}]`},
 		"escaped":                      {"assistant", `"a\n\n` + strings.ReplaceAll(strings.ReplaceAll(reply, "`", `\u0060`), "🔐", `\ud83d\udd10`) + `"`, `"a"`},
+		"cut off in its address":       {"assistant", `"a\n\n` + linkText[:60] + `"`, `"a"`},
+		"words about it":               {"user", "\"What does `🔐 Approval needed` mean, and `🔐 Approval needed` reply?\"", ""},
+		"words of the model about it":  {"assistant", "\"`🔐 Approval needed` [see](https://h/docs): `x`\"", ""},
+		"words, then a paragraph":      {"user", "\"`🔐 Approval needed` is what? " + linkText + `"`, "\"`🔐 Approval needed` is what? \""},
 		"no paragraph":                 {"assistant", `"Approval needed for ` + "`x`" + `"`, ""},
 		"an approval that is a reply":  {"user", `"approve K7QF-2M9D"`, `"approve"`},
 		"with white space":             {"user", `" Deny k7qf-2m9d\n"`, `"Deny"`},
@@ -400,14 +405,22 @@ func TestApprovalsLeaveHistories(t *testing.T) {
 		"the word of the model itself": {"assistant", `"approve K7QF-2M9D"`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			body := `{"messages": [{"role": "` + c.role + `", "content": %s}, {"role": "user", "content": "u"}]}`
+			const before = `{"messages": [{"role": "assistant", "content": "Hi.%s"}, `
+			body := `{"role": "` + c.role + `", "content": %s}, {"role": "user", "content": "u"}]}`
 			want := c.want
 			if want == "" {
 				want = c.content
 			}
-			healed, _ := heal(t, fmt.Sprintf(body, c.content))
-			same(t, healed, fmt.Sprintf(body, want), "bodies")
+			healed, _ := heal(t, fmt.Sprintf(before+body, `\n\n`+reply, c.content))
+			same(t, healed, fmt.Sprintf(before+body, "", want), "bodies")
 		})
+	}
+	// The same words of a user who was not asked are about something else.
+	for _, role := range []string{"user", "assistant"} {
+		in := `{"messages": [{"role": "` + role + `", "content": "a"}, {"role": "user", "content": "approve CASE-2345"}]}`
+		healed, req := heal(t, in)
+		same(t, healed, in, "bodies")
+		equal(t, req.Approvals, 0, "codes")
 	}
 	healed, _ := heal(t, `{"messages": [{"role": "user", "content": "u"}, {"role": "assistant", "content": "`+reply+`"}, {"role": "user", "content": "deny AAAA-BBBB"}]}`)
 	same(t, healed, `{"messages": [{"role": "user", "content": "u"}, {"role": "user", "content": "deny"}]}`, "a message of which nothing is left")

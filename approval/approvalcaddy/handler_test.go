@@ -349,6 +349,26 @@ func TestNothingUpstreamSaysIsMarkup(t *testing.T) {
 	}
 }
 
+// TestNothingUpstreamSaysIsATemplate of Caddy's, where that directive is in front: a command would
+// read files, and could hide a part of itself.
+func TestNothingUpstreamSaysIsATemplate(t *testing.T) {
+	for _, delimiters := range []string{"{{ }}", "[[ ]]", "<? ?>", "(( ))", "<% %>"} {
+		s := newSite(t, "templates {\n between "+delimiters+"\n }\n hermes_approvals")
+		var u upstream
+		begin, end, _ := strings.Cut(delimiters, " ")
+		evil := "echo " + begin + "env `HOME`" + end + begin + "/* ; rm -rf victim */" + end
+		_, path := u.ticket(t, evil, func(a *approval.Asker, q *approval.Request) { q.Description, q.Tool = evil, evil })
+		a := s.get(path).want(200)
+		shown := html.UnescapeString(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(a.body, ""))
+		if got := strings.Count(shown, evil); got != 3 {
+			t.Errorf("%q: shown %d times in\n%s", evil, got, shown)
+		}
+		if err := caddy.Stop(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestRequestsElsewherePass.
 func TestRequestsElsewherePass(t *testing.T) {
 	s := newSite(t, "hermes_approvals /ask")

@@ -25,12 +25,23 @@ var (
 	pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 		"style":   func() template.CSS { return template.CSS(pageCSS) },
 		"visible": visible,
+		"inert":   inert,
 	}).Parse(pageHTML))
 
 	// The icon is empty, so that none is asked for: that request would name the page, with its
 	// ticket, as its referrer, and be in access logs.
 	policy = "default-src 'none'; style-src '" + hash(pageCSS) + "'; img-src data:; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
+
+// inert returns a text as HTML in which nothing is an action of Caddy's templates, which may be in
+// front of the page: that would run what a model has written, and hide it.
+func inert(text string) template.HTML {
+	return template.HTML(actionEscapes.Replace(template.HTMLEscapeString(text)))
+}
+
+// actionEscapes are those of characters that an action may begin with, by default and as operators
+// choose.
+var actionEscapes = strings.NewReplacer("{", "&#123;", "[", "&#91;", "(", "&#40;", "%", "&#37;", "$", "&#36;", "@", "&#64;")
 
 // hash returns the source of a policy that allows a style.
 func hash(style string) string {

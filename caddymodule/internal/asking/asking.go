@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -48,7 +49,7 @@ func (o *Options) Owner(r *http.Request) (owner [32]byte, by string, ok bool) {
 		if repl != nil {
 			// The function returns no error, and Caddy's own leaves the value empty.
 			by, _ = repl.ReplaceFunc(o.By, func(_ string, value any) (any, error) {
-				has = has || caddy.ToString(value) != ""
+				has = has || tells(value)
 				return value, nil
 			})
 		}
@@ -58,6 +59,13 @@ func (o *Options) Owner(r *http.Request) (owner [32]byte, by string, ok bool) {
 	}
 	// Quoted, no two lists are the same bytes.
 	return sha256.Sum256(fmt.Appendf(nil, "%q", append(resumecaddy.Client(r), []string{by}))), by, true
+}
+
+// tells reports whether the value of a placeholder tells users apart. An empty list, such as that
+// of the addresses in a certificate that is not there, is [] in a text, and a map is map[].
+func tells(value any) bool {
+	text := caddy.ToString(value)
+	return text != "map[]" && strings.Trim(text, "[] \t\r\n") != ""
 }
 
 // Stream is what a stream asks: its request's. It is of one goroutine at a time, but for Waiting.

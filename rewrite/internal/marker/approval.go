@@ -21,6 +21,10 @@ const (
 	approvalEmoji = "🔐"
 	approvalLabel = "Approval needed"
 	approvalHead  = "`" + approvalEmoji + " " + approvalLabel + "` "
+
+	// What follows it: the ways to answer.
+	linkBegins  = "[approve or deny]("
+	replyBegins = "reply `approve "
 )
 
 // MaxShownCommand is the number of characters of a command that the paragraph shows.
@@ -31,10 +35,10 @@ const MaxShownCommand = 400
 func ApprovalLine(command, url, code string) string {
 	var ways []string
 	if url != "" {
-		ways = append(ways, "[approve or deny]("+linkEscapes.Replace(url)+")")
+		ways = append(ways, linkBegins+linkEscapes.Replace(url)+")")
 	}
 	if code != "" {
-		ways = append(ways, fmt.Sprintf("reply `approve %s` or `deny %[1]s`", code))
+		ways = append(ways, fmt.Sprintf(replyBegins+"%s` or `deny %[1]s`", code))
 	}
 	return approvalHead + strings.Join(ways, " or ") + ": " + codeSpan(command)
 }
@@ -58,7 +62,7 @@ func codeSpan(text string) string {
 		}
 		longest = max(longest, run)
 		switch {
-		case r == ' ' || r != '\u2028' && r != '\u2029' && unicode.IsGraphic(r) && !unicode.IsSpace(r):
+		case unicode.IsPrint(r) && r != '\u2800' && !unicode.In(r, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point):
 			b.WriteRune(r)
 		default:
 			escape := fmt.Sprintf("%+q", r) // with quotes
@@ -82,12 +86,13 @@ func MayAsk(b []byte) bool { return bytes.Contains(b, []byte(approvalLabel)) }
 
 // FindApproval returns where the first paragraph in text[i:], the inside of a JSON string, begins
 // and ends, without the newlines around it. Both are -1 if there is none. One that is not whole
-// ends with its line.
+// ends with its line. What says neither way to answer is no paragraph.
 func FindApproval(text []byte, i int) (from, to int) {
 	for i < len(text) {
 		r, next := jsonspan.NextRune(text, i)
 		if r == '`' {
-			if head := skip(text, i, approvalHead); head >= 0 {
+			head := skip(text, i, approvalHead)
+			if head >= 0 && (skip(text, head, linkBegins) >= 0 || skip(text, head, replyBegins) >= 0) {
 				return i, approvalEnd(text, head)
 			}
 		}
@@ -116,17 +121,20 @@ func skip(text []byte, i int, want string) int {
 func approvalEnd(text []byte, i int) int {
 	var before [2]rune // the runes before the current one, or before the backticks that it ends
 	opening := 0       // how many backticks the code span begins with, 0 before it
-	run, end := 0, 0   // how many have come in a row, and where they end
+	run, last := 0, 0  // how many have come in a row, and where the last of them begins
 	for i < len(text) {
 		r, next := jsonspan.NextRune(text, i)
 		switch {
 		case r == '`' && opening <= 1 && skip(text, i, approvalHead) >= 0: // more backticks may enclose one
 			return i
 		case r == '`':
-			run, end, i = run+1, next, next
+			run, last, i = run+1, i, next
 			continue
 		case run > 0 && run == opening:
-			return end
+			if skip(text, last, approvalHead) >= 0 { // it is another paragraph's
+				return last
+			}
+			return i
 		case run > 0 && opening == 0 && before == [2]rune{':', ' '}:
 			opening = run
 		}

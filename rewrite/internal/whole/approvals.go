@@ -68,10 +68,10 @@ func widen(text []byte, at, from, to int) (int, int) {
 	return from, end
 }
 
-// reply returns what is left of text, all that the user has said in a message: the word of a
-// reply without its code, and nil if it is no reply.
+// reply returns what is left of m, if that is a reply of the user's to a paragraph before it: the
+// word without the code. Otherwise it returns nil: the same words may be about something else.
 func (h *healer) reply(m *message) []byte {
-	if !Spells(h.b, m.role, "user") || len(h.texts) != 1 {
+	if h.approvals == 0 || !Spells(h.b, m.role, "user") || len(h.texts) != 1 {
 		return nil
 	}
 	return marker.Word(h.texts[0].Of(h.b))
