@@ -12,8 +12,11 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
-// codeRefused is the code of errors that answer a reply.
-const codeRefused = "approval_refused"
+// The codes of errors that answer a reply.
+const (
+	codeRefused = "approval_refused"
+	codeGone    = "approval_gone"
+)
 
 // sentences precede the rest of a stream whose approval the reply has not given.
 var sentences = map[approval.Result]string{
@@ -44,6 +47,11 @@ func (o *Options) Answer(w http.ResponseWriter, r *http.Request, message string)
 	if err := reply.Ticket.Rest(late, r); err != nil {
 		return true, err
 	}
+	if late.gone {
+		w.Header().Del("Content-Length")
+		sendError(w, http.StatusGone, codeGone, "the rest of the answer is not kept any more; send a new message")
+		return true, nil
+	}
 	return true, late.end()
 }
 
@@ -66,12 +74,24 @@ type lateWriter struct {
 	sentence string // "" for none, or if it has been written
 	frames   sse.Scanner
 	frame    sse.Frame
+	gone     bool // there is no stream any more, and nothing is written
 }
 
 // Unwrap is for http.ResponseController.
 func (l *lateWriter) Unwrap() http.ResponseWriter { return l.ResponseWriter }
 
+// WriteHeader leaves out the problem of a stream that is gone: it speaks of ids and keys, which the
+// client did not send.
+func (l *lateWriter) WriteHeader(status int) {
+	if l.gone = status == http.StatusNotFound || status == http.StatusGone; !l.gone {
+		l.ResponseWriter.WriteHeader(status)
+	}
+}
+
 func (l *lateWriter) Write(p []byte) (int, error) {
+	if l.gone {
+		return len(p), nil
+	}
 	if l.sentence == "" {
 		return l.ResponseWriter.Write(p)
 	}

@@ -2,9 +2,14 @@ package asking
 
 import (
 	"bytes"
+	"context"
+	"io"
+	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/approval"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
@@ -50,6 +55,42 @@ func TestOnlyLateRepliesSaySo(t *testing.T) {
 	for result, has := range map[approval.Result]bool{approval.Accepted: false, approval.AlreadyAnswered: true, approval.TooLate: true} {
 		if got := sentences[result] != ""; got != has {
 			t.Errorf("%v: %t", result, got)
+		}
+	}
+}
+
+// TestReplyWhoseRestIsGone says so, and nothing of ids and keys, which a chat client does not send.
+func TestReplyWhoseRestIsGone(t *testing.T) {
+	for _, status := range []int{http.StatusNotFound, http.StatusGone, http.StatusServiceUnavailable} {
+		desk := approval.NewDesk()
+		o := &Options{Desk: desk, Reply: true}
+		r := httptest.NewRequest(http.MethodPost, "/v1/chat/completions", nil)
+		owner, _, _ := o.Owner(r)
+		ticket := desk.Stream(approval.Asker{Owner: owner, Timeout: time.Minute, Send: func(context.Context, approval.Request, approval.Choice) (approval.Result, error) {
+			return approval.TooLate, nil
+		}}).Ask(approval.Request{RunID: "run_1", ID: "r1", Choices: []approval.Choice{approval.Once}})
+		const problem = `{"title":"Unknown stream","detail":"Send the request again with a new Idempotency-Key."}`
+		ticket.Hold(func(w http.ResponseWriter, _ *http.Request) error {
+			w.Header().Set("Content-Type", "application/problem+json")
+			w.Header().Set("Content-Length", strconv.Itoa(len(problem)))
+			w.WriteHeader(status)
+			_, err := io.WriteString(w, problem)
+			return err
+		})
+		w := httptest.NewRecorder()
+		answered, err := o.Answer(w, r, "approve "+ticket.Code())
+		if !answered || err != nil {
+			t.Fatal(answered, err)
+		}
+		if status == http.StatusServiceUnavailable { // it may be there later
+			if w.Code != status || w.Body.String() != problem {
+				t.Errorf("%d %s", w.Code, w.Body)
+			}
+			continue
+		}
+		if got := w.Body.String(); w.Code != http.StatusGone || !strings.Contains(got, codeGone) || strings.Contains(got, "Idempotency-Key") ||
+			w.Header().Get("Content-Type") != "application/json" || w.Header().Get("Content-Length") != "" {
+			t.Errorf("%d: answered with %d %v %s", status, w.Code, w.Header(), got)
 		}
 	}
 }
