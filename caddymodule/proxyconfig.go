@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,6 +22,8 @@ import (
 	"github.com/caddyserver/certmagic"
 	"go.uber.org/zap"
 
+	"github.com/hermes-sidecar/hermes-sidecar/approval/approvalcaddy"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/options"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/site"
 )
 
@@ -81,7 +84,12 @@ func (c *proxyCommand) prepare() (p proxyPlan, err error) {
 	if err != nil {
 		return p, err
 	}
-	server := &caddyhttp.Server{Listen: p.Listen, Routes: caddyhttp.RouteList{{HandlersRaw: site.Handlers(given, proxy)}}}
+	approvals, _ := given["approvals"].(options.Approvals)
+	page, err := approvalPage(approvals)
+	if err != nil {
+		return p, err
+	}
+	server := &caddyhttp.Server{Listen: p.Listen, Routes: caddyhttp.RouteList{{HandlersRaw: append(page, site.Handlers(given, proxy)...)}}}
 	c.serve(server, from, p.internalCA)
 	p.Config = site.Config(caddyhttp.App{
 		GracePeriod: caddy.Duration(compiled.DrainTimeout + graceReserve),
@@ -89,6 +97,23 @@ func (c *proxyCommand) prepare() (p proxyPlan, err error) {
 	})
 	c.configure(p.Config, from, p.internalCA)
 	return p, nil
+}
+
+// approvalPage returns the handler of the page to which the links of --approvals lead: tickets are
+// known to this process only. It returns none without links.
+func approvalPage(a options.Approvals) ([]json.RawMessage, error) {
+	if a.Link == "" {
+		return nil, nil
+	}
+	u, err := url.Parse(a.Link)
+	if err != nil {
+		return nil, fmt.Errorf("--approvals: %w", err)
+	}
+	page := &approvalcaddy.ApprovalsHandler{Path: strings.TrimSuffix(u.Path, "/")}
+	if page.Path == "" {
+		return nil, errors.New("--approvals: the base URL needs a path, such as https://hermes.example.com/hermes/approve")
+	}
+	return []json.RawMessage{caddyconfig.JSONModuleObject(page, "handler", "hermes_approvals", nil)}, nil
 }
 
 // serve sets how the server is reached from the address.
