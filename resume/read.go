@@ -22,7 +22,7 @@ func (x *run) attend(w http.ResponseWriter, r *http.Request, body []byte, next N
 	var reader Reader
 	defer func() {
 		if reader == nil { // Read panics: only a run ends the log, and gives its place back
-			x.start(r, body, func(http.ResponseWriter, *http.Request) error { return errUnavailable })
+			x.start(r, nil, func(http.ResponseWriter, *http.Request) error { return errUnavailable })
 			<-x.done
 			x.returned()
 		}

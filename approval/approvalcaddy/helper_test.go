@@ -48,7 +48,8 @@ func newSite(t *testing.T, directives string) *site {
 			t.Error(err)
 		}
 	})
-	transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", s.socket) }}
+	// A connection that is kept may be one that a reload is closing.
+	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", s.socket) }}
 	t.Cleanup(transport.CloseIdleConnections)
 	s.client = &http.Client{Transport: transport}
 	return s
