@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/hermes-sidecar/hermes-sidecar/queue"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -76,6 +77,17 @@ type Options struct {
 	// not go to the next handler, and its error is returned. It is called for chat completions
 	// whose last message has that form, whatever History is. Nil means that there are no replies.
 	Reply func(w http.ResponseWriter, r *http.Request, text string) (handled bool, err error)
+	// Turn returns the turn in line of the client's request r, which begins a run of the agent
+	// (rewrite.BeginsRun), nil if it need not wait. An error is queue.ErrFull: the client gets 429. It
+	// is called once the request has been read. Nil means that no request waits.
+	Turn func(r *http.Request) (*queue.Turn, error)
+	// RunBegan is called with a turn and the id of a run that POST /v1/runs has begun: it goes on
+	// when the answer to r has ended, and has its place until Done is called. Nil means that the end of
+	// the answer is that of the run.
+	RunBegan func(r *http.Request, id string, t *queue.Turn)
+	// RunOver is called when an answer has said that the run with the id is over. Nil
+	// means that nobody asks.
+	RunOver func(r *http.Request, id string)
 	// ObserveRaw says that it gets the bytes of streams, as upstream has sent them. Up
 	// to 64 KiB of a stream that is not observed yet are kept for that.
 	ObserveRaw bool

@@ -24,6 +24,12 @@ func IsRunPath(path string) bool {
 	return IsChatPath(path) || IsResponsesPath(path) || IsRunsPath(path)
 }
 
+// BeginsRun reports whether a POST to the path begins a run of the agent, by any of Hermes'
+// APIs: those of IsRunPath, and the chats of sessions.
+func BeginsRun(path string) bool {
+	return IsRunPath(path) || SessionOfPath(path) != "" || idIn(path, "/api/sessions", "/chat") != ""
+}
+
 // IsRunsPath reports whether a POST to the path begins a run whose events are read by other
 // requests (RunOfPath).
 func IsRunsPath(path string) bool { return strings.HasSuffix(path, "/v1/runs") }
