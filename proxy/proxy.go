@@ -12,6 +12,7 @@
 //	timer.go       its deadlines, keepalives and drain, and the timer for them
 //	stream.go      its answers: an event stream, which the engine repairs
 //	answer.go      one that is not streamed, or passes
+//	runs.go        what it says of a run that goes on
 //	approvals.go   who is asked for approvals, and replies
 //	failure.go     an error instead of one
 //	exchange.go    its state, its lock, and its client
@@ -82,12 +83,13 @@ func (p *Proxy) Handler(next http.Handler) http.Handler {
 // error page into the stream. All other panics go on, with their value and their
 // stack, and all other errors are returned.
 func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, next func(http.ResponseWriter, *http.Request) error) (err error) {
-	ctx, cancel := context.WithCancelCause(r.Context())
-	defer cancel(nil)
 	x := &exchange{
-		o: &p.o, w: w, r: r, cancel: cancel,
+		o: &p.o, w: w, r: r,
 		since: time.Now(), chat: rewrite.IsChatPath(r.URL.Path), header: make(http.Header),
 	}
+	ctx, cancel := x.upstreamContext()
+	defer cancel(nil)
+	x.cancel = cancel
 	head.Copy(x.header, w.Header())
 	p.o.Streams.add(x)
 	defer func() {
@@ -126,6 +128,17 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, next func(http.Res
 	if !x.requestRead(healed.Asked) {
 		return nil
 	}
+	if p.o.Turn != nil && r.Method == http.MethodPost && rewrite.BeginsRun(r.URL.Path) {
+		if x.turn, err = p.o.Turn(r); err != nil {
+			return err
+		}
+		defer func() {
+			if x.turn != nil {
+				x.turn.Done()
+			}
+		}()
+	}
+	x.begins.Store(x.turn != nil)
 	defer func() {
 		// net/http looks at the request when it writes the header, which a timer may
 		// do now.
@@ -145,6 +158,7 @@ func (x *exchange) end(panicked any, err error) (any, error) {
 		return panicked, err
 	}
 	handled := x.endAnswer(panicked, err)
+	x.endRun()
 	aborted := panicked == http.ErrAbortHandler //nolint:errorlint // the very value is the wish
 	if x.panicked != nil && (panicked == nil || aborted) {
 		panicked, aborted = x.panicked, false

@@ -90,6 +90,9 @@ func (x *exchange) WriteHeader(status int) {
 // Write implements http.ResponseWriter.
 func (x *exchange) Write(b []byte) (int, error) {
 	if x.begin() {
+		if x.followed != nil {
+			x.followed.read(x, b)
+		}
 		return x.w.Write(b)
 	}
 	x.mu.Lock()
@@ -174,5 +177,6 @@ func (x *exchange) choose() {
 			return
 		}
 	}
+	x.follow()
 	x.pass(examined && encoded && media == "text/event-stream")
 }
