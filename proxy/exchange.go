@@ -59,6 +59,8 @@ type exchange struct {
 	writeDeadline time.Time     // of the handler's writes, zero for none
 
 	observer AnswerObserver // nil as long as it does not observe the answer
+	line     *line          // nil if the request does not wait for its turn
+	inLine   atomic.Bool    // it waits; without the lock
 	panicked any            // to panic with in the handler's goroutine, nil for none
 }
 
