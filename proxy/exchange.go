@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/reqbody"
-	"github.com/hermes-sidecar/hermes-sidecar/queue"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -31,8 +30,6 @@ type exchange struct {
 	header http.Header             // the handler's own; see Header
 	reach  reach
 	body   reqbody.Body
-	turn   *queue.Turn // in line, nil for none and once the run that has begun has it
-	begins atomic.Bool // the request has left the line
 
 	mu     sync.Mutex
 	closed bool  // nothing may be written any more

@@ -84,13 +84,12 @@ func (p *Proxy) Handler(next http.Handler) http.Handler {
 // error page into the stream. All other panics go on, with their value and their
 // stack, and all other errors are returned.
 func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, next func(http.ResponseWriter, *http.Request) error) (err error) {
+	ctx, cancel := context.WithCancelCause(r.Context())
+	defer cancel(nil)
 	x := &exchange{
-		o: &p.o, w: w, r: r,
+		o: &p.o, w: w, r: r, cancel: cancel,
 		since: time.Now(), chat: rewrite.IsChatPath(r.URL.Path), header: make(http.Header),
 	}
-	ctx, cancel := x.upstreamContext()
-	defer cancel(nil)
-	x.cancel = cancel
 	head.Copy(x.header, w.Header())
 	p.o.Streams.add(x)
 	defer func() {
@@ -132,7 +131,8 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, next func(http.Res
 		return nil
 	}
 	if x.line != nil {
-		defer x.line.turn.Done()
+		defer x.endTurn()
+		next = x.outlasting(next)
 		if !x.wait(ctx) {
 			return nil
 		}
@@ -140,17 +140,6 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, next func(http.Res
 	if !x.requestRead() {
 		return nil
 	}
-	if p.o.Turn != nil && r.Method == http.MethodPost && rewrite.BeginsRun(r.URL.Path) {
-		if x.turn, err = p.o.Turn(r); err != nil {
-			return err
-		}
-		defer func() {
-			if x.turn != nil {
-				x.turn.Done()
-			}
-		}()
-	}
-	x.begins.Store(x.turn != nil)
 	defer func() {
 		// net/http looks at the request when it writes the header, which a timer may
 		// do now.

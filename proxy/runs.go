@@ -29,7 +29,7 @@ func (x *exchange) follow() {
 	path, isJSON := x.r.URL.Path, head.MediaType(x.header) == "application/json" && !head.IsEncoded(x.header)
 	switch {
 	case !isJSON:
-	case x.r.Method == http.MethodPost && x.status/100 == 2 && x.turn != nil && x.o.RunBegan != nil && rewrite.IsRunsPath(path):
+	case x.r.Method == http.MethodPost && x.status/100 == 2 && x.line != nil && x.o.RunBegan != nil && rewrite.IsRunsPath(path):
 		x.followed = &followed{begins: true}
 	case x.r.Method == http.MethodGet && x.o.RunOver != nil && rewrite.RunStatusOfPath(path) != "":
 		x.followed = new(followed)
@@ -47,9 +47,8 @@ func (f *followed) read(x *exchange, b []byte) {
 	}
 	f.begins = false
 	if id := rewrite.BegunRun(f.body); id != "" {
-		t := x.turn
-		x.turn = nil
-		x.o.RunBegan(x.r, id, t)
+		x.line.kept = true
+		x.o.RunBegan(x.r, id, x.line.turn)
 	}
 }
 
@@ -66,28 +65,39 @@ func (x *exchange) endRun() {
 	}
 }
 
+// endTurn ends the turn of the request, unless the run that it has begun keeps it.
+func (x *exchange) endTurn() {
+	if !x.line.kept {
+		x.line.turn.Done()
+	}
+}
+
 // lateBegin is how long the answer to a POST that begins a run may take when its client has left:
 // the run goes on, and only the answer says which one it is. Hermes answers before the agent begins.
 const lateBegin = 10 * time.Second
 
-// upstreamContext returns the context of upstream's request, which ends with that of the client, but
-// lateBegin later where the request begins a run and has left the line.
-func (x *exchange) upstreamContext() (context.Context, context.CancelCauseFunc) {
-	clients := x.r.Context()
-	if x.o.RunBegan == nil || x.r.Method != http.MethodPost || !rewrite.IsRunsPath(x.r.URL.Path) {
-		return context.WithCancelCause(clients)
+// outlasting returns a next handler whose request, if it begins a run that keeps its place, ends
+// lateBegin after its client has left.
+func (x *exchange) outlasting(next func(http.ResponseWriter, *http.Request) error) func(http.ResponseWriter, *http.Request) error {
+	if x.o.RunBegan == nil || !rewrite.IsRunsPath(x.r.URL.Path) {
+		return next
 	}
-	ctx, cancel := context.WithCancelCause(context.WithoutCancel(clients))
-	context.AfterFunc(clients, func() {
-		if x.begins.Load() {
-			late := time.NewTimer(lateBegin)
-			defer late.Stop()
-			select {
-			case <-late.C:
-			case <-ctx.Done():
+	return func(w http.ResponseWriter, up *http.Request) error {
+		within := up.Context()
+		ctx, cancel := context.WithCancelCause(context.WithoutCancel(within))
+		defer cancel(nil)
+		defer context.AfterFunc(within, func() {
+			if x.r.Context().Err() != nil {
+				late := time.NewTimer(lateBegin)
+				defer late.Stop()
+				select {
+				case <-late.C:
+				case <-ctx.Done():
+				}
 			}
-		}
-		cancel(context.Cause(clients))
-	})
-	return ctx, cancel
+			cancel(context.Cause(within))
+		})()
+		*up = *up.WithContext(ctx)
+		return next(w, up)
+	}
 }
