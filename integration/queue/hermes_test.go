@@ -34,8 +34,9 @@ type agent struct {
 	released bool                        // nothing is slow any more
 	holds    map[string]chan struct{}
 	leaving  map[string]bool
-	gets     []string // paths that were asked for with GET
-	silent   bool     // no GET of a run is answered with its state
+	refusing map[string]int // prompts, and how often still
+	gets     []string       // paths that were asked for with GET
+	silent   bool           // no GET of a run is answered with its state
 }
 
 // A work is a request that the agent has taken.
@@ -50,7 +51,7 @@ type work struct {
 // newAgent starts an agent that ends with the test.
 func newAgent(t testing.TB, limit int) *agent {
 	t.Helper()
-	a := &agent{cap: limit, answers: map[string]http.HandlerFunc{}, holds: map[string]chan struct{}{}, leaving: map[string]bool{}}
+	a := &agent{cap: limit, answers: map[string]http.HandlerFunc{}, holds: map[string]chan struct{}{}, leaving: map[string]bool{}, refusing: map[string]int{}}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -239,7 +240,8 @@ func problem(w http.ResponseWriter, status int, code, message string) {
 func (a *agent) begin(r *http.Request, prompt, body string) *work {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if _, all := a.count(); a.cap > 0 && all >= a.cap {
+	if _, all := a.count(); a.cap > 0 && all >= a.cap || a.refusing[prompt] > 0 {
+		a.refusing[prompt]--
 		a.refused++
 		return nil
 	}
