@@ -287,7 +287,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		o.ObserveRaw = true
 	}
 	h.offerApprovals(&o, logger)
-	o.Turn = queuecaddy.Join
+	o.Turn, o.Queued, o.Try = queuecaddy.Join, queuecaddy.Queued, queuecaddy.Try
 	keeper := &runs.Keeper{Runs: &h.shared.runs, Logger: logger, Upstream: telemetry.Upstream}
 	o.RunBegan, o.RunOver = keeper.Began, keeper.Over
 	o.Streams = &h.shared.streams
