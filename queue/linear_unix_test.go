@@ -33,15 +33,12 @@ func TestLinesCostLinearTime(t *testing.T) {
 						t.Fatal(err)
 					}
 					turns = append(turns, turn)
-					time.Sleep(time.Microsecond) // each at a time of its own
+					time.Sleep(time.Second / time.Duration(n)) // each at a time of its own
 					all.Go(func() { _ = turn.Wait(t.Context(), func(int) {}) })
 				}
-				for i := range 200 { // half a minute, in which it moves
-					time.Sleep(150 * time.Millisecond)
-					turns[i*len(turns)/300].Done()
-				}
-				for i := range turns {
-					turns[(i*7)%len(turns)].Done()
+				for i := range n { // three seconds, in which it moves all the time
+					time.Sleep(3 * time.Second / time.Duration(n))
+					turns[i*11%len(turns)].Done()
 				}
 				for _, turn := range turns {
 					turn.Done()
