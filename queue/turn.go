@@ -171,6 +171,13 @@ func (t *Turn) waitedAt(now time.Time) time.Duration {
 	return t.waited + now.Sub(t.queued)
 }
 
+// Err returns why the turn is over: ErrTimeout, ErrFull, or another error. It is nil before.
+func (t *Turn) Err() error {
+	t.line.lines.mu.Lock()
+	defer t.line.lines.mu.Unlock()
+	return t.err
+}
+
 // Done ends the turn: its place is another's, or it leaves the line. It may be called again.
 func (t *Turn) Done() {
 	t.line.lines.mu.Lock()
