@@ -150,6 +150,7 @@ func TestLyingRuns(t *testing.T) {
 func (p *place) free(n int) {
 	p.t.Helper()
 	p.freed++
+	p.agent.holdsAgain()
 	var all []*pending
 	var prompts []string
 	for i := range n + 1 {
