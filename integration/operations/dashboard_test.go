@@ -30,7 +30,7 @@ var deployed = harness.Path("deploy/observability")
 func exposed(t *testing.T) metrics.Families {
 	t.Helper()
 	scripts := everyKind(t)
-	w := watch(t, upstream.New(t, scripts.Play), "", "hermes_resume\n\thermes")
+	w := watch(t, upstream.New(t, scripts.Play), "", "hermes_resume\n\thermes_queue\n\thermes")
 	playAll(w, scripts)
 	all := w.scrape()
 	maps.DeleteFunc(all, func(name string, _ *dto.MetricFamily) bool {
@@ -261,7 +261,7 @@ func TestPromtool(t *testing.T) {
 func TestPrometheusAnswersThePanels(t *testing.T) {
 	prometheus := harness.Program(t, "HERMES_PROMETHEUS", "prometheus")
 	scripts := everyKind(t)
-	w := watch(t, upstream.New(t, scripts.Play), "", "hermes_resume\n\thermes")
+	w := watch(t, upstream.New(t, scripts.Play), "", "hermes_resume\n\thermes_queue\n\thermes")
 	dir, listen := t.TempDir(), harness.FreePort(t)
 	config := "global: {scrape_interval: 1s}\nscrape_configs: [{job_name: hermes-sidecar, static_configs: [{targets: ['" + w.site + "']}]}]\n"
 	harness.WriteFile(t, filepath.Join(dir, "prometheus.yml"), []byte(config))
