@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/reqbody"
@@ -54,6 +55,8 @@ type exchange struct {
 	writeDeadline time.Time     // of the handler's writes, zero for none
 
 	observer AnswerObserver // nil as long as it does not observe the answer
+	line     *line          // nil if the request does not wait for its turn
+	inLine   atomic.Bool    // it waits; without the lock
 	panicked any            // to panic with in the handler's goroutine, nil for none
 }
 

@@ -9,6 +9,7 @@
 //
 //	proxy.go       its life: New, Serve, its end
 //	writer.go      its HTTP surface, which the next handler writes to
+//	queue.go       its turn in line, and what a client is told that waits
 //	timer.go       its deadlines, keepalives and drain, and the timer for them
 //	stream.go      its answers: an event stream, which the engine repairs
 //	answer.go      one that is not streamed, or passes
@@ -111,6 +112,7 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, next func(http.Res
 	healed := x.body.Prepare(r, up, reqbody.Plan{
 		Heal: mayHeal(&p.o, r), Keep: p.o.History == HistoryKeep, Limit: p.o.MaxRequest, Tools: p.o.Rewrite.Tools,
 		Timed: x.chat && max(p.o.FirstByteTimeout, p.o.IdleTimeout, p.o.StallTimeout) > 0,
+		Again: p.o.queues(r),
 	})
 	if handled, err := x.reply(healed.Reply); handled {
 		return err
@@ -123,7 +125,17 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, next func(http.Res
 	}
 	// Contract section 3, second rule of "false stop".
 	x.muted = healed.Diagnostic && r.Header.Get("X-Hermes-Session-Id") != ""
-	if !x.requestRead(healed.Asked) {
+	x.noStream = healed.Asked == rewrite.AskedWhole
+	if !x.join(healed.Asked, up) {
+		return nil
+	}
+	if x.line != nil {
+		defer x.line.turn.Done()
+		if !x.wait(ctx) {
+			return nil
+		}
+	}
+	if !x.requestRead() {
 		return nil
 	}
 	defer func() {
@@ -133,7 +145,19 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, next func(http.Res
 		defer x.unlock()
 		x.body.GiveBack(r, up)
 	}()
-	return x.requestError(next(x, up))
+	if x.line == nil {
+		return x.requestError(next(x, up))
+	}
+	for {
+		err, refused := x.try(up, next)
+		if !refused {
+			return x.requestError(err)
+		}
+		if !x.wait(ctx) || !x.requestRead() {
+			return nil
+		}
+		up = x.again(ctx)
+	}
 }
 
 // end ends the answer after the next handler has panicked, returned err, or
@@ -180,6 +204,9 @@ func (x *exchange) endAnswer(panicked any, err error) (handled bool) {
 		return false // TestEndsThatGoOn
 	case x.closed:
 		return true // a deadline has ended the answer
+	case x.answer == nil && x.committed:
+		x.endTold(panicked, err)
+		return true
 	case x.answer == nil:
 		head.Copy(x.w.Header(), x.header) // for the handler that answers instead
 		// An abort before the header is a wish, such as that of Caddy's abort
@@ -220,8 +247,11 @@ func (x *exchange) observeEnd(panicked any, err error) {
 	case res.Outcome == "":
 		res.Outcome = cmp.Or(res.Code, OutcomeOK)
 	}
-	if !observed {
+	if !observed && x.observer == nil {
 		return
+	}
+	if x.line != nil {
+		res.Waited = x.line.turn.Waited()
 	}
 	if res.Upstream == "" {
 		res.Upstream = x.upstream()

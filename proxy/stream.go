@@ -3,6 +3,7 @@ package proxy
 import (
 	"crypto/rand"
 	"fmt"
+	"net/http"
 	"slices"
 	"time"
 
@@ -31,18 +32,10 @@ const maxRoom = 64 << 10
 // newStream returns a stream for the exchange.
 func newStream(x *exchange) *stream {
 	s := &stream{x: x, upstream: x.upstream(), raw: x.o.ObserveRaw && x.o.Observer != nil}
-	p := rewrite.Params{
-		Active:   x.chat,
-		Progress: rewrite.ProgressOf(x.r.Header.Get(ProgressHeader)),
-		ID:       newID,
-		Created:  x.since.Unix(),
-		Usage:    x.o.Usage(s.upstream),
-	}
+	p := x.params()
+	p.ID, p.Usage, p.Continues = newID, x.o.Usage(s.upstream), x.committed
 	if x.o.Observer != nil {
 		p.OnTool = s.observeTool
-	}
-	if path := x.r.URL.Path; !x.chat {
-		p.Responses, p.RunID, p.SessionID = rewrite.IsResponsesPath(path), rewrite.RunOfPath(path), rewrite.SessionOfPath(path)
 	}
 	s.setApprovals(&p)
 	o := &x.o.Rewrite
@@ -53,6 +46,15 @@ func newStream(x *exchange) *stream {
 	}
 	s.engine = rewrite.New(o, p)
 	return s
+}
+
+// params returns the parameters that the request's path and header give the stream of its answer.
+func (x *exchange) params() rewrite.Params {
+	p := rewrite.Params{Active: x.chat, Progress: rewrite.ProgressOf(x.r.Header.Get(ProgressHeader)), Created: x.since.Unix()}
+	if path := x.r.URL.Path; !x.chat {
+		p.Responses, p.RunID, p.SessionID = rewrite.IsResponsesPath(path), rewrite.RunOfPath(path), rewrite.SessionOfPath(path)
+	}
+	return p
 }
 
 // newID returns an id for a completion that upstream has given none, in the
@@ -66,13 +68,8 @@ func newID() string {
 // begin begins the answer.
 func (s *stream) begin() {
 	x := s.x
-	h := x.w.Header()
-	head.DropOfBody(h)
-	if h.Get("X-Accel-Buffering") == "" {
-		h.Set("X-Accel-Buffering", "no")
-	}
-	if h.Get("Cache-Control") == "" {
-		h.Set("Cache-Control", "no-cache")
+	if !x.committed {
+		dressStream(x.w.Header())
 	}
 	s.observe()
 	if !x.chat {
@@ -83,6 +80,17 @@ func (s *stream) begin() {
 	x.times.sent = x.times.received
 	if x.noStream { // a silence counts from here on where no stream was waited for
 		x.times.asked, x.times.frame = x.times.received, x.times.received
+	}
+}
+
+// dressStream gives the header h of a stream the fields that it needs on its way.
+func dressStream(h http.Header) {
+	head.DropOfBody(h)
+	if h.Get("X-Accel-Buffering") == "" {
+		h.Set("X-Accel-Buffering", "no")
+	}
+	if h.Get("Cache-Control") == "" {
+		h.Set("Cache-Control", "no-cache")
 	}
 }
 
@@ -145,18 +153,18 @@ func (s *stream) send(out []byte) error {
 		return s.x.send(out)
 	}
 	s.x.flushed = true
-	return s.sendFirst(out)
+	return s.x.sendElsewhere(func() []byte { return out })
 }
 
-// sendFirst sends the header and out from a goroutine of its own: net/http needs more stack
-// for a header than for the rest of a stream, and a stack stays as large as it once was: an
+// sendElsewhere sends the header and what f returns from a goroutine of its own: net/http needs more
+// stack for a header than for the rest of a stream, and a stack stays as large as it once was: an
 // idle stream takes 8 KiB less.
-func (s *stream) sendFirst(out []byte) (err error) {
+func (x *exchange) sendElsewhere(f func() []byte) (err error) {
 	var panicked any
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent) // also if the writer ends the goroutine
-		panicked = panics.Catch(func() { err = s.x.send(out) })
+		panicked = panics.Catch(func() { err = x.send(f()) })
 	}()
 	<-sent
 	if panicked != nil {

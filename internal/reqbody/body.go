@@ -38,6 +38,7 @@ type Body struct {
 	own      *reader   // of the client's request, nil if that keeps its body
 	upstream *reader   // of the next handler's request
 	original []byte    // a body that came whole, nil once it is released
+	again    []byte    // what Rewind sends again, nil if it may not or the answer is decided
 	decided  bool      // the answer is
 	used     bool      // upstream has been read, or closed
 	reading  int       // how many reads of the client are under way
@@ -57,6 +58,8 @@ type Plan struct {
 	Tools *rewrite.Tools
 	// Timed says that the client is timed while it still sends the body.
 	Timed bool
+	// Again says that the body may have to be sent again, if it comes whole; see Body.Rewind.
+	Again bool
 }
 
 // Prepare reads the body of the client's request r and gives it to up, which is
@@ -98,9 +101,12 @@ func (b *Body) heal(r, up *http.Request, plan Plan) rewrite.Healed {
 		healed.Reply = "" // it is answered with the rest of a stream
 	}
 	if plan.Keep {
-		body, healed = came, rewrite.Healed{Reply: healed.Reply}
+		body, healed = came, rewrite.Healed{Asked: healed.Asked, Reply: healed.Reply}
 	}
 	b.original = came
+	if plan.Again {
+		b.again = body
+	}
 	b.upstream = &reader{of: b, rest: body, end: io.EOF}
 	if healed.Changed() {
 		fitHeader(up, len(body))
@@ -126,8 +132,30 @@ func fitHeader(up *http.Request, n int) {
 func (b *Body) Decided() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.decided = true
+	b.decided, b.again = true, nil
 	b.release()
+}
+
+// Rewind gives up, which is the request of the next handler, the body from its beginning, as the
+// request before it had it. It returns false if it cannot: the body has not come whole, or
+// Plan.Again does not say so, or the answer is decided.
+func (b *Body) Rewind(up *http.Request) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.again == nil {
+		return false
+	}
+	b.upstream = &reader{of: b, rest: b.again, end: io.EOF}
+	b.used = false
+	b.began, up.Body = b.upstream, b.upstream
+	return true
+}
+
+// MayRewind reports whether Rewind can.
+func (b *Body) MayRewind() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.again != nil
 }
 
 // release releases the original once the answer is decided and the next handler
