@@ -22,6 +22,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/internal/options"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/recording"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/queue/queuecaddy"
 )
 
 func init() {
@@ -284,6 +285,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		o.ObserveRaw = true
 	}
 	h.offerApprovals(&o, logger)
+	o.Turn = queuecaddy.Join
 	o.Streams = &h.shared.streams
 	o.Usage = h.usage.Of
 	h.proxy = proxy.New(o)
