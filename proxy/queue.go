@@ -36,6 +36,10 @@ type line struct {
 // retryAfter is how long a client is asked to stay away that got no place in line.
 const retryAfter = 10 * time.Second
 
+// drainWait is how long a request that comes in a drain may wait for its turn: one that has it at
+// once goes on.
+const drainWait = 100 * time.Millisecond
+
 // join puts the request in line if it has to be. It returns false if there is no room to wait:
 // then the request has been answered.
 func (x *exchange) join(asked rewrite.Asked, up *http.Request) bool {
@@ -71,8 +75,8 @@ func (x *exchange) wait(ctx context.Context) bool {
 	l := x.line
 	if !x.beginWait() {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithCancel(ctx)
-		cancel()
+		ctx, cancel = context.WithTimeout(ctx, drainWait)
+		defer cancel()
 	}
 	var tell func(int)
 	if l.stream {
