@@ -391,14 +391,17 @@ func TestDocumentedJSONIsWhatComes(t *testing.T) {
 		x.Wait(rest)
 		x.End()
 	}
-	w := watch(t, upstream.New(t, scripts.Play), "debug", "hermes")
+	w := watch(t, upstream.New(t, scripts.Play), "debug", "hermes_queue {\n\t\truns 1\n\t}\n\thermes")
 	w.Play("crash").All()
 	live := w.Play("tool")
 	live.Frame()
 	live.Frame()
+	waits := w.Play("crash")
+	waits.Frame() // its place
 	_, admin := w.get("http://"+w.Admin+"/hermes/streams", http.StatusOK)
 	close(rest)
 	live.All()
+	waits.All()
 	var list any
 	if err := json.Unmarshal([]byte(admin), &list); err != nil {
 		t.Fatal(err)
