@@ -381,6 +381,26 @@ func TestDocumentedMetricsAreExposed(t *testing.T) {
 	}
 }
 
+// TestDocumentedOutcomesAreCounted, each under its own name, and no others are.
+func TestDocumentedOutcomesAreCounted(t *testing.T) {
+	_, table, _ := strings.Cut(documented(t), "\n| outcome | what happened |\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	var want, got []string
+	for row := range strings.SplitSeq(table, "\n") {
+		for _, m := range regexp.MustCompile("`([a-z_]+)`").FindAllStringSubmatch(strings.Split(row+"||", "|")[1], -1) {
+			want = append(want, m[1])
+		}
+	}
+	for _, s := range exposed(t)["caddy_hermes_streams_total"].GetMetric() {
+		got = append(got, s.GetLabel()[0].GetValue())
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("outcomes are %q, documented are %q", got, want)
+	}
+}
+
 // TestDocumentedJSONIsWhatComes: the examples of a line of the log, of an event
 // and of the admin API have the members that real ones have.
 func TestDocumentedJSONIsWhatComes(t *testing.T) {
