@@ -285,7 +285,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		o.ObserveRaw = true
 	}
 	h.offerApprovals(&o, logger)
-	o.Turn = queuecaddy.Join
+	o.Turn, o.Queued, o.Try = queuecaddy.Join, queuecaddy.Queued, queuecaddy.Try
 	o.Streams = &h.shared.streams
 	o.Usage = h.usage.Of
 	h.proxy = proxy.New(o)

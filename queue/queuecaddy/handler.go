@@ -8,6 +8,7 @@ package queuecaddy
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/httpapp"
@@ -119,6 +121,11 @@ func (h *QueueHandler) setDefaults() {
 func (h *QueueHandler) Provision(ctx caddy.Context) error {
 	h.logger, h.refused = ctx.Logger(), new(limit)
 	h.setDefaults()
+	var again prometheus.AlreadyRegisteredError // by another handler of the configuration
+	if err := ctx.GetMetricsRegistry().Register(collector{}); err != nil && !errors.As(err, &again) {
+		// Requests are worth more than their metrics.
+		h.logger.Warn("another module has metrics of the same name; some of ours are not exposed", zap.Error(err))
+	}
 	app := cmp.Or(httpapp.Of(ctx), new(caddyhttp.App))
 	find := sync.OnceValues(func() (string, bool) { return backendOf(app, h) })
 	h.backend = func() string {

@@ -10,6 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/hermes-sidecar/hermes-sidecar/internal/bounded"
 	"github.com/hermes-sidecar/hermes-sidecar/queue"
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
@@ -35,9 +36,11 @@ func Join(r *http.Request) (*queue.Turn, error) {
 	if !ok || !p.taken.CompareAndSwap(false, true) {
 		return nil, nil
 	}
-	t, err := lines.Join(p.handler.backend(), p.handler.options, p.client)
+	o := p.handler.options
+	o.Label = bounded.Name(r.URL.Path)
+	t, err := lines.Join(p.handler.backend(), o, p.client)
 	if err != nil {
-		p.handler.logFull(r)
+		p.handler.logRefused(r, err, 0)
 		return nil, err
 	}
 	p.turn.Store(t)
