@@ -13,6 +13,7 @@
 //	timer.go       its deadlines, keepalives and drain, and the timer for them
 //	stream.go      its answers: an event stream, which the engine repairs
 //	answer.go      one that is not streamed, or passes
+//	runs.go        what it says of a run that goes on
 //	approvals.go   who is asked for approvals, and replies
 //	failure.go     an error instead of one
 //	exchange.go    its state, its lock, and its client
@@ -130,7 +131,8 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, next func(http.Res
 		return nil
 	}
 	if x.line != nil {
-		defer x.line.turn.Done()
+		defer x.endTurn()
+		next = x.outlasting(next)
 		if !x.wait(ctx) {
 			return nil
 		}
@@ -170,6 +172,7 @@ func (x *exchange) end(panicked any, err error) (any, error) {
 		return panicked, err
 	}
 	handled := x.endAnswer(panicked, err)
+	x.endRun()
 	aborted := panicked == http.ErrAbortHandler //nolint:errorlint // the very value is the wish
 	if x.panicked != nil && (panicked == nil || aborted) {
 		panicked, aborted = x.panicked, false

@@ -31,6 +31,7 @@ type line struct {
 	request http.Request
 	url     url.URL
 	refused bool // upstream has refused the request, which waits again
+	kept    bool // the run that the request has begun keeps its place
 }
 
 // retryAfter is how long a client is asked to stay away that got no place in line.
