@@ -61,7 +61,7 @@ const tooLong = "too long"
 func (c realClient) bears(variant string) bool {
 	switch variant {
 	case byDefault, "status line":
-		return !c.strict
+		return !c.strict || c.name == "go-openai" // which breaks on events of tools, not on one of a state
 	case "comment", keepaliveComment:
 		return !c.noComments
 	}
@@ -187,9 +187,12 @@ func (p *lineTap) told(t testing.TB, v variant) {
 	case v.name == keepaliveComment:
 		want = "\n: keepalive\n"
 	}
-	harness.Until(t, v.name+": the client is told that it waits", func() bool {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return bytes.HasPrefix(p.said.Bytes(), []byte("HTTP/1.1 200 ")) && bytes.Contains(p.said.Bytes(), []byte(want))
-	})
+	harness.Until(t, v.name+": the client is told that it waits", func() bool { return p.says(want) })
+}
+
+// says reports whether a stream has begun and has a text.
+func (p *lineTap) says(text string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return bytes.HasPrefix(p.said.Bytes(), []byte("HTTP/1.1 200 ")) && bytes.Contains(p.said.Bytes(), []byte(text))
 }
