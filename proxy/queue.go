@@ -115,6 +115,8 @@ func (x *exchange) endWait(err error) bool {
 		return true
 	case errors.Is(err, queue.ErrTimeout):
 		x.refuse(rewrite.CodeQueueTimeout)
+	case errors.Is(err, queue.ErrFull): // another client's request has its place in line
+		x.refuse(rewrite.CodeQueueFull)
 	default: // it may not wait in a drain
 		x.endNow(rewrite.CauseShutdown)
 	}

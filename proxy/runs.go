@@ -38,15 +38,13 @@ func (x *exchange) follow() {
 
 // read reads b of a followed answer, before the client gets it.
 func (f *followed) read(x *exchange, b []byte) {
-	if len(f.body) > rewrite.MaxRunAnswer {
-		return
-	}
 	f.body = append(f.body, b[:min(len(b), rewrite.MaxRunAnswer+1-len(f.body))]...)
 	if !f.begins || !f.object.take(b) || !f.object.complete() {
 		return
 	}
 	f.begins = false
-	if id := rewrite.BegunRun(f.body); id != "" {
+	// Hermes answers a repeated request with the run that it began, and what has become of that.
+	if id := rewrite.BegunRun(f.body); id != "" && rewrite.StateOfRun(f.body) != rewrite.RunOver {
 		x.line.kept = true
 		x.o.RunBegan(x.r, id, x.line.turn)
 	}

@@ -2,7 +2,6 @@ package proxy_test
 
 import (
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -71,23 +70,26 @@ func TestRunsKeepTheirPlaces(t *testing.T) {
 		body   []string
 		want   bool
 	}{
-		"accepted":                  {202, "application/json; charset=utf-8", []string{accepted}, true},
-		"with a line feed":          {202, "application/json", []string{accepted + "\n"}, true},
-		"byte for byte":             {202, "application/json", strings.Split(accepted, ""), true},
-		"another status of success": {200, "application/json", []string{accepted}, true},
-		"created":                   {201, "application/json", []string{accepted}, true},
-		"no id":                     {202, "application/json", []string{`{"status": "started"}`}, false},
-		"an id that is no name":     {202, "application/json", []string{`{"run_id": "../chat"}`}, false},
-		"an id that is no text":     {202, "application/json", []string{`{"run_id": 1}`}, false},
-		"larger":                    {202, "application/json", []string{large}, false},
-		"larger, in pieces":         {202, "application/json", []string{large[:100], large[100:]}, false},
-		"cut":                       {202, "application/json", []string{accepted[:len(accepted)-1]}, false},
-		"nothing":                   {202, "application/json", nil, false},
-		"no JSON":                   {202, "text/plain", []string{accepted}, false},
-		"two objects":               {202, "application/json", []string{accepted + accepted}, false},
-		"an error":                  {400, "application/json", []string{`{"error": {"message": "no"}, "run_id": "run_1"}`}, false},
-		"no success":                {503, "application/json", []string{accepted}, false},
-		"a redirection":             {307, "application/json", []string{accepted}, false},
+		"accepted":                    {202, "application/json; charset=utf-8", []string{accepted}, true},
+		"with a line feed":            {202, "application/json", []string{accepted + "\n"}, true},
+		"byte for byte":               {202, "application/json", strings.Split(accepted, ""), true},
+		"with a line feed of its own": {202, "application/json", []string{accepted, "\n", "\n"}, true},
+		"a run that waits":            {202, "application/json", []string{`{"run_id": "run_1", "status": "waiting_for_approval"}`}, true},
+		"a run that is over":          {202, "application/json", []string{`{"run_id": "run_1", "status": "completed"}`}, false},
+		"another status of success":   {200, "application/json", []string{accepted}, true},
+		"created":                     {201, "application/json", []string{accepted}, true},
+		"no id":                       {202, "application/json", []string{`{"status": "started"}`}, false},
+		"an id that is no name":       {202, "application/json", []string{`{"run_id": "../chat"}`}, false},
+		"an id that is no text":       {202, "application/json", []string{`{"run_id": 1}`}, false},
+		"larger":                      {202, "application/json", []string{large}, false},
+		"larger, in pieces":           {202, "application/json", []string{large[:100], large[100:]}, false},
+		"cut":                         {202, "application/json", []string{accepted[:len(accepted)-1]}, false},
+		"nothing":                     {202, "application/json", nil, false},
+		"no JSON":                     {202, "text/plain", []string{accepted}, false},
+		"two objects":                 {202, "application/json", []string{accepted + accepted}, false},
+		"an error":                    {400, "application/json", []string{`{"error": {"message": "no"}, "run_id": "run_1"}`}, false},
+		"no success":                  {503, "application/json", []string{accepted}, false},
+		"a redirection":               {307, "application/json", []string{accepted}, false},
 	} {
 		bubble(t, name, func(t *testing.T) {
 			var p places
@@ -96,12 +98,27 @@ func TestRunsKeepTheirPlaces(t *testing.T) {
 			x.ret(nil).wantSwallowed(t)
 			x.wantBody(strings.Join(c.body, ""))
 			equal(t, x.rec.status, c.status, "status")
-			equal(t, slices.Equal(p.began, []string{"run_1"}), c.want, "the run has begun")
+			equal(t, strings.Join(p.began, " "), map[bool]string{true: "run_1"}[c.want], "the run that has begun")
+			equal(t, len(p.over), 0, "runs that are over")
 			equal(t, p.free(t), !c.want, "the place is free")
 			if c.want {
 				p.turns[0].Done()
 				equal(t, p.free(t), true, "the place is free after the run")
 			}
+		})
+	}
+}
+
+// TestCompressedAnswersSayNothing of runs: they are not read.
+func TestCompressedAnswersSayNothing(t *testing.T) {
+	for how, settings := range map[string][]setting{"POST": {path(runsPath)}, "GET": {path("/v1/runs/run_1"), method(http.MethodGet)}} {
+		bubble(t, how, func(t *testing.T) {
+			var p places
+			x := begin(t, append(settings, keeps(&p))...)
+			x.do(func() { x.w.Header().Set("Content-Encoding", "gzip") })
+			x.answer(200, "application/json", `{"run_id": "run_1", "status": "`+map[string]string{"POST": "started", "GET": "completed"}[how]+`"}`)
+			x.ret(nil).wantSwallowed(t)
+			equal(t, len(p.began)+len(p.over), 0, "what was said of runs")
 		})
 	}
 }

@@ -40,7 +40,7 @@ func TestTheNextWaits(t *testing.T) {
 			if k.stream {
 				q.says("Waiting in line: you are next")
 				aSecond()
-				q.says("keepalive")
+				harness.Until(t, "keepalives come", func() bool { return strings.Count(q.status.String(), "\n\n") > 4 })
 				if ct := q.reply.Header.Get("Content-Type"); q.reply.StatusCode != http.StatusOK || !strings.HasPrefix(ct, "text/event-stream") {
 					t.Errorf("%s %s", q.reply.Status, ct)
 				}

@@ -50,9 +50,9 @@ func init() {
 // back into the line.
 //
 // All sites in front of one backend share its places, in all configurations of the process: a
-// reload ends nothing. Where `reverse_proxy` has several upstreams, or finds them only when a
-// request comes, the places are those of all of them together. Other processes have
-// their own: give each its share.
+// reload ends nothing, and the newest limits are those of the line. Where `reverse_proxy` has
+// several upstreams, or finds them only when a request comes, the places are those of all of
+// them together. Other processes have places of their own: give each its share.
 //
 // Access logs get the field `hermes_waited`, in seconds, of requests that have waited. Metrics are
 // exposed as `caddy_hermes_queue_*`. The admin endpoint `/hermes/streams` and the handler
@@ -137,9 +137,11 @@ func (h *QueueHandler) Provision(ctx caddy.Context) error {
 		return fmt.Errorf("getting the events app: %w", err)
 	}
 	err = events.(*caddyevents.App).On("started", started(func() {
-		if _, waits := find(); !waits {
+		key, waits := find()
+		if !waits {
 			h.logger.Warn("no hermes comes after hermes_queue, so that no request waits; add one after it")
 		}
+		lines.Configure(key, h.options) // those that wait since before a reload have the new places at once
 	}))
 	if err != nil {
 		return fmt.Errorf("subscribing to the event started: %w", err)

@@ -39,8 +39,8 @@ type walk struct {
 	upstreams    map[string]bool // of the proxies after both
 }
 
-// maxInvoked is how deep named routes are followed: they may invoke themselves.
-const maxInvoked = 16
+// invokeDepth is how deep named routes are followed: they may invoke themselves.
+const invokeDepth = 16
 
 // backendOf returns the key of the line of h, a handler of the app, and whether a hermes comes
 // after h.
@@ -120,7 +120,7 @@ func (w *walk) handler(handler caddyhttp.MiddlewareHandler, in ways) ways {
 		w.errors(h.Errors)
 		return w.routes(h.Routes, in)
 	case *caddyhttp.Invoke:
-		if route := w.named[h.Name]; route != nil && w.depth < maxInvoked {
+		if route := w.named[h.Name]; route != nil && w.depth < invokeDepth {
 			w.depth++
 			defer func() { w.depth-- }()
 			return w.route(route, in)
