@@ -13,6 +13,7 @@
 //	timer.go       its deadlines, keepalives and drain, and the timer for them
 //	stream.go      its answers: an event stream, which the engine repairs
 //	answer.go      one that is not streamed, or passes
+//	runs.go        what it says of a run that goes on
 //	approvals.go   who is asked for approvals, and replies
 //	failure.go     an error instead of one
 //	exchange.go    its state, its lock, and its client
@@ -105,14 +106,14 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, next func(http.Res
 	if p.o.Timeouts != nil {
 		ctx, x.applyTimeouts = p.o.Timeouts(ctx)
 	}
-	up := upstreamRequest(ctx, r)
+	up, queued := upstreamRequest(ctx, r), p.o.queues(r)
 	// No lock is held and no deadline runs while the client sends its request,
 	// for which it may take its time. While upstream gets a part of it, upstream is not
 	// silent, it waits as well: the client is timed if there is a deadline that this moves.
 	healed := x.body.Prepare(r, up, reqbody.Plan{
-		Heal: mayHeal(&p.o, r), Keep: p.o.History == HistoryKeep, Limit: p.o.MaxRequest, Tools: p.o.Rewrite.Tools,
+		Heal: mayHeal(&p.o, r, queued), Keep: p.o.History == HistoryKeep, Limit: p.o.MaxRequest, Tools: p.o.Rewrite.Tools,
 		Timed: x.chat && max(p.o.FirstByteTimeout, p.o.IdleTimeout, p.o.StallTimeout) > 0,
-		Again: p.o.queues(r),
+		Again: queued,
 	})
 	if handled, err := x.reply(healed.Reply); handled {
 		return err
@@ -126,14 +127,16 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, next func(http.Res
 	// Contract section 3, second rule of "false stop".
 	x.muted = healed.Diagnostic && r.Header.Get("X-Hermes-Session-Id") != ""
 	x.noStream = healed.Asked == rewrite.AskedWhole
-	if !x.join(healed.Asked, up) {
+	if queued && !x.join(healed.Asked, up) {
 		return nil
 	}
 	if x.line != nil {
-		defer x.line.turn.Done()
+		defer x.endTurn()
+		next = x.outlasting(next)
 		if !x.wait(ctx) {
 			return nil
 		}
+		up = up.WithContext(x.tries(ctx))
 	}
 	if !x.requestRead() {
 		return nil
@@ -169,6 +172,7 @@ func (x *exchange) end(panicked any, err error) (any, error) {
 		return panicked, err
 	}
 	handled := x.endAnswer(panicked, err)
+	x.endRun()
 	aborted := panicked == http.ErrAbortHandler //nolint:errorlint // the very value is the wish
 	if x.panicked != nil && (panicked == nil || aborted) {
 		panicked, aborted = x.panicked, false

@@ -31,6 +31,7 @@ type line struct {
 	request http.Request
 	url     url.URL
 	refused bool // upstream has refused the request, which waits again
+	kept    bool // the run that the request has begun keeps its place
 }
 
 // retryAfter is how long a client is asked to stay away that got no place in line.
@@ -40,12 +41,9 @@ const retryAfter = 10 * time.Second
 // once goes on.
 const drainWait = 100 * time.Millisecond
 
-// join puts the request in line if it has to be. It returns false if there is no room to wait:
+// join puts the request in line. It returns false if there is no room to wait:
 // then the request has been answered.
 func (x *exchange) join(asked rewrite.Asked, up *http.Request) bool {
-	if !x.o.queues(x.r) {
-		return true
-	}
 	turn, err := x.o.Turn(x.r)
 	x.mu.Lock()
 	defer x.unlock()
@@ -66,7 +64,7 @@ func (x *exchange) join(asked rewrite.Asked, up *http.Request) bool {
 
 // queues reports whether r may have to wait for its turn: it begins a run.
 func (o *Options) queues(r *http.Request) bool {
-	return o.Turn != nil && r.Method == http.MethodPost && rewrite.BeginsRun(r.URL.Path)
+	return o.Turn != nil && r.Method == http.MethodPost && rewrite.BeginsRun(r.URL.Path) && (o.Queued == nil || o.Queued(r))
 }
 
 // wait waits until it is the request's turn. It returns false if that does not come: then the
@@ -228,10 +226,18 @@ func (x *exchange) tryAgain() bool {
 	return true
 }
 
+// tries returns the context for a try.
+func (x *exchange) tries(ctx context.Context) context.Context {
+	if x.o.Try == nil {
+		return ctx
+	}
+	return x.o.Try(ctx)
+}
+
 // again returns the request for the next try: that of the first.
 func (x *exchange) again(ctx context.Context) *http.Request {
 	l := x.line
-	up := l.request.WithContext(ctx)
+	up := l.request.WithContext(x.tries(ctx))
 	up.Header = l.request.Header.Clone()
 	if *up.URL != l.url { // handlers have changed it in place
 		*up.URL = l.url

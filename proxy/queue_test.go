@@ -696,4 +696,3 @@ func TestWaitedStreamsAreTheSame(t *testing.T) {
 		})
 	}
 }
-

@@ -95,6 +95,9 @@ func (x *exchange) WriteHeader(status int) {
 // Write implements http.ResponseWriter.
 func (x *exchange) Write(b []byte) (int, error) {
 	if x.begin() {
+		if x.followed != nil {
+			x.followed.read(x, b)
+		}
 		return x.w.Write(b)
 	}
 	x.mu.Lock()
@@ -191,5 +194,6 @@ func (x *exchange) choose(status int) {
 			return
 		}
 	}
+	x.follow()
 	x.pass(examined && encoded && media == "text/event-stream")
 }
