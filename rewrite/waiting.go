@@ -2,6 +2,7 @@ package rewrite
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 	"time"
 
@@ -100,7 +101,8 @@ func errorIn(body []byte) (object, message []byte) {
 	return at.Of(body), jsonspan.StringAt(body, jsonspan.MemberOf(body, at, "message"))
 }
 
-// codeIn returns the code of the error object, "" if it has none.
+// codeIn returns the code of the error object, or that of an agent that gives none.
 func codeIn(object []byte) string {
-	return jsonspan.Unquote(string(jsonspan.StringAt(object, jsonspan.MemberOf(object, jsonspan.Span{To: len(object)}, "code"))))
+	code := jsonspan.StringAt(object, jsonspan.MemberOf(object, jsonspan.Span{To: len(object)}, "code"))
+	return cmp.Or(jsonspan.Unquote(string(code)), contract.CodeAgentError)
 }
