@@ -186,12 +186,13 @@ func TestRunsHoldPlaces(t *testing.T) {
 			s.inLine(1)
 			a.end(run)
 		}},
-		"nobody asks, with hermes_resume": {"hermes_resume\n\t" + one, true, func(_ *approvalSite, a *runner, _, run string) { a.end(run) }},
+		"nobody asks, and other routes come after": {"route {\n\t\t" + one + "\n\t\thandle /v1/* {\n\t\t\treverse_proxy UPSTREAM\n\t\t}\n\t\thandle {\n\t\t\trespond 404\n\t\t}\n\t}", false, func(_ *approvalSite, a *runner, _, run string) { a.end(run) }},
+		"nobody asks, with hermes_resume":          {"hermes_resume\n\t" + one, true, func(_ *approvalSite, a *runner, _, run string) { a.end(run) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, upstream := newRunner(t)
 			a.silent = c.silent
-			s := runApprovals(t, upstream, c.directives)
+			s := runApprovals(t, upstream, strings.ReplaceAll(c.directives, "UPSTREAM", upstream))
 			first := s.begins(a)
 			answer := s.waits()
 			c.ends(s, a, upstream, first)

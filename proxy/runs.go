@@ -38,7 +38,7 @@ func (x *exchange) follow() {
 
 // read reads b of a followed answer, before the client gets it.
 func (f *followed) read(x *exchange, b []byte) {
-	f.body = append(f.body, b[:min(len(b), rewrite.MaxRunAnswer+1-len(f.body))]...)
+	f.body = append(f.body, b[:min(len(b), rewrite.MaxRunAnswer-len(f.body))]...)
 	if !f.begins || !f.object.take(b) || !f.object.complete() {
 		return
 	}
