@@ -12,7 +12,9 @@ import (
 	"strings"
 
 	"github.com/hermes-sidecar/hermes-sidecar/approval"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/panics"
+	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/resume/resumecaddy"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
@@ -65,6 +67,9 @@ func newSender(r *http.Request, next Next, name func(*http.Request) string) *sen
 	for _, field := range ofTheBody {
 		own.Header.Del(field)
 	}
+	for _, field := range []string{proxy.SessionKeyHeader, proxy.SessionIDHeader} {
+		head.Withhold(own.Header, field)
+	}
 	return &sender{resumecaddy.OwnRequest(own, new(report)), next, name(r), name}
 }
 
@@ -74,7 +79,7 @@ var ofTheBody = []string{
 	"Accept", "Accept-Encoding", "Content-Digest", "Content-Encoding", "Content-Length", "Content-Md5", "Content-Type",
 	"Digest", "Expect", "Idempotency-Key", "If-Match", "If-Modified-Since", "If-None-Match", "If-Range", "If-Unmodified-Since",
 	"Incremental", "Last-Event-Id", "Prefer", "Range", "Repr-Digest", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
-	"X-Hermes-Detach", "X-Hermes-Session-Id", "X-Hermes-Session-Key", "X-Stainless-Retry-Count",
+	"X-Hermes-Detach", "X-Stainless-Retry-Count",
 }
 
 // send answers q.
