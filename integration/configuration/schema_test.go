@@ -299,6 +299,9 @@ func (r randomValues) of(p property) (values []string) {
 		add("{}", "true", `"reply"`, `{"reply": true}`, `{"link": "https://a.example/approve", "text": true}`, `{"link": "http://127.0.0.1:8080/", "reply": true, "by": "{http.auth.user.id}"}`,
 			`{"link": "a.example"}`, `{"link": "ftp://a.example"}`, `{"link": "https://a.example/?a=b"}`, `{"link": "https://a.example/#a"}`, `{"link": "https://u:p@a.example"}`, `{"link": 5}`,
 			`{"text": true}`, `{"text": true, "reply": true}`, `{"reply": false}`, `{"link": "https://[::1]"}`, `{"reply": "on"}`, `{"by": "{a}"}`, `{"reply": true, "by": "alice"}`, `{"links": "https://a.example"}`)
+	case p.Ref == "#/$defs/identity":
+		add("{}", "true", `"{a}"`, `{"header": "{http.auth.user.id}"}`, `{"session": "a.{b}", "prompt": "{c}", "header": "{d}"}`, `{"header": "alice"}`, `{"prompt": "}{"}`, `{"session": 5}`,
+			`{"header": "{a}", "session": "alice"}`, `{"by": "{a}"}`, `{"header": ["{a}"]}`)
 	case p.Type == "array":
 		add(`["{http.request.uuid}"]`, `["a", "{b}c", ""]`, `["a"]`, `[""]`, `["}{"]`, `[5]`, `["{a}", 5]`, `"{a}"`, "{}", "true")
 	case p.Type == "object":
