@@ -302,6 +302,9 @@ func (r randomValues) of(p property) (values []string) {
 			`{"text": true}`, `{"text": true, "reply": true}`, `{"reply": false}`, `{"link": "https://[::1]"}`, `{"reply": "on"}`, `{"by": "{a}"}`, `{"reply": true, "by": "alice"}`, `{"links": "https://a.example"}`)
 	case p.Pattern != "": // a text with placeholders
 		add(`"{http.auth.user.id}"`, `"a {b} c"`, `"{}"`, `"alice"`, `"}{"`, `"{"`, `"{a"`, `"}{}"`, "5", "true", "{}", `["{a}"]`)
+	case p.Ref == "#/$defs/identity":
+		add("{}", "true", `"{a}"`, `{"header": "{http.auth.user.id}"}`, `{"session": "a.{b}", "prompt": "{c}", "header": "{d}"}`, `{"header": "alice"}`, `{"prompt": "}{"}`, `{"session": 5}`,
+			`{"header": "{a}", "session": "alice"}`, `{"by": "{a}"}`, `{"header": ["{a}"]}`)
 	case p.Type == "array":
 		add(`["{http.request.uuid}"]`, `["a", "{b}c", ""]`, `["a"]`, `[""]`, `["}{"]`, `[5]`, `["{a}", 5]`, `"{a}"`, "{}", "true")
 	case p.Type == "object":
