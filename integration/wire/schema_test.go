@@ -107,6 +107,24 @@ func TestEveryKindOfFrameIsDescribed(t *testing.T) {
 			t.Errorf("%s: a client that waits is not told in the form %s", form, wants)
 		}
 	}
+	// What ends a stream whose client was told that it waits.
+	for path, n := range map[string]int{"/v1/chat/completions": 4, "/v1/responses": 2, "/api/sessions/s1/chat/stream": 3} {
+		rest := make(chan struct{})
+		up := upstream.New(t, upstream.Router{
+			"held":    func(x *upstream.Exchange) { x.Begin(); x.Wait(rest); x.Reset() },
+			"refused": upstream.AsJSON("429 Too Many Requests", `{"error": {"message": "not now", "type": "rate_limit_error", "param": null, "code": "rate_limit_exceeded"}}`),
+		}.Play)
+		base, _ := sidecar.ServeCaddyfile(t, "\thermes_queue {\n\t\truns 1\n\t\twait 1m\n\t}\n\thermes\n\treverse_proxy "+up.Addr+" {\n\t\theader_down Retry-After 3600\n\t}")
+		c := client.New(t, base)
+		c.Play("held").Frame() // has the place
+		waits := c.Post(path, "X-Play", "refused")
+		body := waits.Frame().Raw
+		close(rest)
+		body += waits.All()
+		if count(t, body); strings.Count(body, "\n\n") != n {
+			t.Errorf("%s: %q", path, body)
+		}
+	}
 	for _, kind := range kinds {
 		if seen[kind] == 0 {
 			t.Errorf("nothing is %s", kind)
