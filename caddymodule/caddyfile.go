@@ -35,6 +35,7 @@ func init() {
 //	    approvals          reply
 //	    approvals          by <placeholder>
 //	    approval_timeout   <duration>
+//	    identity           <placeholder> [by header|session|prompt]
 //	    done_grace         <duration>
 //	    error_finish       split|inline
 //	    zero_usage         auto|error|pass

@@ -162,6 +162,14 @@ type Handler struct {
 	// made. Default: 5m.
 	ApprovalTimeout *caddy.Duration `json:"approval_timeout,omitempty"`
 
+	// What names the user of a request to Hermes: a placeholder. `by header`,
+	// the default, sends it in `X-Hermes-Session-Key`. `by session` gives each
+	// chat a session of the user's in `X-Hermes-Session-Id`. `by prompt` puts
+	// a line with a hash of it in front of the system prompt. What a client
+	// sends in such a header does not pass. Repeat the line for each. In JSON
+	// it is an object with `header`, `session` and `prompt`. Default: none.
+	Identity *options.Identity `json:"identity,omitempty"`
+
 	// How long upstream may be silent after the finish chunk. Then the sidecar
 	// adds `[DONE]` and ends the stream without an error. With `0s`, the
 	// finish chunk is the end. Default: 5s.
@@ -290,6 +298,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	o.Turn, o.Queued, o.Try = queuecaddy.Join, queuecaddy.Queued, queuecaddy.Try
 	keeper := &runs.Keeper{Runs: &h.shared.runs, Logger: logger, Upstream: telemetry.Upstream}
 	o.RunBegan, o.RunOver = keeper.Began, keeper.Over
+	o.Identity = identityOf(h.Identity)
 	o.Streams = &h.shared.streams
 	o.Usage = h.usage.Of
 	h.proxy = proxy.New(o)

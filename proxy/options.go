@@ -77,6 +77,8 @@ type Options struct {
 	// not go to the next handler, and its error is returned. It is called for chat completions
 	// whose last message has that form, whatever History is. Nil means that there are no replies.
 	Reply func(w http.ResponseWriter, r *http.Request, text string) (handled bool, err error)
+	// Identity says what upstream learns of the user of a request. The zero value says nothing.
+	Identity Identity
 	// Turn returns the turn in line of the client's request r, which begins a run of the agent
 	// (rewrite.BeginsRun), nil if it need not wait. An error is queue.ErrFull: the client gets 429. It
 	// is called once the request has been read. Nil means that no request waits.

@@ -17,6 +17,7 @@
 //	approvals.go   who is asked for approvals, and replies
 //	failure.go     an error instead of one
 //	exchange.go    its state, its lock, and its client
+//	identity.go    what upstream learns of its user
 //	request.go     its request: the one that upstream gets, and whether it has got it
 //	options.go     the options, and the Observer in observer.go
 //	streams.go     the set of the requests under way, and their drain
@@ -114,6 +115,7 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, next func(http.Res
 		Heal: mayHeal(&p.o, r, queued), Keep: p.o.History == HistoryKeep, Limit: p.o.MaxRequest, Tools: p.o.Rewrite.Tools,
 		Timed: x.chat && max(p.o.FirstByteTimeout, p.o.IdleTimeout, p.o.StallTimeout) > 0,
 		Again: queued,
+		Edit:  p.o.Identity.tell(r, up),
 	})
 	if handled, err := x.reply(healed.Reply); handled {
 		return err
@@ -125,7 +127,7 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, next func(http.Res
 		p.o.Observer.Request(r, healed)
 	}
 	// Contract section 3, second rule of "false stop".
-	x.muted = healed.Diagnostic && r.Header.Get("X-Hermes-Session-Id") != ""
+	x.muted = healed.Diagnostic && up.Header.Get(SessionIDHeader) != ""
 	x.noStream = healed.Asked == rewrite.AskedWhole
 	if queued && !x.join(healed.Asked, up) {
 		return nil

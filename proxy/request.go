@@ -37,7 +37,7 @@ func upstreamRequest(ctx context.Context, r *http.Request) *http.Request {
 // goes on, judging by method, length and header. queued says that it may have to wait, and is read for
 // what it asks for.
 func mayHeal(o *Options, r *http.Request, queued bool) bool {
-	if o.History == HistoryKeep && !o.readsReplies(r) && !queued || r.Method != http.MethodPost || head.IsEncoded(r.Header) {
+	if o.History == HistoryKeep && !o.readsReplies(r) && !o.Identity.reads(r) && !queued || r.Method != http.MethodPost || head.IsEncoded(r.Header) {
 		return false
 	}
 	if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 || r.ContentLength > o.MaxRequest {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+
+	"github.com/hermes-sidecar/hermes-sidecar/internal/placeholder"
 )
 
 // Approvals says how clients may answer what Hermes asks before it runs a dangerous command. It
@@ -78,7 +80,7 @@ func (a *Approvals) checkParts() error {
 			return errors.New("invalid approvals link: must be the base URL of the pages that hermes_approvals serves, http or https without user, query and fragment, such as https://hermes.example.com/hermes/approve")
 		}
 	}
-	if _, rest, opens := strings.Cut(a.By, "{"); a.By != "" && !(opens && strings.Contains(rest, "}")) {
+	if a.By != "" && !placeholder.IsIn(a.By) {
 		return fmt.Errorf("invalid approvals by %q: must have a placeholder that tells users apart, such as {http.request.header.X-OpenWebUI-User-Id} ({header.X-OpenWebUI-User-Id} in a Caddyfile)", a.By)
 	}
 	return nil

@@ -49,6 +49,8 @@ func inJSON(o *Option) string {
 		return "Default: `" + o.Default + "`."
 	case directory:
 		return "Default: none."
+	case identity:
+		return "In JSON it is an object with `header`, `session` and `prompt`. Default: none."
 	case approvals:
 		return "In JSON it is an object with `link`, `text`, `reply` and `by`. Default: none."
 	}
@@ -68,6 +70,8 @@ func TestCaddyfilesAreDescribedByTheTable(t *testing.T) {
 		switch o.kind {
 		case tools:
 			value = "<emoji> <name>"
+		case identity:
+			value = identityUsage
 		case approvals:
 			for way := range strings.SplitSeq(strings.Replace(approvalsUsage, "or ", "", 1), ", ") {
 				fmt.Fprintf(&syntax, "//\t    %-19s%s\n", o.Name, way)

@@ -68,6 +68,16 @@ func TestSchemaOfTheConfiguration(t *testing.T) {
 					o{{"required", []string{"reply"}}, {"properties", o{{"reply", o{{"const", true}}}, {"text", o{{"const", false}}}}}},
 				}},
 			}},
+			{"identity", o{
+				{"type", "object"},
+				{"additionalProperties", false},
+				{"minProperties", 1},
+				{"properties", o{
+					{"header", o{{"description", "What names the user in X-Hermes-Session-Key."}, {"type", "string"}, {"pattern", `\{[^}]*\}`}}},
+					{"session", o{{"description", "What names the user of whom each chat gets a session."}, {"type", "string"}, {"pattern", `\{[^}]*\}`}}},
+					{"prompt", o{{"description", "What names the user of whom the system prompt gets a line."}, {"type", "string"}, {"pattern", `\{[^}]*\}`}}},
+				}},
+			}},
 			{"tools", o{
 				{"type", "object"},
 				{"propertyNames", o{
@@ -116,6 +126,8 @@ func configOption(t *testing.T, o *Option) object {
 		return ref("#/$defs/tools")
 	case approvals:
 		return ref("#/$defs/approvals")
+	case identity:
+		return ref("#/$defs/identity")
 	case onOff:
 		return object{{"type", "boolean"}, {"default", o.Default == "on"}}
 	case words:

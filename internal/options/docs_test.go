@@ -31,7 +31,7 @@ func TestExamplesChangeTheDefault(t *testing.T) {
 	for _, o := range table {
 		name, value, _ := strings.Cut(o.Example, " ")
 		args := []string{value}
-		if o.kind == approvals {
+		if o.kind == approvals || o.kind == identity {
 			args = strings.Fields(value)
 		}
 		if o.kind == tools {
@@ -70,6 +70,8 @@ func values(o *Option) string {
 		return "A directory. Default: **none**"
 	case tools:
 		return "An emoji and a name. Default: **none**"
+	case identity:
+		return "`" + identityUsage + "`. Default: **none**"
 	case approvals:
 		return "`" + strings.Replace(strings.ReplaceAll(approvalsUsage, ", ", "`, `"), "`or ", "`", 1) + "`. Default: **none**"
 	}

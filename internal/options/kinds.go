@@ -25,6 +25,7 @@ const (
 	directory             // the path of a directory
 	tools                 // the name of the tool of an emoji
 	approvals             // ways in which clients answer what Hermes asks
+	identity              // ways in which upstream learns who asks
 )
 
 // kinds says of the kinds but words and onOff what a value looks like, and in errors what the
@@ -36,6 +37,7 @@ var kinds = map[kind]struct{ usage, allowed, must string }{
 	directory: {"directory", "a directory", ""},
 	tools:     {"'emoji name'", "an emoji and a name", ""},
 	approvals: {"'way …'", approvalsUsage, ""},
+	identity:  {"'placeholder …'", identityUsage, ""},
 }
 
 // Bounds of sizes in bytes. A frame below the lower one could not even hold a
@@ -62,7 +64,7 @@ func choice(words []string) string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// parse returns the value that a text stands for. The kind is any but tools and approvals.
+// parse returns the value that a text stands for. The kind is any but tools, approvals and identity.
 func (o *Option) parse(text string) (any, error) {
 	switch o.kind {
 	case directory:
@@ -98,6 +100,8 @@ func (o *Option) check(value any) (err error) {
 	case map[string]string:
 		err = checkTools(v)
 	case Approvals:
+		err = v.check()
+	case Identity:
 		err = v.check()
 	case caddy.Duration:
 		d := time.Duration(v)

@@ -50,7 +50,9 @@ func (o *Option) Usage() string {
 }
 
 // Repeatable reports whether the option may be given more than once.
-func (o *Option) Repeatable() bool { return o.kind == tools || o.kind == approvals }
+func (o *Option) Repeatable() bool {
+	return o.kind == tools || o.kind == approvals || o.kind == identity
+}
 
 // All returns the options in the order of the Caddyfile's syntax.
 func All() []*Option { return table }
@@ -126,6 +128,12 @@ func (v Values) Set(name string, args []string) error {
 	}
 	if o.kind == approvals {
 		all, _ := v[name].(Approvals)
+		err := all.add(args)
+		v[name] = all
+		return err
+	}
+	if o.kind == identity {
+		all, _ := v[name].(Identity)
 		err := all.add(args)
 		v[name] = all
 		return err

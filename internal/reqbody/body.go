@@ -56,6 +56,9 @@ type Plan struct {
 	Limit int64
 	// Tools are the tools whose markers are removed.
 	Tools *rewrite.Tools
+	// Edit, if not nil, returns what upstream gets instead of a body that came whole: that body,
+	// which it must not write to, or another one of another length.
+	Edit func(body []byte) []byte
 	// Timed says that the client is timed while it still sends the body.
 	Timed bool
 	// Again says that the body may have to be sent again, if it comes whole; see Body.Rewind.
@@ -103,12 +106,18 @@ func (b *Body) heal(r, up *http.Request, plan Plan) rewrite.Healed {
 	if plan.Keep {
 		body, healed = came, rewrite.Healed{Asked: healed.Asked, Reply: healed.Reply}
 	}
+	changed := healed.Changed()
+	if plan.Edit != nil {
+		before := len(body)
+		body = plan.Edit(body)
+		changed = changed || len(body) != before
+	}
 	b.original = came
 	if plan.Again {
 		b.again = body
 	}
 	b.upstream = &reader{of: b, rest: body, end: io.EOF}
-	if healed.Changed() {
+	if changed {
 		fitHeader(up, len(body))
 	}
 	return healed

@@ -13,16 +13,15 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 
 	"github.com/hermes-sidecar/hermes-sidecar/approval"
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/behalf"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/bounded"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/placeholder"
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
 	"github.com/hermes-sidecar/hermes-sidecar/resume/resumecaddy"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
@@ -45,28 +44,12 @@ type Options struct {
 // are told apart and this one has no name: any other could answer.
 func (o *Options) Owner(r *http.Request) (owner [32]byte, by string, ok bool) {
 	if o.By != "" {
-		repl, _ := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
-		has := false
-		if repl != nil {
-			// The function returns no error, and Caddy's own leaves the value empty.
-			by, _ = repl.ReplaceFunc(o.By, func(_ string, value any) (any, error) {
-				has = has || tells(value)
-				return value, nil
-			})
-		}
-		if !has {
+		if by, ok = placeholder.Value(r, o.By); !ok {
 			return owner, "", false
 		}
 	}
 	// Quoted, no two lists are the same bytes.
 	return sha256.Sum256(fmt.Appendf(nil, "%q", append(resumecaddy.Client(r), []string{by}))), by, true
-}
-
-// tells reports whether the value of a placeholder tells users apart. An empty list, such as that
-// of the addresses in a certificate that is not there, is [] in a text, and a map is map[].
-func tells(value any) bool {
-	text := caddy.ToString(value)
-	return text != "map[]" && strings.Trim(text, "[] \t\r\n") != ""
 }
 
 // Stream is what a stream asks: its request's. It is of one goroutine at a time, but for Waiting.

@@ -5,6 +5,7 @@
 //	text.go     the marker lines of a text
 //	approvals.go what asks for approvals in a history, and replies to that
 //	copier.go   JSON without the parts that are cut
+//	opening.go  what a conversation begins with, and a line in front of it
 //	cards.go    the messages of an answer that Open WebUI has taken apart, joined
 //	answer.go   RepairAnswer: content, reasoning, failures and secrets of an answer
 //
