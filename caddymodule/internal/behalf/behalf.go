@@ -11,7 +11,9 @@ import (
 	"net/http"
 	"net/url"
 
+	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/panics"
+	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/resume/resumecaddy"
 )
 
@@ -47,6 +49,9 @@ func New(r *http.Request, next Next, name func(*http.Request) string) *Sender {
 	for _, field := range ofTheBody {
 		own.Header.Del(field)
 	}
+	for _, field := range []string{proxy.SessionKeyHeader, proxy.SessionIDHeader} {
+		head.Withhold(own.Header, field)
+	}
 	return &Sender{resumecaddy.OwnRequest(own, new(report)), next, name(r), name}
 }
 
@@ -56,7 +61,7 @@ var ofTheBody = []string{
 	"Accept", "Accept-Encoding", "Content-Digest", "Content-Encoding", "Content-Length", "Content-Md5", "Content-Type",
 	"Digest", "Expect", "Idempotency-Key", "If-Match", "If-Modified-Since", "If-None-Match", "If-Range", "If-Unmodified-Since",
 	"Incremental", "Last-Event-Id", "Prefer", "Range", "Repr-Digest", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
-	"X-Hermes-Detach", "X-Hermes-Session-Id", "X-Hermes-Session-Key", "X-Stainless-Retry-Count",
+	"X-Hermes-Detach", "X-Stainless-Retry-Count",
 }
 
 // Path returns the path of the client's request.
