@@ -225,7 +225,7 @@ func TestWithResume(t *testing.T) {
 			}
 			s := newSite(t, directives)
 			ask := func(name string) (<-chan reply, func()) {
-				return s.post("/v1/chat/completions", `{"stream":true}`, "Idempotency-Key", t.Name(), "X-Hermes-Detach", "1m", "Authorization", "a", "Name", name)
+				return s.post("/v1/chat/completions", `{"stream":true}`, "Idempotency-Key", a.address, "X-Hermes-Detach", "1m", "Authorization", "a", "Name", name)
 			}
 			one, leave := ask("one")
 			first := a.next("one")
