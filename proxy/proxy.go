@@ -127,7 +127,7 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, next func(http.Res
 	// Contract section 3, second rule of "false stop".
 	x.muted = healed.Diagnostic && r.Header.Get("X-Hermes-Session-Id") != ""
 	x.noStream = healed.Asked == rewrite.AskedWhole
-	if queued && !x.join(healed.Asked, up) {
+	if queued && !x.join(healed.Asked) {
 		return nil
 	}
 	if x.line != nil {
@@ -136,7 +136,9 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, next func(http.Res
 		if !x.wait(ctx) {
 			return nil
 		}
-		up = up.WithContext(x.tries(ctx))
+		if p.o.Try != nil {
+			up = up.WithContext(x.tries(ctx))
+		}
 	}
 	if !x.requestRead() {
 		return nil

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chat"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/encode"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
@@ -38,9 +38,9 @@ func (w Waiting) Status(dst []byte, text string) []byte {
 	case w.p.Active && form == ProgressOff:
 		return dst
 	case w.p.Responses, w.p.Active && form == ProgressComment:
-		return append(append(dst, ": "+encode.StatusEvent+" "...), data...)
+		return append(append(dst, ": "+chat.StatusEvent+" "...), data...)
 	}
-	event := append([]byte("event: "+encode.StatusEvent+"\ndata: "), data...)
+	event := append([]byte("event: "+chat.StatusEvent+"\ndata: "), data...)
 	return New(w.o, w.p).Feed(dst, event, time.Time{})
 }
 

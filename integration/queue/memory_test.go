@@ -32,7 +32,7 @@ func (p *place) crowd(n, more int, key func(i int) string) []net.Conn {
 		p.t.Cleanup(func() { c.Close() })
 		all = append(all, c)
 		body := fmt.Sprintf(chat.body, hermes.ASCII("slow crowd "+strconv.Itoa(i)+strings.Repeat(" x", more/2)))
-		if _, err := fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s", chat.path, key(i), len(body), body); err != nil {
+		if _, err := fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s", chat.path, key(i), len(body), body); err != nil {
 			p.t.Fatal(err)
 		}
 	}
