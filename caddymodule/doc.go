@@ -1,7 +1,8 @@
 // Package caddymodule is the Caddy adapter: the HTTP handlers http.handlers.hermes,
-// http.handlers.hermes_resume, http.handlers.hermes_approvals and
+// http.handlers.hermes_resume, http.handlers.hermes_queue, http.handlers.hermes_approvals and
 // http.handlers.hermes_streams, the Caddyfile directives hermes, hermes_proxy,
-// hermes_resume, hermes_approvals and hermes_streams, the command hermes-proxy, the admin endpoint /hermes/streams, and the handlers' life from Provision to Cleanup.
+// hermes_resume, hermes_queue, hermes_approvals and hermes_streams, the command hermes-proxy, the
+// admin endpoint /hermes/streams, and the handlers' life from Provision to Cleanup.
 // Importing it registers all of that. It is thin on purpose: how a stream is repaired is in
 // package rewrite, how a response is guarded in package proxy, how an answer outlives its
 // connection in package resume.
@@ -16,5 +17,6 @@ package caddymodule
 // The plugin has all handlers.
 import (
 	_ "github.com/hermes-sidecar/hermes-sidecar/approval/approvalcaddy"
+	_ "github.com/hermes-sidecar/hermes-sidecar/queue/queuecaddy"
 	_ "github.com/hermes-sidecar/hermes-sidecar/resume/resumecaddy"
 )

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/asking"
+	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/runs"
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/telemetry"
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/usage"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/bounded"
@@ -22,6 +23,8 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/internal/options"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/recording"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/queue/queuecaddy"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
 func init() {
@@ -292,6 +295,9 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		o.ObserveRaw = true
 	}
 	h.offerApprovals(&o, logger)
+	o.Turn, o.Queued, o.Try = queuecaddy.Join, queuecaddy.Queued, queuecaddy.Try
+	keeper := &runs.Keeper{Runs: &h.shared.runs, Logger: logger, Upstream: telemetry.Upstream}
+	o.RunBegan, o.RunOver = keeper.Began, keeper.Over
 	o.Identity = identityOf(h.Identity)
 	o.Streams = &h.shared.streams
 	o.Usage = h.usage.Of
@@ -345,6 +351,9 @@ func (h *Handler) Cleanup() error {
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	if h.asking != nil {
 		*r = *r.WithContext(h.asking.Begin(r, next.ServeHTTP)) // in place: handlers in front may refer to r
+	}
+	if r.Method == http.MethodPost && rewrite.IsRunsPath(r.URL.Path) {
+		*r = *r.WithContext(runs.Begin(r, next.ServeHTTP)) // likewise
 	}
 	return passedError(h.proxy.Serve(w, r, next.ServeHTTP))
 }

@@ -20,7 +20,7 @@ import (
 func sources(t *testing.T) map[string]*ast.File {
 	t.Helper()
 	files := make(map[string]*ast.File)
-	for _, dir := range []string{".", "../resume/resumecaddy", "../approval/approvalcaddy"} {
+	for _, dir := range []string{".", "../resume/resumecaddy", "../queue/queuecaddy", "../approval/approvalcaddy"} {
 		packages, err := parser.ParseDir(token.NewFileSet(), dir, func(f fs.FileInfo) bool { return !strings.HasSuffix(f.Name(), "_test.go") }, parser.ParseComments)
 		if err != nil {
 			t.Fatal(err)
@@ -49,7 +49,7 @@ func modulePages(t *testing.T) map[string]*doc.Type {
 // and its default.
 func TestModulePages(t *testing.T) {
 	pages := modulePages(t)
-	for _, name := range []string{"Handler", "ResumeHandler", "ApprovalsHandler", "Transport", "AdminStreams", "ApprovalsHandler"} {
+	for _, name := range []string{"Handler", "ResumeHandler", "QueueHandler", "Transport", "AdminStreams", "ApprovalsHandler"} {
 		if pages[name] == nil {
 			t.Errorf("there is no page of %s", name)
 		}
@@ -135,12 +135,16 @@ func TestModulePagesListPlaceholders(t *testing.T) {
 		return slices.Compact(names)
 	}
 	pages := modulePages(t)
-	hermes, resume := named(pages["Handler"].Doc), named(pages["ResumeHandler"].Doc)
+	var all []string
+	for _, page := range []string{"Handler", "ResumeHandler", "QueueHandler"} {
+		all = append(all, named(pages[page].Doc)...)
+	}
+	slices.Sort(all)
 	observability, err := os.ReadFile("../docs/observability.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if listed, there := slices.Sorted(slices.Values(append(slices.Clone(hermes), resume...))), named(string(observability)); !slices.Equal(listed, there) {
-		t.Errorf("listed are %q, and docs/observability.md has %q", listed, there)
+	if there := named(string(observability)); !slices.Equal(all, there) {
+		t.Errorf("listed are %q, and docs/observability.md has %q", all, there)
 	}
 }

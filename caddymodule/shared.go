@@ -10,6 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
+	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/runs"
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/usage"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/httpapp"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/recording"
@@ -30,6 +31,7 @@ type shared struct {
 	handlers   atomic.Int64          // between Provision and Cleanup
 	usage      usage.Memory          // which upstreams and models have reported usage
 	recordings recording.Directories // that streams are recorded in
+	runs       runs.Runs             // that keep their places in line
 	checked    atomic.Value          // a weak.Pointer to the http app whose sites were checked last
 }
 

@@ -29,7 +29,9 @@ func init() {
 // AdminStreams is a module of the admin API. It answers GET `/hermes/streams`
 // with the streams that are open, the oldest first (`open`), and the last
 // hundred that have ended, the newest first (`ended`), of all configurations
-// since the process began. It shows names and numbers, nothing of what was said.
+// since the process began; and the requests that wait in the lines of
+// `hermes_queue`, in the order of their turns (`waiting`). It shows names and
+// numbers, nothing of what was said.
 type AdminStreams struct{}
 
 // CaddyModule returns the Caddy module information.
@@ -62,20 +64,22 @@ func listStreams(w http.ResponseWriter, r *http.Request) error {
 			Err:        fmt.Errorf("method %s not allowed: use GET", r.Method),
 		}
 	}
-	open, ended := telemetry.OfProcess().List(time.Now())
+	now := time.Now()
+	open, ended := telemetry.OfProcess().List(now)
 	w.Header().Set("Content-Type", "application/json")
-	return json.NewEncoder(w).Encode(map[string]any{"open": open, "ended": ended})
+	return json.NewEncoder(w).Encode(map[string]any{"open": open, "ended": ended, "waiting": telemetry.Waiting(now)})
 }
 
 // StreamsHandler answers GET with the list of streams that the admin endpoint
-// `/hermes/streams` has: those that are open, and the last hundred that have ended. It is
-// for a port that only operators reach, where the admin API is off.
+// `/hermes/streams` has: those that are open, the last hundred that have ended, and the
+// requests that wait. It is for a port that only operators reach, where the admin API is off.
 //
 // Such a port asks for no credentials, so the list has less than the admin API's: of ids
 // only those of chat completions, and of paths only the words that Hermes' own consist
 // of; `*` stands for any other. It has models, upstreams, names of tools, times and
 // numbers, and nothing of what was said. It has at most 1 MiB of open streams, the
-// oldest; `omitted` is the number of others.
+// oldest, and of requests that wait, the first ones in line; `omitted` and
+// `omitted_waiting` are the numbers of others.
 type StreamsHandler struct{}
 
 // CaddyModule returns the Caddy module information.

@@ -59,7 +59,7 @@ func TestListsOfStreams(t *testing.T) {
 		list := func() (open, ended []any) {
 			w, err := ask(t, http.MethodGet)
 			all := decodeJSON(t, w.Body.String()).(map[string]any)
-			if err != nil || len(all) != 2 || w.Header().Get("Content-Type") != "application/json" {
+			if _, lists := all["waiting"].([]any); err != nil || len(all) != 3 || !lists || w.Header().Get("Content-Type") != "application/json" {
 				t.Fatalf("%v, %v in %s", err, w.Header(), w.Body)
 			}
 			return all["open"].([]any), all["ended"].([]any)

@@ -164,3 +164,6 @@ func (o *objectEnd) take(b []byte) bool {
 	}
 	return true
 }
+
+// complete reports whether the object is.
+func (o *objectEnd) complete() bool { return o.begun && o.depth == 0 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/reqbody"
@@ -39,12 +40,13 @@ type exchange struct {
 	replied  bool // the request was a reply to a request for approval, which Reply has answered
 	running  bool // the next handler has the request: the agent may be running
 
-	answer    answer // nil before the final status
-	status    int    // of the answer
-	code      string // of the error that was sent instead of the answer, "" for none
-	late      bool   // the client had left before the answer was chosen
-	committed bool   // the header has left
-	flushed   bool   // a stream has been, and is with each write from then on
+	answer    answer    // nil before the final status
+	followed  *followed // that answer, nil if it says nothing of a run
+	status    int       // of the answer
+	code      string    // of the error that was sent instead of the answer, "" for none
+	late      bool      // the client had left before the answer was chosen
+	committed bool      // the header has left
+	flushed   bool      // a stream has been, and is with each write from then on
 
 	times         times         // the ages that the deadlines count from
 	timer         *time.Timer   // of the deadlines, nil as long as there was none
@@ -54,6 +56,8 @@ type exchange struct {
 	writeDeadline time.Time     // of the handler's writes, zero for none
 
 	observer AnswerObserver // nil as long as it does not observe the answer
+	line     *line          // nil if the request does not wait for its turn
+	inLine   atomic.Bool    // it waits; without the lock
 	panicked any            // to panic with in the handler's goroutine, nil for none
 }
 

@@ -90,6 +90,10 @@ func message(cause rewrite.Cause, running bool) string {
 // which has not begun: clients handle that best, and SDKs try again (contract
 // section 3), unless running says that the agent may be running.
 func (x *exchange) sendError(status int, code string, body []byte, running bool) {
+	if x.committed { // the client was told that it waits
+		x.refuseTold(code, body)
+		return
+	}
 	h := x.w.Header()
 	head.DropOfBody(h)
 	for _, name := range []string{"Content-Encoding", "X-Accel-Buffering", "Trailer", "Transfer-Encoding"} {

@@ -189,6 +189,14 @@ func option(f func(*proxy.Options)) setting {
 // handler runs.
 func begin(t *testing.T, settings ...setting) *exchange {
 	t.Helper()
+	x := launch(t, settings...)
+	<-x.ack
+	return x
+}
+
+// launch is begin for an exchange whose handler may not run yet: x.ack tells.
+func launch(t *testing.T, settings ...setting) *exchange {
+	t.Helper()
 	x := &exchange{
 		t:     t,
 		rec:   &recorder{t: t, header: make(http.Header)},
@@ -222,10 +230,12 @@ func begin(t *testing.T, settings ...setting) *exchange {
 		}()
 		e.err = p.Serve(inner, x.r, x.next)
 	}()
-	<-x.ack
 	t.Cleanup(func() {
 		if !x.over {
 			close(x.steps)
+			if x.w == nil {
+				cancel()
+			}
 			<-x.ended
 		}
 		cancel()

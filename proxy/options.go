@@ -83,6 +83,13 @@ type Options struct {
 	// (rewrite.BeginsRun), nil if it need not wait. An error is queue.ErrFull: the client gets 429. It
 	// is called once the request has been read. Nil means that no request waits.
 	Turn func(r *http.Request) (*queue.Turn, error)
+	// Queued reports whether Turn would look for a turn of r. It is called before the request is read,
+	// which is kept until upstream has taken it. Nil means that it would, for each that begins a run.
+	Queued func(r *http.Request) bool
+	// Try returns the context that the next handler gets in the place of ctx, for each try of a request
+	// that has a turn: upstream may refuse it, and then the next handler is called again. Nil means
+	// ctx itself.
+	Try func(ctx context.Context) context.Context
 	// RunBegan is called with a turn and the id of a run that POST /v1/runs has begun: it goes on
 	// when the answer to r has ended, and has its place until Done is called. Nil means that the end of
 	// the answer is that of the run.

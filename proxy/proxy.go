@@ -9,9 +9,11 @@
 //
 //	proxy.go       its life: New, Serve, its end
 //	writer.go      its HTTP surface, which the next handler writes to
+//	queue.go       its turn in line, and what a client is told that waits
 //	timer.go       its deadlines, keepalives and drain, and the timer for them
 //	stream.go      its answers: an event stream, which the engine repairs
 //	answer.go      one that is not streamed, or passes
+//	runs.go        what it says of a run that goes on
 //	approvals.go   who is asked for approvals, and replies
 //	failure.go     an error instead of one
 //	exchange.go    its state, its lock, and its client
@@ -105,13 +107,14 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, next func(http.Res
 	if p.o.Timeouts != nil {
 		ctx, x.applyTimeouts = p.o.Timeouts(ctx)
 	}
-	up := upstreamRequest(ctx, r)
+	up, queued := upstreamRequest(ctx, r), p.o.queues(r)
 	// No lock is held and no deadline runs while the client sends its request,
 	// for which it may take its time. While upstream gets a part of it, upstream is not
 	// silent, it waits as well: the client is timed if there is a deadline that this moves.
 	healed := x.body.Prepare(r, up, reqbody.Plan{
-		Heal: mayHeal(&p.o, r), Keep: p.o.History == HistoryKeep, Limit: p.o.MaxRequest, Tools: p.o.Rewrite.Tools,
+		Heal: mayHeal(&p.o, r, queued), Keep: p.o.History == HistoryKeep, Limit: p.o.MaxRequest, Tools: p.o.Rewrite.Tools,
 		Timed: x.chat && max(p.o.FirstByteTimeout, p.o.IdleTimeout, p.o.StallTimeout) > 0,
+		Again: queued,
 		Edit:  p.o.Identity.tell(r, up),
 	})
 	if handled, err := x.reply(healed.Reply); handled {
@@ -125,7 +128,21 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, next func(http.Res
 	}
 	// Contract section 3, second rule of "false stop".
 	x.muted = healed.Diagnostic && up.Header.Get(SessionIDHeader) != ""
-	if !x.requestRead(healed.Asked) {
+	x.noStream = healed.Asked == rewrite.AskedWhole
+	if queued && !x.join(healed.Asked) {
+		return nil
+	}
+	if x.line != nil {
+		defer x.endTurn()
+		next = x.outlasting(next)
+		if !x.wait(ctx) {
+			return nil
+		}
+		if p.o.Try != nil {
+			up = up.WithContext(x.tries(ctx))
+		}
+	}
+	if !x.requestRead() {
 		return nil
 	}
 	defer func() {
@@ -135,7 +152,19 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, next func(http.Res
 		defer x.unlock()
 		x.body.GiveBack(r, up)
 	}()
-	return x.requestError(next(x, up))
+	if x.line == nil {
+		return x.requestError(next(x, up))
+	}
+	for {
+		err, refused := x.try(up, next)
+		if !refused {
+			return x.requestError(err)
+		}
+		if !x.wait(ctx) || !x.requestRead() {
+			return nil
+		}
+		up = x.again(ctx)
+	}
 }
 
 // end ends the answer after the next handler has panicked, returned err, or
@@ -147,6 +176,7 @@ func (x *exchange) end(panicked any, err error) (any, error) {
 		return panicked, err
 	}
 	handled := x.endAnswer(panicked, err)
+	x.endRun()
 	aborted := panicked == http.ErrAbortHandler //nolint:errorlint // the very value is the wish
 	if x.panicked != nil && (panicked == nil || aborted) {
 		panicked, aborted = x.panicked, false
@@ -182,6 +212,9 @@ func (x *exchange) endAnswer(panicked any, err error) (handled bool) {
 		return false // TestEndsThatGoOn
 	case x.closed:
 		return true // a deadline has ended the answer
+	case x.answer == nil && x.committed:
+		x.endTold(panicked, err)
+		return true
 	case x.answer == nil:
 		head.Copy(x.w.Header(), x.header) // for the handler that answers instead
 		// An abort before the header is a wish, such as that of Caddy's abort
@@ -222,8 +255,11 @@ func (x *exchange) observeEnd(panicked any, err error) {
 	case res.Outcome == "":
 		res.Outcome = cmp.Or(res.Code, OutcomeOK)
 	}
-	if !observed {
+	if !observed && x.observer == nil {
 		return
+	}
+	if x.line != nil {
+		res.Waited = x.line.turn.Waited()
 	}
 	if res.Upstream == "" {
 		res.Upstream = x.upstream()

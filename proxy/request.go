@@ -34,9 +34,10 @@ func upstreamRequest(ctx context.Context, r *http.Request) *http.Request {
 }
 
 // mayHeal reports whether the body of r may carry a history, and may be read before r
-// goes on, judging by method, length and header.
-func mayHeal(o *Options, r *http.Request) bool {
-	if o.History == HistoryKeep && !o.readsReplies(r) && !o.Identity.reads(r) || r.Method != http.MethodPost || head.IsEncoded(r.Header) {
+// goes on, judging by method, length and header. queued says that it may have to wait, and is read for
+// what it asks for.
+func mayHeal(o *Options, r *http.Request, queued bool) bool {
+	if o.History == HistoryKeep && !o.readsReplies(r) && !o.Identity.reads(r) && !queued || r.Method != http.MethodPost || head.IsEncoded(r.Header) {
 		return false
 	}
 	if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 || r.ContentLength > o.MaxRequest {

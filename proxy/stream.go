@@ -3,6 +3,7 @@ package proxy
 import (
 	"crypto/rand"
 	"fmt"
+	"net/http"
 	"slices"
 	"time"
 
@@ -18,6 +19,7 @@ type stream struct {
 	x        *exchange
 	engine   *rewrite.Stream
 	upstream string // that answers
+	waited   bool   // the client has waited, and was told so: the header has left before
 	raw      bool   // the AnswerObserver gets all bytes
 	early    []byte // that it will get once it observes the stream
 	out      []byte // room for what leaves
@@ -30,19 +32,11 @@ const maxRoom = 64 << 10
 
 // newStream returns a stream for the exchange.
 func newStream(x *exchange) *stream {
-	s := &stream{x: x, upstream: x.upstream(), raw: x.o.ObserveRaw && x.o.Observer != nil}
-	p := rewrite.Params{
-		Active:   x.chat,
-		Progress: rewrite.ProgressOf(x.r.Header.Get(ProgressHeader)),
-		ID:       newID,
-		Created:  x.since.Unix(),
-		Usage:    x.o.Usage(s.upstream),
-	}
+	s := &stream{x: x, upstream: x.upstream(), waited: x.committed, raw: x.o.ObserveRaw && x.o.Observer != nil}
+	p := x.params()
+	p.ID, p.Usage, p.Continues = newID, x.o.Usage(s.upstream), s.waited
 	if x.o.Observer != nil {
 		p.OnTool = s.observeTool
-	}
-	if path := x.r.URL.Path; !x.chat {
-		p.Responses, p.RunID, p.SessionID = rewrite.IsResponsesPath(path), rewrite.RunOfPath(path), rewrite.SessionOfPath(path)
 	}
 	s.setApprovals(&p)
 	o := &x.o.Rewrite
@@ -53,6 +47,15 @@ func newStream(x *exchange) *stream {
 	}
 	s.engine = rewrite.New(o, p)
 	return s
+}
+
+// params returns the parameters that the request's path and header give the stream of its answer.
+func (x *exchange) params() rewrite.Params {
+	p := rewrite.Params{Active: x.chat, Progress: rewrite.ProgressOf(x.r.Header.Get(ProgressHeader)), Created: x.since.Unix()}
+	if path := x.r.URL.Path; !x.chat {
+		p.Responses, p.RunID, p.SessionID = rewrite.IsResponsesPath(path), rewrite.RunOfPath(path), rewrite.SessionOfPath(path)
+	}
+	return p
 }
 
 // newID returns an id for a completion that upstream has given none, in the
@@ -66,13 +69,8 @@ func newID() string {
 // begin begins the answer.
 func (s *stream) begin() {
 	x := s.x
-	h := x.w.Header()
-	head.DropOfBody(h)
-	if h.Get("X-Accel-Buffering") == "" {
-		h.Set("X-Accel-Buffering", "no")
-	}
-	if h.Get("Cache-Control") == "" {
-		h.Set("Cache-Control", "no-cache")
+	if !s.waited {
+		dressStream(x.w.Header())
 	}
 	s.observe()
 	if !x.chat {
@@ -86,6 +84,17 @@ func (s *stream) begin() {
 	}
 }
 
+// dressStream gives the header h of a stream the fields that it needs on its way.
+func dressStream(h http.Header) {
+	head.DropOfBody(h)
+	if h.Get("X-Accel-Buffering") == "" {
+		h.Set("X-Accel-Buffering", "no")
+	}
+	if h.Get("Cache-Control") == "" {
+		h.Set("Cache-Control", "no-cache")
+	}
+}
+
 // enter enters the phase that the engine says the stream is in.
 func (s *stream) enter() {
 	p := phaseFree
@@ -94,7 +103,7 @@ func (s *stream) enter() {
 		p = phaseFinished
 	case s.engine.Active():
 		p = phaseStreaming
-	case s.engine.Guarded():
+	case s.engine.Guarded(), s.waited:
 		p = phaseOther
 	}
 	s.x.times.phase = p
@@ -145,18 +154,18 @@ func (s *stream) send(out []byte) error {
 		return s.x.send(out)
 	}
 	s.x.flushed = true
-	return s.sendFirst(out)
+	return s.x.sendElsewhere(func() []byte { return out })
 }
 
-// sendFirst sends the header and out from a goroutine of its own: net/http needs more stack
-// for a header than for the rest of a stream, and a stack stays as large as it once was: an
+// sendElsewhere sends the header and what f returns from a goroutine of its own: net/http needs more
+// stack for a header than for the rest of a stream, and a stack stays as large as it once was: an
 // idle stream takes 8 KiB less.
-func (s *stream) sendFirst(out []byte) (err error) {
+func (x *exchange) sendElsewhere(f func() []byte) (err error) {
 	var panicked any
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent) // also if the writer ends the goroutine
-		panicked = panics.Catch(func() { err = s.x.send(out) })
+		panicked = panics.Catch(func() { err = x.send(f()) })
 	}()
 	<-sent
 	if panicked != nil {
@@ -196,6 +205,10 @@ func (s *stream) cut(cause rewrite.Cause) {
 	}
 	x.moveDeadline(time.Time{})
 	out := s.engine.Finish(nil, cause)
+	if s.waited && !s.engine.Guarded() && s.engine.Frames() == 0 { // it was to be a response
+		x.refuseTold(cause.Code(), rewrite.AppendError(nil, cause.Code(), rewrite.Message(cause.Code())))
+		return
+	}
 	if s.engine.Active() && !x.committed && s.engine.Frames() == 0 {
 		x.sendCause(cause)
 	} else {
@@ -205,7 +218,7 @@ func (s *stream) cut(cause rewrite.Cause) {
 
 func (s *stream) end(cause rewrite.Cause) bool {
 	s.cut(cause)
-	return s.engine.Guarded()
+	return s.engine.Guarded() || s.x.code != ""
 }
 
 func (s *stream) report(res *Result) bool {

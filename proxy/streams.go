@@ -40,6 +40,9 @@ func (s *Streams) Shutdown(limit time.Duration) {
 		if limit > 0 {
 			first = min(first, limit)
 		}
+		if x.inLine.Load() {
+			first = 0
+		}
 		time.AfterFunc(first, x.tick) // its own timer may have no deadline
 	}
 }

@@ -20,6 +20,9 @@ const (
 	// phaseWhole is one whose answer is not streamed: it is awaited, or kept until it
 	// has come. It may take until the limit of a drain, where the server would cut it.
 	phaseWhole
+	// phaseInLine is one whose request waits for its turn: upstream does not have it. A drain
+	// ends it at once.
+	phaseInLine
 	// phaseAwaiting is one whose request may be for a stream, and has no answer yet. A drain
 	// ends it, and those below.
 	phaseAwaiting
@@ -46,6 +49,7 @@ type times struct {
 	frame    time.Duration // upstream's last frame
 	sent     time.Duration // the last byte to the client
 	began    bool          // a byte of the answer has come
+	told     bool          // the client has a header, because it waits, but upstream has not answered
 }
 
 // silent returns the age at which the exchange ends, unless upstream sends something before.
@@ -66,7 +70,7 @@ func (t *times) silent(o *Options) time.Duration {
 // keepalive returns the age at which a keepalive is due, unless something is sent before. It
 // neither resets nor hides the timeouts.
 func (t *times) keepalive(o *Options) time.Duration {
-	if t.phase < phaseStreaming {
+	if t.phase < phaseStreaming && !t.told {
 		return never
 	}
 	return after(t.sent, o.Keepalive)
@@ -100,10 +104,9 @@ func (timeoutError) Temporary() bool { return true }
 // requestRead records that the request has been read, as far as it is, and goes on
 // to upstream. It returns false if the drain timeout has passed: then the request has
 // been answered.
-func (x *exchange) requestRead(asked rewrite.Asked) bool {
+func (x *exchange) requestRead() bool {
 	x.mu.Lock()
 	defer x.unlock()
-	x.noStream = asked == rewrite.AskedWhole
 	age := x.age()
 	x.times.asked, x.times.received, x.times.frame = age, age, age
 	switch {
@@ -163,8 +166,10 @@ func (x *exchange) tick() {
 	case silent:
 		x.endNow(rewrite.CauseTimeout)
 	case x.times.keepalive(x.o) <= age:
-		if s, ok := x.answer.(*stream); ok { // always, by the phase
+		if s, ok := x.answer.(*stream); ok {
 			s.keepalive()
+		} else { // by the phase
+			x.keepTold()
 		}
 	}
 	x.watch()
@@ -181,6 +186,8 @@ func (x *exchange) drained() time.Duration {
 	switch {
 	case x.times.phase == phaseWhole:
 		return limit
+	case x.times.phase == phaseInLine:
+		return began
 	case x.o.DrainTimeout <= 0:
 		return began
 	}

@@ -29,6 +29,9 @@ func (x *exchange) Unwrap() http.ResponseWriter { return x.w }
 // hands; httputil.ReverseProxy takes it before it says 101.
 func (x *exchange) Hijack() (conn net.Conn, buffered *bufio.ReadWriter, err error) {
 	err = x.control(func(c *http.ResponseController) error {
+		if x.committed && x.answer == nil {
+			return http.ErrNotSupported // the client, which has waited, has the header of a stream
+		}
 		head.Copy(x.w.Header(), x.header)
 		if conn, buffered, err = c.Hijack(); err != nil {
 			return err
@@ -81,7 +84,9 @@ func (x *exchange) WriteHeader(status int) {
 	switch {
 	case x.closed || x.answer != nil:
 	case status >= 100 && status < 200 && status != http.StatusSwitchingProtocols:
-		head.Inform(x.w, x.r.ProtoMajor, status, x.header)
+		if !x.committed {
+			head.Inform(x.w, x.r.ProtoMajor, status, x.header)
+		}
 	default:
 		x.decide(status)
 	}
@@ -90,6 +95,9 @@ func (x *exchange) WriteHeader(status int) {
 // Write implements http.ResponseWriter.
 func (x *exchange) Write(b []byte) (int, error) {
 	if x.begin() {
+		if x.followed != nil {
+			x.followed.read(x, b)
+		}
 		return x.w.Write(b)
 	}
 	x.mu.Lock()
@@ -138,9 +146,18 @@ func (x *exchange) begin() (passes bool) {
 
 // decide chooses the answer and begins it.
 func (x *exchange) decide(status int) {
-	x.status, x.late = status, x.gone()
+	if x.line != nil {
+		if x.isRefusal(status) {
+			return
+		}
+		x.line.turn.Answered()
+	}
+	x.late, x.times.told = x.gone(), false
 	x.body.Decided()
-	head.Copy(x.w.Header(), x.header)
+	if !x.committed {
+		x.status = status
+		head.Copy(x.w.Header(), x.header)
+	}
 	if _, says := x.header[completedHeader]; says && x.chat {
 		if usage := x.o.Usage(x.upstream()); usage != nil {
 			usage.ReportsFailures(true)
@@ -149,7 +166,7 @@ func (x *exchange) decide(status int) {
 	if x.applyTimeouts != nil {
 		x.restore = x.applyTimeouts()
 	}
-	x.choose()
+	x.choose(status)
 	if x.drained() <= x.age() && !x.gone() { // a stream has less time than an answer that is not streamed
 		x.endNow(rewrite.CauseShutdown)
 		return
@@ -158,14 +175,17 @@ func (x *exchange) decide(status int) {
 }
 
 // choose begins the answer that the status and the header begin (contract section 0).
-func (x *exchange) choose() {
+func (x *exchange) choose(status int) {
 	h, media := x.header, head.MediaType(x.header)
-	encoded, examined := head.IsEncoded(h), x.status == http.StatusOK && x.r.Method != http.MethodHead
+	encoded, examined := head.IsEncoded(h), status == http.StatusOK && x.r.Method != http.MethodHead
 	switch {
 	case examined && media == "text/event-stream" && !encoded:
 		s := newStream(x)
 		x.answer = s
 		s.begin()
+		return
+	case x.committed:
+		x.answer = &report{x: x, status: status}
 		return
 	case examined && media == "application/json" && rewrite.IsAnswerPath(x.r.URL.Path) && !encoded:
 		// One that is larger than a frame may be passes unexamined.
@@ -174,5 +194,6 @@ func (x *exchange) choose() {
 			return
 		}
 	}
+	x.follow()
 	x.pass(examined && encoded && media == "text/event-stream")
 }

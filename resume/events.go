@@ -8,7 +8,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -75,7 +74,7 @@ func (p *Resume) keepingEvents(next Next) Next {
 		up, x.returned = p.o.Detached(up, x)
 		begun := &begun{ResponseWriter: w}
 		err := next(begun, r)
-		id := begun.run()
+		id := rewrite.BegunRun(begun.body)
 		if err != nil || id == "" {
 			return err
 		}
@@ -156,9 +155,6 @@ type begun struct {
 	body   []byte
 }
 
-// maxBegun is the size in bytes above which an answer names no run. Hermes' has 83.
-const maxBegun = 16 << 10
-
 func (b *begun) WriteHeader(status int) {
 	if b.status < http.StatusOK {
 		b.status = status
@@ -168,27 +164,13 @@ func (b *begun) WriteHeader(status int) {
 
 func (b *begun) Write(p []byte) (int, error) {
 	if b.status == http.StatusAccepted {
-		b.body = append(b.body, p[:min(len(p), maxBegun+1-len(b.body))]...)
+		b.body = append(b.body, p[:min(len(p), rewrite.MaxRunAnswer+1-len(b.body))]...)
 	}
 	return b.ResponseWriter.Write(p)
 }
 
 // Unwrap is for http.ResponseController.
 func (b *begun) Unwrap() http.ResponseWriter { return b.ResponseWriter }
-
-// runID is the form of the id of a run, as much of it as matters in a path.
-var runID = regexp.MustCompile(`^[\w-]{1,128}$`)
-
-// run returns the id of the run that the answer says has begun, or "".
-func (b *begun) run() string {
-	var answer struct {
-		ID string `json:"run_id"`
-	}
-	if len(b.body) > maxBegun || json.Unmarshal(b.body, &answer) != nil || !runID.MatchString(answer.ID) {
-		return ""
-	}
-	return answer.ID
-}
 
 // events answers a request for the events of a run: from the log of them, which a GET begins if
 // there is none. A HEAD is never upstream's, which would answer it as a GET, and lose events.

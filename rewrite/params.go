@@ -37,6 +37,9 @@ type Params struct {
 	// stream of its own with what follows, which the client gets later. Nil means that no
 	// answer may be split, so that no code is shown.
 	Split func(out []byte) []byte
+	// Continues says that the client has been sent frames before those of this Stream, so that a
+	// byte order mark does not leave.
+	Continues bool
 	// Explain is called with what becomes of each piece of the stream, and of
 	// its end. It may be nil.
 	Explain func(Step)
@@ -163,6 +166,8 @@ const (
 	CodeAgentError      = contract.CodeAgentError
 	CodeAgentIncomplete = whole.CodeAgentIncomplete
 	CodeShutdown        = contract.CodeShutdown
+	CodeQueueFull       = contract.CodeQueueFull
+	CodeQueueTimeout    = contract.CodeQueueTimeout
 	ShutdownBeforeRun   = contract.ShutdownBeforeRun
 	ShutdownBeforeTools = contract.ShutdownBeforeTools
 )

@@ -38,6 +38,9 @@ func New(o *Options, p Params) *Stream {
 	}
 	s.chat.Init(&s.out, o.internal(), in, s.notes)
 	s.scan.MaxFrame = o.FrameLimit()
+	if p.Continues {
+		s.out.BeginOwn()
+	}
 	if !p.Active {
 		s.scan.CommentUnits = true
 		s.other = agentapi.New(in, s.notes)

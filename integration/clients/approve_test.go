@@ -91,7 +91,7 @@ var twice = hermesScene{
 // newApprovalLab starts a Hermes that waits so many seconds for a person.
 func newApprovalLab(t *testing.T, program, version string, waits int) *approvalLab {
 	h := &approvalLab{hermesLab: &hermesLab{t: t, model: newScriptedModel(t, map[string][]modelTurn{dangerous.prompt(): dangerous.turns, twice.prompt(): twice.turns})}, version: version}
-	h.gateway = newGateway(t, program, h.model.up.Addr, waits)
+	h.gateway = newGateway(t, program, h.model.up.Addr, waits, 0)
 	h.bare = "http://" + h.listen
 	h.serve(t, h.listen)
 	h.mended = h.links

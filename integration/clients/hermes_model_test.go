@@ -20,10 +20,12 @@ type scriptedModel struct {
 	scripts map[string][]modelTurn
 
 	mu      sync.Mutex
-	held    int             // requests that are held now
-	offered map[string]bool // the tools that the agent has offered
-	asked   map[string]int  // how often the agent has asked, by question
-	bodies  []string        // of all requests for an answer
+	held    int                      // requests that are held now
+	offered map[string]bool          // the tools that the agent has offered
+	asked   map[string]int           // how often the agent has asked, by question
+	bodies  []string                 // of all requests for an answer
+	order   []string                 // the questions of answers that last, as they came
+	ends    map[string]chan struct{} // of such an answer, by question
 }
 
 // A modelTurn is what the model answers to one request of the agent's.
@@ -31,7 +33,8 @@ type modelTurn struct {
 	says  []string // pieces of text
 	calls []modelCall
 	ends  modelEnd
-	n     int // which turn of its script it is
+	n     int    // which turn of its script it is
+	about string // the question
 }
 
 // A modelCall is a call of a tool, with arguments in JSON.
@@ -45,6 +48,7 @@ const (
 	refuses             // HTTP 500 instead of an answer
 	breaks              // a reset after the text
 	holds               // nothing more after the text
+	lasts               // the end comes when the test says so (scriptedModel.end)
 	comesWhole          // a refusal to stream: the answer comes whole when Hermes asks for that
 )
 
@@ -52,7 +56,7 @@ const (
 const providerKey = "sk-abcdefghijklmnopqrstuvwx"
 
 func newScriptedModel(t testing.TB, scripts map[string][]modelTurn) *scriptedModel {
-	m := &scriptedModel{scripts: scripts, offered: map[string]bool{}, asked: map[string]int{}}
+	m := &scriptedModel{scripts: scripts, offered: map[string]bool{}, asked: map[string]int{}, ends: map[string]chan struct{}{}}
 	m.up = upstream.New(t, m.play)
 	return m
 }
@@ -98,12 +102,14 @@ func (m *scriptedModel) due(body []byte) (turn modelTurn, stream bool) {
 		m.offered[tool.Function.Name] = true
 	}
 	var script []modelTurn
+	var about string
 	n := 0
 	for _, msg := range q.Messages {
 		switch {
 		case script == nil && msg.Role == "user":
 			text := textOf(msg.Content)
 			word, _, _ := strings.Cut(text, " ")
+			about = text
 			if script = m.scripts[word]; script != nil && q.Stream { // Hermes 0.22 asks for a title, not streamed
 				m.asked[text]++
 			}
@@ -115,7 +121,7 @@ func (m *scriptedModel) due(body []byte) (turn modelTurn, stream bool) {
 		return modelTurn{says: []string{"Well."}}, q.Stream
 	}
 	turn = script[n]
-	turn.n = n
+	turn.n, turn.about = n, about
 	return turn, q.Stream
 }
 
@@ -163,6 +169,10 @@ func (m *scriptedModel) stream(x *upstream.Exchange, turn modelTurn) {
 		m.hold(-1)
 		x.Fin()
 		return
+	case lasts:
+		if !x.Wait(m.lasting(turn.about)) {
+			return
+		}
 	case breaks:
 		x.Reset()
 		return
@@ -195,6 +205,41 @@ func (m *scriptedModel) hold(n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.held += n
+}
+
+// lasting records that the answer to a question lasts, and returns what ends it.
+func (m *scriptedModel) lasting(question string) <-chan struct{} {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.order = append(m.order, question)
+	return m.endOf(question)
+}
+
+// end ends the answer to a question that lasts.
+func (m *scriptedModel) end(question string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	close(m.endOf(question))
+}
+
+// endOf needs the lock.
+func (m *scriptedModel) endOf(question string) chan struct{} {
+	if m.ends[question] == nil {
+		m.ends[question] = make(chan struct{})
+	}
+	return m.ends[question]
+}
+
+// awaitOrder returns the questions whose answers last, as they came, when there are n.
+func (m *scriptedModel) awaitOrder(t testing.TB, n int) (order []string) {
+	t.Helper()
+	harness.Until(t, fmt.Sprintf("%d requests have come to the model", n), func() bool {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		order = slices.Clone(m.order)
+		return len(order) >= n
+	})
+	return order
 }
 
 // awaitHeld returns when n requests are held.

@@ -30,7 +30,7 @@ func TestRealHermes(t *testing.T) {
 		scripts[s.prompt()] = s.turns
 	}
 	h := &hermesLab{t: t, model: newScriptedModel(t, scripts), driver: startPython(t)}
-	h.gateway = newGateway(t, program, h.model.up.Addr, 15)
+	h.gateway = newGateway(t, program, h.model.up.Addr, 15, 0)
 	front := sidecar.Site{Listen: harness.FreePort(t), Upstream: h.listen}
 	sidecar.Run(t, t.TempDir(), sidecar.Config{Sites: []sidecar.Site{front}})
 	h.bare, h.mended = "http://"+h.listen, "http://"+front.Listen
@@ -306,8 +306,8 @@ type gateway struct {
 }
 
 // newGateway configures and starts a gateway whose model is at an address, and which waits so many
-// seconds for a person.
-func newGateway(t testing.TB, program, model string, waits int) *gateway {
+// seconds for a person and admits so many runs at once, 0 for no limit.
+func newGateway(t testing.TB, program, model string, waits, runs int) *gateway {
 	t.Helper()
 	g := &gateway{program: program, home: t.TempDir(), work: t.TempDir(), listen: harness.FreePort(t)}
 	harness.WriteFile(t, filepath.Join(g.home, "config.yaml"), fmt.Appendf(nil, `
@@ -325,8 +325,8 @@ agent:
   auto_recovery_cycles: 0 # from 0.21.4 on, a dead provider is asked for five minutes
 gateway:
   api_server:
-    max_concurrent_runs: 0 # no limit
-`, model, g.work, waits))
+    max_concurrent_runs: %d
+`, model, g.work, waits, runs))
 	g.start(t)
 	return g
 }

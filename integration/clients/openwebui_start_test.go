@@ -135,6 +135,7 @@ func serves(t testing.TB, p *harness.Process, url string) {
 type connection struct {
 	model   string
 	options sidecar.Options // nil for none: straight to Hermes
+	queue   sidecar.Options // of hermes_queue, nil for none
 	headers string          // that Open WebUI adds, as JSON
 }
 
@@ -143,11 +144,12 @@ type connection struct {
 type house struct {
 	*webui
 	agents map[string]*agent
+	sites  map[string]string // URLs of the sidecars, by model
 }
 
 func newHouse(t *testing.T, connections ...connection) *house {
 	program := openWebUI(t)
-	h := &house{agents: map[string]*agent{}}
+	h := &house{agents: map[string]*agent{}, sites: map[string]string{}}
 	var c sidecar.Config
 	var urls []string
 	extra := map[string]any{}
@@ -157,8 +159,9 @@ func newHouse(t *testing.T, connections ...connection) *house {
 		addr := a.up.Addr
 		if con.options != nil {
 			addr = harness.FreePort(t)
-			c.Sites = append(c.Sites, sidecar.Site{Listen: addr, Upstream: a.up.Addr, Options: con.options})
+			c.Sites = append(c.Sites, sidecar.Site{Listen: addr, Upstream: a.up.Addr, Options: con.options, Queue: con.queue})
 		}
+		h.sites[con.model] = "http://" + addr
 		urls = append(urls, "http://"+addr+"/v1")
 		if con.headers != "" {
 			extra[fmt.Sprint(i)] = map[string]any{"enable": true, "headers": json.RawMessage(con.headers)}

@@ -38,6 +38,8 @@ type Body struct {
 	own      *reader   // of the client's request, nil if that keeps its body
 	upstream *reader   // of the next handler's request
 	original []byte    // a body that came whole, nil once it is released
+	changed  bool      // the next handler's is not the original
+	again    []byte    // what Rewind sends again, nil if it may not or the answer is decided
 	decided  bool      // the answer is
 	used     bool      // upstream has been read, or closed
 	reading  int       // how many reads of the client are under way
@@ -60,6 +62,8 @@ type Plan struct {
 	Edit func(body []byte) []byte
 	// Timed says that the client is timed while it still sends the body.
 	Timed bool
+	// Again says that the body may have to be sent again, if it comes whole; see Body.Rewind.
+	Again bool
 }
 
 // Prepare reads the body of the client's request r and gives it to up, which is
@@ -101,7 +105,7 @@ func (b *Body) heal(r, up *http.Request, plan Plan) rewrite.Healed {
 		healed.Reply = "" // it is answered with the rest of a stream
 	}
 	if plan.Keep {
-		body, healed = came, rewrite.Healed{Reply: healed.Reply}
+		body, healed = came, rewrite.Healed{Asked: healed.Asked, Reply: healed.Reply}
 	}
 	changed := healed.Changed()
 	if plan.Edit != nil {
@@ -110,8 +114,11 @@ func (b *Body) heal(r, up *http.Request, plan Plan) rewrite.Healed {
 		changed = changed || len(body) != before
 	}
 	b.original = came
+	if plan.Again {
+		b.again = body
+	}
 	b.upstream = &reader{of: b, rest: body, end: io.EOF}
-	if changed {
+	if b.changed = changed; changed {
 		fitHeader(up, len(body))
 	}
 	return healed
@@ -135,8 +142,33 @@ func fitHeader(up *http.Request, n int) {
 func (b *Body) Decided() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.decided = true
+	b.decided, b.again = true, nil
 	b.release()
+}
+
+// Rewind gives up, which is a copy of the client's request for the next handler, the body from its
+// beginning, as the request before it had it. It returns false if it cannot: the body has not come whole, or
+// Plan.Again does not say so, or the answer is decided.
+func (b *Body) Rewind(up *http.Request) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.again == nil {
+		return false
+	}
+	b.upstream = &reader{of: b, rest: b.again, end: io.EOF}
+	b.used = false
+	b.began, up.Body = b.upstream, b.upstream
+	if b.changed {
+		fitHeader(up, len(b.again))
+	}
+	return true
+}
+
+// MayRewind reports whether Rewind can.
+func (b *Body) MayRewind() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.again != nil
 }
 
 // release releases the original once the answer is decided and the next handler

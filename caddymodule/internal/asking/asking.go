@@ -19,6 +19,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hermes-sidecar/hermes-sidecar/approval"
+	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/behalf"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/bounded"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/placeholder"
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
@@ -135,7 +136,7 @@ func (s *Stream) open(run string) bool {
 	case approvalPath(s.r.URL.Path, run) == "":
 		return false // no API of Hermes'
 	}
-	send := newSender(s.r, s.next, s.o.Upstream)
+	send := sender{behalf.New(s.r, s.next, s.o.Upstream)}
 	s.desk = s.o.Desk.Stream(approval.Asker{
 		Owner: owner, By: by, Timeout: s.o.Timeout,
 		Send: func(ctx context.Context, q approval.Request, c approval.Choice) (approval.Result, error) {

@@ -17,6 +17,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/hermes-sidecar/hermes-sidecar/approval"
+	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/behalf"
 )
 
 const upstreamKey = "http.reverse_proxy.upstream.hostport"
@@ -48,7 +49,7 @@ func said(w http.ResponseWriter, status int, code string) error {
 
 func send(t *testing.T, next Next) (approval.Result, error) {
 	t.Helper()
-	s := newSender(chatRequest("/v1/chat/completions", "a:1"), next, upstreamOf)
+	s := sender{behalf.New(chatRequest("/v1/chat/completions", "a:1"), next, upstreamOf)}
 	return s.send(t.Context(), approval.Request{RunID: "chatcmpl-1", ID: "r1"}, approval.Once)
 }
 
@@ -93,11 +94,11 @@ func TestAnswersAreTheClientsOwn(t *testing.T) {
 		client := chatRequest(path, "a:1")
 		var got *http.Request
 		var body []byte
-		s := newSender(client, func(w http.ResponseWriter, r *http.Request) error {
+		s := sender{behalf.New(client, func(w http.ResponseWriter, r *http.Request) error {
 			got = r
 			body, _ = io.ReadAll(r.Body)
 			return nil
-		}, upstreamOf)
+		}, upstreamOf)}
 		client.Header.Set("Authorization", "another") // what becomes of the client's request later is no matter
 		result, err := s.send(t.Context(), approval.Request{RunID: "run_1", ID: `r"1`}, approval.Session)
 		if want == "" {
@@ -189,10 +190,10 @@ func TestAnswerEndsWithItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := chatRequest("/v1/chat/completions", "a:1")
 		ctx, leave := context.WithCancel(r.Context())
-		s := newSender(r.WithContext(ctx), func(_ http.ResponseWriter, r *http.Request) error {
+		s := sender{behalf.New(r.WithContext(ctx), func(_ http.ResponseWriter, r *http.Request) error {
 			<-r.Context().Done()
 			return r.Context().Err()
-		}, upstreamOf)
+		}, upstreamOf)}
 		leave()
 		limit, stop := context.WithTimeout(t.Context(), 30*time.Second)
 		defer stop()
@@ -202,17 +203,4 @@ func TestAnswerEndsWithItsTime(t *testing.T) {
 			t.Errorf("%v, %v after %v", got, err, took)
 		}
 	})
-}
-
-// TestReportIsBounded: upstream may say as much as it likes.
-func TestReportIsBounded(t *testing.T) {
-	p := new(report)
-	for range 100 {
-		if n, err := p.Write(make([]byte, 1000)); n != 1000 || err != nil {
-			t.Fatal(n, err)
-		}
-	}
-	if len(p.body) != maxReport {
-		t.Errorf("%d bytes", len(p.body))
-	}
 }

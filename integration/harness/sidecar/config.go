@@ -20,8 +20,9 @@ type Site struct {
 	Listen   string
 	Upstream string
 	Options  Options
-	Plain    bool   // reverse_proxy alone
-	TLS      string // directory of cert.pem and key.pem, "" for cleartext
+	Queue    Options // of hermes_queue, which is only there with some
+	Plain    bool    // reverse_proxy alone
+	TLS      string  // directory of cert.pem and key.pem, "" for cleartext
 }
 
 // A Config is a configuration of the sidecar.
@@ -38,6 +39,9 @@ func (c Config) JSON(t testing.TB) []byte {
 	servers, files := object{}, []any{}
 	for i, s := range c.Sites {
 		var handle []any
+		if s.Queue != nil {
+			handle = append(handle, s.Queue.With(Options{"handler": "hermes_queue"}))
+		}
 		if !s.Plain {
 			handle = append(handle, s.Options.With(Options{"handler": "hermes"}))
 		}

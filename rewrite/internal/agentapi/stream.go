@@ -83,6 +83,9 @@ func (s *Stream) Known() bool { return s.kind != kindUnknown }
 // Ended reports whether the event that ends the stream has left.
 func (s *Stream) Ended() bool { return s.ended }
 
+// ShowedEndOfRun reports whether upstream has sent the last event of a run.
+func (s *Stream) ShowedEndOfRun() bool { return s.kind == kindRuns && s.ended && !s.failedByUs }
+
 // Open reports whether the kind of the stream is known and the event that ends it has
 // not left.
 func (s *Stream) Open() bool { return s.Known() && !s.ended }

@@ -175,6 +175,9 @@ const (
 	CodeEmpty      = "empty_answer"
 	CodeAgentError = "agent_error"
 	CodeShutdown   = "shutting_down"
+
+	CodeQueueFull    = "queue_full"    // too many requests wait in line for the agent
+	CodeQueueTimeout = "queue_timeout" // the request has waited in line for too long
 )
 
 var messages = map[string]string{
@@ -185,6 +188,9 @@ var messages = map[string]string{
 	CodeEmpty:      "the agent ended without an answer",
 	CodeAgentError: "the agent reported an error and gave no reason",
 	CodeShutdown:   "the service is shutting down, and the agent's answer is not complete; the agent may be running",
+
+	CodeQueueFull:    "the agent is busy, and too many requests wait for it; send the request again later",
+	CodeQueueTimeout: "the agent was busy for as long as the request could wait; send the request again later",
 }
 
 // Message returns what an error with the code tells the client. It names no address.
@@ -197,6 +203,14 @@ const (
 	ShutdownBeforeTools = "the service is shutting down; the agent may be running, but has shown no tool: you can send the request again"
 )
 
+// errorType returns the type of an error with the code, as OpenAI's API has it.
+func errorType(code string) string {
+	if code == CodeQueueFull || code == CodeQueueTimeout {
+		return "rate_limit_error"
+	}
+	return ErrorType
+}
+
 // ErrorType is the type of the errors that are not upstream's own.
 const ErrorType = "upstream_error"
 
@@ -208,5 +222,5 @@ func AppendErrorObject(dst, message []byte, code string) []byte {
 
 // AppendErrorValue appends the value of the member error of that object.
 func AppendErrorValue(dst, message []byte, code string) []byte {
-	return fmt.Appendf(dst, `{"message":%s,"type":"`+ErrorType+`","param":null,"code":"%s"}`, message, code)
+	return fmt.Appendf(dst, `{"message":%s,"type":"%s","param":null,"code":"%s"}`, message, errorType(code), code)
 }

@@ -1,0 +1,145 @@
+// Package behalf sends requests of the sidecar's own in the name of a client: to the handlers that
+// answered the client, with its credentials, placeholders and address, and to the same upstream.
+package behalf
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+
+	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/panics"
+	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/resume/resumecaddy"
+)
+
+// Next is the handler that answers the requests of a handler.
+type Next = func(w http.ResponseWriter, r *http.Request) error
+
+// Bounds of a request.
+const (
+	// maxTries is how often a request is sent as long as other upstreams than the client's say that
+	// they do not know what it is about, which changes nothing there.
+	maxTries = 10
+	// maxReport is how many bytes are read of what upstream says. Hermes' answer to an approval has
+	// 200, and its status of a run begins with what matters.
+	maxReport = 16 << 10
+)
+
+// ErrElsewhere says that a request has reached only other upstreams than the client's.
+var ErrElsewhere = errors.New("the client's upstream was not reached: let the same client reach the same upstream, such as by lb_policy client_ip_hash")
+
+// Sender sends requests in the name of a client. It is safe for concurrent use.
+type Sender struct {
+	r        *http.Request // the client's as it was, with everything of its own
+	next     Next
+	upstream string // that answers the client; "" if it has no name
+	name     func(*http.Request) string
+}
+
+// New returns a Sender for the client of r, to whom upstream is answering by next now. name names
+// the upstream that answers a request. New is called in the goroutine that handles r.
+func New(r *http.Request, next Next, name func(*http.Request) string) *Sender {
+	own := r.Clone(context.WithoutCancel(r.Context()))
+	own.Body, own.ContentLength = http.NoBody, 0
+	for _, field := range ofTheBody {
+		own.Header.Del(field)
+	}
+	for _, field := range []string{proxy.SessionKeyHeader, proxy.SessionIDHeader} {
+		head.Withhold(own.Header, field)
+	}
+	return &Sender{resumecaddy.OwnRequest(own, new(report)), next, name(r), name}
+}
+
+// ofTheBody are the header fields of a client's request that say something about its body or about
+// the answer that it wants. All else may be a credential.
+var ofTheBody = []string{
+	"Accept", "Accept-Encoding", "Content-Digest", "Content-Encoding", "Content-Length", "Content-Md5", "Content-Type",
+	"Digest", "Expect", "Idempotency-Key", "If-Match", "If-Modified-Since", "If-None-Match", "If-Range", "If-Unmodified-Since",
+	"Incremental", "Last-Event-Id", "Prefer", "Range", "Repr-Digest", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
+	"X-Hermes-Detach", "X-Stainless-Retry-Count",
+}
+
+// Path returns the path of the client's request.
+func (s *Sender) Path() string { return s.r.URL.Path }
+
+// Upstream returns the name of the upstream that answers the client, "" if it has none.
+func (s *Sender) Upstream() string { return s.upstream }
+
+// Answer is what upstream says to a request.
+type Answer struct {
+	Status int    // 0 if there is no answer
+	Body   []byte // its first 16 KiB
+}
+
+// Send sends a request with the method, path and body, which is JSON, nil for none. An upstream
+// that is not the client's and says 404 has not been asked. The error is that of the handlers,
+// ErrElsewhere, or the cause of the end of ctx.
+func (s *Sender) Send(ctx context.Context, method, path string, body []byte) (Answer, error) {
+	for range maxTries {
+		said, upstream, err := s.try(ctx, method, path, body)
+		if err != nil || said.Status != http.StatusNotFound || upstream == s.upstream {
+			return said, err
+		}
+	}
+	return Answer{}, ErrElsewhere
+}
+
+// try sends a request, and returns what upstream says, and the name of the one that does.
+func (s *Sender) try(ctx context.Context, method, path string, body []byte) (_ Answer, upstream string, err error) {
+	base, cancel := context.WithCancelCause(s.r.Context())
+	defer cancel(nil)
+	defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
+	r := s.r.Clone(base)
+	r.Method = method
+	r.URL.Path, r.URL.RawPath = path, ""
+	r.RequestURI = (&url.URL{Path: path, RawQuery: r.URL.RawQuery}).RequestURI()
+	r.Header.Set("Accept", "application/json")
+	r.Header.Set("Accept-Encoding", "identity")
+	if body != nil {
+		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Content-Length", fmt.Sprint(len(body)))
+	}
+	said := new(report)
+	r = resumecaddy.OwnRequest(r, said)
+	if v := panics.Catch(func() { err = s.next(said, r) }); v != nil {
+		err = fmt.Errorf("the handler of the request panicked: %v", v)
+	}
+	if ctx.Err() != nil && err == nil && said.Status == 0 {
+		err = context.Cause(ctx)
+	}
+	return said.Answer, s.name(r), err
+}
+
+// report is the http.ResponseWriter of an Answer.
+type report struct {
+	header http.Header
+	Answer
+}
+
+func (p *report) Header() http.Header {
+	if p.header == nil {
+		p.header = make(http.Header)
+	}
+	return p.header
+}
+
+func (p *report) WriteHeader(status int) {
+	if p.Status == 0 && status >= 200 {
+		p.Status = status
+	}
+}
+
+func (p *report) Write(b []byte) (int, error) {
+	p.WriteHeader(http.StatusOK)
+	p.Body = append(p.Body, b[:min(len(b), maxReport-len(p.Body))]...)
+	return len(b), nil
+}
+
+// Flush does nothing: nobody waits for a part.
+func (p *report) Flush() {}

@@ -1,0 +1,219 @@
+// Package runs keeps the places in line of runs that go on when their requests are answered: those of
+// POST /v1/runs, whose end only their events and their status tell.
+//
+// A run is known by its id and its client, so that what a stranger is told elsewhere of a
+// run with the same id frees nothing. Its invariants:
+//
+//   - Each turn that Began gets is done once, whatever happens: at the end that a client's own
+//     request brings to light (Over), or that the run's status says, or when upstream says nothing of
+//     the run for too long.
+//   - As long as upstream says that the run goes on, it has its place.
+//   - Each run has one goroutine and one timer, which end with it. There are no more runs than places.
+package runs
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/behalf"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/bounded"
+	"github.com/hermes-sidecar/hermes-sidecar/queue"
+	"github.com/hermes-sidecar/hermes-sidecar/resume/resumecaddy"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
+)
+
+// Times of asking for the status of a run.
+const (
+	// askEvery is the time between two questions. A place is free at most that long after its run, if
+	// nobody reads its events. Hermes answers from memory.
+	askEvery = 5 * time.Second
+	// askLimit is how long an answer may take.
+	askLimit = 10 * time.Second
+	// lostAfter is how long upstream may give no answer, or one of a server that has failed. If
+	// the run goes on there all the same, Hermes' own 429 says so.
+	lostAfter = 30 * time.Second
+	// untoldAfter is how long upstream may not say what becomes of the run. Hermes before 0.13 says it
+	// nowhere but in the events. It counts a run whose events nobody reads for five minutes, which
+	// it looks for each minute.
+	untoldAfter = 6 * time.Minute
+)
+
+// Runs are the runs of a process that keep their places. The zero value has none. It is safe for
+// concurrent use.
+type Runs struct {
+	mu   sync.Mutex
+	runs map[key]*run
+}
+
+// key is what a run is known by.
+type key struct {
+	client [32]byte
+	id     string
+}
+
+// run is one that keeps its place.
+type run struct {
+	turn     *queue.Turn
+	upstream string
+	stop     context.CancelFunc // ends the questions
+}
+
+// Keeper keeps the runs of one handler. All fields must be set.
+type Keeper struct {
+	Runs   *Runs
+	Logger *zap.Logger
+	// Upstream names the upstream that answers a request, "" if it has no name.
+	Upstream func(*http.Request) string
+}
+
+// nextKey is the key of the next handler in the context of its request.
+type nextKey struct{}
+
+// Begin returns the context of a request that begins a run, if next answers so.
+func Begin(r *http.Request, next behalf.Next) context.Context {
+	return context.WithValue(r.Context(), nextKey{}, next)
+}
+
+// keyOf returns the key of the run with the id for the client of r.
+func keyOf(r *http.Request, id string) key {
+	// Quoted, no two lists are the same bytes.
+	return key{sha256.Sum256(fmt.Appendf(nil, "%q", resumecaddy.Client(r))), id}
+}
+
+// Began keeps the place of the run with the id, which r, whose context is one of Begin, has begun. It
+// is called in the goroutine that handles r. A run that has a place already, because its request was
+// repeated, needs no other.
+func (k *Keeper) Began(r *http.Request, id string, t *queue.Turn) {
+	next, ok := r.Context().Value(nextKey{}).(behalf.Next)
+	if !ok {
+		t.Done()
+		return
+	}
+	s := behalf.New(r, next, k.Upstream)
+	ctx, stop := context.WithCancel(context.Background())
+	of, begun := keyOf(r, id), &run{t, s.Upstream(), stop}
+	if !k.Runs.add(of, begun) {
+		stop()
+		t.Done()
+		return
+	}
+	go func() {
+		err := ask(ctx, s, s.Path()+"/"+id)
+		if k.Runs.end(of, begun) && err != nil {
+			k.Logger.Warn("upstream does not say whether a run goes on; its place is given to another", zap.String("run_id", bounded.Name(id)), zap.Error(bounded.Error(err)))
+		}
+	}()
+}
+
+// Over frees the place of the run with the id, because the answer to the client's request r has
+// said that it is over. An upstream that did not begin it knows nothing of it. It is
+// called in the goroutine that handles r.
+func (k *Keeper) Over(r *http.Request, id string) {
+	if k.Runs.none() {
+		return
+	}
+	of := keyOf(r, id)
+	if x := k.Runs.of(of); x != nil && x.upstream == k.Upstream(r) {
+		k.Runs.end(of, x)
+	}
+}
+
+// add adds a run. It returns false if it is there.
+func (s *Runs) add(of key, x *run) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.runs[of] != nil {
+		return false
+	}
+	if s.runs == nil {
+		s.runs = make(map[key]*run)
+	}
+	s.runs[of] = x
+	return true
+}
+
+// none reports whether there are no runs.
+func (s *Runs) none() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.runs) == 0
+}
+
+// of returns the run with the key, nil for none.
+func (s *Runs) of(of key) *run {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.runs[of]
+}
+
+// end frees the place of the run, and reports whether it had one.
+func (s *Runs) end(of key, x *run) bool {
+	s.mu.Lock()
+	had := s.runs[of] == x
+	if had {
+		delete(s.runs, of)
+	}
+	s.mu.Unlock()
+	x.stop()
+	x.turn.Done()
+	return had
+}
+
+// The errors of runs that upstream does not speak of.
+var (
+	errLost   = errors.New("upstream gives no answer")
+	errUntold = errors.New("upstream has no status of the run")
+)
+
+// ask asks for the status of the run at the path until it is over or ctx is done. The error says that
+// upstream does not tell.
+func ask(ctx context.Context, s *behalf.Sender, path string) error {
+	timer := time.NewTimer(askEvery)
+	defer timer.Stop()
+	told := time.Now()
+	for answered := told; ; timer.Reset(askEvery) {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-timer.C:
+		}
+		state, err := stateOf(ctx, s, path)
+		now := time.Now()
+		switch {
+		case state == rewrite.RunOver || ctx.Err() != nil:
+			return nil
+		case state == rewrite.RunGoesOn:
+			told, answered = now, now
+		case err == nil:
+			answered = now
+		case now.Sub(answered) >= lostAfter:
+			return err
+		}
+		if now.Sub(told) >= untoldAfter {
+			return errUntold
+		}
+	}
+}
+
+// stateOf returns what upstream says of the run at the path. The error says that it gives no answer.
+func stateOf(ctx context.Context, s *behalf.Sender, path string) (rewrite.RunState, error) {
+	ctx, cancel := context.WithTimeout(ctx, askLimit)
+	defer cancel()
+	said, err := s.Send(ctx, http.MethodGet, path, nil)
+	switch {
+	case err != nil:
+		return rewrite.RunUnknown, fmt.Errorf("%w: %w", errLost, err)
+	case said.Status == 0 || said.Status >= http.StatusInternalServerError:
+		return rewrite.RunUnknown, fmt.Errorf("%w but the status %d", errLost, said.Status)
+	case said.Status == http.StatusOK || said.Status == http.StatusNotFound:
+		return rewrite.StateOfRun(said.Body), nil
+	}
+	return rewrite.RunUnknown, nil
+}

@@ -1,0 +1,65 @@
+package telemetry
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/queue"
+	"github.com/hermes-sidecar/hermes-sidecar/queue/queuecaddy"
+)
+
+// join has a request with the path join the line of the test, in which one request runs.
+func join(t *testing.T, path string) {
+	t.Helper()
+	o := queue.Options{Runs: 1, Wait: time.Hour, Waiting: 1 << 20, Label: path}
+	turn, err := queuecaddy.OfProcess().Join(t.Name(), o, queue.Client{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(turn.Done)
+}
+
+// TestRequestsThatWaitAreListed in the order of their turns, in public without what may be an id.
+func TestRequestsThatWaitAreListed(t *testing.T) {
+	join(t, "/runs")
+	join(t, "/api/sessions/session-7f3a/chat/stream")
+	join(t, "/v1/runs")
+	list := Waiting(time.Now().Add(time.Minute))
+	if len(list) != 2 {
+		t.Fatalf("%+v", list)
+	}
+	for i, path := range []string{"/api/sessions/session-7f3a/chat/stream", "/v1/runs"} {
+		if w := list[i]; w.Path != path || w.Place != i+1 || w.Waited < 59 || w.Waited > 61 || time.Since(w.Since) > time.Minute || w.Since.Location() != time.UTC {
+			t.Errorf("%+v", w)
+		}
+	}
+	b, err := newObserver().Process.PublicList(time.Now())
+	if err != nil || strings.Contains(string(b), "7f3a") || !strings.Contains(string(b), `"waiting":[{"path":"/api/sessions/*/chat/stream","since":`) {
+		t.Errorf("%v in %s", err, b)
+	}
+}
+
+// TestPublicListOfThoseThatWaitIsBounded to 1 MiB, the first ones in line; the number of the others is
+// told.
+func TestPublicListOfThoseThatWaitIsBounded(t *testing.T) {
+	const waiting = 5000
+	for range 1 + waiting {
+		join(t, "/"+strings.Repeat("/", 255))
+	}
+	b, err := newObserver().Process.PublicList(time.Now())
+	var l struct {
+		Waiting []WaitingRequest
+		Omitted int `json:"omitted_waiting"`
+	}
+	if err != nil || json.Unmarshal(b, &l) != nil {
+		t.Fatal(err)
+	}
+	if n := len(l.Waiting); n == 0 || l.Omitted == 0 || n+l.Omitted != waiting || l.Waiting[n-1].Place != n {
+		t.Errorf("%d are listed, %d omitted, of %d", len(l.Waiting), l.Omitted, waiting)
+	}
+	if len(b) < maxPublicList/2 || len(b) > maxPublicList+64<<10 {
+		t.Errorf("%d bytes", len(b))
+	}
+}

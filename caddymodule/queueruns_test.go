@@ -1,0 +1,238 @@
+package caddymodule
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/internal/caddytest"
+	"github.com/hermes-sidecar/hermes-sidecar/queue/queuecaddy"
+)
+
+// runner is an agent with runs that end when the test says so.
+type runner struct {
+	t      *testing.T
+	silent bool // it has no statuses
+	began  chan string
+	hold   chan struct{} // the answers to POSTs wait for it
+
+	mu      sync.Mutex
+	n       int
+	over    map[string]chan struct{} // by run
+	running int
+	most    int // at once
+}
+
+func newRunner(t *testing.T) (*runner, string) {
+	a := &runner{t: t, began: make(chan string, 100), hold: make(chan struct{}), over: map[string]chan struct{}{}}
+	close(a.hold)
+	server := httptest.NewServer(a)
+	t.Cleanup(server.Close)
+	t.Cleanup(server.CloseClientConnections)
+	return a, strings.TrimPrefix(server.URL, "http://")
+}
+
+func (a *runner) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodPost {
+		a.begin(w, r)
+		return
+	}
+	run, isEvents := strings.CutSuffix(strings.TrimPrefix(r.URL.Path, "/v1/runs/"), "/events")
+	a.mu.Lock()
+	over, silent := a.over[run], a.silent
+	a.mu.Unlock()
+	switch {
+	case over == nil, silent && !isEvents:
+		http.NotFound(w, r)
+	case !isEvents:
+		status := "running"
+		select {
+		case <-over:
+			status = "completed"
+		default:
+		}
+		w.Header().Set("Content-Type", "application/json; charset=utf-8")
+		fmt.Fprintf(w, `{"object": "hermes.run", "run_id": %q, "status": %q}`, run, status)
+	default:
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprintf(w, "data: {\"event\": \"message.delta\", \"run_id\": %q, \"delta\": \"a\"}\n\n", run)
+		w.(http.Flusher).Flush()
+		select {
+		case <-over:
+			fmt.Fprintf(w, "data: {\"event\": \"run.completed\", \"run_id\": %q}\n\n: stream closed\n\n", run)
+		case <-r.Context().Done():
+		}
+	}
+}
+
+// begin begins a run, even if its client leaves.
+func (a *runner) begin(w http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body)
+	a.mu.Lock()
+	a.n++
+	run := fmt.Sprintf("run_%d", a.n)
+	a.over[run] = make(chan struct{})
+	a.running++
+	a.most = max(a.most, a.running)
+	hold := a.hold
+	a.mu.Unlock()
+	a.began <- run
+	<-hold
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.WriteHeader(http.StatusAccepted)
+	fmt.Fprintf(w, `{"run_id": %q, "status": "started"}`, run)
+}
+
+// end ends a run.
+func (a *runner) end(run string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.running--
+	close(a.over[run])
+}
+
+// next returns the run that begins next.
+func (a *runner) next() string {
+	a.t.Helper()
+	select {
+	case run := <-a.began:
+		return run
+	case <-time.After(caddytest.Patience):
+		a.t.Fatal("no run begins")
+		return ""
+	}
+}
+
+// ask sends a request, and returns the answer, whose body is read.
+func (s *approvalSite) ask(ctx context.Context, method, path string) string {
+	r, err := http.NewRequestWithContext(ctx, method, "http://caddy"+path, strings.NewReader(`{"input": "hello"}`))
+	if err != nil {
+		s.t.Error(err)
+		return ""
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Authorization", "Bearer k")
+	res, err := s.client.Do(r)
+	if err != nil {
+		return err.Error()
+	}
+	defer res.Body.Close()
+	body, _ := io.ReadAll(res.Body)
+	return res.Status + " " + string(body)
+}
+
+// begins sends a request that begins a run, which the answer names.
+func (s *approvalSite) begins(a *runner) string {
+	s.t.Helper()
+	said := s.ask(s.t.Context(), http.MethodPost, "/v1/runs")
+	run := a.next()
+	if want := fmt.Sprintf(`202 Accepted {"run_id": %q, "status": "started"}`, run); said != want {
+		s.t.Errorf("answered %s, want %s", said, want)
+	}
+	return run
+}
+
+// waits sends a request that begins a run, and waits until it is in line. over returns its answer.
+func (s *approvalSite) waits() (answer func() string) {
+	s.t.Helper()
+	said := make(chan string, 1)
+	go func() { said <- s.ask(s.t.Context(), http.MethodPost, "/v1/runs") }()
+	s.inLine(1)
+	return func() string { return <-said }
+}
+
+// inLine waits until so many requests are in line.
+func (s *approvalSite) inLine(n int) {
+	s.t.Helper()
+	for limit := time.Now().Add(caddytest.Patience); queuecaddy.OfProcess().Stats().Waiting != n; time.Sleep(time.Millisecond) {
+		if time.Now().After(limit) {
+			s.t.Fatalf("%d requests are in line, want %d", queuecaddy.OfProcess().Stats().Waiting, n)
+		}
+	}
+}
+
+// TestRunsHoldPlaces: the next run begins when the one before it is over, whoever tells.
+func TestRunsHoldPlaces(t *testing.T) {
+	const one = "hermes_queue {\n\t\truns 1\n\t\twait 10m\n\t}\n\thermes"
+	for name, c := range map[string]struct {
+		directives string
+		silent     bool
+		ends       func(s *approvalSite, a *runner, upstream, run string)
+	}{
+		"its events are read": {one, true, func(s *approvalSite, a *runner, _, run string) {
+			got := make(chan string)
+			go func() { got <- s.ask(s.t.Context(), http.MethodGet, "/v1/runs/"+run+"/events") }()
+			a.end(run)
+			if said := <-got; !strings.Contains(said, "run.completed") {
+				t.Error(said)
+			}
+		}},
+		"its status is read": {one, false, func(s *approvalSite, a *runner, _, run string) {
+			if said := s.ask(s.t.Context(), http.MethodGet, "/v1/runs/"+run); !strings.Contains(said, "running") {
+				t.Error(said)
+			}
+			s.inLine(1)
+			a.end(run)
+			s.ask(s.t.Context(), http.MethodGet, "/v1/runs/"+run)
+		}},
+		"nobody asks, after a reload": {one, false, func(s *approvalSite, a *runner, upstream, run string) {
+			s.load(upstream, one+" {\n\t\tprogress bare\n\t}")
+			s.inLine(1)
+			a.end(run)
+		}},
+		"nobody asks, and other routes come after": {"route {\n\t\t" + one + "\n\t\thandle /v1/* {\n\t\t\treverse_proxy UPSTREAM\n\t\t}\n\t\thandle {\n\t\t\trespond 404\n\t\t}\n\t}", false, func(_ *approvalSite, a *runner, _, run string) { a.end(run) }},
+		"nobody asks, with hermes_resume":          {"hermes_resume\n\t" + one, true, func(_ *approvalSite, a *runner, _, run string) { a.end(run) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, upstream := newRunner(t)
+			a.silent = c.silent
+			s := runApprovals(t, upstream, strings.ReplaceAll(c.directives, "UPSTREAM", upstream))
+			first := s.begins(a)
+			answer := s.waits()
+			c.ends(s, a, upstream, first)
+			second := a.next()
+			if said := answer(); !strings.Contains(said, second) {
+				t.Errorf("the second answer is %s", said)
+			}
+			a.end(second)
+			if a.most != 1 {
+				t.Errorf("%d runs at once", a.most)
+			}
+			s.ask(t.Context(), http.MethodGet, "/v1/runs/"+second+"/events")
+			s.inLine(0)
+		})
+	}
+}
+
+// TestRunOfAClientThatLeaves before it knows of it holds its place.
+func TestRunOfAClientThatLeaves(t *testing.T) {
+	a, upstream := newRunner(t)
+	a.hold = make(chan struct{})
+	s := runApprovals(t, upstream, "hermes_queue {\n\t\truns 1\n\t\twait 10m\n\t}\n\thermes")
+	ctx, leave := context.WithCancel(t.Context())
+	gone := make(chan bool)
+	go func() {
+		defer close(gone)
+		s.ask(ctx, http.MethodPost, "/v1/runs")
+	}()
+	first := a.next()
+	answer := s.waits()
+	leave()
+	<-gone
+	close(a.hold)
+	s.ask(t.Context(), http.MethodGet, "/v1/runs/"+first) // the run goes on
+	s.inLine(1)
+	a.end(first)
+	if second := a.next(); !strings.Contains(answer(), second) || a.most != 1 {
+		t.Errorf("%d runs at once", a.most)
+	} else {
+		a.end(second)
+		s.ask(t.Context(), http.MethodGet, "/v1/runs/"+second)
+	}
+}

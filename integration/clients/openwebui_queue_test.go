@@ -1,0 +1,85 @@
+package clients
+
+import (
+	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
+)
+
+// TestOpenWebUIQueue has a user of a real Open WebUI wait in line, while another chat has the only
+// place.
+func TestOpenWebUIQueue(t *testing.T) {
+	lines := sidecar.Options{"status_line": true}
+	h := newHouse(t,
+		connection{model: "queued", options: lines, queue: sidecar.Options{"runs": 1, "wait": "10m"}},
+		connection{model: "hasty", options: lines, queue: sidecar.Options{"runs": 1, "wait": "3s"}},
+	)
+	h.scene(t, "waits", h.waitsInLine)
+	h.scene(t, "stops", h.stopsInLine)
+	h.scene(t, "waits in vain", h.waitsInVain)
+}
+
+// told is a condition: the line above the last answer says that it is next, and shimmers.
+var told = statusLine("Waiting in line: you are next", true)
+
+// occupy has another chat take the place of a model, until proceed is called.
+func (h *house) occupy(model string) {
+	h.T.Helper()
+	n := h.agents[model].count()
+	go asks(&harness.Attempt{TB: h.T}, h.sites[model], "hold g3-v0.20.3/one_tool").All()
+	h.agents[model].awaitCount(n + 1)
+}
+
+// waitsInLine has the user see that the chat waits, and then its answer, above which nothing waits.
+func (h *house) waitsInLine(t *testing.T) {
+	a := h.agents["queued"]
+	h.occupy("queued")
+	n := a.count()
+	h.open("queued")
+	h.ask("play g3-v0.20.3/plain")
+	h.Wait(told)
+	h.Picture("open webui queue")
+	if a.count() != n {
+		t.Error("the chat has come to the agent")
+	}
+	a.proceed()
+	m, raw := h.ended()
+	h.checkGood(t, m, "plain")
+	h.Wait(`!` + told)
+	h.Picture("open webui queue answered")
+	t.Logf("stored: %s", raw)
+	if s := m.StatusHistory; len(s) > 0 && !s[len(s)-1].Done {
+		t.Errorf("stored status lines: %+v", s)
+	}
+}
+
+// stopsInLine has the user stop the answer while it waits: the agent never hears of it.
+func (h *house) stopsInLine(t *testing.T) {
+	a := h.agents["queued"]
+	h.occupy("queued")
+	h.open("queued")
+	h.ask("play g3-v0.20.3/seq_tools")
+	h.Wait(told)
+	h.Click(`[aria-label="Stop"]`)
+	h.ended()
+	a.proceed()
+	m, _ := h.answer("queued", "play g3-v0.20.3/plain")
+	h.checkGood(t, m, "plain")
+	if n := a.asked("play g3-v0.20.3/seq_tools"); n != 0 {
+		t.Errorf("the agent was asked %d times", n)
+	}
+}
+
+// waitsInVain has the user wait too long: the message has an error.
+func (h *house) waitsInVain(t *testing.T) {
+	h.occupy("hasty")
+	h.open("hasty")
+	h.ask("play g3-v0.20.3/plain")
+	h.Wait(saysBeside("the agent was busy for as long as the request could wait"))
+	if m, raw := h.ended(); m.Error == nil || m.Content != "" {
+		t.Errorf("stored is %s", raw)
+	}
+	h.Picture("open webui queue timeout")
+	h.agents["hasty"].proceed()
+}

@@ -1,0 +1,194 @@
+package queue
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+)
+
+// TestMadeUpKeys: each key that a client makes up is a client to the line. They come before one with
+// nothing running only if they came first, each with one request: so one that is in line is served,
+// and who comes when the line is full is refused, at once.
+func TestMadeUpKeys(t *testing.T) {
+	p := newPlace(t, 10, "runs 2", "waiting 101")
+	p.ask(chat, "holder", "slow-1")
+	p.ask(chat, "holder", "slow-2")
+	p.until(t, "slow-1", "slow-2")
+	for i := range 100 {
+		p.ask(whole, fmt.Sprintf("made-up-%d", i), fmt.Sprintf("slow-made-up-%d", i))
+	}
+	p.untilWaiting(100)
+	honest := p.ask(chat, "honest", "honest")
+	p.untilWaiting(101)
+	p.ask(chat, "honest-2", "late").refused(chat, "queue_full")
+	for i := range 300 { // more of the attacker's find no room
+		p.ask(whole, fmt.Sprintf("more-%d", i), "more").refused(whole, "queue_full")
+	}
+	p.release()
+	honest.good(chat)
+	p.free(2)
+}
+
+// TestComingAndGoing: a client that opens and leaves in a loop leaves nothing behind, and upstream
+// hears nothing of it.
+func TestComingAndGoing(t *testing.T) {
+	p := newPlace(t, 10, "runs 1", "waiting 50")
+	p.ask(chat, "holder", "slow-1")
+	p.until(t, "slow-1")
+	waits := p.ask(chat, "honest", "honest")
+	p.untilWaiting(1)
+	for i := range 40 {
+		var all []*pending
+		for j := range 25 {
+			all = append(all, p.ask(kinds[[]string{"chat", "session", "run"}[j%3]], fmt.Sprintf("key-%d", i), "leaves"))
+		}
+		if i%2 == 0 {
+			p.untilWaiting(26)
+		}
+		for _, q := range all {
+			q.leave()
+		}
+		for _, q := range all {
+			<-q.done
+		}
+	}
+	p.untilWaiting(1)
+	p.end("slow-1")
+	waits.good(chat)
+	p.free(1)
+	if p.has("leaves") {
+		t.Error("upstream has heard of one that left")
+	}
+}
+
+// TestLyingUpstream: whatever upstream's 429 is like, the request ends within its wait, and others go on.
+func TestLyingUpstream(t *testing.T) {
+	limited := `{"error": {"message": "Too many concurrent runs (max 10)", "type": "rate_limit_error", "param": null, "code": "rate_limit_exceeded"}}`
+	endless := func(kind string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", kind)
+			w.Header().Set("Retry-After", "1")
+			w.WriteHeader(http.StatusTooManyRequests)
+			for r.Context().Err() == nil {
+				if _, err := fmt.Fprint(w, "data: {}\n\n"); err != nil {
+					return
+				}
+				time.Sleep(time.Millisecond)
+			}
+		}
+	}
+	lies := map[string]http.HandlerFunc{
+		"forever":       answers(429, "application/json", limited, "Retry-After", "1"),
+		"long":          answers(429, "application/json", limited, "Retry-After", "99999999"),
+		"overflow":      answers(429, "application/json", limited, "Retry-After", "99999999999999999999999999"),
+		"nanoseconds":   answers(429, "application/json", limited, "Retry-After", "9300000000"), // in nanoseconds, above an int64
+		"negative":      answers(429, "application/json", limited, "Retry-After", "-5"),
+		"zero":          answers(429, "application/json", limited, "Retry-After", "0"),
+		"fraction":      answers(429, "application/json", limited, "Retry-After", "0.5"),
+		"date":          answers(429, "application/json", limited, "Retry-After", "Wed, 21 Oct 2099 07:28:00 GMT"),
+		"old date":      answers(429, "application/json", limited, "Retry-After", "Wed, 21 Oct 2015 07:28:00 GMT"),
+		"words":         answers(429, "application/json", limited, "Retry-After", "soon"),
+		"none":          answers(429, "application/json", limited),
+		"empty":         answers(429, "application/json", ""),
+		"events":        answers(429, "text/event-stream", "data: {}\n\n", "Retry-After", "1"),
+		"HTML":          answers(429, "text/html", "<h1>Too Many Requests</h1>"),
+		"encoded":       answers(429, "application/json", "\x1f\x8b", "Content-Encoding", "gzip"),
+		"endless":       endless("application/json"),
+		"endless event": endless("text/event-stream"),
+	}
+	for name, lie := range lies {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t, 10, "runs 2", "wait 3s")
+			asked := 0
+			p.answer("lie", func(w http.ResponseWriter, r *http.Request) {
+				p.mu.Lock()
+				asked++
+				p.mu.Unlock()
+				lie(w, r)
+			})
+			for _, k := range []kind{chat, whole, responses, session, runs} {
+				q := p.ask(k, "key-1", "lie")
+				if !strings.HasPrefix(name, "endless") {
+					<-q.done
+				} else {
+					select {
+					case <-q.done:
+					case <-time.After(5 * time.Second):
+						q.leave() // upstream's endless answer may pass as it is
+						<-q.done
+						continue
+					}
+				}
+				if q.err != nil {
+					t.Errorf("%s: %v", k.path, q.err)
+					continue
+				}
+				body := q.body.String()
+				late := strings.Contains(body, "queue_timeout")
+				if q.reply.StatusCode != 429 && !(k.stream && q.reply.StatusCode == 200 && (late || strings.Contains(body, "rate_limit_exceeded") || strings.Contains(body, "error"))) {
+					t.Errorf("%s: %s %s", k.path, q.reply.Status, harness.Clip(body))
+				}
+				if k == chat && q.reply.StatusCode == 200 && !strings.HasSuffix(body, "data: [DONE]\n\n") {
+					t.Errorf("%s: ends in %q", k.path, body[max(0, len(body)-200):])
+				}
+			}
+			p.mu.Lock()
+			if asked > 5*8 {
+				t.Errorf("upstream was asked %d times", asked)
+			}
+			p.mu.Unlock()
+			p.ask(chat, "key-2", "after").good(chat)
+			p.free(2)
+		})
+	}
+}
+
+// TestOneThatIsAlwaysRefused holds up nobody for good: the others are served, although upstream says that
+// it is full each time that it asks.
+func TestOneThatIsAlwaysRefused(t *testing.T) {
+	p := newPlace(t, 10, "runs 2", "wait 1h")
+	p.answer("lie", answers(429, "application/json", `{}`, "Retry-After", "1"))
+	lie := p.ask(chat, "key-1", "lie")
+	lie.says("Waiting in line")
+	for i := range 6 {
+		p.ask(chat, fmt.Sprintf("key-%d", i%3), fmt.Sprintf("hello-%d", i)).good(chat)
+	}
+	p.leaves(lie)
+	p.free(2)
+}
+
+// TestManyLeaveAtOnce: a crowd that leaves in the moment in which its turns come takes no place with it.
+func TestManyLeaveAtOnce(t *testing.T) {
+	p := newPlace(t, 0, "runs 3", "waiting 1000")
+	for round := range 10 {
+		var holders, all []*pending
+		for i := range 3 {
+			prompt := fmt.Sprintf("slow-%d-%d", round, i)
+			holders = append(holders, p.ask(chat, "holder", prompt))
+			p.until(t, prompt)
+		}
+		for i := range 60 {
+			all = append(all, p.ask(chat, fmt.Sprintf("key-%d", i%9), fmt.Sprintf("slow-crowd-%d", round)))
+		}
+		p.untilWaiting(60)
+		p.agent.leaves(fmt.Sprintf("slow-crowd-%d", round))
+		go func() {
+			for i := range 3 {
+				p.end(fmt.Sprintf("slow-%d-%d", round, i))
+			}
+		}()
+		for _, q := range all {
+			q.leave()
+		}
+		for _, q := range append(all, holders...) {
+			<-q.done
+		}
+		harness.Until(t, "nothing waits or runs", func() bool { return p.metric("waiting") <= 0 && p.metric("running") <= 0 })
+	}
+	p.free(3)
+}

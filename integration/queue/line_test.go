@@ -1,0 +1,416 @@
+package queue
+
+import (
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+)
+
+// The answers of handlers that have nothing to do with the agent's work.
+func answers(status int, contentType, body string, header ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", contentType)
+		for i := 0; i+1 < len(header); i += 2 {
+			w.Header().Set(header[i], header[i+1])
+		}
+		w.WriteHeader(status)
+		fmt.Fprint(w, body)
+	}
+}
+
+// TestTheNextWaits: eight run, and the ninth of any kind waits until one has ended. If it asks for a
+// stream, it is told after a second; if not, it just waits.
+func TestTheNextWaits(t *testing.T) {
+	for name, k := range kinds {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlaceOf(t, newAgent(t, 10), site{hermes: []string{"keepalive 200ms"}})
+			for i := range 8 {
+				p.ask(chat, fmt.Sprintf("key-%d", i), fmt.Sprintf("slow-%d", i))
+				p.until(t, fmt.Sprintf("slow-%d", i))
+			}
+			aSecond := harness.AtLeast(t, time.Second)
+			q := p.ask(k, "key-9", "the ninth")
+			if k.stream {
+				q.says("Waiting in line: you are next")
+				aSecond()
+				harness.Until(t, "keepalives come", func() bool { return strings.Count(q.status.String(), "\n\n") > 4 })
+				if ct := q.reply.Header.Get("Content-Type"); q.reply.StatusCode != http.StatusOK || !strings.HasPrefix(ct, "text/event-stream") {
+					t.Errorf("%s %s", q.reply.Status, ct)
+				}
+				if strings.Count(q.status.String(), "Waiting in line") != 1 {
+					t.Errorf("it is told again and again: %s", q.status.String())
+				}
+			} else {
+				p.untilWaiting(1)
+			}
+			if p.has("the ninth") {
+				t.Error("upstream hears of one that waits")
+			}
+			p.end("slow-3")
+			q.good(k)
+			if p.mostAtOnce() != 8 {
+				t.Errorf("%d were at upstream at once", p.mostAtOnce())
+			}
+		})
+	}
+}
+
+var bareStatus = regexp.MustCompile(`event: hermes.status\ndata: \{"kind": "lifecycle", "text": "[^"]*"\}\n\n`)
+
+// TestForms: in each form of the handler's events, an answer that has waited is as whole as one that has
+// not.
+func TestForms(t *testing.T) {
+	for _, o := range []string{"status_line on", "cards on", "progress unnamed", "progress comment", "progress bare", "progress off", "keepalive 50ms", "keepalive off", "history keep"} {
+		t.Run(o, func(t *testing.T) {
+			t.Parallel()
+			p := newPlaceOf(t, newAgent(t, 10), site{queue: []string{"runs 1"}, hermes: []string{o}})
+			p.ask(chat, "key-1", "slow-1")
+			p.until(t, "slow-1")
+			all := map[kind]*pending{}
+			for _, k := range []kind{chat, responses, session} {
+				all[k] = p.ask(k, "key-2", "hello "+k.path)
+			}
+			for _, q := range all {
+				<-q.header
+			}
+			p.end("slow-1")
+			for k, q := range all {
+				if <-q.done; o == "progress bare" { // which is no chunk
+					text := bareStatus.ReplaceAllString(q.body.String(), "")
+					q.body.Reset()
+					q.body.WriteString(text)
+				}
+				q.good(k)
+				if len(q.waited()) == 0 && o != "progress off" {
+					t.Errorf("%s was told nothing: %s", k.path, q.status.String())
+				}
+			}
+		})
+	}
+}
+
+// TestRefusals: who finds no room gets 429 at once, who waits too long gets it then, or the error finish
+// if its header has left.
+func TestRefusals(t *testing.T) {
+	for name, k := range kinds {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			full := newPlace(t, 10, "runs 1", "waiting 1")
+			full.ask(chat, "key-1", "slow-1")
+			full.until(t, "slow-1")
+			waits := full.ask(k, "key-1", "waits")
+			full.untilWaiting(1)
+			for _, key := range []string{"key-1", "key-2"} {
+				full.ask(k, key, "too many").refused(k, "queue_full")
+			}
+			full.end("slow-1")
+			waits.good(k)
+			for _, wait := range []time.Duration{300 * time.Millisecond, 1800 * time.Millisecond} {
+				late := newPlace(t, 10, "runs 1", "wait "+wait.String())
+				late.ask(chat, "key-1", "slow-1")
+				late.until(t, "slow-1")
+				atLeast := harness.AtLeast(t, wait)
+				q := late.ask(k, "key-2", "too late")
+				q.refused(k, "queue_timeout")
+				atLeast()
+				if began := q.reply.StatusCode == http.StatusOK; began && wait < time.Second || !began && k.stream && wait > time.Second {
+					t.Errorf("after %v: %s", wait, q.reply.Status)
+				}
+				if late.has("too late") {
+					t.Error("upstream has heard of it")
+				}
+				for what, n := range map[string]float64{"timeout": 1, "admitted": 1} {
+					if got := late.metric("requests_total", "outcome", what); got != n {
+						t.Errorf("%v requests %s, want %v", got, what, n)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestNobodyWaits: with no time or no room to wait, all but those that run are refused.
+func TestNobodyWaits(t *testing.T) {
+	for _, o := range []string{"wait 0s", "waiting 0"} {
+		p := newPlace(t, 10, "runs 1", o)
+		first := p.ask(chat, "key-1", "slow-1")
+		p.until(t, "slow-1")
+		for _, k := range kinds {
+			p.ask(k, "key-2", "refused").refused(k, "queue_full")
+		}
+		p.end("slow-1")
+		first.good(chat)
+		p.ask(chat, "key-2", "after").good(chat)
+	}
+}
+
+// TestLeaving: a client that leaves the line loses its place at once, those after it move up and are told,
+// and upstream never hears of it.
+func TestLeaving(t *testing.T) {
+	p := newPlace(t, 10, "runs 1")
+	p.ask(chat, "key-0", "slow-0")
+	p.until(t, "slow-0")
+	var all []*pending
+	for i, k := range []kind{chat, whole, session, chat} {
+		all = append(all, p.ask(k, fmt.Sprintf("key-%d", i), fmt.Sprintf("waits-%d", i)))
+		p.untilWaiting(i + 1)
+	}
+	// That of the client that has one is the last, whenever it came.
+	last, first := all[0], all[3]
+	last.says("3 before you")
+	first.says("2 before you")
+	p.leaves(all[1])
+	p.untilWaiting(3)
+	first.says("1 before you")
+	p.leaves(all[2])
+	first.says("you are next")
+	last.says("1 before you")
+	p.end("slow-0")
+	first.good(chat)
+	last.good(chat)
+	if heard := p.heard(); !slices.Equal(heard, []string{"slow-0", "waits-3", "waits-0"}) {
+		t.Errorf("upstream has heard %q", heard)
+	}
+	if n := p.metric("requests_total", "outcome", "left"); n != 2 {
+		t.Errorf("%v have left", n)
+	}
+}
+
+// TestFairness: a client with fifty requests lets one with one pass, turns go round, and by says who is
+// a client.
+func TestFairness(t *testing.T) {
+	for by, as := range map[string]func(name string) (key string, header []string){
+		"":                   func(name string) (string, []string) { return name, nil },
+		"by {header.X-User}": func(name string) (string, []string) { return "one", []string{"X-User", name} },
+	} {
+		t.Run(by, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t, 10, "runs 2", by)
+			ask := func(client, prompt string) *pending {
+				key, header := as(client)
+				return p.ask(chat, key, prompt, header...)
+			}
+			var want []string
+			for i := range 50 {
+				ask("many", fmt.Sprintf("slow-many-%02d", i))
+				if i < 2 {
+					p.until(t, fmt.Sprintf("slow-many-%02d", i))
+				} else {
+					p.untilWaiting(i - 1)
+				}
+			}
+			for i, client := range []string{"ann", "bob", "ann", "bob", "cy"} {
+				ask(client, fmt.Sprintf("slow-%s-%d", client, i))
+				p.untilWaiting(49 + i)
+			}
+			// One place of many's two comes free: those with nothing come first, in the order in which
+			// they came. Then many has one and the others one at most, by turns.
+			p.end("slow-many-00")
+			p.until(t, "slow-ann-0")
+			p.end("slow-many-01")
+			p.until(t, "slow-bob-1")
+			p.end("slow-ann-0")
+			p.until(t, "slow-cy-4")
+			p.end("slow-bob-1")
+			p.until(t, "slow-many-02")
+			p.end("slow-cy-4")
+			p.until(t, "slow-ann-2")
+			p.end("slow-ann-2")
+			p.until(t, "slow-bob-3")
+			want = []string{"slow-many-00", "slow-many-01", "slow-ann-0", "slow-bob-1", "slow-cy-4", "slow-many-02", "slow-ann-2", "slow-bob-3"}
+			if got := p.heard(); !slices.Equal(got, want) {
+				t.Errorf("heard %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+// TestRepeatsJoin: what an SDK sends again is no second run for hermes_resume, so it takes no second
+// place, neither in line nor at upstream; and a run whose client has left holds its own.
+func TestRepeatsJoin(t *testing.T) {
+	p := newPlaceOf(t, newAgent(t, 10), site{resume: "detach 10m", queue: []string{"runs 1"}})
+	first := p.ask(chat, "key-1", "slow-1", "Idempotency-Key", "a")
+	p.until(t, "slow-1")
+	waits := p.ask(chat, "key-1", "slow-2", "Idempotency-Key", "b")
+	p.untilWaiting(1)
+	again := p.ask(chat, "key-1", "slow-2", "Idempotency-Key", "b")
+	<-again.header
+	other := p.ask(chat, "key-2", "other", "Idempotency-Key", "c")
+	p.untilWaiting(2)
+	first.leave()
+	<-first.done
+	// other's client has nothing, so it is next, but the run of the client that left goes on.
+	other.says("you are next")
+	if p.running() != 1 || p.has("other") {
+		t.Errorf("upstream has heard %q", p.heard())
+	}
+	waits.leave()
+	<-waits.done
+	p.end("slow-1")
+	p.until(t, "other", "slow-2")
+	p.end("slow-2")
+	strip := func(q *pending) *pending { // of hermes_resume's ids
+		text := withoutIDs.ReplaceAllString(q.body.String(), "")
+		q.body.Reset()
+		q.body.WriteString(text)
+		return q
+	}
+	<-again.done
+	<-other.done
+	strip(again).good(chat)
+	strip(other).good(chat)
+	if heard := p.heard(); len(heard) != 3 {
+		t.Errorf("upstream has heard %q", heard)
+	}
+	if p.mostAtOnce() > 1 {
+		t.Errorf("%d at once", p.mostAtOnce())
+	}
+}
+
+// TestUpstreamsLimit: Hermes' own 429 sends a request back into the line. No client sees it, and
+// upstream is not asked in a stampede: as long as it is full, one request asks.
+func TestUpstreamsLimit(t *testing.T) {
+	for name, k := range kinds {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t, 2, "runs 8")
+			var all []*pending
+			for i := range 2 {
+				p.ask(chat, "other", fmt.Sprintf("slow-%d", i))
+				p.until(t, fmt.Sprintf("slow-%d", i))
+			}
+			for i := range 20 {
+				all = append(all, p.ask(k, fmt.Sprintf("key-%d", i%4), fmt.Sprintf("hello-%d", i)))
+			}
+			harness.Until(t, "upstream refuses", func() bool { return p.refusals() > 0 })
+			p.untilWaiting(20)
+			before, at := p.refusals(), time.Now()
+			if before > 8 {
+				t.Errorf("upstream was asked %d times at once", before)
+			}
+			harness.Until(t, "it is asked again", func() bool { return p.refusals() >= before+2 })
+			if most := int(time.Since(at)/time.Second) + 2; p.refusals()-before > most {
+				t.Errorf("upstream was asked %d times in %v", p.refusals()-before, time.Since(at))
+			}
+			p.release()
+			for _, q := range all {
+				q.good(k)
+			}
+			if n := p.metric("refused_total"); n != float64(p.refusals()) {
+				t.Errorf("counted are %v refusals of %d", n, p.refusals())
+			}
+			if n := len(p.heard()); n != 22 {
+				t.Errorf("upstream has worked for %d requests", n)
+			}
+		})
+	}
+}
+
+// TestLeftChatsCountAtUpstream: a chat whose client has left gives its place back when its connection is
+// closed. Hermes counts it for a while longer, and what its 429 hits waits.
+func TestLeftChatsCountAtUpstream(t *testing.T) {
+	a := newAgent(t, 2)
+	a.lingers = 3 * time.Second
+	p := newPlaceOf(t, a, site{queue: []string{"runs 2"}})
+	for i := range 6 {
+		q := p.ask(chat, "key-1", fmt.Sprintf("slow-%d", i))
+		p.until(t, fmt.Sprintf("slow-%d", i))
+		if i%2 == 1 {
+			p.leaves(q)
+		}
+		p.end(fmt.Sprintf("slow-%d", i&^1))
+	}
+	q := p.ask(whole, "key-2", "after")
+	q.good(whole)
+	if p.mostAtOnce() > 2 || p.refusals() == 0 {
+		t.Errorf("%d at once, %d refused", p.mostAtOnce(), p.refusals())
+	}
+}
+
+// TestOtherAnswersAfterTheWait: what upstream answers instead of a stream to a request whose header has
+// left is its error finish, and its place comes free.
+func TestOtherAnswersAfterTheWait(t *testing.T) {
+	long := strings.Repeat("x", 1<<20)
+	all := map[string]http.HandlerFunc{
+		"401":   answers(401, "application/json", `{"error": {"message": "Invalid API key", "type": "invalid_request_error", "code": "invalid_api_key"}}`),
+		"404":   answers(404, "text/html", "<h1>Not found</h1>"),
+		"500":   answers(500, "application/json", `{"error": {"message": "`+long+`"}}`),
+		"204":   answers(204, "text/plain", ""),
+		"302":   answers(302, "text/plain", "", "Location", "http://127.0.0.1:1/"),
+		"503":   answers(503, "application/json", `{"error": {"message": "draining", "type": "server_error", "code": "gateway_draining"}}`, "Retry-After", "1"),
+		"JSON":  answers(200, "application/json", `{"id": "x", "object": "chat.completion", "choices": [{"index": 0, "message": {"role": "assistant", "content": "bye"}, "finish_reason": "stop"}]}`),
+		"empty": answers(200, "text/event-stream", ""),
+		"BOM":   answers(200, "text/event-stream", "\ufeff"+hermes.Role+"\n\n"+hermes.Delta("content", "bye")+"\n\n"+hermes.Finish("stop", 5)+"\n\ndata: [DONE]\n\n"),
+		"gzip":  answers(200, "text/event-stream", "\x1f\x8b", "Content-Encoding", "gzip"),
+		"dies":  func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+	}
+	for prompt, other := range all {
+		t.Run(prompt, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t, 10, "runs 1")
+			p.answer(prompt, other)
+			for _, k := range []kind{chat, responses, session} {
+				if prompt == "BOM" && k != chat {
+					continue
+				}
+				slow := "slow-" + k.path
+				p.ask(chat, "key-1", slow)
+				p.until(t, slow)
+				q := p.ask(k, "key-2", prompt)
+				q.says("you are next")
+				p.end(slow)
+				if prompt == "BOM" {
+					q.good(k)
+					continue
+				}
+				status, body := q.ends()
+				if status != 200 || strings.Contains(body, "127.0.0.1") || len(body) > 64<<10 {
+					t.Errorf("%d %s", status, harness.Clip(body))
+				}
+				if prompt == "empty" && k == responses {
+					continue // it ends as it would without a line
+				}
+				said := map[string]string{"401": "Invalid API key", "503": "draining"}[prompt]
+				frames := decode(t, body)
+				end := ""
+				for _, f := range frames[max(0, len(frames)-3):] {
+					end += f.Raw
+				}
+				if !strings.Contains(end, said) || strings.Contains(end, `"stop"`) {
+					t.Errorf("%s ends in %s", k.path, harness.Clip(end))
+				}
+				want := map[kind]string{chat: `"finish_reason":"error"`, responses: "response.failed", session: "event: error"}[k]
+				if !strings.Contains(strings.ReplaceAll(end, `": "`, `":"`), want) {
+					t.Errorf("%s ends in %s, want %s", k.path, harness.Clip(end), want)
+				}
+			}
+			p.ask(chat, "key-3", "after").good(chat)
+		})
+	}
+}
+
+// TestAnswersAtOnce: with free places, each answer is what it is without a line: also an error that
+// is upstream's own.
+func TestAnswersAtOnce(t *testing.T) {
+	p := newPlace(t, 10)
+	for name, k := range kinds {
+		p.ask(k, "key-1", "hello "+name).good(k)
+	}
+	p.answer("401", answers(401, "application/json", `{"error": {"message": "Invalid API key", "code": "invalid_api_key"}}`))
+	for range 20 {
+		if status, _ := p.ask(chat, "key-1", "401").ends(); status != 401 {
+			t.Errorf("%d", status)
+		}
+	}
+	if n := p.metric("running"); n > 1 { // that of a run, until it is asked
+		t.Errorf("%v run", n)
+	}
+}

@@ -1,0 +1,186 @@
+package queue
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
+)
+
+// frugal has the binary's peak of memory be close to what it holds.
+var frugal = []string{"GOGC=20", "GODEBUG=gcstoptheworld=1"}
+
+// crowd has n clients of a place wait in line on connections of their own, each with a key that key
+// returns and a body of so many bytes more. It returns the connections.
+func (p *place) crowd(n, more int, key func(i int) string) []net.Conn {
+	p.t.Helper()
+	all := make([]net.Conn, 0, n)
+	for i := range n {
+		c, err := net.Dial("tcp", strings.TrimPrefix(p.base, "http://"))
+		if err != nil {
+			p.t.Skipf("only %d connections: %v", i, err)
+		}
+		p.t.Cleanup(func() { c.Close() })
+		all = append(all, c)
+		body := fmt.Sprintf(chat.body, hermes.ASCII("slow crowd "+strconv.Itoa(i)+strings.Repeat(" x", more/2)))
+		if _, err := fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s", chat.path, key(i), len(body), body); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	return all
+}
+
+// cpu returns the processor time that the sidecar has taken.
+func (p *place) cpu() time.Duration {
+	p.t.Helper()
+	stat := harness.ReadFile(p.t, filepath.Join("/proc", strconv.Itoa(p.caddy.Cmd.Process.Pid), "stat"))
+	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
+	ticks := 0
+	for _, f := range fields[11:13] { // of user and system
+		n, _ := strconv.Atoi(f)
+		ticks += n
+	}
+	return time.Duration(ticks) * 10 * time.Millisecond
+}
+
+// resident returns the memory of the sidecar now.
+func (p *place) resident() int {
+	kb, _ := strconv.Atoi(strings.TrimSuffix(p.caddy.Status("VmRSS"), " kB"))
+	return kb << 10
+}
+
+// perWaiting bounds what one that waits takes of the process. Its connection takes most of it before
+// it waits: 18 KB of stacks and 20 KB of heap are net/http's and Caddy's, as of any open request.
+const perWaiting = 60 << 10
+
+// TestTenThousandWait take bounded memory, and little time of a processor, whether or not the line
+// moves. Each of them is told its place, and all get their answers.
+func TestTenThousandWait(t *testing.T) {
+	sidecar.NeedsMemory(t)
+	n := 10_000
+	if testing.Short() {
+		n = 1000
+	}
+	p := newPlaceOf(t, newAgent(t, 0), site{queue: []string{"runs 8", "wait 1h", "waiting 20000"}}, frugal...)
+	for i := range 8 {
+		p.ask(chat, "holder", fmt.Sprintf("slow-%d", i))
+		p.until(t, fmt.Sprintf("slow-%d", i))
+	}
+	p.metric("waiting")
+	before, limit := p.resident(), sidecar.LimitGrowth(t, p.caddy, n*perWaiting)
+	all := p.crowd(n, 0, func(i int) string { return fmt.Sprintf("key-%d", i%(n/2)) })
+	p.untilWaiting(n)
+	for _, i := range []int{0, n / 2, n - 1} { // they are told
+		b := make([]byte, 1)
+		all[i].SetReadDeadline(time.Now().Add(harness.Patience))
+		if _, err := all[i].Read(b); err != nil {
+			t.Fatalf("the %dth is told nothing: %v", i, err)
+		}
+	}
+	limit(fmt.Sprintf("%d that wait", n))
+	t.Logf("now %d MiB more than before", (p.resident()-before)>>20)
+	p.measure(t, "stands", func() {})
+	p.measure(t, "moves", p.endsOne)
+	limit("a line that moves")
+	p.release()
+	for i, c := range all {
+		c.SetReadDeadline(time.Now().Add(harness.Patience))
+		answer := new(strings.Builder)
+		b := make([]byte, 4096)
+		for !strings.Contains(answer.String(), "data: [DONE]") {
+			got, err := c.Read(b)
+			answer.Write(b[:got])
+			if err != nil {
+				t.Fatalf("%d: %v after %q", i, err, harness.Clip(answer.String()))
+			}
+		}
+		c.Close()
+	}
+	limit("all that were served")
+	if p.mostAtOnce() > 8 {
+		t.Errorf("%d at once", p.mostAtOnce())
+	}
+	harness.Until(t, "all places are free", func() bool { return p.metric("running") <= 0 && p.metric("waiting") <= 0 })
+}
+
+// measure says how much of a processor the sidecar takes while ten seconds pass. It must not be one.
+func (p *place) measure(t *testing.T, what string, each func()) {
+	t.Helper()
+	began, before := time.Now(), p.cpu()
+	for range 100 {
+		time.Sleep(100 * time.Millisecond)
+		each()
+	}
+	wall, cpu := time.Since(began), p.cpu()-before
+	t.Logf("a line that %s: %v of a processor in %v", what, cpu, wall)
+	if cpu > wall*3/4 {
+		t.Errorf("a line that %s takes %v of a processor in %v", what, cpu, wall)
+	}
+}
+
+// endsOne ends one of the works that are under way.
+func (a *agent) endsOne() {
+	a.mu.Lock()
+	prompt := ""
+	for _, w := range a.works {
+		if !w.over && strings.HasPrefix(w.prompt, "slow") {
+			prompt = w.prompt
+			break
+		}
+	}
+	a.mu.Unlock()
+	if prompt != "" {
+		a.end(prompt)
+	}
+}
+
+// TestLargeBodiesWait: what waits holds its body, so the room in line and max_request bound the memory;
+// large ones take no multiple of their size.
+func TestLargeBodiesWait(t *testing.T) {
+	sidecar.NeedsMemory(t)
+	const n, size = 100, 1 << 20
+	p := newPlaceOf(t, newAgent(t, 0), site{queue: []string{"runs 1", "wait 1h"}}, frugal...)
+	p.ask(chat, "holder", "slow-1")
+	p.until(t, "slow-1")
+	limit := sidecar.LimitGrowth(t, p.caddy, 3*n*size)
+	p.crowd(n, size, func(i int) string { return "key-" + strconv.Itoa(i%10) })
+	p.untilWaiting(n)
+	limit(fmt.Sprintf("%d bodies of %d bytes", n, size))
+}
+
+// TestSlowReaders: clients that read nothing while they wait hold up nobody, and their places come free.
+func TestSlowReaders(t *testing.T) {
+	p := newPlaceOf(t, newAgent(t, 0), site{queue: []string{"runs 2"}, hermes: []string{"keepalive 1ms"}})
+	p.ask(chat, "holder", "slow-1")
+	p.ask(chat, "holder", "slow-2")
+	p.until(t, "slow-1", "slow-2")
+	all := p.crowd(20, 0, func(i int) string { return "key-" + strconv.Itoa(i) })
+	p.untilWaiting(20)
+	for _, c := range all {
+		c.(*net.TCPConn).SetReadBuffer(1 << 10)
+	}
+	reads := p.ask(chat, "reader", "reader")
+	reads.says("20 before you")
+	p.release()
+	reads.good(chat)
+	for _, c := range all[:10] {
+		c.(*net.TCPConn).SetLinger(0)
+		c.Close()
+	}
+	for _, c := range all[10:] {
+		c.SetReadDeadline(time.Now().Add(harness.Patience))
+		if _, err := io.CopyN(io.Discard, c, 100); err != nil && !os.IsTimeout(err) {
+			t.Error(err)
+		}
+	}
+	p.free(2)
+}

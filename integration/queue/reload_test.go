@@ -1,0 +1,168 @@
+package queue
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
+)
+
+// TestReload: places that are held count after a reload, and those who wait go on and are served in
+// their order, whichever configuration they came to.
+func TestReload(t *testing.T) {
+	for _, resume := range []string{"", "detach 10m"} {
+		p := newPlaceOf(t, newAgent(t, 20), site{resume: resume, queue: []string{"runs 2"}, grace: "10m", hermes: []string{"drain_timeout 10m"}})
+		run := p.ask(runs, "key-0", "slow-0")
+		run.good(runs)
+		p.ask(chat, "key-1", "slow-1")
+		p.until(t, "slow-0", "slow-1")
+		var all []*pending
+		for i := range 4 {
+			all = append(all, p.ask(chat, fmt.Sprintf("key-%d", i), fmt.Sprintf("slow-before-%d", i)))
+			p.untilWaiting(i + 1)
+		}
+		p.load(p.lines)
+		for i := range 4 {
+			all = append(all, p.ask(whole, fmt.Sprintf("key-after-%d", i), fmt.Sprintf("after-%d", i)))
+			p.untilWaiting(i + 5)
+		}
+		if p.running() != 2 {
+			t.Errorf("upstream has heard %q", p.heard())
+		}
+		p.end("slow-1")
+		p.until(t, "slow-before-2") // its client has nothing
+		p.end("slow-0")
+		p.until(t, "slow-before-3")
+		p.release()
+		for i, q := range all {
+			<-q.done
+			if text := q.body.String(); q.err != nil || !strings.Contains(text, "bye") {
+				t.Errorf("%d: %v %q", i, q.err, text)
+			}
+		}
+		if p.mostAtOnce() != 2 {
+			t.Errorf("%d at once", p.mostAtOnce())
+		}
+	}
+}
+
+// TestReloadWithOtherLimits: fewer places end nobody, and none is admitted until there are fewer; more
+// are there at once.
+func TestReloadWithOtherLimits(t *testing.T) {
+	p := newPlaceOf(t, newAgent(t, 20), site{queue: []string{"runs 3"}, grace: "10m", hermes: []string{"drain_timeout 10m"}})
+	s := p.lines
+	for i := range 5 {
+		p.ask(chat, fmt.Sprintf("key-%d", i), fmt.Sprintf("slow-%d", i))
+		if i < 3 {
+			p.until(t, fmt.Sprintf("slow-%d", i))
+		} else {
+			p.untilWaiting(i - 2)
+		}
+	}
+	s.queue = []string{"runs 1"}
+	p.load(s)
+	late := p.ask(chat, "key-5", "slow-5")
+	p.untilWaiting(3)
+	p.end("slow-0")
+	p.end("slow-1")
+	harness.Until(t, "one runs", func() bool { return p.running() == 1 })
+	late.says("2 before you")
+	if len(p.heard()) != 3 {
+		t.Errorf("upstream has heard %q", p.heard())
+	}
+	p.end("slow-2")
+	p.until(t, "slow-3")
+	s.queue = []string{"runs 3"}
+	p.load(s)
+	last := p.ask(chat, "key-6", "slow-6")
+	p.until(t, "slow-4", "slow-5")
+	p.release()
+	late.good(chat)
+	last.good(chat)
+	if p.mostAtOnce() != 3 {
+		t.Errorf("%d at once", p.mostAtOnce())
+	}
+}
+
+// TestStop: who waits when the process stops is told so, and nothing hangs.
+func TestStop(t *testing.T) {
+	for _, resume := range []string{"", "detach 10m"} {
+		p := newPlaceOf(t, newAgent(t, 20), site{resume: resume, queue: []string{"runs 1"}, grace: "5s", hermes: []string{"drain_timeout 100ms"}})
+		p.ask(chat, "key-1", "slow-1")
+		p.until(t, "slow-1")
+		all := map[kind]*pending{}
+		for _, k := range kinds {
+			all[k] = p.ask(k, "key-2", "waits "+k.path)
+		}
+		for k, q := range all {
+			if k.stream {
+				q.says("Waiting in line")
+			}
+		}
+		p.untilWaiting(len(kinds))
+		p.caddy.Terminate()
+		for k, q := range all {
+			<-q.done
+			if q.err != nil {
+				t.Errorf("%s: %v", k.path, q.err)
+				continue
+			}
+			text := q.body.String()
+			if resume == "" && !strings.Contains(text, "shutting down") || k.stream != (q.reply.StatusCode == http.StatusOK) || strings.Contains(text, "may be running") {
+				t.Errorf("%s: %s %s", k.path, q.reply.Status, harness.Clip(text))
+			}
+		}
+		p.caddy.Exit()
+		if heard := p.heard(); len(heard) != 1 {
+			t.Errorf("upstream has heard %q", heard)
+		}
+	}
+}
+
+// TestSitesShareABackend: all sites in front of one backend share its places, and a client of two sites is
+// one. Those with several upstreams have their own limit.
+func TestSitesShareABackend(t *testing.T) {
+	a, other := newAgent(t, 20), newAgent(t, 20)
+	p := newPlaceOf(t, a, site{queue: []string{"runs 2"}})
+	second, third, fourth := harness.FreePort(t), harness.FreePort(t), harness.FreePort(t)
+	text := p.caddyfile(p.caddy.Admin, p.lines) +
+		sidecar.OnLoopback(second) + "\thandle_path /agent/* {\n\t\thermes_queue {\n\t\t\truns 2\n\t\t}\n\t\thermes_proxy " + a.addr + "\n\t}\n}\n" +
+		sidecar.OnLoopback(third) + "\thermes_queue {\n\t\truns 3\n\t}\n\thermes\n\treverse_proxy " + a.addr + " " + other.addr + " {\n\t\tlb_policy round_robin\n\t}\n}\n" +
+		sidecar.OnLoopback(fourth) + "\thermes_queue {\n\t\truns 2\n\t}\n\thermes\n\treverse_proxy " + other.addr + "\n}\n"
+	p.loadText(text)
+	at := func(listen, path string) *place {
+		q := *p
+		q.base = "http://" + listen + path
+		return &q
+	}
+	p2, p3, p4 := at(second, "/agent"), at(third, ""), at(fourth, "")
+	p.ask(chat, "key-1", "slow-1")
+	p.until(t, "slow-1")
+	p2.ask(chat, "key-1", "slow-2")
+	p.until(t, "slow-2")
+	q1 := p.ask(chat, "key-1", "waits-1")
+	p.untilWaiting(1)
+	q2 := p2.ask(chat, "key-2", "waits-2")
+	q1.says("1 before you")
+	q2.says("you are next")
+	p4.ask(chat, "key-1", "other").good(chat)
+	// Three run at the third site, wherever reverse_proxy sends them, and the fourth waits.
+	all := func(prompt string) bool { return a.has(prompt) || other.has(prompt) }
+	for i := range 3 {
+		p3.ask(chat, "key-1", fmt.Sprintf("slow-third-%d", i))
+		harness.Until(t, "it runs", func() bool { return all(fmt.Sprintf("slow-third-%d", i)) })
+	}
+	q3 := p3.ask(chat, "key-1", "waits-3")
+	q3.says("you are next")
+	if all("waits-3") || all("waits-1") || all("waits-2") {
+		t.Error("one that waits runs")
+	}
+	a.release()
+	other.release()
+	for _, q := range []*pending{q1, q2, q3} {
+		q.good(chat)
+	}
+}

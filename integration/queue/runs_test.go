@@ -1,0 +1,224 @@
+package queue
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+)
+
+// begins begins a run that holds the only place, and another request that waits for it.
+func (p *place) begins(prompt, key string) (id string, waits *pending) {
+	p.t.Helper()
+	run := p.ask(runs, key, prompt)
+	run.good(runs)
+	waits = p.ask(chat, "key-2", "after "+prompt)
+	waits.says("you are next")
+	return run.runID(), waits
+}
+
+func (p *place) get(path, key string) *pending {
+	return p.send(http.MethodGet, path, "", path, "Authorization", "Bearer "+key)
+}
+
+// TestRunsHoldTheirPlaces: the 202 of a run is not its end. Its events tell, or its state, whoever
+// of its clients asks; if none asks, the sidecar does.
+func TestRunsHoldTheirPlaces(t *testing.T) {
+	for name, tells := range map[string]func(p *place, id string){
+		"events": func(p *place, id string) {
+			e := p.get("/v1/runs/"+id+"/events", "key-1")
+			e.says("message.delta")
+			p.end("slow")
+			e.says("run.completed")
+		},
+		"its state": func(p *place, id string) {
+			for range 3 {
+				if _, body := p.get("/v1/runs/"+id, "key-1").ends(); !strings.Contains(body, "running") {
+					p.t.Errorf("it is %s", body)
+				}
+			}
+			if p.has("after slow") {
+				p.t.Error("a run that goes on has given its place back")
+			}
+			p.end("slow")
+			p.get("/v1/runs/"+id, "key-1").ends()
+		},
+		"nobody": func(p *place, id string) { p.end("slow") },
+		"a reader of its events leaves": func(p *place, id string) {
+			e := p.get("/v1/runs/"+id+"/events", "key-1")
+			e.says("message.delta")
+			e.leave()
+			<-e.done
+			if p.has("after slow") {
+				p.t.Error("a run that goes on has given its place back")
+			}
+			p.end("slow")
+		},
+		"it fails": func(p *place, id string) { p.end("slow") },
+	} {
+		for _, resume := range []string{"", "detach 10m"} {
+			t.Run(name+" "+resume, func(t *testing.T) {
+				t.Parallel()
+				p := newPlaceOf(t, newAgent(t, 10), site{resume: resume, queue: []string{"runs 1"}})
+				id, waits := p.begins("slow", "key-1")
+				tells(p, id)
+				p.until(t, "after slow")
+				<-waits.done
+				if body := withoutIDs.ReplaceAllString(waits.body.String(), ""); !strings.Contains(body, "bye") {
+					t.Errorf("%s", body)
+				}
+				if p.mostAtOnce() != 1 {
+					t.Errorf("%d at once", p.mostAtOnce())
+				}
+			})
+		}
+	}
+}
+
+// TestStrangersFreeNothing: what others ask about a run, and what is no answer about it, gives no place
+// back.
+func TestStrangersFreeNothing(t *testing.T) {
+	a := newAgent(t, 10)
+	a.silent = true // the sidecar's own polls say nothing
+	p := newPlaceOf(t, a, site{queue: []string{"runs 1"}})
+	id, waits := p.begins("slow", "key-1")
+	for _, path := range []string{"/v1/runs/" + id, "/v1/runs/" + id + "/events", "/v1/runs/" + id + "/", "/v1/runs/x", "/v1/runs//" + id, "/v1/runs/../runs/" + id, "/x/v1/runs/" + id} {
+		p.get(path, "a stranger").ends()
+	}
+	for _, path := range []string{"/v1/runs/" + id + "/stop", "/v1/runs/" + id + "/approval"} {
+		p.send(http.MethodPost, path, `{"choice": "once"}`, path, "Authorization", "Bearer key-1").ends()
+	}
+	if p.has("after slow") {
+		t.Error("the place is given back")
+	}
+	e := p.get("/v1/runs/"+id+"/events", "key-1")
+	e.says("message.delta")
+	p.end("slow")
+	waits.good(chat)
+}
+
+// TestLyingRuns: whatever a 202 says, a place is neither lost nor another's.
+func TestLyingRuns(t *testing.T) {
+	p := newPlace(t, 10, "runs 2")
+	run := p.ask(runs, "key-1", "slow-run")
+	run.good(runs)
+	lies := map[string]string{
+		"foreign":    `{"run_id": "` + run.runID() + `", "status": "started"}`,
+		"none":       `{"status": "started"}`,
+		"empty":      `{"run_id": ""}`,
+		"number":     `{"run_id": 5}`,
+		"path":       `{"run_id": "../../v1/models"}`,
+		"slashes":    `{"run_id": "/../a/../"}`,
+		"query":      `{"run_id": "x?y=z#"}`,
+		"lines":      `{"run_id": "x\r\nX-Evil: 1\r\n\r\nGET / HTTP/1.1"}`,
+		"long":       `{"run_id": "` + strings.Repeat("x", 100<<10) + `"}`,
+		"escaped":    `{"run_id": "%2e%2e%2fx"}`,
+		"no JSON":    `run_id: x`,
+		"no body":    ``,
+		"unknown":    `{"run_id": "run_unknown", "status": "started"}`,
+		"two values": `{"run_id": "run_a", "run_id": "run_b"}`,
+	}
+	for name, body := range lies {
+		p.answer(name, answers(202, "application/json", body))
+	}
+	for name := range lies {
+		q := p.ask(runs, "key-1", name)
+		if status, body := q.ends(); status != 202 || body != lies[name] {
+			t.Errorf("%s: %d %q", name, status, harness.Clip(body))
+		}
+	}
+	p.ask(chat, "key-2", "after").good(chat)
+	if p.mostAtOnce() != 2 || p.running() != 1 {
+		t.Errorf("%d at once, %d now", p.mostAtOnce(), p.running())
+	}
+	p.mu.Lock()
+	for _, path := range p.gets {
+		if strings.Contains(path, "..") || strings.Contains(path, "models") || strings.ContainsAny(path, "?#\r\n") {
+			t.Errorf("upstream was asked for %q", path)
+		}
+	}
+	p.mu.Unlock()
+	p.end("slow-run")
+	p.free(2)
+}
+
+// free wants all places to be free: so many go through at once, and one more waits.
+func (p *place) free(n int) {
+	p.t.Helper()
+	p.freed++
+	p.agent.holdsAgain()
+	var all []*pending
+	var prompts []string
+	for i := range n + 1 {
+		prompt := fmt.Sprintf("slow-free-%d-%d", p.freed, i)
+		all = append(all, p.ask(whole, fmt.Sprintf("key-free-%d", i), prompt))
+		if i < n {
+			p.until(p.t, prompt)
+			prompts = append(prompts, prompt)
+		}
+	}
+	p.untilWaiting(1)
+	last := fmt.Sprintf("slow-free-%d-%d", p.freed, n)
+	if p.has(last) {
+		p.t.Errorf("more than %d run at once", n)
+	}
+	for _, prompt := range append(prompts, last) {
+		p.end(prompt)
+	}
+	for _, q := range all {
+		q.good(whole)
+	}
+}
+
+// TestManyRuns: each of many runs gives its place back once, however its end is told.
+func TestManyRuns(t *testing.T) {
+	p := newPlace(t, 10, "runs 3", "waiting 1000", "wait 1h")
+	var all sync.WaitGroup
+	for i := range 48 {
+		all.Go(func() {
+			key := fmt.Sprintf("key-%d", i%7)
+			q := p.ask(runs, key, fmt.Sprintf("hello-%d", i))
+			<-q.done
+			if i%2 == 0 {
+				<-p.get("/v1/runs/"+q.runID(), key).done
+			}
+			if i%8 > 0 {
+				<-p.get("/v1/runs/"+q.runID()+"/events", key).done
+			}
+			q.good(runs)
+		})
+	}
+	all.Wait()
+	harness.Until(t, "all places are free", func() bool { return p.metric("running") <= 0 })
+	p.free(3)
+	if p.mostAtOnce() > 3 {
+		t.Errorf("%d at once", p.mostAtOnce())
+	}
+}
+
+// TestPolls: a run that nobody asks about is asked about with its client's credentials, and not often.
+func TestPolls(t *testing.T) {
+	p := newPlace(t, 10, "runs 1")
+	id, waits := p.begins("slow", "key-1")
+	asked := func() (n int) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for _, path := range p.gets {
+			if path == "/v1/runs/"+id {
+				n++
+			}
+		}
+		return n
+	}
+	began := time.Now()
+	harness.Until(t, "it is asked about twice", func() bool { return asked() >= 2 })
+	if n, most := asked(), int(time.Since(began)/(2*time.Second))+3; n > most {
+		t.Errorf("asked %d times in %v", n, time.Since(began))
+	}
+	p.end("slow")
+	waits.good(chat)
+}

@@ -1,0 +1,227 @@
+package queue
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
+)
+
+// TestRandomSequences lets thousands of requests of all kinds come, wait, leave, be refused by upstream,
+// fail, run too long and be reloaded at any time, and wants of upstream's own records: never more
+// than runs at once, of those whose clients are there; an answer for each that stays; nothing heard of
+// those that were refused; and at the end all places are free. HERMES_QUEUE_SEQUENCES says how
+// many requests, and HERMES_QUEUE_SEED repeats what they do.
+func TestRandomSequences(t *testing.T) { sequences(t, 600) }
+
+// TestNoRaces does the same in a binary that is built with the race detector.
+func TestNoRaces(t *testing.T) {
+	if os.Getenv(sidecar.BinaryVariable) != "" {
+		t.Skip("the binary under test is given")
+	}
+	if !harness.RaceEnabled {
+		out, err := exec.Command("go", "env", "CGO_ENABLED", "CC").Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		env := strings.Fields(string(out))
+		if len(env) > 1 {
+			_, err = exec.LookPath(env[1])
+		}
+		if len(env) < 2 || env[0] != "1" || err != nil {
+			harness.Missing(t, "HERMES_RACE", "the race detector needs cgo and a C compiler")
+		}
+		t.Setenv(sidecar.BinaryVariable, sidecar.Build(t, true))
+	}
+	sequences(t, 300)
+}
+
+func sequences(t *testing.T, n int) {
+	if given, err := strconv.Atoi(os.Getenv("HERMES_QUEUE_SEQUENCES")); err == nil {
+		n = given
+	}
+	seed := harness.Seed(t, "HERMES_QUEUE_SEED")
+	for i, s := range []site{
+		{queue: []string{"runs 3", "wait 1h", "waiting 10000"}},
+		{queue: []string{"runs 3", "wait 1500ms", "waiting 20"}, hermes: []string{"status_line on", "keepalive 50ms"}},
+		{queue: []string{"runs 4", "wait 1h", "waiting 10000"}, resume: "detach 10m"},
+	} {
+		s.grace = "10m"
+		s.hermes = append(s.hermes, "drain_timeout 10m")
+		t.Run(strings.Join(append(s.queue, s.resume), ", "), func(t *testing.T) {
+			t.Parallel()
+			q := &sequence{place: newPlaceOf(t, newAgent(t, 10), s), seed: seed + uint64(i), outcomes: map[string]int{}}
+			q.play(t, n)
+		})
+	}
+}
+
+// A sequence is what many clients do at a place.
+type sequence struct {
+	*place
+	seed uint64
+
+	mu       sync.Mutex
+	outcomes map[string]int
+}
+
+// play plays n requests of forty workers.
+func (q *sequence) play(t *testing.T, n int) {
+	runs, _ := strconv.Atoi(strings.TrimPrefix(q.lines.queue[0], "runs "))
+	q.agent.lingers = 100 * time.Millisecond
+	numbers := make(chan int)
+	var all sync.WaitGroup
+	for range 40 {
+		all.Go(func() {
+			for i := range numbers {
+				q.one(t, i)
+			}
+		})
+	}
+	for i := range n {
+		if t.Failed() {
+			break
+		}
+		if i%150 == 149 {
+			q.load(q.lines)
+		}
+		numbers <- i
+	}
+	close(numbers)
+	all.Wait()
+	t.Logf("outcomes of %d requests: %v; %d refused by upstream, %d at once", n, q.outcomes, q.refusals(), q.mostAtOnce())
+	if q.mostAtOnce() > runs {
+		t.Errorf("%d at once, want %d at most", q.mostAtOnce(), runs)
+	}
+	if n := q.metric("waiting"); n > 0 {
+		t.Errorf("%v still wait", n)
+	}
+	harness.Until(t, "all places are free", func() bool { return q.metric("running") <= 0 })
+	q.free(runs)
+}
+
+// one is a request with all that happens to it.
+func (q *sequence) one(t *testing.T, i int) {
+	r := rand.New(rand.NewPCG(q.seed, uint64(i)))
+	ms := func(most int) time.Duration { return time.Duration(r.IntN(most)) * time.Millisecond }
+	k := []kind{chat, chat, chat, whole, responses, response, session, runs}[r.IntN(8)]
+	key := fmt.Sprintf("key-%d", r.IntN(6))
+	prompt := fmt.Sprintf("slow-%d", i)
+	quits, fate := r.IntN(5) == 0, r.IntN(12)
+	quitsAfter, works := ms(300), ms(80)
+	header := []string{}
+	if r.IntN(3) == 0 {
+		header = []string{"Idempotency-Key", prompt}
+	}
+	refusals := 0
+	switch fate {
+	case 0:
+		refusals = 1 + r.IntN(2)
+	case 1:
+		prompt = fmt.Sprintf("error-%d", i)
+		q.answer(prompt, answers(500, "application/json", `{"error": {"message": "failed", "type": "server_error"}}`))
+	case 2:
+		prompt = fmt.Sprintf("dies-%d", i)
+		q.answer(prompt, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	}
+	if refusals > 0 {
+		q.refuses(prompt, refusals)
+	}
+	ends := make(chan struct{})
+	defer close(ends)
+	go func() { // the agent's own time
+		for !q.has(prompt) {
+			select {
+			case <-ends:
+				q.end(prompt)
+				return
+			case <-time.After(5 * time.Millisecond):
+			}
+		}
+		time.Sleep(works)
+		q.end(prompt)
+	}()
+	p := q.ask(k, key, prompt, header...)
+	if quits {
+		select {
+		case <-p.done:
+		case <-time.After(quitsAfter):
+			if q.lines.resume == "" || len(header) == 0 {
+				q.agent.leaves(prompt)
+			}
+			p.leave()
+		}
+	}
+	<-p.done
+	outcome := "left"
+	body := withoutIDs.ReplaceAllString(p.body.String(), "")
+	switch {
+	case p.err != nil && quits:
+	case p.err != nil && fate == 2:
+		outcome = "broken"
+	case p.err != nil:
+		// A reload may close a connection before it has read a request.
+		outcome = "no answer"
+		if !strings.Contains(p.err.Error(), "EOF") && !strings.Contains(p.err.Error(), "reset") || p.reply != nil {
+			t.Errorf("%s %s: %v after %q", k.path, prompt, p.err, harness.Clip(body))
+		}
+	case strings.Contains(body, "queue_full"):
+		outcome = "full"
+	case strings.Contains(body, "queue_timeout"):
+		outcome = "timeout"
+	case fate == 1 || fate == 2:
+		outcome = "failed"
+		if p.reply.StatusCode == 200 && !strings.Contains(body, `error`) {
+			t.Errorf("%s %s: %s", k.path, prompt, harness.Clip(body))
+		}
+	case k != runs && strings.Contains(body, "bye"), k == runs && p.reply.StatusCode == 202, k == responses && strings.Contains(body, "response.completed"), k == response && strings.Contains(body, `"completed"`):
+		outcome = "served"
+	default:
+		t.Errorf("%s %s: %s %q", k.path, prompt, p.reply.Status, harness.Clip(body))
+		outcome = "bad"
+	}
+	if (outcome == "full" || outcome == "timeout") && (q.has(prompt) || strings.Contains(q.lines.queue[1], "1h")) {
+		t.Errorf("%s: %s, and yet upstream has heard of it, or it had time and room", prompt, outcome)
+	}
+	if outcome == "served" && k == runs {
+		switch r.IntN(3) {
+		case 0:
+			q.get("/v1/runs/"+p.runID(), key).leave()
+		case 1:
+			e := q.get("/v1/runs/"+p.runID()+"/events", key)
+			<-e.done
+		}
+		harness.Until(t, "the run is over", func() bool { return q.isOver(prompt) })
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.outcomes[outcome]++
+}
+
+// isOver reports whether the works with a prompt are over.
+func (a *agent) isOver(prompt string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, w := range a.works {
+		if w.prompt == prompt && !w.over {
+			return false
+		}
+	}
+	return true
+}
+
+// refuses has the agent refuse a prompt so many times.
+func (a *agent) refuses(prompt string, times int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.refusing[prompt] = times
+}

@@ -1,0 +1,340 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
+	"github.com/hermes-sidecar/hermes-sidecar/queue"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
+)
+
+// line is an exchange's place in line (Options.Turn). Its request goes on to upstream when it is its
+// turn, and again after each time that upstream has refused it. Its invariants:
+//
+//   - While the request waits, the phase is phaseInLine, and the agent is not running.
+//   - The header of an exchange has left before its answer is chosen if and only if the client
+//     was told that it waits. Then each error ends its stream, whatever status it would have had.
+//   - Of an answer with which upstream refuses the request nothing leaves, and the next try finds
+//     everything as the first one did.
+type line struct {
+	turn    *queue.Turn
+	stream  bool            // the client asks for a stream: it is told that it waits
+	waiting rewrite.Waiting // writes what it is told
+	header  http.Header     // the handler's own, as each try begins, if the client has been told; else the inner writer's
+	url     url.URL         // of the request
+	refused bool            // upstream has refused the request, which waits again
+	kept    bool            // the run that the request has begun keeps its place
+}
+
+// retryAfter is how long a client is asked to stay away that got no place in line.
+const retryAfter = 10 * time.Second
+
+// drainWait is how long a request that comes in a drain may wait for its turn: one that has it at
+// once goes on.
+const drainWait = 100 * time.Millisecond
+
+// join puts the request in line. It returns false if there is no room to wait:
+// then the request has been answered.
+func (x *exchange) join(asked rewrite.Asked) bool {
+	turn, err := x.o.Turn(x.r)
+	x.mu.Lock()
+	defer x.unlock()
+	switch {
+	case err != nil:
+		x.refuse(rewrite.CodeQueueFull)
+		return false
+	case turn != nil:
+		p := x.params()
+		x.line = &line{
+			turn: turn, waiting: rewrite.NewWaiting(&x.o.Rewrite, &p), stream: p.SessionID != "" || asked == rewrite.AskedStream && (x.chat || p.Responses),
+			url: *x.r.URL,
+		}
+	}
+	return true
+}
+
+// queues reports whether r may have to wait for its turn: it begins a run.
+func (o *Options) queues(r *http.Request) bool {
+	return o.Turn != nil && r.Method == http.MethodPost && rewrite.BeginsRun(r.URL.Path) && (o.Queued == nil || o.Queued(r))
+}
+
+// wait waits until it is the request's turn. It returns false if that does not come: then the
+// request has been answered, or the client has left.
+func (x *exchange) wait(ctx context.Context) bool {
+	l := x.line
+	if !x.beginWait() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, drainWait)
+		defer cancel()
+	}
+	var tell func(int)
+	if l.stream {
+		tell = x.tell
+	}
+	return x.endWait(l.turn.Wait(ctx, tell))
+}
+
+// beginWait records that the request waits from now on. It returns false in a drain: then only
+// one that need not wait goes on.
+func (x *exchange) beginWait() bool {
+	x.mu.Lock()
+	defer x.unlock()
+	x.running = false
+	x.inLine.Store(true)
+	if x.o.Streams.drain.Load() != nil {
+		x.times.phase = phaseFree
+		return false
+	}
+	x.times.phase = phaseInLine
+	x.watch()
+	return true
+}
+
+// endWait records that the request has waited until it is its turn, or for the error.
+func (x *exchange) endWait(err error) bool {
+	x.mu.Lock()
+	defer x.unlock()
+	x.inLine.Store(false)
+	x.times.phase = phaseFree
+	if x.committed && !x.chat {
+		x.times.phase = phaseOther // which a drain ends
+	}
+	switch {
+	case x.closed, x.gone():
+		return false
+	case err == nil:
+		return true
+	case errors.Is(err, queue.ErrTimeout):
+		x.refuse(rewrite.CodeQueueTimeout)
+	case errors.Is(err, queue.ErrFull): // another client's request has its place in line
+		x.refuse(rewrite.CodeQueueFull)
+	default: // it may not wait in a drain
+		x.endNow(rewrite.CauseShutdown)
+	}
+	return false
+}
+
+// refuse ends the answer to a request that gets no place in line, with the code.
+func (x *exchange) refuse(code string) {
+	x.body.Decided()
+	x.w.Header().Set("Retry-After", strconv.Itoa(int(retryAfter.Seconds())))
+	body := rewrite.AppendError(nil, code, rewrite.Message(code))
+	x.sendError(http.StatusTooManyRequests, code, append(body, '\n'), false)
+	x.shut()
+}
+
+// tell tells the client how many requests have their turn before its own. It needs a stack that
+// the handler, which may wait for long, is not to keep: see sendFirst.
+func (x *exchange) tell(before int) {
+	x.mu.Lock()
+	defer x.unlock()
+	if x.closed || x.err != nil {
+		return
+	}
+	first := !x.committed
+	if first {
+		x.beginTold()
+	}
+	text := "Waiting in line: you are next"
+	if before > 0 {
+		text = fmt.Sprintf("Waiting in line: %d before you", before)
+	}
+	x.moveDeadline(time.Time{})
+	_ = x.sendElsewhere(func() []byte { // an error shows in x.err
+		out := x.line.waiting.Status(nil, text)
+		if len(out) > 0 || first {
+			x.times.sent = x.age()
+		}
+		return out
+	})
+	x.moveDeadline(x.writeDeadline)
+	x.watch()
+}
+
+// beginTold begins the stream of a client that waits.
+func (x *exchange) beginTold() {
+	x.status, x.flushed, x.times.told = http.StatusOK, true, true
+	h := x.w.Header()
+	x.line.header = h.Clone()
+	h.Set("Content-Type", "text/event-stream")
+	dressStream(h)
+	if x.o.Observer != nil {
+		kind := KindOther
+		if x.chat {
+			kind = KindChat
+		}
+		x.observer = x.o.Observer.Begin(x.r, Begun{Since: x.since, Kind: kind, Status: x.status, Header: h, Raw: x.o.ObserveRaw})
+	}
+}
+
+// keepTold sends a keepalive to a client that was told that it waits.
+func (x *exchange) keepTold() {
+	x.moveDeadline(time.Time{})
+	_ = x.send(x.line.waiting.Keepalive(nil)) // an error shows in x.err
+	x.moveDeadline(x.writeDeadline)
+	x.times.sent = x.age()
+}
+
+// refuseTold ends the stream of a client that was told that it waits with the error in body, which
+// has the code.
+func (x *exchange) refuseTold(code string, body []byte) {
+	x.code = code
+	out, _ := x.line.waiting.Refuse(nil, body)
+	x.moveDeadline(time.Time{})
+	_ = x.send(out) // likewise
+}
+
+// try lets the next handler try up. It reports whether upstream has refused the request, so that it
+// waits again.
+func (x *exchange) try(up *http.Request, next func(http.ResponseWriter, *http.Request) error) (err error, refused bool) {
+	l := x.line
+	defer func() {
+		if !l.refused {
+			return
+		}
+		// A proxy aborts where the rest of the refusal does not come.
+		if v := recover(); v != nil && v != http.ErrAbortHandler { //nolint:errorlint // the very value is the wish
+			panic(v)
+		}
+		err, refused = nil, x.tryAgain()
+	}()
+	return next(x, up), false
+}
+
+// tryAgain makes the exchange what it was before upstream refused the request. It returns false if
+// it has ended since.
+func (x *exchange) tryAgain() bool {
+	l := x.line
+	x.mu.Lock()
+	defer x.unlock()
+	l.refused = false
+	if x.closed {
+		return false
+	}
+	x.answer = nil
+	before := l.header
+	if !x.committed {
+		before = x.w.Header()
+	}
+	head.Copy(x.header, before)
+	x.reach.dialed.Store(false)
+	x.reach.connected.Store(false)
+	return true
+}
+
+// tries returns the context for a try.
+func (x *exchange) tries(ctx context.Context) context.Context {
+	if x.o.Try == nil {
+		return ctx
+	}
+	return x.o.Try(ctx)
+}
+
+// again returns the request for the next try: that of the first.
+func (x *exchange) again(ctx context.Context) *http.Request {
+	if l := x.line; *x.r.URL != l.url { // handlers have changed it in place
+		*x.r.URL = l.url
+	}
+	up := upstreamRequest(x.tries(ctx), x.r)
+	x.body.Rewind(up)
+	return up
+}
+
+// isRefusal reports whether upstream's answer with the status is a refusal after which the request
+// waits again: upstream is at its own limit.
+func (x *exchange) isRefusal(status int) bool {
+	l := x.line
+	if status != http.StatusTooManyRequests || x.gone() || !x.body.MayRewind() || !l.turn.Refused(retryAfterOf(x.header)) {
+		return false
+	}
+	l.refused, x.running, x.answer = true, false, refusal{x}
+	return true
+}
+
+// retryAfterOf returns for how long the header h of an answer asks to stay away, at least a second.
+func retryAfterOf(h http.Header) time.Duration {
+	value := strings.TrimSpace(h.Get("Retry-After"))
+	if n, err := strconv.ParseInt(value, 10, 64); err == nil {
+		return time.Duration(min(max(n, 1), int64(never/time.Second))) * time.Second
+	}
+	if at, err := http.ParseTime(value); err == nil {
+		return max(time.Until(at), time.Second)
+	}
+	return time.Second
+}
+
+// refusal is an answer with which upstream refuses a request that waits again. Nothing of
+// it leaves.
+type refusal struct{ x *exchange }
+
+func (refusal) write(b []byte) (int, error) { return len(b), nil }
+func (refusal) flush() error                { return nil }
+func (r refusal) cut(cause rewrite.Cause)   { r.x.sendCause(cause) }
+func (refusal) end(rewrite.Cause) bool      { return false }
+func (refusal) report(*Result) bool         { return false }
+
+// report is an answer that is no stream, to a client that was told that it waits and whose header
+// has left: its error ends the client's stream.
+type report struct {
+	x      *exchange
+	status int
+	body   []byte // no more than maxReport bytes and one
+}
+
+// maxReport is the number of bytes of an answer up to which it is looked at for an error.
+const maxReport = 16 << 10
+
+func (r *report) write(b []byte) (int, error) {
+	r.body = append(r.body, b[:min(len(b), maxReport+1-len(r.body))]...)
+	return len(b), nil
+}
+
+func (r *report) flush() error            { return nil }
+func (r *report) cut(cause rewrite.Cause) { r.x.sendCause(cause) }
+
+func (r *report) end(rewrite.Cause) bool {
+	x := r.x
+	if out, ok := x.line.waiting.Refuse(nil, r.body); ok && len(r.body) <= maxReport {
+		x.code = rewrite.CodeAgentError
+		x.moveDeadline(time.Time{})
+		_ = x.send(out) // an error shows in x.err
+		return true
+	}
+	x.refuseStatus(r.status)
+	return true
+}
+
+func (r *report) report(*Result) bool { return true }
+
+// refuseStatus ends the stream of a client that was told that it waits, because the answer has the
+// status and does not say more.
+func (x *exchange) refuseStatus(status int) {
+	message := fmt.Sprintf("the answer to the request was no stream, but had the status %d %s", status, http.StatusText(status))
+	x.refuseTold(rewrite.CodeAgentError, rewrite.AppendError(nil, rewrite.CodeAgentError, message))
+}
+
+// endTold ends the stream of a client that was told that it waits, after the next handler has
+// panicked or returned err without an answer.
+func (x *exchange) endTold(panicked any, err error) {
+	status := 0
+	if err != nil {
+		status = x.o.ErrorStatus(err)
+	}
+	switch status {
+	case 0, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		cause := causeOf(panicked, err)
+		if status == http.StatusGatewayTimeout {
+			cause = rewrite.CauseTimeout
+		}
+		x.sendFailure(status, cause, err == nil || !x.chat || x.reach.failed(status))
+	default:
+		x.refuseStatus(status)
+	}
+}

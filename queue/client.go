@@ -1,0 +1,136 @@
+package queue
+
+import (
+	"cmp"
+	"container/heap"
+	"container/list"
+	"slices"
+	"time"
+)
+
+// client is what a line knows of a client.
+type client struct {
+	id      Client
+	held    int
+	waiting list.List // of *Turn
+	stamp   uint64    // when it came, or last got a place or gave one back
+	index   int       // in line.next while it waits
+}
+
+// client returns what the line knows of the client.
+func (n *line) client(id Client) *client {
+	c := n.clients[id]
+	if c == nil {
+		n.stamp++
+		c = &client{id: id, stamp: n.stamp}
+		n.clients[id] = c
+	}
+	return c
+}
+
+// compare is negative if the turn is c's before o's.
+func (c *client) compare(o *client) int {
+	return cmp.Or(cmp.Compare(c.held, o.held), cmp.Compare(c.stamp, o.stamp))
+}
+
+// hold adds to the places of the client.
+func (n *line) hold(c *client, places int) {
+	n.stamp++
+	n.changed = true
+	c.held += places
+	c.stamp = n.stamp
+	if c.waiting.Len() > 0 {
+		heap.Fix(&n.next, c.index)
+	}
+	n.forgetClient(c)
+}
+
+// forgetClient removes the client if it neither holds a place nor waits.
+func (n *line) forgetClient(c *client) {
+	if c.held == 0 && c.waiting.Len() == 0 {
+		delete(n.clients, c.id)
+	}
+}
+
+// enqueue has t wait, as the first of its client or the last.
+func (n *line) enqueue(t *Turn, first bool, now time.Time) {
+	c := t.client
+	if first {
+		t.waits = c.waiting.PushFront(t)
+	} else {
+		t.waits = c.waiting.PushBack(t)
+	}
+	n.clients[c.id] = c
+	if c.waiting.Len() == 1 {
+		heap.Push(&n.next, c)
+	}
+	n.waiting++
+	n.changed = true
+	t.queued, t.ready, t.before = now, make(chan struct{}), -1
+}
+
+// dequeue has t wait no longer. Its client is remembered until forgetClient.
+func (n *line) dequeue(t *Turn, now time.Time) {
+	c := t.client
+	c.waiting.Remove(t.waits)
+	t.waits = nil
+	if c.waiting.Len() == 0 {
+		heap.Remove(&n.next, c.index)
+	}
+	n.waiting--
+	n.changed = true
+	t.waited += now.Sub(t.queued)
+}
+
+// count has each that waits know how many are before it, if places came free one after another
+// and no run of those that wait ended.
+func (n *line) count(now time.Time) {
+	// A client with h places gets its next ones when others with h, h+1 … get theirs. Of those,
+	// the ones who have just reached that number were not served since: they come first.
+	type entry struct {
+		held  int // when it is served
+		from  int // now
+		stamp uint64
+		turn  *Turn
+	}
+	order := make([]entry, 0, n.waiting)
+	for _, c := range n.next {
+		held := c.held
+		for e := c.waiting.Front(); e != nil; e = e.Next() {
+			order = append(order, entry{held, c.held, c.stamp, e.Value.(*Turn)})
+			held++
+		}
+	}
+	slices.SortFunc(order, func(a, b entry) int {
+		return cmp.Or(cmp.Compare(a.held, b.held), cmp.Compare(b.from, a.from), cmp.Compare(a.stamp, b.stamp))
+	})
+	for i, e := range order {
+		e.turn.before = i
+	}
+	n.changed, n.counted = false, now
+}
+
+// clientHeap is a heap of clients, the next one first.
+type clientHeap []*client
+
+func (h clientHeap) Len() int           { return len(h) }
+func (h clientHeap) Less(i, j int) bool { return h[i].compare(h[j]) < 0 }
+func (h clientHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
+}
+
+// Push is for container/heap.
+func (h *clientHeap) Push(c any) {
+	c.(*client).index = len(*h)
+	*h = append(*h, c.(*client))
+}
+
+// Pop is for container/heap.
+func (h *clientHeap) Pop() any {
+	last := len(*h) - 1
+	c := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	return c
+}

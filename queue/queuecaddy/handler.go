@@ -1,0 +1,196 @@
+// Package queuecaddy is the Caddy module http.handlers.hermes_queue and its directive: package
+// queue as a handler of Caddy, its metrics and its lines in logs. It has the lines of the process.
+//
+// The handler does not wait. It gives each request a pass, which the handler hermes after it takes: that
+// one has the client's stream, and tells the client its place there.
+package queuecaddy
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyevents"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/hermes-sidecar/hermes-sidecar/internal/httpapp"
+	"github.com/hermes-sidecar/hermes-sidecar/queue"
+)
+
+func init() {
+	caddy.RegisterModule(new(QueueHandler))
+}
+
+// QueueHandler lets requests that begin a run of the agent wait in line, instead of being refused:
+// Hermes admits ten runs at once, and answers 429 to the eleventh. Clients have their turns
+// one after the other, so that one with many requests does not hold up the others.
+//
+// It stands in front of `hermes`, which tells those who wait for a stream their place, and after
+// `hermes_resume`. In a Caddyfile:
+//
+//	:8643 {
+//		bind 127.0.0.1
+//		hermes_queue
+//		hermes
+//		reverse_proxy 127.0.0.1:8642
+//	}
+//
+// A run has its place until it has ended: one of `POST /v1/runs`, too, whose answer comes at its
+// beginning. A client that leaves the line loses its place at once. If too many wait, or one too
+// long, the client gets 429 with `Retry-After`. A 429 of Hermes' own sends the request
+// back into the line.
+//
+// All sites in front of one backend share its places, in all configurations of the process: a
+// reload ends nothing, and the newest limits are those of the line. Where `reverse_proxy` has
+// several upstreams, or finds them only when a request comes, the places are those of all of
+// them together. Other processes have places of their own: give each its share.
+//
+// Access logs get the field `hermes_waited`, in seconds, of requests that have waited. Metrics are
+// exposed as `caddy_hermes_queue_*`. The admin endpoint `/hermes/streams` and the handler
+// `hermes_streams` list the requests that wait.
+//
+// ### Placeholders
+//
+// Placeholder | Description
+// ------------|-------------
+// `{http.hermes.waited}` | As `hermes_waited` in access logs: how long the request has waited, in seconds
+type QueueHandler struct {
+	// The number of runs that are under way at once, from 1 on. Hermes admits ten, also those
+	// that come by other ways, and counts a run whose client has left for some seconds more.
+	// Default: 8.
+	Runs int `json:"runs,omitempty"`
+
+	// How long a request may wait. With 0 none waits. Default: 2m.
+	Wait *caddy.Duration `json:"wait,omitempty"`
+
+	// The number of requests that may wait at once. With 0 none waits. Default: 100.
+	Waiting *int `json:"waiting,omitempty"`
+
+	// What tells clients apart, as a text with placeholders, such as
+	// `{http.auth.user.id}`. If no placeholder has a value, and by default, the
+	// credentials do: the header fields `Authorization`, `Cookie`, `X-Api-Key` and `Api-Key`, and
+	// the certificate. If there are none, the client's address does. Default: none.
+	By string `json:"by,omitempty"`
+
+	options queue.Options
+	backend func() string // the key of the line, which is known once all handlers are
+	logger  *zap.Logger
+	refused *limit // the log of refused requests
+}
+
+// CaddyModule returns the Caddy module information.
+func (*QueueHandler) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{
+		ID:  "http.handlers.hermes_queue",
+		New: func() caddy.Module { return new(QueueHandler) },
+	}
+}
+
+// Defaults.
+const (
+	defaultRuns    = 8
+	defaultWait    = 2 * time.Minute
+	defaultWaiting = 100
+)
+
+// lines are those of all configurations of the process, so that a reload ends nothing.
+var lines = new(queue.Lines)
+
+// OfProcess returns the lines of the process.
+func OfProcess() *queue.Lines { return lines }
+
+// setDefaults sets the options of the line.
+func (h *QueueHandler) setDefaults() {
+	h.options = queue.Options{
+		Runs:    cmp.Or(h.Runs, defaultRuns),
+		Wait:    time.Duration(*cmp.Or(h.Wait, new(caddy.Duration(defaultWait)))),
+		Waiting: *cmp.Or(h.Waiting, new(defaultWaiting)),
+	}
+}
+
+// Provision sets the defaults, and looks for the line when the configuration has started.
+func (h *QueueHandler) Provision(ctx caddy.Context) error {
+	h.logger, h.refused = ctx.Logger(), new(limit)
+	h.setDefaults()
+	var again prometheus.AlreadyRegisteredError // by another handler of the configuration
+	if err := ctx.GetMetricsRegistry().Register(collector{}); err != nil && !errors.As(err, &again) {
+		// Requests are worth more than their metrics.
+		h.logger.Warn("another module has metrics of the same name; some of ours are not exposed", zap.Error(err))
+	}
+	app := cmp.Or(httpapp.Of(ctx), new(caddyhttp.App))
+	find := sync.OnceValues(func() (string, bool) { return backendOf(app, h) })
+	h.backend = func() string {
+		key, _ := find()
+		return key
+	}
+	events, err := ctx.App("events")
+	if err != nil {
+		return fmt.Errorf("getting the events app: %w", err)
+	}
+	err = events.(*caddyevents.App).On("started", started(func() {
+		key, waits := find()
+		if !waits {
+			h.logger.Warn("no hermes comes after hermes_queue, so that no request waits; add one after it")
+		}
+		lines.Configure(key, h.options) // those that wait since before a reload have the new places at once
+	}))
+	if err != nil {
+		return fmt.Errorf("subscribing to the event started: %w", err)
+	}
+	return nil
+}
+
+// started is what is done when a configuration has started.
+type started func()
+
+// Handle implements caddyevents.Handler.
+func (s started) Handle(_ context.Context, _ caddy.Event) error {
+	s()
+	return nil
+}
+
+// Validate reports an option whose value is not allowed.
+func (h *QueueHandler) Validate() error {
+	switch d := h.options.Wait; {
+	case h.Runs < 0:
+		return fmt.Errorf("invalid runs %d: must be a number from 1 on", h.Runs)
+	case d < 0:
+		return fmt.Errorf("invalid wait %q: must be a duration such as 2m or 30s, not negative", d)
+	case d > 0 && d < time.Millisecond:
+		return fmt.Errorf("invalid wait %q: must be at least 1ms; a number in JSON is nanoseconds, so write a string such as \"2m\"", d)
+	case h.options.Waiting < 0:
+		return fmt.Errorf("invalid waiting %d: must be a number, not negative", h.options.Waiting)
+	}
+	if _, rest, opens := strings.Cut(h.By, "{"); h.By != "" && (!opens || !strings.Contains(rest, "}")) {
+		return fmt.Errorf("invalid by %q: must have a placeholder that tells clients apart, such as {http.auth.user.id}", h.By)
+	}
+	return nil
+}
+
+// ServeHTTP gives the request a pass, and calls next.
+func (h *QueueHandler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	if r.Method != http.MethodPost { // it begins no run
+		return next.ServeHTTP(w, r)
+	}
+	p := &pass{handler: h, client: h.clientOf(r)}
+	*r = *r.WithContext(context.WithValue(r.Context(), passKey{}, p)) // in place: handlers in front may refer to r
+	defer p.seen(r)                                                   // also when the client left, which ends in a panic
+	return next.ServeHTTP(w, r)
+}
+
+// Interfaces that Caddy looks for
+var (
+	_ caddy.Provisioner           = (*QueueHandler)(nil)
+	_ caddy.Validator             = (*QueueHandler)(nil)
+	_ caddyhttp.MiddlewareHandler = (*QueueHandler)(nil)
+	_ caddyfile.Unmarshaler       = (*QueueHandler)(nil)
+)

@@ -1,0 +1,89 @@
+package queuecaddy
+
+import (
+	"errors"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/hermes-sidecar/hermes-sidecar/internal/accesslog"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/bounded"
+	"github.com/hermes-sidecar/hermes-sidecar/queue"
+)
+
+// seen tells the access log of r, and handlers in front, how long the request has waited, and the log
+// if it has waited for nothing.
+func (p *pass) seen(r *http.Request) {
+	t := p.turn.Load()
+	if t == nil {
+		return
+	}
+	waited := t.Waited()
+	if waited <= 0 {
+		return
+	}
+	accesslog.SetPlaceholder(r, "http.hermes.waited", waited.Seconds())
+	accesslog.Add(r, zap.Float64("hermes_waited", waited.Seconds()))
+	if err := t.Err(); errors.Is(err, queue.ErrTimeout) || errors.Is(err, queue.ErrFull) {
+		p.handler.logRefused(r, err, waited)
+	}
+}
+
+// logRefused logs that r has got no place in line, with the time that it has waited.
+func (h *QueueHandler) logRefused(r *http.Request, err error, waited time.Duration) {
+	message := "too many requests wait for the agent; refused one"
+	if errors.Is(err, queue.ErrTimeout) {
+		message = "a request has waited too long for the agent; refused it"
+	}
+	level := zapcore.InfoLevel
+	if !h.refused.allows(time.Now()) {
+		level = zapcore.DebugLevel
+	}
+	if c := h.logger.Check(level, message); c != nil {
+		c.Write(zap.String("path", bounded.Name(r.URL.Path)), zap.Float64("waited_seconds", waited.Seconds()),
+			zap.Int("waiting", lines.Stats().Waiting))
+	}
+}
+
+// logEvery is how often refused requests are logged at the level info: clients may try again at once.
+const logEvery = time.Second
+
+// limit is for what happens often. It is safe for concurrent use.
+type limit struct{ last atomic.Int64 } // in nanoseconds since 1970
+
+// allows reports whether it has allowed nothing for a second.
+func (l *limit) allows(now time.Time) bool {
+	last := l.last.Load()
+	return now.UnixNano()-last >= int64(logEvery) && l.last.CompareAndSwap(last, now.UnixNano())
+}
+
+// collector exposes the numbers of the lines of the process.
+type collector struct{}
+
+// Describe implements prometheus.Collector.
+func (c collector) Describe(d chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, d) }
+
+// Collect implements prometheus.Collector.
+func (collector) Collect(m chan<- prometheus.Metric) {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("caddy_hermes_queue_"+name, help, labels, nil)
+	}
+	gauge := func(n int, name, help string) {
+		m <- prometheus.MustNewConstMetric(desc(name, help), prometheus.GaugeValue, float64(n))
+	}
+	s := lines.Stats()
+	gauge(s.Waiting, "waiting", "Number of requests that wait in line.")
+	gauge(s.Running, "running", "Number of runs that have a place.")
+	requests := desc("requests_total", "Counter of requests that begin a run, by outcome: admitted, full, timeout or left.", "outcome")
+	for outcome, n := range s.Requests {
+		m <- prometheus.MustNewConstMetric(requests, prometheus.CounterValue, float64(n), queue.Outcome(outcome).String())
+	}
+	m <- prometheus.MustNewConstMetric(desc("refused_total", "Counter of requests that upstream has refused by a 429 of its own."),
+		prometheus.CounterValue, float64(s.Refused))
+	m <- prometheus.MustNewConstHistogram(desc("wait_seconds", "How long requests waited, of those that did."),
+		s.Waits.Count, s.Waits.Sum.Seconds(), s.Waits.Buckets)
+}

@@ -1,0 +1,229 @@
+package queue_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/queue"
+)
+
+// Upstream refuses a request: it waits again as the first of its client, nobody is let through for
+// a time, and then one after another until upstream has taken one.
+func TestRefused(t *testing.T) {
+	inScene(t, options(4), func(s *scene) {
+		s.come("a1 b1 c1")
+		s.refuse("b1", 3*time.Second)
+		s.come("b2 d1 e1 f1")
+		s.wantPlaced("a1 b1 c1")
+		s.wantLine("b1 d1 e1 f1 b2")
+		s.sleep(3*time.Second - 1)
+		s.wantPlaced("")
+		s.sleep(1)
+		s.wantPlaced("b1")
+		s.refuse("b1", 5*time.Second) // others are first now
+		s.sleep(5 * time.Second)
+		s.wantPlaced("d1")
+		s.answered("a1") // says nothing: it was let through before
+		s.wantPlaced("")
+		s.answered("d1")
+		s.wantPlaced("e1")
+		s.done("a1 d1")
+		s.wantPlaced("f1 b1")
+		s.wantNothing()
+	})
+}
+
+// Each that was let through is followed by one, when it is gone or another's place is free, or if
+// it hears nothing as long as upstream has asked for.
+func TestOneAtATimeAfterRefused(t *testing.T) {
+	inScene(t, options(8), func(s *scene) {
+		s.come("a1 b1 c1")
+		s.refuse("a1", 2*time.Second)
+		s.refuse("b1", 2*time.Second)
+		s.come("d1 e1 f1")
+		s.wantPlaced("a1 b1 c1")
+		s.done("c1")
+		s.wantPlaced("a1")
+		s.done("a1") // without an answer
+		s.wantPlaced("b1")
+		s.sleep(2*time.Second - 1)
+		s.wantPlaced("")
+		s.sleep(1)
+		s.wantPlaced("d1")
+		s.sleep(time.Second)
+		s.refuse("d1", 4*time.Second)
+		s.sleep(4*time.Second - 1)
+		s.wantPlaced("")
+		s.sleep(1)
+		s.wantPlaced("e1")
+		s.answered("e1")
+		s.wantPlaced("d1 f1")
+		s.come("g1")
+		s.wantPlaced("g1")
+		s.wantNothing()
+	})
+}
+
+// Whoever comes after a refusal waits too, also if nobody else does.
+func TestARefusalHoldsForThoseThatCome(t *testing.T) {
+	inScene(t, options(8), func(s *scene) {
+		s.come("a1")
+		s.refuse("a1", 10*time.Second)
+		s.left("a1", nil)
+		s.come("b1 c1")
+		s.sleep(10*time.Second - 1)
+		s.wantPlaced("a1")
+		s.sleep(1)
+		s.wantPlaced("b1")
+		s.wantNothing()
+	})
+}
+
+// A request that may not wait as long keeps its place, holds up nobody, and its answer says
+// nothing about others.
+func TestRefusedForTooLong(t *testing.T) {
+	inScene(t, options(8), func(s *scene) {
+		s.come("a1 b1")
+		if s.requests["a1"].turn.Refused(time.Minute) {
+			t.Error("it may wait")
+		}
+		s.come("c1")
+		s.refuse("b1", time.Second)
+		s.sleep(59*time.Second + time.Second/2) // b1 has it again
+		s.come("d1")
+		s.wantPlaced("a1 b1 c1 b1 d1")
+		if s.requests["c1"].turn.Refused(0) { // a second, at least
+			t.Error("it may wait")
+		}
+		s.wantNothing()
+	})
+	inScene(t, options(8), func(s *scene) {
+		s.come("a1 b1")
+		if s.requests["a1"].turn.Refused(time.Hour) {
+			t.Error("it may wait")
+		}
+		s.refuse("b1", time.Second)
+		s.come("c1")
+		s.answered("a1")
+		s.wantPlaced("a1 b1")
+		s.wantNothing()
+	})
+}
+
+// The time that upstream takes is not that of the line, and the wait is what all waits are together.
+func TestWaited(t *testing.T) {
+	inScene(t, options(1), func(s *scene) {
+		s.come("a1 b1")
+		s.sleep(3 * time.Second)
+		turn := s.requests["b1"].turn
+		if got := turn.Waited(); got != 3*time.Second {
+			t.Error(got)
+		}
+		s.done("a1")
+		s.sleep(10 * time.Second)
+		s.refuse("b1", 2*time.Second)
+		s.sleep(time.Second)
+		if w := s.lines.List(time.Now()); len(w) != 1 || w[0].Waited != 4*time.Second || !w[0].Since.Equal(time.Now().Add(-14*time.Second)) {
+			t.Errorf("%+v", w)
+		}
+		s.sleep(time.Minute)
+		if got := turn.Waited(); got != 5*time.Second {
+			t.Error(got)
+		}
+		if turn.Refused(time.Second) { // a minute is over
+			t.Error("it may wait")
+		}
+		s.wantNothing()
+		if turn.Refused(0) {
+			t.Error("it may wait after its end")
+		}
+	})
+}
+
+// A turn that is over says nothing more.
+func TestOver(t *testing.T) {
+	inScene(t, options(8), func(s *scene) {
+		s.come("a1 b1")
+		s.refuse("b1", time.Second)
+		s.come("c1 d1")
+		s.sleep(time.Second)
+		s.done("b1") // without an answer
+		s.wantPlaced("a1 b1 b1 c1")
+		s.answered("b1")
+		s.wantPlaced("")
+		if s.requests["b1"].turn.Refused(0) {
+			t.Error("it may wait")
+		}
+		if got := s.lines.Stats(); got.Waiting != 1 || got.Running != 2 || got.Refused != 1 {
+			t.Errorf("%+v", got)
+		}
+		s.wantNothing()
+	})
+}
+
+// What is left of the wait is that of all waits.
+func TestTimeoutAfterRefused(t *testing.T) {
+	inScene(t, options(1), func(s *scene) {
+		s.come("a1 b1")
+		s.refuse("a1", 40*time.Second)
+		s.sleep(50 * time.Second)
+		s.wantPlaced("a1 b1")
+		s.refuse("b1", 2*time.Second)
+		s.sleep(9 * time.Second)
+		s.wantPlaced("a1")
+		s.sleep(time.Minute)
+		s.wantErr("b1", queue.ErrTimeout)
+		s.wantNothing()
+	})
+}
+
+// Each request is counted once, as what became of it at last.
+func TestStats(t *testing.T) {
+	o := options(1)
+	o.Waiting = 2
+	inScene(t, o, func(s *scene) {
+		want := func(waiting, running int, requests ...uint64) {
+			t.Helper()
+			got := s.lines.Stats()
+			if got.Waiting != waiting || got.Running != running || [4]uint64(requests) != got.Requests {
+				t.Fatalf("%+v", got)
+			}
+		}
+		s.come("a1 b1 c1")
+		_ = s.join("d1")
+		want(2, 1, 0, 1, 0, 0)
+		s.answered("a1")
+		want(2, 1, 1, 1, 0, 0)
+		s.sleep(100 * time.Millisecond)
+		s.done("a1")
+		want(1, 1, 1, 1, 0, 0)
+		s.refuse("b1", time.Second)
+		want(2, 0, 1, 1, 0, 0)
+		s.left("c1", nil)
+		want(1, 0, 1, 1, 0, 1)
+		s.sleep(2 * time.Second)
+		s.come("e1")
+		s.done("b1")
+		want(0, 1, 2, 1, 0, 1)
+		s.come("f1")
+		s.sleep(time.Minute)
+		want(0, 1, 2, 1, 1, 1)
+		s.done("e1 e1 f1")
+		want(0, 0, 3, 1, 1, 1)
+		got := s.lines.Stats()
+		if got.Refused != 1 || got.Waits.Count != 4 || got.Waits.Sum != 61200*time.Millisecond {
+			t.Errorf("%+v", got)
+		}
+		for bound, n := range map[float64]uint64{0.1: 2, 1: 2, 5: 3, 15: 3, 30: 3, 60: 4, 120: 4, 300: 4} {
+			if got.Waits.Buckets[bound] != n {
+				t.Errorf("%v: %d", bound, got.Waits.Buckets[bound])
+			}
+		}
+		s.wantNothing()
+	})
+	for o, name := range []string{"admitted", "full", "timeout", "left"} {
+		if got := queue.Outcome(o).String(); got != name {
+			t.Errorf("%d: %s", o, got)
+		}
+	}
+}

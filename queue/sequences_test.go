@@ -1,0 +1,491 @@
+package queue_test
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/queue"
+)
+
+// TestRandomSequences has requests come, wait, leave, time out, be refused by upstream, answered and
+// done at random, while the limits change. Against a model: never more than the runs are
+// let through, each in its order and at its time, and at last nothing is left. While a client
+// waits that has no place, no other gets two. HERMES_QUEUE_SEQUENCES has another number of them.
+func TestRandomSequences(t *testing.T) {
+	rounds := 3000
+	if testing.Short() {
+		rounds = 300
+	}
+	if s := os.Getenv("HERMES_QUEUE_SEQUENCES"); s != "" {
+		var err error
+		if rounds, err = strconv.Atoi(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	did := map[string]int{}
+	for round := range rounds {
+		r := rand.New(rand.NewPCG(seed, uint64(round)))
+		inScene(t, queue.Options{}, func(s *scene) {
+			q := &sequence{t: s.t, r: r, s: s, did: did, passed: map[string]int{},
+				m: model{runs: 1 + r.IntN(4), clients: map[byte]*modelClient{}}}
+			q.o = queue.Options{Runs: q.m.runs, Waiting: r.IntN(8)}
+			q.run(10 + round%100)
+		})
+		if t.Failed() {
+			t.Fatalf("round %d of seed %d", round, seed)
+		}
+	}
+	t.Log(did)
+	for _, what := range []string{"placed", "at once", "full", "made room", "timed out", "left", "done", "done in line", "refused", "refused for good", "answered", "paused out", "opened", "lowered", "raised"} {
+		if rounds >= 300 && did[what] == 0 {
+			t.Errorf("nothing was ever %s", what)
+		}
+	}
+}
+
+// sequence is a round of TestRandomSequences.
+type sequence struct {
+	t      *testing.T
+	r      *rand.Rand
+	s      *scene
+	o      queue.Options
+	m      model
+	all    []*modelTurn
+	passed map[string]int // how many places a client got while another waited that has none, by both
+	did    map[string]int
+}
+
+// model says what should be. It keeps no order: it looks for what is next.
+type model struct {
+	runs     int
+	clients  map[byte]*modelClient
+	stamp    int
+	waiting  []*modelTurn
+	held     []*modelTurn
+	refused  int // stamp
+	after    time.Duration
+	pause    time.Time // until then
+	requests [4]uint64
+	refusals uint64
+}
+
+type modelClient struct{ held, stamp int }
+
+type modelTurn struct {
+	name    string
+	since   time.Time
+	until   time.Time
+	queued  time.Time
+	waited  time.Duration
+	order   int // among those of its client
+	stamp   int
+	err     error
+	counted bool
+}
+
+func (u *modelTurn) client() byte { return u.name[0] }
+
+// client returns that with the name, which comes if it is not there.
+func (q *sequence) client(name byte) *modelClient {
+	if q.m.clients[name] == nil {
+		q.m.stamp++
+		q.m.clients[name] = &modelClient{stamp: q.m.stamp}
+	}
+	return q.m.clients[name]
+}
+
+// hold adds to the places of a client.
+func (q *sequence) hold(u *modelTurn, places int) {
+	q.m.stamp++
+	c := q.m.clients[u.client()]
+	c.held += places
+	c.stamp = q.m.stamp
+	if places < 0 {
+		q.m.held = slices.DeleteFunc(q.m.held, func(o *modelTurn) bool { return o == u })
+		for pair := range q.passed {
+			if pair[0] == u.client() {
+				delete(q.passed, pair)
+			}
+		}
+	} else {
+		q.m.held = append(q.m.held, u)
+	}
+}
+
+// gone forgets a client that neither runs nor waits.
+func (q *sequence) gone(name byte) {
+	waits := q.waitingOf(name) > 0
+	if !waits {
+		for pair := range q.passed {
+			if pair[0] == name {
+				delete(q.passed, pair)
+			}
+		}
+	}
+	if c := q.m.clients[name]; c != nil && c.held == 0 && !waits {
+		delete(q.m.clients, name)
+	}
+}
+
+func (q *sequence) waitingOf(name byte) int {
+	n := 0
+	for _, o := range q.m.waiting {
+		if o.client() == name {
+			n++
+		}
+	}
+	return n
+}
+
+// next returns whose turn it is.
+func next(waiting []*modelTurn, clients map[byte]*modelClient) *modelTurn {
+	return slices.MinFunc(waiting, func(a, b *modelTurn) int {
+		ca, cb := clients[a.client()], clients[b.client()]
+		return cmp.Or(cmp.Compare(ca.held, cb.held), cmp.Compare(ca.stamp, cb.stamp), cmp.Compare(a.order, b.order))
+	})
+}
+
+// order returns those that wait in the order in which they would be let through.
+func (q *sequence) order() []*modelTurn {
+	clients := map[byte]*modelClient{}
+	for name, c := range q.m.clients {
+		clients[name] = &modelClient{c.held, c.stamp}
+	}
+	stamp := q.m.stamp
+	waiting := slices.Clone(q.m.waiting)
+	var order []*modelTurn
+	for len(waiting) > 0 {
+		u := next(waiting, clients)
+		waiting = slices.DeleteFunc(waiting, func(o *modelTurn) bool { return o == u })
+		order = append(order, u)
+		stamp++
+		clients[u.client()].held++
+		clients[u.client()].stamp = stamp
+	}
+	return order
+}
+
+// place gives u a place.
+func (q *sequence) place(u *modelTurn) {
+	q.stopWaiting(u)
+	q.client(u.client())
+	q.hold(u, 1)
+	u.stamp = q.m.stamp
+	q.did["placed"]++
+	for name, c := range q.m.clients {
+		if name != u.client() && c.held == 0 && q.waitingOf(name) > 0 {
+			pair := string([]byte{name, u.client()})
+			if q.passed[pair]++; q.passed[pair] > 1 {
+				q.t.Errorf("%c got %d places while %c waited that has none", u.client(), q.passed[pair], name)
+			}
+		}
+	}
+	if q.m.refused != 0 {
+		q.m.pause = time.Now().Add(q.m.after)
+	}
+}
+
+func (q *sequence) stopWaiting(u *modelTurn) {
+	if i := slices.Index(q.m.waiting, u); i >= 0 {
+		q.m.waiting = slices.Delete(q.m.waiting, i, i+1)
+		u.waited += time.Since(u.queued)
+	}
+}
+
+func (q *sequence) open() bool { return len(q.m.held) < q.m.runs && q.m.pause.IsZero() }
+
+func (q *sequence) admit() {
+	for len(q.m.waiting) > 0 && q.open() {
+		q.place(next(q.m.waiting, q.m.clients))
+	}
+}
+
+func (q *sequence) count(u *modelTurn, o queue.Outcome) {
+	if !u.counted {
+		u.counted = true
+		q.m.requests[o]++
+	}
+}
+
+// end ends a turn that waits, with an error, or holds a place.
+func (q *sequence) end(u *modelTurn, o queue.Outcome, err error) {
+	if slices.Contains(q.m.held, u) {
+		q.hold(u, -1)
+		q.m.pause = time.Time{}
+		o = queue.Admitted
+	} else {
+		q.stopWaiting(u)
+		u.err = err
+	}
+	q.count(u, o)
+	q.gone(u.client())
+	q.admit()
+	q.forget()
+}
+
+// forget forgets a refusal if nothing runs, waits or pauses.
+func (q *sequence) forget() {
+	if len(q.m.held)+len(q.m.waiting) == 0 && q.m.pause.IsZero() {
+		q.m.refused = 0
+	}
+}
+
+func (q *sequence) run(steps int) {
+	for range steps {
+		q.step()
+		q.s.settle()
+		q.check()
+	}
+	for len(q.m.held)+len(q.m.waiting) > 0 {
+		q.sleep(time.Duration(q.r.Int64N(int64(2 * time.Second))))
+		for _, u := range slices.Clone(q.m.held) {
+			q.s.done(u.name)
+			q.end(u, queue.Admitted, nil)
+		}
+		q.s.settle()
+		q.check()
+	}
+	q.s.wantNothing()
+}
+
+func (q *sequence) step() {
+	pick := func(from []*modelTurn) *modelTurn {
+		if len(from) == 0 {
+			return nil
+		}
+		return from[q.r.IntN(len(from))]
+	}
+	held, waits := pick(q.m.held), pick(q.m.waiting)
+	switch n := q.r.IntN(20); {
+	case n < 7:
+		q.come()
+	case n < 9:
+		q.sleep(time.Duration(q.r.Int64N(int64(3 * time.Second))))
+	case n < 10:
+		q.sleep(time.Duration(q.r.Int64N(int64(time.Minute))))
+	case n < 13 && held != nil:
+		q.s.requests[held.name].turn.Done()
+		q.end(held, queue.Admitted, nil)
+		q.did["done"]++
+	case n < 15 && held != nil:
+		q.refuse(held)
+	case n < 17 && held != nil:
+		q.s.requests[held.name].turn.Answered()
+		q.count(held, queue.Admitted)
+		q.did["answered"]++
+		if held.stamp > q.m.refused {
+			if q.m.refused != 0 {
+				q.did["opened"]++
+			}
+			q.m.refused, q.m.pause = 0, time.Time{}
+			q.admit()
+		}
+	case n < 18 && waits != nil:
+		q.s.requests[waits.name].leave(errLeft)
+		q.end(waits, queue.Left, errLeft)
+		q.did["left"]++
+	case n < 19 && waits != nil:
+		go q.s.requests[waits.name].turn.Done()
+		q.end(waits, queue.Left, errAny)
+		q.did["done in line"]++
+	case n == 19:
+		q.configure()
+	}
+}
+
+var errLeft, errAny = errors.New("left"), errors.New("any")
+
+func (q *sequence) configure() {
+	q.o.Waiting = q.r.IntN(8)
+	runs := 1 + q.r.IntN(4)
+	q.o.Runs = runs
+	if q.r.IntN(2) == 0 || runs == q.m.runs {
+		return // the next one to come brings it
+	}
+	q.s.lines.Configure(backend, q.o)
+	q.setRuns()
+}
+
+func (q *sequence) setRuns() {
+	switch {
+	case q.o.Runs < len(q.m.held):
+		q.did["lowered"]++
+	case q.o.Runs > q.m.runs && len(q.m.waiting) > 0:
+		q.did["raised"]++
+	}
+	q.m.runs = q.o.Runs
+	q.admit()
+}
+
+// come has a request join the line.
+func (q *sequence) come() {
+	// Random nanoseconds have no two times be the same.
+	q.s.o = q.o
+	q.s.o.Wait = time.Duration(q.r.Int64N(int64(30 * time.Second)))
+	name := fmt.Sprintf("%c%d", 'a'+byte(q.r.IntN(5)), len(q.all))
+	now := time.Now()
+	u := &modelTurn{name: name, since: now, until: now.Add(q.s.o.Wait), queued: now, order: len(q.all)}
+	if q.o.Waiting == 0 {
+		u.until = now
+	}
+	q.all = append(q.all, u)
+	// Joins, and waits only then: the model first.
+	q.setRuns()
+	var want error
+	var victim *modelTurn
+	switch {
+	case len(q.m.waiting) == 0 && q.open():
+		q.client(u.client())
+		q.place(u)
+		q.did["at once"]++
+	case q.o.Waiting == 0 || len(q.m.waiting) > q.o.Waiting:
+		want = queue.ErrFull
+	case len(q.m.waiting) == q.o.Waiting:
+		if victim = q.victim(u.client()); victim == nil {
+			want = queue.ErrFull
+			break
+		}
+		q.did["made room"]++
+		q.end(victim, queue.Full, queue.ErrFull)
+		fallthrough
+	default:
+		q.client(u.client())
+		q.m.waiting = append(q.m.waiting, u)
+	}
+	if want != nil {
+		q.did["full"]++
+		q.count(u, queue.Full)
+	}
+	if err := q.s.join(name); err != want {
+		q.t.Errorf("%s: %v, not %v", name, err, want)
+	}
+	u.err = want
+}
+
+// victim returns who has to leave for a request of the client, if anybody.
+func (q *sequence) victim(name byte) *modelTurn {
+	mine := q.waitingOf(name)
+	var last *modelTurn
+	for _, o := range q.m.waiting {
+		switch n := q.waitingOf(o.client()); {
+		case n < mine+2:
+		case last == nil || n > q.waitingOf(last.client()):
+			last = o
+		case n == q.waitingOf(last.client()):
+			ca, cb := q.m.clients[o.client()], q.m.clients[last.client()]
+			if cmp.Or(cmp.Compare(ca.held, cb.held), cmp.Compare(ca.stamp, cb.stamp), cmp.Compare(o.order, last.order)) > 0 {
+				last = o
+			}
+		}
+	}
+	return last
+}
+
+// refuse has upstream refuse a request.
+func (q *sequence) refuse(u *modelTurn) {
+	after := time.Duration(q.r.Int64N(int64(6 * time.Second)))
+	if q.r.IntN(3) > 0 {
+		after = 0
+	}
+	ok := q.s.requests[u.name].turn.Refused(after)
+	after = max(after, time.Second)
+	q.m.refusals++
+	if ok != (time.Until(u.until) > after) {
+		q.t.Errorf("%s: refused: %v", u.name, ok)
+	}
+	if !ok {
+		u.stamp = 0
+		q.did["refused for good"]++
+		return
+	}
+	q.did["refused"]++
+	q.hold(u, -1)
+	u.queued = time.Now()
+	for _, o := range q.all {
+		u.order = min(u.order, o.order-1) // before all others
+	}
+	q.m.waiting = append(q.m.waiting, u)
+	q.m.refused, q.m.after, q.m.pause = q.m.stamp, after, time.Now().Add(after)
+	q.s.wait(u.name)
+}
+
+// sleep has time pass, and the model do what it brings.
+func (q *sequence) sleep(d time.Duration) {
+	end := time.Now().Add(d)
+	for {
+		first := end
+		var over *modelTurn
+		for _, u := range q.m.waiting {
+			if u.until.Before(first) {
+				first, over = u.until, u
+			}
+		}
+		if !q.m.pause.IsZero() && q.m.pause.Before(first) {
+			first, over = q.m.pause, nil
+		}
+		time.Sleep(time.Until(first))
+		synctest.Wait()
+		switch {
+		case over != nil:
+			q.end(over, queue.TimedOut, queue.ErrTimeout)
+			q.did["timed out"]++
+		case first.Before(end):
+			q.m.pause = time.Time{}
+			q.did["paused out"]++
+			q.admit()
+			q.forget()
+		default:
+			return
+		}
+		q.s.settle()
+		q.check()
+	}
+}
+
+// check compares all with the model.
+func (q *sequence) check() {
+	q.t.Helper()
+	var line []string
+	list := q.s.lines.List(time.Now())
+	for i, u := range q.order() {
+		line = append(line, u.name)
+		if i < len(list) && (list[i].Waited != u.waited+time.Since(u.queued) || !list[i].Since.Equal(u.since)) {
+			q.t.Errorf("%s: %+v, not %v", u.name, list[i], u.waited)
+		}
+	}
+	q.s.wantLine(strings.Join(line, " "))
+	for _, u := range q.all {
+		if q.s.requests[u.name] == nil {
+			continue
+		}
+		_, waits, err := q.s.state(u.name)
+		if waits != slices.Contains(q.m.waiting, u) || err != u.err && (u.err != errAny || err == nil) {
+			q.t.Errorf("%s: waits: %v, %v, not %v", u.name, waits, err, u.err)
+		}
+		if !waits && q.s.requests[u.name].turn.Waited() != u.waited {
+			q.t.Errorf("%s: waited %v, not %v", u.name, q.s.requests[u.name].turn.Waited(), u.waited)
+		}
+	}
+	got := q.s.lines.Stats()
+	if got.Running != len(q.m.held) || got.Waiting != len(q.m.waiting) || got.Requests != q.m.requests || got.Refused != q.m.refusals {
+		q.t.Errorf("%+v, not %d %d %d", got, len(q.m.waiting), len(q.m.held), q.m.requests)
+	}
+	if size := q.s.lines.Size(); len(q.m.held)+len(q.m.waiting) == 0 && q.m.pause.IsZero() && size != 0 ||
+		size > 1+len(q.m.clients) {
+		q.t.Errorf("%d lines and clients", size)
+	}
+	if q.t.Failed() {
+		q.t.FailNow()
+	}
+}

@@ -1,0 +1,132 @@
+package queue
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Outcome is what became of a request.
+type Outcome int
+
+// The outcomes.
+const (
+	// Admitted: it got a place, and upstream took it, or its turn ended with a place.
+	Admitted Outcome = iota
+	// Full: there was no room to wait.
+	Full
+	// TimedOut: it waited too long.
+	TimedOut
+	// Left: it was given up before it had a place.
+	Left
+	outcomes int = iota
+)
+
+// String returns the outcome's name, as metrics have it.
+func (o Outcome) String() string {
+	return [outcomes]string{"admitted", "full", "timeout", "left"}[o]
+}
+
+// bounds are the upper bounds of the buckets of Waits, in seconds.
+var bounds = [...]float64{0.1, 1, 5, 15, 30, 60, 120, 300}
+
+// Stats are the numbers of all lines. Those of requests are totals since the process began.
+type Stats struct {
+	// Waiting is how many requests wait now, Running how many have a place.
+	Waiting, Running int
+	// Requests counts requests by Outcome, each once: when upstream has taken it, or at its end.
+	Requests [outcomes]uint64
+	// Refused counts how often upstream has refused a request.
+	Refused uint64
+	// Waits are how long requests waited, of those that did.
+	Waits Waits
+}
+
+// Waits is a histogram of times.
+type Waits struct {
+	Count   uint64
+	Sum     time.Duration
+	Buckets map[float64]uint64 // how many took at most so many seconds
+}
+
+// totals are those of Stats.
+type totals struct {
+	requests [outcomes]uint64
+	refused  uint64
+	waits    [len(bounds) + 1]uint64
+	waited   time.Duration
+}
+
+// count counts t as o, if it is not counted yet.
+func (s *totals) count(t *Turn, o Outcome) {
+	if t.counted {
+		return
+	}
+	t.counted = true
+	s.requests[o]++
+	if t.ready == nil {
+		return
+	}
+	i, _ := slices.BinarySearch(bounds[:], t.waited.Seconds())
+	s.waits[i]++
+	s.waited += t.waited
+}
+
+// Stats returns the numbers of now.
+func (l *Lines) Stats() Stats {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := Stats{
+		Requests: l.total.requests,
+		Refused:  l.total.refused,
+		Waits:    Waits{Sum: l.total.waited, Buckets: make(map[float64]uint64, len(bounds))},
+	}
+	for _, n := range l.lines {
+		s.Waiting += n.waiting
+		s.Running += n.held
+	}
+	for i, waits := range l.total.waits {
+		s.Waits.Count += waits
+		if i < len(bounds) {
+			s.Waits.Buckets[bounds[i]] = s.Waits.Count
+		}
+	}
+	return s
+}
+
+// Waiting is a request that waits.
+type Waiting struct {
+	// Backend is the one of Join.
+	Backend string
+	// Label is that of Options.
+	Label string
+	// Since is when it joined the line, Waited how long it has waited since, without the times when
+	// upstream had it and refused it.
+	Since  time.Time
+	Waited time.Duration
+	// Before is how many requests come before it.
+	Before int
+}
+
+// List returns the requests that wait now, by backend and in the order in which it would be their
+// turn.
+func (l *Lines) List(now time.Time) []Waiting {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var list []Waiting
+	for _, n := range l.lines {
+		if n.changed {
+			n.count(now)
+		}
+		for _, c := range n.next {
+			for e := c.waiting.Front(); e != nil; e = e.Next() {
+				t := e.Value.(*Turn)
+				list = append(list, Waiting{n.backend, t.label, t.since, t.waitedAt(now), t.before})
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b Waiting) int {
+		return cmp.Or(cmp.Compare(a.Backend, b.Backend), cmp.Compare(a.Before, b.Before))
+	})
+	return list
+}

@@ -1,0 +1,204 @@
+package queue
+
+import (
+	"container/list"
+	"context"
+	"time"
+)
+
+// tellEvery is how long a request waits before it is told its place, and how often at most.
+const tellEvery = time.Second
+
+// countEvery is how long the places in line stay as they were counted, for each request that
+// waits, and up to tellEvery: they are counted all at once, and ten thousand of them once a second.
+const countEvery = 100 * time.Microsecond
+
+// Turn is a request's: it waits, has a place, or is over. Its methods are for the goroutine that
+// handles the request, but Done is for any.
+type Turn struct {
+	line   *line
+	client *client
+	label  string
+	since  time.Time
+	until  time.Time
+
+	// ready is closed when the turn no longer waits. It is nil if it never did, and set only by the
+	// goroutine of the request.
+	ready chan struct{}
+
+	// These are guarded by the mutex of Lines.
+	waits   *list.Element // in client.waiting, nil if it does not wait
+	placed  bool
+	over    bool
+	err     error // of Wait, if over
+	counted bool
+	stamp   uint64        // of its place; 0 if upstream has refused it and it keeps its place
+	queued  time.Time     // when it began to wait
+	waited  time.Duration // before that
+	before  int           // at the last count; -1 if it began to wait later
+}
+
+// Wait waits until the request has a place. tell, if not nil, is called in the same goroutine with
+// the number of requests before it: after a second, and then when that has changed. The
+// error is ErrTimeout, ErrFull (see Join), or the cause of the context's end; then the turn is
+// over.
+func (t *Turn) Wait(ctx context.Context, tell func(before int)) error {
+	if t.ready == nil {
+		return t.begin(ctx)
+	}
+	timeout := time.NewTimer(time.Until(t.until))
+	defer timeout.Stop()
+	var ticks <-chan time.Time
+	if tell != nil {
+		ticker := time.NewTicker(tellEvery)
+		defer ticker.Stop()
+		ticks = ticker.C
+	}
+	told := -1
+	for {
+		select {
+		case <-t.ready:
+			return t.begin(ctx)
+		case <-ctx.Done():
+			return t.leave(ctx)
+		case <-timeout.C:
+			t.finish(TimedOut, ErrTimeout)
+		case <-ticks:
+			if n := t.place(); n >= 0 && n != told {
+				told = n
+				tell(n)
+			}
+		}
+	}
+}
+
+// begin ends a Wait.
+func (t *Turn) begin(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return t.leave(ctx)
+	}
+	t.line.lines.mu.Lock()
+	defer t.line.lines.mu.Unlock()
+	return t.err
+}
+
+// leave ends the turn with its context.
+func (t *Turn) leave(ctx context.Context) error {
+	t.finish(Left, errOver)
+	return context.Cause(ctx)
+}
+
+// finish ends the turn. It may have got a place just now.
+func (t *Turn) finish(o Outcome, err error) {
+	t.line.lines.mu.Lock()
+	defer t.line.lines.mu.Unlock()
+	t.end(o, err, time.Now())
+}
+
+// place returns how many requests come before t, while it waits, -1 if that is not known.
+func (t *Turn) place() int {
+	n := t.line
+	n.lines.mu.Lock()
+	defer n.lines.mu.Unlock()
+	now := time.Now()
+	if n.changed && now.Sub(n.counted) >= min(time.Duration(n.waiting)*countEvery, tellEvery) {
+		n.count(now)
+	}
+	return t.before
+}
+
+// Refused says that upstream has refused the request for the time after, a second at least, because
+// it is at its own limit. The turn gives its place back, and waits again as the first of its
+// client for what is left of its time. It returns false if that is not longer than after: then it
+// keeps its place.
+//
+// Nobody is let through until after has passed or a place comes free. Then one is, and the next
+// one when that has passed once more or a place comes free, until one of them is Answered.
+func (t *Turn) Refused(after time.Duration) bool {
+	n := t.line
+	n.lines.mu.Lock()
+	defer n.lines.mu.Unlock()
+	if !t.placed {
+		return false
+	}
+	n.lines.total.refused++
+	now := time.Now()
+	after = max(after, minPause)
+	if t.until.Sub(now) <= after {
+		t.stamp = 0
+		return false
+	}
+	n.release(t)
+	n.enqueue(t, true, now)
+	n.refuse(after, now)
+	return true
+}
+
+// Answered says that upstream has taken the request.
+func (t *Turn) Answered() {
+	n := t.line
+	n.lines.mu.Lock()
+	defer n.lines.mu.Unlock()
+	if !t.placed {
+		return
+	}
+	n.lines.total.count(t, Admitted)
+	if t.stamp > n.refused { // let through after the last refusal, if there was one
+		n.refused = 0
+		n.paused = false
+		n.admit(time.Now())
+	}
+}
+
+// Waited returns how long the request has waited.
+func (t *Turn) Waited() time.Duration {
+	t.line.lines.mu.Lock()
+	defer t.line.lines.mu.Unlock()
+	return t.waitedAt(time.Now())
+}
+
+func (t *Turn) waitedAt(now time.Time) time.Duration {
+	if t.waits == nil {
+		return t.waited
+	}
+	return t.waited + now.Sub(t.queued)
+}
+
+// Err returns why the turn is over: ErrTimeout, ErrFull, or another error. It is nil before.
+func (t *Turn) Err() error {
+	t.line.lines.mu.Lock()
+	defer t.line.lines.mu.Unlock()
+	return t.err
+}
+
+// Done ends the turn: its place is another's, or it leaves the line. It may be called again.
+func (t *Turn) Done() {
+	t.line.lines.mu.Lock()
+	defer t.line.lines.mu.Unlock()
+	o := Left
+	if t.placed {
+		o = Admitted
+	}
+	t.end(o, errOver, time.Now())
+}
+
+// end ends the turn if it is not over. A place that it had is the next one's, also while the line
+// pauses: upstream has one more as well.
+func (t *Turn) end(o Outcome, err error, now time.Time) {
+	if t.over {
+		return
+	}
+	n := t.line
+	t.over, t.err = true, err
+	if t.placed {
+		n.release(t)
+		n.paused = false
+	} else {
+		n.dequeue(t, now)
+		n.forgetClient(t.client)
+		close(t.ready)
+	}
+	n.lines.total.count(t, o)
+	n.admit(now)
+	n.forget()
+}

@@ -1,0 +1,38 @@
+package agentapi
+
+import (
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
+)
+
+// Refuse writes the last events of a stream to which upstream has sent nothing, because its
+// request got an error with the message, a JSON string, and the code instead. A stream that is
+// none of a session is one of /v1/responses.
+func (s *Stream) Refuse(out *sse.Writer, message []byte, code string) {
+	quoted := string(jsonspan.Truncate(jsonspan.Quote(code), contract.MaxMessage))
+	text := string(jsonspan.Truncate(message, contract.MaxMessage))
+	out.BeginOwn()
+	if s.kind == kindSession {
+		out.Bytes = s.appendFailure(out.Bytes, "error", `"message": `+text+`, "code": `+quoted+`, `)
+		out.Bytes = s.appendEvent(out.Bytes, "done", "")
+	} else {
+		s.kind, s.named = kindResponses, true
+		// Strict clients accept no other codes for a failure that is not the client's fault, so
+		// that the code has a member of its own.
+		answer := "server_error"
+		if isRateLimit[code] {
+			answer = "rate_limit_exceeded"
+		}
+		failed := `{"code":"` + answer + `","message":` + text + `,"hermes_code":` + quoted + `}`
+		response := withMember(s.leastResponse(), "error", failed)
+		out.Bytes = s.appendFailure(out.Bytes, "response.failed", `,"response":`+string(response)+`,"sequence_number":0`)
+	}
+	s.code, s.failedByUs = contract.CodeAgentError, true
+	s.end()
+}
+
+// isRateLimit has the codes that say that the request may be sent again later.
+var isRateLimit = map[string]bool{
+	"rate_limit_exceeded": true, contract.CodeQueueFull: true, contract.CodeQueueTimeout: true,
+}

@@ -1,0 +1,75 @@
+package rewrite
+
+import (
+	"regexp"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+)
+
+// MaxRunAnswer is the number of bytes of an answer to POST /v1/runs or to GET /v1/runs/{id} that
+// are looked at. Hermes' answer to the POST has 83, and its status begins with what the run does,
+// before the output and what waits for approval.
+const MaxRunAnswer = 16 << 10
+
+// RunStatusOfPath returns the id in a path that ends in /v1/runs/{id}, a GET of which asks for the
+// status of a run, or "" for any other path.
+func RunStatusOfPath(path string) string { return idIn(path, "/v1/runs", "") }
+
+// runID is the form of the id of a run, as much of it as matters in a path.
+var runID = regexp.MustCompile(`^[\w-]{1,128}$`)
+
+// BegunRun returns the id of the run that body, the whole answer to POST /v1/runs, says has begun,
+// or "" if it names none, or is larger than MaxRunAnswer.
+func BegunRun(body []byte) string {
+	if len(body) > MaxRunAnswer || !jsonspan.Valid(body) {
+		return ""
+	}
+	id := jsonspan.Unquote(string(jsonspan.StringAt(body, memberOf(body, "run_id"))))
+	if !runID.MatchString(id) {
+		return ""
+	}
+	return id
+}
+
+// RunState is what upstream says of a run.
+type RunState uint8
+
+// The values of RunState.
+const (
+	RunUnknown RunState = iota // nothing
+	RunGoesOn
+	RunOver
+)
+
+// runStates are the statuses of runs: those of Hermes 0.13 to 0.22, with the end that 0.21 has added
+// (interrupted), and another spelling. A run that is being stopped still has its thread.
+var runStates = map[string]RunState{
+	"queued": RunGoesOn, "running": RunGoesOn, "waiting_for_approval": RunGoesOn, "stopping": RunGoesOn,
+	"completed": RunOver, "failed": RunOver, "cancelled": RunOver, "canceled": RunOver, "interrupted": RunOver,
+}
+
+// StateOfRun returns what body, the first MaxRunAnswer bytes of the answer to GET /v1/runs/{id}, says
+// of the run. One that upstream does not know any more is over.
+func StateOfRun(body []byte) RunState {
+	if code := stringAt(body, jsonspan.MemberOf(body, memberOf(body, "error"), "code")); code == "run_not_found" {
+		return RunOver
+	}
+	return runStates[stringAt(body, memberOf(body, "status"))]
+}
+
+// memberOf returns the value of the member with the name in the object that body begins with.
+func memberOf(body []byte, name string) jsonspan.Span {
+	return jsonspan.MemberOf(body, jsonspan.Span{From: jsonspan.SkipSpace(body, 0), To: len(body)}, name)
+}
+
+// stringAt returns the text of the string at v, "" if there is none or it may go on after body.
+func stringAt(body []byte, v jsonspan.Span) string {
+	if v.IsCut(body) {
+		return ""
+	}
+	return jsonspan.Unquote(string(jsonspan.StringAt(body, v)))
+}
+
+// ShowedEndOfRun reports whether the stream is that of the events of a run and upstream has sent the
+// last one: the run is over, whatever else ends the stream.
+func (s *Stream) ShowedEndOfRun() bool { return s.other != nil && s.other.ShowedEndOfRun() }
