@@ -150,7 +150,7 @@ func TestLyingUpstream(t *testing.T) {
 	}
 }
 
-// TestOneThatIsAlwaysRefused holds up nobody for good: the others are served, although upstream says that
+// TestOneThatIsAlwaysRefused holds up no other client for good: they are served, although upstream says that
 // it is full each time that it asks.
 func TestOneThatIsAlwaysRefused(t *testing.T) {
 	p := newPlace(t, 10, "runs 2", "wait 1h")
@@ -158,7 +158,7 @@ func TestOneThatIsAlwaysRefused(t *testing.T) {
 	lie := p.ask(chat, "key-1", "lie")
 	lie.says("Waiting in line")
 	for i := range 6 {
-		p.ask(chat, fmt.Sprintf("key-%d", i%3), fmt.Sprintf("hello-%d", i)).good(chat)
+		p.ask(chat, fmt.Sprintf("other-%d", i%3), fmt.Sprintf("hello-%d", i)).good(chat)
 	}
 	p.leaves(lie)
 	p.free(2)
