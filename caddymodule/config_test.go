@@ -29,7 +29,7 @@ func parseConfig(t *testing.T, config []byte) *caddy.Config {
 }
 
 // parseConfigIn is parseConfig with the directory of the storage.
-func parseConfigIn(t *testing.T, config []byte, dir string) *caddy.Config {
+func parseConfigIn(t testing.TB, config []byte, dir string) *caddy.Config {
 	t.Helper()
 	var c caddy.Config
 	if err := caddy.StrictUnmarshalJSON(config, &c); err != nil {
@@ -48,7 +48,7 @@ func parseConfigIn(t *testing.T, config []byte, dir string) *caddy.Config {
 }
 
 // provisionServer provisions a configuration with the server s, and storage in dir.
-func provisionServer(t *testing.T, config []byte, dir string) (caddy.Context, *caddyhttp.Server) {
+func provisionServer(t testing.TB, config []byte, dir string) (caddy.Context, *caddyhttp.Server) {
 	t.Helper()
 	ctx, err := caddy.ProvisionContext(parseConfigIn(t, config, dir))
 	if err != nil {

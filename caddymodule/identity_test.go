@@ -230,6 +230,10 @@ func TestNamesOfUsers(t *testing.T) {
 		}
 		values[got[0]] = name
 	}
+	hashed := s.post(identityChat, chatOfUser, "X-User: two words").of("X-Hermes-Session-Key")[0]
+	if got := s.post(identityChat, chatOfUser, "X-User: "+hashed).of("X-Hermes-Session-Key"); slices.Contains(got, hashed) {
+		t.Errorf("who is called %s is taken for another", hashed)
+	}
 	for _, plain := range []string{"alice", "6f1c2a9e-5f0b-4d55-9c1e-0a2b3c4d5e6f"} {
 		if values[plain] != plain {
 			t.Errorf("%s is hashed", plain)

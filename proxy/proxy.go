@@ -129,7 +129,7 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, next func(http.Res
 	// Contract section 3, second rule of "false stop".
 	x.muted = healed.Diagnostic && up.Header.Get(SessionIDHeader) != ""
 	x.noStream = healed.Asked == rewrite.AskedWhole
-	if queued && !x.join(healed.Asked, up) {
+	if queued && !x.join(healed.Asked) {
 		return nil
 	}
 	if x.line != nil {
@@ -138,7 +138,9 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, next func(http.Res
 		if !x.wait(ctx) {
 			return nil
 		}
-		up = up.WithContext(x.tries(ctx))
+		if p.o.Try != nil {
+			up = up.WithContext(x.tries(ctx))
+		}
 	}
 	if !x.requestRead() {
 		return nil

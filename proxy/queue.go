@@ -27,11 +27,10 @@ type line struct {
 	turn    *queue.Turn
 	stream  bool            // the client asks for a stream: it is told that it waits
 	waiting rewrite.Waiting // writes what it is told
-	header  http.Header     // the handler's own, as each try begins
-	request http.Request
-	url     url.URL
-	refused bool // upstream has refused the request, which waits again
-	kept    bool // the run that the request has begun keeps its place
+	header  http.Header     // the handler's own, as each try begins, if the client has been told; else the inner writer's
+	url     url.URL         // of the request
+	refused bool            // upstream has refused the request, which waits again
+	kept    bool            // the run that the request has begun keeps its place
 }
 
 // retryAfter is how long a client is asked to stay away that got no place in line.
@@ -43,7 +42,7 @@ const drainWait = 100 * time.Millisecond
 
 // join puts the request in line. It returns false if there is no room to wait:
 // then the request has been answered.
-func (x *exchange) join(asked rewrite.Asked, up *http.Request) bool {
+func (x *exchange) join(asked rewrite.Asked) bool {
 	turn, err := x.o.Turn(x.r)
 	x.mu.Lock()
 	defer x.unlock()
@@ -55,9 +54,8 @@ func (x *exchange) join(asked rewrite.Asked, up *http.Request) bool {
 		p := x.params()
 		x.line = &line{
 			turn: turn, waiting: rewrite.NewWaiting(&x.o.Rewrite, &p), stream: p.SessionID != "" || asked == rewrite.AskedStream && (x.chat || p.Responses),
-			header: x.header.Clone(), request: *up, url: *up.URL,
+			url: *x.r.URL,
 		}
-		x.line.request.Header = up.Header.Clone()
 	}
 	return true
 }
@@ -164,6 +162,7 @@ func (x *exchange) tell(before int) {
 func (x *exchange) beginTold() {
 	x.status, x.flushed, x.times.told = http.StatusOK, true, true
 	h := x.w.Header()
+	x.line.header = h.Clone()
 	h.Set("Content-Type", "text/event-stream")
 	dressStream(h)
 	if x.o.Observer != nil {
@@ -220,7 +219,11 @@ func (x *exchange) tryAgain() bool {
 		return false
 	}
 	x.answer = nil
-	head.Copy(x.header, l.header)
+	before := l.header
+	if !x.committed {
+		before = x.w.Header()
+	}
+	head.Copy(x.header, before)
 	x.reach.dialed.Store(false)
 	x.reach.connected.Store(false)
 	return true
@@ -236,12 +239,10 @@ func (x *exchange) tries(ctx context.Context) context.Context {
 
 // again returns the request for the next try: that of the first.
 func (x *exchange) again(ctx context.Context) *http.Request {
-	l := x.line
-	up := l.request.WithContext(x.tries(ctx))
-	up.Header = l.request.Header.Clone()
-	if *up.URL != l.url { // handlers have changed it in place
-		*up.URL = l.url
+	if l := x.line; *x.r.URL != l.url { // handlers have changed it in place
+		*x.r.URL = l.url
 	}
+	up := upstreamRequest(x.tries(ctx), x.r)
 	x.body.Rewind(up)
 	return up
 }

@@ -280,9 +280,9 @@ func TestNoPlace(t *testing.T) {
 	const message = `"the agent was busy for as long as the request could wait; send the request again later"`
 	for _, c := range []struct{ name, path, want string }{
 		{"chat", chatPath, errorOf(chatError, message)},
-		{"session", sessionPath, `event: error` + "\n" + `data: {"message": ` + message + `, "session_id": "s1", "seq": 1, "ts": 946684800}` + "\n\n" +
+		{"session", sessionPath, `event: error` + "\n" + `data: {"message": ` + message + `, "code": "queue_timeout", "session_id": "s1", "seq": 1, "ts": 946684800}` + "\n\n" +
 			`event: done` + "\n" + `data: {"session_id": "s1", "seq": 2, "ts": 946684800}` + "\n\n"},
-		{"response", responsesPath, "event: response.failed\n" + `data: {"type":"response.failed","response":{"id":"resp_","object":"response","status":"failed","created_at":946684800,"model":"hermes-agent","output":[],"error":{"code":"rate_limit_exceeded","message":` + message + `}},"sequence_number":0}` + "\n\n"},
+		{"response", responsesPath, "event: response.failed\n" + `data: {"type":"response.failed","response":{"id":"resp_","object":"response","status":"failed","created_at":946684800,"model":"hermes-agent","output":[],"error":{"code":"rate_limit_exceeded","message":` + message + `,"hermes_code":"queue_timeout"}},"sequence_number":0}` + "\n\n"},
 	} {
 		bubble(t, "timeout of a stream: "+c.name, func(t *testing.T) {
 			x := waits(t, 1, path(c.path), header(proxy.ProgressHeader, "off"))
@@ -448,6 +448,27 @@ func TestWaitedAnswersThatAreNoStreams(t *testing.T) {
 			equal(t, x.result().Outcome, "agent_error", "outcome")
 			equal(t, x.result().Status, 200, "status")
 			x.wantFree()
+		})
+	}
+}
+
+// TestEmptyStreamsAfterTheWait: a response without an event has its last one all the same.
+func TestEmptyStreamsAfterTheWait(t *testing.T) {
+	for name, path1 := range map[string]string{"chat": chatPath, "session": sessionPath, "response": responsesPath} {
+		bubble(t, name, func(t *testing.T) {
+			x := waits(t, 1, path(path1), header(proxy.ProgressHeader, "off"))
+			advance(time.Second)
+			x.goesOn()
+			x.stream()
+			x.write(": ping\n\n")
+			x.ret(nil).wantSwallowed(t)
+			for _, want := range map[string][]string{
+				"chat": {`"code":"upstream_incomplete"`, done}, "session": {"event: error", "event: done"},
+				"response": {"event: response.failed", `"code":"server_error"`, `"hermes_code":"upstream_incomplete"`},
+			}[name] {
+				equal(t, strings.Contains(x.rec.body.String(), want), true, want)
+			}
+			equal(t, x.result().Outcome, "upstream_incomplete", "outcome")
 		})
 	}
 }

@@ -26,13 +26,11 @@ type followed struct {
 
 // follow follows the answer that is about to pass, if it may say something of a run.
 func (x *exchange) follow() {
-	path, isJSON := x.r.URL.Path, head.MediaType(x.header) == "application/json" && !head.IsEncoded(x.header)
-	switch {
-	case !isJSON:
-	case x.r.Method == http.MethodPost && x.status/100 == 2 && x.line != nil && x.o.RunBegan != nil && rewrite.IsRunsPath(path):
-		x.followed = &followed{begins: true}
-	case x.r.Method == http.MethodGet && x.o.RunOver != nil && rewrite.RunStatusOfPath(path) != "":
-		x.followed = new(followed)
+	path := x.r.URL.Path
+	begins := x.line != nil && x.o.RunBegan != nil && rewrite.IsRunsPath(path) && x.status/100 == 2
+	tells := x.o.RunOver != nil && x.r.Method == http.MethodGet && rewrite.RunStatusOfPath(path) != ""
+	if (begins || tells) && head.MediaType(x.header) == "application/json" && !head.IsEncoded(x.header) {
+		x.followed = &followed{begins: begins}
 	}
 }
 

@@ -19,6 +19,7 @@ type stream struct {
 	x        *exchange
 	engine   *rewrite.Stream
 	upstream string // that answers
+	waited   bool   // the client has waited, and was told so: the header has left before
 	raw      bool   // the AnswerObserver gets all bytes
 	early    []byte // that it will get once it observes the stream
 	out      []byte // room for what leaves
@@ -31,9 +32,9 @@ const maxRoom = 64 << 10
 
 // newStream returns a stream for the exchange.
 func newStream(x *exchange) *stream {
-	s := &stream{x: x, upstream: x.upstream(), raw: x.o.ObserveRaw && x.o.Observer != nil}
+	s := &stream{x: x, upstream: x.upstream(), waited: x.committed, raw: x.o.ObserveRaw && x.o.Observer != nil}
 	p := x.params()
-	p.ID, p.Usage, p.Continues = newID, x.o.Usage(s.upstream), x.committed
+	p.ID, p.Usage, p.Continues = newID, x.o.Usage(s.upstream), s.waited
 	if x.o.Observer != nil {
 		p.OnTool = s.observeTool
 	}
@@ -68,7 +69,7 @@ func newID() string {
 // begin begins the answer.
 func (s *stream) begin() {
 	x := s.x
-	if !x.committed {
+	if !s.waited {
 		dressStream(x.w.Header())
 	}
 	s.observe()
@@ -102,7 +103,7 @@ func (s *stream) enter() {
 		p = phaseFinished
 	case s.engine.Active():
 		p = phaseStreaming
-	case s.engine.Guarded():
+	case s.engine.Guarded(), s.waited:
 		p = phaseOther
 	}
 	s.x.times.phase = p
@@ -204,6 +205,10 @@ func (s *stream) cut(cause rewrite.Cause) {
 	}
 	x.moveDeadline(time.Time{})
 	out := s.engine.Finish(nil, cause)
+	if s.waited && !s.engine.Guarded() && s.engine.Frames() == 0 { // it was to be a response
+		x.refuseTold(cause.Code(), rewrite.AppendError(nil, cause.Code(), rewrite.Message(cause.Code())))
+		return
+	}
 	if s.engine.Active() && !x.committed && s.engine.Frames() == 0 {
 		x.sendCause(cause)
 	} else {
@@ -213,7 +218,7 @@ func (s *stream) cut(cause rewrite.Cause) {
 
 func (s *stream) end(cause rewrite.Cause) bool {
 	s.cut(cause)
-	return s.engine.Guarded()
+	return s.engine.Guarded() || s.x.code != ""
 }
 
 func (s *stream) report(res *Result) bool {

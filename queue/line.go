@@ -105,7 +105,6 @@ func (l *Lines) Join(backend string, o Options, id Client) (*Turn, error) {
 		return t, nil
 	}
 	if o.Wait <= 0 || n.waiting >= o.Waiting && !n.makeRoom(id, o.Waiting, now) {
-		n.forget()
 		l.total.requests[Full]++
 		return nil, ErrFull
 	}
@@ -219,23 +218,15 @@ func (n *line) pause(now time.Time) {
 	n.timer.Reset(n.after)
 }
 
-// resume ends a pause.
-func (n *line) resume() {
-	if n.paused {
-		n.paused = false
-		n.timer.Stop()
-	}
-}
-
 // pauseOver is called when a pause should be over.
 func (n *line) pauseOver() {
 	n.lines.mu.Lock()
 	defer n.lines.mu.Unlock()
 	now := time.Now()
-	if !n.paused || now.Before(n.until) { // another has begun
+	if !n.paused || now.Before(n.until) { // it was over before, or another has begun
 		return
 	}
-	n.resume()
+	n.paused = false
 	n.admit(now)
 	n.forget()
 }

@@ -140,6 +140,27 @@ func TestWaited(t *testing.T) {
 	})
 }
 
+// A turn that is over says nothing more.
+func TestOver(t *testing.T) {
+	inScene(t, options(8), func(s *scene) {
+		s.come("a1 b1")
+		s.refuse("b1", time.Second)
+		s.come("c1 d1")
+		s.sleep(time.Second)
+		s.done("b1") // without an answer
+		s.wantPlaced("a1 b1 b1 c1")
+		s.answered("b1")
+		s.wantPlaced("")
+		if s.requests["b1"].turn.Refused(0) {
+			t.Error("it may wait")
+		}
+		if got := s.lines.Stats(); got.Waiting != 1 || got.Running != 2 || got.Refused != 1 {
+			t.Errorf("%+v", got)
+		}
+		s.wantNothing()
+	})
+}
+
 // What is left of the wait is that of all waits.
 func TestTimeoutAfterRefused(t *testing.T) {
 	inScene(t, options(1), func(s *scene) {

@@ -62,7 +62,7 @@ func (t *Turn) Wait(ctx context.Context, tell func(before int)) error {
 		case <-ctx.Done():
 			return t.leave(ctx)
 		case <-timeout.C:
-			t.timeOut() // or it has just got its place
+			t.finish(TimedOut, ErrTimeout)
 		case <-ticks:
 			if n := t.place(); n >= 0 && n != told {
 				told = n
@@ -84,29 +84,22 @@ func (t *Turn) begin(ctx context.Context) error {
 
 // leave ends the turn with its context.
 func (t *Turn) leave(ctx context.Context) error {
-	t.line.lines.mu.Lock()
-	defer t.line.lines.mu.Unlock()
-	t.end(Left, errOver, time.Now())
+	t.finish(Left, errOver)
 	return context.Cause(ctx)
 }
 
-// timeOut ends the turn if it still waits.
-func (t *Turn) timeOut() {
+// finish ends the turn. It may have got a place just now.
+func (t *Turn) finish(o Outcome, err error) {
 	t.line.lines.mu.Lock()
 	defer t.line.lines.mu.Unlock()
-	if t.waits != nil {
-		t.end(TimedOut, ErrTimeout, time.Now())
-	}
+	t.end(o, err, time.Now())
 }
 
-// place returns how many requests come before t, -1 if that is not known.
+// place returns how many requests come before t, while it waits, -1 if that is not known.
 func (t *Turn) place() int {
 	n := t.line
 	n.lines.mu.Lock()
 	defer n.lines.mu.Unlock()
-	if t.waits == nil {
-		return -1
-	}
 	now := time.Now()
 	if n.changed && now.Sub(n.counted) >= min(time.Duration(n.waiting)*countEvery, tellEvery) {
 		n.count(now)
@@ -152,7 +145,7 @@ func (t *Turn) Answered() {
 	n.lines.total.count(t, Admitted)
 	if t.stamp > n.refused { // let through after the last refusal, if there was one
 		n.refused = 0
-		n.resume()
+		n.paused = false
 		n.admit(time.Now())
 	}
 }
@@ -199,7 +192,7 @@ func (t *Turn) end(o Outcome, err error, now time.Time) {
 	t.over, t.err = true, err
 	if t.placed {
 		n.release(t)
-		n.resume()
+		n.paused = false
 	} else {
 		n.dequeue(t, now)
 		n.forgetClient(t.client)

@@ -2,11 +2,12 @@ package rewrite
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 	"time"
 
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chat"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/encode"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
@@ -37,9 +38,9 @@ func (w Waiting) Status(dst []byte, text string) []byte {
 	case w.p.Active && form == ProgressOff:
 		return dst
 	case w.p.Responses, w.p.Active && form == ProgressComment:
-		return append(append(dst, ": "+encode.StatusEvent+" "...), data...)
+		return append(append(dst, ": "+chat.StatusEvent+" "...), data...)
 	}
-	event := append([]byte("event: "+encode.StatusEvent+"\ndata: "), data...)
+	event := append([]byte("event: "+chat.StatusEvent+"\ndata: "), data...)
 	return New(w.o, w.p).Feed(dst, event, time.Time{})
 }
 
@@ -100,7 +101,8 @@ func errorIn(body []byte) (object, message []byte) {
 	return at.Of(body), jsonspan.StringAt(body, jsonspan.MemberOf(body, at, "message"))
 }
 
-// codeIn returns the code of the error object, "" if it has none.
+// codeIn returns the code of the error object, or that of an agent that gives none.
 func codeIn(object []byte) string {
-	return jsonspan.Unquote(string(jsonspan.StringAt(object, jsonspan.MemberOf(object, jsonspan.Span{To: len(object)}, "code"))))
+	code := jsonspan.StringAt(object, jsonspan.MemberOf(object, jsonspan.Span{To: len(object)}, "code"))
+	return cmp.Or(jsonspan.Unquote(string(code)), contract.CodeAgentError)
 }

@@ -74,7 +74,7 @@ func TestSchemaAllowsWhatAdapts(t *testing.T) {
 		if err := whole.Validate(config); err != nil {
 			t.Errorf("%s: %v", file, err)
 		}
-		for _, name := range []string{"hermes", "hermes_resume"} {
+		for _, name := range []string{"hermes", "hermes_resume", "hermes_queue"} {
 			for _, h := range handlersIn(config, name) {
 				seen[name]++
 				if err := s.At(t, "/$defs/"+name).Validate(h); err != nil {
@@ -88,7 +88,7 @@ func TestSchemaAllowsWhatAdapts(t *testing.T) {
 			}
 		}
 	}
-	if seen["hermes"] < 30 || seen["hermes_resume"] < 2 {
+	if seen["hermes"] < 30 || seen["hermes_resume"] < 2 || seen["hermes_queue"] < 2 {
 		t.Errorf("handlers %v", seen)
 	}
 }
@@ -101,6 +101,7 @@ type property struct {
 	Type    string
 	Enum    []string
 	Ref     string `json:"$ref"`
+	Pattern string
 	Default any
 	Minimum int64
 	Maximum int64
@@ -125,7 +126,7 @@ func TestSchemaAgreesWithTheHandler(t *testing.T) {
 	seed := harness.Seed(t, seedVariable)
 	s := schema.Load(t, "config.json")
 	c := sidecarOf(t)
-	for _, handler := range []string{"hermes", "hermes_resume"} {
+	for _, handler := range []string{"hermes", "hermes_resume", "hermes_queue"} {
 		r := randomValues{rand.New(rand.NewPCG(seed, seed)), t.TempDir()}
 		validator := s.At(t, "/$defs/"+handler)
 		properties := propertiesOf(t, handler)
@@ -175,7 +176,7 @@ func TestSchemaAgreesWithTheHandler(t *testing.T) {
 // TestDefaultsOfTheSchemaAreAllowed by the schema and by the sidecar, all at once.
 func TestDefaultsOfTheSchemaAreAllowed(t *testing.T) {
 	s, c := schema.Load(t, "config.json"), sidecarOf(t)
-	for _, handler := range []string{"hermes", "hermes_resume"} {
+	for handler, least := range map[string]int{"hermes": 6, "hermes_resume": 6, "hermes_queue": 3} {
 		members, object := map[string]string{}, map[string]any{"handler": handler}
 		for name, p := range propertiesOf(t, handler) {
 			if p.Default == nil {
@@ -187,7 +188,7 @@ func TestDefaultsOfTheSchemaAreAllowed(t *testing.T) {
 			}
 			members[name], object[name] = string(b), p.Default
 		}
-		if err := s.At(t, "").Validate(object); err != nil || len(members) < 6 {
+		if err := s.At(t, "").Validate(object); err != nil || len(members) < least {
 			t.Errorf("%v: %v", members, err)
 		}
 		if says := c.refuses(members, handler); says != "" {
@@ -299,6 +300,11 @@ func (r randomValues) of(p property) (values []string) {
 		add("{}", "true", `"reply"`, `{"reply": true}`, `{"link": "https://a.example/approve", "text": true}`, `{"link": "http://127.0.0.1:8080/", "reply": true, "by": "{http.auth.user.id}"}`,
 			`{"link": "a.example"}`, `{"link": "ftp://a.example"}`, `{"link": "https://a.example/?a=b"}`, `{"link": "https://a.example/#a"}`, `{"link": "https://u:p@a.example"}`, `{"link": 5}`,
 			`{"text": true}`, `{"text": true, "reply": true}`, `{"reply": false}`, `{"link": "https://[::1]"}`, `{"reply": "on"}`, `{"by": "{a}"}`, `{"reply": true, "by": "alice"}`, `{"links": "https://a.example"}`)
+	case p.Pattern != "": // a text with placeholders
+		add(`"{http.auth.user.id}"`, `"a {b} c"`, `"{}"`, `"alice"`, `"}{"`, `"{"`, `"{a"`, `"}{}"`, "5", "true", "{}", `["{a}"]`)
+	case p.Ref == "#/$defs/identity":
+		add("{}", "true", `"{a}"`, `{"header": "{http.auth.user.id}"}`, `{"session": "a.{b}", "prompt": "{c}", "header": "{d}"}`, `{"header": "alice"}`, `{"prompt": "}{"}`, `{"session": 5}`,
+			`{"header": "{a}", "session": "alice"}`, `{"by": "{a}"}`, `{"header": ["{a}"]}`)
 	case p.Type == "array":
 		add(`["{http.request.uuid}"]`, `["a", "{b}c", ""]`, `["a"]`, `[""]`, `["}{"]`, `[5]`, `["{a}", 5]`, `"{a}"`, "{}", "true")
 	case p.Type == "object":

@@ -41,6 +41,12 @@ type listing struct {
 		Seconds                            float64
 		Ended                              time.Time
 	}
+	Waiting []struct {
+		Path   string
+		Since  time.Time
+		Waited float64 `json:"waited_seconds"`
+		Place  int
+	}
 }
 
 func (w *watched) list() (l listing) {
@@ -67,7 +73,7 @@ func TestAdminListsStreams(t *testing.T) {
 		}
 	})
 	w := watch(t, up, "", "hermes")
-	if l := w.list(); l.Open == nil || l.Ended == nil || len(l.Open)+len(l.Ended) != 0 {
+	if l := w.list(); l.Open == nil || l.Ended == nil || l.Waiting == nil || len(l.Open)+len(l.Ended)+len(l.Waiting) != 0 {
 		t.Fatalf("at the beginning: %+v", l)
 	}
 	live := w.Chat()

@@ -30,7 +30,7 @@ var deployed = harness.Path("deploy/observability")
 func exposed(t *testing.T) metrics.Families {
 	t.Helper()
 	scripts := everyKind(t)
-	w := watch(t, upstream.New(t, scripts.Play), "", "hermes_resume\n\thermes")
+	w := watch(t, upstream.New(t, scripts.Play), "", "hermes_resume\n\thermes_queue\n\thermes")
 	playAll(w, scripts)
 	all := w.scrape()
 	maps.DeleteFunc(all, func(name string, _ *dto.MetricFamily) bool {
@@ -261,7 +261,7 @@ func TestPromtool(t *testing.T) {
 func TestPrometheusAnswersThePanels(t *testing.T) {
 	prometheus := harness.Program(t, "HERMES_PROMETHEUS", "prometheus")
 	scripts := everyKind(t)
-	w := watch(t, upstream.New(t, scripts.Play), "", "hermes_resume\n\thermes")
+	w := watch(t, upstream.New(t, scripts.Play), "", "hermes_resume\n\thermes_queue\n\thermes")
 	dir, listen := t.TempDir(), harness.FreePort(t)
 	config := "global: {scrape_interval: 1s}\nscrape_configs: [{job_name: hermes-sidecar, static_configs: [{targets: ['" + w.site + "']}]}]\n"
 	harness.WriteFile(t, filepath.Join(dir, "prometheus.yml"), []byte(config))
@@ -381,6 +381,26 @@ func TestDocumentedMetricsAreExposed(t *testing.T) {
 	}
 }
 
+// TestDocumentedOutcomesAreCounted, each under its own name, and no others are.
+func TestDocumentedOutcomesAreCounted(t *testing.T) {
+	_, table, _ := strings.Cut(documented(t), "\n| outcome | what happened |\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	var want, got []string
+	for row := range strings.SplitSeq(table, "\n") {
+		for _, m := range regexp.MustCompile("`([a-z_]+)`").FindAllStringSubmatch(strings.Split(row+"||", "|")[1], -1) {
+			want = append(want, m[1])
+		}
+	}
+	for _, s := range exposed(t)["caddy_hermes_streams_total"].GetMetric() {
+		got = append(got, s.GetLabel()[0].GetValue())
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("outcomes are %q, documented are %q", got, want)
+	}
+}
+
 // TestDocumentedJSONIsWhatComes: the examples of a line of the log, of an event
 // and of the admin API have the members that real ones have.
 func TestDocumentedJSONIsWhatComes(t *testing.T) {
@@ -391,14 +411,17 @@ func TestDocumentedJSONIsWhatComes(t *testing.T) {
 		x.Wait(rest)
 		x.End()
 	}
-	w := watch(t, upstream.New(t, scripts.Play), "debug", "hermes")
+	w := watch(t, upstream.New(t, scripts.Play), "debug", "hermes_queue {\n\t\truns 1\n\t}\n\thermes")
 	w.Play("crash").All()
 	live := w.Play("tool")
 	live.Frame()
 	live.Frame()
+	waits := w.Play("crash")
+	waits.Frame() // its place
 	_, admin := w.get("http://"+w.Admin+"/hermes/streams", http.StatusOK)
 	close(rest)
 	live.All()
+	waits.All()
 	var list any
 	if err := json.Unmarshal([]byte(admin), &list); err != nil {
 		t.Fatal(err)

@@ -143,6 +143,8 @@ func TestLyingUpstream(t *testing.T) {
 			}
 			p.mu.Unlock()
 			p.ask(chat, "key-2", "after").good(chat)
+			// The answer to a run whose client has left is waited for, for a while.
+			harness.Until(t, "all places are free", func() bool { return p.metric("running") <= 0 })
 			p.free(2)
 		})
 	}

@@ -107,6 +107,13 @@ func (a *agent) release() {
 	}
 }
 
+// holdsAgain ends what release has begun.
+func (a *agent) holdsAgain() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.released = false
+}
+
 // answer has requests with a prompt answered without work.
 func (a *agent) answer(prompt string, h http.HandlerFunc) {
 	a.mu.Lock()

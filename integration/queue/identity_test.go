@@ -108,7 +108,7 @@ func TestNoValueOfTheClientsPasses(t *testing.T) {
 		for path, body := range paths {
 			for _, user := range []string{"ann", ""} {
 				for _, field := range []string{keyField, sessionField} {
-					status, got := p.raw(t, "POST "+path+" HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nX-User: "+user+"\r\n"+smuggle(form, field)+
+					status, got := p.raw(t, "POST "+path+" HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nX-User: "+user+"\r\n"+smuggle(form, field)+
 						fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(body), body))
 					if got == nil {
 						if status < 400 && status != 0 {
@@ -149,7 +149,7 @@ func TestNoTrailerOfTheClientsPasses(t *testing.T) {
 	for _, announced := range []string{"", "Trailer: " + keyField + ", " + sessionField + "\r\n", "Trailer: x-hermes-session-key\r\n", "Trailer: X_Hermes_Session_Key, X-Other\r\n"} {
 		for _, user := range []string{"X-User: ann\r\n", ""} {
 			c := client.Dial(t, p.base)
-			fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n%s%sTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n%s: evil\r\n%s: evil\r\nx_hermes_session_key: evil\r\nX-Other: y\r\n\r\n",
+			fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n%s%sTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n%s: evil\r\n%s: evil\r\nx_hermes_session_key: evil\r\nX-Other: y\r\n\r\n",
 				chat.path, user, announced, len(body), body, keyField, sessionField)
 			res, err := http.ReadResponse(bufio.NewReader(c), nil)
 			if err != nil {

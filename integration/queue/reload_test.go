@@ -111,7 +111,7 @@ func TestStop(t *testing.T) {
 				continue
 			}
 			text := q.body.String()
-			if resume == "" && !strings.Contains(text, "shutting_down") || k.stream != (q.reply.StatusCode == http.StatusOK) || strings.Contains(text, "may be running") {
+			if resume == "" && !strings.Contains(text, "shutting down") || k.stream != (q.reply.StatusCode == http.StatusOK) || strings.Contains(text, "may be running") {
 				t.Errorf("%s: %s %s", k.path, q.reply.Status, harness.Clip(text))
 			}
 		}

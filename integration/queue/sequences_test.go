@@ -178,6 +178,8 @@ func (q *sequence) one(t *testing.T, i int) {
 		outcome = "full"
 	case strings.Contains(body, "queue_timeout"):
 		outcome = "timeout"
+	case strings.Contains(body, "rate_limit_exceeded") && !strings.Contains(q.lines.queue[1], "1h"):
+		outcome = "refused" // upstream wants it to wait for longer than it may
 	case fate == 1 || fate == 2:
 		outcome = "failed"
 		if p.reply.StatusCode == 200 && !strings.Contains(body, `error`) {

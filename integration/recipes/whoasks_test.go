@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -54,29 +55,30 @@ func own(up *upstream.Server) map[string][]string {
 
 // Hermes is told who asks by Caddy alone, with a key for each user.
 func TestRecipeWhoAsks(t *testing.T) {
-	up := upstream.New(t, upstream.Replay(hermes.Recorded(t, "g0-v0.8.0/one_tool"), upstream.ByFrame))
+	replay, body := upstream.Replay(hermes.Recorded(t, "g0-v0.8.0/one_tool"), upstream.ByFrame), ""
+	up := upstream.New(t, func(x *upstream.Exchange) {
+		body = string(x.Body)
+		replay(x)
+	})
 	const alice, webui = "Bearer alice-0123456789abcdef", "Bearer webui-0123456789abcdef"
 	c := onPort(t, recipeOf(t, "who-asks").With("127.0.0.1:8642", up.Addr),
 		"KEY_ALICE="+alice[7:], "KEY_OPENWEBUI="+webui[7:], "API_SERVER_KEY=the-agents-own")
 
-	spoofed := []string{"X-Hermes-Session-Key", "bob", "X-Hermes-Session-Id", "api-0", "x-hermes-session-other", "y"}
+	spoofed := []string{"X-Hermes-Session-Key", "bob", "X-Hermes-Session-Id", "api-0", "x_hermes_session_key", "y"}
 	fromWebUI := []string{"X-OpenWebUI-User-Id", webUser, "X-OpenWebUI-User-Email", "a@example.com", "X-OpenWebUI-Chat-Id", webChat}
-	person, chat := "openwebui."+webUser, "openwebui."+webUser+"."+webChat
+	lines := map[string]string{} // by user
 	for _, q := range []struct {
 		name, key string
 		headers   []string
-		user, id  string // that arrive
+		user      string // that arrives
 	}{
-		{"a user's key", alice, nil, "alice", ""},
-		{"a user who says she is another", alice, spoofed, "alice", ""},
-		{"a user who says she is of Open WebUI", alice, append(fromWebUI, "X-OpenWebUI-Task", "chat"), "alice", ""},
-		{"a chat in Open WebUI", webui, append(fromWebUI, "X-OpenWebUI-Task", "chat"), person, chat},
-		{"the same, spoofed", webui, slices.Concat(spoofed, fromWebUI, []string{"X-OpenWebUI-Task", "chat"}), person, chat},
-		{"a title", webui, append(fromWebUI, "X-OpenWebUI-Task", "chattitle_generation"), person, ""},
-		{"no task", webui, fromWebUI, person, ""},
-		{"a temporary chat", webui, []string{"X-OpenWebUI-User-Id", webUser, "X-OpenWebUI-Chat-Id", "local:6f1c2a9e", "X-OpenWebUI-Task", "chat"}, person, ""},
-		{"no user", webui, []string{"X-OpenWebUI-Chat-Id", webChat, "X-OpenWebUI-Task", "chat"}, "", ""},
-		{"a user that is none", webui, []string{"X-OpenWebUI-User-Id", "alice", "X-OpenWebUI-Chat-Id", webChat, "X-OpenWebUI-Task", "chat"}, "", ""},
+		{"a user's key", alice, nil, "alice"},
+		{"a user who says she is another", alice, spoofed, "alice"},
+		{"a user who says she is of Open WebUI", alice, fromWebUI, "alice"},
+		{"a user in Open WebUI", webui, fromWebUI, "openwebui-" + webUser},
+		{"the same, spoofed", webui, slices.Concat(spoofed, fromWebUI), "openwebui-" + webUser},
+		{"no user", webui, []string{"X-OpenWebUI-Chat-Id", webChat}, ""},
+		{"a user that is none", webui, []string{"X-OpenWebUI-User-Id", "alice", "X-OpenWebUI-Chat-Id", webChat}, ""},
 	} {
 		t.Run(q.name, func(t *testing.T) {
 			c.Of(t).Chat(append([]string{"Authorization", q.key}, q.headers...)...).CheckRepaired(t)
@@ -84,14 +86,15 @@ func TestRecipeWhoAsks(t *testing.T) {
 			if q.user != "" {
 				want["X-Hermes-Session-Key"] = []string{q.user}
 			}
-			if q.id != "" {
-				want["X-Hermes-Session-Id"] = []string{q.id}
-			}
 			got, _ := json.Marshal(own(up))
 			if want, _ := json.Marshal(want); string(got) != string(want) {
 				t.Errorf("the agent saw %s, want %s", got, want)
 			}
+			lines[q.user] = checkLine(t, body, q.user != "", lines[q.user])
 		})
+	}
+	if a := "Conversation space: 2bd806c97f0e00af"; lines["alice"] != a || lines["openwebui-"+webUser] == a {
+		t.Errorf("the lines are %q", lines)
 	}
 
 	n := len(up.Requests())
@@ -105,6 +108,17 @@ func TestRecipeWhoAsks(t *testing.T) {
 	if len(up.Requests()) != n {
 		t.Errorf("the agent was asked %d times more", len(up.Requests())-n)
 	}
+}
+
+// checkLine wants the line of a user in a request's body, the one before if there was one, and
+// returns it.
+func checkLine(t *testing.T, body string, named bool, before string) string {
+	t.Helper()
+	line := regexp.MustCompile(`Conversation space: [0-9a-f]{16}`).FindString(body)
+	if named != (line != "") || before != "" && line != before {
+		t.Errorf("the line is %q, before it was %q: %s", line, before, body)
+	}
+	return line
 }
 
 // checkRefused wants the error of a wrong key for each.

@@ -98,6 +98,33 @@ func TestEveryKindOfFrameIsDescribed(t *testing.T) {
 		frames := strings.SplitAfter(strings.TrimSuffix(body, "\n\n"), "\n\n")
 		count(t, strings.Join(frames[len(frames)-n:], "")+"\n\n")
 	}
+	for form, wants := range map[string]string{"envelope": "status", "unnamed": "status", "bare": "statusBare", "comment": "statusComment"} {
+		base, _ := sidecar.ServeCaddyfile(t, "\thermes_queue {\n\t\truns 1\n\t}\n\thermes {\n\t\tprogress "+form+"\n\t}\n\treverse_proxy "+up.Addr)
+		c, before := client.New(t, base), seen[wants]
+		c.Play("slow").Frame() // has the place
+		count(t, c.Play("whole").Frame().Raw)
+		if seen[wants] != before+1 {
+			t.Errorf("%s: a client that waits is not told in the form %s", form, wants)
+		}
+	}
+	// What ends a stream whose client was told that it waits.
+	for path, n := range map[string]int{"/v1/chat/completions": 4, "/v1/responses": 2, "/api/sessions/s1/chat/stream": 3} {
+		rest := make(chan struct{})
+		up := upstream.New(t, upstream.Router{
+			"held":    func(x *upstream.Exchange) { x.Begin(); x.Wait(rest); x.Reset() },
+			"refused": upstream.AsJSON("429 Too Many Requests", `{"error": {"message": "not now", "type": "rate_limit_error", "param": null, "code": "rate_limit_exceeded"}}`),
+		}.Play)
+		base, _ := sidecar.ServeCaddyfile(t, "\thermes_queue {\n\t\truns 1\n\t\twait 1m\n\t}\n\thermes\n\treverse_proxy "+up.Addr+" {\n\t\theader_down Retry-After 3600\n\t}")
+		c := client.New(t, base)
+		c.Play("held").Frame() // has the place
+		waits := c.Post(path, "X-Play", "refused")
+		body := waits.Frame().Raw
+		close(rest)
+		body += waits.All()
+		if count(t, body); strings.Count(body, "\n\n") != n {
+			t.Errorf("%s: %q", path, body)
+		}
+	}
 	for _, kind := range kinds {
 		if seen[kind] == 0 {
 			t.Errorf("nothing is %s", kind)
@@ -182,11 +209,14 @@ func TestErrorsAreDescribed(t *testing.T) {
 		"aborted": func(x *upstream.Exchange) { x.Events(); x.Reset() },
 		"silent":  func(x *upstream.Exchange) { x.Silence() },
 		"failed":  func(x *upstream.Exchange) { x.Raw(failed) },
+		"slow":    func(x *upstream.Exchange) { x.Begin(); x.Silence() },
 	}.Play)
 	base, _ := sidecar.Serve(t, up, sidecar.Options{"first_byte_timeout": "1ms", "keepalive": 0})
 	patient, _ := sidecar.Serve(t, up, sidecar.Still)
 	refused, _ := sidecar.Serve(t, &upstream.Server{Addr: harness.FreePort(t)}, nil)
 	resumed, _ := sidecar.ServeCaddyfile(t, "\thermes_resume\n\thermes\n\treverse_proxy "+up.Addr)
+	full, _ := sidecar.ServeCaddyfile(t, "\thermes_queue {\n\t\truns 1\n\t\twaiting 0\n\t}\n\thermes\n\treverse_proxy "+up.Addr)
+	client.New(t, full).Play("slow").Frame() // has the place
 	for _, test := range []struct {
 		base, script, kind string
 		status             int
@@ -196,6 +226,7 @@ func TestErrorsAreDescribed(t *testing.T) {
 		{base, "silent", "noAnswer", http.StatusGatewayTimeout, nil},
 		{refused, "", "noAnswer", http.StatusBadGateway, nil},
 		{patient, "failed", "agentFailed", http.StatusBadGateway, nil},
+		{full, "", "noPlace", http.StatusTooManyRequests, nil},
 		{resumed, "", "problem", http.StatusBadRequest, []string{"X-Hermes-Detach", "soon"}},
 		{resumed, "", "problem", http.StatusNotFound, []string{"Idempotency-Key", "k", "Last-Event-ID", "stream_AAAAAAAAAAAAAAAAAAAAAA/1"}},
 	} {

@@ -19,7 +19,7 @@ import (
 )
 
 // TestSchemaOfTheConfiguration: docs/schema/config.json is what the table says of hermes,
-// ofResume says of hermes_resume, ofApprovals of hermes_approvals, and the doc comments say of all.
+// ofResume says of hermes_resume, ofApprovals of hermes_approvals, ofQueue of hermes_queue, and the doc comments say of all.
 func TestSchemaOfTheConfiguration(t *testing.T) {
 	type o = object
 	is := func(handler string) o {
@@ -29,8 +29,8 @@ func TestSchemaOfTheConfiguration(t *testing.T) {
 		{"$schema", "https://json-schema.org/draft/2020-12/schema"},
 		{"$id", "urn:hermes-sidecar:schema:config"},
 		{"$comment", "Generated from the table of options: go test ./internal/options -update"},
-		{"title", "The handlers hermes, hermes_resume and hermes_approvals in Caddy's JSON"},
-		{"description", "A configuration of Caddy, or a part of one. The handlers hermes, hermes_resume and hermes_approvals are checked wherever they stand in it; everything else passes."},
+		{"title", "The handlers hermes, hermes_resume, hermes_queue and hermes_approvals in Caddy's JSON"},
+		{"description", "A configuration of Caddy, or a part of one. The handlers hermes, hermes_resume, hermes_queue and hermes_approvals are checked wherever they stand in it; everything else passes."},
 		{"$ref", "#/$defs/caddy"},
 		{"$defs", o{
 			{"caddy", o{
@@ -42,13 +42,18 @@ func TestSchemaOfTheConfiguration(t *testing.T) {
 					{"else", o{
 						{"if", is("hermes_approvals")},
 						{"then", ref("#/$defs/hermes_approvals")},
-						{"else", o{{"items", ref("#/$defs/caddy")}, {"additionalProperties", ref("#/$defs/caddy")}}},
+						{"else", o{
+							{"if", is("hermes_queue")},
+							{"then", ref("#/$defs/hermes_queue")},
+							{"else", o{{"items", ref("#/$defs/caddy")}, {"additionalProperties", ref("#/$defs/caddy")}}},
+						}},
 					}},
 				}},
 			}},
 			{"hermes", handlerSchema(t, "../../caddymodule/handler.go", "hermes", ofTable(t))},
 			{"hermes_resume", handlerSchema(t, "../../resume/resumecaddy/handler.go", "hermes_resume", ofResume())},
 			{"hermes_approvals", handlerSchema(t, "../../approval/approvalcaddy/handler.go", "hermes_approvals", ofApprovals())},
+			{"hermes_queue", handlerSchema(t, "../../queue/queuecaddy/handler.go", "hermes_queue", ofQueue())},
 			{"duration", o{
 				{"title", "Duration"},
 				{"description", "A string such as \"500ms\", \"1m30s\" or \"1d\", or a number of nanoseconds. 0, or at least 1ms."},
@@ -165,6 +170,16 @@ func ofApprovals() object {
 		{"path", object{{"title", "The path in front of the ticket"}, {"type", "string"}, {"pattern", `^(/[^/*{}?#%]+)+$`}, {"default", "/hermes/approve"}}},
 		{"by", object{{"title", "Who opens the page"}, {"type", "string"}, {"pattern", `\{[^}]*\}`}}},
 		{"allow_always", object{{"title", "The page offers always, if Hermes does"}, {"type", "boolean"}, {"default", false}}},
+	}
+}
+
+// ofQueue returns what values of the options of hermes_queue are in JSON.
+func ofQueue() object {
+	return object{
+		{"runs", object{{"title", "How many runs are under way at once"}, {"type", "integer"}, {"minimum", 1}, {"default", 8}}},
+		{"wait", append(object{{"title", "How long a request may wait"}}, lasting("2m")...)},
+		{"waiting", object{{"title", "How many requests may wait at once"}, {"type", "integer"}, {"minimum", 0}, {"default", 100}}},
+		{"by", object{{"title", "What tells clients apart"}, {"type", "string"}, {"pattern", `\{[^}]*\}`}}},
 	}
 }
 

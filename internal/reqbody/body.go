@@ -38,6 +38,7 @@ type Body struct {
 	own      *reader   // of the client's request, nil if that keeps its body
 	upstream *reader   // of the next handler's request
 	original []byte    // a body that came whole, nil once it is released
+	changed  bool      // the next handler's is not the original
 	again    []byte    // what Rewind sends again, nil if it may not or the answer is decided
 	decided  bool      // the answer is
 	used     bool      // upstream has been read, or closed
@@ -117,7 +118,7 @@ func (b *Body) heal(r, up *http.Request, plan Plan) rewrite.Healed {
 		b.again = body
 	}
 	b.upstream = &reader{of: b, rest: body, end: io.EOF}
-	if changed {
+	if b.changed = changed; changed {
 		fitHeader(up, len(body))
 	}
 	return healed
@@ -145,8 +146,8 @@ func (b *Body) Decided() {
 	b.release()
 }
 
-// Rewind gives up, which is the request of the next handler, the body from its beginning, as the
-// request before it had it. It returns false if it cannot: the body has not come whole, or
+// Rewind gives up, which is a copy of the client's request for the next handler, the body from its
+// beginning, as the request before it had it. It returns false if it cannot: the body has not come whole, or
 // Plan.Again does not say so, or the answer is decided.
 func (b *Body) Rewind(up *http.Request) bool {
 	b.mu.Lock()
@@ -157,6 +158,9 @@ func (b *Body) Rewind(up *http.Request) bool {
 	b.upstream = &reader{of: b, rest: b.again, end: io.EOF}
 	b.used = false
 	b.began, up.Body = b.upstream, b.upstream
+	if b.changed {
+		fitHeader(up, len(b.again))
+	}
 	return true
 }
 

@@ -33,6 +33,9 @@ func Keys(app *caddyhttp.App) (keys []string) {
 	for _, name := range slices.Sorted(maps.Keys(app.Servers)) {
 		server := app.Servers[name]
 		visit(server.Routes)
+		if server.Errors != nil {
+			visit(server.Errors.Routes)
+		}
 		for _, name := range slices.Sorted(maps.Keys(server.NamedRoutes)) {
 			visit(caddyhttp.RouteList{*server.NamedRoutes[name]})
 		}

@@ -115,7 +115,7 @@ func (w *walk) handler(handler caddyhttp.MiddlewareHandler, in ways) ways {
 			return in
 		}
 		w.found = w.found || len(in) > 0
-		return in.with(func(a *way) { a.queue, a.hermes = true, false })
+		return in.with(func(a *way) { a.queue = true })
 	case *caddyhttp.Subroute:
 		w.errors(h.Errors)
 		return w.routes(h.Routes, in)

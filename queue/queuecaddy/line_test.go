@@ -93,7 +93,8 @@ func TestLineOfARequest(t *testing.T) {
 		"forward_auth between": {
 			":1 {\n route {\n  hermes_queue\n  forward_auth 127.0.0.1:2 {\n   uri /x\n  }\n  hermes\n  reverse_proxy 127.0.0.1:1\n }\n}", []string{a},
 		},
-		"for errors": {":1 {\n hermes_queue\n hermes_proxy 127.0.0.1:1\n handle_errors {\n  reverse_proxy 127.0.0.1:2\n }\n}", []string{a}},
+		"for errors":    {":1 {\n hermes_queue\n hermes_proxy 127.0.0.1:1\n handle_errors {\n  reverse_proxy 127.0.0.1:2\n }\n}", []string{a}},
+		"within errors": {":1 {\n respond no\n handle_errors {\n  hermes_queue\n  hermes_proxy 127.0.0.1:2\n }\n}", []string{b}},
 		"in a named route": {
 			"&(agent) {\n route {\n  hermes_queue\n  hermes\n  reverse_proxy 127.0.0.1:1\n }\n}\n:1 {\n invoke agent\n}", []string{a},
 		},

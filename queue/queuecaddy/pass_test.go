@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/hermes-sidecar/hermes-sidecar/queue"
 )
@@ -48,6 +50,7 @@ func TestClients(t *testing.T) {
 		"other credentials":            {a: requestOf("1", "Authorization", "x"), b: requestOf("1", "Authorization", "y")},
 		"in another field":             {a: requestOf("1", "Authorization", "x"), b: requestOf("1", "X-Api-Key", "x")},
 		"in two fields":                {a: requestOf("1", "Authorization", "x", "Authorization", "y"), b: requestOf("1", "Authorization", "xy")},
+		"of two lengths":               {a: requestOf("1", "Authorization", "xy", "Authorization", "z"), b: requestOf("1", "Authorization", "x", "Authorization", "yz")},
 		"of cookies":                   {a: requestOf("1", "Cookie", "a=1"), b: requestOf("1", "Cookie", "a=2")},
 		"certificates":                 {a: certificate("x"), b: certificate("y")},
 		"one certificate":              {a: certificate("x"), b: certificate("x"), same: true},
@@ -83,6 +86,14 @@ func TestPassIsTakenOnce(t *testing.T) {
 		}
 		return nil
 	}))
+	get := requestOf("1")
+	get.Method = http.MethodGet
+	err = errors.Join(err, h.ServeHTTP(nil, get, caddyhttp.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) error {
+		if r.Context().Value(passKey{}) != nil {
+			t.Error("a GET has a pass")
+		}
+		return nil
+	})))
 	if turn, none := Join(requestOf("1")); err != nil || turn != nil || none != nil {
 		t.Error(err, turn, none)
 	}
@@ -99,6 +110,23 @@ func TestLimitOfTheLog(t *testing.T) {
 		if got := l.allows(now.Add(c.after)); got != c.want {
 			t.Errorf("after %v: %v", c.after, got)
 		}
+	}
+}
+
+// TestRefusalsAreLogged once a second; more of them at the level debug.
+func TestRefusalsAreLogged(t *testing.T) {
+	core, logs := observer.New(zap.DebugLevel)
+	h := QueueHandler{logger: zap.New(core), refused: new(limit)}
+	r := requestOf("1")
+	h.logRefused(r, queue.ErrFull, 0)
+	h.refused.last.Store(time.Now().Add(time.Hour).UnixNano()) // no time passes
+	h.logRefused(r, queue.ErrTimeout, time.Second)
+	got := ""
+	for _, l := range logs.All() {
+		got += l.Level.String() + ": " + l.Message + "\n"
+	}
+	if got != "info: too many requests wait for the agent; refused one\ndebug: a request has waited too long for the agent; refused it\n" {
+		t.Error(got)
 	}
 }
 

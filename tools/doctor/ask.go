@@ -25,6 +25,15 @@ const (
 	chatRequest = `{"model":"hermes-agent","stream":true,"messages":[{"role":"user","content":"Reply with the single word: pong"}]}`
 )
 
+// busy says what the codes of a 429 mean. That of Hermes is the only place where it tells how many
+// runs it admits: none of its endpoints does, from 0.13 to 0.22.
+var busy = map[string]words{
+	"rate_limit_exceeded": "Hermes runs as many agents as it admits (gateway.api_server.max_concurrent_runs in its config.yaml). Ask again when one has ended. " +
+		"With hermes_queue in front of hermes, clients wait in line instead: docs/queue.md.",
+	"queue_full":    "Hermes runs as many agents as runs of hermes_queue says, and no more requests may wait. GET /hermes/streams says what runs and what waits.",
+	"queue_timeout": "Hermes runs as many agents as runs of hermes_queue says, and none has ended in time. GET /hermes/streams says what runs and what waits.",
+}
+
 // answer sends the chat request to s and says how it was answered. It returns nil if there is no
 // stream, or none with an end in sight.
 func (e *examination) answer(ctx context.Context, s *server) *reading {
@@ -92,7 +101,13 @@ func (e *examination) isStream(res *http.Response) bool {
 	switch {
 	case res.StatusCode != http.StatusOK:
 		r, _ := read(res)
-		e.find("answer", Fail, e.say("the chat request is answered with status %d%s", r.StatusCode, e.quoted(r.message())), "Look into Hermes' own log.")
+		level, why := Fail, words("Look into Hermes' own log.")
+		if r.StatusCode == http.StatusTooManyRequests {
+			if reason := busy[r.says("error.code")]; reason != "" {
+				level, why = Warn, reason
+			}
+		}
+		e.find("answer", level, e.say("the chat request is answered with status %d%s", r.StatusCode, e.quoted(r.message())), why)
 	case encoding != "":
 		e.find("answer", Fail, "the answer is compressed"+e.quoted(encoding)+", although the request forbids it",
 			"The sidecar passes compressed streams as they are, without a repair. Switch off the compression of what stands in front of Hermes.")

@@ -103,6 +103,30 @@ func TestAnswersThatAreNoGoodStream(t *testing.T) {
 	}
 }
 
+// TestBusyAgents are no fault: they admit no more runs, or let no more requests wait.
+func TestBusyAgents(t *testing.T) {
+	refused := func(n int, message, code string) http.HandlerFunc {
+		return status(n, "Content-Type", "application/json", fmt.Sprintf(`{"error": {"message": %q, "type": "rate_limit_error", "param": null, "code": %q}}`, message, code))
+	}
+	for _, c := range []struct {
+		status        int
+		message, code string
+		level         Level
+		why           string
+	}{
+		{429, "Too many concurrent runs (max 10)", "rate_limit_exceeded", Warn, "max_concurrent_runs"},
+		{429, "too many requests wait for the agent", "queue_full", Warn, "no more requests may wait"},
+		{429, "the request has waited too long for the agent", "queue_timeout", Warn, "none has ended in time"},
+		{429, "slow down", "other", Fail, "Hermes' own log"},
+		{503, "Too many concurrent runs (max 10)", "rate_limit_exceeded", Fail, "Hermes' own log"},
+	} {
+		got := asking(t, refused(c.status, c.message, c.code)).examined(t).finding("answer")
+		if got.Level != c.level || got.Says != fmt.Sprintf("the chat request is answered with status %d: “%s”", c.status, c.message) || !strings.Contains(got.Why, c.why) {
+			t.Errorf("%+v: %+v", c, got)
+		}
+	}
+}
+
 // TestAnswersAreReadUpToABound, however they come: an endless one is left.
 func TestAnswersAreReadUpToABound(t *testing.T) {
 	for _, part := range []string{chunkWith(`"delta": {"content": "a"}, "finish_reason": null`), "x"} {

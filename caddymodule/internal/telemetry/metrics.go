@@ -34,7 +34,7 @@ const provider = "hermes"
 var outcomes = []string{
 	proxy.OutcomeOK, proxy.OutcomeClientGone, proxy.OutcomeEncoded,
 	rewrite.CodeAborted, rewrite.CodeIncomplete, rewrite.CodeTimeout, rewrite.CodeCrashed, rewrite.CodeEmpty,
-	rewrite.CodeAgentError, rewrite.CodeAgentIncomplete, rewrite.CodeShutdown,
+	rewrite.CodeAgentError, rewrite.CodeAgentIncomplete, rewrite.CodeShutdown, rewrite.CodeQueueFull, rewrite.CodeQueueTimeout,
 }
 
 // metrics are counted for all configurations of the process, so that a reload

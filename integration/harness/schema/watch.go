@@ -27,7 +27,7 @@ const maxReported = 5
 func Watch(t testing.TB, res *http.Response) io.ReadCloser {
 	kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
 	_, already := res.Body.(*watched)
-	isError := kind == "application/problem+json" || kind == "application/json" && res.StatusCode >= 500
+	isError := kind == "application/problem+json" || kind == "application/json" && (res.StatusCode >= 500 || res.StatusCode == http.StatusTooManyRequests)
 	if already || res.Header.Get("Content-Encoding") != "" || kind != "text/event-stream" && !isError {
 		return res.Body
 	}

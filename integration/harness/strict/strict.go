@@ -208,13 +208,23 @@ func (a *Answer) Names() []string {
 	return names
 }
 
+// saysNothing reports whether a chunk has no text, no tool and no end.
+func (e Event) saysNothing() bool {
+	if len(e.Choices) != 1 || e.Status != "" || e.Item != nil || e.Finishes() {
+		return false
+	}
+	d := e.Choices[0].Delta
+	return d.Content == "" && d.ReasoningContent == ""
+}
+
+// Finishes reports whether a chunk has a finish reason.
 func (e Event) Finishes() bool {
 	return e.Chunk != nil && len(e.Choices) > 0 && e.Choices[0].FinishReason != ""
 }
 
 // CheckLifecycle wants of the tool events what contract section 2 says of every
 // stream in the form envelope: ids that are unique, one completed for every
-// running, after it and before the finish, in the envelope of the chunks around.
+// running, after it and before the finish, in the envelope of the chunks around. What a client is told while it waits in line has no id.
 func (a *Answer) CheckLifecycle(t testing.TB) {
 	t.Helper()
 	open, seen := map[string]bool{}, map[string]bool{}
@@ -224,8 +234,8 @@ func (a *Answer) CheckLifecycle(t testing.TB) {
 		if e.Chunk == nil || e.Error != nil && len(e.Choices) == 0 {
 			continue
 		}
-		if first == nil && e.ID == "" && !e.Finishes() && e.Status == "" {
-			continue // a client waits in line, and the completion has no id yet
+		if first == nil && e.ID == "" && e.saysNothing() {
+			continue // the request waits in line: upstream's answer has not begun
 		}
 		if first == nil {
 			first = e.Chunk

@@ -10,19 +10,22 @@ import (
 // request got an error with the message, a JSON string, and the code instead. A stream that is
 // none of a session is one of /v1/responses.
 func (s *Stream) Refuse(out *sse.Writer, message []byte, code string) {
+	quoted := string(jsonspan.Truncate(jsonspan.Quote(code), contract.MaxMessage))
 	text := string(jsonspan.Truncate(message, contract.MaxMessage))
 	out.BeginOwn()
 	if s.kind == kindSession {
-		out.Bytes = s.appendFailure(out.Bytes, "error", `"message": `+text+`, `)
+		out.Bytes = s.appendFailure(out.Bytes, "error", `"message": `+text+`, "code": `+quoted+`, `)
 		out.Bytes = s.appendEvent(out.Bytes, "done", "")
 	} else {
 		s.kind, s.named = kindResponses, true
-		// Strict clients accept no other codes for a failure that is not the client's fault.
+		// Strict clients accept no other codes for a failure that is not the client's fault, so
+		// that the code has a member of its own.
 		answer := "server_error"
 		if isRateLimit[code] {
 			answer = "rate_limit_exceeded"
 		}
-		response := failedResponse(s.leastResponse(), answer, text)
+		failed := `{"code":"` + answer + `","message":` + text + `,"hermes_code":` + quoted + `}`
+		response := withMember(s.leastResponse(), "error", failed)
 		out.Bytes = s.appendFailure(out.Bytes, "response.failed", `,"response":`+string(response)+`,"sequence_number":0`)
 	}
 	s.code, s.failedByUs = contract.CodeAgentError, true

@@ -1,5 +1,10 @@
 package chat
 
+import "github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/encode"
+
+// StatusEvent is the name of the event that tells Hermes' state.
+const StatusEvent = encode.StatusEvent
+
 // Refusal returns the frame with which a stream that has no other says that its request got the
 // error, a JSON object on one line, instead of an answer: a finish chunk with the error inside
 // it, as modern Hermes reports one. Frame makes an error finish of it (contract section 3).

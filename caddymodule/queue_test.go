@@ -1,0 +1,46 @@
+package caddymodule
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+)
+
+// BenchmarkQueue measures a request with hermes alone, and one with hermes_queue in front and places
+// free. docs/performance.md has the budget of the difference.
+func BenchmarkQueue(b *testing.B) {
+	const body = `{"model":"hermes-agent","messages":[{"role":"user","content":"hi"}]}`
+	answer := caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
+		w.Header().Set("Content-Type", "application/json")
+		_, err := io.WriteString(w, `{"object":"chat.completion","choices":[]}`)
+		return err
+	})
+	for name, handlers := range map[string]string{"alone": `{"handler":"hermes"}`, "free": `{"handler":"hermes_queue"},{"handler":"hermes"}`} {
+		b.Run(name, func(b *testing.B) {
+			config := `{"apps":{"http":{"servers":{"s":{"listen":["127.0.0.1:0"],"routes":[{"handle":[` + handlers + `]}]}}}}}`
+			_, server := provisionServer(b, []byte(config), b.TempDir())
+			next := caddyhttp.Handler(answer)
+			for i := len(server.Routes[0].Handlers) - 1; i >= 0; i-- {
+				h, after := server.Routes[0].Handlers[i], next
+				next = caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error { return h.ServeHTTP(w, r, after) })
+				if h, ok := h.(*Handler); ok {
+					b.Cleanup(func() { _ = h.Cleanup() })
+				}
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				r := httptest.NewRequest(http.MethodPost, "/v1/chat/completions", strings.NewReader(body))
+				r.Header.Set("Authorization", "Bearer 0123456789abcdef0123456789abcdef")
+				w := httptest.NewRecorder()
+				if err := next.ServeHTTP(w, caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, server)); err != nil || w.Code != http.StatusOK {
+					b.Fatal(w.Code, err)
+				}
+			}
+		})
+	}
+}

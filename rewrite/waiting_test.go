@@ -1,0 +1,72 @@
+package rewrite
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestRefuseInAllForms: the error of an answer ends the stream of a client that waits, with one error
+// and without secrets.
+func TestRefuseInAllForms(t *testing.T) {
+	const key = "sk-abcdefghijklmnopqrstuvwxyz0123456789"
+	for name, c := range map[string]struct {
+		o        Options
+		p        Params
+		body     string
+		has, not string // words
+	}{
+		"split":    {Options{}, Params{Active: true}, `{"error":{"message":"no ` + key + `"}}`, `"finish_reason":"error" [DONE] data:|{"error": "code":"agent_error"`, key},
+		"inline":   {Options{ErrorFinish: ErrorFinishInline}, Params{Active: true}, `{"error":{"message":"no ` + key + `"}}`, `"finish_reason":"error"}],"error":{ [DONE]`, key + ` data:|{"error"`},
+		"response": {Options{}, Params{Responses: true}, `{"error":{"message":"no ` + key + `","code":"` + key + `"}}`, `response.failed server_error "sequence_number":0`, key},
+		"limit":    {Options{}, Params{Responses: true}, `{"error":{"message":"no","code":"rate_limit_exceeded"}}`, `"code":"rate_limit_exceeded"`, "server_error"},
+		"session":  {Options{}, Params{SessionID: "s"}, `{"error":"no ` + key + `"}`, `event:|error event:|done "seq":|2`, key},
+	} {
+		w := NewWaiting(&c.o, &c.p)
+		b, ok := w.Refuse([]byte("before|"), []byte(c.body))
+		got, found := strings.CutPrefix(string(b), "before|")
+		if !ok || !found || !strings.HasSuffix(got, "\n\n") {
+			t.Fatalf("%s: %q, %t", name, b, ok)
+		}
+		for word := range strings.FieldsSeq(c.has) {
+			if !strings.Contains(got, strings.ReplaceAll(word, "|", " ")) {
+				t.Errorf("%s: %q is not in %s", name, word, got)
+			}
+		}
+		for word := range strings.FieldsSeq(c.not) {
+			if strings.Contains(got, strings.ReplaceAll(word, "|", " ")) {
+				t.Errorf("%s: %q is in %s", name, word, got)
+			}
+		}
+	}
+}
+
+// TestRefuseSaysNothing of what is no error, or larger than a frame.
+func TestRefuseSaysNothing(t *testing.T) {
+	small := Options{MaxFrame: 300}
+	for _, c := range []struct {
+		o    *Options
+		body string
+	}{
+		{&Options{}, ""}, {&Options{}, "{}"}, {&Options{}, "[]"}, {&Options{}, `{"error":null}`}, {&Options{}, `{"error":""}`},
+		{&Options{}, `{"error":{"code":"x"}}`}, {&Options{}, `{"error":{"message":1}}`}, {&Options{}, `{"error":{"message":"x"}`},
+		{&Options{}, `{"error":["x"]}`}, {&small, `{"error":{"message":"` + strings.Repeat("x", 300) + `"}}`},
+	} {
+		w := NewWaiting(c.o, &Params{Active: true})
+		if got, ok := w.Refuse([]byte("a"), []byte(c.body)); ok || string(got) != "a" {
+			t.Errorf("%q: %q, %t", c.body, got, ok)
+		}
+	}
+}
+
+// TestStreamContinues: no byte order mark leaves in the middle of a stream, and everything else does.
+func TestStreamContinues(t *testing.T) {
+	for _, active := range []bool{true, false} {
+		for _, in := range []string{role() + text("a"), ": hello\n\n" + role(), "event: x\ndata: 1\n\n"} {
+			s := New(&Options{}, Params{Active: active, Continues: true})
+			if got := string(s.Feed(nil, []byte("\xef\xbb\xbf"+in), time.Time{})); got != in {
+				t.Errorf("%q: got %q", in, got)
+			}
+		}
+	}
+}
