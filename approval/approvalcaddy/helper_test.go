@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -28,7 +29,8 @@ const timeout = time.Hour // of tickets, that no test waits for
 // site is a Caddy with one site, at a socket, and the client of it.
 type site struct {
 	t      *testing.T
-	socket string
+	dir    string // where the sockets are
+	loads  int
 	log    string // the access log
 	client *http.Client
 }
@@ -41,7 +43,7 @@ func newSite(t *testing.T, directives string) *site {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	s := &site{t: t, socket: filepath.Join(dir, "s"), log: filepath.Join(dir, "log")}
+	s := &site{t: t, dir: dir, log: filepath.Join(dir, "log")}
 	s.load(directives)
 	t.Cleanup(func() {
 		if err := caddy.Stop(); err != nil {
@@ -49,16 +51,21 @@ func newSite(t *testing.T, directives string) *site {
 		}
 	})
 	// A connection that is kept may be one that a reload is closing.
-	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", s.socket) }}
+	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", s.socket()) }}
 	t.Cleanup(transport.CloseIdleConnections)
 	s.client = &http.Client{Transport: transport}
 	return s
 }
 
-// load replaces the configuration.
+// socket returns the path of the socket of the newest configuration.
+func (s *site) socket() string { return filepath.Join(s.dir, strconv.Itoa(s.loads)) }
+
+// load replaces the configuration. Each has a socket of its own: after a reload, the servers before it
+// may still accept connections of a socket that they share with the new ones.
 func (s *site) load(directives string) {
 	s.t.Helper()
-	file := "{\n\tadmin off\n\tpersist_config off\n\tauto_https off\n\torder respond last\n\tstorage file_system " + filepath.Dir(s.log) + "\n\tlog default {\n\t\toutput discard\n\t}\n}\nhttp:// {\n\tbind unix/" + s.socket + "\n\tlog {\n\t\toutput file " + s.log + "\n\t}\n" +
+	s.loads++
+	file := "{\n\tadmin off\n\tpersist_config off\n\tauto_https off\n\torder respond last\n\tstorage file_system " + filepath.Dir(s.log) + "\n\tlog default {\n\t\toutput discard\n\t}\n}\nhttp:// {\n\tbind unix/" + s.socket() + "\n\tlog {\n\t\toutput file " + s.log + "\n\t}\n" +
 		directives + "\n\trespond passed 299\n}\n"
 	config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(file), nil)
 	if err == nil {
@@ -118,7 +125,7 @@ func (s *site) choose(path string, c approval.Choice, header ...string) answer {
 // raw sends bytes, and returns the status line and all that follows.
 func (s *site) raw(request string) (status, rest string) {
 	s.t.Helper()
-	c, err := net.Dial("unix", s.socket)
+	c, err := net.Dial("unix", s.socket())
 	if err != nil {
 		s.t.Fatal(err)
 	}
