@@ -111,7 +111,10 @@ func errorOf(value, message string) string {
 		`,"error_code":"agent_error"}}` + "\n\n" + done
 }
 
-const twoBefore, oneBefore, youAreNext = "Waiting in line: 2 before you", "Waiting in line: 1 before you", "Waiting in line: you are next"
+const (
+	twoBefore, oneBefore = "Waiting in line: 2 before you", "Waiting in line: 1 before you"
+	youAreNext, yourTurn = "Waiting in line: you are next", "It is your turn"
+)
 
 // TestWaitingStream: the header leaves after a second, and the client is told its place when that
 // changes, and keepalives; what upstream then sends continues the stream.
@@ -144,7 +147,7 @@ func TestWaitingStream(t *testing.T) {
 		x.stream("X-Hermes-Session-Id", "s", "Content-Type", "text/event-stream; charset=utf-8")
 		x.write(role, text("Hello"), fullStop, done)
 		x.ret(nil).wantSwallowed(t)
-		x.wantBody(want + role + text("Hello") + fullStop + done)
+		x.wantBody(want + status(idle+",", yourTurn) + role + text("Hello") + fullStop + done)
 		equal(t, x.rec.header.Get("X-Hermes-Session-Id"), "", "what came after the header")
 		equal(t, x.result().Outcome, proxy.OutcomeOK, "outcome")
 		equal(t, x.result().Waited, 12*time.Second, "waited")
@@ -171,8 +174,8 @@ func TestTurnComesAtOnce(t *testing.T) {
 	})
 }
 
-// TestWaitingForms: what a waiting client is sent in each form and by each API: a status and a
-// keepalive.
+// TestWaitingForms: what a waiting client is sent in each form and by each API: a status, a
+// keepalive, and another status when it is its turn.
 func TestWaitingForms(t *testing.T) {
 	const unnamed = "data: {" + idle + `,"kind": "lifecycle", "text": "` + oneBefore + `"`
 	bare, kept := status("", oneBefore), "data: {"+idle+"}\n\n"
@@ -197,9 +200,14 @@ func TestWaitingForms(t *testing.T) {
 			advance(time.Second)
 			equal(t, x.rec.status, 200, "status after a second")
 			advance(10 * time.Second)
-			x.wantBody(c.status + c.keepalive)
+			want := c.status + c.keepalive
+			x.wantBody(want)
+			x.goesOn()
+			x.wantBody(want)
+			x.stream()
+			x.wantBody(want + strings.ReplaceAll(c.status, oneBefore, yourTurn))
 			x.leave()
-			x.end()
+			x.ret(nil)
 		})
 	}
 }
@@ -560,7 +568,7 @@ func TestUpstreamRefuses(t *testing.T) {
 			for range 3 {
 				want.WriteString(status(idle+",", youAreNext))
 			}
-			want.WriteString(role + text("a") + fullStop + done)
+			want.WriteString(status(idle+",", yourTurn) + role + text("a") + fullStop + done)
 			x.wantBody(want.String())
 			equal(t, x.rec.sent.Get("X-Refused")+x.rec.header.Get("X-Refused"), "", "the refusal's header")
 			equal(t, x.rec.sent.Get("X-Front"), "yes", "the header of handlers in front")
@@ -696,9 +704,9 @@ func TestWaitedStreamsAreTheSame(t *testing.T) {
 				if before > 0 {
 					advance(time.Second)
 				}
-				told := x.rec.body.Len()
 				x.goesOn()
 				x.stream()
+				told := x.rec.body.Len()
 				for from := 0; from < len(recorded); from += cut {
 					if _, err := x.tryWrite(string(recorded[from:min(from+cut, len(recorded))])); err != nil {
 						t.Fatal(err)

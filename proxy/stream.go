@@ -77,6 +77,9 @@ func (s *stream) begin() {
 		x.commit() // most likely not of Hermes: nothing is held back
 	}
 	s.enter()
+	if s.waited { // a program may show the last status as long as it shows the answer
+		_ = x.send(x.line.waiting.Status(nil, "It is your turn")) // an error shows in x.err
+	}
 	x.times.received = x.age()
 	x.times.sent = x.times.received
 	if x.noStream { // a silence counts from here on where no stream was waited for
