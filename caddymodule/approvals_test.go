@@ -402,6 +402,26 @@ func TestLinkRunsTheTool(t *testing.T) {
 	}
 }
 
+// TestAnswersOfGroupedRoutes: of a group of routes after hermes, such as handle blocks, only the first that
+// matches handles a request. An answer is another request.
+func TestAnswersOfGroupedRoutes(t *testing.T) {
+	const where = "route {\n\t\thermes_approvals\n\t\t%s\n\t\thermes {\n\t\t\tapprovals link https://hermes.example.com/hermes/approve\n\t\t}\n\t\thandle /v1/* {\n\t\t\treverse_proxy %s\n\t\t}\n\t\thandle {\n\t\t\trespond 200\n\t\t}\n\t}"
+	for _, queue := range []string{"", "hermes_queue"} {
+		agent, upstream := newAsking022(t)
+		site := runApprovals(t, "127.0.0.1:1", fmt.Sprintf(where, queue, upstream))
+		a := site.chat(agentKey, "danger")
+		if title := site.click(a.until(linkIn), approval.Once); title != "Approved" {
+			t.Errorf("%q: %q", queue, title)
+		}
+		if agent.commands() == 0 { // it waits for an answer
+			agent.timeout()
+		}
+		if text := a.text(); !strings.Contains(text, "So it is: once.") {
+			t.Errorf("%q: %q", queue, text)
+		}
+	}
+}
+
 // checkApprovalLog wants the two lines of an approval, and no secret anywhere in the log.
 func checkApprovalLog(t *testing.T, site *approvalSite, secrets ...string) {
 	t.Helper()

@@ -24,6 +24,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/internal/recording"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/queue/queuecaddy"
+	"github.com/hermes-sidecar/hermes-sidecar/resume/resumecaddy"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -295,7 +296,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		o.ObserveRaw = true
 	}
 	h.offerApprovals(&o, logger)
-	o.Turn, o.Queued, o.Try = queuecaddy.Join, queuecaddy.Queued, queuecaddy.Try
+	o.Turn, o.Queued, o.Try = queuecaddy.Join, queuecaddy.Queued, resumecaddy.Apart
 	keeper := &runs.Keeper{Runs: &h.shared.runs, Logger: logger, Upstream: telemetry.Upstream}
 	o.RunBegan, o.RunOver = keeper.Began, keeper.Over
 	o.Identity = identityOf(h.Identity)

@@ -86,9 +86,8 @@ type Options struct {
 	// Queued reports whether Turn would look for a turn of r. It is called before the request is read,
 	// which is kept until upstream has taken it. Nil means that it would, for each that begins a run.
 	Queued func(r *http.Request) bool
-	// Try returns the context that the next handler gets in the place of ctx, for each try of a request
-	// that has a turn: upstream may refuse it, and then the next handler is called again. Nil means
-	// ctx itself.
+	// Try returns the context that the next handler gets in the place of ctx. It is called for each time
+	// that the request goes to that handler, so that it finds no trace of the times before. nil: ctx.
 	Try func(ctx context.Context) context.Context
 	// RunBegan is called with a turn and the id of a run that POST /v1/runs has begun: it goes on
 	// when the answer to r has ended, and has its place until Done is called. Nil means that the end of

@@ -107,7 +107,7 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, next func(http.Res
 	if p.o.Timeouts != nil {
 		ctx, x.applyTimeouts = p.o.Timeouts(ctx)
 	}
-	up, queued := upstreamRequest(ctx, r), p.o.queues(r)
+	up, queued := upstreamRequest(x.tries(ctx), r), p.o.queues(r)
 	// No lock is held and no deadline runs while the client sends its request,
 	// for which it may take its time. While upstream gets a part of it, upstream is not
 	// silent, it waits as well: the client is timed if there is a deadline that this moves.
@@ -137,9 +137,6 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, next func(http.Res
 		next = x.outlasting(next)
 		if !x.wait(ctx) {
 			return nil
-		}
-		if p.o.Try != nil {
-			up = up.WithContext(x.tries(ctx))
 		}
 	}
 	if !x.requestRead() {

@@ -47,6 +47,12 @@ func Join(r *http.Request) (*queue.Turn, error) {
 	return t, nil
 }
 
+// Queued reports whether r has a pass, so that Join may let it wait.
+func Queued(r *http.Request) bool {
+	_, ok := r.Context().Value(passKey{}).(*pass)
+	return ok
+}
+
 // clientOf returns what tells the client of r from others. It says nothing of the site: a client that
 // comes to a backend by two sites is one.
 func (h *QueueHandler) clientOf(r *http.Request) queue.Client {

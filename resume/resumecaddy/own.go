@@ -1,6 +1,8 @@
 package resumecaddy
 
 import (
+	"context"
+	"maps"
 	"net/http"
 	"strings"
 
@@ -12,6 +14,14 @@ import (
 func OwnRequest(r *http.Request, w http.ResponseWriter) *http.Request {
 	own, _ := ofRun(r, w)
 	return own
+}
+
+// Apart returns a context for the handlers after one whose request has ctx, in which they handle it
+// as if they had not before: of a group of routes, such as handle blocks, only the first that matches
+// handles a request, and after that none would.
+func Apart(ctx context.Context) context.Context {
+	groups, _ := ctx.Value(routeGroups).(map[string]struct{})
+	return context.WithValue(ctx, routeGroups, maps.Clone(groups))
 }
 
 // Client returns what tells the client of r, and the API that it asks, from others: the site, the
