@@ -235,7 +235,7 @@ var securityTests = map[string]string{
 	"the header of a stream in Redis, or the record of its request":                 "TestLargeRecords",
 	"how long a stream stays in Redis":                                              "TestNothingStaysForEver",
 	"streams that continue without a client, max_detached":                          "TestOneMoreThanMaxDetachedEndsWithItsClient TestRunsEndWhenNobodyComesBack",
-	"requests that wait in line (hermes_queue), of all clients: waiting":            "TestLimits TestNoPlace TestTenThousandWait TestLargeBodiesWait TestRefusals",
+	"requests that wait in line (hermes_queue), of all clients: waiting":            "TestLimits TestNoPlace TestThousandsWait TestLargeBodiesWait TestRefusals",
 	"places that the clients of a site, or somebody with many keys, take: runs":     "TestLimits TestTheNextWaits TestMadeUpKeys",
 	"what a client that waits is told":                                              "TestTells TestWaitingStream",
 	"an answer with an error to a request that has waited, which ends its stream":   "TestWaitedAnswersThatAreNoStreams TestOtherAnswersAfterTheWait",

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -14,6 +15,7 @@ import (
 // nothing running only if they came first, each with one request: so one that is in line is served,
 // and who comes when the line is full is refused, at once.
 func TestMadeUpKeys(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t, 10, "runs 2", "waiting 101")
 	p.ask(chat, "holder", "slow-1")
 	p.ask(chat, "holder", "slow-2")
@@ -36,6 +38,7 @@ func TestMadeUpKeys(t *testing.T) {
 // TestComingAndGoing: a client that opens and leaves in a loop leaves nothing behind, and upstream
 // hears nothing of it.
 func TestComingAndGoing(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t, 10, "runs 1", "waiting 50")
 	p.ask(chat, "holder", "slow-1")
 	p.until(t, "slow-1")
@@ -67,6 +70,7 @@ func TestComingAndGoing(t *testing.T) {
 
 // TestLyingUpstream: whatever upstream's 429 is like, the request ends within its wait, and others go on.
 func TestLyingUpstream(t *testing.T) {
+	t.Parallel()
 	limited := `{"error": {"message": "Too many concurrent runs (max 10)", "type": "rate_limit_error", "param": null, "code": "rate_limit_exceeded"}}`
 	endless := func(kind string) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
@@ -100,25 +104,35 @@ func TestLyingUpstream(t *testing.T) {
 		"endless":       endless("application/json"),
 		"endless event": endless("text/event-stream"),
 	}
+	liedTo := []kind{chat, whole, responses, session, runs}
 	for name, lie := range lies {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := newPlace(t, 10, "runs 2", "wait 3s")
-			asked := 0
+			p := newPlace(t, 10, "runs 5", "wait 2s")
+			asked, all := 0, make(chan struct{})
 			p.answer("lie", func(w http.ResponseWriter, r *http.Request) {
 				p.mu.Lock()
-				asked++
+				if asked++; asked == len(liedTo) {
+					close(all)
+				}
 				p.mu.Unlock()
+				<-all // of each kind one gets the lie
 				lie(w, r)
 			})
-			for _, k := range []kind{chat, whole, responses, session, runs} {
-				q := p.ask(k, "key-1", "lie")
+			var asks []*pending
+			for _, k := range liedTo {
+				asks = append(asks, p.ask(k, "key-1", "lie"))
+			}
+			tooLong, enough := context.WithTimeout(t.Context(), 5*time.Second)
+			defer enough()
+			for i, q := range asks {
+				k := liedTo[i]
 				if !strings.HasPrefix(name, "endless") {
 					<-q.done
 				} else {
 					select {
 					case <-q.done:
-					case <-time.After(5 * time.Second):
+					case <-tooLong.Done():
 						q.leave() // upstream's endless answer may pass as it is
 						<-q.done
 						continue
@@ -145,7 +159,7 @@ func TestLyingUpstream(t *testing.T) {
 			p.ask(chat, "key-2", "after").good(chat)
 			// The answer to a run whose client has left is waited for, for a while.
 			harness.Until(t, "all places are free", func() bool { return p.metric("running") <= 0 })
-			p.free(2)
+			p.free(5)
 		})
 	}
 }
@@ -153,6 +167,7 @@ func TestLyingUpstream(t *testing.T) {
 // TestOneThatIsAlwaysRefused holds up no other client for good: they are served, although upstream says that
 // it is full each time that it asks.
 func TestOneThatIsAlwaysRefused(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t, 10, "runs 2", "wait 1h")
 	p.answer("lie", answers(429, "application/json", `{}`, "Retry-After", "1"))
 	lie := p.ask(chat, "key-1", "lie")
@@ -166,6 +181,7 @@ func TestOneThatIsAlwaysRefused(t *testing.T) {
 
 // TestManyLeaveAtOnce: a crowd that leaves in the moment in which its turns come takes no place with it.
 func TestManyLeaveAtOnce(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t, 0, "runs 3", "waiting 1000")
 	for round := range 10 {
 		var holders, all []*pending

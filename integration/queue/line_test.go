@@ -28,6 +28,7 @@ func answers(status int, contentType, body string, header ...string) http.Handle
 // TestTheNextWaits: eight run, and the ninth of any kind waits until one has ended. If it asks for a
 // stream, it is told after a second; if not, it just waits.
 func TestTheNextWaits(t *testing.T) {
+	t.Parallel()
 	for name, k := range kinds {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -68,6 +69,7 @@ var bareStatus = regexp.MustCompile(`event: hermes.status\ndata: \{"kind": "life
 // TestForms: in each form of the handler's events, an answer that has waited is as whole as one that has
 // not.
 func TestForms(t *testing.T) {
+	t.Parallel()
 	for _, o := range []string{"status_line on", "cards on", "progress unnamed", "progress comment", "progress bare", "progress off", "keepalive 50ms", "keepalive off", "history keep"} {
 		t.Run(o, func(t *testing.T) {
 			t.Parallel()
@@ -100,6 +102,7 @@ func TestForms(t *testing.T) {
 // TestRefusals: who finds no room gets 429 at once, who waits too long gets it then, or the error finish
 // if its header has left.
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	for name, k := range kinds {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -139,6 +142,7 @@ func TestRefusals(t *testing.T) {
 
 // TestNobodyWaits: with no time or no room to wait, all but those that run are refused.
 func TestNobodyWaits(t *testing.T) {
+	t.Parallel()
 	for _, o := range []string{"wait 0s", "waiting 0"} {
 		p := newPlace(t, 10, "runs 1", o)
 		first := p.ask(chat, "key-1", "slow-1")
@@ -155,6 +159,7 @@ func TestNobodyWaits(t *testing.T) {
 // TestLeaving: a client that leaves the line loses its place at once, those after it move up and are told,
 // and upstream never hears of it.
 func TestLeaving(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t, 10, "runs 1")
 	p.ask(chat, "key-0", "slow-0")
 	p.until(t, "slow-0")
@@ -187,6 +192,7 @@ func TestLeaving(t *testing.T) {
 // TestFairness: a client with fifty requests lets one with one pass, turns go round, and by says who is
 // a client.
 func TestFairness(t *testing.T) {
+	t.Parallel()
 	for by, as := range map[string]func(name string) (key string, header []string){
 		"":                   func(name string) (string, []string) { return name, nil },
 		"by {header.X-User}": func(name string) (string, []string) { return "one", []string{"X-User", name} },
@@ -236,6 +242,7 @@ func TestFairness(t *testing.T) {
 // TestRepeatsJoin: what an SDK sends again is no second run for hermes_resume, so it takes no second
 // place, neither in line nor at upstream; and a run whose client has left holds its own.
 func TestRepeatsJoin(t *testing.T) {
+	t.Parallel()
 	p := newPlaceOf(t, newAgent(t, 10), site{resume: "detach 10m", queue: []string{"runs 1"}})
 	first := p.ask(chat, "key-1", "slow-1", "Idempotency-Key", "a")
 	p.until(t, "slow-1")
@@ -278,6 +285,7 @@ func TestRepeatsJoin(t *testing.T) {
 // TestUpstreamsLimit: Hermes' own 429 sends a request back into the line. No client sees it, and
 // upstream is not asked in a stampede: as long as it is full, one request asks.
 func TestUpstreamsLimit(t *testing.T) {
+	t.Parallel()
 	for name, k := range kinds {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -317,6 +325,7 @@ func TestUpstreamsLimit(t *testing.T) {
 // TestLeftChatsCountAtUpstream: a chat whose client has left gives its place back when its connection is
 // closed. Hermes counts it for a while longer, and what its 429 hits waits.
 func TestLeftChatsCountAtUpstream(t *testing.T) {
+	t.Parallel()
 	a := newAgent(t, 2)
 	a.lingers = 3 * time.Second
 	p := newPlaceOf(t, a, site{queue: []string{"runs 2"}})
@@ -338,6 +347,7 @@ func TestLeftChatsCountAtUpstream(t *testing.T) {
 // TestOtherAnswersAfterTheWait: what upstream answers instead of a stream to a request whose header has
 // left is its error finish, and its place comes free.
 func TestOtherAnswersAfterTheWait(t *testing.T) {
+	t.Parallel()
 	long := strings.Repeat("x", 1<<20)
 	all := map[string]http.HandlerFunc{
 		"401":   answers(401, "application/json", `{"error": {"message": "Invalid API key", "type": "invalid_request_error", "code": "invalid_api_key"}}`),
@@ -400,6 +410,7 @@ func TestOtherAnswersAfterTheWait(t *testing.T) {
 // TestAnswersAtOnce: with free places, each answer is what it is without a line: also an error that
 // is upstream's own.
 func TestAnswersAtOnce(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t, 10)
 	for name, k := range kinds {
 		p.ask(k, "key-1", "hello "+name).good(k)

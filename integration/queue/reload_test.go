@@ -13,6 +13,7 @@ import (
 // TestReload: places that are held count after a reload, and those who wait go on and are served in
 // their order, whichever configuration they came to.
 func TestReload(t *testing.T) {
+	t.Parallel()
 	for _, resume := range []string{"", "detach 10m"} {
 		p := newPlaceOf(t, newAgent(t, 20), site{resume: resume, queue: []string{"runs 2"}, grace: "10m", hermes: []string{"drain_timeout 10m"}})
 		run := p.ask(runs, "key-0", "slow-0")
@@ -52,6 +53,7 @@ func TestReload(t *testing.T) {
 // TestReloadWithOtherLimits: fewer places end nobody, and none is admitted until there are fewer; more
 // are there at once.
 func TestReloadWithOtherLimits(t *testing.T) {
+	t.Parallel()
 	p := newPlaceOf(t, newAgent(t, 20), site{queue: []string{"runs 3"}, grace: "10m", hermes: []string{"drain_timeout 10m"}})
 	s := p.lines
 	for i := range 5 {
@@ -89,6 +91,7 @@ func TestReloadWithOtherLimits(t *testing.T) {
 
 // TestStop: who waits when the process stops is told so, and nothing hangs.
 func TestStop(t *testing.T) {
+	t.Parallel()
 	for _, resume := range []string{"", "detach 10m"} {
 		p := newPlaceOf(t, newAgent(t, 20), site{resume: resume, queue: []string{"runs 1"}, grace: "5s", hermes: []string{"drain_timeout 100ms"}})
 		p.ask(chat, "key-1", "slow-1")
@@ -125,6 +128,7 @@ func TestStop(t *testing.T) {
 // TestSitesShareABackend: all sites in front of one backend share its places, and a client of two sites is
 // one. Those with several upstreams have their own limit.
 func TestSitesShareABackend(t *testing.T) {
+	t.Parallel()
 	a, other := newAgent(t, 20), newAgent(t, 20)
 	p := newPlaceOf(t, a, site{queue: []string{"runs 2"}})
 	second, third, fourth := harness.FreePort(t), harness.FreePort(t), harness.FreePort(t)

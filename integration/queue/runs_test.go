@@ -28,6 +28,7 @@ func (p *place) get(path, key string) *pending {
 // TestRunsHoldTheirPlaces: the 202 of a run is not its end. Its events tell, or its state, whoever
 // of its clients asks; if none asks, the sidecar does.
 func TestRunsHoldTheirPlaces(t *testing.T) {
+	t.Parallel()
 	for name, tells := range map[string]func(p *place, id string){
 		"events": func(p *place, id string) {
 			e := p.get("/v1/runs/"+id+"/events", "key-1")
@@ -82,6 +83,7 @@ func TestRunsHoldTheirPlaces(t *testing.T) {
 // TestStrangersFreeNothing: what others ask about a run, and what is no answer about it, gives no place
 // back.
 func TestStrangersFreeNothing(t *testing.T) {
+	t.Parallel()
 	a := newAgent(t, 10)
 	a.silent = true // the sidecar's own polls say nothing
 	p := newPlaceOf(t, a, site{queue: []string{"runs 1"}})
@@ -103,6 +105,7 @@ func TestStrangersFreeNothing(t *testing.T) {
 
 // TestLyingRuns: whatever a 202 says, a place is neither lost nor another's.
 func TestLyingRuns(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t, 10, "runs 2")
 	run := p.ask(runs, "key-1", "slow-run")
 	run.good(runs)
@@ -176,6 +179,7 @@ func (p *place) free(n int) {
 
 // TestManyRuns: each of many runs gives its place back once, however its end is told.
 func TestManyRuns(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t, 10, "runs 3", "waiting 1000", "wait 1h")
 	var all sync.WaitGroup
 	for i := range 48 {
@@ -202,6 +206,7 @@ func TestManyRuns(t *testing.T) {
 
 // TestPolls: a run that nobody asks about is asked about with its client's credentials, and not often.
 func TestPolls(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t, 10, "runs 1")
 	id, waits := p.begins("slow", "key-1")
 	asked := func() (n int) {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,7 +22,10 @@ import (
 // than runs at once, of those whose clients are there; an answer for each that stays; nothing heard of
 // those that were refused; and at the end all places are free. HERMES_QUEUE_SEQUENCES says how
 // many requests, and HERMES_QUEUE_SEED repeats what they do.
-func TestRandomSequences(t *testing.T) { sequences(t, 600) }
+func TestRandomSequences(t *testing.T) {
+	t.Parallel()
+	sequences(t, 600)
+}
 
 // TestNoRaces does the same in a binary that is built with the race detector.
 func TestNoRaces(t *testing.T) {
@@ -109,6 +113,9 @@ func (q *sequence) play(t *testing.T, n int) {
 	q.free(runs)
 }
 
+// atReload are the errors of a connection that is closed.
+var atReload = regexp.MustCompile(`EOF|reset|closed idle connection`)
+
 // one is a request with all that happens to it.
 func (q *sequence) one(t *testing.T, i int) {
 	r := rand.New(rand.NewPCG(q.seed, uint64(i)))
@@ -171,11 +178,13 @@ func (q *sequence) one(t *testing.T, i int) {
 	case p.err != nil:
 		// A reload may close a connection before it has read a request.
 		outcome = "no answer"
-		if !strings.Contains(p.err.Error(), "EOF") && !strings.Contains(p.err.Error(), "reset") || p.reply != nil {
+		if !atReload.MatchString(p.err.Error()) || p.reply != nil {
 			t.Errorf("%s %s: %v after %q", k.path, prompt, p.err, harness.Clip(body))
 		}
 	case strings.Contains(body, "queue_full"):
 		outcome = "full"
+		began := len(q.heard())
+		harness.Until(t, "another has begun", func() bool { return len(q.heard()) > began || q.running() == 0 })
 	case strings.Contains(body, "queue_timeout"):
 		outcome = "timeout"
 	case strings.Contains(body, "rate_limit_exceeded") && !strings.Contains(q.lines.queue[1], "1h"):
@@ -195,14 +204,18 @@ func (q *sequence) one(t *testing.T, i int) {
 		t.Errorf("%s: %s, and yet upstream has heard of it, or it had time and room", prompt, outcome)
 	}
 	if outcome == "served" && k == runs {
-		switch r.IntN(3) {
-		case 0:
-			q.get("/v1/runs/"+p.runID(), key).leave()
-		case 1:
-			e := q.get("/v1/runs/"+p.runID()+"/events", key)
-			<-e.done
+		state, over := q.get("/v1/runs/"+p.runID(), key), func() bool { return q.isOver(prompt) }
+		switch r.IntN(8) {
+		case 0: // the sidecar asks, after five seconds
+			state.leave()
+		case 1, 2, 3:
+			harness.Until(t, "the run is over", over)
+			state = q.get("/v1/runs/"+p.runID(), key)
+		default:
+			<-q.get("/v1/runs/"+p.runID()+"/events", key).done
 		}
-		harness.Until(t, "the run is over", func() bool { return q.isOver(prompt) })
+		<-state.done
+		harness.Until(t, "the run is over", over)
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
