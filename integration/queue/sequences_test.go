@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -113,9 +112,6 @@ func (q *sequence) play(t *testing.T, n int) {
 	q.free(runs)
 }
 
-// atReload are the errors of a connection that is closed.
-var atReload = regexp.MustCompile(`EOF|reset|closed idle connection`)
-
 // one is a request with all that happens to it.
 func (q *sequence) one(t *testing.T, i int) {
 	r := rand.New(rand.NewPCG(q.seed, uint64(i)))
@@ -176,11 +172,8 @@ func (q *sequence) one(t *testing.T, i int) {
 	case p.err != nil && fate == 2:
 		outcome = "broken"
 	case p.err != nil:
-		// A reload may close a connection before it has read a request.
-		outcome = "no answer"
-		if !atReload.MatchString(p.err.Error()) || p.reply != nil {
-			t.Errorf("%s %s: %v after %q", k.path, prompt, p.err, harness.Clip(body))
-		}
+		outcome = "bad"
+		t.Errorf("%s %s: %v after %q", k.path, prompt, p.err, harness.Clip(body))
 	case strings.Contains(body, "queue_full"):
 		outcome = "full"
 		began := len(q.heard())

@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
@@ -31,7 +32,8 @@ type place struct {
 	http  *http.Client
 	caddy *sidecar.Process
 	lines site
-	freed int // calls of free
+	freed int          // calls of free
+	loads *atomic.Bool // a configuration has been replaced
 }
 
 // A site is what a place's site has.
@@ -54,7 +56,7 @@ func newPlace(t testing.TB, limit int, queue ...string) *place {
 func newPlaceOf(t testing.TB, a *agent, s site, env ...string) *place {
 	t.Helper()
 	listen, admin := harness.FreePort(t), harness.FreePort(t)
-	p := &place{agent: a, t: t, base: "http://" + listen, lines: s}
+	p := &place{agent: a, t: t, base: "http://" + listen, lines: s, loads: new(atomic.Bool)}
 	transport := &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}
 	t.Cleanup(transport.CloseIdleConnections)
 	p.http = &http.Client{Transport: transport}
@@ -87,6 +89,7 @@ func (p *place) load(s site) {
 
 func (p *place) loadText(text string) {
 	p.t.Helper()
+	p.loads.Store(true)
 	res, err := harness.Persist(func() (*http.Response, error) {
 		req, _ := http.NewRequest(http.MethodPost, "http://"+p.caddy.Admin+"/load", strings.NewReader(text))
 		req.Header.Set("Content-Type", "text/caddyfile")
@@ -166,7 +169,14 @@ func (p *place) send(method, path, body, prompt string, header ...string) *pendi
 	go func() {
 		defer leave()
 		defer close(q.done)
-		q.reply, q.err = p.http.Do(req)
+		for {
+			q.reply, q.err = p.http.Do(req)
+			// The server before a reload may still accept a connection, and close it unread.
+			if q.err == nil || !p.loads.Load() || !unread.MatchString(q.err.Error()) {
+				break
+			}
+			req.Body, _ = req.GetBody()
+		}
 		close(q.header)
 		if q.err != nil {
 			return
@@ -176,6 +186,9 @@ func (p *place) send(method, path, body, prompt string, header ...string) *pendi
 	}()
 	return q
 }
+
+// unread are the errors of net/http for a connection that was closed before it brought an answer.
+var unread = regexp.MustCompile(`EOF|reset|server closed idle connection`)
 
 // leaves leaves, and waits until the request is over here.
 func (p *place) leaves(q *pending) {

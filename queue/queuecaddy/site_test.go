@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -101,7 +102,8 @@ func (a *agent) none() {
 // site is a Caddy with one server, at a socket, and the client of it.
 type site struct {
 	t              *testing.T
-	socket         string
+	dir            string // where the sockets are
+	loads          int
 	access, log    string // files
 	client         *http.Client
 	admin, streams http.Handler
@@ -115,11 +117,11 @@ func newSite(t *testing.T, directives string) *site {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	s := &site{t: t, socket: filepath.Join(dir, "s"), access: filepath.Join(dir, "access"), log: filepath.Join(dir, "log")}
+	s := &site{t: t, dir: dir, access: filepath.Join(dir, "access"), log: filepath.Join(dir, "log")}
 	s.load(directives)
 	t.Cleanup(s.stop)
 	// A connection that is kept may be one that a reload is closing.
-	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", s.socket) }}
+	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", s.socket()) }}
 	s.client = &http.Client{Transport: transport}
 	return s
 }
@@ -131,11 +133,16 @@ func (s *site) stop() {
 	}
 }
 
-// load replaces the configuration.
+// socket returns the path of the socket of the newest configuration.
+func (s *site) socket() string { return filepath.Join(s.dir, strconv.Itoa(s.loads)) }
+
+// load replaces the configuration. Each has a socket of its own: after a reload, the servers before it
+// may still accept connections of a socket that they share with the new ones, and close them unread.
 func (s *site) load(directives string) {
 	s.t.Helper()
+	s.loads++
 	file := "{\n\tadmin off\n\tpersist_config off\n\tauto_https off\n\tgrace_period 1ms\n\tmetrics\n\tstorage file_system " + filepath.Dir(s.log) + "\n\tlog default {\n\t\toutput file " + s.log + "\n\t}\n}\n" +
-		"http:// {\n\tbind unix/" + s.socket + "\n\tlog {\n\t\toutput file " + s.access + "\n\t}\n\tmetrics /metrics\n\thermes_streams /streams\n" + directives + "\n}\n"
+		"http:// {\n\tbind unix/" + s.socket() + "\n\tlog {\n\t\toutput file " + s.access + "\n\t}\n\tmetrics /metrics\n\thermes_streams /streams\n" + directives + "\n}\n"
 	config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(file), nil)
 	if err == nil {
 		err = caddy.Load(config, true)
