@@ -1,6 +1,7 @@
 package rewrite
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -69,4 +70,48 @@ func TestStreamContinues(t *testing.T) {
 			}
 		}
 	}
+}
+
+// FuzzWaiting: whatever upstream says to a request that has waited, a stream continues it as if it had
+// not, and an error ends it with the last events of its API, each of which is JSON on one line.
+func FuzzWaiting(f *testing.F) {
+	for i, body := range []string{
+		`{"error": {"message": "Too many concurrent runs (max 10)", "type": "rate_limit_error", "param": null, "code": "rate_limit_exceeded"}}`,
+		"{\r\n\"error\": \"no\"\r\n}", `{"error":{"message":"a\nb","code":"\u000a\n"}}`, `{"error":{"message":"x","message":2}} {`, "{\"error\":{\"message\":\"\xff\u2028\"},\"error\":\"y\"}",
+		"\xef\xbb\xbf" + role() + text("a") + stop(), created(3, "") + outputDelta(4),
+	} {
+		f.Add([]byte(body), []byte{3, 200}, byte(i))
+	}
+	f.Fuzz(func(t *testing.T, said, cuts []byte, kind byte) {
+		o := Options{ErrorFinish: []ErrorFinish{ErrorFinishSplit, ErrorFinishInline}[kind/3%2], StatusLine: kind/6%2 > 0}
+		p := []Params{{Active: true, ID: chatParams.ID}, {Responses: true}, {SessionID: "s"}}[kind%3]
+		last := []string{doneFrame, `"response":{`, "event: done\n"}[kind%3]
+
+		continues := p
+		continues.Continues = true
+		want, _ := run(strings.TrimPrefix(string(said), "\xef\xbb\xbf"), o, p, byScript(cuts), CauseEOF)
+		whole, _ := run(string(said), o, continues, byScript(cuts), CauseEOF)
+		same(t, whole, want, "a stream that continues")
+
+		w := NewWaiting(&o, &p)
+		out, ok := w.Refuse([]byte("before"), said)
+		got, found := strings.CutPrefix(string(out), "before")
+		if !found || !ok && got != "" {
+			t.Fatalf("%t, %q", ok, out)
+		}
+		if !ok {
+			return
+		}
+		if !strings.Contains(got[strings.LastIndex(strings.TrimSuffix(got, "\n\n"), "\n\n")+1:], last) || !strings.HasSuffix(got, "\n\n") {
+			t.Errorf("it ends in %q", got)
+		}
+		for frame := range strings.SplitSeq(strings.TrimSuffix(got, "\n\n"), "\n\n") {
+			for line := range strings.SplitSeq(frame, "\n") {
+				data, ok := strings.CutPrefix(line, "data: ")
+				if !ok && !strings.HasPrefix(line, "event: ") || strings.Contains(line, "\r") || ok && data != "[DONE]" && !json.Valid([]byte(data)) {
+					t.Errorf("a line %q of %q", line, got)
+				}
+			}
+		}
+	})
 }
