@@ -146,7 +146,6 @@ func (x *exchange) tell(before int) {
 	if before > 0 {
 		text = fmt.Sprintf("Waiting in line: %d before you", before)
 	}
-	x.moveDeadline(time.Time{})
 	_ = x.sendElsewhere(func() []byte { // an error shows in x.err
 		out := x.line.waiting.Status(nil, text)
 		if len(out) > 0 || first {
@@ -154,7 +153,6 @@ func (x *exchange) tell(before int) {
 		}
 		return out
 	})
-	x.moveDeadline(x.writeDeadline)
 	x.watch()
 }
 
@@ -176,9 +174,7 @@ func (x *exchange) beginTold() {
 
 // keepTold sends a keepalive to a client that was told that it waits.
 func (x *exchange) keepTold() {
-	x.moveDeadline(time.Time{})
 	_ = x.send(x.line.waiting.Keepalive(nil)) // an error shows in x.err
-	x.moveDeadline(x.writeDeadline)
 	x.times.sent = x.age()
 }
 
@@ -219,6 +215,8 @@ func (x *exchange) tryAgain() bool {
 		return false
 	}
 	x.answer = nil
+	x.moveDeadline(time.Time{})
+	x.writeDeadline = time.Time{}
 	before := l.header
 	if !x.committed {
 		before = x.w.Header()

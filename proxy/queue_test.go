@@ -666,6 +666,31 @@ func TestNoDeadlineInLine(t *testing.T) {
 	})
 }
 
+// TestRefusedTriesLeaveNoDeadline: one that a handler has set for its writes is gone with its answer.
+func TestRefusedTriesLeaveNoDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lines queue.Lines
+		tries := 0
+		w := &deadlined{recorder: &recorder{t: t, header: make(http.Header)}}
+		serve(w, proxy.Options{Keepalive: time.Second, Turn: func(*http.Request) (*queue.Turn, error) {
+			return lines.Join("b", queue.Options{Runs: 1, Wait: time.Hour, Waiting: 1}, queue.Client{})
+		}}, func(rw http.ResponseWriter, _ *http.Request) {
+			if tries++; tries == 1 {
+				_ = http.NewResponseController(rw).SetWriteDeadline(time.Now().Add(time.Second))
+				rw.Header().Set("Retry-After", "10")
+				rw.WriteHeader(http.StatusTooManyRequests)
+				return
+			}
+			rw.Header().Set("Content-Type", "text/event-stream")
+			_, _ = io.WriteString(rw, role+text("Hello")+fullStop+done)
+		})
+		equal(t, tries, 2, "tries")
+		equal(t, strings.HasPrefix(w.body.String(), status(idle+",", youAreNext)+"data: {"+idle+"}\n\n"), true, "it is told")
+		equal(t, strings.HasSuffix(w.body.String(), role+text("Hello")+fullStop+done), true, "it gets the answer")
+		equal(t, w.deadline.IsZero(), true, "no deadline")
+	})
+}
+
 // TestWaitedStreamsAreTheSame: what a client that has waited is sent is what it was told and exactly
 // what it would have been sent without waiting.
 func TestWaitedStreamsAreTheSame(t *testing.T) {
