@@ -331,7 +331,7 @@ func (x *exchange) endTold(panicked any, err error) {
 		if status == http.StatusGatewayTimeout {
 			cause = rewrite.CauseTimeout
 		}
-		x.sendFailure(status, cause, err == nil || !x.chat || x.reach.failed(status))
+		x.sendFailure(status, cause, x.reach.failed(status))
 	default:
 		x.refuseStatus(status)
 	}

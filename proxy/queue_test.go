@@ -460,6 +460,31 @@ func TestWaitedAnswersThatAreNoStreams(t *testing.T) {
 	}
 }
 
+// TestReportThatHangs: the error of upstream's that does not come whole is one of those that end the wait
+// for it.
+func TestReportThatHangs(t *testing.T) {
+	for name, c := range map[string]struct {
+		limits, code string
+		do           func(x *inLine)
+	}{
+		"a drain":   {"drain=10s", "shutting_down", func(x *inLine) { x.streams.Shutdown(0); advance(10 * time.Second) }},
+		"a timeout": {"idle=10s", "upstream_timeout", func(*inLine) { advance(10 * time.Second) }},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			x := waits(t, 1, limits(c.limits))
+			advance(time.Second)
+			x.goesOn()
+			x.do(func() { x.w.WriteHeader(500) })
+			x.write(`{"error": {"mess`)
+			c.do(x)
+			x.wantStopped()
+			equal(t, strings.Contains(x.rec.body.String(), `"code":"`+c.code+`"`) && strings.HasSuffix(x.rec.body.String(), done), true, "the end")
+			x.ret(nil).wantSwallowed(t)
+			x.wantFree()
+		})
+	}
+}
+
 // TestEmptyStreamsAfterTheWait: a response without an event has its last one all the same.
 func TestEmptyStreamsAfterTheWait(t *testing.T) {
 	for name, path1 := range map[string]string{"chat": chatPath, "session": sessionPath, "response": responsesPath} {
@@ -505,6 +530,15 @@ func TestUpstreamEndsAfterTheWait(t *testing.T) {
 			equal(t, strings.HasSuffix(x.rec.body.String(), done), true, "an end")
 			equal(t, strings.Contains(x.rec.body.String(), `"code":"`+c.code+`"`), true, "the code leaves")
 			x.wantFree()
+		})
+	}
+	for name, p := range map[string]string{"chat": chatPath, "session": sessionPath} {
+		bubble(t, "no upstream, "+name, func(t *testing.T) {
+			x := waits(t, 1, withStatuses(), path(p))
+			advance(time.Second)
+			x.goesOn()
+			x.ret(statusError(503)).wantSwallowed(t)
+			equal(t, strings.Contains(x.rec.body.String(), "the agent could not be reached"), true, "nothing runs")
 		})
 	}
 }
