@@ -1,6 +1,8 @@
 package clients
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
@@ -20,8 +22,7 @@ func TestOpenWebUIQueue(t *testing.T) {
 	h.scene(t, "waits in vain", h.waitsInVain)
 }
 
-// told is a condition: the line above the last answer says that it waits. Open WebUI's own requests,
-// such as for a title, may wait before it.
+// told is a condition: the line above the last answer says that it waits.
 const told = lastAnswer + `?.querySelector(".status-description")?.innerText.trim().startsWith("Waiting in line: ")`
 
 // occupy has another chat take the place of a model, until proceed is called.
@@ -32,14 +33,16 @@ func (h *house) occupy(model string) {
 	h.agents[model].awaitCount(n + 1)
 }
 
-// waitsInLine has the user see that the chat waits, and then its answer.
+// waitsInLine has the user see that the chat waits, and then its answer. Open WebUI asks for a chat's title
+// when it asks for the answer, mostly first: then that is the one before it, and no other is.
 func (h *house) waitsInLine(t *testing.T) {
 	a := h.agents["queued"]
 	h.occupy("queued")
-	n := a.count()
+	n, asides := a.count(), a.askedAside()
 	h.open("queued")
 	h.ask("play g3-v0.20.3/plain")
 	h.Wait(told)
+	place := h.Text(".status-description")
 	h.Picture("open webui queue")
 	if a.count() != n {
 		t.Error("the chat has come to the agent")
@@ -47,6 +50,13 @@ func (h *house) waitsInLine(t *testing.T) {
 	a.proceed()
 	m, _ := h.ended()
 	h.checkGood(t, m, "plain")
+	want := "you are next"
+	if n := a.last().asides - asides; n > 0 {
+		want = fmt.Sprintf("%d before you", n)
+	}
+	if strings.TrimSpace(place) != "Waiting in line: "+want {
+		t.Errorf("it is told %q, want %q", place, want)
+	}
 	h.Picture("open webui queue answered")
 	if s := m.StatusHistory; len(s) == 0 || !s[len(s)-1].Done {
 		t.Errorf("stored status lines: %+v", s)

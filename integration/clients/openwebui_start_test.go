@@ -262,6 +262,7 @@ type turn struct {
 	header   http.Header
 	body     []byte
 	question string // of the user
+	asides   int    // requests for titles and the like before it
 	Stream   bool
 	Messages []struct{ Role, Content string }
 	Tools    []json.RawMessage // Open WebUI's own
@@ -333,6 +334,7 @@ func (a *agent) play(x *upstream.Exchange) {
 		return
 	}
 	a.mu.Lock()
+	q.asides = a.asides
 	a.chats = append(a.chats, q)
 	a.mu.Unlock()
 	if x.Req.Header.Get("Origin") != "" {

@@ -52,6 +52,7 @@ func TestClients(t *testing.T) {
 		"in two fields":                {a: requestOf("1", "Authorization", "x", "Authorization", "y"), b: requestOf("1", "Authorization", "xy")},
 		"of two lengths":               {a: requestOf("1", "Authorization", "xy", "Authorization", "z"), b: requestOf("1", "Authorization", "x", "Authorization", "yz")},
 		"of cookies":                   {a: requestOf("1", "Cookie", "a=1"), b: requestOf("1", "Cookie", "a=2")},
+		"a cookie that changes":        {a: requestOf("1", "Authorization", "x", "Cookie", "a=1"), b: requestOf("1", "Authorization", "x", "Cookie", "a=2")},
 		"certificates":                 {a: certificate("x"), b: certificate("y")},
 		"one certificate":              {a: certificate("x"), b: certificate("x"), same: true},
 		"none, from one address":       {a: requestOf("1"), b: requestOf("1"), same: true},
