@@ -56,11 +56,11 @@ func sequences(t *testing.T, n int) {
 	for i, s := range []site{
 		{queue: []string{"runs 3", "wait 1h", "waiting 10000"}},
 		{queue: []string{"runs 3", "wait 1500ms", "waiting 20"}, hermes: []string{"status_line on", "keepalive 50ms"}},
-		{queue: []string{"runs 4", "wait 1h", "waiting 10000"}, resume: "detach 10m"},
+		{queue: []string{"runs 4", "wait 1h", "waiting 10000"}, resume: "detach 10m\n\t\tmax_detached 1000"}, // above it, one ends with its client
 	} {
 		s.grace = "10m"
 		s.hermes = append(s.hermes, "drain_timeout 10m")
-		t.Run(strings.Join(append(s.queue, s.resume), ", "), func(t *testing.T) {
+		t.Run(strings.Join(append(s.queue, strings.Fields(s.resume)...), ", "), func(t *testing.T) {
 			t.Parallel()
 			q := &sequence{place: newPlaceOf(t, newAgent(t, 10), s), seed: seed + uint64(i), outcomes: map[string]int{}}
 			q.play(t, n)
