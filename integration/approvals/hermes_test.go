@@ -176,14 +176,14 @@ func (a *agent) chat(w http.ResponseWriter, r *http.Request, key string, body []
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
-	a.stream(&frames{w, me.id}, r, me, s)
+	a.stream(&hermes.Frames{W: w, ID: me.id}, r, me, s)
 }
 
 // stream is an answer with its commands.
-func (a *agent) stream(f *frames, r *http.Request, me *run, s script) {
-	f.delta("role", "assistant")
+func (a *agent) stream(f *hermes.Frames, r *http.Request, me *run, s script) {
+	f.Delta("role", "assistant")
 	if s.says != "" {
-		f.delta("content", s.says)
+		f.Delta("content", s.says)
 	}
 	var did []string
 	for i, command := range s.commands {
@@ -201,21 +201,21 @@ func (a *agent) stream(f *frames, r *http.Request, me *run, s script) {
 		}
 	}
 	if s.after != "" {
-		f.delta("content", "\n\n"+s.after+strings.Join(did, ","))
+		f.Delta("content", "\n\n"+s.after+strings.Join(did, ","))
 	}
-	f.write(hermes.One(`data: {` + f.head() + `, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}], "usage": {"prompt_tokens": 5, "completion_tokens": 5, "total_tokens": 10}}`)...)
-	f.write("data: [DONE]")
+	f.Write(hermes.One(`data: {` + f.Head() + `, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}], "usage": {"prompt_tokens": 5, "completion_tokens": 5, "total_tokens": 10}}`)...)
+	f.Write("data: [DONE]")
 }
 
 // ask asks about a command, and runs it if it may.
-func (a *agent) ask(f *frames, r *http.Request, me *run, s script, i int, command string) (choice string, ok bool) {
+func (a *agent) ask(f *hermes.Frames, r *http.Request, me *run, s script, i int, command string) (choice string, ok bool) {
 	q := &question{id: hexOf(32), command: command, waits: true, answered: make(chan string, 1)}
 	call := fmt.Sprintf("call_%s_%d", me.id[9:17], i)
-	f.write("event: hermes.tool.progress", fmt.Sprintf(`data: {"tool": "terminal", "emoji": "\ud83d\udcbb", "label": %s, "toolCallId": "%s", "status": "running"}`, hermes.ASCII(firstOf(command)), call))
+	f.Write("event: hermes.tool.progress", fmt.Sprintf(`data: {"tool": "terminal", "emoji": "\ud83d\udcbb", "label": %s, "toolCallId": "%s", "status": "running"}`, hermes.ASCII(firstOf(command)), call))
 	a.mu.Lock()
 	me.asked = append(me.asked, q)
 	a.mu.Unlock()
-	f.write("event: approval.request", fmt.Sprintf(`data: {"command": %s, "pattern_key": "recursive delete", "pattern_keys": ["recursive delete"], "description": "recursive delete", `+
+	f.Write("event: approval.request", fmt.Sprintf(`data: {"command": %s, "pattern_key": "recursive delete", "pattern_keys": ["recursive delete"], "description": "recursive delete", `+
 		`"allow_permanent": true, "allow_session": true, "request_id": "%s", "event": "approval.request", "run_id": "%s", "timestamp": 1795385820.82, "session_id": "api-b1f7fa361c19eefe", `+
 		`"choices": ["once", "session", "always", "deny"]}`, hermes.ASCII(command), q.id, me.id))
 	keepalive := time.NewTicker(100 * time.Millisecond)
@@ -226,7 +226,7 @@ func (a *agent) ask(f *frames, r *http.Request, me *run, s script, i int, comman
 		case <-s.expires:
 			choice = a.expire(q)
 		case <-keepalive.C:
-			f.write(": keepalive")
+			f.Write(": keepalive")
 		case <-s.dies:
 			a.gone(q)
 			panic(http.ErrAbortHandler)
@@ -240,7 +240,7 @@ func (a *agent) ask(f *frames, r *http.Request, me *run, s script, i int, comman
 		q.ran++
 		a.mu.Unlock()
 	}
-	f.write("event: hermes.tool.progress", fmt.Sprintf(`data: {"tool": "terminal", "toolCallId": "%s", "status": "completed"}`, call))
+	f.Write("event: hermes.tool.progress", fmt.Sprintf(`data: {"tool": "terminal", "toolCallId": "%s", "status": "completed"}`, call))
 	return choice, true
 }
 
@@ -269,25 +269,6 @@ func firstOf(command string) string {
 		return string(r[:37]) + "..."
 	}
 	return string(r)
-}
-
-// frames writes the frames of a stream.
-type frames struct {
-	w  http.ResponseWriter
-	id string
-}
-
-func (f *frames) head() string {
-	return `"id": "` + f.id + `", "object": "chat.completion.chunk", "created": 1795164799, "model": "hermes-agent"`
-}
-
-func (f *frames) delta(member, text string) {
-	f.write(fmt.Sprintf(`data: {%s, "choices": [{"index": 0, "delta": {"%s": %s}, "finish_reason": null}]}`, f.head(), member, hermes.ASCII(text)))
-}
-
-func (f *frames) write(lines ...string) {
-	io.WriteString(f.w, strings.Join(lines, "\n")+"\n\n")
-	f.w.(http.Flusher).Flush()
 }
 
 // A record is what became of a question.

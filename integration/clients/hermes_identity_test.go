@@ -10,8 +10,8 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
 )
 
-// TestRealIdentity has two users of a real Hermes begin alike, through the option identity. What
-// comes of it for other versions is in docs/recipes/who-asks.md.
+// TestRealIdentity has two users of a real Hermes begin alike, through the option identity. Which way
+// separates what, beside the session, is in docs/recipes/who-asks.md.
 func TestRealIdentity(t *testing.T) {
 	program, version := installHermes(t)
 	h := &hermesLab{t: t, model: newScriptedModel(t, map[string][]modelTurn{alike: {{says: []string{"Good morning."}}}})}

@@ -7,7 +7,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -36,7 +35,7 @@ const (
 // a lock shows in the log of a binary that is built with the race detector, and
 // so does a map that ends the process. HERMES_RACE_SEED repeats a run's requests.
 func TestNoRaces(t *testing.T) {
-	caddy := raceBinary(t)
+	caddy := sidecar.RaceBinary(t)
 	seed := harness.Seed(t, "HERMES_RACE_SEED")
 	dir, pool := client.Certificate(t)
 	for round := range raceRounds {
@@ -61,30 +60,6 @@ func TestNoRaces(t *testing.T) {
 			s.Exit()
 		})
 	}
-}
-
-// raceBinary builds ./cmd/caddy with the race detector, if the binary under test
-// is not.
-func raceBinary(t *testing.T) string {
-	t.Helper()
-	switch {
-	case os.Getenv(sidecar.BinaryVariable) != "":
-		t.Skip("the binary under test is given")
-	case harness.RaceEnabled:
-		return sidecar.Binary(t)
-	}
-	out, err := exec.Command("go", "env", "CGO_ENABLED", "CC").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	env := strings.Fields(string(out))
-	if len(env) > 1 {
-		_, err = exec.LookPath(env[1])
-	}
-	if len(env) < 2 || env[0] != "1" || err != nil {
-		harness.Missing(t, "HERMES_RACE", "the race detector needs cgo and a C compiler")
-	}
-	return sidecar.Build(t, true)
 }
 
 // A raceSite is a listener whose handlers are put together at random.

@@ -317,7 +317,7 @@ func (a *agent) post(w http.ResponseWriter, r *http.Request, body []byte) {
 		hold = closed
 	}
 	a.mu.Unlock()
-	f := &frames{w, me.id}
+	f := &hermes.Frames{W: w, ID: me.id}
 	wait := func() bool { return a.work(r, me, hold) }
 	switch {
 	case r.URL.Path == "/v1/runs":
@@ -334,23 +334,23 @@ func (a *agent) post(w http.ResponseWriter, r *http.Request, body []byte) {
 	case strings.HasSuffix(r.URL.Path, "/chat/stream"):
 		w.Header().Set("Content-Type", "text/event-stream")
 		tail := `"session_id": "s1", "run_id": "` + me.id + `", "seq": %d, "ts": 1795327604.7}`
-		f.event("run.started", `{"user_message": {"role": "user", "content": "hi"}, `+tail, 1)
-		f.event("message.started", `{"message": {"id": "msg_1", "role": "assistant"}, `+tail, 2)
+		f.Event("run.started", `{"user_message": {"role": "user", "content": "hi"}, `+tail, 1)
+		f.Event("message.started", `{"message": {"id": "msg_1", "role": "assistant"}, `+tail, 2)
 		if !wait() {
 			return
 		}
-		f.event("assistant.delta", `{"message_id": "msg_1", "delta": "bye", `+tail, 3)
-		f.event("assistant.completed", `{"message_id": "msg_1", "content": "bye", "completed": true, "partial": false, "interrupted": false, `+tail, 4)
-		f.event("run.completed", `{"message_id": "msg_1", "completed": true, "partial": false, "interrupted": false, `+tail, 5)
-		f.event("done", `{`+tail, 6)
+		f.Event("assistant.delta", `{"message_id": "msg_1", "delta": "bye", `+tail, 3)
+		f.Event("assistant.completed", `{"message_id": "msg_1", "content": "bye", "completed": true, "partial": false, "interrupted": false, `+tail, 4)
+		f.Event("run.completed", `{"message_id": "msg_1", "completed": true, "partial": false, "interrupted": false, `+tail, 5)
+		f.Event("done", `{`+tail, 6)
 	case r.URL.Path == "/v1/responses" && q.Stream:
 		w.Header().Set("Content-Type", "text/event-stream")
 		response := `"response": {"id": "resp_1", "object": "response", "created_at": 1795164799, "status": "%s", "model": "hermes-agent", "output": []}, "sequence_number": %d}`
-		f.event("response.created", `{"type": "response.created", `+response, "in_progress", 0)
+		f.Event("response.created", `{"type": "response.created", `+response, "in_progress", 0)
 		if !wait() {
 			return
 		}
-		f.event("response.completed", `{"type": "response.completed", `+response, "completed", 1)
+		f.Event("response.completed", `{"type": "response.completed", `+response, "completed", 1)
 	case r.URL.Path == "/v1/responses":
 		if wait() {
 			w.Header().Set("Content-Type", "application/json")
@@ -359,13 +359,13 @@ func (a *agent) post(w http.ResponseWriter, r *http.Request, body []byte) {
 	case q.Stream:
 		w.Header().Set("Content-Type", "text/event-stream")
 		w.Header().Set("X-Hermes-Session-Id", "api-0123456789abcdef")
-		f.delta("role", "assistant")
+		f.Delta("role", "assistant")
 		if !wait() {
 			return
 		}
-		f.delta("content", "bye")
-		f.write(hermes.One(`data: {` + f.head() + `, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}], "usage": {"prompt_tokens": 5, "completion_tokens": 5, "total_tokens": 10}}`)...)
-		f.write("data: [DONE]")
+		f.Delta("content", "bye")
+		f.Write(hermes.One(`data: {` + f.Head() + `, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}], "usage": {"prompt_tokens": 5, "completion_tokens": 5, "total_tokens": 10}}`)...)
+		f.Write("data: [DONE]")
 	default:
 		if wait() {
 			w.Header().Set("Content-Type", "application/json")
@@ -392,10 +392,10 @@ func (a *agent) work(r *http.Request, me *work, hold <-chan struct{}) bool {
 // events answers GET /v1/runs/{run_id}/events.
 func (a *agent) events(w http.ResponseWriter, r *http.Request, run *work) {
 	w.Header().Set("Content-Type", "text/event-stream")
-	f := &frames{w, run.id}
-	f.write(": open")
+	f := &hermes.Frames{W: w, ID: run.id}
+	f.Write(": open")
 	data := func(id int, event, more string) {
-		f.write("id: "+strconv.Itoa(id), fmt.Sprintf(`data: {"event": "%s", "run_id": "%s", "timestamp": 1795466037.7, %s"seq": %d}`, event, run.id, more, id))
+		f.Write("id: "+strconv.Itoa(id), fmt.Sprintf(`data: {"event": "%s", "run_id": "%s", "timestamp": 1795466037.7, %s"seq": %d}`, event, run.id, more, id))
 	}
 	data(0, "message.delta", `"delta": "hi", `)
 	select {
@@ -404,30 +404,7 @@ func (a *agent) events(w http.ResponseWriter, r *http.Request, run *work) {
 		return
 	}
 	data(1, "run.completed", `"output": "hi", "usage": {"input_tokens": 5, "output_tokens": 5, "total_tokens": 10}, `)
-	f.write(": stream closed")
-}
-
-// frames writes the frames of a stream.
-type frames struct {
-	w  http.ResponseWriter
-	id string
-}
-
-func (f *frames) head() string {
-	return `"id": "` + f.id + `", "object": "chat.completion.chunk", "created": 1795164799, "model": "hermes-agent"`
-}
-
-func (f *frames) delta(member, text string) {
-	f.write(fmt.Sprintf(`data: {%s, "choices": [{"index": 0, "delta": {"%s": %s}, "finish_reason": null}]}`, f.head(), member, hermes.ASCII(text)))
-}
-
-func (f *frames) event(name, data string, args ...any) {
-	f.write("event: "+name, "data: "+fmt.Sprintf(data, args...))
-}
-
-func (f *frames) write(lines ...string) {
-	io.WriteString(f.w, strings.Join(lines, "\n")+"\n\n")
-	f.w.(http.Flusher).Flush()
+	f.Write(": stream closed")
 }
 
 // until waits until the agent has begun to work on the prompts.

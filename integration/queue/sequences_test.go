@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 	"sync"
@@ -28,23 +27,7 @@ func TestRandomSequences(t *testing.T) {
 
 // TestNoRaces does the same in a binary that is built with the race detector.
 func TestNoRaces(t *testing.T) {
-	if os.Getenv(sidecar.BinaryVariable) != "" {
-		t.Skip("the binary under test is given")
-	}
-	if !harness.RaceEnabled {
-		out, err := exec.Command("go", "env", "CGO_ENABLED", "CC").Output()
-		if err != nil {
-			t.Fatal(err)
-		}
-		env := strings.Fields(string(out))
-		if len(env) > 1 {
-			_, err = exec.LookPath(env[1])
-		}
-		if len(env) < 2 || env[0] != "1" || err != nil {
-			harness.Missing(t, "HERMES_RACE", "the race detector needs cgo and a C compiler")
-		}
-		t.Setenv(sidecar.BinaryVariable, sidecar.Build(t, true))
-	}
+	t.Setenv(sidecar.BinaryVariable, sidecar.RaceBinary(t))
 	sequences(t, 300)
 }
 

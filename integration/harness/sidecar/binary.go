@@ -24,6 +24,30 @@ func Binary(t testing.TB) string {
 // BinaryVariable names a binary to test instead of building one.
 const BinaryVariable = "HERMES_TEST_BINARY"
 
+// RaceBinary returns the path of a program under test with the race detector, which it builds if Binary
+// has none. It skips the test where a binary is given.
+func RaceBinary(t testing.TB) string {
+	t.Helper()
+	switch {
+	case os.Getenv(BinaryVariable) != "":
+		t.Skip("the binary under test is given")
+	case harness.RaceEnabled:
+		return Binary(t)
+	}
+	out, err := exec.Command("go", "env", "CGO_ENABLED", "CC").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := strings.Fields(string(out))
+	if len(env) > 1 {
+		_, err = exec.LookPath(env[1])
+	}
+	if len(env) < 2 || env[0] != "1" || err != nil {
+		harness.Missing(t, "HERMES_RACE", "the race detector needs cgo and a C compiler")
+	}
+	return Build(t, true)
+}
+
 // Build returns the path of ./cmd/caddy of the repository, built with the race detector or
 // without.
 func Build(t testing.TB, race bool) string {
