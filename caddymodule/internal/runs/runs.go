@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"sync"
 	"time"
 
@@ -73,12 +74,18 @@ type Keeper struct {
 	Upstream func(*http.Request) string
 }
 
-// nextKey is the key of the next handler in the context of its request.
-type nextKey struct{}
+// begun is what a request that begins a run was, before the next handler got it.
+type begun struct {
+	next  behalf.Next
+	asked url.URL
+}
+
+// begunKey is the key of begun in the context of its request.
+type begunKey struct{}
 
 // Begin returns the context of a request that begins a run, if next answers so.
 func Begin(r *http.Request, next behalf.Next) context.Context {
-	return context.WithValue(r.Context(), nextKey{}, next)
+	return context.WithValue(r.Context(), begunKey{}, begun{next, *r.URL})
 }
 
 // keyOf returns the key of the run with the id for the client of r.
@@ -91,22 +98,22 @@ func keyOf(r *http.Request, id string) key {
 // is called in the goroutine that handles r. A run that has a place already, because its request was
 // repeated, needs no other.
 func (k *Keeper) Began(r *http.Request, id string, t *queue.Turn) {
-	next, ok := r.Context().Value(nextKey{}).(behalf.Next)
+	b, ok := r.Context().Value(begunKey{}).(begun)
 	if !ok {
 		t.Done()
 		return
 	}
-	s := behalf.New(r, next, k.Upstream)
+	s := behalf.New(r, b.asked, b.next, k.Upstream)
 	ctx, stop := context.WithCancel(context.Background())
-	of, begun := keyOf(r, id), &run{t, s.Upstream(), stop}
-	if !k.Runs.add(of, begun) {
+	of, x := keyOf(r, id), &run{t, s.Upstream(), stop}
+	if !k.Runs.add(of, x) {
 		stop()
 		t.Done()
 		return
 	}
 	go func() {
 		err := ask(ctx, s, s.Path()+"/"+id)
-		if k.Runs.end(of, begun) && err != nil {
+		if k.Runs.end(of, x) && err != nil {
 			k.Logger.Warn("upstream does not say whether a run goes on; its place is given to another", zap.String("run_id", bounded.Name(id)), zap.Error(bounded.Error(err)))
 		}
 	}()
