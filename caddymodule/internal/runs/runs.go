@@ -61,7 +61,7 @@ type key struct {
 
 // run is one that keeps its place.
 type run struct {
-	turn     *queue.Turn
+	turns    []*queue.Turn // guarded by the mutex of Runs until the run ends
 	upstream string
 	stop     context.CancelFunc // ends the questions
 }
@@ -96,7 +96,8 @@ func keyOf(r *http.Request, id string) key {
 
 // Began keeps the place of the run with the id, which r, whose context is one of Begin, has begun. It
 // is called in the goroutine that handles r. A run that has a place already, because its request was
-// repeated, needs no other.
+// repeated with an Idempotency-Key, needs no other. Without one it is another run, whatever upstream
+// calls it.
 func (k *Keeper) Began(r *http.Request, id string, t *queue.Turn) {
 	b, ok := r.Context().Value(begunKey{}).(begun)
 	if !ok {
@@ -105,10 +106,9 @@ func (k *Keeper) Began(r *http.Request, id string, t *queue.Turn) {
 	}
 	s := behalf.New(r, b.asked, b.next, k.Upstream)
 	ctx, stop := context.WithCancel(context.Background())
-	of, x := keyOf(r, id), &run{t, s.Upstream(), stop}
-	if !k.Runs.add(of, x) {
+	of, x := keyOf(r, id), &run{[]*queue.Turn{t}, s.Upstream(), stop}
+	if !k.Runs.add(of, x, r.Header.Get("Idempotency-Key") != "") {
 		stop()
-		t.Done()
 		return
 	}
 	go func() {
@@ -132,11 +132,17 @@ func (k *Keeper) Over(r *http.Request, id string) {
 	}
 }
 
-// add adds a run. It returns false if it is there.
-func (s *Runs) add(of key, x *run) bool {
+// add adds a run. It returns false if there is one with the key: then that one has the place of x as
+// well, unless x is a repeat, whose place is free.
+func (s *Runs) add(of key, x *run, repeat bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.runs[of] != nil {
+	if there := s.runs[of]; there != nil {
+		if repeat {
+			x.turns[0].Done()
+		} else {
+			there.turns = append(there.turns, x.turns...)
+		}
 		return false
 	}
 	if s.runs == nil {
@@ -160,7 +166,7 @@ func (s *Runs) of(of key) *run {
 	return s.runs[of]
 }
 
-// end frees the place of the run, and reports whether it had one.
+// end frees the places of the run, and reports whether it had one.
 func (s *Runs) end(of key, x *run) bool {
 	s.mu.Lock()
 	had := s.runs[of] == x
@@ -169,7 +175,9 @@ func (s *Runs) end(of key, x *run) bool {
 	}
 	s.mu.Unlock()
 	x.stop()
-	x.turn.Done()
+	for _, t := range x.turns {
+		t.Done()
+	}
 	return had
 }
 
