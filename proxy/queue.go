@@ -86,7 +86,6 @@ func (x *exchange) wait(ctx context.Context) bool {
 func (x *exchange) beginWait() bool {
 	x.mu.Lock()
 	defer x.unlock()
-	x.running = false
 	x.inLine.Store(true)
 	if x.o.Streams.drain.Load() != nil {
 		x.times.phase = phaseFree

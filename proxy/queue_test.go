@@ -611,6 +611,24 @@ func TestUpstreamRefuses(t *testing.T) {
 			x.wantFree()
 		})
 	}
+	bubble(t, "and cannot be reached then", func(t *testing.T) {
+		x := waits(t, 0, statusOf(502))
+		<-x.ack
+		x.do(func() { x.try("answered") })
+		x.refuses("1")
+		x.nextTry(func() error { return nil })
+		x.do(func() { x.try("refused") })
+		x.ret(errTest).wantSwallowed(t)
+		equal(t, strings.Contains(x.rec.body.String(), "the agent could not be reached"), true, "nothing runs")
+		x.wantFree()
+	})
+	bubble(t, "and panics", func(t *testing.T) {
+		x := waits(t, 0)
+		<-x.ack
+		x.refuses("1")
+		x.panics("boom").want(t, "panic")
+		x.wantFree()
+	})
 	bubble(t, "forever", func(t *testing.T) {
 		x := waits(t, 0, body(`{"messages":[]}`))
 		<-x.ack

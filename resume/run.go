@@ -29,7 +29,7 @@ type Next func(http.ResponseWriter, *http.Request) error
 // no event stream.
 type run struct {
 	o       *Options
-	entry   Entry
+	entry   Entry // a split writes it with mu, so that others than the goroutine of next may read it
 	ctx     context.Context
 	abort   context.CancelCauseFunc
 	log     Writer

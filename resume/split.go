@@ -79,7 +79,10 @@ func (s *Split) Do() bool {
 	}
 	s.x, x.split = nil, nil
 	before := x.log
-	x.log, x.entry, x.kept, x.at = s.log, s.entry, header, at
+	x.mu.Lock()
+	x.entry = s.entry
+	x.mu.Unlock()
+	x.log, x.kept, x.at = s.log, header, at
 	x.eventsBefore += x.number.last
 	x.number = numbererOf(x.entry)
 	before.End(Whole)

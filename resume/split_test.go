@@ -1102,3 +1102,37 @@ func (s *splits) got(id, text string, whole bool) {
 		s.want[id] = events
 	}
 }
+
+// TestSplitsAtTheEndOfTheProcess, which looks at all runs while they are split.
+func TestSplitsAtTheEndOfTheProcess(t *testing.T) {
+	runs := new(resume.Runs)
+	o := resume.DefaultOptions()
+	o.Store, o.Runs = resume.NewMemory(), runs
+	splits := 0
+	srv := httptest.NewServer(resume.New(o).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		for n := range 20 {
+			_, _ = io.WriteString(w, event(n+1))
+			if resume.NewSplit(r.Context(), time.Minute).Do() {
+				splits++
+			}
+			time.Sleep(time.Millisecond)
+		}
+	})))
+	defer srv.Close()
+	r, err := http.NewRequest(http.MethodPost, srv.URL+chatPath, strings.NewReader(`{"stream":true}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Idempotency-Key", "key")
+	res, err := srv.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if runs.Wait(ctx); splits != 20 || ctx.Err() != nil {
+		t.Errorf("%d splits, %v", splits, ctx.Err())
+	}
+}
