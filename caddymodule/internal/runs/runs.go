@@ -202,7 +202,7 @@ func ask(ctx context.Context, s *behalf.Sender, path string) error {
 		state, err := stateOf(ctx, s, path)
 		now := time.Now()
 		switch {
-		case state == rewrite.RunOver || ctx.Err() != nil:
+		case state == rewrite.RunOver:
 			return nil
 		case state == rewrite.RunGoesOn:
 			told, answered = now, now
