@@ -51,13 +51,14 @@ func newAsking022(t *testing.T) (*asking022, string) {
 }
 
 func (a *asking022) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	run, isApproval := strings.CutSuffix(strings.TrimPrefix(r.URL.Path, "/v1/runs/"), "/approval")
+	path := strings.TrimPrefix(r.URL.Path, "/agent")
+	run, isApproval := strings.CutSuffix(strings.TrimPrefix(path, "/v1/runs/"), "/approval")
 	switch {
 	case !strings.HasPrefix(r.Header.Get("Authorization"), agentKey):
 		a.fail(w, 401, "invalid_api_key")
 	case isApproval:
 		a.answer(w, r, run)
-	case r.URL.Path == "/v1/chat/completions":
+	case path == "/v1/chat/completions":
 		a.chat(w, r)
 	default:
 		a.fail(w, 404, "")
@@ -403,9 +404,10 @@ func TestLinkRunsTheTool(t *testing.T) {
 }
 
 // TestAnswersOfGroupedRoutes: of a group of routes after hermes, such as handle blocks, only the first that
-// matches handles a request. An answer is another request.
+// matches handles a request. An answer is another request. Its path is beside the one that the client asked for,
+// not the one that upstream gets.
 func TestAnswersOfGroupedRoutes(t *testing.T) {
-	const where = "route {\n\t\thermes_approvals\n\t\t%s\n\t\thermes {\n\t\t\tapprovals link https://hermes.example.com/hermes/approve\n\t\t}\n\t\thandle /v1/* {\n\t\t\treverse_proxy %s\n\t\t}\n\t\thandle {\n\t\t\trespond 200\n\t\t}\n\t}"
+	const where = "route {\n\t\thermes_approvals\n\t\t%s\n\t\thermes {\n\t\t\tapprovals link https://hermes.example.com/hermes/approve\n\t\t}\n\t\thandle /v1/* {\n\t\t\trewrite * /agent{path}\n\t\t\treverse_proxy %s\n\t\t}\n\t\thandle {\n\t\t\trespond 200\n\t\t}\n\t}"
 	for _, queue := range []string{"", "hermes_queue"} {
 		agent, upstream := newAsking022(t)
 		site := runApprovals(t, "127.0.0.1:1", fmt.Sprintf(where, queue, upstream))

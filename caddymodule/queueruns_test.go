@@ -43,7 +43,7 @@ func (a *runner) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.begin(w, r)
 		return
 	}
-	run, isEvents := strings.CutSuffix(strings.TrimPrefix(r.URL.Path, "/v1/runs/"), "/events")
+	run, isEvents := strings.CutSuffix(strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, "/agent"), "/v1/runs/"), "/events")
 	a.mu.Lock()
 	over, silent := a.over[run], a.silent
 	a.mu.Unlock()
@@ -186,8 +186,9 @@ func TestRunsHoldPlaces(t *testing.T) {
 			s.inLine(1)
 			a.end(run)
 		}},
-		"nobody asks, and other routes come after": {"route {\n\t\t" + one + "\n\t\thandle /v1/* {\n\t\t\treverse_proxy UPSTREAM\n\t\t}\n\t\thandle {\n\t\t\trespond 404\n\t\t}\n\t}", false, func(_ *approvalSite, a *runner, _, run string) { a.end(run) }},
-		"nobody asks, with hermes_resume":          {"hermes_resume\n\t" + one, true, func(_ *approvalSite, a *runner, _, run string) { a.end(run) }},
+		"nobody asks, and other routes come after":            {"route {\n\t\t" + one + "\n\t\thandle /v1/* {\n\t\t\treverse_proxy UPSTREAM\n\t\t}\n\t\thandle {\n\t\t\trespond 404\n\t\t}\n\t}", false, func(_ *approvalSite, a *runner, _, run string) { a.end(run) }},
+		"nobody asks, and the path is another's for upstream": {"route {\n\t\t" + one + "\n\t\thandle /v1/* {\n\t\t\trewrite * /agent{path}\n\t\t\treverse_proxy UPSTREAM\n\t\t}\n\t\trespond 404\n\t}", false, func(_ *approvalSite, a *runner, _, run string) { a.end(run) }},
+		"nobody asks, with hermes_resume":                     {"hermes_resume\n\t" + one, true, func(_ *approvalSite, a *runner, _, run string) { a.end(run) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, upstream := newRunner(t)

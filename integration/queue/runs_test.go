@@ -106,7 +106,7 @@ func TestStrangersFreeNothing(t *testing.T) {
 // TestLyingRuns: whatever a 202 says, a place is neither lost nor another's.
 func TestLyingRuns(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, 10, "runs 2")
+	p := newPlace(t, 10, "runs 3")
 	run := p.ask(runs, "key-1", "slow-run")
 	run.good(runs)
 	lies := map[string]string{
@@ -135,6 +135,9 @@ func TestLyingRuns(t *testing.T) {
 		}
 	}
 	p.ask(chat, "key-2", "after").good(chat)
+	if n := p.metric("running"); n < 2 {
+		t.Errorf("%v places are taken; a run with another's name has one, too", n)
+	}
 	if p.mostAtOnce() != 2 || p.running() != 1 {
 		t.Errorf("%d at once, %d now", p.mostAtOnce(), p.running())
 	}
@@ -146,7 +149,7 @@ func TestLyingRuns(t *testing.T) {
 	}
 	p.mu.Unlock()
 	p.end("slow-run")
-	p.free(2)
+	p.free(3)
 }
 
 // free wants all places to be free: so many go through at once, and one more waits.

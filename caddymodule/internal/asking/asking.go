@@ -12,6 +12,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"sync"
 	"time"
@@ -57,6 +58,7 @@ type Stream struct {
 	o    *Options
 	r    *http.Request
 	next Next
+	url  url.URL // of r as next got it: handlers after it may change it in place
 
 	split *split // the answer is about to end for a reply; nil if it is not
 
@@ -83,7 +85,7 @@ type streamKey struct{}
 
 // Begin returns the context of a request that next will answer, with its stream.
 func (o *Options) Begin(r *http.Request, next Next) context.Context {
-	return context.WithValue(r.Context(), streamKey{}, &Stream{o: o, r: r, next: next})
+	return context.WithValue(r.Context(), streamKey{}, &Stream{o: o, r: r, next: next, url: *r.URL})
 }
 
 // Of returns the stream of a request with the context, nil for none.
@@ -133,10 +135,10 @@ func (s *Stream) open(run string) bool {
 	case !ok:
 		s.o.Logger.Warn("approval waits, but the placeholder of approvals by has no value; the client was not asked", zap.String("run_id", bounded.Name(run)))
 		return false
-	case approvalPath(s.r.URL.Path, run) == "":
+	case approvalPath(s.url.Path, run) == "":
 		return false // no API of Hermes'
 	}
-	send := sender{behalf.New(s.r, s.next, s.o.Upstream)}
+	send := sender{behalf.New(s.r, s.url, s.next, s.o.Upstream)}
 	s.desk = s.o.Desk.Stream(approval.Asker{
 		Owner: owner, By: by, Timeout: s.o.Timeout,
 		Send: func(ctx context.Context, q approval.Request, c approval.Choice) (approval.Result, error) {

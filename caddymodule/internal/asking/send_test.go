@@ -49,7 +49,8 @@ func said(w http.ResponseWriter, status int, code string) error {
 
 func send(t *testing.T, next Next) (approval.Result, error) {
 	t.Helper()
-	s := sender{behalf.New(chatRequest("/v1/chat/completions", "a:1"), next, upstreamOf)}
+	client := chatRequest("/v1/chat/completions", "a:1")
+	s := sender{behalf.New(client, *client.URL, next, upstreamOf)}
 	return s.send(t.Context(), approval.Request{RunID: "chatcmpl-1", ID: "r1"}, approval.Once)
 }
 
@@ -94,7 +95,7 @@ func TestAnswersAreTheClientsOwn(t *testing.T) {
 		client := chatRequest(path, "a:1")
 		var got *http.Request
 		var body []byte
-		s := sender{behalf.New(client, func(w http.ResponseWriter, r *http.Request) error {
+		s := sender{behalf.New(client, *client.URL, func(w http.ResponseWriter, r *http.Request) error {
 			got = r
 			body, _ = io.ReadAll(r.Body)
 			return nil
@@ -190,7 +191,7 @@ func TestAnswerEndsWithItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := chatRequest("/v1/chat/completions", "a:1")
 		ctx, leave := context.WithCancel(r.Context())
-		s := sender{behalf.New(r.WithContext(ctx), func(_ http.ResponseWriter, r *http.Request) error {
+		s := sender{behalf.New(r.WithContext(ctx), *r.URL, func(_ http.ResponseWriter, r *http.Request) error {
 			<-r.Context().Done()
 			return r.Context().Err()
 		}, upstreamOf)}

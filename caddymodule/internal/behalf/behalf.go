@@ -41,10 +41,12 @@ type Sender struct {
 	name     func(*http.Request) string
 }
 
-// New returns a Sender for the client of r, to whom upstream is answering by next now. name names
+// New returns a Sender for the client of r, to whom upstream is answering by next now. asked is the
+// URL of r as next got it: handlers after that may have changed it in place. name names
 // the upstream that answers a request. New is called in the goroutine that handles r.
-func New(r *http.Request, next Next, name func(*http.Request) string) *Sender {
+func New(r *http.Request, asked url.URL, next Next, name func(*http.Request) string) *Sender {
 	own := r.Clone(context.WithoutCancel(r.Context()))
+	own.URL = &asked
 	own.Body, own.ContentLength = http.NoBody, 0
 	for _, field := range ofTheBody {
 		own.Header.Del(field)

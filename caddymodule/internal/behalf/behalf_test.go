@@ -12,7 +12,7 @@ import (
 // TestReportIsBounded: upstream may say as much as it likes.
 func TestReportIsBounded(t *testing.T) {
 	r := caddyhttp.PrepareRequest(httptest.NewRequest(http.MethodPost, "/v1/runs", nil), caddy.NewReplacer(), httptest.NewRecorder(), nil)
-	s := New(r, func(w http.ResponseWriter, _ *http.Request) error {
+	s := New(r, *r.URL, func(w http.ResponseWriter, _ *http.Request) error {
 		for range 100 {
 			if n, err := w.Write(make([]byte, 1000)); n != 1000 || err != nil {
 				t.Error(n, err)

@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"sync"
 	"time"
 
@@ -60,7 +61,7 @@ type key struct {
 
 // run is one that keeps its place.
 type run struct {
-	turn     *queue.Turn
+	turns    []*queue.Turn // guarded by the mutex of Runs until the run ends
 	upstream string
 	stop     context.CancelFunc // ends the questions
 }
@@ -73,12 +74,18 @@ type Keeper struct {
 	Upstream func(*http.Request) string
 }
 
-// nextKey is the key of the next handler in the context of its request.
-type nextKey struct{}
+// begun is what a request that begins a run was, before the next handler got it.
+type begun struct {
+	next  behalf.Next
+	asked url.URL
+}
+
+// begunKey is the key of begun in the context of its request.
+type begunKey struct{}
 
 // Begin returns the context of a request that begins a run, if next answers so.
 func Begin(r *http.Request, next behalf.Next) context.Context {
-	return context.WithValue(r.Context(), nextKey{}, next)
+	return context.WithValue(r.Context(), begunKey{}, begun{next, *r.URL})
 }
 
 // keyOf returns the key of the run with the id for the client of r.
@@ -89,24 +96,24 @@ func keyOf(r *http.Request, id string) key {
 
 // Began keeps the place of the run with the id, which r, whose context is one of Begin, has begun. It
 // is called in the goroutine that handles r. A run that has a place already, because its request was
-// repeated, needs no other.
+// repeated with an Idempotency-Key, needs no other. Without one it is another run, whatever upstream
+// calls it.
 func (k *Keeper) Began(r *http.Request, id string, t *queue.Turn) {
-	next, ok := r.Context().Value(nextKey{}).(behalf.Next)
+	b, ok := r.Context().Value(begunKey{}).(begun)
 	if !ok {
 		t.Done()
 		return
 	}
-	s := behalf.New(r, next, k.Upstream)
+	s := behalf.New(r, b.asked, b.next, k.Upstream)
 	ctx, stop := context.WithCancel(context.Background())
-	of, begun := keyOf(r, id), &run{t, s.Upstream(), stop}
-	if !k.Runs.add(of, begun) {
+	of, x := keyOf(r, id), &run{[]*queue.Turn{t}, s.Upstream(), stop}
+	if !k.Runs.add(of, x, r.Header.Get("Idempotency-Key") != "") {
 		stop()
-		t.Done()
 		return
 	}
 	go func() {
 		err := ask(ctx, s, s.Path()+"/"+id)
-		if k.Runs.end(of, begun) && err != nil {
+		if k.Runs.end(of, x) && err != nil {
 			k.Logger.Warn("upstream does not say whether a run goes on; its place is given to another", zap.String("run_id", bounded.Name(id)), zap.Error(bounded.Error(err)))
 		}
 	}()
@@ -125,11 +132,17 @@ func (k *Keeper) Over(r *http.Request, id string) {
 	}
 }
 
-// add adds a run. It returns false if it is there.
-func (s *Runs) add(of key, x *run) bool {
+// add adds a run. It returns false if there is one with the key: then that one has the place of x as
+// well, unless x is a repeat, whose place is free.
+func (s *Runs) add(of key, x *run, repeat bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.runs[of] != nil {
+	if there := s.runs[of]; there != nil {
+		if repeat {
+			x.turns[0].Done()
+		} else {
+			there.turns = append(there.turns, x.turns...)
+		}
 		return false
 	}
 	if s.runs == nil {
@@ -153,7 +166,7 @@ func (s *Runs) of(of key) *run {
 	return s.runs[of]
 }
 
-// end frees the place of the run, and reports whether it had one.
+// end frees the places of the run, and reports whether it had one.
 func (s *Runs) end(of key, x *run) bool {
 	s.mu.Lock()
 	had := s.runs[of] == x
@@ -162,7 +175,9 @@ func (s *Runs) end(of key, x *run) bool {
 	}
 	s.mu.Unlock()
 	x.stop()
-	x.turn.Done()
+	for _, t := range x.turns {
+		t.Done()
+	}
 	return had
 }
 
@@ -187,7 +202,7 @@ func ask(ctx context.Context, s *behalf.Sender, path string) error {
 		state, err := stateOf(ctx, s, path)
 		now := time.Now()
 		switch {
-		case state == rewrite.RunOver || ctx.Err() != nil:
+		case state == rewrite.RunOver:
 			return nil
 		case state == rewrite.RunGoesOn:
 			told, answered = now, now

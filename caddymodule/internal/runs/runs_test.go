@@ -88,7 +88,12 @@ func (l *lab) answers(next behalf.Next) {
 // begins begins a run for a client.
 func (l *lab) begins(credentials, id string) *queue.Turn {
 	l.t.Helper()
-	r := asked(http.MethodPost, "http://agent/v1/runs", credentials)
+	return l.beginsBy(asked(http.MethodPost, "http://agent/v1/runs", credentials), id)
+}
+
+// beginsBy begins a run by a request.
+func (l *lab) beginsBy(r *http.Request, id string) *queue.Turn {
+	l.t.Helper()
 	r = r.WithContext(Begin(r, l.serve))
 	turn, err := l.lines.Join("a", queue.Options{Runs: 8}, queue.Client{})
 	if err != nil {
@@ -331,6 +336,23 @@ func TestRepeatedRunHasOnePlace(t *testing.T) {
 	})
 }
 
+// TestRunsOfOneID: requests that are no repeat begin a run each, whatever upstream calls them.
+func TestRunsOfOneID(t *testing.T) {
+	inBubble(t, "", func(l *lab) {
+		l.answers(is("running"))
+		for range 3 {
+			r := asked(http.MethodPost, "http://agent/v1/runs", "k")
+			r.Header.Del("Idempotency-Key")
+			l.beginsBy(r, "run_1")
+		}
+		pass(askEvery)
+		l.wantHeld(3, 1)
+		l.answers(is("completed"))
+		pass(askEvery)
+		l.wantHeld(0, 2)
+	})
+}
+
 // TestRunWithoutAHandler keeps no place that nothing would free.
 func TestRunWithoutAHandler(t *testing.T) {
 	inBubble(t, "", func(l *lab) {
@@ -382,6 +404,9 @@ func TestRandomRuns(t *testing.T) {
 					for range 50 {
 						id := fmt.Sprintf("run_%d", random.IntN(5))
 						r := asked(http.MethodPost, "http://agent/v1/runs", fmt.Sprint(client%2))
+						if random.IntN(2) == 0 {
+							r.Header.Del("Idempotency-Key")
+						}
 						switch random.IntN(4) {
 						case 0:
 							turn, err := l.lines.Join("a", queue.Options{Runs: 8}, queue.Client{byte(client)})

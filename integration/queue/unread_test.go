@@ -1,0 +1,49 @@
+package queue
+
+import (
+	"io"
+	"net"
+	"strings"
+	"testing"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+)
+
+// TestNothingIsTaken: a client over HTTP/2 that lets the server send nothing is in nobody's way: what it
+// is told while it waits does not leave, and Caddy ends it then.
+func TestNothingIsTaken(t *testing.T) {
+	t.Parallel()
+	p := newPlaceOf(t, newAgent(t, 0), site{queue: []string{"runs 1", "wait 1h"}})
+	p.loadText(strings.Replace(p.caddyfile(p.caddy.Admin, p.lines), "servers {", "servers {\n\t\tprotocols h1 h2c\n\t\ttimeouts {\n\t\t\twrite_idle 2s\n\t\t}", 1))
+	p.ask(chat, "holder", "slow-1")
+	p.until(t, "slow-1")
+	conn, err := net.Dial("tcp", strings.TrimPrefix(p.base, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	go io.Copy(io.Discard, conn)
+	io.WriteString(conn, http2.ClientPreface)
+	framer := http2.NewFramer(conn, conn)
+	framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
+	for i := range 3 {
+		var block strings.Builder
+		encoder := hpack.NewEncoder(&block)
+		for _, f := range [][2]string{{":method", "POST"}, {":scheme", "http"}, {":authority", conn.RemoteAddr().String()}, {":path", "/v1/chat/completions"}, {"content-type", "application/json"}, {"authorization", "key"}} {
+			encoder.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]})
+		}
+		id := uint32(2*i + 1)
+		framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: []byte(block.String()), EndHeaders: true})
+		framer.WriteData(id, true, []byte(`{"stream": true, "messages": [{"role": "user", "content": "takes nothing"}]}`))
+	}
+	p.untilWaiting(3)
+	harness.Until(t, "they leave", func() bool { return p.metric("waiting") == 0 })
+	p.end("slow-1")
+	p.free(1)
+	if p.has("takes nothing") {
+		t.Error("it runs")
+	}
+}
