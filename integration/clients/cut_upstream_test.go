@@ -101,7 +101,9 @@ func (u *cutUpstream) play(x *upstream.Exchange) {
 	x.End()
 }
 
-// cutSite returns the directives of a site with hermes_resume, which has the subdirectives.
+// cutSite returns the directives of a site with hermes_resume, which has the subdirectives. A
+// way is cut at all places at once, and more of its runs than the default of max_detached may
+// be without their clients at the same time.
 func cutSite(resume, upstream string) string {
-	return "hermes_resume {\n" + resume + "\n}\nhermes\nreverse_proxy " + upstream
+	return "hermes_resume {\nmax_detached 100\n" + resume + "\n}\nhermes\nreverse_proxy " + upstream
 }
