@@ -160,6 +160,9 @@ func (s *Stream) finishTail(cause Cause) (added int) {
 		return 0
 	}
 	tail := s.scan.Tail()
+	if len(tail) == 0 && s.other == nil { // as almost every stream ends
+		return 0
+	}
 	x.F.Parse(tail)
 	if s.other != nil {
 		s.other.Begins(tail)

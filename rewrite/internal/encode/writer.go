@@ -71,9 +71,14 @@ func (w *Writer) EnvelopeOf(x *chunk.Object) Envelope {
 		}
 		return string(v)
 	}
-	c, e := &x.C, w.envelope()
-	created := chunk.NumberAt(x.F.Data, c.Created)
-	return Envelope{value(e.ID, x.String(c.ID)), value(e.Created, created), value(e.Model, x.String(c.Model)), true}
+	of := func(e *Envelope) Envelope {
+		c := &x.C
+		return Envelope{value(e.ID, x.String(c.ID)), value(e.Created, chunk.NumberAt(x.F.Data, c.Created)), value(e.Model, x.String(c.Model)), true}
+	}
+	if e := of(&w.Env); e.ID != "" && e.Created != "" && e.Model != "" {
+		return e
+	}
+	return of(w.envelope())
 }
 
 // Model returns the name of the stream's model.
