@@ -1,7 +1,11 @@
 package telemetry
 
 import (
+	"net/http"
+	"strings"
 	"time"
+
+	"github.com/caddyserver/caddy/v2"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/bounded"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
@@ -69,6 +73,41 @@ func (e *EndedStream) data() map[string]any {
 // placeholders begins the names of the placeholders that a request has once its stream has
 // ended, which are the facts.
 const placeholders = "http.hermes."
+
+// setPlaceholders has the placeholders of the request r be those of e. A request may have
+// several streams, one after the other: one of an error route comes last.
+func (e *EndedStream) setPlaceholders(r *http.Request) {
+	repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
+	if !ok {
+		return
+	}
+	const last = "hermes.ended_stream"
+	if _, again := repl.Get(last); !again {
+		repl.Map(func(key string) (any, bool) {
+			name, is := strings.CutPrefix(key, placeholders)
+			if !is {
+				return nil, false
+			}
+			v, _ := repl.Get(last)
+			e, _ := v.(*EndedStream)
+			return e.fact(name)
+		})
+	}
+	repl.Set(last, e)
+}
+
+// fact returns the value of the fact with the name. It reports false if there is none.
+func (e *EndedStream) fact(name string) (any, bool) {
+	if e == nil {
+		return nil, false
+	}
+	for _, f := range e.facts() {
+		if f.name == name {
+			return f.value, true
+		}
+	}
+	return nil, false
+}
 
 // failed reports whether an outcome is a failure of upstream or of the sidecar.
 func failed(outcome string) bool {

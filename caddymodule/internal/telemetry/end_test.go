@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"net/http/httptest"
 	"os"
@@ -54,5 +55,19 @@ func TestUpstreamIsTheOneThatReverseProxyChose(t *testing.T) {
 	repl.Set("http.reverse_proxy.upstream.hostport", "10.1.2.3:8642")
 	if got := Upstream(r); got != "10.1.2.3:8642" {
 		t.Errorf("%q, want the upstream chosen", got)
+	}
+}
+
+// TestPlaceholdersAreOfTheLastStream: where an error route has a stream of its own, a request has
+// two.
+func TestPlaceholdersAreOfTheLastStream(t *testing.T) {
+	repl := caddy.NewReplacer()
+	r := httptest.NewRequest("GET", "/", nil)
+	r = r.WithContext(context.WithValue(r.Context(), caddy.ReplacerCtxKey, repl))
+	for _, e := range []*EndedStream{{Outcome: "upstream_crashed", Tools: 1}, {Outcome: "ok", Tools: 2}} {
+		e.setPlaceholders(r)
+		if got, want := repl.ReplaceAll("{http.hermes.outcome} {http.hermes.tools} {http.hermes.others}", "?"), fmt.Sprint(e.Outcome, " ", e.Tools, " ?"); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }

@@ -72,9 +72,7 @@ func (o *Observer) end(r *http.Request, res proxy.Result) {
 	e := newEnded(r.URL.Path, &res, time.Now())
 	o.Process.metrics.ended(&res)
 	o.Process.record(e)
-	for _, f := range e.facts() {
-		accesslog.SetPlaceholder(r, placeholders+f.name, f.value)
-	}
+	e.setPlaceholders(r)
 	accesslog.Add(r, zap.String("hermes_outcome", e.Outcome), zap.Int("hermes_tools", e.Tools))
 	o.logEnd(e, &res)
 	event := "hermes_stream_ended"
