@@ -209,7 +209,7 @@ var securityTests = map[string]string{
 	"answers without usage taken for crashes, in a row":                                  "TestUsageIsForgottenAfterThreeAnswersWithoutIt",
 	"lookups in storage at once":                                                         "TestUsageStorageThatHangsHoldsUpNothingTwice",
 	"recordings":                                                                         "TestRecordingsAreBounded TestThereAreAtMostMaxRecordings TestOpenRecordingsHaveTheirRoom",
-	"room that a stream keeps between writes":                                            "TestRoomOfALargeReadIsNotKept",
+	"room that streams share between writes, for each":                                   "TestRoomOfALargeReadIsNotKept",
 	"bytes kept until it is known whether a stream is recorded":                          "TestStreamsAreRecorded",
 	"a request, max_request":                                                             "TestMaxRequest TestEndlessRequestsAreNotHeld TestMaxRequestOfHermesBoundsBoth TestHistoriesThatPassUntouched",
 	"memory for it":                                                                      "TestMemoryIsNotAllocatedForPromises TestHealingTakesBoundedMemory TestMemoryOfOpenStreams TestABodyTakesItsSize TestBodiesBeforeAnyCheckTakeTheirSize",

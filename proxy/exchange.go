@@ -22,6 +22,7 @@ import (
 // after mu is used, except by an answer that passes.
 type exchange struct {
 	o      *Options
+	rooms  *sync.Pool
 	w      http.ResponseWriter     // the inner writer
 	r      *http.Request           // the client's
 	cancel context.CancelCauseFunc // ends upstream's request

@@ -31,6 +31,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
@@ -39,7 +40,10 @@ import (
 )
 
 // Proxy guards the streams of a handler. It is safe for concurrent use.
-type Proxy struct{ o Options }
+type Proxy struct {
+	o     Options
+	rooms sync.Pool // of *[]byte, for what leaves with one write of a stream
+}
 
 // New returns a Proxy with the options.
 func New(o Options) *Proxy {
@@ -58,7 +62,7 @@ func New(o Options) *Proxy {
 	if o.MaxRequest == 0 {
 		o.MaxRequest = DefaultMaxRequest
 	}
-	return &Proxy{o}
+	return &Proxy{o: o, rooms: sync.Pool{New: func() any { return new([]byte) }}}
 }
 
 // Handler returns a handler that guards next.
@@ -88,7 +92,7 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, next func(http.Res
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	x := &exchange{
-		o: &p.o, w: w, r: r, cancel: cancel,
+		o: &p.o, rooms: &p.rooms, w: w, r: r, cancel: cancel,
 		since: time.Now(), chat: rewrite.IsChatPath(r.URL.Path), header: make(http.Header),
 	}
 	head.Copy(x.header, w.Header())

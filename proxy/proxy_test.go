@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -295,30 +294,6 @@ func TestPanicOfTheWriterGoesOn(t *testing.T) {
 			}
 		}
 	}
-}
-
-// exiting is an inner writer that ends the goroutine of the first write.
-type exiting struct {
-	*recorder
-	exited bool
-}
-
-func (w *exiting) Write(b []byte) (int, error) {
-	if !w.exited {
-		w.exited = true
-		runtime.Goexit()
-	}
-	return w.recorder.Write(b)
-}
-
-// TestWriterThatEndsItsGoroutineHoldsNothingUp: the first bytes of a stream have a goroutine
-// of their own.
-func TestWriterThatEndsItsGoroutineHoldsNothingUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := &exiting{recorder: &recorder{t: t, header: make(http.Header)}}
-		serve(w, proxy.Options{}, func(w http.ResponseWriter, _ *http.Request) { writeStream(w, role+text("hi")) })
-		equal(t, w.exited, true, "exited")
-	})
 }
 
 // TestPanicUnderATimerGoesOnInTheHandler: it ends upstream's request, and not the

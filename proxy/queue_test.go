@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -801,4 +802,40 @@ func TestWaitedStreamsAreTheSame(t *testing.T) {
 			}
 		})
 	}
+}
+
+// exiting is an inner writer that ends the goroutine of the first write.
+type exiting struct {
+	*recorder
+	exited bool
+}
+
+func (w *exiting) Write(b []byte) (int, error) {
+	if !w.exited {
+		w.exited = true
+		runtime.Goexit()
+	}
+	return w.recorder.Write(b)
+}
+
+// TestWriterThatEndsItsGoroutineHoldsNothingUp: a client that waits is told so in a goroutine
+// of its own.
+func TestWriterThatEndsItsGoroutineHoldsNothingUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lines queue.Lines
+		join := func() (*queue.Turn, error) {
+			return lines.Join("b", queue.Options{Runs: 1, Wait: time.Hour, Waiting: 1}, queue.Client{1})
+		}
+		first, err := join()
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(time.Minute, first.Done)
+		w, served := &exiting{recorder: &recorder{t: t, header: make(http.Header)}}, false
+		serve(w, proxy.Options{Turn: func(*http.Request) (*queue.Turn, error) { return join() }}, func(w http.ResponseWriter, _ *http.Request) {
+			served = true
+			writeStream(w, role+text("hi"))
+		})
+		equal(t, w.exited && served, true, "exited and served")
+	})
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
-	"github.com/hermes-sidecar/hermes-sidecar/internal/panics"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -22,12 +21,11 @@ type stream struct {
 	waited   bool   // the client has waited, and was told so: the header has left before
 	raw      bool   // the AnswerObserver gets all bytes
 	early    []byte // that it will get once it observes the stream
-	out      []byte // room for what leaves
 	cause    rewrite.Cause
 }
 
-// maxRoom is the number of bytes of room that a stream keeps between writes. Without it, a
-// stream that comes as fast as it can costs twice as much, for the garbage collector.
+// maxRoom is the number of bytes of room that is kept between writes, for any stream. Without
+// it, streams that come as fast as they can cost twice as much, for the garbage collector.
 const maxRoom = 64 << 10
 
 // newStream returns a stream for the exchange.
@@ -121,10 +119,8 @@ func (s *stream) write(b []byte) (int, error) {
 	age, frames := x.age(), s.engine.Frames()
 	now := x.since.Add(age)
 	x.times.received, x.times.began = age, true
-	out := s.engine.Feed(slices.Grow(s.out[:0], len(b)), b, now)
-	if s.out = nil; cap(out) <= maxRoom {
-		s.out = out
-	}
+	room := x.rooms.Get().(*[]byte)
+	out := s.engine.Feed(slices.Grow((*room)[:0], len(b)), b, now)
 	if s.engine.Frames() > frames {
 		x.times.frame = age
 	}
@@ -133,6 +129,10 @@ func (s *stream) write(b []byte) (int, error) {
 		return 0, x.err
 	}
 	err := s.send(out)
+	if cap(out) <= maxRoom {
+		*room = out
+		x.rooms.Put(room)
+	}
 	sent := x.age()
 	// Upstream was kept waiting while the client took that: it was not silent.
 	x.times.received += sent - age
@@ -153,28 +153,8 @@ func (s *stream) send(out []byte) error {
 	if len(out) == 0 && (s.x.committed || s.engine.Frames() == 0) {
 		return nil
 	}
-	if s.x.flushed {
-		return s.x.send(out)
-	}
 	s.x.flushed = true
-	return s.x.sendElsewhere(func() []byte { return out })
-}
-
-// sendElsewhere sends the header and what f returns from a goroutine of its own: net/http needs more
-// stack for a header than for the rest of a stream, and a stack stays as large as it once was: an
-// idle stream takes 8 KiB less.
-func (x *exchange) sendElsewhere(f func() []byte) (err error) {
-	var panicked any
-	sent := make(chan struct{})
-	go func() {
-		defer close(sent) // also if the writer ends the goroutine
-		panicked = panics.Catch(func() { err = x.send(f()) })
-	}()
-	<-sent
-	if panicked != nil {
-		panic(panicked)
-	}
-	return err
+	return s.x.send(out)
 }
 
 // flush flushes the header of a stream that may not be of Hermes: all else has been
