@@ -24,7 +24,7 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// notUnderRace skips a test of the bytes that are allocated.
+// notUnderRace skips a test of the bytes that are allocated or held.
 func notUnderRace(t *testing.T) {
 	t.Helper()
 	if raceDetector {
@@ -75,6 +75,7 @@ func again(n int, block string) iter.Seq[string] { return rounds(n, func(int) st
 // TestWhatIsHeld: whatever comes, and however much of it, a stream holds no more memory than
 // its bounds allow, and lets go of the rest.
 func TestWhatIsHeld(t *testing.T) {
+	notUnderRace(t)
 	const frames, buffers = 4 * DefaultMaxFrame, 4 * maxIdleBuffer
 	type row struct {
 		o      Options
@@ -102,13 +103,13 @@ func TestWhatIsHeld(t *testing.T) {
 	}
 	for _, block := range []string{delta(""), "\n", "\r", "\r\n", ": c\n", "id: 1\n\n"} { // with a line under suspicion
 		rows[fmt.Sprintf("endless %q", block)] = row{begun: role() + text("`💻 "), limit: frames, passes: true,
-			in: again(96/min(cutStride, 2), strings.Repeat(block, 64<<10/len(block)))}
+			in: again(96, strings.Repeat(block, 64<<10/len(block)))}
 	}
 	// A line that may be an imitation, a tag that may open, one that may close: of whatever a model writes.
 	for _, start := range []string{"", "\n", "<", "<think>", "<think>`</think>", "<think>```\n</think>", "<think>```\n</think>\n", "<think>x</think>", "```\n", "`💻 ", "`💻 x`"} {
 		for _, unit := range []string{"\r", "\n", "\r\n", " ", "\t", "<", "</", "<t", "`", "x", "💻", "`💻 "} {
 			rows[fmt.Sprintf("after %q endless %q", start, unit)] = row{o: Options{MaxFrame: 16 << 10}, begun: role() + text(start), limit: 128 << 10,
-				in: again(200/min(cutStride, 2), text(strings.Repeat(unit, 1000)))}
+				in: again(200, text(strings.Repeat(unit, 1000)))}
 		}
 	}
 	for _, at := range []string{`"id": "chatcmpl-1"`, `"finish_reason"`} { // frames that are alike
@@ -116,7 +117,7 @@ func TestWhatIsHeld(t *testing.T) {
 			in: again(20, strings.Replace(text("x"), at, `"y": "`+strings.Repeat("y", 200<<10)+`", `+at, 1))}
 	}
 	// A hostile frame just under max_frame is forgotten.
-	size := 1000000 / min(cutStride, 4)
+	size := 1000000
 	fill := func(unit string) string { return strings.Repeat(unit, size/len(unit)) }
 	for name, in := range map[string]string{
 		"imitations":                    delta(`"content": "a\n` + fill("`💻 x`\\n") + `"`),
@@ -198,10 +199,9 @@ func TestDeepNestingPassesByteForByte(t *testing.T) {
 
 // Open tools hold at most as much as their ends take, and each ends once.
 func TestOpenToolsHoldAtMostMaxOpenBytes(t *testing.T) {
-	label, huge, rare := strings.Repeat("x", 40<<10), strings.Repeat("y", 4*maxOpenBytes), 30_000
-	if testing.Short() || cutStride > 1 {
-		rare = 10_000
-	}
+	notUnderRace(t)
+	const rare = 30_000
+	label, huge := strings.Repeat("x", 40<<10), strings.Repeat("y", 4*maxOpenBytes)
 	g2 := func(label string) func(i int) string {
 		return func(i int) string { return g2Start("terminal", "💻", label, fmt.Sprint("call_", i)) }
 	}

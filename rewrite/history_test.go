@@ -629,6 +629,7 @@ func TestHealingTakesBoundedMemory(t *testing.T) {
 // The healed body is the only copy of a history, even with cards and markers. If nothing is healed, there is
 // none.
 func TestHealingCopiesAHistoryOnceAtMost(t *testing.T) {
+	notUnderRace(t)
 	for _, markers := range []int{0, 200} {
 		for _, cards := range []int{0, 1, 20} {
 			in := chatHistory(5e6, true, markers)

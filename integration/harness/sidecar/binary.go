@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
@@ -62,6 +64,7 @@ func BuildOf(t testing.TB, module string, race bool) string {
 	t.Helper()
 	building.Lock()
 	defer building.Unlock()
+	defer lock(t)()
 	args := []string{"run", "-race=" + strconv.FormatBool(race), "-exec", "echo", "./cmd/caddy"}
 	key := module + args[1]
 	for range 2 {
@@ -81,6 +84,21 @@ func BuildOf(t testing.TB, module string, race bool) string {
 		built[key] = strings.TrimSpace(string(out))
 	}
 	return built[key]
+}
+
+// lock waits until no other test binary builds, and returns what lets the next one. Two
+// builds at once would compile every package twice, for Go's build cache has a package
+// only once that has been compiled.
+func lock(t testing.TB) (unlock func()) {
+	t.Helper()
+	f, err := os.OpenFile(filepath.Join(os.TempDir(), "hermes-sidecar-build.lock"), os.O_CREATE, 0o666)
+	if err == nil {
+		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX)
+	}
+	if err != nil {
+		t.Fatalf("waiting for the builds of other tests: %v", err)
+	}
+	return func() { _ = f.Close() }
 }
 
 var (
