@@ -33,8 +33,8 @@ type exchange struct {
 	body   reqbody.Body
 
 	mu     sync.Mutex
-	closed bool  // nothing may be written any more
 	err    error // the first of the inner writer: the client is gone
+	closed bool  // nothing may be written any more
 
 	noStream bool // the request was read, and does not ask for a stream
 	muted    bool // the request mutes the answer, which may be empty by intent

@@ -93,16 +93,12 @@ func (s *Stream) Feed(dst, in []byte, now time.Time) []byte {
 	}
 	s.out.Bytes, s.chat.Now = dst, now
 	s.scan.Feed(in)
-	longest := 0
 	for u, b, ok := s.scan.Next(); ok; u, b, ok = s.scan.Next() {
 		from := len(s.out.Bytes)
 		s.unit(u, b)
 		s.explain(b, from)
-		longest = max(longest, len(b))
 	}
-	if longest > 4*contract.MaxIdleItems { // an item of a list takes at least four bytes
-		s.chat.Trim()
-	}
+	s.chat.EndRead()
 	s.scan.Rest()
 	return s.out.Take()
 }
@@ -152,7 +148,7 @@ func (s *Stream) End() {
 // passes unexamined was cut, a blank line separates it from what follows. finishTail
 // returns the number of bytes that it has added to complete a frame that counts.
 func (s *Stream) finishTail(cause Cause) (added int) {
-	out, x := &s.out, s.chat.Object()
+	out := &s.out
 	if s.scan.Raw() {
 		if s.other == nil || s.other.Open() {
 			out.Bytes = append(out.Bytes, "\n\n"...)
@@ -163,6 +159,7 @@ func (s *Stream) finishTail(cause Cause) (added int) {
 	if len(tail) == 0 && s.other == nil { // as almost every stream ends
 		return 0
 	}
+	x := s.chat.Object()
 	x.F.Parse(tail)
 	if s.other != nil {
 		s.other.Begins(tail)

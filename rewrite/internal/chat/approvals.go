@@ -33,7 +33,7 @@ func (s *Stream) readApproval(k kind) {
 	if a == nil {
 		return
 	}
-	x := &s.x
+	x := s.Object()
 	switch {
 	case x.C.Extra && approval.IsAsked(x.F.Data, x.C.All): // in the form unnamed it has no name
 		s.o.Tools = a.plain
@@ -46,7 +46,7 @@ func (s *Stream) readApproval(k kind) {
 // approvalEvent writes the event of a request for approval, and asks for that. A reply ends the
 // answer: what follows is an answer of its own, of the same run.
 func (s *Stream) approvalEvent(wrapped bool) {
-	x, a := &s.x, s.approvals
+	x, a := s.Object(), s.approvals
 	q := a.request
 	a.request, a.asks = contract.ApprovalRequest{}, false // it may be large
 	var ask encode.Ask

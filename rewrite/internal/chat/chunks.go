@@ -9,7 +9,7 @@ import (
 
 // chunk handles a chunk.
 func (s *Stream) chunk() {
-	x, t := &s.x, &s.text
+	x, t := s.Object(), &s.text
 	c := &x.C
 	s.Sum.Chunks++
 	s.rest = prose.Kept{}
@@ -59,7 +59,7 @@ func (s *Stream) chunk() {
 // chunkWithoutContent handles a chunk without content of the first choice. A chunk of
 // another choice decides nothing about held text, and does not wait for it.
 func (s *Stream) chunkWithoutContent() {
-	x := &s.x
+	x := s.Object()
 	c := &x.C
 	if c.Text {
 		s.text.hasText, s.tools.onTool = true, false
@@ -81,7 +81,7 @@ func (s *Stream) chunkWithoutContent() {
 // writeChunk writes the chunk with its edits. Some gateways send an error in a chunk
 // without a finish reason. An error finish will not repeat that.
 func (s *Stream) writeChunk() {
-	x := &s.x
+	x := s.Object()
 	if x.C.Finish.Ok() {
 		s.finishChunk()
 		return
@@ -95,7 +95,7 @@ func (s *Stream) writeChunk() {
 // markerChunk handles a chunk whose whole content is a tool marker: the marker leaves the
 // stream, and its tool starts (contract section 1). It returns false for any other chunk.
 func (s *Stream) markerChunk() bool {
-	x := &s.x
+	x := s.Object()
 	if s.tools.upstream || s.Finished || !x.C.HasContent() {
 		return false
 	}

@@ -11,13 +11,13 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose"
 )
 
-// verdict returns the verdict on the finish chunk in s.x (contract section 3, "False stop"): the
+// verdict returns the verdict on the current frame, a finish chunk (contract section 3, "False stop"): the
 // code of the failure, "" if the agent ended well; why, for the notes, "" if there is nothing to
 // say; and whether only the usage of 0/0/0 speaks against the agent. If textFollows is true, text
 // is yet to be read, which most likely is an answer.
 func (s *Stream) verdict(textFollows bool) (code, why string, zeroUsage bool) {
-	t, l, usage := &s.text, &s.tools, s.x.C.Tokens
-	switch reason := s.x.FinishReason(); {
+	t, l, usage := &s.text, &s.tools, s.Object().C.Tokens
+	switch reason := s.Object().FinishReason(); {
 	case reason == "error":
 		return contract.CodeAgentError, "", false
 	case reason != "stop":
@@ -65,10 +65,10 @@ func saysNoReply(k *prose.Kept) bool {
 	return r == '⚠' || jsonspan.Spells(inner, "(empty)")
 }
 
-// finishChunk writes the chunk s.x, which has a finish reason. Its content has already
+// finishChunk writes the current chunk, which has a finish reason. Its content has already
 // been read and edited.
 func (s *Stream) finishChunk() {
-	x, e := &s.x, &s.end
+	x, e := s.Object(), &s.end
 	if x.HasError() || x.C.Hermes.IsSet(x.F.Data) {
 		s.setReportsFailures(true)
 	}
@@ -169,8 +169,8 @@ func (s *Stream) doneFrame() {
 		s.finishError(contract.CodeIncomplete)
 	}
 	s.Done = true
-	if string(s.x.F.Data) == encode.DoneData {
-		s.w.Object(&s.x)
+	if string(s.Object().F.Data) == encode.DoneData {
+		s.w.Object(s.Object())
 		return
 	}
 	s.notes.Add(contract.SectionEnd, "[DONE] with other white space: strict clients know one spelling")

@@ -52,8 +52,8 @@ func TestVerdicts(t *testing.T) {
 		if s.o == nil {
 			s.o = &defaults
 		}
-		s.x.F.Parse([]byte(`data: {"choices":[{"finish_reason":"stop"}],"usage":` + c.usage + "}\n\n"))
-		s.x.C.Parse(s.x.F.Data)
+		s.Object().F.Parse([]byte(`data: {"choices":[{"finish_reason":"stop"}],"usage":` + c.usage + "}\n\n"))
+		s.Object().C.Parse(s.Object().F.Data)
 		code, why, zeroUsage := s.verdict(false)
 		if code != c.want || zeroUsage != (c.usage == zero && (s.text.hasText || s.text.hasOther) && !s.tools.onTool) {
 			t.Errorf("%s: %q, %s, %t, want %q", name, code, why, zeroUsage, c.want)

@@ -76,7 +76,7 @@ func isInternal(name string) bool { return strings.HasPrefix(jsonspan.Unquote(na
 
 // toolEvent handles upstream's tool event, which has the form in.
 func (s *Stream) toolEvent(in contract.Progress) {
-	x := &s.x
+	x := s.Object()
 	s.Out.Drop()
 	c, status := transitionOf(x)
 	c.In = in
@@ -150,7 +150,7 @@ func (s *Stream) toolEnds(c encode.Transition) {
 // namedEvent handles a named event that is neither a chunk nor a tool event. wrapped says that
 // another sidecar has given it the members of a chunk.
 func (s *Stream) namedEvent(wrapped bool) {
-	x := &s.x
+	x := s.Object()
 	s.decideHeld()
 	if !wrapped && encode.IsState(x) {
 		s.setReportsFailures(true)
@@ -169,12 +169,12 @@ func (s *Stream) namedEvent(wrapped bool) {
 func (s *Stream) errorFrame() {
 	s.decideHeld()
 	s.apply(s.tools.endAll(!s.Finished))
-	s.recordError(&s.x)
-	s.w.Object(&s.x)
+	s.recordError(s.Object())
+	s.w.Object(s.Object())
 }
 
 // forward writes the frame with its edits, after the held ones.
 func (s *Stream) forward() {
 	s.decideHeld()
-	s.w.Object(&s.x)
+	s.w.Object(s.Object())
 }

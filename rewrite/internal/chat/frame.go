@@ -22,7 +22,7 @@ func (s *Stream) Unit(u sse.Unit) {
 
 // Frame handles the current frame.
 func (s *Stream) Frame() {
-	x := &s.x
+	x := s.Object()
 	switch {
 	case !x.F.HasData:
 		s.Quiet(x.F.Raw)
@@ -43,7 +43,7 @@ func (s *Stream) Frame() {
 
 // object handles the frame, whose data is an object.
 func (s *Stream) object() {
-	x := &s.x
+	x := s.Object()
 	k, form := kindOf(x, false)
 	s.readApproval(k)
 	all := k == kindError || (k != kindChunk || s.Done) && x.TellsState()
@@ -81,7 +81,7 @@ func (s *Stream) object() {
 // Noise handles a blank line or comments. A comment may be a tool event, which another sidecar
 // has written.
 func (s *Stream) Noise(b []byte) {
-	if x := &s.x; bytes.HasPrefix(b, []byte(encode.ProgressComment)) {
+	if x := s.Object(); bytes.HasPrefix(b, []byte(encode.ProgressComment)) {
 		x.Edits.Reset()
 		end := len(bytes.TrimRight(b, "\r\n")) // without the blank line
 		x.F.SetData(b, len(encode.ProgressComment), max(end, len(encode.ProgressComment)))

@@ -64,8 +64,8 @@ type Stream struct {
 	// that it does.
 	told, reports bool
 
-	x     chunk.Object // the current frame
-	rest  prose.Kept   // of its content, once that has been read
+	x     *chunk.Object // the current frame, nil between reads; see Object
+	rest  prose.Kept    // of its content, once that has been read
 	hold  hold
 	large *largeFrame // the one that comes, or nil
 }
@@ -148,19 +148,21 @@ func (s *Stream) Init(out *sse.Writer, o *contract.Options, p *contract.Params, 
 	}
 	s.w = encode.NewWriter(out, o, p)
 	s.tools.size = s.w.EndSize
-	s.x.Notes, s.text.prose.Notes = notes, notes
+	s.text.prose.Notes = notes
 }
 
-// Trim gives back large room, so that one large frame does not cost memory for as long as
-// its stream lasts.
-func (s *Stream) Trim() {
-	s.x = chunk.Object{Notes: s.notes}
-	s.rest = prose.Kept{}
-	s.text.prose.Trim()
+// EndRead forgets the current frame: a stream that waits does not take memory for the next one.
+func (s *Stream) EndRead() {
+	s.x, s.rest, s.text.prose.Reading = nil, prose.Kept{}, prose.Reading{}
 }
 
 // Object returns the object of the current frame. The caller parses its F before Frame.
-func (s *Stream) Object() *chunk.Object { return &s.x }
+func (s *Stream) Object() *chunk.Object {
+	if s.x == nil {
+		s.x = &chunk.Object{Notes: s.notes}
+	}
+	return s.x
+}
 
 // Summary returns what can be said of the stream so far.
 func (s *Stream) Summary() contract.Summary {
@@ -213,7 +215,7 @@ func (s *Stream) startTool(c encode.Transition) {
 // updateEnvelope takes over the values of the chunk. If they are longer, fewer tools may be
 // open: the others end with the values before.
 func (s *Stream) updateEnvelope() {
-	old, e := s.w.Env, s.w.EnvelopeOf(&s.x)
+	old, e := s.w.Env, s.w.EnvelopeOf(s.Object())
 	s.w.Env = e
 	if ends := s.tools.bound(); len(ends) > 0 {
 		s.w.Env = old

@@ -23,7 +23,7 @@ const maxGrowth = 236 << 10
 // whether the caller forwards it with its edits: otherwise it is held or dropped. last says that
 // nothing may wait for the text that follows.
 func (s *Stream) readContent(last bool) bool {
-	x, t := &s.x, &s.text
+	x, t := s.Object(), &s.text
 	r := &t.prose
 	in := x.C.Content.Inner()
 	part := s.w.DeltaSize() // what each further part takes, without the bytes of the text
@@ -77,7 +77,7 @@ func (s *Stream) decideHeld() {
 	if !r.Waits() {
 		return
 	}
-	rules := prose.Rules{Options: s.o, Finished: s.Finished} // without limits: s.x need not be the frame that is held
+	rules := prose.Rules{Options: s.o, Finished: s.Finished} // without limits: the current frame need not be the one that is held
 	if reasoning := r.Decide(&rules); len(reasoning) > 0 {
 		s.w.Delta(&chunk.Object{}, true, &prose.Kept{Front: reasoning})
 	}
@@ -106,7 +106,7 @@ func (s *Stream) startMarked(m *marker.Marker, source contract.ToolSource) {
 // leaves with the chunk itself, and whether it is reasoning, which leaves in a chunk of its own if
 // this one says more (contract section 4). first says that no text has left before.
 func (s *Stream) writeParts(first bool) (kept prose.Kept, reasoning bool) {
-	x, t := &s.x, &s.text
+	x, t := s.Object(), &s.text
 	r := &t.prose
 	n := len(r.Parts)
 	for n > 1 && r.Parts[n-1].Tool == 0 && r.Parts[n-1].Len() == 0 {
@@ -143,7 +143,7 @@ func (s *Stream) writeParts(first bool) (kept prose.Kept, reasoning bool) {
 // holdFrame holds the chunk with nothing of its content but kept, whose end may be an
 // imitation or a tag.
 func (s *Stream) holdFrame(kept *prose.Kept) {
-	x, h, r := &s.x, &s.hold, &s.text.prose
+	x, h, r := s.Object(), &s.hold, &s.text.prose
 	s.Out.BeginOwn()      // parts may have left
 	var before prose.Kept // what is before the suspected text
 	if n, here, newline := r.Suspected(); here {
@@ -194,7 +194,7 @@ func (s *Stream) holdBytes(b []byte) {
 // content, if at most MaxTemplate bytes are around that, if nothing waits, and if more text
 // changes no state.
 func (s *Stream) learn() {
-	x, t, p := &s.x, &s.text, &s.template
+	x, t, p := s.Object(), &s.text, &s.template
 	c, raw := &x.C, x.F.Raw
 	switch {
 	case !x.Droppable(), !c.Content.Ok(), c.Repeat.Ok(), c.ChoiceErrors, raw[len(raw)-1] != '\n', !x.Edits.Empty(),

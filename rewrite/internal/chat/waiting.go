@@ -13,6 +13,6 @@ func (s *Stream) Refusal(object []byte) []byte { return s.w.Refusal(object) }
 // Idle writes the keepalive of a stream in which no chunk has come and none is on its way: its
 // envelope is that of the sidecar's own frames.
 func (s *Stream) Idle() {
-	s.w.Env = s.w.EnvelopeOf(&s.x)
+	s.w.Env = s.w.EnvelopeOf(s.Object())
 	s.Keepalive()
 }

@@ -24,10 +24,6 @@ const (
 	MaxMessage = 4 << 10
 )
 
-// MaxIdleItems is the number of items up to which a list is kept from one frame for the
-// next.
-const MaxIdleItems = 256
-
 // Options are those of rewrite, with their defaults, but for Progress: see Params.
 type Options struct {
 	StatusLine, Cards      bool

@@ -49,9 +49,6 @@ type State struct {
 	Notes *contract.Notes
 }
 
-// Trim gives back the room of a large text.
-func (t *State) Trim() { t.Reading = Reading{} }
-
 // Rules say what Read looks for in a text, and what it may cost.
 type Rules struct {
 	*contract.Options
