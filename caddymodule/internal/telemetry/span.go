@@ -40,6 +40,9 @@ func startSpan(r *http.Request, op string, since time.Time) trace.Span {
 
 // spanTool adds the start or the end of a tool.
 func spanTool(span trace.Span, now time.Time, e rewrite.ToolEvent) {
+	if !span.IsRecording() {
+		return
+	}
 	span.AddEvent("hermes.tool."+status(e.Completed), trace.WithTimestamp(now), trace.WithAttributes(
 		attribute.String("gen_ai.tool.name", bounded.Name(e.Name)),
 		attribute.String("gen_ai.tool.call.id", bounded.Name(e.ID)),
