@@ -51,9 +51,9 @@ func (p *Params) internal(o *Options) *contract.Params {
 		Responses: p.Responses, RunID: p.RunID, SessionID: p.SessionID, ID: p.ID, Created: p.Created, Usage: p.Usage,
 		Progress: contract.Progress(o.ProgressForm(p)),
 	}
-	if p.OnTool != nil {
+	if onTool := p.OnTool; onTool != nil {
 		in.OnTool = func(id, name string, completed bool, source contract.ToolSource) {
-			p.OnTool(ToolEvent{id, name, completed, ToolSource(source)})
+			onTool(ToolEvent{id, name, completed, ToolSource(source)})
 		}
 	}
 	if p.Approvals != nil {
