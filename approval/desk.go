@@ -1,8 +1,8 @@
-// Package approval keeps the questions of agents that wait for an answer: each is a ticket,
-// which a page or a reply in the chat answers once. It knows no Caddy and no HTTP client: who
-// makes a ticket says how its answer reaches the agent.
+// Package approval keeps the questions of agents that wait for an answer. Each question is a
+// ticket, which a page or a reply in the chat answers once. The package knows no Caddy and no HTTP
+// client: the caller that makes a ticket says how its answer reaches the agent.
 //
-// A ticket exists in memory only. After a restart there is none, and the command does not run.
+// A ticket exists in memory only. A restart loses it, and its command does not run.
 package approval
 
 import (
@@ -17,17 +17,17 @@ import (
 	"time"
 )
 
-// Invariants, with Desk.mu held. A ticket waits, is being answered, or has ended; it never
-// comes back from an answer that upstream has accepted. A ticket that waits or is being
-// answered is in tickets, in requests, in owners and in each of its streams; one that has
-// ended is in no stream and has no command. asked is the sum of all that have ended and those
-// that have not. No lock is held while Send runs.
+// Invariants, with Desk.mu held. A ticket waits, is being answered, or has ended; it never waits
+// again after an answer that upstream has accepted. A ticket that waits or is being answered is in
+// tickets, in requests, in owners and in each of its streams; one that has ended is in no stream
+// and has no command. In stats, Asked is the sum of Answered, Expired, Ended and Waiting. No lock
+// is held while Send runs.
 
-// Bounds. A ticket that has ended counts for maxTickets only, and is the first to go.
+// Bounds. A ticket that has ended counts for maxTickets only, and is removed first to make room.
 const (
-	maxOfStream    = 4        // tickets that wait, of a stream
-	maxOfOwner     = 20       // tickets that wait, of a client
-	maxTickets     = 1000     // tickets of all clients, with those that are remembered
+	maxOfStream    = 4        // tickets of a stream that wait
+	maxOfOwner     = 20       // tickets of a client that wait
+	maxTickets     = 1000     // tickets of all clients, including those that have ended
 	maxCommand     = 64 << 10 // bytes of a command that are kept
 	maxDescription = 4 << 10  // bytes of a description that are kept
 	maxName        = 256      // bytes of the ids of a run and a request, and of a tool's name
@@ -37,18 +37,18 @@ const (
 const (
 	// sendTimeout is how long upstream may take for an answer.
 	sendTimeout = 30 * time.Second
-	// lateReply is how long after its timeout a reply still finds a ticket whose stream is
-	// held, so that it gets the rest: as long as hermes_resume keeps that by default.
+	// lateReply is how long a reply still finds a ticket after its timeout, if its stream is held,
+	// so that the client gets the rest of the stream. hermes_resume keeps the rest that long by
+	// default.
 	lateReply = 15 * time.Minute
 )
 
 // Request is what an agent asks.
 type Request struct {
-	// RunID and ID say which question it is: without both there is no ticket, as upstream
-	// would take an answer for the oldest question that waits. At most 256 bytes each.
+	// RunID and ID identify the question. They have at most 256 bytes each. Without both there is
+	// no ticket: upstream would apply the answer to the oldest question that waits.
 	RunID, ID string
-	// Command is what would run. Of one of more than 64 KiB the beginning is kept, and it can
-	// only be denied.
+	// Command is what would run. The first 64 KiB are kept; a longer command can only be denied.
 	Command string
 	// Description is why upstream asks. The first 4 KiB are kept.
 	Description string
@@ -64,8 +64,8 @@ type Choice string
 // The choices, in the order in which they are shown.
 const (
 	Once    Choice = "once"    // this command runs
-	Session Choice = "session" // and all like it in this session, in a chat in this answer
-	Always  Choice = "always"  // and all like it, for ever
+	Session Choice = "session" // so do commands like it in this session; in a chat, in this answer
+	Always  Choice = "always"  // so do commands like it, for ever
 	Deny    Choice = "deny"    // it does not run
 )
 
@@ -78,7 +78,7 @@ const (
 	Reply Way = "reply" // by a message of the chat
 )
 
-// Result is what became of an answer.
+// Result is the outcome of an answer.
 type Result int
 
 // The results.
@@ -90,38 +90,39 @@ const (
 	Accepted
 	// AlreadyAnswered: there was an answer before, by this desk or elsewhere.
 	AlreadyAnswered
-	// TooLate: upstream does not wait for it any more.
+	// TooLate: upstream does not wait for an answer any more.
 	TooLate
 )
 
-// Asker is who is asked, for a stream.
+// Asker says whom a stream asks, and how the answer reaches upstream.
 type Asker struct {
-	// Owner tells clients apart: a digest of the upstream, the credentials and By.
+	// Owner identifies the client: a digest of the API that it uses, its credentials and By.
 	Owner [32]byte
-	// By is the user, where several share credentials; "" if that is not told.
+	// By is the user, if several share credentials; "" if unknown.
 	By string
 	// Timeout is how long a ticket waits.
 	Timeout time.Duration
-	// Send tells upstream the answer. It is called for a ticket again only after an error or
-	// Refused. It runs in the goroutine of Answer, and ctx ends after 30 s, not before.
+	// Send sends the answer to upstream. It is called again for a ticket only after an error or
+	// Refused. It runs in the goroutine of Ticket.Answer or Desk.Reply. ctx ends after 30 s, not
+	// before.
 	Send func(ctx context.Context, q Request, c Choice) (Result, error)
-	// Rest answers a request with the rest of the stream that is held for a reply. If it is
-	// nil, only a ticket with a Rest of its own (Ticket.Hold) takes replies.
+	// Rest answers a request with the rest of the stream that is held for a reply. If it is nil,
+	// only tickets for which Ticket.Hold was called take replies.
 	Rest func(w http.ResponseWriter, r *http.Request) error
 }
 
-// Desk has all tickets of a process. Its methods, and those of what it returns, may be called
-// at the same time.
+// Desk has all tickets of a process. It is safe for concurrent use, and so are its streams and
+// tickets.
 type Desk struct {
 	mu       sync.Mutex
 	tickets  map[string]*Ticket     // by id
-	requests map[request]*Ticket    // by what is asked
-	owners   map[[32]byte][]*Ticket // by who is asked, the oldest first
-	ended    []*Ticket              // those that have ended and are remembered, the oldest end first
+	requests map[request]*Ticket    // by question
+	owners   map[[32]byte][]*Ticket // by client, the oldest first
+	ended    []*Ticket              // tickets that have ended and are still known, the oldest end first
 	stats    Stats
 }
 
-// request is what makes two requests the same.
+// request identifies a question.
 type request struct {
 	owner   [32]byte
 	run, id string
@@ -135,21 +136,21 @@ func NewDesk() *Desk {
 	}
 }
 
-// Stream is a stream of an agent that may ask.
+// Stream is a stream of an agent that may ask questions.
 type Stream struct {
 	desk    *Desk
 	asker   Asker
 	tickets []*Ticket // that have not ended
 }
 
-// Stream returns a stream whose questions a asks.
+// Stream returns a stream whose questions go to the client that a describes.
 func (d *Desk) Stream(a Asker) *Stream {
 	return &Stream{desk: d, asker: a}
 }
 
-// Ask returns the ticket of q. The same request again, of this stream or of another one of
-// the same client, has the same ticket. It is nil if a bound is reached, if q does not say
-// which request it is, or if the ticket is that of another command.
+// Ask returns the ticket of q. A repeated request has the same ticket, also in another stream of
+// the same client. The ticket is nil if a bound is reached, if an id of q is missing or too long,
+// or if the request with the ids of q had another command.
 func (s *Stream) Ask(q Request) *Ticket {
 	d := s.desk
 	d.mu.Lock()
@@ -160,7 +161,7 @@ func (s *Stream) Ask(q Request) *Ticket {
 	}
 	t := d.requests[request{s.asker.Owner, q.RunID, q.ID}]
 	switch {
-	case t != nil && t.asked != sha256.Sum256([]byte(q.Command)): // a page may show the other
+	case t != nil && t.asked != sha256.Sum256([]byte(q.Command)): // a page may show the other command
 		d.stats.Omitted++
 		return nil
 	case t != nil && (t.hasEnded() && !t.left || slices.Contains(s.tickets, t)):
@@ -180,10 +181,10 @@ func (s *Stream) Ask(q Request) *Ticket {
 	return t
 }
 
-// Done says that upstream does not wait for the answer to a request any more: its tool has
-// ended. With "" the stream has ended, and with it each of its tickets that no other stream
-// has. Such a ticket waits again if another stream asks the same before its timeout, as the
-// events of a run can be read again.
+// Done ends the ticket with the request id requestID, whose tool has ended: upstream does not wait
+// for the answer any more. With "" the stream has ended, and Done ends each of its tickets that no
+// other stream has. Such a ticket waits again if another stream asks the same question before its
+// timeout, because the events of a run can be read again.
 func (s *Stream) Done(requestID string) {
 	d := s.desk
 	d.mu.Lock()
@@ -210,7 +211,8 @@ func (s *Stream) Waiting() int {
 	return len(s.tickets)
 }
 
-// Find returns the ticket with an id. One that has ended is known until its timeout.
+// Find returns the ticket with the id, and reports whether it is known. A ticket is known until its
+// timeout, also after it has ended, and as long as its answer is being sent.
 func (d *Desk) Find(id string) (*Ticket, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -234,7 +236,7 @@ func (d *Desk) add(a Asker, q Request) *Ticket {
 	return t
 }
 
-// revive lets a ticket wait again whose streams have gone without an answer.
+// revive makes t wait again after its streams have ended without an answer.
 func (d *Desk) revive(t *Ticket, a Asker, q Request) {
 	d.ended = without(d.ended, t)
 	t.state, t.left, t.asker = Waiting, false, a
@@ -243,7 +245,7 @@ func (d *Desk) revive(t *Ticket, a Asker, q Request) {
 	d.stats.Waiting++
 }
 
-// leave ends a ticket without an answer. One whose answer is under way ends with that.
+// leave ends t without an answer. If an answer is being sent, t ends when that is done.
 func (d *Desk) leave(t *Ticket) {
 	if t.state == Sending {
 		t.gone = true
@@ -254,7 +256,7 @@ func (d *Desk) leave(t *Ticket) {
 	d.end(t, Over)
 }
 
-// end ends a ticket that has not ended, and forgets what was asked.
+// end ends t, which has not ended, with the state as, and deletes the text of the question.
 func (d *Desk) end(t *Ticket, as State) {
 	t.state = as
 	t.request.Command, t.request.Description, t.request.Tool, t.request.Choices = "", "", "", nil
@@ -295,7 +297,8 @@ func (d *Desk) forget(t *Ticket) {
 	}
 }
 
-// makeRoom reports whether one more ticket has room. The oldest end goes for it.
+// makeRoom reports whether there is room for one more ticket. If necessary, it forgets the ticket
+// that ended first.
 func (d *Desk) makeRoom() bool {
 	if len(d.tickets) < maxTickets {
 		return true
@@ -324,12 +327,12 @@ func newID() string {
 	return base64.RawURLEncoding.EncodeToString(b[:])
 }
 
-// cut returns the first n bytes of a text, at the most, as a text of its own.
+// cut returns a copy of text, cut to n bytes.
 func cut(text string, n int) string {
 	return strings.Clone(text[:min(n, len(text))])
 }
 
-// without returns tickets without t.
+// without removes t from tickets, in place, and returns the result.
 func without(tickets []*Ticket, t *Ticket) []*Ticket {
 	if i := slices.Index(tickets, t); i >= 0 {
 		return slices.Delete(tickets, i, i+1)

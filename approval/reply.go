@@ -7,30 +7,30 @@ import (
 	"strings"
 )
 
-// maxWrong is how many wrong codes end the tickets of a client with deny.
+// maxWrong is the number of wrong codes after which a ticket that waits for a reply is denied.
 const maxWrong = 5
 
-// alphabet has 32 characters that are not taken for one another.
+// alphabet has 32 characters that are hard to confuse.
 const alphabet = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"
 
-// Replied is what became of a message that may be a reply.
+// Replied is the result of Desk.Reply.
 type Replied struct {
-	// Ticket is the one that the message answers; nil if it answers none, and is a request
-	// like any other.
+	// Ticket is the ticket that the message answers. If it is nil, the message is an ordinary
+	// request.
 	Ticket *Ticket
 	// Choice is the answer: Once or Deny.
 	Choice Choice
-	// Result is what Ticket.Answer returned, with Err.
+	// Result and Err are what Ticket.Answer returned.
 	Result Result
 	Err    error
 }
 
-// Reply answers the ticket that a message means: without white space around it, it is exactly
-// "approve CODE" or "deny CODE", with the code of a ticket of that owner whose stream is held.
-// A ticket is found until 15 minutes after its timeout.
+// Reply answers the ticket that text names. Apart from white space around it, text must be exactly
+// "approve CODE" or "deny CODE", with the code of a ticket of owner whose stream is held. A ticket
+// is found until 15 minutes after its timeout.
 //
-// The fifth wrong code denies all tickets of the owner that wait for a reply. With no such
-// ticket, nothing is counted.
+// The fifth wrong code denies all tickets of owner that wait for a reply. If there are none, codes
+// are not counted.
 func (d *Desk) Reply(ctx context.Context, owner [32]byte, text string) Replied {
 	c, code, ok := parseReply(text)
 	if !ok {
@@ -38,7 +38,7 @@ func (d *Desk) Reply(ctx context.Context, owner [32]byte, text string) Replied {
 	}
 	t, denied := d.match(owner, code)
 	for _, t := range denied {
-		// Upstream that does not learn it denies at the end of its own timeout.
+		// If this fails, upstream denies the request at the end of its own timeout.
 		_, _ = t.send(ctx, Deny, Reply)
 	}
 	if t == nil {
@@ -48,8 +48,8 @@ func (d *Desk) Reply(ctx context.Context, owner [32]byte, text string) Replied {
 	return Replied{t, c, result, err}
 }
 
-// match returns the ticket of a code. If there is none, that counts, and it returns those
-// that are denied for it; their answer is under way.
+// match returns the ticket of owner with the code. If there is none, it counts a wrong code, and
+// returns the tickets that are denied for it, in the state Sending.
 func (d *Desk) match(owner [32]byte, code string) (found *Ticket, denied []*Ticket) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -16,8 +16,8 @@ type Stats struct {
 	Ended uint64
 	// Waiting is how many tickets wait now.
 	Waiting uint64
-	// Omitted counts requests that got no ticket, as a bound was reached, an id missing, or the
-	// id that of another command.
+	// Omitted counts requests that got no ticket: a bound was reached, an id was missing or too
+	// long, or the ids were those of another command.
 	Omitted uint64
 }
 
@@ -27,7 +27,7 @@ type Answer struct {
 	Way    Way
 }
 
-// Stats returns the numbers of now.
+// Stats returns the current numbers.
 func (d *Desk) Stats() Stats {
 	d.mu.Lock()
 	defer d.mu.Unlock()

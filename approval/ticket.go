@@ -12,7 +12,7 @@ import (
 // ErrNotOffered is the error of an answer that the request does not offer.
 var ErrNotOffered = errors.New("the request does not offer this choice")
 
-// errPanicked is that of an answer whose Send has panicked.
+// errPanicked is the error of an answer whose Send has panicked.
 var errPanicked = errors.New("sending the answer panicked")
 
 // Ticket stands for one request of an agent and its answer.
@@ -25,24 +25,24 @@ type Ticket struct {
 
 	// Desk.mu guards the rest.
 	asker   Asker
-	request Request           // as it is kept
+	request Request           // cut to the bounds
 	asked   [sha256.Size]byte // digest of the whole command
-	tooLong bool              // the command is
+	tooLong bool              // the command is longer than maxCommand
 	rest    func(w http.ResponseWriter, r *http.Request) error
-	streams []*Stream // that ask it
+	streams []*Stream // that ask the question
 	state   State
-	left    bool   // ended because its streams have
+	left    bool   // ended because its streams ended
 	gone    bool   // upstream waits no more, and an answer is under way
 	denied  bool   // by wrong codes: it does not wait again
 	answer  Choice // that upstream has accepted; "" if none, or if it came by another way
 	wrong   int    // wrong codes
 }
 
-// State is where a ticket is in its life.
+// State is the state of a ticket.
 type State int
 
-// The states. Waiting may come again after Sending, if the answer was refused, and after
-// Over, if another stream asks the same.
+// The states. A ticket goes back from Sending to Waiting if the answer was refused, and from Over
+// to Waiting if another stream asks the same question.
 const (
 	Waiting  State = iota // for an answer
 	Sending               // an answer is under way
@@ -50,17 +50,17 @@ const (
 	Over                  // without an answer: it came too late, or upstream waits no more
 )
 
-// View is what can be said of a ticket.
+// View is a snapshot of a ticket.
 type View struct {
 	State State
 	// Answer is the choice that upstream has accepted; "" if there is none, or if it is not
 	// known.
 	Answer Choice
-	// Request is what is asked, as it is kept. After the end only its ids are left.
+	// Request is the question, cut to the bounds of Request. After the end only its ids are left.
 	Request Request
 	// TooLong reports whether Request has only the beginning of the command.
 	TooLong bool
-	// By is the user who is asked; "" if that is not told.
+	// By is the user who is asked; "" if unknown.
 	By string
 	// Left is the time until the timeout.
 	Left time.Duration
@@ -68,34 +68,36 @@ type View struct {
 	Held bool
 }
 
-// ID returns what finds the ticket: 128 random bits as 22 characters of base64url. It is a
-// secret.
+// ID returns the id by which Desk.Find finds the ticket: 128 random bits as 22 characters of
+// base64url. It is a secret.
 func (t *Ticket) ID() string { return t.id }
 
-// Code returns what a reply has to say, such as K7QF-2M9D: 40 random bits. It is a secret.
+// Code returns the code that a reply must contain, such as K7QF-2M9D: 40 random bits. It is a
+// secret.
 func (t *Ticket) Code() string { return t.code }
 
-// View returns what can be said of the ticket now.
+// View returns a snapshot of the ticket.
 func (t *Ticket) View() View {
 	t.desk.mu.Lock()
 	defer t.desk.mu.Unlock()
 	v := View{t.state, t.answer, t.request, t.tooLong, t.asker.By, max(time.Until(t.until), 0), t.rest != nil}
 	v.Request.Choices = slices.Clone(v.Request.Choices)
 	if v.State == Waiting && v.Left == 0 {
-		v.State = Over // which its timer will say
+		v.State = Over // its timer will set this
 	}
 	return v
 }
 
-// Hold sets what answers a reply with the rest of the stream, instead of Asker.Rest: from now
-// on the ticket takes replies.
+// Hold makes the ticket take replies from now on. rest answers a reply with the rest of the stream,
+// instead of Asker.Rest.
 func (t *Ticket) Hold(rest func(w http.ResponseWriter, r *http.Request) error) {
 	t.desk.mu.Lock()
 	defer t.desk.mu.Unlock()
 	t.rest = rest
 }
 
-// Rest answers a request with the rest of the stream that is held for a reply, if it is.
+// Rest answers r with the rest of the stream that is held for a reply. It fails if no stream is
+// held.
 func (t *Ticket) Rest(w http.ResponseWriter, r *http.Request) error {
 	t.desk.mu.Lock()
 	rest := t.rest
@@ -106,9 +108,9 @@ func (t *Ticket) Rest(w http.ResponseWriter, r *http.Request) error {
 	return rest(w, r)
 }
 
-// Answer sends an answer to upstream, once: of several at the same time one is sent. After
-// Refused, or an error, the ticket waits again until its timeout. The error is ErrNotOffered,
-// or that of Send. That ctx is done stops no answer that is under way.
+// Answer sends the choice c to upstream. Of several calls at the same time only one sends. After
+// Refused or an error, the ticket waits again until its timeout. The error is ErrNotOffered or that
+// of Send. The end of ctx does not stop an answer that is being sent.
 func (t *Ticket) Answer(ctx context.Context, c Choice, way Way) (Result, error) {
 	t.desk.mu.Lock()
 	result, err := t.take(c)
@@ -119,7 +121,8 @@ func (t *Ticket) Answer(ctx context.Context, c Choice, way Way) (Result, error) 
 	return t.send(ctx, c, way)
 }
 
-// take lets an answer be under way and returns Accepted, or says why not.
+// take sets the state to Sending and returns Accepted, or returns why c cannot be sent. Desk.mu is
+// held.
 func (t *Ticket) take(c Choice) (Result, error) {
 	switch {
 	case t.state == Sending, t.state == Answered:
@@ -138,17 +141,17 @@ func (t *Ticket) send(ctx context.Context, c Choice, way Way) (result Result, er
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sendTimeout)
 	defer cancel()
 	result, err = Refused, errPanicked
-	defer func() { // also of a panic, such as http.ErrAbortHandler
+	defer func() { // also after a panic, such as http.ErrAbortHandler
 		t.settle(c, way, result)
 	}()
-	result, err = t.asker.Send(ctx, t.request, c) // nobody else changes them meanwhile
+	result, err = t.asker.Send(ctx, t.request, c) // without the lock: nothing changes these fields in the state Sending
 	if err != nil {
 		result = Refused
 	}
 	return result, err
 }
 
-// settle notes what became of the answer that was under way.
+// settle records the result of the answer that was sent.
 func (t *Ticket) settle(c Choice, way Way, result Result) {
 	d := t.desk
 	d.mu.Lock()
@@ -183,13 +186,13 @@ func (t *Ticket) knownUntil() time.Time {
 	return t.until
 }
 
-// key returns what the ticket's request is known by.
+// key returns the key of the ticket in Desk.requests.
 func (t *Ticket) key() request {
 	return request{t.asker.Owner, t.request.RunID, t.request.ID}
 }
 
-// keep keeps what is asked, up to the bounds, and the choices that are known, in their order.
-// What cannot be shown whole can only be denied.
+// keep stores q, cut to the bounds, with the known choices in the order in which they are shown. A
+// command that cannot be shown whole can only be denied.
 func (t *Ticket) keep(q Request) {
 	t.asked, t.tooLong = sha256.Sum256([]byte(q.Command)), len(q.Command) > maxCommand
 	t.request = Request{

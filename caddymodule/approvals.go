@@ -18,7 +18,7 @@ import (
 // defaultApprovalTimeout is how long Hermes waits by default.
 const defaultApprovalTimeout = 5 * time.Minute
 
-// offerApprovals lets o ask clients for approvals, as the options of h say.
+// offerApprovals sets the functions of o that ask clients for approvals, as the options of h say.
 func (h *Handler) offerApprovals(o *proxy.Options, logger *zap.Logger) {
 	timeout := *cmp.Or(h.ApprovalTimeout, new(caddy.Duration(defaultApprovalTimeout)))
 	if h.Approvals == nil || timeout <= 0 {

@@ -13,7 +13,7 @@ func init() {
 		m := new(Handler)
 		return m, m.UnmarshalCaddyfile(h.Dispenser)
 	})
-	// After encode and hermes_resume, so that these compress and keep what leaves here. Before
+	// After encode and hermes_resume, which compress and keep what hermes sends. An order before
 	// reverse_proxy would put it after handle blocks, where it never runs.
 	httpcaddyfile.RegisterDirectiveOrder("hermes", httpcaddyfile.Before, "push")
 }
@@ -50,8 +50,8 @@ func init() {
 //	    record_max         <size>
 //	}
 //
-// Every option may be left out, and given once, except tool, which may be
-// repeated with other emoji.
+// Every option is optional, and may be given once, except tool, approvals and identity, which may
+// be repeated.
 func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // the directive's name
 	if d.NextArg() {
@@ -72,8 +72,8 @@ type optionLines struct {
 	seen   map[string]bool // options that have been given
 }
 
-// read sets the option of the line that d stands at the beginning of, and
-// leaves d at the last argument.
+// read sets the option of the line at whose first token d stands, and leaves d at the last argument
+// of the line.
 func (l *optionLines) read(d *caddyfile.Dispenser) error {
 	name := d.Val()
 	if l.seen[name] && !options.Lookup(name).Repeatable() {

@@ -3,15 +3,14 @@
 // http.handlers.hermes_streams, the Caddyfile directives hermes, hermes_proxy,
 // hermes_resume, hermes_queue, hermes_approvals and hermes_streams, the command hermes-proxy, the
 // admin endpoint /hermes/streams, and the handlers' life from Provision to Cleanup.
-// Importing it registers all of that. It is thin on purpose: how a stream is repaired is in
-// package rewrite, how a response is guarded in package proxy, how an answer outlives its
-// connection in package resume.
+// Importing it registers all of them. It is thin on purpose: package rewrite repairs streams,
+// package proxy guards responses, and package resume makes answers outlive their connections.
 //
 // Its packages internal/telemetry (metrics, spans, logs, events, lists of streams),
 // internal/asking (who is asked for approvals, and how answers reach upstream) and
 // internal/usage (which upstreams and models report usage) do not know the Handler. All
-// configurations of a process share one value, process, with such as the open streams
-// (shared.go).
+// configurations of a process share one value, process (shared.go), which has the open streams
+// and other state.
 package caddymodule
 
 // The plugin has all handlers.

@@ -231,13 +231,13 @@ type Handler struct {
 	// (1KiB) to 1073741824 (1GiB). Default: 100000000 (100MB).
 	RecordMax int64 `json:"record_max,omitempty"`
 
-	// What follows is nil until Provision.
+	// The fields below are nil until Provision.
 	proxy    *proxy.Proxy
 	shared   *shared
 	observer *telemetry.Observer
 	usage    *usage.Store
 	asking   *asking.Options // nil if no approvals are offered
-	joined   atomic.Bool     // Provision has counted it, and Cleanup has not
+	joined   atomic.Bool     // the handler is counted in shared.handlers
 
 	maxRequest   int64
 	drainTimeout time.Duration
@@ -251,9 +251,9 @@ func (*Handler) CaddyModule() caddy.ModuleInfo {
 	}
 }
 
-// Provision compiles the options, joins the handlers of the process, and subscribes to its
-// end. It writes nothing and starts nothing, for it also runs to validate a configuration, and
-// one that is refused changes nothing.
+// Provision compiles the options, counts the handler, and subscribes to the end of the process. It
+// writes nothing and starts nothing, because it also runs to validate a configuration, and a
+// configuration that is refused must change nothing.
 func (h *Handler) Provision(ctx caddy.Context) error {
 	logger := ctx.Logger()
 	given := options.Of(h)
@@ -331,9 +331,9 @@ func (h *Handler) Validate() error {
 	return nil
 }
 
-// Cleanup leaves the handlers of the process. Streams of this configuration go on: nothing
-// they use is closed here. Only the last handler of the process waits, for a bounded time,
-// until reported usage has been written.
+// Cleanup removes the handler from the count. Streams of this configuration go on: nothing they use
+// is closed here. Only the last handler of the process waits, for at most usage.FlushLimit, until
+// reported usage has been written.
 func (h *Handler) Cleanup() error {
 	if !h.joined.CompareAndSwap(true, false) {
 		return nil
@@ -359,10 +359,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	return passedError(h.proxy.Serve(w, r, next.ServeHTTP))
 }
 
-// timeoutsFor returns ctx with a writer whose settings may be overridden in place of the
-// server's, which has no lock and may be sending a keepalive: Caddy's timeouts handler does
-// that where it comes after this one. apply applies them to the server's, and is nil if the
-// server has none.
+// timeoutsFor returns ctx with a writer in place of the server's idle timeout writer, which has no
+// lock and may be sending a keepalive. If Caddy's timeouts handler comes after this one, it
+// overrides the settings of that writer. apply applies them to the server's writer, and is nil if
+// the server has none.
 func timeoutsFor(ctx context.Context) (_ context.Context, apply func() (restore func())) {
 	reader, server := caddyhttp.IdleTimeoutsFromContext(ctx)
 	if server == nil {
@@ -384,9 +384,9 @@ func errorStatus(err error) int {
 	return e.StatusCode
 }
 
-// passedError returns err for Caddy, which logs it, and for its error routes: with
-// its status if it is one of the client's request, and with a text that is cut
-// (package bounded). errors.Is and errors.As find what they found in err.
+// passedError returns err as Caddy logs it and its error routes get it: with its status if it is a
+// proxy.RequestError, and with its text cut (package bounded). errors.Is and errors.As find in the
+// result what they find in err.
 func passedError(err error) error {
 	if e, ok := errors.AsType[*proxy.RequestError](err); ok {
 		return caddyhttp.Error(e.Status, e)
@@ -395,7 +395,7 @@ func passedError(err error) error {
 	if he.Err == nil || !bounded.Long(err) {
 		return bounded.Error(err)
 	}
-	// Caddy logs the text of what the first HandlerError has, wherever that is
+	// Caddy logs the text of the error in the first HandlerError, however deep err wraps that
 	// (caddy logging.go:234).
 	he.Err = bounded.WithText(he.Err.Error(), err)
 	return he

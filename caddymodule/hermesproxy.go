@@ -28,16 +28,15 @@ func init() {
 //	    <subdirectives of hermes and of reverse_proxy, in any order...>
 //	}
 //
-// It is equivalent to a route with both directives, and changes no default of either.
-// No subdirective of hermes has the name of one of reverse_proxy, which
-// TestNoOptionIsOneOfReverseProxys watches over: a name decides whose it is. That
-// holds on the first level of the block only. Blocks within it are
-// reverse_proxy's, such as the keepalive of its transport, which is how long an idle
-// connection to the upstream is kept.
+// It is equivalent to a route with both directives, and changes no default of either. The name of a
+// subdirective decides which of the two it belongs to: no subdirective of hermes has the name of
+// one of reverse_proxy (TestNoOptionIsOneOfReverseProxys). This holds on the first level of the
+// block only. Nested blocks are reverse_proxy's, such as its transport with a keepalive, which is
+// how long an idle connection to the upstream is kept.
 //
-// The one thing that is asked for beyond that is an upstream: without any, and
-// without dynamic, reverse_proxy would answer every request with 503, and an
-// environment variable that is not set would go unnoticed.
+// Beyond that, hermes_proxy requires an upstream: without any, and without dynamic, reverse_proxy
+// would answer every request with 503, and an environment variable that is not set would go
+// unnoticed.
 func parseHermesProxy(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error) {
 	h.Next() // the directive's name
 	matchers, err := h.ExtractMatcherSet()
@@ -66,7 +65,7 @@ func parseHermesProxy(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, erro
 			if err := checkUpstreams(d, d.RemainingArgs()); err != nil {
 				return nil, err
 			}
-		default: // NextBlock goes from token to token, and an argument may be named like one of ours
+		default: // NextBlock goes from token to token, and an argument may have the name of an option of hermes
 			d.RemainingArgs()
 		}
 	}
@@ -74,7 +73,7 @@ func parseHermesProxy(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, erro
 	proxy := new(reverseproxy.Handler)
 	d.Reset()
 	if err := proxy.UnmarshalCaddyfile(d); err != nil {
-		// Which subdirectives there are is for the Caddy that runs to say.
+		// Only Caddy knows the subdirectives of the version that runs.
 		if name := d.Val(); d.Nesting() == 1 && strings.HasPrefix(err.Error(), "unrecognized subdirective "+name) {
 			return nil, d.WrapErr(options.Unrecognized(name, slices.Concat(options.Names(), ofReverseProxy)))
 		}
@@ -85,7 +84,7 @@ func parseHermesProxy(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, erro
 	}
 	if len(proxy.Upstreams) == 0 && proxy.DynamicUpstreamsRaw == nil {
 		d.Reset()
-		d.Next() // the error is the directive's
+		d.Next() // for an error at the directive's line
 		return nil, d.Errf("no upstream: name one, such as hermes_proxy 127.0.0.1:8642")
 	}
 
@@ -96,7 +95,7 @@ func parseHermesProxy(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, erro
 	return []httpcaddyfile.ConfigValue{{Class: "route", Value: route}}, nil
 }
 
-// checkUpstreams refuses an address with a path among args, of the line that d stands at.
+// checkUpstreams returns an error if an address in args, of the line at which d stands, has a path.
 func checkUpstreams(d *caddyfile.Dispenser, args []string) error {
 	for _, address := range args {
 		if err := site.CheckUpstream(address); err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 )
 
-// identityOf returns what the option identity says, nil for none.
+// identityOf returns the proxy.Identity of the option identity, the zero value if o is nil.
 func identityOf(o *options.Identity) proxy.Identity {
 	if o == nil {
 		return proxy.Identity{}

@@ -15,7 +15,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/internal/site"
 )
 
-// The ports of the documentation: the sidecar's, and Hermes' own.
+// The default addresses, with the ports of the documentation: the sidecar's, and Hermes' own.
 const (
 	proxyFrom = ":8643"
 	proxyTo   = "127.0.0.1:8642"
@@ -95,8 +95,7 @@ is closed.
 	})
 }
 
-// proxyCommand is a run of caddy hermes-proxy: its flags, of which options are those of
-// the handler.
+// proxyCommand has the flags of a run of caddy hermes-proxy. options are those of the handler.
 type proxyCommand struct {
 	from             string
 	to, bind         []string
@@ -112,9 +111,9 @@ type proxyCommand struct {
 	options          command.OptionFlags
 }
 
-// flags defines the flags of the command, which are read into c. Those of caddy
-// reverse-proxy have its names, shorthands and meanings (reverseproxy/command.go);
-// each option of the handler is one more.
+// flags defines the flags of cmd, which are read into c. Flags of caddy reverse-proxy have the same
+// names, shorthands and meanings here (reverseproxy/command.go). Each option of the handler is a
+// flag, too.
 func (c *proxyCommand) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVarP(&c.from, "from", "f", proxyFrom, "Address on which to receive traffic")
@@ -134,8 +133,8 @@ func (c *proxyCommand) flags(cmd *cobra.Command) {
 	c.options = command.NewOptionFlags(cmd, options.All())
 }
 
-// run starts the proxy. It returns only if it does not start: from then on
-// signals end the process (caddy.TrapSignals).
+// run starts the proxy. It returns only if that fails: once the proxy runs, signals end the process
+// (caddy.TrapSignals).
 func (c *proxyCommand) run(caddycmd.Flags) (int, error) {
 	caddy.TrapSignals()
 

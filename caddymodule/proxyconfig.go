@@ -33,12 +33,12 @@ const (
 	// (Caddyfile.example).
 	upstreamIdle = "4s"
 
-	// graceReserve is how much longer than drain_timeout connections have when the
-	// proxy stops, for all but streams of Hermes.
+	// graceReserve is how much longer than drain_timeout the grace period is, for connections
+	// without streams of Hermes.
 	graceReserve = 10 * time.Second
 )
 
-// proxyPlan is what the flags stand for.
+// proxyPlan is the configuration that the flags describe.
 type proxyPlan struct {
 	URL    string   // of --from, completed
 	Listen []string // host:port
@@ -55,7 +55,7 @@ func (p proxyPlan) Loopback() bool {
 	})
 }
 
-// prepare reads the flags.
+// prepare returns the plan that the flags describe.
 func (c *proxyCommand) prepare() (p proxyPlan, err error) {
 	given, err := c.options.Values()
 	if err != nil {
@@ -99,8 +99,8 @@ func (c *proxyCommand) prepare() (p proxyPlan, err error) {
 	return p, nil
 }
 
-// approvalPage returns the handler of the page to which the links of --approvals lead: tickets are
-// known to this process only. It returns none without links.
+// approvalPage returns the handler of the page to which the links of --approvals lead, because only
+// this process knows the tickets. It returns none if a has no link.
 func approvalPage(a options.Approvals) ([]json.RawMessage, error) {
 	if a.Link == "" {
 		return nil, nil
@@ -116,7 +116,7 @@ func approvalPage(a options.Approvals) ([]json.RawMessage, error) {
 	return []json.RawMessage{caddyconfig.JSONModuleObject(page, "handler", "hermes_approvals", nil)}, nil
 }
 
-// serve sets how the server is reached from the address.
+// serve sets how clients reach the server at the address from.
 func (c *proxyCommand) serve(server *caddyhttp.Server, from fromAddr, internalCA bool) {
 	if from.host != "" {
 		hosts := caddyconfig.JSON(caddyhttp.MatchHost{from.host}, nil)
@@ -127,7 +127,7 @@ func (c *proxyCommand) serve(server *caddyhttp.Server, from fromAddr, internalCA
 		server.AutoHTTPS = &caddyhttp.AutoHTTPSConfig{Disabled: true}
 		server.Protocols = []string{"h1"} // the others need TLS
 	case c.disableRedirects, internalCA && from.port != strconv.Itoa(caddyhttp.DefaultHTTPSPort):
-		// No client looks for that on port 80, which may be taken, or not allowed.
+		// No client expects the redirect on port 80, which may be taken, or not allowed.
 		server.AutoHTTPS = &caddyhttp.AutoHTTPSConfig{DisableRedir: true}
 	}
 	if c.accessLog {
@@ -135,7 +135,7 @@ func (c *proxyCommand) serve(server *caddyhttp.Server, from fromAddr, internalCA
 	}
 }
 
-// configure sets what does not belong to the server: certificates and the log.
+// configure sets the parts of cfg outside the server: certificates and the log.
 func (c *proxyCommand) configure(cfg *caddy.Config, from fromAddr, internalCA bool) {
 	if internalCA && !c.installTrust {
 		no := false
@@ -159,7 +159,7 @@ func (c *proxyCommand) configure(cfg *caddy.Config, from fromAddr, internalCA bo
 }
 
 // upstreams returns a reverse_proxy with the addresses of --to and the fields of --header-up,
-// --header-down and --change-host-header, which are read as those of a Caddyfile are.
+// --header-down and --change-host-header. It parses them as lines of a Caddyfile.
 func (c *proxyCommand) upstreams() (*reverseproxy.Handler, error) {
 	lines := [][]string{slices.Concat([]string{"reverse_proxy"}, c.to, []string{"{"})}
 	secure := false

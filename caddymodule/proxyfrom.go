@@ -16,12 +16,12 @@ type fromAddr struct {
 	scheme string // http or https
 	host   string // name or IP address that clients use, "" for any
 	port   string
-	iface  string // IP address of the interface that it means, "" for every one
+	iface  string // IP address of the interface to listen on, "" for all
 }
 
-// parseFrom reads an address as caddy reverse-proxy does: without a scheme it is
-// https if it has a host and not the port of HTTP, and without a port it has
-// that of its scheme. The address of every interface, 0.0.0.0 or ::, is no host.
+// parseFrom parses from as caddy reverse-proxy does. Without a scheme the address is https if it
+// has a host and not the port of HTTP, and http otherwise. Without a port it has the port of its
+// scheme. The address of all interfaces, 0.0.0.0 or ::, counts as no host.
 func parseFrom(from string) (fromAddr, error) {
 	parsed, err := httpcaddyfile.ParseAddress(from)
 	if err != nil {
@@ -63,10 +63,10 @@ func parseFrom(from string) (fromAddr, error) {
 	return a, nil
 }
 
-// listen returns the addresses to listen on, host and port: those of bind, the
-// values of --bind, or else what the address says. Hermes runs commands, so an
-// address without a host is that of this machine only, and an IP address is
-// meant. A name is one that others use, on whatever interface.
+// listen returns the addresses to listen on, as host:port: the IP addresses in bind, the values of
+// --bind, or if there are none the interface of a. Hermes runs commands, so an address without a
+// host means this machine only. An IP address means its interface, and a name means all interfaces,
+// because other machines use it.
 func (a fromAddr) listen(bind []string) ([]string, error) {
 	if len(bind) == 0 {
 		return []string{net.JoinHostPort(a.iface, a.port)}, nil

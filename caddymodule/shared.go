@@ -25,20 +25,20 @@ import (
 // with the last configuration that uses them. Only tests replace it.
 var process = new(shared)
 
-// shared is that state.
+// shared is the state of a process; see process.
 type shared struct {
-	streams    proxy.Streams         // the open ones, for the end of the process
-	handlers   atomic.Int64          // between Provision and Cleanup
+	streams    proxy.Streams         // the open streams, for the end of the process
+	handlers   atomic.Int64          // number of handlers between Provision and Cleanup
 	usage      usage.Memory          // which upstreams and models have reported usage
-	recordings recording.Directories // that streams are recorded in
+	recordings recording.Directories // in which streams are recorded
 	runs       runs.Runs             // that keep their places in line
 	checked    atomic.Value          // a weak.Pointer to the http app whose sites were checked last
 }
 
-// checkSites checks all sites of the configuration that a handler is provisioned for, which
-// no handler sees. An upstream with a path, which would answer every request with 502, is an
-// error. It runs for the first handler only: then the handlers after it are still JSON, which
-// Caddy drops as it provisions them. Matchers are provisioned first.
+// checkSites checks all sites of the configuration that ctx belongs to, because no handler sees
+// them all. An upstream with a path, which would answer every request with 502, is an error. It
+// runs for the first handler only: then the handlers after it are still JSON, which Caddy drops as
+// it provisions them. Matchers have been provisioned already, and only their number is known.
 func (s *shared) checkSites(ctx caddy.Context, logger *zap.Logger) error {
 	app := httpapp.Of(ctx)
 	if app == nil || s.checked.Swap(weak.Make(app)) == weak.Make(app) {

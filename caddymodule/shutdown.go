@@ -8,13 +8,12 @@ import (
 	"go.uber.org/zap"
 )
 
-// drain starts the end of open streams when the process ends (contract section
-// 3, "the sidecar stops"). It handles Caddy's event "stopping", which comes
-// before the servers shut down; Cleanup would be too late, for it comes after
-// the grace period. The streams are those of all configurations, so that those
-// of an older one end as well. Where the configuration that runs at the end has
-// no hermes handler, watchExit takes its place. All fields are unexported,
-// because Caddy's debug log encodes event handlers as JSON.
+// drain ends the open streams when the process ends (contract section 3, "the sidecar stops"). It
+// handles Caddy's event "stopping", which comes before the servers shut down; Cleanup would be too
+// late, because it comes after the grace period. The streams are those of all configurations, so
+// that streams of an older one end as well. If the configuration that runs at the end has no hermes
+// handler, watchExit ends them instead. All fields are unexported, because Caddy's debug log
+// encodes event handlers as JSON.
 type drain struct {
 	streams interface{ Shutdown(limit time.Duration) }
 	timeout time.Duration // drain_timeout
@@ -44,10 +43,9 @@ func (d *drain) tooShort() bool { return d.limit > 0 && d.limit < d.timeout }
 // exitPoll is how often watchExit looks.
 const exitPoll = 100 * time.Millisecond
 
-// watchExit starts the end of open streams when the process ends, as long as
-// there is no handler that hears of it: the configuration has been replaced by
-// one without any. It returns when there is one again, when no stream is open
-// any more, and after the drain has begun.
+// watchExit ends the open streams when the process ends, as long as no hermes handler does: the
+// configuration has been replaced by one without any. It returns when there is a handler again,
+// when no stream is open any more, and after the drain has begun.
 func (s *shared) watchExit(exiting func() bool, every time.Duration) {
 	t := time.NewTicker(every)
 	defer t.Stop()

@@ -47,7 +47,7 @@ func (AdminStreams) Routes() []caddy.AdminRoute {
 	return []caddy.AdminRoute{{Pattern: "/hermes/streams", Handler: caddy.AdminHandlerFunc(listStreams)}}
 }
 
-// reads reports whether the method of r only reads. Otherwise w says which do.
+// reads reports whether the method of r is GET or HEAD. If not, it sets the field Allow of w.
 func reads(w http.ResponseWriter, r *http.Request) bool {
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		return true
@@ -119,4 +119,4 @@ func (*StreamsHandler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return nil
 }
 
-var _ caddy.AdminRouter = AdminStreams{} // which nothing else says
+var _ caddy.AdminRouter = AdminStreams{} // no other code checks this

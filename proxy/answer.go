@@ -9,9 +9,9 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
-// completedHeader is the header in which an upstream says whether its agent has
-// ended well. One that has it reports its failures itself (contract section 3,
-// third rule of "false stop").
+// completedHeader is the header in which an upstream says whether its agent has ended well. An
+// upstream that sends it reports its failures itself (contract section 3, third rule of "false
+// stop").
 const completedHeader = "X-Hermes-Completed"
 
 // passing is an answer that passes byte for byte. No deadline applies to it, and it
@@ -21,7 +21,7 @@ type passing struct {
 	encoded bool // a stream that upstream has compressed although it was asked not to
 }
 
-// pass sends the header, and has the answer pass from then on.
+// pass sends the header, and makes the answer pass from then on.
 func (x *exchange) pass(encoded bool) {
 	x.answer, x.times.phase = passing{x, encoded}, phaseFree
 	x.commit()
@@ -50,9 +50,9 @@ type whole struct {
 	done    rewrite.Answer // the result
 }
 
-// write keeps b. If there is too much, the answer does not begin like an object
-// (some gateways break the silence with white space), or more comes after the
-// object (JSON lines are read one by one), it passes as it comes from then on.
+// write keeps b. The answer passes from then on if it is too large, does not begin like an object
+// (some gateways break the silence with white space), or goes on after the object (JSON lines are
+// read one by one).
 func (w *whole) write(b []byte) (int, error) {
 	w.body = append(w.body, b...)
 	if len(w.body) > w.x.o.Rewrite.FrameLimit() || !w.object.take(b) {
@@ -84,8 +84,8 @@ func (w *whole) send(body []byte) error {
 
 func (w *whole) cut(cause rewrite.Cause) { w.x.sendCause(cause) }
 
-// end sends the answer, repaired. One that broke off leaves as far as it came: it
-// fails as it would without a Proxy.
+// end sends the repaired answer. An answer that broke off is sent as far as it came: it fails as it
+// would without a Proxy.
 func (w *whole) end(cause rewrite.Cause) bool {
 	if cause == rewrite.CauseEOF {
 		w.repair()
@@ -109,7 +109,7 @@ func (w *whole) repair() {
 		}
 	}
 	if a.Code != "" {
-		// As modern Hermes says it beside the error.
+		// As modern Hermes sends them beside an error.
 		h.Set(completedHeader, "false")
 		h.Set("X-Hermes-Partial", "false")
 		w.x.sendError(http.StatusBadGateway, a.Code, append(a.Body, '\n'), true)
@@ -121,7 +121,7 @@ func (w *whole) repair() {
 			h.Set("Content-Length", strconv.Itoa(len(a.Body)))
 		}
 	}
-	_ = w.send(a.Body) // likewise
+	_ = w.send(a.Body) // an error shows in w.x.err
 }
 
 func (w *whole) report(res *Result) bool {
@@ -130,19 +130,17 @@ func (w *whole) report(res *Result) bool {
 	return w.done.Completion
 }
 
-// objectEnd follows bytes that are to be one JSON object, in whatever pieces they
-// come, and looks at each of them once: a reader of whole documents would begin anew
-// with each piece. The zero value is at the beginning.
+// objectEnd finds the end of one JSON object that comes in pieces, and looks at each byte once: a
+// reader of whole documents would begin anew with each piece. The zero value is at the beginning.
 type objectEnd struct {
 	depth    int // of objects and arrays
 	inString bool
-	escaped  bool // the next byte of the string is
+	escaped  bool // the next byte of the string is escaped
 	begun    bool
 }
 
-// take follows b. It returns false if the bytes so far are no beginning of one object
-// with nothing but white space after it. It does not ask whether the JSON is well
-// formed.
+// take takes the next piece. It returns false unless the bytes so far are the beginning of one
+// object, or an object and white space. It does not check whether the JSON is well formed.
 func (o *objectEnd) take(b []byte) bool {
 	for _, c := range b {
 		switch {
@@ -165,5 +163,5 @@ func (o *objectEnd) take(b []byte) bool {
 	return true
 }
 
-// complete reports whether the object is.
+// complete reports whether the object has ended.
 func (o *objectEnd) complete() bool { return o.begun && o.depth == 0 }

@@ -8,11 +8,11 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
-// errNotSplit ends the request of an answer whose client has been asked for a reply, and that
-// cannot go on without that client. It is no fault of upstream's (see cancellations).
+// errNotSplit cancels upstream's request if the client has been asked for a reply, but the answer
+// cannot go on without the client. It is not upstream's fault (see cancellations).
 var errNotSplit = fmt.Errorf("the answer has ended with a request for approval, and cannot go on for the reply: %w", context.Canceled)
 
-// setApprovals lets p ask for approvals as the options say.
+// setApprovals sets the parameters of p for requests for approval, as the options say.
 func (s *stream) setApprovals(p *rewrite.Params) {
 	x := s.x
 	if x.o.Approvals == nil {
@@ -30,8 +30,8 @@ func (s *stream) setApprovals(p *rewrite.Params) {
 	}
 }
 
-// reply answers the client's request if it is a reply to a request for approval, with text as its
-// last message: it does not go to the next handler. It reports whether it has.
+// reply answers the client's request, whose last message is text, if it is a reply to a request for
+// approval. It reports whether it has: then the request does not go to the next handler.
 func (x *exchange) reply(text string) (handled bool, err error) {
 	if text == "" || x.o.Reply == nil || !x.chat {
 		return false, nil
@@ -40,7 +40,7 @@ func (x *exchange) reply(text string) (handled bool, err error) {
 	return x.replied, err
 }
 
-// readsReplies reports whether the body of r is read for a reply, whatever becomes of its history.
+// readsReplies reports whether the body of r is read for a reply, whatever the option History says.
 func (o *Options) readsReplies(r *http.Request) bool {
 	return o.Reply != nil && rewrite.IsChatPath(r.URL.Path)
 }

@@ -16,24 +16,24 @@ import (
 // exchange is a request and its answer. It is the http.ResponseWriter of the next
 // handler.
 //
-// The handler, the goroutine in which a proxy flushes the header, that of the
-// transport, which sends 1xx answers, and timers all write. The inner writer has no
-// lock of its own (Caddy: idletimeout.go:401), so mu is held whenever it or a field
-// after mu is used, except by an answer that passes.
+// Several goroutines write: that of the handler, that in which a proxy flushes the header, that of
+// the transport, which sends 1xx answers, and those of timers. The inner writer has no lock of its
+// own (Caddy: idletimeout.go:401), so mu is held whenever the inner writer or a field after mu is
+// used, except by an answer that passes.
 type exchange struct {
 	o      *Options
 	rooms  *sync.Pool
 	w      http.ResponseWriter     // the inner writer
 	r      *http.Request           // the client's
 	cancel context.CancelCauseFunc // ends upstream's request
-	since  time.Time               // the request came
+	since  time.Time               // when the request came
 	chat   bool                    // the request is one for chat completions
 	header http.Header             // the handler's own; see Header
 	reach  reach
 	body   reqbody.Body
 
 	mu     sync.Mutex
-	err    error // the first of the inner writer: the client is gone
+	err    error // the first error of the inner writer: the client is gone
 	closed bool  // nothing may be written any more
 
 	noStream bool // the request was read, and does not ask for a stream
@@ -42,40 +42,39 @@ type exchange struct {
 	running  bool // the next handler has the request: the agent may be running
 
 	answer    answer    // nil before the final status
-	followed  *followed // that answer, nil if it says nothing of a run
+	followed  *followed // reads the answer, nil if it says nothing of a run
 	status    int       // of the answer
 	code      string    // of the error that was sent instead of the answer, "" for none
 	late      bool      // the client had left before the answer was chosen
 	committed bool      // the header has left
-	flushed   bool      // a stream has been, and is with each write from then on
+	flushed   bool      // a stream has been flushed, and is with each write from then on
 
 	times         times         // the ages that the deadlines count from
 	timer         *time.Timer   // of the deadlines, nil as long as there was none
 	fires         time.Duration // the age at which it fires, 0 while it is stopped
 	applyTimeouts func() func() // of the inner writer, nil for none
-	restore       func()        // undoes that, nil for nothing
+	restore       func()        // undoes applyTimeouts, nil for nothing
 	writeDeadline time.Time     // of the handler's writes, zero for none
 
 	observer AnswerObserver // nil as long as it does not observe the answer
 	line     *line          // nil if the request does not wait for its turn
-	inLine   atomic.Bool    // it waits; without the lock
+	inLine   atomic.Bool    // the request waits; used without the lock
 	panicked any            // to panic with in the handler's goroutine, nil for none
 }
 
-// answer is upstream's answer: passing, stream or whole. It is chosen and begun once,
-// at the final status; only a whole one that turns out to be something else becomes
-// one that passes. From then on it alone enters the phases of times and writes to the
-// client.
+// answer is upstream's answer: passing, stream, whole, refusal or report. It is chosen and begun
+// once, at the final status; only a whole one that turns out to be something else becomes one that
+// passes. From then on it alone enters the phases of times and writes to the client.
 type answer interface {
-	// write takes bytes of upstream's: all of them, even if some are held back, for
-	// copiers take less for a short write.
+	// write takes upstream's bytes. It returns len(b) even if some are held back, because copiers
+	// take less for a short write.
 	write(b []byte) (int, error)
 	// flush flushes the bytes that have been written, as far as they may leave.
 	flush() error
-	// cut ends the answer for a cause of ours. The next handler may still write.
+	// cut ends the answer for a cause of the sidecar's own. The next handler may still write.
 	cut(cause rewrite.Cause)
-	// end ends the answer of a next handler that has ended for the cause. It reports
-	// whether the client knows of a failure, so that it is dealt with.
+	// end ends the answer after the next handler has ended for the cause. It reports whether the
+	// client has been told of a failure: then Serve does not return it.
 	end(cause rewrite.Cause) (handled bool)
 	// report adds the answer's end to res, and reports whether an Observer
 	// observes it.
@@ -134,11 +133,11 @@ func (x *exchange) send(b []byte) error {
 	return err
 }
 
-// moveDeadline moves the deadline that the handler has set for its writes, if it has set
-// one, which a write of ours must not meet.
+// moveDeadline moves the deadline of writes to t, if the handler has set one, because it must not
+// end a write of the sidecar's own.
 func (x *exchange) moveDeadline(t time.Time) {
 	if !x.writeDeadline.IsZero() {
-		_ = http.NewResponseController(x.w).SetWriteDeadline(t) // it could be set
+		_ = http.NewResponseController(x.w).SetWriteDeadline(t) // it could be set before
 	}
 }
 
@@ -146,9 +145,9 @@ func (x *exchange) moveDeadline(t time.Time) {
 // has panicked under the lock. It is no fault of upstream's (see cancellations).
 var errPanicked = fmt.Errorf("the writer of the answer panicked: %w", context.Canceled)
 
-// unlock releases the lock in the handler's goroutine. It is deferred wherever code that
-// is not ours is called under the lock: a panic of that goes on, and the inner writer is
-// not used again.
+// unlock releases the lock in the handler's goroutine. It is deferred wherever code that is not
+// ours is called under the lock: a panic of that code goes on, and the inner writer is not used
+// again.
 func (x *exchange) unlock() {
 	if v := recover(); v != nil {
 		x.fail(errPanicked)

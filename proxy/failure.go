@@ -27,8 +27,8 @@ func causeOf(panicked any, err error) rewrite.Cause {
 	return rewrite.CauseAborted
 }
 
-// sendCause answers a request whose answer ended for the cause before it had begun.
-// The next handler may still write: its answer is on its way.
+// sendCause answers a request whose answer ended for the cause before it had begun. The next
+// handler may still be running.
 func (x *exchange) sendCause(cause rewrite.Cause) {
 	status := http.StatusBadGateway
 	if cause == rewrite.CauseTimeout {
@@ -37,10 +37,9 @@ func (x *exchange) sendCause(cause rewrite.Cause) {
 	x.sendFailure(status, cause, x.running)
 }
 
-// sendErrorOf answers a request for chat completions that the next handler could
-// not proxy. It returns false if err is nil or not of that kind: then the next
-// error handler sees it, with a header that says the same where the agent has the
-// request.
+// sendErrorOf answers a request for chat completions that the next handler could not proxy. It
+// returns false if err is nil or of another kind. Then err goes to the next error handler; if the
+// agent has the request, a header field asks the client not to send it again.
 func (x *exchange) sendErrorOf(err error) bool {
 	if !x.chat || err == nil {
 		return false
@@ -75,7 +74,7 @@ var messages = map[rewrite.Cause]string{
 	rewrite.CauseShutdown: "the service is shutting down",
 }
 
-// message returns the message for the cause, which may have ended a run.
+// message returns the message for the cause. running says that the agent may be running.
 func message(cause rewrite.Cause, running bool) string {
 	switch {
 	case running:
@@ -117,8 +116,8 @@ func (x *exchange) sendError(status int, code string, body []byte, running bool)
 // A RequestError says that the next handler failed because the body of the
 // client's request could not be read.
 type RequestError struct {
-	// Status is the HTTP status that says so: 400, 408 where the client was
-	// too slow, or 499 (Caddy: reverseproxy.go:1774) where it has gone.
+	// Status is the HTTP status of the failure: 400, 408 if the client was too slow, or 499 (Caddy:
+	// reverseproxy.go:1774) if it has gone.
 	Status int
 	// Err is the error of the body.
 	Err error
@@ -130,9 +129,9 @@ func (e *RequestError) Error() string { return "reading the body of the request:
 // Unwrap returns the error of the body.
 func (e *RequestError) Unwrap() error { return e.Err }
 
-// requestError returns err, the next handler's, or a RequestError if err says that
-// upstream could not be asked and the client has not sent its request: an error of
-// the agent's would be counted, and would invite the client to try again.
+// requestError returns err, the next handler's error, or a RequestError if err says that upstream
+// could not be asked because the client has not sent its request: otherwise an error of the agent's
+// would be counted, and would invite the client to try again.
 func (x *exchange) requestError(err error) error {
 	failure := x.body.Err()
 	if err == nil || failure == nil || !x.chat {

@@ -12,22 +12,22 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
-// The header fields by which Hermes tells users and conversations apart (contract section 5). What a
-// client sends in one that Identity sets does not reach upstream, on no path and in no spelling; of
-// the id of a session it chooses a part.
+// The header fields by which Hermes tells users and conversations apart (contract section 5). If
+// Identity sets a field, the client's own does not reach upstream, on any path or in any spelling;
+// but the client chooses a part of the id of a session.
 const (
 	SessionKeyHeader = "X-Hermes-Session-Key"
 	SessionIDHeader  = "X-Hermes-Session-Id"
 )
 
-// Identity says what upstream learns of the user of a request. Each function returns the name of the
-// user of the client's request r, "" for one who has none, of whom upstream then learns nothing. A nil
-// function says nothing, and leaves the client's own alone.
+// Identity says what upstream learns about the user of a request. Each function returns the name of
+// the user of the client's request r, "" for none: then upstream learns nothing. A nil function
+// says nothing, and leaves what the client sends unchanged.
 type Identity struct {
 	// Header names the user in SessionKeyHeader: the name, or a hash of it.
 	Header func(r *http.Request) string
-	// Session gives each chat a session of the user's, in SessionIDHeader: hs-, a hash of the user, and
-	// one of what the conversation begins with.
+	// Session gives each chat of a user a session in SessionIDHeader: hs-, a hash of the user, and
+	// a hash of the beginning of the conversation.
 	Session func(r *http.Request) string
 	// Prompt puts a line with a hash of the user in front of the system prompt.
 	Prompt func(r *http.Request) string
@@ -39,9 +39,9 @@ func (i *Identity) reads(r *http.Request) bool {
 	return i.Session != nil && rewrite.IsChatPath(path) || i.Prompt != nil && rewrite.IsRunPath(path)
 }
 
-// tell sets what the header of up, upstream's request for the client's request r, says of the
-// user. edit sees the body if that comes whole, and returns the one that upstream gets; it is nil if
-// there is nothing to see.
+// tell sets the fields of up, upstream's request for the client's request r, that name the user.
+// edit gets the body if it was read whole, and returns the body that upstream gets; it is nil if
+// the body does not matter.
 func (i *Identity) tell(r, up *http.Request) (edit func(body []byte) []byte) {
 	if i.Header != nil {
 		i.withhold(up, SessionKeyHeader)
@@ -76,18 +76,17 @@ func (i *Identity) tell(r, up *http.Request) (edit func(body []byte) []byte) {
 	}
 }
 
-// withhold keeps what the client says in the field with the name from upstream. Trailers are not known
+// withhold removes the client's field with the name from up, and all trailers: they are not known
 // before the body has been read, and Hermes reads none.
 func (i *Identity) withhold(up *http.Request, name string) {
 	head.Withhold(up.Header, name)
 	up.Trailer = nil
 }
 
-// setSession sets the id of the session of up, which begins with space, the user's own. A client may
-// choose the rest, or send the id that an earlier answer named. Otherwise each conversation has its
-// own: derived, if not nil, sets it when the body is there. Of a body that does not come whole nothing
-// is known, and it gets a session of its own: without any, Hermes would derive one that others may
-// have, too.
+// setSession sets the session id of up, which begins with space, the prefix of the user. The client
+// may choose the rest, or send an id that an earlier answer named. Otherwise each conversation has
+// its own: derived, if not nil, sets the id from the body. If the body does not come whole, the id
+// is random, because without one Hermes would derive an id that other users may have, too.
 func setSession(r, up *http.Request, space string) (derived func(body []byte)) {
 	set := func(id string) { up.Header[SessionIDHeader] = []string{space + id} }
 	if chosen := strings.TrimSpace(r.Header.Get(SessionIDHeader)); chosen != "" {
@@ -109,11 +108,12 @@ func setSession(r, up *http.Request, space string) (derived func(body []byte)) {
 	}
 }
 
-// ownSession is what may follow the user's part in the id of a session.
+// ownSession matches what may follow the prefix of the user in the id of a session.
 var ownSession = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
-// plainName are names that go to upstream as they are: every release of Hermes, and what it keeps its
-// memories in, tells them apart. A hash begins with sha256-, so that no name is that of another.
+// plainName matches names that go to upstream unchanged: every release of Hermes, and the stores of
+// its memories, tell them apart. Other names are hashed, and so are names that begin with sha256-,
+// the prefix of hashes, so that no two users have the same value.
 var plainName = regexp.MustCompile(`^[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,62}[A-Za-z0-9_])?$`)
 
 // fieldOf returns a name as the value of a header field.

@@ -11,16 +11,16 @@ import (
 // traces, recordings and the like. It is called from several goroutines. Every request
 // that it is given is the client's.
 type Observer interface {
-	// Request is called when the body of r was read and markers have been removed from
-	// its history, or it asks for something that Hermes ignores, before r goes on.
+	// Request is called before r goes on, if its body was read and markers have been removed from
+	// its history, or if it asks for something that Hermes ignores.
 	Request(r *http.Request, read rewrite.Healed)
-	// Begin is called when an answer to r has turned out to be a stream whose end is
-	// seen to: of chat completions, of a response or of a run.
+	// Begin is called when an answer to r has turned out to be a stream that is guarded: of chat
+	// completions, of a response or of a run.
 	//
-	// For a request for chat completions it is also called right before End where
-	// there is nothing else to observe: for a stream that has passed because it is
-	// compressed, an error instead of an answer, a client that has left before there
-	// was an answer, and an answer that is not streamed.
+	// For a request for chat completions it is also called right before End if only the end is
+	// observed: of a stream that has passed because it is compressed, an error instead of an
+	// answer, a client that has left before there was an answer, and an answer that is not
+	// streamed.
 	//
 	// It must not return nil.
 	Begin(r *http.Request, b Begun) AnswerObserver
@@ -51,14 +51,13 @@ const (
 	// KindOther is a stream of another kind that the engine knows: of a
 	// response or of a run.
 	KindOther Kind = "other"
-	// KindWhole is an answer that is not streamed, or was not to be; see
-	// Result.Whole.
+	// KindWhole is an answer that is not streamed, or an error instead of one; see Result.Whole.
 	KindWhole Kind = "whole"
 )
 
 // Summarizer summarizes a stream so far.
 type Summarizer interface {
-	// Summary costs enough not to be called for each chunk.
+	// Summary is too expensive to be called for each chunk.
 	Summary() rewrite.Summary
 }
 
@@ -68,15 +67,13 @@ type AnswerObserver interface {
 	// Raw is called with bytes of the stream, as upstream has sent them, if
 	// Options.ObserveRaw is set. b must not be kept.
 	Raw(b []byte)
-	// Read is called when bytes of the stream have come at the time now, with
-	// which as many chunks are complete, or events of a stream of another kind.
-	// s must not be kept.
+	// Read is called when bytes of the stream have come, at the time now. chunks is the number of
+	// chunks that are complete, or of events in a stream of another kind. s must not be kept.
 	Read(now time.Time, chunks int, s Summarizer)
 	// Tool is called when a tool starts or ends.
 	Tool(now time.Time, e rewrite.ToolEvent)
-	// End is called at the end, once, with the request that Begin was called with.
-	// The client has been sent everything by then, save the end of the body, and
-	// nothing waits.
+	// End is called once, at the end, with the request that Begin was called with. The client has
+	// been sent everything by then, except the end of the body, and no write waits.
 	End(r *http.Request, res Result)
 }
 
@@ -84,10 +81,10 @@ type AnswerObserver interface {
 const (
 	// OutcomeOK is a stream that ended well.
 	OutcomeOK = "ok"
-	// OutcomeClientGone is one whose client left before its end.
+	// OutcomeClientGone is a stream whose client left before its end.
 	OutcomeClientGone = "client_gone"
-	// OutcomeEncoded is one that upstream has compressed although it was asked
-	// not to: it has passed as it is.
+	// OutcomeEncoded is a stream that upstream has compressed although it was asked not to: it has
+	// passed unchanged.
 	OutcomeEncoded = "passed_encoded"
 )
 
@@ -107,10 +104,10 @@ type Result struct {
 	Status int
 	// Cause is how upstream ended, CauseEOF for an answer that was no stream.
 	Cause rewrite.Cause
-	// Whole says that the answer was none that is streamed, or was not to be:
-	// it has been repaired, or an error was sent instead.
+	// Whole says that the answer was not streamed, or that the request did not ask for a stream:
+	// the answer has been repaired, or an error was sent instead.
 	Whole bool
-	// Err is the error that the next handler returned or, as an error, panicked
-	// with; nil for neither.
+	// Err is the error that the next handler returned, or the value that it panicked with as an
+	// error; nil for neither.
 	Err error
 }

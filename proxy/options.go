@@ -9,9 +9,8 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
-// Options say how streams are guarded, and histories healed. In the zero value
-// everything that looks at a clock is off; DefaultOptions has the defaults of
-// the contract.
+// Options say how streams are guarded, and histories healed. In the zero value all timeouts and
+// keepalives are off; DefaultOptions has the defaults of the contract.
 type Options struct {
 	// Rewrite are the options of the engine.
 	Rewrite rewrite.Options
@@ -23,10 +22,9 @@ type Options struct {
 	// untouched. Zero means DefaultMaxRequest.
 	MaxRequest int64
 
-	// FirstByteTimeout is how long upstream may take to send the first byte
-	// of its answer to a chat completion, of the body where it is a stream,
-	// once the request has been read. It does not apply to a request
-	// that was read and does not ask for a stream. Zero means no limit.
+	// FirstByteTimeout is how long upstream may take, once the request has been read, to send the
+	// first byte of its answer to a chat completion, or of the body if the answer is a stream. It
+	// does not apply to a request that was read and does not ask for a stream. Zero means no limit.
 	FirstByteTimeout time.Duration
 	// IdleTimeout is how long upstream may send no byte at all. Before an
 	// answer it applies like FirstByteTimeout. Zero means no limit.
@@ -38,44 +36,41 @@ type Options struct {
 	// Keepalive is the silence towards the client after which a keepalive is
 	// sent, once upstream's header has come. Zero means none.
 	Keepalive time.Duration
-	// DoneGrace is how long upstream may be silent after the finish chunk
-	// before the stream is ended for it. Zero means no limit: the client then
-	// waits until upstream ends it.
+	// DoneGrace is how long upstream may be silent after the finish chunk before the Proxy ends the
+	// stream. Zero means no limit: the client then waits until upstream ends it.
 	DoneGrace time.Duration
-	// DrainTimeout is how long streams may go on after Streams.Shutdown, and
-	// how long the answer to a request that may be for one may take to begin.
+	// DrainTimeout is how long streams may go on after Streams.Shutdown, and how long the answer to
+	// a request that may be for a stream may take to begin.
 	DrainTimeout time.Duration
 
-	// Streams is the set that open streams belong to. Nil means one of the
-	// Proxy's own.
+	// Streams is the set that open streams belong to. Nil means a set of the Proxy's own.
 	Streams *Streams
 	// Usage returns the memory of an upstream's usage, which many streams use at
 	// once. Only its Reported may make them wait. Nil means that nothing is
 	// remembered.
 	Usage func(upstream string) rewrite.UsageMemory
-	// Upstream names the upstream that answers a request, for Usage and
-	// Result. Nil means that all are one. It is called after upstream's
-	// header has come.
+	// Upstream names the upstream that answers a request, for Usage and Result. Nil means that
+	// there is only one. It is called after upstream's header has come.
 	Upstream func(*http.Request) string
-	// ErrorStatus returns the HTTP status that an error of the next handler
-	// stands for, 0 when it stands for none. Nil means 0. A request for chat
-	// completions gets an answer for 502, 503 and 504: the agent may be running, and the
-	// answer asks the client not to send the request again, unless its transport could
-	// make no connection, or there was none to make, for which 503 stands.
+	// ErrorStatus returns the HTTP status that an error of the next handler stands for, 0 when it
+	// stands for none. Nil means 0. For 502, 503 and 504 a request for chat completions gets an
+	// error as its answer. Because the agent may be running, the answer asks the client not to send
+	// the request again, unless the transport could make no connection, or there was none to make,
+	// which 503 stands for.
 	ErrorStatus func(error) int
 	// Observer observes requests and their answers. Nil means none.
 	Observer Observer
-	// Approvals returns who is asked for approvals in the answer to the client's request r, nil
-	// for nobody. It is called when upstream's header has come. If split is not nil, the answer
-	// may end with a request for a reply (rewrite.Approval.Code): split is called once the client
-	// has been sent that end, between two writes, makes what is written from then on a stream
-	// of its own, and reports whether it could. Otherwise upstream's request ends. Nil means that
-	// nobody is asked.
+	// Approvals returns what asks for approvals in the answer to the client's request r, nil for
+	// nothing. It is called when upstream's header has come. If split is not nil, the answer may
+	// end with a request for a reply (rewrite.Approval.Code). split is called between two writes,
+	// once the client has been sent that end. It makes what is written from then on a stream of its
+	// own, and reports whether it could; if not, upstream's request ends. A nil Approvals asks no
+	// client.
 	Approvals func(r *http.Request) (a rewrite.Approvals, split func() bool)
-	// Reply answers the client's request r if text, its last message, is a reply to a request
-	// for approval that this client was sent (rewrite.Healed.Reply). Then it reports true, r does
-	// not go to the next handler, and its error is returned. It is called for chat completions
-	// whose last message has that form, whatever History is. Nil means that there are no replies.
+	// Reply answers the client's request r if text, its last message, is a reply to a request for
+	// approval that this client was sent. Then it reports true, r does not go to the next handler,
+	// and its error is returned. It is called for chat completions whose last message has the form
+	// of a reply (rewrite.Healed.Reply), whatever History is. Nil means that there are no replies.
 	Reply func(w http.ResponseWriter, r *http.Request, text string) (handled bool, err error)
 	// Identity says what upstream learns of the user of a request. The zero value says nothing.
 	Identity Identity
@@ -83,27 +78,29 @@ type Options struct {
 	// (rewrite.BeginsRun), nil if it need not wait. An error is queue.ErrFull: the client gets 429. It
 	// is called once the request has been read. Nil means that no request waits.
 	Turn func(r *http.Request) (*queue.Turn, error)
-	// Queued reports whether Turn would look for a turn of r. It is called before the request is read,
-	// which is kept until upstream has taken it. Nil means that it would, for each that begins a run.
+	// Queued reports whether Turn may return a turn for r. It is called before the request is read;
+	// the body of such a request is kept until upstream has accepted the request. Nil means true
+	// for each request that begins a run.
 	Queued func(r *http.Request) bool
-	// Try returns the context that the next handler gets in the place of ctx. It is called for each time
-	// that the request goes to that handler, so that it finds no trace of the times before. nil: ctx.
+	// Try returns the context that the next handler gets in place of ctx. It is called each time
+	// that the request goes to that handler, so that the handler finds no trace of the times
+	// before. Nil means ctx itself.
 	Try func(ctx context.Context) context.Context
-	// RunBegan is called with a turn and the id of a run that POST /v1/runs has begun: it goes on
-	// when the answer to r has ended, and has its place until Done is called. Nil means that the end of
-	// the answer is that of the run.
+	// RunBegan is called with the id of a run that POST /v1/runs has begun, and its turn. The run
+	// goes on after the answer to r has ended, and keeps its place until t.Done is called. Nil
+	// means that the run ends with the answer.
 	RunBegan func(r *http.Request, id string, t *queue.Turn)
-	// RunOver is called when an answer has said that the run with the id is over. Nil
-	// means that nobody asks.
+	// RunOver is called when an answer has said that the run with the id is over. Nil means that no
+	// answer is read for that.
 	RunOver func(r *http.Request, id string)
-	// ObserveRaw says that it gets the bytes of streams, as upstream has sent them. Up
-	// to 64 KiB of a stream that is not observed yet are kept for that.
+	// ObserveRaw says that Observer gets the bytes of streams, as upstream has sent them. Up to 64
+	// KiB of a stream that is not observed yet are kept for it.
 	ObserveRaw bool
-	// Timeouts returns the context that the next handler gets in the place of ctx, and
-	// what applies the timeouts of writes that handlers may set by it, while no other
-	// goroutine uses the inner writer: once the final status is known, before it is
-	// written. restore, if not nil, is called at the end of the answer. apply is nil
-	// for none. Nil means that there are none but those of http.ResponseController.
+	// Timeouts returns the context that the next handler gets in place of ctx, and apply, which
+	// applies the write timeouts that handlers have set through that context, nil for none. apply
+	// is called once the final status is known, before it is written, while no other goroutine uses
+	// the inner writer. restore, if not nil, is called at the end of the answer. A nil Timeouts
+	// means that there are no timeouts but those of http.ResponseController.
 	Timeouts func(ctx context.Context) (_ context.Context, apply func() (restore func()))
 }
 

@@ -9,13 +9,13 @@
 //
 //	proxy.go       its life: New, Serve, its end
 //	writer.go      its HTTP surface, which the next handler writes to
-//	queue.go       its turn in line, and what a client is told that waits
+//	queue.go       its turn in line, and what a waiting client is told
 //	timer.go       its deadlines, keepalives and drain, and the timer for them
 //	stream.go      its answers: an event stream, which the engine repairs
-//	answer.go      one that is not streamed, or passes
-//	runs.go        what it says of a run that goes on
+//	answer.go      an answer that is not streamed, or passes
+//	runs.go        what an answer says of a run that goes on
 //	approvals.go   who is asked for approvals, and replies
-//	failure.go     an error instead of one
+//	failure.go     an error instead of an answer
 //	exchange.go    its state, its lock, and its client
 //	identity.go    what upstream learns of its user
 //	request.go     its request: the one that upstream gets, and whether it has got it
@@ -42,7 +42,7 @@ import (
 // Proxy guards the streams of a handler. It is safe for concurrent use.
 type Proxy struct {
 	o     Options
-	rooms sync.Pool // of *[]byte, for what leaves with one write of a stream
+	rooms sync.Pool // of *[]byte, for the bytes that leave with one write of a stream
 }
 
 // New returns a Proxy with the options.
@@ -68,7 +68,7 @@ func New(o Options) *Proxy {
 // Handler returns a handler that guards next.
 func (p *Proxy) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// Without a next handler that returns errors there is none to return.
+		// An http.Handler cannot return an error.
 		_ = p.Serve(w, r, func(w http.ResponseWriter, r *http.Request) error {
 			next.ServeHTTP(w, r)
 			return nil
@@ -81,13 +81,12 @@ func (p *Proxy) Handler(next http.Handler) http.Handler {
 // contract says if next does not (section 3). The body of r may be replaced by
 // one that gives the same bytes.
 //
-// A proxy reports an upstream that died after its header by a panic with
-// http.ErrAbortHandler (Caddy: reverseproxy.go:1359-1387, httputil: likewise).
-// Serve recovers that when the answer is a stream whose end is seen to (of chat
-// completions, or another that the engine knows) and its client is still there,
-// and swallows an error returned after the header, with which Caddy would write an
-// error page into the stream. All other panics go on, with their value and their
-// stack, and all other errors are returned.
+// A proxy reports an upstream that died after its header by a panic with http.ErrAbortHandler
+// (Caddy: reverseproxy.go:1359-1387; httputil does the same). Serve recovers that panic if the
+// answer is a guarded stream (of chat completions, or another that the engine knows) and its client
+// is still there. It then also drops an error returned after the header, with which Caddy would
+// write an error page into the stream. All other panics go on, with their value and their stack,
+// and all other errors are returned.
 func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, next func(http.ResponseWriter, *http.Request) error) (err error) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
@@ -112,9 +111,9 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, next func(http.Res
 		ctx, x.applyTimeouts = p.o.Timeouts(ctx)
 	}
 	up, queued := upstreamRequest(x.tries(ctx), r), p.o.queues(r)
-	// No lock is held and no deadline runs while the client sends its request,
-	// for which it may take its time. While upstream gets a part of it, upstream is not
-	// silent, it waits as well: the client is timed if there is a deadline that this moves.
+	// No lock is held and no deadline runs while the client sends its request, which may take its
+	// time. If the body goes on to upstream while it comes, upstream waits for the client and is
+	// not silent: the body is timed if there is a deadline that this moves.
 	healed := x.body.Prepare(r, up, reqbody.Plan{
 		Heal: mayHeal(&p.o, r, queued), Keep: p.o.History == HistoryKeep, Limit: p.o.MaxRequest, Tools: p.o.Rewrite.Tools,
 		Timed: x.chat && max(p.o.FirstByteTimeout, p.o.IdleTimeout, p.o.StallTimeout) > 0,
@@ -168,10 +167,9 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, next func(http.Res
 	}
 }
 
-// end ends the answer after the next handler has panicked, returned err, or
-// returned nil. Nothing is written after it. It returns the panic and the error
-// that go on, nil for none: a failure that the client knows of is dealt
-// with, and a panic with the wish to abort was one.
+// end ends the answer after the next handler has panicked, returned err, or returned nil. Nothing
+// is written after it. It returns the panic and the error that go on, nil for none. If the client
+// has been told of a failure, its error does not go on, nor does a panic with http.ErrAbortHandler.
 func (x *exchange) end(panicked any, err error) (any, error) {
 	if x.replied {
 		return panicked, err
@@ -194,8 +192,8 @@ func (x *exchange) end(panicked any, err error) (any, error) {
 	return panicked, err
 }
 
-// endAnswer sends the client the rest of its answer, and ends the writing. It
-// reports whether a failure of the next handler's is dealt with: the client knows.
+// endAnswer sends the client the rest of its answer, and ends writing. It reports whether the
+// client has been told of a failure of the next handler: then Serve does not return it.
 func (x *exchange) endAnswer(panicked any, err error) (handled bool) {
 	x.mu.Lock()
 	defer x.unlockLate() // a panic must not skip the observer
@@ -218,8 +216,8 @@ func (x *exchange) endAnswer(panicked any, err error) (handled bool) {
 		return true
 	case x.answer == nil:
 		head.Copy(x.w.Header(), x.header) // for the handler that answers instead
-		// An abort before the header is a wish, such as that of Caddy's abort
-		// directive: TestEnds.
+		// An abort before the header is intended, such as that of Caddy's abort directive:
+		// TestEnds.
 		if handled = panicked == nil && x.sendErrorOf(err); handled {
 			x.body.Decided()
 		}
@@ -232,8 +230,8 @@ func (x *exchange) endAnswer(panicked any, err error) (handled bool) {
 	return handled
 }
 
-// observeEnd tells the observer how the exchange ended, if there is anything to observe.
-// The exchange is no longer used by others.
+// observeEnd tells the observer how the exchange ended, if there is anything to observe. No other
+// goroutine uses the exchange any more.
 func (x *exchange) observeEnd(panicked any, err error) {
 	res := Result{Duration: x.age(), Status: x.status, Whole: x.noStream, Err: err}
 	if e, ok := panicked.(error); ok {

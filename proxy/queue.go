@@ -22,23 +22,23 @@ import (
 //   - While the request waits, the phase is phaseInLine, and the agent is not running.
 //   - The header of an exchange has left before its answer is chosen if and only if the client
 //     was told that it waits. Then each error ends its stream, whatever status it would have had.
-//   - Of an answer with which upstream refuses the request nothing leaves, and the next try finds
+//   - Nothing leaves of an answer with which upstream refuses the request, and the next try finds
 //     everything as the first one did.
 type line struct {
 	turn    *queue.Turn
 	stream  bool            // the client asks for a stream: it is told that it waits
-	waiting rewrite.Waiting // writes what it is told
-	header  http.Header     // the handler's own, as each try begins, if the client has been told; else the inner writer's
+	waiting rewrite.Waiting // writes the stream of the client while it waits
+	header  http.Header     // the inner writer's, before the client was told that it waits; each try begins with it
 	url     url.URL         // of the request
 	refused bool            // upstream has refused the request, which waits again
 	kept    bool            // the run that the request has begun keeps its place
 }
 
-// retryAfter is how long a client is asked to stay away that got no place in line.
+// retryAfter is how long a client that got no place in line is asked to stay away.
 const retryAfter = 10 * time.Second
 
-// drainWait is how long a request that comes in a drain may wait for its turn: one that has it at
-// once goes on.
+// drainWait is how long a request that comes in a drain may wait for its turn: if it has its turn
+// at once, it goes on.
 const drainWait = 100 * time.Millisecond
 
 // join puts the request in line. It returns false if there is no room to wait:
@@ -61,12 +61,12 @@ func (x *exchange) join(asked rewrite.Asked) bool {
 	return true
 }
 
-// queues reports whether r may have to wait for its turn: it begins a run.
+// queues reports whether r begins a run, and may have to wait for its turn.
 func (o *Options) queues(r *http.Request) bool {
 	return o.Turn != nil && r.Method == http.MethodPost && rewrite.BeginsRun(r.URL.Path) && (o.Queued == nil || o.Queued(r))
 }
 
-// wait waits until it is the request's turn. It returns false if that does not come: then the
+// wait waits until it is the request's turn. It returns false if the turn does not come: then the
 // request has been answered, or the client has left.
 func (x *exchange) wait(ctx context.Context) bool {
 	l := x.line
@@ -82,8 +82,8 @@ func (x *exchange) wait(ctx context.Context) bool {
 	return x.endWait(l.turn.Wait(ctx, tell))
 }
 
-// beginWait records that the request waits from now on. It returns false in a drain: then only
-// one that need not wait goes on.
+// beginWait records that the request waits from now on. It returns false in a drain, in which only
+// a request that need not wait goes on.
 func (x *exchange) beginWait() bool {
 	x.mu.Lock()
 	defer x.unlock()
@@ -97,7 +97,8 @@ func (x *exchange) beginWait() bool {
 	return true
 }
 
-// endWait records that the request has waited until it is its turn, or for the error.
+// endWait records that the request waits no more: err is nil if it is its turn. It reports whether
+// the request goes on.
 func (x *exchange) endWait(err error) bool {
 	x.mu.Lock()
 	defer x.unlock()
@@ -155,9 +156,9 @@ func (x *exchange) tell(before int) {
 	x.watch()
 }
 
-// sendElsewhere sends the header and what f returns from a goroutine of its own: net/http needs more
-// stack for a header than a request that waits needs, and a stack stays as large as it once was: each
-// of thousands that wait takes 8 KiB less.
+// sendElsewhere sends the header and what f returns from a goroutine of its own. net/http needs
+// more stack for a header than a request that waits needs, and a stack stays as large as it once
+// was: so each of thousands of requests that wait takes 8 KiB less.
 func (x *exchange) sendElsewhere(f func() []byte) (err error) {
 	var panicked any
 	sent := make(chan struct{})
@@ -194,24 +195,24 @@ func (x *exchange) keepTold() {
 	x.times.sent = x.age()
 }
 
-// refuseTold ends the stream of a client that was told that it waits with the error in body, which
-// has the code.
+// refuseTold ends the stream of a client that was told that it waits. body is the error that it
+// gets, code its code.
 func (x *exchange) refuseTold(code string, body []byte) {
 	x.code = code
 	out, _ := x.line.waiting.Refuse(nil, body)
 	x.moveDeadline(time.Time{})
-	_ = x.send(out) // likewise
+	_ = x.send(out) // an error shows in x.err
 }
 
-// try lets the next handler try up. It reports whether upstream has refused the request, so that it
-// waits again.
+// try calls next with up. It reports whether upstream has refused the request, so that it waits
+// again.
 func (x *exchange) try(up *http.Request, next func(http.ResponseWriter, *http.Request) error) (err error, refused bool) {
 	l := x.line
 	defer func() {
 		if !l.refused {
 			return
 		}
-		// A proxy aborts where the rest of the refusal does not come.
+		// A proxy aborts if the rest of the refusal does not come.
 		if v := recover(); v != nil && v != http.ErrAbortHandler { //nolint:errorlint // the very value is the wish
 			panic(v)
 		}
@@ -221,7 +222,7 @@ func (x *exchange) try(up *http.Request, next func(http.ResponseWriter, *http.Re
 }
 
 // tryAgain makes the exchange what it was before upstream refused the request. It returns false if
-// it has ended since.
+// the exchange has ended since.
 func (x *exchange) tryAgain() bool {
 	l := x.line
 	x.mu.Lock()
@@ -251,7 +252,7 @@ func (x *exchange) tries(ctx context.Context) context.Context {
 	return x.o.Try(ctx)
 }
 
-// again returns the request for the next try: that of the first.
+// again returns the request for the next try, which equals that of the first.
 func (x *exchange) again(ctx context.Context) *http.Request {
 	if l := x.line; *x.r.URL != l.url { // handlers have changed it in place
 		*x.r.URL = l.url
@@ -272,7 +273,7 @@ func (x *exchange) isRefusal(status int) bool {
 	return true
 }
 
-// retryAfterOf returns for how long the header h of an answer asks to stay away, at least a second.
+// retryAfterOf returns how long the field Retry-After of h asks to wait, at least a second.
 func retryAfterOf(h http.Header) time.Duration {
 	value := strings.TrimSpace(h.Get("Retry-After"))
 	if n, err := strconv.ParseInt(value, 10, 64); err == nil {
@@ -299,10 +300,10 @@ func (refusal) report(*Result) bool         { return false }
 type report struct {
 	x      *exchange
 	status int
-	body   []byte // no more than maxReport bytes and one
+	body   []byte // at most maxReport+1 bytes
 }
 
-// maxReport is the number of bytes of an answer up to which it is looked at for an error.
+// maxReport is the number of bytes of the largest answer that is searched for an error.
 const maxReport = 16 << 10
 
 func (r *report) write(b []byte) (int, error) {

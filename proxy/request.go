@@ -25,17 +25,16 @@ func upstreamRequest(ctx context.Context, r *http.Request) *http.Request {
 		up.Header = make(http.Header)
 	}
 	up.Header["Accept-Encoding"] = []string{"identity"}
-	// With GetBody, net/http would repeat a body that it has written, and the agent would
-	// run twice: over HTTP/1 with an Idempotency-Key, which a later handler may
-	// still add, over HTTP/2 without one (contract section 7). No server's request
-	// has it, so that nothing is lost.
+	// With GetBody, net/http would repeat a body that it has written, and the agent would run
+	// twice: over HTTP/1 with an Idempotency-Key, which a later handler may still add, over HTTP/2
+	// without one (contract section 7). Requests from a server have no GetBody, so nothing is lost.
 	up.GetBody = nil
 	return up
 }
 
-// mayHeal reports whether the body of r may carry a history, and may be read before r
-// goes on, judging by method, length and header. queued says that it may have to wait, and is read for
-// what it asks for.
+// mayHeal reports whether the body of r may carry a history, and may be read before r goes on,
+// judging by method, length and header. queued says that r may have to wait in line, so that its
+// body is read to know what it asks for.
 func mayHeal(o *Options, r *http.Request, queued bool) bool {
 	if o.History == HistoryKeep && !o.readsReplies(r) && !o.Identity.reads(r) && !queued || r.Method != http.MethodPost || head.IsEncoded(r.Header) {
 		return false
@@ -55,17 +54,16 @@ func mayHeal(o *Options, r *http.Request, queued bool) bool {
 	return media == "application/json" || strings.HasSuffix(media, "+json")
 }
 
-// reach records how far a request for chat completions has come on its way to the agent.
-// Bytes that have been written to a connection may have begun a run: an error that a
-// client takes for a reason to try again would begin a second one (contract section
-// 3, "Again").
+// reach records how far a request for chat completions has come on its way to the agent. Bytes that
+// have been written to a connection may have begun a run: a client that tries again because of an
+// error would begin a second one (contract section 3, "Again").
 type reach struct {
 	dialed    atomic.Bool // a transport has looked for a connection
 	connected atomic.Bool // and has got one
 }
 
-// traced returns ctx for a request whose transport reports to re. Those of
-// net/http and of quic-go do, for all the tries that a proxy makes.
+// traced returns ctx for a request whose transport reports to re, as those of net/http and quic-go
+// do for all the tries of a proxy.
 func (re *reach) traced(ctx context.Context) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GetConn: func(string) { re.dialed.Store(true) },
@@ -73,10 +71,9 @@ func (re *reach) traced(ctx context.Context) context.Context {
 	})
 }
 
-// failed reports whether the agent may be running although the next handler has
-// returned an error with the status. It is not where no connection could be made,
-// nor where there is none to make, for which 503 stands. A transport that does not
-// report may have reached it.
+// failed reports whether the agent may be running although the next handler has returned an error
+// with the status. The agent is not running if no connection could be made, or if there was none to
+// make, which 503 stands for. A transport that does not report may have reached the agent.
 func (re *reach) failed(status int) bool {
 	return re.connected.Load() || !re.dialed.Load() && status != http.StatusServiceUnavailable
 }

@@ -9,13 +9,13 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
-// A run of POST /v1/runs goes on when that is answered, and so keeps its request's place in line
-// (Options.RunBegan). Answers that pass say that it has begun, and that it is over; they are followed,
-// and not changed.
+// A run of POST /v1/runs goes on after the request has been answered, and keeps the request's place
+// in line (Options.RunBegan). Answers that say that a run has begun or is over pass unchanged, but
+// are read on the way: they are followed.
 //
 // The invariants: a turn is handed over at most once, before the client can know of the run, and
-// otherwise ends with its exchange. Only upstream's own words end a run: an end that the sidecar
-// gives to a stream that was cut is none.
+// otherwise ends with its exchange. Only upstream's own words end a run: the end that the sidecar
+// gives to a stream that was cut does not.
 
 // followed is an answer that passes and is read for what it says of a run.
 type followed struct {
@@ -34,21 +34,22 @@ func (x *exchange) follow() {
 	}
 }
 
-// read reads b of a followed answer, before the client gets it.
+// read reads b, the next bytes of a followed answer, before the client gets them.
 func (f *followed) read(x *exchange, b []byte) {
 	f.body = append(f.body, b[:min(len(b), rewrite.MaxRunAnswer-len(f.body))]...)
 	if !f.begins || !f.object.take(b) || !f.object.complete() {
 		return
 	}
 	f.begins = false
-	// Hermes answers a repeated request with the run that it began, and what has become of that.
+	// Hermes answers a repeated request with the run that the first one began, and the state of
+	// that run.
 	if id := rewrite.BegunRun(f.body); id != "" && rewrite.StateOfRun(f.body) != rewrite.RunOver {
 		x.line.kept = true
 		x.o.RunBegan(x.r, id, x.line.turn)
 	}
 }
 
-// endRun tells of a run that the answer has said is over.
+// endRun calls Options.RunOver if the answer has said that a run is over.
 func (x *exchange) endRun() {
 	if x.o.RunOver == nil {
 		return
@@ -68,12 +69,12 @@ func (x *exchange) endTurn() {
 	}
 }
 
-// lateBegin is how long the answer to a POST that begins a run may take when its client has left:
-// the run goes on, and only the answer says which one it is. Hermes answers before the agent begins.
+// lateBegin is how long the answer to a POST that begins a run may take after its client has left:
+// the run goes on, and only the answer has its id. Hermes answers before the agent begins.
 const lateBegin = 10 * time.Second
 
-// outlasting returns a next handler whose request, if it begins a run that keeps its place, ends
-// lateBegin after its client has left.
+// outlasting returns next or, if the request begins a run that keeps its place, a handler that
+// calls next with a request that ends lateBegin after its client has left.
 func (x *exchange) outlasting(next func(http.ResponseWriter, *http.Request) error) func(http.ResponseWriter, *http.Request) error {
 	if x.o.RunBegan == nil || !rewrite.IsRunsPath(x.r.URL.Path) {
 		return next

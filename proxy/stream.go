@@ -11,21 +11,22 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
-// stream is an event stream, which the engine repairs. The header of one of chat
-// completions is held until bytes leave after it: until then an error can have a status
-// of its own (contract section 3).
+// stream is an event stream, which the engine repairs. The header of a stream of chat completions
+// is held until bytes leave after it: until then an error can have a status of its own (contract
+// section 3).
 type stream struct {
 	x        *exchange
 	engine   *rewrite.Stream
 	upstream string // that answers
-	waited   bool   // the client has waited, and was told so: the header has left before
+	waited   bool   // the client was told that it waits: the header has left before
 	raw      bool   // the AnswerObserver gets all bytes
-	early    []byte // that it will get once it observes the stream
+	early    []byte // bytes for the AnswerObserver, until it observes the stream
 	cause    rewrite.Cause
 }
 
-// maxRoom is the number of bytes of room that is kept between writes, for any stream. Without
-// it, streams that come as fast as they can cost twice as much, for the garbage collector.
+// maxRoom is the size in bytes of the largest buffer that is kept for the next write of any stream.
+// Without these buffers, streams that come as fast as they can cost twice as much, for the garbage
+// collector.
 const maxRoom = 64 << 10
 
 // newStream returns a stream for the exchange.
@@ -47,7 +48,7 @@ func newStream(x *exchange) *stream {
 	return s
 }
 
-// params returns the parameters that the request's path and header give the stream of its answer.
+// params returns the parameters of the answer's stream that the request's path and header give.
 func (x *exchange) params() rewrite.Params {
 	p := rewrite.Params{Active: x.chat, Progress: rewrite.ProgressOf(x.r.Header.Get(ProgressHeader)), Created: x.since.Unix()}
 	if path := x.r.URL.Path; !x.chat {
@@ -56,8 +57,8 @@ func (x *exchange) params() rewrite.Params {
 	return p
 }
 
-// newID returns an id for a completion that upstream has given none, in the
-// form of Hermes' own.
+// newID returns an id for a completion to which upstream has given none, in the form of Hermes'
+// own.
 func newID() string {
 	b := make([]byte, 15)
 	_, _ = rand.Read(b) // never fails
@@ -80,12 +81,13 @@ func (s *stream) begin() {
 	}
 	x.times.received = x.age()
 	x.times.sent = x.times.received
-	if x.noStream { // a silence counts from here on where no stream was waited for
+	if x.noStream { // no stream was expected, so silence counts from here
 		x.times.asked, x.times.frame = x.times.received, x.times.received
 	}
 }
 
-// dressStream gives the header h of a stream the fields that it needs on its way.
+// dressStream drops the fields of h that describe another body, and sets those that keep proxies
+// from buffering or caching the stream.
 func dressStream(h http.Header) {
 	head.DropOfBody(h)
 	if h.Get("X-Accel-Buffering") == "" {
@@ -96,7 +98,7 @@ func dressStream(h http.Header) {
 	}
 }
 
-// enter enters the phase that the engine says the stream is in.
+// enter sets the phase that the stream is in, as the engine says.
 func (s *stream) enter() {
 	p := phaseFree
 	switch {
@@ -134,7 +136,7 @@ func (s *stream) write(b []byte) (int, error) {
 		x.rooms.Put(room)
 	}
 	sent := x.age()
-	// Upstream was kept waiting while the client took that: it was not silent.
+	// Upstream had to wait while the client took that: it was not silent.
 	x.times.received += sent - age
 	x.times.frame += sent - age
 	if len(out) > 0 {
@@ -157,7 +159,7 @@ func (s *stream) send(out []byte) error {
 	return s.x.send(out)
 }
 
-// flush flushes the header of a stream that may not be of Hermes: all else has been
+// flush flushes the header of a stream that may not be of Hermes: all other bytes have been
 // flushed.
 func (s *stream) flush() error {
 	if !s.x.committed || s.x.flushed {
@@ -174,10 +176,10 @@ func (s *stream) keepalive() {
 	x.moveDeadline(time.Time{})
 	_ = s.send(out) // an error shows in x.err
 	x.moveDeadline(x.writeDeadline)
-	x.times.sent = x.age() // also if none may leave now
+	x.times.sent = x.age() // also if no keepalive may leave now
 }
 
-// cut ends the stream: with the frames that the client lacks or, when it has been sent
+// cut ends the stream with the frames that the client lacks or, if the client has been sent
 // nothing, with an error that has a status of its own.
 func (s *stream) cut(cause rewrite.Cause) {
 	x := s.x
@@ -188,7 +190,7 @@ func (s *stream) cut(cause rewrite.Cause) {
 	}
 	x.moveDeadline(time.Time{})
 	out := s.engine.Finish(nil, cause)
-	if s.waited && !s.engine.Guarded() && s.engine.Frames() == 0 { // it was to be a response
+	if s.waited && !s.engine.Guarded() && s.engine.Frames() == 0 { // the stream was to be of a response
 		x.refuseTold(cause.Code(), rewrite.AppendError(nil, cause.Code(), rewrite.Message(cause.Code())))
 		return
 	}
@@ -211,13 +213,13 @@ func (s *stream) report(res *Result) bool {
 	res.Whole, res.Cause, res.Upstream = false, s.cause, s.upstream
 	res.Summary, res.Chunks = s.engine.Summary(), s.engine.Chunks()
 	if s.engine.Done() && res.Outcome == OutcomeClientGone {
-		res.Outcome = "" // it has got everything
+		res.Outcome = "" // the client has got everything
 	}
 	return true
 }
 
-// observe has the stream observed, as soon as it is one whose end is seen to, and returns
-// what observes it, nil for nothing.
+// observe begins to observe the stream, as soon as the engine guards it, and returns its
+// AnswerObserver, nil for none.
 func (s *stream) observe() AnswerObserver {
 	x := s.x
 	if x.observer != nil || x.o.Observer == nil || !s.engine.Guarded() {

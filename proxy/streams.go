@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// Streams is the set of the requests under way, which the end of the process ends. It may
-// be shared by several Proxies. The zero value is an empty set.
+// Streams is the set of the requests under way, which the end of the process ends. Several Proxies
+// may share it. The zero value is an empty set.
 //
-// Its lock is never held while that of an exchange is waited for: a client that
-// reads slowly must not keep others from starting or ending.
+// Its lock is never held while waiting for the lock of an exchange: a client that reads slowly must
+// not keep others from starting or ending.
 type Streams struct {
 	drain atomic.Pointer[drain] // nil before Shutdown
 
@@ -18,17 +18,16 @@ type Streams struct {
 	open map[*exchange]bool
 }
 
-// drain is the end of a set.
+// drain says when Shutdown was called, and its limit.
 type drain struct {
 	began time.Time
-	limit time.Duration // from then on, beyond which no exchange goes on; zero for none
+	limit time.Duration // from began, after which no exchange goes on; zero for none
 }
 
-// Shutdown lets the streams that are open, and those that are opened later, go
-// on for the DrainTimeout of their Proxy from now, but not beyond limit unless
-// that is zero. Then they get the error finish with the code shutting_down
-// (contract section 3), or the failed event that they have instead of one. It
-// returns at once, and has no effect the second time.
+// Shutdown ends all streams, also those opened later, when the DrainTimeout of their Proxy has
+// passed from now, or limit if that is shorter and not zero. Then they get the error finish with
+// the code shutting_down (contract section 3), or the failed event of their kind of stream.
+// Shutdown returns at once, and has no effect the second time.
 func (s *Streams) Shutdown(limit time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,17 +17,17 @@ const (
 	// phaseFree is an exchange that has no deadline: its request is still being read, or
 	// its answer passes. The zero value.
 	phaseFree phase = iota
-	// phaseWhole is one whose answer is not streamed: it is awaited, or kept until it
-	// has come. It may take until the limit of a drain, where the server would cut it.
+	// phaseWhole is an exchange whose answer is not streamed: it is awaited, or kept until it is
+	// complete. It may take until the limit of a drain, when the server would cut it.
 	phaseWhole
-	// phaseInLine is one whose request waits for its turn: upstream does not have it. A drain
-	// ends it at once.
+	// phaseInLine is an exchange whose request waits for its turn, and has not gone to upstream. A
+	// drain ends it at once.
 	phaseInLine
-	// phaseAwaiting is one whose request may be for a stream, and has no answer yet. A drain
-	// ends it, and those below.
+	// phaseAwaiting is an exchange whose request may be for a stream, and has no answer yet. A
+	// drain ends it, and the phases below, after DrainTimeout.
 	phaseAwaiting
-	// phaseOther is a stream of another kind than of chat completions. It may be silent
-	// for as long as it likes, and only a drain ends it.
+	// phaseOther is a stream of another kind than chat completions. It may be silent for any time,
+	// and only a drain ends it.
 	phaseOther
 	// phaseStreaming is a stream of chat completions.
 	phaseStreaming
@@ -38,10 +38,9 @@ const (
 // never is the age of a deadline that is not set.
 const never time.Duration = math.MaxInt64
 
-// times has the ages that the deadlines of an exchange count from (contract section 3): an age
-// is the time since the request came. Bytes and frames only move deadlines later, which sets no
-// timer. Before the first byte of the answer, the silence counts from received and frame all
-// the same.
+// times has the ages from which the deadlines of an exchange count (contract section 3): an age is
+// the time since the request came. Bytes and frames only move deadlines later, which sets no timer.
+// Before the first byte of the answer, silence counts from received and frame, too.
 type times struct {
 	phase    phase
 	asked    time.Duration // the request went on to upstream
@@ -76,7 +75,7 @@ func (t *times) keepalive(o *Options) time.Duration {
 	return after(t.sent, o.Keepalive)
 }
 
-// after returns the age d after from, never where there is no limit d, or one beyond all ages.
+// after returns the age d after from, or never if there is no limit d or the age overflows.
 func after(from, d time.Duration) time.Duration {
 	if d <= 0 || from > 0 && d > never-from {
 		return never
@@ -84,10 +83,10 @@ func after(from, d time.Duration) time.Duration {
 	return from + d
 }
 
-// cancellations are the causes with which upstream's request is cancelled, by the cause of
-// the answer's end. A proxy takes a timeout for one of upstream's (Caddy:
-// reverseproxy.go:1756); the others are no fault of upstream's, and context.Canceled
-// keeps them from being counted as one (reverseproxy.go:736).
+// cancellations are the causes with which upstream's request is cancelled, by the cause of the
+// answer's end. A proxy treats a timeout as upstream's failure (Caddy: reverseproxy.go:1756); the
+// others are not upstream's fault, and context.Canceled keeps them from being counted as failures
+// (reverseproxy.go:736).
 var cancellations = map[rewrite.Cause]error{
 	rewrite.CauseTimeout:  timeoutError{},
 	rewrite.CauseShutdown: fmt.Errorf("the server is shutting down: %w", context.Canceled),
@@ -101,9 +100,8 @@ func (timeoutError) Error() string   { return "upstream was silent for too long"
 func (timeoutError) Timeout() bool   { return true }
 func (timeoutError) Temporary() bool { return true }
 
-// requestRead records that the request has been read, as far as it is, and goes on
-// to upstream. It returns false if the drain timeout has passed: then the request has
-// been answered.
+// requestRead records that the request has been read, as far as necessary, and goes on to upstream.
+// It returns false if the drain timeout has passed: then the request has been answered.
 func (x *exchange) requestRead() bool {
 	x.mu.Lock()
 	defer x.unlock()
@@ -168,7 +166,7 @@ func (x *exchange) tick() {
 	case x.times.keepalive(x.o) <= age:
 		if s, ok := x.answer.(*stream); ok {
 			s.keepalive()
-		} else { // by the phase
+		} else { // told: the client waits in line
 			x.keepTold()
 		}
 	}
@@ -194,9 +192,8 @@ func (x *exchange) drained() time.Duration {
 	return min(after(began, x.o.DrainTimeout), limit)
 }
 
-// endNow ends the answer for a cause of ours, or sends an error if it has not begun,
-// and then ends upstream's request. The client does not wait until the handler
-// notices.
+// endNow ends the answer for a cause of the sidecar's own, or sends an error if the answer has not
+// begun, and then ends upstream's request. The client does not wait until the handler notices.
 func (x *exchange) endNow(cause rewrite.Cause) {
 	if x.answer == nil {
 		x.body.Decided()
@@ -208,14 +205,15 @@ func (x *exchange) endNow(cause rewrite.Cause) {
 	x.cancel(cancellations[cause])
 }
 
-// shut ends the writing.
+// shut ends writing to the client.
 func (x *exchange) shut() {
 	x.closed = true
 	x.watch()
 }
 
-// unlockLate is unlock where a panic must not go on: in a timer's goroutine it would end
-// the process. It goes on in the handler's, and upstream's request ends.
+// unlockLate is unlock for callers in which a panic must not go on, such as a timer's goroutine,
+// where it would end the process. The panic goes on later in the handler's goroutine, and
+// upstream's request ends.
 func (x *exchange) unlockLate() {
 	if v := recover(); v != nil {
 		x.panicked = panics.Carry(v)

@@ -48,9 +48,8 @@ func (x *exchange) Hijack() (conn net.Conn, buffered *bufio.ReadWriter, err erro
 	return conn, buffered, err
 }
 
-// SetWriteDeadline implements the deadline of http.ResponseController. The inner
-// writer may keep it in a field of its own (Caddy: idletimeout.go:435), which a
-// timer's write looks at.
+// SetWriteDeadline is for http.ResponseController. It takes the lock, because the inner writer may
+// keep t in a field of its own (Caddy: idletimeout.go:435), which a timer's write reads.
 func (x *exchange) SetWriteDeadline(t time.Time) error {
 	return x.control(func(c *http.ResponseController) error {
 		err := c.SetWriteDeadline(t)
@@ -61,8 +60,8 @@ func (x *exchange) SetWriteDeadline(t time.Time) error {
 	})
 }
 
-// EnableFullDuplex implements the same of http.ResponseController: net/http looks
-// at it as the header leaves.
+// EnableFullDuplex is for http.ResponseController. It takes the lock, because net/http reads the
+// setting as the header leaves.
 func (x *exchange) EnableFullDuplex() error {
 	return x.control((*http.ResponseController).EnableFullDuplex)
 }
@@ -116,7 +115,7 @@ func (x *exchange) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// FlushError implements the flushing of http.ResponseController.
+// FlushError is for http.ResponseController.
 func (x *exchange) FlushError() error {
 	if x.begin() {
 		return http.NewResponseController(x.w).Flush()
@@ -129,8 +128,8 @@ func (x *exchange) FlushError() error {
 	return x.answer.flush()
 }
 
-// begin begins the answer, if it has not begun, and reports whether it passes: then it is
-// written and flushed without the lock. Without a status of the handler's it is 200.
+// begin begins the answer, if it has not begun, with the status 200. It reports whether the answer
+// passes: then it is written and flushed without the lock.
 func (x *exchange) begin() (passes bool) {
 	x.mu.Lock()
 	defer x.unlock()
@@ -174,7 +173,7 @@ func (x *exchange) decide(status int) {
 	x.watch()
 }
 
-// choose begins the answer that the status and the header begin (contract section 0).
+// choose begins the kind of answer that the status and the header announce (contract section 0).
 func (x *exchange) choose(status int) {
 	h, media := x.header, head.MediaType(x.header)
 	encoded, examined := head.IsEncoded(h), status == http.StatusOK && x.r.Method != http.MethodHead
@@ -188,7 +187,7 @@ func (x *exchange) choose(status int) {
 		x.answer = &report{x: x, status: status}
 		return
 	case examined && media == "application/json" && rewrite.IsAnswerPath(x.r.URL.Path) && !encoded:
-		// One that is larger than a frame may be passes unexamined.
+		// An answer that is larger than a frame may be passes unexamined.
 		if n, err := strconv.Atoi(h.Get("Content-Length")); err != nil || n <= x.o.Rewrite.FrameLimit() {
 			x.answer, x.times.phase = &whole{x: x}, phaseWhole
 			return

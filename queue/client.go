@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// client is what a line knows of a client.
+// client is the state of a client in a line.
 type client struct {
 	id      Client
 	held    int
@@ -17,7 +17,7 @@ type client struct {
 	index   int       // in line.next while it waits
 }
 
-// client returns what the line knows of the client.
+// client returns the state of the client id, which it creates if there is none.
 func (n *line) client(id Client) *client {
 	c := n.clients[id]
 	if c == nil {
@@ -28,12 +28,12 @@ func (n *line) client(id Client) *client {
 	return c
 }
 
-// compare is negative if the turn is c's before o's.
+// compare returns a negative number if c's turn is before o's.
 func (c *client) compare(o *client) int {
 	return cmp.Or(cmp.Compare(c.held, o.held), cmp.Compare(c.stamp, o.stamp))
 }
 
-// hold adds to the places of the client.
+// hold adds places, which may be negative, to the places that c holds.
 func (n *line) hold(c *client, places int) {
 	n.stamp++
 	n.changed = true
@@ -52,7 +52,7 @@ func (n *line) forgetClient(c *client) {
 	}
 }
 
-// enqueue has t wait, as the first of its client or the last.
+// enqueue makes t wait, as the first or the last turn of its client.
 func (n *line) enqueue(t *Turn, first bool, now time.Time) {
 	c := t.client
 	if first {
@@ -69,7 +69,7 @@ func (n *line) enqueue(t *Turn, first bool, now time.Time) {
 	t.queued, t.ready, t.before = now, make(chan struct{}), -1
 }
 
-// dequeue has t wait no longer. Its client is remembered until forgetClient.
+// dequeue ends the wait of t. Its client is kept until forgetClient.
 func (n *line) dequeue(t *Turn, now time.Time) {
 	c := t.client
 	c.waiting.Remove(t.waits)
@@ -82,14 +82,14 @@ func (n *line) dequeue(t *Turn, now time.Time) {
 	t.waited += now.Sub(t.queued)
 }
 
-// count has each that waits know how many are before it, if places came free one after another
-// and no run of those that wait ended.
+// count sets, for each turn that waits, how many are before it, as if places came free one after
+// another and no run of the clients that wait ended.
 func (n *line) count(now time.Time) {
-	// A client with h places gets its next ones when others with h, h+1 … get theirs. Of those,
-	// the ones who have just reached that number were not served since: they come first.
+	// A client with h places gets its next ones in rounds h, h+1 and so on. In each round, clients
+	// that hold more places now come first, because they have been served less recently.
 	type entry struct {
-		held  int // when it is served
-		from  int // now
+		held  int // places of its client when it is served
+		from  int // places of its client now
 		stamp uint64
 		turn  *Turn
 	}

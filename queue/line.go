@@ -1,20 +1,19 @@
-// Package queue lets the runs of an agent wait for each other: at most so many at once are let
-// through, and the others wait in line. It knows clients and backends by values that its
-// caller chooses, and nothing of HTTP.
+// Package queue limits how many runs of an agent are under way at once: further requests wait in
+// line. Its caller chooses the values that identify clients and backends. It knows nothing of HTTP.
 //
-// What always holds:
+// Invariants:
 //
-//   - A turn waits, has a place, or is over. The places that are held are the turns that have one.
-//   - Nobody waits who could be let through: what frees a place, raises a limit or ends a pause
-//     calls admit before it lets go of the lock.
+//   - A turn waits, has a place, or is over. line.held is the number of turns that have a place.
+//   - No turn waits that could be let through: code that frees a place, raises a limit or ends a
+//     pause calls admit before it releases the lock.
 //   - A turn is counted once, as one Outcome.
-//   - A line in which nothing runs, waits or pauses leaves no memory, and neither does a client.
+//   - A line in which nothing runs, waits or pauses takes no memory. Nor does a client with no turn.
 //
-// Nobody starves. Next is the client with the fewest places. Once its own runs have ended, a
-// client that waits has none, so that only clients without a place come before it. Among these it
-// is the one for which nothing has changed for longest: since it came, got a place or gave one
-// back. Each that is before it gets a place and is after it from then on, as is whoever comes
-// later, so that it waits for one turn of each at most. Its own requests keep their order.
+// No client starves. The next place goes to the client with the fewest places. Once its own runs
+// have ended, a client that waits has none, so that only clients without a place come before it.
+// Among these, the first is the one that has not changed for longest: since it came, got a place or
+// gave one back. Each client before it gets a place and then comes after it, as does every client
+// that comes later, so that it waits for at most one turn of each. Its own requests keep their order.
 package queue
 
 import (
@@ -32,11 +31,11 @@ type Options struct {
 	Wait time.Duration
 	// Waiting is the number of requests that may wait at once. With 0 none waits.
 	Waiting int
-	// Label is the request's in List, such as its path. It may be empty.
+	// Label describes the request in List, for example by its path. It may be empty.
 	Label string
 }
 
-// Client is what tells a client from others, such as a digest of its credentials.
+// Client identifies a client, for example by a digest of its credentials.
 type Client [32]byte
 
 // The errors of requests that get no place.
@@ -45,11 +44,11 @@ var (
 	ErrTimeout = errors.New("the request has waited too long for the agent")
 )
 
-// errOver is that of a turn that another goroutine has ended while it waited.
+// errOver is the error of a turn that was given up or ended by Done, maybe in another goroutine.
 var errOver = errors.New("the request has left the line")
 
-// minPause is how long nobody is let through after upstream has refused a request, at least. Hermes
-// says one second.
+// minPause is the minimum time for which no request is let through after upstream has refused one.
+// Hermes says one second.
 const minPause = time.Second
 
 // Lines are the lines of all backends. The zero value has none. It is safe for concurrent use.
@@ -66,16 +65,16 @@ type line struct {
 	runs    int // of the Options of the last Join or Configure
 	held    int
 	waiting int
-	clients map[Client]*client // only those that hold places or wait
-	next    clientHeap         // those that wait, the next one first
+	clients map[Client]*client // only clients that hold places or wait
+	next    clientHeap         // the clients that wait, the next one first
 	stamp   uint64             // of the last change of a client
 
-	// After a refusal of upstream: its stamp, 0 once upstream has taken a request that was let
-	// through later. Until then one request is let through at a time: the line pauses after each.
+	// refused is the stamp of upstream's last refusal, or 0 once upstream has taken a request that
+	// was let through later. Until then the line pauses after each request that is let through.
 	refused uint64
-	after   time.Duration // how long it pauses
+	after   time.Duration // how long the line pauses
 	paused  bool
-	until   time.Time // while it pauses
+	until   time.Time // when the pause ends
 	timer   *time.Timer
 
 	changed bool // since the places in line were counted
@@ -83,11 +82,11 @@ type line struct {
 }
 
 // Join puts a request of the client in line for the backend. The error is ErrFull if there is no
-// place and no room to wait. Where there is no room, a client that waits with fewer requests than
-// another has that one's last leave: its Wait returns ErrFull.
+// place and no room to wait. If there is no room, but another client waits with more requests than
+// this one would, the last request of the one with the most leaves: its Wait returns ErrFull.
 //
-// Runs and Waiting are those of the line from now on. If Runs is less than before, nobody is
-// ended, and nobody admitted until fewer are under way.
+// o.Runs applies to the line from now on. If it is less than before, no run is ended, and no request
+// is admitted until fewer runs are under way. o.Waiting applies to this request only.
 func (l *Lines) Join(backend string, o Options, id Client) (*Turn, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -113,8 +112,8 @@ func (l *Lines) Join(backend string, o Options, id Client) (*Turn, error) {
 	return t, nil
 }
 
-// Configure sets the number of runs of the backend's line if there is one, as Join does, and
-// admits at once whom it now has places for.
+// Configure sets the number of runs of the backend's line, if there is one, as Join does, and
+// admits the requests that it now has places for.
 func (l *Lines) Configure(backend string, o Options) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -124,7 +123,7 @@ func (l *Lines) Configure(backend string, o Options) {
 	}
 }
 
-// line returns the line of the backend.
+// line returns the line of the backend, which it creates if there is none.
 func (l *Lines) line(backend string) *line {
 	n := l.lines[backend]
 	if n == nil {
@@ -147,7 +146,7 @@ func (n *line) forget() {
 // open reports whether another request may be let through.
 func (n *line) open() bool { return n.held < n.runs && !n.paused }
 
-// admit gives places to those that wait, as long as there are any.
+// admit gives the free places to the turns that wait, in their order.
 func (n *line) admit(now time.Time) {
 	for n.waiting > 0 && n.open() {
 		n.place(n.next[0].waiting.Front().Value.(*Turn), now)
@@ -171,15 +170,15 @@ func (n *line) place(t *Turn, now time.Time) {
 	}
 }
 
-// release takes t's place from it.
+// release takes back the place of t.
 func (n *line) release(t *Turn) {
 	n.held--
 	n.hold(t.client, -1)
 	t.placed = false
 }
 
-// makeRoom has another client's last request leave if that client waits with more requests than
-// the client would then, and only one has to leave.
+// makeRoom ends the last turn of the client that waits with the most turns, if these are more than
+// the client id would then have and the line is not longer than room. It reports whether it did.
 func (n *line) makeRoom(id Client, room int, now time.Time) bool {
 	if n.waiting > room {
 		return false
@@ -201,14 +200,14 @@ func (n *line) makeRoom(id Client, room int, now time.Time) bool {
 	return true
 }
 
-// refuse has the line pause, because upstream has refused a request for the time after.
+// refuse makes the line pause for the time after, because upstream has refused a request.
 func (n *line) refuse(after time.Duration, now time.Time) {
 	n.refused, n.after = n.stamp, after
 	n.pause(now)
 }
 
-// pause lets nobody through until the time of the last refusal has passed. Then it is the turn of
-// one: if that one hears nothing of upstream for as long, of another.
+// pause lets no request through until n.after has passed. Then one request is let through, and
+// another one after the same time if upstream has not answered.
 func (n *line) pause(now time.Time) {
 	n.paused, n.until = true, now.Add(n.after)
 	if n.timer == nil {

@@ -22,7 +22,7 @@ const (
 	outcomes int = iota
 )
 
-// String returns the outcome's name, as metrics have it.
+// String returns the outcome's name in metrics.
 func (o Outcome) String() string {
 	return [outcomes]string{"admitted", "full", "timeout", "left"}[o]
 }
@@ -30,7 +30,8 @@ func (o Outcome) String() string {
 // bounds are the upper bounds of the buckets of Waits, in seconds.
 var bounds = [...]float64{0.1, 1, 5, 15, 30, 60, 120, 300}
 
-// Stats are the numbers of all lines. Those of requests are totals since the process began.
+// Stats are the numbers of all lines. Requests, Refused and Waits are totals since the process
+// began.
 type Stats struct {
 	// Waiting is how many requests wait now, Running how many have a place.
 	Waiting, Running int
@@ -38,7 +39,7 @@ type Stats struct {
 	Requests [outcomes]uint64
 	// Refused counts how often upstream has refused a request.
 	Refused uint64
-	// Waits are how long requests waited, of those that did.
+	// Waits are the waiting times of the requests that waited.
 	Waits Waits
 }
 
@@ -46,10 +47,10 @@ type Stats struct {
 type Waits struct {
 	Count   uint64
 	Sum     time.Duration
-	Buckets map[float64]uint64 // how many took at most so many seconds
+	Buckets map[float64]uint64 // how many times are at most the key, in seconds
 }
 
-// totals are those of Stats.
+// totals are the totals of Stats.
 type totals struct {
 	requests [outcomes]uint64
 	refused  uint64
@@ -72,7 +73,7 @@ func (s *totals) count(t *Turn, o Outcome) {
 	s.waited += t.waited
 }
 
-// Stats returns the numbers of now.
+// Stats returns the current numbers.
 func (l *Lines) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -96,20 +97,19 @@ func (l *Lines) Stats() Stats {
 
 // Waiting is a request that waits.
 type Waiting struct {
-	// Backend is the one of Join.
+	// Backend is the backend given to Join.
 	Backend string
-	// Label is that of Options.
+	// Label is Options.Label.
 	Label string
-	// Since is when it joined the line, Waited how long it has waited since, without the times when
-	// upstream had it and refused it.
+	// Since is when it joined the line. Waited is how long it has waited since, not counting
+	// the times when upstream had it before refusing it.
 	Since  time.Time
 	Waited time.Duration
 	// Before is how many requests come before it.
 	Before int
 }
 
-// List returns the requests that wait now, by backend and in the order in which it would be their
-// turn.
+// List returns the requests that wait now, sorted by backend, and then in the order of their turns.
 func (l *Lines) List(now time.Time) []Waiting {
 	l.mu.Lock()
 	defer l.mu.Unlock()

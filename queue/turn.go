@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// tellEvery is how long a request waits before it is told its place, and how often at most.
+// tellEvery is how long a request waits until it is told its place, and how often at most.
 const tellEvery = time.Second
 
-// countEvery is how long the places in line stay as they were counted, for each request that
-// waits, and up to tellEvery: they are counted all at once, and ten thousand of them once a second.
+// countEvery is how long the counted places in line are used, for each request that waits, and up to
+// tellEvery in all. They are counted all at once: ten thousand of them once a second.
 const countEvery = 100 * time.Microsecond
 
-// Turn is a request's: it waits, has a place, or is over. Its methods are for the goroutine that
-// handles the request, but Done is for any.
+// Turn is the turn of a request: it waits, has a place, or is over. Its methods must be called by
+// the goroutine that handles the request, except Done, which any goroutine may call.
 type Turn struct {
 	line   *line
 	client *client
@@ -34,8 +34,8 @@ type Turn struct {
 	counted bool
 	stamp   uint64        // of its place; 0 if upstream has refused it and it keeps its place
 	queued  time.Time     // when it began to wait
-	waited  time.Duration // before that
-	before  int           // at the last count; -1 if it began to wait later
+	waited  time.Duration // in all, before queued
+	before  int           // how many came before it at the last count; -1 if it began to wait later
 }
 
 // Wait waits until the request has a place. tell, if not nil, is called in the same goroutine with
@@ -72,7 +72,7 @@ func (t *Turn) Wait(ctx context.Context, tell func(before int)) error {
 	}
 }
 
-// begin ends a Wait.
+// begin returns the result of Wait for a turn that no longer waits.
 func (t *Turn) begin(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return t.leave(ctx)
@@ -82,20 +82,20 @@ func (t *Turn) begin(ctx context.Context) error {
 	return t.err
 }
 
-// leave ends the turn with its context.
+// leave ends the turn because ctx is done, and returns the cause.
 func (t *Turn) leave(ctx context.Context) error {
 	t.finish(Left, errOver)
 	return context.Cause(ctx)
 }
 
-// finish ends the turn. It may have got a place just now.
+// finish ends the turn, which may have got a place just now.
 func (t *Turn) finish(o Outcome, err error) {
 	t.line.lines.mu.Lock()
 	defer t.line.lines.mu.Unlock()
 	t.end(o, err, time.Now())
 }
 
-// place returns how many requests come before t, while it waits, -1 if that is not known.
+// place returns how many requests come before t while it waits, or -1 if that is not known.
 func (t *Turn) place() int {
 	n := t.line
 	n.lines.mu.Lock()
@@ -107,13 +107,13 @@ func (t *Turn) place() int {
 	return t.before
 }
 
-// Refused says that upstream has refused the request for the time after, a second at least, because
-// it is at its own limit. The turn gives its place back, and waits again as the first of its
-// client for what is left of its time. It returns false if that is not longer than after: then it
-// keeps its place.
+// Refused records that upstream has refused the request for the time after, at least a second,
+// because upstream is at its own limit. The turn gives its place back, and waits again as the first
+// of its client for the rest of its time. If the rest is not longer than after, Refused returns
+// false, and the turn keeps its place.
 //
-// Nobody is let through until after has passed or a place comes free. Then one is, and the next
-// one when that has passed once more or a place comes free, until one of them is Answered.
+// No request is let through until after has passed or a place comes free. Then one is let through,
+// and one more each time that this happens again, until one of them is Answered.
 func (t *Turn) Refused(after time.Duration) bool {
 	n := t.line
 	n.lines.mu.Lock()
@@ -134,7 +134,7 @@ func (t *Turn) Refused(after time.Duration) bool {
 	return true
 }
 
-// Answered says that upstream has taken the request.
+// Answered records that upstream has taken the request.
 func (t *Turn) Answered() {
 	n := t.line
 	n.lines.mu.Lock()
@@ -171,7 +171,7 @@ func (t *Turn) Err() error {
 	return t.err
 }
 
-// Done ends the turn: its place is another's, or it leaves the line. It may be called again.
+// Done ends the turn: it gives its place back, or leaves the line. It may be called again.
 func (t *Turn) Done() {
 	t.line.lines.mu.Lock()
 	defer t.line.lines.mu.Unlock()
@@ -182,8 +182,8 @@ func (t *Turn) Done() {
 	t.end(o, errOver, time.Now())
 }
 
-// end ends the turn if it is not over. A place that it had is the next one's, also while the line
-// pauses: upstream has one more as well.
+// end ends the turn if it is not over. Its place goes to the next turn even if the line pauses,
+// because upstream has room for one more as well.
 func (t *Turn) end(o Outcome, err error, now time.Time) {
 	if t.over {
 		return

@@ -11,13 +11,13 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
-// What the configuration of a site makes of requests whose clients are not changed: which of them
-// ask, and which key they have. A client that has a key of its own gets that.
+// The configuration of a site can make requests ask for a log, and give them a key, without a
+// change to their clients. A key that the client sends wins.
 
 // An API is one of Hermes' ways to begin a stream.
 type API string
 
-// The APIs whose requests Options.AlwaysFor may treat as those that ask.
+// The APIs that Options.AlwaysFor may name.
 const (
 	APIChat      API = "chat"      // POST /v1/chat/completions
 	APIResponses API = "responses" // POST /v1/responses
@@ -25,10 +25,10 @@ const (
 	APIRuns      API = "runs"      // POST /v1/runs
 )
 
-// APIs lists them.
+// APIs returns all APIs.
 func APIs() []API { return []API{APIChat, APIResponses, APISessions, APIRuns} }
 
-// apiOf returns the API that a POST to the path is of, "" for none.
+// apiOf returns the API that a POST to path uses, "" for none.
 func apiOf(path string) API {
 	switch {
 	case rewrite.IsChatPath(path):
@@ -43,8 +43,8 @@ func apiOf(path string) API {
 	return ""
 }
 
-// configure sets what the options make of a POST that has no key of its own, and reports whether
-// it counts as one that asks even if it has no key.
+// configure sets the key and the time without a client that o gives r, a POST without a key of its
+// own. It reports whether r asks for a log even without a key.
 func (a *asked) configure(o *Options, r *http.Request) bool {
 	always := (o.Always || len(o.AlwaysFor) > 0) && len(r.Header[DetachHeader]) == 0
 	if o.Key == nil && !always || !isJSON(head.MediaType(r.Header)) {
@@ -61,8 +61,8 @@ func (a *asked) configure(o *Options, r *http.Request) bool {
 	return a.detach > 0
 }
 
-// keyOfValues returns the keyed hash of the values of Options.Key for an entry with an owner and the
-// hash of its body. keyOf and sdkKeyOf hash fewer lists, so it is none of theirs.
+// keyOfValues returns the keyed hash of values, which Options.Key has returned, for e, whose Owner
+// and Body are set. keyOf and sdkKeyOf hash other numbers of lists, so their hashes differ.
 func keyOfValues(o *Options, e Entry, query string, values []string) Digest {
 	var body []string
 	if o.KeyBody {
@@ -74,10 +74,10 @@ func keyOfValues(o *Options, e Entry, query string, values []string) Digest {
 // freeTimeout is how long the end of an answer waits for a storage to free its key.
 const freeTimeout = time.Second
 
-// free deletes the log with the id, whose key is the configuration's, after the client of r has been
-// sent all of it, unless that is known to have left. A user who then has the answer made again sends
-// the same request, and wants another answer. If the storage does not answer, the log stays for as
-// long as others.
+// free deletes the log with the id, whose key comes from Options.Key, after all of it was sent to
+// the client of r. It does nothing if that client is known to have left. A user who regenerates the
+// answer sends the same request, and wants another answer. If the storage does not answer, the log
+// stays for Entry.Keep.
 func free(o *Options, r *http.Request, id string) {
 	if r.Context().Err() != nil {
 		return
@@ -87,11 +87,11 @@ func free(o *Options, r *http.Request, id string) {
 	_ = o.Store.Delete(ctx, id)
 }
 
-// location returns the address of the log with the id, of an answer to r, for its client.
+// location returns the address at which the client of r finds the log with the id.
 func location(o *Options, r *http.Request, id string) string {
 	_, path := o.Asked(r)
 	l := (&url.URL{Path: path + "/" + id}).EscapedPath()
-	if strings.HasPrefix(l, "//") { // what follows would be a host
+	if strings.HasPrefix(l, "//") { // a client would take the first segment for a host
 		l = "/." + l
 	}
 	return l

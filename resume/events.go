@@ -17,22 +17,23 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
-// The events of Hermes' runs. POST /v1/runs begins a run, which goes on by itself, and
-// GET /v1/runs/{id}/events reads its events. Hermes up to 0.21 gives each event to one reader,
-// and drops them all when that leaves. So there is one reader, a run of ours whose log all
-// clients read: it begins after the answer to the POST or, if no log is there, with the first
-// client that asks. Events are found by their own numbers, from 0 on, which are plain, as
-// newer versions of Hermes number them. A log of 0.22 begins with event 0 whatever its first
-// client has, because Hermes repeats them.
+// The events of Hermes' runs. POST /v1/runs begins a run of Hermes, which goes on without a client,
+// and GET /v1/runs/{id}/events reads its events. Hermes up to 0.21 gives each event to one reader,
+// and drops the rest when that reader leaves. So the only reader is a run of this package, whose
+// log all clients read. It begins after the answer to the POST or, if there is no log, with the
+// first client that asks for events. The ids of the events are plain numbers from 0 on, as newer
+// versions of Hermes number them. With 0.22, which repeats events, the log begins with event 0,
+// whatever event its first client has.
 //
-// A log is that of all who may have it: those with the credentials of the request that began it, and
-// those whom upstream gives the status of the run, which takes no event. Only upstream knows all forms
-// of its key.
+// A client may read the log if it has the credentials of the request that began the log, or if
+// upstream gives it the status of the run, which takes no event. Only upstream knows all forms of
+// its key.
 //
-// Such a run of ours ends no run of Hermes'. Once it has an event it goes on without clients
-// until upstream ends it, and counts in no limit of those. If upstream's stream breaks off and its
-// events have numbers, upstream is asked for the rest. If that fails, or a run that can be asked
-// again or has no reader is cancelled, the log is deleted, and the next reader begins another.
+// The end of this run ends no run of Hermes. Once it has an event, it goes on without clients until
+// upstream ends the events, and does not count for MaxDetached. If upstream's stream breaks off and
+// its events have numbers, the run asks upstream for the rest. If that fails, or if the run is
+// cancelled and can ask again or has no client, its log is deleted, and the next client begins
+// another.
 
 // isEvents reports whether a GET of the path asks for the events of a run.
 func isEvents(path string) bool {
@@ -40,34 +41,34 @@ func isEvents(path string) bool {
 	return id != "" && rewrite.IsRunsPath(strings.TrimSuffix(path, eventsOf(id)))
 }
 
-// eventsOf returns what comes after the path of a POST in that of the events of the run that
-// it has begun.
+// eventsOf returns the suffix that turns the path of a POST that begins runs into the path of the
+// events of the run with the id.
 func eventsOf(id string) string { return "/" + id + eventsSuffix }
 
-// eventsSuffix is what follows a run in the path of its events.
+// eventsSuffix follows the id of a run in the path of its events.
 const eventsSuffix = "/events"
 
-// ofEvents returns the entry of a log with the events of the run with the id. r has begun it,
-// or asks for them. base is the path of what begins runs.
+// ofEvents returns the entry of the log of the events of the run with the id. r has begun the run,
+// or asks for its events. base is the path of the POST that begins runs.
 func (p *Resume) ofEvents(r *http.Request, base, id string) Entry {
 	e := Entry{
 		ID: NewID(), Path: strings.Clone(base + eventsOf(id)), Plain: true,
 		Keep: p.o.Keep, MaxStream: p.o.MaxStream, MaxMemory: p.o.MaxMemory,
 	}
 	server, path := p.o.Asked(r)
-	path, _, _ = strings.Cut(path, "/"+id) // whatever a handler in front has made of it
+	path, _, _ = strings.Cut(path, "/"+id) // not base, which a handler in front may have rewritten
 	e.Owner = ownerAt(p.o, r, base, server, path)
-	// No key of a client's is hashed in this form. Clients with other credentials find the log, too.
+	// No key of a client has this form. Clients with other credentials find the log, too.
 	e.Key = hash(p.o.Secret, [][]string{{r.Host, base}, {server, path}, {"events", id}})
 	e.ID = placed(e.ID, e.Key)
 	return e
 }
 
-// keepingEvents returns a next handler for requests that begin runs. When it has answered
-// with a run, the events of that are kept.
+// keepingEvents returns a Next that calls next with a request that begins runs. If next answers
+// with a run, it starts to keep the events of that run.
 func (p *Resume) keepingEvents(next Next) Next {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		// Next may change r, and what belongs to its context.
+		// next may change r, and objects in its context.
 		x := newRun(p.o, Entry{Plain: true}, asked{}, nil, r, nil)
 		x.goesOn = true
 		client, up := r.Clone(r.Context()), toEvents(r.Clone(x.ctx))
@@ -91,8 +92,9 @@ func (p *Resume) keepingEvents(next Next) Next {
 	}
 }
 
-// keep has x read the events of the run that has begun, by up. If a client was faster, keep reads
-// with it: when that leaves before the first event, upstream may drop them all.
+// keep makes x read the events of the run that has begun, with the request up. If a client has
+// begun the log already, x reads it, too: upstream may drop all events if that client leaves before
+// one.
 func (p *Resume) keep(x *run, up *http.Request, next Next) {
 	for {
 		have, writer, err := p.o.Store.Claim(x.ctx, x.entry, Run{x.readersOf(0), x.cancel})
@@ -111,8 +113,8 @@ func (p *Resume) keep(x *run, up *http.Request, next Next) {
 	}
 }
 
-// awaitEvent has x read the plain log with the id until it has an event, and so needs no reader to go on,
-// or the process ends. It reports whether the log was dropped before.
+// awaitEvent makes x read the plain log with the id until the process ends or the log has an event,
+// after which its run goes on without readers. It reports whether the log was dropped before.
 func (p *Resume) awaitEvent(x *run, id string) (dropped bool) {
 	p.o.Runs.readsAlong(x, true)
 	defer p.o.Runs.readsAlong(x, false)
@@ -133,7 +135,7 @@ func (p *Resume) awaitEvent(x *run, id string) (dropped bool) {
 	}
 }
 
-// toEvents makes r, a clone, a GET of all the events of a run, and returns it.
+// toEvents turns r, a clone, into a GET of all events of a run, and returns it. It leaves the path.
 func toEvents(r *http.Request) *http.Request {
 	r.Method, r.Body, r.ContentLength, r.TransferEncoding = http.MethodGet, http.NoBody, 0, nil
 	for _, name := range []string{"Content-Type", "Content-Length", "Content-Encoding", "Expect", KeyHeader, LastEventHeader} {
@@ -172,14 +174,14 @@ func (b *begun) Write(p []byte) (int, error) {
 // Unwrap is for http.ResponseController.
 func (b *begun) Unwrap() http.ResponseWriter { return b.ResponseWriter }
 
-// events answers a request for the events of a run: from the log of them, which a GET begins if
-// there is none. A HEAD is never upstream's, which would answer it as a GET, and lose events.
+// events answers a request for the events of a run from their log. A GET begins the log if there is
+// none. A HEAD never goes to upstream, which would answer it as a GET, and lose events.
 func (p *Resume) events(w http.ResponseWriter, r *http.Request, next Next) error {
 	id := rewrite.RunOfPath(r.URL.Path)
 	e := p.ofEvents(r, strings.TrimSuffix(r.URL.Path, eventsOf(id)), id)
-	// Only after the body does net/http look whether the client is still there.
+	// net/http notices that a client has left only after the body was read.
 	if r.Body != nil {
-		_, _ = io.Copy(io.Discard, r.Body) // it says nothing
+		_, _ = io.Copy(io.Discard, r.Body) // its content does not matter
 	}
 	all, isHead := toEvents(r.Clone(r.Context())), r.Method == http.MethodHead
 	for isAdmitted := false; ; {
@@ -187,14 +189,14 @@ func (p *Resume) events(w http.ResponseWriter, r *http.Request, next Next) error
 		x.seen = seenBy(r)
 		have, writer, err := p.o.Store.Claim(r.Context(), e, Run{x.readersOf(0), x.cancel})
 		switch {
-		case errors.Is(err, ErrTaken): // a second reader would take what the first one is to get
+		case errors.Is(err, ErrTaken): // a second reader would take events from the first one
 			return errUnavailable
 		case errors.Is(err, ErrUnsure):
 			return errUnsure
 		case err != nil && isHead:
 			return errNotKept
 		case err != nil:
-			return next(w, r) // there is no log to be had
+			return next(w, r) // no log is available
 		case writer != nil && isHead:
 			writer.End(Dropped)
 			return errNotKept
@@ -213,12 +215,12 @@ func (p *Resume) events(w http.ResponseWriter, r *http.Request, next Next) error
 		if err := x.seen.follow(p.o, w, r, have.ID); !errors.Is(err, errUnknown) {
 			return err
 		}
-		// It was no stream, or was cut short: this request takes its place.
+		// The answer was no stream, or was cut short: this request takes its place.
 	}
 }
 
-// admits reports whether upstream lets a client have the status of the run whose events it asks for by
-// events. If not, the client has upstream's answer to that. Only a status is one that says so.
+// admits reports whether upstream gives a client the status of the run whose events the request
+// events asks for. If not, the client gets the answer of upstream. Only a status admits it.
 func (p *Resume) admits(w http.ResponseWriter, events *http.Request, next Next) (bool, error) {
 	r := events.Clone(events.Context())
 	r.URL.Path, r.URL.RawPath = strings.TrimSuffix(r.URL.Path, eventsSuffix), ""
@@ -235,17 +237,17 @@ func (p *Resume) admits(w http.ResponseWriter, events *http.Request, next Next) 
 	case g.isOpen:
 		return true, nil
 	case !g.decided:
-		head.Copy(w.Header(), g.header) // for the handler that answers
+		head.Copy(w.Header(), g.header) // for the handler in front that answers instead
 	}
 	return false, err
 }
 
-// gate is the http.ResponseWriter of a status, which is dropped. Another answer goes to the client.
+// gate is the http.ResponseWriter of a request for a status. It passes other answers to the client.
 type gate struct {
 	client  http.ResponseWriter
 	header  http.Header
 	decided bool
-	isOpen  bool // it was a status
+	isOpen  bool // the answer is a status
 }
 
 func (g *gate) Header() http.Header { return g.header }
@@ -276,26 +278,27 @@ func (g *gate) FlushError() error {
 	return http.NewResponseController(g.client).Flush()
 }
 
-// goOn has the run go on without clients, because it has events.
+// goOn makes the run go on without clients, because its log has events.
 func (x *run) goOn() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.goesOn = true
 }
 
-// mayAskAgain reports whether a run that is cut short leaves the rest to another one: upstream
-// repeats events, or there is no client to be told of an end.
+// mayAskAgain reports whether a run that is cut short leaves the rest to another run: upstream
+// repeats events, or the run was cancelled without a client that needs an end.
 func (x *run) mayAskAgain() bool {
 	return x.entry.Plain && (x.number.kept || x.ended.Reason == ReasonLeft || x.ended.Reason == ReasonMemory)
 }
 
-// repeats reports whether upstream may be asked for events again: it repeats them, or none has come.
+// repeats reports whether upstream may be asked for events again: it repeats them, or none has
+// come.
 func (x *run) repeats() bool {
 	return x.entry.Plain && x.kind == kindStream && (x.number.kept || x.number.last == 0)
 }
 
-// isTorn reports whether b has the end that package proxy gives to events of a run that were cut
-// (contract section 6), although upstream can be asked for the rest.
+// isTorn reports whether b has the end that package proxy gives to events of a run that break off
+// (contract section 6), and upstream can be asked for the rest.
 func (x *run) isTorn(b []byte) bool {
 	if !x.repeats() || !bytes.Contains(b, []byte(`"event": "run.failed"`)) {
 		return false
@@ -310,17 +313,16 @@ func (x *run) isTorn(b []byte) bool {
 
 // Bounds of how long a run asks upstream for the rest of its events.
 const (
-	// asksAgainFor is how long it asks without an event that comes.
+	// asksAgainFor is how long it asks while no event comes.
 	asksAgainFor = time.Minute
-	// firstPause is how long it waits before it asks again after the first time; each pause is
-	// twice as long as the one before, up to longestPause.
+	// firstPause is the pause before it asks the second time; it asks the first time at once. Each
+	// pause is twice as long as the one before, up to longestPause.
 	firstPause   = 250 * time.Millisecond
 	longestPause = 8 * time.Second
 )
 
-// persistent returns a next handler for x, which has the events of a run, that calls next again
-// with the number of the last event when the stream has broken off. Each call has a request of its
-// own.
+// persistent returns a Next for x, which reads the events of a run. It calls next, and again with
+// the number of the last event whenever the stream breaks off. Each call has a request of its own.
 func (x *run) persistent(next Next) Next {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		pause, since := time.Duration(0), time.Now()
@@ -351,7 +353,7 @@ func (x *run) persistent(next Next) Next {
 	}
 }
 
-// aborts calls f and reports whether it has asked for the answer to be aborted. Other panics go on.
+// aborts calls f and reports whether f has panicked with http.ErrAbortHandler. Other panics go on.
 func aborts(f func() error) (aborted bool, err error) {
 	defer func() {
 		switch v := recover(); v {
@@ -365,7 +367,7 @@ func aborts(f func() error) (aborted bool, err error) {
 	return false, f()
 }
 
-// wait waits, and reports whether ctx is not done then.
+// wait waits for the time d or until ctx is done, and reports whether ctx is not done.
 func wait(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-time.After(d):
@@ -374,8 +376,8 @@ func wait(ctx context.Context, d time.Duration) bool {
 	return ctx.Err() == nil
 }
 
-// remainder is the http.ResponseWriter of a stream that continues that of a run. What is no event
-// stream is an error.
+// remainder is the http.ResponseWriter of a call that asks for the rest of the events of a run.
+// Writes of any answer but an event stream fail.
 type remainder struct {
 	run     *run
 	header  http.Header

@@ -10,7 +10,8 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
-// rest returns the log with the id, piece by piece, as far as it has come. ctx is done.
+// rest returns an iterator over the data that the log with the id has now, in pieces. The error of
+// the reader follows, unless it is that of ctx, which must be done.
 func rest(ctx context.Context, s Store, id string) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		r, _, err := oldest(ctx, s, id)
@@ -27,12 +28,12 @@ func rest(ctx context.Context, s Store, id string) iter.Seq2[[]byte, error] {
 	}
 }
 
-// oldest returns a reader of the log with the id that begins with the oldest event that is there,
-// after the event n. It has returned its first part. The error came with that.
+// oldest opens a reader of the log with the id at its oldest event, which follows event n. It has
+// read the first part already; err is the error of that read.
 func oldest(ctx context.Context, s Store, id string) (r Reader, n uint64, err error) {
 	r = s.Read(ctx, id, 0)
 	_, err = r.Next()
-	for old := (*GoneError)(nil); errors.As(err, &old); _, err = r.Next() { // more may go meanwhile
+	for old := (*GoneError)(nil); errors.As(err, &old); _, err = r.Next() { // more events may be deleted meanwhile
 		r.Close()
 		n = old.First - 1
 		r = s.Read(ctx, id, n)
@@ -40,11 +41,11 @@ func oldest(ctx context.Context, s Store, id string) (r Reader, n uint64, err er
 	return r, n, err
 }
 
-// Finish returns what the log with the entry e still needs, and how it ends, if its run was
-// cancelled or is no more. Its last event has the number last, and rest yields its bytes, or an
-// error and no more. If the stream is one of Hermes', it gets the error finish that it still needs
-// (contract section 3), and is whole with that. Any other stream has broken off, and so has
-// one that Finish panics on: the panic is the error.
+// Finish returns the part that completes the log with the entry e, whose run was cancelled or is
+// gone, and the state in which the log ends. last is the number of its last event. rest yields its
+// bytes; after an error it yields no more. A stream of Hermes gets the error finish that it still
+// lacks (contract section 3), and ends as Whole. Any other stream ends as Broken. If rest fails or
+// Finish panics, the stream ends as Broken, and err is that error or panic.
 func Finish(e Entry, last uint64, why Reason, rest iter.Seq2[[]byte, error]) (p Part, how State, err error) {
 	defer func() {
 		if v := panics.Carry(recover()); v != nil {

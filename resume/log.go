@@ -8,23 +8,23 @@ import (
 	"time"
 )
 
-// logOverhead is what a log in memory takes without events, in bytes.
+// logOverhead is the size in bytes of a log in memory without events.
 const logOverhead = 2 << 10
 
-// Bounds of what a log waits for before it grows.
+// Bounds of the wait for readers before a log grows.
 const (
-	// mostGrowth is what a log grows by at most in one step, in bytes: a segment, and the
-	// ends of the events in it.
+	// mostGrowth is the most by which a log grows in one step, in bytes: a segment, and the ends of
+	// the events in it.
 	mostGrowth = 2 * segmentSize
-	// readAhead is how many bytes the handler may be ahead of a client that has been there
-	// from the beginning and is the only one: upstream waits for it, as without a log.
+	// readAhead is how many bytes the handler may be ahead of the only client, if that has read
+	// from the beginning: upstream waits for it, as without a log.
 	readAhead = 64 << 10
-	// stalledAfter is how long nothing may be read before readers that others wait for
-	// lose what they have not read.
+	// stalledAfter is how long a writer waits if no reader moves. Then readers of a log that has
+	// several lose the events that they have not read.
 	stalledAfter = 5 * time.Second
 )
 
-// memoryLog is a log of a Memory, for its writer. The lock of the Memory guards it.
+// memoryLog is a log of a Memory, and its Writer. The lock of the Memory guards it.
 type memoryLog struct {
 	in        *Memory
 	entry     Entry
@@ -32,12 +32,12 @@ type memoryLog struct {
 	header    http.Header
 	status    int
 	ended     time.Time
-	overhead  int64 // what it takes beside its segments, in bytes
+	overhead  int64 // the size of all but the segments, in bytes
 	segments  segments
 	readers   []*memoryReader
 	elsewhere int           // readers in other replicas
 	moved     chan struct{} // signals the writer that a reader has moved
-	timer     *time.Timer   // that removes the log; nil before its end
+	timer     *time.Timer   // removes the log; nil before its end
 	run       Run           // zero after the end: it holds the whole request
 	hidden    bool          // only its run finds it
 }
@@ -49,7 +49,7 @@ func newMemoryLog(m *Memory, e Entry, run Run) *memoryLog {
 	}
 }
 
-// size returns how many bytes it takes.
+// size returns the size of the log in bytes.
 func (l *memoryLog) size() int64 { return l.overhead + l.segments.taken }
 
 func (l *memoryLog) Append(ctx context.Context, p Part) error {
@@ -64,7 +64,7 @@ func (l *memoryLog) Append(ctx context.Context, p Part) error {
 	}
 	for b, ends := range p.Pieces(segmentSize) {
 		l.waitForReaders(ctx)
-		unread := l.segments.end // where the bytes begin that a reader is waited for to read
+		unread := l.segments.end // where the bytes begin that are kept for readers
 		for _, r := range l.readers {
 			if ctx.Err() == nil && r.isWaitedFor() {
 				unread = min(unread, r.at)
@@ -92,10 +92,10 @@ func (l *memoryLog) End(how State) {
 	})
 }
 
-// The lock is held when the following are called.
+// Callers of the methods of memoryLog below hold the lock.
 
-// grow calls f, which adds to the log. If there is too much then, it deletes the oldest
-// events, but none from the index unread on.
+// grow calls f, which adds to the log. If the log is too large then, or other logs cannot make
+// enough room for it, grow deletes its oldest events, but none from the index unread on.
 func (l *memoryLog) grow(unread int64, f func()) {
 	l.in.used -= l.size()
 	f()
@@ -107,8 +107,8 @@ func (l *memoryLog) grow(unread int64, f func()) {
 	l.wake()
 }
 
-// trim deletes the oldest events until the others take at most so many bytes, unless only the
-// last ones and those from the index unread on are left.
+// trim deletes the oldest segments until the others take no more than most bytes. It keeps the last
+// segment, and those with bytes from the index unread on.
 func (l *memoryLog) trim(most, unread int64) {
 	l.in.used -= l.size()
 	l.segments.trim(most, unread)
@@ -120,9 +120,9 @@ func (l *memoryLog) limit() int64 {
 	return l.segments.sizes.Limit(l.entry.MaxStream, l.segments.end)
 }
 
-// waitForReaders waits until the log can grow without deleting events that a reader has yet
-// to read. It does not hold the lock while it waits. If readers are stalled, only one that is
-// alone is waited for.
+// waitForReaders waits until the log can grow without deleting events that a reader has yet to
+// read. It does not hold the lock while it waits. If readers stall, it goes on waiting only for a
+// reader that is alone.
 func (l *memoryLog) waitForReaders(ctx context.Context) {
 	for ctx.Err() == nil && l.lags(l.in.makeRoom(l, mostGrowth)) {
 		l.in.mu.Unlock()
@@ -140,17 +140,17 @@ func (l *memoryLog) waitForReaders(ctx context.Context) {
 	}
 }
 
-// hasKey reports whether its key still leads to the log.
+// hasKey reports whether the log's key still leads to it.
 func (l *memoryLog) hasKey() bool {
 	e := l.entry
 	return l.state <= Begun || e.KeyKeep == 0 || time.Since(l.ended) < e.KeyKeep
 }
 
-// isShared reports whether the log has not just one reader.
+// isShared reports whether the log has no reader or several, those in other replicas included.
 func (l *memoryLog) isShared() bool { return len(l.readers)+l.elsewhere != 1 }
 
-// lags reports whether to wait for a reader before the log grows. The memory is over bytes
-// too small for that.
+// lags reports whether the writer has to wait for a reader before the log grows. over is how many
+// bytes the Memory lacks for that.
 func (l *memoryLog) lags(over int64) bool {
 	to := l.segments.trimmed(max(over, l.segments.taken+mostGrowth-l.limit()))
 	return slices.ContainsFunc(l.readers, func(r *memoryReader) bool {
@@ -166,7 +166,7 @@ func (l *memoryLog) cancel(why Reason) {
 	}
 }
 
-// readersChanged tells the writer and the run.
+// readersChanged tells the writer and the run that readers have come or gone.
 func (l *memoryLog) readersChanged() {
 	l.in.place(l)
 	signal(l.moved)
@@ -182,7 +182,7 @@ func (l *memoryLog) wake() {
 	}
 }
 
-// signal signals the one that receives from c, which has room for one signal.
+// signal sends on c, which has room for one signal, unless one is there already.
 func signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -247,7 +247,7 @@ func (r *memoryReader) Close() {
 	}
 }
 
-// The lock is held when the following are called.
+// Callers of the methods below hold the lock.
 
 // begin waits for the header and finds the place to begin.
 func (r *memoryReader) begin() (Part, error) {
@@ -287,7 +287,7 @@ func (r *memoryReader) wait() error {
 	}
 }
 
-// isWaitedFor reports whether the writer waits for the reader, which has lost nothing.
+// isWaitedFor reports whether the writer waits for r, which is not stuck and has lost nothing.
 func (r *memoryReader) isWaitedFor() bool { return !r.stuck && r.at >= r.log.segments.begin }
 
 // moveTo records where the reader is.

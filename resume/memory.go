@@ -8,17 +8,17 @@ import (
 	"sync"
 )
 
-// Memory is a Store in this process. What its logs take together is bounded by the
-// MaxMemory of the one that grows: the oldest that have ended go; then the oldest whose
-// runs go on without a client are cancelled, and lose all but their end; then the one
-// that grows loses its oldest events. A log with a reader is otherwise left alone. One of the
-// events of a run goes before others, and cancels none of them while it has no reader.
+// Memory is a Store in this process. If a log grows and all logs together exceed its MaxMemory,
+// Memory deletes logs that have ended, the oldest first; then it cancels runs that go on without a
+// client, the oldest first, and deletes all but the end of their logs; then it deletes the oldest
+// events of the log that grows. Other logs with readers are left alone. Logs of the events of
+// Hermes' runs go before others, and while they have no reader they cancel only each other.
 type Memory struct {
 	mu     sync.Mutex // guards all logs as well
 	used   int64      // bytes
 	byID   map[string]*memoryLog
 	byKey  map[Digest]*memoryLog
-	unread []*memoryLog // logs that have begun and have no readers, the one that was left first first
+	unread []*memoryLog // logs that have begun and have no readers, in the order of place
 }
 
 // NewMemory returns a Memory that is empty.
@@ -26,8 +26,8 @@ func NewMemory() *Memory {
 	return &Memory{byID: make(map[string]*memoryLog), byKey: make(map[Digest]*memoryLog)}
 }
 
-// Used returns how many bytes all logs take, and how many logs there are, other names of
-// them not counted.
+// Used returns the size of all logs in bytes, and how many logs there are, without those that are
+// other names.
 func (m *Memory) Used() (bytes int64, logs int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -94,8 +94,8 @@ func (m *Memory) Delete(_ context.Context, id string) error {
 	return nil
 }
 
-// SetElsewhere sets how many readers the log with the id has in other replicas, for stores
-// that share it.
+// SetElsewhere sets how many readers the log with the id has in other replicas. It is for stores
+// that replicas share.
 func (m *Memory) SetElsewhere(id string, n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -105,7 +105,7 @@ func (m *Memory) SetElsewhere(id string, n int) {
 	}
 }
 
-// The lock is held when the following are called.
+// Callers of the methods below hold the lock.
 
 // hide frees the log's key. Only its run finds the log from now on.
 func (m *Memory) hide(l *memoryLog) {
@@ -115,7 +115,7 @@ func (m *Memory) hide(l *memoryLog) {
 	}
 }
 
-// remove takes the log out. Only its readers have it from now on.
+// remove removes the log. Only its readers have it from now on.
 func (m *Memory) remove(l *memoryLog) {
 	if m.byID[l.entry.ID] != l {
 		return
@@ -129,7 +129,7 @@ func (m *Memory) remove(l *memoryLog) {
 	}
 }
 
-// place makes the log the last of those without readers, if it is one, and has begun.
+// place puts the log at the end of unread if it has begun and has no readers, or else takes it out.
 func (m *Memory) place(l *memoryLog) {
 	m.unplace(l)
 	if len(l.readers) == 0 && l.state != Claimed && m.byID[l.entry.ID] == l {
@@ -137,15 +137,15 @@ func (m *Memory) place(l *memoryLog) {
 	}
 }
 
-// unplace takes the log out of those without readers.
+// unplace removes the log from unread.
 func (m *Memory) unplace(l *memoryLog) {
 	if i := slices.Index(m.unread, l); i >= 0 {
 		m.unread = slices.Delete(m.unread, i, i+1)
 	}
 }
 
-// makeRoom makes room for n bytes more of l at the cost of other logs. It returns how many
-// bytes it still has too many.
+// makeRoom makes room for n more bytes of l at the cost of other logs. It returns how many bytes
+// are still missing.
 func (m *Memory) makeRoom(l *memoryLog, n int64) (over int64) {
 	for {
 		if over = m.used + n - l.entry.MaxMemory; over <= 0 || !m.evict(l) {
@@ -154,8 +154,8 @@ func (m *Memory) makeRoom(l *memoryLog, n int64) (over int64) {
 	}
 }
 
-// evict deletes a log that has ended or cancels one without readers, other than l. It
-// returns false if there is none.
+// evict deletes a log without readers that has ended or, if there is none, cancels the run of one
+// other than l and deletes all but its end. It returns false if there is no such log either.
 func (m *Memory) evict(l *memoryLog) bool {
 	if i := slices.IndexFunc(m.unread, func(o *memoryLog) bool { return o.state > Begun }); i >= 0 {
 		victim := m.unread[i]
@@ -163,7 +163,7 @@ func (m *Memory) evict(l *memoryLog) bool {
 		victim.segments.clear()
 		return true
 	}
-	// What has the events of a run first: that goes on, whether they are kept or not.
+	// First the events of a run of Hermes, which goes on whether they are kept or not.
 	i := slices.IndexFunc(m.unread, func(o *memoryLog) bool { return o != l && o.entry.Plain })
 	if i < 0 && !(l.entry.Plain && len(l.readers) == 0) {
 		i = slices.IndexFunc(m.unread, func(o *memoryLog) bool { return o != l })
@@ -178,13 +178,13 @@ func (m *Memory) evict(l *memoryLog) bool {
 	return true
 }
 
-// Sizes in bytes of what a header takes beside its names and values.
+// Sizes in bytes of a field and a value of a header in memory, without their text.
 const (
 	fieldOverhead = 160
 	valueOverhead = 32
 )
 
-// sizeOf returns what a header takes in memory, in bytes.
+// sizeOf returns the size of header in memory, in bytes.
 func sizeOf(header http.Header) (n int) {
 	for name, values := range header {
 		n += fieldOverhead + len(name)

@@ -7,18 +7,18 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
-// A numberer gives the events of a stream their ids. It holds nothing back: the line
-// `id: <id>/<n>` comes before the blank line that ends an event. A client takes the last
-// id of an event, so that this is the one even if upstream sends its own; and a client
-// that is cut off before it does not take the event for complete.
+// A numberer gives the events of a stream their ids. It holds nothing back: the line `id: <id>/<n>`
+// comes before the blank line that ends an event. A client uses the last id of an event, which is
+// this one even if upstream sends another. A client that is cut off before this line does not take
+// the event for complete.
 //
-// No other blank line leaves: many clients take one for an event without data as soon as
-// they know an id (openai-python #2722, httpx-sse #35). A block without data becomes part
-// of the next event, which must not have its type and its id: these are taken back. All else
-// passes byte for byte, and what comes of a stream does not depend on how it was cut.
+// No other blank line leaves: many clients that know an id take it for an event without data
+// (openai-python #2722, httpx-sse #35). So a block without data becomes part of the next event, and
+// added lines take back its type and its id, which are not those of that event. All other bytes
+// pass unchanged. The output does not depend on how the stream was cut.
 //
-// If it is plain, as Hermes numbers the events of a run, the id is a number, from 0 on. An event
-// whose own id is a number above all before it keeps that.
+// A plain numberer writes only a number as the id, from 0 on, as Hermes numbers the events of a
+// run. An event whose own id is a number above all before it keeps that id.
 type numberer struct {
 	plain bool
 	apart bool   // blank lines follow the lines between events, for a reader that needs them
@@ -28,23 +28,23 @@ type numberer struct {
 	lines sse.Scanner
 	sent  int    // how many bytes of the line under way have left
 	long  bool   // units of the line under way have left
-	end   string // of the last line that was not blank
+	end   string // how the last line ended that was not blank
 	blank bool   // the last line was blank
 	begun bool   // the place for a byte order mark is past
 
-	// What the block under way has.
+	// Whether the block under way has data, a type and an id.
 	data, typed, hasID bool
 
-	// What a plain one has beside that.
+	// The state of a plain numberer.
 	next uint64 // the least number that the next event may have
-	own  uint64 // the number that the event under way has of its own, plus one; 0 for none
-	kept bool   // an event has kept its own
+	own  uint64 // the event's own number from upstream, plus one; 0 for none
+	kept bool   // an event has kept its own number
 }
 
-// lineHead is how much of a line decides what it is, in bytes: a number of a plain one is in it.
+// lineHead is how many bytes of a line are parsed: enough for a plain id.
 const lineHead = len("id: ") + numberDigits + 1
 
-// numberDigits is how many digits a number of upstream's has at most. Longer ones are not counted on.
+// numberDigits is the most digits of a number from upstream. Longer ones are ignored.
 const numberDigits = 18
 
 // newNumberer returns a numberer for the stream with the id, whose last event has the number
@@ -63,7 +63,7 @@ func numbererOf(e Entry) *numberer {
 // between reports whether an event may begin.
 func (c *numberer) between() bool { return !c.data && !c.typed && c.sent == 0 && !c.long }
 
-// atOnce is how many bytes are scanned at once: the scanner keeps a buffer for as many.
+// atOnce is how many bytes are scanned at once: it bounds the buffer that the scanner keeps.
 const atOnce = 4 << 10
 
 // add appends p with ids to out, and the indexes in out after the events to ends.
@@ -78,7 +78,7 @@ func (c *numberer) addFed(out []byte, ends []int, p []byte) ([]byte, []int) {
 	c.lines.Feed(p)
 	for u, b, ok := c.lines.Next(); ok; u, b, ok = c.lines.Next() {
 		switch {
-		case u == sse.UnitMark: // clients that do not know it must not miss the first field
+		case u == sse.UnitMark: // clients that do not know a byte order mark must not miss the first field
 			out = append(c.pass(out, b), ":\n"...)
 		case u == sse.UnitLF && !c.blank:
 			out = append(out, '\n')
@@ -98,10 +98,10 @@ func (c *numberer) addFed(out []byte, ends []int, p []byte) ([]byte, []int) {
 	return out, ends
 }
 
-// pass appends what has not left of b, the line under way or a part of it.
+// pass appends the bytes of b that have not left yet. b is the line under way or a part of it.
 func (c *numberer) pass(out, b []byte) []byte {
 	if c.between() && c.begun && b[0] == "\uFEFF"[0] {
-		// A byte order mark is none here, but would be one where a client begins to read.
+		// These bytes are no byte order mark here, but would be one where a client begins to read.
 		out = append(out, ":\n"...)
 	}
 	return append(out, b[c.sent:]...)
@@ -130,8 +130,8 @@ func (c *numberer) endLine(out, b []byte) []byte {
 	return out
 }
 
-// endBlock ends the block under way at the blank line b, without the LF of a CRLF. Lines of
-// its own end as the one before.
+// endBlock ends the block under way at the blank line b, without the LF of a CRLF. Lines that it
+// adds end like the line before.
 func (c *numberer) endBlock(out []byte, ends []int, b []byte) ([]byte, []int) {
 	switch {
 	case c.data:
@@ -149,14 +149,14 @@ func (c *numberer) endBlock(out []byte, ends []int, b []byte) ([]byte, []int) {
 	case c.typed:
 		out = append(append(out, "event:"...), c.end...)
 	}
-	if c.hasID && !c.data && (!c.plain || c.next > 0) { // or a client that keeps ids as they come would come back with it
+	if c.hasID && !c.data && (!c.plain || c.next > 0) { // or a client that keeps ids at once would come back with that one
 		out = c.appendID(out)
 	}
 	c.data, c.typed, c.hasID, c.blank, c.own = false, false, false, true, 0
 	return out, ends
 }
 
-// keepsOwn reports whether the event that ends keeps the id that it has of its own.
+// keepsOwn reports whether the event that ends keeps its own id, and records it.
 func (c *numberer) keepsOwn() bool {
 	if !c.plain || c.own <= c.next {
 		return false
@@ -165,7 +165,7 @@ func (c *numberer) keepsOwn() bool {
 	return true
 }
 
-// plainID returns the number that an id is, plus one, or 0 if it is none.
+// plainID returns the number in id plus one, or 0 if id is no number.
 func plainID(id []byte) uint64 {
 	if len(id) > numberDigits {
 		return 0

@@ -25,30 +25,28 @@ const (
 	LastEventHeader = "Last-Event-Id"
 )
 
-// Options say which answers may be resumed, and for how long. They begin as DefaultOptions
-// returns them: none of the functions, Store, Secret and Runs may be nil.
+// Options say which answers may be resumed, and for how long. Start from DefaultOptions: Key is the
+// only function that may be nil; Store, Secret and Runs may not.
 type Options struct {
 	// Detach is how long upstream's request goes on without a client. A request may ask
 	// for less (DetachHeader).
 	Detach time.Duration
 	// Keep is how long a log is kept after its end.
 	Keep time.Duration
-	// Always has every POST of JSON treated as one that asks, for Detach and without a
-	// key.
+	// Always makes every POST of JSON ask for a log, for Detach and without a key.
 	Always bool
-	// AlwaysFor does the same for the POSTs of some APIs, each with a time of its own in place
-	// of Detach, which it cannot exceed. Those with 0 are excepted from Always. The default is
-	// none.
+	// AlwaysFor makes the POSTs of some APIs ask, each for a time of its own in place of Detach,
+	// which it cannot exceed. An API with the time 0 is excepted from Always. The default is none.
 	AlwaysFor map[API]time.Duration
-	// Key returns what the key of a POST of JSON is made of that has none of its own, nil for
-	// no key. A nil function gives none a key, which is the default. When a client has been
+	// Key returns the values that make up the key of r, a POST of JSON without a key of its own,
+	// nil for no key. If Key is nil, the default, such a POST has no key. When a client has been
 	// sent the whole answer, its log is deleted, and the key is free.
 	Key func(r *http.Request) []string
-	// KeyBody makes the body a part of such a key, so that another body is another request, and
-	// no mistake.
+	// KeyBody makes the body a part of such a key, so that another body makes another request, not
+	// an error.
 	KeyBody bool
-	// MaxRequest returns the size in bytes above which a request passes untouched, and its
-	// answer is not kept. It is asked with each request that is read.
+	// MaxRequest returns the size in bytes above which a request passes untouched, and its answer
+	// is not kept. It is called for each request that is read.
 	MaxRequest func() int64
 	// MaxStream is the size in bytes above which the oldest events of a log are deleted. It
 	// does not count the largest event, if that is larger than half of it.
@@ -65,21 +63,20 @@ type Options struct {
 	Secret []byte
 	// Runs is the set that runs belong to. The default is one of its own.
 	Runs *Runs
-	// Answered is told that the answer to r, from a log, is over for its client, also if that
-	// has left. It is called in the goroutine of r.
+	// Answered is called when the answer to r, from a log, is over for its client, also because the
+	// client has left. It is called in the goroutine of r.
 	Answered func(r *http.Request, how How)
-	// Ended is told that a run is over, whose request was r. It is used by nothing else any
-	// more. The default logs panics, and nothing else.
+	// Ended is called when the run for the request r is over. Nothing else uses r any more. The
+	// default only logs panics.
 	Ended func(r *http.Request, e Ended)
-	// Asked returns the server that a request has come to, and the path that its client
-	// asked for, which handlers in front may have rewritten. Logs of others are not this
-	// request's. By default the one is always the same, and the other r's own.
+	// Asked returns the server that r has come to, and the path that its client asked for, which
+	// handlers in front may have rewritten. Requests with another server or path get other logs. By
+	// default the server is always the same, and the path is that of r.
 	Asked func(r *http.Request) (server, path string)
-	// Detached returns r, the request of a run, with w for its answer, in a form that
-	// shares nothing with the request of its first client. By default that is r, which is a
-	// clone. The function returned is called in the goroutine of the
-	// first client, if that is still there, when the next handler has returned. It may copy
-	// to the client's request what handlers have set in the run's.
+	// Detached returns a form of r, the request of a run, that shares nothing with the request of
+	// its first client. The answer goes to w. By default own is r, which is a clone. When the next
+	// handler has returned, returned is called in the goroutine of the first client, if that is
+	// still there. It may copy to the client's request what handlers have set in own.
 	Detached func(r *http.Request, w http.ResponseWriter) (own *http.Request, returned func())
 }
 
@@ -87,11 +84,11 @@ type Options struct {
 const (
 	DefaultDetach    = 10 * time.Minute
 	DefaultKeep      = 5 * time.Minute
-	DefaultMaxStream = 16 << 20 // in bytes; an event with a picture of Hermes' has 7 MB
+	DefaultMaxStream = 16 << 20 // in bytes; an event of Hermes with a picture has 7 MB
 	DefaultMaxMemory = 64 << 20 // in bytes
 
-	// DefaultMaxDetached leaves room for clients that are there: Hermes admits ten runs, and
-	// works at the same time on as many as its machine has cores, and four.
+	// DefaultMaxDetached leaves room for clients that are there: Hermes admits ten runs, and works
+	// at the same time on as many as its machine has cores, plus four.
 	DefaultMaxDetached = 4
 )
 
@@ -125,21 +122,21 @@ const (
 // String returns the word for h in logs and metrics.
 func (h How) String() string { return [...]string{"begun", "replayed", "continued"}[h] }
 
-// Ended is what became of a run.
+// Ended describes a run that is over.
 type Ended struct {
 	// Stream says that its answer was an event stream.
 	Stream bool
 	// Reason says why it was cancelled, ReasonNone if it was not.
 	Reason Reason
-	// Events is how many there were.
+	// Events is the number of its events.
 	Events uint64
-	// Detach is how long it might have gone on without a client, Detached how long it last did, 0
-	// if it has one.
+	// Detach is how long it might have gone on without a client. Detached is how long it did at the
+	// end, 0 if it has a client.
 	Detach, Detached time.Duration
 	// Err is what the next handler returned.
 	Err error
-	// Panicked is what it panicked with, and the stack, if there was no client whose
-	// request could go on with that. It is nil for http.ErrAbortHandler.
+	// Panicked is what it panicked with, and the stack, if there was no client in whose goroutine
+	// the panic could go on. It is nil for http.ErrAbortHandler.
 	Panicked error
 }
 

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// The place of an id is what it begins with, after its prefix. Entries with the same Key have the
+// The place of an id is its first characters after idPrefix. Entries with the same Key have the
 // same place, so that a store that is spread over servers keeps them, and their key, at one server.
 
 // placeSize is how many characters the place has: 18 bits, for the 16384 slots of a Redis Cluster.
@@ -25,7 +25,7 @@ func (e *Entry) KeyPlace() string {
 	return base64.RawURLEncoding.EncodeToString(e.Key[:placeSize])[:placeSize]
 }
 
-// placed returns the id with the place of the key, if there is one. 110 random bits stay.
+// placed returns id with the place of key or, if key is zero, id itself. 110 random bits stay.
 func placed(id string, key Digest) string {
 	if key == (Digest{}) {
 		return id

@@ -19,14 +19,14 @@ const (
 	kindBody                 // no event stream, which is in the log for an SDK
 )
 
-// leave records that the first client no longer reads. It returns false if the client has to
-// wait for next, because that writes to it or has returned.
+// leave records that the first client no longer reads. It returns false if the client has to wait
+// for next: next writes to the client, has returned, or was cancelled before it answered.
 func (x *run) leave() bool {
 	x.informing.Lock() // or the client's writer would still be in use
 	defer x.informing.Unlock()
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.client == nil { // a split has left it to what came before
+	if x.client == nil { // a split has left the client to the log so far
 		return true
 	}
 	if x.over || x.kind == kindPasses || x.kind == kindUnknown && x.reason != ReasonNone {
@@ -37,8 +37,8 @@ func (x *run) leave() bool {
 	return true
 }
 
-// inform sends an informational answer to the first client, if that is there. It drops those beyond
-// what the buffers of a connection hold, so that a client that does not read holds up no others.
+// inform sends an informational answer to the first client, if that is there. It drops answers that
+// exceed the buffers of a connection, so that a client that does not read holds up no others.
 func (x *run) inform(status int, header http.Header) {
 	x.informing.Lock()
 	defer x.informing.Unlock()
@@ -68,7 +68,7 @@ func (x *run) count() {
 	}
 }
 
-// goAlone begins the time without a client, for which there is room. x.mu is held.
+// goAlone begins the time without a client, which Runs has counted already. x.mu is held.
 func (x *run) goAlone() {
 	x.detached, x.since = true, time.Now()
 	d := x.aloneFor()
@@ -94,7 +94,7 @@ func (x *run) expire() {
 	}
 }
 
-// cancel cancels upstream's request, unless that was done before or next has returned.
+// cancel cancels upstream's request, unless it was cancelled before or next has returned.
 func (x *run) cancel(why Reason) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -118,8 +118,8 @@ func (x *run) cancelLocked(why Reason) {
 	}
 }
 
-// cancelled is why upstream's request is cancelled. It is no fault of upstream's, and
-// context.Canceled keeps it from being counted as one (Caddy: reverseproxy.go:736).
+// cancelled is the cause with which a run cancels its context. It is no failure of upstream:
+// because of context.Canceled Caddy does not count it as one (Caddy: reverseproxy.go:736).
 type cancelled struct{ why Reason }
 
 func (c *cancelled) Error() string { return "the stream was cancelled: " + c.why.String() }
@@ -129,8 +129,8 @@ func (c *cancelled) Unwrap() error { return context.Canceled }
 // runKey is the key of the run in the context of its request.
 type runKey struct{}
 
-// Readers returns how many clients read the answer to a request with the context, in the
-// handlers that the run calls. It returns false if the answer may not be resumed.
+// Readers returns how many clients read the answer to the request with the context ctx. It is for
+// handlers that Serve calls. ok is false if the answer may not be resumed.
 func Readers(ctx context.Context) (n int, ok bool) {
 	x, ok := ctx.Value(runKey{}).(*run)
 	if ok {

@@ -20,11 +20,11 @@ type problem struct {
 
 func (p *problem) Error() string { return p.Title }
 
-// send answers with the problem. A client that sends the same again gets the same or, with a key
-// when the storage does not answer, runs the agent again (contract section 3, "Again"). Only after
-// errUnsure it does not.
+// send answers with the problem. Only errUnsure lets SDKs send the request again: after another
+// problem they would get the same one or, with a key when the storage does not answer, run the
+// agent again (contract section 3, "Again").
 func (p *problem) send(w http.ResponseWriter) {
-	body, _ := json.Marshal(p) // strings and numbers
+	body, _ := json.Marshal(p) // never fails: strings and numbers
 	body = append(body, '\n')
 	h := w.Header()
 	h.Set("Content-Type", "application/problem+json")
@@ -41,11 +41,12 @@ func (p *problem) send(w http.ResponseWriter) {
 	_, _ = w.Write(body) // an error cannot be sent either
 }
 
-// What clients are told.
+// The problems that clients get.
 var (
 	errUnknown = &problem{"Unknown stream", http.StatusNotFound,
 		"There is no stream with this id, or there is none any more. Send the request again without Last-Event-ID and with a new Idempotency-Key; the agent will run again.", 0}
-	// errNoBeginning is of an answer that is no event stream. For a POST, upstream is asked again.
+	// errNoBeginning is for an answer that is no event stream. For a POST without Last-Event-ID,
+	// upstream is asked again instead.
 	errNoBeginning = &problem{"The answer is gone", http.StatusGone,
 		"The answer has grown too large to be kept. Send the request again.", 0}
 	errUnavailable = &problem{"Streams cannot be reached", http.StatusServiceUnavailable,
@@ -72,7 +73,7 @@ var (
 		"The value must be a duration such as 10m or 30s, not negative. 0s turns it off.", 0}
 )
 
-// problemOf returns the problem that a store's error is to a client.
+// problemOf returns the problem that a client gets for err, an error of a store.
 func problemOf(err error) *problem {
 	gone, isGone := errors.AsType[*GoneError](err)
 	switch {

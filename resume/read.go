@@ -16,12 +16,12 @@ import (
 // reverseproxy.go:1774).
 const statusGone = 499
 
-// attend calls next and answers the first client, which reads the log as others do.
+// attend starts a call of next and answers the first client, which reads the log like any other.
 func (x *run) attend(w http.ResponseWriter, r *http.Request, body []byte, next Next) error {
 	e := x.entry // a split changes it
 	var reader Reader
 	defer func() {
-		if reader == nil { // Read panics: only a run ends the log, and gives its place back
+		if reader == nil { // Read panicked: only the end of a run ends the log, and gives its place back
 			x.start(r, nil, func(http.ResponseWriter, *http.Request) error { return errUnavailable })
 			<-x.done
 			x.returned()
@@ -46,7 +46,7 @@ func (x *run) attend(w http.ResponseWriter, r *http.Request, body []byte, next N
 		if !streams {
 			w.WriteHeader(statusGone)
 		}
-		if streams && err == nil && e.Frees { // it has all of what came before a split
+		if streams && err == nil && e.Frees { // the client has all of the log before a split
 			free(x.o, r, e.ID)
 		}
 		return cutOff(err)
@@ -62,7 +62,7 @@ func (x *run) attend(w http.ResponseWriter, r *http.Request, body []byte, next N
 		}
 	}
 	switch {
-	case streams && x.ended.Reason != ReasonNone: // what next did is of no interest
+	case streams && x.ended.Reason != ReasonNone: // what next returned does not matter
 	case x.panicked != nil:
 		panic(x.panicked)
 	case x.ended.Err != nil:
@@ -71,21 +71,21 @@ func (x *run) attend(w http.ResponseWriter, r *http.Request, body []byte, next N
 	return cutOff(err)
 }
 
-// A repeat is how a client reads a log whose own request it has not sent.
+// A repeat says how a client reads a log that another request has begun.
 type repeat struct {
 	reader    Reader
-	continues bool   // the client has the events before
+	continues bool   // the client has the events before those it asks for
 	emptyEnd  bool   // an answer that would have no events has an empty body, not 204
-	hasKey    bool   // it has sent the log's key
-	frees     string // the id of the log if its key is free when the client has been sent all
+	hasKey    bool   // the client has sent the log's key
+	frees     string // the id of the log, if its key is free after the client was sent all of it
 }
 
-// repeatAfter returns the repeat for r of the events after the number n of the log of e.
+// repeatAfter returns a repeat that answers r with the events after the number n of the log of e.
 func repeatAfter(o *Options, r *http.Request, e Entry, n uint64) repeat {
 	return repeatOf(e, o.Store.Read(r.Context(), e.ID, n), n > 0)
 }
 
-// repeatOf returns the repeat by the reader of the log of e.
+// repeatOf returns a repeat that reads the log of e with reader.
 func repeatOf(e Entry, reader Reader, continues bool) repeat {
 	a := repeat{reader: reader, continues: continues}
 	if e.Frees {
@@ -94,8 +94,8 @@ func repeatOf(e Entry, reader Reader, continues bool) repeat {
 	return a
 }
 
-// follow answers r with what the reader of a repeat returns, which it closes. If it returns a
-// problem, it has not answered.
+// follow answers r with the parts that the reader of a returns, and closes the reader. If it
+// returns a problem, it has not answered.
 func follow(o *Options, w http.ResponseWriter, r *http.Request, a repeat) error {
 	defer a.reader.Close()
 	first, err := a.reader.Next()
@@ -112,7 +112,7 @@ func follow(o *Options, w http.ResponseWriter, r *http.Request, a repeat) error 
 		return nil
 	}
 	if r.Method != http.MethodPost && a.continues && !a.emptyEnd && atEnd {
-		// So that an EventSource, which takes every end for a failure, stops.
+		// This stops an EventSource, which takes every other end for a failure.
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
@@ -129,7 +129,7 @@ func follow(o *Options, w http.ResponseWriter, r *http.Request, a repeat) error 
 	if a.continues {
 		how = HowContinued
 	}
-	// Without a media type, net/http looks for it in what comes with the header.
+	// Without a media type, net/http detects it from the data that is written with the header.
 	flushes := func(wrote bool) bool { return wrote || first.Status == 0 }
 	err = send(o, w, r, a.reader, first.Status, header, flushes, how)
 	if err == nil && a.frees != "" {
@@ -138,9 +138,9 @@ func follow(o *Options, w http.ResponseWriter, r *http.Request, a repeat) error 
 	return cutOff(err)
 }
 
-// send answers r with the status, 0 for 200, the header and what the reader returns, each piece
-// as it comes, until the end. The error is a *GoneError, ErrBroken, or that of a client that has
-// left. The function flushes says whether to flush: the header, or what it says was written.
+// send answers r with status, 0 for 200, header and the parts that reader returns, each as it
+// comes, until the end. The error is a *GoneError, ErrBroken, or due to a client that has left.
+// flushes reports whether to flush after the header (wrote is false) and after each part.
 func send(
 	o *Options, w http.ResponseWriter, r *http.Request, reader Reader,
 	status int, header http.Header, flushes func(wrote bool) bool, how How,
@@ -157,7 +157,7 @@ func send(
 	return err
 }
 
-// copyLog writes what the reader returns, and flushes as send does.
+// copyLog writes the parts that reader returns, and flushes as send does.
 func copyLog(w http.ResponseWriter, reader Reader, flushes func(wrote bool) bool) error {
 	control := http.NewResponseController(w)
 	for wrote := false; ; wrote = true {
@@ -179,8 +179,8 @@ func copyLog(w http.ResponseWriter, reader Reader, flushes func(wrote bool) bool
 	}
 }
 
-// cutOff aborts the connection of a client that is there and has not got all, so that it
-// notices.
+// cutOff aborts the connection if err says that the client is there but has not got all events, so
+// that the client notices.
 func cutOff(err error) error {
 	if _, gone := errors.AsType[*GoneError](err); gone || errors.Is(err, ErrBroken) {
 		panic(http.ErrAbortHandler)
@@ -188,7 +188,7 @@ func cutOff(err error) error {
 	return nil
 }
 
-// setHeader sets in h what changes has returned.
+// setHeader applies set, a result of changes, to h: a nil value deletes the field.
 func setHeader(h, set http.Header) {
 	for name, values := range set {
 		if values == nil {

@@ -21,21 +21,21 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
-// idPrefix is what the id of a stream begins with, so that no other id in a path looks
-// like one. 22 characters follow: 128 random bits, or 110 after the place of a key.
+// idPrefix begins the id of every stream, so that no other id in a path looks like one. 22
+// characters follow: 128 random bits, or 110 after the place of a key.
 const idPrefix = "stream_"
 
-// NewID returns an id for a log. No other log has it.
+// NewID returns a new id for a log. No other log has it.
 func NewID() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails
 	return idOf(b)
 }
 
-// derivedID returns the id that is derived from a keyed hash.
+// derivedID returns the id that is derived from d, a keyed hash.
 func derivedID(d Digest) string { return idOf([16]byte(d[:16])) }
 
-// idOf returns the id with the bits.
+// idOf returns the id with the bits b.
 func idOf(b [16]byte) string {
 	return idPrefix + base64.RawURLEncoding.EncodeToString(b[:])
 }
@@ -43,14 +43,14 @@ func idOf(b [16]byte) string {
 // idForm is the form of an id.
 var idForm = regexp.MustCompile(`^` + idPrefix + `[A-Za-z0-9_-]{22}$`)
 
-// position is a place in a stream: after the event n. Without an id it is none.
+// position is a place in a stream: after event n. If id is empty, there is no position.
 type position struct {
 	id string
 	n  uint64
 }
 
-// lastEvent returns the position that a request names, if that is one of ours. bad says
-// that it names a stream of ours, but no event.
+// lastEvent returns the position that the Last-Event-ID in h names, if it has the id of a stream of
+// this package. bad says that it names no event of that stream, or that there are several values.
 func lastEvent(h http.Header) (at position, bad bool) {
 	values := h[LastEventHeader]
 	for _, v := range values {
@@ -64,7 +64,7 @@ func lastEvent(h http.Header) (at position, bad bool) {
 	return at, bad
 }
 
-// named returns the path of the answer and the id that a path names, if it names one.
+// named splits path into the path of an answer and the id of a stream, if it ends with an id.
 func named(path string) (resource, id string, ok bool) {
 	resource, id = path[:max(strings.LastIndexByte(path, '/'), 0)], path[strings.LastIndexByte(path, '/')+1:]
 	return resource, id, len(id) < len(path) && idForm.MatchString(id)
@@ -75,7 +75,7 @@ type asked struct {
 	key    string        // its own, "" for none
 	values []string      // those of Options.Key, nil for none
 	detach time.Duration // how long its run may go on without a client
-	// detachRest is that after a split, if it is longer: what an SDK's repeat needs is no measure.
+	// detachRest is detach after a split, if longer: the short time of an SDK is for repeats.
 	detachRest time.Duration
 	keep       time.Duration // how long its answer is kept
 	sdk        bool          // an SDK has sent it
@@ -84,8 +84,7 @@ type asked struct {
 	background bool
 }
 
-// asks returns what a POST asks for, and whether it asks for anything, or what is wrong
-// with it.
+// asks returns what a POST asks for, and whether it asks for a log, or the problem with its header.
 func asks(o *Options, r *http.Request) (a asked, ok bool, wrong error) {
 	a.detach, a.keep = o.Detach, o.Keep
 	if a.sdk, a.again = ofSDK(r.Header); a.sdk {
@@ -122,7 +121,8 @@ func asks(o *Options, r *http.Request) (a asked, ok bool, wrong error) {
 // credentials are the header fields that say who a client is.
 var credentials = []string{"Authorization", "Cookie", "X-Api-Key", "Api-Key"}
 
-// owner returns the keyed hash of who may have the answer to r, of the resource.
+// owner returns the keyed hash of resource, of the server and the path that r asks for, and of its
+// credentials: clients with the same hash may have the answer.
 func owner(o *Options, r *http.Request, resource string) Digest {
 	server, path := o.Asked(r)
 	if of, _, ok := named(path); ok {
@@ -131,12 +131,12 @@ func owner(o *Options, r *http.Request, resource string) Digest {
 	return ownerAt(o, r, resource, server, path)
 }
 
-// ownerAt is owner for the server and the path of the resource that the client asked for.
+// ownerAt is owner with the server and the path of the resource that the client asked for.
 func ownerAt(o *Options, r *http.Request, resource, server, path string) Digest {
 	return hash(o.Secret, append([][]string{{r.Host, resource}, {server, path}}, Credentials(r)...))
 }
 
-// Credentials returns what says who the client of r is: the values of header fields, and the
+// Credentials returns the credentials of the client of r: the values of header fields, and its
 // certificate if it has one.
 func Credentials(r *http.Request) (fields [][]string) {
 	for _, name := range credentials {
@@ -148,23 +148,23 @@ func Credentials(r *http.Request) (fields [][]string) {
 	return fields
 }
 
-// keyOf returns the keyed hash of an idempotency key of the owner's.
+// keyOf returns the keyed hash of owner, query and key, an idempotency key.
 func keyOf(secret []byte, owner Digest, query, key string) Digest {
 	return hash(secret, [][]string{{string(owner[:]), query, key}})
 }
 
-// hash returns the keyed hash of fields. Quoted, no two lists of fields are the same bytes.
+// hash returns the keyed hash of fields, quoted so that no two lists of fields are the same bytes.
 func hash(secret []byte, fields [][]string) Digest {
 	m := hmac.New(sha256.New, secret)
 	_, _ = fmt.Fprintf(m, "%q", fields) // never fails
 	return Digest(m.Sum(nil))
 }
 
-// readBody reads the body of r, which net/http closes when the client's handler
-// returns. It returns false if it is larger than limit, or cannot be read: then r has
-// a body that gives the same, or fails with the same.
+// readBody reads the body of r, which net/http closes when the client's handler returns. It returns
+// false if the body is larger than limit, or cannot be read: then the body of r still gives the
+// same bytes and the same error.
 func readBody(r *http.Request, limit int64) ([]byte, bool) {
-	r.GetBody = nil // or net/http would repeat what it has written (contract section 7)
+	r.GetBody = nil // or net/http would send a request again that it has written (contract section 7)
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil, true
 	}
@@ -186,21 +186,21 @@ func readBody(r *http.Request, limit int64) ([]byte, bool) {
 	return nil, false
 }
 
-// failingReader fails.
+// failingReader always fails with err.
 type failingReader struct{ err error }
 
 func (f failingReader) Read([]byte) (int, error) { return 0, f.err }
 
-// giveBody gives r its body b again, which has been read. With http.NoBody for one that is empty
-// but has no length, net/http would repeat what it has written (contract section 7).
+// giveBody gives r its body b again, which readBody has read. If an empty body of unknown length
+// became http.NoBody, net/http would send a request again that it has written (contract section 7).
 func giveBody(r *http.Request, b []byte) {
 	if r.Body != nil && r.Body != http.NoBody {
 		r.Body = reqbody.Again(b)
 	}
 }
 
-// asksForStream reports whether a request says that it wants an event stream. Only then
-// does its run go on if the client leaves before there is an answer.
+// asksForStream reports whether a request says that it wants an event stream. If the client leaves
+// before there is an answer, the run goes on only for such a request or an SDK.
 func asksForStream(r *http.Request, body []byte) bool {
 	if strings.Contains(r.Header.Get("Accept"), "text/event-stream") || rewrite.SessionOfPath(r.URL.Path) != "" {
 		return true
@@ -208,9 +208,9 @@ func asksForStream(r *http.Request, body []byte) bool {
 	return rewrite.AskedOf(body) == rewrite.AskedStream
 }
 
-// ReadStreamRequest reads the body of r, a POST, and reports whether it says that it wants an event
-// stream. If not, or if the body is larger than limit, r has a body that gives the same. A limit of
-// zero means proxy.DefaultMaxRequest.
+// ReadStreamRequest reads the body of r, a POST, and reports whether r says that it wants an event
+// stream. If not, or if the body is larger than limit, the body of r still gives the same bytes. A
+// limit of zero means proxy.DefaultMaxRequest.
 func ReadStreamRequest(r *http.Request, limit int64) ([]byte, bool) {
 	if media := head.MediaType(r.Header); media != "" && !isJSON(media) {
 		return nil, false

@@ -16,16 +16,16 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
-// The stream of a response of /v1/responses has a second name, the id of the response, which
-// every SDK of OpenAI knows how to ask for. The name is a log of its own without an answer. It is
-// claimed before the event with the id is in the stream's log, so that a client that knows the id
-// finds it, and ends with the run. A response that a client has cancelled has another such log, as
-// its stream is deleted.
+// The stream of a response of /v1/responses has a second name, the id of the response, by which
+// every SDK of OpenAI can ask for it. The name is a log of its own without an answer. It is claimed
+// before the event with the id is in the log of the stream, so that a client that knows the id
+// finds it. It ends with the run. A response that a client has cancelled has another such log,
+// because its stream is deleted.
 
-// Bounds of what is read of a response's stream.
+// Bounds of what is read from a response's stream.
 const (
-	// maxCreated is how much of the beginning of a stream the id of its response is looked for
-	// in, in bytes. Hermes' first event has 200.
+	// maxCreated is how many bytes at the beginning of a stream are searched for the id of its
+	// response. Hermes' first event has 200.
 	maxCreated = 16 << 10
 	// maxSought is the size in bytes above which an event is not searched for its number.
 	maxSought = 1 << 20
@@ -33,7 +33,7 @@ const (
 	namePatience = time.Second
 )
 
-// responseEvent is what counts of an event of a response.
+// responseEvent has the members that are read of an event of a response.
 type responseEvent struct {
 	Type     string          `json:"type"`
 	Number   *int64          `json:"sequence_number"`
@@ -49,8 +49,8 @@ func readEvent(data []byte) responseEvent {
 	return e
 }
 
-// responseName finds the id of the response in what a run writes, and has the log that makes it
-// another name of the run's. It is used by the goroutine of next alone. A nil one does nothing.
+// responseName finds the id of the response in the stream of a run, and has the log that makes it
+// another name of the log of the run. Only the goroutine of next uses it. If nil, it does nothing.
 type responseName struct {
 	frames sse.Scanner
 	left   int    // how many bytes it still looks at
@@ -87,21 +87,21 @@ func (n *responseName) look(x *run, p []byte) {
 	}
 }
 
-// end ends the name.
+// end ends the log of the name.
 func (n *responseName) end() {
 	if n != nil && n.log != nil {
 		endName(n.log)
 	}
 }
 
-// endName ends a log without an answer.
+// endName ends w, a log without an answer.
 func endName(w Writer) {
-	_ = w.Append(context.Background(), Part{Header: make(http.Header)}) // only what has begun is kept
+	_ = w.Append(context.Background(), Part{Header: make(http.Header)}) // only a log that has begun is kept
 	w.End(Whole)
 }
 
-// cancelledOf returns the id of a response that has begun, "" if it has none, and that response
-// as a client gets it that cancels it.
+// cancelledOf returns the id of response, "" if it has none, and response with the status that the
+// answer to a cancel request has.
 func cancelledOf(response json.RawMessage) (id, cancelled string) {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(response, &members) != nil || json.Unmarshal(members["id"], &id) != nil {
@@ -112,8 +112,8 @@ func cancelledOf(response json.RawMessage) (id, cancelled string) {
 	return id, string(text)
 }
 
-// claimName makes the id of a response another name of the log of x. It returns nil if there is
-// no log to be had for that, or another stream has the name.
+// claimName makes the id of a response another name of the log of x. It returns nil if the store
+// gives no log for the name, or another stream has it. cancelled is the answer to a cancel request.
 func claimName(x *run, id, cancelled string) Writer {
 	ctx, stop := context.WithTimeout(x.ctx, namePatience)
 	defer stop()
@@ -125,7 +125,7 @@ func claimName(x *run, id, cancelled string) Writer {
 	return claimEmpty(ctx, x.o.Store, e)
 }
 
-// claimEmpty makes a log for e, which has no run, and returns its writer, nil if there is none to be had.
+// claimEmpty makes a log for e, which has no run, and returns its writer, nil if there is no log.
 func claimEmpty(ctx context.Context, s Store, e Entry) Writer {
 	_, w, _ := s.Claim(ctx, e, Run{func(int) {}, func(Reason) {}})
 	return w
@@ -137,21 +137,21 @@ const (
 	nameCancelled = "cancelled response"
 )
 
-// nameOf returns the id and the key of the log that makes a response's id another name of a
-// stream of the owner's. No client can know them.
+// nameOf returns the id and the key of the log that makes a response's id another name of a stream
+// of owner. No client can know them.
 func nameOf(secret []byte, owner Digest, kind, id string) (string, Digest) {
 	d := hash(secret, [][]string{{string(owner[:])}, {kind, id}})
 	return derivedID(d), d
 }
 
-// mayAskInBody reports whether r, a POST whose header asks for nothing, may ask in its body, by
-// rewrite.AsksForBackground.
+// mayAskInBody reports whether r, a POST whose header asks for no log, may ask for one in its body
+// (rewrite.AsksForBackground).
 func mayAskInBody(o *Options, r *http.Request) bool {
 	return rewrite.IsResponsesPath(r.URL.Path) && o.Detach > 0 && len(r.Header[DetachHeader]) == 0 &&
 		isJSON(head.MediaType(r.Header))
 }
 
-// Background reports whether a request with the context asks for an answer in the background
+// Background reports whether the request with the context ctx asks for an answer in the background
 // (rewrite.AsksForBackground), and goes on without a client.
 func Background(ctx context.Context) bool {
 	x, ok := ctx.Value(runKey{}).(*run)
@@ -166,8 +166,8 @@ type responseAsked struct {
 	query    url.Values // of a request for the stream
 }
 
-// asksForResponse returns what r asks for if that is the stream of a response by the id of that, or
-// its end.
+// asksForResponse returns the response that r asks for by its id, and reports whether r asks for
+// its stream or to cancel it.
 func asksForResponse(r *http.Request) (of responseAsked, ok bool) {
 	path := r.URL.Path
 	switch r.Method {
@@ -191,7 +191,7 @@ func asksForResponse(r *http.Request) (of responseAsked, ok bool) {
 	return of, rewrite.IsResponsesPath(of.resource) && !idForm.MatchString(of.id)
 }
 
-// cancelSuffix is what follows the id of a response in the path that cancels it.
+// cancelSuffix follows the id of a response in the path that cancels it.
 const cancelSuffix = "/cancel"
 
 // ownerOf returns the owner of the response that r asks for.
@@ -203,14 +203,14 @@ func (p *Resume) ownerOf(r *http.Request, of responseAsked) Digest {
 	return ownerAt(p.o, r, of.resource, server, strings.TrimSuffix(path, "/"+of.id))
 }
 
-// name returns the entry of a name of the owner's response.
+// name returns the entry of the name of a kind that the owner's response has.
 func (p *Resume) name(ctx context.Context, owner Digest, kind, id string) (Entry, error) {
 	log, _ := nameOf(p.o.Secret, owner, kind, id)
 	return p.o.Store.Find(ctx, log)
 }
 
-// response answers r, which asks for a response by its id, if that is the name of a log. at and bad
-// are those of lastEvent.
+// response answers r, which asks for a response by its id, if the id is the name of a log. at and
+// bad are the results of lastEvent.
 func (p *Resume) response(w http.ResponseWriter, r *http.Request, of responseAsked, at position, bad bool) (answered bool, err error) {
 	owner := p.ownerOf(r, of)
 	name, err := p.name(r.Context(), owner, nameOpen, of.id)
@@ -241,8 +241,8 @@ func (p *Resume) response(w http.ResponseWriter, r *http.Request, of responseAsk
 	return !errors.Is(err, errUnknown), err
 }
 
-// responseAfter answers r with the events of the stream of e after the one with the
-// sequence_number in after, or with all if that is empty.
+// responseAfter answers r with the events of the stream of e after the one with the sequence_number
+// in after, or with all if after is empty.
 func (p *Resume) responseAfter(w http.ResponseWriter, r *http.Request, e Entry, after string) error {
 	if after == "" {
 		return follow(p.o, w, r, repeatAfter(p.o, r, e, 0))
@@ -252,7 +252,7 @@ func (p *Resume) responseAfter(w http.ResponseWriter, r *http.Request, e Entry, 
 		return errBadStartingAfter
 	}
 	n, seeker, err := seek(r.Context(), p.o.Store, e.ID, sequence)
-	// A run goes on only as long as it has a reader, so that the next one comes before this one leaves.
+	// A run may end without a reader, so the next reader comes before the seeker leaves.
 	reader := p.o.Store.Read(r.Context(), e.ID, n)
 	seeker.Close()
 	if err != nil {
@@ -264,13 +264,13 @@ func (p *Resume) responseAfter(w http.ResponseWriter, r *http.Request, e Entry, 
 	return follow(p.o, w, r, again)
 }
 
-// seek returns the number of the event after which those come whose sequence_number is above
-// after. Events without one belong to the one before them. It waits for that event, if it has not come,
-// until the stream ends. The reader that it has used must be closed, also after an error.
+// seek returns the number n of the event with the sequence_number after or, if a greater one comes
+// first, of the event before that. It waits for either until the stream ends. The reader r must be
+// closed, also after an error.
 func seek(ctx context.Context, s Store, id string, after int64) (n uint64, r Reader, err error) {
 	r = s.Read(ctx, id, 0)
 	_, err = r.Next()
-	isLost := false // what comes before the first event with a number
+	isLost := false // whether events before the first one with a number were deleted
 	for gone := (*GoneError)(nil); errors.As(err, &gone); _, err = r.Next() {
 		isLost, n = true, gone.First-1
 		old := r
@@ -287,7 +287,7 @@ func seek(ctx context.Context, s Store, id string, after int64) (n uint64, r Rea
 		frames.Feed(p.Data)
 		for u, b, ok := frames.Next(); ok; u, b, ok = frames.Next() {
 			if u == sse.UnitRaw && !frames.Raw() {
-				n++ // it has no number here: the next one says more
+				n++ // too large to be searched: the id of the next event corrects n
 			}
 			if u != sse.UnitFrame {
 				continue
@@ -295,7 +295,7 @@ func seek(ctx context.Context, s Store, id string, after int64) (n uint64, r Rea
 			frame.Parse(b)
 			_, number, _ := strings.Cut(string(frame.ID), "/")
 			last := n
-			n, _ = strconv.ParseUint(number, 10, 64) // a log's own id
+			n, _ = strconv.ParseUint(number, 10, 64) // never fails: the log's own id
 			switch e := readEvent(frame.Data); {
 			case e.Number == nil:
 			case isLost && *e.Number > after+1:
@@ -316,8 +316,8 @@ func seek(ctx context.Context, s Store, id string, after int64) (n uint64, r Rea
 	return n, r, err
 }
 
-// cancelResponse answers a request to cancel the response with the name: as cancelled, or as it has
-// ended. It returns errUnknown if it does not know how.
+// cancelResponse answers a request to cancel the response with the name: with the response as
+// cancelled, or as it has ended. It returns errUnknown if the run is over and has left no response.
 func (p *Resume) cancelResponse(w http.ResponseWriter, r *http.Request, name Entry, id string) error {
 	answer, err := ended(r.Context(), p.o.Store, name.Of)
 	switch {
@@ -335,13 +335,13 @@ func (p *Resume) cancelResponse(w http.ResponseWriter, r *http.Request, name Ent
 	cancelled := name
 	cancelled.ID, cancelled.Key = nameOf(p.o.Secret, name.Owner, nameCancelled, id)
 	if log := claimEmpty(r.Context(), p.o.Store, cancelled); log != nil {
-		endName(log) // for those that cancel it again
+		endName(log) // for clients that cancel it again
 	}
 	sendResponse(w, name.Cancelled)
 	return nil
 }
 
-// sendResponse sends a response, JSON.
+// sendResponse answers with response, which is JSON.
 func sendResponse(w http.ResponseWriter, response string) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
@@ -350,11 +350,11 @@ func sendResponse(w http.ResponseWriter, response string) {
 	_, _ = io.WriteString(w, response) // an error cannot be sent either
 }
 
-// ended returns the response that the stream with the id has ended with, "" if it has not. The error
-// is errUnknown if there is none, and the run is over.
+// ended returns the response with which the stream with the id has ended, "" if it has not ended.
+// The error is errUnknown if the run is over and the stream has no such response.
 func ended(ctx context.Context, s Store, id string) (response string, err error) {
 	ctx, stop := context.WithCancel(ctx)
-	stop() // or it would wait for the end
+	stop() // or rest would wait for the end
 	frames := sse.Scanner{MaxFrame: maxSought}
 	var frame sse.Frame
 	for p, err := range rest(ctx, s, id) {

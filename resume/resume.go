@@ -24,7 +24,7 @@ func New(o Options) *Resume { return &Resume{&o} }
 // Handler returns a handler that lets the answers of next outlive their connections.
 func (p *Resume) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// Without a next handler that returns errors there is none to return.
+		// next returns no errors, so there is none to return.
 		_ = p.Serve(w, r, func(w http.ResponseWriter, r *http.Request) error {
 			next.ServeHTTP(w, r)
 			return nil
@@ -32,16 +32,16 @@ func (p *Resume) Handler(next http.Handler) http.Handler {
 	})
 }
 
-// Serve answers r: from a log if it asks for one, and otherwise by next. A request that
-// asks for nothing of ours goes to next as it is.
+// Serve answers r: from a log if r asks for one, and otherwise by next. A request that asks for
+// nothing from this package goes to next as it is.
 //
-// The error and the panic of next go on in the goroutine of the client that it was called
-// for, as long as that is there. If there is no client any more, Options.Ended is told.
+// An error or a panic of next goes on in the goroutine of the client that next was called for, as
+// long as that client is there. Otherwise Options.Ended gets it.
 func (p *Resume) Serve(w http.ResponseWriter, r *http.Request, next Next) error {
 	return answerProblem(w, p.serve(w, r, next))
 }
 
-// answerProblem answers with err if that is a problem, and returns any other.
+// answerProblem answers with err if it is a problem, and returns any other error.
 func answerProblem(w http.ResponseWriter, err error) error {
 	if problem, ok := errors.AsType[*problem](err); ok {
 		problem.send(w)
@@ -88,8 +88,8 @@ func (p *Resume) serve(w http.ResponseWriter, r *http.Request, next Next) error 
 	return next(w, r)
 }
 
-// post answers a request that asks for a log: the one of its key, or a new one. Unless its header
-// asks, only its body may: otherwise it goes to next.
+// post answers r from a log: the one of its key, or a new one. If asks is false, only the body may
+// ask for a log; if it does not, r goes to next.
 func (p *Resume) post(w http.ResponseWriter, r *http.Request, a asked, asks bool, next Next) error {
 	body, ok := readBody(r, p.o.MaxRequest())
 	if !ok {
@@ -108,7 +108,7 @@ func (p *Resume) post(w http.ResponseWriter, r *http.Request, a asked, asks bool
 		Keep: a.keep, MaxStream: p.o.MaxStream, MaxMemory: p.o.MaxMemory,
 	}
 	e.Owner = owner(p.o, r, r.URL.Path)
-	ofSDK := a.key == "" && a.values == nil && a.sdk // what the configuration says wins
+	ofSDK := a.key == "" && a.values == nil && a.sdk // a key of the configuration wins
 	mismatch := errMismatch
 	if a.key != "" || a.values != nil || ofSDK {
 		e.Body = sha256.Sum256(body)
@@ -134,7 +134,7 @@ func (p *Resume) post(w http.ResponseWriter, r *http.Request, a asked, asks bool
 			return errUnsure
 		case err != nil:
 			giveBody(r, body)
-			return next(w, r) // there is no log to be had
+			return next(w, r) // no log is available
 		case writer != nil:
 			x.log = writer
 			return x.attend(w, r, body, next)
@@ -155,8 +155,8 @@ func (p *Resume) post(w http.ResponseWriter, r *http.Request, a asked, asks bool
 	}
 }
 
-// resume answers a request for the events after a position of a log. If it has a key, that
-// must be the log's.
+// resume answers a request for the events of a log after the position at. key must be that of the
+// log, or empty.
 func (p *Resume) resume(w http.ResponseWriter, r *http.Request, resource string, at position, key string) error {
 	e, err := p.find(r, resource, at.id)
 	if err != nil {
@@ -164,7 +164,7 @@ func (p *Resume) resume(w http.ResponseWriter, r *http.Request, resource string,
 	}
 	switch {
 	case key == "":
-		if r.Body != nil { // only after it does net/http look whether the client is still there
+		if r.Body != nil { // net/http notices that a client has left only after the body was read
 			if _, err := io.Copy(io.Discard, r.Body); err != nil {
 				return errUnreadable
 			}
@@ -185,10 +185,10 @@ func (p *Resume) resume(w http.ResponseWriter, r *http.Request, resource string,
 // delete answers a request to end a stream.
 func (p *Resume) delete(w http.ResponseWriter, r *http.Request, resource, id string) error {
 	err := p.deleteLog(r, resource, id)
-	for err == nil || errors.Is(err, errUnknown) { // of a run that was split, what follows may be there
+	for err == nil || errors.Is(err, errUnknown) { // if the run was split, the logs that follow may still be there
 		id = restOf(p.o.Secret, id)
 		rest := p.deleteLog(r, resource, id)
-		if rest != nil && err == nil { // most streams have no rest, so that it does not matter why
+		if rest != nil && err == nil { // most streams have no rest: its error does not matter
 			w.WriteHeader(http.StatusNoContent)
 			return nil
 		}

@@ -24,71 +24,70 @@ type Next func(http.ResponseWriter, *http.Request) error
 // of that call. The final status decides whether the answer goes into a log or to the first
 // client.
 //
-// It counts the clients that read the answer, and is cancelled when there was none for too
-// long. The first client counts by itself until leave, and has the answer to itself if that is
-// no event stream.
+// A run counts the clients that read the answer, and is cancelled if there is none for too long.
+// The first client counts separately until leave, and alone gets an answer that is no event stream.
 type run struct {
 	o       *Options
-	entry   Entry // a split writes it with mu, so that others than the goroutine of next may read it
+	entry   Entry // a split writes it with mu held, so that goroutines other than that of next may read it
 	ctx     context.Context
 	abort   context.CancelCauseFunc
 	log     Writer
 	detach  time.Duration // how long it goes on without a client; guarded by mu
-	version int           // of HTTP, of the first client
+	version int           // major version of the first client's HTTP
 	sdk     bool          // an SDK has sent the request
-	wants   bool          // an answer is of use without the first client
-	seen    seen          // what its first client has of a plain log
+	wants   bool          // an answer is useful without the first client
+	seen    seen          // the last event of a plain log that the first client has
 	at      string        // the address of the stream
-	// background says that the request asks that its run goes on without a client, and it does.
+	// background says that the request asks for a run that goes on without a client, and gets it.
 	background bool
 
 	informing sync.Mutex // held while an informational answer is sent; taken before mu
-	informed  int        // bytes of these
+	informed  int        // bytes of informational answers so far
 
-	mu          sync.Mutex          // may be taken while a store's is held, never the other way round
-	client      http.ResponseWriter // the first client's, nil when that has left, or if there is none
-	goesOn      bool                // without a client, however long: see events.go
+	mu          sync.Mutex          // may be taken while a store's lock is held, never the other way round
+	client      http.ResponseWriter // the first client's, nil if it has left or there is none
+	goesOn      bool                // goes on without a client for any time: see events.go
 	kind        kind
 	over        bool // next has returned
 	reason      Reason
 	readers     int
 	detached    bool        // it goes on without a client
 	since       time.Time   // when the last client left
-	until       time.Time   // when it is cancelled if none has come back
-	timer       *time.Timer // of that; nil if it has never been set
+	until       time.Time   // when it is cancelled if no client has come back
+	timer       *time.Timer // calls expire at until; nil if never set
 	part        int         // how many times it has been split
-	restReaders int         // of the log that follows after the next split
-	held        time.Time   // it goes on without a client until then, and for detach
+	restReaders int         // readers of the log that follows the next split
+	held        time.Time   // it may go on without a client until then, and for detach after that
 	reserved    bool        // see reserve
 
 	detachRest   time.Duration // detach after a split
-	split        *Split        // that has been prepared, of the goroutine of next
-	eventsBefore uint64        // in the logs before this one
+	split        *Split        // the prepared split, for the goroutine of next
+	eventsBefore uint64        // how many are in the logs before this one
 
-	// Of the goroutine of next, and of the first client's after done is closed, or after it
+	// For the goroutine of next, and for that of the first client after done is closed or after it
 	// has read the header from the log.
 	header   http.Header // next's own
-	before   http.Header // what was in it at the beginning
-	kept     http.Header // of the answer, for the log
-	own      http.Header // what only the first client gets of the header of a stream
+	before   http.Header // a copy of header from the beginning
+	kept     http.Header // the header of the answer, for the log
+	own      http.Header // the fields that only the first client gets
 	number   *numberer
-	out      []byte        // for what the numberer makes of a Write
-	ends     []int         // likewise
+	out      []byte        // a buffer for the output of number
+	ends     []int         // a buffer for the ends in out
 	name     *responseName // nil for other answers than responses
-	begun    bool          // the log has
-	early    bool          // its header left before any byte
+	begun    bool          // the log has begun
+	early    bool          // the header was flushed before any byte
 	torn     bool          // upstream's stream has broken off, and may be asked for again
-	status   int           // of a body; 0 for an event stream
+	status   int           // the status of a body; 0 for an event stream
 	body     *bufio.Writer
-	flushed  atomic.Bool // the body was; the first client's goroutine asks
-	logErr   error       // of the log
+	flushed  atomic.Bool // the body was flushed; the first client's goroutine reads it
+	logErr   error       // an error of the log
 	ended    Ended
-	panicked any    // by next, for panic
+	panicked any    // the panic of next, as panics.Catch returns it
 	returned func() // see Options.Detached
 	done     chan struct{}
 }
 
-// newRun returns a run for the request r, whose client is the first. Without one, w is nil.
+// newRun returns a run for the request r of the first client. If there is no client, w is nil.
 func newRun(o *Options, e Entry, a asked, w http.ResponseWriter, r *http.Request, body []byte) *run {
 	x := &run{
 		o: o, detach: a.detach, detachRest: max(a.detach, a.detachRest), version: r.ProtoMajor, sdk: a.sdk, wants: a.sdk || asksForStream(r, body), client: w,
@@ -114,7 +113,7 @@ func (x *run) start(r *http.Request, body []byte, next Next) {
 	x.call(up, next)
 }
 
-// call calls next for up, which is the run's own.
+// call starts a goroutine that calls next for up, a request of the run alone.
 func (x *run) call(up *http.Request, next Next) {
 	x.o.Runs.add(x)
 	go func() {
@@ -122,7 +121,7 @@ func (x *run) call(up *http.Request, next Next) {
 			x.end(up)
 			close(x.done)
 		}()
-		// A panic that came out of it would end the process.
+		// A panic that leaves the goroutine would end the process.
 		x.panicked = panics.Catch(func() { x.ended.Err = next(x, up) })
 	}()
 }
@@ -160,19 +159,19 @@ func (x *run) end(r *http.Request) {
 	x.o.Ended(r, e)
 }
 
-// endAnswer ends the answer. The first client is nil if it has left.
+// endAnswer ends the answer. client is nil if the first client has left.
 func (x *run) endAnswer(client http.ResponseWriter) {
 	switch x.kind {
 	case kindUnknown:
 		if client != nil {
-			head.Copy(client.Header(), x.header) // for the handler that answers
+			head.Copy(client.Header(), x.header) // for the handler in front that answers instead
 		}
 		x.log.End(Dropped)
 	case kindPasses:
 		head.CopyTrailers(x.client.Header(), x.header)
 	case kindBody:
-		_ = x.body.Flush() // the error stays
-		x.begin()          // there may be no byte
+		_ = x.body.Flush() // logErr keeps the error
+		x.begin()          // the body may be empty
 		if x.logErr == nil && x.ended.Reason == ReasonNone && x.ended.Err == nil && x.panicked == nil {
 			x.log.End(Whole)
 			return
@@ -197,7 +196,7 @@ func (x *run) endAnswer(client http.ResponseWriter) {
 		}
 		x.log.End(how)
 		fails := how == Broken || x.ended.Reason != ReasonNone
-		nothing := fails && (x.number.last == 0 && x.part == 0 || x.entry.Frees) // that a client would repeat
+		nothing := fails && (x.number.last == 0 && x.part == 0 || x.entry.Frees) // no client wants this answer again
 		if nothing || how == Broken && x.mayAskAgain() {
 			_ = x.o.Store.Delete(context.Background(), x.entry.ID) // frees the key; the run is over
 		}
@@ -225,7 +224,7 @@ func (x *run) WriteHeader(status int) {
 	}
 }
 
-// kindOf returns what an answer with the status is, if the first client is there.
+// kindOf returns the kind of an answer with the status, as if the first client were there.
 func (x *run) kindOf(status int) kind {
 	is := kindPasses
 	switch {
@@ -240,18 +239,18 @@ func (x *run) kindOf(status int) kind {
 	return is
 }
 
-// maxKeptHeader is the size in bytes above which a header is not kept, and so neither is the
-// answer. It is that of the header in memory, which is many times its length if it has many
-// fields.
+// maxKeptHeader is the size in bytes above which a header, and so its answer, is not kept. It is
+// the size of the header in memory, which is many times its length if it has many fields.
 const maxKeptHeader = 16 << 10
 
-// Why next cannot write.
+// The errors that next gets if it cannot write.
 var (
 	errLeft     = errors.New("the client has left, and the answer is no event stream")
 	errNoHijack = errors.New("the connection of an answer that has begun cannot be taken over")
 )
 
-// decide decides what the answer is. Only if it passes, it goes to the first client, which waits.
+// decide records which kind the answer is. An answer that passes goes to the first client, which
+// waits, or to none if the client has left.
 func (x *run) decide(is kind) {
 	x.mu.Lock()
 	if is == kindPasses && x.client == nil {
@@ -294,8 +293,8 @@ func (x *run) begin() {
 	x.logErr = x.log.Append(x.ctx, Part{Header: h, Status: x.status})
 }
 
-// changes returns what next has set in its header, and nil for each field that it has
-// deleted. The others are the client's own.
+// changes returns the fields that next has set in its header, and nil for each field that it has
+// deleted. It leaves out the fields that are as they were before.
 func changes(next, before http.Header) http.Header {
 	h := maps.Clone(next)
 	for name, was := range before {
@@ -324,7 +323,7 @@ func (x *run) Write(p []byte) (int, error) {
 		return len(p), nil
 	}
 	if x.logErr == nil {
-		x.name.look(x, p) // before a client can know it
+		x.name.look(x, p) // before a client can know the id
 		b := slices.Grow(x.out[:0], len(p)+len("id: /18446744073709551615\n")+len(x.entry.ID))
 		b, ends := x.number.add(b, x.ends[:0], p)
 		if x.entry.Plain && len(ends) > 0 {
@@ -341,8 +340,8 @@ func (x *run) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// FlushError implements the flushing of http.ResponseController. A log is flushed with
-// all that is appended to it.
+// FlushError implements the flushing of http.ResponseController. Readers of a log are sent all that
+// is appended to it at once.
 func (x *run) FlushError() error {
 	x.WriteHeader(http.StatusOK)
 	switch {
@@ -372,8 +371,7 @@ func (x *run) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return http.NewResponseController(x.client).Hijack()
 }
 
-// SetWriteDeadline implements the deadline of http.ResponseController. A log is written
-// at once.
+// SetWriteDeadline implements the deadline of http.ResponseController. It does nothing for a log.
 func (x *run) SetWriteDeadline(t time.Time) error {
 	if x.kind == kindPasses {
 		return http.NewResponseController(x.client).SetWriteDeadline(t)

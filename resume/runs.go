@@ -8,20 +8,19 @@ import (
 	"time"
 )
 
-// Runs is the set of the runs under way in the process, whatever configuration they are
-// of, and counts what becomes of them. The zero value is an empty set. Its lock is never
-// held while another is waited for.
+// Runs is the set of the runs under way in the process, for all configurations, and has counters.
+// The zero value is an empty set. Its lock is never held while another lock is waited for.
 type Runs struct {
 	drain sync.Once // Shutdown was called
 	mu    sync.Mutex
-	open  map[*run]bool // of the runs
+	open  map[*run]bool // the runs under way
 	over  bool          // the time of Shutdown has passed
-	along map[*run]bool // that read what another run has, for no client
-	plain int           // of open, and of those about to be: they read the events of Hermes' runs
+	along map[*run]bool // runs that read the log of another run, for no client
+	plain int           // how many runs, open or about to be, read the events of Hermes' runs
 	stats Stats
 }
 
-// Stats are the numbers of the process.
+// Stats are the counters of a process.
 type Stats struct {
 	// Readers is how many clients read a log now.
 	Readers int64
@@ -36,22 +35,22 @@ type Stats struct {
 	TotalCancelled [reasons]int64
 }
 
-// Stats returns the numbers.
+// Stats returns a copy of the counters.
 func (s *Runs) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.stats
 }
 
-// count changes the numbers.
+// count calls change with the counters. s.mu is held meanwhile.
 func (s *Runs) count(change func(*Stats)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	change(&s.stats)
 }
 
-// Shutdown lets the runs that are open, and those that begin later, go on for the time d.
-// Then they are cancelled. It returns at once, and has no effect the second time.
+// Shutdown cancels all runs after the time d, those that begin later included. It returns at once,
+// and has no effect the second time.
 func (s *Runs) Shutdown(d time.Duration) {
 	s.drain.Do(func() { time.AfterFunc(d, s.cancelAll) })
 }
@@ -65,8 +64,8 @@ func (s *Runs) cancelAll() {
 	}
 }
 
-// Wait waits at the end of the process until no run is open, or ctx is done. It does not wait for
-// those that read the events of a run of Hermes for no client: that run goes on without them.
+// Wait waits at the end of the process until no run is open, or ctx is done. It cancels runs that
+// read the events of a run of Hermes for no client: the run of Hermes goes on without them.
 func (s *Runs) Wait(ctx context.Context) {
 	for s.Open() > 0 && ctx.Err() == nil {
 		for _, r := range s.others() {
@@ -79,7 +78,7 @@ func (s *Runs) Wait(ctx context.Context) {
 	}
 }
 
-// readsAlong records that x, which is not open, reads what another run has, or no longer does.
+// readsAlong records whether x, which is not open, reads the log of another run.
 func (s *Runs) readsAlong(x *run, does bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,7 +92,7 @@ func (s *Runs) readsAlong(x *run, does bool) {
 	s.along[x] = true
 }
 
-// others returns those that read along.
+// others returns the runs that read the log of another run.
 func (s *Runs) others() []*run {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,8 +139,8 @@ func (s *Runs) remove(x *run) {
 // ten; other servers may have streams that never end.
 const maxRunLogs = 256
 
-// admitPlain counts one run more that reads the events of a run of Hermes, unless there are as many
-// as may be. remove counts it no longer.
+// admitPlain counts one more run that reads the events of a run of Hermes, until remove. It returns
+// false if there are maxRunLogs already.
 func (s *Runs) admitPlain() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,7 +151,7 @@ func (s *Runs) admitPlain() bool {
 	return true
 }
 
-// detach counts one run more without a client, unless there are as many as may be.
+// detach counts one more run without a client. It returns false if there are most of them already.
 func (s *Runs) detach(most int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,24 +9,25 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 )
 
-// OpenAI's SDKs repeat a request whose connection failed, and count in RetryHeader how often they
-// have. So their requests need no key: a repeat joins the run of the first, also if its answer is
-// no event stream. A first request never joins: who asks the same again wants another answer.
+// OpenAI's SDKs repeat a request whose connection failed, and send the number of repeats in
+// RetryHeader. So their requests need no key: a repeat joins the run of the first, also if its
+// answer is no event stream. A first request never joins: a user who asks the same again wants
+// another answer.
 
 // RetryHeader is how many times an SDK of OpenAI's has sent the same request before.
 const RetryHeader = "X-Stainless-Retry-Count"
 
-// What a request of an SDK gets that asks for nothing else.
+// Times for a request of an SDK that asks for nothing itself.
 const (
 	// sdkDetach is how long its run goes on without a client: SDKs repeat within 8 seconds.
 	sdkDetach = 10 * time.Second
-	// sdkKeep is how long its answer is kept. No repeat comes as late: a later request that is
-	// marked may be the repeat of one that never came here.
+	// sdkKeep is how long its answer is kept. No repeat of it comes later: a later one may be the
+	// repeat of a request that never came here.
 	sdkKeep = time.Minute
 )
 
-// ofSDK reports whether a header is that of an SDK's request, and whether the SDK has sent
-// that before.
+// ofSDK reports whether h is the header of an SDK's request, and whether the SDK has sent the
+// request before.
 func ofSDK(h http.Header) (sdk, again bool) {
 	values := h[RetryHeader]
 	if len(values) != 1 {
@@ -36,8 +37,8 @@ func ofSDK(h http.Header) (sdk, again bool) {
 	return err == nil, n > 0
 }
 
-// sdkKeyOf returns the keyed hash that stands for the key of r, an SDK's request of the owner's with
-// a hash of its body. keyOf hashes another number of lists, so no client can send it.
+// sdkKeyOf returns the keyed hash that serves as the key of r, an SDK's request from owner. body is
+// the hash of its body. keyOf hashes another number of lists, so no client can send this key.
 func sdkKeyOf(secret []byte, owner Digest, r *http.Request, body Digest) Digest {
 	fields := [][]string{{string(owner[:]), r.URL.RawQuery}, {RetryHeader, string(body[:])}}
 	// The same words in another session are another question.
@@ -47,19 +48,19 @@ func sdkKeyOf(secret []byte, owner Digest, r *http.Request, body Digest) Digest 
 	return hash(secret, fields)
 }
 
-// isBody reports whether an answer that is no event stream is kept. An SDK repeats what has
-// failed in order to get another answer.
+// isBody reports whether an answer with status that is no event stream is kept. A failure is not:
+// an SDK repeats the request to get another answer.
 func (x *run) isBody(status int) bool { return x.sdk && status >= 200 && status < 300 }
 
 const (
-	// bodyBuffer is how many bytes of a body the log may wait for. net/http, which decides by its
-	// own buffer whether an answer has a length, sees the first client's as without a log.
+	// bodyBuffer is how many bytes of a body are collected for the log. net/http, which decides by
+	// the size of its own buffer whether an answer has a length, decides as without a log.
 	bodyBuffer = 4 << 10
-	// bodyPiece is how many bytes of a body go at once if its log grows too large.
+	// bodyPiece is how many bytes of a body are deleted at once if its log grows too large.
 	bodyPiece = 8 << 10
 )
 
-// newBody returns a writer of an answer that is no event stream, to the log of x.
+// newBody returns a writer to the log of x, for an answer that is no event stream.
 func newBody(x *run) *bufio.Writer { return bufio.NewWriterSize(bodyLog{x}, bodyBuffer) }
 
 // bodyLog writes a body to the log of a run, byte for byte.

@@ -10,7 +10,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
-// lastSeq is the query by which a client names the last event of a run that it has, as
+// lastSeq is the query parameter that names the last event that a client has of a run, as
 // Last-Event-ID does. Hermes has it since 0.22.
 const lastSeq = "last_seq"
 
@@ -20,7 +20,7 @@ type seen struct {
 	ok bool // there is one
 }
 
-// seenBy returns what the client of r says that it has. What is no number says nothing.
+// seenBy returns the last event that the client of r says it has. It ignores invalid numbers.
 func seenBy(r *http.Request) seen {
 	id := plainID([]byte(r.Header.Get(LastEventHeader)))
 	if id == 0 {
@@ -29,28 +29,28 @@ func seenBy(r *http.Request) seen {
 	return seen{id - 1, id > 0}
 }
 
-// follow answers r with the events of the plain log with the id that the client has not seen,
-// and those that are still to come. If it returns a problem, it has not answered.
+// follow answers r with the events of the plain log with the id that the client has not seen, as
+// they come. If it returns a problem, it has not answered.
 func (s seen) follow(o *Options, w http.ResponseWriter, r *http.Request, id string) error {
 	n, over, err := s.place(o.Store, id)
 	if err != nil {
 		return problemOf(err)
 	}
 	if over {
-		// So that an EventSource, which takes every end for a failure, stops.
+		// This stops an EventSource, which takes every other end for a failure.
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
 	return follow(o, w, r, repeat{reader: s.skip(o.Store.Read(r.Context(), id, n)), continues: s.ok})
 }
 
-// place returns the number in the log of an event that is not after the last one seen, 0 for none,
-// and whether the log is whole and has nothing after that. If nothing was seen, it begins with the
-// oldest event that is there. If events after the last one seen were deleted, the error is a
-// *GoneError.
+// place returns the number in the log of an event up to which the client has seen all that is kept,
+// 0 for none, and whether the log is whole and has no event after that. If the client has seen
+// nothing, the oldest event that is kept comes next. If events after the last one seen were
+// deleted, the error is a *GoneError.
 func (s seen) place(store Store, id string) (n uint64, over bool, err error) {
 	done, cancel := context.WithCancel(context.Background())
-	cancel() // only what is there
+	cancel() // do not wait for more
 	reader, n, err := oldest(done, store, id)
 	defer reader.Close()
 	var lines plainLines
@@ -88,8 +88,8 @@ func (s seen) skip(r Reader) Reader {
 	return &skipper{Reader: r, seen: s.id}
 }
 
-// skipper is a reader of a plain log that leaves out events. It holds back the event under way
-// until its number has come, and comments never.
+// skipper is a Reader of a plain log that leaves out events. It holds back the event under way
+// until its number has come, but no comments.
 type skipper struct {
 	Reader
 	seen  uint64 // the number of the last event that is left out
@@ -107,7 +107,7 @@ func (s *skipper) Next() (Part, error) {
 	return Part{Data: s.skip(part.Data)}, nil
 }
 
-// skip returns what leaves when b comes.
+// skip returns the bytes that leave when b comes.
 func (s *skipper) skip(b []byte) []byte {
 	s.out = s.out[:0]
 	s.lines.feed(b)
@@ -127,13 +127,13 @@ func (s *skipper) skip(b []byte) []byte {
 	return s.out
 }
 
-// plainLines are the lines of a plain log, and the numbers of its events. Each event in it has one.
+// plainLines cuts a plain log into lines, and finds the numbers of its events. Each event has one.
 type plainLines struct {
 	scan    sse.Scanner
-	at      int    // the end of the last line, in what was fed last
+	at      int    // the end of the last line, in the bytes fed last
 	id      uint64 // of the event under way
 	long    bool   // a part of the line under way has come
-	comment bool   // that is a comment
+	comment bool   // the line under way is a comment
 	ended   bool   // the last line ended an event; an LF may belong to it
 }
 
@@ -142,7 +142,7 @@ type plainLine struct {
 	b         []byte
 	comment   bool
 	endsEvent bool
-	id        uint64 // of that event
+	id        uint64 // the number of the event that ends
 }
 
 // feed hands b to c, which does not keep it after next has returned false.
@@ -152,8 +152,8 @@ func (c *plainLines) feed(b []byte) {
 	c.scan.Feed(b)
 }
 
-// next returns the next line, and false if that is not complete. The LF of a CRLF after an event is
-// none.
+// next returns the next line, or false if it has not come. It skips the LF of a CRLF after an
+// event.
 func (c *plainLines) next() (l plainLine, ok bool) {
 	u, b, ok := c.scan.Next()
 	if c.at += len(b); u == sse.UnitLF && c.ended {

@@ -2,49 +2,48 @@ package resume
 
 import "sort"
 
-// Sizes in bytes of what a log in memory takes.
+// Sizes in bytes of a log in memory.
 const (
-	// segmentSize is the size of its parts. The oldest events go part by part.
+	// segmentSize is the size of a segment. The oldest events are deleted segment by segment.
 	segmentSize = 8 << 10
-	// usualEvent is the size of an event for which there is room for ends: for shorter ones
-	// it grows.
+	// usualEvent is the size of events for which a segment has room for ends. For shorter ones the
+	// room grows.
 	usualEvent = 256
-	// segmentOverhead is what a segment takes beside its bytes and its ends.
+	// segmentOverhead is the size of a segment without its bytes and its ends.
 	segmentOverhead = 128
 )
 
-// EventSizes know how large the largest event of a log is. The zero value is that of a log
-// without events.
+// EventSizes keep the size of the largest event of a log. The zero value is for a log without
+// events.
 type EventSizes struct {
 	begun   int64 // where the event under way begins
 	largest int64
 }
 
-// Ended records that the event under way ends at an index in the log.
+// Ended records that the event under way ends at the index at in the log.
 func (s *EventSizes) Ended(at int64) {
 	s.largest = max(s.largest, at-s.begun)
 	s.begun = at
 }
 
-// Limit returns how many bytes a log that ends at an index may take if max_stream is the
-// given number of bytes. An event that is larger than all others may be does not count: one
-// picture would delete the rest.
+// Limit returns how many bytes a log that ends at the index end may take, given maxStream. An event
+// larger than half of maxStream does not count: one picture would delete the rest.
 func (s *EventSizes) Limit(maxStream, end int64) int64 {
 	largest := max(s.largest, end-s.begun)
 	if largest <= maxStream/2 {
 		return maxStream
 	}
-	return maxStream + largest + largest/32 // and what storing it adds
+	return maxStream + largest + largest/32 // 1/32 is the overhead of storing it
 }
 
-// segments are the bytes of a log, and where its events end. The zero value is empty.
-// Bytes that have come do not change and do not move, so that readers can be given parts.
+// segments are the bytes of a log, and where its events end. The zero value is empty. Bytes that
+// have come do not change and do not move, so that readers can share them.
 type segments struct {
 	all    []segment // all but the last one are full
 	begin  int64     // where the bytes that are there begin
 	end    int64     // how many bytes have come, ever
 	events uint64    // how many events have ended, ever
-	taken  int64     // what all takes, in bytes
+	taken  int64     // the size of all, in bytes
 	sizes  EventSizes
 }
 
@@ -53,16 +52,16 @@ type segment struct {
 	b      []byte
 	ends   []uint16 // the indexes in b after events
 	before uint64   // how many events end before it
-	torn   bool     // what it begins with is not the beginning of an event
+	torn   bool     // it begins within an event
 }
 
-// size returns what the segment takes.
+// size returns the size of the segment in bytes.
 func (g *segment) size() int64 { return segmentOverhead + segmentSize + 2*int64(cap(g.ends)) }
 
-// next returns the segment that comes next.
+// next returns an empty segment that follows the last one.
 func (s *segments) next() segment { return segment{before: s.events, torn: s.sizes.begun < s.end} }
 
-// append appends b. An event may end after b.
+// append appends b. ends says that an event ends after b.
 func (s *segments) append(b []byte, ends bool) {
 	for len(b) > 0 {
 		if s.end == s.begin+int64(len(s.all))*segmentSize { // the last one is full
@@ -90,8 +89,8 @@ func (s *segments) append(b []byte, ends bool) {
 	s.sizes.Ended(s.end)
 }
 
-// trim deletes the oldest segments until the others take at most so many bytes. It keeps the
-// last one, and those with bytes from the index unread on.
+// trim deletes the oldest segments until the others take no more than most bytes. It keeps the last
+// one, and those with bytes from the index unread on.
 func (s *segments) trim(most, unread int64) {
 	n := 0
 	for ; n < len(s.all)-1 && s.taken > most && s.begin+segmentSize <= unread; n++ {
@@ -102,14 +101,14 @@ func (s *segments) trim(most, unread int64) {
 	s.all = s.all[n:]
 }
 
-// trimmed returns up to where bytes are deleted at most to free so many of them for what comes
-// next: segments that are full.
+// trimmed returns the index up to which segments are deleted at most to free the given number of
+// bytes for the next ones. Only full segments are deleted.
 func (s *segments) trimmed(bytes int64) (to int64) {
 	n := min((max(bytes, 0)+segmentSize-1)/segmentSize, (s.end-s.begin)/segmentSize)
 	return s.begin + n*segmentSize
 }
 
-// clear deletes all.
+// clear deletes all segments.
 func (s *segments) clear() { s.all, s.taken, s.begin = nil, 0, s.end }
 
 // first returns the number of the first event that is there, or will be.
@@ -130,7 +129,7 @@ func (s *segments) after(n uint64) (at int64, ok bool) {
 	if n+1 < s.first() {
 		return 0, false
 	}
-	// The last segment that begins after fewer events, which it ends in.
+	// Event n ends in the last segment before which fewer than n events end.
 	i := sort.Search(len(s.all), func(i int) bool { return s.all[i].before >= n }) - 1
 	if i < 0 {
 		return s.begin, true
@@ -139,7 +138,7 @@ func (s *segments) after(n uint64) (at int64, ok bool) {
 	return s.begin + int64(i)*segmentSize + int64(g.ends[n-g.before-1]), true
 }
 
-// since returns the bytes from at on that are in one segment, which must be there.
+// since returns the bytes from the index at to the end of its segment, which must be there.
 func (s *segments) since(at int64) []byte {
 	i := at - s.begin
 	return s.all[i/segmentSize].b[i%segmentSize:]

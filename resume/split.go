@@ -8,17 +8,16 @@ import (
 	"time"
 )
 
-// A run may be split: what it has answered so far becomes a whole stream, and the run goes on
-// without a client, in another log, until a client asks for the rest. It may be split again.
+// A run may be split: its answer so far becomes a whole stream, and the run goes on in another log,
+// without a client until one asks for the rest. It may be split again.
 //
 // Both logs are in the same storage and have the same owner. The first one keeps the key. The id of
-// the other is derived from that of the first, so that a client that deletes the one ends the run,
-// also after the split and in another replica.
+// the second is derived from that of the first, so that a client that deletes the first log ends
+// the run, also after the split and in another replica.
 
-// A Split is a run about to be split. Everything that may be refused has been done, and nothing has
-// ended.
+// A Split is a prepared split of a run: all that may be refused is done, and nothing has ended.
 type Split struct {
-	x     *run // nil when it is over; of the goroutine of next
+	x     *run // nil after Do or Release; for the goroutine of next
 	o     *Options
 	entry Entry  // of the new log
 	log   Writer // of the new log
@@ -28,15 +27,16 @@ type Split struct {
 // splitPatience is how long a split waits for a storage to take the new log.
 const splitPatience = time.Second
 
-// NewSplit prepares to split the run that answers a request with the context, in the handlers that
-// it calls. From the split on the run goes on without a client for the time hold at least, and then
-// for as long as after a client has left. NewSplit returns nil if that may not be: the
-// answer may not be resumed, is no event stream, has another name, as that of a response, there
-// are as many runs without a client as may be, or the storage takes no log. Then all is as before. Do
-// or Release must follow.
+// NewSplit prepares to split the run that answers the request with the context ctx. It is for
+// handlers that Serve calls. After the split the run goes on without a client for at least the time
+// hold, and then for as long as after a client has left. NewSplit returns nil, and changes nothing,
+// if the run cannot be split: the answer may not be resumed, is no event stream, or has another
+// name, such as the id of a response; or MaxDetached runs go on without a client; or the storage
+// takes no log. Otherwise Do or Release must follow.
 //
-// NewSplit, Do and Release are called as the writer of the answer is: by one goroutine at a time.
-// Before an answer without a status, its header decides what it will be.
+// NewSplit, Do and Release are called like the methods of the answer's http.ResponseWriter: by one
+// goroutine at a time. If the answer has no status yet, its header decides whether it is an event
+// stream.
 func NewSplit(ctx context.Context, hold time.Duration) *Split {
 	x, _ := ctx.Value(runKey{}).(*run)
 	if x == nil || x.split != nil || !x.isSplittable() || !x.reserve() {
@@ -45,7 +45,7 @@ func NewSplit(ctx context.Context, hold time.Duration) *Split {
 	is := x.entry
 	s := &Split{x: x, o: x.o, hold: hold, entry: Entry{
 		ID: restOf(x.o.Secret, is.ID), Owner: is.Owner, Path: is.Path, Progress: is.Progress,
-		Keep:      max(x.o.Keep, hold), // not an SDK's: it has no key
+		Keep:      max(x.o.Keep, hold), // not sdkKeep: the new log has no key
 		MaxStream: is.MaxStream, MaxMemory: is.MaxMemory,
 	}}
 	ctx, stop := context.WithTimeout(x.ctx, splitPatience)
@@ -58,9 +58,9 @@ func NewSplit(ctx context.Context, hold time.Duration) *Split {
 	return s
 }
 
-// Do splits the run: the log is whole with what has been written so far, and all who read it are at
-// its end at once. The new log has what is written from now on. Do returns false, and has no
-// effect, if nothing has been written, or no end of an event, or the run is about to end.
+// Do splits the run: it ends the log so far as whole, and its readers come to the end at once. The
+// run writes to the new log from now on. Do returns false, and releases the Split, if nothing has
+// been written, an event is under way, the run is about to end, or the new log fails.
 func (s *Split) Do() bool {
 	x := s.x
 	if x == nil {
@@ -89,25 +89,24 @@ func (s *Split) Do() bool {
 	return true
 }
 
-// Release gives a Split up that has not been done. The run is not split any more. With a nil Split, or
-// one that is over, it does nothing.
+// Release gives up a Split before Do. The run cannot be split again. If the Split is nil, or Do or
+// Release was called before, Release does nothing.
 func (s *Split) Release() {
 	if s == nil || s.x == nil {
 		return
 	}
 	x := s.x
-	s.x = nil // and x.split stays: a storage may still be busy with the id
+	s.x = nil // but x.split stays, and allows no other: a storage may still be busy with the id
 	s.log.End(Dropped)
 	x.unreserve()
 }
 
-// Rest answers r with what comes after the split, from its beginning and until its end, or with a
-// problem if that is gone. It may be called by any number of goroutines, at any time. It does not
-// ask who r comes from.
+// Rest answers r with the whole log after the split, or with a problem if that log is gone. Any
+// number of goroutines may call it, at any time. It does not check who sends r.
 func (s *Split) Rest(w http.ResponseWriter, r *http.Request) error {
 	err := follow(s.o, w, r, repeatAfter(s.o, r, s.entry, 0))
 	if why, ok := errors.AsType[*cancelled](context.Cause(r.Context())); ok && why.why == ReasonDeleted {
-		// r is of a run itself, whose stream its client has ended.
+		// r is the request of a run, whose client has deleted its stream.
 		_ = s.o.Store.Delete(context.Background(), s.entry.ID)
 	}
 	return answerProblem(w, err)
@@ -116,13 +115,13 @@ func (s *Split) Rest(w http.ResponseWriter, r *http.Request) error {
 // ID returns the id of the stream that comes after the split.
 func (s *Split) ID() string { return s.entry.ID }
 
-// restOf returns the id of the log that follows the one with the id after a split. No client can
-// know it from that.
+// restOf returns the id of the log that follows the one with the id after a split. A client that
+// knows id cannot derive it.
 func restOf(secret []byte, id string) string {
 	return derivedID(hash(secret, [][]string{{"rest", id}}))
 }
 
-// isSplittable reports whether the answer is one of those that may be split.
+// isSplittable reports whether the answer may be split.
 func (x *run) isSplittable() bool {
 	is := x.kind
 	if is == kindUnknown {
@@ -131,7 +130,7 @@ func (x *run) isSplittable() bool {
 	return is == kindStream && !x.entry.Plain && x.name == nil && x.logErr == nil
 }
 
-// readersOf returns what a store calls when the readers of the nth log of the run have changed.
+// readersOf returns the ReadersChanged of the log that the run writes after part splits.
 func (x *run) readersOf(part int) func(n int) {
 	return func(n int) {
 		x.mu.Lock()
@@ -146,8 +145,8 @@ func (x *run) readersOf(part int) func(n int) {
 	}
 }
 
-// reserve reserves room for the run among those without a client. Until the room is used or given
-// back, clients come and go unnoticed.
+// reserve reserves room for the run among those without a client, and reports whether there is any.
+// Until the room is used or given back, count ignores clients that come and go.
 func (x *run) reserve() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -158,7 +157,7 @@ func (x *run) reserve() bool {
 	return true
 }
 
-// unreserve gives the room back.
+// unreserve gives the reserved room back.
 func (x *run) unreserve() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -166,7 +165,7 @@ func (x *run) unreserve() {
 	x.count()
 }
 
-// unreserveLocked is unreserve for a caller that holds x.mu, and leaves it at that.
+// unreserveLocked is unreserve without count, for a caller that holds x.mu.
 func (x *run) unreserveLocked() {
 	if !x.reserved {
 		return
@@ -180,8 +179,8 @@ func (x *run) unreserveLocked() {
 	}
 }
 
-// leaveAll leaves all clients to the log so far, and uses the room. It returns false if the run is
-// cancelled.
+// leaveAll leaves all clients to the log so far, and uses the reserved room. It returns false if
+// the run is cancelled.
 func (x *run) leaveAll(hold time.Duration) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -196,6 +195,6 @@ func (x *run) leaveAll(hold time.Duration) bool {
 		x.timer.Stop()
 	}
 	x.goAlone()
-	x.count() // a client may wait for the rest already
+	x.count() // a client may already read the rest
 	return true
 }

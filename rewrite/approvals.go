@@ -18,7 +18,7 @@ type Approvals interface {
 // ApprovalRequest is a request for approval as upstream sent it, secrets included.
 type ApprovalRequest struct {
 	RunID, RequestID     string // of the run, and of the request in it
-	Command, Description string // what the agent wants to run, and why that is asked
+	Command, Description string // what the agent wants to run, and why it asks
 	Tool                 string // the name of the tool that waits, empty if that is not certain
 	Choices              []string
 	// MayReply says that an Approval with a Code is shown: the answer ends with it, and
@@ -34,7 +34,7 @@ type Approval struct {
 	Code string // a chat's answer ends with a paragraph that asks for a reply with it; empty for none
 }
 
-// approvals is an Approvals as the packages below know it.
+// approvals makes a contract.Approvals of an Approvals.
 type approvals struct{ Approvals }
 
 func (a approvals) Ask(q contract.ApprovalRequest) contract.Approval {

@@ -2,9 +2,9 @@ package rewrite
 
 import "github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/whole"
 
-// Opening returns what a conversation begins with in body, the JSON of a request for chat
-// completions: the texts of the system's messages and of the user's first. It is the same for each
-// turn of the conversation. ok is false if body is not well formed or has no messages.
+// Opening returns the beginning of the conversation in body, the JSON of a request for chat
+// completions: the texts of the system's messages and of the user's first message. It is the same
+// for each turn of the conversation. ok is false if body is not well formed or has no messages.
 func Opening(body []byte) (opening []byte, ok bool) { return whole.Opening(body) }
 
 // SetPromptLine puts a line at the beginning of the system prompt in body, the JSON of a POST to

@@ -17,8 +17,8 @@ type Options struct {
 	Imitations    Imitations    // what becomes of imitated markers; default ImitationsStrip
 	Reasoning     Reasoning     // what becomes of reasoning between tags in the content; default ReasoningExtract
 	ErrorFinish   ErrorFinish   // the form of errors at the end of a stream; default ErrorFinishSplit
-	ZeroUsage     ZeroUsage     // what an answer with text and usage 0/0/0 is; default ZeroUsageAuto
-	EmptyAnswer   EmptyAnswer   // what an answer without text is; default EmptyAnswerError
+	ZeroUsage     ZeroUsage     // how to treat an answer with text and usage 0/0/0; default ZeroUsageAuto
+	EmptyAnswer   EmptyAnswer   // how to treat an answer without text; default EmptyAnswerError
 	KeepaliveForm KeepaliveForm // what Keepalive writes; default KeepaliveChunk
 	// ParallelWindow is the least time between two tool starts without ids at which
 	// the second completes the first. Zero means DefaultParallelWindow, 500 ms. With a negative
@@ -109,8 +109,8 @@ const (
 	ErrorFinishInline ErrorFinish = contract.ErrorFinishInline // "inline": both in one chunk, as Hermes v0.18 does
 )
 
-// ZeroUsage decides what an answer with text and usage 0/0/0 is (contract section 3, third
-// rule of "false stop"). The zero value means ZeroUsageAuto.
+// ZeroUsage says how to treat an answer with text and usage 0/0/0 (contract section 3, third rule
+// of "false stop"). The zero value means ZeroUsageAuto.
 type ZeroUsage string
 
 const (
@@ -119,9 +119,8 @@ const (
 	ZeroUsagePass  ZeroUsage = contract.ZeroUsagePass  // "pass": an answer
 )
 
-// EmptyAnswer decides what an answer is that says nothing, or ends with a tool, whatever
-// its usage (contract section 3, second rule of "false stop"). The zero value means
-// EmptyAnswerError.
+// EmptyAnswer says how to treat an answer that says nothing or ends with a tool, whatever its
+// usage (contract section 3, second rule of "false stop"). The zero value means EmptyAnswerError.
 type EmptyAnswer string
 
 const (
@@ -129,7 +128,7 @@ const (
 	EmptyAnswerPass  EmptyAnswer = contract.EmptyAnswerPass  // "pass": an answer
 )
 
-// KeepaliveForm is what breaks a silence (contract section 3). The zero value means
+// KeepaliveForm is the form of a keepalive (contract section 3). The zero value means
 // KeepaliveChunk.
 type KeepaliveForm string
 

@@ -29,13 +29,13 @@ type Params struct {
 	// OnTool is called for each start and end of a tool, in order, whatever form the
 	// client gets it in. It may be nil.
 	OnTool func(ToolEvent)
-	// Approvals is asked how the client may answer the agent's requests for approval. Nil
-	// means that it may not, and that those requests leave as they do without it.
+	// Approvals decides how the client may answer the agent's requests for approval. With nil it
+	// may not, and those requests leave with nothing added.
 	Approvals Approvals
-	// Split ends an answer that asks for a reply (Approval.Code): out is all that Feed was
-	// given and has written for it. Split sends that, and returns room, without any bytes, for a
-	// stream of its own with what follows, which the client gets later. Nil means that no
-	// answer may be split, so that no code is shown.
+	// Split ends an answer that asks for a reply (Approval.Code). out is the buffer that Feed
+	// appends to, with the end of the answer; Split sends it. It returns an empty buffer for what
+	// follows, a stream of its own that the client gets later. Nil means that no answer may be
+	// split, so that no code is shown.
 	Split func(out []byte) []byte
 	// Continues says that the client has been sent frames before those of this Stream, so that a
 	// byte order mark does not leave.
@@ -87,13 +87,13 @@ type UsageMemory interface {
 type ToolEvent struct {
 	ID, Name  string     // the tool call id, and the tool's name
 	Completed bool       // the tool has ended; otherwise it has started
-	Source    ToolSource // what says so
+	Source    ToolSource // why it counts as started or ended
 }
 
-// ToolSource is what said that a tool has started or ended (contract sections 1 and 2):
-// "upstream", a tool event that upstream sent; "marker", or "imitation" if that is trusted,
-// which only start tools; "inferred", what came after the tool, or "end", the end of the
-// stream, which only end tools.
+// ToolSource says why a tool counts as started or ended (contract sections 1 and 2): "upstream", a
+// tool event that upstream sent; "marker", or "imitation" if that is trusted, which only start
+// tools; "inferred", what came after the tool, or "end", the end of the stream, which only end
+// tools.
 type ToolSource string
 
 // Tells reports whether the source can say that a tool has started or, if completed is
@@ -120,7 +120,7 @@ type Step struct {
 // but nothing that the user or the agent said.
 type Note struct{ Section, Text string }
 
-// Summary is what can be said of a stream.
+// Summary describes a stream.
 type Summary struct {
 	// ID and Model are those of the completion or of the response, empty until one has
 	// come. For the events of a run ID is that of the run.
@@ -178,15 +178,15 @@ type Answer struct {
 	// answer failed, which needs a status of its own. It is the body given to
 	// RepairAnswer if there is nothing to repair.
 	Body []byte
-	// Summary says what it says of streams. Its Code is CodeAgentIncomplete if
-	// the answer failed, and otherwise empty.
+	// Summary describes the answer. Its Code is CodeAgentIncomplete if the answer failed, and
+	// otherwise empty.
 	Summary
 	// Completion says that the answer is a chat completion. Otherwise the Summary is
 	// empty.
 	Completion bool
 	// Changed says that Body is not the body given to RepairAnswer.
 	Changed bool
-	// Kept is what a client gets that has asked for a response again, which runs no agent:
-	// the repaired answer even if that failed. It is nil if the answer is no response.
+	// Kept is the body for a client that asks for a response again, which runs no agent: the
+	// repaired answer, even if it failed. It is nil if the answer is no response.
 	Kept []byte
 }

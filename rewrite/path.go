@@ -17,9 +17,8 @@ func IsAnswerPath(path string) bool {
 	return IsChatPath(path) || IsResponsesPath(path) || idIn(path, "/v1/responses", "") != "" || idIn(path, "/api/sessions", "/chat") != ""
 }
 
-// IsRunPath reports whether a POST to the path begins a run of the agent by a request of
-// one of OpenAI's APIs, or by one of Hermes' that is like it: chat completions, responses
-// and runs.
+// IsRunPath reports whether a POST to the path begins a run of the agent by one of OpenAI's APIs,
+// or one of Hermes' that is like them: chat completions, responses or runs.
 func IsRunPath(path string) bool {
 	return IsChatPath(path) || IsResponsesPath(path) || IsRunsPath(path)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/whole"
 )
 
-// Healed is what Heal has removed from the body of a request and read in it.
+// Healed says what Heal has removed from the body of a request, and what it has read in it.
 type Healed struct {
 	// Markers is the number of marker lines that were removed.
 	Markers int
@@ -35,7 +35,7 @@ type Healed struct {
 // Changed reports whether the body was changed.
 func (h *Healed) Changed() bool { return h.Markers > 0 || h.Cards > 0 || h.Approvals > 0 }
 
-// Asked is what a request says about the form of its answer, in its member stream.
+// Asked is the form of answer that a request asks for in its member stream.
 type Asked uint8
 
 const (
@@ -44,17 +44,17 @@ const (
 	AskedWhole                // stream is false, null or absent: the answer comes whole
 )
 
-// Ignored is the set of what a request asks for and Hermes ignores without saying so, up
-// to 0.22 and in each of its APIs. The zero value is the empty set.
+// Ignored is a set of members of a request that Hermes ignores without saying so, up to 0.22 and
+// in each of its APIs. The zero value is the empty set.
 type Ignored uint8
 
 // Background is the member background of a request to /v1/responses. Package resume does what it
 // asks for if the answer is a stream.
 const Background Ignored = 1 << 0
 
-// ignored are the members of that set, one for each bit: the name, that of the request's
-// member, and whether a value of that asks for anything. A value that means the same as
-// none, such as an empty list of tools, does not.
+// ignored has an entry for each bit of Ignored: the name, the member of the request, and a
+// function that reports whether the value v of that member asks for anything. A value that means
+// the same as none, such as an empty list of tools, does not.
 var ignored = [...]struct {
 	name, member string
 	asks         func(b []byte, v jsonspan.Span) bool
@@ -71,8 +71,8 @@ var ignored = [...]struct {
 	{"tools", "tools", filled},
 }
 
-// Names returns the names of the members, sorted, nil for none. That of the response_format
-// of /v1/responses is text.format.
+// Names returns the names of the members, sorted, nil for none. The name of the response_format of
+// /v1/responses is text.format.
 func (i Ignored) Names() (names []string) {
 	for bit, m := range ignored {
 		if i&(1<<bit) != 0 {
@@ -82,18 +82,19 @@ func (i Ignored) Names() (names []string) {
 	return names
 }
 
-// Heal removes the marker lines of known tools from the content of the assistant's
-// messages in body, the JSON of a request, what asks for approvals from that of any, and joins the messages of each answer that Open
-// WebUI has taken apart for its cards (contract section 5). Every other byte stays.
-// The healed body is a copy. If there is nothing to heal it is body itself. A body that is
-// not well-formed JSON passes untouched. Nil tools mean Hermes' own.
+// Heal heals the history in body, the JSON of a request (contract section 5). It removes the
+// marker lines of known tools from the content of the assistant's messages, and the paragraphs and
+// codes of approvals from that of all messages. It joins the messages of each answer that Open
+// WebUI has taken apart for its cards. Every other byte stays. The healed body is a copy. If there
+// is nothing to heal it is body itself. A body that is not well-formed JSON passes untouched. Nil
+// tools mean Hermes' own.
 func Heal(body []byte, tools *Tools) ([]byte, Healed) {
 	h, depth := read(body)
 	if depth == 0 {
 		return body, h
 	}
 	healed, sound := whole.Heal(body, cmp.Or(tools, marker.Hermes), depth, h.Asked == AskedWhole)
-	if h.Asked == AskedWhole && !sound { // deadlines would not run
+	if h.Asked == AskedWhole && !sound { // as AskedWhole, it would have no deadlines
 		return body, Healed{}
 	}
 	h.Markers, h.Cards, h.Approvals = healed.Markers, healed.Cards, healed.Approvals
@@ -115,9 +116,9 @@ func AsksForBackground(body []byte) bool {
 	return h.Asked == AskedStream && h.Ignored&Background != 0
 }
 
-// read returns what the members of the request in body say. Of those that are there twice the
-// last one counts, as for Hermes. depth is how deep body is nested. It returns zero values if
-// body is not an object, or does not end with it.
+// read returns what the members of the request in body say. If a member is there twice, the last
+// one counts, as for Hermes. depth is how deep body is nested. It returns zero values if body is
+// not an object, or does not end with it.
 func read(body []byte) (h Healed, depth int) {
 	h.Asked = AskedWhole
 	r := jsonspan.Reader{Data: body, Pos: jsonspan.SkipSpace(body, 0)}

@@ -15,11 +15,11 @@ const MaxRunAnswer = 16 << 10
 // status of a run, or "" for any other path.
 func RunStatusOfPath(path string) string { return idIn(path, "/v1/runs", "") }
 
-// runID is the form of the id of a run, as much of it as matters in a path.
+// runID matches ids of runs that can be part of a path.
 var runID = regexp.MustCompile(`^[\w-]{1,128}$`)
 
-// BegunRun returns the id of the run that body, the whole answer to POST /v1/runs, says has begun,
-// or "" if it names none, or is larger than MaxRunAnswer.
+// BegunRun returns the id of the run that has begun according to body, the whole answer to POST
+// /v1/runs, or "" if body names none or is larger than MaxRunAnswer.
 func BegunRun(body []byte) string {
 	if len(body) > MaxRunAnswer || !jsonspan.Valid(body) {
 		return ""
@@ -31,7 +31,7 @@ func BegunRun(body []byte) string {
 	return id
 }
 
-// RunState is what upstream says of a run.
+// RunState is the state of a run, as upstream reports it.
 type RunState uint8
 
 // The values of RunState.
@@ -41,15 +41,15 @@ const (
 	RunOver
 )
 
-// runStates are the statuses of runs: those of Hermes 0.13 to 0.22, with the end that 0.21 has added
-// (interrupted), and another spelling. A run that is being stopped still has its thread.
+// runStates has the statuses of runs: those of Hermes 0.13 to 0.22, with interrupted, which 0.21
+// added, and canceled, another spelling. A run that is stopping still has its thread.
 var runStates = map[string]RunState{
 	"queued": RunGoesOn, "running": RunGoesOn, "waiting_for_approval": RunGoesOn, "stopping": RunGoesOn,
 	"completed": RunOver, "failed": RunOver, "cancelled": RunOver, "canceled": RunOver, "interrupted": RunOver,
 }
 
-// StateOfRun returns what body, the first MaxRunAnswer bytes of the answer to GET /v1/runs/{id}, says
-// of the run. One that upstream does not know any more is over.
+// StateOfRun returns the state of the run according to body, the first MaxRunAnswer bytes of the
+// answer to GET /v1/runs/{id}. A run that upstream does not know any more is over.
 func StateOfRun(body []byte) RunState {
 	if code := stringAt(body, jsonspan.MemberOf(body, memberOf(body, "error"), "code")); code == "run_not_found" {
 		return RunOver

@@ -15,8 +15,8 @@ import (
 
 // Stream repairs one event stream. No two goroutines may use it at once.
 //
-// Its invariants: other is nil if and only if the stream is one of chat completions. A
-// stream with another passes byte for byte until its first chunk, at which it becomes one.
+// Its invariant: other is nil if and only if the stream is one of chat completions. Any other
+// stream passes byte for byte until its first chunk, which makes it one of chat completions.
 type Stream struct {
 	out    sse.Writer // what leaves
 	chat   chat.Stream
@@ -76,7 +76,7 @@ func (s *Stream) Chunks() int {
 	return s.chat.Sum.Chunks
 }
 
-// Summary returns what can be said of the stream so far.
+// Summary returns the summary of the stream so far.
 func (s *Stream) Summary() Summary {
 	sum := Summary(s.chat.Summary())
 	if s.other != nil {
@@ -134,7 +134,7 @@ func (s *Stream) Finish(dst []byte, cause Cause) []byte {
 	return s.out.Take()
 }
 
-// End says that the stream is over, if Finish has not said so: its client has left.
+// End ends the stream if Finish has not ended it: its client has left.
 func (s *Stream) End() {
 	if s.other == nil {
 		s.chat.End()
@@ -257,10 +257,11 @@ func (s *Stream) take(section, text string) {
 	}
 }
 
-// explain explains what became of the piece in. What has left for it begins at Bytes[from].
+// explain explains what became of the piece in. The bytes that have left for it begin at
+// Bytes[from].
 func (s *Stream) explain(in []byte, from int) {
 	if s.explainTo != nil {
-		from = min(from, len(s.out.Bytes)) // less has left for what a split answer goes on with
+		from = min(from, len(s.out.Bytes)) // Params.Split returns an empty buffer
 		s.explainTo(Step{In: in, Out: s.out.Bytes[from:], Held: in != nil && s.out.IsHeld(), Notes: s.list})
 		s.list = s.list[:0]
 	}

@@ -11,26 +11,26 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
-// Waiting writes what a client is sent whose request waits, so that upstream does not have it yet:
-// the beginning of a stream that upstream's frames continue (Params.Continues), or its end. Its
-// frames do not depend on each other.
+// Waiting writes the frames for a client whose request waits in line, so that upstream does not
+// have it yet: the beginning of a stream that upstream's frames continue (Params.Continues), or
+// its end. The frames do not depend on each other.
 //
-// No event of a chat has an id of its own: clients take that of the first chunk for the completion's,
-// and some refuse chunks with another one. An empty one gives way to upstream's.
+// In a chat, events have an empty id, which gives way to upstream's: clients take the id of the
+// first chunk for that of the completion, and some refuse chunks with another id.
 type Waiting struct {
 	o *Options
 	p Params
 }
 
-// NewWaiting returns the Waiting of a response with the parameters, of which those count that say
-// what stream it is and which form its events have.
+// NewWaiting returns the Waiting of a response. It uses only those parameters that say what stream
+// the response is and which form its events have.
 func NewWaiting(o *Options, p *Params) Waiting {
 	return Waiting{o, Params{Active: p.Active, Responses: p.Responses, SessionID: p.SessionID, Progress: p.Progress, Created: p.Created}}
 }
 
-// Status appends the event hermes.status with the text to dst, in the form that upstream's own
-// leaves in. Where that would break clients it is a comment, or nothing: see the contract, "Waiting
-// in line".
+// Status appends the event hermes.status with the text to dst, in the form in which an event of
+// upstream's leaves. If clients would break on the event, it appends a comment or nothing: see the
+// contract, "Waiting in line".
 func (w Waiting) Status(dst []byte, text string) []byte {
 	data := slices.Concat([]byte(`{"kind": "lifecycle", "text": `), jsonspan.Quote(text), []byte("}\n\n"))
 	form := w.o.ProgressForm(&w.p)
@@ -44,8 +44,9 @@ func (w Waiting) Status(dst []byte, text string) []byte {
 	return New(w.o, w.p).Feed(dst, event, time.Time{})
 }
 
-// Keepalive appends a keepalive to dst (contract section 3): in a chat a chunk of the envelope that
-// Status gives its events, unless the option says that it is a comment.
+// Keepalive appends a keepalive to dst (contract section 3): in a chat a chunk with the envelope
+// of the events of Status, unless Options.KeepaliveForm asks for a comment, and in any other
+// stream a comment.
 func (w Waiting) Keepalive(dst []byte) []byte {
 	s := New(w.o, w.p)
 	if s.other != nil {
@@ -56,11 +57,11 @@ func (w Waiting) Keepalive(dst []byte) []byte {
 	return s.out.Take()
 }
 
-// Refuse ends the stream with the error that the request got instead of an answer: body, a JSON
-// object whose member error is a string, or an object with a message. It appends what the client
-// needs to dst and returns that: the error finish of a chat (contract section 3), or the last events
-// of another stream (section 6), without secrets. It returns false, and dst as it is, if body says
-// no such thing, or is larger than a frame.
+// Refuse ends the stream with the error in body, which the request got instead of an answer: a
+// JSON object whose member error is a string, or an object with a message. It appends the frames
+// that the client needs to dst and returns that: the error finish of a chat (contract section 3),
+// or the last events of another stream (section 6), without secrets. It returns false, and dst as
+// it is, if body has no such error, or if the error is too large for a frame.
 func (w Waiting) Refuse(dst, body []byte) ([]byte, bool) {
 	s := New(w.o, w.p)
 	object, message := errorIn(body)
@@ -79,8 +80,8 @@ func (w Waiting) Refuse(dst, body []byte) ([]byte, bool) {
 	return s.out.Take(), true
 }
 
-// errorIn returns the error that body, a JSON object, says, as an object on one line, and its
-// message, a JSON string, which is nil for no error.
+// errorIn returns the error in body, a JSON object: an object on one line, and its message, a JSON
+// string, which is nil if there is no error.
 func errorIn(body []byte) (object, message []byte) {
 	body = bytes.Map(func(r rune) rune { // a string has no line ends
 		if r == '\n' || r == '\r' {
@@ -101,7 +102,7 @@ func errorIn(body []byte) (object, message []byte) {
 	return at.Of(body), jsonspan.StringAt(body, jsonspan.MemberOf(body, at, "message"))
 }
 
-// codeIn returns the code of the error object, or that of an agent that gives none.
+// codeIn returns the code of the error object, contract.CodeAgentError if it has none.
 func codeIn(object []byte) string {
 	code := jsonspan.StringAt(object, jsonspan.MemberOf(object, jsonspan.Span{To: len(object)}, "code"))
 	return cmp.Or(jsonspan.Unquote(string(code)), contract.CodeAgentError)

@@ -45,8 +45,8 @@ func parseCaddyfile(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error)
 //	    allow_always
 //	}
 //
-// A first argument that begins with a slash is the path, not a matcher. Every option may be
-// left out, and given once.
+// A first argument that begins with a slash is the path, not a matcher. Every option is optional,
+// and may be given once.
 func (h *ApprovalsHandler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // the directive's name
 	given := map[string]bool{}

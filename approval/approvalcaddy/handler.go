@@ -95,7 +95,7 @@ func (h *ApprovalsHandler) Validate() error {
 	return nil
 }
 
-// maxForm is the size in bytes up to which the form of an answer is read.
+// maxForm is the size in bytes of the largest form that is read.
 const maxForm = 1 << 10
 
 // ServeHTTP answers requests to the page.
@@ -120,8 +120,8 @@ func (h *ApprovalsHandler) ServeHTTP(w http.ResponseWriter, r *http.Request, nex
 	return write(w, r, http.StatusMethodNotAllowed, page{Title: "Not allowed", Text: "This page can be opened, and its form can be sent."})
 }
 
-// answer answers a POST. What is wrong with the request itself is said before the ticket is
-// looked for, so that it says nothing about tickets.
+// answer answers a POST. It checks the request itself before it looks for the ticket, so that
+// errors of the request reveal nothing about tickets.
 func (h *ApprovalsHandler) answer(w http.ResponseWriter, r *http.Request, id string) error {
 	if !isOwn(r) {
 		return write(w, r, http.StatusForbidden, page{Title: "Not sent", Text: "The answer came from another site, so it was not sent. Open the link itself, and answer there."})
@@ -153,7 +153,8 @@ func (h *ApprovalsHandler) answer(w http.ResponseWriter, r *http.Request, id str
 	return write(w, r, http.StatusConflict, h.page(v, user, ""))
 }
 
-// find returns the ticket with an id that who asks may answer, and who that is.
+// find returns the ticket with the id, and the user of r. ok is false if there is no such ticket,
+// or if it is for another user.
 func (h *ApprovalsHandler) find(r *http.Request, id string) (t *approval.Ticket, user string, ok bool) {
 	if h.By != "" {
 		user = r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer).ReplaceAll(h.By, "")
@@ -209,7 +210,7 @@ func choiceOf(w http.ResponseWriter, r *http.Request) (approval.Choice, int) {
 	return "", http.StatusBadRequest
 }
 
-// statusOf is the status of a page that shows a ticket.
+// statusOf returns the HTTP status of a page that shows a ticket in the state s.
 func statusOf(s approval.State) int {
 	if s == approval.Over {
 		return http.StatusGone

@@ -28,33 +28,33 @@ var (
 		"inert":   inert,
 	}).Parse(pageHTML))
 
-	// The icon is empty, so that none is asked for: that request would name the page, with its
-	// ticket, as its referrer, and be in access logs.
+	// The page has an empty icon, so that browsers do not request one: that request would name the
+	// page, with its ticket, as its referrer, and would be in access logs.
 	policy = "default-src 'none'; style-src '" + hash(pageCSS) + "'; img-src data:; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
 
-// inert returns a text as HTML in which nothing is an action of Caddy's templates, which may be in
-// front of the page: that would run what a model has written, and hide it.
+// inert returns text as HTML without actions of Caddy's templates, which may be in front of the
+// page: they would run an action that a model has written, and hide it.
 func inert(text string) template.HTML {
 	return template.HTML(actionEscapes.Replace(template.HTMLEscapeString(text)))
 }
 
-// actionEscapes are those of characters that an action may begin with, by default and as operators
-// choose.
+// actionEscapes escapes the characters with which an action may begin, by default and with the
+// delimiters that operators choose.
 var actionEscapes = strings.NewReplacer("{", "&#123;", "[", "&#91;", "(", "&#40;", "%", "&#37;", "$", "&#36;", "@", "&#64;")
 
-// hash returns the source of a policy that allows a style.
+// hash returns the source expression of a Content-Security-Policy that allows style.
 func hash(style string) string {
 	sum := sha256.Sum256([]byte(style))
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// page is what the template shows.
+// page is the data of the template.
 type page struct {
 	Title   string
 	Text    string // below the title
-	Problem string // with the answer before this one
-	// Ask is what the form asks; nil if there is no form.
+	Problem string // with the previous answer
+	// Ask is the question of the form; nil if there is no form.
 	Ask *ask
 }
 
@@ -64,7 +64,7 @@ type ask struct {
 	TooLong bool
 	Marks   bool // there are marked characters
 	Left    string
-	User    string // who asked, and alone may answer; "" if everyone may who opens the page
+	User    string // who has asked the agent, and alone may answer; "" if everyone who opens the page may
 	Buttons []button
 }
 
@@ -83,14 +83,15 @@ var buttons = []button{
 	{approval.Deny, "Deny", "It does not run. The agent goes on without it."},
 }
 
-// unknown is the page of what is no ticket, or one that has expired, or another user's.
+// unknown is the page for an id that has no ticket, or whose ticket has expired or is for another
+// user.
 var unknown = page{
 	Title: "Nothing to answer here",
 	Text:  "This link is not valid. It may be incomplete, or its time is over: then the command has not run.",
 }
 
-// said is the page after an answer that Hermes has accepted. The stream may be held for a reply, also
-// if the answer has come from the page.
+// said returns the page after an answer that Hermes has accepted. held says that the stream is held
+// for a reply, which it may be although the answer came from the page.
 func said(c approval.Choice, held bool) page {
 	rest := " The answer goes on in the chat."
 	if held {
@@ -106,7 +107,8 @@ func said(c approval.Choice, held bool) page {
 	}[c] + rest}
 }
 
-// page returns what the page of a ticket shows to a user, with a problem that there was.
+// page returns the page that shows v to user. problem is what was wrong with the previous answer,
+// "" for none.
 func (h *ApprovalsHandler) page(v approval.View, user, problem string) page {
 	switch v.State {
 	case approval.Sending:
@@ -153,7 +155,7 @@ func write(w http.ResponseWriter, r *http.Request, status int, p page) error {
 	h.Set("Referrer-Policy", "same-origin")
 	w.WriteHeader(status)
 	if r.Method != http.MethodHead {
-		// A browser that has left has nothing to be told.
+		// An error means that the browser has left.
 		_, _ = w.Write(b.Bytes())
 	}
 	return nil

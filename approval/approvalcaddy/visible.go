@@ -12,11 +12,11 @@ type part struct {
 	Marked bool
 }
 
-// visible returns a text so that each of its characters can be seen: those that show nothing,
-// or change how others are shown, are named and marked. So no two texts look the same for
-// want of a character.
+// visible splits text into parts in which each character can be seen: characters that show nothing,
+// or change how others are shown, are replaced by their names and marked. So texts that differ only
+// in such characters look different.
 func visible(text string) (parts []part) {
-	plain := 0 // where the part as it is begins
+	plain := 0 // where the next unmarked part begins
 	for i := 0; i < len(text); {
 		r, size := utf8.DecodeRuneInString(text[i:])
 		name, after := "", ""
@@ -50,8 +50,8 @@ func visible(text string) (parts []part) {
 	return parts
 }
 
-// isHidden reports whether a character shows nothing of its own: controls, those of the
-// direction of text, spaces but the usual one, fillers, selectors, and what is not assigned.
+// isHidden reports whether r shows nothing of its own: control and direction characters, spaces
+// other than U+0020, fillers, variation selectors, and unassigned code points.
 func isHidden(r rune) bool {
 	return !unicode.IsPrint(r) || unicode.In(r, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point) || r == '\u2800'
 }

@@ -1,12 +1,11 @@
-// Command hermes-sidecar is Caddy with the Hermes sidecar and only those of
-// Caddy's modules that a sidecar needs (modules.go), under the name
-// hermes-sidecar. It has the commands of Caddy: run, validate, adapt, reload and
-// so on, and those of the sidecar. A static binary, as in the image:
+// Command hermes-sidecar is Caddy with the Hermes sidecar and only the Caddy modules that a
+// sidecar needs (modules.go). It has Caddy's commands, such as run, validate, adapt and reload,
+// and those of the sidecar. This builds a static binary, as in the image:
 //
 //	CGO_ENABLED=0 go build -trimpath -tags nobadger,nomysql,nopgx -ldflags "-s -w" ./cmd/hermes-sidecar
 //
-// The tags are those of Caddy's own releases: they leave out databases that
-// only a certificate authority could use, and Caddy's uses none of them.
+// The tags are those of Caddy's own releases. They leave out databases that only a certificate
+// authority could use; Caddy's authority uses none of them.
 package main
 
 import (
@@ -30,12 +29,12 @@ func main() {
 	caddycmd.Main()
 }
 
-// foreign are commands that replace the running binary by one of Caddy's
-// download page. That one has all that is left out here, and no hermes.
+// foreign has the commands that replace the running binary by one of Caddy's download page, which
+// has all standard modules but no hermes.
 var foreign = map[string]bool{"upgrade": true, "add-package": true, "remove-package": true}
 
-// refuse returns an error if the arguments are a command that cannot work
-// here. Caddy registers them all by itself, so they cannot be taken away.
+// refuse returns an error if args name a foreign command. Caddy registers these commands itself,
+// so they cannot be removed.
 func refuse(args []string) error {
 	if len(args) == 0 || !foreign[args[0]] {
 		return nil

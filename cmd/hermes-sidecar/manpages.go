@@ -12,9 +12,8 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/internal/build"
 )
 
-// The man pages of the packages, by a hidden command. Caddy's own command manpage gives
-// the help as it is to a Markdown parser, which takes <file> for HTML and drops it, and
-// joins the lines of examples.
+// A hidden command writes the man pages of the packages. Caddy's own command manpage passes the
+// help unchanged to a Markdown parser, which drops <file> as HTML and joins the lines of examples.
 func init() {
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name:  "hermes-manpages",
@@ -28,8 +27,8 @@ func init() {
 	})
 }
 
-// manpages writes a page for each command below root that works here. Its date is
-// SOURCE_DATE_EPOCH, if that is set.
+// manpages writes a page to dir for each command below root that works here. The date of the pages
+// is SOURCE_DATE_EPOCH, if that is set.
 func manpages(root *cobra.Command, dir string) error {
 	root.DisableAutoGenTag = true
 	root.Short = "repairs the streams of a Hermes agent"
@@ -43,7 +42,8 @@ func manpages(root *cobra.Command, dir string) error {
 	}, dir)
 }
 
-// asMarkdown makes Markdown of the texts of cmd and of the commands below it.
+// asMarkdown turns the texts of cmd and of the commands below it into Markdown, and hides the
+// foreign ones.
 func asMarkdown(cmd *cobra.Command) {
 	cmd.Hidden = cmd.Hidden || foreign[cmd.Name()]
 	cmd.Use = escapeTags(cmd.Use)

@@ -1,6 +1,6 @@
 package main
 
-// What is not imported here, of all that modules/standard has:
+// Modules of modules/standard that are not imported here:
 //
 //   - fileserver, templates, fastcgi, push, caddyfs, encode/brotli: they serve
 //     files, of which a sidecar has none, and are a tenth of Caddy's size.
@@ -10,8 +10,8 @@ package main
 //   - distributedstek: session tickets that several machines share. Each
 //     sidecar has its own clients.
 //
-// Caddy's core brings more than this list: caddytls with ACME and the internal
-// CA, the matchers, static responses, HTTP/3. It cannot be built without.
+// Caddy cannot be built without some more: caddytls with ACME and the internal CA, the matchers,
+// static responses, HTTP/3.
 import (
 	// The sidecar itself, and with it reverse_proxy, its http transport, all
 	// selection policies, health checks and dynamic upstreams.
@@ -25,22 +25,21 @@ import (
 	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/rewrite"
 
-	// Certificates, own, internal or by ACME, and where they are kept; usage
-	// is kept there too. TLS does not start without standardstek.
+	// Certificates (own, internal or by ACME) and their storage, which also keeps what is known of
+	// the usage of models. TLS does not start without standardstek.
 	_ "github.com/caddyserver/caddy/v2/modules/caddypki"
 	_ "github.com/caddyserver/caddy/v2/modules/caddytls"
 	_ "github.com/caddyserver/caddy/v2/modules/caddytls/standardstek"
 	_ "github.com/caddyserver/caddy/v2/modules/filestorage"
 
-	// Who may come in: basic_auth, forward_auth, and the PROXY protocol of
-	// load balancers, without which all clients have one address.
+	// Access: basic_auth, forward_auth, and the PROXY protocol of load balancers, without which
+	// all clients have the same address.
 	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/caddyauth"
 	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/proxyprotocol"
 	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy/forwardauth"
 
-	// What may stand around reverse_proxy in a site: limits of bodies and
-	// times, map for choosing upstreams, encode, intercept for error pages.
-	// encode without arguments wants both encoders.
+	// Handlers around reverse_proxy in a site: limits of bodies and times, map for choosing
+	// upstreams, encode, intercept for error pages. encode without arguments needs both encoders.
 	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/encode"
 	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/encode/gzip"
 	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/encode/zstd"
@@ -49,7 +48,7 @@ import (
 	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/requestbody"
 	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/timeouts"
 
-	// What can be seen: logs with filters, /metrics, spans.
+	// Observability: logs with filters, /metrics, spans.
 	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/logging"
 	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/tracing"
 	_ "github.com/caddyserver/caddy/v2/modules/logging"

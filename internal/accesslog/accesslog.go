@@ -1,6 +1,6 @@
-// Package accesslog adds fields to the line that Caddy's access log has of a request, and
-// placeholders to the request. If another goroutine than the server's handles the request,
-// the fields are collected for the goroutine that may add them.
+// Package accesslog adds fields to a request's line in Caddy's access log, and placeholders to the
+// request. For a request that another goroutine than the server's handles, Fields collects the
+// fields.
 package accesslog
 
 import (
@@ -13,7 +13,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// Fields are fields for the line of another request.
+// Fields collects fields for the line of another request.
 type Fields struct {
 	mu     sync.Mutex
 	fields []zap.Field
@@ -22,14 +22,15 @@ type Fields struct {
 // fieldsKey is the key of Fields in a context.
 type fieldsKey struct{}
 
-// Collect returns ctx with Fields, which get all that Add is called with for a request with
+// Collect returns a copy of ctx with Fields. They get the fields that Add adds to a request with
 // that context.
 func Collect(ctx context.Context) (context.Context, *Fields) {
 	f := new(Fields)
 	return context.WithValue(ctx, fieldsKey{}, f), f
 }
 
-// Add adds fields to the line of the request r, if there is one.
+// Add adds fields to the Fields in the context of r or, if it has none, to the access log line of
+// r.
 func Add(r *http.Request, fields ...zap.Field) {
 	ctx := r.Context()
 	if f, ok := ctx.Value(fieldsKey{}).(*Fields); ok {

@@ -10,8 +10,8 @@ import (
 
 const variable = "HERMES_TEST_ALONE"
 
-// Elsewhere runs the calling test in another process, which fails it if it fails there, and
-// reports true. In that process it reports false: the test goes on.
+// Elsewhere runs the calling test in another process, makes it fail if it fails there, and returns
+// true. In the other process it returns false, and the test goes on.
 //
 //	if alone.Elsewhere(t) {
 //		return

@@ -1,15 +1,15 @@
-// Package bounded cuts what upstream or a client has said before it reaches a log
-// line, a file, a list or a span: nothing gets there uncut (contract section 7). It
-// holds no state.
+// Package bounded cuts texts of upstream and of clients to a length. Every such text goes through
+// it before it reaches a log line, a file, a list or a span (contract section 7). It holds no
+// state.
 package bounded
 
 import "strings"
 
 const (
-	// maxLogged is how many bytes of a name that upstream gave are logged.
+	// maxLogged is the length in bytes up to which a name from upstream is logged.
 	maxLogged = 256
-	// maxLoggedError is how many bytes of the text of an error are logged: Go's
-	// transport quotes a header that is malformed, which may have megabytes.
+	// maxLoggedError is the length in bytes up to which the text of an error is logged: Go's
+	// transport quotes a malformed header, which may have megabytes.
 	maxLoggedError = 1 << 10
 )
 
@@ -22,8 +22,8 @@ func NameEnd(s string) string { return strings.ToValidUTF8(s[max(len(s)-maxLogge
 // Text returns s as valid UTF-8 of at most n bytes.
 func Text(s string, n int) string { return strings.ToValidUTF8(s[:min(len(s), n)], "") }
 
-// Error returns err or, if its text is longer than 1 KiB, an error with the
-// beginning of the text that wraps it.
+// Error returns err or, if its text is longer than 1 KiB, an error that wraps err and has the
+// first 1 KiB of the text.
 func Error(err error) error {
 	if err == nil || !Long(err) {
 		return err
@@ -34,7 +34,7 @@ func Error(err error) error {
 // Long reports whether the text of an error is longer than 1 KiB.
 func Long(err error) bool { return len(err.Error()) > maxLoggedError }
 
-// WithText returns an error that wraps err and has the beginning of the text.
+// WithText returns an error that wraps err and has the first 1 KiB of text as its text.
 func WithText(text string, err error) error {
 	return &cutError{Text(text, maxLoggedError), err}
 }

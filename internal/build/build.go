@@ -10,7 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 )
 
-// The linker may set both, which wins over what Go writes into the binary:
+// The linker may set both. They override what Go writes into the binary:
 //
 //	-X github.com/hermes-sidecar/hermes-sidecar/internal/build.version=v1.2.3
 var version, commit string
@@ -37,8 +37,8 @@ func This() Info {
 	return b
 }
 
-// of returns what Go has written into the binary: of the main module if that is ours,
-// otherwise, as in a Caddy that xcaddy has built, of the dependency.
+// of returns the build that info, which Go writes into the binary, describes. The sidecar is its
+// main module or, as in a Caddy built by xcaddy, a dependency, whose commit is not known.
 func of(info *debug.BuildInfo) Info {
 	b := Info{Go: info.GoVersion}
 	for _, s := range info.Settings {
@@ -58,8 +58,8 @@ func of(info *debug.BuildInfo) Info {
 	return b
 }
 
-// String returns the version and the commit, such as "v1.2.3 (0123456789ab)". The commit has
-// as many digits as in Go's pseudo-versions, which need no commit beside them.
+// String returns the version and the commit, such as "v1.2.3 (0123456789ab)". The commit has 12
+// digits, as in Go's pseudo-versions, and is left out if the version contains it.
 func (b Info) String() string {
 	short := b.Commit[:min(len(b.Commit), 12)]
 	if short == "" || strings.Contains(b.Version, short) {
@@ -68,5 +68,5 @@ func (b Info) String() string {
 	return b.Version + " (" + short + ")"
 }
 
-// CustomVersion is what the command version says before Caddy's version.
+// CustomVersion returns the text that the command version prints before Caddy's version.
 func (b Info) CustomVersion() string { return "hermes-sidecar " + b.String() + ", Caddy" }

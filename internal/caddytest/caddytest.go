@@ -1,4 +1,4 @@
-// Package caddytest has what the tests of several packages below caddymodule share.
+// Package caddytest has helpers that the tests of several packages share.
 package caddytest
 
 import (
@@ -16,8 +16,8 @@ import (
 // Patience is how long a test waits for an event, however busy the machine is.
 const Patience = 4 * time.Minute
 
-// Refusing returns an address of the loopback interface that refuses
-// connections: it is the client's end of one, so that no server can listen there.
+// Refusing returns an address of the loopback interface that refuses connections: it is the
+// client's end of a connection, so no server can listen there.
 func Refusing(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -33,8 +33,8 @@ func Refusing(t *testing.T) string {
 	return c.LocalAddr().String()
 }
 
-// Files returns the names and contents of the files in dir. Those whose name begins with
-// the prefix must be for their owner only.
+// Files returns the names and contents of the files in dir. A file whose name begins with prefix
+// must be accessible to its owner only.
 func Files(t *testing.T, dir, prefix string) map[string]string {
 	t.Helper()
 	files := map[string]string{}
@@ -53,9 +53,9 @@ func Files(t *testing.T, dir, prefix string) map[string]string {
 	return files
 }
 
-// Endless is a reader of a text that repeats, until Size bytes have come if that is above
-// 0. Peak is the most memory in bytes that has been in use while it was read, beyond what
-// was in use at its first byte.
+// Endless is a reader that repeats Text: without end or, if Size is above 0, until it has returned
+// Size bytes. Peak is the largest number of heap bytes in use while it was read, minus those in
+// use at its first byte.
 type Endless struct {
 	Text string
 	Size int
@@ -65,7 +65,7 @@ type Endless struct {
 	before     int64
 }
 
-// heap returns how many bytes are in use after a collection.
+// heap returns the number of heap bytes in use after a garbage collection.
 func heap() int64 {
 	runtime.GC()
 	var m runtime.MemStats

@@ -1,4 +1,4 @@
-// Package command has what the commands of the sidecar share: flags for the options of the
+// Package command has helpers for the commands of the sidecar: flags for the options of the
 // handler, and exit statuses.
 package command
 
@@ -26,8 +26,8 @@ func NewOptionFlags(cmd *cobra.Command, table []*options.Option) (flags OptionFl
 	return flags
 }
 
-// Values returns the options that have been given: the last value of each, and all of
-// one that may be repeated, whose words are the arguments. Errors are those of the
+// Values returns the options that are given: the last value of each or, if an option may be
+// repeated, all of its values, each split into arguments at white space. Errors are those of the
 // Caddyfile, with the flag in front.
 func (flags OptionFlags) Values() (options.Values, error) {
 	v := make(options.Values)
@@ -54,10 +54,10 @@ type optionFlag struct {
 	given  []string // in the order of the command line
 }
 
-// name returns the flag of the option: --keepalive-form is keepalive_form.
+// name returns the name of the flag, such as keepalive-form for the option keepalive_form.
 func (f *optionFlag) name() string { return strings.ReplaceAll(f.option.Name, "_", "-") }
 
-// String returns the value that counts, the last one.
+// String returns the last value that is given, or the default.
 func (f *optionFlag) String() string {
 	if n := len(f.given); n > 0 {
 		return f.given[n-1]
@@ -77,9 +77,9 @@ func (f *optionFlag) Set(v string) error {
 // Type returns the text after the flag in the help.
 func (f *optionFlag) Type() string { return f.option.Usage() }
 
-// Exit prints err, unless it is nil, and returns the error with which Caddy exits with the
-// status. caddycmd.WrapCommandFuncForCobra leaves err to Caddy's log, which is JSON
-// where there is no terminal.
+// Exit prints err, unless it is nil, and returns the error that makes Caddy exit with status.
+// caddycmd.WrapCommandFuncForCobra alone would leave err to Caddy's log, which is JSON without a
+// terminal.
 func Exit(cmd *cobra.Command, status int, err error) error {
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	if err != nil {

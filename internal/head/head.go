@@ -13,8 +13,8 @@ import (
 // again, whatever the status.
 const Retry = "X-Should-Retry"
 
-// MediaType returns the media type of the body that the header h describes, "" for none.
-// Parameters that are not well formed do not matter.
+// MediaType returns the media type of the body that the header h describes, "" for none. It
+// ignores malformed parameters.
 func MediaType(h http.Header) string {
 	media, _, err := mime.ParseMediaType(h.Get("Content-Type"))
 	if err != nil && !errors.Is(err, mime.ErrInvalidMediaParameter) {
@@ -29,27 +29,27 @@ func IsEncoded(h http.Header) bool {
 	return encoding != "" && !strings.EqualFold(encoding, "identity")
 }
 
-// DropOfBody drops the fields of a header that describe a body that will change (Caddy's
-// templates handler drops the same, templates.go:480-486).
+// DropOfBody drops the fields of h that describe the body, because the body will change (as
+// Caddy's templates handler does, templates.go:480-486).
 func DropOfBody(h http.Header) {
 	for _, name := range []string{
 		"Content-Length", "Etag", "Last-Modified", "Accept-Ranges",
 		"Digest", "Content-Digest", "Repr-Digest", "Content-Md5",
 	} {
-		delete(h, name) // they are canonical
+		delete(h, name) // the names are canonical
 	}
 }
 
-// Copy replaces all fields of the header to by copies of those of from.
+// Copy replaces all fields of to by copies of the fields of from.
 func Copy(to, from http.Header) {
 	clear(to)
 	maps.Copy(to, from.Clone())
 }
 
-// CopyTrailers copies the trailers of an answer to the header to: those that it has
-// announced, and those with net/http's prefix.
+// CopyTrailers copies the trailers in from to to: the fields that to announces, and those with
+// net/http's prefix.
 func CopyTrailers(to, from http.Header) {
-	announced := make(map[string]bool) // upstream chooses how many: each is looked at once
+	announced := make(map[string]bool) // a set, because upstream chooses how many there are
 	for _, line := range to["Trailer"] {
 		for name := range strings.SplitSeq(line, ",") {
 			announced[http.CanonicalHeaderKey(strings.TrimSpace(name))] = true
@@ -62,8 +62,8 @@ func CopyTrailers(to, from http.Header) {
 	}
 }
 
-// HasTrailers reports whether the header h announces trailers, or has some that are not
-// announced.
+// HasTrailers reports whether the header h announces trailers, or has unannounced ones, which have
+// net/http's prefix.
 func HasTrailers(h http.Header) bool {
 	for name := range h {
 		if isTrailer(name) {
@@ -82,16 +82,17 @@ func isTrailer(name string) bool {
 	return name == "Trailer" || strings.HasPrefix(name, http.TrailerPrefix)
 }
 
-// Inform sends an informational answer with the fields of header, over HTTP of the major
-// version. They are not those of the answer to come, which another goroutine may send.
+// Inform sends an informational answer with the status and the fields of header; version is the
+// major version of HTTP. The header of w, which belongs to the final answer, is the same
+// afterwards.
 func Inform(w http.ResponseWriter, version, status int, header http.Header) {
 	h := w.Header()
 	before := maps.Clone(h)
 	Copy(h, header)
 	if version == 2 {
-		// When the client leaves, net/http comes back while it may still read the
-		// map (h2_bundle.go, writeHeaders). It reads a copy where there is a
-		// length, which it leaves out.
+		// If the client leaves, WriteHeader may return while net/http still reads the map
+		// (h2_bundle.go, writeHeaders). If there is a Content-Length, net/http leaves it out and
+		// reads a copy of the map.
 		h.Set("Content-Length", "0")
 	}
 	w.WriteHeader(status)

@@ -6,10 +6,9 @@ import (
 	"strings"
 )
 
-// Withhold removes from h the field with the name, whose words begin with capitals, however it is
-// written: in any case, with underscores, more than once. It also removes the name from what the
-// field Connection lists, because a proxy would remove a field that is listed there. Values of h are
-// not written to.
+// Withhold removes from h the field with the canonical name in every spelling: in any case, and
+// with underscores for hyphens. It also removes the name from the field Connection, because a
+// proxy would remove a field that is listed there. It does not write to the values of h.
 func Withhold(h http.Header, name string) {
 	for key := range h {
 		if sameField(key, name) {
@@ -28,8 +27,8 @@ func Withhold(h http.Header, name string) {
 	}
 }
 
-// sameField reports whether two names are those of one field for some server: CGI and its like take
-// an underscore for a hyphen.
+// sameField reports whether some server takes the name a for the name b, which is canonical: CGI
+// and the like take an underscore for a hyphen.
 func sameField(a, b string) bool {
 	return len(a) == len(b) && strings.EqualFold(strings.ReplaceAll(a, "_", "-"), b)
 }

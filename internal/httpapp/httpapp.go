@@ -1,5 +1,5 @@
-// Package httpapp finds Caddy's http app for a handler, and says how much time that has for
-// open streams when the process ends.
+// Package httpapp finds Caddy's http app for a handler, and computes how long open streams may go
+// on when the process stops.
 package httpapp
 
 import (
@@ -19,10 +19,10 @@ func Of(ctx caddy.Context) *caddyhttp.App {
 	return nil
 }
 
-// DrainLimit returns when, after the process begins to stop, the last stream has to have its
-// error finish, 0 for no limit. The grace period begins after the delay. A tenth of it, at
-// least 250 ms and at most 5 s, but never more than half, is kept so that the finish is
-// written before the servers close connections.
+// DrainLimit returns how long after the process begins to stop the last stream must have its error
+// finish, 0 for no limit. The grace period begins after the delay. A tenth of it (at least 250 ms
+// and at most 5 s, but never more than half) is reserved, so that the finish is written before the
+// servers close connections.
 func DrainLimit(grace, delay time.Duration) time.Duration {
 	if grace <= 0 {
 		return 0

@@ -9,8 +9,9 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/internal/placeholder"
 )
 
-// Approvals says how clients may answer what Hermes asks before it runs a dangerous command. It
-// is the option approvals, whose lines add to each other. The zero value offers nothing.
+// Approvals is the value of the option approvals: how clients may answer the question that Hermes
+// asks before it runs a dangerous command. Each line of the option adds to it. The zero value
+// offers nothing.
 type Approvals struct {
 	// The base URL of the pages that hermes_approvals serves, without a slash at its end. What a
 	// client gets has a link to a page below it. Default: none.
@@ -27,7 +28,7 @@ type Approvals struct {
 	By string `json:"by,omitempty"`
 }
 
-// approvalsUsage is what the arguments of a line are.
+// approvalsUsage describes the arguments of a line.
 const approvalsUsage = "link <base URL> [text], reply, or by <placeholder>"
 
 // add adds a line's arguments to a.
@@ -55,7 +56,7 @@ func (a *Approvals) add(args []string) error {
 	return a.checkParts()
 }
 
-// check reports what is not allowed in a.
+// check returns an error if a is not a valid value of the option.
 func (a *Approvals) check() error {
 	if err := a.checkParts(); err != nil {
 		return err
@@ -69,14 +70,14 @@ func (a *Approvals) check() error {
 	return nil
 }
 
-// checkParts reports a base URL or a placeholder that is not allowed.
+// checkParts returns an error if the base URL or the placeholder is not allowed.
 func (a *Approvals) checkParts() error {
 	if a.Link != "" {
 		u, err := url.Parse(a.Link)
 		isOf := err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil &&
 			!strings.ContainsAny(a.Link, "?#<>()[]`\"\\ \t\r\n")
 		if !isOf {
-			// The URL may have a password in it.
+			// The error does not quote the URL, which may have a password in it.
 			return errors.New("invalid approvals link: must be the base URL of the pages that hermes_approvals serves, http or https without user, query and fragment, such as https://hermes.example.com/hermes/approve")
 		}
 	}

@@ -10,17 +10,17 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
-// Conflicts returns a sentence for each option that is given and has no effect, or does
-// harm, because of another one. o is what the values compile to. None of these is an error:
-// streams are repaired all the same, and a request may ask for another form of tool events.
+// Conflicts returns a sentence for each given option that has no effect, or does harm, because of
+// another one. o is what v compiles to. A conflict is no error: streams are repaired all the same,
+// and a request may ask for another form of tool events.
 func (v Values) Conflicts(o *proxy.Options) (all []string) {
 	add := func(name string, conflict bool, format string, args ...any) {
 		if _, given := v[name]; given && conflict {
 			all = append(all, name+" "+fmt.Sprintf(format, args...))
 		}
 	}
-	// With the default of idle_timeout that is what docs/operating.md recommends: comments of
-	// Hermes keep a stream from being idle.
+	// A stall_timeout longer than the default of idle_timeout is what docs/operating.md
+	// recommends: comments of Hermes keep a stream from being idle.
 	_, idle := v["idle_timeout"]
 	add("stall_timeout", idle && o.IdleTimeout > 0 && o.StallTimeout > o.IdleTimeout,
 		"(%s) is longer than idle_timeout (%s), which ends a stream without comments first", o.StallTimeout, o.IdleTimeout)

@@ -8,8 +8,9 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/internal/placeholder"
 )
 
-// Identity says how upstream learns whose a request is: for each way a text with placeholders, or
-// "". It is the option identity, whose lines add to each other. The zero value says nothing.
+// Identity is the value of the option identity: for each way to tell upstream the user of a
+// request, a text with placeholders, or "". Each line of the option adds to it. The zero value
+// tells nothing.
 type Identity struct {
 	// What names the user in the header X-Hermes-Session-Key. Default: none.
 	Header string `json:"header,omitempty"`
@@ -21,7 +22,7 @@ type Identity struct {
 	Prompt string `json:"prompt,omitempty"`
 }
 
-// identityUsage is what the arguments of a line are.
+// identityUsage describes the arguments of a line.
 const identityUsage = "<placeholder> [by header|session|prompt]"
 
 // add adds a line's arguments to i.
@@ -43,7 +44,7 @@ func (i *Identity) add(args []string) error {
 	return i.checkParts()
 }
 
-// check reports what is not allowed in i.
+// check returns an error if i is not a valid value of the option.
 func (i *Identity) check() error {
 	if *i == (Identity{}) {
 		return errors.New("invalid identity: nothing is named: add header, session or prompt with a placeholder that names the user")
@@ -51,7 +52,7 @@ func (i *Identity) check() error {
 	return i.checkParts()
 }
 
-// checkParts reports a text that names no user.
+// checkParts returns an error if a text names no user.
 func (i *Identity) checkParts() error {
 	for _, text := range []string{i.Header, i.Session, i.Prompt} {
 		if text != "" && !placeholder.IsIn(text) {

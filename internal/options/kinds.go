@@ -24,12 +24,12 @@ const (
 	timeout               // a duration or off, which JSON writes as 0
 	directory             // the path of a directory
 	tools                 // the name of the tool of an emoji
-	approvals             // ways in which clients answer what Hermes asks
-	identity              // ways in which upstream learns who asks
+	approvals             // ways to answer requests for approval
+	identity              // ways to tell upstream the user
 )
 
-// kinds says of the kinds but words and onOff what a value looks like, and in errors what the
-// arguments of a line, and a duration, must be.
+// kinds describes the values of all kinds but words and onOff: usage for Option.Usage, allowed for
+// errors about the number of arguments, and must for errors about a duration.
 var kinds = map[kind]struct{ usage, allowed, must string }{
 	size:      {"size", "a size", ""},
 	duration:  {"duration", "a duration", "a duration such as 500ms or 5s, not negative"},
@@ -40,14 +40,14 @@ var kinds = map[kind]struct{ usage, allowed, must string }{
 	identity:  {"'placeholder …'", identityUsage, ""},
 }
 
-// Bounds of sizes in bytes. A frame below the lower one could not even hold a
-// chunk; the upper one keeps a typing error from taking all memory.
+// Bounds of sizes in bytes. A frame of less than minSize could not even hold a chunk; maxSize
+// keeps a typing error from taking all memory.
 const (
 	minSize = 1 << 10
 	maxSize = 1 << 30
 )
 
-// wordsOf returns the allowed words.
+// wordsOf returns the allowed words as strings.
 func wordsOf[T ~string](allowed []T) (all []string) {
 	for _, a := range allowed {
 		all = append(all, string(a))
@@ -55,7 +55,7 @@ func wordsOf[T ~string](allowed []T) (all []string) {
 	return all
 }
 
-// choice writes the allowed values as a sentence does: a, b or c.
+// choice joins words as in a sentence: a, b or c.
 func choice(words []string) string {
 	last := len(words) - 1
 	if last < 1 {
@@ -64,7 +64,8 @@ func choice(words []string) string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// parse returns the value that a text stands for. The kind is any but tools, approvals and identity.
+// parse returns the value that text stands for. The kind of o is none of tools, approvals and
+// identity.
 func (o *Option) parse(text string) (any, error) {
 	switch o.kind {
 	case directory:
@@ -93,7 +94,7 @@ func (o *Option) parse(text string) (any, error) {
 	return text, nil
 }
 
-// check refuses a value that is not allowed, such as JSON may have.
+// check returns an error if value, which may come from JSON, is not allowed.
 func (o *Option) check(value any) (err error) {
 	switch v := value.(type) {
 	case bool:
@@ -105,7 +106,7 @@ func (o *Option) check(value any) (err error) {
 		err = v.check()
 	case caddy.Duration:
 		d := time.Duration(v)
-		if d > 0 && d < time.Millisecond { // it must be a number that was not meant as nanoseconds
+		if d > 0 && d < time.Millisecond { // a number that was not meant as nanoseconds
 			return o.invalid(d.String(), "at least 1ms; a number in JSON is nanoseconds, so write a string such as \"5s\"")
 		}
 		_, err = o.parse(d.String())
@@ -115,7 +116,7 @@ func (o *Option) check(value any) (err error) {
 	return err
 }
 
-// invalid returns the error of a value; shown is how the configuration writes it.
+// invalid returns the error for a value that the configuration writes as shown.
 func (o *Option) invalid(shown, must string) error {
 	return fmt.Errorf("invalid %s %q: must be %s", o.Name, shown, must)
 }
@@ -132,8 +133,8 @@ func checkTools(all map[string]string) error {
 	return nil
 }
 
-// addTool adds a tool to others. It refuses one that rewrite.CheckTool refuses, and an emoji
-// that is there. Emoji that differ only in the variation selector U+FE0F are the same.
+// addTool adds a tool to the map to. It returns an error if rewrite.CheckTool does, or if the
+// emoji is in to already. Emoji that differ only in the variation selector U+FE0F are equal.
 func addTool(to map[string]string, emoji, name string) error {
 	if err := rewrite.CheckTool(emoji, name); err != nil {
 		return fmt.Errorf("invalid tool: %w", err)

@@ -26,18 +26,18 @@ import (
 // An Option is a subdirective of the hermes directive.
 type Option struct {
 	Name    string // of the subdirective and of the member in JSON
-	Default string // the value that is the same as none, as a Caddyfile has it; "" if there is none
-	Help    string // says in one line what the option is
+	Default string // as a Caddyfile writes it; "" if there is none
+	Help    string // describes the option in one line
 
-	// What docs/options.md says of it, in Markdown.
+	// The text of docs/options.md, in Markdown.
 	Explanation string // what the option does, and each of its values
 	Example     string // a line of a Caddyfile that changes it
 	When        string // when to change it
 
 	kind  kind
-	words []string // that it takes, if it takes words
-	// apply sets the value, which has been checked, in the options of package
-	// proxy. It is nil for options that are not among those.
+	words []string // the allowed values, if the kind is words or onOff
+	// apply sets the value, which has been checked, in the options of package proxy. It is nil for
+	// an option that package proxy does not have.
 	apply func(o *proxy.Options, value any)
 }
 
@@ -57,7 +57,7 @@ func (o *Option) Repeatable() bool {
 // All returns the options in the order of the Caddyfile's syntax.
 func All() []*Option { return table }
 
-// Names returns their names, in that order.
+// Names returns the names of all options, in the order of All.
 func Names() []string {
 	names := make([]string, len(table))
 	for i, o := range table {
@@ -66,11 +66,10 @@ func Names() []string {
 	return names
 }
 
-// Unrecognized returns the error of a subdirective that is none of the known ones. It lists
-// them, and names those that may be meant: that differ in two letters at most, or begin like
-// the one that is given.
+// Unrecognized returns the error for a subdirective that is not one of the known ones. The error
+// lists them, and suggests those that differ from name in at most two letters or begin with it.
 func Unrecognized(name string, known []string) error {
-	// Cobra suggests commands like that.
+	// Cobra suggests commands in this way.
 	all := &cobra.Command{SuggestionsMinimumDistance: 2}
 	for _, k := range known {
 		all.AddCommand(&cobra.Command{Use: k, Run: func(*cobra.Command, []string) {}})
@@ -179,9 +178,8 @@ func (v Values) Check() error {
 	return nil
 }
 
-// Compile returns the options of package proxy that the values stand for. Only a
-// tool that is not allowed is an error here, because it has to be compiled; all
-// else is for Check to refuse.
+// Compile returns the options of package proxy that the values stand for. It returns an error only
+// for a tool that is not allowed, because tools have to be compiled; Check finds all other errors.
 func (v Values) Compile() (proxy.Options, error) {
 	o := proxy.DefaultOptions()
 	if added, given := v["tool"].(map[string]string); given {
@@ -202,8 +200,8 @@ func (v Values) Compile() (proxy.Options, error) {
 	return o, nil
 }
 
-// orInstead returns a duration, or instead if it is zero, for options of package
-// proxy or rewrite whose zero means something else than none.
+// orInstead returns the caddy.Duration value, or instead if it is zero, for options whose zero
+// means something else in package proxy or rewrite.
 func orInstead(value any, instead time.Duration) time.Duration {
 	if d := time.Duration(value.(caddy.Duration)); d != 0 {
 		return d

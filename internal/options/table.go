@@ -40,7 +40,7 @@ var table = []*Option{
 		Explanation: "Two tools that start closer together than this run in parallel. A later start proves that the earlier tool has ended. It matters only for Hermes 0.7 to 0.11, which do not say when a tool ends. With `0s`, tools never run in parallel.",
 		Example:     "parallel_window 1s",
 		When:        "Raise it if the tools of one batch start further apart on a busy machine, so that parallel tools look sequential.",
-		// Zero means the default there, and a negative window that every start
+		// In package rewrite, zero means the default, and a negative window means that every start
 		// completes the tools before it.
 		apply: func(o *proxy.Options, v any) { o.Rewrite.ParallelWindow = orInstead(v, -1) }},
 	{Name: "tool", kind: tools, Help: `Name of a tool whose emoji Hermes does not know, repeatable, such as "🛰️ satellite"`,
@@ -78,7 +78,7 @@ var table = []*Option{
 		Explanation: "How long upstream may be silent after the finish chunk. Then the sidecar adds `[DONE]` and ends the stream without an error. With `0s`, the finish chunk is the end.",
 		Example:     "done_grace 2s",
 		When:        "Lower it if clients wait at the end of answers because Hermes keeps the connection open.",
-		// Zero means no limit there, and no grace here.
+		// In package proxy, zero means no limit; here it means no grace.
 		apply: func(o *proxy.Options, v any) { o.DoneGrace = orInstead(v, 1) }},
 	{Name: "error_finish", words: wordsOf(rewrite.ErrorFinishForms()), Default: "split", Help: "Errors in a frame before the finish chunk, or in it",
 		Explanation: "The form of an error at the end of a stream. `split` sends it in a frame of its own, and then the finish chunk. `inline` sends one chunk with both, as Hermes 0.18 does.",

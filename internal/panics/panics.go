@@ -15,9 +15,10 @@ func Catch(f func()) (panicked any) {
 	return nil
 }
 
-// Carry returns the value to panic with in another goroutine, in place of the recovered v:
-// nil for nil, http.ErrAbortHandler, which asks for the answer to be aborted, or a *Late with
-// the stack of the caller, which must be the deferred function that recovered v.
+// Carry returns the value to panic with in another goroutine, in place of the recovered v. It
+// returns nil for nil, http.ErrAbortHandler, which asks for the answer to be aborted, unchanged,
+// and for anything else a *Late with the stack of the caller, which must be the deferred function
+// that recovered v.
 func Carry(v any) any {
 	if v == nil || v == http.ErrAbortHandler { //nolint:errorlint // the very value is the signal
 		return v
@@ -25,10 +26,10 @@ func Carry(v any) any {
 	return &Late{v, debug.Stack()}
 }
 
-// Late is a panic that goes on in another goroutine than it occurred in.
+// Late is the value of a panic that was carried from one goroutine to another.
 type Late struct {
 	Value any
-	Stack []byte // of the goroutine that it occurred in
+	Stack []byte // of the first goroutine
 }
 
 // Error implements error. A server logs it.

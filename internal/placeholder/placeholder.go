@@ -1,4 +1,4 @@
-// Package placeholder says who a request is of, by a text with placeholders of Caddy's. It holds no
+// Package placeholder finds the user of a request by a text with Caddy's placeholders. It holds no
 // state.
 package placeholder
 
@@ -9,14 +9,14 @@ import (
 	"github.com/caddyserver/caddy/v2"
 )
 
-// Value returns a text with the values of its placeholders for r. ok is false if none of them tells
-// users apart: any other user could have the same.
+// Value returns text with its placeholders replaced by their values for r. ok is false if no value
+// tells users apart, so that another user could have the same text.
 func Value(r *http.Request, text string) (value string, ok bool) {
 	placeholders, _ := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 	if placeholders == nil {
 		return "", false
 	}
-	// The function returns no error, and Caddy's own leaves the value empty.
+	// The function returns no error. If Caddy returns one of its own, the value is empty.
 	value, _ = placeholders.ReplaceFunc(text, func(_ string, v any) (any, error) {
 		ok = ok || tells(v)
 		return v, nil
@@ -33,8 +33,8 @@ func IsIn(text string) bool {
 	return opens && strings.Contains(rest, "}")
 }
 
-// tells reports whether the value of a placeholder tells users apart. An empty list, such as that
-// of the addresses in a certificate that is not there, is [] in a text, and a map is map[].
+// tells reports whether the value of a placeholder tells users apart. As text, an empty list, such
+// as the addresses of an absent certificate, is [], and an empty map is map[].
 func tells(value any) bool {
 	text := caddy.ToString(value)
 	return text != "map[]" && strings.Trim(text, "[] \t\r\n") != ""

@@ -12,14 +12,13 @@ import (
 
 // Bounds of recordings.
 const (
-	defaultRecordMax = 100_000_000 // bytes that all of a directory may take
-	recordShare      = 10          // which part of that one of them may take
-	maxRecordings    = 1000        // how many there may be
-	diskBlock        = 4 << 10     // what the size of a file is rounded up to
+	defaultRecordMax = 100_000_000 // bytes of all recordings in a directory together
+	recordShare      = 10          // one recording may take 1/recordShare of them
+	maxRecordings    = 1000        // the number of recordings in a directory
+	diskBlock        = 4 << 10     // file sizes are rounded up to a multiple of it, in bytes
 )
 
-// The names of recordings, without their extensions. Files of other names are
-// none of ours.
+// The names of recordings, without their extensions. Files with other names are not touched.
 const (
 	recordingPrefix = "hermes-"
 	recordingTime   = "20060102T150405.000Z"
@@ -27,24 +26,24 @@ const (
 
 var recordingName = regexp.MustCompile(`^(` + recordingPrefix + `[0-9]{8}T[0-9]{6}\.[0-9]{3}Z-[0-9a-f]{8})\.(sse|json)$`)
 
-// directory keeps the recordings in a directory within bounds: those that are under way
-// have their share reserved, the oldest of the others go first. It keeps no list of them:
-// files are few, and others may remove them.
+// directory keeps the recordings in a directory within bounds: recordings under way have their
+// share reserved, and of the others the oldest are removed first. It keeps no list of the files:
+// they are few, and other programs may remove them.
 type directory struct {
 	path string
 
 	mu   sync.Mutex
-	max  int64            // bytes of all recordings together, 0 before they are known
-	open map[string]int64 // the shares of those under way, by name
+	max  int64            // bytes of all recordings together, 0 before the first begin
+	open map[string]int64 // the reserved shares of the recordings under way, by name
 }
 
 var errNoRoom = errors.New("the streams that are being recorded take all of record_max")
 
 func (d *directory) file(name string) string { return filepath.Join(d.path, name) }
 
-// begin makes room for the recording with the name, and creates its file, which may have
-// share bytes. All recordings may take max bytes. While the configuration that wants it does
-// not run for good, and may be refused yet, the limit of the one that does stays.
+// begin makes room for the recording with the name, and creates its file, which may have share
+// bytes. All recordings may take max bytes. forGood says that the configuration runs for good;
+// otherwise it may still be refused, and a limit that is set stays.
 func (d *directory) begin(name string, max int64, forGood bool) (file *os.File, share int64, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -78,15 +77,15 @@ func (d *directory) begin(name string, max int64, forGood bool) (file *os.File, 
 	return file, share, err
 }
 
-// release takes back what begin has reserved.
+// release frees the share that begin has reserved.
 func (d *directory) release(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.open, name)
 }
 
-// ended returns the names of the recordings in the directory that have ended, the oldest
-// first, and their sizes. It makes the directory if there is none.
+// ended returns the names of the recordings in the directory that have ended, the oldest first,
+// and their sizes in bytes. It creates the directory if there is none.
 func (d *directory) ended() (names []string, sizes map[string]int64, err error) {
 	if err := errors.Join(os.MkdirAll(d.path, 0o700), checkLink(d.path)); err != nil {
 		return nil, nil, err
@@ -96,11 +95,11 @@ func (d *directory) ended() (names []string, sizes map[string]int64, err error) 
 	for _, e := range entries {
 		m := recordingName.FindStringSubmatch(e.Name())
 		if m == nil || !e.Type().IsRegular() || d.open[m[1]] > 0 {
-			continue // the directory may be large: the size of others is not asked for
+			continue // only sizes of recordings are read: the directory may be large
 		}
 		info, err := e.Info()
 		if err != nil {
-			continue // it is gone
+			continue // it was removed
 		}
 		if _, known := sizes[m[1]]; !known {
 			names = append(names, m[1])
@@ -110,14 +109,13 @@ func (d *directory) ended() (names []string, sizes map[string]int64, err error) 
 	return names, sizes, err
 }
 
-// create creates a file. It removes a link that has been put where the file comes, and
-// follows none.
+// create creates a file. It removes a symbolic link of that name instead of following it.
 func (d *directory) create(name string) (*os.File, error) {
-	_ = os.Remove(d.file(name)) // there is none, by its random name
+	_ = os.Remove(d.file(name)) // usually there is none: the name is random
 	return os.OpenFile(d.file(name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 }
 
-// remove removes a recording. One that is gone already is no error.
+// remove removes the files of a recording. A missing file is no error.
 func (d *directory) remove(name string) error {
 	for _, extension := range []string{Extension, MetaExtension} {
 		if err := os.Remove(d.file(name + extension)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -127,8 +125,8 @@ func (d *directory) remove(name string) error {
 	return nil
 }
 
-// Directories are the directories of the process that are recorded in: two handlers,
-// or an old configuration and a new one, may have the same. The zero value has none.
+// Directories are the directories in which the process records. Two handlers, or an old
+// configuration and a new one, may use the same directory. The zero value has none.
 type Directories struct{ byPath sync.Map }
 
 // get returns the directory with the path.
@@ -140,12 +138,11 @@ func (d *Directories) get(path string) *directory {
 	return one.(*directory)
 }
 
-// checkLink refuses a directory that is a symbolic link where anybody may have put
-// it, such as in /tmp.
+// checkLink refuses a symbolic link in a directory that any user may write to, such as /tmp.
 func checkLink(dir string) error {
 	link, err := os.Lstat(dir)
 	if err != nil || link.Mode()&fs.ModeSymlink == 0 {
-		return nil // what else is wrong shows when it is used
+		return nil // other errors show when the directory is used
 	}
 	const others = 0o002
 	if in, err := os.Stat(filepath.Dir(dir)); err == nil && in.Mode().Perm()&others == 0 {
@@ -154,9 +151,9 @@ func checkLink(dir string) error {
 	return fmt.Errorf("%s is a symbolic link in a directory that anybody can write to: name the directory itself", dir)
 }
 
-// CheckWritable reports why files cannot be made in a directory, or the directory
-// in the one it would be in. It leaves neither: what says so for certain, with
-// capabilities, read-only mounts and quotas, is only a file.
+// CheckWritable returns an error if no file can be created in dir or, if dir does not exist, in
+// the nearest directory above it. It creates a file and removes it again: only that takes
+// capabilities, read-only mounts and quotas into account.
 func CheckWritable(dir string) error {
 	dir, err := filepath.Abs(dir)
 	if err == nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
-// Meta describes a recording. It stands in a file of its own, so that the recording is
-// what upstream sent and nothing else. Nothing of the request but its path is in it.
+// Meta describes a recording. It is in a file of its own, so that a recording has only the bytes
+// that upstream sent. It repeats nothing of the request but its path and the form of tool events.
 type Meta struct {
 	Path        string    `json:"path"`  // of the request
 	Began       time.Time `json:"began"` // the request
@@ -35,17 +35,17 @@ type Meta struct {
 	Truncated bool `json:"truncated,omitempty"`
 }
 
-// Extension and MetaExtension are those of a recording and of its Meta.
+// Extension and MetaExtension are the file name extensions of a recording and of its Meta.
 const (
 	Extension     = ".sse"
 	MetaExtension = ".json"
 )
 
-// maxMeta is how much is read of a file that has a Meta, in bytes. Ours are far smaller.
+// maxMeta is the number of bytes that are read of the file of a Meta, which is far smaller.
 const maxMeta = 64 << 10
 
-// ReadMeta reads the Meta of the recording in the file. Without one, or if that
-// is not whole, it is empty.
+// ReadMeta reads the Meta of the recording in the file. It returns an empty Meta if there is none,
+// or if it is not whole.
 func ReadMeta(file string) (m Meta, err error) {
 	base, ok := strings.CutSuffix(file, Extension)
 	if !ok {
@@ -69,7 +69,7 @@ func ReadMeta(file string) (m Meta, err error) {
 // CauseClientGone is the Cause of a recording that ends where its client left.
 const CauseClientGone = "client_gone"
 
-// causes are the names of the ways in which upstream can end.
+// causes are the names of the causes, by rewrite.Cause.
 var causes = []string{
 	rewrite.CauseEOF: "eof", rewrite.CauseAborted: "aborted", rewrite.CauseTimeout: "timeout", rewrite.CauseShutdown: "shutdown",
 }
@@ -77,7 +77,7 @@ var causes = []string{
 // CauseName returns the name of a cause.
 func CauseName(c rewrite.Cause) string { return causes[c] }
 
-// ParseCause returns the cause with the name, CauseEOF for none.
+// ParseCause returns the cause with the name, and CauseEOF for "" and for CauseClientGone.
 func ParseCause(name string) (rewrite.Cause, error) {
 	if name == "" || name == CauseClientGone {
 		return rewrite.CauseEOF, nil

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// MaxRecording is how much of a recording is read, in bytes. It is no bound on memory,
-	// because a recording is read in pieces: it is where reading an endless one ends.
+	// MaxRecording is the number of bytes that are read of a recording. It does not bound memory,
+	// because a recording is read in pieces: it ends the reading of an endless one.
 	MaxRecording = 1 << 30
 	// maxHeader is how long the HTTP header in front of a recording may be, in bytes.
 	maxHeader = 64 << 10
@@ -26,8 +26,8 @@ var (
 // ErrNothing says that a recording had nothing of Hermes in it.
 var ErrNothing = errors.New("the recording has no frame of Hermes and is no chat completion: give the bytes that upstream sent, as curl -N shows them")
 
-// Open returns the body of a recording, which may have an HTTP header in front of it. Reading
-// it fails after MaxRecording bytes.
+// Open returns the body of the recording in, without an HTTP header in front of it. Reading the
+// body fails after MaxRecording bytes.
 func Open(in io.Reader) (*bufio.Reader, error) {
 	body := bufio.NewReaderSize(&limited{in, MaxRecording}, maxHeader)
 	for { // 100 Continue has a header of its own
@@ -56,8 +56,8 @@ func skipHeader(r *bufio.Reader) error {
 	}
 }
 
-// Pieces calls f with what body has, piece by piece, until f fails or body ends. A piece is
-// valid only during the call.
+// Pieces reads body and calls f with each piece until f fails or body ends. A piece is valid only
+// during the call.
 func Pieces(body io.Reader, f func(piece []byte) error) error {
 	room := make([]byte, pieceSize)
 	for {

@@ -1,7 +1,7 @@
 // Package recording writes and reads recordings of streams, for bug reports and caddy
-// hermes-repair: each is a file with the bytes that upstream sent, and one with its Meta.
-// Only a directory makes room for its recordings; a Recorder belongs to a handler; a
-// recording belongs to one stream, and only its goroutine writes it.
+// hermes-repair. A recording is a file with the bytes that upstream sent, and a file with its
+// Meta. A directory makes room for its recordings, and a Recorder belongs to a handler. A
+// recording belongs to one stream, whose goroutine alone writes it.
 package recording
 
 import (
@@ -22,10 +22,9 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 )
 
-// Recorder is an observer that has the streams of one handler recorded, and passes
-// everything on. It needs proxy.Options.ObserveRaw. Of the request there is nothing in a
-// recording but its path and the form of tool events that it asks for. The files are
-// for their owner only.
+// Recorder is an observer that records the streams of one handler, and passes everything on to the
+// next observer. It needs proxy.Options.ObserveRaw. Of the request, a recording has only the path
+// and the form of tool events that it asks for. The files are accessible to their owner only.
 type Recorder struct {
 	proxy.Observer
 	dir    *directory
@@ -33,12 +32,12 @@ type Recorder struct {
 	runs   func() bool // whether the configuration runs for good
 	logger *zap.Logger
 	now    func() time.Time
-	failed sync.Once // that recording fails is said once
+	failed sync.Once // only the first failure is a warning
 }
 
-// Recorder returns what records in the directory with the path, for a configuration
-// that runs reports to run, and passes everything on to next. All recordings may take
-// max bytes, 0 for the default.
+// Recorder returns a Recorder that records in the directory with the path, and passes everything
+// on to next. All recordings in the directory may take max bytes, 0 for the default. runs reports
+// whether the configuration runs for good.
 func (d *Directories) Recorder(next proxy.Observer, path string, max int64, runs func() bool, logger *zap.Logger) *Recorder {
 	return &Recorder{
 		Observer: next, dir: d.get(path), max: cmp.Or(max, defaultRecordMax), runs: runs, logger: logger, now: time.Now,
@@ -69,21 +68,20 @@ func (c *Recorder) Begin(r *http.Request, b proxy.Begun) proxy.AnswerObserver {
 	}
 }
 
-// fail says that recording fails, the first time as a warning.
+// fail logs that recording has failed, the first time as a warning.
 func (c *Recorder) fail(err error) {
 	log := c.logger.Debug
 	c.failed.Do(func() { log = c.logger.Warn })
 	log("a stream cannot be recorded", zap.String("dir", c.dir.path), zap.Error(err))
 }
 
-// recording is a stream that is being recorded. What goes wrong with that is its own
-// affair: the stream goes on.
+// recording is a stream that is being recorded. If recording fails, the stream goes on.
 type recording struct {
 	proxy.AnswerObserver
 	recorder *Recorder
 	file     *os.File
 	name     string
-	left     int64 // how many bytes may come
+	left     int64 // how many more bytes may be written
 	meta     Meta
 }
 

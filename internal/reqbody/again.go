@@ -6,8 +6,9 @@ import (
 	"sync"
 )
 
-// Again returns the body of a request, with the bytes that were read of it. It lets go of them once
-// they are read again, or it is closed: an answer refers to its request for as long as it takes.
+// Again returns a request body with the bytes b, which were read from the original body. It
+// releases b once it has been read or closed, because an answer keeps its request for as long as
+// it takes.
 func Again(b []byte) io.ReadCloser { return &again{rest: *bytes.NewReader(b)} }
 
 type again struct {

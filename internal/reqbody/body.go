@@ -1,10 +1,10 @@
-// Package reqbody reads the body of a request before the request goes on, heals
-// the history in it (contract section 5), and gives it back when the next handler
-// has failed. It knows only requests, no answers.
+// Package reqbody reads the body of a request before the request is forwarded, heals the history
+// in it (contract section 5), and restores it if the next handler fails. It knows only requests,
+// no answers.
 //
-// A Body that came whole holds it once more until Decided is called and upstream
-// has begun to read; a body that is not read costs nothing. What a client may have
-// allocated is bounded by Plan.Limit, and by eight times the bytes that it has sent.
+// A Body that was read whole keeps the original until Decided has been called and upstream has
+// begun to read. A body that is not read costs nothing. The memory that a client can make a Body
+// allocate is bounded by Plan.Limit, and by eight times the bytes that the client has sent.
 package reqbody
 
 import (
@@ -18,19 +18,19 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
-// Body is the body of a request. Prepare comes first, and once; Decided, Waited
-// and Err may then be called at any time, by any goroutine.
+// Body is the body of a request. Prepare must be called first, and once; then any goroutine may
+// call Decided, Waited and Err at any time.
 //
-// One that came whole has two readers: upstream's, of the healed body, and the client's
-// request's, of the original. A handler that has that request (a placeholder of Caddy's with
-// the body, an error route) finds in it the bytes that it would find without a Proxy.
-// Histories are large and answers take long, so nothing is kept longer than it may be asked
-// for: once the answer is chosen no error route follows, and bytes that have been read are
-// not read again. Of any other body both requests have the same reader.
+// A body that was read whole has two readers: one of the healed body, for upstream, and one of the
+// original, for the client's request. A handler that uses the client's request (Caddy's placeholder
+// of the body, an error route) finds the bytes that it would find without a Proxy. Histories are
+// large and answers take long, so bytes are kept only as long as something may read them: once the
+// answer is chosen no error route follows, and bytes that have been read are not read again. With
+// any other body both requests share one reader.
 type Body struct {
-	client io.ReadCloser // the client's
-	began  io.ReadCloser // what the next handler's request began with
-	length int64         // and its ContentLength
+	client io.ReadCloser // the body that the client sends
+	began  io.ReadCloser // the body that the next handler's request was given
+	length int64         // the ContentLength of the next handler's request
 
 	// The mutex is not held while the client is read: that may take as long as the client
 	// likes.
@@ -38,27 +38,27 @@ type Body struct {
 	own      *reader   // of the client's request, nil if that keeps its body
 	upstream *reader   // of the next handler's request
 	original []byte    // a body that came whole, nil once it is released
-	changed  bool      // the next handler's is not the original
-	again    []byte    // what Rewind sends again, nil if it may not or the answer is decided
-	decided  bool      // the answer is
+	changed  bool      // the next handler's body is not the original
+	again    []byte    // the body that Rewind gives, nil if it may not be sent again or the answer is decided
+	decided  bool      // Decided was called
 	used     bool      // upstream has been read, or closed
 	reading  int       // how many reads of the client are under way
-	waited   time.Time // the end of the last one
-	err      error     // that broke the client's body off
+	waited   time.Time // when the last read of the client ended
+	err      error     // the error that broke off the client's body
 }
 
 // Plan says how a body is treated.
 type Plan struct {
 	// Heal says that the body is read, and healed if it is a history.
 	Heal bool
-	// Keep says that a body that is read stays as it is.
+	// Keep says that a body that is read is not healed.
 	Keep bool
 	// Limit is the size in bytes above which a body passes untouched.
 	Limit int64
 	// Tools are the tools whose markers are removed.
 	Tools *rewrite.Tools
-	// Edit, if not nil, returns what upstream gets instead of a body that came whole: that body,
-	// which it must not write to, or another one of another length.
+	// Edit, if not nil, returns what upstream gets instead of a body that was read whole: body
+	// itself, which it must not write to, or a new slice of another length.
 	Edit func(body []byte) []byte
 	// Timed says that the client is timed while it still sends the body.
 	Timed bool
@@ -66,11 +66,10 @@ type Plan struct {
 	Again bool
 }
 
-// Prepare reads the body of the client's request r and gives it to up, which is
-// the request of the next handler, as the plan says. A body that is not read, or not to
-// its end, goes on as it comes.
+// Prepare reads the body of the client's request r as plan says, and gives it to up, the request
+// of the next handler. A body that is not read, or not to its end, is passed on as it comes.
 func (b *Body) Prepare(r, up *http.Request, plan Plan) (healed rewrite.Healed) {
-	// Transports look at the type of a body, so one that has nothing to time keeps it.
+	// Transports look at the type of a body, so it stays as it is if it is neither read nor timed.
 	if plan.Heal || plan.Timed && r.Body != nil && r.Body != http.NoBody {
 		b.client = r.Body
 		b.own = &reader{of: b}
@@ -95,14 +94,14 @@ func (b *Body) heal(r, up *http.Request, plan Plan) rewrite.Healed {
 	default:
 		b.err = err
 	}
-	// A last read may bring the end along with one byte too many.
+	// The last read may return io.EOF along with one byte too many.
 	whole := err == io.EOF && int64(len(came)) <= plan.Limit //nolint:errorlint // likewise
 	if !whole || r.ContentLength >= 0 && r.ContentLength != int64(len(came)) {
 		return rewrite.Healed{}
 	}
 	body, healed := rewrite.Heal(came, plan.Tools)
 	if healed.Asked != rewrite.AskedStream {
-		healed.Reply = "" // it is answered with the rest of a stream
+		healed.Reply = "" // a reply is answered with the rest of a stream
 	}
 	if plan.Keep {
 		body, healed = came, rewrite.Healed{Asked: healed.Asked, Reply: healed.Reply}
@@ -146,9 +145,9 @@ func (b *Body) Decided() {
 	b.release()
 }
 
-// Rewind gives up, which is a copy of the client's request for the next handler, the body from its
-// beginning, as the request before it had it. It returns false if it cannot: the body has not come whole, or
-// Plan.Again does not say so, or the answer is decided.
+// Rewind sets the body of up, a new copy of the client's request for the next handler, to the body
+// that the copy before had, from its beginning. It returns false if the body was not read whole,
+// if Plan.Again is false, or if the answer is decided.
 func (b *Body) Rewind(up *http.Request) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -164,7 +163,7 @@ func (b *Body) Rewind(up *http.Request) bool {
 	return true
 }
 
-// MayRewind reports whether Rewind can.
+// MayRewind reports whether Rewind would return true.
 func (b *Body) MayRewind() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -181,11 +180,10 @@ func (b *Body) release() {
 	}
 }
 
-// GiveBack gives the client's request r the body that it would have after the
-// next handler, which got up, if nothing had read it before: an error route may send
-// it elsewhere. A wrapper around the body stays around it (a limit of
-// Caddy's request_body), bytes that have been read are not read again, and bytes that
-// have not, because upstream could not be reached, are there as they came.
+// GiveBack gives the client's request r the body that it would have after the next handler, which
+// got up, without a Proxy: an error route may send it elsewhere. A wrapper around the body (a
+// limit of Caddy's request_body) stays. Bytes that have been read are not read again. Bytes that
+// have not been read, because upstream could not be reached, are those of the original.
 func (b *Body) GiveBack(r, up *http.Request) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -194,22 +192,20 @@ func (b *Body) GiveBack(r, up *http.Request) {
 		r.ContentLength = up.ContentLength
 	}
 	if wrapped && !b.used && b.original != nil {
-		b.upstream.rest = b.original // for r has the length of that
+		b.upstream.rest = b.original // r has the length of the original
 	}
 	if wrapped || b.used {
 		r.Body = up.Body
 	}
 }
 
-// same reports whether two bodies are the same. Those that cannot be compared are
-// not.
+// same reports whether a and b are the same body. Bodies that cannot be compared are not.
 func same(a, b io.ReadCloser) bool {
 	return reflect.ValueOf(a).Comparable() && a == b
 }
 
-// Waited returns until when the client has been waited for to send the rest of the
-// body, which is now if it still is. It returns the zero time if there is no rest
-// that is timed.
+// Waited returns when the last read of the client's bytes ended, or now while one is under way. It
+// returns the zero time if there has been no such read, or none that is timed.
 func (b *Body) Waited(now time.Time) time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -226,14 +222,14 @@ func (b *Body) Err() error {
 	return b.err
 }
 
-// reader reads a body: what of it has been read, and then the end or the client's rest.
-// Like the server's body it cannot be read any more once it is closed: a proxy that tries
-// again after it has sent a part must not send the rest for the whole (Caddy:
-// reverseproxy.go:496-505). It may be closed while it is read.
+// reader reads a body: the bytes that have been read from the client already, and then the end or
+// what the client still sends. Like the server's body, it cannot be read after it is closed: a
+// proxy that tries again after it has sent a part must not send the rest as the whole (Caddy:
+// reverseproxy.go:496-505). It may be closed during a read.
 type reader struct {
 	of     *Body
 	rest   []byte // nil as soon as all has been read
-	end    error  // follows rest, nil for what the client still sends
+	end    error  // the error after rest, nil if the client still sends
 	closed bool
 }
 
@@ -248,13 +244,13 @@ func (r *reader) Read(b []byte) (int, error) {
 	body.reading--
 	body.waited = time.Now()
 	if err != nil && err != io.EOF && !r.closed { //nolint:errorlint // the end is that very value
-		body.err = err // and not one of a read that Close ends
+		body.err = err // not the error of a read that Close ended
 	}
 	return n, err
 }
 
-// take reads what has come already. If there is none left, it is not ready: a read of the
-// client begins.
+// take reads from rest, or returns the error after it. ready is false if neither is there: take
+// then has recorded that a read of the client begins.
 func (r *reader) take(b []byte) (n int, ready bool, err error) {
 	r.of.use(r)
 	defer r.of.mu.Unlock()

@@ -7,9 +7,9 @@ import (
 	"math"
 )
 
-// Read reads a body of length bytes, -1 for unknown, to its end, which is the error io.EOF.
-// Any other error is the body's. It stops without an error after limit bytes and one more. It
-// allocates little more than has come, whatever the client announces.
+// Read reads body, which announces length bytes, -1 for unknown, to its end, and then returns
+// io.EOF. Any other error is that of body. Read stops without an error after limit+1 bytes. It
+// allocates little more than it has read, whatever the client announces.
 func Read(body io.Reader, length, limit int64) ([]byte, error) {
 	limit = min(limit, math.MaxInt64-1)
 	if length < 0 {
@@ -37,19 +37,18 @@ func Read(body io.Reader, length, limit int64) ([]byte, error) {
 }
 
 const (
-	// maxFirst is the size in bytes up to which the first buffer has the length that the
-	// client announces.
+	// maxFirst is the size in bytes up to which the first buffer has the announced length.
 	maxFirst = 64 << 10
-	// advance is how many times as much as has come a client may have allocated by
-	// announcing it.
+	// advance is the factor by which a buffer of the announced length may exceed the bytes that
+	// have been read.
 	advance = 8
 )
 
 // errNoObject says that a body does not begin like a JSON object.
 var errNoObject = errors.New("the body is no JSON object")
 
-// objectReader reads a body, and fails with errNoObject as soon as that is not a JSON object,
-// so that protocols whose requests are answered while they are sent go on working.
+// objectReader reads a body, and fails with errNoObject as soon as the body turns out not to be a
+// JSON object, so that protocols that answer a request while it is sent keep working.
 type objectReader struct {
 	io.Reader
 	begun bool

@@ -1,7 +1,7 @@
-// Package site builds what the hermes_proxy directive and the commands that run a
-// Caddy have in common: a route that repairs and proxies, a configuration that
-// touches nothing but its own ports, and the question whether a port is free. And it
-// finds the sites with a hermes in a configuration. It holds no state.
+// Package site has the parts that the hermes_proxy directive and the commands that run a Caddy
+// share: a route that repairs and proxies, a configuration that uses nothing but its own ports,
+// and a check that a port is free. It also finds the sites with a hermes handler in a
+// configuration. It holds no state.
 package site
 
 import (
@@ -17,8 +17,8 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 )
 
-// Handlers returns the handlers of a route: hermes, the options of the hermes
-// handler as JSON has them, and then proxy.
+// Handlers returns the handlers of a route as JSON: a hermes handler with the options hermes, and
+// then proxy.
 func Handlers(hermes any, proxy *reverseproxy.Handler) []json.RawMessage {
 	return []json.RawMessage{
 		caddyconfig.JSONModuleObject(hermes, "handler", "hermes", nil),

@@ -12,11 +12,11 @@ import (
 
 // A Site is a reverse_proxy after hermes in a configuration.
 type Site struct {
-	Listen    string // of its server, "" if that is not known
-	Host      string // that it answers to, "" for any
+	Listen    string // the address of its server, "" if it is not known
+	Host      string // the host that it answers to, "" for any
 	Scheme    string // http or https
 	Upstreams []string
-	Options   map[string]bool // of hermes that are set
+	Options   map[string]bool // the options of hermes that are set
 }
 
 // Sites returns the sites with a hermes in app, the http app of a configuration as JSON. An
@@ -41,7 +41,7 @@ func Sites(app []byte) (all []Site, twice bool, err error) {
 	return w.found, w.twice && w.err == nil, w.err
 }
 
-// siteOf returns the site that a route of the server is.
+// siteOf returns the Site of a route of the server, without upstreams.
 func siteOf(server, route gjson.Result) Site {
 	site := Site{Listen: server.Get("listen.0").String(), Host: route.Get("match.0.host.0").String(), Scheme: "http"}
 	// Automatic HTTPS is for sites with a name.
@@ -57,7 +57,7 @@ func siteOf(server, route gjson.Result) Site {
 
 // A walk goes through the routes of servers, and those within them.
 type walk struct {
-	site  Site // of the route, without upstreams
+	site  Site // of the current route, without upstreams
 	found []Site
 	twice bool
 	err   error // of the first upstream that is not allowed
@@ -69,8 +69,8 @@ type front struct {
 	always bool         // every request that comes to the handler has gone through it
 }
 
-// route goes through a route after a hermes. It returns the one that stands in front of
-// what follows the route.
+// route goes through a route behind the front before. It returns the front of the routes that
+// follow.
 func (w *walk) route(route gjson.Result, before front) front {
 	now := before
 	for _, h := range route.Get("handle").Array() {

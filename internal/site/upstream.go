@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// What may stand in front of the first slash of an address: in front of a host, as in
-// tcp/127.0.0.1:8642, and of a path or a number, as in unix//run/hermes.sock.
+// ofHost and ofPath match the network before the first slash of an address: ofHost before a host,
+// as in tcp/127.0.0.1:8642, and ofPath before a path or a number, as in unix//run/hermes.sock.
 var (
 	ofHost = regexp.MustCompile(`^(?i:(?:tcp|udp|ip)[46]?)$`)
 	ofPath = regexp.MustCompile(`^(?i:unix(?:gram|packet)?(?:\+h2c)?|fd(?:gram)?)$`)
 )
 
-// CheckUpstream returns an error that says what to write if address, of an upstream as a
-// Caddyfile or a flag has it, has a path. Caddy takes 127.0.0.1:8642/v1 for an address in a
-// network of that name, and reaches nothing there. The error repeats no password.
+// CheckUpstream returns an error if address, an upstream in a Caddyfile or a flag, has a path.
+// Caddy takes the first part of 127.0.0.1:8642/v1 for the name of a network, and reaches nothing
+// there. The error says what to write, and repeats no password.
 //
 // An address with a placeholder is known only when a request comes, and passes.
 func CheckUpstream(address string) error {
@@ -38,7 +38,7 @@ func CheckUpstream(address string) error {
 	return fmt.Errorf("invalid upstream: write %s%s, without a path: Hermes gets the path that the client asks for", prefix, host)
 }
 
-// checkDial does the same for an address in a configuration as JSON, which has no scheme.
+// checkDial is CheckUpstream for an address in a JSON configuration, which has no scheme.
 func checkDial(address string) error {
 	if _, rest, found := strings.Cut(address, "://"); found && !strings.Contains(address, "{") {
 		host, _, _ := strings.Cut(rest, "/")

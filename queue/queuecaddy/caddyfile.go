@@ -16,8 +16,8 @@ func init() {
 		m := new(QueueHandler)
 		return m, m.UnmarshalCaddyfile(h.Dispenser)
 	})
-	// After hermes_resume, so that what joins a run takes no place. Package caddymodule, which
-	// imports this one, puts hermes between this and push.
+	// After hermes_resume, so that a request that joins a run takes no place. Package caddymodule,
+	// which imports this one, puts hermes between hermes_queue and push.
 	httpcaddyfile.RegisterDirectiveOrder("hermes_queue", httpcaddyfile.Before, "push")
 }
 
@@ -30,7 +30,7 @@ func init() {
 //	    by      <placeholder>
 //	}
 //
-// Every option may be left out, and given once.
+// Every option is optional, and may be given once.
 func (h *QueueHandler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // the directive's name
 	if d.NextArg() {
@@ -61,7 +61,7 @@ func (h *QueueHandler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return nil
 }
 
-// set sets an option. It returns what its value must be if it is not that.
+// set sets the option name. It returns "", or what value must be if it is not allowed.
 func (h *QueueHandler) set(name, value string) (must string) {
 	n, notNumber := strconv.Atoi(value)
 	switch name {

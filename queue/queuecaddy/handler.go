@@ -1,8 +1,8 @@
 // Package queuecaddy is the Caddy module http.handlers.hermes_queue and its directive: package
 // queue as a handler of Caddy, its metrics and its lines in logs. It has the lines of the process.
 //
-// The handler does not wait. It gives each request a pass, which the handler hermes after it takes: that
-// one has the client's stream, and tells the client its place there.
+// The handler does not wait. It gives each request a pass, which a handler hermes after it takes:
+// hermes has the client's stream, and tells the client its place there.
 package queuecaddy
 
 import (
@@ -82,9 +82,9 @@ type QueueHandler struct {
 	By string `json:"by,omitempty"`
 
 	options queue.Options
-	backend func() string // the key of the line, which is known once all handlers are
+	backend func() string // returns the key of the line, once all handlers are provisioned
 	logger  *zap.Logger
-	refused *limit // the log of refused requests
+	refused *limit // of log messages about refused requests
 }
 
 // CaddyModule returns the Caddy module information.
@@ -102,13 +102,13 @@ const (
 	defaultWaiting = 100
 )
 
-// lines are those of all configurations of the process, so that a reload ends nothing.
+// lines are the lines of all configurations of the process, so that a reload ends nothing.
 var lines = new(queue.Lines)
 
 // OfProcess returns the lines of the process.
 func OfProcess() *queue.Lines { return lines }
 
-// setDefaults sets the options of the line.
+// setDefaults sets the options of the line from the configuration and the defaults.
 func (h *QueueHandler) setDefaults() {
 	h.options = queue.Options{
 		Runs:    cmp.Or(h.Runs, defaultRuns),
@@ -141,7 +141,7 @@ func (h *QueueHandler) Provision(ctx caddy.Context) error {
 		if !waits {
 			h.logger.Warn("no hermes comes after hermes_queue, so that no request waits; add one after it")
 		}
-		lines.Configure(key, h.options) // those that wait since before a reload have the new places at once
+		lines.Configure(key, h.options) // requests that have waited since before a reload get the new places at once
 	}))
 	if err != nil {
 		return fmt.Errorf("subscribing to the event started: %w", err)
@@ -149,7 +149,7 @@ func (h *QueueHandler) Provision(ctx caddy.Context) error {
 	return nil
 }
 
-// started is what is done when a configuration has started.
+// started is the function to call when a configuration has started.
 type started func()
 
 // Handle implements caddyevents.Handler.

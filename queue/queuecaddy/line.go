@@ -11,22 +11,22 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 )
 
-// Which line a request waits in follows from the configuration: that of the backend of the
-// reverse_proxy handlers that it may reach through hermes_queue and then hermes. If they have one
-// upstream in all, its address is the key of the line, so that all sites in front of it share its
-// places. Otherwise the key has all of them, because reverse_proxy chooses one only after the
-// wait. The same configuration has the same key after a reload.
+// The configuration says in which line a request waits: the line of the backend of the
+// reverse_proxy handlers that the request may reach through hermes_queue and then hermes. If they
+// have one upstream in all, its address is the key of the line, so that all sites in front of it
+// share its places. Otherwise the key has all upstreams, because reverse_proxy chooses one only
+// after the wait. A reload of the same configuration does not change the key.
 //
-// No handler sees what comes after it. So a walk follows the ways that requests may take through the
-// routes of the app, once all handlers are provisioned.
+// A handler does not know the handlers after it. Once all handlers are provisioned, a walk follows
+// the ways that requests may take through the routes of the app.
 
-// way is what a request has come through.
+// way is what a request has passed through.
 type way struct {
 	queue, hermes bool
-	group         string // of routes, one of which it has taken
+	group         string // of routes, of which it has taken one
 }
 
-// ways are those on which a handler can be reached.
+// ways are the ways on which requests reach a handler.
 type ways map[way]bool
 
 // walk goes through the routes of a server.
@@ -35,7 +35,7 @@ type walk struct {
 	named map[string]*caddyhttp.Route
 	depth int // of named routes
 
-	found, waits bool            // the queue, and a hermes after it
+	found, waits bool            // requests reach the queue, and a hermes after it
 	upstreams    map[string]bool // of the proxies after both
 }
 
@@ -63,7 +63,7 @@ func backendOf(app *caddyhttp.App, h *QueueHandler) (key string, waits bool) {
 	return strings.Join(slices.Sorted(maps.Keys(upstreams)), " "), waits
 }
 
-// routes returns the ways on which what follows a list of routes is reached.
+// routes follows a list of routes, and returns the ways on which requests reach what is after it.
 func (w *walk) routes(list caddyhttp.RouteList, in ways) ways {
 	for _, route := range list {
 		in = w.route(&route, in)
@@ -71,15 +71,15 @@ func (w *walk) routes(list caddyhttp.RouteList, in ways) ways {
 	return in
 }
 
-// errors goes through the routes for errors. They are no way from the handler that failed to
-// its backend.
+// errors follows the routes for errors, from an empty way: they do not lead from the handler that
+// failed to its backend.
 func (w *walk) errors(c *caddyhttp.HTTPErrorConfig) {
 	if c != nil {
 		w.routes(c.Routes, ways{{}: true})
 	}
 }
 
-// route returns the ways on which what follows a route is reached.
+// route follows a route, and returns the ways on which requests reach what comes after it.
 func (w *walk) route(route *caddyhttp.Route, in ways) (out ways) {
 	out = make(ways)
 	taken := make(ways)
@@ -107,7 +107,7 @@ func (w *walk) route(route *caddyhttp.Route, in ways) (out ways) {
 	return out
 }
 
-// handler returns the ways on which what follows a handler is reached.
+// handler follows a handler, and returns the ways on which requests reach what comes after it.
 func (w *walk) handler(handler caddyhttp.MiddlewareHandler, in ways) ways {
 	switch h := handler.(type) {
 	case *QueueHandler:
@@ -127,7 +127,7 @@ func (w *walk) handler(handler caddyhttp.MiddlewareHandler, in ways) ways {
 		}
 	case *reverseproxy.Handler:
 		w.proxy(h, in)
-		if len(h.HandleResponse) == 0 { // as those of forward_auth do, its routes may go on
+		if len(h.HandleResponse) == 0 { // otherwise its routes may go on, as those of forward_auth do
 			return nil
 		}
 	case caddy.Module:
@@ -141,7 +141,7 @@ func (w *walk) handler(handler caddyhttp.MiddlewareHandler, in ways) ways {
 	return in
 }
 
-// with returns the ways that change makes of these.
+// with returns the ways of s, each changed by change.
 func (s ways) with(change func(*way)) ways {
 	out := make(ways, len(s))
 	for a := range s {
@@ -151,17 +151,17 @@ func (s ways) with(change func(*way)) ways {
 	return out
 }
 
-// proxy adds the upstreams of a proxy that is reached through the queue and hermes.
+// proxy adds the upstreams of h if requests reach it through the queue and hermes.
 func (w *walk) proxy(h *reverseproxy.Handler, in ways) {
 	if !slices.ContainsFunc(slices.Collect(maps.Keys(in)), func(a way) bool { return a.hermes }) {
 		return
 	}
 	for _, u := range h.Upstreams {
-		// Those of the environment do not change; others are known only when a request comes.
+		// Placeholders of the environment do not change; others have values only for a request.
 		w.upstreams[caddy.NewReplacer().ReplaceKnown(u.Dial, "")] = true
 	}
 	if m, ok := h.DynamicUpstreams.(caddy.Module); ok {
-		options, _ := json.Marshal(m) // nothing without them
+		options, _ := json.Marshal(m) // empty if that fails
 		w.upstreams[string(m.CaddyModule().ID)+string(options)] = true
 	}
 }

@@ -15,21 +15,21 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
 
-// pass is what a request has from hermes_queue: it says which line the request may wait in, and
-// whose it is. The context of the request has it, which a request of hermes_resume's
-// has as well.
+// pass is what hermes_queue gives a request: the line in which the request may wait, and the client
+// that it comes from. The pass is in the context of the request, and so also in that of the request
+// that hermes_resume derives from it.
 type pass struct {
 	handler *QueueHandler
 	client  queue.Client
 	taken   atomic.Bool
-	turn    atomic.Pointer[queue.Turn] // nil until it is taken
+	turn    atomic.Pointer[queue.Turn] // nil until Join has set it
 }
 
 // passKey is the key of a pass in a context.
 type passKey struct{}
 
-// Join takes the pass of r, a request that begins a run of the agent, and joins the line that it is
-// for. The turn is nil if r has no pass, or it has been taken: then r need not
+// Join takes the pass of r, a request that begins a run of the agent, and joins the line of the
+// pass. If r has no pass, or the pass was taken before, the turn is nil, and r does not have to
 // wait. The error is queue.ErrFull.
 func Join(r *http.Request) (*queue.Turn, error) {
 	p, ok := r.Context().Value(passKey{}).(*pass)
@@ -47,14 +47,14 @@ func Join(r *http.Request) (*queue.Turn, error) {
 	return t, nil
 }
 
-// Queued reports whether r has a pass, so that Join may let it wait.
+// Queued reports whether r has a pass, so that Join may make it wait.
 func Queued(r *http.Request) bool {
 	_, ok := r.Context().Value(passKey{}).(*pass)
 	return ok
 }
 
-// clientOf returns what tells the client of r from others. It says nothing of the site: a client that
-// comes to a backend by two sites is one.
+// clientOf returns the identity of the client of r. It does not depend on the site: a client that
+// reaches a backend through two sites is one client.
 func (h *QueueHandler) clientOf(r *http.Request) queue.Client {
 	if by, ok := expand(h.By, r); ok {
 		return digest("by", [][]string{{by}})
@@ -65,7 +65,7 @@ func (h *QueueHandler) clientOf(r *http.Request) queue.Client {
 			return digest("credentials", fields)
 		}
 	}
-	// Otherwise all that have no credentials were one client.
+	// Without this, all clients without credentials would be one.
 	address, _ := caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string)
 	return digest("address", [][]string{{address}})
 }
@@ -79,7 +79,7 @@ func expand(text string, r *http.Request) (value string, ok bool) {
 	if repl == nil {
 		return "", false
 	}
-	// The function returns no error, and Caddy's own leaves the value empty. An empty list is [].
+	// The function returns no error, and one of Caddy's leaves the value empty. An empty list is [].
 	value, _ = repl.ReplaceFunc(text, func(_ string, v any) (any, error) {
 		ok = ok || strings.Trim(caddy.ToString(v), "[] \t\r\n") != ""
 		return v, nil
@@ -87,8 +87,8 @@ func expand(text string, r *http.Request) (value string, ok bool) {
 	return value, ok
 }
 
-// digest returns the hash of a kind of client and the fields that tell it from others of that kind. With
-// their lengths, no two lists are the same bytes.
+// digest returns the hash of a kind of client and the fields that identify a client of that kind.
+// It includes their lengths, so that different lists never have the same bytes.
 func digest(kind string, fields [][]string) queue.Client {
 	b := append(make([]byte, 0, 512), kind...)
 	for _, values := range fields {

@@ -15,8 +15,8 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/queue"
 )
 
-// seen tells the access log of r, and handlers in front, how long the request has waited, and the log
-// if it has waited for nothing.
+// seen adds how long the request has waited to the access log of r, and to a placeholder for
+// handlers in front. It logs the request if it was refused after it waited.
 func (p *pass) seen(r *http.Request) {
 	t := p.turn.Load()
 	if t == nil {
@@ -52,16 +52,16 @@ func (h *QueueHandler) logRefused(r *http.Request, err error, waited time.Durati
 // logEvery is how often refused requests are logged at the level info: clients may try again at once.
 const logEvery = time.Second
 
-// limit is for what happens often. It is safe for concurrent use.
+// limit bounds how often something is logged. It is safe for concurrent use.
 type limit struct{ last atomic.Int64 } // in nanoseconds since 1970
 
-// allows reports whether it has allowed nothing for a second.
+// allows returns true at most once in logEvery.
 func (l *limit) allows(now time.Time) bool {
 	last := l.last.Load()
 	return now.UnixNano()-last >= int64(logEvery) && l.last.CompareAndSwap(last, now.UnixNano())
 }
 
-// collector exposes the numbers of the lines of the process.
+// collector exposes the metrics of the lines of the process.
 type collector struct{}
 
 // Describe implements prometheus.Collector.

@@ -14,11 +14,11 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/internal/panics"
 )
 
-// errAway means that Redis does nothing for any client now.
+// errAway means that Redis serves no client now.
 var errAway = errors.New("redis does not answer")
 
-// watch asks Redis for something every now and then, so that requests need not find out that
-// it is away, or back. When ctx is done, it closes the connections.
+// watch asks Redis for the time every second, or every retryAfter while that fails, so that no
+// request has to find out that Redis is away or back. When ctx is done, it closes the connections.
 func (s *Store) watch(ctx context.Context) {
 	defer close(s.over)
 	for every := time.Second; pause(ctx, every); every = time.Second {
@@ -35,8 +35,9 @@ func (s *Store) watch(ctx context.Context) {
 	_ = s.client.Close() // it is not used any more
 }
 
-// checked records whether Redis is away, which is so if err, of a command, says it: of a cluster,
-// only that node is. It warns once a minute. An error reply is not a server that is away.
+// checked records whether err, the result of a command, means that Redis is away, and returns err,
+// which then wraps errAway. In a cluster, err is about one node only. Most error replies do not
+// mean that Redis is away. It logs each kind of failure at most once a minute.
 func (s *Store) checked(err error) error {
 	cluster, spread := s.client.(*goredis.ClusterClient)
 	if err == nil || isNil(err) {
@@ -52,7 +53,7 @@ func (s *Store) checked(err error) error {
 	if isAway(err) {
 		s.failed.Store(time.Now().UnixNano())
 		if spread {
-			cluster.ReloadState(context.Background()) // another node may have taken its place
+			cluster.ReloadState(context.Background()) // another node may have taken over
 		} else {
 			s.away.Store(true)
 		}
@@ -68,23 +69,23 @@ func (s *Store) checked(err error) error {
 	return err
 }
 
-// isNil reports whether an error is the reply of Redis that there is nothing. It is in no other
-// error: a Sentinel that knows no such master replies the same.
+// isNil reports whether err is the reply of Redis that there is no value. It does not look at what
+// err wraps: a Sentinel that knows no such master replies the same.
 func isNil(err error) bool { return err == goredis.Nil } //nolint:errorlint // see above
 
-// isAway reports whether an error says that Redis does nothing for any client now.
+// isAway reports whether err means that Redis serves no client now.
 func isAway(err error) bool {
 	var reply goredis.Error
 	if !errors.As(err, &reply) {
 		return true
 	}
 	return slices.ContainsFunc([]string{"LOADING", "BUSY", "MASTERDOWN", "READONLY", "NOREPLICAS", "max number of clients",
-		"CLUSTERDOWN", "TRYAGAIN", "MOVED", "ASK"}, // the latter three after all that go-redis has tried
+		"CLUSTERDOWN", "TRYAGAIN", "MOVED", "ASK"}, // the last three only after the retries of go-redis
 		func(prefix string) bool { return goredis.HasErrorPrefix(reply, prefix) })
 }
 
-// errorField returns the field of a log message for an error. A server that does not know AUTH
-// repeats the password.
+// errorField returns the field of a log message for err, without the passwords: a server that does
+// not know AUTH repeats them.
 func (o *Options) errorField(err error) zap.Field {
 	text := err.Error()
 	for _, password := range []string{o.Password, o.SentinelPassword} {
@@ -95,7 +96,7 @@ func (o *Options) errorField(err error) zap.Field {
 	return zap.String("error", text)
 }
 
-// caught calls f, and returns an error if that panics: it must not end the process.
+// caught calls f. A panic of f is logged and returned as an error: it must not end the process.
 func caught(logger *zap.Logger, f func()) error {
 	late, ok := panics.Catch(f).(*panics.Late)
 	if !ok {
@@ -108,7 +109,7 @@ func caught(logger *zap.Logger, f func()) error {
 // retryAfter is how long to wait before a command that has failed is tried again.
 const retryAfter = 50 * time.Millisecond
 
-// pause waits. It returns false if ctx is done.
+// pause waits for d. It returns false at once if ctx is done.
 func pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():

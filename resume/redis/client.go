@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// maxConnections is how many connections a replica may have, to each node of a cluster.
+// maxConnections is how many connections a replica may have to a server or a node of a cluster.
 const maxConnections = 64
 
 // connect returns the client that the options ask for: of one server, of the master that Sentinels
@@ -33,7 +33,7 @@ func (o *Options) connect() goredis.UniversalClient {
 		if err != nil {
 			return nil, err
 		}
-		if o.MasterName != "" { // go-redis speaks RESP 3 with Sentinels, which tell what happens
+		if o.MasterName != "" { // go-redis speaks RESP 3 with Sentinels, which push messages
 			return checkedPushes(conn), nil
 		}
 		return checked(conn), nil
@@ -56,10 +56,10 @@ func isSocket(address string) bool {
 	return strings.HasPrefix(address, "/") || strings.HasPrefix(address, "@")
 }
 
-// address returns the field of a log message that says where Redis is.
+// address returns the addresses of Redis for a log message.
 func (o *Options) address() string { return strings.Join(o.Addrs, " ") }
 
-// ask asks Redis for something. A cluster is there if a master of it answers.
+// ask asks Redis for the time. In a cluster it succeeds if one master answers.
 func (s *Store) ask(ctx context.Context) error {
 	cluster, ok := s.client.(*goredis.ClusterClient)
 	if !ok {

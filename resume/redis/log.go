@@ -21,7 +21,7 @@ var states = [...]string{
 	resume.Whole: "whole", resume.Broken: "broken", resume.Dropped: "dropped",
 }
 
-// A view is the state of a log in Redis at some time, in JSON.
+// A view is the state of a log in Redis at some time, as lookScript returns it.
 type view struct {
 	State   string
 	Begun   *beginning // nil before it has begun
@@ -29,22 +29,22 @@ type view struct {
 	Events  uint64
 	Writes  int64
 	Gone    bool // it was deleted, or has been kept long enough
-	Adopted bool // its owner is gone, and this replica ends it
+	Adopted bool // its owner is gone, and this replica must end it
 	Entry   resume.Entry
 	state   resume.State
 }
 
-// A beginning is what a log begins with.
+// A beginning is the header of the answer that a log keeps.
 type beginning struct {
 	Header http.Header
 	Status int `json:",omitempty"` // 0 for an event stream
 }
 
-// errDamaged means that Redis has no log where one should be.
+// errDamaged means that Redis has something else where a log should be.
 var errDamaged = errors.New("a log in redis is damaged: use a prefix that no other program uses")
 
-// look returns the state of a log. For a reader, "" for none, it may adopt the log. The error
-// is ErrDropped if there is none.
+// look returns the state of the log id. If reader is not "", look counts that reader, and may adopt
+// the log. The error is ErrDropped if there is no log, and errUnsettled if Redis may have lost it.
 func (s *Store) look(ctx context.Context, id, reader string) (*view, error) {
 	replica := s.replica
 	if !s.isSettled() {
@@ -74,8 +74,8 @@ func (s *Store) look(ctx context.Context, id, reader string) (*view, error) {
 	return v, nil
 }
 
-// A piece is an entry of the stream of a log. Its id is the number of events that have ended
-// by its end, and its own number: so the piece in which an event ends is found by the number
+// A piece is an entry of the stream of a log. Its id has the number of events that have ended up to
+// its end, and then its own number, so that the piece in which an event ends is found by the number
 // of the event.
 type piece struct {
 	id             string
@@ -88,11 +88,11 @@ type piece struct {
 type kind string
 
 const (
-	kindEnd   kind = "e" // the end of an event, or all of it
-	kindPart  kind = "p" // bytes that no event ends after
-	kindBegin kind = "h" // no bytes: the log has begun, with a header that is in its hash
-	kindState kind = "s" // no bytes: the log has ended, in the state
-	kindGap   kind = "g" // no bytes: the numbers up to here belong to no event
+	kindEnd   kind = "e" // the end of an event, or a whole event
+	kindPart  kind = "p" // bytes after which no event ends
+	kindBegin kind = "h" // no bytes: the log has begun; its header is in the hash
+	kindState kind = "s" // no bytes: the log has ended in the state that data names
+	kindGap   kind = "g" // no bytes: the numbers of events up to here are left out
 )
 
 // piecesOf returns the pieces of a part of a log.
@@ -117,8 +117,8 @@ func piecesOf(p resume.Part) (all []piece, err error) {
 	return all, nil
 }
 
-// first returns the number of the first event in a log that begins with the piece. A log begins
-// after an event.
+// first returns the number of the first event of a log that begins with p. A log begins only after
+// the end of an event.
 func (p *piece) first() uint64 {
 	if p.kind == kindEnd {
 		return p.events
@@ -128,19 +128,19 @@ func (p *piece) first() uint64 {
 
 // Bounds of how a log is read and written.
 const (
-	// maxPiece is how many bytes of a log are in a piece. With what Redis needs beside them it
-	// takes just under 32 KiB, which its allocator need not round up.
+	// maxPiece is how many bytes of a log are in a piece at most. Together with what Redis adds,
+	// they take just under 32 KiB, which the allocator of Redis does not round up.
 	maxPiece = 31 << 10
 	// maxEntries is how many pieces are read at once.
 	maxEntries = 16
-	// poll is how often a reader looks for what comes. What several readers ask for needs few
-	// connections, and text that comes in steps of this time still flows.
+	// poll is how often a reader looks for new pieces. Readers do not block in Redis, so that many
+	// of them need few connections. Text that comes in steps of this time still flows.
 	poll = 50 * time.Millisecond
-	// marksPerStream is in how many parts the oldest events of a log go.
+	// marksPerStream is the number of steps in which MaxStream bytes of old events are deleted.
 	marksPerStream = 64
 )
 
-// next returns the pieces of a log after one, if there are some.
+// next returns the pieces of the log id that follow the piece after, at most maxEntries, or none.
 func (s *Store) next(id, after string) ([]piece, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.o.Timeout)
 	defer cancel()
@@ -173,9 +173,9 @@ type writer struct {
 	pieces uint64 // written
 	events uint64
 	bytes  int64
-	inside bool   // the last piece is not the end of an event
-	taken  int64  // bytes in Redis, had nothing gone
-	marks  []mark // pieces that the log may begin with; the first one is where it does
+	inside bool   // the last piece does not end an event
+	taken  int64  // bytes that all pieces take in Redis, the deleted ones included
+	marks  []mark // pieces that the log may begin with; it begins with the first one
 	sizes  resume.EventSizes
 	again  last
 }
@@ -183,10 +183,10 @@ type writer struct {
 // A mark is a piece that follows the end of an event.
 type mark struct {
 	id     string
-	before int64 // bytes in Redis
+	before int64 // writer.taken before the piece
 }
 
-// add counts a piece and gives it its id.
+// add counts p and returns it with its id.
 func (w *writer) add(p piece) piece {
 	size := len(p.data)
 	w.pieces++
@@ -211,7 +211,7 @@ func (w *writer) add(p piece) piece {
 	return p
 }
 
-// sizeInRedis returns about how many bytes a piece takes there. Small ones share a node.
+// sizeInRedis estimates how many bytes Redis needs for a piece. Small pieces share a node.
 func sizeInRedis(bytes int) int64 {
 	if bytes < 2<<10 {
 		return int64(bytes) + 40
@@ -219,11 +219,12 @@ func sizeInRedis(bytes int) int64 {
 	return int64(bytes) + 96
 }
 
-// errLost means that a log is another replica's, or was deleted.
+// errLost means that a log belongs to another replica, was deleted, or cannot be restored.
 var errLost = errors.New("the log in redis is no longer this replica's")
 
-// write writes pieces of a log, or none. If it fails, it may be called again with the same. What
-// Redis has lost of those before is written again.
+// write appends pieces, if any, to the log, and refreshes its lease. It first writes again the
+// pieces that Redis has lost. It returns whether the log was cancelled, and how many readers it has
+// in other replicas. If it fails, it may be called again with the same pieces.
 func (w *writer) write(pieces ...piece) (cancelled bool, readers int, err error) {
 	next, first := *w, ""
 	added := make([]piece, len(pieces))
@@ -263,7 +264,7 @@ func (w *writer) write(pieces ...piece) (cancelled bool, readers int, err error)
 	return is > 0, int(n), nil
 }
 
-// restoreTries is how many times in a row a log is restored before Redis is left alone for a while.
+// restoreTries is how many times write restores what Redis has lost before it returns errUnsettled.
 const restoreTries = 2
 
 // Replies of writeScript.
@@ -272,8 +273,8 @@ const (
 	replyBehind  = -3
 )
 
-// send has Redis append pieces after so many that it has. The writer has counted them. Those before
-// the one with the id first go, unless that is "".
+// send appends pieces, which w has counted, to the log by writeScript, and returns its reply. before
+// is how many pieces Redis has. Unless first is "", those before the one with that id are deleted.
 func (w *writer) send(before uint64, first string, pieces []piece) (is, n int64, err error) {
 	s, e := w.s, w.entry
 	args := []any{
@@ -296,38 +297,38 @@ func (w *writer) send(before uint64, first string, pieces []piece) (is, n int64,
 	return is, n, nil
 }
 
-// end ends a log after some pieces.
+// end appends the pieces after, and then ends the log in the state how.
 func (w *writer) end(how resume.State, after ...piece) error {
 	_, _, err := w.write(append(after, piece{kind: kindState, data: states[how]})...)
 	return err
 }
 
-// orphanGap is how many numbers of events are left out at the end of a log whose replica has
-// died. Clients of that replica may have events that never came to Redis: those have numbers
-// in the gap, because at most maxPending bytes, twice, are on their way.
+// orphanGap is how many numbers of events are left out at the end of a log whose replica has died.
+// Clients of that replica may have events that never reached Redis. Their numbers are in the gap,
+// because at most 2*maxPending bytes are on their way.
 const orphanGap = 1 << 20
 
-// abandon ends a log that this replica has adopted: one that has begun with an error, as far
-// as its format has one, any other as if its request had failed. The gap comes first: a client
-// whose event is in it then waits for the end.
+// abandon ends a log that this replica has adopted. An event stream that has begun ends with an
+// error, if its format has one; any other log ends as if its request had failed. The gap comes
+// first, so that a client that has an event in it waits for the end.
 func (s *Store) abandon(v *view) error {
 	w := &writer{s: s, entry: v.Entry, pieces: v.Pieces, events: v.Events, again: last{torn: true}}
-	if v.state == resume.Claimed || v.Entry.Plain { // a run goes on: the next reader asks upstream for its events
+	if v.state == resume.Claimed || v.Entry.Plain { // a run of Hermes goes on: the next reader asks upstream for its events
 		return w.end(resume.Dropped)
 	}
-	if v.Begun.Status != 0 { // a part of a body is no answer
+	if v.Begun.Status != 0 { // a part of a body is not an answer
 		err := w.end(resume.Broken)
 		if err == nil {
 			_, err = s.do(context.Background(), deleteScript, v.Entry.ID, v.Entry.ID)
 		}
 		return err
 	}
-	_, _, failed := w.write(piece{kind: kindGap}) // of Redis; else the log breaks off
+	_, _, failed := w.write(piece{kind: kindGap}) // an error of Redis; after any other error the log breaks off
 	rest := func(yield func([]byte, error) bool) {
 		for after := "0-0"; failed == nil; {
 			var pieces []piece
 			if pieces, failed = s.next(v.Entry.ID, after); failed == nil {
-				_, _, failed = w.write() // a long log takes more than a lease
+				_, _, failed = w.write() // reading a long log may take longer than a lease
 			}
 			if len(pieces) == 0 {
 				break
@@ -347,6 +348,6 @@ func (s *Store) abandon(v *view) error {
 	if failed != nil {
 		return failed
 	}
-	pieces, _ := piecesOf(part) // without a header
+	pieces, _ := piecesOf(part) // fails only with a header
 	return w.end(how, pieces...)
 }

@@ -9,36 +9,36 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
 
-// What Redis has said that it has may be lost: a server starts again without its data, or a replica
-// that has not got the last of it takes the place of its master. The owner of a log notices that as
-// soon as it refreshes the lease, and writes again what it still has. Until owners have had the time
-// for that, a log that is not there is not known to be none.
+// Redis may lose what it has acknowledged: a server restarts without its data, or a replica that
+// lacks the last writes takes the place of its master. The owner of a log notices this when it next
+// refreshes the lease, and writes again what it still has. Until owners have had time for that, a
+// log that is not in Redis may still exist.
 
-// errUnsettled means that Redis was away a short time ago, and does not have what is asked for.
+// errUnsettled means that Redis was away recently, and a log or key that it lacks may come back.
 var errUnsettled = errors.New("redis was away, and it is not known yet what it has lost")
 
-// settleTime is how long at most owners are given for that. They try it every retryAfter while Redis is
-// away, and every tick if they have not noticed.
+// settleTime is how long owners get at most to write their logs again. They try every retryAfter
+// while Redis is away, and every tick if they have not noticed that it was.
 const settleTime = 3 * time.Second
 
-// isSettled reports whether Redis has been there for so long that it has what owners can write again.
+// isSettled reports whether Redis has been back long enough for owners to write again what it lost.
 func (s *Store) isSettled() bool {
 	failed := s.failed.Load()
 	return failed == 0 || time.Now().UnixNano()-failed >= int64(s.settle)
 }
 
-// maxAgain is how many bytes of a log, those that were written last, its owner can write again.
+// maxAgain is how many bytes at the end of a log its owner keeps to write them again.
 const maxAgain = 256 << 10
 
-// last is the pieces of a log that were written last. They follow the end of an event, or are all.
+// last has the last pieces of a log. They begin with the log or follow the end of an event.
 type last struct {
 	pieces []piece
 	size   int    // in bytes
-	header string // of the log, if that has begun before them
-	torn   bool   // the event before them has not ended, and there are none
+	header string // of the log, if it began before the pieces
+	torn   bool   // there are no pieces, and the next one continues an event
 }
 
-// add adds pieces, at the cost of the oldest ones.
+// add adds pieces, and removes the oldest ones if there are more than maxAgain bytes.
 func (l *last) add(pieces []piece) {
 	l.pieces = append(l.pieces, pieces...)
 	for _, p := range pieces {
@@ -52,13 +52,13 @@ func (l *last) add(pieces []piece) {
 		if p.kind == kindBegin {
 			l.header = p.data
 		}
-		*p = piece{} // its bytes go
+		*p = piece{} // frees its bytes
 	}
 	l.pieces = l.pieces[n:]
 }
 
-// after returns the pieces after the first n, of a log that has so many. It returns false if they
-// are not all here.
+// after returns the pieces that follow the first n of a log with the given number of pieces. It
+// returns false if l does not have all of them.
 func (l *last) after(n, pieces uint64) ([]piece, bool) {
 	if first := pieces - uint64(len(l.pieces)); n >= first && n <= pieces {
 		return l.pieces[n-first:], true
@@ -66,8 +66,8 @@ func (l *last) after(n, pieces uint64) ([]piece, bool) {
 	return nil, false
 }
 
-// restore makes the log again that Redis has lost, without pieces. It returns after how many the
-// log begins now.
+// restore recreates the log that Redis has lost, without pieces. It returns how many pieces come
+// before the beginning of the new log. The error is errLost if the log cannot be restored.
 func (w *writer) restore() (before uint64, err error) {
 	l, s, e := &w.again, w.s, w.entry
 	events := w.events
@@ -77,7 +77,7 @@ func (w *writer) restore() (before uint64, err error) {
 			events--
 		}
 		if p := l.pieces[len(l.pieces)-1]; p.kind == kindState && p.data == states[resume.Dropped] {
-			return 0, errLost // it has gone as it should
+			return 0, errLost // Redis has deleted it as it should
 		}
 	}
 	if l.torn {
@@ -86,21 +86,21 @@ func (w *writer) restore() (before uint64, err error) {
 	before = w.pieces - uint64(len(l.pieces))
 	text, _ := json.Marshal(e) // as when it was claimed
 	key, hasKey := s.keyOf(e)
-	// Each write counts: a reader that waits for the third one from now on does not wait long.
+	// Each refresh counts as a write: a reader that waits for the third one does not wait long.
 	_, err = s.do(context.Background(), restoreScript, e.ID, e.ID, text, s.replica, s.o.Lease.Milliseconds(), s.ttl(e),
 		key, hasKey, before, events, w.pieces, l.header)
 	if err != nil {
 		return 0, err
 	}
-	s.failed.Store(time.Now().UnixNano()) // others may be lost, too
+	s.failed.Store(time.Now().UnixNano()) // other logs may be lost, too
 	return before, nil
 }
 
-// guardTime is how long at most a log that has ended is guarded. It is less than how long that stays
-// in Redis if it is not kept.
+// guardTime is how long an ended log is guarded at most. It is shorter than the minute for
+// which an ended log stays in Redis even if its Keep is 0.
 const guardTime = 30 * time.Second
 
-// guard sees to it for a lease that the end of the log is not lost.
+// guard writes the end of the log again if Redis loses it within a lease, at most guardTime.
 func (w *writer) guard() {
 	lease := min(w.s.o.Lease, guardTime)
 	for end := time.Now().Add(lease); time.Now().Before(end); {

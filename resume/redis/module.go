@@ -26,8 +26,8 @@ func init() {
 	goredis.SetLogger(quiet{})
 }
 
-// quiet takes what go-redis logs by itself: a line for each attempt to connect. Store says
-// what there is to say.
+// quiet takes what go-redis logs by itself, such as each attempt to connect, and logs it at the
+// level debug. Store logs what the operator must know.
 type quiet struct{}
 
 func (quiet) Printf(_ context.Context, format string, v ...any) {
@@ -97,9 +97,9 @@ type Storage struct {
 	OnFailure string `json:"on_failure,omitempty"`
 
 	options Options
-	ca      []byte // what the file TLSCA has
+	ca      []byte // the content of the file TLSCA
 	logger  *zap.Logger
-	used    bool // there is one of stores in use
+	used    bool // ResumeStore has taken one of stores, which Cleanup must release
 }
 
 // CaddyModule returns the Caddy module information.
@@ -110,7 +110,7 @@ func (*Storage) CaddyModule() caddy.ModuleInfo {
 	}
 }
 
-// stores are those of the process, by a hash of their options, so that a reload ends nothing.
+// stores has the Stores of the process by a hash of their options, so that a reload ends no stream.
 var stores = caddy.NewUsagePool()
 
 // texts returns the options that are texts, by the names of their subdirectives.
@@ -169,7 +169,7 @@ func (s *Storage) Provision(ctx caddy.Context) error {
 	return nil
 }
 
-// addresses returns the addresses in a text, as go-redis takes them.
+// addresses returns the addresses in text in the form that go-redis takes.
 func addresses(text string) ([]string, error) {
 	if path, ok := strings.CutPrefix(text, "unix/"); ok {
 		if !strings.HasPrefix(path, "@") {
@@ -221,7 +221,7 @@ func (s *Storage) Validate() error {
 	return nil
 }
 
-// key returns the key of the store.
+// key returns the key of the store in stores, a hash of its options.
 func (s *Storage) key() [sha256.Size]byte {
 	o := s.options
 	return sha256.Sum256(fmt.Appendf(nil, "%q %v %v %v %v %v", append([]string{
@@ -231,7 +231,7 @@ func (s *Storage) key() [sha256.Size]byte {
 
 // ResumeStore implements resumecaddy.Storage.
 func (s *Storage) ResumeStore(local *resume.Memory) (resume.Store, []byte) {
-	v, _, _ := stores.LoadOrNew(s.key(), func() (caddy.Destructor, error) { // which never fails
+	v, _, _ := stores.LoadOrNew(s.key(), func() (caddy.Destructor, error) { // New never fails
 		o := s.options
 		o.Local, o.Logger = local, s.logger
 		return New(o), nil
@@ -240,7 +240,7 @@ func (s *Storage) ResumeStore(local *resume.Memory) (resume.Store, []byte) {
 	return v.(*Store), []byte(s.Secret)
 }
 
-// Cleanup lets go of the store, which goes on until its streams are over.
+// Cleanup releases the store, which stays open until its streams are over.
 func (s *Storage) Cleanup() error {
 	if !s.used {
 		return nil

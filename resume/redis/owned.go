@@ -12,9 +12,9 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
 
-// owned is the log of a run in this process. Its readers here read the one in memory, and
-// flush writes it to Redis for the others. If that fails for longer than a lease, or another
-// replica has taken it over, it is lost: it goes on here, for its readers here.
+// owned is the log of a run in this process. Readers in this process read it from memory, and flush
+// writes it to Redis for readers in other replicas. If that fails for longer than a lease, or
+// another replica has taken the log over, the log is lost: it goes on only in this process.
 type owned struct {
 	s      *Store
 	memory resume.Writer
@@ -24,25 +24,25 @@ type owned struct {
 	done   chan struct{} // closed when flush is over
 
 	mu      sync.Mutex
-	pending []piece // that flush has to write
+	pending []piece // to be written by flush
 	size    int     // of pending, in bytes
 	room    *sync.Cond
 	fails   bool        // the last write failed
 	lost    atomic.Bool // set with mu held
-	over    atomic.Bool // likewise: its run adds no more
+	over    atomic.Bool // set with mu held: the run adds no more
 }
 
-// maxPending is how many bytes of a log may wait for Redis. Upstream waits for room as long
-// as Redis takes what comes. One as large may be on its way.
+// maxPending is how many bytes of a log may wait for Redis. If there are more, Append waits for
+// room, and so does upstream, unless Redis fails. Another maxPending bytes may be on their way.
 const maxPending = 512 << 10
 
-// endTimeout is how long the end of a run waits for Redis, because the process may end then.
+// endTimeout is how long End waits for Redis, because the process may end after it.
 const endTimeout = time.Second
 
-// tick is how often flush refreshes the lease of a log, and sees what other replicas want.
+// tick is how often flush refreshes the lease, and learns if other replicas read or cancel the log.
 const tick = 250 * time.Millisecond
 
-// wakeFlush has flush do something.
+// wakeFlush wakes flush. It does not block.
 func (o *owned) wakeFlush() {
 	select {
 	case o.wake <- struct{}{}:
@@ -50,7 +50,7 @@ func (o *owned) wakeFlush() {
 	}
 }
 
-// errFull says why a log is lost.
+// errFull means that a log is lost because maxPending bytes wait and Redis fails.
 var errFull = errors.New("redis does not take what comes")
 
 func (o *owned) Append(ctx context.Context, p resume.Part) error {
@@ -76,7 +76,7 @@ func (o *owned) Append(ctx context.Context, p resume.Part) error {
 	return nil
 }
 
-// pieceOverhead is what a piece that is pending takes beside its bytes.
+// pieceOverhead is how many bytes of memory a piece takes beside its data.
 const pieceOverhead = 96
 
 func (o *owned) addLocked(pieces ...piece) {
@@ -102,30 +102,30 @@ func (o *owned) End(how resume.State) {
 	}
 }
 
-// cancel cancels the run. If the log in memory has to make room, what it deletes is in Redis,
-// and the run may go on.
+// cancel cancels the run, unless why is ReasonMemory and the log is not lost: Redis has what is
+// deleted from memory, and the run may go on.
 func (o *owned) cancel(why resume.Reason) {
 	if why != resume.ReasonMemory || o.lost.Load() {
 		o.run.Cancel(why)
 	}
 }
 
-// lose records that the log goes on only here.
+// lose records that the log goes on only in this process.
 func (o *owned) lose(why error) {
 	o.mu.Lock()
 	silent := o.lost.Load() || o.over.Load()
 	o.lost.Store(true)
 	o.pending, o.size = nil, 0
 	o.room.Broadcast()
-	o.mu.Unlock() // cancel waits for it, with the lock of the memory
+	o.mu.Unlock() // before logging, which may block
 	if !silent {
 		o.s.o.Logger.Warn("a stream goes on here, and is no longer in redis: clients at other replicas are cut off",
 			zap.String("stream", o.entry.ID), o.s.o.errorField(why))
 	}
 }
 
-// flushes calls flush, and lets go of the log when it is over. If flush panics, the log goes
-// on here.
+// flushes calls flush, and releases the log when flush returns. If flush panics, the log goes on
+// only in this process.
 func (o *owned) flushes() {
 	s, w := o.s, &writer{s: o.s, entry: o.entry}
 	if err := caught(s.o.Logger, func() { o.flush(w) }); err != nil {
@@ -142,8 +142,9 @@ func (o *owned) flushes() {
 	}
 }
 
-// flush brings the log to Redis until its run adds no more, and does what others ask for. If all of
-// it is there then, it need not be in memory as well. What fails is tried again for a lease.
+// flush writes the log to Redis until the run adds no more. Then it deletes the log from memory, if
+// Redis has all of it. If another replica has cancelled the log, flush deletes it at once, which
+// cancels the run. A write that fails is retried for a lease.
 func (o *owned) flush(w *writer) {
 	local := o.s.o.Local
 	ticks := time.NewTicker(tick)
@@ -178,15 +179,15 @@ func (o *owned) flush(w *writer) {
 			o.wakeFlush()
 			continue
 		case cancelled || over:
-			_ = local.Delete(context.Background(), o.entry.ID) // unless that has been done
+			_ = local.Delete(context.Background(), o.entry.ID) // it may be deleted already
 		}
 		pieces, until = nil, time.Now().Add(o.s.o.Lease)
 		local.SetElsewhere(o.entry.ID, readers)
 	}
 }
 
-// ownedReader reads the log in memory. Events that were deleted there, for want of memory,
-// may be in Redis.
+// ownedReader reads the log in memory. If its first events were deleted there for want of memory,
+// it reads the log in Redis instead.
 type ownedReader struct {
 	resume.Reader
 	o      *owned

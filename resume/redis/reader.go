@@ -12,8 +12,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
 
-// reader reads a log of another replica in Redis. As long as Redis fails for less than a
-// lease, it does not notice.
+// reader reads a log of another replica from Redis. It retries failed commands for up to a lease.
 type reader struct {
 	s      *Store
 	id     string
@@ -22,13 +21,13 @@ type reader struct {
 	close  context.CancelFunc
 	after  uint64  // the number of the event to start after
 	began  bool    // it has returned the header
-	have   []piece // that it has not returned yet
-	last   string  // the id of the last piece that it has had
-	number uint64  // the number of that
-	err    error   // nothing comes any more
+	have   []piece // read, and not returned yet
+	last   string  // the id of the last piece that was taken from have
+	number uint64  // the number of that piece
+	err    error   // of every Next from now on
 }
 
-// newReader returns a reader of the events after the number n, which counts as one from now on.
+// newReader returns a reader of the events after n. It counts as a reader until it is closed.
 func newReader(ctx context.Context, s *Store, id string, n uint64) *reader {
 	name := s.replica + ":" + strconv.FormatInt(s.members.Add(1), 10)
 	r := &reader{s: s, id: id, name: name, ctx: ctx, after: n, last: "0-0"}
@@ -42,7 +41,7 @@ func newReader(ctx context.Context, s *Store, id string, n uint64) *reader {
 		}
 		limited, cancel := context.WithTimeout(context.Background(), s.o.Timeout)
 		defer cancel()
-		// It is counted no longer after a lease anyway.
+		// If this fails, the reader no longer counts after a lease.
 		_ = s.checked(s.client.ZRem(limited, s.name("readers", id), name).Err())
 	})
 	return r
@@ -61,13 +60,13 @@ func (r *reader) retry(ctx context.Context, f func() error) error {
 	}
 }
 
-// isFinal reports whether the error stays, however often one asks.
+// isFinal reports whether err stays the same however often the command is retried.
 func isFinal(err error) bool {
 	_, gone := errors.AsType[*resume.GoneError](err)
 	return gone || errors.Is(err, resume.ErrDropped) || errors.Is(err, errDamaged)
 }
 
-// look returns the state of the log, which it ends if its owner is gone.
+// look returns the state of the log. If the owner of the log is gone, look ends the log first.
 func (r *reader) look(ctx context.Context) (v *view, err error) {
 	err = r.retry(ctx, func() error {
 		v, err = r.s.look(ctx, r.id, r.name)
@@ -81,7 +80,7 @@ func (r *reader) look(ctx context.Context) (v *view, err error) {
 	return v, err
 }
 
-// next reads what there is after the last piece.
+// next reads the pieces after the last one into have.
 func (r *reader) next() error {
 	return r.retry(r.ctx, func() (err error) {
 		r.have, err = r.s.next(r.id, r.last)
@@ -89,8 +88,8 @@ func (r *reader) next() error {
 	})
 }
 
-// wait waits for pieces. When none have come for a while, it looks whether some have gone, and
-// whether the owner of the log has.
+// wait waits for pieces. When none have come for a while, it checks whether pieces were deleted,
+// and whether the owner of the log is gone. The error is ErrBroken if pieces are missing.
 func (r *reader) wait() error {
 	missed := false
 	for polls := 1; ; polls++ {
@@ -113,10 +112,10 @@ func (r *reader) wait() error {
 }
 
 const (
-	// looksAfter is how many polls without a piece come before a look. As many later, the time
-	// between polls is longer by poll: an agent may work for minutes without a word.
+	// looksAfter is how many polls without a piece come before a look. After each look, the time
+	// between polls grows by poll: an agent may work for minutes without sending anything.
 	looksAfter = 20
-	// slowest is how many times poll is between polls at most.
+	// slowest is the longest time between polls, as a multiple of poll.
 	slowest = 8
 )
 
@@ -150,13 +149,13 @@ func (r *reader) Next() (resume.Part, error) {
 	return resume.Part{}, r.err
 }
 
-// take takes the next piece.
+// take removes the first piece from have.
 func (r *reader) take() {
 	r.last, r.number = r.have[0].id, r.have[0].number
 	r.have = r.have[1:]
 }
 
-// begin waits for the header and finds the place to begin.
+// begin waits for the header, finds the first piece to return, and returns the first part.
 func (r *reader) begin() (resume.Part, error) {
 	v, err := r.look(r.ctx)
 	for err == nil && v.state == resume.Claimed {
@@ -186,9 +185,10 @@ func (r *reader) begin() (resume.Part, error) {
 	return resume.Part{Header: v.Begun.Header, Status: v.Begun.Status}, err
 }
 
-// waitForEvent waits for the event to start after. A client may have an event from the owner of
-// the log before that is in Redis. The third write from now on has it, also if a write is under
-// way now, and the event waits for room before the next one. If the owner dies, there is a gap.
+// waitForEvent waits until Redis has the event r.after. The owner of the log may send a client an
+// event before Redis has it. The third write from now on includes it at the latest: one write may
+// be under way already, and the event may wait for room during the next one. If the owner dies, the
+// event is in the gap (see orphanGap). The error is ErrAhead if there is no such event.
 func (r *reader) waitForEvent(v *view) (*view, error) {
 	for began := v.Writes; r.after > v.Events; {
 		if v.state > resume.Begun || v.Writes > began+2 {
@@ -205,7 +205,7 @@ func (r *reader) waitForEvent(v *view) (*view, error) {
 	return v, nil
 }
 
-// find finds the piece after the event to start after.
+// find finds the first piece after the event r.after. The error is a *GoneError if it was deleted.
 func (r *reader) find() error {
 	n := r.after
 	if r.last = "0-0"; n > 0 {

@@ -10,44 +10,44 @@ import (
 	"syscall"
 )
 
-// Bounds of a reply. go-redis makes room for what a reply says that follows: without them a few
-// bytes from another server at the address would end the process.
+// Bounds of a reply. go-redis allocates memory for as much as a reply announces: without bounds, a
+// few bytes from another server at the address would end the process.
 const (
-	// maxReply is the size in bytes of a reply. Those to a Store have at most maxEntries pieces, or
-	// two records.
+	// maxReply is the maximum size of a reply in bytes. Replies to a Store have at most maxEntries
+	// pieces, or two records.
 	maxReply = 1 << 20
-	// maxValues is how many values a reply has, those in its arrays included. So it is also how
-	// many arrays are in each other at most. A cluster says in about 20 values where each range of
-	// its slots is.
+	// maxValues is the maximum number of values in a reply, including those in its arrays, and so
+	// also the maximum depth of nested arrays. A cluster describes each range of its slots in about
+	// 20 values.
 	maxValues = 16 << 10
-	// maxRecord is the size in bytes of the entry of a log, and of its header, in JSON. What is larger
-	// is not kept in Redis.
+	// maxRecord is the maximum size in bytes of the entry of a log, and of its header, in JSON. A
+	// log with a larger one is not kept in Redis.
 	maxRecord = 256 << 10
-	// maxLine is the size in bytes of a line, such as an error.
+	// maxLine is the maximum size in bytes of a line, such as an error.
 	maxLine = 4 << 10
 )
 
-// errReply says that a reply is none of Redis'.
+// errReply means that a reply is not one of Redis, or is out of bounds.
 var errReply = errors.New("the server does not answer as redis does, or with more than was asked for: " +
 	"check the address")
 
-// replies is a connection that hands on replies of RESP 2 within these bounds, and fails at any
-// other.
+// replies is a connection that passes on replies of RESP 2 within these bounds, and fails on any
+// other reply.
 type replies struct {
 	net.Conn
 	in     *bufio.Reader
-	kinds  string // what values begin with
-	line   []byte // to hand on
-	skip   int    // bytes to come of a string and of its line end
+	kinds  string // the bytes that a value may begin with
+	line   []byte // the rest of a line that Read has to return
+	skip   int    // bytes of a string and its line end that are still to come
 	size   int    // of the reply to the last command so far, in bytes
-	values int    // that it says come
-	left   int    // values that are to come; negative if nobody counts
+	values int    // that the reply announces
+	left   int    // values still to come; negative if they are not counted
 }
 
 // checked returns a connection that reads from c through replies.
 func checked(c net.Conn) net.Conn {
 	r := &replies{Conn: c, in: bufio.NewReaderSize(c, maxLine), kinds: "+-:$*", left: -1}
-	if s, ok := c.(syscall.Conn); ok { // go-redis looks whether an idle one is still open
+	if s, ok := c.(syscall.Conn); ok { // go-redis checks whether an idle connection is still open
 		return struct {
 			*replies
 			syscall.Conn
@@ -56,8 +56,8 @@ func checked(c net.Conn) net.Conn {
 	return r
 }
 
-// pushes is a connection whose replies may be of RESP 3, and may come without a command: each of
-// them has the bounds. Reads and writes may be at the same time.
+// pushes is a connection whose replies may be of RESP 3, and may come without a command. The bounds
+// apply to each reply. Reads and writes may be concurrent.
 type pushes struct{ *replies }
 
 // checkedPushes returns a connection that reads from c through pushes.
@@ -88,7 +88,7 @@ func (c *replies) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// take takes in the line that a value begins with. It returns false if that is too large, or none.
+// take counts the value that line begins, and reports whether it is valid and within the bounds.
 func (c *replies) take(line []byte) bool {
 	text, ok := bytes.CutSuffix(line, []byte("\r\n"))
 	if !ok || len(text) == 0 || len(text) == 1 && text[0] != '_' || !strings.ContainsRune(c.kinds, rune(text[0])) {
@@ -98,7 +98,7 @@ func (c *replies) take(line []byte) bool {
 		c.size, c.values, c.left = 0, 0, 1
 	}
 	c.size += len(line)
-	values := 0 // in this one
+	values := 0 // in this value
 	if strings.ContainsRune("$*%>~", rune(text[0])) {
 		n, err := strconv.Atoi(string(text[1:]))
 		switch {
@@ -120,7 +120,7 @@ func (c *replies) take(line []byte) bool {
 	return c.size <= maxReply && c.values <= maxValues
 }
 
-// Write implements net.Conn. The next reply is that to b: one that has come before is to nothing.
+// Write implements net.Conn. The next reply must answer b: Write fails if a reply has come before.
 func (c *replies) Write(b []byte) (int, error) {
 	if c.in.Buffered() > 0 {
 		return 0, errReply

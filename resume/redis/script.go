@@ -6,19 +6,19 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
 
-// name returns the name of a key in Redis that is of a log. The kinds are log, events and readers.
+// name returns the name of a key in Redis of the log id. The kinds are log, events and readers.
 func (s *Store) name(kind, id string) string { return s.nameIn(resume.Place(id), kind) + id }
 
-// nameIn returns what the name of a key in Redis begins with, in a place. A cluster has all keys of a
-// place in one slot, by the hash tag between the braces, and so at one node.
+// nameIn returns the beginning of the names of all keys in Redis of a kind and a place. The braces
+// mark the hash tag, by which a cluster keeps all keys of a place in one slot, and so on one node.
 func (s *Store) nameIn(place, kind string) string { return s.o.Prefix + kind + ":{" + place + "}:" }
 
-// newScript returns a script. The KEYS of all are the log, its events and its readers. The log
-// is a hash with the fields
+// newScript returns a script. The KEYS of every script are the log, its events and its readers. The
+// log is a hash with the fields
 //
 //	e entry   k name of its key   r owner   until when the owner's lease ends   s state
 //	h beginning  p pieces            n events  w writes
-//	c cancelled                   x until when it is found after its end
+//	c cancelled                   x until when it is kept after its end
 func newScript(text string) *goredis.Script {
 	return goredis.NewScript(`
 local function now() -- in milliseconds, the same for all replicas
@@ -30,11 +30,11 @@ local lingers = 60000 -- how long a log that has gone stays for its readers, lon
 ` + text)
 }
 
-// claimScript makes a log, unless there is one with the key that keeps it. It returns the id of
-// that, or of the new one.
+// claimScript creates a log and returns its id. If the key has a log already, which the new one
+// does not replace, it returns the id of that log instead.
 //
-// ARGV: what the name of a log begins with, id, entry, replica, lease, ttl, name of the key, whether there is one,
-// whether the log takes it.
+// ARGV: the beginning of the names of logs, id, entry, replica, lease, ttl, name of the key,
+// whether there is a key, whether the log takes it from another one.
 var claimScript = newScript(`
 if ARGV[8] == '1' then
 	local id = redis.call('GET', ARGV[7])
@@ -47,12 +47,11 @@ redis.call('PEXPIRE', KEYS[1], ARGV[6])
 return ARGV[2]
 `)
 
-// restoreScript makes a log again that Redis has lost, and has its key lead to it, unless that leads
-// to another one now. The log begins after some pieces that do not come back. It returns 1, or 0 if
-// there is one.
+// restoreScript recreates a log that Redis has lost, and sets its key unless that has another log.
+// The log begins after the pieces that are not restored. It returns 1, or 0 if the log exists.
 //
-// ARGV: id, entry, replica, lease, ttl, name of the key, whether there is one, pieces and events before
-// it, writes, and the header or nothing, if that has not begun.
+// ARGV: id, entry, replica, lease, ttl, name of the key, whether there is a key, how many pieces
+// and events come before the log, writes, and the header, or "" if the log has not begun.
 var restoreScript = newScript(`
 if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
 if ARGV[7] == '1' then redis.call('SET', ARGV[6], ARGV[1], 'PX', ARGV[5], 'NX') end
@@ -64,11 +63,11 @@ redis.call('PEXPIRE', KEYS[1], ARGV[5])
 return 1
 `)
 
-// lookScript returns the state of a log as a view in JSON, or nothing. This replica adopts the log
-// if the owner's lease is over. It counts a reader for a lease. What has gone stays for it, which looks
-// again within a lease.
+// lookScript returns the state of a log as a view in JSON, or nothing if there is no log. With a
+// reader, it counts the reader for a lease, and adopts the log for the replica if the owner's lease
+// is over. A log that is gone stays for the reader, which looks again within a lease.
 //
-// ARGV: the reader or nothing, lease, replica or nothing, which adopts none.
+// ARGV: the reader or "", lease, and the replica, or "" to adopt no log.
 var lookScript = newScript(`
 local v = redis.call('HMGET', KEYS[1], 's', 'h', 'p', 'n', 'w', 'until', 'c', 'x', 'e')
 if not v[9] then return false end
@@ -90,13 +89,13 @@ return '{"state":"' .. v[1] .. '","begun":' .. (v[2] or 'null') .. ',"pieces":' 
 	.. ',"entry":' .. v[9] .. '}'
 `)
 
-// writeScript appends pieces to a log, which begins or ends with some, and extends its lease. It
-// may come again with the same. It returns whether the log is cancelled, and how many readers
-// it has in other replicas. Or it returns -1 if the log is another replica's, or was deleted; -2 if
-// Redis has lost it; and -3 and how many pieces of it there are if Redis has lost the last ones.
+// writeScript appends pieces to a log, which may begin or end it, and extends its lease. It may run
+// again with the same arguments. It returns whether the log is cancelled, and how many readers it
+// has in other replicas. Instead it returns -1 if the log is another replica's or was deleted, -2
+// if Redis has lost it, and -3 and how many pieces Redis has if it has lost the last ones.
 //
 // ARGV: id, replica, lease, ttl, pieces before and after, events after, id of the first piece that
-// stays or nothing, keep of the log and of its key; and of each piece id, kind and data.
+// stays or "", keep of the log and of its key; and of each piece its id, kind and data.
 var writeScript = newScript(`
 local v = redis.call('HMGET', KEYS[1], 'r', 's', 'p', 'k', 'c', 'w')
 local ending, key = ARGV[#ARGV - 1] == 's' and ARGV[#ARGV], v[4]
@@ -139,7 +138,8 @@ end
 return {0, 0}
 `)
 
-// deleteScript has a log go; its owner will see that. It returns 0 if it has gone already.
+// deleteScript marks a log as deleted, which its owner will notice, and frees its key. It returns
+// 1, or 0 if there is no log or it is deleted already.
 //
 // ARGV: id.
 var deleteScript = newScript(`

@@ -18,15 +18,15 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
 
-// Options say where the logs are.
+// Options are the options of a Store.
 type Options struct {
-	// UniversalOptions say where Redis is and who asks: Addrs, IsClusterMode, MasterName,
-	// Username, Password, SentinelUsername, SentinelPassword and TLSConfig. New sets all
-	// others. An address is a host and port, or the path of a socket.
+	// UniversalOptions are the addresses of Redis and the credentials: Addrs, IsClusterMode,
+	// MasterName, Username, Password, SentinelUsername, SentinelPassword and TLSConfig. New sets
+	// all other fields. An address is a host and port, or the path of a socket.
 	goredis.UniversalOptions
-	// Prefix is what the names of keys begin with.
+	// Prefix is the prefix of the names of all keys.
 	Prefix string
-	// Lease is for how long a replica that says nothing counts as alive.
+	// Lease is how long a replica that sends nothing counts as alive.
 	Lease time.Duration
 	// Timeout is how long a command may take.
 	Timeout time.Duration
@@ -45,14 +45,14 @@ type Store struct {
 	client  goredis.UniversalClient
 	replica string
 	away    atomic.Bool   // the last command failed; in a cluster, no master answers
-	settle  time.Duration // how long after that it is not sure what Redis has
-	failed  atomic.Int64  // when it was away last, in nanoseconds since 1970; 0 for never
-	warned  atomic.Int64  // when, in nanoseconds since 1970
-	refused atomic.Int64  // likewise, of an error reply
-	members atomic.Int64  // readers that were counted
+	settle  time.Duration // how long after a failure Redis may lack what owners write again
+	failed  atomic.Int64  // when Redis was last away, in nanoseconds since 1970; 0 for never
+	warned  atomic.Int64  // when a failure was last logged, in nanoseconds since 1970
+	refused atomic.Int64  // when an error reply was last logged, in nanoseconds since 1970
+	members atomic.Int64  // how many readers have been named
 	stop    context.CancelFunc
 	over    chan struct{} // closed when watch is over
-	users   atomic.Int64  // that need connections: logs, readers, and one until Close
+	users   atomic.Int64  // users of the connections: logs, readers, and one until Destruct
 
 	mu    sync.Mutex
 	owned map[string]*owned
@@ -80,15 +80,15 @@ func (s *Store) Destruct() error {
 	return nil
 }
 
-// use counts n more that need connections, or fewer.
+// use adds n users of the connections. When there are none left, watch closes the connections.
 func (s *Store) use(n int64) {
 	if s.users.Add(n) == 0 {
 		s.stop()
 	}
 }
 
-// do runs a script for the log with the id. It waits until ctx's deadline if that comes first,
-// but not for its end.
+// do runs script for the log id. It waits for at most Options.Timeout, or until ctx's deadline if
+// that comes first, but goes on if ctx is canceled.
 func (s *Store) do(ctx context.Context, script *goredis.Script, id string, args ...any) (any, error) {
 	limit := time.Now().Add(s.o.Timeout)
 	if t, ok := ctx.Deadline(); ok && t.Before(limit) {
@@ -104,21 +104,22 @@ func (s *Store) do(ctx context.Context, script *goredis.Script, id string, args 
 // errPlace means that a cluster could not have a key and its log in one slot.
 var errPlace = errors.New("the id of a log is not in the place of its key")
 
-// errLarge means that a header, or the path of a request, is larger than what is kept in Redis.
+// errLarge means that a header, or the path of a request, is too large to be kept in Redis.
 var errLarge = errors.New("a header or a path is too large for redis")
 
-// ttl is how long what a log has in Redis stays if it is not refreshed.
+// ttl returns how long the keys of a log stay in Redis if they are not refreshed, in milliseconds.
 func (s *Store) ttl(e resume.Entry) int64 {
 	return (e.Keep + 2*s.o.Lease + time.Minute).Milliseconds()
 }
 
-// Claim implements resume.Store. While Redis is away, a request with a key waits for as long as a
-// command may take: the agent may run for that key already, or have run. If Redis is back then, it
-// waits until the key is known, at most as long again. One that takes its key runs the agent anyway.
+// Claim implements resume.Store. While Redis is away, a request with a key waits for up to
+// Options.Timeout: the agent may run for that key already, or have run. If Redis comes back in that
+// time, it waits until the key is known, at most as long again. A request that takes its key from
+// another log runs the agent without waiting.
 func (s *Store) Claim(
 	client context.Context, e resume.Entry, run resume.Run,
 ) (resume.Entry, resume.Writer, error) {
-	text, _ := json.Marshal(e) // strings and numbers
+	text, _ := json.Marshal(e) // never fails: it has only strings and numbers
 	switch {
 	case len(text) > maxRecord:
 		return resume.Entry{}, nil, errLarge
@@ -130,7 +131,7 @@ func (s *Store) Claim(
 	ctx, cancel := context.WithTimeout(longer, s.o.Timeout)
 	defer cancel()
 	var taken error
-	var known time.Time // from when on a key counts as known
+	var known time.Time // when a key that Redis lacks counts as free
 	keyed := e.Key != (resume.Digest{}) && !e.Takes
 	for first := true; ; first = false {
 		sure := !keyed || s.isSettled() || !known.IsZero() && time.Now().After(known)
@@ -139,7 +140,7 @@ func (s *Store) Claim(
 			return have, w, nil
 		}
 		if first && !e.Takes {
-			// It may be in this process, and Redis does not know it any more.
+			// The log of the key may be in this process, and Redis may have lost it.
 			have, w, _ := s.o.Local.Claim(ctx, e, resume.Run{})
 			if w == nil {
 				return have, nil, nil
@@ -152,7 +153,7 @@ func (s *Store) Claim(
 		if errors.Is(err, errUnsettled) && known.IsZero() {
 			known, ctx = time.Now().Add(s.settle), longer
 		}
-		// The log of the key is about to free it, Redis may be back, or the key be known.
+		// The log of the key may be about to free it, Redis to come back, or the key to be known.
 		wait := errors.Is(err, resume.ErrDropped) || errors.Is(err, errUnsettled) || keyed && errors.Is(err, errAway)
 		if !wait || !pause(ctx, retryAfter) {
 			if s.o.Refuse && keyed && taken == nil {
@@ -163,7 +164,7 @@ func (s *Store) Claim(
 	}
 }
 
-// keyOf returns the name of the key of an entry, and 1 if there is one.
+// keyOf returns the name in Redis of the key of e, and 1 if e has a key.
 func (s *Store) keyOf(e resume.Entry) (name string, has int) {
 	if e.Key != (resume.Digest{}) {
 		has = 1
@@ -171,8 +172,8 @@ func (s *Store) keyOf(e resume.Entry) (name string, has int) {
 	return s.nameIn(e.KeyPlace(), "key") + hex.EncodeToString(e.Key[:]), has
 }
 
-// claim claims an entry once. If it is not sure that Redis knows all keys, it only looks for the log
-// of this one.
+// claim tries once to claim e. If sure is false, Redis may have lost the key: claim then only looks
+// for the log of the key, and returns errUnsettled if there is none.
 func (s *Store) claim(
 	ctx context.Context, e resume.Entry, text []byte, run resume.Run, sure bool,
 ) (resume.Entry, resume.Writer, error) {
@@ -206,7 +207,7 @@ func (s *Store) claim(
 	return s.taken(ctx, id)
 }
 
-// taken returns the entry of a log that has the key that is asked for.
+// taken returns the entry of the log id, which has the key that is claimed.
 func (s *Store) taken(ctx context.Context, id string) (resume.Entry, resume.Writer, error) {
 	have, err := s.find(ctx, id)
 	if err != nil {
@@ -215,8 +216,8 @@ func (s *Store) taken(ctx context.Context, id string) (resume.Entry, resume.Writ
 	return have, nil, err
 }
 
-// own makes the log in this process of an entry that is claimed. If a log with its key is
-// here already, because Redis has lost it, own returns the entry of that and no writer.
+// own creates the log of e, which is claimed in Redis, in this process. If the process already has
+// a log with the same key, which Redis has lost, own returns the entry of that log and no writer.
 func (s *Store) own(
 	ctx context.Context, e resume.Entry, run resume.Run,
 ) (resume.Entry, resume.Writer, error) {

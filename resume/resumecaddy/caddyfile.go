@@ -41,7 +41,7 @@ func parseCaddyfile(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //	    storage      <module> ...
 //	}
 //
-// Every option may be left out, and given once; always also once for each API.
+// Every option is optional. Each may be given once, and always also once for each API.
 func (h *ResumeHandler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // the directive's name
 	if d.NextArg() {
@@ -63,7 +63,7 @@ func (h *ResumeHandler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return values.Fill(h)
 }
 
-// parseOption adds what the option of a line sets.
+// parseOption parses the option name of a line, and adds what it sets to values.
 func parseOption(d *caddyfile.Dispenser, name string, values options.Values) (err error) {
 	switch name {
 	case "always":
@@ -78,7 +78,7 @@ func parseOption(d *caddyfile.Dispenser, name string, values options.Values) (er
 	return err
 }
 
-// parseValue returns the value of an option that takes one.
+// parseValue returns the value of the option name, which takes one argument.
 func parseValue(d *caddyfile.Dispenser, name string) (any, error) {
 	takes := map[string]string{
 		"detach": "duration", "keep": "duration", "max_stream": "size", "max_memory": "size", "max_detached": "number",
@@ -115,7 +115,7 @@ func parseValue(d *caddyfile.Dispenser, name string) (any, error) {
 	return value, nil
 }
 
-// parseStorage returns the storage of a line and its block.
+// parseStorage parses the option storage with its block, and returns the module in JSON.
 func parseStorage(d *caddyfile.Dispenser) (any, error) {
 	if !d.NextArg() {
 		return nil, d.Err("wrong number of arguments for storage: got 0, must be the name of a module, such as redis")

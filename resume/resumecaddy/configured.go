@@ -15,8 +15,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
 
-// What the configuration makes of requests that do not ask by themselves: the options key and
-// always.
+// The options key and always make requests resumable that do not ask for it themselves.
 
 // expand returns the values of the option key for a request, or nil if none of their placeholders
 // has a value.
@@ -25,7 +24,7 @@ func expand(texts []string, r *http.Request) []string {
 	has := false
 	values := make([]string, len(texts))
 	for i, text := range texts {
-		// The function returns no error, and Caddy's own leaves the value empty.
+		// The function returns no error, and an error of Caddy's own leaves the value empty.
 		values[i], _ = placeholders.ReplaceFunc(text, func(_ string, value any) (any, error) {
 			has = has || caddy.ToString(value) != ""
 			return value, nil
@@ -37,7 +36,7 @@ func expand(texts []string, r *http.Request) []string {
 	return values
 }
 
-// configure sets what the options key and always make of requests.
+// configure sets the fields of o for the options key and always.
 func (h *ResumeHandler) configure(o *resume.Options) {
 	o.Always, o.KeyBody = h.Always, h.KeyBody
 	if len(h.Key) > 0 {
@@ -79,7 +78,7 @@ func (h *ResumeHandler) validateConfigured() error {
 	return nil
 }
 
-// apis returns the names of the APIs for an error.
+// apis returns the names of the APIs as a list for an error message.
 func apis() string {
 	var names []string
 	for _, api := range resume.APIs() {
@@ -88,7 +87,7 @@ func apis() string {
 	return strings.Join(names[:len(names)-1], ", ") + " or " + names[len(names)-1]
 }
 
-// parseKey adds the values of a line key.
+// parseKey parses the option key, and adds what it sets to values.
 func parseKey(d *caddyfile.Dispenser, values options.Values) error {
 	texts := d.RemainingArgs()
 	if n := len(texts); n > 0 && texts[n-1] == "body" {
@@ -101,7 +100,7 @@ func parseKey(d *caddyfile.Dispenser, values options.Values) error {
 	return nil
 }
 
-// parseAlways adds the APIs of a line always, which may be given more than once.
+// parseAlways parses an option always, of which there may be several, and adds what it sets.
 func parseAlways(d *caddyfile.Dispenser, values options.Values) error {
 	args := d.RemainingArgs()
 	switch len(args) {

@@ -12,8 +12,8 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 )
 
-// limits returns the largest max_request and drain_timeout of the app's hermes handlers, which
-// repair the streams that this one keeps, or the defaults if it has none.
+// limits returns the largest max_request and drain_timeout of the hermes handlers of app, which
+// repair the streams that hermes_resume keeps, or the defaults if app has none.
 func limits(app *caddyhttp.App) (maxRequest int64, drainTimeout time.Duration) {
 	var visit func(routes caddyhttp.RouteList)
 	drainTimeout = -1 // no handler is known
@@ -54,8 +54,8 @@ func limits(app *caddyhttp.App) (maxRequest int64, drainTimeout time.Duration) {
 // how long it may take to end after it is cancelled.
 const reserve = time.Second
 
-// drain ends runs when the process ends. Those that have hermes in them end as other streams
-// do, and their logs have what hermes writes: they are given the time for that.
+// drain ends runs when the process ends. Runs that pass through hermes get the time to end as other
+// streams do, so that their logs have what hermes writes.
 type drain struct{ app *caddyhttp.App }
 
 // Handle does not block: Caddy waits for it before it shuts the servers down.
@@ -68,8 +68,8 @@ func (d drain) Handle(context.Context, caddy.Event) error {
 	return nil
 }
 
-// drainTimeout returns when, after the event, the last run is cancelled: after the drain of
-// hermes, and before the grace period ends.
+// drainTimeout returns how long after the event the last run is cancelled: after hermes has
+// drained, and before the grace period ends.
 func drainTimeout(app *caddyhttp.App) time.Duration {
 	_, timeout := limits(app)
 	timeout += reserve

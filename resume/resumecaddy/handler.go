@@ -124,10 +124,10 @@ const storages = "http.handlers.hermes_resume.stores"
 
 // Storage is a module that keeps the streams of a ResumeHandler.
 type Storage interface {
-	// ResumeStore returns what keeps them, and the value of resume.Options.Secret. It may keep
-	// those of this process in local, which all configurations of the process share:
-	// max_memory bounds that, and metrics count it. It has to outlive the module for as long
-	// as there are streams.
+	// ResumeStore returns the store that keeps the streams, and the value of resume.Options.Secret.
+	// The store may keep the streams of this process in local, which all configurations of the
+	// process share: max_memory bounds local, and metrics count it. The store must outlive the
+	// module for as long as there are streams.
 	ResumeStore(local *resume.Memory) (resume.Store, []byte)
 }
 
@@ -144,8 +144,8 @@ var shared = struct {
 	store  *resume.Memory
 	secret []byte
 	runs   resume.Runs
-	// drained is until when the end of the process waits for runs, in nanoseconds since
-	// 1970; 0 before it ends.
+	// drained is the time until which the end of the process waits for runs, in nanoseconds since
+	// 1970; 0 before the process ends.
 	drained atomic.Int64
 }{store: resume.NewMemory(), secret: resume.NewSecret()}
 
@@ -203,8 +203,8 @@ func (h *ResumeHandler) Provision(ctx caddy.Context) error {
 	return nil
 }
 
-// Bounds of the sizes of this handler, in bytes. The lower one is a few segments of a
-// log, and a long event.
+// Bounds of the sizes of this handler, in bytes. The lower one has room for a few segments of a log
+// and a long event.
 const (
 	minResumeSize = 64 << 10
 	maxResumeSize = 1 << 30
@@ -245,8 +245,8 @@ func validDuration(name string, d time.Duration) error {
 	return nil
 }
 
-// Cleanup waits at the end of the process for streams without a client, as the servers have
-// waited for the others, but not for the events of runs that no client reads.
+// Cleanup waits, when the process ends, for streams without a client, as the servers have waited
+// for streams with one. It does not wait for the events of runs that no client reads.
 func (h *ResumeHandler) Cleanup() error {
 	if at := shared.drained.Load(); h.resume != nil && at > 0 {
 		ctx, cancel := context.WithDeadline(context.Background(), time.Unix(0, at))

@@ -13,17 +13,16 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/internal/accesslog"
 )
 
-// A request of Caddy's shares placeholders, variables, groups of routes and fields of the
-// access log with all that handle it, by its context, and has no lock for most of them.
-// That of a run goes on when the server has logged its client's, so that it has its
-// own.
+// All handlers of a Caddy request share the placeholders, variables, groups of routes and fields of
+// the access log in its context, most of them without a lock. The request of a run goes on after
+// the server has logged the client's request, and so has its own.
 
-// asked returns the port of the server that r has come to, and the path that its client
-// asked for: sites have their streams apart, also if a client of one sends the Host of the
-// other, and so have agents below different paths.
+// asked returns the port of the server that received r, and the path that its client asked for.
+// They keep apart the streams of different sites, even if a client of one site sends the Host of
+// another, and the streams of agents below different paths.
 func asked(r *http.Request) (server, path string) {
 	if addr, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
-		_, server, _ = net.SplitHostPort(addr.String()) // "" for a socket of Unix
+		_, server, _ = net.SplitHostPort(addr.String()) // "" for a Unix socket
 	}
 	path = r.URL.Path
 	if original, ok := r.Context().Value(caddyhttp.OriginalRequestCtxKey).(http.Request); ok && original.URL != nil {
@@ -36,29 +35,30 @@ func asked(r *http.Request) (server, path string) {
 // routes.go:476).
 const routeGroups = caddy.CtxKey("route_group")
 
-// beforeKey is the key of the placeholders that a run's request has begun with, in its context.
+// beforeKey is the context key of the placeholders that the request of a run began with.
 type beforeKey struct{}
 
-// ofRun returns r, a clone of a client's request, with everything of its own. When the run is
-// over, returned lets the client's request have what the handlers of the run have set.
+// ofRun returns r, a clone of a client's request, with placeholders, variables, groups of routes
+// and log fields of its own. When the run is over, returned passes what the handlers of the run
+// have set to the client's request.
 func ofRun(r *http.Request, w http.ResponseWriter) (run *http.Request, returned func()) {
 	clients := r.Context()
 	theirs := clients.Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
-	before := theirs.WithoutFile() // a copy: theirs has no lock for its list of providers. Ours has files
+	before := theirs.WithoutFile() // a copy: theirs has no lock for its list of providers. Only ours has files
 	outer, _ := clients.Value(beforeKey{}).(*caddy.Replacer)
 	server, _ := clients.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
 	ours := caddy.NewReplacer()
 	run = caddyhttp.PrepareRequest(r, ours, w, server)
 	original := clients.Value(caddyhttp.OriginalRequestCtxKey)
 	ctx := context.WithValue(run.Context(), caddyhttp.OriginalRequestCtxKey, original)
-	// The writer of the server is none of the run's: what sets its timeouts finds none.
+	// The run does not use the server's writer: handlers that set its timeouts must not find it.
 	ctx = caddyhttp.ContextWithIdleTimeouts(ctx, nil, nil)
 	ctx = context.WithValue(ctx, beforeKey{}, before)
 	ctx, fields := accesslog.Collect(ctx)
-	*run = *run.WithContext(ctx) // ours refers to run itself
+	*run = *run.WithContext(ctx) // in place: ours refers to run
 	copyMap[string, any](ctx, clients, caddyhttp.VarsCtxKey)
 	copyMap[string, struct{}](ctx, clients, routeGroups)
-	var over atomic.Bool // theirs asks ours from now on
+	var over atomic.Bool // the run is over, and theirs asks ours
 	ours.Map(func(key string) (any, bool) {
 		if over.Load() {
 			return nil, false
@@ -77,7 +77,7 @@ func ofRun(r *http.Request, w http.ResponseWriter) (run *http.Request, returned 
 	}
 }
 
-// copyMap adds to the map with the key in the context to what that in from has.
+// copyMap copies the entries of the map with the key in from to the map with the key in to.
 func copyMap[K comparable, V any](to, from context.Context, key caddy.CtxKey) {
 	t, _ := to.Value(key).(map[K]V)
 	f, _ := from.Value(key).(map[K]V)

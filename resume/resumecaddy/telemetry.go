@@ -38,7 +38,7 @@ func logEnd(logger *zap.Logger, r *http.Request, e resume.Ended) {
 	}
 }
 
-// message says at which level and as what the end of a run is logged.
+// message returns the level and the text with which the end of a run is logged.
 func message(e resume.Ended) (zapcore.Level, string) {
 	switch {
 	case e.Panicked != nil:
@@ -55,7 +55,7 @@ func message(e resume.Ended) (zapcore.Level, string) {
 	return zapcore.DebugLevel, "stream that may be resumed ended"
 }
 
-// collector exposes the numbers of the process.
+// collector exposes the metrics of the streams of the process.
 type collector struct{}
 
 func (c collector) Describe(d chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, d) }

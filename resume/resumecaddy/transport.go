@@ -61,8 +61,8 @@ func (t *Transport) Provision(ctx caddy.Context) error {
 	return t.HTTPTransport.Provision(ctx)
 }
 
-// failedVar is the variable of a request with the *splice.Failed of its last attempt.
-// reverse_proxy may make another one, with the body of the request, which has been read by then.
+// failedVar is the request variable with the *splice.Failed of the last attempt. reverse_proxy may
+// make another attempt after the body of the request has been read.
 const failedVar = "hermes_resume_failed"
 
 // RoundTrip implements http.RoundTripper.
@@ -82,8 +82,8 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// ownVars sends each request with variables of its own: the transport http sets some, and requests
-// of a stream are sent while handlers use those of the client's, which have no lock.
+// ownVars sends each request with its own variables: the transport http sets some, while handlers
+// may use the variables of the client's request, which have no lock.
 type ownVars struct{ http.RoundTripper }
 
 func (o ownVars) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -136,7 +136,7 @@ func (t *Transport) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	if len(tokens) == 1 {
 		return nil
 	}
-	// The others are read as those of the transport http.
+	// The other options are those of the transport http.
 	brace := tokens[0]
 	brace.Text = "{"
 	tokens = append([]caddyfile.Token{tokens[0], brace}, tokens[1:]...)

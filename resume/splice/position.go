@@ -5,18 +5,18 @@ import (
 	"hash/maphash"
 )
 
-// position is how far a stream has been passed on: after the event with the id last, and
-// since bytes more. A site ends the blank line after an event as it ends the line with the id.
+// position is how far a stream has been passed on: since bytes after the event with the id last. A
+// site ends the blank line after an event in the same way as the line with the id.
 type position struct {
 	last  string // the id of the last event that is complete, "" before the first
 	since int64
-	sum   maphash.Hash // of these bytes
+	sum   maphash.Hash // of the bytes after the event
 	done  bool         // the last event has the data [DONE]
 
 	line    []byte // the beginning of the line under way, at most lineHead bytes
 	length  int    // of the line under way, in bytes
-	afterCR bool   // the last byte was a CR, so that an LF belongs to it
-	crlf    bool   // the last line that was not blank ended with both
+	afterCR bool   // the last byte was a CR, so that an LF after it belongs to it
+	crlf    bool   // the last line that was not blank ended with CR LF
 	ending  bool   // the event under way ends with an LF that is to come
 	id      string // of the event under way
 	isDone  bool   // the event under way has the data [DONE]
@@ -89,9 +89,9 @@ func (c *position) endEvent() {
 	c.sum.Reset()
 }
 
-// between reports whether a line may begin. After a CR, an LF may be to come.
+// between reports whether a new line may begin here. After a CR it may not: an LF may follow.
 func (c *position) between() bool { return c.length == 0 && !c.afterCR }
 
-// mayBeEnd reports whether a site that is asked for what comes after the last event answers with a
-// stream if there is no more to come: it says so in another way if nothing has come after it.
+// mayBeEnd reports whether a site that is asked for what follows the last event would answer with a
+// stream if nothing more comes: it answers 204 if nothing follows that event.
 func (c *position) mayBeEnd() bool { return c.last == "" || c.since > 0 }

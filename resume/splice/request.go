@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// headerWithin is how long the header may take of an answer that is there, and how long an
-	// answer is awaited that its client has left.
+	// headerWithin is how long the header of an answer that exists may take, and how long an answer
+	// is awaited after its client has left.
 	headerWithin = 15 * time.Second
 	// deleteFor is how long the request that ends a run may take.
 	deleteFor = 10 * time.Second
@@ -26,8 +26,8 @@ const (
 	longestPause = 5 * time.Second
 )
 
-// begin sends the request until there is an answer. If the client leaves before, the answer to what
-// the site has heard of is awaited nevertheless: only its header has the id by which to end the run.
+// begin sends the request until there is an answer. If the client leaves first, it still awaits the
+// answer if the site may have heard of the request: only its header has the id that ends the run.
 func (s *stream) begin() (*http.Response, error) {
 	client := s.asked.Context()
 	answers := make(chan answer)
@@ -58,7 +58,7 @@ func (s *stream) begin() (*http.Response, error) {
 	}
 }
 
-// answer is what became of a request. abort ends its connection.
+// answer is the result of a request. abort ends its connection.
 type answer struct {
 	res   *http.Response
 	err   error
@@ -70,9 +70,9 @@ type final struct{ error }
 
 func (f final) Unwrap() error { return f.error }
 
-// retry calls try until it succeeds, or its error is final, or there is no time left, or the client
-// has left. The error is that of the call before, if there was one: the time and the pauses go on
-// unless forgive was called.
+// retry calls try until it succeeds, its error is final, the time is up, or the client has left.
+// err is the error of an earlier call: retry returns it if the time is up before it calls try. The
+// time and the pauses continue those of the last retry unless forgive was called.
 func (s *stream) retry(try func(context.Context) (*http.Response, error), err error) answer {
 	if s.until.IsZero() {
 		s.until = time.Now().Add(s.resumeFor)
@@ -102,7 +102,7 @@ func (s *stream) retry(try func(context.Context) (*http.Response, error), err er
 	}
 }
 
-// forgive has the next retry begin anew, with all of the time and no pause.
+// forgive makes the next retry begin anew, with all of its time and no pause.
 func (s *stream) forgive() { s.until, s.pause = time.Time{}, 0 }
 
 // ask sends the client's request.
@@ -131,11 +131,12 @@ func (s *stream) ask(ctx context.Context) (*http.Response, error) {
 	return res, nil
 }
 
-// sentError returns the error of a request that the site may have heard of, without what it wraps.
+// sentError returns err, of a request that the site may have heard of, without what it wraps.
 func sentError(err error) error { return errors.New(err.Error()) }
 
-// probe returns nil if the site knows keys, and so may be sent the request again: it says that it
-// knows no stream with an id that none has. A site without hermes_resume would run the agent twice.
+// probe returns nil if the site knows keys, so that the request may be sent again: a site without
+// hermes_resume would run the agent twice. It asks for a stream with an unused id, and a site that
+// knows keys answers that there is no such stream.
 func (s *stream) probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, headerWithin)
 	defer cancel()
@@ -191,7 +192,7 @@ func (s *stream) ofStream(ctx context.Context, method, id string) *http.Request 
 	return r
 }
 
-// streamOf returns the id of the stream that an answer is, "" if it is none that can be continued.
+// streamOf returns the id of the stream in res, or "" if res is not a stream that can be continued.
 func streamOf(res *http.Response) string {
 	if res.StatusCode != http.StatusOK || head.MediaType(res.Header) != "text/event-stream" || head.IsEncoded(res.Header) {
 		return ""
@@ -199,13 +200,13 @@ func streamOf(res *http.Response) string {
 	return res.Header.Get(resume.StreamHeader)
 }
 
-// isProblem reports whether an answer is what hermes_resume says instead of a stream.
+// isProblem reports whether res is an error of hermes_resume, sent instead of a stream.
 func isProblem(res *http.Response) bool {
 	return head.MediaType(res.Header) == "application/problem+json" && res.Header.Get(head.Retry) == "false"
 }
 
-// isRefusal reports whether there is no use in asking for the rest of a stream again. A network
-// that wants a login, and a load balancer without a site, may answer anything else for a while.
+// isRefusal reports whether it is useless to ask for the rest of a stream again. Any other answer
+// may be temporary: a network may require a login, or a load balancer have no site.
 func isRefusal(res *http.Response) bool {
 	switch res.StatusCode {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired:
@@ -214,8 +215,8 @@ func isRefusal(res *http.Response) bool {
 	return isProblem(res) && res.StatusCode != http.StatusServiceUnavailable
 }
 
-// isTransient reports whether an answer comes of a failure between here and the agent that may
-// pass. Some load balancers have statuses of their own from 520 on.
+// isTransient reports whether res results from a failure between here and the agent that may pass.
+// Some load balancers have statuses of their own from 520 on.
 func isTransient(res *http.Response) bool {
 	switch res.StatusCode {
 	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:

@@ -13,7 +13,7 @@ import (
 
 const (
 	// quietFor is how long a stream may send nothing before its connection counts as broken: a
-	// network that a machine has left tells nobody. Hermes sends a comment every 30 seconds.
+	// machine that leaves a network closes none. Hermes sends a comment every 30 seconds.
 	quietFor = 45 * time.Second
 	// keepaliveEvery is how often a client that waits for the site gets a comment.
 	keepaliveEvery = 5 * time.Second
@@ -22,11 +22,11 @@ const (
 )
 
 var (
-	// errQuiet is why a connection is given up.
+	// errQuiet means that a connection was given up because nothing came for too long.
 	errQuiet = errors.New("nothing has come for too long")
 	// errShort means that the site sends less than it has sent before.
 	errShort = errors.New("the stream is shorter than it was")
-	// errTrimmed means that there is more of the stream, which the site does not have any more.
+	// errTrimmed means that the stream goes on, but the site has deleted its next events.
 	errTrimmed = errors.New("the site has deleted the next events of the stream")
 	// errChanged means that the site sends other bytes than before. A replica that has died may
 	// have been the only one that had them.
@@ -39,7 +39,7 @@ type stream struct {
 	asked     *http.Request
 	body      []byte // of the request, nil once there is an answer
 	detach    bool   // the run goes on without the client
-	repeats   bool   // the request may be sent again with its key: only a stream frees no key
+	repeats   bool   // the request may be sent again with its key, which a stream does not free
 	resumeFor time.Duration
 
 	ctx    context.Context // of all requests
@@ -47,28 +47,28 @@ type stream struct {
 	heard  atomic.Bool // the site may have heard of the request
 	id     string
 
-	// Of the goroutine that reads, and of the one that comes back while that waits.
+	// Of the goroutine that reads, or, while it waits, of the goroutine that comes back.
 	at      position
 	from    io.ReadCloser // the connection, nil while it is broken
 	abort   context.CancelCauseFunc
-	came    time.Time     // when the connection did
-	brought bool          // it has brought what the client did not have
-	skip    int64         // what comes of it that the client has
-	skipped maphash.Hash  // of what has come of that
-	comment []byte        // what the client is still to get of a comment
-	ended   bool          // the connection before has ended as a whole stream does
-	back    chan answer   // of the goroutine that comes back
-	until   time.Time     // when coming back ends, zero for as long as it may take
+	came    time.Time     // when the connection began
+	brought bool          // the connection has brought new bytes
+	skip    int64         // bytes still to come that the client already has
+	skipped maphash.Hash  // of the bytes skipped so far
+	comment []byte        // the rest of a comment that the client must get
+	ended   bool          // the previous connection ended as a whole stream does
+	back    chan answer   // from the goroutine that comes back
+	until   time.Time     // when retry gives up; zero before it begins
 	pause   time.Duration // before the next request
 	err     error         // of every Read from now on
 
 	over sync.Once
 }
 
-// comment is what a client gets while it waits. A blank line would end an event.
+// comment is what a client gets while it waits. It has no blank line, which would end an event.
 const comment = ": keepalive\n"
 
-// take reports whether the answer is a stream that can be continued, and keeps its connection.
+// take reports whether a is a stream that can be continued. If so, s uses its connection.
 func (s *stream) take(a answer) bool {
 	s.body = nil
 	if s.id = streamOf(a.res); s.id == "" {
@@ -81,7 +81,7 @@ func (s *stream) take(a answer) bool {
 	return true
 }
 
-// attach has the answer for the connection.
+// attach makes s use the connection of a.
 func (s *stream) attach(a answer) {
 	s.from, s.abort, s.came, s.brought = a.res.Body, a.abort, time.Now(), false
 	s.skip = s.at.since
@@ -112,7 +112,7 @@ func (s *stream) Read(p []byte) (int, error) {
 	return 0, s.err
 }
 
-// readOn reads from the connection what the client does not have.
+// readOn reads from the connection, without what the client already has.
 func (s *stream) readOn(p []byte) (int, error) {
 	quiet := time.AfterFunc(quietFor, func() { s.abort(errQuiet) })
 	n, err := s.from.Read(p)
@@ -132,8 +132,8 @@ func (s *stream) readOn(p []byte) (int, error) {
 	return n, err
 }
 
-// broken records that the connection has ended, and comes back unless that was the end of the
-// stream. Not all that stands in between says so if it breaks off, so that the site is asked.
+// broken records that the connection has ended with err, and comes back unless that was the end of
+// the stream. Some proxies end a stream that broke off like a whole one, so the site is asked.
 func (s *stream) broken(err error) {
 	_ = s.from.Close()
 	s.abort(err)
@@ -199,7 +199,7 @@ func (s *stream) leave(why error) {
 	s.cancel(why)
 }
 
-// finish records that the stream is over. The first time it may end the run.
+// finish records that the stream is over. The first call may end the run.
 func (s *stream) finish(endRun bool) {
 	s.over.Do(func() {
 		if endRun && !s.detach && s.id != "" {

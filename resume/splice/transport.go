@@ -21,21 +21,21 @@ type Transport struct {
 	Next http.RoundTripper
 	// ResumeFor is how long it tries to come back to a stream. Zero means DefaultResumeFor.
 	ResumeFor time.Duration
-	// Detach leaves the run of a client that has left to the site, which lets it go on for its
-	// own detach. Otherwise the run is ended.
+	// Detach lets the run of a client that has left go on for as long as the site's own detach
+	// says. Otherwise the run is ended.
 	Detach bool
-	// MaxRequest returns the size in bytes above which a request passes untouched. It is asked
-	// with each request that is read. Nil means proxy.DefaultMaxRequest.
+	// MaxRequest returns the size in bytes above which a request passes untouched. It is called for
+	// each request that is read. Nil means proxy.DefaultMaxRequest.
 	MaxRequest func() int64
 }
 
-// Failed is the error of a request for a stream that has got no answer. Its body has been read:
-// RoundTripAgain sends it to another site.
+// Failed is the error of a request for a stream that got no answer. The body of the request has
+// been read: RoundTripAgain sends it to another site.
 type Failed struct {
-	// Err is why. If the site may have heard of the request, it wraps nothing, so that no error
-	// of a dial is found in it.
+	// Err is the cause. If the site may have heard of the request, Err wraps nothing, so that it is
+	// not taken for an error of a dial.
 	Err  error
-	key  string // that was made for it, "" for the client's own
+	key  string // made for the request; "" if the client sent its own
 	body []byte
 }
 
@@ -43,8 +43,8 @@ func (f *Failed) Error() string { return f.Err.Error() }
 
 func (f *Failed) Unwrap() error { return f.Err }
 
-// RoundTrip implements http.RoundTripper. The error is a *Failed, that of a request that passes
-// untouched, or why the client has left.
+// RoundTrip implements http.RoundTripper. The error is a *Failed, the error of Next for a request
+// that passes untouched, or the cause for which the client has left.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method != http.MethodPost || r.Header[resume.LastEventHeader] != nil {
 		return t.next().RoundTrip(r)
@@ -69,8 +69,8 @@ func (t *Transport) RoundTripAgain(r *http.Request, f *Failed) (*http.Response, 
 	return t.begin(r.Clone(r.Context()), f.body, f.key)
 }
 
-// begin asks for a stream with the request r, which is its own, and the body. The key is the one
-// that was made for it before, "" for none.
+// begin asks for a stream with body and the request r, which it may change. key is the one that an
+// earlier attempt made, or "".
 func (t *Transport) begin(r *http.Request, body []byte, key string) (*http.Response, error) {
 	s := &stream{
 		next: t.next(), asked: r, body: body, detach: t.Detach,
@@ -82,7 +82,7 @@ func (t *Transport) begin(r *http.Request, body []byte, key string) (*http.Respo
 	switch {
 	case ownKey || r.Header[resume.DetachHeader] != nil:
 		s.detach = true // the client decides by itself how long the run goes on
-	case !t.Detach: // also if this process ends
+	case !t.Detach: // so that the run ends even if this process does
 		r.Header.Set(resume.DetachHeader, s.resumeFor.String())
 	}
 	if !ownKey {

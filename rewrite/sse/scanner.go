@@ -4,10 +4,9 @@
 // leaves. What is not changed leaves byte for byte. A proxy goes through them in this
 // order: see the example. A client needs Scanner and Frame only.
 //
-// The state that lasts from read to read is that of Scanner and Writer, and
-// the unit under way if a read ends within one, which Scanner.MaxFrame bounds. Streams may
-// share a Frame and a Splice, which keep only their room between frames.
-// No two goroutines may use a value of these types at once.
+// Between reads, only a Scanner and a Writer have state, and the bytes of the unit under way if a
+// read ends within one, which MaxFrame bounds. Streams may share a Frame and a Splice, which keep
+// only buffers between frames. No two goroutines may use a value of these types at once.
 package sse
 
 import "bytes"
@@ -179,8 +178,8 @@ const (
 	maxBusyBuffer = 64 << 10
 )
 
-// lineEnd returns the index of the first CR or LF in b from i on, or len(b). It looks for one
-// after the other in a part of b, so that many of one cost no more for the lack of the other.
+// lineEnd returns the index of the first CR or LF in b from i on, or len(b). It searches parts of
+// lineAhead bytes for both, so that it does not search all of b for a CR at every LF.
 func lineEnd(b []byte, i int) int {
 	for ; i < len(b); i += lineAhead {
 		line := b[i:min(i+lineAhead, len(b))]

@@ -72,9 +72,9 @@ func (s *Splice) ReplaceRaw(from, to int, with []byte) {
 	}
 }
 
-// MaxEdits is the number of edits that Replace makes one by one. An edit for each of the
-// secrets, members or lines of a large frame would take more memory than the frame. Beyond
-// it, an edit covers the bytes up to the one that it is merged with, where no later one counts.
+// MaxEdits is the number of edits that Replace makes one by one. An edit for each of the secrets,
+// members or lines of a large frame would take more memory than the frame. Beyond it, an edit is
+// merged with the one before it and the bytes between them, where a later edit has no effect.
 const MaxEdits = 128
 
 // Append appends the bytes of the frame f with the replacements to dst.

@@ -2,12 +2,12 @@ package sse
 
 import "bytes"
 
-// Writer collects what leaves, and keeps its framing when units are forwarded, held back
-// or dropped, and when the caller writes frames of its own between them. The caller sets
-// Bytes to what the Writer shall append to, appends frames of its own to it, and gets it
-// back with Take. Its invariants:
+// Writer collects the bytes that leave, and keeps their framing when units are forwarded, held
+// back or dropped, and when the caller writes frames of its own between them. The caller sets
+// Bytes to the buffer that the Writer appends to, may append frames of its own, and gets the
+// buffer back with Take. The invariants:
 //
-//   - The byte order mark leaves with the first unit after it, or not at all. After others it
+//   - The byte order mark leaves with the first unit after it, or not at all. After other bytes it
 //     would be part of a field's name.
 //   - An LF belongs to a CR only if it is the very next unit. It leaves if the
 //     unit that ended with the CR has left. If the caller writes a frame of its own between
@@ -52,9 +52,9 @@ func (w *Writer) BeginOwn() {
 	}
 }
 
-// EndComment ends a comment of the caller's own. In a stream with ids it leaves without a
-// blank line, which many clients take for an event without data as soon as they know an id
-// (openai-python #2722, httpx-sse #35): it is part of the next event.
+// EndComment ends a comment of the caller's own. In a stream with ids it writes no blank line,
+// which many clients take for an event without data as soon as they know an id (openai-python
+// #2722, httpx-sse #35): the comment is part of the next event.
 func (w *Writer) EndComment() {
 	w.Bytes = append(w.Bytes, '\n')
 	if !w.HasIDs {
@@ -68,15 +68,15 @@ func (w *Writer) Unit(b []byte) {
 	w.Forward(b)
 }
 
-// Frame forwards the frame f with the replacements in edits, which are then done.
+// Frame forwards the frame f with the replacements in edits, and resets edits.
 func (w *Writer) Frame(f *Frame, edits *Splice) {
 	w.Bytes = edits.Append(w.Bytes, f)
 	w.Forward(f.Raw)
 	edits.Reset()
 }
 
-// Forward records that the unit b has left, with or without replacements. It is nil if it was too
-// large, so that its LF may leave wherever it comes.
+// Forward records that the unit b has left, with or without replacements. b is nil if the unit was
+// too large, so that its LF may leave wherever it comes.
 func (w *Writer) Forward(b []byte) { w.held, w.dropped, w.torn = false, false, endsTorn(b) }
 
 // Hold records that the unit is held back.
@@ -98,8 +98,8 @@ func (w *Writer) LF() (held bool) {
 	return w.held
 }
 
-// Release records that bytes have left that were held back until the input ended. held
-// is all of them as they came; what has left of them ends Bytes.
+// Release records that bytes have left that were held back until the input ended. held are all of
+// them as they came; Bytes ends with those that have left.
 func (w *Writer) Release(held []byte) {
 	w.torn = w.torn || endsTorn(held) && bytes.HasSuffix(w.Bytes, []byte("\r"))
 }

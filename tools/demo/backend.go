@@ -27,7 +27,7 @@ const hermesModel = "hermes-agent"
 const (
 	// runHeader names the run that a replay belongs to, for kill.
 	runHeader = "X-Demo-Run"
-	// speedHeader is a number from above 0 to 1: this replay only is slower.
+	// speedHeader is a number above 0 and up to 1 that slows down this replay only.
 	speedHeader = "X-Demo-Speed"
 )
 
@@ -99,8 +99,8 @@ func (b *backend) complete(w http.ResponseWriter, r *http.Request) {
 	b.replay(w, r, chosen[0])
 }
 
-// readRequest reads the body of a request. When that fails, the request has
-// been refused.
+// readRequest reads the body of a request. If that fails, it has answered the request with an
+// error.
 func readRequest(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest))
 	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
@@ -166,8 +166,8 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	_ = json.NewEncoder(w).Encode(v)
 }
 
-// listen starts a server for h at addr, host and port, where port 0 means any free one: the
-// server's Addr is the address that it has. Only loopback addresses are allowed.
+// listen starts a server for h at addr, the host and port of a loopback address; others are
+// refused. Port 0 means any free port; the Addr of the server has the actual one.
 func listen(addr string, h http.Handler) (*http.Server, error) {
 	if err := checkLoopback(addr); err != nil {
 		return nil, err

@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// check compares what both sides have received with what the recording says
-// they must have, and returns the faults.
+// check compares the transcripts of both sides with the recording, and returns the faults.
 func (p play) check() (wrong []string) {
 	side, t := "without the sidecar: ", p.left
 	unless := func(well bool, format string, args ...any) {
@@ -64,8 +63,8 @@ var keys = regexp.MustCompile(`\bsk-\w{16,}`)
 // withoutKeys replaces keys as the sidecar does.
 func withoutKeys(text string) string { return keys.ReplaceAllString(text, "[redacted]") }
 
-// sameText compares a repaired content with upstream's. They are the same but
-// for imitated markers: where there is one, white space may differ as well.
+// sameText reports whether got, a repaired content, is upstream's without imitated markers. If
+// there is one, white space may differ, too.
 func sameText(got, upstream string) bool {
 	clean, markers := withoutMarkers(upstream)
 	return got == upstream && markers == 0 || markers > 0 && slices.Equal(strings.Fields(got), strings.Fields(clean))

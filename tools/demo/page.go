@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// pageFiles are the page as it stands in the browser.
+// pageFiles has the files of the page.
 //
 //go:embed page
 var pageFiles embed.FS
@@ -24,19 +24,19 @@ var pageFiles embed.FS
 // script cannot write HTML.
 const pagePolicy = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
 
-// mediaTypes are those of the files. The ones that the machine knows may be
-// wrong, and then browsers do not run a module.
+// mediaTypes are the media types of the files, by extension. Those of the machine may be wrong,
+// and then browsers do not run a module.
 var mediaTypes = map[string]string{
 	".css": "text/css; charset=utf-8",
 	".js":  "text/javascript; charset=utf-8",
 	".svg": "image/svg+xml",
 }
 
-// page returns the demo as a web page for a backend, and the addresses of it and the sidecar. It
-// serves the page itself, GET /recordings.json, POST /without/v1/chat/completions and
-// POST /with/v1/chat/completions, which go to the backend and the sidecar, and
-// POST /kill, which kills the run of the request's runHeader. So the page needs
-// no other origin than its own, and requests that come from one are refused.
+// page returns the demo as a web page for the backend b at backendAddr and the sidecar at
+// sidecarAddr. It serves the page itself, GET /recordings.json, POST /without/v1/chat/completions
+// and POST /with/v1/chat/completions, which go to the backend and the sidecar, and POST /kill,
+// which kills the run of the request's runHeader. So the page needs no origin but its own, and
+// requests from another origin are refused.
 func page(b *backend, backendAddr, sidecarAddr string) http.Handler {
 	files, err := fs.Sub(pageFiles, "page")
 	if err != nil {
@@ -62,8 +62,8 @@ func page(b *backend, backendAddr, sidecarAddr string) http.Handler {
 	return guard(mux)
 }
 
-// guard refuses what does not come from the page or from its user, and says in
-// each answer what the page may do.
+// guard refuses requests that come neither from the page nor from its user, and adds the policies
+// of the page to each answer.
 func guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -85,9 +85,9 @@ func guard(next http.Handler) http.Handler {
 	})
 }
 
-// loopbackHost says that the host of a request is this machine by itself: a
-// loopback address or localhost. Another name that leads here has been rebound
-// by its owner. Any port will do, for it may have been forwarded.
+// loopbackHost reports whether the host of a request is a loopback address or localhost. Any other
+// name that leads to this machine has been rebound by its owner. Any port is allowed, because it
+// may have been forwarded.
 func loopbackHost(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -99,8 +99,8 @@ func loopbackHost(host string) bool {
 	return ip != nil && ip.IsLoopback()
 }
 
-// foreign says that a request was made by a page of another origin. To follow
-// a link to the page is not foreign.
+// foreign reports whether a page of another origin made the request. Following a link to the page
+// is allowed.
 func foreign(r *http.Request) bool {
 	if origin := r.Header.Get("Origin"); origin != "" && origin != "http://"+r.Host {
 		return true
@@ -112,12 +112,12 @@ func foreign(r *http.Request) bool {
 	return r.Method != http.MethodGet || r.Header.Get("Sec-Fetch-Mode") != "navigate" || r.Header.Get("Sec-Fetch-Dest") != "document"
 }
 
-// forward hands requests on to path at addr, and the answer back as it comes.
-// When the answer breaks off, so does that to the browser.
+// forward returns a handler that forwards requests to path at addr, and streams the answers. If an
+// answer breaks off, it breaks off for the browser, too.
 //
-// A request is read whole before: net/http closes the body of a request when
-// its answer begins, and when the backend is so quick that the transport has
-// not yet seen the body's end, it takes that for an error and cuts the answer.
+// The handler reads a request whole before it forwards it: net/http closes the body of a request
+// when its answer begins, and if the backend is so quick that the transport has not yet seen the
+// end of the body, the transport takes that for an error and cuts the answer.
 func forward(addr, path string) http.Handler {
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {

@@ -36,8 +36,8 @@ type step struct {
 	frame []byte
 }
 
-// A scenario is a recorded stream and what becomes of it. The exported members are those of
-// recordings/scenarios.json, and of what the page gets.
+// A scenario is a recorded stream and its expected result. The exported members are those of
+// recordings/scenarios.json and of the JSON that the page gets.
 type scenario struct {
 	Name    string `json:"name"`    // chooses the scenario; it is the name of a model as well
 	Short   string `json:"short"`   // names the choice on the page
@@ -65,8 +65,8 @@ type scenario struct {
 	finish  string // the finish reason that the backend sends, "" for none
 }
 
-// scenarios returns the scenarios, in the order in which they are shown. It panics when the
-// program carries no such recording, which no input can bring about.
+// scenarios returns the scenarios, in the order in which they are shown. It panics if the embedded
+// files are not valid, which no input can cause.
 var scenarios = sync.OnceValue(func() (all []scenario) {
 	list, err := recordings.ReadFile("recordings/scenarios.json")
 	if err == nil {
@@ -85,14 +85,13 @@ var scenarios = sync.OnceValue(func() (all []scenario) {
 	return all
 })
 
-// file is the name of the recording.
+// file returns the name of the recording.
 func (s *scenario) file() string {
 	return path.Join("recordings", s.Release, cmp.Or(s.Recording, s.Name)+".sse")
 }
 
-// choose returns the scenarios with these names in their order, or those that
-// are shown by default for none. An unknown name is an error that lists the
-// known ones.
+// choose returns the scenarios with the names, in that order, or those that are shown by default
+// if there are no names. An unknown name is an error that lists the known ones.
 func choose(names []string) (chosen []scenario, err error) {
 	for _, s := range scenarios() {
 		if s.Shown && len(names) == 0 {
@@ -145,7 +144,7 @@ func (s *scenario) pace(stream []byte) {
 		case starts:
 			delay = callDelay
 		}
-		// A comment, or a question that the tool waits for.
+		// A tool goes on after a comment, and after a question that it waits for.
 		inTool = starts || inTool && (frame[0] == ':' || bytes.HasPrefix(frame, []byte("event: approval.request")))
 		s.steps = append(s.steps, step{delay, frame})
 		s.content += content
@@ -202,8 +201,7 @@ func withoutMarkers(text string) (rest string, n int) {
 	return strings.Join(kept, "\n"), len(lines) - len(kept)
 }
 
-// cutReasoning returns what stands between tags at the beginning of a text, and the text
-// without it.
+// cutReasoning returns the reasoning between tags at the beginning of text, and the rest of text.
 func cutReasoning(text string) (reasoning, rest string) {
 	inside, tagged := strings.CutPrefix(text, "<think>")
 	reasoning, after, closed := strings.Cut(inside, "</think>")

@@ -65,7 +65,7 @@ func (c command) read(ctx context.Context, p play) error {
 	limited, cancel := context.WithTimeout(ctx, scale(duration, c.speed)+patience)
 	defer cancel()
 
-	var mu sync.Mutex // over both transcripts and the picture
+	var mu sync.Mutex // guards both transcripts and the picture
 	picture := painter{w: c.out, height: c.screen.rows}
 	live := c.screen.ansi && !c.raw
 	var drawErr error

@@ -11,7 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy" // a handler of the configuration
 
-	_ "github.com/hermes-sidecar/hermes-sidecar/caddymodule" // the other
+	_ "github.com/hermes-sidecar/hermes-sidecar/caddymodule" // the other handler
 	"github.com/hermes-sidecar/hermes-sidecar/internal/site"
 )
 
@@ -71,9 +71,9 @@ func (s *sidecar) stop() error {
 //	}
 //
 // for a program that touches nothing but its own two ports: no admin endpoint, no certificates,
-// nothing saved outside the storage directory (cleaning that would write a stamp into the user's
-// data), and no log unless it is verbose. To another writer Caddy would log that it has redirected
-// its log. Streams run on for a second after Ctrl-C.
+// nothing saved outside the storage directory (cleaning it would write a stamp into the user's data),
+// and no log unless it is verbose. The level silences it: with another
+// writer, Caddy would log that its log is redirected. Streams may go on for a second after Ctrl-C.
 //
 //go:embed sidecar.json
 var config string

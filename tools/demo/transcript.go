@@ -24,8 +24,8 @@ const (
 var client = http.Client{Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true}}
 
 // ask asks the server at addr for a completion by model, and calls each as readFrames does. It
-// returns nil after a clean end, what the server says if the answer is no stream, and the error
-// of the connection if it broke.
+// returns nil after a clean end, an error with the server's message if the status is not 200, and
+// the error of the connection if that broke.
 func ask(ctx context.Context, addr, model string, each func(raw []byte, whole bool)) error {
 	body := fmt.Sprintf(`{"model": %q, "stream": true, "messages": [{"role": "user", "content": "hello"}]}`, model)
 	url := "http://" + addr + "/v1/chat/completions"
@@ -50,8 +50,9 @@ func ask(ctx context.Context, addr, model string, each func(raw []byte, whole bo
 	return readFrames(resp.Body, each)
 }
 
-// readFrames calls each with each frame of the stream r as soon as it is whole, and with what is
-// left at the end. It returns nil if the stream ended cleanly, else the error of r.
+// readFrames calls each with every frame of the stream r as soon as it is whole, and with the rest
+// at the end, which is not whole. It returns nil if the stream ended cleanly, and otherwise the
+// error of r.
 func readFrames(r io.Reader, each func(raw []byte, whole bool)) error {
 	s := sse.Scanner{MaxFrame: maxFrame}
 	buf := make([]byte, 16<<10)
@@ -77,7 +78,7 @@ func readFrames(r io.Reader, each func(raw []byte, whole bool)) error {
 	}
 }
 
-// An event is what a frame says.
+// An event is a parsed frame.
 type event struct {
 	name         string // "" for none
 	data         string
@@ -85,7 +86,7 @@ type event struct {
 	gjson.Result // of the data, nothing if it is no JSON
 }
 
-// parseFrame returns what a frame says.
+// parseFrame returns the event in the frame raw.
 func parseFrame(raw []byte) event {
 	var f sse.Frame
 	f.Parse(raw)
@@ -111,9 +112,9 @@ const toolEvent = "hermes.tool.progress"
 type tool struct {
 	id                 string // the tool call id
 	name, emoji, label string // what the card shows
-	starts, ends       int    // how many events said so: one each in a good stream
+	starts, ends       int    // the events for its start and its end: one each in a good stream
 	started, ended     time.Time
-	interrupted        bool // the end of the stream ended it
+	interrupted        bool // its end says that it was interrupted
 }
 
 // A kind says what a block is.
@@ -143,7 +144,7 @@ type transcript struct {
 	frames int          // how many came
 	blocks []block      // the pieces of the answer in their order
 	finish string       // the finish reason, "" while there is none
-	err    *streamError // that the server reported, nil for none
+	err    *streamError // the error that the server reported, nil for none
 	done   bool         // [DONE] has come
 	ended  bool         // the stream is over
 	broken error        // what ended the stream when it did not end cleanly
@@ -176,7 +177,7 @@ func (t *transcript) add(raw []byte, whole bool, now time.Time) {
 	}
 }
 
-// addChunk takes in what is no tool event.
+// addChunk takes in a frame that is no tool event.
 func (t *transcript) addChunk(e event) {
 	if t.openWebUI {
 		t.say(status, e.str("event.data.description"))
@@ -215,7 +216,7 @@ func (t *transcript) tools() (tools []*tool) {
 	return tools
 }
 
-// say adds a text to the answer: to its last block if that has such text.
+// say adds text to the answer: to its last block if that is of the kind k, or as a new block.
 func (t *transcript) say(k kind, text string) {
 	n := len(t.blocks)
 	switch {
@@ -227,13 +228,13 @@ func (t *transcript) say(k kind, text string) {
 	}
 }
 
-// fault notes what no stream may contain.
+// fault records a thing that no stream may contain.
 func (t *transcript) fault(format string, args ...any) {
 	t.faults = append(t.faults, fmt.Sprintf(format, args...))
 }
 
-// addTool opens or updates a tool card. Interrupted says of a completed tool that the stream has
-// ended in an error: it is not known whether the tool has ended (contract section 2).
+// addTool opens or updates a tool card. In an event that completes a tool, interrupted says that
+// the stream has failed, so that it is not known whether the tool has ended (contract section 2).
 func (t *transcript) addTool(e event, now time.Time) {
 	tools, id, status := t.tools(), e.str("toolCallId"), e.str("status")
 	if id == "" && status == "" { // before Hermes 0.12 an event is a start, and no more

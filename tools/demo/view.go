@@ -45,8 +45,8 @@ type screen struct {
 	ansi bool
 }
 
-// terminal returns what the file can show: escape sequences only if it is a
-// terminal and NO_COLOR (no-color.org) is not set.
+// terminal returns the screen of the file: with escape sequences only if it is a terminal and
+// NO_COLOR (no-color.org) is not set.
 func terminal(f *os.File) screen {
 	w, h, err := term.GetSize(int(f.Fd()))
 	if err != nil || w <= 0 {
@@ -57,7 +57,7 @@ func terminal(f *os.File) screen {
 	return screen{columns: w - 1, rows: h, ansi: os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
 }
 
-// width is the number of columns that are used.
+// width returns the number of columns that are used.
 func (s screen) width() int {
 	return min(max(cmp.Or(s.columns, defaultWidth), minWidth), maxWidth)
 }
@@ -167,7 +167,7 @@ func (t *transcript) body(w int) string {
 	return strings.Join(out, "\n")
 }
 
-// progress says how far a tool is.
+// progress returns the state of the tool, and the style to show it in.
 func (t *tool) progress() (lipgloss.Style, string) {
 	style, end := good, "completed"
 	switch {

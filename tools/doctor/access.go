@@ -10,18 +10,18 @@ import (
 	"strings"
 )
 
-// access is who gets an answer from an agent.
+// access says who gets an answer from an agent.
 type access int
 
 const (
 	accessUnknown access = iota
 	accessAnyone         // no key is needed
 	accessKey            // the key that is given
-	accessRefused        // another key, or any
+	accessRefused        // the given key is wrong, or none is given
 )
 
-// access finds out whether a key is needed and whether the given one is right. r is the answer
-// of /v1/models without one.
+// access finds out whether a key is needed, and whether the given one is right. r is the reply to
+// /v1/models without a key.
 func (e *examination) access(ctx context.Context, s *server, r reply) access {
 	if s.url.Scheme == "http" && s.socket == "" && !e.isOwn(s.url.Hostname()) {
 		e.find("encryption", Info, "it is reached through a network, and the connection is not encrypted",
@@ -59,7 +59,7 @@ func (e *examination) access(ctx context.Context, s *server, r reply) access {
 	return accessUnknown
 }
 
-// ownAddresses returns the addresses of this machine that others may connect to.
+// ownAddresses returns the addresses of this machine that other machines may connect to.
 func ownAddresses() (own []netip.Addr, err error) {
 	all, err := net.InterfaceAddrs()
 	if err != nil {
@@ -74,7 +74,8 @@ func ownAddresses() (own []netip.Addr, err error) {
 	return own, nil
 }
 
-// isOwn reports whether a host is this machine. A name but localhost is not looked up.
+// isOwn reports whether host is this machine. Of names, only localhost and its subdomains count:
+// none is looked up.
 func (e *examination) isOwn(host string) bool {
 	host = strings.ToLower(host)
 	ip, err := netip.ParseAddr(host)
@@ -86,7 +87,7 @@ func (e *examination) isOwn(host string) bool {
 	return ip.IsLoopback() || ip.IsUnspecified() || slices.Contains(own, ip)
 }
 
-// network finds out whether others can reach the port, by connecting to it on this
+// network finds out whether other machines can reach the port, by connecting to it on this
 // machine's own addresses. Nothing is sent there.
 func (e *examination) network(ctx context.Context, s *server, a access) {
 	if s.socket != "" {

@@ -2,7 +2,7 @@ package doctor
 
 import "fmt"
 
-// A Repair is one that the sidecar makes.
+// A Repair describes a repair that the sidecar makes.
 type Repair struct {
 	Upstream string `json:"upstream"` // what Hermes sends
 	Client   string `json:"client"`   // what the client gets instead
@@ -11,7 +11,7 @@ type Repair struct {
 	span span
 }
 
-// repairs are those of the contract, in its order.
+// repairs are the repairs of the contract, in its order.
 var repairs = []Repair{
 	{span: span{7_000, 8_999}, Upstream: "tool markers, lines such as `💻 ls -la` in the text",
 		Client: "tool events with a start and an end; the text without the markers"},
@@ -45,7 +45,8 @@ var repairs = []Repair{
 		Client: "a keepalive every 10 s"},
 }
 
-// conclude says which releases the agent may be, and what follows from it.
+// conclude returns the releases that the agent may be, and fills in the repairs and the options
+// for them.
 func (e *examination) conclude() span {
 	releases := e.releases()
 	for _, r := range repairs {
@@ -58,8 +59,8 @@ func (e *examination) conclude() span {
 	return releases
 }
 
-// options returns the options that fit the releases and, if it is not nil, a stream of
-// the agent. Those in set stand in the configuration already.
+// options returns the options that fit the releases s and, if r is not nil, the agent's answer. It
+// leaves out the options in set, which are configured already.
 func options(s span, r *reading, set map[string]bool) []Option {
 	if r == nil {
 		r = new(reading)

@@ -22,7 +22,7 @@ import (
 // A subject is an agent that is examined.
 type subject struct {
 	target
-	namedBy    string          // what names the target
+	namedBy    string          // the flag, file or variable that names the target
 	sidecar    target          // in front of the agent, zero if none is known
 	configured bool            // a configuration names the sidecar, which may not run yet
 	set        map[string]bool // the options of hermes that are configured
@@ -57,12 +57,12 @@ func (d *doctor) subjects() (all []subject, err error) {
 	return d.named("the default", site.Site{Upstreams: []string{defaultAddress}})
 }
 
-// profilePrefix is in the path of an agent that Hermes calls a profile: a place for clients,
-// which can be examined but is no upstream.
+// profilePrefix is in the path of an agent that Hermes calls a profile. Such an agent is for
+// clients: it can be examined, but is no upstream.
 const profilePrefix = "/p/"
 
-// named returns the agents of a site, which by names. An address that would be refused as an
-// upstream is an error.
+// named returns the agents of the site s. by is the flag, file or variable that names them. An
+// address that is refused as an upstream is an error.
 func (d *doctor) named(by string, s site.Site) (all []subject, err error) {
 	sidecar, configured := sidecarOf(s), true
 	if d.through != "" {
@@ -85,8 +85,9 @@ func (d *doctor) named(by string, s site.Site) (all []subject, err error) {
 	return all, nil
 }
 
-// sites returns the sites of the configuration that have a hermes, and its file. Without
-// --config it is the Caddyfile here, if there is one; that may have none.
+// sites returns the sites with a hermes handler in the configuration, and its file. Without
+// --config, that is the Caddyfile in the working directory, which need not exist or have such a
+// site.
 func (d *doctor) sites() (all []site.Site, file string, err error) {
 	if d.config == "" && d.adapter == "" {
 		if _, err := os.Stat("Caddyfile"); errors.Is(err, fs.ErrNotExist) {
@@ -116,8 +117,8 @@ func (d *doctor) sites() (all []site.Site, file string, err error) {
 	return all, file, nil
 }
 
-// sidecarOf returns the sidecar that the site is, as clients of this machine reach it, zero
-// if that is not known.
+// sidecarOf returns the address of the site s as clients of this machine reach it, zero if that is
+// not known.
 func sidecarOf(s site.Site) target {
 	a, err := caddy.ParseNetworkAddress(s.Listen)
 	if err != nil || s.Listen == "" || a.IsUnixNetwork() || a.PortRangeSize() != 1 || s.Scheme == "https" && s.Host == "" {
@@ -144,8 +145,8 @@ type target struct {
 // have a password in it.
 var errTarget = errors.New("use an address such as 127.0.0.1:8642, https://hermes.example.com or unix//run/hermes.sock")
 
-// parseTarget reads an address as a client or as a Caddyfile has it: host:port, a URL, with
-// or without the path of the API, or unix//path. It must not have a user name in it.
+// parseTarget reads an address as a client or a Caddyfile writes it: host:port, a URL with or
+// without the path of the API, or unix//path. The address must not have a user name.
 func parseTarget(address string) (t target, err error) {
 	if path, ok := strings.CutPrefix(address, "unix/"); ok && path != "" {
 		return target{&url.URL{Scheme: "http", Host: "localhost"}, path}, nil

@@ -14,19 +14,19 @@ import (
 const (
 	// maxAnswer is how much of an answer to the chat request is read, in bytes.
 	maxAnswer = 1 << 20
-	// heldUp is from when on a first frame is late: Hermes sends it before it asks
-	// its model.
+	// heldUp is the delay after which a first frame is late: Hermes sends it before it asks its
+	// model.
 	heldUp = time.Second
 )
 
-// chatPath is where a chat request goes, and chatRequest all that it says.
+// chatPath is the path of the chat request, and chatRequest its body.
 const (
 	chatPath    = "/v1/chat/completions"
 	chatRequest = `{"model":"hermes-agent","stream":true,"messages":[{"role":"user","content":"Reply with the single word: pong"}]}`
 )
 
-// busy says what the codes of a 429 mean. That of Hermes is the only place where it tells how many
-// runs it admits: none of its endpoints does, from 0.13 to 0.22.
+// busy explains the error codes of a 429. Only the 429 of Hermes tells how many runs it admits:
+// none of its endpoints does, from 0.13 to 0.22.
 var busy = map[string]words{
 	"rate_limit_exceeded": "Hermes runs as many agents as it admits (gateway.api_server.max_concurrent_runs in its config.yaml). Ask again when one has ended. " +
 		"With hermes_queue in front of hermes, clients wait in line instead: docs/queue.md.",
@@ -34,8 +34,8 @@ var busy = map[string]words{
 	"queue_timeout": "Hermes runs as many agents as runs of hermes_queue says, and none has ended in time. GET /hermes/streams says what runs and what waits.",
 }
 
-// answer sends the chat request to s and says how it was answered. It returns nil if there is no
-// stream, or none with an end in sight.
+// answer sends the chat request to s, and adds findings about the answer. It returns nil if the
+// answer is no stream, or too long to be read to its end.
 func (e *examination) answer(ctx context.Context, s *server) *reading {
 	ctx, cancel := context.WithTimeout(ctx, e.askTimeout)
 	defer cancel()
@@ -93,8 +93,8 @@ func (e *examination) answer(ctx context.Context, s *server) *reading {
 	return r
 }
 
-// isStream reports whether the answer is an event stream that can be read, and otherwise says
-// what it is.
+// isStream reports whether the answer is an event stream that can be read, and otherwise adds a
+// finding.
 func (e *examination) isStream(res *http.Response) bool {
 	kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
 	encoding := res.Header.Get("Content-Encoding")
@@ -120,7 +120,7 @@ func (e *examination) isStream(res *http.Response) bool {
 	return false
 }
 
-// shows notes what an answer of the agent shows.
+// shows records what an answer of the agent shows.
 func (e *examination) shows(r *reading) {
 	if e.reading = r; r.shown.what != "" {
 		e.evidence = append(e.evidence, r.shown)
@@ -130,7 +130,7 @@ func (e *examination) shows(r *reading) {
 			"It may cut the text in other places, too, so that markers of Hermes 0.7 and 0.8 are not known for what they are.")
 	}
 	if !r.ended {
-		return // what has not come may change all of this
+		return // the rest may change all of this
 	}
 	if r.summary.Chunks > 0 {
 		e.usage(r)
@@ -142,7 +142,7 @@ func (e *examination) shows(r *reading) {
 	}
 }
 
-// endedIn says in which error an answer ended, in upstream's words if it gave a reason.
+// endedIn describes the error that an answer ended in, in upstream's words if it gave a reason.
 func (e *examination) endedIn(r *reading) words {
 	reason := e.quoted(r.reason)
 	if r.summary.Code != rewrite.CodeAgentError || reason == "" {
@@ -151,7 +151,7 @@ func (e *examination) endedIn(r *reading) words {
 	return e.say("the answer ended in an error, %s%s", r.summary.Code, reason)
 }
 
-// steps says what the engine did.
+// steps lists what the engine did.
 func (e *examination) steps(r *reading) (all words) {
 	for i, text := range r.done {
 		if i > 0 {
@@ -167,8 +167,9 @@ func (e *examination) steps(r *reading) (all words) {
 	return all
 }
 
-// pace says whether the answer came as it was made: its length as the header promises it, -1
-// for a stream, and the times from the request to its first frame and to its last byte.
+// pace adds a finding that says whether something between collects the stream. length is the
+// Content-Length of the answer, -1 for a stream; first and last are the times from the request to
+// the first frame and to the last byte.
 func (e *examination) pace(length int64, first, last time.Duration) {
 	collected := words("the answer has a Content-Length, which a stream does not have")
 	if rest := last - first; length < 0 {
@@ -197,7 +198,7 @@ func short(d time.Duration) string {
 	return d.Round(time.Millisecond).String()
 }
 
-// usage says whether the answer reports its usage.
+// usage adds a finding that says whether the answer reports its usage.
 func (e *examination) usage(r *reading) {
 	switch in, out := r.summary.InputTokens, r.summary.OutputTokens; {
 	case in+out > 0:

@@ -2,9 +2,9 @@
 // outside: whether it can be reached, which releases of Hermes answer like that, what the
 // sidecar repairs there, which options fit, and who else can connect.
 //
-// It asks a running agent a few GET requests and, only with --ask, one short chat request,
-// none of them twice; or it reads a recorded answer. The engine (package rewrite) says what
-// it repairs there.
+// It sends a running agent a few GET requests and, only with --ask, one short chat request, and
+// repeats none of them; or it reads a recorded answer. The engine (package rewrite) tells what it
+// repairs in the answer.
 package doctor
 
 import (
@@ -71,7 +71,7 @@ func init() {
 type doctor struct {
 	to, config, adapter string // "" for what the configuration or the environment names
 	through             string // the URL of the sidecar, "" for what the configuration names
-	key, keyFile        string // once the command runs, key is the one to use, "" for none
+	key, keyFile        string // readKey sets key to the one to use, "" for none
 	recording           string
 	ask, json, insecure bool
 	timeout, askTimeout time.Duration // of each GET request, and of the chat request
@@ -151,7 +151,7 @@ func (d *doctor) agents(ctx context.Context, args []string) ([]Agent, error) {
 	return agents, nil
 }
 
-// maxKey is how long a key may be, in bytes.
+// maxKey is the length in bytes of the longest key.
 const maxKey = 4 << 10
 
 // readKey sets the key to the one of the flags or the environment. Errors do not repeat it.

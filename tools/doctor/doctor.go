@@ -8,18 +8,18 @@ import (
 	"syscall"
 )
 
-// An examination of one agent is under way.
+// An examination is the examination of one agent while it is under way.
 type examination struct {
 	Agent
 	*doctor
 	subject  subject
-	checks   string     // in front of the names of checks
+	checks   string     // the prefix of the names of checks
 	evidence []evidence // of the release: what /health says, and what the answer shows
 	reading  *reading   // of the agent's own answer, nil without one
 }
 
-// newExamination returns the examination of what is at address, which namedBy says where it was
-// found. Its lists are empty, and not null in JSON.
+// newExamination returns the examination of the agent or the recording at address; namedBy says
+// where the address was found. Its lists are empty, so that they are not null in JSON.
 func (d *doctor) newExamination(address, namedBy string) *examination {
 	a := Agent{Address: address, NamedBy: namedBy, Findings: []Finding{}, Repairs: []Repair{}, Options: []Option{}}
 	return &examination{Agent: a, doctor: d}
@@ -40,8 +40,8 @@ func (d *doctor) examine(ctx context.Context, s subject) Agent {
 	return e.Agent
 }
 
-// agent examines the agent itself. It reports whether it is one that answers: what it
-// needs is of no use to those whom it refuses.
+// agent examines the agent itself. It returns false if there is nothing to advise, because the
+// agent does not answer, is not Hermes or refuses the key.
 func (e *examination) agent(ctx context.Context, s *server) bool {
 	health, err := s.get(ctx, "/health", false) // it needs no key
 	switch {
@@ -75,8 +75,8 @@ func (e *examination) agent(ctx context.Context, s *server) bool {
 	return true
 }
 
-// identify finds out whether it is Hermes that answers, by what it says without a key,
-// and which version it names.
+// identify reports whether Hermes answers, according to its replies without a key, and records the
+// version that Hermes names.
 func (e *examination) identify(health, models reply) bool {
 	listed := models.StatusCode == http.StatusOK && models.says("object") == "list"
 	switch {
@@ -100,7 +100,7 @@ func (e *examination) identify(health, models reply) bool {
 	return true
 }
 
-// stranger says what answers instead of Hermes.
+// stranger describes the server that answers instead of Hermes.
 func (e *examination) stranger(health, models reply, listed bool) (says, why words) {
 	switch status := health.StatusCode; {
 	case listed:

@@ -16,30 +16,30 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
-// A reading is what a stream of chat chunks shows.
+// A reading describes a stream of chat chunks.
 type reading struct {
 	stream         *rewrite.Stream
 	out            []byte        // the buffer of the stream
-	came, repaired maphash.Hash  // of all that came, and of all that left
+	came, repaired maphash.Hash  // hashes of all bytes that came, and of all that left
 	at, first      time.Duration // when the current piece and the first frame with data came, 0 for none
 
 	summary rewrite.Summary
 	done    []string // what the engine did, each thing once, in order, at most maxTold
 	times   map[string]int
 	more    int    // how often it did something that is not in done
-	ended   bool   // upstream has ended, and what is below is final
-	changed bool   // the repaired stream is another one
+	ended   bool   // upstream has ended, and the fields below are final
+	changed bool   // the repaired stream differs
 	usage   bool   // a chunk has a usage
 	reason  string // the message of the last error of upstream's
 	status  string // the text of the last hermes.status
 
 	events  bool     // upstream sent tool events
-	shown   evidence // what says most of the release
+	shown   evidence // the evidence that says most of the release
 	foreign bool     // chunks are not written as Hermes writes them
 }
 
-// newReading returns the reading of a stream that answers a request for the path. For the engine
-// time stands still.
+// newReading returns the reading of a stream that answers a request for the path. The engine gets
+// no times.
 func newReading(path string) *reading {
 	r := &reading{times: make(map[string]int)}
 	r.repaired.SetSeed(r.came.Seed())
@@ -61,7 +61,7 @@ func (r *reading) feed(piece []byte) error {
 	return nil
 }
 
-// finish says that upstream has ended for the cause.
+// finish ends the reading: upstream has ended for the cause.
 func (r *reading) finish(cause rewrite.Cause) {
 	r.repaired.Write(r.stream.Finish(nil, cause))
 	r.ended, r.summary, r.changed = true, r.stream.Summary(), r.came.Sum64() != r.repaired.Sum64()
@@ -70,10 +70,10 @@ func (r *reading) finish(cause rewrite.Cause) {
 	}
 }
 
-// maxTold is how many different things that the engine did a finding lists.
+// maxTold is the number of different things done by the engine that a finding lists.
 const maxTold = 12
 
-// step notes what the engine did to a piece, and what the piece shows.
+// step records what the engine did to a piece, and what the piece shows.
 func (r *reading) step(s rewrite.Step) {
 	for _, n := range s.Notes {
 		text := "§" + n.Section + " " + n.Text
@@ -92,7 +92,7 @@ func (r *reading) step(s rewrite.Step) {
 	}
 }
 
-// frame notes what a frame shows.
+// frame records what a frame shows.
 func (r *reading) frame(event string, b []byte) {
 	if !gjson.ValidBytes(b) {
 		b = nil
@@ -132,8 +132,8 @@ func (r *reading) frame(event string, b []byte) {
 // isSet reports whether a member is there, and not null.
 func isSet(v gjson.Result) bool { return v.Type != gjson.Null }
 
-// shows notes something that Hermes sends in the releases of s. What newer ones send says
-// more.
+// shows records what, which Hermes sends in the releases of s, unless the reading has something of
+// newer releases, which says more.
 func (r *reading) shows(what string, s span) {
 	if s.from > r.shown.span.from {
 		r.shown = evidence{s, what}
@@ -157,8 +157,8 @@ func (d *doctor) openRecording() (Agent, error) {
 	return d.record(file, d.recording, meta)
 }
 
-// record examines a recorded stream. It is as upstream sent it, with an HTTP header in front,
-// as curl -i shows it, or without. The error is recording.ErrNothing if nothing of Hermes is
+// record examines the recorded stream in, which is as upstream sent it, with or without an HTTP
+// header in front as curl -i shows it. The error is recording.ErrNothing if nothing of Hermes is
 // in it.
 func (d *doctor) record(in io.Reader, name string, m recording.Meta) (Agent, error) {
 	e := d.newExamination(printable(name), "recording")

@@ -17,13 +17,13 @@ const (
 
 	newInG4  release = 21_004 // the first with hermes.status and reasoning_content
 	newInG5  release = 22_000 // the first with approvals in chats
-	lastRead release = 22_999 // the last of which it is known what it ignores of a request
+	lastRead release = 22_999 // the last for which it is known which members of a request it ignores
 )
 
 // version matches 0.20.3, v0.9, 0.21.0rc1 and 0.18.2.dev3.
 var version = regexp.MustCompile(`^v?(\d+)\.(\d{1,3})(?:[^.\d][^.]*)?(?:\.(\d{1,3})(?:\D.*)?)?$`)
 
-// parseRelease reads a version. Those that are none, such as dev, are not ok.
+// parseRelease reads a version. It returns false if s is none, such as dev.
 func parseRelease(s string) (r release, ok bool) {
 	m := version.FindStringSubmatch(s)
 	if m == nil {
@@ -45,7 +45,7 @@ func (r release) String() string {
 	return fmt.Sprintf("0.%d", r/1000)
 }
 
-// A span is a row of releases, both ends included.
+// A span is a range of releases, both ends included.
 type span struct{ from, to release }
 
 // anyRelease are all releases.
@@ -74,14 +74,14 @@ func (s span) String() string {
 	return from + " to " + to
 }
 
-// A generation is a row of releases whose streams are of one kind.
+// A generation is a range of releases whose streams are of one kind.
 type generation struct {
 	name  string
 	span  span
 	tools string // how they show tools
 }
 
-// generations has them all, with the names that docs/contract.md gives them.
+// generations has all generations, with the names that docs/contract.md gives them.
 var generations = []generation{
 	{"G-1", span{oldest, 6_999}, "it shows no tools in a stream"},
 	{"G0", span{7_000, 8_999}, "tools are markers in the text, without an end"},
@@ -98,8 +98,8 @@ type evidence struct {
 	what string // names it, such as "/health names no version"
 }
 
-// releases says which releases and generations the agent may be, by what /health says and
-// by its answer.
+// releases returns the releases that the agent may be according to the evidence, and adds findings
+// about them and their generations.
 func (e *examination) releases() span {
 	s, contradicts := anyRelease, ""
 	var because []string

@@ -84,7 +84,7 @@ func (r Report) json() string {
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
-	e.Encode(r) // a report has nothing that is no JSON, and a strings.Builder takes all
+	e.Encode(r) // cannot fail: all of a report can be JSON, and a strings.Builder takes all
 	return b.String()
 }
 
@@ -121,8 +121,8 @@ func (r Report) text() string {
 // columns is the width of the text form.
 const columns = 100
 
-// wrap writes text in lines of at most columns, the first one after head and the others below
-// it. It writes nothing for no text.
+// wrap writes text in lines of at most columns characters, the first one after head and the others
+// indented like it. It writes nothing if text is empty.
 func wrap(b *strings.Builder, head, text string) {
 	line := head
 	for word := range strings.FieldsSeq(text) {
@@ -138,9 +138,9 @@ func wrap(b *strings.Builder, head, text string) {
 	}
 }
 
-// Words are what a finding says: constants of this package, or what say returns. What an
-// agent says is a string and does not become words by itself, so the compiler refuses it
-// where it would reach a report as it came.
+// words are the text of a finding: constants of this package, or results of say. A text from an
+// agent is a string, which the compiler does not accept as words, so it cannot get into a report
+// unchanged.
 type words string
 
 // find adds a finding.
@@ -148,8 +148,8 @@ func (e *examination) find(check string, level Level, says, why words) {
 	e.Findings = append(e.Findings, Finding{Check: e.checks + check, Level: level, Says: string(says), Why: string(why)})
 }
 
-// say returns format with args. Those that are neither numbers nor words come from others, and
-// appear as fit returns them.
+// say formats args. An argument that is neither a number nor words comes from outside, and is
+// replaced by the result of fit.
 func (d *doctor) say(format words, args ...any) words {
 	for i, a := range args {
 		switch a.(type) {
@@ -169,11 +169,11 @@ func (d *doctor) quoted(text string) words {
 	return d.say(": “%s”", text)
 }
 
-// maxSaid is how much of what others say a finding repeats, in bytes.
+// maxSaid is the number of bytes of a text from outside that a finding repeats.
 const maxSaid = 200
 
-// fit returns what upstream, or an error about it, says in a form that a report may have:
-// without the key, without other secrets, short and printable.
+// fit returns text, which comes from upstream or an error about it, in a form that is safe in a
+// report: without the key and other secrets, short and printable.
 func (d *doctor) fit(text string) string {
 	if d.key != "" {
 		text = strings.ReplaceAll(text, d.key, "[redacted]")

@@ -54,8 +54,8 @@ func (s *server) connect(ctx context.Context) (net.Conn, error) {
 	return s.dial(ctx, "tcp", net.JoinHostPort(s.url.Hostname(), s.port()))
 }
 
-// send sends a GET request for a path below the address, or the body if there is one, with the
-// key if withKey is true.
+// send sends a GET request for a path below the address or, if body is not empty, a POST request
+// with it. If withKey is true, the request has the key.
 func (s *server) send(ctx context.Context, path, body string, withKey bool) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url.JoinPath(path).String(), strings.NewReader(body))
 	if err != nil {
@@ -99,7 +99,7 @@ func read(res *http.Response) (reply, error) {
 	return reply{res, body}, err
 }
 
-// says returns the string at a path of the JSON that the reply is, "" if it says no such thing.
+// says returns the string at a path in the JSON of the reply, "" if there is none.
 func (r reply) says(path string) string {
 	if !gjson.ValidBytes(r.body) {
 		return ""
@@ -107,7 +107,7 @@ func (r reply) says(path string) string {
 	return gjson.GetBytes(r.body, path).Str
 }
 
-// message returns the message of the error that the reply is, "" if it has none.
+// message returns the error message in the reply, "" if there is none.
 func (r reply) message() string { return r.says("error.message") }
 
 // isHermes reports whether the reply is Hermes' own to /health.
@@ -132,7 +132,7 @@ const (
 		"and only with API_SERVER_ENABLED=true. In a container, 127.0.0.1 is the container itself."
 )
 
-// unreachable adds a finding that fails: why there is no answer to what, and what to do.
+// unreachable adds a finding with the level Fail: what has no answer, why, and what to do.
 func (e *examination) unreachable(ctx context.Context, s *server, check string, what words, err error) {
 	says, why := e.cause(ctx, s, err)
 	e.find(check, Fail, what+says, why)
@@ -178,7 +178,7 @@ func (e *examination) cause(ctx context.Context, s *server, err error) (says, wh
 	return e.say("it accepts the connection, but its answer is no HTTP: %s", err), "This is not Hermes' API server. " + listens
 }
 
-// isTimeout reports whether something took too long.
+// isTimeout reports whether err is a timeout.
 func isTimeout(err error) bool {
 	t, ok := errors.AsType[net.Error](err)
 	return ok && t.Timeout()

@@ -64,7 +64,7 @@ type repairCommand struct {
 	flagged     command.OptionFlags
 
 	options rewrite.Options
-	meta    recording.Meta // without a Path, the stream is taken for what its first chunk says
+	meta    recording.Meta // without a Path, the frames show of what kind the stream is
 	out     io.Writer
 }
 

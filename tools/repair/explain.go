@@ -11,7 +11,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
-// signAdded is in front of a line that left instead of a piece of the stream.
+// signAdded is in front of a line that left in place of a piece of the stream.
 const signAdded = "+"
 
 // explainer writes what became of a stream.
@@ -22,8 +22,8 @@ type explainer struct {
 	err   error
 }
 
-// printf writes, until writing fails. All that is written goes through it, and what an
-// argument says is printable.
+// printf writes, unless writing has failed before. All output goes through it, and it makes the
+// strings among args printable.
 func (e *explainer) printf(format string, args ...any) {
 	for i, a := range args {
 		if text, is := a.(string); is {
@@ -68,9 +68,9 @@ func sign(s rewrite.Step) string {
 	return "~" // it left changed, or something left with it
 }
 
-// lines writes the lines of b that are not blank, the first one after prefix
-// and the others below it, each cut to the width and then without what all chunks of a stream
-// begin with.
+// lines writes the lines of b that are not blank, the first one after prefix and the others
+// indented like it. If there is a width, it leaves out the members that all chunks of a stream
+// begin with, and cuts each line to the width.
 func (e *explainer) lines(prefix string, b []byte) {
 	for _, line := range strings.FieldsFunc(string(b), func(r rune) bool { return r == '\n' || r == '\r' }) {
 		const head, choices = "data: {", `"choices"`

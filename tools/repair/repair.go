@@ -14,11 +14,12 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
-// repair reads a recorded answer from in and writes the repaired one. It is an event stream, or
-// the JSON of an answer that is not streamed, as upstream sent it; an HTTP header in front, as
-// curl -i shows it, is skipped. repair returns the code of the error in which it ended, "" for
-// none. The error is recording.ErrNothing if nothing of Hermes was in it; it has been written
-// all the same. A stream is repaired while it is read, and an answer is held up to max_frame.
+// repair reads a recorded answer from in and writes the repaired answer. The recorded answer is an
+// event stream, or the JSON of an answer that is not streamed, as upstream sent it; an HTTP header
+// in front, as curl -i shows it, is skipped. repair returns the code of the error that the answer
+// ended in, "" for none. The error is recording.ErrNothing if the answer has nothing of Hermes in
+// it; it is written all the same. A stream is repaired while it is read, and an answer that is not
+// streamed is held up to max_frame.
 func (c *repairCommand) repair(in io.Reader) (code string, err error) {
 	cause, err := recording.ParseCause(c.meta.Cause)
 	if err != nil {
@@ -34,7 +35,7 @@ func (c *repairCommand) repair(in io.Reader) (code string, err error) {
 	return c.repairStream(body, cause)
 }
 
-// known is a rewrite.UsageMemory that knows one thing of all models.
+// known is a rewrite.UsageMemory that says the same of every model: whether it has reported usage.
 type known bool
 
 func (k known) Reported(string) bool { return bool(k) }
@@ -42,8 +43,7 @@ func (known) Report(string)          {}
 func (known) Missed(string)          {}
 func (known) ReportsFailures(bool)   {}
 
-// repairStream repairs an event stream. Its times are not known: time stands
-// still.
+// repairStream repairs an event stream. Its times are not known, so the engine gets none.
 func (c *repairCommand) repairStream(body io.Reader, cause rewrite.Cause) (string, error) {
 	path := c.meta.Path
 	p := rewrite.Params{
@@ -89,8 +89,8 @@ func (c *repairCommand) repairStream(body io.Reader, cause rewrite.Cause) (strin
 	return sum.Code, err
 }
 
-// repairAnswer repairs an answer that is not streamed. One above max_frame passes, as it
-// does live, and is an error here.
+// repairAnswer repairs an answer that is not streamed. An answer larger than max_frame passes
+// unchanged, as it does live, and is an error.
 func (c *repairCommand) repairAnswer(body io.Reader) (string, error) {
 	limit := c.options.FrameLimit()
 	whole, err := io.ReadAll(io.LimitReader(body, int64(limit)+1))

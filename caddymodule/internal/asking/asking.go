@@ -1,10 +1,10 @@
-// Package asking connects the streams of a handler that ask for approval with the desk, and the
-// answers with upstream. It says who is asked, and logs that something was asked and answered,
-// never what.
+// Package asking connects the streams of a handler, which may ask for approval, to the desk, and
+// the answers to upstream. It decides who is asked. It logs that a question was asked and answered,
+// but not the question.
 //
-// What a stream asks goes through a Stream, which is of one request and does nothing until
-// upstream asks. What its client answers goes through the sender of the request: to the same
-// handlers that answered the request, with the client's own credentials.
+// A Stream belongs to one request, and does nothing until upstream asks. The answers of its client
+// go through the sender of the request, with the client's own credentials, to the handlers that
+// answered the request.
 package asking
 
 import (
@@ -28,7 +28,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
-// Options say what a handler offers to clients that are asked. All fields must be set but By.
+// Options say how clients of a handler may answer. Timeout, Desk, Logger and Upstream must be set.
 type Options struct {
 	Link    string        // the base URL of the pages, without a slash at its end; "" for no links
 	Text    bool          // the text of the answer has the link, too
@@ -41,39 +41,40 @@ type Options struct {
 	Upstream func(*http.Request) string
 }
 
-// Owner returns who is asked by the stream of r, and their name. ok is false if By says that users
-// are told apart and this one has no name: any other could answer.
+// Owner returns the owner of the tickets of r, and the name of the user. ok is false if By is set
+// but has no value for r: other users of the key could answer.
 func (o *Options) Owner(r *http.Request) (owner [32]byte, by string, ok bool) {
 	if o.By != "" {
 		if by, ok = placeholder.Value(r, o.By); !ok {
 			return owner, "", false
 		}
 	}
-	// Quoted, no two lists are the same bytes.
+	// %q makes different lists different bytes.
 	return sha256.Sum256(fmt.Appendf(nil, "%q", append(resumecaddy.Client(r), []string{by}))), by, true
 }
 
-// Stream is what a stream asks: its request's. It is of one goroutine at a time, but for Waiting.
+// Stream asks the questions of the answer to one request. It is used by one goroutine at a time,
+// except for Waiting.
 type Stream struct {
 	o    *Options
 	r    *http.Request
 	next Next
-	url  url.URL // of r as next got it: handlers after it may change it in place
+	url  url.URL // of r as next got it: later handlers may change it in place
 
 	split *split // the answer is about to end for a reply; nil if it is not
 
-	mu      sync.Mutex       // of what follows, which Waiting reads
+	mu      sync.Mutex       // guards the fields below, which Waiting reads
 	desk    *approval.Stream // nil until something is asked
 	tickets []ticket
 }
 
-// split is the end of an answer whose rest is for a reply.
+// split is a prepared split of an answer, whose rest is for a reply.
 type split struct {
 	*resume.Split
-	done func() // lets replies have the rest
+	done func() // makes the rest available to replies
 }
 
-// ticket is one that the stream has asked for.
+// ticket is a ticket of the stream.
 type ticket struct {
 	*approval.Ticket
 	tool  string
@@ -83,7 +84,7 @@ type ticket struct {
 // streamKey is the key of a Stream in the context of its request.
 type streamKey struct{}
 
-// Begin returns the context of a request that next will answer, with its stream.
+// Begin returns the context of r with a new Stream. next will answer r.
 func (o *Options) Begin(r *http.Request, next Next) context.Context {
 	return context.WithValue(r.Context(), streamKey{}, &Stream{o: o, r: r, next: next, url: *r.URL})
 }
@@ -94,8 +95,8 @@ func Of(ctx context.Context) *Stream {
 	return s
 }
 
-// Ask asks the client for its approval, and returns what to tell it. It is called in the goroutine
-// that handles the request.
+// Ask asks the client for approval, and returns how the client may answer. It is called in the
+// goroutine that handles the request.
 func (s *Stream) Ask(q rewrite.ApprovalRequest) rewrite.Approval {
 	asked := approval.Request{RunID: q.RunID, ID: q.RequestID, Command: q.Command, Description: q.Description, Tool: q.Tool}
 	for _, c := range q.Choices {
@@ -150,14 +151,14 @@ func (s *Stream) open(run string) bool {
 	return true
 }
 
-// hold lets the ticket take replies, and reports whether it can.
+// hold prepares to split the answer, makes t take replies, and reports whether that worked.
 func (s *Stream) hold(run string, t *approval.Ticket) bool {
 	prepared := resume.NewSplit(s.r.Context(), s.o.Timeout)
 	if prepared == nil {
 		s.o.Logger.Warn("the answer cannot wait for a reply without its client; see hermes_resume and max_detached", zap.String("run_id", bounded.Name(run)))
 		return false
 	}
-	// A reply may be here before the answer has ended.
+	// A reply may come before the answer has ended.
 	ready, done := context.WithCancel(context.Background())
 	s.split = &split{prepared, done}
 	t.Hold(func(w http.ResponseWriter, r *http.Request) error {
@@ -170,8 +171,8 @@ func (s *Stream) hold(run string, t *approval.Ticket) bool {
 	return true
 }
 
-// Split ends the answer, whose client has been sent its end, and reports whether it goes on for a
-// reply.
+// Split ends the answer after its client has been sent the end, and reports whether the rest goes
+// on for a reply.
 func (s *Stream) Split() bool {
 	if s.split == nil {
 		return false
@@ -182,7 +183,8 @@ func (s *Stream) Split() bool {
 	return ok
 }
 
-// Done says that upstream waits no more for the answer to a request or, with "", to any.
+// Done records that upstream waits no more for the answer to the request requestID or, with "", to
+// any request.
 func (s *Stream) Done(requestID string) {
 	if s.split != nil && requestID == "" {
 		s.split.Release()
@@ -202,7 +204,7 @@ type Waiting struct {
 	Seconds float64 `json:"seconds"`
 }
 
-// Waiting returns what waits, the oldest first, nil for nothing. A nil Stream has nothing.
+// Waiting returns the approvals that wait, the oldest first, nil for none. s may be nil.
 func (s *Stream) Waiting(now time.Time) (all []Waiting) {
 	if s == nil {
 		return nil
@@ -217,7 +219,7 @@ func (s *Stream) Waiting(now time.Time) (all []Waiting) {
 	return all
 }
 
-// named returns the fields of a log line that say which request is meant, and who is asked.
+// named returns the log fields that identify q and the user by.
 func (o *Options) named(q approval.Request, by string) []zap.Field {
 	fields := []zap.Field{zap.String("run_id", bounded.Name(q.RunID)), zap.String("tool", bounded.Name(q.Tool))}
 	if by != "" {
@@ -226,7 +228,7 @@ func (o *Options) named(q approval.Request, by string) []zap.Field {
 	return fields
 }
 
-// logReply logs an answer that came by a reply. The page logs its own.
+// logReply logs an answer if it came by a reply. The page logs the answers that it sends.
 func (o *Options) logReply(ctx context.Context, q approval.Request, by string, c approval.Choice, result approval.Result, err error) {
 	if ctx.Value(replyKey{}) == nil {
 		return
@@ -240,5 +242,5 @@ func (o *Options) logReply(ctx context.Context, q approval.Request, by string, c
 	}
 }
 
-// replyKey is the key of what says in a context that an answer came by a reply.
+// replyKey is the key in a context that marks an answer that came by a reply.
 type replyKey struct{}

@@ -18,15 +18,15 @@ const (
 	codeGone    = "approval_gone"
 )
 
-// sentences precede the rest of a stream whose approval the reply has not given.
+// sentences precede the rest of a stream if the approval was answered or over before the reply.
 var sentences = map[approval.Result]string{
 	approval.AlreadyAnswered: "This request was answered before.\n\n",
 	approval.TooLate:         "This reply came too late: the agent does not wait for it any more.\n\n",
 }
 
-// Answer answers r, a request for chat completions, if the last message of its user is a reply to an
-// approval: with the rest of the answer that asked. Otherwise answered is false, and r is a request
-// like any other. r asks for a stream.
+// Answer answers r, a request for a stream of chat completions, if message, the last one of its
+// user, is a reply to a request for approval: with the rest of the answer that asked. Otherwise
+// answered is false, and r is an ordinary request.
 func (o *Options) Answer(w http.ResponseWriter, r *http.Request, message string) (answered bool, err error) {
 	owner, _, ok := o.Owner(r)
 	if !ok {
@@ -55,7 +55,7 @@ func (o *Options) Answer(w http.ResponseWriter, r *http.Request, message string)
 	return true, late.end()
 }
 
-// sendError answers with an error, which no SDK takes for a reason to try again by itself.
+// sendError answers with an error that tells SDKs not to send the request again by themselves.
 func sendError(w http.ResponseWriter, status int, code, message string) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
@@ -65,7 +65,7 @@ func sendError(w http.ResponseWriter, status int, code, message string) {
 	_, _ = w.Write(append(rewrite.AppendError(nil, code, message), '\n'))
 }
 
-// maxFirstChunk is the size in bytes above which a frame is not taken for the first chunk of a stream.
+// maxFirstChunk is the size in bytes of the largest frame that may be the first chunk of a stream.
 const maxFirstChunk = 64 << 10
 
 // lateWriter writes a stream with a sentence after its first chunk.
@@ -80,8 +80,8 @@ type lateWriter struct {
 // Unwrap is for http.ResponseController.
 func (l *lateWriter) Unwrap() http.ResponseWriter { return l.ResponseWriter }
 
-// WriteHeader leaves out the problem of a stream that is gone: it speaks of ids and keys, which the
-// client did not send.
+// WriteHeader does not pass on the error of a stream that is gone, because it speaks of ids and
+// keys, which the client did not send.
 func (l *lateWriter) WriteHeader(status int) {
 	if l.gone = status == http.StatusNotFound || status == http.StatusGone; !l.gone {
 		l.ResponseWriter.WriteHeader(status)
@@ -115,7 +115,7 @@ func (l *lateWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// end writes what is left of a stream without a chunk.
+// end writes the bytes that are left if the stream had no first chunk.
 func (l *lateWriter) end() error {
 	if l.sentence == "" {
 		return nil
@@ -124,8 +124,8 @@ func (l *lateWriter) end() error {
 	return err
 }
 
-// contentAfter returns a frame that says text, for a stream of chat completions with the first chunk
-// in data, or nil if that is none.
+// contentAfter returns a frame with the content text for the stream of chat completions whose first
+// chunk is data, or nil if data is no such chunk.
 func contentAfter(data []byte, text string) []byte {
 	type delta struct {
 		Content string `json:"content"`

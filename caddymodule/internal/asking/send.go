@@ -13,14 +13,14 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
-// Next is the handler that answers the requests of a handler.
+// Next is the type of the next handler, which answers requests.
 type Next = behalf.Next
 
-// runIDs are the ids of runs that may be part of a path.
+// runIDs matches the ids of runs that may be part of a path.
 var runIDs = regexp.MustCompile(`^[A-Za-z0-9_-]{1,256}$`)
 
-// approvalPath returns the path that takes answers for a run, "" if there is none: path is that of
-// the request whose stream asks.
+// approvalPath returns the path that takes answers for run, "" if there is none. path is the path
+// of the request whose stream asks.
 func approvalPath(path, run string) string {
 	base, ok := strings.CutSuffix(path, "/chat/completions")
 	if id := rewrite.RunOfPath(path); id != "" {
@@ -56,12 +56,12 @@ func (s sender) send(ctx context.Context, q approval.Request, c approval.Choice)
 	return resultOf(said)
 }
 
-// resultOf returns what became of the answer to which upstream has said that.
+// resultOf returns the result of an answer to which upstream has responded with said.
 func resultOf(said behalf.Answer) (approval.Result, error) {
 	var report struct {
 		Error struct{ Code string }
 	}
-	_ = json.Unmarshal(said.Body, &report) // what is no JSON has no code
+	_ = json.Unmarshal(said.Body, &report) // a body that is no JSON has no code
 	switch code := report.Error.Code; {
 	case said.Status == http.StatusOK:
 		return approval.Accepted, nil

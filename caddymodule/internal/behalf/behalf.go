@@ -17,16 +17,16 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/resume/resumecaddy"
 )
 
-// Next is the handler that answers the requests of a handler.
+// Next is the type of the next handler, which answers requests.
 type Next = func(w http.ResponseWriter, r *http.Request) error
 
 // Bounds of a request.
 const (
-	// maxTries is how often a request is sent as long as other upstreams than the client's say that
-	// they do not know what it is about, which changes nothing there.
+	// maxTries is how often a request is sent as long as upstreams other than the client's answer
+	// with 404. Such a request changes nothing there.
 	maxTries = 10
-	// maxReport is how many bytes are read of what upstream says. Hermes' answer to an approval has
-	// 200, and its status of a run begins with what matters.
+	// maxReport is how many bytes of upstream's answer are read. Hermes' answer to an approval has
+	// 200, and its status of a run begins with the state.
 	maxReport = 16 << 10
 )
 
@@ -35,15 +35,15 @@ var ErrElsewhere = errors.New("the client's upstream was not reached: let the sa
 
 // Sender sends requests in the name of a client. It is safe for concurrent use.
 type Sender struct {
-	r        *http.Request // the client's as it was, with everything of its own
+	r        *http.Request // a copy of the client's request, which shares nothing with it
 	next     Next
 	upstream string // that answers the client; "" if it has no name
 	name     func(*http.Request) string
 }
 
-// New returns a Sender for the client of r, to whom upstream is answering by next now. asked is the
-// URL of r as next got it: handlers after that may have changed it in place. name names
-// the upstream that answers a request. New is called in the goroutine that handles r.
+// New returns a Sender for the client of r, which upstream is answering through next. asked is the
+// URL of r as next got it, because later handlers may have changed it in place. name returns the
+// name of the upstream that answers a request. New is called in the goroutine that handles r.
 func New(r *http.Request, asked url.URL, next Next, name func(*http.Request) string) *Sender {
 	own := r.Clone(context.WithoutCancel(r.Context()))
 	own.URL = &asked
@@ -57,8 +57,8 @@ func New(r *http.Request, asked url.URL, next Next, name func(*http.Request) str
 	return &Sender{resumecaddy.OwnRequest(own, new(report)), next, name(r), name}
 }
 
-// ofTheBody are the header fields of a client's request that say something about its body or about
-// the answer that it wants. All else may be a credential.
+// ofTheBody are the header fields that describe the body of a client's request, or the answer that
+// the client wants. Any other field may be a credential.
 var ofTheBody = []string{
 	"Accept", "Accept-Encoding", "Content-Digest", "Content-Encoding", "Content-Length", "Content-Md5", "Content-Type",
 	"Digest", "Expect", "Idempotency-Key", "If-Match", "If-Modified-Since", "If-None-Match", "If-Range", "If-Unmodified-Since",
@@ -72,15 +72,15 @@ func (s *Sender) Path() string { return s.r.URL.Path }
 // Upstream returns the name of the upstream that answers the client, "" if it has none.
 func (s *Sender) Upstream() string { return s.upstream }
 
-// Answer is what upstream says to a request.
+// Answer is upstream's answer to a request.
 type Answer struct {
 	Status int    // 0 if there is no answer
 	Body   []byte // its first 16 KiB
 }
 
-// Send sends a request with the method, path and body, which is JSON, nil for none. An upstream
-// that is not the client's and says 404 has not been asked. The error is that of the handlers,
-// ErrElsewhere, or the cause of the end of ctx.
+// Send sends a request with the method, path and body, which is JSON, nil for none. It sends the
+// request again after a 404 of an upstream other than the client's. The error is that of the
+// handlers, ErrElsewhere, or the cause of the end of ctx.
 func (s *Sender) Send(ctx context.Context, method, path string, body []byte) (Answer, error) {
 	for range maxTries {
 		said, upstream, err := s.try(ctx, method, path, body)
@@ -91,7 +91,7 @@ func (s *Sender) Send(ctx context.Context, method, path string, body []byte) (An
 	return Answer{}, ErrElsewhere
 }
 
-// try sends a request, and returns what upstream says, and the name of the one that does.
+// try sends a request once, and returns upstream's answer and the name of upstream.
 func (s *Sender) try(ctx context.Context, method, path string, body []byte) (_ Answer, upstream string, err error) {
 	base, cancel := context.WithCancelCause(s.r.Context())
 	defer cancel(nil)
@@ -118,7 +118,7 @@ func (s *Sender) try(ctx context.Context, method, path string, body []byte) (_ A
 	return said.Answer, s.name(r), err
 }
 
-// report is the http.ResponseWriter of an Answer.
+// report is an http.ResponseWriter that keeps what is written as an Answer.
 type report struct {
 	header http.Header
 	Answer
@@ -143,5 +143,5 @@ func (p *report) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Flush does nothing: nobody waits for a part.
+// Flush does nothing, because the Answer is used only when it is complete.
 func (p *report) Flush() {}

@@ -1,12 +1,11 @@
-// Package runs keeps the places in line of runs that go on when their requests are answered: those of
-// POST /v1/runs, whose end only their events and their status tell.
+// Package runs keeps the places in line of runs that go on after their requests have been answered:
+// the runs of POST /v1/runs, whose end shows only in their events and their status.
 //
-// A run is known by its id and its client, so that what a stranger is told elsewhere of a
-// run with the same id frees nothing. Its invariants:
+// A run is known by its id and its client, so that an answer to another client about a run with the
+// same id frees nothing. Its invariants:
 //
-//   - Each turn that Began gets is done once, whatever happens: at the end that a client's own
-//     request brings to light (Over), or that the run's status says, or when upstream says nothing of
-//     the run for too long.
+//   - Each turn that Began gets is done once, whatever happens: when an answer to its client (Over)
+//     or the run's status shows the end, or when upstream says nothing of the run for too long.
 //   - As long as upstream says that the run goes on, it has its place.
 //   - Each run has one goroutine and one timer, which end with it. There are no more runs than places.
 package runs
@@ -32,17 +31,17 @@ import (
 
 // Times of asking for the status of a run.
 const (
-	// askEvery is the time between two questions. A place is free at most that long after its run, if
-	// nobody reads its events. Hermes answers from memory.
+	// askEvery is the time between two requests. If no client reads the events of a run, its place
+	// is free at most that long after its end. Hermes answers from memory.
 	askEvery = 5 * time.Second
 	// askLimit is how long an answer may take.
 	askLimit = 10 * time.Second
-	// lostAfter is how long upstream may give no answer, or one of a server that has failed. If
-	// the run goes on there all the same, Hermes' own 429 says so.
+	// lostAfter is how long upstream may give no answer, or only server errors, before a run loses
+	// its place. If the run goes on nevertheless, Hermes refuses further runs with its own 429.
 	lostAfter = 30 * time.Second
-	// untoldAfter is how long upstream may not say what becomes of the run. Hermes before 0.13 says it
-	// nowhere but in the events. It counts a run whose events nobody reads for five minutes, which
-	// it looks for each minute.
+	// untoldAfter is how long upstream may answer without the state of a run before the run loses
+	// its place. Hermes before 0.13 tells the state only in the events. It counts a run whose
+	// events no client reads for five minutes, and checks that each minute.
 	untoldAfter = 6 * time.Minute
 )
 
@@ -53,17 +52,17 @@ type Runs struct {
 	runs map[key]*run
 }
 
-// key is what a run is known by.
+// key identifies a run.
 type key struct {
 	client [32]byte
 	id     string
 }
 
-// run is one that keeps its place.
+// run is a run that keeps its place.
 type run struct {
 	turns    []*queue.Turn // guarded by the mutex of Runs until the run ends
 	upstream string
-	stop     context.CancelFunc // ends the questions
+	stop     context.CancelFunc // ends the requests for the status
 }
 
 // Keeper keeps the runs of one handler. All fields must be set.
@@ -74,7 +73,7 @@ type Keeper struct {
 	Upstream func(*http.Request) string
 }
 
-// begun is what a request that begins a run was, before the next handler got it.
+// begun is a request that begins a run, as it was before the next handler got it.
 type begun struct {
 	next  behalf.Next
 	asked url.URL
@@ -83,21 +82,21 @@ type begun struct {
 // begunKey is the key of begun in the context of its request.
 type begunKey struct{}
 
-// Begin returns the context of a request that begins a run, if next answers so.
+// Begin returns the context of r, which may begin a run, for Began. next will answer r.
 func Begin(r *http.Request, next behalf.Next) context.Context {
 	return context.WithValue(r.Context(), begunKey{}, begun{next, *r.URL})
 }
 
-// keyOf returns the key of the run with the id for the client of r.
+// keyOf returns the key of the run id for the client of r.
 func keyOf(r *http.Request, id string) key {
-	// Quoted, no two lists are the same bytes.
+	// %q makes different lists different bytes.
 	return key{sha256.Sum256(fmt.Appendf(nil, "%q", resumecaddy.Client(r))), id}
 }
 
-// Began keeps the place of the run with the id, which r, whose context is one of Begin, has begun. It
-// is called in the goroutine that handles r. A run that has a place already, because its request was
-// repeated with an Idempotency-Key, needs no other. Without one it is another run, whatever upstream
-// calls it.
+// Began makes the run id, which r has begun, keep the place of t until the run is over. The context
+// of r is one of Begin. Began is called in the goroutine that handles r. A run that has a place
+// already, because its request was repeated with an Idempotency-Key, needs no other. Without an
+// Idempotency-Key it is another run, even with the same id, and both places are kept.
 func (k *Keeper) Began(r *http.Request, id string, t *queue.Turn) {
 	b, ok := r.Context().Value(begunKey{}).(begun)
 	if !ok {
@@ -119,8 +118,8 @@ func (k *Keeper) Began(r *http.Request, id string, t *queue.Turn) {
 	}()
 }
 
-// Over frees the place of the run with the id, because the answer to the client's request r has
-// said that it is over. An upstream that did not begin it knows nothing of it. It is
+// Over frees the place of the run id, because the answer to the client's request r has said that
+// the run is over. The answer of an upstream that did not begin the run has no effect. Over is
 // called in the goroutine that handles r.
 func (k *Keeper) Over(r *http.Request, id string) {
 	if k.Runs.none() {
@@ -132,8 +131,8 @@ func (k *Keeper) Over(r *http.Request, id string) {
 	}
 }
 
-// add adds a run. It returns false if there is one with the key: then that one has the place of x as
-// well, unless x is a repeat, whose place is free.
+// add adds x. It returns false if there is a run with the key already: then that run gets the place
+// of x as well, unless x is a repeat, whose place is freed.
 func (s *Runs) add(of key, x *run, repeat bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,7 +165,7 @@ func (s *Runs) of(of key) *run {
 	return s.runs[of]
 }
 
-// end frees the places of the run, and reports whether it had one.
+// end frees the places of x, and reports whether x was still kept.
 func (s *Runs) end(of key, x *run) bool {
 	s.mu.Lock()
 	had := s.runs[of] == x
@@ -181,14 +180,14 @@ func (s *Runs) end(of key, x *run) bool {
 	return had
 }
 
-// The errors of runs that upstream does not speak of.
+// The errors of ask and stateOf.
 var (
 	errLost   = errors.New("upstream gives no answer")
 	errUntold = errors.New("upstream has no status of the run")
 )
 
-// ask asks for the status of the run at the path until it is over or ctx is done. The error says that
-// upstream does not tell.
+// ask requests the status of the run at path until the run is over or ctx is done. It fails with
+// errLost or errUntold if upstream does not tell the status for too long.
 func ask(ctx context.Context, s *behalf.Sender, path string) error {
 	timer := time.NewTimer(askEvery)
 	defer timer.Stop()
@@ -217,7 +216,8 @@ func ask(ctx context.Context, s *behalf.Sender, path string) error {
 	}
 }
 
-// stateOf returns what upstream says of the run at the path. The error says that it gives no answer.
+// stateOf returns the state of the run at path. It wraps errLost if upstream gives no answer, or a
+// server error.
 func stateOf(ctx context.Context, s *behalf.Sender, path string) (rewrite.RunState, error) {
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()

@@ -11,9 +11,9 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 )
 
-// EndedStream is a stream that has ended, an error instead of one, or an answer that
-// was repaired. The admin API shows what has a name in JSON. The log, the placeholders and
-// the events have its facts.
+// EndedStream is a stream that has ended, an error instead of one, or an answer that was repaired.
+// The admin API shows the fields with a name in JSON. The log, the placeholders and the events have
+// its facts.
 type EndedStream struct {
 	ID           string    `json:"id,omitempty"`
 	Model        string    `json:"model,omitempty"`
@@ -33,7 +33,7 @@ type EndedStream struct {
 	OutputTokens int64 `json:"-"`
 }
 
-// newEnded returns the stream for the path that has ended now.
+// newEnded returns the EndedStream of a stream of the path that has ended now with res.
 func newEnded(path string, res *proxy.Result, now time.Time) *EndedStream {
 	return &EndedStream{
 		ID: bounded.Name(res.ID), Model: bounded.Name(res.Model), Upstream: res.Upstream, Path: bounded.Name(path),
@@ -70,12 +70,12 @@ func (e *EndedStream) data() map[string]any {
 	return all
 }
 
-// placeholders begins the names of the placeholders that a request has once its stream has
-// ended, which are the facts.
+// placeholders is the prefix of the placeholders that a request has once its stream has ended, one
+// for each fact.
 const placeholders = "http.hermes."
 
-// setPlaceholders has the placeholders of the request r be those of e. A request may have
-// several streams, one after the other: one of an error route comes last.
+// setPlaceholders sets the placeholders of r to the facts of e. A request may have several streams,
+// one after the other: the stream of an error route comes last.
 func (e *EndedStream) setPlaceholders(r *http.Request) {
 	repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 	if !ok {

@@ -7,10 +7,10 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 )
 
-// An Emitter emits the events of a handler by the events app of its configuration.
+// An Emitter emits the events of a handler through the events app of its configuration.
 type Emitter struct {
 	App *caddyevents.App
-	ctx caddy.Context // the handler's, which is the origin
+	ctx caddy.Context // the handler's, which is the origin of the events
 }
 
 // NewEmitter returns the emitter of a handler with the context.
@@ -29,13 +29,13 @@ func activeApp() *caddyevents.App {
 	return app
 }
 
-// Runs reports whether the configuration is the one that runs: a new one is from
-// when it has started for good.
+// Runs reports whether the configuration of e is the one that runs. A new configuration runs once
+// it has started for good.
 func (e *Emitter) Runs() bool { return activeApp() == e.App }
 
-// emit emits an event, if a handler listens. The configuration of a stream that outlives
-// it listens no more: its events app refuses to call handlers, with an error in the log.
-// Then those of the one that runs do. A nil emitter emits nothing.
+// emit emits an event, if a handler listens. A stream may outlive its configuration, whose events
+// app then refuses to call handlers, with an error in the log: the event goes to the configuration
+// that runs. A nil Emitter emits nothing.
 func (e *Emitter) emit(name string, data func() map[string]any) {
 	if e == nil {
 		return

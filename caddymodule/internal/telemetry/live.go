@@ -1,11 +1,10 @@
-// Package telemetry shows what becomes of streams: metrics, spans, the log of their
-// ends, placeholders and fields of the access log, events, and the lists of the admin
-// API and of hermes_streams. It changes no stream.
+// Package telemetry reports on streams: metrics, spans, the log of their ends, placeholders and
+// fields of the access log, events, and the lists of the admin API and of hermes_streams. It
+// changes no stream.
 //
-// A Process has the metrics and lists of all configurations of the process. An
-// Observer is a handler's: it has its logger and its events. A stream that is open has
-// its state to itself, under its own lock, because the lists read it. To observe a
-// chunk allocates nothing.
+// A Process has the metrics and lists of all configurations of the process. An Observer belongs to
+// a handler, and has its logger and its events. An open stream has its own state under its own
+// lock, because the lists read it. Observing a chunk allocates nothing.
 package telemetry
 
 import (
@@ -38,9 +37,9 @@ func NewProcess(desk *approval.Desk) *Process {
 	return &Process{metrics: newMetrics(desk), open: make(map[*stream]struct{})}
 }
 
-// OfProcess returns the one of this process. It outlives all handlers, so that counters
-// go on where they were when hermes leaves the configuration and comes back, as
-// Prometheus expects of a process that goes on.
+// OfProcess returns the Process of all handlers. It outlives them, so that counters go on where
+// they were when hermes leaves the configuration and comes back, as Prometheus expects of a process
+// that goes on.
 var OfProcess = sync.OnceValue(func() *Process { return NewProcess(approvalcaddy.OfProcess()) })
 
 // OpenStream is an open stream as the admin API shows it.

@@ -33,9 +33,8 @@ func (o *Observer) logEnd(e *EndedStream, res *proxy.Result) {
 	c.Write(append(fields, zap.Int("unexamined", res.Unexamined), zap.Error(reason(res.Err)))...) // no field for no error
 }
 
-// reason returns what an error says beyond the outcome: not that the answer was
-// aborted, which reverse_proxy logs with its cause, nor where in Caddy it was
-// made.
+// reason returns what err says beyond the outcome: nil for an aborted answer, which reverse_proxy
+// logs with its cause, and otherwise err without the place in Caddy where it was made.
 func reason(err error) error {
 	if errors.Is(err, http.ErrAbortHandler) {
 		return nil
@@ -46,10 +45,10 @@ func reason(err error) error {
 	return bounded.Error(err)
 }
 
-// endMessage says at which level and as what the end of a stream is logged: a
-// warning when it ended in an error, or passed although it may be a crash
-// (contract section 3, "false stop") or unrepaired, and otherwise nothing that
-// is seen by default but imitations and frames that passed unexamined.
+// endMessage returns the level and the message with which the end of a stream is logged. It is a
+// warning if the stream ended in an error, passed although it may be a crash (contract section 3,
+// "false stop"), or passed unrepaired. Of other streams, the default level shows only imitations
+// and frames that passed unexamined.
 func endMessage(res *proxy.Result) (zapcore.Level, string) {
 	switch {
 	case res.Outcome == proxy.OutcomeEncoded:

@@ -20,8 +20,8 @@ var genAIBuckets = []float64{0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.5
 // than the models that the conventions were made for.
 var longBuckets = append(slices.Clone(genAIBuckets), 163.84, 327.68, 655.36, 1310.72, 2621.44, 5242.88, 10485.76)
 
-// The operations of the streams that are looked at, as those conventions name them:
-// chat completions, and the responses and runs of an agent.
+// The operations of streams, as OpenTelemetry's conventions name them: chat completions, and the
+// responses and runs of an agent.
 const (
 	operationChat  = "chat"
 	operationAgent = "invoke_agent"
@@ -52,7 +52,7 @@ type metrics struct {
 	firstChunk, outputChunk, duration *prometheus.HistogramVec
 }
 
-// with adds c to those of m, and returns it.
+// with adds c to the collectors of m, and returns it.
 func with[C prometheus.Collector](m *metrics, c C) C {
 	m.all = append(m.all, c)
 	return c
@@ -67,9 +67,9 @@ func newMetrics(desk *approval.Desk) *metrics {
 	vector := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return with(m, prometheus.NewCounterVec(opts(name, help), labels))
 	}
-	// These are OpenTelemetry's, named as its exporter for Prometheus names them, with the
-	// attributes that its conventions require and more. What upstream or a client may
-	// choose is no label.
+	// These are metrics of OpenTelemetry, named as its exporter for Prometheus names them, with the
+	// attributes that its conventions require and more. Values that upstream or a client may choose
+	// are no labels.
 	genAI := func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
 		return with(m, prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "gen_ai", Subsystem: "client_operation", Name: name, Help: help, Buckets: buckets,
@@ -114,8 +114,8 @@ func newMetrics(desk *approval.Desk) *metrics {
 	return m
 }
 
-// Register registers the metrics with the registry of a configuration, unless another
-// handler of it has. One that cannot be registered keeps none of the others out.
+// Register registers the metrics with the registry of a configuration, unless another handler of
+// the configuration has. A metric that cannot be registered does not keep the others out.
 func (p *Process) Register(registry prometheus.Registerer) error {
 	var failed []error
 	for _, c := range p.metrics.all {
@@ -136,8 +136,9 @@ func outcomeLabel(outcome string) string {
 	return "other"
 }
 
-// took observes how long a stream of the operation took. Its error is the outcome, none if
-// it came to its end. That of a client that left is apart, because it is shorter.
+// took observes how long a stream of the operation took. The label error_type is the outcome, empty
+// if the stream came to its end. A stream whose client left has a value of its own, because it is
+// shorter.
 func (m *metrics) took(operation string, res *proxy.Result) {
 	kind := outcomeLabel(res.Outcome)
 	if kind == proxy.OutcomeOK || kind == proxy.OutcomeEncoded {

@@ -20,9 +20,8 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
-// An Observer observes the streams and answers of one handler, for metrics, spans, the log,
-// the access log, placeholders, events and the lists of streams. All fields must be set but
-// Emitter.
+// An Observer observes the streams and answers of one handler, for metrics, spans, the log, the
+// access log, placeholders, events and the lists of streams. All fields except Emitter must be set.
 type Observer struct {
 	Process *Process    // counts and lists for the whole process
 	Logger  *zap.Logger // the handler's
@@ -82,20 +81,20 @@ func (o *Observer) end(r *http.Request, res proxy.Result) {
 	o.Emitter.emit(event, e.data)
 }
 
-// stream is an open stream, as metrics, traces and the admin API see it; or an answer
-// that is not streamed, of which only the end is passed on.
+// stream is an open stream, as metrics, traces and the admin API see it, or an answer that is not
+// streamed, of which only the end is observed.
 type stream struct {
 	observer *Observer
-	since    time.Time           // the request came
+	since    time.Time           // when the request came
 	span     trace.Span          // records nothing if the request is not traced
 	op       string              // gen_ai.operation.name, "" for an answer that is not streamed
 	gaps     prometheus.Observer // the times between chunks
 	ctx      context.Context     // the request's, nil for an answer that is not streamed
 
-	mu       sync.Mutex    // of what follows, which show reads
-	shown    OpenStream    // but for times, tools and readers
-	lastRead time.Duration // after since
-	last     time.Duration // likewise, the last chunk
+	mu       sync.Mutex    // guards the fields below, which show reads
+	shown    OpenStream    // without times, tools, readers and approvals
+	lastRead time.Duration // of the last byte, after since
+	last     time.Duration // of the last chunk, after since
 	looks    int           // how many times the id has been looked for
 	tools    []OpenTool
 }

@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// maxPublicList is how many bytes of open streams a public list has, and of requests that wait.
+// maxPublicList is the most bytes of open streams in a public list, and of requests that wait.
 // Hundreds of streams fit.
 const maxPublicList = 1 << 20
 
-// PublicList returns as JSON what List and Waiting return, for a port that asks for no credentials.
-// Of the ids it has only those of chat completions, because a client with the key of
-// Hermes can read or continue what other ids name. Of paths it has only the words that
-// Hermes' own consist of. If not all open streams fit into 1 MiB, `omitted` is the number
-// of those left out, which are the youngest; `omitted_waiting` is that of the requests that wait, of
-// which the last ones in line are left out.
+// PublicList returns the results of List and Waiting as JSON, for a port that asks for no
+// credentials. It has no ids but those of chat completions, because a client with the key of Hermes
+// can read or continue what other ids name. Its paths have only the words of Hermes' own paths. If
+// not all open streams fit into 1 MiB, it leaves out the youngest, and `omitted` is their number.
+// If not all requests that wait fit into 1 MiB, it leaves out the last ones in line, and
+// `omitted_waiting` is their number.
 func (p *Process) PublicList(now time.Time) ([]byte, error) {
 	open, ended := p.List(now)
 	waiting := Waiting(now)
@@ -46,8 +46,8 @@ func (p *Process) PublicList(now time.Time) ([]byte, error) {
 	return json.Marshal(list)
 }
 
-// fitting returns the first members of a list, as many as a public list may have, and the number of
-// others.
+// fitting returns the first elements of list as JSON, as many as fit into maxPublicList bytes, and
+// the number of those left out.
 func fitting[T any](list []T) (fit []json.RawMessage, omitted int, err error) {
 	fit = []json.RawMessage{}
 	size := 0
@@ -67,8 +67,8 @@ func fitting[T any](list []T) (fit []json.RawMessage, omitted int, err error) {
 // publicWords are the fixed segments of the paths of Hermes' streams.
 var publicWords = []string{"", "v1", "chat", "completions", "responses", "runs", "events", "api", "sessions", "stream"}
 
-// strip removes an id that is no chat completion's, and puts `*` in place of each segment of a
-// path that may be an id.
+// strip clears *id unless it is the id of a chat completion, and puts `*` in place of each segment
+// of *path that may be an id.
 func strip(id, path *string) {
 	if !strings.HasPrefix(*id, "chatcmpl-") {
 		*id = ""

@@ -19,10 +19,10 @@ import (
 // tracerName is the name of the instrumentation.
 const tracerName = "github.com/hermes-sidecar/hermes-sidecar/caddymodule"
 
-// startSpan starts the span of a stream whose request came at since, below that of the
-// request, with the attributes of OpenTelemetry's conventions for generative AI. Nothing
-// that was said is in it, and no label of a tool. It records nothing if the request is not
-// traced: only Caddy's tracing directive makes it so.
+// startSpan starts the span of a stream whose request came at since, as a child of the request's
+// span, with the attributes of OpenTelemetry's conventions for generative AI. The span has nothing
+// that was said, and no label of a tool. It records nothing unless the request is traced by Caddy's
+// tracing directive.
 func startSpan(r *http.Request, op string, since time.Time) trace.Span {
 	parent := trace.SpanFromContext(r.Context())
 	if !parent.IsRecording() {
@@ -38,7 +38,7 @@ func startSpan(r *http.Request, op string, since time.Time) trace.Span {
 	return span
 }
 
-// spanTool adds the start or the end of a tool.
+// spanTool adds the start or the end of a tool to span.
 func spanTool(span trace.Span, now time.Time, e rewrite.ToolEvent) {
 	if !span.IsRecording() {
 		return
@@ -78,7 +78,7 @@ func endSpan(span trace.Span, op string, res proxy.Result) {
 	span.End()
 }
 
-// serverOf names the upstream, the host and port or the socket that reverse_proxy
+// serverOf returns the attributes of upstream, the host and port or the socket that reverse_proxy
 // chose.
 func serverOf(upstream string) []attribute.KeyValue {
 	if upstream == "" {

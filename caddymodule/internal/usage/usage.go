@@ -2,15 +2,15 @@
 // upstreams report their failures themselves, for the third rule of false stops
 // (contract section 3). That is one bit for each.
 //
-// A Memory belongs to the process: it survives reloads, is bounded, and is the only owner
-// of its state, which one lock guards. A Store is a handler's view of it, with the storage
-// of the handler's configuration. The bits are one small file there, which survives
-// restarts. A sync reads it, changes in it what the process has seen change, and writes it
-// if anything has. It runs some seconds after a change, and when the end of a stream needs
-// what the memory does not know. A stream never waits for a write.
+// A Memory belongs to the process: it survives reloads, is bounded, and is the only owner of its
+// state, which one lock guards. A Store is a handler's view of it, with the storage of the
+// handler's configuration. The bits are one small file there, which survives restarts. A sync reads
+// the file, applies the changes that the process has seen, and writes it if there are any. It runs
+// some seconds after a change, and when the end of a stream needs a bit that the memory does not
+// know. A stream never waits for a write.
 //
-// If two replicas that share the storage write at the same moment, one of them may lose a
-// bit, and learns it again.
+// If two replicas that share the storage write at the same moment, one of them may lose a bit,
+// which it learns again.
 package usage
 
 import (
@@ -37,12 +37,12 @@ import (
 const (
 	// storageKey names the file in Caddy's storage.
 	storageKey = "hermes/usage.json"
-	// maxKnown is how many pairs of upstream and model, and upstreams, are known, in memory
-	// and in the file. Upstream names the models, so their number has to be bounded.
+	// maxKnown is how many upstreams, and pairs of upstream and model, are known, in memory and in
+	// the file. It bounds them because upstream names the models.
 	maxKnown = 1024
-	// maxFileSize is the size in bytes above which the file is not taken for one of ours.
+	// maxFileSize is the size in bytes of the largest file that is taken for one of ours.
 	maxFileSize = 128 << 10
-	// maxMissed is how many answers without usage in a row make a pair forgotten.
+	// maxMissed is the number of answers in a row without usage after which a pair is forgotten.
 	maxMissed = 3
 
 	// saveDelay is the time from a change to the write, so that changes share one.
@@ -51,30 +51,30 @@ const (
 	ioTimeout = 10 * time.Second
 	// lookupTimeout is how long the end of a stream waits for storage.
 	lookupTimeout = 250 * time.Millisecond
-	// rereadInterval is how often the file is read at most for what it did not have. A
-	// replica may have written it meanwhile.
+	// rereadInterval is the shortest time between two reads of the file for bits that it did not
+	// have. A replica may have written them meanwhile.
 	rereadInterval = 30 * time.Second
 	// FlushLimit is how long the last Cleanup waits for a write.
 	FlushLimit = 2 * time.Second
 )
 
-// Memory has what the process knows. The zero value knows nothing and is ready. It is safe
-// for concurrent use, and calls nothing of the caller's while it is locked.
+// Memory has the bits that the process knows. The zero value knows none and is ready to use. It is
+// safe for concurrent use, and calls no code of the caller's while it is locked.
 type Memory struct {
 	mu      sync.Mutex
-	seen    map[string]bool // what the process has seen itself, by key: it outweighs the file
-	missed  map[string]int  // answers in a row that a pair has ended without usage
-	unsaved map[string]bool // what has changed since the last sync
-	stored  map[string]bool // what the file had then
+	seen    map[string]bool // bits that the process has seen itself, by key; they override the file
+	missed  map[string]int  // answers in a row without usage, by the key of the pair
+	unsaved map[string]bool // bits that have changed since the last sync
+	stored  map[string]bool // keys of the bits that the file had then
 
 	planned bool          // a sync runs soon
 	syncing chan struct{} // closed when the sync that runs ends, nil if none runs
 	began   time.Time     // when the last sync began
 }
 
-// key returns the key of the name of an upstream, or of that, a NUL and a model. It is a
-// prefix of a SHA-256: it takes the same space whatever upstream calls its models, and
-// storage has no address.
+// key returns the key of an upstream or a pair. of is the name of the upstream or, for a pair, that
+// name, a NUL and the model. The key is a prefix of a SHA-256: it has the same size whatever
+// upstream calls its models, and storage has no address.
 func key(of string) string {
 	sum := sha256.Sum256([]byte(of))
 	return hex.EncodeToString(sum[:16])
@@ -88,7 +88,7 @@ func (m *Memory) get(key string) (yes, known bool) {
 	return yes, known || yes
 }
 
-// put sets all[key]. If there are too many, any others make room.
+// put sets all[key], and deletes other keys if there are too many.
 func put[V any](all *map[string]V, key string, v V) {
 	if *all == nil {
 		*all = make(map[string]V)
@@ -114,7 +114,7 @@ type Store struct {
 	failed atomic.Bool // a failure of storage has been logged
 }
 
-// Of returns the record of an upstream.
+// Of returns the memory of an upstream's usage.
 func (s *Store) Of(upstream string) rewrite.UsageMemory { return ofUpstream{s, upstream} }
 
 // ofUpstream is the part of a Store that belongs to an upstream.
@@ -125,9 +125,9 @@ type ofUpstream struct {
 
 func (u ofUpstream) pair(model string) string { return key(u.upstream + "\x00" + model) }
 
-// Reported reports whether usage has been reported for the model, by an upstream that does
-// not report its failures itself. If storage fails or takes too long, it has not, so that
-// the stop passes.
+// Reported reports whether usage has been reported for the model, by an upstream that does not
+// report its failures itself. If storage fails or takes too long, it returns false, so that the
+// stop passes.
 func (u ofUpstream) Reported(model string) bool {
 	recall := func() (reported, known bool) {
 		u.Memory.mu.Lock()
@@ -170,7 +170,7 @@ func (u ofUpstream) Missed(model string) {
 		zap.String("upstream", bounded.Name(u.upstream)), zap.String("model", bounded.Name(model)), zap.Int("answers", maxMissed))
 }
 
-// learn remembers a bit, and plans a sync if the file may have something else.
+// learn remembers a bit, and plans a sync if the file may have another value.
 func (s *Store) learn(key string, yes bool) {
 	m := s.Memory
 	m.mu.Lock()
@@ -200,7 +200,7 @@ func (s *Store) save() {
 	})
 }
 
-// Flush writes at once what has changed, and waits for that, for at most limit.
+// Flush starts to write the changes at once, and waits for at most limit until they are written.
 func (s *Store) Flush(limit time.Duration) {
 	m := s.Memory
 	end := time.After(limit)
@@ -222,8 +222,8 @@ func (s *Store) Flush(limit time.Duration) {
 	}
 }
 
-// lookUp syncs, unless that has been done lately. All streams that need it wait for it until
-// lookupTimeout after it began.
+// lookUp starts a sync, unless the last one began less than rereadInterval ago. All streams that
+// need the sync wait for it until lookupTimeout after it began.
 func (s *Store) lookUp() {
 	m := s.Memory
 	m.mu.Lock()
@@ -253,12 +253,12 @@ func (s *Store) start() {
 	}
 }
 
-// sync changes the file, reads it into memory, and closes done. What could not be written
-// is written by the sync that the next bit to be learnt plans.
+// sync applies changed to the file, reads the file into memory, and closes done. If it fails, the
+// changes are written by the sync that the next bit to be learnt plans.
 func (s *Store) sync(done chan struct{}, changed map[string]bool) {
 	defer close(done)
 	stored, err := s.merge(changed)
-	if err != nil { // before the last Flush ends, and with it the process
+	if err != nil { // warn before done is closed: then the last Flush ends, and with it the process
 		s.warn(err)
 	}
 	m := s.Memory
@@ -277,7 +277,7 @@ func (s *Store) sync(done chan struct{}, changed map[string]bool) {
 	}
 }
 
-// merge changes the file, and returns the keys that it has then.
+// merge applies changed to the file, and returns the keys that the file has then.
 func (s *Store) merge(changed map[string]bool) (map[string]bool, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), ioTimeout)
 	defer cancel()
@@ -302,9 +302,9 @@ type file struct {
 	Known []string `json:"known"`
 }
 
-// load reads the file. One that cannot be read as ours is replaced by the next write, after
-// a warning. It does not ask Exists, which for files answers true to any error but a
-// missing file (certmagic filestorage.go:67).
+// load reads the file. A file that cannot be read as ours is replaced by the next write, after a
+// warning. load does not call Exists, which for files returns true on any error but a missing file
+// (certmagic filestorage.go:67).
 func (s *Store) load(ctx context.Context) (map[string]bool, error) {
 	known := make(map[string]bool)
 	value, err := s.Storage.Load(ctx, storageKey)

@@ -6,9 +6,9 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
-// ask asks for the approval that the event e of a run or of a session requests, and returns the
-// members that the event gets, nil for none. A reply needs the text of an answer, which these
-// streams do not have.
+// ask asks about the request for approval that e, an event of a run or of a session, makes. It
+// returns the members that the event gets, nil for none. It offers no reply, because a reply needs
+// the text of an answer, which these streams do not have.
 func (s *Stream) ask(e event) []byte {
 	if s.approvals == nil || s.kind != kindRuns && s.kind != kindSession ||
 		string(s.nameOf(e)) != approval.Event || approval.IsAsked(e.Data, e.object()) || !jsonspan.Valid(e.Data) {
@@ -30,8 +30,8 @@ func (s *Stream) ask(e event) []byte {
 	return approval.Members(contract.Approval{URL: a.URL})
 }
 
-// answered records what the event e with the name says of requests for approval: one was answered,
-// or the tool that waited for it has ended.
+// answered records what the event e with the name says of the requests for approval: one was
+// answered, or the tool that waited for one has ended.
 func (s *Stream) answered(name string, e event) {
 	switch name {
 	case approval.Answered:

@@ -16,7 +16,7 @@ type event struct {
 	large bool // only the beginning has come: a value that ends with it was cut
 }
 
-// eventOf returns the event of f. It returns false if the data is no object that ends. It does
+// eventOf returns the event of f. It returns false if the data is not a complete object. It does
 // not check values.
 func eventOf(f *sse.Frame) (event, bool) {
 	r := jsonspan.Reader{Data: f.Data, Pos: jsonspan.SkipSpace(f.Data, 0)}
@@ -30,7 +30,7 @@ func eventOf(f *sse.Frame) (event, bool) {
 	return event{Frame: f}, r.Closed()
 }
 
-// object returns where the object is.
+// object returns the position of the object.
 func (e event) object() jsonspan.Span {
 	return jsonspan.Span{From: jsonspan.SkipSpace(e.Data, 0), To: len(e.Data)}
 }

@@ -108,8 +108,8 @@ func (s *Stream) appendToolEnds(dst []byte) []byte {
 	return dst
 }
 
-// appendToolEnd appends the end of the tool t. How long a tool of a run would have run is not
-// known. That of a response gets an output, because clients run a call that has none themselves.
+// appendToolEnd appends the end of the tool t. The duration of a tool of a run is not known, and
+// is 0. A call of a response gets an output, because clients run a call that has none themselves.
 func (s *Stream) appendToolEnd(dst []byte, t openTool) []byte {
 	switch s.kind {
 	case kindRuns:

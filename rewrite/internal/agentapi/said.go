@@ -9,8 +9,8 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/redact"
 )
 
-// said is what a stream has said, as far as the events repeat it that say that it has failed:
-// values as JSON, empty if there is none.
+// said has the values of a stream that the events of its failure repeat: as JSON, empty if
+// upstream has sent none.
 type said struct {
 	ownID    string // the id of the response, of the run or of the session
 	run      string // the id of a session's run
@@ -33,9 +33,9 @@ type said struct {
 // instructions and the tools of the request.
 const MaxResponse = 64 << 10
 
-// openTool is a tool by what the events of its end have of it, as JSON.
+// openTool has the values of a tool that the events of its end repeat, as JSON.
 type openTool struct {
-	key   string // what tells of which tool an event is: its name, or the id of its call
+	key   string // identifies the tool of an event: its name, or the id of its call
 	data  string // the id of its message, or the item that is its call; may be empty
 	index string // the index of that item
 	done  bool   // that item is done, but there is no output
@@ -76,8 +76,8 @@ func (d *said) record(k kind, name string, e event) {
 	}
 }
 
-// count remembers the numbers of the event. Those of a large one are not known: this assumes the
-// next ones.
+// count remembers the numbers of the event. Those of a large event are not known: count assumes
+// the next ones.
 func (d *said) count(k kind, e event) {
 	member := "seq"
 	if k == kindResponses {
@@ -135,9 +135,9 @@ const (
 	itemDone  = responsePrefix + "output_item.done"
 )
 
-// item remembers what an event of a response says of a tool. A call counts if its arguments are
-// there from its start on, so that no client is asked to run it. It has ended once there is an
-// output: clients run one that has none themselves.
+// item remembers what an event of a response says of a tool. A call counts only if its arguments
+// are there from its start on, so that no client is asked to run it. A tool has ended once there
+// is an output: clients run a call that has none themselves.
 func (d *said) item(name string, e event) {
 	typ, call := e.at("item", "type"), e.text("item", "call_id")
 	i := d.find(string(call))
@@ -152,7 +152,7 @@ func (d *said) item(name string, e event) {
 	}
 }
 
-// start remembers that the tool has started, if what it repeats is well formed. Beyond
+// start remembers that the tool has started, if its values are well formed. Beyond
 // contract.MaxOpenTools and MaxOpenBytes it forgets the tools that started first.
 func (d *said) start(t openTool) {
 	if t.key == "" || t.size() > contract.MaxOpenBytes || !jsonspan.Valid([]byte(t.key)) || t.data != "" && !jsonspan.Valid([]byte(t.data)) {

@@ -1,7 +1,7 @@
-// Package agentapi gives the other streams of Hermes' API the end that they lack: those
+// Package agentapi completes the streams of Hermes' API that are not chat completions: those
 // of /v1/responses, /v1/runs/{id}/events and /api/sessions/{id}/chat/stream (wire
 // contract, section 6). They pass byte for byte, but for secrets in what they say of a
-// failure. One that is cut before its own last event gets an event that says so.
+// failure. A stream that is cut before its last event gets an event that says so.
 //
 //	stream.go    Stream: what kind of stream it is, and whether it has ended
 //	event.go     an event, its members and its numbers
@@ -47,17 +47,17 @@ type Stream struct {
 	kind         kind
 	errors       bool   // the request's path says that errors are looked at
 	ended        bool   // the event that ends it has left, upstream's or ours
-	failedByUs   bool   // it was ours
+	failedByUs   bool   // that event was ours
 	mayHaveEnded bool   // the last frame passed unexamined, and may have been that event
-	code         string // of the error that it ended with
+	code         string // the code of the error that it ended with
 
 	newID   func() string // may be nil
 	created int64
 	notes   *contract.Notes
 
-	approvals *approval.Requests // nil if nobody is asked
+	approvals *approval.Requests // nil without Params.Approvals
 	said
-	large []byte // the beginning of the large frame that comes, or nil
+	large []byte // the beginning of the large frame under way, or nil
 }
 
 // New returns the Stream of a response that may become one of chat completions.
@@ -90,8 +90,8 @@ func (s *Stream) ShowedEndOfRun() bool { return s.kind == kindRuns && s.ended &&
 // not left.
 func (s *Stream) Open() bool { return s.Known() && !s.ended }
 
-// Cut reports whether the stream was cut if upstream has ended with the code: CodeIncomplete is
-// that of a clean end.
+// Cut reports whether the stream was cut, given that upstream has ended with the code. After a
+// clean end, CodeIncomplete, a frame that passed unexamined may have been the last event.
 func (s *Stream) Cut(code string) bool {
 	return s.Open() && !(s.mayHaveEnded && code == contract.CodeIncomplete)
 }
@@ -136,7 +136,7 @@ func (s *Stream) Frame(out *sse.Writer, f *sse.Frame, edits *sse.Splice) {
 	case ok:
 		var asked []byte
 		if !s.ended {
-			asked = s.ask(e) // for what runs, secrets included
+			asked = s.ask(e) // first, because the command that runs has its secrets
 			s.failCompleted(e, edits)
 			s.event(e)
 		}
@@ -158,8 +158,8 @@ func (s *Stream) Frame(out *sse.Writer, f *sse.Frame, edits *sse.Splice) {
 	out.Frame(f, edits)
 }
 
-// failCompleted makes response.failed of response.completed in e, if its only text says that
-// the agent failed (contract section 6).
+// failCompleted turns response.completed in e into response.failed, if its only text says that the
+// agent failed (contract section 6).
 func (s *Stream) failCompleted(e event, edits *sse.Splice) {
 	const from, to = "response.completed", "response.failed"
 	response := e.at("response")
@@ -211,7 +211,7 @@ func (s *Stream) Raw(b []byte, last bool, limit int) (drop bool) {
 	if !last {
 		return false
 	}
-	if s.large[0] != ':' { // a comment
+	if s.large[0] != ':' { // not a comment
 		var f sse.Frame
 		chunk.ParseBeginning(&f, s.large)
 		s.event(event{Frame: &f, large: true})
@@ -250,7 +250,7 @@ func (s *Stream) event(e event) {
 		s.record(s.kind, string(name), e)
 		s.answered(string(name), e)
 		s.ends(string(name))
-	case e.large && s.kind != kindSession && !chunk.IsNamed(e.Frame) && !e.at("type").Ok(): // it may be any
+	case e.large && s.kind != kindSession && !chunk.IsNamed(e.Frame) && !e.at("type").Ok(): // it may be any event
 		s.mayHaveEnded = true
 		s.count(s.kind, e)
 	default:

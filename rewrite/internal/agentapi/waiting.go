@@ -6,9 +6,9 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
-// Refuse writes the last events of a stream to which upstream has sent nothing, because its
-// request got an error with the message, a JSON string, and the code instead. A stream that is
-// none of a session is one of /v1/responses.
+// Refuse writes the last events of a stream whose request got an error with the message, a JSON
+// string, and the code instead of an answer, so that upstream has sent nothing. A stream that is
+// not one of a session counts as one of /v1/responses.
 func (s *Stream) Refuse(out *sse.Writer, message []byte, code string) {
 	quoted := string(jsonspan.Truncate(jsonspan.Quote(code), contract.MaxMessage))
 	text := string(jsonspan.Truncate(message, contract.MaxMessage))
@@ -19,7 +19,7 @@ func (s *Stream) Refuse(out *sse.Writer, message []byte, code string) {
 	} else {
 		s.kind, s.named = kindResponses, true
 		// Strict clients accept no other codes for a failure that is not the client's fault, so
-		// that the code has a member of its own.
+		// the code has a member of its own.
 		answer := "server_error"
 		if isRateLimit[code] {
 			answer = "rate_limit_exceeded"

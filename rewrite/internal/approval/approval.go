@@ -1,9 +1,9 @@
-// Package approval knows the requests for approval that a stream has seen, and which of them
-// wait (contract section 2). It is the same for streams of every kind.
+// Package approval knows the requests for approval that a stream has seen, and which of them wait
+// (contract section 2). Streams of every kind use it.
 //
-// A Requests remembers at most MaxApprovals requests, by ids of at most MaxApprovalID bytes. It asks for a
-// request only if that has an id, because an answer without one is an answer to whichever request
-// is the oldest.
+// A Requests remembers at most MaxApprovals requests, by ids of at most MaxApprovalID bytes. It
+// asks about a request only if that has an id, because Hermes takes an answer without an id for
+// the oldest request.
 package approval
 
 import (
@@ -14,8 +14,8 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
-// Event is the name of the event that asks, and Answered that of the one that says that it was
-// answered, which only the events of a run have.
+// Event is the name of the event that asks, and Answered the name of the event that says that a
+// request was answered, which only a run has.
 const (
 	Event    = "approval.request"
 	Answered = "approval.responded"
@@ -30,22 +30,22 @@ const (
 	maxOffers = 8
 )
 
-// The members that the event gets. Where one of them is there, another sidecar has asked.
+// The members that the event gets. If it has one of them already, another sidecar has asked.
 const (
 	memberURL  = "hermes_approval_url"
 	memberCode = "hermes_approval_code"
 )
 
-// Requests are the requests of a stream. A nil Requests asks for nothing.
+// Requests are the requests of a stream. All methods but Ask may be called on a nil Requests.
 type Requests struct {
 	by   contract.Approvals
 	seen []request // in order
 	over bool
 }
 
-// request is a request that was asked for.
+// request is a request that was asked about.
 type request struct {
-	id, tool string // tool is what tells the tool that waits, empty if that is not certain
+	id, tool string // tool identifies the tool that waits, empty if that is not certain
 	done     bool
 }
 
@@ -57,9 +57,9 @@ func New(by contract.Approvals) *Requests {
 	return &Requests{by: by}
 }
 
-// Read returns the request that the object at v of data makes, which is the data of an Event. run
-// is the id of the run if it does not name one. It returns false if there is nothing to ask for.
-// The strings are copies.
+// Read returns the request that the object at v of data, the data of an Event, makes. run is the
+// id of the run if the object does not name one. ok is false if the request or its run has no id,
+// or one that is too long. The strings are copies.
 func Read(data []byte, v jsonspan.Span, run string) (q contract.ApprovalRequest, ok bool) {
 	text := func(name string) string {
 		return jsonspan.Unquote(string(jsonspan.StringAt(data, jsonspan.MemberOf(data, v, name))))
@@ -81,14 +81,13 @@ func Read(data []byte, v jsonspan.Span, run string) (q contract.ApprovalRequest,
 	return q, true
 }
 
-// IsAsked reports whether another sidecar has asked for the request that the object at v of data
-// makes.
+// IsAsked reports whether another sidecar has asked about the request in the object at v of data.
 func IsAsked(data []byte, v jsonspan.Span) bool {
 	return jsonspan.MemberOf(data, v, memberURL).Ok() || jsonspan.MemberOf(data, v, memberCode).Ok()
 }
 
-// Members returns the members of the event of a request that is asked for as a says. They begin
-// with a comma.
+// Members returns the members that the event of a request gets for the approval a, nil for none.
+// They begin with a comma.
 func Members(a contract.Approval) (members []byte) {
 	add := func(name, value string) {
 		if value != "" {
@@ -100,8 +99,8 @@ func Members(a contract.Approval) (members []byte) {
 	return members
 }
 
-// Ask asks for q, for which the tool waits. first says that the stream has not asked for it before.
-// Otherwise it may not be answered by a reply.
+// Ask asks how the client may answer q, for which the tool waits. first says that the stream has
+// not asked about q before; otherwise q may not be answered by a reply.
 func (r *Requests) Ask(q contract.ApprovalRequest, tool string) (a contract.Approval, first bool) {
 	if r.over {
 		return a, false
@@ -120,7 +119,7 @@ func (r *Requests) Ask(q contract.ApprovalRequest, tool string) (a contract.Appr
 	return a, first
 }
 
-// Ended says that the tool has ended. Of several requests for which it waits, each is done.
+// Ended records that the tool has ended: all requests for which it waited are done.
 func (r *Requests) Ended(tool string) {
 	if r == nil || tool == "" {
 		return
@@ -128,14 +127,15 @@ func (r *Requests) Ended(tool string) {
 	r.done(func(q *request) bool { return q.tool == tool })
 }
 
-// Answered says that the request with the id was answered.
+// Answered records that the request with the id was answered.
 func (r *Requests) Answered(id string) {
 	if r != nil {
 		r.done(func(q *request) bool { return q.id == id })
 	}
 }
 
-// done tells by of the requests that are done and were not before.
+// done records that the requests for which is returns true are done, and tells by of those that
+// were not done before.
 func (r *Requests) done(is func(*request) bool) {
 	for i := range r.seen {
 		if q := &r.seen[i]; !q.done && is(q) {
@@ -145,7 +145,7 @@ func (r *Requests) done(is func(*request) bool) {
 	}
 }
 
-// End says that the stream is over.
+// End records that the stream is over.
 func (r *Requests) End() {
 	if r != nil && !r.over {
 		r.over = true
@@ -153,8 +153,8 @@ func (r *Requests) End() {
 	}
 }
 
-// Matches reports whether label, which a tool has shown, may be that of the command: its
-// beginning, cut off with dots.
+// Matches reports whether label, which a tool has shown, may stand for the command: it is the
+// beginning of the command, maybe cut off with dots.
 func Matches(label, command string) bool {
 	label = strings.TrimRight(label, ".…")
 	return label != "" && strings.HasPrefix(command, label)

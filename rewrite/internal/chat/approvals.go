@@ -8,16 +8,16 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 )
 
-// approvals are a stream's requests for approval. They are nil if nobody is asked.
+// approvals are the requests for approval in a stream. They are nil without Params.Approvals.
 type approvals struct {
 	*approval.Requests
 
-	plain   *marker.Table            // the tools without the paragraph
+	plain   *marker.Table            // the table of tools without the paragraph
 	request contract.ApprovalRequest // of the current frame, as upstream sent it
-	asks    bool                     // there is one, for which nobody has asked
+	asks    bool                     // request has to be asked about
 }
 
-// initApprovals has the stream ask by, and strip imitations of the paragraph.
+// initApprovals makes the stream ask by about its requests, and strip imitations of the paragraph.
 func (s *Stream) initApprovals(by contract.Approvals) {
 	s.approvals = &approvals{Requests: approval.New(by), plain: s.o.Tools}
 	o := *s.o
@@ -25,9 +25,9 @@ func (s *Stream) initApprovals(by contract.Approvals) {
 	s.o = &o
 }
 
-// readApproval reads the request of the current frame, which is of the kind k, if it makes one,
-// before it loses its secrets: what runs is the command with them. Where another sidecar has asked,
-// the paragraphs of the stream are that one's.
+// readApproval reads the request for approval in the current frame, which is of the kind k, before
+// the frame loses its secrets: the command that runs has them. If another sidecar has asked about
+// the request, the paragraphs in the stream are that sidecar's, and are not stripped.
 func (s *Stream) readApproval(k kind) {
 	a := s.approvals
 	if a == nil {
@@ -43,8 +43,8 @@ func (s *Stream) readApproval(k kind) {
 	}
 }
 
-// approvalEvent writes the event of a request for approval, and asks for that. A reply ends the
-// answer: what follows is an answer of its own, of the same run.
+// approvalEvent asks about the current request, and writes its event and its paragraph. If the
+// client may reply, the answer ends, and what follows is another answer of the same run.
 func (s *Stream) approvalEvent(wrapped bool) {
 	x, a := s.Object(), s.approvals
 	q := a.request
@@ -94,10 +94,10 @@ func (s *Stream) waiting(command string) (t *encode.Tool) {
 	return t
 }
 
-// split ends the answer, and begins one of its own with what follows. In each of them every tool
-// that runs has one start and one end. To others than the clients nothing has ended. ask writes the
-// paragraph: after the tools, because Open WebUI cannot tell which answer a text between the card of
-// a tool and its output belongs to.
+// split ends the answer, and begins another one with what follows. In each of the two, every
+// running tool has one start and one end. Only the client sees these: OnTool is not called. ask
+// writes the paragraph, after the ends of the tools, because Open WebUI cannot tell to which
+// answer a text between the card of a tool and its output belongs.
 func (s *Stream) split(ask func()) {
 	for i := range s.tools.open {
 		s.w.Transition(&encode.Transition{Tool: s.tools.open[i], Completed: true, Source: contract.SourceEnd})
@@ -114,7 +114,7 @@ func (s *Stream) split(ask func()) {
 	s.text.prose.Restart()
 }
 
-// toolDone tells that no approval is needed for the tool with the id any more.
+// toolDone records that the tool with the id has ended, so that it needs no approval any more.
 func (s *Stream) toolDone(id string) {
 	if s.approvals != nil {
 		s.approvals.Ended(id)

@@ -79,7 +79,7 @@ func (s *Stream) chunkWithoutContent() {
 }
 
 // writeChunk writes the chunk with its edits. Some gateways send an error in a chunk
-// without a finish reason. An error finish will not repeat that.
+// without a finish reason. An error finish will not repeat such an error.
 func (s *Stream) writeChunk() {
 	x := s.Object()
 	if x.C.Finish.Ok() {

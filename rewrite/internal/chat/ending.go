@@ -114,8 +114,8 @@ func (s *Stream) finishError(code string) {
 	s.w.ErrorFinish(s.fail(code, new(chunk.Object)), e.begun&^e.ended, e.usage)
 }
 
-// fail records that the stream ends with an error finish, and returns its failure. The finish
-// chunk x reports that itself, unless it is empty.
+// fail records that the stream ends with an error finish, and returns its failure. x is a finish
+// chunk that reports the failure itself, or empty.
 func (s *Stream) fail(code string, x *chunk.Object) *encode.Failure {
 	s.recordFailure(code)
 	s.Sum.FinishReason = "error"

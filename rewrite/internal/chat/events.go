@@ -11,7 +11,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 )
 
-// kind is what a frame is.
+// kind is the kind of a frame.
 type kind uint8
 
 const (
@@ -27,7 +27,7 @@ const (
 // only the beginning of a large frame, which may lack the id of its tool.
 func kindOf(x *chunk.Object, large bool) (kind, contract.Progress) {
 	c, data, named := &x.C, x.F.Data, chunk.IsNamed(&x.F)
-	wrapped := named && c.IsChunk(data) && saysNothing(x) // whatever else is in it, it is no chunk
+	wrapped := named && c.IsChunk(data) && saysNothing(x) // it is no chunk, whatever else is in it
 	unnamed := c.CallID.IsString(data) && c.Choices.Ok()
 	if large {
 		unnamed = c.ChoicesArray && saysNothing(x)
@@ -60,8 +60,8 @@ func saysNothing(x *chunk.Object) bool {
 		c.Delta.IsObject(data) && jsonspan.SkipSpace(data, c.Delta.From+1) == c.Delta.To-1
 }
 
-// transitionOf returns what upstream's tool event x says, and its status. The id has no escapes.
-// What the event does not say is empty.
+// transitionOf returns the transition in upstream's tool event x, and its status. Values that the
+// event lacks are empty. The id has no more escapes than it needs.
 func transitionOf(x *chunk.Object) (t encode.Transition, status string) {
 	c := &x.C
 	return encode.Transition{Source: contract.SourceUpstream, Event: x, Tool: encode.Tool{
@@ -74,7 +74,7 @@ func transitionOf(x *chunk.Object) (t encode.Transition, status string) {
 // never see it (contract section 2).
 func isInternal(name string) bool { return strings.HasPrefix(jsonspan.Unquote(name), "_") }
 
-// toolEvent handles upstream's tool event, which has the form in.
+// toolEvent handles the current frame, a tool event of upstream's in the form in.
 func (s *Stream) toolEvent(in contract.Progress) {
 	x := s.Object()
 	s.Out.Drop()
@@ -90,8 +90,8 @@ func (s *Stream) toolEvent(in contract.Progress) {
 	}
 }
 
-// transition does what upstream's tool event c with the status says. It returns false if
-// it does not know the status.
+// transition applies upstream's tool event c, which has the status. It returns false if it does
+// not know the status.
 func (s *Stream) transition(c encode.Transition, status string) bool {
 	s.tools.upstream = true
 	switch {
@@ -137,7 +137,7 @@ func (s *Stream) toolEnds(c encode.Transition) {
 		s.decideHeld() // this may complete tools: TestToolEndsWhileTextIsHeld
 	}
 	i := s.tools.find(&c.Tool)
-	if i < 0 || c.Left && c.ID == "" { // an end that has left without an id says not whose it is
+	if i < 0 || c.Left && c.ID == "" { // an end that has left without an id may be that of another tool
 		return
 	}
 	end := s.tools.end(i, contract.SourceUpstream)

@@ -53,7 +53,7 @@ func (s *Stream) object() {
 	case s.end.failed || !x.IsChunk() || x.C.Count > 0 || string(x.F.Event) == encode.ProgressEvent || x.C.IsToolEvent(x.F.Data):
 		s.dropLate()
 		return
-	default: // a chunk without choices, such as one of usage, passes (contract section 2)
+	default: // a chunk without choices passes, such as one with the usage (contract section 2)
 		s.w.Object(x)
 		return
 	}
@@ -61,7 +61,7 @@ func (s *Stream) object() {
 		x.KeepOneError()
 	}
 	dropped := s.Finished && s.end.failed && x.C.Count > 0
-	if x.IsChunk() && !dropped { // what another sidecar has made one may come before any other
+	if x.IsChunk() && !dropped { // an event that another sidecar has wrapped may come before any chunk
 		s.updateEnvelope()
 	}
 	switch k {

@@ -10,8 +10,8 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
-// A frame that is larger than max_frame leaves as it comes. Its beginning says whether it is
-// a tool event, an error or text, and counts as that (contract section 2).
+// A frame that is larger than max_frame leaves as it comes. Its beginning shows whether it is a
+// tool event, an error or text, and the frame counts as such (contract section 2).
 
 // MaxLook is the number of bytes that are read at either end of a large frame. A tool's id
 // and status are after its label, which may be the large value.
@@ -47,7 +47,7 @@ func (s *Stream) Raw(b []byte, last bool, limit int) {
 	}
 }
 
-// readLarge returns the frame with the beginning head.
+// readLarge returns the large frame that begins with head.
 func readLarge(head []byte) *largeFrame {
 	g := new(largeFrame)
 	x, c := &g.x, &g.x.C
@@ -68,7 +68,8 @@ func readLarge(head []byte) *largeFrame {
 	return g
 }
 
-// largeBegins does what comes before the large frame.
+// largeBegins decides whether the large frame is dropped, and writes what must leave before it,
+// such as the ends of tools.
 func (s *Stream) largeBegins() {
 	g := s.large
 	c := &g.x.C
@@ -92,7 +93,7 @@ func (s *Stream) largeBegins() {
 	s.text.prose.SkipUnexamined()
 }
 
-// largeEnds records what the large frame was, which has left.
+// largeEnds records what the large frame, which has left, says.
 func (s *Stream) largeEnds() {
 	g, t, x, c := s.large, &s.text, &s.large.x, &s.large.x.C
 	switch {
@@ -105,7 +106,7 @@ func (s *Stream) largeEnds() {
 		return
 	case g.kind == kindError:
 		s.recordError(x)
-	case g.kind != kindChunk || !c.Text && !c.Reasoning && !c.Finish.Ok(): // it may be text, for all that is known
+	case g.kind != kindChunk || !c.Text && !c.Reasoning && !c.Finish.Ok(): // it may have been text
 		t.hasOther, s.tools.onTool = true, false
 		return
 	}

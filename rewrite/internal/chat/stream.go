@@ -9,7 +9,7 @@
 //	events.go  what a frame is; upstream's tool events, other named events and errors
 //	ending.go  finish chunks, verdicts and error finishes
 //	text.go    the content of a chunk: read, held, applied, and frames that differ in nothing else
-//	stream.go  Stream: its state, and what all of these do with it
+//	stream.go  Stream: its state, and the methods that all files share
 //	approvals.go requests for approval, and answers that are split for a reply
 //	tools.go   tools: which are open, and the transitions that follow
 //
@@ -40,7 +40,7 @@ import (
 // which the caller sets.
 type Stream struct {
 	Out *sse.Writer
-	Now time.Time        // the time of what comes
+	Now time.Time        // the time at which the current bytes came
 	Sum contract.Summary // what Summary returns, but for the envelope
 
 	// Finished says that the finish chunks of all choices have left: nothing may start a tool.
@@ -65,12 +65,12 @@ type Stream struct {
 	told, reports bool
 
 	x     *chunk.Object // the current frame, nil between reads; see Object
-	rest  prose.Kept    // of its content, once that has been read
+	rest  prose.Kept    // the rest of its content, once that has been read
 	hold  hold
-	large *largeFrame // the one that comes, or nil
+	large *largeFrame // the large frame under way, or nil
 }
 
-// text is what the message has said so far, and where in its text the stream is.
+// text describes the text of the message so far, and the position of the stream in it.
 type text struct {
 	prose prose.State
 
@@ -79,16 +79,16 @@ type text struct {
 	droppedReasoning bool // reasoning with a non-space character was dropped
 	hasOther         bool // tool calls, a refusal and the like have left
 	gaveUp           bool // upstream has said that the model stays silent; see saysSilence
-	noReply          bool // the only text is Hermes' own word for that
+	noReply          bool // the only text is Hermes' own word for such silence
 }
 
-// hold keeps frames back whose text may begin an imitation or a tag. They leave byte for
-// byte, or without the text that was one. It is empty unless the text suspects
-// something. Its size is bounded by Stream.holdBytes.
+// hold has the frames that are held back because their text may begin an imitation or a tag. They
+// leave byte for byte, or without the text that was one. It is empty unless text is suspected. Its
+// size is bounded by Stream.holdBytes.
 type hold struct {
 	whole    []byte // the frames, one after the other, with the edits made so far
-	stripped []byte // the same without the suspected text
-	dropped  bool   // the last frame says nothing without it, and is not in stripped
+	stripped []byte // the frames without the suspected text
+	dropped  bool   // the last frame is not in stripped: without the suspected text it says nothing
 }
 
 // largeFrame is a large frame while it comes.
@@ -151,7 +151,7 @@ func (s *Stream) Init(out *sse.Writer, o *contract.Options, p *contract.Params, 
 	s.text.prose.Notes = notes
 }
 
-// EndRead forgets the current frame: a stream that waits does not take memory for the next one.
+// EndRead releases the current frame, so that a stream that waits takes no memory for one.
 func (s *Stream) EndRead() {
 	s.x, s.rest, s.text.prose.Reading = nil, prose.Kept{}, prose.Reading{}
 }
@@ -164,7 +164,7 @@ func (s *Stream) Object() *chunk.Object {
 	return s.x
 }
 
-// Summary returns what can be said of the stream so far.
+// Summary returns the summary of the stream so far.
 func (s *Stream) Summary() contract.Summary {
 	sum := s.Sum
 	if e := &s.w.Env; e.FromChunk {
@@ -212,8 +212,8 @@ func (s *Stream) startTool(c encode.Transition) {
 	s.apply(s.tools.start(c, s.Now, s.o.ParallelWindow))
 }
 
-// updateEnvelope takes over the values of the chunk. If they are longer, fewer tools may be
-// open: the others end with the values before.
+// updateEnvelope takes over the values of the chunk. If they are longer than before, fewer tools
+// may be open: the surplus ends with the old values.
 func (s *Stream) updateEnvelope() {
 	old, e := s.w.Env, s.w.EnvelopeOf(s.Object())
 	s.w.Env = e

@@ -101,10 +101,10 @@ func (s *Stream) startMarked(m *marker.Marker, source contract.ToolSource) {
 	}})
 }
 
-// writeParts writes the parts of the content up to the last one with anything in it: as copies
-// of the chunk if possible, or else as chunks of our own. It returns the rest of that one, which
-// leaves with the chunk itself, and whether it is reasoning, which leaves in a chunk of its own if
-// this one says more (contract section 4). first says that no text has left before.
+// writeParts writes the parts of the content before the last one that is not empty: as copies of
+// the chunk if possible, or else as chunks of our own. It returns that last part, which leaves
+// with the chunk itself, and whether it is reasoning. Reasoning leaves in a chunk of its own, too,
+// if the chunk says more than that (contract section 4). first says that no text has left before.
 func (s *Stream) writeParts(first bool) (kept prose.Kept, reasoning bool) {
 	x, t := s.Object(), &s.text
 	r := &t.prose

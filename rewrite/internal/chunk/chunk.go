@@ -7,9 +7,9 @@
 //	redact.go    the secrets in errors and in texts, and the edits that take them out
 //	failure.go   Hermes' own texts about a failed agent
 //
-// Steps that may make many edits come first, one after the other: each makes its edits and
-// parses the frame again, so that none has to know of another's. Positions are those of the
-// frame as it then is. An Object holds nothing between two frames but room.
+// Steps that may make many edits come first, one after the other: each makes its edits and parses
+// the frame again, so that none depends on the edits of another. Positions are those in the frame
+// as last parsed. Between two frames, an Object holds only buffers.
 package chunk
 
 import (
@@ -40,8 +40,8 @@ type Chunk struct {
 	choices
 }
 
-// choices is what the choices of a chunk say. If there are several, Spans are those of
-// the last one, and what a bool says holds for any of them unless it says otherwise.
+// choices describes the choices of a chunk. If there are several, Spans are those of the last one,
+// and what a bool says holds for any of them unless it says otherwise.
 type choices struct {
 	ChoicesArray bool          // Choices is an array
 	Count        int           // the number of choices
@@ -59,7 +59,7 @@ type choices struct {
 	Reasoning    bool          // there is a non-space character in reasoning_content or reasoning
 	Text         bool          // there is a non-space character in the content of a choice
 	Other        bool          // there is something in a member that is not text
-	Calls        bool          // that is a call or a refusal, which waits for no text
+	Calls        bool          // such a member is a call or a refusal, which waits for no text
 
 	// The choices that are in this chunk and those that finish in it, as bits.
 	Begun, Ended uint64
@@ -72,9 +72,9 @@ var memberNames = []string{
 	"tool", "emoji", "label", "toolCallId", "status", "event",
 }
 
-// Parse finds the members of the object in data. It returns false if data is not an
-// object or not well formed, of which it finds the first members. If data is the beginning of an
-// object, a value that ends with All may have been cut.
+// Parse finds the members of the object in data. If data is not an object or not well formed, it
+// returns false, and finds only the first members. If data is the beginning of an object, a value
+// that ends with All may have been cut.
 func (c *Chunk) Parse(data []byte) bool {
 	*c = Chunk{All: objectIn(data)}
 	members := [...]*jsonspan.Span{
@@ -107,12 +107,12 @@ func (c *Chunk) Parse(data []byte) bool {
 	return c.All.IsObject(data) && jsonspan.Valid(data)
 }
 
-// objectIn returns where the object that data consists of is.
+// objectIn returns the position of the object that data consists of.
 func objectIn(data []byte) jsonspan.Span {
 	return jsonspan.Span{From: jsonspan.SkipSpace(data, 0), To: len(bytes.TrimRight(data, " \t\r\n"))}
 }
 
-// nameOf returns what the name of a member means.
+// nameOf returns the name of a member without escapes.
 func nameOf(data []byte, name jsonspan.Span) []byte {
 	if b := name.Of(data); bytes.IndexByte(b, '\\') < 0 {
 		return b
@@ -127,8 +127,8 @@ func IsDone(data []byte) bool {
 	return bytes.HasPrefix(data, []byte("[DONE]")) && len(bytes.TrimSpace(data)) == len("[DONE]")
 }
 
-// ParseBeginning makes f what the beginning b of a large frame shows. The name of the event
-// counts if its line is complete.
+// ParseBeginning parses b, the beginning of a large frame, into f. The name of the event counts
+// only if its line is complete.
 func ParseBeginning(f *sse.Frame, b []byte) {
 	f.Parse(b)
 	if _, end := f.EventLine(); end == len(b) && !bytes.HasSuffix(b, []byte("\n")) && !bytes.HasSuffix(b, []byte("\r")) {
@@ -252,7 +252,7 @@ func (c *Chunk) readDelta(data []byte, delta jsonspan.Span) {
 	}
 }
 
-// isEmpty reports whether the value of an error is no more than a place for one.
+// isEmpty reports whether value is absent, null, false or empty, so that it is no error.
 func isEmpty(value []byte) bool {
 	return slices.Contains([]string{"", "null", "false", `""`, "{}", "[]"}, string(value))
 }
@@ -264,7 +264,7 @@ func Filled(value []byte) bool {
 	return !isEmpty(value) && bytes.IndexByte([]byte(`"[{`), value[0]) >= 0
 }
 
-// Usage is what a chunk or an answer says of tokens.
+// Usage is the usage of tokens that a chunk or an answer reports.
 type Usage struct {
 	Reported      bool  // it has prompt_tokens, completion_tokens or total_tokens
 	Zero          bool  // it has all three, and they are 0

@@ -36,7 +36,8 @@ var uncalled = regexp.MustCompile(`^(?:` + strings.Join([]string{
 	`⚠️ Provider (?:authentication failed|rate-limited): `,
 }, "|") + `)`)
 
-// unfinished matches those that it sends if calls have succeeded.
+// unfinished matches the errors that Hermes sends as its answer if calls of the model have
+// succeeded.
 var unfinished = regexp.MustCompile(`^(?:` + strings.Join([]string{
 	`Incomplete REASONING_SCRATCHPAD after 2 retries$`,
 	`Codex response remained incomplete after 3 continuation attempts$`,
@@ -53,9 +54,9 @@ var unfinished = regexp.MustCompile(`^(?:` + strings.Join([]string{
 // model has succeeded, or that there is no answer.
 func IsUncalled(text string) bool { return text == noAnswer || uncalled.MatchString(text) }
 
-// FailureMessage returns the message, a JSON string, of an agent's failure of which
-// Hermes' answer is the text, the inside of a JSON string: the text without secrets and
-// white space around it, and at most contract.MaxMessage bytes of it.
+// FailureMessage returns the message, a JSON string, for a failure of the agent that Hermes
+// answers with text, the inside of a JSON string. It is text without secrets and the white space
+// around it, and at most contract.MaxMessage bytes of it.
 func FailureMessage(text []byte) []byte {
 	text = redact.Text(jsonspan.Head(text, 16*contract.MaxMessage)) // much of which may be secrets
 	from, to, n := 0, 0, 0
@@ -78,7 +79,7 @@ func FailureMessage(text []byte) []byte {
 	return append(append([]byte{'"'}, text...), '"')
 }
 
-// Turn is what the response of a turn of /v1/responses says of a failure.
+// Turn says whether the response of a turn of /v1/responses reports a failure.
 type Turn struct {
 	Text []byte // the only text that is not blank, or the last one, the inside of a JSON string
 	// Failed says that the turn is completed although its only text says that the agent failed

@@ -113,9 +113,8 @@ func (x *Object) DropName() {
 	x.Edits.ReplaceRaw(from, to, nil)
 }
 
-// Remove removes the member with the value at v, if there is one. It is for errors: beside a
-// finish reason even an error that is null ends the streams of some clients before they have
-// read that.
+// Remove removes the member with the value at v, if there is one. It is for errors: some clients
+// end a stream at any error, even null, before they read the finish reason beside it.
 func (x *Object) Remove(v jsonspan.Span) {
 	x.remove(func(_, value jsonspan.Span) bool { return value == v })
 }
@@ -131,10 +130,10 @@ func (x *Object) KeepOneError() {
 	}
 }
 
-// remove removes the members that go, each with the comma before it, or those that no other
-// member precedes with the comma after them.
+// remove removes each member for which goes returns true, with the comma before it or, if no
+// member before it stays, the comma after it.
 func (x *Object) remove(goes func(name, value jsonspan.Span) bool) {
-	end, stays := 0, false // where the member before ends; one stays
+	end, stays := 0, false // where the member before ends; whether a member stays
 	for name, value := range jsonspan.Members(x.F.Data, x.C.All) {
 		from := name.From - 1
 		if end == 0 {
@@ -177,7 +176,7 @@ func (x *Object) replaceFinish(reason, with string) {
 // RenameMembers renames the members of a named event that have the names of a chunk's
 // members or of Open WebUI's status, which are added to it, and parses it again. Clients that
 // loop over choices break on those of approval.request, and Open WebUI breaks on an event that
-// is a string (contract section 2). If card is true, those of a card count, too. It must come
+// is a string (contract section 2). If card is true, it also renames those of a card. It must come
 // before other edits.
 func (x *Object) RenameMembers(card bool) {
 	names := []string{"id", "object", "created", "model", "choices", "event"}
@@ -213,8 +212,7 @@ func (x *Object) KeepContent(k *prose.Kept, reasoning bool) {
 // DropContent adds the edits that leave nothing of the content.
 func (x *Object) DropContent() { x.KeepContent(&prose.Kept{}, false) }
 
-// replaceInner makes k, which is of the content, the inside of the string at v, if it changes
-// that.
+// replaceInner replaces the inside of the string at v by k, a rest of it, unless they are equal.
 func (x *Object) replaceInner(v jsonspan.Span, k *prose.Kept) {
 	if in := v.Inner(); k.Len() != in.To-in.From || len(k.Front) > 0 {
 		x.Replace(in.From, in.To, k.Bytes())

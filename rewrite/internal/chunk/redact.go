@@ -9,11 +9,11 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
-// Secrets leave what upstream says of a failure or of the agent's state, in the frames of
-// any stream (contract section 3).
+// Secrets are taken out of what upstream says of a failure or of the agent's state, in the frames
+// of any stream (contract section 3).
 
-// TellsState reports whether all that an event with the name says is that something has
-// failed, or what state the agent is in.
+// TellsState reports whether an event with the name says only that something has failed, or
+// which state the agent is in.
 func TellsState(event []byte) bool {
 	switch string(event) {
 	case "error", "hermes.status", "approval.request", "hermes.approval.request", "run.interrupted":
@@ -22,8 +22,8 @@ func TellsState(event []byte) bool {
 	return bytes.HasSuffix(event, []byte(".failed")) || bytes.HasSuffix(event, []byte(".error"))
 }
 
-// TellsState reports whether all that the frame says is that something has failed, or
-// what state the agent is in: by its name or by the type of its object.
+// TellsState reports whether the frame says only that something has failed, or which state
+// the agent is in: by its name or by the type of its object.
 func (x *Object) TellsState() bool {
 	return TellsState(x.F.Event) || x.C.Extra && TellsState(jsonspan.Inside(x.Value(x.Member("type"))))
 }
@@ -107,7 +107,7 @@ func (x *Object) Redact(all, inTag bool) {
 	}
 }
 
-// Apply makes the edits of f, which are then done, and parses the result.
+// Apply makes the edits of f, resets them, and parses the result.
 func Apply(f *sse.Frame, edits *sse.Splice) {
 	raw := edits.Append(make([]byte, 0, edits.Size(f)), f)
 	if f.OnlyData { // or a comment
@@ -122,7 +122,7 @@ func Apply(f *sse.Frame, edits *sse.Splice) {
 // EachText calls each for the inside of every text of an answer in the value at v of
 // data, in order: contents, in strings and in parts, of choices, of messages and of the
 // items of a response, and the text that an event of a response adds or ends. Arguments,
-// outputs of tools and reasoning are none.
+// outputs of tools and reasoning do not count.
 func EachText(data []byte, v jsonspan.Span, each func(text jsonspan.Span)) {
 	eachText(data, v, textDepth, each)
 }

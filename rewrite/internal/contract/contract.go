@@ -101,7 +101,7 @@ type UsageMemory interface {
 	ReportsFailures(does bool)
 }
 
-// Summary is what can be said of a stream.
+// Summary describes a stream.
 type Summary struct {
 	ID, Model    string
 	FinishReason string
@@ -140,7 +140,7 @@ func (n *Notes) Add(section, text string) {
 	}
 }
 
-// ToolSource is what said that a tool has started or ended (contract sections 1 and 2).
+// ToolSource says why a tool counts as started or ended (contract sections 1 and 2).
 type ToolSource string
 
 const (
@@ -210,13 +210,13 @@ func errorType(code string) string {
 // ErrorType is the type of the errors that are not upstream's own.
 const ErrorType = "upstream_error"
 
-// AppendErrorObject appends the JSON object of an error with the code and the message, a
-// JSON string, to dst. Error finishes and answers that are not streamed have the same.
+// AppendErrorObject appends the JSON object of an error with the code and the message, a JSON
+// string, to dst. Error finishes and answers that are not streamed use this form.
 func AppendErrorObject(dst, message []byte, code string) []byte {
 	return append(AppendErrorValue(append(dst, `{"error":`...), message, code), '}')
 }
 
-// AppendErrorValue appends the value of the member error of that object.
+// AppendErrorValue appends the value of the member error of an error object to dst.
 func AppendErrorValue(dst, message []byte, code string) []byte {
 	return fmt.Appendf(dst, `{"message":%s,"type":"%s","param":null,"code":"%s"}`, message, errorType(code), code)
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose"
 )
 
-// Ask is what an event that asks for an approval gets.
+// Ask has the answer of Approvals to a request for approval, and the tool that waits.
 type Ask struct {
 	contract.Approval
-	Tool *Tool // that waits, nil if that is not certain
+	Tool *Tool // the tool that waits, nil if that is not certain
 }
 
 // waitsName begins the name of the card of a tool that waits.
@@ -35,7 +35,8 @@ func (a *Ask) members() []byte {
 	return approval.Members(a.Approval)
 }
 
-// waits returns the start of the tool that waits, whose card then says so, or nil if it has none.
+// waits returns a start of the tool that waits, whose card says that it waits, or nil if the tool
+// has no card.
 func (a *Ask) waits(w *Writer) *Transition {
 	if a == nil || a.Tool == nil || !a.Tool.Card || !w.HasCards() || a.members() == nil {
 		return nil

@@ -34,10 +34,9 @@ const itemHead = `,"type":"response.output_item.added","output_index":1000000,"i
 // HasCards reports whether tools get cards.
 func (w *Writer) HasCards() bool { return w.o.Cards && w.Envelops() }
 
-// card returns the members that make a card of the event of t, none if it has no card. A row
-// shows the item's name. In later requests Open WebUI sends what stands in provider_function
-// instead, if that is there: an API takes no emoji in the name of a function, and the chat may
-// go on with another model.
+// card returns the members that make a card of the event of t, none if it has no card. Open WebUI
+// shows the name of the item. In later requests it sends provider_function instead, if there is
+// one: an API takes no emoji in the name of a function, and the chat may go on with another model.
 func (t *Transition) card() []byte {
 	if !t.Card {
 		return nil

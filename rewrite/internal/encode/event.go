@@ -38,7 +38,7 @@ type Transition struct {
 	Tool
 	Completed   bool
 	Interrupted bool                // the stream failed, so that it is not known whether the tool has ended
-	Source      contract.ToolSource // what says so
+	Source      contract.ToolSource // why it counts as started or ended
 
 	Event *chunk.Object     // upstream's own event, nil if there is none that may leave
 	In    contract.Progress // the form of Event
@@ -97,7 +97,7 @@ func (w *Writer) StartSize() int {
 }
 
 // Transition writes the event of t in the stream's form, and the output of its card. If
-// upstream's own event has that form, it leaves byte for byte. One with an escape in a name is
+// upstream's own event has that form, it leaves byte for byte. An event with an escape in a name is
 // written anew, because a client might not find the member.
 func (w *Writer) Transition(t *Transition) {
 	x := t.Event
@@ -176,7 +176,7 @@ func (w *Writer) editEvent(t *Transition) {
 	x := t.Event
 	status, _, _ := t.outcome()
 	w.addChunkMembers(x, t.Card)
-	if w.Form == contract.ProgressUnnamed { // before edits that the line may be within
+	if w.Form == contract.ProgressUnnamed { // first, because another edit may cover the line
 		x.DropName()
 	}
 	if x.String(x.C.CallID) == nil { // it is absent, null or empty
@@ -191,7 +191,7 @@ func (w *Writer) editEvent(t *Transition) {
 }
 
 // addChunkMembers adds the members of a chunk before those of the named event x, and renames
-// those that it would then have twice. If card is true, it will be a card.
+// those that it would then have twice. card says that x becomes a card.
 func (w *Writer) addChunkMembers(x *chunk.Object, card bool) {
 	x.Notes.Add(contract.SectionTools, "a named event: gets the members of a chunk")
 	x.RenameMembers(card)
@@ -233,8 +233,8 @@ func IsState(x *chunk.Object) bool {
 
 // NamedEvent writes a named event that is neither a chunk nor a tool event. Strict clients
 // break on one without the members of a chunk (contract section 2). wrapped says that it has
-// those from another sidecar, and finished that the finish chunk has left. ask is what a request
-// for approval gets, nil for nothing.
+// those from another sidecar, and finished that the finish chunk has left. ask says what a request
+// for approval gets; it may be nil.
 func (w *Writer) NamedEvent(x *chunk.Object, wrapped, finished bool, ask *Ask) {
 	c := &x.C
 	waits := ask.waits(w)
@@ -242,7 +242,7 @@ func (w *Writer) NamedEvent(x *chunk.Object, wrapped, finished bool, ask *Ask) {
 		w.addChunkMembers(x, waits != nil)
 		text, command := x.String(x.Member("text")), x.String(x.Member("command"))
 		switch name := string(x.F.Event); {
-		case name == StatusEvent && text != nil: // it is done when it comes
+		case name == StatusEvent && text != nil: // a status is done when it comes
 			w.addStatusLine(x, true, string(jsonspan.Inside(text)))
 		case name == ApprovalEvent && command != nil:
 			w.addStatusLine(x, false, ask.statusLine()+string(jsonspan.Inside(command)))
@@ -254,8 +254,8 @@ func (w *Writer) NamedEvent(x *chunk.Object, wrapped, finished bool, ask *Ask) {
 	if members := ask.members(); members != nil {
 		x.Append(members)
 	}
-	// Without its event: line it is a chunk for clients and for a second sidecar, so one that
-	// would then say more than nothing keeps it, and so does one after the finish chunk.
+	// Without its event: line the event is a chunk for clients and for a second sidecar. It keeps
+	// the line if such a chunk would say anything, and after the finish chunk.
 	if w.Form == contract.ProgressUnnamed && IsState(x) && !finished &&
 		!c.Err.Ok() && !c.Usage.Ok() && !c.Hermes.Ok() && !c.Tool.Ok() {
 		x.DropName()

@@ -42,9 +42,9 @@ func (w *Writer) ErrorFinish(f *Failure, open uint64, usage []byte) {
 	w.FailedFinish(&x, f, &prose.Kept{})
 }
 
-// FailedFinish writes the finish chunk x of an agent that failed as an error finish: x says stop,
-// or why the agent failed. Then the error leaves first, in a frame of its own, and x without it.
-// rest is the rest of its content.
+// FailedFinish writes the finish chunk x of an agent that failed as an error finish; x says stop,
+// or reports the failure. Unless ErrorFinish is inline, the error leaves first, in a frame of its
+// own, and then x without it. rest is the rest of the content of x.
 func (w *Writer) FailedFinish(x *chunk.Object, f *Failure, rest *prose.Kept) {
 	if w.inline() && f.Reported {
 		w.Object(x)
@@ -92,16 +92,16 @@ func (w *Writer) fill(x *chunk.Object) {
 	add(c.Model, x.String(c.Model), "model", e.Model)
 }
 
-// hermes returns the hermes block of an error finish. It repeats an error that has been sent, whose
-// beginning may look like a secret that the whole is not.
+// hermes returns the hermes block of an error finish. It repeats the message, redacted again after
+// it was cut, because its beginning may look like a secret when the whole does not.
 func (f *Failure) hermes() string {
 	message := redact.Value(jsonspan.Truncate(f.Message, contract.MaxMessage))
 	return `{"completed":false,"partial":` + strconv.FormatBool(f.Partial) + `,"failed":true,"error":` + string(message) +
 		`,"error_code":"` + contract.CodeAgentError + `"}`
 }
 
-// errorFrame writes the frame of an error. If the finish chunk x reports it, that is upstream's,
-// with the members that clients expect and that it lacks.
+// errorFrame writes the frame of an error. If the finish chunk x reports the error, the frame has
+// upstream's own, and the members that clients expect and the error lacks.
 func (w *Writer) errorFrame(x *chunk.Object, f *Failure) {
 	var value []byte
 	if at := x.C.Err; f.Reported && at.IsObject(x.F.Data) && jsonspan.SkipSpace(x.F.Data, at.From+1) != at.To-1 {

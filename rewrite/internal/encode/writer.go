@@ -5,7 +5,7 @@
 //	writer.go  Writer: frames, their envelope, and chunks of the sidecar's own
 //	event.go   Transition: a tool starts or ends, in every form; other named events
 //	card.go    tool events as cards
-//	approval.go  Ask: what asks for an approval; the ends of an answer that is split
+//	approval.go  Ask: requests for approval; the ends of an answer that is split
 //	finish.go  Failure: error frames and error finishes
 package encode
 
@@ -134,5 +134,5 @@ func (w *Writer) Keepalive() {
 // DoneData is the data of the frame that ends a stream.
 const DoneData = "[DONE]"
 
-// Done writes that frame.
+// Done writes the frame with DoneData.
 func (w *Writer) Done() { w.own("data: " + DoneData + "\n\n") }

@@ -21,7 +21,7 @@ func Valid(b []byte) bool {
 	return gjson.ValidBytes(b)
 }
 
-// ValidAt is Valid for b of which it is known how deep it is nested, such as by a Reader.
+// ValidAt is Valid for a b whose depth the caller knows, such as from a Reader.
 func ValidAt(b []byte, depth int) bool { return depth <= MaxDepth && gjson.ValidBytes(b) }
 
 // Reader goes through a JSON document once, from value to value. Open enters an
@@ -44,7 +44,7 @@ type Reader struct {
 	depth int    // how many objects and arrays are open; an error closes none
 	first bool   // the innermost has had no member or element yet
 
-	Deepest int // the most objects and arrays in each other that have been seen
+	Deepest int // the greatest depth that has been seen
 }
 
 // Open enters the object or the array at Pos.
@@ -184,10 +184,10 @@ func skipLiteral(b []byte, i int) int {
 	return i
 }
 
-// Members returns an iterator over the names, without their quotes, and the values of
-// the members of the object at v, in order. It does not check values. It ends where the
-// object is not well formed, and at once if v is not an object. If the object is cut, so that v
-// is its beginning, the last value is, too, if it ends with v.
+// Members returns an iterator over the names, without their quotes, and the values of the members
+// of the object at v, in order. It does not check values. It ends where the object is not well
+// formed, and at once if v is not an object. If v is only the beginning of an object, a last value
+// that ends with v is cut.
 func Members(b []byte, v Span) iter.Seq2[Span, Span] {
 	return func(yield func(name, value Span) bool) {
 		if !v.IsObject(b) {
@@ -218,9 +218,9 @@ func Elements(b []byte, v Span) iter.Seq[Span] {
 	}
 }
 
-// MemberOf returns the value of the member with the name, which is ASCII, in the object at
-// v, or the zero Span if there is none. If there are several, the last one counts, as it
-// does for clients. A name counts as what it means.
+// MemberOf returns the value of the member with the name, which is ASCII, in the object at v, or
+// the zero Span if there is none. If there are several, the last one counts, as it does for
+// clients. Names may have escapes.
 func MemberOf(b []byte, v Span, name string) (found Span) {
 	for key, value := range Members(b, v) {
 		if Spells(key.Of(b), name) {

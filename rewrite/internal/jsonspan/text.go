@@ -29,8 +29,8 @@ func NextRune(s []byte, i int) (rune, int) {
 	return utf8.RuneError, next
 }
 
-// escapeAt decodes the escape at s[i:], if there is one, and returns the index after it. A
-// surrogate is one by itself. An escape that JSON does not have is two bytes long.
+// escapeAt decodes the escape at s[i:], if there is one, and returns the index after it. It does
+// not combine surrogates. An escape that JSON does not have is two bytes long.
 func escapeAt(s []byte, i int) (r rune, next int) {
 	if i+1 >= len(s) || s[i] != '\\' {
 		return utf8.RuneError, len(s)

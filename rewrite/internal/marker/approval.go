@@ -22,7 +22,7 @@ const (
 	approvalLabel = "Approval needed"
 	approvalHead  = "`" + approvalEmoji + " " + approvalLabel + "` "
 
-	// What follows it: the ways to answer.
+	// The ways to answer, which follow the head, begin with these.
 	linkBegins  = "[approve or deny]("
 	replyBegins = "reply `approve "
 )
@@ -46,9 +46,9 @@ func ApprovalLine(command, url, code string) string {
 // linkEscapes escapes what would end a link's address in Markdown.
 var linkEscapes = strings.NewReplacer("(", "%28", ")", "%29", "<", "%3C", ">", "%3E", "`", "%60", "\\", "%5C", " ", "%20", "\n", "%0A", "\r", "%0D")
 
-// codeSpan returns the beginning of text as a code span in one line, which ends nowhere else: its
-// backticks are more than text has in a row. Characters that cannot be seen, or that change how
-// others are read, are shown as Go's escapes.
+// codeSpan returns the beginning of text as a code span in one line. Nothing in text ends the
+// span, because its delimiters have more backticks than text has in a row. Characters that cannot
+// be seen, or that change how others are read, are shown as Go's escapes.
 func codeSpan(text string) string {
 	var b strings.Builder
 	n, run, longest := 0, 0, 0
@@ -85,8 +85,8 @@ func codeSpan(text string) string {
 func MayAsk(b []byte) bool { return bytes.Contains(b, []byte(approvalLabel)) }
 
 // FindApproval returns where the first paragraph in text[i:], the inside of a JSON string, begins
-// and ends, without the newlines around it. Both are -1 if there is none. One that is not whole
-// ends with its line. What says neither way to answer is no paragraph.
+// and ends, without the newlines around it. Both are -1 if there is none. A paragraph that is not
+// whole ends with its line. A line without a way to answer is no paragraph.
 func FindApproval(text []byte, i int) (from, to int) {
 	for i < len(text) {
 		r, next := jsonspan.NextRune(text, i)

@@ -23,7 +23,7 @@ import (
 // bounds the text that is held back (contract section 1).
 const MaxHeldLine = 4 << 10
 
-// Marker is what a tool marker says: insides of JSON strings.
+// Marker is a tool marker. Its fields are insides of JSON strings.
 type Marker struct{ Emoji, Label []byte }
 
 // whole is Hermes' own pattern, \A\n`([^\s`]+) (.*)`\n, where the dot matches newlines, for

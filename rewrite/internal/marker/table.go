@@ -56,7 +56,7 @@ var hermesTools = map[string][]string{
 	"⚡": nil,
 }
 
-// UnknownTool is the name of a tool whose emoji, or whose label, says too little.
+// UnknownTool stands for the name of a tool if its emoji and label do not tell it.
 const UnknownTool = "tool"
 
 // Table maps emoji in markers to tools (contract section 2). Nothing changes it after
@@ -66,9 +66,9 @@ type Table struct {
 	// The beginnings of imitations after the backtick, by their first rune: an emoji, with
 	// or without U+FE0F, and a space.
 	beginnings map[rune][]string
-	first      [256]bool // their first bytes, which hardly any backtick in code precedes
+	first      [256]bool // their first bytes: hardly any backtick in code has one after it
 
-	asking *Table // the same with approvals
+	asking *Table // the Table that WithApprovals returns
 }
 
 // Hermes is the table of Hermes' own tools.
@@ -157,15 +157,15 @@ func (t *Table) name(emoji, label []byte) string {
 // with the same emoji apart.
 const MaxTellingLabel = 64 << 10
 
-// secondTool is how the labels of the second of two tools with the same emoji begin.
+// secondTool matches the labels of the second of two tools with the same emoji.
 var secondTool = map[string]*regexp.Regexp{
 	"🔍": regexp.MustCompile(`^recall: "`),
 	"🧠": regexp.MustCompile(`^[+~-][^ \t]+: "`), // +x: ", ~x: " or -x: "
 }
 
-// Opening returns the index after the emoji of a known tool and a space at text[i:], which
-// follows a backtick in the inside of a JSON string. If that is not there it returns 0.
-// partly reports whether it is there, or would be if text went on.
+// Opening returns the index after the emoji of a known tool and a space at text[i:], which follows
+// a backtick in the inside of a JSON string. It returns 0 if they are not there. partly reports
+// whether they are there, or would be if text went on.
 func (t *Table) Opening(text []byte, i int) (next int, partly bool) {
 	if i < len(text) && text[i] != '\\' && !t.first[text[i]] {
 		return 0, false

@@ -14,10 +14,10 @@ type Fence struct {
 	begun bool  // a rune of it has come
 	text  bool  // it is no fence
 	run   byte  // the backtick or tilde that it begins with, after white space
-	n     int32 // how many of them it begins with
-	after bool  // a rune has come after them
-	info  bool  // one that is not white space
-	ticks bool  // a backtick is among those
+	n     int32 // the length of that run
+	after bool  // a rune has come after the run
+	info  bool  // a rune after the run is not white space
+	ticks bool  // a rune after the run is a backtick
 }
 
 // Open reports whether a fenced code block is open.

@@ -73,7 +73,7 @@ func (t *State) Read(text []byte, o *Rules, last bool) (n int) {
 	return n
 }
 
-// Waits reports whether something in r waits to be decided.
+// Waits reports whether text is held back that more text has to decide.
 func (t *State) Waits() bool { return t.Suspects() || t.tags.pending() }
 
 // Idle reports whether content without a backtick or a < leaves as it is and changes only
@@ -104,7 +104,7 @@ func (t *State) Skim(text []byte, o *contract.Options) bool {
 		*t = before
 		return false
 	}
-	t.Notes, t.text, t.Parts[0].Kept = before.Notes, nil, Kept{} // they would keep what has come alive
+	t.Notes, t.text, t.Parts[0].Kept = before.Notes, nil, Kept{} // they would keep the input alive
 	return true
 }
 
@@ -155,11 +155,11 @@ func (t *State) BeginMessage() {
 	}
 }
 
-// Decide decides what waits as if the text ended here. The caller does so before
-// anything but text, because Hermes writes text after that on a line of its own. Decide
-// returns reasoning that has to leave in a delta of its own, the inside of a JSON string,
-// or nil. r then says what becomes of the held texts. Its only part is empty, and may
-// start a tool.
+// Decide decides the text that is held back as if it ended here. The caller calls it before
+// anything but text, because Hermes then begins the text that follows on a line of its own. Decide
+// returns reasoning that has to leave in a delta of its own, the inside of a JSON string, or nil.
+// The Reading then says what becomes of the held texts. Its only part is empty, and may start a
+// tool.
 func (t *State) Decide(o *Rules) (reasoning []byte) {
 	t.begin(nil)
 	t.endText(o, true)
@@ -272,18 +272,17 @@ func (t *State) sent(c rune) {
 	}
 }
 
-// newlineLeaves records that the newline leaves that stands for a marker that was
-// dropped.
+// newlineLeaves records that a newline leaves in place of a marker that was dropped.
 func (t *State) newlineLeaves() {
 	t.afterMarker = false
 	t.fence.Step('\n')
 	t.tags.sent('\n')
 }
 
-// cutLine takes the suspected line, the marker m, out of the text. It is an
-// imitation, with the newline after it and one further newline, because the newline
-// before it has left. If that has not left yet, the one after takes its place and stays. The
-// marker starts a tool if o trusts it and the text may grow by that.
+// cutLine takes the suspected line, the imitated marker m, out of the text, with the newline after
+// it and one further newline, because the newline before it has left. If that newline has not left
+// yet, the further newline takes its place and stays. The marker starts a tool if o trusts it and
+// the text may grow by the cost.
 func (t *State) cutLine(m marker.Marker, o *Rules) {
 	t.Notes.Add(contract.SectionMarkers, "an imitated marker: stripped")
 	t.strip()

@@ -8,8 +8,8 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 )
 
-// Reading is what a State has found in a text: its parts, in order, and what becomes of
-// the texts that are held.
+// Reading is the result of reading a text: its parts, in order, and what becomes of the texts that
+// are held.
 type Reading struct {
 	Held       HeldFate        // what becomes of the texts that are held
 	Parts      []Part          // at least one
@@ -21,13 +21,13 @@ type Reading struct {
 
 	data    []byte // the text, while it is read
 	text    []byte // the texts of the parts, one after another
-	copied  bool   // they are a copy in room, and no beginning of data
+	copied  bool   // text is a copy in room, and not the beginning of data
 	room    []byte
 	closing int // where in text a possible closing tag begins
 	grown   int // the number of bytes by which the text has grown
 }
 
-// HeldFate is what becomes of texts that have been held back.
+// HeldFate says what becomes of texts that have been held back.
 type HeldFate uint8
 
 // The fates of held texts.
@@ -104,9 +104,10 @@ func (t *State) add(reasoning bool) *Part {
 }
 
 // end gives the parts their texts: a part may begin with a newline, or with reasoning from earlier
-// texts, after a paragraph break if a stretch begins (contract section 4). end splits changed parts
-// that look like a marker that is the whole content of a chunk, because a sidecar after this one
-// would start a tool for such a chunk. The newline that it begins with becomes a part of its own.
+// texts, after a paragraph break if a stretch begins (contract section 4). end splits changed
+// parts that look like a marker that is the whole content of a chunk, because a sidecar after this
+// one would start a tool for such a chunk. The newline that such a part begins with becomes one of
+// its own.
 func (t *State) end() {
 	changed := len(t.Parts) > 1 || len(t.text) < len(t.data) || t.Parts[0].newline || t.Suspects()
 	for i := 0; i < len(t.Parts); i++ {
@@ -142,8 +143,8 @@ func (t *State) end() {
 	t.data = nil
 }
 
-// suspicion is what the end of a text may be, so that the text has to be held back. The
-// zero value suspects nothing.
+// suspicion says what the end of a text may be, so that the text has to be held back. The zero
+// value suspects nothing.
 type suspicion struct {
 	here   bool   // the suspected text begins in the current text, not in a held one
 	from   int    // where it begins in the texts of the parts, as far as it is in the current text
@@ -153,8 +154,8 @@ type suspicion struct {
 	tag    bool   // a tag is suspected
 }
 
-// step adds the rune r, which is raw in the JSON, to a line. It reports whether that may
-// still be a marker.
+// step adds the rune r, which is raw in the JSON, to the suspected line. It reports whether the
+// line may still be a marker.
 func (s *suspicion) step(r rune, raw []byte, tools *marker.Table) bool {
 	s.line = append(s.line, raw...)
 	size := s.size + utf8.RuneLen(r)
@@ -170,8 +171,8 @@ func (s *suspicion) step(r rune, raw []byte, tools *marker.Table) bool {
 	return may
 }
 
-// marker returns the marker that the suspected line is. It reports whether that has ended
-// and is one.
+// marker returns the marker that the suspected line is. ok is false if the line has not ended, or
+// is no marker.
 func (s *suspicion) marker(ended bool, tools *marker.Table) (m marker.Marker, ok bool) {
 	if ended && s.opened {
 		m, _, ok = tools.Line(s.line, 0)
@@ -179,7 +180,7 @@ func (s *suspicion) marker(ended bool, tools *marker.Table) (m marker.Marker, ok
 	return m, ok
 }
 
-// Kept is the rest of a text: Front, and then what is left of it.
+// Kept is the rest of a text: Front, and then Text.
 type Kept struct{ Front, Text []byte }
 
 // NewlineInJSON and BreakInJSON are a newline and a paragraph break, inside a JSON

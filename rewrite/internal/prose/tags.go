@@ -37,14 +37,14 @@ type tags struct {
 	tick  bool // the last rune was a backtick
 }
 
-// tagStep says what may be a tag.
+// tagStep says what the runes in tags.seen are.
 type tagStep uint8
 
 const (
-	stepNot    tagStep = iota // it is none, without its last rune
-	stepMaybe                 // it may be one
-	stepTag                   // it is one
-	stepClosed                // a closing tag ended before its last rune
+	stepNot    tagStep = iota // no tag; the last rune is read again
+	stepMaybe                 // they may become a tag
+	stepTag                   // a tag
+	stepClosed                // a closing tag that ends before the last rune
 )
 
 // inside reports whether the text is reasoning.
@@ -185,7 +185,7 @@ func (t *State) closeStretch() {
 	t.add(false)
 }
 
-// noTag decides that what may be a tag is text.
+// noTag decides that the suspected tag is text.
 func (t *State) noTag() {
 	g := &t.tags
 	if !g.inside() {

@@ -186,7 +186,7 @@ func (f *finder) password(i int) (s jsonspan.Span) {
 // expected.
 const enough = 40
 
-// mixed is a capital after a small letter, and changes is any other kind of character after one, too.
+// mixed matches a capital after a small letter, and changes also matches a letter next to a digit.
 var mixed, changes = regexp.MustCompile(`[a-z][A-Z]`), regexp.MustCompile(`[a-z][A-Z0-9]|[A-Z][0-9]|[0-9][A-Za-z]`)
 
 // valueAt returns the characters of the set from b[i] on.
@@ -220,8 +220,7 @@ func isSecretOf(v []byte, sure bool) bool {
 	return isSecret(v, digit && n >= 6 && bytes.ContainsAny(v, letters) || n >= 8 && mixed.Match(v) || longest >= 16)
 }
 
-// isSecret reports whether the value v is a secret. looksLikeOne decides about those that are
-// short.
+// isSecret reports whether the value v is a secret. looksLikeOne decides for short values.
 func isSecret(v []byte, looksLikeOne bool) bool {
 	return len(v) >= 3 && len(bytes.Trim(v, ".:!?")) > 0 &&
 		(len(v) >= enough || looksLikeOne && len(bytes.Trim(v, "*")) > 0 && !isWord(v))

@@ -22,15 +22,15 @@ func MaySay(b []byte) bool {
 	return bytes.Contains(b, []byte(said))
 }
 
-// Said returns the index after the first "Provider said: " at the start of a line of text,
-// the inside of a JSON string, or -1 if there is none. A tag that ends reasoning does not
-// leave, nor does the white space after it: a line starts after that, too. inTag says
-// that the text may begin in such a tag, or after one.
+// Said returns the index after the first "Provider said: " at the start of a line of text, the
+// inside of a JSON string, or -1 if there is none. A tag that ends reasoning and the white space
+// after it do not leave, so a line also starts after them. inTag says that the text may begin in
+// such a tag, or after one.
 func Said(text []byte, inTag bool) int {
 	if !MaySay(text) {
 		return -1
 	}
-	n, space := 0, inTag // how much of said stands here; whether only space that does not leave precedes
+	n, space := 0, inTag // how many bytes of said have matched; whether only space that does not leave precedes
 	for i := 0; i < len(text); {
 		r, next := jsonspan.NextRune(text, i)
 		switch {

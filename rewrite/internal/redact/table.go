@@ -5,14 +5,15 @@ import (
 	"strings"
 )
 
-// prefix is what keys of a format begin with.
+// prefix is a prefix of keys.
 type prefix struct {
 	word  string
 	least int  // how many characters follow it at least
 	wordy bool // words begin with it, too: what follows must look like a key
 }
 
-// prefixes are those of keys, as they are written, by their first character.
+// prefixes has the prefixes of keys, in the case in which they are written, by their first
+// character.
 var prefixes = func() (by [256][]prefix) {
 	add := func(least int, wordy bool, words string) {
 		for _, word := range strings.Fields(words) {
@@ -32,15 +33,15 @@ var prefixes = func() (by [256][]prefix) {
 	return by
 }()
 
-// secretNames are words in which names end whose value is a secret. The first onlySecret of
-// them mean nothing else.
+// secretNames are the words at the end of the name of a secret. The first onlySecret of them have
+// no other meaning.
 var secretNames = strings.Fields(`apikey authorization passphrase password passwd pwd secret
 	auth cookie credentials credential key provided signature token`)
 
 const onlySecret = 7
 
-// secretName returns the index of the word that ends b and announces a secret, or -1. only
-// says that it means nothing else.
+// secretName returns the index of the word that ends b and announces a secret, or -1. only says
+// that the word has no other meaning.
 func secretName(b []byte) (i int, only bool) {
 	n := slices.IndexFunc(secretNames, func(word string) bool { return endsWith(b, word) })
 	if n < 0 {

@@ -10,8 +10,8 @@ import (
 
 // finder goes over the characters of a text from secret to secret.
 type finder struct {
-	chars     []byte // white space is a space, and what is not ASCII 0x80
-	r         reader // is before the character n
+	chars     []byte // with a space for white space, and 0x80 for what is not ASCII
+	r         reader // at the character n
 	n         int
 	done      int // where the last secret ends
 	noAtUntil int // the index up to which there is no @ after a password
@@ -34,7 +34,8 @@ func decode(b []byte, from, to int) finder {
 	return f
 }
 
-// before returns the character before i, which may be that of a mark, or 0.
+// before returns the character before i: after a secret, the last one of the mark that replaces
+// it, and 0 at the beginning.
 func (f *finder) before(i int) byte {
 	switch {
 	case i > f.done:
@@ -53,7 +54,7 @@ func (f *finder) char(i int) byte {
 	return f.chars[i]
 }
 
-// span returns where the characters s stand. Calls come in order.
+// span returns where the characters s are in the original text. It must be called in order.
 func (f *finder) span(s jsonspan.Span) (at jsonspan.Span) {
 	for ; f.n < s.To; f.n++ {
 		if f.n == s.From {

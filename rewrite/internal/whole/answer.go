@@ -39,7 +39,7 @@ func RepairAnswer(body []byte, o *contract.Options, usage contract.UsageMemory) 
 	if a.c.Tokens.Counts && usage != nil {
 		usage.Report(a.sum.Model)
 	}
-	// Its content says why the agent failed if it says that it has.
+	// If the answer says that the agent failed, its content says why.
 	saysError := a.c.Err.IsSet(body) || jsonspan.MemberOf(body, a.c.Hermes, "failed").Is(body, "true")
 	var m said
 	n := 0
@@ -70,11 +70,11 @@ type completion struct {
 // section 4).
 const maxChoices = 64
 
-// said is what the message of a choice says after its repair.
+// said describes the message of a choice after its repair.
 type said struct {
 	content   []byte // the inside of a JSON string
 	reasoning bool   // reasoning, of either name, has a non-space character
-	other     bool   // there is something in it that is no text
+	other     bool   // it has something other than text
 	stop      bool   // the choice's finish_reason is stop
 }
 

@@ -7,17 +7,17 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 )
 
-// Histories repeat the paragraphs with which answers have asked for approvals, and the replies to
-// them. No address of a page and no code in them may reach a model (contract section 5).
+// Histories repeat the paragraphs that ask for approvals, and the replies to them. Neither the
+// address of a page nor a code in them may reach a model (contract section 5).
 
 // unasked returns text, the inside of a JSON string, without the paragraphs that ask for
-// approvals, and how many they were. around says that the blank lines around a paragraph go with
-// it: those that the sidecar has put there. If none is left between two texts, one stays.
+// approvals, and the number of these. around says that the blank lines around a paragraph, which
+// the sidecar has put there, go with it. If no blank line is left between two texts, one stays.
 func unasked(text []byte, around bool) (rest []byte, n int) {
 	if !marker.MayAsk(text) {
 		return text, 0
 	}
-	at := 0 // text[:at] is in rest, or has gone
+	at := 0 // text[:at] is in rest, or removed
 	for {
 		from, to := marker.FindApproval(text, at)
 		if from < 0 {
@@ -35,8 +35,9 @@ func unasked(text []byte, around bool) (rest []byte, n int) {
 	return append(rest, text[at:]...), n
 }
 
-// widen returns text[from:to] with at most two newlines on either side, of which none is before at.
-// Those of the side with more of them stay if no other keeps two texts apart.
+// widen returns text[from:to] with at most two newlines on either side, of which none is before
+// at. If no other newline keeps two texts apart, it leaves out those of the side with more of
+// them.
 func widen(text []byte, at, from, to int) (int, int) {
 	var before []int // where the newlines begin that end at from
 	for i := at; i < from; {
@@ -68,8 +69,9 @@ func widen(text []byte, at, from, to int) (int, int) {
 	return from, end
 }
 
-// reply returns what is left of m, if that is a reply of the user's to a paragraph before it: the
-// word without the code. Otherwise it returns nil: the same words may be about something else.
+// reply returns the word of m without its code, if m is a reply of the user's and a paragraph came
+// before it. Otherwise it returns nil: without a paragraph, the same words may be about something
+// else.
 func (h *healer) reply(m *message) []byte {
 	if h.approvals == 0 || !Spells(h.b, m.role, "user") || len(h.texts) != 1 {
 		return nil
@@ -77,8 +79,8 @@ func (h *healer) reply(m *message) []byte {
 	return marker.Word(h.texts[0].Of(h.b))
 }
 
-// forget takes the paragraphs out of the texts of m, a message of others than the model, and the
-// code out of a reply.
+// forget takes the paragraphs out of the texts of m, a message that is not the assistant's, and
+// the code out of a reply.
 func (h *healer) forget(m *message) {
 	if !h.asks {
 		return
@@ -98,8 +100,8 @@ func (h *healer) forget(m *message) {
 	}
 }
 
-// replyIn returns the text of the last message in body, without the white space around it, if that
-// is a reply to a request for approval, and otherwise "".
+// replyIn returns the text of the last message in body, without the white space around it, if the
+// message is a reply to a request for approval, and otherwise "".
 func replyIn(body []byte) string {
 	text, ok := lastOfUser(body)
 	if !ok || marker.Word(text) == nil {

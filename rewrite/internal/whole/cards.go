@@ -18,13 +18,15 @@ import (
 const MaxCalls = 256
 
 // mayHaveCards reports whether there may be cards in the request body, which is nested depth deep:
-// as deep as the function of a call, which hardly any history without calls is, and there is a
-// label, or an escape that may be a letter of one. It is cheap, and errs only by returning true.
+// it is as deep as the function of a call, as hardly any history without calls is, and it has a
+// label, or an escape that may be a letter of that word. It is cheap, and errs only by returning
+// true.
 func mayHaveCards(body []byte, depth int) bool {
 	return depth >= len("{[{[{{") && (bytes.Contains(body, []byte("label")) || bytes.Contains(body, []byte(`\u006`)))
 }
 
-// answer is an answer with cards, of whose messages only the last one may have none.
+// answer is an answer with cards. Each of its messages has cards, except that the last one need
+// not.
 type answer struct {
 	first   message // absent if there is no answer
 	end     int     // where the last message or tool's message of the answer ends
@@ -34,7 +36,7 @@ type answer struct {
 }
 
 // answered reports whether all calls of m are cards, and whether the tool's messages
-// after m are their outputs and no others. If so, it moves next past those.
+// after m are their outputs and no others. If so, it moves next past the outputs.
 func (h *healer) answered(m *message) bool {
 	h.ids = h.ids[:0]
 	for call := range jsonspan.Elements(h.b, m.calls) {
@@ -59,8 +61,8 @@ func (h *healer) answered(m *message) bool {
 	return true
 }
 
-// beforeOutput reports whether the next message at r is a tool's. That is none of a card, and
-// no message before it may go: it would then answer another's call.
+// beforeOutput reports whether the next message at r is a tool's. Such a message belongs to no
+// card, and no message before it may be removed: it would then answer the call of another message.
 func (h *healer) beforeOutput(r jsonspan.Reader) bool {
 	return r.Element() && isOutput(h.b, jsonspan.Span{From: r.Pos, To: len(h.b)})
 }
@@ -95,8 +97,8 @@ func (h *healer) call(v jsonspan.Span) (id jsonspan.Span, ok bool) {
 	return id, !more && name.Is(h.room, "label") && label.IsString(h.room)
 }
 
-// output reports whether the message at v is the output of a card whose call is in ids,
-// and takes it from there.
+// output reports whether the message at v is the output of a card whose call is in ids, and
+// removes that call from ids.
 func (h *healer) output(v jsonspan.Span) bool {
 	id := jsonspan.MemberOf(h.b, v, "tool_call_id")
 	m, n := message{plain: true}, len(h.texts)
@@ -151,8 +153,8 @@ func (h *healer) join() {
 	}
 }
 
-// write writes m, the first message of the answer, without its calls, and with what the answer says
-// as its content. If it has no content, that takes the place of its calls.
+// write writes m, the first message of the answer, without its calls, and with the text of the
+// answer as its content. If m has no content, the text takes the place of its calls.
 func (h *healer) write(m *message) {
 	end := 0 // where the member before ends
 	for name, value := range jsonspan.Members(h.b, m.at) {

@@ -2,7 +2,7 @@ package whole
 
 import "github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 
-// copier copies JSON without the parts that are cut. They come in order.
+// copier copies JSON without the parts that are cut. Cuts must be made in order.
 type copier struct {
 	b   []byte
 	out []byte // the copy so far

@@ -1,11 +1,11 @@
 // Package whole repairs bodies that come whole: the history that a request carries (wire
 // contract, section 5), and an answer that is not streamed (sections 1, 3 and 4).
 //
-//	history.go  Heal: messages that are healed, and those that leave
+//	history.go  Heal: messages that are healed or removed
 //	text.go     the marker lines of a text
-//	approvals.go what asks for approvals in a history, and replies to that
+//	approvals.go requests for approval in a history, and replies to them
 //	copier.go   JSON without the parts that are cut
-//	opening.go  what a conversation begins with, and a line in front of it
+//	opening.go  the beginning of a conversation, and a line in front of it
 //	cards.go    the messages of an answer that Open WebUI has taken apart, joined
 //	answer.go   RepairAnswer: content, reasoning, failures and secrets of an answer
 //
@@ -69,14 +69,14 @@ func Heal(body []byte, tools *marker.Table, depth int, check bool) (healed Heale
 	return healed, true
 }
 
-// healer goes once over the messages of a valid body. It joins those of each answer that has
-// cards, and takes the marker lines out of the assistant's.
+// healer goes once over the messages of a valid body. It joins the messages of each answer with
+// cards, and takes the marker lines out of the assistant's messages.
 type healer struct {
 	copier
 	stripper
 	cards     int  // the number of cards that have been taken out
-	approvals int  // how many paragraphs and codes have been
-	asks      bool // there may be any
+	approvals int  // the number of paragraphs and codes that have been taken out
+	asks      bool // there may be such paragraphs or codes
 
 	next   jsonspan.Reader // after the current message
 	texts  []jsonspan.Span // of the current message, insides of strings
@@ -91,7 +91,7 @@ type healer struct {
 type message struct {
 	at, role, content, calls jsonspan.Span
 
-	plain  bool // the assistant's, and of the form that the messages of an answer with cards have
+	plain  bool // the assistant's, and of the form of the messages of an answer with cards
 	called bool // there are calls
 	more   bool // there are members other than role, content and calls
 	filled bool // one of them has content
@@ -147,7 +147,7 @@ func (h *healer) message() message {
 			m.filled = m.filled || !is("name") && !is("id") && chunk.Filled(value.Of(h.b))
 			continue
 		}
-		m.plain = m.plain && !to.Ok() // which one counts?
+		m.plain = m.plain && !to.Ok() // of two, it is not known which one counts
 		*to = value
 	}
 	m.at.To = h.next.Pos
@@ -186,10 +186,10 @@ func (h *healer) content(m *message, v jsonspan.Span) {
 	}
 }
 
-// put copies m, a message of the assistant's or, if joined is true, the first one of the answer
-// that ends at end, without marker lines. If nothing is left of it, it leaves, because providers
-// refuse an empty message, but not before a tool's message, which would then answer the call of
-// another.
+// put copies the message m or, if joined is true, the answer that begins with m and ends at end,
+// without marker lines and what asks for approvals. A message of which nothing is left is removed,
+// because providers refuse an empty message, but not before a tool's message, which would then
+// answer the call of another.
 func (h *healer) put(m *message, end int, joined bool) {
 	at, out, markers := h.at, len(h.out), h.markers+h.approvals
 	h.text = m.filled || m.called && !joined

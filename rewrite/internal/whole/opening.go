@@ -7,10 +7,10 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
-// Opening returns what a conversation begins with in body, the JSON of a request for chat
-// completions: the texts of the system's messages, and of the user's first. It stays the same for
-// each turn of the conversation, as Hermes' own name of it does, which is made of the same. ok is
-// false if body is not well formed or has no messages.
+// Opening returns the beginning of the conversation in body, the JSON of a request for chat
+// completions: the texts of the system's messages, and of the user's first message. It is the same
+// for each turn of the conversation, like Hermes' own name of the conversation, which is made of
+// the same texts. ok is false if body is not well formed or has no messages.
 func Opening(body []byte) (opening []byte, ok bool) {
 	messages, ok := messagesOf(body)
 	if !ok {
@@ -30,8 +30,8 @@ func Opening(body []byte) (opening []byte, ok bool) {
 	return appendContent(opening, body, jsonspan.MemberOf(body, first, "content")), true
 }
 
-// appendContent appends a content: its text, the texts of its parts, and as they are the parts
-// that have none.
+// appendContent appends the content at v: its text, or its parts. A part is appended as its text
+// or, if it has none, as it is.
 func appendContent(dst, b []byte, v jsonspan.Span) []byte {
 	switch {
 	case !v.IsSet(b):
@@ -115,8 +115,8 @@ func begins(text []byte, line string) bool {
 }
 
 // SetInstructions is SetLine for the member instructions in body, the JSON of a request to
-// /v1/responses or /v1/runs. One without instructions that continues a response or a conversation
-// is not changed: Hermes then takes those of that, which have the line.
+// /v1/responses or /v1/runs. A request without instructions that continues a response or a
+// conversation is not changed: Hermes then takes the earlier instructions, which have the line.
 func SetInstructions(body []byte, line string) []byte {
 	if !sound(body) {
 		return body

@@ -68,8 +68,8 @@ func (s *stripper) strip(dst, text []byte, last int) []byte {
 	return append(dst, text[at:]...)
 }
 
-// marker returns where the line after the one at text[i:] begins, if that is a marker of a known
-// tool, and otherwise 0.
+// marker returns the index after the line at text[i:], if that line is a marker of a known tool,
+// and otherwise 0.
 func (s *stripper) marker(text []byte, i int) int {
 	if i < len(text) {
 		if r, next := jsonspan.NextRune(text, i); r == '`' {

@@ -1,10 +1,8 @@
-// Command caddy is Caddy with the Hermes sidecar and streams in Redis, as in the archives of
-// a release: what
+// Command caddy is Caddy with the Hermes sidecar and streams in Redis, as in the archives of a
+// release. It is what this command builds:
 //
 //	xcaddy build --with github.com/hermes-sidecar/hermes-sidecar \
 //		--with github.com/hermes-sidecar/hermes-sidecar/resume/redis
-//
-// would produce.
 package main
 
 import (
