@@ -59,6 +59,7 @@ func ends(data string) bool {
 }
 
 func TestOtherStreamsThatAreCompletePassByteForByte(t *testing.T) {
+	t.Parallel()
 	for _, r := range otherStreams(t) {
 		want := ""
 		if strings.Contains(r.body, `"response.failed"`) || strings.Contains(r.body, `"run.failed"`) || r.scenario == "session.error" {
@@ -77,6 +78,7 @@ func TestOtherStreamsThatAreCompletePassByteForByte(t *testing.T) {
 }
 
 func TestOtherStreamsInEveryFramingAndCut(t *testing.T) {
+	t.Parallel()
 	for _, r := range otherStreams(t) {
 		cut := strings.LastIndex(r.body, "data: {") - 20
 		switch {
@@ -260,6 +262,7 @@ func checkLacks(t *testing.T, r recording, out, lacked string, cause Cause) {
 // A recording cut at any byte gets the ends of its open tools and says that it has failed
 // after upstream's complete events, and passes as it is once it has had its own last event.
 func TestOtherStreamsCutAnywhere(t *testing.T) {
+	t.Parallel()
 	for _, r := range otherStreams(t) {
 		for i := 0; i < len(r.body); i += cutStride {
 			in := r.body[:i]

@@ -162,6 +162,7 @@ func TestEndsOfRecordings(t *testing.T) {
 
 // A recording that is cut at any byte ends as contract section 3 says, for each cause.
 func TestRecordingsCutAnywhere(t *testing.T) {
+	t.Parallel()
 	for _, r := range chats(t) {
 		switch r.scenario {
 		case "one_tool", "parallel_tools", "crash_after_text", "crash_in_tool", "model_imitates", "reasoning_tools", "status_wait":
@@ -212,6 +213,7 @@ func completeFrames(in string) string {
 
 // Under all options tools pair up, twice through equals once through, and no cut changes what leaves.
 func TestRecordingsTwiceAndInAnyCut(t *testing.T) {
+	t.Parallel()
 	for i, r := range recordings(t) {
 		for _, o := range allOptions() {
 			want, wantSum := run(r.body, o, r.params(), inOne, CauseEOF)
@@ -261,6 +263,7 @@ func corpusOf(t *testing.T) (all []corpusStream) {
 }
 
 func TestStreamsOfOtherProvidersPassByteForByte(t *testing.T) {
+	t.Parallel()
 	counts := map[string]int{}
 	for _, c := range corpusOf(t) {
 		in := corpus(t, strings.Split(c.File, "/")...)
@@ -287,6 +290,7 @@ func TestStreamsOfOtherProvidersPassByteForByte(t *testing.T) {
 // A response of another provider that is cut between two events, or in one,
 // keeps those before and fails; what it fails with has the response's members.
 func TestResponsesOfOtherProvidersCut(t *testing.T) {
+	t.Parallel()
 	n := 0
 	for _, c := range corpusOf(t) {
 		if c.API != "responses" {

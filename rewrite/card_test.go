@@ -69,6 +69,7 @@ func TestNamesOfCards(t *testing.T) {
 // Every tool of every recording gets its card, wherever the stream is cut, and a second
 // sidecar completes what a first that dies has left open.
 func TestCardsOfRecordings(t *testing.T) {
+	t.Parallel()
 	for _, r := range everyNth(chats(t, "g0-v0.8.0", "g1-v0.9.0", "g2-v0.13.0", "g3-v0.20.3", "g4-transcribed", "agent-loop/g0-v0.8.0")) {
 		for _, form := range cardForms {
 			o := Options{Cards: true, Progress: form}

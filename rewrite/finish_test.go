@@ -290,6 +290,7 @@ func TestCutStreamsOfSeveralChoicesFinishAllOfThem(t *testing.T) {
 
 // Of several errors in a chunk, the last that is not empty counts and remains (contract section 3).
 func TestErrorThatIsThereTwice(t *testing.T) {
+	t.Parallel()
 	said := `"error": {"message": "boom sk-abcdefghij", "type": "agent_error"}`
 	for _, nothing := range []string{`null`, `""`, `{}`, `[]`, `false`} {
 		for _, errors := range []string{

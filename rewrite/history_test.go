@@ -603,6 +603,7 @@ func hostile(n int) map[string]string {
 
 // Healing sixteen times the bytes costs about sixteen times the time.
 func TestHostileBodiesCostLinearTime(t *testing.T) {
+	notUnderRace(t)
 	const small, times = 256 << 10, 16
 	bodies := map[int]map[string]string{small: hostile(small), times * small: hostile(times * small)}
 	for name := range bodies[small] {

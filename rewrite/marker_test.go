@@ -383,6 +383,7 @@ var apart = []struct {
 }
 
 func TestTextsAroundMarkersStayApart(t *testing.T) {
+	t.Parallel()
 	heal := func(said string) string {
 		healed, _ := whole.StripMarkers(jsonspan.Inside(jsonspan.Quote(said)), marker.Hermes)
 		return unquote(append(append([]byte{'"'}, healed...), '"'))

@@ -535,6 +535,7 @@ func spelt(r *rand.Rand) (plain, escaped string) {
 
 // Escapes change nothing in how a text is read, whole or in deltas.
 func TestEscapesDecideNothing(t *testing.T) {
+	t.Parallel()
 	for _, ways := range spellings { // a text that is one escape is no more than that
 		for _, s := range ways {
 			in := turn(text("a"), delta(`"content": "`+s+`"`), text("b"))
@@ -813,6 +814,7 @@ func byFrame(in string) cutter {
 
 // TestAlikeChangesNothing: a frame that is not parsed leaves as if it were, with the same summary.
 func TestAlikeChangesNothing(t *testing.T) {
+	t.Parallel()
 	for _, r := range everyNth(recordings(t)) {
 		for _, o := range allOptions() {
 			for _, cut := range []cutter{byFrame(r.body), atRandom(1, 300)} {

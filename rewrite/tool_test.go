@@ -293,6 +293,7 @@ func TestToolEventsWithEscapesInNames(t *testing.T) {
 // A tool event has no finish reason, whatever its form: the stream would have two finishes
 // (contract section 2).
 func TestToolEventWithAFinishReason(t *testing.T) {
+	t.Parallel()
 	wrapped := toolFrames(repair(turn(g2Start("terminal", "💻", "ls", "c"), g2End("terminal", "c"), text("x"))))
 	forms := []func(string) string{
 		func(d string) string { return named(progressEvent, d) },
