@@ -105,8 +105,8 @@ const (
 	behindProxy   = "streamed, beside it `hermes-proxy --resume`"
 )
 
-// key makes the driver send an Idempotency-Key, and ask again after an error.
-var key = map[string]any{"key": "the-question-0123456789"}
+// key makes the driver send an Idempotency-Key, one for each question, and ask again after an error.
+var key = map[string]any{"key": ""}
 
 var cutWays = []*way{
 	{client: "openai-go", how: asItIs, kind: kindChat, start: startReal},
