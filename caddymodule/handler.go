@@ -350,6 +350,7 @@ func (h *Handler) Cleanup() error {
 // ServeHTTP heals the history of the request, calls next, and repairs its answer
 // if that is a chat completion, streamed or not.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	telemetry.OfferPlaceholders(r)
 	if h.asking != nil {
 		*r = *r.WithContext(h.asking.Begin(r, next.ServeHTTP)) // in place: handlers in front may refer to r
 	}

@@ -3,6 +3,7 @@ package telemetry
 import (
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -74,34 +75,44 @@ func (e *EndedStream) data() map[string]any {
 // for each fact.
 const placeholders = "http.hermes."
 
-// setPlaceholders sets the placeholders of r to the facts of e. A request may have several streams,
-// one after the other: the stream of an error route comes last.
-func (e *EndedStream) setPlaceholders(r *http.Request) {
-	repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
-	if !ok {
-		return
-	}
-	const last = "hermes.ended_stream"
-	if _, again := repl.Get(last); !again {
-		repl.Map(func(key string) (any, bool) {
-			name, is := strings.CutPrefix(key, placeholders)
-			if !is {
-				return nil, false
-			}
-			v, _ := repl.Get(last)
-			e, _ := v.(*EndedStream)
-			return e.fact(name)
-		})
-	}
-	repl.Set(last, e)
+// ended gives the placeholders of one Replacer their values, which are made when they are read: few
+// configurations have any.
+type ended struct {
+	repl *caddy.Replacer
+	last atomic.Pointer[EndedStream] // an error route may have a stream of its own, after another
 }
 
-// fact returns the value of the fact with the name. It reports false if there is none.
-func (e *EndedStream) fact(name string) (any, bool) {
-	if e == nil {
+// OfferPlaceholders makes the Replacer of r know the placeholders. It must be called before other
+// goroutines may read that Replacer, because Map takes no lock (Caddy: replacer.go:88).
+func OfferPlaceholders(r *http.Request) { endedOf(r) }
+
+// endedOf returns the ended of the Replacer of r, and makes it if there is none. It returns nil if r
+// has no Replacer. A Replacer may also know the values of another one, which do not count.
+func endedOf(r *http.Request) *ended {
+	repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
+	if !ok {
+		return nil
+	}
+	const key = "hermes.ended"
+	v, _ := repl.Get(key)
+	if e, ok := v.(*ended); ok && e.repl == repl {
+		return e
+	}
+	e := &ended{repl: repl}
+	repl.Map(e.fact)
+	repl.Set(key, e)
+	return e
+}
+
+// fact returns the value of the placeholder key. It reports false if there is none, or if no stream
+// has ended.
+func (e *ended) fact(key string) (any, bool) {
+	name, ok := strings.CutPrefix(key, placeholders)
+	last := e.last.Load()
+	if !ok || last == nil {
 		return nil, false
 	}
-	for _, f := range e.facts() {
+	for _, f := range last.facts() {
 		if f.name == name {
 			return f.value, true
 		}

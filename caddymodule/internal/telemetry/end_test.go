@@ -2,8 +2,8 @@ package telemetry
 
 import (
 	"context"
-	"fmt"
 	"maps"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"regexp"
@@ -58,16 +58,30 @@ func TestUpstreamIsTheOneThatReverseProxyChose(t *testing.T) {
 	}
 }
 
-// TestPlaceholdersAreOfTheLastStream: where an error route has a stream of its own, a request has
-// two.
+// TestPlaceholdersAreOfTheLastStream of a Replacer: where an error route has a stream of its own, a
+// request has two. hermes_resume makes the Replacer of a client know that of its run, whose values
+// come after its own.
 func TestPlaceholdersAreOfTheLastStream(t *testing.T) {
-	repl := caddy.NewReplacer()
-	r := httptest.NewRequest("GET", "/", nil)
-	r = r.WithContext(context.WithValue(r.Context(), caddy.ReplacerCtxKey, repl))
-	for _, e := range []*EndedStream{{Outcome: "upstream_crashed", Tools: 1}, {Outcome: "ok", Tools: 2}} {
-		e.setPlaceholders(r)
-		if got, want := repl.ReplaceAll("{http.hermes.outcome} {http.hermes.tools} {http.hermes.others}", "?"), fmt.Sprint(e.Outcome, " ", e.Tools, " ?"); got != want {
-			t.Errorf("%q, want %q", got, want)
+	with := func(repl *caddy.Replacer) *http.Request {
+		r := httptest.NewRequest("GET", "/", nil)
+		return r.WithContext(context.WithValue(r.Context(), caddy.ReplacerCtxKey, repl))
+	}
+	outer, inner := caddy.NewReplacer(), caddy.NewReplacer()
+	OfferPlaceholders(with(outer))
+	outer.Map(inner.Get)
+	OfferPlaceholders(with(inner))
+	for _, c := range []struct {
+		repl *caddy.Replacer
+		e    EndedStream
+		want string
+	}{
+		{inner, EndedStream{Outcome: "upstream_crashed", Tools: 1}, "upstream_crashed 1 ?"},
+		{inner, EndedStream{Outcome: "ok", Tools: 2}, "ok 2 ?"},
+		{outer, EndedStream{Outcome: "ok", Tools: 3}, "ok 3 ?"},
+	} {
+		endedOf(with(c.repl)).last.Store(&c.e)
+		if got := outer.ReplaceAll("{http.hermes.outcome} {http.hermes.tools} {http.hermes.others}", "?"); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
 		}
 	}
 }

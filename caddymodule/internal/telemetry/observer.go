@@ -71,7 +71,9 @@ func (o *Observer) end(r *http.Request, res proxy.Result) {
 	e := newEnded(r.URL.Path, &res, time.Now())
 	o.Process.metrics.ended(&res)
 	o.Process.record(e)
-	e.setPlaceholders(r)
+	if of := endedOf(r); of != nil {
+		of.last.Store(e)
+	}
 	accesslog.Add(r, zap.String("hermes_outcome", e.Outcome), zap.Int("hermes_tools", e.Tools))
 	o.logEnd(e, &res)
 	event := "hermes_stream_ended"

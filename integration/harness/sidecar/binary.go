@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -91,7 +92,7 @@ func BuildOf(t testing.TB, module string, race bool) string {
 // only once that has been compiled.
 func lock(t testing.TB) (unlock func()) {
 	t.Helper()
-	f, err := os.OpenFile(filepath.Join(os.TempDir(), "hermes-sidecar-build.lock"), os.O_CREATE, 0o666)
+	f, err := os.OpenFile(filepath.Join(os.TempDir(), fmt.Sprintf("hermes-sidecar-build-%d.lock", os.Getuid())), os.O_CREATE, 0o666)
 	if err == nil {
 		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX)
 	}
