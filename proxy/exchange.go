@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/reqbody"
+	"github.com/hermes-sidecar/hermes-sidecar/queue"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -79,6 +81,31 @@ type answer interface {
 	// report adds the answer's end to res, and reports whether an Observer
 	// observes it.
 	report(res *Result) (observed bool)
+}
+
+// line is an exchange's place in line (Options.Turn). Its request goes on to upstream when it is its
+// turn, and again after each time that upstream has refused it. Its invariants:
+//
+//   - While the request waits, the phase is phaseInLine, and the agent is not running.
+//   - The header of an exchange has left before its answer is chosen if and only if the client
+//     was told that it waits. Then each error ends its stream, whatever status it would have had.
+//   - Nothing leaves of an answer with which upstream refuses the request, and the next try finds
+//     everything as the first one did.
+type line struct {
+	turn    *queue.Turn
+	stream  bool            // the client asks for a stream: it is told that it waits
+	waiting rewrite.Waiting // writes the stream of the client while it waits
+	header  http.Header     // the inner writer's, before the client was told that it waits; each try begins with it
+	url     url.URL         // of the request
+	refused bool            // upstream has refused the request, which waits again
+	kept    bool            // the run that the request has begun keeps its place
+}
+
+// followed is an answer that passes and is read for what it says of a run.
+type followed struct {
+	begins bool   // it answers a POST: the run may begin
+	body   []byte // its beginning
+	object objectEnd
 }
 
 // age returns the time since the request came.

@@ -163,3 +163,12 @@ func (x *exchange) requestError(err error) error {
 	}
 	return failed
 }
+
+// refuseTold ends the stream of a client that was told that it waits. body is the error that it
+// gets, code its code.
+func (x *exchange) refuseTold(code string, body []byte) {
+	x.code = code
+	out, _ := x.line.waiting.Refuse(nil, body)
+	x.moveDeadline(time.Time{})
+	_ = x.send(out) // an error shows in x.err
+}

@@ -9,17 +9,18 @@
 //
 //	proxy.go       its life: New, Serve, its end
 //	writer.go      its HTTP surface, which the next handler writes to
-//	queue.go       its turn in line, and what a waiting client is told
-//	timer.go       its deadlines, keepalives and drain, and the timer for them
-//	stream.go      its answers: an event stream, which the engine repairs
-//	answer.go      an answer that is not streamed, or passes
-//	runs.go        what an answer says of a run that goes on
-//	approvals.go   who is asked for approvals, and replies
-//	failure.go     an error instead of an answer
+//	queue.go       its turn in line, and what a client is told that waits
+//	runs.go        what its answer says of a run that goes on
+//	timer.go       the timer for its deadlines, keepalives and drain
+//	stream.go      its answer: an event stream, which the engine repairs
+//	answer.go      or one that is not streamed, or passes
+//	failure.go     or an error instead
 //	exchange.go    its state, its lock, and its client
-//	identity.go    what upstream learns of its user
+//	times.go       when its deadlines and keepalives are due
+//	object.go      where a JSON object ends
 //	request.go     its request: the one that upstream gets, and whether it has got it
-//	options.go     the options, and the Observer in observer.go
+//	options.go     the options, what upstream learns of a user in identity.go, and the
+//	               Observer in observer.go
 //	streams.go     the set of the requests under way, and their drain
 //
 //	internal/reqbody    the body of a request: read, healed, given back
@@ -165,6 +166,16 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, next func(http.Res
 		}
 		up = x.again(ctx)
 	}
+}
+
+// reply answers the client's request, whose last message is text, if it is a reply to a request for
+// approval. It reports whether it has: then the request does not go to the next handler.
+func (x *exchange) reply(text string) (handled bool, err error) {
+	if text == "" || x.o.Reply == nil || !x.chat {
+		return false, nil
+	}
+	x.replied, err = x.o.Reply(x.w, x.r, text)
+	return x.replied, err
 }
 
 // end ends the answer after the next handler has panicked, returned err, or returned nil. Nothing

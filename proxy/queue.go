@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -15,24 +14,6 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/queue"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
-
-// line is an exchange's place in line (Options.Turn). Its request goes on to upstream when it is its
-// turn, and again after each time that upstream has refused it. Its invariants:
-//
-//   - While the request waits, the phase is phaseInLine, and the agent is not running.
-//   - The header of an exchange has left before its answer is chosen if and only if the client
-//     was told that it waits. Then each error ends its stream, whatever status it would have had.
-//   - Nothing leaves of an answer with which upstream refuses the request, and the next try finds
-//     everything as the first one did.
-type line struct {
-	turn    *queue.Turn
-	stream  bool            // the client asks for a stream: it is told that it waits
-	waiting rewrite.Waiting // writes the stream of the client while it waits
-	header  http.Header     // the inner writer's, before the client was told that it waits; each try begins with it
-	url     url.URL         // of the request
-	refused bool            // upstream has refused the request, which waits again
-	kept    bool            // the run that the request has begun keeps its place
-}
 
 // retryAfter is how long a client that got no place in line is asked to stay away.
 const retryAfter = 10 * time.Second
@@ -187,21 +168,6 @@ func (x *exchange) beginTold() {
 		}
 		x.observer = x.o.Observer.Begin(x.r, Begun{Since: x.since, Kind: kind, Status: x.status, Header: h, Raw: x.o.ObserveRaw})
 	}
-}
-
-// keepTold sends a keepalive to a client that was told that it waits.
-func (x *exchange) keepTold() {
-	_ = x.send(x.line.waiting.Keepalive(nil)) // an error shows in x.err
-	x.times.sent = x.age()
-}
-
-// refuseTold ends the stream of a client that was told that it waits. body is the error that it
-// gets, code its code.
-func (x *exchange) refuseTold(code string, body []byte) {
-	x.code = code
-	out, _ := x.line.waiting.Refuse(nil, body)
-	x.moveDeadline(time.Time{})
-	_ = x.send(out) // an error shows in x.err
 }
 
 // try calls next with up. It reports whether upstream has refused the request, so that it waits

@@ -54,6 +54,11 @@ func mayHeal(o *Options, r *http.Request, queued bool) bool {
 	return media == "application/json" || strings.HasSuffix(media, "+json")
 }
 
+// readsReplies reports whether the body of r is read for a reply, whatever the option History says.
+func (o *Options) readsReplies(r *http.Request) bool {
+	return o.Reply != nil && rewrite.IsChatPath(r.URL.Path)
+}
+
 // reach records how far a request for chat completions has come on its way to the agent. Bytes that
 // have been written to a connection may have begun a run: a client that tries again because of an
 // error would begin a second one (contract section 3, "Again").

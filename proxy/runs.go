@@ -17,13 +17,6 @@ import (
 // otherwise ends with its exchange. Only upstream's own words end a run: the end that the sidecar
 // gives to a stream that was cut does not.
 
-// followed is an answer that passes and is read for what it says of a run.
-type followed struct {
-	begins bool   // it answers a POST: the run may begin
-	body   []byte // its beginning
-	object objectEnd
-}
-
 // follow follows the answer that is about to pass, if it may say something of a run.
 func (x *exchange) follow() {
 	path := x.r.URL.Path

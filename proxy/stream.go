@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"crypto/rand"
 	"fmt"
 	"net/http"
@@ -46,6 +47,28 @@ func newStream(x *exchange) *stream {
 	}
 	s.engine = rewrite.New(o, p)
 	return s
+}
+
+// errNotSplit cancels upstream's request if the client has been asked for a reply, but the answer
+// cannot go on without the client. It is not upstream's fault (see cancellations).
+var errNotSplit = fmt.Errorf("the answer has ended with a request for approval, and cannot go on for the reply: %w", context.Canceled)
+
+// setApprovals sets the parameters of p for requests for approval, as the options say.
+func (s *stream) setApprovals(p *rewrite.Params) {
+	x := s.x
+	if x.o.Approvals == nil {
+		return
+	}
+	var split func() bool
+	if p.Approvals, split = x.o.Approvals(x.r); p.Approvals == nil || split == nil {
+		return
+	}
+	p.Split = func(out []byte) []byte {
+		if err := s.send(out); err == nil && !split() {
+			x.fail(errNotSplit)
+		}
+		return out[:0]
+	}
 }
 
 // params returns the parameters of the answer's stream that the request's path and header give.

@@ -15,7 +15,15 @@ type Streams struct {
 	drain atomic.Pointer[drain] // nil before Shutdown
 
 	mu   sync.Mutex
-	open map[*exchange]bool
+	open map[request]bool
+}
+
+// request is a request under way, as the set sees it.
+type request interface {
+	// drainTimeout returns how long it may go on from the beginning of a drain.
+	drainTimeout() time.Duration
+	// tick ends it if its time is over.
+	tick()
 }
 
 // drain says when Shutdown was called, and its limit.
@@ -35,12 +43,9 @@ func (s *Streams) Shutdown(limit time.Duration) {
 		return
 	}
 	for x := range s.open {
-		first := x.o.DrainTimeout
+		first := x.drainTimeout()
 		if limit > 0 {
 			first = min(first, limit)
-		}
-		if x.inLine.Load() {
-			first = 0
 		}
 		time.AfterFunc(first, x.tick) // its own timer may have no deadline
 	}
@@ -53,16 +58,16 @@ func (s *Streams) Open() int {
 	return len(s.open)
 }
 
-func (s *Streams) add(x *exchange) {
+func (s *Streams) add(x request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.open == nil {
-		s.open = make(map[*exchange]bool)
+		s.open = make(map[request]bool)
 	}
 	s.open[x] = true
 }
 
-func (s *Streams) remove(x *exchange) {
+func (s *Streams) remove(x request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.open, x)

@@ -3,85 +3,11 @@ package proxy
 import (
 	"context"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/panics"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
-
-// phase is how far an exchange has come.
-type phase uint8
-
-const (
-	// phaseFree is an exchange that has no deadline: its request is still being read, or
-	// its answer passes. The zero value.
-	phaseFree phase = iota
-	// phaseWhole is an exchange whose answer is not streamed: it is awaited, or kept until it is
-	// complete. It may take until the limit of a drain, when the server would cut it.
-	phaseWhole
-	// phaseInLine is an exchange whose request waits for its turn, and has not gone to upstream. A
-	// drain ends it at once.
-	phaseInLine
-	// phaseAwaiting is an exchange whose request may be for a stream, and has no answer yet. A
-	// drain ends it, and the phases below, after DrainTimeout.
-	phaseAwaiting
-	// phaseOther is a stream of another kind than chat completions. It may be silent for any time,
-	// and only a drain ends it.
-	phaseOther
-	// phaseStreaming is a stream of chat completions.
-	phaseStreaming
-	// phaseFinished is a stream of chat completions after its finish chunk.
-	phaseFinished
-)
-
-// never is the age of a deadline that is not set.
-const never time.Duration = math.MaxInt64
-
-// times has the ages from which the deadlines of an exchange count (contract section 3): an age is
-// the time since the request came. Bytes and frames only move deadlines later, which sets no timer.
-// Before the first byte of the answer, silence counts from received and frame, too.
-type times struct {
-	phase    phase
-	asked    time.Duration // the request went on to upstream
-	received time.Duration // upstream's last byte, or its end
-	frame    time.Duration // upstream's last frame
-	sent     time.Duration // the last byte to the client
-	began    bool          // a byte of the answer has come
-	told     bool          // the client has a header, because it waits, but upstream has not answered
-}
-
-// silent returns the age at which the exchange ends, unless upstream sends something before.
-func (t *times) silent(o *Options) time.Duration {
-	switch t.phase {
-	case phaseAwaiting, phaseStreaming:
-		at := min(after(t.received, o.IdleTimeout), after(t.frame, o.StallTimeout))
-		if !t.began {
-			at = min(at, after(t.asked, o.FirstByteTimeout))
-		}
-		return at
-	case phaseFinished:
-		return after(t.received, o.DoneGrace)
-	}
-	return never
-}
-
-// keepalive returns the age at which a keepalive is due, unless something is sent before. It
-// neither resets nor hides the timeouts.
-func (t *times) keepalive(o *Options) time.Duration {
-	if t.phase < phaseStreaming && !t.told {
-		return never
-	}
-	return after(t.sent, o.Keepalive)
-}
-
-// after returns the age d after from, or never if there is no limit d or the age overflows.
-func after(from, d time.Duration) time.Duration {
-	if d <= 0 || from > 0 && d > never-from {
-		return never
-	}
-	return from + d
-}
 
 // cancellations are the causes with which upstream's request is cancelled, by the cause of the
 // answer's end. A proxy treats a timeout as upstream's failure (Caddy: reverseproxy.go:1756); the
@@ -140,6 +66,15 @@ func (x *exchange) watch() {
 		x.fires = at
 		x.timer.Reset(at - x.age())
 	}
+}
+
+// drainTimeout returns how long x may go on from the beginning of a drain. A request that waits in
+// line ends at once.
+func (x *exchange) drainTimeout() time.Duration {
+	if x.inLine.Load() {
+		return 0
+	}
+	return x.o.DrainTimeout
 }
 
 // tick does the action that is due and sets the timer again.
@@ -221,4 +156,10 @@ func (x *exchange) unlockLate() {
 		x.shut()
 	}
 	x.mu.Unlock()
+}
+
+// keepTold sends a keepalive to a client that was told that it waits.
+func (x *exchange) keepTold() {
+	_ = x.send(x.line.waiting.Keepalive(nil)) // an error shows in x.err
+	x.times.sent = x.age()
 }

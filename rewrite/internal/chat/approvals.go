@@ -5,25 +5,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/encode"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 )
-
-// approvals are the requests for approval in a stream. They are nil without Params.Approvals.
-type approvals struct {
-	*approval.Requests
-
-	plain   *marker.Table            // the table of tools without the paragraph
-	request contract.ApprovalRequest // of the current frame, as upstream sent it
-	asks    bool                     // request has to be asked about
-}
-
-// initApprovals makes the stream ask by about its requests, and strip imitations of the paragraph.
-func (s *Stream) initApprovals(by contract.Approvals) {
-	s.approvals = &approvals{Requests: approval.New(by), plain: s.o.Tools}
-	o := *s.o
-	o.Tools = o.Tools.WithApprovals()
-	s.o = &o
-}
 
 // readApproval reads the request for approval in the current frame, which is of the kind k, before
 // the frame loses its secrets: the command that runs has them. If another sidecar has asked about
@@ -112,13 +94,6 @@ func (s *Stream) split(ask func()) {
 		s.w.Transition(&encode.Transition{Tool: s.tools.open[i], Source: contract.SourceUpstream})
 	}
 	s.text.prose.Restart()
-}
-
-// toolDone records that the tool with the id has ended, so that it needs no approval any more.
-func (s *Stream) toolDone(id string) {
-	if s.approvals != nil {
-		s.approvals.Ended(id)
-	}
 }
 
 // End says that the stream is over.

@@ -8,7 +8,6 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/encode"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose"
 )
 
 // verdict returns the verdict on the current frame, a finish chunk (contract section 3, "False stop"): the
@@ -55,14 +54,6 @@ func (s *Stream) verdict(textFollows bool) (code, why string, zeroUsage bool) {
 func saysSilence(inner []byte) bool {
 	text := jsonspan.AppendText(nil, inner)
 	return bytes.Contains(text, []byte("no content after all retries")) || bytes.Contains(text, []byte("no visible response after all retries"))
-}
-
-// saysNoReply reports whether the text that k keeps is one that Hermes sends in
-// place of an answer: "⚠️ No reply: …" in the operator's language, or "(empty)".
-func saysNoReply(k *prose.Kept) bool {
-	inner := k.Bytes()
-	r, _ := jsonspan.NextRune(inner, 0)
-	return r == '⚠' || jsonspan.Spells(inner, "(empty)")
 }
 
 // finishChunk writes the current chunk, which has a finish reason. Its content has already

@@ -11,18 +11,6 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 )
 
-// kind is the kind of a frame.
-type kind uint8
-
-const (
-	kindOther   kind = iota
-	kindTool         // a tool event
-	kindChunk        // a chunk
-	kindError        // an error of upstream's that is not in a chunk
-	kindWrapped      // a named event with the members of a chunk, which another sidecar has added
-	kindNamed        // another named event
-)
-
 // kindOf returns the kind of the frame x, and the form of a tool event. large says that x is
 // only the beginning of a large frame, which may lack the id of its tool.
 func kindOf(x *chunk.Object, large bool) (kind, contract.Progress) {

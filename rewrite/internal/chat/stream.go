@@ -3,15 +3,16 @@
 // crash into an error finish (wire contract, sections 1 to 4). Package encode writes the
 // frames.
 //
-//	frame.go   every unit of a stream: where it goes
-//	chunks.go  chunks
-//	large.go   frames that are larger than max_frame
-//	events.go  what a frame is; upstream's tool events, other named events and errors
-//	ending.go  finish chunks, verdicts and error finishes
-//	text.go    the content of a chunk: read, held, applied, and frames that differ in nothing else
-//	stream.go  Stream: its state, and the methods that all files share
-//	approvals.go requests for approval, and answers that are split for a reply
-//	tools.go   tools: which are open, and the transitions that follow
+//	waiting.go    the error of a client that waits for its turn
+//	frame.go      every unit of a stream: where it goes
+//	chunks.go     chunks
+//	large.go      frames that are larger than max_frame
+//	events.go     what a frame is; upstream's tool events, other named events and errors
+//	ending.go     finish chunks, verdicts and error finishes
+//	text.go       the content of a chunk: read, held, applied, and frames that differ in nothing else
+//	approvals.go  requests for approval, and answers that are split for a reply
+//	stream.go     Stream: its state, and what all of these do with it
+//	tools.go      tools: which are open, and the transitions that follow
 //
 // Each file knows those below it.
 //
@@ -20,7 +21,7 @@
 // tools and the prose of the message return values, which know nothing of frames. Stream
 // hands these values to its encode.Writer, in order.
 //
-// A Stream takes about 2 KiB, and what it remembers: the values of the envelope, a
+// A Stream takes about 1.3 KiB, and what it remembers: the values of the envelope, a
 // template of at most MaxTemplate bytes, open tools, the ids of at most MaxEndedTools
 // ended ones, upstream's usage and error, and the held frames.
 package chat
@@ -28,10 +29,12 @@ package chat
 import (
 	"time"
 
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/approval"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/encode"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
@@ -99,6 +102,27 @@ type largeFrame struct {
 	drop bool         // nothing of it leaves
 }
 
+// kind is the kind of a frame.
+type kind uint8
+
+const (
+	kindOther   kind = iota
+	kindTool         // a tool event
+	kindChunk        // a chunk
+	kindError        // an error of upstream's that is not in a chunk
+	kindWrapped      // a named event with the members of a chunk, which another sidecar has added
+	kindNamed        // another named event
+)
+
+// approvals are the requests for approval in a stream. They are nil without Params.Approvals.
+type approvals struct {
+	*approval.Requests
+
+	plain   *marker.Table            // the table of tools without the paragraph
+	request contract.ApprovalRequest // of the current frame, as upstream sent it
+	asks    bool                     // request has to be asked about
+}
+
 // ending is how the stream ends (contract section 3).
 type ending struct {
 	manyChoices  bool   // a choice other than the first has come
@@ -129,6 +153,12 @@ func (s *Stream) update(x *chunk.Object) {
 	s.Sum.InputTokens, s.Sum.OutputTokens = c.Tokens.Input, c.Tokens.Output
 }
 
+// maxGrowth is the number of bytes by which what leaves for a frame may exceed three
+// times its length, with the ends of the open tools (contract section 7). All that is
+// written for a frame beside text and reasoning, such as an error finish, takes the rest
+// of the contract's 256 KiB.
+const maxGrowth = 236 << 10
+
 // MaxTemplate is the length in bytes of the longest template.
 const MaxTemplate = 1 << 10
 
@@ -149,6 +179,14 @@ func (s *Stream) Init(out *sse.Writer, o *contract.Options, p *contract.Params, 
 	s.w = encode.NewWriter(out, o, p)
 	s.tools.size = s.w.EndSize
 	s.text.prose.Notes = notes
+}
+
+// initApprovals makes the stream ask by about its requests, and strip imitations of the paragraph.
+func (s *Stream) initApprovals(by contract.Approvals) {
+	s.approvals = &approvals{Requests: approval.New(by), plain: s.o.Tools}
+	o := *s.o
+	o.Tools = o.Tools.WithApprovals()
+	s.o = &o
 }
 
 // EndRead releases the current frame, so that a stream that waits takes no memory for one.
@@ -197,6 +235,13 @@ func (s *Stream) apply(changes []encode.Transition) {
 		if s.w.Transition(c); c.Completed {
 			s.toolDone(c.ID)
 		}
+	}
+}
+
+// toolDone records that the tool with the id has ended, so that it needs no approval any more.
+func (s *Stream) toolDone(id string) {
+	if s.approvals != nil {
+		s.approvals.Ended(id)
 	}
 }
 

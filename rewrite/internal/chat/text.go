@@ -13,12 +13,6 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
-// maxGrowth is the number of bytes by which what leaves for a frame may exceed three
-// times its length, with the ends of the open tools (contract section 7). All that is
-// written for a frame beside text and reasoning, such as an error finish, takes the rest
-// of the contract's 256 KiB.
-const maxGrowth = 236 << 10
-
 // readContent takes imitations and reasoning out of the content of the chunk, and reports
 // whether the caller forwards it with its edits: otherwise it is held or dropped. last says that
 // nothing may wait for the text that follows.
@@ -234,4 +228,12 @@ func (s *Stream) Pass(b []byte) bool {
 	s.Out.Next(sse.UnitFrame)
 	s.Out.Unit(b)
 	return true
+}
+
+// saysNoReply reports whether the text that k keeps is one that Hermes sends in
+// place of an answer: "⚠️ No reply: …" in the operator's language, or "(empty)".
+func saysNoReply(k *prose.Kept) bool {
+	inner := k.Bytes()
+	r, _ := jsonspan.NextRune(inner, 0)
+	return r == '⚠' || jsonspan.Spells(inner, "(empty)")
 }

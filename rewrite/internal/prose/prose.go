@@ -14,8 +14,7 @@
 //
 // Held texts are decided at most once a Read, before anything of the new text. At most
 // marker.MaxHeldLine bytes are suspected at once; the caller bounds the frames around
-// them. A Read takes time linear in the text, and uses the room of the last Reading again
-// until Trim.
+// them. A Read takes time linear in the text, and uses the room of the last Reading again.
 package prose
 
 import (
