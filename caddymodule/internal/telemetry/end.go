@@ -75,10 +75,9 @@ func (e *EndedStream) data() map[string]any {
 // for each fact.
 const placeholders = "http.hermes."
 
-// ended gives the placeholders of one Replacer their values, which are made when they are read: few
-// configurations have any.
+// ended gives placeholders their values, which are made when they are read: few configurations have
+// any.
 type ended struct {
-	repl *caddy.Replacer
 	last atomic.Pointer[EndedStream] // an error route may have a stream of its own, after another
 }
 
@@ -86,8 +85,8 @@ type ended struct {
 // goroutines may read that Replacer, because Map takes no lock (Caddy: replacer.go:88).
 func OfferPlaceholders(r *http.Request) { endedOf(r) }
 
-// endedOf returns the ended of the Replacer of r, and makes it if there is none. It returns nil if r
-// has no Replacer. A Replacer may also know the values of another one, which do not count.
+// endedOf returns the ended that the Replacer of r knows, and makes it if there is none. It returns
+// nil if r has no Replacer. The Replacer of a client of hermes_resume knows that of its run.
 func endedOf(r *http.Request) *ended {
 	repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 	if !ok {
@@ -95,10 +94,10 @@ func endedOf(r *http.Request) *ended {
 	}
 	const key = "hermes.ended"
 	v, _ := repl.Get(key)
-	if e, ok := v.(*ended); ok && e.repl == repl {
+	if e, ok := v.(*ended); ok {
 		return e
 	}
-	e := &ended{repl: repl}
+	e := new(ended)
 	repl.Map(e.fact)
 	repl.Set(key, e)
 	return e

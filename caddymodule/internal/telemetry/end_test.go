@@ -58,30 +58,34 @@ func TestUpstreamIsTheOneThatReverseProxyChose(t *testing.T) {
 	}
 }
 
-// TestPlaceholdersAreOfTheLastStream of a Replacer: where an error route has a stream of its own, a
-// request has two. hermes_resume makes the Replacer of a client know that of its run, whose values
-// come after its own.
+// TestPlaceholdersAreOfTheLastStream of a request: an error route may have a stream of its own, and
+// a handler in front of hermes_resume ends after the one of the run. hermes_resume makes the Replacer
+// of the client know that of the run.
 func TestPlaceholdersAreOfTheLastStream(t *testing.T) {
-	with := func(repl *caddy.Replacer) *http.Request {
-		r := httptest.NewRequest("GET", "/", nil)
-		return r.WithContext(context.WithValue(r.Context(), caddy.ReplacerCtxKey, repl))
-	}
-	outer, inner := caddy.NewReplacer(), caddy.NewReplacer()
-	OfferPlaceholders(with(outer))
-	outer.Map(inner.Get)
-	OfferPlaceholders(with(inner))
-	for _, c := range []struct {
-		repl *caddy.Replacer
-		e    EndedStream
-		want string
-	}{
-		{inner, EndedStream{Outcome: "upstream_crashed", Tools: 1}, "upstream_crashed 1 ?"},
-		{inner, EndedStream{Outcome: "ok", Tools: 2}, "ok 2 ?"},
-		{outer, EndedStream{Outcome: "ok", Tools: 3}, "ok 3 ?"},
-	} {
-		endedOf(with(c.repl)).last.Store(&c.e)
-		if got := outer.ReplaceAll("{http.hermes.outcome} {http.hermes.tools} {http.hermes.others}", "?"); got != c.want {
-			t.Errorf("%q, want %q", got, c.want)
+	for _, inFront := range []bool{false, true} {
+		with := func(repl *caddy.Replacer) *http.Request {
+			r := httptest.NewRequest("GET", "/", nil)
+			return r.WithContext(context.WithValue(r.Context(), caddy.ReplacerCtxKey, repl))
+		}
+		client, run := caddy.NewReplacer(), caddy.NewReplacer()
+		if inFront {
+			OfferPlaceholders(with(client))
+		}
+		client.Map(run.Get)
+		OfferPlaceholders(with(run))
+		for _, c := range []struct {
+			of   *caddy.Replacer
+			e    EndedStream
+			want string
+		}{
+			{run, EndedStream{Outcome: "upstream_crashed", Tools: 1}, "upstream_crashed 1 ?"},
+			{run, EndedStream{Outcome: "ok", Tools: 2}, "ok 2 ?"},
+			{client, EndedStream{Outcome: "ok", Tools: 3}, "ok 3 ?"},
+		} {
+			endedOf(with(c.of)).last.Store(&c.e)
+			if got := client.ReplaceAll("{http.hermes.outcome} {http.hermes.tools} {http.hermes.others}", "?"); got != c.want {
+				t.Errorf("with a handler in front %v: %q, want %q", inFront, got, c.want)
+			}
 		}
 	}
 }
