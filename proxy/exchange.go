@@ -24,7 +24,7 @@ import (
 // used, except by an answer that passes.
 type exchange struct {
 	o      *Options
-	rooms  *sync.Pool
+	rooms  *sync.Pool              // those of the Proxy
 	w      http.ResponseWriter     // the inner writer
 	r      *http.Request           // the client's
 	cancel context.CancelCauseFunc // ends upstream's request
