@@ -46,6 +46,7 @@ func init() {
 //	    keepalive          <duration>|off
 //	    keepalive_form     chunk|comment
 //	    drain_timeout      <duration>
+//	    announce           on|off
 //	    record             <directory>
 //	    record_max         <size>
 //	}

@@ -221,6 +221,11 @@ type Handler struct {
 	// stream. Default: 10s.
 	DrainTimeout *caddy.Duration `json:"drain_timeout,omitempty"`
 
+	// Adds the header `X-Hermes-Sidecar` with the sidecar's version to each
+	// answer that it examines, and to its own. Answers that pass unexamined do
+	// not have it. Default: true.
+	Announce *bool `json:"announce,omitempty"`
+
 	// The directory in which to record streams, as upstream sends them. The
 	// files hold what the agent said, and of the request only its path.
 	// Default: none.
@@ -287,6 +292,9 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	}
 	h.observer = &telemetry.Observer{Process: all, Logger: logger, Emitter: emitter}
 
+	if h.Announce == nil || *h.Announce {
+		o.Announce = build.This().Version
+	}
 	o.Upstream = telemetry.Upstream
 	o.ErrorStatus = errorStatus
 	o.Timeouts = timeoutsFor

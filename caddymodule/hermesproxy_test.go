@@ -60,7 +60,7 @@ var hermesLines = []string{
 	"approvals link https://hermes.example.com/hermes/approve/ text", "approvals reply", "approvals by {http.request.header.X-User}", "approval_timeout 2m",
 	"identity {http.auth.user.id}", "identity {http.auth.user.id} by session", "identity {http.request.header.X-User} by prompt",
 	"done_grace 7s", "error_finish inline", "zero_usage error", "empty_answer pass", "first_byte_timeout 1m", "idle_timeout 5m",
-	"stall_timeout 30s", "keepalive 20s", "keepalive_form comment", "drain_timeout 25s",
+	"stall_timeout 30s", "keepalive 20s", "keepalive_form comment", "drain_timeout 25s", "announce off",
 }
 
 // proxyLines uses what is hard in the subdirectives of reverse_proxy: blocks,

@@ -79,6 +79,7 @@ func TestOptionsFromJSON(t *testing.T) {
 		`"keepalive_form":"comment"`:     func(o *proxy.Options) { o.Rewrite.KeepaliveForm = rewrite.KeepaliveComment },
 		`"drain_timeout":"25s"`:          func(o *proxy.Options) { o.DrainTimeout = 25 * time.Second },
 		`"drain_timeout":0`:              func(o *proxy.Options) { o.DrainTimeout = 0 },
+		`"announce":false`:               func(*proxy.Options) {},
 		`"approvals":{"reply":true}`:     func(*proxy.Options) {},
 		`"tool":{"🛰️":"a","🪐":"orrery"}`: func(*proxy.Options) {},
 	} {

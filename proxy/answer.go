@@ -14,6 +14,19 @@ import (
 // stop").
 const completedHeader = "X-Hermes-Completed"
 
+// SidecarHeader is the header in which an answer that is examined has Options.Announce (contract
+// section 0): each event stream, each answer that is not streamed and may be an agent's, and what
+// is answered instead of either.
+const SidecarHeader = "X-Hermes-Sidecar"
+
+// announce says in the header h of an answer that it is examined. Of two sidecars, the one in front
+// says so.
+func (o *Options) announce(h http.Header) {
+	if o.Announce != "" {
+		h.Set(SidecarHeader, o.Announce)
+	}
+}
+
 // passing is an answer that passes byte for byte. No deadline applies to it, and it
 // is written and flushed without the lock.
 type passing struct {
@@ -103,6 +116,7 @@ func (w *whole) repair() {
 	}
 	w.done, w.body = a, nil
 	h := w.x.w.Header()
+	w.x.o.announce(h)
 	if a.Completion {
 		for i, text := range h["X-Hermes-Error"] { // which repeats the error in the body
 			h["X-Hermes-Error"][i] = rewrite.Redact(text)

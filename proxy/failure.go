@@ -101,6 +101,7 @@ func (x *exchange) sendError(status int, code string, body []byte, running bool)
 	h.Set("Content-Type", "application/json")
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	h.Set("Cache-Control", "no-store")
+	x.o.announce(h)
 	if running {
 		h.Set(head.Retry, "false")
 	}

@@ -43,6 +43,10 @@ type Options struct {
 	// a request that may be for a stream may take to begin.
 	DrainTimeout time.Duration
 
+	// Announce is the value of the header field SidecarHeader in answers, the version of the
+	// sidecar. Empty means that answers have no such field.
+	Announce string
+
 	// Streams is the set that open streams belong to. Nil means a set of the Proxy's own.
 	Streams *Streams
 	// Usage returns the memory of an upstream's usage, which many streams use at

@@ -174,7 +174,10 @@ func (x *exchange) reply(text string) (handled bool, err error) {
 	if text == "" || x.o.Reply == nil || !x.chat {
 		return false, nil
 	}
-	x.replied, err = x.o.Reply(x.w, x.r, text)
+	x.o.announce(x.w.Header())
+	if x.replied, err = x.o.Reply(x.w, x.r, text); !x.replied {
+		head.Copy(x.w.Header(), x.header)
+	}
 	return x.replied, err
 }
 

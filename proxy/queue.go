@@ -160,7 +160,7 @@ func (x *exchange) beginTold() {
 	h := x.w.Header()
 	x.line.header = h.Clone()
 	h.Set("Content-Type", "text/event-stream")
-	dressStream(h)
+	x.dressStream(h)
 	if x.o.Observer != nil {
 		kind := KindOther
 		if x.chat {

@@ -92,7 +92,7 @@ func newID() string {
 func (s *stream) begin() {
 	x := s.x
 	if !s.waited {
-		dressStream(x.w.Header())
+		x.dressStream(x.w.Header())
 	}
 	s.observe()
 	if !x.chat {
@@ -110,9 +110,10 @@ func (s *stream) begin() {
 }
 
 // dressStream drops the fields of h that describe another body, and sets those that keep proxies
-// from buffering or caching the stream.
-func dressStream(h http.Header) {
+// from buffering or caching the stream, and that which announces it.
+func (x *exchange) dressStream(h http.Header) {
 	head.DropOfBody(h)
+	x.o.announce(h)
 	if h.Get("X-Accel-Buffering") == "" {
 		h.Set("X-Accel-Buffering", "no")
 	}
