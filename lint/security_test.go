@@ -177,7 +177,7 @@ var securityTests = map[string]string{
 	"a message that may be a reply to a request for approval":               "TestRepliesInRequests",
 	"stretches of reasoning taken out of one chunk":                         "TestPartsOfOneChunkAreBounded",
 	"tools that one chunk starts (imitations trust)":                        "TestPartsOfOneChunkAreBounded",
-	"ended tools remembered":                                                "TestEndedToolsAreRemembered TestWhatIsHeld",
+	"ids of tools remembered":                                               "TestIDsOfToolsAreRemembered TestOneIDForManyTools TestWhatIsHeld",
 	"choices that are examined":                                             "TestWhatIsRead",
 	"choices of an answer that is not streamed, examined":                   "TestNoAnswerTakesMoreThanItsBound",
 	"id and model that the sidecar copies into its own frames":              "TestEnvelopeIsWhatChunksHaveSaidLast",

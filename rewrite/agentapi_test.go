@@ -427,6 +427,13 @@ func TestResponseFailed(t *testing.T) {
 			created(0, `"id":"resp_1"`) + callEvent("added", 0, "a", 1) + callEvent("added", 1, "b", 2) + callEvent("done", 1, "b", 3),
 			strings.Replace(callEvent("done", 0, "a", 4), `"x"`, `"incomplete"`, 1) + outputEvents(2, "a", 5) + outputEvents(3, "b", 7) +
 				failed(`{"id":"resp_1","status":"failed","error":`+incompleteError+`}`, `,"sequence_number":9`)},
+		"open calls with one id": {
+			created(0, `"id":"resp_1"`) + callEvent("added", 0, "a", 1) + callEvent("added", 1, "a", 2) + callEvent("done", 1, "a", 3),
+			strings.Replace(callEvent("done", 0, "a", 4), `"x"`, `"incomplete"`, 1) + outputEvents(2, "a", 5) + outputEvents(3, "a", 7) +
+				failed(`{"id":"resp_1","status":"failed","error":`+incompleteError+`}`, `,"sequence_number":9`)},
+		"an id that comes again": {
+			created(0, `"id":"resp_1"`) + callEvent("added", 0, "a", 1) + callEvent("done", 0, "a", 2) + outputEvents(1, "a", 3) + callEvent("added", 2, "a", 5) + callEvent("done", 2, "a", 6),
+			outputEvents(3, "a", 7) + failed(`{"id":"resp_1","status":"failed","error":`+incompleteError+`}`, `,"sequence_number":9`)},
 		"no response was shown": {
 			outputDelta(7), failed(unknown, `,"sequence_number":8`)},
 		"a response that is too large to remember": {

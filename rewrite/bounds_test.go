@@ -93,9 +93,12 @@ func TestWhatIsHeld(t *testing.T) {
 			o: Options{MaxFrame: 8 << 10}, begun: role() + text("`💻 "), limit: 64 << 10, passes: true,
 			in: again(1000, strings.Replace(text("x"), "}\n\n", `, "x": "`+strings.Repeat("y", 1000)+`"}`+"\n\n", 1)),
 		},
-		"ended tools": {o: Options{Progress: ProgressBare}, limit: 64 * maxEndedTools, in: rounds(20*maxEndedTools, func(i int) string {
+		"ids of tools": {o: Options{Progress: ProgressBare}, limit: 64 * maxToolIDs, in: rounds(20*maxToolIDs, func(i int) string {
 			id := fmt.Sprintf("call_%0200d", i)
 			return g2Start("terminal", "💻", "ls", id) + g2End("terminal", id)
+		})},
+		"one id for all tools": {o: Options{Progress: ProgressBare}, limit: 64 * maxToolIDs, in: rounds(20*maxToolIDs, func(int) string {
+			return g2Start("terminal", "💻", "ls", "call") + g2End("terminal", "call")
 		})},
 	}
 	for _, begin := range []string{"data: ", ": ", "", "event: "} {
@@ -234,21 +237,21 @@ func TestOpenToolsHoldAtMostMaxOpenBytes(t *testing.T) {
 	}
 }
 
-func TestEndedToolsAreRemembered(t *testing.T) {
+func TestIDsOfToolsAreRemembered(t *testing.T) {
 	s := New(&Options{Progress: ProgressBare}, chatParams)
 	pair := func(i int) string {
 		id := fmt.Sprint("call_", i)
 		return g2Start("terminal", "💻", "ls", id) + g2End("terminal", id)
 	}
-	for i := range 2 * maxEndedTools {
+	for i := range 2 * maxToolIDs {
 		same(t, string(s.Feed(nil, []byte(pair(i)), epoch)), pair(i), "bytes")
 	}
-	for i := maxEndedTools + 1; i < 2*maxEndedTools; i++ {
-		if out := s.Feed(nil, []byte(pair(i)), epoch); len(out) > 0 {
-			t.Fatalf("the duplicate %d leaves", i)
+	for i := 2*maxToolIDs - 1; i >= maxToolIDs+maxToolIDs/2; i-- { // each takes the place of the oldest
+		if out := s.Feed(nil, []byte(pair(i)), epoch); len(out) == 0 || strings.Contains(string(out), fmt.Sprintf(`"call_%d"`, i)) {
+			t.Fatalf("the id of the tool %d comes again: %s", i, out)
 		}
 	}
-	same(t, string(s.Feed(nil, []byte(pair(0)), epoch)), pair(0), "an older duplicate")
+	same(t, string(s.Feed(nil, []byte(pair(0)), epoch)), pair(0), "an older id")
 }
 
 // The bytes of an unexamined frame that come in a read smaller than max_frame

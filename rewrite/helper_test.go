@@ -37,7 +37,7 @@ const (
 	maxCardLabel     = encode.MaxCardLabel
 	maxCardName      = encode.MaxCardName
 	maxIdleBuffer    = 16 << 10 // of sse
-	maxEndedTools    = chat.MaxEndedTools
+	maxToolIDs       = chat.MaxToolIDs
 	maxEnvelope      = chunk.MaxEnvelope
 	maxMessage       = contract.MaxMessage
 	maxOpenBytes     = contract.MaxOpenBytes

@@ -48,7 +48,7 @@ func TestLifecycle(t *testing.T) {
 		},
 		"two generations": {in: turn(markerChunk("💻", "a"), g2Start("read_file", "📖", "b", "c"), text("x"), g2End("read_file", "c")),
 			story: "other running running completed text completed finish done"},
-		"duplicates":           {in: turn(a, a, b, b, a, b, text("x")), o: bare, out: turn(a, b, text("x"))},
+		"duplicates":           {in: turn(a, a, b, b, text("x"), b), o: bare, out: turn(a, b, text("x"))},
 		"orphans":              {in: turn(orphan, text("x"), g2End("terminal", "call_8")), out: turn(text("x"))},
 		"internal tools":       {in: turn(internal, text("x")), out: turn(text("x"))},
 		"internal tools, bare": {in: turn(internal, text("x")), o: bare, out: turn(text("x"))},

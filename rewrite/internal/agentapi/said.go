@@ -139,16 +139,18 @@ const (
 // are there from its start on, so that no client is asked to run it. A tool has ended once there
 // is an output: clients run a call that has none themselves.
 func (d *said) item(name string, e event) {
-	typ, call := e.at("item", "type"), e.text("item", "call_id")
-	i := d.find(string(call))
+	typ, call, index := e.at("item", "type"), e.text("item", "call_id"), e.number("output_index")
+	i := slices.IndexFunc(d.tools, func(t openTool) bool { // several calls may have the id
+		return t.key == string(call) && (index == nil || t.index == string(index))
+	})
 	switch {
 	case typ.Is(e.Data, `"function_call_output"`):
 		d.end(string(call))
 	case !typ.Is(e.Data, `"function_call"`) || e.text("item", "arguments") == nil:
 	case i >= 0:
 		d.tools[i].done = name == itemDone
-	case name == itemAdded && e.at("item").Ok() && e.number("output_index") != nil:
-		d.start(openTool{key: string(call), data: string(e.at("item").Of(e.Data)), index: string(e.number("output_index"))})
+	case name == itemAdded && e.at("item").Ok() && index != nil:
+		d.start(openTool{key: string(call), data: string(e.at("item").Of(e.Data)), index: string(index)})
 	}
 }
 

@@ -18,7 +18,7 @@ func (s *Stream) chunk() {
 		return
 	}
 	if id := encode.ItemID(x, "function_call_output"); id != nil && saysNothing(x) {
-		if _, card := s.tools.started(string(id)); card {
+		if _, card := s.tools.taken(string(id)); card {
 			s.notes.Add(contract.SectionTools, "the output of a card that leaves with the end of its tool: dropped")
 			s.Out.Drop()
 			return

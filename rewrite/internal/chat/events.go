@@ -68,14 +68,18 @@ func (s *Stream) toolEvent(in contract.Progress) {
 	s.Out.Drop()
 	c, status := transitionOf(x)
 	c.In = in
-	switch {
-	case s.transition(c, status):
-	case in == contract.ProgressBare:
-		s.namedEvent(false)
-	default:
-		x.DropFinish()
-		s.forward()
+	if s.transition(c, status) {
+		return
 	}
+	if i := s.tools.find(&c.Tool); i >= 0 && c.ID != "" {
+		s.tools.open[i].SetID(x)
+	}
+	if in == contract.ProgressBare {
+		s.namedEvent(false)
+		return
+	}
+	x.DropFinish()
+	s.forward()
 }
 
 // transition applies upstream's tool event c, which has the status. It returns false if it does
@@ -99,16 +103,16 @@ func (s *Stream) transition(c encode.Transition, status string) bool {
 
 // toolStarts starts the tool of upstream's event.
 func (s *Stream) toolStarts(c encode.Transition, lacksStatus bool) {
-	c.Name = cmp.Or(c.Name, `"`+marker.UnknownTool+`"`)
-	if started, _ := s.tools.started(c.ID); started {
+	if s.tools.repeats(&c.Tool) {
 		s.notes.Add(contract.SectionTools, "a tool that has started already: dropped")
 		return
 	}
+	c.Name = cmp.Or(c.Name, `"`+marker.UnknownTool+`"`)
 	if s.w.Form != contract.ProgressOff { // an event that does not leave decides nothing
 		s.decideHeld()
 	}
 	c.Inferred = lacksStatus || c.ID == ""
-	if c.Inferred && !c.Left { // a large one may not show them
+	if c.Inferred && c.Event != nil { // a large one may not show them
 		s.setReportsFailures(false)
 	}
 	s.startTool(c)
@@ -130,7 +134,8 @@ func (s *Stream) toolEnds(c encode.Transition) {
 	}
 	end := s.tools.end(i, contract.SourceUpstream)
 	if c.ID != "" {
-		end.Event, end.In, end.Left, end.Interrupted = c.Event, c.In, c.Left, encode.IsInterrupted(c.Event)
+		end.Event, end.In, end.Left = c.Event, c.In, c.Left && end.UpstreamID == ""
+		end.Interrupted = c.Event != nil && encode.IsInterrupted(c.Event)
 	}
 	s.apply([]encode.Transition{end})
 }

@@ -76,9 +76,7 @@ func (s *Stream) largeBegins() {
 	switch g.kind {
 	case kindTool:
 		t, status := transitionOf(&g.x)
-		started, _ := s.tools.started(t.ID)
-		g.drop = s.w.Form == contract.ProgressOff || s.Finished || isInternal(t.Name) ||
-			status == encode.Running && started || status == encode.Completed && t.ID != "" && s.tools.find(&t.Tool) < 0
+		g.drop = s.w.Form == contract.ProgressOff || s.Finished || isInternal(t.Name) || s.hasOtherID(&t, status)
 		return
 	case kindError:
 		s.apply(s.tools.endAll(!s.Finished))
@@ -93,6 +91,21 @@ func (s *Stream) largeBegins() {
 	s.text.prose.SkipUnexamined()
 }
 
+// hasOtherID reports whether the event t, which has the status, must not leave with the id that it
+// has: the id is another tool's, or the tool has left with another one, or never.
+func (s *Stream) hasOtherID(t *encode.Transition, status string) bool {
+	switch i := s.tools.find(&t.Tool); {
+	case t.ID == "":
+		return false
+	case status == encode.Running:
+		taken, _ := s.tools.taken(t.ID)
+		return taken
+	case status == encode.Completed:
+		return i < 0 || s.tools.open[i].UpstreamID != ""
+	}
+	return false
+}
+
 // largeEnds records what the large frame, which has left, says.
 func (s *Stream) largeEnds() {
 	g, t, x, c := s.large, &s.text, &s.large.x, &s.large.x.C
@@ -101,7 +114,7 @@ func (s *Stream) largeEnds() {
 		tool, status := transitionOf(x)
 		m, late := transitionOf(g.members()) // what the beginning does not say is in the last bytes
 		tool.Name, tool.Emoji, tool.ID = cmp.Or(tool.Name, m.Name), cmp.Or(tool.Emoji, m.Emoji), cmp.Or(tool.ID, m.ID)
-		tool.Left = true
+		tool.Left, tool.Event = !g.drop, nil
 		s.transition(tool, cmp.Or(status, late))
 		return
 	case g.kind == kindError:

@@ -22,8 +22,8 @@
 // hands these values to its encode.Writer, in order.
 //
 // A Stream takes about 1.3 KiB, and what it remembers: the values of the envelope, a
-// template of at most MaxTemplate bytes, open tools, the ids of at most MaxEndedTools
-// ended ones, upstream's usage and error, and the held frames.
+// template of at most MaxTemplate bytes, open tools, at most MaxToolIDs ids
+// of tools, upstream's usage and error, and the held frames.
 package chat
 
 import (
@@ -245,16 +245,30 @@ func (s *Stream) toolDone(id string) {
 	}
 }
 
-// startTool starts the tool of c, and writes its start. A tool without an id gets one of
-// ours.
+// startTool starts the tool of c, and writes its start. A tool without an id, or with that of
+// another tool, gets one of ours.
 func (s *Stream) startTool(c encode.Transition) {
 	s.Sum.Tools++
 	if c.ID == "" {
-		c.ID = s.w.CallID(s.Sum.Tools)
+		c.ID = s.newCallID("")
+	} else if taken, _ := s.tools.taken(c.ID); taken && !c.Left {
+		c.UpstreamID, c.ID = c.ID, s.newCallID(c.ID)
 	}
 	c.Card = !c.Left && len(c.ID) <= encode.MaxCardID &&
 		(s.w.HasCards() || c.Event != nil && c.In != contract.ProgressBare && encode.HasCard(c.Event))
 	s.apply(s.tools.start(c, s.Now, s.o.ParallelWindow))
+}
+
+// newCallID returns an id for the tool that starts now. upstreamID is as for CallID. Upstream may use
+// any id, that of ours as well.
+func (s *Stream) newCallID(upstreamID string) string {
+	for {
+		id := s.w.CallID(upstreamID, s.Sum.Tools)
+		if taken, _ := s.tools.taken(id); !taken {
+			return id
+		}
+		upstreamID = id
+	}
 }
 
 // updateEnvelope takes over the values of the chunk. If they are longer than before, fewer tools

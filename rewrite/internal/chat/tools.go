@@ -7,49 +7,78 @@ import (
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/encode"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
-// MaxEndedTools is the number of ended tools that are remembered, so that a second start
-// of one is dropped.
-const MaxEndedTools = 1024
+// MaxToolIDs is the number of ids that are remembered, so that no tool gets that of another.
+const MaxToolIDs = 1024
 
 // tools is the list of open tools of a stream (contract section 2). Its methods return
 // the transitions that follow from what has come, in order.
 type tools struct {
 	size func(*encode.Tool) int // how many bytes it takes at most to complete a tool
 
-	open  []encode.Tool // in the order in which they started
-	ended []endedTool
-	last  time.Time // when the last tool started
+	open []encode.Tool // in the order in which they started
+	ids  []toolID      // those that tools have had, of upstream and derived, the latest last
+	last time.Time     // when the last tool started
 
 	upstream bool // upstream has sent a tool event
 	onTool   bool // no text has left since the last tool started
 	working  bool // a tool since the last text is not housekeeping; see isHousekeeping
 }
 
-// endedTool is a tool that has ended.
-type endedTool struct {
-	id   uint64 // the hash of its id, which may be long
-	card bool
+// toolID is the id of a tool that has started.
+type toolID struct {
+	hash uint64 // of the id, which may be long
+	card bool   // the tool has a card
 }
 
 // idSeed is random, so that an attacker cannot choose ids with equal hashes.
 var idSeed = maphash.MakeSeed()
 
-// find returns the index of the open tool with the id of t or, if t has none, of the first one
-// with its name. It returns -1 if there is none.
+// find returns the index of the tool that upstream's event t is about: of those with its id or, if it
+// has none, with its name, the one that has been open longest. It returns -1 if there is none.
 func (l *tools) find(t *encode.Tool) int {
-	return slices.IndexFunc(l.open, func(o encode.Tool) bool { return o.ID == t.ID || t.ID == "" && o.Name == t.Name })
+	return slices.IndexFunc(l.open, func(o encode.Tool) bool {
+		return t.ID == "" && o.Name == t.Name || t.ID != "" && o.OfUpstream() == t.ID
+	})
 }
 
-// started reports whether a tool with the id is open or has ended, and whether it has a card.
-func (l *tools) started(id string) (started, card bool) {
-	if i := l.find(&encode.Tool{ID: id}); i >= 0 {
-		return true, l.open[i].Card
+// repeats reports whether upstream's start of t says nothing that the start of an open tool with its
+// id has not said. Otherwise it is another tool, because upstream's ids are not unique (contract
+// section 2).
+func (l *tools) repeats(t *encode.Tool) bool {
+	says := func(value, old string) bool { return value != "" && plain(value) != plain(old) }
+	return t.ID != "" && slices.ContainsFunc(l.open, func(o encode.Tool) bool {
+		return o.OfUpstream() == t.ID && !says(t.Name, o.Name) && !says(t.Label, o.Label)
+	})
+}
+
+// plain returns a JSON string in its one spelling.
+func plain(s string) string { return string(jsonspan.Plain([]byte(s))) }
+
+// taken reports whether a tool has, or has had, the id, and whether that tool has a card.
+func (l *tools) taken(id string) (taken, card bool) {
+	for i := range l.open { // its id may be older than those that are remembered
+		if o := &l.open[i]; o.ID == id || o.UpstreamID == id {
+			return true, o.Card
+		}
 	}
 	hash := maphash.String(idSeed, id)
-	i := slices.IndexFunc(l.ended, func(e endedTool) bool { return e.id == hash })
-	return i >= 0, i >= 0 && l.ended[i].card
+	i := slices.IndexFunc(l.ids, func(k toolID) bool { return k.hash == hash })
+	return i >= 0, i >= 0 && l.ids[i].card
+}
+
+// take remembers the id as that of a tool.
+func (l *tools) take(id string, card bool) {
+	if id == "" {
+		return
+	}
+	hash := maphash.String(idSeed, id)
+	l.ids = slices.DeleteFunc(l.ids, func(k toolID) bool { return k.hash == hash })
+	if l.ids = append(l.ids, toolID{hash, card}); len(l.ids) > MaxToolIDs {
+		l.ids = l.ids[1:]
+	}
 }
 
 // start starts the tool of c. That completes the inferred tools if it comes at least window
@@ -59,6 +88,8 @@ func (l *tools) start(c encode.Transition, now time.Time, window time.Duration) 
 		changes = l.inferEnds()
 	}
 	l.open = append(l.open, c.Tool)
+	l.take(c.ID, c.Card)
+	l.take(c.UpstreamID, c.Card)
 	l.last = now
 	l.working = l.onTool && l.working || !isHousekeeping[c.Name]
 	l.onTool = true
@@ -69,9 +100,6 @@ func (l *tools) start(c encode.Transition, now time.Time, window time.Duration) 
 func (l *tools) end(i int, source contract.ToolSource) encode.Transition {
 	t := l.open[i]
 	l.open = slices.Delete(l.open, i, i+1)
-	if l.ended = append(l.ended, endedTool{maphash.String(idSeed, t.ID), t.Card}); len(l.ended) > MaxEndedTools {
-		l.ended = l.ended[1:]
-	}
 	return encode.Transition{Tool: t, Completed: true, Source: source}
 }
 

@@ -29,9 +29,13 @@ const (
 // the id may be empty.
 type Tool struct {
 	Name, Emoji, Label, ID string
-	Card                   bool // its events have cards
-	Inferred               bool // upstream will not say when it ends
+	UpstreamID             string // the id that upstream has for it, empty if that is ID
+	Card                   bool   // its events have cards
+	Inferred               bool   // upstream will not say when it ends
 }
+
+// OfUpstream returns the id by which upstream's events name the tool.
+func (t *Tool) OfUpstream() string { return cmp.Or(t.UpstreamID, t.ID) }
 
 // Transition says that a tool starts or ends.
 type Transition struct {
@@ -59,11 +63,12 @@ func (t *Transition) outcome() (status, item, text string) {
 	return Completed, Completed, Completed
 }
 
-// CallID returns an id of our own, a JSON string, for the tool n of the completion, from 1
-// on. Every replica derives the same id (contract section 2). It is short enough for
+// CallID returns an id, a JSON string, for the tool n of the stream, from 1 on. upstreamID is
+// upstream's id if it is another tool's, and empty if upstream has sent none: then the id is derived from
+// the completion's. Every replica derives the same id (contract section 2). It is short enough for
 // clients that allow 40 characters.
-func (w *Writer) CallID(n int) string {
-	h := sha256.Sum256([]byte(w.envelope().ID))
+func (w *Writer) CallID(upstreamID string, n int) string {
+	h := sha256.Sum256([]byte(cmp.Or(upstreamID, w.envelope().ID)))
 	return fmt.Sprintf(`"call_%x%04d"`, h[:10], n)
 }
 
@@ -80,8 +85,8 @@ func (w *Writer) EndSize(t *Tool) int {
 	if w.Envelops() {
 		chunk += w.envelope().len()
 	}
-	n := len(t.Name) + len(t.Emoji) + len(t.Label) + len(t.ID) + chunk
-	if t.Card { // the call and its output, and the output's chunk
+	n := len(t.Name) + len(t.Emoji) + len(t.Label) + len(t.ID) + len(t.UpstreamID) + chunk // the latter is held
+	if t.Card {                                                                            // the call and its output, and the output's chunk
 		n += 1088 + chunk + 4*len(t.ID) + 5*min(len(t.Label), MaxCardLabel)
 	}
 	return n
@@ -105,6 +110,7 @@ func (w *Writer) Transition(t *Transition) {
 	switch {
 	case t.Left:
 	case !anew && w.leavesAsIs(t):
+		t.SetID(x)
 		x.DropFinish() // the stream would have two (contract section 2)
 		w.Object(x)
 	case !anew && t.In == contract.ProgressBare && w.Envelops():
@@ -117,11 +123,19 @@ func (w *Writer) Transition(t *Transition) {
 	}
 }
 
-// leavesAsIs reports whether upstream's event of t lacks nothing that its form has here.
+// leavesAsIs reports whether upstream's event of t lacks nothing that its form has here, but for
+// the id.
 func (w *Writer) leavesAsIs(t *Transition) bool {
 	x := t.Event
 	return t.In == w.Form && x.String(x.C.CallID) != nil && x.String(x.C.Status) != nil &&
-		(!w.o.StatusLine || !w.Envelops() || x.C.StatusLine.Ok()) && (!t.Card || HasCard(x))
+		(!w.o.StatusLine || !w.Envelops() || x.C.StatusLine.Ok()) && (!t.Card || HasCard(x) && t.UpstreamID == "")
+}
+
+// SetID sets the id of upstream's event x, unless it has that of t.
+func (t *Tool) SetID(x *chunk.Object) {
+	if t.UpstreamID != "" || x.String(x.C.CallID) == nil { // absent, null or empty
+		x.Set(x.C.CallID, "toolCallId", []byte(t.ID))
+	}
 }
 
 // toolEvent writes the event of t as one of our own: upstream's five fields for a start, three
@@ -179,9 +193,7 @@ func (w *Writer) editEvent(t *Transition) {
 	if w.Form == contract.ProgressUnnamed { // first, because another edit may cover the line
 		x.DropName()
 	}
-	if x.String(x.C.CallID) == nil { // it is absent, null or empty
-		x.Set(x.C.CallID, "toolCallId", []byte(t.ID))
-	}
+	t.SetID(x)
 	if x.String(x.C.Status) == nil {
 		x.Set(x.C.Status, "status", []byte(`"`+status+`"`))
 	}
