@@ -63,21 +63,21 @@ func chartOption(t *testing.T, o *Option) object {
 	return object{{"title", o.Help}, {"enum", values}}
 }
 
-// chartKinds returns the definitions of the kinds: types only, for Caddy checks the values
-// themselves. A value becomes a word of a Caddyfile, so nothing in it may end the word.
+// chartKinds returns the definitions of the kinds. A value becomes a word of a Caddyfile, so nothing
+// in it may end the word: no duration and no size can.
 func chartKinds() object {
 	word := matches("^[^\\s\"{}\\\\`]+$")
 	return object{
-		{"duration", object{{"anyOf", []any{object{{"const", 0}}, word}}}},
+		{"duration", object{{"anyOf", []any{object{{"const", 0}}, durationText()}}}},
 		{"timeout", object{
 			{"$comment", "false is what YAML makes of off."},
-			{"anyOf", []any{object{{"enum", []any{false, 0}}}, word}},
+			{"anyOf", []any{object{{"enum", []any{"off", false, 0}}}, durationText()}},
 		}},
-		{"size", object{{"anyOf", []any{object{{"type", "integer"}}, word}}}},
+		{"size", object{{"anyOf", []any{object{{"type", "integer"}, {"minimum", minSize}, {"maximum", maxSize}}, matches(sizePattern)}}}},
 		{"tools", object{
 			{"type", "object"},
-			{"propertyNames", word},
-			{"additionalProperties", matches("^[^\"{}\\\\`\u0000-\u001f]+$")},
+			{"propertyNames", object{{"allOf", []any{word, matches(emojiPattern())}}, {"maxLength", 16}}},
+			{"additionalProperties", object{{"allOf", []any{matches("^[^\"{}\\\\`\u0000-\u001f]+$"), matches("^[^_]"), matches("[^\t-\r " + spaces + "]")}}}},
 		}},
 	}
 }

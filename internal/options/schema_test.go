@@ -88,6 +88,12 @@ func durationText() object {
 	}}}
 }
 
+// sizePattern matches sizes from minSize to maxSize as a Caddyfile writes them, but for a few that
+// are easier to read as a number of bytes: with commas, in terabytes, or such as 1073MB.
+const sizePattern = `^0*((102[4-9]|10[3-9][0-9]|1[1-9][0-9]{2}|[2-9][0-9]{3}|[1-9][0-9]{4,8}|1073741824)[bB]?|` +
+	`(1\.[1-9][0-9]*|([2-9]|[1-9][0-9]{1,5})(\.[0-9]*)?)[kK][bB]?|[1-9][0-9]{0,5}(\.[0-9]*)?[kK][iI][bB]?|` +
+	`(\.[1-9][0-9]*|([1-9][0-9]{0,2}|10[01][0-9]|102[0-3])(\.[0-9]*)?|1024)[mM][iI]?[bB]?|(\.[1-9][0-9]*|1(\.0*)?)[gG][iI]?[bB]?)$`
+
 // spaces are the characters of Unicode's white space above ASCII, for a class of a pattern.
 const spaces = "\u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 
