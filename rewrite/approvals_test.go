@@ -76,7 +76,7 @@ func approvalFrame(id, command string) string {
 
 // waits is an answer whose only tool waits for an approval of the command.
 func waits(command string) string {
-	return turn(text("Let me."), g2Start("terminal", "💻", command, "c1"), approvalFrame("r1", command), keepalive, g2End("terminal", "c1"), text("\n\nSo it is."))
+	return turn(text("Let me."), g2Start("terminal", "💻", command, "c1"), approvalFrame("r1", command), comment, g2End("terminal", "c1"), text("\n\nSo it is."))
 }
 
 const member = `,"hermes_approval_url":"https://h/approve/Tr1"`
@@ -149,7 +149,7 @@ func TestLinkInTheText(t *testing.T) {
 func TestReplyEndsTheAnswer(t *testing.T) {
 	const paragraph = "`🔐 Approval needed` reply `approve K7QF-2M9D` or `deny K7QF-2M9D`: `rm -rf x`"
 	in := turn(text("Let me."), g2Start("read_file", "📖", "y", "c0"), g2Start("terminal", "💻", "rm -rf x", "c1"),
-		approvalFrame("r1", "rm -rf x"), keepalive, g2End("terminal", "c1"), g2End("read_file", "c0"), text("\n\nSo it is."))
+		approvalFrame("r1", "rm -rf x"), comment, g2End("terminal", "c1"), g2End("read_file", "c0"), text("\n\nSo it is."))
 	for _, o := range allOptions() {
 		outs, d := anyAsking(t, in, o, chatParams, byReply)
 		if len(outs) != 2 || !slices.Equal(d.done, []string{"r1", ""}) {

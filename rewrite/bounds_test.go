@@ -547,7 +547,7 @@ var streamsByLength = map[string]struct {
 	"a line of data per byte":       {func(n int) string { return strings.Repeat("data:x\n", 15*n) + "\n" }, oneByte, Options{}},
 	"a held line, letter by letter": {after(text("\n`💻 "), many(text("x"))), oneFrame, Options{}},
 	"held lines, one after another": {many(texts("\n`💻 ", "ls", " -la\n")), oneFrame, Options{}},
-	"a held line and comments":      {after(text("\n`💻 "), many(strings.Repeat(keepalive, 10))), fixed(len(keepalive)), Options{}},
+	"a held line and comments":      {after(text("\n`💻 "), many(strings.Repeat(comment, 10))), fixed(len(comment)), Options{}},
 	"a held line and empty deltas":  {after(text("\n`💻 "), many(delta(""))), oneFrame, Options{}},
 	"a held line and blank lines":   {after(text("\n`💻 "), func(n int) string { return strings.Repeat("\n", 100*n) }), oneByte, Options{}},
 	"imitations":                    {many(texts("\n`💻 ls", " -la`\n")), oneFrame, Options{}},

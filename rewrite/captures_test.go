@@ -86,7 +86,7 @@ func TestFramesOfRecordingsThatNeedNoChangeLeaveByteForByte(t *testing.T) {
 		if r.scenario == "model_imitates" || r.scenario == "think_tags" {
 			continue
 		}
-		out := repair(r.body)
+		out := repairWith(r.body, Options{KeepaliveForm: KeepaliveComment})
 		if !strings.Contains(r.generation, "g0-") {
 			content := look(t, r.body).content
 			same(t, look(t, out).content, strings.ReplaceAll(content, keyOfTests, redacted), r.name()+": contents")
@@ -119,12 +119,12 @@ func TestEndsOfRecordings(t *testing.T) {
 			if len(raw.tools) > 0 || raw.finish.Error != nil && raw.finishes[0] == "error" {
 				continue
 			}
-			row.out, row.end = passes, raw.finishes[0]
+			row.out, row.end, row.o = passes, raw.finishes[0], Options{KeepaliveForm: KeepaliveComment}
 		case "one_tool", "parallel_tools", "seq_tools", "labels", "emoji_all", "tool_first", "slow_tool", "internal_tool":
 			if r.generation != "g2-v0.13.0" && r.generation != "g3-v0.20.3" {
 				continue
 			}
-			row.out, row.o = passes, Options{Progress: ProgressBare}
+			row.out, row.o = passes, Options{Progress: ProgressBare, KeepaliveForm: KeepaliveComment}
 		case "failed_result", "zero_usage_empty", "crash", "fail_second_call":
 			row.end, row.o = CodeCrashed, Options{ZeroUsage: ZeroUsageError}
 			if raw.finishes[0] == "error" {

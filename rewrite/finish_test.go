@@ -373,7 +373,7 @@ func inCRLF(s string) string { return strings.ReplaceAll(s, "\n", "\r\n") }
 func TestEndBetweenCRAndLF(t *testing.T) {
 	held := texts("a", "\n`💻 l")
 	for _, in := range []string{
-		role() + text("a"), role() + held, role() + held + keepalive, role() + text("a\n`💻 l`\nb"),
+		role() + text("a"), role() + held, role() + held + comment, role() + text("a\n`💻 l`\nb"),
 		role() + text("a") + finishChunk("stop", realUsage), role() + text("a") + toolOfUpstream,
 	} {
 		want := repair(inCRLF(in))
@@ -680,7 +680,7 @@ func TestNoReplyIsAnEmptyAnswer(t *testing.T) {
 		"after a tool":                  {tool + statusOf(silent) + text(noReply), true},
 		"in another language":           {statusOf(silent) + text("⚠️ Keine Antwort: scripted hat diesmal nicht geantwortet."), true},
 		"without the explanation":       {statusOf(silent) + text("(empty)"), true},
-		"with keepalives, white space":  {text("\n\n") + statusOf(silent) + keepalive + text(noReply) + keepalive + text("\n"), true},
+		"with keepalives, white space":  {text("\n\n") + statusOf(silent) + comment + text(noReply) + comment + text("\n"), true},
 		"after statuses out of order":   {statusOf(silent) + retries + text(noReply), true},
 		"after what is stripped":        {tool + text("`💻 ls`\n") + statusOf(silent) + text(noReply), true},
 		"with the status wrapped":       {strings.Replace(statusOf(silent), `{`, `{`+envelopeWritten+`,`, 1) + text(noReply), true},
@@ -757,7 +757,7 @@ func TestLateContentIsAnAnswer(t *testing.T) {
 		"a transformed answer after a tool":        text("Let me see.") + tool + texts("\n\n3 files.", transformed),
 		"a transformed answer right after a tool":  text("Let me see.") + tool + text(transformed),
 		"an answer after reasoning":                reasoning("hm") + files,
-		"an answer after a keepalive":              tool + keepalive + files,
+		"an answer after a comment":                tool + comment + files,
 		"an answer that was not streamed, in bits": tool + texts("There ", "are ", "3 files."),
 	} {
 		in := turn(body)

@@ -115,7 +115,7 @@ func deltas(content string, script []byte) string {
 		n := min(len(rs), 1+int(c>>2))
 		switch c & 3 {
 		case 1:
-			b.WriteString(keepalive)
+			b.WriteString(comment)
 		case 2:
 			b.WriteString(delta(""))
 		case 3:
@@ -210,7 +210,7 @@ func (l *lifeScript) write() (finished bool) {
 				l.add(g2End(tool[0], id))
 			}
 		case 8:
-			l.add(keepalive)
+			l.add(comment)
 		case 9:
 			l.add(breath)
 		case 10:

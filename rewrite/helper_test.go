@@ -281,6 +281,7 @@ const (
 	zeroUsage = `, "usage": {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}`
 	doneFrame = "data: [DONE]\n\n"
 	keepalive = ": keepalive\n\n"
+	comment   = ": a comment\n\n"
 )
 
 // memory is a UsageMemory of its own.

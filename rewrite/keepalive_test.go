@@ -1,8 +1,10 @@
 package rewrite
 
 import (
+	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // A keepalive is a chunk in the stream's envelope, or a comment before the first chunk and with that option, and
@@ -71,5 +73,44 @@ func TestKeepaliveChangesNothingElse(t *testing.T) {
 			t.Errorf("%s: %d keepalives have changed the stream", r.name(), s.Summary().Keepalives)
 		}
 		a.checkLifecycle(t)
+	}
+}
+
+// A comment of upstream's that says nothing becomes the keepalive of the stream, in every framing and wherever the
+// stream is cut. Any other comment passes byte for byte, and so does every comment where Keepalive writes one.
+func TestKeepalivesOfUpstream(t *testing.T) {
+	const chunk = "data: {" + envelopeWritten + "}\n\n"
+	silent, end := []string{keepalive, ":keepalive\n\n", ": keep-alive \n\n", ": PING\n\n", ": heartbeat\n\n"}, text("x")+stop()
+	for _, form := range []KeepaliveForm{KeepaliveChunk, KeepaliveComment} {
+		for _, eol := range []string{"\n", "\r\n", "\r"} {
+			for _, c := range append(silent, ":\n\n", ": said\n\n", ": keepalive of mine\n\n", ": keepalive\n: said\n\n", ": hermes.status {}\n\n") {
+				lines := strings.NewReplacer("\n", eol)
+				before, in, after := lines.Replace(role()+text("a")), lines.Replace(c), lines.Replace(end)
+				want := in
+				if form == KeepaliveChunk && slices.Contains(silent, c) {
+					want = chunk
+				}
+				for _, cut := range []func(int) int{inOne, oneByte} {
+					out, _ := run(before+in+after, Options{KeepaliveForm: form}, chatParams, cut, CauseEOF)
+					same(t, out, before+want+after, "bytes around "+in)
+				}
+				for _, whole := range []string{in + before + after, before + after + in} { // before any chunk, and at the end
+					same(t, repairWith(whole, Options{KeepaliveForm: form}), whole, "bytes")
+				}
+			}
+		}
+	}
+}
+
+// However many such comments come, what is written for a read is bounded; those that come later each have a chunk.
+func TestKeepalivesOfUpstreamAreBounded(t *testing.T) {
+	s := New(&Options{}, chatParams)
+	s.Feed(nil, []byte(role()), epoch)
+	comments, now := []byte(strings.Repeat(":ping\n\n", 10_000)), epoch
+	for range 3 {
+		now = now.Add(time.Second)
+		if out := s.Feed(nil, comments, now); strings.Count(string(out), "data: ") != 1 || len(out) > len(comments) {
+			t.Errorf("%d bytes are written for %d of comments", len(out), len(comments))
+		}
 	}
 }

@@ -262,10 +262,10 @@ func TestHeldFrames(t *testing.T) {
 		"no marker": {in: turn(texts("Sure.\n`", "💻", " ls", "`", " is a command\n")), out: passes},
 		"longer than 4 KiB": {in: turn(text("`💻 ") + strings.Repeat(text(strings.Repeat("x", 100)), 50) + text("`\n")),
 			out: passes},
-		"comments": {in: turn(text("a\n`💻") + keepalive + text(" ls") + delta("") + text("` no\n")),
+		"comments": {in: turn(text("a\n`💻") + comment + text(" ls") + delta("") + text("` no\n")),
 			out: passes},
-		"comments in what is stripped": {in: turn(text("a\n`💻") + keepalive + text(" ls") + delta("") + text("`\n") + text("z")),
-			out: role() + text("a\n") + keepalive + delta("") + text("z") + stop()},
+		"comments in what is stripped": {in: turn(text("a\n`💻") + comment + text(" ls") + delta("") + text("`\n") + text("z")),
+			out: role() + text("a\n") + comment + delta("") + text("z") + stop()},
 		"before a tool event": {in: begun + toolOfUpstream + text("\n\nb") + stop(),
 			o: Options{Progress: ProgressBare}, out: passes},
 		"before a finish": {in: begun + stop(), out: passes},
@@ -308,7 +308,7 @@ func piecesOf(list ...string) string {
 		case "R":
 			b.WriteString(reasoning("hm"))
 		case "Q": // says nothing
-			b.WriteString(keepalive + delta("") + delta(`"content": ""`))
+			b.WriteString(comment + delta("") + delta(`"content": ""`))
 		default:
 			b.WriteString(text(p))
 		}
@@ -537,7 +537,7 @@ func TestPartsKeepTheirLF(t *testing.T) {
 	trust := Options{Imitations: ImitationsTrust}
 	for in, o := range map[string]Options{
 		text("a\n\n<think></think>`"): {}, text("a\n\n<think>b</think>`💻 ls"): {}, text("a\n\n<think>b</think>\n\n<thi"): {},
-		text("a\n\n<think>b</think>"): {}, text("<think>b</think>"): {}, text("\n`🦄 x`\n`💻"): {}, keepalive: {},
+		text("a\n\n<think>b</think>"): {}, text("<think>b</think>"): {}, text("\n`🦄 x`\n`💻"): {}, comment: {},
 		text("a\n`💻 x`\n"): trust, text("a\n`📖 x`\n"): {Imitations: ImitationsTrust, Progress: ProgressOff}, text("a\n`💻 x`\n`📖"): trust,
 		text("`💻") + delta(""): {MaxFrame: 350}, text("\n`💻") + text(strings.Repeat("x", 5000)): {},
 	} {

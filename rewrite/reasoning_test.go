@@ -145,7 +145,7 @@ func TestTagsAndTheirNeighbours(t *testing.T) {
 		v := look(t, repairWith(texts("<think>", "plan", "</think>")+finishChunk("stop", zeroUsage)+doneFrame, Options{Reasoning: r}))
 		equal(t, strings.Join(v.finishes, " "), "stop", "an answer of reasoning, "+string(r))
 	}
-	for _, between := range []string{keepalive, delta(""), delta(`"content": ""`), ": c\n"} { // says nothing
+	for _, between := range []string{comment, delta(""), delta(`"content": ""`), ": c\n"} { // says nothing
 		in := strings.Join([]string{text("<th"), text("ink>pl"), text("an</"), text("think>"), text("Answer")}, between) + stop()
 		rows["between deltas: "+between] = row{in: in, content: "Answer", reasoning: "plan"}
 		if n := strings.Count(repair(in), strings.TrimSpace(between)); between != delta("") && n != 4 {

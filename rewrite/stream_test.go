@@ -59,7 +59,7 @@ func checkEveryCut(t *testing.T, in string, o Options, p Params, cause Cause) {
 
 func TestEveryCutGivesTheSameOutput(t *testing.T) {
 	streams := append([]string(nil), framings...)
-	base := role() + text("a\n`💻") + keepalive + text(" ls`\n\nb") + g1("terminal", "💻", "x") + text("c")
+	base := role() + text("a\n`💻") + comment + text(" ls`\n\nb") + g1("terminal", "💻", "x") + text("c")
 	for _, eol := range []string{"\n", "\r\n", "\r"} {
 		streams = append(streams, strings.ReplaceAll(base+stop(), "\n", eol), "\ufeff"+strings.ReplaceAll(base, "\n", eol))
 	}
@@ -87,7 +87,7 @@ func multiline(frame string) string {
 func TestEventsLeaveOnceTheyAreComplete(t *testing.T) {
 	for _, eol := range []string{"\n", "\r\n", "\r"} {
 		s := New(&Options{}, chatParams)
-		for _, f := range []string{role(), text("a"), delta(""), keepalive, text("\n"), "id: 1\n\n", reasoning("x")} {
+		for _, f := range []string{role(), text("a"), delta(""), comment, text("\n"), "id: 1\n\n", reasoning("x")} {
 			f = strings.ReplaceAll(f, "\n", eol)
 			// It is complete at the CR of its blank line: nothing says that an LF will follow.
 			n := len(strings.TrimSuffix(f, "\n"))
@@ -890,7 +890,7 @@ func likeStream(script []byte) string {
 		return c
 	}
 	between := []string{
-		role(), keepalive, delta(""), g1("terminal", "💻", "ls"), g2Start("t", "💻", "l", "call_1"), g2End("t", "call_1"), "\n", "\r\n", "data: x\n\n", ": c\n",
+		role(), comment, delta(""), g1("terminal", "💻", "ls"), g2Start("t", "💻", "l", "call_1"), g2End("t", "call_1"), "\n", "\r\n", "data: x\n\n", ": c\n",
 		finishChunk("stop", realUsage), doneFrame, named("x", "{}"), `data: {"error": {"message": "m"}}` + "\n\n", "data: {", markerChunk("💻", "ls"), text("<think>"), text("</think>\n"),
 	}
 	for len(script) > 0 {

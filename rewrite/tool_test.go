@@ -74,11 +74,11 @@ func TestLifecycle(t *testing.T) {
 	}
 	for _, start := range []string{markerChunk("💻", "ls"), g1("terminal", "💻", "ls")} {
 		for then, story := range map[string]string{
-			text("x"):                                            "completed text",
-			reasoning("x") + text("y"):                           "completed reasoning text",
-			delta(`"reasoning": "x"`) + text("y"):                "completed reasoning text",
-			texts("\n\n", " \t\u00a0", "x"):                      "text text completed text",
-			reasoning(" \n") + delta("") + keepalive + text("x"): "reasoning other completed text",
+			text("x"):                                          "completed text",
+			reasoning("x") + text("y"):                         "completed reasoning text",
+			delta(`"reasoning": "x"`) + text("y"):              "completed reasoning text",
+			texts("\n\n", " \t\u00a0", "x"):                    "text text completed text",
+			reasoning(" \n") + delta("") + comment + text("x"): "reasoning other completed text",
 		} {
 			rows[start+then] = row{in: start + then + stop(), story: "running " + story + " finish done"}
 		}

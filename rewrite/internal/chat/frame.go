@@ -2,6 +2,8 @@ package chat
 
 import (
 	"bytes"
+	"regexp"
+	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
@@ -91,7 +93,30 @@ func (s *Stream) Noise(b []byte) {
 			return
 		}
 	}
+	if s.w.KeepsAliveByChunk() && !s.Finished && keepalives.Match(b) {
+		s.upstreamKeepalive()
+		return
+	}
 	s.Quiet(b)
+}
+
+// keepalives matches a comment that says nothing, such as Hermes' own ": keepalive".
+var keepalives = regexp.MustCompile(`^:[ \t]*(?i:keep-?alive|ping|heartbeat)[ \t]*(?:\r\n?|\n)+$`)
+
+// minKeepaliveGap is the time within which comments of upstream's become one chunk: three bytes
+// would become some 200 as often as upstream likes (TestKeepalivesOfUpstreamAreBounded).
+const minKeepaliveGap = 100 * time.Millisecond
+
+// upstreamKeepalive writes a chunk in place of a comment of upstream's: clients that die of a
+// comment die of this one as well (contract section 3).
+func (s *Stream) upstreamKeepalive() {
+	s.notes.Add(contract.SectionEnd, "a comment that keeps the connection alive: becomes a chunk")
+	s.Out.Drop()
+	if s.Now.Sub(s.commented) < minKeepaliveGap {
+		return
+	}
+	s.commented = s.Now
+	s.w.Keepalive()
 }
 
 // LF handles the LF b of a CRLF whose CR ended the unit before.

@@ -71,6 +71,8 @@ type Stream struct {
 	rest  prose.Kept    // the rest of its content, once that has been read
 	hold  hold
 	large *largeFrame // the large frame under way, or nil
+
+	commented time.Time // when a comment of upstream's last became a chunk
 }
 
 // text describes the text of the message so far, and the position of the stream in it.

@@ -123,12 +123,17 @@ func (w *Writer) DeltaSize() int { return w.envelope().len() + 200 }
 // Keepalive writes a chunk that says nothing, or a comment while no chunk has come
 // (contract section 3).
 func (w *Writer) Keepalive() {
-	if w.o.KeepaliveForm == contract.KeepaliveComment || !w.Env.FromChunk {
+	if !w.KeepsAliveByChunk() {
 		w.own(": keepalive")
 		w.Out.EndComment()
 		return
 	}
 	w.own("data: {", w.Env.empty(), "}\n\n")
+}
+
+// KeepsAliveByChunk reports whether Keepalive writes a chunk.
+func (w *Writer) KeepsAliveByChunk() bool {
+	return w.o.KeepaliveForm != contract.KeepaliveComment && w.Env.FromChunk
 }
 
 // DoneData is the data of the frame that ends a stream.
