@@ -18,20 +18,20 @@ func TestCards(t *testing.T) {
 	)
 	in := role() + g2Start("terminal", "💻", "ls -la", "call_1") + g2End("terminal", "call_1") + text("x") + stop()
 	for _, form := range cardForms {
-		event := "event: hermes.tool.progress\n"
+		event, outputs := "event: hermes.tool.progress\n", "event: hermes.card\n"
 		if form == ProgressUnnamed {
-			event = ""
+			event, outputs = "", ""
 		}
 		want := role() +
 			event + `data: {` + envelopeWritten + `,"tool": "terminal", "emoji": "\ud83d\udcbb", "label": "ls -la", "toolCallId": "call_1", "status": "running"` + call + `"in_progress"}}` + "\n\n" +
 			event + `data: {` + envelopeWritten + `,"tool": "terminal", "toolCallId": "call_1", "status": "completed"` + call + `"completed"}}` + "\n\n" +
-			`data: {` + envelopeWritten + `,` + output + "\n\n" +
+			outputs + `data: {` + envelopeWritten + `,` + output + "\n\n" +
 			text("x") + stop()
 		same(t, repairWith(in, Options{Cards: true, Progress: form}), want, string(form)+": bytes")
 	}
 	broken := repairWith(role()+g2Start("terminal", "💻", "ls -la", "call_1"), Options{Cards: true})
 	interrupted := strings.NewReplacer(`"text":"completed"`, `"text":"Error: interrupted"`, `"status":"completed"`, `"status":"incomplete"`).Replace(output)
-	want := `"status":"completed","interrupted":true` + call + `"incomplete"}}` + "\n\ndata: {" + envelopeWritten + "," + interrupted + "\n\ndata: {\"error\""
+	want := `"status":"completed","interrupted":true` + call + `"incomplete"}}` + "\n\nevent: hermes.card\ndata: {" + envelopeWritten + "," + interrupted + "\n\ndata: {\"error\""
 	contains(t, broken, want)
 }
 

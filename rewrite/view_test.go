@@ -291,6 +291,7 @@ var functionName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 type card struct {
 	started, ended wireItem
 	output         *wireItem
+	named          string // the name of the event of the output
 }
 
 // cardsOf reads the cards of a stream strictly, in the order in which they begin: each call comes once with
@@ -327,7 +328,7 @@ func cardsOf(t testing.TB, stream string) (all []*card) {
 		case got.Type == "function_call" && got.Status == "in_progress":
 			ok = one == nil && *c.Status == "running" && functionName.MatchString(got.Provider.Name)
 			want.Provider.Arguments = got.Arguments
-			one = &card{started: got}
+			one = &card{started: got, named: map[string]string{progressEvent: "hermes.card", "message": "message"}[e.name]}
 			byID[got.CallID], all = one, append(all, one)
 		case one == nil:
 		case got.Type == "function_call":
@@ -335,7 +336,7 @@ func cardsOf(t testing.TB, stream string) (all []*card) {
 			want, one.ended = one.started, got
 			want.Status = map[bool]string{true: "incomplete", false: "completed"}[c.Interrupted]
 		default:
-			ok = one.ended.ID != "" && one.output == nil && e.name == "message" && c.Tool == nil && c.Status == nil
+			ok = one.ended.ID != "" && one.output == nil && e.name == one.named && c.Tool == nil && c.Status == nil
 			says := map[string]string{"completed": "completed", "incomplete": "Error: interrupted"}[one.ended.Status]
 			want = wireItem{Type: "function_call_output", ID: "fco_" + got.CallID, CallID: got.CallID, Status: one.ended.Status, Output: []wireOutput{{"input_text", says}}}
 			one.output = &got

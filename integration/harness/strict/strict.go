@@ -370,7 +370,7 @@ func (a *Answer) Cards(t testing.TB) (cards []Card) {
 			order = append(order, calls[i.CallID])
 		case e.Status == "completed" && i.Type == "function_call" && i.Status == status && i.CallID == e.ToolCallID && call != nil && call.ended.ID == "":
 			call.ended = i
-		case e.Status == "" && e.Name == "" && i.Type == "function_call_output" && call != nil && i.Status == call.ended.Status && call.output.ID == "" && len(i.Output) == 1:
+		case e.Status == "" && (e.Name == "" || e.Name == "hermes.card") && i.Type == "function_call_output" && call != nil && i.Status == call.ended.Status && call.output.ID == "" && len(i.Output) == 1:
 			call.output = i
 		default:
 			t.Errorf("a card at the wrong place: %q", harness.Clip(e.Raw))

@@ -2,7 +2,6 @@ package chat
 
 import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/encode"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose"
 )
@@ -17,12 +16,8 @@ func (s *Stream) chunk() {
 		s.dropLate()
 		return
 	}
-	if id := encode.ItemID(x, "function_call_output"); id != nil && saysNothing(x) {
-		if _, card := s.tools.taken(string(id)); card {
-			s.notes.Add(contract.SectionTools, "the output of a card that leaves with the end of its tool: dropped")
-			s.Out.Drop()
-			return
-		}
+	if s.dropCardOutput() {
+		return
 	}
 	s.update(x)
 	if c.Tokens.Counts && s.memory != nil {

@@ -58,6 +58,22 @@ func transitionOf(x *chunk.Object) (t encode.Transition, status string) {
 	}}, string(jsonspan.Inside(jsonspan.Plain(x.String(c.Status))))
 }
 
+// dropCardOutput drops the current frame if another sidecar has written it as the output of a card:
+// this one's leaves with the end of its tool. It reports whether it has.
+func (s *Stream) dropCardOutput() bool {
+	x := s.Object()
+	id := encode.ItemID(x, "function_call_output")
+	if id == nil || !saysNothing(x) {
+		return false
+	}
+	_, card := s.tools.taken(string(id))
+	if card {
+		s.notes.Add(contract.SectionTools, "the output of a card that leaves with the end of its tool: dropped")
+		s.Out.Drop()
+	}
+	return card
+}
+
 // isInternal reports whether the tool with the name, a JSON string, is internal: clients
 // never see it (contract section 2).
 func isInternal(name string) bool { return strings.HasPrefix(jsonspan.Unquote(name), "_") }

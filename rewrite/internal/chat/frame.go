@@ -74,7 +74,9 @@ func (s *Stream) object() {
 	case kindError:
 		s.errorFrame()
 	case kindWrapped, kindNamed:
-		s.namedEvent(k == kindWrapped)
+		if !s.dropCardOutput() {
+			s.namedEvent(k == kindWrapped)
+		}
 	default:
 		s.forward()
 	}

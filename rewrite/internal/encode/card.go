@@ -9,6 +9,7 @@ import (
 	"unicode"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
@@ -64,10 +65,16 @@ func (t *Transition) card() []byte {
 		t.ID, jsonspan.Quote(string(name)), arguments, function, status)
 }
 
+// CardEvent is the name of the output of a card, which readers of named events pass over.
+const CardEvent = "hermes.card"
+
 // cardOutput writes the output of the card of t, which has ended. It is a chunk that no
-// client takes for another tool event.
+// client takes for another tool event, and has a name in the form that names events.
 func (w *Writer) cardOutput(t *Transition) {
 	_, status, text := t.outcome()
+	if w.Form == contract.ProgressEnvelope {
+		w.own("event: " + CardEvent + "\n")
+	}
 	w.own("data: {", w.envelope().empty(), itemHead+`function_call_output","id":"fco_`, t.ID[1:], `,"call_id":`, t.ID,
 		`,"output":[{"type":"input_text","text":"`, text, `"}],"status":"`, status, "\"}}\n\n")
 }
