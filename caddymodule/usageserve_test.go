@@ -31,6 +31,12 @@ func TestAnswersWithoutUsage(t *testing.T) {
 			{"a:1", used, "pass"}, {"a:1", unused, "crash"}, {"", reload, ""}, {"a:1", unused, "crash"}, {"", restart, ""},
 			{"a:1", unused, "crash"}, {"a:1", unused, "crash"}, {"a:1", unused, "crash"}, {"a:1", unused, "pass"},
 		},
+		"a provider that reports usage now and then": {
+			{"a:1", used, "pass"}, {"a:1", unused, "crash"}, {"a:1", used, "pass"}, {"a:1", unused, "crash"},
+			{"a:1", used, "pass"}, {"a:1", unused, "crash"}, {"a:1", used, "pass"}, {"a:1", unused, "pass"},
+			{"", reload, ""}, {"a:1", used, "pass"}, {"a:1", unused, "pass"},
+			{"", restart, ""}, {"a:1", used, "pass"}, {"a:1", unused, "pass"},
+		},
 		"an upstream that reports its failures": {
 			{"a:1", used, "pass"}, {"a:1", unused, "crash"}, {"b:1", used, "pass"}, {"b:1", unused, "crash"},
 			{"a:1", failed, ""}, {"a:1", unused, "pass"}, {"b:1", unused, "crash"},

@@ -206,7 +206,7 @@ var securityTests = map[string]string{
 	"attempts to find the id of a completion":                                            "TestIDIsNotLookedForForEver",
 	"pairs of upstream and model, and upstreams, that are remembered":                    "TestUsageIsBounded",
 	"the file of them in storage":                                                        "TestUsageFileThatIsNotOurs TestUsageIsOneSmallFile",
-	"answers without usage taken for crashes, in a row":                                  "TestUsageIsForgottenAfterThreeAnswersWithoutIt",
+	"answers without usage taken for crashes, of the last ten":                           "TestUsageIsForgottenAfterThreeAnswersWithoutIt",
 	"lookups in storage at once":                                                         "TestUsageStorageThatHangsHoldsUpNothingTwice",
 	"recordings":                                                                         "TestRecordingsAreBounded TestThereAreAtMostMaxRecordings TestOpenRecordingsHaveTheirRoom",
 	"room that streams share between writes, for each":                                   "TestRoomOfALargeReadIsNotKept",

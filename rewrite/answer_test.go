@@ -230,10 +230,11 @@ func TestOtherAnswersStay(t *testing.T) {
 // The tokens of an answer are those of its usage.
 func TestTokensOfAnAnswer(t *testing.T) {
 	for usage, want := range map[string][2]int64{realUsage: {1234, 56}, zeroUsage: {0, 0}, `, "usage": {"prompt_tokens": 1, "completion_tokens": 0, "total_tokens": 1}`: {1, 0}} {
-		m := memory{}
+		m := &observedMemory{memory: memory{}}
 		a := RepairAnswer([]byte(completion(content("Hi"), "stop", usage)), &Options{}, m)
 		equal(t, [2]int64{a.InputTokens, a.OutputTokens}, want, usage)
-		equal(t, m["hermes-agent"], usage != zeroUsage, usage+" is reported")
+		equal(t, m.memory["hermes-agent"], usage != zeroUsage, usage+" is reported")
+		equal(t, len(m.told), map[bool]int{true: 1}[usage == zeroUsage], usage+" is missed")
 		equal(t, a.ZeroUsagePassed, usage == zeroUsage, usage+" is warned of")
 	}
 }

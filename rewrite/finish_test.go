@@ -600,7 +600,7 @@ func TestZeroUsageWithText(t *testing.T) {
 	}
 }
 
-// The memory is told of answers that are taken for crashes, and whether upstream reports its failures.
+// The memory is told of answers with text and without usage, unless the option decides, and whether upstream reports its failures.
 func TestWhatTheMemoryIsTold(t *testing.T) {
 	zero, status := finishChunk("stop", zeroUsage), named("hermes.status", `{}`)
 	for _, c := range []struct {
@@ -614,8 +614,9 @@ func TestWhatTheMemoryIsTold(t *testing.T) {
 			text("x") + stop(): "",
 		}},
 		{memory{}, Options{ZeroUsage: ZeroUsageError}, map[string]string{text("x") + zero: ""}},
+		{memory{}, Options{ZeroUsage: ZeroUsagePass}, map[string]string{text("x") + zero: ""}},
 		{memory{}, Options{}, map[string]string{
-			text("x") + zero: "", text("x") + stop(): "", toolOfUpstream + text("x") + stop(): "",
+			text("x") + zero: "missed hermes-agent", text("x") + stop(): "", toolOfUpstream + text("x") + stop(): "",
 			finishChunk("error", `, "error": {"message": "m"}`): "reports", finishChunk("length", `, "hermes": {"completed": false}`): "reports",
 			finishChunk("error", ""): "", text("x") + finishChunk("stop", realUsage+`, "error": null`): "",
 			named("hermes.status", `{"kind": "warn", "text": "t"}`) + status: "reports", named("other", `{"a": 1}`): "",

@@ -68,14 +68,13 @@ func (p *Params) internal(o *Options) *contract.Params {
 // rule of "false stop").
 type UsageMemory interface {
 	// Reported reports whether an answer of the model without usage means that the
-	// agent failed: the model has reported usage, and upstream is not known to report
-	// its failures.
+	// agent failed: the model has reported usage, at most two of its last ten answers
+	// lacked it, and upstream is not known to report its failures.
 	Reported(model string) bool
 	// Report records that an answer of the model has reported usage.
 	Report(model string)
-	// Missed records that an answer of the model with text and without usage has
-	// been taken for a crash, because Reported returned true. After three in a row the
-	// model is forgotten until the next Report.
+	// Missed records that an answer of the model with text has come without usage,
+	// whether or not it was taken for a crash, because Reported returned true.
 	Missed(model string)
 	// ReportsFailures records whether upstream reports its failures itself: true
 	// once it has shown that it does, false once it has shown that it is too old.

@@ -1,6 +1,6 @@
-// Package usage remembers which upstreams and models have reported usage, and which
-// upstreams report their failures themselves, for the third rule of false stops
-// (contract section 3). That is one bit for each.
+// Package usage remembers which upstreams and models have reported usage, which of them do so
+// only now and then, and which upstreams report their failures themselves, for the third rule of
+// false stops (contract section 3). That is one bit for each.
 //
 // A Memory belongs to the process: it survives reloads, is bounded, and is the only owner of its
 // state, which one lock guards. A Store is a handler's view of it, with the storage of the
@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"math/bits"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -42,8 +43,11 @@ const (
 	maxKnown = 1024
 	// maxFileSize is the size in bytes of the largest file that is taken for one of ours.
 	maxFileSize = 128 << 10
-	// maxMissed is the number of answers in a row without usage after which a pair is forgotten.
+	// maxMissed is the number of answers without usage, among the last ten, that contradict what is
+	// known of a pair.
 	maxMissed = 3
+	// lastTen are the bits of an answers that stand for the last ten.
+	lastTen answers = 1<<10 - 1
 
 	// saveDelay is the time from a change to the write, so that changes share one.
 	saveDelay = 10 * time.Second
@@ -62,18 +66,25 @@ const (
 // safe for concurrent use, and calls no code of the caller's while it is locked.
 type Memory struct {
 	mu      sync.Mutex
-	seen    map[string]bool // bits that the process has seen itself, by key; they override the file
-	missed  map[string]int  // answers in a row without usage, by the key of the pair
-	unsaved map[string]bool // bits that have changed since the last sync
-	stored  map[string]bool // keys of the bits that the file had then
+	seen    map[string]bool    // bits that the process has seen itself, by key; they override the file
+	last    map[string]answers // the last answers, by the key of the pair
+	unsaved map[string]bool    // bits that have changed since the last sync
+	stored  map[string]bool    // keys of the bits that the file had then
 
 	planned bool          // a sync runs soon
 	syncing chan struct{} // closed when the sync that runs ends, nil if none runs
 	began   time.Time     // when the last sync began
 }
 
+// answers are the last answers of a pair, the youngest in the lowest bit. A bit is set if that
+// answer had no usage.
+type answers uint16
+
+// contradict reports whether the answers contradict that the pair reports usage.
+func (a answers) contradict() bool { return bits.OnesCount16(uint16(a)) >= maxMissed }
+
 // key returns the key of an upstream or a pair. of is the name of the upstream or, for a pair, that
-// name, a NUL and the model. The key is a prefix of a SHA-256: it has the same size whatever
+// name, a NUL and the model; for the bit that contradicts a pair, another NUL follows. The key is a prefix of a SHA-256: it has the same size whatever
 // upstream calls its models, and storage has no address.
 func key(of string) string {
 	sum := sha256.Sum256([]byte(of))
@@ -125,16 +136,20 @@ type ofUpstream struct {
 
 func (u ofUpstream) pair(model string) string { return key(u.upstream + "\x00" + model) }
 
+// doubt is the key of the bit that says that answers contradict the pair.
+func (u ofUpstream) doubt(model string) string { return key(u.upstream + "\x00" + model + "\x00") }
+
 // Reported reports whether usage has been reported for the model, by an upstream that does not
-// report its failures itself. If storage fails or takes too long, it returns false, so that the
-// stop passes.
+// report its failures itself, and the last answers do not contradict it. If storage fails or takes
+// too long, it returns false, so that the stop passes.
 func (u ofUpstream) Reported(model string) bool {
 	recall := func() (reported, known bool) {
 		u.Memory.mu.Lock()
 		defer u.Memory.mu.Unlock()
 		pair, pairKnown := u.Memory.get(u.pair(model))
 		upstream, upstreamKnown := u.Memory.get(key(u.upstream))
-		return pair && !upstream, pairKnown && upstreamKnown
+		doubted, doubtKnown := u.Memory.get(u.doubt(model))
+		return pair && !upstream && !doubted, pairKnown && upstreamKnown && doubtKnown
 	}
 	reported, known := recall()
 	if !known {
@@ -144,38 +159,81 @@ func (u ofUpstream) Reported(model string) bool {
 	return reported
 }
 
-// Report remembers that usage has been reported for the model.
-func (u ofUpstream) Report(model string) { u.learn(u.pair(model), true) }
-
-// ReportsFailures remembers whether the upstream reports its failures itself.
-func (u ofUpstream) ReportsFailures(does bool) { u.learn(key(u.upstream), does) }
-
-// Missed counts an answer without usage that has been taken for a crash. With the third in
-// a row the pair is forgotten.
-func (u ofUpstream) Missed(model string) {
+// Report remembers that usage has been reported for the model. Answers that contradict it do so
+// until they are none of the last ten.
+func (u ofUpstream) Report(model string) {
 	m, pair := u.Memory, u.pair(model)
 	m.mu.Lock()
-	reports, _ := m.get(pair)
-	if reports { // it has not been forgotten while this answer ran
-		put(&m.missed, pair, m.missed[pair]+1)
+	defer m.mu.Unlock()
+	doubted, _ := m.get(u.doubt(model))
+	last := u.answered(model, 0)
+	u.learn(pair, true)
+	if doubted && !last.contradict() {
+		u.learn(u.doubt(model), false)
 	}
-	forgotten := reports && m.missed[pair] == maxMissed
-	m.mu.Unlock()
-	if !forgotten {
-		return
-	}
-	u.learn(pair, false)
-	u.Logger.Warn("answers have come without usage one after the other, so the provider is taken for one that reports none: "+
-		"such answers pass until one has usage again; see zero_usage",
-		zap.String("upstream", bounded.Name(u.upstream)), zap.String("model", bounded.Name(model)), zap.Int("answers", maxMissed))
 }
 
-// learn remembers a bit, and plans a sync if the file may have another value.
-func (s *Store) learn(key string, yes bool) {
-	m := s.Memory
+// ReportsFailures remembers whether the upstream reports its failures itself.
+func (u ofUpstream) ReportsFailures(does bool) {
+	u.Memory.mu.Lock()
+	defer u.Memory.mu.Unlock()
+	u.learn(key(u.upstream), does)
+}
+
+// Missed counts an answer without usage. Three among the last ten contradict that the pair reports
+// usage: answers without usage pass as long as they do.
+func (u ofUpstream) Missed(model string) {
+	if u.contradicted(model) {
+		u.Logger.Warn("three of the last ten answers had no usage, so the provider is taken for one that does not always report it: "+
+			"such answers pass until usage comes again; see zero_usage",
+			zap.String("upstream", bounded.Name(u.upstream)), zap.String("model", bounded.Name(model)))
+	}
+}
+
+// contradicted records an answer without usage, and reports whether it contradicts what was known
+// until then. If the last three answers do, and no others, the provider has most likely been
+// changed: the pair is forgotten until it reports usage, and then the three count as one. All others
+// have to make room for answers with usage, so that a provider that reports usage now and then is
+// not known and forgotten in turns.
+func (u ofUpstream) contradicted(model string) bool {
+	m, pair := u.Memory, u.pair(model)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.missed, key)
+	reports, _ := m.get(pair)
+	believed, _ := m.get(key(u.upstream))
+	if !reports || believed { // no usage is expected, or not any more
+		return false
+	}
+	doubted, _ := m.get(u.doubt(model))
+	switch last := u.answered(model, 1); {
+	case doubted || !last.contradict():
+		return false
+	case last&0b111 == 0b111:
+		put(&m.last, pair, 1)
+		u.learn(pair, false)
+	default:
+		u.learn(u.doubt(model), true)
+	}
+	return true
+}
+
+// answered records the next answer of the pair, and returns the last ones. The memory is locked.
+func (u ofUpstream) answered(model string, missed answers) answers {
+	m, pair := u.Memory, u.pair(model)
+	last, ok := m.last[pair]
+	if doubted, _ := m.get(u.doubt(model)); doubted && !ok { // before a restart
+		last = 0b111
+	}
+	last = (last<<1 | missed) & lastTen
+	if put(&m.last, pair, last); last == 0 { // as for almost every pair
+		delete(m.last, pair)
+	}
+	return last
+}
+
+// learn remembers a bit, and plans a sync if the file may have another value. The memory is locked.
+func (s *Store) learn(key string, yes bool) {
+	m := s.Memory
 	if is, known := m.get(key); !known || is != yes {
 		put(&m.unsaved, key, yes)
 	}

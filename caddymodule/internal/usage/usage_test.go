@@ -152,8 +152,8 @@ func TestUsageIsForgottenAfterThreeAnswersWithoutIt(t *testing.T) {
 	s, logs := newUsage(new(fakeStorage))
 	s.Of("a:1").Report("m")
 	s.Of("a:1").Report("n")
-	for range 5 { // usage between them begins the count anew
-		miss(t, s, "a:1", "m", 2)
+	miss(t, s, "a:1", "m", 2)
+	for range 10 { // of the last ten, none is without usage
 		s.Of("a:1").Report("m")
 	}
 	if logs.Len() != 0 {
@@ -175,6 +175,71 @@ func TestUsageIsForgottenAfterThreeAnswersWithoutIt(t *testing.T) {
 	}
 	s.Of("a:1").Report("m")
 	miss(t, s, "a:1", "m", 3)
+}
+
+// A provider that reports usage for some answers only, in any order, is soon left alone, and stays
+// so through restarts. One that does so again is known again.
+func TestUsageNowAndThen(t *testing.T) {
+	for pattern, most := range map[string]int{"10": 3, "100": 3, "110": 3, "1000": 5, "100000": 5, "1111111100": 0} {
+		s, logs := newUsage(new(fakeStorage))
+		crashes, answers := 0, 30*len(pattern)
+		for i := range answers {
+			if i == answers/2 {
+				s = restarted(s)
+			}
+			if u := s.Of("a:1"); pattern[i%len(pattern)] == '1' {
+				u.Report("m")
+			} else {
+				if u.Reported("m") {
+					crashes++
+				}
+				u.Missed("m")
+			}
+		}
+		if most == 0 { // two of ten contradict nothing
+			if crashes != 60 || logs.Len() > 0 {
+				t.Errorf("%s: %d of 60 answers without usage are crashes; logged %v", pattern, crashes, logs.All())
+			}
+			continue
+		}
+		if crashes == 0 || crashes > most {
+			t.Errorf("%s: %d answers are taken for crashes, want 1 to %d", pattern, crashes, most)
+		}
+		if n := logs.FilterMessageSnippet("zero_usage").Len(); n == 0 || n > 2 {
+			t.Errorf("%s: %d warnings", pattern, n)
+		}
+		known := s.Of("a:1").Reported("m")
+		for range 8 {
+			s.Of("a:1").Report("m")
+		}
+		if s = restarted(s); known || !s.Of("a:1").Reported("m") {
+			t.Errorf("%s: known (%t), or not known after eight answers with usage", pattern, known)
+		}
+	}
+}
+
+// What earlier releases have written is read: they kept no contradictions.
+func TestUsageOfAnEarlierRelease(t *testing.T) {
+	storage := &fakeStorage{values: map[string]string{storageKey: `{"known":["` + ofUpstream{upstream: "a:1"}.pair("m") + `"]}`}}
+	s, _ := newUsage(storage)
+	miss(t, s, "a:1", "m", 3)
+	if s.Of("a:1").Reported("m") {
+		t.Error("not forgotten after three")
+	}
+}
+
+// An upstream that reports its failures contradicts nothing by answers without usage.
+func TestUsageOfABelievedUpstream(t *testing.T) {
+	s, logs := newUsage(new(fakeStorage))
+	s.Of("a:1").Report("m")
+	s.Of("a:1").ReportsFailures(true)
+	for range 10 {
+		s.Of("a:1").Missed("m")
+	}
+	s.Of("a:1").ReportsFailures(false)
+	if !s.Of("a:1").Reported("m") || logs.Len() > 0 {
+		t.Errorf("forgotten, or logged %v", logs.All())
+	}
 }
 
 // What an upstream shows outweighs what storage says, before anybody has asked storage.
@@ -337,10 +402,11 @@ func TestUsageIsBounded(t *testing.T) {
 			t.Errorf("%d keys in the file, %v, want %d", len(f.Known), err, maxKnown)
 		}
 		for i := range 3 * maxKnown {
+			s.Of("b:1").Report(strconv.Itoa(i))
 			s.Of("b:1").Missed(strconv.Itoa(i))
 		}
 		m := s.Memory
-		if n := max(len(m.seen), len(m.stored), len(m.unsaved), len(m.missed)); n > maxKnown {
+		if n := max(len(m.seen), len(m.stored), len(m.unsaved), len(m.last)); n > maxKnown {
 			t.Errorf("%d of a kind in memory, want at most %d", n, maxKnown)
 		}
 	})

@@ -42,7 +42,7 @@ func (s *Stream) verdict(textFollows bool) (code, why string, zeroUsage bool) {
 	case !usage.Zero:
 		return "", "", false
 	case s.o.ZeroUsage == contract.ZeroUsageError,
-		s.o.ZeroUsage != contract.ZeroUsagePass && s.memory != nil && s.memory.Reported(s.w.Model()):
+		s.o.AutoZeroUsage() && s.memory != nil && s.memory.Reported(s.w.Model()):
 		return contract.CodeCrashed, "a false stop: usage 0/0/0 where usage is reported, or zero_usage says so", true
 	}
 	return "", "text with usage 0/0/0, which may be a crash: passes", true
@@ -75,7 +75,8 @@ func (s *Stream) finishChunk() {
 	}
 	if zeroUsage {
 		s.Sum.ZeroUsagePassed = code == ""
-		if s.Sum.UsageReported = code != "" && s.o.ZeroUsage != contract.ZeroUsageError; s.Sum.UsageReported {
+		s.Sum.UsageReported = code != "" && s.o.ZeroUsage != contract.ZeroUsageError
+		if s.memory != nil && s.o.AutoZeroUsage() {
 			s.memory.Missed(s.w.Model())
 		}
 	}

@@ -36,6 +36,11 @@ type Options struct {
 	Tools                  *marker.Table
 }
 
+// AutoZeroUsage reports whether the memory decides about answers with text and usage 0/0/0.
+func (o *Options) AutoZeroUsage() bool {
+	return o.ZeroUsage != ZeroUsageError && o.ZeroUsage != ZeroUsagePass
+}
+
 // Progress is the form in which tool events leave.
 type Progress string
 

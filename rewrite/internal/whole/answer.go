@@ -54,6 +54,9 @@ func RepairAnswer(body []byte, o *contract.Options, usage contract.UsageMemory) 
 		a.sum.Code, a.sum.FinishReason = CodeAgentIncomplete, ""
 		return Answer{Body: failure(m.content), Summary: a.sum, Completion: true, Changed: true}
 	}
+	if a.sum.ZeroUsagePassed && usage != nil && o.AutoZeroUsage() {
+		usage.Missed(a.sum.Model)
+	}
 	clean := redactAnswer(a.rest(), saysError)
 	return Answer{Body: clean, Summary: a.sum, Completion: true, Changed: !bytes.Equal(clean, body)}
 }
