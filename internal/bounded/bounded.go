@@ -1,6 +1,6 @@
-// Package bounded cuts texts of upstream and of clients to a length. Every such text goes through
-// it before it reaches a log line, a file, a list or a span (contract section 7). It holds no
-// state.
+// Package bounded bounds what others write into our logs: the length of texts, and how often a
+// message comes. Every text of upstream and of clients goes through it before it reaches a log
+// line, a file, a list or a span (contract section 7).
 package bounded
 
 import "strings"

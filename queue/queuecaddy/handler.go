@@ -22,6 +22,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"github.com/hermes-sidecar/hermes-sidecar/internal/bounded"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/httpapp"
 	"github.com/hermes-sidecar/hermes-sidecar/queue"
 )
@@ -84,7 +85,7 @@ type QueueHandler struct {
 	options queue.Options
 	backend func() string // returns the key of the line, once all handlers are provisioned
 	logger  *zap.Logger
-	refused *limit // of log messages about refused requests
+	refused *bounded.Rate // of log messages about refused requests
 }
 
 // CaddyModule returns the Caddy module information.
@@ -119,7 +120,7 @@ func (h *QueueHandler) setDefaults() {
 
 // Provision sets the defaults, and looks for the line when the configuration has started.
 func (h *QueueHandler) Provision(ctx caddy.Context) error {
-	h.logger, h.refused = ctx.Logger(), new(limit)
+	h.logger, h.refused = ctx.Logger(), new(bounded.Rate)
 	h.setDefaults()
 	var again prometheus.AlreadyRegisteredError // by another handler of the configuration
 	if err := ctx.GetMetricsRegistry().Register(collector{}); err != nil && !errors.As(err, &again) {

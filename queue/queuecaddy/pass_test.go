@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/hermes-sidecar/hermes-sidecar/internal/bounded"
 	"github.com/hermes-sidecar/hermes-sidecar/queue"
 )
 
@@ -73,7 +74,7 @@ func TestClients(t *testing.T) {
 
 // TestPassIsTakenOnce.
 func TestPassIsTakenOnce(t *testing.T) {
-	h := QueueHandler{backend: func() string { return t.Name() }, logger: zap.NewNop(), refused: new(limit)}
+	h := QueueHandler{backend: func() string { return t.Name() }, logger: zap.NewNop(), refused: new(bounded.Rate)}
 	h.setDefaults()
 	err := h.ServeHTTP(nil, requestOf("1"), caddyhttp.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) error {
 		turn, err := Join(r)
@@ -100,27 +101,13 @@ func TestPassIsTakenOnce(t *testing.T) {
 	}
 }
 
-// TestLimitOfTheLog: once a second.
-func TestLimitOfTheLog(t *testing.T) {
-	var l limit
-	now := time.Now()
-	for _, c := range []struct {
-		after time.Duration
-		want  bool
-	}{{0, true}, {1, false}, {logEvery - 1, false}, {logEvery, true}, {logEvery + 1, false}, {3 * logEvery, true}} {
-		if got := l.allows(now.Add(c.after)); got != c.want {
-			t.Errorf("after %v: %v", c.after, got)
-		}
-	}
-}
-
 // TestRefusalsAreLogged once a second; more of them at the level debug.
 func TestRefusalsAreLogged(t *testing.T) {
 	core, logs := observer.New(zap.DebugLevel)
-	h := QueueHandler{logger: zap.New(core), refused: new(limit)}
+	h := QueueHandler{logger: zap.New(core), refused: new(bounded.Rate)}
 	r := requestOf("1")
 	h.logRefused(r, queue.ErrFull, 0)
-	h.refused.last.Store(time.Now().Add(time.Hour).UnixNano()) // no time passes
+	h.refused.Allows(time.Now().Add(time.Hour), 1) // no time passes
 	h.logRefused(r, queue.ErrTimeout, time.Second)
 	got := ""
 	for _, l := range logs.All() {
@@ -133,7 +120,7 @@ func TestRefusalsAreLogged(t *testing.T) {
 
 // BenchmarkPass is what a request costs more with hermes_queue, if there is a place for it: at most 5 µs.
 func BenchmarkPass(b *testing.B) {
-	h := QueueHandler{backend: func() string { return "127.0.0.1:8642" }, logger: zap.NewNop(), refused: new(limit)}
+	h := QueueHandler{backend: func() string { return "127.0.0.1:8642" }, logger: zap.NewNop(), refused: new(bounded.Rate)}
 	h.setDefaults()
 	r := requestOf("1", "Authorization", "Bearer sk-0123456789abcdef0123456789abcdef0123456789abcdef")
 	var turn *queue.Turn

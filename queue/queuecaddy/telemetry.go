@@ -3,7 +3,6 @@ package queuecaddy
 import (
 	"errors"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -39,26 +38,10 @@ func (h *QueueHandler) logRefused(r *http.Request, err error, waited time.Durati
 	if errors.Is(err, queue.ErrTimeout) {
 		message = "a request has waited too long for the agent; refused it"
 	}
-	level := zapcore.InfoLevel
-	if !h.refused.allows(time.Now()) {
-		level = zapcore.DebugLevel
-	}
-	if c := h.logger.Check(level, message); c != nil {
+	if c := h.logger.Check(h.refused.Level(zapcore.InfoLevel, 1), message); c != nil {
 		c.Write(zap.String("path", bounded.Name(r.URL.Path)), zap.Float64("waited_seconds", waited.Seconds()),
 			zap.Int("waiting", lines.Stats().Waiting))
 	}
-}
-
-// logEvery is how often refused requests are logged at the level info: clients may try again at once.
-const logEvery = time.Second
-
-// limit bounds how often something is logged. It is safe for concurrent use.
-type limit struct{ last atomic.Int64 } // in nanoseconds since 1970
-
-// allows returns true at most once in logEvery.
-func (l *limit) allows(now time.Time) bool {
-	last := l.last.Load()
-	return now.UnixNano()-last >= int64(logEvery) && l.last.CompareAndSwap(last, now.UnixNano())
 }
 
 // collector exposes the metrics of the lines of the process.
