@@ -512,3 +512,49 @@ func TestHeldAnswersLeaveNothing(t *testing.T) {
 func withRoom(n int) string {
 	return strings.Replace(replied, "{\n", fmt.Sprintf("{\n\t\tmax_detached %d\n", n), 1)
 }
+
+// TestApprovalsAreLoggedOnceASecond, whether their clients are asked or not: an agent may ask as often
+// as it likes. The first ones are all there, and at the level debug all of them are.
+func TestApprovalsAreLoggedOnceASecond(t *testing.T) {
+	const n = 20000
+	var refused, asked strings.Builder
+	for i := range n {
+		refused.WriteString(chatAsk(fmt.Sprint("r", i)))
+		tool := fmt.Sprint("a", i)
+		asked.WriteString(chatTool(tool, "running") + chatAsk(tool) + chatTool(tool, "completed"))
+	}
+	for name, c := range map[string]struct {
+		asks, directives string
+		says             string
+		level            string
+	}{
+		"refused": {refused.String(), linked, "the client was not asked", "warn"},
+		"asked":   {asked.String(), linked, "approval asked", "info"},
+		"without a user": {refused.String(), strings.Replace(linked, "hermes {", "hermes {\n\t\tapprovals by {header.X-User}", 1),
+			"the client was not asked", "warn"},
+		"no reply": {asked.String(), strings.Replace(replied, "hermes_resume {\n\t\talways chat 10s\n\t}\n\t", "", 1),
+			"the answer cannot wait for a reply", "warn"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, upstream := newScript(t, "chatcmpl-", chatFrame(`"role": "assistant"`), c.asks, chatText("Done."), chatEnd)
+			site := runApprovals(t, upstream, c.directives)
+			began := time.Now()
+			a := site.chat(agentKey, "danger")
+			if all := a.rest(); !strings.Contains(all, "Done.") {
+				t.Fatal("the answer is not whole")
+			}
+			levels := map[string]int{}
+			for line := range strings.Lines(site.logged()) {
+				if strings.Contains(line, c.says) {
+					levels[line[strings.Index(line, `"level":"`)+9:][:len(c.level)]]++
+				}
+			}
+			if most := 20 + int(time.Since(began)/time.Second) + 1; levels[c.level] < 20 || levels[c.level] > most {
+				t.Errorf("%d lines at the level %s, want 20 to %d", levels[c.level], c.level, most)
+			}
+			if levels["debug"[:len(c.level)]] == 0 {
+				t.Errorf("the others are not there at the level debug: %v", levels)
+			}
+		})
+	}
+}

@@ -200,6 +200,7 @@ var securityTests = map[string]string{
 	"upstream's header in recordings, spans, lists":                                      "TestHeadersOfUpstreamStayShort",
 	"labels of metrics":                                                                  "TestLabelsAreBounded",
 	"ended streams listed":                                                               "TestTheLastHundredAreKept",
+	"log lines for approvals that clients are asked for, or not, of a handler":           "TestApprovalsAreLoggedOnceASecond",
 	"log lines for requests that get no place":                                           "TestRefusals",
 	"requests that wait in the list of hermes_streams":                                   "TestPublicListOfThoseWhoWaitIsBounded",
 	"open streams in the list of hermes_streams":                                         "TestPublicListIsBounded",

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"github.com/hermes-sidecar/hermes-sidecar/approval"
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/behalf"
@@ -39,6 +40,20 @@ type Options struct {
 	Logger  *zap.Logger
 	// Upstream names the upstream that answers a request.
 	Upstream func(*http.Request) string
+
+	asked, omitted bounded.Rate // of log messages
+}
+
+// maxAskedAtOnce is how many approvals the log says at once that clients were asked for, and how
+// many that they were not. After that it says one a second, unless its level is debug: upstream may
+// ask as often as it likes.
+const maxAskedAtOnce = 20
+
+// logOmitted logs why the client was not asked for an approval, or not for a reply.
+func (o *Options) logOmitted(why, run string) {
+	if c := o.Logger.Check(o.omitted.Level(zapcore.WarnLevel, maxAskedAtOnce), why); c != nil {
+		c.Write(zap.String("run_id", bounded.Name(run)))
+	}
 }
 
 // Owner returns the owner of the tickets of r, and the name of the user. ok is false if By is set
@@ -109,7 +124,7 @@ func (s *Stream) Ask(q rewrite.ApprovalRequest) rewrite.Approval {
 	}
 	t := s.desk.Ask(asked)
 	if t == nil {
-		s.o.Logger.Warn("too many approvals wait, or upstream did not say which; the client was not asked", zap.String("run_id", bounded.Name(q.RunID)))
+		s.o.logOmitted("too many approvals wait, or upstream did not say which; the client was not asked", q.RunID)
 		return rewrite.Approval{}
 	}
 	if state := t.View().State; state == approval.Answered || state == approval.Over {
@@ -124,7 +139,9 @@ func (s *Stream) Ask(q rewrite.ApprovalRequest) rewrite.Approval {
 	}
 	if !slices.ContainsFunc(s.tickets, func(old ticket) bool { return old.Ticket == t }) {
 		s.tickets = append(s.tickets, ticket{t, bounded.Name(q.Tool), time.Now()})
-		s.o.Logger.Info("approval asked", append(s.o.named(asked, t.View().By), zap.Bool("link", offer.URL != ""), zap.Bool("reply", offer.Code != ""))...)
+		if c := s.o.Logger.Check(s.o.asked.Level(zapcore.InfoLevel, maxAskedAtOnce), "approval asked"); c != nil {
+			c.Write(append(s.o.named(asked, t.View().By), zap.Bool("link", offer.URL != ""), zap.Bool("reply", offer.Code != ""))...)
+		}
 	}
 	return offer
 }
@@ -134,7 +151,7 @@ func (s *Stream) open(run string) bool {
 	owner, by, ok := s.o.Owner(s.r)
 	switch {
 	case !ok:
-		s.o.Logger.Warn("approval waits, but the placeholder of approvals by has no value; the client was not asked", zap.String("run_id", bounded.Name(run)))
+		s.o.logOmitted("approval waits, but the placeholder of approvals by has no value; the client was not asked", run)
 		return false
 	case approvalPath(s.url.Path, run) == "":
 		return false // no API of Hermes'
@@ -155,7 +172,7 @@ func (s *Stream) open(run string) bool {
 func (s *Stream) hold(run string, t *approval.Ticket) bool {
 	prepared := resume.NewSplit(s.r.Context(), s.o.Timeout)
 	if prepared == nil {
-		s.o.Logger.Warn("the answer cannot wait for a reply without its client; see hermes_resume and max_detached", zap.String("run_id", bounded.Name(run)))
+		s.o.logOmitted("the answer cannot wait for a reply without its client; see hermes_resume and max_detached", run)
 		return false
 	}
 	// A reply may come before the answer has ended.
@@ -193,9 +210,13 @@ func (s *Stream) Done(requestID string) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.desk != nil {
-		s.desk.Done(requestID)
+	if s.desk == nil {
+		return
 	}
+	s.desk.Done(requestID)
+	s.tickets = slices.DeleteFunc(s.tickets, func(t ticket) bool {
+		return requestID == "" || t.View().Request.ID == requestID
+	})
 }
 
 // Waiting is an approval that waits.
