@@ -207,7 +207,7 @@ func (l *lifeScript) write() (finished bool) {
 		case 6, 7:
 			if l.mode%4 >= 2 {
 				l.shows(false)
-				l.add(g2End(tool[0], id))
+				l.add(g2Ends(tool[0], id, append(endedOtherwise, "completed", "completed")[int(arg)/8%(len(endedOtherwise)+2)]))
 			}
 		case 8:
 			l.add(comment)

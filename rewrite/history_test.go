@@ -476,6 +476,8 @@ func TestFormsOfCardsInHistories(t *testing.T) {
 		`{"messages":[{"role":"assistant","content":"a",` + calls + `},` + strings.Replace(out, `"completed"`, `[{"type":"text","text":"completed"}]`, 1) + `,{` + tail: `{"messages":[{"role":"assistant","content":"a\n\nb"}]}`,
 		`{"messages":[{"role":"assistant","content":"a",` + calls + `},` + strings.Replace(out, `"completed"`, `"interrupted"`, 1) + `,{` + tail:                        `{"messages":[{"role":"assistant","content":"a\n\nb"}]}`,
 		`{"messages":[{"role":"assistant","content":"a",` + calls + `},` + strings.Replace(out, `"completed"`, `"Error: interrupted"`, 1) + `,{` + tail:                 `{"messages":[{"role":"assistant","content":"a\n\nb"}]}`,
+		`{"messages":[{"role":"assistant","content":"a",` + calls + `},` + strings.Replace(out, `"completed"`, `"Error: f\u0061iled"`, 1) + `,{` + tail:                 `{"messages":[{"role":"assistant","content":"a\n\nb"}]}`,
+		`{"messages":[{"role":"assistant","content":"a",` + calls + `},` + strings.Replace(out, `"completed"`, `"denied"`, 1) + `,{` + tail:                             `{"messages":[{"role":"assistant","content":"a\n\nb"}]}`,
 		// Outputs in another order, and messages twice.
 		`{"messages":[{"role":"assistant","content":"a",` + cardCalls(1, "x", "y") + `},{"role":"tool","tool_call_id":"call_11","content":"completed"},` + out + `,{` + tail: `{"messages":[{"role":"assistant","content":"a\n\nb"}]}`,
 		`{"messages":[` + carded(1, "a", "x") + `],"messages":[` + carded(1, "b", "x") + `]}`:                                                                                `{"messages":[` + assistant("a") + `],"messages":[` + assistant("b") + `]}`,

@@ -223,7 +223,7 @@ func (e Event) Finishes() bool {
 }
 
 // CheckLifecycle wants of the tool events what contract section 2 says of every
-// stream in the form envelope: ids that are unique, one completed for every
+// stream in the form envelope: ids that are unique, one completed (or another end) for every
 // running, after it and before the finish, in the envelope of the chunks around. What a client is told while it waits in line has no id.
 func (a *Answer) CheckLifecycle(t testing.TB) {
 	t.Helper()
@@ -259,7 +259,7 @@ func (a *Answer) CheckLifecycle(t testing.TB) {
 				t.Errorf("id %q is empty or not unique", e.ToolCallID)
 			}
 			open[e.ToolCallID], seen[e.ToolCallID] = true, true
-		case "completed":
+		case "completed", "failed", "error", "cancelled", "denied", "interrupted":
 			if !open[e.ToolCallID] {
 				t.Errorf("completed without a running tool: %q", harness.Clip(e.Raw))
 			}
@@ -363,12 +363,12 @@ func (a *Answer) Cards(t testing.TB) (cards []Card) {
 		if e.Type != "response.output_item.added" || e.OutputIndex < 1000 || finished || len(e.Choices) != 1 {
 			t.Errorf("not the form of a card: %q", harness.Clip(e.Raw))
 		}
-		status := map[bool]string{false: "completed", true: "incomplete"}[e.Interrupted]
+		status := map[bool]string{false: "completed", true: "incomplete"}[e.Interrupted || e.Status != "completed"]
 		switch {
 		case e.Status == "running" && i.Type == "function_call" && i.Status == "in_progress" && i.CallID == e.ToolCallID && call == nil:
 			calls[i.CallID] = &state{running: i}
 			order = append(order, calls[i.CallID])
-		case e.Status == "completed" && i.Type == "function_call" && i.Status == status && i.CallID == e.ToolCallID && call != nil && call.ended.ID == "":
+		case e.Status != "running" && e.Status != "" && i.Type == "function_call" && i.Status == status && i.CallID == e.ToolCallID && call != nil && call.ended.ID == "":
 			call.ended = i
 		case e.Status == "" && (e.Name == "" || e.Name == "hermes.card") && i.Type == "function_call_output" && call != nil && i.Status == call.ended.Status && call.output.ID == "" && len(i.Output) == 1:
 			call.output = i

@@ -107,14 +107,22 @@ func (s *Stream) transition(c encode.Transition, status string) bool {
 		s.notes.Add(contract.SectionTools, "a tool event after the finish chunk: dropped")
 	case isInternal(c.Name): // a start or an end
 		s.notes.Add(contract.SectionTools, "a tool event of an internal tool: dropped")
-	case status == encode.Completed:
+	case isEnd(status):
+		if status != contract.Completed {
+			c.Status = status
+		}
 		s.toolEnds(c)
-	case status == encode.Running || status == "":
+	case status == contract.Running || status == "":
 		s.toolStarts(c, status == "")
 	default:
 		return false
 	}
 	return true
+}
+
+// isEnd reports whether the status says that a tool has ended, well or not.
+func isEnd(status string) bool {
+	return status == contract.Completed || contract.EndedOtherwise(status)
 }
 
 // toolStarts starts the tool of upstream's event.
@@ -149,6 +157,7 @@ func (s *Stream) toolEnds(c encode.Transition) {
 		return
 	}
 	end := s.tools.end(i, contract.SourceUpstream)
+	end.Status = c.Status
 	if c.ID != "" {
 		end.Event, end.In, end.Left = c.Event, c.In, c.Left && end.UpstreamID == ""
 		end.Interrupted = c.Event != nil && encode.IsInterrupted(c.Event)

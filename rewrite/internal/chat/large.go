@@ -97,10 +97,10 @@ func (s *Stream) hasOtherID(t *encode.Transition, status string) bool {
 	switch i := s.tools.find(&t.Tool); {
 	case t.ID == "":
 		return false
-	case status == encode.Running:
+	case status == contract.Running:
 		taken, _ := s.tools.taken(t.ID)
 		return taken
-	case status == encode.Completed:
+	case isEnd(status):
 		return i < 0 || s.tools.open[i].UpstreamID != ""
 	}
 	return false

@@ -6,6 +6,8 @@ package contract
 import (
 	"cmp"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
@@ -166,6 +168,40 @@ var reasons = map[ToolSource]string{
 
 // Reason returns the source in words.
 func (s ToolSource) Reason() string { return reasons[s] }
+
+// The statuses of a tool event (contract section 2).
+const (
+	Running   = "running"
+	Completed = "completed"
+)
+
+// EndedOtherwise reports whether the status of a tool event says that its tool has ended, but not as
+// Completed does.
+func EndedOtherwise(status string) bool { return slices.Contains(endedOtherwise, status) }
+
+var endedOtherwise = []string{
+	Interrupted, "failed", "error", "cancelled", "canceled", "denied", "rejected", "aborted", "timeout", "timed_out", "expired",
+}
+
+// Interrupted is the status of a tool of which it is not known whether it has ended.
+const Interrupted = "interrupted"
+
+// CardOutput returns the text of the output of a card whose tool has ended with the status. Open
+// WebUI draws a red cross instead of a green tick only if that begins with "Error:".
+func CardOutput(status string) string {
+	if status == Completed {
+		return Completed
+	}
+	return cardFails + status
+}
+
+const cardFails = "Error: "
+
+// IsCardOutput reports whether CardOutput may have returned the text, which may have lost the
+// beginning that says that the tool has failed.
+func IsCardOutput(text string) bool {
+	return text == Completed || EndedOtherwise(strings.TrimPrefix(text, cardFails))
+}
 
 // The codes of errors (contract section 3).
 const (

@@ -19,12 +19,6 @@ const (
 	ProgressComment = ": " + ProgressEvent + " "
 )
 
-// The statuses of a tool event.
-const (
-	Running   = "running"
-	Completed = "completed"
-)
-
 // Tool is a tool call. Its fields are JSON strings, quotes included. All but the name and
 // the id may be empty.
 type Tool struct {
@@ -40,7 +34,8 @@ func (t *Tool) OfUpstream() string { return cmp.Or(t.UpstreamID, t.ID) }
 // Transition says that a tool starts or ends.
 type Transition struct {
 	Tool
-	Completed   bool
+	Completed   bool                // it has ended, well or not
+	Status      string              // upstream's, if the tool has ended otherwise than completed
 	Interrupted bool                // the stream failed, so that it is not known whether the tool has ended
 	Source      contract.ToolSource // why it counts as started or ended
 
@@ -51,17 +46,21 @@ type Transition struct {
 }
 
 // outcome returns the status of the event of t, that of the items of its card, and the text of
-// the card's output. Open WebUI draws a red cross instead of a green tick only if that begins
-// with "Error:".
+// the card's output.
 func (t *Transition) outcome() (status, item, text string) {
 	switch {
 	case !t.Completed:
-		return Running, "in_progress", ""
+		return contract.Running, "in_progress", ""
+	case t.Status != "":
+		return t.Status, incomplete, contract.CardOutput(t.Status)
 	case t.Interrupted:
-		return Completed, "incomplete", "Error: interrupted"
+		return contract.Completed, incomplete, contract.CardOutput(contract.Interrupted)
 	}
-	return Completed, Completed, Completed
+	return contract.Completed, contract.Completed, contract.CardOutput(contract.Completed)
 }
+
+// incomplete is the status of the items of a card whose tool has not ended well.
+const incomplete = "incomplete"
 
 // CallID returns an id, a JSON string, for the tool n of the stream, from 1 on. upstreamID is
 // upstream's id if it is another tool's, and empty if upstream has sent none: then the id is derived from

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"unicode"
 
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose"
 )
@@ -105,9 +106,11 @@ func (h *healer) output(v jsonspan.Span) bool {
 	h.content(&m, jsonspan.MemberOf(h.b, v, "content"))
 	texts := h.texts[n:]
 	h.texts = h.texts[:n]
-	says := func(want string) bool { return jsonspan.Spells(texts[0].Of(h.b), want) }
-	if !isOutput(h.b, v) || !id.IsString(h.b) || !m.plain || len(texts) != 1 ||
-		!slices.ContainsFunc([]string{"completed", "Error: interrupted", "interrupted"}, says) {
+	if !isOutput(h.b, v) || !id.IsString(h.b) || !m.plain || len(texts) != 1 {
+		return false
+	}
+	h.room = jsonspan.AppendText(h.room[:0], texts[0].Of(h.b))
+	if !contract.IsCardOutput(string(h.room)) {
 		return false
 	}
 	i := slices.Index(h.ids, jsonspan.Unquote(string(id.Of(h.b))))
