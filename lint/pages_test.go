@@ -6,6 +6,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode"
@@ -22,22 +23,9 @@ var (
 // TestLinksLead: what a page of the repository links to within it is there, and so is the
 // heading. Code is no link.
 func TestLinksLead(t *testing.T) {
-	pages := make(map[string]string)
-	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case d.IsDir() && (d.Name() == "testdata" || d.Name() == "node_modules" || name == "site" || len(d.Name()) > 1 && d.Name()[0] == '.' && name != ".github"):
-			return filepath.SkipDir
-		case d.IsDir() || !strings.HasSuffix(name, ".md"):
-			return nil
-		}
-		text, err := os.ReadFile(name)
-		pages[filepath.ToSlash(name)] = fenced.ReplaceAllString(string(text), "")
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
+	pages := texts(t, ".md")
+	for name, text := range pages {
+		pages[name] = fenced.ReplaceAllString(text, "")
 	}
 	links := 0
 	for page, text := range pages {
@@ -60,6 +48,51 @@ func TestLinksLead(t *testing.T) {
 	}
 	if len(pages) < 20 || links < 50 {
 		t.Errorf("%d pages with %d links", len(pages), links)
+	}
+}
+
+// texts returns the files of the repository with one of the endings, by their names.
+func texts(t *testing.T, endings ...string) map[string]string {
+	t.Helper()
+	all := make(map[string]string)
+	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == "testdata" || d.Name() == "node_modules" || name == "site" || len(d.Name()) > 1 && d.Name()[0] == '.' && name != ".github"):
+			return filepath.SkipDir
+		case d.IsDir() || !slices.ContainsFunc(endings, func(end string) bool { return strings.HasSuffix(name, end) }):
+			return nil
+		}
+		text, err := os.ReadFile(name)
+		all[filepath.ToSlash(name)] = string(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+var curl = regexp.MustCompile(`(?m)\bcurl (?:.*\\\n)*.*$`)
+
+// TestCurlSendsJSON: a command that sends a body says that it is JSON. curl says otherwise by itself, and
+// hermes_resume and replies to approvals do nothing then.
+func TestCurlSendsJSON(t *testing.T) {
+	n := 0
+	for name, text := range texts(t, ".md", ".txt", ".yaml") {
+		for _, command := range curl.FindAllString(text, -1) {
+			if !strings.Contains(command, " -d ") {
+				continue
+			}
+			n++
+			if !strings.Contains(strings.ToLower(command), "content-type: application/json") {
+				t.Errorf("%s: no Content-Type: application/json in %s", name, command)
+			}
+		}
+	}
+	if n < 8 {
+		t.Errorf("%d commands send a body", n)
 	}
 }
 
