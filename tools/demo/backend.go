@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -64,7 +65,8 @@ func (b *backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		writeJSON(w, http.StatusOK, map[string]any{"object": "list", "data": list})
 	case "GET /health":
-		writeJSON(w, http.StatusOK, map[string]string{"status": "ok", "platform": hermesModel})
+		version := strings.TrimPrefix(scenarios()[0].Release, "v") // of what Hermes' own model plays
+		writeJSON(w, http.StatusOK, map[string]string{"status": "ok", "platform": hermesModel, "version": version})
 	default:
 		refuse(w, http.StatusNotFound, "not_found", "there is no "+route+" here")
 	}

@@ -44,6 +44,14 @@ func TestBackendReplaysTheScenarioOfTheModel(t *testing.T) {
 	}
 }
 
+// The doctor believes what /health says: without a version this would be a Hermes before 0.17.
+func TestBackendNamesItsRelease(t *testing.T) {
+	want := `{"platform":"hermes-agent","status":"ok","version":"0.22.2"}`
+	if got := strings.TrimSpace(answered("GET", "/health", "").Body.String()); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
 func TestBackendListsScenariosAsModels(t *testing.T) {
 	var list struct {
 		Object string

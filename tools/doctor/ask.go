@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -55,6 +56,7 @@ func (e *examination) answer(ctx context.Context, s *server) *reading {
 		return nil
 	}
 	r, left := newReading(chatPath), false
+	r.sidecar = res.Header.Get(proxy.SidecarHeader)
 	room := make([]byte, 32<<10)
 	for total := 0; !r.ended && !left; {
 		n, err := res.Body.Read(room)

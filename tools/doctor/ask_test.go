@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -218,8 +220,70 @@ func TestThroughTheSidecar(t *testing.T) {
 		a := d.examined(t)
 		a.expect(t, c.says, "through.repaired", c.level, c.says)
 		a.expect(t, c.says, "through.reachable", OK, "")
+		a.expect(t, c.says, "through.hermes", Warn, "nothing shows that hermes is in that route")
 		if a.Through != d.through {
 			t.Errorf("%s: %+v", c.says, a)
+		}
+	}
+}
+
+// TestSidecarIsProven by its header, also by an answer that needs no repair. A bare Caddy sends none.
+func TestSidecarIsProven(t *testing.T) {
+	for version, want := range map[string]Finding{
+		"v0.1.0": {Level: OK, Says: "hermes is in that route: “v0.1.0”"},
+		"":       {Level: Warn, Says: "nothing shows that hermes is in that route"},
+	} {
+		agent := fake{dir: "g3-v0.20.3", scenario: "plain"}
+		sidecar := agent
+		sidecar.serve = map[string]http.HandlerFunc{chatPath: func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Via", "1.1 Caddy")
+			if version != "" {
+				w.Header().Set("X-Hermes-Sidecar", version)
+			}
+			agent.replay(w, "plain.sse")
+		}}
+		d := testDoctor(agent.start(t), "")
+		d.ask, d.through = true, sidecar.start(t)
+		d.examined(t).expect(t, version, "through.hermes", want.Level, want.Says)
+	}
+}
+
+// TestSiteWithLogins is examined as the client whose key is given. The agent never gets that key, nor the site
+// the agent's.
+func TestSiteWithLogins(t *testing.T) {
+	const client = "a-client-of-this-test"
+	for given, c := range map[string]struct {
+		sent  string
+		level Level
+		says  string
+	}{
+		client:                         {"Bearer " + client, OK, "it answers with HTTP/1.1, and reaches a Hermes"},
+		"Basic bWU6b2YtdGhpcy10ZXN0":   {"Basic bWU6b2YtdGhpcy10ZXN0", OK, "it answers with HTTP/1.1, and reaches a Hermes"},
+		"":                             {"Bearer " + client, Info, "it asks for credentials (status 401)"},
+		"another-client-of-this-test1": {"Bearer " + client, Fail, "it refuses the client's key (status 401: “no such client"},
+	} {
+		agent := fake{dir: "g3-v0.20.3", scenario: "plain", key: key}
+		site := fake{}
+		behind := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			site.seen, site.keys = append(site.seen, r.URL.Path), append(site.keys, r.Header.Get("Authorization"))
+			if r.Header.Get("Authorization") != c.sent {
+				status(401, "", "", `{"error": {"message": "no such client `+r.Header.Get("Authorization")+`"}}`)(w, r)
+				return
+			}
+			r.Header.Set("Authorization", "Bearer "+key) // as a site with logins does
+			agent.ServeHTTP(w, r)
+		}))
+		t.Cleanup(behind.Close)
+		d := testDoctor((&fake{dir: "g3-v0.20.3", scenario: "plain", key: key}).start(t), key)
+		d.ask, d.through, d.clientKey = true, behind.URL, given
+		a := d.examined(t)
+		a.expect(t, given, "through.reachable", c.level, c.says)
+		if _, bare := schemeOf(given); given != "" && strings.Contains(newReport(a).text(), bare) {
+			t.Errorf("the client's key is in the report:\n%s", newReport(a).text())
+		}
+		asked := slices.Contains(agent.seen, "POST "+chatPath)
+		if asked != (c.level == OK) || slices.Contains(site.keys, "Bearer "+key) {
+			t.Errorf("%q: asked %t; the site got %q", given, asked, site.keys)
 		}
 	}
 }

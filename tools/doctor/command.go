@@ -33,11 +33,13 @@ const (
 	exitNotExamined = 2 // a flag, the configuration or a file is wrong
 )
 
-// The environment variables that hermes-doctor reads: the key as Hermes calls it, and
-// the address as the image and Caddyfile.example do.
+// The environment variables that hermes-doctor reads: the key as Hermes calls it, the address as
+// the image and Caddyfile.example do, and the key of a client where the site has logins of its own.
 const (
 	keyVariable      = "API_SERVER_KEY"
 	upstreamVariable = "HERMES_UPSTREAM"
+
+	clientKeyVariable = "HERMES_CLIENT_KEY"
 )
 
 // defaultAddress is where Hermes listens by default.
@@ -51,7 +53,7 @@ var help string
 func init() {
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name: "hermes-doctor",
-		Usage: "[--to <addr>] [--config <path> [--adapter <name>]] [--through <url>] [--key-file <path>] [--ask] [--recording <path>] " +
+		Usage: "[--to <addr>] [--config <path> [--adapter <name>]] [--through <url>] [--key-file <path>] [--client-key-file <path>] [--ask] [--recording <path>] " +
 			"[--timeout <duration>] [--ask-timeout <duration>] [--insecure] [--json]",
 		Short: "Examines a Hermes agent, and says what the sidecar repairs there",
 		Long:  "\n" + help,
@@ -71,7 +73,9 @@ func init() {
 type doctor struct {
 	to, config, adapter string // "" for what the configuration or the environment names
 	through             string // the URL of the sidecar, "" for what the configuration names
-	key, keyFile        string // readKey sets key to the one to use, "" for none
+	key, keyFile        string // readKeys sets key to the one to use, "" for none
+	clientKeyFile       string
+	clientKey           string // of the sidecar's site, as readKeys finds it, "" for the agent's
 	recording           string
 	ask, json, insecure bool
 	timeout, askTimeout time.Duration // of each GET request, and of the chat request
@@ -93,6 +97,7 @@ func (d *doctor) flags(cmd *cobra.Command) {
 	f.StringVarP(&d.adapter, "adapter", "a", "", "Name of the adapter of the configuration")
 	f.StringVar(&d.through, "through", "", "URL of the sidecar in front of the agent, to be examined as well")
 	f.StringVar(&d.keyFile, "key-file", "", "File that has Hermes' API_SERVER_KEY")
+	f.StringVar(&d.clientKeyFile, "client-key-file", "", "File that has a client's key for the sidecar, if its site has logins")
 	f.StringVar(&d.key, "key", "", "Hermes' API_SERVER_KEY itself (others can see it: use the environment or --key-file)")
 	f.StringVar(&d.recording, "recording", "", "Recorded stream to examine instead of an agent, - for standard input")
 	f.BoolVar(&d.ask, "ask", false, "Send one short chat request, which runs the agent")
@@ -133,7 +138,7 @@ func (d *doctor) agents(ctx context.Context, args []string) ([]Agent, error) {
 	case d.recording != "" && (d.to != "" || d.ask || d.through != ""):
 		return nil, errors.New("--recording sends nothing: leave out --to, --through and --ask")
 	}
-	if err := d.readKey(); err != nil {
+	if err := d.readKeys(); err != nil {
 		return nil, err
 	}
 	if d.recording != "" {
@@ -154,32 +159,55 @@ func (d *doctor) agents(ctx context.Context, args []string) ([]Agent, error) {
 // maxKey is the length in bytes of the longest key.
 const maxKey = 4 << 10
 
-// readKey sets the key to the one of the flags or the environment. Errors do not repeat it.
-func (d *doctor) readKey() error {
-	key, from := d.env(keyVariable), keyVariable
-	switch {
-	case d.key != "" && d.keyFile != "":
+// readKeys sets the keys to those of the flags or the environment. Errors do not repeat them.
+func (d *doctor) readKeys() (err error) {
+	if d.key != "" && d.keyFile != "" {
 		return errors.New("--key and --key-file: give one of them")
-	case d.key != "":
-		key, from = d.key, "--key"
-	case d.keyFile != "":
-		file, err := os.Open(d.keyFile)
-		if err != nil {
-			return fmt.Errorf("reading the key: %w", err)
-		}
-		defer file.Close()
-		b, err := io.ReadAll(io.LimitReader(file, maxKey+1))
-		if err != nil {
-			return fmt.Errorf("reading the key: %w", err)
-		}
-		key, from = string(b), "--key-file"
 	}
-	d.key = strings.TrimSpace(key)
+	if d.clientKey, err = d.readKey("", "--client-key-file", d.clientKeyFile, clientKeyVariable); err != nil {
+		return err
+	}
+	d.key, err = d.readKey(d.key, "--key-file", d.keyFile, keyVariable)
+	return err
+}
+
+// readKey returns given or, if it is empty, the key in the file that a flag names or, without one,
+// in the environment variable. A scheme may be in front of a client's key.
+func (d *doctor) readKey(given, flag, file, variable string) (string, error) {
+	key, from := d.env(variable), variable
 	switch {
-	case len(key) > maxKey || strings.ContainsFunc(d.key, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return fmt.Errorf("%s: a key is one line of printable ASCII, of at most %d bytes", from, maxKey)
-	case d.key == "" && from != keyVariable:
-		return fmt.Errorf("%s: there is no key in it", from)
+	case given != "":
+		key, from = given, "--key"
+	case file != "":
+		f, err := os.Open(file)
+		if err != nil {
+			return "", fmt.Errorf("reading the key: %w", err)
+		}
+		defer f.Close()
+		b, err := io.ReadAll(io.LimitReader(f, maxKey+1))
+		if err != nil {
+			return "", fmt.Errorf("reading the key: %w", err)
+		}
+		key, from = string(b), flag
 	}
-	return nil
+	trimmed := strings.TrimSpace(key)
+	bare := trimmed
+	if variable == clientKeyVariable {
+		_, bare = schemeOf(trimmed)
+	}
+	switch {
+	case len(key) > maxKey || strings.ContainsFunc(bare, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return "", fmt.Errorf("%s: a key is one line of printable ASCII, of at most %d bytes", from, maxKey)
+	case trimmed == "" && from != variable:
+		return "", fmt.Errorf("%s: there is no key in it", from)
+	}
+	return trimmed, nil
+}
+
+// schemeOf returns the scheme of a client's key, Bearer unless it is in front, and the rest.
+func schemeOf(key string) (scheme, rest string) {
+	if scheme, rest, ok := strings.Cut(key, " "); ok && (scheme == "Basic" || scheme == "Bearer") {
+		return scheme, rest
+	}
+	return "Bearer", key
 }

@@ -112,6 +112,8 @@ func TestDoctorExaminesNothing(t *testing.T) {
 		{[]string{"--key-file", dir}, "reading the key: "},
 		{[]string{"--key-file", write("blank", "\n")}, "--key-file: there is no key in it"},
 		{[]string{"--key-file", write("long", strings.Repeat(key, maxKey))}, "--key-file: a key is one line"},
+		{[]string{"--client-key-file", "nope"}, "reading the key: open nope"},
+		{[]string{"--client-key-file", write("two", "Digest "+key)}, "--client-key-file: a key is one line"},
 		{[]string{"--config", "nope"}, "reading the configuration: "},
 		{[]string{"--adapter", "caddyfile"}, "reading the configuration: "},
 		{[]string{"--config", write("bad.json", "{")}, "reading the configuration: "},

@@ -1,11 +1,14 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
 	"strings"
 	"syscall"
+
+	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 )
 
 // An examination is the examination of one agent while it is under way.
@@ -29,13 +32,13 @@ func (d *doctor) newExamination(address, namedBy string) *examination {
 func (d *doctor) examine(ctx context.Context, s subject) Agent {
 	e := d.newExamination(s.String(), s.namedBy)
 	e.subject = s
-	if e.agent(ctx, d.server(s.target)) && e.conclude().meets(span{oldest, lastRead}) {
+	if e.agent(ctx, d.server(s.target, d.key)) && e.conclude().meets(span{oldest, lastRead}) {
 		e.find("ignored", Info, "Hermes ignores tools, tool_choice, functions, n above 1 and response_format in a chat request, and background in one to /v1/responses",
 			"It answers with status 200 all the same. docs/limitations.md has a table, and the access log names those that a client sends (hermes_ignored).")
 	}
 	if s.sidecar.url != nil {
 		e.Through, e.checks = s.sidecar.String(), "through."
-		e.sidecar(ctx, d.server(s.sidecar))
+		e.sidecar(ctx, d.server(s.sidecar, cmp.Or(d.clientKey, d.key)))
 	}
 	return e.Agent
 }
@@ -141,6 +144,10 @@ func (e *examination) version(version string) {
 // sidecar examines the sidecar in front of the agent, as a client of it.
 func (e *examination) sidecar(ctx context.Context, s *server) {
 	r, err := s.get(ctx, "/health", false)
+	logins := err == nil && r.refuses()
+	if logins && e.clientKey != "" {
+		r, err = s.get(ctx, "/health", true)
+	}
 	switch {
 	case err != nil:
 		level := Fail
@@ -153,9 +160,13 @@ func (e *examination) sidecar(ctx context.Context, s *server) {
 		}
 		e.find("reachable", level, says, why)
 		return
+	case r.refuses() && e.clientKey != "":
+		e.find("reachable", Fail, e.say("it refuses the client's key (status %d%s)", r.StatusCode, e.quoted(r.message())),
+			"Give a key that the site accepts, with Basic in front if it is the base64 of user:password.")
+		return
 	case r.refuses():
 		e.find("reachable", Info, e.say("it asks for credentials (status %d)", r.StatusCode),
-			"It checks them before Hermes does, so no more is asked of it.")
+			"It checks them before Hermes does. Put a client's key into HERMES_CLIENT_KEY, or into a file for --client-key-file, to examine more.")
 		return
 	case r.StatusCode >= http.StatusInternalServerError:
 		e.find("reachable", Fail, e.say("it answers with status %d%s", r.StatusCode, e.quoted(r.message())),
@@ -169,6 +180,8 @@ func (e *examination) sidecar(ctx context.Context, s *server) {
 	e.find("reachable", OK, e.say("it answers with %s, and reaches a Hermes", r.Proto), "")
 	a := accessUnknown
 	switch models, err := s.get(ctx, "/v1/models", false); {
+	case logins:
+		a = accessKey
 	case err != nil:
 	case models.StatusCode == http.StatusOK:
 		a = accessAnyone
@@ -176,10 +189,14 @@ func (e *examination) sidecar(ctx context.Context, s *server) {
 		a = accessKey
 	}
 	e.network(ctx, s, a)
-	if !e.ask || a != accessAnyone && e.key == "" {
+	if !e.ask || a != accessAnyone && s.key == "" {
 		return
 	}
-	switch answer := e.answer(ctx, s); {
+	answer := e.answer(ctx, s)
+	if answer != nil {
+		e.announced(answer)
+	}
+	switch {
 	case answer == nil || !answer.ended:
 	case answer.changed:
 		e.find("repaired", Warn, "this answer still needs a repair: "+e.steps(answer),
@@ -187,6 +204,16 @@ func (e *examination) sidecar(ctx context.Context, s *server) {
 	case e.reading != nil && e.reading.changed:
 		e.find("repaired", OK, "what was to be repaired is repaired", "")
 	default:
-		e.find("repaired", Info, "the answer needs no repair, with the sidecar or without", "So it does not show whether hermes is in that route.")
+		e.find("repaired", Info, "the answer needs no repair, with the sidecar or without", "")
 	}
+}
+
+// announced adds a finding that says whether hermes is in the route that the answer came by.
+func (e *examination) announced(answer *reading) {
+	if answer.sidecar != "" {
+		e.find("hermes", OK, "hermes is in that route"+e.quoted(answer.sidecar), "The answer has the header "+proxy.SidecarHeader+", with its version.")
+		return
+	}
+	e.find("hermes", Warn, "nothing shows that hermes is in that route: the answer has no header "+proxy.SidecarHeader,
+		"Put hermes in front of the handler that answers there. With announce off it sends no such header.")
 }

@@ -173,10 +173,13 @@ func (d *doctor) quoted(text string) words {
 const maxSaid = 200
 
 // fit returns text, which comes from upstream or an error about it, in a form that is safe in a
-// report: without the key and other secrets, short and printable.
+// report: without the keys and other secrets, short and printable.
 func (d *doctor) fit(text string) string {
-	if d.key != "" {
-		text = strings.ReplaceAll(text, d.key, "[redacted]")
+	_, client := schemeOf(d.clientKey)
+	for _, key := range []string{d.key, client} {
+		if key != "" {
+			text = strings.ReplaceAll(text, key, "[redacted]")
+		}
 	}
 	return printable(bounded.Text(rewrite.Redact(bounded.Text(text, maxProbe)), maxSaid))
 }

@@ -26,12 +26,13 @@ const (
 type server struct {
 	target
 	*doctor
+	key    string // that requests with a key have, "" for none
 	client *http.Client
 }
 
-// server returns the server at t.
-func (d *doctor) server(t target) *server {
-	s := &server{target: t, doctor: d}
+// server returns the server at t, which takes the key.
+func (d *doctor) server(t target, key string) *server {
+	s := &server{target: t, doctor: d, key: key}
 	s.client = &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{
@@ -70,7 +71,8 @@ func (s *server) send(ctx context.Context, path, body string, withKey bool) (*ht
 		req.Header.Set("Accept", "text/event-stream")
 	}
 	if withKey && s.key != "" {
-		req.Header.Set("Authorization", "Bearer "+s.key)
+		scheme, key := schemeOf(s.key)
+		req.Header.Set("Authorization", scheme+" "+key)
 	}
 	return s.client.Do(req)
 }

@@ -103,7 +103,7 @@ func TestAnswersToProbesAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r, err := d.server(to).get(t.Context(), "/health", false); err != nil || len(r.body) != maxProbe || r.isHermes() {
+	if r, err := d.server(to, "").get(t.Context(), "/health", false); err != nil || len(r.body) != maxProbe || r.isHermes() {
 		t.Errorf("%v: %d bytes", err, len(r.body))
 	}
 }
