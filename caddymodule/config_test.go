@@ -121,6 +121,7 @@ func onlyHandler(t *testing.T, config []byte) *Handler {
 	if len(all) != 1 {
 		t.Fatalf("%d hermes handlers, want 1, in\n%s", len(all), config)
 	}
+	delete(all[0], "handler") // as Caddy does
 	b, err := json.Marshal(all[0])
 	h := new(Handler)
 	if err = errors.Join(err, json.Unmarshal(b, h)); err != nil {

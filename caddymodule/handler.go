@@ -19,6 +19,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/usage"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/bounded"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/build"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/configjson"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/httpapp"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/options"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/recording"
@@ -254,6 +255,13 @@ func (*Handler) CaddyModule() caddy.ModuleInfo {
 		ID:  "http.handlers.hermes",
 		New: func() caddy.Module { return new(Handler) },
 	}
+}
+
+// UnmarshalJSON decodes the options strictly. Its errors say what to write for a value of another
+// type.
+func (h *Handler) UnmarshalJSON(b []byte) error {
+	type fields Handler
+	return configjson.Unmarshal(b, (*fields)(h))
 }
 
 // Provision compiles the options, counts the handler, and subscribes to the end of the process. It

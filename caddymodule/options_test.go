@@ -133,17 +133,21 @@ func TestOptionsRefusedInJSON(t *testing.T) {
 		`"identity":{"session":"alice"}`:                      `invalid identity "alice": must have a placeholder that names the user, such as {http.auth.user.id}`,
 		`"approvals":{"reply":true},"approval_timeout":"-1s"`: `invalid approval_timeout "-1s"` + length,
 
-		// These are encoding/json's, whose messages name no option for
-		// durations.
+		// Values of another type, and those of a Caddyfile.
 		`"heartbeat":1`:           `json: unknown field "heartbeat"`,
-		`"max_frame":"1MiB"`:      `cannot unmarshal string into Go struct field Handler.max_frame of type int64`,
-		`"max_frame":1.5`:         `cannot unmarshal number 1.5 into Go struct field Handler.max_frame of type int64`,
-		`"status_line":"on"`:      `cannot unmarshal string into Go struct field Handler.status_line of type bool`,
-		`"keepalive":"soon"`:      `time: invalid duration "soon"`,
-		`"keepalive":"off"`:       `time: invalid duration "off"`,
-		`"progress":["bare"]`:     `cannot unmarshal array into Go struct field Handler.progress of type string`,
-		`"tool":["🛰️"]`:           `cannot unmarshal array into Go struct field Handler.tool of type map[string]string`,
-		`"tool":{"🛰️":["a","b"]}`: `cannot unmarshal array into Go struct field Handler.tool of type string`,
+		`"max_frame":"1MiB"`:      `invalid max_frame "1MiB": must be a whole number, without quotes and unit: 1048576`,
+		`"max_frame":1.5`:         `invalid max_frame 1.5: must be a whole number, without quotes and unit`,
+		`"status_line":"on"`:      `invalid status_line "on": must be true or false, without quotes`,
+		`"announce":"off"`:        `invalid announce "off": must be true or false, without quotes`,
+		`"keepalive":"soon"`:      `invalid keepalive "soon": must be a duration in quotes, such as "30s", or the number 0`,
+		`"keepalive":"off"`:       `invalid keepalive "off": must be a duration in quotes, such as "30s", or the number 0`,
+		`"progress":["bare"]`:     `invalid progress (a list): must be a text in quotes`,
+		`"progress":false`:        `invalid progress false: must be a text in quotes, such as "off"`,
+		`"tool":["🛰️"]`:           `invalid tool (a list): must be an object`,
+		`"tool":{"🛰️":["a","b"]}`: `invalid tool 🛰️ (a list): must be a text in quotes`,
+		`"approvals":"reply"`:     `invalid approvals "reply": must be an object`,
+
+		`"approvals":{"reply":"on"}`: `invalid approvals reply "on": must be true or false, without quotes`,
 	} {
 		t.Run(members, func(t *testing.T) {
 			err := caddy.Validate(parseConfig(t, jsonConfig(members)))

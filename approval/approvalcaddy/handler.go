@@ -19,6 +19,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hermes-sidecar/hermes-sidecar/approval"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/configjson"
 )
 
 func init() {
@@ -75,6 +76,13 @@ func (*ApprovalsHandler) CaddyModule() caddy.ModuleInfo {
 		ID:  "http.handlers.hermes_approvals",
 		New: func() caddy.Module { return new(ApprovalsHandler) },
 	}
+}
+
+// UnmarshalJSON decodes the options strictly. Its errors say what to write for a value of another
+// type.
+func (h *ApprovalsHandler) UnmarshalJSON(b []byte) error {
+	type fields ApprovalsHandler
+	return configjson.Unmarshal(b, (*fields)(h))
 }
 
 // Provision sets the defaults.

@@ -73,6 +73,30 @@ func TestUpstreamWithAPathDoesNotValidate(t *testing.T) {
 	}
 }
 
+// A value of a Caddyfile in JSON does not validate, and the error names the option and says what
+// JSON has in its place, in every module.
+func TestValuesOfACaddyfileInJSON(t *testing.T) {
+	for members, want := range map[string]string{
+		`"handler":"hermes","cards":"on"`:                                                  `invalid cards "on": must be true or false`,
+		`"handler":"hermes","keepalive":"off"`:                                             `invalid keepalive "off": must be a duration in quotes, such as "30s", or the number 0`,
+		`"handler":"hermes","max_frame":"2MiB"`:                                            `invalid max_frame "2MiB": must be a whole number, without quotes and unit: 2097152`,
+		`"handler":"hermes_resume","always":"on"`:                                          `invalid always "on": must be true or false`,
+		`"handler":"hermes_resume","detach":"off"`:                                         `invalid detach "off": must be a duration`,
+		`"handler":"hermes_resume","always_for":{"chat":"on"}`:                             `invalid always_for chat "on": must be a duration`,
+		`"handler":"hermes_queue","runs":"3"`:                                              `invalid runs "3": must be a whole number, without quotes and unit: 3`,
+		`"handler":"hermes_approvals","allow_always":"off"`:                                `invalid allow_always "off": must be true or false`,
+		`"handler":"reverse_proxy","transport":{"protocol":"hermes_resume","detach":"on"}`: `invalid detach "on": must be true or false`,
+	} {
+		home := t.TempDir()
+		file := filepath.Join(home, "caddy.json")
+		harness.WriteFile(t, file, []byte(`{"apps":{"http":{"servers":{"s":{"listen":[":8643"],"routes":[{"handle":[{`+members+`},{"handler":"static_response"}]}]}}}}}`))
+		_, bad, err := sidecar.Command(t, home, "validate", "--config", file)
+		if err == nil || !strings.Contains(strings.ReplaceAll(bad, `\"`, `"`), want) {
+			t.Errorf("%s: %v %s", members, err, bad)
+		}
+	}
+}
+
 // A contradiction that does no harm validates with a warning, once.
 func TestContradictionsAreWarnings(t *testing.T) {
 	for name, c := range map[string]struct{ site, want string }{

@@ -23,6 +23,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/bounded"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/configjson"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/httpapp"
 	"github.com/hermes-sidecar/hermes-sidecar/queue"
 )
@@ -94,6 +95,13 @@ func (*QueueHandler) CaddyModule() caddy.ModuleInfo {
 		ID:  "http.handlers.hermes_queue",
 		New: func() caddy.Module { return new(QueueHandler) },
 	}
+}
+
+// UnmarshalJSON decodes the options strictly. Its errors say what to write for a value of another
+// type.
+func (h *QueueHandler) UnmarshalJSON(b []byte) error {
+	type fields QueueHandler
+	return configjson.Unmarshal(b, (*fields)(h))
 }
 
 // Defaults.

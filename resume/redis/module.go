@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap"
 
 	_ "github.com/hermes-sidecar/hermes-sidecar/caddymodule" // the plugin comes with the storage
+	"github.com/hermes-sidecar/hermes-sidecar/internal/configjson"
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
 
@@ -108,6 +109,13 @@ func (*Storage) CaddyModule() caddy.ModuleInfo {
 		ID:  "http.handlers.hermes_resume.stores.redis",
 		New: func() caddy.Module { return new(Storage) },
 	}
+}
+
+// UnmarshalJSON decodes the options strictly. Its errors say what to write for a value of another
+// type.
+func (s *Storage) UnmarshalJSON(b []byte) error {
+	type fields Storage
+	return configjson.Unmarshal(b, (*fields)(s))
 }
 
 // stores has the Stores of the process by a hash of their options, so that a reload ends no stream.

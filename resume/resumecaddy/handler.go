@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"github.com/hermes-sidecar/hermes-sidecar/internal/configjson"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/httpapp"
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
@@ -137,6 +138,13 @@ func (*ResumeHandler) CaddyModule() caddy.ModuleInfo {
 		ID:  "http.handlers.hermes_resume",
 		New: func() caddy.Module { return new(ResumeHandler) },
 	}
+}
+
+// UnmarshalJSON decodes the options strictly. Its errors say what to write for a value of another
+// type.
+func (h *ResumeHandler) UnmarshalJSON(b []byte) error {
+	type fields ResumeHandler
+	return configjson.Unmarshal(b, (*fields)(h))
 }
 
 // shared has the streams of all configurations of the process, so that a reload ends nothing.

@@ -13,6 +13,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 
+	"github.com/hermes-sidecar/hermes-sidecar/internal/configjson"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/httpapp"
 	"github.com/hermes-sidecar/hermes-sidecar/resume/splice"
 )
@@ -43,6 +44,13 @@ func (*Transport) CaddyModule() caddy.ModuleInfo {
 		ID:  "http.reverse_proxy.transport.hermes_resume",
 		New: func() caddy.Module { return new(Transport) },
 	}
+}
+
+// UnmarshalJSON decodes the options strictly. Its errors say what to write for a value of another
+// type.
+func (t *Transport) UnmarshalJSON(b []byte) error {
+	type fields Transport
+	return configjson.Unmarshal(b, (*fields)(t))
 }
 
 // Provision sets up the transport.
