@@ -13,6 +13,7 @@ func TestCheckUpstream(t *testing.T) {
 		"{env.HERMES}": "", "{env.HERMES}/v1": "", "http://{env.HERMES}/v1": "", "{file./run/hermes}": "", "": "",
 		"127.0.0.1:8642/v1": "127.0.0.1:8642", "127.0.0.1:8642/": "127.0.0.1:8642", "127.0.0.1:8642/v1/chat/completions": "127.0.0.1:8642", "[::1]:8642/v1": "[::1]:8642", ":8642/v1": ":8642",
 		"hermes/v1": "hermes", "hermes.example.com/v1": "hermes.example.com", "tcphost/v1": "tcphost", "unixhost/v1": "unixhost", "tcp/127.0.0.1:8642/v1": "tcp/127.0.0.1:8642",
+		"8642.example.com": "", "99999": "", "0": "", "123456789012": "",
 		"http://127.0.0.1:8642/": "http://127.0.0.1:8642", "https://hermes.example.com/v1/": "https://hermes.example.com", "http://me:secret@hermes/v1": "http://hermes",
 	} {
 		err := CheckUpstream(address)
@@ -20,6 +21,37 @@ func TestCheckUpstream(t *testing.T) {
 			t.Errorf("%s: %v, want %q", address, err, instead)
 		}
 		if err != nil && strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+}
+
+// The path of a Unix socket follows unix/. The error says so, whatever other program's form it has.
+func TestCheckUnixSocket(t *testing.T) {
+	for _, address := range []string{
+		"unix:/run/hermes.sock", "unix:///run/hermes.sock", "unix://run/hermes.sock", "/run/hermes.sock", "http://unix:/run/hermes.sock", "http://unix:/run/hermes.sock:/v1", "http://unix//run/hermes.sock",
+		"http+unix:///run/hermes.sock", "UNIX:/run/hermes.sock", "unix+h2c:/run/hermes.sock",
+	} {
+		for _, check := range []func(string) error{CheckUpstream, checkDial} {
+			if err := check(address); err == nil || !strings.Contains(err.Error(), "write unix//run/hermes.sock: ") {
+				t.Errorf("%s: %v", address, err)
+			}
+		}
+	}
+	for _, address := range []string{"/v1", "http:///v1", "//hermes:8642"} {
+		if err := CheckUpstream(address); err == nil || !strings.Contains(err.Error(), "127.0.0.1:8642, a host and a port") {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+}
+
+// A port alone is an error, which says where a host belongs.
+func TestCheckPortAlone(t *testing.T) {
+	for address, instead := range map[string]string{
+		"8642": "127.0.0.1:8642", "80": "127.0.0.1:80", "65535": "127.0.0.1:65535", "http://8642": "http://127.0.0.1:8642", "https://8642/v1": "https://127.0.0.1:8642",
+		"tcp/8642": "tcp/127.0.0.1:8642", "8642/v1": "127.0.0.1:8642",
+	} {
+		if err := CheckUpstream(address); err == nil || !strings.Contains(err.Error(), "write "+instead+": ") {
 			t.Errorf("%s: %v", address, err)
 		}
 	}
