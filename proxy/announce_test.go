@@ -42,6 +42,7 @@ func TestExaminedAnswersSaySo(t *testing.T) {
 		"a stream that is empty":      {path: chatPath, media: events, examined: true}, // 502
 		"compressed":                  {path: chatPath, media: events, body: role, fields: []string{"Content-Encoding", "gzip"}},
 		"another status":              {path: chatPath, media: events, body: role, status: 201},
+		"a failure with a status":     {path: chatPath, media: jsonType, body: `{"error":{}}`, status: 502, examined: true},
 		"an error of upstream's":      {path: chatPath, media: "text/plain", body: "no", status: 404},
 		"HEAD":                        {path: chatPath, media: events, set: []setting{method(http.MethodHead)}},
 		"another media type":          {path: chatPath, media: "application/x-ndjson", body: "{}"},

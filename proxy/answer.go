@@ -117,11 +117,6 @@ func (w *whole) repair() {
 	w.done, w.body = a, nil
 	h := w.x.w.Header()
 	w.x.o.announce(h)
-	if a.Completion {
-		for i, text := range h["X-Hermes-Error"] { // which repeats the error in the body
-			h["X-Hermes-Error"][i] = rewrite.Redact(text)
-		}
-	}
 	if a.Code != "" {
 		// As modern Hermes sends them beside an error.
 		h.Set(completedHeader, "false")

@@ -64,9 +64,9 @@ type exchange struct {
 	panicked any            // to panic with in the handler's goroutine, nil for none
 }
 
-// answer is upstream's answer: passing, stream, whole, refusal or report. It is chosen and begun
-// once, at the final status; only a whole one that turns out to be something else becomes one that
-// passes. From then on it alone enters the phases of times and writes to the client.
+// answer is upstream's answer: passing, stream, whole, failed, refusal or report. It is chosen and
+// begun once, at the final status; only a whole or failed one that turns out to be something else becomes
+// one that passes. From then on it alone enters the phases of times and writes to the client.
 type answer interface {
 	// write takes upstream's bytes. It returns len(b) even if some are held back, because copiers
 	// take less for a short write.

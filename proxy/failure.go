@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net"
@@ -62,8 +63,23 @@ func (x *exchange) sendErrorOf(err error) bool {
 // sendFailure sends an error for the cause instead of the answer. running says that
 // the agent may be running.
 func (x *exchange) sendFailure(status int, cause rewrite.Cause, running bool) {
-	body := rewrite.AppendError(nil, cause.Code(), message(cause, running))
-	x.sendError(status, cause.Code(), append(body, '\n'), running)
+	x.sendError(status, cause.Code(), failureBody(cause, running), running)
+}
+
+// failureBody returns the body of an error for the cause. running says that the agent may be running.
+func failureBody(cause rewrite.Cause, running bool) []byte {
+	return append(rewrite.AppendError(nil, cause.Code(), message(cause, running)), '\n')
+}
+
+// saysNoRun reports whether body is an error with which another sidecar says that no agent runs. Its
+// client may send the request again.
+func saysNoRun(body []byte) bool {
+	for cause := range messages {
+		if bytes.Equal(body, failureBody(cause, false)) {
+			return true
+		}
+	}
+	return false
 }
 
 // messages are the messages of errors instead of answers. They name no address.

@@ -73,17 +73,18 @@ func advance(d time.Duration) {
 // recorder is the inner writer. Like Caddy's it has no lock of its own, so that
 // the race detector sees who does not hold ours, and no Flush but FlushError.
 type recorder struct {
-	t       *testing.T
-	header  http.Header
-	log     []string // what was called
-	sent    http.Header
-	status  int
-	body    bytes.Buffer
-	onWrite func(b []byte) (int, error) // in place of taking b
-	onFlush func() error
-	sealed  atomic.Bool         // nothing may be called any more
-	looks   int                 // how many times the header was looked at
-	wrapped http.ResponseWriter // what the guard has in its stead, nil for none
+	t        *testing.T
+	header   http.Header
+	log      []string // what was called
+	sent     http.Header
+	informed http.Header // of the last informational answer
+	status   int
+	body     bytes.Buffer
+	onWrite  func(b []byte) (int, error) // in place of taking b
+	onFlush  func() error
+	sealed   atomic.Bool         // nothing may be called any more
+	looks    int                 // how many times the header was looked at
+	wrapped  http.ResponseWriter // what the guard has in its stead, nil for none
 }
 
 func (rec *recorder) called(format string, args ...any) {
@@ -112,6 +113,8 @@ func (rec *recorder) WriteHeader(status int) {
 			rec.t.Errorf("WriteHeader(%d) after WriteHeader(%d)", status, rec.status)
 		}
 		rec.status, rec.sent = status, rec.header.Clone()
+	} else {
+		rec.informed = rec.header.Clone()
 	}
 }
 

@@ -14,6 +14,7 @@
 //	timer.go       the timer for its deadlines, keepalives and drain
 //	stream.go      its answer: an event stream, which the engine repairs
 //	answer.go      or one that is not streamed, or passes
+//	failed.go      or a failure with a status of its own
 //	failure.go     or an error instead
 //	exchange.go    its state, its lock, and its client
 //	times.go       when its deadlines and keepalives are due
@@ -240,6 +241,7 @@ func (x *exchange) endAnswer(panicked any, err error) (handled bool) {
 	handled = x.answer.end(causeOf(panicked, err))
 	if x.code == "" {
 		head.CopyTrailers(x.w.Header(), x.header)
+		x.redactHeader(x.w.Header())
 	}
 	return handled
 }

@@ -3,6 +3,7 @@ package proxy
 import (
 	"bufio"
 	"errors"
+	"maps"
 	"net"
 	"net/http"
 	"strconv"
@@ -84,7 +85,9 @@ func (x *exchange) WriteHeader(status int) {
 	case x.closed || x.answer != nil:
 	case status >= 100 && status < 200 && status != http.StatusSwitchingProtocols:
 		if !x.committed {
-			head.Inform(x.w, x.r.ProtoMajor, status, x.header)
+			h := maps.Clone(x.header)
+			x.redactHeader(h)
+			head.Inform(x.w, x.r.ProtoMajor, status, h)
 		}
 	default:
 		x.decide(status)
@@ -156,6 +159,7 @@ func (x *exchange) decide(status int) {
 	if !x.committed {
 		x.status = status
 		head.Copy(x.w.Header(), x.header)
+		x.redactHeader(x.w.Header())
 	}
 	if _, says := x.header[completedHeader]; says && x.chat {
 		if usage := x.o.Usage(x.upstream()); usage != nil {
@@ -192,6 +196,8 @@ func (x *exchange) choose(status int) {
 			x.answer, x.times.phase = &whole{x: x}, phaseWhole
 			return
 		}
+	case status >= http.StatusBadRequest && rewrite.BeginsRun(x.r.URL.Path) && x.chooseFailed(status):
+		return
 	}
 	x.follow()
 	x.pass(examined && encoded && media == "text/event-stream")

@@ -86,6 +86,17 @@ func CheckTool(emoji, name string) error { return marker.CheckTool(emoji, name) 
 // (contract section 3).
 func Redact(text string) string { return string(redact.Text([]byte(text))) }
 
+// RedactError returns body, the JSON with which upstream answers a request that failed, without
+// secrets (contract section 3). If there are none it returns body itself. A body that is not well
+// formed, because it was cut for example, is also examined as a text.
+func RedactError(body []byte) []byte {
+	clean := redact.Value(body)
+	if jsonspan.Valid(body) {
+		return clean
+	}
+	return redact.Text(clean)
+}
+
 // RepairAnswer repairs the answer in body, which is not streamed: a chat completion as a
 // stream would be (contract sections 1, 3 and 4), and a response of /v1/responses or the
 // answer of a session (section 6). Any other body stays as it is. Nil usage means no

@@ -665,3 +665,44 @@ func TestClientOfAnotherStreamLeaves(t *testing.T) {
 		})
 	}
 }
+
+// A failure with a status of its own (contract section 3) loses its secrets and is not asked for again,
+// on every path that begins a run, through one sidecar and through two. All other bytes stay.
+func TestFailuresWithAStatus(t *testing.T) {
+	const key = "sk-abcdefghijklmnopqrstuvwxyz123456"
+	body := `{"error": {"message": "Error code: 401 - Incorrect API key provided: ` + key + `", "type": "server_error", "param": null, "code": "agent_incomplete", "hermes": {"completed": false, "partial": false, "failed": true}}}`
+	want := strings.ReplaceAll(body, key, "[redacted]")
+	scripts := upstream.Router{}
+	for _, status := range []string{"400 Bad Request", "401 Unauthorized", "429 Too Many Requests", "500 Internal Server Error", "502 Bad Gateway", "503 Service Unavailable", "504 Gateway Timeout"} {
+		scripts[status[:3]] = func(x *upstream.Exchange) {
+			x.Header(status, "Content-Type: application/json; charset=utf-8", "X-Hermes-Error: provider said "+key, fmt.Sprintf("Content-Length: %d", len(body)))
+			x.Raw(body[:100])
+			x.Raw(body[100:])
+		}
+		scripts[status[:3]+" in chunks"] = func(x *upstream.Exchange) {
+			x.Header(status, "Content-Type: application/problem+json", "Transfer-Encoding: chunked", "X-Hermes-Error: provider said "+key)
+			x.Chunk([]byte(body[:130]))
+			x.Chunk([]byte(body[130:]))
+			x.End()
+		}
+	}
+	inner := sidecar.URL(sidecar.Serve(t, upstream.New(t, scripts.Play), nil))
+	outer := harness.FreePort(t)
+	sidecar.RunCaddyfile(t, t.TempDir(), "{\n\tadmin off\n}\n"+sidecar.OnLoopback(outer)+"\thermes\n\treverse_proxy "+strings.TrimPrefix(inner, "http://")+"\n}\n")
+	for _, base := range []string{inner, "http://" + outer} {
+		c := client.New(t, base)
+		for name := range scripts {
+			for _, path := range []string{"/v1/chat/completions", "/v1/responses", "/v1/runs", "/api/sessions/s1/chat", "/api/sessions/s1/chat/stream", "/p/coder/v1/chat/completions"} {
+				r := c.Post(path, "X-Play", name)
+				got := r.All()
+				retry := ""
+				if name[:3] == "500" || name[:3] == "502" || name[:3] == "504" {
+					retry = "false"
+				}
+				if got != want || fmt.Sprint(r.StatusCode) != name[:3] || r.Header.Get("X-Hermes-Error") != "provider said [redacted]" || r.Header.Get("X-Should-Retry") != retry {
+					t.Errorf("%s of %s: %s %v\n%s", name, path, r.Status, r.Header, got)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,134 @@
+package proxy
+
+import (
+	"bytes"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
+)
+
+// errorHeader is the header field in which Hermes repeats the message of an error. Like the body, it
+// may quote the provider, key and all.
+const errorHeader = "X-Hermes-Error"
+
+// failed is an answer of JSON with a status of 400 or more to a request that begins a run (contract
+// section 3, "Failures with a status of their own"). It loses its secrets, so its object is kept until it
+// is complete. A body that is too large to be examined passes.
+type failed struct {
+	x       *exchange
+	body    []byte // what is kept
+	length  int    // of the whole body, -1 if the header does not say
+	object  objectEnd
+	other   bool // body is not one object whose own end shows that it is complete
+	flushed bool // the next handler has flushed what is kept
+}
+
+// chooseFailed begins an answer with the status, 400 or more, to a request that begins a run. It
+// returns false if the answer passes.
+func (x *exchange) chooseFailed(status int) bool {
+	f := &failed{x: x, length: -1}
+	media := head.MediaType(x.header)
+	if n, err := strconv.Atoi(x.header.Get("Content-Length")); err == nil {
+		f.length = n
+	}
+	if (media == "application/json" || strings.HasSuffix(media, "+json")) && !head.IsEncoded(x.header) &&
+		x.r.Method != http.MethodHead && f.length <= x.o.Rewrite.FrameLimit() {
+		x.answer, x.times.phase = f, phaseFree
+		return true
+	}
+	x.forbidRepeat()
+	return false
+}
+
+// forbidRepeat asks the client of a failure not to send its request again, unless upstream says what
+// to do: SDKs would run the agent three times.
+func (x *exchange) forbidRepeat() {
+	switch x.status {
+	case http.StatusInternalServerError, http.StatusBadGateway, http.StatusGatewayTimeout:
+		if h := x.w.Header(); len(h[head.Retry]) == 0 && x.r.Method == http.MethodPost {
+			h.Set(head.Retry, "false")
+		}
+	}
+}
+
+func (f *failed) write(b []byte) (int, error) {
+	f.body = append(f.body, b...)
+	f.other = f.other || !f.object.take(b)
+	var err error
+	switch complete := !f.other && f.object.complete(); {
+	case len(f.body) > f.x.o.Rewrite.FrameLimit():
+		f.x.forbidRepeat()
+		f.x.pass(false)
+		err = f.send(f.body)
+	case f.length < 0 && complete, len(f.body) == f.length: // upstream may keep the connection open
+		err = f.sendClean()
+	}
+	if err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
+
+func (f *failed) flush() error {
+	f.flushed = true
+	if len(f.body) > 0 || !f.x.committed { // the header says how long the body is
+		return nil
+	}
+	return f.send(nil)
+}
+
+// sendClean sends what is kept without its secrets.
+func (f *failed) sendClean() error {
+	clean := rewrite.RedactError(f.body)
+	if h := f.x.w.Header(); !f.x.committed {
+		if !saysNoRun(f.body) {
+			f.x.forbidRepeat()
+		}
+		if !bytes.Equal(clean, f.body) {
+			head.DropOfBody(h)
+			if f.length >= 0 {
+				h.Set("Content-Length", strconv.Itoa(f.length+len(clean)-len(f.body)))
+			}
+		}
+		f.x.o.announce(h)
+	}
+	f.body, f.object = nil, objectEnd{}
+	return f.send(clean)
+}
+
+// send sends the header and b, and flushes them if the next handler has flushed.
+func (f *failed) send(b []byte) error {
+	if f.flushed {
+		return f.x.send(b)
+	}
+	return f.x.sendBytes(b)
+}
+
+func (f *failed) cut(rewrite.Cause) { _ = f.sendClean() } // an error shows in f.x.err
+
+func (f *failed) end(cause rewrite.Cause) bool {
+	f.cut(cause)
+	return false
+}
+
+func (*failed) report(*Result) bool { return false }
+
+// redactHeader takes the secrets out of what the header h of an answer, or its trailers, say of an
+// error. It does not write to the values of h.
+func (x *exchange) redactHeader(h http.Header) {
+	if !rewrite.BeginsRun(x.r.URL.Path) {
+		return
+	}
+	for _, name := range []string{errorHeader, http.TrailerPrefix + errorHeader} {
+		var clean []string
+		for _, text := range h[name] {
+			clean = append(clean, rewrite.Redact(text))
+		}
+		if clean != nil {
+			h[name] = clean
+		}
+	}
+}
