@@ -41,6 +41,9 @@ const (
 	// so that the client gets the rest of the stream. hermes_resume keeps the rest that long by
 	// default.
 	lateReply = 15 * time.Minute
+	// lateLink is how long a ticket is known after its timeout, so that its link says that it is
+	// too late.
+	lateLink = 24 * time.Hour
 )
 
 // Request is what an agent asks.
@@ -100,6 +103,9 @@ type Asker struct {
 	Owner [32]byte
 	// By is the user, if several share credentials; "" if unknown.
 	By string
+	// Link is the address to which links to the tickets lead; "" if there are none. An answer of a
+	// page has to come from there.
+	Link string
 	// Timeout is how long a ticket waits.
 	Timeout time.Duration
 	// Send sends the answer to upstream. It is called again for a ticket only after an error or
@@ -164,7 +170,7 @@ func (s *Stream) Ask(q Request) *Ticket {
 	case t != nil && t.asked != sha256.Sum256([]byte(q.Command)): // a page may show the other command
 		d.stats.Omitted++
 		return nil
-	case t != nil && (t.hasEnded() && !t.left || slices.Contains(s.tickets, t)):
+	case t != nil && (t.hasEnded() && (!t.left || t.isLate()) || slices.Contains(s.tickets, t)):
 		return t
 	case len(s.tickets) >= maxOfStream,
 		(t == nil || t.left) && d.waitingOf(s.asker.Owner) >= maxOfOwner,
@@ -211,13 +217,13 @@ func (s *Stream) Waiting() int {
 	return len(s.tickets)
 }
 
-// Find returns the ticket with the id, and reports whether it is known. A ticket is known until its
-// timeout, also after it has ended, and as long as its answer is being sent.
+// Find returns the ticket with the id, and reports whether it is known. A ticket is known until a
+// day after its timeout, unless others that wait need its place.
 func (d *Desk) Find(id string) (*Ticket, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	t := d.tickets[id]
-	return t, t != nil && (time.Now().Before(t.until) || t.state == Sending)
+	return t, t != nil
 }
 
 // add makes a ticket.
@@ -264,23 +270,30 @@ func (d *Desk) end(t *Ticket, as State) {
 	t.dropStreams()
 	d.stats.Waiting--
 	d.ended = append(d.ended, t)
-	if !time.Now().Before(t.knownUntil()) {
-		d.forget(t)
-	}
 }
 
-// expire ends a ticket at its timeout, and later forgets it.
+// expire ends a ticket at its timeout, later lets it take no replies any more, and at last forgets
+// it.
 func (d *Desk) expire(t *Ticket) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if t.state == Waiting && d.tickets[t.id] == t {
+	if d.tickets[t.id] != t {
+		return
+	}
+	if t.state == Waiting {
 		d.stats.Expired++
 		d.end(t, Over)
 	}
-	switch left := time.Until(t.knownUntil()); {
-	case left > 0:
-		t.timer.Reset(left)
-	case t.hasEnded():
+	late := time.Since(t.until)
+	switch {
+	case late < lateReply:
+		t.timer.Reset(lateReply - late)
+	case late < lateLink:
+		t.rest, t.asker.Rest = nil, nil // which may keep much
+		t.timer.Reset(lateLink - late)
+	case !t.hasEnded(): // upstream takes very long for an answer
+		t.timer.Reset(sendTimeout)
+	default:
 		d.forget(t)
 	}
 }

@@ -20,6 +20,7 @@ func TestATicketIsAnsweredOnce(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var h hermes
 			d := approval.NewDesk()
+			began := time.Now()
 			ticket := d.Stream(h.asker(1)).Ask(ask("run", 1))
 			if raw, err := base64.RawURLEncoding.Strict().DecodeString(ticket.ID()); err != nil || len(raw) != 16 {
 				t.Errorf("the id %q", ticket.ID())
@@ -28,7 +29,7 @@ func TestATicketIsAnsweredOnce(t *testing.T) {
 				t.Errorf("the code %q", ticket.Code())
 			}
 			v := ticket.View()
-			if v.State != approval.Waiting || v.Request.Command != "rm -rf victim" || v.Left != timeout || !slices.Equal(v.Request.Choices, all) {
+			if v.State != approval.Waiting || v.Request.Command != "rm -rf victim" || !v.Until.Equal(began.Add(timeout)) || !slices.Equal(v.Request.Choices, all) {
 				t.Errorf("%+v", v)
 			}
 			wantAnswer(t, ticket, c, approval.Accepted)
@@ -93,7 +94,9 @@ func TestTheEndOfATicket(t *testing.T) {
 		"its tool has ended":      {func(s *approval.Stream) { s.Done("request1") }, true, 1, 0, 1},
 		"its stream has ended":    {func(s *approval.Stream) { s.Done("") }, true, 2, 0, 0},
 		"just before its timeout": {func(*approval.Stream) { time.Sleep(timeout - 1) }, true, 0, 0, 2},
-		"its timeout":             {func(*approval.Stream) { time.Sleep(timeout) }, false, 0, 2, 0},
+		"its timeout":             {func(*approval.Stream) { time.Sleep(timeout) }, true, 0, 2, 0},
+		"a day after its timeout": {func(*approval.Stream) { time.Sleep(timeout + 24*time.Hour - 1) }, true, 0, 2, 0},
+		"more than a day":         {func(*approval.Stream) { time.Sleep(timeout + 24*time.Hour) }, false, 0, 2, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -138,7 +141,7 @@ func TestAStreamThatIsReadAgain(t *testing.T) {
 			t.Errorf("%d wait again", s.Waiting())
 		}
 		wantStats(t, d, 4, 0, 2, 1, 0)
-		if v := left.View(); v.State != approval.Waiting || v.Left != timeout/2 || v.Request.Command == "" {
+		if v := left.View(); v.State != approval.Waiting || !v.Until.Equal(time.Now().Add(timeout/2)) || v.Request.Command == "" {
 			t.Errorf("%+v", v)
 		}
 		wantAnswer(t, done, approval.Once, approval.TooLate)
@@ -320,7 +323,7 @@ func TestChoices(t *testing.T) {
 }
 
 // TestAnAnswerThatFailsAfterTheEnd of its tool leaves nothing that waits; one that fails after
-// the timeout is forgotten.
+// the timeout is too late.
 func TestAnAnswerThatFailsAfterTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := hermes{away: true}
@@ -336,10 +339,10 @@ func TestAnAnswerThatFailsAfterTheEnd(t *testing.T) {
 		}
 		h.during = func() { time.Sleep(timeout) }
 		_, _ = late.Answer(t.Context(), approval.Once, approval.Page)
-		if s.Ask(ask("run", 2)) == late {
-			t.Error("it is still known")
+		if s.Ask(ask("run", 2)) != late || late.View().State != approval.Over {
+			t.Error("it waits again")
 		}
-		wantStats(t, d, 3, 1, 1, 1, 0)
+		wantStats(t, d, 2, 1, 1, 0, 0)
 	})
 }
 

@@ -87,7 +87,7 @@ func (s *sequence) run(steps int) {
 		s.step()
 		s.check()
 	}
-	time.Sleep(timeout + 15*time.Minute)
+	time.Sleep(timeout + 24*time.Hour)
 	synctest.Wait()
 	for _, q := range s.asked {
 		if _, ok := s.d.Find(q.ticket.ID()); ok || s.d.Reply(s.t.Context(), [32]byte{byte(q.owner)}, "approve "+q.ticket.Code()).Ticket != nil {
@@ -157,13 +157,13 @@ func (s *sequence) ask() {
 	q := ask("run"+strconv.Itoa(stream), s.r.IntN(6))
 	ticket := s.streams[stream].Ask(q)
 	for _, o := range s.asked {
-		if o.stream != stream || o.q.ID != q.ID || !time.Now().Before(o.until.Add(15*time.Minute)) {
+		if o.stream != stream || o.q.ID != q.ID || !time.Now().Before(o.until.Add(24*time.Hour)) {
 			continue
 		}
 		if ticket != nil && ticket != o.ticket {
 			s.t.Error("the same question has another ticket")
 		}
-		if ticket != nil && o.left {
+		if ticket != nil && o.left && time.Now().Before(o.until) {
 			o.left = false
 			s.did["read again"]++
 		}

@@ -62,8 +62,10 @@ type View struct {
 	TooLong bool
 	// By is the user who is asked; "" if unknown.
 	By string
-	// Left is the time until the timeout.
-	Left time.Duration
+	// Until is the timeout.
+	Until time.Time
+	// Link is Asker.Link.
+	Link string
 	// Held reports whether the rest of the stream is held for a reply.
 	Held bool
 }
@@ -80,9 +82,9 @@ func (t *Ticket) Code() string { return t.code }
 func (t *Ticket) View() View {
 	t.desk.mu.Lock()
 	defer t.desk.mu.Unlock()
-	v := View{t.state, t.answer, t.request, t.tooLong, t.asker.By, max(time.Until(t.until), 0), t.rest != nil}
+	v := View{t.state, t.answer, t.request, t.tooLong, t.asker.By, t.until, t.asker.Link, t.rest != nil}
 	v.Request.Choices = slices.Clone(v.Request.Choices)
-	if v.State == Waiting && v.Left == 0 {
+	if v.State == Waiting && t.isLate() {
 		v.State = Over // its timer will set this
 	}
 	return v
@@ -127,7 +129,7 @@ func (t *Ticket) take(c Choice) (Result, error) {
 	switch {
 	case t.state == Sending, t.state == Answered:
 		return AlreadyAnswered, nil
-	case t.state == Over, !time.Now().Before(t.until):
+	case t.state == Over, t.isLate():
 		return TooLate, nil
 	case !slices.Contains(t.request.Choices, c):
 		return Refused, ErrNotOffered
@@ -167,7 +169,7 @@ func (t *Ticket) settle(c Choice, way Way, result Result) {
 	case result == TooLate, t.gone, t.denied:
 		d.stats.Ended++
 		d.end(t, Over)
-	case !time.Now().Before(t.until):
+	case t.isLate():
 		d.stats.Expired++
 		d.end(t, Over)
 	default:
@@ -178,13 +180,8 @@ func (t *Ticket) settle(c Choice, way Way, result Result) {
 // hasEnded reports whether the ticket is answered or over.
 func (t *Ticket) hasEnded() bool { return t.state == Answered || t.state == Over }
 
-// knownUntil returns when the ticket is forgotten.
-func (t *Ticket) knownUntil() time.Time {
-	if t.rest != nil {
-		return t.until.Add(lateReply)
-	}
-	return t.until
-}
+// isLate reports whether the timeout is over.
+func (t *Ticket) isLate() bool { return !time.Now().Before(t.until) }
 
 // key returns the key of the ticket in Desk.requests.
 func (t *Ticket) key() request {

@@ -366,7 +366,7 @@ func (s *approvalSite) click(link string, c approval.Choice) string {
 	do(http.NewRequest(http.MethodGet, "http://caddy"+path, nil))
 	r, err := http.NewRequest(http.MethodPost, "http://caddy"+path, strings.NewReader("choice="+string(c)))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	r.Header.Set("Origin", "http://caddy")
+	r.Header.Set("Origin", "https://hermes.example.com")
 	return do(r, err)
 }
 

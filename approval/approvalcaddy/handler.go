@@ -131,7 +131,7 @@ func (h *ApprovalsHandler) ServeHTTP(w http.ResponseWriter, r *http.Request, nex
 // answer answers a POST. It checks the request itself before it looks for the ticket, so that
 // errors of the request reveal nothing about tickets.
 func (h *ApprovalsHandler) answer(w http.ResponseWriter, r *http.Request, id string) error {
-	if !isOwn(r) {
+	if isCrossSite(r) {
 		return write(w, r, http.StatusForbidden, page{Title: "Not sent", Text: "The answer came from another site, so it was not sent. Open the link itself, and answer there."})
 	}
 	choice, status := choiceOf(w, r)
@@ -141,6 +141,9 @@ func (h *ApprovalsHandler) answer(w http.ResponseWriter, r *http.Request, id str
 	t, user, ok := h.find(r, id)
 	if !ok {
 		return write(w, r, http.StatusNotFound, unknown)
+	}
+	if link := t.View().Link; !isFrom(r, link) {
+		return write(w, r, http.StatusForbidden, elsewhere(link))
 	}
 	result, err := approval.Refused, approval.ErrNotOffered
 	if choice != approval.Always || h.AllowAlways {
@@ -183,19 +186,32 @@ func identity(r *http.Request) string {
 	return id
 }
 
-// isOwn reports whether a request comes from the page itself, as far as the browser says.
-func isOwn(r *http.Request) bool {
-	if site := r.Header.Values("Sec-Fetch-Site"); len(site) > 0 && (len(site) > 1 || site[0] != "same-origin") {
-		return false
-	}
+// isCrossSite reports whether a request comes from another site, as far as the browser says.
+func isCrossSite(r *http.Request) bool {
+	site := r.Header.Values("Sec-Fetch-Site")
+	return len(site) > 0 && (len(site) > 1 || site[0] != "same-origin")
+}
+
+// isFrom reports whether a request comes from a page at the origin of link, as far as the browser
+// says. The Host of the request says nothing about that: a foreign page whose name leads to this
+// server has it for its own, and a proxy in front may have changed it.
+func isFrom(r *http.Request, link string) bool {
 	origins := r.Header.Values("Origin")
-	if len(origins) == 0 {
+	if len(origins) == 0 { // no browser
 		return true
 	}
-	origin, err := url.Parse(origins[0])
-	return err == nil && len(origins) == 1 && r.Host != "" && strings.EqualFold(origin.Host, r.Host) &&
-		// A proxy in front may have ended TLS.
-		(origin.Scheme == "https" || origin.Scheme == "http" && r.TLS == nil)
+	return len(origins) == 1 && link != "" && originOf(origins[0]) == originOf(link)
+}
+
+// originOf returns the origin of an address as browsers send it, "" for none.
+func originOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
+		return ""
+	}
+	host := strings.ToLower(u.Host)
+	host = strings.TrimSuffix(host, map[string]string{"http": ":80", "https": ":443"}[u.Scheme])
+	return u.Scheme + "://" + strings.TrimSuffix(host, ":")
 }
 
 // choiceOf returns the answer of a form, or the status that says why there is none.

@@ -8,9 +8,11 @@ import (
 	"net/http"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 
@@ -165,8 +167,8 @@ func TestAPageThatDoesNotTellUsersApart(t *testing.T) {
 	s.get(path).want(200, "Everyone who has this link", "!alice")
 }
 
-// TestForeignSitesAnswerNothing: what a browser sends for them is refused, whatever the
-// ticket.
+// TestForeignSitesAnswerNothing: what a browser sends for them is refused, before it is known whether
+// there is a ticket.
 func TestForeignSitesAnswerNothing(t *testing.T) {
 	s := newSite(t, "hermes_approvals")
 	var u upstream
@@ -175,11 +177,8 @@ func TestForeignSitesAnswerNothing(t *testing.T) {
 		return s.send("POST", path, "choice=once", append(header, form...)...)
 	}
 	for _, header := range [][]string{
-		{"Origin", "null"}, {"Origin", ""}, {"Origin", "http://evil.test"}, {"Origin", "http://page.test.evil.test"}, {"Origin", "http://page.test:8080"},
-		{"Origin", "ftp://page.test"}, {"Origin", "page.test"}, {"Origin", "://"}, {"Origin", "http://page.test", "Origin", "http://evil.test"},
 		{"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}, {"Sec-Fetch-Site", "none"}, {"Sec-Fetch-Site", ""},
-		{"Origin", "http://page.test", "Sec-Fetch-Site", "cross-site"}, {"Origin", "http://evil.test", "Sec-Fetch-Site", "same-origin"},
-		{"Sec-Fetch-Site", "same-origin", "Sec-Fetch-Site", "cross-site"},
+		{"Origin", "http://page.test", "Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-origin", "Sec-Fetch-Site", "cross-site"},
 	} {
 		a, b := post(path, header...).want(403, "came from another site"), post("/hermes/approve/x", header...)
 		if a.body != b.body {
@@ -189,9 +188,90 @@ func TestForeignSitesAnswerNothing(t *testing.T) {
 	if len(u.sent) != 0 {
 		t.Fatalf("sent %q", u.sent)
 	}
-	for _, header := range [][]string{nil, {"Origin", "http://page.test"}, {"Origin", "https://page.test"}, {"Sec-Fetch-Site", "same-origin"}} {
-		_, path := u.ticket(t, "rm -rf victim")
-		post(path, header...).want(200, "Approved")
+}
+
+// TestAnswersComeFromTheLink, whatever the Host of the request is: a name that leads to this server
+// (DNS rebinding) is no address of the page, and a proxy in front may have put another Host there.
+func TestAnswersComeFromTheLink(t *testing.T) {
+	s := newSite(t, "hermes_approvals")
+	var u upstream
+	for link, origins := range map[string][2][]string{ // those that may answer, and those that may not
+		"http://page.test/hermes/approve": {
+			{"http://page.test", "http://PAGE.test", "http://page.test:80"},
+			{"null", "", "https://page.test", "http://evil.test", "http://page.test.evil.test", "http://page.test:8080", "ftp://page.test", "page.test", "://", "http://", "http:"},
+		},
+		"https://chat.example.com/hermes/approve": {
+			{"https://chat.example.com", "https://chat.example.com:443"},
+			{"http://chat.example.com", "https://chat.example.com:8443", "http://page.test", "https://page.test", "https://example.com"},
+		},
+		"https://Chat.Example.com:443/approve": {{"https://chat.example.com"}, {"https://chat.example.com:80"}},
+		"http://127.0.0.1:8643/hermes/approve": {
+			{"http://127.0.0.1:8643"},
+			{"http://127.0.0.1", "http://localhost:8643", "http://rebound.evil.test:8643"},
+		},
+		"http://[::1]:8643/hermes/approve": {{"http://[::1]:8643"}, {"http://[::1]", "http://::1:8643"}},
+		"":                                 {nil, {"http://page.test", "null", ""}},
+	} {
+		of := func(a *approval.Asker, _ *approval.Request) { a.Link = link }
+		for _, host := range []string{"page.test", "rebound.evil.test:8643", "127.0.0.1:8080", "chat.example.com"} {
+			post := func(path string, origins ...string) answer {
+				header := append([]string{"Host", host, "Sec-Fetch-Site", "same-origin"}, form...)
+				for _, o := range origins {
+					header = append(header, "Origin", o)
+				}
+				return s.send("POST", path, "choice=once", header...)
+			}
+			for _, origin := range origins[0] {
+				_, path := u.ticket(t, "rm -rf victim", of)
+				post(path, origin).want(200, "Approved")
+			}
+			sent := len(u.sent)
+			_, path := u.ticket(t, "rm -rf victim", of)
+			for _, origin := range append(origins[1], "http://"+host+".evil.test") {
+				post(path, origin).want(403, "came from another address", "approvals link", "!rm -rf")
+			}
+			if origins[0] != nil {
+				post(path, origins[0][0], origins[0][0]).want(403, "came from another address", "begins with "+origins[0][0]+",")
+			}
+			if len(u.sent) != sent {
+				t.Fatalf("%s: sent %q", link, u.sent[sent:])
+			}
+			post(path).want(200, "Approved") // a program
+		}
+	}
+}
+
+// TestLinksThatCameTooLate say so, also after their time.
+func TestLinksThatCameTooLate(t *testing.T) {
+	s := newSite(t, "hermes_approvals")
+	var u upstream
+	_, path := u.ticket(t, "rm -rf victim", func(a *approval.Asker, _ *approval.Request) { a.Timeout = time.Nanosecond })
+	s.get(path).want(410, "<h1>Too late</h1>", "!incomplete", "!rm -rf", "!<form", "!refresh")
+	s.choose(path, approval.Once).want(409, "<h1>Too late</h1>")
+	if len(u.sent) != 0 {
+		t.Errorf("sent %q", u.sent)
+	}
+}
+
+// TestThePageSaysUntilWhen: the time of day, because it counts nothing down, and comes again when that
+// is over.
+func TestThePageSaysUntilWhen(t *testing.T) {
+	s := newSite(t, "hermes_approvals")
+	var u upstream
+	began := time.Now()
+	ticket, path := u.ticket(t, "rm -rf victim")
+	a := s.get(path).want(200, "<title>", "away when this page was opened", "!<script")
+	until := ticket.View().Until
+	if until.Before(began.Add(timeout)) || !strings.Contains(a.body, `<time datetime="`+until.UTC().Format(time.RFC3339)+`">`+until.UTC().Format("15:04:05")+" UTC</time>") {
+		t.Errorf("no %v in\n%s", until, a.body)
+	}
+	m := regexp.MustCompile(`<meta http-equiv="refresh" content="(\d+)">`).FindStringSubmatch(a.body)
+	if m == nil {
+		t.Fatalf("it does not come again:\n%s", a.body)
+	}
+	n, _ := strconv.Atoi(m[1])
+	if again := time.Duration(n) * time.Second; again > timeout+2*time.Second || again < time.Until(until) {
+		t.Errorf("it comes again after %v, and the time is over in %v", again, time.Until(until))
 	}
 }
 
@@ -338,7 +418,7 @@ func TestNothingUpstreamSaysIsMarkup(t *testing.T) {
 		_, body, _ := strings.Cut(a.body, "<body>")
 		tags := regexp.MustCompile(`<[^>]*>`).FindAllString(body, -1)
 		for _, tag := range tags {
-			if !regexp.MustCompile(`^</?(main|h1|h2|p|pre|code|strong|form|button|mark|body|html)\b[^<]*>$`).MatchString(tag) {
+			if !regexp.MustCompile(`^</?(main|h1|h2|p|pre|code|strong|time|form|button|mark|body|html)\b[^<]*>$`).MatchString(tag) {
 				t.Errorf("%q: a tag %q", evil, tag)
 			}
 		}

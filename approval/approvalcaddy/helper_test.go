@@ -92,7 +92,9 @@ func (s *site) send(method, path, body string, header ...string) answer {
 		s.t.Fatal(err)
 	}
 	for i := 0; i < len(header); i += 2 {
-		r.Header.Add(header[i], header[i+1])
+		if r.Header.Add(header[i], header[i+1]); header[i] == "Host" {
+			r.Host = header[i+1]
+		}
 	}
 	resp, err := s.client.Do(r)
 	if err != nil {
@@ -189,7 +191,7 @@ func (u *upstream) ticket(t *testing.T, command string, with ...func(*approval.A
 	if u.result == approval.Refused && u.err == nil {
 		u.result = approval.Accepted
 	}
-	a := approval.Asker{Owner: [32]byte{1}, Timeout: timeout, Send: u.send}
+	a := approval.Asker{Owner: [32]byte{1}, Link: "http://page.test/hermes/approve", Timeout: timeout, Send: u.send}
 	q := approval.Request{RunID: "run " + t.Name(), ID: approvalID(), Command: command, Description: "recursive delete", Tool: "terminal", Choices: all}
 	for _, f := range with {
 		f(&a, &q)

@@ -26,6 +26,9 @@ var (
 		"style":   func() template.CSS { return template.CSS(pageCSS) },
 		"visible": visible,
 		"inert":   inert,
+		"spell":   spell,
+		// A second later, for the clock of the browser.
+		"seconds": func(d time.Duration) int { return int(max(d, 0)/time.Second) + 2 },
 	}).Parse(pageHTML))
 
 	// The page has an empty icon, so that browsers do not request one: that request would name the
@@ -63,7 +66,8 @@ type ask struct {
 	approval.Request
 	TooLong bool
 	Marks   bool // there are marked characters
-	Left    string
+	Until   time.Time
+	Left    time.Duration
 	User    string // who has asked the agent, and alone may answer; "" if everyone who opens the page may
 	Buttons []button
 }
@@ -83,11 +87,16 @@ var buttons = []button{
 	{approval.Deny, "Deny", "It does not run. The agent goes on without it."},
 }
 
-// unknown is the page for an id that has no ticket, or whose ticket has expired or is for another
-// user.
+// unknown is the page for an id that has no ticket, or whose ticket is for another user.
 var unknown = page{
 	Title: "Nothing to answer here",
-	Text:  "This link is not valid. It may be incomplete, or its time is over: then the command has not run.",
+	Text:  "This link is not known. It is incomplete, or very old, or was made before the sidecar was last started: then the command has not run.",
+}
+
+// elsewhere is the page after an answer that came from another address than that of the link.
+func elsewhere(link string) page {
+	return page{Title: "Not sent", Text: "The answer came from another address than that of the link, which begins with " + originOf(link) + ", so it was not sent. " +
+		"Open the link itself, and answer there. If you did: in the configuration of hermes, approvals link has to be the address of this page as users reach it."}
 }
 
 // said returns the page after an answer that Hermes has accepted. held says that the stream is held
@@ -124,7 +133,7 @@ func (h *ApprovalsHandler) page(v approval.View, user, problem string) page {
 	case approval.Over:
 		return page{Title: "Too late", Text: "Hermes does not wait for this answer any more. The command has not run because of this link."}
 	}
-	a := &ask{Request: v.Request, TooLong: v.TooLong, Left: spell(v.Left)}
+	a := &ask{Request: v.Request, TooLong: v.TooLong, Until: v.Until.UTC(), Left: time.Until(v.Until)}
 	if h.By != "" && v.By != "" {
 		a.User = user
 	}

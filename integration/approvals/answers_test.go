@@ -185,6 +185,9 @@ func TestTimeout(t *testing.T) {
 	first := me.asks("go").wait()
 	before := first.ends()
 	harness.Until(t, "the page is gone", func() bool { return len(me.visits(first.url).buttons()) == 0 })
+	if s := me.visits(first.url); s.status != http.StatusGone || !strings.Contains(s.words(), "Too late") {
+		t.Errorf("the page: %d %s", s.status, s.words())
+	}
 	me.presses(first.url, "once")
 	reply := me.asks("go", before.Content, "approve "+first.code)
 	p.wantRan(t, danger, 0)

@@ -235,6 +235,27 @@ func TestForgeries(t *testing.T) {
 	p.wantRan(t, danger, 0)
 }
 
+// TestPageBehindAProxy that ends TLS and sends another Host: what counts is the address of the link.
+func TestPageBehindAProxy(t *testing.T) {
+	p := newPlace(t, "approvals link https://approve.example/hermes/approve")
+	p.script("go", asksOnce(danger))
+	me := person{t: t, at: p, key: "key-1"}
+	a := me.asks("go").wait()
+	page := p.page + strings.TrimPrefix(a.url, "https://approve.example")
+	press := func(origin string) sheet {
+		return me.browses(http.MethodPost, page, "choice=once", "Content-Type", "application/x-www-form-urlencoded", "Origin", origin, "Sec-Fetch-Site", "same-origin")
+	}
+	if s := press(p.page); s.status != http.StatusForbidden || !strings.Contains(s.words(), "approvals link") || !strings.Contains(s.words(), "https://approve.example") {
+		t.Errorf("from the address behind the proxy: %d %s", s.status, s.words())
+	}
+	p.unanswered(t, "another address")
+	if s := press("https://approve.example"); s.status != http.StatusOK {
+		t.Errorf("pressed: %d %s", s.status, s.words())
+	}
+	a.ends().CheckGood(t)
+	p.wantRan(t, danger, 1)
+}
+
 // hostile are commands that would be something else where they are shown.
 var hostile = map[string]string{
 	"code span":     "echo `id` ``two`` ```three``` ````",

@@ -26,7 +26,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/browser"
 )
 
-// lab is a Caddy with the page, and a proxy in front that sees what the browser sends.
+// lab is a Caddy with the page, and a proxy in front that sees what the browser sends, and sends another Host.
 type lab struct {
 	t     *testing.T
 	front *httptest.Server
@@ -46,7 +46,19 @@ func newLab(t *testing.T) *lab {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	addr := harness.FreePort(t)
-	cmd := exec.Command(binary, addr)
+	l := &lab{t: t}
+	to := &url.URL{Scheme: "http", Host: addr}
+	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }}
+	l.front = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet {
+			l.mu.Lock()
+			l.posts = append(l.posts, r.Header.Clone())
+			l.mu.Unlock()
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(l.front.Close)
+	cmd := exec.Command(binary, addr, l.front.URL)
 	cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), "XDG_DATA_HOME=", "XDG_CONFIG_HOME=")
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -65,19 +77,8 @@ func newLab(t *testing.T) *lab {
 			t.Error(err)
 		}
 	})
-	l := &lab{t: t, in: in, out: bufio.NewScanner(out)}
+	l.in, l.out = in, bufio.NewScanner(out)
 	l.want("ready")
-	to := &url.URL{Scheme: "http", Host: addr}
-	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to); r.Out.Host = r.In.Host }}
-	l.front = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet {
-			l.mu.Lock()
-			l.posts = append(l.posts, r.Header.Clone())
-			l.mu.Unlock()
-		}
-		proxy.ServeHTTP(w, r)
-	}))
-	t.Cleanup(l.front.Close)
 	return l
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"unicode"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/placeholder"
 )
@@ -80,9 +81,17 @@ func (a *Approvals) checkParts() error {
 			// The error does not quote the URL, which may have a password in it.
 			return errors.New("invalid approvals link: must be the base URL of the pages that hermes_approvals serves, http or https without user, query and fragment, such as https://hermes.example.com/hermes/approve")
 		}
+		if !isASCII(u.Host) { // the page compares it with what browsers send
+			return errors.New("invalid approvals link: the host must be as browsers send it, such as xn--mller-kva.example for müller.example")
+		}
 	}
 	if a.By != "" && !placeholder.IsIn(a.By) {
 		return fmt.Errorf("invalid approvals by %q: must have a placeholder that tells users apart, such as {http.request.header.X-OpenWebUI-User-Id} ({header.X-OpenWebUI-User-Id} in a Caddyfile)", a.By)
 	}
 	return nil
+}
+
+// isASCII reports whether a host is one that browsers name in an Origin.
+func isASCII(host string) bool {
+	return !strings.ContainsFunc(host, func(r rune) bool { return r > unicode.MaxASCII })
 }

@@ -158,7 +158,7 @@ func (s *Stream) open(run string) bool {
 	}
 	send := sender{behalf.New(s.r, s.url, s.next, s.o.Upstream)}
 	s.desk = s.o.Desk.Stream(approval.Asker{
-		Owner: owner, By: by, Timeout: s.o.Timeout,
+		Owner: owner, By: by, Link: s.o.Link, Timeout: s.o.Timeout,
 		Send: func(ctx context.Context, q approval.Request, c approval.Choice) (approval.Result, error) {
 			result, err := send.send(ctx, q, c)
 			s.o.logReply(ctx, q, by, c, result, err)

@@ -1,4 +1,5 @@
-// Lab serves hermes_approvals at the address of its first argument, for tests in a browser. For
+// Lab serves hermes_approvals at the address of its first argument, for tests in a browser, which
+// reaches it at the URL of the second. For
 // each line that it reads, a command as JSON, it makes a ticket and writes the path of its page;
 // when the ticket is answered, it writes "sent" and the choice.
 package main
@@ -57,7 +58,7 @@ http://:%s {
 			log.Fatal(err)
 		}
 		t := approvalcaddy.OfProcess().Stream(approval.Asker{
-			Owner: [32]byte{byte(n)}, Timeout: time.Hour, // a client of its own, because a client has at most 20 tickets
+			Owner: [32]byte{byte(n)}, Link: os.Args[2] + "/hermes/approve", Timeout: time.Hour, // a client of its own, because a client has at most 20 tickets
 			Send: func(_ context.Context, _ approval.Request, c approval.Choice) (approval.Result, error) {
 				fmt.Println("sent", c)
 				return approval.Accepted, nil
