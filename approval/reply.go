@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/subtle"
 	"strings"
+	"time"
 )
 
 // maxWrong is the number of wrong codes after which a ticket that waits for a reply is denied.
@@ -25,15 +26,13 @@ type Replied struct {
 	Err    error
 }
 
-// Reply answers the ticket that text names. Apart from white space around it, text must be exactly
-// "approve CODE" or "deny CODE", with the code of a ticket of owner whose stream is held. A ticket
-// is found until 15 minutes after its timeout.
+// Reply answers the ticket of owner with the code, if its stream is held: c is Once or Deny. A
+// ticket is found until 15 minutes after its timeout.
 //
 // The fifth wrong code denies all tickets of owner that wait for a reply. If there are none, codes
-// are not counted.
-func (d *Desk) Reply(ctx context.Context, owner [32]byte, text string) Replied {
-	c, code, ok := parseReply(text)
-	if !ok {
+// are not counted, and what cannot be a code is never.
+func (d *Desk) Reply(ctx context.Context, owner [32]byte, c Choice, code string) Replied {
+	if !isCode(code) {
 		return Replied{}
 	}
 	t, denied := d.match(owner, code)
@@ -80,20 +79,27 @@ func (d *Desk) match(owner [32]byte, code string) (found *Ticket, denied []*Tick
 	return nil, denied
 }
 
-// parseReply returns the answer and the code of a message that has the form of a reply.
-func parseReply(text string) (c Choice, code string, ok bool) {
-	verb, code, ok := strings.Cut(strings.TrimSpace(text), " ")
-	switch {
-	case !ok, len(code) != 9, code[4] != '-':
-		return "", "", false
-	case strings.Trim(code[:4]+code[5:], alphabet) != "":
-		return "", "", false
-	case verb == "approve":
-		return Once, code, true
-	case verb == "deny":
-		return Deny, code, true
+// Secrets returns the codes and the ids of the tickets of owner, nil for none. The value says that
+// a ticket waits for a reply with the code.
+func (d *Desk) Secrets(owner [32]byte) map[string]bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var secrets map[string]bool
+	for _, t := range d.owners[owner] {
+		if secrets == nil {
+			secrets = map[string]bool{}
+		}
+		secrets[t.id] = false
+		if t.rest != nil {
+			secrets[t.code] = t.state == Waiting && time.Now().Before(t.until)
+		}
 	}
-	return "", "", false
+	return secrets
+}
+
+// isCode reports whether newCode may return code.
+func isCode(code string) bool {
+	return len(code) == 9 && code[4] == '-' && strings.Trim(code[:4]+code[5:], alphabet) == ""
 }
 
 // newCode returns a code of 40 random bits.

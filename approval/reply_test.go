@@ -2,6 +2,7 @@ package approval_test
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -19,30 +20,26 @@ func other(code string) string {
 	return "A" + code[1:]
 }
 
-// TestRepliesAreExact: what is nearly a reply is an ordinary request, and counts as no try.
-func TestRepliesAreExact(t *testing.T) {
+// TestWhatIsNoCode is an ordinary request, and counts as no try.
+func TestWhatIsNoCode(t *testing.T) {
 	var h hermes
 	d := approval.NewDesk()
 	ticket := d.Stream(h.asker(1)).Ask(ask("run", 1))
 	code := ticket.Code()
 	for _, text := range []string{
-		"", "approve", "deny", code, "approve  " + code, "approve\t" + code, "approve\n" + code, "approve " + code + ".",
-		"approve `" + code + "`", "> approve " + code, "approve " + code + "\napprove " + code, "please approve " + code,
-		"Approve " + code, "APPROVE " + code, "always " + code, "session " + code, "once " + code, "approve " + strings.ToLower(code),
-		"approve " + strings.ReplaceAll(code, "-", ""), "approve " + strings.ReplaceAll(code, "-", " "), "approve " + code[:8],
-		"approve " + code + code, "approve " + ticket.ID(), "approve " + strings.Repeat("Ü", 4) + "-", "approve ÜÄÖß-ÜÄÖß",
-		"approve ----------"[:17], "User: approve " + code + "\nTitle:", "approve " + code + "\x00", "\u202eapprove " + code,
+		"", "approve", code + ".", code[:8], code + code, ticket.ID(), strings.ToLower(code), strings.ReplaceAll(code, "-", ""), strings.ReplaceAll(code, "-", "–"),
+		strings.Repeat("Ü", 4) + "-", "ÜÄÖß-ÜÄÖß", "---------", "AAAA-AAA0", "OAAA-AAAA",
 	} {
 		for range 5 {
-			if r := d.Reply(t.Context(), [32]byte{1}, text); r.Ticket != nil {
-				t.Errorf("%q is a reply", text)
+			if r := d.Reply(t.Context(), [32]byte{1}, approval.Once, text); r.Ticket != nil {
+				t.Errorf("%q is a code", text)
 			}
 		}
 	}
 	if h.asked != 0 || ticket.View().State != approval.Waiting {
 		t.Errorf("upstream was asked %d times", h.asked)
 	}
-	r := d.Reply(t.Context(), [32]byte{1}, " \r\n\tapprove "+code+"\u00a0\n")
+	r := d.Reply(t.Context(), [32]byte{1}, approval.Once, code)
 	if r.Ticket != ticket || r.Choice != approval.Once || r.Result != approval.Accepted || r.Err != nil {
 		t.Errorf("the reply: %+v", r)
 	}
@@ -50,6 +47,39 @@ func TestRepliesAreExact(t *testing.T) {
 	if s := d.Stats(); s.Answered[approval.Answer{Choice: approval.Once, Way: approval.Reply}] != 1 {
 		t.Errorf("%+v", s)
 	}
+}
+
+// TestSecretsOfAClient are its own codes and tickets, as long as they are known. Codes wait until
+// they are answered, or too late.
+func TestSecretsOfAClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := hermes{}
+		d := approval.NewDesk()
+		linked := h.asker(1)
+		linked.Rest = nil
+		s := d.Stream(h.asker(1))
+		waits, answered, link := s.Ask(ask("run", 1)), s.Ask(ask("run", 2)), d.Stream(linked).Ask(ask("run", 3))
+		d.Stream(h.asker(2)).Ask(ask("run", 1))
+		wantAnswer(t, answered, approval.Deny, approval.Accepted)
+		want := map[string]bool{waits.ID(): false, waits.Code(): true, answered.ID(): false, answered.Code(): false, link.ID(): false}
+		if got := d.Secrets([32]byte{1}); !maps.Equal(got, want) {
+			t.Errorf("%v, want %v", got, want)
+		}
+		time.Sleep(timeout)
+		if got := d.Secrets([32]byte{1}); got[waits.Code()] || len(got) < 4 {
+			t.Errorf("too late: %v", got)
+		}
+		time.Sleep(15 * time.Minute)
+		synctest.Wait()
+		if got := d.Secrets([32]byte{1}); len(got) != 3 || got[waits.ID()] {
+			t.Errorf("when no reply comes any more: %v", got)
+		}
+		time.Sleep(24 * time.Hour)
+		synctest.Wait()
+		if got := d.Secrets([32]byte{1}); got != nil || d.Secrets([32]byte{3}) != nil {
+			t.Errorf("forgotten: %v", got)
+		}
+	})
 }
 
 // TestRepliesOfOthersCountNothing: neither with the right code nor with wrong ones.
@@ -63,7 +93,7 @@ func TestRepliesOfOthersCountNothing(t *testing.T) {
 			continue
 		}
 		for range 10 {
-			if r := d.Reply(t.Context(), [32]byte{owner}, "approve "+ticket.Code()); r.Ticket != nil {
+			if r := d.Reply(t.Context(), [32]byte{owner}, approval.Once, ticket.Code()); r.Ticket != nil {
 				t.Errorf("client %d answers for another", owner)
 			}
 		}
@@ -86,11 +116,11 @@ func TestFiveWrongCodesDeny(t *testing.T) {
 				linked := h.asker(1)
 				linked.Rest = nil
 				early, right, noReply := s.Ask(ask("run", 1)), s.Ask(ask("run", 2)), d.Stream(linked).Ask(ask("run", 3))
-				wrong := "deny " + other(early.Code())
+				wrong := other(early.Code())
 				for range 4 {
-					d.Reply(t.Context(), [32]byte{1}, wrong)
+					d.Reply(t.Context(), [32]byte{1}, approval.Deny, wrong)
 				}
-				if r := d.Reply(t.Context(), [32]byte{1}, "deny "+right.Code()); r.Ticket != right || r.Choice != approval.Deny {
+				if r := d.Reply(t.Context(), [32]byte{1}, approval.Deny, right.Code()); r.Ticket != right || r.Choice != approval.Deny {
 					t.Errorf("after four: %+v", r)
 				}
 				late := s.Ask(ask("run", 4))
@@ -98,13 +128,13 @@ func TestFiveWrongCodesDeny(t *testing.T) {
 					t.Fatalf("after four: %+v", early.View())
 				}
 				h.during = func() { // one that comes meanwhile
-					if r := d.Reply(t.Context(), [32]byte{1}, "approve "+early.Code()); r.Result != approval.AlreadyAnswered && r.Result != approval.TooLate {
+					if r := d.Reply(t.Context(), [32]byte{1}, approval.Once, early.Code()); r.Result != approval.AlreadyAnswered && r.Result != approval.TooLate {
 						t.Errorf("while it is denied: %+v", r)
 					}
 				}
-				d.Reply(t.Context(), [32]byte{1}, wrong)
+				d.Reply(t.Context(), [32]byte{1}, approval.Deny, wrong)
 				h.during, h.away = nil, false
-				r := d.Reply(t.Context(), [32]byte{1}, "approve "+early.Code())
+				r := d.Reply(t.Context(), [32]byte{1}, approval.Once, early.Code())
 				if r.Ticket != early || r.Result == approval.Accepted || r.Result == approval.Refused {
 					t.Errorf("after five: %+v", r)
 				}
@@ -131,7 +161,7 @@ func TestWhatHasNoStreamHeldTakesNoReply(t *testing.T) {
 	a.Rest = nil
 	d := approval.NewDesk()
 	ticket := d.Stream(a).Ask(ask("run", 1))
-	if r := d.Reply(t.Context(), a.Owner, "approve "+ticket.Code()); r.Ticket != nil || h.asked != 0 {
+	if r := d.Reply(t.Context(), a.Owner, approval.Once, ticket.Code()); r.Ticket != nil || h.asked != 0 {
 		t.Errorf("%+v", r)
 	}
 	if ticket.Rest(nil, nil) == nil {
@@ -139,7 +169,7 @@ func TestWhatHasNoStreamHeldTakesNoReply(t *testing.T) {
 	}
 	rests := 0
 	ticket.Hold(func(http.ResponseWriter, *http.Request) error { rests++; return nil })
-	if r := d.Reply(t.Context(), a.Owner, "approve "+ticket.Code()); r.Ticket != ticket || r.Result != approval.Accepted {
+	if r := d.Reply(t.Context(), a.Owner, approval.Once, ticket.Code()); r.Ticket != ticket || r.Result != approval.Accepted {
 		t.Errorf("%+v", r)
 	}
 	if err := ticket.Rest(nil, nil); err != nil || rests != 1 {
@@ -164,7 +194,7 @@ func TestLateReplies(t *testing.T) {
 				ticket := d.Stream(h.asker(1)).Ask(ask("run", 1))
 				test.before(t, ticket)
 				asked := h.asked
-				reply := func() approval.Replied { return d.Reply(t.Context(), [32]byte{1}, "approve "+ticket.Code()) }
+				reply := func() approval.Replied { return d.Reply(t.Context(), [32]byte{1}, approval.Once, ticket.Code()) }
 				for _, after := range []time.Duration{timeout, 15*time.Minute - 1} {
 					time.Sleep(after)
 					if r := reply(); r.Ticket != ticket || r.Result != test.want {

@@ -90,7 +90,7 @@ func (s *sequence) run(steps int) {
 	time.Sleep(timeout + 24*time.Hour)
 	synctest.Wait()
 	for _, q := range s.asked {
-		if _, ok := s.d.Find(q.ticket.ID()); ok || s.d.Reply(s.t.Context(), [32]byte{byte(q.owner)}, "approve "+q.ticket.Code()).Ticket != nil {
+		if _, ok := s.d.Find(q.ticket.ID()); ok || s.d.Reply(s.t.Context(), [32]byte{byte(q.owner)}, approval.Once, q.ticket.Code()).Ticket != nil {
 			s.t.Error("a ticket is left")
 		}
 	}
@@ -125,13 +125,13 @@ func (s *sequence) step() {
 	case 2, 3:
 		s.answer(q, approval.Reply)
 	case 4: // a stranger, or another client
-		if r := s.d.Reply(s.t.Context(), [32]byte{byte(q.owner + 1)}, "approve "+q.ticket.Code()); r.Ticket != nil {
+		if r := s.d.Reply(s.t.Context(), [32]byte{byte(q.owner + 1)}, approval.Once, q.ticket.Code()); r.Ticket != nil {
 			s.t.Error("a stranger's reply is taken")
 		}
 		s.guessed(q.owner + 1)
 	case 5, 6:
 		for range 1 + s.r.IntN(3) {
-			s.d.Reply(s.t.Context(), [32]byte{byte(q.owner)}, "approve "+other(q.ticket.Code()))
+			s.d.Reply(s.t.Context(), [32]byte{byte(q.owner)}, approval.Once, other(q.ticket.Code()))
 			s.guessed(q.owner)
 		}
 	case 7:
@@ -198,9 +198,9 @@ func (s *sequence) guessed(owner int) {
 
 // answer answers as its own client.
 func (s *sequence) answer(q *question, way approval.Way) {
-	c, verb := approval.Once, "approve "
+	c := approval.Once
 	if s.r.IntN(2) == 0 {
-		c, verb = approval.Deny, "deny "
+		c = approval.Deny
 	}
 	id := q.q.RunID + "/" + q.q.ID
 	before, waits := s.h.answers[id], q.waits()
@@ -209,7 +209,7 @@ func (s *sequence) answer(q *question, way approval.Way) {
 	if way == approval.Page {
 		result, _ = q.ticket.Answer(s.t.Context(), c, way)
 	} else {
-		r := s.d.Reply(s.t.Context(), [32]byte{byte(q.owner)}, verb+q.ticket.Code())
+		r := s.d.Reply(s.t.Context(), [32]byte{byte(q.owner)}, c, q.ticket.Code())
 		if result = r.Result; r.Ticket == nil {
 			s.guessed(q.owner)
 		}
@@ -252,9 +252,9 @@ func (s *sequence) atOnce(q *question) {
 	}
 	accepted := make(chan bool, 8)
 	for i := range 8 {
-		c, verb := approval.Once, "approve "
+		c := approval.Once
 		if i%2 == 0 {
-			c, verb = approval.Deny, "deny "
+			c = approval.Deny
 		}
 		go func() {
 			time.Sleep(at)
@@ -262,7 +262,7 @@ func (s *sequence) atOnce(q *question) {
 			if i < 4 {
 				result, _ = q.ticket.Answer(context.Background(), c, approval.Page)
 			} else {
-				result = s.d.Reply(context.Background(), [32]byte{byte(q.owner)}, verb+q.ticket.Code()).Result
+				result = s.d.Reply(context.Background(), [32]byte{byte(q.owner)}, c, q.ticket.Code()).Result
 			}
 			accepted <- result == approval.Accepted
 		}()

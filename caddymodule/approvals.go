@@ -36,6 +36,7 @@ func (h *Handler) offerApprovals(o *proxy.Options, logger *zap.Logger) {
 		}
 		return s, s.Split
 	}
+	o.Secrets = h.asking.Secrets
 	if offer.Reply {
 		o.Reply = h.asking.Answer
 	}

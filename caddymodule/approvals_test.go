@@ -280,6 +280,36 @@ func (s *approvalSite) chat(key, text string, header ...string) *answerOf {
 	return &answerOf{t: s.t, in: bufio.NewReader(res.Body), body: res.Body, res: res}
 }
 
+// whole sends a chat whose only message is the text, and that asks for no stream, and returns the
+// text of the answer, which has to be good.
+func (s *approvalSite) whole(key, text string) string {
+	s.t.Helper()
+	body, _ := json.Marshal(map[string]any{"messages": []any{map[string]string{"role": "user", "content": text}}})
+	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, "http://caddy/v1/chat/completions", strings.NewReader(string(body)))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Authorization", key)
+	res, err := s.client.Do(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	var answer struct {
+		Object  string
+		Choices []struct {
+			Message      struct{ Role, Content string }
+			FinishReason string `json:"finish_reason"`
+		}
+	}
+	if err := json.NewDecoder(res.Body).Decode(&answer); err != nil || res.StatusCode != http.StatusOK || res.Header.Get("Content-Type") != "application/json" ||
+		answer.Object != "chat.completion" || len(answer.Choices) != 1 || answer.Choices[0].FinishReason != "stop" || answer.Choices[0].Message.Role != "assistant" {
+		s.t.Fatalf("%v %v, %+v", err, res.Header, answer)
+	}
+	return answer.Choices[0].Message.Content
+}
+
 // until reads until the pattern is there, and returns what it finds: all, or the first group.
 func (a *answerOf) until(pattern string) string {
 	a.t.Helper()
@@ -451,9 +481,17 @@ func TestReplyRunsTheTool(t *testing.T) {
 		t.Errorf("the answer that asks says %q", text)
 	}
 	site.load(upstream, replied+"\n\theader X-Other 1")
-	for _, other := range []string{"approve " + code + ".", "Please approve " + code, "approve", "> approve " + code} {
-		if text := site.chat(agentKey, other).text(); !strings.HasPrefix(text, "You said") {
+	if text := site.chat(agentKey, "approve").text(); text != "You said approve" {
+		t.Errorf("a word is answered by %q", text)
+	}
+	for _, other := range []string{"Please approve " + code, "> approve " + code, "approve " + code + "?", strings.ToLower(code)} {
+		if text := site.chat(agentKey, other).text(); !strings.Contains(text, "reply `approve "+code+"` or `deny "+code+"` and nothing else") {
 			t.Errorf("%q is answered by %q", other, text)
+		}
+	}
+	for _, words := range []string{"approve " + code, "yes, " + code} { // what asks for no stream
+		if text := site.whole(agentKey, words); !strings.Contains(text, "approve "+code+"` or `deny "+code+"` and nothing else, in a request that asks for a stream") {
+			t.Errorf("%q is answered by %q", words, text)
 		}
 	}
 	if text := site.chat(agentKey+"2", "approve "+code).text(); text != "You said approve" {
@@ -462,7 +500,7 @@ func TestReplyRunsTheTool(t *testing.T) {
 	if agent.commands() != 0 {
 		t.Fatal("a command has run")
 	}
-	if text := site.chat(agentKey, " approve "+code+"\n").text(); text != "\n\nSo it is: once." {
+	if text := site.chat(agentKey, " Approve `"+strings.ReplaceAll(code, "-", "–")+"`.\n").text(); text != "\n\nSo it is: once." {
 		t.Errorf("the reply is answered by %q", text)
 	}
 	if agent.commands() != 1 {
@@ -472,8 +510,12 @@ func TestReplyRunsTheTool(t *testing.T) {
 	if again != sentenceOfTheSecond+"\n\nSo it is: once." || agent.commands() != 1 {
 		t.Errorf("the second reply is answered by %q, and %d commands have run", again, agent.commands())
 	}
-	if got := agent.asked(); !strings.HasSuffix(got, ", > approve "+code+", approve") {
+	if got := agent.asked(); got != "danger, approve, approve" {
 		t.Errorf("the agent was asked %s", got)
+	}
+	// What waits no more may be talked about, without the code.
+	if text := site.chat(agentKey, "what was "+code+" about?").text(); text != "You said what was … about?" {
+		t.Errorf("talk about it is answered by %q", text)
 	}
 	checkApprovalLog(t, site, code)
 }

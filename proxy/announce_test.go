@@ -11,6 +11,7 @@ import (
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/queue"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
 // announced sets the version that answers have.
@@ -120,14 +121,16 @@ func TestOwnAnswersSaySo(t *testing.T) {
 	// A request that looks like a reply and is none is an ordinary one.
 	for _, handled := range []bool{true, false} {
 		bubble(t, fmt.Sprint("reply ", handled), func(t *testing.T) {
-			reply := func(w http.ResponseWriter, _ *http.Request, _ string) (bool, error) {
+			reply := func(w http.ResponseWriter, _ *http.Request, _ rewrite.Reply, _ rewrite.Asked) (bool, error) {
 				if handled {
 					w.WriteHeader(http.StatusGone)
 				}
 				return handled, nil
 			}
 			x := launch(t, announced, body(`{"stream":true,"messages":[{"role":"user","content":"approve K7QF-2M9D"}]}`),
-				option(func(o *proxy.Options) { o.Reply = reply }))
+				option(func(o *proxy.Options) {
+					o.Reply, o.Secrets = reply, func(*http.Request) rewrite.Secrets { return rewrite.Secrets{"K7QF-2M9D": true} }
+				}))
 			want := "[v1.2.3]"
 			if !handled {
 				<-x.ack

@@ -134,8 +134,9 @@ func TestRequestsEndWithTheirClient(t *testing.T) {
 
 // A reply is answered, and does not go to upstream. What is no reply goes there as it does without replies.
 func TestReplies(t *testing.T) {
-	const body = `{"stream": true, "messages": [{"role": "assistant", "content": "x` + paragraph + `"}, {"role": "user", "content": " approve K7QF-2M9D\n"}]}`
-	const healed = `{"stream": true, "messages": [{"role": "assistant", "content": "x"}, {"role": "user", "content": "approve"}]}`
+	const body = `{"stream": true, "messages": [{"role": "assistant", "content": "x` + paragraph + `"}, {"role": "user", "content": " Approve k7qf–2m9d.\n"}]}`
+	const whole = `{"messages": [{"role": "user", "content": "please approve K7QF-2M9D"}]}`
+	const healed = `{"stream": true, "messages": [{"role": "assistant", "content": "x"}, {"role": "user", "content": "Approve"}]}`
 	errRest := errors.New("gone")
 	for name, c := range map[string]struct {
 		path, body string
@@ -151,12 +152,20 @@ func TestReplies(t *testing.T) {
 		"not ours, kept": {chatPath, body, proxy.HistoryKeep, false, nil, body},
 		"no chat":        {"/v1/other", body, "", true, nil, healed},
 		"no reply":       {chatPath, `{"messages": []}`, "", true, nil, `{"messages": []}`},
+		"names a code":   {chatPath, whole, "", true, nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, called := "", 0
-			p := proxy.New(proxy.Options{History: c.history, Reply: func(w http.ResponseWriter, r *http.Request, text string) (bool, error) {
+			secrets := func(*http.Request) rewrite.Secrets { return rewrite.Secrets{"K7QF-2M9D": true} }
+			p := proxy.New(proxy.Options{History: c.history, Secrets: secrets, Reply: func(w http.ResponseWriter, r *http.Request, m rewrite.Reply, asked rewrite.Asked) (bool, error) {
 				called++
-				equal(t, text, "approve K7QF-2M9D", "the reply")
+				if c.body == whole {
+					equal(t, m, rewrite.Reply{Code: "K7QF-2M9D"}, "what the message says")
+					equal(t, asked, rewrite.AskedWhole, "what it asks for")
+				} else {
+					equal(t, m, rewrite.Reply{Code: "K7QF-2M9D", IsReply: true, Approve: true}, "the reply")
+					equal(t, asked, rewrite.AskedStream, "what it asks for")
+				}
 				if c.handled && c.err == nil {
 					w.Header().Set("Content-Type", "text/event-stream")
 					_, _ = w.Write([]byte(role))
@@ -177,7 +186,7 @@ func TestReplies(t *testing.T) {
 			equal(t, got, c.upstream, "what upstream gets")
 			answered := c.upstream == "" && c.err == nil
 			equal(t, bytes.Equal(rec.Body.Bytes(), []byte(role)), answered, "answered")
-			if want := c.path == chatPath && strings.Contains(c.body, "K7QF"); (called > 0) != want {
+			if want := c.path == chatPath && c.body != `{"messages": []}`; (called > 0) != want {
 				t.Errorf("called %d times", called)
 			}
 		})

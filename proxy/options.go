@@ -71,11 +71,16 @@ type Options struct {
 	// own, and reports whether it could; if not, upstream's request ends. A nil Approvals asks no
 	// client.
 	Approvals func(r *http.Request) (a rewrite.Approvals, split func() bool)
-	// Reply answers the client's request r if text, its last message, is a reply to a request for
-	// approval that this client was sent. Then it reports true, r does not go to the next handler,
-	// and its error is returned. It is called for chat completions whose last message has the form
-	// of a reply (rewrite.Healed.Reply), whatever History is. Nil means that there are no replies.
-	Reply func(w http.ResponseWriter, r *http.Request, text string) (handled bool, err error)
+	// Secrets returns what the client of r was given to answer requests for approval, nil for
+	// nothing. It is called for requests whose body is read. Nil means that no client is given
+	// anything.
+	Secrets func(r *http.Request) rewrite.Secrets
+	// Reply answers the client's request r, which asks for an answer of the form asked, if m, its
+	// last message, answers a request for approval, or has the code of one that waits. Then it
+	// reports true, r does not go to the next handler, and its error is returned. It is called for
+	// chat completions whose last message says anything about an approval, whatever History is. Nil
+	// means that there are no replies.
+	Reply func(w http.ResponseWriter, r *http.Request, m rewrite.Reply, asked rewrite.Asked) (handled bool, err error)
 	// Identity says what upstream learns of the user of a request. The zero value says nothing.
 	Identity Identity
 	// Turn returns the turn in line of the client's request r, which begins a run of the agent

@@ -121,8 +121,14 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, next func(http.Res
 		Timed: x.chat && max(p.o.FirstByteTimeout, p.o.IdleTimeout, p.o.StallTimeout) > 0,
 		Again: queued,
 		Edit:  p.o.Identity.tell(r, up),
+		Secrets: func() rewrite.Secrets {
+			if p.o.Secrets == nil {
+				return nil
+			}
+			return p.o.Secrets(r)
+		},
 	})
-	if handled, err := x.reply(healed.Reply); handled {
+	if handled, err := x.reply(&healed); handled {
 		return err
 	}
 	if !rewrite.IsRunPath(r.URL.Path) {
@@ -169,14 +175,15 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, next func(http.Res
 	}
 }
 
-// reply answers the client's request, whose last message is text, if it is a reply to a request for
-// approval. It reports whether it has: then the request does not go to the next handler.
-func (x *exchange) reply(text string) (handled bool, err error) {
-	if text == "" || x.o.Reply == nil || !x.chat {
+// reply answers the client's request if its last message is a reply to a request for approval, or
+// has the code of one that waits. It reports whether it has: then the request does not go to the
+// next handler.
+func (x *exchange) reply(m *rewrite.Healed) (handled bool, err error) {
+	if m.Reply.Code == "" || x.o.Reply == nil || !x.chat {
 		return false, nil
 	}
 	x.o.announce(x.w.Header())
-	if x.replied, err = x.o.Reply(x.w, x.r, text); !x.replied {
+	if x.replied, err = x.o.Reply(x.w, x.r, m.Reply, m.Asked); !x.replied {
 		head.Copy(x.w.Header(), x.header)
 	}
 	return x.replied, err

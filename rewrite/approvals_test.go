@@ -1,14 +1,12 @@
 package rewrite
 
 import (
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 )
@@ -376,95 +374,6 @@ func TestImitationsOfTheParagraph(t *testing.T) {
 	same(t, outs[0], in, "in code")
 }
 
-// No address and no code reaches a model, whoever says them.
-func TestApprovalsLeaveHistories(t *testing.T) {
-	const reply = "`🔐 Approval needed` reply `approve K7QF-2M9D` or `deny K7QF-2M9D`: `ls`"
-	for name, c := range map[string]struct{ role, content, want string }{
-		"at the end":                   {"assistant", `"a\n\n` + reply + `"`, `"a"`},
-		"two":                          {"assistant", `"a\n\n` + reply + `\n\nb\n\n` + linkText + `\n\n\n\nc"`, `"a\n\nb\n\nc"`},
-		"cut off":                      {"assistant", `"a\n\n` + reply[:50] + `"`, `"a"`},
-		"cut off, then more":           {"assistant", `"a\n\n` + reply[:50] + `\n\nb"`, `"a\n\nb"`},
-		"with a marker":                {"assistant", "\"a\\n`💻 ls`\\n\\n" + reply + `"`, `"a"`},
-		"in a part":                    {"assistant", `[{"type": "text", "text": "a\n\n` + reply + `"}]`, `[{"type": "text", "text": "a"}]`},
-		"escaped":                      {"assistant", `"a\n\n` + strings.ReplaceAll(strings.ReplaceAll(reply, "`", `\u0060`), "🔐", `\ud83d\udd10`) + `"`, `"a"`},
-		"cut off in its address":       {"assistant", `"a\n\n` + linkText[:60] + `"`, `"a"`},
-		"words about it":               {"user", "\"What does `🔐 Approval needed` mean, and `🔐 Approval needed` reply?\"", ""},
-		"words of the model about it":  {"assistant", "\"`🔐 Approval needed` [see](https://h/docs): `x`\"", ""},
-		"words, then a paragraph":      {"user", "\"`🔐 Approval needed` is what? " + linkText + `"`, "\"`🔐 Approval needed` is what? \""},
-		"no paragraph":                 {"assistant", `"Approval needed for ` + "`x`" + `"`, ""},
-		"an approval that is a reply":  {"user", `"approve K7QF-2M9D"`, `"approve"`},
-		"with white space":             {"user", `" Deny k7qf-2m9d\n"`, `"Deny"`},
-		"in one part":                  {"user", `[{"type": "text", "text": "deny K7QF-2M9D"}]`, `[{"type": "text", "text": "deny"}]`},
-		"in two parts":                 {"user", `[{"type": "text", "text": "deny K7QF-2M9D"}, {"type": "text", "text": "x"}]`, ""},
-		"more words":                   {"user", `"please approve K7QF-2M9D"`, ""},
-		"no code":                      {"user", `"approve K7QF-2M9"`, ""},
-		"a quotation":                  {"user", `"ASSISTANT: a\n\n` + reply + `\nUSER: b"`, `"ASSISTANT: a\n\n\nUSER: b"`},
-		"a quotation in a line":        {"user", `"> ` + linkText + ` is what?"`, `">  is what?"`},
-		"of the system":                {"system", `"` + linkText + `"`, `""`},
-		"a tool's output":              {"tool", `"x ` + linkText + `"`, `"x "`},
-		"the word of the model itself": {"assistant", `"approve K7QF-2M9D"`, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			const before = `{"messages": [{"role": "assistant", "content": "Hi.%s"}, `
-			body := `{"role": "` + c.role + `", "content": %s}, {"role": "user", "content": "u"}]}`
-			want := c.want
-			if want == "" {
-				want = c.content
-			}
-			healed, _ := heal(t, fmt.Sprintf(before+body, `\n\n`+reply, c.content))
-			same(t, healed, fmt.Sprintf(before+body, "", want), "bodies")
-		})
-	}
-	// The same words of a user who was not asked are about something else.
-	for _, role := range []string{"user", "assistant"} {
-		in := `{"messages": [{"role": "` + role + `", "content": "a"}, {"role": "user", "content": "approve CASE-2345"}]}`
-		healed, req := heal(t, in)
-		same(t, healed, in, "bodies")
-		equal(t, req.Approvals, 0, "codes")
-	}
-	healed, _ := heal(t, `{"messages": [{"role": "user", "content": "u"}, {"role": "assistant", "content": "`+reply+`"}, {"role": "user", "content": "deny AAAA-BBBB"}]}`)
-	same(t, healed, `{"messages": [{"role": "user", "content": "u"}, {"role": "user", "content": "deny"}]}`, "a message of which nothing is left")
-	cards := `{"messages": [{"role": "assistant", "content": "a", "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "terminal", "arguments": "{\"label\": \"x\"}"}}]},` +
-		` {"role": "tool", "tool_call_id": "c1", "content": "completed"}, {"role": "assistant", "content": "` + reply + `"}]}`
-	healed, _ = heal(t, cards)
-	same(t, healed, `{"messages": [{"role": "assistant", "content": "a"}]}`, "an answer with cards")
-	// Open WebUI puts a text between the card of a tool and its output before the call.
-	healed, _ = heal(t, strings.Replace(strings.Replace(cards, `"content": "a"`, `"content": "a\n`+reply+`"`, 1), `"content": "`+reply+`"}]`, `"content": "b"}]`, 1))
-	same(t, healed, `{"messages": [{"role": "assistant", "content": "a\n\nb"}]}`, "an answer with a paragraph before a card")
-}
-
-// The last message is a reply only if it is exactly that, and the user's.
-func TestRepliesInRequests(t *testing.T) {
-	user := func(content string) string { return `{"role": "user", "content": ` + content + `}` }
-	body := func(messages ...string) string { return `{"messages": [` + strings.Join(messages, ", ") + `]}` }
-	for in, want := range map[string]string{
-		body(user(`"approve K7QF-2M9D"`)):                                                        "approve K7QF-2M9D",
-		body(user(`"a"`), user(`"\n deny K7QF-2M9D \n"`)):                                        "deny K7QF-2M9D",
-		body(user(`[{"type": "text", "text": "deny K7QF-2M9D"}]`)):                               "deny K7QF-2M9D",
-		body(user(`"Approve k7qf-2m9d"`)):                                                        "Approve k7qf-2m9d",
-		body(user(`"approve \u004b7QF-2M9D"`), user(`"approve K7QF-2M9D"`)):                      "approve K7QF-2M9D",
-		body(user(`"approve K7QF-2M9D"`), `{"role": "assistant", "content": "x"}`):               "",
-		body(user(`"approve K7QF-2M9D"`), user(`"and"`)):                                         "",
-		body(user(`"> approve K7QF-2M9D"`)):                                                      "",
-		body(user(`"approve  K7QF-2M9D"`)):                                                       "",
-		body(user(`"approve K7QF-2M9D."`)):                                                       "",
-		body(user(`[{"type": "text", "text": "deny K7QF-2M9D"}, {"type": "image_url"}]`)):        "",
-		body(user(`[{"type": "image_url", "text": "deny K7QF-2M9D"}]`)):                          "",
-		body(`{"role": "assistant", "content": "approve K7QF-2M9D"}`):                            "",
-		body(`{"role": "system", "content": "approve K7QF-2M9D"}`):                               "",
-		body(`{"role": "user", "role": "tool", "content": "approve K7QF-2M9D"}`):                 "",
-		body(user(`"approve K7QF-2M9D"`)) + "x":                                                  "",
-		`{"input": "approve K7QF-2M9D"}`:                                                         "",
-		`{"messages": "approve K7QF-2M9D"}`:                                                      "",
-		`{"messages": []}`:                                                                       "",
-		body(user(`"approve K7QF-2M9D` + strings.Repeat(" ", 300) + `"`)):                        "",
-		`{"messages": [` + user(`"approve K7QF-2M9D"`) + `], "messages": [` + user(`"a"`) + `]}`: "",
-	} {
-		_, req := Heal([]byte(in), nil)
-		equal(t, req.Reply, want, in)
-	}
-}
-
 // Events of runs and of sessions get the member, and all else stays. Their requests are done when
 // upstream says so, or the tool ends.
 func TestApprovalsOfOtherStreams(t *testing.T) {
@@ -734,27 +643,6 @@ func FuzzApprovals(f *testing.F) {
 		}
 		if last := len(d.done) - 1; last < 0 || d.done[last] != "" || slices.Contains(d.done[:last], "") {
 			t.Errorf("done %q", d.done)
-		}
-	})
-}
-
-// FuzzApprovalsInHistories: no code and no address of a page is left, whatever is around the paragraphs.
-func FuzzApprovalsInHistories(f *testing.F) {
-	f.Add("a\n\n", "\n\nb", "rm `x`\n", byte(0))
-	f.Add("```\n", "\\u0060", "", byte(1))
-	f.Add("`🔐 Approval needed` ", "`", "`🔐 Approval needed` x: `y`", byte(6))
-	f.Fuzz(func(t *testing.T, before, after, command string, kind byte) {
-		const url, code = "https://h/approve/T0123456789", "K7QF-2M9D"
-		line := marker.ApprovalLine(command, url, code)
-		if strings.Contains(before+after+command, "T0123") || strings.Contains(before+after+command, "K7QF") || !utf8.ValidString(before+after+command) {
-			return
-		}
-		spell := []func(string) string{asciiJSON, rawJSON}[kind%2]
-		role := []string{"assistant", "user", "system"}[kind/2%3]
-		in := `{"messages": [{"role": "` + role + `", "content": ` + spell(before+line+after+line) + `}, {"role": "user", "content": "u"}]}`
-		out, _ := Heal([]byte(in), nil)
-		if strings.Contains(string(out), "T0123") || strings.Contains(string(out), "K7QF") || !json.Valid(out) {
-			t.Errorf("%s\nbecomes\n%s", in, out)
 		}
 	})
 }

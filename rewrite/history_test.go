@@ -39,14 +39,14 @@ func bodies(content string) []string {
 func heal(t testing.TB, body string) (string, Healed) {
 	t.Helper()
 	in := []byte(body)
-	out, req := Heal(in, nil)
+	out, req := Heal(in, nil, nil)
 	if string(in) != body {
 		t.Fatal("the body was written to")
 	}
 	if !req.Changed() && (len(in) > 0 && &out[0] != &in[0] || len(out) != len(in)) {
 		t.Error("no marker, but the body is another")
 	}
-	again, more := Heal(out, nil)
+	again, more := Heal(out, nil, nil)
 	if more.Changed() || string(again) != string(out) {
 		t.Errorf("twice: %+v more in %q", more, out)
 	}
@@ -109,8 +109,8 @@ func TestHealKnowsAddedTools(t *testing.T) {
 		for _, content := range []string{"`💻 x`\n", "a\n`💻 x`\n`1`\n`é`", "a\n`🔍 x`\nb\n`💻 x`\n"} {
 			known := bodies(content)
 			for i, body := range bodies(strings.ReplaceAll(content, "💻", added)) {
-				want, wantReq := Heal([]byte(known[i]), nil)
-				got, req := Heal([]byte(body), tools)
+				want, wantReq := Heal([]byte(known[i]), nil, nil)
+				got, req := Heal([]byte(body), tools, nil)
 				same(t, string(got), string(want), body)
 				equal(t, req, wantReq, body)
 			}
@@ -137,7 +137,6 @@ func TestWhatIsNotHealed(t *testing.T) {
 		"part of another type":      `{"messages":[{"role":"assistant","content":[{"type":"refusal","text":"` + m + `"}]}]}`,
 		"part without a type":       `{"messages":[{"role":"assistant","content":[{"text":"` + m + `"}]}]}`,
 		"part of two types":         `{"messages":[{"role":"assistant","content":[{"type":"text","text":"` + m + `","type":"x"}]}]}`,
-		"part that is a string":     `{"messages":[{"role":"assistant","content":["` + m + `"]}]}`,
 		"text of a text":            `{"messages":[{"role":"assistant","content":[{"type":"text","text":{"text":"` + m + `"}}]}]}`,
 		"content that is an object": `{"messages":[{"role":"assistant","content":{"type":"text","text":"` + m + `"}}]}`,
 		"messages in messages":      `{"messages":[[` + message + `]]}`,
@@ -171,6 +170,8 @@ func TestOddBodiesThatAreHealed(t *testing.T) {
 		"messages that are odd":     `{"messages":[1,null,"x",[],{},[{}],{"role":"assistant","content":"` + m + `"},-1.5e+3,true]}`,
 		"deep as can be":            `{"messages":[{"role":"assistant","content":"` + m + `"}],"x":` + strings.Repeat("[", jsonspan.MaxDepth-1) + strings.Repeat("]", jsonspan.MaxDepth-1) + `}`,
 		"two contents":              `{"messages":[{"content":"` + m + `","role":"assistant","content":[{"text":"` + m + `","type":"text","text":"` + m + `"}]}]}`,
+		"parts that are strings":    `{"messages":[{"role":"assistant","content":["` + m + `","x"]}]}`,
+		"parts of responses":        `{"messages":[{"role":"assistant","content":[{"type":"output_text","text":"` + m + `"},{"type":"input_text","text":"` + m + `"}]}]}`,
 		"space after":               "{\"messages\":[{\"role\":\"assistant\",\"content\":\"" + m + "\"}]} \r\n\t",
 		"empty names":               `{"":1,"messages":[{"":"","role":"assistant","content":"` + m + `"}]}`,
 		"names in escapes":          `{"\u006d\u0065ssages":[{"\u0072ole":"assistan\u0074","content":[{"t\u0079pe":"\u0074ext","te\u0078t":"` + m + `"}]}]}`,
@@ -591,15 +592,38 @@ func hostile(n int) map[string]string {
 			}
 			return `{"messages":[{"role":"assistant",` + strings.ReplaceAll(cardCalls(1, strings.Split(strings.Repeat("x", 256), "")...), `"id": "call_1`, `"id": "`+head) + `}` + out + `]}`
 		}(),
-		"answers in answers":  `{"messages":[` + strings.Repeat(`{"role":"assistant",`+cardCalls(1, "x")+`},`, n/500) + strings.Repeat(cardOutputs(1, "x")+`,`+assistant("")+`,`, n/500) + `{}]}`,
-		"brackets":            fill(`{"stream":true,"messages":[{"content":"`, `]   }`, `"}]}`),
-		"brackets and spaces": fill(`{"stream":true,"messages":[{"content":"`, `]  ]`+strings.Repeat(" ", 500), `"}]}`),
-		"a card and newlines": fill(`{"messages":[`+carded(1, "a", "x")+`,{"role":"assistant","content":"b `, `\n`, `"}]}`),
-		"a card and spaces":   fill(`{"messages":[`+carded(1, "a", "x")+`,{"role":"assistant","content":"b `, ` \n`, `"}]}`),
-		"members":             fill(`{`, `"a":1,`, `"b":1}`),
-		"names with escapes":  fill(`{`, `"\u0061\u0062\u0063":[[]],`, `"\u0073tream":true}`),
-		"what is asked":       fill(`{"stream":[`, `{"":0},`, `{}]}`),
-		"commas":              fill(`{`, `,`, `}`),
+		"answers in answers": `{"messages":[` + strings.Repeat(`{"role":"assistant",`+cardCalls(1, "x")+`},`, n/500) + strings.Repeat(cardOutputs(1, "x")+`,`+assistant("")+`,`, n/500) + `{}]}`,
+		"paragraphs": func() string {
+			all := []byte(`{"messages":[{"role":"assistant","content":"`)
+			for i := 0; len(all) < n; i++ {
+				all = fmt.Appendf(all, "`🔐 Approval needed` [approve or deny](https://h/%022d) or reply `approve AA%02d-%04d` or `deny", i, i/10000%100, i%10000)
+			}
+			return string(all) + shut
+		}(),
+		"codes":                fill(`{"input":"`+askedFor+`","messages":[{"role":"user","content":"`, `K7QF–2M9D `, shut),
+		"halves of codes":      fill(`{"input":"`+askedFor+`","messages":[{"role":"user","content":"`, `K7QF-`, shut),
+		"other codes":          fill(`{"input":"`+askedFor+`","messages":[{"role":"user","content":"`, `AAAA-AAAA `, shut),
+		"a code and spaces":    fill(`{"input":"`+askedFor+`","messages":[{"role":"user","content":"approve K7QF`, ` `, `2M9D`+shut),
+		"tickets":              fill(`{"input":"`+askedFor+`","messages":[{"role":"user","content":"`, `Z5VErXUyt4JUzhvgdC64Ug/`, shut),
+		"one long ticket":      fill(`{"input":"`+askedFor+`","messages":[{"role":"user","content":"`, `Z5VErXUyt4JUzhvgdC64Ug`, shut),
+		"heads":                fill(`{"messages":[{"role":"user","content":"`, "`🔐 Approval needed` ", shut),
+		"links without end":    fill(`{"messages":[{"role":"user","content":"`, "`🔐 Approval needed` [approve or deny](", shut),
+		"what is not seen":     fill(`{"messages":[{"role":"user","content":"`, "`🔐​​​​​​​", shut),
+		"one that is not seen": fill(`{"messages":[{"role":"user","content":"`+"`🔐", "​", shut),
+		"indents":              fill(`{"messages":[{"role":"assistant","content":"`, strings.Repeat(" ", 200)+askedFor+strings.Repeat(" ", 200), shut),
+		"quotations":           fill(`{"messages":[{"role":"user","content":"`, askedFor+" ", shut),
+		"texts of a message":   fill(`{"messages":[{"role":"user","content":[`, `{"type":"text","text":"K7QF-2M9D"},`, `{}]}]}`),
+		"empty ones after it":  fill(`{"messages":[{"role":"user","content":"approve K7QF-2M9D"},`, `{"role":"assistant","content":" "},`, `{"role":"system"}]}`),
+		"items":                fill(`{"input":[`, `"K7QF-2M9D",`, `{}]}`),
+		"outputs of tools":     fill(`{"input":[`, `{"output":[{"type":"text","text":"K7QF-2M9D"}]},`, `{}]}`),
+		"brackets":             fill(`{"stream":true,"messages":[{"content":"`, `]   }`, `"}]}`),
+		"brackets and spaces":  fill(`{"stream":true,"messages":[{"content":"`, `]  ]`+strings.Repeat(" ", 500), `"}]}`),
+		"a card and newlines":  fill(`{"messages":[`+carded(1, "a", "x")+`,{"role":"assistant","content":"b `, `\n`, `"}]}`),
+		"a card and spaces":    fill(`{"messages":[`+carded(1, "a", "x")+`,{"role":"assistant","content":"b `, ` \n`, `"}]}`),
+		"members":              fill(`{`, `"a":1,`, `"b":1}`),
+		"names with escapes":   fill(`{`, `"\u0061\u0062\u0063":[[]],`, `"\u0073tream":true}`),
+		"what is asked":        fill(`{"stream":[`, `{"":0},`, `{}]}`),
+		"commas":               fill(`{`, `,`, `}`),
 	}
 }
 
@@ -612,7 +636,7 @@ func TestHostileBodiesCostLinearTime(t *testing.T) {
 		checkLinear(t, name, small, times, func(n int) time.Duration {
 			in := []byte(bodies[n][name])
 			begun := cpuTime()
-			Heal(in, nil)
+			Heal(in, nil, given)
 			return cpuTime() - begun
 		})
 	}
@@ -624,7 +648,7 @@ func TestHealingTakesBoundedMemory(t *testing.T) {
 	for name, body := range hostile(n) {
 		in := []byte(body)
 		// Places of texts take 16 bytes each, and lists grow by copying.
-		atMost(t, allocated(func() { Heal(in, nil) }), 6*uint64(len(in)), name+": bytes that are taken")
+		atMost(t, allocated(func() { Heal(in, nil, given) }), 6*uint64(len(in)), name+": bytes that are taken")
 		atMost(t, allocated(func() { AskedOf(in) }), 2*uint64(len(in)), name+": bytes that are taken, with a copy of the body")
 	}
 }
@@ -642,7 +666,7 @@ func TestHealingCopiesAHistoryOnceAtMost(t *testing.T) {
 				in = slices.Concat(in[:from], []byte(answer), in[from+len(`{"role": "assistant"`):])
 			}
 			var req Healed
-			got := allocated(func() { _, req = Heal(in, nil) })
+			got := allocated(func() { _, req = Heal(in, nil, nil) })
 			if req.Markers != markers || req.Cards != cards {
 				t.Fatalf("%+v", req)
 			}

@@ -16,13 +16,11 @@ type Healed struct {
 	Markers int
 	// Cards is the number of tool cards that were removed.
 	Cards int
-	// Approvals is the number of paragraphs that ask for approvals, and of codes in replies to
-	// them, that were removed.
+	// Approvals is the number of paragraphs that ask for approvals, and of codes and tickets
+	// elsewhere, that were removed.
 	Approvals int
-	// Reply is the text of the last message, without the white space around it, if it is the
-	// user's, one text, and has the form of a reply to a request for approval: approve or deny,
-	// a space and a code, such as K7QF-2M9D. Otherwise it is empty.
-	Reply string
+	// Reply is what the last message of the user says about an approval.
+	Reply Reply
 	// Asked is the form of answer that the request asks for.
 	Asked Asked
 	// Ignored is what the request asks for and Hermes ignores.
@@ -31,6 +29,24 @@ type Healed struct {
 	// mutes if its operator has said so.
 	Diagnostic bool
 }
+
+// Reply is what the last message of a chat says about an approval. It is the zero value for most
+// messages. Messages after it that say nothing to the agent do not count: those of the system, and
+// empty ones of the assistant.
+type Reply struct {
+	// Code is the code in the message, as it was shown: K7QF-2M9D.
+	Code string
+	// IsReply says that the message is a reply and nothing else: approve or deny, and the code. Case,
+	// white space, dashes, and punctuation around do not matter (contract section 5). Otherwise the
+	// message has, among other words, the code of an approval that waits.
+	IsReply bool
+	// Approve says that the reply approves.
+	Approve bool
+}
+
+// Secrets are what a client was given to answer requests for approval: codes, as they were shown,
+// and the tickets with which links end. The value says that a reply with the code is waited for.
+type Secrets map[string]bool
 
 // Changed reports whether the body was changed.
 func (h *Healed) Changed() bool { return h.Markers > 0 || h.Cards > 0 || h.Approvals > 0 }
@@ -82,23 +98,25 @@ func (i Ignored) Names() (names []string) {
 	return names
 }
 
-// Heal heals the history in body, the JSON of a request (contract section 5). It removes the
-// marker lines of known tools from the content of the assistant's messages, and the paragraphs and
-// codes of approvals from that of all messages. It joins the messages of each answer that Open
-// WebUI has taken apart for its cards. Every other byte stays. The healed body is a copy. If there
-// is nothing to heal it is body itself. A body that is not well-formed JSON passes untouched. Nil
-// tools mean Hermes' own.
-func Heal(body []byte, tools *Tools) ([]byte, Healed) {
+// Heal heals the history in body, the JSON of a request (contract section 5): the messages of chat
+// completions, the input and the conversation_history of /v1/responses and /v1/runs, and the
+// message to a session. It removes the marker lines of known tools from the content of the
+// assistant's messages, and from all messages the paragraphs of approvals, and the secrets of these
+// and the given ones. It joins the messages of each answer that Open WebUI has taken apart for its
+// cards. Every other byte stays. The healed body is a copy. If there is nothing to heal it is body
+// itself. A body that is not well-formed JSON passes untouched. Nil tools mean Hermes' own. Only a
+// client that was given secrets replies.
+func Heal(body []byte, tools *Tools, given Secrets) ([]byte, Healed) {
 	h, depth := read(body)
 	if depth == 0 {
 		return body, h
 	}
-	healed, sound := whole.Heal(body, cmp.Or(tools, marker.Hermes), depth, h.Asked == AskedWhole)
+	healed, sound := whole.Heal(body, cmp.Or(tools, marker.Hermes), depth, h.Asked == AskedWhole, given)
 	if h.Asked == AskedWhole && !sound { // as AskedWhole, it would have no deadlines
 		return body, Healed{}
 	}
 	h.Markers, h.Cards, h.Approvals = healed.Markers, healed.Cards, healed.Approvals
-	h.Reply = healed.Reply
+	h.Reply = Reply(healed.Reply)
 	return healed.Body, h
 }
 

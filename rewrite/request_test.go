@@ -21,7 +21,7 @@ func TestAskedOfARequest(t *testing.T) {
 		`{"x":` + deep + `,"stream":true}`: AskedStream,
 		`{"stream": true, "a": }`:          AskedUnknown, `{"stream": true, "messages": [{"content": "x}]}`: AskedUnknown, `{"stream": true, "messages": {`: AskedUnknown, `{"stream": true, "a"`: AskedUnknown,
 	} {
-		healed, got := Heal([]byte(body), nil)
+		healed, got := Heal([]byte(body), nil, nil)
 		if got.Asked != want || got.Markers != 0 || string(healed) != body {
 			t.Errorf("%s: %+v, want %v", body, got, want)
 		}
@@ -34,14 +34,14 @@ func TestAskedOfARequest(t *testing.T) {
 func TestABrokenHistoryDoesNotAskForAWholeAnswer(t *testing.T) {
 	for _, stream := range []string{`"stream": true`, `"stream": false`} {
 		body := `{` + stream + `, "messages": [{"role": "user", "content": "` + strings.Repeat("x", 8<<10) + `"}, {"role": "user", "content": "a"}], ` + stream + `}`
-		if _, got := Heal([]byte(body), nil); got.Asked == AskedUnknown {
+		if _, got := Heal([]byte(body), nil, nil); got.Asked == AskedUnknown {
 			t.Fatalf("%s: %+v", stream, got)
 		}
 		for i, c := range body {
 			if c == 'x' || !strings.ContainsRune(`{}[]":,`, c) {
 				continue
 			}
-			if _, got := Heal([]byte(body[:i]+body[i+1:]), nil); got.Asked == AskedWhole {
+			if _, got := Heal([]byte(body[:i]+body[i+1:]), nil, nil); got.Asked == AskedWhole {
 				t.Errorf("%s without the byte %d: %+v", stream, i, got)
 			}
 		}
@@ -74,14 +74,14 @@ func TestIgnoredOfARequest(t *testing.T) {
 	} {
 		for _, members := range requests {
 			for place, body := range requestsWith(members) {
-				_, got := Heal([]byte(body), nil)
+				_, got := Heal([]byte(body), nil, nil)
 				equal(t, strings.Join(got.Ignored.Names(), " "), want, members+", "+place)
 				equal(t, got.Asked, AskedStream, members+", "+place)
 			}
 		}
 	}
 	for _, body := range []string{``, `[{"tools":[1]}]`, `{"tools":[1]`, `{"tools":[1]}}`, `{"tools":[1]} x`, `{"tools":[1],"a":"x`} { // of what is no object nothing is known
-		_, got := Heal([]byte(body), nil)
+		_, got := Heal([]byte(body), nil, nil)
 		equal(t, got, Healed{}, body)
 	}
 }
@@ -121,7 +121,7 @@ func TestDiagnosticRequest(t *testing.T) {
 	} {
 		for _, members := range requests {
 			for place, body := range requestsWith(members) {
-				_, got := Heal([]byte(body), nil)
+				_, got := Heal([]byte(body), nil, nil)
 				equal(t, got.Diagnostic, want, members+", "+place)
 			}
 		}

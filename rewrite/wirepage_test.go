@@ -56,7 +56,7 @@ func TestWirePageShowsWhatTheEngineDoes(t *testing.T) {
 func example(kind, sent string) string {
 	switch kind {
 	case "request":
-		healed, _ := rewrite.Heal([]byte(sent), nil)
+		healed, _ := rewrite.Heal([]byte(sent), nil, nil)
 		return string(healed)
 	case "answer":
 		return string(rewrite.RepairAnswer([]byte(sent), new(rewrite.Options), nil).Body)

@@ -57,6 +57,9 @@ type Plan struct {
 	Limit int64
 	// Tools are the tools whose markers are removed.
 	Tools *rewrite.Tools
+	// Secrets returns what the client was given to answer requests for approval; nil means nothing.
+	// It is called once the body has come.
+	Secrets func() rewrite.Secrets
 	// Edit, if not nil, returns what upstream gets instead of a body that was read whole: body
 	// itself, which it must not write to, or a new slice of another length.
 	Edit func(body []byte) []byte
@@ -99,10 +102,11 @@ func (b *Body) heal(r, up *http.Request, plan Plan) rewrite.Healed {
 	if !whole || r.ContentLength >= 0 && r.ContentLength != int64(len(came)) {
 		return rewrite.Healed{}
 	}
-	body, healed := rewrite.Heal(came, plan.Tools)
-	if healed.Asked != rewrite.AskedStream {
-		healed.Reply = "" // a reply is answered with the rest of a stream
+	var given rewrite.Secrets
+	if plan.Secrets != nil {
+		given = plan.Secrets()
 	}
+	body, healed := rewrite.Heal(came, plan.Tools, given)
 	if plan.Keep {
 		body, healed = came, rewrite.Healed{Asked: healed.Asked, Reply: healed.Reply}
 	}

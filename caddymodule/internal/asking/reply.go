@@ -2,9 +2,12 @@ package asking
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/approval"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
@@ -24,15 +27,35 @@ var sentences = map[approval.Result]string{
 	approval.TooLate:         "This reply came too late: the agent does not wait for it any more.\n\n",
 }
 
-// Answer answers r, a request for a stream of chat completions, if message, the last one of its
-// user, is a reply to a request for approval: with the rest of the answer that asked. Otherwise
-// answered is false, and r is an ordinary request.
-func (o *Options) Answer(w http.ResponseWriter, r *http.Request, message string) (answered bool, err error) {
+// Secrets returns the codes and the tickets of the client of r.
+func (o *Options) Secrets(r *http.Request) rewrite.Secrets {
+	owner, _, ok := o.Owner(r)
+	if !ok {
+		return nil
+	}
+	return o.Desk.Secrets(owner)
+}
+
+// Answer answers r, a request for chat completions, if m, the last message of its user, is a reply
+// to a request for approval, and r asks for a stream: with the rest of the answer that asked. If m
+// has the code of an approval that waits and cannot answer it, Answer says what to write.
+// Otherwise answered is false, and r is an ordinary request.
+func (o *Options) Answer(w http.ResponseWriter, r *http.Request, m rewrite.Reply, asked rewrite.Asked) (answered bool, err error) {
 	owner, _, ok := o.Owner(r)
 	if !ok {
 		return false, nil
 	}
-	reply := o.Desk.Reply(context.WithValue(r.Context(), replyKey{}, true), owner, message)
+	if !m.IsReply || asked != rewrite.AskedStream {
+		if !o.Desk.Secrets(owner)[m.Code] { // meanwhile it may have been answered
+			return false, nil
+		}
+		return true, sendAdvice(w, m, asked == rewrite.AskedStream)
+	}
+	choice := approval.Deny
+	if m.Approve {
+		choice = approval.Once
+	}
+	reply := o.Desk.Reply(context.WithValue(r.Context(), replyKey{}, true), owner, choice, m.Code)
 	switch {
 	case reply.Ticket == nil:
 		return false, nil
@@ -53,6 +76,25 @@ func (o *Options) Answer(w http.ResponseWriter, r *http.Request, message string)
 		return true, nil
 	}
 	return true, late.end()
+}
+
+// sendAdvice answers with a chat completion that says how to reply with the code of m: a client that
+// gets an error hides what it says.
+func sendAdvice(w http.ResponseWriter, m rewrite.Reply, streamed bool) error {
+	var id [15]byte
+	_, _ = rand.Read(id[:]) // it never fails
+	advice := rewrite.Advice{ID: fmt.Sprintf("chatcmpl-%x", id)[:38], Created: time.Now().Unix(), Code: m.Code}
+	h := w.Header()
+	h.Set("Cache-Control", "no-cache")
+	if streamed {
+		h.Set("Content-Type", "text/event-stream")
+		h.Set("X-Accel-Buffering", "no")
+		_, err := w.Write(advice.Stream())
+		return err
+	}
+	h.Set("Content-Type", "application/json")
+	_, err := w.Write(advice.Whole())
+	return err
 }
 
 // sendError answers with an error that tells SDKs not to send the request again by themselves.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/approval"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
@@ -78,7 +79,7 @@ func TestReplyWhoseRestIsGone(t *testing.T) {
 			return err
 		})
 		w := httptest.NewRecorder()
-		answered, err := o.Answer(w, r, "approve "+ticket.Code())
+		answered, err := o.Answer(w, r, rewrite.Reply{Code: ticket.Code(), IsReply: true, Approve: true}, rewrite.AskedStream)
 		if !answered || err != nil {
 			t.Fatal(answered, err)
 		}

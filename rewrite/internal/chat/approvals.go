@@ -2,9 +2,12 @@ package chat
 
 import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/approval"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/encode"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
 // readApproval reads the request for approval in the current frame, which is of the kind k, before
@@ -101,4 +104,16 @@ func (s *Stream) End() {
 	if s.approvals != nil {
 		s.approvals.End()
 	}
+}
+
+// Answer returns a whole stream of the sidecar's own that says the text. It has no usage: nothing
+// was used.
+func Answer(p *contract.Params, text string) []byte {
+	var out sse.Writer
+	w := encode.NewWriter(&out, &contract.Options{}, p)
+	w.Begin()
+	w.Delta(&chunk.Object{}, false, &prose.Kept{Text: jsonspan.Inside(jsonspan.Quote(text))})
+	w.Stop()
+	w.Done()
+	return out.Take()
 }

@@ -3,6 +3,7 @@ package marker
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -41,6 +42,12 @@ func ApprovalLine(command, url, code string) string {
 		ways = append(ways, fmt.Sprintf(replyBegins+"%s` or `deny %[1]s`", code))
 	}
 	return approvalHead + strings.Join(ways, " or ") + ": " + codeSpan(command)
+}
+
+// AdviceLine returns the paragraph that says how to reply with the code. More may be added to what
+// to write.
+func AdviceLine(code, more string) string {
+	return approvalHead + fmt.Sprintf(replyBegins+"%s` or `deny %[1]s` and nothing else%s: your message was not sent to the agent, which still waits.", code, more)
 }
 
 // linkEscapes escapes what would end a link's address in Markdown.
@@ -82,18 +89,40 @@ func codeSpan(text string) string {
 
 // MayAsk reports whether b, JSON, may have a paragraph in it. It is cheap, and errs only by
 // returning true.
-func MayAsk(b []byte) bool { return bytes.Contains(b, []byte(approvalLabel)) }
+func MayAsk(b []byte) bool {
+	return bytes.Contains(b, []byte(approvalEmoji)) ||
+		slices.ContainsFunc(escapesOfEmoji, func(escape string) bool { return bytes.Contains(b, []byte(escape)) })
+}
+
+// escapesOfEmoji are the spellings of the second half of the emoji as an escape.
+var escapesOfEmoji = []string{`\udd10`, `\uDD10`, `\udD10`, `\uDd10`}
 
 // FindApproval returns where the first paragraph in text[i:], the inside of a JSON string, begins
 // and ends, without the newlines around it. Both are -1 if there is none. A paragraph that is not
-// whole ends with its line. A line without a way to answer is no paragraph.
+// whole ends with its line. A line without a way to answer is no paragraph. One that only looks
+// like a paragraph, because its white space is of another kind or it has characters that are not
+// seen, is one.
 func FindApproval(text []byte, i int) (from, to int) {
+	from, ways := nextApproval(text, i)
+	if ways < 0 {
+		return -1, -1
+	}
+	return from, approvalEnd(text, ways)
+}
+
+// nextApproval returns where the first paragraph in text[i:] begins, and the ways to answer in it.
+// Both are -1 if there is none.
+func nextApproval(text []byte, i int) (from, ways int) {
 	for i < len(text) {
+		if text[i] != '`' && text[i] != '\\' {
+			i++
+			continue
+		}
 		r, next := jsonspan.NextRune(text, i)
 		if r == '`' {
-			head := skip(text, i, approvalHead)
-			if head >= 0 && (skip(text, head, linkBegins) >= 0 || skip(text, head, replyBegins) >= 0) {
-				return i, approvalEnd(text, head)
+			ways := skip(text, i, approvalHead)
+			if ways >= 0 && (skip(text, ways, linkBegins) >= 0 || skip(text, ways, replyBegins) >= 0) {
+				return i, ways
 			}
 		}
 		i = next
@@ -101,19 +130,43 @@ func FindApproval(text []byte, i int) (from, to int) {
 	return -1, -1
 }
 
-// skip returns the index after want, if that stands at text[i:], and otherwise -1.
+// skip returns the index after want, if that stands at text[i:], and otherwise -1. Any white space
+// within a line stands for a space, and what is not seen for nothing.
 func skip(text []byte, i int, want string) int {
 	for _, w := range want {
-		if i >= len(text) {
+		next, spaced := skipBlank(text, i)
+		switch {
+		case w == ' ' && spaced:
+			i = next
+			continue
+		case w == ' ', spaced, next == len(text):
 			return -1
 		}
-		r, next := jsonspan.NextRune(text, i)
+		r, after := jsonspan.NextRune(text, next)
 		if r != w {
 			return -1
 		}
-		i = next
+		i = after
 	}
 	return i
+}
+
+// skipBlank returns the index after what is not seen at text[i:] and the white space of its line,
+// and whether there was any white space.
+func skipBlank(text []byte, i int) (next int, spaced bool) {
+	for next = i; next < len(text); {
+		r, end := jsonspan.NextRune(text, next)
+		if !isBlank(r) && !isUnseen(r) {
+			break
+		}
+		spaced, next = spaced || isBlank(r), end
+	}
+	return next, spaced
+}
+
+// isBlank reports whether r is white space within a line.
+func isBlank(r rune) bool {
+	return r != '\n' && r != '\r' && (unicode.IsSpace(r) || r == '\u2800')
 }
 
 // approvalEnd returns where the paragraph ends whose beginning ends at i: after the code span that
@@ -138,60 +191,21 @@ func approvalEnd(text []byte, i int) int {
 		case run > 0 && opening == 0 && before == [2]rune{':', ' '}:
 			opening = run
 		}
-		if r == '\n' {
+		switch {
+		case r == '\n':
 			return i
+		case isBlank(r):
+			r = ' '
 		}
 		if run > 0 {
 			before[1] = '`'
 		}
-		before, run, i = [2]rune{before[1], r}, 0, next
+		if r != ' ' || before[1] != ' ' {
+			before = [2]rune{before[1], r}
+		}
+		run, i = 0, next
 	}
 	return i
-}
-
-// Word returns the first word of text, the inside of a JSON string, if that is a reply to a
-// request for approval and nothing else: approve or deny, a space and a code, with white space
-// around them. Otherwise it returns nil.
-func Word(text []byte) []byte {
-	if len(text) > maxReplyText {
-		return nil
-	}
-	whole := strings.TrimSpace(string(jsonspan.AppendText(nil, text)))
-	word, code, _ := strings.Cut(whole, " ")
-	if !strings.EqualFold(word, "approve") && !strings.EqualFold(word, "deny") || !isCode(code) {
-		return nil
-	}
-	return []byte(word)
-}
-
-// maxReplyText is the length in bytes, as JSON, of the longest message that may be a reply.
-const maxReplyText = 256
-
-// isCode reports whether s has the form of a code: K7QF-2M9D.
-func isCode(s string) bool {
-	for i, c := range []byte(s) {
-		letter := c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z'
-		if i == 4 && c != '-' || i != 4 && !letter {
-			return false
-		}
-	}
-	return len(s) == len("K7QF-2M9D")
-}
-
-// MayReply reports whether b, JSON, may have a reply in it. It is cheap, and errs only by
-// returning true.
-func MayReply(b []byte) bool {
-	const before, after = len("K7QF"), len("-2M9D")
-	for i := 0; ; i++ { // a hyphen is rarer than the letters of the words
-		n := bytes.IndexByte(b[i:], '-')
-		if n < 0 {
-			return false
-		}
-		i += n
-		if from := i - before; from > 0 && b[from-1] == ' ' && i+after <= len(b) && isCode(string(b[from:i+after])) {
-			return true
-		}
-	}
 }
 
 // WithApprovals returns a Table that also knows the paragraph, whose imitations are stripped like

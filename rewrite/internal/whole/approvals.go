@@ -1,8 +1,9 @@
 package whole
 
 import (
-	"strings"
+	"bytes"
 
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 )
@@ -10,9 +11,63 @@ import (
 // Histories repeat the paragraphs that ask for approvals, and the replies to them. Neither the
 // address of a page nor a code in them may reach a model (contract section 5).
 
+// secrets are the codes and the tickets that answer requests for approval.
+type secrets struct {
+	given         map[string]bool     // of the client; the value says that a reply with the code is waited for
+	found         map[string]struct{} // in the paragraphs of the body
+	marker.Finder                     // of both
+}
+
+func (s *secrets) known(secret []byte) bool {
+	if _, ok := s.given[string(secret)]; ok {
+		return true
+	}
+	_, ok := s.found[string(secret)]
+	return ok
+}
+
+func (s *secrets) add(secret []byte) {
+	if s.found == nil {
+		s.found = map[string]struct{}{}
+	}
+	if !s.known(secret) {
+		s.found[string(secret)] = struct{}{}
+	}
+}
+
+// inPlaceOfSecret stands where a secret was in a text that goes on. It keeps what is around the
+// secret from becoming another one.
+const inPlaceOfSecret = "…"
+
 // unasked returns text, the inside of a JSON string, without the paragraphs that ask for
-// approvals, and the number of these. around says that the blank lines around a paragraph, which
-// the sidecar has put there, go with it. If no blank line is left between two texts, one stays.
+// approvals and without the secrets that it repeats, and the number of these. around says that the
+// blank lines around a paragraph, which the sidecar has put there, go with it. If no blank line is
+// left between two texts, one stays.
+func (s *secrets) unasked(text []byte, around bool) (rest []byte, n int) {
+	rest, n = unasked(text, around)
+	if len(s.given)+len(s.found) == 0 {
+		return rest, n
+	}
+	text, rest = rest, nil
+	at := 0 // text[:at] is in rest, or removed
+	for {
+		from, to := s.Find(text, at)
+		if from < 0 {
+			break
+		}
+		if at == 0 {
+			rest = make([]byte, 0, len(text))
+		}
+		rest, at = append(append(rest, text[at:from]...), inPlaceOfSecret...), to
+		n++
+	}
+	if at == 0 {
+		return text, n
+	}
+	return append(rest, text[at:]...), n
+}
+
+// unasked returns text without the paragraphs, and their number.
 func unasked(text []byte, around bool) (rest []byte, n int) {
 	if !marker.MayAsk(text) {
 		return text, 0
@@ -26,6 +81,9 @@ func unasked(text []byte, around bool) (rest []byte, n int) {
 		if around {
 			from, to = widen(text, at, from, to)
 		}
+		if n == 0 {
+			rest = make([]byte, 0, len(text))
+		}
 		rest, at = append(rest, text[at:from]...), to
 		n++
 	}
@@ -35,17 +93,29 @@ func unasked(text []byte, around bool) (rest []byte, n int) {
 	return append(rest, text[at:]...), n
 }
 
-// widen returns text[from:to] with at most two newlines on either side, of which none is before
-// at. If no other newline keeps two texts apart, it leaves out those of the side with more of
-// them.
+// widen returns text[from:to], a paragraph, with the white space that is left of its line, and at
+// most two newlines on either side, of which none is before at. If no other newline keeps two texts
+// apart, it leaves out those of the side with more of them.
 func widen(text []byte, at, from, to int) (int, int) {
 	var before []int // where the newlines begin that end at from
+	indent := at     // where the white space begins that ends at from, if a newline precedes it, or else -1
 	for i := at; i < from; {
 		r, next := jsonspan.NextRune(text, i)
-		if before = append(before, i); r != '\n' {
-			before = before[:0]
+		switch {
+		case r == '\n' && indent < i:
+			before, indent = append(before[:0], i), next
+		case r == '\n':
+			before, indent = append(before, i), next
+		case r != ' ' && r != '\t':
+			before, indent = before[:0], -1
 		}
 		i = next
+	}
+	if indent >= 0 {
+		from = indent
+	}
+	if end := lineEnd(text, to); end >= 0 {
+		to = end
 	}
 	end, after := to, 0
 	r := '\n' // what follows
@@ -69,30 +139,58 @@ func widen(text []byte, at, from, to int) (int, int) {
 	return from, end
 }
 
-// reply returns the word of m without its code, if m is a reply of the user's and a paragraph came
-// before it. Otherwise it returns nil: without a paragraph, the same words may be about something
-// else.
-func (h *healer) reply(m *message) []byte {
-	if h.approvals == 0 || !Spells(h.b, m.role, "user") || len(h.texts) != 1 {
-		return nil
+// lineEnd returns where the line ends at text[i:], or -1 if more than white space is left of it.
+func lineEnd(text []byte, i int) int {
+	for i < len(text) {
+		r, next := jsonspan.NextRune(text, i)
+		switch {
+		case r == '\n':
+			return i
+		case r != ' ' && r != '\t':
+			return -1
+		}
+		i = next
 	}
-	return marker.Word(h.texts[0].Of(h.b))
+	return i
 }
 
-// forget takes the paragraphs out of the texts of m, a message that is not the assistant's, and
-// the code out of a reply.
+// reply returns the text of m that is a reply of the user's, and its word. The word is nil if there
+// is none. A reply whose code is not known counts only after a paragraph: elsewhere the same words
+// may be about something else.
+func (h *healer) reply(m *message) (at jsonspan.Span, word []byte) {
+	for _, v := range h.texts {
+		switch {
+		case !jsonspan.HasText(v.Of(h.b)):
+		case at.Ok():
+			return at, nil // it says more
+		default:
+			at = v
+		}
+	}
+	if !at.Ok() || m.role.Ok() && !Spells(h.b, m.role, "user") {
+		return at, nil
+	}
+	r, ok := marker.ReadReply(at.Of(h.b))
+	if !ok || !h.known([]byte(r.Code)) && (!r.Exact || h.approvals == 0) {
+		return at, nil
+	}
+	return at, r.Word
+}
+
+// forget takes the paragraphs and the secrets out of the texts of m, a message that is not the
+// assistant's, and all but the word out of a reply.
 func (h *healer) forget(m *message) {
 	if !h.asks {
 		return
 	}
-	if word := h.reply(m); word != nil {
-		h.cut(h.texts[0].From, h.texts[0].To)
+	if at, word := h.reply(m); word != nil {
+		h.cut(at.From, at.To)
 		h.out = append(h.out, word...)
 		h.approvals++
 		return
 	}
 	for _, v := range h.texts {
-		if rest, n := unasked(v.Of(h.b), false); n > 0 {
+		if rest, n := h.unasked(v.Of(h.b), false); n > 0 {
 			h.cut(v.From, v.To)
 			h.out = append(h.out, rest...)
 			h.approvals += n
@@ -100,36 +198,124 @@ func (h *healer) forget(m *message) {
 	}
 }
 
-// replyIn returns the text of the last message in body, without the white space around it, if the
-// message is a reply to a request for approval, and otherwise "".
-func replyIn(body []byte) string {
-	text, ok := lastOfUser(body)
-	if !ok || marker.Word(text) == nil {
-		return ""
-	}
-	return strings.TrimSpace(string(jsonspan.AppendText(nil, text)))
+// Reply is what the last message of a request says about an approval.
+type Reply struct {
+	Code    string // "" if it says nothing about one
+	IsReply bool   // the message is a reply; otherwise it has a code that waits among other words
+	Approve bool   // the reply approves
 }
 
-// lastOfUser returns the text of the last message in body, the inside of a JSON string. It returns
-// false if that is not the user's, or has other content than a string or one part of text.
-func lastOfUser(body []byte) (text []byte, ok bool) {
+// replyIn returns what the last message in body says. given are the secrets of the client.
+func replyIn(body []byte, given map[string]bool) (r Reply) {
+	text, before, alone := lastOfUser(body)
+	if alone {
+		said, ok := marker.ReadReply(own(text))
+		if _, known := given[said.Code]; ok && (said.Exact || known) {
+			return Reply{said.Code, true, said.Approve}
+		}
+	}
+	code := waiting(text, given, true)
+	if code == "" {
+		// Open WebUI lets models name a chat that it quotes, paragraphs and all, in a chat of its own:
+		// what waits in another chat is no matter there.
+		if code = waiting(text, given, false); code != "" && !asked(body[:before], code) {
+			code = ""
+		}
+	}
+	return Reply{Code: code}
+}
+
+// waiting returns the first code in text that waits, "" if there is none. outside says that
+// paragraphs that ask do not count.
+func waiting(text []byte, given map[string]bool, outside bool) (code string) {
+	if outside {
+		text, _ = unasked(text, false)
+	}
+	f := marker.Finder{Known: func(secret []byte) bool {
+		if given[string(secret)] {
+			code = string(secret)
+		}
+		return code != ""
+	}}
+	f.Find(text, 0)
+	return code
+}
+
+// asked reports whether a paragraph in b, JSON, asks for a reply with the code.
+func asked(b []byte, code string) (is bool) {
+	marker.Secrets(b, func(secret []byte) { is = is || string(secret) == code })
+	return is
+}
+
+// own returns the part of text that the user has written: Open WebUI puts what it has found, in
+// documents or in the web, in front of that.
+func own(text []byte) []byte {
+	if i := bytes.LastIndex(text, []byte("<user_query>")); i >= 0 {
+		query, _, _ := bytes.Cut(text[i+len("<user_query>"):], []byte("</user_query>"))
+		return query
+	}
+	if i := bytes.LastIndex(text, []byte("</context>")); i >= 0 {
+		return text[i+len("</context>"):]
+	}
+	return text
+}
+
+// lastOfUser returns the text of the last message in body, the inside of a JSON string, and where
+// the message begins. The text is nil if the message is not the user's. Messages after it that say
+// nothing to the agent do not count: those of the system, and empty ones of the assistant. alone
+// says that the message has nothing but its text.
+func lastOfUser(body []byte) (text []byte, from int, alone bool) {
 	var last jsonspan.Span
 	for m := range jsonspan.Elements(body, jsonspan.MemberOf(body, object(body), "messages")) {
-		last = m
+		role := jsonspan.MemberOf(body, m, "role")
+		is := func(want string) bool { return Spells(body, role, want) }
+		switch {
+		case is("system"), is("developer"), is("assistant") && saysNothing(body, m):
+		case is("user"):
+			last = m
+		default:
+			last = jsonspan.Span{}
+		}
 	}
-	if !last.IsObject(body) || !Spells(body, jsonspan.MemberOf(body, last, "role"), "user") {
-		return nil, false
+	if !last.Ok() {
+		return nil, 0, false
 	}
 	content := jsonspan.MemberOf(body, last, "content")
-	n := 0
+	if content.IsString(body) {
+		return content.Inner().Of(body), last.From, true
+	}
+	joined := false
+	alone = true
 	for part := range jsonspan.Elements(body, content) {
-		if content = jsonspan.MemberOf(body, part, "text"); !Spells(body, jsonspan.MemberOf(body, part, "type"), "text") {
-			return nil, false
+		said := textOf(body, part)
+		switch {
+		case !said.IsString(body):
+			alone = alone && isEmpty(body, part)
+		case !said.Inner().Ok():
+		case text == nil:
+			text = said.Inner().Of(body)
+		default:
+			if !joined {
+				text, joined = append(make([]byte, 0, content.To-content.From), text...), true
+			}
+			text = append(append(text, `\n`...), said.Inner().Of(body)...)
 		}
-		n++
 	}
-	if n > 1 || !content.IsString(body) {
-		return nil, false
+	return text, last.From, alone
+}
+
+// saysNothing reports whether the assistant's message at v has neither text nor calls.
+func saysNothing(b []byte, v jsonspan.Span) bool {
+	content := jsonspan.MemberOf(b, v, "content")
+	for part := range jsonspan.Elements(b, content) {
+		if text := textOf(b, part); !text.IsString(b) && !isEmpty(b, part) || text.IsString(b) && jsonspan.HasText(text.Inner().Of(b)) {
+			return false
+		}
 	}
-	return content.Inner().Of(body), true
+	return !(content.IsString(b) && jsonspan.HasText(content.Inner().Of(b))) && !chunk.Filled(jsonspan.MemberOf(b, v, "tool_calls").Of(b))
+}
+
+// isEmpty reports whether the part at v, which has no text, says nothing.
+func isEmpty(b []byte, v jsonspan.Span) bool {
+	return isText(b, v) && !chunk.Filled(jsonspan.MemberOf(b, v, "text").Of(b)) || !chunk.Filled(v.Of(b))
 }

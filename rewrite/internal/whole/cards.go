@@ -170,7 +170,7 @@ func (h *healer) write(m *message) {
 			fallthrough
 		case value == m.content:
 			h.cut(from, value.To)
-			said, asked := unasked(h.said[:h.words], true)
+			said, asked := h.unasked(h.said[:h.words], true)
 			h.approvals += asked
 			h.out = append(h.strip(append(h.out, opening...), said, lastMarker(said, h.tools, false)), '"')
 		}

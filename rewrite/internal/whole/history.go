@@ -15,6 +15,7 @@
 package whole
 
 import (
+	"slices"
 	"unicode/utf8"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
@@ -26,41 +27,43 @@ import (
 type Healed struct {
 	Body           []byte // a copy, or the body itself if nothing was removed
 	Markers, Cards int    // the numbers of those that were removed
-	Approvals      int    // how many paragraphs and codes of approvals were removed
-	Reply          string // the last message, if it is a reply to a request for approval
+	Approvals      int    // how many paragraphs and secrets of approvals were removed
+	Reply          Reply  // what the last message of the user says about an approval
 }
 
 // Heal heals the history in body, the JSON of a request (contract section 5). A
 // jsonspan.Reader has read body as an object that is nested depth deep. sound reports whether
 // body is well formed, but is only certain if there may be anything to heal or if check is true.
 //
-// A content is a string, or an array of parts whose texts are those of the parts with the
-// type text. If messages, content or text are there twice, Heal heals both, because
+// A content is a string, or an array of parts whose texts are those of the parts with a type in
+// textTypes. If messages, content or text are there twice, Heal heals both, because
 // servers differ in the one they use. If role or type are there twice, the last one counts,
 // as for most servers. A body passes untouched if it is not well-formed JSON in UTF-8, is
 // nested deeper than jsonspan.MaxDepth, or has a lone surrogate in a marker.
-func Heal(body []byte, tools *marker.Table, depth int, check bool) (healed Healed, sound bool) {
+//
+// given are the codes and the tickets of the client's requests for approval. The value says that
+// a reply with the code is waited for.
+func Heal(body []byte, tools *marker.Table, depth int, check bool, given map[string]bool) (healed Healed, sound bool) {
 	healed.Body = body
-	replies := marker.MayReply(body)
-	asks := replies || marker.MayAsk(body)
+	asks := len(given) > 0 || marker.MayAsk(body)
 	if !asks && lastMarker(body, tools, true) < 0 && !mayHaveCards(body, depth) && !check {
 		return healed, false
 	}
 	if !jsonspan.ValidAt(body, depth) || !utf8.Valid(body) {
 		return healed, false
 	}
-	if replies {
-		healed.Reply = replyIn(body)
+	if len(given) > 0 {
+		healed.Reply = replyIn(body, given)
 	}
-	h := healer{copier: copier{b: body}, stripper: stripper{tools: tools}, asks: asks}
+	h := healer{copier: copier{b: body}, stripper: stripper{tools: tools}, secrets: secrets{given: given}, asks: asks}
+	h.Known = h.known
+	if asks {
+		marker.Secrets(body, h.add)
+	}
 	h.next = jsonspan.Reader{Data: body, Pos: object(body).From}
 	h.next.Open()
 	for name, ok := h.next.Member(); ok; name, ok = h.next.Member() {
-		if h.next.At('[') && jsonspan.Spells(name.Of(body), "messages") {
-			h.messages()
-		} else {
-			h.next.Skip()
-		}
+		h.member(name.Of(body))
 	}
 	if h.markers+h.cards+h.approvals == 0 || h.loneSurrogate {
 		return healed, true
@@ -69,14 +72,26 @@ func Heal(body []byte, tools *marker.Table, depth int, check bool) (healed Heale
 	return healed, true
 }
 
+// member heals the member with the name, whose value is at next, if it has the messages of a chat.
+func (h *healer) member(name []byte) {
+	is := func(want string) bool { return jsonspan.Spells(name, want) }
+	switch {
+	case h.next.At('[') && is("messages"):
+		h.messages()
+	default:
+		h.next.Skip()
+	}
+}
+
 // healer goes once over the messages of a valid body. It joins the messages of each answer with
 // cards, and takes the marker lines out of the assistant's messages.
 type healer struct {
 	copier
 	stripper
+	secrets
 	cards     int  // the number of cards that have been taken out
-	approvals int  // the number of paragraphs and codes that have been taken out
-	asks      bool // there may be such paragraphs or codes
+	approvals int  // the number of paragraphs and secrets that have been taken out
+	asks      bool // there may be such paragraphs or secrets
 
 	next   jsonspan.Reader // after the current message
 	texts  []jsonspan.Span // of the current message, insides of strings
@@ -127,7 +142,11 @@ func (h *healer) message() message {
 	m := message{at: jsonspan.Span{From: h.next.Pos}, plain: true}
 	h.texts = h.texts[:0]
 	if !h.next.At('{') {
-		return message{at: h.next.Skip()}
+		m = message{at: h.next.Skip()}
+		if m.at.IsString(h.b) { // Hermes takes it for the user's
+			h.texts, m.others = append(h.texts, m.at.Inner()), true
+		}
+		return m
 	}
 	h.next.Open()
 	for name, ok := h.next.Member(); ok; name, ok = h.next.Member() {
@@ -144,7 +163,7 @@ func (h *healer) message() message {
 			m.called = m.called || chunk.Filled(value.Of(h.b))
 		default:
 			m.more = m.more || value.IsSet(h.b)
-			m.filled = m.filled || !is("name") && !is("id") && chunk.Filled(value.Of(h.b))
+			m.filled = m.filled || !is("name") && !is("id") && !is("type") && !is("status") && chunk.Filled(value.Of(h.b))
 			continue
 		}
 		m.plain = m.plain && !to.Ok() // of two, it is not known which one counts
@@ -153,6 +172,13 @@ func (h *healer) message() message {
 	m.at.To = h.next.Pos
 	if !Spells(h.b, m.role, "assistant") {
 		m.others, m.plain = true, false
+	}
+	if !m.role.Ok() && !m.content.Ok() && h.asks { // a part of the user's message, or what a tool has returned
+		if text := textOf(h.b, m.at); text.IsString(h.b) {
+			h.texts = append(h.texts, text.Inner())
+		} else if output := jsonspan.MemberOf(h.b, m.at, "output"); output.Ok() {
+			h.content(&m, output)
+		}
 	}
 	return m
 }
@@ -167,7 +193,12 @@ func (h *healer) content(m *message, v jsonspan.Span) {
 		m.plain, m.filled = m.plain && !v.IsSet(h.b), m.filled || chunk.Filled(v.Of(h.b))
 	}
 	for part := range jsonspan.Elements(h.b, v) {
-		if !Spells(h.b, jsonspan.MemberOf(h.b, part, "type"), "text") {
+		if part.IsString(h.b) {
+			h.texts = append(h.texts, part.Inner())
+			m.plain = false
+			continue
+		}
+		if !isText(h.b, part) {
 			m.plain, m.filled = false, m.filled || chunk.Filled(part.Of(h.b))
 			continue
 		}
@@ -186,6 +217,28 @@ func (h *healer) content(m *message, v jsonspan.Span) {
 	}
 }
 
+// textTypes are the types of parts with a text of a message: those of chat completions and of
+// /v1/responses.
+var textTypes = []string{"text", "input_text", "output_text"}
+
+// isText reports whether the part at v has one of the textTypes.
+func isText(b []byte, v jsonspan.Span) bool {
+	kind := jsonspan.MemberOf(b, v, "type")
+	return slices.ContainsFunc(textTypes, func(want string) bool { return Spells(b, kind, want) })
+}
+
+// textOf returns the text of the part at v, which is absent if the part has none. A part may be a
+// string.
+func textOf(b []byte, v jsonspan.Span) (text jsonspan.Span) {
+	switch {
+	case v.IsString(b):
+		return v
+	case isText(b, v):
+		return jsonspan.MemberOf(b, v, "text")
+	}
+	return text
+}
+
 // put copies the message m or, if joined is true, the answer that begins with m and ends at end,
 // without marker lines and what asks for approvals. A message of which nothing is left is removed,
 // because providers refuse an empty message, but not before a tool's message, which would then
@@ -201,8 +254,11 @@ func (h *healer) put(m *message, end int, joined bool) {
 		h.text = true
 	default:
 		for _, v := range h.texts {
-			text, asked := unasked(v.Of(h.b), true)
-			h.approvals += asked
+			text, asked := v.Of(h.b), 0
+			if h.asks {
+				text, asked = h.unasked(text, true)
+				h.approvals += asked
+			}
 			if last := lastMarker(text, h.tools, false); last >= 0 || asked > 0 {
 				h.cut(v.From, v.To)
 				h.out = h.strip(h.out, text, last)

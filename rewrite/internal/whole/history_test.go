@@ -33,12 +33,12 @@ func TestHeal(t *testing.T) {
 		{`{"role":"assistant","content":[` + twice + `],` + calls + `},` + output, `{"role":"assistant","content":[` + twice + `],` + calls + `},` + output, 0, 0},
 		{`{"role":"assistant",` + calls + `},` + tool, `{"role":"assistant",` + calls + `},` + tool, 0, 0},
 	} {
-		h, sound := Heal([]byte(`{"messages":[`+c.in+`]}`), marker.Hermes, 6, true)
+		h, sound := Heal([]byte(`{"messages":[`+c.in+`]}`), marker.Hermes, 6, true, nil)
 		if got := string(h.Body); got != `{"messages":[`+c.want+`]}` || h.Markers != c.markers || h.Cards != c.cards || !sound {
 			t.Errorf("%s\n%+v, %v\n%s\nwant\n%s", c.in, h, sound, got, c.want)
 		}
 	}
-	if h, sound := Heal([]byte(`{"messages":[`+marked+`]`), marker.Hermes, 3, false); sound || h.Markers > 0 {
+	if h, sound := Heal([]byte(`{"messages":[`+marked+`]`), marker.Hermes, 3, false, nil); sound || h.Markers > 0 {
 		t.Errorf("cut off: %+v, sound is %v", h, sound)
 	}
 }
