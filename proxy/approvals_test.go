@@ -153,6 +153,8 @@ func TestReplies(t *testing.T) {
 		"no chat":        {"/v1/other", body, "", true, nil, healed},
 		"no reply":       {chatPath, `{"messages": []}`, "", true, nil, `{"messages": []}`},
 		"names a code":   {chatPath, whole, "", true, nil, ""},
+		"in a session":   {"/api/sessions/s/chat", `{"message": "deny K7QF 2M9D"}`, "", true, nil, `{"message": "deny"}`},
+		"in a kept one":  {"/api/sessions/s/chat", `{"message": "deny K7QF 2M9D"}`, proxy.HistoryKeep, true, nil, `{"message": "deny K7QF 2M9D"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, called := "", 0

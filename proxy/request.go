@@ -48,7 +48,7 @@ func mayHeal(o *Options, r *http.Request, queued bool) bool {
 		return false
 	}
 	media := head.MediaType(r.Header)
-	if rewrite.IsChatPath(r.URL.Path) {
+	if rewrite.BeginsRun(r.URL.Path) { // Hermes asks for no type
 		return !strings.HasPrefix(media, "multipart/")
 	}
 	return media == "application/json" || strings.HasSuffix(media, "+json")

@@ -182,6 +182,59 @@ func fold(text string) string {
 	}, text)
 }
 
+// The assistant's items of other APIs are healed by the rules of chats, and nothing that answers
+// an approval reaches a model by any of them.
+func TestHistoriesOfOtherAPIs(t *testing.T) {
+	const (
+		marked = "x\\n`💻 ls -la`\\ny"
+		link   = "`🔐 Approval needed` [approve or deny](http://127.0.0.1:19009/approve/AAAAAAAAAAAAAAAAAAAAAA): `rm -rf x`"
+		item   = `{"type": "message", "id": "m", "status": "completed", "role": "assistant", "content": [{"type": "output_text", "annotations": [], "text": "%s"}]}`
+		plain  = `{"role": "assistant", "content": "%s"}`
+	)
+	alone := "`💻 ls`"
+	for name, c := range map[string]struct{ in, want string }{
+		"an item":                {`{"stream": true, "input": [` + fmt.Sprintf(item, marked) + `, {"role": "user", "content": "n"}]}`, `{"stream": true, "input": [` + fmt.Sprintf(item, `x\ny`) + `, {"role": "user", "content": "n"}]}`},
+		"a plain item":           {`{"input": [{"role": "user", "content": "q"}, ` + fmt.Sprintf(plain, marked) + `, {"role": "user", "content": "n"}]}`, `{"input": [{"role": "user", "content": "q"}, ` + fmt.Sprintf(plain, `x\ny`) + `, {"role": "user", "content": "n"}]}`},
+		"a history":              {`{"input": "n", "conversation_history": [` + fmt.Sprintf(plain, marked) + `]}`, `{"input": "n", "conversation_history": [` + fmt.Sprintf(plain, `x\ny`) + `]}`},
+		"a history first":        {`{"conversation_history": [` + fmt.Sprintf(plain, marked) + `], "input": "n"}`, `{"conversation_history": [` + fmt.Sprintf(plain, `x\ny`) + `], "input": "n"}`},
+		"types of parts":         {`{"input": [{"role": "assistant", "content": [{"type": "text", "text": "` + marked + `"}, {"type": "input_text", "text": "` + marked + `"}]}]}`, `{"input": [{"role": "assistant", "content": [{"type": "text", "text": "x\ny"}, {"type": "input_text", "text": "x\ny"}]}]}`},
+		"nothing is left":        {`{"input": [{"role": "user", "content": "q"}, ` + fmt.Sprintf(item, alone) + `, {"role": "user", "content": "n"}]}`, `{"input": [{"role": "user", "content": "q"}, {"role": "user", "content": "n"}]}`},
+		"a user's marker":        {`{"input": "` + marked + `", "message": "` + marked + `", "instructions": "` + marked + `"}`, ""},
+		"a user's item":          {`{"input": [{"role": "user", "content": "` + marked + `"}, "` + marked + `", {"type": "input_text", "text": "` + marked + `"}]}`, ""},
+		"a link":                 {`{"input": [` + fmt.Sprintf(item, `Sure.\n\n`+link+`\n\nDone.`) + `, {"role": "user", "content": "n"}]}`, `{"input": [` + fmt.Sprintf(item, `Sure.\n\nDone.`) + `, {"role": "user", "content": "n"}]}`},
+		"a reply":                {`{"input": [` + fmt.Sprintf(item, askedFor+`\n\nDone.`) + `, {"role": "user", "content": [{"type": "input_text", "text": "Approve K7QF—2M9D."}]}]}`, `{"input": [` + fmt.Sprintf(item, `Done.`) + `, {"role": "user", "content": [{"type": "input_text", "text": "Approve"}]}]}`},
+		"a reply of a run":       {`{"input": "approve K7QF2M9D", "conversation_history": [` + fmt.Sprintf(plain, `a\n\n`+askedFor) + `]}`, `{"input": "approve", "conversation_history": [` + fmt.Sprintf(plain, `a`) + `]}`},
+		"another code in a run":  {`{"input": "approve CASE-2345", "conversation_history": [` + fmt.Sprintf(plain, `a\n\n`+askedFor) + `]}`, `{"input": "approve", "conversation_history": [` + fmt.Sprintf(plain, `a`) + `]}`},
+		"another case":           {`{"input": "approve CASE-2345"}`, ""},
+		"no role":                {`{"input": [` + fmt.Sprintf(plain, `a\n\n`+askedFor) + `, {"content": "deny K7QF-2M9D"}]}`, `{"input": [` + fmt.Sprintf(plain, `a`) + `, {"content": "deny"}]}`},
+		"items that are strings": {`{"input": ["` + askedFor + `", "approve K7QF-2M9D"]}`, `{"input": ["", "approve"]}`},
+		"parts":                  {`{"message": [{"type": "text", "text": "see ` + link + `"}, {"type": "input_text", "text": "AAAAAAAAAAAAAAAAAAAAAA"}]}`, `{"message": [{"type": "text", "text": "see "}, {"type": "input_text", "text": "…"}]}`},
+		"a message to a session": {`{"message": "` + askedFor + ` says K7QF-2M9D", "system_message": "` + link + `"}`, `{"message": " says …", "system_message": ""}`},
+		"instructions":           {`{"instructions": "a ` + link + ` b", "input": "http://127.0.0.1:19009/approve/AAAAAAAAAAAAAAAAAAAAAA"}`, `{"instructions": "a  b", "input": "http://127.0.0.1:19009/approve/…"}`},
+		"what a tool returns":    {`{"input": [{"type": "function_call_output", "call_id": "c", "output": "` + link + `x"}]}`, `{"input": [{"type": "function_call_output", "call_id": "c", "output": "x"}]}`},
+		"foreign":                {`{"prompt": "` + askedFor + `", "inputs": [` + fmt.Sprintf(plain, marked) + `], "data": {"input": "` + askedFor + `"}}`, ""},
+	} {
+		want := c.want
+		if want == "" {
+			want = c.in
+		}
+		got, _ := heal(t, c.in)
+		same(t, got, want, name+": bodies")
+	}
+	// Without a paragraph, what the client was given is known.
+	for in, want := range map[string]string{
+		`{"message": "Approve K7QF–2M9D!"}`:                                     `{"message": "Approve"}`,
+		`{"input": "please approve k7qf2m9d"}`:                                  `{"input": "please approve …"}`,
+		`{"input": [{"role": "user", "content": "deny 9999-WENT"}]}`:            `{"input": [{"role": "user", "content": "deny"}]}`,
+		`{"message": "see https://h/a/Z5VErXUyt4JUzhvgdC64Ug"}`:                 `{"message": "see https://h/a/…"}`,
+		`{"messages": [{"role": "user", "content": "Z5VErXUyt4JUzhvgdC64Ug"}]}`: `{"messages": [{"role": "user", "content": "…"}]}`,
+		`{"message": "approve CASE-2345"}`:                                      `{"message": "approve CASE-2345"}`,
+	} {
+		got, _ := Heal([]byte(in), nil, given)
+		same(t, string(got), want, in)
+	}
+}
+
 // A reply is the same however it is folded, what says anything else is none, and twice is once.
 func FuzzReplies(f *testing.F) {
 	for seed := range uint64(50) {

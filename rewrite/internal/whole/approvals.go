@@ -171,7 +171,7 @@ func (h *healer) reply(m *message) (at jsonspan.Span, word []byte) {
 		return at, nil
 	}
 	r, ok := marker.ReadReply(at.Of(h.b))
-	if !ok || !h.known([]byte(r.Code)) && (!r.Exact || h.approvals == 0) {
+	if !ok || !h.known([]byte(r.Code)) && (!r.Exact || !h.asked && h.approvals == 0) {
 		return at, nil
 	}
 	return at, r.Word

@@ -57,13 +57,11 @@ func Heal(body []byte, tools *marker.Table, depth int, check bool, given map[str
 	}
 	h := healer{copier: copier{b: body}, stripper: stripper{tools: tools}, secrets: secrets{given: given}, asks: asks}
 	h.Known = h.known
-	if asks {
-		marker.Secrets(body, h.add)
-	}
+	paragraphs := asks && marker.Secrets(body, h.add) > 0
 	h.next = jsonspan.Reader{Data: body, Pos: object(body).From}
 	h.next.Open()
 	for name, ok := h.next.Member(); ok; name, ok = h.next.Member() {
-		h.member(name.Of(body))
+		h.member(name.Of(body), paragraphs)
 	}
 	if h.markers+h.cards+h.approvals == 0 || h.loneSurrogate {
 		return healed, true
@@ -72,12 +70,20 @@ func Heal(body []byte, tools *marker.Table, depth int, check bool, given map[str
 	return healed, true
 }
 
-// member heals the member with the name, whose value is at next, if it has the messages of a chat.
-func (h *healer) member(name []byte) {
+// member heals the member with the name, whose value is at next, if it is one of those that have
+// messages of a conversation: those of chat completions, /v1/responses and /v1/runs, or the message
+// to a session. paragraphs says that there are paragraphs in the body.
+func (h *healer) member(name []byte, paragraphs bool) {
 	is := func(want string) bool { return jsonspan.Spells(name, want) }
+	now := is("input") || is("message") // what comes after all else, wherever it stands
 	switch {
-	case h.next.At('[') && is("messages"):
+	case h.next.At('[') && (now || is("messages") || is("conversation_history")):
+		h.asked = now && paragraphs
 		h.messages()
+	case h.asks && h.next.At('"') && (now || is("instructions") || is("system_message")):
+		h.asked = now && paragraphs
+		h.texts = append(h.texts[:0], h.next.Skip().Inner())
+		h.forget(&message{})
 	default:
 		h.next.Skip()
 	}
@@ -92,6 +98,7 @@ type healer struct {
 	cards     int  // the number of cards that have been taken out
 	approvals int  // the number of paragraphs and secrets that have been taken out
 	asks      bool // there may be such paragraphs or secrets
+	asked     bool // the message comes after a paragraph, wherever that stands in the body
 
 	next   jsonspan.Reader // after the current message
 	texts  []jsonspan.Span // of the current message, insides of strings
