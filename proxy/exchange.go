@@ -65,8 +65,9 @@ type exchange struct {
 }
 
 // answer is upstream's answer: passing, stream, whole, failed, refusal or report. It is chosen and
-// begun once, at the final status; only a whole or failed one that turns out to be something else becomes
-// one that passes. From then on it alone enters the phases of times and writes to the client.
+// begun once, at the final status; only a whole one, a failed one or a refusal that turns out to be
+// something else becomes another one. From then on it alone enters the phases of times and writes to
+// the client.
 type answer interface {
 	// write takes upstream's bytes. It returns len(b) even if some are held back, because copiers
 	// take less for a short write.
@@ -97,7 +98,7 @@ type line struct {
 	waiting rewrite.Waiting // writes the stream of the client while it waits
 	header  http.Header     // the inner writer's, before the client was told that it waits; each try begins with it
 	url     url.URL         // of the request
-	refused bool            // upstream has refused the request, which waits again
+	refused *refused        // upstream's last refusal, nil for none
 	kept    bool            // the run that the request has begun keeps its place
 }
 

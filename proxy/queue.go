@@ -93,6 +93,8 @@ func (x *exchange) endWait(err error) bool {
 		return false
 	case err == nil:
 		return true
+	case errors.Is(err, queue.ErrTimeout) && x.line.refused != nil:
+		x.line.refused.answer(x)
 	case errors.Is(err, queue.ErrTimeout):
 		x.refuse(rewrite.CodeQueueTimeout)
 	case errors.Is(err, queue.ErrFull): // another client's request has its place in line
@@ -173,31 +175,49 @@ func (x *exchange) beginTold() {
 // try calls next with up. It reports whether upstream has refused the request, so that it waits
 // again.
 func (x *exchange) try(up *http.Request, next func(http.ResponseWriter, *http.Request) error) (err error, refused bool) {
-	l := x.line
 	defer func() {
-		if !l.refused {
+		if !x.held() {
 			return
 		}
 		// A proxy aborts if the rest of the refusal does not come.
-		if v := recover(); v != nil && v != http.ErrAbortHandler { //nolint:errorlint // the very value is the wish
+		v := recover()
+		if v != nil && v != http.ErrAbortHandler { //nolint:errorlint // the very value is the wish
 			panic(v)
 		}
-		err, refused = nil, x.tryAgain()
+		if refused = x.tryAgain(); refused {
+			err = nil
+		} else if v != nil {
+			panic(v)
+		}
 	}()
 	return next(x, up), false
 }
 
+// held reports whether the answer is one that may be a refusal.
+func (x *exchange) held() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	_, ok := x.answer.(*refusal)
+	return ok
+}
+
 // tryAgain makes the exchange what it was before upstream refused the request. It returns false if
-// the exchange has ended since.
+// the answer is no refusal after which the request waits again: then the answer goes on to the
+// client, unless the exchange has ended.
 func (x *exchange) tryAgain() bool {
 	l := x.line
 	x.mu.Lock()
 	defer x.unlock()
-	l.refused = false
 	if x.closed {
 		return false
 	}
-	x.answer = nil
+	f := x.answer.(*refusal)
+	if x.gone() || !rewrite.RefusesRun(f.body) || !l.turn.Refused(retryAfterOf(x.header)) {
+		_, _ = f.release() // an error shows in x.err
+		return false
+	}
+	l.refused = &refused{x.header.Clone(), f.body}
+	x.running, x.answer = false, nil
 	x.moveDeadline(time.Time{})
 	x.writeDeadline = time.Time{}
 	before := l.header
@@ -228,15 +248,11 @@ func (x *exchange) again(ctx context.Context) *http.Request {
 	return up
 }
 
-// isRefusal reports whether upstream's answer with the status is a refusal after which the request
-// waits again: upstream is at its own limit.
-func (x *exchange) isRefusal(status int) bool {
-	l := x.line
-	if status != http.StatusTooManyRequests || x.gone() || !x.body.MayRewind() || !l.turn.Refused(retryAfterOf(x.header)) {
-		return false
-	}
-	l.refused, x.running, x.answer = true, false, refusal{x}
-	return true
+// mayBeRefusal reports whether upstream's answer with the status may be a refusal after which the
+// request waits again: upstream is at its own limit.
+func (x *exchange) mayBeRefusal(status int) bool {
+	return x.line != nil && status == http.StatusTooManyRequests && !x.gone() && x.body.MayRewind() &&
+		head.MediaType(x.header) == "application/json" && !head.IsEncoded(x.header)
 }
 
 // retryAfterOf returns how long the field Retry-After of h asks to wait, at least a second.
@@ -251,15 +267,58 @@ func retryAfterOf(h http.Header) time.Duration {
 	return time.Second
 }
 
-// refusal is an answer with which upstream refuses a request that waits again. Nothing of
-// it leaves.
-type refusal struct{ x *exchange }
+// refusal is an answer that may be one with which upstream refuses the request. It is held until it
+// has come, because only its body says so. Nothing of it leaves if the request waits again.
+type refusal struct {
+	x       *exchange
+	body    []byte // at most maxReport bytes
+	object  objectEnd
+	flushed bool // the next handler has flushed
+}
 
-func (refusal) write(b []byte) (int, error) { return len(b), nil }
-func (refusal) flush() error                { return nil }
-func (r refusal) cut(cause rewrite.Cause)   { r.x.sendCause(cause) }
-func (refusal) end(rewrite.Cause) bool      { return false }
-func (refusal) report(*Result) bool         { return false }
+func (f *refusal) write(b []byte) (int, error) {
+	f.body = append(f.body, b...)
+	if len(f.body) > maxReport || !f.object.take(b) {
+		if _, err := f.release(); err != nil {
+			return 0, err
+		}
+	}
+	return len(b), nil
+}
+
+// release makes the answer one that goes on to the client, as far as it has come.
+func (f *refusal) release() (int, error) {
+	x := f.x
+	x.accept(http.StatusTooManyRequests)
+	n, err := x.answer.write(f.body)
+	if err == nil && f.flushed {
+		err = x.answer.flush()
+	}
+	return n, err
+}
+
+func (f *refusal) flush() error {
+	f.flushed = true
+	return nil
+}
+
+func (f *refusal) cut(cause rewrite.Cause) { f.x.sendCause(cause) }
+func (*refusal) end(rewrite.Cause) bool    { return false }
+func (*refusal) report(*Result) bool       { return false }
+
+// refused is upstream's last refusal of a request that waits again: its answer, if the wait is over
+// before upstream has room.
+type refused struct {
+	header http.Header
+	body   []byte
+}
+
+// answer answers the request of x.
+func (f *refused) answer(x *exchange) {
+	head.Copy(x.header, f.header)
+	x.accept(http.StatusTooManyRequests)
+	_, _ = x.answer.write(f.body) // an error shows in x.err
+}
 
 // report is an answer that is no stream, to a client that was told that it waits and whose header
 // has left: its error ends the client's stream.
@@ -269,7 +328,8 @@ type report struct {
 	body   []byte // at most maxReport+1 bytes
 }
 
-// maxReport is the number of bytes of the largest answer that is searched for an error.
+// maxReport is the number of bytes of the largest answer that is searched for an error, or for a
+// refusal.
 const maxReport = 16 << 10
 
 func (r *report) write(b []byte) (int, error) {

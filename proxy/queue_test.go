@@ -544,7 +544,19 @@ func TestUpstreamEndsAfterTheWait(t *testing.T) {
 	}
 }
 
-// refuses has the next handler answer with 429.
+// tooManyRuns is the body with which Hermes refuses a run.
+const tooManyRuns = `{"error": {"message": "Too many concurrent runs (max 10)", "type": "rate_limit_error", "param": null, "code": "rate_limit_exceeded"}}`
+
+// wantRefused checks that the client got upstream's refusal, as it was.
+func (l *inLine) wantRefused(after string) {
+	l.t.Helper()
+	equal(l.t, l.rec.status, 429, "status")
+	equal(l.t, l.rec.sent.Get("X-Refused"), "yes", "the refusal's header")
+	equal(l.t, l.rec.sent.Get("Retry-After"), after, "Retry-After")
+	l.wantBody(tooManyRuns)
+}
+
+// refuses has the next handler refuse the request as Hermes does.
 func (l *inLine) refuses(after string) {
 	l.t.Helper()
 	l.do(func() {
@@ -554,7 +566,7 @@ func (l *inLine) refuses(after string) {
 			l.w.Header().Set("Retry-After", after)
 		}
 		l.w.WriteHeader(429)
-		_, _ = io.WriteString(l.w, `{"error": {"message": "Too many concurrent runs", "code": "rate_limit_exceeded"}}`)
+		_, _ = io.WriteString(l.w, tooManyRuns)
 		_ = http.NewResponseController(l.w).Flush()
 	})
 }
@@ -599,12 +611,7 @@ func TestUpstreamRefuses(t *testing.T) {
 			x.stream()
 			x.write(role, text("a"), fullStop, done)
 			x.ret(nil).wantSwallowed(t)
-			var want strings.Builder
-			for range 3 {
-				want.WriteString(status(idle+",", youAreNext))
-			}
-			want.WriteString(status(idle+",", yourTurn) + role + text("a") + fullStop + done)
-			x.wantBody(want.String())
+			x.wantBody(status(idle+",", youAreNext) + status(idle+",", yourTurn) + role + text("a") + fullStop + done)
 			equal(t, x.rec.sent.Get("X-Refused")+x.rec.header.Get("X-Refused"), "", "the refusal's header")
 			equal(t, x.rec.sent.Get("X-Front"), "yes", "the header of handlers in front")
 			equal(t, len(x.ends), 1, "ends observed")
@@ -649,38 +656,61 @@ func TestUpstreamRefuses(t *testing.T) {
 			}
 			break
 		}
-		equal(t, x.rec.status, 429, "status")
-		equal(t, strings.Contains(x.rec.body.String(), "queue_timeout") || x.rec.sent.Get("X-Refused") == "yes", true, "why")
+		x.wantRefused("")
 		x.wantFree()
 	})
-	for name, c := range map[string]struct {
-		after string
-		set   setting
-	}{
-		"for too long":             {"3600", body(asksForStream)},
-		"for too long, a date":     {"Wed, 21 Oct 2099 07:28:00 GMT", body(asksForStream)},
-		"a body that is not whole": {"1", header("Incremental", "?1")},
-		"for all time":             {"9223372036854775807", body(asksForStream)},
+	for name, after := range map[string]string{
+		"for too long": "3600", "for too long, a date": "Wed, 21 Oct 2099 07:28:00 GMT", "for all time": "9223372036854775807",
 	} {
 		bubble(t, name, func(t *testing.T) {
-			x := waits(t, 0, c.set)
+			x := waits(t, 0, body(`{"messages":[]}`))
 			<-x.ack
-			x.refuses(c.after)
+			x.refuses(after)
+			begun := time.Now()
+			x.steps <- func() (bool, error) { return true, nil }
+			x.end().wantSwallowed(t)
+			equal(t, time.Since(begun), time.Minute, "the wait")
+			x.wantRefused(after)
+			x.wantFree()
+		})
+		bubble(t, name+", and a place comes free", func(t *testing.T) {
+			x := waits(t, 0)
+			x.o.Runs = 2
+			other, err := x.lines.Join("b", x.o, queue.Client{3})
+			if err != nil {
+				t.Fatal(err)
+			}
+			<-x.ack
+			x.refuses(after)
+			x.steps <- func() (bool, error) { return true, nil }
+			advance(time.Second)
+			other.Done()
+			<-x.ack
+			x.stream()
+			x.write(role, text("a"), fullStop, done)
 			x.ret(nil).wantSwallowed(t)
-			equal(t, x.rec.status, 429, "status")
-			equal(t, x.rec.sent.Get("Retry-After"), c.after, "Retry-After")
-			x.wantBody(`{"error": {"message": "Too many concurrent runs", "code": "rate_limit_exceeded"}}`)
+			x.wantBody(status(idle+",", youAreNext) + status(idle+",", yourTurn) + role + text("a") + fullStop + done)
 			x.wantFree()
 		})
 	}
+	bubble(t, "a body that is not whole", func(t *testing.T) {
+		x := waits(t, 0, header("Incremental", "?1"))
+		<-x.ack
+		x.refuses("1")
+		x.ret(nil).wantSwallowed(t)
+		x.wantRefused("1")
+		x.wantFree()
+	})
 	bubble(t, "for too long after the header", func(t *testing.T) {
 		x := waits(t, 1)
 		advance(time.Second)
 		x.goesOn()
 		x.refuses("3600")
-		x.ret(nil).wantSwallowed(t)
+		x.steps <- func() (bool, error) { return true, nil }
+		advance(time.Minute)
+		x.end().wantSwallowed(t)
 		x.wantBody(status(idle+",", youAreNext) +
-			errorOf(`{"message": "Too many concurrent runs", "code": "rate_limit_exceeded","type":"upstream_error","param":null}`, `"Too many concurrent runs"`))
+			errorOf(`{"message": "Too many concurrent runs (max 10)", "type": "rate_limit_error", "param": null, "code": "rate_limit_exceeded"}`, `"Too many concurrent runs (max 10)"`))
 	})
 	bubble(t, "and the client leaves", func(t *testing.T) {
 		x := waits(t, 0)
@@ -703,6 +733,66 @@ func TestUpstreamRefuses(t *testing.T) {
 		x.wantAnswerOf(502, "shutting_down", false)
 		x.wantFree()
 	})
+}
+
+// TestOtherRefusals: a 429 that is not Hermes' own may come after the agent has begun, such as that of
+// the model's provider. It is the answer, byte for byte, and the agent is not asked again.
+func TestOtherRefusals(t *testing.T) {
+	const provider = `{"error": {"message": "Rate limit reached for gpt-5", "type": "tokens", "param": null, "code": "rate_limit_exceeded"}}`
+	for name, c := range map[string]struct {
+		media, encoding, body string
+		end                   error
+	}{
+		"of a provider":            {media: "application/json", body: provider},
+		"with another code":        {media: "application/json", body: strings.Replace(tooManyRuns, "rate_limit_exceeded", "agent_error", 1)},
+		"that quotes Hermes'":      {media: "application/json", body: strings.Replace(tooManyRuns, "Too many", "429: Too many", 1)},
+		"with an empty body":       {media: "application/json"},
+		"with an empty object":     {media: "application/json", body: "{}"},
+		"of no object":             {media: "application/json", body: "[" + tooManyRuns + "]"},
+		"with more than an object": {media: "application/json", body: tooManyRuns + tooManyRuns},
+		"that is no JSON":          {media: "application/json", body: strings.Replace(tooManyRuns, `"code"`, "code", 1)},
+		"that is too large":        {media: "application/json", body: strings.Replace(tooManyRuns, "}}", strings.Repeat(" ", 16<<10)+"}}", 1)},
+		"of another media type":    {media: "text/html", body: tooManyRuns},
+		"of events":                {media: "text/event-stream", body: "data: " + tooManyRuns + "\n\n"},
+		"compressed":               {media: "application/json", encoding: "gzip", body: tooManyRuns},
+		"that breaks off":          {media: "application/json", body: tooManyRuns[:50], end: http.ErrAbortHandler},
+	} {
+		for way, told := range map[string]bool{"": false, ", to a client that was told": true} {
+			bubble(t, name+way, func(t *testing.T) {
+				x := waits(t, 1, body(asksForStream))
+				if told {
+					advance(time.Second)
+				}
+				x.goesOn()
+				x.do(func() {
+					x.w.Header().Set("Content-Type", c.media)
+					if c.encoding != "" {
+						x.w.Header().Set("Content-Encoding", c.encoding)
+					}
+					x.w.Header().Set("Retry-After", "1")
+					x.w.WriteHeader(429)
+				})
+				for _, b := range []byte(c.body) {
+					if _, err := x.tryWrite(string(b)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if c.end != nil {
+					x.panics(c.end)
+				} else {
+					x.ret(nil).wantSwallowed(t)
+				}
+				if told {
+					equal(t, strings.HasSuffix(x.rec.body.String(), done), true, "the stream ends")
+				} else {
+					equal(t, x.rec.status, 429, "status")
+					equal(t, x.rec.sent.Get("Retry-After"), "1", "Retry-After")
+					x.wantBody(c.body)
+				}
+				x.wantFree()
+			})
+		}
+	}
 }
 
 // TestNoDeadlineInLine: deadlines begin when the request goes on.
@@ -731,7 +821,9 @@ func TestRefusedTriesLeaveNoDeadline(t *testing.T) {
 			if tries++; tries == 1 {
 				_ = http.NewResponseController(rw).SetWriteDeadline(time.Now().Add(time.Second))
 				rw.Header().Set("Retry-After", "10")
+				rw.Header().Set("Content-Type", "application/json")
 				rw.WriteHeader(http.StatusTooManyRequests)
+				_, _ = io.WriteString(rw, tooManyRuns)
 				return
 			}
 			rw.Header().Set("Content-Type", "text/event-stream")

@@ -148,10 +148,16 @@ func (x *exchange) begin() (passes bool) {
 
 // decide chooses the answer and begins it.
 func (x *exchange) decide(status int) {
+	if x.mayBeRefusal(status) {
+		x.answer = &refusal{x: x}
+		return
+	}
+	x.accept(status)
+}
+
+// accept chooses the answer to a request that upstream has taken, and begins it.
+func (x *exchange) accept(status int) {
 	if x.line != nil {
-		if x.isRefusal(status) {
-			return
-		}
 		x.line.turn.Answered()
 	}
 	x.late, x.times.told = x.gone(), false

@@ -13,7 +13,8 @@ type client struct {
 	id      Client
 	held    int
 	waiting list.List // of *Turn
-	stamp   uint64    // when it came, or last got a place or gave one back
+	tried   list.List // of *Turn: those that have a place, but that upstream may still refuse
+	changed uint64    // the stamp of its last change, apart from the places of tried
 	index   int       // in line.next while it waits
 }
 
@@ -22,27 +23,38 @@ func (n *line) client(id Client) *client {
 	c := n.clients[id]
 	if c == nil {
 		n.stamp++
-		c = &client{id: id, stamp: n.stamp}
+		c = &client{id: id, changed: n.stamp}
 		n.clients[id] = c
 	}
 	return c
 }
 
+// stamp is when c came, or last got a place or gave one back. A place at which upstream has refused
+// the request does not count: a refusal costs the client nothing.
+func (c *client) stamp() uint64 {
+	if last := c.tried.Back(); last != nil {
+		return max(c.changed, last.Value.(*Turn).stamp)
+	}
+	return c.changed
+}
+
 // compare returns a negative number if c's turn is before o's.
 func (c *client) compare(o *client) int {
-	return cmp.Or(cmp.Compare(c.held, o.held), cmp.Compare(c.stamp, o.stamp))
+	return cmp.Or(cmp.Compare(c.held, o.held), cmp.Compare(c.stamp(), o.stamp()))
 }
 
 // hold adds places, which may be negative, to the places that c holds.
 func (n *line) hold(c *client, places int) {
-	n.stamp++
 	n.changed = true
 	c.held += places
-	c.stamp = n.stamp
+	n.fix(c)
+}
+
+// fix restores the order of the clients that wait after c has changed.
+func (n *line) fix(c *client) {
 	if c.waiting.Len() > 0 {
 		heap.Fix(&n.next, c.index)
 	}
-	n.forgetClient(c)
 }
 
 // forgetClient removes the client if it neither holds a place nor waits.
@@ -52,11 +64,19 @@ func (n *line) forgetClient(c *client) {
 	}
 }
 
-// enqueue makes t wait, as the first or the last turn of its client.
-func (n *line) enqueue(t *Turn, first bool, now time.Time) {
+// enqueue makes t wait. The turns of a client keep the order in which they joined the line: only
+// those that upstream has refused are before one that it refuses.
+func (n *line) enqueue(t *Turn, now time.Time) {
 	c := t.client
-	if first {
-		t.waits = c.waiting.PushFront(t)
+	behind := c.waiting.Front()
+	if t.refusals == 0 {
+		behind = nil
+	}
+	for behind != nil && behind.Value.(*Turn).joined < t.joined {
+		behind = behind.Next()
+	}
+	if behind != nil {
+		t.waits = c.waiting.InsertBefore(t, behind)
 	} else {
 		t.waits = c.waiting.PushBack(t)
 	}
@@ -83,7 +103,8 @@ func (n *line) dequeue(t *Turn, now time.Time) {
 }
 
 // count sets, for each turn that waits, how many are before it, as if places came free one after
-// another and no run of the clients that wait ended.
+// another and no run of the clients that wait ended. One that upstream may refuse is before it,
+// too: it would come back.
 func (n *line) count(now time.Time) {
 	// A client with h places gets its next ones in rounds h, h+1 and so on. In each round, clients
 	// that hold more places now come first, because they have been served less recently.
@@ -97,7 +118,7 @@ func (n *line) count(now time.Time) {
 	for _, c := range n.next {
 		held := c.held
 		for e := c.waiting.Front(); e != nil; e = e.Next() {
-			order = append(order, entry{held, c.held, c.stamp, e.Value.(*Turn)})
+			order = append(order, entry{held, c.held, c.stamp(), e.Value.(*Turn)})
 			held++
 		}
 	}
@@ -105,7 +126,7 @@ func (n *line) count(now time.Time) {
 		return cmp.Or(cmp.Compare(a.held, b.held), cmp.Compare(b.from, a.from), cmp.Compare(a.stamp, b.stamp))
 	})
 	for i, e := range order {
-		e.turn.before = i
+		e.turn.before = i + n.trying
 	}
 	n.changed, n.counted = false, now
 }

@@ -147,8 +147,9 @@ func (s *scene) wantPlaced(names string) {
 func (s *scene) wantLine(names string) {
 	s.t.Helper()
 	var got []string
-	for i, w := range s.lines.List(time.Now()) {
-		if w.Before != i || w.Backend != backend {
+	list := s.lines.List(time.Now())
+	for i, w := range list {
+		if w.Before != list[0].Before+i || w.Backend != backend {
 			s.t.Fatalf("%d: %+v", i, w)
 		}
 		got = append(got, w.Label)

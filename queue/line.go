@@ -14,6 +14,7 @@
 // Among these, the first is the one that has not changed for longest: since it came, got a place or
 // gave one back. Each client before it gets a place and then comes after it, as does every client
 // that comes later, so that it waits for at most one turn of each. Its own requests keep their order.
+// A turn that upstream refuses comes back to where it was, as if it had not had a place.
 package queue
 
 import (
@@ -68,12 +69,17 @@ type line struct {
 	clients map[Client]*client // only clients that hold places or wait
 	next    clientHeap         // the clients that wait, the next one first
 	stamp   uint64             // of the last change of a client
+	joined  uint64             // how many turns there have been
 
 	// refused is the stamp of upstream's last refusal, or 0 once upstream has taken a request that
 	// was let through later. Until then the line pauses after each request that is let through.
 	refused uint64
 	after   time.Duration // how long the line pauses
+	trying  int           // how many have been let through since then, of which upstream has said nothing
+	settled uint64        // a stamp: those that were let through before do not count as trying
+	rounds  int           // how often the next turn in line was refused at the end of a pause
 	paused  bool
+	timed   bool      // a pause ends just now
 	until   time.Time // when the pause ends
 	timer   *time.Timer
 
@@ -97,7 +103,8 @@ func (l *Lines) Join(backend string, o Options, id Client) (*Turn, error) {
 	if o.Waiting <= 0 {
 		o.Wait = 0
 	}
-	t := &Turn{line: n, label: o.Label, since: now, until: now.Add(o.Wait)}
+	n.joined++
+	t := &Turn{line: n, label: o.Label, joined: n.joined, since: now, until: now.Add(o.Wait), told: -1}
 	if n.waiting == 0 && n.open() {
 		t.client = n.client(id)
 		n.place(t, now)
@@ -108,7 +115,7 @@ func (l *Lines) Join(backend string, o Options, id Client) (*Turn, error) {
 		return nil, ErrFull
 	}
 	t.client = n.client(id)
-	n.enqueue(t, false, now)
+	n.enqueue(t, now)
 	return t, nil
 }
 
@@ -149,7 +156,12 @@ func (n *line) open() bool { return n.held < n.runs && !n.paused }
 // admit gives the free places to the turns that wait, in their order.
 func (n *line) admit(now time.Time) {
 	for n.waiting > 0 && n.open() {
-		n.place(n.next[0].waiting.Front().Value.(*Turn), now)
+		t := n.next[0].waiting.Front().Value.(*Turn)
+		if now.Before(t.until) {
+			n.place(t, now)
+		} else { // a pause may end with the wait of the turn that it is for
+			t.end(TimedOut, ErrTimeout, now)
+		}
 	}
 }
 
@@ -160,21 +172,54 @@ func (n *line) place(t *Turn, now time.Time) {
 		n.dequeue(t, now)
 	}
 	n.held++
+	n.stamp++
+	t.placed, t.stamp, t.timed = true, n.stamp, n.timed
+	t.tried = t.client.tried.PushBack(t)
 	n.hold(t.client, 1)
-	t.placed, t.stamp = true, n.stamp
 	if waits {
 		close(t.ready)
 	}
 	if n.refused != 0 {
+		n.trying++
 		n.pause(now)
 	}
 }
 
+// decided records that upstream says no more about whether it takes t.
+func (n *line) decided(t *Turn) {
+	if t.tried == nil {
+		return
+	}
+	t.client.tried.Remove(t.tried)
+	t.tried = nil
+	if n.refused != 0 && t.stamp > n.settled {
+		n.trying--
+		n.changed = true
+	}
+}
+
+// taken records that t keeps its place.
+func (n *line) taken(t *Turn) {
+	if t.tried != nil {
+		n.decided(t)
+		t.client.changed = max(t.client.changed, t.stamp)
+	}
+}
+
+// settle makes those that have been let through count as taken.
+func (n *line) settle() {
+	n.trying, n.settled, n.changed = 0, n.stamp, true
+}
+
 // release takes back the place of t.
 func (n *line) release(t *Turn) {
+	n.decided(t)
 	n.held--
-	n.hold(t.client, -1)
+	n.stamp++
 	t.placed = false
+	t.client.changed = n.stamp
+	n.hold(t.client, -1)
+	n.forgetClient(t.client)
 }
 
 // makeRoom ends the last turn of the client that waits with the most turns, if these are more than
@@ -200,10 +245,40 @@ func (n *line) makeRoom(id Client, room int, now time.Time) bool {
 	return true
 }
 
-// refuse makes the line pause for the time after, because upstream has refused a request.
-func (n *line) refuse(after time.Duration, now time.Time) {
+// refuse makes the line pause for the time after, because upstream has refused t, which waits again.
+func (n *line) refuse(t *Turn, after time.Duration, now time.Time) {
+	if n.refused == 0 {
+		n.settle()
+	}
 	n.refused, n.after = n.stamp, after
 	n.pause(now)
+	if !t.timed || n.next[0] != t.client {
+		return
+	}
+	if n.rounds++; n.rounds%scoutEvery == 0 && n.held < n.runs {
+		n.scout(t, now)
+	}
+}
+
+// scoutEvery is how often upstream must have refused the next request in line at the end of a pause
+// for another one to try directly after it. A refusal at the end of a run does not count: upstream
+// may count that run a moment longer, and the scout would get the place.
+const scoutEvery = 3
+
+// scout lets the next request of another client than t's try, of those the one that was refused
+// least often. If t is refused for a reason of its own, because of several agents its own is full
+// or this API alone has a limit, t holds up nobody for good. Otherwise the scout is refused, too.
+func (n *line) scout(t *Turn, now time.Time) {
+	var least *Turn
+	for _, c := range n.next {
+		next := c.waiting.Front().Value.(*Turn)
+		if c != t.client && (least == nil || cmp.Or(cmp.Compare(next.refusals, least.refusals), c.compare(least.client)) < 0) {
+			least = next
+		}
+	}
+	if least != nil {
+		n.place(least, now)
+	}
 }
 
 // pause lets no request through until n.after has passed. Then one request is let through, and
@@ -226,6 +301,9 @@ func (n *line) pauseOver() {
 		return
 	}
 	n.paused = false
+	n.settle()
+	n.timed = true
 	n.admit(now)
+	n.timed = false
 	n.forget()
 }

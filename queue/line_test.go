@@ -185,7 +185,7 @@ func TestRunsChange(t *testing.T) {
 	})
 }
 
-// What a request is told while it waits.
+// What a request is told while it waits: its number, and when that is smaller than before.
 func TestTells(t *testing.T) {
 	inScene(t, options(1), func(s *scene) {
 		s.come("x1 a1 b1 c1")
@@ -210,12 +210,16 @@ func TestTells(t *testing.T) {
 		told("c1", 2, 1, 0)
 		s.done("a1")
 		s.come("a2 a3")
-		s.refuse("c1", 5*time.Second) // now after a2
+		s.refuse("c1", 5*time.Second) // still the first
 		s.sleep(time.Second - 1)
 		told("c1", 2, 1, 0)
 		s.sleep(1)
-		told("c1", 2, 1, 0, 1)
-		told("a2", 0)
+		told("c1", 2, 1, 0)
+		told("a2", 1)
+		told("a3", 2)
+		s.come("d1") // before a3: a number that grows is not told
+		s.sleep(time.Second)
+		told("d1", 2)
 		told("a3", 2)
 		s.wantNothing()
 	})

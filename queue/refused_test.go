@@ -1,14 +1,15 @@
 package queue_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/queue"
 )
 
-// Upstream refuses a request: it waits again as the first of its client, nobody is let through for
-// a time, and then one after another until upstream has taken one.
+// Upstream refuses a request: it waits again where it was, nobody is let through for a time, and then
+// one after another until upstream has taken one.
 func TestRefused(t *testing.T) {
 	inScene(t, options(4), func(s *scene) {
 		s.come("a1 b1 c1")
@@ -20,17 +21,161 @@ func TestRefused(t *testing.T) {
 		s.wantPlaced("")
 		s.sleep(1)
 		s.wantPlaced("b1")
-		s.refuse("b1", 5*time.Second) // others are first now
+		s.refuse("b1", 5*time.Second) // it is still the first
+		s.wantLine("b1 d1 e1 f1 b2")
 		s.sleep(5 * time.Second)
-		s.wantPlaced("d1")
+		s.wantPlaced("b1")
 		s.answered("a1") // says nothing: it was let through before
 		s.wantPlaced("")
-		s.answered("d1")
-		s.wantPlaced("e1")
+		s.answered("b1")
+		s.wantPlaced("d1")
 		s.done("a1 d1")
-		s.wantPlaced("f1 b1")
+		s.wantPlaced("e1 f1")
 		s.wantNothing()
 	})
+}
+
+// A refusal costs nobody its turn: a client whose only request is refused comes before the second
+// one of another, however often and in which order upstream refuses.
+func TestARefusalCostsNoTurn(t *testing.T) {
+	inScene(t, options(8), func(s *scene) {
+		s.come("a1 b1 b2 c1")
+		s.wantPlaced("a1 b1 b2 c1")
+		for _, name := range []string{"c1", "b1", "a1", "b2"} {
+			s.refuse(name, time.Second)
+		}
+		s.wantLine("a1 b1 c1 b2")
+		for i := range 6 {
+			s.sleep(time.Second)
+			s.wantPlaced("a1")
+			s.refuse("a1", time.Second)
+			if scout := map[int]string{2: "b1", 5: "c1"}[i]; scout != "" {
+				s.wantPlaced(scout)
+				s.refuse(scout, time.Second)
+			}
+			s.wantLine("a1 b1 c1 b2")
+		}
+		s.sleep(time.Second)
+		s.wantPlaced("a1")
+		s.done("a1") // at once: it has had its turn
+		s.wantPlaced("b1")
+		s.come("a2")
+		s.done("b1")
+		s.wantPlaced("c1")
+		s.wantLine("a2 b2")
+		s.wantNothing()
+	})
+	// The places of a client that are not refused count, whatever becomes of others of its own.
+	inScene(t, options(3), func(s *scene) {
+		s.come("a1 b1 b2 a2 c1")
+		s.wantPlaced("a1 b1 b2")
+		s.refuse("b1", time.Minute/2)
+		s.refuse("b2", time.Minute/2)
+		s.wantLine("b1 c1 a2 b2")
+		s.wantNothing()
+	})
+}
+
+// What those that wait are told after refusals never grows, and no two are told that they are next.
+func TestTellsAfterRefused(t *testing.T) {
+	inScene(t, options(4), func(s *scene) {
+		s.come("x1 a1 b1 c1")
+		s.wantPlaced("x1 a1 b1 c1")
+		s.answered("x1")
+		for _, name := range []string{"a1", "b1", "c1"} {
+			s.refuse(name, time.Second)
+		}
+		s.sleep(500 * time.Millisecond)
+		for range 10 {
+			s.sleep(500 * time.Millisecond)
+			s.wantPlaced("a1")
+			s.sleep(300 * time.Millisecond) // upstream takes its time, and the others are told their places
+			s.refuse("a1", time.Second)
+			if len(s.placed) > 0 { // a scout
+				scout := s.placed[0]
+				s.wantPlaced(scout)
+				s.sleep(300 * time.Millisecond)
+				s.refuse(scout, time.Second)
+			}
+			s.sleep(500 * time.Millisecond)
+		}
+		told := func(name string, want ...int) {
+			t.Helper()
+			if got, _, _ := s.state(name); !slices.Equal(got, want) {
+				t.Fatalf("%s: %d, not %d", name, got, want)
+			}
+		}
+		told("b1", 1)
+		told("c1", 2)
+		s.sleep(500 * time.Millisecond)
+		s.wantPlaced("a1")
+		s.sleep(10 * time.Second) // and says nothing: the others follow
+		s.wantPlaced("b1 c1")
+		s.wantNothing()
+	})
+}
+
+// A request that is always refused for a reason of its own holds up nobody for good.
+func TestScout(t *testing.T) {
+	inScene(t, options(4), func(s *scene) {
+		s.come("a1")
+		s.refuse("a1", time.Second)
+		s.come("b1 c1")
+		s.wantPlaced("a1")
+		for range 3 {
+			s.sleep(time.Second)
+			s.wantPlaced("a1")
+			s.refuse("a1", time.Second)
+		}
+		s.wantPlaced("b1")
+		s.wantLine("a1 c1")
+		s.refuse("b1", time.Second)
+		s.wantLine("a1 b1 c1") // where it was
+		for range 3 {
+			s.sleep(time.Second)
+			s.wantPlaced("a1")
+			s.refuse("a1", time.Second)
+		}
+		s.wantPlaced("c1")
+		s.answered("c1")
+		s.wantPlaced("a1 b1")
+		s.wantNothing()
+	})
+	// At the end of runs nobody scouts: upstream may count them a moment longer.
+	inScene(t, options(9), func(s *scene) {
+		s.come("x1 x2 x3 x4 x5 x6 a1")
+		s.refuse("a1", time.Second)
+		s.come("b1")
+		s.wantPlaced("x1 x2 x3 x4 x5 x6 a1")
+		for _, run := range []string{"x1", "x2", "x3", "x4", "x5", "x6"} {
+			s.done(run)
+			s.wantPlaced("a1")
+			s.refuse("a1", time.Second)
+		}
+		s.wantLine("a1 b1")
+		s.wantNothing()
+	})
+	// A client is no scout of its own, and a scout takes no place that is not there.
+	for _, other := range []string{"a2", "b1"} {
+		inScene(t, options(2), func(s *scene) {
+			s.come("x1 a1")
+			s.answered("x1")
+			s.refuse("a1", time.Second)
+			s.come(other)
+			s.wantPlaced("x1 a1")
+			for range 9 {
+				s.sleep(time.Second)
+				s.wantPlaced("a1")
+				if other == "b1" {
+					s.lines.Configure(backend, options(1))
+				}
+				s.refuse("a1", time.Second)
+				s.lines.Configure(backend, options(2))
+				s.wantPlaced("")
+			}
+			s.wantNothing()
+		})
+	}
 }
 
 // Each that was let through is followed by one, when it is gone or another's place is free, or if
@@ -55,9 +200,9 @@ func TestOneAtATimeAfterRefused(t *testing.T) {
 		s.sleep(4*time.Second - 1)
 		s.wantPlaced("")
 		s.sleep(1)
-		s.wantPlaced("e1")
-		s.answered("e1")
-		s.wantPlaced("d1 f1")
+		s.wantPlaced("d1")
+		s.answered("d1")
+		s.wantPlaced("e1 f1")
 		s.come("g1")
 		s.wantPlaced("g1")
 		s.wantNothing()
@@ -79,33 +224,56 @@ func TestARefusalHoldsForThoseThatCome(t *testing.T) {
 	})
 }
 
-// A request that may not wait as long keeps its place, holds up nobody, and its answer says
-// nothing about others.
+// Upstream asks for more time than is left of the wait: the request waits as long as it may, because
+// a place may come free before. It holds up others no longer than that.
 func TestRefusedForTooLong(t *testing.T) {
 	inScene(t, options(8), func(s *scene) {
 		s.come("a1 b1")
-		if s.requests["a1"].turn.Refused(time.Minute) {
-			t.Error("it may wait")
-		}
+		s.answered("b1")
+		s.refuse("a1", time.Hour)
 		s.come("c1")
-		s.refuse("b1", time.Second)
-		s.sleep(59*time.Second + time.Second/2) // b1 has it again
-		s.come("d1")
-		s.wantPlaced("a1 b1 c1 b1 d1")
-		if s.requests["c1"].turn.Refused(0) { // a second, at least
-			t.Error("it may wait")
-		}
+		s.sleep(time.Second)
+		s.wantPlaced("a1 b1")
+		s.done("b1")
+		s.wantPlaced("a1")
+		s.refuse("a1", time.Hour)
+		s.sleep(59*time.Second - 1)
+		s.wantPlaced("")
+		s.sleep(1)
+		s.wantErr("a1", queue.ErrTimeout)
 		s.wantNothing()
 	})
 	inScene(t, options(8), func(s *scene) {
-		s.come("a1 b1")
-		if s.requests["a1"].turn.Refused(time.Hour) {
+		s.come("a1")
+		s.sleep(50 * time.Second)
+		s.refuse("a1", time.Hour)
+		s.come("b1")
+		s.sleep(10*time.Second - 1)
+		s.wantPlaced("a1")
+		s.sleep(1)
+		s.wantPlaced("b1")
+		s.wantErr("a1", queue.ErrTimeout)
+		s.wantNothing()
+	})
+}
+
+// A request whose wait is over keeps its place, holds up nobody, and its answer says nothing about
+// others.
+func TestRefusedAfterTheWait(t *testing.T) {
+	inScene(t, options(8), func(s *scene) {
+		s.come("a1")
+		s.sleep(time.Minute)
+		if s.requests["a1"].turn.Refused(time.Second) {
 			t.Error("it may wait")
 		}
+		s.come("b1 c1")
+		s.wantPlaced("a1 b1 c1")
 		s.refuse("b1", time.Second)
-		s.come("c1")
+		s.come("d1")
 		s.answered("a1")
-		s.wantPlaced("a1 b1")
+		s.wantPlaced("")
+		s.answered("c1") // let through before, too
+		s.wantPlaced("")
 		s.wantNothing()
 	})
 }
@@ -167,12 +335,15 @@ func TestTimeoutAfterRefused(t *testing.T) {
 		s.come("a1 b1")
 		s.refuse("a1", 40*time.Second)
 		s.sleep(50 * time.Second)
-		s.wantPlaced("a1 b1")
-		s.refuse("b1", 2*time.Second)
+		s.wantPlaced("a1 a1")
+		s.refuse("a1", 2*time.Second)
 		s.sleep(9 * time.Second)
 		s.wantPlaced("a1")
-		s.sleep(time.Minute)
+		s.sleep(time.Second)
 		s.wantErr("b1", queue.ErrTimeout)
+		if s.requests["a1"].turn.Refused(time.Second) {
+			t.Error("it may wait")
+		}
 		s.wantNothing()
 	})
 }

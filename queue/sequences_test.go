@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -47,7 +48,7 @@ func TestRandomSequences(t *testing.T) {
 		}
 	}
 	t.Log(did)
-	for _, what := range []string{"placed", "at once", "full", "made room", "timed out", "left", "done", "done in line", "refused", "refused for good", "answered", "paused out", "opened", "lowered", "raised"} {
+	for _, what := range []string{"placed", "at once", "full", "made room", "timed out", "left", "done", "done in line", "refused", "refused for good", "answered", "paused out", "opened", "lowered", "raised", "scouted"} {
 		if rounds >= 300 && did[what] == 0 {
 			t.Errorf("nothing was ever %s", what)
 		}
@@ -74,24 +75,32 @@ type model struct {
 	waiting  []*modelTurn
 	held     []*modelTurn
 	refused  int // stamp
+	settled  int // stamp
+	rounds   int
+	timed    bool
 	after    time.Duration
 	pause    time.Time // until then
 	requests [4]uint64
 	refusals uint64
 }
 
+// modelClient is a client. Its stamp does not include the places that are tried.
 type modelClient struct{ held, stamp int }
 
 type modelTurn struct {
-	name    string
-	since   time.Time
-	until   time.Time
-	queued  time.Time
-	waited  time.Duration
-	order   int // among those of its client
-	stamp   int
-	err     error
-	counted bool
+	name     string
+	since    time.Time
+	until    time.Time
+	queued   time.Time
+	waited   time.Duration
+	order    int // among those of its client
+	stamp    int
+	timed    bool // it was let through at the end of a pause
+	tried    bool // upstream may still refuse it
+	passes   []string
+	refusals int
+	err      error
+	counted  bool
 }
 
 func (u *modelTurn) client() byte { return u.name[0] }
@@ -105,22 +114,54 @@ func (q *sequence) client(name byte) *modelClient {
 	return q.m.clients[name]
 }
 
-// hold adds to the places of a client.
-func (q *sequence) hold(u *modelTurn, places int) {
-	q.m.stamp++
-	c := q.m.clients[u.client()]
-	c.held += places
-	c.stamp = q.m.stamp
-	if places < 0 {
-		q.m.held = slices.DeleteFunc(q.m.held, func(o *modelTurn) bool { return o == u })
-		for pair := range q.passed {
-			if pair[0] == u.client() {
-				delete(q.passed, pair)
-			}
+// stamp returns when a client changed.
+func (q *sequence) stamp(name byte) int {
+	stamp := q.m.clients[name].stamp
+	for _, u := range q.m.held {
+		if u.client() == name && u.tried {
+			stamp = max(stamp, u.stamp)
 		}
-	} else {
-		q.m.held = append(q.m.held, u)
 	}
+	return stamp
+}
+
+// release takes the place of u, which is over if it is not refused.
+func (q *sequence) release(u *modelTurn, refused bool) {
+	c := q.m.clients[u.client()]
+	c.held--
+	q.m.held = slices.DeleteFunc(q.m.held, func(o *modelTurn) bool { return o == u })
+	if refused { // as if it had not had the place
+		for _, pair := range u.passes {
+			q.passed[pair]--
+		}
+		return
+	}
+	q.m.stamp++
+	c.stamp = q.m.stamp
+	for pair := range q.passed {
+		if pair[0] == u.client() {
+			delete(q.passed, pair)
+		}
+	}
+}
+
+// taken records that upstream has taken u, or refused it for good.
+func (q *sequence) taken(u *modelTurn) {
+	if u.tried {
+		c := q.m.clients[u.client()]
+		c.stamp = max(c.stamp, u.stamp)
+	}
+	u.tried = false
+}
+
+// trying returns how many are before those that wait because they may come back.
+func (q *sequence) trying() (n int) {
+	for _, u := range q.m.held {
+		if u.tried && q.m.refused != 0 && u.stamp > q.m.settled {
+			n++
+		}
+	}
+	return n
 }
 
 // gone forgets a client that neither runs nor waits.
@@ -160,7 +201,7 @@ func next(waiting []*modelTurn, clients map[byte]*modelClient) *modelTurn {
 func (q *sequence) order() []*modelTurn {
 	clients := map[byte]*modelClient{}
 	for name, c := range q.m.clients {
-		clients[name] = &modelClient{c.held, c.stamp}
+		clients[name] = &modelClient{c.held, q.stamp(name)}
 	}
 	stamp := q.m.stamp
 	waiting := slices.Clone(q.m.waiting)
@@ -179,16 +220,16 @@ func (q *sequence) order() []*modelTurn {
 // place gives u a place.
 func (q *sequence) place(u *modelTurn) {
 	q.stopWaiting(u)
-	q.client(u.client())
-	q.hold(u, 1)
-	u.stamp = q.m.stamp
+	q.client(u.client()).held++
+	q.m.stamp++
+	u.stamp, u.tried, u.timed, u.passes = q.m.stamp, true, q.m.timed, nil
+	q.m.held = append(q.m.held, u)
 	q.did["placed"]++
 	for name, c := range q.m.clients {
 		if name != u.client() && c.held == 0 && q.waitingOf(name) > 0 {
 			pair := string([]byte{name, u.client()})
-			if q.passed[pair]++; q.passed[pair] > 1 {
-				q.t.Errorf("%c got %d places while %c waited that has none", u.client(), q.passed[pair], name)
-			}
+			u.passes = append(u.passes, pair)
+			q.passed[pair]++
 		}
 	}
 	if q.m.refused != 0 {
@@ -207,8 +248,17 @@ func (q *sequence) open() bool { return len(q.m.held) < q.m.runs && q.m.pause.Is
 
 func (q *sequence) admit() {
 	for len(q.m.waiting) > 0 && q.open() {
-		q.place(next(q.m.waiting, q.m.clients))
+		if u := q.order()[0]; u.until.After(time.Now()) {
+			q.place(u)
+		} else {
+			q.timeOut(u)
+		}
 	}
+}
+
+func (q *sequence) timeOut(u *modelTurn) {
+	q.end(u, queue.TimedOut, queue.ErrTimeout)
+	q.did["timed out"]++
 }
 
 func (q *sequence) count(u *modelTurn, o queue.Outcome) {
@@ -221,7 +271,7 @@ func (q *sequence) count(u *modelTurn, o queue.Outcome) {
 // end ends a turn that waits, with an error, or holds a place.
 func (q *sequence) end(u *modelTurn, o queue.Outcome, err error) {
 	if slices.Contains(q.m.held, u) {
-		q.hold(u, -1)
+		q.release(u, false)
 		q.m.pause = time.Time{}
 		o = queue.Admitted
 	} else {
@@ -237,7 +287,7 @@ func (q *sequence) end(u *modelTurn, o queue.Outcome, err error) {
 // forget forgets a refusal if nothing runs, waits or pauses.
 func (q *sequence) forget() {
 	if len(q.m.held)+len(q.m.waiting) == 0 && q.m.pause.IsZero() {
-		q.m.refused = 0
+		q.m.refused, q.m.rounds = 0, 0
 	}
 }
 
@@ -284,11 +334,12 @@ func (q *sequence) step() {
 		q.s.requests[held.name].turn.Answered()
 		q.count(held, queue.Admitted)
 		q.did["answered"]++
+		q.taken(held)
 		if held.stamp > q.m.refused {
 			if q.m.refused != 0 {
 				q.did["opened"]++
 			}
-			q.m.refused, q.m.pause = 0, time.Time{}
+			q.m.refused, q.m.pause, q.m.settled, q.m.rounds = 0, time.Time{}, q.m.stamp, 0
 			q.admit()
 		}
 	case n < 18 && waits != nil:
@@ -383,8 +434,7 @@ func (q *sequence) victim(name byte) *modelTurn {
 		case last == nil || n > q.waitingOf(last.client()):
 			last = o
 		case n == q.waitingOf(last.client()):
-			ca, cb := q.m.clients[o.client()], q.m.clients[last.client()]
-			if cmp.Or(cmp.Compare(ca.held, cb.held), cmp.Compare(ca.stamp, cb.stamp), cmp.Compare(o.order, last.order)) > 0 {
+			if cmp.Or(q.compare(o, last), cmp.Compare(o.order, last.order)) > 0 {
 				last = o
 			}
 		}
@@ -392,32 +442,74 @@ func (q *sequence) victim(name byte) *modelTurn {
 	return last
 }
 
+// compare says whether the client of a comes before that of b.
+func (q *sequence) compare(a, b *modelTurn) int {
+	ca, cb := q.m.clients[a.client()], q.m.clients[b.client()]
+	return cmp.Or(cmp.Compare(ca.held, cb.held), cmp.Compare(q.stamp(a.client()), q.stamp(b.client())))
+}
+
 // refuse has upstream refuse a request.
 func (q *sequence) refuse(u *modelTurn) {
 	after := time.Duration(q.r.Int64N(int64(6 * time.Second)))
-	if q.r.IntN(3) > 0 {
+	switch q.r.IntN(6) {
+	case 0:
+		after = time.Hour
+	case 1, 2, 3:
 		after = 0
 	}
 	ok := q.s.requests[u.name].turn.Refused(after)
-	after = max(after, time.Second)
+	if !u.tried {
+		if ok {
+			q.t.Errorf("%s: refused after it was taken", u.name)
+		}
+		return
+	}
+	rest := time.Until(u.until)
 	q.m.refusals++
-	if ok != (time.Until(u.until) > after) {
+	if ok != (rest > 0) {
 		q.t.Errorf("%s: refused: %v", u.name, ok)
 	}
 	if !ok {
+		q.taken(u)
 		u.stamp = 0
 		q.did["refused for good"]++
 		return
 	}
 	q.did["refused"]++
-	q.hold(u, -1)
+	q.release(u, true)
 	u.queued = time.Now()
-	for _, o := range q.all {
-		u.order = min(u.order, o.order-1) // before all others
-	}
+	u.refusals++
 	q.m.waiting = append(q.m.waiting, u)
+	if q.m.refused == 0 {
+		q.m.settled = q.m.stamp
+	}
+	after = max(min(after, rest), time.Second)
 	q.m.refused, q.m.after, q.m.pause = q.m.stamp, after, time.Now().Add(after)
+	if order := q.order(); u.timed && order[0].client() == u.client() {
+		if q.m.rounds++; q.m.rounds%3 == 0 && len(q.m.held) < q.m.runs {
+			q.scout(u, order)
+		}
+	}
 	q.s.wait(u.name)
+}
+
+// scout lets one of those that were refused least often try, after u was refused again.
+func (q *sequence) scout(u *modelTurn, order []*modelTurn) {
+	var least *modelTurn
+	seen := map[byte]bool{u.client(): true}
+	for _, o := range order {
+		if !seen[o.client()] && (least == nil || cmp.Or(cmp.Compare(o.refusals, least.refusals), q.compare(o, least)) < 0) {
+			least = o
+		}
+		seen[o.client()] = true // the others of this client come after it
+	}
+	if least == nil {
+		return
+	}
+	passed := maps.Clone(q.passed)
+	q.place(least)
+	q.passed, least.passes = passed, nil // a scout is no turn
+	q.did["scouted"]++
 }
 
 // sleep has time pass, and the model do what it brings.
@@ -438,13 +530,21 @@ func (q *sequence) sleep(d time.Duration) {
 		synctest.Wait()
 		switch {
 		case over != nil:
-			q.end(over, queue.TimedOut, queue.ErrTimeout)
-			q.did["timed out"]++
+			q.timeOut(over)
+			if q.m.pause.Equal(first) { // which was for this one
+				continue
+			}
 		case first.Before(end):
-			q.m.pause = time.Time{}
+			q.m.pause, q.m.settled = time.Time{}, q.m.stamp
 			q.did["paused out"]++
+			q.m.timed = true
 			q.admit()
+			q.m.timed = false
 			q.forget()
+			if n := len(q.m.held); n > 0 && q.m.held[n-1].timed && q.m.held[n-1].tried && q.r.IntN(2) == 0 {
+				q.s.settle()
+				q.refuse(q.m.held[n-1]) // as a full upstream does
+			}
 		default:
 			return
 		}
@@ -460,11 +560,16 @@ func (q *sequence) check() {
 	list := q.s.lines.List(time.Now())
 	for i, u := range q.order() {
 		line = append(line, u.name)
-		if i < len(list) && (list[i].Waited != u.waited+time.Since(u.queued) || !list[i].Since.Equal(u.since)) {
+		if i < len(list) && (list[i].Before != q.trying()+i || list[i].Waited != u.waited+time.Since(u.queued) || !list[i].Since.Equal(u.since)) {
 			q.t.Errorf("%s: %+v, not %v", u.name, list[i], u.waited)
 		}
 	}
 	q.s.wantLine(strings.Join(line, " "))
+	for pair, n := range q.passed {
+		if n > 1 {
+			q.t.Errorf("%c got %d places while %c waited that has none", pair[1], n, pair[0])
+		}
+	}
 	for _, u := range q.all {
 		if q.s.requests[u.name] == nil {
 			continue

@@ -19,27 +19,33 @@ type Turn struct {
 	line   *line
 	client *client
 	label  string
+	joined uint64 // its ordinal in the line
 	since  time.Time
 	until  time.Time
 
 	// ready is closed when the turn no longer waits. It is nil if it never did, and set only by the
 	// goroutine of the request.
 	ready chan struct{}
+	told  int // the last number that tell got, -1 for none
 
 	// These are guarded by the mutex of Lines.
-	waits   *list.Element // in client.waiting, nil if it does not wait
-	placed  bool
-	over    bool
-	err     error // of Wait, if over
-	counted bool
-	stamp   uint64        // of its place; 0 if upstream has refused it and it keeps its place
-	queued  time.Time     // when it began to wait
-	waited  time.Duration // in all, before queued
-	before  int           // how many came before it at the last count; -1 if it began to wait later
+	waits    *list.Element // in client.waiting, nil if it does not wait
+	placed   bool
+	timed    bool          // it got its place at the end of a pause
+	tried    *list.Element // in client.tried, nil if upstream has taken it, or it has no place
+	over     bool
+	err      error // of Wait, if over
+	counted  bool
+	refusals int           // how often upstream has refused it
+	stamp    uint64        // of its place; 0 if upstream has refused it and it keeps its place
+	queued   time.Time     // when it began to wait
+	waited   time.Duration // in all, before queued
+	before   int           // how many came before it at the last count; -1 if it began to wait later
 }
 
 // Wait waits until the request has a place. tell, if not nil, is called in the same goroutine with
-// the number of requests before it: after a second, and then when that has changed. The
+// the number of requests before it: after a second, and then when that is smaller than what tell got
+// before, also in a Wait before. The
 // error is ErrTimeout, ErrFull (see Join), or the cause of the context's end; then the turn is
 // over.
 func (t *Turn) Wait(ctx context.Context, tell func(before int)) error {
@@ -54,7 +60,6 @@ func (t *Turn) Wait(ctx context.Context, tell func(before int)) error {
 		defer ticker.Stop()
 		ticks = ticker.C
 	}
-	told := -1
 	for {
 		select {
 		case <-t.ready:
@@ -64,8 +69,8 @@ func (t *Turn) Wait(ctx context.Context, tell func(before int)) error {
 		case <-timeout.C:
 			t.finish(TimedOut, ErrTimeout)
 		case <-ticks:
-			if n := t.place(); n >= 0 && n != told {
-				told = n
+			if n := t.place(); n >= 0 && (t.told < 0 || n < t.told) {
+				t.told = n
 				tell(n)
 			}
 		}
@@ -108,29 +113,35 @@ func (t *Turn) place() int {
 }
 
 // Refused records that upstream has refused the request for the time after, at least a second,
-// because upstream is at its own limit. The turn gives its place back, and waits again as the first
-// of its client for the rest of its time. If the rest is not longer than after, Refused returns
+// because upstream is at its own limit. The turn gives its place back, and waits again where it was,
+// for the rest of its time. If that is over, or upstream has taken the request before, Refused returns
 // false, and the turn keeps its place.
 //
-// No request is let through until after has passed or a place comes free. Then one is let through,
-// and one more each time that this happens again, until one of them is Answered.
+// No request is let through until after has passed, or the rest of the turn's time, or a place comes
+// free. Then one is let through, and one more each time that this happens again, until one of them
+// is Answered.
 func (t *Turn) Refused(after time.Duration) bool {
 	n := t.line
 	n.lines.mu.Lock()
 	defer n.lines.mu.Unlock()
-	if !t.placed {
+	if t.tried == nil { // it has no place, or upstream has taken it
 		return false
 	}
 	n.lines.total.refused++
 	now := time.Now()
-	after = max(after, minPause)
-	if t.until.Sub(now) <= after {
+	rest := t.until.Sub(now)
+	if rest <= 0 {
+		n.taken(t)
 		t.stamp = 0
 		return false
 	}
-	n.release(t)
-	n.enqueue(t, true, now)
-	n.refuse(after, now)
+	n.decided(t)
+	n.held--
+	t.placed = false
+	n.hold(t.client, -1)
+	t.refusals++
+	n.enqueue(t, now)
+	n.refuse(t, max(min(after, rest), minPause), now)
 	return true
 }
 
@@ -143,8 +154,10 @@ func (t *Turn) Answered() {
 		return
 	}
 	n.lines.total.count(t, Admitted)
+	n.taken(t)
 	if t.stamp > n.refused { // let through after the last refusal, if there was one
-		n.refused = 0
+		n.refused, n.rounds = 0, 0
+		n.settle()
 		n.paused = false
 		n.admit(time.Now())
 	}

@@ -2,6 +2,7 @@ package rewrite
 
 import (
 	"regexp"
+	"strings"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
@@ -55,6 +56,18 @@ func StateOfRun(body []byte) RunState {
 		return RunOver
 	}
 	return runStates[stringAt(body, memberOf(body, "status"))]
+}
+
+// RefusesRun reports whether body, the whole answer to a request with the status 429, says that
+// Hermes runs as many agents as it may, so that it has begun none. Another 429, such as that of a
+// model's provider, which has the same code, may come after the agent has begun.
+func RefusesRun(body []byte) bool {
+	if !jsonspan.Valid(body) {
+		return false
+	}
+	of := memberOf(body, "error")
+	return stringAt(body, jsonspan.MemberOf(body, of, "code")) == "rate_limit_exceeded" &&
+		strings.HasPrefix(stringAt(body, jsonspan.MemberOf(body, of, "message")), "Too many concurrent runs")
 }
 
 // memberOf returns the value of the member with the name in the object that body begins with.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -68,10 +69,12 @@ func TestComingAndGoing(t *testing.T) {
 	}
 }
 
+// limited is the body with which Hermes refuses a run.
+const limited = `{"error": {"message": "Too many concurrent runs (max 10)", "type": "rate_limit_error", "param": null, "code": "rate_limit_exceeded"}}`
+
 // TestLyingUpstream: whatever upstream's 429 is like, the request ends within its wait, and others go on.
 func TestLyingUpstream(t *testing.T) {
 	t.Parallel()
-	limited := `{"error": {"message": "Too many concurrent runs (max 10)", "type": "rate_limit_error", "param": null, "code": "rate_limit_exceeded"}}`
 	endless := func(kind string) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", kind)
@@ -169,7 +172,7 @@ func TestLyingUpstream(t *testing.T) {
 func TestOneThatIsAlwaysRefused(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, 10, "runs 2", "wait 1h")
-	p.answer("lie", answers(429, "application/json", `{}`, "Retry-After", "1"))
+	p.answer("lie", answers(429, "application/json", limited, "Retry-After", "1"))
 	lie := p.ask(chat, "key-1", "lie")
 	lie.says("Waiting in line")
 	for i := range 6 {
@@ -177,6 +180,76 @@ func TestOneThatIsAlwaysRefused(t *testing.T) {
 	}
 	p.leaves(lie)
 	p.free(2)
+}
+
+// TestOthersRefusals: a 429 that is not Hermes' own refusal, such as that of the model's provider, may
+// come after the agent has begun. It is the answer, and the agent is not asked again.
+func TestOthersRefusals(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, 10, "runs 2")
+	const provider = `{"error": {"message": "Rate limit reached for gpt-5", "type": "tokens", "param": null, "code": "rate_limit_exceeded"}}`
+	for name, k := range kinds {
+		asked := 0
+		p.answer(name, func(w http.ResponseWriter, r *http.Request) {
+			asked++
+			answers(429, "application/json", provider, "Retry-After", "1")(w, r)
+		})
+		q := p.ask(k, "key-1", name)
+		if status, body := q.ends(); status != 429 || body != provider || q.reply.Header.Get("Retry-After") != "1" {
+			t.Errorf("%s: %d %s", name, status, body)
+		}
+		if asked != 1 {
+			t.Errorf("%s: the agent was asked %d times", name, asked)
+		}
+	}
+	if n := p.metric("refused_total"); n > 0 {
+		t.Errorf("%v refusals", n)
+	}
+	p.free(2)
+}
+
+// TestRefusedUntilTheWaitIsOver: the client gets Hermes' own 429, whatever that asks for; and it does
+// not get that if a place comes free before.
+func TestRefusedUntilTheWaitIsOver(t *testing.T) {
+	t.Parallel()
+	t.Run("over", func(t *testing.T) {
+		t.Parallel()
+		p := newPlace(t, 10, "runs 5", "wait 3s")
+		p.answer("full", answers(429, "application/json", limited, "Retry-After", "60", "X-Agent", "Hermes"))
+		for name, k := range kinds {
+			begun := time.Now()
+			q := p.ask(k, "key-"+name, "full")
+			status, body := q.ends()
+			if time.Since(begun) < 3*time.Second {
+				t.Errorf("%s: refused after %v", name, time.Since(begun))
+			}
+			if k.stream && !strings.Contains(body, "Too many concurrent runs (max 10)") || !k.stream && (status != 429 || body != limited || q.reply.Header.Get("X-Agent") != "Hermes" || q.reply.Header.Get("Retry-After") != "60") {
+				t.Errorf("%s: %d %s", name, status, body)
+			}
+		}
+		p.free(5)
+	})
+	t.Run("not over", func(t *testing.T) {
+		t.Parallel()
+		p := newPlace(t, 10, "runs 5")
+		p.ask(chat, "key-1", "slow-1")
+		p.until(t, "slow-1")
+		var full atomic.Bool
+		full.Store(true)
+		p.answer("full", func(w http.ResponseWriter, r *http.Request) {
+			if full.Load() {
+				answers(429, "application/json", limited, "Retry-After", "300")(w, r)
+				return
+			}
+			answers(200, "application/json", `{"content": "bye"}`)(w, r)
+		})
+		q := p.ask(whole, "key-2", "full")
+		p.untilWaiting(1)
+		full.Store(false)
+		p.end("slow-1")
+		q.good(whole)
+		p.free(5)
+	})
 }
 
 // TestManyLeaveAtOnce: a crowd that leaves in the moment in which its turns come takes no place with it.

@@ -322,6 +322,45 @@ func TestUpstreamsLimit(t *testing.T) {
 	}
 }
 
+// TestRefusalsCostNoTurn: those that Hermes refuses keep their order, and what they are told never
+// grows: a client's only request comes before the second one of another.
+func TestRefusalsCostNoTurn(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, 1, "runs 5")
+	p.ask(chat, "other", "slow-other")
+	p.until(t, "slow-other")
+	keys := map[string]string{"slow-a1": "a", "slow-b1": "b", "slow-c1": "c", "slow-b2": "b"}
+	all := map[string]*pending{}
+	for i, prompt := range []string{"slow-a1", "slow-b1", "slow-b2", "slow-c1"} {
+		all[prompt] = p.ask(chat, keys[prompt], prompt)
+		p.untilWaiting(i + 1)
+	}
+	before := p.refusals()
+	harness.Until(t, "it is refused again", func() bool { return p.refusals() >= before+4 })
+	runs := "slow-other"
+	order := []string{"slow-a1", "slow-b1", "slow-c1", "slow-b2"}
+	for i, prompt := range order {
+		p.end(runs)
+		all[prompt].says("chatcmpl-") // all others try, and are refused
+		harness.Until(t, "all others wait again", func() bool { return p.metric("waiting") == float64(len(order)-i-1) && p.metric("running") == 1 })
+		runs = prompt
+	}
+	p.end(runs)
+	for _, prompt := range order {
+		q := all[prompt]
+		q.good(chat)
+		places := q.waited()
+		for i := 1; i < len(places); i++ {
+			if places[i] >= places[i-1] {
+				t.Errorf("%s was told the places %d", prompt, places)
+			}
+		}
+	}
+	if got := strings.Join(p.heard()[1:], " "); got != strings.Join(order, " ") {
+		t.Errorf("the agent has heard %s", got)
+	}
+}
+
 // TestLeftChatsCountAtUpstream: a chat whose client has left gives its place back when its connection is
 // closed. Hermes counts it for a while longer, and what its 429 hits waits.
 func TestLeftChatsCountAtUpstream(t *testing.T) {
