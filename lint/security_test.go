@@ -258,6 +258,7 @@ var securityTests = map[string]string{
 	"an answer to POST /v1/runs that names a run whose events are kept":                          "TestAnswersThatBeginNoRun",
 	"approvals that wait (hermes_approvals)":                                                     "TestTicketsAreBounded TestAThousandTickets TestMemoryOfTickets",
 	"what an approval keeps of its request":                                                      "TestLongCommandsCanOnlyBeDenied TestQuestionsWithoutIdsHaveNoTicket TestMemoryOfTickets",
+	"marks on a letter of a command on the page of an approval":                                  "TestHiddenCharactersAreSeen FuzzVisible",
 	"wrong codes in replies to an approval":                                                      "TestFiveWrongCodesDeny TestRepliesOfOthersCountNothing",
 	"the form on the page of an approval":                                                        "TestWhatIsNoAnswer",
 	"runs of /v1/runs whose events are read and kept at the same time, with clients and without": "TestManyRuns",

@@ -143,7 +143,7 @@ func (h *ApprovalsHandler) page(v approval.View, user, problem string) page {
 		}
 	}
 	for _, text := range []string{v.Request.Command, v.Request.Description, v.Request.Tool} {
-		a.Marks = a.Marks || strings.ContainsFunc(text, func(c rune) bool { return c != '\n' && isHidden(c) })
+		a.Marks = a.Marks || hides(text)
 	}
 	return page{Title: "May this command run?", Problem: problem, Ask: a}
 }

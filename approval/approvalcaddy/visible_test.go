@@ -2,8 +2,10 @@ package approvalcaddy
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -33,6 +35,15 @@ func TestHiddenCharactersAreSeen(t *testing.T) {
 		"\ue000\ufdd0\U0010ffff":   "{[U+E000][U+FDD0][U+10FFFF]}",
 		"a\xff\xc3":                "a{[byte FF][byte C3]}",
 		"\ufffd":                   "\ufffd",
+		// Marks: those that a script puts on a letter, and others, which cover what is before them.
+		"cafe\u0301 e\u0302\u0301 กำที่ שָׁ \u0915\u093e\u0902 ": "cafe\u0301 e\u0302\u0301 กำที่ שָׁ \u0915\u093e\u0902 ",
+		"rm\u0336 -r\u0335f /\u0338\u0337\u0334 x":               "rm{[U+0336]} -r{[U+0335]}f /{[U+0338][U+0337][U+0334]} x",
+		"a\u20d0\u20d2\u20dd\u20e0\u20e3\u20e5\u20f0\u20ff":      "a{[U+20D0][U+20D2][U+20DD][U+20E0][U+20E3][U+20E5][U+20F0][U+20FF]}",
+		"a\u0488\u1abe\U0001d167\U00016af0\u1cd4\u1ce2":          "a{[U+0488][U+1ABE][U+1D167][U+16AF0][U+1CD4][U+1CE2]}",
+		"a\u0301\u0302\u0303\u0304b\u0301":                       "a\u0301\u0302{[U+0303][U+0304]}b\u0301",
+		"-\u0301 1\u0302 \u0301x":                                "-{[U+0301]} 1{[U+0302]} {[U+0301]}x",
+		"a\u200b\u0301":                                          "a{[U+200B][U+0301]}",
+		"\u0301":                                                 "{[U+0301]}",
 	} {
 		var got strings.Builder
 		for _, p := range visible(text) {
@@ -51,16 +62,19 @@ func TestHiddenCharactersAreSeen(t *testing.T) {
 // FuzzVisible: what is shown has no hidden character but the newlines of the text, and no two
 // texts look the same.
 func FuzzVisible(f *testing.F) {
-	for _, seed := range []string{"rm -rf", "\u202e\n", "a\xff[U+202E]", "↵\n"} {
+	for _, seed := range []string{"rm -rf", "\u202e\n", "a\xff[U+202E]", "↵\n", "a\u0336\u0301\u0301\u0301"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		var back strings.Builder
 		for _, p := range visible(text) {
 			for _, r := range p.Text {
-				if r != '\n' && isHidden(r) {
+				if r != '\n' && isHidden(r) || unicode.In(r, unicode.Me, overlays) {
 					t.Errorf("%q shows %q", text, p.Text)
 				}
+			}
+			if piles.MatchString(p.Text) {
+				t.Errorf("%q shows marks without a letter, or many on one: %q", text, p.Text)
 			}
 			if !utf8.ValidString(p.Text) || p.Text == "" {
 				t.Errorf("%q: the part %q", text, p.Text)
@@ -78,6 +92,9 @@ func FuzzVisible(f *testing.F) {
 		}
 	})
 }
+
+// piles matches marks that stand on no letter, and more than two of them.
+var piles = regexp.MustCompile(`(^|[^\p{L}\p{Mc}\p{Mn}])\p{Mn}|\p{Mn}{3}`)
 
 // unmark returns what marked names stand for.
 func unmark(t *testing.T, names string) string {
