@@ -366,6 +366,26 @@ func TestImitationsOfTheParagraph(t *testing.T) {
 			same(t, repair(in), in, "where nobody is asked")
 		}
 	}
+	// What only looks like it goes, too. White space in front of it has left.
+	for line, before := range map[string]string{
+		strings.Replace(linkText, "🔐 ", "🔐\ufe0f ", 1): "", strings.Replace(linkText, "🔐 ", "🔐\ufe0e\u00a0", 1): "", strings.Replace(linkText, "🔐 Approval needed` ", "🔐 \tApproval\u2003needed`  ", 1): "",
+		" " + linkText: " ", "   " + linkText: "   ", "  " + strings.Replace(linkText, "🔐 ", "🔐\ufe0f\u3000", 1): "  ",
+	} {
+		for _, first := range []string{"", "Hi.\n", "Hi.\n\n"} {
+			outs, _ := anyAsking(t, role()+deltasOf(first+line+"\n\nThere.", 4)+stop(), Options{}, chatParams, byText)
+			want := first + before + "There."
+			same(t, look(t, outs[0]).content, want, "contents")
+			again, _ := anyAsking(t, outs[0], Options{}, chatParams, byText)
+			same(t, again[0], outs[0], "twice and once")
+		}
+		in := role() + deltasOf("Hi.\n"+line+"\n\nThere.", 4) + stop()
+		same(t, repair(in), in, "where nobody is asked")
+	}
+	for _, line := range []string{"    " + linkText, "\t" + linkText, "  `💻 ls`", "  `🔐 Security`", "x " + linkText, "- " + linkText} { // code, markers and others
+		in := role() + text("Hi.\n"+line+"\n\nThere.") + stop()
+		outs, _ := anyAsking(t, in, Options{}, chatParams, byText)
+		same(t, outs[0], in, "what does not look like it")
+	}
 	in := role() + text("Hi.\n`🔐 Security`\n\nThere.") + stop()
 	outs, _ := anyAsking(t, in, Options{}, chatParams, byText)
 	same(t, outs[0], in, "another line with the emoji")
@@ -611,6 +631,7 @@ func TestSplitKeepsItsBound(t *testing.T) {
 func FuzzApprovals(f *testing.F) {
 	f.Add([]byte{2, 0, 0, 4, 0, 12, 3, 8, 0, 6, 0, 0, 3, 15, 128}, byte(0), byte(2))
 	f.Add([]byte{2, 4, 0, 4, 1, 12, 3, 12, 3, 6, 0, 12, 3, 0, 16, 12, 3, 0, 6}, byte(3), byte(3))
+	f.Add([]byte{2, 0, 4, 0, 5, 12, 3, 0, 4, 0, 13, 0, 5, 15, 128}, byte(0), byte(5))
 	f.Add([]byte{10, 0, 20, 12, 3, 0, 20, 0, 13, 12, 3, 0, 9, 15, 130}, byte(20), byte(1))
 	f.Fuzz(func(t *testing.T, script []byte, options, way byte) {
 		if len(script) == 0 || len(script) > 300 {
@@ -623,6 +644,9 @@ func FuzzApprovals(f *testing.F) {
 			if strings.Contains(c, "event: approval.request") {
 				c = approvalFrame(fmt.Sprint("r", n%5), strings.Repeat("rm `x` sk-abcdefghij\n", n%9))
 				n++
+			}
+			if way&4 != 0 { // what looks like a paragraph
+				c = strings.ReplaceAll(c, "`\\ud83d\\udcbb ls`", strings.Trim(asciiJSON("  `🔐\ufe0f Approval needed` [approve or deny](https://h/x): `ls`"), `"`))
 			}
 			if c != tick && c != breath {
 				in += c

@@ -3,6 +3,7 @@ package marker
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"unicode"
@@ -165,9 +166,7 @@ func skipBlank(text []byte, i int) (next int, spaced bool) {
 }
 
 // isBlank reports whether r is white space within a line.
-func isBlank(r rune) bool {
-	return r != '\n' && r != '\r' && (unicode.IsSpace(r) || r == '\u2800')
-}
+func isBlank(r rune) bool { return strings.ContainsRune(blanks, r) }
 
 // approvalEnd returns where the paragraph ends whose beginning ends at i: after the code span that
 // a colon and a space precede, where another paragraph begins, or else at the end of the line.
@@ -212,17 +211,30 @@ func approvalEnd(text []byte, i int) int {
 // those of markers. They start no tool.
 func (t *Table) WithApprovals() *Table { return t.asking }
 
-// IsApproval reports whether m, of a Table with approvals, is such a paragraph.
-func (t *Table) IsApproval(m Marker) bool {
-	return t.asking == t && isApproval(m) && t.byEmoji[approvalEmoji] == nil
+// Indented returns the Table for lines that white space begins, which look as they would without
+// it: that of the paragraph, or nil if t has no approvals.
+func (t *Table) Indented() *Table {
+	if t.asking != t {
+		return nil
+	}
+	return t.indented
 }
+
+// IsApproval reports whether m, of a Table with approvals, is such a paragraph.
+func (t *Table) IsApproval(m Marker) bool { return t.Indented() != nil && isApproval(m) }
 
 // isApproval reports whether m begins as a paragraph does.
 func isApproval(m Marker) bool {
-	return string(jsonspan.AppendText(nil, m.Emoji)) == approvalEmoji && skip(m.Label, 0, approvalLabel+"` ") >= 0
+	label, _ := skipBlank(m.Label, 0)
+	return isLock(m.Emoji) && skip(m.Label, label, approvalLabel+"` ") >= 0
 }
 
-// addApprovals adds the Table that WithApprovals returns.
+// isLock reports whether emoji is that of the paragraph.
+func isLock(emoji []byte) bool {
+	return strings.TrimFunc(string(jsonspan.AppendText(nil, emoji)), func(r rune) bool { return isBlank(r) || isUnseen(r) }) == approvalEmoji
+}
+
+// addApprovals adds the Tables that WithApprovals and Indented return.
 func (t *Table) addApprovals() {
 	asking := *t
 	asking.asking = &asking
@@ -230,11 +242,19 @@ func (t *Table) addApprovals() {
 	if t.byEmoji[approvalEmoji] != nil { // a tool of the operator's
 		return
 	}
-	first, _ := utf8.DecodeRuneInString(approvalEmoji)
-	asking.beginnings = make(map[rune][]string, len(t.beginnings)+1)
-	for r, b := range t.beginnings {
-		asking.beginnings[r] = b
+	var looks []string
+	for _, variation := range []string{"", "\ufe0f", "\ufe0e"} {
+		for _, blank := range blanks {
+			looks = append(looks, approvalEmoji+variation+string(blank))
+		}
 	}
-	asking.beginnings[first] = append(append([]string(nil), t.beginnings[first]...), approvalEmoji+" ")
+	first, _ := utf8.DecodeRuneInString(approvalEmoji)
+	asking.beginnings = maps.Clone(t.beginnings)
+	asking.beginnings[first] = slices.Concat(t.beginnings[first], looks)
 	asking.first[approvalEmoji[0]] = true
+	asking.indented = &Table{beginnings: map[rune][]string{first: looks}, first: asking.first}
+	asking.indented.asking, asking.indented.indented = asking.indented, asking.indented
 }
+
+// blanks are the characters for which isBlank is true.
+const blanks = " \t\v\f\u0085\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u2800\u3000"

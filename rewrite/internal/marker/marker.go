@@ -90,7 +90,7 @@ func (t *Table) Line(text []byte, i int) (m Marker, next int, ok bool) {
 	}
 	emoji := bytes.TrimSuffix(bytes.TrimSuffix(text[i:label], []byte(" ")), []byte(`\u0020`))
 	m = Marker{Emoji: emoji, Label: text[label:tick]}
-	if t.asking == t && t.byEmoji[approvalEmoji] == nil && string(jsonspan.AppendText(nil, emoji)) == approvalEmoji && !isApproval(m) {
+	if t.Indented() != nil && isLock(emoji) && !isApproval(m) {
 		return Marker{}, 0, false // the emoji is that of no tool
 	}
 	return m, next, true

@@ -68,7 +68,8 @@ type Table struct {
 	beginnings map[rune][]string
 	first      [256]bool // their first bytes: hardly any backtick in code has one after it
 
-	asking *Table // the Table that WithApprovals returns
+	asking   *Table // the Table that WithApprovals returns
+	indented *Table // of that one, the Table that Indented returns
 }
 
 // Hermes is the table of Hermes' own tools.

@@ -26,6 +26,9 @@ func (f *Fence) Open() bool { return f.char != 0 }
 // LineStart reports whether the next rune is the first of its line.
 func (f *Fence) LineStart() bool { return !f.begun }
 
+// Blank reports whether nothing but white space of the line has come.
+func (f *Fence) Blank() bool { return !f.text && f.n == 0 }
+
 // MidLine reports whether the line is no fence and has begun, so that Step does nothing
 // before the next newline.
 func (f *Fence) MidLine() bool { return f.text }

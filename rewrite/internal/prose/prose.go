@@ -190,7 +190,7 @@ func (t *State) readText(o *Rules) (n int) {
 				continue
 			}
 		}
-		m, marked := t.suspicion.marker(c == '\n', o.Tools)
+		m, marked := t.suspicion.marker(c == '\n')
 		switch {
 		case t.dropNewlines > 0 && c == '\n':
 			t.dropNewlines--
@@ -201,16 +201,16 @@ func (t *State) readText(o *Rules) (n int) {
 			i = next
 			continue
 		case t.Suspects():
-			if c == '\n' || !t.suspicion.step(c, text[i:next], o.Tools) {
+			if c == '\n' || !t.suspicion.step(c, text[i:next]) {
 				t.clearLine()
 				t.sent(c)
 			}
 		// A line begins at its first rune, and after a marker that was dropped.
-		case c == '`' && o.Imitations != contract.ImitationsKeep && (t.fence.LineStart() || t.afterMarker) && !t.fence.Open():
-			if !o.Complete {
-				t.suspicion = suspicion{here: true, from: len(t.text), line: t.suspicion.line[:0], size: 1}
+		case c == '`' && o.Imitations != contract.ImitationsKeep && !t.fence.Open() && t.mayMark(o.Tools) != nil:
+			if tools := t.mayMark(o.Tools); !o.Complete {
+				t.suspicion = suspicion{here: true, from: len(t.text), line: t.suspicion.line[:0], size: 1, tools: tools}
 				t.dropNewlines = 0
-			} else if _, to, ok := o.Tools.Line(text, next); ok {
+			} else if _, to, ok := tools.Line(text, next); ok {
 				t.tags.boundary()
 				next = to
 			} else {
@@ -226,10 +226,22 @@ func (t *State) readText(o *Rules) (n int) {
 	return i
 }
 
+// mayMark returns those of the tools whose markers the line may be that begins here, nil for none.
+// White space in front has left already.
+func (t *State) mayMark(tools *marker.Table) *marker.Table {
+	switch {
+	case t.fence.LineStart(), t.afterMarker:
+		return tools
+	case t.fence.Blank() && t.tags.indent < 4:
+		return tools.Indented()
+	}
+	return nil
+}
+
 // endText deals with a suspicion at the end of a text: it waits for the next text, or is
 // decided if this is the last.
 func (t *State) endText(o *Rules, last bool) {
-	m, marked := t.suspicion.marker(last, o.Tools)
+	m, marked := t.suspicion.marker(last)
 	switch {
 	case !t.Suspects():
 	case marked:
