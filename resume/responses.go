@@ -43,7 +43,7 @@ type responseEvent struct {
 // readEvent returns the event in the data of a frame, zero if it is no event of a response.
 func readEvent(data []byte) responseEvent {
 	var e responseEvent
-	if json.Unmarshal(data, &e) != nil {
+	if json.Unmarshal(rewrite.Finite(data), &e) != nil {
 		return responseEvent{}
 	}
 	return e

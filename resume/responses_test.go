@@ -40,7 +40,7 @@ func responseFrames() []string {
 		responseFrame("created", responseObject("in_progress"), 0),
 		responseFrame("output_text.delta", `"delta": "a", `, 1),
 		responseStatus,
-		responseFrame("output_text.delta", `"delta": "b", `, 2),
+		responseFrame("output_text.delta", `"delta": "b", "logprobs": NaN, `, 2),
 		responseFrame("completed", responseObject("completed"), 3),
 	}
 }

@@ -82,6 +82,10 @@ func NewTools(added map[string]string) (*Tools, error) { return marker.NewTable(
 // or nil if it can.
 func CheckTool(emoji, name string) error { return marker.CheckTool(emoji, name) }
 
+// Finite returns the JSON b with null in the place of NaN and the infinities, which Python writes, so that
+// other parsers read it (contract section 0). If there are none, it returns b.
+func Finite(b []byte) []byte { return jsonspan.Finite(b) }
+
 // Redact returns text, in which upstream says something of a failure, without secrets
 // (contract section 3).
 func Redact(text string) string { return string(redact.Text([]byte(text))) }

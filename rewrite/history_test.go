@@ -528,7 +528,7 @@ func TestToolsThatAreNoCards(t *testing.T) {
 		"content twice":            {`"content": "a"`, `"content": "a", "content": "a"`},
 		"content that is a number": {`"content": "a"`, `"content": 1`},
 		"a user's":                 {`{"role": "assistant", "content": "a"`, `{"role": "user", "content": "a"`},
-		"invalid JSON":             {`"stream": true`, `"stream": NaN`},
+		"invalid JSON":             {`"stream": true`, `"stream": nan`},
 		"invalid UTF-8":            {`"look"`, "\"\xff\""},
 		"messages further down":    {`"messages": [`, `"body": {"messages": []}, "x": [`},
 	} {

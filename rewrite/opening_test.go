@@ -64,7 +64,7 @@ func TestPromptLineOfWhatIsNotARequest(t *testing.T) {
 	for path, bodies := range map[string][]string{
 		"/v1/chat/completions": {
 			"", "null", "[]", `"messages"`, `{"messages":[{"role":"system","content":"a"}]`, `{"messages":[{"role":"system","content":"a"}]} x`,
-			`{}`, `{"messages":[]}`, `{"messages":{}}`, `{"messages":[1],"messages":null}`, `{"messages":[1],"n":NaN}`, "{\"messages\":[\"\xff\"]}",
+			`{}`, `{"messages":[]}`, `{"messages":{}}`, `{"messages":[1],"messages":null}`, `{"messages":[1],"n":nan}`, "{\"messages\":[\"\xff\"]}",
 			`{"messages":[` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `]}`,
 		},
 		"/v1/responses": {"", "[]", `{"previous_response_id":"r"}`, `{"conversation":"c","instructions":null}`, `{"instructions":7}`, `{"instructions":["a"]}`, `{`},

@@ -136,6 +136,7 @@ func look(t testing.TB, stream string) *view {
 			v.item("done")
 			continue
 		}
+		e.data = standardJSON(e.data)
 		if !json.Valid([]byte(e.data)) {
 			t.Errorf("event %q has data that is no JSON: %q", e.name, e.data)
 			continue

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 	"github.com/tidwall/gjson"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
@@ -91,8 +92,8 @@ func parseFrame(raw []byte) event {
 	var f sse.Frame
 	f.Parse(raw)
 	e := event{name: string(f.Event), data: string(f.Data), hasData: f.HasData}
-	if gjson.Valid(e.data) {
-		e.Result = gjson.Parse(e.data)
+	if data := rewrite.Finite(f.Data); gjson.ValidBytes(data) {
+		e.Result = gjson.ParseBytes(data)
 	}
 	return e
 }

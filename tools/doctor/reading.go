@@ -95,7 +95,7 @@ func (r *reading) step(s rewrite.Step) {
 
 // frame records what a frame shows.
 func (r *reading) frame(event string, b []byte) {
-	if !gjson.ValidBytes(b) {
+	if b = rewrite.Finite(b); !gjson.ValidBytes(b) {
 		b = nil
 	}
 	data := gjson.ParseBytes(b)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 	"github.com/tidwall/gjson"
 )
 
@@ -103,10 +104,11 @@ func read(res *http.Response) (reply, error) {
 
 // says returns the string at a path in the JSON of the reply, "" if there is none.
 func (r reply) says(path string) string {
-	if !gjson.ValidBytes(r.body) {
+	body := rewrite.Finite(r.body)
+	if !gjson.ValidBytes(body) {
 		return ""
 	}
-	return gjson.GetBytes(r.body, path).Str
+	return gjson.GetBytes(body, path).Str
 }
 
 // message returns the error message in the reply, "" if there is none.

@@ -107,7 +107,7 @@ func (c *repairCommand) repairAnswer(body io.Reader) (string, error) {
 	}
 	a := rewrite.RepairAnswer(bytes.TrimRight(whole, "\r\n"), &c.options, nil)
 	// An error object is the answer of Hermes to a request that it refuses.
-	if !a.Completion && a.Code == "" && gjson.ValidBytes(whole) && gjson.GetBytes(whole, "error").Type != gjson.Null {
+	if !a.Completion && a.Code == "" && gjson.ValidBytes(rewrite.Finite(whole)) && gjson.GetBytes(whole, "error").Type != gjson.Null {
 		a.Code = rewrite.CodeAgentError
 	}
 	if c.explain {

@@ -184,7 +184,7 @@ func contentAfter(data []byte, text string) []byte {
 		Model   string   `json:"model"`
 		Choices []choice `json:"choices"`
 	}
-	if json.Unmarshal(data, &chunk) != nil || chunk.Object != "chat.completion.chunk" {
+	if json.Unmarshal(rewrite.Finite(data), &chunk) != nil || chunk.Object != "chat.completion.chunk" {
 		return nil
 	}
 	chunk.Choices = []choice{{Delta: delta{text}}}

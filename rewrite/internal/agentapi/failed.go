@@ -30,7 +30,7 @@ func (s *Stream) writeFailed(out *sse.Writer, code string) {
 		}
 		// Strict clients accept no other code for a failure that is not the client's fault.
 		response = failedResponse(redact.Value(response), "server_error", message)
-		out.Bytes = s.appendFailure(out.Bytes, "response.failed", `,"response":`+string(jsonspan.OneLine(response)))
+		out.Bytes = s.appendFailure(out.Bytes, "response.failed", `,"response":`+string(jsonspan.Finite(jsonspan.OneLine(response))))
 	case kindRuns:
 		out.Bytes = s.appendFailure(out.Bytes, "run.failed", `, "error": `+message)
 	case kindSession:
@@ -125,7 +125,7 @@ func (s *Stream) appendToolEnd(dst []byte, t openTool) []byte {
 		dst = s.appendEvent(dst, name, `,"output_index":`+index+`,"item":`+item)
 	}
 	if !t.done {
-		item(itemDone, t.index, string(jsonspan.OneLine(withMember([]byte(t.data), "status", `"incomplete"`))))
+		item(itemDone, t.index, string(jsonspan.Finite(jsonspan.OneLine(withMember([]byte(t.data), "status", `"incomplete"`)))))
 	}
 	output := `{"type":"function_call_output","id":"fco_` + t.key[1:] + `,"call_id":` + t.key +
 		`,"output":[{"type":"input_text","text":"Error: interrupted"}],"status":"incomplete"}`

@@ -150,7 +150,7 @@ func (s *Stream) update(x *chunk.Object) {
 		return
 	}
 	if !(c.Finish.Ok() && e.allEnded()) && c.Usage.To-c.Usage.From <= MaxUsage {
-		e.usage = append(e.usage[:0], jsonspan.OneLine(x.Value(c.Usage))...)
+		e.usage = append(e.usage[:0], jsonspan.Finite(jsonspan.OneLine(x.Value(c.Usage)))...)
 	}
 	s.Sum.InputTokens, s.Sum.OutputTokens = c.Tokens.Input, c.Tokens.Output
 }

@@ -105,7 +105,7 @@ func (f *Failure) hermes() string {
 func (w *Writer) errorFrame(x *chunk.Object, f *Failure) {
 	var value []byte
 	if at := x.C.Err; f.Reported && at.IsObject(x.F.Data) && jsonspan.SkipSpace(x.F.Data, at.From+1) != at.To-1 {
-		value = jsonspan.OneLine(x.Value(at))
+		value = jsonspan.Finite(jsonspan.OneLine(x.Value(at)))
 	} else {
 		value = contract.AppendErrorValue(nil, f.Message, f.Code)
 	}

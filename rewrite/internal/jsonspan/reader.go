@@ -3,26 +3,7 @@ package jsonspan
 import (
 	"bytes"
 	"iter"
-
-	"github.com/tidwall/gjson"
 )
-
-// MaxDepth is the number of objects and arrays that may be open at once. JSON that
-// is nested deeper counts as not well formed (contract, "Readings").
-const MaxDepth = 128
-
-// Valid reports whether b is well-formed JSON that is nested at most MaxDepth deep.
-func Valid(b []byte) bool {
-	if bytes.Count(b, []byte("{"))+bytes.Count(b, []byte("[")) > MaxDepth {
-		if _, depth := skip(b, SkipSpace(b, 0)); depth > MaxDepth {
-			return false
-		}
-	}
-	return gjson.ValidBytes(b)
-}
-
-// ValidAt is Valid for a b whose depth the caller knows, such as from a Reader.
-func ValidAt(b []byte, depth int) bool { return depth <= MaxDepth && gjson.ValidBytes(b) }
 
 // Reader goes through a JSON document once, from value to value. Open enters an
 // object or an array, and Skip moves over a value:
@@ -67,7 +48,7 @@ func (r *Reader) Member() (name Span, ok bool) {
 	}
 	name = r.Skip()
 	r.Pos = SkipSpace(r.Data, r.Pos)
-	if !r.At(':') || !name.IsString(r.Data) || !gjson.ValidBytes(name.Of(r.Data)) {
+	if !r.At(':') || !name.IsString(r.Data) || text(r.Data, name.From) != name.To {
 		return Span{}, r.fail()
 	}
 	r.Pos = SkipSpace(r.Data, r.Pos+1)

@@ -3,6 +3,7 @@ package jsonspan
 import (
 	"encoding/json"
 	"math/rand/v2"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -60,11 +61,27 @@ func TestBrokenJSONEndsTheSearch(t *testing.T) {
 	}
 }
 
+// python matches strings, and the values that Python's json.dumps writes and JSON does not have.
+var python = regexp.MustCompile(`(?s)"(?:[^"\\]|\\.)*"|NaN|-?Infinity`)
+
+// standard returns b with null in the place of those values.
+func standard(b []byte) []byte {
+	return python.ReplaceAllFunc(b, func(v []byte) []byte {
+		if v[0] == '"' {
+			return v
+		}
+		return []byte("null")
+	})
+}
+
 // checkValid compares Valid with the standard library's, which allows deeper
-// nesting.
+// nesting and does not know Python's values.
 func checkValid(t *testing.T, b []byte) {
 	t.Helper()
-	if got, want := Valid(b), json.Valid(b); got != want && strings.Count(string(b), "{")+strings.Count(string(b), "[") <= MaxDepth {
+	if Valid(b) && string(Finite(b)) != string(standard(b)) {
+		t.Fatalf("%q: finite is %q", b, Finite(b))
+	}
+	if got, want := Valid(b), json.Valid(standard(b)); got != want && strings.Count(string(b), "{")+strings.Count(string(b), "[") <= MaxDepth {
 		t.Fatalf("%q: valid is %v, want %v", b, got, want)
 	}
 }
@@ -72,10 +89,11 @@ func checkValid(t *testing.T, b []byte) {
 var jsonSeeds = []string{
 	`{"a": [1, -2.5e+3, "x\u00e9\n", true, false, null, {}, []], "b": {"c": "\ud83d"}}`, ` 0 `, `-0`, `01`, `1.`, `.5`, `1e`, `1e+`, `-`, `+1`, `1.0E-2`, `00`, `"\x"`, `"a`, `"`, `""`, `tru`, `nulll`,
 	`[]`, `[ ]`, `{ }`, `[1,]`, `[,1]`, `{"a"}`, `{"a":}`, `{"a":1,}`, `{,}`, `{1:2}`, `[1}`, `{"a":1]`, `[[]`, `]`, `}`, ``, ` `, `1 2`, `{"a":1}{}`, "\"\n\"", "\"\x7f\"", "\v1", "[1\f]", `["a" "b"]`, `{"a" 1}`, `[1:2]`,
+	`[NaN, Infinity, -Infinity, {"NaN": NaN}]`, `NaN`, `-NaN`, `nan`, `NaNs`, `1NaN`, `NaN1`, `- Infinity`, `+Infinity`, `Infinit`, `["NaN \" NaN", NaN]`, `{NaN: 1}`,
 }
 
 // nearJSON are the bytes that turn JSON into something like it.
-const nearJSON = `{}[]",:0123-+.eEtruefalsn\ud ` + "\n\t\x00\x80"
+const nearJSON = `{}[]",:0123-+.eEtruefalsnNaIity\ud ` + "\n\t\x00\x80"
 
 func TestValidIsWhatTheStandardSays(t *testing.T) {
 	for _, s := range jsonSeeds {
@@ -107,6 +125,21 @@ func FuzzValid(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) { checkValid(t, b) })
+}
+
+// What the sidecar writes itself is JSON of the standard's.
+func TestFinite(t *testing.T) {
+	for in, want := range map[string]string{
+		`{"cost": NaN}`:                             `{"cost": null}`,
+		`[NaN,Infinity,-Infinity,NaN]`:              `[null,null,null,null]`,
+		`{"NaN": "NaN \" Infinity", "a":-Infinity}`: `{"NaN": "NaN \" Infinity", "a":null}`,
+		`{"a": 1}`: `{"a": 1}`,
+		`"NaN`:     `"NaN`,
+	} {
+		if got := string(Finite([]byte(in))); got != want {
+			t.Errorf("%s: %s, want %s", in, got, want)
+		}
+	}
 }
 
 func TestValidIsNestedNoMoreThanMaxDepth(t *testing.T) {

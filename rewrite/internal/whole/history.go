@@ -49,7 +49,7 @@ func Heal(body []byte, tools *marker.Table, depth int, check bool, given map[str
 	if !asks && lastMarker(body, tools, true) < 0 && !mayHaveCards(body, depth) && !check {
 		return healed, false
 	}
-	if !jsonspan.ValidAt(body, depth) || !utf8.Valid(body) {
+	if !jsonspan.Valid(body) || !utf8.Valid(body) {
 		return healed, false
 	}
 	if len(given) > 0 {

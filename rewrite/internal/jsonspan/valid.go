@@ -1,0 +1,187 @@
+package jsonspan
+
+import (
+	"bytes"
+	"strings"
+)
+
+// MaxDepth is the number of objects and arrays that may be open at once. JSON that
+// is nested deeper counts as not well formed (contract, "Readings").
+const MaxDepth = 128
+
+// The values that Python's json.dumps writes and JSON does not have. They count as values like any
+// other (contract section 0).
+const (
+	nan      = "NaN"
+	infinity = "Infinity"
+)
+
+// Valid reports whether b is well-formed JSON that is nested at most MaxDepth deep. NaN, Infinity and
+// -Infinity are values.
+func Valid(b []byte) bool {
+	end := value(b, SkipSpace(b, 0), MaxDepth)
+	return end >= 0 && SkipSpace(b, end) == len(b)
+}
+
+// value returns the index after the value that begins at i, or -1 if it is not well formed or nested
+// more than depth deep.
+func value(b []byte, i, depth int) int {
+	if i >= len(b) {
+		return -1
+	}
+	switch b[i] {
+	case '"':
+		return text(b, i)
+	case '{':
+		return list(b, i, depth, '}', member)
+	case '[':
+		return list(b, i, depth, ']', value)
+	case 't':
+		return word(b, i, "true")
+	case 'f':
+		return word(b, i, "false")
+	case 'n':
+		return word(b, i, "null")
+	case 'N':
+		return word(b, i, nan)
+	case 'I':
+		return word(b, i, infinity)
+	}
+	return number(b, i)
+}
+
+// list returns the index after the object or array that begins at i and whose elements are as element
+// says, or -1.
+func list(b []byte, i, depth int, shut byte, element func(b []byte, i, depth int) int) int {
+	if depth == 0 {
+		return -1
+	}
+	if i = SkipSpace(b, i+1); i < len(b) && b[i] == shut {
+		return i + 1
+	}
+	for {
+		if i = element(b, i, depth-1); i < 0 {
+			return -1
+		}
+		switch i = SkipSpace(b, i); {
+		case i == len(b):
+			return -1
+		case b[i] == shut:
+			return i + 1
+		case b[i] != ',':
+			return -1
+		}
+		i = SkipSpace(b, i+1)
+	}
+}
+
+// member returns the index after the name and the value that begin at i, or -1.
+func member(b []byte, i, depth int) int {
+	if i == len(b) || b[i] != '"' {
+		return -1
+	}
+	if i = text(b, i); i < 0 {
+		return -1
+	}
+	if i = SkipSpace(b, i); i == len(b) || b[i] != ':' {
+		return -1
+	}
+	return value(b, SkipSpace(b, i+1), depth)
+}
+
+// text returns the index after the string that begins at i, or -1.
+func text(b []byte, i int) int {
+	for i++; i < len(b); i++ {
+		switch c := b[i]; {
+		case c == '"':
+			return i + 1
+		case c < ' ':
+			return -1
+		case c == '\\':
+			if i++; i == len(b) {
+				return -1
+			}
+			if b[i] == 'u' {
+				if _, ok := Hex4(b, i+1); !ok {
+					return -1
+				}
+				i += 4
+			} else if strings.IndexByte(escapes, b[i]) < 0 {
+				return -1
+			}
+		}
+	}
+	return -1
+}
+
+// word returns the index after want if that stands at i, and otherwise -1.
+func word(b []byte, i int, want string) int {
+	if !bytes.HasPrefix(b[i:], []byte(want)) {
+		return -1
+	}
+	return i + len(want)
+}
+
+// number returns the index after the number that begins at i, or -1.
+func number(b []byte, i int) int {
+	if b[i] == '-' {
+		if i++; i < len(b) && b[i] == 'I' {
+			return word(b, i, infinity)
+		}
+	}
+	switch end := digits(b, i); {
+	case end < 0, b[i] == '0' && end > i+1:
+		return -1
+	default:
+		i = end
+	}
+	if i < len(b) && b[i] == '.' {
+		if i = digits(b, i+1); i < 0 {
+			return -1
+		}
+	}
+	if i < len(b) && b[i]|0x20 == 'e' {
+		if i++; i < len(b) && (b[i] == '+' || b[i] == '-') {
+			i++
+		}
+		return digits(b, i)
+	}
+	return i
+}
+
+// digits returns the index after the digits that begin at i, or -1 if there is none.
+func digits(b []byte, i int) int {
+	from := i
+	for i < len(b) && b[i] >= '0' && b[i] <= '9' {
+		i++
+	}
+	if i == from {
+		return -1
+	}
+	return i
+}
+
+// Finite returns the JSON b with null in the place of NaN and of the infinities, which no other parser
+// than Python's reads. It is for what the sidecar writes itself. If there are none, it returns b.
+func Finite(b []byte) []byte {
+	if !bytes.Contains(b, []byte(nan)) && !bytes.Contains(b, []byte(infinity)) {
+		return b
+	}
+	out := make([]byte, 0, len(b)+len(b)/len(nan))
+	for i := 0; i < len(b); {
+		end := i + 1
+		switch rest := b[i:]; {
+		case b[i] == '"':
+			if end = SkipString(b, i); end < 0 {
+				end = len(b)
+			}
+		case bytes.HasPrefix(rest, []byte("-"+infinity)), bytes.HasPrefix(rest, []byte(infinity)), bytes.HasPrefix(rest, []byte(nan)):
+			out = append(out, "null"...)
+			i = skipLiteral(b, i)
+			continue
+		}
+		out = append(out, b[i:end]...)
+		i = end
+	}
+	return out
+}
