@@ -190,6 +190,7 @@ var securityTests = map[string]string{
 	"levels of an event in which text of an answer is looked for": "TestNoFrameGrowsBeyondItsBound TestNoAnswerTakesMoreThanItsBound",
 	"response remembered (/v1/responses)":                         "TestResponseRememberedIsBounded TestResponseFailed",
 	"beginning of a frame over max_frame that is examined, and in a chat stream its end": "TestLargeEventOfAnotherStream TestBeginningThatEndsAnywhere",
+	"finish reason that is found in a frame that is not examined, with its name":         "TestFinishInALargeFrame",
 	"label that is read to name a tool":                                                  "TestToolComesFromEmojiAndLabel",
 	"length of an emoji":                                                                 "TestToolsThatNoMarkerCanHaveAreRefused TestToolComesFromEmojiAndLabel",
 	"buffers kept between frames":                                                        "TestWhatIsHeld",

@@ -14,6 +14,7 @@ import (
 type event struct {
 	*sse.Frame
 	large bool // only the beginning has come: a value that ends with it was cut
+	more  bool // something comes after the object
 }
 
 // eventOf returns the event of f. It returns false if the data is not a complete object. It does
@@ -27,7 +28,7 @@ func eventOf(f *sse.Frame) (event, bool) {
 	for _, ok := r.Member(); ok; _, ok = r.Member() {
 		r.Skip()
 	}
-	return event{Frame: f}, r.Closed()
+	return event{Frame: f, more: !r.AtEnd()}, r.Closed()
 }
 
 // object returns the position of the object.

@@ -143,19 +143,34 @@ func (s *Stream) Frame(out *sse.Writer, f *sse.Frame, edits *sse.Splice) {
 		if s.Known() || s.errors {
 			s.redact(e, edits)
 		}
+		if e.more {
+			s.unread(f)
+		}
 		if asked != nil {
 			end := bytes.LastIndexByte(f.Data, '}')
 			edits.Replace(f, end, end, asked)
 		}
 	case s.Known() || s.errors:
-		if s.kind == kindSession && !s.ended {
-			s.ends(string(f.Event))
-		}
+		s.unread(f)
 		if chunk.TellsState(f.Event) {
 			chunk.RedactText(f, edits, s.notes)
 		}
 	}
 	out.Frame(f, edits)
+}
+
+// unread records that data of the frame f is no JSON: it may have been the event that ends the stream, if
+// its name, for a frame that has one, says so (contract section 0).
+func (s *Stream) unread(f *sse.Frame) {
+	switch {
+	case !s.Open():
+	case chunk.IsNamed(f):
+		if s.kind != kindRuns {
+			s.ends(string(f.Event))
+		}
+	case !jsonspan.Valid(f.Data) && len(bytes.TrimSpace(f.Data)) > 0:
+		s.mayHaveEnded = true
+	}
 }
 
 // failCompleted turns response.completed in e into response.failed, if its only text says that the

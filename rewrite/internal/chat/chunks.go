@@ -34,7 +34,7 @@ func (s *Stream) chunk() {
 	}
 	t.hasReasoning = t.hasReasoning || c.Reasoning
 	if c.Other {
-		t.hasOther, s.tools.onTool = true, false
+		s.saysOther()
 	}
 	if !c.HasContent() {
 		s.chunkWithoutContent()

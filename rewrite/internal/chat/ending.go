@@ -93,6 +93,22 @@ func (s *Stream) finishChunk() {
 	s.w.FailedFinish(x, s.fail(code, reports), &s.rest)
 }
 
+// finishUnread records that a frame that is not examined has the finish reason, unless that is empty:
+// then the stream needs no error finish. All choices that have begun end with it.
+func (s *Stream) finishUnread(reason string) {
+	if reason == "" || s.Finished {
+		return
+	}
+	s.notes.Add(contract.SectionHarm, "a finish reason in a frame that is not examined: the stream has finished")
+	failed := reason == "error"
+	s.apply(s.tools.endAll(failed))
+	s.end.ended |= s.end.begun
+	s.Finished, s.Sum.FinishReason = true, reason
+	if failed {
+		s.recordFailure(contract.CodeAgentError)
+	}
+}
+
 // finishError writes the error finish of a stream that upstream has not finished, but not
 // its [DONE].
 func (s *Stream) finishError(code string) {

@@ -8,6 +8,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/encode"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
@@ -35,12 +36,24 @@ func (s *Stream) Frame() {
 	case s.Done:
 		s.dropLate()
 	default:
-		s.notes.Add(contract.SectionHarm, "no well-formed JSON object: passes")
-		if chunk.TellsState(x.F.Event) {
-			chunk.RedactText(&x.F, &x.Edits, x.Notes)
-		}
-		s.forward()
+		s.unread()
 	}
+}
+
+// unread handles the frame, whose data is no well-formed JSON object. It has said something, which may
+// be an answer or the finish (contract section 0).
+func (s *Stream) unread() {
+	x := s.Object()
+	s.notes.Add(contract.SectionHarm, "no well-formed JSON object: passes")
+	s.decideHeld()
+	switch {
+	case chunk.TellsState(x.F.Event):
+		chunk.RedactText(&x.F, &x.Edits, x.Notes)
+	case !jsonspan.Valid(x.F.Data) && len(bytes.TrimSpace(x.F.Data)) > 0:
+		s.saysOther()
+		s.finishUnread(chunk.ShownFinish(x.F.Data))
+	}
+	s.w.Object(x)
 }
 
 // object handles the frame, whose data is an object.

@@ -30,6 +30,7 @@ func (s *Stream) Raw(b []byte, last bool, limit int) {
 		s.largeBegins()
 	}
 	g := s.large
+	g.look(b)
 	g.tail = append(g.tail, b[max(0, len(b)-MaxLook):]...)
 	g.tail = g.tail[max(0, len(g.tail)-MaxLook):]
 	if g.drop {
@@ -45,6 +46,17 @@ func (s *Stream) Raw(b []byte, last bool, limit int) {
 		s.largeEnds()
 		s.large = nil
 	}
+}
+
+// look looks for a finish reason in b, the next bytes of the frame.
+func (g *largeFrame) look(b []byte) {
+	if g.finish != "" {
+		return
+	}
+	n := len(g.tail)
+	g.tail = append(g.tail, b[:min(len(b), chunk.MaxShownFinish)]...)
+	g.finish = cmp.Or(chunk.ShownFinish(g.tail[max(0, n-chunk.MaxShownFinish):]), chunk.ShownFinish(b))
+	g.tail = g.tail[:n]
 }
 
 // readLarge returns the large frame that begins with head.
@@ -120,14 +132,17 @@ func (s *Stream) largeEnds() {
 	case g.kind == kindError:
 		s.recordError(x)
 	case g.kind != kindChunk || !c.Text && !c.Reasoning && !c.Finish.Ok(): // it may have been text
-		t.hasOther, s.tools.onTool = true, false
+		s.saysOther()
+		s.finishUnread(g.finish)
 		return
 	}
 	if c.Text {
 		t.hasText, t.noReply, s.tools.onTool = true, false, false
 	}
 	t.hasReasoning = t.hasReasoning || c.Reasoning
-	if s.update(x); c.Finish.Ok() && !s.Finished {
+	if s.update(x); !c.Finish.Ok() {
+		s.finishUnread(g.finish)
+	} else if !s.Finished {
 		s.Finished, s.Sum.FinishReason = s.end.allEnded(), x.FinishReason()
 		if s.Sum.FinishReason == "error" {
 			s.recordFailure(contract.CodeAgentError)

@@ -98,10 +98,11 @@ type hold struct {
 
 // largeFrame is a large frame while it comes.
 type largeFrame struct {
-	x    chunk.Object // its beginning, with the values that came whole
-	tail []byte       // its last bytes
-	kind kind         // kindError for a chunk with an error, too
-	drop bool         // nothing of it leaves
+	x      chunk.Object // its beginning, with the values that came whole
+	tail   []byte       // its last bytes
+	finish string       // the finish reason that stands in it, or ""
+	kind   kind         // kindError for a chunk with an error, too
+	drop   bool         // nothing of it leaves
 }
 
 // kind is the kind of a frame.

@@ -65,6 +65,9 @@ func (s *Stream) applyReading() {
 	}
 }
 
+// saysOther records that something other than text has left.
+func (s *Stream) saysOther() { s.text.hasOther, s.tools.onTool = true, false }
+
 // decideHeld decides what waits for more text, as if the text ended here.
 func (s *Stream) decideHeld() {
 	r := &s.text.prose

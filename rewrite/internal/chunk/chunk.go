@@ -14,6 +14,7 @@ package chunk
 
 import (
 	"bytes"
+	"regexp"
 	"slices"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
@@ -126,6 +127,20 @@ func IsDone(data []byte) bool {
 	data = data[jsonspan.SkipSpace(data, 0):]
 	return bytes.HasPrefix(data, []byte("[DONE]")) && len(bytes.TrimSpace(data)) == len("[DONE]")
 }
+
+// ShownFinish returns the finish reason that stands in data, the text of a frame that is not examined or
+// of which only a part has come, or "" if there is none. In a JSON string it would have escapes.
+func ShownFinish(data []byte) string {
+	if m := shownFinish.FindSubmatch(data); m != nil {
+		return string(m[1])
+	}
+	return ""
+}
+
+var shownFinish = regexp.MustCompile(`"finish_reason"[ \t\r\n]{0,8}:[ \t\r\n]{0,8}"([^"\\]{1,64})"`)
+
+// MaxShownFinish is the length in bytes of the longest text in which ShownFinish finds a reason.
+const MaxShownFinish = len(`"finish_reason":""`) + 2*8 + 4*64
 
 // ParseBeginning parses b, the beginning of a large frame, into f. The name of the event counts
 // only if its line is complete.
