@@ -165,7 +165,10 @@ func withoutCards(all []historyMessage) (left []historyMessage) {
 	return left
 }
 
-var openingTag = regexp.MustCompile(`(?i)^<(think|thinking|reasoning|thought|mm:think|reasoning_scratchpad)>`)
+var (
+	openingTag = regexp.MustCompile(`(?i)^<(think|thinking|reasoning|thought|mm:think|reasoning_scratchpad)>`)
+	closingTag = regexp.MustCompile(`(?i)^</(think|thinking|reasoning|thought|mm:think|reasoning_scratchpad)>`)
+)
 
 // paragraphEnds matches a paragraph break, or what may be one when the text ends within it.
 var paragraphEnds = regexp.MustCompile(`^(\r?\n\r?\n|(\r?\n)?\r?\z)`)
@@ -181,14 +184,12 @@ func withoutReasoning(text string) (content, reasoning string) {
 			continue
 		}
 		text = text[len(tag):]
-		n := closingAt(text, "</"+tag[1:])
+		n, closing := closingAt(text)
 		if strings.TrimSpace(reasoning) != "" && n > 0 {
 			reasoning += "\n\n"
 		}
 		reasoning += text[:n]
-		if text = text[n:]; text != "" {
-			text = text[len("</")+len(tag)-1:]
-		}
+		text = text[n+closing:]
 		text = strings.TrimLeftFunc(text, unicode.IsSpace)
 		message = len(content)
 	}
@@ -219,11 +220,12 @@ func fenceAfter(text string) (fence string) {
 	return fence
 }
 
-// closingAt returns the index of the closing tag that ends the reasoning at the
-// beginning of text, its length when there is none.
-func closingAt(text, tag string) int {
+// closingAt returns the index of the closing tag that ends the reasoning at the beginning of text, and the
+// length of that tag. If there is none, it returns the length of text and 0.
+func closingAt(text string) (n, size int) {
 	for i := range text {
-		if len(text)-i < len(tag) || !strings.EqualFold(text[i:i+len(tag)], tag) {
+		tag := closingTag.FindString(text[i:])
+		if tag == "" {
 			continue
 		}
 		before, rest := text[:i], text[i+len(tag):]
@@ -235,7 +237,7 @@ func closingAt(text, tag string) int {
 		case strings.HasSuffix(before, "`") && strings.HasPrefix(rest, "`"):
 			continue
 		}
-		return i
+		return i, len(tag)
 	}
-	return len(text)
+	return len(text), 0
 }

@@ -260,7 +260,7 @@ func (t *State) endText(o *Rules, last bool) {
 		t.Notes.Add(contract.SectionReasoning, "may be a closing tag: held back")
 		t.pending = append(t.pending, t.text[t.closing:]...)
 		t.text = t.text[:t.closing]
-	case bytes.HasPrefix(t.tags.seen, []byte(t.tags.closing)):
+	case t.tags.closes():
 		t.closeStretch()
 	default:
 		t.noTag()

@@ -21,9 +21,9 @@ var tagNames = [...]string{"think", "thinking", "reasoning", "thought", "mm:thin
 // A tag opens reasoning at the start of a message, after a tool or its marker, and
 // after a paragraph break, indented by three spaces at most, and never inside fenced
 // code. Elsewhere a tag is content, so that people can write about tags. Reasoning ends
-// with the first closing tag of the same name that is not code.
+// with the first closing tag, of any of the names, that is not code.
 type tags struct {
-	closing      string // the tag that ends the reasoning, empty outside of it
+	reasoning    bool   // the text is between tags
 	seen         []byte // what may be a tag, in lower case, with what shows whether it is code
 	afterClosing bool   // only white space has come since a closing tag
 
@@ -48,7 +48,7 @@ const (
 )
 
 // inside reports whether the text is reasoning.
-func (t *tags) inside() bool { return t.closing != "" }
+func (t *tags) inside() bool { return t.reasoning }
 
 // pending reports whether the last runes may belong to a closing tag.
 func (t *tags) pending() bool { return t.inside() && len(t.seen) > 0 }
@@ -83,26 +83,19 @@ func (t *tags) sent(r rune) {
 // what follows decides: within backticks, anything but a backtick is content. A paragraph
 // break means that the fence was never closed, as happens in reasoning that broke off. Then
 // some code may end the reasoning too early, but no answer is lost.
-func (t *tags) is(seen string) (step tagStep) {
+func (t *tags) is(seen string) tagStep {
 	if !t.inside() {
-		for _, name := range tagNames {
-			switch tag := "<" + name + ">"; {
-			case seen == tag:
-				return stepTag
-			case strings.HasPrefix(tag, seen):
-				step = stepMaybe
-			}
-		}
+		step, _ := isTag("<", seen)
 		return step
 	}
-	after, complete := strings.CutPrefix(seen, t.closing)
+	step, after := isTag("</", seen)
 	newlines := strings.ReplaceAll(after, "\r\n", "\n")
 	fenced := t.fence.Open()
 	switch {
-	case !complete && strings.HasPrefix(t.closing, seen), complete && after == "" && (fenced || t.tick):
+	case step != stepTag:
+		return step
+	case after == "" && (fenced || t.tick):
 		return stepMaybe
-	case !complete:
-		return stepNot
 	case after == "" || fenced && newlines == "\n\n":
 		return stepTag
 	case !fenced && after != "`":
@@ -111,6 +104,33 @@ func (t *tags) is(seen string) (step tagStep) {
 		return stepMaybe
 	}
 	return stepNot
+}
+
+// closes reports whether seen begins with a closing tag.
+func (t *tags) closes() bool {
+	step, _ := isTag("</", string(t.seen))
+	return step == stepTag
+}
+
+// isTag reports whether seen begins with a tag that begins with bracket, and what follows it, or
+// whether it may become one.
+func isTag(bracket, seen string) (step tagStep, after string) {
+	rest, ok := strings.CutPrefix(seen, bracket)
+	if !ok {
+		if strings.HasPrefix(bracket, seen) {
+			return stepMaybe, ""
+		}
+		return stepNot, ""
+	}
+	for _, name := range tagNames {
+		switch after, ok := strings.CutPrefix(rest, name); {
+		case ok && after == "", strings.HasPrefix(name, rest):
+			step = stepMaybe
+		case ok && after[0] == '>':
+			return stepTag, after[1:]
+		}
+	}
+	return step, ""
 }
 
 // readTag looks for tags at the rune c, data[i:next]. If it takes the rune, it returns
@@ -156,7 +176,7 @@ func (t *State) readTag(o *Rules, i, next int, c rune) (at int, taken bool) {
 			return i, true
 		}
 	default:
-		*g = tags{closing: "</" + string(g.seen[1:]), seen: g.seen[:0]}
+		*g = tags{reasoning: true, seen: g.seen[:0]}
 		t.strip()
 		if t.Stretches++; !o.Complete {
 			t.grown += 2 * o.Part
