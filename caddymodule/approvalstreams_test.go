@@ -269,7 +269,7 @@ func TestWhereAnAnswerIsSplit(t *testing.T) {
 		"text":          {"Let me.", ""},
 		"nothing":       {"", ""},
 		"a fence":       {"Look:\n```sh\nrm", ""},
-		"a tag":         {"<think>I must", ""},
+		"a tag":         {"<think>I must", ""}, // the tool ends the reasoning
 		"a marker held": {"Let me.\n\n`💻 rm", ""},
 		"a paragraph":   {"**Approval needed", ""},
 		"status line":   {"Let me.", "status_line on"},
@@ -289,11 +289,7 @@ func TestWhereAnAnswerIsSplit(t *testing.T) {
 				t.Errorf("%q", said)
 			}
 			text, finish := strictly(t, site.chat(agentKey, "approve "+code).rest())
-			want := "So."
-			if name == "a tag" { // it goes on as reasoning
-				want = ""
-			}
-			if text != want || finish != "stop" || agent.answers() != "req-a once" {
+			if text != "So." || finish != "stop" || agent.answers() != "req-a once" {
 				t.Errorf("%q, %q, %s", text, finish, agent.answers())
 			}
 		})

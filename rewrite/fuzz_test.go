@@ -538,10 +538,11 @@ var reasoningTokens = []string{
 	"<think>", "</think>", "<thinking>", "</thinking>", "<reasoning>", "</reasoning>", "<thought>", "</thought>",
 	"<REASONING_SCRATCHPAD>", "</REASONING_SCRATCHPAD>", "<Think>", "<mm:think>", "</mm:think>", "<thi", "nk>", "<", "</", "</thi", "<<think>", ">",
 	"\n", "\n\n", " ", "   ", "\t", "a", "word ", "`", "```", "```\n", "~~~\n", "é", "💻", "\u00a0", "\r", "`</think>`", "`💻 ls`\n",
+	toolHere, "<think>word " + toolHere, "</think>\n\n",
 }
 
 // FuzzReasoning: content and reasoning are upstream's text minus tags and the
-// white space after closing ones, however upstream cut it into deltas.
+// white space after closing ones, however upstream cut it into deltas, with tools between them.
 func FuzzReasoning(f *testing.F) {
 	for _, c := range prosetest.TaggedTexts {
 		f.Add(c.In, []byte{}, []byte{1})
@@ -560,11 +561,20 @@ func FuzzReasoning(f *testing.F) {
 		if len(text) > 1000 {
 			return
 		}
-		stream := role() + deltas(text, cuts) + stop()
+		said := func(text string) (stream string) { // with its tools
+			for i, text := range strings.Split(text, toolHere) {
+				if id := fmt.Sprintf("call_%d", i+1); i > 0 {
+					stream += g2Start("t", "💻", "l", id) + g2End("t", id)
+				}
+				stream += deltas(text, cuts)
+			}
+			return stream
+		}
+		stream := role() + said(text) + stop()
 		content, reasoning := withoutReasoning(text)
 
 		keepsImitations := Options{Imitations: ImitationsKeep}
-		shown := g2Start("t", "💻", "l", "call_1") + g2End("t", "call_1")
+		shown := g2Start("t", "💻", "l", "call_0") + g2End("t", "call_0")
 		v := look(t, repairWith(shown+stream, keepsImitations))
 		same(t, v.content, content, "contents")
 		same(t, v.reasoning, reasoning, "reasonings")
@@ -574,17 +584,19 @@ func FuzzReasoning(f *testing.F) {
 
 		out := repair(shown + stream)
 		same(t, repair(out), out, "twice and once")
-		said := repair(shown + role() + deltas(strings.ReplaceAll(text, "word ", "Provider said: sk-abcdefgh "), cuts) + stop())
-		same(t, repair(said), said, "twice and once with what a provider said")
+		secret := repair(shown + role() + said(strings.ReplaceAll(text, "word ", "Provider said: sk-abcdefgh ")) + stop())
+		same(t, repair(secret), secret, "twice and once with what a provider said")
 		if content == text && !strings.Contains(text, "`") {
-			same(t, repairWith(stream, Options{EmptyAnswer: EmptyAnswerPass}), stream, "bytes of what needs no change")
+			same(t, repairWith(stream, Options{EmptyAnswer: EmptyAnswerPass, Progress: ProgressBare}), stream, "bytes of what needs no change")
 		}
-		crashed, _ := run(shown+role()+deltas(text, cuts), keepsImitations, chatParams, inOne, CauseAborted)
+		crashed, _ := run(shown+role()+said(text), keepsImitations, chatParams, inOne, CauseAborted)
 		v = look(t, crashed)
 		v.checkErrorFinish(t, CodeAborted)
 		same(t, v.content, content, "contents before a crash")
 		same(t, v.reasoning, reasoning, "reasonings before a crash")
 		// An answer that is not streamed says the same.
+		text = strings.ReplaceAll(text, toolHere, "")
+		content, reasoning = withoutReasoning(text)
 		in := []byte(completion(`, "content": `+asciiJSON(text), "stop", realUsage))
 		m := messageOf(t, RepairAnswer(in, &keepsImitations, nil).Body)
 		same(t, m.Content, content, "contents of an answer")

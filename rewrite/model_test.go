@@ -173,25 +173,43 @@ var (
 // paragraphEnds matches a paragraph break, or what may be one when the text ends within it.
 var paragraphEnds = regexp.MustCompile(`^(\r?\n\r?\n|(\r?\n)?\r?\z)`)
 
-// withoutReasoning is contract section 4 for a whole text: it returns the text without tags, and the text
-// between them.
+// toolHere stands for a tool in the text of withoutReasoning.
+const toolHere = "\x00"
+
+// withoutReasoning is contract section 4 for a whole text: it returns the text without tags and tools, and the
+// text between the tags.
 func withoutReasoning(text string) (content, reasoning string) {
-	message := 0 // where, in content, what may open a message begins
-	for text != "" {
-		tag := openingTag.FindString(text)
-		if tag == "" || !mayOpenAfter(content, message) {
-			content, text = content+text[:1], text[1:]
-			continue
+	message := 0   // where, in content, what may open a message begins
+	stray := false // a tool has ended a stretch, whose closing tag may come
+	for i, said := range strings.Split(text, toolHere) {
+		if i > 0 {
+			stray = stray && breaks(content, message)
+			message = len(content)
 		}
-		text = text[len(tag):]
-		n, closing := closingAt(text)
-		if strings.TrimSpace(reasoning) != "" && n > 0 {
-			reasoning += "\n\n"
+		for said != "" {
+			if tag := closingTag.FindString(said); stray && tag != "" && fenceAfter(content) == "" && !strings.HasSuffix(content[message:], "`") {
+				stray, said = false, said[len(tag):]
+				if breaks(content, message) {
+					said = strings.TrimLeftFunc(said, unicode.IsSpace)
+				}
+				continue
+			}
+			tag := openingTag.FindString(said)
+			if tag == "" || !mayOpenAfter(content, message) {
+				content, said = content+said[:1], said[1:]
+				continue
+			}
+			said = said[len(tag):]
+			n, closing := closingAt(said)
+			if strings.TrimSpace(reasoning) != "" && n > 0 {
+				reasoning += "\n\n"
+			}
+			reasoning += said[:n]
+			said = said[n+closing:]
+			said = strings.TrimLeftFunc(said, unicode.IsSpace)
+			message = len(content)
+			stray = closing == 0 // and a tool follows, or the end
 		}
-		reasoning += text[:n]
-		text = text[n+closing:]
-		text = strings.TrimLeftFunc(text, unicode.IsSpace)
-		message = len(content)
 	}
 	return content, reasoning
 }
@@ -199,8 +217,7 @@ func withoutReasoning(text string) (content, reasoning string) {
 // mayOpenAfter reports whether a tag may open after the content: only white space since the message began, or
 // a paragraph break; at most three columns of indentation; no open fence.
 func mayOpenAfter(content string, message int) bool {
-	white := content[len(strings.TrimRightFunc(content, unicode.IsSpace)):]
-	if len(content)-len(white) > message && strings.Count(white, "\n") < 2 {
+	if !breaks(content, message) {
 		return false
 	}
 	// The beginning of a message counts as one of a line.
@@ -209,6 +226,13 @@ func mayOpenAfter(content string, message int) bool {
 		return false
 	}
 	return fenceAfter(content) == ""
+}
+
+// breaks reports whether the content ends with a paragraph break, or has only white space since the message
+// began.
+func breaks(content string, message int) bool {
+	white := content[len(strings.TrimRightFunc(content, unicode.IsSpace)):]
+	return len(content)-len(white) <= message || strings.Count(white, "\n") >= 2
 }
 
 // fenceAfter returns the fence that is open after the lines of a text.

@@ -79,7 +79,7 @@ func TestTagsAndTheirNeighbours(t *testing.T) {
 		"a marker before": {in: ls + texts("<think>", "hm", "</think>", "Answer") + stop(),
 			story: "running completed reasoning text finish done", content: "Answer", reasoning: "hm"},
 		"a marker within": {in: texts("<think>", "I look") + ls + texts(" and see", "</think>\n\n", "Answer") + stop(),
-			story: "reasoning running completed reasoning text finish done", content: "Answer", reasoning: "I look and see"},
+			story: "reasoning running completed text text text finish done", content: " and see\n\nAnswer", reasoning: "I look"},
 		"white space after a tool": {in: texts("<think>", "a", "</think>") + ls + texts("\n\nAnswer") + stop(),
 			content: "\n\nAnswer"}, // as in G3
 		"a tool, then reasoning": {in: texts("Hi") + ls + texts("<think>a</think>Answer") + stop(),
@@ -96,7 +96,7 @@ func TestTagsAndTheirNeighbours(t *testing.T) {
 			content: "<\ny", reasoning: nothing},
 		"lines that are no paragraph": {in: texts("Hi\nyou\n<think>x</think>y") + stop(), out: passes},
 		"a tool within half a closing tag": {in: texts("<think>", "a</thi") + ls + texts("b</th", "x</think>c") + stop(),
-			content: "c", reasoning: "a</thib</thx"},
+			content: "b</thxc", reasoning: "a</thi"},
 		"a tool within half an opening tag": {in: texts("<thi") + ls + texts("nk>x</think>y") + stop(),
 			content: "<thi\nnk>x</think>y", reasoning: nothing},
 		"indentation before a tool": {in: texts("Hi\n    ") + ls + texts("<think>x</think>c") + stop(),
@@ -165,6 +165,80 @@ func TestTagsAndTheirNeighbours(t *testing.T) {
 	check(t, rows)
 	first, _, _ := strings.Cut(repair(delta(`"role": "assistant", "content": "<think>a</think>b"`)+stop()), "\n\n")
 	contains(t, first, `"delta":{"role":"assistant","reasoning_content":"a"}`)
+}
+
+// A tool ends reasoning, whether or not it is closed, because a message of the model ends there. What follows may
+// be the answer (contract section 4).
+func TestToolsEndReasoning(t *testing.T) {
+	large := strings.Replace(g2Start("terminal", "💻", "ls", "1"), `"ls"`, `"`+strings.Repeat("x", 9000)+`"`, 1)
+	tools := map[string]string{
+		"a marker":          markerChunk("💻", "ls"),
+		"G1":                g1("terminal", "💻", "ls"),
+		"G2":                g2Start("terminal", "💻", "ls", "1") + g2End("terminal", "1"),
+		"two at once":       g2Start("terminal", "💻", "ls", "1") + g2Start("read_file", "📖", "a", "2"),
+		"one after another": g2Start("terminal", "💻", "ls", "1") + g2End("terminal", "1") + g1("read_file", "📖", "a"),
+		"a large event":     large,
+		"a comment":         ": hermes.tool.progress " + `{"tool": "terminal", "label": "ls", "toolCallId": "1", "status": "running"}` + "\n\n",
+		"without a name":    frames(repairWith(role()+g2Start("terminal", "💻", "ls", "1"), Options{Progress: ProgressUnnamed}))[1],
+	}
+	for kind, tool := range tools {
+		for _, c := range []struct{ before, after, content, reasoning string }{
+			{"<think>I look.", "There are 3.", "There are 3.", "I look."},
+			{"<think>I look.", "<think>I know.</think>\n\nThere are 3.", "There are 3.", "I look.\n\nI know."},
+			{"<think>I look.", "\n\n<thought>I know.</thought>There are 3.", "\n\nThere are 3.", "I look.\n\nI know."},
+			{"<think>", "<think>I know.</think>There are 3.", "There are 3.", "I know."},
+			{"<think>", "There are 3.", "There are 3.", ""},
+			{"Hi\n\n<think>I look.\n\n", "\n\nThere are 3.", "Hi\n\n\n\nThere are 3.", "I look.\n\n"},
+			{"<think>a</thi", "nk>b", "nk>b", "a</thi"},
+			{"<think>```\n</think>\n", "b", "b", "```\n"}, // the fence was never closed
+			{"<think>a `</think>", "` b", "` b", "a `"},   // not code, as far as anybody can tell
+
+			// The closing tag of the reasoning that the tool has ended says nothing to a client.
+			{"<think>I look", " and see</think>\n\nAnswer", " and see\n\nAnswer", "I look"},
+			{"<think>I look", " and see\n</REASONING>\nAnswer", " and see\n\nAnswer", "I look"},
+			{"<think>I look", "</think>\n\nAnswer", "Answer", "I look"},
+			{"<think>I look", "\n\n</think>\n\nAnswer", "\n\nAnswer", "I look"},
+			{"<think>I look", "</think><think>a</think>Answer", "Answer", "I look\n\na"},
+			{"<think>I look", "a</think>b</think>c", "ab</think>c", "I look"},
+			{"<think>I look", "`</think>` ends it. </think>b", "`</think>` ends it. b", "I look"},
+			{"<think>I look", "```\n</think>\n```\n", "```\n</think>\n```\n", "I look"},
+			{"<think>I look", "<think>a</think>b</think>c", "b</think>c", "I look\n\na"},
+			{"<think>I look", "a</th b", "a</th b", "I look"},
+			{"<think>I look", "a<</think>b", "a<b", "I look"},
+			{"<think>I look", "a<think>b", "a<think>b", "I look"},
+			{"<think>I look", "a\n`💻 ls`\n</think>b", "a\nb", "I look"},
+			{"<think>I look</think>", "a</think>b", "a</think>b", "I look"},
+		} {
+			name := fmt.Sprintf("%s, %q, %q", kind, c.before, c.after)
+			for _, n := range []int{1, 3, len(c.after)} {
+				in := role() + text(c.before) + tool + deltasOf(c.after, n) + stop()
+				o := Options{}
+				if kind == "a large event" {
+					o.MaxFrame = 8000
+				}
+				out := repairWith(in, o)
+				v := look(t, out)
+				same(t, v.content, c.content, name+": contents")
+				same(t, v.reasoning, c.reasoning, name+": reasonings")
+				if kind != "a large event" {
+					v.checkLifecycle(t)
+				}
+				same(t, repairWith(out, o), out, name+": twice and once")
+				equal(t, strings.Join(v.finishes, " "), "stop", name)
+				for _, p := range ProgressForms() {
+					o.Progress = p
+					hidden, _ := anyCut(t, in, o, chatParams, CauseEOF)
+					same(t, look(t, hidden).content, c.content, name+": contents, progress "+string(p))
+					same(t, look(t, hidden).reasoning, c.reasoning, name+": reasonings, progress "+string(p))
+				}
+				o = Options{Reasoning: ReasoningDrop, MaxFrame: o.MaxFrame}
+				same(t, look(t, repairWith(in, o)).content, c.content, name+": contents, reasoning drop")
+				if t.Failed() {
+					t.Fatalf("%s in deltas of %d:\n%s", name, n, out)
+				}
+			}
+		}
+	}
 }
 
 // TestMembersLeaveOnce: a member beside content that is removed or taken apart leaves once.

@@ -117,7 +117,7 @@ func TestWhatIsRead(t *testing.T) {
 		return strings.TrimSpace(strings.TrimPrefix(choicesChunk(choice, ""), "data: "))
 	}
 	marked := strings.Replace(text("a"), `"delta": {"content": "a"}`, `"delta": {"content": "x"}, "delta": {"content": "lost", "content": "a`+ls+`b"}`, 1)
-	zeroFinish := finishChunk("stop", zeroUsage)
+	zeroFinish, between := finishChunk("stop", zeroUsage), named("other", `{"a": 1}`)
 	begun, said, started, asError := role()+text("a"), role()+text("x"), role()+markerChunk("💻", "ls"), Options{ZeroUsage: ZeroUsageError}
 	rows := map[string]row{
 		"comments, unknown fields, framing": {
@@ -220,11 +220,11 @@ func TestWhatIsRead(t *testing.T) {
 		// Half a tag before something other than text is no tag, and decides nothing about the text after it.
 		"half a closing tag": {in: turn(text("<think>x`</"), toolOfUpstream, text("</think>`answer")),
 			content: "`answer", reasoning: "x`</"},
-		"more of a closing tag": {in: turn(text("<think>x`</think"), toolOfUpstream, text("y</think>answer")),
+		"more of a closing tag": {in: turn(text("<think>x`</think"), between, text("y</think>answer")),
 			content: "answer", reasoning: "x`</thinky"},
-		"a closing tag in two": {in: turn(text("<think>x</thi"), toolOfUpstream, text("nk></think>answer")),
+		"a closing tag in two": {in: turn(text("<think>x</thi"), between, text("nk></think>answer")),
 			content: "answer", reasoning: "x</think>"},
-		"half of one in a fence": {in: turn(text("<think>```\nx\n``</"), toolOfUpstream, text("`</think>answer")),
+		"half of one in a fence": {in: turn(text("<think>```\nx\n``</"), between, text("`</think>answer")),
 			content: nothing, reasoning: "```\nx\n``</`</think>answer"},
 		"half an opening tag": {in: turn(text("<thi"), toolOfUpstream, text("nk>a</think>b")),
 			content: "<think>a</think>b", reasoning: nothing},

@@ -132,7 +132,7 @@ func (s *Stream) toolStarts(c encode.Transition, lacksStatus bool) {
 		return
 	}
 	c.Name = cmp.Or(c.Name, `"`+marker.UnknownTool+`"`)
-	if s.w.Form != contract.ProgressOff { // an event that does not leave decides nothing
+	if s.w.Form != contract.ProgressOff || s.text.prose.Reasons() { // an event that does not leave ends no line
 		s.decideHeld()
 	}
 	c.Inferred = lacksStatus || c.ID == ""

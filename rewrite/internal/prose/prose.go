@@ -90,7 +90,7 @@ func (t *State) InTag() bool {
 // MidLine reports whether the line has begun with a word, so that up to the next newline
 // no marker, tag or fence can begin.
 func (t *State) MidLine() bool {
-	return t.fence.MidLine() && t.tags.blocked && t.tags.newlines == 0
+	return t.fence.MidLine() && t.tags.blocked && t.tags.newlines == 0 && !t.tags.stray
 }
 
 // Skim reads text, the inside of a JSON string, if all of it is certain to be content that
@@ -121,6 +121,9 @@ func (t *State) DropMarker() {
 	}
 }
 
+// Reasons reports whether the text is between tags.
+func (t *State) Reasons() bool { return t.tags.inside() }
+
 // Begun reports whether a character of content has left.
 func (t *State) Begun() bool { return t.begun }
 
@@ -146,12 +149,12 @@ func (t *State) Restart() {
 // SkipUnexamined records that bytes have passed unexamined, which may have been text.
 func (t *State) SkipUnexamined() { t.afterMarker, t.dropNewlines = false, 0 }
 
-// BeginMessage records that a tool has started, so that a new message of the model may
-// begin here.
+// BeginMessage records that a tool has started, which ends the reasoning: a new message of the
+// model may begin here. Nothing may wait for a closing tag.
 func (t *State) BeginMessage() {
-	if !t.tags.inside() {
-		t.tags.boundary()
-	}
+	t.tags.stray = t.tags.stray && !t.tags.blocked
+	t.endStretch()
+	t.tags.boundary()
 }
 
 // Decide decides the text that is held back as if it ended here. The caller calls it before

@@ -21,10 +21,12 @@ var tagNames = [...]string{"think", "thinking", "reasoning", "thought", "mm:thin
 // A tag opens reasoning at the start of a message, after a tool or its marker, and
 // after a paragraph break, indented by three spaces at most, and never inside fenced
 // code. Elsewhere a tag is content, so that people can write about tags. Reasoning ends
-// with the first closing tag, of any of the names, that is not code.
+// with the first closing tag, of any of the names, that is not code, or with a tool.
 type tags struct {
 	reasoning    bool   // the text is between tags
+	stray        bool   // a tool has ended the reasoning, whose closing tag may still come
 	seen         []byte // what may be a tag, in lower case, with what shows whether it is code
+	opens        bool   // seen may be an opening tag
 	afterClosing bool   // only white space has come since a closing tag
 
 	// Whether a tag may open at a place in the content.
@@ -32,9 +34,8 @@ type tags struct {
 	newlines uint8 // how many, up to 2, since the last non-space character
 	indent   uint8 // the white space at the beginning of the line, up to 4
 
-	// Code within the reasoning.
-	fence Fence
-	tick  bool // the last rune was a backtick
+	fence Fence // of the reasoning
+	tick  bool  // the last rune, of either kind, was a backtick
 }
 
 // tagStep says what the runes in tags.seen are.
@@ -64,6 +65,7 @@ func (t *tags) reasoned(r rune) {
 
 // sent follows a rune that leaves as content.
 func (t *tags) sent(r rune) {
+	t.tick = r == '`'
 	switch {
 	case r == '\n':
 		t.indent = 0
@@ -85,7 +87,13 @@ func (t *tags) sent(r rune) {
 // some code may end the reasoning too early, but no answer is lost.
 func (t *tags) is(seen string) tagStep {
 	if !t.inside() {
-		step, _ := isTag("<", seen)
+		var step tagStep
+		if t.opens {
+			step, _ = isTag("<", seen)
+		}
+		if t.stray && step == stepNot {
+			step, _ = isTag("</", seen)
+		}
 		return step
 	}
 	step, after := isTag("</", seen)
@@ -142,7 +150,8 @@ func (t *State) readTag(o *Rules, i, next int, c rune) (at int, taken bool) {
 		switch {
 		case c == '<' && g.inside():
 			t.closing = len(t.text)
-		case c == '<' && t.mayOpen(o):
+		case c == '<' && (t.mayOpen(o) || g.stray && !t.fence.Open() && !g.tick):
+			g.opens = t.mayOpen(o)
 			t.suspicion = suspicion{here: true, from: len(t.text), line: t.suspicion.line, tag: true}
 			t.dropNewlines = 0
 		case g.inside():
@@ -175,6 +184,10 @@ func (t *State) readTag(o *Rules, i, next int, c rune) (at int, taken bool) {
 		if step == stepClosed {
 			return i, true
 		}
+	case g.seen[1] == '/':
+		t.Notes.Add(contract.SectionReasoning, "the closing tag of reasoning that a tool has ended: goes")
+		t.strip()
+		g.seen, g.stray, g.afterClosing = g.seen[:0], false, !g.blocked
 	default:
 		*g = tags{reasoning: true, seen: g.seen[:0]}
 		t.strip()
@@ -192,6 +205,14 @@ func (t *State) readTag(o *Rules, i, next int, c rune) (at int, taken bool) {
 func (t *State) mayOpen(o *Rules) bool {
 	affordable := o.Complete || t.Stretches < MaxStretches && o.Growth-t.grown >= 2*o.Part
 	return affordable && !t.tags.blocked && t.tags.indent < 4 && !t.fence.Open()
+}
+
+// endStretch ends the reasoning, if there is any, without a closing tag.
+func (t *State) endStretch() {
+	if t.tags.inside() {
+		t.tags = tags{stray: true, seen: t.tags.seen[:0]}
+		t.needsBreak = false
+	}
 }
 
 // closeStretch takes out the closing tag and begins content.
