@@ -250,8 +250,8 @@ func TestAnswersWithReasoningAndMarkers(t *testing.T) {
 		{"markers", content("Hi\n`💻 ls`\n\n\nAnswer"), `, "content": "Hi\n\nAnswer"`},
 		{"both", content("<think>a\n`💻 ls`\n</think>`💻 ls`\nAnswer"), `, "content": "Answer","reasoning_content":"a\n` + "`\\ud83d\\udcbb ls`" + `\n"`},
 		{"escapes", `, "content": "\u003cthink\u003e\u00e9\u003c/think\u003e\ud83d\ude00"`, `, "content": "\ud83d\ude00","reasoning_content":"\u00e9"`},
-		{"reasoning of upstream's after", content("<think>a</think>b") + `, "reasoning_content": "c"`, `, "content": "b", "reasoning_content": "c\n\na"`},
-		{"reasoning of upstream's before", `, "reasoning_content": "c"` + content("<think>a</think>b"), `, "reasoning_content": "c\n\na", "content": "b"`},
+		{"white space as reasoning", `, "reasoning_content": "\n"` + content("<think>a</think>b"), `, "reasoning_content": "\na", "content": "b"`},
+		{"a marker, and reasoning of upstream's", content("<think>a\n`💻 ls`\nb") + `, "reasoning_content": "c"`, content("<think>a\nb") + `, "reasoning_content": "c"`},
 		{"null reasoning", content("<think>a</think>b") + `, "reasoning_content": null`, `, "content": "b", "reasoning_content": "a"`},
 		{"a marker, then a tag", content("A\n`💻 ls`\n<think>a</think>B"), `, "content": "A\nB","reasoning_content":"a"`},
 		{"a marker's beginning within reasoning", content("<think>`💻 ls </think>Answer`\nB"), `, "content": "Answer` + "`" + `\nB","reasoning_content":"` + "`\\ud83d\\udcbb ls" + ` "`},
@@ -271,6 +271,21 @@ func TestAnswersWithReasoningAndMarkers(t *testing.T) {
 		dropped := RepairAnswer([]byte(in), &Options{Reasoning: ReasoningDrop}, nil)
 		if strings.Contains(string(dropped.Body), "plan") {
 			t.Errorf("%s: dropped: %s", c.name, dropped.Body)
+		}
+	}
+}
+
+// Tags in the text of an answer that has reasoning of its own are text (contract section 4), and so they are in a
+// message beside one that has.
+func TestTagsInAnswersWithReasoningOfTheirOwn(t *testing.T) {
+	for _, in := range []string{
+		completion(content("<think>a</think>b")+`, "reasoning_content": "c"`, "stop", realUsage),
+		completion(`, "reasoning_content": "c"`+content("<think>a"), "stop", realUsage),
+		completion(content("<think>a</think>b")+`, "reasoning": "c"`, "stop", realUsage),
+		`{"object": "chat.completion", "choices": [{"index": 0, "message": {"content": "<think>a</think>b"}}, {"index": 1, "message": {"reasoning": "c", "content": "d"}}]}`,
+	} {
+		for _, r := range ReasoningValues() {
+			same(t, string(RepairAnswer([]byte(in), &Options{Reasoning: r}, nil).Body), in, string(r))
 		}
 	}
 }

@@ -538,11 +538,11 @@ var reasoningTokens = []string{
 	"<think>", "</think>", "<thinking>", "</thinking>", "<reasoning>", "</reasoning>", "<thought>", "</thought>",
 	"<REASONING_SCRATCHPAD>", "</REASONING_SCRATCHPAD>", "<Think>", "<mm:think>", "</mm:think>", "<thi", "nk>", "<", "</", "</thi", "<<think>", ">",
 	"\n", "\n\n", " ", "   ", "\t", "a", "word ", "`", "```", "```\n", "~~~\n", "é", "💻", "\u00a0", "\r", "`</think>`", "`💻 ls`\n",
-	toolHere, "<think>word " + toolHere, "</think>\n\n",
+	toolHere, "<think>word " + toolHere, "</think>\n\n", reasoningHere,
 }
 
 // FuzzReasoning: content and reasoning are upstream's text minus tags and the
-// white space after closing ones, however upstream cut it into deltas, with tools between them.
+// white space after closing ones, however upstream cut it into deltas, with tools and upstream's own reasoning between them.
 func FuzzReasoning(f *testing.F) {
 	for _, c := range prosetest.TaggedTexts {
 		f.Add(c.In, []byte{}, []byte{1})
@@ -566,21 +566,26 @@ func FuzzReasoning(f *testing.F) {
 				if id := fmt.Sprintf("call_%d", i+1); i > 0 {
 					stream += g2Start("t", "💻", "l", id) + g2End("t", id)
 				}
-				stream += deltas(text, cuts)
+				for i, text := range strings.Split(text, reasoningHere) {
+					if i > 0 {
+						stream += reasoning("r")
+					}
+					stream += deltas(text, cuts)
+				}
 			}
 			return stream
 		}
 		stream := role() + said(text) + stop()
-		content, reasoning := withoutReasoning(text)
+		content, thought := withoutReasoning(text)
 
 		keepsImitations := Options{Imitations: ImitationsKeep}
 		shown := g2Start("t", "💻", "l", "call_0") + g2End("t", "call_0")
 		v := look(t, repairWith(shown+stream, keepsImitations))
 		same(t, v.content, content, "contents")
-		same(t, v.reasoning, reasoning, "reasonings")
+		same(t, v.reasoning, thought, "reasonings")
 		dropped := look(t, repairWith(shown+stream, Options{Imitations: ImitationsKeep, Reasoning: ReasoningDrop}))
 		same(t, dropped.content, content, "contents without reasoning")
-		equal(t, dropped.reasoning, "", "reasoning that is dropped")
+		equal(t, dropped.reasoning, strings.Repeat("r", strings.Count(text, reasoningHere)), "reasoning that is dropped")
 
 		out := repair(shown + stream)
 		same(t, repair(out), out, "twice and once")
@@ -593,14 +598,14 @@ func FuzzReasoning(f *testing.F) {
 		v = look(t, crashed)
 		v.checkErrorFinish(t, CodeAborted)
 		same(t, v.content, content, "contents before a crash")
-		same(t, v.reasoning, reasoning, "reasonings before a crash")
+		same(t, v.reasoning, thought, "reasonings before a crash")
 		// An answer that is not streamed says the same.
-		text = strings.ReplaceAll(text, toolHere, "")
-		content, reasoning = withoutReasoning(text)
+		text = strings.NewReplacer(toolHere, "", reasoningHere, "").Replace(text)
+		content, thought = withoutReasoning(text)
 		in := []byte(completion(`, "content": `+asciiJSON(text), "stop", realUsage))
 		m := messageOf(t, RepairAnswer(in, &keepsImitations, nil).Body)
 		same(t, m.Content, content, "contents of an answer")
-		same(t, m.ReasoningContent, reasoning, "reasonings of an answer")
+		same(t, m.ReasoningContent, thought, "reasonings of an answer")
 		a := RepairAnswer(in, &Options{}, nil)
 		same(t, string(RepairAnswer(a.Body, &Options{}, nil).Body), string(a.Body), "an answer twice and once")
 	})

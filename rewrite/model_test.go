@@ -173,19 +173,31 @@ var (
 // paragraphEnds matches a paragraph break, or what may be one when the text ends within it.
 var paragraphEnds = regexp.MustCompile(`^(\r?\n\r?\n|(\r?\n)?\r?\z)`)
 
-// toolHere stands for a tool in the text of withoutReasoning.
-const toolHere = "\x00"
+// toolHere and reasoningHere stand in the text of withoutReasoning for a tool, and for upstream's own reasoning,
+// an r.
+const toolHere, reasoningHere = "\x00", "\x01"
 
 // withoutReasoning is contract section 4 for a whole text: it returns the text without tags and tools, and the
-// text between the tags.
+// reasoning.
 func withoutReasoning(text string) (content, reasoning string) {
 	message := 0   // where, in content, what may open a message begins
 	stray := false // a tool has ended a stretch, whose closing tag may come
-	for i, said := range strings.Split(text, toolHere) {
-		if i > 0 {
+	for text != "" {
+		n := strings.IndexAny(text, toolHere+reasoningHere)
+		switch n {
+		case 0:
+			if text[:1] == reasoningHere {
+				rest := strings.NewReplacer(toolHere, "", reasoningHere, "").Replace(text)
+				return content + rest, reasoning + strings.Repeat("r", strings.Count(text, reasoningHere))
+			}
 			stray = stray && breaks(content, message)
-			message = len(content)
+			message, text = len(content), text[1:]
+			continue
+		case -1:
+			n = len(text)
 		}
+		said := text[:n]
+		text = text[n:]
 		for said != "" {
 			if tag := closingTag.FindString(said); stray && tag != "" && fenceAfter(content) == "" && !strings.HasSuffix(content[message:], "`") {
 				stray, said = false, said[len(tag):]

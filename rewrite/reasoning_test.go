@@ -241,6 +241,48 @@ func TestToolsEndReasoning(t *testing.T) {
 	}
 }
 
+// Once upstream has sent reasoning of its own, tags in the text are text (contract section 4).
+func TestTagsAfterReasoningOfUpstreams(t *testing.T) {
+	both := func(reasoning, content string) string {
+		return delta(`"reasoning_content": ` + asciiJSON(reasoning) + `, "content": ` + asciiJSON(content))
+	}
+	large := reasoning(strings.Repeat("x", 9000))
+	literal := text("The tags are:\n\n") + text("<think>\n\nopens the reasoning of R1. It has no closing form in Qwen.\n\nSo your parser must wait.")
+	rows := map[string]row{
+		"in an event before":           {in: turn(reasoning("r"), literal), out: passes},
+		"as reasoning":                 {in: turn(delta(`"reasoning": "r"`), literal), out: passes},
+		"with content":                 {in: turn(both("r", "<think>a</think>b")), out: passes},
+		"of another choice":            {in: turn(ofChoice(1, reasoning("r")), literal, ofChoice(1, finishChunk("stop", ""))), out: passes},
+		"in a large frame":             {in: turn(large, literal), o: Options{MaxFrame: 8000}, out: passes},
+		"then a tool":                  {in: turn(reasoning("r"), toolOfUpstream, literal), o: Options{Progress: ProgressBare}, out: passes},
+		"then an imitation":            {in: turn(reasoning("r"), text("`💻 ls`\n<think>a</think>b")), content: "<think>a</think>b"},
+		"in a role's chunk":            {in: delta(`"role": "assistant", "reasoning_content": "r"`) + literal + stop(), out: passes},
+		"to the end":                   {in: turn(reasoning("r"), text("<think>"), text("a")), out: passes},
+		"a space is none":              {in: turn(reasoning(" \n"), text("<think>a</think>b")), content: "b", reasoning: " \na"},
+		"null is none":                 {in: turn(delta(`"reasoning_content": null, "content": "<think>a</think>b"`)), content: "b", reasoning: "a"},
+		"an empty string is none":      {in: turn(delta(`"reasoning_content": "", "content": "<think>a"`), text("</think>b")), content: "b", reasoning: "a"},
+		"after a stretch":              {in: turn(text("<think>a</think>"), reasoning("r"), text("\n\n<think>b</think>c")), content: "\n\n<think>b</think>c", reasoning: "ar"},
+		"after text and a stretch":     {in: turn(text("<think>a</think>x\n\n"), reasoning("r"), text("<think>b</think>c")), content: "x\n\n<think>b</think>c", reasoning: "ar"},
+		"within a stretch":             {in: turn(text("<think>a"), reasoning("r"), text("b")), content: "b", reasoning: "ar"},
+		"within a stretch, closed":     {in: turn(text("<think>a"), reasoning("r"), text("b</think>c")), content: "b</think>c", reasoning: "ar"},
+		"with content, in a stretch":   {in: turn(text("<think>a"), both("r", "b")), content: "b", reasoning: "ar"},
+		"after a tool and a stretch":   {in: turn(text("<think>a"), toolOfUpstream, reasoning("r"), text("b</think>c")), content: "b</think>c", reasoning: "ar"},
+		"in half an opening tag":       {in: turn(text("<thi"), reasoning("r"), text("nk>a</think>b")), out: passes},
+		"in half of one, with content": {in: turn(text("<thi"), both("r", "nk>a</think>b")), out: passes},
+		"in half a closing tag":        {in: turn(text("<think>a</thi"), reasoning("r"), text("nk>b")), content: "nk>b", reasoning: "a</thir"},
+		"in half of it, with content":  {in: turn(text("<think>a</thi"), both("r", "nk>b")), content: "nk>b", reasoning: "a</thir"},
+		"in a held line, with content": {in: turn(text("a\n`💻 l"), both("r", "s`\nb")), content: "a\nb", reasoning: "r"},
+	}
+	check(t, rows)
+	for name, r := range rows {
+		r.o.Reasoning = ReasoningDrop
+		if rows[name] = r; r.out != passes {
+			delete(rows, name)
+		}
+	}
+	check(t, rows)
+}
+
 // TestMembersLeaveOnce: a member beside content that is removed or taken apart leaves once.
 func TestMembersLeaveOnce(t *testing.T) {
 	for _, s := range []string{"<think>", "<think>a</think>b", "<think>a", "`💻 ls`\n"} {

@@ -23,6 +23,9 @@ func (s *Stream) chunk() {
 	if c.Tokens.Counts && s.memory != nil {
 		s.memory.Report(s.w.Model())
 	}
+	if c.Reasoning {
+		s.leaveTags()
+	}
 	if s.markerChunk() {
 		return
 	}

@@ -139,7 +139,10 @@ func (s *Stream) largeEnds() {
 	if c.Text {
 		t.hasText, t.noReply, s.tools.onTool = true, false, false
 	}
-	t.hasReasoning = t.hasReasoning || c.Reasoning
+	if c.Reasoning {
+		t.hasReasoning = true
+		s.leaveTags()
+	}
 	if s.update(x); !c.Finish.Ok() {
 		s.finishUnread(g.finish)
 	} else if !s.Finished {

@@ -82,6 +82,15 @@ func (s *Stream) decideHeld() {
 	s.startTrusted(r.Parts[len(r.Parts)-1].Tool)
 }
 
+// leaveTags records that upstream has sent reasoning of its own: tags in the text are text from here
+// on (contract section 4).
+func (s *Stream) leaveTags() {
+	if r := &s.text.prose; r.InTag() { // a held line is not decided: the text may go on in the same chunk
+		s.decideHeld()
+	}
+	s.text.prose.LeaveTags()
+}
+
 // startTrusted starts the tool n of the text, from 1 on, or none if n is 0.
 func (s *Stream) startTrusted(n int) {
 	if n > 0 {

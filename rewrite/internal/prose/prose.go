@@ -32,6 +32,7 @@ import (
 type State struct {
 	fence Fence // of the content
 	tags  tags
+	apart bool // upstream sends its reasoning apart from the text: tags are text
 
 	begun        bool // a character of content has left
 	afterMarker  bool // a marker was dropped after content: the next content needs a newline
@@ -139,7 +140,7 @@ func (t *State) Insert() {
 
 // Restart records that what follows leaves in a stream of its own. Reasoning goes on there.
 func (t *State) Restart() {
-	*t = State{tags: t.tags, needsBreak: t.needsBreak, pending: t.pending, lead: t.lead, Reading: t.Reading, Notes: t.Notes}
+	*t = State{tags: t.tags, apart: t.apart, needsBreak: t.needsBreak, pending: t.pending, lead: t.lead, Reading: t.Reading, Notes: t.Notes}
 	if !t.tags.inside() {
 		t.tags.newlines = 0
 		t.tags.boundary()
@@ -155,6 +156,13 @@ func (t *State) BeginMessage() {
 	t.tags.stray = t.tags.stray && !t.tags.blocked
 	t.endStretch()
 	t.tags.boundary()
+}
+
+// LeaveTags records that upstream has sent reasoning of its own, which ends that between tags: tags
+// are text from here on. Nothing may wait for the rest of a tag.
+func (t *State) LeaveTags() {
+	t.endStretch()
+	t.tags.stray, t.tags.afterClosing, t.apart = false, false, true
 }
 
 // Decide decides the text that is held back as if it ended here. The caller calls it before

@@ -204,7 +204,7 @@ func (t *State) readTag(o *Rules, i, next int, c rune) (at int, taken bool) {
 // more parts.
 func (t *State) mayOpen(o *Rules) bool {
 	affordable := o.Complete || t.Stretches < MaxStretches && o.Growth-t.grown >= 2*o.Part
-	return affordable && !t.tags.blocked && t.tags.indent < 4 && !t.fence.Open()
+	return affordable && !t.apart && !t.tags.blocked && t.tags.indent < 4 && !t.fence.Open()
 }
 
 // endStretch ends the reasoning, if there is any, without a closing tag.

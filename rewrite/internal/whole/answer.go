@@ -41,6 +41,7 @@ func RepairAnswer(body []byte, o *contract.Options, usage contract.UsageMemory) 
 	}
 	// If the answer says that the agent failed, its content says why.
 	saysError := a.c.Err.IsSet(body) || jsonspan.MemberOf(body, a.c.Hermes, "failed").Is(body, "true")
+	a.apart = a.reasons()
 	var m said
 	n := 0
 	for v := range jsonspan.Elements(body, a.c.Choices) {
@@ -67,16 +68,37 @@ type completion struct {
 	o   *contract.Options
 	sum contract.Summary
 	c   chunk.Chunk // its members outside the choices
+
+	apart bool // a message has reasoning of its own: tags in the texts are text
 }
 
 // maxChoices is the number of choices of an answer that are looked at (contract
 // section 4).
 const maxChoices = 64
 
+// reasons reports whether a message has reasoning of its own.
+func (a *completion) reasons() bool {
+	n := 0
+	for v := range jsonspan.Elements(a.b, a.c.Choices) {
+		if n++; n > maxChoices {
+			break
+		}
+		for key, value := range jsonspan.Members(a.b, jsonspan.MemberOf(a.b, v, "message")) {
+			switch string(key.Of(a.b)) {
+			case "reasoning_content", "reasoning":
+				if value.IsString(a.b) && jsonspan.HasText(value.Inner().Of(a.b)) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
 // said describes the message of a choice after its repair.
 type said struct {
 	content   []byte // the inside of a JSON string
-	reasoning bool   // reasoning, of either name, has a non-space character
+	reasoning bool   // reasoning has a non-space character
 	other     bool   // it has something other than text
 	stop      bool   // the choice's finish_reason is stop
 }
@@ -84,21 +106,18 @@ type said struct {
 // repair takes reasoning and markers out of the message of the choice at v.
 func (a *completion) repair(v jsonspan.Span) (m said) {
 	reason := jsonspan.MemberOf(a.b, v, "finish_reason")
-	m.stop = reason.Is(a.b, `"stop"`)
+	m.stop, m.reasoning = reason.Is(a.b, `"stop"`), a.apart
 	a.sum.FinishReason = unquote(reason.Of(a.b))
 	v = jsonspan.MemberOf(a.b, v, "message")
 	var at, reasoningAt jsonspan.Span // of content and reasoning_content
 	for key, value := range jsonspan.Members(a.b, v) {
 		switch string(key.Of(a.b)) {
-		case "role":
+		case "role", "reasoning":
 		case "content":
 			at = value
 			m.other = m.other || !value.IsString(a.b) && chunk.Filled(value.Of(a.b))
 		case "reasoning_content":
 			reasoningAt = value
-			fallthrough
-		case "reasoning":
-			m.reasoning = m.reasoning || value.IsString(a.b) && jsonspan.HasText(value.Inner().Of(a.b))
 		default:
 			m.other = m.other || chunk.Filled(value.Of(a.b))
 		}
@@ -109,7 +128,7 @@ func (a *completion) repair(v jsonspan.Span) (m said) {
 	var reasoning []byte
 	var stretches, markers int
 	m.content = at.Inner().Of(a.b)
-	if a.o.Reasoning != contract.ReasoningKeep && (!reasoningAt.IsSet(a.b) || reasoningAt.IsString(a.b)) {
+	if a.o.Reasoning != contract.ReasoningKeep && !a.apart && (!reasoningAt.IsSet(a.b) || reasoningAt.IsString(a.b)) {
 		m.content, reasoning, stretches = prose.Split(m.content, a.o)
 	}
 	if a.o.Imitations != contract.ImitationsKeep {
@@ -120,7 +139,7 @@ func (a *completion) repair(v jsonspan.Span) (m said) {
 	if len(m.content) == len(at.Inner().Of(a.b)) {
 		return m // nothing was removed
 	}
-	m.reasoning = m.reasoning || jsonspan.HasText(reasoning)
+	m.reasoning = a.apart || jsonspan.HasText(reasoning)
 	if a.o.Reasoning == contract.ReasoningDrop {
 		reasoning = nil
 	}
@@ -132,10 +151,7 @@ func (a *completion) repair(v jsonspan.Span) (m said) {
 // reasoning_content at reasoningAt, if there is one. Both are insides of JSON strings. Members
 // keep their order.
 func (a *completion) write(v, contentAt jsonspan.Span, content []byte, reasoningAt jsonspan.Span, reasoning []byte) {
-	before := jsonspan.Inside(jsonspan.StringAt(a.b, reasoningAt))
-	if jsonspan.HasText(before) {
-		before = slices.Concat(before, []byte(prose.BreakInJSON))
-	}
+	before := jsonspan.Inside(jsonspan.StringAt(a.b, reasoningAt)) // white space, if anything
 	content = quote(content)
 	if len(reasoning) > 0 {
 		if reasoning = quote(slices.Concat(before, reasoning)); !reasoningAt.Ok() {

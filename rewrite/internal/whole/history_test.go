@@ -52,7 +52,7 @@ func TestRepairAnswer(t *testing.T) {
 	for _, c := range []struct{ in, want, code string }{
 		{answer(`"content":"a\n`+"`💻 ls`"+`\nb"`, `"x":1`), answer(`"content":"a\nb"`, `"x":1`), ""},
 		{answer(`"content":"<think>r</think>a"`, `"x":1`), answer(`"content":"a","reasoning_content":"r"`, `"x":1`), ""},
-		{answer(`"reasoning_content":"q","content":"<think>r</think>a"`, `"x":1`), answer(`"reasoning_content":"q\n\nr","content":"a"`, `"x":1`), ""},
+		{answer(`"reasoning_content":"q","content":"<think>r</think>a"`, `"x":1`), answer(`"reasoning_content":"q","content":"<think>r</think>a"`, `"x":1`), ""},
 		{answer(`"content":"a"`, zero), answer(`"content":"a"`, zero), ""},
 		{answer(`"content":"Error code: 401"`, zero), string(failure([]byte("Error code: 401"))), CodeAgentIncomplete},
 		{`{"object":"response","error":{"message":"sk-abcdefghijkl"}}`, `{"object":"response","error":{"message":"[redacted]"}}`, ""},
