@@ -244,7 +244,8 @@ func TestTokensOfAnAnswer(t *testing.T) {
 func TestAnswersWithReasoningAndMarkers(t *testing.T) {
 	for _, c := range []struct{ name, in, want string }{
 		{"reasoning", content("<think>plan</think>\n\nAnswer"), `, "content": "Answer","reasoning_content":"plan"`},
-		{"unclosed", content("<think>plan"), `, "content": "","reasoning_content":"plan"`},
+		{"closed, then unclosed", content("<think>a</think>b\n\n<thought>c\n\n<think>d"), `, "content": "b\n\n<thought>c\n\n<think>d","reasoning_content":"a"`},
+		{"a marker in what is unclosed", content("<think>a\n`💻 ls`\nb"), `, "content": "<think>a\nb"`},
 		{"white space only", content("<think>\n</think>Answer"), `, "content": "Answer","reasoning_content":"\n"`},
 		{"nothing in it", content("<think></think>Answer"), `, "content": "Answer"`},
 		{"markers", content("Hi\n`💻 ls`\n\n\nAnswer"), `, "content": "Hi\n\nAnswer"`},
@@ -271,6 +272,22 @@ func TestAnswersWithReasoningAndMarkers(t *testing.T) {
 		dropped := RepairAnswer([]byte(in), &Options{Reasoning: ReasoningDrop}, nil)
 		if strings.Contains(string(dropped.Body), "plan") {
 			t.Errorf("%s: dropped: %s", c.name, dropped.Body)
+		}
+	}
+}
+
+// An answer that is one stretch of reasoning which no tag closes stays content, tag and all (contract section 4).
+func TestUnclosedReasoningInAnswers(t *testing.T) {
+	for _, said := range []string{
+		"Tags:\n\n<think>\n\nis a tag. The rest of my answer is long.", "<think>plan", "<Think>plan</thi", "<think>", "\n<think>a `</think>` b", "<think>```\n</think>\n```\n",
+	} {
+		for _, usage := range []string{realUsage, zeroUsage} {
+			in := completion(content(said), "stop", usage)
+			for _, r := range ReasoningValues() {
+				a := RepairAnswer([]byte(in), &Options{Reasoning: r}, nil)
+				same(t, string(a.Body), in, said)
+				equal(t, a.Reasoning, 0, "the stretches of "+said)
+			}
 		}
 	}
 }

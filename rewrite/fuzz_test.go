@@ -576,7 +576,7 @@ func FuzzReasoning(f *testing.F) {
 			return stream
 		}
 		stream := role() + said(text) + stop()
-		content, thought := withoutReasoning(text)
+		content, thought := withoutReasoning(text, true)
 
 		keepsImitations := Options{Imitations: ImitationsKeep}
 		shown := g2Start("t", "💻", "l", "call_0") + g2End("t", "call_0")
@@ -599,9 +599,9 @@ func FuzzReasoning(f *testing.F) {
 		v.checkErrorFinish(t, CodeAborted)
 		same(t, v.content, content, "contents before a crash")
 		same(t, v.reasoning, thought, "reasonings before a crash")
-		// An answer that is not streamed says the same.
+		// An answer that is not streamed says the same, but for what no tag closes.
 		text = strings.NewReplacer(toolHere, "", reasoningHere, "").Replace(text)
-		content, thought = withoutReasoning(text)
+		content, thought = withoutReasoning(text, false)
 		in := []byte(completion(`, "content": `+asciiJSON(text), "stop", realUsage))
 		m := messageOf(t, RepairAnswer(in, &keepsImitations, nil).Body)
 		same(t, m.Content, content, "contents of an answer")

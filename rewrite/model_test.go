@@ -178,8 +178,8 @@ var paragraphEnds = regexp.MustCompile(`^(\r?\n\r?\n|(\r?\n)?\r?\z)`)
 const toolHere, reasoningHere = "\x00", "\x01"
 
 // withoutReasoning is contract section 4 for a whole text: it returns the text without tags and tools, and the
-// reasoning.
-func withoutReasoning(text string) (content, reasoning string) {
+// reasoning. Unless the answer is streamed, reasoning that no tag closes stays.
+func withoutReasoning(text string, streamed bool) (content, reasoning string) {
 	message := 0   // where, in content, what may open a message begins
 	stray := false // a tool has ended a stretch, whose closing tag may come
 	for text != "" {
@@ -211,8 +211,11 @@ func withoutReasoning(text string) (content, reasoning string) {
 				content, said = content+said[:1], said[1:]
 				continue
 			}
+			n, closing := closingAt(said[len(tag):])
+			if closing == 0 && !streamed {
+				return content + said + text, reasoning
+			}
 			said = said[len(tag):]
-			n, closing := closingAt(said)
 			if strings.TrimSpace(reasoning) != "" && n > 0 {
 				reasoning += "\n\n"
 			}

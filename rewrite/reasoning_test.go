@@ -283,6 +283,29 @@ func TestTagsAfterReasoningOfUpstreams(t *testing.T) {
 	check(t, rows)
 }
 
+// A stop whose only words are in reasoning that no tag closes is an answer, and no empty one (contract section 4).
+func TestUnclosedReasoningIsAnAnswer(t *testing.T) {
+	memory := g2Start("memory", "🧠", "+memory", "m") + g2End("memory", "m")
+	crash := finishChunk("stop", zeroUsage) + doneFrame
+	check(t, map[string]row{
+		"after a tool":                {in: turn(toolOfUpstream, text("<think>The answer")), end: "stop", reasoning: "The answer"},
+		"after a marker":              {in: turn(text("Hi"), markerChunk("💻", "ls"), text("\n\n<think>"), text("The answer")), end: "stop", reasoning: "The answer"},
+		"in the finish chunk":         {in: role() + toolOfUpstream + finishChunkWith(`"content": "<think>The answer"`, "stop", realUsage) + doneFrame, end: "stop"},
+		"half a closing tag":          {in: turn(toolOfUpstream, text("<think></thin")), end: "stop", reasoning: "</thin"},
+		"before reasoning of theirs":  {in: turn(toolOfUpstream, text("<think>The answer"), reasoning("r")), end: "stop"},
+		"before a tool for memory":    {in: turn(text("<think>The answer"), memory), end: "stop"},
+		"after a tool, before memory": {in: turn(toolOfUpstream, text("<think>The answer"), memory), end: "stop"},
+		"before a tool":               {in: turn(text("<think>The answer"), toolOfUpstream), end: CodeEmpty},
+		"before memory and a tool":    {in: turn(text("<think>The answer"), memory, g1("terminal", "💻", "ls")), end: CodeEmpty},
+		"closed":                      {in: turn(toolOfUpstream, text("<think>The answer</think>\n")), end: CodeEmpty},
+		"closed, before memory":       {in: turn(text("<think>The answer</think>"), memory), end: CodeEmpty},
+		"closed, then white space":    {in: turn(toolOfUpstream, text("<think>The answer</think><think>\n")), end: CodeEmpty},
+		"white space":                 {in: turn(toolOfUpstream, text("<think> \n")), end: CodeEmpty},
+		"nothing":                     {in: turn(toolOfUpstream, text("<think>")), end: CodeEmpty},
+		"no usage":                    {in: role() + toolOfUpstream + text("<think>The answer") + crash, end: CodeCrashed},
+	})
+}
+
 // TestMembersLeaveOnce: a member beside content that is removed or taken apart leaves once.
 func TestMembersLeaveOnce(t *testing.T) {
 	for _, s := range []string{"<think>", "<think>a</think>b", "<think>a", "`💻 ls`\n"} {

@@ -43,6 +43,9 @@ func (s *Stream) chunk() {
 		s.chunkWithoutContent()
 		return
 	}
+	if !c.Content.Inner().Ok() && c.OnlyText && t.hasReasoning {
+		t.answered = true
+	}
 	if c.Finish.Ok() && c.Content.Inner().Ok() { // now, not between a held line and its end
 		code, _, _ := s.verdict(c.Text || t.prose.Waits())
 		s.apply(s.tools.endAll(code != "" && !s.Finished))

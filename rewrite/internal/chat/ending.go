@@ -8,6 +8,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/encode"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose"
 )
 
 // verdict returns the verdict on the current frame, a finish chunk (contract section 3, "False stop"): the
@@ -34,7 +35,7 @@ func (s *Stream) verdict(textFollows bool) (code, why string, zeroUsage bool) {
 	switch {
 	case usage.Zero && (silent || onTool):
 		return contract.CodeCrashed, "a false stop: no answer, usage 0/0/0", false
-	case usage.Reported && (silent || noReply || onTool && !housekeeping):
+	case usage.Reported && (silent || noReply || onTool && !housekeeping && !t.answered):
 		if s.o.EmptyAnswer == contract.EmptyAnswerPass {
 			return "", "no answer, and empty_answer says that this is none of ours: passes", false
 		}
@@ -46,6 +47,12 @@ func (s *Stream) verdict(textFollows bool) (code, why string, zeroUsage bool) {
 		return contract.CodeCrashed, "a false stop: usage 0/0/0 where usage is reported, or zero_usage says so", true
 	}
 	return "", "text with usage 0/0/0, which may be a crash: passes", true
+}
+
+// saidUnclosed reports whether there are words after the last tool in reasoning that no tag has
+// closed, or before it if every tool since then is housekeeping (contract section 4).
+func (s *Stream) saidUnclosed() bool {
+	return s.tools.onTool && (s.text.prose.Unclosed() || s.text.hasUnclosed && !s.tools.working)
 }
 
 // saysSilence reports whether the text of a hermes.status, the inside of a JSON string,
@@ -69,6 +76,12 @@ func (s *Stream) finishChunk() {
 	}
 	reason := x.FinishReason()
 	code, why, zeroUsage := s.verdict(false)
+	if code == contract.CodeEmpty && s.saidUnclosed() {
+		s.notes.Add(contract.SectionReasoning, "the answer may be in reasoning that no tag has closed: no empty answer")
+		s.w.Delta(new(chunk.Object), false, &prose.Kept{}) // a second sidecar sees no tag; this tells it
+		s.text.answered = true
+		code, why, zeroUsage = s.verdict(false)
+	}
 	s.Finished, s.Sum.FinishReason = e.allEnded(), reason
 	if why != "" {
 		s.notes.Add(contract.SectionEnd, why)

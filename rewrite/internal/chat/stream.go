@@ -80,6 +80,8 @@ type text struct {
 	prose prose.State
 
 	hasText          bool // a non-space character of content has left
+	hasUnclosed      bool // a tool has ended reasoning that no tag had closed, whose words may be the answer
+	answered         bool // the reasoning before is an answer: another sidecar says so, see finishChunk
 	hasReasoning     bool // a non-space character of reasoning has left
 	droppedReasoning bool // reasoning with a non-space character was dropped
 	hasOther         bool // tool calls, a refusal and the like have left
@@ -252,6 +254,9 @@ func (s *Stream) toolDone(id string) {
 // another tool, gets one of ours.
 func (s *Stream) startTool(c encode.Transition) {
 	s.Sum.Tools++
+	if s.text.answered = false; s.text.prose.Unclosed() && s.o.Reasoning != contract.ReasoningDrop {
+		s.text.hasUnclosed, s.tools.onTool = true, false
+	}
 	if c.ID == "" {
 		c.ID = s.newCallID("")
 	} else if taken, _ := s.tools.taken(c.ID); taken && !c.Left {

@@ -40,6 +40,7 @@ type State struct {
 	dropNewlines int8 // how many newlines after the last marker line are dropped
 
 	suspicion suspicion // what the end of the text may be
+	opened    int       // where in the text the last opening tag, or what may be one, begins
 	pending   []byte    // a possible closing tag from earlier texts, as in the JSON
 	lead      []byte    // pending that was no tag, and leaves before the reasoning to come
 
@@ -125,6 +126,10 @@ func (t *State) DropMarker() {
 // Reasons reports whether the text is between tags.
 func (t *State) Reasons() bool { return t.tags.inside() }
 
+// Unclosed reports whether the message has words in reasoning that no tag has closed. They may be
+// its answer.
+func (t *State) Unclosed() bool { return t.tags.words }
+
 // Begun reports whether a character of content has left.
 func (t *State) Begun() bool { return t.begun }
 
@@ -156,6 +161,7 @@ func (t *State) BeginMessage() {
 	t.tags.stray = t.tags.stray && !t.tags.blocked
 	t.endStretch()
 	t.tags.boundary()
+	t.tags.words = false
 }
 
 // LeaveTags records that upstream has sent reasoning of its own, which ends that between tags: tags
@@ -345,7 +351,7 @@ func (t *State) clearLine() {
 
 // Split takes the reasoning between tags out of a complete text. It returns the content
 // that is left, the reasoning, and the number of its stretches. All texts are insides of
-// JSON strings.
+// JSON strings. A stretch that no tag closes stays in the content, with its tag.
 //
 // Split leaves the marker lines that o strips in the content. The caller removes them, so
 // that a message may open after one.
@@ -353,16 +359,20 @@ func Split(text []byte, o *contract.Options) (content, reasoning []byte, stretch
 	var t State
 	rules := Rules{Options: o, Complete: true}
 	for len(text) > 0 {
-		text = text[t.Read(text, &rules, true):]
-		for _, p := range t.Parts {
-			if p.Reasoning {
+		n := t.Read(text, &rules, true)
+		stretches += t.Stretches
+		for i, p := range t.Parts {
+			if i == len(t.Parts)-1 && t.tags.inside() { // nothing closes it
+				content = append(content, text[t.opened:]...)
+				stretches--
+			} else if p.Reasoning {
 				reasoning = append(append(reasoning, p.Front...), p.Text...)
 			} else {
 				content = append(append(content, p.Front...), p.Text...)
 			}
 		}
 		rules.Reasoned = rules.Reasoned || t.Reasoned
-		stretches += t.Stretches
+		text = text[n:]
 	}
 	return content, reasoning, stretches
 }

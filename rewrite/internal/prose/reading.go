@@ -95,7 +95,9 @@ func (t *State) strip() {
 }
 
 // recordReasoning records a non-space character of reasoning.
-func (t *State) recordReasoning() { t.Reasoned, t.Parts[len(t.Parts)-1].HasText = true, true }
+func (t *State) recordReasoning() {
+	t.Reasoned, t.Parts[len(t.Parts)-1].HasText, t.tags.words = true, true, true
+}
 
 // add begins a part.
 func (t *State) add(reasoning bool) *Part {

@@ -24,6 +24,7 @@ var tagNames = [...]string{"think", "thinking", "reasoning", "thought", "mm:thin
 // with the first closing tag, of any of the names, that is not code, or with a tool.
 type tags struct {
 	reasoning    bool   // the text is between tags
+	words        bool   // a non-space character has come in reasoning that no tag has closed
 	stray        bool   // a tool has ended the reasoning, whose closing tag may still come
 	seen         []byte // what may be a tag, in lower case, with what shows whether it is code
 	opens        bool   // seen may be an opening tag
@@ -151,7 +152,7 @@ func (t *State) readTag(o *Rules, i, next int, c rune) (at int, taken bool) {
 		case c == '<' && g.inside():
 			t.closing = len(t.text)
 		case c == '<' && (t.mayOpen(o) || g.stray && !t.fence.Open() && !g.tick):
-			g.opens = t.mayOpen(o)
+			g.opens, t.opened = t.mayOpen(o), i
 			t.suspicion = suspicion{here: true, from: len(t.text), line: t.suspicion.line, tag: true}
 			t.dropNewlines = 0
 		case g.inside():
@@ -210,7 +211,7 @@ func (t *State) mayOpen(o *Rules) bool {
 // endStretch ends the reasoning, if there is any, without a closing tag.
 func (t *State) endStretch() {
 	if t.tags.inside() {
-		t.tags = tags{stray: true, seen: t.tags.seen[:0]}
+		t.tags = tags{stray: true, words: t.tags.words, seen: t.tags.seen[:0]}
 		t.needsBreak = false
 	}
 }

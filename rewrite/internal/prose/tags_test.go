@@ -1,6 +1,7 @@
 package prose
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
@@ -15,6 +16,9 @@ func TestTags(t *testing.T) {
 		return jsonspan.Unquote(`"` + string(c) + `"`), jsonspan.Unquote(`"` + string(r) + `"`)
 	}
 	for _, c := range prosetest.TaggedTexts {
+		if strings.HasPrefix(c.Name, "unclosed") { // which a complete text keeps
+			c.Content, c.Reasoning = c.In, ""
+		}
 		content, reasoning := separated(c.In)
 		if content != c.Content || reasoning != c.Reasoning {
 			t.Errorf("%s: content %q, reasoning %q, want %q and %q", c.Name, content, reasoning, c.Content, c.Reasoning)
