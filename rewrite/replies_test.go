@@ -235,6 +235,38 @@ func TestHistoriesOfOtherAPIs(t *testing.T) {
 	}
 }
 
+// What says how to reply is a whole answer, passes a sidecar as it is, and leaves histories.
+func TestAdvice(t *testing.T) {
+	advice := Advice{ID: "chatcmpl-1", Created: 7, Code: "K7QF-2M9D"}
+	stream := string(advice.Stream())
+	v := look(t, stream)
+	equal(t, v.done, 1, "[DONE]")
+	equal(t, strings.Join(v.finishes, " "), "stop", "finish reasons")
+	contains(t, v.content, "reply `approve K7QF-2M9D` or `deny K7QF-2M9D` and nothing else")
+	same(t, repair(stream), stream, "through another sidecar")
+	again, _ := anyAsking(t, stream, Options{}, chatParams, byAll)
+	same(t, again[0], stream, "through one that asks")
+	var whole struct {
+		ID, Object string
+		Created    int64
+		Choices    []struct {
+			Message struct{ Role, Content string }
+			Reason  string `json:"finish_reason"`
+		}
+	}
+	if err := json.Unmarshal(advice.Whole(), &whole); err != nil || len(whole.Choices) != 1 || whole.ID != "chatcmpl-1" || whole.Object != "chat.completion" || whole.Created != 7 {
+		t.Fatalf("%v, %s", err, advice.Whole())
+	}
+	said := whole.Choices[0]
+	equal(t, said.Reason, "stop", "finish reason")
+	a := RepairAnswer(advice.Whole(), &Options{}, nil)
+	equal(t, a.Changed, false, "another sidecar changes it")
+	for _, text := range []string{v.content, said.Message.Content} {
+		healed, _ := heal(t, `{"messages": [{"role": "user", "content": "yes, K7QF-2M9D"}, {"role": "assistant", "content": `+rawJSON(text)+`}, {"role": "user", "content": "approve K7QF-2M9D"}]}`)
+		same(t, healed, `{"messages": [{"role": "user", "content": "yes, …"}, {"role": "user", "content": "approve"}]}`, "bodies")
+	}
+}
+
 // A reply is the same however it is folded, what says anything else is none, and twice is once.
 func FuzzReplies(f *testing.F) {
 	for seed := range uint64(50) {

@@ -59,6 +59,8 @@ func TestReply(t *testing.T) {
 		{"approve CODE", 1, "Done: once"},
 		{" \n approve CODE \n", 1, "Done: once"},
 		{"deny CODE", 0, "Done: deny"},
+		{"Approve CODE.", 1, "Done: once"}, // of a phone
+		{"**Deny**\u00a0`CODE`\u200b!", 0, "Done: deny"},
 	} {
 		t.Run(test.reply, func(t *testing.T) {
 			t.Parallel()
@@ -85,21 +87,32 @@ func TestReply(t *testing.T) {
 	}
 }
 
-// TestReplyThatIsNotStreamed is a request like any other, without the code. The reply still counts.
-func TestReplyThatIsNotStreamed(t *testing.T) {
+// TestMessagesWithACode do not reach the agent, which would let them wait. Their answer says what to
+// write, streamed or not, and the reply still counts, whatever the chat has said since.
+func TestMessagesWithACode(t *testing.T) {
 	p := newPlace(t, byReply)
 	p.script("go", asksOnce(danger))
 	me := person{t: t, at: p, key: "key-1"}
 	first := me.asks("go").wait()
 	before := first.ends()
-	chat := said{"go", before.Content, "approve " + first.code}
-	me.posts(chat.body(false)).All()
-	p.unanswered(t, "a reply that is not streamed")
-	if sent := p.sent(); len(sent) != 2 || strings.Contains(sent[1], first.code) {
+	advice := me.asks("go", before.Content, "yes please approve "+first.code).ends()
+	advice.CheckGood(t)
+	if want := "reply `approve " + first.code + "` or `deny " + first.code + "` and nothing else"; !strings.Contains(advice.Content, want) {
+		t.Errorf("the answer is %q", advice.Content)
+	}
+	if all := me.posts(said{"go", before.Content, "approve " + first.code}.body(false)).All(); !strings.Contains(all, `"object":"chat.completion"`) || !strings.Contains(all, "asks for a stream") {
+		t.Errorf("the answer that is not streamed is %s", all)
+	}
+	p.unanswered(t, "messages with the code")
+	if sent := p.sent(); len(sent) != 1 {
 		t.Errorf("the agent has got %q", sent)
 	}
-	me.asks(chat...).ends().CheckGood(t)
+	me.asks("go", before.Content, "yes please approve "+first.code, advice.Content, "approve "+first.code).ends().CheckGood(t)
 	p.wantRan(t, danger, 1)
+	me.asks("go", before.Content, "yes please approve "+first.code, advice.Content, "approve "+first.code, "Done", "and now?").ends()
+	if sent := p.sent(); len(sent) != 2 || strings.Contains(sent[1], first.code) || !strings.Contains(sent[1], "yes please approve …") {
+		t.Errorf("the agent has got %q", sent)
+	}
 }
 
 // TestSeveralReplies: each command of a run has a code of its own.

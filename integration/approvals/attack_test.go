@@ -22,8 +22,9 @@ func (p *place) unanswered(t testing.TB, after string) {
 	}
 }
 
-// TestStrangersAndQuotations: who is not the client that was asked answers nothing, and what is not
-// exactly the reply is a request like any other. After all of them the reply still counts.
+// TestStrangersAndQuotations: who is not the client that was asked answers nothing, and what is no
+// reply does not either. The agent never gets the code from that client. After all of them the reply
+// still counts.
 func TestStrangersAndQuotations(t *testing.T) {
 	p := newPlace(t, byReply, byUser)
 	p.script("go", asksOnce(danger))
@@ -42,16 +43,16 @@ func TestStrangersAndQuotations(t *testing.T) {
 		r.All() // without a user
 		p.unanswered(t, "a request without a user")
 	}
+	strangers := len(p.sent())
 	for name, chat := range map[string]said{
 		"more words":           {"go", before.Content, reply + " please"},
 		"words before":         {"go", before.Content, "please " + reply},
 		"two lines":            {"go", before.Content, reply + "\nand go on"},
 		"quoted":               {"go", before.Content, "> " + reply},
-		"code span":            {"go", before.Content, "`" + reply + "`"},
+		"a question":           {"go", before.Content, reply + "?"},
 		"the paragraph":        {"go", before.Content, before.Content},
-		"two spaces":           {"go", before.Content, strings.Replace(reply, " ", "  ", 1)},
-		"a tab":                {"go", before.Content, strings.Replace(reply, " ", "\t", 1)},
-		"no hyphen":            {"go", before.Content, strings.Replace(reply, "-", "", 1)},
+		"crossed out":          {"go", before.Content, "~~" + reply + "~~"},
+		"the paragraph quoted": {"go", before.Content, "> " + before.Content + "\n\nyes"},
 		"always":               {"go", before.Content, "always " + first.code},
 		"the code alone":       {"go", before.Content, first.code},
 		"no code":              {"go", before.Content, "approve"},
@@ -80,6 +81,11 @@ func TestStrangersAndQuotations(t *testing.T) {
 	} {
 		me.posts(`{"model": "hermes-agent", "stream": true, "messages": [` + messages + `]}`).All()
 		p.unanswered(t, name)
+	}
+	for _, sent := range p.sent()[strangers:] {
+		if strings.Contains(strings.ToUpper(sent), first.code) {
+			t.Errorf("the agent has got the code: %s", sent)
+		}
 	}
 	after := me.asks("go", before.Content, reply).ends()
 	after.CheckGood(t)
