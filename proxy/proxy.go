@@ -102,6 +102,7 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, next func(http.Res
 		// Panicking again from here keeps the stack of the first panic.
 		panicked := recover()
 		p.o.Streams.remove(x)
+		defer x.endTurn() // one that bodyEnded has taken since
 		if panicked, err = x.end(panicked, err); panicked != nil {
 			panic(panicked)
 		}
@@ -116,10 +117,15 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, next func(http.Res
 	// No lock is held and no deadline runs while the client sends its request, which may take its
 	// time. If the body goes on to upstream while it comes, upstream waits for the client and is
 	// not silent: the body is timed if there is a deadline that this moves.
+	var ended func() error
+	if queued {
+		ended = func() error { return x.bodyEnded(ctx) }
+	}
 	healed := x.body.Prepare(r, up, reqbody.Plan{
 		Heal: mayHeal(&p.o, r, queued), Keep: p.o.History == HistoryKeep, Limit: p.o.MaxRequest, Tools: p.o.Rewrite.Tools,
 		Timed: x.chat && max(p.o.FirstByteTimeout, p.o.IdleTimeout, p.o.StallTimeout) > 0,
 		Again: queued,
+		Ended: ended,
 		Edit:  p.o.Identity.tell(r, up),
 		Secrets: func() rewrite.Secrets {
 			if p.o.Secrets == nil {
@@ -140,13 +146,10 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, next func(http.Res
 	// Contract section 3, second rule of "false stop".
 	x.muted = healed.Diagnostic && up.Header.Get(SessionIDHeader) != ""
 	x.noStream = healed.Asked == rewrite.AskedWhole
-	if queued && !x.join(healed.Asked) {
-		return nil
-	}
-	if x.line != nil {
-		defer x.endTurn()
+	if queued {
+		defer x.endTurn() // before the client is sent the rest of its answer
 		next = x.outlasting(next)
-		if !x.wait(ctx) {
+		if !x.body.Pending() && (!x.join(healed.Asked) || x.line != nil && !x.wait(ctx)) {
 			return nil
 		}
 	}

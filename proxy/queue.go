@@ -22,13 +22,18 @@ const retryAfter = 10 * time.Second
 // at once, it goes on.
 const drainWait = 100 * time.Millisecond
 
-// join puts the request in line. It returns false if there is no room to wait:
-// then the request has been answered.
+// join puts the request in line. It returns false if there is no room to wait, or the exchange has
+// ended: then the request has been answered.
 func (x *exchange) join(asked rewrite.Asked) bool {
 	turn, err := x.o.Turn(x.r)
 	x.mu.Lock()
 	defer x.unlock()
 	switch {
+	case x.closed:
+		if turn != nil {
+			turn.Done()
+		}
+		return false
 	case err != nil:
 		x.refuse(rewrite.CodeQueueFull)
 		return false
@@ -45,6 +50,50 @@ func (x *exchange) join(asked rewrite.Asked) bool {
 // queues reports whether r begins a run, and may have to wait for its turn.
 func (o *Options) queues(r *http.Request) bool {
 	return o.Turn != nil && r.Method == http.MethodPost && rewrite.BeginsRun(r.URL.Path) && (o.Queued == nil || o.Queued(r))
+}
+
+// errNoTurn is what upstream gets in place of the end of a body that came when there was no turn for
+// the request. It is not upstream's fault (see cancellations).
+var errNoTurn = fmt.Errorf("the request got no place in line: %w", context.Canceled)
+
+// bodyEnded waits for the turn of a request that went on to upstream before its body had come, because
+// the sidecar does not read it first: a place is held while the agent works, not while a client
+// sends. Hermes reads the whole body before it begins a run. The goroutine that reads the body for
+// upstream calls bodyEnded when the client has sent the end, and passes that on if the error is nil.
+func (x *exchange) bodyEnded(ctx context.Context) error {
+	goesOn := false
+	panicked := panics.Catch(func() {
+		if x.answered() { // upstream has not waited for the end
+			goesOn = true
+			return
+		}
+		if !x.join(rewrite.AskedUnknown) {
+			return
+		}
+		if goesOn = x.line == nil; goesOn {
+			return
+		}
+		x.line.stream = false // only the goroutine of the handler may begin the answer
+		goesOn = x.wait(ctx) && x.requestRead()
+	})
+	if panicked != nil { // of the inner writer's
+		x.mu.Lock()
+		x.panicked = panicked
+		x.shut()
+		x.mu.Unlock()
+	}
+	if !goesOn {
+		x.cancel(errNoTurn)
+		return errNoTurn
+	}
+	return nil
+}
+
+// answered reports whether upstream has begun its answer.
+func (x *exchange) answered() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.answer != nil
 }
 
 // wait waits until it is the request's turn. It returns false if the turn does not come: then the
@@ -69,6 +118,10 @@ func (x *exchange) beginWait() bool {
 	x.mu.Lock()
 	defer x.unlock()
 	x.inLine.Store(true)
+	if x.answer != nil {
+		return true
+	}
+	x.running = false
 	if x.o.Streams.drain.Load() != nil {
 		x.times.phase = phaseFree
 		return false
@@ -84,6 +137,9 @@ func (x *exchange) endWait(err error) bool {
 	x.mu.Lock()
 	defer x.unlock()
 	x.inLine.Store(false)
+	if x.answer != nil { // upstream has not waited for the end of the request's body
+		return err == nil
+	}
 	x.times.phase = phaseFree
 	if x.committed && !x.chat {
 		x.times.phase = phaseOther // which a drain ends

@@ -55,10 +55,13 @@ func (x *exchange) endRun() {
 	}
 }
 
-// endTurn ends the turn of the request, unless the run that it has begun keeps it.
+// endTurn ends the turn of the request, if it has one that the run that it has begun does not keep.
 func (x *exchange) endTurn() {
-	if !x.line.kept {
-		x.line.turn.Done()
+	x.mu.Lock()
+	l := x.line
+	x.mu.Unlock()
+	if l != nil && !l.kept {
+		l.turn.Done()
 	}
 }
 

@@ -31,6 +31,9 @@ func (timeoutError) Temporary() bool { return true }
 func (x *exchange) requestRead() bool {
 	x.mu.Lock()
 	defer x.unlock()
+	if x.answer != nil { // upstream has not waited for the end of the request's body
+		return true
+	}
 	age := x.age()
 	x.times.asked, x.times.received, x.times.frame = age, age, age
 	switch {

@@ -1,6 +1,8 @@
 package queue
 
 import (
+	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -37,6 +39,7 @@ type agent struct {
 	refusing map[string]int // prompts, and how often still
 	gets     []string       // paths that were asked for with GET
 	silent   bool           // no GET of a run is answered with its state
+	reading  int            // requests whose body has not come whole
 }
 
 // A work is a request that the agent has taken.
@@ -191,9 +194,20 @@ func (a *agent) count() (there, all int) {
 }
 
 func (a *agent) serve(w http.ResponseWriter, r *http.Request) {
+	a.mu.Lock()
+	a.reading++
+	a.mu.Unlock()
 	body, err := io.ReadAll(r.Body)
+	a.mu.Lock()
+	a.reading--
+	a.mu.Unlock()
 	if err != nil {
 		return
+	}
+	if r.Header.Get("Content-Encoding") == "gzip" { // as Hermes' server does
+		if unzip, err := gzip.NewReader(bytes.NewReader(body)); err == nil {
+			body, _ = io.ReadAll(unzip)
+		}
 	}
 	if r.Method == http.MethodPost {
 		a.post(w, r, body)

@@ -32,19 +32,22 @@ type Body struct {
 	began  io.ReadCloser // the body that the next handler's request was given
 	length int64         // the ContentLength of the next handler's request
 
-	// The mutex is not held while the client is read: that may take as long as the client
-	// likes.
+	// The mutex is not held while the client is read, nor in ended: that may take as long as the
+	// client likes.
 	mu       sync.Mutex
-	own      *reader   // of the client's request, nil if that keeps its body
-	upstream *reader   // of the next handler's request
-	original []byte    // a body that came whole, nil once it is released
-	changed  bool      // the next handler's body is not the original
-	again    []byte    // the body that Rewind gives, nil if it may not be sent again or the answer is decided
-	decided  bool      // Decided was called
-	used     bool      // upstream has been read, or closed
-	reading  int       // how many reads of the client are under way
-	waited   time.Time // when the last read of the client ended
-	err      error     // the error that broke off the client's body
+	size     int64        // how many bytes the client has announced, -1 for unknown
+	came     int64        // how many have come
+	ended    func() error // Plan.Ended, nil once it is called
+	own      *reader      // of the client's request, nil if that keeps its body
+	upstream *reader      // of the next handler's request
+	original []byte       // a body that came whole, nil once it is released
+	changed  bool         // the next handler's body is not the original
+	again    []byte       // the body that Rewind gives, nil if it may not be sent again or the answer is decided
+	decided  bool         // Decided was called
+	used     bool         // upstream has been read, or closed
+	reading  int          // how many reads of the client are under way
+	waited   time.Time    // when the last read of the client ended
+	err      error        // the error that broke off the client's body
 }
 
 // Plan says how a body is treated.
@@ -67,18 +70,25 @@ type Plan struct {
 	Timed bool
 	// Again says that the body may have to be sent again, if it comes whole; see Body.Rewind.
 	Again bool
+	// Ended, if not nil, is called once if the client is still sending the body after Prepare: when
+	// its end has come, before upstream can see it, in the goroutine that reads the body. Upstream
+	// gets its error in place of the end. It may take its time.
+	Ended func() error
 }
 
 // Prepare reads the body of the client's request r as plan says, and gives it to up, the request
 // of the next handler. A body that is not read, or not to its end, is passed on as it comes.
 func (b *Body) Prepare(r, up *http.Request, plan Plan) (healed rewrite.Healed) {
-	// Transports look at the type of a body, so it stays as it is if it is neither read nor timed.
-	if plan.Heal || plan.Timed && r.Body != nil && r.Body != http.NoBody {
-		b.client = r.Body
+	// Transports look at the type of a body, so it stays as it is if it is neither read nor watched.
+	if plan.Heal || (plan.Timed || plan.Ended != nil) && r.Body != nil && r.Body != http.NoBody {
+		b.client, b.size, b.ended = r.Body, r.ContentLength, plan.Ended
 		b.own = &reader{of: b}
 		b.upstream = b.own
 		if plan.Heal {
 			healed = b.heal(r, up, plan)
+		}
+		if !b.Pending() {
+			b.ended = nil
 		}
 		r.Body, up.Body = b.own, b.upstream
 	}
@@ -89,7 +99,7 @@ func (b *Body) Prepare(r, up *http.Request, plan Plan) (healed rewrite.Healed) {
 // heal reads the body, and heals it if it has come whole.
 func (b *Body) heal(r, up *http.Request, plan Plan) rewrite.Healed {
 	came, err := Read(&objectReader{Reader: r.Body}, r.ContentLength, plan.Limit)
-	b.own.rest, b.own.end = came, err
+	b.own.rest, b.own.end, b.came = came, err, int64(len(came))
 	switch err { //nolint:errorlint // they are those very values
 	case errNoObject:
 		b.own.end = nil // the rest is still to come
@@ -126,6 +136,16 @@ func (b *Body) heal(r, up *http.Request, plan Plan) rewrite.Healed {
 	}
 	return healed
 }
+
+// Pending reports whether the client is still sending the body.
+func (b *Body) Pending() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.own != nil && b.own.end == nil && !b.whole()
+}
+
+// whole reports whether as many bytes have come as were announced. b.mu is held.
+func (b *Body) whole() bool { return b.size >= 0 && b.came >= b.size }
 
 // fitHeader fits the header of a request to a body that has changed and is n
 // bytes long. A body that came without a length leaves without one.
@@ -243,14 +263,34 @@ func (r *reader) Read(b []byte) (int, error) {
 		return n, err
 	}
 	n, err := body.client.Read(b)
+	var refused error
+	if ended := body.count(n, err); ended != nil {
+		refused = ended()
+	}
 	body.mu.Lock()
 	defer body.mu.Unlock()
 	body.reading--
 	body.waited = time.Now()
+	if refused != nil {
+		r.end = refused
+		return 0, refused
+	}
 	if err != nil && err != io.EOF && !r.closed { //nolint:errorlint // the end is that very value
 		body.err = err // not the error of a read that Close ended
 	}
 	return n, err
+}
+
+// count counts the n bytes of a read of the client with the result err. It returns the function to
+// call if they are the last ones, nil for none.
+func (b *Body) count(n int, err error) (ended func() error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.came += int64(n)
+	if err == io.EOF || b.whole() { //nolint:errorlint // the end is that very value
+		ended, b.ended = b.ended, nil
+	}
+	return ended
 }
 
 // take reads from rest, or returns the error after it. ready is false if neither is there: take

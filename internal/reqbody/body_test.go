@@ -196,6 +196,59 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
 
+// TestEnded: it is called once, before upstream can see the end of a body that the client still sends, and
+// its error is that of the body.
+func TestEnded(t *testing.T) {
+	n := int64(len(polluted))
+	for _, c := range []struct {
+		name    string
+		length  int64
+		plan    Plan
+		pending bool
+	}{
+		{"not read", n, Plan{}, true},
+		{"not read, of unknown length", -1, Plan{}, true},
+		{"timed", n, Plan{Timed: true}, true},
+		{"too large", -1, Plan{Heal: true, Limit: 9}, true},
+		{"read", n, Plan{Heal: true, Limit: n}, false},
+		{"read, of unknown length", -1, Plan{Heal: true, Limit: n}, false},
+		{"not even begun", 0, Plan{}, false},
+	} {
+		for _, failure := range []error{nil, errTest} {
+			calls, got := 0, 0
+			c.plan.Ended = func() error {
+				calls++
+				if c.length >= 0 && got >= len(polluted) {
+					t.Errorf("%s: upstream has all %d bytes", c.name, got)
+				}
+				return failure
+			}
+			_, up, b, _ := prepared(iotest.OneByteReader(strings.NewReader(polluted)), c.length, c.plan)
+			if b.Pending() != c.pending {
+				t.Errorf("%s: pending: %v", c.name, b.Pending())
+			}
+			var err error
+			for err == nil {
+				var k int
+				k, err = up.Body.Read(make([]byte, 100))
+				got += k
+			}
+			switch {
+			case !c.pending && (calls > 0 || err != io.EOF):
+				t.Errorf("%s: %d calls, %v", c.name, calls, err)
+			case c.pending && (calls != 1 || failure == nil && err != io.EOF || failure != nil && err != failure || b.Err() != nil):
+				t.Errorf("%s: %d calls, %v, %v", c.name, calls, err, b.Err())
+			}
+			if _, again := up.Body.Read(make([]byte, 1)); again != err || calls > 1 {
+				t.Errorf("%s: then %v, %d calls", c.name, again, calls)
+			}
+		}
+	}
+	if new(Body).Pending() {
+		t.Error("no body is pending")
+	}
+}
+
 func TestErr(t *testing.T) {
 	for _, plan := range []Plan{{Heal: true, Limit: 1000}, {Timed: true}, {Heal: true, Limit: 3, Timed: true}} {
 		_, up, b, _ := prepared(io.MultiReader(strings.NewReader(polluted), iotest.ErrReader(errTest)), -1, plan)
