@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -144,6 +145,24 @@ func TestLongCommandsCanOnlyBeDenied(t *testing.T) {
 			if result, err := ticket.Answer(t.Context(), c, approval.Page); result != approval.Refused || err != approval.ErrNotOffered || h.asked != 0 {
 				t.Errorf("%s: %d, %v", c, result, err)
 			}
+		}
+		wantAnswer(t, ticket, approval.Deny, approval.Accepted)
+	}
+}
+
+// TestCommandsThatCannotBeShown can only be denied: nobody would know what runs.
+func TestCommandsThatCannotBeShown(t *testing.T) {
+	var h hermes
+	s := approval.NewDesk().Stream(h.asker(1))
+	for n, command := range []string{"", " ", "\n\t\u00a0\u2003"} {
+		q := ask("run", n)
+		q.Command = command
+		ticket := s.Ask(q)
+		if got := ticket.View().Request.Choices; !slices.Equal(got, []approval.Choice{approval.Deny}) {
+			t.Errorf("%q: offered %q", command, got)
+		}
+		if result, err := ticket.Answer(t.Context(), approval.Once, approval.Page); result != approval.Refused || err != approval.ErrNotOffered || h.asked != n {
+			t.Errorf("%q: %d, %v", command, result, err)
 		}
 		wantAnswer(t, ticket, approval.Deny, approval.Accepted)
 	}

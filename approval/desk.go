@@ -51,7 +51,8 @@ type Request struct {
 	// RunID and ID identify the question. They have at most 256 bytes each. Without both there is
 	// no ticket: upstream would apply the answer to the oldest question that waits.
 	RunID, ID string
-	// Command is what would run. The first 64 KiB are kept; a longer command can only be denied.
+	// Command is what would run. The first 64 KiB are kept; a longer command, and one that has nothing
+	// to show but white space, can only be denied.
 	Command string
 	// Description is why upstream asks. The first 4 KiB are kept.
 	Description string

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -189,7 +190,7 @@ func (t *Ticket) key() request {
 }
 
 // keep stores q, cut to the bounds, with the known choices in the order in which they are shown. A
-// command that cannot be shown whole can only be denied.
+// command that cannot be shown whole, or not at all, can only be denied.
 func (t *Ticket) keep(q Request) {
 	t.asked, t.tooLong = sha256.Sum256([]byte(q.Command)), len(q.Command) > maxCommand
 	t.request = Request{
@@ -197,7 +198,7 @@ func (t *Ticket) keep(q Request) {
 		Command: cut(q.Command, maxCommand), Description: cut(q.Description, maxDescription), Tool: cut(q.Tool, maxName),
 	}
 	for _, c := range []Choice{Once, Session, Always} {
-		if !t.tooLong && slices.Contains(q.Choices, c) {
+		if !t.tooLong && strings.TrimSpace(q.Command) != "" && slices.Contains(q.Choices, c) {
 			t.request.Choices = append(t.request.Choices, c)
 		}
 	}

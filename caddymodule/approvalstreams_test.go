@@ -412,8 +412,8 @@ func TestTicketsOfRunsAndSessions(t *testing.T) {
 // address returns the address of the stream of the answer.
 func (a *answerOf) address() string { return a.res.Header.Get("Content-Location") }
 
-// TestHeldAnswersTakeNoMore: with as many answers without a client as may be, the next one is
-// asked by its link only, and goes on in the same answer.
+// TestHeldAnswersTakeNoMore: with as many answers that wait for a reply as may be, the next one says
+// that nobody can answer, or has its link in the text, and goes on in the same answer.
 func TestHeldAnswersTakeNoMore(t *testing.T) {
 	agent, upstream := newAsking022(t)
 	site := runApprovals(t, upstream, withRoom(2))
@@ -426,7 +426,8 @@ func TestHeldAnswersTakeNoMore(t *testing.T) {
 	third := site.chat(agentKey, "danger")
 	third.until("approval.request")
 	agent.timeout()
-	if text := third.text(); strings.Contains(text, "approve") || !strings.HasSuffix(text, "So it is: timeout.") {
+	const nobody = "\n\n`🔐 Approval needed` nobody can answer here now, so the command does not run: `" + dangerous + "`\n\n"
+	if text := third.text(); strings.Contains(text, "approve") || !strings.Contains(text, nobody) || !strings.HasSuffix(text, "So it is: timeout.") {
 		t.Errorf("%q", text)
 	}
 	for _, code := range codes {
@@ -552,5 +553,31 @@ func TestApprovalsAreLoggedOnceASecond(t *testing.T) {
 				t.Errorf("the others are not there at the level debug: %v", levels)
 			}
 		})
+	}
+}
+
+// TestCommandThatCannotBeShown can only be denied, by the page and by a reply, and the event offers
+// nothing else.
+func TestCommandThatCannotBeShown(t *testing.T) {
+	both := strings.Replace(linked, "hermes {", "hermes_resume {\n\t\talways chat 10s\n\t}\n\thermes {\n\t\tapprovals reply", 1)
+	for _, command := range []string{"null", `""`, "7", `{"command": "ls"}`} {
+		ask := strings.Replace(chatAsk("a"), `"rm a"`, command, 1)
+		agent, upstream := newScript(t, "chatcmpl-", chatFrame(`"role": "assistant"`), chatText("Let me."), chatTool("a", "running"), ask, "?req-a",
+			chatTool("a", "completed"), chatText("So."), chatEnd)
+		site := runApprovals(t, upstream, both)
+		a := site.chat(agentKey, "danger")
+		link, code := a.until(linkIn), a.until("deny ([2-9A-Z]{4}-[2-9A-Z]{4})`")
+		if all := a.rest(); strings.Contains(all, "`approve ") || strings.Contains(all, `"once"`) || !strings.Contains(all, `"hermes_choices": ["deny"]`) {
+			t.Errorf("%s is offered: %s", command, all)
+		}
+		if title := site.click(link, approval.Once); title != "May this command run?" || agent.answers() != "" {
+			t.Errorf("%s: the page says %q, and answers %q", command, title, agent.answers())
+		}
+		if all := site.chat(agentKey, "approve "+code).rest(); !strings.Contains(all, "approval_refused") || agent.answers() != "" {
+			t.Errorf("%s: approved, it says %s", command, all)
+		}
+		if text, _ := strictly(t, site.chat(agentKey, "deny "+code).rest()); text != "So." || agent.answers() != "req-a deny" {
+			t.Errorf("%s: denied, it says %q, and answers %q", command, text, agent.answers())
+		}
 	}
 }

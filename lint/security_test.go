@@ -236,6 +236,7 @@ var securityTests = map[string]string{
 	"a reply of Redis, or of another program at its address":                         "TestHeapOfReplies TestBrokenReplies TestPushes FuzzReplies",
 	"the header of a stream in Redis, or the record of its request":                  "TestLargeRecords",
 	"how long a stream stays in Redis":                                               "TestNothingStaysForEver",
+	"answers that wait for a reply, without a client":                                "TestRunsThatAwaitAClientHaveRoomOfTheirOwn TestHeldAnswersTakeNoMore",
 	"streams that continue without a client, max_detached":                           "TestOneMoreThanMaxDetachedEndsWithItsClient TestRunsEndWhenNobodyComesBack",
 	"requests that wait in line (hermes_queue), of all clients: waiting":             "TestLimits TestNoPlace TestThousandsWait TestLargeBodiesWait TestRefusals",
 	"places that the clients of a site, or somebody with many keys, take: runs":      "TestLimits TestTheNextWaits TestMadeUpKeys",

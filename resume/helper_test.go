@@ -319,6 +319,9 @@ func (l *lab) wantEmpty() {
 	if used, logs := l.store.Used(); used != 0 || logs != 0 {
 		l.t.Errorf("%d bytes of %d logs are left", used, logs)
 	}
+	if n := l.runs.Stats().Awaiting; n != 0 {
+		l.t.Errorf("%d runs await a client", n)
+	}
 }
 
 // numbered returns the stream with ids.

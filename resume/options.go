@@ -53,8 +53,9 @@ type Options struct {
 	MaxStream int64
 	// MaxMemory is the size in bytes that the logs in memory may take together.
 	MaxMemory int64
-	// MaxDetached is how many runs of the process may go on without a client. One more
-	// ends with its client.
+	// MaxDetached is how many runs of the process may go on without a client. One more ends with its
+	// client. As many again may after a split, until a client comes for the rest. One more is not
+	// split.
 	MaxDetached int
 
 	// Store keeps the logs. The default is a Memory of its own.

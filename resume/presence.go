@@ -82,7 +82,12 @@ func (x *run) aloneFor() time.Duration { return max(time.Until(x.held), 0) + x.d
 func (x *run) attach() {
 	x.detached = false
 	x.timer.Stop()
-	x.o.Runs.count(func(s *Stats) { s.Detached-- })
+	x.o.Runs.count(func(s *Stats) {
+		if s.Detached--; x.awaits {
+			s.Awaiting--
+		}
+	})
+	x.awaits = false
 }
 
 // expire cancels the run if it still has no client.

@@ -59,6 +59,7 @@ type run struct {
 	restReaders int         // readers of the log that follows the next split
 	held        time.Time   // it may go on without a client until then, and for detach after that
 	reserved    bool        // see reserve
+	awaits      bool        // it counts as one that awaits a client
 
 	detachRest   time.Duration // detach after a split
 	split        *Split        // the prepared split, for the goroutine of next

@@ -24,8 +24,9 @@ type Runs struct {
 type Stats struct {
 	// Readers is how many clients read a log now.
 	Readers int64
-	// Detached is how many runs go on without a client now.
-	Detached int64
+	// Detached is how many runs go on without a client now, and Awaiting how many of them have done
+	// so since a split, after which a client is expected.
+	Detached, Awaiting int64
 	// The others count since the process began. TotalAttached is how many clients were given
 	// a stream.
 	TotalAttached [hows]int64
@@ -151,14 +152,31 @@ func (s *Runs) admitPlain() bool {
 	return true
 }
 
-// detach counts one more run without a client. It returns false if there are most of them already.
+// detach counts one more run without a client. It returns false if there are most of them already,
+// without those that await a client.
 func (s *Runs) detach(most int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stats.Detached >= int64(most) {
+	if s.stats.Detached-s.stats.Awaiting >= int64(most) {
 		return false
 	}
 	s.stats.Detached++
 	s.stats.TotalDetached++
+	return true
+}
+
+// await counts one more run that awaits a client after a split. It returns false if there are most
+// of them already. counted says that the run counts as one without a client already.
+func (s *Runs) await(most int, counted bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stats.Awaiting >= int64(most) {
+		return false
+	}
+	s.stats.Awaiting++
+	if !counted {
+		s.stats.Detached++
+		s.stats.TotalDetached++
+	}
 	return true
 }

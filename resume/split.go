@@ -31,7 +31,7 @@ const splitPatience = time.Second
 // handlers that Serve calls. After the split the run goes on without a client for at least the time
 // hold, and then for as long as after a client has left. NewSplit returns nil, and changes nothing,
 // if the run cannot be split: the answer may not be resumed, is no event stream, or has another
-// name, such as the id of a response; or MaxDetached runs go on without a client; or the storage
+// name, such as the id of a response; or MaxDetached runs await a client after a split; or the storage
 // takes no log. Otherwise Do or Release must follow.
 //
 // NewSplit, Do and Release are called like the methods of the answer's http.ResponseWriter: by one
@@ -145,12 +145,12 @@ func (x *run) readersOf(part int) func(n int) {
 	}
 }
 
-// reserve reserves room for the run among those without a client, and reports whether there is any.
-// Until the room is used or given back, count ignores clients that come and go.
+// reserve reserves room for the run among those that await a client, and reports whether there is
+// any. Until the room is used or given back, count ignores clients that come and go.
 func (x *run) reserve() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.reason != ReasonNone || !x.detached && !x.o.Runs.detach(x.o.MaxDetached) {
+	if x.reason != ReasonNone || !x.awaits && !x.o.Runs.await(x.o.MaxDetached, x.detached) {
 		return false
 	}
 	x.reserved = true
@@ -170,13 +170,15 @@ func (x *run) unreserveLocked() {
 	if !x.reserved {
 		return
 	}
-	x.reserved = false
-	if !x.detached {
-		x.o.Runs.count(func(s *Stats) {
+	if x.reserved = false; x.awaits {
+		return
+	}
+	x.o.Runs.count(func(s *Stats) {
+		if s.Awaiting--; !x.detached {
 			s.Detached--
 			s.TotalDetached--
-		})
-	}
+		}
+	})
 }
 
 // leaveAll leaves all clients to the log so far, and uses the reserved room. It returns false if
@@ -187,7 +189,7 @@ func (x *run) leaveAll(hold time.Duration) bool {
 	if x.reason != ReasonNone {
 		return false
 	}
-	x.reserved, x.client, x.part = false, nil, x.part+1
+	x.reserved, x.awaits, x.client, x.part = false, true, nil, x.part+1
 	x.readers, x.restReaders = x.restReaders, 0
 	x.detach = x.detachRest
 	x.held = time.Now().Add(hold)

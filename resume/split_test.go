@@ -286,7 +286,7 @@ func TestWhatMayNotBeSplit(t *testing.T) {
 					t.Errorf("it gets %q", text)
 				}
 				synctest.Wait()
-				if st := l.runs.Stats(); st.Detached != 0 || st.TotalDetached != 0 {
+				if st := l.runs.Stats(); st.Detached != 0 || st.TotalDetached != 0 || st.Awaiting != 0 {
 					t.Errorf("stats %+v", st)
 				}
 				time.Sleep(time.Hour)
@@ -665,7 +665,7 @@ func TestSplitInsideAnEvent(t *testing.T) {
 				t.Errorf("it gets %q", got)
 			}
 			l.over()
-			if st := l.runs.Stats(); st.Detached != 0 || st.TotalDetached != 0 {
+			if st := l.runs.Stats(); st.Detached != 0 || st.TotalDetached != 0 || st.Awaiting != 0 {
 				t.Errorf("stats %+v", st)
 			}
 		})
@@ -1101,6 +1101,76 @@ func (s *splits) got(id, text string, whole bool) {
 	if s.ended[id] = s.ended[id] || whole; len(events) > len(have) || !known {
 		s.want[id] = events
 	}
+}
+
+// TestRunsThatAwaitAClientHaveRoomOfTheirOwn: as many as MaxDetached, beside those whose clients have left.
+func TestRunsThatAwaitAClientHaveRoomOfTheirOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		splits := make(chan *resume.Split)
+		l := newLabAt(t, newPipes(), func(o *resume.Options) { o.MaxDetached = 2 }, func(w http.ResponseWriter, r *http.Request) error {
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = io.WriteString(w, event(1))
+			_ = http.NewResponseController(w).Flush()
+			if r.Header.Get("X-Split") != "" {
+				split := resume.NewSplit(r.Context(), held)
+				if split != nil && !split.Do() {
+					t.Error("it is not split")
+				}
+				splits <- split
+			}
+			<-r.Context().Done()
+			return context.Cause(r.Context())
+		})
+		want := func(detached, awaiting int64) {
+			t.Helper()
+			synctest.Wait()
+			if st := l.runs.Stats(); st.Detached != detached || st.Awaiting != awaiting {
+				t.Errorf("%d go on without a client, and %d of them await one; want %d and %d", st.Detached, st.Awaiting, detached, awaiting)
+			}
+		}
+		n := 0
+		splitOne := func(may bool) *resume.Split {
+			t.Helper()
+			n++
+			r := l.send(post(key, "s"+strconv.Itoa(n), "X-Split", "1")).want(http.StatusOK)
+			split := <-splits
+			if (split != nil) != may {
+				t.Errorf("split %d is %v", n, split != nil)
+			}
+			if split == nil {
+				r.leave()
+			}
+			return split
+		}
+		first, second := splitOne(true), splitOne(true)
+		want(2, 2)
+		l.left(post(key, "a"))
+		l.left(post(key, "b"))
+		want(4, 2)
+		l.left(post(key, "c")) // which is one more
+		if e := l.over(); e.Reason != resume.ReasonLeft {
+			t.Errorf("ended for %v", e.Reason)
+		}
+		splitOne(false) // so is this, and it is none that goes on
+		if e := l.over(); e.Reason != resume.ReasonLeft {
+			t.Errorf("ended for %v", e.Reason)
+		}
+		want(4, 2)
+		// A client that comes for a rest makes room. If it leaves, the run is one like others.
+		back := l.send(request{method: http.MethodGet, path: otherPath + "/" + first.ID()}).want(http.StatusOK)
+		want(3, 1)
+		back.leave()
+		if e := l.over(); e.Reason != resume.ReasonLeft {
+			t.Errorf("ended for %v", e.Reason)
+		}
+		want(3, 1)
+		splitOne(true)
+		want(4, 2)
+		// One of those that go on without a client may wait for one, too, and leaves its room to others.
+		l.send(request{method: http.MethodDelete, path: otherPath + "/" + second.ID()}).want(http.StatusNoContent)
+		want(3, 1)
+		l.over()
+	})
 }
 
 // TestSplitsAtTheEndOfTheProcess, which looks at all runs while they are split.

@@ -39,6 +39,11 @@ type Approval struct {
 	URL  string // of the page that answers, empty for none; it has no white space
 	Text bool   // the text of a chat's answer has a paragraph with the URL, too
 	Code string // a chat's answer ends with a paragraph that asks for a reply with it; empty for none
+	// DenyOnly says that a reply with Code may only deny.
+	DenyOnly bool
+	// NoReply says that clients are asked for replies, but this one is not. If it has no link in the
+	// text either, a chat's answer has a paragraph that says that nobody can answer.
+	NoReply bool
 }
 
 // approvals makes a contract.Approvals of an Approvals.

@@ -570,7 +570,7 @@ func TestRandomApprovals(t *testing.T) {
 			if !a.Text && a.Code == "" {
 				continue
 			}
-			line := marker.ApprovalLine(q.Command, a.URL, a.Code)
+			line := marker.ApprovalLine(q.Command, marker.Ways{URL: a.URL, Code: a.Code, DenyOnly: a.DenyOnly})
 			before, after, ok := strings.Cut(content, line)
 			if !ok {
 				t.Fatalf("seed %d: no %q in %q", seed, line, content)
@@ -622,6 +622,84 @@ func TestSplitKeepsItsBound(t *testing.T) {
 			if replies == 0 || o.Cards && refused == 0 {
 				t.Errorf("%d answers end for a reply, %d do not", replies, refused)
 			}
+		}
+	}
+}
+
+// A command that nobody can see can only be denied: by the reply, and by what the event offers, in every
+// form and every stream.
+func TestCommandsThatCannotBeShown(t *testing.T) {
+	const shown = `"command": "rm -rf x"`
+	runEvent := `data: {"event": "approval.request", "run_id": "run_1", "request_id": "r1", ` + shown + `, "choices": ["once", "session", "always", "deny"]}` + "\n\n"
+	session := "event: approval.request\ndata: {" + shown + `, "request_id": "r1", "choices": ["once", "deny"], "session_id": "` + sessionParams.SessionID + `", "run_id": "run_1", "seq": 3, "ts": 2.5}` + "\n\n"
+	for name, c := range map[string]struct {
+		in string
+		p  Params
+	}{
+		"a chat":    {turn(text("Let me."), g2Start("terminal", "💻", "x", "c1"), approvalFrame("r1", "rm -rf x"), g2End("terminal", "c1"), text("So.")), chatParams},
+		"a run":     {runEvent + `data: {"event": "run.completed", "run_id": "run_1"}` + "\n\n", Params{RunID: "run_1"}},
+		"a session": {session, sessionParams},
+	} {
+		for _, command := range []string{`"command": null`, `"command": ""`, `"command": " \n\t\u00a0"`, `"command": 5`, `"command": {"a": "rm"}`, `"command": ["rm", "x"]`, `"command": true`,
+			`"command": "ls", "command": null`, `"command": "ls", "\u0063ommand": {}`, `"kommand": "ls"`} {
+			in := strings.Replace(c.in, shown, command, 1)
+			for _, o := range allOptions() {
+				outs, d := anyAsking(t, in, o, c.p, func(ApprovalRequest) Approval { return Approval{URL: "https://h/T", Code: "K7QF-2M9D", DenyOnly: true} })
+				all := strings.Join(outs, "")
+				if len(d.asked) != 1 || strings.TrimSpace(d.asked[0].Command) != "" || !slices.Contains(d.asked[0].Choices, "once") {
+					t.Fatalf("%s, %s: asked %+v", name, command, d.asked)
+				}
+				if strings.Count(all, `hoices": ["deny"]`) != 1 || strings.Contains(all, `"once"`) {
+					t.Errorf("%s, %s, %+v: %s", name, command, o, all)
+				}
+				if name == "a chat" {
+					begins(t, look(t, outs[0]).content, "Let me.\n\n`🔐 Approval needed` reply `deny K7QF-2M9D`: `")
+				}
+				for _, out := range outs {
+					again, _ := anyAsking(t, out, o, c.p, byAll)
+					same(t, strings.Join(again, ""), out, "twice and once")
+				}
+				if name == "a chat" && o.Progress != ProgressUnnamed { // behind a sidecar that does not ask
+					plain, _ := run(in, o, c.p, inOne, CauseEOF)
+					outs, d := anyAsking(t, plain, o, c.p, byLink)
+					if strings.Contains(outs[0], `"once"`) || len(d.asked) != 1 {
+						t.Errorf("asked %+v: %s", d.asked, outs[0])
+					}
+					same(t, strings.Replace(strings.Replace(outs[0], `["deny"]`, `["once", "session", "always", "deny"]`, 1), member, "", 1), plain, "all else")
+				}
+			}
+		}
+		// Others keep what upstream offers.
+		outs, _ := anyAsking(t, strings.Replace(c.in, shown, `"command": "\u200b"`, 1), Options{}, c.p, byLink)
+		contains(t, outs[0], `"once"`)
+	}
+	for choices, want := range map[string]string{`"once"`: `["deny"]`, `null`: `null`, `[]`: `["deny"]`, `["once", ["x"]]`: `["deny"]`} {
+		in := turn(strings.Replace(strings.Replace(approvalFrame("r1", "x"), `"command": "x"`, `"command": 1`, 1), `["once", "session", "always", "deny"]`, choices, 1), text("a"))
+		outs, _ := anyAsking(t, in, Options{}, chatParams, byLink)
+		contains(t, outs[0], `"hermes_choices": `+want)
+	}
+}
+
+// Where clients are asked for replies and this one cannot be, the text says so, once; a link in the text is
+// enough. Histories lose it.
+func TestTextSaysThatNobodyCanAnswer(t *testing.T) {
+	const nobody = "`🔐 Approval needed` nobody can answer here now, so the command does not run: `rm -rf x`"
+	in := turn(text("Let me."), g2Start("terminal", "💻", "rm -rf x", "c1"), approvalFrame("r1", "rm -rf x"), approvalFrame("r1", "rm -rf x"), keepalive, g2End("terminal", "c1"), text("So."))
+	for _, o := range allOptions() {
+		for offer, want := range map[Approval]string{
+			{NoReply: true}: nobody, {NoReply: true, URL: "https://h/T"}: nobody,
+			{NoReply: true, URL: "https://h/T", Text: true}: "`🔐 Approval needed` [approve or deny](https://h/T): `rm -rf x`",
+		} {
+			outs, _ := anyAsking(t, in, o, chatParams, func(ApprovalRequest) Approval { return offer })
+			if len(outs) != 1 {
+				t.Fatalf("the answer ends: %q", outs)
+			}
+			v := look(t, outs[0])
+			v.checkLifecycle(t)
+			same(t, v.content, "Let me.\n\n"+want+"\n\nSo.", "contents")
+			healed, req := heal(t, `{"messages": [{"role": "assistant", "content": `+asciiJSON(v.content)+`}, {"role": "user", "content": "u"}]}`)
+			same(t, healed, `{"messages": [{"role": "assistant", "content": "Let me.\n\nSo."}, {"role": "user", "content": "u"}]}`, "healed histories")
+			equal(t, req.Approvals, 1, "paragraphs")
 		}
 	}
 }

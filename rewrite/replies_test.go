@@ -330,7 +330,7 @@ func FuzzApprovalsInHistories(f *testing.F) {
 	f.Add("`🔐 Approval needed` ", "`", "`🔐 Approval needed` x: `y`", byte(6))
 	f.Fuzz(func(t *testing.T, before, after, command string, kind byte) {
 		const url, code = "https://h/approve/T0123456789", "K7QF-2M9D"
-		line := marker.ApprovalLine(command, url, code)
+		line := marker.ApprovalLine(command, marker.Ways{URL: url, Code: code, DenyOnly: kind%4 > 1})
 		if strings.Contains(before+after+command, "T0123") || strings.Contains(before+after+command, "K7QF") || !utf8.ValidString(before+after+command) {
 			return
 		}

@@ -329,10 +329,14 @@ func TestChoicesThatAreNotOffered(t *testing.T) {
 	_, path = u.ticket(t, strings.Repeat("x", 64<<10)+"y")
 	s.get(path).want(200, "longer than 64 KiB", `!value="once"`, `!value="session"`, `value="deny"`, "!xy")
 	s.choose(path, approval.Once).want(422, "not offered here")
+	_, blank := u.ticket(t, " \n")
+	s.get(blank).want(200, "cannot be shown", "only be denied", `!value="once"`, `!value="session"`, `value="deny"`, "!<pre")
+	s.choose(blank, approval.Once).want(422, "not offered here")
 	if len(u.sent) != 0 {
 		t.Errorf("sent %q", u.sent)
 	}
 	s.choose(path, approval.Deny).want(200, "Denied")
+	s.choose(blank, approval.Deny).want(200, "Denied")
 }
 
 // TestTwoAnswersAtOnce: one is sent, and the other one learns that.

@@ -65,6 +65,7 @@ type page struct {
 type ask struct {
 	approval.Request
 	TooLong bool
+	Blank   bool // the command shows nothing
 	Marks   bool // there are marked characters
 	Until   time.Time
 	Left    time.Duration
@@ -133,7 +134,7 @@ func (h *ApprovalsHandler) page(v approval.View, user, problem string) page {
 	case approval.Over:
 		return page{Title: "Too late", Text: "Hermes does not wait for this answer any more. The command has not run because of this link."}
 	}
-	a := &ask{Request: v.Request, TooLong: v.TooLong, Until: v.Until.UTC(), Left: time.Until(v.Until)}
+	a := &ask{Request: v.Request, TooLong: v.TooLong, Blank: strings.TrimSpace(v.Request.Command) == "", Until: v.Until.UTC(), Left: time.Until(v.Until)}
 	if h.By != "" && v.By != "" {
 		a.User = user
 	}

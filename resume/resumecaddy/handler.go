@@ -108,7 +108,7 @@ type ResumeHandler struct {
 	MaxMemory int64 `json:"max_memory,omitempty"`
 
 	// The number of streams that may go on without a client, from 1 on. One more ends
-	// with its client. Hermes admits ten runs in all, and works on four more than it has
+	// with its client. As many again may wait for a reply to an approval. Hermes admits ten runs in all, and works on four more than it has
 	// cores at the same time: streams without readers must not take all of them.
 	// Default: 4.
 	MaxDetached int `json:"max_detached,omitempty"`

@@ -119,28 +119,32 @@ func (s *Stream) Ask(q rewrite.ApprovalRequest) rewrite.Approval {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	nobody := rewrite.Approval{NoReply: s.o.Reply}
 	if s.desk == nil && !s.open(q.RunID) {
-		return rewrite.Approval{}
+		return nobody
 	}
 	t := s.desk.Ask(asked)
 	if t == nil {
 		s.o.logOmitted("too many approvals wait, or upstream did not say which; the client was not asked", q.RunID)
-		return rewrite.Approval{}
+		return nobody
 	}
-	if state := t.View().State; state == approval.Answered || state == approval.Over {
+	v := t.View()
+	if v.State == approval.Answered || v.State == approval.Over {
 		return rewrite.Approval{} // the events of a run are read again
 	}
-	offer := rewrite.Approval{Text: s.o.Text}
+	offer := rewrite.Approval{Text: s.o.Text, DenyOnly: !slices.Contains(v.Request.Choices, approval.Once)}
 	if s.o.Link != "" {
 		offer.URL = s.o.Link + "/" + t.ID()
 	}
 	if s.o.Reply && q.MayReply && s.hold(q.RunID, t) {
 		offer.Code = t.Code()
+	} else if s.o.Reply { // the text has the link, or says that nobody can answer
+		offer.Text, offer.NoReply = true, true
 	}
 	if !slices.ContainsFunc(s.tickets, func(old ticket) bool { return old.Ticket == t }) {
 		s.tickets = append(s.tickets, ticket{t, bounded.Name(q.Tool), time.Now()})
 		if c := s.o.Logger.Check(s.o.asked.Level(zapcore.InfoLevel, maxAskedAtOnce), "approval asked"); c != nil {
-			c.Write(append(s.o.named(asked, t.View().By), zap.Bool("link", offer.URL != ""), zap.Bool("reply", offer.Code != ""))...)
+			c.Write(append(s.o.named(asked, v.By), zap.Bool("link", offer.URL != ""), zap.Bool("reply", offer.Code != ""))...)
 		}
 	}
 	return offer

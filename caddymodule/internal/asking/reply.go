@@ -60,7 +60,7 @@ func (o *Options) Answer(w http.ResponseWriter, r *http.Request, m rewrite.Reply
 	case reply.Ticket == nil:
 		return false, nil
 	case errors.Is(reply.Err, approval.ErrNotOffered):
-		sendError(w, http.StatusBadRequest, codeRefused, "the command is too long to be approved; it can only be denied")
+		sendError(w, http.StatusBadRequest, codeRefused, "the command cannot be shown whole, or Hermes does not let it run once, so a reply can only deny it")
 		return true, nil
 	case reply.Result == approval.Refused:
 		sendError(w, http.StatusBadGateway, codeRefused, "the agent did not take the answer; send the reply again")

@@ -4,12 +4,14 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/approval"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
 // ask asks about the request for approval that e, an event of a run or of a session, makes. It
-// returns the members that the event gets, nil for none. It offers no reply, because a reply needs
+// returns the members that the event gets, nil for none, and adds edits if it can only be denied. It
+// offers no reply, because a reply needs
 // the text of an answer, which these streams do not have.
-func (s *Stream) ask(e event) []byte {
+func (s *Stream) ask(e event, edits *sse.Splice) []byte {
 	if s.approvals == nil || s.kind != kindRuns && s.kind != kindSession ||
 		string(s.nameOf(e)) != approval.Event || approval.IsAsked(e.Data, e.object()) || !jsonspan.Valid(e.Data) {
 		return nil
@@ -21,6 +23,11 @@ func (s *Stream) ask(e event) []byte {
 	q, ok := approval.Read(e.Data, e.object(), jsonspan.Unquote(run))
 	if !ok {
 		return nil
+	}
+	if approval.CannotBeShown(q) {
+		for v := range approval.Choices(e.Data, e.object()) {
+			edits.Replace(e.Frame, v.From, v.To, []byte(approval.OnlyDeny))
+		}
 	}
 	if len(s.tools) == 1 { // which one waits is certain
 		tool = s.tools[0].key

@@ -136,7 +136,7 @@ func (s *Stream) Frame(out *sse.Writer, f *sse.Frame, edits *sse.Splice) {
 	case ok:
 		var asked []byte
 		if !s.ended {
-			asked = s.ask(e) // first, because the command that runs has its secrets
+			asked = s.ask(e, edits) // first, because the command that runs has its secrets
 			s.failCompleted(e, edits)
 			s.event(e)
 		}

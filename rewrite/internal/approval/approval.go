@@ -7,6 +7,7 @@
 package approval
 
 import (
+	"iter"
 	"slices"
 	"strings"
 
@@ -71,7 +72,7 @@ func Read(data []byte, v jsonspan.Span, run string) (q contract.ApprovalRequest,
 	if q.RequestID == "" || q.RunID == "" || len(q.RequestID) > MaxApprovalID || len(q.RunID) > MaxApprovalID {
 		return q, false
 	}
-	for _, name := range []string{"choices", "hermes_choices"} {
+	for _, name := range choices {
 		for choice := range jsonspan.Elements(data, jsonspan.MemberOf(data, v, name)) {
 			if s := jsonspan.Unquote(string(choice.Of(data))); s != "" && len(s) <= MaxApprovalID && len(q.Choices) < maxOffers {
 				q.Choices = append(q.Choices, s)
@@ -80,6 +81,33 @@ func Read(data []byte, v jsonspan.Span, run string) (q contract.ApprovalRequest,
 	}
 	return q, true
 }
+
+// CannotBeShown reports whether nobody can see what would run: the command of q is no string, or has
+// nothing but white space. Such a request can only be denied.
+func CannotBeShown(q contract.ApprovalRequest) bool { return strings.TrimSpace(q.Command) == "" }
+
+// OnlyDeny is the value of the choices of a request that can only be denied.
+const OnlyDeny = `["deny"]`
+
+// Choices returns where the choices are in the object at v of data, an event of a request. Those of
+// a chunk, whose members another sidecar has added, are objects.
+func Choices(data []byte, v jsonspan.Span) iter.Seq[jsonspan.Span] {
+	return func(yield func(jsonspan.Span) bool) {
+		for name, value := range jsonspan.Members(data, v) {
+			is := slices.ContainsFunc(choices, func(want string) bool { return jsonspan.Spells(name.Of(data), want) }) && value.IsSet(data)
+			for e := range jsonspan.Elements(data, value) {
+				is = is && !e.IsObject(data)
+			}
+			if is && !yield(value) {
+				return
+			}
+		}
+	}
+}
+
+// choices are the names of the member with the choices: upstream's, and that in the event of another
+// sidecar.
+var choices = []string{"choices", "hermes_choices"}
 
 // IsAsked reports whether another sidecar has asked about the request in the object at v of data.
 func IsAsked(data []byte, v jsonspan.Span) bool {

@@ -25,6 +25,12 @@ func (s *Stream) readApproval(k kind) {
 	case string(x.F.Event) != approval.Event, k != kindNamed && k != kindWrapped, s.Finished, s.Done, s.end.manyChoices:
 	default:
 		a.request, a.asks = approval.Read(x.F.Data, x.C.All, jsonspan.Unquote(s.w.Env.ID))
+		if a.asks && approval.CannotBeShown(a.request) {
+			s.notes.Add(contract.SectionTools, "a request for approval whose command cannot be shown: it can only be denied")
+			for v := range approval.Choices(x.F.Data, x.C.All) {
+				x.ReplaceValue(v, approval.OnlyDeny)
+			}
+		}
 	}
 }
 
@@ -47,7 +53,7 @@ func (s *Stream) approvalEvent(wrapped bool) {
 	if !ask.Text {
 		ask.URL = ""
 	}
-	if !first || ask.URL == "" && ask.Code == "" {
+	if !first || ask.URL == "" && ask.Code == "" && !ask.NoReply {
 		return
 	}
 	s.notes.Add(contract.SectionTools, "a request for approval: the answer asks the user")

@@ -95,9 +95,11 @@ type ApprovalRequest struct {
 
 // Approval says what a stream tells its client about a request for approval.
 type Approval struct {
-	URL  string
-	Text bool
-	Code string
+	URL      string
+	Text     bool
+	Code     string
+	DenyOnly bool
+	NoReply  bool
 }
 
 // UsageMemory remembers which models report usage.

@@ -47,7 +47,7 @@ func (a *Ask) waits(w *Writer) *Transition {
 // Paragraph writes the paragraph that asks for an approval of the command, a JSON string, as text
 // of the answer. first says that it begins that text, and last that it ends it.
 func (w *Writer) Paragraph(a contract.Approval, command []byte, first, last bool) {
-	text := marker.ApprovalLine(jsonspan.Unquote(string(command)), a.URL, a.Code)
+	text := marker.ApprovalLine(jsonspan.Unquote(string(command)), marker.Ways{URL: a.URL, Code: a.Code, DenyOnly: a.DenyOnly})
 	if !first {
 		text = "\n\n" + text
 	}

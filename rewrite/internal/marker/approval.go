@@ -16,6 +16,8 @@ import (
 //
 //	`🔐 Approval needed` [approve or deny](https://…): `rm -rf x`
 //	`🔐 Approval needed` reply `approve K7QF-2M9D` or `deny K7QF-2M9D`: `rm -rf x`
+//	`🔐 Approval needed` reply `deny K7QF-2M9D`: `?`
+//	`🔐 Approval needed` nobody can answer here now, so the command does not run: `rm -rf x`
 //
 // It begins like a marker and ends with a backtick, so that a model's imitation of it is held
 // back and stripped as imitated markers are, by a Table that WithApprovals returns.
@@ -25,22 +27,42 @@ const (
 	approvalHead  = "`" + approvalEmoji + " " + approvalLabel + "` "
 
 	// The ways to answer, which follow the head, begin with these.
-	linkBegins  = "[approve or deny]("
-	replyBegins = "reply `approve "
+	linkBegins   = "[approve or deny]("
+	replyBegins  = "reply `approve "
+	denyBegins   = "reply `deny "
+	nobodyBegins = "nobody can answer here now"
 )
+
+// beginWays reports whether ways to answer begin at text[i:].
+func beginWays(text []byte, i int) bool {
+	return slices.ContainsFunc([]string{linkBegins, replyBegins, denyBegins, nobodyBegins}, func(want string) bool { return skip(text, i, want) >= 0 })
+}
 
 // MaxShownCommand is the number of characters of a command that the paragraph shows.
 const MaxShownCommand = 400
 
-// ApprovalLine returns the paragraph for the command: url is the address of a page, and code that
-// of a reply. Either may be empty.
-func ApprovalLine(command, url, code string) string {
+// Ways are the ways to answer that a paragraph offers. If there are none, it says so.
+type Ways struct {
+	URL      string // of a page; "" for none
+	Code     string // of a reply; "" for none
+	DenyOnly bool   // a reply may only deny
+}
+
+// ApprovalLine returns the paragraph for the command.
+func ApprovalLine(command string, w Ways) string {
 	var ways []string
-	if url != "" {
-		ways = append(ways, linkBegins+linkEscapes.Replace(url)+")")
+	if w.URL != "" {
+		ways = append(ways, linkBegins+linkEscapes.Replace(w.URL)+")")
 	}
-	if code != "" {
-		ways = append(ways, fmt.Sprintf(replyBegins+"%s` or `deny %[1]s`", code))
+	switch {
+	case w.Code == "":
+	case w.DenyOnly:
+		ways = append(ways, denyBegins+w.Code+"`")
+	default:
+		ways = append(ways, fmt.Sprintf(replyBegins+"%s` or `deny %[1]s`", w.Code))
+	}
+	if ways == nil {
+		ways = []string{nobodyBegins + ", so the command does not run"}
 	}
 	return approvalHead + strings.Join(ways, " or ") + ": " + codeSpan(command)
 }
@@ -122,7 +144,7 @@ func nextApproval(text []byte, i int) (from, ways int) {
 		r, next := jsonspan.NextRune(text, i)
 		if r == '`' {
 			ways := skip(text, i, approvalHead)
-			if ways >= 0 && (skip(text, ways, linkBegins) >= 0 || skip(text, ways, replyBegins) >= 0) {
+			if ways >= 0 && beginWays(text, ways) {
 				return i, ways
 			}
 		}
