@@ -232,6 +232,7 @@ var securityTests = map[string]string{
 	"events of a stream that are kept to be written to Redis again":                  "TestRedisLosesALongLog TestRedisLosesAHugeEvent",
 	"a piece of a stream in Redis":                                                   "TestPiecesAreBounded",
 	"a stream in Redis":                                                              "TestMemoryOfRedisIsBounded",
+	"an event of a distant site that waits for its number":                           "TestMemoryOfHeldEvents",
 	"connections of a replica to Redis":                                              "TestConnectionsAreBounded",
 	"a reply of Redis, or of another program at its address":                         "TestHeapOfReplies TestBrokenReplies TestPushes FuzzReplies",
 	"the header of a stream in Redis, or the record of its request":                  "TestLargeRecords",

@@ -43,6 +43,9 @@ func idOf(b [16]byte) string {
 // idForm is the form of an id.
 var idForm = regexp.MustCompile(`^` + idPrefix + `[A-Za-z0-9_-]{22}$`)
 
+// IsID reports whether s has the form of the id of a log, and so can be an element of a path.
+func IsID(s string) bool { return idForm.MatchString(s) }
+
 // position is a place in a stream: after event n. If id is empty, there is no position.
 type position struct {
 	id string

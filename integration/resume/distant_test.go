@@ -31,7 +31,7 @@ func badRoad(t *testing.T, to string, seed uint64, least int64) *harness.Listene
 		}
 		defer site.Close()
 		mu.Lock()
-		after := least + random.Int64N(4<<10)
+		after := least + random.Int64N(5<<10) // the largest event and a header take 4 KiB
 		mu.Unlock()
 		go func() {
 			_, _ = io.Copy(site, c)

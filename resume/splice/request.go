@@ -1,13 +1,13 @@
 package splice
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptrace"
+	"strconv"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
@@ -102,8 +102,8 @@ func (s *stream) retry(try func(context.Context) (*http.Response, error), err er
 	}
 }
 
-// forgive makes the next retry begin anew, with all of its time and no pause.
-func (s *stream) forgive() { s.until, s.pause = time.Time{}, 0 }
+// forgive makes the next retry begin anew, with all of its time, after a pause.
+func (s *stream) forgive(pause time.Duration) { s.until, s.pause = time.Time{}, pause }
 
 // ask sends the client's request.
 func (s *stream) ask(ctx context.Context) (*http.Response, error) {
@@ -126,9 +126,15 @@ func (s *stream) ask(ctx context.Context) (*http.Response, error) {
 		return nil, sentError(err)
 	case again && isTransient(res):
 		_ = res.Body.Close()
-		return nil, errors.New("the site answered " + res.Status)
+		return nil, answeredError(res)
 	}
 	return res, nil
+}
+
+// answeredError returns an error for res. The text of its status, which may be of any length, is not
+// in it.
+func answeredError(res *http.Response) error {
+	return fmt.Errorf("the site answered %d %s", res.StatusCode, http.StatusText(res.StatusCode))
 }
 
 // sentError returns err, of a request that the site may have heard of, without what it wraps.
@@ -149,7 +155,7 @@ func (s *stream) probe(ctx context.Context) error {
 	case res.StatusCode == http.StatusNotFound && isProblem(res):
 		return nil
 	case isTransient(res):
-		return errors.New("the site answered " + res.Status)
+		return answeredError(res)
 	}
 	return final{errors.New("the connection broke before the answer, and the site does not know keys: the request is not sent again")}
 }
@@ -157,7 +163,7 @@ func (s *stream) probe(ctx context.Context) error {
 // comeBack asks for what follows the last event.
 func (s *stream) comeBack(ctx context.Context) (*http.Response, error) {
 	up := s.ofStream(ctx, http.MethodGet, s.id)
-	up.Header.Set(resume.LastEventHeader, cmp.Or(s.at.last, s.id+"/0"))
+	up.Header.Set(resume.LastEventHeader, s.id+"/"+strconv.FormatUint(s.at.n, 10))
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer time.AfterFunc(headerWithin, func() { cancel(errQuiet) }).Stop()
 	res, err := s.next.RoundTrip(up.WithContext(ctx))
@@ -168,7 +174,7 @@ func (s *stream) comeBack(ctx context.Context) (*http.Response, error) {
 		return res, nil
 	}
 	_ = res.Body.Close()
-	err = fmt.Errorf("the site answered %s instead of the rest of the stream", res.Status)
+	err = fmt.Errorf("%w instead of the rest of the stream", answeredError(res))
 	switch {
 	case res.StatusCode == http.StatusGone && isProblem(res):
 		err = final{errTrimmed}
@@ -193,11 +199,16 @@ func (s *stream) ofStream(ctx context.Context, method, id string) *http.Request 
 }
 
 // streamOf returns the id of the stream in res, or "" if res is not a stream that can be continued.
+// The id becomes a part of a path, so any text that has another form is no id.
 func streamOf(res *http.Response) string {
 	if res.StatusCode != http.StatusOK || head.MediaType(res.Header) != "text/event-stream" || head.IsEncoded(res.Header) {
 		return ""
 	}
-	return res.Header.Get(resume.StreamHeader)
+	id := res.Header[resume.StreamHeader]
+	if len(id) != 1 || !resume.IsID(id[0]) {
+		return ""
+	}
+	return id[0]
 }
 
 // isProblem reports whether res is an error of hermes_resume, sent instead of a stream.

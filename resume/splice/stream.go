@@ -19,6 +19,9 @@ const (
 	keepaliveEvery = 5 * time.Second
 	// steadyFor is how long a connection that brings nothing must last to count as one that works.
 	steadyFor = 500 * time.Millisecond
+	// maxHeld is how many bytes of an event are held back until its number is known. A larger event
+	// is passed on in parts.
+	maxHeld = 64 << 10
 )
 
 var (
@@ -31,6 +34,8 @@ var (
 	// errChanged means that the site sends other bytes than before. A replica that has died may
 	// have been the only one that had them.
 	errChanged = errors.New("the stream is not what it was")
+	// errRepeats means that the site has sent an event that the client already has.
+	errRepeats = errors.New("the site repeats events")
 )
 
 // A stream is the body of an answer, whose connections may break.
@@ -48,14 +53,17 @@ type stream struct {
 	id     string
 
 	// Of the goroutine that reads, or, while it waits, of the goroutine that comes back.
-	at      position
+	at      position      // up to which the stream has been passed on
+	ahead   position      // up to which it has come
+	held    []byte        // what is between the two
+	most    int64         // how much of the event under way has come, ever
 	from    io.ReadCloser // the connection, nil while it is broken
 	abort   context.CancelCauseFunc
 	came    time.Time     // when the connection began
 	brought bool          // the connection has brought new bytes
 	skip    int64         // bytes still to come that the client already has
 	skipped maphash.Hash  // of the bytes skipped so far
-	comment []byte        // the rest of a comment that the client must get
+	out     []byte        // what the client must get next
 	ended   bool          // the previous connection ended as a whole stream does
 	back    chan answer   // from the goroutine that comes back
 	until   time.Time     // when retry gives up; zero before it begins
@@ -74,8 +82,9 @@ func (s *stream) take(a answer) bool {
 	if s.id = streamOf(a.res); s.id == "" {
 		return false
 	}
+	s.at.of = s.id + "/"
 	s.attach(a)
-	s.forgive()
+	s.forgive(0)
 	a.res.Header.Del("Content-Length") // comments come in between
 	a.res.ContentLength = -1
 	return true
@@ -84,6 +93,7 @@ func (s *stream) take(a answer) bool {
 // attach makes s use the connection of a.
 func (s *stream) attach(a answer) {
 	s.from, s.abort, s.came, s.brought = a.res.Body, a.abort, time.Now(), false
+	s.ahead, s.held = s.at, nil
 	s.skip = s.at.since
 	s.skipped.Reset()
 	s.skipped.SetSeed(s.at.sum.Seed())
@@ -91,28 +101,31 @@ func (s *stream) attach(a answer) {
 
 // Read implements io.Reader.
 func (s *stream) Read(p []byte) (int, error) {
-	for s.err == nil && len(p) > 0 {
-		if len(s.comment) > 0 {
-			n := copy(p, s.comment)
-			s.comment = s.comment[n:]
+	for len(p) > 0 {
+		switch {
+		case len(s.out) > 0:
+			n := copy(p, s.out)
+			s.out = s.out[n:]
 			return n, nil
-		}
-		if s.from == nil {
+		case s.err != nil:
+			return 0, s.err
+		case s.from == nil:
 			s.await()
-			continue
-		}
-		n, err := s.readOn(p)
-		if err != nil {
-			s.broken(err)
-		}
-		if n > 0 {
-			return n, nil
+		default:
+			n, err := s.readOn(p)
+			if err != nil {
+				s.broken(err)
+			}
+			if n > 0 {
+				return n, nil
+			}
 		}
 	}
 	return 0, s.err
 }
 
-// readOn reads from the connection, without what the client already has.
+// readOn reads from the connection into p, without what the client already has. The client must get
+// what is in s.out before that.
 func (s *stream) readOn(p []byte) (int, error) {
 	quiet := time.AfterFunc(quietFor, func() { s.abort(errQuiet) })
 	n, err := s.from.Read(p)
@@ -124,12 +137,51 @@ func (s *stream) readOn(p []byte) (int, error) {
 		}
 		n = copy(p, p[have:n])
 	}
-	if n > 0 {
-		s.at.add(p[:n])
+	ready, stale := s.advance(p[:n])
+	switch {
+	case stale != nil:
+		err = stale
+	case n > 0:
 		s.ended, s.brought = false, true
-		s.forgive()
 	}
-	return n, err
+	if err == io.EOF { //nolint:errorlint // the end is that very value
+		ready, s.at = n, s.ahead // the rest of the event may never come
+	}
+	rest := p[ready:n]
+	if len(s.held) > 0 && (ready > 0 || err == io.EOF) { //nolint:errorlint // as above
+		s.out, s.held = append(s.held, p[:ready]...), nil
+		ready = 0
+	}
+	s.held = append(s.held, rest...)
+	return ready, err
+}
+
+// advance records that p has come. It returns how many bytes of it may leave, with what is held
+// before them, and an error if a part of it is stale.
+func (s *stream) advance(p []byte) (ready int, err error) {
+	held := len(s.held)
+	for n := 0; n < len(p); {
+		size := s.ahead.add(p[n:])
+		n += size
+		held += size
+		if !s.ahead.outside() && s.ahead.since > s.most {
+			s.most = s.ahead.since // connections may be too short for the event
+			s.forgive(firstPause)
+		}
+		switch {
+		case s.ahead.stale && s.at.outside():
+			return ready, errRepeats
+		case s.ahead.stale: // the client has a part of it
+			return ready, errChanged
+		case !s.ahead.outside() && s.at.outside() && held <= maxHeld:
+			continue
+		case s.ahead.n > s.at.n:
+			s.most = 0
+			s.forgive(0)
+		}
+		s.at, ready, held = s.ahead, n, 0
+	}
+	return ready, nil
 }
 
 // broken records that the connection has ended with err, and comes back unless that was the end of
@@ -149,8 +201,8 @@ func (s *stream) broken(err error) {
 	case end && (s.ended && s.at.mayBeEnd() || s.at.done):
 		s.fail(io.EOF)
 	default:
-		if time.Since(s.came) >= steadyFor {
-			s.forgive()
+		if time.Since(s.came) >= steadyFor && !errors.Is(err, errRepeats) {
+			s.forgive(firstPause)
 		}
 		if s.ended = end && (s.brought || s.at.mayBeEnd()); end {
 			err = io.ErrUnexpectedEOF
@@ -174,15 +226,19 @@ func (s *stream) await() {
 		}
 	case <-time.After(keepaliveEvery):
 		if s.at.between() {
-			s.comment = []byte(comment)
+			s.out = []byte(comment)
 		}
 	case <-s.ctx.Done():
 		s.fail(context.Cause(s.ctx))
 	}
 }
 
-// fail ends the stream with the error, which is io.EOF if it is whole.
+// fail ends the stream with the error, which is io.EOF if it is whole. The client gets what is held
+// of an event that nobody will complete.
 func (s *stream) fail(err error) {
+	if !s.ahead.stale {
+		s.out, s.held = append(s.out, s.held...), nil
+	}
 	s.err = err
 	s.finish(err != io.EOF) //nolint:errorlint // the end is that very value
 }
