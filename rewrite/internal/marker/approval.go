@@ -111,14 +111,10 @@ func codeSpan(text string) string {
 }
 
 // MayAsk reports whether b, JSON, may have a paragraph in it. It is cheap, and errs only by
-// returning true.
+// returning true, unless a client escapes single letters of the label: that client fools itself.
 func MayAsk(b []byte) bool {
-	return bytes.Contains(b, []byte(approvalEmoji)) ||
-		slices.ContainsFunc(escapesOfEmoji, func(escape string) bool { return bytes.Contains(b, []byte(escape)) })
+	return bytes.Contains(b, []byte("pproval")) || bytes.Contains(b, []byte("0070")) // the p's escape
 }
-
-// escapesOfEmoji are the spellings of the second half of the emoji as an escape.
-var escapesOfEmoji = []string{`\udd10`, `\uDD10`, `\udD10`, `\uDd10`}
 
 // FindApproval returns where the first paragraph in text[i:], the inside of a JSON string, begins
 // and ends, without the newlines around it. Both are -1 if there is none. A paragraph that is not
@@ -154,10 +150,15 @@ func nextApproval(text []byte, i int) (from, ways int) {
 }
 
 // skip returns the index after want, if that stands at text[i:], and otherwise -1. Any white space
-// within a line stands for a space, and what is not seen for nothing.
+// within a line stands for a space. What is not seen stands for nothing, but not within a word.
 func skip(text []byte, i int, want string) int {
+	word := false // a letter came before
 	for _, w := range want {
-		next, spaced := skipBlank(text, i)
+		next, spaced := i, false
+		if letter := w >= 'a' && w <= 'z'; !letter || !word {
+			next, spaced = skipBlank(text, i)
+			word = letter || w >= 'A' && w <= 'Z'
+		}
 		switch {
 		case w == ' ' && spaced:
 			i = next
