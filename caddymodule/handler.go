@@ -317,6 +317,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	o.RunBegan, o.RunOver = keeper.Began, keeper.Over
 	o.Identity = identityOf(h.Identity)
 	o.Streams = &h.shared.streams
+	o.Origins = &h.shared.origins
 	o.Usage = h.usage.Of
 	h.proxy = proxy.New(o)
 

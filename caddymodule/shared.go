@@ -28,6 +28,7 @@ var process = new(shared)
 // shared is the state of a process; see process.
 type shared struct {
 	streams    proxy.Streams         // the open streams, for the end of the process
+	origins    proxy.Origins         // what upstreams say to pages of other origins
 	handlers   atomic.Int64          // number of handlers between Provision and Cleanup
 	usage      usage.Memory          // which upstreams and models have reported usage
 	recordings recording.Directories // in which streams are recorded

@@ -243,6 +243,7 @@ var securityTests = map[string]string{
 	"places that the clients of a site, or somebody with many keys, take: runs":      "TestLimits TestTheNextWaits TestMadeUpKeys",
 	"what a client that waits is told":                                               "TestTells TestWaitingStream",
 	"an answer with an error to a request that has waited, which ends its stream":    "TestWaitedAnswersThatAreNoStreams TestOtherAnswersAfterTheWait",
+	"pages of other origins to which Hermes gives leave, and that are remembered":    "TestOriginsAreBounded",
 	"a 429 that may send a request back into the line, and is kept while that waits": "TestOtherRefusals TestUpstreamRefuses",
 	"runs of POST /v1/runs that hold places after their answer":                      "TestRunsHoldPlaces TestRunsAreAskedFor TestUpstreamThatDoesNotTell TestRandomRuns",
 	"upstream's answer to an approval, and to the question whether a run has ended":  "TestReportIsBounded TestAnswerEndsWithItsTime",

@@ -118,6 +118,7 @@ func (x *exchange) sendError(status int, code string, body []byte, running bool)
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	h.Set("Cache-Control", "no-store")
 	x.o.announce(h)
+	x.o.Origins.give(x.r, h)
 	if running {
 		h.Set(head.Retry, "false")
 	}

@@ -49,6 +49,9 @@ type Options struct {
 
 	// Streams is the set that open streams belong to. Nil means a set of the Proxy's own.
 	Streams *Streams
+	// Origins remembers what upstream says to pages of other origins. Nil means a memory of the
+	// Proxy's own.
+	Origins *Origins
 	// Usage returns the memory of an upstream's usage, which many streams use at
 	// once. Only its Reported may make them wait. Nil means that nothing is
 	// remembered.

@@ -19,6 +19,7 @@
 //	exchange.go    its state, its lock, and its client
 //	times.go       when its deadlines and keepalives are due
 //	object.go      where a JSON object ends
+//	origins.go     what upstream says to pages of other origins
 //	request.go     its request: the one that upstream gets, and whether it has got it
 //	options.go     the options, what upstream learns of a user in identity.go, and the
 //	               Observer in observer.go
@@ -51,6 +52,9 @@ type Proxy struct {
 func New(o Options) *Proxy {
 	if o.Streams == nil {
 		o.Streams = new(Streams)
+	}
+	if o.Origins == nil {
+		o.Origins = new(Origins)
 	}
 	if o.Upstream == nil {
 		o.Upstream = func(*http.Request) string { return "" }

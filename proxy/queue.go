@@ -40,7 +40,7 @@ func (x *exchange) join(asked rewrite.Asked) bool {
 	case turn != nil:
 		p := x.params()
 		x.line = &line{
-			turn: turn, waiting: rewrite.NewWaiting(&x.o.Rewrite, &p), stream: p.SessionID != "" || asked == rewrite.AskedStream && (x.chat || p.Responses),
+			turn: turn, waiting: rewrite.NewWaiting(&x.o.Rewrite, &p), stream: (p.SessionID != "" || asked == rewrite.AskedStream && (x.chat || p.Responses)) && !x.o.Origins.awaits(x.r),
 			url: *x.r.URL,
 		}
 	}
@@ -219,6 +219,7 @@ func (x *exchange) beginTold() {
 	x.line.header = h.Clone()
 	h.Set("Content-Type", "text/event-stream")
 	x.dressStream(h)
+	x.o.Origins.give(x.r, h)
 	if x.o.Observer != nil {
 		kind := KindOther
 		if x.chat {

@@ -160,6 +160,7 @@ func (x *exchange) accept(status int) {
 	if x.line != nil {
 		x.line.turn.Answered()
 	}
+	x.o.Origins.learn(x.r, status, x.header)
 	x.late, x.times.told = x.gone(), false
 	x.body.Decided()
 	if !x.committed {

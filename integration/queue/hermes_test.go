@@ -38,6 +38,7 @@ type agent struct {
 	leaving  map[string]bool
 	refusing map[string]int // prompts, and how often still
 	gets     []string       // paths that were asked for with GET
+	origin   string         // of the page that may read answers, "" for none
 	silent   bool           // no GET of a run is answered with its state
 	reading  int            // requests whose body has not come whole
 }
@@ -194,6 +195,18 @@ func (a *agent) count() (there, all int) {
 }
 
 func (a *agent) serve(w http.ResponseWriter, r *http.Request) {
+	if origin := r.Header.Get("Origin"); origin != "" { // as Hermes does
+		if origin != a.origin {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		w.Header().Set("Access-Control-Allow-Origin", origin)
+		w.Header().Set("Vary", "Origin")
+		if r.Method == http.MethodOptions {
+			w.Header().Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Idempotency-Key")
+			return
+		}
+	}
 	a.mu.Lock()
 	a.reading++
 	a.mu.Unlock()

@@ -464,3 +464,47 @@ func TestAnswersAtOnce(t *testing.T) {
 		t.Errorf("%v run", n)
 	}
 }
+
+// TestPages: the header of a request of a page that waits says what upstream has said to the preflight of
+// its origin, and nothing to the page of another one, also after a reload.
+func TestPages(t *testing.T) {
+	t.Parallel()
+	const page = "https://chat.example"
+	a := newAgent(t, 10)
+	a.origin = page
+	s := site{queue: []string{"runs 1"}}
+	p := newPlaceOf(t, a, s)
+	p.ask(chat, "holder", "slow-1")
+	p.until(t, "slow-1")
+	for _, k := range []kind{chat, responses, session} {
+		for _, origin := range []string{page, "https://evil.example"} {
+			p.send(http.MethodOptions, k.path, "", "preflight", "Origin", origin, "Access-Control-Request-Method", "POST").ends()
+		}
+	}
+	p.load(site{queue: []string{"runs 1"}, hermes: []string{"max_frame 2MiB"}})
+	for name, k := range map[string]kind{"chat": chat, "responses": responses, "session": session} {
+		for origin, want := range map[string]string{page: page, "https://evil.example": "", "https://never.heard": ""} {
+			q := p.ask(k, "key-1", name, "Origin", origin)
+			q.says("Waiting in line")
+			if got := q.reply.Header.Get("Access-Control-Allow-Origin"); got != want {
+				t.Errorf("%s to %s allows %q", name, origin, got)
+			}
+			if got := q.reply.Header.Get("Vary"); (got == "Origin") != (want != "") {
+				t.Errorf("%s to %s varies by %q", name, origin, got)
+			}
+			p.leaves(q)
+		}
+	}
+	// A browser would throw away what comes before it knows that the page may read it.
+	q := p.ask(chat, "key-1", "asked", "Origin", page, "Sec-Fetch-Site", "cross-site", "X-Other", "path")
+	q.says("Waiting in line")
+	p.leaves(q)
+	q = p.send(http.MethodPost, "/p/other"+chat.path, fmt.Sprintf(chat.body, `"other"`), "other", "Origin", page, "Sec-Fetch-Site", "cross-site")
+	p.untilWaiting(1)
+	p.end("slow-1")
+	q.good(chat)
+	if got := q.reply.Header.Get("Access-Control-Allow-Origin"); got != page || len(q.waited()) > 0 {
+		t.Errorf("allows %q, was told %d", got, q.waited())
+	}
+	p.free(1)
+}

@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -335,6 +336,11 @@ func preflights(t testing.TB, origin string, then upstream.Script) upstream.Scri
 	}
 }
 
+// stainless are the header fields that openai-node 7.55.0 sends from a page.
+const stainless = `"OpenAI-Organization": "o", "OpenAI-Project": "p", "X-Stainless-Lang": "js", "X-Stainless-Package-Version": "7.55.0", "X-Stainless-OS": "Unknown", ` +
+	`"X-Stainless-Arch": "unknown", "X-Stainless-Runtime": "browser:chrome", "X-Stainless-Runtime-Version": "140.0.0", "X-Stainless-Retry-Count": "0", ` +
+	`"X-Stainless-Timeout": "600", "X-Stainless-Helper-Method": "stream"`
+
 // exposed has what an SDK in the page has to read, and what a page that comes back to an answer needs.
 const exposed = "X-Hermes-Session-Id, X-Should-Retry, X-Hermes-Stream, Content-Location, Idempotency-Replayed"
 
@@ -383,7 +389,7 @@ func TestRecipeCORS(t *testing.T) {
 	b := browser.New(t, 800, 600)
 	b.Do(chromedp.Navigate(page.URL))
 	const ask = `fetch(%q, {method: "POST", body: %q, headers: {"Authorization": "Bearer key", "Content-Type": "application/json", ` +
-		`"X-Hermes-Session-Id": "mine", "X-Hermes-Tool-Progress": "off"}}).then(async r => [r.status, r.headers.get("x-hermes-session-id"), await r.text()].join("\n"), e => "refused: " + e)`
+		`"X-Hermes-Session-Id": "mine", "X-Hermes-Session-Key": "key", "X-Hermes-Tool-Progress": "off", ` + stainless + `}}).then(async r => [r.status, r.headers.get("x-hermes-session-id"), await r.text()].join("\n"), e => "refused: " + e)`
 	fetch := func() string {
 		return browser.Eval[string](b, fmt.Sprintf(ask, "http://"+listen+"/v1/chat/completions", client.Question))
 	}
@@ -407,6 +413,52 @@ func TestRecipeCORS(t *testing.T) {
 	if got := r.Header["Access-Control-Allow-Origin"]; len(got) != 1 || got[0] != page.URL {
 		t.Errorf("an error has Access-Control-Allow-Origin %q", got)
 	}
+}
+
+// A browser lets a page of another origin read the stream of a request that waits in line: its place,
+// while the agent works for others, and the answer.
+func TestPagesWaitInLine(t *testing.T) {
+	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		fmt.Fprint(w, "<title>chat</title>")
+	}))
+	t.Cleanup(page.Close)
+	rest := make(chan struct{})
+	end := sync.OnceFunc(func() { close(rest) })
+	defer end()
+	up := upstream.New(t, preflights(t, page.URL, func(x *upstream.Exchange) {
+		x.Events("Access-Control-Allow-Origin: "+page.URL, "Vary: Origin")
+		x.Frame(hermes.Role)
+		x.Frame(hermes.Delta("content", "Hello"))
+		x.Wait(rest)
+		x.Finish()
+	}))
+	listen := harness.FreePort(t)
+	sidecar.RunCaddyfile(t, t.TempDir(), "{\n\tadmin off\n}\n"+sidecar.OnLoopback(listen)+"\thermes_queue {\n\t\truns 1\n\t}\n\thermes\n\treverse_proxy "+up.Addr+"\n}\n")
+
+	holder := client.New(t, "http://"+listen).Chat("Authorization", "Bearer holder")
+	b := browser.New(t, 800, 600)
+	b.Do(chromedp.Navigate(page.URL))
+	const ask = `(() => { window.got = ""; fetch(%q, {method: "POST", body: %q, headers: {"Authorization": "Bearer key", "Content-Type": "application/json"}}).then(async r => {
+		const reader = r.body.pipeThrough(new TextDecoderStream()).getReader()
+		for (;;) { const {value, done} = await reader.read(); if (done) break; window.got += value }
+	}).catch(e => window.got += "refused: " + e); return "" })()`
+	browser.Eval[string](b, fmt.Sprintf(ask, "http://"+listen+"/v1/chat/completions", client.Question))
+	has := func(text string) {
+		t.Helper()
+		harness.Until(t, "the page has "+text, func() bool {
+			got := browser.Eval[string](b, "window.got")
+			if strings.Contains(got, "refused") {
+				t.Fatal(got)
+			}
+			return strings.Contains(got, text)
+		})
+	}
+	has("Waiting in line: you are next")
+	end()
+	holder.All()
+	has("Hello")
+	has("data: [DONE]")
 }
 
 // With hermes_resume, a browser lets the page ask for a stream that outlives its connection,
