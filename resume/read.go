@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"strings"
 	"sync"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
@@ -117,6 +118,7 @@ func follow(o *Options, w http.ResponseWriter, r *http.Request, a repeat) error 
 		return nil
 	}
 	header := first.Header.Clone()
+	withholdOrigin(header, r)
 	if r.Method == http.MethodHead {
 		setHeader(w.Header(), header)
 		w.WriteHeader(cmp.Or(first.Status, http.StatusOK))
@@ -186,6 +188,16 @@ func cutOff(err error) error {
 		panic(http.ErrAbortHandler)
 	}
 	return nil
+}
+
+// withholdOrigin drops the fields of header that say what a page may read, if upstream has said that to
+// a page of another origin than the one that sends r: Access-Control-Allow-Origin names it.
+func withholdOrigin(header http.Header, r *http.Request) {
+	switch header.Get("Access-Control-Allow-Origin") {
+	case "", "*", r.Header.Get("Origin"):
+		return
+	}
+	maps.DeleteFunc(header, func(name string, _ []string) bool { return strings.HasPrefix(name, "Access-Control-") })
 }
 
 // setHeader applies set, a result of changes, to h: a nil value deletes the field.
