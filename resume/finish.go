@@ -14,7 +14,7 @@ import (
 // the reader follows, unless it is that of ctx, which must be done.
 func rest(ctx context.Context, s Store, id string) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
-		r, _, err := oldest(ctx, s, id)
+		r, _, err := readAfter(ctx, s, id, 0)
 		defer r.Close()
 		for err == nil {
 			var part Part
@@ -26,19 +26,6 @@ func rest(ctx context.Context, s Store, id string) iter.Seq2[[]byte, error] {
 			yield(nil, err)
 		}
 	}
-}
-
-// oldest opens a reader of the log with the id at its oldest event, which follows event n. It has
-// read the first part already; err is the error of that read.
-func oldest(ctx context.Context, s Store, id string) (r Reader, n uint64, err error) {
-	r = s.Read(ctx, id, 0)
-	_, err = r.Next()
-	for old := (*GoneError)(nil); errors.As(err, &old); _, err = r.Next() { // more events may be deleted meanwhile
-		r.Close()
-		n = old.First - 1
-		r = s.Read(ctx, id, n)
-	}
-	return r, n, err
 }
 
 // Finish returns the part that completes the log with the entry e, whose run was cancelled or is

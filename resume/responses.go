@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"math"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -268,52 +269,36 @@ func (p *Resume) responseAfter(w http.ResponseWriter, r *http.Request, e Entry, 
 // first, of the event before that. It waits for either until the stream ends. The reader r must be
 // closed, also after an error.
 func seek(ctx context.Context, s Store, id string, after int64) (n uint64, r Reader, err error) {
-	r = s.Read(ctx, id, 0)
-	_, err = r.Next()
-	isLost := false // whether events before the first one with a number were deleted
-	for gone := (*GoneError)(nil); errors.As(err, &gone); _, err = r.Next() {
-		isLost, n = true, gone.First-1
-		old := r
-		r = s.Read(ctx, id, n)
-		old.Close()
+	r, n, err = readAfter(ctx, s, id, 0)
+	isLost := n > 0 // whether events before the first one with a number were deleted
+	if err == nil {
+		if to := lastNumberBelow(ctx, s, id, n, after); to > n {
+			old := r
+			r, n, err = readAfter(ctx, s, id, to)
+			old.Close()
+			isLost = n > to
+		}
 	}
-	frames := sse.Scanner{MaxFrame: maxSought}
-	var frame sse.Frame
+	events := numberedEvents{r: r, n: n}
 	for err == nil {
-		var p Part
-		if p, err = r.Next(); err != nil {
-			break
+		var number *int64
+		_, number, n, err = events.next()
+		switch {
+		case err != nil || number == nil:
+		case isLost && *number-1 > after:
+			return events.n, r, &GoneError{events.n}
+		case *number == after:
+			return events.n, r, nil
+		case *number > after:
+			return n, r, nil
+		default:
+			isLost = false
 		}
-		frames.Feed(p.Data)
-		for u, b, ok := frames.Next(); ok; u, b, ok = frames.Next() {
-			if u == sse.UnitRaw && !frames.Raw() {
-				n++ // too large to be searched: the id of the next event corrects n
-			}
-			if u != sse.UnitFrame {
-				continue
-			}
-			frame.Parse(b)
-			_, number, _ := strings.Cut(string(frame.ID), "/")
-			last := n
-			n, _ = strconv.ParseUint(number, 10, 64) // never fails: the log's own id
-			switch e := readEvent(frame.Data); {
-			case e.Number == nil:
-			case isLost && *e.Number > after+1:
-				return n, r, &GoneError{n}
-			case *e.Number == after:
-				return n, r, nil
-			case *e.Number > after:
-				return last, r, nil
-			default:
-				isLost = false
-			}
-		}
-		frames.Rest()
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, ErrBroken) {
 		err = nil
 	}
-	return n, r, err
+	return events.n, r, err
 }
 
 // cancelResponse answers a request to cancel the response with the name: with the response as
@@ -354,31 +339,27 @@ func sendResponse(w http.ResponseWriter, response string) {
 // The error is errUnknown if the run is over and the stream has no such response.
 func ended(ctx context.Context, s Store, id string) (response string, err error) {
 	ctx, stop := context.WithCancel(ctx)
-	stop() // or rest would wait for the end
-	frames := sse.Scanner{MaxFrame: maxSought}
-	var frame sse.Frame
-	for p, err := range rest(ctx, s, id) {
-		switch {
-		case err == nil:
-		case !errors.Is(err, io.EOF) && !errors.Is(err, ErrBroken):
-			return "", err
-		case response == "":
-			return "", errUnknown
-		default:
-			return response, nil
+	stop() // do not wait for the end
+	r, n, err := readAfter(ctx, s, id, 0)
+	if err == nil {
+		if to := lastNumberBelow(ctx, s, id, n, math.MaxInt64); to > n {
+			r.Close()
+			r, n, err = readAfter(ctx, s, id, to-1) // that one may be the end
 		}
-		frames.Feed(p)
-		for u, b, ok := frames.Next(); ok; u, b, ok = frames.Next() {
-			if u != sse.UnitFrame {
-				continue
-			}
-			frame.Parse(b)
-			switch e := readEvent(frame.Data); e.Type {
-			case "response.completed", "response.failed", "response.incomplete", "response.cancelled":
-				response = string(e.Response)
-			}
-		}
-		frames.Rest()
 	}
-	return response, nil
+	defer r.Close()
+	for events := (numberedEvents{r: r, n: n}); err == nil; {
+		var e responseEvent
+		switch e, _, _, err = events.next(); e.Type {
+		case "response.completed", "response.failed", "response.incomplete", "response.cancelled":
+			response = string(e.Response)
+		}
+	}
+	switch over := errors.Is(err, io.EOF) || errors.Is(err, ErrBroken); {
+	case over && response == "":
+		return "", errUnknown
+	case over, errors.Is(err, ctx.Err()):
+		return response, nil
+	}
+	return "", err
 }

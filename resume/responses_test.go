@@ -149,6 +149,29 @@ func TestResponseByItsID(t *testing.T) {
 	}
 }
 
+// TestLongResponseAfterEachNumber gives the events after each number of a long stream, many of which
+// have none.
+func TestLongResponseAfterEachNumber(t *testing.T) {
+	const n = 400
+	frames := []string{responseFrame("created", responseObject("in_progress"), 0)}
+	from := []int{1} // the index of the first frame after each number
+	for i := 1; i < n; i++ {
+		for range i % 7 * (i % 3) {
+			frames = append(frames, responseStatus)
+		}
+		frames = append(frames, responseFrame("output_text.delta", `"delta": "`+strings.Repeat("a", i%5*100)+`", `, 2*i))
+		from = append(from, len(frames)-1, len(frames)) // the number 2*i-1 is missing
+	}
+	l := newLab(t, nil, passing(streams([]string{strings.Join(frames, "")}, always())))
+	first := l.send(response(inBackground)).want(http.StatusOK)
+	id, _ := first.id(), first.rest()
+	for after, begins := range from {
+		if got, want := l.send(retrieve(strconv.Itoa(after))).want(http.StatusOK).rest(), numbered(id, begins+1, frames[begins:]...); got != want {
+			t.Fatalf("after %d: %.300q, want %.300q", after, got, want)
+		}
+	}
+}
+
 // TestResponseThatIsAwaited gives the events after one that has not come yet, once it has.
 func TestResponseThatIsAwaited(t *testing.T) {
 	frames, each := responseFrames(), (chan struct{})(nil)

@@ -51,10 +51,18 @@ func (s seen) follow(o *Options, w http.ResponseWriter, r *http.Request, id stri
 func (s seen) place(store Store, id string) (n uint64, over bool, err error) {
 	done, cancel := context.WithCancel(context.Background())
 	cancel() // do not wait for more
-	reader, n, err := oldest(done, store, id)
+	reader, n, err := readAfter(done, store, id, 0)
+	first, deleted := true, n > 0
+	if s.ok && err == nil {
+		if to := s.lastSeen(done, store, id, n); to > n {
+			reader.Close()
+			reader, n, err = readAfter(done, store, id, to)
+			first = false
+		}
+	}
 	defer reader.Close()
 	var lines plainLines
-	for first, deleted := true, n > 0; s.ok && err == nil; {
+	for s.ok && err == nil {
 		var part Part
 		part, err = reader.Next()
 		lines.feed(part.Data)
@@ -78,6 +86,27 @@ func (s seen) place(store Store, id string) (n uint64, over bool, err error) {
 		return n, false, nil
 	}
 	return 0, false, err
+}
+
+// lastSeen returns the number of an event of the plain log with the id, as lastBefore does. Those that
+// were not seen are sought. ctx must be done.
+func (s seen) lastSeen(ctx context.Context, store Store, id string, n uint64) uint64 {
+	return lastBefore(n, func(n uint64) (at uint64, before bool) {
+		r, n, err := readAfter(ctx, store, id, n)
+		defer r.Close()
+		var lines plainLines
+		for err == nil {
+			var part Part
+			part, err = r.Next()
+			lines.feed(part.Data)
+			for l, ok := lines.next(); ok; l, ok = lines.next() {
+				if l.endsEvent {
+					return n + 1, l.id <= s.id
+				}
+			}
+		}
+		return 0, false
+	})
 }
 
 // skip returns a reader that leaves out the events that were seen.
