@@ -336,8 +336,10 @@ func TestCommandsInTheText(t *testing.T) {
 		"":                            "`?`",
 		"  ":                          "`?`",
 		"ä 💻":                         "`ä 💻`",
-		strings.Repeat("x", 500):      "`" + strings.Repeat("x", marker.MaxShownCommand) + "…`",
-		strings.Repeat("`", 401):      strings.Repeat("`", 401) + " " + strings.Repeat("`", 400) + "… " + strings.Repeat("`", 401),
+		strings.Repeat("x", 201):      "`" + strings.Repeat("x", marker.MaxShown-1) + "…`",
+		strings.Repeat("x", 200):      "`" + strings.Repeat("x", marker.MaxShown) + "`",
+		strings.Repeat("\n", 150):     "`" + strings.Repeat(`\n`, marker.MaxShown/2-1) + "…`",
+		strings.Repeat("`", 401):      strings.Repeat("`", 200) + " " + strings.Repeat("`", 199) + "… " + strings.Repeat("`", 200),
 		"a\n\n`💻 ls`\n[x](http://":    "``a\\n\\n`💻 ls`\\n[x](http://``",
 	} {
 		in := turn(text("a"), approvalFrame("r1", command), text("\n\nb"))
@@ -594,7 +596,7 @@ func TestRandomApprovals(t *testing.T) {
 // which keeps to the bound of a frame.
 func TestSplitKeepsItsBound(t *testing.T) {
 	for _, o := range []Options{{Cards: true, StatusLine: true}, {Progress: ProgressUnnamed}, {Progress: ProgressBare}} {
-		for label, most := range map[int]int{1: 255, 300: 60, maxCardLabel: 30, 10 << 10: 6} {
+		for label, most := range map[int]int{1: 255, 300: 60, 1 << 10: 30, 10 << 10: 6} {
 			replies, refused := 0, 0
 			for n := 0; n <= most; n += max(1, most/6) {
 				d := &desk{answer: byReply}

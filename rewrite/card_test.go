@@ -1,11 +1,12 @@
 package rewrite
 
 import (
-	"encoding/json"
 	"fmt"
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 )
 
 var cardForms = []Progress{ProgressEnvelope, ProgressUnnamed}
@@ -42,17 +43,18 @@ func TestNamesOfCards(t *testing.T) {
 	x := strings.Repeat("x", maxCardName)
 	names := [][5]string{ // tool, emoji, label, name, name of the function
 		{"read_file", "💻", "ls -la", "💻 ls -la", "read_file"},
-		{"read_file", "⚙️", " a  b\t\n c ", "⚙️ a b c", "read_file"},
-		{"read_file", "💻", "echo \"a\" `b` <c> & d \\ \x00\x7f\u2028e\u202e\u200b", "💻 echo \"a\" `b` <c> & d \\ e", "read_file"},
-		{"read_file", "💻", x, "💻 " + x[2:] + "…", "read_file"},
+		{"read_file", "⚙️", " a  b\t\n c ", `⚙️ a  b\t\n c`, "read_file"},
+		{"read_file", "💻", "echo \"a\" `b` <c> & d \\ \x00\x7f\u2028e\u202e\u200b", "💻 echo \"a\" `b` <c> & d \\ " + `\x00\x7f\u2028e\u202e\u200b`, "read_file"},
+		{"read_file", "💻", x, "💻 " + x[3:] + "…", "read_file"},
 		{"read_file", "💻", x[2:], "💻 " + x[2:], "read_file"},
-		{"read_file", "💻", strings.Repeat("é", 5000), "💻 " + strings.Repeat("é", maxCardName-2) + "…", "read_file"},
+		{"read_file", "💻", strings.Repeat("é", 5000), "💻 " + strings.Repeat("é", maxCardName-3) + "…", "read_file"},
+		{"read_file", "💻\u202e", "x", `💻\u202e x`, "read_file"},
 		{"mcp-9", "👩\u200d💻", "x", "👩\u200d💻 x", "mcp-9"},
 		{all, "", "x", "x", all},
 		{"read_file", "💻", "", "💻 read_file", "read_file"},
 		{"read_file", "💻", " \n", "💻 read_file", "read_file"},
 		{"read_file", "", "", "read_file", "read_file"},
-		{"read_file", x + x, "y", x + "…", "read_file"},
+		{"read_file", x + x, "y", x[1:] + "…", "read_file"},
 	}
 	for _, tool := range []string{all + "a", "a b", "a.b", "a/b", "@a", "a[", "a`", "a{", "é", `a"`} {
 		names = append(names, [5]string{tool, "💻", "x", "💻 x", "tool"})
@@ -194,15 +196,12 @@ func TestItemsOfUpstreamsPass(t *testing.T) {
 	}
 }
 
-// Arguments are JSON within JSON, whatever is in the label.
+// Arguments are JSON within JSON, whatever is in the label, which is one line.
 func TestLabelsOfCards(t *testing.T) {
-	for _, raw := range []string{
-		`"ls -la"`, `""`, `"a\"b\\c\/d\b\f\n\r\te\u0001\u007f\u00e9é\ud83d\udcbb💻\u2028"`, `"\\\\\\\""`, `"\\n\\u0000\u0000"`, `"{\"label\": \"x\"}"`,
+	for raw, want := range map[string]string{
+		`"ls -la"`: "ls -la", `""`: "", `"a\"b\\c\/d\b\f\n\r\te\u0001\u007f\u00e9é\ud83d\udcbb💻\u2028"`: `a"b\c/d\b\f\n\r\te\x01\x7féé💻💻\u2028`,
+		`"\\\\\\\""`: `\\\"`, `"\\n\\u0000\u0000"`: `\n\u0000\x00`, `"{\"label\": \"x\"}"`: `{"label": "x"}`,
 	} {
-		var want string
-		if err := json.Unmarshal([]byte(raw), &want); err != nil {
-			t.Fatal(err)
-		}
 		in := role() + named(progressEvent, `{"tool": "t", "emoji": "💻", "label": `+raw+`, "toolCallId": "c", "status": "running"}`) + text("x") + stop()
 		equal(t, cardsOf(t, repairWith(in, Options{Cards: true}))[0].started.label(t), want, raw)
 	}
@@ -215,9 +214,8 @@ func TestLabelsOfCards(t *testing.T) {
 	// A long one is cut, between characters.
 	for _, unit := range []string{"x", `\"`, `\u00e9`, "💻", `\ud83d\udcbb`} {
 		in := role() + named(progressEvent, `{"tool": "t", "label": "`+strings.Repeat(unit, 1<<16)+`", "toolCallId": "c", "status": "running"}`)
-		out := repairWith(in, Options{Cards: true})
-		label := cardsOf(t, out)[0].started.label(t)
-		if n := strings.Count(label, string([]rune(label)[:1])); n < maxCardLabel/len(unit) || n > maxCardLabel/len(unit)+1 || !strings.HasSuffix(label, "…") || strings.Contains(label, "\ufffd") {
+		label := cardsOf(t, repairWith(in, Options{Cards: true}))[0].started.label(t)
+		if n := len([]rune(label)); n != marker.MaxShown || !strings.HasSuffix(label, "…") || strings.Contains(label, "\ufffd") {
 			t.Errorf("%d times %q is left: …%q", n, unit, label[max(0, len(label)-20):])
 		}
 	}

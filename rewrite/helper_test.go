@@ -34,7 +34,6 @@ const (
 	maxApprovals     = askedof.MaxApprovals
 	maxCalls         = whole.MaxCalls
 	maxCardID        = encode.MaxCardID
-	maxCardLabel     = encode.MaxCardLabel
 	maxCardName      = encode.MaxCardName
 	maxIdleBuffer    = 16 << 10 // of sse
 	maxToolIDs       = chat.MaxToolIDs

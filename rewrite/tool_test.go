@@ -430,7 +430,7 @@ func TestProgressForms(t *testing.T) {
 func TestStatusLineIsForOpenWebUI(t *testing.T) {
 	const own = `"event": {"type": "status", "data": {"description": "own", "done": false}}`
 	line := func(done bool) string {
-		return fmt.Sprintf(`"event":{"type":"status","data":{"description":"\ud83d\udcbb ls \"-la\"","done":%t}}`, done)
+		return fmt.Sprintf(`"event":{"type":"status","data":{"description":"💻 ls \"-la\"","done":%t}}`, done)
 	}
 	for _, in := range []string{
 		markerChunk("💻", "ls \"-la\""), g1("terminal", "💻", "ls \"-la\""),

@@ -264,6 +264,7 @@ func (s *Stream) startTool(c encode.Transition) {
 	}
 	c.Card = !c.Left && len(c.ID) <= encode.MaxCardID &&
 		(s.w.HasCards() || c.Event != nil && c.In != contract.ProgressBare && encode.HasCard(c.Event))
+	s.w.Show(&c.Tool)
 	s.apply(s.tools.start(c, s.Now, s.o.ParallelWindow))
 }
 

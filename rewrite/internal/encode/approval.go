@@ -18,13 +18,16 @@ type Ask struct {
 // waitsName begins the name of the card of a tool that waits.
 const waitsName = "Approval needed:"
 
-// statusLine returns the beginning of the status line, before the command: the inside of a JSON
-// string.
-func (a *Ask) statusLine() string {
-	if a == nil || a.URL == "" {
-		return "Approval needed: "
+// statusBegins begins the status line of a request.
+const statusBegins = "Approval needed: "
+
+// statusLine returns the description of the status line for the command, JSON strings.
+func (a *Ask) statusLine(command string) string {
+	line := statusBegins
+	if a != nil && a.URL != "" {
+		line += a.URL + " for "
 	}
-	return "Approval needed: " + string(jsonspan.Inside(jsonspan.Quote(a.URL))) + " for "
+	return string(jsonspan.Quote(line + marker.Line(beginning(command, marker.MaxShown), marker.MaxShown-len(statusBegins))))
 }
 
 // members returns the members that the event gets, nil for none.

@@ -1,12 +1,8 @@
 package encode
 
 import (
-	"bytes"
-	"cmp"
 	"fmt"
 	"regexp"
-	"strings"
-	"unicode"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
@@ -22,8 +18,6 @@ const (
 	// MaxCardID is the length in bytes of the longest tool call id that gets a card. A
 	// card repeats it.
 	MaxCardID = 1 << 10
-	// MaxCardLabel is the length in bytes, as it came, up to which a card repeats a label.
-	MaxCardLabel = 1 << 10
 	// MaxCardName is the number of characters of a card's name.
 	MaxCardName = 80
 )
@@ -47,22 +41,13 @@ func (t *Transition) card() []byte {
 	if functions.MatchString(t.Name) {
 		function = t.Name
 	}
-	label := cardText(t.Label)
-	emoji := t.Emoji
+	name := t.name
 	if t.Waits {
-		emoji = `"` + waitsName + `"`
+		name = quoted(MaxCardName, `"`+waitsName+`"`, t.says())
 	}
-	name := []rune(strings.TrimSpace(oneLine(cardText(emoji)) + " " + cmp.Or(oneLine(label), oneLine(cardText(t.Name)))))
-	if len(name) > MaxCardName {
-		name = append(name[:MaxCardName], '…')
-	}
-	if len(jsonspan.Inside(t.Label)) > MaxCardLabel {
-		label += "…"
-	}
-	arguments := jsonspan.Quote(`{"label": ` + string(jsonspan.Quote(label)) + `}`)
 	return fmt.Appendf(nil, itemHead+`function_call","id":%s,"call_id":%[1]s,"name":%s,"arguments":%s,`+
 		`"provider_function":{"name":%s,"arguments":%[3]s},"status":"%[5]s"}`,
-		t.ID, jsonspan.Quote(string(name)), arguments, function, status)
+		t.ID, name, t.arguments, function, status)
 }
 
 // CardEvent is the name of the output of a card, which readers of named events pass over.
@@ -81,22 +66,6 @@ func (w *Writer) cardOutput(t *Transition) {
 
 // functions matches the JSON strings that an API allows as the name of a function.
 var functions = regexp.MustCompile(`^"[-_0-9A-Za-z]{1,64}"$`)
-
-// cardText returns the beginning of the text of a JSON string, without invalid bytes.
-func cardText(raw string) string {
-	inner := jsonspan.Inside(raw)
-	head := jsonspan.Head([]byte(inner[:min(len(inner), MaxCardLabel+len(`\ud83d\udcbb`))]), MaxCardLabel)
-	return string(jsonspan.AppendText(nil, bytes.ToValidUTF8(head, nil)))
-}
-
-// oneLine returns text without invisible characters, but for those that belong to emoji.
-func oneLine(text string) string {
-	return strings.Join(strings.FieldsFunc(text, func(r rune) bool {
-		const zeroWidthJoiner, emojiSelector = '\u200d', '\ufe0f'
-		return r != zeroWidthJoiner && r != emojiSelector &&
-			(unicode.IsSpace(r) || unicode.IsControl(r) || unicode.Is(unicode.Cf, r))
-	}), " ")
-}
 
 // HasCard reports whether another sidecar has made a card of the tool event x.
 func HasCard(x *chunk.Object) bool {

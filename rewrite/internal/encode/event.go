@@ -5,11 +5,13 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/approval"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 )
 
 const (
@@ -25,8 +27,18 @@ type Tool struct {
 	Name, Emoji, Label, ID string
 	UpstreamID             string // the id that upstream has for it, empty if that is ID
 	Card                   bool   // its events have cards
+	shown                         // as users read them; see Show
 	Inferred               bool   // upstream will not say when it ends
 }
+
+// shown has the texts of a tool as users read them, JSON strings. They are empty where nothing shows
+// them.
+type shown struct {
+	line            string // the description of the status line
+	name, arguments string // of the card
+}
+
+func (s *shown) len() int { return len(s.line) + len(s.name) + 2*len(s.arguments) }
 
 // OfUpstream returns the id by which upstream's events name the tool.
 func (t *Tool) OfUpstream() string { return cmp.Or(t.UpstreamID, t.ID) }
@@ -76,6 +88,18 @@ func (w *Writer) Envelops() bool {
 	return w.Form == contract.ProgressEnvelope || w.Form == contract.ProgressUnnamed
 }
 
+// Show sets what users read of the tool, which has started.
+func (w *Writer) Show(t *Tool) {
+	if w.o.StatusLine && w.Envelops() {
+		t.line = quoted(marker.MaxShown, t.Emoji, t.says())
+	}
+	if t.Card {
+		label := jsonspan.Quote(marker.Line(beginning(t.Label, marker.MaxShown), marker.MaxShown))
+		t.name = quoted(MaxCardName, t.Emoji, t.says())
+		t.arguments = string(jsonspan.Quote(`{"label": ` + string(label) + `}`))
+	}
+}
+
 // EndSize returns how many bytes it takes at most to complete the tool. The envelope counts
 // only where events show it: elsewhere a second sidecar may not know it, if the chunks that
 // had it were dropped.
@@ -84,9 +108,10 @@ func (w *Writer) EndSize(t *Tool) int {
 	if w.Envelops() {
 		chunk += w.envelope().len()
 	}
-	n := len(t.Name) + len(t.Emoji) + len(t.Label) + len(t.ID) + len(t.UpstreamID) + chunk // the latter is held
-	if t.Card {                                                                            // the call and its output, and the output's chunk
-		n += 1088 + chunk + 4*len(t.ID) + 5*min(len(t.Label), MaxCardLabel)
+	n := len(t.Name) + len(t.Emoji) + len(t.Label) + len(t.ID) + t.shown.len() + chunk
+	n += len(t.UpstreamID) // which is only held
+	if t.Card {            // the call and its output, and the output's chunk
+		n += 700 + chunk + 4*len(t.ID)
 	}
 	return n
 }
@@ -94,10 +119,14 @@ func (w *Writer) EndSize(t *Tool) int {
 // StartSize returns how many bytes the event of a tool takes at most, without the fields of
 // the tool.
 func (w *Writer) StartSize() int {
-	if w.HasCards() {
-		return w.EndSize(&Tool{Card: true}) + 2*MaxCardLabel
+	n := w.EndSize(&Tool{Card: w.HasCards()})
+	if w.o.StatusLine {
+		n += 4 * marker.MaxShown
 	}
-	return w.EndSize(&Tool{})
+	if w.HasCards() {
+		n += 4*MaxCardName + 2*4*marker.MaxShown
+	}
+	return n
 }
 
 // Transition writes the event of t in the stream's form, and the output of its card. If
@@ -166,7 +195,7 @@ func (w *Writer) toolEvent(t *Transition) {
 		if t.Interrupted {
 			w.own(`,"interrupted":true`)
 		}
-		w.own(string(w.statusLine(t.Completed, t.description())), string(t.card()))
+		w.own(string(w.statusLine(t.Completed, t.line)), string(t.card()))
 	}
 	w.own(tail)
 	if w.Form == contract.ProgressComment {
@@ -174,13 +203,37 @@ func (w *Writer) toolEvent(t *Transition) {
 	}
 }
 
-// description describes the tool in Open WebUI's status line: the inside of a JSON string.
-func (t *Tool) description() string {
-	emoji, label := jsonspan.Inside(t.Emoji), jsonspan.Inside(t.Label)
-	if emoji != "" && label != "" {
-		return emoji + " " + label
+// says returns the label or, if it says nothing, the name.
+func (t *Tool) says() string {
+	if jsonspan.HasText([]byte(jsonspan.Inside(t.Label))) {
+		return t.Label
 	}
-	return cmp.Or(emoji, label, jsonspan.Inside(t.Name))
+	return t.Name
+}
+
+// quoted returns the beginning of texts of upstream's, JSON strings, as a JSON string: one line of at
+// most n characters, with a space between the texts.
+func quoted(n int, texts ...string) string {
+	line := ""
+	for _, raw := range texts {
+		switch text := strings.Trim(beginning(raw, n), " "); {
+		case line == "":
+			line = text
+		case text != "":
+			line += " " + text
+		}
+	}
+	return string(jsonspan.Quote(marker.Line(line, n)))
+}
+
+// beginning returns more than n characters of the text of a JSON string, if it has them.
+func beginning(raw string, n int) string {
+	const longest = len(`\ud83d\udcbb`)
+	inner := jsonspan.Inside(raw)
+	if inner = inner[:min(len(inner), (n+2)*longest)]; strings.IndexByte(inner, '\\') < 0 {
+		return inner
+	}
+	return string(jsonspan.AppendText(nil, []byte(inner)))
 }
 
 // editEvent writes upstream's event of t, which is bare, with the members of a chunk, and
@@ -196,7 +249,7 @@ func (w *Writer) editEvent(t *Transition) {
 	if x.String(x.C.Status) == nil {
 		x.Set(x.C.Status, "status", []byte(`"`+status+`"`))
 	}
-	w.addStatusLine(x, t.Completed, t.description())
+	w.addStatusLine(x, t.Completed, t.line)
 	x.Append(t.card())
 	w.Object(x)
 }
@@ -213,14 +266,14 @@ func (w *Writer) addChunkMembers(x *chunk.Object, card bool) {
 	x.Replace(at, at, []byte(members))
 }
 
-// statusLine returns the member that Open WebUI shows, none if the option is off. description
-// is the inside of a JSON string.
+// statusLine returns the member that Open WebUI shows, none if the option is off. description is a JSON
+// string.
 func (w *Writer) statusLine(done bool, description string) []byte {
 	if !w.o.StatusLine {
 		return nil
 	}
-	b := append([]byte(`,"event":{"type":"status","data":{"description":"`), description...)
-	return append(strconv.AppendBool(append(b, `","done":`...), done), "}}"...)
+	b := append([]byte(`,"event":{"type":"status","data":{"description":`), description...)
+	return append(strconv.AppendBool(append(b, `,"done":`...), done), "}}"...)
 }
 
 // addStatusLine adds a status line to the named event x, unless it has one of its own.
@@ -254,9 +307,9 @@ func (w *Writer) NamedEvent(x *chunk.Object, wrapped, finished bool, ask *Ask) {
 		text, command := x.String(x.Member("text")), x.String(x.Member("command"))
 		switch name := string(x.F.Event); {
 		case name == StatusEvent && text != nil: // a status is done when it comes
-			w.addStatusLine(x, true, string(jsonspan.Inside(text)))
+			w.addStatusLine(x, true, quoted(marker.MaxShown, string(text)))
 		case name == ApprovalEvent && command != nil:
-			w.addStatusLine(x, false, ask.statusLine()+string(jsonspan.Inside(command)))
+			w.addStatusLine(x, false, ask.statusLine(string(command)))
 		}
 		if waits != nil {
 			x.Append(waits.card())

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
@@ -38,9 +37,6 @@ func beginWays(text []byte, i int) bool {
 	return slices.ContainsFunc([]string{linkBegins, replyBegins, denyBegins, nobodyBegins}, func(want string) bool { return skip(text, i, want) >= 0 })
 }
 
-// MaxShownCommand is the number of characters of a command that the paragraph shows.
-const MaxShownCommand = 400
-
 // Ways are the ways to answer that a paragraph offers. If there are none, it says so.
 type Ways struct {
 	URL      string // of a page; "" for none
@@ -64,7 +60,7 @@ func ApprovalLine(command string, w Ways) string {
 	if ways == nil {
 		ways = []string{nobodyBegins + ", so the command does not run"}
 	}
-	return approvalHead + strings.Join(ways, " or ") + ": " + codeSpan(command)
+	return approvalHead + strings.Join(ways, " or ") + ": " + codeSpan(Line(command, MaxShown))
 }
 
 // AdviceLine returns the paragraph that says how to reply with the code. More may be added to what
@@ -76,30 +72,16 @@ func AdviceLine(code, more string) string {
 // linkEscapes escapes what would end a link's address in Markdown.
 var linkEscapes = strings.NewReplacer("(", "%28", ")", "%29", "<", "%3C", ">", "%3E", "`", "%60", "\\", "%5C", " ", "%20", "\n", "%0A", "\r", "%0D")
 
-// codeSpan returns the beginning of text as a code span in one line. Nothing in text ends the
-// span, because its delimiters have more backticks than text has in a row. Characters that cannot
-// be seen, or that change how others are read, are shown as Go's escapes.
-func codeSpan(text string) string {
-	var b strings.Builder
-	n, run, longest := 0, 0, 0
-	for _, r := range text {
-		if n++; n > MaxShownCommand {
-			b.WriteRune('…')
-			break
-		}
+// codeSpan returns text, one line, as a code span. Nothing in text ends the span, because its
+// delimiters have more backticks than text has in a row.
+func codeSpan(shown string) string {
+	run, longest := 0, 0
+	for _, r := range shown {
 		if run++; r != '`' {
 			run = 0
 		}
 		longest = max(longest, run)
-		switch {
-		case unicode.IsPrint(r) && r != '\u2800' && !unicode.In(r, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point):
-			b.WriteRune(r)
-		default:
-			escape := fmt.Sprintf("%+q", r) // with quotes
-			b.WriteString(escape[1 : len(escape)-1])
-		}
 	}
-	shown := b.String()
 	if strings.Trim(shown, " ") == "" {
 		return "`?`"
 	}
