@@ -66,7 +66,7 @@ func FuzzFraming(f *testing.F) {
 // contentTokens are what FuzzContent makes text of.
 var contentTokens = []string{
 	"\n", "\n", "\n\n", "`", "`💻 ls -la`", "`📖 a.go`", "`⚙️ x`", "`⚙ y`", "`💻 ", "`💻", " ", "```", "~~~", "````", "a", "word ", "é", "💻",
-	"\ufe0f", "`git status`", "`🦄 x`", "x`", "\r", "\t", "  ", "`🔍 recall: \"x\"`", "`💻 a`\n", "\n`💻 b`\n", "`💻 `", "`💻 ``", "\u00a0", "```go\n", "~~~\n", "\\", "\"", "<b>",
+	"\ufe0f", "`git status`", "`🦄 x`", "x`", "\r", "\t", "  ", "`🔍 recall: \"x\"`", "`💻 a`\n", "\n`💻 b`\n", "`💻 `", "`💻 ``", "\u00a0", "```go\n", "~~~\n", "\\", "\"", "<b>", "\r\n", "`💻 a` \r\n", "\n  `💻 b`\t\n", "`⚙\ufe0e z`", "\ufe0e",
 }
 
 // FuzzContent: the content is upstream's minus imitations, however it is cut into deltas, with empty frames
@@ -359,8 +359,10 @@ func checkLife(t *testing.T, out string, o Options, sum Summary, finished bool) 
 func goesOnAfterAMarker(content string) bool {
 	for _, line := range strings.Split(content, "\n") {
 		for i := range line {
-			if i > 0 && i < len(line)-1 && line[i] == '`' && isImitation(line[:i+1]) {
-				return true
+			if i > 0 && i < len(line)-1 && line[i] == '`' {
+				if _, ok := isImitation(line[:i+1]); ok {
+					return true
+				}
 			}
 		}
 	}

@@ -77,9 +77,13 @@ func TestHealedTexts(t *testing.T) {
 		"\n`💻 ls`\n\n`📖 b`\n": "", "\n`💻 ls`\n\n`📖 b`\nd": "d", "a\n`💻 ls`\n\n`📖 b`\n\n`⚙️ c`\n\n\nd": "a\n\nd",
 		"a\n`💻 " + strings.Repeat("x", 9000) + "`\nb": "a\nb",
 		"```go\ncode\n```go\n`💻 ls`\n```\n`💻 ls`\n":   "```go\ncode\n```go\n`💻 ls`\n```",
+		"Let me check.\n`💻 ls -la`  \n\nThere are 3.": "Let me check.\nThere are 3.",
+		"a\r\n`💻 ls`\r\nb":                            "a\r\nb", "a\r\n`💻 ls`\r\n\r\nb": "a\r\nb", "a\r\n`💻 ls`\r\n": "a", "a\r\n`💻 ls`\r": "a", "a\r\n\r\n`💻 ls` \t": "a\r\n",
+		"\r\n`💻 ls`\r\n": "", "\r\n`💻 ls`\r\nb": "b", "`💻 ls`\r\n\r\nb": "b", "\r\n`💻 ls`\r\n\r\nb": "\r\nb", "a\\r\n`💻 ls`\n": "a\\r",
+		"a\n  `💻 ls`\t\nb": "a\nb", "a\n\u00a0 `💻 ls`": "a", "  `💻 ls`\nb": "b", "a\n `💻 ls`\n `📖 b`\n\nc": "a\nc", "a\n`⚙\ufe0e x`\nb": "a\nb", "`💻\ufe0e ls`": "",
 	}
 	for _, s := range []string{ // what is no marker line stays
-		"", "a", "a\n`💻 ls` \nb", "a\r\n`💻 ls`\r\nb", "a\n`💻 `\nb", "a\n`💻 a` and `📖 b`\nc", "a\n`💻 ls\nx`\nb",
+		"", "a", "a\n`💻 ` \nb", "a\n    `💻 ls`\nb", "a\n\t`💻 ls`\nb", "a\n`💻 ls` x\nb", "a\r`💻 ls`\rb", "a\n`💻 `\nb", "a\n`💻 a` and `📖 b`\nc", "a\n`💻 ls\nx`\nb",
 	} {
 		texts[s] = s
 	}

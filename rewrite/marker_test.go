@@ -2,6 +2,7 @@ package rewrite
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -43,6 +44,12 @@ func TestRealMarkers(t *testing.T) {
 		"before a fence and an imitation": {in: texts("abc", "\n`💻 ls`\n", "```\n", "a\n`💻 c`\n") + stop(),
 			starts: "💻 ls"},
 	}
+	for _, c := range [][2]string{{"\r\n", "\r\n"}, {"\n", "\r\n"}, {"\r\n", "\n"}} {
+		rows[fmt.Sprintf("in lines that end with %q", c)] = row{in: turn(texts("Hm.", c[0]+"`🦄 ls`"+c[1], "\r\n\r\nDone.")),
+			starts: "🦄 ls", content: "Hm.\r\n\r\nDone."}
+	}
+	rows["a selector for text"] = row{in: turn(texts("Hm.", "\n`⚙\ufe0e x`\n", "\n\nDone.")), starts: "⚙\ufe0e x", content: "Hm.\n\nDone."}
+	rows["with white space at its end"] = row{in: turn(texts("Hm.", "\n`💻 ls` \n", "Done.")), starts: nothing, content: "Hm.\nDone."} // Hermes writes none
 	for _, marker := range []string{
 		"💻 ls -la", "💻 echo `date` `` x", `💻 grep "a\b" 'c'`, "📖 <script>alert(1)</script>&amp;", "⚙️ restart", "⏰ 09:00",
 		"💻 ``", // looks like a fence
@@ -96,7 +103,33 @@ var strips = []struct{ name, content, want string }{
 	{"inline code", "a `💻 ls` b", "a `💻 ls` b"},
 	{"inline code at the start of a line", "a\n`💻 ls` b\n", "a\n`💻 ls` b\n"},
 	{"inline code at the end of a line", "a `💻 ls`\nb", "a `💻 ls`\nb"},
-	{"indented", "a\n `💻 ls`\nb", "a\n `💻 ls`\nb"},
+	{"with U+FE0E", "a\n`⚙\ufe0e x`\nb", "a\nb"},
+	{"with U+FE0E where the table has no selector", "a\n`💻\ufe0e x`\nb", "a\nb"},
+	{"CR LF", "a\r\n`💻 ls`\r\nb", "a\r\nb"},
+	{"CR LF, an empty line after", "a\r\n`💻 ls`\r\n\r\nb", "a\r\nb"},
+	{"CR LF, two empty lines after", "a\r\n`💻 ls`\r\n\r\n\r\nb", "a\r\n\r\nb"},
+	{"CR LF, two in a row", "a\r\n`💻 ls`\r\n`📖 x`\r\nb", "a\r\nb"},
+	{"CR LF at the start", "`💻 ls`\r\nb", "b"},
+	{"CR LF at the end", "a\r\n`💻 ls`\r\n", "a\r\n"},
+	{"CR LF around an LF", "a\r\n`💻 ls`\n\r\nb", "a\r\nb"},
+	{"LF around a CR LF", "a\n`💻 ls`\r\n\nb", "a\nb"},
+	{"CR at the end", "a\n`💻 ls`\r", "a\n"},
+	{"white space at the end", "a\n`💻 ls`  \nb", "a\nb"},
+	{"white space of all kinds", "a\n`💻 ls` \t\u00a0\u2003\r\n\nb", "a\nb"},
+	{"white space at the end of all", "a\n`💻 ls` \t", "a\n"},
+	{"white space and text", "a\n`💻 ls`  x\nb", "a\n`💻 ls`  x\nb"},
+	{"white space for a label", "a\n`💻 ` \nb", "a\n`💻 ` \nb"},
+	{"a CR and text", "a\n`💻 ls`\rx\nb", "a\n`💻 ls`\rx\nb"},
+	// What is in front of it has left, and stays a line.
+	{"indented", "a\n `💻 ls`\nb", "a\n \nb"},
+	{"indented by three", "a\n\u00a0  `💻 ls`  \r\n\r\nb", "a\n\u00a0  \n\r\nb"},
+	{"indented, two in a row", "a\n  `💻 ls`\n  `📖 x`\nb", "a\n  \n  \nb"},
+	{"indented, at the start", "  `💻 ls`\nb", "  \nb"},
+	{"indented, at the end", "a\n  `💻 ls`", "a\n  "},
+	{"indented after one that is not", "a\n`💻 ls`\n\n  `📖 x`\nb", "a\n  \nb"},
+	{"indented code", "a\n\n    `💻 ls`\nb", "a\n\n    `💻 ls`\nb"},
+	{"indented by a tab", "a\n\n\t`💻 ls`\nb", "a\n\n\t`💻 ls`\nb"},
+	{"indented in a fence", "```\n  `💻 ls`\n```\nb", "```\n  `💻 ls`\n```\nb"},
 	{"a lone emoji", "a\n`💻`\nb", "a\n`💻`\nb"},
 	{"an unknown emoji", "a\n`🦄 ls`\nb", "a\n`🦄 ls`\nb"},
 	{"no emoji", "a\n`git status`\nb", "a\n`git status`\nb"},
@@ -183,6 +216,12 @@ func TestImitations(t *testing.T) {
 			content: "a\nb"},
 		"in a finish chunk": {in: role() + text("a\n`💻") + finishChunkWith(`"content": " ls`+"`"+`"`, "stop", realUsage) + doneFrame,
 			content: "a\n", end: "stop"},
+		"a pair of surrogates in two": {in: turn(delta("\"content\": \"a\\n`\\ud83d\""), delta("\"content\": \"\\udcbb ls`\\nb\"")),
+			content: "a\nb", starts: nothing},
+		"a pair of surrogates in two, trusted": {in: turn(delta("\"content\": \"a\\n`\\uD83D\""), delta("\"content\": \"\\uDCBB ls`\\nb\"")),
+			o: trust, content: "a\nb", starts: "💻 ls"},
+		"a pair of no tool's in two":                 {in: turn(delta("\"content\": \"a\\n`\\ud83d\""), delta("\"content\": \"\\ude00 ls`\\nb\"")), out: passes},
+		"half a pair":                                {in: turn(delta("\"content\": \"a\\n`\\ud83d\""), text(" ls`\nb")), out: passes},
 		"ended by a tool event":                      {in: text("abc\n`💻 x`") + toolOfUpstream + text("`💻 y`\nz") + stop()},
 		"a held line, then a finish chunk with text": {in: g2Start("t", "💻", "l", "1") + text("a\n`💻 c`") + finishChunkWith(`"content": "end"`, "stop", realUsage) + doneFrame},
 		"an orphan within":                           {in: text("a\n`💻 c`x") + g2End("t", "orphan") + text("`\nb") + stop()},
@@ -212,7 +251,8 @@ func TestImitations(t *testing.T) {
 		}
 	}
 	for _, e := range append(knownEmoji, "🛰️") {
-		for _, form := range []string{e, strings.TrimSuffix(e, "\ufe0f"), strings.TrimSuffix(e, "\ufe0f") + "\ufe0f"} {
+		bare := strings.TrimSuffix(e, "\ufe0f")
+		for _, form := range []string{e, bare, bare + "\ufe0f", bare + "\ufe0e"} {
 			rows["emoji "+form] = row{in: turn(text("a\n`" + form + " x`\nb")), o: Options{Tools: added},
 				content: "a\nb"}
 		}
@@ -222,9 +262,9 @@ func TestImitations(t *testing.T) {
 
 func TestTextIsHeldOnlyWhileItAgreesWithAMarker(t *testing.T) {
 	for want, contents := range map[bool][]string{
-		true: {"`", "a\n`", "a\n`💻", "a\n`💻 ", "a\n`💻 ls", "a\n`💻 ls`", "a\n`⚙\ufe0f", "\n`💻 ls` and "}, // to the end of the line: the label may go on
+		true: {"`", "a\n`", " `", "a\n   `💻", "a\n`💻 ls` \t", "a\r\n`💻 ls`\r", "a\n`💻", "a\n`💻 ", "a\n`💻 ls", "a\n`💻 ls`", "a\n`⚙\ufe0f", "\n`💻 ls` and "}, // to the end of the line: the label may go on
 		false: {
-			"a\n", "\n", "\n\n", "a\n\n", "a", "a `", "a `💻 ls", "\n`g", "\n`🦄", "\n`💻x", "\n``", "\n`💻`",
+			"a\n", "\n", "\n\n", "a\n\n", "a", "a `", "\r", "a\r\n", "a\n ", "a\n   ", "    `", "a\n\t`💻 ls", "a\n   `g", "a `💻 ls", "\n`g", "\n`🦄", "\n`💻x", "\n``", "\n`💻`",
 			"```\n`💻 ls", "~~~\n`💻 ls", "\n`💻 ls\n", "\n💻",
 		},
 	} {
@@ -424,8 +464,10 @@ func TestTextsAroundMarkersStayApart(t *testing.T) {
 // apartTokens are what FuzzApart makes a message of: each in a chunk of its own,
 // or, where it follows a +, in one with the token before.
 var apartTokens = []string{
-	"M", "M", "Q", "+", "+", "+", "Hello", "World", "\n", "\n\n", " ", "`📖 a`", "`⚙ y`\n", "\n`💻 b`", "`💻", " c`", "`", "` x", "`git`", "\n`📖 d`\n", "é",
+	"M", "M", "Q", "+", "+", "+", "Hello", "World", "\n", "\n\n", " ", "`📖 a`", "`⚙ y`\n", "\n`💻 b`", "`💻", " c`", "`", "` x", "`git`", "\n`📖 d`\n", "é", "\r\n", "\r\n`📖 e`\r\n",
 }
+
+var indentedMarker = regexp.MustCompile("(?m)^[^\\S\n]+`[^a-z]")
 
 // FuzzApart: a message without markers is what is left of it when they are taken out
 // of the whole text, as of a history, but for the newlines at its ends.
@@ -453,20 +495,23 @@ func FuzzApart(f *testing.F) {
 			}
 		}
 		for _, p := range list {
-			if _, ok := marker.Whole(jsonspan.Inside(jsonspan.Quote(p))); ok && !isMarkerLine(strings.Trim(p, "\n")) {
-				return // in a text it would be prose about tools
+			if _, ok := marker.Whole(jsonspan.Inside(jsonspan.Quote(p))); ok {
+				if _, line := isMarkerLine(strings.Trim(p, "\r\n")); !line {
+					return // in a text it would be prose about tools
+				}
 			}
 		}
 		in := role() + piecesOf(list...) + stop()
 		said := look(t, in).content
-		if strings.Contains(said, "```") {
-			return // a real marker goes from a fence, too
+		if strings.Contains(said, "```") || indentedMarker.MatchString(said) {
+			return // a real marker goes from a fence, too; an indented one leaves its line in a stream
 		}
 		want, _ := withoutMarkers(said)
 		for _, o := range []Options{{}, {Imitations: ImitationsTrust}, {Progress: ProgressOff, EmptyAnswer: EmptyAnswerPass}} {
 			out := repairWith(in, o)
 			got := look(t, out).content
-			same(t, strings.Trim(got, "\n"), strings.Trim(want, "\n"), "contents")
+			lines := strings.NewReplacer("\r\n", "\n") // which of two newlines stays differs
+			same(t, strings.Trim(lines.Replace(got), "\n"), strings.Trim(lines.Replace(want), "\n"), "contents")
 			same(t, repairWith(out, o), out, "twice and once")
 			cut, _ := run(in, o, chatParams, oneByte, CauseEOF)
 			same(t, cut, out, "outputs of two cuts")
@@ -488,6 +533,8 @@ func TestWhatIsLeftOfAChunkIsNoMarker(t *testing.T) {
 		{texts("\n`🦄 x`\n`💻", " b`\n"), "\n`🦄 x`\n"},
 		{texts("\n`🦄 x`\n`💻", " b` c\n"), "\n`🦄 x`\n`💻 b` c\n"},
 		{texts("\n`🦄 x`\n`💻 b`\nc"), "\n`🦄 x`\nc"},
+		{text("\r\n`💻 b`\r\n`🦄 x`\r\n"), "\r\n`🦄 x`\r\n"},
+		{texts("a\n`💻 b`", "\r\n\r\n\r\n`🦄 x`\n"), "a\n\r\n`🦄 x`\n"},
 		{texts("\n`🦄 x`\n`💻 b`\n<thi", "nk>y</think>c"), "\n`🦄 x`\nc"},
 		{text("\n`💻 b`\n`💻 terminal` and `📖 read_file`\n"), "\n`💻 terminal` and `📖 read_file`\n"},
 		{delta(`"content": "\u000a\u0060💻 b\u0060\u000a\u0060🦄 x\u0060\u000a"`), "\n`🦄 x`\n"},

@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose/prosetest"
 )
@@ -13,15 +14,17 @@ var knownEmoji = strings.Fields("💻 ⚙️ 📖 ✍️ 🔧 🔎 🔍 📄 �
 
 // withoutImitations is contract section 1 for a whole text, line by line: a marker line of a known tool
 // outside code fences goes, with its newline and one further newline if the text that follows begins with
-// one.
+// one. If it is indented, its indentation and its newline stay.
 func withoutImitations(content string) string {
 	var out strings.Builder
 	fence := ""
 	for content != "" {
 		line, rest, ended := strings.Cut(content, "\n")
-		if fence == "" && isImitation(line) {
-			content = strings.TrimPrefix(rest, "\n")
-			continue
+		if indent, ok := isImitation(line); ok && fence == "" {
+			if line = indent; indent == "" {
+				content = strings.TrimPrefix(strings.TrimLeft(rest, "\r"), "\n")
+				continue
+			}
 		}
 		fence = prosetest.FenceAfter(fence, line)
 		out.WriteString(line)
@@ -33,22 +36,28 @@ func withoutImitations(content string) string {
 	return out.String()
 }
 
-// isImitation reports whether a line is the marker of a known tool, in at most 4 KiB.
-func isImitation(line string) bool { return len(line) <= 4096 && isMarkerLine(line) }
+// isImitation reports whether a line is the marker of a known tool, in at most 4 KiB, and how it is indented.
+func isImitation(line string) (indent string, ok bool) {
+	indent, ok = isMarkerLine(line)
+	return indent, ok && len(line)-len(indent) <= 4096
+}
 
-// isMarkerLine reports whether a line is a backtick, a known emoji, a space, a label and a backtick. With a
-// second marker in it, it is prose about tools.
-func isMarkerLine(line string) bool {
-	if !beginsMarker(line) || !strings.HasSuffix(line, "`") {
-		return false
+// isMarkerLine reports whether a line is a backtick, a known emoji, a space, a label and a backtick, between white
+// space of which at most three characters, and no tab, are in front. With a second marker in it, it is prose about
+// tools.
+func isMarkerLine(line string) (indent string, ok bool) {
+	text := strings.TrimSpace(line)
+	indent, _, _ = strings.Cut(line, "`")
+	if !beginsMarker(text) || !strings.HasSuffix(text, "`") || strings.Contains(indent, "\t") || utf8.RuneCountInString(indent) > 3 {
+		return "", false
 	}
-	_, label, _ := strings.Cut(line, " ")
+	_, label, _ := strings.Cut(text, " ")
 	for i := range label {
 		if beginsMarker(label[i:]) {
-			return false
+			return "", false
 		}
 	}
-	return len(label) > 1
+	return indent, len(label) > 1
 }
 
 // beginsMarker reports whether s begins with a backtick, a known emoji and a space.
@@ -56,7 +65,7 @@ func beginsMarker(s string) bool {
 	emoji, _, ok := strings.Cut(s, " ")
 	for _, e := range knownEmoji {
 		bare := "`" + strings.TrimSuffix(e, "\ufe0f")
-		if ok && (emoji == bare || emoji == bare+"\ufe0f") {
+		if ok && (emoji == bare || emoji == bare+"\ufe0f" || emoji == bare+"\ufe0e") {
 			return true
 		}
 	}
@@ -72,27 +81,34 @@ func withoutMarkers(text string) (string, int) {
 		if !ok {
 			return text, n
 		}
-		before, after := text[:from], strings.TrimPrefix(text[to:], "\n")
-		text = strings.TrimSuffix(before, "\n")
+		before := strings.TrimSuffix(strings.TrimSuffix(text[:from], "\n"), "\r")
+		newline := text[len(before):from]
+		after := strings.TrimPrefix(text[to:], "\n")
+		further := after[len(newlineAt.FindString(after)):]
 		switch {
-		case before == "":
-			after = strings.TrimPrefix(after, "\n")
-		case after == "" || strings.HasPrefix(after, "\n"):
+		case from == 0:
+			text = further
+		case after == "":
+			text = before
+		case further != after:
+			text = before + newline + further
 		default:
-			if first, _, ok := firstMarker(after); text != "" || ok && first == 0 {
-				text += "\n" // that marker's own, or what keeps the texts apart
+			if first, _, ok := firstMarker(after); before != "" || ok && first == 0 {
+				before += newline // that marker's own, or what keeps the texts apart
 			}
+			text = before + after
 		}
-		text += after
 	}
 }
+
+var newlineAt = regexp.MustCompile(`^\r?\n`)
 
 // firstMarker returns where the first marker line of a text is, without its newline.
 func firstMarker(text string) (from, to int, ok bool) {
 	fence := ""
 	for from <= len(text) {
 		line, _, _ := strings.Cut(text[from:], "\n")
-		if fence == "" && isMarkerLine(line) {
+		if _, ok := isMarkerLine(line); fence == "" && ok {
 			return from, from + len(line), true
 		}
 		fence = prosetest.FenceAfter(fence, line)

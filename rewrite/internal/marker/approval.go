@@ -216,17 +216,11 @@ func approvalEnd(text []byte, i int) int {
 // those of markers. They start no tool.
 func (t *Table) WithApprovals() *Table { return t.asking }
 
-// Indented returns the Table for lines that white space begins, which look as they would without
-// it: that of the paragraph, or nil if t has no approvals.
-func (t *Table) Indented() *Table {
-	if t.asking != t {
-		return nil
-	}
-	return t.indented
-}
+// asks reports whether t knows the paragraph.
+func (t *Table) asks() bool { return t.asking == t && t.byEmoji[approvalEmoji] == nil }
 
 // IsApproval reports whether m, of a Table with approvals, is such a paragraph.
-func (t *Table) IsApproval(m Marker) bool { return t.Indented() != nil && isApproval(m) }
+func (t *Table) IsApproval(m Marker) bool { return t.asks() && isApproval(m) }
 
 // isApproval reports whether m begins as a paragraph does.
 func isApproval(m Marker) bool {
@@ -239,7 +233,7 @@ func isLock(emoji []byte) bool {
 	return strings.TrimFunc(string(jsonspan.AppendText(nil, emoji)), func(r rune) bool { return isBlank(r) || isUnseen(r) }) == approvalEmoji
 }
 
-// addApprovals adds the Tables that WithApprovals and Indented return.
+// addApprovals adds the Table that WithApprovals returns.
 func (t *Table) addApprovals() {
 	asking := *t
 	asking.asking = &asking
@@ -248,17 +242,15 @@ func (t *Table) addApprovals() {
 		return
 	}
 	var looks []string
-	for _, variation := range []string{"", "\ufe0f", "\ufe0e"} {
+	for _, emoji := range spellings(approvalEmoji) {
 		for _, blank := range blanks {
-			looks = append(looks, approvalEmoji+variation+string(blank))
+			looks = append(looks, emoji+string(blank))
 		}
 	}
 	first, _ := utf8.DecodeRuneInString(approvalEmoji)
 	asking.beginnings = maps.Clone(t.beginnings)
 	asking.beginnings[first] = slices.Concat(t.beginnings[first], looks)
 	asking.first[approvalEmoji[0]] = true
-	asking.indented = &Table{beginnings: map[rune][]string{first: looks}, first: asking.first}
-	asking.indented.asking, asking.indented.indented = asking.indented, asking.indented
 }
 
 // blanks are the characters for which isBlank is true.

@@ -17,19 +17,21 @@ func TestWhole(t *testing.T) {
 		"\n`x💻  a\tb `\n":          {[]byte("x💻"), []byte(` a\tb `)},
 		"\n`🧪 lr=1\n\"2\"\\`\n":    {[]byte("🧪"), []byte(`lr=1\n\"2\"\\`)},
 		"\n`👩\u200d💻 code\n\n``\n": {[]byte("👩\u200d💻"), []byte("code\\n\\n`")},
-		"\n`ls -la`\n":             {}, "\n`💻`\n": {}, "\n`💻\tls`\n": {}, "\n`\u00a0💻 ls`\n": {}, "\n`a`💻 ls`\n": {},
+		"\r\n`💻 ls`\r\n":           {[]byte("💻"), []byte("ls")}, "\r\n`💻 ls`\n": {[]byte("💻"), []byte("ls")}, "\n`💻 a\r`\r\n": {[]byte("💻"), []byte("a\\r")},
+		"\r`💻 ls`\n": {}, "\r\r\n`💻 ls`\n": {}, "\n`💻 ls`\r": {}, "\n`💻 ls` \n": {}, "\r\n`💻 a`\r\n`💻 b`\r\n": {},
+		"\n`ls -la`\n": {}, "\n`💻`\n": {}, "\n`💻\tls`\n": {}, "\n`\u00a0💻 ls`\n": {}, "\n`a`💻 ls`\n": {},
 		"\n`💻 ls`": {}, "`💻 ls`\n": {}, "x\n`💻 ls`\n": {}, "\n`💻 ls`\nx": {}, "\n`💻 ls\n": {}, "\n`💻 a`\n`💻 b`\n": {},
 		"": {}, "\n": {}, "\n`": {}, "\n``\n": {},
 	} {
 		plain := jsonspan.Inside(jsonspan.Quote(content))
-		escaped := strings.NewReplacer(`\n`, `\u000a`, "`", `\u0060`, " ", `\u0020`).Replace(string(plain))
+		escaped := strings.NewReplacer(`\n`, `\u000a`, `\r`, `\u000D`, "`", `\u0060`, " ", `\u0020`).Replace(string(plain))
 		for _, s := range []string{string(plain), escaped} {
 			m, ok := Whole([]byte(s))
 			text := func(raw []byte) string { return string(jsonspan.AppendText(nil, raw)) }
 			if ok != (want.Emoji != nil) || text(m.Emoji) != text(want.Emoji) || text(m.Label) != text(want.Label) {
 				t.Errorf("%s: %s, %s, %v, want %s, %s", s, m.Emoji, m.Label, ok, want.Emoji, want.Label)
 			}
-			if Begins([]byte(s)) != strings.HasPrefix(content, "\n`") {
+			if Begins([]byte(s)) != strings.HasPrefix(strings.TrimPrefix(content, "\r"), "\n`") {
 				t.Errorf("%s: begins %v", s, Begins([]byte(s)))
 			}
 		}
@@ -49,6 +51,7 @@ func TestLine(t *testing.T) {
 		{`💻\u0020ls\u0060\u000Ax`, "💻", "ls", 24},
 		{"⚙️ a`b``\\n", "⚙️", "a`b`", 14},
 		{"⚙ x`", "⚙", "x", 6},
+		{"💻 ls` \\t\\u00a0\\r\\nx", "💻", "ls", 21}, {"💻 a`  b` ", "💻", "a`  b", 12}, {line: "💻 ls` x"}, {line: "💻 ` \\n"}, {"💻\ufe0e ls`", "💻\ufe0e", "ls", 11},
 		{line: "💻 ls`x"}, {line: "💻 ls\\n`"}, {line: "💻 `"}, {line: "💻`"}, {line: "💻"}, {line: ""}, {line: "🦄 x`"}, {line: "x💻 ls`"},
 		{line: "💻 a` and `📖 b`"}, {line: "💻 a` and ``📖 b`"},
 		{"💻 a` and `📖b`", "💻", "a` and `📖b", 19},
@@ -67,7 +70,8 @@ func TestOpening(t *testing.T) {
 		partly bool
 	}{
 		"": {0, true}, "💻": {0, true}, "💻 ": {5, true}, "💻 x": {5, true}, "💻x": {}, "x": {}, "⚙": {0, true}, "⚙\ufe0f": {0, true},
-		`\u2699 x`: {7, true}, `\ud83d\udcbb\ufe0f `: {19, true}, `\ud83d`: {}, "\xf0\x9f": {},
+		`\u2699 x`: {7, true}, `\ud83d\udcbb\ufe0f `: {19, true}, `\ud83d`: {0, true}, `\uD83D`: {0, true}, `\udcbb`: {}, `\ud83a`: {}, `\ufffd`: {}, `\ud83dx`: {}, `💻\ud83d`: {}, "\xf0\x9f": {}, "�": {},
+		"⚙\ufe0e ": {7, true}, "💻\ufe0e": {0, true}, "💻\ufe0d ": {},
 	} {
 		if next, partly := Hermes.Opening([]byte(text), 0); next != want.next || partly != want.partly {
 			t.Errorf("%s: %d, %v, want %d, %v", text, next, partly, want.next, want.partly)

@@ -9,12 +9,13 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
-// hermesTools maps each emoji of Hermes' markers, without U+FE0F, to the tools that use
+// hermesTools maps each emoji of Hermes' markers, without variation selector, to the tools that use
 // it. If several tools do, the label may say which one it is; Name does not distinguish
 // the rl_* tools and those of plugins.
 var hermesTools = map[string][]string{
@@ -62,14 +63,13 @@ const UnknownTool = "tool"
 // Table maps emoji in markers to tools (contract section 2). Nothing changes it after
 // NewTable, and any number of goroutines may use it.
 type Table struct {
-	byEmoji map[string][]string // the names of tools, by their emoji without U+FE0F
+	byEmoji map[string][]string // the names of tools, by their emoji without variation selector
 	// The beginnings of imitations after the backtick, by their first rune: an emoji, with
-	// or without U+FE0F, and a space.
+	// or without a variation selector, and a space.
 	beginnings map[rune][]string
 	first      [256]bool // their first bytes: hardly any backtick in code has one after it
 
-	asking   *Table // the Table that WithApprovals returns
-	indented *Table // of that one, the Table that Indented returns
+	asking *Table // the Table that WithApprovals returns
 }
 
 // Hermes is the table of Hermes' own tools.
@@ -84,18 +84,34 @@ func NewTable(added map[string]string) (*Table, error) {
 		if err := CheckTool(emoji, name); err != nil {
 			return nil, err
 		}
-		t.byEmoji[strings.ReplaceAll(emoji, "\ufe0f", "")] = []string{name}
+		t.byEmoji[selectors.Replace(emoji)] = []string{name}
 	}
 	for emoji := range t.byEmoji {
-		_, n := utf8.DecodeRuneInString(emoji)
-		for _, m := range []string{emoji + " ", emoji[:n] + "\ufe0f" + emoji[n:] + " ", emoji + "\ufe0f "} {
+		for _, m := range spellings(emoji) {
 			r, _ := utf8.DecodeRuneInString(m)
-			t.beginnings[r] = append(t.beginnings[r], m)
+			t.beginnings[r] = append(t.beginnings[r], m+" ")
 			t.first[m[0]] = true
 		}
 	}
 	t.addApprovals()
 	return t, nil
+}
+
+// selectors removes the variation selectors for text and for emoji.
+var selectors = strings.NewReplacer("\ufe0e", "", "\ufe0f", "")
+
+// spellings returns the emoji with and without a variation selector, after its first rune or at its
+// end.
+func spellings(emoji string) []string {
+	_, n := utf8.DecodeRuneInString(emoji)
+	all := []string{emoji}
+	for _, selector := range []string{"\ufe0e", "\ufe0f"} {
+		all = append(all, emoji[:n]+selector+emoji[n:])
+		if n < len(emoji) {
+			all = append(all, emoji+selector)
+		}
+	}
+	return all
 }
 
 // CheckTool returns an error that says why emoji cannot stand for the tool with the name
@@ -134,7 +150,7 @@ func (t *Table) Name(emoji, label []byte) string {
 }
 
 func (t *Table) name(emoji, label []byte) string {
-	bare := strings.ReplaceAll(string(jsonspan.AppendText(nil, emoji)), "\ufe0f", "")
+	bare := selectors.Replace(string(jsonspan.AppendText(nil, emoji)))
 	names := t.byEmoji[bare]
 	switch {
 	case len(names) == 1:
@@ -166,7 +182,8 @@ var secondTool = map[string]*regexp.Regexp{
 
 // Opening returns the index after the emoji of a known tool and a space at text[i:], which follows
 // a backtick in the inside of a JSON string. It returns 0 if they are not there. partly reports
-// whether they are there, or would be if text went on.
+// whether they are there, or would be if text went on. It may go on with the other half of a pair
+// of surrogates.
 func (t *Table) Opening(text []byte, i int) (next int, partly bool) {
 	if i < len(text) && text[i] != '\\' && !t.first[text[i]] {
 		return 0, false
@@ -174,8 +191,11 @@ func (t *Table) Opening(text []byte, i int) (next int, partly bool) {
 	var room [2 * MaxEmoji]byte
 	s := room[:0]
 	for i < len(text) {
-		var r rune
-		r, i = jsonspan.NextRune(text, i)
+		r, end := jsonspan.NextRune(text, i)
+		if r == utf8.RuneError && end == len(text) {
+			return 0, t.goesOn(s, text[i:])
+		}
+		i = end
 		s = utf8.AppendRune(s, r)
 		partly = false
 		first, _ := utf8.DecodeRune(s)
@@ -190,4 +210,23 @@ func (t *Table) Opening(text []byte, i int) (next int, partly bool) {
 		}
 	}
 	return 0, true
+}
+
+// goesOn reports whether raw, if it is the escape of half a pair of surrogates, may go on after s as
+// the opening of a marker: upstream may cut its text within a pair.
+func (t *Table) goesOn(s, raw []byte) bool {
+	half, ok := jsonspan.Hex4(raw, len(`\u`))
+	if !ok || raw[0] != '\\' || !utf16.IsSurrogate(half) {
+		return false
+	}
+	for _, beginnings := range t.beginnings {
+		for _, m := range beginnings {
+			rest, ok := strings.CutPrefix(m, string(s))
+			r, _ := utf8.DecodeRuneInString(rest)
+			if high, _ := utf16.EncodeRune(r); ok && high == half {
+				return true
+			}
+		}
+	}
+	return false
 }

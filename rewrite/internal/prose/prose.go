@@ -207,27 +207,27 @@ func (t *State) readText(o *Rules) (n int) {
 				continue
 			}
 		}
-		m, marked := t.suspicion.marker(c == '\n')
+		m, marked := t.suspicion.marker(c == '\n', o.Tools)
 		switch {
-		case t.dropNewlines > 0 && c == '\n':
-			t.dropNewlines--
-			i = next
+		case t.dropNewlines > 0 && (c == '\n' || c == '\r'):
+			if i = next; c == '\n' {
+				t.dropNewlines--
+			}
 			continue
 		case marked:
-			t.cutLine(m, o)
-			i = next
+			t.cutLine(m, o) // and the newline c is read again
 			continue
 		case t.Suspects():
-			if c == '\n' || !t.suspicion.step(c, text[i:next]) {
+			if c == '\n' || !t.suspicion.step(c, text[i:next], o.Tools) {
 				t.clearLine()
 				t.sent(c)
 			}
 		// A line begins at its first rune, and after a marker that was dropped.
-		case c == '`' && o.Imitations != contract.ImitationsKeep && !t.fence.Open() && t.mayMark(o.Tools) != nil:
-			if tools := t.mayMark(o.Tools); !o.Complete {
-				t.suspicion = suspicion{here: true, from: len(t.text), line: t.suspicion.line[:0], size: 1, tools: tools}
+		case c == '`' && o.Imitations != contract.ImitationsKeep && !t.fence.Open() && t.mayMark():
+			if !o.Complete {
+				t.suspicion = suspicion{here: true, from: len(t.text), line: t.suspicion.line[:0], size: 1}
 				t.dropNewlines = 0
-			} else if _, to, ok := tools.Line(text, next); ok {
+			} else if _, to, ok := o.Tools.Line(text, next); ok {
 				t.tags.boundary()
 				next = to
 			} else {
@@ -243,27 +243,20 @@ func (t *State) readText(o *Rules) (n int) {
 	return i
 }
 
-// mayMark returns those of the tools whose markers the line may be that begins here, nil for none.
-// White space in front has left already.
-func (t *State) mayMark(tools *marker.Table) *marker.Table {
-	switch {
-	case t.fence.LineStart(), t.afterMarker:
-		return tools
-	case t.fence.Blank() && t.tags.indent < 4:
-		return tools.Indented()
-	}
-	return nil
+// mayMark reports whether a marker may begin here: at the start of a line, or after white space
+// that Markdown does not show, which has left. More of it would make code of the line.
+func (t *State) mayMark() bool {
+	return t.afterMarker || t.fence.Blank() && t.tags.indent < 4
 }
 
 // endText deals with a suspicion at the end of a text: it waits for the next text, or is
 // decided if this is the last.
 func (t *State) endText(o *Rules, last bool) {
-	m, marked := t.suspicion.marker(last)
+	m, marked := t.suspicion.marker(last, o.Tools)
 	switch {
 	case !t.Suspects():
 	case marked:
 		t.cutLine(m, o)
-		t.dropNewlines++ // its own newline has not come yet
 	case last:
 		t.clearLine()
 	case t.suspicion.tag:
@@ -285,10 +278,10 @@ func (t *State) endText(o *Rules, last bool) {
 }
 
 // sent records that the rune c leaves as content. After a marker that was dropped it needs
-// a newline in front, unless it is one (contract section 1).
+// a newline in front, unless it begins one (contract section 1).
 func (t *State) sent(c rune) {
 	p := &t.Parts[len(t.Parts)-1]
-	if t.begun = true; t.afterMarker && c != '\n' {
+	if t.begun = true; t.afterMarker && c != '\n' && c != '\r' {
 		t.newlineLeaves()
 		p.newline = true
 	}
@@ -308,14 +301,20 @@ func (t *State) newlineLeaves() {
 }
 
 // cutLine takes the suspected line, the imitated marker m, out of the text, with the newline after
-// it and one further newline, because the newline before it has left. If that newline has not left
-// yet, the further newline takes its place and stays. The marker starts a tool if o trusts it and
-// the text may grow by the cost.
+// it, which is yet to come, and one further newline, because the newline before it has left. If that
+// newline has not left yet, the further newline takes its place and stays. If white space has left
+// in front of the marker, both stay: what follows would become more indented. The marker starts a
+// tool if o trusts it and the text may grow by the cost.
 func (t *State) cutLine(m marker.Marker, o *Rules) {
 	t.Notes.Add(contract.SectionMarkers, "an imitated marker: stripped")
 	t.strip()
 	t.tags.boundary() // what follows may open a message
-	if t.dropNewlines = 1; t.afterMarker {
+	switch {
+	case t.afterMarker:
+		t.dropNewlines = 1
+	case t.fence.LineStart():
+		t.dropNewlines = 2
+	default:
 		t.dropNewlines = 0
 	}
 	cost := 2*o.Part + 2*o.Tool // its two events, and two parts of the text

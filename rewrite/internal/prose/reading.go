@@ -134,8 +134,8 @@ func (t *State) end() {
 		}
 		if _, ok := marker.Whole(leaves); ok {
 			n := 0
-			if !p.newline {
-				_, n = jsonspan.NextRune(p.Text, 0)
+			for r := ' '; !p.newline && r != '\n'; {
+				r, n = jsonspan.NextRune(p.Text, n)
 			}
 			p.Text = p.Text[:n]
 			t.Parts = slices.Insert(t.Parts, i+1, Part{from: p.from + n})
@@ -148,24 +148,23 @@ func (t *State) end() {
 // suspicion says what the end of a text may be, so that the text has to be held back. The zero
 // value suspects nothing.
 type suspicion struct {
-	here   bool          // the suspected text begins in the current text, not in a held one
-	from   int           // where it begins in the texts of the parts, as far as it is in the current text
-	line   []byte        // what may be an imitated marker, as in the JSON, after the backtick
-	size   int           // the length of that line as text, with the backtick; 0 if there is none
-	opened bool          // a known emoji and a space have come
-	tag    bool          // a tag is suspected
-	tools  *marker.Table // whose markers the line may be
+	here   bool   // the suspected text begins in the current text, not in a held one
+	from   int    // where it begins in the texts of the parts, as far as it is in the current text
+	line   []byte // what may be an imitated marker, as in the JSON, after the backtick
+	size   int    // the length of that line as text, with the backtick; 0 if there is none
+	opened bool   // a known emoji and a space have come
+	tag    bool   // a tag is suspected
 }
 
 // step adds the rune r, which is raw in the JSON, to the suspected line. It reports whether the
 // line may still be a marker.
-func (s *suspicion) step(r rune, raw []byte) bool {
+func (s *suspicion) step(r rune, raw []byte, tools *marker.Table) bool {
 	s.line = append(s.line, raw...)
 	size := s.size + utf8.RuneLen(r)
 	may := size <= marker.MaxHeldLine
 	if !s.opened {
 		var next int
-		next, may = s.tools.Opening(s.line, 0)
+		next, may = tools.Opening(s.line, 0)
 		s.opened = next > 0
 	}
 	if may {
@@ -176,9 +175,9 @@ func (s *suspicion) step(r rune, raw []byte) bool {
 
 // marker returns the marker that the suspected line is. ok is false if the line has not ended, or
 // is no marker.
-func (s *suspicion) marker(ended bool) (m marker.Marker, ok bool) {
+func (s *suspicion) marker(ended bool, tools *marker.Table) (m marker.Marker, ok bool) {
 	if ended && s.opened {
-		m, _, ok = s.tools.Line(s.line, 0)
+		m, _, ok = tools.Line(s.line, 0)
 	}
 	return m, ok
 }

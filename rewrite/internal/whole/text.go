@@ -2,6 +2,7 @@ package whole
 
 import (
 	"bytes"
+	"unicode"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
@@ -37,12 +38,8 @@ func (s *stripper) strip(dst, text []byte, last int) []byte {
 		for to := s.marker(text, i); to > 0 && !f.Open(); to = s.marker(text, i) {
 			s.markers++
 			s.loneSurrogate = s.loneSurrogate || jsonspan.HasLoneSurrogate(text[i:to])
-			i, more = to, false
-			if to < len(text) {
-				if r, next := jsonspan.NextRune(text, to); r == '\n' {
-					i, more = next, true
-				}
-			}
+			i = skipNewline(text, to)
+			more = i > to
 		}
 		if i > from {
 			if newline.Ok() && !more && (first || i == len(text)) {
@@ -54,7 +51,7 @@ func (s *stripper) strip(dst, text []byte, last int) []byte {
 		for newline = (jsonspan.Span{}); i < len(text) && !newline.Ok(); {
 			r, next := jsonspan.NextRune(text, i)
 			if f.Step(r); r == '\n' {
-				newline = jsonspan.Span{From: i, To: next}
+				newline = jsonspan.Span{From: from + beforeCR(text[from:i]), To: next}
 			}
 			if i = next; f.MidLine() {
 				i = jsonspan.NextNewline(text, i)
@@ -69,16 +66,47 @@ func (s *stripper) strip(dst, text []byte, last int) []byte {
 }
 
 // marker returns the index after the line at text[i:], if that line is a marker of a known tool,
-// and otherwise 0.
+// and otherwise 0. It may be indented like a paragraph, by at most three spaces.
 func (s *stripper) marker(text []byte, i int) int {
-	if i < len(text) {
-		if r, next := jsonspan.NextRune(text, i); r == '`' {
-			if _, to, ok := s.tools.Line(text, next); ok {
-				return to
-			}
+	for indent := 0; i < len(text) && indent < 4; indent++ {
+		r, next := jsonspan.NextRune(text, i)
+		if r == '`' {
+			_, to, _ := s.tools.Line(text, next)
+			return to
 		}
+		if r == '\t' || r == '\n' || !unicode.IsSpace(r) {
+			break
+		}
+		i = next
 	}
 	return 0
+}
+
+// skipNewline returns the index after the newline, LF or CR LF, at text[i:], and i if there is none.
+func skipNewline(text []byte, i int) int {
+	for n := i; n < len(text); {
+		r, next := jsonspan.NextRune(text, n)
+		if r == '\n' {
+			return next
+		}
+		if r != '\r' || n > i {
+			break
+		}
+		n = next
+	}
+	return i
+}
+
+// beforeCR returns where the carriage return begins that is the last rune of line, the inside of a
+// JSON string, and the length of line if there is none.
+func beforeCR(line []byte) int {
+	for _, cr := range []string{`\r`, `\u000d`, `\u000D`} {
+		rest, ok := bytes.CutSuffix(line, []byte(cr))
+		if ok && (len(rest)-len(bytes.TrimRight(rest, `\`)))%2 == 0 { // its backslash is not escaped
+			return len(rest)
+		}
+	}
+	return len(line)
 }
 
 // lastMarker returns the index in b, JSON or the inside of a string, after which no marker of a known
