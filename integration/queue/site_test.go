@@ -12,10 +12,12 @@ import (
 	"io"
 	"net/http"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
@@ -78,7 +80,11 @@ func (p *place) caddyfile(admin string, s site) string {
 	if s.resume != "" {
 		text += block("hermes_resume", []string{s.resume})
 	}
-	return text + block("hermes_queue", s.queue) + block("hermes", s.hermes) + "\treverse_proxy " + p.addr + s.proxy + "\n}\n"
+	queue := s.queue
+	if !slices.ContainsFunc(queue, func(option string) bool { return strings.HasPrefix(option, "wait ") }) {
+		queue = append(slices.Clone(queue), "wait 1h") // no test is so slow that a request waits too long
+	}
+	return text + block("hermes_queue", queue) + block("hermes", s.hermes) + "\treverse_proxy " + p.addr + s.proxy + "\n}\n"
 }
 
 // load replaces the configuration.
@@ -155,7 +161,7 @@ func (p *place) ask(k kind, key, prompt string, header ...string) *pending {
 }
 
 func (p *place) send(method, path, body, prompt string, header ...string) *pending {
-	ctx, leave := context.WithTimeout(context.Background(), harness.Patience)
+	ctx, leave := context.WithCancel(context.Background())
 	q := &pending{t: p.t, prompt: prompt, leave: leave, header: make(chan struct{}), done: make(chan struct{})}
 	p.t.Cleanup(leave)
 	req, err := http.NewRequestWithContext(ctx, method, p.base+path, strings.NewReader(body))
@@ -200,7 +206,11 @@ func (p *place) leaves(q *pending) {
 // ends waits for the end of the answer, and returns it.
 func (q *pending) ends() (status int, body string) {
 	q.t.Helper()
-	<-q.done
+	select {
+	case <-q.done:
+	case <-time.After(harness.Patience): // of what the test has to wait for, not of the request
+		q.t.Fatalf("%s: no end after %q", q.prompt, harness.Clip(q.status.String()))
+	}
 	if q.err != nil {
 		q.t.Fatalf("%s: %v after %q", q.prompt, q.err, harness.Clip(q.body.String()))
 	}
