@@ -273,7 +273,7 @@ func TestWhereAnAnswerIsSplit(t *testing.T) {
 		"a marker held": {"Let me.\n\n`💻 rm", ""},
 		"a paragraph":   {"**Approval needed", ""},
 		"status line":   {"Let me.", "status_line on"},
-		"link":          {"Let me.", "approvals link https://hermes.example.com/hermes/approve text"},
+		"link":          {"Let me.", "approvals link https://hermes.example.com/hermes/approve text\n\t}\n\thermes_approvals {\n\t\tallow_always"},
 		"progress":      {"Let me.", "progress unnamed"},
 		"cards":         {"Let me.", "cards on"},
 	} {
@@ -529,7 +529,7 @@ func TestApprovalsAreLoggedOnceASecond(t *testing.T) {
 		"asked":   {asked.String(), linked, "approval asked", "info"},
 		"without a user": {refused.String(), strings.Replace(linked, "hermes {", "hermes {\n\t\tapprovals by {header.X-User}", 1),
 			"the client was not asked", "warn"},
-		"no reply": {asked.String(), strings.Replace(replied, "hermes_resume {\n\t\talways chat 10s\n\t}\n\t", "", 1),
+		"no reply": {asked.String(), strings.Replace(replied, "\n\t\talways chat 10s", "", 1),
 			"the answer cannot wait for a reply", "warn"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -264,12 +264,16 @@ func (h *Handler) UnmarshalJSON(b []byte) error {
 	return configjson.Unmarshal(b, (*fields)(h))
 }
 
-// Provision compiles the options, counts the handler, and subscribes to the end of the process. It
-// writes nothing and starts nothing, because it also runs to validate a configuration, and a
-// configuration that is refused must change nothing.
+// Provision checks and compiles the options, checks the sites of the configuration, counts the
+// handler, and subscribes to the end of the process. An error names the option, the value and what
+// is allowed. It writes nothing and starts nothing, because it also runs to validate a configuration,
+// and a configuration that is refused must change nothing.
 func (h *Handler) Provision(ctx caddy.Context) error {
 	logger := ctx.Logger()
 	given := options.Of(h)
+	if err := given.Check(); err != nil { // before what is said of all sites
+		return err
+	}
 	o, err := given.Compile()
 	if err != nil {
 		return err
@@ -332,13 +336,8 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	return emitter.App.On("stopping", d)
 }
 
-// Validate reports the first option whose value is not allowed, and a directory for
-// recordings that cannot be written to. The error names the option, the value and
-// what is allowed.
+// Validate reports a directory for recordings that cannot be written to.
 func (h *Handler) Validate() error {
-	if err := options.Of(h).Check(); err != nil {
-		return err
-	}
 	if h.Record == "" {
 		return nil
 	}

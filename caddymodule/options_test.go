@@ -19,7 +19,7 @@ func jsonConfig(members string) []byte {
 	if members != "" {
 		members = "," + members
 	}
-	return []byte(`{"apps":{"http":{"servers":{"s":{"listen":["127.0.0.1:0"],"routes":[{"handle":[{"handler":"hermes"` + members + `}]}]}}}}}`)
+	return []byte(`{"apps":{"http":{"servers":{"s":{"listen":["127.0.0.1:0"],"routes":[{"handle":[{"handler":"hermes"` + members + `},{"handler":"hermes_approvals"},{"handler":"reverse_proxy","upstreams":[{"dial":"127.0.0.1:8642"}]}]}]}}}}}`)
 }
 
 // compiled returns what the JSON members compile to, after Caddy has accepted
@@ -54,34 +54,34 @@ func TestOptionsDefaults(t *testing.T) {
 // Each JSON member changes its option, and nothing else.
 func TestOptionsFromJSON(t *testing.T) {
 	for members, change := range map[string]func(*proxy.Options){
-		`"max_frame":1024`:               func(o *proxy.Options) { o.Rewrite.MaxFrame = 1024 },
-		`"imitations":"trust"`:           func(o *proxy.Options) { o.Rewrite.Imitations = rewrite.ImitationsTrust },
-		`"reasoning":"keep"`:             func(o *proxy.Options) { o.Rewrite.Reasoning = rewrite.ReasoningKeep },
-		`"history":"keep"`:               func(o *proxy.Options) { o.History = proxy.HistoryKeep },
-		`"max_request":1024`:             func(o *proxy.Options) { o.MaxRequest = 1024 },
-		`"parallel_window":"75ms"`:       func(o *proxy.Options) { o.Rewrite.ParallelWindow = 75 * time.Millisecond },
-		`"parallel_window":75000000`:     func(o *proxy.Options) { o.Rewrite.ParallelWindow = 75 * time.Millisecond },
-		`"parallel_window":0`:            func(o *proxy.Options) { o.Rewrite.ParallelWindow = -1 },
-		`"progress":"off"`:               func(o *proxy.Options) { o.Rewrite.Progress = rewrite.ProgressOff },
-		`"status_line":true`:             func(o *proxy.Options) { o.Rewrite.StatusLine = true },
-		`"cards":true`:                   func(o *proxy.Options) { o.Rewrite.Cards = true },
-		`"done_grace":"7s"`:              func(o *proxy.Options) { o.DoneGrace = 7 * time.Second },
-		`"done_grace":0`:                 func(o *proxy.Options) { o.DoneGrace = 1 },
-		`"error_finish":"inline"`:        func(o *proxy.Options) { o.Rewrite.ErrorFinish = rewrite.ErrorFinishInline },
-		`"zero_usage":"pass"`:            func(o *proxy.Options) { o.Rewrite.ZeroUsage = rewrite.ZeroUsagePass },
-		`"empty_answer":"pass"`:          func(o *proxy.Options) { o.Rewrite.EmptyAnswer = rewrite.EmptyAnswerPass },
-		`"first_byte_timeout":"1m"`:      func(o *proxy.Options) { o.FirstByteTimeout = time.Minute },
-		`"idle_timeout":"5m"`:            func(o *proxy.Options) { o.IdleTimeout = 5 * time.Minute },
-		`"idle_timeout":0`:               func(o *proxy.Options) { o.IdleTimeout = 0 },
-		`"stall_timeout":"30s"`:          func(o *proxy.Options) { o.StallTimeout = 30 * time.Second },
-		`"keepalive":"20s"`:              func(o *proxy.Options) { o.Keepalive = 20 * time.Second },
-		`"keepalive":0`:                  func(o *proxy.Options) { o.Keepalive = 0 },
-		`"keepalive_form":"comment"`:     func(o *proxy.Options) { o.Rewrite.KeepaliveForm = rewrite.KeepaliveComment },
-		`"drain_timeout":"25s"`:          func(o *proxy.Options) { o.DrainTimeout = 25 * time.Second },
-		`"drain_timeout":0`:              func(o *proxy.Options) { o.DrainTimeout = 0 },
-		`"announce":false`:               func(*proxy.Options) {},
-		`"approvals":{"reply":true}`:     func(*proxy.Options) {},
-		`"tool":{"🛰️":"a","🪐":"orrery"}`: func(*proxy.Options) {},
+		`"max_frame":1024`:                                 func(o *proxy.Options) { o.Rewrite.MaxFrame = 1024 },
+		`"imitations":"trust"`:                             func(o *proxy.Options) { o.Rewrite.Imitations = rewrite.ImitationsTrust },
+		`"reasoning":"keep"`:                               func(o *proxy.Options) { o.Rewrite.Reasoning = rewrite.ReasoningKeep },
+		`"history":"keep"`:                                 func(o *proxy.Options) { o.History = proxy.HistoryKeep },
+		`"max_request":1024`:                               func(o *proxy.Options) { o.MaxRequest = 1024 },
+		`"parallel_window":"75ms"`:                         func(o *proxy.Options) { o.Rewrite.ParallelWindow = 75 * time.Millisecond },
+		`"parallel_window":75000000`:                       func(o *proxy.Options) { o.Rewrite.ParallelWindow = 75 * time.Millisecond },
+		`"parallel_window":0`:                              func(o *proxy.Options) { o.Rewrite.ParallelWindow = -1 },
+		`"progress":"off"`:                                 func(o *proxy.Options) { o.Rewrite.Progress = rewrite.ProgressOff },
+		`"status_line":true`:                               func(o *proxy.Options) { o.Rewrite.StatusLine = true },
+		`"cards":true`:                                     func(o *proxy.Options) { o.Rewrite.Cards = true },
+		`"done_grace":"7s"`:                                func(o *proxy.Options) { o.DoneGrace = 7 * time.Second },
+		`"done_grace":0`:                                   func(o *proxy.Options) { o.DoneGrace = 1 },
+		`"error_finish":"inline"`:                          func(o *proxy.Options) { o.Rewrite.ErrorFinish = rewrite.ErrorFinishInline },
+		`"zero_usage":"pass"`:                              func(o *proxy.Options) { o.Rewrite.ZeroUsage = rewrite.ZeroUsagePass },
+		`"empty_answer":"pass"`:                            func(o *proxy.Options) { o.Rewrite.EmptyAnswer = rewrite.EmptyAnswerPass },
+		`"first_byte_timeout":"1m"`:                        func(o *proxy.Options) { o.FirstByteTimeout = time.Minute },
+		`"idle_timeout":"5m"`:                              func(o *proxy.Options) { o.IdleTimeout = 5 * time.Minute },
+		`"idle_timeout":0`:                                 func(o *proxy.Options) { o.IdleTimeout = 0 },
+		`"stall_timeout":"30s"`:                            func(o *proxy.Options) { o.StallTimeout = 30 * time.Second },
+		`"keepalive":"20s"`:                                func(o *proxy.Options) { o.Keepalive = 20 * time.Second },
+		`"keepalive":0`:                                    func(o *proxy.Options) { o.Keepalive = 0 },
+		`"keepalive_form":"comment"`:                       func(o *proxy.Options) { o.Rewrite.KeepaliveForm = rewrite.KeepaliveComment },
+		`"drain_timeout":"25s"`:                            func(o *proxy.Options) { o.DrainTimeout = 25 * time.Second },
+		`"drain_timeout":0`:                                func(o *proxy.Options) { o.DrainTimeout = 0 },
+		`"announce":false`:                                 func(*proxy.Options) {},
+		`"approvals":{"link":"https://a.example/approve"}`: func(*proxy.Options) {},
+		`"tool":{"🛰️":"a","🪐":"orrery"}`:                   func(*proxy.Options) {},
 	} {
 		t.Run(members, func(t *testing.T) {
 			want := compiled(t, "")

@@ -85,6 +85,9 @@ func (c *proxyCommand) prepare() (p proxyPlan, err error) {
 		return p, err
 	}
 	approvals, _ := given["approvals"].(options.Approvals)
+	if approvals.Reply {
+		return p, errors.New("--approvals: reply needs hermes_resume, which hermes-proxy does not have: use link, or write a Caddyfile with hermes_resume before hermes")
+	}
 	page, err := approvalPage(approvals)
 	if err != nil {
 		return p, err

@@ -111,7 +111,7 @@ func TestDirectoryThatCannotBeWrittenToIsRefused(t *testing.T) {
 func TestRecordingsHaveCommandsThatWait(t *testing.T) {
 	agent, upstream := newAsking022(t)
 	dir := filepath.Join(t.TempDir(), "recordings")
-	both := strings.Replace(replied, "approvals reply", "record "+dir+"\n\t\tapprovals reply\n\t\tapprovals link https://hermes.example.com/hermes/approve text", 1)
+	both := "hermes_approvals\n\t" + strings.Replace(replied, "approvals reply", "record "+dir+"\n\t\tapprovals reply\n\t\tapprovals link https://hermes.example.com/hermes/approve text", 1)
 	site := runApprovals(t, upstream, both)
 	a := site.chat(agentKey, "danger")
 	link, code := a.until(linkIn), a.until(codeIn)

@@ -1,13 +1,10 @@
 package caddymodule
 
 import (
-	"encoding/json"
-	"slices"
 	"sync/atomic"
 	"weak"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/runs"
@@ -37,31 +34,16 @@ type shared struct {
 }
 
 // checkSites checks all sites of the configuration that ctx belongs to, because no handler sees
-// them all. An upstream with a path, which would answer every request with 502, is an error. It
-// runs for the first handler only: then the handlers after it are still JSON, which Caddy drops as
-// it provisions them. Matchers have been provisioned already, and only their number is known.
+// them all (site.Check). It does so for the first handler, which is early enough for a mistake to be
+// an error when a configuration is validated.
 func (s *shared) checkSites(ctx caddy.Context, logger *zap.Logger) error {
 	app := httpapp.Of(ctx)
 	if app == nil || s.checked.Swap(weak.Make(app)) == weak.Make(app) {
 		return nil
 	}
-	servers := make(map[string]*caddyhttp.Server)
-	for name, server := range app.Servers {
-		routes := slices.Clone(server.Routes)
-		for i := range routes {
-			if n := len(routes[i].MatcherSets); n > 0 {
-				routes[i].MatcherSetsRaw = make(caddyhttp.RawMatcherSets, n)
-			}
-		}
-		servers[name] = &caddyhttp.Server{Routes: routes}
-	}
-	config, err := json.Marshal(caddyhttp.App{Servers: servers})
-	if err != nil {
-		return nil //nolint:nilerr // nothing is wrong with the configuration
-	}
-	_, twice, err := site.Sites(config)
-	if twice {
-		logger.Warn("some requests go through hermes twice; remove one, or give them matchers that exclude each other")
+	warnings, err := site.Check(app)
+	for _, w := range warnings {
+		logger.Warn(w)
 	}
 	return err
 }

@@ -204,6 +204,9 @@ func TestCaddyfileExampleWithEveryLine(t *testing.T) {
 	example := harness.ReadFile(t, harness.Path("Caddyfile.example"))
 	var lines []string
 	for l := range strings.SplitSeq(example, "\n") {
+		if l == "\t# hermes_approvals" { // which links need
+			l = "\thermes_approvals"
+		}
 		if strings.HasPrefix(l, "\t\t# ") && !strings.Contains(example[:strings.Index(example, l)], "reverse_proxy {$") {
 			l = "\t\t" + strings.TrimPrefix(l, "\t\t# ")
 		}

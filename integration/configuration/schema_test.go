@@ -233,7 +233,7 @@ func (r *running) refuses(members map[string]string, handler string) string {
 	for _, name := range slices.Sorted(maps.Keys(members)) {
 		all += fmt.Sprintf(`, %q: %s`, name, members[name])
 	}
-	config := fmt.Sprintf(`{"admin": {"listen": %q, "config": {"persist": false}}, "apps": {"http": {"servers": {"s": {"listen": [%q], "routes": [{"handle": [%s}]}]}}}}}`,
+	config := fmt.Sprintf(`{"admin": {"listen": %q, "config": {"persist": false}}, "apps": {"http": {"servers": {"s": {"listen": [%q], "routes": [{"handle": [{"handler": "hermes_resume"}, %s}, {"handler": "hermes_approvals"}, {"handler": "static_response"}]}]}}}}}`,
 		r.s.Admin, r.listen, all)
 	res, err := harness.Persist(func() (*http.Response, error) { // the admin server before may be going
 		return http.Post("http://"+r.s.Admin+"/load", "application/json", strings.NewReader(config))

@@ -428,7 +428,7 @@ func TestWhatOnlyShowsAtUseIsSaidAtTheStart(t *testing.T) {
 	dir := t.TempDir()
 	harness.WriteFile(t, filepath.Join(dir, "file"), nil)
 	site := func(global, option string) string {
-		return fmt.Sprintf("{\n\tadmin off\n\t%s\n}\n%s\thermes {\n\t\t%s\n\t}\n}\n", global, sidecar.OnLoopback(harness.FreePort(t)), option)
+		return fmt.Sprintf("{\n\tadmin off\n\t%s\n}\n%s\thermes {\n\t\t%s\n\t}\n\treverse_proxy 127.0.0.1:8642\n}\n", global, sidecar.OnLoopback(harness.FreePort(t)), option)
 	}
 	for _, command := range []string{"validate", "run"} {
 		_, stderr, err := sidecar.CommandOn(t, command, site("", "record "+dir+"/file/recordings"))

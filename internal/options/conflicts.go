@@ -36,6 +36,8 @@ func (v Values) Conflicts(o *proxy.Options) (all []string) {
 	} {
 		add(late.name, late.end > 0 && late.after > late.end, "(%s) is longer than %s (%s), %s", late.after, late.limit, late.end, late.why)
 	}
+	add("keepalive", o.Keepalive >= time.Minute && (o.IdleTimeout == 0 || o.Keepalive <= o.IdleTimeout) && (o.StallTimeout == 0 || o.Keepalive <= o.StallTimeout),
+		"(%s) is a minute or longer: proxies and clients close connections that are silent for so long; write 10s, or off", o.Keepalive)
 	form := o.Rewrite.ProgressForm(&rewrite.Params{})
 	bare := form != rewrite.ProgressEnvelope && form != rewrite.ProgressUnnamed
 	keep := o.History == proxy.HistoryKeep

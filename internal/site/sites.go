@@ -3,11 +3,10 @@ package site
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 
-	"github.com/caddyserver/caddy/v2"
-	"github.com/tidwall/gjson"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 )
 
 // A Site is a reverse_proxy after hermes in a configuration.
@@ -19,99 +18,43 @@ type Site struct {
 	Options   map[string]bool // the options of hermes that are set
 }
 
-// Sites returns the sites with a hermes in app, the http app of a configuration as JSON. An
-// upstream that CheckUpstream refuses is an error. twice says that some requests go
-// through hermes twice.
-func Sites(app []byte) (all []Site, twice bool, err error) {
-	var w walk
-	var is struct {
-		Servers map[string]json.RawMessage `json:"servers"`
+// Sites returns the sites with a hermes in app, the http app of a configuration as JSON. What Check
+// refuses is an error.
+func Sites(app []byte) (all []Site, err error) {
+	is := new(caddyhttp.App)
+	if err := json.Unmarshal(app, is); err != nil {
+		return nil, fmt.Errorf("the configuration is not Caddy's: %w", err)
 	}
-	if err := json.Unmarshal(app, &is); err != nil {
-		return nil, false, fmt.Errorf("the configuration is not Caddy's: %w", err)
-	}
-	for _, name := range slices.Sorted(maps.Keys(is.Servers)) {
-		server := gjson.ParseBytes(is.Servers[name])
-		var before front
-		for _, route := range server.Get("routes").Array() {
-			w.site = siteOf(server, route)
-			before = w.route(route, before)
-		}
-	}
-	return w.found, w.twice && w.err == nil, w.err
+	l := lookAt(is)
+	return l.sites, l.err
 }
 
 // siteOf returns the Site of a route of the server, without upstreams.
-func siteOf(server, route gjson.Result) Site {
-	site := Site{Listen: server.Get("listen.0").String(), Host: route.Get("match.0.host.0").String(), Scheme: "http"}
-	// Automatic HTTPS is for sites with a name.
-	automatic := site.Host != "" && !server.Get("automatic_https.disable").Bool()
-	for _, skipped := range server.Get("automatic_https.skip").Array() {
-		automatic = automatic && skipped.String() != site.Host
+func siteOf(server *caddyhttp.Server, route *caddyhttp.Route) Site {
+	site := Site{Scheme: "http"}
+	if len(server.Listen) > 0 {
+		site.Listen = server.Listen[0]
 	}
-	if automatic || server.Get("tls_connection_policies.0").Exists() {
+	if len(route.MatcherSetsRaw) > 0 {
+		var hosts []string
+		if _ = json.Unmarshal(route.MatcherSetsRaw[0]["host"], &hosts); len(hosts) > 0 {
+			site.Host = hosts[0]
+		}
+	}
+	// Automatic HTTPS is for sites with a name.
+	automatic := site.Host != ""
+	if a := server.AutoHTTPS; a != nil {
+		automatic = automatic && !a.Disabled && !slices.Contains(a.Skip, site.Host)
+	}
+	if automatic || len(server.TLSConnPolicies) > 0 {
 		site.Scheme = "https"
 	}
 	return site
 }
 
-// A walk goes through the routes of servers, and those within them.
-type walk struct {
-	site  Site // of the current route, without upstreams
-	found []Site
-	twice bool
-	err   error // of the first upstream that is not allowed
-}
-
-// A front is the hermes that stands in front of a handler.
-type front struct {
-	hermes gjson.Result // does not exist for none
-	always bool         // every request that comes to the handler has gone through it
-}
-
-// route goes through a route behind the front before. It returns the front of the routes that
-// follow.
-func (w *walk) route(route gjson.Result, before front) front {
-	now := before
-	for _, h := range route.Get("handle").Array() {
-		switch name := h.Get("handler").String(); {
-		case name == "hermes":
-			w.twice = w.twice || now.always
-			now = front{h, true}
-		case name == "subroute":
-			within := now
-			for _, r := range h.Get("routes").Array() {
-				within = w.route(r, within)
-			}
-		case name == "reverse_proxy" && now.hermes.Exists():
-			w.proxy(h, now.hermes)
-		}
-	}
-	if route.Get("group").String() != "" || len(route.Get("match").Array()) > 0 { // not for every request
-		now.always = before.always
-	}
-	return now
-}
-
-// proxy adds a reverse_proxy after hermes, if it has addresses.
-func (w *walk) proxy(proxy, hermes gjson.Result) {
-	site := w.site
-	site.Options = make(map[string]bool)
-	for name := range hermes.Map() {
-		site.Options[name] = true
-	}
-	for _, u := range proxy.Get("upstreams").Array() {
-		dial := caddy.NewReplacer().ReplaceKnown(u.Get("dial").String(), "")
-		// The transport of a plugin may know other addresses.
-		if p := proxy.Get("transport.protocol").String(); w.err == nil && (p == "" || p == "http") {
-			w.err = checkDial(dial)
-		}
-		if proxy.Get("transport.tls").Exists() {
-			dial = "https://" + dial
-		}
-		site.Upstreams = append(site.Upstreams, dial)
-	}
-	if len(site.Upstreams) > 0 {
-		w.found = append(w.found, site)
-	}
+// usesTLS reports whether a proxy connects to its upstreams with TLS.
+func usesTLS(proxy *reverseproxy.Handler) bool {
+	var transport struct{ TLS json.RawMessage }
+	_ = json.Unmarshal(proxy.TransportRaw, &transport)
+	return transport.TLS != nil
 }

@@ -1,8 +1,12 @@
 package site
 
 import (
+	"encoding/json"
+	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
 // An upstream has no path. The error says what to write instead, and no password.
@@ -57,8 +61,15 @@ func TestCheckPortAlone(t *testing.T) {
 	}
 }
 
-// app returns an http app with the routes.
-func app(routes string) []byte { return []byte(`{"servers":{"s":{"routes":[` + routes + `]}}}`) }
+// check checks an http app with the routes.
+func check(t *testing.T, routes string) (warnings []string, err error) {
+	t.Helper()
+	app := new(caddyhttp.App)
+	if err := json.Unmarshal([]byte(`{"servers":{"s":{"routes":[`+routes+`]}}}`), app); err != nil {
+		t.Fatal(err)
+	}
+	return Check(app)
+}
 
 const (
 	hermes = `{"handler":"hermes"}`
@@ -84,7 +95,7 @@ func TestHermesTwice(t *testing.T) {
 		"once":                        {route("", hermes, proxy), false},
 		"in one route":                {route("", hermes, hermes, proxy), true},
 		"in two routes":               {route("", hermes) + "," + route("", hermes, proxy), true},
-		"after a subroute":            {route("", within(route("", hermes)), hermes, proxy), false}, // what follows a subroute is not looked at
+		"after a subroute":            {route("", within(route("", hermes)), hermes, proxy), true},
 		"in a subroute":               {route("", hermes, within(route(on("/v1/*"), hermes, proxy))), true},
 		"in one subroute":             {route("", within(route("", hermes), route("", hermes, proxy))), true},
 		"after one with a matcher":    {route(on("/a/*"), hermes) + "," + route("", hermes, proxy), false},
@@ -94,8 +105,9 @@ func TestHermesTwice(t *testing.T) {
 		"in two sites":                {route(on("/"), within(route("", hermes, proxy))) + "," + route(on("/"), within(route("", hermes, proxy))), false},
 		"without a proxy":             {route("", hermes, hermes, `{"handler":"file_server"}`), true},
 	} {
-		if _, twice, err := Sites(app(c.routes)); twice != c.twice || err != nil {
-			t.Errorf("%s: %v, %v", name, twice, err)
+		warnings, err := check(t, c.routes)
+		if twice := strings.Contains(strings.Join(warnings, ""), "hermes twice"); twice != c.twice || err != nil {
+			t.Errorf("%s: %q, %v", name, warnings, err)
 		}
 	}
 }
@@ -120,8 +132,40 @@ func TestUpstreamsWithAPath(t *testing.T) {
 		"a socket":                {route("", hermes, to("unix//run/hermes.sock", "")), false},
 		"not after hermes":        {route("", to("127.0.0.1:8642/v1", "")), false},
 	} {
-		if _, _, err := Sites(app(c.routes)); (err != nil) != c.refuse {
+		if _, err := check(t, c.routes); (err != nil) != c.refuse {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// plugin is a handler of a plugin.
+type plugin struct{}
+
+func (plugin) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	return next.ServeHTTP(w, r)
+}
+
+// A handler of a plugin may have routes of its own, in which the page of links may be, and may
+// answer. What it has is seen if it is not provisioned yet.
+func TestHandlersOfPlugins(t *testing.T) {
+	link := `{"handler":"hermes","approvals":{"link":"https://a.example/approve"}}`
+	for name, c := range map[string]struct {
+		handler string
+		refuse  bool
+	}{
+		"with the page":    {`{"handler":"plugin","routes":[{"handle":[{"handler":"hermes_approvals"}]}]}`, false},
+		"without the page": {`{"handler":"plugin"}`, true},
+	} {
+		if _, err := check(t, route("", link, c.handler)); (err != nil) != c.refuse {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	app := new(caddyhttp.App)
+	if err := json.Unmarshal([]byte(`{"servers":{"s":{"routes":[`+route("")+`,`+route("", link, proxy)+`]}}}`), app); err != nil {
+		t.Fatal(err)
+	}
+	app.Servers["s"].Routes[0].Handlers = []caddyhttp.MiddlewareHandler{plugin{}}
+	if _, err := Check(app); err != nil {
+		t.Errorf("provisioned: %v", err)
 	}
 }

@@ -107,7 +107,7 @@ func (d *doctor) sites() (all []site.Site, file string, err error) {
 		return nil, "", fmt.Errorf("%s: the configuration is not Caddy's: %w", file, err)
 	}
 	if is.Apps.HTTP != nil {
-		if all, _, err = site.Sites(is.Apps.HTTP); err != nil {
+		if all, err = site.Sites(is.Apps.HTTP); err != nil {
 			return nil, "", fmt.Errorf("%s: %w", file, err)
 		}
 	}

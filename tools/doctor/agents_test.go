@@ -76,7 +76,7 @@ const hermesConfig = `{"apps": {"http": {"servers": {
 		{"handler": "hermes", "stall_timeout": 1800000000000},
 		{"handler": "reverse_proxy", "upstreams": [{"dial": "127.0.0.1:8642"}, {"dial": "127.0.0.1:8652"}]}]}]},
 	"routes": {"listen": ["192.0.2.7:8653"], "routes": [
-		{"handle": [{"handler": "reverse_proxy", "upstreams": [{"dial": "unrelated:1"}]}]},
+		{"match": [{"path": ["/unrelated"]}], "handle": [{"handler": "reverse_proxy", "upstreams": [{"dial": "unrelated:1"}]}]},
 		{"handle": [{"handler": "hermes"}]},
 		{"handle": [{"handler": "subroute", "routes": [{"handle": [{"handler": "reverse_proxy", "upstreams": [{"dial": "hermes:8642"}], "transport": {"protocol": "http", "tls": {}}}]}]}]}]},
 	"secure": {"listen": [":443"], "routes": [{"match": [{"host": ["a.example.com"]}], "handle": [{"handler": "subroute", "routes": [{"handle": [
