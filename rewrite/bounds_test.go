@@ -101,6 +101,8 @@ func TestWhatIsHeld(t *testing.T) {
 			return g2Start("terminal", "💻", "ls", "call") + g2End("terminal", "call")
 		})},
 	}
+	rows["reasoning that is dropped"] = row{o: Options{Reasoning: ReasoningDrop}, begun: role() + text("<think>"), limit: 2 * maxDropped,
+		in: again(200, text(strings.Repeat("x", 1000)))}
 	for _, begin := range []string{"data: ", ": ", "", "event: "} {
 		rows["an endless line "+begin] = row{begun: begin, in: again(512, strings.Repeat("x", 64<<10)), limit: 3 * DefaultMaxFrame, passes: true}
 	}

@@ -44,6 +44,7 @@ const (
 	maxRedactedEdits = sse.MaxEdits
 	maxResponse      = agentapi.MaxResponse
 	maxStretches     = prose.MaxStretches
+	maxDropped       = prose.MaxDropped
 	maxUsage         = chat.MaxUsage
 
 	progressEvent = encode.ProgressEvent

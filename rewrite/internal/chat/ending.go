@@ -49,6 +49,19 @@ func (s *Stream) verdict(textFollows bool) (code, why string, zeroUsage bool) {
 	return "", "text with usage 0/0/0, which may be a crash: passes", true
 }
 
+// tellDropped writes the reasoning that was dropped and that no tag has closed, as content: it may be
+// the answer (contract section 4).
+func (s *Stream) tellDropped() {
+	text := s.text.prose.TakeDropped()
+	if len(text) == 0 {
+		return
+	}
+	s.notes.Add(contract.SectionReasoning, "dropped reasoning that no tag has closed may be the answer: leaves as content")
+	s.apply(s.tools.inferEnds())
+	s.w.Delta(new(chunk.Object), false, &prose.Kept{Text: text})
+	s.text.hasText, s.tools.onTool = true, false
+}
+
 // saidUnclosed reports whether there are words after the last tool in reasoning that no tag has
 // closed, or before it if every tool since then is housekeeping (contract section 4).
 func (s *Stream) saidUnclosed() bool {
@@ -75,6 +88,9 @@ func (s *Stream) finishChunk() {
 		return
 	}
 	reason := x.FinishReason()
+	if reason == "stop" {
+		s.tellDropped()
+	}
 	code, why, zeroUsage := s.verdict(false)
 	if code == contract.CodeEmpty && s.saidUnclosed() {
 		s.notes.Add(contract.SectionReasoning, "the answer may be in reasoning that no tag has closed: no empty answer")

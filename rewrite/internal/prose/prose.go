@@ -43,6 +43,7 @@ type State struct {
 	opened    int       // where in the text the last opening tag, or what may be one, begins
 	pending   []byte    // a possible closing tag from earlier texts, as in the JSON
 	lead      []byte    // pending that was no tag, and leaves before the reasoning to come
+	dropped   []byte    // the reasoning that no tag has closed, with its tag, if reasoning is dropped
 
 	Reading // of the last text
 
@@ -70,7 +71,7 @@ func (t *State) Read(text []byte, o *Rules, last bool) (n int) {
 	t.begin(text)
 	n = t.readText(o)
 	t.endText(o, last)
-	t.end()
+	t.end(o.Reasoning == contract.ReasoningDrop)
 	return n
 }
 
@@ -130,6 +131,15 @@ func (t *State) Reasons() bool { return t.tags.inside() }
 // its answer.
 func (t *State) Unclosed() bool { return t.tags.words }
 
+// TakeDropped returns the reasoning, with its tag, that was dropped and that no tag has closed: the
+// inside of a JSON string, empty if there is none or if it was longer than MaxDropped.
+func (t *State) TakeDropped() (text []byte) {
+	if t.Reasons() && t.Unclosed() {
+		text, t.dropped = t.dropped, nil
+	}
+	return text
+}
+
 // Begun reports whether a character of content has left.
 func (t *State) Begun() bool { return t.begun }
 
@@ -145,7 +155,7 @@ func (t *State) Insert() {
 
 // Restart records that what follows leaves in a stream of its own. Reasoning goes on there.
 func (t *State) Restart() {
-	*t = State{tags: t.tags, apart: t.apart, needsBreak: t.needsBreak, pending: t.pending, lead: t.lead, Reading: t.Reading, Notes: t.Notes}
+	*t = State{tags: t.tags, apart: t.apart, needsBreak: t.needsBreak, pending: t.pending, lead: t.lead, dropped: t.dropped, Reading: t.Reading, Notes: t.Notes}
 	if !t.tags.inside() {
 		t.tags.newlines = 0
 		t.tags.boundary()
@@ -179,7 +189,7 @@ func (t *State) LeaveTags() {
 func (t *State) Decide(o *Rules) (reasoning []byte) {
 	t.begin(nil)
 	t.endText(o, true)
-	t.end()
+	t.end(o.Reasoning == contract.ReasoningDrop)
 	if o.Reasoning == contract.ReasoningDrop {
 		return nil
 	}

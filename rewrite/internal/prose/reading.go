@@ -109,8 +109,8 @@ func (t *State) add(reasoning bool) *Part {
 // texts, after a paragraph break if a stretch begins (contract section 4). end splits changed
 // parts that look like a marker that is the whole content of a chunk, because a sidecar after this
 // one would start a tool for such a chunk. The newline that such a part begins with becomes one of
-// its own.
-func (t *State) end() {
+// its own. drop says that reasoning is dropped.
+func (t *State) end(drop bool) {
 	changed := len(t.Parts) > 1 || len(t.text) < len(t.data) || t.Parts[0].newline || t.Suspects()
 	for i := 0; i < len(t.Parts); i++ {
 		p, to := &t.Parts[i], len(t.text)
@@ -118,6 +118,9 @@ func (t *State) end() {
 			to = t.Parts[i+1].from
 		}
 		p.Kept = Kept{Front: t.lead, Text: t.text[p.from:to]}
+		if drop {
+			t.keepDropped(p, i == 0)
+		}
 		leaves := p.Text
 		if i+1 == len(t.Parts) && t.suspicion.here {
 			leaves = t.text[p.from:t.suspicion.from]
@@ -143,6 +146,29 @@ func (t *State) end() {
 	}
 	t.needsBreak = t.Parts[len(t.Parts)-1].breaks
 	t.data = nil
+}
+
+// MaxDropped is the length in bytes, as JSON, of the longest reasoning that is kept while it is
+// dropped, because its tag may never be closed.
+const MaxDropped = 64 << 10
+
+// keepDropped keeps the reasoning in p, which is dropped, until a tag closes it. goesOn says that it
+// goes on with what is kept.
+func (t *State) keepDropped(p *Part, goesOn bool) {
+	switch {
+	case !p.Reasoning:
+		t.dropped = nil
+		return
+	case !goesOn:
+		t.dropped = []byte(t.tags.opening)
+	}
+	if len(t.dropped)+p.Len() > MaxDropped {
+		t.dropped = nil
+		return
+	}
+	if len(t.dropped) > 0 { // otherwise it was too long
+		t.dropped = append(append(t.dropped, p.Front...), p.Text...)
+	}
 }
 
 // suspicion says what the end of a text may be, so that the text has to be held back. The zero

@@ -24,6 +24,7 @@ var tagNames = [...]string{"think", "thinking", "reasoning", "thought", "mm:thin
 // with the first closing tag, of any of the names, that is not code, or with a tool.
 type tags struct {
 	reasoning    bool   // the text is between tags
+	opening      string // the tag that has opened the last reasoning, in lower case
 	words        bool   // a non-space character has come in reasoning that no tag has closed
 	stray        bool   // a tool has ended the reasoning, whose closing tag may still come
 	seen         []byte // what may be a tag, in lower case, with what shows whether it is code
@@ -190,7 +191,7 @@ func (t *State) readTag(o *Rules, i, next int, c rune) (at int, taken bool) {
 		t.strip()
 		g.seen, g.stray, g.afterClosing = g.seen[:0], false, !g.blocked
 	default:
-		*g = tags{reasoning: true, seen: g.seen[:0]}
+		*g = tags{reasoning: true, opening: string(g.seen), seen: g.seen[:0]}
 		t.strip()
 		if t.Stretches++; !o.Complete {
 			t.grown += 2 * o.Part
@@ -210,7 +211,7 @@ func (t *State) mayOpen(o *Rules) bool {
 
 // endStretch ends the reasoning, if there is any, without a closing tag.
 func (t *State) endStretch() {
-	if t.tags.inside() {
+	if t.dropped = nil; t.tags.inside() {
 		t.tags = tags{stray: true, words: t.tags.words, seen: t.tags.seen[:0]}
 		t.needsBreak = false
 	}
