@@ -434,7 +434,7 @@ func TestPagesWaitInLine(t *testing.T) {
 		x.Finish()
 	}))
 	listen := harness.FreePort(t)
-	sidecar.RunCaddyfile(t, t.TempDir(), "{\n\tadmin off\n}\n"+sidecar.OnLoopback(listen)+"\thermes_queue {\n\t\truns 1\n\t}\n\thermes\n\treverse_proxy "+up.Addr+"\n}\n")
+	sidecar.RunCaddyfile(t, t.TempDir(), "{\n\tadmin off\n}\n"+sidecar.OnLoopback(listen)+"\thermes_queue {\n\t\truns 1\n\t\twait 1h\n\t}\n\thermes\n\treverse_proxy "+up.Addr+"\n}\n")
 
 	holder := client.New(t, "http://"+listen).Chat("Authorization", "Bearer holder")
 	b := browser.New(t, 800, 600)

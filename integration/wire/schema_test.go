@@ -114,7 +114,7 @@ func TestEveryKindOfFrameIsDescribed(t *testing.T) {
 			"held":    func(x *upstream.Exchange) { x.Begin(); x.Wait(rest); x.Reset() },
 			"refused": upstream.AsJSON("429 Too Many Requests", `{"error": {"message": "not now", "type": "rate_limit_error", "param": null, "code": "rate_limit_exceeded"}}`),
 		}.Play)
-		base, _ := sidecar.ServeCaddyfile(t, "\thermes_queue {\n\t\truns 1\n\t\twait 1m\n\t}\n\thermes\n\treverse_proxy "+up.Addr+" {\n\t\theader_down Retry-After 3600\n\t}")
+		base, _ := sidecar.ServeCaddyfile(t, "\thermes_queue {\n\t\truns 1\n\t\twait 1h\n\t}\n\thermes\n\treverse_proxy "+up.Addr)
 		c := client.New(t, base)
 		c.Play("held").Frame() // has the place
 		waits := c.Post(path, "X-Play", "refused")
