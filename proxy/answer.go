@@ -57,6 +57,8 @@ func (a passing) report(res *Result) bool {
 // it shows whether the agent failed; its header is held with it.
 type whole struct {
 	x       *exchange
+	before  []byte // a byte order mark that leaves before body
+	called  bool   // upstream has called it an event stream
 	body    []byte
 	object  objectEnd      // whether the object in body is complete
 	flushed bool           // the next handler has flushed
@@ -114,6 +116,10 @@ func (w *whole) repair() {
 	if a.Kept != nil && w.x.r.Method != http.MethodPost { // no agent has run
 		a = rewrite.Answer{Body: a.Kept, Changed: !bytes.Equal(a.Kept, w.body)}
 	}
+	if w.called && !a.Completion && a.Code == "" && bytes.Contains(w.body, []byte(`"error"`)) {
+		clean := rewrite.RedactError(w.body)
+		a.Body, a.Changed = clean, a.Changed || !bytes.Equal(clean, w.body)
+	}
 	w.done, w.body = a, nil
 	h := w.x.w.Header()
 	w.x.o.announce(h)
@@ -127,14 +133,14 @@ func (w *whole) repair() {
 	if a.Changed {
 		head.DropOfBody(h)
 		if !head.HasTrailers(w.x.header) {
-			h.Set("Content-Length", strconv.Itoa(len(a.Body)))
+			h.Set("Content-Length", strconv.Itoa(len(w.before)+len(a.Body)))
 		}
 	}
-	_ = w.send(a.Body) // an error shows in w.x.err
+	_ = w.send(append(w.before, a.Body...)) // an error shows in w.x.err
 }
 
 func (w *whole) report(res *Result) bool {
 	res.Summary = w.done.Summary
-	res.Whole = res.Whole || w.done.Completion
+	res.Whole = (res.Whole || w.done.Completion) && !w.called // the observer has begun to observe a chat
 	return w.done.Completion
 }

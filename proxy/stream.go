@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"time"
@@ -23,6 +24,7 @@ type stream struct {
 	raw      bool   // the AnswerObserver gets all bytes
 	early    []byte // bytes for the AnswerObserver, until it observes the stream
 	cause    rewrite.Cause
+	opening  *opening // nil once the stream is known to be one
 }
 
 // maxRoom is the size in bytes of the largest buffer that is kept for the next write of any stream.
@@ -91,6 +93,9 @@ func newID() string {
 // begin begins the answer.
 func (s *stream) begin() {
 	x := s.x
+	if x.chat {
+		s.opening = &opening{header: maps.Clone(x.w.Header())}
+	}
 	if !s.waited {
 		x.dressStream(x.w.Header())
 	}
@@ -145,6 +150,13 @@ func (s *stream) write(b []byte) (int, error) {
 	age, frames := x.age(), s.engine.Frames()
 	now := x.since.Add(age)
 	x.times.received, x.times.began = age, true
+	n := len(b)
+	if s.opening != nil {
+		var ok bool
+		if b, ok = s.open(b); !ok {
+			return n, x.err
+		}
+	}
 	room := x.rooms.Get().(*[]byte)
 	out := s.engine.Feed(slices.Grow((*room)[:0], len(b)), b, now)
 	if s.engine.Frames() > frames {
@@ -170,7 +182,7 @@ func (s *stream) write(b []byte) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	return len(b), nil
+	return n, nil
 }
 
 // send writes and flushes out. The header leaves with the first complete frame, even when
@@ -196,6 +208,10 @@ func (s *stream) flush() error {
 // keepalive sends a keepalive.
 func (s *stream) keepalive() {
 	x := s.x
+	if s.opening != nil && s.opening.isBody() { // which a keepalive must not become part of
+		x.times.sent = x.age()
+		return
+	}
 	out := s.engine.Keepalive(nil)
 	x.moveDeadline(time.Time{})
 	_ = s.send(out) // an error shows in x.err
@@ -213,7 +229,12 @@ func (s *stream) cut(cause rewrite.Cause) {
 		s.raw = false // a recording from here on would lack its beginning
 	}
 	x.moveDeadline(time.Time{})
-	out := s.engine.Finish(nil, cause)
+	var out []byte
+	if s.opening != nil {
+		out = s.engine.Feed(out, s.opening.held, x.since.Add(x.times.received))
+		s.opening = nil
+	}
+	out = s.engine.Finish(out, cause)
 	if s.waited && !s.engine.Guarded() && s.engine.Frames() == 0 { // the stream was to be of a response
 		x.refuseTold(cause.Code(), rewrite.AppendError(nil, cause.Code(), rewrite.Message(cause.Code())))
 		return
@@ -226,6 +247,9 @@ func (s *stream) cut(cause rewrite.Cause) {
 }
 
 func (s *stream) end(cause rewrite.Cause) bool {
+	if cause == rewrite.CauseEOF && s.opening != nil && s.opening.isBody() && (s.waited || !s.x.committed) {
+		return s.endBody()
+	}
 	s.cut(cause)
 	return s.engine.Guarded() || s.x.code != ""
 }
