@@ -22,7 +22,7 @@ func init() {
 //
 //	hermes [<matcher>] {
 //	    max_frame          <size>
-//	    imitations         strip|keep|trust
+//	    imitations         auto|strip|keep|trust
 //	    reasoning          extract|keep|drop
 //	    history            heal|keep
 //	    max_request        <size>

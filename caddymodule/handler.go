@@ -100,9 +100,11 @@ type Handler struct {
 	MaxFrame int64 `json:"max_frame,omitempty"`
 
 	// What happens to markers that the model wrote itself, without running a
-	// tool. `strip` removes them from the text. `keep` leaves them there.
-	// `trust` removes them and, in streams, treats them as tools.
-	// Default: `strip`.
+	// tool. `auto` removes them from the text and from histories as long as
+	// upstream is not known to send tool events. An upstream that does writes
+	// no markers: what looks like one is text. `strip` always removes them.
+	// `keep` leaves them in the text. `trust` removes them and, in streams,
+	// treats them as tools. Default: `auto`.
 	Imitations string `json:"imitations,omitempty"`
 
 	// What happens to reasoning between tags such as `<think>` in the text.
@@ -323,6 +325,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	o.Streams = &h.shared.streams
 	o.Origins = &h.shared.origins
 	o.Usage = h.usage.Of
+	o.Site = (&upstreams{usage: h.usage}).of
 	h.proxy = proxy.New(o)
 
 	app := cmp.Or(httpapp.Of(ctx), new(caddyhttp.App))

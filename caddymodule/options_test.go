@@ -39,7 +39,7 @@ func TestOptionsDefaults(t *testing.T) {
 	want := proxy.DefaultOptions()
 	want.Rewrite = rewrite.Options{
 		Progress:       rewrite.ProgressEnvelope,
-		Imitations:     rewrite.ImitationsStrip,
+		Imitations:     rewrite.ImitationsAuto,
 		Reasoning:      rewrite.ReasoningExtract,
 		ErrorFinish:    rewrite.ErrorFinishSplit,
 		ZeroUsage:      rewrite.ZeroUsageAuto,

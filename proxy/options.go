@@ -56,6 +56,11 @@ type Options struct {
 	// once. Only its Reported may make them wait. Nil means that nothing is
 	// remembered.
 	Usage func(upstream string) rewrite.UsageMemory
+	// Site returns the memory of whether the upstreams that the requests go to send tool events, which
+	// decides about the history that the client's request r carries: which of them gets r is not known
+	// then. It learns what streams show, like that of Usage, and only its SendsEvents may make them
+	// wait. Nil means that histories do not depend on it.
+	Site func(r *http.Request) rewrite.EventMemory
 	// Upstream names the upstream that answers a request, for Usage and Result. Nil means that
 	// there is only one. It is called after upstream's header has come.
 	Upstream func(*http.Request) string

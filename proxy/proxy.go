@@ -128,7 +128,7 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, next func(http.Res
 	healed := x.body.Prepare(r, up, reqbody.Plan{
 		Heal: mayHeal(&p.o, r, queued), Keep: p.o.History == HistoryKeep, Limit: p.o.MaxRequest, Tools: p.o.Rewrite.Tools,
 		Timed: x.chat && max(p.o.FirstByteTimeout, p.o.IdleTimeout, p.o.StallTimeout) > 0,
-		Again: queued,
+		Again: queued, MarkersStay: p.markersStay(r),
 		Ended: ended,
 		Edit:  p.o.Identity.tell(r, up),
 		Secrets: func() rewrite.Secrets {

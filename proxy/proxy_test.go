@@ -206,6 +206,15 @@ func (m memoryOf) Report(model string) {
 
 func (m memoryOf) Missed(string) { m.used() }
 
+func (m memoryOf) SendsEvents() bool { return m.Reported("events") }
+
+func (m memoryOf) ShowedEvents(does bool) {
+	m.used()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.reported[m.upstream+" events"] = does
+}
+
 func (m memoryOf) ReportsFailures(does bool) {
 	m.used()
 	if does {

@@ -54,6 +54,37 @@ func mayHeal(o *Options, r *http.Request, queued bool) bool {
 	return media == "application/json" || strings.HasSuffix(media, "+json")
 }
 
+// markersStay returns a function that reports whether what looks like a marker stays in the history
+// that r carries (contract section 5), nil for one that returns false.
+func (p *Proxy) markersStay(r *http.Request) func() bool {
+	if i := p.o.Rewrite.Imitations; p.o.Site == nil || i != "" && i != rewrite.ImitationsAuto {
+		return nil
+	}
+	return func() bool { return p.o.Site(r).SendsEvents() }
+}
+
+// usage returns the memory of the usage of the upstream with the name, nil for none. What its streams
+// show of tool events is known of the site, too.
+func (x *exchange) usage(upstream string) rewrite.UsageMemory {
+	usage := x.o.Usage(upstream)
+	if usage == nil || x.o.Site == nil {
+		return usage
+	}
+	return sitedUsage{usage, x.o.Site(x.r)}
+}
+
+// sitedUsage is a memory of an upstream's usage, and that of its site.
+type sitedUsage struct {
+	rewrite.UsageMemory
+	site rewrite.EventMemory
+}
+
+// ShowedEvents implements rewrite.EventMemory.
+func (u sitedUsage) ShowedEvents(does bool) {
+	u.UsageMemory.ShowedEvents(does)
+	u.site.ShowedEvents(does)
+}
+
 // readsReplies reports whether the body of r is read for a reply, whatever the option History says.
 func (o *Options) readsReplies(r *http.Request) bool {
 	return o.Reply != nil && rewrite.IsChatPath(r.URL.Path)

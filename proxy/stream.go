@@ -36,7 +36,7 @@ const maxRoom = 64 << 10
 func newStream(x *exchange) *stream {
 	s := &stream{x: x, upstream: x.upstream(), waited: x.committed, raw: x.o.ObserveRaw && x.o.Observer != nil}
 	p := x.params()
-	p.ID, p.Usage, p.Continues = newID, x.o.Usage(s.upstream), s.waited
+	p.ID, p.Usage, p.Continues = newID, x.usage(s.upstream), s.waited
 	if x.o.Observer != nil {
 		p.OnTool = s.observeTool
 	}

@@ -11,6 +11,7 @@
 package rewrite
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -38,7 +39,7 @@ func ProgressOf(value string) Progress {
 
 // ImitationsValues lists the allowed values of Imitations, the default first.
 func ImitationsValues() []Imitations {
-	return []Imitations{ImitationsStrip, ImitationsKeep, ImitationsTrust}
+	return []Imitations{ImitationsAuto, ImitationsStrip, ImitationsKeep, ImitationsTrust}
 }
 
 // ReasoningValues lists the allowed values of Reasoning, the default first.
@@ -85,6 +86,9 @@ func CheckTool(emoji, name string) error { return marker.CheckTool(emoji, name) 
 // Finite returns the JSON b with null in the place of NaN and the infinities, which Python writes, so that
 // other parsers read it (contract section 0). If there are none, it returns b.
 func Finite(b []byte) []byte { return jsonspan.Finite(b) }
+
+// WithoutImitations returns tools, with which Heal removes no markers. Nil tools mean Hermes' own.
+func WithoutImitations(tools *Tools) *Tools { return cmp.Or(tools, marker.Hermes).WithoutImitations() }
 
 // Redact returns text, in which upstream says something of a failure, without secrets
 // (contract section 3).

@@ -91,7 +91,16 @@ func FuzzContent(f *testing.F) {
 		// A tool event of upstream's says that no chunk is a real marker.
 		const before = `data: {"id": "c", "choices": []}` + "\n\n"
 		stream := before + g2Start("t", "💻", "l", "call_1") + g2End("t", "call_1") + deltas(content, cuts) + stop()
-		tagged := Options{Reasoning: ReasoningKeep}
+		tagged, auto := Options{Reasoning: ReasoningKeep, Imitations: ImitationsStrip}, Options{Reasoning: ReasoningKeep}
+		known := repairWith(stream, auto)
+		same(t, look(t, known).content, content, "contents of an upstream that sends tool events")
+		same(t, repairWith(known, auto), known, "twice and once, of an upstream that sends tool events")
+		// Of an upstream that does not, only what is a whole chunk differs: it is a marker.
+		if unknown := before + deltas("x"+content, cuts) + stop(); !strings.Contains(unknown, `"content": "\n`) {
+			out := repairWith(unknown, auto)
+			same(t, out, repairWith(unknown, tagged), "auto and strip")
+			same(t, repairWith(out, auto), out, "twice and once, of an upstream that is not known")
+		}
 		out := repairWith(stream, tagged)
 		same(t, look(t, out).content, withoutImitations(content), "contents")
 		kept := repairWith(stream, Options{Imitations: ImitationsKeep, Reasoning: ReasoningKeep})

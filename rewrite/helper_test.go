@@ -291,6 +291,8 @@ func (m memory) Reported(model string) bool { return m[model] }
 func (m memory) Report(model string)        { m[model] = true }
 func (m memory) Missed(string)              {}
 func (m memory) ReportsFailures(bool)       {}
+func (m memory) SendsEvents() bool          { return m["events"] }
+func (m memory) ShowedEvents(does bool)     { m["events"] = does }
 
 // compact writes JSON without white space, for comparisons.
 func compact(t testing.TB, s string) string {

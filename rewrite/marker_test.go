@@ -25,9 +25,9 @@ func TestRealMarkers(t *testing.T) {
 		"after a tool event, of an unknown emoji": {in: turn(toolOfUpstream + markerChunk("🦄", "x")),
 			o: Options{Progress: ProgressBare}, out: passes},
 		"after a tool event of G1": {in: g1("terminal", "💻", "id") + text("a") + markerChunk("📖", "x.go") + text("b") + stop(),
-			starts: "💻 id", content: "a\nb"},
+			o: Options{Imitations: ImitationsStrip}, starts: "💻 id", content: "a\nb"},
 		"after a tool event": {in: toolOfUpstream + text("a") + markerChunk("📖", "x.go") + text("b") + stop(),
-			starts: "💻 l", content: "a\nb"},
+			o: Options{Imitations: ImitationsStrip}, starts: "💻 l", content: "a\nb"},
 		"after an internal tool event": {in: g1("_thinking", "💭", "hm") + text("a") + markerChunk("📖", "x.go") + text("b") + stop(),
 			starts: nothing, content: "a\nb"},
 		"right before an imitation": {in: turn(markerChunk("📖", "x") + text("`💻 ls`\nb")),
@@ -150,12 +150,85 @@ func TestImitationsAreStripped(t *testing.T) {
 		}
 		for _, split := range splits {
 			in := role() + g2Start("t", "💻", "l", "call_1") + g2End("t", "call_1") + texts(split...) + stop()
-			out := repair(in)
+			strip := Options{Imitations: ImitationsStrip}
+			out := repairWith(in, strip)
 			equal(t, look(t, out).content, s.want, s.name)
-			same(t, repair(out), out, s.name+": twice and once")
+			same(t, repairWith(out, strip), out, s.name+": twice and once")
+			same(t, look(t, repair(in)).content, s.content, s.name+": of an upstream that sends tool events")
 			same(t, repairWith(in, Options{Imitations: ImitationsKeep, Progress: ProgressBare}), in, s.name+": bytes")
 		}
 		equal(t, withoutImitations(s.content), s.want, s.name)
+	}
+}
+
+// gitmoji is an answer with lines that look like markers, as users ask for.
+const gitmoji = "Suggested commit messages (gitmoji):\n\n`⚡ improve performance`\n\n`🎨 improve structure`\n\n`📝 update docs`\n"
+
+// Imitations are stripped as long as upstream is not known to send tool events (contract section 1, auto).
+func TestImitationsOfUpstreamsThatSendEvents(t *testing.T) {
+	const stripped = "Suggested commit messages (gitmoji):\n\n"
+	event, marker := g2Start("t", "💻", "l", "call_1")+g2End("t", "call_1"), markerChunk("💻", "ls")
+	for name, c := range map[string]struct {
+		known    bool
+		o        Options
+		in       string // before the text
+		want     string
+		remember bool // that upstream sends tool events
+	}{
+		"not known":                     {want: stripped},
+		"known":                         {known: true, want: gitmoji, remember: true},
+		"shown before the text":         {in: event, want: gitmoji, remember: true},
+		"shown by G1":                   {in: g1("terminal", "💻", "ls"), want: gitmoji, remember: true},
+		"with a status it has not":      {in: named(progressEvent, `{"tool": "t", "status": "queued"}`), want: gitmoji, remember: true},
+		"by the end of an unknown tool": {in: g2End("t", "call_1"), want: stripped},
+		"by an internal tool":           {in: g1("_thinking", "💭", "hm"), want: stripped},
+		"a marker":                      {in: marker, want: stripped},
+		"an old one came back":          {known: true, in: text("a") + marker, want: "a\n" + stripped},
+		"strip":                         {known: true, o: Options{Imitations: ImitationsStrip}, want: stripped, remember: true},
+		"trust":                         {known: true, o: Options{Imitations: ImitationsTrust}, want: stripped, remember: true},
+		"keep":                          {o: Options{Imitations: ImitationsKeep}, want: gitmoji},
+		"events that do not leave":      {o: Options{Progress: ProgressOff}, in: event, want: gitmoji, remember: true}, // the memory knows
+	} {
+		for _, n := range []int{1, 3, 8, 30, 500} { // no delta is a marker
+			for _, cut := range []cutter{inOne, oneByte} {
+				in, m := role()+c.in+deltasOf(gitmoji, n)+stop(), memory{"events": c.known}
+				p := chatParams
+				p.Usage = m
+				out, sum := run(in, c.o, p, cut, CauseEOF)
+				equal(t, look(t, out).content, c.want, name)
+				equal(t, sum.Imitations > 0 || sum.Tools >= 3, c.want != gitmoji, name+": something is stripped")
+				equal(t, m["events"], c.remember, name+": it is remembered that upstream sends tool events")
+				if c.known && c.in == "" && c.want == gitmoji {
+					same(t, out, in, name)
+				}
+			}
+		}
+	}
+	// The line is complete but for its newline when the event comes; that of the first line has left.
+	in := role() + texts("a\n`🎨 x`\n", "`🎨 y`") + event + texts("\nb") + stop()
+	out, _ := anyCut(t, in, Options{}, chatParams, CauseEOF)
+	equal(t, look(t, out).content, "a\n`🎨 y`\nb", "the line that is held back when the event comes")
+	same(t, repair(out), out, "twice and once")
+	// Whole chunks after an event.
+	in = role() + event + text("a") + markerChunk("🎨", "x") + text("b") + stop()
+	out, _ = anyCut(t, in, Options{Progress: ProgressBare}, chatParams, CauseEOF)
+	same(t, out, in, "a whole chunk after an event")
+}
+
+// What is not streamed follows what the streams have shown.
+func TestImitationsInAnswersOfUpstreamsThatSendEvents(t *testing.T) {
+	in := completion(content(gitmoji), "stop", realUsage)
+	for name, c := range map[string]struct {
+		usage UsageMemory
+		o     Options
+		stays bool
+	}{
+		"known": {memory{"events": true}, Options{}, true}, "not known": {memory{}, Options{}, false}, "no memory": {nil, Options{}, false},
+		"strip": {memory{"events": true}, Options{Imitations: ImitationsStrip}, false}, "keep": {nil, Options{Imitations: ImitationsKeep}, true},
+	} {
+		a := RepairAnswer([]byte(in), &c.o, c.usage)
+		equal(t, string(a.Body) == in, c.stays, name)
+		equal(t, a.Imitations, map[bool]int{false: 3}[c.stays], name)
 	}
 }
 
@@ -435,8 +508,9 @@ func TestTextsAroundMarkersStayApart(t *testing.T) {
 		}
 		// One rune in each delta is the same, if the message has no other beginning: frames that are alike take a
 		// shortcut.
+		strip := Options{Imitations: ImitationsStrip} // also after an event
 		if !slices.Contains([]string{"M", "R", "\n", "<think>a</think>"}, c.pieces[0]) {
-			equal(t, look(t, repair(small+stop())).content, "Once upon a time. "+c.want, c.pieces)
+			equal(t, look(t, repairWith(small+stop(), strip)).content, "Once upon a time. "+c.want, c.pieces)
 		}
 		// Upstream's text, healed as a history, is the text that the client got, and that needs no healing
 		// (contract section 5). A history does not show where an event ended a line.
@@ -446,8 +520,8 @@ func TestTextsAroundMarkersStayApart(t *testing.T) {
 			equal(t, heal(got), got, c.pieces)
 		}
 		for _, o := range allOptions() {
-			if o.Imitations == ImitationsKeep || o.Reasoning == ReasoningKeep || o.Progress == ProgressOff && slices.Contains(c.pieces, "E") {
-				continue // an event that does not leave ends no line
+			if o.Imitations == ImitationsKeep || o.Reasoning == ReasoningKeep || slices.Contains(c.pieces, "E") && (o.Progress == ProgressOff || o.Imitations != ImitationsStrip && o.Imitations != ImitationsTrust) {
+				continue // an event that does not leave ends no line, and one that leaves makes auto keep lines
 			}
 			out, _ := anyCut(t, in+stop(), o, chatParams, CauseEOF)
 			equal(t, look(t, out).content, c.want, c.pieces)

@@ -14,7 +14,7 @@ type Options struct {
 	Progress      Progress      // the form of tool events; default ProgressEnvelope
 	StatusLine    bool          // tool events have a member status, which Open WebUI shows; default false
 	Cards         bool          // tool events have the members of an item, of which Open WebUI makes a card; default false
-	Imitations    Imitations    // what becomes of imitated markers; default ImitationsStrip
+	Imitations    Imitations    // what becomes of imitated markers; default ImitationsAuto
 	Reasoning     Reasoning     // what becomes of reasoning between tags in the content; default ReasoningExtract
 	ErrorFinish   ErrorFinish   // the form of errors at the end of a stream; default ErrorFinishSplit
 	ZeroUsage     ZeroUsage     // how to treat an answer with text and usage 0/0/0; default ZeroUsageAuto
@@ -79,12 +79,15 @@ const (
 )
 
 // Imitations says what becomes of a marker that the model wrote itself, without a tool
-// (contract section 1). The zero value means ImitationsStrip.
+// (contract section 1). The zero value means ImitationsAuto.
 type Imitations string
 
 const (
-	ImitationsStrip Imitations = "strip"                 // "strip": it is removed from the content
-	ImitationsKeep  Imitations = contract.ImitationsKeep // "keep": it stays in the content
+	// ImitationsAuto ("auto") removes it from the content as long as upstream is not known to send
+	// tool events: the stream has shown none, and EventMemory does not know better.
+	ImitationsAuto  Imitations = "auto"
+	ImitationsStrip Imitations = contract.ImitationsStrip // "strip": it is removed from the content
+	ImitationsKeep  Imitations = contract.ImitationsKeep  // "keep": it stays in the content
 	// ImitationsTrust ("trust") removes it and starts a tool. It is for backends after a
 	// hop that cuts deltas differently, so that real markers look like imitations.
 	ImitationsTrust Imitations = contract.ImitationsTrust

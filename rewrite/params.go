@@ -63,7 +63,7 @@ func (p *Params) internal(o *Options) *contract.Params {
 }
 
 // UsageMemory remembers which models of an upstream have reported usage, and
-// whether the upstream reports its failures itself. It tells an answer that crashed with
+// whether the upstream reports its failures itself and sends tool events. It tells an answer that crashed with
 // usage 0/0/0 from one of a provider that never reports usage (contract section 3, third
 // rule of "false stop").
 type UsageMemory interface {
@@ -79,6 +79,17 @@ type UsageMemory interface {
 	// ReportsFailures records whether upstream reports its failures itself: true
 	// once it has shown that it does, false once it has shown that it is too old.
 	ReportsFailures(does bool)
+	EventMemory
+}
+
+// EventMemory remembers whether an upstream sends tool events, so that it writes no markers, and
+// ImitationsAuto strips nothing that looks like one (contract section 1).
+type EventMemory interface {
+	// SendsEvents reports whether upstream is known to send tool events.
+	SendsEvents() bool
+	// ShowedEvents records that a stream has shown a tool event of upstream's (true), or a marker
+	// that is the whole content of a chunk (false), as upstreams write it that send none.
+	ShowedEvents(does bool)
 }
 
 // ToolEvent says that a tool has started or ended. It identifies the tool, but says

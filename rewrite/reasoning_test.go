@@ -121,7 +121,7 @@ func TestTagsAndTheirNeighbours(t *testing.T) {
 		"a call in half a closing tag": {in: turn(text("<think>a</th"), delta(`"content": "ink", `+call)),
 			reasoning: "a</think"},
 	}
-	for _, o := range []Options{{}, trust} {
+	for _, o := range []Options{{Imitations: ImitationsStrip}, trust} {
 		name := string(o.Imitations)
 		rows["no tag after a tool"+name] = row{in: texts("`💻 ls`\nUse ", "<think> tags.") + stop(), o: o,
 			content: "Use <think> tags.", reasoning: nothing}

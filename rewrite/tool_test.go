@@ -348,7 +348,7 @@ func TestToolsThatNoMarkerCanHaveAreRefused(t *testing.T) {
 }
 
 func TestOptionsListTheirValuesDefaultFirst(t *testing.T) {
-	const want = "[envelope bare unnamed comment off] [strip keep trust] [extract keep drop] [split inline] [auto error pass] [error pass] [chunk comment]"
+	const want = "[envelope bare unnamed comment off] [auto strip keep trust] [extract keep drop] [split inline] [auto error pass] [error pass] [chunk comment]"
 	equal(t, fmt.Sprint(ProgressForms(), ImitationsValues(), ReasoningValues(), ErrorFinishForms(), ZeroUsageValues(), EmptyAnswerValues(), KeepaliveForms()), want, "values")
 	for size, want := range map[int]int{0: DefaultMaxFrame, -1: DefaultMaxFrame, 1: 1, 1 << 30: 1 << 30, 1<<30 + 1: 1 << 30} {
 		equal(t, (&Options{MaxFrame: size}).FrameLimit(), want, "max_frame")

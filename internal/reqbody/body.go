@@ -60,6 +60,9 @@ type Plan struct {
 	Limit int64
 	// Tools are the tools whose markers are removed.
 	Tools *rewrite.Tools
+	// MarkersStay reports whether markers are not removed after all. It is called once the body has
+	// come, if there are any. Nil means that they are removed.
+	MarkersStay func() bool
 	// Secrets returns what the client was given to answer requests for approval; nil means nothing.
 	// It is called once the body has come.
 	Secrets func() rewrite.Secrets
@@ -117,6 +120,9 @@ func (b *Body) heal(r, up *http.Request, plan Plan) rewrite.Healed {
 		given = plan.Secrets()
 	}
 	body, healed := rewrite.Heal(came, plan.Tools, given)
+	if healed.Markers > 0 && !plan.Keep && plan.MarkersStay != nil && plan.MarkersStay() {
+		body, healed = rewrite.Heal(came, rewrite.WithoutImitations(plan.Tools), given)
+	}
 	if plan.Keep {
 		body, healed = came, rewrite.Healed{Asked: healed.Asked, Reply: healed.Reply}
 	}

@@ -42,6 +42,8 @@ func (k known) Reported(string) bool { return bool(k) }
 func (known) Report(string)          {}
 func (known) Missed(string)          {}
 func (known) ReportsFailures(bool)   {}
+func (known) SendsEvents() bool      { return false }
+func (known) ShowedEvents(bool)      {}
 
 // repairStream repairs an event stream. Its times are not known, so the engine gets none.
 func (c *repairCommand) repairStream(body io.Reader, cause rewrite.Cause) (string, error) {

@@ -1,6 +1,7 @@
 // Package usage remembers which upstreams and models have reported usage, which of them do so
 // only now and then, and which upstreams report their failures themselves, for the third rule of
-// false stops (contract section 3). That is one bit for each.
+// false stops (contract section 3), and which upstreams send tool events, for imitated markers
+// (section 1). That is one bit for each.
 //
 // A Memory belongs to the process: it survives reloads, is bounded, and is the only owner of its
 // state, which one lock guards. A Store is a handler's view of it, with the storage of the
@@ -84,7 +85,8 @@ type answers uint16
 func (a answers) contradict() bool { return bits.OnesCount16(uint16(a)) >= maxMissed }
 
 // key returns the key of an upstream or a pair. of is the name of the upstream or, for a pair, that
-// name, a NUL and the model; for the bit that contradicts a pair, another NUL follows. The key is a prefix of a SHA-256: it has the same size whatever
+// name, a NUL and the model; for the bit that contradicts a pair, another NUL follows, and for that of
+// tool events, events and a NUL precede the name. The key is a prefix of a SHA-256: it has the same size whatever
 // upstream calls its models, and storage has no address.
 func key(of string) string {
 	sum := sha256.Sum256([]byte(of))
@@ -178,6 +180,32 @@ func (u ofUpstream) ReportsFailures(does bool) {
 	u.Memory.mu.Lock()
 	defer u.Memory.mu.Unlock()
 	u.learn(key(u.upstream), does)
+}
+
+// events is the key of the bit that says that the upstream sends tool events.
+func (u ofUpstream) events() string { return key("events\x00" + u.upstream) }
+
+// SendsEvents reports whether the upstream is known to send tool events. If storage fails or takes
+// too long, it returns false.
+func (u ofUpstream) SendsEvents() bool {
+	recall := func() (sends, known bool) {
+		u.Memory.mu.Lock()
+		defer u.Memory.mu.Unlock()
+		return u.Memory.get(u.events())
+	}
+	sends, known := recall()
+	if !known {
+		u.lookUp()
+		sends, _ = recall()
+	}
+	return sends
+}
+
+// ShowedEvents remembers whether the upstream sends tool events.
+func (u ofUpstream) ShowedEvents(does bool) {
+	u.Memory.mu.Lock()
+	defer u.Memory.mu.Unlock()
+	u.learn(u.events(), does)
 }
 
 // Missed counts an answer without usage. Three among the last ten contradict that the pair reports

@@ -466,3 +466,21 @@ func TestUsageIsSafeForConcurrentUse(t *testing.T) {
 		}
 	}
 }
+
+// TestEventsOfAnUpstream are remembered through a restart, and forgotten once an upstream has shown that
+// it is too old. Files of earlier releases know of none.
+func TestEventsOfAnUpstream(t *testing.T) {
+	s, _ := newUsage(&fakeStorage{values: map[string]string{storageKey: `{"known":["` + key("a:1") + `"]}`}})
+	if s.Of("a:1").SendsEvents() {
+		t.Error("known before a stream has shown any")
+	}
+	s.Of("a:1").ShowedEvents(true)
+	s = restarted(s)
+	if !s.Of("a:1").SendsEvents() || s.Of("b:1").SendsEvents() {
+		t.Error("not known after a restart, or of another upstream")
+	}
+	s.Of("a:1").ShowedEvents(false)
+	if s.Of("a:1").SendsEvents() || restarted(s).Of("a:1").SendsEvents() {
+		t.Error("known after a marker")
+	}
+}

@@ -21,7 +21,8 @@ func (s *Stream) readApproval(k kind) {
 	x := s.Object()
 	switch {
 	case x.C.Extra && approval.IsAsked(x.F.Data, x.C.All): // in the form unnamed it has no name
-		s.o.Tools = a.plain
+		a.elsewhere = true
+		s.setTools()
 	case string(x.F.Event) != approval.Event, k != kindNamed && k != kindWrapped, s.Finished, s.Done, s.end.manyChoices:
 	default:
 		a.request, a.asks = approval.Read(x.F.Data, x.C.All, jsonspan.Unquote(s.w.Env.ID))

@@ -106,6 +106,7 @@ func (s *Stream) markerChunk() bool {
 		return false
 	}
 	s.decideHeld()
+	s.setSendsEvents(false)
 	s.notes.Add(contract.SectionMarkers, "a tool marker, the whole content of one chunk: leaves the text")
 	s.text.prose.DropMarker()
 	s.Sum.Markers++

@@ -115,6 +115,7 @@ func (s *Stream) transition(c encode.Transition, status string) bool {
 	case status == contract.Running || status == "":
 		s.toolStarts(c, status == "")
 	default:
+		s.setSendsEvents(true)
 		return false
 	}
 	return true
@@ -132,6 +133,7 @@ func (s *Stream) toolStarts(c encode.Transition, lacksStatus bool) {
 		return
 	}
 	c.Name = cmp.Or(c.Name, `"`+marker.UnknownTool+`"`)
+	s.setSendsEvents(true)
 	if s.w.Form != contract.ProgressOff || s.text.prose.Reasons() { // an event that does not leave ends no line
 		s.decideHeld()
 	}
@@ -149,6 +151,7 @@ func (s *Stream) toolEnds(c encode.Transition) {
 		s.notes.Add(contract.SectionTools, "the end of a tool that is not open: dropped")
 		return
 	}
+	s.setSendsEvents(true)
 	if s.w.Form != contract.ProgressOff {
 		s.decideHeld() // this may complete tools: TestToolEndsWhileTextIsHeld
 	}

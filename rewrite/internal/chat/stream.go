@@ -12,6 +12,7 @@
 //	text.go       the content of a chunk: read, held, applied, and frames that differ in nothing else
 //	approvals.go  requests for approval, and answers that are split for a reply
 //	stream.go     Stream: its state, and what all of these do with it
+//	imitations.go which lines are imitated markers
 //	tools.go      tools: which are open, and the transitions that follow
 //
 // Each file knows those below it.
@@ -34,7 +35,6 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/encode"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
@@ -62,6 +62,8 @@ type Stream struct {
 	end       ending
 	template  template
 	approvals *approvals
+
+	imitations imitations
 
 	// told says that the memory knows whether upstream reports its failures, and reports
 	// that it does.
@@ -123,9 +125,9 @@ const (
 type approvals struct {
 	*approval.Requests
 
-	plain   *marker.Table            // the table of tools without the paragraph
-	request contract.ApprovalRequest // of the current frame, as upstream sent it
-	asks    bool                     // request has to be asked about
+	elsewhere bool                     // another sidecar asks: the paragraphs are that one's
+	request   contract.ApprovalRequest // of the current frame, as upstream sent it
+	asks      bool                     // request has to be asked about
 }
 
 // ending is how the stream ends (contract section 3).
@@ -178,6 +180,7 @@ type template struct {
 // Init makes s the Stream of a response, which writes to out.
 func (s *Stream) Init(out *sse.Writer, o *contract.Options, p *contract.Params, notes *contract.Notes) {
 	s.Out, s.o, s.p, s.memory, s.notes = out, o, p, p.Usage, notes
+	s.imitations = imitations{auto: o.AutoImitations(), tools: o.Tools}
 	if p.Approvals != nil {
 		s.initApprovals(p.Approvals)
 	}
@@ -188,10 +191,8 @@ func (s *Stream) Init(out *sse.Writer, o *contract.Options, p *contract.Params, 
 
 // initApprovals makes the stream ask by about its requests, and strip imitations of the paragraph.
 func (s *Stream) initApprovals(by contract.Approvals) {
-	s.approvals = &approvals{Requests: approval.New(by), plain: s.o.Tools}
-	o := *s.o
-	o.Tools = o.Tools.WithApprovals()
-	s.o = &o
+	s.approvals = &approvals{Requests: approval.New(by)}
+	s.setTools()
 }
 
 // EndRead releases the current frame, so that a stream that waits takes no memory for one.

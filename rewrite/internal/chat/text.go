@@ -20,6 +20,7 @@ func (s *Stream) readContent(last bool) bool {
 	x, t := s.Object(), &s.text
 	r := &t.prose
 	in := x.C.Content.Inner()
+	s.askSendsEvents(in.Of(x.F.Data))
 	part := s.w.DeltaSize() // what each further part takes, without the bytes of the text
 	if x.CanCopy() {
 		part = len(x.F.Raw) - (in.To - in.From) + len("reasoning_content") + len(prose.BreakInJSON)

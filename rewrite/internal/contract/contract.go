@@ -43,6 +43,12 @@ func (o *Options) AutoZeroUsage() bool {
 	return o.ZeroUsage != ZeroUsageError && o.ZeroUsage != ZeroUsagePass
 }
 
+// AutoImitations reports whether imitated markers are stripped only as long as upstream is not known to
+// send tool events.
+func (o *Options) AutoImitations() bool {
+	return o.Imitations != ImitationsStrip && o.Imitations != ImitationsKeep && o.Imitations != ImitationsTrust
+}
+
 // Progress is the form in which tool events leave.
 type Progress string
 
@@ -53,6 +59,7 @@ const (
 	ProgressUnnamed   = "unnamed"
 	ProgressComment   = "comment"
 	ProgressOff       = "off"
+	ImitationsStrip   = "strip"
 	ImitationsKeep    = "keep"
 	ImitationsTrust   = "trust"
 	ReasoningKeep     = "keep"
@@ -108,6 +115,13 @@ type UsageMemory interface {
 	Report(model string)
 	Missed(model string)
 	ReportsFailures(does bool)
+	EventMemory
+}
+
+// EventMemory remembers whether upstream sends tool events.
+type EventMemory interface {
+	SendsEvents() bool
+	ShowedEvents(does bool)
 }
 
 // Summary describes a stream.

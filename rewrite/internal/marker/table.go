@@ -70,6 +70,7 @@ type Table struct {
 	first      [256]bool // their first bytes: hardly any backtick in code has one after it
 
 	asking *Table // the Table that WithApprovals returns
+	quiet  *Table // the Table that WithoutImitations returns
 }
 
 // Hermes is the table of Hermes' own tools.
@@ -94,6 +95,7 @@ func NewTable(added map[string]string) (*Table, error) {
 		}
 	}
 	t.addApprovals()
+	t.addQuiet()
 	return t, nil
 }
 
@@ -112,6 +114,25 @@ func spellings(emoji string) []string {
 		}
 	}
 	return all
+}
+
+// WithoutImitations returns a Table that names tools as t does, but knows no line of text as an
+// imitation of a marker (contract section 1, imitations auto). That of the paragraph of an approval is
+// one if t knows it.
+func (t *Table) WithoutImitations() *Table { return t.quiet }
+
+// addQuiet adds the Tables that WithoutImitations returns for t and for t.asking.
+func (t *Table) addQuiet() {
+	quiet, asking := *t, *t.asking
+	quiet.beginnings, quiet.first = nil, [256]bool{}
+	asking.beginnings, asking.first = nil, [256]bool{}
+	if first, _ := utf8.DecodeRuneInString(approvalEmoji); t.asking.asks() {
+		asking.beginnings = map[rune][]string{first: t.asking.beginnings[first][len(t.beginnings[first]):]}
+		asking.first[approvalEmoji[0]] = true
+	}
+	quiet.quiet, quiet.asking = &quiet, &asking
+	asking.quiet, asking.asking = &asking, &asking
+	t.quiet, t.asking.quiet = &quiet, &asking
 }
 
 // CheckTool returns an error that says why emoji cannot stand for the tool with the name

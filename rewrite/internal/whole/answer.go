@@ -34,6 +34,11 @@ func RepairAnswer(body []byte, o *contract.Options, usage contract.UsageMemory) 
 	if !a.c.Parse(body) || !a.c.Object.Is(body, `"chat.completion"`) || !a.c.ChoicesArray {
 		return repairOther(body)
 	}
+	if o.AutoImitations() && usage != nil && lastMarker(body, o.Tools, true) >= 0 && usage.SendsEvents() {
+		known := *o
+		known.Tools = o.Tools.WithoutImitations()
+		a.o = &known
+	}
 	a.sum.ID, a.sum.Model = unquote(a.c.ID.Of(body)), unquote(a.c.Model.Of(body))
 	a.sum.InputTokens, a.sum.OutputTokens = a.c.Tokens.Input, a.c.Tokens.Output
 	if a.c.Tokens.Counts && usage != nil {
