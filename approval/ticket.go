@@ -35,7 +35,7 @@ type Ticket struct {
 	left    bool   // ended because its streams ended
 	gone    bool   // upstream waits no more, and an answer is under way
 	denied  bool   // by wrong codes: it does not wait again
-	answer  Choice // that upstream has accepted; "" if none, or if it came by another way
+	answer  Choice // that upstream has accepted, or is being sent; "" if none, or if it came by another way
 	wrong   int    // wrong codes
 }
 
@@ -54,8 +54,8 @@ const (
 // View is a snapshot of a ticket.
 type View struct {
 	State State
-	// Answer is the choice that upstream has accepted; "" if there is none, or if it is not
-	// known.
+	// Answer is the choice that upstream has accepted or, in the state Sending, may accept; "" if
+	// there is none, or if it is not known.
 	Answer Choice
 	// Request is the question, cut to the bounds of Request. After the end only its ids are left.
 	Request Request
@@ -135,7 +135,7 @@ func (t *Ticket) take(c Choice) (Result, error) {
 	case !slices.Contains(t.request.Choices, c):
 		return Refused, ErrNotOffered
 	}
-	t.state = Sending
+	t.state, t.answer = Sending, c
 	return Accepted, nil
 }
 
@@ -159,9 +159,11 @@ func (t *Ticket) settle(c Choice, way Way, result Result) {
 	d := t.desk
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if result != Accepted {
+		t.answer = ""
+	}
 	switch {
 	case result == Accepted:
-		t.answer = c
 		d.stats.Answered[Answer{c, way}]++
 		d.end(t, Answered)
 	case result == AlreadyAnswered:

@@ -581,3 +581,45 @@ func TestCommandThatCannotBeShown(t *testing.T) {
 		}
 	}
 }
+
+// TestCardsSayWhatBecameOfCommands: what waits, and what was denied or expired, does not look as if it had
+// run, whichever way was taken.
+func TestCardsSayWhatBecameOfCommands(t *testing.T) {
+	const output = `"output":[{"type":"input_text","text":"%s"}]`
+	says := func(name, all, want string) {
+		t.Helper()
+		if got := strings.Count(all, `"type":"function_call_output"`); got != 1 || !strings.Contains(all, fmt.Sprintf(output, want)) {
+			t.Errorf("%s: want one row that says %q in\n%s", name, want, all)
+		}
+	}
+	agent, upstream := newAsking022(t)
+	both := strings.Replace(linked, "hermes {", "hermes_resume {\n\t\talways chat 10s\n\t}\n\thermes {\n\t\tcards on\n\t\tstatus_line on", 1)
+	site := runApprovals(t, upstream, both)
+	for choice, want := range map[approval.Choice]string{approval.Once: "completed", approval.Deny: "Error: denied"} {
+		a := site.chat(agentKey, "danger")
+		if title := site.click(a.until(linkIn), choice); title == "" {
+			t.Error("no page")
+		}
+		says("link, "+string(choice), a.rest(), want)
+	}
+	a := site.chat(agentKey, "danger")
+	a.until(linkIn)
+	agent.timeout()
+	says("a link that nobody has clicked", a.rest(), "Error: expired")
+
+	site.load(upstream, strings.Replace(both, "status_line on", "status_line on\n\t\tapprovals reply", 1))
+	for verb, want := range map[string]string{"approve": "completed", "deny": "Error: denied", "timeout": "Error: expired"} {
+		a := site.chat(agentKey, "danger")
+		code := a.until(codeIn)
+		all := a.rest()
+		says("the answer that asks", all, "Error: waits for approval")
+		if !strings.Contains(all, `"name":"Approval needed: `+dangerous+`"`) || !strings.Contains(all, `"hidden":true`) {
+			t.Errorf("the row and the status line: %s", all)
+		}
+		if verb == "timeout" {
+			agent.timeout()
+			verb = "deny"
+		}
+		says("the rest, "+want, site.chat(agentKey, verb+" "+code).rest(), want)
+	}
+}

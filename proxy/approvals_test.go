@@ -22,7 +22,10 @@ type asker struct {
 }
 
 func (a *asker) Ask(rewrite.ApprovalRequest) rewrite.Approval { return a.offer }
-func (a *asker) Done(id string)                               { a.done = append(a.done, id) }
+func (a *asker) Done(id string) rewrite.ApprovalOutcome {
+	a.done = append(a.done, id)
+	return ""
+}
 
 // asks lets the exchange ask, and split as split says.
 func asks(a *asker, split func(x *http.Request) bool) setting {

@@ -18,9 +18,19 @@ type Approvals interface {
 	Ask(q ApprovalRequest) Approval
 	// Done says that the request with the id needs no answer any more: it was answered, or
 	// the tool that waited for it has ended. With an empty id this holds for all requests of
-	// the stream, which is over.
-	Done(requestID string)
+	// the stream, which is over. It returns what became of the request.
+	Done(requestID string) ApprovalOutcome
 }
+
+// ApprovalOutcome is what became of a request for approval. The zero value means that it was
+// approved, or that it is not known what became of it.
+type ApprovalOutcome string
+
+// The outcomes of requests that were not approved, as tool events have them (contract section 2).
+const (
+	ApprovalDenied  = ApprovalOutcome(contract.OutcomeDenied)  // "denied"
+	ApprovalExpired = ApprovalOutcome(contract.OutcomeExpired) // "expired": nobody answered
+)
 
 // ApprovalRequest is a request for approval as upstream sent it, secrets included.
 type ApprovalRequest struct {
@@ -51,6 +61,10 @@ type approvals struct{ Approvals }
 
 func (a approvals) Ask(q contract.ApprovalRequest) contract.Approval {
 	return contract.Approval(a.Approvals.Ask(ApprovalRequest(q)))
+}
+
+func (a approvals) Done(requestID string) contract.Outcome {
+	return contract.Outcome(a.Approvals.Done(requestID))
 }
 
 // Advice is the answer to a message that has the code of an approval and is no reply: a chat

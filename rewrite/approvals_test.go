@@ -1,6 +1,7 @@
 package rewrite
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
@@ -13,10 +14,11 @@ import (
 
 // A desk answers as it is told, and remembers what it was asked.
 type desk struct {
-	answer func(q ApprovalRequest) Approval
-	asked  []ApprovalRequest
-	done   []string
-	logs   []string // what has left at each split
+	answer  func(q ApprovalRequest) Approval
+	asked   []ApprovalRequest
+	done    []string
+	logs    []string        // what has left at each split
+	outcome ApprovalOutcome // of each request
 }
 
 func (d *desk) Ask(q ApprovalRequest) Approval {
@@ -24,7 +26,10 @@ func (d *desk) Ask(q ApprovalRequest) Approval {
 	return d.answer(q)
 }
 
-func (d *desk) Done(id string) { d.done = append(d.done, id) }
+func (d *desk) Done(id string) ApprovalOutcome {
+	d.done = append(d.done, id)
+	return d.outcome
+}
 
 // The answers that tests give.
 func byLink(q ApprovalRequest) Approval { return Approval{URL: "https://h/approve/T" + q.RequestID} }
@@ -39,8 +44,11 @@ func byAll(q ApprovalRequest) Approval {
 
 // asking repairs in with a desk that answers as answer says, and returns the answers that the client gets:
 // one more than the stream was split.
-func asking(in string, o Options, p Params, cut cutter, cause Cause, answer func(ApprovalRequest) Approval) ([]string, *desk) {
+func asking(in string, o Options, p Params, cut cutter, cause Cause, answer func(ApprovalRequest) Approval, outcome ...ApprovalOutcome) ([]string, *desk) {
 	d := &desk{answer: answer}
+	if len(outcome) > 0 {
+		d.outcome = outcome[0]
+	}
 	p.Approvals = d
 	p.Split = func(out []byte) []byte {
 		d.logs = append(d.logs, string(out))
@@ -54,11 +62,11 @@ func asking(in string, o Options, p Params, cut cutter, cause Cause, answer func
 }
 
 // anyAsking is asking in several cuts, of which none may make a difference.
-func anyAsking(t *testing.T, in string, o Options, p Params, answer func(ApprovalRequest) Approval) ([]string, *desk) {
+func anyAsking(t *testing.T, in string, o Options, p Params, answer func(ApprovalRequest) Approval, outcome ...ApprovalOutcome) ([]string, *desk) {
 	t.Helper()
-	outs, d := asking(in, o, p, inOne, CauseEOF, answer)
+	outs, d := asking(in, o, p, inOne, CauseEOF, answer, outcome...)
 	for _, cut := range []cutter{oneByte, byFrame(in), atRandom(1, 50), atRandom(2, 500)} {
-		again, e := asking(in, o, p, cut, CauseEOF, answer)
+		again, e := asking(in, o, p, cut, CauseEOF, answer, outcome...)
 		if !slices.Equal(again, outs) || !reflect.DeepEqual(e.asked, d.asked) || !slices.Equal(e.done, d.done) {
 			t.Fatalf("two cuts: %q and %+v, or\n%q and %+v", again, e, outs, d)
 		}
@@ -156,7 +164,7 @@ func TestReplyEndsTheAnswer(t *testing.T) {
 		a, b := look(t, outs[0]), look(t, outs[1])
 		same(t, a.content, "Let me.\n\n"+paragraph, "contents")
 		same(t, b.content, "\n\nSo it is.", "contents of the rest")
-		if o.Progress == ProgressEnvelope && !o.Cards {
+		if o.Progress == ProgressEnvelope && !o.Cards && !o.StatusLine {
 			same(t, a.story(), "other text running running other completed completed text finish done", "stories")
 		}
 		for _, v := range []*view{a, b} {
@@ -685,6 +693,169 @@ func TestCommandsThatCannotBeShown(t *testing.T) {
 	}
 }
 
+// rows returns what Open WebUI shows of the cards of a stream: for each call its last name and the text of
+// its output, and the last status line, "hidden" if that is.
+func rows(t *testing.T, stream string) (rows map[string]string, status string) {
+	t.Helper()
+	rows = map[string]string{}
+	names := map[string]string{}
+	for _, e := range decode(stream) {
+		var c struct {
+			Item  *wireItem
+			Event *struct {
+				Data struct {
+					Description  string
+					Done, Hidden bool
+				}
+			}
+		}
+		if json.Unmarshal([]byte(e.data), &c) != nil {
+			continue
+		}
+		if c.Event != nil && c.Event.Data.Description != "" {
+			d := c.Event.Data
+			if status = d.Description; d.Hidden {
+				status = "hidden"
+			} else if !d.Done {
+				status += "..."
+			}
+		}
+		switch {
+		case c.Item == nil:
+		case c.Item.Name != "":
+			names[c.Item.CallID] = c.Item.Name
+		default:
+			rows[c.Item.CallID] = names[c.Item.CallID] + ": " + c.Item.Output[0].Text
+		}
+	}
+	return rows, status
+}
+
+// What was denied, and what nobody answered, does not look like what has run; and while it waits the row says
+// that. Behind another sidecar, too.
+func TestWhatBecameOfACommand(t *testing.T) {
+	const ls, rm = "📖 y", "💻 rm -rf x"
+	in := turn(text("Let me."), g2Start("read_file", "📖", "y", "c0"), g2Start("terminal", "💻", "rm -rf x", "c1"),
+		approvalFrame("r1", "rm -rf x"), keepalive, g2End("terminal", "c1"), g2End("read_file", "c0"), text("\n\nSo it is."))
+	of := func(outcome ApprovalOutcome, way func(ApprovalRequest) Approval, o Options) (outs []string) {
+		t.Helper()
+		for _, cut := range []cutter{inOne, oneByte, atRandom(1, 50)} {
+			d := &desk{answer: way, outcome: outcome}
+			p := chatParams
+			p.Approvals, p.Split = d, func(out []byte) []byte {
+				d.logs = append(d.logs, string(out))
+				return out[:0]
+			}
+			out, _ := run(in, o, p, cut, CauseEOF)
+			if all := append(d.logs, out); outs == nil {
+				outs = all
+			} else if !slices.Equal(all, outs) {
+				t.Fatalf("two cuts: %q, or\n%q", outs, all)
+			}
+		}
+		return outs
+	}
+	for outcome, says := range map[ApprovalOutcome][2]string{
+		"": {"completed", rm}, ApprovalDenied: {"Error: denied", "Denied: " + rm}, ApprovalExpired: {"Error: expired", "Not approved: " + rm},
+	} {
+		for _, o := range allOptions() {
+			want := map[string]string{}
+			if o.Cards && o.envelops() {
+				want = map[string]string{"c0": ls + ": completed", "c1": rm + ": " + says[0]}
+			}
+			member := ""
+			if o.envelops() && outcome != "" {
+				member = `,"hermes_approval":"` + string(outcome) + `"`
+			}
+			check := func(name, out string, want map[string]string, members ...string) {
+				t.Helper()
+				look(t, out).checkLifecycle(t)
+				if got, _ := rows(t, out); !reflect.DeepEqual(got, want) {
+					t.Errorf("%+v, %s, %q: the rows are %q, want %q", o, name, outcome, got, want)
+				}
+				for _, m := range members {
+					if m != "" && strings.Count(out, m) != 1 {
+						t.Errorf("%+v, %s: %s is there %d times in %s", o, name, m, strings.Count(out, m), out)
+					}
+				}
+				if members[0] == "" && strings.Contains(out, `"hermes_approval":`) {
+					t.Errorf("%+v, %s: %s", o, name, out)
+				}
+				again, _ := run(out, o, chatParams, inOne, CauseEOF)
+				same(t, again, out, "twice and once")
+				// A second sidecar makes cards of what the first one says.
+				if second := (Options{Cards: true, Progress: o.Progress}); o.envelops() && !o.Cards {
+					again, _ := run(out, second, chatParams, inOne, CauseEOF)
+					got, _ := rows(t, again)
+					if text := got["c1"]; outcome != "" && !strings.HasSuffix(text, says[0]) && !strings.HasSuffix(text, ": Error: waits for approval") {
+						t.Errorf("%+v, %s: behind it the row is %q", o, name, text)
+					}
+				}
+			}
+			link := of(outcome, byText, o)
+			check("a link", link[0], want, member)
+			reply := of(outcome, byReply, o)
+			check("the rest", reply[1], want, member)
+			if o.Cards && o.envelops() {
+				want = map[string]string{"c0": ls + ": completed", "c1": "Approval needed: rm -rf x: Error: waits for approval"}
+			}
+			waits := ""
+			if o.envelops() {
+				waits = `,"hermes_approval":"waiting"`
+			}
+			check("the answer that asks", reply[0], want, waits)
+			if !o.StatusLine || !o.envelops() {
+				continue
+			}
+			if _, status := rows(t, reply[0]); status != "hidden" {
+				t.Errorf("%+v: at the end of the answer that asks the status is %q", o, status)
+			}
+			// With the end of the tool the line goes, or says what became of it.
+			for _, out := range []string{link[0], reply[1]} {
+				before, _, _ := strings.Cut(out, `"toolCallId": "c0", "status": "completed"`)
+				if _, status := rows(t, before); status != says[1] && (status != "hidden" || !o.Cards) {
+					t.Errorf("%+v, %q: after the tool the status is %q", o, outcome, status)
+				}
+			}
+		}
+	}
+	// Which tool waits is not known: none of those that are open looks as if it had run.
+	in = turn(text("a"), g2Start("x", "💻", "one", "c0"), g2Start("y", "💻", "two", "c1"), approvalFrame("r1", "rm"), text("b"))
+	outs := of(ApprovalDenied, byReply, Options{Cards: true})
+	got, _ := rows(t, outs[0])
+	if want := map[string]string{"c0": "Approval needed: one: Error: waits for approval", "c1": "Approval needed: two: Error: waits for approval"}; !reflect.DeepEqual(got, want) {
+		t.Errorf("the rows are %q", got)
+	}
+	// Where nobody is asked, the line does not stay either.
+	for _, cards := range []bool{false, true} {
+		out, _ := run(turn(text("a"), approvalFrame("r1", "rm"), text("b")), Options{StatusLine: true, Cards: cards}, chatParams, inOne, CauseEOF)
+		if _, status := rows(t, out); status != "hidden" {
+			t.Errorf("the last status is %q", status)
+		}
+		again, _ := run(out, Options{StatusLine: true, Cards: cards}, chatParams, inOne, CauseEOF)
+		same(t, again, out, "twice and once")
+	}
+}
+
+// envelops reports whether events have the members of a chunk.
+func (o Options) envelops() bool {
+	form := o.ProgressForm(&Params{})
+	return form == ProgressEnvelope || form == ProgressUnnamed
+}
+
+// One question is told once: the status line has no address that the text has.
+func TestStatusLineOfAnApproval(t *testing.T) {
+	for _, c := range []struct {
+		way  func(ApprovalRequest) Approval
+		want string
+	}{
+		{byLink, "Approval needed: https://h/approve/Tr1 for rm -rf x"}, {byText, "Approval needed: rm -rf x"}, {byAll, "Approval needed: rm -rf x"}, {byReply, "Approval needed: rm -rf x"},
+	} {
+		outs, _ := anyAsking(t, waits("rm -rf x"), Options{StatusLine: true}, chatParams, c.way)
+		contains(t, outs[0], `"event":{"type":"status","data":{"description":"`+c.want+`","done":false}}`)
+	}
+}
+
 // Where clients are asked for replies and this one cannot be, the text says so, once; a link in the text is
 // enough. Histories lose it.
 func TestTextSaysThatNobodyCanAnswer(t *testing.T) {
@@ -716,6 +887,7 @@ func FuzzApprovals(f *testing.F) {
 	f.Add([]byte{2, 4, 0, 4, 1, 12, 3, 12, 3, 6, 0, 12, 3, 0, 16, 12, 3, 0, 6}, byte(3), byte(3))
 	f.Add([]byte{2, 0, 4, 0, 5, 12, 3, 0, 4, 0, 13, 0, 5, 15, 128}, byte(0), byte(5))
 	f.Add([]byte{10, 0, 20, 12, 3, 0, 20, 0, 13, 12, 3, 0, 9, 15, 130}, byte(20), byte(1))
+	f.Add([]byte{2, 4, 0, 4, 1, 12, 3, 12, 3, 6, 0, 12, 3, 0, 16, 12, 3, 0, 6}, byte(13), byte(6))
 	f.Fuzz(func(t *testing.T, script []byte, options, way byte) {
 		if len(script) == 0 || len(script) > 300 {
 			return
@@ -739,12 +911,15 @@ func FuzzApprovals(f *testing.F) {
 		o := all[int(options)%len(all)]
 		o.MaxFrame = 8000
 		answer := []func(ApprovalRequest) Approval{byLink, byText, byReply, byAll}[way%4]
-		outs, d := anyAsking(t, in, o, chatParams, answer)
+		outs, d := anyAsking(t, in, o, chatParams, answer, []ApprovalOutcome{"", ApprovalDenied, ApprovalExpired}[way/4%3])
 		for _, out := range outs {
 			v := look(t, out)
 			v.checkLifecycle(t)
 			if v.done != 1 || len(v.finishes) != 1 {
 				t.Errorf("%d [DONE], finishes %q", v.done, v.finishes)
+			}
+			if _, status := rows(t, out); strings.HasPrefix(status, "Approval needed: ") {
+				t.Errorf("at last the status is %q in\n%s\nof %s", status, out, in)
 			}
 			equal(t, strings.Count(out, "sk-abcdefghij"), 0, "keys that have left")
 		}

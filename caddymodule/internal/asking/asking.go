@@ -205,8 +205,8 @@ func (s *Stream) Split() bool {
 }
 
 // Done records that upstream waits no more for the answer to the request requestID or, with "", to
-// any request.
-func (s *Stream) Done(requestID string) {
+// any request. It returns what became of the request.
+func (s *Stream) Done(requestID string) (outcome rewrite.ApprovalOutcome) {
 	if s.split != nil && requestID == "" {
 		s.split.Release()
 		s.split.done()
@@ -215,12 +215,29 @@ func (s *Stream) Done(requestID string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.desk == nil {
-		return
+		return ""
 	}
-	s.desk.Done(requestID)
 	s.tickets = slices.DeleteFunc(s.tickets, func(t ticket) bool {
-		return requestID == "" || t.View().Request.ID == requestID
+		v := t.View()
+		if v.Request.ID == requestID {
+			outcome = outcomeOf(v)
+		}
+		return requestID == "" || v.Request.ID == requestID
 	})
+	s.desk.Done(requestID)
+	return outcome
+}
+
+// outcomeOf returns what became of a ticket for which upstream does not wait any more. If it had no
+// answer, upstream has given up on it: Hermes waits as long as a ticket does by default.
+func outcomeOf(v approval.View) rewrite.ApprovalOutcome {
+	switch {
+	case v.Answer == approval.Deny:
+		return rewrite.ApprovalDenied
+	case v.Answer == "" && v.State != approval.Answered:
+		return rewrite.ApprovalExpired
+	}
+	return ""
 }
 
 // Waiting is an approval that waits.

@@ -51,6 +51,7 @@ type Chunk struct {
 	Status     string `json:"status"`
 
 	Interrupted bool   `json:"interrupted"`
+	Approval    string `json:"hermes_approval"`
 	Type        string `json:"type"`
 	OutputIndex int    `json:"output_index"`
 	Item        *Item  `json:"item"`
@@ -363,7 +364,7 @@ func (a *Answer) Cards(t testing.TB) (cards []Card) {
 		if e.Type != "response.output_item.added" || e.OutputIndex < 1000 || finished || len(e.Choices) != 1 {
 			t.Errorf("not the form of a card: %q", harness.Clip(e.Raw))
 		}
-		status := map[bool]string{false: "completed", true: "incomplete"}[e.Interrupted || e.Status != "completed"]
+		status := map[bool]string{false: "completed", true: "incomplete"}[e.Interrupted || e.Approval != "" || e.Status != "completed"]
 		switch {
 		case e.Status == "running" && i.Type == "function_call" && i.Status == "in_progress" && i.CallID == e.ToolCallID && call == nil:
 			calls[i.CallID] = &state{running: i}

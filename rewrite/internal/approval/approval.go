@@ -31,6 +31,10 @@ const (
 	maxOffers = 8
 )
 
+// MemberOutcome is the member of the event of a tool that says what became of the request for which
+// it waited.
+const MemberOutcome = "hermes_approval"
+
 // The members that the event gets. If it has one of them already, another sidecar has asked.
 const (
 	memberURL  = "hermes_approval_url"
@@ -147,12 +151,13 @@ func (r *Requests) Ask(q contract.ApprovalRequest, tool string) (a contract.Appr
 	return a, first
 }
 
-// Ended records that the tool has ended: all requests for which it waited are done.
-func (r *Requests) Ended(tool string) {
+// Ended records that the tool has ended: all requests for which it waited are done. It returns the
+// worst that became of them.
+func (r *Requests) Ended(tool string) contract.Outcome {
 	if r == nil || tool == "" {
-		return
+		return ""
 	}
-	r.done(func(q *request) bool { return q.tool == tool })
+	return r.done(func(q *request) bool { return q.tool == tool })
 }
 
 // Answered records that the request with the id was answered.
@@ -163,14 +168,17 @@ func (r *Requests) Answered(id string) {
 }
 
 // done records that the requests for which is returns true are done, and tells by of those that
-// were not done before.
-func (r *Requests) done(is func(*request) bool) {
+// were not done before. It returns the worst that became of these.
+func (r *Requests) done(is func(*request) bool) (worst contract.Outcome) {
 	for i := range r.seen {
 		if q := &r.seen[i]; !q.done && is(q) {
 			q.done = true
-			r.by.Done(q.id)
+			if o := r.by.Done(q.id); worst != contract.OutcomeDenied && o != "" {
+				worst = o
+			}
 		}
 	}
+	return worst
 }
 
 // End records that the stream is over.

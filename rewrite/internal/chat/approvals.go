@@ -50,7 +50,9 @@ func (s *Stream) approvalEvent(wrapped bool) {
 	var first bool
 	ask.Approval, first = a.Ask(q, id)
 	command := x.String(x.Member("command")) // without secrets
-	s.w.NamedEvent(x, wrapped, false, &ask)
+	if s.w.NamedEvent(x, wrapped, false, &ask) {
+		s.showLine(ask.Tool)
+	}
 	if !ask.Text {
 		ask.URL = ""
 	}
@@ -60,11 +62,18 @@ func (s *Stream) approvalEvent(wrapped bool) {
 	s.notes.Add(contract.SectionTools, "a request for approval: the answer asks the user")
 	begins := !s.text.prose.Begun()
 	if ask.Code != "" {
-		s.split(func() { s.w.Paragraph(ask.Approval, command, begins, true) })
+		s.split(ask.Tool, func() { s.w.Paragraph(ask.Approval, command, begins, true) })
 		return
 	}
 	s.w.Paragraph(ask.Approval, command, begins, false)
 	s.text.prose.Insert()
+}
+
+// showLine records that a status line says that t waits, which is nil if that is not certain.
+func (s *Stream) showLine(t *encode.Tool) {
+	if s.line = (line{shown: true}); t != nil {
+		s.line.tool = t.ID
+	}
 }
 
 // waiting returns the open tool that waits for the command, nil if that is not certain.
@@ -87,13 +96,19 @@ func (s *Stream) waiting(command string) (t *encode.Tool) {
 }
 
 // split ends the answer, and begins another one with what follows. In each of the two, every
-// running tool has one start and one end. Only the client sees these: OnTool is not called. ask
-// writes the paragraph, after the ends of the tools, because Open WebUI cannot tell to which
-// answer a text between the card of a tool and its output belongs.
-func (s *Stream) split(ask func()) {
+// running tool has one start and one end. Only the client sees these: OnTool is not called. The end
+// of waits, or of each tool if that is nil, says that it waits for the approval. ask writes the
+// paragraph, after the ends of the tools, because Open WebUI cannot tell to which answer a text
+// between the card of a tool and its output belongs.
+func (s *Stream) split(waits *encode.Tool, ask func()) {
 	for i := range s.tools.open {
-		s.w.Transition(&encode.Transition{Tool: s.tools.open[i], Completed: true, Source: contract.SourceEnd})
+		end := encode.Transition{Tool: s.tools.open[i], Completed: true, Source: contract.SourceEnd}
+		if waits == nil || waits.ID == end.ID {
+			end.Waits, end.Approval = true, contract.OutcomeWaiting
+		}
+		s.w.Transition(&end)
 	}
+	s.takeBack()
 	ask()
 	s.w.Stop()
 	s.w.Done()

@@ -48,7 +48,7 @@ func (s *Stream) chunk() {
 	}
 	if c.Finish.Ok() && c.Content.Inner().Ok() { // now, not between a held line and its end
 		code, _, _ := s.verdict(c.Text || t.prose.Waits())
-		s.apply(s.tools.endAll(code != "" && !s.Finished))
+		s.endTools(code != "" && !s.Finished)
 	}
 	last := c.Finish.Ok() || x.HasError() || c.Reasoning || c.Calls // these wait for no text
 	if s.readContent(last) {

@@ -109,7 +109,7 @@ func (s *Stream) finishChunk() {
 			s.memory.Missed(s.w.Model())
 		}
 	}
-	s.apply(s.tools.endAll(code != ""))
+	s.endTools(code != "")
 	if code == "" {
 		s.w.Object(x)
 		return
@@ -130,7 +130,7 @@ func (s *Stream) finishUnread(reason string) {
 	}
 	s.notes.Add(contract.SectionHarm, "a finish reason in a frame that is not examined: the stream has finished")
 	failed := reason == "error"
-	s.apply(s.tools.endAll(failed))
+	s.endTools(failed)
 	s.end.ended |= s.end.begun
 	s.Finished, s.Sum.FinishReason = true, reason
 	if failed {
@@ -145,7 +145,7 @@ func (s *Stream) finishError(code string) {
 	if e.errorSent != nil {
 		code = contract.CodeAgentError
 	}
-	s.apply(s.tools.endAll(true))
+	s.endTools(true)
 	s.notes.Add(contract.SectionEnd, "error finish, code "+code)
 	s.Finished = true
 	s.w.ErrorFinish(s.fail(code, new(chunk.Object)), e.begun&^e.ended, e.usage)

@@ -163,7 +163,9 @@ func (s *Stream) toolEnds(c encode.Transition) {
 	end.Status = c.Status
 	if c.ID != "" {
 		end.Event, end.In, end.Left = c.Event, c.In, c.Left && end.UpstreamID == ""
-		end.Interrupted = c.Event != nil && encode.IsInterrupted(c.Event)
+		if c.Event != nil {
+			end.Interrupted, end.Approval = encode.IsInterrupted(c.Event), encode.OutcomeIn(c.Event)
+		}
 	}
 	s.apply([]encode.Transition{end})
 }
@@ -183,13 +185,15 @@ func (s *Stream) namedEvent(wrapped bool) {
 		s.approvalEvent(wrapped)
 		return
 	}
-	s.w.NamedEvent(x, wrapped, s.Finished, nil)
+	if s.w.NamedEvent(x, wrapped, s.Finished, nil) {
+		s.showLine(s.waiting(jsonspan.Unquote(string(x.String(x.Member("command"))))))
+	}
 }
 
 // errorFrame handles an error of upstream's that is not in a chunk.
 func (s *Stream) errorFrame() {
 	s.decideHeld()
-	s.apply(s.tools.endAll(!s.Finished))
+	s.endTools(!s.Finished)
 	s.recordError(s.Object())
 	s.w.Object(s.Object())
 }

@@ -91,13 +91,13 @@ func (s *Stream) largeBegins() {
 		g.drop = s.w.Form == contract.ProgressOff || s.Finished || isInternal(t.Name) || s.hasOtherID(&t, status)
 		return
 	case kindError:
-		s.apply(s.tools.endAll(!s.Finished))
+		s.endTools(!s.Finished)
 	case kindChunk:
 		if c.Text || c.Reasoning {
 			s.apply(s.tools.inferEnds())
 		}
 		if c.Finish.Ok() {
-			s.apply(s.tools.endAll(g.x.FinishReason() == "error"))
+			s.endTools(g.x.FinishReason() == "error")
 		}
 	}
 	s.text.prose.SkipUnexamined()

@@ -28,6 +28,7 @@
 package chat
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/approval"
@@ -62,6 +63,7 @@ type Stream struct {
 	end       ending
 	template  template
 	approvals *approvals
+	line      line
 
 	imitations imitations
 
@@ -128,6 +130,12 @@ type approvals struct {
 	elsewhere bool                     // another sidecar asks: the paragraphs are that one's
 	request   contract.ApprovalRequest // of the current frame, as upstream sent it
 	asks      bool                     // request has to be asked about
+}
+
+// line is the status line that says that a command waits.
+type line struct {
+	shown bool
+	tool  string // the id of the tool that waits, empty if that is not certain
 }
 
 // ending is how the stream ends (contract section 3).
@@ -238,17 +246,41 @@ func (s *Stream) apply(changes []encode.Transition) {
 		if s.p.OnTool != nil {
 			s.p.OnTool(jsonspan.Unquote(c.ID), name, c.Completed, c.Source)
 		}
-		if s.w.Transition(c); c.Completed {
-			s.toolDone(c.ID)
+		if c.Completed {
+			c.Approval = cmp.Or(s.toolDone(c.ID), c.Approval)
+		}
+		s.w.Transition(c)
+		switch {
+		case !c.Completed, s.line.tool != "" && s.line.tool != c.ID:
+		case c.Card, c.Left:
+			s.takeBack()
+		default: // its own status line is in the place of that one
+			s.line = line{}
 		}
 	}
 }
 
-// toolDone records that the tool with the id has ended, so that it needs no approval any more.
-func (s *Stream) toolDone(id string) {
-	if s.approvals != nil {
-		s.approvals.Ended(id)
+// endTools ends all open tools, as the stream is about to end.
+func (s *Stream) endTools(interrupted bool) {
+	s.apply(s.tools.endAll(interrupted))
+	s.takeBack()
+}
+
+// takeBack hides the status line that says that a command waits, if it is shown (contract section 2).
+func (s *Stream) takeBack() {
+	if s.line.shown {
+		s.line = line{}
+		s.w.TakeBack()
 	}
+}
+
+// toolDone records that the tool with the id has ended, so that it needs no approval any more. It
+// returns what became of the requests for which it waited.
+func (s *Stream) toolDone(id string) contract.Outcome {
+	if s.approvals == nil {
+		return ""
+	}
+	return s.approvals.Ended(id)
 }
 
 // startTool starts the tool of c, and writes its start. A tool without an id, or with that of

@@ -88,7 +88,7 @@ type Params struct {
 // Approvals decides how the client of a stream may answer requests for approval.
 type Approvals interface {
 	Ask(q ApprovalRequest) Approval
-	Done(requestID string)
+	Done(requestID string) Outcome
 }
 
 // ApprovalRequest is a request for approval as upstream sent it.
@@ -108,6 +108,17 @@ type Approval struct {
 	DenyOnly bool
 	NoReply  bool
 }
+
+// Outcome is what became of a tool that waited for an approval; "" if it was approved, or if that is
+// not known.
+type Outcome string
+
+// The outcomes, as the member hermes_approval of a tool event has them.
+const (
+	OutcomeWaiting Outcome = "waiting" // the answer has ended for a reply
+	OutcomeDenied  Outcome = "denied"
+	OutcomeExpired Outcome = "expired" // nobody answered
+)
 
 // UsageMemory remembers which models report usage.
 type UsageMemory interface {
@@ -213,10 +224,15 @@ func CardOutput(status string) string {
 
 const cardFails = "Error: "
 
+// WaitsForApproval is the text after "Error: " of the output of a card whose tool waits for an approval
+// when the answer ends.
+const WaitsForApproval = "waits for approval"
+
 // IsCardOutput reports whether CardOutput may have returned the text, which may have lost the
 // beginning that says that the tool has failed.
 func IsCardOutput(text string) bool {
-	return text == Completed || EndedOtherwise(strings.TrimPrefix(text, cardFails))
+	status := strings.TrimPrefix(text, cardFails)
+	return text == Completed || status == WaitsForApproval || EndedOtherwise(status)
 }
 
 // The codes of errors (contract section 3).

@@ -21,10 +21,11 @@ const waitsName = "Approval needed:"
 // statusBegins begins the status line of a request.
 const statusBegins = "Approval needed: "
 
-// statusLine returns the description of the status line for the command, JSON strings.
+// statusLine returns the description of the status line for the command, JSON strings. It has
+// no address that the text of the answer has.
 func (a *Ask) statusLine(command string) string {
 	line := statusBegins
-	if a != nil && a.URL != "" {
+	if a != nil && a.URL != "" && !a.Text {
 		line += a.URL + " for "
 	}
 	return string(jsonspan.Quote(line + marker.Line(beginning(command, marker.MaxShown), marker.MaxShown-len(statusBegins))))
@@ -68,4 +69,17 @@ func (w *Writer) Begin() {
 // Stop writes a finish chunk that says stop.
 func (w *Writer) Stop() {
 	w.own("data: {", w.envelope().head(), `[{"index":0,"delta":{},"finish_reason":"stop"}]}`, "\n\n")
+}
+
+// OutcomeIn returns what the tool event x says of the request for approval for which its tool waited:
+// another sidecar knows that.
+func OutcomeIn(x *chunk.Object) contract.Outcome {
+	if !x.C.Extra {
+		return ""
+	}
+	o := contract.Outcome(jsonspan.Unquote(string(x.String(x.Member(approval.MemberOutcome)))))
+	if o != contract.OutcomeWaiting && o != contract.OutcomeDenied && o != contract.OutcomeExpired {
+		return ""
+	}
+	return o
 }

@@ -54,7 +54,11 @@ type Transition struct {
 	Event *chunk.Object     // upstream's own event, nil if there is none that may leave
 	In    contract.Progress // the form of Event
 	Left  bool              // an event that is too large to be read has left already
-	Waits bool              // the tool waits for an approval: only for its card
+
+	// Approval says what became of the tool, which has waited for an approval. Waits says that it
+	// waits now: its card and its status line say so.
+	Approval contract.Outcome
+	Waits    bool
 }
 
 // outcome returns the status of the event of t, that of the items of its card, and the text of
@@ -67,6 +71,10 @@ func (t *Transition) outcome() (status, item, text string) {
 		return t.Status, incomplete, contract.CardOutput(t.Status)
 	case t.Interrupted:
 		return contract.Completed, incomplete, contract.CardOutput(contract.Interrupted)
+	case t.Approval == contract.OutcomeWaiting:
+		return contract.Completed, incomplete, contract.CardOutput(contract.WaitsForApproval)
+	case t.Approval != "":
+		return contract.Completed, incomplete, contract.CardOutput(string(t.Approval))
 	}
 	return contract.Completed, contract.Completed, contract.CardOutput(contract.Completed)
 }
@@ -140,6 +148,9 @@ func (w *Writer) Transition(t *Transition) {
 	case !anew && w.leavesAsIs(t):
 		t.SetID(x)
 		x.DropFinish() // the stream would have two (contract section 2)
+		if w.Envelops() && OutcomeIn(x) == "" {
+			x.Append(t.approval())
+		}
 		w.Object(x)
 	case !anew && t.In == contract.ProgressBare && w.Envelops():
 		w.editEvent(t)
@@ -195,7 +206,7 @@ func (w *Writer) toolEvent(t *Transition) {
 		if t.Interrupted {
 			w.own(`,"interrupted":true`)
 		}
-		w.own(string(w.statusLine(t.Completed, t.line)), string(t.card()))
+		w.own(string(t.approval()), string(w.statusLine(t.Completed, t.description())), string(t.card()))
 	}
 	w.own(tail)
 	if w.Form == contract.ProgressComment {
@@ -236,6 +247,23 @@ func beginning(raw string, n int) string {
 	return string(jsonspan.AppendText(nil, []byte(inner)))
 }
 
+// approval returns the member that says what became of a tool that has waited for an approval.
+func (t *Transition) approval() []byte {
+	if t.Approval == "" {
+		return nil
+	}
+	return []byte(`,"` + approval.MemberOutcome + `":"` + string(t.Approval) + `"`)
+}
+
+// description returns the description of the status line, a JSON string.
+func (t *Transition) description() string {
+	outcome := map[contract.Outcome]string{contract.OutcomeWaiting: waitsName, contract.OutcomeDenied: "Denied:", contract.OutcomeExpired: "Not approved:"}[t.Approval]
+	if t.line == "" || outcome == "" {
+		return t.line
+	}
+	return quoted(marker.MaxShown, `"`+outcome+`"`, t.Emoji, t.says())
+}
+
 // editEvent writes upstream's event of t, which is bare, with the members of a chunk, and
 // with the id and the status if it lacks them.
 func (w *Writer) editEvent(t *Transition) {
@@ -249,7 +277,8 @@ func (w *Writer) editEvent(t *Transition) {
 	if x.String(x.C.Status) == nil {
 		x.Set(x.C.Status, "status", []byte(`"`+status+`"`))
 	}
-	w.addStatusLine(x, t.Completed, t.line)
+	x.Append(t.approval())
+	w.addStatusLine(x, t.Completed, t.description())
 	x.Append(t.card())
 	w.Object(x)
 }
@@ -298,18 +327,23 @@ func IsState(x *chunk.Object) bool {
 // NamedEvent writes a named event that is neither a chunk nor a tool event. Strict clients
 // break on one without the members of a chunk (contract section 2). wrapped says that it has
 // those from another sidecar, and finished that the finish chunk has left. ask says what a request
-// for approval gets; it may be nil.
-func (w *Writer) NamedEvent(x *chunk.Object, wrapped, finished bool, ask *Ask) {
+// for approval gets; it may be nil. NamedEvent reports whether the event has become a status line
+// that says that a command waits.
+func (w *Writer) NamedEvent(x *chunk.Object, wrapped, finished bool, ask *Ask) (waiting bool) {
 	c := &x.C
 	waits := ask.waits(w)
 	if w.Envelops() && !wrapped {
 		w.addChunkMembers(x, waits != nil)
 		text, command := x.String(x.Member("text")), x.String(x.Member("command"))
+		if command == nil && ask.members() != nil { // what cannot be shown
+			command = []byte(`"?"`)
+		}
 		switch name := string(x.F.Event); {
 		case name == StatusEvent && text != nil: // a status is done when it comes
 			w.addStatusLine(x, true, quoted(marker.MaxShown, string(text)))
-		case name == ApprovalEvent && command != nil:
+		case name == ApprovalEvent && command != nil && !finished: // or it would stay
 			w.addStatusLine(x, false, ask.statusLine(string(command)))
+			waiting = w.o.StatusLine
 		}
 		if waits != nil {
 			x.Append(waits.card())
@@ -320,9 +354,19 @@ func (w *Writer) NamedEvent(x *chunk.Object, wrapped, finished bool, ask *Ask) {
 	}
 	// Without its event: line the event is a chunk for clients and for a second sidecar. It keeps
 	// the line if such a chunk would say anything, and after the finish chunk.
-	if w.Form == contract.ProgressUnnamed && IsState(x) && !finished &&
+	if w.Form == contract.ProgressUnnamed && (IsState(x) || string(x.F.Event) == CardEvent) && !finished &&
 		!c.Err.Ok() && !c.Usage.Ok() && !c.Hermes.Ok() && !c.Tool.Ok() {
 		x.DropName()
 	}
 	w.Object(x)
+	return waiting
+}
+
+// TakeBack writes a chunk that hides the status line, which says that a command waits. Its name is
+// that of what is there for Open WebUI alone.
+func (w *Writer) TakeBack() {
+	if w.Form == contract.ProgressEnvelope {
+		w.own("event: " + CardEvent + "\n")
+	}
+	w.own("data: {", w.envelope().empty(), `,"event":{"type":"status","data":{"description":"`, waitsName[:len(waitsName)-1], `","done":true,"hidden":true}}}`, "\n\n")
 }
