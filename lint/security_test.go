@@ -235,7 +235,7 @@ var securityTests = map[string]string{
 	"a stream in Redis":                                                              "TestMemoryOfRedisIsBounded",
 	"an event of a distant site that waits for its number":                           "TestMemoryOfHeldEvents",
 	"connections of a replica to Redis":                                              "TestConnectionsAreBounded",
-	"a reply of Redis, or of another program at its address":                         "TestHeapOfReplies TestBrokenReplies TestPushes FuzzReplies",
+	"a reply of Redis, or of another program at its address":                         "TestHeapOfReplies TestBrokenReplies TestBrokenSentinels TestBrokenNodes FuzzReplies",
 	"the header of a stream in Redis, or the record of its request":                  "TestLargeRecords",
 	"how long a stream stays in Redis":                                               "TestNothingStaysForEver",
 	"answers that wait for a reply, without a client":                                "TestRunsThatAwaitAClientHaveRoomOfTheirOwn TestHeldAnswersTakeNoMore",

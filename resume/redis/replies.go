@@ -3,10 +3,10 @@ package redis
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"net"
 	"strconv"
-	"strings"
 	"syscall"
 )
 
@@ -36,17 +36,20 @@ var errReply = errors.New("the server does not answer as redis does, or with mor
 type replies struct {
 	net.Conn
 	in     *bufio.Reader
-	kinds  string // the bytes that a value may begin with
-	line   []byte // the rest of a line that Read has to return
-	skip   int    // bytes of a string and its line end that are still to come
-	size   int    // of the reply to the last command so far, in bytes
-	values int    // that the reply announces
-	left   int    // values still to come; negative if they are not counted
+	stop   func() bool // no longer closes it when its time is over
+	line   []byte      // the rest of a line that Read has to return
+	skip   int         // bytes of a string and its line end that are still to come
+	size   int         // of the reply to the last command so far, in bytes
+	values int         // that the reply announces
 }
 
 // checked returns a connection that reads from c through replies.
-func checked(c net.Conn) net.Conn {
-	r := &replies{Conn: c, in: bufio.NewReaderSize(c, maxLine), kinds: "+-:$*", left: -1}
+func checked(c net.Conn) net.Conn { return checkedUntil(context.Background(), c) }
+
+// checkedUntil returns a connection that reads from c through replies, and is closed when ctx is done.
+func checkedUntil(ctx context.Context, c net.Conn) net.Conn {
+	r := &replies{Conn: c, in: bufio.NewReaderSize(c, maxLine)}
+	r.stop = context.AfterFunc(ctx, func() { _ = c.Close() })
 	if s, ok := c.(syscall.Conn); ok { // go-redis checks whether an idle connection is still open
 		return struct {
 			*replies
@@ -56,16 +59,11 @@ func checked(c net.Conn) net.Conn {
 	return r
 }
 
-// pushes is a connection whose replies may be of RESP 3, and may come without a command. The bounds
-// apply to each reply. Reads and writes may be concurrent.
-type pushes struct{ *replies }
-
-// checkedPushes returns a connection that reads from c through pushes.
-func checkedPushes(c net.Conn) net.Conn {
-	return pushes{&replies{Conn: c, in: bufio.NewReaderSize(c, maxLine), kinds: "+-:$*%>~_#,"}}
+// Close implements net.Conn.
+func (c *replies) Close() error {
+	c.stop()
+	return c.Conn.Close()
 }
-
-func (c pushes) Write(b []byte) (int, error) { return c.Conn.Write(b) }
 
 func (c *replies) Read(p []byte) (n int, err error) {
 	if len(c.line) == 0 && c.skip == 0 {
@@ -91,31 +89,25 @@ func (c *replies) Read(p []byte) (n int, err error) {
 // take counts the value that line begins, and reports whether it is valid and within the bounds.
 func (c *replies) take(line []byte) bool {
 	text, ok := bytes.CutSuffix(line, []byte("\r\n"))
-	if !ok || len(text) == 0 || len(text) == 1 && text[0] != '_' || !strings.ContainsRune(c.kinds, rune(text[0])) {
+	if !ok || len(text) < 2 {
 		return false
 	}
-	if c.left == 0 {
-		c.size, c.values, c.left = 0, 0, 1
-	}
 	c.size += len(line)
-	values := 0 // in this value
-	if strings.ContainsRune("$*%>~", rune(text[0])) {
+	switch text[0] {
+	case '+', '-', ':':
+	case '$', '*':
 		n, err := strconv.Atoi(string(text[1:]))
 		switch {
 		case err != nil || n < -1 || n > maxReply:
 			return false
-		case text[0] == '%':
-			values = 2 * max(n, 0)
-		case text[0] != '$':
-			values = max(n, 0)
+		case text[0] == '*':
+			c.values += max(n, 0)
 		case n >= 0:
 			c.skip = n + len("\r\n")
 			c.size += c.skip
 		}
-	}
-	c.values += values
-	if c.left > 0 {
-		c.left += values - 1
+	default:
+		return false
 	}
 	return c.size <= maxReply && c.values <= maxValues
 }
