@@ -11,6 +11,7 @@ func (s *Stream) chunk() {
 	x, t := s.Object(), &s.text
 	c := &x.C
 	s.Sum.Chunks++
+	s.w.HasChunk = true
 	s.rest = prose.Kept{}
 	if s.Finished && s.end.failed && c.Count > 0 {
 		s.dropLate()

@@ -108,7 +108,7 @@ func (s *Stream) Noise(b []byte) {
 			return
 		}
 	}
-	if s.w.KeepsAliveByChunk() && !s.Finished && keepalives.Match(b) {
+	if s.w.HasChunk && s.o.KeepaliveForm != contract.KeepaliveComment && !s.Finished && keepalives.Match(b) {
 		s.upstreamKeepalive()
 		return
 	}
@@ -127,11 +127,11 @@ const minKeepaliveGap = 100 * time.Millisecond
 func (s *Stream) upstreamKeepalive() {
 	s.notes.Add(contract.SectionEnd, "a comment that keeps the connection alive: becomes a chunk")
 	s.Out.Drop()
-	if s.Now.Sub(s.commented) < minKeepaliveGap {
+	if s.Now.Before(s.nextKeepalive) {
 		return
 	}
-	s.commented = s.Now
-	s.w.Keepalive()
+	s.nextKeepalive = s.Now.Add(minKeepaliveGap)
+	s.w.KeepaliveChunk()
 }
 
 // LF handles the LF b of a CRLF whose CR ended the unit before.

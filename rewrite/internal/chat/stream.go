@@ -76,7 +76,7 @@ type Stream struct {
 	hold  hold
 	large *largeFrame // the large frame under way, or nil
 
-	commented time.Time // when a comment of upstream's last became a chunk
+	nextKeepalive time.Time // from when on a comment of upstream's becomes a chunk
 }
 
 // text describes the text of the message so far, and the position of the stream in it.

@@ -357,6 +357,7 @@ func (w *Writer) NamedEvent(x *chunk.Object, wrapped, finished bool, ask *Ask) (
 	if w.Form == contract.ProgressUnnamed && (IsState(x) || string(x.F.Event) == CardEvent) && !finished &&
 		!c.Err.Ok() && !c.Usage.Ok() && !c.Hermes.Ok() && !c.Tool.Ok() {
 		x.DropName()
+		w.HasChunk = true
 	}
 	w.Object(x)
 	return waiting

@@ -25,6 +25,8 @@ type Writer struct {
 	Form contract.Progress // of tool events
 	Env  Envelope          // empty until the first chunk, or the first frame of our own
 
+	HasChunk bool // a chunk has come, or one for a second sidecar has left
+
 	o *contract.Options
 	p *contract.Params
 }
@@ -123,18 +125,16 @@ func (w *Writer) DeltaSize() int { return w.envelope().len() + 200 }
 // Keepalive writes a chunk that says nothing, or a comment while no chunk has come
 // (contract section 3).
 func (w *Writer) Keepalive() {
-	if !w.KeepsAliveByChunk() {
+	if w.o.KeepaliveForm == contract.KeepaliveComment || !w.HasChunk && !w.Env.FromChunk {
 		w.own(": keepalive")
 		w.Out.EndComment()
 		return
 	}
-	w.own("data: {", w.Env.empty(), "}\n\n")
+	w.KeepaliveChunk()
 }
 
-// KeepsAliveByChunk reports whether Keepalive writes a chunk.
-func (w *Writer) KeepsAliveByChunk() bool {
-	return w.o.KeepaliveForm != contract.KeepaliveComment && w.Env.FromChunk
-}
+// KeepaliveChunk writes a chunk that says nothing.
+func (w *Writer) KeepaliveChunk() { w.own("data: {", w.envelope().empty(), "}\n\n") }
 
 // DoneData is the data of the frame that ends a stream.
 const DoneData = "[DONE]"
