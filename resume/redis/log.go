@@ -30,6 +30,7 @@ type view struct {
 	Writes  int64
 	Gone    bool // it was deleted, or has been kept long enough
 	Adopted bool // its owner is gone, and this replica must end it
+	Lapsed  bool // the lease of its owner is over
 	Entry   resume.Entry
 	state   resume.State
 }
@@ -349,5 +350,9 @@ func (s *Store) abandon(v *view) error {
 		return failed
 	}
 	pieces, _ := piecesOf(part) // fails only with a header
-	return w.end(how, pieces...)
+	err := w.end(how, pieces...)
+	if err == nil && v.Entry.Frees { // no client wants this answer again
+		_, err = s.do(context.Background(), deleteScript, v.Entry.ID, v.Entry.ID)
+	}
+	return err
 }

@@ -85,7 +85,7 @@ if gone and ARGV[1] ~= '' and not runs(v[1]) then
 	for i = 1, 2 do redis.call('PEXPIRE', KEYS[i], ARGV[2] + lingers) end
 end
 return '{"state":"' .. v[1] .. '","begun":' .. (v[2] or 'null') .. ',"pieces":' .. v[3] .. ',"events":' .. v[4]
-	.. ',"writes":' .. v[5] .. ',"gone":' .. tostring(gone) .. ',"adopted":' .. tostring(adopted)
+	.. ',"writes":' .. v[5] .. ',"lapsed":' .. tostring(over and runs(v[1])) .. ',"gone":' .. tostring(gone) .. ',"adopted":' .. tostring(adopted)
 	.. ',"entry":' .. v[9] .. '}'
 `)
 

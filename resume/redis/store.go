@@ -136,6 +136,9 @@ func (s *Store) Claim(
 	for first := true; ; first = false {
 		sure := !keyed || s.isSettled() || !known.IsZero() && time.Now().After(known)
 		have, w, err := s.claim(ctx, e, text, run, sure)
+		if err == nil && w == nil && e.Frees && s.isDead(client, have.ID) {
+			return s.Claim(client, e, run)
+		}
 		if err == nil {
 			return have, w, nil
 		}
@@ -205,6 +208,40 @@ func (s *Store) claim(
 		return s.own(ctx, e, run)
 	}
 	return s.taken(ctx, id)
+}
+
+// isDead reports whether the run of the log id was another replica's that is dead. It waits for a sign
+// of life, which comes with each tick, or for the end of the lease. Then it ends the log, whose key is
+// free if it is one of the configuration's: whoever repeats such a request wants another answer.
+func (s *Store) isDead(ctx context.Context, id string) bool {
+	if s.ownedLog(id) != nil {
+		return false
+	}
+	limited, cancel := context.WithTimeout(ctx, 2*s.o.Lease)
+	defer cancel()
+	first, err := s.look(limited, id, "")
+	if err != nil || first.state > resume.Begun {
+		return false
+	}
+	for pause(limited, retryAfter) {
+		v, err := s.look(limited, id, "")
+		switch {
+		case errors.Is(err, resume.ErrDropped):
+			return true
+		case err != nil:
+			return false // the reader tells
+		case v.state > resume.Begun:
+			return true // another replica has found it so, or it has ended meanwhile
+		case v.Writes != first.Writes:
+			return false
+		case v.Lapsed && s.isSettled():
+			r := newReader(limited, s, id, 0) // as every reader does
+			defer r.Close()
+			_, err := r.look(limited)
+			return err == nil || errors.Is(err, resume.ErrDropped)
+		}
+	}
+	return false
 }
 
 // taken returns the entry of the log id, which has the key that is claimed.
