@@ -346,10 +346,13 @@ func TestLinesOfUsers(t *testing.T) {
 	if line == lineOf(t, bob) || line != lineOf(t, s.post("/v1/runs", `{"input":"hi"}`, "X-User: alice")) {
 		t.Errorf("alice %s, bob %s", alice.body, bob.body)
 	}
+	deep := strings.Repeat("[", 500) + strings.Repeat("]", 500)
 	for _, c := range []struct{ path, body, want string }{
 		{identityChat, chatOfUser, strings.Replace(chatOfUser, "Be", line+`\n\nBe`, 1)},
 		{"/v1/responses", `{"input":"hi","instructions":"x"}`, `{"input":"hi","instructions":"` + line + `\n\nx"}`},
 		{"/v1/runs", `{"input":"hi"}`, `{"instructions":"` + line + `","input":"hi"}`},
+		{"/v1/runs", `{"input":"hi","x":NaN}`, `{"instructions":"` + line + `","input":"hi","x":NaN}`},
+		{"/v1/runs", `{"x":` + deep + `}`, `{"instructions":"` + line + `","x":` + deep + `}`},
 		{"/api/sessions/s/chat", chatOfUser, chatOfUser},
 		{identityChat, chatOfUser + "x", chatOfUser + "x"},
 	} {

@@ -178,6 +178,7 @@ var securityTests = map[string]string{
 	"a message that may be a reply to a request for approval":                                      "TestRepliesInRequests",
 	"stretches of reasoning taken out of one chunk":                                                "TestPartsOfOneChunkAreBounded",
 	"tools that one chunk starts (imitations trust)":                                               "TestPartsOfOneChunkAreBounded",
+	"nesting of a request whose user is named (identity)":                                          "TestPromptLineIsInWhateverHermesReads",
 	"ids of tools remembered":                                                                      "TestIDsOfToolsAreRemembered TestOneIDForManyTools TestWhatIsHeld",
 	"choices that are examined":                                                                    "TestWhatIsRead",
 	"choices of an answer that is not streamed, examined":                                          "TestNoAnswerTakesMoreThanItsBound",

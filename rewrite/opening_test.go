@@ -65,7 +65,7 @@ func TestPromptLineOfWhatIsNotARequest(t *testing.T) {
 		"/v1/chat/completions": {
 			"", "null", "[]", `"messages"`, `{"messages":[{"role":"system","content":"a"}]`, `{"messages":[{"role":"system","content":"a"}]} x`,
 			`{}`, `{"messages":[]}`, `{"messages":{}}`, `{"messages":[1],"messages":null}`, `{"messages":[1],"n":nan}`, "{\"messages\":[\"\xff\"]}",
-			`{"messages":[` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `]}`,
+			`{"messages":[` + strings.Repeat("[", 10_001) + strings.Repeat("]", 10_001) + `]}`,
 		},
 		"/v1/responses": {"", "[]", `{"previous_response_id":"r"}`, `{"conversation":"c","instructions":null}`, `{"instructions":7}`, `{"instructions":["a"]}`, `{`},
 		"/v1/models":    {`{"messages":[{"role":"system","content":"a"}],"instructions":"x"}`},
@@ -249,4 +249,28 @@ func decoded(t *testing.T, body []byte) (all map[string]any) {
 		t.Fatalf("%q: %v", body, err)
 	}
 	return all
+}
+
+// TestPromptLineIsInWhateverHermesReads: Python writes NaN, and reads what is nested some thousands deep. A request
+// that its parser refuses does not become another.
+func TestPromptLineIsInWhateverHermesReads(t *testing.T) {
+	nested := func(depth int) string {
+		return `{"x":` + strings.Repeat("[", depth-1) + strings.Repeat("]", depth-1) + `,`
+	}
+	const chat, runs = "/v1/chat/completions", "/v1/runs"
+	for _, head := range []string{`{"temperature":NaN,`, `{"top_p":-Infinity,`, nested(129), nested(900), nested(9_999)} {
+		for path, rest := range map[string][2]string{
+			chat: {`"messages":[{"role":"user","content":"hi"}]}`, `"messages":[{"role":"system","content":"` + spaceLine + `"},{"role":"user","content":"hi"}]}`},
+			runs: {`"instructions":null,"input":"hi"}`, `"instructions":"` + spaceLine + `","input":"hi"}`},
+		} {
+			if got := string(rewrite.SetPromptLine(path, []byte(head+rest[0]), spaceLine)); got != head+rest[1] {
+				t.Errorf("%s %.30s… becomes %.60s…%s", path, head, got, got[max(0, len(got)-100):])
+			}
+		}
+	}
+	for _, body := range []string{nested(10_001) + `"messages":[]}`, `{"messages":[{"role":"user","content":"hi"}]} x`, `{"messages":[{"role":"user"`, "{\"messages\":[{\"role\":\"\xff\"}]}"} {
+		if got := string(rewrite.SetPromptLine(chat, []byte(body), spaceLine)); got != body {
+			t.Errorf("%.60s… becomes %.60s…", body, got)
+		}
+	}
 }

@@ -18,8 +18,11 @@ const (
 
 // Valid reports whether b is well-formed JSON that is nested at most MaxDepth deep. NaN, Infinity and
 // -Infinity are values.
-func Valid(b []byte) bool {
-	end := value(b, SkipSpace(b, 0), MaxDepth)
+func Valid(b []byte) bool { return ValidWithin(b, MaxDepth) }
+
+// ValidWithin is Valid for JSON that is nested at most depth deep.
+func ValidWithin(b []byte, depth int) bool {
+	end := value(b, SkipSpace(b, 0), depth)
 	return end >= 0 && SkipSpace(b, end) == len(b)
 }
 

@@ -148,9 +148,13 @@ func messagesOf(body []byte) (messages jsonspan.Span, ok bool) {
 	return messages, ok
 }
 
+// MaxNested is the nesting of a request up to which its user is named: no parser of a Python that
+// Hermes runs on reads a deeper one.
+const MaxNested = 10_000
+
 // sound reports whether body is a well-formed object.
 func sound(body []byte) bool {
-	return object(body).IsObject(body) && jsonspan.Valid(body) && utf8.Valid(body)
+	return object(body).IsObject(body) && jsonspan.ValidWithin(body, MaxNested) && utf8.Valid(body)
 }
 
 func insert(b []byte, at int, text string) []byte {
