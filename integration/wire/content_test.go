@@ -447,8 +447,12 @@ func TestTextOfAnswersForgesNothing(t *testing.T) {
 			t.Errorf("%q: %v in %q", f, err, body)
 			continue
 		}
-		// After a marker at the start of a text one newline more goes.
-		if m := got.Choices[0].Message; m.Reasoning_content != "r" || m.Content != strings.TrimPrefix(f, "\n") {
+		// After a marker at the start of a text one newline more goes, LF or CR LF.
+		want := strings.TrimPrefix(f, "\n")
+		if rest, ok := strings.CutPrefix(f, "\r\n"); ok {
+			want = rest
+		}
+		if m := got.Choices[0].Message; m.Reasoning_content != "r" || m.Content != want {
 			t.Errorf("%q: content %q, reasoning %q", f, m.Content, m.Reasoning_content)
 		}
 	}
