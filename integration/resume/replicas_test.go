@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
@@ -36,6 +37,36 @@ func (s sameHost) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.Host = "replicas.example"
 	return s.RoundTripper.RoundTrip(r)
+}
+
+// TestRegenerateAfterADeath kills the replica that runs a request with a key of the configuration's. The
+// same request, sent again at once, gets an answer of its own, from another replica.
+func TestRegenerateAfterADeath(t *testing.T) {
+	r := startRedis(t)
+	r.key = "key {header.X-Chat-Id} body"
+	var runs atomic.Int64
+	up := upstream.New(t, func(x *upstream.Exchange) {
+		x.Begin("hi", "there")
+		if runs.Add(1) == 1 {
+			x.Silence()
+			return
+		}
+		x.Finish()
+	})
+	all, processes := r.replicas(t, up, 2)
+	fields := []string{"Authorization", credential, "X-Chat-Id", "chat"}
+	frame(t, all[0].Chat(fields...))
+	processes[0].Kill()
+	again := all[1].Chat(fields...)
+	if got := again.All(); !strings.Contains(got, `"finish_reason":"stop"`) && !strings.Contains(got, `"finish_reason": "stop"`) || strings.Contains(got, "upstream_aborted") {
+		t.Errorf("it gets %q", got)
+	}
+	if again.Header.Get("Idempotency-Replayed") != "" {
+		t.Error("it is a replay")
+	}
+	if n := runs.Load(); n != 2 {
+		t.Errorf("the agent has run %d times", n)
+	}
 }
 
 // TestReplicas has clients continue, repeat and end at one replica what another one runs.
@@ -263,6 +294,7 @@ type redis struct {
 	args            []string // more of them
 	tls             bool
 	options         string // of the storage, more of them
+	key             string // the option of hermes_resume
 	process         *harness.Process
 }
 
@@ -306,9 +338,10 @@ func (r *redis) replicas(t *testing.T, up *upstream.Server, n int) (all []*clien
 			lease 10s
 			%s
 		}
+		%s
 	}
 	hermes
-	reverse_proxy %s`, r.addr, cmp.Or(r.options, "timeout 30s"), up.Addr))))
+	reverse_proxy %s`, r.addr, cmp.Or(r.options, "timeout 30s"), r.key, up.Addr))))
 		cmd := exec.Command(caddy, "run", "--config", file, "--adapter", "caddyfile")
 		cmd.Env = sidecar.Environment(home, "REDIS_PASSWORD="+password, "HERMES_RESUME_SECRET="+secret)
 		processes = append(processes, sidecar.Follow(t, cmd, "serving initial configuration"))
