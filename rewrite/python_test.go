@@ -37,7 +37,7 @@ func TestValuesOfPython(t *testing.T) {
 		add("a blank line lacks", row{in: role() + text("Hello") + strings.TrimSuffix(with(finishChunk("stop", realUsage)), "\n\n"),
 			out: role() + text("Hello") + with(finishChunk("stop", realUsage)) + doneFrame})
 		add("a marker", row{in: role() + with(markerChunk("💻", "ls")) + with(text("\n\nHello")) + stop(), starts: "💻 ls", content: "\n\nHello"})
-		add("an imitation", row{in: turn(text("a"), g2Start("t", "💻", "l", "c"), g2End("t", "c"), with(text("b\n`💻 ls`\nd"))), content: "ab\nd"})
+		add("an imitation", row{in: turn(text("a"), g2Start("t", "💻", "l", "c"), g2End("t", "c"), with(text("b\n`💻 ls`\nd"))), content: "ab\nd", o: Options{Imitations: ImitationsStrip}})
 		add("reasoning", row{in: role() + with(text("<think>a</think>b")) + stop(), content: "b", reasoning: "a"})
 		add("a false stop", row{in: role() + with(finishChunk("stop", zeroUsage)) + doneFrame, end: CodeCrashed})
 		add("an empty answer", row{in: role() + with(finishChunk("stop", realUsage)) + doneFrame, end: CodeEmpty})

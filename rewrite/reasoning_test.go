@@ -215,7 +215,7 @@ func TestToolsEndReasoning(t *testing.T) {
 			name := fmt.Sprintf("%s, %q, %q", kind, c.before, c.after)
 			for _, n := range []int{1, 3, len(c.after)} {
 				in := role() + text(c.before) + tool + deltasOf(c.after, n) + stop()
-				o := Options{}
+				o := Options{Imitations: ImitationsStrip}
 				if kind == "a large event" {
 					o.MaxFrame = 8000
 				}
@@ -234,7 +234,7 @@ func TestToolsEndReasoning(t *testing.T) {
 					same(t, look(t, hidden).content, c.content, name+": contents, progress "+string(p))
 					same(t, look(t, hidden).reasoning, c.reasoning, name+": reasonings, progress "+string(p))
 				}
-				o = Options{Reasoning: ReasoningDrop, MaxFrame: o.MaxFrame}
+				o = Options{Imitations: ImitationsStrip, Reasoning: ReasoningDrop, MaxFrame: o.MaxFrame}
 				same(t, look(t, repairWith(in, o)).content, c.content, name+": contents, reasoning drop")
 				if t.Failed() {
 					t.Fatalf("%s in deltas of %d:\n%s", name, n, out)

@@ -88,8 +88,9 @@ func TestEveryOptionValidates(t *testing.T) {
 		t.Fatalf("%d lines in %s", len(lines), block)
 	}
 	block = "\t\t" + strings.Join(lines, "\n\t\t") + "\n"
-	validate(t, "hermes", ":8643 {\n\thermes {\n"+block+"\t}\n\treverse_proxy 127.0.0.1:8642\n}\n")
-	validate(t, "hermes_proxy", ":8643 {\n\thermes_proxy /v1/* 127.0.0.1:8642 {\n"+block+"\t\ttransport http {\n\t\t\tkeepalive 4s\n\t\t}\n\t}\n}\n")
+	const page = "\thermes_approvals\n"
+	validate(t, "hermes", ":8643 {\n"+page+"\thermes {\n"+block+"\t}\n\treverse_proxy 127.0.0.1:8642\n}\n")
+	validate(t, "hermes_proxy", ":8643 {\n"+page+"\thermes_proxy /v1/* 127.0.0.1:8642 {\n"+block+"\t\ttransport http {\n\t\t\tkeepalive 4s\n\t\t}\n\t}\n}\n")
 }
 
 // TestWhatStandsAroundASidecarValidates: testdata/around.Caddyfile has what a

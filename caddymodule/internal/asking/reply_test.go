@@ -69,7 +69,7 @@ func TestReplyWhoseRestIsGone(t *testing.T) {
 		owner, _, _ := o.Owner(r)
 		ticket := desk.Stream(approval.Asker{Owner: owner, Timeout: time.Minute, Send: func(context.Context, approval.Request, approval.Choice) (approval.Result, error) {
 			return approval.TooLate, nil
-		}}).Ask(approval.Request{RunID: "run_1", ID: "r1", Choices: []approval.Choice{approval.Once}})
+		}}).Ask(approval.Request{RunID: "run_1", ID: "r1", Command: "ls", Choices: []approval.Choice{approval.Once}})
 		const problem = `{"title":"Unknown stream","detail":"Send the request again with a new Idempotency-Key."}`
 		ticket.Hold(func(w http.ResponseWriter, _ *http.Request) error {
 			w.Header().Set("Content-Type", "application/problem+json")

@@ -43,7 +43,7 @@ func TestApprovalsAreCounted(t *testing.T) {
 		return approval.Accepted, nil
 	}})
 	s.Ask(approval.Request{})
-	ticket := s.Ask(approval.Request{RunID: "run_1", ID: "1", Choices: []approval.Choice{approval.Once}})
+	ticket := s.Ask(approval.Request{RunID: "run_1", ID: "1", Command: "ls", Choices: []approval.Choice{approval.Once}})
 	want(1, 1, 0)
 	if result, err := ticket.Answer(t.Context(), approval.Once, approval.Page); result != approval.Accepted || err != nil {
 		t.Fatal(result, err)
