@@ -20,7 +20,7 @@ import (
 // process of it in common, because it takes half a minute to start.
 func TestOpenWebUI(t *testing.T) {
 	h := newHouse(t,
-		connection{model: "hermes-agent", options: sidecar.Options{"status_line": true}},
+		connection{model: "hermes-agent", options: sidecar.Options{"status_line": true, "imitations": "strip"}},
 		connection{model: "direct"},
 		connection{model: "default", options: sidecar.Options{}},
 		connection{model: "bare", options: sidecar.Options{"status_line": true, "progress": "bare"}},
