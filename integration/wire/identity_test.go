@@ -477,7 +477,7 @@ func TestEveryEventLeavesAtOnce(t *testing.T) {
 			x.End()
 		}
 	}
-	c := client.New(t, sidecar.URL(sidecar.Serve(t, upstream.New(t, scripts.Play), sidecar.Still)))
+	c := client.New(t, sidecar.URL(sidecar.Serve(t, upstream.New(t, scripts.Play), sidecar.Still.With(sidecar.Options{"keepalive_form": "comment"}))))
 	for _, r := range all {
 		t.Run(r.String(), func(t *testing.T) {
 			res := c.Of(t).Play(r.String())

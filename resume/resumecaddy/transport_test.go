@@ -57,7 +57,7 @@ func TestVariablesOfARequest(t *testing.T) {
 		for range 100 {
 			caddyhttp.SetVar(r.Context(), "proxy", r.Method)
 		}
-		res := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"text/event-stream"}, "X-Hermes-Stream": {"s"}}}
+		res := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"text/event-stream"}, "X-Hermes-Stream": {"stream_1111111111111111111111"}}}
 		res.Body = io.NopCloser(iotest.ErrReader(io.ErrUnexpectedEOF))
 		switch r.Method {
 		case http.MethodGet:
