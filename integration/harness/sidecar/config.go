@@ -102,8 +102,9 @@ func (o Options) With(more Options) Options {
 	return sum
 }
 
-// Still are options with which no clock matters: what leaves depends only on what came.
-var Still = Options{"keepalive": 0, "parallel_window": "1h"}
+// Still are options with which neither a clock nor what is known of upstream matters: what leaves
+// depends only on what came.
+var Still = Options{"keepalive": 0, "parallel_window": "1h", "imitations": "strip"}
 
 // URL returns the URL alone of those that start a sidecar.
 func URL(base string, _ *Process) string { return base }
