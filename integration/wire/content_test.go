@@ -23,7 +23,7 @@ const sharedEmoji = "🔍 🧠 👁️ ⌨️ 📚 🏠 🧪 ⚡"
 // its tools are those that G2 announces itself.
 func TestContentIsThatOfModernHermes(t *testing.T) {
 	all := hermes.Recordings(t, hermes.Chats)
-	c := client.New(t, sidecar.URL(sidecar.Serve(t, upstream.New(t, upstream.Library(all, upstream.ByFrame).Play), nil)))
+	c := client.New(t, sidecar.URL(sidecar.Serve(t, upstream.New(t, upstream.Library(all, upstream.ByFrame).Play), sidecar.Options{"imitations": "strip"})))
 	for _, r := range all {
 		if !r.Legacy() || r.Live() {
 			continue
@@ -147,19 +147,23 @@ func TestMarkers(t *testing.T) {
 	for _, r := range rule {
 		scenes = append(scenes, scene{name: r.name, options: r.options, play: texts(r.deltas...), content: r.content, starts: append([]strict.Start{}, r.starts...)})
 	}
-	show(t, append(scenes, scene{
-		name: "in one chunk after a tool event of upstream's own are the model's doing", content: "a\nb",
-		starts: []strict.Start{{Emoji: "💻", Label: "ls", Tool: "terminal"}},
-		play: func(x *upstream.Exchange) {
-			x.Events()
-			x.Frame(hermes.Delta("content", "a"))
-			x.Frame("event: hermes.tool.progress", `data: {"tool": "terminal", "emoji": "\ud83d\udcbb", "label": "ls", "toolCallId": "c1", "status": "running"}`)
-			x.Frame("event: hermes.tool.progress", `data: {"tool": "terminal", "toolCallId": "c1", "status": "completed"}`)
-			x.Frame(hermes.Delta("content", "\n`💻 rm`\n"))
-			x.Frame(hermes.Delta("content", "b"))
-			x.Finish()
-		},
-	})...)
+	// Upstream sends tool events, so the line is the user's (contract section 1): auto keeps it.
+	for options, content := range map[string]string{"auto": "a\n`💻 rm`\nb", "strip": "a\nb"} {
+		scenes = append(scenes, scene{
+			name: "in one chunk after a tool event of upstream's own, " + options, content: content, options: sidecar.Options{"imitations": options},
+			starts: []strict.Start{{Emoji: "💻", Label: "ls", Tool: "terminal"}},
+			play: func(x *upstream.Exchange) {
+				x.Events()
+				x.Frame(hermes.Delta("content", "a"))
+				x.Frame("event: hermes.tool.progress", `data: {"tool": "terminal", "emoji": "\ud83d\udcbb", "label": "ls", "toolCallId": "c1", "status": "running"}`)
+				x.Frame("event: hermes.tool.progress", `data: {"tool": "terminal", "toolCallId": "c1", "status": "completed"}`)
+				x.Frame(hermes.Delta("content", "\n`💻 rm`\n"))
+				x.Frame(hermes.Delta("content", "b"))
+				x.Finish()
+			},
+		})
+	}
+	show(t, scenes...)
 }
 
 // Text that begins like a marker waits for the end of its line, but not beyond 4 KiB.

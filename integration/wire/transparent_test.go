@@ -109,10 +109,10 @@ func TestRecordingsPassByteForByte(t *testing.T) {
 		{"length, error object and all", "", sidecar.Still, func(r hermes.Recording) bool {
 			return hermes.Chats(r) && strings.Contains(string(r.Body), `"finish_reason": "length"`)
 		}},
-		{"modern ones in the form bare", "", sidecar.Still.With(sidecar.Options{"progress": "bare"}), func(r hermes.Recording) bool {
+		{"modern ones in the form bare", "", sidecar.Still.With(sidecar.Options{"progress": "bare", "keepalive_form": "comment"}), func(r hermes.Recording) bool {
 			return modern(r) && strings.Contains(r.Scenario, "tool") && r.Scenario != "crash_in_tool" || r.Scenario == "labels" && !r.Legacy()
 		}},
-		{"modern ones beside their tool events", event, sidecar.Still.With(sidecar.Options{"zero_usage": "pass", "empty_answer": "pass"}), func(r hermes.Recording) bool {
+		{"modern ones beside their tool events", event, sidecar.Still.With(sidecar.Options{"zero_usage": "pass", "empty_answer": "pass", "keepalive_form": "comment"}), func(r hermes.Recording) bool {
 			changes := regexp.MustCompile(`crash|fail|^err|^zero|^model_imitates$|^think_tags$`).MatchString(r.Scenario)
 			return modern(r) && !changes && !regexp.MustCompile("event: (hermes.status|approval.request)\n").Match(r.Body)
 		}},
