@@ -264,7 +264,7 @@ func TestResumingPage(t *testing.T) {
 		behind("wor", false),                     // in an event
 		behind("/3\n", false),                    // after its id, before its end
 		behind("/4\n\n", true),                   // after an event
-		behind(": keepalive\n", true),            // after a comment
+		behind(": a comment\n", true),            // after a comment
 		behind("[DONE]\n", false),                // in the last one
 		behind("/9\n\n", false),                  // after that, before the end
 	}
@@ -283,7 +283,7 @@ func TestResumingPage(t *testing.T) {
 		x.Wait(post[5])
 		x.Frame(hermes.Delta("content", "Grüße 😀"))
 		x.Wait(post[6])
-		x.Frame(": keepalive")
+		x.Frame(": a comment")
 		x.Wait(post[7])
 		x.Frame(hermes.Running("terminal", "call_1")...)
 		x.Frame(hermes.Completed("terminal", "call_1")...)
