@@ -3,10 +3,8 @@ package configuration
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"math/rand/v2"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -134,19 +132,5 @@ func caddyfileOf(name string, value any) string {
 func (r *running) refusesCaddyfile(lines string) string {
 	r.t.Helper()
 	text := "{\n\tadmin " + r.s.Admin + "\n\tpersist_config off\n}\nhttp://" + r.listen + " {\n\tbind 127.0.0.1\n\thermes {\n" + lines + "\t}\n\treverse_proxy 127.0.0.1:8642\n}\n"
-	res, err := harness.Persist(func() (*http.Response, error) { // the admin server before may be going
-		return http.Post("http://"+r.s.Admin+"/load", "text/caddyfile", strings.NewReader(text))
-	})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	if res.StatusCode == http.StatusOK {
-		return ""
-	}
-	return res.Status + " " + string(body)
+	return r.load("text/caddyfile", text)
 }

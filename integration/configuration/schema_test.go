@@ -235,8 +235,14 @@ func (r *running) refuses(members map[string]string, handler string) string {
 	}
 	config := fmt.Sprintf(`{"admin": {"listen": %q, "config": {"persist": false}}, "apps": {"http": {"servers": {"s": {"listen": [%q], "routes": [{"handle": [{"handler": "hermes_resume"}, %s}, {"handler": "hermes_approvals"}, {"handler": "static_response"}]}]}}}}}`,
 		r.s.Admin, r.listen, all)
+	return r.load("application/json", config)
+}
+
+// load has the sidecar load a configuration of a media type, and returns what it says against it.
+func (r *running) load(media, config string) string {
+	r.t.Helper()
 	res, err := harness.Persist(func() (*http.Response, error) { // the admin server before may be going
-		return http.Post("http://"+r.s.Admin+"/load", "application/json", strings.NewReader(config))
+		return http.Post("http://"+r.s.Admin+"/load", media, strings.NewReader(config))
 	})
 	if err != nil {
 		r.t.Fatal(err)
