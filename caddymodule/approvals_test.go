@@ -14,36 +14,48 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/hermes-sidecar/hermes-sidecar/approval"
 )
 
-const dangerous = "rm -rf victim"
+const (
+	dangerous = "rm -rf victim"
+	agentKey  = "Bearer agent"
+)
 
-// asking022 is an agent that asks before each command, as Hermes 0.22 does in chats: it waits for
-// the answer, in the stream of the chat, and knows the run by the id of the completion.
+// asking022 is an agent that asks before it runs a command, as Hermes 0.22 does: in the stream, whose run it
+// knows by an id. It does what its frames say if a chat says "danger", and repeats any other last message.
 type asking022 struct {
 	t    *testing.T
-	name string // of its runs: the desk is the process's
+	name string // its runs begin with it: the desk is the process's
+	// frames are those of an answer. In them RUN is the id of the run and SAID the last answer. "?ID" waits
+	// for the answer to a request.
+	frames []string
 
-	mu       sync.Mutex
-	n        int
-	requests []string               // the last message of each chat
-	pending  map[string]chan string // by run: gets the choice
-	over     map[string]bool        // by run
-	ran      int                    // commands
+	mu      sync.Mutex
+	n       int
+	paths   []string
+	pending map[string]chan string // by run and request
+	over    map[string]bool        // by run
+	said    []string               // "ID choice" of each answer
 }
 
-const agentKey = "Bearer agent"
-
-func newAsking022(t *testing.T) (*asking022, string) {
-	a := &asking022{t: t, name: rand.Text(), pending: map[string]chan string{}, over: map[string]bool{}}
+// newAsking022 starts an agent, with the frames of one command if none are given.
+func newAsking022(t *testing.T, frames ...string) (*asking022, string) {
+	if frames == nil {
+		frames = []string{chatFrame(`"role": "assistant"`), chatText("Let me remove it."), chatTool("victim", "running"), chatAsk("victim"),
+			"?req-victim", chatTool("victim", "completed"), chatText("\n\nSo it is: SAID."), chatEnd}
+	}
+	a := &asking022{t: t, name: "chatcmpl-" + rand.Text(), frames: frames, pending: map[string]chan string{}, over: map[string]bool{}}
 	server := httptest.NewServer(a)
 	t.Cleanup(server.Close)
 	t.Cleanup(server.CloseClientConnections) // a run may still ask
@@ -51,132 +63,145 @@ func newAsking022(t *testing.T) (*asking022, string) {
 }
 
 func (a *asking022) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		a.t.Error(err)
+	}
 	path := strings.TrimPrefix(r.URL.Path, "/agent")
-	run, isApproval := strings.CutSuffix(strings.TrimPrefix(path, "/v1/runs/"), "/approval")
+	a.mu.Lock()
+	a.paths = append(a.paths, r.Method+" "+path)
+	a.mu.Unlock()
+	run, isAnswer := strings.CutSuffix(strings.TrimPrefix(path, "/v1/runs/"), "/approval")
 	switch {
 	case !strings.HasPrefix(r.Header.Get("Authorization"), agentKey):
-		a.fail(w, 401, "invalid_api_key")
-	case isApproval:
-		a.answer(w, r, run)
-	case path == "/v1/chat/completions":
-		a.chat(w, r)
+		w.WriteHeader(http.StatusUnauthorized)
+	case isAnswer:
+		a.answer(w, run, body)
+	case r.Method == http.MethodGet:
+		a.stream(w, r, strings.TrimSuffix(run, "/events"), a.frames)
 	default:
-		a.fail(w, 404, "")
+		a.mu.Lock()
+		a.n++
+		run := fmt.Sprint(a.name, "-", a.n)
+		a.mu.Unlock()
+		frames := a.frames
+		if !strings.Contains(string(body), "danger") {
+			var chat struct{ Messages []struct{ Content string } }
+			if err := json.Unmarshal(body, &chat); err != nil {
+				a.t.Error(err)
+			}
+			frames = []string{chatFrame(`"role": "assistant"`), chatText("You said " + chat.Messages[len(chat.Messages)-1].Content), chatEnd}
+		}
+		a.stream(w, r, run, frames)
 	}
 }
 
-func (a *asking022) fail(w http.ResponseWriter, status int, code string) {
-	w.WriteHeader(status)
-	fmt.Fprintf(w, `{"error": {"message": "…", "type": "invalid_request_error", "param": null, "code": %q}}`, code)
-}
-
-func (a *asking022) answer(w http.ResponseWriter, r *http.Request, run string) {
+func (a *asking022) answer(w http.ResponseWriter, run string, body []byte) {
 	var said struct {
 		Choice string `json:"choice"`
 		ID     string `json:"request_id"`
 	}
-	if err := json.NewDecoder(r.Body).Decode(&said); err != nil {
+	if err := json.Unmarshal(body, &said); err != nil {
 		a.t.Error(err)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	pending, over := a.pending[run], a.over[run]
-	switch {
-	case over:
-		a.fail(w, 409, "approval_not_active")
-	case pending == nil && !over && !strings.HasPrefix(run, "chatcmpl-"):
-		a.fail(w, 404, "run_not_found")
-	case pending == nil || said.ID != "req-"+run:
-		a.fail(w, 409, "approval_not_pending")
+	key := run + " " + said.ID
+	switch waits := a.pending[key]; {
+	case a.over[run]:
+		http.Error(w, `{"error": {"code": "approval_not_active"}}`, http.StatusConflict)
+	case waits == nil:
+		http.Error(w, `{"error": {"code": "approval_not_pending"}}`, http.StatusConflict)
 	default:
-		delete(a.pending, run)
-		pending <- said.Choice
+		delete(a.pending, key)
+		a.said = append(a.said, said.ID+" "+said.Choice)
+		waits <- said.Choice
 		fmt.Fprint(w, `{"object": "hermes.run.approval_response", "resolved": 1}`)
 	}
 }
 
-func (a *asking022) chat(w http.ResponseWriter, r *http.Request) {
-	var asked struct {
-		Messages []struct{ Role, Content string }
-	}
-	if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
-		a.t.Error(err)
-	}
+func (a *asking022) stream(w http.ResponseWriter, r *http.Request, run string, frames []string) {
+	waits, said := map[string]chan string{}, ""
 	a.mu.Lock()
-	a.n++
-	id := fmt.Sprintf("chatcmpl-%s-%d", a.name, a.n)
-	last := asked.Messages[len(asked.Messages)-1].Content
-	a.requests = append(a.requests, last)
-	choice := make(chan string, 1)
-	if last == "danger" {
-		a.pending[id] = choice
+	for _, f := range frames {
+		if id, ok := strings.CutPrefix(f, "?"); ok {
+			key := run + " " + id
+			if a.pending[key] == nil {
+				a.pending[key] = make(chan string, 1)
+			}
+			waits[f] = a.pending[key]
+		}
 	}
 	a.mu.Unlock()
-	defer func() {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		delete(a.pending, id)
-		a.over[id] = true
-	}()
 	w.Header().Set("Content-Type", "text/event-stream")
-	frame := func(lines ...string) {
-		_, _ = io.WriteString(w, strings.Join(lines, "\n")+"\n\n")
-		w.(http.Flusher).Flush()
-	}
-	chunk := func(delta, finish, more string) {
-		frame(fmt.Sprintf(`data: {"id": %q, "object": "chat.completion.chunk", "created": 1, "model": "hermes-agent", "choices": [{"index": 0, "delta": {%s}, "finish_reason": %s}]%s}`, id, delta, finish, more))
-	}
-	tool := func(more string) {
-		frame("event: hermes.tool.progress", fmt.Sprintf(`data: {"tool": "terminal", "toolCallId": "call_%s", %s}`, id, more))
-	}
-	chunk(`"role": "assistant"`, "null", "")
-	if last == "danger" {
-		chunk(`"content": "Let me remove it."`, "null", "")
-		tool(fmt.Sprintf(`"emoji": "💻", "label": %q, "status": "running"`, dangerous))
-		frame("event: approval.request", fmt.Sprintf(`data: {"command": %q, "description": "recursive delete", "request_id": "req-%s", "event": "approval.request", "run_id": %q, "choices": ["once", "session", "always", "deny"]}`, dangerous, id, id))
-		said := "deny"
+	for _, f := range frames {
+		if waits[f] == nil {
+			_, _ = io.WriteString(w, strings.NewReplacer("RUN", run, "SAID", said).Replace(f))
+			w.(http.Flusher).Flush()
+			continue
+		}
 		select {
-		case said = <-choice:
+		case said = <-waits[f]:
 		case <-r.Context().Done():
 			return
 		}
-		if said != "deny" && said != "timeout" {
-			a.mu.Lock()
-			a.ran++
-			a.mu.Unlock()
-		}
-		tool(`"status": "completed"`)
-		chunk(fmt.Sprintf(`"content": "\n\nSo it is: %s."`, said), "null", "")
-	} else {
-		chunk(fmt.Sprintf(`"content": "You said %s"`, last), "null", "")
 	}
-	chunk("", `"stop"`, `, "usage": {"prompt_tokens": 2, "completion_tokens": 4, "total_tokens": 6}`)
-	frame("data: [DONE]")
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.over[run] = true
 }
 
-// timeout lets the agent give up on the run that asks.
+// timeout lets the agent give up on the runs that ask.
 func (a *asking022) timeout() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for id, pending := range a.pending {
-		delete(a.pending, id)
-		a.over[id] = true
-		pending <- "timeout"
+	for key, waits := range a.pending {
+		run, _, _ := strings.Cut(key, " ")
+		delete(a.pending, key)
+		a.over[run] = true
+		waits <- "timeout"
 	}
 }
 
-// commands returns how many have run.
-func (a *asking022) commands() int {
+// answers returns the answers that have come.
+func (a *asking022) answers() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.ran
+	return strings.Join(a.said, ", ")
 }
 
-// asked returns the last messages of the chats that have reached the agent.
-func (a *asking022) asked() string {
+// commands returns how many have run.
+func (a *asking022) commands() (n int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return strings.Join(a.requests, ", ")
+	for _, said := range a.said {
+		if !strings.HasSuffix(said, " deny") {
+			n++
+		}
+	}
+	return n
+}
+
+func chatFrame(delta string) string {
+	return `data: {"id": "RUN", "object": "chat.completion.chunk", "created": 1, "model": "hermes-agent", "choices": [{"index": 0, "delta": {` + delta + `}, "finish_reason": null}]}` + "\n\n"
+}
+
+const (
+	chatStop = `data: {"id": "RUN", "object": "chat.completion.chunk", "created": 1, "model": "hermes-agent", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}` + "\n\n"
+	chatEnd  = chatStop + `data: {"id": "RUN", "object": "chat.completion.chunk", "created": 1, "model": "hermes-agent", "choices": [], "usage": {"prompt_tokens": 2, "completion_tokens": 4, "total_tokens": 6}}` + "\n\n" + "data: [DONE]\n\n"
+)
+
+func chatText(text string) string {
+	b, _ := json.Marshal(text)
+	return chatFrame(`"content": ` + string(b))
+}
+
+func chatTool(id, status string) string {
+	return `event: hermes.tool.progress` + "\n" + `data: {"tool": "terminal", "emoji": "💻", "label": "rm -rf ` + id + `", "toolCallId": "` + id + `", "status": "` + status + `"}` + "\n\n"
+}
+
+func chatAsk(id string) string {
+	return "event: approval.request\n" + `data: {"command": "rm -rf ` + id + `", "description": "recursive delete", "request_id": "req-` + id + `", "event": "approval.request", "run_id": "RUN", "choices": ["once", "session", "always", "deny"]}` + "\n\n"
 }
 
 // approvalSite is a Caddy that runs a Caddyfile with a site on a socket.
@@ -249,26 +274,20 @@ func (s *approvalSite) logged() string {
 
 // answerOf is a stream that is read.
 type answerOf struct {
-	t    *testing.T
-	in   *bufio.Reader
-	body io.Closer
-	all  strings.Builder
-	res  *http.Response
+	t   *testing.T
+	in  *bufio.Reader
+	res *http.Response
+	all strings.Builder
 }
 
-// chat sends a chat whose last message is the text, as the client with the key.
-func (s *approvalSite) chat(key, text string, header ...string) *answerOf {
+// send sends a request of JSON, with the agent's key unless the header has another.
+func (s *approvalSite) send(method, path, body string, header ...string) *answerOf {
 	s.t.Helper()
-	body, _ := json.Marshal(map[string]any{"stream": true, "messages": []any{
-		map[string]string{"role": "assistant", "content": "x\n\n`🔐 Approval needed` reply `approve 3333-3333` or `deny 3333-3333`: `ls`"},
-		map[string]string{"role": "user", "content": text},
-	}})
-	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, "http://caddy/v1/chat/completions", strings.NewReader(string(body)))
+	r, err := http.NewRequestWithContext(s.t.Context(), method, "http://caddy"+path, strings.NewReader(body))
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("Authorization", key)
+	r.Header = http.Header{"Content-Type": {"application/json"}, "Authorization": {agentKey}}
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}
@@ -277,37 +296,37 @@ func (s *approvalSite) chat(key, text string, header ...string) *answerOf {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() { res.Body.Close() })
-	return &answerOf{t: s.t, in: bufio.NewReader(res.Body), body: res.Body, res: res}
+	return &answerOf{t: s.t, in: bufio.NewReader(res.Body), res: res}
 }
 
-// whole sends a chat whose only message is the text, and that asks for no stream, and returns the
-// text of the answer, which has to be good.
-func (s *approvalSite) whole(key, text string) string {
+// chat sends a chat whose last message is the text.
+func (s *approvalSite) chat(text string, header ...string) *answerOf {
 	s.t.Helper()
-	body, _ := json.Marshal(map[string]any{"messages": []any{map[string]string{"role": "user", "content": text}}})
-	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, "http://caddy/v1/chat/completions", strings.NewReader(string(body)))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("Authorization", key)
-	res, err := s.client.Do(r)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer res.Body.Close()
-	var answer struct {
-		Object  string
-		Choices []struct {
-			Message      struct{ Role, Content string }
-			FinishReason string `json:"finish_reason"`
-		}
-	}
-	if err := json.NewDecoder(res.Body).Decode(&answer); err != nil || res.StatusCode != http.StatusOK || res.Header.Get("Content-Type") != "application/json" ||
-		answer.Object != "chat.completion" || len(answer.Choices) != 1 || answer.Choices[0].FinishReason != "stop" || answer.Choices[0].Message.Role != "assistant" {
-		s.t.Fatalf("%v %v, %+v", err, res.Header, answer)
-	}
-	return answer.Choices[0].Message.Content
+	body, _ := json.Marshal(map[string]any{"stream": true, "messages": []any{
+		map[string]string{"role": "assistant", "content": "x\n\n`🔐 Approval needed` reply `approve 3333-3333` or `deny 3333-3333`: `ls`"},
+		map[string]string{"role": "user", "content": text},
+	}})
+	return s.send(http.MethodPost, "/v1/chat/completions", string(body), header...)
+}
+
+// held returns the text of an answer that asks for a reply, and its code.
+func (s *approvalSite) held(header ...string) (text, code string) {
+	s.t.Helper()
+	a := s.chat("danger", header...)
+	code = a.until(codeIn)
+	return a.text(), code
+}
+
+// click opens the page of a link and presses a button, as a browser does, and returns the title of
+// the page that follows.
+func (s *approvalSite) click(link string, c approval.Choice) string {
+	s.t.Helper()
+	path := strings.TrimPrefix(link, "https://hermes.example.com")
+	s.send(http.MethodGet, path, "").rest()
+	page := s.send(http.MethodPost, path, "choice="+string(c), "Content-Type", "application/x-www-form-urlencoded", "Origin", "https://hermes.example.com").rest()
+	_, title, _ := strings.Cut(page, "<h1>")
+	title, _, _ = strings.Cut(title, "</h1>")
+	return title
 }
 
 // until reads until the pattern is there, and returns what it finds: all, or the first group.
@@ -371,35 +390,6 @@ func (a *answerOf) text() string {
 	return text.String()
 }
 
-// click opens the page of a link and presses a button, as a browser does, and returns the title of
-// the page that follows.
-func (s *approvalSite) click(link string, c approval.Choice) string {
-	s.t.Helper()
-	path := strings.TrimPrefix(link, "https://hermes.example.com")
-	do := func(r *http.Request, err error) string {
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		res, err := s.client.Do(r)
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		defer res.Body.Close()
-		b, err := io.ReadAll(res.Body)
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		_, title, _ := strings.Cut(string(b), "<h1>")
-		title, _, _ = strings.Cut(title, "</h1>")
-		return title
-	}
-	do(http.NewRequest(http.MethodGet, "http://caddy"+path, nil))
-	r, err := http.NewRequest(http.MethodPost, "http://caddy"+path, strings.NewReader("choice="+string(c)))
-	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	r.Header.Set("Origin", "https://hermes.example.com")
-	return do(r, err)
-}
-
 const (
 	linked  = "hermes_approvals\n\thermes {\n\t\tapprovals link https://hermes.example.com/hermes/approve\n\t}"
 	replied = "hermes_resume {\n\t\talways chat 10s\n\t}\n\thermes {\n\t\tapprovals reply\n\t}"
@@ -408,29 +398,35 @@ const (
 	codeIn = "approve ([2-9A-Z]{4}-[2-9A-Z]{4})`"
 )
 
-// TestLinkRunsTheTool: the answer that asked goes on, also across a reload.
-func TestLinkRunsTheTool(t *testing.T) {
+// TestQuestionsSurviveReloads: the answer that asked goes on, and so does the rest of one that has ended for a
+// reply. The log has neither tickets nor codes.
+func TestQuestionsSurviveReloads(t *testing.T) {
 	agent, upstream := newAsking022(t)
 	site := runApprovals(t, upstream, linked)
-	for name, choice := range map[string]approval.Choice{"once": approval.Once, "deny": approval.Deny} {
-		before := agent.commands()
-		a := site.chat(agentKey, "danger")
-		link := a.until(linkIn)
-		site.load(upstream, linked+"\n\theader X-Other 1")
-		if title, want := site.click(link, choice), map[string]string{"once": "Approved", "deny": "Denied"}[name]; title != want {
-			t.Fatalf("the page says %q, want %q", title, want)
-		}
-		if text := a.text(); text != "Let me remove it.\n\nSo it is: "+name+"." {
-			t.Errorf("%q", text)
-		}
-		if ran := agent.commands() - before; ran != map[string]int{"once": 1}[name] {
-			t.Errorf("%d commands have run", ran)
-		}
-		if title := site.click(link, approval.Once); title != "Already answered" {
-			t.Errorf("again: %q", title)
-		}
-		checkApprovalLog(t, site, link[strings.LastIndexByte(link, '/')+1:])
+	a := site.chat("danger")
+	link := a.until(linkIn)
+	site.load(upstream, linked+"\n\theader X-Other 1")
+	if title := site.click(link, approval.Once); title != "Approved" {
+		t.Fatalf("the page says %q", title)
 	}
+	if text := a.text(); text != "Let me remove it.\n\nSo it is: once." || agent.commands() != 1 {
+		t.Errorf("%q, and %d commands have run", text, agent.commands())
+	}
+	checkApprovalLog(t, site, link[strings.LastIndexByte(link, '/')+1:])
+
+	site.load(upstream, replied)
+	said, code := site.held()
+	if !strings.Contains(said, dangerous) || strings.Contains(said, "So it is") {
+		t.Errorf("the answer that asks says %q", said)
+	}
+	site.load(upstream, replied+"\n\theader X-Other 1")
+	if text := site.chat("approve " + code).text(); text != "\n\nSo it is: once." || agent.commands() != 2 {
+		t.Errorf("the reply is answered by %q, and %d commands have run", text, agent.commands())
+	}
+	if text := site.chat("approve " + code).text(); text != "This request was answered before.\n\n\n\nSo it is: once." || agent.commands() != 2 {
+		t.Errorf("the second reply is answered by %q, and %d commands have run", text, agent.commands())
+	}
+	checkApprovalLog(t, site, code)
 }
 
 // TestAnswersOfGroupedRoutes: of a group of routes after hermes, such as handle blocks, only the first that
@@ -441,7 +437,7 @@ func TestAnswersOfGroupedRoutes(t *testing.T) {
 	for _, queue := range []string{"", "hermes_queue"} {
 		agent, upstream := newAsking022(t)
 		site := runApprovals(t, "127.0.0.1:1", fmt.Sprintf(where, queue, upstream))
-		a := site.chat(agentKey, "danger")
+		a := site.chat("danger")
 		if title := site.click(a.until(linkIn), approval.Once); title != "Approved" {
 			t.Errorf("%q: %q", queue, title)
 		}
@@ -470,97 +466,11 @@ func checkApprovalLog(t *testing.T, site *approvalSite, secrets ...string) {
 	}
 }
 
-// TestReplyRunsTheTool in the next message, whose answer is the rest, also across a reload. Nobody
-// else's message does, and none but the reply.
-func TestReplyRunsTheTool(t *testing.T) {
-	agent, upstream := newAsking022(t)
-	site := runApprovals(t, upstream, replied)
-	a := site.chat(agentKey, "danger")
-	code := a.until(codeIn)
-	if text := a.text(); !strings.Contains(text, dangerous) || strings.Contains(text, "So it is") {
-		t.Errorf("the answer that asks says %q", text)
-	}
-	site.load(upstream, replied+"\n\theader X-Other 1")
-	if text := site.chat(agentKey, "approve").text(); text != "You said approve" {
-		t.Errorf("a word is answered by %q", text)
-	}
-	for _, other := range []string{"Please approve " + code, "> approve " + code, "approve " + code + "?", strings.ToLower(code)} {
-		if text := site.chat(agentKey, other).text(); !strings.Contains(text, "reply `approve "+code+"` or `deny "+code+"` and nothing else") {
-			t.Errorf("%q is answered by %q", other, text)
-		}
-	}
-	for _, words := range []string{"approve " + code, "yes, " + code} { // what asks for no stream
-		if text := site.whole(agentKey, words); !strings.Contains(text, "approve "+code+"` or `deny "+code+"` and nothing else, in a request that asks for a stream") {
-			t.Errorf("%q is answered by %q", words, text)
-		}
-	}
-	if text := site.chat(agentKey+"2", "approve "+code).text(); text != "You said approve" {
-		t.Errorf("another client's reply is answered by %q", text)
-	}
-	if agent.commands() != 0 {
-		t.Fatal("a command has run")
-	}
-	if text := site.chat(agentKey, " Approve `"+strings.ReplaceAll(code, "-", "–")+"`.\n").text(); text != "\n\nSo it is: once." {
-		t.Errorf("the reply is answered by %q", text)
-	}
-	if agent.commands() != 1 {
-		t.Errorf("%d commands have run", agent.commands())
-	}
-	again := site.chat(agentKey, "approve "+code).text()
-	if again != sentenceOfTheSecond+"\n\nSo it is: once." || agent.commands() != 1 {
-		t.Errorf("the second reply is answered by %q, and %d commands have run", again, agent.commands())
-	}
-	if got := agent.asked(); got != "danger, approve, approve" {
-		t.Errorf("the agent was asked %s", got)
-	}
-	// What waits no more may be talked about, without the code.
-	if text := site.chat(agentKey, "what was "+code+" about?").text(); text != "You said what was … about?" {
-		t.Errorf("talk about it is answered by %q", text)
-	}
-	checkApprovalLog(t, site, code)
-}
-
-const sentenceOfTheSecond = "This request was answered before.\n\n"
-
-// TestFiveWrongRepliesDeny, of the same client; those of another count nothing.
-func TestFiveWrongRepliesDeny(t *testing.T) {
-	agent, upstream := newAsking022(t)
-	site := runApprovals(t, upstream, replied)
-	a := site.chat(agentKey, "danger")
-	code := a.until(codeIn)
-	a.text()
-	for range 7 {
-		site.chat(agentKey+"2", "approve 2222-2222").text()
-	}
-	for range 5 {
-		site.chat(agentKey, "approve 2222-2222").text()
-	}
-	if text := site.chat(agentKey, "approve "+code).text(); !strings.Contains(text, "So it is: deny.") || agent.commands() != 0 {
-		t.Errorf("the reply is answered by %q, and %d commands have run", text, agent.commands())
-	}
-}
-
-// TestLateReply: the agent has given up, and the client gets the rest, which says so.
-func TestLateReply(t *testing.T) {
-	agent, upstream := newAsking022(t)
-	site := runApprovals(t, upstream, replied)
-	a := site.chat(agentKey, "danger")
-	code := a.until(codeIn)
-	a.text()
-	agent.timeout()
-	if text := site.chat(agentKey, "approve "+code).text(); text != "This reply came too late: the agent does not wait for it any more.\n\n\n\nSo it is: timeout." {
-		t.Errorf("%q", text)
-	}
-	if agent.commands() != 0 {
-		t.Error("a command has run")
-	}
-}
-
 // TestReplyNeedsResume: without it the answer does not end.
 func TestReplyNeedsResume(t *testing.T) {
 	_, upstream := newAsking022(t)
 	site := runApprovals(t, upstream, "hermes_approvals\n\thermes {\n\t\tapprovals reply\n\t\tapprovals link https://hermes.example.com/hermes/approve text\n\t}")
-	a := site.chat(agentKey, "danger")
+	a := site.chat("danger")
 	link := a.until(linkIn)
 	if title := site.click(link, approval.Session); title != "Approved" {
 		t.Fatal(title)
@@ -577,18 +487,11 @@ func TestReplyNeedsResume(t *testing.T) {
 func TestUsersOfOneKey(t *testing.T) {
 	agent, upstream := newAsking022(t)
 	site := runApprovals(t, upstream, "hermes_resume {\n\t\talways chat 10s\n\t}\n\thermes {\n\t\tapprovals reply\n\t\tapprovals by {header.X-User}\n\t}")
-	a := site.chat(agentKey, "danger", "X-User", "ada")
-	code := a.until(codeIn)
-	a.text()
-	for _, user := range []string{"bob", ""} {
-		if text := site.chat(agentKey, "approve "+code, "X-User", user).text(); text != "You said approve" {
-			t.Errorf("%q may answer: %q", user, text)
-		}
-	}
-	if text := site.chat(agentKey, "deny "+code, "X-User", "ada").text(); text != "\n\nSo it is: deny." {
+	_, code := site.held("X-User", "ada")
+	if text := site.chat("deny "+code, "X-User", "ada").text(); text != "\n\nSo it is: deny." {
 		t.Errorf("%q", text)
 	}
-	unknown := site.chat(agentKey, "danger")
+	unknown := site.chat("danger")
 	unknown.until("approval.request")
 	agent.timeout()
 	if all := unknown.rest(); strings.Contains(all, "hermes_approval_") {
@@ -603,20 +506,9 @@ func TestUsersOfOneKey(t *testing.T) {
 func TestWhatWaitsIsListed(t *testing.T) {
 	_, upstream := newAsking022(t)
 	site := runApprovals(t, upstream, linked+"\n\thermes_streams /streams")
-	a := site.chat(agentKey, "danger")
+	a := site.chat("danger")
 	link := a.until(linkIn)
-	list := func() string {
-		res, err := site.client.Get("http://caddy/streams")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer res.Body.Close()
-		b, err := io.ReadAll(res.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(b)
-	}
+	list := func() string { return site.send(http.MethodGet, "/streams", "").rest() }
 	if got := list(); !strings.Contains(got, `"waiting_approvals":[{"tool":"terminal","seconds":`) || strings.Contains(got, dangerous) || strings.Contains(got, link[len(link)-22:]) {
 		t.Errorf("listed: %s", got)
 	}
@@ -635,9 +527,305 @@ func TestAgentThatNeverAsks(t *testing.T) {
 	var bodies []string
 	for _, directives := range []string{"hermes", strings.Replace(linked, "approve\n", "approve text\n\t\tapprovals reply\n", 1)} {
 		site := runApprovals(t, upstream, directives)
-		bodies = append(bodies, regexp.MustCompile(`chatcmpl-\w+-\d+`).ReplaceAllString(site.chat(agentKey, "hello").rest(), "chatcmpl"))
+		bodies = append(bodies, regexp.MustCompile(`chatcmpl-\w+-\d+`).ReplaceAllString(site.chat("hello").rest(), "chatcmpl"))
 	}
 	if bodies[0] != bodies[1] {
 		t.Errorf("%s\nwant\n%s", bodies[1], bodies[0])
+	}
+}
+
+// TestParallelApprovals: of two tools that wait at the same time each is a reply's, which gets a whole answer.
+func TestParallelApprovals(t *testing.T) {
+	agent, upstream := newAsking022(t, chatFrame(`"role": "assistant"`), chatText("Let me."), chatTool("a", "running"), chatTool("b", "running"), chatAsk("a"), chatAsk("b"),
+		"?req-a", chatTool("a", "completed"), "?req-b", chatTool("b", "completed"), chatText("\n\nDone."), chatEnd)
+	site := runApprovals(t, upstream, replied)
+	text, first := site.held()
+	if !strings.HasPrefix(text, "Let me.\n\n") || !strings.Contains(text, "rm -rf a") {
+		t.Errorf("%q", text)
+	}
+	b := site.chat("approve " + first)
+	second := b.until(codeIn)
+	if text := b.text(); !strings.Contains(text, "rm -rf b") {
+		t.Errorf("the second answer: %q", text)
+	}
+	if text := site.chat("deny " + second).text(); text != "\n\nDone." || agent.answers() != "req-a once, req-b deny" {
+		t.Errorf("the third answer: %q, %s", text, agent.answers())
+	}
+}
+
+// TestRepeatsAroundASplit: what an SDK or a client with a key sends again has the same answer.
+func TestRepeatsAroundASplit(t *testing.T) {
+	key := rand.Text() // the storage is the process's
+	for name, header := range map[string][][]string{
+		"sdk": {{"X-Stainless-Retry-Count", "0"}, {"X-Stainless-Retry-Count", "1"}},
+		"key": {{"Idempotency-Key", key}, {"Idempotency-Key", key}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			agent, upstream := newAsking022(t, chatFrame(`"role": "assistant"`), chatText("Let me."), chatTool("a", "running"), chatAsk("a"), "?req-a",
+				chatTool("a", "completed"), chatText("So."), chatEnd)
+			site := runApprovals(t, upstream, replied)
+			first, code := site.held(header[0]...)
+			if again, same := site.held(header[1]...); again != first || same != code {
+				t.Errorf("the repeat has %q, not %q", again, first)
+			}
+			answer := func(i int, choice string) string {
+				h := slices.Clone(header[i])
+				if name == "key" {
+					h[1] = key + "r"
+				}
+				return site.chat(choice+" "+code, h...).text()
+			}
+			if a, b := answer(0, "approve"), answer(1, "approve"); a != "So." || b != a {
+				t.Errorf("the reply has %q, its repeat %q", a, b)
+			}
+			agent.mu.Lock()
+			defer agent.mu.Unlock()
+			if want := []string{"POST /v1/chat/completions", "POST /v1/runs/" + agent.name + "-1/approval"}; !slices.Equal(agent.paths, want) {
+				t.Errorf("the agent was asked %q", agent.paths)
+			}
+		})
+	}
+}
+
+// TestTicketsOfRunsAndSessions: the link is in the event, and the answer reaches the run.
+func TestTicketsOfRunsAndSessions(t *testing.T) {
+	runEvent := func(name, more string) string {
+		return `data: {"event": "` + name + `", "run_id": "RUN", "timestamp": 1.5` + more + "}\n\n"
+	}
+	sessionEvent := func(name, more string) string {
+		return "event: " + name + "\n" + `data: {"x": 1` + more + `, "session_id": "s1", "run_id": "RUN", "seq": 3, "ts": 2.5}` + "\n\n"
+	}
+	const ask = `, "command": "rm -rf victim", "description": "d", "request_id": "r1", "choices": ["once", "deny"]`
+	for name, c := range map[string]struct {
+		method, path string
+		frames       []string
+	}{
+		"a run": {http.MethodGet, "/v1/runs/RUN/events", []string{runEvent("tool.started", `, "tool": "terminal"`), runEvent("approval.request", ask), "?r1",
+			runEvent("approval.responded", `, "choice": "once", "request_id": "r1", "resolved": 1`), runEvent("tool.completed", `, "tool": "terminal"`),
+			runEvent("run.completed", `, "output": "ok"`), ": stream closed\n\n"}},
+		"a session": {http.MethodPost, "/api/sessions/s1/chat/stream", []string{sessionEvent("run.started", ""), sessionEvent("tool.started", `, "tool_name": "terminal"`),
+			sessionEvent("approval.request", ask), "?r1", sessionEvent("tool.completed", `, "tool_name": "terminal"`),
+			sessionEvent("run.completed", ""), sessionEvent("done", "")}},
+	} {
+		for _, front := range []string{"", "hermes_resume {\n\t\talways runs sessions 10s\n\t}\n\t"} {
+			t.Run(name+fmt.Sprint(front != ""), func(t *testing.T) {
+				agent, upstream := newAsking022(t, c.frames...)
+				site := runApprovals(t, upstream, front+linked)
+				agent.name = "run_" + rand.Text()
+				stream := func() *answerOf {
+					return site.send(c.method, strings.Replace(c.path, "RUN", agent.name, 1), `{"message": "danger"}`)
+				}
+				a := stream()
+				link := a.until(linkIn)
+				if c.method == http.MethodGet { // read again
+					b := stream()
+					if again := b.until(linkIn); again != link {
+						t.Errorf("read again, the link is %s, not %s", again, link)
+					}
+					b.res.Body.Close()
+				}
+				if title := site.click(link, approval.Once); title != "Approved" {
+					t.Fatalf("the page says %q", title)
+				}
+				if all := a.rest(); !strings.Contains(all, "run.completed") || strings.Count(all, "hermes_approval_url") != 1 {
+					t.Errorf("%s", all)
+				}
+				if agent.answers() != "r1 once" {
+					t.Errorf("answered: %s", agent.answers())
+				}
+				if title := site.click(link, approval.Once); title != "Already answered" {
+					t.Errorf("again: %q", title)
+				}
+				checkApprovalLog(t, site, link[len(link)-22:])
+			})
+		}
+	}
+}
+
+// TestHeldAnswersTakeNoMore: with as many answers that wait for a reply as may be, the next one says
+// that nobody can answer, or has its link in the text, and goes on in the same answer.
+func TestHeldAnswersTakeNoMore(t *testing.T) {
+	agent, upstream := newAsking022(t)
+	site := runApprovals(t, upstream, withRoom(2))
+	var codes []string
+	for range 2 {
+		_, code := site.held()
+		codes = append(codes, code)
+	}
+	third := site.chat("danger")
+	third.until("approval.request")
+	agent.timeout()
+	const nobody = "\n\n`🔐 Approval needed` nobody can answer here now, so the command does not run: `" + dangerous + "`\n\n"
+	if text := third.text(); strings.Contains(text, "approve") || !strings.Contains(text, nobody) || !strings.HasSuffix(text, "So it is: timeout.") {
+		t.Errorf("%q", text)
+	}
+	for _, code := range codes {
+		if text := site.chat("approve " + code).text(); !strings.HasSuffix(text, "So it is: timeout.") {
+			t.Errorf("%q", text)
+		}
+	}
+	_, code := site.held() // there is room again
+	if text := site.chat("approve " + code).text(); text != "\n\nSo it is: once." {
+		t.Errorf("%q", text)
+	}
+}
+
+// TestClientThatLeavesAroundASplit: what it was asked it can still answer.
+func TestClientThatLeavesAroundASplit(t *testing.T) {
+	for name, until := range map[string]string{"before": "running", "at": "hermes_approval_code", "after": `"stop"`} {
+		t.Run(name, func(t *testing.T) {
+			agent, upstream := newAsking022(t)
+			site := runApprovals(t, upstream, replied)
+			a := site.chat("danger")
+			a.until(until)
+			a.res.Body.Close()
+			again := site.send(http.MethodGet, a.res.Header.Get("Content-Location"), "")
+			code := again.until(codeIn)
+			again.text()
+			b := site.chat("approve " + code)
+			b.until("running")
+			b.res.Body.Close()
+			if text := site.chat("approve " + code).text(); !strings.HasSuffix(text, "So it is: once.") || agent.commands() != 1 {
+				t.Errorf("%q, and %d commands have run", text, agent.commands())
+			}
+		})
+	}
+}
+
+// TestHeldAnswersLeaveNothing when nobody replies: their runs end, and what waits.
+func TestHeldAnswersLeaveNothing(t *testing.T) {
+	agent, upstream := newAsking022(t)
+	const n = 100
+	site := runApprovals(t, upstream, withRoom(n)+"\n\thermes_streams /streams")
+	before := runtime.NumGoroutine()
+	for i := range n {
+		site.held("Authorization", agentKey+fmt.Sprint(i))
+	}
+	agent.timeout()
+	const idle = 3 * 32 // connections to upstream that are kept, and what serves them
+	for end, list := time.Now().Add(time.Minute), "waiting_approvals"; strings.Contains(list, "waiting_approvals") || runtime.NumGoroutine() > before+idle+20; {
+		if time.Now().After(end) {
+			t.Fatalf("%d goroutines, before it were %d; listed: %s", runtime.NumGoroutine(), before, list)
+		}
+		list = site.send(http.MethodGet, "/streams", "").rest()
+	}
+}
+
+// withRoom has room for n answers without a client.
+func withRoom(n int) string {
+	return strings.Replace(replied, "{\n", fmt.Sprintf("{\n\t\tmax_detached %d\n", n), 1)
+}
+
+// TestApprovalsAreLoggedOnceASecond, whether their clients are asked or not: an agent may ask as often
+// as it likes. The first ones are all there, and at the level debug all of them are.
+func TestApprovalsAreLoggedOnceASecond(t *testing.T) {
+	const n = 20000
+	var refused, asked strings.Builder
+	for i := range n {
+		refused.WriteString(chatAsk(fmt.Sprint("r", i)))
+		tool := fmt.Sprint("a", i)
+		asked.WriteString(chatTool(tool, "running") + chatAsk(tool) + chatTool(tool, "completed"))
+	}
+	for name, c := range map[string]struct {
+		asks, directives string
+		says             string
+		level            string
+	}{
+		"refused": {refused.String(), linked, "the client was not asked", "warn"},
+		"asked":   {asked.String(), linked, "approval asked", "info"},
+		"without a user": {refused.String(), strings.Replace(linked, "hermes {", "hermes {\n\t\tapprovals by {header.X-User}", 1),
+			"the client was not asked", "warn"},
+		"no reply": {asked.String(), strings.Replace(replied, "\n\t\talways chat 10s", "", 1),
+			"the answer cannot wait for a reply", "warn"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, upstream := newAsking022(t, chatFrame(`"role": "assistant"`), c.asks, chatText("Done."), chatEnd)
+			site := runApprovals(t, upstream, c.directives)
+			began := time.Now()
+			a := site.chat("danger")
+			if all := a.rest(); !strings.Contains(all, "Done.") {
+				t.Fatal("the answer is not whole")
+			}
+			levels := map[string]int{}
+			for line := range strings.Lines(site.logged()) {
+				if strings.Contains(line, c.says) {
+					levels[line[strings.Index(line, `"level":"`)+9:][:len(c.level)]]++
+				}
+			}
+			if most := 20 + int(time.Since(began)/time.Second) + 1; levels[c.level] < 20 || levels[c.level] > most {
+				t.Errorf("%d lines at the level %s, want 20 to %d", levels[c.level], c.level, most)
+			}
+			if levels["debug"[:len(c.level)]] == 0 {
+				t.Errorf("the others are not there at the level debug: %v", levels)
+			}
+		})
+	}
+}
+
+// TestCommandThatCannotBeShown can only be denied, by the page and by a reply, and the event offers
+// nothing else.
+func TestCommandThatCannotBeShown(t *testing.T) {
+	both := strings.Replace(linked, "hermes {", "hermes_resume {\n\t\talways chat 10s\n\t}\n\thermes {\n\t\tapprovals reply", 1)
+	for _, command := range []string{"null", `""`, "7", `{"command": "ls"}`} {
+		ask := strings.Replace(chatAsk("a"), `"rm -rf a"`, command, 1)
+		agent, upstream := newAsking022(t, chatFrame(`"role": "assistant"`), chatText("Let me."), chatTool("a", "running"), ask, "?req-a",
+			chatTool("a", "completed"), chatText("So."), chatEnd)
+		site := runApprovals(t, upstream, both)
+		a := site.chat("danger")
+		link, code := a.until(linkIn), a.until("deny ([2-9A-Z]{4}-[2-9A-Z]{4})`")
+		if all := a.rest(); strings.Contains(all, "`approve ") || strings.Contains(all, `"once"`) || !strings.Contains(all, `"hermes_choices": ["deny"]`) {
+			t.Errorf("%s is offered: %s", command, all)
+		}
+		if title := site.click(link, approval.Once); title != "May this command run?" || agent.answers() != "" {
+			t.Errorf("%s: the page says %q, and answers %q", command, title, agent.answers())
+		}
+		if all := site.chat("approve " + code).rest(); !strings.Contains(all, "approval_refused") || agent.answers() != "" {
+			t.Errorf("%s: approved, it says %s", command, all)
+		}
+		if text := site.chat("deny " + code).text(); text != "So." || agent.answers() != "req-a deny" {
+			t.Errorf("%s: denied, it says %q, and answers %q", command, text, agent.answers())
+		}
+	}
+}
+
+// TestCardsSayWhatBecameOfCommands: what waits, and what was denied or expired, does not look as if it had
+// run, whichever way was taken.
+func TestCardsSayWhatBecameOfCommands(t *testing.T) {
+	const output = `"output":[{"type":"input_text","text":"%s"}]`
+	says := func(name, all, want string) {
+		t.Helper()
+		if got := strings.Count(all, `"type":"function_call_output"`); got != 1 || !strings.Contains(all, fmt.Sprintf(output, want)) {
+			t.Errorf("%s: want one row that says %q in\n%s", name, want, all)
+		}
+	}
+	agent, upstream := newAsking022(t)
+	both := strings.Replace(linked, "hermes {", "hermes_resume {\n\t\talways chat 10s\n\t}\n\thermes {\n\t\tcards on\n\t\tstatus_line on", 1)
+	site := runApprovals(t, upstream, both)
+	for choice, want := range map[approval.Choice]string{approval.Once: "completed", approval.Deny: "Error: denied"} {
+		a := site.chat("danger")
+		if title := site.click(a.until(linkIn), choice); title == "" {
+			t.Error("no page")
+		}
+		says("link, "+string(choice), a.rest(), want)
+	}
+	a := site.chat("danger")
+	a.until(linkIn)
+	agent.timeout()
+	says("a link that nobody has clicked", a.rest(), "Error: expired")
+
+	site.load(upstream, strings.Replace(both, "status_line on", "status_line on\n\t\tapprovals reply", 1))
+	for verb, want := range map[string]string{"approve": "completed", "deny": "Error: denied", "timeout": "Error: expired"} {
+		a := site.chat("danger")
+		code := a.until(codeIn)
+		all := a.rest()
+		says("the answer that asks", all, "Error: waits for approval")
+		if !strings.Contains(all, `"name":"Approval needed: `+dangerous+`"`) || !strings.Contains(all, `"hidden":true`) {
+			t.Errorf("the row and the status line: %s", all)
+		}
+		if verb == "timeout" {
+			agent.timeout()
+			verb = "deny"
+		}
+		says("the rest, "+want, site.chat(verb+" "+code).rest(), want)
 	}
 }

@@ -384,7 +384,7 @@ func TestApprovalsSayNothingOfTheUser(t *testing.T) {
 	t.Cleanup(watched.Close)
 	t.Cleanup(watched.CloseClientConnections)
 	site := runApprovals(t, strings.TrimPrefix(watched.URL, "http://"), "hermes_approvals\nhermes {\napprovals link https://hermes.example.com/hermes/approve\nidentity {header.X-User}\n}")
-	a := site.chat(agentKey, "danger", "X-User", "alice", "X_hermes_session_key", "bob", "x-hermes-session-id", "bob")
+	a := site.chat("danger", "X-User", "alice", "X_hermes_session_key", "bob", "x-hermes-session-id", "bob")
 	if title := site.click(a.until(linkIn), "once"); title != "Approved" {
 		t.Fatalf("the page says %q", title)
 	}

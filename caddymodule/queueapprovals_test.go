@@ -10,23 +10,23 @@ import (
 func TestRepliesNeedNoPlace(t *testing.T) {
 	agent, upstream := newAsking022(t)
 	site := runApprovals(t, upstream, strings.Replace(replied, "hermes {", "hermes_queue {\n\t\truns 1\n\t\twait 10m\n\t}\n\thermes {", 1))
-	first := site.chat(agentKey, "danger")
+	first := site.chat("danger")
 	firstCode := first.until(codeIn)
 	first.text()
 	second := make(chan *answerOf)
-	go func() { second <- site.chat(agentKey, "danger") }()
+	go func() { second <- site.chat("danger") }()
 	site.inLine(1)
 	a := <-second // its header leaves while it waits
 	a.until("Waiting in line: you are next")
-	if text := site.chat(agentKey, "approve "+firstCode).text(); text != "\n\nSo it is: once." {
+	if text := site.chat("approve " + firstCode).text(); text != "\n\nSo it is: once." {
 		t.Errorf("the reply is answered by %q", text)
 	}
 	code := a.until(codeIn)
 	a.text()
 	third := make(chan *answerOf)
-	go func() { third <- site.chat(agentKey, "hello") }()
+	go func() { third <- site.chat("hello") }()
 	site.inLine(1)
-	if text := site.chat(agentKey, "deny "+code).text(); !strings.Contains(text, "So it is: deny.") {
+	if text := site.chat("deny " + code).text(); !strings.Contains(text, "So it is: deny.") {
 		t.Errorf("the reply is answered by %q", text)
 	}
 	if text := (<-third).text(); !strings.HasPrefix(text, "You said") || agent.commands() != 1 {

@@ -113,10 +113,10 @@ func TestRecordingsHaveCommandsThatWait(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "recordings")
 	both := "hermes_approvals\n\t" + strings.Replace(replied, "approvals reply", "record "+dir+"\n\t\tapprovals reply\n\t\tapprovals link https://hermes.example.com/hermes/approve text", 1)
 	site := runApprovals(t, upstream, both)
-	a := site.chat(agentKey, "danger")
+	a := site.chat("danger")
 	link, code := a.until(linkIn), a.until(codeIn)
 	a.text()
-	if text := site.chat(agentKey, "approve "+code).text(); text != "\n\nSo it is: once." || agent.commands() != 1 {
+	if text := site.chat("approve " + code).text(); text != "\n\nSo it is: once." || agent.commands() != 1 {
 		t.Fatalf("the reply is answered by %q", text)
 	}
 	if err := caddy.Stop(); err != nil { // which ends the recordings
