@@ -2,29 +2,22 @@ package caddymodule
 
 import (
 	"bufio"
-	"context"
 	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"regexp"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
-	"github.com/caddyserver/caddy/v2"
-
 	"github.com/hermes-sidecar/hermes-sidecar/approval"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/caddytest"
 )
 
 const (
@@ -204,72 +197,24 @@ func chatAsk(id string) string {
 	return "event: approval.request\n" + `data: {"command": "rm -rf ` + id + `", "description": "recursive delete", "request_id": "req-` + id + `", "event": "approval.request", "run_id": "RUN", "choices": ["once", "session", "always", "deny"]}` + "\n\n"
 }
 
-// approvalSite is a Caddy that runs a Caddyfile with a site on a socket.
+// approvalSite is a Caddy with a site in front of an agent.
 type approvalSite struct {
-	t      *testing.T
-	addr   string
-	client *http.Client
-	log    string
+	*caddytest.Site
+	t *testing.T
 }
 
-// again sends a request again that has no answer: the server before a reload may accept a connection,
-// and close it unread.
-type again struct{ http.Transport }
-
-func (a *again) RoundTrip(r *http.Request) (*http.Response, error) {
-	for {
-		res, err := a.Transport.RoundTrip(r)
-		if !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
-			return res, err
-		}
-		if r.GetBody != nil {
-			r.Body, _ = r.GetBody()
-		}
-	}
-}
+const loggedAtDebug = "log {\n output file LOG\n level DEBUG\n}"
 
 // runApprovals runs the directives in front of the agent.
 func runApprovals(t *testing.T, upstream, directives string) *approvalSite {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "") // short, for a socket
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	socket := filepath.Join(dir, "socket")
-	s := &approvalSite{t: t, addr: "unix/" + socket, log: filepath.Join(dir, "log"), client: &http.Client{Transport: &again{http.Transport{
-		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", socket)
-		},
-	}}}}
-	t.Cleanup(s.client.CloseIdleConnections)
-	t.Cleanup(func() { _ = caddy.Stop() })
-	s.load(upstream, directives)
-	return s
+	return &approvalSite{caddytest.NewSite(t, loggedAtDebug, "log\n"+directives+"\nreverse_proxy "+upstream), t}
 }
 
 // load loads a configuration with other directives.
 func (s *approvalSite) load(upstream, directives string) {
 	s.t.Helper()
-	config, err := adapt(fmt.Sprintf("{\n\tadmin off\n\tpersist_config off\n\tstorage file_system %s\n\tlog {\n\t\toutput file %s\n\t\tlevel DEBUG\n\t}\n}\nhttp:// {\n\tbind %s\n\tlog\n\t%s\n\treverse_proxy %s\n}\n",
-		filepath.Dir(s.log), s.log, s.addr, directives, upstream))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	if err := caddy.Load([]byte(config), true); err != nil {
-		s.t.Fatal(err)
-	}
-	s.client.CloseIdleConnections() // of the server before, which closes them
-}
-
-// logged returns the log so far.
-func (s *approvalSite) logged() string {
-	b, err := os.ReadFile(s.log)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return string(b)
+	s.Load(loggedAtDebug, "log\n"+directives+"\nreverse_proxy "+upstream)
 }
 
 // answerOf is a stream that is read.
@@ -280,22 +225,19 @@ type answerOf struct {
 	all strings.Builder
 }
 
-// send sends a request of JSON, with the agent's key unless the header has another.
+// send sends a request of JSON with the agent's key.
 func (s *approvalSite) send(method, path, body string, header ...string) *answerOf {
 	s.t.Helper()
-	r, err := http.NewRequestWithContext(s.t.Context(), method, "http://caddy"+path, strings.NewReader(body))
+	if !slices.Contains(header, "Authorization") {
+		header = append(header, "Authorization", agentKey)
+	}
+	if !slices.Contains(header, "Content-Type") {
+		header = append(header, "Content-Type", "application/json")
+	}
+	res, err := s.Send(s.t.Context(), method, path, body, header...)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	r.Header = http.Header{"Content-Type": {"application/json"}, "Authorization": {agentKey}}
-	for i := 0; i < len(header); i += 2 {
-		r.Header.Set(header[i], header[i+1])
-	}
-	res, err := s.client.Do(r)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(func() { res.Body.Close() })
 	return &answerOf{t: s.t, in: bufio.NewReader(res.Body), res: res}
 }
 
@@ -453,7 +395,7 @@ func TestAnswersOfGroupedRoutes(t *testing.T) {
 // checkApprovalLog wants the two lines of an approval, and no secret anywhere in the log.
 func checkApprovalLog(t *testing.T, site *approvalSite, secrets ...string) {
 	t.Helper()
-	log := site.logged()
+	log := site.Logged()
 	for _, want := range []string{`"msg":"approval asked"`, `"msg":"approval answered"`} {
 		if !strings.Contains(log, want) {
 			t.Errorf("the log has no %s:\n%s", want, log)
@@ -478,7 +420,7 @@ func TestReplyNeedsResume(t *testing.T) {
 	if text := a.text(); strings.Contains(text, "reply `") || !strings.Contains(text, link) || !strings.Contains(text, "So it is: session.") {
 		t.Errorf("%q", text)
 	}
-	if !strings.Contains(site.logged(), "the answer cannot wait for a reply without its client") {
+	if !strings.Contains(site.Logged(), "the answer cannot wait for a reply without its client") {
 		t.Error("the log does not say why there is no code")
 	}
 }
@@ -497,7 +439,7 @@ func TestUsersOfOneKey(t *testing.T) {
 	if all := unknown.rest(); strings.Contains(all, "hermes_approval_") {
 		t.Errorf("a client without a name is asked:\n%s", all)
 	}
-	if !strings.Contains(site.logged(), `"by":"ada"`) {
+	if !strings.Contains(site.Logged(), `"by":"ada"`) {
 		t.Error("the log does not say who")
 	}
 }
@@ -747,7 +689,7 @@ func TestApprovalsAreLoggedOnceASecond(t *testing.T) {
 				t.Fatal("the answer is not whole")
 			}
 			levels := map[string]int{}
-			for line := range strings.Lines(site.logged()) {
+			for line := range strings.Lines(site.Logged()) {
 				if strings.Contains(line, c.says) {
 					levels[line[strings.Index(line, `"level":"`)+9:][:len(c.level)]]++
 				}

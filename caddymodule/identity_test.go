@@ -11,14 +11,12 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/caddyserver/caddy/v2"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/caddytest"
 )
 
 // seen is a request as an agent sees it.
@@ -29,21 +27,16 @@ type seen struct {
 
 // identitySite is a site in front of an agent that tells what it sees.
 type identitySite struct {
-	t      *testing.T
-	socket string
-	seen   chan seen
+	*caddytest.Site
+	t    *testing.T
+	seen chan seen
 }
 
 // runIdentity runs hermes with lines of options, in front of reverse_proxy. The user of a request is what
 // its header X-User says.
 func runIdentity(t *testing.T, lines string) *identitySite {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "") // short, for a socket
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	s := &identitySite{t: t, socket: filepath.Join(dir, "socket"), seen: make(chan seen, 1)}
+	s := &identitySite{t: t, seen: make(chan seen, 1)}
 	agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
@@ -53,22 +46,14 @@ func runIdentity(t *testing.T, lines string) *identitySite {
 		fmt.Fprint(w, "{}")
 	}))
 	t.Cleanup(agent.Close)
-	config, err := adapt(fmt.Sprintf("{\n\tadmin off\n\tpersist_config off\n\tstorage file_system %s\n\tservers {\n\t\tprotocols h1 h2c\n\t}\n}\n"+
-		"http:// {\n\tbind unix/%s\n\thermes {\n%s\n}\n\treverse_proxy %s\n}\n", dir, s.socket, lines, strings.TrimPrefix(agent.URL, "http://")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = caddy.Stop() })
-	if err := caddy.Load([]byte(config), true); err != nil {
-		t.Fatal(err)
-	}
+	s.Site = caddytest.NewSite(t, "servers {\n protocols h1 h2c\n}", "hermes {\n"+lines+"\n}\nreverse_proxy "+strings.TrimPrefix(agent.URL, "http://"))
 	return s
 }
 
 // raw sends a request as it is written, with \n for the ends of lines, and returns what the agent sees.
 func (s *identitySite) raw(text string) seen {
 	s.t.Helper()
-	c, err := net.Dial("unix", s.socket)
+	c, err := net.Dial("unix", s.Socket())
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -171,7 +156,7 @@ func TestNoClientNamesTheUserOverHTTP2(t *testing.T) {
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)
 	transport := &http.Transport{Protocols: protocols, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", s.socket)
+		return new(net.Dialer).DialContext(ctx, "unix", s.Socket())
 	}}
 	defer transport.CloseIdleConnections()
 	for _, name := range []string{"X-Hermes-Session-Key", "X_Hermes_Session_Key", "x-hermes_session-key", "X-Hermes-Session-Id", "x_hermes_session_id"} {

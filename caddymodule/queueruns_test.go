@@ -111,18 +111,10 @@ func (a *runner) next() string {
 
 // ask sends a request, and returns the answer, whose body is read.
 func (s *approvalSite) ask(ctx context.Context, method, path string) string {
-	r, err := http.NewRequestWithContext(ctx, method, "http://caddy"+path, strings.NewReader(`{"input": "hello"}`))
-	if err != nil {
-		s.t.Error(err)
-		return ""
-	}
-	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("Authorization", "Bearer k")
-	res, err := s.client.Do(r)
+	res, err := s.Send(ctx, method, path, `{"input": "hello"}`, "Content-Type", "application/json", "Authorization", "Bearer k")
 	if err != nil {
 		return err.Error()
 	}
-	defer res.Body.Close()
 	body, _ := io.ReadAll(res.Body)
 	return res.Status + " " + string(body)
 }

@@ -8,72 +8,43 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig"
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
 
 	"github.com/hermes-sidecar/hermes-sidecar/approval"
 	"github.com/hermes-sidecar/hermes-sidecar/approval/approvalcaddy"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/caddytest"
 )
 
 const timeout = time.Hour // of tickets, that no test waits for
 
-// site is a Caddy with one site, at a socket, and the client of it.
+// site is a Caddy with one site.
 type site struct {
-	t      *testing.T
-	dir    string // where the sockets are
-	loads  int
-	log    string // the access log
-	client *http.Client
+	*caddytest.Site
+	t *testing.T
 }
 
-// newSite starts Caddy with a site that has these directives. What they let pass gets 299.
+// What is around the directives of a site: what they let pass gets 299.
+const (
+	global = "auto_https off\norder respond last\nlog default {\n output discard\n}"
+	access = "log {\n output file LOG\n}\n"
+	passed = "\nrespond passed 299"
+)
+
+// newSite starts Caddy with a site that has these directives.
 func newSite(t *testing.T, directives string) *site {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "approvals") // a socket's path is short
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	s := &site{t: t, dir: dir, log: filepath.Join(dir, "log")}
-	s.load(directives)
-	t.Cleanup(func() {
-		if err := caddy.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	// A connection that is kept may be one that a reload is closing.
-	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", s.socket()) }}
-	t.Cleanup(transport.CloseIdleConnections)
-	s.client = &http.Client{Transport: transport}
-	return s
+	return &site{caddytest.NewSite(t, global, access+directives+passed), t}
 }
 
-// socket returns the path of the socket of the newest configuration.
-func (s *site) socket() string { return filepath.Join(s.dir, strconv.Itoa(s.loads)) }
-
-// load replaces the configuration. Each has a socket of its own: after a reload, the servers before it
-// may still accept connections of a socket that they share with the new ones.
+// load replaces the configuration.
 func (s *site) load(directives string) {
 	s.t.Helper()
-	s.loads++
-	file := "{\n\tadmin off\n\tpersist_config off\n\tauto_https off\n\torder respond last\n\tstorage file_system " + filepath.Dir(s.log) + "\n\tlog default {\n\t\toutput discard\n\t}\n}\nhttp:// {\n\tbind unix/" + s.socket() + "\n\tlog {\n\t\toutput file " + s.log + "\n\t}\n" +
-		directives + "\n\trespond passed 299\n}\n"
-	config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(file), nil)
-	if err == nil {
-		err = caddy.Load(config, true)
-	}
-	if err != nil {
-		s.t.Fatalf("%v in\n%s", err, file)
-	}
+	s.Load(global, access+directives+passed)
 }
 
 // answer is the answer to a request.
@@ -87,20 +58,10 @@ type answer struct {
 // send sends a request; header are names and values.
 func (s *site) send(method, path, body string, header ...string) answer {
 	s.t.Helper()
-	r, err := http.NewRequest(method, "http://page.test"+path, strings.NewReader(body))
+	resp, err := s.Send(s.t.Context(), method, path, body, header...)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	for i := 0; i < len(header); i += 2 {
-		if r.Header.Add(header[i], header[i+1]); header[i] == "Host" {
-			r.Host = header[i+1]
-		}
-	}
-	resp, err := s.client.Do(r)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
 	if err != nil {
 		s.t.Fatal(err)
@@ -127,7 +88,7 @@ func (s *site) choose(path string, c approval.Choice, header ...string) answer {
 // raw sends bytes, and returns the status line and all that follows.
 func (s *site) raw(request string) (status, rest string) {
 	s.t.Helper()
-	c, err := net.Dial("unix", s.socket())
+	c, err := net.Dial("unix", s.Socket())
 	if err != nil {
 		s.t.Fatal(err)
 	}
