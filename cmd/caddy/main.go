@@ -1,7 +1,6 @@
-// Command caddy is Caddy with the Hermes sidecar and its demo built in: what
+// Command caddy is Caddy with the Hermes sidecar built in: what
 //
-//	xcaddy build --with github.com/hermes-sidecar/hermes-sidecar \
-//		--with github.com/hermes-sidecar/hermes-sidecar/tools/demo
+//	xcaddy build --with github.com/hermes-sidecar/hermes-sidecar
 //
 // would produce.
 package main
@@ -10,11 +9,10 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 
-	// The standard modules, this plugin and its demo register themselves.
+	// The standard modules and this plugin register themselves.
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
 
 	_ "github.com/hermes-sidecar/hermes-sidecar"
-	_ "github.com/hermes-sidecar/hermes-sidecar/tools/demo"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/build"
 )

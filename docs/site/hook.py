@@ -24,7 +24,7 @@ OUTSIDE = {
     "deploy/kubernetes/README.md": "deploy/kubernetes/index.md",
     "deploy/kubernetes/chart/README.md": "deploy/kubernetes/chart/index.md",
     "deploy/observability/README.md": "deploy/observability.md",
-    "tools/demo/page/icon.svg": "icon.svg",
+    "demo/page/icon.svg": "icon.svg",
 }
 IN_REPOSITORY = {place: path for path, place in OUTSIDE.items()}
 

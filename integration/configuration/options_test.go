@@ -224,8 +224,8 @@ func TestCaddyfileExampleWithEveryLine(t *testing.T) {
 	}
 }
 
-// The program that xcaddy generates compiles and has the module and, with the package
-// of that name, the demo.
+// The program that xcaddy generates compiles and has the module and, with that of the demo, its
+// command.
 func TestBuildAsXcaddyDoes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds Caddy once more")
@@ -238,7 +238,7 @@ import (
 
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
 	_ "github.com/hermes-sidecar/hermes-sidecar"
-	_ "github.com/hermes-sidecar/hermes-sidecar/tools/demo"
+	_ "github.com/hermes-sidecar/hermes-sidecar/demo"
 )
 
 func main() {
@@ -248,6 +248,7 @@ func main() {
 	for _, args := range [][]string{
 		{"mod", "init", "caddy"},
 		{"mod", "edit", "-require=github.com/hermes-sidecar/hermes-sidecar@v0.0.0", "-replace=github.com/hermes-sidecar/hermes-sidecar=" + harness.Path("")},
+		{"mod", "edit", "-require=github.com/hermes-sidecar/hermes-sidecar/demo@v0.0.0", "-replace=github.com/hermes-sidecar/hermes-sidecar/demo=" + harness.Path("demo")},
 		{"mod", "tidy", "-e"},
 		{"build", "-o", filepath.Join(dir, "caddy"), "."},
 	} {

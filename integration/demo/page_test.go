@@ -27,7 +27,7 @@ import (
 // demoPage starts caddy hermes-demo with a page and returns its URL.
 func demoPage(t testing.TB, args ...string) string {
 	t.Helper()
-	cmd := exec.Command(sidecar.Binary(t), append([]string{"hermes-demo", "--page", "--page-addr", "127.0.0.1:0"}, args...)...)
+	cmd := exec.Command(sidecar.BuildOf(t, "demo", harness.RaceEnabled), append([]string{"hermes-demo", "--page", "--page-addr", "127.0.0.1:0"}, args...)...)
 	cmd.Env = sidecar.Environment(t.TempDir())
 	cmd.Stderr = os.Stderr
 	stdout, err := cmd.StdoutPipe()

@@ -16,7 +16,7 @@ import (
 // recording reads a recorded stream of any release.
 func recording(t *testing.T, release, name string) string {
 	t.Helper()
-	stream, err := os.ReadFile(filepath.Join("..", "..", "testdata", "captures", release, name+".sse"))
+	stream, err := os.ReadFile(filepath.Join("..", "testdata", "captures", release, name+".sse"))
 	if err != nil {
 		t.Fatal(err)
 	}

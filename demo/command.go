@@ -2,7 +2,7 @@
 // repairs, with the page and the recordings that it needs: it replays recorded streams
 // of Hermes, reads each of them straight from the backend and through a sidecar, and prints
 // both as a chat client would show them. A Caddy has it only if it imports this package, as
-// cmd/caddy does; nothing here is exported.
+// its cmd/caddy does; nothing here is exported.
 package demo
 
 import (
