@@ -8,6 +8,9 @@
 // nothing of HTTP and reads no clock. The same bytes in give the same bytes out, however
 // they are cut. Heal takes the markers of earlier streams out of the history that a
 // request carries, and RepairAnswer repairs answers that are not streamed.
+//
+// The packages of the engine share Options, Params, Summary and the types around approvals, which are
+// declared below this one: go doc ./rewrite/internal/contract Options lists the fields.
 package rewrite
 
 import (
@@ -110,6 +113,5 @@ func RedactError(body []byte) []byte {
 // answer of a session (section 6). Any other body stays as it is. Nil usage means no
 // memory.
 func RepairAnswer(body []byte, o *Options, usage UsageMemory) Answer {
-	a := whole.RepairAnswer(body, o.internal(), usage)
-	return Answer{Body: a.Body, Summary: Summary(a.Summary), Completion: a.Completion, Changed: a.Changed, Kept: a.Kept}
+	return whole.RepairAnswer(body, o.WithDefaults(), usage)
 }

@@ -221,7 +221,7 @@ func TestApprovalsAreExplained(t *testing.T) {
 	p.Explain = func(s Step) { notes = append(notes, s.Notes...) }
 	run(waits("rm -rf x"), Options{}, p, inOne, CauseEOF)
 	for _, want := range []string{"a request for approval: the answer asks the user", "the answer ends here; what follows is the answer to the reply"} {
-		if !slices.Contains(notes, Note{"2", want}) {
+		if !slices.Contains(notes, Note{Section: "2", Text: want}) {
 			t.Errorf("no note %q in %v", want, notes)
 		}
 	}
@@ -760,11 +760,11 @@ func TestWhatBecameOfACommand(t *testing.T) {
 	} {
 		for _, o := range allOptions() {
 			want := map[string]string{}
-			if o.Cards && o.envelops() {
+			if o.Cards && envelops(o) {
 				want = map[string]string{"c0": ls + ": completed", "c1": rm + ": " + says[0]}
 			}
 			member := ""
-			if o.envelops() && outcome != "" {
+			if envelops(o) && outcome != "" {
 				member = `,"hermes_approval":"` + string(outcome) + `"`
 			}
 			check := func(name, out string, want map[string]string, members ...string) {
@@ -784,7 +784,7 @@ func TestWhatBecameOfACommand(t *testing.T) {
 				again, _ := run(out, o, chatParams, inOne, CauseEOF)
 				same(t, again, out, "twice and once")
 				// A second sidecar makes cards of what the first one says.
-				if second := (Options{Cards: true, Progress: o.Progress}); o.envelops() && !o.Cards {
+				if second := (Options{Cards: true, Progress: o.Progress}); envelops(o) && !o.Cards {
 					again, _ := run(out, second, chatParams, inOne, CauseEOF)
 					got, _ := rows(t, again)
 					if text := got["c1"]; outcome != "" && !strings.HasSuffix(text, says[0]) && !strings.HasSuffix(text, ": Error: waits for approval") {
@@ -796,15 +796,15 @@ func TestWhatBecameOfACommand(t *testing.T) {
 			check("a link", link[0], want, member)
 			reply := of(outcome, byReply, o)
 			check("the rest", reply[1], want, member)
-			if o.Cards && o.envelops() {
+			if o.Cards && envelops(o) {
 				want = map[string]string{"c0": ls + ": completed", "c1": "Approval needed: rm -rf x: Error: waits for approval"}
 			}
 			waits := ""
-			if o.envelops() {
+			if envelops(o) {
 				waits = `,"hermes_approval":"waiting"`
 			}
 			check("the answer that asks", reply[0], want, waits)
-			if !o.StatusLine || !o.envelops() {
+			if !o.StatusLine || !envelops(o) {
 				continue
 			}
 			if _, status := rows(t, reply[0]); status != "hidden" {
@@ -838,7 +838,7 @@ func TestWhatBecameOfACommand(t *testing.T) {
 }
 
 // envelops reports whether events have the members of a chunk.
-func (o Options) envelops() bool {
+func envelops(o Options) bool {
 	form := o.ProgressForm(&Params{})
 	return form == ProgressEnvelope || form == ProgressUnnamed
 }

@@ -1,74 +1,26 @@
 package rewrite
 
 import (
-	"cmp"
-	"time"
-
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 )
 
 // Options say how streams and histories are repaired. The zero value means the defaults
 // of the contract. Streams share Options, which must not change while one of them runs.
-type Options struct {
-	Progress      Progress      // the form of tool events; default ProgressEnvelope
-	StatusLine    bool          // tool events have a member status, which Open WebUI shows; default false
-	Cards         bool          // tool events have the members of an item, of which Open WebUI makes a card; default false
-	Imitations    Imitations    // what becomes of imitated markers; default ImitationsAuto
-	Reasoning     Reasoning     // what becomes of reasoning between tags in the content; default ReasoningExtract
-	ErrorFinish   ErrorFinish   // the form of errors at the end of a stream; default ErrorFinishSplit
-	ZeroUsage     ZeroUsage     // how to treat an answer with text and usage 0/0/0; default ZeroUsageAuto
-	EmptyAnswer   EmptyAnswer   // how to treat an answer without text; default EmptyAnswerError
-	KeepaliveForm KeepaliveForm // what Keepalive writes; default KeepaliveChunk
-	// ParallelWindow is the least time between two tool starts without ids at which
-	// the second completes the first. Zero means DefaultParallelWindow, 500 ms. With a negative
-	// window every start completes the tools before it.
-	ParallelWindow time.Duration
-	// MaxFrame is the size in bytes above which a frame passes unexamined.
-	// Zero means DefaultMaxFrame, 1 MiB.
-	MaxFrame int
-	// Tools is the table of known emoji; nil means Hermes' own. See NewTools.
-	Tools *Tools
-}
+type Options = contract.Options
 
 // Defaults of Options.
 const (
-	DefaultMaxFrame = 1 << 20 // 1 MiB (contract section 0)
-	// DefaultParallelWindow is that of contract section 2: a busy machine starts a batch
-	// of parallel tools with gaps of up to 370 ms.
-	DefaultParallelWindow = 500 * time.Millisecond
+	DefaultMaxFrame       = contract.DefaultMaxFrame
+	DefaultParallelWindow = contract.DefaultParallelWindow
 )
-
-// internal returns o with its defaults, as the packages below know it.
-func (o *Options) internal() *contract.Options {
-	return &contract.Options{
-		StatusLine: o.StatusLine, Cards: o.Cards, Imitations: string(o.Imitations), Reasoning: string(o.Reasoning),
-		ErrorFinish: string(o.ErrorFinish), ZeroUsage: string(o.ZeroUsage), EmptyAnswer: string(o.EmptyAnswer),
-		KeepaliveForm: string(o.KeepaliveForm), ParallelWindow: cmp.Or(o.ParallelWindow, DefaultParallelWindow),
-		MaxFrame: o.FrameLimit(), Tools: cmp.Or(o.Tools, marker.Hermes),
-	}
-}
-
-// ProgressForm returns the form of the tool events in a stream with the parameters p.
-func (o *Options) ProgressForm(p *Params) Progress {
-	return cmp.Or(p.Progress, o.Progress, ProgressEnvelope)
-}
-
-// FrameLimit returns the size in bytes above which a frame, or an answer that is
-// not streamed, passes unexamined: MaxFrame or its default, at most 1 GiB.
-func (o *Options) FrameLimit() int {
-	if o.MaxFrame <= 0 {
-		return DefaultMaxFrame
-	}
-	return min(o.MaxFrame, 1<<30)
-}
 
 // Tools is a table that says which tool an emoji in a marker stands for. NewTools makes one.
 type Tools = marker.Table
 
 // Progress is the form in which tool events leave (contract section 2). The zero value
 // means ProgressEnvelope.
-type Progress string
+type Progress = contract.Progress
 
 const (
 	ProgressEnvelope Progress = contract.ProgressEnvelope // "envelope": event: hermes.tool.progress, a chunk's members before the tool's five fields
@@ -80,7 +32,7 @@ const (
 
 // Imitations says what becomes of a marker that the model wrote itself, without a tool
 // (contract section 1). The zero value means ImitationsAuto.
-type Imitations string
+type Imitations = contract.Imitations
 
 const (
 	// ImitationsAuto ("auto") removes it from the content as long as upstream is not known to send
@@ -95,7 +47,7 @@ const (
 
 // Reasoning says what becomes of reasoning between tags in the content (contract
 // section 4). The zero value means ReasoningExtract.
-type Reasoning string
+type Reasoning = contract.Reasoning
 
 const (
 	ReasoningExtract Reasoning = "extract"              // "extract": it moves to delta.reasoning_content
@@ -105,7 +57,7 @@ const (
 
 // ErrorFinish is the form of an error at the end of a stream (contract section 3). The
 // zero value means ErrorFinishSplit.
-type ErrorFinish string
+type ErrorFinish = contract.ErrorFinish
 
 const (
 	ErrorFinishSplit  ErrorFinish = "split"                    // "split": the error in a frame of its own, then the finish chunk
@@ -114,7 +66,7 @@ const (
 
 // ZeroUsage says how to treat an answer with text and usage 0/0/0 (contract section 3, third rule
 // of "false stop"). The zero value means ZeroUsageAuto.
-type ZeroUsage string
+type ZeroUsage = contract.ZeroUsage
 
 const (
 	ZeroUsageAuto  ZeroUsage = "auto"                  // "auto": a crash if this upstream and model have reported usage before
@@ -124,7 +76,7 @@ const (
 
 // EmptyAnswer says how to treat an answer that says nothing or ends with a tool, whatever its
 // usage (contract section 3, second rule of "false stop"). The zero value means EmptyAnswerError.
-type EmptyAnswer string
+type EmptyAnswer = contract.EmptyAnswer
 
 const (
 	EmptyAnswerError EmptyAnswer = contract.EmptyAnswerError // "error": a failure
@@ -133,7 +85,7 @@ const (
 
 // KeepaliveForm is the form of a keepalive (contract section 3). The zero value means
 // KeepaliveChunk.
-type KeepaliveForm string
+type KeepaliveForm = contract.KeepaliveForm
 
 const (
 	KeepaliveChunk   KeepaliveForm = "chunk"                   // "chunk": a chunk with an empty delta, or a comment while no chunk has come

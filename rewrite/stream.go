@@ -32,18 +32,18 @@ type Stream struct {
 // New returns the Stream of a response. The options are shared.
 func New(o *Options, p Params) *Stream {
 	s := &Stream{explainTo: p.Explain}
-	in := p.internal(o)
+	p.Progress = o.ProgressForm(&p)
 	if p.Explain != nil {
 		s.notes = &contract.Notes{Take: s.take}
 	}
-	s.chat.Init(&s.out, o.internal(), in, s.notes)
+	s.chat.Init(&s.out, o.WithDefaults(), &p, s.notes)
 	s.scan.MaxFrame = o.FrameLimit()
 	if p.Continues {
 		s.out.BeginOwn()
 	}
 	if !p.Active {
 		s.scan.CommentUnits = true
-		s.other = agentapi.New(in, s.notes)
+		s.other = agentapi.New(&p, s.notes)
 	}
 	return s
 }
@@ -78,7 +78,7 @@ func (s *Stream) Chunks() int {
 
 // Summary returns the summary of the stream so far.
 func (s *Stream) Summary() Summary {
-	sum := Summary(s.chat.Summary())
+	sum := s.chat.Summary()
 	if s.other != nil {
 		sum.ID, sum.Model, sum.Code = s.other.Summary()
 	}
@@ -250,9 +250,9 @@ func (s *Stream) chunkComes() bool {
 	return x.C.Parse(x.F.Data) && x.C.IsChunk(x.F.Data)
 }
 
-// take adds a note about the current piece unless there is an equal one.
-func (s *Stream) take(section, text string) {
-	if n := (Note{section, text}); !slices.Contains(s.list, n) {
+// take adds the note n about the current piece unless there is an equal one.
+func (s *Stream) take(n Note) {
+	if !slices.Contains(s.list, n) {
 		s.list = append(s.list, n)
 	}
 }

@@ -153,7 +153,7 @@ func (r *Requests) Ask(q contract.ApprovalRequest, tool string) (a contract.Appr
 
 // Ended records that the tool has ended: all requests for which it waited are done. It returns the
 // worst that became of them.
-func (r *Requests) Ended(tool string) contract.Outcome {
+func (r *Requests) Ended(tool string) contract.ApprovalOutcome {
 	if r == nil || tool == "" {
 		return ""
 	}
@@ -169,11 +169,11 @@ func (r *Requests) Answered(id string) {
 
 // done records that the requests for which is returns true are done, and tells by of those that
 // were not done before. It returns the worst that became of these.
-func (r *Requests) done(is func(*request) bool) (worst contract.Outcome) {
+func (r *Requests) done(is func(*request) bool) (worst contract.ApprovalOutcome) {
 	for i := range r.seen {
 		if q := &r.seen[i]; !q.done && is(q) {
 			q.done = true
-			if o := r.by.Done(q.id); worst != contract.OutcomeDenied && o != "" {
+			if o := r.by.Done(q.id); worst != contract.ApprovalDenied && o != "" {
 				worst = o
 			}
 		}

@@ -104,7 +104,7 @@ func (s *Stream) split(waits *encode.Tool, ask func()) {
 	for i := range s.tools.open {
 		end := encode.Transition{Tool: s.tools.open[i], Completed: true, Source: contract.SourceEnd}
 		if waits == nil || waits.ID == end.ID {
-			end.Waits, end.Approval = true, contract.OutcomeWaiting
+			end.Waits, end.Approval = true, contract.ApprovalWaits
 		}
 		s.w.Transition(&end)
 	}

@@ -244,7 +244,7 @@ func (s *Stream) apply(changes []encode.Transition) {
 		}
 		s.notes.Add(contract.SectionTools, "tool "+name+verb+c.Source.Reason())
 		if s.p.OnTool != nil {
-			s.p.OnTool(jsonspan.Unquote(c.ID), name, c.Completed, c.Source)
+			s.p.OnTool(contract.ToolEvent{ID: jsonspan.Unquote(c.ID), Name: name, Completed: c.Completed, Source: c.Source})
 		}
 		if c.Completed {
 			c.Approval = cmp.Or(s.toolDone(c.ID), c.Approval)
@@ -276,7 +276,7 @@ func (s *Stream) takeBack() {
 
 // toolDone records that the tool with the id has ended, so that it needs no approval any more. It
 // returns what became of the requests for which it waited.
-func (s *Stream) toolDone(id string) contract.Outcome {
+func (s *Stream) toolDone(id string) contract.ApprovalOutcome {
 	if s.approvals == nil {
 		return ""
 	}

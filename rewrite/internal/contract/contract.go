@@ -1,6 +1,11 @@
-// Package contract is the vocabulary of the engine: the types and words of the wire
-// contract that every package below rewrite may know. It decides nothing about a stream.
-// Package rewrite has the same types for its callers, and documents them.
+// Package contract is the vocabulary of the engine: the types and words of the wire contract that
+// every package of it may know. It decides nothing about a stream. Package rewrite gives its callers
+// those types that they need.
+//
+//	options.go    Options and their words
+//	params.go     Params, and what a stream tells its caller: tool events, steps, a summary
+//	approvals.go  Approvals: who may answer a request for approval, and how
+//	contract.go   bounds, sections, statuses and errors
 package contract
 
 import (
@@ -8,9 +13,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
-
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 )
 
 // Bounds that streams of every kind keep to (contract section 7).
@@ -26,133 +28,6 @@ const (
 	MaxMessage = 4 << 10
 )
 
-// Options are those of rewrite, with their defaults, but for Progress: see Params.
-type Options struct {
-	StatusLine, Cards      bool
-	Imitations, Reasoning  string
-	ErrorFinish            string
-	ZeroUsage, EmptyAnswer string
-	KeepaliveForm          string
-	ParallelWindow         time.Duration
-	MaxFrame               int
-	Tools                  *marker.Table
-}
-
-// AutoZeroUsage reports whether the memory decides about answers with text and usage 0/0/0.
-func (o *Options) AutoZeroUsage() bool {
-	return o.ZeroUsage != ZeroUsageError && o.ZeroUsage != ZeroUsagePass
-}
-
-// AutoImitations reports whether imitated markers are stripped only as long as upstream is not known to
-// send tool events.
-func (o *Options) AutoImitations() bool {
-	return o.Imitations != ImitationsStrip && o.Imitations != ImitationsKeep && o.Imitations != ImitationsTrust
-}
-
-// Progress is the form in which tool events leave.
-type Progress string
-
-// The values of the options that are words and that change what the defaults do.
-const (
-	ProgressEnvelope  = "envelope"
-	ProgressBare      = "bare"
-	ProgressUnnamed   = "unnamed"
-	ProgressComment   = "comment"
-	ProgressOff       = "off"
-	ImitationsStrip   = "strip"
-	ImitationsKeep    = "keep"
-	ImitationsTrust   = "trust"
-	ReasoningKeep     = "keep"
-	ReasoningDrop     = "drop"
-	ErrorFinishInline = "inline"
-	ZeroUsageError    = "error"
-	ZeroUsagePass     = "pass"
-	EmptyAnswerError  = "error"
-	EmptyAnswerPass   = "pass"
-	KeepaliveComment  = "comment"
-)
-
-// Params are those of rewrite that the packages below it need. Progress is never empty.
-type Params struct {
-	Responses        bool
-	RunID, SessionID string
-	Progress         Progress
-	ID               func() string
-	Created          int64
-	Usage            UsageMemory
-	OnTool           func(id, name string, completed bool, source ToolSource)
-	Approvals        Approvals
-	Split            func(out []byte) []byte
-}
-
-// Approvals decides how the client of a stream may answer requests for approval.
-type Approvals interface {
-	Ask(q ApprovalRequest) Approval
-	Done(requestID string) Outcome
-}
-
-// ApprovalRequest is a request for approval as upstream sent it.
-type ApprovalRequest struct {
-	RunID, RequestID     string
-	Command, Description string
-	Tool                 string
-	Choices              []string
-	MayReply             bool
-}
-
-// Approval says what a stream tells its client about a request for approval.
-type Approval struct {
-	URL      string
-	Text     bool
-	Code     string
-	DenyOnly bool
-	NoReply  bool
-}
-
-// Outcome is what became of a tool that waited for an approval; "" if it was approved, or if that is
-// not known.
-type Outcome string
-
-// The outcomes, as the member hermes_approval of a tool event has them.
-const (
-	OutcomeWaiting Outcome = "waiting" // the answer has ended for a reply
-	OutcomeDenied  Outcome = "denied"
-	OutcomeExpired Outcome = "expired" // nobody answered
-)
-
-// UsageMemory remembers which models report usage.
-type UsageMemory interface {
-	Reported(model string) bool
-	Report(model string)
-	Missed(model string)
-	ReportsFailures(does bool)
-	EventMemory
-}
-
-// EventMemory remembers whether upstream sends tool events.
-type EventMemory interface {
-	SendsEvents() bool
-	ShowedEvents(does bool)
-}
-
-// Summary describes a stream.
-type Summary struct {
-	ID, Model    string
-	FinishReason string
-	Code         string
-
-	Frames, Chunks int
-	Tools, Markers int
-	Imitations     int
-	Reasoning      int
-	Unexamined     int
-	Keepalives     int
-
-	InputTokens, OutputTokens int64
-	UsageReported             bool
-	ZeroUsagePassed           bool
-}
-
 // The sections of the contract that a note may name.
 const (
 	SectionHarm      = "0"
@@ -162,39 +37,6 @@ const (
 	SectionReasoning = "4"
 	SectionOther     = "6"
 )
-
-// Notes explains a stream: it takes the section of the contract that a rule is in, and
-// what was done, in a few words. It may be nil.
-type Notes struct{ Take func(section, text string) }
-
-// Add adds a note unless n is nil.
-func (n *Notes) Add(section, text string) {
-	if n != nil {
-		n.Take(section, text)
-	}
-}
-
-// ToolSource says why a tool counts as started or ended (contract sections 1 and 2).
-type ToolSource string
-
-const (
-	SourceUpstream  = "upstream"  // a tool event that upstream sent
-	SourceMarker    = "marker"    // a marker in the text; it only starts tools
-	SourceImitation = "imitation" // an imitated marker that is trusted; it only starts tools
-	SourceInferred  = "inferred"  // what came after the tool, such as text; it only ends tools
-	SourceEnd       = "end"       // the end of the stream; it only ends tools
-)
-
-var reasons = map[ToolSource]string{
-	SourceUpstream:  "upstream says so",
-	SourceMarker:    "its marker is here",
-	SourceImitation: "a marker that is trusted is here",
-	SourceInferred:  "what comes now proves it",
-	SourceEnd:       "the stream ends",
-}
-
-// Reason returns the source in words.
-func (s ToolSource) Reason() string { return reasons[s] }
 
 // The statuses of a tool event (contract section 2).
 const (

@@ -73,12 +73,12 @@ func (w *Writer) Stop() {
 
 // OutcomeIn returns what the tool event x says of the request for approval for which its tool waited:
 // another sidecar knows that.
-func OutcomeIn(x *chunk.Object) contract.Outcome {
+func OutcomeIn(x *chunk.Object) contract.ApprovalOutcome {
 	if !x.C.Extra {
 		return ""
 	}
-	o := contract.Outcome(jsonspan.Unquote(string(x.String(x.Member(approval.MemberOutcome)))))
-	if o != contract.OutcomeWaiting && o != contract.OutcomeDenied && o != contract.OutcomeExpired {
+	o := contract.ApprovalOutcome(jsonspan.Unquote(string(x.String(x.Member(approval.MemberOutcome)))))
+	if o != contract.ApprovalWaits && o != contract.ApprovalDenied && o != contract.ApprovalExpired {
 		return ""
 	}
 	return o

@@ -57,7 +57,7 @@ type Transition struct {
 
 	// Approval says what became of the tool, which has waited for an approval. Waits says that it
 	// waits now: its card and its status line say so.
-	Approval contract.Outcome
+	Approval contract.ApprovalOutcome
 	Waits    bool
 }
 
@@ -71,7 +71,7 @@ func (t *Transition) outcome() (status, item, text string) {
 		return t.Status, incomplete, contract.CardOutput(t.Status)
 	case t.Interrupted:
 		return contract.Completed, incomplete, contract.CardOutput(contract.Interrupted)
-	case t.Approval == contract.OutcomeWaiting:
+	case t.Approval == contract.ApprovalWaits:
 		return contract.Completed, incomplete, contract.CardOutput(contract.WaitsForApproval)
 	case t.Approval != "":
 		return contract.Completed, incomplete, contract.CardOutput(string(t.Approval))
@@ -257,7 +257,7 @@ func (t *Transition) approval() []byte {
 
 // description returns the description of the status line, a JSON string.
 func (t *Transition) description() string {
-	outcome := map[contract.Outcome]string{contract.OutcomeWaiting: waitsName, contract.OutcomeDenied: "Denied:", contract.OutcomeExpired: "Not approved:"}[t.Approval]
+	outcome := map[contract.ApprovalOutcome]string{contract.ApprovalWaits: waitsName, contract.ApprovalDenied: "Denied:", contract.ApprovalExpired: "Not approved:"}[t.Approval]
 	if t.line == "" || outcome == "" {
 		return t.line
 	}

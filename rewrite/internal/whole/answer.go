@@ -18,10 +18,21 @@ const CodeAgentIncomplete = "agent_incomplete"
 
 // Answer is an answer that is not streamed, repaired.
 type Answer struct {
+	// Body is what the client gets: the repaired answer, or an error object if the
+	// answer failed, which needs a status of its own. It is the body given to
+	// RepairAnswer if there is nothing to repair.
 	Body []byte
+	// Summary describes the answer. Its Code is CodeAgentIncomplete if the answer failed, and
+	// otherwise empty.
 	contract.Summary
-	Completion, Changed bool
-	Kept                []byte
+	// Completion says that the answer is a chat completion. Otherwise the Summary is
+	// empty.
+	Completion bool
+	// Changed says that Body is not the body given to RepairAnswer.
+	Changed bool
+	// Kept is the body for a client that asks for a response again, which runs no agent: the
+	// repaired answer, even if it failed. It is nil if the answer is no response.
+	Kept []byte
 }
 
 // RepairAnswer repairs the chat completion in body, an answer that is not
