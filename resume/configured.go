@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
+	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -63,7 +64,7 @@ func (a *asked) configure(o *Options, r *http.Request) bool {
 
 // keyOfValues returns the keyed hash of values, which Options.Key has returned, for e, whose Owner
 // and Body are set. keyOf and sdkKeyOf hash other numbers of lists, so their hashes differ.
-func keyOfValues(o *Options, e Entry, query string, values []string) Digest {
+func keyOfValues(o *Options, e entry, query string, values []string) log.Digest {
 	var body []string
 	if o.KeyBody {
 		body = []string{string(e.Body[:])}

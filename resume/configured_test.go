@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 )
 
 // chatID is a header of which the tests make keys.
@@ -226,7 +227,7 @@ func TestKeyOfALostAnswerIsNotFree(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := resume.DefaultOptions()
 			byHeader(true, chatID)(&o)
-			store := resume.NewMemory()
+			store := log.NewMemory()
 			o.Store = store
 			p := resume.New(o)
 			asked := 0
@@ -393,7 +394,7 @@ func TestAlwaysForAnAPI(t *testing.T) {
 					time.Sleep(d - 1)
 					l.wantOpen(1)
 					time.Sleep(1)
-					if e := l.over(); e.Reason != resume.ReasonExpired || e.Detached != d {
+					if e := l.over(); e.Reason != log.ReasonExpired || e.Detached != d {
 						t.Errorf("%s: ended for %v after %v, want %v", path, e.Reason, e.Detached, d)
 					}
 				})
@@ -482,7 +483,7 @@ func TestLongPathIsNotKept(t *testing.T) {
 	for n, kept := range map[int]bool{15 << 10: true, 16 << 10: false} {
 		o := resume.DefaultOptions()
 		o.Always = true
-		store := resume.NewMemory()
+		store := log.NewMemory()
 		o.Store = store
 		r := httptest.NewRequest(http.MethodPost, "/"+strings.Repeat("a", n), strings.NewReader(asking))
 		r.Header.Set("Content-Type", "application/json")

@@ -16,11 +16,12 @@
 //	presence.go              how long a call goes on without a client
 //	finish.go                the end of a stream that was cancelled
 //	runs.go                  all runs of the process
-//	number.go, place.go      the ids of events and of streams
+//	number.go                the ids of events
 //	events.go, seen.go       the events of Hermes' runs: read once, for all clients
-//	store.go                 the interfaces of storages
-//	memory.go, log.go        the storage in this process
-//	segments.go              the bytes of a log in memory
+//	entry.go                 what is known about a log
+//	sought.go                the place in a log that a client asks for
+//
+// Package log keeps the logs.
 //
 // The handler runs in a goroutine of its own, with a request that its clients cannot cancel, and is
 // the only writer of the log. Each client, the first one included, reads the log in the goroutine

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/panics"
+	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -50,17 +51,17 @@ const eventsSuffix = "/events"
 
 // ofEvents returns the entry of the log of the events of the run with the id. r has begun the run,
 // or asks for its events. base is the path of the POST that begins runs.
-func (p *Resume) ofEvents(r *http.Request, base, id string) Entry {
-	e := Entry{
-		ID: NewID(), Path: strings.Clone(base + eventsOf(id)), Plain: true,
-		Keep: p.o.Keep, MaxStream: p.o.MaxStream, MaxMemory: p.o.MaxMemory,
+func (p *Resume) ofEvents(r *http.Request, base, id string) entry {
+	e := entry{
+		Entry: log.Entry{Keep: p.o.Keep, MaxStream: p.o.MaxStream, MaxMemory: p.o.MaxMemory, Weak: true},
+		about: about{Path: base + eventsOf(id), Plain: true},
 	}
 	server, path := p.o.Asked(r)
 	path, _, _ = strings.Cut(path, "/"+id) // not base, which a handler in front may have rewritten
 	e.Owner = ownerAt(p.o, r, base, server, path)
 	// No key of a client has this form. Clients with other credentials find the log, too.
 	e.Key = hash(p.o.Secret, [][]string{{r.Host, base}, {server, path}, {"events", id}})
-	e.ID = placed(e.ID, e.Key)
+	e.ID = log.NewID(e.Key)
 	return e
 }
 
@@ -69,7 +70,7 @@ func (p *Resume) ofEvents(r *http.Request, base, id string) Entry {
 func (p *Resume) keepingEvents(next Next) Next {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		// next may change r, and objects in its context.
-		x := newRun(p.o, Entry{Plain: true}, asked{}, nil, r, nil)
+		x := newRun(p.o, entry{about: about{Plain: true}}, asked{}, nil, r, nil)
 		x.goesOn = true
 		client, up := r.Clone(r.Context()), toEvents(r.Clone(x.ctx))
 		up, x.returned = p.o.Detached(up, x)
@@ -97,14 +98,14 @@ func (p *Resume) keepingEvents(next Next) Next {
 // one.
 func (p *Resume) keep(x *run, up *http.Request, next Next) {
 	for {
-		have, writer, err := p.o.Store.Claim(x.ctx, x.entry, Run{x.readersOf(0), x.cancel})
+		have, writer, err := x.entry.claim(x.ctx, p.o.Store, log.Run{ReadersChanged: x.readersOf(0), Cancel: x.cancel})
 		switch {
 		case err != nil:
 		case writer == nil && p.awaitEvent(x, have.ID):
 			continue
 		case writer == nil:
 		case !p.o.Runs.admitPlain():
-			writer.End(Dropped)
+			writer.End(log.Dropped)
 		default:
 			x.log = writer
 			x.call(up, x.persistent(next))
@@ -124,7 +125,7 @@ func (p *Resume) awaitEvent(x *run, id string) (dropped bool) {
 	for {
 		part, err := reader.Next()
 		if err != nil {
-			return errors.Is(err, ErrDropped)
+			return errors.Is(err, log.ErrDropped)
 		}
 		lines.feed(part.Data)
 		for l, ok := lines.next(); ok; l, ok = lines.next() {
@@ -187,21 +188,21 @@ func (p *Resume) events(w http.ResponseWriter, r *http.Request, next Next) error
 	for isAdmitted := false; ; {
 		x := newRun(p.o, e, asked{}, w, all, nil)
 		x.seen = seenBy(r)
-		have, writer, err := p.o.Store.Claim(r.Context(), e, Run{x.readersOf(0), x.cancel})
+		have, writer, err := e.claim(r.Context(), p.o.Store, log.Run{ReadersChanged: x.readersOf(0), Cancel: x.cancel})
 		switch {
-		case errors.Is(err, ErrTaken): // a second reader would take events from the first one
+		case errors.Is(err, log.ErrTaken): // a second reader would take events from the first one
 			return errUnavailable
-		case errors.Is(err, ErrUnsure):
+		case errors.Is(err, log.ErrUnsure):
 			return errUnsure
 		case err != nil && isHead:
 			return errNotKept
 		case err != nil:
 			return next(w, r) // no log is available
 		case writer != nil && isHead:
-			writer.End(Dropped)
+			writer.End(log.Dropped)
 			return errNotKept
 		case writer != nil && !p.o.Runs.admitPlain():
-			writer.End(Dropped)
+			writer.End(log.Dropped)
 			return next(w, r)
 		case writer != nil:
 			x.log = writer
@@ -288,7 +289,7 @@ func (x *run) goOn() {
 // mayAskAgain reports whether a run that is cut short leaves the rest to another run: upstream
 // repeats events, or the run was cancelled without a client that needs an end.
 func (x *run) mayAskAgain() bool {
-	return x.entry.Plain && (x.number.kept || x.ended.Reason == ReasonLeft || x.ended.Reason == ReasonMemory)
+	return x.entry.Plain && (x.number.kept || x.ended.Reason == log.ReasonLeft || x.ended.Reason == log.ReasonMemory)
 }
 
 // repeats reports whether upstream may be asked for events again: it repeats them, or none has

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -369,18 +370,18 @@ func TestRunAskedForWithAnotherQuery(t *testing.T) {
 
 // unreachable is a store whose logs cannot be claimed.
 type unreachable struct {
-	resume.Store
+	log.Store
 	err error
 }
 
-func (s unreachable) Claim(context.Context, resume.Entry, resume.Run) (resume.Entry, resume.Writer, error) {
-	return resume.Entry{}, nil, s.err
+func (s unreachable) Claim(context.Context, log.Entry, log.Run) (log.Entry, log.Writer, error) {
+	return log.Entry{}, nil, s.err
 }
 
 // TestRunWhoseLogCannotBeReached is not read from upstream, whose one reader is somewhere else. If it is
 // not known that there is a log, it is read from there, and shared with no other.
 func TestRunWhoseLogCannotBeReached(t *testing.T) {
-	for err, want := range map[error]int{resume.ErrTaken: http.StatusServiceUnavailable, errors.New("away"): http.StatusOK} {
+	for err, want := range map[error]int{log.ErrTaken: http.StatusServiceUnavailable, errors.New("away"): http.StatusOK} {
 		set := func(o *resume.Options) { o.Store = unreachable{o.Store, err} }
 		eachGateway(t, set, func(t *testing.T, l *lab, g *gateway) {
 			l.begins(g)
@@ -396,9 +397,9 @@ func TestRunWhoseLogCannotBeReached(t *testing.T) {
 }
 
 // crashing is a store whose Claim panics.
-type crashing struct{ resume.Store }
+type crashing struct{ log.Store }
 
-func (crashing) Claim(context.Context, resume.Entry, resume.Run) (resume.Entry, resume.Writer, error) {
+func (crashing) Claim(context.Context, log.Entry, log.Run) (log.Entry, log.Writer, error) {
 	panic("broken")
 }
 
@@ -417,12 +418,12 @@ func TestRunWhoseStorePanics(t *testing.T) {
 // slow is a store whose first claim, that of a POST, calls a function, and finds a log that was dropped if that
 // says so.
 type slow struct {
-	resume.Store
+	log.Store
 	claims atomic.Int64
 	first  func() (found bool)
 }
 
-func (s *slow) Claim(ctx context.Context, e resume.Entry, run resume.Run) (resume.Entry, resume.Writer, error) {
+func (s *slow) Claim(ctx context.Context, e log.Entry, run log.Run) (log.Entry, log.Writer, error) {
 	if s.claims.Add(1) == 1 && s.first() {
 		return e, nil, nil
 	}
@@ -661,7 +662,7 @@ func TestHeadOfRunEvents(t *testing.T) {
 		}
 		g.wantRead(t, 1)
 	})
-	for err, want := range map[error]int{resume.ErrTaken: http.StatusServiceUnavailable, errors.New("away"): http.StatusMethodNotAllowed} {
+	for err, want := range map[error]int{log.ErrTaken: http.StatusServiceUnavailable, errors.New("away"): http.StatusMethodNotAllowed} {
 		set := func(o *resume.Options) { o.Store = unreachable{o.Store, err} }
 		eachGateway(t, set, func(t *testing.T, l *lab, g *gateway) {
 			l.send(q).want(want)
@@ -974,7 +975,7 @@ func TestRunsWhenMemoryIsShort(t *testing.T) {
 		l.wantOpen(2)
 		l.send(post(key, "big", "X-Big", "1")).want(http.StatusOK).rest()
 		l.wantOpen(1)
-		if e := l.over(); e.Reason != resume.ReasonMemory && l.over().Reason != resume.ReasonMemory {
+		if e := l.over(); e.Reason != log.ReasonMemory && l.over().Reason != log.ReasonMemory {
 			t.Errorf("the run ended for %v", e.Reason)
 		}
 		if st := l.runs.Stats(); st.Detached != 1 {
@@ -1080,7 +1081,7 @@ func TestWaitingForRuns(t *testing.T) {
 				if open > 0 {
 					return
 				}
-				if e := l.over(); e.Reason != resume.ReasonShutdown {
+				if e := l.over(); e.Reason != log.ReasonShutdown {
 					t.Errorf("the run ended for %v", e.Reason)
 				}
 			})

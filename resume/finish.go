@@ -7,17 +7,18 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/panics"
+	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
 // rest returns an iterator over the data that the log with the id has now, in pieces. The error of
 // the reader follows, unless it is that of ctx, which must be done.
-func rest(ctx context.Context, s Store, id string) iter.Seq2[[]byte, error] {
+func rest(ctx context.Context, s log.Store, id string) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		r, _, err := readAfter(ctx, s, id, 0)
 		defer r.Close()
 		for err == nil {
-			var part Part
+			var part log.Part
 			if part, err = r.Next(); err == nil && !yield(part.Data, nil) {
 				return
 			}
@@ -28,20 +29,23 @@ func rest(ctx context.Context, s Store, id string) iter.Seq2[[]byte, error] {
 	}
 }
 
-// Finish returns the part that completes the log with the entry e, whose run was cancelled or is
-// gone, and the state in which the log ends. last is the number of its last event. rest yields its
-// bytes; after an error it yields no more. A stream of Hermes gets the error finish that it still
-// lacks (contract section 3), and ends as Whole. Any other stream ends as Broken. If rest fails or
-// Finish panics, the stream ends as Broken, and err is that error or panic.
-func Finish(e Entry, last uint64, why Reason, rest iter.Seq2[[]byte, error]) (p Part, how State, err error) {
+// Finish is the log.Finish of logs of this package. A stream of Hermes gets the error finish that it
+// still lacks (contract section 3), and ends as Whole. Any other stream ends as Broken. If rest fails
+// or Finish panics, the stream ends as Broken, and err is that error or panic.
+func Finish(e log.Entry, last uint64, why log.Reason, rest iter.Seq2[[]byte, error]) (p log.Part, how log.State, err error) {
+	return finish(entryOf(e), last, why, rest)
+}
+
+// finish is Finish for an entry.
+func finish(e entry, last uint64, why log.Reason, rest iter.Seq2[[]byte, error]) (p log.Part, how log.State, err error) {
 	defer func() {
 		if v := panics.Carry(recover()); v != nil {
-			how = Broken
+			how = log.Broken
 			err, _ = v.(error)
 		}
 	}()
 	cause, now := rewrite.CauseAborted, time.Now()
-	if why == ReasonShutdown {
+	if why == log.ReasonShutdown {
 		cause = rewrite.CauseShutdown
 	}
 	s := rewrite.New(new(rewrite.Options), rewrite.Params{
@@ -58,16 +62,16 @@ func Finish(e Entry, last uint64, why Reason, rest iter.Seq2[[]byte, error]) (p 
 	var fed, scratch []byte
 	for p, err := range rest {
 		if err != nil {
-			return Part{}, Broken, err
+			return log.Part{}, log.Broken, err
 		}
 		scratch, _ = number.add(scratch[:0], nil, p)
 		fed = s.Feed(fed[:0], scratch, now)
 	}
 	if !s.Guarded() || !number.between() {
-		return Part{}, Broken, nil
+		return log.Part{}, log.Broken, nil
 	}
 	number.apart = false
 	number.last = last
 	out, ends := number.add(nil, nil, s.Finish(nil, cause))
-	return Part{Data: out, Ends: ends}, Whole, nil
+	return log.Part{Data: out, Ends: ends}, log.Whole, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 )
 
 // checkFinish checks that a stream ends with an error with the code, whose events are
@@ -45,9 +46,9 @@ func TestToolsInCommentsEnd(t *testing.T) {
 }
 
 // panickingLogs are logs that cannot be looked through.
-type panickingLogs struct{ resume.Store }
+type panickingLogs struct{ log.Store }
 
-func (s panickingLogs) Read(ctx context.Context, id string, n uint64) resume.Reader {
+func (s panickingLogs) Read(ctx context.Context, id string, n uint64) log.Reader {
 	if ctx.Err() != nil {
 		panic("boom")
 	}
@@ -61,7 +62,7 @@ func TestPanicOfARunThatWasCancelled(t *testing.T) {
 	for _, ofNext := range []bool{true, false} {
 		l := newLab(t, func(o *resume.Options) {
 			if !ofNext {
-				o.Store = panickingLogs{resume.NewMemory()}
+				o.Store = panickingLogs{log.NewMemory()}
 			}
 		}, func(w http.ResponseWriter, r *http.Request) error {
 			err := silent(w, r)

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 )
 
 // patience is how long a test waits for what must come, on a machine however busy.
@@ -37,7 +38,7 @@ func event(n int) string { return "data: " + strconv.Itoa(n) + "\n\n" }
 // does what the test says, in a server.
 type lab struct {
 	t     *testing.T
-	store *resume.Memory
+	store *log.Memory
 	runs  *resume.Runs
 	srv   *httptest.Server
 	asked atomic.Int64 // how many times next was called
@@ -91,7 +92,7 @@ func (p *pipes) dial(context.Context, string, string) (net.Conn, error) {
 // newLabAt is newLab at a listener, nil for one of TCP.
 func newLabAt(t *testing.T, at *pipes, set func(*resume.Options), next resume.Next) *lab {
 	t.Helper()
-	l := &lab{t: t, store: resume.NewMemory(), runs: new(resume.Runs), told: make(chan resume.Ended, 10000)}
+	l := &lab{t: t, store: log.NewMemory(), runs: new(resume.Runs), told: make(chan resume.Ended, 10000)}
 	o := resume.DefaultOptions()
 	o.Store, o.Runs, o.Ended = l.store, l.runs, func(_ *http.Request, e resume.Ended) { l.told <- e }
 	if set != nil {
@@ -285,7 +286,7 @@ func (l *lab) left(q request) *reply {
 	l.t.Helper()
 	leaves := func() int64 {
 		st := l.runs.Stats()
-		return st.TotalDetached + st.TotalCancelled[resume.ReasonLeft]
+		return st.TotalDetached + st.TotalCancelled[log.ReasonLeft]
 	}
 	before := leaves()
 	r := l.send(q).want(http.StatusOK)

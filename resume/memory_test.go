@@ -9,10 +9,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/hermes-sidecar/hermes-sidecar/internal/alone"
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 )
 
 // heap returns how many bytes are in use.
@@ -24,111 +23,15 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// writing is a log with its writer, and why its store has cancelled it.
-type writing struct {
-	resume.Writer
-	cancelled resume.Reason
-}
-
-// claim makes a log that has begun.
-func claim(t *testing.T, s resume.Store, e resume.Entry) *writing {
-	t.Helper()
-	w := new(writing)
-	run := resume.Run{Cancel: func(why resume.Reason) { w.cancelled = why }}
-	var err error
-	if _, w.Writer, err = s.Claim(context.Background(), e, run); err != nil || w.Writer == nil {
-		t.Fatal(err)
+// headers returns headers of about so many bytes of names and values.
+func headers(bytes int) map[string]http.Header {
+	many, values, long := http.Header{}, http.Header{}, http.Header{}
+	for i := 0; i < bytes; i += 8 {
+		many[fmt.Sprintf("X%06x", i)] = []string{string(rune('a' + i/8%26))}
+		values.Add("X", fmt.Sprintf("%07x", i))
 	}
-	if err := w.Append(context.Background(), resume.Part{Header: http.Header{}}); err != nil {
-		t.Fatal(err)
-	}
-	return w
-}
-
-// done is a context that is done: nothing waits.
-var done = func() context.Context {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	return ctx
-}()
-
-// fill appends so many bytes in events of the size. It waits for no readers.
-func (w *writing) fill(t *testing.T, bytes, size int) {
-	t.Helper()
-	e := []byte("data: " + strings.Repeat("x", max(size-8, 0)) + "\n\n")
-	for n := 0; n < bytes; n += len(e) {
-		if err := w.Append(done, resume.Part{Data: e, Ends: []int{len(e)}}); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// TestMaxMemoryBoundsAllLogs fills many logs: the oldest that have ended go, then the
-// oldest without readers are cancelled and lose what they have, then those with readers
-// lose their oldest events. Those are never cancelled.
-func TestMaxMemoryBoundsAllLogs(t *testing.T) {
-	if alone.Elsewhere(t) {
-		return
-	}
-	const most, each = 4 << 20, 256 << 10
-	s := resume.NewMemory()
-	entry := func(id string) resume.Entry {
-		return resume.Entry{ID: id, MaxStream: most, MaxMemory: most, Keep: time.Hour}
-	}
-	before := heap()
-	check := func() {
-		t.Helper()
-		used, logs := s.Used()
-		if grown := heap() - before; used > most+int64(logs)*(20<<10) || grown > used+used/8+256<<10 {
-			t.Errorf("%d logs take %d bytes, counted are %d", logs, grown, used)
-		}
-	}
-	there := func(id string) bool {
-		_, err := s.Find(context.Background(), id)
-		return err == nil
-	}
-	var ended, alone, read []*writing
-	for i := range 20 { // five of them go
-		w := claim(t, s, entry(fmt.Sprint("ended", i)))
-		w.fill(t, each, 250)
-		w.End(resume.Whole)
-		ended = append(ended, w)
-	}
-	check()
-	if there("ended0") || !there("ended19") {
-		t.Error("not the oldest have gone")
-	}
-	for i := range 20 {
-		w := claim(t, s, entry(fmt.Sprint("alone", i)))
-		w.fill(t, each, 250)
-		alone = append(alone, w)
-	}
-	check()
-	if there("ended19") {
-		t.Error("one that has ended is there, and one that has not is cancelled")
-	}
-	if alone[0].cancelled != resume.ReasonMemory || alone[19].cancelled != resume.ReasonNone || !there("alone0") {
-		t.Error("not the oldest is cancelled")
-	}
-	for i := range 40 {
-		w := claim(t, s, entry(fmt.Sprint("read", i)))
-		r := s.Read(context.Background(), fmt.Sprint("read", i), 0)
-		defer r.Close()
-		w.fill(t, each, 250)
-		read = append(read, w)
-	}
-	check()
-	for i, w := range alone {
-		if w.cancelled != resume.ReasonMemory {
-			t.Errorf("alone%d is not cancelled", i)
-		}
-	}
-	for i, w := range read {
-		if w.cancelled != resume.ReasonNone || !there(fmt.Sprint("read", i)) {
-			t.Errorf("read%d is cancelled for %v", i, w.cancelled)
-		}
-	}
-	runtime.KeepAlive(ended)
+	long.Set("X", strings.Repeat("x", bytes))
+	return map[string]http.Header{"many fields": many, "many values": values, "one value": long, "none": {}}
 }
 
 // TestNoMemoryForAStreamThatIsAlone ends it with an error, which a client that comes back gets.
@@ -156,60 +59,46 @@ func TestNoMemoryForAStreamThatIsAlone(t *testing.T) {
 	e := l.over()
 	each <- struct{}{}
 	other.next()
-	if e.Reason != resume.ReasonMemory {
+	if e.Reason != log.ReasonMemory {
 		t.Errorf("ended for %v", e.Reason)
 	}
-	if _, err := l.store.Find(context.Background(), id); !errors.Is(err, resume.ErrDropped) {
+	if _, err := l.store.Find(context.Background(), id); !errors.Is(err, log.ErrDropped) {
 		t.Error("what has ended is kept, although there is no room")
 	}
 }
 
-// TestEventsOfARunTakeNoRoomOfOthers: without a reader they lose the oldest of them, and a stream that a
-// client has asked for goes on. With a reader that goes, as for any client that is there.
-func TestEventsOfARunTakeNoRoomOfOthers(t *testing.T) {
-	s := resume.NewMemory()
-	entry := resume.Entry{ID: "asked for", MaxStream: 128 << 10, MaxMemory: 128 << 10, Keep: time.Hour}
-	asked := claim(t, s, entry)
-	asked.fill(t, 40<<10, 250)
-	entry.ID, entry.Plain = "events", true
-	events := claim(t, s, entry)
-	events.fill(t, 200<<10, 250)
-	if asked.cancelled != resume.ReasonNone || events.cancelled != resume.ReasonNone {
-		t.Errorf("cancelled are the stream for %v, and the events for %v", asked.cancelled, events.cancelled)
-	}
-	if used, _ := s.Used(); used > 128<<10 {
-		t.Errorf("%d bytes are used", used)
-	}
-	r := s.Read(context.Background(), "events", 0)
-	defer r.Close()
-	events.fill(t, 100<<10, 250)
-	if asked.cancelled != resume.ReasonMemory {
-		t.Errorf("the stream without a client is cancelled for %v", asked.cancelled)
-	}
-}
+// picture is an event as large as Hermes sends: a picture of 5 MiB in base64.
+var picture = "data: " + strings.Repeat("x", 5<<20/3*4+4) + "\n\n"
 
-// TestNothingIsCopiedForAReader has a hundred readers of a large log take hardly more
-// memory than one.
-func TestNothingIsCopiedForAReader(t *testing.T) {
-	if alone.Elsewhere(t) {
-		return
-	}
-	s := resume.NewMemory()
-	w := claim(t, s, resume.Entry{ID: "a", MaxStream: 16 << 20, MaxMemory: 1 << 30})
-	w.fill(t, 8<<20, 250)
-	before := heap()
-	var readers []resume.Reader
-	for range 100 {
-		r := s.Read(context.Background(), "a", 0)
-		for range 100 {
-			if _, err := r.Next(); err != nil {
-				t.Fatal(err)
+// TestAPictureEndsNoReplay: with the defaults a stream with a picture comes again as a whole.
+// With the smallest max_stream the events before it may go, but neither the picture nor what
+// follows.
+func TestAPictureEndsNoReplay(t *testing.T) {
+	all := slices.Concat(bursts(300, 400), []string{picture}, bursts(100, 400))
+	for _, most := range []int64{resume.DefaultMaxStream, 64 << 10} {
+		for _, piece := range []int{32 << 10, 8 << 20} { // as a proxy copies it, and at once
+			var pieces []string
+			for _, e := range all {
+				for ; len(e) > piece; e = e[piece:] {
+					pieces = append(pieces, e[:piece])
+				}
+				pieces = append(pieces, e)
 			}
+			l := newLab(t, func(o *resume.Options) { o.MaxStream = most }, streams(pieces, always()))
+			first := l.send(post(key, "k"))
+			id := first.id()
+			if got := first.rest(); got != numbered(id, 1, all...) {
+				t.Fatalf("the first client gets %d bytes", len(got))
+			}
+			if most == resume.DefaultMaxStream {
+				if got := l.send(post(key, "k")).want(200).rest(); got != numbered(id, 1, all...) {
+					t.Errorf("in pieces of %d: again there are %d bytes", piece, len(got))
+				}
+			}
+			if got := l.send(post("Last-Event-ID", fmt.Sprint(id, "/300"))).want(200).rest(); got != numbered(id, 301, all[300:]...) {
+				t.Errorf("in pieces of %d: from the picture on there are %d bytes", piece, len(got))
+			}
+			l.wantAsked(1)
 		}
-		readers = append(readers, r)
 	}
-	if grown := heap() - before; grown > 100<<10 {
-		t.Errorf("a hundred readers take %d bytes", grown)
-	}
-	runtime.KeepAlive(readers)
 }

@@ -54,7 +54,7 @@ func newNumberer(id string, last uint64) *numberer {
 }
 
 // numbererOf returns a numberer for the log with the entry.
-func numbererOf(e Entry) *numberer {
+func numbererOf(e entry) *numberer {
 	c := newNumberer(e.ID, 0)
 	c.plain = e.Plain
 	return c

@@ -2,6 +2,7 @@ package resume
 
 import (
 	"fmt"
+	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 	"io"
 	"math/rand/v2"
 	"os"
@@ -81,7 +82,7 @@ func TestEventsAreNumbered(t *testing.T) {
 
 // plainly is number with plain numbers.
 func plainly(pieces ...string) string {
-	c := numbererOf(Entry{Plain: true})
+	c := numbererOf(entry{about: about{Plain: true}})
 	var out []byte
 	for _, p := range pieces {
 		out, _ = c.add(out, nil, []byte(p))
@@ -118,11 +119,11 @@ func TestEventsAreNumberedPlainly(t *testing.T) {
 // partsReader is a Reader of parts.
 type partsReader struct{ parts []string }
 
-func (r *partsReader) Next() (Part, error) {
+func (r *partsReader) Next() (log.Part, error) {
 	if len(r.parts) == 0 {
-		return Part{}, io.EOF
+		return log.Part{}, io.EOF
 	}
-	p := Part{Data: []byte(r.parts[0])}
+	p := log.Part{Data: []byte(r.parts[0])}
 	r.parts = r.parts[1:]
 	return p, nil
 }

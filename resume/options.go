@@ -1,11 +1,12 @@
 package resume
 
 import (
-	"log"
+	stdlog "log"
 	"net/http"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 )
 
 // Headers of requests and answers.
@@ -58,8 +59,8 @@ type Options struct {
 	// split.
 	MaxDetached int
 
-	// Store keeps the logs. The default is a Memory of its own.
-	Store Store
+	// Store keeps the logs. The default is a log.Memory of its own.
+	Store log.Store
 	// Secret is the key of the hashes in entries, the same for all that share the Store.
 	Secret []byte
 	// Runs is the set that runs belong to. The default is one of its own.
@@ -99,7 +100,7 @@ func DefaultOptions() Options {
 		Detach: DefaultDetach, Keep: DefaultKeep,
 		MaxStream: DefaultMaxStream, MaxMemory: DefaultMaxMemory, MaxDetached: DefaultMaxDetached,
 		MaxRequest: func() int64 { return proxy.DefaultMaxRequest },
-		Store:      NewMemory(), Secret: NewSecret(), Runs: new(Runs),
+		Store:      log.NewMemory(), Secret: NewSecret(), Runs: new(Runs),
 		Answered: func(*http.Request, How) {}, Ended: logPanic,
 		Asked: func(r *http.Request) (server, path string) { return "", r.URL.Path },
 		Detached: func(r *http.Request, _ http.ResponseWriter) (*http.Request, func()) {
@@ -128,7 +129,7 @@ type Ended struct {
 	// Stream says that its answer was an event stream.
 	Stream bool
 	// Reason says why it was cancelled, ReasonNone if it was not.
-	Reason Reason
+	Reason log.Reason
 	// Events is the number of its events.
 	Events uint64
 	// Detach is how long it might have gone on without a client. Detached is how long it did at the
@@ -146,7 +147,7 @@ func logPanic(r *http.Request, e Ended) {
 	if e.Panicked == nil {
 		return
 	}
-	logf := log.Printf
+	logf := stdlog.Printf
 	if s, ok := r.Context().Value(http.ServerContextKey).(*http.Server); ok && s.ErrorLog != nil {
 		logf = s.ErrorLog.Printf
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
+	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 )
 
 // kind is what the answer of a run is.
@@ -29,13 +30,16 @@ func (x *run) leave() bool {
 	if x.client == nil { // a split has left the client to the log so far
 		return true
 	}
-	if x.over || x.kind == kindPasses || x.kind == kindUnknown && x.reason != ReasonNone {
+	if x.over || x.kind == kindPasses || x.kind == kindUnknown && x.reason != log.ReasonNone {
 		return false
 	}
 	x.client = nil
 	x.count()
 	return true
 }
+
+// answerOverhead is what an informational answer counts beside its header, in bytes.
+const answerOverhead = 160
 
 // inform sends an informational answer to the first client, if that is there. It drops answers that
 // exceed the buffers of a connection, so that a client that does not read holds up no others.
@@ -45,7 +49,7 @@ func (x *run) inform(status int, header http.Header) {
 	x.mu.Lock()
 	w := x.client
 	x.mu.Unlock()
-	if x.informed += fieldOverhead + sizeOf(header); w != nil && x.informed <= maxKeptHeader {
+	if x.informed += answerOverhead + log.HeaderSize(header); w != nil && x.informed <= maxKeptHeader {
 		head.Inform(w, x.version, status, header)
 	}
 }
@@ -53,7 +57,7 @@ func (x *run) inform(status int, header http.Header) {
 // count detaches the run if it has no client any more, and attaches it if it has one again.
 // x.mu is held.
 func (x *run) count() {
-	if x.over || x.reason != ReasonNone || x.kind == kindPasses || x.goesOn || x.reserved {
+	if x.over || x.reason != log.ReasonNone || x.kind == kindPasses || x.goesOn || x.reserved {
 		return
 	}
 	unread := x.readers == 0 && x.client == nil
@@ -62,7 +66,7 @@ func (x *run) count() {
 	case !unread:
 		x.attach()
 	case x.kind == kindUnknown && !x.wants, x.aloneFor() == 0, !x.o.Runs.detach(x.o.MaxDetached):
-		x.cancelLocked(ReasonLeft)
+		x.cancelLocked(log.ReasonLeft)
 	default:
 		x.goAlone()
 	}
@@ -95,12 +99,12 @@ func (x *run) expire() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.detached && !time.Now().Before(x.until) {
-		x.cancelLocked(ReasonExpired)
+		x.cancelLocked(log.ReasonExpired)
 	}
 }
 
 // cancel cancels upstream's request, unless it was cancelled before or next has returned.
-func (x *run) cancel(why Reason) {
+func (x *run) cancel(why log.Reason) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.cancelLocked(why)
@@ -112,12 +116,12 @@ func (x *run) cancelUnread() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.entry.Plain && x.readers == 0 && x.client == nil {
-		x.cancelLocked(ReasonShutdown)
+		x.cancelLocked(log.ReasonShutdown)
 	}
 }
 
-func (x *run) cancelLocked(why Reason) {
-	if !x.over && x.reason == ReasonNone {
+func (x *run) cancelLocked(why log.Reason) {
+	if !x.over && x.reason == log.ReasonNone {
 		x.reason = why
 		x.abort(&cancelled{why})
 	}
@@ -125,7 +129,7 @@ func (x *run) cancelLocked(why Reason) {
 
 // cancelled is the cause with which a run cancels its context. It is no failure of upstream:
 // because of context.Canceled Caddy does not count it as one (Caddy: reverseproxy.go:736).
-type cancelled struct{ why Reason }
+type cancelled struct{ why log.Reason }
 
 func (c *cancelled) Error() string { return "the stream was cancelled: " + c.why.String() }
 

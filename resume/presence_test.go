@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 )
 
 // TestRunsEndWhenNobodyComesBack cancels upstream's request after detach, and not before.
@@ -44,12 +45,12 @@ func TestRunsEndWhenNobodyComesBack(t *testing.T) {
 				time.Sleep(c.after - 1)
 				l.wantOpen(1)
 				time.Sleep(time.Nanosecond)
-				if e := l.over(); e.Reason != resume.ReasonExpired || e.Detached != c.after {
+				if e := l.over(); e.Reason != log.ReasonExpired || e.Detached != c.after {
 					t.Errorf("ended for %v after %v", e.Reason, e.Detached)
 				}
 				got := l.send(chat("Last-Event-ID", id+"/1")).want(http.StatusOK).rest()
 				checkFinish(t, got, id, 2, "upstream_aborted")
-				if st := l.runs.Stats(); st.Detached != 0 || st.TotalDetached != 2 || st.TotalCancelled[resume.ReasonExpired] != 1 {
+				if st := l.runs.Stats(); st.Detached != 0 || st.TotalDetached != 2 || st.TotalCancelled[log.ReasonExpired] != 1 {
 					t.Errorf("stats %+v", st)
 				}
 				time.Sleep(5*time.Minute - 1)
@@ -96,7 +97,7 @@ func TestOneMoreThanMaxDetachedEndsWithItsClient(t *testing.T) {
 	l.left(chat(key, "a"))
 	l.left(chat(key, "b"))
 	l.left(chat(key, "c"))
-	if e := l.over(); e.Reason != resume.ReasonLeft {
+	if e := l.over(); e.Reason != log.ReasonLeft {
 		t.Errorf("ended for %v", e.Reason)
 	}
 	if n := l.runs.Open(); n != 2 {
@@ -131,7 +132,7 @@ func TestClientThatLeavesBeforeTheAnswer(t *testing.T) {
 		q := request{http.MethodPost, c.path, c.body, []string{key, "k", "Accept", c.accept}}
 		l.leaveEarly(q)
 		if !c.goes {
-			if e := l.over(); e.Reason != resume.ReasonLeft || e.Stream {
+			if e := l.over(); e.Reason != log.ReasonLeft || e.Stream {
 				t.Errorf("%+v ended for %v", c, e.Reason)
 			}
 			l.wantEmpty()
@@ -187,7 +188,7 @@ func TestAnswerThatIsNoStreamAfterItsClientLeft(t *testing.T) {
 	if err := <-wrote; err == nil {
 		t.Error("it could be written")
 	}
-	if e := l.over(); e.Stream || e.Reason != resume.ReasonNone {
+	if e := l.over(); e.Stream || e.Reason != log.ReasonNone {
 		t.Errorf("%+v", e)
 	}
 	if st := l.runs.Stats(); st.Detached != 0 {
@@ -230,7 +231,7 @@ func TestClientThatReadsNoHints(t *testing.T) {
 			until(t, "there are many hints", func() bool { return hints.Load() > c.hints })
 			if c.drains {
 				l.runs.Shutdown(1)
-				if e := l.over(); e.Reason != resume.ReasonShutdown {
+				if e := l.over(); e.Reason != log.ReasonShutdown {
 					t.Errorf("%+v", e)
 				}
 				return

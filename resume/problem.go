@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
+	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 )
 
 // A problem is an error that a client gets instead of a log (RFC 9457).
@@ -75,11 +76,11 @@ var (
 
 // problemOf returns the problem that a client gets for err, an error of a store.
 func problemOf(err error) *problem {
-	gone, isGone := errors.AsType[*GoneError](err)
+	gone, isGone := errors.AsType[*log.GoneError](err)
 	switch {
-	case errors.Is(err, ErrDropped):
+	case errors.Is(err, log.ErrDropped):
 		return errUnknown
-	case errors.Is(err, ErrAhead):
+	case errors.Is(err, log.ErrAhead):
 		return errNoEvent
 	case isGone:
 		return &problem{"Events are gone", http.StatusGone,

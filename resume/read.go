@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
+	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 )
 
 // statusGone is the status that is logged for a client that has left (Caddy:
@@ -20,7 +21,7 @@ const statusGone = 499
 // attend starts a call of next and answers the first client, which reads the log like any other.
 func (x *run) attend(w http.ResponseWriter, r *http.Request, body []byte, next Next) error {
 	e := x.entry // a split changes it
-	var reader Reader
+	var reader log.Reader
 	defer func() {
 		if reader == nil { // Read panicked: only the end of a run ends the log, and gives its place back
 			x.start(r, nil, func(http.ResponseWriter, *http.Request) error { return errUnavailable })
@@ -47,7 +48,7 @@ func (x *run) attend(w http.ResponseWriter, r *http.Request, body []byte, next N
 		if !streams {
 			w.WriteHeader(statusGone)
 		}
-		if streams && err == nil && e.Frees { // the client has all of the log before a split
+		if streams && err == nil && e.Once { // the client has all of the log before a split
 			free(x.o, r, e.ID)
 		}
 		return cutOff(err)
@@ -58,12 +59,12 @@ func (x *run) attend(w http.ResponseWriter, r *http.Request, body []byte, next N
 	x.returned()
 	if streams && err == nil {
 		head.CopyTrailers(w.Header(), x.header)
-		if e.Frees {
+		if e.Once {
 			free(x.o, r, e.ID)
 		}
 	}
 	switch {
-	case streams && x.ended.Reason != ReasonNone: // what next returned does not matter
+	case streams && x.ended.Reason != log.ReasonNone: // what next returned does not matter
 	case x.panicked != nil:
 		panic(x.panicked)
 	case x.ended.Err != nil:
@@ -74,7 +75,7 @@ func (x *run) attend(w http.ResponseWriter, r *http.Request, body []byte, next N
 
 // A repeat says how a client reads a log that another request has begun.
 type repeat struct {
-	reader    Reader
+	reader    log.Reader
 	continues bool   // the client has the events before those it asks for
 	emptyEnd  bool   // an answer that would have no events has an empty body, not 204
 	hasKey    bool   // the client has sent the log's key
@@ -82,14 +83,14 @@ type repeat struct {
 }
 
 // repeatAfter returns a repeat that answers r with the events after the number n of the log of e.
-func repeatAfter(o *Options, r *http.Request, e Entry, n uint64) repeat {
+func repeatAfter(o *Options, r *http.Request, e entry, n uint64) repeat {
 	return repeatOf(e, o.Store.Read(r.Context(), e.ID, n), n > 0)
 }
 
 // repeatOf returns a repeat that reads the log of e with reader.
-func repeatOf(e Entry, reader Reader, continues bool) repeat {
+func repeatOf(e entry, reader log.Reader, continues bool) repeat {
 	a := repeat{reader: reader, continues: continues}
-	if e.Frees {
+	if e.Once {
 		a.frees = e.ID
 	}
 	return a
@@ -144,7 +145,7 @@ func follow(o *Options, w http.ResponseWriter, r *http.Request, a repeat) error 
 // comes, until the end. The error is a *GoneError, ErrBroken, or due to a client that has left.
 // flushes reports whether to flush after the header (wrote is false) and after each part.
 func send(
-	o *Options, w http.ResponseWriter, r *http.Request, reader Reader,
+	o *Options, w http.ResponseWriter, r *http.Request, reader log.Reader,
 	status int, header http.Header, flushes func(wrote bool) bool, how How,
 ) error {
 	o.Runs.count(func(s *Stats) {
@@ -160,7 +161,7 @@ func send(
 }
 
 // copyLog writes the parts that reader returns, and flushes as send does.
-func copyLog(w http.ResponseWriter, reader Reader, flushes func(wrote bool) bool) error {
+func copyLog(w http.ResponseWriter, reader log.Reader, flushes func(wrote bool) bool) error {
 	control := http.NewResponseController(w)
 	for wrote := false; ; wrote = true {
 		if flushes(wrote) {
@@ -184,7 +185,7 @@ func copyLog(w http.ResponseWriter, reader Reader, flushes func(wrote bool) bool
 // cutOff aborts the connection if err says that the client is there but has not got all events, so
 // that the client notices.
 func cutOff(err error) error {
-	if _, gone := errors.AsType[*GoneError](err); gone || errors.Is(err, ErrBroken) {
+	if _, gone := errors.AsType[*log.GoneError](err); gone || errors.Is(err, log.ErrBroken) {
 		panic(http.ErrAbortHandler)
 	}
 	return nil

@@ -22,6 +22,7 @@ import (
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 )
 
 // TestHeaderOfAStream leaves before the first event if next flushes it, and an answer
@@ -85,11 +86,11 @@ func (w panics) Write([]byte) (int, error) { panic(w.with) }
 
 // unreadable is a store whose first reader panics.
 type unreadable struct {
-	resume.Store
+	log.Store
 	reads atomic.Int64
 }
 
-func (s *unreadable) Read(ctx context.Context, id string, n uint64) resume.Reader {
+func (s *unreadable) Read(ctx context.Context, id string, n uint64) log.Reader {
 	if s.reads.Add(1) == 1 {
 		panic("boom")
 	}
@@ -100,7 +101,7 @@ func (s *unreadable) Read(ctx context.Context, id string, n uint64) resume.Reade
 func TestStoreThatPanicsWhenRead(t *testing.T) {
 	runs := new(resume.Runs)
 	o := resume.DefaultOptions()
-	o.Runs, o.Store = runs, &unreadable{Store: resume.NewMemory()}
+	o.Runs, o.Store = runs, &unreadable{Store: log.NewMemory()}
 	p := resume.New(o)
 	func() {
 		defer func() {
@@ -295,11 +296,21 @@ func TestSlowReaderHoldsNobodyUp(t *testing.T) {
 }
 
 // fillMemory has a log with a reader take more than most: others can make no room.
-func fillMemory(t *testing.T, s *resume.Memory, most int) {
+func fillMemory(t *testing.T, s *log.Memory, most int) {
 	t.Helper()
-	w := claim(t, s, resume.Entry{ID: "full", MaxStream: 1 << 30, MaxMemory: 1 << 30})
+	_, w, err := s.Claim(context.Background(), log.Entry{ID: "full", MaxStream: 1 << 30, MaxMemory: 1 << 30}, log.Run{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(s.Read(context.Background(), "full", 0).Close)
-	w.fill(t, most+most/4, 1000)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel() // wait for no reader
+	all := strings.Join(bursts(1, most+most/4), "")
+	for p := range slices.Chunk([]byte(all), 1000) {
+		if err := w.Append(ctx, log.Part{Header: http.Header{}, Data: p}); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // bursts returns n events of the size, in pieces of one write each.
@@ -388,15 +399,15 @@ func TestPromptReadersAreNeverCutOff(t *testing.T) {
 // TestUpstreamWaitsForASlowClient that is the only one, although there is room, until another
 // client reads, its stream is deleted or the process drains.
 func TestUpstreamWaitsForASlowClient(t *testing.T) {
-	for _, ends := range []resume.Reason{resume.ReasonNone, resume.ReasonDeleted, resume.ReasonShutdown} {
+	for _, ends := range []log.Reason{log.ReasonNone, log.ReasonDeleted, log.ReasonShutdown} {
 		all, maxStream := bursts(1000, 10<<10), int64(64<<20)
-		if ends != resume.ReasonNone {
+		if ends != log.ReasonNone {
 			all, maxStream = bursts(100, 1<<20), 64<<10
 		}
 		pieces := append([]string{event(1)}, all...)
 		inPromptBubble(t, maxStream, 64<<20, pieces, func(t *testing.T, l *lab, burst chan struct{}) {
 			slow, read := l.send(post(key, "k")), ""
-			if ends == resume.ReasonDeleted { // one that has come back
+			if ends == log.ReasonDeleted { // one that has come back
 				first := slow
 				first.next()
 				slow = l.send(post(key, "k"))
@@ -408,13 +419,13 @@ func TestUpstreamWaitsForASlowClient(t *testing.T) {
 			close(burst)
 			time.Sleep(time.Hour)
 			l.wantOpen(1)
-			if used, _ := l.store.Used(); used > 3<<20 || ends == resume.ReasonNone && used > 1<<20 {
+			if used, _ := l.store.Used(); used > 3<<20 || ends == log.ReasonNone && used > 1<<20 {
 				t.Errorf("upstream has not waited: %d bytes have come", used)
 			}
 			switch ends {
-			case resume.ReasonDeleted:
+			case log.ReasonDeleted:
 				l.send(request{http.MethodDelete, otherPath + "/" + slow.id(), "", nil}).want(http.StatusNoContent)
-			case resume.ReasonShutdown:
+			case log.ReasonShutdown:
 				l.runs.Shutdown(1)
 			default:
 				want := numbered(slow.id(), 1, pieces...)

@@ -6,11 +6,9 @@ import (
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/base64"
 	"fmt"
 	"io"
 	"net/http"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -18,33 +16,9 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/reqbody"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
-
-// idPrefix begins the id of every stream, so that no other id in a path looks like one. 22
-// characters follow: 128 random bits, or 110 after the place of a key.
-const idPrefix = "stream_"
-
-// NewID returns a new id for a log. No other log has it.
-func NewID() string {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails
-	return idOf(b)
-}
-
-// derivedID returns the id that is derived from d, a keyed hash.
-func derivedID(d Digest) string { return idOf([16]byte(d[:16])) }
-
-// idOf returns the id with the bits b.
-func idOf(b [16]byte) string {
-	return idPrefix + base64.RawURLEncoding.EncodeToString(b[:])
-}
-
-// idForm is the form of an id.
-var idForm = regexp.MustCompile(`^` + idPrefix + `[A-Za-z0-9_-]{22}$`)
-
-// IsID reports whether s has the form of the id of a log, and so can be an element of a path.
-func IsID(s string) bool { return idForm.MatchString(s) }
 
 // position is a place in a stream: after event n. If id is empty, there is no position.
 type position struct {
@@ -58,7 +32,7 @@ func lastEvent(h http.Header) (at position, bad bool) {
 	values := h[LastEventHeader]
 	for _, v := range values {
 		id, number, ok := strings.Cut(v, "/")
-		if !idForm.MatchString(id) {
+		if !log.IsID(id) {
 			continue
 		}
 		n, err := strconv.ParseUint(number, 10, 64)
@@ -70,7 +44,7 @@ func lastEvent(h http.Header) (at position, bad bool) {
 // named splits path into the path of an answer and the id of a stream, if it ends with an id.
 func named(path string) (resource, id string, ok bool) {
 	resource, id = path[:max(strings.LastIndexByte(path, '/'), 0)], path[strings.LastIndexByte(path, '/')+1:]
-	return resource, id, len(id) < len(path) && idForm.MatchString(id)
+	return resource, id, len(id) < len(path) && log.IsID(id)
 }
 
 // asked is what a request asks for.
@@ -126,7 +100,7 @@ var credentials = []string{"Authorization", "Cookie", "X-Api-Key", "Api-Key"}
 
 // owner returns the keyed hash of resource, of the server and the path that r asks for, and of its
 // credentials: clients with the same hash may have the answer.
-func owner(o *Options, r *http.Request, resource string) Digest {
+func owner(o *Options, r *http.Request, resource string) log.Digest {
 	server, path := o.Asked(r)
 	if of, _, ok := named(path); ok {
 		path = of
@@ -135,7 +109,7 @@ func owner(o *Options, r *http.Request, resource string) Digest {
 }
 
 // ownerAt is owner with the server and the path of the resource that the client asked for.
-func ownerAt(o *Options, r *http.Request, resource, server, path string) Digest {
+func ownerAt(o *Options, r *http.Request, resource, server, path string) log.Digest {
 	return hash(o.Secret, append([][]string{{r.Host, resource}, {server, path}}, Credentials(r)...))
 }
 
@@ -152,15 +126,22 @@ func Credentials(r *http.Request) (fields [][]string) {
 }
 
 // keyOf returns the keyed hash of owner, query and key, an idempotency key.
-func keyOf(secret []byte, owner Digest, query, key string) Digest {
+func keyOf(secret []byte, owner log.Digest, query, key string) log.Digest {
 	return hash(secret, [][]string{{string(owner[:]), query, key}})
 }
 
+// NewSecret returns a random value of Options.Secret.
+func NewSecret() []byte {
+	secret := make([]byte, sha256.Size)
+	_, _ = rand.Read(secret) // never fails
+	return secret
+}
+
 // hash returns the keyed hash of fields, quoted so that no two lists of fields are the same bytes.
-func hash(secret []byte, fields [][]string) Digest {
+func hash(secret []byte, fields [][]string) log.Digest {
 	m := hmac.New(sha256.New, secret)
 	_, _ = fmt.Fprintf(m, "%q", fields) // never fails
-	return Digest(m.Sum(nil))
+	return log.Digest(m.Sum(nil))
 }
 
 // readBody reads the body of r, which net/http closes when the client's handler returns. It returns

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
+	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
@@ -54,8 +55,8 @@ func readEvent(data []byte) responseEvent {
 // another name of the log of the run. Only the goroutine of next uses it. If nil, it does nothing.
 type responseName struct {
 	frames sse.Scanner
-	left   int    // how many bytes it still looks at
-	log    Writer // nil if there is none
+	left   int        // how many bytes it still looks at
+	log    log.Writer // nil if there is none
 }
 
 func newResponseName() *responseName {
@@ -96,9 +97,9 @@ func (n *responseName) end() {
 }
 
 // endName ends w, a log without an answer.
-func endName(w Writer) {
-	_ = w.Append(context.Background(), Part{Header: make(http.Header)}) // only a log that has begun is kept
-	w.End(Whole)
+func endName(w log.Writer) {
+	_ = w.Append(context.Background(), log.Part{Header: make(http.Header)}) // only a log that has begun is kept
+	w.End(log.Whole)
 }
 
 // cancelledOf returns the id of response, "" if it has none, and response with the status that the
@@ -115,20 +116,20 @@ func cancelledOf(response json.RawMessage) (id, cancelled string) {
 
 // claimName makes the id of a response another name of the log of x. It returns nil if the store
 // gives no log for the name, or another stream has it. cancelled is the answer to a cancel request.
-func claimName(x *run, id, cancelled string) Writer {
+func claimName(x *run, id, cancelled string) log.Writer {
 	ctx, stop := context.WithTimeout(x.ctx, namePatience)
 	defer stop()
-	e := Entry{
-		Owner: x.entry.Owner, Of: x.entry.ID, Cancelled: cancelled,
-		Keep: x.entry.Keep, MaxStream: x.entry.MaxStream, MaxMemory: x.entry.MaxMemory,
+	e := entry{
+		Entry: log.Entry{Keep: x.entry.Keep, MaxStream: x.entry.MaxStream, MaxMemory: x.entry.MaxMemory, Empty: true},
+		about: about{Owner: x.entry.Owner, Of: x.entry.ID, Cancelled: cancelled},
 	}
 	e.ID, e.Key = nameOf(x.o.Secret, e.Owner, nameOpen, id)
 	return claimEmpty(ctx, x.o.Store, e)
 }
 
 // claimEmpty makes a log for e, which has no run, and returns its writer, nil if there is no log.
-func claimEmpty(ctx context.Context, s Store, e Entry) Writer {
-	_, w, _ := s.Claim(ctx, e, Run{func(int) {}, func(Reason) {}})
+func claimEmpty(ctx context.Context, s log.Store, e entry) log.Writer {
+	_, w, _ := e.claim(ctx, s, log.Run{ReadersChanged: func(int) {}, Cancel: func(log.Reason) {}})
 	return w
 }
 
@@ -140,9 +141,9 @@ const (
 
 // nameOf returns the id and the key of the log that makes a response's id another name of a stream
 // of owner. No client can know them.
-func nameOf(secret []byte, owner Digest, kind, id string) (string, Digest) {
+func nameOf(secret []byte, owner log.Digest, kind, id string) (string, log.Digest) {
 	d := hash(secret, [][]string{{string(owner[:])}, {kind, id}})
-	return derivedID(d), d
+	return log.DerivedID(d), d
 }
 
 // mayAskInBody reports whether r, a POST whose header asks for no log, may ask for one in its body
@@ -189,14 +190,14 @@ func asksForResponse(r *http.Request) (of responseAsked, ok bool) {
 	}
 	i := strings.LastIndexByte(path, '/')
 	of.resource, of.id = path[:max(i, 0)], path[i+1:]
-	return of, rewrite.IsResponsesPath(of.resource) && !idForm.MatchString(of.id)
+	return of, rewrite.IsResponsesPath(of.resource) && !log.IsID(of.id)
 }
 
 // cancelSuffix follows the id of a response in the path that cancels it.
 const cancelSuffix = "/cancel"
 
 // ownerOf returns the owner of the response that r asks for.
-func (p *Resume) ownerOf(r *http.Request, of responseAsked) Digest {
+func (p *Resume) ownerOf(r *http.Request, of responseAsked) log.Digest {
 	server, path := p.o.Asked(r)
 	if of.cancels {
 		path = strings.TrimSuffix(path, cancelSuffix)
@@ -205,9 +206,9 @@ func (p *Resume) ownerOf(r *http.Request, of responseAsked) Digest {
 }
 
 // name returns the entry of the name of a kind that the owner's response has.
-func (p *Resume) name(ctx context.Context, owner Digest, kind, id string) (Entry, error) {
-	log, _ := nameOf(p.o.Secret, owner, kind, id)
-	return p.o.Store.Find(ctx, log)
+func (p *Resume) name(ctx context.Context, owner log.Digest, kind, id string) (entry, error) {
+	name, _ := nameOf(p.o.Secret, owner, kind, id)
+	return find(ctx, p.o.Store, name)
 }
 
 // response answers r, which asks for a response by its id, if the id is the name of a log. at and
@@ -215,18 +216,18 @@ func (p *Resume) name(ctx context.Context, owner Digest, kind, id string) (Entry
 func (p *Resume) response(w http.ResponseWriter, r *http.Request, of responseAsked, at position, bad bool) (answered bool, err error) {
 	owner := p.ownerOf(r, of)
 	name, err := p.name(r.Context(), owner, nameOpen, of.id)
-	var e Entry
+	var e entry
 	if err == nil {
-		e, err = p.o.Store.Find(r.Context(), name.Of)
+		e, err = find(r.Context(), p.o.Store, name.Of)
 	}
-	if of.cancels && errors.Is(err, ErrDropped) {
+	if of.cancels && errors.Is(err, log.ErrDropped) {
 		if before, err := p.name(r.Context(), owner, nameCancelled, of.id); err == nil {
 			sendResponse(w, before.Cancelled)
 			return true, nil
 		}
 	}
 	switch {
-	case errors.Is(err, ErrDropped):
+	case errors.Is(err, log.ErrDropped):
 		return false, nil
 	case err != nil:
 		return true, problemOf(err)
@@ -244,7 +245,7 @@ func (p *Resume) response(w http.ResponseWriter, r *http.Request, of responseAsk
 
 // responseAfter answers r with the events of the stream of e after the one with the sequence_number
 // in after, or with all if after is empty.
-func (p *Resume) responseAfter(w http.ResponseWriter, r *http.Request, e Entry, after string) error {
+func (p *Resume) responseAfter(w http.ResponseWriter, r *http.Request, e entry, after string) error {
 	if after == "" {
 		return follow(p.o, w, r, repeatAfter(p.o, r, e, 0))
 	}
@@ -268,7 +269,7 @@ func (p *Resume) responseAfter(w http.ResponseWriter, r *http.Request, e Entry, 
 // seek returns the number n of the event with the sequence_number after or, if a greater one comes
 // first, of the event before that. It waits for either until the stream ends. The reader r must be
 // closed, also after an error.
-func seek(ctx context.Context, s Store, id string, after int64) (n uint64, r Reader, err error) {
+func seek(ctx context.Context, s log.Store, id string, after int64) (n uint64, r log.Reader, err error) {
 	r, n, err = readAfter(ctx, s, id, 0)
 	isLost := n > 0 // whether events before the first one with a number were deleted
 	if err == nil {
@@ -286,7 +287,7 @@ func seek(ctx context.Context, s Store, id string, after int64) (n uint64, r Rea
 		switch {
 		case err != nil || number == nil:
 		case isLost && *number-1 > after:
-			return events.n, r, &GoneError{events.n}
+			return events.n, r, &log.GoneError{First: events.n}
 		case *number == after:
 			return events.n, r, nil
 		case *number > after:
@@ -295,7 +296,7 @@ func seek(ctx context.Context, s Store, id string, after int64) (n uint64, r Rea
 			isLost = false
 		}
 	}
-	if errors.Is(err, io.EOF) || errors.Is(err, ErrBroken) {
+	if errors.Is(err, io.EOF) || errors.Is(err, log.ErrBroken) {
 		err = nil
 	}
 	return events.n, r, err
@@ -303,7 +304,7 @@ func seek(ctx context.Context, s Store, id string, after int64) (n uint64, r Rea
 
 // cancelResponse answers a request to cancel the response with the name: with the response as
 // cancelled, or as it has ended. It returns errUnknown if the run is over and has left no response.
-func (p *Resume) cancelResponse(w http.ResponseWriter, r *http.Request, name Entry, id string) error {
+func (p *Resume) cancelResponse(w http.ResponseWriter, r *http.Request, name entry, id string) error {
 	answer, err := ended(r.Context(), p.o.Store, name.Of)
 	switch {
 	case errors.Is(err, errUnknown):
@@ -314,13 +315,13 @@ func (p *Resume) cancelResponse(w http.ResponseWriter, r *http.Request, name Ent
 		sendResponse(w, answer)
 		return nil
 	}
-	if err := p.o.Store.Delete(r.Context(), name.Of); err != nil && !errors.Is(err, ErrDropped) {
+	if err := p.o.Store.Delete(r.Context(), name.Of); err != nil && !errors.Is(err, log.ErrDropped) {
 		return problemOf(err)
 	}
 	cancelled := name
 	cancelled.ID, cancelled.Key = nameOf(p.o.Secret, name.Owner, nameCancelled, id)
-	if log := claimEmpty(r.Context(), p.o.Store, cancelled); log != nil {
-		endName(log) // for clients that cancel it again
+	if w := claimEmpty(r.Context(), p.o.Store, cancelled); w != nil {
+		endName(w) // for clients that cancel it again
 	}
 	sendResponse(w, name.Cancelled)
 	return nil
@@ -337,7 +338,7 @@ func sendResponse(w http.ResponseWriter, response string) {
 
 // ended returns the response with which the stream with the id has ended, "" if it has not ended.
 // The error is errUnknown if the run is over and the stream has no such response.
-func ended(ctx context.Context, s Store, id string) (response string, err error) {
+func ended(ctx context.Context, s log.Store, id string) (response string, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	stop() // do not wait for the end
 	r, n, err := readAfter(ctx, s, id, 0)
@@ -355,7 +356,7 @@ func ended(ctx context.Context, s Store, id string) (response string, err error)
 			response = string(e.Response)
 		}
 	}
-	switch over := errors.Is(err, io.EOF) || errors.Is(err, ErrBroken); {
+	switch over := errors.Is(err, io.EOF) || errors.Is(err, log.ErrBroken); {
 	case over && response == "":
 		return "", errUnknown
 	case over, errors.Is(err, ctx.Err()):

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 )
 
 const (
@@ -285,7 +286,7 @@ func TestBackgroundGoesOn(t *testing.T) {
 	go func() { each <- struct{}{} }()
 	l.left(response(inBackground))
 	close(each)
-	if e := l.over(); e.Reason != resume.ReasonNone || e.Events != 5 {
+	if e := l.over(); e.Reason != log.ReasonNone || e.Events != 5 {
 		t.Errorf("it ends %+v", e)
 	}
 	if resume.Background(context.Background()) {
@@ -300,7 +301,7 @@ func TestBackgroundForLessTime(t *testing.T) {
 		each = make(chan struct{}, 1)
 		each <- struct{}{}
 		l.left(response(inBackground, resume.DetachHeader, "1s"))
-		if e := l.over(); e.Reason != resume.ReasonExpired || e.Detached.Seconds() != 1 {
+		if e := l.over(); e.Reason != log.ReasonExpired || e.Detached.Seconds() != 1 {
 			t.Errorf("it ends %+v", e)
 		}
 	})
@@ -315,7 +316,7 @@ func TestBackgroundOfAnSDK(t *testing.T) {
 		l.left(response(inBackground, resume.RetryHeader, "0"))
 		time.Sleep(resume.DefaultDetach - time.Second)
 		close(each)
-		if e := l.over(); e.Reason != resume.ReasonNone {
+		if e := l.over(); e.Reason != log.ReasonNone {
 			t.Errorf("it ends for %v", e.Reason)
 		}
 		time.Sleep(resume.DefaultKeep - time.Second)
@@ -502,7 +503,7 @@ func TestCancellingAResponse(t *testing.T) {
 			t.Errorf("the response is %v", got)
 		}
 	}
-	if e := l.over(); e.Reason != resume.ReasonDeleted {
+	if e := l.over(); e.Reason != log.ReasonDeleted {
 		t.Errorf("ended for %v", e.Reason)
 	}
 	for _, r := range []*reply{first, reader} {
@@ -531,7 +532,7 @@ func TestCancellingAResponseThatHasEnded(t *testing.T) {
 		t.Errorf("it is %q", got)
 	}
 	close(each)
-	if e := l.over(); e.Reason != resume.ReasonNone {
+	if e := l.over(); e.Reason != log.ReasonNone {
 		t.Errorf("it ends for %v", e.Reason)
 	}
 }
@@ -580,40 +581,40 @@ func TestResponseKeepsItsRun(t *testing.T) {
 
 // failing is a Store that fails.
 type failing struct {
-	resume.Store
+	log.Store
 	claims, finds, reads, deletes, ends bool // what fails; a claim waits as long as it may
 }
 
 // noReader is a reader that fails.
-type noReader struct{ resume.Reader }
+type noReader struct{ log.Reader }
 
-func (noReader) Next() (resume.Part, error) { return resume.Part{}, errAway }
+func (noReader) Next() (log.Part, error) { return log.Part{}, errAway }
 
 // panicking is the writer of a name whose end panics.
-type panicking struct{ resume.Writer }
+type panicking struct{ log.Writer }
 
-func (panicking) End(resume.State) { panic("the end") }
+func (panicking) End(log.State) { panic("the end") }
 
-func (f *failing) Claim(ctx context.Context, e resume.Entry, run resume.Run) (resume.Entry, resume.Writer, error) {
-	if f.claims && e.Of != "" {
+func (f *failing) Claim(ctx context.Context, e log.Entry, run log.Run) (log.Entry, log.Writer, error) {
+	if f.claims && e.Empty {
 		<-ctx.Done()
 		return e, nil, ctx.Err()
 	}
 	have, w, err := f.Store.Claim(ctx, e, run)
-	if f.ends && e.Of != "" {
+	if f.ends && e.Empty {
 		w = panicking{w}
 	}
 	return have, w, err
 }
 
-func (f *failing) Find(ctx context.Context, id string) (resume.Entry, error) {
+func (f *failing) Find(ctx context.Context, id string) (log.Entry, error) {
 	if f.finds {
-		return resume.Entry{}, errAway
+		return log.Entry{}, errAway
 	}
 	return f.Store.Find(ctx, id)
 }
 
-func (f *failing) Read(ctx context.Context, id string, n uint64) resume.Reader {
+func (f *failing) Read(ctx context.Context, id string, n uint64) log.Reader {
 	r := f.Store.Read(ctx, id, n)
 	if f.reads {
 		return noReader{r}
@@ -678,13 +679,13 @@ func TestResponseWithAStorageThatPanics(t *testing.T) {
 
 // TestNamesTakeWhatIsCounted of the memory of all streams.
 func TestNamesTakeWhatIsCounted(t *testing.T) {
-	m := resume.NewMemory()
-	e := resume.Entry{ID: "stream_" + strings.Repeat("A", 22), Of: "stream_" + strings.Repeat("B", 22), Cancelled: strings.Repeat("x", 10<<10), MaxMemory: 64 << 20}
-	_, w, err := m.Claim(context.Background(), e, resume.Run{})
+	m := log.NewMemory()
+	e := log.Entry{ID: "stream_" + strings.Repeat("A", 22), Empty: true, About: []byte(strings.Repeat("x", 10<<10)), MaxMemory: 64 << 20}
+	_, w, err := m.Claim(context.Background(), e, log.Run{})
 	if used, logs := m.Used(); used < 12<<10 || logs != 0 || err != nil {
 		t.Errorf("%d bytes of %d streams, %v", used, logs, err)
 	}
-	w.End(resume.Dropped)
+	w.End(log.Dropped)
 	if used, _ := m.Used(); used != 0 {
 		t.Errorf("%d bytes are left", used)
 	}

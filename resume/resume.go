@@ -6,9 +6,9 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"strings"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -103,11 +103,10 @@ func (p *Resume) post(w http.ResponseWriter, r *http.Request, a asked, asks bool
 		giveBody(r, body)
 		return next(w, r)
 	}
-	e := Entry{
-		ID: NewID(), Path: strings.Clone(r.URL.Path), Progress: r.Header.Get(proxy.ProgressHeader),
-		Keep: a.keep, MaxStream: p.o.MaxStream, MaxMemory: p.o.MaxMemory,
+	e := entry{
+		Entry: log.Entry{Keep: a.keep, MaxStream: p.o.MaxStream, MaxMemory: p.o.MaxMemory},
+		about: about{Owner: owner(p.o, r, r.URL.Path), Path: r.URL.Path, Progress: r.Header.Get(proxy.ProgressHeader)},
 	}
-	e.Owner = owner(p.o, r, r.URL.Path)
 	ofSDK := a.key == "" && a.values == nil && a.sdk // a key of the configuration wins
 	mismatch := errMismatch
 	if a.key != "" || a.values != nil || ofSDK {
@@ -118,19 +117,19 @@ func (p *Resume) post(w http.ResponseWriter, r *http.Request, a asked, asks bool
 		e.Key, e.KeyKeep = sdkKeyOf(p.o.Secret, e.Owner, r, e.Body), sdkKeep
 		e.Takes = !a.again
 	case a.values != nil:
-		e.Key, e.Frees = keyOfValues(p.o, e, r.URL.RawQuery, a.values), true
+		e.Key, e.Once = keyOfValues(p.o, e, r.URL.RawQuery, a.values), true
 		mismatch = errOtherBody
 	case a.key != "":
 		e.Key = keyOf(p.o.Secret, e.Owner, r.URL.RawQuery, a.key)
 	}
-	e.ID = placed(e.ID, e.Key)
+	e.ID = log.NewID(e.Key)
 	for {
 		x := newRun(p.o, e, a, w, r, body)
-		have, writer, err := p.o.Store.Claim(r.Context(), e, Run{x.readersOf(0), x.cancel})
+		have, writer, err := e.claim(r.Context(), p.o.Store, log.Run{ReadersChanged: x.readersOf(0), Cancel: x.cancel})
 		switch {
-		case errors.Is(err, ErrTaken): // the agent must not run again
+		case errors.Is(err, log.ErrTaken): // the agent must not run again
 			return errUnavailable
-		case errors.Is(err, ErrUnsure):
+		case errors.Is(err, log.ErrUnsure):
 			return errUnsure
 		case err != nil:
 			giveBody(r, body)
@@ -211,13 +210,13 @@ func (p *Resume) deleteLog(r *http.Request, resource, id string) error {
 }
 
 // find returns the entry of the log with the id, or a problem if r may not have it.
-func (p *Resume) find(r *http.Request, resource, id string) (Entry, error) {
-	e, err := p.o.Store.Find(r.Context(), id)
+func (p *Resume) find(r *http.Request, resource, id string) (entry, error) {
+	e, err := find(r.Context(), p.o.Store, id)
 	if err != nil {
-		return Entry{}, problemOf(err)
+		return entry{}, problemOf(err)
 	}
 	if is := owner(p.o, r, resource); !hmac.Equal(is[:], e.Owner[:]) {
-		return Entry{}, errUnknown
+		return entry{}, errUnknown
 	}
 	return e, nil
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 )
 
 // TestOthersGetNothing has a client with other credentials, or at another path, ask for a
@@ -150,7 +151,7 @@ func TestDeleteEndsAStream(t *testing.T) {
 	if deleted.rest() != "" {
 		t.Error("204 with a body")
 	}
-	if e := l.over(); e.Reason != resume.ReasonDeleted {
+	if e := l.over(); e.Reason != log.ReasonDeleted {
 		t.Errorf("ended for %v", e.Reason)
 	}
 	first.broken() // it is no stream of Hermes', which would have an error finish
@@ -203,22 +204,22 @@ func TestTheNextOneRunsIfTheFirstFails(t *testing.T) {
 
 // awayStore is a store that is away at times.
 type awayStore struct {
-	*resume.Memory
+	*log.Memory
 	away atomic.Bool
 }
 
 var errAway = errors.New("away")
 
-func (s *awayStore) Claim(ctx context.Context, e resume.Entry, run resume.Run) (resume.Entry, resume.Writer, error) {
+func (s *awayStore) Claim(ctx context.Context, e log.Entry, run log.Run) (log.Entry, log.Writer, error) {
 	if s.away.Load() {
-		return resume.Entry{}, nil, errAway
+		return log.Entry{}, nil, errAway
 	}
 	return s.Memory.Claim(ctx, e, run)
 }
 
-func (s *awayStore) Find(ctx context.Context, id string) (resume.Entry, error) {
+func (s *awayStore) Find(ctx context.Context, id string) (log.Entry, error) {
 	if s.away.Load() {
-		return resume.Entry{}, errAway
+		return log.Entry{}, errAway
 	}
 	return s.Memory.Find(ctx, id)
 }
@@ -226,7 +227,7 @@ func (s *awayStore) Find(ctx context.Context, id string) (resume.Entry, error) {
 // TestStoreThatIsAway lets new requests pass as they are. A client that asks for a stream is told
 // to come again: if it were told that there is none, it would ask upstream a second time.
 func TestStoreThatIsAway(t *testing.T) {
-	s := &awayStore{Memory: resume.NewMemory()}
+	s := &awayStore{Memory: log.NewMemory()}
 	l := newLab(t, func(o *resume.Options) { o.Store = s }, streams(events(2), always()))
 	first := l.send(post(key, "a"))
 	id := first.id()
@@ -296,7 +297,7 @@ const eventsOfSequence = 12
 
 func (s *sequence) run(clients, steps int) {
 	s.asked, s.deleted = map[string]int{}, map[string]int{}
-	store, secret, runs := resume.NewMemory(), resume.NewSecret(), new(resume.Runs)
+	store, secret, runs := log.NewMemory(), resume.NewSecret(), new(resume.Runs)
 	reload := func() {
 		o := resume.DefaultOptions()
 		o.Store, o.Secret, o.Runs = store, secret, runs
@@ -446,12 +447,12 @@ func TestLogsOfAKeyHaveOnePlace(t *testing.T) {
 		return r.id()
 	}
 	first, again := id("k"), id("k")
-	if first == again || resume.Place(first) != resume.Place(again) {
+	if first == again || log.Place(first) != log.Place(again) {
 		t.Errorf("%s, then %s", first, again)
 	}
 	places := make(map[string]bool)
 	for n := range 10 {
-		places[resume.Place(id(strconv.Itoa(n)))] = true
+		places[log.Place(id(strconv.Itoa(n)))] = true
 	}
 	if len(places) < 5 {
 		t.Errorf("ten keys have the places %v", places)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/panics"
+	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -28,10 +29,10 @@ type Next func(http.ResponseWriter, *http.Request) error
 // The first client counts separately until leave, and alone gets an answer that is no event stream.
 type run struct {
 	o       *Options
-	entry   Entry // a split writes it with mu held, so that goroutines other than that of next may read it
+	entry   entry // a split writes it with mu held, so that goroutines other than that of next may read it
 	ctx     context.Context
 	abort   context.CancelCauseFunc
-	log     Writer
+	log     log.Writer
 	detach  time.Duration // how long it goes on without a client; guarded by mu
 	version int           // major version of the first client's HTTP
 	sdk     bool          // an SDK has sent the request
@@ -49,7 +50,7 @@ type run struct {
 	goesOn      bool                // goes on without a client for any time: see events.go
 	kind        kind
 	over        bool // next has returned
-	reason      Reason
+	reason      log.Reason
 	readers     int
 	detached    bool        // it goes on without a client
 	since       time.Time   // when the last client left
@@ -89,7 +90,7 @@ type run struct {
 }
 
 // newRun returns a run for the request r of the first client. If there is no client, w is nil.
-func newRun(o *Options, e Entry, a asked, w http.ResponseWriter, r *http.Request, body []byte) *run {
+func newRun(o *Options, e entry, a asked, w http.ResponseWriter, r *http.Request, body []byte) *run {
 	x := &run{
 		o: o, detach: a.detach, detachRest: max(a.detach, a.detachRest), version: r.ProtoMajor, sdk: a.sdk, wants: a.sdk || asksForStream(r, body), client: w,
 		entry: e, done: make(chan struct{}), number: numbererOf(e), header: make(http.Header),
@@ -147,14 +148,14 @@ func (x *run) end(r *http.Request) {
 		x.panicked = v
 	}
 	inLog := e.Stream || x.kind == kindBody
-	raises := client != nil && !(inLog && e.Reason != ReasonNone) // see attend
+	raises := client != nil && !(inLog && e.Reason != log.ReasonNone) // see attend
 	if late, ok := x.panicked.(*panics.Late); ok && !raises || errors.As(x.logErr, &late) {
 		e.Panicked = late
 	}
 	e.Events = x.eventsBefore + x.number.last
 	x.abort(nil)
 	x.o.Runs.remove(x)
-	if e.Reason != ReasonNone {
+	if e.Reason != log.ReasonNone {
 		x.o.Runs.count(func(s *Stats) { s.TotalCancelled[e.Reason]++ })
 	}
 	x.o.Ended(r, e)
@@ -167,38 +168,38 @@ func (x *run) endAnswer(client http.ResponseWriter) {
 		if client != nil {
 			head.Copy(client.Header(), x.header) // for the handler in front that answers instead
 		}
-		x.log.End(Dropped)
+		x.log.End(log.Dropped)
 	case kindPasses:
 		head.CopyTrailers(x.client.Header(), x.header)
 	case kindBody:
 		_ = x.body.Flush() // logErr keeps the error
 		x.begin()          // the body may be empty
-		if x.logErr == nil && x.ended.Reason == ReasonNone && x.ended.Err == nil && x.panicked == nil {
-			x.log.End(Whole)
+		if x.logErr == nil && x.ended.Reason == log.ReasonNone && x.ended.Err == nil && x.panicked == nil {
+			x.log.End(log.Whole)
 			return
 		}
-		x.log.End(Broken)
+		x.log.End(log.Broken)
 		_ = x.o.Store.Delete(context.Background(), x.entry.ID) // frees the key
 	case kindStream:
 		x.begin()
-		how := Broken
-		switch cancelled := x.ended.Reason != ReasonNone; {
+		how := log.Broken
+		switch cancelled := x.ended.Reason != log.ReasonNone; {
 		case x.logErr != nil, x.torn, cancelled && x.mayAskAgain():
 		case cancelled:
-			var p Part
-			p, how, x.logErr = Finish(x.entry, x.number.last, x.ended.Reason, rest(x.ctx, x.o.Store, x.entry.ID))
-			if how == Whole {
+			var p log.Part
+			p, how, x.logErr = finish(x.entry, x.number.last, x.ended.Reason, rest(x.ctx, x.o.Store, x.entry.ID))
+			if how == log.Whole {
 				if x.logErr = x.log.Append(x.ctx, p); x.logErr != nil {
-					how = Broken
+					how = log.Broken
 				}
 			}
 		case x.ended.Err == nil && x.panicked == nil:
-			how = Whole
+			how = log.Whole
 		}
 		x.log.End(how)
-		fails := how == Broken || x.ended.Reason != ReasonNone
-		nothing := fails && (x.number.last == 0 && x.part == 0 || x.entry.Frees) // no client wants this answer again
-		if nothing || how == Broken && x.mayAskAgain() {
+		fails := how == log.Broken || x.ended.Reason != log.ReasonNone
+		nothing := fails && (x.number.last == 0 && x.part == 0 || x.entry.Once) // no client wants this answer again
+		if nothing || how == log.Broken && x.mayAskAgain() {
 			_ = x.o.Store.Delete(context.Background(), x.entry.ID) // frees the key; the run is over
 		}
 	}
@@ -234,7 +235,7 @@ func (x *run) kindOf(status int) kind {
 	case x.isBody(status):
 		is = kindBody
 	}
-	if is != kindPasses && sizeOf(x.header)+len(x.at) > maxKeptHeader {
+	if is != kindPasses && log.HeaderSize(x.header)+len(x.at) > maxKeptHeader {
 		return kindPasses
 	}
 	return is
@@ -262,9 +263,9 @@ func (x *run) decide(is kind) {
 	switch x.kind {
 	case kindPasses:
 		head.Copy(x.client.Header(), x.header)
-		x.log.End(Dropped)
+		x.log.End(log.Dropped)
 	case kindUnwanted:
-		x.log.End(Dropped)
+		x.log.End(log.Dropped)
 		x.abort(errLeft)
 	}
 }
@@ -291,7 +292,7 @@ func (x *run) begin() {
 			h["Content-Location"] = []string{x.at}
 		}
 	}
-	x.logErr = x.log.Append(x.ctx, Part{Header: h, Status: x.status})
+	x.logErr = x.log.Append(x.ctx, log.Part{Header: h, Status: x.status})
 }
 
 // changes returns the fields that next has set in its header, and nil for each field that it has
@@ -330,7 +331,7 @@ func (x *run) Write(p []byte) (int, error) {
 		if x.entry.Plain && len(ends) > 0 {
 			x.goOn()
 		}
-		x.logErr = x.log.Append(x.ctx, Part{Data: b, Ends: ends})
+		x.logErr = x.log.Append(x.ctx, log.Part{Data: b, Ends: ends})
 		if cap(b) <= atOnce { // a large one would stay for as long as the stream
 			x.out, x.ends = b, ends
 		}

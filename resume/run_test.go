@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
+	stdlog "log"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -18,6 +18,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/internal/alone"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 )
 
 // answers are next handlers whose answers are no event streams, or pass for other
@@ -84,7 +85,7 @@ var answers = map[string]http.HandlerFunc{
 func TestOtherAnswersPass(t *testing.T) {
 	for name, h := range answers {
 		t.Run(name, func(t *testing.T) {
-			runs, store := new(resume.Runs), resume.NewMemory()
+			runs, store := new(resume.Runs), log.NewMemory()
 			o := resume.DefaultOptions()
 			o.Runs, o.Store = runs, store
 			serve := func(h http.Handler) (got, line string) {
@@ -211,7 +212,7 @@ type logged struct {
 // logOf has a server log into what it returns.
 func logOf(srv *httptest.Server) *logged {
 	l := new(logged)
-	srv.Config.ErrorLog = log.New(l, "", 0)
+	srv.Config.ErrorLog = stdlog.New(l, "", 0)
 	return l
 }
 
@@ -353,7 +354,7 @@ func TestMaxMemoryBoundsStreams(t *testing.T) {
 	for _, size := range []int{256, 8 << 10, 100 << 10} {
 		for name := range headers(0) {
 			open := func(asks bool) (grown int64, logs int) {
-				s := resume.NewMemory()
+				s := log.NewMemory()
 				o := resume.DefaultOptions()
 				o.Store, o.MaxMemory = s, most
 				p := resume.New(o)

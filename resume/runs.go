@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 )
 
 // Runs is the set of the runs under way in the process, for all configurations, and has counters.
@@ -33,7 +35,7 @@ type Stats struct {
 	// TotalDetached is how many times the last client of a run left and it went on.
 	TotalDetached int64
 	// TotalCancelled is how many runs were cancelled, by the reason.
-	TotalCancelled [reasons]int64
+	TotalCancelled [log.Reasons]int64
 }
 
 // Stats returns a copy of the counters.
@@ -61,7 +63,7 @@ func (s *Runs) cancelAll() {
 	s.over = true
 	s.mu.Unlock()
 	for _, r := range s.all() {
-		r.cancel(ReasonShutdown)
+		r.cancel(log.ReasonShutdown)
 	}
 }
 
@@ -70,7 +72,7 @@ func (s *Runs) cancelAll() {
 func (s *Runs) Wait(ctx context.Context) {
 	for s.Open() > 0 && ctx.Err() == nil {
 		for _, r := range s.others() {
-			r.abort(&cancelled{ReasonShutdown})
+			r.abort(&cancelled{log.ReasonShutdown})
 		}
 		for _, r := range s.all() {
 			r.cancelUnread()
@@ -123,7 +125,7 @@ func (s *Runs) add(x *run) {
 	over := s.over
 	s.mu.Unlock()
 	if over {
-		x.cancel(ReasonShutdown)
+		x.cancel(log.ReasonShutdown)
 	}
 }
 

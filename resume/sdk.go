@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 )
 
 // OpenAI's SDKs repeat a request whose connection failed, and send the number of repeats in
@@ -39,7 +40,7 @@ func ofSDK(h http.Header) (sdk, again bool) {
 
 // sdkKeyOf returns the keyed hash that serves as the key of r, an SDK's request from owner. body is
 // the hash of its body. keyOf hashes another number of lists, so no client can send this key.
-func sdkKeyOf(secret []byte, owner Digest, r *http.Request, body Digest) Digest {
+func sdkKeyOf(secret []byte, owner log.Digest, r *http.Request, body log.Digest) log.Digest {
 	fields := [][]string{{string(owner[:]), r.URL.RawQuery}, {RetryHeader, string(body[:])}}
 	// The same words in another session are another question.
 	for _, name := range []string{"X-Hermes-Session-Id", "X-Hermes-Session-Key", proxy.ProgressHeader} {
@@ -74,7 +75,7 @@ func (b bodyLog) Write(p []byte) (int, error) {
 		ends = append(ends, at)
 	}
 	if x.logErr == nil {
-		x.logErr = x.log.Append(x.ctx, Part{Data: p, Ends: append(ends, len(p))})
+		x.logErr = x.log.Append(x.ctx, log.Part{Data: p, Ends: append(ends, len(p))})
 	}
 	if x.logErr != nil {
 		return 0, x.logErr

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 )
 
 const replayed = "Idempotency-Replayed"
@@ -200,7 +201,7 @@ func TestTimesOfSDKs(t *testing.T) {
 				time.Sleep(c.goesOn - 1)
 				l.wantOpen(1)
 				time.Sleep(1)
-				if e := l.over(); e.Reason != resume.ReasonExpired || e.Detached != c.goesOn {
+				if e := l.over(); e.Reason != log.ReasonExpired || e.Detached != c.goesOn {
 					t.Errorf("ended for %v after %v", e.Reason, e.Detached)
 				}
 				get := request{http.MethodGet, chatPath + "/" + id, "", nil}
@@ -248,7 +249,7 @@ func TestWholeAnswersOfSDKsGoOn(t *testing.T) {
 			time.Sleep(10*time.Second - 1)
 			l.wantOpen(1)
 			time.Sleep(1)
-			if e := l.over(); e.Reason != resume.ReasonExpired || e.Stream || e.Detached != 10*time.Second {
+			if e := l.over(); e.Reason != log.ReasonExpired || e.Stream || e.Detached != 10*time.Second {
 				t.Errorf("%+v", e)
 			}
 			synctest.Wait()
@@ -513,7 +514,7 @@ func TestPanicInABodyThatIsCancelled(t *testing.T) {
 	})
 	r := l.send(sdkWhole(0)).want(http.StatusOK)
 	l.runs.Shutdown(1)
-	if e := l.over(); e.Panicked == nil || e.Reason != resume.ReasonShutdown {
+	if e := l.over(); e.Panicked == nil || e.Reason != log.ReasonShutdown {
 		t.Errorf("%+v", e)
 	}
 	if got := r.broken(); got != "{" {

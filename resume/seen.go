@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 
+	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
@@ -48,7 +49,7 @@ func (s seen) follow(o *Options, w http.ResponseWriter, r *http.Request, id stri
 // 0 for none, and whether the log is whole and has no event after that. If the client has seen
 // nothing, the oldest event that is kept comes next. If events after the last one seen were
 // deleted, the error is a *GoneError.
-func (s seen) place(store Store, id string) (n uint64, over bool, err error) {
+func (s seen) place(store log.Store, id string) (n uint64, over bool, err error) {
 	done, cancel := context.WithCancel(context.Background())
 	cancel() // do not wait for more
 	reader, n, err := readAfter(done, store, id, 0)
@@ -63,14 +64,14 @@ func (s seen) place(store Store, id string) (n uint64, over bool, err error) {
 	defer reader.Close()
 	var lines plainLines
 	for s.ok && err == nil {
-		var part Part
+		var part log.Part
 		part, err = reader.Next()
 		lines.feed(part.Data)
 		for l, ok := lines.next(); ok; l, ok = lines.next() {
 			switch {
 			case !l.endsEvent:
 			case l.id > s.id && first && deleted && l.id > s.id+1:
-				return 0, false, &GoneError{l.id}
+				return 0, false, &log.GoneError{First: l.id}
 			case l.id > s.id:
 				return n, false, nil
 			default:
@@ -82,7 +83,7 @@ func (s seen) place(store Store, id string) (n uint64, over bool, err error) {
 	switch {
 	case errors.Is(err, io.EOF):
 		return n, s.ok, nil
-	case err == nil, errors.Is(err, ErrBroken), errors.Is(err, done.Err()):
+	case err == nil, errors.Is(err, log.ErrBroken), errors.Is(err, done.Err()):
 		return n, false, nil
 	}
 	return 0, false, err
@@ -90,13 +91,13 @@ func (s seen) place(store Store, id string) (n uint64, over bool, err error) {
 
 // lastSeen returns the number of an event of the plain log with the id, as lastBefore does. Those that
 // were not seen are sought. ctx must be done.
-func (s seen) lastSeen(ctx context.Context, store Store, id string, n uint64) uint64 {
+func (s seen) lastSeen(ctx context.Context, store log.Store, id string, n uint64) uint64 {
 	return lastBefore(n, func(n uint64) (at uint64, before bool) {
 		r, n, err := readAfter(ctx, store, id, n)
 		defer r.Close()
 		var lines plainLines
 		for err == nil {
-			var part Part
+			var part log.Part
 			part, err = r.Next()
 			lines.feed(part.Data)
 			for l, ok := lines.next(); ok; l, ok = lines.next() {
@@ -110,7 +111,7 @@ func (s seen) lastSeen(ctx context.Context, store Store, id string, n uint64) ui
 }
 
 // skip returns a reader that leaves out the events that were seen.
-func (s seen) skip(r Reader) Reader {
+func (s seen) skip(r log.Reader) log.Reader {
 	if !s.ok {
 		return r
 	}
@@ -120,7 +121,7 @@ func (s seen) skip(r Reader) Reader {
 // skipper is a Reader of a plain log that leaves out events. It holds back the event under way
 // until its number has come, but no comments.
 type skipper struct {
-	Reader
+	log.Reader
 	seen  uint64 // the number of the last event that is left out
 	found bool   // all that were seen have been left out
 	lines plainLines
@@ -128,12 +129,12 @@ type skipper struct {
 	out   []byte
 }
 
-func (s *skipper) Next() (Part, error) {
+func (s *skipper) Next() (log.Part, error) {
 	part, err := s.Reader.Next()
 	if s.found || err != nil || part.Header != nil {
 		return part, err
 	}
-	return Part{Data: s.skip(part.Data)}, nil
+	return log.Part{Data: s.skip(part.Data)}, nil
 }
 
 // skip returns the bytes that leave when b comes.

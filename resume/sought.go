@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
@@ -37,7 +38,7 @@ func lastBefore(n uint64, next func(n uint64) (at uint64, before bool)) uint64 {
 
 // lastNumberBelow returns the number of an event of the log with the id, as lastBefore does. Those
 // that are sought have a sequence_number of at least the given one.
-func lastNumberBelow(ctx context.Context, s Store, id string, n uint64, sequence int64) uint64 {
+func lastNumberBelow(ctx context.Context, s log.Store, id string, n uint64, sequence int64) uint64 {
 	ctx, cancel := context.WithCancel(ctx)
 	cancel() // do not wait for more
 	return lastBefore(n, func(n uint64) (at uint64, before bool) {
@@ -55,8 +56,8 @@ func lastNumberBelow(ctx context.Context, s Store, id string, n uint64, sequence
 
 // numberedEvents reads the events of a response from a log.
 type numberedEvents struct {
-	r      Reader // has read the first part
-	n      uint64 // the number of the last event, in the log
+	r      log.Reader // has read the first part
+	n      uint64     // the number of the last event, in the log
 	frames sse.Scanner
 	frame  sse.Frame
 }
@@ -92,10 +93,10 @@ func (s *numberedEvents) next() (e responseEvent, number *int64, last uint64, er
 // readAfter opens a reader of the log with the id after the event n or, if later ones were deleted,
 // after the event from on which all are there, which it returns. It has read the first part already;
 // err is the error of that read.
-func readAfter(ctx context.Context, s Store, id string, n uint64) (r Reader, from uint64, err error) {
+func readAfter(ctx context.Context, s log.Store, id string, n uint64) (r log.Reader, from uint64, err error) {
 	r = s.Read(ctx, id, n)
 	_, err = r.Next()
-	for gone := (*GoneError)(nil); errors.As(err, &gone); _, err = r.Next() { // more may be deleted meanwhile
+	for gone := (*log.GoneError)(nil); errors.As(err, &gone); _, err = r.Next() { // more may be deleted meanwhile
 		n = gone.First - 1
 		old := r
 		r = s.Read(ctx, id, n) // a run may end without a reader

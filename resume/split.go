@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 )
 
 // A run may be split: its answer so far becomes a whole stream, and the run goes on in another log,
@@ -19,8 +21,8 @@ import (
 type Split struct {
 	x     *run // nil after Do or Release; for the goroutine of next
 	o     *Options
-	entry Entry  // of the new log
-	log   Writer // of the new log
+	entry entry      // of the new log
+	log   log.Writer // of the new log
 	hold  time.Duration
 }
 
@@ -43,14 +45,17 @@ func NewSplit(ctx context.Context, hold time.Duration) *Split {
 		return nil
 	}
 	is := x.entry
-	s := &Split{x: x, o: x.o, hold: hold, entry: Entry{
-		ID: restOf(x.o.Secret, is.ID), Owner: is.Owner, Path: is.Path, Progress: is.Progress,
-		Keep:      max(x.o.Keep, hold), // not sdkKeep: the new log has no key
-		MaxStream: is.MaxStream, MaxMemory: is.MaxMemory,
+	s := &Split{x: x, o: x.o, hold: hold, entry: entry{
+		Entry: log.Entry{
+			ID:        restOf(x.o.Secret, is.ID),
+			Keep:      max(x.o.Keep, hold), // not sdkKeep: the new log has no key
+			MaxStream: is.MaxStream, MaxMemory: is.MaxMemory,
+		},
+		about: about{Owner: is.Owner, Path: is.Path, Progress: is.Progress},
 	}}
 	ctx, stop := context.WithTimeout(x.ctx, splitPatience)
 	defer stop()
-	if _, s.log, _ = x.o.Store.Claim(ctx, s.entry, Run{x.readersOf(x.part + 1), x.cancel}); s.log == nil {
+	if _, s.log, _ = s.entry.claim(ctx, x.o.Store, log.Run{ReadersChanged: x.readersOf(x.part + 1), Cancel: x.cancel}); s.log == nil {
 		x.unreserve()
 		return nil
 	}
@@ -73,7 +78,7 @@ func (s *Split) Do() bool {
 	header, at := x.kept.Clone(), strings.TrimSuffix(x.at, x.entry.ID)+s.entry.ID
 	header.Set(StreamHeader, s.entry.ID)
 	header.Set("Content-Location", at)
-	if s.log.Append(x.ctx, Part{Header: header}) != nil || !x.leaveAll(s.hold) {
+	if s.log.Append(x.ctx, log.Part{Header: header}) != nil || !x.leaveAll(s.hold) {
 		s.Release()
 		return false
 	}
@@ -85,7 +90,7 @@ func (s *Split) Do() bool {
 	x.log, x.kept, x.at = s.log, header, at
 	x.eventsBefore += x.number.last
 	x.number = numbererOf(x.entry)
-	before.End(Whole)
+	before.End(log.Whole)
 	return true
 }
 
@@ -97,7 +102,7 @@ func (s *Split) Release() {
 	}
 	x := s.x
 	s.x = nil // but x.split stays, and allows no other: a storage may still be busy with the id
-	s.log.End(Dropped)
+	s.log.End(log.Dropped)
 	x.unreserve()
 }
 
@@ -105,7 +110,7 @@ func (s *Split) Release() {
 // number of goroutines may call it, at any time. It does not check who sends r.
 func (s *Split) Rest(w http.ResponseWriter, r *http.Request) error {
 	err := follow(s.o, w, r, repeatAfter(s.o, r, s.entry, 0))
-	if why, ok := errors.AsType[*cancelled](context.Cause(r.Context())); ok && why.why == ReasonDeleted {
+	if why, ok := errors.AsType[*cancelled](context.Cause(r.Context())); ok && why.why == log.ReasonDeleted {
 		// r is the request of a run, whose client has deleted its stream.
 		_ = s.o.Store.Delete(context.Background(), s.entry.ID)
 	}
@@ -118,7 +123,7 @@ func (s *Split) ID() string { return s.entry.ID }
 // restOf returns the id of the log that follows the one with the id after a split. A client that
 // knows id cannot derive it.
 func restOf(secret []byte, id string) string {
-	return derivedID(hash(secret, [][]string{{"rest", id}}))
+	return log.DerivedID(hash(secret, [][]string{{"rest", id}}))
 }
 
 // isSplittable reports whether the answer may be split.
@@ -150,7 +155,7 @@ func (x *run) readersOf(part int) func(n int) {
 func (x *run) reserve() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.reason != ReasonNone || !x.awaits && !x.o.Runs.await(x.o.MaxDetached, x.detached) {
+	if x.reason != log.ReasonNone || !x.awaits && !x.o.Runs.await(x.o.MaxDetached, x.detached) {
 		return false
 	}
 	x.reserved = true
@@ -186,7 +191,7 @@ func (x *run) unreserveLocked() {
 func (x *run) leaveAll(hold time.Duration) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.reason != ReasonNone {
+	if x.reason != log.ReasonNone {
 		return false
 	}
 	x.reserved, x.awaits, x.client, x.part = false, true, nil, x.part+1

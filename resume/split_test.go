@@ -18,6 +18,7 @@ import (
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 )
 
 // restPath is where a test asks for the rest of a stream, as a handler finds it that knows the split.
@@ -136,7 +137,7 @@ func TestSplit(t *testing.T) {
 				t.Errorf("header %v", h)
 			}
 		}
-		if e := l.over(); e.Events != 2 || e.Reason != resume.ReasonNone || !e.Stream {
+		if e := l.over(); e.Events != 2 || e.Reason != log.ReasonNone || !e.Stream {
 			t.Errorf("%+v", e)
 		}
 		l.wantAsked(3) // twice for the rest
@@ -182,7 +183,7 @@ func TestRunIsHeldAfterASplit(t *testing.T) {
 					}
 					l.wantOpen(1)
 					time.Sleep(1)
-					if e := l.over(); e.Reason != resume.ReasonExpired {
+					if e := l.over(); e.Reason != log.ReasonExpired {
 						t.Errorf("%+v", e)
 					}
 				})
@@ -221,13 +222,13 @@ func prepares(may chan *resume.Split) resume.Next {
 
 // downStore is a store that takes no log after the first.
 type downStore struct {
-	resume.Store
+	log.Store
 	claims int
 }
 
-func (s *downStore) Claim(ctx context.Context, e resume.Entry, run resume.Run) (resume.Entry, resume.Writer, error) {
+func (s *downStore) Claim(ctx context.Context, e log.Entry, run log.Run) (log.Entry, log.Writer, error) {
 	if s.claims++; s.claims > 1 {
-		return resume.Entry{}, nil, errors.New("the storage is down")
+		return log.Entry{}, nil, errors.New("the storage is down")
 	}
 	return s.Store.Claim(ctx, e, run)
 }
@@ -456,7 +457,7 @@ func TestDeleteEndsARunThatWasSplit(t *testing.T) {
 					return
 				}
 				l.send(q).want(http.StatusNoContent)
-				if e := l.over(); e.Reason != resume.ReasonDeleted {
+				if e := l.over(); e.Reason != log.ReasonDeleted {
 					t.Errorf("%+v", e)
 				}
 				problemOf(t, l.rest(), http.StatusNotFound)
@@ -517,7 +518,7 @@ func TestClientsAroundASplit(t *testing.T) {
 				time.Sleep(goesOn - 1)
 				l.wantOpen(1)
 				time.Sleep(1)
-				if e := l.over(); e.Reason != resume.ReasonExpired {
+				if e := l.over(); e.Reason != log.ReasonExpired {
 					t.Errorf("%+v", e)
 				}
 				l.wantDetached(0)
@@ -576,7 +577,7 @@ func TestRestThroughARun(t *testing.T) {
 			if deletes {
 				l.send(request{method: http.MethodDelete, path: restPath + "/" + rest.id()}).want(http.StatusNoContent)
 				for range 2 {
-					if e := l.over(); e.Reason != resume.ReasonDeleted {
+					if e := l.over(); e.Reason != log.ReasonDeleted {
 						t.Errorf("%+v", e)
 					}
 				}
@@ -694,7 +695,7 @@ func TestSplitFreesTheKey(t *testing.T) {
 		}
 		// The first is gone, and its client can still end the run.
 		l.send(request{method: http.MethodDelete, path: otherPath + "/" + first.id()}).want(http.StatusNoContent)
-		if e := l.over(); e.Reason != resume.ReasonDeleted {
+		if e := l.over(); e.Reason != log.ReasonDeleted {
 			t.Errorf("%+v", e)
 		}
 	})
@@ -710,7 +711,7 @@ func TestHeldRunGoesForWantOfMemory(t *testing.T) {
 		s.other = large
 		r := l.send(post(key, "other")).want(http.StatusOK)
 		go func() { _, _ = io.Copy(io.Discard, r.in) }()
-		if e := l.over(); e.Reason != resume.ReasonMemory {
+		if e := l.over(); e.Reason != log.ReasonMemory {
 			t.Errorf("%+v", e)
 		}
 		close(large.may)
@@ -743,11 +744,11 @@ func TestHintsAfterASplit(t *testing.T) {
 
 // panickingStore is a store that panics with the second claim.
 type panickingStore struct {
-	resume.Store
+	log.Store
 	claims int
 }
 
-func (s *panickingStore) Claim(ctx context.Context, e resume.Entry, run resume.Run) (resume.Entry, resume.Writer, error) {
+func (s *panickingStore) Claim(ctx context.Context, e log.Entry, run log.Run) (log.Entry, log.Writer, error) {
 	if s.claims++; s.claims > 1 {
 		panic("boom")
 	}
@@ -822,7 +823,7 @@ func TestCancelledRunIsNotSplit(t *testing.T) {
 				l.send(request{method: http.MethodDelete, path: chatPath + "/" + r.id()}).want(http.StatusNoContent)
 				may <- struct{}{}
 				checkFinish(t, r.rest(), r.id(), 2, "upstream_aborted")
-				if e := l.over(); e.Reason != resume.ReasonDeleted {
+				if e := l.over(); e.Reason != log.ReasonDeleted {
 					t.Errorf("%+v", e)
 				}
 				l.wantDetached(0)
@@ -852,13 +853,13 @@ func TestSlowClientOfASplit(t *testing.T) {
 
 // lostStore is a store that does not answer for a log.
 type lostStore struct {
-	resume.Store
+	log.Store
 	id string
 }
 
-func (s *lostStore) Find(ctx context.Context, id string) (resume.Entry, error) {
+func (s *lostStore) Find(ctx context.Context, id string) (log.Entry, error) {
 	if id == s.id {
-		return resume.Entry{}, errors.New("the storage is down")
+		return log.Entry{}, errors.New("the storage is down")
 	}
 	return s.Store.Find(ctx, id)
 }
@@ -877,7 +878,7 @@ func TestDeleteOfARestThatCannotBeReached(t *testing.T) {
 		l.wantOpen(1)
 		store.id = ""
 		l.send(q).want(http.StatusNoContent)
-		if e := l.over(); e.Reason != resume.ReasonDeleted {
+		if e := l.over(); e.Reason != log.ReasonDeleted {
 			t.Errorf("%+v", e)
 		}
 	})
@@ -948,7 +949,7 @@ type splits struct {
 func (s *splits) run() {
 	s.want, s.ended = map[string][]string{}, map[string]bool{}
 	r := rand.New(rand.NewPCG(s.seed, 0))
-	store, runs := resume.NewMemory(), new(resume.Runs)
+	store, runs := log.NewMemory(), new(resume.Runs)
 	o := resume.DefaultOptions()
 	o.Store, o.Runs, o.MaxDetached = store, runs, r.IntN(3)
 	s.kills = r.IntN(4) == 0
@@ -1148,11 +1149,11 @@ func TestRunsThatAwaitAClientHaveRoomOfTheirOwn(t *testing.T) {
 		l.left(post(key, "b"))
 		want(4, 2)
 		l.left(post(key, "c")) // which is one more
-		if e := l.over(); e.Reason != resume.ReasonLeft {
+		if e := l.over(); e.Reason != log.ReasonLeft {
 			t.Errorf("ended for %v", e.Reason)
 		}
 		splitOne(false) // so is this, and it is none that goes on
-		if e := l.over(); e.Reason != resume.ReasonLeft {
+		if e := l.over(); e.Reason != log.ReasonLeft {
 			t.Errorf("ended for %v", e.Reason)
 		}
 		want(4, 2)
@@ -1160,7 +1161,7 @@ func TestRunsThatAwaitAClientHaveRoomOfTheirOwn(t *testing.T) {
 		back := l.send(request{method: http.MethodGet, path: otherPath + "/" + first.ID()}).want(http.StatusOK)
 		want(3, 1)
 		back.leave()
-		if e := l.over(); e.Reason != resume.ReasonLeft {
+		if e := l.over(); e.Reason != log.ReasonLeft {
 			t.Errorf("ended for %v", e.Reason)
 		}
 		want(3, 1)
@@ -1177,7 +1178,7 @@ func TestRunsThatAwaitAClientHaveRoomOfTheirOwn(t *testing.T) {
 func TestSplitsAtTheEndOfTheProcess(t *testing.T) {
 	runs := new(resume.Runs)
 	o := resume.DefaultOptions()
-	o.Store, o.Runs = resume.NewMemory(), runs
+	o.Store, o.Runs = log.NewMemory(), runs
 	splits := 0
 	srv := httptest.NewServer(resume.New(o).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")

@@ -20,13 +20,17 @@ import (
 // Unmarshal decodes b into the fields of a struct that into points to, strictly as Caddy does. It is
 // for the method UnmarshalJSON of a module, which passes itself as a type without methods.
 func Unmarshal(b []byte, into any) error {
-	if err := check("", b, reflect.TypeOf(into).Elem()); err != nil {
+	if err := Check(b, into); err != nil {
 		return err
 	}
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
 	return d.Decode(into)
 }
+
+// Check reports a value in b that no field can have of the struct that of points to, as Unmarshal
+// does. It is for modules that do not decode themselves.
+func Check(b []byte, of any) error { return check("", b, reflect.TypeOf(of).Elem()) }
 
 // check reports a value in b that no field of the type t can have. name is the option's. It finds
 // less than the decoder: what it does not know passes.

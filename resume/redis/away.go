@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
-
-	"github.com/hermes-sidecar/hermes-sidecar/internal/panics"
 )
 
 // errAway means that Redis serves no client now.
@@ -97,13 +96,15 @@ func (o *Options) errorField(err error) zap.Field {
 }
 
 // caught calls f. A panic of f is logged and returned as an error: it must not end the process.
-func caught(logger *zap.Logger, f func()) error {
-	late, ok := panics.Catch(f).(*panics.Late)
-	if !ok {
-		return nil
-	}
-	logger.Error("panic in the storage redis", zap.Any("panic", late.Value), zap.ByteString("stack", late.Stack))
-	return fmt.Errorf("panic: %v", late.Value)
+func caught(logger *zap.Logger, f func()) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			logger.Error("panic in the storage redis", zap.Any("panic", v), zap.ByteString("stack", debug.Stack()))
+			err = fmt.Errorf("panic: %v", v)
+		}
+	}()
+	f()
+	return nil
 }
 
 // retryAfter is how long to wait before a command that has failed is tried again.

@@ -15,7 +15,7 @@ import (
 
 	"go.uber.org/zap/zaptest/observer"
 
-	"github.com/hermes-sidecar/hermes-sidecar/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 )
 
 // TestRedisIsKilled in the middle: clients at the run's replica notice nothing, others are cut
@@ -33,7 +33,7 @@ func TestRedisIsKilled(t *testing.T) {
 	until(t, "two read", func() bool { return int(run.readers.Load()) == 2 })
 	server.kill()
 	add(t, l, event(2))
-	if _, err := all(elsewhere); !errors.Is(err, resume.ErrBroken) {
+	if _, err := all(elsewhere); !errors.Is(err, log.ErrBroken) {
 		t.Errorf("there: %v", err)
 	}
 	until(t, "the log is lost", l.Writer.(*owned).lost.Load)
@@ -48,7 +48,7 @@ func TestRedisIsKilled(t *testing.T) {
 	}()
 	known := func() {
 		t.Helper()
-		if e, err := claimAgain(here, "a"); err != nil || e != l.Entry || !found(t, here, l.ID) {
+		if e, err := claimAgain(here, "a"); err != nil || !same(e, l.Entry) || !found(t, here, l.ID) {
 			t.Errorf("a key that runs has %v, %v", e, err)
 		}
 	}
@@ -67,7 +67,7 @@ func TestRedisIsKilled(t *testing.T) {
 	}
 	known()
 	add(t, l, event(3))
-	l.End(resume.Whole)
+	l.End(log.Whole)
 	wantRest(t, ours, event(1)+event(2)+event(3), io.EOF)
 	wantRest(t, follow(t, here, l.ID), event(1)+event(2)+event(3), io.EOF)
 	next := begun(t, here, entry("c"), newRun())
@@ -131,7 +131,7 @@ func TestRedisRestarts(t *testing.T) {
 	server.kill()
 	add(t, l, event(2))
 	got := make(chan string)
-	for _, r := range []resume.Reader{live, late} { // the late one asks Redis for its beginning
+	for _, r := range []log.Reader{live, late} { // the late one asks Redis for its beginning
 		go func() {
 			b, err := all(r)
 			if !errors.Is(err, io.EOF) {
@@ -143,7 +143,7 @@ func TestRedisRestarts(t *testing.T) {
 	until(t, "it is missed", func() bool { return here.away.Load() && there.away.Load() })
 	server.start(program(t))
 	add(t, l, event(3))
-	l.End(resume.Whole)
+	l.End(log.Whole)
 	rest := event(2) + event(3)
 	if a, b := <-got, <-got; len(a) == len(b) || !strings.HasSuffix(a, rest) || !strings.HasSuffix(b, rest) {
 		t.Errorf("%q and %q", a, b)
@@ -170,7 +170,7 @@ func TestConnectionsAreKilled(t *testing.T) {
 		}
 		server.do(command...)
 	}
-	l.End(resume.Whole)
+	l.End(log.Whole)
 	wantRest(t, r, want, io.EOF)
 }
 

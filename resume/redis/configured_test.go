@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 )
 
 // TestKeysOfTheConfiguration join at any replica, and are free at all of them when a client has been
@@ -19,7 +20,7 @@ func TestKeysOfTheConfiguration(t *testing.T) {
 			s := store(t)
 			rest := make(chan struct{})
 			var asked atomic.Int64
-			at := func(store resume.Store) *httptest.Server {
+			at := func(store log.Store) *httptest.Server {
 				o := resume.DefaultOptions()
 				o.Store, o.Secret = store, []byte("secret")
 				o.Key, o.KeyBody = func(r *http.Request) []string { return r.Header["X-Chat-Id"] }, true

@@ -7,13 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hermes-sidecar/hermes-sidecar/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 )
 
 // freed is an entry with a key of the configuration's.
-func freed(key string) resume.Entry {
+func freed(key string) log.Entry {
 	e := entry(key)
-	e.Frees = true
+	e.Once = true
 	return e
 }
 
@@ -50,7 +50,7 @@ func TestKeyOfADeadReplica(t *testing.T) {
 			if begins && (err != io.EOF || !strings.Contains(finish, chunk) || !strings.Contains(finish, "upstream_aborted")) {
 				t.Errorf("a reader gets %q, %v", finish, err)
 			}
-			w.End(resume.Dropped)
+			w.End(log.Dropped)
 		})
 	}
 }
@@ -71,7 +71,7 @@ func TestKeyOfALivingReplica(t *testing.T) {
 	begin(t, l)
 	add(t, l, chunk)
 	joins()
-	l.End(resume.Whole)
+	l.End(log.Whole)
 	joins()
 }
 

@@ -9,15 +9,17 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 )
 
 // front serves a store over HTTP, in front of upstream.
-func front(t *testing.T, s resume.Store, upstream http.HandlerFunc) *httptest.Server {
+func front(t *testing.T, s log.Store, upstream http.HandlerFunc) *httptest.Server {
 	t.Helper()
 	o := resume.DefaultOptions()
 	o.Store, o.Secret = s, []byte("secret")
@@ -61,26 +63,26 @@ func body(t *testing.T, res *http.Response) string {
 // run is a run of a test.
 type run struct {
 	readers   atomic.Int64
-	cancelled chan resume.Reason
+	cancelled chan log.Reason
 }
 
-func newRun() *run { return &run{cancelled: make(chan resume.Reason, 100)} }
+func newRun() *run { return &run{cancelled: make(chan log.Reason, 100)} }
 
 // callbacks returns what a store calls.
-func (r *run) callbacks() resume.Run {
-	return resume.Run{
+func (r *run) callbacks() log.Run {
+	return log.Run{
 		ReadersChanged: func(n int) { r.readers.Store(int64(n)) },
-		Cancel:         func(why resume.Reason) { r.cancelled <- why },
+		Cancel:         func(why log.Reason) { r.cancelled <- why },
 	}
 }
 
 // pair is a store as the replica that runs sees it, and as another does.
-type pair struct{ here, there resume.Store }
+type pair struct{ here, there log.Store }
 
 // storages are what has to keep the contract of package resume.
 var storages = map[string]func(t *testing.T) pair{
 	"memory": func(*testing.T) pair {
-		m := resume.NewMemory()
+		m := log.NewMemory()
 		return pair{m, m}
 	},
 	"redis": func(t *testing.T) pair {
@@ -96,12 +98,12 @@ var storages = map[string]func(t *testing.T) pair{
 var ids atomic.Int64
 
 // entry returns an entry with a key, "" for none. Those with the same key have the same place.
-func entry(key string) resume.Entry {
+func entry(key string) log.Entry {
 	id := ids.Add(1)
-	of := resume.Entry{Key: sha256.Sum256([]byte(cmp.Or(key, fmt.Sprint(id))))}
-	e := resume.Entry{
-		ID: fmt.Sprintf("stream_%s%019d", of.KeyPlace(), id), Owner: sha256.Sum256([]byte("owner")), Body: sha256.Sum256([]byte("body")),
-		Path: "/v1/chat/completions", Progress: "1", Keep: time.Hour, MaxStream: 1 << 20, MaxMemory: 64 << 20,
+	of := log.Entry{Key: sha256.Sum256([]byte(cmp.Or(key, fmt.Sprint(id))))}
+	e := log.Entry{
+		ID: fmt.Sprintf("stream_%s%019d", of.KeyPlace(), id), About: []byte(`{"Path":"/v1/chat/completions","Progress":"1"}`),
+		Keep: time.Hour, MaxStream: 1 << 20, MaxMemory: 64 << 20,
 	}
 	if key != "" {
 		e.Key = sha256.Sum256([]byte(key))
@@ -109,14 +111,17 @@ func entry(key string) resume.Entry {
 	return e
 }
 
+// same reports whether two entries are equal.
+func same(a, b log.Entry) bool { return reflect.DeepEqual(a, b) }
+
 // claimed is a log with its writer.
 type claimed struct {
-	resume.Entry
-	resume.Writer
+	log.Entry
+	log.Writer
 }
 
 // claim claims an entry, which must be the first.
-func claim(t *testing.T, s resume.Store, e resume.Entry, r *run) claimed {
+func claim(t *testing.T, s log.Store, e log.Entry, r *run) claimed {
 	t.Helper()
 	e, w, err := s.Claim(context.Background(), e, r.callbacks())
 	if err != nil || w == nil {
@@ -126,7 +131,7 @@ func claim(t *testing.T, s resume.Store, e resume.Entry, r *run) claimed {
 }
 
 // begun claims an entry, which must be the first, and begins its log.
-func begun(t *testing.T, s resume.Store, e resume.Entry, r *run) claimed {
+func begun(t *testing.T, s log.Store, e log.Entry, r *run) claimed {
 	t.Helper()
 	l := claim(t, s, e, r)
 	begin(t, l)
@@ -134,8 +139,8 @@ func begun(t *testing.T, s resume.Store, e resume.Entry, r *run) claimed {
 }
 
 // claimAgain claims a key, and returns the entry that it has already, or an error.
-func claimAgain(s resume.Store, key string) (resume.Entry, error) {
-	have, w, err := s.Claim(context.Background(), entry(key), resume.Run{})
+func claimAgain(s log.Store, key string) (log.Entry, error) {
+	have, w, err := s.Claim(context.Background(), entry(key), log.Run{})
 	if err == nil && w != nil {
 		err = errors.New("it is the first")
 	}
@@ -143,17 +148,17 @@ func claimAgain(s resume.Store, key string) (resume.Entry, error) {
 }
 
 // found reports whether there is a log with the id.
-func found(t *testing.T, s resume.Store, id string) bool {
+func found(t *testing.T, s log.Store, id string) bool {
 	t.Helper()
 	_, err := s.Find(context.Background(), id)
-	if err != nil && !errors.Is(err, resume.ErrDropped) {
+	if err != nil && !errors.Is(err, log.ErrDropped) {
 		t.Fatal(err)
 	}
 	return err == nil
 }
 
 // remove deletes the log with the id.
-func remove(t *testing.T, s resume.Store, id string) {
+func remove(t *testing.T, s log.Store, id string) {
 	t.Helper()
 	if err := s.Delete(context.Background(), id); err != nil {
 		t.Fatal(err)
@@ -161,13 +166,13 @@ func remove(t *testing.T, s resume.Store, id string) {
 }
 
 // follow returns a reader of the log with the id, from its beginning on.
-func follow(t *testing.T, s resume.Store, id string) resume.Reader {
+func follow(t *testing.T, s log.Store, id string) log.Reader {
 	t.Helper()
 	return followAfter(t, s, id, 0)
 }
 
 // followAfter returns a reader of the events after the number n.
-func followAfter(t *testing.T, s resume.Store, id string, n uint64) resume.Reader {
+func followAfter(t *testing.T, s log.Store, id string, n uint64) log.Reader {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	r := s.Read(ctx, id, n)
@@ -176,7 +181,7 @@ func followAfter(t *testing.T, s resume.Store, id string, n uint64) resume.Reade
 }
 
 // start waits for the first part, and reports whether the log is at its end.
-func start(r resume.Reader) (header http.Header, atEnd bool, err error) {
+func start(r log.Reader) (header http.Header, atEnd bool, err error) {
 	p, err := r.Next()
 	if atEnd = errors.Is(err, io.EOF); atEnd {
 		err = nil
@@ -185,7 +190,7 @@ func start(r resume.Reader) (header http.Header, atEnd bool, err error) {
 }
 
 // started returns a reader of the events after the number n that has started.
-func started(t *testing.T, s resume.Store, id string, n uint64) (r resume.Reader, atEnd bool) {
+func started(t *testing.T, s log.Store, id string, n uint64) (r log.Reader, atEnd bool) {
 	t.Helper()
 	r = followAfter(t, s, id, n)
 	_, atEnd, err := start(r)
@@ -196,7 +201,7 @@ func started(t *testing.T, s resume.Store, id string, n uint64) (r resume.Reader
 }
 
 // refusal returns why there is no reader of the events after the number n.
-func refusal(t *testing.T, s resume.Store, id string, n uint64) error {
+func refusal(t *testing.T, s log.Store, id string, n uint64) error {
 	t.Helper()
 	_, _, err := start(followAfter(t, s, id, n))
 	return err
@@ -206,7 +211,7 @@ func refusal(t *testing.T, s resume.Store, id string, n uint64) error {
 func event(n int) string { return fmt.Sprintf("data: %d\n\n", n) }
 
 // add appends whole events to a log. It waits for no readers.
-func add(t *testing.T, l resume.Writer, events ...string) {
+func add(t *testing.T, l log.Writer, events ...string) {
 	t.Helper()
 	var p []byte
 	var ends []int
@@ -218,17 +223,17 @@ func add(t *testing.T, l resume.Writer, events ...string) {
 }
 
 // addPart appends a part of a log. It waits for no readers.
-func addPart(t *testing.T, l resume.Writer, data string, ends ...int) {
+func addPart(t *testing.T, l log.Writer, data string, ends ...int) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := l.Append(ctx, resume.Part{Data: []byte(data), Ends: ends}); err != nil {
+	if err := l.Append(ctx, log.Part{Data: []byte(data), Ends: ends}); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // read reads so many bytes.
-func read(t *testing.T, r resume.Reader, n int) string {
+func read(t *testing.T, r log.Reader, n int) string {
 	t.Helper()
 	var b []byte
 	for len(b) < n {
@@ -242,7 +247,7 @@ func read(t *testing.T, r resume.Reader, n int) string {
 }
 
 // all reads to the end.
-func all(r resume.Reader) (string, error) {
+func all(r log.Reader) (string, error) {
 	var b []byte
 	for {
 		p, err := r.Next()
@@ -253,16 +258,16 @@ func all(r resume.Reader) (string, error) {
 	}
 }
 
-func begin(t *testing.T, l resume.Writer) {
+func begin(t *testing.T, l log.Writer) {
 	t.Helper()
 	header := http.Header{"Content-Type": {"text/event-stream"}, "Gone": nil}
-	if err := l.Append(context.Background(), resume.Part{Header: header}); err != nil {
+	if err := l.Append(context.Background(), log.Part{Header: header}); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // wantRest reads to the end, which must be the error, and checks what was read.
-func wantRest(t *testing.T, r resume.Reader, want string, end error) {
+func wantRest(t *testing.T, r log.Reader, want string, end error) {
 	t.Helper()
 	if got, err := all(r); got != want || !errors.Is(err, end) {
 		t.Errorf("it is %.1000q, %v, want %.1000q", got, err, want)

@@ -12,13 +12,13 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/hermes-sidecar/hermes-sidecar/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 )
 
 // states are the words for the states of a log in Redis.
 var states = [...]string{
-	resume.Claimed: "claimed", resume.Begun: "begun",
-	resume.Whole: "whole", resume.Broken: "broken", resume.Dropped: "dropped",
+	log.Claimed: "claimed", log.Begun: "begun",
+	log.Whole: "whole", log.Broken: "broken", log.Dropped: "dropped",
 }
 
 // A view is the state of a log in Redis at some time, as lookScript returns it.
@@ -31,8 +31,8 @@ type view struct {
 	Gone    bool // it was deleted, or has been kept long enough
 	Adopted bool // its owner is gone, and this replica must end it
 	Lapsed  bool // the lease of its owner is over
-	Entry   resume.Entry
-	state   resume.State
+	Entry   log.Entry
+	state   log.State
 }
 
 // A beginning is the header of the answer that a log keeps.
@@ -56,7 +56,7 @@ func (s *Store) look(ctx context.Context, id, reader string) (*view, error) {
 	case isNil(err) && replica == "":
 		return nil, errUnsettled
 	case isNil(err):
-		return nil, resume.ErrDropped
+		return nil, log.ErrDropped
 	}
 	if err != nil {
 		return nil, fmt.Errorf("looking for a log in redis: %w", err)
@@ -65,11 +65,11 @@ func (s *Store) look(ctx context.Context, id, reader string) (*view, error) {
 	if err := json.Unmarshal([]byte(text), v); err != nil {
 		return nil, fmt.Errorf("%w: decoding its entry: %w", errDamaged, err)
 	}
-	v.state = resume.State(slices.Index(states[:resume.Dropped], v.State))
+	v.state = log.State(slices.Index(states[:log.Dropped], v.State))
 	switch {
-	case v.Entry.ID != id || v.state >= resume.Dropped:
+	case v.Entry.ID != id || v.state >= log.Dropped:
 		return nil, fmt.Errorf("%w: it has the id %.40q and the state %.40q", errDamaged, v.Entry.ID, v.State)
-	case v.state != resume.Claimed && (v.Begun == nil || v.Begun.Header == nil):
+	case v.state != log.Claimed && (v.Begun == nil || v.Begun.Header == nil):
 		return nil, fmt.Errorf("%w: it has no header: %.100q", errDamaged, text)
 	}
 	return v, nil
@@ -97,7 +97,7 @@ const (
 )
 
 // piecesOf returns the pieces of a part of a log.
-func piecesOf(p resume.Part) (all []piece, err error) {
+func piecesOf(p log.Part) (all []piece, err error) {
 	if p.Header != nil {
 		header, err := json.Marshal(beginning{p.Header, p.Status})
 		if err == nil && len(header) > maxRecord {
@@ -170,14 +170,14 @@ func (s *Store) next(id, after string) ([]piece, error) {
 // A writer writes a log to Redis.
 type writer struct {
 	s      *Store
-	entry  resume.Entry
+	entry  log.Entry
 	pieces uint64 // written
 	events uint64
 	bytes  int64
 	inside bool   // the last piece does not end an event
 	taken  int64  // bytes that all pieces take in Redis, the deleted ones included
 	marks  []mark // pieces that the log may begin with; it begins with the first one
-	sizes  resume.EventSizes
+	sizes  log.EventSizes
 	again  last
 }
 
@@ -299,7 +299,7 @@ func (w *writer) send(before uint64, first string, pieces []piece) (is, n int64,
 }
 
 // end appends the pieces after, and then ends the log in the state how.
-func (w *writer) end(how resume.State, after ...piece) error {
+func (w *writer) end(how log.State, after ...piece) error {
 	_, _, err := w.write(append(after, piece{kind: kindState, data: states[how]})...)
 	return err
 }
@@ -314,11 +314,11 @@ const orphanGap = 1 << 20
 // first, so that a client that has an event in it waits for the end.
 func (s *Store) abandon(v *view) error {
 	w := &writer{s: s, entry: v.Entry, pieces: v.Pieces, events: v.Events, again: last{torn: true}}
-	if v.state == resume.Claimed || v.Entry.Plain { // a run of Hermes goes on: the next reader asks upstream for its events
-		return w.end(resume.Dropped)
+	if v.state == log.Claimed || v.Entry.Weak {
+		return w.end(log.Dropped)
 	}
 	if v.Begun.Status != 0 { // a part of a body is not an answer
-		err := w.end(resume.Broken)
+		err := w.end(log.Broken)
 		if err == nil {
 			_, err = s.do(context.Background(), deleteScript, v.Entry.ID, v.Entry.ID)
 		}
@@ -345,13 +345,13 @@ func (s *Store) abandon(v *view) error {
 			yield(nil, failed)
 		}
 	}
-	part, how, _ := resume.Finish(v.Entry, w.events, resume.ReasonNone, rest)
+	part, how, _ := s.o.Finish(v.Entry, w.events, log.ReasonNone, rest)
 	if failed != nil {
 		return failed
 	}
 	pieces, _ := piecesOf(part) // fails only with a header
 	err := w.end(how, pieces...)
-	if err == nil && v.Entry.Frees { // no client wants this answer again
+	if err == nil && v.Entry.Once {
 		_, err = s.do(context.Background(), deleteScript, v.Entry.ID, v.Entry.ID)
 	}
 	return err

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hermes-sidecar/hermes-sidecar/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 )
 
 // memory returns how many bytes all keys take.
@@ -31,7 +31,7 @@ func TestPiecesAreBounded(t *testing.T) {
 	l := begun(t, here, entry("a"), newRun())
 	e := "data: " + strings.Repeat("x", 400_000) + "\n\n"
 	add(t, l, e)
-	l.End(resume.Whole)
+	l.End(log.Whole)
 	r, _ := started(t, there, l.ID, 0)
 	got := 0
 	for got < len(e) {
@@ -121,12 +121,12 @@ func TestErrorRepliesAreNotAway(t *testing.T) {
 			server := startServer(t)
 			here, there := server.replicas()
 			l := begun(t, here, entry("a"), newRun())
-			inRedis(t, here, l.ID, func(v *view) bool { return v.state == resume.Begun })
+			inRedis(t, here, l.ID, func(v *view) bool { return v.state == log.Begun })
 			server.do(slices.Insert(spoil, 1, any(here.name("log", l.ID)))...)
 			if _, err := there.Find(context.Background(), l.ID); err == nil || errors.Is(err, errAway) {
 				t.Errorf("it is found: %v", err)
 			}
-			if _, w, err := there.Claim(context.Background(), entry("a"), newRun().callbacks()); w != nil || !errors.Is(err, resume.ErrTaken) {
+			if _, w, err := there.Claim(context.Background(), entry("a"), newRun().callbacks()); w != nil || !errors.Is(err, log.ErrTaken) {
 				t.Errorf("the key is claimed: %v, %v", w, err)
 			}
 			r := there.Read(context.Background(), l.ID, 0)
@@ -136,7 +136,7 @@ func TestErrorRepliesAreNotAway(t *testing.T) {
 					t.Error("it has a header")
 				}
 			}
-			claim(t, there, entry("b"), newRun()).End(resume.Dropped)
+			claim(t, there, entry("b"), newRun()).End(log.Dropped)
 			if here.away.Load() || there.away.Load() {
 				t.Error("redis is away")
 			}
@@ -149,7 +149,7 @@ func TestErrorRepliesAreNotAway(t *testing.T) {
 func TestRepeatedWrites(t *testing.T) {
 	here, there := startServer(t).replicas()
 	l := begun(t, here, entry("a"), newRun())
-	inRedis(t, here, l.ID, func(v *view) bool { return v.state == resume.Begun })
+	inRedis(t, here, l.ID, func(v *view) bool { return v.state == log.Begun })
 	w := &writer{s: here, entry: l.Entry, pieces: 1}
 	stale, again := *w, *w
 	for _, w := range []*writer{w, &again} {
@@ -158,12 +158,12 @@ func TestRepeatedWrites(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := stale.end(resume.Broken, piece{kind: kindGap}); !errors.Is(err, errLost) {
+	if err := stale.end(log.Broken, piece{kind: kindGap}); !errors.Is(err, errLost) {
 		t.Errorf("a stale one: %v", err)
 	}
 	again = *w
 	for _, w := range []*writer{w, &again} {
-		if err := w.end(resume.Whole); err != nil {
+		if err := w.end(log.Whole); err != nil {
 			t.Error(err)
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/hermes-sidecar/hermes-sidecar/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 )
 
 // Redis may lose what it has acknowledged: a server restarts without its data, or a replica that
@@ -76,7 +76,7 @@ func (w *writer) restore() (before uint64, err error) {
 		if l.pieces[0].kind == kindEnd {
 			events--
 		}
-		if p := l.pieces[len(l.pieces)-1]; p.kind == kindState && p.data == states[resume.Dropped] {
+		if p := l.pieces[len(l.pieces)-1]; p.kind == kindState && p.data == states[log.Dropped] {
 			return 0, errLost // Redis has deleted it as it should
 		}
 	}

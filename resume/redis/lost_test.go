@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hermes-sidecar/hermes-sidecar/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 )
 
 // wasAway has a store not be sure what Redis has, for the length of the test.
@@ -67,11 +67,11 @@ func TestRedisLosesAll(t *testing.T) {
 			until(t, "it reads", func() bool { return run.readers.Load() == 1 })
 			whole := test(t, server, l, there)
 			inRedis(t, there, l.ID, func(v *view) bool { return v.Events > 0 })
-			if e, err := claimAgain(there, "a"); err != nil || e != l.Entry {
+			if e, err := claimAgain(there, "a"); err != nil || !same(e, l.Entry) {
 				t.Errorf("the key has %v, %v", e, err)
 			}
-			l.End(resume.Whole)
-			for _, r := range []resume.Reader{early, follow(t, there, l.ID)} {
+			l.End(log.Whole)
+			for _, r := range []log.Reader{early, follow(t, there, l.ID)} {
 				wantRest(t, r, whole, io.EOF)
 			}
 			notLost(t, l)
@@ -95,8 +95,8 @@ func TestRedisLosesALongLog(t *testing.T) {
 	server.do("FLUSHALL")
 	inRedis(t, there, l.ID, func(v *view) bool { return v.Events == events })
 	add(t, l, e(events+1))
-	l.End(resume.Whole)
-	var gone *resume.GoneError
+	l.End(log.Whole)
+	var gone *log.GoneError
 	if err := refusal(t, there, l.ID, 0); !errors.As(err, &gone) || gone.First < 2 || gone.First > events {
 		t.Fatalf("from the beginning: %v", err)
 	}
@@ -132,7 +132,7 @@ func TestRedisLosesAHugeEvent(t *testing.T) {
 		} else {
 			until(t, "the log is lost", l.Writer.(*owned).lost.Load)
 		}
-		l.End(resume.Whole)
+		l.End(log.Whole)
 	}
 }
 
@@ -178,7 +178,7 @@ func TestRedisLosesTheLast(t *testing.T) {
 	if got := read(t, r, len(event(4))); got != event(4) {
 		t.Errorf("after that it has %q", got)
 	}
-	l.End(resume.Whole)
+	l.End(log.Whole)
 	wantRest(t, follow(t, there, l.ID), event(1)+event(2)+event(3)+event(4), io.EOF)
 	notLost(t, l)
 }
@@ -194,14 +194,14 @@ func TestEndIsLost(t *testing.T) {
 	inRedis(t, there, l.ID, func(v *view) bool { return v.Events == 1 })
 	now := master.rewind(here.name("log", l.ID), here.name("events", l.ID))
 	add(t, l, event(2))
-	l.End(resume.Whole)
-	inRedis(t, there, l.ID, func(v *view) bool { return v.state == resume.Whole })
+	l.End(log.Whole)
+	inRedis(t, there, l.ID, func(v *view) bool { return v.state == log.Whole })
 	now()
-	inRedis(t, there, l.ID, func(v *view) bool { return v.state == resume.Whole })
+	inRedis(t, there, l.ID, func(v *view) bool { return v.state == log.Whole })
 	wantRest(t, follow(t, there, l.ID), event(1)+event(2), io.EOF)
 
 	dropped := claim(t, here, entry("b"), newRun())
-	dropped.End(resume.Dropped)
+	dropped.End(log.Dropped)
 	until(t, "nothing guards it any more", func() bool { return here.users.Load() == 1 })
 	if found(t, there, dropped.ID) {
 		t.Error("what has gone comes back")
@@ -223,7 +223,7 @@ func TestKeyWaitsUntilItIsKnown(t *testing.T) {
 	done := make(chan error)
 	go func() {
 		e, err := claimAgain(there, "a")
-		if err == nil && e != l.Entry {
+		if err == nil && !same(e, l.Entry) {
 			err = fmt.Errorf("it is %v", e)
 		}
 		done <- err
@@ -346,7 +346,7 @@ func TestKeyThatIsTakenDoesNotWait(t *testing.T) {
 	until(t, "it is missed", s.away.Load)
 	e = entry("b")
 	e.Takes = true
-	if _, w, err := s.Claim(context.Background(), e, newRun().callbacks()); w != nil || errors.Is(err, resume.ErrUnsure) {
+	if _, w, err := s.Claim(context.Background(), e, newRun().callbacks()); w != nil || errors.Is(err, log.ErrUnsure) {
 		t.Errorf("%v, %v", w, err)
 	}
 }

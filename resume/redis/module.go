@@ -17,9 +17,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
-	_ "github.com/hermes-sidecar/hermes-sidecar/caddymodule" // the plugin comes with the storage
-	"github.com/hermes-sidecar/hermes-sidecar/internal/configjson"
-	"github.com/hermes-sidecar/hermes-sidecar/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 )
 
 func init() {
@@ -109,13 +107,6 @@ func (*Storage) CaddyModule() caddy.ModuleInfo {
 		ID:  "http.handlers.hermes_resume.stores.redis",
 		New: func() caddy.Module { return new(Storage) },
 	}
-}
-
-// UnmarshalJSON decodes the options strictly. Its errors say what to write for a value of another
-// type.
-func (s *Storage) UnmarshalJSON(b []byte) error {
-	type fields Storage
-	return configjson.Unmarshal(b, (*fields)(s))
 }
 
 // stores has the Stores of the process by a hash of their options, so that a reload ends no stream.
@@ -238,10 +229,10 @@ func (s *Storage) key() [sha256.Size]byte {
 }
 
 // ResumeStore implements resumecaddy.Storage.
-func (s *Storage) ResumeStore(local *resume.Memory) (resume.Store, []byte) {
+func (s *Storage) ResumeStore(local *log.Memory, finish log.Finish) (log.Store, []byte) {
 	v, _, _ := stores.LoadOrNew(s.key(), func() (caddy.Destructor, error) { // New never fails
 		o := s.options
-		o.Local, o.Logger = local, s.logger
+		o.Local, o.Finish, o.Logger = local, finish, s.logger
 		return New(o), nil
 	})
 	s.used = true

@@ -11,6 +11,8 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 	_ "github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
+
+	_ "github.com/hermes-sidecar/hermes-sidecar/caddymodule"
 )
 
 // TestAdapt adapts the Caddyfiles in testdata/adapt: after a line of dashes is the JSON or
@@ -74,6 +76,7 @@ func TestValuesThatAreRefused(t *testing.T) {
 	t.Setenv("TEST_NO_ADDRESS", " ")
 	const secret = `"secret":"{env.TEST_SECRET}"`
 	for options, want := range map[string]string{
+		secret + `,"tls":"on"`:                            "true or false, without quotes",
 		`"prefix":"a"`:                                    "openssl rand -hex 32",
 		`"secret":"short"`:                                "at least 16 characters",
 		`"secret":"{env.TEST_NO_SUCH_VARIABLE}"`:          "secret",

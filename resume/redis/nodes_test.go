@@ -14,7 +14,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/hermes-sidecar/hermes-sidecar/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 )
 
 // freePort returns a port of this host that nothing listens at.
@@ -195,7 +195,7 @@ func TestClusterIsUsed(t *testing.T) {
 	for n := range 30 {
 		l := begun(t, s, entry(fmt.Sprint(n)), newRun())
 		add(t, l, event(1))
-		l.End(resume.Whole)
+		l.End(log.Whole)
 	}
 	for i, n := range nodes[:3] {
 		if keys := n.keys(); len(keys) < 9 {
@@ -223,7 +223,7 @@ func TestNodeIsAway(t *testing.T) {
 				continue
 			}
 			yes++
-			w.End(resume.Dropped)
+			w.End(log.Dropped)
 		}
 		return yes, no
 	}
@@ -291,7 +291,7 @@ func TestFailoverInAStream(t *testing.T) {
 			nodes := startCluster(t)
 			return nodes[0], func(id string) {
 				for i, n := range nodes[:3] {
-					if n.client.Exists(context.Background(), "test:log:{"+resume.Place(id)+"}:"+id).Val() == 1 {
+					if n.client.Exists(context.Background(), "test:log:{"+log.Place(id)+"}:"+id).Val() == 1 {
 						n.kill()
 						nodes[i+3].do("CLUSTER", "FAILOVER", "TAKEOVER")
 						return
@@ -326,11 +326,11 @@ func TestFailoverInAStream(t *testing.T) {
 			if got := read(t, r, len(event(2)+event(3))); got != event(2)+event(3) {
 				t.Errorf("after that it has %q", got)
 			}
-			if e, err := claimAgain(there, "a"); err != nil || e != l.Entry {
+			if e, err := claimAgain(there, "a"); err != nil || !same(e, l.Entry) {
 				t.Errorf("the key has %v, %v", e, err)
 			}
 			add(t, l, event(4))
-			l.End(resume.Whole)
+			l.End(log.Whole)
 			wantRest(t, r, event(4), io.EOF)
 			wantRest(t, follow(t, there, l.ID), event(1)+event(2)+event(3)+event(4), io.EOF)
 			if n := logs.FilterMessageSnippet("goes on here").Len(); n != 0 {

@@ -9,7 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/hermes-sidecar/hermes-sidecar/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 )
 
 // owned is the log of a run in this process. Readers in this process read it from memory, and flush
@@ -17,9 +17,9 @@ import (
 // another replica has taken the log over, the log is lost: it goes on only in this process.
 type owned struct {
 	s      *Store
-	memory resume.Writer
-	entry  resume.Entry
-	run    resume.Run
+	memory log.Writer
+	entry  log.Entry
+	run    log.Run
 	wake   chan struct{} // flush has something to do
 	done   chan struct{} // closed when flush is over
 
@@ -53,7 +53,7 @@ func (o *owned) wakeFlush() {
 // errFull means that a log is lost because maxPending bytes wait and Redis fails.
 var errFull = errors.New("redis does not take what comes")
 
-func (o *owned) Append(ctx context.Context, p resume.Part) error {
+func (o *owned) Append(ctx context.Context, p log.Part) error {
 	if err := o.memory.Append(ctx, p); err != nil {
 		return err
 	}
@@ -86,14 +86,14 @@ func (o *owned) addLocked(pieces ...piece) {
 	}
 }
 
-func (o *owned) End(how resume.State) {
+func (o *owned) End(how log.State) {
 	o.memory.End(how)
 	o.mu.Lock()
 	o.over.Store(true)
 	o.addLocked(piece{kind: kindState, data: states[how]})
 	o.mu.Unlock()
 	o.wakeFlush()
-	if how == resume.Dropped {
+	if how == log.Dropped {
 		return
 	}
 	select {
@@ -104,8 +104,8 @@ func (o *owned) End(how resume.State) {
 
 // cancel cancels the run, unless why is ReasonMemory and the log is not lost: Redis has what is
 // deleted from memory, and the run may go on.
-func (o *owned) cancel(why resume.Reason) {
-	if why != resume.ReasonMemory || o.lost.Load() {
+func (o *owned) cancel(why log.Reason) {
+	if why != log.ReasonMemory || o.lost.Load() {
 		o.run.Cancel(why)
 	}
 }
@@ -189,14 +189,14 @@ func (o *owned) flush(w *writer) {
 // ownedReader reads the log in memory. If its first events were deleted there for want of memory,
 // it reads the log in Redis instead.
 type ownedReader struct {
-	resume.Reader
+	log.Reader
 	o      *owned
-	remote func() resume.Reader // reads the log in Redis; nil after the first part
+	remote func() log.Reader // reads the log in Redis; nil after the first part
 }
 
-func (r *ownedReader) Next() (resume.Part, error) {
+func (r *ownedReader) Next() (log.Part, error) {
 	p, err := r.Reader.Next()
-	var gone *resume.GoneError
+	var gone *log.GoneError
 	if r.remote != nil && errors.As(err, &gone) && !r.o.lost.Load() {
 		r.Reader.Close()
 		r.Reader = r.remote()

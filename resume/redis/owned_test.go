@@ -13,7 +13,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/hermes-sidecar/hermes-sidecar/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 )
 
 // TestRedisThatTakesNothing bounds what waits for it, and holds up no client for ever.
@@ -25,9 +25,9 @@ func TestRedisThatTakesNothing(t *testing.T) {
 	server.kill()
 	e := "data: " + strings.Repeat("x", 1000) + "\n\n"
 	addMany(t, l, e, 3*maxPending/len(e))
-	l.End(resume.Whole)
+	l.End(log.Whole)
 	if got, err := all(r); err == nil || !strings.HasSuffix(got, e) {
-		var gone *resume.GoneError
+		var gone *log.GoneError
 		if !errors.As(err, &gone) {
 			t.Errorf("%d bytes, %v", len(got), err)
 		}
@@ -78,7 +78,7 @@ func TestUpstreamWaitsForRedis(t *testing.T) {
 	e := "data: " + strings.Repeat("x", 10_000) + "\n\n"
 	const events = 8 * maxPending / 10_000
 	addMany(t, l, e, events)
-	l.End(resume.Whole)
+	l.End(log.Whole)
 	if got, err := all(r); len(got) != events*len(e) || !errors.Is(err, io.EOF) {
 		t.Errorf("%d bytes, want %d, %v", len(got), events*len(e), err)
 	}
@@ -103,35 +103,35 @@ func addMany(t *testing.T, l claimed, e string, n int) {
 func TestLargeRecords(t *testing.T) {
 	s, logs := startServer(t).replica(nil)
 	e := entry("path")
-	e.Path = strings.Repeat("/", maxRecord)
+	e.About = []byte(`{"Path":"` + strings.Repeat("/", maxRecord) + `"}`)
 	if _, _, err := s.Claim(context.Background(), e, newRun().callbacks()); err == nil {
 		t.Error("a large path is kept")
 	}
 	l := claim(t, s, entry("header"), newRun())
-	if err := l.Append(context.Background(), resume.Part{Header: http.Header{"A": {strings.Repeat("x", maxRecord)}}}); err != nil {
+	if err := l.Append(context.Background(), log.Part{Header: http.Header{"A": {strings.Repeat("x", maxRecord)}}}); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "the log is lost", l.Writer.(*owned).lost.Load)
 	until(t, "that is logged", func() bool { return logs.FilterMessageSnippet("goes on here").Len() == 1 })
 	add(t, l, event(1))
-	l.End(resume.Whole)
+	l.End(log.Whole)
 }
 
 // TestPanicsEndNothing has runs panic in each goroutine of a store that calls them: the process
 // goes on, and so do other streams of the store.
 func TestPanicsEndNothing(t *testing.T) {
-	for what, tell := range map[string]func(s resume.Store, id string){
-		"a reader elsewhere": func(s resume.Store, id string) { t.Cleanup(s.Read(context.Background(), id, 0).Close) },
-		"it is cancelled":    func(s resume.Store, id string) { remove(t, s, id) },
+	for what, tell := range map[string]func(s log.Store, id string){
+		"a reader elsewhere": func(s log.Store, id string) { t.Cleanup(s.Read(context.Background(), id, 0).Close) },
+		"it is cancelled":    func(s log.Store, id string) { remove(t, s, id) },
 	} {
 		t.Run(what, func(t *testing.T) {
 			server := startServer(t)
 			s, logs := server.replica(nil)
 			there, _ := server.replica(nil)
 			var told atomic.Int64
-			e, l, err := s.Claim(context.Background(), entry(what), resume.Run{
+			e, l, err := s.Claim(context.Background(), entry(what), log.Run{
 				ReadersChanged: func(int) { told.Add(1); panic("a test panics") },
-				Cancel:         func(resume.Reason) { told.Add(1); panic("a test panics") },
+				Cancel:         func(log.Reason) { told.Add(1); panic("a test panics") },
 			})
 			if err != nil || l == nil {
 				t.Fatal(err)
@@ -142,8 +142,8 @@ func TestPanicsEndNothing(t *testing.T) {
 			until(t, "the run panics", func() bool { return told.Load() > 0 })
 			until(t, "that is logged", func() bool { return logs.FilterMessageSnippet("panic").Len() > 0 })
 			add(t, l, event(2))
-			l.End(resume.Whole)
-			claim(t, s, entry("other"), newRun()).End(resume.Dropped)
+			l.End(log.Whole)
+			claim(t, s, entry("other"), newRun()).End(log.Dropped)
 		})
 	}
 }
@@ -158,15 +158,15 @@ func TestLogIsLost(t *testing.T) {
 			server := startServer(t)
 			s, _ := server.replica(mortal)
 			l := begun(t, s, entry("a"), newRun())
-			inRedis(t, s, l.ID, func(v *view) bool { return v.state == resume.Begun })
-			spoil[1] = strings.NewReplacer("PLACE", resume.Place(l.ID), "ID", l.ID).Replace(spoil[1].(string))
+			inRedis(t, s, l.ID, func(v *view) bool { return v.state == log.Begun })
+			spoil[1] = strings.NewReplacer("PLACE", log.Place(l.ID), "ID", l.ID).Replace(spoil[1].(string))
 			server.do(spoil...)
 			add(t, l, event(1))
 			until(t, "the log is lost", l.Writer.(*owned).lost.Load)
-			if known, err := claimAgain(s, "a"); err != nil || known != l.Entry {
+			if known, err := claimAgain(s, "a"); err != nil || !same(known, l.Entry) {
 				t.Errorf("the key has %v, %v", known, err)
 			}
-			l.End(resume.Whole)
+			l.End(log.Whole)
 			wantRest(t, follow(t, s, l.ID), event(1), io.EOF)
 		})
 	}
@@ -185,7 +185,7 @@ func TestLogThatTakesNoLines(t *testing.T) {
 	})
 	defer close(unstick)
 	lost := begun(t, s, entry("a"), newRun())
-	inRedis(t, s, lost.ID, func(v *view) bool { return v.state == resume.Begun })
+	inRedis(t, s, lost.ID, func(v *view) bool { return v.state == log.Begun })
 	server.do("HSET", s.name("log", lost.ID), "r", "other")
 	<-stuck
 	e := entry("b")

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/hermes-sidecar/hermes-sidecar/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 )
 
 // reader reads a log of another replica from Redis. It retries failed commands for up to a lease.
@@ -47,7 +47,7 @@ func newReader(ctx context.Context, s *Store, id string, n uint64) *reader {
 	return r
 }
 
-// Close implements resume.Reader. It does not wait for Redis.
+// Close implements log.Reader. It does not wait for Redis.
 func (r *reader) Close() { r.close() }
 
 // retry calls f until it succeeds, fails for good or for longer than a lease, or ctx is done.
@@ -62,8 +62,8 @@ func (r *reader) retry(ctx context.Context, f func() error) error {
 
 // isFinal reports whether err stays the same however often the command is retried.
 func isFinal(err error) bool {
-	_, gone := errors.AsType[*resume.GoneError](err)
-	return gone || errors.Is(err, resume.ErrDropped) || errors.Is(err, errDamaged)
+	_, gone := errors.AsType[*log.GoneError](err)
+	return gone || errors.Is(err, log.ErrDropped) || errors.Is(err, errDamaged)
 }
 
 // look returns the state of the log. If the owner of the log is gone, look ends the log first.
@@ -97,7 +97,7 @@ func (r *reader) wait() error {
 			return err
 		}
 		if missed {
-			return resume.ErrBroken
+			return log.ErrBroken
 		}
 		if polls%looksAfter == 0 {
 			v, err := r.look(r.ctx)
@@ -119,34 +119,34 @@ const (
 	slowest = 8
 )
 
-func (r *reader) Next() (resume.Part, error) {
+func (r *reader) Next() (log.Part, error) {
 	if !r.began {
 		return r.begin()
 	}
 	for r.err == nil {
 		if len(r.have) == 0 {
 			if err := r.wait(); err != nil && r.ctx.Err() != nil {
-				return resume.Part{}, r.ctx.Err()
+				return log.Part{}, r.ctx.Err()
 			} else if err != nil {
-				r.err = resume.ErrBroken
+				r.err = log.ErrBroken
 				break
 			}
 		}
 		p := &r.have[0]
 		if p.number != r.number+1 {
-			return resume.Part{}, &resume.GoneError{First: p.first()}
+			return log.Part{}, &log.GoneError{First: p.first()}
 		}
 		r.take()
 		switch {
-		case p.kind == kindState && p.data == states[resume.Whole]:
+		case p.kind == kindState && p.data == states[log.Whole]:
 			r.err = io.EOF
 		case p.kind == kindState:
-			r.err = resume.ErrBroken
+			r.err = log.ErrBroken
 		case p.kind == kindEnd || p.kind == kindPart:
-			return resume.Part{Data: []byte(p.data)}, nil
+			return log.Part{Data: []byte(p.data)}, nil
 		}
 	}
-	return resume.Part{}, r.err
+	return log.Part{}, r.err
 }
 
 // take removes the first piece from have.
@@ -156,9 +156,9 @@ func (r *reader) take() {
 }
 
 // begin waits for the header, finds the first piece to return, and returns the first part.
-func (r *reader) begin() (resume.Part, error) {
+func (r *reader) begin() (log.Part, error) {
 	v, err := r.look(r.ctx)
-	for err == nil && v.state == resume.Claimed {
+	for err == nil && v.state == log.Claimed {
 		if err = r.wait(); err == nil {
 			v, err = r.look(r.ctx)
 		}
@@ -173,16 +173,16 @@ func (r *reader) begin() (resume.Part, error) {
 		err = r.ctx.Err()
 	}
 	if v == nil || v.Begun == nil {
-		return resume.Part{}, err
+		return log.Part{}, err
 	}
 	if err != nil {
-		return resume.Part{Status: v.Begun.Status}, err
+		return log.Part{Status: v.Begun.Status}, err
 	}
 	r.began = true
-	if v.state == resume.Whole && v.Pieces == r.number+1 {
+	if v.state == log.Whole && v.Pieces == r.number+1 {
 		err = io.EOF
 	}
-	return resume.Part{Header: v.Begun.Header, Status: v.Begun.Status}, err
+	return log.Part{Header: v.Begun.Header, Status: v.Begun.Status}, err
 }
 
 // waitForEvent waits until Redis has the event r.after. The owner of the log may send a client an
@@ -191,8 +191,8 @@ func (r *reader) begin() (resume.Part, error) {
 // event is in the gap (see orphanGap). The error is ErrAhead if there is no such event.
 func (r *reader) waitForEvent(v *view) (*view, error) {
 	for began := v.Writes; r.after > v.Events; {
-		if v.state > resume.Begun || v.Writes > began+2 {
-			return nil, resume.ErrAhead
+		if v.state > log.Begun || v.Writes > began+2 {
+			return nil, log.ErrAhead
 		}
 		if !pause(r.ctx, tick/5) {
 			return nil, r.ctx.Err()
@@ -215,7 +215,7 @@ func (r *reader) find() error {
 		return err
 	}
 	if len(r.have) == 0 {
-		return resume.ErrBroken
+		return log.ErrBroken
 	}
 	p := &r.have[0]
 	r.number = p.number - 1
@@ -223,7 +223,7 @@ func (r *reader) find() error {
 	case n == 0 && p.number == 1, p.kind == kindGap, p.kind == kindEnd && p.events == n:
 		r.take()
 	case n == 0 || p.first() != n+1:
-		return &resume.GoneError{First: p.first()}
+		return &log.GoneError{First: p.first()}
 	}
 	return nil
 }

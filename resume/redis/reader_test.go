@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hermes-sidecar/hermes-sidecar/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 )
 
 // die has a replica refresh nothing any more, as one that is killed, or stalls.
@@ -57,7 +57,7 @@ func TestDeathOfAReplica(t *testing.T) {
 	add(t, l, event(3))
 	until(t, "the log is lost", l.Writer.(*owned).lost.Load)
 	add(t, l, event(4))
-	l.End(resume.Whole)
+	l.End(log.Whole)
 	wantRest(t, ours, chunk+chunk+event(3)+event(4), io.EOF)
 	if n := logs.FilterMessageSnippet("goes on here").Len(); n != 1 {
 		t.Errorf("%d warnings", n)
@@ -114,7 +114,7 @@ func TestDeathBeforeTheAnswer(t *testing.T) {
 	r := other.Read(context.Background(), l.ID, 0)
 	defer r.Close()
 	die(dying)
-	if _, _, err := start(r); !errors.Is(err, resume.ErrDropped) {
+	if _, _, err := start(r); !errors.Is(err, log.ErrDropped) {
 		t.Fatal(err)
 	}
 	claim(t, other, entry("a"), newRun())
@@ -148,7 +148,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 			t.Errorf("%d connections, %v", n, err)
 		}
 	}
-	l.End(resume.Whole)
+	l.End(log.Whole)
 	for range readers {
 		if err := <-got; err != nil {
 			t.Fatal(err)
@@ -169,7 +169,7 @@ func TestEventsThatAreNotThereYet(t *testing.T) {
 	add(t, l, event(1))
 	for n := uint64(2); n < 5; n++ {
 		began := time.Now()
-		if err := refusal(t, there, l.ID, n); !errors.Is(err, resume.ErrAhead) {
+		if err := refusal(t, there, l.ID, n); !errors.Is(err, log.ErrAhead) {
 			t.Errorf("%d: %v", n, err)
 		}
 		if d := time.Since(began); d >= patience {
@@ -216,7 +216,7 @@ func TestReaderOfASilentStreamAsksLess(t *testing.T) {
 		t.Errorf("it has asked %d times in %v", 3*looksAfter, d)
 	}
 	add(t, l, event(1))
-	l.End(resume.Whole)
+	l.End(log.Whole)
 }
 
 // TestReaderOfADeletedLog has all of it, however long it takes: here it reads nothing until the time has
@@ -231,8 +231,8 @@ func TestReaderOfADeletedLog(t *testing.T) {
 	if _, _, err := start(r); err != nil {
 		t.Fatal(err)
 	}
-	l.End(resume.Whole)
-	inRedis(t, there, l.ID, func(v *view) bool { return v.state == resume.Whole })
+	l.End(log.Whole)
+	inRedis(t, there, l.ID, func(v *view) bool { return v.state == log.Whole })
 	remove(t, there, l.ID)
 	const soon = 30 * time.Second
 	for _, kind := range []string{"log", "events"} {

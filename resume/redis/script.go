@@ -3,11 +3,11 @@ package redis
 import (
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/hermes-sidecar/hermes-sidecar/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 )
 
 // name returns the name of a key in Redis of the log id. The kinds are log, events and readers.
-func (s *Store) name(kind, id string) string { return s.nameIn(resume.Place(id), kind) + id }
+func (s *Store) name(kind, id string) string { return s.nameIn(log.Place(id), kind) + id }
 
 // nameIn returns the beginning of the names of all keys in Redis of a kind and a place. The braces
 // mark the hash tag, by which a cluster keeps all keys of a place in one slot, and so on one node.

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hermes-sidecar/hermes-sidecar/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 )
 
 // TestRights has a user with the rights that docs/resume-redis.md gives do all that stores do: it is
@@ -108,15 +108,15 @@ func TestNothingStaysForEver(t *testing.T) {
 		read(t, follow(t, there, l.ID), len(event(1)))
 		switch key {
 		case "whole", "over":
-			l.End(resume.Whole)
+			l.End(log.Whole)
 		case "broken":
-			l.End(resume.Broken)
+			l.End(log.Broken)
 		}
 		if key == "cancelled" || key == "over" {
 			remove(t, there, l.ID)
 		}
 	}
-	claim(t, here, entry("dropped"), newRun()).End(resume.Dropped)
+	claim(t, here, entry("dropped"), newRun()).End(log.Dropped)
 	left := begun(t, dying, entry("left"), newRun())
 	r := follow(t, there, left.ID)
 	die(dying)
@@ -130,10 +130,10 @@ func TestNothingStaysForEver(t *testing.T) {
 	for _, key := range keys {
 		most := afterEnd + 2*patience
 		v, err := here.look(ctx, key[strings.LastIndexByte(key, ':')+1:], "")
-		if err != nil && !errors.Is(err, resume.ErrDropped) {
+		if err != nil && !errors.Is(err, log.ErrDropped) {
 			t.Fatal(err)
 		}
-		ended := v != nil && v.state > resume.Begun
+		ended := v != nil && v.state > log.Begun
 		switch {
 		case ended && strings.HasPrefix(key, "test:readers:"):
 			t.Errorf("%s is of no use", key)

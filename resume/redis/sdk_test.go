@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 )
 
 // TestKeysThatLogsTake are those of the new log, and what becomes of the old one does not change that.
@@ -21,20 +22,20 @@ func TestKeysThatLogsTake(t *testing.T) {
 			taking := entry("a")
 			taking.Takes = true
 			taken := begun(t, s.there, taking, newRun())
-			for _, at := range []resume.Store{s.here, s.there} {
+			for _, at := range []log.Store{s.here, s.there} {
 				if have, err := claimAgain(at, "a"); err != nil || have.ID != taken.ID {
 					t.Errorf("the key has %v, %v", have.ID, err)
 				}
 			}
 			add(t, old, event(1))
 			wantOld, _ := started(t, s.there, old.ID, 0)
-			old.End(resume.Whole)
+			old.End(log.Whole)
 			wantRest(t, wantOld, event(1), io.EOF)
 			remove(t, s.here, old.ID)
 			if have, err := claimAgain(s.there, "a"); err != nil || have.ID != taken.ID {
 				t.Errorf("then the key has %v, %v", have.ID, err)
 			}
-			taken.End(resume.Whole)
+			taken.End(log.Whole)
 		})
 	}
 }
@@ -48,19 +49,19 @@ func TestKeysThatEndBeforeTheirLogs(t *testing.T) {
 			short, long := entry("short"), entry("long")
 			short.KeyKeep, long.KeyKeep = 20*time.Millisecond, 2*time.Hour
 			open := begun(t, s.here, short, newRun())
-			begun(t, s.here, long, newRun()).End(resume.Whole)
+			begun(t, s.here, long, newRun()).End(log.Whole)
 			began := time.Now()
 			until(t, "its time would be over, had it begun", func() bool { return time.Since(began) > short.KeyKeep })
 			if have, err := claimAgain(s.there, "short"); err != nil || have.ID != open.ID {
 				t.Errorf("while it is open the key has %v, %v", have.ID, err)
 			}
-			open.End(resume.Whole)
+			open.End(log.Whole)
 			gone := entry("gone") // before its key would be
 			gone.Keep, gone.KeyKeep = short.KeyKeep, time.Hour
-			begun(t, s.here, gone, newRun()).End(resume.Whole)
+			begun(t, s.here, gone, newRun()).End(log.Whole)
 			for _, key := range []string{"short", "gone"} {
 				until(t, "the key is free", func() bool {
-					_, w, err := s.there.Claim(context.Background(), entry(key), resume.Run{})
+					_, w, err := s.there.Claim(context.Background(), entry(key), log.Run{})
 					if err != nil {
 						t.Fatal(key, err)
 					}
@@ -78,9 +79,9 @@ func TestKeysThatEndBeforeTheirLogs(t *testing.T) {
 }
 
 // beginBody begins the log of an answer that is no event stream.
-func beginBody(t *testing.T, l resume.Writer) {
+func beginBody(t *testing.T, l log.Writer) {
 	t.Helper()
-	part := resume.Part{Header: http.Header{"Content-Type": {"application/json"}}, Status: http.StatusCreated}
+	part := log.Part{Header: http.Header{"Content-Type": {"application/json"}}, Status: http.StatusCreated}
 	if err := l.Append(context.Background(), part); err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +96,7 @@ func TestStatusOfABody(t *testing.T) {
 			l := claim(t, s.here, entry("a"), newRun())
 			beginBody(t, l)
 			add(t, l, "{}")
-			l.End(resume.Whole)
+			l.End(log.Whole)
 			r := follow(t, s.there, l.ID)
 			if p, err := r.Next(); p.Status != http.StatusCreated || p.Header.Get("Content-Type") != "application/json" || err != nil {
 				t.Errorf("%+v, %v", p, err)
@@ -109,9 +110,9 @@ func TestStatusOfABody(t *testing.T) {
 			for range 64 {
 				add(t, large, string(make([]byte, 8<<10)))
 			}
-			large.End(resume.Whole)
+			large.End(log.Whole)
 			p, err := follow(t, s.there, large.ID).Next()
-			if gone := (*resume.GoneError)(nil); p.Status != http.StatusCreated || !errors.As(err, &gone) {
+			if gone := (*log.GoneError)(nil); p.Status != http.StatusCreated || !errors.As(err, &gone) {
 				t.Errorf("%+v, %v", p, err)
 			}
 		})
@@ -132,9 +133,9 @@ func TestDeathInABody(t *testing.T) {
 		t.Fatal(err)
 	}
 	die(dying)
-	wantRest(t, r, `{"choices":`, resume.ErrBroken)
+	wantRest(t, r, `{"choices":`, log.ErrBroken)
 	until(t, "the key is free", func() bool {
-		_, w, err := other.Claim(context.Background(), entry("a"), resume.Run{})
+		_, w, err := other.Claim(context.Background(), entry("a"), log.Run{})
 		return w != nil && err == nil
 	})
 }
@@ -197,7 +198,7 @@ func TestSDKsDoNotWaitForRedis(t *testing.T) {
 	}
 	taking := entry("a")
 	taking.Takes = true
-	if _, w, err := s.Claim(context.Background(), taking, resume.Run{}); w != nil || err == nil {
+	if _, w, err := s.Claim(context.Background(), taking, log.Run{}); w != nil || err == nil {
 		t.Errorf("it is claimed: %v, %v", w, err)
 	}
 	if have, err := claimAgain(s, "a"); err != nil || have.ID != open.ID {

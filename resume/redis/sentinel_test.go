@@ -14,7 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/alone"
-	"github.com/hermes-sidecar/hermes-sidecar/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 )
 
 // asked is a connection in memory to a server that answers commands with the name in one way, in
@@ -52,7 +52,7 @@ func (c *asked) Read(p []byte) (int, error) {
 // ask has the client of the options send a command to servers that answer in one way, and returns the
 // addresses that it then connects to.
 func askServers(name string, reply []byte, part int) (to []string, err error) {
-	o := &Options{Timeout: 10 * time.Second, Logger: zap.NewNop(), Local: resume.NewMemory()}
+	o := &Options{Timeout: 10 * time.Second, Logger: zap.NewNop(), Local: log.NewMemory()}
 	o.Addrs = []string{"server-1:1", "server-2:1"}
 	if name == "sentinel" {
 		o.MasterName = "agents"

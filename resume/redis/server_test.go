@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 )
 
 // patience is how long a test waits for what must come, on a machine however busy.
@@ -136,7 +137,7 @@ func (s *server) replica(set func(*Options)) (*Store, *observer.ObservedLogs) {
 	core, logs := observer.New(zap.WarnLevel)
 	o := Options{
 		UniversalOptions: s.sets, Prefix: "test:",
-		Lease: patience, Timeout: patience, Local: resume.NewMemory(), Logger: zap.New(core),
+		Lease: patience, Timeout: patience, Local: log.NewMemory(), Finish: resume.Finish, Logger: zap.New(core),
 	}
 	if set != nil {
 		set(&o)

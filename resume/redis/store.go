@@ -15,7 +15,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
-	"github.com/hermes-sidecar/hermes-sidecar/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 )
 
 // Options are the options of a Store.
@@ -34,12 +34,14 @@ type Options struct {
 	// instead of running the agent.
 	Refuse bool
 	// Local keeps the logs of the runs in this process.
-	Local *resume.Memory
+	Local *log.Memory
+	// Finish completes the log of a run whose replica is gone.
+	Finish log.Finish
 	// Logger is told, at most once a minute, when Redis fails.
 	Logger *zap.Logger
 }
 
-// Store is a resume.Store in Redis.
+// Store is a log.Store in Redis.
 type Store struct {
 	o       Options
 	client  goredis.UniversalClient
@@ -108,23 +110,23 @@ var errPlace = errors.New("the id of a log is not in the place of its key")
 var errLarge = errors.New("a header or a path is too large for redis")
 
 // ttl returns how long the keys of a log stay in Redis if they are not refreshed, in milliseconds.
-func (s *Store) ttl(e resume.Entry) int64 {
+func (s *Store) ttl(e log.Entry) int64 {
 	return (e.Keep + 2*s.o.Lease + time.Minute).Milliseconds()
 }
 
-// Claim implements resume.Store. While Redis is away, a request with a key waits for up to
+// Claim implements log.Store. While Redis is away, a request with a key waits for up to
 // Options.Timeout: the agent may run for that key already, or have run. If Redis comes back in that
 // time, it waits until the key is known, at most as long again. A request that takes its key from
 // another log runs the agent without waiting.
 func (s *Store) Claim(
-	client context.Context, e resume.Entry, run resume.Run,
-) (resume.Entry, resume.Writer, error) {
+	client context.Context, e log.Entry, run log.Run,
+) (log.Entry, log.Writer, error) {
 	text, _ := json.Marshal(e) // never fails: it has only strings and numbers
 	switch {
 	case len(text) > maxRecord:
-		return resume.Entry{}, nil, errLarge
-	case resume.Place(e.ID) != e.KeyPlace():
-		return resume.Entry{}, nil, errPlace
+		return log.Entry{}, nil, errLarge
+	case log.Place(e.ID) != e.KeyPlace():
+		return log.Entry{}, nil, errPlace
 	}
 	longer, stop := context.WithTimeout(client, 2*s.o.Timeout+s.settle)
 	defer stop()
@@ -132,11 +134,11 @@ func (s *Store) Claim(
 	defer cancel()
 	var taken error
 	var known time.Time // when a key that Redis lacks counts as free
-	keyed := e.Key != (resume.Digest{}) && !e.Takes
+	keyed := e.Key != (log.Digest{}) && !e.Takes
 	for first := true; ; first = false {
 		sure := !keyed || s.isSettled() || !known.IsZero() && time.Now().After(known)
 		have, w, err := s.claim(ctx, e, text, run, sure)
-		if err == nil && w == nil && e.Frees && s.isDead(client, have.ID) {
+		if err == nil && w == nil && e.Once && s.isDead(client, have.ID) {
 			return s.Claim(client, e, run)
 		}
 		if err == nil {
@@ -144,32 +146,32 @@ func (s *Store) Claim(
 		}
 		if first && !e.Takes {
 			// The log of the key may be in this process, and Redis may have lost it.
-			have, w, _ := s.o.Local.Claim(ctx, e, resume.Run{})
+			have, w, _ := s.o.Local.Claim(ctx, e, log.Run{})
 			if w == nil {
 				return have, nil, nil
 			}
-			w.End(resume.Dropped)
+			w.End(log.Dropped)
 		}
-		if errors.Is(err, resume.ErrTaken) {
+		if errors.Is(err, log.ErrTaken) {
 			taken = err
 		}
 		if errors.Is(err, errUnsettled) && known.IsZero() {
 			known, ctx = time.Now().Add(s.settle), longer
 		}
 		// The log of the key may be about to free it, Redis to come back, or the key to be known.
-		wait := errors.Is(err, resume.ErrDropped) || errors.Is(err, errUnsettled) || keyed && errors.Is(err, errAway)
+		wait := errors.Is(err, log.ErrDropped) || errors.Is(err, errUnsettled) || keyed && errors.Is(err, errAway)
 		if !wait || !pause(ctx, retryAfter) {
 			if s.o.Refuse && keyed && taken == nil {
-				err = fmt.Errorf("%w: %w", resume.ErrUnsure, err)
+				err = fmt.Errorf("%w: %w", log.ErrUnsure, err)
 			}
-			return resume.Entry{}, nil, cmp.Or(taken, err)
+			return log.Entry{}, nil, cmp.Or(taken, err)
 		}
 	}
 }
 
 // keyOf returns the name in Redis of the key of e, and 1 if e has a key.
-func (s *Store) keyOf(e resume.Entry) (name string, has int) {
-	if e.Key != (resume.Digest{}) {
+func (s *Store) keyOf(e log.Entry) (name string, has int) {
+	if e.Key != (log.Digest{}) {
 		has = 1
 	}
 	return s.nameIn(e.KeyPlace(), "key") + hex.EncodeToString(e.Key[:]), has
@@ -178,8 +180,8 @@ func (s *Store) keyOf(e resume.Entry) (name string, has int) {
 // claim tries once to claim e. If sure is false, Redis may have lost the key: claim then only looks
 // for the log of the key, and returns errUnsettled if there is none.
 func (s *Store) claim(
-	ctx context.Context, e resume.Entry, text []byte, run resume.Run, sure bool,
-) (resume.Entry, resume.Writer, error) {
+	ctx context.Context, e log.Entry, text []byte, run log.Run, sure bool,
+) (log.Entry, log.Writer, error) {
 	if s.away.Load() {
 		return e, nil, errAway
 	}
@@ -212,7 +214,7 @@ func (s *Store) claim(
 
 // isDead reports whether the run of the log id was another replica's that is dead. It waits for a sign
 // of life, which comes with each tick, or for the end of the lease. Then it ends the log, whose key is
-// free if it is one of the configuration's: whoever repeats such a request wants another answer.
+// free if the entry says Once: whoever claims that key wants another answer.
 func (s *Store) isDead(ctx context.Context, id string) bool {
 	if s.ownedLog(id) != nil {
 		return false
@@ -220,17 +222,17 @@ func (s *Store) isDead(ctx context.Context, id string) bool {
 	limited, cancel := context.WithTimeout(ctx, 2*s.o.Lease)
 	defer cancel()
 	first, err := s.look(limited, id, "")
-	if err != nil || first.state > resume.Begun {
+	if err != nil || first.state > log.Begun {
 		return false
 	}
 	for pause(limited, retryAfter) {
 		v, err := s.look(limited, id, "")
 		switch {
-		case errors.Is(err, resume.ErrDropped):
+		case errors.Is(err, log.ErrDropped):
 			return true
 		case err != nil:
 			return false // the reader tells
-		case v.state > resume.Begun:
+		case v.state > log.Begun:
 			return true // another replica has found it so, or it has ended meanwhile
 		case v.Writes != first.Writes:
 			return false
@@ -238,17 +240,17 @@ func (s *Store) isDead(ctx context.Context, id string) bool {
 			r := newReader(limited, s, id, 0) // as every reader does
 			defer r.Close()
 			_, err := r.look(limited)
-			return err == nil || errors.Is(err, resume.ErrDropped)
+			return err == nil || errors.Is(err, log.ErrDropped)
 		}
 	}
 	return false
 }
 
 // taken returns the entry of the log id, which has the key that is claimed.
-func (s *Store) taken(ctx context.Context, id string) (resume.Entry, resume.Writer, error) {
+func (s *Store) taken(ctx context.Context, id string) (log.Entry, log.Writer, error) {
 	have, err := s.find(ctx, id)
 	if err != nil {
-		err = fmt.Errorf("%w: %w", resume.ErrTaken, err)
+		err = fmt.Errorf("%w: %w", log.ErrTaken, err)
 	}
 	return have, nil, err
 }
@@ -256,12 +258,12 @@ func (s *Store) taken(ctx context.Context, id string) (resume.Entry, resume.Writ
 // own creates the log of e, which is claimed in Redis, in this process. If the process already has
 // a log with the same key, which Redis has lost, own returns the entry of that log and no writer.
 func (s *Store) own(
-	ctx context.Context, e resume.Entry, run resume.Run,
-) (resume.Entry, resume.Writer, error) {
+	ctx context.Context, e log.Entry, run log.Run,
+) (log.Entry, log.Writer, error) {
 	o := &owned{s: s, entry: e, run: run, wake: make(chan struct{}, 1), done: make(chan struct{})}
 	o.room = sync.NewCond(&o.mu)
 	s.mu.Lock()
-	have, w, err := s.o.Local.Claim(ctx, e, resume.Run{ReadersChanged: run.ReadersChanged, Cancel: o.cancel})
+	have, w, err := s.o.Local.Claim(ctx, e, log.Run{ReadersChanged: run.ReadersChanged, Cancel: o.cancel})
 	if w != nil {
 		o.memory = w
 		s.owned[e.ID] = o
@@ -281,43 +283,43 @@ func (s *Store) ownedLog(id string) *owned {
 	return s.owned[id]
 }
 
-// Find implements resume.Store.
-func (s *Store) Find(ctx context.Context, id string) (resume.Entry, error) {
+// Find implements log.Store.
+func (s *Store) Find(ctx context.Context, id string) (log.Entry, error) {
 	e, err := s.find(ctx, id)
 	if err == nil {
 		return e, nil
 	}
 	local, missing := s.o.Local.Find(ctx, id)
 	if missing != nil {
-		return resume.Entry{}, err
+		return log.Entry{}, err
 	}
-	if o := s.ownedLog(id); errors.Is(err, resume.ErrDropped) && o != nil && !o.lost.Load() {
-		return resume.Entry{}, err // a client has just deleted it
+	if o := s.ownedLog(id); errors.Is(err, log.ErrDropped) && o != nil && !o.lost.Load() {
+		return log.Entry{}, err // a client has just deleted it
 	}
 	return local, nil
 }
 
 // find returns the entry of a log that is in Redis.
-func (s *Store) find(ctx context.Context, id string) (resume.Entry, error) {
+func (s *Store) find(ctx context.Context, id string) (log.Entry, error) {
 	if s.away.Load() {
-		return resume.Entry{}, errAway
+		return log.Entry{}, errAway
 	}
 	v, err := s.look(ctx, id, "")
 	if err == nil && v.Gone {
-		err = resume.ErrDropped
+		err = log.ErrDropped
 	}
 	if err != nil {
-		return resume.Entry{}, err
+		return log.Entry{}, err
 	}
 	return v.Entry, nil
 }
 
-// Read implements resume.Store.
-func (s *Store) Read(ctx context.Context, id string, n uint64) resume.Reader {
+// Read implements log.Store.
+func (s *Store) Read(ctx context.Context, id string, n uint64) log.Reader {
 	o := s.ownedLog(id)
 	local := s.o.Local.Read(ctx, id, n) // before Find: flush may take the log out of memory
 	_, missing := s.o.Local.Find(ctx, id)
-	remote := func() resume.Reader { return newReader(ctx, s, id, n) }
+	remote := func() log.Reader { return newReader(ctx, s, id, n) }
 	switch {
 	case missing != nil && (o == nil || o.over.Load()):
 		local.Close()
@@ -328,7 +330,7 @@ func (s *Store) Read(ctx context.Context, id string, n uint64) resume.Reader {
 	return &ownedReader{local, o, remote}
 }
 
-// Delete implements resume.Store.
+// Delete implements log.Store.
 func (s *Store) Delete(ctx context.Context, id string) error {
 	v, err := s.do(ctx, deleteScript, id, id)
 	if o := s.ownedLog(id); err != nil && o != nil {
@@ -338,7 +340,7 @@ func (s *Store) Delete(ctx context.Context, id string) error {
 		return nil
 	}
 	if err == nil && v != int64(1) {
-		err = resume.ErrDropped
+		err = log.ErrDropped
 	}
 	return err
 }

@@ -19,7 +19,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/hermes-sidecar/hermes-sidecar/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 )
 
 // TestCloseWaitsForLogs, and closes the connections then.
@@ -29,7 +29,7 @@ func TestCloseWaitsForLogs(t *testing.T) {
 	l := begun(t, s, entry("a"), newRun())
 	s.Destruct()
 	add(t, l, event(1))
-	l.End(resume.Whole)
+	l.End(log.Whole)
 	other, _ := server.replica(nil)
 	wantRest(t, follow(t, other, l.ID), event(1), io.EOF)
 	<-s.over
@@ -76,7 +76,7 @@ func TestKeyIsClaimedOnceAroundARestart(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		l.End(resume.Whole)
+		l.End(log.Whole)
 	}
 }
 
@@ -104,12 +104,12 @@ var contract = map[string]func(t *testing.T, s pair){
 		for round := range 50 {
 			var wg sync.WaitGroup
 			var first atomic.Int64
-			logs := make([]resume.Entry, 8)
+			logs := make([]log.Entry, 8)
 			for i := range logs {
 				wg.Add(1)
 				go func() {
 					defer wg.Done()
-					l, w, err := []resume.Store{s.here, s.there}[i%2].Claim(context.Background(), entry(fmt.Sprint(round)), newRun().callbacks())
+					l, w, err := []log.Store{s.here, s.there}[i%2].Claim(context.Background(), entry(fmt.Sprint(round)), newRun().callbacks())
 					if err != nil {
 						t.Error(err)
 						return
@@ -125,7 +125,7 @@ var contract = map[string]func(t *testing.T, s pair){
 				return
 			}
 			for _, l := range logs {
-				if l != logs[0] {
+				if !same(l, logs[0]) {
 					t.Fatalf("%v is another than %v", l, logs[0])
 				}
 			}
@@ -155,7 +155,7 @@ var contract = map[string]func(t *testing.T, s pair){
 		addPart(t, l, "data")
 		addPart(t, l, ": 2\n\n: comment\n", 5)
 		late := follow(t, s.there, l.ID)
-		l.End(resume.Whole)
+		l.End(log.Whole)
 		wantRest(t, early, "data: 2\n\n: comment\n", io.EOF)
 		wantRest(t, late, event(1)+"data: 2\n\n: comment\n", io.EOF)
 	},
@@ -163,17 +163,17 @@ var contract = map[string]func(t *testing.T, s pair){
 		l := begun(t, s.here, entry("a"), newRun())
 		add(t, l, event(1))
 		early := follow(t, s.there, l.ID)
-		l.End(resume.Broken)
-		for _, r := range []resume.Reader{early, follow(t, s.there, l.ID)} {
+		l.End(log.Broken)
+		for _, r := range []log.Reader{early, follow(t, s.there, l.ID)} {
 			if _, atEnd, err := start(r); err != nil || atEnd {
 				t.Error(atEnd, err)
 			}
-			wantRest(t, r, event(1), resume.ErrBroken)
+			wantRest(t, r, event(1), log.ErrBroken)
 		}
 	},
 	"an empty one": func(t *testing.T, s pair) {
 		l := begun(t, s.here, entry("a"), newRun())
-		l.End(resume.Whole)
+		l.End(log.Whole)
 		r, atEnd := started(t, s.there, l.ID, 0)
 		if got, err := all(r); got != "" || !errors.Is(err, io.EOF) || !atEnd {
 			t.Errorf("%q, %v", got, err)
@@ -197,7 +197,7 @@ var contract = map[string]func(t *testing.T, s pair){
 					}
 				})
 			}
-			l.End(resume.Whole)
+			l.End(log.Whole)
 			over.Store(true)
 			wg.Wait()
 		}
@@ -205,8 +205,8 @@ var contract = map[string]func(t *testing.T, s pair){
 	"what is dropped frees its key, and its readers": func(t *testing.T, s pair) {
 		l := claim(t, s.here, entry("a"), newRun())
 		r := follow(t, s.there, l.ID)
-		l.End(resume.Dropped)
-		if _, _, err := start(r); !errors.Is(err, resume.ErrDropped) {
+		l.End(log.Dropped)
+		if _, _, err := start(r); !errors.Is(err, log.ErrDropped) {
 			t.Error(err)
 		}
 		until(t, "the key is free", func() bool {
@@ -244,9 +244,9 @@ var contract = map[string]func(t *testing.T, s pair){
 				}
 				r.Close()
 			}
-			l.End(resume.Whole)
+			l.End(log.Whole)
 		}
-		if err := refusal(t, s.there, l.ID, uint64(len(after))); !errors.Is(err, resume.ErrAhead) {
+		if err := refusal(t, s.there, l.ID, uint64(len(after))); !errors.Is(err, log.ErrAhead) {
 			t.Error(err)
 		}
 	},
@@ -257,8 +257,8 @@ var contract = map[string]func(t *testing.T, s pair){
 		for n := 1; n <= events; n++ {
 			add(t, l, e(n))
 		}
-		l.End(resume.Whole)
-		var gone *resume.GoneError
+		l.End(log.Whole)
+		var gone *log.GoneError
 		if err := refusal(t, s.there, l.ID, 0); !errors.As(err, &gone) {
 			t.Fatalf("nothing is gone: %v", err)
 		}
@@ -285,7 +285,7 @@ var contract = map[string]func(t *testing.T, s pair){
 		for n := 3; n <= 1000; n++ {
 			add(t, l, event(n))
 		}
-		l.End(resume.Whole)
+		l.End(log.Whole)
 		r, _ := started(t, s.there, e.ID, 1)
 		if got, err := all(r); !strings.HasPrefix(got, large+event(3)) || !strings.HasSuffix(got, event(1000)) || !errors.Is(err, io.EOF) {
 			t.Errorf("%d bytes, %v", len(got), err)
@@ -294,7 +294,7 @@ var contract = map[string]func(t *testing.T, s pair){
 	"readers count wherever they are": func(t *testing.T, s pair) {
 		run := newRun()
 		l := begun(t, s.here, entry("a"), run)
-		var readers []resume.Reader
+		var readers []log.Reader
 		for range 3 {
 			readers = append(readers, s.there.Read(context.Background(), l.ID, 0))
 		}
@@ -315,7 +315,7 @@ var contract = map[string]func(t *testing.T, s pair){
 		}
 		select {
 		case why := <-run.cancelled:
-			if why != resume.ReasonDeleted {
+			if why != log.ReasonDeleted {
 				t.Error(why)
 			}
 		case <-time.After(patience):
@@ -323,7 +323,7 @@ var contract = map[string]func(t *testing.T, s pair){
 		}
 		claim(t, s.there, entry("a"), newRun()) // the key is free
 		add(t, l, event(2))
-		l.End(resume.Whole)
+		l.End(log.Whole)
 		wantRest(t, r, event(1)+event(2), io.EOF)
 		if found(t, s.there, l.ID) || found(t, s.here, l.ID) {
 			t.Error("it is found again")
@@ -332,7 +332,7 @@ var contract = map[string]func(t *testing.T, s pair){
 	"cancelled after its end": func(t *testing.T, s pair) {
 		l := begun(t, s.here, entry("a"), newRun())
 		add(t, l, event(1))
-		l.End(resume.Whole)
+		l.End(log.Whole)
 		r, _ := started(t, s.there, l.ID, 0)
 		remove(t, s.there, l.ID)
 		if found(t, s.there, l.ID) || found(t, s.here, l.ID) {
@@ -347,7 +347,7 @@ var contract = map[string]func(t *testing.T, s pair){
 		l := begun(t, s.here, e, newRun())
 		add(t, l, event(1))
 		r := follow(t, s.there, e.ID)
-		l.End(resume.Whole)
+		l.End(log.Whole)
 		until(t, "it has gone", func() bool { return !found(t, s.there, e.ID) && !found(t, s.here, e.ID) })
 		until(t, "the key is free", func() bool {
 			_, w, err := s.there.Claim(context.Background(), entry("a"), newRun().callbacks())
@@ -397,7 +397,7 @@ var contract = map[string]func(t *testing.T, s pair){
 			}
 			return text == want
 		})
-		l.End(resume.Whole)
+		l.End(log.Whole)
 		until(t, "it is over", func() bool {
 			_, text, err := look(l.ID)
 			return text == want && errors.Is(err, io.EOF)
@@ -406,7 +406,7 @@ var contract = map[string]func(t *testing.T, s pair){
 	"an entry stays as it is": func(t *testing.T, s pair) {
 		e := entry("a")
 		claim(t, s.here, e, newRun())
-		if got, err := s.there.Find(context.Background(), e.ID); got != e || err != nil {
+		if got, err := s.there.Find(context.Background(), e.ID); !same(got, e) || err != nil {
 			t.Errorf("%v, %v, want %v", got, err, e)
 		}
 		if found(t, s.there, "stream_unknown") {

@@ -21,6 +21,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/internal/configjson"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/httpapp"
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 )
 
 func init() {
@@ -126,10 +127,26 @@ const storages = "http.handlers.hermes_resume.stores"
 // Storage is a module that keeps the streams of a ResumeHandler.
 type Storage interface {
 	// ResumeStore returns the store that keeps the streams, and the value of resume.Options.Secret.
-	// The store may keep the streams of this process in local, which all configurations of the
-	// process share: max_memory bounds local, and metrics count it. The store must outlive the
-	// module for as long as there are streams.
-	ResumeStore(local *resume.Memory) (resume.Store, []byte)
+	// It completes a log whose run is gone by finish. The store may keep the streams of this
+	// process in local, which all configurations of the process share: max_memory bounds local, and
+	// metrics count it. The store must outlive the module for as long as there are streams.
+	ResumeStore(local *log.Memory, finish log.Finish) (log.Store, []byte)
+}
+
+// loadStorage loads the storage. An error about a value of another type says what to write.
+func (h *ResumeHandler) loadStorage(ctx caddy.Context) (Storage, error) {
+	var named struct{ Module string }
+	_ = json.Unmarshal(h.StorageRaw, &named) // LoadModule finds what is wrong
+	if info, err := caddy.GetModule(storages + "." + named.Module); err == nil {
+		if err := configjson.Check(h.StorageRaw, info.New()); err != nil {
+			return nil, err
+		}
+	}
+	module, err := ctx.LoadModule(h, "StorageRaw")
+	if err != nil {
+		return nil, err
+	}
+	return module.(Storage), nil
 }
 
 // CaddyModule returns the Caddy module information.
@@ -149,13 +166,13 @@ func (h *ResumeHandler) UnmarshalJSON(b []byte) error {
 
 // shared has the streams of all configurations of the process, so that a reload ends nothing.
 var shared = struct {
-	store  *resume.Memory
+	store  *log.Memory
 	secret []byte
 	runs   resume.Runs
 	// drained is the time until which the end of the process waits for runs, in nanoseconds since
 	// 1970; 0 before the process ends.
 	drained atomic.Int64
-}{store: resume.NewMemory(), secret: resume.NewSecret()}
+}{store: log.NewMemory(), secret: resume.NewSecret()}
 
 // Provision compiles the options, and subscribes to the end of the process.
 func (h *ResumeHandler) Provision(ctx caddy.Context) error {
@@ -189,11 +206,11 @@ func (h *ResumeHandler) Provision(ctx caddy.Context) error {
 			zap.Int64("max_stream", o.MaxStream), zap.Int64("max_memory", o.MaxMemory))
 	}
 	if h.StorageRaw != nil {
-		storage, err := ctx.LoadModule(h, "StorageRaw")
+		storage, err := h.loadStorage(ctx)
 		if err != nil {
 			return fmt.Errorf("loading the storage: %w", err)
 		}
-		o.Store, o.Secret = storage.(Storage).ResumeStore(shared.store)
+		o.Store, o.Secret = storage.ResumeStore(shared.store, resume.Finish)
 		o.Asked = func(r *http.Request) (server, path string) { // replicas may listen at different ports
 			_, path = asked(r)
 			return "", path

@@ -12,6 +12,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/internal/accesslog"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/bounded"
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 )
 
 // answered records how the client of r came to its stream.
@@ -43,11 +44,11 @@ func message(e resume.Ended) (zapcore.Level, string) {
 	switch {
 	case e.Panicked != nil:
 		return zapcore.ErrorLevel, "panic after all clients of a stream had left"
-	case e.Reason == resume.ReasonExpired:
+	case e.Reason == log.ReasonExpired:
 		return zapcore.InfoLevel, "no client came back for a stream; ended it"
-	case e.Reason == resume.ReasonMemory:
+	case e.Reason == log.ReasonMemory:
 		return zapcore.WarnLevel, "no memory for a stream without clients; ended it, see max_memory"
-	case e.Reason == resume.ReasonLeft && e.Detach > 0 && e.Stream && e.Events > 0:
+	case e.Reason == log.ReasonLeft && e.Detach > 0 && e.Stream && e.Events > 0:
 		return zapcore.WarnLevel, "too many streams go on without a client; ended one with its client, see max_detached"
 	case e.Detached > 0:
 		return zapcore.InfoLevel, "stream ended without clients"
@@ -79,7 +80,7 @@ func (collector) Collect(m chan<- prometheus.Metric) {
 	}
 	add(prometheus.CounterValue, st.TotalDetached, "detached_total",
 		"Counter of times that the last client of a stream left and it went on.", nil, nil)
-	for reason := resume.ReasonLeft; int(reason) < len(st.TotalCancelled); reason++ {
+	for reason := log.ReasonLeft; int(reason) < len(st.TotalCancelled); reason++ {
 		add(prometheus.CounterValue, st.TotalCancelled[reason], "cancelled_total",
 			"Counter of streams that were cancelled, by the reason.", []string{"reason"}, []string{reason.String()})
 	}

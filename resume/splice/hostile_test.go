@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 	"github.com/hermes-sidecar/hermes-sidecar/resume/splice"
 )
 
@@ -541,7 +542,7 @@ func TestClientThatLeavesForeverSilence(t *testing.T) {
 		if _, err := r.post(); err == nil {
 			t.Error("an answer")
 		}
-		if why := <-r.ends; why != resume.ReasonExpired || time.Since(begun) > 2*time.Minute {
+		if why := <-r.ends; why != log.ReasonExpired || time.Since(begun) > 2*time.Minute {
 			t.Errorf("%v after %v", why, time.Since(begun))
 		}
 	})
@@ -586,7 +587,7 @@ func TestClientThatLeavesWhileTheSiteIsAway(t *testing.T) {
 			t.Error("a good end")
 		}
 		n := r.opened.Load()
-		if why := <-r.ends; why != resume.ReasonExpired {
+		if why := <-r.ends; why != log.ReasonExpired {
 			t.Error(why)
 		}
 		if time.Sleep(time.Hour); r.opened.Load() > n+1 { // one for the DELETE

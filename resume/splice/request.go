@@ -13,6 +13,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/reqbody"
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 )
 
 const (
@@ -146,7 +147,7 @@ func sentError(err error) error { return errors.New(err.Error()) }
 func (s *stream) probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, headerWithin)
 	defer cancel()
-	res, err := s.next.RoundTrip(s.ofStream(ctx, http.MethodGet, resume.NewID()))
+	res, err := s.next.RoundTrip(s.ofStream(ctx, http.MethodGet, log.NewID(log.Digest{})))
 	if err != nil {
 		return sentError(err)
 	}
@@ -205,7 +206,7 @@ func streamOf(res *http.Response) string {
 		return ""
 	}
 	id := res.Header[resume.StreamHeader]
-	if len(id) != 1 || !resume.IsID(id[0]) {
+	if len(id) != 1 || !log.IsID(id[0]) {
 		return ""
 	}
 	return id[0]

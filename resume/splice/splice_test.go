@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
+	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 	"github.com/hermes-sidecar/hermes-sidecar/resume/splice"
 )
 
@@ -26,8 +27,8 @@ type road struct {
 	ctx    context.Context // of the client
 	leave  context.CancelFunc
 	client *http.Client
-	asked  atomic.Int64       // upstream, with a POST
-	ends   chan resume.Reason // of runs
+	asked  atomic.Int64    // upstream, with a POST
+	ends   chan log.Reason // of runs
 	server *http.Server
 	conns  chan net.Conn
 	shut   chan struct{}
@@ -65,7 +66,7 @@ func newRoad(t *testing.T, tr *splice.Transport, next http.HandlerFunc) *road {
 
 // open opens the road to a site.
 func (r *road) open(t *testing.T, tr *splice.Transport, site http.Handler) {
-	r.t, r.ends, r.conns = t, make(chan resume.Reason, 10), make(chan net.Conn)
+	r.t, r.ends, r.conns = t, make(chan log.Reason, 10), make(chan net.Conn)
 	r.shut = make(chan struct{})
 	r.damage = func(int) damage { return damage{} }
 	r.ctx, r.leave = context.WithCancel(context.Background())
@@ -330,14 +331,14 @@ func TestClientThatLeaves(t *testing.T) {
 		tr     splice.Transport
 		fields []string
 		early  bool // the client leaves before the answer begins
-		want   resume.Reason
+		want   log.Reason
 		within time.Duration
 	}{
-		"in the stream":        {want: resume.ReasonDeleted, within: time.Second},
-		"before the answer":    {early: true, want: resume.ReasonDeleted, within: 4 * time.Second},
-		"with detach":          {tr: splice.Transport{Detach: true}, want: resume.ReasonExpired, within: resume.DefaultDetach + time.Second},
-		"that has its own key": {fields: []string{resume.KeyHeader, "own"}, want: resume.ReasonExpired, within: resume.DefaultDetach + time.Second},
-		"that asks to detach":  {fields: []string{resume.DetachHeader, "20s"}, want: resume.ReasonExpired, within: 22 * time.Second},
+		"in the stream":        {want: log.ReasonDeleted, within: time.Second},
+		"before the answer":    {early: true, want: log.ReasonDeleted, within: 4 * time.Second},
+		"with detach":          {tr: splice.Transport{Detach: true}, want: log.ReasonExpired, within: resume.DefaultDetach + time.Second},
+		"that has its own key": {fields: []string{resume.KeyHeader, "own"}, want: log.ReasonExpired, within: resume.DefaultDetach + time.Second},
+		"that asks to detach":  {fields: []string{resume.DetachHeader, "20s"}, want: log.ReasonExpired, within: 22 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

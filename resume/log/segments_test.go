@@ -1,4 +1,4 @@
-package resume
+package log
 
 import (
 	"math/rand/v2"

@@ -1,4 +1,4 @@
-package resume
+package log
 
 import (
 	"context"
@@ -16,8 +16,8 @@ const (
 	// mostGrowth is the most by which a log grows in one step, in bytes: a segment, and the ends of
 	// the events in it.
 	mostGrowth = 2 * segmentSize
-	// readAhead is how many bytes the handler may be ahead of the only client, if that has read
-	// from the beginning: upstream waits for it, as without a log.
+	// readAhead is how many bytes the writer may be ahead of the only reader, if that has read from
+	// the beginning: upstream waits for it, as without a log.
 	readAhead = 64 << 10
 	// stalledAfter is how long a writer waits if no reader moves. Then readers of a log that has
 	// several lose the events that they have not read.
@@ -44,7 +44,7 @@ type memoryLog struct {
 
 func newMemoryLog(m *Memory, e Entry, run Run) *memoryLog {
 	return &memoryLog{
-		in: m, entry: e, run: run, overhead: logOverhead + int64(len(e.Path)+len(e.Progress)+len(e.Cancelled)),
+		in: m, entry: e, run: run, overhead: logOverhead + int64(len(e.About)),
 		moved: make(chan struct{}, 1),
 	}
 }
@@ -58,7 +58,7 @@ func (l *memoryLog) Append(ctx context.Context, p Part) error {
 	if p.Header != nil {
 		l.grow(0, func() {
 			l.state, l.header, l.status = Begun, p.Header, p.Status
-			l.overhead += int64(sizeOf(p.Header))
+			l.overhead += int64(HeaderSize(p.Header))
 		})
 		l.in.place(l)
 	}

@@ -1,4 +1,4 @@
-package resume
+package log
 
 import (
 	"context"
@@ -11,8 +11,8 @@ import (
 // Memory is a Store in this process. If a log grows and all logs together exceed its MaxMemory,
 // Memory deletes logs that have ended, the oldest first; then it cancels runs that go on without a
 // client, the oldest first, and deletes all but the end of their logs; then it deletes the oldest
-// events of the log that grows. Other logs with readers are left alone. Logs of the events of
-// Hermes' runs go before others, and while they have no reader they cancel only each other.
+// events of the log that grows. Other logs with readers are left alone. Weak logs go before others,
+// and while they have no reader they cancel only each other.
 type Memory struct {
 	mu     sync.Mutex // guards all logs as well
 	used   int64      // bytes
@@ -26,13 +26,12 @@ func NewMemory() *Memory {
 	return &Memory{byID: make(map[string]*memoryLog), byKey: make(map[Digest]*memoryLog)}
 }
 
-// Used returns the size of all logs in bytes, and how many logs there are, without those that are
-// other names.
+// Used returns the size of all logs in bytes, and how many logs there are, without empty ones.
 func (m *Memory) Used() (bytes int64, logs int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, l := range m.byID {
-		if l.entry.Of == "" {
+		if !l.entry.Empty {
 			logs++
 		}
 	}
@@ -163,9 +162,8 @@ func (m *Memory) evict(l *memoryLog) bool {
 		victim.segments.clear()
 		return true
 	}
-	// First the events of a run of Hermes, which goes on whether they are kept or not.
-	i := slices.IndexFunc(m.unread, func(o *memoryLog) bool { return o != l && o.entry.Plain })
-	if i < 0 && !(l.entry.Plain && len(l.readers) == 0) {
+	i := slices.IndexFunc(m.unread, func(o *memoryLog) bool { return o != l && o.entry.Weak })
+	if i < 0 && !(l.entry.Weak && len(l.readers) == 0) {
 		i = slices.IndexFunc(m.unread, func(o *memoryLog) bool { return o != l })
 	}
 	if i < 0 {
@@ -184,8 +182,8 @@ const (
 	valueOverhead = 32
 )
 
-// sizeOf returns the size of header in memory, in bytes.
-func sizeOf(header http.Header) (n int) {
+// HeaderSize returns the size of header in memory, in bytes.
+func HeaderSize(header http.Header) (n int) {
 	for name, values := range header {
 		n += fieldOverhead + len(name)
 		for _, v := range values {

@@ -1,9 +1,8 @@
-package resume
+package log
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -99,6 +98,11 @@ type Run struct {
 	Cancel func(why Reason)
 }
 
+// A Finish returns the part that completes the log with the entry e, whose run was cancelled or is
+// gone, and the state in which the log ends. last is the number of its last event. rest yields its
+// bytes; after an error it yields no more.
+type Finish func(e Entry, last uint64, why Reason, rest iter.Seq2[[]byte, error]) (p Part, how State, err error)
+
 // A State says how far a log is.
 type State uint8
 
@@ -111,46 +115,30 @@ const (
 	Dropped              // the answer is not kept
 )
 
-// A Digest is a hash.
-type Digest [sha256.Size]byte
-
-// NewSecret returns a random value of Options.Secret.
-func NewSecret() []byte {
-	secret := make([]byte, len(Digest{}))
-	_, _ = rand.Read(secret) // never fails
-	return secret
-}
-
 // An Entry describes a log and its bounds.
 type Entry struct {
 	// ID is the id of the log, as NewID makes it. With a Key, the Place of ID is the KeyPlace.
 	ID string
-	// Owner is a keyed hash of the resource and of the credentials of the request: clients with the
-	// same hash may have the log.
-	Owner Digest
-	// Key is a keyed hash of Owner and of the idempotency key, zero for none.
+	// Key is the hash that leads to the log, zero for none.
 	Key Digest
-	// Body is a hash of the body of a request that has a key.
-	Body Digest
-	// Path is the path of the request, and Progress the value of its ProgressHeader.
-	// Finish needs them.
-	Path, Progress string
-	// Plain says that the log has the events of a run of Hermes', whose ids are plain numbers.
-	Plain bool `json:",omitzero"`
 	// Takes says that the log gets the key even if another log has it. That log stays.
-	Takes bool
-	// KeyKeep is how long after the end of the log the key leads to it, if that is less than Keep;
-	// 0 means Keep.
-	KeyKeep time.Duration
-	// Frees says that the Key is of Options.Key, and free when a client has been sent all.
-	Frees bool `json:",omitzero"`
-	// Keep, MaxStream and MaxMemory are those of the Options.
-	Keep                 time.Duration
+	Takes bool `json:"-"`
+	// Keep is how long the log is kept after its end, and KeyKeep how long the key leads to it, if
+	// that is less; 0 means Keep.
+	Keep, KeyKeep time.Duration
+	// MaxStream is the size in bytes above which the oldest events are deleted, except that one
+	// event may be larger than half of it. MaxMemory is what all logs in memory may take.
 	MaxStream, MaxMemory int64
-	// Of is the ID of the log that this one is another name of, "" if it is a log of its own.
-	// Another name has an answer without a header and events. Cancelled is the response with that
-	// name, JSON, that answers a request to cancel it.
-	Of, Cancelled string
+	// Weak says that the answer can be had again from the one who gave it: the log goes before
+	// others if memory lacks, and is dropped if its run is gone.
+	Weak bool `json:",omitzero"`
+	// Once says that nobody wants an answer again that breaks off: if the run is gone, the log is
+	// deleted, and its key is free.
+	Once bool `json:",omitzero"`
+	// Empty says that the log never has events: only the entry matters.
+	Empty bool `json:",omitzero"`
+	// About is what the one who claims the log knows about it, JSON. Stores return it as it is.
+	About json.RawMessage `json:",omitempty"`
 }
 
 // Errors of stores and readers.
@@ -190,9 +178,10 @@ const (
 	ReasonMemory                 // there was no room for it, and it had no client
 	ReasonDeleted                // a client deleted it
 	ReasonShutdown               // the process ends
-
-	reasons // how many there are
 )
+
+// Reasons is how many values a Reason has.
+const Reasons = int(ReasonShutdown) + 1
 
 // String returns the word for r in logs and metrics.
 func (r Reason) String() string {
