@@ -7,13 +7,21 @@ import (
 	"testing"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
 )
 
 const danger = "rm -rf victim"
 
-// asksOnce is a script with one command.
-func asksOnce(command string) script {
-	return script{says: "Let me see.", commands: []string{command}, after: "Done: "}
+// asksOnce has the agent ask about one command.
+func asksOnce(command string) []hermes.Step { return asks(hermes.Command{Text: command}) }
+
+// asks has it ask about commands.
+func asks(commands ...hermes.Command) []hermes.Step {
+	steps := []hermes.Step{hermes.Says("Let me see.")}
+	for _, c := range commands {
+		steps = append(steps, hermes.Asks(c))
+	}
+	return append(steps, hermes.Reports("Done: "))
 }
 
 // TestLink: the page of the link shows the command and answers, and the stream that asked goes on.
@@ -22,7 +30,7 @@ func TestLink(t *testing.T) {
 		t.Run(choice, func(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t, byLink, onPage+"allow_always")
-			p.script("go", asksOnce(danger))
+			p.On("go", asksOnce(danger)...)
 			me := person{t: t, at: p, key: "key-1"}
 			a := me.asks("go").wait()
 			if !strings.HasPrefix(a.url, p.page+"/hermes/approve/") {
@@ -32,7 +40,7 @@ func TestLink(t *testing.T) {
 			if !strings.Contains(s.words(), danger) || !slices.Contains(s.buttons(), choice) {
 				t.Errorf("the page says %q, with the buttons %q", s.words(), s.buttons())
 			}
-			p.wantRan(t, danger, 0)
+			p.WantRan(t, danger, 0)
 			if got := me.presses(a.url, choice); got.status != http.StatusOK {
 				t.Fatalf("pressed: %d %s", got.status, got.words())
 			}
@@ -44,7 +52,7 @@ func TestLink(t *testing.T) {
 			if n := strings.Count(answer.Content, a.url); n != 1 {
 				t.Errorf("the link is in the text %d times: %q", n, answer.Content)
 			}
-			p.wantRan(t, danger, ran)
+			p.WantRan(t, danger, ran)
 		})
 	}
 }
@@ -65,7 +73,7 @@ func TestReply(t *testing.T) {
 		t.Run(test.reply, func(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t, byReply)
-			p.script("go", asksOnce(danger))
+			p.On("go", asksOnce(danger)...)
 			me := person{t: t, at: p, key: "key-1"}
 			first := me.asks("go").wait()
 			before := first.ends()
@@ -73,13 +81,13 @@ func TestReply(t *testing.T) {
 			if first.code == "" || !strings.Contains(before.Content, "`approve "+first.code+"`") || textOf(before) != "Let me see." {
 				t.Fatalf("the code %q is not in %q", first.code, before.Content)
 			}
-			p.unanswered(t, "the end of the answer")
+			p.WantUnanswered(t, "the end of the answer")
 			after := me.asks("go", before.Content, strings.ReplaceAll(test.reply, "CODE", first.code)).ends()
 			after.CheckGood(t)
 			if got := strings.TrimSpace(after.Content); got != test.after {
 				t.Errorf("the rest is %q, want %q", got, test.after)
 			}
-			p.wantRan(t, danger, test.ran)
+			p.WantRan(t, danger, test.ran)
 			if n := len(p.sent()); n != 1 {
 				t.Errorf("the agent has got %d requests, want one: %q", n, p.sent())
 			}
@@ -91,7 +99,7 @@ func TestReply(t *testing.T) {
 // write, streamed or not, and the reply still counts, whatever the chat has said since.
 func TestMessagesWithACode(t *testing.T) {
 	p := newPlace(t, byReply)
-	p.script("go", asksOnce(danger))
+	p.On("go", asksOnce(danger)...)
 	me := person{t: t, at: p, key: "key-1"}
 	first := me.asks("go").wait()
 	before := first.ends()
@@ -103,12 +111,12 @@ func TestMessagesWithACode(t *testing.T) {
 	if all := me.posts(said{"go", before.Content, "approve " + first.code}.body(false)).All(); !strings.Contains(all, `"object":"chat.completion"`) || !strings.Contains(all, "asks for a stream") {
 		t.Errorf("the answer that is not streamed is %s", all)
 	}
-	p.unanswered(t, "messages with the code")
+	p.WantUnanswered(t, "messages with the code")
 	if sent := p.sent(); len(sent) != 1 {
 		t.Errorf("the agent has got %q", sent)
 	}
 	me.asks("go", before.Content, "yes please approve "+first.code, advice.Content, "approve "+first.code).ends().CheckGood(t)
-	p.wantRan(t, danger, 1)
+	p.WantRan(t, danger, 1)
 	me.asks("go", before.Content, "yes please approve "+first.code, advice.Content, "approve "+first.code, "Done", "and now?").ends()
 	if sent := p.sent(); len(sent) != 2 || strings.Contains(sent[1], first.code) || !strings.Contains(sent[1], "yes please approve …") {
 		t.Errorf("the agent has got %q", sent)
@@ -118,7 +126,7 @@ func TestMessagesWithACode(t *testing.T) {
 // TestSeveralReplies: each command of a run has a code of its own.
 func TestSeveralReplies(t *testing.T) {
 	p := newPlace(t, byReply)
-	p.script("go", script{commands: []string{"rm -rf one", "rm -rf two", "rm -rf three"}, after: "Done: "})
+	p.On("go", hermes.Asks(hermes.Command{Text: "rm -rf one"}), hermes.Asks(hermes.Command{Text: "rm -rf two"}), hermes.Asks(hermes.Command{Text: "rm -rf three"}), hermes.Reports("Done: "))
 	me := person{t: t, at: p, key: "key-1"}
 	chat, seen := said{"go"}, map[string]bool{}
 	for _, verb := range []string{"approve ", "deny ", "approve "} {
@@ -135,16 +143,16 @@ func TestSeveralReplies(t *testing.T) {
 	if got := strings.TrimSpace(last.Content); got != "Done: once,deny,once" {
 		t.Errorf("the rest is %q", got)
 	}
-	p.wantRan(t, "rm -rf one", 1)
-	p.wantRan(t, "rm -rf two", 0)
-	p.wantRan(t, "rm -rf three", 1)
+	p.WantRan(t, "rm -rf one", 1)
+	p.WantRan(t, "rm -rf two", 0)
+	p.WantRan(t, "rm -rf three", 1)
 }
 
 // TestLinkOfAnAnswerThatHasEnded: where both ways are offered, the page answers although the answer
 // has ended for a reply, and the reply brings the rest.
 func TestLinkOfAnAnswerThatHasEnded(t *testing.T) {
 	p := newPlace(t, byLink, byReply)
-	p.script("go", asksOnce(danger))
+	p.On("go", asksOnce(danger)...)
 	me := person{t: t, at: p, key: "key-1"}
 	first := me.asks("go").wait()
 	before := first.ends()
@@ -156,7 +164,7 @@ func TestLinkOfAnAnswerThatHasEnded(t *testing.T) {
 	if !strings.HasSuffix(after.Content, "Done: once") {
 		t.Errorf("the rest is %q", after.Content)
 	}
-	p.wantRan(t, danger, 1)
+	p.WantRan(t, danger, 1)
 	if n := len(p.sent()); n != 1 {
 		t.Errorf("the agent has got %d requests, want one: %q", n, p.sent())
 	}
@@ -166,9 +174,7 @@ func TestLinkOfAnAnswerThatHasEnded(t *testing.T) {
 func TestLateReply(t *testing.T) {
 	p := newPlace(t, byLink, byReply)
 	expires := make(chan struct{})
-	s := asksOnce(danger)
-	s.expires = expires
-	p.script("go", s)
+	p.On("go", asks(hermes.Command{Text: danger, Expires: expires})...)
 	me := person{t: t, at: p, key: "key-1"}
 	first := me.asks("go").wait()
 	before := first.ends()
@@ -184,16 +190,14 @@ func TestLateReply(t *testing.T) {
 	if !strings.HasSuffix(after.Content, "Done: expired") || strings.TrimSpace(after.Content) == "Done: expired" {
 		t.Errorf("the rest is %q, without a sentence", after.Content)
 	}
-	p.wantRan(t, danger, 0)
+	p.WantRan(t, danger, 0)
 }
 
 // TestTimeout: after approval_timeout no link and no code counts, while the agent still waits.
 func TestTimeout(t *testing.T) {
 	p := newPlace(t, byLink, byReply, "approval_timeout 1s")
 	expires := make(chan struct{})
-	s := asksOnce(danger)
-	s.expires = expires
-	p.script("go", s)
+	p.On("go", asks(hermes.Command{Text: danger, Expires: expires})...)
 	me := person{t: t, at: p, key: "key-1"}
 	first := me.asks("go").wait()
 	before := first.ends()
@@ -203,12 +207,12 @@ func TestTimeout(t *testing.T) {
 	}
 	me.presses(first.url, "once")
 	reply := me.asks("go", before.Content, "approve "+first.code)
-	p.wantRan(t, danger, 0)
+	p.WantRan(t, danger, 0)
 	close(expires)
 	reply.ends()
-	p.wantRan(t, danger, 0)
-	for _, r := range p.records() {
-		if len(r.choices) > 0 && !slices.Equal(r.choices, []string{"deny"}) {
+	p.WantRan(t, danger, 0)
+	for _, r := range p.Questions() {
+		if len(r.Choices) > 0 && !slices.Equal(r.Choices, []string{"deny"}) {
 			t.Errorf("too late, and yet: %+v", r)
 		}
 	}
@@ -218,9 +222,7 @@ func TestTimeout(t *testing.T) {
 func TestAgentThatDies(t *testing.T) {
 	p := newPlace(t, byLink, byReply)
 	dies := make(chan struct{})
-	s := asksOnce(danger)
-	s.dies = dies
-	p.script("go", s)
+	p.On("go", asks(hermes.Command{Text: danger, Dies: dies})...)
 	me := person{t: t, at: p, key: "key-1"}
 	first := me.asks("go").wait()
 	before := first.ends()
@@ -229,18 +231,18 @@ func TestAgentThatDies(t *testing.T) {
 	harness.Until(t, "the page knows it", func() bool { return len(me.visits(first.url).buttons()) == 0 })
 	after := me.asks("go", before.Content, "approve "+first.code).ends()
 	after.CheckError(t, "upstream_aborted")
-	p.wantRan(t, danger, 0)
+	p.WantRan(t, danger, 0)
 }
 
 // TestRestart: after it no ticket is known, and nothing runs.
 func TestRestart(t *testing.T) {
 	p := newPlace(t, byLink, byReply)
-	p.script("go", asksOnce(danger))
+	p.On("go", asksOnce(danger)...)
 	me := person{t: t, at: p, key: "key-1"}
 	first := me.asks("go").wait()
 	before := first.ends()
 	p.caddy.Kill()
-	again := newPlaceOf(t, p.agent, byLink, byReply)
+	again := newPlaceOf(t, p.Agent, byLink, byReply)
 	ticket := first.url[strings.LastIndex(first.url, "/"):]
 	if s := me.visits(again.page + "/hermes/approve" + ticket); s.status != http.StatusNotFound {
 		t.Errorf("the page after a restart: %d %s", s.status, s.words())
@@ -248,5 +250,5 @@ func TestRestart(t *testing.T) {
 	me.presses(again.page+"/hermes/approve"+ticket, "once")
 	me.at = again
 	me.asks("go", before.Content, "approve "+first.code).ends()
-	p.wantRan(t, danger, 0)
+	p.WantRan(t, danger, 0)
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
 )
 
 // TestRandomSequences lets clients, strangers, clocks and failures do anything at any time, some of
@@ -80,11 +81,11 @@ func newSequence(t testing.TB, at *place, random *rand.Rand, i int) *sequence {
 	key := "key-" + q.name
 	q.me = person{t: t, at: at, key: key, user: "ann"}
 	q.others = []person{{t, at, key, "bob"}, {t, at, key + "x", "ann"}}
-	s := script{says: "Let me see.", after: "Done: ", expires: q.expires, dies: q.dies}
+	var commands []hermes.Command
 	for c := range 1 + random.IntN(2) {
-		s.commands = append(s.commands, fmt.Sprintf("rm -rf %s-%d", q.name, c))
+		commands = append(commands, hermes.Command{Text: fmt.Sprintf("rm -rf %s-%d", q.name, c), Expires: q.expires, Dies: q.dies})
 	}
-	at.script(q.name, s)
+	at.On(q.name, asks(commands...)...)
 	return q
 }
 
@@ -103,14 +104,7 @@ func (q *sequence) play() {
 	}
 	q.stop(q.expires)
 	q.busy.Wait()
-	harness.Until(q.t, q.name+" is over", func() bool { return q.at.isOver(q.name) })
-}
-
-// isOver reports whether all runs with a prompt are.
-func (a *agent) isOver(prompt string) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return !slices.ContainsFunc(a.runs, func(r *run) bool { return r.prompt == prompt && !r.over })
+	harness.Until(q.t, q.name+" is over", func() bool { return q.at.IsOver(q.name) })
 }
 
 // note adds to what is told of a failure.
@@ -250,9 +244,9 @@ func (q *sequence) press(n int, page, choice string) {
 
 // check compares the agent's records with what the client has done, and says in short how it ended.
 func (q *sequence) check() string {
-	var got []record
-	for _, r := range q.at.records() {
-		if r.prompt == q.name {
+	var got []hermes.Question
+	for _, r := range q.at.Questions() {
+		if r.Prompt == q.name {
 			got = append(got, r)
 		}
 	}
@@ -272,22 +266,22 @@ func (q *sequence) check() string {
 			mine = q.asked[i]
 		}
 		switch {
-		case len(r.choices) > 1:
-			bad("question %d is answered %d times", i, len(r.choices))
-		case len(r.choices) == 0 && (r.ran > 0 || len(mine.accepted) > 0):
+		case len(r.Choices) > 1:
+			bad("question %d is answered %d times", i, len(r.Choices))
+		case len(r.Choices) == 0 && (r.Ran > 0 || len(mine.accepted) > 0):
 			bad("question %d: unanswered, and yet it ran or the page says so", i)
-		case len(r.choices) == 0:
+		case len(r.Choices) == 0:
 			end += "-"
 			continue
-		case r.choices[0] == "deny" && r.ran != 0, r.choices[0] != "deny" && r.ran != 1 && !r.died:
-			bad("question %d ran %d times", i, r.ran)
-		case !slices.Contains(mine.sent, r.choices[0]) && (r.choices[0] != "deny" || q.wrong < 5):
-			bad("question %d: %s is not its client's answer", i, r.choices[0])
-		case len(mine.accepted) > 1, len(mine.accepted) == 1 && mine.accepted[0] != r.choices[0]:
+		case r.Choices[0] == "deny" && r.Ran != 0, r.Choices[0] != "deny" && r.Ran != 1 && !r.Died:
+			bad("question %d ran %d times", i, r.Ran)
+		case !slices.Contains(mine.sent, r.Choices[0]) && (r.Choices[0] != "deny" || q.wrong < 5):
+			bad("question %d: %s is not its client's answer", i, r.Choices[0])
+		case len(mine.accepted) > 1, len(mine.accepted) == 1 && mine.accepted[0] != r.Choices[0]:
 			bad("question %d: the page has accepted %q", i, mine.accepted)
 		}
-		if len(r.choices) > 0 {
-			end += r.choices[0][:1]
+		if len(r.Choices) > 0 {
+			end += r.Choices[0][:1]
 		}
 	}
 	return end

@@ -22,7 +22,7 @@ import (
 
 // A place is a sidecar with a site in front of an agent and another with the page.
 type place struct {
-	*agent
+	*hermes.Agent
 	api, page string // URLs of the sites
 	clients   *client.Client
 	caddy     *sidecar.Process
@@ -39,13 +39,13 @@ const (
 // newPlace starts a sidecar whose handler has those lines.
 func newPlace(t testing.TB, lines ...string) *place {
 	t.Helper()
-	return newPlaceOf(t, newAgent(t), lines...)
+	return newPlaceOf(t, hermes.New(t, 0), lines...)
 }
 
 // newPlaceOf starts it in front of an agent that is there.
-func newPlaceOf(t testing.TB, a *agent, lines ...string) *place {
+func newPlaceOf(t testing.TB, a *hermes.Agent, lines ...string) *place {
 	t.Helper()
-	p := &place{agent: a}
+	p := &place{Agent: a}
 	var ofPage []string
 	lines = slices.DeleteFunc(slices.Clone(lines), func(line string) bool {
 		line, ok := strings.CutPrefix(line, onPage)
@@ -58,16 +58,24 @@ func newPlaceOf(t testing.TB, a *agent, lines ...string) *place {
 	p.api, p.page = "http://"+api, "http://"+page
 	p.clients = client.New(t, p.api)
 	text := "{\n\tadmin off\n}\n" + sidecar.OnLoopback(api) + "\tlog\n\thermes_resume {\n\t\talways chat 1m\n\t}\n\thermes {\n\t\t" + strings.Join(lines, "\n\t\t") +
-		"\n\t}\n\treverse_proxy " + p.addr + "\n}\n" + sidecar.OnLoopback(page) + "\tlog\n\thermes_approvals {\n\t\t" + strings.Join(ofPage, "\n\t\t") + "\n\t}\n}\n"
+		"\n\t}\n\treverse_proxy " + p.Addr + "\n}\n" + sidecar.OnLoopback(page) + "\tlog\n\thermes_approvals {\n\t\t" + strings.Join(ofPage, "\n\t\t") + "\n\t}\n}\n"
 	p.caddy = sidecar.RunCaddyfile(t, t.TempDir(), strings.ReplaceAll(text, "PAGE", p.page+"/hermes/approve"))
 	return p
+}
+
+// sent returns the bodies of all requests that the agent has got.
+func (p *place) sent() (all []string) {
+	for _, r := range p.Requests() {
+		all = append(all, r.Body)
+	}
+	return all
 }
 
 // A person is a client of the site.
 type person struct {
 	t    testing.TB
 	at   *place
-	key  string // begins with "key-"; the agent knows no other
+	key  string
 	user string // of those who share the key
 }
 

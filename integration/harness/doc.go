@@ -5,7 +5,8 @@
 //
 //	sidecar   builds the program under test, configures it and runs it
 //	upstream  answers its requests byte by byte, as a script says
-//	hermes    what Hermes says: recordings of real servers, and frames written like theirs
+//	hermes    an Agent that does what a test says, step by step, and keeps what it has heard;
+//	          recordings of real servers, and frames written like theirs
 //	client    sends requests in HTTP/1.1, HTTP/2 and HTTP/3 and reads the answers
 //	strict    decodes an answer and accepts nothing that a client could stumble over
 //	schema    validates JSON against the schemas of docs/schema

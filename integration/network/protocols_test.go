@@ -27,10 +27,7 @@ func TestProtocols(t *testing.T) {
 		x.Begin("hi")
 		x.Torn([]byte(hermes.Role[:9]))
 	}
-	scripts["reset"] = func(x *upstream.Exchange) {
-		x.Begin("hi")
-		x.Reset()
-	}
+	scripts["reset"] = upstream.Chat(hermes.Says("hi"), hermes.Dies())
 	scripts["plain close"] = func(x *upstream.Exchange) {
 		x.Header("200 OK", "Content-Type: text/event-stream", "Connection: close")
 		x.Raw(hermes.Role + "\n\n" + hermes.Delta("content", "hi") + "\n\n" + hermes.Role[:9])

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
 )
 
 // TestMadeUpKeys: each key that a client makes up is a client to the line. They come before one with
@@ -20,7 +21,7 @@ func TestMadeUpKeys(t *testing.T) {
 	p := newPlace(t, 10, "runs 2", "waiting 101")
 	p.ask(chat, "holder", "slow-1")
 	p.ask(chat, "holder", "slow-2")
-	p.until(t, "slow-1", "slow-2")
+	p.Until(t, "slow-1", "slow-2")
 	for i := range 100 {
 		p.ask(whole, fmt.Sprintf("made-up-%d", i), fmt.Sprintf("slow-made-up-%d", i))
 	}
@@ -31,7 +32,7 @@ func TestMadeUpKeys(t *testing.T) {
 	for i := range 300 { // more of the attacker's find no room
 		p.ask(whole, fmt.Sprintf("more-%d", i), "more").refused(whole, "queue_full")
 	}
-	p.release()
+	p.Release()
 	honest.good(chat)
 	p.free(2)
 }
@@ -42,7 +43,7 @@ func TestComingAndGoing(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, 10, "runs 1", "waiting 50")
 	p.ask(chat, "holder", "slow-1")
-	p.until(t, "slow-1")
+	p.Until(t, "slow-1")
 	waits := p.ask(chat, "honest", "honest")
 	p.untilWaiting(1)
 	for i := range 40 {
@@ -61,10 +62,10 @@ func TestComingAndGoing(t *testing.T) {
 		}
 	}
 	p.untilWaiting(1)
-	p.end("slow-1")
+	p.End("slow-1")
 	waits.good(chat)
 	p.free(1)
-	if p.has("leaves") {
+	if p.Has("leaves") {
 		t.Error("upstream has heard of one that left")
 	}
 }
@@ -89,21 +90,21 @@ func TestLyingUpstream(t *testing.T) {
 		}
 	}
 	lies := map[string]http.HandlerFunc{
-		"forever":       answers(429, "application/json", limited, "Retry-After", "1"),
-		"long":          answers(429, "application/json", limited, "Retry-After", "99999999"),
-		"overflow":      answers(429, "application/json", limited, "Retry-After", "99999999999999999999999999"),
-		"nanoseconds":   answers(429, "application/json", limited, "Retry-After", "9300000000"), // in nanoseconds, above an int64
-		"negative":      answers(429, "application/json", limited, "Retry-After", "-5"),
-		"zero":          answers(429, "application/json", limited, "Retry-After", "0"),
-		"fraction":      answers(429, "application/json", limited, "Retry-After", "0.5"),
-		"date":          answers(429, "application/json", limited, "Retry-After", "Wed, 21 Oct 2099 07:28:00 GMT"),
-		"old date":      answers(429, "application/json", limited, "Retry-After", "Wed, 21 Oct 2015 07:28:00 GMT"),
-		"words":         answers(429, "application/json", limited, "Retry-After", "soon"),
-		"none":          answers(429, "application/json", limited),
-		"empty":         answers(429, "application/json", ""),
-		"events":        answers(429, "text/event-stream", "data: {}\n\n", "Retry-After", "1"),
-		"HTML":          answers(429, "text/html", "<h1>Too Many Requests</h1>"),
-		"encoded":       answers(429, "application/json", "\x1f\x8b", "Content-Encoding", "gzip"),
+		"forever":       hermes.Replies(429, "application/json", limited, "Retry-After", "1"),
+		"long":          hermes.Replies(429, "application/json", limited, "Retry-After", "99999999"),
+		"overflow":      hermes.Replies(429, "application/json", limited, "Retry-After", "99999999999999999999999999"),
+		"nanoseconds":   hermes.Replies(429, "application/json", limited, "Retry-After", "9300000000"), // in nanoseconds, above an int64
+		"negative":      hermes.Replies(429, "application/json", limited, "Retry-After", "-5"),
+		"zero":          hermes.Replies(429, "application/json", limited, "Retry-After", "0"),
+		"fraction":      hermes.Replies(429, "application/json", limited, "Retry-After", "0.5"),
+		"date":          hermes.Replies(429, "application/json", limited, "Retry-After", "Wed, 21 Oct 2099 07:28:00 GMT"),
+		"old date":      hermes.Replies(429, "application/json", limited, "Retry-After", "Wed, 21 Oct 2015 07:28:00 GMT"),
+		"words":         hermes.Replies(429, "application/json", limited, "Retry-After", "soon"),
+		"none":          hermes.Replies(429, "application/json", limited),
+		"empty":         hermes.Replies(429, "application/json", ""),
+		"events":        hermes.Replies(429, "text/event-stream", "data: {}\n\n", "Retry-After", "1"),
+		"HTML":          hermes.Replies(429, "text/html", "<h1>Too Many Requests</h1>"),
+		"encoded":       hermes.Replies(429, "application/json", "\x1f\x8b", "Content-Encoding", "gzip"),
 		"endless":       endless("application/json"),
 		"endless event": endless("text/event-stream"),
 	}
@@ -112,13 +113,11 @@ func TestLyingUpstream(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t, 10, "runs 5", "wait 2s")
-			asked, all := 0, make(chan struct{})
-			p.answer("lie", func(w http.ResponseWriter, r *http.Request) {
-				p.mu.Lock()
-				if asked++; asked == len(liedTo) {
+			asked, all := new(atomic.Int32), make(chan struct{})
+			p.Answer("lie", func(w http.ResponseWriter, r *http.Request) {
+				if asked.Add(1) == int32(len(liedTo)) {
 					close(all)
 				}
-				p.mu.Unlock()
 				<-all // of each kind one gets the lie
 				lie(w, r)
 			})
@@ -154,11 +153,9 @@ func TestLyingUpstream(t *testing.T) {
 					t.Errorf("%s: ends in %q", k.path, body[max(0, len(body)-200):])
 				}
 			}
-			p.mu.Lock()
-			if asked > 5*8 {
-				t.Errorf("upstream was asked %d times", asked)
+			if n := asked.Load(); n > 5*8 {
+				t.Errorf("upstream was asked %d times", n)
 			}
-			p.mu.Unlock()
 			p.ask(chat, "key-2", "after").good(chat)
 			// The answer to a run whose client has left is waited for, for a while.
 			harness.Until(t, "all places are free", func() bool { return p.metric("running") <= 0 })
@@ -172,7 +169,7 @@ func TestLyingUpstream(t *testing.T) {
 func TestOneThatIsAlwaysRefused(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, 10, "runs 2", "wait 1h")
-	p.answer("lie", answers(429, "application/json", limited, "Retry-After", "1"))
+	p.Answer("lie", hermes.Replies(429, "application/json", limited, "Retry-After", "1"))
 	lie := p.ask(chat, "key-1", "lie")
 	lie.says("Waiting in line")
 	for i := range 6 {
@@ -190,9 +187,9 @@ func TestOthersRefusals(t *testing.T) {
 	const provider = `{"error": {"message": "Rate limit reached for gpt-5", "type": "tokens", "param": null, "code": "rate_limit_exceeded"}}`
 	for name, k := range kinds {
 		asked := 0
-		p.answer(name, func(w http.ResponseWriter, r *http.Request) {
+		p.Answer(name, func(w http.ResponseWriter, r *http.Request) {
 			asked++
-			answers(429, "application/json", provider, "Retry-After", "1")(w, r)
+			hermes.Replies(429, "application/json", provider, "Retry-After", "1")(w, r)
 		})
 		q := p.ask(k, "key-1", name)
 		if status, body := q.ends(); status != 429 || body != provider || q.reply.Header.Get("Retry-After") != "1" {
@@ -215,7 +212,7 @@ func TestRefusedUntilTheWaitIsOver(t *testing.T) {
 	t.Run("over", func(t *testing.T) {
 		t.Parallel()
 		p := newPlace(t, 10, "runs 5", "wait 3s")
-		p.answer("full", answers(429, "application/json", limited, "Retry-After", "60", "X-Agent", "Hermes"))
+		p.Answer("full", hermes.Replies(429, "application/json", limited, "Retry-After", "60", "X-Agent", "Hermes"))
 		for name, k := range kinds {
 			begun := time.Now()
 			q := p.ask(k, "key-"+name, "full")
@@ -233,20 +230,20 @@ func TestRefusedUntilTheWaitIsOver(t *testing.T) {
 		t.Parallel()
 		p := newPlace(t, 10, "runs 5")
 		p.ask(chat, "key-1", "slow-1")
-		p.until(t, "slow-1")
+		p.Until(t, "slow-1")
 		var full atomic.Bool
 		full.Store(true)
-		p.answer("full", func(w http.ResponseWriter, r *http.Request) {
+		p.Answer("full", func(w http.ResponseWriter, r *http.Request) {
 			if full.Load() {
-				answers(429, "application/json", limited, "Retry-After", "300")(w, r)
+				hermes.Replies(429, "application/json", limited, "Retry-After", "300")(w, r)
 				return
 			}
-			answers(200, "application/json", `{"content": "bye"}`)(w, r)
+			hermes.Replies(200, "application/json", `{"content": "bye"}`)(w, r)
 		})
 		q := p.ask(whole, "key-2", "full")
 		p.untilWaiting(1)
 		full.Store(false)
-		p.end("slow-1")
+		p.End("slow-1")
 		q.good(whole)
 		p.free(5)
 	})
@@ -261,16 +258,16 @@ func TestManyLeaveAtOnce(t *testing.T) {
 		for i := range 3 {
 			prompt := fmt.Sprintf("slow-%d-%d", round, i)
 			holders = append(holders, p.ask(chat, "holder", prompt))
-			p.until(t, prompt)
+			p.Until(t, prompt)
 		}
 		for i := range 60 {
 			all = append(all, p.ask(chat, fmt.Sprintf("key-%d", i%9), fmt.Sprintf("slow-crowd-%d", round)))
 		}
 		p.untilWaiting(60)
-		p.agent.leaves(fmt.Sprintf("slow-crowd-%d", round))
+		p.Leaving(fmt.Sprintf("slow-crowd-%d", round))
 		go func() {
 			for i := range 3 {
-				p.end(fmt.Sprintf("slow-%d-%d", round, i))
+				p.End(fmt.Sprintf("slow-%d-%d", round, i))
 			}
 		}()
 		for _, q := range all {

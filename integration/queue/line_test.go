@@ -13,18 +13,6 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
 )
 
-// The answers of handlers that have nothing to do with the agent's work.
-func answers(status int, contentType, body string, header ...string) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", contentType)
-		for i := 0; i+1 < len(header); i += 2 {
-			w.Header().Set(header[i], header[i+1])
-		}
-		w.WriteHeader(status)
-		fmt.Fprint(w, body)
-	}
-}
-
 // TestTheNextWaits: eight run, and the ninth of any kind waits until one has ended. If it asks for a
 // stream, it is told after a second; if not, it just waits.
 func TestTheNextWaits(t *testing.T) {
@@ -32,10 +20,10 @@ func TestTheNextWaits(t *testing.T) {
 	for name, k := range kinds {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := newPlaceOf(t, newAgent(t, 10), site{hermes: []string{"keepalive 200ms"}})
+			p := newPlaceOf(t, hermes.New(t, 10), site{hermes: []string{"keepalive 200ms"}})
 			for i := range 8 {
 				p.ask(chat, fmt.Sprintf("key-%d", i), fmt.Sprintf("slow-%d", i))
-				p.until(t, fmt.Sprintf("slow-%d", i))
+				p.Until(t, fmt.Sprintf("slow-%d", i))
 			}
 			aSecond := harness.AtLeast(t, time.Second)
 			q := p.ask(k, "key-9", "the ninth")
@@ -52,13 +40,13 @@ func TestTheNextWaits(t *testing.T) {
 			} else {
 				p.untilWaiting(1)
 			}
-			if p.has("the ninth") {
+			if p.Has("the ninth") {
 				t.Error("upstream hears of one that waits")
 			}
-			p.end("slow-3")
+			p.End("slow-3")
 			q.good(k)
-			if p.mostAtOnce() != 8 {
-				t.Errorf("%d were at upstream at once", p.mostAtOnce())
+			if p.MostAtOnce() != 8 {
+				t.Errorf("%d were at upstream at once", p.MostAtOnce())
 			}
 		})
 	}
@@ -73,9 +61,9 @@ func TestForms(t *testing.T) {
 	for _, o := range []string{"status_line on", "cards on", "progress unnamed", "progress comment", "progress bare", "progress off", "keepalive 50ms", "keepalive off", "history keep"} {
 		t.Run(o, func(t *testing.T) {
 			t.Parallel()
-			p := newPlaceOf(t, newAgent(t, 10), site{queue: []string{"runs 1"}, hermes: []string{o}})
+			p := newPlaceOf(t, hermes.New(t, 10), site{queue: []string{"runs 1"}, hermes: []string{o}})
 			p.ask(chat, "key-1", "slow-1")
-			p.until(t, "slow-1")
+			p.Until(t, "slow-1")
 			all := map[kind]*pending{}
 			for _, k := range []kind{chat, responses, session} {
 				all[k] = p.ask(k, "key-2", "hello "+k.path)
@@ -83,7 +71,7 @@ func TestForms(t *testing.T) {
 			for _, q := range all {
 				<-q.header
 			}
-			p.end("slow-1")
+			p.End("slow-1")
 			for k, q := range all {
 				if <-q.done; o == "progress bare" { // which is no chunk
 					text := bareStatus.ReplaceAllString(q.body.String(), "")
@@ -108,18 +96,18 @@ func TestRefusals(t *testing.T) {
 			t.Parallel()
 			full := newPlace(t, 10, "runs 1", "waiting 1")
 			full.ask(chat, "key-1", "slow-1")
-			full.until(t, "slow-1")
+			full.Until(t, "slow-1")
 			waits := full.ask(k, "key-1", "waits")
 			full.untilWaiting(1)
 			for _, key := range []string{"key-1", "key-2"} {
 				full.ask(k, key, "too many").refused(k, "queue_full")
 			}
-			full.end("slow-1")
+			full.End("slow-1")
 			waits.good(k)
-			for _, wait := range []time.Duration{300 * time.Millisecond, 1800 * time.Millisecond} {
+			for _, wait := range []time.Duration{10 * time.Millisecond, 4 * time.Second} { // far from the second after which it is told
 				late := newPlace(t, 10, "runs 1", "wait "+wait.String())
 				late.ask(chat, "key-1", "slow-1")
-				late.until(t, "slow-1")
+				late.Until(t, "slow-1")
 				atLeast := harness.AtLeast(t, wait)
 				q := late.ask(k, "key-2", "too late")
 				q.refused(k, "queue_timeout")
@@ -127,7 +115,7 @@ func TestRefusals(t *testing.T) {
 				if began := q.reply.StatusCode == http.StatusOK; began && wait < time.Second || !began && k.stream && wait > time.Second {
 					t.Errorf("after %v: %s", wait, q.reply.Status)
 				}
-				if late.has("too late") {
+				if late.Has("too late") {
 					t.Error("upstream has heard of it")
 				}
 				for what, n := range map[string]float64{"timeout": 1, "admitted": 1} {
@@ -146,11 +134,11 @@ func TestNobodyWaits(t *testing.T) {
 	for _, o := range []string{"wait 0s", "waiting 0"} {
 		p := newPlace(t, 10, "runs 1", o)
 		first := p.ask(chat, "key-1", "slow-1")
-		p.until(t, "slow-1")
+		p.Until(t, "slow-1")
 		for _, k := range kinds {
 			p.ask(k, "key-2", "refused").refused(k, "queue_full")
 		}
-		p.end("slow-1")
+		p.End("slow-1")
 		first.good(chat)
 		p.ask(chat, "key-2", "after").good(chat)
 	}
@@ -162,26 +150,28 @@ func TestLeaving(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, 10, "runs 1")
 	p.ask(chat, "key-0", "slow-0")
-	p.until(t, "slow-0")
+	p.Until(t, "slow-0")
 	var all []*pending
-	for i, k := range []kind{chat, whole, session, chat} {
-		all = append(all, p.ask(k, fmt.Sprintf("key-%d", i), fmt.Sprintf("waits-%d", i)))
+	for i, k := range []kind{chat, whole, session, chat, chat} {
+		all = append(all, p.ask(k, fmt.Sprintf("key-%d", i%4), fmt.Sprintf("waits-%d", i)))
 		p.untilWaiting(i + 1)
 	}
-	// That of the client that has one is the last, whenever it came.
-	last, first := all[0], all[3]
-	last.says("3 before you")
+	// Those of the client that has one are the last, whenever they came. A number that grows is not told, so only
+	// those that come when the others are there can tell theirs.
+	first, last := all[3], all[4]
+	last.says("4 before you")
 	first.says("2 before you")
 	p.leaves(all[1])
-	p.untilWaiting(3)
+	p.untilWaiting(4)
 	first.says("1 before you")
 	p.leaves(all[2])
 	first.says("you are next")
-	last.says("1 before you")
-	p.end("slow-0")
-	first.good(chat)
-	last.good(chat)
-	if heard := p.heard(); !slices.Equal(heard, []string{"slow-0", "waits-3", "waits-0"}) {
+	last.says("2 before you")
+	p.End("slow-0")
+	for _, q := range []*pending{first, all[0], last} {
+		q.good(chat)
+	}
+	if heard := p.Heard(); !slices.Equal(heard, []string{"slow-0", "waits-3", "waits-0", "waits-4"}) {
 		t.Errorf("upstream has heard %q", heard)
 	}
 	if n := p.metric("requests_total", "outcome", "left"); n != 2 {
@@ -208,7 +198,7 @@ func TestFairness(t *testing.T) {
 			for i := range 50 {
 				ask("many", fmt.Sprintf("slow-many-%02d", i))
 				if i < 2 {
-					p.until(t, fmt.Sprintf("slow-many-%02d", i))
+					p.Until(t, fmt.Sprintf("slow-many-%02d", i))
 				} else {
 					p.untilWaiting(i - 1)
 				}
@@ -219,20 +209,20 @@ func TestFairness(t *testing.T) {
 			}
 			// One place of many's two comes free: those with nothing come first, in the order in which
 			// they came. Then many has one and the others one at most, by turns.
-			p.end("slow-many-00")
-			p.until(t, "slow-ann-0")
-			p.end("slow-many-01")
-			p.until(t, "slow-bob-1")
-			p.end("slow-ann-0")
-			p.until(t, "slow-cy-4")
-			p.end("slow-bob-1")
-			p.until(t, "slow-many-02")
-			p.end("slow-cy-4")
-			p.until(t, "slow-ann-2")
-			p.end("slow-ann-2")
-			p.until(t, "slow-bob-3")
+			p.End("slow-many-00")
+			p.Until(t, "slow-ann-0")
+			p.End("slow-many-01")
+			p.Until(t, "slow-bob-1")
+			p.End("slow-ann-0")
+			p.Until(t, "slow-cy-4")
+			p.End("slow-bob-1")
+			p.Until(t, "slow-many-02")
+			p.End("slow-cy-4")
+			p.Until(t, "slow-ann-2")
+			p.End("slow-ann-2")
+			p.Until(t, "slow-bob-3")
 			want = []string{"slow-many-00", "slow-many-01", "slow-ann-0", "slow-bob-1", "slow-cy-4", "slow-many-02", "slow-ann-2", "slow-bob-3"}
-			if got := p.heard(); !slices.Equal(got, want) {
+			if got := p.Heard(); !slices.Equal(got, want) {
 				t.Errorf("heard %q, want %q", got, want)
 			}
 		})
@@ -243,9 +233,9 @@ func TestFairness(t *testing.T) {
 // place, neither in line nor at upstream; and a run whose client has left holds its own.
 func TestRepeatsJoin(t *testing.T) {
 	t.Parallel()
-	p := newPlaceOf(t, newAgent(t, 10), site{resume: "detach 10m", queue: []string{"runs 1"}})
+	p := newPlaceOf(t, hermes.New(t, 10), site{resume: "detach 10m", queue: []string{"runs 1"}})
 	first := p.ask(chat, "key-1", "slow-1", "Idempotency-Key", "a")
-	p.until(t, "slow-1")
+	p.Until(t, "slow-1")
 	waits := p.ask(chat, "key-1", "slow-2", "Idempotency-Key", "b")
 	p.untilWaiting(1)
 	again := p.ask(chat, "key-1", "slow-2", "Idempotency-Key", "b")
@@ -256,14 +246,14 @@ func TestRepeatsJoin(t *testing.T) {
 	<-first.done
 	// other's client has nothing, so it is next, but the run of the client that left goes on.
 	other.says("you are next")
-	if p.running() != 1 || p.has("other") {
-		t.Errorf("upstream has heard %q", p.heard())
+	if p.Running() != 1 || p.Has("other") {
+		t.Errorf("upstream has heard %q", p.Heard())
 	}
 	waits.leave()
 	<-waits.done
-	p.end("slow-1")
-	p.until(t, "other", "slow-2")
-	p.end("slow-2")
+	p.End("slow-1")
+	p.Until(t, "other", "slow-2")
+	p.End("slow-2")
 	strip := func(q *pending) *pending { // of hermes_resume's ids
 		text := withoutIDs.ReplaceAllString(q.body.String(), "")
 		q.body.Reset()
@@ -274,11 +264,11 @@ func TestRepeatsJoin(t *testing.T) {
 	<-other.done
 	strip(again).good(chat)
 	strip(other).good(chat)
-	if heard := p.heard(); len(heard) != 3 {
+	if heard := p.Heard(); len(heard) != 3 {
 		t.Errorf("upstream has heard %q", heard)
 	}
-	if p.mostAtOnce() > 1 {
-		t.Errorf("%d at once", p.mostAtOnce())
+	if p.MostAtOnce() > 1 {
+		t.Errorf("%d at once", p.MostAtOnce())
 	}
 }
 
@@ -293,29 +283,30 @@ func TestUpstreamsLimit(t *testing.T) {
 			var all []*pending
 			for i := range 2 {
 				p.ask(chat, "other", fmt.Sprintf("slow-%d", i))
-				p.until(t, fmt.Sprintf("slow-%d", i))
+				p.Until(t, fmt.Sprintf("slow-%d", i))
 			}
+			begun := time.Now()
 			for i := range 20 {
 				all = append(all, p.ask(k, fmt.Sprintf("key-%d", i%4), fmt.Sprintf("hello-%d", i)))
 			}
-			harness.Until(t, "upstream refuses", func() bool { return p.refusals() > 0 })
+			harness.Until(t, "upstream refuses", func() bool { return p.Refusals() > 0 })
 			p.untilWaiting(20)
-			before, at := p.refusals(), time.Now()
-			if before > 8 {
-				t.Errorf("upstream was asked %d times at once", before)
+			before, at := p.Refusals(), time.Now()
+			if before > 8+int(at.Sub(begun)/time.Second) {
+				t.Errorf("upstream was asked %d times in %v", before, at.Sub(begun))
 			}
-			harness.Until(t, "it is asked again", func() bool { return p.refusals() >= before+2 })
-			if most := int(time.Since(at)/time.Second) + 2; p.refusals()-before > most {
-				t.Errorf("upstream was asked %d times in %v", p.refusals()-before, time.Since(at))
+			harness.Until(t, "it is asked again", func() bool { return p.Refusals() >= before+2 })
+			if most := int(time.Since(at)/time.Second) + 2; p.Refusals()-before > most {
+				t.Errorf("upstream was asked %d times in %v", p.Refusals()-before, time.Since(at))
 			}
-			p.release()
+			p.Release()
 			for _, q := range all {
 				q.good(k)
 			}
-			if n := p.metric("refused_total"); n != float64(p.refusals()) {
-				t.Errorf("counted are %v refusals of %d", n, p.refusals())
+			if n := p.metric("refused_total"); n != float64(p.Refusals()) {
+				t.Errorf("counted are %v refusals of %d", n, p.Refusals())
 			}
-			if n := len(p.heard()); n != 22 {
+			if n := len(p.Heard()); n != 22 {
 				t.Errorf("upstream has worked for %d requests", n)
 			}
 		})
@@ -328,24 +319,24 @@ func TestRefusalsCostNoTurn(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, 1, "runs 5")
 	p.ask(chat, "other", "slow-other")
-	p.until(t, "slow-other")
+	p.Until(t, "slow-other")
 	keys := map[string]string{"slow-a1": "a", "slow-b1": "b", "slow-c1": "c", "slow-b2": "b"}
 	all := map[string]*pending{}
 	for i, prompt := range []string{"slow-a1", "slow-b1", "slow-b2", "slow-c1"} {
 		all[prompt] = p.ask(chat, keys[prompt], prompt)
 		p.untilWaiting(i + 1)
 	}
-	before := p.refusals()
-	harness.Until(t, "it is refused again", func() bool { return p.refusals() >= before+4 })
+	before := p.Refusals()
+	harness.Until(t, "it is refused again", func() bool { return p.Refusals() >= before+4 })
 	runs := "slow-other"
 	order := []string{"slow-a1", "slow-b1", "slow-c1", "slow-b2"}
 	for i, prompt := range order {
-		p.end(runs)
+		p.End(runs)
 		all[prompt].says("chatcmpl-") // all others try, and are refused
 		harness.Until(t, "all others wait again", func() bool { return p.metric("waiting") == float64(len(order)-i-1) && p.metric("running") == 1 })
 		runs = prompt
 	}
-	p.end(runs)
+	p.End(runs)
 	for _, prompt := range order {
 		q := all[prompt]
 		q.good(chat)
@@ -356,7 +347,7 @@ func TestRefusalsCostNoTurn(t *testing.T) {
 			}
 		}
 	}
-	if got := strings.Join(p.heard()[1:], " "); got != strings.Join(order, " ") {
+	if got := strings.Join(p.Heard()[1:], " "); got != strings.Join(order, " ") {
 		t.Errorf("the agent has heard %s", got)
 	}
 }
@@ -365,21 +356,22 @@ func TestRefusalsCostNoTurn(t *testing.T) {
 // closed. Hermes counts it for a while longer, and what its 429 hits waits.
 func TestLeftChatsCountAtUpstream(t *testing.T) {
 	t.Parallel()
-	a := newAgent(t, 2)
-	a.lingers = 3 * time.Second
+	a := hermes.New(t, 2)
+	a.Lingers = time.Hour
 	p := newPlaceOf(t, a, site{queue: []string{"runs 2"}})
-	for i := range 6 {
-		q := p.ask(chat, "key-1", fmt.Sprintf("slow-%d", i))
-		p.until(t, fmt.Sprintf("slow-%d", i))
-		if i%2 == 1 {
-			p.leaves(q)
-		}
-		p.end(fmt.Sprintf("slow-%d", i&^1))
+	p.ask(chat, "key-1", "slow-0")
+	left := p.ask(chat, "key-1", "slow-1")
+	p.Until(t, "slow-0", "slow-1")
+	p.leaves(left)
+	after := p.ask(whole, "key-2", "after")
+	harness.Until(t, "Hermes refuses it", func() bool { return p.Refusals() > 0 })
+	if p.Has("after") {
+		t.Error("Hermes takes it")
 	}
-	q := p.ask(whole, "key-2", "after")
-	q.good(whole)
-	if p.mostAtOnce() > 2 || p.refusals() == 0 {
-		t.Errorf("%d at once, %d refused", p.mostAtOnce(), p.refusals())
+	p.Forget()
+	after.good(whole)
+	if p.MostAtOnce() > 2 {
+		t.Errorf("%d at once", p.MostAtOnce())
 	}
 }
 
@@ -389,33 +381,33 @@ func TestOtherAnswersAfterTheWait(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 1<<20)
 	all := map[string]http.HandlerFunc{
-		"401":   answers(401, "application/json", `{"error": {"message": "Invalid API key", "type": "invalid_request_error", "code": "invalid_api_key"}}`),
-		"404":   answers(404, "text/html", "<h1>Not found</h1>"),
-		"500":   answers(500, "application/json", `{"error": {"message": "`+long+`"}}`),
-		"204":   answers(204, "text/plain", ""),
-		"302":   answers(302, "text/plain", "", "Location", "http://127.0.0.1:1/"),
-		"503":   answers(503, "application/json", `{"error": {"message": "draining", "type": "server_error", "code": "gateway_draining"}}`, "Retry-After", "1"),
-		"JSON":  answers(200, "application/json", `{"id": "x", "object": "chat.completion", "choices": [{"index": 0, "message": {"role": "assistant", "content": "bye"}, "finish_reason": "stop"}]}`),
-		"empty": answers(200, "text/event-stream", ""),
-		"BOM":   answers(200, "text/event-stream", "\ufeff"+hermes.Role+"\n\n"+hermes.Delta("content", "bye")+"\n\n"+hermes.Finish("stop", 5)+"\n\ndata: [DONE]\n\n"),
-		"gzip":  answers(200, "text/event-stream", "\x1f\x8b", "Content-Encoding", "gzip"),
+		"401":   hermes.Replies(401, "application/json", `{"error": {"message": "Invalid API key", "type": "invalid_request_error", "code": "invalid_api_key"}}`),
+		"404":   hermes.Replies(404, "text/html", "<h1>Not found</h1>"),
+		"500":   hermes.Replies(500, "application/json", `{"error": {"message": "`+long+`"}}`),
+		"204":   hermes.Replies(204, "text/plain", ""),
+		"302":   hermes.Replies(302, "text/plain", "", "Location", "http://127.0.0.1:1/"),
+		"503":   hermes.Replies(503, "application/json", `{"error": {"message": "draining", "type": "server_error", "code": "gateway_draining"}}`, "Retry-After", "1"),
+		"JSON":  hermes.Replies(200, "application/json", `{"id": "x", "object": "chat.completion", "choices": [{"index": 0, "message": {"role": "assistant", "content": "bye"}, "finish_reason": "stop"}]}`),
+		"empty": hermes.Replies(200, "text/event-stream", ""),
+		"BOM":   hermes.Replies(200, "text/event-stream", "\ufeff"+hermes.Role+"\n\n"+hermes.Delta("content", "bye")+"\n\n"+hermes.Finish("stop", 5)+"\n\ndata: [DONE]\n\n"),
+		"gzip":  hermes.Replies(200, "text/event-stream", "\x1f\x8b", "Content-Encoding", "gzip"),
 		"dies":  func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
 	}
 	for prompt, other := range all {
 		t.Run(prompt, func(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t, 10, "runs 1")
-			p.answer(prompt, other)
+			p.Answer(prompt, other)
 			for _, k := range []kind{chat, responses, session} {
 				if prompt == "BOM" && k != chat {
 					continue
 				}
 				slow := "slow-" + k.path
 				p.ask(chat, "key-1", slow)
-				p.until(t, slow)
+				p.Until(t, slow)
 				q := p.ask(k, "key-2", prompt)
 				q.says("you are next")
-				p.end(slow)
+				p.End(slow)
 				if prompt == "BOM" {
 					q.good(k)
 					continue
@@ -454,7 +446,7 @@ func TestAnswersAtOnce(t *testing.T) {
 	for name, k := range kinds {
 		p.ask(k, "key-1", "hello "+name).good(k)
 	}
-	p.answer("401", answers(401, "application/json", `{"error": {"message": "Invalid API key", "code": "invalid_api_key"}}`))
+	p.Answer("401", hermes.Replies(401, "application/json", `{"error": {"message": "Invalid API key", "code": "invalid_api_key"}}`))
 	for range 20 {
 		if status, _ := p.ask(chat, "key-1", "401").ends(); status != 401 {
 			t.Errorf("%d", status)
@@ -470,12 +462,12 @@ func TestAnswersAtOnce(t *testing.T) {
 func TestPages(t *testing.T) {
 	t.Parallel()
 	const page = "https://chat.example"
-	a := newAgent(t, 10)
-	a.origin = page
+	a := hermes.New(t, 10)
+	a.Origin = page
 	s := site{queue: []string{"runs 1"}}
 	p := newPlaceOf(t, a, s)
 	p.ask(chat, "holder", "slow-1")
-	p.until(t, "slow-1")
+	p.Until(t, "slow-1")
 	for _, k := range []kind{chat, responses, session} {
 		for _, origin := range []string{page, "https://evil.example"} {
 			p.send(http.MethodOptions, k.path, "", "preflight", "Origin", origin, "Access-Control-Request-Method", "POST").ends()
@@ -501,7 +493,7 @@ func TestPages(t *testing.T) {
 	p.leaves(q)
 	q = p.send(http.MethodPost, "/p/other"+chat.path, fmt.Sprintf(chat.body, `"other"`), "other", "Origin", page, "Sec-Fetch-Site", "cross-site")
 	p.untilWaiting(1)
-	p.end("slow-1")
+	p.End("slow-1")
 	q.good(chat)
 	if got := q.reply.Header.Get("Access-Control-Allow-Origin"); got != page || len(q.waited()) > 0 {
 		t.Errorf("allows %q, was told %d", got, q.waited())

@@ -67,10 +67,10 @@ const perWaiting = 60 << 10
 func TestThousandsWait(t *testing.T) {
 	sidecar.NeedsMemory(t)
 	const n = 2000
-	p := newPlaceOf(t, newAgent(t, 0), site{queue: []string{"runs 8", "wait 1h", "waiting 20000"}}, frugal...)
+	p := newPlaceOf(t, hermes.New(t, 0), site{queue: []string{"runs 8", "wait 1h", "waiting 20000"}}, frugal...)
 	for i := range 8 {
 		p.ask(chat, "holder", fmt.Sprintf("slow-%d", i))
-		p.until(t, fmt.Sprintf("slow-%d", i))
+		p.Until(t, fmt.Sprintf("slow-%d", i))
 	}
 	p.metric("waiting")
 	before, limit := p.resident(), sidecar.LimitGrowth(t, p.caddy, n*perWaiting)
@@ -86,9 +86,9 @@ func TestThousandsWait(t *testing.T) {
 	limit(fmt.Sprintf("%d that wait", n))
 	t.Logf("now %d KiB more than before for each", (p.resident()-before)/n>>10)
 	p.measure(t, "stands", func() {})
-	p.measure(t, "moves", p.endsOne)
+	p.measure(t, "moves", p.EndOne)
 	limit("a line that moves")
-	p.release()
+	p.Release()
 	for i, c := range all {
 		c.SetReadDeadline(time.Now().Add(harness.Patience))
 		answer := new(strings.Builder)
@@ -103,8 +103,8 @@ func TestThousandsWait(t *testing.T) {
 		c.Close()
 	}
 	limit("all that were served")
-	if p.mostAtOnce() > 8 {
-		t.Errorf("%d at once", p.mostAtOnce())
+	if p.MostAtOnce() > 8 {
+		t.Errorf("%d at once", p.MostAtOnce())
 	}
 	harness.Until(t, "all places are free", func() bool { return p.metric("running") <= 0 && p.metric("waiting") <= 0 })
 }
@@ -124,30 +124,14 @@ func (p *place) measure(t *testing.T, what string, each func()) {
 	}
 }
 
-// endsOne ends one of the works that are under way.
-func (a *agent) endsOne() {
-	a.mu.Lock()
-	prompt := ""
-	for _, w := range a.works {
-		if !w.over && strings.HasPrefix(w.prompt, "slow") {
-			prompt = w.prompt
-			break
-		}
-	}
-	a.mu.Unlock()
-	if prompt != "" {
-		a.end(prompt)
-	}
-}
-
 // TestLargeBodiesWait: what waits holds its body, so the room in line and max_request bound the memory;
 // large ones take no multiple of their size.
 func TestLargeBodiesWait(t *testing.T) {
 	sidecar.NeedsMemory(t)
 	const n, size = 100, 1 << 20
-	p := newPlaceOf(t, newAgent(t, 0), site{queue: []string{"runs 1", "wait 1h"}}, frugal...)
+	p := newPlaceOf(t, hermes.New(t, 0), site{queue: []string{"runs 1", "wait 1h"}}, frugal...)
 	p.ask(chat, "holder", "slow-1")
-	p.until(t, "slow-1")
+	p.Until(t, "slow-1")
 	limit := sidecar.LimitGrowth(t, p.caddy, 3*n*size)
 	p.crowd(n, size, func(i int) string { return "key-" + strconv.Itoa(i%10) })
 	p.untilWaiting(n)
@@ -157,10 +141,10 @@ func TestLargeBodiesWait(t *testing.T) {
 // TestSlowReaders: clients that read nothing while they wait hold up nobody, and their places come free.
 func TestSlowReaders(t *testing.T) {
 	t.Parallel()
-	p := newPlaceOf(t, newAgent(t, 0), site{queue: []string{"runs 2"}, hermes: []string{"keepalive 1ms"}})
+	p := newPlaceOf(t, hermes.New(t, 0), site{queue: []string{"runs 2"}, hermes: []string{"keepalive 1ms"}})
 	p.ask(chat, "holder", "slow-1")
 	p.ask(chat, "holder", "slow-2")
-	p.until(t, "slow-1", "slow-2")
+	p.Until(t, "slow-1", "slow-2")
 	all := p.crowd(20, 0, func(i int) string { return "key-" + strconv.Itoa(i) })
 	p.untilWaiting(20)
 	for _, c := range all {
@@ -168,7 +152,7 @@ func TestSlowReaders(t *testing.T) {
 	}
 	reads := p.ask(chat, "reader", "reader")
 	reads.says("20 before you")
-	p.release()
+	p.Release()
 	reads.good(chat)
 	for _, c := range all[:10] {
 		c.(*net.TCPConn).SetLinger(0)

@@ -3,10 +3,12 @@ package queue
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
 )
 
@@ -15,11 +17,11 @@ import (
 func TestReload(t *testing.T) {
 	t.Parallel()
 	for _, resume := range []string{"", "detach 10m"} {
-		p := newPlaceOf(t, newAgent(t, 20), site{resume: resume, queue: []string{"runs 2"}, grace: "10m", hermes: []string{"drain_timeout 10m"}})
+		p := newPlaceOf(t, hermes.New(t, 20), site{resume: resume, queue: []string{"runs 2"}, grace: "10m", hermes: []string{"drain_timeout 10m"}})
 		run := p.ask(runs, "key-0", "slow-0")
 		run.good(runs)
 		p.ask(chat, "key-1", "slow-1")
-		p.until(t, "slow-0", "slow-1")
+		p.Until(t, "slow-0", "slow-1")
 		var all []*pending
 		for i := range 4 {
 			all = append(all, p.ask(chat, fmt.Sprintf("key-%d", i), fmt.Sprintf("slow-before-%d", i)))
@@ -30,22 +32,22 @@ func TestReload(t *testing.T) {
 			all = append(all, p.ask(whole, fmt.Sprintf("key-after-%d", i), fmt.Sprintf("after-%d", i)))
 			p.untilWaiting(i + 5)
 		}
-		if p.running() != 2 {
-			t.Errorf("upstream has heard %q", p.heard())
+		if p.Running() != 2 {
+			t.Errorf("upstream has heard %q", p.Heard())
 		}
-		p.end("slow-1")
-		p.until(t, "slow-before-2") // its client has nothing
-		p.end("slow-0")
-		p.until(t, "slow-before-3")
-		p.release()
+		p.End("slow-1")
+		p.Until(t, "slow-before-2") // its client has nothing
+		p.End("slow-0")
+		p.Until(t, "slow-before-3")
+		p.Release()
 		for i, q := range all {
 			<-q.done
 			if text := q.body.String(); q.err != nil || !strings.Contains(text, "bye") {
 				t.Errorf("%d: %v %q", i, q.err, text)
 			}
 		}
-		if p.mostAtOnce() != 2 {
-			t.Errorf("%d at once", p.mostAtOnce())
+		if p.MostAtOnce() != 2 {
+			t.Errorf("%d at once", p.MostAtOnce())
 		}
 	}
 }
@@ -54,12 +56,12 @@ func TestReload(t *testing.T) {
 // are there at once.
 func TestReloadWithOtherLimits(t *testing.T) {
 	t.Parallel()
-	p := newPlaceOf(t, newAgent(t, 20), site{queue: []string{"runs 3"}, grace: "10m", hermes: []string{"drain_timeout 10m"}})
+	p := newPlaceOf(t, hermes.New(t, 20), site{queue: []string{"runs 3"}, grace: "10m", hermes: []string{"drain_timeout 10m"}})
 	s := p.lines
 	for i := range 5 {
 		p.ask(chat, fmt.Sprintf("key-%d", i), fmt.Sprintf("slow-%d", i))
 		if i < 3 {
-			p.until(t, fmt.Sprintf("slow-%d", i))
+			p.Until(t, fmt.Sprintf("slow-%d", i))
 		} else {
 			p.untilWaiting(i - 2)
 		}
@@ -68,24 +70,24 @@ func TestReloadWithOtherLimits(t *testing.T) {
 	p.load(s)
 	late := p.ask(chat, "key-5", "slow-5")
 	p.untilWaiting(3)
-	p.end("slow-0")
-	p.end("slow-1")
-	harness.Until(t, "one runs", func() bool { return p.running() == 1 })
+	p.End("slow-0")
+	p.End("slow-1")
+	harness.Until(t, "one runs", func() bool { return p.Running() == 1 })
 	late.says("2 before you")
-	if len(p.heard()) != 3 {
-		t.Errorf("upstream has heard %q", p.heard())
+	if len(p.Heard()) != 3 {
+		t.Errorf("upstream has heard %q", p.Heard())
 	}
-	p.end("slow-2")
-	p.until(t, "slow-3")
+	p.End("slow-2")
+	p.Until(t, "slow-3")
 	s.queue = []string{"runs 3"}
 	p.load(s)
 	last := p.ask(chat, "key-6", "slow-6")
-	p.until(t, "slow-4", "slow-5")
-	p.release()
+	p.Until(t, "slow-4", "slow-5")
+	p.Release()
 	late.good(chat)
 	last.good(chat)
-	if p.mostAtOnce() != 3 {
-		t.Errorf("%d at once", p.mostAtOnce())
+	if p.MostAtOnce() != 3 {
+		t.Errorf("%d at once", p.MostAtOnce())
 	}
 }
 
@@ -93,9 +95,9 @@ func TestReloadWithOtherLimits(t *testing.T) {
 func TestStop(t *testing.T) {
 	t.Parallel()
 	for _, resume := range []string{"", "detach 10m"} {
-		p := newPlaceOf(t, newAgent(t, 20), site{resume: resume, queue: []string{"runs 1"}, grace: "5s", hermes: []string{"drain_timeout 100ms"}})
+		p := newPlaceOf(t, hermes.New(t, 20), site{resume: resume, queue: []string{"runs 1"}, grace: "5s", hermes: []string{"drain_timeout 100ms"}})
 		p.ask(chat, "key-1", "slow-1")
-		p.until(t, "slow-1")
+		p.Until(t, "slow-1")
 		all := map[kind]*pending{}
 		for _, k := range kinds {
 			all[k] = p.ask(k, "key-2", "waits "+k.path)
@@ -119,7 +121,7 @@ func TestStop(t *testing.T) {
 			}
 		}
 		p.caddy.Exit()
-		if heard := p.heard(); len(heard) != 1 {
+		if heard := p.Heard(); len(heard) != 1 {
 			t.Errorf("upstream has heard %q", heard)
 		}
 	}
@@ -129,13 +131,13 @@ func TestStop(t *testing.T) {
 // one. Those with several upstreams have their own limit.
 func TestSitesShareABackend(t *testing.T) {
 	t.Parallel()
-	a, other := newAgent(t, 20), newAgent(t, 20)
+	a, other := hermes.New(t, 20), hermes.New(t, 20)
 	p := newPlaceOf(t, a, site{queue: []string{"runs 2"}})
 	second, third, fourth := harness.FreePort(t), harness.FreePort(t), harness.FreePort(t)
 	text := p.caddyfile(p.caddy.Admin, p.lines) +
-		sidecar.OnLoopback(second) + "\thandle_path /agent/* {\n\t\thermes_queue {\n\t\t\truns 2\n\t\t}\n\t\thermes_proxy " + a.addr + "\n\t}\n}\n" +
-		sidecar.OnLoopback(third) + "\thermes_queue {\n\t\truns 3\n\t}\n\thermes\n\treverse_proxy " + a.addr + " " + other.addr + " {\n\t\tlb_policy round_robin\n\t}\n}\n" +
-		sidecar.OnLoopback(fourth) + "\thermes_queue {\n\t\truns 2\n\t}\n\thermes\n\treverse_proxy " + other.addr + "\n}\n"
+		sidecar.OnLoopback(second) + "\thandle_path /agent/* {\n\t\thermes_queue {\n\t\t\truns 2\n\t\t}\n\t\thermes_proxy " + a.Addr + "\n\t}\n}\n" +
+		sidecar.OnLoopback(third) + "\thermes_queue {\n\t\truns 3\n\t}\n\thermes\n\treverse_proxy " + a.Addr + " " + other.Addr + " {\n\t\tlb_policy round_robin\n\t}\n}\n" +
+		sidecar.OnLoopback(fourth) + "\thermes_queue {\n\t\truns 2\n\t}\n\thermes\n\treverse_proxy " + other.Addr + "\n}\n"
 	p.loadText(text)
 	at := func(listen, path string) *place {
 		q := *p
@@ -144,17 +146,16 @@ func TestSitesShareABackend(t *testing.T) {
 	}
 	p2, p3, p4 := at(second, "/agent"), at(third, ""), at(fourth, "")
 	p.ask(chat, "key-1", "slow-1")
-	p.until(t, "slow-1")
+	p.Until(t, "slow-1")
 	p2.ask(chat, "key-1", "slow-2")
-	p.until(t, "slow-2")
+	p.Until(t, "slow-2")
 	q1 := p.ask(chat, "key-1", "waits-1")
 	p.untilWaiting(1)
 	q2 := p2.ask(chat, "key-2", "waits-2")
-	q1.says("1 before you")
-	q2.says("you are next")
+	q2.says("you are next") // for its client has nothing at either site
 	p4.ask(chat, "key-1", "other").good(chat)
 	// Three run at the third site, wherever reverse_proxy sends them, and the fourth waits.
-	all := func(prompt string) bool { return a.has(prompt) || other.has(prompt) }
+	all := func(prompt string) bool { return a.Has(prompt) || other.Has(prompt) }
 	for i := range 3 {
 		p3.ask(chat, "key-1", fmt.Sprintf("slow-third-%d", i))
 		harness.Until(t, "it runs", func() bool { return all(fmt.Sprintf("slow-third-%d", i)) })
@@ -164,9 +165,14 @@ func TestSitesShareABackend(t *testing.T) {
 	if all("waits-3") || all("waits-1") || all("waits-2") {
 		t.Error("one that waits runs")
 	}
-	a.release()
-	other.release()
-	for _, q := range []*pending{q1, q2, q3} {
+	a.End("slow-1")
+	q2.good(chat)
+	a.Release()
+	other.Release()
+	for _, q := range []*pending{q1, q3} {
 		q.good(chat)
+	}
+	if heard := a.Heard(); slices.Index(heard, "waits-2") > slices.Index(heard, "waits-1") {
+		t.Errorf("the agent has heard %q", heard)
 	}
 }

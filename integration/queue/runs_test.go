@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
 )
 
 // begins begins a run that holds the only place, and another request that waits for it.
@@ -33,7 +34,7 @@ func TestRunsHoldTheirPlaces(t *testing.T) {
 		"events": func(p *place, id string) {
 			e := p.get("/v1/runs/"+id+"/events", "key-1")
 			e.says("message.delta")
-			p.end("slow")
+			p.End("slow")
 			e.says("run.completed")
 		},
 		"its state": func(p *place, id string) {
@@ -42,38 +43,38 @@ func TestRunsHoldTheirPlaces(t *testing.T) {
 					p.t.Errorf("it is %s", body)
 				}
 			}
-			if p.has("after slow") {
+			if p.Has("after slow") {
 				p.t.Error("a run that goes on has given its place back")
 			}
-			p.end("slow")
+			p.End("slow")
 			p.get("/v1/runs/"+id, "key-1").ends()
 		},
-		"nobody": func(p *place, id string) { p.end("slow") },
+		"nobody": func(p *place, id string) { p.End("slow") },
 		"a reader of its events leaves": func(p *place, id string) {
 			e := p.get("/v1/runs/"+id+"/events", "key-1")
 			e.says("message.delta")
 			e.leave()
 			<-e.done
-			if p.has("after slow") {
+			if p.Has("after slow") {
 				p.t.Error("a run that goes on has given its place back")
 			}
-			p.end("slow")
+			p.End("slow")
 		},
-		"it fails": func(p *place, id string) { p.end("slow") },
+		"it fails": func(p *place, id string) { p.End("slow") },
 	} {
 		for _, resume := range []string{"", "detach 10m"} {
 			t.Run(name+" "+resume, func(t *testing.T) {
 				t.Parallel()
-				p := newPlaceOf(t, newAgent(t, 10), site{resume: resume, queue: []string{"runs 1"}})
+				p := newPlaceOf(t, hermes.New(t, 10), site{resume: resume, queue: []string{"runs 1"}})
 				id, waits := p.begins("slow", "key-1")
 				tells(p, id)
-				p.until(t, "after slow")
+				p.Until(t, "after slow")
 				<-waits.done
 				if body := withoutIDs.ReplaceAllString(waits.body.String(), ""); !strings.Contains(body, "bye") {
 					t.Errorf("%s", body)
 				}
-				if p.mostAtOnce() != 1 {
-					t.Errorf("%d at once", p.mostAtOnce())
+				if p.MostAtOnce() != 1 {
+					t.Errorf("%d at once", p.MostAtOnce())
 				}
 			})
 		}
@@ -84,8 +85,8 @@ func TestRunsHoldTheirPlaces(t *testing.T) {
 // back.
 func TestStrangersFreeNothing(t *testing.T) {
 	t.Parallel()
-	a := newAgent(t, 10)
-	a.silent = true // the sidecar's own polls say nothing
+	a := hermes.New(t, 10)
+	a.Silent = true // the sidecar's own polls say nothing
 	p := newPlaceOf(t, a, site{queue: []string{"runs 1"}})
 	id, waits := p.begins("slow", "key-1")
 	for _, path := range []string{"/v1/runs/" + id, "/v1/runs/" + id + "/events", "/v1/runs/" + id + "/", "/v1/runs/x", "/v1/runs//" + id, "/v1/runs/../runs/" + id, "/x/v1/runs/" + id} {
@@ -94,12 +95,12 @@ func TestStrangersFreeNothing(t *testing.T) {
 	for _, path := range []string{"/v1/runs/" + id + "/stop", "/v1/runs/" + id + "/approval"} {
 		p.send(http.MethodPost, path, `{"choice": "once"}`, path, "Authorization", "Bearer key-1").ends()
 	}
-	if p.has("after slow") {
+	if p.Has("after slow") {
 		t.Error("the place is given back")
 	}
 	e := p.get("/v1/runs/"+id+"/events", "key-1")
 	e.says("message.delta")
-	p.end("slow")
+	p.End("slow")
 	waits.good(chat)
 }
 
@@ -126,7 +127,7 @@ func TestLyingRuns(t *testing.T) {
 		"two values": `{"run_id": "run_a", "run_id": "run_b"}`,
 	}
 	for name, body := range lies {
-		p.answer(name, answers(202, "application/json", body))
+		p.Answer(name, hermes.Replies(202, "application/json", body))
 	}
 	for name := range lies {
 		q := p.ask(runs, "key-1", name)
@@ -138,17 +139,15 @@ func TestLyingRuns(t *testing.T) {
 	if n := p.metric("running"); n < 2 {
 		t.Errorf("%v places are taken; a run with another's name has one, too", n)
 	}
-	if p.mostAtOnce() != 2 || p.running() != 1 {
-		t.Errorf("%d at once, %d now", p.mostAtOnce(), p.running())
+	if p.MostAtOnce() != 2 || p.Running() != 1 {
+		t.Errorf("%d at once, %d now", p.MostAtOnce(), p.Running())
 	}
-	p.mu.Lock()
-	for _, path := range p.gets {
+	for _, path := range p.Paths() {
 		if strings.Contains(path, "..") || strings.Contains(path, "models") || strings.ContainsAny(path, "?#\r\n") {
 			t.Errorf("upstream was asked for %q", path)
 		}
 	}
-	p.mu.Unlock()
-	p.end("slow-run")
+	p.End("slow-run")
 	p.free(3)
 }
 
@@ -156,24 +155,24 @@ func TestLyingRuns(t *testing.T) {
 func (p *place) free(n int) {
 	p.t.Helper()
 	p.freed++
-	p.agent.holdsAgain()
+	p.Hold()
 	var all []*pending
 	var prompts []string
 	for i := range n + 1 {
 		prompt := fmt.Sprintf("slow-free-%d-%d", p.freed, i)
 		all = append(all, p.ask(whole, fmt.Sprintf("key-free-%d", i), prompt))
 		if i < n {
-			p.until(p.t, prompt)
+			p.Until(p.t, prompt)
 			prompts = append(prompts, prompt)
 		}
 	}
 	p.untilWaiting(1)
 	last := fmt.Sprintf("slow-free-%d-%d", p.freed, n)
-	if p.has(last) {
+	if p.Has(last) {
 		p.t.Errorf("more than %d run at once", n)
 	}
 	for _, prompt := range append(prompts, last) {
-		p.end(prompt)
+		p.End(prompt)
 	}
 	for _, q := range all {
 		q.good(whole)
@@ -202,8 +201,8 @@ func TestManyRuns(t *testing.T) {
 	all.Wait()
 	harness.Until(t, "all places are free", func() bool { return p.metric("running") <= 0 })
 	p.free(3)
-	if p.mostAtOnce() > 3 {
-		t.Errorf("%d at once", p.mostAtOnce())
+	if p.MostAtOnce() > 3 {
+		t.Errorf("%d at once", p.MostAtOnce())
 	}
 }
 
@@ -213,9 +212,7 @@ func TestPolls(t *testing.T) {
 	p := newPlace(t, 10, "runs 1")
 	id, waits := p.begins("slow", "key-1")
 	asked := func() (n int) {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		for _, path := range p.gets {
+		for _, path := range p.Paths() {
 			if path == "/v1/runs/"+id {
 				n++
 			}
@@ -227,6 +224,6 @@ func TestPolls(t *testing.T) {
 	if n, most := asked(), int(time.Since(began)/(2*time.Second))+3; n > most {
 		t.Errorf("asked %d times in %v", n, time.Since(began))
 	}
-	p.end("slow")
+	p.End("slow")
 	waits.good(chat)
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
 )
 
@@ -45,7 +46,7 @@ func sequences(t *testing.T, n int) {
 		s.hermes = append(s.hermes, "drain_timeout 10m")
 		t.Run(strings.Join(append(s.queue, strings.Fields(s.resume)...), ", "), func(t *testing.T) {
 			t.Parallel()
-			q := &sequence{place: newPlaceOf(t, newAgent(t, 10), s), seed: seed + uint64(i), outcomes: map[string]int{}}
+			q := &sequence{place: newPlaceOf(t, hermes.New(t, 10), s), seed: seed + uint64(i), outcomes: map[string]int{}}
 			q.play(t, n)
 		})
 	}
@@ -63,7 +64,7 @@ type sequence struct {
 // play plays n requests of forty workers.
 func (q *sequence) play(t *testing.T, n int) {
 	runs, _ := strconv.Atoi(strings.TrimPrefix(q.lines.queue[0], "runs "))
-	q.agent.lingers = 100 * time.Millisecond
+	q.Lingers = 100 * time.Millisecond
 	numbers := make(chan int)
 	var all sync.WaitGroup
 	for range 40 {
@@ -84,9 +85,9 @@ func (q *sequence) play(t *testing.T, n int) {
 	}
 	close(numbers)
 	all.Wait()
-	t.Logf("outcomes of %d requests: %v; %d refused by upstream, %d at once", n, q.outcomes, q.refusals(), q.mostAtOnce())
-	if q.mostAtOnce() > runs {
-		t.Errorf("%d at once, want %d at most", q.mostAtOnce(), runs)
+	t.Logf("outcomes of %d requests: %v; %d refused by upstream, %d at once", n, q.outcomes, q.Refusals(), q.MostAtOnce())
+	if q.MostAtOnce() > runs {
+		t.Errorf("%d at once, want %d at most", q.MostAtOnce(), runs)
 	}
 	if n := q.metric("waiting"); n > 0 {
 		t.Errorf("%v still wait", n)
@@ -114,27 +115,27 @@ func (q *sequence) one(t *testing.T, i int) {
 		refusals = 1 + r.IntN(2)
 	case 1:
 		prompt = fmt.Sprintf("error-%d", i)
-		q.answer(prompt, answers(500, "application/json", `{"error": {"message": "failed", "type": "server_error"}}`))
+		q.Answer(prompt, hermes.Replies(500, "application/json", `{"error": {"message": "failed", "type": "server_error"}}`))
 	case 2:
 		prompt = fmt.Sprintf("dies-%d", i)
-		q.answer(prompt, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+		q.Answer(prompt, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 	}
 	if refusals > 0 {
-		q.refuses(prompt, refusals)
+		q.Refuse(prompt, refusals)
 	}
 	ends := make(chan struct{})
 	defer close(ends)
 	go func() { // the agent's own time
-		for !q.has(prompt) {
+		for !q.Has(prompt) {
 			select {
 			case <-ends:
-				q.end(prompt)
+				q.End(prompt)
 				return
 			case <-time.After(5 * time.Millisecond):
 			}
 		}
 		time.Sleep(works)
-		q.end(prompt)
+		q.End(prompt)
 	}()
 	p := q.ask(k, key, prompt, header...)
 	if quits {
@@ -144,7 +145,7 @@ func (q *sequence) one(t *testing.T, i int) {
 			// Only a stream goes on without its client. Of another answer the sidecar gives the place
 			// away as the client leaves, and the agent may see that later.
 			if q.lines.resume == "" || len(header) == 0 || !k.stream {
-				q.agent.leaves(prompt)
+				q.Leaving(prompt)
 			}
 			p.leave()
 		}
@@ -161,8 +162,8 @@ func (q *sequence) one(t *testing.T, i int) {
 		t.Errorf("%s %s: %v after %q", k.path, prompt, p.err, harness.Clip(body))
 	case strings.Contains(body, "queue_full"):
 		outcome = "full"
-		began := len(q.heard())
-		harness.Until(t, "another has begun", func() bool { return len(q.heard()) > began || q.running() == 0 })
+		began := len(q.Heard())
+		harness.Until(t, "another has begun", func() bool { return len(q.Heard()) > began || q.Running() == 0 })
 	case strings.Contains(body, "queue_timeout"):
 		outcome = "timeout"
 	case strings.Contains(body, "rate_limit_exceeded") && !strings.Contains(q.lines.queue[1], "1h"):
@@ -178,11 +179,11 @@ func (q *sequence) one(t *testing.T, i int) {
 		t.Errorf("%s %s: %s %q", k.path, prompt, p.reply.Status, harness.Clip(body))
 		outcome = "bad"
 	}
-	if (outcome == "full" || outcome == "timeout") && (q.has(prompt) || strings.Contains(q.lines.queue[1], "1h")) {
+	if (outcome == "full" || outcome == "timeout") && (q.Has(prompt) || strings.Contains(q.lines.queue[1], "1h")) {
 		t.Errorf("%s: %s, and yet upstream has heard of it, or it had time and room", prompt, outcome)
 	}
 	if outcome == "served" && k == runs {
-		state, over := q.get("/v1/runs/"+p.runID(), key), func() bool { return q.isOver(prompt) }
+		state, over := q.get("/v1/runs/"+p.runID(), key), func() bool { return q.IsOver(prompt) }
 		switch r.IntN(8) {
 		case 0: // the sidecar asks, after five seconds
 			state.leave()
@@ -198,23 +199,4 @@ func (q *sequence) one(t *testing.T, i int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.outcomes[outcome]++
-}
-
-// isOver reports whether the works with a prompt are over.
-func (a *agent) isOver(prompt string) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, w := range a.works {
-		if w.prompt == prompt && !w.over {
-			return false
-		}
-	}
-	return true
-}
-
-// refuses has the agent refuse a prompt so many times.
-func (a *agent) refuses(prompt string, times int) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.refusing[prompt] = times
 }

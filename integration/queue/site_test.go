@@ -28,7 +28,7 @@ import (
 
 // A place is a sidecar with a line in front of an agent.
 type place struct {
-	*agent
+	*hermes.Agent
 	t     testing.TB
 	base  string
 	http  *http.Client
@@ -51,14 +51,14 @@ type site struct {
 // newPlace starts a sidecar with options of hermes_queue, in front of an agent with a cap.
 func newPlace(t testing.TB, limit int, queue ...string) *place {
 	t.Helper()
-	return newPlaceOf(t, newAgent(t, limit), site{queue: queue})
+	return newPlaceOf(t, hermes.New(t, limit), site{queue: queue})
 }
 
 // newPlaceOf starts it in front of an agent that is there.
-func newPlaceOf(t testing.TB, a *agent, s site, env ...string) *place {
+func newPlaceOf(t testing.TB, a *hermes.Agent, s site, env ...string) *place {
 	t.Helper()
 	listen, admin := harness.FreePort(t), harness.FreePort(t)
-	p := &place{agent: a, t: t, base: "http://" + listen, lines: s, loads: new(atomic.Bool)}
+	p := &place{Agent: a, t: t, base: "http://" + listen, lines: s, loads: new(atomic.Bool)}
 	transport := &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}
 	t.Cleanup(transport.CloseIdleConnections)
 	p.http = &http.Client{Transport: transport}
@@ -84,7 +84,7 @@ func (p *place) caddyfile(admin string, s site) string {
 	if !slices.ContainsFunc(queue, func(option string) bool { return strings.HasPrefix(option, "wait ") }) {
 		queue = append(slices.Clone(queue), "wait 1h") // no test is so slow that a request waits too long
 	}
-	return text + block("hermes_queue", queue) + block("hermes", s.hermes) + "\treverse_proxy " + p.addr + s.proxy + "\n}\n"
+	return text + block("hermes_queue", queue) + block("hermes", s.hermes) + "\treverse_proxy " + p.Addr + s.proxy + "\n}\n"
 }
 
 // load replaces the configuration.
@@ -198,7 +198,7 @@ var unread = regexp.MustCompile(`EOF|reset|server closed idle connection`)
 
 // leaves leaves, and waits until the request is over here.
 func (p *place) leaves(q *pending) {
-	p.agent.leaves(q.prompt)
+	p.Leaving(q.prompt)
 	q.leave()
 	<-q.done
 }

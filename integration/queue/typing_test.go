@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
 )
 
 // zipped returns text in gzip's form.
@@ -104,17 +105,13 @@ func TestTyping(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := newPlaceOf(t, newAgent(t, 2), site{queue: []string{"runs 2"}, hermes: []string{"max_request 2KiB"}})
+			p := newPlaceOf(t, hermes.New(t, 2), site{queue: []string{"runs 2"}, hermes: []string{"max_request 2KiB"}})
 			var typed []*socket
 			for range 8 {
 				typed = append(typed, p.types(chat.path, c.header, c.body, c.chunked))
 			}
 			if !c.first {
-				harness.Until(t, "the agent reads their bodies", func() bool {
-					p.mu.Lock()
-					defer p.mu.Unlock()
-					return p.reading == len(typed)
-				})
+				harness.Until(t, "the agent reads their bodies", func() bool { return p.Reading() == len(typed) })
 			}
 			for i := range 4 {
 				p.ask(chat, "honest", fmt.Sprintf("hello-%d", i)).good(chat)
@@ -126,15 +123,15 @@ func TestTyping(t *testing.T) {
 				s.ends()
 			}
 			harness.Until(t, "two run, and two wait", func() bool { return p.metric("running") == 2 && p.metric("waiting") == 2 })
-			p.until(t, "slow-typed")
-			p.release()
+			p.Until(t, "slow-typed")
+			p.Release()
 			for _, s := range typed[:4] {
 				if got := s.status(); got != http.StatusOK {
 					t.Errorf("status %d", got)
 				}
 			}
-			if p.refusals() > 0 || p.mostAtOnce() > 2 {
-				t.Errorf("%d refused, %d at once", p.refusals(), p.mostAtOnce())
+			if p.Refusals() > 0 || p.MostAtOnce() > 2 {
+				t.Errorf("%d refused, %d at once", p.Refusals(), p.MostAtOnce())
 			}
 			for _, s := range typed[4:] {
 				s.Close()
@@ -153,20 +150,16 @@ func TestTypedTooLate(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t, 10, options...)
 			p.ask(chat, "holder", "slow-1")
-			p.until(t, "slow-1")
+			p.Until(t, "slow-1")
 			s := p.types(chat.path, "Content-Type: application/json\r\nContent-Encoding: gzip", zipped(`{"messages": [{"role": "user", "content": "late"}]}`), false)
 			s.ends()
 			if got := s.status(); got != http.StatusTooManyRequests {
 				t.Errorf("status %d", got)
 			}
-			harness.Until(t, "the agent waits no more", func() bool {
-				p.mu.Lock()
-				defer p.mu.Unlock()
-				return p.reading == 0
-			})
-			p.end("slow-1")
+			harness.Until(t, "the agent waits no more", func() bool { return p.Reading() == 0 })
+			p.End("slow-1")
 			harness.Until(t, "the place is free", func() bool { return p.metric("running") <= 0 })
-			if p.has("late") {
+			if p.Has("late") {
 				t.Error("it runs")
 			}
 		})

@@ -10,16 +10,17 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
 )
 
 // TestNothingIsTaken: a client over HTTP/2 that lets the server send nothing is in nobody's way: what it
 // is told while it waits does not leave, and Caddy ends it then.
 func TestNothingIsTaken(t *testing.T) {
 	t.Parallel()
-	p := newPlaceOf(t, newAgent(t, 0), site{queue: []string{"runs 1", "wait 1h"}})
+	p := newPlaceOf(t, hermes.New(t, 0), site{queue: []string{"runs 1", "wait 1h"}})
 	p.loadText(strings.Replace(p.caddyfile(p.caddy.Admin, p.lines), "servers {", "servers {\n\t\tprotocols h1 h2c\n\t\ttimeouts {\n\t\t\twrite_idle 2s\n\t\t}", 1))
 	p.ask(chat, "holder", "slow-1")
-	p.until(t, "slow-1")
+	p.Until(t, "slow-1")
 	conn, err := net.Dial("tcp", strings.TrimPrefix(p.base, "http://"))
 	if err != nil {
 		t.Fatal(err)
@@ -41,9 +42,9 @@ func TestNothingIsTaken(t *testing.T) {
 	}
 	p.untilWaiting(3)
 	harness.Until(t, "they leave", func() bool { return p.metric("waiting") == 0 })
-	p.end("slow-1")
+	p.End("slow-1")
 	p.free(1)
-	if p.has("takes nothing") {
+	if p.Has("takes nothing") {
 		t.Error("it runs")
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 )
 
@@ -91,7 +92,7 @@ func TestReplicasOfACluster(t *testing.T) {
 			return strings.Contains(n.do("CLUSTER INFO"), "cluster_state:ok") && strings.Count(n.do("CLUSTER NODES"), " connected") == 3
 		})
 	}
-	up := upstream.New(t, says("hi", "there"))
+	up := upstream.New(t, upstream.Chat(hermes.Says("hi"), hermes.Says("there")))
 	all, _ := (&redis{addr: nodes[0].addr + " " + nodes[1].addr}).replicas(t, up, 2)
 	const keys = 30
 	for n := range keys {

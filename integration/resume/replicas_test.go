@@ -182,7 +182,7 @@ func TestReplicas(t *testing.T) {
 // and everybody gets the same.
 func TestReplicasAskOnce(t *testing.T) {
 	r := startRedis(t)
-	up := upstream.New(t, says("hi", "there"))
+	up := upstream.New(t, upstream.Chat(hermes.Says("hi"), hermes.Says("there")))
 	all, _ := r.replicas(t, up, 2)
 	const rounds = 100
 	for n := range rounds {
@@ -271,7 +271,7 @@ func TestRedisIsKilled(t *testing.T) {
 // TestRedisIsNotThere lets requests pass from the beginning.
 func TestRedisIsNotThere(t *testing.T) {
 	harness.Program(t, "HERMES_REDIS", "valkey-server", "redis-server") // or the build is in vain
-	up := upstream.New(t, says("hi"))
+	up := upstream.New(t, upstream.Chat(hermes.Says("hi")))
 	all, _ := (&redis{addr: harness.FreePort(t), options: "timeout 1s"}).replicas(t, up, 1)
 	for range 3 {
 		r := ask(all[0], "one")
@@ -355,7 +355,7 @@ func (r *redis) replicas(t *testing.T, up *upstream.Server, n int) (all []*clien
 // TestRedisOverTLS has replicas share streams over TLS, with the certificates of a CA that the
 // system does not know. A replica that is not told of it does not trust the server.
 func TestRedisOverTLS(t *testing.T) {
-	up := upstream.New(t, says("hi"))
+	up := upstream.New(t, upstream.Chat(hermes.Says("hi")))
 	dir, _ := client.Certificate(t)
 	r := startRedis(t, "--tls-cert-file", dir+"/cert.pem", "--tls-key-file", dir+"/key.pem",
 		"--tls-ca-cert-file", dir+"/cert.pem", "--tls-auth-clients", "no")

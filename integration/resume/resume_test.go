@@ -135,21 +135,11 @@ func TestCutsInEveryProtocol(t *testing.T) {
 
 // held is a script that sends a text, waits, and finishes.
 func held(rest <-chan struct{}) upstream.Script {
-	return func(x *upstream.Exchange) {
-		x.Begin("Hello")
-		if x.Wait(rest) {
-			x.Frame(hermes.Delta("content", " world"))
-			x.Finish()
-		}
-	}
+	return upstream.Chat(hermes.Says("Hello"), hermes.Waits(rest), hermes.Says(" world"))
 }
 
-// hello is what held sends once it does not wait.
-var hello = func() upstream.Script {
-	rest := make(chan struct{})
-	close(rest)
-	return held(rest)
-}()
+// hello is what held sends without waiting.
+var hello = upstream.Chat(hermes.Says("Hello"), hermes.Says(" world"))
 
 // reloadable starts a sidecar in front of up, and returns a client of it and what loads other directives.
 func reloadable(t *testing.T, up *upstream.Server, directives string) (c *client.Client, reload func(directives string)) {
@@ -538,18 +528,10 @@ func TestCompressed(t *testing.T) {
 	}
 }
 
-// says is a script that answers with texts.
-func says(texts ...string) upstream.Script {
-	return func(x *upstream.Exchange) {
-		x.Begin(texts...)
-		x.Finish()
-	}
-}
-
 // TestAgentsBelowPaths are apart, although each sees the same path: a key that was used
 // for one is none of the other's, and neither is an id.
 func TestAgentsBelowPaths(t *testing.T) {
-	a, b := upstream.New(t, says("I am a")), upstream.New(t, says("I am b"))
+	a, b := upstream.New(t, upstream.Chat(hermes.Says("I am a"))), upstream.New(t, upstream.Chat(hermes.Says("I am b")))
 	listen := harness.FreePort(t)
 	below := func(prefix, addr string) string {
 		return "handle_path " + prefix + "/* {\n\t\thermes_resume\n\t\thermes\n\t\treverse_proxy " + addr + "\n\t}\n\t"
@@ -572,7 +554,7 @@ func TestAgentsBelowPaths(t *testing.T) {
 
 // TestSitesAreApart also if a client of one sends the Host of the other.
 func TestSitesAreApart(t *testing.T) {
-	a, b := upstream.New(t, says("I am a")), upstream.New(t, says("I am b"))
+	a, b := upstream.New(t, upstream.Chat(hermes.Says("I am a"))), upstream.New(t, upstream.Chat(hermes.Says("I am b")))
 	atA, atB := harness.FreePort(t), harness.FreePort(t)
 	sidecar.RunCaddyfile(t, t.TempDir(), site(":"+harness.Port(atA), "admin off", "hermes_resume\n\thermes\n\treverse_proxy "+a.Addr)+
 		":"+harness.Port(atB)+" {\n\tbind 127.0.0.1\n\thermes_resume\n\thermes\n\treverse_proxy "+b.Addr+"\n}\n")

@@ -1,5 +1,8 @@
-// Package hermes has what Hermes says: the recordings of real servers in testdata/captures,
-// and lines of frames that are written as its servers write them.
+// Package hermes has what Hermes says and does: the recordings of real servers in testdata/captures,
+// lines of frames that are written as its servers write them, and an Agent, which is a gateway that
+// takes the Steps that a test has for a prompt.
+//
+// Steps are also what package upstream plays where a test decides about the bytes between them.
 //
 // The generations G0 to G3 are those of docs/contract.md.
 package hermes
@@ -117,9 +120,11 @@ func Finish(reason string, tokens int) string {
 }
 
 // Running returns the lines of the event with which a tool of G2 starts.
-func Running(tool, id string) []string {
+func Running(tool, id string) []string { return running(tool, "ls -la", id) }
+
+func running(tool, label, id string) []string {
 	return []string{"event: hermes.tool.progress",
-		fmt.Sprintf(`data: {"tool": "%s", "emoji": "\ud83d\udcbb", "label": "ls -la", "toolCallId": "%s", "status": "running"}`, tool, id)}
+		fmt.Sprintf(`data: {"tool": "%s", "emoji": "\ud83d\udcbb", "label": %s, "toolCallId": "%s", "status": "running"}`, tool, ASCII(label), id)}
 }
 
 // Completed returns the lines of the event with which a tool of G2 ends.

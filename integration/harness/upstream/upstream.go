@@ -140,9 +140,15 @@ func (x *Exchange) Begin(texts ...string) {
 	x.Events()
 	x.Frame(hermes.Role)
 	for _, text := range texts {
-		x.Frame(hermes.Delta("content", text))
+		x.Text(text)
 	}
 }
+
+// Text sends a text in a frame.
+func (x *Exchange) Text(text string) { x.Frame(hermes.Delta("content", text)) }
+
+// Die breaks the connection as a process that is killed does.
+func (x *Exchange) Die() { x.Reset() }
 
 // Chunk sends one HTTP chunk in one write.
 func (x *Exchange) Chunk(b []byte) {
@@ -231,17 +237,19 @@ func Lines(frames ...[]string) Script {
 	}
 }
 
-// HeldBack returns a script that sends the role, and the rest of a good answer once rest is
-// closed.
-func HeldBack(rest <-chan struct{}) Script {
+// Chat returns a script of a chat: its role, what the steps say, and a good end, unless they break off.
+func Chat(steps ...hermes.Step) Script {
 	return func(x *Exchange) {
 		x.Begin()
-		if x.Wait(rest) {
-			x.Frame(hermes.Delta("content", "hi"))
+		if hermes.Play(x, steps...) {
 			x.Finish()
 		}
 	}
 }
+
+// HeldBack returns a script that sends the role, and the rest of a good answer once rest is
+// closed.
+func HeldBack(rest <-chan struct{}) Script { return Chat(hermes.Waits(rest), hermes.Says("hi")) }
 
 // A Cutter divides a body into HTTP chunks.
 type Cutter struct {
@@ -315,13 +323,7 @@ func Library(all []hermes.Recording, c Cutter) Router {
 func Held(t testing.TB) (up *Server, rest chan struct{}) {
 	rest = make(chan struct{})
 	up = New(t, Router{
-		"": func(x *Exchange) {
-			x.Begin("hi", "\n`💻 make`\n")
-			if x.Wait(rest) {
-				x.Frame(hermes.Delta("content", "\n\nok"))
-				x.Finish()
-			}
-		},
+		"":             Chat(hermes.Says("hi"), hermes.Marks("💻 make"), hermes.Waits(rest), hermes.Says("\n\nok")),
 		"header alone": func(x *Exchange) { x.Events(); x.Wait(rest) },
 		"no header":    (*Exchange).Silence,
 	}.Play)
