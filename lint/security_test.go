@@ -166,7 +166,7 @@ var securityTests = map[string]string{
 	// Limits.
 	"a frame, a line, a comment, an answer that is not streamed or failed: max_frame": "TestFrameOfMaxFrameIsExaminedAndALargerOneIsNot TestHostileFramePassesAndLosesNothing TestMemoryIsBounded TestWhatIsHeld TestAnswerThatGrowsTooLarge TestFailuresThatPass",
 	"reasoning that reasoning drop keeps until a tag closes it":                       "TestWhatIsHeld TestDroppedReasoningIsNoLostAnswer",
-	"text held back for a marker":                                                     "TestHeldLineIsBoundedTo4KiB TestHeldTextLeavesAtFourKiB TestWhatIsHeld",
+	"text held back for a marker":                                                     "TestHeldLineIsBoundedTo4KiB TestWhatIsHeld",
 	"text held back for a tag":                                                        "TestWhatIsHeld",
 	"depth of JSON":                                                                   "TestDeepNestingPassesByteForByte TestWhatIsNotHealed",
 	"open tools":                                                                      "TestOpenToolsAreBounded TestOpenToolsHoldAtMostMaxOpenBytes TestOpenToolsTakeBoundedOutput",

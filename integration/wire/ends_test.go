@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -79,11 +78,9 @@ type scene struct {
 	name    string
 	options sidecar.Options
 	play    upstream.Script
-	names   string // of the frames, in short, or else
 	content string
-	starts  []strict.Start // in which a tool without a name may have any
-	code    string         // of the error at the end, "" for a success
-	least   time.Duration  // that it takes
+	code    string        // of the error at the end, "" for a success
+	least   time.Duration // that it takes
 }
 
 // show plays scenes.
@@ -103,19 +100,8 @@ func show(t *testing.T, scenes ...scene) {
 			defer harness.AtLeast(t, s.least)()
 			a := clients[options].Of(t).Play(s.name).Answer()
 			checkEnd(t, a, s.code)
-			if got := strings.Join(a.Names(), " "); s.names != "" && got != s.names {
-				t.Errorf("frames %q, want %q", got, s.names)
-			}
-			if s.names != "" && s.content == "" {
-				return
-			}
-			for i := range min(len(a.Starts), len(s.starts)) {
-				if s.starts[i].Tool == "" {
-					a.Starts[i].Tool = ""
-				}
-			}
-			if a.Content != s.content || s.starts != nil && !slices.Equal(a.Starts, s.starts) {
-				t.Errorf("content %q, starts %v; want %q, %v", a.Content, a.Starts, s.content, s.starts)
+			if a.Content != s.content {
+				t.Errorf("content %q, want %q", a.Content, s.content)
 			}
 		})
 	}
@@ -129,43 +115,6 @@ func checkEnd(t testing.TB, a *strict.Answer, code string) {
 	} else {
 		a.CheckError(t, code)
 	}
-}
-
-// A cut inside a frame that passed unexamined is closed with a blank line first.
-func TestCutInsideAnUnexaminedFrame(t *testing.T) {
-	big := strings.Repeat("x", 4<<10)
-	open := "data: " + hermes.Envelope + `"choices": [{"index": 0, "delta": {"content": "` + big
-	base, _ := sidecar.Serve(t, upstream.New(t, func(x *upstream.Exchange) {
-		x.Begin()
-		x.Chunk([]byte(open))
-		x.Torn(nil)
-	}), sidecar.Still.With(sidecar.Options{"max_frame": 1024}))
-	body := client.New(t, base).Chat().All()
-	rest, ok := strings.CutPrefix(body, hermes.Role+"\n\n"+open+"\n\n")
-	if !ok {
-		t.Fatalf("got %q", harness.Clip(body[len(hermes.Role):]))
-	}
-	strict.Decode(t, rest).CheckError(t, "upstream_aborted")
-}
-
-// An error that upstream has sent in a frame of its own is not sent again: the
-// finish chunk that lacks is added.
-func TestErrorOfUpstreamsOwnIsSentOnce(t *testing.T) {
-	failure := hermes.One(`data: {"error": {"message": "overloaded", "type": "server_error", "param": null, "code": "busy"}}`)
-	scripts := upstream.Router{
-		"[DONE]":  upstream.Lines(hermes.One(hermes.Role), hermes.One(hermes.Delta("content", "hi")), failure, hermes.One("data: [DONE]")),
-		"the end": upstream.Lines(hermes.One(hermes.Role), hermes.One(hermes.Delta("content", "hi")), failure),
-		"a reset": func(x *upstream.Exchange) {
-			x.Begin("hi")
-			x.Frame(failure...)
-			x.Reset()
-		},
-	}
-	var scenes []scene
-	for name, play := range scripts {
-		scenes = append(scenes, scene{name: "then " + name, options: sidecar.Still, play: play, code: "busy", names: "chunk text error finish error done"})
-	}
-	show(t, scenes...)
 }
 
 // Before the first complete frame a failure is an HTTP status with JSON.
@@ -196,60 +145,6 @@ func TestFailuresBeforeTheFirstFrame(t *testing.T) {
 		dead := &upstream.Server{Addr: harness.FreePort(t)}
 		client.CheckJSON(t, client.New(t, sidecar.URL(sidecar.Serve(t, dead, nil))).Chat(), http.StatusBadGateway, dead.Addr)
 	})
-}
-
-// failsInline reports whether a recording has Hermes' own error finish, without a key in it.
-func failsInline(r hermes.Recording) bool {
-	return hermes.Chats(r) && strings.Contains(string(r.Body), `"finish_reason": "error"`) && !strings.Contains(string(r.Body), "sk-")
-}
-
-// What G3 puts into one chunk is split; message, type, usage and block stay.
-func TestErrorFinishOfG3IsSplit(t *testing.T) {
-	all := hermes.Recordings(t, failsInline)
-	c := client.New(t, sidecar.URL(sidecar.Serve(t, upstream.New(t, upstream.Library(all, upstream.ByFrame).Play), sidecar.Still)))
-	for _, r := range all {
-		t.Run(r.String(), func(t *testing.T) {
-			was := strict.Decode(t, string(r.Body))
-			a := c.Of(t).Play(r.String()).Answer()
-			a.CheckError(t, "agent_error")
-			if was.Err != nil && (a.Err.Message != was.Err.Message || a.Err.Type != was.Err.Type) {
-				t.Errorf("error %+v, want %+v", *a.Err, *was.Err)
-			}
-			if *a.Last.Hermes != *was.Last.Hermes || a.Last.Usage == nil || *a.Last.Usage != *was.Last.Usage {
-				t.Errorf("block %+v, usage %v; want %+v, %v", *a.Last.Hermes, a.Last.Usage, *was.Last.Hermes, *was.Last.Usage)
-			}
-		})
-	}
-}
-
-// With error_finish inline G3's chunk stays, and generated errors look like it.
-func TestInlineErrorFinish(t *testing.T) {
-	all := hermes.Recordings(t, failsInline)
-	scripts := upstream.Library(all, upstream.ByFrame)
-	scripts["cut"] = func(x *upstream.Exchange) {
-		x.Begin("hi")
-		x.Frame(hermes.Running("terminal", "c1")...)
-		x.Reset()
-	}
-	c := client.New(t, sidecar.URL(sidecar.Serve(t, upstream.New(t, scripts.Play), sidecar.Still.With(sidecar.Options{"error_finish": "inline", "progress": "bare"}))))
-	for _, r := range all {
-		got := c.Play(r.String()).All()
-		if r.Scenario == "crash_in_tool" {
-			// It leaves its tool open, so one completed is added.
-			got = regexp.MustCompile(`event: hermes\.tool\.progress\n.*"completed"\}\n\n`).ReplaceAllString(got, "")
-		}
-		if got != string(r.Body) {
-			t.Errorf("%s: got\n%s\nwant\n%s", r, got, r.Body)
-		}
-	}
-	a := strict.Decode(t, c.Play("cut").All())
-	if got := strings.Join(a.Names(), " "); got != "chunk text running completed finish error done" {
-		t.Fatalf("frames %q", got)
-	}
-	if a.Last.Error == nil || a.Last.Error.Message == "" || a.Last.Error.Code != "" && a.Last.Error.Code != "upstream_aborted" ||
-		a.Last.Hermes == nil || a.Last.Hermes.ErrorCode == "" || !a.Last.Hermes.Partial || a.Last.Hermes.Completed || !a.Last.Hermes.Failed {
-		t.Errorf("error %+v, block %+v", a.Last.Error, a.Last.Hermes)
-	}
 }
 
 // Keys and tokens in upstream's messages do not reach the client.
@@ -293,42 +188,6 @@ func TestSecretsAreRedacted(t *testing.T) {
 		if log := s.Log.String(); strings.Contains(log, key) || strings.Contains(log, token) {
 			t.Errorf("a secret is in the log:\n%s", log)
 		}
-	}
-}
-
-// Crashes that upstream dressed up as a stop end in the error finish.
-func TestFalseStops(t *testing.T) {
-	crashes := []string{
-		// No text and no reasoning.
-		"g0-v0.8.0/crash_immediate", "g1-v0.9.0/crash_immediate", "g2-v0.13.0/crash_immediate",
-		"g0-v0.8.0/failed_result", "g1-v0.9.0/failed_result", "g2-v0.13.0/failed_result",
-		"g0-v0.8.0/zero_usage_empty", "g3-v0.20.3/zero_usage_empty", "gm1-v0.6.0/crash_immediate",
-		// It ends on a tool.
-		"g0-v0.8.0/crash_in_tool", "g1-v0.9.0/crash_in_tool", "g2-v0.13.0/crash_in_tool",
-	}
-	// The same, with usage.
-	empty := []string{
-		"g0-v0.8.0/empty", "g0-v0.8.0/unstreamed", "g3-v0.20.3/empty", "live-g0-v0.8.0/empty", "live-g3-v0.20.0/empty",
-		"agent-loop/g0-v0.8.0/fail_second_call", "agent-loop/g2-v0.13.0/fail_second_call",
-		"live-g0-v0.8.0/err500second", "live-g2-v0.12.0/err500second",
-	}
-	scripts := upstream.Router{}
-	for _, name := range append(crashes, empty...) {
-		scripts[name] = upstream.Replay(hermes.Recorded(t, name), upstream.ByFrame)
-	}
-	up := upstream.New(t, scripts.Play)
-	c := client.New(t, sidecar.URL(sidecar.Serve(t, up, sidecar.Options{"zero_usage": "pass"})))
-	for _, name := range crashes {
-		t.Run(name, func(t *testing.T) {
-			c.Of(t).Play(name).Answer().CheckError(t, "agent_crashed")
-		})
-	}
-	passes := client.New(t, sidecar.URL(sidecar.Serve(t, up, sidecar.Options{"empty_answer": "pass"})))
-	for _, name := range empty {
-		t.Run(name, func(t *testing.T) {
-			c.Of(t).Play(name).Answer().CheckError(t, "empty_answer")
-			passes.Of(t).Play(name).Answer().CheckGood(t)
-		})
 	}
 }
 
@@ -399,22 +258,6 @@ func warned(s *sidecar.Process) bool {
 		}
 	}
 	return false
-}
-
-// zero_usage decides about text with usage 0/0/0 when it is not left to knowledge.
-func TestZeroUsageOption(t *testing.T) {
-	scripts := upstream.Library(hermes.Recordings(t, hermes.Chats), upstream.ByFrame)
-	up := upstream.New(t, scripts.Play)
-	names := []string{"g0-v0.8.0/crash_after_text", "g2-v0.13.0/crash_after_text", "agent-loop/g0-v0.8.0/no_usage"}
-	for value, code := range map[string]string{"error": "agent_crashed", "pass": ""} {
-		c := client.New(t, sidecar.URL(sidecar.Serve(t, up, sidecar.Options{"zero_usage": value})))
-		c.Play("g0-v0.8.0/plain").Answer().CheckGood(t) // now usage is known to be reported
-		for _, name := range names {
-			t.Run(value+" "+name, func(t *testing.T) {
-				checkEnd(t, c.Of(t).Play(name).Answer(), code)
-			})
-		}
-	}
 }
 
 // By default text with usage 0/0/0 is a crash once this upstream has reported

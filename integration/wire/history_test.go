@@ -17,7 +17,6 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
-	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/strict"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 )
 
@@ -156,18 +155,6 @@ func TestMaxRequest(t *testing.T) {
 		t.Fatalf("status %d", status)
 	}
 	receive(t, got).want(t, body, true)
-}
-
-// What a client has recorded of a legacy Hermes goes back as a modern one would have said it.
-func TestRecordedHistoriesAreHealed(t *testing.T) {
-	up, got := arrivals(t)
-	base, _ := sidecar.Serve(t, up, nil)
-	for _, scenario := range []string{"one_tool", "parallel_tools", "seq_tools", "labels", "tool_first", "inline_code"} {
-		said := strict.Decode(t, string(hermes.Recorded(t, "g0-v0.8.0/"+scenario).Body)).Content
-		want := strict.Decode(t, string(hermes.Recorded(t, "g3-v0.20.3/"+scenario).Body)).Content
-		upload(t, base, history(said), false)
-		receive(t, got).want(t, history(want), false)
-	}
 }
 
 func TestExpectContinue(t *testing.T) {

@@ -27,37 +27,6 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 )
 
-// The same bytes come out, however the same bytes came in, and of every replica. The tools in
-// them begin and end.
-func TestOutputDoesNotDependOnTheCut(t *testing.T) {
-	all := hermes.Recordings(t, hermes.Chats)
-	cutters := []upstream.Cutter{upstream.Whole, upstream.ByFrame, upstream.ByByte, upstream.AtRandom(1), upstream.AtRandom(2)}
-	var scripts = upstream.Router{}
-	for _, r := range all {
-		for i, c := range cutters {
-			scripts[r.String()+string(rune('0'+i))] = upstream.Replay(r, c)
-		}
-	}
-	up := upstream.New(t, scripts.Play)
-	// With zero_usage error every rule about ends is at work in any order.
-	o := sidecar.Still.With(sidecar.Options{"zero_usage": "error"})
-	replicas := []*client.Client{client.New(t, sidecar.URL(sidecar.Serve(t, up, o))), client.New(t, sidecar.URL(sidecar.Serve(t, up, o)))}
-	for _, r := range all {
-		t.Run(r.String(), func(t *testing.T) {
-			want := replicas[0].Of(t).Play(r.String() + "0").All()
-			a := strict.Decode(t, want)
-			if a.CheckLifecycle(t); !a.Done {
-				t.Error("no [DONE]")
-			}
-			for i := 1; i < len(cutters); i++ {
-				if got := replicas[i%2].Of(t).Play(r.String() + string(rune('0'+i))).All(); got != want {
-					t.Errorf("%s\n%s\nwhole\n%s", cutters[i].Name, got, want)
-				}
-			}
-		})
-	}
-}
-
 // Twice through the sidecar is once through it, in every form.
 func TestTwiceThroughIsOnceThrough(t *testing.T) {
 	all := hermes.Recordings(t, hermes.Chats)
@@ -366,84 +335,6 @@ func cutOnce(t *testing.T, c *client.Client, r hermes.Recording, mode string, at
 		} else if h := a.Last.Hermes; want.finish == "" && h.Partial != (strings.TrimSpace(a.Content) != "") {
 			bad("partial %v with content %q", h.Partial, a.Content)
 		}
-	}
-}
-
-// A chat stream that needs no change keeps every byte, whatever its framing.
-func TestFramingIsKept(t *testing.T) {
-	chunks := []string{hermes.Role, hermes.Delta("content", "hi"), hermes.Delta("content", "\nthere `💻` and `ls`\n"), hermes.Finish("stop", 56), "data: [DONE]"}
-	join := func(end string) string { return strings.Join(chunks, end+end) + end + end }
-	half := strings.Replace(chunks[1], `"choices"`, "\ndata: \"choices\"", 1) // JSON over two data lines
-	bodies := map[string]string{
-		"LF":              join("\n"),
-		"CRLF":            join("\r\n"),
-		"CR":              join("\r"),
-		"a BOM":           "\ufeff" + join("\n"),
-		"no space":        strings.ReplaceAll(join("\n"), "data: ", "data:"),
-		"comments":        ": hello\n\n" + join("\n: in a frame\n") + "",
-		"other fields":    "id: 1\nretry: 3000\nfoo: bar\nfoo\n" + join("\n"),
-		"empty frames":    "\n\n\n" + join("\n"),
-		"multi-line data": strings.Join([]string{chunks[0], half, chunks[3], chunks[4]}, "\n\n") + "\n\n",
-		"an event name":   "event: message\n" + join("\n"),
-		"text that only begins like a marker": strings.Join([]string{chunks[0], hermes.Delta("content", "a\n`💻"), hermes.Delta("content", " is"),
-			hermes.Delta("content", " fun\nb"), chunks[3], chunks[4]}, "\n\n") + "\n\n",
-		"no JSON":      "data: hello\n\n" + join("\n"),
-		"a JSON array": "data: [1, 2]\n\n" + join("\n"),
-		"UTF-8 instead of escapes": strings.Join([]string{chunks[0], `data: {"object":"chat.completion.chunk","choices":[{"delta":{"content":"é 💻 \u00e9"},"index":0}]}`,
-			chunks[3], chunks[4]}, "\n\n") + "\n\n",
-		"unknown members": strings.Join([]string{`data: {"z":1,"object":"chat.completion.chunk","id":"a","choices":[{"index":0,"delta":{"content":"a","x":[1,{"y":null}]},"finish_reason":null}],"w":{"content":"b"}}`,
-			chunks[3], chunks[4]}, "\n\n") + "\n\n",
-	}
-	scripts := upstream.Router{}
-	for name, body := range bodies {
-		scripts[name] = stream([]byte(body), upstream.AtRandom(7))
-		scripts[name+" bytewise"] = stream([]byte(body), upstream.ByByte)
-	}
-	c := client.New(t, sidecar.URL(sidecar.Serve(t, upstream.New(t, scripts.Play), sidecar.Still)))
-	for name, body := range bodies {
-		for _, suffix := range []string{"", " bytewise"} {
-			t.Run(name+suffix, func(t *testing.T) {
-				if got := c.Of(t).Play(name + suffix).All(); got != body {
-					t.Errorf("got\n%q\nwant\n%q", got, body)
-				}
-			})
-		}
-	}
-}
-
-// Markers are found in every framing.
-func TestMarkersAreFoundInEveryFraming(t *testing.T) {
-	chunks := []string{hermes.Role, hermes.Delta("content", "hi"), hermes.Delta("content", "\n`💻 ls`\n"), hermes.Delta("content", "\n\nok"), hermes.Finish("stop", 56), "data: [DONE]"}
-	scripts := upstream.Router{}
-	for name, end := range map[string]string{"LF": "\n", "CRLF": "\r\n", "CR": "\r"} {
-		scripts[name] = stream([]byte(strings.Join(chunks, end+end)+end+end), upstream.AtRandom(7))
-	}
-	c := client.New(t, sidecar.URL(sidecar.Serve(t, upstream.New(t, scripts.Play), sidecar.Still)))
-	for name := range scripts {
-		t.Run(name, func(t *testing.T) {
-			// What the sidecar adds is framed by LF; the decoder wants LF alone.
-			body := strings.ReplaceAll(strings.ReplaceAll(c.Of(t).Play(name).All(), "\r\n", "\n"), "\r", "\n")
-			a := strict.Decode(t, body)
-			a.CheckGood(t)
-			if a.Content != "hi\n\nok" || len(a.Starts) != 1 {
-				t.Errorf("content %q, starts %v", a.Content, a.Starts)
-			}
-		})
-	}
-}
-
-// A frame above max_frame passes as it is, even if it has a marker.
-func TestFrameAboveTheLimitPassesUnexamined(t *testing.T) {
-	const limit = 2048
-	big := hermes.Delta("content", "\n`💻 "+strings.Repeat("x", 2*limit)+"`\n")
-	small := hermes.Delta("content", "\n`💻 "+strings.Repeat("x", limit/2)+"`\n")
-	up := upstream.New(t, upstream.Lines(hermes.One(hermes.Role), hermes.One(small), hermes.One(big), hermes.One(hermes.Delta("content", "ok")), hermes.One(hermes.Finish("stop", 5)), hermes.One("data: [DONE]")))
-	body := client.New(t, sidecar.URL(sidecar.Serve(t, up, sidecar.Still.With(sidecar.Options{"max_frame": limit})))).Chat().All()
-	if !strings.Contains(body, big+"\n\n") {
-		t.Errorf("the big frame has changed: %q", harness.Clip(body))
-	}
-	if strings.Contains(body, small) || len(strict.Decode(t, body).Starts) != 1 {
-		t.Errorf("the small frame has not: %q", harness.Clip(body))
 	}
 }
 
