@@ -7,9 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hermes-sidecar/hermes-sidecar/approval"
-	"github.com/hermes-sidecar/hermes-sidecar/queue"
-	"github.com/hermes-sidecar/hermes-sidecar/queue/queuecaddy"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -93,31 +90,6 @@ func TestPublicListIsBounded(t *testing.T) {
 	for i, o := range l.Open {
 		if !o.Since.Equal(now.Add(time.Duration(i) * time.Second)) {
 			t.Errorf("stream %d is not the oldest one left", i)
-		}
-	}
-}
-
-// TestPublicListOfThoseWhoWaitIsBounded: it has the first ones, and the number of the others.
-func TestPublicListOfThoseWhoWaitIsBounded(t *testing.T) {
-	const waiting = 20_000
-	o := queue.Options{Runs: 1, Wait: time.Hour, Waiting: waiting, Label: "/api/sessions/secret/chat"}
-	for range waiting + 1 {
-		turn, err := queuecaddy.OfProcess().Join(t.Name(), o, queue.Client{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer turn.Done()
-	}
-	l, size := listPublic(t, NewProcess(approval.NewDesk()), time.Now())
-	if len(l.Waiting) == 0 || l.OmittedWaiting == 0 || len(l.Waiting)+l.OmittedWaiting != waiting {
-		t.Errorf("%d are listed, %d omitted, of %d", len(l.Waiting), l.OmittedWaiting, waiting)
-	}
-	if size < maxPublicList/2 || size > 2*maxPublicList {
-		t.Errorf("%d bytes", size)
-	}
-	for i, w := range l.Waiting {
-		if w.Place != i+1 || w.Path != "/api/sessions/*/chat" {
-			t.Fatalf("number %d is %+v", i, w)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package telemetry
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -41,25 +40,23 @@ func TestRequestsThatWaitAreListed(t *testing.T) {
 	}
 }
 
-// TestPublicListOfThoseThatWaitIsBounded to 1 MiB, the first ones in line; the number of the others is
+// TestPublicListOfThoseWhoWaitIsBounded to 1 MiB, the first ones in line; the number of the others is
 // told.
-func TestPublicListOfThoseThatWaitIsBounded(t *testing.T) {
+func TestPublicListOfThoseWhoWaitIsBounded(t *testing.T) {
 	const waiting = 5000
 	for range 1 + waiting {
 		join(t, "/"+strings.Repeat("/", 255))
 	}
-	b, err := newObserver().Process.PublicList(time.Now())
-	var l struct {
-		Waiting []WaitingRequest
-		Omitted int `json:"omitted_waiting"`
+	l, size := listPublic(t, newObserver().Process, time.Now())
+	if n := len(l.Waiting); n == 0 || l.OmittedWaiting == 0 || n+l.OmittedWaiting != waiting {
+		t.Errorf("%d are listed, %d omitted, of %d", n, l.OmittedWaiting, waiting)
 	}
-	if err != nil || json.Unmarshal(b, &l) != nil {
-		t.Fatal(err)
+	for i, w := range l.Waiting {
+		if w.Place != i+1 {
+			t.Fatalf("number %d is %+v", i, w)
+		}
 	}
-	if n := len(l.Waiting); n == 0 || l.Omitted == 0 || n+l.Omitted != waiting || l.Waiting[n-1].Place != n {
-		t.Errorf("%d are listed, %d omitted, of %d", len(l.Waiting), l.Omitted, waiting)
-	}
-	if len(b) < maxPublicList/2 || len(b) > maxPublicList+64<<10 {
-		t.Errorf("%d bytes", len(b))
+	if size < maxPublicList/2 || size > maxPublicList+64<<10 {
+		t.Errorf("%d bytes", size)
 	}
 }
