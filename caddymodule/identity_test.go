@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -46,7 +45,7 @@ func runIdentity(t *testing.T, lines string) *identitySite {
 		fmt.Fprint(w, "{}")
 	}))
 	t.Cleanup(agent.Close)
-	s.Site = caddytest.NewSite(t, "servers {\n protocols h1 h2c\n}", "hermes {\n"+lines+"\n}\nreverse_proxy "+strings.TrimPrefix(agent.URL, "http://"))
+	s.Site = caddytest.NewSite(t, "", "hermes {\n"+lines+"\n}\nreverse_proxy "+strings.TrimPrefix(agent.URL, "http://"))
 	return s
 }
 
@@ -93,50 +92,31 @@ const (
 	chatOfUser   = `{"messages":[{"role":"system","content":"Be kind."},{"role":"user","content":"hi"}]}`
 )
 
-// foreign are the ways in which a client may name another user in a header field.
-func foreign(name string) map[string][]string {
-	lower := strings.ToLower(name)
-	return map[string][]string{
-		"none":                          {"X-Other: x"},
-		"plain":                         {name + ": bob"},
-		"lower case":                    {lower + ": bob"},
-		"upper case":                    {strings.ToUpper(name) + ":bob"},
-		"mixed":                         {"x-HERMES" + lower[len("x-hermes"):] + ": bob"},
-		"underscores":                   {strings.ReplaceAll(name, "-", "_") + ": bob"},
-		"one underscore":                {strings.Replace(lower, "-", "_", 1) + ": bob"},
-		"twice":                         {name + ": bob", name + ": carol"},
-		"all ways":                      {name + ": bob", lower + ": carol", strings.ReplaceAll(name, "-", "_") + ": dave"},
-		"empty":                         {name + ": "},
-		"hop by hop":                    {name + ": bob", "Connection: " + name},
-		"hop by hop only":               {"Connection: close, " + lower},
-		"hop by hop, in part":           {"Connection: x-other", "X-Other: y", "connection:keep-alive ,\t" + strings.ToUpper(name) + " , x-more"},
-		"hop by hop, written otherwise": {"Connection: " + strings.ReplaceAll(name, "-", "_")},
-	}
-}
-
-// TestNoClientNamesTheUser: what upstream learns of the user is Caddy's alone, however the client writes
-// its own.
+// TestNoClientNamesTheUser: what upstream learns of the user is Caddy's alone. Package integration/queue has
+// the other ways to write a field, and HTTP/2.
 func TestNoClientNamesTheUser(t *testing.T) {
 	s := runIdentity(t, "identity {header.X-User} by header\nidentity {header.X-User} by session")
 	for _, name := range []string{"X-Hermes-Session-Key", "X-Hermes-Session-Id"} {
-		for how, fields := range foreign(name) {
-			for _, path := range []string{identityChat, "/v1/responses", "/v1/runs", "/api/sessions/s/chat/stream", "/elsewhere"} {
-				got := s.post(path, chatOfUser, append(fields, "X-User: alice")...)
-				if key := got.of("X-Hermes-Session-Key"); !slices.Equal(key, []string{"alice"}) {
-					t.Errorf("%s, %s: %s: the key is %q", name, how, path, key)
-				}
+		lower, low := strings.ToLower(name), strings.ReplaceAll(name, "-", "_")
+		for _, fields := range [][]string{
+			nil, {name + ": bob", lower + ": carol", low + ": dave"}, {name + ": bob", "Connection: " + name},
+			{"Connection: x-other", "X-Other: y", "connection:keep-alive ,\t" + strings.ToUpper(name) + " , x-more"}, {"Connection: " + low},
+		} {
+			for _, path := range []string{identityChat, "/v1/runs", "/elsewhere"} {
+				got := s.post(path, chatOfUser, append(slices.Clone(fields), "X-User: alice")...)
 				id := got.of("X-Hermes-Session-Id")
-				if want := path == identityChat; len(id) != map[bool]int{true: 1}[want] || want && !strings.HasPrefix(id[0], "hs-2bd806c97f0e00af-") {
-					t.Errorf("%s, %s: %s: the id is %q", name, how, path, id)
+				isChat := path == identityChat
+				if key := got.of("X-Hermes-Session-Key"); !slices.Equal(key, []string{"alice"}) || len(id) != map[bool]int{true: 1}[isChat] || isChat && !strings.HasPrefix(id[0], "hs-2bd806c97f0e00af-") {
+					t.Errorf("%q: %s: the key is %q, the id %q", fields, path, key, id)
 				}
-				got = s.post(path, chatOfUser, fields...)
+				got = s.post(path, chatOfUser, append(slices.Clone(fields), "X-A: b")...)
 				if key, id := got.of("X-Hermes-Session-Key"), got.of("X-Hermes-Session-Id"); len(key)+len(id) > 0 {
-					t.Errorf("%s, %s: %s: without a user the key is %q, the id %q", name, how, path, key, id)
+					t.Errorf("%q: %s: without a user the key is %q, the id %q", fields, path, key, id)
 				}
 			}
-			got := s.raw("GET /v1/runs/run_1 HTTP/1.1\nHost: a\nX-User: alice\n" + strings.Join(fields, "\n") + "\n\n")
+			got := s.raw("GET /v1/runs/run_1 HTTP/1.1\nHost: a\nX-User: alice\n" + strings.Join(append(slices.Clone(fields), "X-A: b"), "\n") + "\n\n")
 			if key, id := got.of("X-Hermes-Session-Key"), got.of("X-Hermes-Session-Id"); !slices.Equal(key, []string{"alice"}) || id != nil {
-				t.Errorf("%s, %s: a GET: the key is %q, the id %q", name, how, key, id)
+				t.Errorf("%q: a GET: the key is %q, the id %q", fields, key, id)
 			}
 		}
 	}
@@ -147,35 +127,6 @@ func TestNoClientNamesTheUser(t *testing.T) {
 	}
 	if got := s.post(identityChat, chatOfUser, "X-User: alice", "Connection: x-more, X-Hermes-Session-Key", "X-More: x", "X-Other: y"); len(got.of("X-More")) > 0 || len(got.of("X-Other")) != 1 {
 		t.Errorf("what else Connection lists: %v", got.header)
-	}
-}
-
-// TestNoClientNamesTheUserOverHTTP2, which writes names in lower case.
-func TestNoClientNamesTheUserOverHTTP2(t *testing.T) {
-	s := runIdentity(t, "identity {header.X-User}\nidentity {header.X-User} by session")
-	protocols := new(http.Protocols)
-	protocols.SetUnencryptedHTTP2(true)
-	transport := &http.Transport{Protocols: protocols, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", s.Socket())
-	}}
-	defer transport.CloseIdleConnections()
-	for _, name := range []string{"X-Hermes-Session-Key", "X_Hermes_Session_Key", "x-hermes_session-key", "X-Hermes-Session-Id", "x_hermes_session_id"} {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://a"+identityChat, io.MultiReader(strings.NewReader(chatOfUser)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header = http.Header{"X-User": {"alice"}, "Content-Type": {"application/json"}, name: {"bob", "carol"}}
-		r.Trailer = http.Header{"X-Hermes-Session-Key": {"bob"}}
-		res, err := transport.RoundTrip(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		res.Body.Close()
-		got := <-s.seen
-		key, id := got.of("X-Hermes-Session-Key"), got.of("X-Hermes-Session-Id")
-		if res.ProtoMajor != 2 || !slices.Equal(key, []string{"alice"}) || len(id) != 1 || !strings.HasPrefix(id[0], "hs-2bd806c97f0e00af-") {
-			t.Errorf("%s by %s: the key is %q, the id %q", name, res.Proto, key, id)
-		}
 	}
 }
 
