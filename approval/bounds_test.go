@@ -12,6 +12,7 @@ import (
 
 	"github.com/hermes-sidecar/hermes-sidecar/approval"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/alone"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
 // TestTicketsAreBounded: four that wait of a stream, 20 of a client. Those that have ended do
@@ -117,11 +118,11 @@ func TestQuestionsWithoutIdsHaveNoTicket(t *testing.T) {
 	s := approval.NewDesk().Stream(h.asker(1))
 	long := strings.Repeat("x", 257)
 	for _, ids := range [][2]string{{"", "request"}, {"run", ""}, {long, "request"}, {"run", long}} {
-		if s.Ask(approval.Request{RunID: ids[0], ID: ids[1], Choices: all}) != nil {
+		if s.Ask(rewrite.ApprovalRequest{RunID: ids[0], RequestID: ids[1], Choices: all}) != nil {
 			t.Errorf("a ticket for %.10q", ids)
 		}
 	}
-	if s.Ask(approval.Request{RunID: long[1:], ID: long[1:], Choices: all}) == nil {
+	if s.Ask(rewrite.ApprovalRequest{RunID: long[1:], RequestID: long[1:], Choices: all}) == nil {
 		t.Error("no ticket for ids of 256 bytes")
 	}
 }
@@ -141,7 +142,7 @@ func TestLongCommandsCanOnlyBeDenied(t *testing.T) {
 		if !long {
 			continue
 		}
-		for _, c := range []approval.Choice{approval.Once, approval.Session, approval.Always} {
+		for _, c := range []rewrite.ApprovalChoice{approval.Once, approval.Session, approval.Always} {
 			if result, err := ticket.Answer(t.Context(), c, approval.Page); result != approval.Refused || err != approval.ErrNotOffered || h.asked != 0 {
 				t.Errorf("%s: %d, %v", c, result, err)
 			}
@@ -158,7 +159,7 @@ func TestCommandsThatCannotBeShown(t *testing.T) {
 		q := ask("run", n)
 		q.Command = command
 		ticket := s.Ask(q)
-		if got := ticket.View().Request.Choices; !slices.Equal(got, []approval.Choice{approval.Deny}) {
+		if got := ticket.View().Request.Choices; !slices.Equal(got, []rewrite.ApprovalChoice{approval.Deny}) {
 			t.Errorf("%q: offered %q", command, got)
 		}
 		if result, err := ticket.Answer(t.Context(), approval.Once, approval.Page); result != approval.Refused || err != approval.ErrNotOffered || h.asked != n {
@@ -184,7 +185,7 @@ func TestMemoryOfTickets(t *testing.T) {
 			a := h.asker(1)
 			a.Owner[1], a.Owner[2] = byte(i), byte(i>>8)
 			body := make([]byte, 16<<10) // of the request that Send remembers
-			a.Send = func(context.Context, approval.Request, approval.Choice) (approval.Result, error) {
+			a.Send = func(context.Context, rewrite.ApprovalRequest, rewrite.ApprovalChoice) (approval.Result, error) {
 				return approval.Result(len(body)), nil
 			}
 			s := d.Stream(a)

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
 // Invariants, with Desk.mu held. A ticket waits, is being answered, or has ended; it never waits
@@ -46,31 +48,12 @@ const (
 	lateLink = 24 * time.Hour
 )
 
-// Request is what an agent asks.
-type Request struct {
-	// RunID and ID identify the question. They have at most 256 bytes each. Without both there is
-	// no ticket: upstream would apply the answer to the oldest question that waits.
-	RunID, ID string
-	// Command is what would run. The first 64 KiB are kept; a longer command, and one that has nothing
-	// to show but white space, can only be denied.
-	Command string
-	// Description is why upstream asks. The first 4 KiB are kept.
-	Description string
-	// Tool is the name of the tool; "" if it is not known. The first 256 bytes are kept.
-	Tool string
-	// Choices are the answers that upstream offers. Deny is always one.
-	Choices []Choice
-}
-
-// Choice is an answer, by its name in upstream's API.
-type Choice string
-
 // The choices, in the order in which they are shown.
 const (
-	Once    Choice = "once"    // this command runs
-	Session Choice = "session" // so do commands like it in this session; in a chat, in this answer
-	Always  Choice = "always"  // so do commands like it, for ever
-	Deny    Choice = "deny"    // it does not run
+	Once    rewrite.ApprovalChoice = "once"    // this command runs
+	Session rewrite.ApprovalChoice = "session" // so do commands like it in this session; in a chat, in this answer
+	Always  rewrite.ApprovalChoice = "always"  // so do commands like it, for ever
+	Deny    rewrite.ApprovalChoice = "deny"    // it does not run
 )
 
 // Way is how an answer came.
@@ -112,7 +95,7 @@ type Asker struct {
 	// Send sends the answer to upstream. It is called again for a ticket only after an error or
 	// Refused. It runs in the goroutine of Ticket.Answer or Desk.Reply. ctx ends after 30 s, not
 	// before.
-	Send func(ctx context.Context, q Request, c Choice) (Result, error)
+	Send func(ctx context.Context, q rewrite.ApprovalRequest, c rewrite.ApprovalChoice) (Result, error)
 	// Rest answers a request with the rest of the stream that is held for a reply. If it is nil,
 	// only tickets for which Ticket.Hold was called take replies.
 	Rest func(w http.ResponseWriter, r *http.Request) error
@@ -123,14 +106,14 @@ type Asker struct {
 type Desk struct {
 	mu       sync.Mutex
 	tickets  map[string]*Ticket     // by id
-	requests map[request]*Ticket    // by question
+	requests map[key]*Ticket        // by what identifies the request
 	owners   map[[32]byte][]*Ticket // by client, the oldest first
 	ended    []*Ticket              // tickets that have ended and are still known, the oldest end first
 	stats    Stats
 }
 
-// request identifies a question.
-type request struct {
+// key identifies a request.
+type key struct {
 	owner   [32]byte
 	run, id string
 }
@@ -138,7 +121,7 @@ type request struct {
 // NewDesk returns a Desk without tickets.
 func NewDesk() *Desk {
 	return &Desk{
-		tickets: map[string]*Ticket{}, requests: map[request]*Ticket{}, owners: map[[32]byte][]*Ticket{},
+		tickets: map[string]*Ticket{}, requests: map[key]*Ticket{}, owners: map[[32]byte][]*Ticket{},
 		stats: Stats{Answered: map[Answer]uint64{}},
 	}
 }
@@ -156,17 +139,22 @@ func (d *Desk) Stream(a Asker) *Stream {
 }
 
 // Ask returns the ticket of q. A repeated request has the same ticket, also in another stream of
-// the same client. The ticket is nil if a bound is reached, if an id of q is missing or too long,
-// or if the request with the ids of q had another command.
-func (s *Stream) Ask(q Request) *Ticket {
+// the same client. The ticket is nil if a bound is reached, if an id of q is missing, so that upstream
+// would apply the answer to the oldest request that waits, or longer than 256 bytes, or if the request
+// with the ids of q had another command.
+//
+// The ticket keeps the first 64 KiB of the command, 4 KiB of the description and 256 bytes of the
+// tool's name. A longer command, and one that has nothing to show but white space, can only be
+// denied.
+func (s *Stream) Ask(q rewrite.ApprovalRequest) *Ticket {
 	d := s.desk
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if q.RunID == "" || q.ID == "" || len(q.RunID) > maxName || len(q.ID) > maxName {
+	if q.RunID == "" || q.RequestID == "" || len(q.RunID) > maxName || len(q.RequestID) > maxName {
 		d.stats.Omitted++
 		return nil
 	}
-	t := d.requests[request{s.asker.Owner, q.RunID, q.ID}]
+	t := d.requests[key{s.asker.Owner, q.RunID, q.RequestID}]
 	switch {
 	case t != nil && t.asked != sha256.Sum256([]byte(q.Command)): // a page may show the other command
 		d.stats.Omitted++
@@ -198,7 +186,7 @@ func (s *Stream) Done(requestID string) {
 	defer d.mu.Unlock()
 	for _, t := range slices.Clone(s.tickets) {
 		switch {
-		case requestID == t.request.ID:
+		case requestID == t.request.RequestID:
 			d.leave(t)
 		case requestID != "":
 		case len(t.streams) > 1:
@@ -228,7 +216,7 @@ func (d *Desk) Find(id string) (*Ticket, bool) {
 }
 
 // add makes a ticket.
-func (d *Desk) add(a Asker, q Request) *Ticket {
+func (d *Desk) add(a Asker, q rewrite.ApprovalRequest) *Ticket {
 	t := &Ticket{desk: d, id: newID(), asker: a, until: time.Now().Add(a.Timeout), rest: a.Rest}
 	t.keep(q)
 	for t.code = newCode(); slices.ContainsFunc(d.owners[a.Owner], func(o *Ticket) bool { return o.code == t.code }); {
@@ -244,7 +232,7 @@ func (d *Desk) add(a Asker, q Request) *Ticket {
 }
 
 // revive makes t wait again after its streams have ended without an answer.
-func (d *Desk) revive(t *Ticket, a Asker, q Request) {
+func (d *Desk) revive(t *Ticket, a Asker, q rewrite.ApprovalRequest) {
 	d.ended = without(d.ended, t)
 	t.state, t.left, t.asker = Waiting, false, a
 	t.keep(q)

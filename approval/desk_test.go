@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/approval"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
 // TestATicketIsAnsweredOnce by each choice, and then says which.
@@ -180,7 +181,7 @@ func TestWhatUpstreamSaysOfAnAnswer(t *testing.T) {
 		"it cannot be told": {approval.TooLate, errAway, approval.Refused, approval.Waiting},
 	} {
 		d := approval.NewDesk()
-		ticket := d.Stream(approval.Asker{Timeout: timeout, Send: func(context.Context, approval.Request, approval.Choice) (approval.Result, error) {
+		ticket := d.Stream(approval.Asker{Timeout: timeout, Send: func(context.Context, rewrite.ApprovalRequest, rewrite.ApprovalChoice) (approval.Result, error) {
 			return test.result, test.err
 		}}).Ask(ask("run", 1))
 		got, err := ticket.Answer(t.Context(), approval.Once, approval.Page)
@@ -238,7 +239,7 @@ func TestAnAnswerUnderWay(t *testing.T) {
 				a := h.asker(1)
 				var s *approval.Stream
 				var ticket *approval.Ticket
-				a.Send = func(ctx context.Context, q approval.Request, c approval.Choice) (approval.Result, error) {
+				a.Send = func(ctx context.Context, q rewrite.ApprovalRequest, c rewrite.ApprovalChoice) (approval.Result, error) {
 					if until, ok := ctx.Deadline(); !ok || time.Until(until) != 30*time.Second || ctx.Err() != nil {
 						t.Errorf("its context ends at %v: %v", until, ctx.Err())
 					}
@@ -300,7 +301,7 @@ func TestChoices(t *testing.T) {
 		q := ask("run", 1)
 		q.Choices = nil
 		for c := range strings.FieldsSeq(offered) {
-			q.Choices = append(q.Choices, approval.Choice(c))
+			q.Choices = append(q.Choices, rewrite.ApprovalChoice(c))
 		}
 		var h hermes
 		ticket := approval.NewDesk().Stream(h.asker(1)).Ask(q)
@@ -311,7 +312,7 @@ func TestChoices(t *testing.T) {
 		if strings.Join(got, " ") != want {
 			t.Errorf("offered %q, it is %q", offered, got)
 		}
-		for _, c := range append([]approval.Choice{"approve_all", "", "ONCE"}, all...) {
+		for _, c := range append([]rewrite.ApprovalChoice{"approve_all", "", "ONCE"}, all...) {
 			if strings.Contains(" "+want+" ", " "+string(c)+" ") {
 				continue
 			}

@@ -10,35 +10,36 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/approval"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
 // timeout is that of the tickets in tests.
 const timeout = 5 * time.Minute
 
 // all are the choices that Hermes offers.
-var all = []approval.Choice{approval.Once, approval.Session, approval.Always, approval.Deny}
+var all = []rewrite.ApprovalChoice{approval.Once, approval.Session, approval.Always, approval.Deny}
 
 // hermes is upstream: it runs a command once, if the first answer to its request allows that.
 type hermes struct {
 	mu      sync.Mutex
-	asked   int                        // how many times
-	answers map[string]approval.Choice // by run and request
-	over    map[string]bool            // runs that have ended
-	away    bool                       // it fails
-	during  func()                     // what happens while it is asked
+	asked   int                               // how many times
+	answers map[string]rewrite.ApprovalChoice // by run and request
+	over    map[string]bool                   // runs that have ended
+	away    bool                              // it fails
+	during  func()                            // what happens while it is asked
 }
 
 var errAway = errors.New("connection refused")
 
 // send is Asker.Send.
-func (h *hermes) send(_ context.Context, q approval.Request, c approval.Choice) (approval.Result, error) {
+func (h *hermes) send(_ context.Context, q rewrite.ApprovalRequest, c rewrite.ApprovalChoice) (approval.Result, error) {
 	if h.during != nil {
 		h.during()
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.asked++
-	id := q.RunID + "/" + q.ID
+	id := q.RunID + "/" + q.RequestID
 	switch {
 	case h.away:
 		return approval.Accepted, errAway // what is returned with an error counts for nothing
@@ -47,14 +48,14 @@ func (h *hermes) send(_ context.Context, q approval.Request, c approval.Choice) 
 	case h.answers[id] != "":
 		return approval.AlreadyAnswered, nil
 	case h.answers == nil:
-		h.answers = map[string]approval.Choice{}
+		h.answers = map[string]rewrite.ApprovalChoice{}
 	}
 	h.answers[id] = c
 	return approval.Accepted, nil
 }
 
 // want checks what a request was answered.
-func (h *hermes) want(t *testing.T, run, id string, c approval.Choice) {
+func (h *hermes) want(t *testing.T, run, id string, c rewrite.ApprovalChoice) {
 	t.Helper()
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -72,12 +73,12 @@ func (h *hermes) asker(n byte) approval.Asker {
 }
 
 // ask is a request.
-func ask(run string, n int) approval.Request {
-	return approval.Request{RunID: run, ID: fmt.Sprint("request", n), Command: "rm -rf victim", Description: "recursive delete", Tool: "terminal", Choices: all}
+func ask(run string, n int) rewrite.ApprovalRequest {
+	return rewrite.ApprovalRequest{RunID: run, RequestID: fmt.Sprint("request", n), Command: "rm -rf victim", Description: "recursive delete", Tool: "terminal", Choices: all}
 }
 
 // wantAnswer answers and checks the result.
-func wantAnswer(t *testing.T, ticket *approval.Ticket, c approval.Choice, want approval.Result) {
+func wantAnswer(t *testing.T, ticket *approval.Ticket, c rewrite.ApprovalChoice, want approval.Result) {
 	t.Helper()
 	if got, err := ticket.Answer(t.Context(), c, approval.Page); got != want || err != nil {
 		t.Errorf("%s: result %d, %v, want %d", c, got, err, want)

@@ -6,6 +6,8 @@ import (
 	"crypto/subtle"
 	"strings"
 	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
 // maxWrong is the number of wrong codes after which a ticket that waits for a reply is denied.
@@ -20,7 +22,7 @@ type Replied struct {
 	// request.
 	Ticket *Ticket
 	// Choice is the answer: Once or Deny.
-	Choice Choice
+	Choice rewrite.ApprovalChoice
 	// Result and Err are what Ticket.Answer returned.
 	Result Result
 	Err    error
@@ -31,7 +33,7 @@ type Replied struct {
 //
 // The fifth wrong code denies all tickets of owner that wait for a reply. If there are none, codes
 // are not counted, and what cannot be a code is never.
-func (d *Desk) Reply(ctx context.Context, owner [32]byte, c Choice, code string) Replied {
+func (d *Desk) Reply(ctx context.Context, owner [32]byte, c rewrite.ApprovalChoice, code string) Replied {
 	if !isCode(code) {
 		return Replied{}
 	}

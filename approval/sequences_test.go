@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/approval"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
 // TestRandomSequences has clients and strangers answer, reply, guess, replay and leave at
@@ -64,7 +65,7 @@ type sequence struct {
 type question struct {
 	owner  int
 	stream int // that asks it
-	q      approval.Request
+	q      rewrite.ApprovalRequest
 	ticket *approval.Ticket
 	until  time.Time
 	ended  bool // by an answer that upstream has accepted, its tool or its end
@@ -135,9 +136,9 @@ func (s *sequence) step() {
 			s.guessed(q.owner)
 		}
 	case 7:
-		s.streams[q.stream].Done(q.q.ID)
+		s.streams[q.stream].Done(q.q.RequestID)
 		for _, o := range s.asked { // the same number in another run of the stream
-			if o.stream == q.stream && o.q.ID == q.q.ID && !o.left {
+			if o.stream == q.stream && o.q.RequestID == q.q.RequestID && !o.left {
 				o.ended = true
 			}
 		}
@@ -157,7 +158,7 @@ func (s *sequence) ask() {
 	q := ask("run"+strconv.Itoa(stream), s.r.IntN(6))
 	ticket := s.streams[stream].Ask(q)
 	for _, o := range s.asked {
-		if o.stream != stream || o.q.ID != q.ID || !time.Now().Before(o.until.Add(24*time.Hour)) {
+		if o.stream != stream || o.q.RequestID != q.RequestID || !time.Now().Before(o.until.Add(24*time.Hour)) {
 			continue
 		}
 		if ticket != nil && ticket != o.ticket {
@@ -202,7 +203,7 @@ func (s *sequence) answer(q *question, way approval.Way) {
 	if s.r.IntN(2) == 0 {
 		c = approval.Deny
 	}
-	id := q.q.RunID + "/" + q.q.ID
+	id := q.q.RunID + "/" + q.q.RequestID
 	before, waits := s.h.answers[id], q.waits()
 	s.approved[id] = s.approved[id] || c == approval.Once && waits
 	var result approval.Result
@@ -225,7 +226,7 @@ func (s *sequence) answer(q *question, way approval.Way) {
 			s.t.Errorf("%s by %s: %d, upstream has %q", c, way, result, s.h.answers[id])
 		}
 		q.ended = true
-		s.did[map[approval.Choice]string{approval.Once: "ran", approval.Deny: "denied"}[c]]++
+		s.did[map[rewrite.ApprovalChoice]string{approval.Once: "ran", approval.Deny: "denied"}[c]]++
 	case waits: // an earlier life of the question was answered
 		q.ended = true
 	default:
@@ -243,7 +244,7 @@ func (s *sequence) atOnce(q *question) {
 		return
 	}
 	s.did["at once"]++
-	s.approved[q.q.RunID+"/"+q.q.ID] = true
+	s.approved[q.q.RunID+"/"+q.q.RequestID] = true
 	takes := time.Duration(s.r.IntN(2)) * time.Second
 	s.h.during = func() { time.Sleep(takes) }
 	at := time.Second
@@ -270,7 +271,7 @@ func (s *sequence) atOnce(q *question) {
 	if s.r.IntN(2) == 0 {
 		go func() {
 			time.Sleep(at)
-			s.streams[q.stream].Done(q.q.ID)
+			s.streams[q.stream].Done(q.q.RequestID)
 		}()
 	}
 	n := 0
@@ -286,7 +287,7 @@ func (s *sequence) atOnce(q *question) {
 		s.t.Errorf("%d answers were accepted", n)
 	}
 	for _, o := range s.asked {
-		if state := o.ticket.View().State; o.stream == q.stream && o.q.ID == q.q.ID && state != approval.Waiting {
+		if state := o.ticket.View().State; o.stream == q.stream && o.q.RequestID == q.q.RequestID && state != approval.Waiting {
 			o.ended = true
 		}
 	}

@@ -1,6 +1,10 @@
 package approval
 
-import "maps"
+import (
+	"maps"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
+)
 
 // Stats are the numbers of a desk since it was made, for metrics. Asked is always the sum of
 // Answered, Expired, Ended and Waiting.
@@ -23,7 +27,7 @@ type Stats struct {
 
 // Answer is a choice and the way it came.
 type Answer struct {
-	Choice Choice
+	Choice rewrite.ApprovalChoice
 	Way    Way
 }
 

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
 // ErrNotOffered is the error of an answer that the request does not offer.
@@ -26,17 +28,17 @@ type Ticket struct {
 
 	// Desk.mu guards the rest.
 	asker   Asker
-	request Request           // cut to the bounds
-	asked   [sha256.Size]byte // digest of the whole command
-	tooLong bool              // the command is longer than maxCommand
+	request rewrite.ApprovalRequest // cut to the bounds
+	asked   [sha256.Size]byte       // digest of the whole command
+	tooLong bool                    // the command is longer than maxCommand
 	rest    func(w http.ResponseWriter, r *http.Request) error
 	streams []*Stream // that ask the question
 	state   State
-	left    bool   // ended because its streams ended
-	gone    bool   // upstream waits no more, and an answer is under way
-	denied  bool   // by wrong codes: it does not wait again
-	answer  Choice // that upstream has accepted, or is being sent; "" if none, or if it came by another way
-	wrong   int    // wrong codes
+	left    bool                   // ended because its streams ended
+	gone    bool                   // upstream waits no more, and an answer is under way
+	denied  bool                   // by wrong codes: it does not wait again
+	answer  rewrite.ApprovalChoice // that upstream has accepted, or is being sent; "" if none, or if it came by another way
+	wrong   int                    // wrong codes
 }
 
 // State is the state of a ticket.
@@ -56,9 +58,10 @@ type View struct {
 	State State
 	// Answer is the choice that upstream has accepted or, in the state Sending, may accept; "" if
 	// there is none, or if it is not known.
-	Answer Choice
-	// Request is the question, cut to the bounds of Request. After the end only its ids are left.
-	Request Request
+	Answer rewrite.ApprovalChoice
+	// Request is what was asked, cut to the bounds of Stream.Ask, with the choices that it offers; Deny
+	// is always one. After the end only its ids are left.
+	Request rewrite.ApprovalRequest
 	// TooLong reports whether Request has only the beginning of the command.
 	TooLong bool
 	// By is the user who is asked; "" if unknown.
@@ -114,7 +117,7 @@ func (t *Ticket) Rest(w http.ResponseWriter, r *http.Request) error {
 // Answer sends the choice c to upstream. Of several calls at the same time only one sends. After
 // Refused or an error, the ticket waits again until its timeout. The error is ErrNotOffered or that
 // of Send. The end of ctx does not stop an answer that is being sent.
-func (t *Ticket) Answer(ctx context.Context, c Choice, way Way) (Result, error) {
+func (t *Ticket) Answer(ctx context.Context, c rewrite.ApprovalChoice, way Way) (Result, error) {
 	t.desk.mu.Lock()
 	result, err := t.take(c)
 	t.desk.mu.Unlock()
@@ -126,7 +129,7 @@ func (t *Ticket) Answer(ctx context.Context, c Choice, way Way) (Result, error) 
 
 // take sets the state to Sending and returns Accepted, or returns why c cannot be sent. Desk.mu is
 // held.
-func (t *Ticket) take(c Choice) (Result, error) {
+func (t *Ticket) take(c rewrite.ApprovalChoice) (Result, error) {
 	switch {
 	case t.state == Sending, t.state == Answered:
 		return AlreadyAnswered, nil
@@ -140,7 +143,7 @@ func (t *Ticket) take(c Choice) (Result, error) {
 }
 
 // send sends the answer that has been taken.
-func (t *Ticket) send(ctx context.Context, c Choice, way Way) (result Result, err error) {
+func (t *Ticket) send(ctx context.Context, c rewrite.ApprovalChoice, way Way) (result Result, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sendTimeout)
 	defer cancel()
 	result, err = Refused, errPanicked
@@ -155,7 +158,7 @@ func (t *Ticket) send(ctx context.Context, c Choice, way Way) (result Result, er
 }
 
 // settle records the result of the answer that was sent.
-func (t *Ticket) settle(c Choice, way Way, result Result) {
+func (t *Ticket) settle(c rewrite.ApprovalChoice, way Way, result Result) {
 	d := t.desk
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -187,19 +190,17 @@ func (t *Ticket) hasEnded() bool { return t.state == Answered || t.state == Over
 func (t *Ticket) isLate() bool { return !time.Now().Before(t.until) }
 
 // key returns the key of the ticket in Desk.requests.
-func (t *Ticket) key() request {
-	return request{t.asker.Owner, t.request.RunID, t.request.ID}
-}
+func (t *Ticket) key() key { return key{t.asker.Owner, t.request.RunID, t.request.RequestID} }
 
 // keep stores q, cut to the bounds, with the known choices in the order in which they are shown. A
 // command that cannot be shown whole, or not at all, can only be denied.
-func (t *Ticket) keep(q Request) {
+func (t *Ticket) keep(q rewrite.ApprovalRequest) {
 	t.asked, t.tooLong = sha256.Sum256([]byte(q.Command)), len(q.Command) > maxCommand
-	t.request = Request{
-		RunID: cut(q.RunID, maxName), ID: cut(q.ID, maxName),
+	t.request = rewrite.ApprovalRequest{
+		RunID: cut(q.RunID, maxName), RequestID: cut(q.RequestID, maxName),
 		Command: cut(q.Command, maxCommand), Description: cut(q.Description, maxDescription), Tool: cut(q.Tool, maxName),
 	}
-	for _, c := range []Choice{Once, Session, Always} {
+	for _, c := range []rewrite.ApprovalChoice{Once, Session, Always} {
 		if !t.tooLong && strings.TrimSpace(q.Command) != "" && slices.Contains(q.Choices, c) {
 			t.request.Choices = append(t.request.Choices, c)
 		}

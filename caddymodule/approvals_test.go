@@ -18,6 +18,7 @@ import (
 
 	"github.com/hermes-sidecar/hermes-sidecar/approval"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/caddytest"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
 const (
@@ -261,7 +262,7 @@ func (s *approvalSite) held(header ...string) (text, code string) {
 
 // click opens the page of a link and presses a button, as a browser does, and returns the title of
 // the page that follows.
-func (s *approvalSite) click(link string, c approval.Choice) string {
+func (s *approvalSite) click(link string, c rewrite.ApprovalChoice) string {
 	s.t.Helper()
 	path := strings.TrimPrefix(link, "https://hermes.example.com")
 	s.send(http.MethodGet, path, "").rest()
@@ -743,7 +744,7 @@ func TestCardsSayWhatBecameOfCommands(t *testing.T) {
 	agent, upstream := newAsking022(t)
 	both := strings.Replace(linked, "hermes {", "hermes_resume {\n\t\talways chat 10s\n\t}\n\thermes {\n\t\tcards on\n\t\tstatus_line on", 1)
 	site := runApprovals(t, upstream, both)
-	for choice, want := range map[approval.Choice]string{approval.Once: "completed", approval.Deny: "Error: denied"} {
+	for choice, want := range map[rewrite.ApprovalChoice]string{approval.Once: "completed", approval.Deny: "Error: denied"} {
 		a := site.chat("danger")
 		if title := site.click(a.until(linkIn), choice); title == "" {
 			t.Error("no page")

@@ -16,6 +16,9 @@ type Approvals = contract.Approvals
 // ApprovalRequest is a request for approval as upstream sent it, secrets included.
 type ApprovalRequest = contract.ApprovalRequest
 
+// ApprovalChoice is an answer to a request for approval, by its name in upstream's API.
+type ApprovalChoice = contract.ApprovalChoice
+
 // Approval says what a stream tells its client about a request for approval. The zero value
 // adds nothing.
 type Approval = contract.Approval

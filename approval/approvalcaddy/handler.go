@@ -20,6 +20,7 @@ import (
 
 	"github.com/hermes-sidecar/hermes-sidecar/approval"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/configjson"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
 func init() {
@@ -215,7 +216,7 @@ func originOf(address string) string {
 }
 
 // choiceOf returns the answer of a form, or the status that says why there is none.
-func choiceOf(w http.ResponseWriter, r *http.Request) (approval.Choice, int) {
+func choiceOf(w http.ResponseWriter, r *http.Request) (rewrite.ApprovalChoice, int) {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/x-www-form-urlencoded" {
 		return "", http.StatusUnsupportedMediaType
 	}
@@ -227,7 +228,7 @@ func choiceOf(w http.ResponseWriter, r *http.Request) (approval.Choice, int) {
 	if err != nil || formErr != nil || len(form) != 1 || len(form["choice"]) != 1 {
 		return "", http.StatusBadRequest
 	}
-	switch c := approval.Choice(form["choice"][0]); c {
+	switch c := rewrite.ApprovalChoice(form["choice"][0]); c {
 	case approval.Once, approval.Session, approval.Always, approval.Deny:
 		return c, 0
 	}

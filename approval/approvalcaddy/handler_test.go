@@ -16,6 +16,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/hermes-sidecar/hermes-sidecar/approval"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
 // TestThePageShowsWhatIsAsked, with the answers that upstream offers, and answers nothing.
@@ -54,7 +55,7 @@ func TestThePageShowsWhatIsAsked(t *testing.T) {
 // TestAnswers: each choice is sent once and said in words.
 func TestAnswers(t *testing.T) {
 	s := newSite(t, "hermes_approvals {\n allow_always\n }")
-	for c, want := range map[approval.Choice][2]string{
+	for c, want := range map[rewrite.ApprovalChoice][2]string{
 		approval.Once:    {"The command runs, once.", "The command was approved once."},
 		approval.Session: {"rest of the session", "approved for the session"},
 		approval.Always:  {"does not ask for commands like it again", "approved for always"},
@@ -77,7 +78,7 @@ func TestAnswers(t *testing.T) {
 // TestAnswersOfHeldStreams: the chat has ended, and only a reply brings the rest.
 func TestAnswersOfHeldStreams(t *testing.T) {
 	s := newSite(t, "hermes_approvals")
-	for _, c := range []approval.Choice{approval.Once, approval.Deny} {
+	for _, c := range []rewrite.ApprovalChoice{approval.Once, approval.Deny} {
 		var u upstream
 		ticket, path := u.ticket(t, "rm -rf victim")
 		ticket.Hold(func(http.ResponseWriter, *http.Request) error { return nil })
@@ -118,7 +119,7 @@ func TestWhatHermesSaysBecomesWords(t *testing.T) {
 func TestWhatIsNoTicket(t *testing.T) {
 	s := newSite(t, "hermes_approvals {\n by {http.request.header.User}\n }")
 	var u upstream
-	ticket, path := u.ticket(t, "rm -rf victim", func(a *approval.Asker, _ *approval.Request) { a.By = "alice" })
+	ticket, path := u.ticket(t, "rm -rf victim", func(a *approval.Asker, _ *rewrite.ApprovalRequest) { a.By = "alice" })
 	id := ticket.ID()
 	s.get(path, "User", "alice").want(200, "Only", "alice", "!Everyone")
 	never := strings.Repeat("A", 22)
@@ -162,7 +163,7 @@ func TestWhatIsNoTicket(t *testing.T) {
 func TestAPageThatDoesNotTellUsersApart(t *testing.T) {
 	s := newSite(t, "hermes_approvals")
 	var u upstream
-	_, path := u.ticket(t, "rm -rf victim", func(a *approval.Asker, _ *approval.Request) { a.By = "alice" })
+	_, path := u.ticket(t, "rm -rf victim", func(a *approval.Asker, _ *rewrite.ApprovalRequest) { a.By = "alice" })
 	s.get(path).want(200, "Everyone who has this link", "!alice")
 }
 
@@ -211,7 +212,7 @@ func TestAnswersComeFromTheLink(t *testing.T) {
 		"http://[::1]:8643/hermes/approve": {{"http://[::1]:8643"}, {"http://[::1]", "http://::1:8643"}},
 		"":                                 {nil, {"http://page.test", "null", ""}},
 	} {
-		of := func(a *approval.Asker, _ *approval.Request) { a.Link = link }
+		of := func(a *approval.Asker, _ *rewrite.ApprovalRequest) { a.Link = link }
 		for _, host := range []string{"page.test", "rebound.evil.test:8643", "127.0.0.1:8080", "chat.example.com"} {
 			post := func(path string, origins ...string) answer {
 				header := append([]string{"Host", host, "Sec-Fetch-Site", "same-origin"}, form...)
@@ -244,7 +245,7 @@ func TestAnswersComeFromTheLink(t *testing.T) {
 func TestLinksThatCameTooLate(t *testing.T) {
 	s := newSite(t, "hermes_approvals")
 	var u upstream
-	_, path := u.ticket(t, "rm -rf victim", func(a *approval.Asker, _ *approval.Request) { a.Timeout = time.Nanosecond })
+	_, path := u.ticket(t, "rm -rf victim", func(a *approval.Asker, _ *rewrite.ApprovalRequest) { a.Timeout = time.Nanosecond })
 	s.get(path).want(410, "<h1>Too late</h1>", "!incomplete", "!rm -rf", "!<form", "!refresh")
 	s.choose(path, approval.Once).want(409, "<h1>Too late</h1>")
 	if len(u.sent) != 0 {
@@ -322,7 +323,9 @@ func TestChoicesThatAreNotOffered(t *testing.T) {
 	_, path := u.ticket(t, "rm -rf victim")
 	s.get(path).want(200, `!value="always"`)
 	s.choose(path, approval.Always).want(422, "not offered here", `value="once"`)
-	_, path = u.ticket(t, "rm -rf victim", func(_ *approval.Asker, q *approval.Request) { q.Choices = []approval.Choice{approval.Once} })
+	_, path = u.ticket(t, "rm -rf victim", func(_ *approval.Asker, q *rewrite.ApprovalRequest) {
+		q.Choices = []rewrite.ApprovalChoice{approval.Once}
+	})
 	s.get(path).want(200, `value="once"`, `!value="session"`, `value="deny"`)
 	s.choose(path, approval.Session).want(422, "not offered here")
 	_, path = u.ticket(t, strings.Repeat("x", 64<<10)+"y")
@@ -413,7 +416,7 @@ func TestNothingUpstreamSaysIsMarkup(t *testing.T) {
 		"</code></pre><script>alert(1)</script>", `"><img src=x onerror=alert(1)>`, "</style><style>*{display:none}", "<!--", "]]>", "{{.ID}}", "&lt;b&gt;", "</title>",
 		"'\"`", "<form action=//evil.test>", "<base href=//evil.test>", "</main>\u0000<svg/onload=alert(1)>",
 	} {
-		_, path := u.ticket(t, evil, func(_ *approval.Asker, q *approval.Request) { q.Description, q.Tool = evil, evil })
+		_, path := u.ticket(t, evil, func(_ *approval.Asker, q *rewrite.ApprovalRequest) { q.Description, q.Tool = evil, evil })
 		a := s.get(path).want(200)
 		_, body, _ := strings.Cut(a.body, "<body>")
 		tags := regexp.MustCompile(`<[^>]*>`).FindAllString(body, -1)
@@ -437,7 +440,7 @@ func TestNothingUpstreamSaysIsATemplate(t *testing.T) {
 		var u upstream
 		begin, end, _ := strings.Cut(delimiters, " ")
 		evil := "echo " + begin + "env `HOME`" + end + begin + "/* ; rm -rf victim */" + end
-		_, path := u.ticket(t, evil, func(a *approval.Asker, q *approval.Request) { q.Description, q.Tool = evil, evil })
+		_, path := u.ticket(t, evil, func(a *approval.Asker, q *rewrite.ApprovalRequest) { q.Description, q.Tool = evil, evil })
 		a := s.get(path).want(200)
 		shown := html.UnescapeString(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(a.body, ""))
 		if got := strings.Count(shown, evil); got != 3 {

@@ -18,6 +18,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/approval"
 	"github.com/hermes-sidecar/hermes-sidecar/approval/approvalcaddy"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/caddytest"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
 const timeout = time.Hour // of tickets, that no test waits for
@@ -79,7 +80,7 @@ func (s *site) get(path string, header ...string) answer {
 var form = []string{"Content-Type", "application/x-www-form-urlencoded"}
 
 // choose sends the form as a browser does.
-func (s *site) choose(path string, c approval.Choice, header ...string) answer {
+func (s *site) choose(path string, c rewrite.ApprovalChoice, header ...string) answer {
 	s.t.Helper()
 	return s.send("POST", path, url.Values{"choice": {string(c)}}.Encode(),
 		append(header, "Content-Type", "application/x-www-form-urlencoded", "Origin", "http://page.test", "Sec-Fetch-Site", "same-origin")...)
@@ -125,13 +126,13 @@ func (a answer) want(status int, has ...string) answer {
 // upstream is what answers are sent to.
 type upstream struct {
 	mu     sync.Mutex
-	sent   []approval.Choice
+	sent   []rewrite.ApprovalChoice
 	result approval.Result
 	err    error
 	during func()
 }
 
-func (u *upstream) send(_ context.Context, _ approval.Request, c approval.Choice) (approval.Result, error) {
+func (u *upstream) send(_ context.Context, _ rewrite.ApprovalRequest, c rewrite.ApprovalChoice) (approval.Result, error) {
 	if u.during != nil {
 		u.during()
 	}
@@ -144,16 +145,16 @@ func (u *upstream) send(_ context.Context, _ approval.Request, c approval.Choice
 var errAway = errors.New("connection refused")
 
 // all are the choices that Hermes offers.
-var all = []approval.Choice{approval.Once, approval.Session, approval.Always, approval.Deny}
+var all = []rewrite.ApprovalChoice{approval.Once, approval.Session, approval.Always, approval.Deny}
 
 // ticket makes a ticket of the process for a command, and returns the path of its page.
-func (u *upstream) ticket(t *testing.T, command string, with ...func(*approval.Asker, *approval.Request)) (*approval.Ticket, string) {
+func (u *upstream) ticket(t *testing.T, command string, with ...func(*approval.Asker, *rewrite.ApprovalRequest)) (*approval.Ticket, string) {
 	t.Helper()
 	if u.result == approval.Refused && u.err == nil {
 		u.result = approval.Accepted
 	}
 	a := approval.Asker{Owner: [32]byte{1}, Link: "http://page.test/hermes/approve", Timeout: timeout, Send: u.send}
-	q := approval.Request{RunID: "run " + t.Name(), ID: approvalID(), Command: command, Description: "recursive delete", Tool: "terminal", Choices: all}
+	q := rewrite.ApprovalRequest{RunID: "run " + t.Name(), RequestID: approvalID(), Command: command, Description: "recursive delete", Tool: "terminal", Choices: all}
 	for _, f := range with {
 		f(&a, &q)
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/approval"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
 var (
@@ -63,7 +64,7 @@ type page struct {
 
 // ask is a question with its answers.
 type ask struct {
-	approval.Request
+	rewrite.ApprovalRequest
 	TooLong bool
 	Blank   bool // the command shows nothing
 	Marks   bool // there are marked characters
@@ -75,7 +76,7 @@ type ask struct {
 
 // button is an answer.
 type button struct {
-	Choice approval.Choice
+	Choice rewrite.ApprovalChoice
 	Label  string
 	Means  string
 }
@@ -102,7 +103,7 @@ func elsewhere(link string) page {
 
 // said returns the page after an answer that Hermes has accepted. held says that the stream is held
 // for a reply, which it may be although the answer came from the page.
-func said(c approval.Choice, held bool) page {
+func said(c rewrite.ApprovalChoice, held bool) page {
 	rest := " The answer goes on in the chat."
 	if held {
 		rest = " Send the reply that the chat asks for, and the rest of the answer comes."
@@ -110,7 +111,7 @@ func said(c approval.Choice, held bool) page {
 	if c == approval.Deny {
 		return page{Title: "Denied", Text: "The command does not run. The agent goes on without it." + rest}
 	}
-	return page{Title: "Approved", Text: map[approval.Choice]string{
+	return page{Title: "Approved", Text: map[rewrite.ApprovalChoice]string{
 		approval.Once:    "The command runs, once.",
 		approval.Session: "The command runs, and so do commands like it for the rest of the session.",
 		approval.Always:  "The command runs, and Hermes does not ask for commands like it again.",
@@ -124,7 +125,7 @@ func (h *ApprovalsHandler) page(v approval.View, user, problem string) page {
 	case approval.Sending:
 		return page{Title: "Already answered", Text: "An answer is on its way to Hermes."}
 	case approval.Answered:
-		return page{Title: "Already answered", Text: map[approval.Choice]string{
+		return page{Title: "Already answered", Text: map[rewrite.ApprovalChoice]string{
 			"":               "The answer came by another way. This link does nothing more.",
 			approval.Once:    "The command was approved once.",
 			approval.Session: "The command was approved for the session.",
@@ -134,7 +135,7 @@ func (h *ApprovalsHandler) page(v approval.View, user, problem string) page {
 	case approval.Over:
 		return page{Title: "Too late", Text: "Hermes does not wait for this answer any more. The command has not run because of this link."}
 	}
-	a := &ask{Request: v.Request, TooLong: v.TooLong, Blank: strings.TrimSpace(v.Request.Command) == "", Until: v.Until.UTC(), Left: time.Until(v.Until)}
+	a := &ask{ApprovalRequest: v.Request, TooLong: v.TooLong, Blank: strings.TrimSpace(v.Request.Command) == "", Until: v.Until.UTC(), Left: time.Until(v.Until)}
 	if h.By != "" && v.By != "" {
 		a.User = user
 	}

@@ -113,17 +113,13 @@ func Of(ctx context.Context) *Stream {
 // Ask asks the client for approval, and returns how the client may answer. It is called in the
 // goroutine that handles the request.
 func (s *Stream) Ask(q rewrite.ApprovalRequest) rewrite.Approval {
-	asked := approval.Request{RunID: q.RunID, ID: q.RequestID, Command: q.Command, Description: q.Description, Tool: q.Tool}
-	for _, c := range q.Choices {
-		asked.Choices = append(asked.Choices, approval.Choice(c))
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	nobody := rewrite.Approval{NoReply: s.o.Reply}
 	if s.desk == nil && !s.open(q.RunID) {
 		return nobody
 	}
-	t := s.desk.Ask(asked)
+	t := s.desk.Ask(q)
 	if t == nil {
 		s.o.logOmitted("too many approvals wait, or upstream did not say which; the client was not asked", q.RunID)
 		return nobody
@@ -144,7 +140,7 @@ func (s *Stream) Ask(q rewrite.ApprovalRequest) rewrite.Approval {
 	if !slices.ContainsFunc(s.tickets, func(old ticket) bool { return old.Ticket == t }) {
 		s.tickets = append(s.tickets, ticket{t, bounded.Name(q.Tool), time.Now()})
 		if c := s.o.Logger.Check(s.o.asked.Level(zapcore.InfoLevel, maxAskedAtOnce), "approval asked"); c != nil {
-			c.Write(append(s.o.named(asked, v.By), zap.Bool("link", offer.URL != ""), zap.Bool("reply", offer.Code != ""))...)
+			c.Write(append(s.o.named(q, v.By), zap.Bool("link", offer.URL != ""), zap.Bool("reply", offer.Code != ""))...)
 		}
 	}
 	return offer
@@ -163,7 +159,7 @@ func (s *Stream) open(run string) bool {
 	send := sender{behalf.New(s.r, s.url, s.next, s.o.Upstream)}
 	s.desk = s.o.Desk.Stream(approval.Asker{
 		Owner: owner, By: by, Link: s.o.Link, Timeout: s.o.Timeout,
-		Send: func(ctx context.Context, q approval.Request, c approval.Choice) (approval.Result, error) {
+		Send: func(ctx context.Context, q rewrite.ApprovalRequest, c rewrite.ApprovalChoice) (approval.Result, error) {
 			result, err := send.send(ctx, q, c)
 			s.o.logReply(ctx, q, by, c, result, err)
 			return result, err
@@ -219,10 +215,10 @@ func (s *Stream) Done(requestID string) (outcome rewrite.ApprovalOutcome) {
 	}
 	s.tickets = slices.DeleteFunc(s.tickets, func(t ticket) bool {
 		v := t.View()
-		if v.Request.ID == requestID {
+		if v.Request.RequestID == requestID {
 			outcome = outcomeOf(v)
 		}
-		return requestID == "" || v.Request.ID == requestID
+		return requestID == "" || v.Request.RequestID == requestID
 	})
 	s.desk.Done(requestID)
 	return outcome
@@ -262,7 +258,7 @@ func (s *Stream) Waiting(now time.Time) (all []Waiting) {
 }
 
 // named returns the log fields that identify q and the user by.
-func (o *Options) named(q approval.Request, by string) []zap.Field {
+func (o *Options) named(q rewrite.ApprovalRequest, by string) []zap.Field {
 	fields := []zap.Field{zap.String("run_id", bounded.Name(q.RunID)), zap.String("tool", bounded.Name(q.Tool))}
 	if by != "" {
 		fields = append(fields, zap.String("by", bounded.Name(by)))
@@ -271,7 +267,7 @@ func (o *Options) named(q approval.Request, by string) []zap.Field {
 }
 
 // logReply logs an answer if it came by a reply. The page logs the answers that it sends.
-func (o *Options) logReply(ctx context.Context, q approval.Request, by string, c approval.Choice, result approval.Result, err error) {
+func (o *Options) logReply(ctx context.Context, q rewrite.ApprovalRequest, by string, c rewrite.ApprovalChoice, result approval.Result, err error) {
 	if ctx.Value(replyKey{}) == nil {
 		return
 	}

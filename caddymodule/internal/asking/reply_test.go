@@ -67,9 +67,9 @@ func TestReplyWhoseRestIsGone(t *testing.T) {
 		o := &Options{Desk: desk, Reply: true}
 		r := httptest.NewRequest(http.MethodPost, "/v1/chat/completions", nil)
 		owner, _, _ := o.Owner(r)
-		ticket := desk.Stream(approval.Asker{Owner: owner, Timeout: time.Minute, Send: func(context.Context, approval.Request, approval.Choice) (approval.Result, error) {
+		ticket := desk.Stream(approval.Asker{Owner: owner, Timeout: time.Minute, Send: func(context.Context, rewrite.ApprovalRequest, rewrite.ApprovalChoice) (approval.Result, error) {
 			return approval.TooLate, nil
-		}}).Ask(approval.Request{RunID: "run_1", ID: "r1", Command: "ls", Choices: []approval.Choice{approval.Once}})
+		}}).Ask(rewrite.ApprovalRequest{RunID: "run_1", RequestID: "r1", Command: "ls", Choices: []rewrite.ApprovalChoice{approval.Once}})
 		const problem = `{"title":"Unknown stream","detail":"Send the request again with a new Idempotency-Key."}`
 		ticket.Hold(func(w http.ResponseWriter, _ *http.Request) error {
 			w.Header().Set("Content-Type", "application/problem+json")

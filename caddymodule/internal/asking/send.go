@@ -40,12 +40,12 @@ func approvalPath(path, run string) string {
 type sender struct{ *behalf.Sender }
 
 // send answers q.
-func (s sender) send(ctx context.Context, q approval.Request, c approval.Choice) (approval.Result, error) {
+func (s sender) send(ctx context.Context, q rewrite.ApprovalRequest, c rewrite.ApprovalChoice) (approval.Result, error) {
 	path := approvalPath(s.Path(), q.RunID)
 	if path == "" {
 		return approval.Refused, fmt.Errorf("upstream takes no answer for the run of %q", s.Path())
 	}
-	body, err := json.Marshal(map[string]string{"choice": string(c), "request_id": q.ID})
+	body, err := json.Marshal(map[string]string{"choice": string(c), "request_id": q.RequestID})
 	if err != nil {
 		return approval.Refused, err
 	}

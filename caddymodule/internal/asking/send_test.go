@@ -18,6 +18,7 @@ import (
 
 	"github.com/hermes-sidecar/hermes-sidecar/approval"
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/behalf"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
 const upstreamKey = "http.reverse_proxy.upstream.hostport"
@@ -51,7 +52,7 @@ func send(t *testing.T, next Next) (approval.Result, error) {
 	t.Helper()
 	client := chatRequest("/v1/chat/completions", "a:1")
 	s := sender{behalf.New(client, *client.URL, next, upstreamOf)}
-	return s.send(t.Context(), approval.Request{RunID: "chatcmpl-1", ID: "r1"}, approval.Once)
+	return s.send(t.Context(), rewrite.ApprovalRequest{RunID: "chatcmpl-1", RequestID: "r1"}, approval.Once)
 }
 
 // TestAnswersOfUpstream: each becomes a result, as Hermes 0.22 answers.
@@ -101,7 +102,7 @@ func TestAnswersAreTheClientsOwn(t *testing.T) {
 			return nil
 		}, upstreamOf)}
 		client.Header.Set("Authorization", "another") // what becomes of the client's request later is no matter
-		result, err := s.send(t.Context(), approval.Request{RunID: "run_1", ID: `r"1`}, approval.Session)
+		result, err := s.send(t.Context(), rewrite.ApprovalRequest{RunID: "run_1", RequestID: `r"1`}, approval.Session)
 		if want == "" {
 			if result != approval.Refused || err == nil || got != nil {
 				t.Errorf("%s: %v, %v, sent %v", path, result, err, got)
@@ -199,7 +200,7 @@ func TestAnswerEndsWithItsTime(t *testing.T) {
 		limit, stop := context.WithTimeout(t.Context(), 30*time.Second)
 		defer stop()
 		began := time.Now()
-		got, err := s.send(limit, approval.Request{RunID: "run_1", ID: "r"}, approval.Once)
+		got, err := s.send(limit, rewrite.ApprovalRequest{RunID: "run_1", RequestID: "r"}, approval.Once)
 		if took := time.Since(began); got != approval.Refused || err == nil || took != 30*time.Second {
 			t.Errorf("%v, %v after %v", got, err, took)
 		}

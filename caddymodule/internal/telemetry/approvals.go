@@ -4,6 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hermes-sidecar/hermes-sidecar/approval"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
 // approvals exposes the numbers of a desk.
@@ -23,7 +24,7 @@ func (a approvals) Collect(m chan<- prometheus.Metric) {
 	add(counter, s.Asked, "asked_total", "Counter of approvals that clients were asked for.", nil, nil)
 	add(counter, s.Expired, "expired_total", "Counter of approvals that nobody answered in time.", nil, nil)
 	add(counter, s.Omitted, "omitted_total", "Counter of approvals that clients were not asked for, because a bound was reached or the request had no id.", nil, nil)
-	for _, c := range []approval.Choice{approval.Once, approval.Session, approval.Always, approval.Deny} {
+	for _, c := range []rewrite.ApprovalChoice{approval.Once, approval.Session, approval.Always, approval.Deny} {
 		for _, way := range []approval.Way{approval.Page, approval.Reply} {
 			if way == approval.Reply && (c == approval.Session || c == approval.Always) {
 				continue // no reply means these

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hermes-sidecar/hermes-sidecar/approval"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
 // TestApprovalsAreCounted, each number from the start.
@@ -39,11 +40,11 @@ func TestApprovalsAreCounted(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
-	s := desk.Stream(approval.Asker{Timeout: time.Hour, Send: func(context.Context, approval.Request, approval.Choice) (approval.Result, error) {
+	s := desk.Stream(approval.Asker{Timeout: time.Hour, Send: func(context.Context, rewrite.ApprovalRequest, rewrite.ApprovalChoice) (approval.Result, error) {
 		return approval.Accepted, nil
 	}})
-	s.Ask(approval.Request{})
-	ticket := s.Ask(approval.Request{RunID: "run_1", ID: "1", Command: "ls", Choices: []approval.Choice{approval.Once}})
+	s.Ask(rewrite.ApprovalRequest{})
+	ticket := s.Ask(rewrite.ApprovalRequest{RunID: "run_1", RequestID: "1", Command: "ls", Choices: []rewrite.ApprovalChoice{approval.Once}})
 	want(1, 1, 0)
 	if result, err := ticket.Answer(t.Context(), approval.Once, approval.Page); result != approval.Accepted || err != nil {
 		t.Fatal(result, err)

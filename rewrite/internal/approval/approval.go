@@ -79,7 +79,7 @@ func Read(data []byte, v jsonspan.Span, run string) (q contract.ApprovalRequest,
 	for _, name := range choices {
 		for choice := range jsonspan.Elements(data, jsonspan.MemberOf(data, v, name)) {
 			if s := jsonspan.Unquote(string(choice.Of(data))); s != "" && len(s) <= MaxApprovalID && len(q.Choices) < maxOffers {
-				q.Choices = append(q.Choices, s)
+				q.Choices = append(q.Choices, contract.ApprovalChoice(s))
 			}
 		}
 	}

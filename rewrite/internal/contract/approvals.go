@@ -27,14 +27,17 @@ const (
 
 // ApprovalRequest is a request for approval as upstream sent it, secrets included.
 type ApprovalRequest struct {
-	RunID, RequestID     string // of the run, and of the request in it
-	Command, Description string // what the agent wants to run, and why it asks
-	Tool                 string // the name of the tool that waits, empty if that is not certain
-	Choices              []string
+	RunID, RequestID     string           // of the run, and of the request in it
+	Command, Description string           // what the agent wants to run, and why it asks
+	Tool                 string           // the name of the tool that waits, empty if that is not certain
+	Choices              []ApprovalChoice // the answers that upstream offers
 	// MayReply says that an Approval with a Code is shown: the answer ends with it, and
 	// Params.Split is called next. Otherwise a Code has no effect.
 	MayReply bool
 }
+
+// ApprovalChoice is an answer to a request for approval, by its name in upstream's API.
+type ApprovalChoice string
 
 // Approval says what a stream tells its client about a request for approval. The zero value
 // adds nothing.

@@ -20,6 +20,7 @@ import (
 
 	"github.com/hermes-sidecar/hermes-sidecar/approval"
 	"github.com/hermes-sidecar/hermes-sidecar/approval/approvalcaddy"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
 func main() {
@@ -59,13 +60,13 @@ http://:%s {
 		}
 		t := approvalcaddy.OfProcess().Stream(approval.Asker{
 			Owner: [32]byte{byte(n)}, Link: os.Args[2] + "/hermes/approve", Timeout: time.Hour, // a client of its own, because a client has at most 20 tickets
-			Send: func(_ context.Context, _ approval.Request, c approval.Choice) (approval.Result, error) {
+			Send: func(_ context.Context, _ rewrite.ApprovalRequest, c rewrite.ApprovalChoice) (approval.Result, error) {
 				fmt.Println("sent", c)
 				return approval.Accepted, nil
 			},
-		}).Ask(approval.Request{
-			RunID: "run", ID: fmt.Sprint(n), Command: command, Description: "recursive delete", Tool: "terminal",
-			Choices: []approval.Choice{approval.Once, approval.Session, approval.Always, approval.Deny},
+		}).Ask(rewrite.ApprovalRequest{
+			RunID: "run", RequestID: fmt.Sprint(n), Command: command, Description: "recursive delete", Tool: "terminal",
+			Choices: []rewrite.ApprovalChoice{approval.Once, approval.Session, approval.Always, approval.Deny},
 		})
 		fmt.Println("/hermes/approve/" + t.ID())
 	}
