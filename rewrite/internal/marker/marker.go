@@ -14,8 +14,8 @@ package marker
 
 import (
 	"bytes"
-	"regexp"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
@@ -27,42 +27,87 @@ const MaxHeldLine = 4 << 10
 // Marker is a tool marker. Its fields are insides of JSON strings.
 type Marker struct{ Emoji, Label []byte }
 
-// whole is Hermes' own pattern, \A\n`([^\s`]+) (.*)`\n, where the dot matches newlines, for
-// the inside of a JSON string. A carriage return may be in front of either newline. The label
-// ends with the first backtick before a newline.
-var whole = func() *regexp.Regexp {
-	const newline, tick, space = `(?:\\r|\\u000[dD])?(?:\\n|\\u000[aA])`, "(?:`|\\\\u0060)", `(?: |\\u0020)`
-	const text = `((?:[^\\]|\\[^u]|\\u[0-9a-fA-F]{4})*?)`
-	return regexp.MustCompile("(?s)^" + newline + tick + text + space + text + tick + newline)
-}()
-
 // Whole reads s, the inside of a JSON string, as a marker that is the whole content of
 // a chunk. It returns false if s is anything else.
 //
-// Such a marker is a newline, a backtick, a token with a non-ASCII rune, a space, a label
-// of any kind, a backtick and a newline (contract section 1). A backtick and a newline
-// inside the label mean that a hop has merged more than a marker into the chunk. The
-// caller then looks at its lines one by one.
+// Such a marker is what Hermes' own pattern \A\n`([^\s`]+) (.*)`\n matches, where the dot
+// matches newlines: a newline, a backtick, a token with a non-ASCII rune, a space, a label
+// of any kind, a backtick and a newline (contract section 1). A carriage return may be in
+// front of either newline. A backtick and a newline inside the label mean that a hop has
+// merged more than a marker into the chunk. The caller then looks at its lines one by one.
 func Whole(s []byte) (m Marker, ok bool) {
-	if !Begins(s) {
+	emoji, label := token(s, opening(s))
+	if label == 0 {
 		return m, false
 	}
-	found := whole.FindSubmatch(s)
-	if found == nil || len(found[0]) < len(s) || !isToken(string(jsonspan.AppendText(nil, found[1]))) {
-		return m, false
+	for i := label; i < len(s); {
+		r, next := jsonspan.NextRune(s, i)
+		if r == '`' {
+			switch end := skipNewline(s, next); {
+			case end == next: // the backtick is part of the label
+			case end == len(s):
+				return Marker{Emoji: emoji, Label: s[label:i]}, true
+			default:
+				return m, false
+			}
+		}
+		i = next
 	}
-	return Marker{Emoji: found[1], Label: found[2]}, true
+	return m, false
+}
+
+// token returns the token at s[from:], and the index after the space that ends it. That is 0 if there is
+// no token with a non-ASCII rune, or if from is 0.
+func token(s []byte, from int) (token []byte, after int) {
+	symbol := false
+	for i := from; i > 0 && i < len(s); {
+		r, next := jsonspan.NextRune(s, i)
+		switch {
+		case r == ' ' && symbol:
+			return s[from:i], next
+		case r == '`', unicode.IsSpace(r):
+			return nil, 0
+		}
+		symbol = symbol || r >= utf8.RuneSelf
+		i = next
+	}
+	return nil, 0
 }
 
 // Begins reports whether s, the inside of a JSON string, begins with a newline, LF or CR LF, and a
 // backtick.
-func Begins(s []byte) bool {
-	if len(s) == 0 || s[0] != '\\' { // as most texts
-		return false
+func Begins(s []byte) bool { return opening(s) > 0 }
+
+// opening returns the index after the newline and the backtick that s begins with, or 0.
+func opening(s []byte) int {
+	i := skipNewline(s, 0)
+	if i == 0 || i == len(s) {
+		return 0
 	}
-	var room [64]byte
-	text := jsonspan.AppendText(room[:0], s[:min(len(s), len(`\u000d\u000a\u0060`))])
-	return bytes.HasPrefix(bytes.TrimPrefix(text, []byte("\r")), []byte("\n`"))
+	r, next := jsonspan.NextRune(s, i)
+	if r != '`' {
+		return 0
+	}
+	return next
+}
+
+// skipNewline returns the index after the newline at s[i:], LF or CR LF, or i if there is none.
+func skipNewline(s []byte, i int) int {
+	at := func(i int, want rune) int {
+		if i == len(s) || s[i] != '\\' { // as in most texts
+			return i
+		}
+		r, next := jsonspan.NextRune(s, i)
+		if r != want {
+			return i
+		}
+		return next
+	}
+	lf := at(i, '\r')
+	if next := at(lf, '\n'); next > lf {
+		return next
+	}
+	return i
 }
 
 // Line reads the line in text, the inside of a JSON string, whose first rune, a backtick,

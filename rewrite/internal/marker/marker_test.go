@@ -1,6 +1,8 @@
 package marker
 
 import (
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -36,6 +38,28 @@ func TestWhole(t *testing.T) {
 			}
 		}
 	}
+}
+
+// FuzzWhole: a marker is what Hermes' own pattern matches, whose newlines may be CR LF, if its emoji is a token.
+func FuzzWhole(f *testing.F) {
+	hermes := regexp.MustCompile("(?s)^\r?\n`([^\\s`]+) (.*?)`\r?\n")
+	for _, s := range []string{"\\n`💻 ls`\\n", "\\r\\n`💻 a\\r`\\r\\n", "\\n`x💻 ` `\\n", "\\n`💻 a`\\n`💻 b`\\n", "\\u000A\\u0060\\ud83d\\udcbb\\u0020x`\\u000d\\n"} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, s []byte) {
+		if !jsonspan.Valid(slices.Concat([]byte{'"'}, s, []byte{'"'})) {
+			t.Skip()
+		}
+		text := func(inner []byte) string { return string(jsonspan.AppendText(nil, inner)) }
+		found := hermes.FindStringSubmatch(text(s))
+		m, ok := Whole(s)
+		switch want := found != nil && found[0] == text(s) && isToken(found[1]); {
+		case ok != want:
+			t.Fatalf("%s: %v, want %v", s, ok, want)
+		case ok && (text(m.Emoji) != found[1] || text(m.Label) != found[2]):
+			t.Fatalf("%s: %s, %s, want %s, %s", s, m.Emoji, m.Label, found[1], found[2])
+		}
+	})
 }
 
 // A line is the marker of a known tool if a label follows its emoji, a backtick ends it, and no
