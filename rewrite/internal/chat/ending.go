@@ -146,7 +146,7 @@ func (s *Stream) finishError(code string) {
 		code = contract.CodeAgentError
 	}
 	s.endTools(true)
-	s.notes.Add(contract.SectionEnd, "error finish, code "+code)
+	s.notes.Add(contract.SectionEnd, "error finish, code ", code)
 	s.Finished = true
 	s.w.ErrorFinish(s.fail(code, new(chunk.Object)), e.begun&^e.ended, e.usage)
 }

@@ -242,7 +242,7 @@ func (s *Stream) apply(changes []encode.Transition) {
 		if c.Completed {
 			verb = " has ended: "
 		}
-		s.notes.Add(contract.SectionTools, "tool "+name+verb+c.Source.Reason())
+		s.notes.Add(contract.SectionTools, "tool ", name, verb, c.Source.Reason())
 		if s.p.OnTool != nil {
 			s.p.OnTool(contract.ToolEvent{ID: jsonspan.Unquote(c.ID), Name: name, Completed: c.Completed, Source: c.Source})
 		}

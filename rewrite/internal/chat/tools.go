@@ -19,7 +19,7 @@ type tools struct {
 	size func(*encode.Tool) int // how many bytes it takes at most to complete a tool
 
 	open []encode.Tool // in the order in which they started
-	ids  []toolID      // those that tools have had, of upstream and derived, the latest last
+	ids  ids           // those that tools have had
 	last time.Time     // when the last tool started
 
 	upstream bool // upstream has sent a tool event
@@ -27,14 +27,39 @@ type tools struct {
 	working  bool // a tool since the last text is not housekeeping; see isHousekeeping
 }
 
-// toolID is the id of a tool that has started.
-type toolID struct {
-	hash uint64 // of the id, which may be long
-	card bool   // the tool has a card
+// ids are the last ids, of upstream and derived, that tools have had.
+type ids struct {
+	cards map[uint64]bool // by the hash of the id, which may be long: whether the tool has a card
+	order []uint64        // the hashes, the latest last
 }
 
 // idSeed is random, so that an attacker cannot choose ids with equal hashes.
 var idSeed = maphash.MakeSeed()
+
+// has reports whether a tool has had the id, and whether that tool has a card.
+func (d *ids) has(id string) (has, card bool) {
+	card, has = d.cards[maphash.String(idSeed, id)]
+	return has, card
+}
+
+// add remembers the id, unless it is empty, and forgets one that is too old.
+func (d *ids) add(id string, card bool) {
+	if id == "" {
+		return
+	}
+	if d.cards == nil {
+		d.cards = map[uint64]bool{}
+	}
+	hash := maphash.String(idSeed, id)
+	if _, again := d.cards[hash]; again {
+		d.order = slices.DeleteFunc(d.order, func(old uint64) bool { return old == hash })
+	}
+	d.cards[hash], d.order = card, append(d.order, hash)
+	if len(d.order) > MaxToolIDs {
+		delete(d.cards, d.order[0])
+		d.order = d.order[1:]
+	}
+}
 
 // find returns the index of the tool that upstream's event t is about: of those with its id or, if it
 // has none, with its name, the one that has been open longest. It returns -1 if there is none.
@@ -64,21 +89,7 @@ func (l *tools) taken(id string) (taken, card bool) {
 			return true, o.Card
 		}
 	}
-	hash := maphash.String(idSeed, id)
-	i := slices.IndexFunc(l.ids, func(k toolID) bool { return k.hash == hash })
-	return i >= 0, i >= 0 && l.ids[i].card
-}
-
-// take remembers the id as that of a tool.
-func (l *tools) take(id string, card bool) {
-	if id == "" {
-		return
-	}
-	hash := maphash.String(idSeed, id)
-	l.ids = slices.DeleteFunc(l.ids, func(k toolID) bool { return k.hash == hash })
-	if l.ids = append(l.ids, toolID{hash, card}); len(l.ids) > MaxToolIDs {
-		l.ids = l.ids[1:]
-	}
+	return l.ids.has(id)
 }
 
 // start starts the tool of c. That completes the inferred tools if it comes at least window
@@ -88,8 +99,8 @@ func (l *tools) start(c encode.Transition, now time.Time, window time.Duration) 
 		changes = l.inferEnds()
 	}
 	l.open = append(l.open, c.Tool)
-	l.take(c.ID, c.Card)
-	l.take(c.UpstreamID, c.Card)
+	l.ids.add(c.ID, c.Card)
+	l.ids.add(c.UpstreamID, c.Card)
 	l.last = now
 	l.working = l.onTool && l.working || !isHousekeeping[c.Name]
 	l.onTool = true

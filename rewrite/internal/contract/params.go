@@ -1,5 +1,7 @@
 package contract
 
+import "strings"
+
 // Params are the particulars of one stream. The zero value is valid.
 type Params struct {
 	// Active says that the stream is one of chat completions from its first
@@ -128,10 +130,11 @@ type Note struct{ Section, Text string }
 // Notes explains a stream. It may be nil.
 type Notes struct{ Take func(Note) }
 
-// Add adds the note that text was done by a rule in the section of the contract, unless n is nil.
-func (n *Notes) Add(section, text string) {
+// Add adds the note that text, which may have parts, was done by a rule in the section of the contract,
+// unless n is nil.
+func (n *Notes) Add(section string, text ...string) {
 	if n != nil {
-		n.Take(Note{section, text})
+		n.Take(Note{section, strings.Join(text, "")})
 	}
 }
 

@@ -85,7 +85,7 @@ func NewTable(added map[string]string) (*Table, error) {
 		if err := CheckTool(emoji, name); err != nil {
 			return nil, err
 		}
-		t.byEmoji[selectors.Replace(emoji)] = []string{name}
+		t.byEmoji[bare(emoji)] = []string{name}
 	}
 	for emoji := range t.byEmoji {
 		for _, m := range spellings(emoji) {
@@ -99,8 +99,15 @@ func NewTable(added map[string]string) (*Table, error) {
 	return t, nil
 }
 
-// selectors removes the variation selectors for text and for emoji.
-var selectors = strings.NewReplacer("\ufe0e", "", "\ufe0f", "")
+// bare returns the emoji without the variation selectors for text and for emoji.
+func bare(emoji string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\ufe0e' || r == '\ufe0f' {
+			return -1
+		}
+		return r
+	}, emoji)
+}
 
 // spellings returns the emoji with and without a variation selector, after its first rune or at its
 // end.
@@ -171,8 +178,8 @@ func (t *Table) Name(emoji, label []byte) string {
 }
 
 func (t *Table) name(emoji, label []byte) string {
-	bare := selectors.Replace(string(jsonspan.AppendText(nil, emoji)))
-	names := t.byEmoji[bare]
+	key := bare(string(jsonspan.AppendText(nil, emoji)))
+	names := t.byEmoji[key]
 	switch {
 	case len(names) == 1:
 		return names[0]
@@ -180,7 +187,7 @@ func (t *Table) name(emoji, label []byte) string {
 		return UnknownTool
 	}
 	text := string(jsonspan.AppendText(nil, label))
-	switch second := secondTool[bare]; {
+	switch second := secondTool[key]; {
 	case slices.Contains(names, text):
 		return text
 	case second == nil:
