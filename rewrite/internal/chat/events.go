@@ -132,7 +132,7 @@ func (s *Stream) toolStarts(c encode.Transition, lacksStatus bool) {
 		s.notes.Add(contract.SectionTools, "a tool that has started already: dropped")
 		return
 	}
-	c.Name = cmp.Or(c.Name, `"`+marker.UnknownTool+`"`)
+	c.Name = cmp.Or(c.Name, marker.UnknownTool)
 	s.setSendsEvents(true)
 	if s.w.Form != contract.ProgressOff || s.text.prose.Reasons() { // an event that does not leave ends no line
 		s.decideHeld()

@@ -63,13 +63,11 @@ func (w *Writer) Paragraph(a contract.Approval, command []byte, first, last bool
 
 // Begin writes the first chunk of an answer.
 func (w *Writer) Begin() {
-	w.own("data: {", w.envelope().head(), `[{"index":0,"delta":{"role":"assistant"},"finish_reason":null}]}`, "\n\n")
+	w.chunk(`[{"index":0,"delta":{"role":"assistant"},"finish_reason":null}]`)
 }
 
 // Stop writes a finish chunk that says stop.
-func (w *Writer) Stop() {
-	w.own("data: {", w.envelope().head(), `[{"index":0,"delta":{},"finish_reason":"stop"}]}`, "\n\n")
-}
+func (w *Writer) Stop() { w.chunk(`[{"index":0,"delta":{},"finish_reason":"stop"}]`) }
 
 // OutcomeIn returns what the tool event x says of the request for approval for which its tool waited:
 // another sidecar knows that.

@@ -60,8 +60,8 @@ func (w *Writer) cardOutput(t *Transition) {
 	if w.Form == contract.ProgressEnvelope {
 		w.own("event: " + CardEvent + "\n")
 	}
-	w.own("data: {", w.envelope().empty(), itemHead+`function_call_output","id":"fco_`, t.ID[1:], `,"call_id":`, t.ID,
-		`,"output":[{"type":"input_text","text":"`, text, `"}],"status":"`, status, "\"}}\n\n")
+	w.chunk(nothing, itemHead+`function_call_output","id":"fco_`, t.ID[1:], `,"call_id":`, t.ID,
+		`,"output":[{"type":"input_text","text":"`, text, `"}],"status":"`, status, `"}`)
 }
 
 // functions matches the JSON strings that an API allows as the name of a function.

@@ -192,7 +192,7 @@ func (w *Writer) toolEvent(t *Transition) {
 	status, _, _ := t.outcome()
 	w.own(head)
 	if w.Envelops() {
-		w.own(w.envelope().empty(), ",")
+		w.own(w.envelope().members(nothing + ",")...)
 	}
 	w.own(`"tool":`, t.Name)
 	if t.Emoji != "" && !t.Completed {
@@ -288,7 +288,7 @@ func (w *Writer) editEvent(t *Transition) {
 func (w *Writer) addChunkMembers(x *chunk.Object, card bool) {
 	x.Notes.Add(contract.SectionTools, "a named event: gets the members of a chunk")
 	x.RenameMembers(card)
-	members, at := w.envelope().empty(), x.C.All.From+1
+	members, at := strings.Join(w.envelope().members(nothing), ""), x.C.All.From+1
 	if jsonspan.SkipSpace(x.F.Data, at) != x.C.All.To-1 {
 		members += ","
 	}
@@ -369,5 +369,5 @@ func (w *Writer) TakeBack() {
 	if w.Form == contract.ProgressEnvelope {
 		w.own("event: " + CardEvent + "\n")
 	}
-	w.own("data: {", w.envelope().empty(), `,"event":{"type":"status","data":{"description":"`, waitsName[:len(waitsName)-1], `","done":true,"hidden":true}}}`, "\n\n")
+	w.chunk(nothing, `,"event":{"type":"status","data":{"description":"`, waitsName[:len(waitsName)-1], `","done":true,"hidden":true}}`)
 }

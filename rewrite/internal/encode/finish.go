@@ -5,6 +5,7 @@ import (
 	"math/bits"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
@@ -32,7 +33,7 @@ func (w *Writer) ErrorFinish(f *Failure, open uint64, usage []byte) {
 	for open = max(open, 1); open != 0; open &= open - 1 {
 		choices += fmt.Sprintf(`,{"index":%d,"delta":{},"finish_reason":"error"}`, bits.TrailingZeros64(open))
 	}
-	members := w.envelope().head() + "[" + choices[1:] + "]"
+	members := strings.Join(w.envelope().members("["+choices[1:]+"]"), "")
 	if len(usage) > 0 {
 		members += `,"usage":` + string(usage)
 	}

@@ -1,6 +1,9 @@
 package encode
 
+import "strings"
+
 // Refusal returns the frame of a finish chunk with the error, a JSON object on one line, inside it.
 func (w *Writer) Refusal(object []byte) []byte {
-	return []byte("data: {" + w.envelope().head() + `[{"index":0,"delta":{},"finish_reason":"error"}],"error":` + string(object) + "}\n\n")
+	members := w.envelope().members(`[{"index":0,"delta":{},"finish_reason":"error"}],"error":` + string(object))
+	return []byte("data: {" + strings.Join(members, "") + "}\n\n")
 }

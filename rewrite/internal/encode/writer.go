@@ -39,13 +39,13 @@ type Envelope struct {
 
 func (e *Envelope) len() int { return len(e.ID) + len(e.Created) + len(e.Model) }
 
-// head returns the first four members of a chunk, and the name of the fifth, choices.
-func (e *Envelope) head() string {
-	return `"id":` + e.ID + `,"object":"chat.completion.chunk","created":` + e.Created + `,"model":` + e.Model + `,"choices":`
+// members returns the parts of the five members of a chunk with the choices.
+func (e *Envelope) members(choices string) []string {
+	return []string{`"id":`, e.ID, `,"object":"chat.completion.chunk","created":`, e.Created, `,"model":`, e.Model, `,"choices":`, choices}
 }
 
-// empty returns the five members of a chunk that says nothing.
-func (e *Envelope) empty() string { return e.head() + `[{"index":0,"delta":{},"finish_reason":null}]` }
+// nothing are the choices of a chunk that says nothing.
+const nothing = `[{"index":0,"delta":{},"finish_reason":null}]`
 
 // NewWriter returns the Writer of a stream with the parameters p.
 func NewWriter(out *sse.Writer, o *contract.Options, p *contract.Params) Writer {
@@ -100,6 +100,14 @@ func (w *Writer) own(parts ...string) {
 	}
 }
 
+// chunk writes a chunk of our own: the parts of its choices, and of the members after them.
+func (w *Writer) chunk(parts ...string) {
+	w.own("data: {")
+	w.own(w.envelope().members("")...)
+	w.own(parts...)
+	w.own("}\n\n")
+}
+
 // Delta writes a chunk of our own with what k keeps of the content of the chunk x, as
 // content or as reasoning. The first one has the role of x, too. If x repeats its content
 // in the choice's member text, so does the chunk.
@@ -115,8 +123,7 @@ func (w *Writer) Delta(x *chunk.Object, reasoning bool, k *prose.Kept) {
 	} else if x.C.Repeat.Ok() {
 		repeat = `"text":"` + text + `",`
 	}
-	w.own("data: {", w.envelope().head(), `[{"index":0,`, repeat, `"delta":{`, role, `"`, member, `":"`, text,
-		"\"},\"finish_reason\":null}]}\n\n")
+	w.chunk(`[{"index":0,`, repeat, `"delta":{`, role, `"`, member, `":"`, text, `"},"finish_reason":null}]`)
 }
 
 // DeltaSize returns how many bytes a Delta takes at most without its text.
@@ -134,7 +141,7 @@ func (w *Writer) Keepalive() {
 }
 
 // KeepaliveChunk writes a chunk that says nothing.
-func (w *Writer) KeepaliveChunk() { w.own("data: {", w.envelope().empty(), "}\n\n") }
+func (w *Writer) KeepaliveChunk() { w.chunk(nothing) }
 
 // DoneData is the data of the frame that ends a stream.
 const DoneData = "[DONE]"

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -57,13 +56,13 @@ var hermesTools = map[string][]string{
 	"⚡": nil,
 }
 
-// UnknownTool stands for the name of a tool if its emoji and label do not tell it.
-const UnknownTool = "tool"
+// UnknownTool, a JSON string, stands for the name of a tool if its emoji and label do not tell it.
+const UnknownTool = `"tool"`
 
 // Table maps emoji in markers to tools (contract section 2). Nothing changes it after
 // NewTable, and any number of goroutines may use it.
 type Table struct {
-	byEmoji map[string][]string // the names of tools, by their emoji without variation selector
+	byEmoji map[string][]string // the names of tools, JSON strings, by their emoji without variation selector
 	// The beginnings of imitations after the backtick, by their first rune: an emoji, with
 	// or without a variation selector, and a space.
 	beginnings map[rune][]string
@@ -80,12 +79,23 @@ var Hermes, _ = NewTable(nil) // nothing is added that could be refused
 // is mapped to. An added emoji replaces Hermes' own use of it. NewTable returns the error
 // of CheckTool for an emoji that no marker can have, and for an empty or internal name.
 func NewTable(added map[string]string) (*Table, error) {
-	t := &Table{byEmoji: maps.Clone(hermesTools), beginnings: map[rune][]string{}}
+	t := &Table{byEmoji: map[string][]string{}, beginnings: map[rune][]string{}}
+	add := func(emoji string, names ...string) {
+		quoted := make([]string, len(names))
+		for i, name := range names {
+			b, _ := json.Marshal(name) // a string cannot fail
+			quoted[i] = string(b)
+		}
+		t.byEmoji[bare(emoji)] = quoted
+	}
+	for emoji, names := range hermesTools {
+		add(emoji, names...)
+	}
 	for emoji, name := range added {
 		if err := CheckTool(emoji, name); err != nil {
 			return nil, err
 		}
-		t.byEmoji[bare(emoji)] = []string{name}
+		add(emoji, name)
 	}
 	for emoji := range t.byEmoji {
 		for _, m := range spellings(emoji) {
@@ -170,14 +180,9 @@ func isToken(s string) bool {
 // MaxEmoji is the length in bytes of the longest emoji that a Table may have.
 const MaxEmoji = 64
 
-// Name returns the name, as a JSON string, of the tool that a marker with the emoji and
-// the label stands for, or UnknownTool. Both are insides of JSON strings.
+// Name returns the name, a JSON string, of the tool that a marker with the emoji and the
+// label stands for, or UnknownTool. Both are insides of JSON strings.
 func (t *Table) Name(emoji, label []byte) string {
-	name, _ := json.Marshal(t.name(emoji, label)) // a string cannot fail
-	return string(name)
-}
-
-func (t *Table) name(emoji, label []byte) string {
 	key := bare(string(jsonspan.AppendText(nil, emoji)))
 	names := t.byEmoji[key]
 	switch {
@@ -188,8 +193,8 @@ func (t *Table) name(emoji, label []byte) string {
 	}
 	text := string(jsonspan.AppendText(nil, label))
 	switch second := secondTool[key]; {
-	case slices.Contains(names, text):
-		return text
+	case slices.Contains(names, `"`+text+`"`):
+		return `"` + text + `"`
 	case second == nil:
 		return UnknownTool
 	case second.MatchString(text):
