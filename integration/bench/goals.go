@@ -199,7 +199,7 @@ func (g *goals) cpu() error {
 		kind  kind
 		what  string
 		limit float64
-	}{{clean, "a clean stream", 1.06}, {markers, "a marker every 20 chunks", 1.10}} {
+	}{{clean, "a clean stream", 1.08}, {markers, "a marker every 20 chunks", 1.10}} {
 		c, err := g.chunks(load.what, floor, plugin, load.kind, load.limit)
 		if err != nil {
 			return err
@@ -253,7 +253,7 @@ func (g *goals) flat() error {
 			return err
 		}
 		what := fmt.Sprintf("CPU of a chunk, flat out, streams of %d with a marker every 20", n)
-		g.reportRatio(what, c.floors, c.plugins, 1.75, 1, "µs")
+		g.reportRatio(what, c.floors, c.plugins, 3.5, 1, "µs")
 	}
 	return nil
 }
@@ -276,7 +276,7 @@ func (g *goals) memory() error {
 		}
 		for _, v := range variants[1:] {
 			what := fmt.Sprintf("resident bytes of an idle stream, %s, %d streams", v.name, n)
-			g.reportRatio(what, held[floor.name], held[v.name], 1.06, 1, "kB")
+			g.reportRatio(what, held[floor.name], held[v.name], 1.08, 1, "kB")
 		}
 	}
 	return nil
