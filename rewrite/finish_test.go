@@ -593,6 +593,8 @@ func TestZeroUsageWithText(t *testing.T) {
 	feed(another, "", m, "", true)
 	feed(in, ZeroUsagePass, m, "", true)
 	feed(in, ZeroUsageError, nil, CodeCrashed, false)
+	_, sum := run(role()+finishChunk("stop", realUsage)+doneFrame, Options{EmptyAnswer: EmptyAnswerPass}, chatParams, inOne, CauseEOF)
+	equal(t, sum.ZeroUsagePassed, false, "an answer without text, but with usage, is warned of")
 	for _, in := range []string{role() + text("x") + finishChunk("length", realUsage) + doneFrame, role() + text("x") + finishChunk("stop", "") + choicesChunk("", realUsage) + doneFrame} {
 		m := memory{}
 		feed(in, "", m, "", false)
