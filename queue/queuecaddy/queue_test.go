@@ -139,8 +139,8 @@ func TestRefusals(t *testing.T) {
 	a.none()
 	first.end()
 	s.want(one, 200)
-	full := s.lines(s.log, 1, says("too many requests wait for the agent; refused one"))
-	late := s.lines(s.log, 1, says("a request has waited too long for the agent; refused it"))
+	full := s.lines(s.Log, 1, says("too many requests wait for the agent; refused one"))
+	late := s.lines(s.Log, 1, says("a request has waited too long for the agent; refused it"))
 	if len(full) > 3 || len(late) != 1 {
 		t.Fatalf("%v, %v", full, late)
 	}
@@ -279,7 +279,7 @@ func TestNoHermes(t *testing.T) {
 	s.want(one, http.StatusOK)
 	s.want(two, http.StatusOK)
 	s.load("hermes_queue\n hermes_proxy " + a.address)
-	if l := s.lines(s.log, 1, says("no hermes comes after hermes_queue, so that no request waits; add one after it")); len(l) != 1 || l[0]["level"] != "warn" {
+	if l := s.lines(s.Log, 1, says("no hermes comes after hermes_queue, so that no request waits; add one after it")); len(l) != 1 || l[0]["level"] != "warn" {
 		t.Errorf("%v", l)
 	}
 }

@@ -4,19 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig"
-
+	"github.com/hermes-sidecar/hermes-sidecar/internal/caddytest"
 	"github.com/hermes-sidecar/hermes-sidecar/queue/queuecaddy"
 )
 
@@ -99,57 +94,30 @@ func (a *agent) none() {
 	}
 }
 
-// site is a Caddy with one server, at a socket, and the client of it.
+// site is a Caddy with one server.
 type site struct {
-	t              *testing.T
-	dir            string // where the sockets are
-	loads          int
-	access, log    string // files
-	client         *http.Client
-	admin, streams http.Handler
+	*caddytest.Site
+	t      *testing.T
+	access string // a file
 }
+
+// What is around the directives of a site.
+const (
+	global = "auto_https off\ngrace_period 1ms\nmetrics\nlog default {\n output file LOG\n}"
+	around = "log {\n output file LOG.access\n}\nmetrics /metrics\nhermes_streams /streams\n"
+)
 
 // newSite starts Caddy with a site that has these directives.
 func newSite(t *testing.T, directives string) *site {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "queue") // a socket's path is short
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	s := &site{t: t, dir: dir, access: filepath.Join(dir, "access"), log: filepath.Join(dir, "log")}
-	s.load(directives)
-	t.Cleanup(s.stop)
-	// A connection that is kept may be one that a reload is closing.
-	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", s.socket()) }}
-	s.client = &http.Client{Transport: transport}
-	return s
+	s := caddytest.NewSite(t, global, around+directives)
+	return &site{s, t, s.Log + ".access"}
 }
 
-// stop stops Caddy, which then has written all logs.
-func (s *site) stop() {
-	if err := caddy.Stop(); err != nil {
-		s.t.Error(err)
-	}
-}
-
-// socket returns the path of the socket of the newest configuration.
-func (s *site) socket() string { return filepath.Join(s.dir, strconv.Itoa(s.loads)) }
-
-// load replaces the configuration. Each has a socket of its own: after a reload, the servers before it
-// may still accept connections of a socket that they share with the new ones, and close them unread.
+// load replaces the configuration.
 func (s *site) load(directives string) {
 	s.t.Helper()
-	s.loads++
-	file := "{\n\tadmin off\n\tpersist_config off\n\tauto_https off\n\tgrace_period 1ms\n\tmetrics\n\tstorage file_system " + filepath.Dir(s.log) + "\n\tlog default {\n\t\toutput file " + s.log + "\n\t}\n}\n" +
-		"http:// {\n\tbind unix/" + s.socket() + "\n\tlog {\n\t\toutput file " + s.access + "\n\t}\n\tmetrics /metrics\n\thermes_streams /streams\n" + directives + "\n}\n"
-	config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(file), nil)
-	if err == nil {
-		err = caddy.Load(config, true)
-	}
-	if err != nil {
-		s.t.Fatalf("%v in\n%s", err, file)
-	}
+	s.Load(global, around+directives)
 }
 
 // reply is what a client has been sent, in the end.
@@ -168,21 +136,13 @@ func (s *site) ask(name string, header ...string) (got <-chan reply, leave func(
 func (s *site) post(path, body string, header ...string) (<-chan reply, func()) {
 	s.t.Helper()
 	ctx, leave := context.WithCancel(s.t.Context())
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://site.test"+path, strings.NewReader(body))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	r.Header.Set("Content-Type", "application/json")
-	for i := 0; i < len(header); i += 2 {
-		r.Header.Add(header[i], header[i+1])
-	}
+	header = append(header, "Content-Type", "application/json")
 	got := make(chan reply, 1)
 	go func() {
 		defer leave()
 		var a reply
-		resp, err := s.client.Do(r)
+		resp, err := s.Send(ctx, http.MethodPost, path, body, header...)
 		if a.err = err; err == nil {
-			defer resp.Body.Close()
 			b, err := io.ReadAll(resp.Body)
 			a = reply{resp.StatusCode, resp.Header, string(b), err}
 		}
@@ -214,11 +174,10 @@ func (s *site) want(got <-chan reply, status int, words ...string) reply {
 // get returns what the site answers to a GET.
 func (s *site) get(path string) string {
 	s.t.Helper()
-	resp, err := s.client.Get("http://site.test" + path)
+	resp, err := s.Send(s.t.Context(), http.MethodGet, path, "")
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode != 200 {
 		s.t.Fatal(err, resp.StatusCode)
