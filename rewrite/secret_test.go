@@ -628,3 +628,18 @@ func TestResponsesThatFailedAtOnce(t *testing.T) {
 	a := RepairAnswer([]byte(in), &Options{}, nil)
 	same(t, string(a.Body), strings.ReplaceAll(in, keyOfTests, redacted), "a response that failed")
 }
+
+// Very many secrets of a text, whose rest is replaced as a whole, do not hide those of an error after it. A status
+// that is no JSON is no event, even if its brackets match: it is redacted as text.
+func TestSecretsAroundTextsThatAreReplaced(t *testing.T) {
+	const key = "sk-abcdefghijkl"
+	event := `data: {"type":"response.completed","sequence_number":1,"response":{"output":[{"type":"message","content":[{"type":"output_text","text":"Provider said: ` +
+		strings.Repeat(key+" ", 300) + `"}]}],"error":{"message":"` + key + `"}},"error":"` + key + `"}` + "\n\n"
+	out, _ := run(event, Options{}, Params{Responses: true}, inOne, CauseEOF)
+	same(t, out, strings.ReplaceAll(event, key, redacted), "bytes")
+	for _, data := range []string{`{"kind"` + key + `: "x"}`, `{"text": ` + key + `"x"}`, `{"text": "x"` + key} {
+		in := named("hermes.status", data)
+		out, _ := run(in, Options{}, sessionParams, inOne, CauseEOF)
+		begins(t, out, strings.ReplaceAll(in, key, redacted))
+	}
+}
