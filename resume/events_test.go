@@ -368,21 +368,11 @@ func TestRunAskedForWithAnotherQuery(t *testing.T) {
 	})
 }
 
-// unreachable is a store whose logs cannot be claimed.
-type unreachable struct {
-	log.Store
-	err error
-}
-
-func (s unreachable) Claim(context.Context, log.Entry, log.Run) (log.Entry, log.Writer, error) {
-	return log.Entry{}, nil, s.err
-}
-
 // TestRunWhoseLogCannotBeReached is not read from upstream, whose one reader is somewhere else. If it is
 // not known that there is a log, it is read from there, and shared with no other.
 func TestRunWhoseLogCannotBeReached(t *testing.T) {
 	for err, want := range map[error]int{log.ErrTaken: http.StatusServiceUnavailable, errors.New("away"): http.StatusOK} {
-		set := func(o *resume.Options) { o.Store = unreachable{o.Store, err} }
+		set := odd(func(int64) error { return err })
 		eachGateway(t, set, func(t *testing.T, l *lab, g *gateway) {
 			l.begins(g)
 			g.says("a")
@@ -396,16 +386,9 @@ func TestRunWhoseLogCannotBeReached(t *testing.T) {
 	}
 }
 
-// crashing is a store whose Claim panics.
-type crashing struct{ log.Store }
-
-func (crashing) Claim(context.Context, log.Entry, log.Run) (log.Entry, log.Writer, error) {
-	panic("broken")
-}
-
 // TestRunWhoseStorePanics begins all the same, and the panic is told: it is in a goroutine of ours.
 func TestRunWhoseStorePanics(t *testing.T) {
-	set := func(o *resume.Options) { o.Store = crashing{o.Store} }
+	set := odd(func(int64) error { panic("broken") })
 	eachGateway(t, set, func(t *testing.T, l *lab, g *gateway) {
 		l.begins(g)
 		if e := l.over(); e.Panicked == nil || !strings.Contains(e.Panicked.Error(), "broken") {
@@ -415,31 +398,18 @@ func TestRunWhoseStorePanics(t *testing.T) {
 	})
 }
 
-// slow is a store whose first claim, that of a POST, calls a function, and finds a log that was dropped if that
-// says so.
-type slow struct {
-	log.Store
-	claims atomic.Int64
-	first  func() (found bool)
-}
-
-func (s *slow) Claim(ctx context.Context, e log.Entry, run log.Run) (log.Entry, log.Writer, error) {
-	if s.claims.Add(1) == 1 && s.first() {
-		return e, nil, nil
-	}
-	return s.Store.Claim(ctx, e, run)
-}
-
 // TestRunWhoseReaderIsFaster than the claim after the POST, and leaves before the first event: an old
 // Hermes would drop them all.
 func TestRunWhoseReaderIsFaster(t *testing.T) {
 	var claim chan struct{}
 	set := func(o *resume.Options) {
 		claim = make(chan struct{})
-		o.Store = &slow{Store: o.Store, first: func() bool {
-			<-claim
-			return false
-		}}
+		odd(func(n int64) error {
+			if n == 1 {
+				<-claim
+			}
+			return nil
+		})(o)
 	}
 	eachGateway(t, set, func(t *testing.T, l *lab, g *gateway) {
 		l.begins(g)
@@ -462,9 +432,7 @@ func TestRunWhoseReaderIsFaster(t *testing.T) {
 
 // TestRunWhoseReaderIsRefused while the run's log is claimed has its events kept.
 func TestRunWhoseReaderIsRefused(t *testing.T) {
-	set := func(o *resume.Options) {
-		o.Store = &slow{Store: o.Store, first: func() bool { return true }}
-	}
+	set := odd(func(n int64) error { return map[bool]error{true: errDropped}[n == 1] })
 	eachGateway(t, set, func(t *testing.T, l *lab, g *gateway) {
 		l.begins(g)
 		g.wantRead(t, 1)
@@ -663,7 +631,7 @@ func TestHeadOfRunEvents(t *testing.T) {
 		g.wantRead(t, 1)
 	})
 	for err, want := range map[error]int{log.ErrTaken: http.StatusServiceUnavailable, errors.New("away"): http.StatusMethodNotAllowed} {
-		set := func(o *resume.Options) { o.Store = unreachable{o.Store, err} }
+		set := odd(func(int64) error { return err })
 		eachGateway(t, set, func(t *testing.T, l *lab, g *gateway) {
 			l.send(q).want(want)
 			l.wantAsked(0)
@@ -1094,10 +1062,12 @@ func TestWaitingForRunsWithoutEvents(t *testing.T) {
 	var claim chan struct{}
 	set := func(o *resume.Options) {
 		claim = make(chan struct{})
-		o.Store = &slow{Store: o.Store, first: func() bool {
-			<-claim
-			return false
-		}}
+		odd(func(n int64) error {
+			if n == 1 {
+				<-claim
+			}
+			return nil
+		})(o)
 	}
 	eachGateway(t, set, func(t *testing.T, l *lab, g *gateway) {
 		l.begins(g)

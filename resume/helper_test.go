@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -436,4 +437,39 @@ func keyed(path string) *http.Request {
 	r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(asking))
 	r.Header.Set(key, "k")
 	return r
+}
+
+// oddStore is a store some of whose calls a test answers.
+type oddStore struct {
+	log.Store
+	claims atomic.Int64
+	claim  func(n int64) error // what the nth claim fails with; with errDropped it finds a log that was dropped
+	find   func(id string) error
+}
+
+var errAway, errDropped = errors.New("away"), errors.New("dropped")
+
+func (s *oddStore) Claim(ctx context.Context, e log.Entry, run log.Run) (log.Entry, log.Writer, error) {
+	if s.claim != nil {
+		if err := s.claim(s.claims.Add(1)); err == errDropped {
+			return e, nil, nil
+		} else if err != nil {
+			return log.Entry{}, nil, err
+		}
+	}
+	return s.Store.Claim(ctx, e, run)
+}
+
+func (s *oddStore) Find(ctx context.Context, id string) (log.Entry, error) {
+	if s.find != nil {
+		if err := s.find(id); err != nil {
+			return log.Entry{}, err
+		}
+	}
+	return s.Store.Find(ctx, id)
+}
+
+// odd has claims of the store answered.
+func odd(claim func(n int64) error) func(*resume.Options) {
+	return func(o *resume.Options) { o.Store = &oddStore{Store: o.Store, claim: claim} }
 }

@@ -2,7 +2,6 @@ package resume_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -202,38 +201,19 @@ func TestTheNextOneRunsIfTheFirstFails(t *testing.T) {
 	l.wantAsked(2)
 }
 
-// awayStore is a store that is away at times.
-type awayStore struct {
-	*log.Memory
-	away atomic.Bool
-}
-
-var errAway = errors.New("away")
-
-func (s *awayStore) Claim(ctx context.Context, e log.Entry, run log.Run) (log.Entry, log.Writer, error) {
-	if s.away.Load() {
-		return log.Entry{}, nil, errAway
-	}
-	return s.Memory.Claim(ctx, e, run)
-}
-
-func (s *awayStore) Find(ctx context.Context, id string) (log.Entry, error) {
-	if s.away.Load() {
-		return log.Entry{}, errAway
-	}
-	return s.Memory.Find(ctx, id)
-}
-
 // TestStoreThatIsAway lets new requests pass as they are. A client that asks for a stream is told
 // to come again: if it were told that there is none, it would ask upstream a second time.
 func TestStoreThatIsAway(t *testing.T) {
-	s := &awayStore{Memory: log.NewMemory()}
-	l := newLab(t, func(o *resume.Options) { o.Store = s }, streams(events(2), always()))
+	var away atomic.Bool
+	fails := func() error { return map[bool]error{true: errAway}[away.Load()] }
+	l := newLab(t, func(o *resume.Options) {
+		o.Store = &oddStore{Store: o.Store, claim: func(int64) error { return fails() }, find: func(string) error { return fails() }}
+	}, streams(events(2), always()))
 	first := l.send(post(key, "a"))
 	id := first.id()
 	whole := first.rest()
 
-	s.away.Store(true)
+	away.Store(true)
 	if r := l.send(post(key, "b")).want(http.StatusOK); r.id() != "" || r.rest() != event(1)+event(2) {
 		t.Error("it does not pass as it is")
 	}
@@ -250,7 +230,7 @@ func TestStoreThatIsAway(t *testing.T) {
 	}
 	l.wantAsked(2)
 
-	s.away.Store(false)
+	away.Store(false)
 	if got := l.send(post(key, "a")).want(http.StatusOK).rest(); got != whole {
 		t.Errorf("then it is %q", got)
 	}

@@ -220,19 +220,6 @@ func prepares(may chan *resume.Split) resume.Next {
 	}
 }
 
-// downStore is a store that takes no log after the first.
-type downStore struct {
-	log.Store
-	claims int
-}
-
-func (s *downStore) Claim(ctx context.Context, e log.Entry, run log.Run) (log.Entry, log.Writer, error) {
-	if s.claims++; s.claims > 1 {
-		return log.Entry{}, nil, errors.New("the storage is down")
-	}
-	return s.Store.Claim(ctx, e, run)
-}
-
 // TestWhatMayNotBeSplit ends nothing and leaves nothing.
 func TestWhatMayNotBeSplit(t *testing.T) {
 	json := func(may chan *resume.Split) resume.Next {
@@ -257,7 +244,7 @@ func TestWhatMayNotBeSplit(t *testing.T) {
 		"a body":                  {nil, json, post(key, "k"), "-"},
 		"a body of an SDK":        {nil, json, post(resume.RetryHeader, "0"), "-"},
 		"no room":                 {func(o *resume.Options) { o.MaxDetached = 0 }, prepares, post(key, "k"), "----"},
-		"the storage is down":     {func(o *resume.Options) { o.Store = &downStore{Store: o.Store} }, prepares, post(key, "k"), "----"},
+		"the storage is down":     {odd(func(n int64) error { return map[bool]error{true: errAway}[n > 1] }), prepares, post(key, "k"), "----"},
 		"no stream of an agent's": {nil, prepares, request{http.MethodGet, eventsPath, "", nil}, "----"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -742,19 +729,6 @@ func TestHintsAfterASplit(t *testing.T) {
 	l.over()
 }
 
-// panickingStore is a store that panics with the second claim.
-type panickingStore struct {
-	log.Store
-	claims int
-}
-
-func (s *panickingStore) Claim(ctx context.Context, e log.Entry, run log.Run) (log.Entry, log.Writer, error) {
-	if s.claims++; s.claims > 1 {
-		panic("boom")
-	}
-	return s.Store.Claim(ctx, e, run)
-}
-
 // TestSplitThatIsNeverDone takes no room for longer than its run, whether that has a client or none.
 func TestSplitThatIsNeverDone(t *testing.T) {
 	for name, panics := range map[string]bool{"forgotten": false, "a panic": true} {
@@ -762,11 +736,12 @@ func TestSplitThatIsNeverDone(t *testing.T) {
 			t.Run(name+", the client leaves: "+strconv.FormatBool(leaves), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					may := make(chan struct{})
-					l := newLabAt(t, newPipes(), func(o *resume.Options) {
-						if panics {
-							o.Store = &panickingStore{Store: o.Store}
+					l := newLabAt(t, newPipes(), odd(func(n int64) error {
+						if panics && n > 1 {
+							panic("boom")
 						}
-					}, func(w http.ResponseWriter, r *http.Request) error {
+						return nil
+					}), func(w http.ResponseWriter, r *http.Request) error {
 						w.Header().Set("Content-Type", "text/event-stream")
 						_, _ = io.WriteString(w, event(1))
 						<-may
@@ -851,32 +826,21 @@ func TestSlowClientOfASplit(t *testing.T) {
 	})
 }
 
-// lostStore is a store that does not answer for a log.
-type lostStore struct {
-	log.Store
-	id string
-}
-
-func (s *lostStore) Find(ctx context.Context, id string) (log.Entry, error) {
-	if id == s.id {
-		return log.Entry{}, errors.New("the storage is down")
-	}
-	return s.Store.Find(ctx, id)
-}
-
 // TestDeleteOfARestThatCannotBeReached says so if that is all there is to delete, and works when it is
 // sent again.
 func TestDeleteOfARestThatCannotBeReached(t *testing.T) {
-	store := &lostStore{}
-	splitting(t, 1, func(o *resume.Options) { store.Store, o.Store = o.Store, store }, func(t *testing.T, l *lab, s *splitter) {
+	lost := ""
+	splitting(t, 1, func(o *resume.Options) {
+		o.Store = &oddStore{Store: o.Store, find: func(id string) error { return map[bool]error{true: errAway}[id == lost] }}
+	}, func(t *testing.T, l *lab, s *splitter) {
 		first := l.send(post(key, "k"))
 		first.next()
-		store.id = s.split(t).ID()
+		lost = s.split(t).ID()
 		q := request{method: http.MethodDelete, path: otherPath + "/" + first.id()}
 		l.send(q).want(http.StatusNoContent) // the first stream is gone
 		l.send(q).want(http.StatusServiceUnavailable)
 		l.wantOpen(1)
-		store.id = ""
+		lost = ""
 		l.send(q).want(http.StatusNoContent)
 		if e := l.over(); e.Reason != log.ReasonDeleted {
 			t.Errorf("%+v", e)
