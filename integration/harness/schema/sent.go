@@ -16,13 +16,14 @@ const (
 
 // sent has the lines that the upstream servers of this process have sent. It is one for
 // all: a client cannot know which server a sidecar asked.
-var sent = lines{hashes: map[uint64]bool{}}
+var sent = lines{hashes: map[uint64]bool{}, begun: map[*Sender]bool{}}
 
 // lines are lines that have been sent, in any order.
 type lines struct {
 	mu     sync.Mutex
-	hashes map[uint64]bool // of all, true for whole ones; others were sent without their ends
-	texts  []byte          // the first ones that differ, each with a newline in front
+	hashes map[uint64]bool  // of all, true for whole ones; others were sent without their ends
+	texts  []byte           // the first ones that differ, each with a newline in front
+	begun  map[*Sender]bool // whose line has no end, and has none if the answer breaks off
 }
 
 var seed = maphash.MakeSeed()
@@ -56,8 +57,12 @@ func (s *Sender) Write(b []byte) {
 		known := sent.hashes[of]
 		sent.hashes[of] = known || n >= 0
 		if n < 0 {
+			if len(s.text) > 0 {
+				sent.begun[s] = true
+			}
 			return
 		}
+		delete(sent.begun, s)
 		if !known && len(sent.texts) < maxTexts {
 			sent.texts = append(append(sent.texts, '\n'), s.text...)
 		}
@@ -93,7 +98,13 @@ func (l *lines) redacted(line string) bool {
 	for i := range parts {
 		parts[i] = regexp.QuoteMeta(parts[i])
 	}
-	return regexp.MustCompile("(?m)^" + strings.Join(parts, ".*") + "$").Match(l.texts)
+	form := regexp.MustCompile("(?m)^" + strings.Join(parts, ".*") + "$")
+	for s := range l.begun {
+		if form.Match(s.text) {
+			return true
+		}
+	}
+	return form.Match(l.texts)
 }
 
 // names reports whether upstream has used the name of a member.
