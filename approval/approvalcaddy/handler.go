@@ -20,6 +20,7 @@ import (
 
 	"github.com/hermes-sidecar/hermes-sidecar/approval"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/configjson"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/placeholder"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -98,7 +99,7 @@ func (h *ApprovalsHandler) Validate() error {
 	if !strings.HasPrefix(h.Path, "/") || path.Clean(h.Path) != h.Path || h.Path == "/" || strings.ContainsAny(h.Path, "*{}?#%") {
 		return fmt.Errorf("invalid path %q: must be a path such as /hermes/approve, without a slash at its end, a pattern or placeholders", h.Path)
 	}
-	if _, rest, opens := strings.Cut(h.By, "{"); h.By != "" && (!opens || !strings.Contains(rest, "}")) {
+	if h.By != "" && !placeholder.IsIn(h.By) {
 		return fmt.Errorf("invalid by %q: must have a placeholder, such as {http.auth.user.id}", h.By)
 	}
 	return nil
@@ -168,9 +169,7 @@ func (h *ApprovalsHandler) answer(w http.ResponseWriter, r *http.Request, id str
 // find returns the ticket with the id, and the user of r. ok is false if there is no such ticket,
 // or if it is for another user.
 func (h *ApprovalsHandler) find(r *http.Request, id string) (t *approval.Ticket, user string, ok bool) {
-	if h.By != "" {
-		user = r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer).ReplaceAll(h.By, "")
-	}
+	user, _ = placeholder.Value(r, h.By)
 	t, ok = h.desk.Find(id)
 	if !ok {
 		return nil, user, false

@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -25,6 +24,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/internal/bounded"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/configjson"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/httpapp"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/placeholder"
 	"github.com/hermes-sidecar/hermes-sidecar/queue"
 )
 
@@ -179,7 +179,7 @@ func (h *QueueHandler) Validate() error {
 	case h.options.Waiting < 0:
 		return fmt.Errorf("invalid waiting %d: must be a number, not negative", h.options.Waiting)
 	}
-	if _, rest, opens := strings.Cut(h.By, "{"); h.By != "" && (!opens || !strings.Contains(rest, "}")) {
+	if h.By != "" && !placeholder.IsIn(h.By) {
 		return fmt.Errorf("invalid by %q: must have a placeholder that tells clients apart, such as {http.auth.user.id}", h.By)
 	}
 	return nil

@@ -4,13 +4,12 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"net/http"
-	"strings"
 	"sync/atomic"
 
-	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/bounded"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/placeholder"
 	"github.com/hermes-sidecar/hermes-sidecar/queue"
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
@@ -56,7 +55,7 @@ func Queued(r *http.Request) bool {
 // clientOf returns the identity of the client of r. It does not depend on the site: a client that
 // reaches a backend through two sites is one client.
 func (h *QueueHandler) clientOf(r *http.Request) queue.Client {
-	if by, ok := expand(h.By, r); ok {
+	if by, ok := placeholder.Value(r, h.By); ok {
 		return digest("by", [][]string{{by}})
 	}
 	fields := resume.Credentials(r)
@@ -68,23 +67,6 @@ func (h *QueueHandler) clientOf(r *http.Request) queue.Client {
 	// Without this, all clients without credentials would be one.
 	address, _ := caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string)
 	return digest("address", [][]string{{address}})
-}
-
-// expand returns the text with its placeholders replaced. ok is false if none of them has a value.
-func expand(text string, r *http.Request) (value string, ok bool) {
-	if text == "" {
-		return "", false
-	}
-	repl, _ := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
-	if repl == nil {
-		return "", false
-	}
-	// The function returns no error, and one of Caddy's leaves the value empty. An empty list is [].
-	value, _ = repl.ReplaceFunc(text, func(_ string, v any) (any, error) {
-		ok = ok || strings.Trim(caddy.ToString(v), "[] \t\r\n") != ""
-		return v, nil
-	})
-	return value, ok
 }
 
 // digest returns the hash of a kind of client and the fields that identify a client of that kind.

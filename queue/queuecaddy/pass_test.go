@@ -39,9 +39,10 @@ func TestClients(t *testing.T) {
 		return r
 	}
 	user := QueueHandler{By: "{http.request.header.User}"}
-	list := QueueHandler{By: "{http.vars.list}"}
+	list, object := QueueHandler{By: "{http.vars.list}"}, QueueHandler{By: "{http.vars.object}"}
 	none := requestOf("1")
 	caddyhttp.SetVar(none.Context(), "list", []string{})
+	caddyhttp.SetVar(none.Context(), "object", map[string]string{})
 	for name, c := range map[string]struct {
 		h    QueueHandler
 		a, b *http.Request
@@ -65,6 +66,9 @@ func TestClients(t *testing.T) {
 		"by without a value, others":   {user, requestOf("1", "Authorization", "x"), requestOf("1", "Authorization", "y"), false},
 		"by and credentials":           {user, requestOf("1", "User", "u"), requestOf("1", "Authorization", "u"), false},
 		"by an empty list":             {list, none, requestOf("2"), false},
+		"by an empty list, no more":    {list, none, requestOf("1"), true},
+		"by an empty map":              {object, none, requestOf("2"), false},
+		"by an empty map, no more":     {object, none, requestOf("1"), true},
 	} {
 		if got := c.h.clientOf(c.a) == c.h.clientOf(c.b); got != c.same {
 			t.Errorf("%s: one client is %v", name, got)

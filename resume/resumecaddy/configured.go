@@ -12,35 +12,23 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/options"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/placeholder"
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
 
 // The options key and always make requests resumable that do not ask for it themselves.
 
-// expand returns the values of the option key for a request, or nil if none of their placeholders
-// has a value.
-func expand(texts []string, r *http.Request) []string {
-	placeholders := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
-	has := false
-	values := make([]string, len(texts))
-	for i, text := range texts {
-		// The function returns no error, and an error of Caddy's own leaves the value empty.
-		values[i], _ = placeholders.ReplaceFunc(text, func(_ string, value any) (any, error) {
-			has = has || caddy.ToString(value) != ""
-			return value, nil
-		})
-	}
-	if !has {
-		return nil
-	}
-	return values
-}
-
 // configure sets the fields of o for the options key and always.
 func (h *ResumeHandler) configure(o *resume.Options) {
 	o.Always, o.KeyBody = h.Always, h.KeyBody
 	if len(h.Key) > 0 {
-		o.Key = func(r *http.Request) []string { return expand(h.Key, r) }
+		o.Key = func(r *http.Request) []string {
+			values, ok := placeholder.Values(r, h.Key...)
+			if !ok {
+				return nil
+			}
+			return values
+		}
 	}
 	if len(h.AlwaysFor) > 0 {
 		o.AlwaysFor = make(map[resume.API]time.Duration, len(h.AlwaysFor))
@@ -52,11 +40,7 @@ func (h *ResumeHandler) configure(o *resume.Options) {
 
 // validateConfigured reports a value of key or always that is not allowed.
 func (h *ResumeHandler) validateConfigured() error {
-	has := func(text string) bool {
-		_, rest, opens := strings.Cut(text, "{")
-		return opens && strings.Contains(rest, "}")
-	}
-	if h.Key != nil && !slices.ContainsFunc(h.Key, has) {
+	if h.Key != nil && !slices.ContainsFunc(h.Key, placeholder.IsIn) {
 		return fmt.Errorf("invalid key %q: must have a placeholder that tells chats apart, such as {http.request.header.X-Chat-Id} ({header.X-Chat-Id} in a Caddyfile)", h.Key)
 	}
 	detach := resume.DefaultDetach

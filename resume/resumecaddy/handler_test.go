@@ -9,6 +9,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
 
 // TestResumeValuesThatAreRefused in JSON, with what to do.
@@ -60,12 +62,18 @@ func TestKeyOfPlaceholders(t *testing.T) {
 		{[]string{"{http.unknown}" + chat}, []string{"c1"}},
 		{[]string{`\{` + chat}, []string{"{c1"}},
 		{[]string{task}, nil},
+		{[]string{"{http.vars.list}"}, nil},
+		{[]string{"{http.vars.object}"}, nil},
 		{[]string{"v1", "task-" + task, "{http.unknown}"}, nil},
 	} {
 		r := httptest.NewRequest(http.MethodPost, "/v1/chat/completions", nil)
 		r.Header.Set("X-Chat-Id", "c1")
 		r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), httptest.NewRecorder(), nil)
-		got := expand(c.texts, r)
+		caddyhttp.SetVar(r.Context(), "list", []string{})
+		caddyhttp.SetVar(r.Context(), "object", map[string]string{})
+		o := resume.DefaultOptions()
+		(&ResumeHandler{Key: c.texts}).configure(&o)
+		got := o.Key(r)
 		if !slices.Equal(got, c.want) || (got == nil) != (c.want == nil) {
 			t.Errorf("%q: got %q, want %q", c.texts, got, c.want)
 		}
