@@ -17,6 +17,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/runs"
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/telemetry"
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/usage"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/behalf"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/bounded"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/build"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/configjson"
@@ -25,7 +26,6 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/internal/recording"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/queue/queuecaddy"
-	"github.com/hermes-sidecar/hermes-sidecar/resume/resumecaddy"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -318,7 +318,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		o.ObserveRaw = true
 	}
 	h.offerApprovals(&o, logger)
-	o.Turn, o.Queued, o.Try = queuecaddy.Join, queuecaddy.Queued, resumecaddy.Apart
+	o.Turn, o.Queued, o.Try = queuecaddy.Join, queuecaddy.Queued, behalf.Apart
 	keeper := &runs.Keeper{Runs: &h.shared.runs, Logger: logger, Upstream: telemetry.Upstream}
 	o.RunBegan, o.RunOver = keeper.Began, keeper.Over
 	o.Identity = identityOf(h.Identity)

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hermes-sidecar/hermes-sidecar/internal/client"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/reqbody"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
@@ -95,11 +96,8 @@ func asks(o *Options, r *http.Request) (a asked, ok bool, wrong error) {
 	return a, false, nil
 }
 
-// credentials are the header fields that say who a client is.
-var credentials = []string{"Authorization", "Cookie", "X-Api-Key", "Api-Key"}
-
 // owner returns the keyed hash of resource, of the server and the path that r asks for, and of its
-// credentials: clients with the same hash may have the answer.
+// client: clients with the same hash may have the answer.
 func owner(o *Options, r *http.Request, resource string) log.Digest {
 	server, path := o.Asked(r)
 	if of, _, ok := named(path); ok {
@@ -110,19 +108,8 @@ func owner(o *Options, r *http.Request, resource string) log.Digest {
 
 // ownerAt is owner with the server and the path of the resource that the client asked for.
 func ownerAt(o *Options, r *http.Request, resource, server, path string) log.Digest {
-	return hash(o.Secret, append([][]string{{r.Host, resource}, {server, path}}, Credentials(r)...))
-}
-
-// Credentials returns the credentials of the client of r: the values of header fields, and its
-// certificate if it has one.
-func Credentials(r *http.Request) (fields [][]string) {
-	for _, name := range credentials {
-		fields = append(fields, r.Header[name])
-	}
-	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
-		fields = append(fields, []string{string(r.TLS.PeerCertificates[0].Raw)})
-	}
-	return fields
+	of := client.Of(r)
+	return hash(o.Secret, [][]string{{r.Host, resource}, {server, path}, {string(of[:])}})
 }
 
 // keyOf returns the keyed hash of owner, query and key, an idempotency key.

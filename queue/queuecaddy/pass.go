@@ -1,17 +1,15 @@
 package queuecaddy
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
 	"net/http"
 	"sync/atomic"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/bounded"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/client"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/placeholder"
 	"github.com/hermes-sidecar/hermes-sidecar/queue"
-	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
 
 // pass is what hermes_queue gives a request: the line in which the request may wait, and the client
@@ -56,29 +54,12 @@ func Queued(r *http.Request) bool {
 // reaches a backend through two sites is one client.
 func (h *QueueHandler) clientOf(r *http.Request) queue.Client {
 	if by, ok := placeholder.Value(r, h.By); ok {
-		return digest("by", [][]string{{by}})
+		return queue.Client(client.Named("by", by))
 	}
-	fields := resume.Credentials(r)
-	for _, values := range fields {
-		if len(values) > 0 {
-			return digest("credentials", fields)
-		}
+	if client.HasCredentials(r) {
+		return queue.Client(client.Of(r))
 	}
 	// Without this, all clients without credentials would be one.
 	address, _ := caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string)
-	return digest("address", [][]string{{address}})
-}
-
-// digest returns the hash of a kind of client and the fields that identify a client of that kind.
-// It includes their lengths, so that different lists never have the same bytes.
-func digest(kind string, fields [][]string) queue.Client {
-	b := append(make([]byte, 0, 512), kind...)
-	for _, values := range fields {
-		b = binary.AppendUvarint(b, uint64(len(values)))
-		for _, v := range values {
-			b = binary.AppendUvarint(b, uint64(len(v)))
-			b = append(b, v...)
-		}
-	}
-	return sha256.Sum256(b)
+	return queue.Client(client.Named("address", address))
 }

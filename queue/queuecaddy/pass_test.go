@@ -2,8 +2,6 @@ package queuecaddy
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -31,13 +29,8 @@ func requestOf(address string, header ...string) *http.Request {
 	return r
 }
 
-// TestClients: who is one, and who is another.
+// TestClients: who has turns of its own. What credentials say is a test of package client.
 func TestClients(t *testing.T) {
-	certificate := func(raw string) *http.Request {
-		r := requestOf("1")
-		r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{{Raw: []byte(raw)}}}
-		return r
-	}
 	user := QueueHandler{By: "{http.request.header.User}"}
 	list, object := QueueHandler{By: "{http.vars.list}"}, QueueHandler{By: "{http.vars.object}"}
 	none := requestOf("1")
@@ -49,14 +42,6 @@ func TestClients(t *testing.T) {
 		same bool
 	}{
 		"credentials, not the address": {a: requestOf("1", "Authorization", "x"), b: requestOf("2", "Authorization", "x"), same: true},
-		"other credentials":            {a: requestOf("1", "Authorization", "x"), b: requestOf("1", "Authorization", "y")},
-		"in another field":             {a: requestOf("1", "Authorization", "x"), b: requestOf("1", "X-Api-Key", "x")},
-		"in two fields":                {a: requestOf("1", "Authorization", "x", "Authorization", "y"), b: requestOf("1", "Authorization", "xy")},
-		"of two lengths":               {a: requestOf("1", "Authorization", "xy", "Authorization", "z"), b: requestOf("1", "Authorization", "x", "Authorization", "yz")},
-		"of cookies":                   {a: requestOf("1", "Cookie", "a=1"), b: requestOf("1", "Cookie", "a=2")},
-		"a cookie that changes":        {a: requestOf("1", "Authorization", "x", "Cookie", "a=1"), b: requestOf("1", "Authorization", "x", "Cookie", "a=2")},
-		"certificates":                 {a: certificate("x"), b: certificate("y")},
-		"one certificate":              {a: certificate("x"), b: certificate("x"), same: true},
 		"none, from one address":       {a: requestOf("1"), b: requestOf("1"), same: true},
 		"none, from two addresses":     {a: requestOf("1"), b: requestOf("2")},
 		"an address, and credentials":  {a: requestOf("1"), b: requestOf("1", "Authorization", "1")},

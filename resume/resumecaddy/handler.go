@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"github.com/hermes-sidecar/hermes-sidecar/internal/behalf"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/configjson"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/httpapp"
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
@@ -185,7 +186,7 @@ func (h *ResumeHandler) Provision(ctx caddy.Context) error {
 	o := resume.DefaultOptions()
 	o.Store, o.Secret, o.Runs = shared.store, shared.secret, &shared.runs
 	o.Answered, o.Ended = answered, func(r *http.Request, e resume.Ended) { logEnd(logger, r, e) }
-	o.Asked, o.Detached = asked, ofRun
+	o.Asked, o.Detached = behalf.Asked, behalf.OwnRequest
 	app := httpapp.Of(ctx)
 	h.configure(&o)
 	o.MaxRequest = func() int64 {
@@ -212,7 +213,7 @@ func (h *ResumeHandler) Provision(ctx caddy.Context) error {
 		}
 		o.Store, o.Secret = storage.ResumeStore(shared.store, resume.Finish)
 		o.Asked = func(r *http.Request) (server, path string) { // replicas may listen at different ports
-			_, path = asked(r)
+			_, path = behalf.Asked(r)
 			return "", path
 		}
 	}

@@ -9,8 +9,6 @@ package asking
 
 import (
 	"context"
-	"crypto/sha256"
-	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -21,11 +19,11 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/hermes-sidecar/hermes-sidecar/approval"
-	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/behalf"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/behalf"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/bounded"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/client"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/placeholder"
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
-	"github.com/hermes-sidecar/hermes-sidecar/resume/resumecaddy"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -58,14 +56,13 @@ func (o *Options) logOmitted(why, run string) {
 
 // Owner returns the owner of the tickets of r, and the name of the user. ok is false if By is set
 // but has no value for r: other users of the key could answer.
-func (o *Options) Owner(r *http.Request) (owner [32]byte, by string, ok bool) {
+func (o *Options) Owner(r *http.Request) (owner client.ID, by string, ok bool) {
 	if o.By != "" {
 		if by, ok = placeholder.Value(r, o.By); !ok {
 			return owner, "", false
 		}
 	}
-	// %q makes different lists different bytes.
-	return sha256.Sum256(fmt.Appendf(nil, "%q", append(resumecaddy.Client(r), []string{by}))), by, true
+	return client.Of(r, append(behalf.Site(r), by)...), by, true
 }
 
 // Stream asks the questions of the answer to one request. It is used by one goroutine at a time,

@@ -17,7 +17,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/hermes-sidecar/hermes-sidecar/approval"
-	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/behalf"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/behalf"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 

@@ -12,7 +12,6 @@ package runs
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net/http"
@@ -22,10 +21,10 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/behalf"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/behalf"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/bounded"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/client"
 	"github.com/hermes-sidecar/hermes-sidecar/queue"
-	"github.com/hermes-sidecar/hermes-sidecar/resume/resumecaddy"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -54,7 +53,7 @@ type Runs struct {
 
 // key identifies a run.
 type key struct {
-	client [32]byte
+	client client.ID
 	id     string
 }
 
@@ -87,12 +86,6 @@ func Begin(r *http.Request, next behalf.Next) context.Context {
 	return context.WithValue(r.Context(), begunKey{}, begun{next, *r.URL})
 }
 
-// keyOf returns the key of the run id for the client of r.
-func keyOf(r *http.Request, id string) key {
-	// %q makes different lists different bytes.
-	return key{sha256.Sum256(fmt.Appendf(nil, "%q", resumecaddy.Client(r))), id}
-}
-
 // Began makes the run id, which r has begun, keep the place of t until the run is over. The context
 // of r is one of Begin. Began is called in the goroutine that handles r. A run that has a place
 // already, because its request was repeated with an Idempotency-Key, needs no other. Without an
@@ -105,7 +98,7 @@ func (k *Keeper) Began(r *http.Request, id string, t *queue.Turn) {
 	}
 	s := behalf.New(r, b.asked, b.next, k.Upstream)
 	ctx, stop := context.WithCancel(context.Background())
-	of, x := keyOf(r, id), &run{[]*queue.Turn{t}, s.Upstream(), stop}
+	of, x := key{client.Of(r, behalf.Site(r)...), id}, &run{[]*queue.Turn{t}, s.Upstream(), stop}
 	if !k.Runs.add(of, x, r.Header.Get("Idempotency-Key") != "") {
 		stop()
 		return
@@ -125,7 +118,7 @@ func (k *Keeper) Over(r *http.Request, id string) {
 	if k.Runs.none() {
 		return
 	}
-	of := keyOf(r, id)
+	of := key{client.Of(r, behalf.Site(r)...), id}
 	if x := k.Runs.of(of); x != nil && x.upstream == k.Upstream(r) {
 		k.Runs.end(of, x)
 	}

@@ -1,10 +1,11 @@
-package resumecaddy
+package behalf
 
 import (
 	"context"
 	"maps"
 	"net"
 	"net/http"
+	"strings"
 	"sync/atomic"
 
 	"github.com/caddyserver/caddy/v2"
@@ -17,12 +18,12 @@ import (
 // the access log in its context, most of them without a lock. The request of a run goes on after
 // the server has logged the client's request, and so has its own.
 
-// asked returns the port of the server that received r, and the path that its client asked for.
-// They keep apart the streams of different sites, even if a client of one site sends the Host of
-// another, and the streams of agents below different paths.
-func asked(r *http.Request) (server, path string) {
+// Asked returns the port of the server that received r, "" for a Unix socket, and the path that its
+// client asked for. They keep apart the sites of a process, even if a client of one site sends the
+// Host of another, and agents below different paths.
+func Asked(r *http.Request) (server, path string) {
 	if addr, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
-		_, server, _ = net.SplitHostPort(addr.String()) // "" for a Unix socket
+		_, server, _ = net.SplitHostPort(addr.String())
 	}
 	path = r.URL.Path
 	if original, ok := r.Context().Value(caddyhttp.OriginalRequestCtxKey).(http.Request); ok && original.URL != nil {
@@ -31,17 +32,39 @@ func asked(r *http.Request) (server, path string) {
 	return server, path
 }
 
+// Site returns the site and the agent that r asks, as a scope for client.Of: the host, the port, and
+// the part of the path in front of the API's own path.
+func Site(r *http.Request) []string {
+	server, path := Asked(r)
+	for _, api := range []string{"/v1/", "/api/"} {
+		if i := strings.LastIndex(path, api); i >= 0 {
+			path = path[:i]
+			break
+		}
+	}
+	return []string{r.Host, server, path}
+}
+
 // routeGroups is the key of the groups of routes that have matched (caddy
 // routes.go:476).
 const routeGroups = caddy.CtxKey("route_group")
 
+// Apart returns a context for a call of the handlers after a handler whose request has ctx. The
+// groups of routes that match in the call are not recorded in ctx, so that the handlers may be
+// called again: of a group, such as handle blocks, only the first match handles a request, once.
+func Apart(ctx context.Context) context.Context {
+	groups, _ := ctx.Value(routeGroups).(map[string]struct{})
+	return context.WithValue(ctx, routeGroups, maps.Clone(groups))
+}
+
 // beforeKey is the context key of the placeholders that the request of a run began with.
 type beforeKey struct{}
 
-// ofRun returns r, a clone of a client's request, with placeholders, variables, groups of routes
-// and log fields of its own. When the run is over, returned passes what the handlers of the run
-// have set to the client's request.
-func ofRun(r *http.Request, w http.ResponseWriter) (run *http.Request, returned func()) {
+// OwnRequest returns r, a clone of a client's request, with placeholders, variables, groups of routes
+// and log fields of its own, for a run whose answer goes to w and may outlive the client's request.
+// When the run is over, returned passes what the handlers of the run have set to the client's
+// request. OwnRequest is called in the goroutine that handles the client's request.
+func OwnRequest(r *http.Request, w http.ResponseWriter) (run *http.Request, returned func()) {
 	clients := r.Context()
 	theirs := clients.Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 	before := theirs.WithoutFile() // a copy: theirs has no lock for its list of providers. Only ours has files

@@ -14,7 +14,6 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/panics"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
-	"github.com/hermes-sidecar/hermes-sidecar/resume/resumecaddy"
 )
 
 // Next is the type of the next handler, which answers requests.
@@ -54,7 +53,8 @@ func New(r *http.Request, asked url.URL, next Next, name func(*http.Request) str
 	for _, field := range []string{proxy.SessionKeyHeader, proxy.SessionIDHeader} {
 		head.Withhold(own.Header, field)
 	}
-	return &Sender{resumecaddy.OwnRequest(own, new(report)), next, name(r), name}
+	own, _ = OwnRequest(own, new(report))
+	return &Sender{own, next, name(r), name}
 }
 
 // ofTheBody are the header fields that describe the body of a client's request, or the answer that
@@ -108,7 +108,7 @@ func (s *Sender) try(ctx context.Context, method, path string, body []byte) (_ A
 		r.Header.Set("Content-Length", fmt.Sprint(len(body)))
 	}
 	said := new(report)
-	r = resumecaddy.OwnRequest(r, said)
+	r, _ = OwnRequest(r, said)
 	if v := panics.Catch(func() { err = s.next(said, r) }); v != nil {
 		err = fmt.Errorf("the handler of the request panicked: %v", v)
 	}
