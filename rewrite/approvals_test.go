@@ -96,7 +96,7 @@ func TestLinkOfAnApproval(t *testing.T) {
 			t.Fatalf("%+v: %q", o, outs)
 		}
 		want := ApprovalRequest{RunID: "chatcmpl-1", RequestID: "r1", Command: "rm -rf x", Description: "recursive delete", Tool: "terminal",
-			Choices: []string{"once", "session", "always", "deny"}, MayReply: true}
+			Choices: []ApprovalChoice{"once", "session", "always", "deny"}, MayReply: true}
 		if !reflect.DeepEqual(d.asked, []ApprovalRequest{want}) || !slices.Equal(d.done, []string{"r1", ""}) {
 			t.Errorf("asked %+v, done %q", d.asked, d.done)
 		}
@@ -440,7 +440,7 @@ func TestApprovalsOfOtherStreams(t *testing.T) {
 			}
 			same(t, strings.Replace(outs[0], member, "", 1), plain, "the same without approvals")
 			q := d.asked[0]
-			if q.RunID != "run_1" || q.RequestID != "r1" || q.Tool != "terminal" || !strings.Contains(q.Command, "abcdefghijklmnop1234") || q.MayReply || !slices.Equal(q.Choices, []string{"once", "deny"}) {
+			if q.RunID != "run_1" || q.RequestID != "r1" || q.Tool != "terminal" || !strings.Contains(q.Command, "abcdefghijklmnop1234") || q.MayReply || !slices.Equal(q.Choices, []ApprovalChoice{"once", "deny"}) {
 				t.Errorf("asked %+v", q)
 			}
 			if again, e := anyAsking(t, outs[0], Options{}, c.p, byAll); again[0] != outs[0] || len(e.asked) > 0 {
@@ -452,7 +452,7 @@ func TestApprovalsOfOtherStreams(t *testing.T) {
 
 // At most eight choices are offered, and those of another sidecar's event count.
 func TestChoicesThatAreOffered(t *testing.T) {
-	choices := func(list string) []string {
+	choices := func(list string) []ApprovalChoice {
 		in := turn(strings.Replace(approvalFrame("r1", "x"), `["once", "session", "always", "deny"]`, list, 1), text("a"))
 		plain, _ := run(in, Options{}, chatParams, inOne, CauseEOF) // of a sidecar that does not ask
 		_, d := anyAsking(t, in, Options{}, chatParams, byLink)
@@ -462,7 +462,7 @@ func TestChoicesThatAreOffered(t *testing.T) {
 		}
 		return d.asked[0].Choices
 	}
-	for list, want := range map[string][]string{
+	for list, want := range map[string][]ApprovalChoice{
 		`["once", 1, null, "", "\u0064eny"]`: {"once", "deny"}, `"once"`: nil, `[]`: nil,
 		`["1","2","3","4","5","6","7","8","9"]`: {"1", "2", "3", "4", "5", "6", "7", "8"},
 	} {
