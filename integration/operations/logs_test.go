@@ -60,7 +60,8 @@ func TestAbnormalEndIsOneLine(t *testing.T) {
 	for _, name := range []string{"good", "crash", "cut", "none", "other"} {
 		w.Play(name).All()
 	}
-	lines := w.Log.Entries()
+	var lines []map[string]any
+	harness.Until(t, "all ends are logged", func() bool { lines = w.Log.Entries(); return len(lines) >= 4 })
 	if len(lines) != 4 || lines[0]["msg"] != "hermes sidecar" {
 		t.Fatalf("%d lines, want the build and one for each abnormal end: %v", len(lines), lines)
 	}
