@@ -179,56 +179,6 @@ func TestLeaving(t *testing.T) {
 	}
 }
 
-// TestFairness: a client with fifty requests lets one with one pass, turns go round, and by says who is
-// a client.
-func TestFairness(t *testing.T) {
-	t.Parallel()
-	for by, as := range map[string]func(name string) (key string, header []string){
-		"":                   func(name string) (string, []string) { return name, nil },
-		"by {header.X-User}": func(name string) (string, []string) { return "one", []string{"X-User", name} },
-	} {
-		t.Run(by, func(t *testing.T) {
-			t.Parallel()
-			p := newPlace(t, 10, "runs 2", by)
-			ask := func(client, prompt string) *pending {
-				key, header := as(client)
-				return p.ask(chat, key, prompt, header...)
-			}
-			var want []string
-			for i := range 50 {
-				ask("many", fmt.Sprintf("slow-many-%02d", i))
-				if i < 2 {
-					p.Until(t, fmt.Sprintf("slow-many-%02d", i))
-				} else {
-					p.untilWaiting(i - 1)
-				}
-			}
-			for i, client := range []string{"ann", "bob", "ann", "bob", "cy"} {
-				ask(client, fmt.Sprintf("slow-%s-%d", client, i))
-				p.untilWaiting(49 + i)
-			}
-			// One place of many's two comes free: those with nothing come first, in the order in which
-			// they came. Then many has one and the others one at most, by turns.
-			p.End("slow-many-00")
-			p.Until(t, "slow-ann-0")
-			p.End("slow-many-01")
-			p.Until(t, "slow-bob-1")
-			p.End("slow-ann-0")
-			p.Until(t, "slow-cy-4")
-			p.End("slow-bob-1")
-			p.Until(t, "slow-many-02")
-			p.End("slow-cy-4")
-			p.Until(t, "slow-ann-2")
-			p.End("slow-ann-2")
-			p.Until(t, "slow-bob-3")
-			want = []string{"slow-many-00", "slow-many-01", "slow-ann-0", "slow-bob-1", "slow-cy-4", "slow-many-02", "slow-ann-2", "slow-bob-3"}
-			if got := p.Heard(); !slices.Equal(got, want) {
-				t.Errorf("heard %q, want %q", got, want)
-			}
-		})
-	}
-}
-
 // TestRepeatsJoin: what an SDK sends again is no second run for hermes_resume, so it takes no second
 // place, neither in line nor at upstream; and a run whose client has left holds its own.
 func TestRepeatsJoin(t *testing.T) {
@@ -310,45 +260,6 @@ func TestUpstreamsLimit(t *testing.T) {
 				t.Errorf("upstream has worked for %d requests", n)
 			}
 		})
-	}
-}
-
-// TestRefusalsCostNoTurn: those that Hermes refuses keep their order, and what they are told never
-// grows: a client's only request comes before the second one of another.
-func TestRefusalsCostNoTurn(t *testing.T) {
-	t.Parallel()
-	p := newPlace(t, 1, "runs 5")
-	p.ask(chat, "other", "slow-other")
-	p.Until(t, "slow-other")
-	keys := map[string]string{"slow-a1": "a", "slow-b1": "b", "slow-c1": "c", "slow-b2": "b"}
-	all := map[string]*pending{}
-	for i, prompt := range []string{"slow-a1", "slow-b1", "slow-b2", "slow-c1"} {
-		all[prompt] = p.ask(chat, keys[prompt], prompt)
-		p.untilWaiting(i + 1)
-	}
-	before := p.Refusals()
-	harness.Until(t, "it is refused again", func() bool { return p.Refusals() >= before+4 })
-	runs := "slow-other"
-	order := []string{"slow-a1", "slow-b1", "slow-c1", "slow-b2"}
-	for i, prompt := range order {
-		p.End(runs)
-		all[prompt].says("chatcmpl-") // all others try, and are refused
-		harness.Until(t, "all others wait again", func() bool { return p.metric("waiting") == float64(len(order)-i-1) && p.metric("running") == 1 })
-		runs = prompt
-	}
-	p.End(runs)
-	for _, prompt := range order {
-		q := all[prompt]
-		q.good(chat)
-		places := q.waited()
-		for i := 1; i < len(places); i++ {
-			if places[i] >= places[i-1] {
-				t.Errorf("%s was told the places %d", prompt, places)
-			}
-		}
-	}
-	if got := strings.Join(p.Heard()[1:], " "); got != strings.Join(order, " ") {
-		t.Errorf("the agent has heard %s", got)
 	}
 }
 
