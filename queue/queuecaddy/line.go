@@ -9,6 +9,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
+
+	"github.com/hermes-sidecar/hermes-sidecar/internal/routes"
 )
 
 // The configuration says in which line a request waits: the line of the backend of the
@@ -21,141 +23,69 @@ import (
 // the ways that requests may take through the routes of the app.
 
 // way is what a request has passed through.
-type way struct {
-	queue, hermes bool
-	group         string // of routes, of which it has taken one
-}
+type way struct{ queue, hermes bool }
 
-// ways are the ways on which requests reach a handler.
-type ways map[way]bool
-
-// walk goes through the routes of a server.
+// walk looks for the line of a QueueHandler.
 type walk struct {
 	queue *QueueHandler
-	named map[string]*caddyhttp.Route
-	depth int // of named routes
 
 	found, waits bool            // requests reach the queue, and a hermes after it
 	upstreams    map[string]bool // of the proxies after both
 }
 
-// invokeDepth is how deep named routes are followed: they may invoke themselves.
-const invokeDepth = 16
-
 // backendOf returns the key of the line of h, a handler of the app, and whether a hermes comes
 // after h.
 func backendOf(app *caddyhttp.App, h *QueueHandler) (key string, waits bool) {
-	upstreams := make(map[string]bool)
+	w := walk{queue: h, upstreams: make(map[string]bool)}
 	var listen []string // addresses of the servers that have h
 	for _, name := range slices.Sorted(maps.Keys(app.Servers)) {
-		server := app.Servers[name]
-		w := walk{queue: h, named: server.NamedRoutes, upstreams: upstreams}
-		w.routes(server.Routes, ways{{}: true})
-		w.errors(server.Errors)
+		w.found = false
+		(&routes.Walk[way]{Visit: w.visit}).Server(app.Servers[name], way{})
 		if w.found {
-			listen = append(listen, server.Listen...)
-		}
-		waits = waits || w.waits
-	}
-	if len(upstreams) == 0 { // another handler answers
-		return "any of " + strings.Join(listen, " "), waits
-	}
-	return strings.Join(slices.Sorted(maps.Keys(upstreams)), " "), waits
-}
-
-// routes follows a list of routes, and returns the ways on which requests reach what is after it.
-func (w *walk) routes(list caddyhttp.RouteList, in ways) ways {
-	for _, route := range list {
-		in = w.route(&route, in)
-	}
-	return in
-}
-
-// errors follows the routes for errors, from an empty way: they do not lead from the handler that
-// failed to its backend.
-func (w *walk) errors(c *caddyhttp.HTTPErrorConfig) {
-	if c != nil {
-		w.routes(c.Routes, ways{{}: true})
-	}
-}
-
-// route follows a route, and returns the ways on which requests reach what comes after it.
-func (w *walk) route(route *caddyhttp.Route, in ways) (out ways) {
-	out = make(ways)
-	taken := make(ways)
-	for a := range in {
-		skips := route.Group != "" && a.group == route.Group
-		if skips || len(route.MatcherSets) > 0 {
-			out[a] = true
-		}
-		if !skips {
-			taken[a] = true
+			listen = append(listen, app.Servers[name].Listen...)
 		}
 	}
-	for _, h := range route.Handlers {
-		taken = w.handler(h, taken)
+	if len(w.upstreams) == 0 { // another handler answers
+		return "any of " + strings.Join(listen, " "), w.waits
 	}
-	if route.Terminal {
-		return out
-	}
-	for a := range taken {
-		if route.Group != "" {
-			a.group = route.Group
-		}
-		out[a] = true
-	}
-	return out
+	return strings.Join(slices.Sorted(maps.Keys(w.upstreams)), " "), w.waits
 }
 
-// handler follows a handler, and returns the ways on which requests reach what comes after it.
-func (w *walk) handler(handler caddyhttp.MiddlewareHandler, in ways) ways {
-	switch h := handler.(type) {
+// visit follows requests through a handler.
+func (w *walk) visit(handler *routes.Handler, in routes.States[way]) routes.States[way] {
+	switch h := handler.Module.(type) {
 	case *QueueHandler:
 		if h != w.queue {
 			return in
 		}
 		w.found = w.found || len(in) > 0
-		return in.with(func(a *way) { a.queue = true })
-	case *caddyhttp.Subroute:
-		w.errors(h.Errors)
-		return w.routes(h.Routes, in)
-	case *caddyhttp.Invoke:
-		if route := w.named[h.Name]; route != nil && w.depth < invokeDepth {
-			w.depth++
-			defer func() { w.depth-- }()
-			return w.route(route, in)
-		}
+		return through(in, func(a way) way { return way{true, a.hermes} })
 	case *reverseproxy.Handler:
-		w.proxy(h, in)
+		if in[way{true, true}] || in[way{false, true}] {
+			w.proxy(h)
+		}
 		if len(h.HandleResponse) == 0 { // otherwise its routes may go on, as those of forward_auth do
 			return nil
 		}
-	case caddy.Module:
-		if h.CaddyModule().ID == "http.handlers.hermes" {
-			return in.with(func(a *way) {
-				a.hermes = a.queue
-				w.waits = w.waits || a.queue
-			})
-		}
+	}
+	if handler.Name == "hermes" {
+		w.waits = w.waits || in[way{true, false}] || in[way{true, true}]
+		return through(in, func(a way) way { return way{a.queue, a.queue} })
 	}
 	return in
 }
 
-// with returns the ways of s, each changed by change.
-func (s ways) with(change func(*way)) ways {
-	out := make(ways, len(s))
-	for a := range s {
-		change(&a)
-		out[a] = true
+// through returns the ways in, each changed by change.
+func through(in routes.States[way], change func(way) way) routes.States[way] {
+	out := make(routes.States[way])
+	for a := range in {
+		out[change(a)] = true
 	}
 	return out
 }
 
-// proxy adds the upstreams of h if requests reach it through the queue and hermes.
-func (w *walk) proxy(h *reverseproxy.Handler, in ways) {
-	if !slices.ContainsFunc(slices.Collect(maps.Keys(in)), func(a way) bool { return a.hermes }) {
-		return
-	}
+// proxy adds the upstreams of h.
+func (w *walk) proxy(h *reverseproxy.Handler) {
 	for _, u := range h.Upstreams {
 		// Placeholders of the environment do not change; others have values only for a request.
 		w.upstreams[caddy.NewReplacer().ReplaceKnown(u.Dial, "")] = true
