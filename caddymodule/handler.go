@@ -21,6 +21,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/internal/bounded"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/build"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/configjson"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/hermesapp"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/httpapp"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/options"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/recording"
@@ -246,9 +247,6 @@ type Handler struct {
 	usage    *usage.Store
 	asking   *asking.Options // nil if no approvals are offered
 	joined   atomic.Bool     // the handler is counted in shared.handlers
-
-	maxRequest   int64
-	drainTimeout time.Duration
 }
 
 // CaddyModule returns the Caddy module information.
@@ -292,9 +290,14 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		logger.Info("hermes sidecar", zap.String("version", b.Version), zap.String("commit", b.Commit),
 			zap.String("go", b.Go), zap.String("caddy", b.Caddy))
 	}
-	if err := h.shared.checkSites(ctx, logger); err != nil {
+	app, err := hermesapp.Of(ctx)
+	if err != nil {
 		return err
 	}
+	if err := app.CheckSites(ctx, logger); err != nil {
+		return err
+	}
+	app.AddHermes(o.MaxRequest, o.DrainTimeout)
 	all := telemetry.OfProcess()
 	if err := all.Register(ctx.GetMetricsRegistry()); err != nil {
 		// Streams are worth more than their metrics.
@@ -328,14 +331,13 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	o.Site = (&upstreams{usage: h.usage}).of
 	h.proxy = proxy.New(o)
 
-	app := cmp.Or(httpapp.Of(ctx), new(caddyhttp.App))
-	grace, delay := time.Duration(app.GracePeriod), time.Duration(app.ShutdownDelay)
+	server := cmp.Or(httpapp.Of(ctx), new(caddyhttp.App))
+	grace, delay := time.Duration(server.GracePeriod), time.Duration(server.ShutdownDelay)
 	d := &drain{&h.shared.streams, o.DrainTimeout, httpapp.DrainLimit(grace, delay), caddy.Exiting, logger}
 	if d.tooShort() { // at the end of the process it is too late to change
 		logger.Warn("grace_period is too short for drain_timeout; raise grace_period in the global options, or lower drain_timeout",
 			zap.Duration("drain_timeout", d.timeout), zap.Duration("grace_period", grace), zap.Duration("streams_end_after", d.limit))
 	}
-	h.maxRequest, h.drainTimeout = o.MaxRequest, o.DrainTimeout
 	return emitter.App.On("stopping", d)
 }
 

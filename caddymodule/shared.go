@@ -2,16 +2,10 @@ package caddymodule
 
 import (
 	"sync/atomic"
-	"weak"
-
-	"github.com/caddyserver/caddy/v2"
-	"go.uber.org/zap"
 
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/runs"
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/usage"
-	"github.com/hermes-sidecar/hermes-sidecar/internal/httpapp"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/recording"
-	"github.com/hermes-sidecar/hermes-sidecar/internal/site"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 )
 
@@ -30,20 +24,4 @@ type shared struct {
 	usage      usage.Memory          // which upstreams and models have reported usage
 	recordings recording.Directories // in which streams are recorded
 	runs       runs.Runs             // that keep their places in line
-	checked    atomic.Value          // a weak.Pointer to the http app whose sites were checked last
-}
-
-// checkSites checks all sites of the configuration that ctx belongs to, because no handler sees
-// them all (site.Check). It does so for the first handler, which is early enough for a mistake to be
-// an error when a configuration is validated.
-func (s *shared) checkSites(ctx caddy.Context, logger *zap.Logger) error {
-	app := httpapp.Of(ctx)
-	if app == nil || s.checked.Swap(weak.Make(app)) == weak.Make(app) {
-		return nil
-	}
-	warnings, err := site.Check(app)
-	for _, w := range warnings {
-		logger.Warn(w)
-	}
-	return err
 }

@@ -57,10 +57,3 @@ func (s *shared) watchExit(exiting func() bool, every time.Duration) {
 		<-t.C
 	}
 }
-
-// ResumeLimits returns max_request and drain_timeout, for the handler of hermes_resume in
-// front of this one: it keeps no larger request, and no stream for longer when the process
-// ends.
-func (h *Handler) ResumeLimits() (maxRequest int64, drainTimeout time.Duration) {
-	return h.maxRequest, h.drainTimeout
-}

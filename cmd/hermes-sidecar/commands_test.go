@@ -43,7 +43,7 @@ func TestWhatCommandsWrite(t *testing.T) {
 	for args, want := range map[string][]string{
 		"version":                 {version},
 		"--version":               {version},
-		"list-modules --versions": {"\nhttp.handlers.reverse_proxy v2.", "\nhttp.handlers.hermes\n", "\nhttp.handlers.hermes_resume\n", "\nhttp.handlers.hermes_queue\n"},
+		"list-modules --versions": {"\nhttp.handlers.reverse_proxy v2.", "\nhermes\n", "\nhttp.handlers.hermes\n", "\nhttp.handlers.hermes_resume\n", "\nhttp.handlers.hermes_queue\n"},
 		"completion bash":         {`commands+=("hermes-proxy")`},
 		"completion zsh":          {"#compdef hermes-sidecar"},
 		"completion fish":         {"complete -c hermes-sidecar"},

@@ -261,7 +261,7 @@ func main() {
 	cmd := exec.Command(filepath.Join(dir, "caddy"), "list-modules", "--versions")
 	cmd.Env = sidecar.Environment(dir)
 	out, err := cmd.Output()
-	for _, module := range []string{"admin.api.hermes", "http.handlers.hermes", "http.handlers.hermes_queue", "http.handlers.hermes_resume"} {
+	for _, module := range []string{"admin.api.hermes", "hermes", "http.handlers.hermes", "http.handlers.hermes_queue", "http.handlers.hermes_resume"} {
 		if err != nil || !strings.Contains(string(out), "\n"+module+" v0.0.0\n") {
 			t.Errorf("%v: %s is not in the list, or not with the version of the module", err, module)
 		}

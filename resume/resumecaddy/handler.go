@@ -20,6 +20,7 @@ import (
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/behalf"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/configjson"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/hermesapp"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/httpapp"
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
 	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
@@ -187,12 +188,12 @@ func (h *ResumeHandler) Provision(ctx caddy.Context) error {
 	o.Store, o.Secret, o.Runs = shared.store, shared.secret, &shared.runs
 	o.Answered, o.Ended = answered, func(r *http.Request, e resume.Ended) { logEnd(logger, r, e) }
 	o.Asked, o.Detached = behalf.Asked, behalf.OwnRequest
-	app := httpapp.Of(ctx)
-	h.configure(&o)
-	o.MaxRequest = func() int64 {
-		size, _ := limits(app)
-		return size
+	app, err := hermesapp.Of(ctx)
+	if err != nil {
+		return err
 	}
+	h.configure(&o)
+	o.MaxRequest = app.MaxRequest
 	if h.Detach != nil {
 		o.Detach = time.Duration(*h.Detach)
 	}
@@ -223,7 +224,7 @@ func (h *ResumeHandler) Provision(ctx caddy.Context) error {
 	if err != nil {
 		return fmt.Errorf("getting the events app: %w", err)
 	}
-	if err := events.(*caddyevents.App).On("stopping", drain{app}); err != nil {
+	if err := events.(*caddyevents.App).On("stopping", drain{app, httpapp.Of(ctx)}); err != nil {
 		return fmt.Errorf("subscribing to the event stopping: %w", err)
 	}
 	return nil

@@ -14,7 +14,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/configjson"
-	"github.com/hermes-sidecar/hermes-sidecar/internal/httpapp"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/hermesapp"
 	"github.com/hermes-sidecar/hermes-sidecar/resume/splice"
 )
 
@@ -58,13 +58,13 @@ func (t *Transport) Provision(ctx caddy.Context) error {
 	if d := time.Duration(t.ResumeFor); d < 0 || d > 0 && d < time.Second {
 		return fmt.Errorf("invalid resume_for %q: must be a duration from 1s on, such as 1m", d)
 	}
-	app := httpapp.Of(ctx)
+	app, err := hermesapp.Of(ctx)
+	if err != nil {
+		return err
+	}
 	t.splice = splice.Transport{
 		Next: ownVars{&t.HTTPTransport}, ResumeFor: time.Duration(t.ResumeFor), Detach: t.Detach,
-		MaxRequest: func() int64 {
-			size, _ := limits(app)
-			return size
-		},
+		MaxRequest: app.MaxRequest,
 	}
 	return t.HTTPTransport.Provision(ctx)
 }
