@@ -499,60 +499,42 @@ func TestLongPathIsNotKept(t *testing.T) {
 	}
 }
 
-// TestKeyOfTheConfigurationIsFreeAfterTheRest: a client that was cut off and has come back by an id has been
-// sent all, too.
+// TestKeyOfTheConfigurationIsFreeAfterTheRest: a client that was cut off and has come back by an id, of the stream
+// or of its response, has been sent all, too.
 func TestKeyOfTheConfigurationIsFreeAfterTheRest(t *testing.T) {
-	pieces := []string{event(1), "data: " + strings.Repeat("2", 1<<20) + "\n\n"} // more than is under way
-	for name, continues := range map[string]func(id string) request{
-		"POST": func(id string) request { return post("Last-Event-ID", id+"/1") },
-		"GET": func(id string) request {
-			return request{http.MethodGet, otherPath + "/" + id, "", []string{"Last-Event-ID", id + "/1"}}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inTwoOf(t, byHeader(true, chatID), pieces, func(t *testing.T, l *lab, goOn func()) {
-				id := leavesEarly(t, l, post(chatID, "1"))
-				goOn()
-				synctest.Wait()
-				l.send(request{http.MethodHead, otherPath + "/" + id, "", nil}).want(http.StatusOK)
-				for n := range 2 { // the first one leaves again
-					r := l.send(continues(id)).want(http.StatusOK)
-					if n == 0 {
-						r.leave()
-						synctest.Wait()
-					} else if r.rest() != numbered(id, 2, pieces[1]) {
-						t.Error("it gets something else")
-					}
-				}
-				l.wantEmpty()
-				if r := l.send(post(chatID, "1")).want(http.StatusOK); r.id() == id {
-					t.Error("the answer that it had comes again")
-				}
-				l.wantAsked(2)
-			})
-		})
-	}
-}
-
-// TestKeyOfTheConfigurationIsFreeAfterTheResponse that a client has continued by its own id.
-func TestKeyOfTheConfigurationIsFreeAfterTheResponse(t *testing.T) {
 	frames := responseFrames()
-	for name, q := range map[string]request{
-		"by a number": retrieve("0"), "whole": retrieve(""), "by an event": retrieve("", "Last-Event-ID", ""),
+	large := []string{event(1), "data: " + strings.Repeat("2", 1<<20) + "\n\n"} // more than is under way
+	two := []string{frames[0], strings.Join(frames[1:], "")}
+	for name, c := range map[string]struct {
+		first     request
+		pieces    []string
+		continues func(id string) request
+	}{
+		"POST": {post(chatID, "1"), large, func(id string) request { return post("Last-Event-ID", id+"/1") }},
+		"GET": {post(chatID, "1"), large, func(id string) request {
+			return request{http.MethodGet, otherPath + "/" + id, "", []string{"Last-Event-ID", id + "/1"}}
+		}},
+		"a response, by a number": {response(asking, chatID, "1"), two, func(string) request { return retrieve("0") }},
+		"a response, whole":       {response(asking, chatID, "1"), two, func(string) request { return retrieve("") }},
+		"a response, by an event": {response(asking, chatID, "1"), two, func(id string) request { return retrieve("", "Last-Event-ID", id+"/1") }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pieces := []string{frames[0], strings.Join(frames[1:], "")}
-			inTwoOf(t, byHeader(true, chatID), pieces, func(t *testing.T, l *lab, goOn func()) {
-				id := leavesEarly(t, l, response(asking, chatID, "1"))
+			inTwoOf(t, byHeader(true, chatID), c.pieces, func(t *testing.T, l *lab, goOn func()) {
+				id := leavesEarly(t, l, c.first)
 				goOn()
 				synctest.Wait()
-				if len(q.header) > 0 {
-					q.header[1] = id + "/1"
+				l.send(request{http.MethodHead, c.first.path + "/" + id, "", nil}).want(http.StatusOK)
+				if len(c.pieces[1]) > 1<<20 { // one that leaves again has not been sent all
+					l.send(c.continues(id)).want(http.StatusOK).leave()
+					synctest.Wait()
 				}
-				if got := l.send(q).want(http.StatusOK).rest(); !strings.Contains(got, "response.completed") {
-					t.Errorf("got %q", got)
+				if got := l.send(c.continues(id)).want(http.StatusOK).rest(); !strings.HasSuffix(got, numbered(id, len(frames), frames[len(frames)-1])) && got != numbered(id, 2, c.pieces[1]) {
+					t.Errorf("it gets %.200q", got)
 				}
-				if r := l.send(response(asking, chatID, "1")).want(http.StatusOK); r.id() == id {
+				if len(c.pieces[1]) > 1<<20 { // of a response, the name is kept
+					l.wantEmpty()
+				}
+				if r := l.send(c.first).want(http.StatusOK); r.id() == id {
 					t.Error("the answer that it had comes again")
 				}
 				l.wantAsked(2)
