@@ -532,6 +532,7 @@ func TestToolsThatAreNoCards(t *testing.T) {
 		"calls that are no array":  {`"tool_calls": [`, `"tool_calls": "label", "x": [`},
 		"calls twice":              {`"tool_calls": [`, `"tool_calls": [], "tool_calls": [`},
 		"content twice":            {`"content": "a"`, `"content": "a", "content": "a"`},
+		"a text twice":             {`"content": "a"`, `"content": [{"type": "text", "text": "a", "text": "b"}]`},
 		"content that is a number": {`"content": "a"`, `"content": 1`},
 		"a user's":                 {`{"role": "assistant", "content": "a"`, `{"role": "user", "content": "a"`},
 		"invalid JSON":             {`"stream": true`, `"stream": nan`},
