@@ -27,6 +27,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/internal/recording"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/queue/queuecaddy"
+	"github.com/hermes-sidecar/hermes-sidecar/queue/queuehttp"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -241,7 +242,7 @@ type Handler struct {
 	RecordMax int64 `json:"record_max,omitempty"`
 
 	// The fields below are nil until Provision.
-	proxy    *proxy.Proxy
+	queue    *queuehttp.Queue
 	shared   *shared
 	observer *telemetry.Observer
 	usage    *usage.Store
@@ -321,15 +322,16 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		o.ObserveRaw = true
 	}
 	h.offerApprovals(&o, logger)
-	o.Turn, o.Queued, o.Try = queuecaddy.Join, queuecaddy.Queued, behalf.Apart
 	keeper := &runs.Keeper{Runs: &h.shared.runs, Logger: logger, Upstream: telemetry.Upstream}
-	o.RunBegan, o.RunOver = keeper.Began, keeper.Over
+	o.RunOver = keeper.Over
 	o.Identity = identityOf(h.Identity)
 	o.Streams = &h.shared.streams
 	o.Origins = &h.shared.origins
 	o.Usage = h.usage.Of
 	o.Site = (&upstreams{usage: h.usage}).of
-	h.proxy = proxy.New(o)
+	h.queue = &queuehttp.Queue{
+		Proxy: proxy.New(o), Turn: queuecaddy.Join, Queued: queuecaddy.Queued, RunBegan: keeper.Began,
+	}
 
 	server := cmp.Or(httpapp.Of(ctx), new(caddyhttp.App))
 	grace, delay := time.Duration(server.GracePeriod), time.Duration(server.ShutdownDelay)
@@ -378,7 +380,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	if r.Method == http.MethodPost && rewrite.IsRunsPath(r.URL.Path) {
 		*r = *r.WithContext(runs.Begin(r, next.ServeHTTP)) // likewise
 	}
-	return passedError(h.proxy.Serve(w, r, next.ServeHTTP))
+	return passedError(h.queue.Serve(w, r, func(w http.ResponseWriter, up *http.Request) error {
+		*up = *up.WithContext(behalf.Apart(up.Context())) // next may be called again
+		return next.ServeHTTP(w, up)
+	}))
 }
 
 // timeoutsFor returns ctx with a writer in place of the server's idle timeout writer, which has no

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
-	"github.com/hermes-sidecar/hermes-sidecar/queue"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -97,25 +96,6 @@ func TestOwnAnswersSaySo(t *testing.T) {
 		x := begin(t, announced, limits("first=1s"))
 		advance(time.Second)
 		equal(t, x.rec.status, 504, "status")
-		equal(t, sent(x), "[v1.2.3]", "header")
-	})
-	bubble(t, "waiting in line", func(t *testing.T) {
-		x := waits(t, 1, announced)
-		advance(time.Second)
-		equal(t, sent(x.exchange), "[v1.2.3]", "header")
-		x.goesOn()
-		x.stream()
-		x.write(role, text("Hello"), fullStop, done)
-		x.ret(nil)
-		equal(t, sent(x.exchange), "[v1.2.3]", "header")
-	})
-	bubble(t, "no room in line", func(t *testing.T) {
-		x := launch(t, announced, body(asksForStream), option(func(o *proxy.Options) {
-			o.Turn = func(*http.Request) (*queue.Turn, error) { return nil, queue.ErrFull }
-		}))
-		x.over = true
-		<-x.ended
-		equal(t, x.rec.status, 429, "status")
 		equal(t, sent(x), "[v1.2.3]", "header")
 	})
 	// A request that looks like a reply and is none is an ordinary one.

@@ -31,21 +31,28 @@ func (o *Options) announce(h http.Header) {
 // is written and flushed without the lock.
 type passing struct {
 	x       *exchange
-	encoded bool // a stream that upstream has compressed although it was asked not to
+	encoded bool    // a stream that upstream has compressed although it was asked not to
+	status  *status // of a run, nil for none
 }
 
 // pass sends the header, and makes the answer pass from then on.
 func (x *exchange) pass(encoded bool) {
-	x.answer, x.times.phase = passing{x, encoded}, phaseFree
-	x.commit()
+	x.answer, x.times.phase = &passing{x, encoded, statusIn(x)}, phaseFree
+	x.client.commit()
 }
 
-func (a passing) write(b []byte) (int, error) { return a.x.w.Write(b) }
-func (a passing) flush() error                { return http.NewResponseController(a.x.w).Flush() }
-func (passing) cut(rewrite.Cause)             {}
-func (passing) end(rewrite.Cause) bool        { return false }
+func (a *passing) write(b []byte) (int, error) {
+	if a.status != nil {
+		a.status.read(b)
+	}
+	return a.x.client.w.Write(b)
+}
 
-func (a passing) report(res *Result) bool {
+func (a *passing) flush() error         { return http.NewResponseController(a.x.client.w).Flush() }
+func (*passing) cut(rewrite.Cause)      {}
+func (*passing) end(rewrite.Cause) bool { return false }
+
+func (a *passing) report(res *Result) bool {
 	if a.encoded {
 		res.Outcome = OutcomeEncoded
 	}
@@ -92,9 +99,9 @@ func (w *whole) release() error {
 // send sends the header and the body, and flushes them if the next handler has flushed.
 func (w *whole) send(body []byte) error {
 	if w.flushed {
-		return w.x.send(body)
+		return w.x.client.send(body)
 	}
-	return w.x.sendBytes(body)
+	return w.x.client.write(body)
 }
 
 func (w *whole) cut(cause rewrite.Cause) { w.x.sendCause(cause) }
@@ -105,7 +112,7 @@ func (w *whole) end(cause rewrite.Cause) bool {
 	if cause == rewrite.CauseEOF {
 		w.repair()
 	} else {
-		_ = w.release() // an error shows in w.x.err
+		_ = w.release() // an error shows in w.x.client.err
 	}
 	return false
 }
@@ -121,7 +128,7 @@ func (w *whole) repair() {
 		a.Body, a.Changed = clean, a.Changed || !bytes.Equal(clean, w.body)
 	}
 	w.done, w.body = a, nil
-	h := w.x.w.Header()
+	h := w.x.client.w.Header()
 	w.x.o.announce(h)
 	if a.Code != "" {
 		// As modern Hermes sends them beside an error.
@@ -136,7 +143,7 @@ func (w *whole) repair() {
 			h.Set("Content-Length", strconv.Itoa(len(w.before)+len(a.Body)))
 		}
 	}
-	_ = w.send(append(w.before, a.Body...)) // an error shows in w.x.err
+	_ = w.send(append(w.before, a.Body...)) // an error shows in w.x.client.err
 }
 
 func (w *whole) report(res *Result) bool {

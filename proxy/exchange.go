@@ -1,73 +1,48 @@
 package proxy
 
 import (
-	"context"
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
-	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/hermes-sidecar/hermes-sidecar/internal/reqbody"
-	"github.com/hermes-sidecar/hermes-sidecar/queue"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/panics"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
-// exchange is a request and its answer. It is the http.ResponseWriter of the next
+// exchange is a request with the next handler, and its answer. It is the http.ResponseWriter of that
 // handler.
 //
 // Several goroutines write: that of the handler, that in which a proxy flushes the header, that of
-// the transport, which sends 1xx answers, and those of timers. The inner writer has no lock of its
-// own (Caddy: idletimeout.go:401), so mu is held whenever the inner writer or a field after mu is
-// used, except by an answer that passes.
+// the transport, which sends 1xx answers, and those of timers. So the lock of the Request is held
+// whenever a field after reach is used, except by an answer that passes.
 type exchange struct {
-	o      *Options
-	rooms  *sync.Pool              // those of the Proxy
-	w      http.ResponseWriter     // the inner writer
-	r      *http.Request           // the client's
-	cancel context.CancelCauseFunc // ends upstream's request
-	since  time.Time               // when the request came
-	chat   bool                    // the request is one for chat completions
-	header http.Header             // the handler's own; see Header
+	*Request
+	header http.Header // the handler's own; see Header
 	reach  reach
-	body   reqbody.Body
 
-	mu     sync.Mutex
-	err    error // the first error of the inner writer: the client is gone
-	closed bool  // nothing may be written any more
-
-	noStream bool // the request was read, and does not ask for a stream
-	muted    bool // the request mutes the answer, which may be empty by intent
-	replied  bool // the request was a reply to a request for approval, which Reply has answered
-	running  bool // the next handler has the request: the agent may be running
-
-	answer    answer    // nil before the final status
-	followed  *followed // reads the answer, nil if it says nothing of a run
-	status    int       // of the answer
-	code      string    // of the error that was sent instead of the answer, "" for none
-	late      bool      // the client had left before the answer was chosen
-	committed bool      // the header has left
-	flushed   bool      // a stream has been flushed, and is with each write from then on
-
-	times         times         // the ages that the deadlines count from
-	timer         *time.Timer   // of the deadlines, nil as long as there was none
-	fires         time.Duration // the age at which it fires, 0 while it is stopped
-	applyTimeouts func() func() // of the inner writer, nil for none
-	restore       func()        // undoes applyTimeouts, nil for nothing
-	writeDeadline time.Time     // of the handler's writes, zero for none
-
-	observer AnswerObserver // nil as long as it does not observe the answer
-	line     *line          // nil if the request does not wait for its turn
-	inLine   atomic.Bool    // the request waits; used without the lock
-	panicked any            // to panic with in the handler's goroutine, nil for none
+	closed   bool   // nothing may be written any more
+	running  bool   // the next handler has the request: the agent may be running
+	answer   answer // nil before the final status
+	code     string // of the error that was sent instead of the answer, "" for none
+	late     bool   // the client had left before the answer was chosen
+	times    times  // the ages that the deadlines count from
+	alarm    alarm
+	timeouts timeouts
+	panicked any // to panic with in the handler's goroutine, nil for none
 }
 
-// answer is upstream's answer: passing, stream, whole, failed, refusal or report. It is chosen and
-// begun once, at the final status; only a whole one, a failed one or a refusal that turns out to be
-// something else becomes another one. From then on it alone enters the phases of times and writes to
-// the client.
+// timeouts are the write timeouts of handlers (Options.Timeouts).
+type timeouts struct {
+	apply   func() func() // applies them to the inner writer, nil for none
+	restore func()        // undoes apply, nil for nothing
+}
+
+// answer is upstream's answer: passing, stream, whole, failed or report. It is chosen and begun once,
+// at the final status; only a whole one or a failed one that turns out to be something else becomes
+// another one. From then on it alone enters the phases of times and writes to the client.
 type answer interface {
 	// write takes upstream's bytes. It returns len(b) even if some are held back, because copiers
 	// take less for a short write.
@@ -84,103 +59,246 @@ type answer interface {
 	report(res *Result) (observed bool)
 }
 
-// line is an exchange's place in line (Options.Turn). Its request goes on to upstream when it is its
-// turn, and again after each time that upstream has refused it. Its invariants:
-//
-//   - While the request waits, the phase is phaseInLine, and the agent is not running.
-//   - The header of an exchange has left before its answer is chosen if and only if the client
-//     was told that it waits. Then each error ends its stream, whatever status it would have had.
-//   - Nothing leaves of an answer with which upstream refuses the request, and the next try finds
-//     everything as the first one did.
-type line struct {
-	turn    *queue.Turn
-	stream  bool            // the client asks for a stream: it is told that it waits
-	waiting rewrite.Waiting // writes the stream of the client while it waits
-	header  http.Header     // the inner writer's, before the client was told that it waits; each try begins with it
-	url     url.URL         // of the request
-	refused *refused        // upstream's last refusal, nil for none
-	kept    bool            // the run that the request has begun keeps its place
+// ErrAgain is the error of a next handler that has not answered, because the request is to be served
+// again: nothing is sent or observed, and Serve returns it, unless the exchange is over.
+var ErrAgain = errors.New("the request is to be served again")
+
+// Refusal is the error of a next handler that has not asked upstream, and of the function ended of
+// Proxy.Read. The client gets it as an answer.
+type Refusal struct {
+	// Status is the HTTP status of the answer, if that has not begun.
+	Status int
+	// Code and Message are those of the error.
+	Code, Message string
+	// RetryAfter is how long the client is asked to stay away. Zero means that it is not asked.
+	RetryAfter time.Duration
 }
 
-// followed is an answer that passes and is read for what it says of a run.
-type followed struct {
-	begins bool   // it answers a POST: the run may begin
-	body   []byte // its beginning
-	object objectEnd
-}
+// Error implements error.
+func (r *Refusal) Error() string { return r.Message }
 
-// age returns the time since the request came.
-func (x *exchange) age() time.Duration { return time.Since(x.since) }
-
-// upstream names the upstream that answers. Only the handler's goroutine may ask: it
-// looks at values that handlers have set.
-func (x *exchange) upstream() string { return x.o.Upstream(x.r) }
-
-// gone reports whether the client has left.
-func (x *exchange) gone() bool { return x.err != nil || x.r.Context().Err() != nil }
-
-// fail records that the client cannot be written to, and ends upstream's request.
-func (x *exchange) fail(err error) {
-	if x.err == nil {
-		x.err = err
-		x.cancel(err)
-	}
-}
-
-// commit sends the header, if it has not left.
-func (x *exchange) commit() {
-	if !x.committed {
-		x.committed = true
-		x.w.WriteHeader(x.status)
-	}
-}
-
-// sendBytes sends the header and b.
-func (x *exchange) sendBytes(b []byte) error {
-	x.commit()
-	if len(b) == 0 {
+// Serve calls next with upstream's request and a writer that repairs the stream it is given, and ends
+// that stream as the contract says if next does not (section 3). What it returns, and which panics go
+// on, is that of Proxy.Serve.
+func (q *Request) Serve(next func(http.ResponseWriter, *http.Request) error) (err error) {
+	x, up := q.exchange()
+	defer func() {
+		// Panicking again from here keeps the stack of the first panic.
+		panicked := recover()
+		if panicked, err = x.end(panicked, err); panicked != nil {
+			panic(panicked)
+		}
+	}()
+	if !x.ask() {
 		return nil
 	}
-	_, err := x.w.Write(b)
-	if err != nil {
-		x.fail(err)
-	}
-	return err
+	defer x.giveBack(up)
+	return x.failure(next(x, up))
 }
 
-// send sends the header and b, and flushes them.
-func (x *exchange) send(b []byte) error {
-	if err := x.sendBytes(b); err != nil {
-		return err
+// exchange returns the exchange that is next, and the request for upstream.
+func (q *Request) exchange() (*exchange, *http.Request) {
+	x := &exchange{Request: q, header: make(http.Header)}
+	from := q.client.w.Header()
+	if q.front != nil {
+		from = q.front
 	}
-	err := http.NewResponseController(x.w).Flush()
-	if err == nil || errors.Is(err, http.ErrNotSupported) {
+	head.Copy(x.header, from)
+	ctx := q.ctx
+	if q.chat {
+		ctx = x.reach.traced(ctx)
+	}
+	if q.o.Timeouts != nil {
+		ctx, x.timeouts.apply = q.o.Timeouts(ctx)
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.x = x
+	return x, q.next(ctx)
+}
+
+// giveBack gives the client's request the body that it would have without a Proxy.
+func (x *exchange) giveBack(up *http.Request) {
+	// net/http looks at the request when it writes the header, which a timer may
+	// do now.
+	x.mu.Lock()
+	defer x.unlock()
+	x.body.GiveBack(x.r, up)
+}
+
+// failure returns the error that the next handler's err stands for, after it has answered it if it is
+// a Refusal.
+func (x *exchange) failure(err error) error {
+	if refusal, ok := errors.AsType[*Refusal](err); ok {
+		x.refuse(refusal)
 		return nil
 	}
-	x.fail(err)
-	return err
+	return x.requestError(err)
 }
 
-// moveDeadline moves the deadline of writes to t, if the handler has set one, because it must not
-// end a write of the sidecar's own.
-func (x *exchange) moveDeadline(t time.Time) {
-	if !x.writeDeadline.IsZero() {
-		_ = http.NewResponseController(x.w).SetWriteDeadline(t) // it could be set before
+// refuse ends the exchange, whose request does not go on because of err.
+func (x *exchange) refuse(err error) {
+	x.mu.Lock()
+	defer x.unlockLate()
+	refusal, ok := errors.AsType[*Refusal](err)
+	if !ok || x.answer != nil || x.closed || x.gone() {
+		return
 	}
+	x.body.Decided()
+	x.sendRefusal(refusal)
+	x.shut()
 }
 
-// errPanicked is the cause with which upstream's request ends after code that is not ours
-// has panicked under the lock. It is no fault of upstream's (see cancellations).
-var errPanicked = fmt.Errorf("the writer of the answer panicked: %w", context.Canceled)
+// end ends the answer after the next handler has panicked, returned err, or returned nil. Nothing
+// is written after it. It returns the panic and the error that go on, nil for none. If the client
+// has been told of a failure, its error does not go on, nor does a panic with http.ErrAbortHandler.
+func (x *exchange) end(panicked any, err error) (any, error) {
+	if errors.Is(err, ErrAgain) {
+		if x.undo() {
+			return nil, err
+		}
+		err = nil
+	}
+	handled := x.endAnswer(panicked, err)
+	x.endRun()
+	aborted := panicked == http.ErrAbortHandler //nolint:errorlint // the very value is the wish
+	if x.panicked != nil && (panicked == nil || aborted) {
+		panicked, aborted = x.panicked, false
+	}
+	if x.o.Observer != nil {
+		x.observeEnd(panicked, err)
+	}
+	if handled {
+		err = nil
+		if aborted {
+			panicked = nil
+		}
+	}
+	return panicked, err
+}
 
-// unlock releases the lock in the handler's goroutine. It is deferred wherever code that is not
-// ours is called under the lock: a panic of that code goes on, and the inner writer is not used
-// again.
-func (x *exchange) unlock() {
+// undo undoes what the exchange has done, so that another one may follow. It returns false if the
+// exchange is over.
+func (x *exchange) undo() bool {
+	x.mu.Lock()
+	defer x.unlock()
+	if x.closed || x.answer != nil || x.gone() {
+		return false
+	}
+	x.client.moveDeadline(time.Time{})
+	x.client.deadline = time.Time{}
+	x.shut()
+	x.x = nil
+	return true
+}
+
+// endAnswer sends the client the rest of its answer, and ends writing. It reports whether the
+// client has been told of a failure of the next handler: then Serve does not return it.
+func (x *exchange) endAnswer(panicked any, err error) (handled bool) {
+	x.mu.Lock()
+	defer x.unlockLate() // a panic must not skip the observer
+	defer func() {
+		if s, ok := x.answer.(*stream); ok {
+			s.engine.End()
+		}
+		x.shut()
+		if x.timeouts.restore != nil {
+			x.timeouts.restore()
+		}
+	}()
+	switch {
+	case x.gone():
+		return false // TestEndsThatGoOn
+	case x.closed:
+		return true // a deadline has ended the answer
+	case x.answer == nil && x.front != nil:
+		x.endUnanswered(panicked, err)
+		return true
+	case x.answer == nil:
+		head.Copy(x.client.w.Header(), x.header) // for the handler that answers instead
+		// An abort before the header is intended, such as that of Caddy's abort directive:
+		// TestEnds.
+		if handled = panicked == nil && x.sendErrorOf(err); handled {
+			x.body.Decided()
+		}
+		return handled
+	}
+	handled = x.answer.end(causeOf(panicked, err))
+	if x.code == "" {
+		head.CopyTrailers(x.client.w.Header(), x.header)
+		x.redactHeader(x.client.w.Header())
+	}
+	return handled
+}
+
+// observeEnd tells the observer how the exchange ended, if there is anything to observe. No other
+// goroutine uses the exchange any more.
+func (x *exchange) observeEnd(panicked any, err error) {
+	whole := x.asked == rewrite.AskedWhole
+	res := Result{Duration: x.age(), Status: x.client.status, Whole: whole, Err: err}
+	if e, ok := panicked.(error); ok {
+		res.Err = e
+	} else if panicked != nil {
+		res.Err = fmt.Errorf("panic: %v", panicked)
+	}
+	observed := false
+	if x.gone() {
+		res.Outcome = OutcomeClientGone
+		observed = x.chat && (x.answer == nil || x.late)
+	}
+	if x.answer != nil && x.answer.report(&res) {
+		observed = true
+	}
+	switch {
+	case x.code != "":
+		res.Outcome, res.Code = x.code, x.code
+		observed = true
+	case res.Outcome == "":
+		res.Outcome = cmp.Or(res.Code, OutcomeOK)
+	}
+	if !observed && x.observer == nil {
+		return
+	}
+	if res.Upstream == "" {
+		res.Upstream = x.upstream()
+	}
+	if x.observer == nil {
+		kind := KindChat
+		if res.Whole {
+			kind = KindWhole
+		}
+		x.observer = x.o.Observer.Begin(x.r, Begun{Since: x.since, Kind: kind, Upstream: res.Upstream})
+	}
+	x.observer.End(x.r, res)
+}
+
+// endNow ends the answer for a cause of the sidecar's own, or sends an error if the answer has not
+// begun, and then ends upstream's request. The client does not wait until the handler notices.
+func (x *exchange) endNow(cause rewrite.Cause) {
+	if x.answer == nil {
+		x.body.Decided()
+		x.sendCause(cause)
+	} else {
+		x.answer.cut(cause)
+	}
+	x.shut()
+	x.cancel(cancellations[cause])
+}
+
+// shut ends writing to the client.
+func (x *exchange) shut() {
+	x.closed = true
+	x.watch()
+}
+
+// unlockLate is unlock for callers in which a panic must not go on, such as a timer's goroutine,
+// where it would end the process. The panic goes on later in the handler's goroutine, and
+// upstream's request ends.
+func (x *exchange) unlockLate() {
 	if v := recover(); v != nil {
-		x.fail(errPanicked)
-		x.mu.Unlock()
-		panic(v) // keeps the stack
+		x.panicked = panics.Carry(v)
+		x.client.fail(errPanicked)
+		x.shut()
 	}
 	x.mu.Unlock()
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"net/http"
 	"strconv"
-	"strings"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
@@ -30,11 +29,10 @@ type failed struct {
 // returns false if the answer passes.
 func (x *exchange) chooseFailed(status int) bool {
 	f := &failed{x: x, length: -1}
-	media := head.MediaType(x.header)
 	if n, err := strconv.Atoi(x.header.Get("Content-Length")); err == nil {
 		f.length = n
 	}
-	if (media == "application/json" || strings.HasSuffix(media, "+json")) && !head.IsEncoded(x.header) &&
+	if head.IsJSON(x.header) && !head.IsEncoded(x.header) &&
 		x.r.Method != http.MethodHead && f.length <= x.o.Rewrite.FrameLimit() {
 		x.answer, x.times.phase = f, phaseFree
 		return true
@@ -46,9 +44,9 @@ func (x *exchange) chooseFailed(status int) bool {
 // forbidRepeat asks the client of a failure not to send its request again, unless upstream says what
 // to do: SDKs would run the agent three times.
 func (x *exchange) forbidRepeat() {
-	switch x.status {
+	switch x.client.status {
 	case http.StatusInternalServerError, http.StatusBadGateway, http.StatusGatewayTimeout:
-		if h := x.w.Header(); len(h[head.Retry]) == 0 && x.r.Method == http.MethodPost {
+		if h := x.client.w.Header(); len(h[head.Retry]) == 0 && x.r.Method == http.MethodPost {
 			h.Set(head.Retry, "false")
 		}
 	}
@@ -74,7 +72,7 @@ func (f *failed) write(b []byte) (int, error) {
 
 func (f *failed) flush() error {
 	f.flushed = true
-	if len(f.body) > 0 || !f.x.committed { // the header says how long the body is
+	if len(f.body) > 0 || !f.x.client.committed { // the header says how long the body is
 		return nil
 	}
 	return f.send(nil)
@@ -83,7 +81,7 @@ func (f *failed) flush() error {
 // sendClean sends what is kept without its secrets.
 func (f *failed) sendClean() error {
 	clean := rewrite.RedactError(f.body)
-	if h := f.x.w.Header(); !f.x.committed {
+	if h := f.x.client.w.Header(); !f.x.client.committed {
 		if !saysNoRun(f.body) {
 			f.x.forbidRepeat()
 		}
@@ -102,12 +100,12 @@ func (f *failed) sendClean() error {
 // send sends the header and b, and flushes them if the next handler has flushed.
 func (f *failed) send(b []byte) error {
 	if f.flushed {
-		return f.x.send(b)
+		return f.x.client.send(b)
 	}
-	return f.x.sendBytes(b)
+	return f.x.client.write(b)
 }
 
-func (f *failed) cut(rewrite.Cause) { _ = f.sendClean() } // an error shows in f.x.err
+func (f *failed) cut(rewrite.Cause) { _ = f.sendClean() } // an error shows in f.x.client.err
 
 func (f *failed) end(cause rewrite.Cause) bool {
 	f.cut(cause)

@@ -52,7 +52,7 @@ func (x *exchange) sendErrorOf(err error) bool {
 	case http.StatusBadGateway, http.StatusServiceUnavailable:
 	default:
 		if (status == 0 || status >= 500) && x.reach.connected.Load() {
-			x.w.Header().Set(head.Retry, "false")
+			x.client.w.Header().Set(head.Retry, "false")
 		}
 		return false
 	}
@@ -105,11 +105,11 @@ func message(cause rewrite.Cause, running bool) string {
 // which has not begun: clients handle that best, and SDKs try again (contract
 // section 3), unless running says that the agent may be running.
 func (x *exchange) sendError(status int, code string, body []byte, running bool) {
-	if x.committed { // the client was told that it waits
-		x.refuseTold(code, body)
+	if x.front != nil {
+		x.endBegun(code, body)
 		return
 	}
-	h := x.w.Header()
+	h := x.client.w.Header()
 	head.DropOfBody(h)
 	for _, name := range []string{"Content-Encoding", "X-Accel-Buffering", "Trailer", "Transfer-Encoding"} {
 		h.Del(name)
@@ -122,13 +122,21 @@ func (x *exchange) sendError(status int, code string, body []byte, running bool)
 	if running {
 		h.Set(head.Retry, "false")
 	}
-	x.status, x.code = status, code
-	x.moveDeadline(time.Time{})
+	x.client.status, x.code = status, code
+	x.client.moveDeadline(time.Time{})
 	if x.r.Method == http.MethodHead {
-		x.commit()
+		x.client.commit()
 		return
 	}
-	_ = x.send(body) // an error shows in x.err
+	_ = x.client.send(body) // an error shows in x.client.err
+}
+
+// sendRefusal sends r instead of the answer.
+func (x *exchange) sendRefusal(r *Refusal) {
+	if r.RetryAfter > 0 {
+		x.client.w.Header().Set("Retry-After", strconv.Itoa(int(r.RetryAfter.Seconds())))
+	}
+	x.sendError(r.Status, r.Code, append(rewrite.AppendError(nil, r.Code, r.Message), '\n'), false)
 }
 
 // A RequestError says that the next handler failed because the body of the
@@ -177,16 +185,7 @@ func (x *exchange) requestError(err error) error {
 		failed.Status = http.StatusRequestTimeout
 	case errors.Is(failure, io.ErrUnexpectedEOF) || errors.As(failure, &network): // it has left
 		failed.Status = 499
-		x.fail(failure)
+		x.client.fail(failure)
 	}
 	return failed
-}
-
-// refuseTold ends the stream of a client that was told that it waits. body is the error that it
-// gets, code its code.
-func (x *exchange) refuseTold(code string, body []byte) {
-	x.code = code
-	out, _ := x.line.waiting.Refuse(nil, body)
-	x.moveDeadline(time.Time{})
-	_ = x.send(out) // an error shows in x.err
 }

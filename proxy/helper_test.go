@@ -7,10 +7,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -26,6 +28,10 @@ const patience = 4 * time.Minute
 const (
 	chatPath  = "/v1/chat/completions"
 	otherPath = "/v1/events"
+
+	sessionPath   = "/api/sessions/s1/chat/stream"
+	responsesPath = "/v1/responses"
+	asksForStream = `{"stream":true,"messages":[{"role":"user","content":"Hi"}]}`
 
 	envelope = `"id":"chatcmpl-1","object":"chat.completion.chunk","created":1795164799,"model":"hermes-agent","choices":`
 	role     = `data: {` + envelope + `[{"index":0,"delta":{"role":"assistant"},"finish_reason":null}]}` + "\n\n"
@@ -171,6 +177,14 @@ type exchange struct {
 
 // setting changes what an exchange begins with.
 type setting func(*proxy.Options, *http.Request, *recorder)
+
+// body gives the request a body of JSON.
+func body(s string) setting {
+	return func(_ *proxy.Options, r *http.Request, _ *recorder) {
+		r.Body, r.ContentLength = io.NopCloser(strings.NewReader(s)), int64(len(s))
+		r.Header.Set("Content-Type", "application/json")
+	}
+}
 
 func path(p string) setting {
 	return func(_ *proxy.Options, r *http.Request, _ *recorder) { r.URL.Path = p }

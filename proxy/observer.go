@@ -33,7 +33,7 @@ type Begun struct {
 	// Kind is the kind of the answer.
 	Kind Kind
 	// Upstream is the one that answers, as Options.Upstream names it. It is empty for a
-	// stream that begins while its request waits in line (Options.Turn).
+	// stream that begins before upstream has the request (Request.Send).
 	Upstream string
 	// Status and Header are those of a stream. Header must not be kept.
 	Status int
@@ -98,8 +98,6 @@ type Result struct {
 	Upstream string
 	// Duration is the time since the request came.
 	Duration time.Duration
-	// Waited is how long the request has waited in line for its turn (Options.Turn).
-	Waited time.Duration
 	// Status is the HTTP status that the client was sent.
 	Status int
 	// Cause is how upstream ended, CauseEOF for an answer that was no stream.

@@ -83,7 +83,7 @@ func (s *stream) open(b []byte) ([]byte, bool) {
 	o := s.opening
 	is, large := o.take(b), len(o.held) > s.x.o.Rewrite.FrameLimit()
 	switch {
-	case is, large && s.x.committed: // the client has the header of a stream
+	case is, large && s.x.client.committed: // the client has the header of a stream
 		s.opening = nil
 		return o.held, true
 	case large:
@@ -95,10 +95,10 @@ func (s *stream) open(b []byte) ([]byte, bool) {
 // passBody sends the body, which is no event stream, and lets the rest pass.
 func (s *stream) passBody(body []byte) {
 	x := s.x
-	s.opening.restore(x.w.Header())
+	s.opening.restore(x.client.w.Header())
 	s.opening = nil
-	x.answer, x.times.phase = passing{x, false}, phaseFree
-	_ = x.send(body) // an error shows in x.err
+	x.answer, x.times.phase = &passing{x: x}, phaseFree
+	_ = x.client.send(body) // an error shows in x.client.err
 }
 
 // restore undoes what made h the header of a stream.
@@ -111,8 +111,8 @@ func (o *opening) restore(h http.Header) {
 // answer that is not streamed is, anything else loses the secrets that it says.
 func (s *stream) endBody() bool {
 	x, o := s.x, s.opening
-	if s.waited { // the client has the header of a stream
-		r := &report{x: x, status: x.status}
+	if x.front != nil { // the client has the header of a stream
+		r := &report{x: x, status: x.client.status}
 		x.answer = r
 		_, _ = r.write(o.body()) // it only keeps them
 		return r.end(rewrite.CauseEOF)
@@ -126,7 +126,7 @@ func (s *stream) endBody() bool {
 		s.passBody(clean)
 		return false
 	}
-	h := x.w.Header()
+	h := x.client.w.Header()
 	o.restore(h)
 	h.Set("Content-Type", "application/json")
 	w := &whole{x: x, before: slices.Clone(o.held[:len(o.held)-len(body)]), called: true, body: body, flushed: true}

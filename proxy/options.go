@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/hermes-sidecar/hermes-sidecar/queue"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -91,22 +90,6 @@ type Options struct {
 	Reply func(w http.ResponseWriter, r *http.Request, m rewrite.Reply, asked rewrite.Asked) (handled bool, err error)
 	// Identity says what upstream learns of the user of a request. The zero value says nothing.
 	Identity Identity
-	// Turn returns the turn in line of the client's request r, which begins a run of the agent
-	// (rewrite.BeginsRun), nil if it need not wait. An error is queue.ErrFull: the client gets 429. It
-	// is called once the request has been read. Nil means that no request waits.
-	Turn func(r *http.Request) (*queue.Turn, error)
-	// Queued reports whether Turn may return a turn for r. It is called before the request is read;
-	// the body of such a request is kept until upstream has accepted the request. Nil means true
-	// for each request that begins a run.
-	Queued func(r *http.Request) bool
-	// Try returns the context that the next handler gets in place of ctx. It is called each time
-	// that the request goes to that handler, so that the handler finds no trace of the times
-	// before. Nil means ctx itself.
-	Try func(ctx context.Context) context.Context
-	// RunBegan is called with the id of a run that POST /v1/runs has begun, and its turn. The run
-	// goes on after the answer to r has ended, and keeps its place until t.Done is called. Nil
-	// means that the run ends with the answer.
-	RunBegan func(r *http.Request, id string, t *queue.Turn)
 	// RunOver is called when an answer has said that the run with the id is over. Nil means that no
 	// answer is read for that.
 	RunOver func(r *http.Request, id string)

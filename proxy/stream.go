@@ -20,7 +20,6 @@ type stream struct {
 	x        *exchange
 	engine   *rewrite.Stream
 	upstream string // that answers
-	waited   bool   // the client was told that it waits: the header has left before
 	raw      bool   // the AnswerObserver gets all bytes
 	early    []byte // bytes for the AnswerObserver, until it observes the stream
 	cause    rewrite.Cause
@@ -34,9 +33,9 @@ const maxRoom = 64 << 10
 
 // newStream returns a stream for the exchange.
 func newStream(x *exchange) *stream {
-	s := &stream{x: x, upstream: x.upstream(), waited: x.committed, raw: x.o.ObserveRaw && x.o.Observer != nil}
+	s := &stream{x: x, upstream: x.upstream(), raw: x.o.ObserveRaw && x.o.Observer != nil}
 	p := x.params()
-	p.ID, p.Usage, p.Continues = newID, x.usage(s.upstream), s.waited
+	p.ID, p.Usage, p.Continues = newID, x.usage(s.upstream), x.front != nil
 	if x.o.Observer != nil {
 		p.OnTool = s.observeTool
 	}
@@ -67,19 +66,32 @@ func (s *stream) setApprovals(p *rewrite.Params) {
 	}
 	p.Split = func(out []byte) []byte {
 		if err := s.send(out); err == nil && !split() {
-			x.fail(errNotSplit)
+			x.client.fail(errNotSplit)
 		}
 		return out[:0]
 	}
 }
 
-// params returns the parameters of the answer's stream that the request's path and header give.
-func (x *exchange) params() rewrite.Params {
-	p := rewrite.Params{Active: x.chat, Progress: rewrite.ProgressOf(x.r.Header.Get(ProgressHeader)), Created: x.since.Unix()}
-	if path := x.r.URL.Path; !x.chat {
-		p.Responses, p.RunID, p.SessionID = rewrite.IsResponsesPath(path), rewrite.RunOfPath(path), rewrite.SessionOfPath(path)
+// usage returns the memory of the usage of the upstream with the name, nil for none. What its streams
+// show of tool events is known of the site, too.
+func (x *exchange) usage(upstream string) rewrite.UsageMemory {
+	usage := x.o.Usage(upstream)
+	if usage == nil || x.o.Site == nil {
+		return usage
 	}
-	return p
+	return sitedUsage{usage, x.o.Site(x.r)}
+}
+
+// sitedUsage is a memory of an upstream's usage, and that of its site.
+type sitedUsage struct {
+	rewrite.UsageMemory
+	site rewrite.EventMemory
+}
+
+// ShowedEvents implements rewrite.EventMemory.
+func (u sitedUsage) ShowedEvents(does bool) {
+	u.UsageMemory.ShowedEvents(does)
+	u.site.ShowedEvents(does)
 }
 
 // newID returns an id for a completion to which upstream has given none, in the form of Hermes'
@@ -94,31 +106,28 @@ func newID() string {
 func (s *stream) begin() {
 	x := s.x
 	if x.chat {
-		s.opening = &opening{header: maps.Clone(x.w.Header())}
+		s.opening = &opening{header: maps.Clone(x.client.w.Header())}
 	}
-	if !s.waited {
-		x.dressStream(x.w.Header())
+	if x.front == nil {
+		x.o.dressStream(x.client.w.Header())
 	}
 	s.observe()
 	if !x.chat {
-		x.commit() // most likely not of Hermes: nothing is held back
+		x.client.commit() // most likely not of Hermes: nothing is held back
 	}
 	s.enter()
-	if s.waited { // a program may show the last status as long as it shows the answer
-		_ = x.send(x.line.waiting.Status(nil, "It is your turn")) // an error shows in x.err
-	}
 	x.times.received = x.age()
-	x.times.sent = x.times.received
-	if x.noStream { // no stream was expected, so silence counts from here
+	x.sent = x.times.received
+	if x.asked == rewrite.AskedWhole { // no stream was expected, so silence counts from here
 		x.times.asked, x.times.frame = x.times.received, x.times.received
 	}
 }
 
 // dressStream drops the fields of h that describe another body, and sets those that keep proxies
 // from buffering or caching the stream, and that which announces it.
-func (x *exchange) dressStream(h http.Header) {
+func (o *Options) dressStream(h http.Header) {
 	head.DropOfBody(h)
-	x.o.announce(h)
+	o.announce(h)
 	if h.Get("X-Accel-Buffering") == "" {
 		h.Set("X-Accel-Buffering", "no")
 	}
@@ -135,7 +144,7 @@ func (s *stream) enter() {
 		p = phaseFinished
 	case s.engine.Active():
 		p = phaseStreaming
-	case s.engine.Guarded(), s.waited:
+	case s.engine.Guarded(), s.x.front != nil:
 		p = phaseOther
 	}
 	s.x.times.phase = p
@@ -144,8 +153,8 @@ func (s *stream) enter() {
 // write repairs b and sends the bytes that may leave: one write and one flush.
 func (s *stream) write(b []byte) (int, error) {
 	x := s.x
-	if x.err != nil {
-		return 0, x.err
+	if x.client.err != nil {
+		return 0, x.client.err
 	}
 	age, frames := x.age(), s.engine.Frames()
 	now := x.since.Add(age)
@@ -154,7 +163,7 @@ func (s *stream) write(b []byte) (int, error) {
 	if s.opening != nil {
 		var ok bool
 		if b, ok = s.open(b); !ok {
-			return n, x.err
+			return n, x.client.err
 		}
 	}
 	room := x.rooms.Get().(*[]byte)
@@ -163,8 +172,8 @@ func (s *stream) write(b []byte) (int, error) {
 		x.times.frame = age
 	}
 	s.observeRead(b, now)
-	if x.err != nil { // at the end of an answer that asks for a reply
-		return 0, x.err
+	if x.client.err != nil { // at the end of an answer that asks for a reply
+		return 0, x.client.err
 	}
 	err := s.send(out)
 	if cap(out) <= maxRoom {
@@ -176,7 +185,7 @@ func (s *stream) write(b []byte) (int, error) {
 	x.times.received += sent - age
 	x.times.frame += sent - age
 	if len(out) > 0 {
-		x.times.sent = sent
+		x.sent = sent
 	}
 	s.enter()
 	if err != nil {
@@ -188,35 +197,33 @@ func (s *stream) write(b []byte) (int, error) {
 // send writes and flushes out. The header leaves with the first complete frame, even when
 // its text is held back.
 func (s *stream) send(out []byte) error {
-	if len(out) == 0 && (s.x.committed || s.engine.Frames() == 0) {
+	if len(out) == 0 && (s.x.client.committed || s.engine.Frames() == 0) {
 		return nil
 	}
-	s.x.flushed = true
-	return s.x.send(out)
+	s.x.client.flushed = true
+	return s.x.client.send(out)
 }
 
 // flush flushes the header of a stream that may not be of Hermes: all other bytes have been
 // flushed.
 func (s *stream) flush() error {
-	if !s.x.committed || s.x.flushed {
+	if !s.x.client.committed || s.x.client.flushed {
 		return nil
 	}
-	s.x.flushed = true
-	return s.x.send(nil)
+	s.x.client.flushed = true
+	return s.x.client.send(nil)
 }
 
 // keepalive sends a keepalive.
 func (s *stream) keepalive() {
 	x := s.x
 	if s.opening != nil && s.opening.isBody() { // which a keepalive must not become part of
-		x.times.sent = x.age()
 		return
 	}
 	out := s.engine.Keepalive(nil)
-	x.moveDeadline(time.Time{})
-	_ = s.send(out) // an error shows in x.err
-	x.moveDeadline(x.writeDeadline)
-	x.times.sent = x.age() // also if no keepalive may leave now
+	x.client.moveDeadline(time.Time{})
+	_ = s.send(out) // an error shows in x.client.err
+	x.client.moveDeadline(x.client.deadline)
 }
 
 // cut ends the stream with the frames that the client lacks or, if the client has been sent
@@ -228,26 +235,26 @@ func (s *stream) cut(cause rewrite.Cause) {
 	if x.observer == nil {
 		s.raw = false // a recording from here on would lack its beginning
 	}
-	x.moveDeadline(time.Time{})
+	x.client.moveDeadline(time.Time{})
 	var out []byte
 	if s.opening != nil {
 		out = s.engine.Feed(out, s.opening.held, x.since.Add(x.times.received))
 		s.opening = nil
 	}
 	out = s.engine.Finish(out, cause)
-	if s.waited && !s.engine.Guarded() && s.engine.Frames() == 0 { // the stream was to be of a response
-		x.refuseTold(cause.Code(), rewrite.AppendError(nil, cause.Code(), rewrite.Message(cause.Code())))
+	if x.front != nil && !s.engine.Guarded() && s.engine.Frames() == 0 { // the stream was to be of a response
+		x.endBegun(cause.Code(), rewrite.AppendError(nil, cause.Code(), rewrite.Message(cause.Code())))
 		return
 	}
-	if s.engine.Active() && !x.committed && s.engine.Frames() == 0 {
+	if s.engine.Active() && !x.client.committed && s.engine.Frames() == 0 {
 		x.sendCause(cause)
 	} else {
-		_ = s.send(out) // an error shows in x.err
+		_ = s.send(out) // an error shows in x.client.err
 	}
 }
 
 func (s *stream) end(cause rewrite.Cause) bool {
-	if cause == rewrite.CauseEOF && s.opening != nil && s.opening.isBody() && (s.waited || !s.x.committed) {
+	if cause == rewrite.CauseEOF && s.opening != nil && s.opening.isBody() && (s.x.front != nil || !s.x.client.committed) {
 		return s.endBody()
 	}
 	s.cut(cause)
@@ -278,7 +285,7 @@ func (s *stream) observe() AnswerObserver {
 		kind = KindChat
 	}
 	x.observer = x.o.Observer.Begin(x.r, Begun{
-		Since: x.since, Kind: kind, Upstream: s.upstream, Status: x.status, Header: x.w.Header(), Raw: s.raw,
+		Since: x.since, Kind: kind, Upstream: s.upstream, Status: x.client.status, Header: x.client.w.Header(), Raw: s.raw,
 	})
 	return x.observer
 }

@@ -14,16 +14,9 @@ import (
 type Streams struct {
 	drain atomic.Pointer[drain] // nil before Shutdown
 
-	mu   sync.Mutex
-	open map[request]bool
-}
-
-// request is a request under way, as the set sees it.
-type request interface {
-	// drainTimeout returns how long it may go on from the beginning of a drain.
-	drainTimeout() time.Duration
-	// tick ends it if its time is over.
-	tick()
+	mu     sync.Mutex
+	atOnce map[*func()]bool // what Shutdown calls
+	open   map[*Request]bool
 }
 
 // drain says when Shutdown was called, and its limit.
@@ -42,13 +35,35 @@ func (s *Streams) Shutdown(limit time.Duration) {
 	if !s.drain.CompareAndSwap(nil, &drain{time.Now(), limit}) {
 		return
 	}
-	for x := range s.open {
-		first := x.drainTimeout()
+	for q := range s.open {
+		first := q.o.DrainTimeout
 		if limit > 0 {
 			first = min(first, limit)
 		}
-		time.AfterFunc(first, x.tick) // its own timer may have no deadline
+		time.AfterFunc(first, q.tick) // its own timer may have no deadline
 	}
+	for f := range s.atOnce {
+		go (*f)()
+	}
+}
+
+// AtShutdown makes Shutdown call f in a goroutine of its own, unless stop is called before. It returns
+// false, and does nothing, if Shutdown has been called.
+func (s *Streams) AtShutdown(f func()) (stop func(), ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.drain.Load() != nil {
+		return nil, false
+	}
+	if s.atOnce == nil {
+		s.atOnce = make(map[*func()]bool)
+	}
+	s.atOnce[&f] = true
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.atOnce, &f)
+	}, true
 }
 
 // Open returns how many requests are under way.
@@ -58,17 +73,17 @@ func (s *Streams) Open() int {
 	return len(s.open)
 }
 
-func (s *Streams) add(x request) {
+func (s *Streams) add(q *Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.open == nil {
-		s.open = make(map[request]bool)
+		s.open = make(map[*Request]bool)
 	}
-	s.open[x] = true
+	s.open[q] = true
 }
 
-func (s *Streams) remove(x request) {
+func (s *Streams) remove(q *Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.open, x)
+	delete(s.open, q)
 }

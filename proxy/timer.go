@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/hermes-sidecar/hermes-sidecar/internal/panics"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -26,21 +25,20 @@ func (timeoutError) Error() string   { return "upstream was silent for too long"
 func (timeoutError) Timeout() bool   { return true }
 func (timeoutError) Temporary() bool { return true }
 
-// requestRead records that the request has been read, as far as necessary, and goes on to upstream.
-// It returns false if the drain timeout has passed: then the request has been answered.
-func (x *exchange) requestRead() bool {
+// ask records that the request goes on to upstream, as far as it has been read. It returns false if
+// the drain timeout has passed: then the request has been answered.
+func (x *exchange) ask() bool {
 	x.mu.Lock()
 	defer x.unlock()
-	if x.answer != nil { // upstream has not waited for the end of the request's body
-		return true
-	}
 	age := x.age()
 	x.times.asked, x.times.received, x.times.frame = age, age, age
 	switch {
-	case x.chat && x.noStream:
+	case x.chat && x.asked == rewrite.AskedWhole:
 		x.times.phase = phaseWhole
 	case x.chat:
 		x.times.phase = phaseAwaiting
+	case x.front != nil:
+		x.times.phase = phaseOther // which a drain ends
 	}
 	if x.times.phase == phaseAwaiting && x.drained() <= age && !x.gone() {
 		x.endNow(rewrite.CauseShutdown)
@@ -51,40 +49,54 @@ func (x *exchange) requestRead() bool {
 	return true
 }
 
-// watch sets the timer to fire at the next deadline or before, and stops it if there is
-// none. A timer that fires too early is set again, and one that has fired and waits for
-// the lock finds nothing to do.
-func (x *exchange) watch() {
-	at := min(x.drained(), x.times.silent(x.o), x.times.keepalive(x.o))
+// alarm is the timer of the deadlines of an exchange.
+type alarm struct {
+	timer *time.Timer   // nil as long as there was no deadline
+	at    time.Duration // the age at which it fires, 0 while it is stopped
+}
+
+// set sets the alarm to ring at the age at or before; ring calls f. The exchange has the age now. never
+// stops it. An alarm that rings too early is set again, and one that has rung and waits for the lock
+// finds nothing to do.
+func (a *alarm) set(at, now time.Duration, f func()) {
 	switch {
-	case x.closed || at == never:
-		x.fires = 0
-		if x.timer != nil {
-			x.timer.Stop()
+	case at == never:
+		a.at = 0
+		if a.timer != nil {
+			a.timer.Stop()
 		}
-	case x.timer == nil:
-		x.fires = at
-		x.timer = time.AfterFunc(at-x.age(), x.tick)
-	case x.fires == 0 || at < x.fires:
-		x.fires = at
-		x.timer.Reset(at - x.age())
+	case a.timer == nil:
+		a.at = at
+		a.timer = time.AfterFunc(at-now, f)
+	case a.at == 0 || at < a.at:
+		a.at = at
+		a.timer.Reset(at - now)
 	}
 }
 
-// drainTimeout returns how long x may go on from the beginning of a drain. A request that waits in
-// line ends at once.
-func (x *exchange) drainTimeout() time.Duration {
-	if x.inLine.Load() {
-		return 0
+// watch sets the alarm for the next deadline.
+func (x *exchange) watch() {
+	at := never
+	if !x.closed {
+		at = min(x.drained(), x.times.silent(x.o), x.keepaliveDue())
 	}
-	return x.o.DrainTimeout
+	x.alarm.set(at, x.age(), x.tick)
 }
 
-// tick does the action that is due and sets the timer again.
+// keepaliveDue returns the age at which a keepalive is due, unless something is sent before. It
+// neither resets nor hides the timeouts.
+func (x *exchange) keepaliveDue() time.Duration {
+	if x.times.phase < phaseStreaming && (x.front == nil || x.answer != nil) {
+		return never
+	}
+	return after(x.sent, x.o.Keepalive)
+}
+
+// tick does the action that is due and sets the alarm again.
 func (x *exchange) tick() {
 	x.mu.Lock()
 	defer x.unlockLate()
-	x.fires = 0
+	x.alarm.at = 0
 	if x.closed || x.gone() {
 		return
 	}
@@ -101,12 +113,13 @@ func (x *exchange) tick() {
 		x.endNow(rewrite.CauseEOF)
 	case silent:
 		x.endNow(rewrite.CauseTimeout)
-	case x.times.keepalive(x.o) <= age:
+	case x.keepaliveDue() <= age:
 		if s, ok := x.answer.(*stream); ok {
 			s.keepalive()
-		} else { // told: the client waits in line
-			x.keepTold()
+		} else {
+			_ = x.client.send(x.waiting.Keepalive(nil)) // an error shows in x.client.err
 		}
+		x.sent = x.age() // also if no keepalive may leave now
 	}
 	x.watch()
 }
@@ -122,47 +135,8 @@ func (x *exchange) drained() time.Duration {
 	switch {
 	case x.times.phase == phaseWhole:
 		return limit
-	case x.times.phase == phaseInLine:
-		return began
 	case x.o.DrainTimeout <= 0:
 		return began
 	}
 	return min(after(began, x.o.DrainTimeout), limit)
-}
-
-// endNow ends the answer for a cause of the sidecar's own, or sends an error if the answer has not
-// begun, and then ends upstream's request. The client does not wait until the handler notices.
-func (x *exchange) endNow(cause rewrite.Cause) {
-	if x.answer == nil {
-		x.body.Decided()
-		x.sendCause(cause)
-	} else {
-		x.answer.cut(cause)
-	}
-	x.shut()
-	x.cancel(cancellations[cause])
-}
-
-// shut ends writing to the client.
-func (x *exchange) shut() {
-	x.closed = true
-	x.watch()
-}
-
-// unlockLate is unlock for callers in which a panic must not go on, such as a timer's goroutine,
-// where it would end the process. The panic goes on later in the handler's goroutine, and
-// upstream's request ends.
-func (x *exchange) unlockLate() {
-	if v := recover(); v != nil {
-		x.panicked = panics.Carry(v)
-		x.fail(errPanicked)
-		x.shut()
-	}
-	x.mu.Unlock()
-}
-
-// keepTold sends a keepalive to a client that was told that it waits.
-func (x *exchange) keepTold() {
-	_ = x.send(x.line.waiting.Keepalive(nil)) // an error shows in x.err
-	x.times.sent = x.age()
 }

@@ -15,9 +15,6 @@ const (
 	// phaseWhole is an exchange whose answer is not streamed: it is awaited, or kept until it is
 	// complete. It may take until the limit of a drain, when the server would cut it.
 	phaseWhole
-	// phaseInLine is an exchange whose request waits for its turn, and has not gone to upstream. A
-	// drain ends it at once.
-	phaseInLine
 	// phaseAwaiting is an exchange whose request may be for a stream, and has no answer yet. A
 	// drain ends it, and the phases below, after DrainTimeout.
 	phaseAwaiting
@@ -41,9 +38,7 @@ type times struct {
 	asked    time.Duration // the request went on to upstream
 	received time.Duration // upstream's last byte, or its end
 	frame    time.Duration // upstream's last frame
-	sent     time.Duration // the last byte to the client
 	began    bool          // a byte of the answer has come
-	told     bool          // the client has a header, because it waits, but upstream has not answered
 }
 
 // silent returns the age at which the exchange ends, unless upstream sends something before.
@@ -59,15 +54,6 @@ func (t *times) silent(o *Options) time.Duration {
 		return after(t.received, o.DoneGrace)
 	}
 	return never
-}
-
-// keepalive returns the age at which a keepalive is due, unless something is sent before. It
-// neither resets nor hides the timeouts.
-func (t *times) keepalive(o *Options) time.Duration {
-	if t.phase < phaseStreaming && !t.told {
-		return never
-	}
-	return after(t.sent, o.Keepalive)
 }
 
 // after returns the age d after from, or never if there is no limit d or the age overflows.

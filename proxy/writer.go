@@ -24,20 +24,20 @@ func (x *exchange) Header() http.Header { return x.header }
 
 // Unwrap lets http.ResponseController find what an exchange does not implement: the
 // deadline of the request's body, which no write looks at.
-func (x *exchange) Unwrap() http.ResponseWriter { return x.w }
+func (x *exchange) Unwrap() http.ResponseWriter { return x.client.w }
 
 // Hijack implements http.Hijacker. A connection that has been handed over is out of our
 // hands; httputil.ReverseProxy takes it before it says 101.
 func (x *exchange) Hijack() (conn net.Conn, buffered *bufio.ReadWriter, err error) {
 	err = x.control(func(c *http.ResponseController) error {
-		if x.committed && x.answer == nil {
-			return http.ErrNotSupported // the client, which has waited, has the header of a stream
+		if x.front != nil && x.answer == nil {
+			return http.ErrNotSupported // the client has the header of a stream
 		}
-		head.Copy(x.w.Header(), x.header)
+		head.Copy(x.client.w.Header(), x.header)
 		if conn, buffered, err = c.Hijack(); err != nil {
 			return err
 		}
-		x.committed = true
+		x.client.committed = true
 		if x.answer == nil {
 			x.pass(false)
 		}
@@ -55,7 +55,7 @@ func (x *exchange) SetWriteDeadline(t time.Time) error {
 	return x.control(func(c *http.ResponseController) error {
 		err := c.SetWriteDeadline(t)
 		if err == nil {
-			x.writeDeadline = t
+			x.client.deadline = t
 		}
 		return err
 	})
@@ -74,7 +74,7 @@ func (x *exchange) control(f func(*http.ResponseController) error) error {
 	if x.closed {
 		return errClosed
 	}
-	return f(http.NewResponseController(x.w))
+	return f(http.NewResponseController(x.client.w))
 }
 
 // WriteHeader implements http.ResponseWriter.
@@ -84,23 +84,20 @@ func (x *exchange) WriteHeader(status int) {
 	switch {
 	case x.closed || x.answer != nil:
 	case status >= 100 && status < 200 && status != http.StatusSwitchingProtocols:
-		if !x.committed {
+		if !x.client.committed {
 			h := maps.Clone(x.header)
 			x.redactHeader(h)
-			head.Inform(x.w, x.r.ProtoMajor, status, h)
+			head.Inform(x.client.w, x.r.ProtoMajor, status, h)
 		}
 	default:
-		x.decide(status)
+		x.accept(status)
 	}
 }
 
 // Write implements http.ResponseWriter.
 func (x *exchange) Write(b []byte) (int, error) {
-	if x.begin() {
-		if x.followed != nil {
-			x.followed.read(x, b)
-		}
-		return x.w.Write(b)
+	if p, ok := x.begin().(*passing); ok {
+		return p.write(b)
 	}
 	x.mu.Lock()
 	defer x.unlock()
@@ -120,8 +117,8 @@ func (x *exchange) Write(b []byte) (int, error) {
 
 // FlushError is for http.ResponseController.
 func (x *exchange) FlushError() error {
-	if x.begin() {
-		return http.NewResponseController(x.w).Flush()
+	if p, ok := x.begin().(*passing); ok {
+		return p.flush()
 	}
 	x.mu.Lock()
 	defer x.unlock()
@@ -131,50 +128,37 @@ func (x *exchange) FlushError() error {
 	return x.answer.flush()
 }
 
-// begin begins the answer, if it has not begun, with the status 200. It reports whether the answer
-// passes: then it is written and flushed without the lock.
-func (x *exchange) begin() (passes bool) {
+// begin begins the answer, if it has not begun, with the status 200. It returns the answer, nil if the
+// exchange is over. One that passes is written and flushed without the lock.
+func (x *exchange) begin() answer {
 	x.mu.Lock()
 	defer x.unlock()
 	if x.closed {
-		return false
+		return nil
 	}
 	if x.answer == nil {
-		x.decide(http.StatusOK)
+		x.accept(http.StatusOK)
 	}
-	_, passes = x.answer.(passing)
-	return passes
+	return x.answer
 }
 
-// decide chooses the answer and begins it.
-func (x *exchange) decide(status int) {
-	if x.mayBeRefusal(status) {
-		x.answer = &refusal{x: x}
-		return
-	}
-	x.accept(status)
-}
-
-// accept chooses the answer to a request that upstream has taken, and begins it.
+// accept chooses the answer, and begins it.
 func (x *exchange) accept(status int) {
-	if x.line != nil {
-		x.line.turn.Answered()
-	}
 	x.o.Origins.learn(x.r, status, x.header)
-	x.late, x.times.told = x.gone(), false
+	x.late = x.gone()
 	x.body.Decided()
-	if !x.committed {
-		x.status = status
-		head.Copy(x.w.Header(), x.header)
-		x.redactHeader(x.w.Header())
+	if x.front == nil {
+		x.client.status = status
+		head.Copy(x.client.w.Header(), x.header)
+		x.redactHeader(x.client.w.Header())
 	}
 	if _, says := x.header[completedHeader]; says && x.chat {
 		if usage := x.o.Usage(x.upstream()); usage != nil {
 			usage.ReportsFailures(true)
 		}
 	}
-	if x.applyTimeouts != nil {
-		x.restore = x.applyTimeouts()
+	if x.timeouts.apply != nil {
+		x.timeouts.restore = x.timeouts.apply()
 	}
 	x.choose(status)
 	if x.drained() <= x.age() && !x.gone() { // a stream has less time than an answer that is not streamed
@@ -194,7 +178,7 @@ func (x *exchange) choose(status int) {
 		x.answer = s
 		s.begin()
 		return
-	case x.committed:
+	case x.front != nil:
 		x.answer = &report{x: x, status: status}
 		return
 	case examined && media == "application/json" && rewrite.IsAnswerPath(x.r.URL.Path) && !encoded:
@@ -206,6 +190,5 @@ func (x *exchange) choose(status int) {
 	case status >= http.StatusBadRequest && rewrite.BeginsRun(x.r.URL.Path) && x.chooseFailed(status):
 		return
 	}
-	x.follow()
 	x.pass(examined && encoded && media == "text/event-stream")
 }

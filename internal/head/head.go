@@ -23,6 +23,12 @@ func MediaType(h http.Header) string {
 	return media
 }
 
+// IsJSON reports whether the body that the header h describes is JSON, judging by its media type.
+func IsJSON(h http.Header) bool {
+	media := MediaType(h)
+	return media == "application/json" || strings.HasSuffix(media, "+json")
+}
+
 // IsEncoded reports whether the body that the header h describes is compressed.
 func IsEncoded(h http.Header) bool {
 	encoding := h.Get("Content-Encoding")

@@ -1,4 +1,4 @@
-package proxy_test
+package queuehttp_test
 
 import (
 	"io"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/queue"
+	"github.com/hermes-sidecar/hermes-sidecar/queue/queuehttp"
 )
 
 // BenchmarkTurn measures a request whose turn comes at once beside one that has none: the difference is to
@@ -22,16 +23,20 @@ func BenchmarkTurn(b *testing.B) {
 	for _, c := range []struct {
 		name string
 		turn func(*http.Request) (*queue.Turn, error)
-	}{{"none", nil}, {"free", turns}} {
+	}{{"none", func(*http.Request) (*queue.Turn, error) { return nil, nil }}, {"free", turns}} {
 		b.Run(c.name, func(b *testing.B) {
 			b.ReportAllocs()
-			h := proxy.New(proxy.Options{Turn: c.turn}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				_, _ = io.Copy(io.Discard, r.Body)
-				w.WriteHeader(http.StatusNoContent)
-			}))
+			q := queuehttp.Queue{Proxy: proxy.New(proxy.Options{}), Turn: c.turn}
 			for b.Loop() {
 				r := httptest.NewRequest(http.MethodPost, chatPath, strings.NewReader(asksForStream))
-				h.ServeHTTP(httptest.NewRecorder(), r)
+				err := q.Serve(httptest.NewRecorder(), r, func(w http.ResponseWriter, r *http.Request) error {
+					_, err := io.Copy(io.Discard, r.Body)
+					w.WriteHeader(http.StatusNoContent)
+					return err
+				})
+				if err != nil {
+					b.Fatal(err)
+				}
 			}
 		})
 	}

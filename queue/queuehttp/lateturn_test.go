@@ -1,4 +1,4 @@
-package proxy_test
+package queuehttp_test
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/queue"
 )
 
@@ -29,7 +28,7 @@ func types(t *testing.T, length int64, settings ...setting) *typing {
 	t.Helper()
 	body, client := io.Pipe()
 	t.Cleanup(func() { client.Close() })
-	pipe := func(_ *proxy.Options, r *http.Request, _ *recorder) {
+	pipe := func(_ *options, r *http.Request, _ *recorder) {
 		r.Body, r.ContentLength = body, length
 		r.Header.Set("Content-Type", "application/json")
 	}
@@ -113,7 +112,7 @@ func TestPlaceBeginsWithTheEndOfTheBody(t *testing.T) {
 		"incremental":             {9, "[1, 2, 3", []setting{header("Incremental", "?1")}},
 		"no object":               {9, "[1, 2, 3", nil},
 		"no object, of no length": {-1, "[1, 2, 3]", nil},
-		"too large":               {9, "[1, 2, 3", []setting{option(func(o *proxy.Options) { o.MaxRequest = 8 })}},
+		"too large":               {9, "[1, 2, 3", []setting{option(func(o *options) { o.MaxRequest = 8 })}},
 		"with deadlines":          {9, "[1, 2, 3", []setting{gzipped, limits("first=1m idle=1m stall=1m keepalive=1s")}},
 		"of a run":                {9, "[1, 2, 3", []setting{gzipped, path("/v1/runs")}},
 		"of a session":            {-1, "[1, 2, 3]", []setting{gzipped, path(sessionPath)}},
@@ -227,7 +226,7 @@ func TestNoPlaceAtTheEndOfTheBody(t *testing.T) {
 		x.wantFree()
 	})
 	bubble(t, "the writer panics", func(t *testing.T) {
-		x := types(t, 7, gzipped, func(_ *proxy.Options, _ *http.Request, rec *recorder) {
+		x := types(t, 7, gzipped, func(_ *options, _ *http.Request, rec *recorder) {
 			rec.onWrite = func([]byte) (int, error) { panic("boom") }
 		})
 		x.others()

@@ -1,12 +1,14 @@
-package proxy_test
+package queuehttp_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -30,7 +32,7 @@ const (
 
 // body gives the request a body of JSON.
 func body(s string) setting {
-	return func(_ *proxy.Options, r *http.Request, _ *recorder) {
+	return func(_ *options, r *http.Request, _ *recorder) {
 		r.Body, r.ContentLength = io.NopCloser(strings.NewReader(s)), int64(len(s))
 		r.Header.Set("Content-Type", "application/json")
 	}
@@ -58,8 +60,8 @@ func waits(t *testing.T, before int, settings ...setting) *inLine {
 		}
 		l.before = append(l.before, turn)
 	}
-	turn := option(func(o *proxy.Options) {
-		o.Turn = func(*http.Request) (_ *queue.Turn, err error) {
+	turn := option(func(o *options) {
+		o.queue.Turn = func(*http.Request) (_ *queue.Turn, err error) {
 			if l.err == nil {
 				l.turn, l.err = l.lines.Join("b", l.o, queue.Client{1})
 			}
@@ -121,7 +123,7 @@ const (
 // changes, and keepalives; what upstream then sends continues the stream.
 func TestWaitingStream(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
-		x := waits(t, 3, limits("keepalive=10s"), func(_ *proxy.Options, _ *http.Request, rec *recorder) {
+		x := waits(t, 3, limits("keepalive=10s"), func(_ *options, _ *http.Request, rec *recorder) {
 			rec.header.Set("Access-Control-Allow-Origin", "*")
 		})
 		advance(time.Second - 1)
@@ -151,7 +153,7 @@ func TestWaitingStream(t *testing.T) {
 		x.wantBody(want + status(idle+",", yourTurn) + role + text("Hello") + fullStop + done)
 		equal(t, x.rec.header.Get("X-Hermes-Session-Id"), "", "what came after the header")
 		equal(t, x.result().Outcome, proxy.OutcomeOK, "outcome")
-		equal(t, x.result().Waited, 12*time.Second, "waited")
+		equal(t, x.turn.Waited(), 12*time.Second, "waited")
 		equal(t, x.lines0(), "begin /v1/chat/completions chat", "the first of what was observed")
 		x.wantFree()
 	})
@@ -170,7 +172,7 @@ func TestTurnComesAtOnce(t *testing.T) {
 		equal(t, x.rec.sent.Get("X-Hermes-Session-Id"), "s", "upstream's header")
 		x.ret(nil).wantSwallowed(t)
 		x.wantBody(role + text("Hello") + fullStop + done)
-		equal(t, x.result().Waited, 0, "waited")
+		equal(t, x.turn.Waited(), 0, "waited")
 		x.wantFree()
 	})
 }
@@ -197,7 +199,7 @@ func TestWaitingForms(t *testing.T) {
 		{"of a response", responsesPath, "", rewrite.Options{}, `: hermes.status {"kind": "lifecycle", "text": "` + oneBefore + "\"}\n\n", beat},
 	} {
 		bubble(t, c.name, func(t *testing.T) {
-			x := waits(t, 2, path(c.path), header(proxy.ProgressHeader, c.form), limits("keepalive=10s"), option(func(o *proxy.Options) { o.Rewrite = c.o }))
+			x := waits(t, 2, path(c.path), header(proxy.ProgressHeader, c.form), limits("keepalive=10s"), option(func(o *options) { o.Rewrite = c.o }))
 			advance(time.Second)
 			equal(t, x.rec.status, 200, "status after a second")
 			advance(10 * time.Second)
@@ -271,8 +273,8 @@ func TestNoPlace(t *testing.T) {
 		}
 	}
 	bubble(t, "full", func(t *testing.T) {
-		x := waits(t, 1, func(o *proxy.Options, _ *http.Request, _ *recorder) {
-			o.Turn = func(*http.Request) (*queue.Turn, error) { return nil, queue.ErrFull }
+		x := waits(t, 1, func(o *options, _ *http.Request, _ *recorder) {
+			o.queue.Turn = func(*http.Request) (*queue.Turn, error) { return nil, queue.ErrFull }
 		})
 		x.end().wantSwallowed(t)
 		check(t, x, full)
@@ -322,7 +324,7 @@ func TestLeavingTheLine(t *testing.T) {
 				advance(after)
 				leave(x)
 				synctest.Wait()
-				if name == "its turn comes too" && x.w == nil {
+				if name == "its turn comes too" {
 					select {
 					case <-x.ack: // the turn came first
 						x.untilCancelled()
@@ -342,7 +344,7 @@ func TestLeavingTheLine(t *testing.T) {
 		}
 	}
 	bubble(t, "its connection breaks", func(t *testing.T) {
-		x := waits(t, 1, func(_ *proxy.Options, _ *http.Request, rec *recorder) {
+		x := waits(t, 1, func(_ *options, _ *http.Request, rec *recorder) {
 			rec.onWrite = func([]byte) (int, error) { return 0, errTest }
 		})
 		advance(time.Second)
@@ -352,7 +354,7 @@ func TestLeavingTheLine(t *testing.T) {
 		x.wantFree()
 	})
 	bubble(t, "its writer panics", func(t *testing.T) {
-		x := waits(t, 1, func(_ *proxy.Options, _ *http.Request, rec *recorder) {
+		x := waits(t, 1, func(_ *options, _ *http.Request, rec *recorder) {
 			rec.onWrite = func([]byte) (int, error) { panic("boom") }
 		})
 		advance(time.Second)
@@ -385,14 +387,14 @@ func TestDrainInLine(t *testing.T) {
 	bubble(t, "it began before", func(t *testing.T) {
 		streams := new(proxy.Streams)
 		streams.Shutdown(0)
-		x := waits(t, 1, limits("drain=10s"), option(func(o *proxy.Options) { o.Streams = streams }))
+		x := waits(t, 1, limits("drain=10s"), option(func(o *options) { o.Streams = streams }))
 		x.end().wantSwallowed(t)
 		x.wantAnswerOf(502, "shutting_down", false)
 	})
 	bubble(t, "with a free place", func(t *testing.T) {
 		streams := new(proxy.Streams)
 		streams.Shutdown(0)
-		x := waits(t, 0, limits("drain=10s"), option(func(o *proxy.Options) { o.Streams = streams }))
+		x := waits(t, 0, limits("drain=10s"), option(func(o *options) { o.Streams = streams }))
 		x.goesOn()
 		advance(10 * time.Second)
 		x.wantAnswer(502, "shutting_down")
@@ -585,7 +587,7 @@ func TestUpstreamRefuses(t *testing.T) {
 	} {
 		bubble(t, name, func(t *testing.T) {
 			polluted := `{"stream":true,"messages":[{"role":"assistant","content":"Look.\n` + "`💻 ls`" + `\nDone."}]}`
-			x := waits(t, 0, body(polluted), func(_ *proxy.Options, r *http.Request, rec *recorder) {
+			x := waits(t, 0, body(polluted), func(_ *options, r *http.Request, rec *recorder) {
 				rec.header.Set("X-Front", "yes")
 				r.Header.Set("X-Mine", "yes")
 			})
@@ -619,6 +621,19 @@ func TestUpstreamRefuses(t *testing.T) {
 			x.wantFree()
 		})
 	}
+	bubble(t, "of a user whom upstream is told", func(t *testing.T) {
+		name := func(*http.Request) string { return "alice" }
+		x := waits(t, 0, header(proxy.SessionKeyHeader, "mallory"), header(proxy.SessionIDHeader, "mallory"), option(func(o *options) {
+			o.Identity = proxy.Identity{Header: name, Session: name}
+		}))
+		<-x.ack
+		first := fmt.Sprint(x.up.Header)
+		x.refuses("1")
+		x.nextTry(func() error { return nil })
+		equal(t, fmt.Sprint(x.up.Header), first, "what upstream hears again")
+		equal(t, x.up.Header.Get(proxy.SessionKeyHeader), "alice", "the user")
+		x.ret(nil)
+	})
 	bubble(t, "and cannot be reached then", func(t *testing.T) {
 		x := waits(t, 0, statusOf(502))
 		<-x.ack
@@ -809,15 +824,43 @@ func TestNoDeadlineInLine(t *testing.T) {
 	})
 }
 
+// deadlined is an inner writer with a deadline.
+type deadlined struct {
+	*recorder
+	deadline time.Time
+}
+
+func (w *deadlined) SetWriteDeadline(d time.Time) error {
+	w.deadline = d
+	return nil
+}
+
+func (w *deadlined) Write(b []byte) (int, error) {
+	if !w.deadline.IsZero() && !time.Now().Before(w.deadline) {
+		return 0, context.DeadlineExceeded
+	}
+	return w.recorder.Write(b)
+}
+
+// serveStream has the next handler answer a request for a stream.
+func serveStream(w http.ResponseWriter, o *options, turn func(*http.Request) (*queue.Turn, error), next func(http.ResponseWriter, *http.Request)) {
+	o.queue.Turn = turn
+	r := httptest.NewRequest(http.MethodPost, chatPath, strings.NewReader(asksForStream))
+	_ = o.serve(w, r, func(w http.ResponseWriter, r *http.Request) error {
+		next(w, r)
+		return nil
+	})
+}
+
 // TestRefusedTriesLeaveNoDeadline: one that a handler has set for its writes is gone with its answer.
 func TestRefusedTriesLeaveNoDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lines queue.Lines
 		tries := 0
 		w := &deadlined{recorder: &recorder{t: t, header: make(http.Header)}}
-		serve(w, proxy.Options{Keepalive: time.Second, Turn: func(*http.Request) (*queue.Turn, error) {
+		serveStream(w, &options{Options: proxy.Options{Keepalive: time.Second}}, func(*http.Request) (*queue.Turn, error) {
 			return lines.Join("b", queue.Options{Runs: 1, Wait: time.Hour, Waiting: 1}, queue.Client{})
-		}}, func(rw http.ResponseWriter, _ *http.Request) {
+		}, func(rw http.ResponseWriter, _ *http.Request) {
 			if tries++; tries == 1 {
 				_ = http.NewResponseController(rw).SetWriteDeadline(time.Now().Add(time.Second))
 				rw.Header().Set("Retry-After", "10")
@@ -839,7 +882,7 @@ func TestRefusedTriesLeaveNoDeadline(t *testing.T) {
 // TestWaitedStreamsAreTheSame: what a client that has waited is sent is what it was told and exactly
 // what it would have been sent without waiting.
 func TestWaitedStreamsAreTheSame(t *testing.T) {
-	files, err := filepath.Glob("../testdata/captures/*/*.sse")
+	files, err := filepath.Glob("../../testdata/captures/*/*.sse")
 	if err != nil || len(files) < 10 {
 		t.Fatalf("%d recordings, %v", len(files), err)
 	}
@@ -924,9 +967,10 @@ func TestWriterThatEndsItsGoroutineHoldsNothingUp(t *testing.T) {
 		}
 		time.AfterFunc(time.Minute, first.Done)
 		w, served := &exiting{recorder: &recorder{t: t, header: make(http.Header)}}, false
-		serve(w, proxy.Options{Turn: func(*http.Request) (*queue.Turn, error) { return join() }}, func(w http.ResponseWriter, _ *http.Request) {
+		serveStream(w, new(options), func(*http.Request) (*queue.Turn, error) { return join() }, func(w http.ResponseWriter, _ *http.Request) {
 			served = true
-			writeStream(w, role+text("hi"))
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = io.WriteString(w, role+text("hi"))
 		})
 		equal(t, w.exited && served, true, "exited and served")
 	})

@@ -1,0 +1,131 @@
+package queuehttp_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/queue"
+)
+
+// TestHeaderAnnouncesTheSidecar: the header of a client that waits, or has no room to, says that its answer
+// is examined.
+func TestHeaderAnnouncesTheSidecar(t *testing.T) {
+	announced := option(func(o *options) { o.Announce = "v1.2.3" })
+	sent := func(x *exchange) string { return fmt.Sprint(x.rec.sent.Values("X-Hermes-Sidecar")) }
+	bubble(t, "waiting in line", func(t *testing.T) {
+		x := waits(t, 1, announced)
+		advance(time.Second)
+		equal(t, sent(x.exchange), "[v1.2.3]", "header")
+		x.goesOn()
+		x.stream()
+		x.write(role, text("Hello"), fullStop, done)
+		x.ret(nil)
+		equal(t, sent(x.exchange), "[v1.2.3]", "header")
+	})
+	bubble(t, "no room in line", func(t *testing.T) {
+		x := launch(t, announced, body(asksForStream), option(func(o *options) {
+			o.queue.Turn = func(*http.Request) (*queue.Turn, error) { return nil, queue.ErrFull }
+		}))
+		x.over = true
+		<-x.ended
+		equal(t, x.rec.status, 429, "status")
+		equal(t, sent(x), "[v1.2.3]", "header")
+	})
+}
+
+const page = "https://chat.example"
+
+// says has upstream answer a request of a page with the status and fields; for a preflight
+// the method is OPTIONS.
+func says(o *proxy.Origins, method, origin string, change func(*http.Request), status int, fields ...string) {
+	r := httptest.NewRequest(method, "http://agent"+chatPath, strings.NewReader("{}"))
+	r.Header.Set("Origin", origin)
+	if method == http.MethodOptions {
+		r.Header.Set("Access-Control-Request-Method", "POST")
+	}
+	if change != nil {
+		change(r)
+	}
+	proxy.New(proxy.Options{Origins: o}).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		for i := 0; i < len(fields); i += 2 {
+			w.Header().Add(fields[i], fields[i+1])
+		}
+		w.WriteHeader(status)
+	})).ServeHTTP(httptest.NewRecorder(), r)
+}
+
+// fromPage gives the request that waits an Origin.
+func fromPage(o *proxy.Origins, origin string) setting {
+	return func(options *options, r *http.Request, _ *recorder) {
+		options.Origins = o
+		r.Host = "agent"
+		r.Header.Set("Origin", origin)
+	}
+}
+
+// TestHeaderForAPage: the header of a request that waits gives a page leave if upstream has given it to
+// this origin at this address.
+func TestHeaderForAPage(t *testing.T) {
+	const allow, credentials = "Access-Control-Allow-Origin", "Access-Control-Allow-Credentials"
+	preflight := http.MethodOptions
+	for name, c := range map[string]struct {
+		says func(o *proxy.Origins)
+		want string // the fields of the header
+	}{
+		"of a preflight":   {func(o *proxy.Origins) { says(o, preflight, page, nil, 204, allow, page) }, page + " [Origin]"},
+		"with credentials": {func(o *proxy.Origins) { says(o, preflight, page, nil, 200, allow, page, credentials, "true") }, page + "true [Origin]"},
+		"of everybody":     {func(o *proxy.Origins) { says(o, preflight, page, nil, 200, allow, "*") }, "* []"},
+		"nothing":          {func(*proxy.Origins) {}, " []"},
+	} {
+		fields := func(h http.Header) string { return h.Get(allow) + h.Get(credentials) + " " + fmt.Sprint(h["Vary"]) }
+		bubble(t, name, func(t *testing.T) {
+			o := new(proxy.Origins)
+			c.says(o)
+			x := waits(t, 1, fromPage(o, page))
+			advance(time.Second)
+			equal(t, fields(x.rec.sent), c.want, "the header")
+			x.goesOn()
+			x.stream(allow, page)
+			x.ret(nil)
+		})
+		bubble(t, name+", of a request that is refused", func(t *testing.T) {
+			o := new(proxy.Origins)
+			c.says(o)
+			x := waits(t, 1, fromPage(o, page), func(o *options, _ *http.Request, _ *recorder) {
+				o.queue.Turn = func(*http.Request) (*queue.Turn, error) { return nil, queue.ErrFull }
+			})
+			x.end().wantSwallowed(t)
+			equal(t, x.rec.status, 429, "status")
+			equal(t, fields(x.rec.sent), c.want, "the header")
+		})
+		bubble(t, name+", if a handler in front has set it", func(t *testing.T) {
+			o := new(proxy.Origins)
+			c.says(o)
+			x := waits(t, 1, fromPage(o, page), func(_ *options, _ *http.Request, rec *recorder) { rec.header.Set(allow, "front") })
+			advance(time.Second)
+			equal(t, fmt.Sprint(x.rec.sent[allow], x.rec.sent["Vary"]), "[front] []", "the header")
+		})
+		// A browser that says that the page is another origin's would throw the answer away.
+		for site, awaits := range map[string]bool{"cross-site": true, "same-site": true, "same-origin": false, "none": false} {
+			bubble(t, name+", "+site, func(t *testing.T) {
+				o := new(proxy.Origins)
+				c.says(o)
+				x := waits(t, 1, fromPage(o, page), header("Sec-Fetch-Site", site))
+				advance(50 * time.Second)
+				equal(t, x.rec.status == 0, awaits && c.want == " []", "the header has to wait for upstream's")
+				x.goesOn()
+				x.stream(allow, page)
+				x.write(role, text("a"), fullStop, done)
+				x.ret(nil)
+				if x.rec.sent.Get(allow) != page && c.want != "* []" && awaits {
+					t.Errorf("the header has %s", fields(x.rec.sent))
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,159 @@
+// Package queuehttp lets HTTP requests wait in line (package queue) before they go to a handler behind a
+// proxy.Proxy, as the contract says (section 3, "Waiting in line").
+//
+// A request has three lifetimes, one after the other: the Proxy reads it, it waits, and the Proxy serves
+// it. If upstream refuses it, because upstream is at its own limit, it waits and is served again. While
+// it waits, no deadline runs, and the frames that its client is sent come from here. From the first of
+// them on, the Proxy has a writer whose header has left.
+//
+//	queuehttp.go   the way of a request
+//	waiting.go     waiting, and what a client is told
+//	try.go         one try with upstream: its refusal, and the run that it begins
+package queuehttp
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/queue"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
+)
+
+// Queue is a Proxy whose requests wait in line. It is safe for concurrent use. Proxy and Turn must be
+// set.
+type Queue struct {
+	// Proxy serves the requests.
+	Proxy *proxy.Proxy
+	// Turn returns the turn in line of the client's request r, which begins a run of the agent
+	// (rewrite.BeginsRun), nil if it need not wait. An error is queue.ErrFull: the client gets 429. It
+	// is called once the request has been read.
+	Turn func(r *http.Request) (*queue.Turn, error)
+	// Queued reports whether Turn may return a turn for r. It is called before the request is read;
+	// the body of such a request is kept until upstream has accepted the request. Nil means true
+	// for each request that begins a run.
+	Queued func(r *http.Request) bool
+	// RunBegan is called with the id of a run that POST /v1/runs has begun, and its turn. The run
+	// goes on after the answer to r has ended, and keeps its place until t.Done is called. Nil
+	// means that the run ends with the answer.
+	RunBegan func(r *http.Request, id string, t *queue.Turn)
+}
+
+// request is a request that may wait. Its invariants:
+//
+//   - Its turn is handed over at most once, before the client can know of the run that keeps it
+//     (Queue.RunBegan), and otherwise ends with the next handler.
+//   - Nothing leaves of an answer with which upstream refuses it, and the next try finds everything as
+//     the first one did.
+type request struct {
+	of   *Queue
+	r    *http.Request
+	next func(http.ResponseWriter, *http.Request) error
+	in   *proxy.Request
+
+	refused  *refusal    // upstream's last one, nil for none
+	answered atomic.Bool // upstream has begun an answer that goes on to the client
+	trying   context.Context
+
+	mu       sync.Mutex
+	turn     *queue.Turn // nil if it need not wait
+	over     bool        // it has no use for a turn any more
+	panicked any         // of the client's writer while it waited, nil for none
+}
+
+// Serve is Proxy.Serve for a request that waits for its turn, if it has to. next is called each time that
+// the request goes to upstream.
+func (q *Queue) Serve(w http.ResponseWriter, r *http.Request, next func(http.ResponseWriter, *http.Request) error) error {
+	if r.Method != http.MethodPost || !rewrite.BeginsRun(r.URL.Path) || q.Queued != nil && !q.Queued(r) {
+		return q.Proxy.Serve(w, r, next)
+	}
+	x := &request{of: q, r: r, next: next}
+	in, err := q.Proxy.Read(w, r, x.bodyEnded)
+	if in == nil {
+		return err
+	}
+	defer in.Close()
+	x.in = in
+	defer x.endTurn()
+	if in.Pending() { // it takes its place when its body has come
+		return in.Serve(x.try)
+	}
+	turn, err := x.join()
+	tells := in.MayBegin()
+	for err == nil {
+		if turn != nil {
+			if err = x.wait(in.Context(), turn, tells); err != nil {
+				break
+			}
+		}
+		if err := in.Serve(x.try); !errors.Is(err, proxy.ErrAgain) {
+			return err
+		}
+	}
+	return in.Serve(x.instead(err))
+}
+
+// join puts the request in line. The turn is nil if it need not wait. The error is queue.ErrFull if
+// there is no room to wait, or errOver.
+func (x *request) join() (*queue.Turn, error) {
+	turn, err := x.of.Turn(x.r)
+	if turn == nil || err != nil {
+		return nil, err
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.over {
+		turn.Done()
+		return nil, errOver
+	}
+	x.turn = turn
+	return turn, nil
+}
+
+// errOver is the error of a request that joins the line after its answer has ended.
+var errOver = errors.New("the answer has ended")
+
+// hasTurn returns the turn of the request, nil for none.
+func (x *request) hasTurn() *queue.Turn {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.turn
+}
+
+// endTurn ends the turn of the request, if it has one.
+func (x *request) endTurn() {
+	if turn := x.giveTurn(); turn != nil {
+		turn.Done()
+	}
+}
+
+// giveTurn returns the turn of the request, which has none from then on.
+func (x *request) giveTurn() *queue.Turn {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	turn := x.turn
+	x.turn, x.over = nil, true
+	return turn
+}
+
+// bodyEnded waits for the turn of a request that went on to upstream before its body had come, because
+// the sidecar does not read it first: a place is held while the agent works, not while a client
+// sends. Hermes reads the whole body before it begins a run. The goroutine that reads the body for
+// upstream calls bodyEnded when the client has sent the end, and passes that on if the error is nil.
+// The client is told nothing: only the goroutine of the handler may begin its answer.
+func (x *request) bodyEnded() error {
+	if x.answered.Load() { // upstream has not waited for the end
+		return nil
+	}
+	turn, err := x.join()
+	if turn != nil {
+		err = x.wait(x.trying, turn, false)
+	}
+	if err == nil {
+		return nil
+	}
+	return x.refusal(err)
+}
