@@ -63,45 +63,22 @@ func (a *passing) report(res *Result) bool {
 // response or the answer of a session. It is kept until it has come, because only then
 // it shows whether the agent failed; its header is held with it.
 type whole struct {
-	x       *exchange
-	before  []byte // a byte order mark that leaves before body
-	called  bool   // upstream has called it an event stream
-	body    []byte
-	object  objectEnd      // whether the object in body is complete
-	flushed bool           // the next handler has flushed
-	done    rewrite.Answer // the result
+	kept
+	before []byte         // a byte order mark that leaves before the body
+	called bool           // upstream has called it an event stream
+	done   rewrite.Answer // the result
 }
 
 // write keeps b. The answer passes from then on if it is too large, does not begin like an object
 // (some gateways break the silence with white space), or goes on after the object (JSON lines are
 // read one by one).
 func (w *whole) write(b []byte) (int, error) {
-	w.body = append(w.body, b...)
-	if len(w.body) > w.x.o.Rewrite.FrameLimit() || !w.object.take(b) {
+	if !w.keep(b) || w.large() {
 		if err := w.release(); err != nil {
 			return 0, err
 		}
 	}
 	return len(b), nil
-}
-
-func (w *whole) flush() error {
-	w.flushed = true
-	return nil
-}
-
-// release sends the body as it is, and lets the rest pass.
-func (w *whole) release() error {
-	w.x.pass(false)
-	return w.send(w.body)
-}
-
-// send sends the header and the body, and flushes them if the next handler has flushed.
-func (w *whole) send(body []byte) error {
-	if w.flushed {
-		return w.x.client.send(body)
-	}
-	return w.x.client.write(body)
 }
 
 func (w *whole) cut(cause rewrite.Cause) { w.x.sendCause(cause) }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
@@ -145,7 +146,11 @@ func (x *exchange) refuse(err error) {
 		return
 	}
 	x.body.Decided()
-	x.sendRefusal(refusal)
+	if refusal.RetryAfter > 0 {
+		x.client.w.Header().Set("Retry-After", strconv.Itoa(int(refusal.RetryAfter.Seconds())))
+	}
+	body := rewrite.AppendError(nil, refusal.Code, refusal.Message)
+	x.sendError(refusal.Status, refusal.Code, append(body, '\n'), false)
 	x.shut()
 }
 

@@ -17,18 +17,15 @@ const errorHeader = "X-Hermes-Error"
 // section 3, "Failures with a status of their own"). It loses its secrets, so its object is kept until it
 // is complete. A body that is too large to be examined passes.
 type failed struct {
-	x       *exchange
-	body    []byte // what is kept
-	length  int    // of the whole body, -1 if the header does not say
-	object  objectEnd
-	other   bool // body is not one object whose own end shows that it is complete
-	flushed bool // the next handler has flushed what is kept
+	kept
+	length int  // of the whole body, -1 if the header does not say
+	other  bool // body is not one object whose own end shows that it is complete
 }
 
 // chooseFailed begins an answer with the status, 400 or more, to a request that begins a run. It
 // returns false if the answer passes.
 func (x *exchange) chooseFailed(status int) bool {
-	f := &failed{x: x, length: -1}
+	f := &failed{kept: kept{x: x}, length: -1}
 	if n, err := strconv.Atoi(x.header.Get("Content-Length")); err == nil {
 		f.length = n
 	}
@@ -53,14 +50,12 @@ func (x *exchange) forbidRepeat() {
 }
 
 func (f *failed) write(b []byte) (int, error) {
-	f.body = append(f.body, b...)
-	f.other = f.other || !f.object.take(b)
+	f.other = !f.keep(b) || f.other
 	var err error
 	switch complete := !f.other && f.object.complete(); {
-	case len(f.body) > f.x.o.Rewrite.FrameLimit():
+	case f.large():
 		f.x.forbidRepeat()
-		f.x.pass(false)
-		err = f.send(f.body)
+		err = f.release()
 	case f.length < 0 && complete, len(f.body) == f.length: // upstream may keep the connection open
 		err = f.sendClean()
 	}
@@ -97,14 +92,6 @@ func (f *failed) sendClean() error {
 	return f.send(clean)
 }
 
-// send sends the header and b, and flushes them if the next handler has flushed.
-func (f *failed) send(b []byte) error {
-	if f.flushed {
-		return f.x.client.send(b)
-	}
-	return f.x.client.write(b)
-}
-
 func (f *failed) cut(rewrite.Cause) { _ = f.sendClean() } // an error shows in f.x.client.err
 
 func (f *failed) end(cause rewrite.Cause) bool {
@@ -116,8 +103,8 @@ func (*failed) report(*Result) bool { return false }
 
 // redactHeader takes the secrets out of what the header h of an answer, or its trailers, say of an
 // error. It does not write to the values of h.
-func (x *exchange) redactHeader(h http.Header) {
-	if !rewrite.BeginsRun(x.r.URL.Path) {
+func (q *Request) redactHeader(h http.Header) {
+	if !rewrite.BeginsRun(q.r.URL.Path) {
 		return
 	}
 	for _, name := range []string{errorHeader, http.TrailerPrefix + errorHeader} {

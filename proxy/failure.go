@@ -131,14 +131,6 @@ func (x *exchange) sendError(status int, code string, body []byte, running bool)
 	_ = x.client.send(body) // an error shows in x.client.err
 }
 
-// sendRefusal sends r instead of the answer.
-func (x *exchange) sendRefusal(r *Refusal) {
-	if r.RetryAfter > 0 {
-		x.client.w.Header().Set("Retry-After", strconv.Itoa(int(r.RetryAfter.Seconds())))
-	}
-	x.sendError(r.Status, r.Code, append(rewrite.AppendError(nil, r.Code, r.Message), '\n'), false)
-}
-
 // A RequestError says that the next handler failed because the body of the
 // client's request could not be read.
 type RequestError struct {

@@ -129,7 +129,7 @@ func (s *stream) endBody() bool {
 	h := x.client.w.Header()
 	o.restore(h)
 	h.Set("Content-Type", "application/json")
-	w := &whole{x: x, before: slices.Clone(o.held[:len(o.held)-len(body)]), called: true, body: body, flushed: true}
+	w := &whole{kept: kept{x: x, body: body, flushed: true}, before: slices.Clone(o.held[:len(o.held)-len(body)]), called: true}
 	s.opening, x.answer, x.times.phase = nil, w, phaseWhole
 	return w.end(rewrite.CauseEOF)
 }

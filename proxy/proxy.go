@@ -22,7 +22,7 @@
 //	client.go      what the client has been sent
 //	reach.go       whether upstream has got the request
 //	times.go       when the deadlines of an exchange are due
-//	object.go      where a JSON object ends
+//	kept.go        a body that is kept until its object is complete
 //	origins.go     what upstream says to pages of other origins
 //	options.go     the options, what upstream learns of a user in identity.go, and the
 //	               Observer in observer.go

@@ -74,12 +74,12 @@ func (s *stream) setApprovals(p *rewrite.Params) {
 
 // usage returns the memory of the usage of the upstream with the name, nil for none. What its streams
 // show of tool events is known of the site, too.
-func (x *exchange) usage(upstream string) rewrite.UsageMemory {
-	usage := x.o.Usage(upstream)
-	if usage == nil || x.o.Site == nil {
+func (q *Request) usage(upstream string) rewrite.UsageMemory {
+	usage := q.o.Usage(upstream)
+	if usage == nil || q.o.Site == nil {
 		return usage
 	}
-	return sitedUsage{usage, x.o.Site(x.r)}
+	return sitedUsage{usage, q.o.Site(q.r)}
 }
 
 // sitedUsage is a memory of an upstream's usage, and that of its site.

@@ -184,7 +184,7 @@ func (x *exchange) choose(status int) {
 	case examined && media == "application/json" && rewrite.IsAnswerPath(x.r.URL.Path) && !encoded:
 		// An answer that is larger than a frame may be passes unexamined.
 		if n, err := strconv.Atoi(h.Get("Content-Length")); err != nil || n <= x.o.Rewrite.FrameLimit() {
-			x.answer, x.times.phase = &whole{x: x}, phaseWhole
+			x.answer, x.times.phase = &whole{kept: kept{x: x}}, phaseWhole
 			return
 		}
 	case status >= http.StatusBadRequest && rewrite.BeginsRun(x.r.URL.Path) && x.chooseFailed(status):

@@ -1,5 +1,42 @@
 package proxy
 
+// kept is a body that is kept until it is complete. The header is held with it.
+type kept struct {
+	x       *exchange
+	body    []byte
+	object  objectEnd // the end of the object in body
+	flushed bool      // the next handler has flushed
+}
+
+// keep keeps b, too. It returns false unless the body is the beginning of one object, or an object and
+// white space.
+func (k *kept) keep(b []byte) bool {
+	k.body = append(k.body, b...)
+	return k.object.take(b)
+}
+
+// large reports whether the body is too large to be kept.
+func (k *kept) large() bool { return len(k.body) > k.x.o.Rewrite.FrameLimit() }
+
+func (k *kept) flush() error {
+	k.flushed = true
+	return nil
+}
+
+// send sends the header and b, and flushes them if the next handler has flushed.
+func (k *kept) send(b []byte) error {
+	if k.flushed {
+		return k.x.client.send(b)
+	}
+	return k.x.client.write(b)
+}
+
+// release sends the body as it is, and lets the rest pass.
+func (k *kept) release() error {
+	k.x.pass(false)
+	return k.send(k.body)
+}
+
 // objectEnd finds the end of one JSON object that comes in pieces, and looks at each byte once: a
 // reader of whole documents would begin anew with each piece. The zero value is at the beginning.
 type objectEnd struct {
