@@ -29,15 +29,15 @@ func (h *Handler) offerApprovals(o *proxy.Options, logger *zap.Logger) {
 		Link: offer.Link, Text: offer.Text, Reply: offer.Reply, By: offer.By, Timeout: time.Duration(timeout),
 		Desk: approvalcaddy.OfProcess(), Logger: logger, Upstream: telemetry.Upstream,
 	}
-	o.Approvals = func(r *http.Request) (rewrite.Approvals, func() bool) {
+	o.Approvals.Ask = func(r *http.Request) (rewrite.Approvals, func() bool) {
 		s := asking.Of(r.Context())
 		if !offer.Reply {
 			return s, nil
 		}
 		return s, s.Split
 	}
-	o.Secrets = h.asking.Secrets
+	o.Approvals.Secrets = h.asking.Secrets
 	if offer.Reply {
-		o.Reply = h.asking.Answer
+		o.Approvals.Reply = h.asking.Answer
 	}
 }

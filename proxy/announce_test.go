@@ -109,7 +109,7 @@ func TestOwnAnswersSaySo(t *testing.T) {
 			}
 			x := launch(t, announced, body(`{"stream":true,"messages":[{"role":"user","content":"approve K7QF-2M9D"}]}`),
 				option(func(o *proxy.Options) {
-					o.Reply, o.Secrets = reply, func(*http.Request) rewrite.Secrets { return rewrite.Secrets{"K7QF-2M9D": true} }
+					o.Approvals.Reply, o.Approvals.Secrets = reply, func(*http.Request) rewrite.Secrets { return rewrite.Secrets{"K7QF-2M9D": true} }
 				}))
 			want := "[v1.2.3]"
 			if !handled {

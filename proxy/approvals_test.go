@@ -30,7 +30,7 @@ func (a *asker) Done(id string) rewrite.ApprovalOutcome {
 // asks lets the exchange ask, and split as split says.
 func asks(a *asker, split func(x *http.Request) bool) setting {
 	return option(func(o *proxy.Options) {
-		o.Approvals = func(r *http.Request) (rewrite.Approvals, func() bool) {
+		o.Approvals.Ask = func(r *http.Request) (rewrite.Approvals, func() bool) {
 			if split == nil {
 				return a, nil
 			}
@@ -162,7 +162,7 @@ func TestReplies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got, called := "", 0
 			secrets := func(*http.Request) rewrite.Secrets { return rewrite.Secrets{"K7QF-2M9D": true} }
-			p := proxy.New(proxy.Options{History: c.history, Secrets: secrets, Reply: func(w http.ResponseWriter, r *http.Request, m rewrite.Reply, asked rewrite.Asked) (bool, error) {
+			p := proxy.New(proxy.Options{History: c.history, Approvals: proxy.Approvals{Secrets: secrets, Reply: func(w http.ResponseWriter, r *http.Request, m rewrite.Reply, asked rewrite.Asked) (bool, error) {
 				called++
 				if c.body == whole {
 					equal(t, m, rewrite.Reply{Code: "K7QF-2M9D"}, "what the message says")
@@ -176,7 +176,7 @@ func TestReplies(t *testing.T) {
 					_, _ = w.Write([]byte(role))
 				}
 				return c.handled, c.err
-			}})
+			}}})
 			rec := httptest.NewRecorder()
 			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, c.path, strings.NewReader(c.body))
 			r.Header.Set("Content-Type", "application/json")

@@ -21,26 +21,7 @@ type Options struct {
 	// untouched. Zero means DefaultMaxRequest.
 	MaxRequest int64
 
-	// FirstByteTimeout is how long upstream may take, once the request has been read, to send the
-	// first byte of its answer to a chat completion, or of the body if the answer is a stream. It
-	// does not apply to a request that was read and does not ask for a stream. Zero means no limit.
-	FirstByteTimeout time.Duration
-	// IdleTimeout is how long upstream may send no byte at all. Before an
-	// answer it applies like FirstByteTimeout. Zero means no limit.
-	IdleTimeout time.Duration
-	// StallTimeout is how long upstream may send no frame; comments do not
-	// count, nor does its header. Before an answer it applies like
-	// FirstByteTimeout. Zero means no limit.
-	StallTimeout time.Duration
-	// Keepalive is the silence towards the client after which a keepalive is
-	// sent, once upstream's header has come. Zero means none.
-	Keepalive time.Duration
-	// DoneGrace is how long upstream may be silent after the finish chunk before the Proxy ends the
-	// stream. Zero means no limit: the client then waits until upstream ends it.
-	DoneGrace time.Duration
-	// DrainTimeout is how long streams may go on after Streams.Shutdown, and how long the answer to
-	// a request that may be for a stream may take to begin.
-	DrainTimeout time.Duration
+	Limits
 
 	// Announce is the value of the header field SidecarHeader in answers, the version of the
 	// sidecar. Empty means that answers have no such field.
@@ -71,23 +52,8 @@ type Options struct {
 	ErrorStatus func(error) int
 	// Observer observes requests and their answers. Nil means none.
 	Observer Observer
-	// Approvals returns what asks for approvals in the answer to the client's request r, nil for
-	// nothing. It is called when upstream's header has come. If split is not nil, the answer may
-	// end with a request for a reply (rewrite.Approval.Code). split is called between two writes,
-	// once the client has been sent that end. It makes what is written from then on a stream of its
-	// own, and reports whether it could; if not, upstream's request ends. A nil Approvals asks no
-	// client.
-	Approvals func(r *http.Request) (a rewrite.Approvals, split func() bool)
-	// Secrets returns what the client of r was given to answer requests for approval, nil for
-	// nothing. It is called for requests whose body is read. Nil means that no client is given
-	// anything.
-	Secrets func(r *http.Request) rewrite.Secrets
-	// Reply answers the client's request r, which asks for an answer of the form asked, if m, its
-	// last message, answers a request for approval, or has the code of one that waits. Then it
-	// reports true, r does not go to the next handler, and its error is returned. It is called for
-	// chat completions whose last message says anything about an approval, whatever History is. Nil
-	// means that there are no replies.
-	Reply func(w http.ResponseWriter, r *http.Request, m rewrite.Reply, asked rewrite.Asked) (handled bool, err error)
+	// Approvals offer clients ways to answer requests for approval. The zero value offers none.
+	Approvals Approvals
 	// Identity says what upstream learns of the user of a request. The zero value says nothing.
 	Identity Identity
 	// RunOver is called when an answer has said that the run with the id is over. Nil means that no
@@ -102,6 +68,51 @@ type Options struct {
 	// the inner writer. restore, if not nil, is called at the end of the answer. A nil Timeouts
 	// means that there are no timeouts but those of http.ResponseController.
 	Timeouts func(ctx context.Context) (_ context.Context, apply func() (restore func()))
+}
+
+// Limits are how long an exchange may take and be silent (contract section 3). Zero turns a limit off.
+type Limits struct {
+	// FirstByteTimeout is how long upstream may take, once the request has been read, to send the
+	// first byte of its answer to a chat completion, or of the body if the answer is a stream. It
+	// does not apply to a request that was read and does not ask for a stream. Zero means no limit.
+	FirstByteTimeout time.Duration
+	// IdleTimeout is how long upstream may send no byte at all. Before an
+	// answer it applies like FirstByteTimeout. Zero means no limit.
+	IdleTimeout time.Duration
+	// StallTimeout is how long upstream may send no frame; comments do not
+	// count, nor does its header. Before an answer it applies like
+	// FirstByteTimeout. Zero means no limit.
+	StallTimeout time.Duration
+	// Keepalive is the silence towards the client after which a keepalive is
+	// sent, once upstream's header has come. Zero means none.
+	Keepalive time.Duration
+	// DoneGrace is how long upstream may be silent after the finish chunk before the Proxy ends the
+	// stream. Zero means no limit: the client then waits until upstream ends it.
+	DoneGrace time.Duration
+	// DrainTimeout is how long streams may go on after Streams.Shutdown, and how long the answer to
+	// a request that may be for a stream may take to begin.
+	DrainTimeout time.Duration
+}
+
+// Approvals are what the Proxy calls about requests for approval (contract section 2).
+type Approvals struct {
+	// Ask returns what asks for approvals in the answer to the client's request r, nil for
+	// nothing. It is called when upstream's header has come. If split is not nil, the answer may
+	// end with a request for a reply (rewrite.Approval.Code). split is called between two writes,
+	// once the client has been sent that end. It makes what is written from then on a stream of its
+	// own, and reports whether it could; if not, upstream's request ends. A nil Ask asks no
+	// client.
+	Ask func(r *http.Request) (a rewrite.Approvals, split func() bool)
+	// Secrets returns what the client of r was given to answer requests for approval, nil for
+	// nothing. It is called for requests whose body is read. Nil means that no client is given
+	// anything.
+	Secrets func(r *http.Request) rewrite.Secrets
+	// Reply answers the client's request r, which asks for an answer of the form asked, if m, its
+	// last message, answers a request for approval, or has the code of one that waits. Then it
+	// reports true, r does not go to the next handler, and its error is returned. It is called for
+	// chat completions whose last message says anything about an approval, whatever History is. Nil
+	// means that there are no replies.
+	Reply func(w http.ResponseWriter, r *http.Request, m rewrite.Reply, asked rewrite.Asked) (handled bool, err error)
 }
 
 // History is a way to treat markers in the history that a request carries
@@ -126,10 +137,12 @@ const DefaultMaxRequest = 10_000_000
 // DefaultOptions returns the defaults of the contract (section 3).
 func DefaultOptions() Options {
 	return Options{
-		MaxRequest:   DefaultMaxRequest,
-		IdleTimeout:  15 * time.Minute,
-		Keepalive:    10 * time.Second,
-		DoneGrace:    5 * time.Second,
-		DrainTimeout: 10 * time.Second,
+		MaxRequest: DefaultMaxRequest,
+		Limits: Limits{
+			IdleTimeout:  15 * time.Minute,
+			Keepalive:    10 * time.Second,
+			DoneGrace:    5 * time.Second,
+			DrainTimeout: 10 * time.Second,
+		},
 	}
 }

@@ -47,7 +47,7 @@ type Request struct {
 
 // Read reads the body of the client's request r as far as necessary, and heals the history that it
 // carries (section 5 of the contract). The body of r may be replaced by one that gives the same
-// bytes. It returns nil, and the error of Options.Reply, if that has answered r.
+// bytes. It returns nil, and the error of Approvals.Reply, if that has answered r.
 //
 // If ended is not nil, r may wait before it goes on: its body is read if that shows what it asks for
 // (MayBegin), and kept, so that Serve may be called again (MayRepeat). If the client still sends the
@@ -109,8 +109,8 @@ func (q *Request) read(ended func() error) rewrite.Healed {
 		Again: q.held, MarkersStay: o.markersStay(r),
 		Edit: o.Identity.tell(r, q.up),
 	}
-	if o.Secrets != nil {
-		plan.Secrets = func() rewrite.Secrets { return o.Secrets(r) }
+	if o.Approvals.Secrets != nil {
+		plan.Secrets = func() rewrite.Secrets { return o.Approvals.Secrets(r) }
 	}
 	if ended != nil {
 		plan.Ended = func() error { return q.bodyEnded(ended) }
@@ -140,13 +140,13 @@ func (q *Request) bodyEnded(ended func() error) error {
 // code of one that waits. It reports whether it has: then the request does not go to the next
 // handler.
 func (q *Request) reply(m rewrite.Healed) (answered bool, err error) {
-	if m.Reply.Code == "" || q.o.Reply == nil || !q.chat {
+	if m.Reply.Code == "" || q.o.Approvals.Reply == nil || !q.chat {
 		return false, nil
 	}
 	h := q.client.w.Header()
 	before := h.Clone()
 	q.o.announce(h)
-	answered, err = q.o.Reply(q.client.w, q.r, m.Reply, m.Asked)
+	answered, err = q.o.Approvals.Reply(q.client.w, q.r, m.Reply, m.Asked)
 	if !answered {
 		head.Copy(h, before)
 	}
@@ -271,5 +271,5 @@ func (o *Options) markersStay(r *http.Request) func() bool {
 
 // readsReplies reports whether the body of r is read for a reply, whatever the option History says.
 func (o *Options) readsReplies(r *http.Request) bool {
-	return o.Reply != nil && rewrite.IsChatPath(r.URL.Path)
+	return o.Approvals.Reply != nil && rewrite.IsChatPath(r.URL.Path)
 }

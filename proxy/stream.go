@@ -57,11 +57,11 @@ var errNotSplit = fmt.Errorf("the answer has ended with a request for approval, 
 // setApprovals sets the parameters of p for requests for approval, as the options say.
 func (s *stream) setApprovals(p *rewrite.Params) {
 	x := s.x
-	if x.o.Approvals == nil {
+	if x.o.Approvals.Ask == nil {
 		return
 	}
 	var split func() bool
-	if p.Approvals, split = x.o.Approvals(x.r); p.Approvals == nil || split == nil {
+	if p.Approvals, split = x.o.Approvals.Ask(x.r); p.Approvals == nil || split == nil {
 		return
 	}
 	p.Split = func(out []byte) []byte {

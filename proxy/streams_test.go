@@ -167,7 +167,7 @@ func TestLimitHoldsForLaterStreamsToo(t *testing.T) {
 		later.wantBody(role + errorFinish("shutting_down", false))
 		advance(time.Hour)
 		last := httptest.NewRecorder()
-		p := proxy.New(proxy.Options{Streams: streams, DrainTimeout: 10 * time.Second})
+		p := proxy.New(proxy.Options{Streams: streams, Limits: proxy.Limits{DrainTimeout: 10 * time.Second}})
 		p.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 			t.Error("the agent is asked after the drain")
 		})).ServeHTTP(last, httptest.NewRequest(http.MethodPost, "/v1/chat/completions", nil))

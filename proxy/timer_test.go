@@ -332,7 +332,7 @@ func TestShutdownWhileTheClientSends(t *testing.T) {
 	} {
 		bubble(t, name, func(t *testing.T) {
 			streams, rec, asked := new(proxy.Streams), &recorder{t: t, header: make(http.Header)}, false
-			o := proxy.Options{Streams: streams, DrainTimeout: time.Minute}
+			o := proxy.Options{Streams: streams, Limits: proxy.Limits{DrainTimeout: time.Minute}}
 			r := httptest.NewRequest(http.MethodPost, chatPath, nil)
 			slowly(c.body, func() {
 				equal(t, streams.Open(), 1, "requests under way")

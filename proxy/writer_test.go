@@ -439,7 +439,7 @@ func (w lookingAtTheRequest) WriteHeader(status int) {
 // answers.
 func TestTheBodyIsGivenBackBesideATimersAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := proxy.New(proxy.Options{FirstByteTimeout: time.Second})
+		p := proxy.New(proxy.Options{Limits: proxy.Limits{FirstByteTimeout: time.Second}})
 		r := chatRequest(`{"messages":[],"stream":true}`)
 		w := lookingAtTheRequest{&recorder{t: t, header: make(http.Header)}, r, make(chan struct{})}
 		_ = p.Serve(w, r, func(_ http.ResponseWriter, up *http.Request) error {
@@ -686,7 +686,7 @@ func (w *deadlined) Write(b []byte) (int, error) {
 func TestDeadlinesAreSetBesideKeepalives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &deadlined{recorder: &recorder{t: t, header: make(http.Header)}}
-		serve(w, proxy.Options{Keepalive: time.Millisecond}, func(rw http.ResponseWriter, _ *http.Request) {
+		serve(w, proxy.Options{Limits: proxy.Limits{Keepalive: time.Millisecond}}, func(rw http.ResponseWriter, _ *http.Request) {
 			rw.Header().Set("Content-Type", "text/event-stream")
 			_, _ = rw.Write([]byte(role))
 			for range 100 {
@@ -711,7 +711,7 @@ func TestDeadlinesAreSetBesideKeepalives(t *testing.T) {
 func TestDeadlineOfTheHandlerIsForItsOwnWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &deadlined{recorder: &recorder{t: t, header: make(http.Header)}}
-		serve(w, proxy.Options{Keepalive: 10 * time.Second, IdleTimeout: time.Minute}, func(rw http.ResponseWriter, up *http.Request) {
+		serve(w, proxy.Options{Limits: proxy.Limits{Keepalive: 10 * time.Second, IdleTimeout: time.Minute}}, func(rw http.ResponseWriter, up *http.Request) {
 			rw.Header().Set("Content-Type", "text/event-stream")
 			_ = http.NewResponseController(rw).SetWriteDeadline(time.Now().Add(time.Second))
 			_, _ = rw.Write([]byte(role))
@@ -735,7 +735,7 @@ func TestDeadlineOfTheHandlerIsForItsOwnWrites(t *testing.T) {
 func TestDeadlineBeforeATimersAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &deadlined{recorder: &recorder{t: t, header: make(http.Header)}}
-		serve(w, proxy.Options{FirstByteTimeout: time.Minute}, func(rw http.ResponseWriter, _ *http.Request) {
+		serve(w, proxy.Options{Limits: proxy.Limits{FirstByteTimeout: time.Minute}}, func(rw http.ResponseWriter, _ *http.Request) {
 			_ = http.NewResponseController(rw).SetWriteDeadline(time.Now().Add(time.Second))
 			advance(time.Hour)
 			if err := http.NewResponseController(rw).SetWriteDeadline(time.Now()); err == nil {

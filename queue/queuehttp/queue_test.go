@@ -858,7 +858,7 @@ func TestRefusedTriesLeaveNoDeadline(t *testing.T) {
 		var lines queue.Lines
 		tries := 0
 		w := &deadlined{recorder: &recorder{t: t, header: make(http.Header)}}
-		serveStream(w, &options{Options: proxy.Options{Keepalive: time.Second}}, func(*http.Request) (*queue.Turn, error) {
+		serveStream(w, &options{Options: proxy.Options{Limits: proxy.Limits{Keepalive: time.Second}}}, func(*http.Request) (*queue.Turn, error) {
 			return lines.Join("b", queue.Options{Runs: 1, Wait: time.Hour, Waiting: 1}, queue.Client{})
 		}, func(rw http.ResponseWriter, _ *http.Request) {
 			if tries++; tries == 1 {
