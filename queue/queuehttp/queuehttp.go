@@ -85,12 +85,12 @@ func (q *Queue) Serve(w http.ResponseWriter, r *http.Request, next func(http.Res
 	tells := in.MayBegin()
 	for err == nil {
 		if turn != nil {
-			if err = x.wait(in.Context(), turn, tells); err != nil {
-				break
-			}
+			err = x.wait(in.Context(), turn, tells)
 		}
-		if err := in.Serve(x.try); !errors.Is(err, proxy.ErrAgain) {
-			return err
+		if err == nil {
+			if served := in.Serve(x.try); !errors.Is(served, proxy.ErrAgain) {
+				return served
+			}
 		}
 	}
 	return in.Serve(x.instead(err))

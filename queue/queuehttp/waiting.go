@@ -35,18 +35,19 @@ func (x *request) wait(ctx context.Context, turn *queue.Turn, tells bool) error 
 	} else {
 		defer time.AfterFunc(drainWait, drained).Stop()
 	}
-	if !tells {
-		return turn.Wait(waits, nil)
+	var tell func(int)
+	if tells {
+		t := &teller{in: x.in, waiting: x.in.Waiting(), fail: func(panicked any) {
+			x.mu.Lock()
+			defer x.mu.Unlock()
+			x.panicked = panicked
+			end(errPanicked)
+		}}
+		t.watch()
+		defer t.stop()
+		tell = t.tell
 	}
-	t := teller{in: x.in, waiting: x.in.Waiting(), fail: func(panicked any) {
-		x.mu.Lock()
-		defer x.mu.Unlock()
-		x.panicked = panicked
-		end(errPanicked)
-	}}
-	t.watch()
-	defer t.stop()
-	return cmp.Or(turn.Wait(waits, t.tell), context.Cause(waits)) // the client may have left just now
+	return cmp.Or(turn.Wait(waits, tell), context.Cause(waits)) // the client may have left just now
 }
 
 // errPanicked is the cause with which a panic of the client's writer ends the wait.
