@@ -22,7 +22,8 @@ type Stream struct {
 	chat   chat.Stream
 	scan   sse.Scanner
 	other  *agentapi.Stream
-	closed bool // nothing more leaves
+	x      *chunk.Object // the current frame, nil between reads; see object
+	closed bool          // nothing more leaves
 
 	explainTo func(Step)      // nil unless the stream is explained, as notes are
 	notes     *contract.Notes // adds to list
@@ -98,6 +99,7 @@ func (s *Stream) Feed(dst, in []byte, now time.Time) []byte {
 		s.unit(u, b)
 		s.explain(b, from)
 	}
+	s.x = nil // a stream that waits takes no memory for it
 	s.chat.EndRead()
 	s.scan.Rest()
 	return s.out.Take()
@@ -159,7 +161,7 @@ func (s *Stream) finishTail(cause Cause) (added int) {
 	if len(tail) == 0 && s.other == nil { // as almost every stream ends
 		return 0
 	}
-	x := s.chat.Object()
+	x := s.object()
 	x.F.Parse(tail)
 	if s.other != nil {
 		s.other.Begins(tail)
@@ -183,6 +185,14 @@ func (s *Stream) finishTail(cause Cause) (added int) {
 		s.notes.Add(contract.SectionEnd, "a frame that was cut in the middle: dropped")
 	}
 	return 0
+}
+
+// object returns the object of the current frame, whose F is yet to be parsed.
+func (s *Stream) object() *chunk.Object {
+	if s.x == nil {
+		s.x = &chunk.Object{Notes: s.notes}
+	}
+	return s.x
 }
 
 // isWhole reports whether the frame x lacks only its blank line: its data and its last
@@ -222,7 +232,7 @@ func (s *Stream) unit(u sse.Unit, b []byte) {
 
 // frame handles a complete frame.
 func (s *Stream) frame(raw []byte) {
-	x := s.chat.Object()
+	x := s.object()
 	x.Edits.Reset()
 	x.F.Parse(raw)
 	if x.F.HasData {
@@ -230,7 +240,7 @@ func (s *Stream) frame(raw []byte) {
 	}
 	s.out.HasIDs = s.out.HasIDs || x.F.ID != nil
 	if s.other == nil {
-		s.chat.Frame()
+		s.chat.Frame(x)
 		return
 	}
 	if !x.F.HasData || !s.chunkComes() {
@@ -240,13 +250,13 @@ func (s *Stream) frame(raw []byte) {
 	_, _, code := s.other.Summary()
 	s.chat.Sum.Code = code
 	s.scan.CommentUnits, s.other = false, nil
-	s.chat.Frame()
+	s.chat.Frame(x)
 }
 
 // chunkComes reports whether the current frame is a chunk, which makes the stream one of
 // chat completions.
 func (s *Stream) chunkComes() bool {
-	x := s.chat.Object()
+	x := s.object()
 	return x.C.Parse(x.F.Data) && x.C.IsChunk(x.F.Data)
 }
 

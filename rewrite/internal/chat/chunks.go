@@ -1,71 +1,77 @@
 package chat
 
 import (
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose"
 )
 
-// chunk handles a chunk.
-func (s *Stream) chunk() {
-	x, t := s.Object(), &s.text
-	c := &x.C
+// chunk handles the chunk x.
+func (s *Stream) chunk(x *chunk.Object) {
+	a, c := &s.answer, &x.C
 	s.Sum.Chunks++
 	s.w.HasChunk = true
-	s.rest = prose.Kept{}
 	if s.Finished && s.end.failed && c.Count > 0 {
-		s.dropLate()
+		s.end.dropLate(s.Out)
 		return
 	}
-	if s.dropCardOutput() {
+	if s.tools.hasOutput(x) {
+		s.tools.dropOutput()
 		return
 	}
-	s.update(x)
-	if c.Tokens.Counts && s.memory != nil {
-		s.memory.Report(s.w.Model())
+	s.end.update(x)
+	if c.Tokens.Counts {
+		s.upstream.reportsUsage(s.w.Model())
 	}
 	if c.Reasoning {
 		s.leaveTags()
 	}
-	if s.markerChunk() {
-		return
+	if !s.tools.upstream && !s.Finished && c.HasContent() {
+		if m, ok := marker.Whole(x.Value(c.Content.Inner())); ok {
+			s.markerChunk(x, &m)
+			return
+		}
 	}
 	if (c.Reasoning || c.Other) && !(c.HasContent() && c.Content.Inner().Ok()) {
 		s.decideHeld()
 	}
 	if c.Reasoning || c.Text && s.o.Imitations != contract.ImitationsTrust {
-		s.apply(s.tools.inferEnds()) // an agent that speaks does not wait for a tool
+		s.tools.infer() // an agent that speaks does not wait for a tool
 	}
-	t.hasReasoning = t.hasReasoning || c.Reasoning
+	a.hasReasoning = a.hasReasoning || c.Reasoning
 	if c.Other {
-		s.saysOther()
+		a.saysOther()
 	}
 	if !c.HasContent() {
-		s.chunkWithoutContent()
+		s.chunkWithoutContent(x)
 		return
 	}
-	if !c.Content.Inner().Ok() && c.OnlyText && t.hasReasoning {
-		t.answered = true
+	if !c.Content.Inner().Ok() && c.OnlyText && a.hasReasoning {
+		a.answered = true
 	}
 	if c.Finish.Ok() && c.Content.Inner().Ok() { // now, not between a held line and its end
-		code, _, _ := s.verdict(c.Text || t.prose.Waits())
-		s.endTools(code != "" && !s.Finished)
+		code, _, _ := s.verdict(x, c.Text || s.prose.Waits())
+		s.tools.finish(code != "" && !s.Finished)
 	}
 	last := c.Finish.Ok() || x.HasError() || c.Reasoning || c.Calls // these wait for no text
-	if s.readContent(last) {
-		s.learn()
-		s.writeChunk()
+	rest, leaves := s.readContent(x, last)
+	if !leaves {
+		return
 	}
+	if a.isSettled() && !s.Finished && !s.Done && len(s.tools.open) == 0 && len(s.hold.whole) == 0 && s.prose.Idle() {
+		s.template.learn(x)
+	}
+	s.writeChunk(x, &rest)
 }
 
-// chunkWithoutContent handles a chunk without content of the first choice. A chunk of
+// chunkWithoutContent handles x, a chunk without content of the first choice. A chunk of
 // another choice decides nothing about held text, and does not wait for it.
-func (s *Stream) chunkWithoutContent() {
-	x := s.Object()
+func (s *Stream) chunkWithoutContent(x *chunk.Object) {
 	c := &x.C
 	if c.Text {
-		s.text.hasText, s.tools.onTool = true, false
-		s.apply(s.tools.inferEnds())
+		s.answer.saysText()
+		s.tools.infer()
 	}
 	says := c.Finish.Ok() || c.Extra || c.MoreErrors || c.ChoiceErrors || c.Text || c.Reasoning || c.Other ||
 		x.HasError() || c.Hermes.Ok() || c.Count > 1
@@ -77,51 +83,40 @@ func (s *Stream) chunkWithoutContent() {
 		s.Quiet(x.F.Raw)
 		return
 	}
-	s.writeChunk()
+	s.writeChunk(x, &prose.Kept{})
 }
 
-// writeChunk writes the chunk with its edits. Some gateways send an error in a chunk
-// without a finish reason. An error finish will not repeat such an error.
-func (s *Stream) writeChunk() {
-	x := s.Object()
+// writeChunk writes the chunk x with its edits. rest is what is left of its content. Some gateways
+// send an error in a chunk without a finish reason. An error finish will not repeat such an error.
+func (s *Stream) writeChunk(x *chunk.Object, rest *prose.Kept) {
 	if x.C.Finish.Ok() {
-		s.finishChunk()
+		s.finishChunk(x, rest)
 		return
 	}
-	if x.HasError() {
-		s.recordError(x)
+	if x.HasError() && !s.Finished {
+		s.end.sendError(x)
 	}
 	s.w.Object(x)
 }
 
-// markerChunk handles a chunk whose whole content is a tool marker: the marker leaves the
-// stream, and its tool starts (contract section 1). It returns false for any other chunk.
-func (s *Stream) markerChunk() bool {
-	x := s.Object()
-	if s.tools.upstream || s.Finished || !x.C.HasContent() {
-		return false
-	}
-	text := x.Value(x.C.Content.Inner())
-	m, ok := marker.Whole(text)
-	if !ok {
-		return false
-	}
+// markerChunk handles the chunk x, whose whole content is the marker m: the marker leaves the
+// stream, and its tool starts (contract section 1).
+func (s *Stream) markerChunk(x *chunk.Object, m *marker.Marker) {
 	s.decideHeld()
-	s.setSendsEvents(false)
+	s.upstream.setSendsEvents(false, s.w.Form)
 	s.notes.Add(contract.SectionMarkers, "a tool marker, the whole content of one chunk: leaves the text")
-	s.text.prose.DropMarker()
+	s.prose.DropMarker()
 	s.Sum.Markers++
 	x.DropContent()
 	switch {
 	case x.Droppable():
 		s.Out.Drop()
 	case !x.C.Finish.Ok(): // it may have the role
-		s.writeChunk()
+		s.writeChunk(x, &prose.Kept{})
 	}
-	s.startMarked(&m, contract.SourceMarker)
-	s.text.prose.BeginMessage()
+	s.startMarked(m, contract.SourceMarker)
+	s.prose.BeginMessage()
 	if x.C.Finish.Ok() {
-		s.writeChunk()
+		s.writeChunk(x, &prose.Kept{})
 	}
-	return true
 }

@@ -11,6 +11,18 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 )
 
+// kind is the kind of a frame.
+type kind uint8
+
+const (
+	kindOther   kind = iota
+	kindTool         // a tool event
+	kindChunk        // a chunk
+	kindError        // an error of upstream's that is not in a chunk
+	kindWrapped      // a named event with the members of a chunk, which another sidecar has added
+	kindNamed        // another named event
+)
+
 // kindOf returns the kind of the frame x, and the form of a tool event. large says that x is
 // only the beginning of a large frame, which may lack the id of its tool.
 func kindOf(x *chunk.Object, large bool) (kind, contract.Progress) {
@@ -58,29 +70,12 @@ func transitionOf(x *chunk.Object) (t encode.Transition, status string) {
 	}}, string(jsonspan.Inside(jsonspan.Plain(x.String(c.Status))))
 }
 
-// dropCardOutput drops the current frame if another sidecar has written it as the output of a card:
-// this one's leaves with the end of its tool. It reports whether it has.
-func (s *Stream) dropCardOutput() bool {
-	x := s.Object()
-	id := encode.ItemID(x, "function_call_output")
-	if id == nil || !saysNothing(x) {
-		return false
-	}
-	_, card := s.tools.taken(string(id))
-	if card {
-		s.notes.Add(contract.SectionTools, "the output of a card that leaves with the end of its tool: dropped")
-		s.Out.Drop()
-	}
-	return card
-}
-
 // isInternal reports whether the tool with the name, a JSON string, is internal: clients
 // never see it (contract section 2).
 func isInternal(name string) bool { return strings.HasPrefix(jsonspan.Unquote(name), "_") }
 
-// toolEvent handles the current frame, a tool event of upstream's in the form in.
-func (s *Stream) toolEvent(in contract.Progress) {
-	x := s.Object()
+// toolEvent handles x, a tool event of upstream's in the form in.
+func (s *Stream) toolEvent(x *chunk.Object, in contract.Progress) {
 	s.Out.Drop()
 	c, status := transitionOf(x)
 	c.In = in
@@ -91,11 +86,12 @@ func (s *Stream) toolEvent(in contract.Progress) {
 		s.tools.open[i].SetID(x)
 	}
 	if in == contract.ProgressBare {
-		s.namedEvent(false)
+		s.namedEvent(x, false, nil)
 		return
 	}
 	x.DropFinish()
-	s.forward()
+	s.decideHeld()
+	s.w.Object(x)
 }
 
 // transition applies upstream's tool event c, which has the status. It returns false if it does
@@ -115,7 +111,7 @@ func (s *Stream) transition(c encode.Transition, status string) bool {
 	case status == contract.Running || status == "":
 		s.toolStarts(c, status == "")
 	default:
-		s.setSendsEvents(true)
+		s.upstream.setSendsEvents(true, s.w.Form)
 		return false
 	}
 	return true
@@ -133,16 +129,16 @@ func (s *Stream) toolStarts(c encode.Transition, lacksStatus bool) {
 		return
 	}
 	c.Name = cmp.Or(c.Name, marker.UnknownTool)
-	s.setSendsEvents(true)
-	if s.w.Form != contract.ProgressOff || s.text.prose.Reasons() { // an event that does not leave ends no line
+	s.upstream.setSendsEvents(true, s.w.Form)
+	if s.w.Form != contract.ProgressOff || s.prose.Reasons() { // an event that does not leave ends no line
 		s.decideHeld()
 	}
 	c.Inferred = lacksStatus || c.ID == ""
 	if c.Inferred && c.Event != nil { // a large one may not show them
-		s.setReportsFailures(false)
+		s.upstream.setReportsFailures(false)
 	}
 	s.startTool(c)
-	s.text.prose.BeginMessage()
+	s.prose.BeginMessage()
 }
 
 // toolEnds ends the tool of upstream's event. It drops the end of a tool that is not open.
@@ -151,7 +147,7 @@ func (s *Stream) toolEnds(c encode.Transition) {
 		s.notes.Add(contract.SectionTools, "the end of a tool that is not open: dropped")
 		return
 	}
-	s.setSendsEvents(true)
+	s.upstream.setSendsEvents(true, s.w.Form)
 	if s.w.Form != contract.ProgressOff {
 		s.decideHeld() // this may complete tools: TestToolEndsWhileTextIsHeld
 	}
@@ -167,39 +163,25 @@ func (s *Stream) toolEnds(c encode.Transition) {
 			end.Interrupted, end.Approval = encode.IsInterrupted(c.Event), encode.OutcomeIn(c.Event)
 		}
 	}
-	s.apply([]encode.Transition{end})
+	s.tools.apply([]encode.Transition{end})
 }
 
-// namedEvent handles a named event that is neither a chunk nor a tool event. wrapped says that
-// another sidecar has given it the members of a chunk.
-func (s *Stream) namedEvent(wrapped bool) {
-	x := s.Object()
+// namedEvent handles x, a named event that is neither a chunk nor a tool event. wrapped says that
+// another sidecar has given it the members of a chunk. asks is the request for approval that it makes,
+// nil if that is not to be asked about.
+func (s *Stream) namedEvent(x *chunk.Object, wrapped bool, asks *contract.ApprovalRequest) {
 	s.decideHeld()
 	if !wrapped && encode.IsState(x) {
-		s.setReportsFailures(true)
+		s.upstream.setReportsFailures(true)
 	}
 	if string(x.F.Event) == encode.StatusEvent && saysSilence(jsonspan.Inside(x.String(x.Member("text")))) {
-		s.text.gaveUp = true
+		s.answer.gaveUp = true
 	}
-	if s.approvals != nil && s.approvals.asks {
-		s.approvalEvent(wrapped)
+	if asks != nil {
+		s.approvalEvent(x, wrapped, asks)
 		return
 	}
 	if s.w.NamedEvent(x, wrapped, s.Finished, nil) {
-		s.showLine(s.waiting(jsonspan.Unquote(string(x.String(x.Member("command"))))))
+		s.tools.showLine(s.tools.waiting(jsonspan.Unquote(string(x.String(x.Member("command"))))))
 	}
-}
-
-// errorFrame handles an error of upstream's that is not in a chunk.
-func (s *Stream) errorFrame() {
-	s.decideHeld()
-	s.endTools(!s.Finished)
-	s.recordError(s.Object())
-	s.w.Object(s.Object())
-}
-
-// forward writes the frame with its edits, after the held ones.
-func (s *Stream) forward() {
-	s.decideHeld()
-	s.w.Object(s.Object())
 }

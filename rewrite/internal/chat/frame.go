@@ -23,50 +23,47 @@ func (s *Stream) Unit(u sse.Unit) {
 	}
 }
 
-// Frame handles the current frame.
-func (s *Stream) Frame() {
-	x := s.Object()
+// Frame handles the frame x, which the caller has parsed.
+func (s *Stream) Frame(x *chunk.Object) {
 	switch {
 	case !x.F.HasData:
 		s.Quiet(x.F.Raw)
 	case chunk.IsDone(x.F.Data):
-		s.doneFrame()
+		s.doneFrame(x)
 	case x.C.Parse(x.F.Data):
-		s.object()
+		s.object(x)
 	case s.Done:
-		s.dropLate()
+		s.end.dropLate(s.Out)
 	default:
-		s.unread()
+		s.unread(x)
 	}
 }
 
-// unread handles the frame, whose data is no well-formed JSON object. It has said something, which may
+// unread handles x, whose data is no well-formed JSON object. It has said something, which may
 // be an answer or the finish (contract section 0).
-func (s *Stream) unread() {
-	x := s.Object()
+func (s *Stream) unread(x *chunk.Object) {
 	s.notes.Add(contract.SectionHarm, "no well-formed JSON object: passes")
 	s.decideHeld()
 	switch {
 	case chunk.TellsState(x.F.Event):
 		chunk.RedactText(&x.F, &x.Edits, x.Notes)
 	case !jsonspan.Valid(x.F.Data) && len(bytes.TrimSpace(x.F.Data)) > 0:
-		s.saysOther()
+		s.answer.saysOther()
 		s.finishUnread(chunk.ShownFinish(x.F.Data))
 	}
 	s.w.Object(x)
 }
 
-// object handles the frame, whose data is an object.
-func (s *Stream) object() {
-	x := s.Object()
+// object handles x, whose data is an object.
+func (s *Stream) object(x *chunk.Object) {
 	k, form := kindOf(x, false)
-	s.readApproval(k)
+	asks := s.readApproval(x, k)
 	all := k == kindError || (k != kindChunk || s.Done) && x.TellsState()
-	x.Redact(all, s.text.prose.InTag())
+	x.Redact(all, s.prose.InTag())
 	switch {
 	case !s.Done:
 	case s.end.failed || !x.IsChunk() || x.C.Count > 0 || string(x.F.Event) == encode.ProgressEvent || x.C.IsToolEvent(x.F.Data):
-		s.dropLate()
+		s.end.dropLate(s.Out)
 		return
 	default: // a chunk without choices passes, such as one with the usage (contract section 2)
 		s.w.Object(x)
@@ -77,42 +74,54 @@ func (s *Stream) object() {
 	}
 	dropped := s.Finished && s.end.failed && x.C.Count > 0
 	if x.IsChunk() && !dropped { // an event that another sidecar has wrapped may come before any chunk
-		s.updateEnvelope()
+		s.tools.setEnvelope(x)
 	}
-	switch k {
-	case kindTool:
-		s.toolEvent(form)
-	case kindChunk:
-		s.chunk()
-	case kindError:
-		s.errorFrame()
-	case kindWrapped, kindNamed:
-		if !s.dropCardOutput() {
-			s.namedEvent(k == kindWrapped)
+	switch {
+	case k == kindTool:
+		s.toolEvent(x, form)
+	case k == kindChunk:
+		s.chunk(x)
+	case k == kindError:
+		s.decideHeld()
+		s.tools.finish(!s.Finished)
+		if !s.Finished {
+			s.end.sendError(x)
 		}
+		s.w.Object(x)
+	case k == kindOther:
+		s.decideHeld()
+		s.w.Object(x)
+	case s.tools.hasOutput(x):
+		s.tools.dropOutput()
 	default:
-		s.forward()
+		s.namedEvent(x, k == kindWrapped, asks)
 	}
 }
 
 // Noise handles a blank line or comments. A comment may be a tool event, which another sidecar
 // has written.
 func (s *Stream) Noise(b []byte) {
-	if x := s.Object(); bytes.HasPrefix(b, []byte(encode.ProgressComment)) {
-		x.Edits.Reset()
+	if bytes.HasPrefix(b, []byte(encode.ProgressComment)) {
+		x := &chunk.Object{Notes: s.notes}
 		end := len(bytes.TrimRight(b, "\r\n")) // without the blank line
 		x.F.SetData(b, len(encode.ProgressComment), max(end, len(encode.ProgressComment)))
 		if x.C.Parse(x.F.Data) && x.C.IsToolEvent(x.F.Data) {
 			x.Redact(false, false)
-			s.toolEvent(contract.ProgressComment)
+			s.toolEvent(x, contract.ProgressComment)
 			return
 		}
 	}
-	if s.w.HasChunk && s.o.KeepaliveForm != contract.KeepaliveComment && !s.Finished && keepalives.Match(b) {
-		s.upstreamKeepalive()
+	if !s.w.HasChunk || s.o.KeepaliveForm == contract.KeepaliveComment || s.Finished || !keepalives.Match(b) {
+		s.Quiet(b)
 		return
 	}
-	s.Quiet(b)
+	// Clients that die of a comment die of this one as well (contract section 3).
+	s.notes.Add(contract.SectionEnd, "a comment that keeps the connection alive: becomes a chunk")
+	s.Out.Drop()
+	if !s.Now.Before(s.nextKeepalive) {
+		s.nextKeepalive = s.Now.Add(minKeepaliveGap)
+		s.w.KeepaliveChunk()
+	}
 }
 
 // keepalives matches a comment that says nothing, such as Hermes' own ": keepalive".
@@ -121,18 +130,6 @@ var keepalives = regexp.MustCompile(`^:[ \t]*(?i:keep-?alive|ping|heartbeat)[ \t
 // minKeepaliveGap is the time within which comments of upstream's become one chunk: three bytes
 // would become some 200 as often as upstream likes (TestKeepalivesOfUpstreamAreBounded).
 const minKeepaliveGap = 100 * time.Millisecond
-
-// upstreamKeepalive writes a chunk in place of a comment of upstream's: clients that die of a
-// comment die of this one as well (contract section 3).
-func (s *Stream) upstreamKeepalive() {
-	s.notes.Add(contract.SectionEnd, "a comment that keeps the connection alive: becomes a chunk")
-	s.Out.Drop()
-	if s.Now.Before(s.nextKeepalive) {
-		return
-	}
-	s.nextKeepalive = s.Now.Add(minKeepaliveGap)
-	s.w.KeepaliveChunk()
-}
 
 // LF handles the LF b of a CRLF whose CR ended the unit before.
 func (s *Stream) LF(b []byte) {

@@ -6,7 +6,6 @@ import (
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/encode"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
@@ -21,7 +20,7 @@ const MaxLook = 1 << 10
 // ends with them. If limit is 0, nothing is learnt from them.
 func (s *Stream) Raw(b []byte, last bool, limit int) {
 	if s.Done {
-		s.dropLate()
+		s.end.dropLate(s.Out)
 		return
 	}
 	s.decideHeld()
@@ -59,6 +58,15 @@ func (g *largeFrame) look(b []byte) {
 	g.tail = g.tail[:n]
 }
 
+// largeFrame is a large frame while it comes.
+type largeFrame struct {
+	x      chunk.Object // its beginning, with the values that came whole
+	tail   []byte       // its last bytes
+	finish string       // the finish reason that stands in it, or ""
+	kind   kind         // kindError for a chunk with an error, too
+	drop   bool         // nothing of it leaves
+}
+
 // readLarge returns the large frame that begins with head.
 func readLarge(head []byte) *largeFrame {
 	g := new(largeFrame)
@@ -88,39 +96,24 @@ func (s *Stream) largeBegins() {
 	switch g.kind {
 	case kindTool:
 		t, status := transitionOf(&g.x)
-		g.drop = s.w.Form == contract.ProgressOff || s.Finished || isInternal(t.Name) || s.hasOtherID(&t, status)
+		g.drop = s.w.Form == contract.ProgressOff || s.Finished || isInternal(t.Name) || s.tools.hasOtherID(&t, status)
 		return
 	case kindError:
-		s.endTools(!s.Finished)
+		s.tools.finish(!s.Finished)
 	case kindChunk:
 		if c.Text || c.Reasoning {
-			s.apply(s.tools.inferEnds())
+			s.tools.infer()
 		}
 		if c.Finish.Ok() {
-			s.endTools(g.x.FinishReason() == "error")
+			s.tools.finish(g.x.FinishReason() == "error")
 		}
 	}
-	s.text.prose.SkipUnexamined()
-}
-
-// hasOtherID reports whether the event t, which has the status, must not leave with the id that it
-// has: the id is another tool's, or the tool has left with another one, or never.
-func (s *Stream) hasOtherID(t *encode.Transition, status string) bool {
-	switch i := s.tools.find(&t.Tool); {
-	case t.ID == "":
-		return false
-	case status == contract.Running:
-		taken, _ := s.tools.taken(t.ID)
-		return taken
-	case isEnd(status):
-		return i < 0 || s.tools.open[i].UpstreamID != ""
-	}
-	return false
+	s.prose.SkipUnexamined()
 }
 
 // largeEnds records what the large frame, which has left, says.
 func (s *Stream) largeEnds() {
-	g, t, x, c := s.large, &s.text, &s.large.x, &s.large.x.C
+	g, a, x, c := s.large, &s.answer, &s.large.x, &s.large.x.C
 	switch {
 	case g.kind == kindTool:
 		tool, status := transitionOf(x)
@@ -130,25 +123,28 @@ func (s *Stream) largeEnds() {
 		s.transition(tool, cmp.Or(status, late))
 		return
 	case g.kind == kindError:
-		s.recordError(x)
+		if !s.Finished {
+			s.end.sendError(x)
+		}
 	case g.kind != kindChunk || !c.Text && !c.Reasoning && !c.Finish.Ok(): // it may have been text
-		s.saysOther()
+		a.saysOther()
 		s.finishUnread(g.finish)
 		return
 	}
 	if c.Text {
-		t.hasText, t.noReply, s.tools.onTool = true, false, false
+		a.saysText()
+		a.noReply = false
 	}
 	if c.Reasoning {
-		t.hasReasoning = true
+		a.hasReasoning = true
 		s.leaveTags()
 	}
-	if s.update(x); !c.Finish.Ok() {
+	if s.end.update(x); !c.Finish.Ok() {
 		s.finishUnread(g.finish)
 	} else if !s.Finished {
 		s.Finished, s.Sum.FinishReason = s.end.allEnded(), x.FinishReason()
 		if s.Sum.FinishReason == "error" {
-			s.recordFailure(contract.CodeAgentError)
+			s.end.fail(contract.CodeAgentError)
 		}
 	}
 }

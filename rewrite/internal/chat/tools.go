@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/approval"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/encode"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
@@ -23,8 +24,6 @@ type tools struct {
 	last time.Time     // when the last tool started
 
 	upstream bool // upstream has sent a tool event
-	onTool   bool // no text has left since the last tool started
-	working  bool // a tool since the last text is not housekeeping; see isHousekeeping
 }
 
 // ids are the last ids, of upstream and derived, that tools have had.
@@ -102,8 +101,6 @@ func (l *tools) start(c encode.Transition, now time.Time, window time.Duration) 
 	l.ids.add(c.ID, c.Card)
 	l.ids.add(c.UpstreamID, c.Card)
 	l.last = now
-	l.working = l.onTool && l.working || !isHousekeeping[c.Name]
-	l.onTool = true
 	return append(append(changes, c), l.bound()...)
 }
 
@@ -155,8 +152,35 @@ func (l *tools) bound() (changes []encode.Transition) {
 	return changes
 }
 
-// isHousekeeping has the names, JSON strings, of the tools that Hermes may call after its answer.
-// The text before such a tool is the answer (contract section 3, rule 2).
-var isHousekeeping = map[string]bool{
-	`"memory"`: true, `"todo"`: true, `"todo_list"`: true, `"skill_manage"`: true, `"session_search"`: true,
+// hasOtherID reports whether the event t, which has the status, must not leave with the id that it
+// has: the id is another tool's, or the tool has left with another one, or never.
+func (l *tools) hasOtherID(t *encode.Transition, status string) bool {
+	switch i := l.find(&t.Tool); {
+	case t.ID == "":
+		return false
+	case status == contract.Running:
+		taken, _ := l.taken(t.ID)
+		return taken
+	case isEnd(status):
+		return i < 0 || l.open[i].UpstreamID != ""
+	}
+	return false
+}
+
+// waiting returns the open tool that waits for the command, nil if that is not certain.
+func (l *tools) waiting(command string) (t *encode.Tool) {
+	if len(l.open) == 1 {
+		t := l.open[0]
+		return &t
+	}
+	for i := range l.open {
+		if approval.Matches(jsonspan.Unquote(l.open[i].Label), command) {
+			if t != nil {
+				return nil
+			}
+			one := l.open[i]
+			t = &one
+		}
+	}
+	return t
 }

@@ -1,6 +1,9 @@
 package chat
 
-import "github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/encode"
+import (
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/encode"
+)
 
 // StatusEvent is the name of the event that tells Hermes' state.
 const StatusEvent = encode.StatusEvent
@@ -13,6 +16,6 @@ func (s *Stream) Refusal(object []byte) []byte { return s.w.Refusal(object) }
 // Idle writes the keepalive of a stream in which no chunk has come, and none is on its way. Its
 // envelope is that of the sidecar's own frames.
 func (s *Stream) Idle() {
-	s.w.Env = s.w.EnvelopeOf(s.Object())
+	s.w.Env = s.w.EnvelopeOf(new(chunk.Object))
 	s.Keepalive()
 }

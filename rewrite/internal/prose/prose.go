@@ -333,8 +333,8 @@ func (t *State) cutLine(m marker.Marker, o *Rules) {
 		return
 	}
 	t.grown += cost
-	t.Tools = append(t.Tools, marker.Marker{Emoji: bytes.Clone(m.Emoji), Label: bytes.Clone(m.Label)})
-	t.add(false).Tool = len(t.Tools)
+	t.Markers++
+	t.add(false).Tool = &marker.Marker{Emoji: bytes.Clone(m.Emoji), Label: bytes.Clone(m.Label)}
 }
 
 // clearLine decides that the suspected text is content: neither a marker nor a tag.

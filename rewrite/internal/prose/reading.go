@@ -11,13 +11,13 @@ import (
 // Reading is the result of reading a text: its parts, in order, and what becomes of the texts that
 // are held.
 type Reading struct {
-	Held       HeldFate        // what becomes of the texts that are held
-	Parts      []Part          // at least one
-	Tools      []marker.Marker // the tools that Parts name, valid until the next text
-	Text       bool            // a non-space character leaves as content
-	Reasoned   bool            // a non-space character is reasoning
-	Imitations int             // the number of markers that are taken out and start no tool
-	Stretches  int             // the number of stretches of reasoning that begin
+	Held       HeldFate // what becomes of the texts that are held
+	Parts      []Part   // at least one
+	Text       bool     // a non-space character leaves as content
+	Reasoned   bool     // a non-space character is reasoning
+	Markers    int      // the number of markers that are taken out and start a tool of Parts
+	Imitations int      // the number of those that start no tool
+	Stretches  int      // the number of stretches of reasoning that begin
 
 	data    []byte // the text, while it is read
 	text    []byte // the texts of the parts, one after another
@@ -41,13 +41,13 @@ const (
 // at tags and at markers that start a tool, because clients that get content and reasoning
 // in one delta drop one of them.
 type Part struct {
-	Kept           // what leaves, valid until the next text
-	from      int  // where it begins in the texts of the parts
-	newline   bool // a newline goes in front of it
-	breaks    bool // it begins a stretch of reasoning after another, and nothing of it has left
-	Reasoning bool // it stood between tags
-	HasText   bool // a non-space character is in it, or has left since the part before
-	Tool      int  // the tool of Tools, from 1 on, that starts before it; 0 if none does
+	Kept                     // what leaves, valid until the next text
+	from      int            // where it begins in the texts of the parts
+	newline   bool           // a newline goes in front of it
+	breaks    bool           // it begins a stretch of reasoning after another, and nothing of it has left
+	Reasoning bool           // it stood between tags
+	HasText   bool           // a non-space character is in it, or has left since the part before
+	Tool      *marker.Marker // of the tool that starts before it, nil if none does
 }
 
 // Suspects reports whether the text has to be held back, because its end may be an
@@ -66,7 +66,7 @@ func (t *State) Suspected() (n int, here, newline bool) {
 // begin begins a text. Its first part is reasoning if t is inside a tag.
 func (t *State) begin(text []byte) {
 	clear(t.Parts) // they would keep earlier texts alive
-	t.Reading = Reading{Parts: t.Parts[:0], Tools: t.Tools[:0], data: text, room: t.room}
+	t.Reading = Reading{Parts: t.Parts[:0], data: text, room: t.room}
 	t.suspicion.from = 0
 	t.add(t.tags.inside()).breaks = t.needsBreak
 }
