@@ -8,9 +8,9 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 
-	"github.com/hermes-sidecar/hermes-sidecar/approval/approvalcaddy"
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/asking"
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/telemetry"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/hermesapp"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
@@ -27,7 +27,7 @@ func (h *Handler) offerApprovals(o *proxy.Options, logger *zap.Logger) {
 	offer := h.Approvals
 	h.asking = &asking.Options{
 		Link: offer.Link, Text: offer.Text, Reply: offer.Reply, By: offer.By, Timeout: time.Duration(timeout),
-		Desk: approvalcaddy.OfProcess(), Logger: logger, Upstream: telemetry.Upstream,
+		Desk: hermesapp.OfProcess().Desk, Logger: logger, Upstream: telemetry.Upstream,
 	}
 	o.Approvals.Ask = func(r *http.Request) (rewrite.Approvals, func() bool) {
 		s := asking.Of(r.Context())

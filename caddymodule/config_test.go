@@ -69,8 +69,8 @@ var registries = make(map[*Handler]*prometheus.Registry)
 // test, or by calling cleanup.
 func provision(t *testing.T, options, dir string) (h *Handler, cleanup func()) {
 	t.Helper()
-	if process.handlers.Load() == 0 { // as in a process that has just begun
-		process = new(shared)
+	if process.handlers.Load() == 0 { // as in a process that has just begun, but with its counters
+		process = &shared{telemetry: process.telemetry}
 	}
 	ctx, server := provisionServer(t, jsonConfig(options), dir)
 	h = server.Routes[0].Handlers[0].(*Handler)

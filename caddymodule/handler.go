@@ -299,7 +299,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		return err
 	}
 	app.AddHermes(o.MaxRequest, o.DrainTimeout)
-	all := telemetry.OfProcess()
+	all := h.shared.telemetry
 	if err := all.Register(ctx.GetMetricsRegistry()); err != nil {
 		// Streams are worth more than their metrics.
 		logger.Warn("another module has metrics of the same name; some of ours are not exposed", zap.Error(err))

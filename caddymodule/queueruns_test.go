@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/caddytest"
-	"github.com/hermes-sidecar/hermes-sidecar/queue/queuecaddy"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/hermesapp"
 )
 
 // runner is an agent with runs that end when the test says so.
@@ -142,9 +142,9 @@ func (s *approvalSite) waits() (answer func() string) {
 // inLine waits until so many requests are in line.
 func (s *approvalSite) inLine(n int) {
 	s.t.Helper()
-	for limit := time.Now().Add(caddytest.Patience); queuecaddy.OfProcess().Stats().Waiting != n; time.Sleep(time.Millisecond) {
+	for limit := time.Now().Add(caddytest.Patience); hermesapp.OfProcess().Lines.Stats().Waiting != n; time.Sleep(time.Millisecond) {
 		if time.Now().After(limit) {
-			s.t.Fatalf("%d requests are in line, want %d", queuecaddy.OfProcess().Stats().Waiting, n)
+			s.t.Fatalf("%d requests are in line, want %d", hermesapp.OfProcess().Lines.Stats().Waiting, n)
 		}
 	}
 }

@@ -69,7 +69,7 @@ func TestDrainShowsNothingInLogs(t *testing.T) {
 }
 
 func TestStreamsWithoutAHandlerAreWatchedUntilTheEnd(t *testing.T) {
-	var s shared
+	s := newShared()
 	polls := 0
 	exiting := func() bool { polls++; return polls > 3 }
 

@@ -11,8 +11,6 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-
-	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/telemetry"
 )
 
 func init() {
@@ -65,9 +63,9 @@ func listStreams(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	now := time.Now()
-	open, ended := telemetry.OfProcess().List(now)
+	open, ended := process.telemetry.List(now)
 	w.Header().Set("Content-Type", "application/json")
-	return json.NewEncoder(w).Encode(map[string]any{"open": open, "ended": ended, "waiting": telemetry.Waiting(now)})
+	return json.NewEncoder(w).Encode(map[string]any{"open": open, "ended": ended, "waiting": process.telemetry.Waiting(now)})
 }
 
 // StreamsHandler answers GET with the list of streams that the admin endpoint
@@ -95,7 +93,7 @@ func (*StreamsHandler) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddy
 	if !reads(w, r) {
 		return caddyhttp.Error(http.StatusMethodNotAllowed, errors.New("hermes_streams allows GET and HEAD"))
 	}
-	list, err := telemetry.OfProcess().PublicList(time.Now())
+	list, err := process.telemetry.PublicList(time.Now())
 	if err != nil {
 		return caddyhttp.Error(http.StatusInternalServerError, err)
 	}

@@ -1,5 +1,5 @@
 // Package approvalcaddy is the Caddy module http.handlers.hermes_approvals and its directive:
-// the page on which a user answers a question of the agent. It has the desk of the process.
+// the page on which a user answers a question of the agent.
 package approvalcaddy
 
 import (
@@ -20,6 +20,7 @@ import (
 
 	"github.com/hermes-sidecar/hermes-sidecar/approval"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/configjson"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/hermesapp"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/placeholder"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
@@ -64,14 +65,6 @@ type ApprovalsHandler struct {
 	logger *zap.Logger
 }
 
-// process has the tickets of all configurations of the process, so that a reload ends none.
-var process = approval.NewDesk()
-
-// OfProcess returns the desk of the process.
-func OfProcess() *approval.Desk {
-	return process
-}
-
 // CaddyModule returns the Caddy module information.
 func (*ApprovalsHandler) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{
@@ -89,7 +82,7 @@ func (h *ApprovalsHandler) UnmarshalJSON(b []byte) error {
 
 // Provision sets the defaults.
 func (h *ApprovalsHandler) Provision(ctx caddy.Context) error {
-	h.desk, h.logger = process, ctx.Logger()
+	h.desk, h.logger = hermesapp.OfProcess().Desk, ctx.Logger()
 	h.Path = cmp.Or(h.Path, "/hermes/approve")
 	return nil
 }

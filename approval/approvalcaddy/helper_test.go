@@ -16,8 +16,8 @@ import (
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
 
 	"github.com/hermes-sidecar/hermes-sidecar/approval"
-	"github.com/hermes-sidecar/hermes-sidecar/approval/approvalcaddy"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/caddytest"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/hermesapp"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -158,7 +158,7 @@ func (u *upstream) ticket(t *testing.T, command string, with ...func(*approval.A
 	for _, f := range with {
 		f(&a, &q)
 	}
-	s := approvalcaddy.OfProcess().Stream(a)
+	s := hermesapp.OfProcess().Desk.Stream(a)
 	ticket := s.Ask(q)
 	if ticket == nil {
 		t.Fatal("no ticket")

@@ -1,5 +1,5 @@
 // Package hermesapp is the Caddy app hermes: what belongs to a configuration, and not to one of its
-// handlers.
+// handlers. It also has what the handlers of several packages share for as long as the process runs.
 package hermesapp
 
 import (

@@ -1,5 +1,5 @@
 // Package queuecaddy is the Caddy module http.handlers.hermes_queue and its directive: package
-// queue as a handler of Caddy, its metrics and its lines in logs. It has the lines of the process.
+// queue as a handler of Caddy, its metrics and its lines in logs.
 //
 // The handler does not wait. It gives each request a pass, which a handler hermes after it takes:
 // hermes has the client's stream, and tells the client its place there.
@@ -23,6 +23,7 @@ import (
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/bounded"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/configjson"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/hermesapp"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/httpapp"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/placeholder"
 	"github.com/hermes-sidecar/hermes-sidecar/queue"
@@ -83,6 +84,7 @@ type QueueHandler struct {
 	// the certificate. If there are none, the client's address does. Default: none.
 	By string `json:"by,omitempty"`
 
+	lines   *queue.Lines // of the process
 	options queue.Options
 	backend func() string // returns the key of the line, once all handlers are provisioned
 	logger  *zap.Logger
@@ -111,12 +113,6 @@ const (
 	defaultWaiting = 100
 )
 
-// lines are the lines of all configurations of the process, so that a reload ends nothing.
-var lines = new(queue.Lines)
-
-// OfProcess returns the lines of the process.
-func OfProcess() *queue.Lines { return lines }
-
 // setDefaults sets the options of the line from the configuration and the defaults.
 func (h *QueueHandler) setDefaults() {
 	h.options = queue.Options{
@@ -128,10 +124,10 @@ func (h *QueueHandler) setDefaults() {
 
 // Provision sets the defaults, and looks for the line when the configuration has started.
 func (h *QueueHandler) Provision(ctx caddy.Context) error {
-	h.logger, h.refused = ctx.Logger(), new(bounded.Rate)
+	h.lines, h.logger, h.refused = hermesapp.OfProcess().Lines, ctx.Logger(), new(bounded.Rate)
 	h.setDefaults()
 	var again prometheus.AlreadyRegisteredError // by another handler of the configuration
-	if err := ctx.GetMetricsRegistry().Register(collector{}); err != nil && !errors.As(err, &again) {
+	if err := ctx.GetMetricsRegistry().Register(collector{h.lines}); err != nil && !errors.As(err, &again) {
 		// Requests are worth more than their metrics.
 		h.logger.Warn("another module has metrics of the same name; some of ours are not exposed", zap.Error(err))
 	}
@@ -150,7 +146,7 @@ func (h *QueueHandler) Provision(ctx caddy.Context) error {
 		if !waits {
 			h.logger.Warn("no hermes comes after hermes_queue, so that no request waits; add one after it")
 		}
-		lines.Configure(key, h.options) // requests that have waited since before a reload get the new places at once
+		h.lines.Configure(key, h.options) // requests that have waited since before a reload get the new places at once
 	}))
 	if err != nil {
 		return fmt.Errorf("subscribing to the event started: %w", err)

@@ -35,7 +35,7 @@ func Join(r *http.Request) (*queue.Turn, error) {
 	}
 	o := p.handler.options
 	o.Label = bounded.Name(r.URL.Path)
-	t, err := lines.Join(p.handler.backend(), o, p.client)
+	t, err := p.handler.lines.Join(p.handler.backend(), o, p.client)
 	if err != nil {
 		p.handler.logRefused(r, err, 0)
 		return nil, err

@@ -63,7 +63,7 @@ func TestClients(t *testing.T) {
 
 // TestPassIsTakenOnce.
 func TestPassIsTakenOnce(t *testing.T) {
-	h := QueueHandler{backend: func() string { return t.Name() }, logger: zap.NewNop(), refused: new(bounded.Rate)}
+	h := QueueHandler{lines: new(queue.Lines), backend: func() string { return t.Name() }, logger: zap.NewNop(), refused: new(bounded.Rate)}
 	h.setDefaults()
 	err := h.ServeHTTP(nil, requestOf("1"), caddyhttp.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) error {
 		turn, err := Join(r)
@@ -93,7 +93,7 @@ func TestPassIsTakenOnce(t *testing.T) {
 // TestRefusalsAreLogged once a second; more of them at the level debug.
 func TestRefusalsAreLogged(t *testing.T) {
 	core, logs := observer.New(zap.DebugLevel)
-	h := QueueHandler{logger: zap.New(core), refused: new(bounded.Rate)}
+	h := QueueHandler{lines: new(queue.Lines), logger: zap.New(core), refused: new(bounded.Rate)}
 	r := requestOf("1")
 	h.logRefused(r, queue.ErrFull, 0)
 	h.refused.Allows(time.Now().Add(time.Hour), 1) // no time passes
@@ -109,7 +109,7 @@ func TestRefusalsAreLogged(t *testing.T) {
 
 // BenchmarkPass is what a request costs more with hermes_queue, if there is a place for it: at most 5 µs.
 func BenchmarkPass(b *testing.B) {
-	h := QueueHandler{backend: func() string { return "127.0.0.1:8642" }, logger: zap.NewNop(), refused: new(bounded.Rate)}
+	h := QueueHandler{lines: new(queue.Lines), backend: func() string { return "127.0.0.1:8642" }, logger: zap.NewNop(), refused: new(bounded.Rate)}
 	h.setDefaults()
 	r := requestOf("1", "Authorization", "Bearer sk-0123456789abcdef0123456789abcdef0123456789abcdef")
 	var turn *queue.Turn

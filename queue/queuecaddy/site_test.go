@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/caddytest"
-	"github.com/hermes-sidecar/hermes-sidecar/queue/queuecaddy"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/hermesapp"
 )
 
 // patience is how long a test waits for what has to come.
@@ -189,7 +189,7 @@ func (s *site) get(path string) string {
 func (s *site) waiting(n int) {
 	s.t.Helper()
 	for begun := time.Now(); ; time.Sleep(time.Millisecond) {
-		got := queuecaddy.OfProcess().Stats().Waiting
+		got := hermesapp.OfProcess().Lines.Stats().Waiting
 		if got == n {
 			return
 		}

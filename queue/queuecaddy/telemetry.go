@@ -40,25 +40,25 @@ func (h *QueueHandler) logRefused(r *http.Request, err error, waited time.Durati
 	}
 	if c := h.logger.Check(h.refused.Level(zapcore.InfoLevel, 1), message); c != nil {
 		c.Write(zap.String("path", bounded.Name(r.URL.Path)), zap.Float64("waited_seconds", waited.Seconds()),
-			zap.Int("waiting", lines.Stats().Waiting))
+			zap.Int("waiting", h.lines.Stats().Waiting))
 	}
 }
 
-// collector exposes the metrics of the lines of the process.
-type collector struct{}
+// collector exposes the metrics of lines.
+type collector struct{ lines *queue.Lines }
 
 // Describe implements prometheus.Collector.
 func (c collector) Describe(d chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, d) }
 
 // Collect implements prometheus.Collector.
-func (collector) Collect(m chan<- prometheus.Metric) {
+func (c collector) Collect(m chan<- prometheus.Metric) {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("caddy_hermes_queue_"+name, help, labels, nil)
 	}
 	gauge := func(n int, name, help string) {
 		m <- prometheus.MustNewConstMetric(desc(name, help), prometheus.GaugeValue, float64(n))
 	}
-	s := lines.Stats()
+	s := c.lines.Stats()
 	gauge(s.Waiting, "waiting", "Number of requests that wait in line.")
 	gauge(s.Running, "running", "Number of runs that have a place.")
 	requests := desc("requests_total", "Counter of requests that begin a run, by outcome: admitted, full, timeout or left.", "outcome")

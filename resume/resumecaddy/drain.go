@@ -26,8 +26,9 @@ type drain struct {
 func (d drain) Handle(context.Context, caddy.Event) error {
 	if caddy.Exiting() { // the event also comes at every reload
 		after := d.timeout()
-		shared.drained.CompareAndSwap(0, time.Now().Add(after+reserve).UnixNano())
-		shared.runs.Shutdown(after)
+		process := hermesapp.OfProcess()
+		process.Drained.CompareAndSwap(0, time.Now().Add(after+reserve).UnixNano())
+		process.Runs.Shutdown(after)
 	}
 	return nil
 }

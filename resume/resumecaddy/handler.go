@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -166,26 +165,16 @@ func (h *ResumeHandler) UnmarshalJSON(b []byte) error {
 	return configjson.Unmarshal(b, (*fields)(h))
 }
 
-// shared has the streams of all configurations of the process, so that a reload ends nothing.
-var shared = struct {
-	store  *log.Memory
-	secret []byte
-	runs   resume.Runs
-	// drained is the time until which the end of the process waits for runs, in nanoseconds since
-	// 1970; 0 before the process ends.
-	drained atomic.Int64
-}{store: log.NewMemory(), secret: resume.NewSecret()}
-
 // Provision compiles the options, and subscribes to the end of the process.
 func (h *ResumeHandler) Provision(ctx caddy.Context) error {
-	logger := ctx.Logger()
+	logger, process := ctx.Logger(), hermesapp.OfProcess()
 	var again prometheus.AlreadyRegisteredError // by another handler of the configuration
-	if err := ctx.GetMetricsRegistry().Register(collector{}); err != nil && !errors.As(err, &again) {
+	if err := ctx.GetMetricsRegistry().Register(collector{process}); err != nil && !errors.As(err, &again) {
 		// Streams are worth more than their metrics.
 		logger.Warn("another module has metrics of the same name; some of ours are not exposed", zap.Error(err))
 	}
 	o := resume.DefaultOptions()
-	o.Store, o.Secret, o.Runs = shared.store, shared.secret, &shared.runs
+	o.Store, o.Secret, o.Runs = process.Logs, process.Secret, process.Runs
 	o.Answered, o.Ended = answered, func(r *http.Request, e resume.Ended) { logEnd(logger, r, e) }
 	o.Asked, o.Detached = behalf.Asked, behalf.OwnRequest
 	app, err := hermesapp.Of(ctx)
@@ -212,7 +201,7 @@ func (h *ResumeHandler) Provision(ctx caddy.Context) error {
 		if err != nil {
 			return fmt.Errorf("loading the storage: %w", err)
 		}
-		o.Store, o.Secret = storage.ResumeStore(shared.store, resume.Finish)
+		o.Store, o.Secret = storage.ResumeStore(process.Logs, resume.Finish)
 		o.Asked = func(r *http.Request) (server, path string) { // replicas may listen at different ports
 			_, path = behalf.Asked(r)
 			return "", path
@@ -275,10 +264,11 @@ func validDuration(name string, d time.Duration) error {
 // Cleanup waits, when the process ends, for streams without a client, as the servers have waited
 // for streams with one. It does not wait for the events of runs that no client reads.
 func (h *ResumeHandler) Cleanup() error {
-	if at := shared.drained.Load(); h.resume != nil && at > 0 {
+	process := hermesapp.OfProcess()
+	if at := process.Drained.Load(); h.resume != nil && at > 0 {
 		ctx, cancel := context.WithDeadline(context.Background(), time.Unix(0, at))
 		defer cancel()
-		shared.runs.Wait(ctx)
+		process.Runs.Wait(ctx)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/accesslog"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/bounded"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/hermesapp"
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
 	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 )
@@ -57,18 +58,18 @@ func message(e resume.Ended) (zapcore.Level, string) {
 }
 
 // collector exposes the metrics of the streams of the process.
-type collector struct{}
+type collector struct{ process *hermesapp.Process }
 
 func (c collector) Describe(d chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, d) }
 
-func (collector) Collect(m chan<- prometheus.Metric) {
+func (c collector) Collect(m chan<- prometheus.Metric) {
 	add := func(kind prometheus.ValueType, n int64, name, help string, label, value []string) {
 		desc := prometheus.NewDesc("caddy_hermes_resume_"+name, help, label, nil)
 		m <- prometheus.MustNewConstMetric(desc, kind, float64(n), value...)
 	}
 	gauge := func(n int64, name, help string) { add(prometheus.GaugeValue, n, name, help, nil, nil) }
-	st := shared.runs.Stats()
-	size, logs := shared.store.Used()
+	st := c.process.Runs.Stats()
+	size, logs := c.process.Logs.Used()
 	gauge(st.Readers, "readers", "Number of clients that read a stream that may be resumed.")
 	gauge(st.Detached, "detached", "Number of streams that go on without a client.")
 	gauge(int64(logs), "streams", "Number of streams that are kept, those that go on included.")

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/approval"
-	"github.com/hermes-sidecar/hermes-sidecar/approval/approvalcaddy"
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/asking"
+	"github.com/hermes-sidecar/hermes-sidecar/queue"
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
 
@@ -26,21 +26,18 @@ const endedStreams = 100
 // streams, and the last ones that have ended.
 type Process struct {
 	metrics *metrics
+	lines   *queue.Lines
 
 	mu    sync.Mutex
 	open  map[*stream]struct{}
 	ended []EndedStream // the oldest first
 }
 
-// NewProcess returns a Process that has seen nothing, and counts the approvals of a desk.
-func NewProcess(desk *approval.Desk) *Process {
-	return &Process{metrics: newMetrics(desk), open: make(map[*stream]struct{})}
+// NewProcess returns a Process that has seen nothing, lists the requests that wait in lines, and
+// counts the approvals of a desk.
+func NewProcess(lines *queue.Lines, desk *approval.Desk) *Process {
+	return &Process{metrics: newMetrics(desk), lines: lines, open: make(map[*stream]struct{})}
 }
-
-// OfProcess returns the Process of all handlers. It outlives them, so that counters go on where
-// they were when hermes leaves the configuration and comes back, as Prometheus expects of a process
-// that goes on.
-var OfProcess = sync.OnceValue(func() *Process { return NewProcess(approvalcaddy.OfProcess()) })
 
 // OpenStream is an open stream as the admin API shows it.
 type OpenStream struct {

@@ -19,7 +19,7 @@ const maxPublicList = 1 << 20
 // `omitted_waiting` is their number.
 func (p *Process) PublicList(now time.Time) ([]byte, error) {
 	open, ended := p.List(now)
-	waiting := Waiting(now)
+	waiting := p.Waiting(now)
 	list := struct {
 		Open           []json.RawMessage `json:"open"`
 		Ended          []EndedStream     `json:"ended"`

@@ -1,10 +1,6 @@
 package telemetry
 
-import (
-	"time"
-
-	"github.com/hermes-sidecar/hermes-sidecar/queue/queuecaddy"
-)
+import "time"
 
 // WaitingRequest is a request in a line of hermes_queue as the admin API shows it.
 type WaitingRequest struct {
@@ -17,9 +13,9 @@ type WaitingRequest struct {
 }
 
 // Waiting returns the requests that wait, line by line in the order of their turns.
-func Waiting(now time.Time) []WaitingRequest {
+func (p *Process) Waiting(now time.Time) []WaitingRequest {
 	list := []WaitingRequest{}
-	for _, w := range queuecaddy.OfProcess().List(now) {
+	for _, w := range p.lines.List(now) {
 		list = append(list, WaitingRequest{w.Label, w.Since.UTC(), w.Waited.Seconds(), w.Before + 1})
 	}
 	return list

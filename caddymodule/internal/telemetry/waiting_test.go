@@ -6,14 +6,13 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/queue"
-	"github.com/hermes-sidecar/hermes-sidecar/queue/queuecaddy"
 )
 
 // join has a request with the path join the line of the test, in which one request runs.
-func join(t *testing.T, path string) {
+func join(t *testing.T, p *Process, path string) {
 	t.Helper()
 	o := queue.Options{Runs: 1, Wait: time.Hour, Waiting: 1 << 20, Label: path}
-	turn, err := queuecaddy.OfProcess().Join(t.Name(), o, queue.Client{})
+	turn, err := p.lines.Join(t.Name(), o, queue.Client{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -22,10 +21,11 @@ func join(t *testing.T, path string) {
 
 // TestRequestsThatWaitAreListed in the order of their turns, in public without what may be an id.
 func TestRequestsThatWaitAreListed(t *testing.T) {
-	join(t, "/runs")
-	join(t, "/api/sessions/session-7f3a/chat/stream")
-	join(t, "/v1/runs")
-	list := Waiting(time.Now().Add(time.Minute))
+	p := newObserver().Process
+	join(t, p, "/runs")
+	join(t, p, "/api/sessions/session-7f3a/chat/stream")
+	join(t, p, "/v1/runs")
+	list := p.Waiting(time.Now().Add(time.Minute))
 	if len(list) != 2 {
 		t.Fatalf("%+v", list)
 	}
@@ -34,7 +34,7 @@ func TestRequestsThatWaitAreListed(t *testing.T) {
 			t.Errorf("%+v", w)
 		}
 	}
-	b, err := newObserver().Process.PublicList(time.Now())
+	b, err := p.PublicList(time.Now())
 	if err != nil || strings.Contains(string(b), "7f3a") || !strings.Contains(string(b), `"waiting":[{"path":"/api/sessions/*/chat/stream","since":`) {
 		t.Errorf("%v in %s", err, b)
 	}
@@ -44,10 +44,11 @@ func TestRequestsThatWaitAreListed(t *testing.T) {
 // told.
 func TestPublicListOfThoseWhoWaitIsBounded(t *testing.T) {
 	const waiting = 5000
+	p := newObserver().Process
 	for range 1 + waiting {
-		join(t, "/"+strings.Repeat("/", 255))
+		join(t, p, "/"+strings.Repeat("/", 255))
 	}
-	l, size := listPublic(t, newObserver().Process, time.Now())
+	l, size := listPublic(t, p, time.Now())
 	if n := len(l.Waiting); n == 0 || l.OmittedWaiting == 0 || n+l.OmittedWaiting != waiting {
 		t.Errorf("%d are listed, %d omitted, of %d", n, l.OmittedWaiting, waiting)
 	}

@@ -19,7 +19,7 @@ import (
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
 
 	"github.com/hermes-sidecar/hermes-sidecar/approval"
-	"github.com/hermes-sidecar/hermes-sidecar/approval/approvalcaddy"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/hermesapp"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -58,7 +58,7 @@ http://:%s {
 		if err := json.Unmarshal(in.Bytes(), &command); err != nil {
 			log.Fatal(err)
 		}
-		t := approvalcaddy.OfProcess().Stream(approval.Asker{
+		t := hermesapp.OfProcess().Desk.Stream(approval.Asker{
 			Owner: [32]byte{byte(n)}, Link: os.Args[2] + "/hermes/approve", Timeout: time.Hour, // a client of its own, because a client has at most 20 tickets
 			Send: func(_ context.Context, _ rewrite.ApprovalRequest, c rewrite.ApprovalChoice) (approval.Result, error) {
 				fmt.Println("sent", c)
