@@ -42,6 +42,9 @@ func TestHouse(t *testing.T) {
 			of, _ := strconv.Unquote(imported.Path.Value)
 			checkImport(t, dir, of)
 		}
+		if strings.HasPrefix(dir, "rewrite") {
+			checkNoGoroutine(t, name, f)
+		}
 		seen[dir] = true
 	})
 	for dir := range floors {
@@ -49,6 +52,22 @@ func TestHouse(t *testing.T) {
 			t.Errorf("there is no package %s", dir)
 		}
 	}
+}
+
+// checkNoGoroutine checks that a file of the engine starts no goroutine and waits for none, so
+// that .ci/run need not look for races there.
+func checkNoGoroutine(t *testing.T, name string, f *ast.File) {
+	for _, imported := range f.Imports {
+		if strings.HasPrefix(imported.Path.Value, `"sync`) {
+			t.Errorf("%s imports %s", name, imported.Path.Value)
+		}
+	}
+	ast.Inspect(f, func(n ast.Node) bool {
+		if _, starts := n.(*ast.GoStmt); starts {
+			t.Errorf("%s starts a goroutine", name)
+		}
+		return true
+	})
 }
 
 // checkImport checks that the package in dir may import the package of.
