@@ -428,7 +428,7 @@ func passedError(err error) error {
 	return he
 }
 
-// Interfaces that Caddy looks for
+// Interfaces that Caddy looks for.
 var (
 	_ caddy.Provisioner  = (*Handler)(nil)
 	_ caddy.Validator    = (*Handler)(nil)

@@ -109,14 +109,14 @@ func TestModulesCanBeScanned(t *testing.T) {
 // checkMarkdown wants whole spans of code, and tables of two columns.
 func checkMarkdown(t *testing.T, name, text string) {
 	t.Helper()
-	for _, paragraph := range strings.Split(text, "\n\n") {
+	for paragraph := range strings.SplitSeq(text, "\n\n") {
 		if strings.Count(paragraph, "`")%2 != 0 {
 			t.Errorf("%s: a backtick is open in %q", name, paragraph)
 		}
 		if !strings.Contains(paragraph, "|--") {
 			continue
 		}
-		for _, row := range strings.Split(strings.TrimSpace(paragraph), "\n") {
+		for row := range strings.SplitSeq(strings.TrimSpace(paragraph), "\n") {
 			if strings.Count(row, "|") != 1 {
 				t.Errorf("%s: %q is no row", name, row)
 			}

@@ -120,7 +120,7 @@ func TestProxyCommandHasTheFlagsOfReverseProxy(t *testing.T) {
 }
 
 func flagNames(cmd *cobra.Command) (names []string) {
-	for _, field := range strings.Fields(cmd.Flags().FlagUsages()) {
+	for field := range strings.FieldsSeq(cmd.Flags().FlagUsages()) {
 		if name, ok := strings.CutPrefix(field, "--"); ok && cmd.Flags().Lookup(name) != nil {
 			names = append(names, name)
 		}

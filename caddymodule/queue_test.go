@@ -4,6 +4,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,8 +26,8 @@ func BenchmarkQueue(b *testing.B) {
 			config := `{"apps":{"http":{"servers":{"s":{"listen":["127.0.0.1:0"],"routes":[{"handle":[` + handlers + `]}]}}}}}`
 			_, server := provisionServer(b, []byte(config), b.TempDir())
 			next := caddyhttp.Handler(answer)
-			for i := len(server.Routes[0].Handlers) - 1; i >= 0; i-- {
-				h, after := server.Routes[0].Handlers[i], next
+			for _, h := range slices.Backward(server.Routes[0].Handlers) {
+				after := next
 				next = caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error { return h.ServeHTTP(w, r, after) })
 				if h, ok := h.(*Handler); ok {
 					b.Cleanup(func() { _ = h.Cleanup() })

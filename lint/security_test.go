@@ -56,7 +56,7 @@ func TestSecurityLimitsHaveTests(t *testing.T) {
 		if !strings.Contains(text, what) {
 			t.Errorf("the page does not say %q", what)
 		}
-		for _, name := range strings.Fields(tests) {
+		for name := range strings.FieldsSeq(tests) {
 			if !exist[name] {
 				t.Errorf("%s: there is no %s", what, name)
 			}

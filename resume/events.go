@@ -359,7 +359,7 @@ func aborts(f func() error) (aborted bool, err error) {
 	defer func() {
 		switch v := recover(); v {
 		case nil:
-		case http.ErrAbortHandler: //nolint:errorlint // the very value is the wish
+		case http.ErrAbortHandler: // the very value is the wish
 			aborted = true
 		default:
 			panic(v) // keeps the stack

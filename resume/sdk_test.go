@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -290,9 +291,7 @@ func TestAnswersOfSDKsAreTheSame(t *testing.T) {
 			panic(http.ErrAbortHandler)
 		},
 	}
-	for name, h := range answers {
-		more[name] = h
-	}
+	maps.Copy(more, answers)
 	kept := map[string]bool{
 		"an echo": true, "JSON": true, "a compressed stream": true, "no content": true, "flushed": true, "trailers": true,
 		"early hints": true, "a large one": true, "a page without a type": true, "created": true, "only a header, flushed": true,

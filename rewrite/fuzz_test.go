@@ -366,7 +366,7 @@ func checkLife(t *testing.T, out string, o Options, sum Summary, finished bool) 
 
 // goesOnAfterAMarker reports whether a line of the content begins with a marker and goes on.
 func goesOnAfterAMarker(content string) bool {
-	for _, line := range strings.Split(content, "\n") {
+	for line := range strings.SplitSeq(content, "\n") {
 		for i := range line {
 			if i > 0 && i < len(line)-1 && line[i] == '`' {
 				if _, ok := isImitation(line[:i+1]); ok {

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/panics"
@@ -105,7 +106,7 @@ func (s *Sender) try(ctx context.Context, method, path string, body []byte) (_ A
 	if body != nil {
 		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 		r.Header.Set("Content-Type", "application/json")
-		r.Header.Set("Content-Length", fmt.Sprint(len(body)))
+		r.Header.Set("Content-Length", strconv.Itoa(len(body)))
 	}
 	said := new(report)
 	r, _ = OwnRequest(r, said)

@@ -104,7 +104,7 @@ func (b *Body) heal(r, up *http.Request, plan Plan) rewrite.Healed {
 	came, err := Read(&objectReader{Reader: r.Body}, r.ContentLength, plan.Limit)
 	b.own.rest, b.own.end, b.came = came, err, int64(len(came))
 	switch err { //nolint:errorlint // they are those very values
-	case errNoObject:
+	case errNoObject: //nolint:errorlint // likewise
 		b.own.end = nil // the rest is still to come
 	case nil, io.EOF:
 	default:

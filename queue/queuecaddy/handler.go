@@ -192,7 +192,7 @@ func (h *QueueHandler) ServeHTTP(w http.ResponseWriter, r *http.Request, next ca
 	return next.ServeHTTP(w, r)
 }
 
-// Interfaces that Caddy looks for
+// Interfaces that Caddy looks for.
 var (
 	_ caddy.Provisioner           = (*QueueHandler)(nil)
 	_ caddy.Validator             = (*QueueHandler)(nil)

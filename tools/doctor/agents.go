@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
@@ -128,7 +129,7 @@ func sidecarOf(s site.Site) target {
 	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
 		host = "127.0.0.1"
 	}
-	t, err := parseTarget(s.Scheme + "://" + net.JoinHostPort(host, fmt.Sprint(a.StartPort)))
+	t, err := parseTarget(s.Scheme + "://" + net.JoinHostPort(host, strconv.FormatUint(uint64(a.StartPort), 10)))
 	if err != nil {
 		return target{} // a placeholder or a wildcard
 	}

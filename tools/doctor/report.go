@@ -84,7 +84,7 @@ func (r Report) json() string {
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
-	e.Encode(r) // cannot fail: all of a report can be JSON, and a strings.Builder takes all
+	_ = e.Encode(r) // cannot fail: all of a report can be JSON, and a strings.Builder takes all
 	return b.String()
 }
 

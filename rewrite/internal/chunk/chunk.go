@@ -16,6 +16,7 @@ import (
 	"bytes"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
@@ -276,7 +277,7 @@ func isEmpty(value []byte) bool {
 // array or an object that is not empty. Numbers do not, because they are about the text,
 // such as the id of a token.
 func Filled(value []byte) bool {
-	return !isEmpty(value) && bytes.IndexByte([]byte(`"[{`), value[0]) >= 0
+	return !isEmpty(value) && strings.IndexByte(`"[{`, value[0]) >= 0
 }
 
 // Usage is the usage of tokens that a chunk or an answer reports.

@@ -16,7 +16,7 @@ type prefix struct {
 // character.
 var prefixes = func() (by [256][]prefix) {
 	add := func(least int, wordy bool, words string) {
-		for _, word := range strings.Fields(words) {
+		for word := range strings.FieldsSeq(words) {
 			by[word[0]] = append(by[word[0]], prefix{word, least, wordy})
 		}
 	}
