@@ -40,7 +40,9 @@ func (d *drain) Handle(context.Context, caddy.Event) error {
 // tooShort reports whether the grace period ends before drain_timeout does.
 func (d *drain) tooShort() bool { return d.limit > 0 && d.limit < d.timeout }
 
-// exitPoll is how often watchExit looks.
+// exitPoll is how often watchExit looks. Nothing else tells it: Caddy calls only modules of the
+// configuration that runs, and cancels the context of that after the servers have waited for the
+// streams.
 const exitPoll = 100 * time.Millisecond
 
 // watchExit ends the open streams when the process ends, as long as no hermes handler does: the
