@@ -22,7 +22,7 @@ func (s *Stream) chunk(x *chunk.Object) {
 	}
 	s.end.update(x)
 	if c.Tokens.Counts {
-		s.upstream.reportsUsage(s.w.Model())
+		s.upstream.memory.Report(s.w.Model())
 	}
 	if c.Reasoning {
 		s.leaveTags()

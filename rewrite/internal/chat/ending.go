@@ -2,13 +2,137 @@ package chat
 
 import (
 	"bytes"
+	"cmp"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/encode"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
+
+// answer is what the stream has said so far, for the verdict on its end (contract section 3).
+type answer struct {
+	hasText          bool // a non-space character of content has left
+	hasUnclosed      bool // a tool has ended reasoning that no tag had closed, whose words may be the answer
+	answered         bool // the reasoning before is an answer: another sidecar says so, see finishChunk
+	hasReasoning     bool // a non-space character of reasoning has left
+	droppedReasoning bool // reasoning with a non-space character was dropped
+	hasOther         bool // tool calls, a refusal and the like have left
+	gaveUp           bool // upstream has said that the model stays silent; see saysSilence
+	noReply          bool // the only text is Hermes' own word for such silence
+	onTool           bool // no text has left since the last tool started
+	working          bool // a tool since the last text is not housekeeping; see isHousekeeping
+}
+
+// saysText records that text has left.
+func (a *answer) saysText() { a.hasText, a.onTool = true, false }
+
+// saysOther records that something other than text has left.
+func (a *answer) saysOther() { a.hasOther, a.onTool = true, false }
+
+// toolStarts records that a tool with the name, a JSON string, starts. unclosed says that there are
+// words before it in reasoning that no tag has closed.
+func (a *answer) toolStarts(name string, unclosed bool) {
+	if a.answered = false; unclosed {
+		a.hasUnclosed, a.onTool = true, false
+	}
+	a.working = a.onTool && a.working || !isHousekeeping[name]
+	a.onTool = true
+}
+
+// mayBeUnclosed reports whether there are words after the last tool in reasoning that no tag has
+// closed, as unclosed says, or before it if every tool since then is housekeeping (contract section 4).
+func (a *answer) mayBeUnclosed(unclosed bool) bool {
+	return a.onTool && (unclosed || a.hasUnclosed && !a.working)
+}
+
+// isSettled reports whether more text changes nothing.
+func (a *answer) isSettled() bool { return a.hasText && !a.onTool && !a.noReply }
+
+// isHousekeeping has the names, JSON strings, of the tools that Hermes may call after its answer.
+// The text before such a tool is the answer (contract section 3, rule 2).
+var isHousekeeping = map[string]bool{
+	`"memory"`: true, `"todo"`: true, `"todo_list"`: true, `"skill_manage"`: true, `"session_search"`: true,
+}
+
+// ending is how the stream ends (contract section 3).
+type ending struct {
+	notes  *contract.Notes
+	sum    *contract.Summary // of the stream: its tokens, and the code of its first failure
+	inline bool              // an error finish has no error frame
+
+	manyChoices  bool   // a choice other than the first has come
+	failed       bool   // an error has left
+	begun, ended uint64 // the choices that have begun and those that have finished, as bits
+	usage        []byte // upstream's, for an error finish
+	errorSent    []byte // the message, a JSON string, of an error frame that has left
+}
+
+// MaxUsage is the length in bytes up to which upstream's usage is kept for an error
+// finish.
+const MaxUsage = 4 << 10
+
+func (e *ending) allEnded() bool { return e.begun&^e.ended == 0 }
+
+// update records which choices the chunk x begins and ends, and its usage.
+func (e *ending) update(x *chunk.Object) {
+	c := &x.C
+	e.manyChoices = e.manyChoices || c.ManyChoices
+	e.begun |= c.Begun
+	e.ended |= c.Ended
+	if !c.Usage.IsObject(x.F.Data) {
+		return
+	}
+	if !(c.Finish.Ok() && e.allEnded()) && c.Usage.To-c.Usage.From <= MaxUsage {
+		e.usage = append(e.usage[:0], jsonspan.Finite(jsonspan.OneLine(x.Value(c.Usage)))...)
+	}
+	e.sum.InputTokens, e.sum.OutputTokens = c.Tokens.Input, c.Tokens.Output
+}
+
+// fail records that the stream does not end well. The first code counts.
+func (e *ending) fail(code string) { e.failed, e.sum.Code = true, cmp.Or(e.sum.Code, code) }
+
+// sendError records that the error in x leaves before the stream has finished.
+func (e *ending) sendError(x *chunk.Object) {
+	e.notes.Add(contract.SectionEnd, "an error of upstream's: an error finish will not repeat it")
+	e.fail(x.ErrorCode())
+	e.errorSent = bytes.Clone(jsonspan.Truncate(e.message(x, contract.Message(contract.CodeAgentError)), contract.MaxMessage))
+}
+
+// failure records that the stream ends with an error finish, and returns its failure. x is a finish
+// chunk that reports the failure itself, or empty. The text stands for a failure without a message.
+func (e *ending) failure(code, text string, x *chunk.Object) *encode.Failure {
+	e.fail(code)
+	f := &encode.Failure{Code: code, Message: e.message(x, text), Reported: x.C.Finish.Ok(), Sent: e.errorSent != nil}
+	if !f.Sent && !e.inline {
+		e.errorSent = bytes.Clone(jsonspan.Truncate(f.Message, contract.MaxMessage)) // other choices may be open
+	}
+	return f
+}
+
+// message returns the message of a failure, a JSON string: that of the error in x, if it
+// has one, of the error that has left, or the text.
+func (e *ending) message(x *chunk.Object, text string) []byte {
+	switch m := x.ErrorMessage(); {
+	case m != nil:
+		return m
+	case e.errorSent != nil:
+		return e.errorSent
+	}
+	return jsonspan.Quote(text)
+}
+
+// dropLate drops what comes after [DONE] or an error finish.
+func (e *ending) dropLate(out *sse.Writer) {
+	if e.failed {
+		e.notes.Add(contract.SectionEnd, "after the error finish nothing takes it back: dropped")
+	} else {
+		e.notes.Add(contract.SectionEnd, "after [DONE]: dropped")
+	}
+	out.Drop()
+}
 
 // verdict returns the verdict on x, a finish chunk (contract section 3, "False stop"): the
 // code of the failure, "" if the agent ended well; why, for the notes, "" if there is nothing to
@@ -42,7 +166,7 @@ func (s *Stream) verdict(x *chunk.Object, textFollows bool) (code, why string, z
 	case !usage.Zero:
 		return "", "", false
 	case s.o.ZeroUsage == contract.ZeroUsageError,
-		s.o.AutoZeroUsage() && s.upstream.missesUsage(s.w.Model()):
+		s.o.AutoZeroUsage() && s.upstream.memory.Reported(s.w.Model()):
 		return contract.CodeCrashed, "a false stop: usage 0/0/0 where usage is reported, or zero_usage says so", true
 	}
 	return "", "text with usage 0/0/0, which may be a crash: passes", true
@@ -98,7 +222,7 @@ func (s *Stream) finishChunk(x *chunk.Object, rest *prose.Kept) {
 		s.Sum.ZeroUsagePassed = code == ""
 		s.Sum.UsageReported = code != "" && s.o.ZeroUsage != contract.ZeroUsageError
 		if s.o.AutoZeroUsage() {
-			s.upstream.missed(s.w.Model())
+			s.upstream.memory.Missed(s.w.Model())
 		}
 	}
 	s.tools.finish(code != "")

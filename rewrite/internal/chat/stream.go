@@ -3,25 +3,16 @@
 // crash into an error finish (wire contract, sections 1 to 4). Package encode writes the
 // frames.
 //
-//	waiting.go    the error of a client that waits for its turn
-//	frame.go      every unit of a stream: where it goes
+//	frame.go      every unit of a stream, where it goes, and what leaves without one
 //	chunks.go     chunks
 //	large.go      frames that are larger than max_frame
 //	events.go     what a frame is; upstream's tool events, other named events and errors
 //	ending.go     finish chunks, verdicts and error finishes
-//	text.go       the content of a chunk: read, held, applied
+//	text.go       the content of a chunk: read, held, applied, and frames that differ in nothing else
 //	approvals.go  requests for approval, and answers that are split for a reply
 //	stream.go     Stream: its state, and what all of these do with it
-//
-// and the owners of that state:
-//
-//	template.go   template: frames that differ from the one before in nothing but their text
-//	hold.go       hold: the frames that are held back
-//	answer.go     answer: what the stream has said, which its verdict depends on
-//	ended.go      ending: how the stream ends, and the failure that it tells
 //	upstream.go   upstream: what is known of the server that answers
-//	toolwriter.go toolWriter: writes what happens to tools
-//	tools.go      tools: which are open, and the transitions that follow
+//	tools.go      tools: which are open, and the transitions that follow; toolWriter writes them
 //
 // Each file knows those below it.
 //
@@ -36,6 +27,7 @@
 package chat
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/approval"
@@ -89,7 +81,7 @@ func (s *Stream) Init(out *sse.Writer, o *contract.Options, p *contract.Params, 
 	s.tools = toolWriter{
 		tools: tools{size: s.w.EndSize}, w: &s.w, p: p, window: o.ParallelWindow, notes: notes, requests: approval.New(p.Approvals),
 	}
-	s.upstream = upstream{o: o, memory: p.Usage, auto: o.AutoImitations(), tools: o.Tools}
+	s.upstream = upstream{o: o, memory: cmp.Or[contract.UsageMemory](p.Usage, noMemory{}), auto: o.AutoImitations(), tools: o.Tools}
 	if p.Approvals != nil {
 		s.upstream.setAsks(true)
 	}

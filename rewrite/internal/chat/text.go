@@ -1,6 +1,8 @@
 package chat
 
 import (
+	"bytes"
+
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/encode"
@@ -137,6 +139,42 @@ func (s *Stream) writeParts(x *chunk.Object, first bool) (kept prose.Kept, reaso
 	return prose.Kept{}, false
 }
 
+// hold has the frames that are held back because their text may begin an imitation or a tag. They
+// leave byte for byte, or without the text that was one. It is empty unless text is suspected. Its
+// size is bounded by Stream.holdBytes.
+type hold struct {
+	whole    []byte // the frames, one after the other, with the edits made so far
+	stripped []byte // the frames without the suspected text
+	dropped  bool   // the last frame is not in stripped: without the suspected text it says nothing
+}
+
+// frame adds the chunk x with nothing of its content but kept, whose end r suspects.
+func (h *hold) frame(x *chunk.Object, kept prose.Kept, r *prose.State) {
+	var before prose.Kept // what is before the suspected text
+	if n, here, newline := r.Suspected(); here {
+		before = prose.Kept{Front: kept.Front, Text: kept.Text[:len(kept.Text)-n]}
+		if newline {
+			before.Front, kept.Front = nil, prose.NewlineInJSON // it is part of the suspected line
+		}
+	}
+	h.dropped = before.Len() == 0 && x.Droppable() && x.C.Content.Inner().Ok()
+	if !h.dropped {
+		x.KeepContent(&before, false)
+		h.stripped = x.Edits.Append(h.stripped, &x.F)
+		x.Edits.Reset()
+	}
+	x.KeepContent(&kept, false)
+	h.whole = x.Edits.Append(h.whole, &x.F)
+}
+
+// bytes adds b, which has no text, after the last frame.
+func (h *hold) bytes(b []byte) {
+	h.whole = append(h.whole, b...)
+	if !h.dropped {
+		h.stripped = append(h.stripped, b...)
+	}
+}
+
 // Quiet forwards bytes that say nothing to clients. They decide nothing about what is
 // held, and wait after it.
 func (s *Stream) Quiet(b []byte) {
@@ -158,6 +196,43 @@ func (s *Stream) holdBytes(b []byte) {
 		s.applyReading()
 		s.Out.Forward(s.Out.Bytes[len(s.Out.Bytes)-n:])
 	}
+}
+
+// MaxTemplate is the length in bytes of the longest template.
+const MaxTemplate = 1 << 10
+
+// template is the last frame without its text, if the frame left as it came and another
+// one of its kind changes nothing but where lines begin. Most frames of an answer differ
+// in nothing but their text, and need not be parsed: see Stream.Pass.
+type template struct {
+	around []byte // the bytes after the text and, from head on, those before it
+	head   int    // 0 if there is no template
+}
+
+// learn makes the frame x, which is about to leave, the template: if it says nothing but its
+// content, and if at most MaxTemplate bytes are around that.
+func (p *template) learn(x *chunk.Object) {
+	c, raw := &x.C, x.F.Raw
+	if !x.Droppable() || !c.Content.Ok() || c.Repeat.Ok() || c.ChoiceErrors || raw[len(raw)-1] != '\n' || !x.Edits.Empty() {
+		return
+	}
+	from, to := x.F.At(c.Content.Inner().From), x.F.At(c.Content.Inner().To)
+	if from+len(raw)-to <= MaxTemplate {
+		p.around, p.head = append(append(p.around[:0], raw[to:]...), raw[:from]...), len(raw)-to
+	}
+}
+
+// text returns the text of the frame b with its quotes, or nil if b does not match the template.
+func (p *template) text(b []byte) []byte {
+	if p.head == 0 || !bytes.HasPrefix(b, p.around[p.head:]) {
+		return nil
+	}
+	from := len(p.around) - p.head
+	to := jsonspan.SkipString(b, from-1) - 1
+	if to < from || !bytes.Equal(b[to:], p.around[:p.head]) {
+		return nil
+	}
+	return b[from-1 : to+1]
 }
 
 // Pass forwards the frame b if it matches the template and has a text that changes nothing but

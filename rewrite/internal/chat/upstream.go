@@ -14,8 +14,8 @@ import (
 // auto they are those of the table of tools as long as upstream is not known to send tool events, and
 // none from then on.
 type upstream struct {
-	o      *contract.Options    // with the table that says which lines are imitations
-	memory contract.UsageMemory // may be nil
+	o      *contract.Options // with the table that says which lines are imitations
+	memory contract.UsageMemory
 
 	auto    bool          // the option
 	tools   *marker.Table // the option tools
@@ -46,7 +46,7 @@ func (f *fact) set(is bool) (isNew bool) {
 // setReportsFailures records that upstream reports its failures itself, or that it is too old to. The
 // third rule of the false stop depends on that.
 func (u *upstream) setReportsFailures(does bool) {
-	if u.reports.set(does) && u.memory != nil {
+	if u.reports.set(does) {
 		u.memory.ReportsFailures(does)
 	}
 }
@@ -57,7 +57,7 @@ func (u *upstream) lookUp(text []byte) {
 	if !u.auto || u.told || bytes.IndexByte(text, '`') < 0 && !bytes.Contains(text, []byte("0060")) {
 		return
 	}
-	if u.told = true; u.memory != nil && u.memory.SendsEvents() {
+	if u.told = true; u.memory.SendsEvents() {
 		u.sends = true
 		u.setTools()
 	}
@@ -70,9 +70,7 @@ func (u *upstream) setSendsEvents(does bool, form contract.Progress) {
 	if !u.events.set(does) {
 		return
 	}
-	if u.memory != nil {
-		u.memory.ShowedEvents(does)
-	}
+	u.memory.ShowedEvents(does)
 	if u.auto && !(does && (form == contract.ProgressOff || form == contract.ProgressComment)) {
 		u.told, u.sends = true, does
 		u.setTools()
@@ -98,21 +96,12 @@ func (u *upstream) setTools() {
 	u.o = &o
 }
 
-// reportsUsage records that an answer of the model has reported usage.
-func (u *upstream) reportsUsage(model string) {
-	if u.memory != nil {
-		u.memory.Report(model)
-	}
-}
+// noMemory is the memory of a stream that has none.
+type noMemory struct{}
 
-// missesUsage reports whether an answer of the model without usage means that the agent failed.
-func (u *upstream) missesUsage(model string) bool {
-	return u.memory != nil && u.memory.Reported(model)
-}
-
-// missed records that an answer of the model with text has come without usage.
-func (u *upstream) missed(model string) {
-	if u.memory != nil {
-		u.memory.Missed(model)
-	}
-}
+func (noMemory) Reported(string) bool { return false }
+func (noMemory) Report(string)        {}
+func (noMemory) Missed(string)        {}
+func (noMemory) ReportsFailures(bool) {}
+func (noMemory) SendsEvents() bool    { return false }
+func (noMemory) ShowedEvents(bool)    {}
