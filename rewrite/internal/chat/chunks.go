@@ -107,11 +107,9 @@ func (s *Stream) markerChunk(x *chunk.Object, m *marker.Marker) {
 	s.notes.Add(contract.SectionMarkers, "a tool marker, the whole content of one chunk: leaves the text")
 	s.prose.DropMarker()
 	s.Sum.Markers++
-	x.DropContent()
-	switch {
-	case x.Droppable():
+	if x.Droppable() {
 		s.Out.Drop()
-	case !x.C.Finish.Ok(): // it may have the role
+	} else if x.DropContent(); !x.C.Finish.Ok() { // it may have the role
 		s.writeChunk(x, &prose.Kept{})
 	}
 	s.startMarked(m, contract.SourceMarker)

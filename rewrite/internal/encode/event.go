@@ -3,6 +3,7 @@ package encode
 import (
 	"cmp"
 	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"strconv"
 	"strings"
@@ -88,7 +89,7 @@ const incomplete = "incomplete"
 // clients that allow 40 characters.
 func (w *Writer) CallID(upstreamID string, n int) string {
 	h := sha256.Sum256([]byte(cmp.Or(upstreamID, w.envelope().ID)))
-	return fmt.Sprintf(`"call_%x%04d"`, h[:10], n)
+	return string(fmt.Appendf(hex.AppendEncode([]byte(`"call_`), h[:10]), `%04d"`, n))
 }
 
 // Envelops reports whether named events get the members of a chunk.
@@ -255,9 +256,14 @@ func (t *Transition) approval() []byte {
 	return []byte(`,"` + approval.MemberOutcome + `":"` + string(t.Approval) + `"`)
 }
 
+// outcomes begin the descriptions of tools that were not approved.
+var outcomes = map[contract.ApprovalOutcome]string{
+	contract.ApprovalWaits: waitsName, contract.ApprovalDenied: "Denied:", contract.ApprovalExpired: "Not approved:",
+}
+
 // description returns the description of the status line, a JSON string.
 func (t *Transition) description() string {
-	outcome := map[contract.ApprovalOutcome]string{contract.ApprovalWaits: waitsName, contract.ApprovalDenied: "Denied:", contract.ApprovalExpired: "Not approved:"}[t.Approval]
+	outcome := outcomes[t.Approval]
 	if t.line == "" || outcome == "" {
 		return t.line
 	}
