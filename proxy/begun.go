@@ -25,7 +25,7 @@ func (q *Request) MayBegin() bool {
 func (q *Request) Sent() time.Time {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.front == nil {
+	if !q.begun() {
 		return time.Time{}
 	}
 	return q.since.Add(q.sent)
@@ -39,7 +39,7 @@ func (q *Request) Waiting() rewrite.Waiting { return q.waiting }
 func (q *Request) Send(frames []byte) {
 	q.mu.Lock()
 	defer q.unlock()
-	first := q.front == nil
+	first := !q.begun()
 	if q.client.err != nil || q.x != nil && q.x.closed || len(frames) == 0 && !first {
 		return
 	}
@@ -49,6 +49,9 @@ func (q *Request) Send(frames []byte) {
 	_ = q.client.send(frames) // an error shows in q.client.err
 	q.sent = q.age()
 }
+
+// begun reports whether Send has begun the answer.
+func (q *Request) begun() bool { return q.front != nil }
 
 // begin begins the answer, whose header leaves with the next bytes.
 func (q *Request) begin() {

@@ -82,7 +82,7 @@ func (r *Refusal) Error() string { return r.Message }
 // that stream as the contract says if next does not (section 3). What it returns, and which panics go
 // on, is that of Proxy.Serve.
 func (q *Request) Serve(next func(http.ResponseWriter, *http.Request) error) (err error) {
-	x, up := q.exchange()
+	x, up := q.newExchange()
 	defer func() {
 		// Panicking again from here keeps the stack of the first panic.
 		panicked := recover()
@@ -94,14 +94,19 @@ func (q *Request) Serve(next func(http.ResponseWriter, *http.Request) error) (er
 		return nil
 	}
 	defer x.giveBack(up)
-	return x.failure(next(x, up))
+	err = next(x, up)
+	if _, refused := errors.AsType[*Refusal](err); refused {
+		x.refuse(err)
+		return nil
+	}
+	return x.requestError(err)
 }
 
-// exchange returns the exchange that is next, and the request for upstream.
-func (q *Request) exchange() (*exchange, *http.Request) {
+// newExchange returns an exchange, and the request for upstream.
+func (q *Request) newExchange() (*exchange, *http.Request) {
 	x := &exchange{Request: q, header: make(http.Header)}
 	from := q.client.w.Header()
-	if q.front != nil {
+	if q.begun() {
 		from = q.front
 	}
 	head.Copy(x.header, from)
@@ -125,16 +130,6 @@ func (x *exchange) giveBack(up *http.Request) {
 	x.mu.Lock()
 	defer x.unlock()
 	x.body.GiveBack(x.r, up)
-}
-
-// failure returns the error that the next handler's err stands for, after it has answered it if it is
-// a Refusal.
-func (x *exchange) failure(err error) error {
-	if refusal, ok := errors.AsType[*Refusal](err); ok {
-		x.refuse(refusal)
-		return nil
-	}
-	return x.requestError(err)
 }
 
 // refuse ends the exchange, whose request does not go on because of err.
@@ -216,7 +211,7 @@ func (x *exchange) endAnswer(panicked any, err error) (handled bool) {
 		return false // TestEndsThatGoOn
 	case x.closed:
 		return true // a deadline has ended the answer
-	case x.answer == nil && x.front != nil:
+	case x.answer == nil && x.begun():
 		x.endUnanswered(panicked, err)
 		return true
 	case x.answer == nil:

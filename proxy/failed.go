@@ -22,20 +22,16 @@ type failed struct {
 	other  bool // body is not one object whose own end shows that it is complete
 }
 
-// chooseFailed begins an answer with the status, 400 or more, to a request that begins a run. It
-// returns false if the answer passes.
-func (x *exchange) chooseFailed(status int) bool {
+// newFailed returns the answer that upstream begins, nil if it passes.
+func newFailed(x *exchange) *failed {
 	f := &failed{kept: kept{x: x}, length: -1}
 	if n, err := strconv.Atoi(x.header.Get("Content-Length")); err == nil {
 		f.length = n
 	}
-	if head.IsJSON(x.header) && !head.IsEncoded(x.header) &&
-		x.r.Method != http.MethodHead && f.length <= x.o.Rewrite.FrameLimit() {
-		x.answer, x.times.phase = f, phaseFree
-		return true
+	if !head.IsJSON(x.header) || head.IsEncoded(x.header) || x.r.Method == http.MethodHead || f.length > x.o.Rewrite.FrameLimit() {
+		return nil
 	}
-	x.forbidRepeat()
-	return false
+	return f
 }
 
 // forbidRepeat asks the client of a failure not to send its request again, unless upstream says what

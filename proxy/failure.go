@@ -105,7 +105,7 @@ func message(cause rewrite.Cause, running bool) string {
 // which has not begun: clients handle that best, and SDKs try again (contract
 // section 3), unless running says that the agent may be running.
 func (x *exchange) sendError(status int, code string, body []byte, running bool) {
-	if x.front != nil {
+	if x.begun() {
 		x.endBegun(code, body)
 		return
 	}

@@ -111,7 +111,7 @@ func (o *opening) restore(h http.Header) {
 // answer that is not streamed is, anything else loses the secrets that it says.
 func (s *stream) endBody() bool {
 	x, o := s.x, s.opening
-	if x.front != nil { // the client has the header of a stream
+	if x.begun() { // the client has the header of a stream
 		r := &report{x: x, status: x.client.status}
 		x.answer = r
 		_, _ = r.write(o.body()) // it only keeps them

@@ -35,7 +35,7 @@ const maxRoom = 64 << 10
 func newStream(x *exchange) *stream {
 	s := &stream{x: x, upstream: x.upstream(), raw: x.o.ObserveRaw && x.o.Observer != nil}
 	p := x.params()
-	p.ID, p.Usage, p.Continues = newID, x.usage(s.upstream), x.front != nil
+	p.ID, p.Usage, p.Continues = newID, x.usage(s.upstream), x.begun()
 	if x.o.Observer != nil {
 		p.OnTool = s.observeTool
 	}
@@ -108,7 +108,7 @@ func (s *stream) begin() {
 	if x.chat {
 		s.opening = &opening{header: maps.Clone(x.client.w.Header())}
 	}
-	if x.front == nil {
+	if !x.begun() {
 		x.o.dressStream(x.client.w.Header())
 	}
 	s.observe()
@@ -144,7 +144,7 @@ func (s *stream) enter() {
 		p = phaseFinished
 	case s.engine.Active():
 		p = phaseStreaming
-	case s.engine.Guarded(), s.x.front != nil:
+	case s.engine.Guarded(), s.x.begun():
 		p = phaseOther
 	}
 	s.x.times.phase = p
@@ -242,7 +242,7 @@ func (s *stream) cut(cause rewrite.Cause) {
 		s.opening = nil
 	}
 	out = s.engine.Finish(out, cause)
-	if x.front != nil && !s.engine.Guarded() && s.engine.Frames() == 0 { // the stream was to be of a response
+	if x.begun() && !s.engine.Guarded() && s.engine.Frames() == 0 { // the stream was to be of a response
 		x.endBegun(cause.Code(), rewrite.AppendError(nil, cause.Code(), rewrite.Message(cause.Code())))
 		return
 	}
@@ -254,7 +254,7 @@ func (s *stream) cut(cause rewrite.Cause) {
 }
 
 func (s *stream) end(cause rewrite.Cause) bool {
-	if cause == rewrite.CauseEOF && s.opening != nil && s.opening.isBody() && (s.x.front != nil || !s.x.client.committed) {
+	if cause == rewrite.CauseEOF && s.opening != nil && s.opening.isBody() && (s.x.begun() || !s.x.client.committed) {
 		return s.endBody()
 	}
 	s.cut(cause)

@@ -37,7 +37,7 @@ func (x *exchange) ask() bool {
 		x.times.phase = phaseWhole
 	case x.chat:
 		x.times.phase = phaseAwaiting
-	case x.front != nil:
+	case x.begun():
 		x.times.phase = phaseOther // which a drain ends
 	}
 	if x.times.phase == phaseAwaiting && x.drained() <= age && !x.gone() {
@@ -86,7 +86,7 @@ func (x *exchange) watch() {
 // keepaliveDue returns the age at which a keepalive is due, unless something is sent before. It
 // neither resets nor hides the timeouts.
 func (x *exchange) keepaliveDue() time.Duration {
-	if x.times.phase < phaseStreaming && (x.front == nil || x.answer != nil) {
+	if x.times.phase < phaseStreaming && (!x.begun() || x.answer != nil) {
 		return never
 	}
 	return after(x.sent, x.o.Keepalive)

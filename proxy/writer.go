@@ -30,7 +30,7 @@ func (x *exchange) Unwrap() http.ResponseWriter { return x.client.w }
 // hands; httputil.ReverseProxy takes it before it says 101.
 func (x *exchange) Hijack() (conn net.Conn, buffered *bufio.ReadWriter, err error) {
 	err = x.control(func(c *http.ResponseController) error {
-		if x.front != nil && x.answer == nil {
+		if x.begun() && x.answer == nil {
 			return http.ErrNotSupported // the client has the header of a stream
 		}
 		head.Copy(x.client.w.Header(), x.header)
@@ -147,7 +147,7 @@ func (x *exchange) accept(status int) {
 	x.o.Origins.learn(x.r, status, x.header)
 	x.late = x.gone()
 	x.body.Decided()
-	if x.front == nil {
+	if !x.begun() {
 		x.client.status = status
 		head.Copy(x.client.w.Header(), x.header)
 		x.redactHeader(x.client.w.Header())
@@ -178,7 +178,7 @@ func (x *exchange) choose(status int) {
 		x.answer = s
 		s.begin()
 		return
-	case x.front != nil:
+	case x.begun():
 		x.answer = &report{x: x, status: status}
 		return
 	case examined && media == "application/json" && rewrite.IsAnswerPath(x.r.URL.Path) && !encoded:
@@ -187,8 +187,12 @@ func (x *exchange) choose(status int) {
 			x.answer, x.times.phase = &whole{kept: kept{x: x}}, phaseWhole
 			return
 		}
-	case status >= http.StatusBadRequest && rewrite.BeginsRun(x.r.URL.Path) && x.chooseFailed(status):
-		return
+	case status >= http.StatusBadRequest && rewrite.BeginsRun(x.r.URL.Path):
+		if f := newFailed(x); f != nil {
+			x.answer, x.times.phase = f, phaseFree
+			return
+		}
+		x.forbidRepeat()
 	}
 	x.pass(examined && encoded && media == "text/event-stream")
 }

@@ -44,8 +44,8 @@ type Queue struct {
 
 // request is a request that may wait. Its invariants:
 //
-//   - Its turn is handed over at most once, before the client can know of the run that keeps it
-//     (Queue.RunBegan), and otherwise ends with the next handler.
+//   - Its turn is given to a run at most once, before the client can know of the run (Queue.RunBegan),
+//     and otherwise ends with the next handler.
 //   - Nothing leaves of an answer with which upstream refuses it, and the next try finds everything as
 //     the first one did.
 type request struct {
@@ -54,14 +54,54 @@ type request struct {
 	next func(http.ResponseWriter, *http.Request) error
 	in   *proxy.Request
 
-	refused  *refusal    // upstream's last one, nil for none
-	answered atomic.Bool // upstream has begun an answer that goes on to the client
-	trying   context.Context
+	place    place
+	refused  *refusal        // upstream's last one, nil for none
+	answered atomic.Bool     // upstream has begun an answer that goes on to the client
+	trying   context.Context // of the try
+	panicked any             // of the client's writer while it waited, nil for none
+}
 
-	mu       sync.Mutex
-	turn     *queue.Turn // nil if it need not wait
-	over     bool        // it has no use for a turn any more
-	panicked any         // of the client's writer while it waited, nil for none
+// place has the turn of a request: as long as it waits, and then until the next handler has ended, or a
+// run keeps the turn.
+type place struct {
+	mu   sync.Mutex
+	turn *queue.Turn // nil for none
+	over bool        // the request has no use for a turn any more
+}
+
+// take takes the turn. It returns false, and ends the turn, if the request has no use for it.
+func (p *place) take(turn *queue.Turn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.over {
+		turn.Done()
+		return false
+	}
+	p.turn = turn
+	return true
+}
+
+// get returns the turn, nil for none.
+func (p *place) get() *queue.Turn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.turn
+}
+
+// give returns the turn, nil for none, to whoever ends it. The request has none from then on.
+func (p *place) give() *queue.Turn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	turn := p.turn
+	p.turn, p.over = nil, true
+	return turn
+}
+
+// end ends the turn, if there is one.
+func (p *place) end() {
+	if turn := p.give(); turn != nil {
+		turn.Done()
+	}
 }
 
 // Serve is Proxy.Serve for a request that waits for its turn, if it has to. next is called each time that
@@ -77,7 +117,7 @@ func (q *Queue) Serve(w http.ResponseWriter, r *http.Request, next func(http.Res
 	}
 	defer in.Close()
 	x.in = in
-	defer x.endTurn()
+	defer x.place.end()
 	if in.Pending() { // it takes its place when its body has come
 		return in.Serve(x.try)
 	}
@@ -103,41 +143,14 @@ func (x *request) join() (*queue.Turn, error) {
 	if turn == nil || err != nil {
 		return nil, err
 	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.over {
-		turn.Done()
+	if !x.place.take(turn) {
 		return nil, errOver
 	}
-	x.turn = turn
 	return turn, nil
 }
 
 // errOver is the error of a request that joins the line after its answer has ended.
 var errOver = errors.New("the answer has ended")
-
-// hasTurn returns the turn of the request, nil for none.
-func (x *request) hasTurn() *queue.Turn {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.turn
-}
-
-// endTurn ends the turn of the request, if it has one.
-func (x *request) endTurn() {
-	if turn := x.giveTurn(); turn != nil {
-		turn.Done()
-	}
-}
-
-// giveTurn returns the turn of the request, which has none from then on.
-func (x *request) giveTurn() *queue.Turn {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	turn := x.turn
-	x.turn, x.over = nil, true
-	return turn
-}
 
 // bodyEnded waits for the turn of a request that went on to upstream before its body had come, because
 // the sidecar does not read it first: a place is held while the agent works, not while a client

@@ -26,11 +26,11 @@ func (x *request) try(w http.ResponseWriter, up *http.Request) error {
 	x.trying = ctx
 	t := &trial{ResponseWriter: w, x: x}
 	aborted, err := t.callNext(up)
-	if t.refuses() {
+	if t.rejoin() {
 		return proxy.ErrAgain
 	}
 	t.release()
-	x.endTurn() // before the client is sent the rest of its answer
+	x.place.end() // before the client is sent the rest of its answer
 	if aborted {
 		panic(http.ErrAbortHandler)
 	}
@@ -96,19 +96,19 @@ func (t *trial) callNext(up *http.Request) (aborted bool, err error) {
 		case http.ErrAbortHandler:
 			aborted = true
 		default:
-			t.x.endTurn()
+			t.x.place.end()
 			panic(v) // keeps the stack
 		}
 	}()
 	return false, t.x.next(t, up)
 }
 
-// refuses reports whether the answer is a refusal, after which the request waits again.
-func (t *trial) refuses() bool {
+// rejoin sends the request back into the line if the answer is a refusal, and reports whether it has.
+func (t *trial) rejoin() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	f, x := t.held, t.x
-	if f == nil || x.in.Context().Err() != nil || !rewrite.RefusesRun(f.body) || !x.turn.Refused(retryAfterOf(f.header)) {
+	if f == nil || x.in.Context().Err() != nil || !rewrite.RefusesRun(f.body) || !x.place.get().Refused(retryAfterOf(f.header)) {
 		return false
 	}
 	x.refused = f
@@ -194,7 +194,7 @@ func (t *trial) begin(status int) {
 	h := t.Header()
 	json := head.MediaType(h) == "application/json" && !head.IsEncoded(h)
 	switch {
-	case json && status == http.StatusTooManyRequests && t.x.hasTurn() != nil && t.x.in.MayRepeat():
+	case json && status == http.StatusTooManyRequests && t.x.place.get() != nil && t.x.in.MayRepeat():
 		t.held = &refusal{header: h.Clone()}
 		return
 	case json && status/100 == 2 && t.x.of.RunBegan != nil && rewrite.IsRunsPath(t.x.r.URL.Path):
@@ -206,7 +206,7 @@ func (t *trial) begin(status int) {
 // goOn sends the header on to the Proxy: upstream has taken the request.
 func (t *trial) goOn(status int) {
 	t.x.answered.Store(true)
-	if turn := t.x.hasTurn(); turn != nil {
+	if turn := t.x.place.get(); turn != nil {
 		turn.Answered()
 	}
 	t.ResponseWriter.WriteHeader(status)
@@ -274,7 +274,7 @@ func (s *begins) read(x *request, b []byte) {
 	if rewrite.StateOfRun(s.body) == rewrite.RunOver {
 		return
 	}
-	if turn := x.giveTurn(); turn != nil {
+	if turn := x.place.give(); turn != nil {
 		x.of.RunBegan(x.r, id, turn)
 	}
 }

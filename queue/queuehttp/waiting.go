@@ -38,8 +38,6 @@ func (x *request) wait(ctx context.Context, turn *queue.Turn, tells bool) error 
 	var tell func(int)
 	if tells {
 		t := &teller{in: x.in, waiting: x.in.Waiting(), fail: func(panicked any) {
-			x.mu.Lock()
-			defer x.mu.Unlock()
 			x.panicked = panicked
 			end(errPanicked)
 		}}
@@ -58,7 +56,7 @@ var errPanicked = errors.New("the writer of the answer panicked")
 type teller struct {
 	in      *proxy.Request
 	waiting rewrite.Waiting
-	fail    func(panicked any) // is called if the client's writer panics
+	fail    func(panicked any) // is called if the client's writer panics, once
 
 	mu    sync.Mutex
 	over  bool
@@ -129,12 +127,9 @@ func (t *teller) stop() {
 // instead returns the next handler of a request that does not go on because of err.
 func (x *request) instead(err error) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, _ *http.Request) error {
-		x.mu.Lock()
-		panicked := x.panicked
-		x.mu.Unlock()
 		switch {
-		case panicked != nil:
-			panic(panicked)
+		case x.panicked != nil:
+			panic(x.panicked)
 		case x.in.Context().Err() != nil: // the client has left
 			return nil
 		case errors.Is(err, queue.ErrTimeout) && x.refused != nil:
