@@ -637,10 +637,10 @@ func TestUpstreamRefuses(t *testing.T) {
 	bubble(t, "and cannot be reached then", func(t *testing.T) {
 		x := waits(t, 0, statusOf(502))
 		<-x.ack
-		x.do(func() { x.try("answered") })
+		x.do(func() { x.try(true) })
 		x.refuses("1")
 		x.nextTry(func() error { return nil })
-		x.do(func() { x.try("refused") })
+		x.do(func() { x.try(false) })
 		x.ret(errTest).wantSwallowed(t)
 		equal(t, strings.Contains(x.rec.body.String(), "the agent could not be reached"), true, "nothing runs")
 		x.wantFree()

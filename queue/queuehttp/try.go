@@ -1,11 +1,9 @@
 package queuehttp
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"math"
-	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -126,18 +124,6 @@ func (t *trial) release() {
 
 // Unwrap is for http.ResponseController.
 func (t *trial) Unwrap() http.ResponseWriter { return t.ResponseWriter }
-
-// Hijack implements http.Hijacker.
-func (t *trial) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	conn, buffered, err := http.NewResponseController(t.ResponseWriter).Hijack()
-	if err == nil {
-		t.decided = true
-		t.x.answered.Store(true)
-	}
-	return conn, buffered, err
-}
 
 // WriteHeader implements http.ResponseWriter.
 func (t *trial) WriteHeader(status int) {
