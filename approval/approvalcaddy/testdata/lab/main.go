@@ -19,6 +19,7 @@ import (
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
 
 	"github.com/hermes-sidecar/hermes-sidecar/approval"
+	_ "github.com/hermes-sidecar/hermes-sidecar/approval/approvalcaddy"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/hermesapp"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
