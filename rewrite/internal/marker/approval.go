@@ -95,7 +95,8 @@ func codeSpan(shown string) string {
 // MayAsk reports whether b, JSON, may have a paragraph in it. It is cheap, and errs only by
 // returning true, unless a client escapes single letters of the label: that client fools itself.
 func MayAsk(b []byte) bool {
-	return bytes.Contains(b, []byte("pproval")) || bytes.Contains(b, []byte("0070")) // the p's escape
+	may := func(label string) bool { return bytes.Contains(b, []byte(label)) }
+	return may("Approval") || may("0041pproval") || may("0070") // the escapes of A and p; both are rare, a p is not
 }
 
 // FindApproval returns where the first paragraph in text[i:], the inside of a JSON string, begins
