@@ -194,7 +194,7 @@ func TestRequestsThatCannotBeRead(t *testing.T) {
 				x := begin(t, timeouts(time.Minute), withStatuses(), set, func(_ *proxy.Options, r *http.Request, _ *recorder) {
 					r.Body, r.ContentLength = io.NopCloser(readerFunc(func([]byte) (int, error) { return 0, c.body })), -1
 				})
-				if c.body == context.Canceled { //nolint:errorlint // as the server says it
+				if c.body == context.Canceled {
 					x.leave()
 				}
 				e := x.finish(func() error {
@@ -204,7 +204,7 @@ func TestRequestsThatCannotBeRead(t *testing.T) {
 				equal(t, x.rec.status, 0, "status")
 				var failed *proxy.RequestError
 				if !errors.As(e.err, &failed) {
-					if c.want != 0 || e.err != statusError(c.status) { //nolint:errorlint // the very error
+					if c.want != 0 || e.err != statusError(c.status) {
 						t.Errorf("error %v", e.err)
 					}
 					return
@@ -267,7 +267,7 @@ func TestErrorsThatAreNotTheClients(t *testing.T) {
 			if c.answered {
 				e.wantSwallowed(t)
 				x.wantAnswer(http.StatusBadGateway, "upstream_aborted")
-			} else if e.err != c.err || c.begins && x.rec.status != http.StatusNotFound { //nolint:errorlint // the very error
+			} else if e.err != c.err || c.begins && x.rec.status != http.StatusNotFound {
 				t.Errorf("error %v, want %v; status %d", e.err, c.err, x.rec.status)
 			}
 		})

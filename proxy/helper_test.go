@@ -388,7 +388,7 @@ func (e ending) wantSwallowed(t *testing.T) {
 // wantEnd checks that the guard panicked with the very value, or returned the very error.
 func (e ending) wantEnd(t *testing.T, panicked any, err error) {
 	t.Helper()
-	if e.panicked != panicked || e.err != err { //nolint:errorlint // the very error
+	if e.panicked != panicked || e.err != err {
 		t.Errorf("the guard ended with panic %v, error %v; want panic %v, error %v", e.panicked, e.err, panicked, err)
 	}
 }

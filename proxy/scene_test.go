@@ -294,7 +294,7 @@ func (x *exchange) breaks(word string) {
 	} else {
 		x.rec.onFlush = func() error { return errTest }
 	}
-	if n, err := x.tryWrite(text("a")); n != 0 || err != errTest { //nolint:errorlint // the very error
+	if n, err := x.tryWrite(text("a")); n != 0 || err != errTest {
 		x.t.Errorf("Write = %d, %v; want 0 and the inner writer's error", n, err)
 	}
 }
@@ -313,7 +313,7 @@ func (x *exchange) passes(word string) {
 		x.t.Errorf("before the end of %s the inner writer was called %q, cause %v", word, got, context.Cause(x.up.Context()))
 	}
 	advance(1)
-	if happened := len(x.rec.log) > calls || x.up.Context().Err() != cancelled; happened != due { //nolint:errorlint // whether it has changed
+	if happened := len(x.rec.log) > calls || x.up.Context().Err() != cancelled; happened != due {
 		x.t.Errorf("at the end of %s something happened: %t", word, happened)
 	}
 	if n := len(x.rec.log); n > calls && x.rec.log[n-1] != "flush" {

@@ -39,7 +39,7 @@ func (x *exchange) wantRunning() {
 func (x *exchange) wantStopped() {
 	x.t.Helper()
 	cause := context.Cause(x.up.Context())
-	if cause == nil || cause == context.Canceled { //nolint:errorlint // it may wrap it
+	if cause == nil || cause == context.Canceled {
 		x.t.Errorf("upstream's request ended with the cause %v, want one that says why", cause)
 	}
 	// What is no timeout is no fault of upstream's, and Caddy counts none whose
@@ -199,7 +199,7 @@ func TestKeepaliveThatTheClientDoesNotTakeCancelsUpstream(t *testing.T) {
 		x.write(role)
 		x.rec.onWrite = func([]byte) (int, error) { return 0, errTest }
 		advance(10 * time.Second)
-		if cause := context.Cause(x.up.Context()); cause != errTest { //nolint:errorlint // the very error
+		if cause := context.Cause(x.up.Context()); cause != errTest {
 			t.Errorf("upstream's request ended with the cause %v, want the inner writer's error", cause)
 		}
 		x.abort().wantEnd(t, http.ErrAbortHandler, nil)

@@ -209,13 +209,13 @@ func TestWriteErrorIsRemembered(t *testing.T) {
 			x.stream()
 			x.write(role)
 			x.rec.onWrite = func([]byte) (int, error) { return c.n, c.err }
-			if n, err := x.tryWrite(text("a")); n != 0 || err != c.err { //nolint:errorlint // the very error
+			if n, err := x.tryWrite(text("a")); n != 0 || err != c.err {
 				t.Errorf("Write = %d, %v; want 0, %v", n, err, c.err)
 			}
 			x.rec.onWrite = nil // it would go well again
 			x.rec.onFlush = func() error { return errors.New("another") }
 			calls := len(x.rec.log)
-			if n, err := x.tryWrite(text("b")); n != 0 || err != c.err { //nolint:errorlint // the very error
+			if n, err := x.tryWrite(text("b")); n != 0 || err != c.err {
 				t.Errorf("a later Write = %d, %v; want 0, %v", n, err, c.err)
 			}
 			x.flush()

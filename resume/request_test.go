@@ -60,7 +60,7 @@ func TestRequestsThatDoNotAskAreNotTouched(t *testing.T) {
 			}
 			return want
 		})
-		if !called || err != want { //nolint:errorlint // the very error
+		if !called || err != want {
 			t.Errorf("%s: called %v, error %v", name, called, err)
 		}
 		if allocs := testing.AllocsPerRun(100, func() {

@@ -103,8 +103,8 @@ func (b *Body) Prepare(r, up *http.Request, plan Plan) (healed rewrite.Healed) {
 func (b *Body) heal(r, up *http.Request, plan Plan) rewrite.Healed {
 	came, err := Read(&objectReader{Reader: r.Body}, r.ContentLength, plan.Limit)
 	b.own.rest, b.own.end, b.came = came, err, int64(len(came))
-	switch err { //nolint:errorlint // they are those very values
-	case errNoObject: //nolint:errorlint // likewise
+	switch err {
+	case errNoObject: //nolint:errorlint // they are those very values
 		b.own.end = nil // the rest is still to come
 	case nil, io.EOF:
 	default:
@@ -281,7 +281,7 @@ func (r *reader) Read(b []byte) (int, error) {
 		r.end = refused
 		return 0, refused
 	}
-	if err != nil && err != io.EOF && !r.closed { //nolint:errorlint // the end is that very value
+	if err != nil && err != io.EOF && !r.closed {
 		body.err = err // not the error of a read that Close ended
 	}
 	return n, err

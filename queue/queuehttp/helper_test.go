@@ -352,7 +352,7 @@ func (e ending) wantSwallowed(t *testing.T) {
 // wantEnd checks that the guard panicked with the very value, or returned the very error.
 func (e ending) wantEnd(t *testing.T, panicked any, err error) {
 	t.Helper()
-	if e.panicked != panicked || e.err != err { //nolint:errorlint // the very error
+	if e.panicked != panicked || e.err != err {
 		t.Errorf("the guard ended with panic %v, error %v; want panic %v, error %v", e.panicked, e.err, panicked, err)
 	}
 }
@@ -525,7 +525,7 @@ func (x *exchange) wantRunning() {
 func (x *exchange) wantStopped() {
 	x.t.Helper()
 	cause := context.Cause(x.up.Context())
-	if cause == nil || cause == context.Canceled { //nolint:errorlint // it may wrap it
+	if cause == nil || cause == context.Canceled {
 		x.t.Errorf("upstream's request ended with the cause %v, want one that says why", cause)
 	}
 	// What is no timeout is no fault of upstream's, and Caddy counts none whose

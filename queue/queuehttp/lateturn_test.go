@@ -69,7 +69,7 @@ func (x *typing) wantReads(want string, more bool) {
 	synctest.Wait()
 	select {
 	case err := <-x.typed:
-		if more || err != io.EOF { //nolint:errorlint // the very error
+		if more || err != io.EOF {
 			x.t.Errorf("upstream's read ended with %v", err)
 		}
 	default:

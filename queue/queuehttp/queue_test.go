@@ -886,7 +886,7 @@ func TestWaitedStreamsAreTheSame(t *testing.T) {
 	if err != nil || len(files) < 10 {
 		t.Fatalf("%d recordings, %v", len(files), err)
 	}
-	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // no secret
+	random := rand.New(rand.NewPCG(1, 2))
 	for _, file := range files {
 		recorded, err := os.ReadFile(file)
 		if err != nil {
