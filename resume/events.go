@@ -71,17 +71,18 @@ func (p *Resume) keepingEvents(next Next) Next {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		// next may change r, and objects in its context.
 		x := newRun(p.o, entry{about: about{Plain: true}}, asked{}, nil, r, nil)
-		x.goesOn = true
+		x.life.goOn()
 		client, up := r.Clone(r.Context()), toEvents(r.Clone(x.ctx))
-		up, x.returned = p.o.Detached(up, x)
+		up, _ = p.o.Detached(up, x.answer)
 		begun := &begun{ResponseWriter: w}
 		err := next(begun, r)
 		id := rewrite.BegunRun(begun.body)
 		if err != nil || id == "" {
 			return err
 		}
-		x.entry = p.ofEvents(client, client.URL.Path, id)
-		up.URL.Path, up.URL.RawPath = x.entry.Path, ""
+		e := p.ofEvents(client, client.URL.Path, id)
+		x.answer.entry = e
+		up.URL.Path, up.URL.RawPath = e.Path, ""
 		up.RequestURI = up.URL.RequestURI()
 		// The client's answer does not wait for the storage, whose panic would end the process.
 		go func() {
@@ -98,17 +99,16 @@ func (p *Resume) keepingEvents(next Next) Next {
 // one.
 func (p *Resume) keep(x *run, up *http.Request, next Next) {
 	for {
-		have, writer, err := x.entry.claim(x.ctx, p.o.Store, log.Run{ReadersChanged: x.readersOf(0), Cancel: x.cancel})
+		have, claimed, err := x.claim(x.ctx)
 		switch {
 		case err != nil:
-		case writer == nil && p.awaitEvent(x, have.ID):
+		case !claimed && p.awaitEvent(x, have.ID):
 			continue
-		case writer == nil:
+		case !claimed:
 		case !p.o.Runs.admitPlain():
-			writer.End(log.Dropped)
+			x.answer.log.End(log.Dropped)
 		default:
-			x.log = writer
-			x.call(up, x.persistent(next))
+			x.call(up, x.answer.persistent(next))
 		}
 		return
 	}
@@ -117,8 +117,8 @@ func (p *Resume) keep(x *run, up *http.Request, next Next) {
 // awaitEvent makes x read the plain log with the id until the process ends or the log has an event,
 // after which its run goes on without readers. It reports whether the log was dropped before.
 func (p *Resume) awaitEvent(x *run, id string) (dropped bool) {
-	p.o.Runs.readsAlong(x, true)
-	defer p.o.Runs.readsAlong(x, false)
+	p.o.Runs.readsAlong(x.life, true)
+	defer p.o.Runs.readsAlong(x.life, false)
 	reader := p.o.Store.Read(x.ctx, id, 0)
 	defer reader.Close()
 	var lines plainLines
@@ -184,36 +184,32 @@ func (p *Resume) events(w http.ResponseWriter, r *http.Request, next Next) error
 	if r.Body != nil {
 		_, _ = io.Copy(io.Discard, r.Body) // its content does not matter
 	}
-	all, isHead := toEvents(r.Clone(r.Context())), r.Method == http.MethodHead
+	all, seen, isHead := toEvents(r.Clone(r.Context())), seenBy(r), r.Method == http.MethodHead
 	for isAdmitted := false; ; {
 		x := newRun(p.o, e, asked{}, w, all, nil)
-		x.seen = seenBy(r)
-		have, writer, err := e.claim(r.Context(), p.o.Store, log.Run{ReadersChanged: x.readersOf(0), Cancel: x.cancel})
+		have, claimed, err := x.claim(r.Context())
 		switch {
-		case errors.Is(err, log.ErrTaken): // a second reader would take events from the first one
-			return errUnavailable
-		case errors.Is(err, log.ErrUnsure):
-			return errUnsure
+		case mustNotRun(err) != nil: // a second reader would take events from the first one
+			return mustNotRun(err)
 		case err != nil && isHead:
 			return errNotKept
 		case err != nil:
 			return next(w, r) // no log is available
-		case writer != nil && isHead:
-			writer.End(log.Dropped)
+		case claimed && isHead:
+			x.answer.log.End(log.Dropped)
 			return errNotKept
-		case writer != nil && !p.o.Runs.admitPlain():
-			writer.End(log.Dropped)
+		case claimed && !p.o.Runs.admitPlain():
+			x.answer.log.End(log.Dropped)
 			return next(w, r)
-		case writer != nil:
-			x.log = writer
-			return x.attend(w, all, nil, x.persistent(next))
+		case claimed:
+			return x.attend(w, all, nil, seen, x.answer.persistent(next))
 		}
 		if !isAdmitted && !hmac.Equal(have.Owner[:], e.Owner[:]) {
 			if isAdmitted, err = p.admits(w, all, next); !isAdmitted {
 				return err
 			}
 		}
-		if err := x.seen.follow(p.o, w, r, have.ID); !errors.Is(err, errUnknown) {
+		if err := seen.follow(p.o, w, r, have.ID); !errors.Is(err, errUnknown) {
 			return err
 		}
 		// The answer was no stream, or was cut short: this request takes its place.
@@ -279,29 +275,23 @@ func (g *gate) FlushError() error {
 	return http.NewResponseController(g.client).Flush()
 }
 
-// goOn makes the run go on without clients, because its log has events.
-func (x *run) goOn() {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.goesOn = true
-}
-
 // mayAskAgain reports whether a run that is cut short leaves the rest to another run: upstream
-// repeats events, or the run was cancelled without a client that needs an end.
-func (x *run) mayAskAgain() bool {
-	return x.entry.Plain && (x.number.kept || x.ended.Reason == log.ReasonLeft || x.ended.Reason == log.ReasonMemory)
+// repeats events, or the run was cancelled without a client that needs an end. why says why it was cancelled.
+func (a *answer) mayAskAgain(why log.Reason) bool {
+	return a.entry.Plain && (a.events.number.kept || why == log.ReasonLeft || why == log.ReasonMemory)
 }
 
 // repeats reports whether upstream may be asked for events again: it repeats them, or none has
 // come.
-func (x *run) repeats() bool {
-	return x.entry.Plain && x.kind == kindStream && (x.number.kept || x.number.last == 0)
+func (a *answer) repeats() bool {
+	number := a.events.number
+	return a.entry.Plain && a.kind == kindStream && (number.kept || number.last == 0)
 }
 
 // isTorn reports whether b has the end that package proxy gives to events of a run that break off
 // (contract section 6), and upstream can be asked for the rest.
-func (x *run) isTorn(b []byte) bool {
-	if !x.repeats() || !bytes.Contains(b, []byte(`"event": "run.failed"`)) {
+func (a *answer) isTorn(b []byte) bool {
+	if !a.repeats() || !bytes.Contains(b, []byte(`"event": "run.failed"`)) {
 		return false
 	}
 	for _, cause := range []rewrite.Cause{rewrite.CauseEOF, rewrite.CauseAborted, rewrite.CauseTimeout, rewrite.CauseShutdown} {
@@ -322,22 +312,22 @@ const (
 	longestPause = 8 * time.Second
 )
 
-// persistent returns a Next for x, which reads the events of a run. It calls next, and again with
+// persistent returns a Next for a, which reads the events of a run. It calls next, and again with
 // the number of the last event whenever the stream breaks off. Each call has a request of its own.
-func (x *run) persistent(next Next) Next {
+func (a *answer) persistent(next Next) Next {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		pause, since := time.Duration(0), time.Now()
+		pause, since, number := time.Duration(0), time.Now(), a.events.number
 		for {
-			from := x.number.next
-			try, returned := x.o.Detached(r.Clone(r.Context()), w)
+			from := number.next
+			try, returned := a.o.Detached(r.Clone(r.Context()), w)
 			aborted, err := aborts(func() error { return next(w, try) })
 			returned()
-			if x.number.next > from {
+			if number.next > from {
 				pause, since = 0, time.Now()
 			}
 			rest, _ := w.(*remainder)
-			again := x.torn || aborted || err != nil
-			if !again || !x.repeats() || !x.number.between() || rest != nil && rest.refused ||
+			again := a.torn || aborted || err != nil
+			if !again || !a.repeats() || !number.between() || rest != nil && rest.refused ||
 				time.Since(since) >= asksAgainFor || !wait(r.Context(), pause) {
 				if aborted {
 					panic(http.ErrAbortHandler)
@@ -345,11 +335,11 @@ func (x *run) persistent(next Next) Next {
 				return err
 			}
 			pause = min(max(2*pause, firstPause), longestPause)
-			x.torn = false
-			if x.number.next > 0 {
-				r.Header[LastEventHeader] = []string{strconv.FormatUint(x.number.next-1, 10)}
+			a.torn = false
+			if number.next > 0 {
+				r.Header[LastEventHeader] = []string{strconv.FormatUint(number.next-1, 10)}
 			}
-			w = &remainder{run: x, header: make(http.Header)}
+			w = &remainder{answer: a, header: make(http.Header)}
 		}
 	}
 }
@@ -380,7 +370,7 @@ func wait(ctx context.Context, d time.Duration) bool {
 // remainder is the http.ResponseWriter of a call that asks for the rest of the events of a run.
 // Writes of any answer but an event stream fail.
 type remainder struct {
-	run     *run
+	answer  *answer
 	header  http.Header
 	decided bool
 	streams bool
@@ -398,14 +388,14 @@ func (w *remainder) WriteHeader(status int) {
 	w.decided = true
 	w.streams = status == http.StatusOK && head.MediaType(w.header) == "text/event-stream" && !head.IsEncoded(w.header)
 	w.refused = !w.streams && status < http.StatusInternalServerError
-	w.run.torn = !w.streams
+	w.answer.torn = !w.streams
 }
 
 func (w *remainder) Write(p []byte) (int, error) {
 	if w.WriteHeader(http.StatusOK); !w.streams {
 		return 0, errNoRest
 	}
-	return w.run.Write(p)
+	return w.answer.Write(p)
 }
 
 // FlushError implements the flushing of http.ResponseController.

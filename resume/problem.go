@@ -74,6 +74,18 @@ var (
 		"The value must be a duration such as 10m or 30s, not negative. 0s turns it off.", 0}
 )
 
+// mustNotRun returns the problem for err, an error of a claim, if the request must not run: the agent
+// may run for its key already. It returns nil for other errors and none.
+func mustNotRun(err error) error {
+	switch {
+	case errors.Is(err, log.ErrTaken):
+		return errUnavailable
+	case errors.Is(err, log.ErrUnsure):
+		return errUnsure
+	}
+	return nil
+}
+
 // problemOf returns the problem that a client gets for err, an error of a store.
 func problemOf(err error) *problem {
 	gone, isGone := errors.AsType[*log.GoneError](err)

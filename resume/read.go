@@ -18,57 +18,59 @@ import (
 // reverseproxy.go:1774).
 const statusGone = 499
 
-// attend starts a call of next and answers the first client, which reads the log like any other.
-func (x *run) attend(w http.ResponseWriter, r *http.Request, body []byte, next Next) error {
-	e := x.entry // a split changes it
+// attend starts a call of next and answers the first client, which reads the log like any other,
+// without the events that it has seen.
+func (x *run) attend(w http.ResponseWriter, r *http.Request, body []byte, seen seen, next Next) error {
+	o, e := x.answer.o, x.answer.entry // a split changes it
 	var reader log.Reader
 	defer func() {
 		if reader == nil { // Read panicked: only the end of a run ends the log, and gives its place back
-			x.start(r, nil, func(http.ResponseWriter, *http.Request) error { return errUnavailable })
-			<-x.done
-			x.returned()
+			returned := x.start(r, nil, func(http.ResponseWriter, *http.Request) error { return errUnavailable })
+			<-x.over
+			returned()
 		}
 	}()
-	reader = x.seen.skip(x.o.Store.Read(r.Context(), e.ID, 0))
-	x.start(r, body, next)
+	reader = seen.skip(o.Store.Read(r.Context(), e.ID, 0))
+	returned := x.start(r, body, next)
 	leave := sync.OnceValue(func() bool {
 		reader.Close()
-		return x.leave()
+		return x.life.leave()
 	})
 	defer leave() // also if w panics
 	first, err := reader.Next()
 	streams := err == nil || errors.Is(err, io.EOF)
 	if streams {
+		opened := <-x.opened
 		header := first.Header.Clone()
-		maps.Copy(header, x.own)
-		flushes := func(wrote bool) bool { return x.early || wrote && (first.Status == 0 || x.flushed.Load()) }
-		err = send(x.o, w, r, reader, first.Status, header, flushes, HowBegun)
+		maps.Copy(header, opened.own)
+		flushes := func(wrote bool) bool { return opened.early || wrote && (first.Status == 0 || opened.flushed()) }
+		err = send(o, w, r, reader, first.Status, header, flushes, HowBegun)
 	}
 	if leave() {
 		if !streams {
 			w.WriteHeader(statusGone)
 		}
 		if streams && err == nil && e.Once { // the client has all of the log before a split
-			free(x.o, r, e.ID)
+			free(o, r, e.ID)
 		}
 		return cutOff(err)
 	}
-	stop := context.AfterFunc(r.Context(), func() { x.abort(context.Cause(r.Context())) })
-	<-x.done
+	stop := context.AfterFunc(r.Context(), func() { x.life.abort(context.Cause(r.Context())) })
+	out := <-x.over
 	stop()
-	x.returned()
+	returned()
 	if streams && err == nil {
-		head.CopyTrailers(w.Header(), x.header)
+		head.CopyTrailers(w.Header(), out.header)
 		if e.Once {
-			free(x.o, r, e.ID)
+			free(o, r, e.ID)
 		}
 	}
 	switch {
-	case streams && x.ended.Reason != log.ReasonNone: // what next returned does not matter
-	case x.panicked != nil:
-		panic(x.panicked)
-	case x.ended.Err != nil:
-		return x.ended.Err
+	case streams && out.ended.Reason != log.ReasonNone: // what next returned does not matter
+	case out.panicked != nil:
+		panic(out.panicked)
+	case out.ended.Err != nil:
+		return out.ended.Err
 	}
 	return cutOff(err)
 }

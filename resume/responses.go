@@ -63,8 +63,8 @@ func newResponseName() *responseName {
 	return &responseName{frames: sse.Scanner{MaxFrame: maxCreated}, left: maxCreated}
 }
 
-// look looks for the id in p, the next bytes that the run x writes, and claims the name.
-func (n *responseName) look(x *run, p []byte) {
+// look looks for the id in p, the next bytes of the answer a, and claims the name.
+func (n *responseName) look(a *answer, p []byte) {
 	if n == nil || n.left == 0 {
 		return
 	}
@@ -80,7 +80,7 @@ func (n *responseName) look(x *run, p []byte) {
 		e := readEvent(frame.Data)
 		if id, cancelled := cancelledOf(e.Response); e.Type == "response.created" && id != "" {
 			n.left = 0
-			n.log = claimName(x, id, cancelled)
+			n.log = claimName(a, id, cancelled)
 			break
 		}
 	}
@@ -114,17 +114,17 @@ func cancelledOf(response json.RawMessage) (id, cancelled string) {
 	return id, string(text)
 }
 
-// claimName makes the id of a response another name of the log of x. It returns nil if the store
+// claimName makes the id of a response another name of the log of a. It returns nil if the store
 // gives no log for the name, or another stream has it. cancelled is the answer to a cancel request.
-func claimName(x *run, id, cancelled string) log.Writer {
-	ctx, stop := context.WithTimeout(x.ctx, namePatience)
+func claimName(a *answer, id, cancelled string) log.Writer {
+	ctx, stop := context.WithTimeout(a.ctx, namePatience)
 	defer stop()
 	e := entry{
-		Entry: log.Entry{Keep: x.entry.Keep, MaxStream: x.entry.MaxStream, MaxMemory: x.entry.MaxMemory, Empty: true},
-		about: about{Owner: x.entry.Owner, Of: x.entry.ID, Cancelled: cancelled},
+		Entry: log.Entry{Keep: a.entry.Keep, MaxStream: a.entry.MaxStream, MaxMemory: a.entry.MaxMemory, Empty: true},
+		about: about{Owner: a.entry.Owner, Of: a.entry.ID, Cancelled: cancelled},
 	}
-	e.ID, e.Key = nameOf(x.o.Secret, e.Owner, nameOpen, id)
-	return claimEmpty(ctx, x.o.Store, e)
+	e.ID, e.Key = nameOf(a.o.Secret, e.Owner, nameOpen, id)
+	return claimEmpty(ctx, a.o.Store, e)
 }
 
 // claimEmpty makes a log for e, which has no run, and returns its writer, nil if there is no log.
@@ -151,13 +151,6 @@ func nameOf(secret []byte, owner log.Digest, kind, id string) (string, log.Diges
 func mayAskInBody(o *Options, r *http.Request) bool {
 	return rewrite.IsResponsesPath(r.URL.Path) && o.Detach > 0 && len(r.Header[DetachHeader]) == 0 &&
 		isJSON(head.MediaType(r.Header))
-}
-
-// Background reports whether the request with the context ctx asks for an answer in the background
-// (rewrite.AsksForBackground), and goes on without a client.
-func Background(ctx context.Context) bool {
-	x, ok := ctx.Value(runKey{}).(*run)
-	return ok && x.background
 }
 
 // responseAsked is a request for a response by its id.

@@ -125,18 +125,15 @@ func (p *Resume) post(w http.ResponseWriter, r *http.Request, a asked, asks bool
 	e.ID = log.NewID(e.Key)
 	for {
 		x := newRun(p.o, e, a, w, r, body)
-		have, writer, err := e.claim(r.Context(), p.o.Store, log.Run{ReadersChanged: x.readersOf(0), Cancel: x.cancel})
+		have, claimed, err := x.claim(r.Context())
 		switch {
-		case errors.Is(err, log.ErrTaken): // the agent must not run again
-			return errUnavailable
-		case errors.Is(err, log.ErrUnsure):
-			return errUnsure
+		case mustNotRun(err) != nil:
+			return mustNotRun(err)
 		case err != nil:
 			giveBody(r, body)
 			return next(w, r) // no log is available
-		case writer != nil:
-			x.log = writer
-			return x.attend(w, r, body, next)
+		case claimed:
+			return x.attend(w, r, body, seen{}, next)
 		case !hmac.Equal(have.Body[:], e.Body[:]):
 			return mismatch
 		}

@@ -15,10 +15,10 @@ import (
 type Runs struct {
 	drain sync.Once // Shutdown was called
 	mu    sync.Mutex
-	open  map[*run]bool // the runs under way
-	over  bool          // the time of Shutdown has passed
-	along map[*run]bool // runs that read the log of another run, for no client
-	plain int           // how many runs, open or about to be, read the events of Hermes' runs
+	open  map[*life]bool // the runs under way
+	over  bool           // the time of Shutdown has passed
+	along map[*life]bool // runs that read the log of another run, for no client
+	plain int            // how many runs, open or about to be, read the events of Hermes' runs
 	stats Stats
 }
 
@@ -81,29 +81,29 @@ func (s *Runs) Wait(ctx context.Context) {
 	}
 }
 
-// readsAlong records whether x, which is not open, reads the log of another run.
-func (s *Runs) readsAlong(x *run, does bool) {
+// readsAlong records whether l, which is not open, reads the log of another run.
+func (s *Runs) readsAlong(l *life, does bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !does {
-		delete(s.along, x)
+		delete(s.along, l)
 		return
 	}
 	if s.along == nil {
-		s.along = make(map[*run]bool)
+		s.along = make(map[*life]bool)
 	}
-	s.along[x] = true
+	s.along[l] = true
 }
 
 // others returns the runs that read the log of another run.
-func (s *Runs) others() []*run {
+func (s *Runs) others() []*life {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Collect(maps.Keys(s.along))
 }
 
 // all returns the runs that are open.
-func (s *Runs) all() []*run {
+func (s *Runs) all() []*life {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Collect(maps.Keys(s.open))
@@ -116,24 +116,24 @@ func (s *Runs) Open() int {
 	return len(s.open)
 }
 
-func (s *Runs) add(x *run) {
+func (s *Runs) add(l *life) {
 	s.mu.Lock()
 	if s.open == nil {
-		s.open = make(map[*run]bool)
+		s.open = make(map[*life]bool)
 	}
-	s.open[x] = true
+	s.open[l] = true
 	over := s.over
 	s.mu.Unlock()
 	if over {
-		x.cancel(log.ReasonShutdown)
+		l.cancel(log.ReasonShutdown)
 	}
 }
 
-func (s *Runs) remove(x *run) {
+func (s *Runs) remove(l *life) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.open, x)
-	if x.entry.Plain {
+	delete(s.open, l)
+	if l.plain {
 		s.plain--
 	}
 }

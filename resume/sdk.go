@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"net/http"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
@@ -49,10 +50,8 @@ func sdkKeyOf(secret []byte, owner log.Digest, r *http.Request, body log.Digest)
 	return hash(secret, fields)
 }
 
-// isBody reports whether an answer with status that is no event stream is kept. A failure is not:
-// an SDK repeats the request to get another answer.
-func (x *run) isBody(status int) bool { return x.sdk && status >= 200 && status < 300 }
-
+// Sizes of the body of an answer for an SDK. A failure is not kept: an SDK repeats the request to get
+// another answer.
 const (
 	// bodyBuffer is how many bytes of a body are collected for the log. net/http, which decides by
 	// the size of its own buffer whether an answer has a length, decides as without a log.
@@ -61,24 +60,32 @@ const (
 	bodyPiece = 8 << 10
 )
 
-// newBody returns a writer to the log of x, for an answer that is no event stream.
-func newBody(x *run) *bufio.Writer { return bufio.NewWriterSize(bodyLog{x}, bodyBuffer) }
+// body writes an answer that is no event stream to a log, byte for byte.
+type body struct {
+	*bufio.Writer
+	status  int
+	flushed atomic.Bool
+}
 
-// bodyLog writes a body to the log of a run, byte for byte.
-type bodyLog struct{ x *run }
+func newBody(a *answer, status int) *body {
+	return &body{Writer: bufio.NewWriterSize(bodyLog{a}, bodyBuffer), status: status}
+}
+
+// bodyLog writes pieces of a body to the log of an answer.
+type bodyLog struct{ a *answer }
 
 func (b bodyLog) Write(p []byte) (int, error) {
-	x := b.x
-	x.begin()
+	a := b.a
+	a.begin(false)
 	var ends []int
 	for at := bodyPiece; at < len(p); at += bodyPiece {
 		ends = append(ends, at)
 	}
-	if x.logErr == nil {
-		x.logErr = x.log.Append(x.ctx, log.Part{Data: p, Ends: append(ends, len(p))})
+	if a.logErr == nil {
+		a.logErr = a.log.Append(a.ctx, log.Part{Data: p, Ends: append(ends, len(p))})
 	}
-	if x.logErr != nil {
-		return 0, x.logErr
+	if a.logErr != nil {
+		return 0, a.logErr
 	}
 	return len(p), nil
 }

@@ -19,10 +19,11 @@ import (
 
 // A Split is a prepared split of a run: all that may be refused is done, and nothing has ended.
 type Split struct {
-	x     *run // nil after Do or Release; for the goroutine of next
+	a     *answer // nil after Do or Release; for the goroutine of next
 	o     *Options
 	entry entry      // of the new log
 	log   log.Writer // of the new log
+	rest  *readers
 	hold  time.Duration
 }
 
@@ -41,25 +42,29 @@ const splitPatience = time.Second
 // stream.
 func NewSplit(ctx context.Context, hold time.Duration) *Split {
 	x, _ := ctx.Value(runKey{}).(*run)
-	if x == nil || x.split != nil || !x.isSplittable() || !x.reserve() {
+	if x == nil {
 		return nil
 	}
-	is := x.entry
-	s := &Split{x: x, o: x.o, hold: hold, entry: entry{
+	a := x.answer
+	if a.split != nil || !a.isSplittable() || !a.life.reserve() {
+		return nil
+	}
+	is := a.entry
+	s := &Split{a: a, o: a.o, rest: &readers{of: a.life}, hold: hold, entry: entry{
 		Entry: log.Entry{
-			ID:        restOf(x.o.Secret, is.ID),
-			Keep:      max(x.o.Keep, hold), // not sdkKeep: the new log has no key
+			ID:        restOf(a.o.Secret, is.ID),
+			Keep:      max(a.o.Keep, hold), // not sdkKeep: the new log has no key
 			MaxStream: is.MaxStream, MaxMemory: is.MaxMemory,
 		},
 		about: about{Owner: is.Owner, Path: is.Path, Progress: is.Progress},
 	}}
-	ctx, stop := context.WithTimeout(x.ctx, splitPatience)
+	ctx, stop := context.WithTimeout(a.ctx, splitPatience)
 	defer stop()
-	if _, s.log, _ = s.entry.claim(ctx, x.o.Store, log.Run{ReadersChanged: x.readersOf(x.part + 1), Cancel: x.cancel}); s.log == nil {
-		x.unreserve()
+	if _, s.log, _ = s.entry.claim(ctx, a.o.Store, a.life.logRun(s.rest)); s.log == nil {
+		a.life.release()
 		return nil
 	}
-	x.split = s
+	a.split = s
 	return s
 }
 
@@ -67,29 +72,25 @@ func NewSplit(ctx context.Context, hold time.Duration) *Split {
 // run writes to the new log from now on. Do returns false, and releases the Split, if nothing has
 // been written, an event is under way, the run is about to end, or the new log fails.
 func (s *Split) Do() bool {
-	x := s.x
-	if x == nil {
+	a := s.a
+	if a == nil {
 		return false
 	}
-	if !x.begun || !x.isSplittable() || !x.number.between() {
+	if !a.begun || !a.isSplittable() || !a.events.number.between() {
 		s.Release()
 		return false
 	}
-	header, at := x.kept.Clone(), strings.TrimSuffix(x.at, x.entry.ID)+s.entry.ID
+	header, at := a.kept.Clone(), strings.TrimSuffix(a.at, a.entry.ID)+s.entry.ID
 	header.Set(StreamHeader, s.entry.ID)
 	header.Set("Content-Location", at)
-	if s.log.Append(x.ctx, log.Part{Header: header}) != nil || !x.leaveAll(s.hold) {
+	if s.log.Append(a.ctx, log.Part{Header: header}) != nil || !a.life.split(s.rest, s.hold) {
 		s.Release()
 		return false
 	}
-	s.x, x.split = nil, nil
-	before := x.log
-	x.mu.Lock()
-	x.entry = s.entry
-	x.mu.Unlock()
-	x.log, x.kept, x.at = s.log, header, at
-	x.eventsBefore += x.number.last
-	x.number = numbererOf(x.entry)
+	s.a, a.split = nil, nil
+	before := a.log
+	a.entry, a.log, a.kept, a.at = s.entry, s.log, header, at
+	a.events.goOn(a.entry)
 	before.End(log.Whole)
 	return true
 }
@@ -97,13 +98,13 @@ func (s *Split) Do() bool {
 // Release gives up a Split before Do. The run cannot be split again. If the Split is nil, or Do or
 // Release was called before, Release does nothing.
 func (s *Split) Release() {
-	if s == nil || s.x == nil {
+	if s == nil || s.a == nil {
 		return
 	}
-	x := s.x
-	s.x = nil // but x.split stays, and allows no other: a storage may still be busy with the id
+	a := s.a
+	s.a = nil // but a.split stays, and allows no other: a storage may still be busy with the id
 	s.log.End(log.Dropped)
-	x.unreserve()
+	a.life.release()
 }
 
 // Rest answers r with the whole log after the split, or with a problem if that log is gone. Any
@@ -127,81 +128,10 @@ func restOf(secret []byte, id string) string {
 }
 
 // isSplittable reports whether the answer may be split.
-func (x *run) isSplittable() bool {
-	is := x.kind
+func (a *answer) isSplittable() bool {
+	is := a.kind
 	if is == kindUnknown {
-		is = x.kindOf(http.StatusOK)
+		is = a.kindOf(http.StatusOK)
 	}
-	return is == kindStream && !x.entry.Plain && x.name == nil && x.logErr == nil
-}
-
-// readersOf returns the ReadersChanged of the log that the run writes after part splits.
-func (x *run) readersOf(part int) func(n int) {
-	return func(n int) {
-		x.mu.Lock()
-		defer x.mu.Unlock()
-		switch part {
-		case x.part:
-			x.readers = n
-			x.count()
-		case x.part + 1:
-			x.restReaders = n
-		}
-	}
-}
-
-// reserve reserves room for the run among those that await a client, and reports whether there is
-// any. Until the room is used or given back, count ignores clients that come and go.
-func (x *run) reserve() bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.reason != log.ReasonNone || !x.awaits && !x.o.Runs.await(x.o.MaxDetached, x.detached) {
-		return false
-	}
-	x.reserved = true
-	return true
-}
-
-// unreserve gives the reserved room back.
-func (x *run) unreserve() {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.unreserveLocked()
-	x.count()
-}
-
-// unreserveLocked is unreserve without count, for a caller that holds x.mu.
-func (x *run) unreserveLocked() {
-	if !x.reserved {
-		return
-	}
-	if x.reserved = false; x.awaits {
-		return
-	}
-	x.o.Runs.count(func(s *Stats) {
-		if s.Awaiting--; !x.detached {
-			s.Detached--
-			s.TotalDetached--
-		}
-	})
-}
-
-// leaveAll leaves all clients to the log so far, and uses the reserved room. It returns false if
-// the run is cancelled.
-func (x *run) leaveAll(hold time.Duration) bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.reason != log.ReasonNone {
-		return false
-	}
-	x.reserved, x.awaits, x.client, x.part = false, true, nil, x.part+1
-	x.readers, x.restReaders = x.restReaders, 0
-	x.detach = x.detachRest
-	x.held = time.Now().Add(hold)
-	if x.detached {
-		x.timer.Stop()
-	}
-	x.goAlone()
-	x.count() // a client may already read the rest
-	return true
+	return is == kindStream && !a.entry.Plain && a.name == nil && a.logErr == nil
 }
