@@ -2,16 +2,20 @@ package resume
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"maps"
 	"net"
 	"net/http"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
 	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
 // An answer is the http.ResponseWriter of a call of next, and for its goroutine alone. The final
@@ -34,11 +38,11 @@ type answer struct {
 	opened chan<- opening
 	begun  bool // the log has begun
 
-	events numbers
-	name   *responseName // nil for other answers than responses
-	split  *Split        // the prepared split
-	torn   bool          // upstream's stream has broken off, and may be asked for again
-	body   *body         // nil for an event stream
+	events  numbers
+	name    *responseName // nil for other answers than responses
+	unsplit func()        // gives up the prepared split; nil if there is none
+	torn    bool          // upstream's stream has broken off, and may be asked for again
+	body    *body         // nil for an event stream
 }
 
 // opening is what the first client learns of an answer when its log begins.
@@ -158,10 +162,6 @@ func (a *answer) kindOf(status int) kind {
 	return is
 }
 
-// maxKeptHeader is the size in bytes above which a header, and so its answer, is not kept. It is
-// the size of the header in memory, which is many times its length if it has many fields.
-const maxKeptHeader = 16 << 10
-
 // The errors that next gets if it cannot write.
 var (
 	errLeft     = errors.New("the client has left, and the answer is no event stream")
@@ -242,7 +242,7 @@ func (a *answer) Write(p []byte) (int, error) {
 		return len(p), nil
 	}
 	if a.logErr == nil {
-		a.name.look(a, p) // before a client can know the id
+		a.name.look(a.ctx, a.o, a.entry, p) // before a client can know the id
 		b, ends := a.events.next(p)
 		if a.entry.Plain && len(ends) > 0 {
 			a.life.goOn()
@@ -296,3 +296,70 @@ func (a *answer) SetWriteDeadline(t time.Time) error {
 
 func (a *answer) SetReadDeadline(time.Time) error { return nil }
 func (a *answer) EnableFullDuplex() error         { return nil }
+
+// Sizes of the body of an answer for an SDK. A failure is not kept: an SDK repeats the request to get
+// another answer.
+const (
+	// bodyBuffer is how many bytes of a body are collected for the log. net/http, which decides by
+	// the size of its own buffer whether an answer has a length, decides as without a log.
+	bodyBuffer = 4 << 10
+	// bodyPiece is how many bytes of a body are deleted at once if its log grows too large.
+	bodyPiece = 8 << 10
+)
+
+// body writes an answer that is no event stream to a log, byte for byte.
+type body struct {
+	*bufio.Writer
+	status  int
+	flushed atomic.Bool
+}
+
+func newBody(a *answer, status int) *body {
+	return &body{Writer: bufio.NewWriterSize(bodyLog{a}, bodyBuffer), status: status}
+}
+
+// bodyLog writes pieces of a body to the log of an answer.
+type bodyLog struct{ a *answer }
+
+func (b bodyLog) Write(p []byte) (int, error) {
+	a := b.a
+	a.begin(false)
+	var ends []int
+	for at := bodyPiece; at < len(p); at += bodyPiece {
+		ends = append(ends, at)
+	}
+	if a.logErr == nil {
+		a.logErr = a.log.Append(a.ctx, log.Part{Data: p, Ends: append(ends, len(p))})
+	}
+	if a.logErr != nil {
+		return 0, a.logErr
+	}
+	return len(p), nil
+}
+
+// mayAskAgain reports whether a run that is cut short leaves the rest to another run: upstream
+// repeats events, or the run was cancelled without a client that needs an end. why says why it was cancelled.
+func (a *answer) mayAskAgain(why log.Reason) bool {
+	return a.entry.Plain && (a.events.number.kept || why == log.ReasonLeft || why == log.ReasonMemory)
+}
+
+// repeats reports whether upstream may be asked for events again: it repeats them, or none has
+// come.
+func (a *answer) repeats() bool {
+	number := a.events.number
+	return a.entry.Plain && a.kind == kindStream && (number.kept || number.last == 0)
+}
+
+// isTorn reports whether b has the end that package proxy gives to events of a run that break off
+// (contract section 6), and upstream can be asked for the rest.
+func (a *answer) isTorn(b []byte) bool {
+	if !a.repeats() || !bytes.Contains(b, []byte(`"event": "run.failed"`)) {
+		return false
+	}
+	for _, cause := range []rewrite.Cause{rewrite.CauseEOF, rewrite.CauseAborted, rewrite.CauseTimeout, rewrite.CauseShutdown} {
+		if quoted, err := json.Marshal(rewrite.Message(cause.Code())); err == nil && bytes.Contains(b, append([]byte(`, "error": `), quoted...)) {
+			return true
+		}
+	}
+	return false
+}

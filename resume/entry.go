@@ -31,8 +31,8 @@ type about struct {
 	Of, Cancelled string `json:",omitzero"`
 }
 
-// entryOf returns the entry that a store has returned.
-func entryOf(e log.Entry) entry {
+// kept returns the entry that a store has returned.
+func kept(e log.Entry) entry {
 	is := entry{Entry: e}
 	_ = json.Unmarshal(e.About, &is.about) // what is no entry of this package has no owner
 	return is
@@ -45,7 +45,7 @@ func (e entry) claim(ctx context.Context, s log.Store, run log.Run) (have entry,
 	if w != nil || err != nil {
 		return e, w, err
 	}
-	return entryOf(is), nil, nil
+	return kept(is), nil, nil
 }
 
 // find returns the entry of the log with the id.
@@ -54,5 +54,5 @@ func find(ctx context.Context, s log.Store, id string) (entry, error) {
 	if err != nil {
 		return entry{}, err
 	}
-	return entryOf(e), nil
+	return kept(e), nil
 }

@@ -1,16 +1,11 @@
 package resume
 
 import (
-	"bytes"
-	"context"
 	"crypto/hmac"
-	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/panics"
@@ -36,6 +31,9 @@ import (
 // cancelled and can ask again or has no client, its log is deleted, and the next client begins
 // another.
 
+// runEvents answers the requests for the events of runs.
+type runEvents struct{ o *Options }
+
 // isEvents reports whether a GET of the path asks for the events of a run.
 func isEvents(path string) bool {
 	id := rewrite.RunOfPath(path)
@@ -51,7 +49,7 @@ const eventsSuffix = "/events"
 
 // ofEvents returns the entry of the log of the events of the run with the id. r has begun the run,
 // or asks for its events. base is the path of the POST that begins runs.
-func (p *Resume) ofEvents(r *http.Request, base, id string) entry {
+func (p runEvents) ofEvents(r *http.Request, base, id string) entry {
 	e := entry{
 		Entry: log.Entry{Keep: p.o.Keep, MaxStream: p.o.MaxStream, MaxMemory: p.o.MaxMemory, Weak: true},
 		about: about{Path: base + eventsOf(id), Plain: true},
@@ -65,9 +63,9 @@ func (p *Resume) ofEvents(r *http.Request, base, id string) entry {
 	return e
 }
 
-// keepingEvents returns a Next that calls next with a request that begins runs. If next answers
+// keeping returns a Next that calls next with a request that begins runs. If next answers
 // with a run, it starts to keep the events of that run.
-func (p *Resume) keepingEvents(next Next) Next {
+func (p runEvents) keeping(next Next) Next {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		// next may change r, and objects in its context.
 		x := newRun(p.o, entry{about: about{Plain: true}}, asked{}, nil, r, nil)
@@ -97,7 +95,7 @@ func (p *Resume) keepingEvents(next Next) Next {
 // keep makes x read the events of the run that has begun, with the request up. If a client has
 // begun the log already, x reads it, too: upstream may drop all events if that client leaves before
 // one.
-func (p *Resume) keep(x *run, up *http.Request, next Next) {
+func (p runEvents) keep(x *run, up *http.Request, next Next) {
 	for {
 		have, claimed, err := x.claim(x.ctx)
 		switch {
@@ -116,7 +114,7 @@ func (p *Resume) keep(x *run, up *http.Request, next Next) {
 
 // awaitEvent makes x read the plain log with the id until the process ends or the log has an event,
 // after which its run goes on without readers. It reports whether the log was dropped before.
-func (p *Resume) awaitEvent(x *run, id string) (dropped bool) {
+func (p runEvents) awaitEvent(x *run, id string) (dropped bool) {
 	p.o.Runs.readsAlong(x.life, true)
 	defer p.o.Runs.readsAlong(x.life, false)
 	reader := p.o.Store.Read(x.ctx, id, 0)
@@ -175,9 +173,9 @@ func (b *begun) Write(p []byte) (int, error) {
 // Unwrap is for http.ResponseController.
 func (b *begun) Unwrap() http.ResponseWriter { return b.ResponseWriter }
 
-// events answers a request for the events of a run from their log. A GET begins the log if there is
+// serveEvents answers a request for the events of a run from their log. A GET begins the log if there is
 // none. A HEAD never goes to upstream, which would answer it as a GET, and lose events.
-func (p *Resume) events(w http.ResponseWriter, r *http.Request, next Next) error {
+func (p runEvents) serveEvents(w http.ResponseWriter, r *http.Request, next Next) error {
 	id := rewrite.RunOfPath(r.URL.Path)
 	e := p.ofEvents(r, strings.TrimSuffix(r.URL.Path, eventsOf(id)), id)
 	// net/http notices that a client has left only after the body was read.
@@ -218,7 +216,7 @@ func (p *Resume) events(w http.ResponseWriter, r *http.Request, next Next) error
 
 // admits reports whether upstream gives a client the status of the run whose events the request
 // events asks for. If not, the client gets the answer of upstream. Only a status admits it.
-func (p *Resume) admits(w http.ResponseWriter, events *http.Request, next Next) (bool, error) {
+func (p runEvents) admits(w http.ResponseWriter, events *http.Request, next Next) (bool, error) {
 	r := events.Clone(events.Context())
 	r.URL.Path, r.URL.RawPath = strings.TrimSuffix(r.URL.Path, eventsSuffix), ""
 	r.RequestURI = r.URL.RequestURI()
@@ -274,129 +272,3 @@ func (g *gate) FlushError() error {
 	}
 	return http.NewResponseController(g.client).Flush()
 }
-
-// mayAskAgain reports whether a run that is cut short leaves the rest to another run: upstream
-// repeats events, or the run was cancelled without a client that needs an end. why says why it was cancelled.
-func (a *answer) mayAskAgain(why log.Reason) bool {
-	return a.entry.Plain && (a.events.number.kept || why == log.ReasonLeft || why == log.ReasonMemory)
-}
-
-// repeats reports whether upstream may be asked for events again: it repeats them, or none has
-// come.
-func (a *answer) repeats() bool {
-	number := a.events.number
-	return a.entry.Plain && a.kind == kindStream && (number.kept || number.last == 0)
-}
-
-// isTorn reports whether b has the end that package proxy gives to events of a run that break off
-// (contract section 6), and upstream can be asked for the rest.
-func (a *answer) isTorn(b []byte) bool {
-	if !a.repeats() || !bytes.Contains(b, []byte(`"event": "run.failed"`)) {
-		return false
-	}
-	for _, cause := range []rewrite.Cause{rewrite.CauseEOF, rewrite.CauseAborted, rewrite.CauseTimeout, rewrite.CauseShutdown} {
-		if quoted, err := json.Marshal(rewrite.Message(cause.Code())); err == nil && bytes.Contains(b, append([]byte(`, "error": `), quoted...)) {
-			return true
-		}
-	}
-	return false
-}
-
-// Bounds of how long a run asks upstream for the rest of its events.
-const (
-	// asksAgainFor is how long it asks while no event comes.
-	asksAgainFor = time.Minute
-	// firstPause is the pause before it asks the second time; it asks the first time at once. Each
-	// pause is twice as long as the one before, up to longestPause.
-	firstPause   = 250 * time.Millisecond
-	longestPause = 8 * time.Second
-)
-
-// persistent returns a Next for a, which reads the events of a run. It calls next, and again with
-// the number of the last event whenever the stream breaks off. Each call has a request of its own.
-func (a *answer) persistent(next Next) Next {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		pause, since, number := time.Duration(0), time.Now(), a.events.number
-		for {
-			from := number.next
-			try, returned := a.o.Detached(r.Clone(r.Context()), w)
-			aborted, err := aborts(func() error { return next(w, try) })
-			returned()
-			if number.next > from {
-				pause, since = 0, time.Now()
-			}
-			rest, _ := w.(*remainder)
-			again := a.torn || aborted || err != nil
-			if !again || !a.repeats() || !number.between() || rest != nil && rest.refused ||
-				time.Since(since) >= asksAgainFor || !wait(r.Context(), pause) {
-				if aborted {
-					panic(http.ErrAbortHandler)
-				}
-				return err
-			}
-			pause = min(max(2*pause, firstPause), longestPause)
-			a.torn = false
-			if number.next > 0 {
-				r.Header[LastEventHeader] = []string{strconv.FormatUint(number.next-1, 10)}
-			}
-			w = &remainder{answer: a, header: make(http.Header)}
-		}
-	}
-}
-
-// aborts calls f and reports whether f has panicked with http.ErrAbortHandler. Other panics go on.
-func aborts(f func() error) (aborted bool, err error) {
-	defer func() {
-		switch v := recover(); v {
-		case nil:
-		case http.ErrAbortHandler: // the very value is the wish
-			aborted = true
-		default:
-			panic(v) // keeps the stack
-		}
-	}()
-	return false, f()
-}
-
-// wait waits for the time d or until ctx is done, and reports whether ctx is not done.
-func wait(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
-	return ctx.Err() == nil
-}
-
-// remainder is the http.ResponseWriter of a call that asks for the rest of the events of a run.
-// Writes of any answer but an event stream fail.
-type remainder struct {
-	answer  *answer
-	header  http.Header
-	decided bool
-	streams bool
-	refused bool // upstream has no more, and will have none
-}
-
-var errNoRest = errors.New("upstream has answered without the rest of the events")
-
-func (w *remainder) Header() http.Header { return w.header }
-
-func (w *remainder) WriteHeader(status int) {
-	if status < http.StatusOK || w.decided {
-		return
-	}
-	w.decided = true
-	w.streams = status == http.StatusOK && head.MediaType(w.header) == "text/event-stream" && !head.IsEncoded(w.header)
-	w.refused = !w.streams && status < http.StatusInternalServerError
-	w.answer.torn = !w.streams
-}
-
-func (w *remainder) Write(p []byte) (int, error) {
-	if w.WriteHeader(http.StatusOK); !w.streams {
-		return 0, errNoRest
-	}
-	return w.answer.Write(p)
-}
-
-// FlushError implements the flushing of http.ResponseController.
-func (w *remainder) FlushError() error { return nil }

@@ -25,8 +25,8 @@ const (
 // run if there is none for too long. The first client counts separately until leave, and alone gets
 // an answer that is no event stream. Any goroutine may call its methods.
 type life struct {
-	runs        *Runs
-	maxDetached int // of runs
+	counts      *counter
+	maxDetached int // of all runs
 	abort       context.CancelCauseFunc
 	plain       bool // the run reads the events of a run of Hermes
 	wants       bool // an answer is useful without the first client
@@ -185,7 +185,7 @@ func (l *life) cancelUnread() {
 func (l *life) reserve() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.reason != log.ReasonNone || !l.awaits && !l.runs.await(l.maxDetached, l.alone.is) {
+	if l.reason != log.ReasonNone || !l.awaits && !l.counts.await(l.maxDetached, l.alone.is) {
 		return false
 	}
 	l.reserved = true
@@ -238,7 +238,7 @@ func (l *life) count() {
 	case unread == l.alone.is:
 	case !unread:
 		l.attach()
-	case l.kind == kindUnknown && !l.wants, l.aloneFor() == 0, !l.runs.detach(l.maxDetached):
+	case l.kind == kindUnknown && !l.wants, l.aloneFor() == 0, !l.counts.detach(l.maxDetached):
 		l.stop(log.ReasonLeft)
 	default:
 		l.goAlone()
@@ -260,7 +260,7 @@ func (l *life) aloneFor() time.Duration { return max(time.Until(l.alone.held), 0
 func (l *life) attach() {
 	l.alone.is = false
 	l.alone.timer.Stop()
-	l.runs.count(func(s *Stats) {
+	l.counts.count(func(s *Stats) {
 		if s.Detached--; l.awaits {
 			s.Awaiting--
 		}
@@ -276,7 +276,7 @@ func (l *life) unreserve() {
 	if l.reserved = false; l.awaits {
 		return
 	}
-	l.runs.count(func(s *Stats) {
+	l.counts.count(func(s *Stats) {
 		if s.Awaiting--; !l.alone.is {
 			s.Detached--
 			s.TotalDetached--
@@ -299,3 +299,7 @@ type cancelled struct{ why log.Reason }
 func (c *cancelled) Error() string { return "the stream was cancelled: " + c.why.String() }
 
 func (c *cancelled) Unwrap() error { return context.Canceled }
+
+// maxKeptHeader is the size in bytes above which a header, and so its answer, is not kept. It is
+// the size of the header in memory, which is many times its length if it has many fields.
+const maxKeptHeader = 16 << 10

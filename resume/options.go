@@ -1,6 +1,8 @@
 package resume
 
 import (
+	"crypto/rand"
+	"crypto/sha256"
 	stdlog "log"
 	"net/http"
 	"time"
@@ -109,21 +111,6 @@ func DefaultOptions() Options {
 	}
 }
 
-// How says how a client came to a stream.
-type How uint8
-
-// How clients come to streams.
-const (
-	HowBegun     How = iota // upstream was asked for it
-	HowReplayed             // its key was used before, or it asked for all of the stream by its id
-	HowContinued            // it asked for what comes after an event
-
-	hows // how many there are
-)
-
-// String returns the word for h in logs and metrics.
-func (h How) String() string { return [...]string{"begun", "replayed", "continued"}[h] }
-
 // Ended describes a run that is over.
 type Ended struct {
 	// Stream says that its answer was an event stream.
@@ -153,3 +140,27 @@ func logPanic(r *http.Request, e Ended) {
 	}
 	logf("http: panic serving %v: %v", r.RemoteAddr, e.Panicked)
 }
+
+// An API is one of Hermes' ways to begin a stream.
+type API string
+
+// The APIs that Options.AlwaysFor may name.
+const (
+	APIChat      API = "chat"      // POST /v1/chat/completions
+	APIResponses API = "responses" // POST /v1/responses
+	APISessions  API = "sessions"  // POST /api/sessions/{id}/chat/stream
+	APIRuns      API = "runs"      // POST /v1/runs
+)
+
+// APIs returns all APIs.
+func APIs() []API { return []API{APIChat, APIResponses, APISessions, APIRuns} }
+
+// NewSecret returns a random value of Options.Secret.
+func NewSecret() []byte {
+	secret := make([]byte, sha256.Size)
+	_, _ = rand.Read(secret) // never fails
+	return secret
+}
+
+// A Next is the handler that Serve calls for answers. It may return an error.
+type Next func(http.ResponseWriter, *http.Request) error

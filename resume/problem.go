@@ -101,3 +101,12 @@ func problemOf(err error) *problem {
 	}
 	return errUnavailable
 }
+
+// answerProblem answers with err if it is a problem, and returns any other error.
+func answerProblem(w http.ResponseWriter, err error) error {
+	if problem, ok := errors.AsType[*problem](err); ok {
+		problem.send(w)
+		return nil
+	}
+	return err
+}

@@ -8,72 +8,14 @@ import (
 	"maps"
 	"net/http"
 	"strings"
-	"sync"
+	"time"
 
-	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
 	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 )
 
 // statusGone is the status that is logged for a client that has left (Caddy:
 // reverseproxy.go:1774).
 const statusGone = 499
-
-// attend starts a call of next and answers the first client, which reads the log like any other,
-// without the events that it has seen.
-func (x *run) attend(w http.ResponseWriter, r *http.Request, body []byte, seen seen, next Next) error {
-	o, e := x.answer.o, x.answer.entry // a split changes it
-	var reader log.Reader
-	defer func() {
-		if reader == nil { // Read panicked: only the end of a run ends the log, and gives its place back
-			returned := x.start(r, nil, func(http.ResponseWriter, *http.Request) error { return errUnavailable })
-			<-x.over
-			returned()
-		}
-	}()
-	reader = seen.skip(o.Store.Read(r.Context(), e.ID, 0))
-	returned := x.start(r, body, next)
-	leave := sync.OnceValue(func() bool {
-		reader.Close()
-		return x.life.leave()
-	})
-	defer leave() // also if w panics
-	first, err := reader.Next()
-	streams := err == nil || errors.Is(err, io.EOF)
-	if streams {
-		opened := <-x.opened
-		header := first.Header.Clone()
-		maps.Copy(header, opened.own)
-		flushes := func(wrote bool) bool { return opened.early || wrote && (first.Status == 0 || opened.flushed()) }
-		err = send(o, w, r, reader, first.Status, header, flushes, HowBegun)
-	}
-	if leave() {
-		if !streams {
-			w.WriteHeader(statusGone)
-		}
-		if streams && err == nil && e.Once { // the client has all of the log before a split
-			free(o, r, e.ID)
-		}
-		return cutOff(err)
-	}
-	stop := context.AfterFunc(r.Context(), func() { x.life.abort(context.Cause(r.Context())) })
-	out := <-x.over
-	stop()
-	returned()
-	if streams && err == nil {
-		head.CopyTrailers(w.Header(), out.header)
-		if e.Once {
-			free(o, r, e.ID)
-		}
-	}
-	switch {
-	case streams && out.ended.Reason != log.ReasonNone: // what next returned does not matter
-	case out.panicked != nil:
-		panic(out.panicked)
-	case out.ended.Err != nil:
-		return out.ended.Err
-	}
-	return cutOff(err)
-}
 
 // A repeat says how a client reads a log that another request has begun.
 type repeat struct {
@@ -212,4 +154,20 @@ func setHeader(h, set http.Header) {
 		}
 		h[name] = values
 	}
+}
+
+// freeTimeout is how long the end of an answer waits for a storage to free its key.
+const freeTimeout = time.Second
+
+// free deletes the log with the id, whose key comes from Options.Key, after all of it was sent to
+// the client of r. It does nothing if that client is known to have left. A user who regenerates the
+// answer sends the same request, and wants another answer. If the storage does not answer, the log
+// stays for Entry.Keep.
+func free(o *Options, r *http.Request, id string) {
+	if r.Context().Err() != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), freeTimeout)
+	defer cancel()
+	_ = o.Store.Delete(ctx, id)
 }

@@ -3,17 +3,12 @@ package resume
 import (
 	"bytes"
 	"cmp"
-	"crypto/hmac"
-	"crypto/rand"
-	"crypto/sha256"
-	"fmt"
 	"io"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/hermes-sidecar/hermes-sidecar/internal/client"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/reqbody"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
@@ -96,41 +91,6 @@ func asks(o *Options, r *http.Request) (a asked, ok bool, wrong error) {
 	return a, false, nil
 }
 
-// owner returns the keyed hash of resource, of the server and the path that r asks for, and of its
-// client: clients with the same hash may have the answer.
-func owner(o *Options, r *http.Request, resource string) log.Digest {
-	server, path := o.Asked(r)
-	if of, _, ok := named(path); ok {
-		path = of
-	}
-	return ownerAt(o, r, resource, server, path)
-}
-
-// ownerAt is owner with the server and the path of the resource that the client asked for.
-func ownerAt(o *Options, r *http.Request, resource, server, path string) log.Digest {
-	of := client.Of(r)
-	return hash(o.Secret, [][]string{{r.Host, resource}, {server, path}, {string(of[:])}})
-}
-
-// keyOf returns the keyed hash of owner, query and key, an idempotency key.
-func keyOf(secret []byte, owner log.Digest, query, key string) log.Digest {
-	return hash(secret, [][]string{{string(owner[:]), query, key}})
-}
-
-// NewSecret returns a random value of Options.Secret.
-func NewSecret() []byte {
-	secret := make([]byte, sha256.Size)
-	_, _ = rand.Read(secret) // never fails
-	return secret
-}
-
-// hash returns the keyed hash of fields, quoted so that no two lists of fields are the same bytes.
-func hash(secret []byte, fields [][]string) log.Digest {
-	m := hmac.New(sha256.New, secret)
-	_, _ = fmt.Fprintf(m, "%q", fields) // never fails
-	return log.Digest(m.Sum(nil))
-}
-
 // readBody reads the body of r, which net/http closes when the client's handler returns. It returns
 // false if the body is larger than limit, or cannot be read: then the body of r still gives the
 // same bytes and the same error.
@@ -197,4 +157,65 @@ func ReadStreamRequest(r *http.Request, limit int64) ([]byte, bool) {
 // isJSON reports whether a media type is one of JSON.
 func isJSON(media string) bool {
 	return media == "application/json" || strings.HasSuffix(media, "+json")
+}
+
+// apiOf returns the API that a POST to path uses, "" for none.
+func apiOf(path string) API {
+	switch {
+	case rewrite.IsChatPath(path):
+		return APIChat
+	case rewrite.IsResponsesPath(path):
+		return APIResponses
+	case rewrite.SessionOfPath(path) != "":
+		return APISessions
+	case rewrite.IsRunsPath(path):
+		return APIRuns
+	}
+	return ""
+}
+
+// configure sets the key and the time without a client that o gives r, a POST without a key of its
+// own. It reports whether r asks for a log even without a key.
+func (a *asked) configure(o *Options, r *http.Request) bool {
+	always := (o.Always || len(o.AlwaysFor) > 0) && len(r.Header[DetachHeader]) == 0
+	if o.Key == nil && !always || !isJSON(head.MediaType(r.Header)) {
+		return false
+	}
+	if o.Key != nil {
+		a.values = o.Key(r)
+	}
+	d, listed := o.AlwaysFor[apiOf(r.URL.Path)]
+	if !listed {
+		return o.Always
+	}
+	a.detach = min(d, o.Detach)
+	return a.detach > 0
+}
+
+// OpenAI's SDKs repeat a request whose connection failed, and send the number of repeats in
+// RetryHeader. So their requests need no key: a repeat joins the run of the first, also if its
+// answer is no event stream. A first request never joins: a user who asks the same again wants
+// another answer.
+
+// RetryHeader is how many times an SDK of OpenAI's has sent the same request before.
+const RetryHeader = "X-Stainless-Retry-Count"
+
+// Times for a request of an SDK that asks for nothing itself.
+const (
+	// sdkDetach is how long its run goes on without a client: SDKs repeat within 8 seconds.
+	sdkDetach = 10 * time.Second
+	// sdkKeep is how long its answer is kept. No repeat of it comes later: a later one may be the
+	// repeat of a request that never came here.
+	sdkKeep = time.Minute
+)
+
+// ofSDK reports whether h is the header of an SDK's request, and whether the SDK has sent the
+// request before.
+func ofSDK(h http.Header) (sdk, again bool) {
+	values := h[RetryHeader]
+	if len(values) != 1 {
+		return false, false
+	}
+	n, err := strconv.ParseUint(values[0], 10, 32)
+	return err == nil, n > 0
 }

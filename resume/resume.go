@@ -7,8 +7,6 @@ import (
 	"io"
 	"net/http"
 
-	"github.com/hermes-sidecar/hermes-sidecar/proxy"
-	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -41,29 +39,21 @@ func (p *Resume) Serve(w http.ResponseWriter, r *http.Request, next Next) error 
 	return answerProblem(w, p.serve(w, r, next))
 }
 
-// answerProblem answers with err if it is a problem, and returns any other error.
-func answerProblem(w http.ResponseWriter, err error) error {
-	if problem, ok := errors.AsType[*problem](err); ok {
-		problem.send(w)
-		return nil
-	}
-	return err
-}
-
 func (p *Resume) serve(w http.ResponseWriter, r *http.Request, next Next) error {
 	at, bad := lastEvent(r.Header)
 	resource, id, names := named(r.URL.Path)
 	if of, ok := asksForResponse(r); ok {
-		if answered, err := p.response(w, r, of, at, bad); answered {
+		answered, err := responses{p.o}.serveResponse(w, r, of, at, bad)
+		if answered {
 			return err
 		}
 	}
 	switch {
 	case (r.Method == http.MethodGet || r.Method == http.MethodHead) && isEvents(r.URL.Path):
-		return p.events(w, r, next)
+		return runEvents{p.o}.serveEvents(w, r, next)
 	case r.Method == http.MethodPost:
 		if rewrite.IsRunsPath(r.URL.Path) {
-			next = p.keepingEvents(next)
+			next = runEvents{p.o}.keeping(next)
 		}
 		a, asks, wrong := asks(p.o, r)
 		switch {
@@ -103,26 +93,7 @@ func (p *Resume) post(w http.ResponseWriter, r *http.Request, a asked, asks bool
 		giveBody(r, body)
 		return next(w, r)
 	}
-	e := entry{
-		Entry: log.Entry{Keep: a.keep, MaxStream: p.o.MaxStream, MaxMemory: p.o.MaxMemory},
-		about: about{Owner: owner(p.o, r, r.URL.Path), Path: r.URL.Path, Progress: r.Header.Get(proxy.ProgressHeader)},
-	}
-	ofSDK := a.key == "" && a.values == nil && a.sdk // a key of the configuration wins
-	mismatch := errMismatch
-	if a.key != "" || a.values != nil || ofSDK {
-		e.Body = sha256.Sum256(body)
-	}
-	switch {
-	case ofSDK:
-		e.Key, e.KeyKeep = sdkKeyOf(p.o.Secret, e.Owner, r, e.Body), sdkKeep
-		e.Takes = !a.again
-	case a.values != nil:
-		e.Key, e.Once = keyOfValues(p.o, e, r.URL.RawQuery, a.values), true
-		mismatch = errOtherBody
-	case a.key != "":
-		e.Key = keyOf(p.o.Secret, e.Owner, r.URL.RawQuery, a.key)
-	}
-	e.ID = log.NewID(e.Key)
+	e := entryOf(p.o, r, a, body)
 	for {
 		x := newRun(p.o, e, a, w, r, body)
 		have, claimed, err := x.claim(r.Context())
@@ -135,7 +106,7 @@ func (p *Resume) post(w http.ResponseWriter, r *http.Request, a asked, asks bool
 		case claimed:
 			return x.attend(w, r, body, seen{}, next)
 		case !hmac.Equal(have.Body[:], e.Body[:]):
-			return mismatch
+			return mismatch(e)
 		}
 		again := repeatAfter(p.o, r, have, 0)
 		again.hasKey = true

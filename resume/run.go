@@ -3,15 +3,18 @@ package resume
 import (
 	"context"
 	"errors"
+	"io"
+	"maps"
 	"net/http"
+	"net/url"
+	"strings"
+	"sync"
 
+	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/panics"
 	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
-
-// A Next is the handler that Serve calls for answers. It may return an error.
-type Next func(http.ResponseWriter, *http.Request) error
 
 // A run is a call of the next handler, in a goroutine of its own.
 type run struct {
@@ -39,7 +42,7 @@ func newRun(o *Options, e entry, a asked, w http.ResponseWriter, r *http.Request
 	ctx, abort := context.WithCancelCause(context.WithValue(context.WithoutCancel(r.Context()), runKey{}, x))
 	x.ctx = ctx
 	x.life = &life{
-		runs: o.Runs, maxDetached: o.MaxDetached, abort: abort, plain: e.Plain,
+		counts: &o.Runs.counter, maxDetached: o.MaxDetached, abort: abort, plain: e.Plain,
 		wants: a.sdk || asksForStream(r, body), informs: informer{version: r.ProtoMajor}, client: w,
 		detach: a.detach, after: max(a.detach, a.detachRest),
 	}
@@ -65,6 +68,63 @@ func (x *run) claim(ctx context.Context) (have entry, claimed bool, err error) {
 	return have, w != nil, err
 }
 
+// attend starts a call of next and answers the first client, which reads the log like any other,
+// without the events that it has seen.
+func (x *run) attend(w http.ResponseWriter, r *http.Request, body []byte, seen seen, next Next) error {
+	o, e := x.answer.o, x.answer.entry // a split changes it
+	var reader log.Reader
+	defer func() {
+		if reader == nil { // Read panicked: only the end of a run ends the log, and gives its place back
+			returned := x.start(r, nil, func(http.ResponseWriter, *http.Request) error { return errUnavailable })
+			<-x.over
+			returned()
+		}
+	}()
+	reader = seen.skip(o.Store.Read(r.Context(), e.ID, 0))
+	returned := x.start(r, body, next)
+	leave := sync.OnceValue(func() bool {
+		reader.Close()
+		return x.life.leave()
+	})
+	defer leave() // also if w panics
+	first, err := reader.Next()
+	streams := err == nil || errors.Is(err, io.EOF)
+	if streams {
+		opened := <-x.opened
+		header := first.Header.Clone()
+		maps.Copy(header, opened.own)
+		flushes := func(wrote bool) bool { return opened.early || wrote && (first.Status == 0 || opened.flushed()) }
+		err = send(o, w, r, reader, first.Status, header, flushes, HowBegun)
+	}
+	if leave() {
+		if !streams {
+			w.WriteHeader(statusGone)
+		}
+		if streams && err == nil && e.Once { // the client has all of the log before a split
+			free(o, r, e.ID)
+		}
+		return cutOff(err)
+	}
+	stop := context.AfterFunc(r.Context(), func() { x.life.abort(context.Cause(r.Context())) })
+	out := <-x.over
+	stop()
+	returned()
+	if streams && err == nil {
+		head.CopyTrailers(w.Header(), out.header)
+		if e.Once {
+			free(o, r, e.ID)
+		}
+	}
+	switch {
+	case streams && out.ended.Reason != log.ReasonNone: // what next returned does not matter
+	case out.panicked != nil:
+		panic(out.panicked)
+	case out.ended.Err != nil:
+		return out.ended.Err
+	}
+	return cutOff(err)
+}
+
 // start calls next for a clone of r. It returns the function that Options.Detached has returned.
 func (x *run) start(r *http.Request, body []byte, next Next) (returned func()) {
 	up := r.Clone(x.ctx)
@@ -76,7 +136,7 @@ func (x *run) start(r *http.Request, body []byte, next Next) (returned func()) {
 
 // call starts a goroutine that calls next for up, a request of the run alone.
 func (x *run) call(up *http.Request, next Next) {
-	x.life.runs.add(x.life)
+	x.answer.o.Runs.add(x.life)
 	go func() {
 		var out outcome
 		defer func() { // also if next ends the goroutine
@@ -90,12 +150,14 @@ func (x *run) call(up *http.Request, next Next) {
 
 // end ends the run after next has returned or panicked, and completes out.
 func (x *run) end(r *http.Request, out *outcome) {
-	a, runs := x.answer, x.life.runs
+	a, runs := x.answer, x.answer.o.Runs
 	client, e := x.life.end()
 	e.Err = out.ended.Err
 	if v := panics.Catch(func() {
 		defer func() { a.end(client, e.Reason, e.Err != nil || out.panicked != nil) }()
-		a.split.Release()
+		if a.unsplit != nil {
+			a.unsplit()
+		}
 		a.name.end()
 	}); out.panicked == nil {
 		out.panicked = v
@@ -133,4 +195,14 @@ func Readers(ctx context.Context) (n int, ok bool) {
 func Background(ctx context.Context) bool {
 	x, ok := ctx.Value(runKey{}).(*run)
 	return ok && x.background
+}
+
+// location returns the address at which the client of r finds the log with the id.
+func location(o *Options, r *http.Request, id string) string {
+	_, path := o.Asked(r)
+	l := (&url.URL{Path: path + "/" + id}).EscapedPath()
+	if strings.HasPrefix(l, "//") { // a client would take the first segment for a host
+		l = "/." + l
+	}
+	return l
 }

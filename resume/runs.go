@@ -19,37 +19,8 @@ type Runs struct {
 	over  bool           // the time of Shutdown has passed
 	along map[*life]bool // runs that read the log of another run, for no client
 	plain int            // how many runs, open or about to be, read the events of Hermes' runs
-	stats Stats
-}
 
-// Stats are the counters of a process.
-type Stats struct {
-	// Readers is how many clients read a log now.
-	Readers int64
-	// Detached is how many runs go on without a client now, and Awaiting how many of them have done
-	// so since a split, after which a client is expected.
-	Detached, Awaiting int64
-	// The others count since the process began. TotalAttached is how many clients were given
-	// a stream.
-	TotalAttached [hows]int64
-	// TotalDetached is how many times the last client of a run left and it went on.
-	TotalDetached int64
-	// TotalCancelled is how many runs were cancelled, by the reason.
-	TotalCancelled [log.Reasons]int64
-}
-
-// Stats returns a copy of the counters.
-func (s *Runs) Stats() Stats {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.stats
-}
-
-// count calls change with the counters. s.mu is held meanwhile.
-func (s *Runs) count(change func(*Stats)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	change(&s.stats)
+	counter
 }
 
 // Shutdown cancels all runs after the time d, those that begin later included. It returns at once,
@@ -151,34 +122,5 @@ func (s *Runs) admitPlain() bool {
 		return false
 	}
 	s.plain++
-	return true
-}
-
-// detach counts one more run without a client. It returns false if there are most of them already,
-// without those that await a client.
-func (s *Runs) detach(most int) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.stats.Detached-s.stats.Awaiting >= int64(most) {
-		return false
-	}
-	s.stats.Detached++
-	s.stats.TotalDetached++
-	return true
-}
-
-// await counts one more run that awaits a client after a split. It returns false if there are most
-// of them already. counted says that the run counts as one without a client already.
-func (s *Runs) await(most int, counted bool) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.stats.Awaiting >= int64(most) {
-		return false
-	}
-	s.stats.Awaiting++
-	if !counted {
-		s.stats.Detached++
-		s.stats.TotalDetached++
-	}
 	return true
 }

@@ -2,14 +2,20 @@ package resume
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"io"
 	"math"
 	"strconv"
 	"strings"
 
 	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
+
+// maxSought is the size in bytes above which an event is not searched for its number.
+const maxSought = 1 << 20
 
 // looksBack is how many events of a log are read one after another, rather than sought by bisection.
 const looksBack = 32
@@ -103,4 +109,85 @@ func readAfter(ctx context.Context, s log.Store, id string, n uint64) (r log.Rea
 		old.Close()
 	}
 	return r, n, err
+}
+
+// responseEvent has the members that are read of an event of a response.
+type responseEvent struct {
+	Type     string          `json:"type"`
+	Number   *int64          `json:"sequence_number"`
+	Response json.RawMessage `json:"response"`
+}
+
+// readEvent returns the event in the data of a frame, zero if it is no event of a response.
+func readEvent(data []byte) responseEvent {
+	var e responseEvent
+	if json.Unmarshal(rewrite.Finite(data), &e) != nil {
+		return responseEvent{}
+	}
+	return e
+}
+
+// seek returns the number n of the event with the sequence_number after or, if a greater one comes
+// first, of the event before that. It waits for either until the stream ends. The reader r must be
+// closed, also after an error.
+func seek(ctx context.Context, s log.Store, id string, after int64) (n uint64, r log.Reader, err error) {
+	r, n, err = readAfter(ctx, s, id, 0)
+	isLost := n > 0 // whether events before the first one with a number were deleted
+	if err == nil {
+		if to := lastNumberBelow(ctx, s, id, n, after); to > n {
+			old := r
+			r, n, err = readAfter(ctx, s, id, to)
+			old.Close()
+			isLost = n > to
+		}
+	}
+	events := numberedEvents{r: r, n: n}
+	for err == nil {
+		var number *int64
+		_, number, n, err = events.next()
+		switch {
+		case err != nil || number == nil:
+		case isLost && *number-1 > after:
+			return events.n, r, &log.GoneError{First: events.n}
+		case *number == after:
+			return events.n, r, nil
+		case *number > after:
+			return n, r, nil
+		default:
+			isLost = false
+		}
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, log.ErrBroken) {
+		err = nil
+	}
+	return events.n, r, err
+}
+
+// ended returns the response with which the stream with the id has ended, "" if it has not ended.
+// The error is errUnknown if the run is over and the stream has no such response.
+func ended(ctx context.Context, s log.Store, id string) (response string, err error) {
+	ctx, stop := context.WithCancel(ctx)
+	stop() // do not wait for the end
+	r, n, err := readAfter(ctx, s, id, 0)
+	if err == nil {
+		if to := lastNumberBelow(ctx, s, id, n, math.MaxInt64); to > n {
+			r.Close()
+			r, n, err = readAfter(ctx, s, id, to-1) // that one may be the end
+		}
+	}
+	defer r.Close()
+	for events := (numberedEvents{r: r, n: n}); err == nil; {
+		var e responseEvent
+		switch e, _, _, err = events.next(); e.Type {
+		case "response.completed", "response.failed", "response.incomplete", "response.cancelled":
+			response = string(e.Response)
+		}
+	}
+	switch over := errors.Is(err, io.EOF) || errors.Is(err, log.ErrBroken); {
+	case over && response == "":
+		return "", errUnknown
+	case over, errors.Is(err, ctx.Err()):
+		return response, nil
+	}
+	return "", err
 }

@@ -46,7 +46,7 @@ func NewSplit(ctx context.Context, hold time.Duration) *Split {
 		return nil
 	}
 	a := x.answer
-	if a.split != nil || !a.isSplittable() || !a.life.reserve() {
+	if a.unsplit != nil || !a.isSplittable() || !a.life.reserve() {
 		return nil
 	}
 	is := a.entry
@@ -64,7 +64,7 @@ func NewSplit(ctx context.Context, hold time.Duration) *Split {
 		a.life.release()
 		return nil
 	}
-	a.split = s
+	a.unsplit = s.Release
 	return s
 }
 
@@ -87,7 +87,7 @@ func (s *Split) Do() bool {
 		s.Release()
 		return false
 	}
-	s.a, a.split = nil, nil
+	s.a, a.unsplit = nil, nil
 	before := a.log
 	a.entry, a.log, a.kept, a.at = s.entry, s.log, header, at
 	a.events.goOn(a.entry)
@@ -102,7 +102,7 @@ func (s *Split) Release() {
 		return
 	}
 	a := s.a
-	s.a = nil // but a.split stays, and allows no other: a storage may still be busy with the id
+	s.a = nil // but a.unsplit stays, and allows no other: a storage may still be busy with the id
 	s.log.End(log.Dropped)
 	a.life.release()
 }
