@@ -105,7 +105,7 @@ func (r *reader) wait() error {
 				return err
 			}
 			missed = v.Pieces > r.number
-		} else if !pause(r.ctx, poll*time.Duration(min(1+polls/looksAfter, slowest))) {
+		} else if !pause(r.ctx, backoff(polls)) {
 			return r.ctx.Err()
 		}
 	}
@@ -118,6 +118,9 @@ const (
 	// slowest is the longest time between polls, as a multiple of poll.
 	slowest = 8
 )
+
+// backoff returns how long to wait after so many polls without a piece.
+func backoff(polls int) time.Duration { return poll * time.Duration(min(1+polls/looksAfter, slowest)) }
 
 func (r *reader) Next() (log.Part, error) {
 	if !r.began {
