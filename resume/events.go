@@ -252,7 +252,7 @@ func (g *gate) WriteHeader(status int) {
 		return
 	}
 	g.decided = true
-	if g.isOpen = status == http.StatusOK && isJSON(head.MediaType(g.header)); !g.isOpen {
+	if g.isOpen = status == http.StatusOK && head.IsJSON(g.header); !g.isOpen {
 		head.Copy(g.client.Header(), g.header)
 		g.client.WriteHeader(status)
 	}

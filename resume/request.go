@@ -61,7 +61,7 @@ type asked struct {
 func asks(o *Options, r *http.Request) (a asked, ok bool, wrong error) {
 	a.detach, a.keep = o.Detach, o.Keep
 	if a.sdk, a.again = ofSDK(r.Header); a.sdk {
-		a.sdk = isJSON(head.MediaType(r.Header))
+		a.sdk = head.IsJSON(r.Header)
 	}
 	switch keys := r.Header[KeyHeader]; len(keys) {
 	case 0:
@@ -143,7 +143,7 @@ func asksForStream(r *http.Request, body []byte) bool {
 // stream. If not, or if the body is larger than limit, the body of r still gives the same bytes. A
 // limit of zero means proxy.DefaultMaxRequest.
 func ReadStreamRequest(r *http.Request, limit int64) ([]byte, bool) {
-	if media := head.MediaType(r.Header); media != "" && !isJSON(media) {
+	if head.MediaType(r.Header) != "" && !head.IsJSON(r.Header) {
 		return nil, false
 	}
 	body, ok := readBody(r, cmp.Or(limit, proxy.DefaultMaxRequest))
@@ -152,11 +152,6 @@ func ReadStreamRequest(r *http.Request, limit int64) ([]byte, bool) {
 		return nil, false
 	}
 	return body, ok
-}
-
-// isJSON reports whether a media type is one of JSON.
-func isJSON(media string) bool {
-	return media == "application/json" || strings.HasSuffix(media, "+json")
 }
 
 // apiOf returns the API that a POST to path uses, "" for none.
@@ -178,7 +173,7 @@ func apiOf(path string) API {
 // own. It reports whether r asks for a log even without a key.
 func (a *asked) configure(o *Options, r *http.Request) bool {
 	always := (o.Always || len(o.AlwaysFor) > 0) && len(r.Header[DetachHeader]) == 0
-	if o.Key == nil && !always || !isJSON(head.MediaType(r.Header)) {
+	if o.Key == nil && !always || !head.IsJSON(r.Header) {
 		return false
 	}
 	if o.Key != nil {

@@ -27,7 +27,7 @@ type responses struct{ o *Options }
 // (rewrite.AsksForBackground).
 func mayAskInBody(o *Options, r *http.Request) bool {
 	return rewrite.IsResponsesPath(r.URL.Path) && o.Detach > 0 && len(r.Header[DetachHeader]) == 0 &&
-		isJSON(head.MediaType(r.Header))
+		head.IsJSON(r.Header)
 }
 
 // responseAsked is a request for a response by its id.
