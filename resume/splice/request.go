@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
@@ -26,6 +28,26 @@ const (
 	firstPause   = 100 * time.Millisecond
 	longestPause = 5 * time.Second
 )
+
+// requests are those for one stream.
+type requests struct {
+	next      http.RoundTripper
+	asked     *http.Request
+	body      []byte // of the request, nil once there is an answer
+	detach    bool   // the run goes on without the client
+	repeats   bool   // the request may be sent again with its key, which a stream does not free
+	resumeFor time.Duration
+
+	ctx    context.Context // of all requests
+	cancel context.CancelCauseFunc
+	heard  atomic.Bool // the site may have heard of the request
+	id     string      // of the stream, "" before there is one
+
+	until time.Time     // when retry gives up; zero before it begins
+	pause time.Duration // before the next request
+
+	over sync.Once
+}
 
 // begin sends the request until there is an answer. If the client leaves first, it still awaits the
 // answer if the site may have heard of the request: only its header has the id that ends the run.
@@ -74,24 +96,24 @@ func (f final) Unwrap() error { return f.error }
 // retry calls try until it succeeds, its error is final, the time is up, or the client has left.
 // err is the error of an earlier call: retry returns it if the time is up before it calls try. The
 // time and the pauses continue those of the last retry unless forgive was called.
-func (s *stream) retry(try func(context.Context) (*http.Response, error), err error) answer {
-	if s.until.IsZero() {
-		s.until = time.Now().Add(s.resumeFor)
+func (q *requests) retry(try func(context.Context) (*http.Response, error), err error) answer {
+	if q.until.IsZero() {
+		q.until = time.Now().Add(q.resumeFor)
 	}
 	for {
-		wait := time.Duration((0.5 + rand.Float64()) * float64(s.pause))
-		s.pause = min(max(2*s.pause, firstPause), longestPause)
-		if wait > 0 && time.Now().Add(wait).After(s.until) {
+		wait := time.Duration((0.5 + rand.Float64()) * float64(q.pause))
+		q.pause = min(max(2*q.pause, firstPause), longestPause)
+		if wait > 0 && time.Now().Add(wait).After(q.until) {
 			return answer{err: err}
 		}
 		select {
 		case <-time.After(wait):
-		case <-s.ctx.Done():
-			return answer{err: context.Cause(s.ctx)}
-		case <-s.asked.Context().Done():
-			return answer{err: context.Cause(s.asked.Context())}
+		case <-q.ctx.Done():
+			return answer{err: context.Cause(q.ctx)}
+		case <-q.asked.Context().Done():
+			return answer{err: context.Cause(q.asked.Context())}
 		}
-		ctx, abort := context.WithCancelCause(s.ctx)
+		ctx, abort := context.WithCancelCause(q.ctx)
 		var res *http.Response
 		if res, err = try(ctx); err == nil {
 			return answer{res, nil, abort}
@@ -104,24 +126,24 @@ func (s *stream) retry(try func(context.Context) (*http.Response, error), err er
 }
 
 // forgive makes the next retry begin anew, with all of its time, after a pause.
-func (s *stream) forgive(pause time.Duration) { s.until, s.pause = time.Time{}, pause }
+func (q *requests) forgive(pause time.Duration) { q.until, q.pause = time.Time{}, pause }
 
-// ask sends the client's request.
-func (s *stream) ask(ctx context.Context) (*http.Response, error) {
-	again := s.heard.Load()
+// ask sends the client'q request.
+func (q *requests) ask(ctx context.Context) (*http.Response, error) {
+	again := q.heard.Load()
 	if again {
-		if err := s.probe(ctx); err != nil {
+		if err := q.probe(ctx); err != nil {
 			return nil, err
 		}
 	}
-	trace := &httptrace.ClientTrace{WroteHeaders: func() { s.heard.Store(true) }}
-	up := s.asked.Clone(httptrace.WithClientTrace(ctx, trace))
-	up.Body, up.GetBody, up.ContentLength = reqbody.Again(s.body), nil, int64(len(s.body))
-	res, err := s.next.RoundTrip(up)
+	trace := &httptrace.ClientTrace{WroteHeaders: func() { q.heard.Store(true) }}
+	up := q.asked.Clone(httptrace.WithClientTrace(ctx, trace))
+	up.Body, up.GetBody, up.ContentLength = reqbody.Again(q.body), nil, int64(len(q.body))
+	res, err := q.next.RoundTrip(up)
 	switch {
-	case err != nil && !s.heard.Load():
+	case err != nil && !q.heard.Load():
 		return nil, final{err} // another site may be asked
-	case err != nil && !s.repeats:
+	case err != nil && !q.repeats:
 		return nil, final{sentError(err)}
 	case err != nil:
 		return nil, sentError(err)
@@ -144,10 +166,10 @@ func sentError(err error) error { return errors.New(err.Error()) }
 // probe returns nil if the site knows keys, so that the request may be sent again: a site without
 // hermes_resume would run the agent twice. It asks for a stream with an unused id, and a site that
 // knows keys answers that there is no such stream.
-func (s *stream) probe(ctx context.Context) error {
+func (q *requests) probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, headerWithin)
 	defer cancel()
-	res, err := s.next.RoundTrip(s.ofStream(ctx, http.MethodGet, log.NewID(log.Digest{})))
+	res, err := q.next.RoundTrip(q.ofStream(ctx, http.MethodGet, log.NewID(log.Digest{})))
 	if err != nil {
 		return sentError(err)
 	}
@@ -161,17 +183,17 @@ func (s *stream) probe(ctx context.Context) error {
 	return final{errors.New("the connection broke before the answer, and the site does not know keys: the request is not sent again")}
 }
 
-// comeBack asks for what follows the last event.
-func (s *stream) comeBack(ctx context.Context) (*http.Response, error) {
-	up := s.ofStream(ctx, http.MethodGet, s.id)
-	up.Header.Set(resume.LastEventHeader, s.id+"/"+strconv.FormatUint(s.at.n, 10))
+// comeBack asks for what follows the event with the number last.
+func (q *requests) comeBack(ctx context.Context, last uint64) (*http.Response, error) {
+	up := q.ofStream(ctx, http.MethodGet, q.id)
+	up.Header.Set(resume.LastEventHeader, q.id+"/"+strconv.FormatUint(last, 10))
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer time.AfterFunc(headerWithin, func() { cancel(errQuiet) }).Stop()
-	res, err := s.next.RoundTrip(up.WithContext(ctx))
+	res, err := q.next.RoundTrip(up.WithContext(ctx))
 	if err != nil {
 		return nil, err
 	}
-	if res.StatusCode == http.StatusNoContent || streamOf(res) == s.id {
+	if res.StatusCode == http.StatusNoContent || streamOf(res) == q.id {
 		return res, nil
 	}
 	_ = res.Body.Close()
@@ -187,8 +209,8 @@ func (s *stream) comeBack(ctx context.Context) (*http.Response, error) {
 
 // ofStream returns a request to the address of the stream with the id, with the client's
 // credentials.
-func (s *stream) ofStream(ctx context.Context, method, id string) *http.Request {
-	r := s.asked.Clone(ctx)
+func (q *requests) ofStream(ctx context.Context, method, id string) *http.Request {
+	r := q.asked.Clone(ctx)
 	r.Method, r.Body, r.GetBody, r.ContentLength, r.TransferEncoding, r.Trailer = method, nil, nil, 0, nil, nil
 	r.URL = r.URL.JoinPath(id)
 	for _, name := range []string{
@@ -197,6 +219,30 @@ func (s *stream) ofStream(ctx context.Context, method, id string) *http.Request 
 		r.Header.Del(name)
 	}
 	return r
+}
+
+// leave ends the connection, and the run if the stream is not over.
+func (q *requests) leave(why error) {
+	q.finish(true)
+	q.cancel(why)
+}
+
+// finish records that the stream is over. The first call may end the run.
+func (q *requests) finish(endRun bool) {
+	q.over.Do(func() {
+		if endRun && !q.detach && q.id != "" {
+			go q.endRun()
+		}
+	})
+}
+
+// endRun asks the site to end the run.
+func (q *requests) endRun() {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(q.asked.Context()), deleteFor)
+	defer cancel()
+	if res, err := q.next.RoundTrip(q.ofStream(ctx, http.MethodDelete, q.id)); err == nil {
+		_ = res.Body.Close()
+	}
 }
 
 // streamOf returns the id of the stream in res, or "" if res is not a stream that can be continued.

@@ -6,8 +6,6 @@ import (
 	"hash/maphash"
 	"io"
 	"net/http"
-	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -38,39 +36,52 @@ var (
 	errRepeats = errors.New("the site repeats events")
 )
 
-// A stream is the body of an answer, whose connections may break.
+// A stream is the body of an answer, whose connections may break. It is for the goroutine that reads;
+// while that waits, the requests are for the goroutine that comes back.
 type stream struct {
-	next      http.RoundTripper
-	asked     *http.Request
-	body      []byte // of the request, nil once there is an answer
-	detach    bool   // the run goes on without the client
-	repeats   bool   // the request may be sent again with its key, which a stream does not free
-	resumeFor time.Duration
+	requests
+	at    position    // up to which the stream has been passed on
+	ahead position    // up to which it has come
+	held  []byte      // what is between the two
+	most  int64       // how much of the event under way has come, ever
+	conn  *connection // nil while it is broken
+	out   []byte      // what the client must get next
+	ended bool        // the previous connection ended as a whole stream does
+	back  chan answer // from the goroutine that comes back
+	err   error       // of every Read from now on
+}
 
-	ctx    context.Context // of all requests
-	cancel context.CancelCauseFunc
-	heard  atomic.Bool // the site may have heard of the request
-	id     string
-
-	// Of the goroutine that reads, or, while it waits, of the goroutine that comes back.
-	at      position      // up to which the stream has been passed on
-	ahead   position      // up to which it has come
-	held    []byte        // what is between the two
-	most    int64         // how much of the event under way has come, ever
-	from    io.ReadCloser // the connection, nil while it is broken
+// A connection brings a stream, after the last event that has been passed on.
+type connection struct {
+	from    io.ReadCloser
 	abort   context.CancelCauseFunc
-	came    time.Time     // when the connection began
-	brought bool          // the connection has brought new bytes
-	skip    int64         // bytes still to come that the client already has
-	skipped maphash.Hash  // of the bytes skipped so far
-	out     []byte        // what the client must get next
-	ended   bool          // the previous connection ended as a whole stream does
-	back    chan answer   // from the goroutine that comes back
-	until   time.Time     // when retry gives up; zero before it begins
-	pause   time.Duration // before the next request
-	err     error         // of every Read from now on
+	began   time.Time
+	brought bool         // it has brought new bytes
+	skip    int64        // bytes still to come that the client already has
+	skipped maphash.Hash // of the bytes skipped so far
+}
 
-	over sync.Once
+// connect returns the connection of a, which brings what follows the last event before at.
+func connect(a answer, at *position) *connection {
+	c := &connection{from: a.res.Body, abort: a.abort, began: time.Now(), skip: at.since}
+	c.skipped.SetSeed(at.sum.Seed())
+	return c
+}
+
+// read reads into p what the client does not have already. have is the hash of what it has. The
+// error is errChanged if the connection brings something else.
+func (c *connection) read(p []byte, have *maphash.Hash) (int, error) {
+	quiet := time.AfterFunc(quietFor, func() { c.abort(errQuiet) })
+	n, err := c.from.Read(p)
+	quiet.Stop()
+	if known := min(int64(n), c.skip); known > 0 {
+		_, _ = c.skipped.Write(p[:known]) // never fails
+		if c.skip -= known; c.skip == 0 && c.skipped.Sum64() != have.Sum64() {
+			return 0, errChanged
+		}
+		n = copy(p, p[known:n])
+	}
+	return n, err
 }
 
 // comment is what a client gets while it waits. It has no blank line, which would end an event.
@@ -92,11 +103,8 @@ func (s *stream) take(a answer) bool {
 
 // attach makes s use the connection of a.
 func (s *stream) attach(a answer) {
-	s.from, s.abort, s.came, s.brought = a.res.Body, a.abort, time.Now(), false
+	s.conn = connect(a, &s.at)
 	s.ahead, s.held = s.at, nil
-	s.skip = s.at.since
-	s.skipped.Reset()
-	s.skipped.SetSeed(s.at.sum.Seed())
 }
 
 // Read implements io.Reader.
@@ -109,7 +117,7 @@ func (s *stream) Read(p []byte) (int, error) {
 			return n, nil
 		case s.err != nil:
 			return 0, s.err
-		case s.from == nil:
+		case s.conn == nil:
 			s.await()
 		default:
 			n, err := s.readOn(p)
@@ -127,22 +135,16 @@ func (s *stream) Read(p []byte) (int, error) {
 // readOn reads from the connection into p, without what the client already has. The client must get
 // what is in s.out before that.
 func (s *stream) readOn(p []byte) (int, error) {
-	quiet := time.AfterFunc(quietFor, func() { s.abort(errQuiet) })
-	n, err := s.from.Read(p)
-	quiet.Stop()
-	if have := min(int64(n), s.skip); have > 0 {
-		_, _ = s.skipped.Write(p[:have]) // never fails
-		if s.skip -= have; s.skip == 0 && s.skipped.Sum64() != s.at.sum.Sum64() {
-			return 0, errChanged
-		}
-		n = copy(p, p[have:n])
+	n, err := s.conn.read(p, &s.at.sum)
+	if errors.Is(err, errChanged) {
+		return 0, err
 	}
 	ready, stale := s.advance(p[:n])
 	switch {
 	case stale != nil:
 		err = stale
 	case n > 0:
-		s.ended, s.brought = false, true
+		s.ended, s.conn.brought = false, true
 	}
 	if err == io.EOF { //nolint:errorlint // the end is that very value
 		ready, s.at = n, s.ahead // the rest of the event may never come
@@ -187,28 +189,31 @@ func (s *stream) advance(p []byte) (ready int, err error) {
 // broken records that the connection has ended with err, and comes back unless that was the end of
 // the stream. Some proxies end a stream that broke off like a whole one, so the site is asked.
 func (s *stream) broken(err error) {
-	_ = s.from.Close()
-	s.abort(err)
-	s.from = nil
+	c := s.conn
+	_ = c.from.Close()
+	c.abort(err)
+	s.conn = nil
 	end := err == io.EOF //nolint:errorlint // the end is that very value
 	switch {
 	case s.ctx.Err() != nil:
 		s.fail(context.Cause(s.ctx))
 	case errors.Is(err, errChanged):
 		s.fail(err)
-	case end && s.skip > 0:
+	case end && c.skip > 0:
 		s.fail(errShort)
 	case end && (s.ended && s.at.mayBeEnd() || s.at.done):
 		s.fail(io.EOF)
 	default:
-		if time.Since(s.came) >= steadyFor && !errors.Is(err, errRepeats) {
+		if time.Since(c.began) >= steadyFor && !errors.Is(err, errRepeats) {
 			s.forgive(firstPause)
 		}
-		if s.ended = end && (s.brought || s.at.mayBeEnd()); end {
+		if s.ended = end && (c.brought || s.at.mayBeEnd()); end {
 			err = io.ErrUnexpectedEOF
 		}
+		last := s.at.n
+		ask := func(ctx context.Context) (*http.Response, error) { return s.comeBack(ctx, last) }
 		s.back = make(chan answer, 1)
-		go func(back chan<- answer) { back <- s.retry(s.comeBack, err) }(s.back)
+		go func(back chan<- answer) { back <- s.retry(ask, err) }(s.back)
 	}
 }
 
@@ -247,28 +252,4 @@ func (s *stream) fail(err error) {
 func (s *stream) Close() error {
 	s.leave(context.Canceled)
 	return nil
-}
-
-// leave ends the connection, and the run if the stream is not over.
-func (s *stream) leave(why error) {
-	s.finish(true)
-	s.cancel(why)
-}
-
-// finish records that the stream is over. The first call may end the run.
-func (s *stream) finish(endRun bool) {
-	s.over.Do(func() {
-		if endRun && !s.detach && s.id != "" {
-			go s.endRun()
-		}
-	})
-}
-
-// endRun asks the site to end the run.
-func (s *stream) endRun() {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.asked.Context()), deleteFor)
-	defer cancel()
-	if res, err := s.next.RoundTrip(s.ofStream(ctx, http.MethodDelete, s.id)); err == nil {
-		_ = res.Body.Close()
-	}
 }

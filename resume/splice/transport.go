@@ -72,12 +72,12 @@ func (t *Transport) RoundTripAgain(r *http.Request, f *Failed) (*http.Response, 
 // begin asks for a stream with body and the request r, which it may change. key is the one that an
 // earlier attempt made, or "".
 func (t *Transport) begin(r *http.Request, body []byte, key string) (*http.Response, error) {
-	s := &stream{
+	s := &stream{requests: requests{
 		next: t.next(), asked: r, body: body, detach: t.Detach,
 		resumeFor: cmp.Or(t.ResumeFor, DefaultResumeFor),
 		repeats: rewrite.SessionOfPath(r.URL.Path) != "" ||
 			(rewrite.IsChatPath(r.URL.Path) || rewrite.IsResponsesPath(r.URL.Path)) && rewrite.AskedOf(body) == rewrite.AskedStream,
-	}
+	}}
 	ownKey := strings.Join(r.Header[resume.KeyHeader], "") != "" // an empty one counts as none
 	switch {
 	case ownKey || r.Header[resume.DetachHeader] != nil:
