@@ -55,6 +55,8 @@ type asked struct {
 	again      bool          // the SDK has sent it before
 	// background says that its body asks for an answer in the background.
 	background bool
+	// wants says that an answer is useful without the client.
+	wants bool
 }
 
 // asks returns what a POST asks for, and whether it asks for a log, or the problem with its header.
@@ -89,6 +91,31 @@ func asks(o *Options, r *http.Request) (a asked, ok bool, wrong error) {
 		return a, true, nil
 	}
 	return a, false, nil
+}
+
+// mayAskInBody reports whether r, a POST whose header asks for no log, may ask for one in its body
+// (rewrite.AsksForBackground).
+func mayAskInBody(o *Options, r *http.Request) bool {
+	return rewrite.IsResponsesPath(r.URL.Path) && o.Detach > 0 && len(r.Header[DetachHeader]) == 0 &&
+		head.IsJSON(r.Header)
+}
+
+// read reads the body of r, a POST, and completes a with what it says. asks says that the header asks
+// for a log. read returns false if r passes: nothing asks, or the body is too large or cannot be read.
+func (a *asked) read(o *Options, r *http.Request, asks bool) (body []byte, ok bool) {
+	if body, ok = readBody(r, o.MaxRequest()); !ok {
+		return nil, false
+	}
+	a.background = rewrite.IsResponsesPath(r.URL.Path) && rewrite.AsksForBackground(body)
+	switch {
+	case a.background && o.Detach > 0 && len(r.Header[DetachHeader]) == 0:
+		a.detach, a.keep = o.Detach, o.Keep
+	case !asks:
+		giveBody(r, body)
+		return nil, false
+	}
+	a.wants = a.sdk || asksForStream(r, body)
+	return body, true
 }
 
 // readBody reads the body of r, which net/http closes when the client's handler returns. It returns

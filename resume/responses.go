@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
 	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
@@ -22,13 +21,6 @@ import (
 
 // responses answers the requests for responses by their own ids.
 type responses struct{ o *Options }
-
-// mayAskInBody reports whether r, a POST whose header asks for no log, may ask for one in its body
-// (rewrite.AsksForBackground).
-func mayAskInBody(o *Options, r *http.Request) bool {
-	return rewrite.IsResponsesPath(r.URL.Path) && o.Detach > 0 && len(r.Header[DetachHeader]) == 0 &&
-		head.IsJSON(r.Header)
-}
 
 // responseAsked is a request for a response by its id.
 type responseAsked struct {

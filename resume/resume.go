@@ -81,21 +81,13 @@ func (p *Resume) serve(w http.ResponseWriter, r *http.Request, next Next) error 
 // post answers r from a log: the one of its key, or a new one. If asks is false, only the body may
 // ask for a log; if it does not, r goes to next.
 func (p *Resume) post(w http.ResponseWriter, r *http.Request, a asked, asks bool, next Next) error {
-	body, ok := readBody(r, p.o.MaxRequest())
+	body, ok := a.read(p.o, r, asks)
 	if !ok {
-		return next(w, r)
-	}
-	a.background = rewrite.IsResponsesPath(r.URL.Path) && rewrite.AsksForBackground(body)
-	switch {
-	case a.background && p.o.Detach > 0 && len(r.Header[DetachHeader]) == 0:
-		a.detach, a.keep = p.o.Detach, p.o.Keep
-	case !asks:
-		giveBody(r, body)
 		return next(w, r)
 	}
 	e := entryOf(p.o, r, a, body)
 	for {
-		x := newRun(p.o, e, a, w, r, body)
+		x := newRun(p.o, e, a, w, r)
 		have, claimed, err := x.claim(r.Context())
 		switch {
 		case mustNotRun(err) != nil:

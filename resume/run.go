@@ -37,13 +37,13 @@ type outcome struct {
 }
 
 // newRun returns a run for the request r of the first client. If there is no client, w is nil.
-func newRun(o *Options, e entry, a asked, w http.ResponseWriter, r *http.Request, body []byte) *run {
+func newRun(o *Options, e entry, a asked, w http.ResponseWriter, r *http.Request) *run {
 	x := &run{opened: make(chan opening, 1), over: make(chan outcome, 1)}
 	ctx, abort := context.WithCancelCause(context.WithValue(context.WithoutCancel(r.Context()), runKey{}, x))
 	x.ctx = ctx
 	x.life = &life{
 		counts: &o.Runs.counter, maxDetached: o.MaxDetached, abort: abort, plain: e.Plain,
-		wants: a.sdk || asksForStream(r, body), informs: informer{version: r.ProtoMajor}, client: w,
+		wants: a.wants, informs: informer{version: r.ProtoMajor}, client: w,
 		detach: a.detach, after: max(a.detach, a.detachRest),
 	}
 	x.life.readers = &readers{of: x.life}
