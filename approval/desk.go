@@ -299,8 +299,8 @@ func (d *Desk) forget(t *Ticket) {
 	}
 }
 
-// makeRoom reports whether there is room for one more ticket. If necessary, it forgets the ticket
-// that ended first.
+// makeRoom makes room for one more ticket: if there are maxTickets, it forgets the one that ended
+// first. It returns false if all of them wait.
 func (d *Desk) makeRoom() bool {
 	if len(d.tickets) < maxTickets {
 		return true

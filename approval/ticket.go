@@ -15,9 +15,6 @@ import (
 // ErrNotOffered is the error of an answer that the request does not offer.
 var ErrNotOffered = errors.New("the request does not offer this choice")
 
-// errPanicked is the error of an answer whose Send has panicked.
-var errPanicked = errors.New("sending the answer panicked")
-
 // Ticket stands for one request of an agent and its answer.
 type Ticket struct {
 	desk  *Desk
@@ -143,16 +140,14 @@ func (t *Ticket) take(c rewrite.ApprovalChoice) (Result, error) {
 }
 
 // send sends the answer that has been taken.
-func (t *Ticket) send(ctx context.Context, c rewrite.ApprovalChoice, way Way) (result Result, err error) {
+func (t *Ticket) send(ctx context.Context, c rewrite.ApprovalChoice, way Way) (Result, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sendTimeout)
 	defer cancel()
-	result, err = Refused, errPanicked
-	defer func() { // also after a panic, such as http.ErrAbortHandler
-		t.settle(c, way, result)
-	}()
-	result, err = t.asker.Send(ctx, t.request, c) // without the lock: nothing changes these fields in the state Sending
-	if err != nil {
-		result = Refused
+	result := Refused
+	defer func() { t.settle(c, way, result) }()  // also after a panic, such as http.ErrAbortHandler
+	sent, err := t.asker.Send(ctx, t.request, c) // without the lock: nothing changes these fields in the state Sending
+	if err == nil {
+		result = sent
 	}
 	return result, err
 }

@@ -164,10 +164,10 @@ func (s *Stream) finishTail(cause Cause) (added int) {
 	x := s.object()
 	x.F.Parse(tail)
 	if s.other != nil {
-		s.other.Begins(tail)
+		s.other.NoteTail(tail)
 	}
 	switch {
-	case isWhole(x) && (s.other == nil || s.chunkComes() || s.other.Comes(&x.F)):
+	case s.parseTail() && (s.other == nil || s.parseChunk() || s.other.IsEvent(&x.F)):
 		s.notes.Add(contract.SectionEnd, "the last frame is complete but for its blank line: it counts")
 		end := "\n\n"
 		if tail[len(tail)-1] == '\n' {
@@ -195,9 +195,10 @@ func (s *Stream) object() *chunk.Object {
 	return s.x
 }
 
-// isWhole reports whether the frame x lacks only its blank line: its data and its last
-// line are complete.
-func isWhole(x *chunk.Object) bool {
+// parseTail parses the data of the current frame, which has no end, and reports whether the frame
+// lacks only its blank line: its data and its last line are complete.
+func (s *Stream) parseTail() bool {
+	x := s.object()
 	last := x.F.Raw[bytes.LastIndexAny(x.F.Raw, "\r\n")+1:]
 	return (len(last) == 0 || bytes.HasPrefix(last, []byte("data:"))) && (chunk.IsDone(x.F.Data) || x.C.Parse(x.F.Data))
 }
@@ -243,7 +244,7 @@ func (s *Stream) frame(raw []byte) {
 		s.chat.Frame(x)
 		return
 	}
-	if !x.F.HasData || !s.chunkComes() {
+	if !x.F.HasData || !s.parseChunk() {
 		s.other.Frame(&s.out, &x.F, &x.Edits)
 		return
 	}
@@ -253,9 +254,9 @@ func (s *Stream) frame(raw []byte) {
 	s.chat.Frame(x)
 }
 
-// chunkComes reports whether the current frame is a chunk, which makes the stream one of
-// chat completions.
-func (s *Stream) chunkComes() bool {
+// parseChunk parses the data of the current frame, and reports whether it is a chunk, which makes the
+// stream one of chat completions.
+func (s *Stream) parseChunk() bool {
 	x := s.object()
 	return x.C.Parse(x.F.Data) && x.C.IsChunk(x.F.Data)
 }

@@ -21,7 +21,7 @@ func visible(text string) (parts []part) {
 	var s stack
 	for i := 0; i < len(text); {
 		r, size := utf8.DecodeRuneInString(text[i:])
-		covers := s.covers(r)
+		covers := s.add(r)
 		name, after := "", ""
 		switch {
 		case r == utf8.RuneError && size == 1:
@@ -67,9 +67,9 @@ type stack struct {
 	marks  int
 }
 
-// covers reports whether r, the next character, is a mark that is drawn over another character, or
-// that no script puts there.
-func (s *stack) covers(r rune) bool {
+// add adds r, the next character, and reports whether it is a mark that is drawn over another
+// character, or that no script puts there.
+func (s *stack) add(r rune) bool {
 	if !unicode.In(r, unicode.Mn, unicode.Me) {
 		s.letter, s.marks = unicode.In(r, unicode.L, unicode.Mc), 0
 		return false

@@ -16,9 +16,9 @@ type Rate struct {
 	full atomic.Int64 // when all of the burst is there again, in nanoseconds since 1970
 }
 
-// Allows reports whether the message may be logged at the time now, and counts it if so: burst
-// times at once, and after that once in LogEvery.
-func (l *Rate) Allows(now time.Time, burst int) bool {
+// Allow counts a message that may be logged at the time now: burst times at once, and after that once
+// in LogEvery. It returns false, and counts nothing, if there were more.
+func (l *Rate) Allow(now time.Time, burst int) bool {
 	at := now.UnixNano()
 	for {
 		full := l.full.Load()
@@ -35,7 +35,7 @@ func (l *Rate) Allows(now time.Time, burst int) bool {
 // Level returns the level of a message that is logged at the level of as often as Allows allows.
 // Any other time its level is debug.
 func (l *Rate) Level(of zapcore.Level, burst int) zapcore.Level {
-	if l.Allows(time.Now(), burst) {
+	if l.Allow(time.Now(), burst) {
 		return of
 	}
 	return zapcore.DebugLevel

@@ -20,13 +20,13 @@ func TestRate(t *testing.T) {
 		var l Rate
 		now := time.Now()
 		for i, s := range steps {
-			if got := l.Allows(now.Add(s.after), burst); got != s.want {
+			if got := l.Allow(now.Add(s.after), burst); got != s.want {
 				t.Errorf("burst %d, step %d, after %v: %v", burst, i, s.after, got)
 			}
 		}
 	}
 	var l Rate
-	l.Allows(time.Now().Add(time.Hour), 1) // no time passes
+	l.Allow(time.Now().Add(time.Hour), 1) // no time passes
 	if got := l.Level(zapcore.WarnLevel, 1); got != zapcore.DebugLevel {
 		t.Errorf("the level is %v", got)
 	}

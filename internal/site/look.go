@@ -240,7 +240,7 @@ func (l *look) agent(proxy *reverseproxy.Handler, n *node) {
 		dial := caddy.NewReplacer().ReplaceKnown(u.Dial, "")
 		// The transport of a plugin may know other addresses.
 		if p := transport.Protocol; p == "" || p == "http" {
-			l.dial(dial)
+			l.checkAddress(dial)
 		}
 		if usesTLS(proxy) {
 			dial = "https://" + dial
@@ -252,8 +252,8 @@ func (l *look) agent(proxy *reverseproxy.Handler, n *node) {
 	}
 }
 
-// dial checks an address of an upstream after hermes.
-func (l *look) dial(address string) {
+// checkAddress checks an address of an upstream after hermes.
+func (l *look) checkAddress(address string) {
 	if err := checkDial(address); err != nil {
 		l.err = cmp.Or(l.err, err)
 		return
@@ -289,7 +289,7 @@ func (l *look) conclude() {
 				l.refuse("nothing answers after hermes, so that clients get an empty answer: write reverse_proxy with the address of the agent after it, in the same block (a request takes only one of several handle blocks)")
 			}
 			if offers["reply"] == true && !n.resumes {
-				l.noReply(offers["link"] != nil)
+				l.reportNoReply(offers["link"] != nil)
 			}
 		case "hermes_resume", "hermes_queue":
 			if !n.fresh && !n.early {
@@ -305,8 +305,8 @@ func (l *look) conclude() {
 	}
 }
 
-// noReply says that replies are never offered; links says whether links are.
-func (l *look) noReply(links bool) {
+// reportNoReply says that replies are never offered; links says whether links are.
+func (l *look) reportNoReply(links bool) {
 	const text = "approvals reply does nothing without hermes_resume, which keeps the rest of the answer: write hermes_resume before hermes"
 	if links {
 		l.warn(text)

@@ -96,7 +96,7 @@ func TestRefusalsAreLogged(t *testing.T) {
 	h := QueueHandler{lines: new(queue.Lines), logger: zap.New(core), refused: new(bounded.Rate)}
 	r := requestOf("1")
 	h.logRefused(r, queue.ErrFull, 0)
-	h.refused.Allows(time.Now().Add(time.Hour), 1) // no time passes
+	h.refused.Allow(time.Now().Add(time.Hour), 1) // no time passes
 	h.logRefused(r, queue.ErrTimeout, time.Second)
 	got := ""
 	for _, l := range logs.All() {

@@ -70,7 +70,7 @@ func (c *Scanner) Feed(p []byte) {
 // Next returns the next unit. It returns false if that is not complete.
 func (c *Scanner) Next() (Unit, []byte, bool) {
 	if !c.begun {
-		if u, b, ok := c.mark(); ok || !c.begun {
+		if u, b, ok := c.takeMark(); ok || !c.begun {
 			return u, b, ok
 		}
 	}
@@ -136,9 +136,9 @@ func (c *Scanner) cut(u Unit) (Unit, []byte, bool) {
 // byteOrderMark is U+FEFF. Clients ignore it at the beginning of a stream.
 const byteOrderMark = "\xef\xbb\xbf"
 
-// mark returns the byte order mark that the stream begins with. begun stays
+// takeMark returns the byte order mark that the stream begins with. begun stays
 // false while the bytes may still become one.
-func (c *Scanner) mark() (Unit, []byte, bool) {
+func (c *Scanner) takeMark() (Unit, []byte, bool) {
 	if n := len(c.src); n < len(byteOrderMark) && string(c.src) == byteOrderMark[:n] {
 		return 0, nil, false
 	}

@@ -20,9 +20,9 @@ const (
 	accessRefused        // the given key is wrong, or none is given
 )
 
-// access finds out whether a key is needed, and whether the given one is right. r is the reply to
+// checkAccess finds out whether a key is needed, and whether the given one is right. r is the reply to
 // /v1/models without a key.
-func (e *examination) access(ctx context.Context, s *server, r reply) access {
+func (e *examination) checkAccess(ctx context.Context, s *server, r reply) access {
 	if s.url.Scheme == "http" && s.socket == "" && !e.isOwn(s.url.Hostname()) {
 		e.find("encryption", Info, "it is reached through a network, and the connection is not encrypted",
 			"Keys, prompts and answers can be read on the way. Use TLS, or a network that you trust.")
@@ -37,7 +37,7 @@ func (e *examination) access(ctx context.Context, s *server, r reply) access {
 		var err error
 		path, keyed = "/v1/models with the key", true
 		if r, err = s.get(ctx, "/v1/models", true); err != nil {
-			e.unreachable(ctx, s, "key", path+": ", err)
+			e.findUnreachable(ctx, s, "key", path+": ", err)
 			return accessUnknown
 		}
 	}
@@ -87,9 +87,9 @@ func (e *examination) isOwn(host string) bool {
 	return ip.IsLoopback() || ip.IsUnspecified() || slices.Contains(own, ip)
 }
 
-// network finds out whether other machines can reach the port, by connecting to it on this
+// checkNetwork finds out whether other machines can reach the port, by connecting to it on this
 // machine's own addresses. Nothing is sent there.
-func (e *examination) network(ctx context.Context, s *server, a access) {
+func (e *examination) checkNetwork(ctx context.Context, s *server, a access) {
 	if s.socket != "" {
 		e.find("network", OK, "it listens on a socket file, which no network reaches", "Who may connect is a matter of the file's mode.")
 		return

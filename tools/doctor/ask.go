@@ -35,9 +35,9 @@ var busy = map[string]words{
 	"queue_timeout": "Hermes runs as many agents as runs of hermes_queue says, and none has ended in time. GET /hermes/streams says what runs and what waits.",
 }
 
-// answer sends the chat request to s, and adds findings about the answer. It returns nil if the
-// answer is no stream, or too long to be read to its end.
-func (e *examination) answer(ctx context.Context, s *server) *reading {
+// checkAnswer sends the chat request to s, and adds findings about the answer. It returns nil if the
+// checkAnswer is no stream, or too long to be read to its end.
+func (e *examination) checkAnswer(ctx context.Context, s *server) *reading {
 	ctx, cancel := context.WithTimeout(ctx, e.askTimeout)
 	defer cancel()
 	began := e.now()
@@ -48,7 +48,7 @@ func (e *examination) answer(ctx context.Context, s *server) *reading {
 				"--ask-timeout allows more.")
 			return nil
 		}
-		e.unreachable(ctx, s, "answer", "", err)
+		e.findUnreachable(ctx, s, "answer", "", err)
 		return nil
 	}
 	defer res.Body.Close()
@@ -90,7 +90,7 @@ func (e *examination) answer(ctx context.Context, s *server) *reading {
 		e.find("answer", OK, e.say("a stream of %d chunks over %s, with the finish reason %s", r.summary.Chunks, res.Proto, r.summary.FinishReason), "")
 	}
 	if r.first > 0 {
-		e.pace(res.ContentLength, r.first, r.at)
+		e.checkPace(res.ContentLength, r.first, r.at)
 	}
 	return r
 }
@@ -122,8 +122,8 @@ func (e *examination) isStream(res *http.Response) bool {
 	return false
 }
 
-// shows records what an answer of the agent shows.
-func (e *examination) shows(r *reading) {
+// recordShown records what an answer of the agent shows.
+func (e *examination) recordShown(r *reading) {
 	if e.reading = r; r.shown.what != "" {
 		e.evidence = append(e.evidence, r.shown)
 	}
@@ -135,7 +135,7 @@ func (e *examination) shows(r *reading) {
 		return // the rest may change all of this
 	}
 	if r.summary.Chunks > 0 {
-		e.usage(r)
+		e.checkUsage(r)
 	}
 	if r.changed {
 		e.find("repaired", Info, "what the sidecar changes in this answer: "+e.steps(r), "§ is the section of docs/contract.md.")
@@ -169,10 +169,10 @@ func (e *examination) steps(r *reading) (all words) {
 	return all
 }
 
-// pace adds a finding that says whether something between collects the stream. length is the
+// checkPace adds a finding that says whether something between collects the stream. length is the
 // Content-Length of the answer, -1 for a stream; first and last are the times from the request to
 // the first frame and to the last byte.
-func (e *examination) pace(length int64, first, last time.Duration) {
+func (e *examination) checkPace(length int64, first, last time.Duration) {
 	collected := words("the answer has a Content-Length, which a stream does not have")
 	if rest := last - first; length < 0 {
 		collected = words("the first frame came after " + short(first) + ", and all others within " + short(rest))
@@ -200,8 +200,8 @@ func short(d time.Duration) string {
 	return d.Round(time.Millisecond).String()
 }
 
-// usage adds a finding that says whether the answer reports its usage.
-func (e *examination) usage(r *reading) {
+// checkUsage adds a finding that says whether the answer reports its usage.
+func (e *examination) checkUsage(r *reading) {
 	switch in, out := r.summary.InputTokens, r.summary.OutputTokens; {
 	case in+out > 0:
 		e.find("usage", OK, e.say("%d tokens in, %d out", in, out), "")

@@ -169,7 +169,7 @@ func TestPace(t *testing.T) {
 		{500, time.Millisecond, heldUp, Fail},
 	} {
 		e := testDoctor("", "").newExamination("", "")
-		e.pace(c.length, c.first, c.last)
+		e.checkPace(c.length, c.first, c.last)
 		e.expect(t, c, "pace", c.level, "")
 	}
 	frames := string(recorded(t, "agent-loop/g3-v0.20.3/plain"))

@@ -149,11 +149,11 @@ func (d *doctor) agents(ctx context.Context, args []string) ([]Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	agents := make([]Agent, len(subjects))
+	all := make([]Agent, len(subjects))
 	for i, s := range subjects {
-		agents[i] = d.examine(ctx, s)
+		all[i] = d.examine(ctx, s)
 	}
-	return agents, nil
+	return all, nil
 }
 
 // maxKey is the length in bytes of the longest key.

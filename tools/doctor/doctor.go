@@ -32,24 +32,24 @@ func (d *doctor) newExamination(address, namedBy string) *examination {
 func (d *doctor) examine(ctx context.Context, s subject) Agent {
 	e := d.newExamination(s.String(), s.namedBy)
 	e.subject = s
-	if e.agent(ctx, d.server(s.target, d.key)) && e.conclude().meets(span{oldest, lastRead}) {
+	if e.checkAgent(ctx, d.server(s.target, d.key)) && e.conclude().meets(span{oldest, lastRead}) {
 		e.find("ignored", Info, "Hermes ignores tools, tool_choice, functions, n above 1 and response_format in a chat request, and background in one to /v1/responses",
 			"It answers with status 200 all the same. docs/limitations.md has a table, and the access log names those that a client sends (hermes_ignored).")
 	}
 	if s.sidecar.url != nil {
 		e.Through, e.checks = s.sidecar.String(), "through."
-		e.sidecar(ctx, d.server(s.sidecar, cmp.Or(d.clientKey, d.key)))
+		e.checkSidecar(ctx, d.server(s.sidecar, cmp.Or(d.clientKey, d.key)))
 	}
 	return e.Agent
 }
 
-// agent examines the agent itself. It returns false if there is nothing to advise, because the
-// agent does not answer, is not Hermes or refuses the key.
-func (e *examination) agent(ctx context.Context, s *server) bool {
+// checkAgent examines the agent itself. It returns false if there is nothing to advise, because the
+// checkAgent does not answer, is not Hermes or refuses the key.
+func (e *examination) checkAgent(ctx context.Context, s *server) bool {
 	health, err := s.get(ctx, "/health", false) // it needs no key
 	switch {
 	case err != nil:
-		e.unreachable(ctx, s, "reachable", "", err)
+		e.findUnreachable(ctx, s, "reachable", "", err)
 		return false
 	case health.StatusCode == http.StatusBadRequest && s.url.Scheme == "http" && s.speaksTLS(ctx):
 		e.find("reachable", Fail, speaksTLS, e.say(useHTTPS, s.url.Host))
@@ -58,21 +58,21 @@ func (e *examination) agent(ctx context.Context, s *server) bool {
 	e.find("reachable", OK, e.say("it answers with %s", health.Proto), "")
 	models, err := s.get(ctx, "/v1/models", false)
 	if err != nil {
-		e.unreachable(ctx, s, "models", "/v1/models: ", err)
+		e.findUnreachable(ctx, s, "models", "/v1/models: ", err)
 		return false
 	}
 	if !e.identify(health, models) {
 		return false
 	}
-	access := e.access(ctx, s, models)
-	e.network(ctx, s, access)
+	access := e.checkAccess(ctx, s, models)
+	e.checkNetwork(ctx, s, access)
 	if access == accessRefused {
 		e.releases()
 		return false
 	}
 	if e.ask {
-		if r := e.answer(ctx, s); r != nil {
-			e.shows(r)
+		if r := e.checkAnswer(ctx, s); r != nil {
+			e.recordShown(r)
 		}
 	}
 	return true
@@ -85,14 +85,14 @@ func (e *examination) identify(health, models reply) bool {
 	switch {
 	case health.isHermes():
 		e.find("hermes", OK, "/health names the platform hermes-agent", "")
-		e.version(health.says("version"))
+		e.recordVersion(health.says("version"))
 	case listed && models.says("data.0.owned_by") == "hermes":
 		e.find("hermes", OK, "/v1/models lists a model that Hermes owns", "")
 		e.find("version", Info, e.say("unknown: /health is not Hermes' own (status %d)", health.StatusCode), "Something stands in front of it.")
 	case models.refuses() && models.says("error.code") == "gateway_auth_failed":
 		e.find("hermes", OK, "/v1/models refuses in Hermes' own words", "")
 	default:
-		says, why := e.stranger(health, models, listed)
+		says, why := e.describeStranger(health, models, listed)
 		e.find("hermes", Fail, says, why+"Hermes' API server listens on port 8642 unless API_SERVER_PORT says otherwise. No key has been sent.")
 		return false
 	}
@@ -103,8 +103,8 @@ func (e *examination) identify(health, models reply) bool {
 	return true
 }
 
-// stranger describes the server that answers instead of Hermes.
-func (e *examination) stranger(health, models reply, listed bool) (says, why words) {
+// describeStranger describes the server that answers instead of Hermes.
+func (e *examination) describeStranger(health, models reply, listed bool) (says, why words) {
 	switch status := health.StatusCode; {
 	case listed:
 		return "an OpenAI-compatible server answers, but not Hermes", "Its /health does not name hermes-agent. "
@@ -123,8 +123,8 @@ func (e *examination) stranger(health, models reply, listed bool) (says, why wor
 	return e.say("something else answers: /health has status %d, /v1/models %d", health.StatusCode, models.StatusCode), ""
 }
 
-// version notes the version that /health names, "" for none.
-func (e *examination) version(version string) {
+// recordVersion notes the version that /health names, "" for none.
+func (e *examination) recordVersion(version string) {
 	r, ok := parseRelease(version)
 	known := evidence{span{r, r}, "/health says so"}
 	switch {
@@ -141,8 +141,8 @@ func (e *examination) version(version string) {
 	e.evidence = append(e.evidence, known)
 }
 
-// sidecar examines the sidecar in front of the agent, as a client of it.
-func (e *examination) sidecar(ctx context.Context, s *server) {
+// checkSidecar examines the sidecar in front of the agent, as a client of it.
+func (e *examination) checkSidecar(ctx context.Context, s *server) {
 	r, err := s.get(ctx, "/health", false)
 	logins := err == nil && r.refuses()
 	if logins && e.clientKey != "" {
@@ -154,7 +154,7 @@ func (e *examination) sidecar(ctx context.Context, s *server) {
 		if e.subject.configured {
 			level = Warn // a check before the first start
 		}
-		says, why := e.cause(ctx, s, err)
+		says, why := e.explain(ctx, s, err)
 		if errors.Is(err, syscall.ECONNREFUSED) {
 			why = "The sidecar does not run, or listens elsewhere. Start it, and examine again."
 		}
@@ -188,13 +188,13 @@ func (e *examination) sidecar(ctx context.Context, s *server) {
 	case models.refuses():
 		a = accessKey
 	}
-	e.network(ctx, s, a)
+	e.checkNetwork(ctx, s, a)
 	if !e.ask || a != accessAnyone && s.key == "" {
 		return
 	}
-	answer := e.answer(ctx, s)
+	answer := e.checkAnswer(ctx, s)
 	if answer != nil {
-		e.announced(answer)
+		e.checkRoute(answer)
 	}
 	switch {
 	case answer == nil || !answer.ended:
@@ -208,8 +208,8 @@ func (e *examination) sidecar(ctx context.Context, s *server) {
 	}
 }
 
-// announced adds a finding that says whether hermes is in the route that the answer came by.
-func (e *examination) announced(answer *reading) {
+// checkRoute adds a finding that says whether hermes is in the route that the answer came by.
+func (e *examination) checkRoute(answer *reading) {
 	if answer.sidecar != "" {
 		e.find("hermes", OK, "hermes is in that route"+e.quoted(answer.sidecar), "The answer has the header "+proxy.SidecarHeader+", with its version.")
 		return

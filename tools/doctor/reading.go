@@ -186,7 +186,7 @@ func (d *doctor) record(in io.Reader, name string, m recording.Meta) (Agent, err
 	default:
 		e.find("answer", OK, e.say("a stream of %d chunks, with the finish reason %s", r.summary.Chunks, r.summary.FinishReason), "")
 	}
-	e.shows(r)
+	e.recordShown(r)
 	e.conclude()
 	return e.Agent, nil
 }

@@ -169,7 +169,7 @@ func TestPageHasTheChecks(t *testing.T) {
 	}
 	_, table, _ := strings.Cut(page(t), "\n## The checks\n")
 	table, _, _ = strings.Cut(table, "\n**")
-	code, listed := names(`\.(?:find\(|unreachable\(ctx, s, )"([a-z]+)"`, string(all)), names("(?m)^\\| `([a-z]+)` \\|", table)
+	code, listed := names(`\.(?:find\(|findUnreachable\(ctx, s, )"([a-z]+)"`, string(all)), names("(?m)^\\| `([a-z]+)` \\|", table)
 	if !slices.Equal(code, listed) || len(code) < 10 {
 		t.Errorf("the code has %q, the page %q", code, listed)
 	}

@@ -136,14 +136,14 @@ const (
 		"and only with API_SERVER_ENABLED=true. In a container, 127.0.0.1 is the container itself."
 )
 
-// unreachable adds a finding with the level Fail: what has no answer, why, and what to do.
-func (e *examination) unreachable(ctx context.Context, s *server, check string, what words, err error) {
-	says, why := e.cause(ctx, s, err)
+// findUnreachable adds a finding with the level Fail: what has no answer, why, and what to do.
+func (e *examination) findUnreachable(ctx context.Context, s *server, check string, what words, err error) {
+	says, why := e.explain(ctx, s, err)
 	e.find(check, Fail, what+says, why)
 }
 
-// cause says what err means, and what to do.
-func (e *examination) cause(ctx context.Context, s *server, err error) (says, why words) {
+// explain says what err means, and what to do.
+func (e *examination) explain(ctx context.Context, s *server, err error) (says, why words) {
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		err = wrapped.Err // without the method and the URL
 	}

@@ -35,13 +35,13 @@ func (e *explainer) printf(format string, args ...any) {
 	}
 }
 
-// step writes what became of a piece.
-func (e *explainer) step(s rewrite.Step) {
+// printStep writes what became of a piece.
+func (e *explainer) printStep(s rewrite.Step) {
 	if s.In == nil {
 		e.printf("end\n")
 	} else {
 		e.n++
-		e.lines(fmt.Sprintf("%5d  %s  ", e.n, sign(s)), s.In)
+		e.printLines(fmt.Sprintf("%5d  %s  ", e.n, sign(s)), s.In)
 	}
 	for _, n := range s.Notes {
 		section := "(" + n.Section + ")"
@@ -51,7 +51,7 @@ func (e *explainer) step(s rewrite.Step) {
 		e.printf("          %s %s\n", section, n.Text)
 	}
 	if string(s.Out) != string(s.In) {
-		e.lines("       "+signAdded+"  ", s.Out)
+		e.printLines("       "+signAdded+"  ", s.Out)
 	}
 }
 
@@ -68,10 +68,10 @@ func sign(s rewrite.Step) string {
 	return "~" // it left changed, or something left with it
 }
 
-// lines writes the lines of b that are not blank, the first one after prefix and the others
+// printLines writes the lines of b that are not blank, the first one after prefix and the others
 // indented like it. If there is a width, it leaves out the members that all chunks of a stream
 // begin with, and cuts each line to the width.
-func (e *explainer) lines(prefix string, b []byte) {
+func (e *explainer) printLines(prefix string, b []byte) {
 	for _, line := range strings.FieldsFunc(string(b), func(r rune) bool { return r == '\n' || r == '\r' }) {
 		const head, choices = "data: {", `"choices"`
 		i := strings.Index(line, choices)
@@ -98,8 +98,8 @@ func printable(line string) string {
 	}, line)
 }
 
-// end writes how the stream ended.
-func (e *explainer) end(s rewrite.Summary) {
+// printEnd writes how the stream ended.
+func (e *explainer) printEnd(s rewrite.Summary) {
 	how := "well"
 	if s.Code != "" {
 		how = "in an error, " + s.Code
@@ -116,8 +116,8 @@ func (e *explainer) end(s rewrite.Summary) {
 	}
 }
 
-// meta writes the meta data of the recording.
-func (e *explainer) meta(m recording.Meta) {
+// printMeta writes the meta data of the recording.
+func (e *explainer) printMeta(m recording.Meta) {
 	if m.Outcome != "" {
 		e.printf("live, its outcome was %s\n", m.Outcome)
 	}
@@ -129,8 +129,8 @@ func (e *explainer) meta(m recording.Meta) {
 	}
 }
 
-// answer writes what became of an answer that is not streamed.
-func (e *explainer) answer(a rewrite.Answer) {
+// printAnswer writes what became of an answer that is not streamed.
+func (e *explainer) printAnswer(a rewrite.Answer) {
 	switch {
 	case !a.Completion && a.Code != "":
 		e.printf("an error, and no chat completion: passes as it is\n")
@@ -143,9 +143,9 @@ func (e *explainer) answer(a rewrite.Answer) {
 			did = "the agent failed and said stop: status 502"
 		}
 		e.printf("§4 %s\n", did)
-		e.lines("       "+signAdded+"  ", a.Body)
+		e.printLines("       "+signAdded+"  ", a.Body)
 	default:
 		e.printf("nothing to repair: passes as it is\n")
 	}
-	e.end(a.Summary)
+	e.printEnd(a.Summary)
 }

@@ -56,7 +56,7 @@ func (c *repairCommand) repairStream(body io.Reader, cause rewrite.Cause) (strin
 	}
 	e := explainer{out: c.out, width: c.width}
 	if c.explain {
-		p.Explain = e.step
+		p.Explain = e.printStep
 	}
 	s := rewrite.New(&c.options, p)
 	write := func(repaired []byte) error {
@@ -80,9 +80,9 @@ func (c *repairCommand) repairStream(body io.Reader, cause rewrite.Cause) (strin
 	nothing := sum == rewrite.Summary{}
 	if err == nil && c.explain {
 		if !nothing {
-			e.end(sum)
+			e.printEnd(sum)
 		}
-		e.meta(c.meta)
+		e.printMeta(c.meta)
 		err = e.err
 	}
 	if err == nil && nothing {
@@ -114,7 +114,7 @@ func (c *repairCommand) repairAnswer(body io.Reader) (string, error) {
 	}
 	if c.explain {
 		e := explainer{out: c.out, width: c.width}
-		e.answer(a)
+		e.printAnswer(a)
 		err = e.err
 	} else if _, err = fmt.Fprintf(c.out, "%s\n", a.Body); err != nil {
 		err = fmt.Errorf("writing the repaired answer: %w", err)

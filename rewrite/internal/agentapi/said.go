@@ -58,7 +58,7 @@ func (d *said) record(k kind, name string, e event) {
 		}
 		d.nextIndex = max(d.nextIndex, jsonspan.SmallInt(e.number("output_index"))+1)
 		if name == itemAdded || name == itemDone {
-			d.item(name, e)
+			d.recordItem(name, e)
 		}
 	case kindRuns:
 		remember(&d.ownID, e.at("run_id").Of(e.Data))
@@ -66,13 +66,13 @@ func (d *said) record(k kind, name string, e event) {
 			d.at = ""
 		}
 		remember(&d.at, e.number("timestamp"))
-		d.tool(name, e.text("tool"), nil)
+		d.recordTool(name, e.text("tool"), nil)
 	case kindSession:
 		remember(&d.ownID, e.text("session_id"))
 		remember(&d.run, e.text("run_id"))
 		remember(&d.at, e.number("ts"))
 		d.hasError = d.hasError || name == "error"
-		d.tool(name, e.text("tool_name"), e.text("message_id"))
+		d.recordTool(name, e.text("tool_name"), e.text("message_id"))
 	}
 }
 
@@ -83,7 +83,7 @@ func (d *said) count(k kind, e event) {
 	if k == kindResponses {
 		member = "sequence_number"
 	}
-	count := func(next *int64, value []byte) {
+	advance := func(next *int64, value []byte) {
 		switch i := jsonspan.SmallInt(value); {
 		case !e.large:
 			*next = max(*next, i+1)
@@ -91,8 +91,8 @@ func (d *said) count(k kind, e event) {
 			*next++
 		}
 	}
-	count(&d.id, e.ID)
-	count(&d.seq, e.number(member))
+	advance(&d.id, e.ID)
+	advance(&d.seq, e.number(member))
 }
 
 // remember sets *dst to the JSON value v if that is well formed and not too long.
@@ -120,8 +120,8 @@ func (d *said) recordError(k kind, e event) {
 	}
 }
 
-// tool remembers what an event of a run or of a session says of a tool. Tools have no ids there.
-func (d *said) tool(name string, key, message []byte) {
+// recordTool remembers what an event of a run or of a session says of a tool. Tools have no ids there.
+func (d *said) recordTool(name string, key, message []byte) {
 	switch name {
 	case "tool.started":
 		d.start(openTool{key: string(key), data: string(message)})
@@ -135,10 +135,10 @@ const (
 	itemDone  = responsePrefix + "output_item.done"
 )
 
-// item remembers what an event of a response says of a tool. A call counts only if its arguments
+// recordItem remembers what an event of a response says of a tool. A call counts only if its arguments
 // are there from its start on, so that no client is asked to run it. A tool has ended once there
 // is an output: clients run a call that has none themselves.
-func (d *said) item(name string, e event) {
+func (d *said) recordItem(name string, e event) {
 	typ, call, index := e.at("item", "type"), e.text("item", "call_id"), e.number("output_index")
 	i := slices.IndexFunc(d.tools, func(t openTool) bool { // several calls may have the id
 		return t.key == string(call) && (index == nil || t.index == string(index))

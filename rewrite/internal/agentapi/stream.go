@@ -106,18 +106,18 @@ func (s *Stream) Summary() (id, model, code string) {
 	return jsonspan.Unquote(quoted), jsonspan.Unquote(s.model), s.code
 }
 
-// Begins records that upstream has ended within a frame whose bytes are tail, unless tail
+// NoteTail records that upstream has ended within a frame whose bytes are tail, unless tail
 // is only a comment or blank. Then a frame that passed unexamined before was not the last
 // event.
-func (s *Stream) Begins(tail []byte) {
+func (s *Stream) NoteTail(tail []byte) {
 	if len(tail) > 0 && tail[0] != ':' && tail[0] != '\n' && tail[0] != '\r' {
 		s.mayHaveEnded = false
 	}
 }
 
-// Comes reports whether the frame f, which lacks only its blank line, is an event of the
+// IsEvent reports whether the frame f, which lacks only its blank line, is an event of the
 // stream before its end.
-func (s *Stream) Comes(f *sse.Frame) bool {
+func (s *Stream) IsEvent(f *sse.Frame) bool {
 	return s.Open() || !s.Known() && s.nameOf(event{Frame: f}) != nil
 }
 
@@ -134,9 +134,9 @@ func (s *Stream) Frame(out *sse.Writer, f *sse.Frame, edits *sse.Splice) {
 			s.writeFailed(out, contract.CodeIncomplete)
 		}
 	case ok:
-		var asked []byte
+		var added []byte
 		if !s.ended {
-			asked = s.ask(e, edits) // first, because the command that runs has its secrets
+			added = s.ask(e, edits) // first, because the command that runs has its secrets
 			s.failCompleted(e, edits)
 			s.event(e)
 		}
@@ -144,14 +144,14 @@ func (s *Stream) Frame(out *sse.Writer, f *sse.Frame, edits *sse.Splice) {
 			s.redact(e, edits)
 		}
 		if e.more {
-			s.unread(f)
+			s.noteUnread(f)
 		}
-		if asked != nil {
+		if added != nil {
 			end := bytes.LastIndexByte(f.Data, '}')
-			edits.Replace(f, end, end, asked)
+			edits.Replace(f, end, end, added)
 		}
 	case s.Known() || s.errors:
-		s.unread(f)
+		s.noteUnread(f)
 		if chunk.TellsState(f.Event) {
 			chunk.RedactText(f, edits, s.notes)
 		}
@@ -159,14 +159,14 @@ func (s *Stream) Frame(out *sse.Writer, f *sse.Frame, edits *sse.Splice) {
 	out.Frame(f, edits)
 }
 
-// unread records that data of the frame f is no JSON: it may have been the event that ends the stream, if
+// noteUnread records that data of the frame f is no JSON: it may have been the event that ends the stream, if
 // its name, for a frame that has one, says so (contract section 0).
-func (s *Stream) unread(f *sse.Frame) {
+func (s *Stream) noteUnread(f *sse.Frame) {
 	switch {
 	case !s.Open():
 	case chunk.IsNamed(f):
 		if s.kind != kindRuns {
-			s.ends(string(f.Event))
+			s.endAfter(string(f.Event))
 		}
 	case !jsonspan.Valid(f.Data) && len(bytes.TrimSpace(f.Data)) > 0:
 		s.mayHaveEnded = true
@@ -264,7 +264,7 @@ func (s *Stream) event(e event) {
 		s.mayHaveEnded = false
 		s.record(s.kind, string(name), e)
 		s.answered(string(name), e)
-		s.ends(string(name))
+		s.endAfter(string(name))
 	case e.large && s.kind != kindSession && !chunk.IsNamed(e.Frame) && !e.at("type").Ok(): // it may be any event
 		s.mayHaveEnded = true
 		s.count(s.kind, e)
@@ -281,8 +281,8 @@ var lastEvents = map[string]bool{
 	"run.failed": true, "run.interrupted": true, "run.completed": false, "run.cancelled": false, "run.canceled": false,
 }
 
-// ends records that the stream has ended, if the event with the name ends it.
-func (s *Stream) ends(name string) {
+// endAfter records that the stream has ended, if the event with the name ends it.
+func (s *Stream) endAfter(name string) {
 	failed, last := lastEvents[name]
 	if s.kind == kindSession {
 		failed, last = name == "error" || name == "run.failed", name == "done"

@@ -130,7 +130,7 @@ func (s *Stream) toolStarts(c encode.Transition, lacksStatus bool) {
 	}
 	c.Name = cmp.Or(c.Name, marker.UnknownTool)
 	s.upstream.setSendsEvents(true, s.w.Form)
-	if s.w.Form != contract.ProgressOff || s.prose.Reasons() { // an event that does not leave ends no line
+	if s.w.Form != contract.ProgressOff || s.prose.InReasoning() { // an event that does not leave ends no line
 		s.decideHeld()
 	}
 	c.Inferred = lacksStatus || c.ID == ""

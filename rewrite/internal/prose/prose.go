@@ -124,8 +124,8 @@ func (t *State) DropMarker() {
 	}
 }
 
-// Reasons reports whether the text is between tags.
-func (t *State) Reasons() bool { return t.tags.inside() }
+// InReasoning reports whether the text is between tags.
+func (t *State) InReasoning() bool { return t.tags.inside() }
 
 // Unclosed reports whether the message has words in reasoning that no tag has closed. They may be
 // its answer.
@@ -134,7 +134,7 @@ func (t *State) Unclosed() bool { return t.tags.words }
 // TakeDropped returns the reasoning, with its tag, that was dropped and that no tag has closed: the
 // inside of a JSON string, empty if there is none or if it was longer than MaxDropped.
 func (t *State) TakeDropped() (text []byte) {
-	if t.Reasons() && t.Unclosed() {
+	if t.InReasoning() && t.Unclosed() {
 		text, t.dropped = t.dropped, nil
 	}
 	return text

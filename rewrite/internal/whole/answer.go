@@ -57,7 +57,7 @@ func RepairAnswer(body []byte, o *contract.Options, usage contract.UsageMemory) 
 	}
 	// If the answer says that the agent failed, its content says why.
 	saysError := a.c.Err.IsSet(body) || jsonspan.MemberOf(body, a.c.Hermes, "failed").Is(body, "true")
-	a.apart = a.reasons()
+	a.apart = a.hasReasoning()
 	var m said
 	n := 0
 	for v := range jsonspan.Elements(body, a.c.Choices) {
@@ -67,11 +67,12 @@ func RepairAnswer(body []byte, o *contract.Options, usage contract.UsageMemory) 
 		m = a.repair(v)
 		saysError = saysError || a.sum.FinishReason == "error"
 	}
-	if n == 1 && a.failed(&m) {
+	zero := n == 1 && a.stopsAtZero(&m)
+	if zero && (m.isFailure() || o.ZeroUsage == contract.ZeroUsageError) {
 		a.sum.Code, a.sum.FinishReason = CodeAgentIncomplete, ""
 		return Answer{Body: failure(m.content), Summary: a.sum, Completion: true, Changed: true}
 	}
-	if a.sum.ZeroUsagePassed && usage != nil && o.AutoZeroUsage() {
+	if a.sum.ZeroUsagePassed = zero; zero && usage != nil && o.AutoZeroUsage() {
 		usage.Missed(a.sum.Model)
 	}
 	clean := redactAnswer(a.rest(), saysError)
@@ -92,8 +93,8 @@ type completion struct {
 // section 4).
 const maxChoices = 64
 
-// reasons reports whether a message has reasoning of its own.
-func (a *completion) reasons() bool {
+// hasReasoning reports whether a message has reasoning of its own.
+func (a *completion) hasReasoning() bool {
 	n := 0
 	for v := range jsonspan.Elements(a.b, a.c.Choices) {
 		if n++; n > maxChoices {
@@ -186,23 +187,21 @@ func (a *completion) write(v, contentAt jsonspan.Span, content []byte, reasoning
 	}
 }
 
-// failed reports whether the agent failed without saying so: the answer has stop and usage
-// 0/0/0, and is empty or one of Hermes' own errors (contract section 3, "false stop"). Modern
-// Hermes says so in a hermes block.
+// stopsAtZero reports whether the answer has stop and usage 0/0/0, so that the agent may have failed
+// without saying so (contract section 3, "false stop"). Modern Hermes says so in a hermes block.
 //
-// Other text with usage 0/0/0 passes unless zero_usage is error, even if the model has
-// reported usage before. A stream that fails still delivers its text. An error status
-// does not, and makes clients repeat the request.
-func (a *completion) failed(m *said) bool {
-	if !m.stop || m.other || !a.c.Tokens.Zero || a.c.Hermes.IsSet(a.b) || a.c.Err.IsSet(a.b) {
-		return false
-	}
+// Unless m is a failure, it passes if zero_usage is not error, even if the model has reported usage
+// before. A stream that fails still delivers its text. An error status does not, and makes clients
+// repeat the request.
+func (a *completion) stopsAtZero(m *said) bool {
+	return m.stop && !m.other && a.c.Tokens.Zero && !a.c.Hermes.IsSet(a.b) && !a.c.Err.IsSet(a.b)
+}
+
+// isFailure reports whether the message, which came with usage 0/0/0, is empty or one of Hermes' own
+// errors.
+func (m *said) isFailure() bool {
 	text := strings.TrimSpace(string(jsonspan.AppendText(nil, m.content)))
-	if text == "" && !m.reasoning || chunk.IsUncalled(text) {
-		return true
-	}
-	a.sum.ZeroUsagePassed = a.o.ZeroUsage != contract.ZeroUsageError
-	return !a.sum.ZeroUsagePassed
+	return text == "" && !m.reasoning || chunk.IsUncalled(text)
 }
 
 // failure returns the error object of modern Hermes. Its message is said, the text that

@@ -209,25 +209,25 @@ type Reply struct {
 func replyIn(body []byte, given map[string]bool) (r Reply) {
 	text, before, alone := lastOfUser(body)
 	if alone {
-		said, ok := marker.ReadReply(own(text))
+		said, ok := marker.ReadReply(ownWords(text))
 		if _, known := given[said.Code]; ok && (said.Exact || known) {
 			return Reply{said.Code, true, said.Approve}
 		}
 	}
-	code := waiting(text, given, true)
+	code := waitingCode(text, given, true)
 	if code == "" {
 		// Open WebUI lets models name a chat that it quotes, paragraphs and all, in a chat of its own:
 		// what waits in another chat is no matter there.
-		if code = waiting(text, given, false); code != "" && !asked(body[:before], code) {
+		if code = waitingCode(text, given, false); code != "" && !hasParagraph(body[:before], code) {
 			code = ""
 		}
 	}
 	return Reply{Code: code}
 }
 
-// waiting returns the first code in text that waits, "" if there is none. outside says that
+// waitingCode returns the first code in text that waits, "" if there is none. outside says that
 // paragraphs that ask do not count.
-func waiting(text []byte, given map[string]bool, outside bool) (code string) {
+func waitingCode(text []byte, given map[string]bool, outside bool) (code string) {
 	if outside {
 		text, _ = unasked(text, false)
 	}
@@ -241,15 +241,15 @@ func waiting(text []byte, given map[string]bool, outside bool) (code string) {
 	return code
 }
 
-// asked reports whether a paragraph in b, JSON, asks for a reply with the code.
-func asked(b []byte, code string) (is bool) {
-	marker.Secrets(b, func(secret []byte) { is = is || string(secret) == code })
-	return is
+// hasParagraph reports whether a paragraph in b, JSON, asks for a reply with the code.
+func hasParagraph(b []byte, code string) (found bool) {
+	marker.Secrets(b, func(secret []byte) { found = found || string(secret) == code })
+	return found
 }
 
-// own returns the part of text that the user has written: Open WebUI puts what it has found, in
+// ownWords returns the part of text that the user has written: Open WebUI puts what it has found, in
 // documents or in the web, in front of that.
-func own(text []byte) []byte {
+func ownWords(text []byte) []byte {
 	if i := bytes.LastIndex(text, []byte("<user_query>")); i >= 0 {
 		query, _, _ := bytes.Cut(text[i+len("<user_query>"):], []byte("</user_query>"))
 		return query

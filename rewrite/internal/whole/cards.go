@@ -36,12 +36,12 @@ type answer struct {
 	newline bool    // said ends with one
 }
 
-// answered reports whether all calls of m are cards, and whether the tool's messages
-// after m are their outputs and no others. If so, it moves next past the outputs.
-func (h *healer) answered(m *message) bool {
+// takeCards moves next past the outputs of the cards in m. It returns false, and moves nothing, unless
+// all calls of m are cards, and the tool's messages after m are their outputs and no others.
+func (h *healer) takeCards(m *message) bool {
 	h.ids = h.ids[:0]
 	for call := range jsonspan.Elements(h.b, m.calls) {
-		id, ok := h.call(call)
+		id, ok := h.cardOf(call)
 		if !ok || len(h.ids) == MaxCalls {
 			return false
 		}
@@ -50,7 +50,7 @@ func (h *healer) answered(m *message) bool {
 	n := len(h.ids)
 	ahead := h.next
 	for len(h.ids) > 0 {
-		if !ahead.Element() || !h.output(ahead.Skip()) {
+		if !ahead.Element() || !h.takeOutput(ahead.Skip()) {
 			return false
 		}
 	}
@@ -78,9 +78,9 @@ func isOutput(b []byte, v jsonspan.Span) bool {
 	return Spells(b, jsonspan.MemberOf(b, v, "role"), "tool")
 }
 
-// call returns the id of the tool call at v, and whether that is a card: its arguments are
+// cardOf returns the id of the tool call at v, and whether that is a card: its arguments are
 // an object with nothing but a label.
-func (h *healer) call(v jsonspan.Span) (id jsonspan.Span, ok bool) {
+func (h *healer) cardOf(v jsonspan.Span) (id jsonspan.Span, ok bool) {
 	id = jsonspan.MemberOf(h.b, v, "id")
 	arguments := jsonspan.MemberOf(h.b, jsonspan.MemberOf(h.b, v, "function"), "arguments")
 	if !id.IsString(h.b) || !arguments.IsString(h.b) {
@@ -98,9 +98,9 @@ func (h *healer) call(v jsonspan.Span) (id jsonspan.Span, ok bool) {
 	return id, !more && name.Is(h.room, "label") && label.IsString(h.room)
 }
 
-// output reports whether the message at v is the output of a card whose call is in ids, and
-// removes that call from ids.
-func (h *healer) output(v jsonspan.Span) bool {
+// takeOutput removes from ids the card whose output the message at v is. It returns false if there is
+// none.
+func (h *healer) takeOutput(v jsonspan.Span) bool {
 	id := jsonspan.MemberOf(h.b, v, "tool_call_id")
 	m, n := message{plain: true}, len(h.texts)
 	h.content(&m, jsonspan.MemberOf(h.b, v, "content"))

@@ -127,7 +127,7 @@ func (h *healer) messages() {
 		m := h.message()
 		goesOn := m.plain && !m.more && h.first.at.Ok()
 		switch {
-		case m.plain && m.called && h.answered(&m):
+		case m.plain && m.called && h.takeCards(&m):
 			if !goesOn {
 				h.join()
 				h.first = m
