@@ -1,9 +1,9 @@
 package agentapi
 
 import (
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/approval"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/requests"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
@@ -13,20 +13,20 @@ import (
 // the text of an answer, which these streams do not have.
 func (s *Stream) ask(e event, edits *sse.Splice) []byte {
 	if s.approvals == nil || s.kind != kindRuns && s.kind != kindSession ||
-		string(s.nameOf(e)) != approval.Event || approval.IsAsked(e.Data, e.object()) || !jsonspan.Valid(e.Data) {
+		string(s.nameOf(e)) != requests.Event || requests.IsAsked(e.Data, e.object()) || !jsonspan.Valid(e.Data) {
 		return nil
 	}
 	run, tool := s.ownID, ""
 	if s.kind == kindSession {
 		run = s.run
 	}
-	q, ok := approval.Read(e.Data, e.object(), jsonspan.Unquote(run))
+	q, ok := requests.Read(e.Data, e.object(), jsonspan.Unquote(run))
 	if !ok {
 		return nil
 	}
-	if approval.CannotBeShown(q) {
-		for v := range approval.Choices(e.Data, e.object()) {
-			edits.Replace(e.Frame, v.From, v.To, []byte(approval.OnlyDeny))
+	if requests.CannotBeShown(q) {
+		for v := range requests.Choices(e.Data, e.object()) {
+			edits.Replace(e.Frame, v.From, v.To, []byte(requests.OnlyDeny))
 		}
 	}
 	if len(s.tools) == 1 { // which one waits is certain
@@ -34,14 +34,14 @@ func (s *Stream) ask(e event, edits *sse.Splice) []byte {
 	}
 	q.Tool = jsonspan.Unquote(tool)
 	a, _ := s.approvals.Ask(q, tool)
-	return approval.Members(contract.Approval{URL: a.URL})
+	return requests.Members(contract.Approval{URL: a.URL})
 }
 
 // answered records what the event e with the name says of the requests for approval: one was
 // answered, or the tool that waited for one has ended.
 func (s *Stream) answered(name string, e event) {
 	switch name {
-	case approval.Answered:
+	case requests.Answered:
 		s.approvals.Answered(jsonspan.Unquote(string(e.text("request_id"))))
 	case "tool.completed", "tool.failed":
 		key := e.text("tool")

@@ -24,11 +24,11 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/approval"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/redact"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/requests"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
@@ -55,14 +55,14 @@ type Stream struct {
 	created int64
 	notes   *contract.Notes
 
-	approvals *approval.Requests // nil without Params.Approvals
+	approvals *requests.Requests // nil without Params.Approvals
 	said
 	large []byte // the beginning of the large frame under way, or nil
 }
 
 // New returns the Stream of a response that may become one of chat completions.
 func New(p *contract.Params, notes *contract.Notes) *Stream {
-	s := &Stream{errors: p.Responses, newID: p.ID, created: p.Created, notes: notes, approvals: approval.New(p.Approvals)}
+	s := &Stream{errors: p.Responses, newID: p.ID, created: p.Created, notes: notes, approvals: requests.New(p.Approvals)}
 	if p.RunID != "" {
 		s.kind = kindRuns
 		remember(&s.ownID, jsonspan.Quote(p.RunID))

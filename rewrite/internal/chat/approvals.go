@@ -1,12 +1,12 @@
 package chat
 
 import (
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/approval"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/encode"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/requests"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
@@ -18,20 +18,20 @@ func (s *Stream) readApproval(x *chunk.Object, k kind) *contract.ApprovalRequest
 	switch {
 	case s.tools.requests == nil:
 		return nil
-	case x.C.Extra && approval.IsAsked(x.F.Data, x.C.All): // in the form unnamed it has no name
+	case x.C.Extra && requests.IsAsked(x.F.Data, x.C.All): // in the form unnamed it has no name
 		s.upstream.setAsks(false)
 		return nil
-	case string(x.F.Event) != approval.Event, k != kindNamed && k != kindWrapped, s.Finished, s.Done, s.end.manyChoices:
+	case string(x.F.Event) != requests.Event, k != kindNamed && k != kindWrapped, s.Finished, s.Done, s.end.manyChoices:
 		return nil
 	}
-	q, ok := approval.Read(x.F.Data, x.C.All, jsonspan.Unquote(s.w.Env.ID))
+	q, ok := requests.Read(x.F.Data, x.C.All, jsonspan.Unquote(s.w.Env.ID))
 	if !ok {
 		return nil
 	}
-	if approval.CannotBeShown(q) {
+	if requests.CannotBeShown(q) {
 		s.notes.Add(contract.SectionTools, "a request for approval whose command cannot be shown: it can only be denied")
-		for v := range approval.Choices(x.F.Data, x.C.All) {
-			x.ReplaceValue(v, approval.OnlyDeny)
+		for v := range requests.Choices(x.F.Data, x.C.All) {
+			x.ReplaceValue(v, requests.OnlyDeny)
 		}
 	}
 	return &q

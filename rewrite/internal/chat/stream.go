@@ -30,11 +30,11 @@ import (
 	"cmp"
 	"time"
 
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/approval"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/encode"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/requests"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
@@ -79,7 +79,7 @@ func (s *Stream) Init(out *sse.Writer, o *contract.Options, p *contract.Params, 
 	s.Out, s.o, s.p, s.notes = out, o, p, notes
 	s.w = encode.NewWriter(out, o, p)
 	s.tools = toolWriter{
-		tools: tools{size: s.w.EndSize}, w: &s.w, p: p, window: o.ParallelWindow, notes: notes, requests: approval.New(p.Approvals),
+		tools: tools{size: s.w.EndSize}, w: &s.w, p: p, window: o.ParallelWindow, notes: notes, requests: requests.New(p.Approvals),
 	}
 	s.upstream = upstream{o: o, memory: cmp.Or[contract.UsageMemory](p.Usage, noMemory{}), auto: o.AutoImitations(), tools: o.Tools}
 	if p.Approvals != nil {

@@ -6,11 +6,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/approval"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/encode"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/requests"
 )
 
 // MaxToolIDs is the number of ids that are remembered, so that no tool gets that of another.
@@ -176,7 +176,7 @@ func (l *tools) waiting(command string) (t *encode.Tool) {
 		return &t
 	}
 	for i := range l.open {
-		if approval.Matches(jsonspan.Unquote(l.open[i].Label), command) {
+		if requests.Matches(jsonspan.Unquote(l.open[i].Label), command) {
 			if t != nil {
 				return nil
 			}
@@ -194,7 +194,7 @@ type toolWriter struct {
 	p        *contract.Params
 	window   time.Duration // Options.ParallelWindow
 	notes    *contract.Notes
-	requests *approval.Requests // nil without Params.Approvals
+	requests *requests.Requests // nil without Params.Approvals
 
 	started int // how many tools have
 	line    line

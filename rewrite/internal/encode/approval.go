@@ -1,12 +1,12 @@
 package encode
 
 import (
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/approval"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/requests"
 )
 
 // Ask has the answer of Approvals to a request for approval, and the tool that waits.
@@ -36,7 +36,7 @@ func (a *Ask) members() []byte {
 	if a == nil {
 		return nil
 	}
-	return approval.Members(a.Approval)
+	return requests.Members(a.Approval)
 }
 
 // waits returns a start of the tool that waits, whose card says that it waits, or nil if the tool
@@ -75,7 +75,7 @@ func OutcomeIn(x *chunk.Object) contract.ApprovalOutcome {
 	if !x.C.Extra {
 		return ""
 	}
-	o := contract.ApprovalOutcome(jsonspan.Unquote(string(x.String(x.Member(approval.MemberOutcome)))))
+	o := contract.ApprovalOutcome(jsonspan.Unquote(string(x.String(x.Member(requests.MemberOutcome)))))
 	if o != contract.ApprovalWaits && o != contract.ApprovalDenied && o != contract.ApprovalExpired {
 		return ""
 	}

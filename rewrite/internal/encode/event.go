@@ -8,11 +8,11 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/approval"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/requests"
 )
 
 const (
@@ -253,7 +253,7 @@ func (t *Transition) approval() []byte {
 	if t.Approval == "" {
 		return nil
 	}
-	return []byte(`,"` + approval.MemberOutcome + `":"` + string(t.Approval) + `"`)
+	return []byte(`,"` + requests.MemberOutcome + `":"` + string(t.Approval) + `"`)
 }
 
 // outcomes begin the descriptions of tools that were not approved.
@@ -321,7 +321,7 @@ func (w *Writer) addStatusLine(x *chunk.Object, done bool, description string) {
 // The events with which the newest Hermes reports its state.
 const (
 	StatusEvent   = "hermes.status"
-	ApprovalEvent = approval.Event
+	ApprovalEvent = requests.Event
 )
 
 // IsState reports whether the named event x is about upstream's state.

@@ -1,10 +1,10 @@
-// Package approval knows the requests for approval that a stream has seen, and which of them wait
+// Package requests knows the requests for approval that a stream has seen, and which of them wait
 // (contract section 2). Streams of every kind use it.
 //
 // A Requests remembers at most MaxApprovals requests, by ids of at most MaxApprovalID bytes. It
 // asks about a request only if that has an id, because Hermes takes an answer without an id for
 // the oldest request.
-package approval
+package requests
 
 import (
 	"iter"
