@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hermes-sidecar/hermes-sidecar/approval"
+	"github.com/hermes-sidecar/hermes-sidecar/desk"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/caddytest"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
@@ -349,7 +349,7 @@ func TestQuestionsSurviveReloads(t *testing.T) {
 	a := site.chat("danger")
 	link := a.until(linkIn)
 	site.load(upstream, linked+"\n\theader X-Other 1")
-	if title := site.click(link, approval.Once); title != "Approved" {
+	if title := site.click(link, desk.Once); title != "Approved" {
 		t.Fatalf("the page says %q", title)
 	}
 	if text := a.text(); text != "Let me remove it.\n\nSo it is: once." || agent.commands() != 1 {
@@ -381,7 +381,7 @@ func TestAnswersOfGroupedRoutes(t *testing.T) {
 		agent, upstream := newAsking022(t)
 		site := runApprovals(t, "127.0.0.1:1", fmt.Sprintf(where, queue, upstream))
 		a := site.chat("danger")
-		if title := site.click(a.until(linkIn), approval.Once); title != "Approved" {
+		if title := site.click(a.until(linkIn), desk.Once); title != "Approved" {
 			t.Errorf("%q: %q", queue, title)
 		}
 		if agent.commands() == 0 { // it waits for an answer
@@ -415,7 +415,7 @@ func TestReplyNeedsResume(t *testing.T) {
 	site := runApprovals(t, upstream, "hermes_approvals\n\thermes {\n\t\tapprovals reply\n\t\tapprovals link https://hermes.example.com/hermes/approve text\n\t}")
 	a := site.chat("danger")
 	link := a.until(linkIn)
-	if title := site.click(link, approval.Session); title != "Approved" {
+	if title := site.click(link, desk.Session); title != "Approved" {
 		t.Fatal(title)
 	}
 	if text := a.text(); strings.Contains(text, "reply `") || !strings.Contains(text, link) || !strings.Contains(text, "So it is: session.") {
@@ -455,7 +455,7 @@ func TestWhatWaitsIsListed(t *testing.T) {
 	if got := list(); !strings.Contains(got, `"waiting_approvals":[{"tool":"terminal","seconds":`) || strings.Contains(got, dangerous) || strings.Contains(got, link[len(link)-22:]) {
 		t.Errorf("listed: %s", got)
 	}
-	if title := site.click(link, approval.Once); title != "Approved" {
+	if title := site.click(link, desk.Once); title != "Approved" {
 		t.Fatal(title)
 	}
 	a.text()
@@ -567,7 +567,7 @@ func TestTicketsOfRunsAndSessions(t *testing.T) {
 					}
 					b.res.Body.Close()
 				}
-				if title := site.click(link, approval.Once); title != "Approved" {
+				if title := site.click(link, desk.Once); title != "Approved" {
 					t.Fatalf("the page says %q", title)
 				}
 				if all := a.rest(); !strings.Contains(all, "run.completed") || strings.Count(all, "hermes_approval_url") != 1 {
@@ -576,7 +576,7 @@ func TestTicketsOfRunsAndSessions(t *testing.T) {
 				if agent.answers() != "r1 once" {
 					t.Errorf("answered: %s", agent.answers())
 				}
-				if title := site.click(link, approval.Once); title != "Already answered" {
+				if title := site.click(link, desk.Once); title != "Already answered" {
 					t.Errorf("again: %q", title)
 				}
 				checkApprovalLog(t, site, link[len(link)-22:])
@@ -719,7 +719,7 @@ func TestCommandThatCannotBeShown(t *testing.T) {
 		if all := a.rest(); strings.Contains(all, "`approve ") || strings.Contains(all, `"once"`) || !strings.Contains(all, `"hermes_choices": ["deny"]`) {
 			t.Errorf("%s is offered: %s", command, all)
 		}
-		if title := site.click(link, approval.Once); title != "May this command run?" || agent.answers() != "" {
+		if title := site.click(link, desk.Once); title != "May this command run?" || agent.answers() != "" {
 			t.Errorf("%s: the page says %q, and answers %q", command, title, agent.answers())
 		}
 		if all := site.chat("approve " + code).rest(); !strings.Contains(all, "approval_refused") || agent.answers() != "" {
@@ -744,7 +744,7 @@ func TestCardsSayWhatBecameOfCommands(t *testing.T) {
 	agent, upstream := newAsking022(t)
 	both := strings.Replace(linked, "hermes {", "hermes_resume {\n\t\talways chat 10s\n\t}\n\thermes {\n\t\tcards on\n\t\tstatus_line on", 1)
 	site := runApprovals(t, upstream, both)
-	for choice, want := range map[rewrite.ApprovalChoice]string{approval.Once: "completed", approval.Deny: "Error: denied"} {
+	for choice, want := range map[rewrite.ApprovalChoice]string{desk.Once: "completed", desk.Deny: "Error: denied"} {
 		a := site.chat("danger")
 		if title := site.click(a.until(linkIn), choice); title == "" {
 			t.Error("no page")

@@ -15,7 +15,7 @@ package caddymodule
 
 // The plugin has all handlers.
 import (
-	_ "github.com/hermes-sidecar/hermes-sidecar/approval/approvalcaddy"
+	_ "github.com/hermes-sidecar/hermes-sidecar/desk/deskcaddy"
 	_ "github.com/hermes-sidecar/hermes-sidecar/queue/queuecaddy"
 	_ "github.com/hermes-sidecar/hermes-sidecar/resume/resumecaddy"
 )

@@ -20,7 +20,7 @@ import (
 func sources(t *testing.T) map[string]*ast.File {
 	t.Helper()
 	files := make(map[string]*ast.File)
-	for _, dir := range []string{".", "../resume/resumecaddy", "../queue/queuecaddy", "../approval/approvalcaddy"} {
+	for _, dir := range []string{".", "../resume/resumecaddy", "../queue/queuecaddy", "../desk/deskcaddy"} {
 		packages, err := parser.ParseDir(token.NewFileSet(), dir, func(f fs.FileInfo) bool { return !strings.HasSuffix(f.Name(), "_test.go") }, parser.ParseComments)
 		if err != nil {
 			t.Fatal(err)

@@ -22,7 +22,7 @@ import (
 	"github.com/caddyserver/certmagic"
 	"go.uber.org/zap"
 
-	"github.com/hermes-sidecar/hermes-sidecar/approval/approvalcaddy"
+	"github.com/hermes-sidecar/hermes-sidecar/desk/deskcaddy"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/options"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/site"
 )
@@ -112,7 +112,7 @@ func approvalPage(a options.Approvals) ([]json.RawMessage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--approvals: %w", err)
 	}
-	page := &approvalcaddy.ApprovalsHandler{Path: strings.TrimSuffix(u.Path, "/")}
+	page := &deskcaddy.ApprovalsHandler{Path: strings.TrimSuffix(u.Path, "/")}
 	if page.Path == "" {
 		return nil, errors.New("--approvals: the base URL needs a path, such as https://hermes.example.com/hermes/approve")
 	}

@@ -77,8 +77,8 @@ func checkImport(t *testing.T, dir, of string) {
 	switch {
 	case isFloor && ours && !strings.Contains(" "+allowed+" ", " "+path.Base(of)+" "),
 		strings.HasPrefix(dir, "rewrite") && (of == "net/http" || strings.Contains(of, "caddy") || strings.Contains(of, "zap")),
-		(strings.HasPrefix(dir, "proxy") || dir == "resume" || dir == "resume/log" || dir == "approval" || strings.HasPrefix(dir, "queue") && dir != "queue/queuecaddy" || dir == "internal/client") && (strings.HasPrefix(of, "caddymodule") || strings.Contains(of, "caddyserver") || strings.Contains(of, "zap")),
-		strings.HasPrefix(dir, "proxy") && (strings.HasPrefix(of, "resume") || strings.HasPrefix(of, "queue") || strings.HasPrefix(of, "approval")),
+		(strings.HasPrefix(dir, "proxy") || dir == "resume" || dir == "resume/log" || dir == "desk" || strings.HasPrefix(dir, "queue") && dir != "queue/queuecaddy" || dir == "internal/client") && (strings.HasPrefix(of, "caddymodule") || strings.Contains(of, "caddyserver") || strings.Contains(of, "zap")),
+		strings.HasPrefix(dir, "proxy") && (strings.HasPrefix(of, "resume") || strings.HasPrefix(of, "queue") || strings.HasPrefix(of, "desk")),
 		dir == "queue" && of == "net/http",
 		dir == "rewrite/sse" && strings.Contains(of, "json"):
 		t.Errorf("%s must not import %s", dir, of)

@@ -79,7 +79,7 @@ func TestSecurityLimitsHaveTests(t *testing.T) {
 // missing from it.
 func TestSecurityLimitsAreThoseOfTheCode(t *testing.T) {
 	isBound := regexp.MustCompile(`^(max|Max|DefaultMax|defaultRecordMax$)`)
-	ofThePlugin := regexp.MustCompile(`^(rewrite|proxy|resume|approval|queue|caddymodule|internal|tools)(/|$)`)
+	ofThePlugin := regexp.MustCompile(`^(rewrite|proxy|resume|desk|queue|caddymodule|internal|tools)(/|$)`)
 	ofPrograms := regexp.MustCompile(`/cmd(/|$)`)
 	code, alias := map[string]int64{}, map[string]string{}
 	goFiles(t, func(file string, f *ast.File) {

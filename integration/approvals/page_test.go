@@ -40,7 +40,7 @@ type lab struct {
 func newLab(t *testing.T) *lab {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "lab")
-	build := exec.Command("go", "build", "-o", binary, "./approval/approvalcaddy/testdata/lab")
+	build := exec.Command("go", "build", "-o", binary, "./desk/deskcaddy/testdata/lab")
 	build.Dir = harness.Path(".")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

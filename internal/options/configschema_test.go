@@ -52,7 +52,7 @@ func TestSchemaOfTheConfiguration(t *testing.T) {
 			}},
 			{"hermes", handlerSchema(t, "../../caddymodule/handler.go", "hermes", ofTable(t))},
 			{"hermes_resume", handlerSchema(t, "../../resume/resumecaddy/handler.go", "hermes_resume", ofResume())},
-			{"hermes_approvals", handlerSchema(t, "../../approval/approvalcaddy/handler.go", "hermes_approvals", ofApprovals())},
+			{"hermes_approvals", handlerSchema(t, "../../desk/deskcaddy/handler.go", "hermes_approvals", ofApprovals())},
 			{"hermes_queue", handlerSchema(t, "../../queue/queuecaddy/handler.go", "hermes_queue", ofQueue())},
 			{"duration", o{
 				{"title", "Duration"},

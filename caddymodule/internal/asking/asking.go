@@ -18,7 +18,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/hermes-sidecar/hermes-sidecar/approval"
+	"github.com/hermes-sidecar/hermes-sidecar/desk"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/behalf"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/bounded"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/client"
@@ -34,7 +34,7 @@ type Options struct {
 	Reply   bool          // the next message of the client may answer
 	By      string        // a text with placeholders that tells users of one key apart; "" for none
 	Timeout time.Duration // how long a client may take
-	Desk    *approval.Desk
+	Desk    *desk.Desk
 	Logger  *zap.Logger
 	// Upstream names the upstream that answers a request.
 	Upstream func(*http.Request) string
@@ -75,8 +75,8 @@ type Stream struct {
 
 	split *split // the answer is about to end for a reply; nil if it is not
 
-	mu      sync.Mutex       // guards the fields below, which Waiting reads
-	desk    *approval.Stream // nil until something is asked
+	mu      sync.Mutex   // guards the fields below, which Waiting reads
+	desk    *desk.Stream // nil until something is asked
 	tickets []ticket
 }
 
@@ -88,7 +88,7 @@ type split struct {
 
 // ticket is a ticket of the stream.
 type ticket struct {
-	*approval.Ticket
+	*desk.Ticket
 	tool  string
 	since time.Time
 }
@@ -122,10 +122,10 @@ func (s *Stream) Ask(q rewrite.ApprovalRequest) rewrite.Approval {
 		return nobody
 	}
 	v := t.View()
-	if v.State == approval.Answered || v.State == approval.Over {
+	if v.State == desk.Answered || v.State == desk.Over {
 		return rewrite.Approval{} // the events of a run are read again
 	}
-	offer := rewrite.Approval{Text: s.o.Text, DenyOnly: !slices.Contains(v.Request.Choices, approval.Once)}
+	offer := rewrite.Approval{Text: s.o.Text, DenyOnly: !slices.Contains(v.Request.Choices, desk.Once)}
 	if s.o.Link != "" {
 		offer.URL = s.o.Link + "/" + t.ID()
 	}
@@ -154,9 +154,9 @@ func (s *Stream) open(run string) bool {
 		return false // no API of Hermes'
 	}
 	send := sender{behalf.New(s.r, s.url, s.next, s.o.Upstream)}
-	s.desk = s.o.Desk.Stream(approval.Asker{
+	s.desk = s.o.Desk.Stream(desk.Asker{
 		Owner: owner, By: by, Link: s.o.Link, Timeout: s.o.Timeout,
-		Send: func(ctx context.Context, q rewrite.ApprovalRequest, c rewrite.ApprovalChoice) (approval.Result, error) {
+		Send: func(ctx context.Context, q rewrite.ApprovalRequest, c rewrite.ApprovalChoice) (desk.Result, error) {
 			result, err := send.send(ctx, q, c)
 			s.o.logReply(ctx, q, by, c, result, err)
 			return result, err
@@ -166,7 +166,7 @@ func (s *Stream) open(run string) bool {
 }
 
 // hold prepares to split the answer, makes t take replies, and reports whether that worked.
-func (s *Stream) hold(run string, t *approval.Ticket) bool {
+func (s *Stream) hold(run string, t *desk.Ticket) bool {
 	prepared := resume.NewSplit(s.r.Context(), s.o.Timeout)
 	if prepared == nil {
 		s.o.logOmitted("the answer cannot wait for a reply without its client; see hermes_resume and max_detached", run)
@@ -223,11 +223,11 @@ func (s *Stream) Done(requestID string) (outcome rewrite.ApprovalOutcome) {
 
 // outcomeOf returns what became of a ticket for which upstream does not wait any more. If it had no
 // answer, upstream has given up on it: Hermes waits as long as a ticket does by default.
-func outcomeOf(v approval.View) rewrite.ApprovalOutcome {
+func outcomeOf(v desk.View) rewrite.ApprovalOutcome {
 	switch {
-	case v.Answer == approval.Deny:
+	case v.Answer == desk.Deny:
 		return rewrite.ApprovalDenied
-	case v.Answer == "" && v.State != approval.Answered:
+	case v.Answer == "" && v.State != desk.Answered:
 		return rewrite.ApprovalExpired
 	}
 	return ""
@@ -247,7 +247,7 @@ func (s *Stream) Waiting(now time.Time) (all []Waiting) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, t := range s.tickets {
-		if state := t.View().State; state == approval.Waiting || state == approval.Sending {
+		if state := t.View().State; state == desk.Waiting || state == desk.Sending {
 			all = append(all, Waiting{t.tool, now.Sub(t.since).Seconds()})
 		}
 	}
@@ -264,15 +264,15 @@ func (o *Options) named(q rewrite.ApprovalRequest, by string) []zap.Field {
 }
 
 // logReply logs an answer if it came by a reply. The page logs the answers that it sends.
-func (o *Options) logReply(ctx context.Context, q rewrite.ApprovalRequest, by string, c rewrite.ApprovalChoice, result approval.Result, err error) {
+func (o *Options) logReply(ctx context.Context, q rewrite.ApprovalRequest, by string, c rewrite.ApprovalChoice, result desk.Result, err error) {
 	if ctx.Value(replyKey{}) == nil {
 		return
 	}
-	fields := append(o.named(q, by), zap.String("way", string(approval.Reply)), zap.String("choice", string(c)))
+	fields := append(o.named(q, by), zap.String("way", string(desk.Reply)), zap.String("choice", string(c)))
 	switch {
 	case err != nil:
 		o.Logger.Warn("an approval was not taken by the agent", append(fields, zap.Error(bounded.Error(err)))...)
-	case result == approval.Accepted:
+	case result == desk.Accepted:
 		o.Logger.Info("approval answered", fields...)
 	}
 }

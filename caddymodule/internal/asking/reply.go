@@ -9,7 +9,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/hermes-sidecar/hermes-sidecar/approval"
+	"github.com/hermes-sidecar/hermes-sidecar/desk"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
@@ -22,9 +22,9 @@ const (
 )
 
 // sentences precede the rest of a stream if the approval was answered or over before the reply.
-var sentences = map[approval.Result]string{
-	approval.AlreadyAnswered: "This request was answered before.\n\n",
-	approval.TooLate:         "This reply came too late: the agent does not wait for it any more.\n\n",
+var sentences = map[desk.Result]string{
+	desk.AlreadyAnswered: "This request was answered before.\n\n",
+	desk.TooLate:         "This reply came too late: the agent does not wait for it any more.\n\n",
 }
 
 // Secrets returns the codes and the tickets of the client of r.
@@ -51,18 +51,18 @@ func (o *Options) Answer(w http.ResponseWriter, r *http.Request, m rewrite.Reply
 		}
 		return true, sendAdvice(w, m, asked == rewrite.AskedStream)
 	}
-	choice := approval.Deny
+	choice := desk.Deny
 	if m.Approve {
-		choice = approval.Once
+		choice = desk.Once
 	}
 	reply := o.Desk.Reply(context.WithValue(r.Context(), replyKey{}, true), owner, choice, m.Code)
 	switch {
 	case reply.Ticket == nil:
 		return false, nil
-	case errors.Is(reply.Err, approval.ErrNotOffered):
+	case errors.Is(reply.Err, desk.ErrNotOffered):
 		sendError(w, http.StatusBadRequest, codeRefused, "the command cannot be shown whole, or Hermes does not let it run once, so a reply can only deny it")
 		return true, nil
-	case reply.Result == approval.Refused:
+	case reply.Result == desk.Refused:
 		sendError(w, http.StatusBadGateway, codeRefused, "the agent did not take the answer; send the reply again")
 		return true, nil
 	}

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hermes-sidecar/hermes-sidecar/approval"
+	"github.com/hermes-sidecar/hermes-sidecar/desk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
@@ -53,7 +53,7 @@ func TestLateRepliesSaySo(t *testing.T) {
 
 // TestOnlyLateRepliesSaySo.
 func TestOnlyLateRepliesSaySo(t *testing.T) {
-	for result, has := range map[approval.Result]bool{approval.Accepted: false, approval.AlreadyAnswered: true, approval.TooLate: true} {
+	for result, has := range map[desk.Result]bool{desk.Accepted: false, desk.AlreadyAnswered: true, desk.TooLate: true} {
 		if got := sentences[result] != ""; got != has {
 			t.Errorf("%v: %t", result, got)
 		}
@@ -63,13 +63,13 @@ func TestOnlyLateRepliesSaySo(t *testing.T) {
 // TestReplyWhoseRestIsGone says so, and nothing of ids and keys, which a chat client does not send.
 func TestReplyWhoseRestIsGone(t *testing.T) {
 	for _, status := range []int{http.StatusNotFound, http.StatusGone, http.StatusServiceUnavailable} {
-		desk := approval.NewDesk()
-		o := &Options{Desk: desk, Reply: true}
+		d := desk.New()
+		o := &Options{Desk: d, Reply: true}
 		r := httptest.NewRequest(http.MethodPost, "/v1/chat/completions", nil)
 		owner, _, _ := o.Owner(r)
-		ticket := desk.Stream(approval.Asker{Owner: owner, Timeout: time.Minute, Send: func(context.Context, rewrite.ApprovalRequest, rewrite.ApprovalChoice) (approval.Result, error) {
-			return approval.TooLate, nil
-		}}).Ask(rewrite.ApprovalRequest{RunID: "run_1", RequestID: "r1", Command: "ls", Choices: []rewrite.ApprovalChoice{approval.Once}})
+		ticket := d.Stream(desk.Asker{Owner: owner, Timeout: time.Minute, Send: func(context.Context, rewrite.ApprovalRequest, rewrite.ApprovalChoice) (desk.Result, error) {
+			return desk.TooLate, nil
+		}}).Ask(rewrite.ApprovalRequest{RunID: "run_1", RequestID: "r1", Command: "ls", Choices: []rewrite.ApprovalChoice{desk.Once}})
 		const problem = `{"title":"Unknown stream","detail":"Send the request again with a new Idempotency-Key."}`
 		ticket.Hold(func(w http.ResponseWriter, _ *http.Request) error {
 			w.Header().Set("Content-Type", "application/problem+json")

@@ -8,7 +8,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/hermes-sidecar/hermes-sidecar/approval"
+	"github.com/hermes-sidecar/hermes-sidecar/desk"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/behalf"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
@@ -40,35 +40,35 @@ func approvalPath(path, run string) string {
 type sender struct{ *behalf.Sender }
 
 // send answers q.
-func (s sender) send(ctx context.Context, q rewrite.ApprovalRequest, c rewrite.ApprovalChoice) (approval.Result, error) {
+func (s sender) send(ctx context.Context, q rewrite.ApprovalRequest, c rewrite.ApprovalChoice) (desk.Result, error) {
 	path := approvalPath(s.Path(), q.RunID)
 	if path == "" {
-		return approval.Refused, fmt.Errorf("upstream takes no answer for the run of %q", s.Path())
+		return desk.Refused, fmt.Errorf("upstream takes no answer for the run of %q", s.Path())
 	}
 	body, err := json.Marshal(map[string]string{"choice": string(c), "request_id": q.RequestID})
 	if err != nil {
-		return approval.Refused, err
+		return desk.Refused, err
 	}
 	said, err := s.Send(ctx, http.MethodPost, path, body)
 	if err != nil {
-		return approval.Refused, err
+		return desk.Refused, err
 	}
 	return resultOf(said)
 }
 
 // resultOf returns the result of an answer to which upstream has responded with said.
-func resultOf(said behalf.Answer) (approval.Result, error) {
+func resultOf(said behalf.Answer) (desk.Result, error) {
 	var report struct {
 		Error struct{ Code string }
 	}
 	_ = json.Unmarshal(said.Body, &report) // a body that is no JSON has no code
 	switch code := report.Error.Code; {
 	case said.Status == http.StatusOK:
-		return approval.Accepted, nil
+		return desk.Accepted, nil
 	case said.Status == http.StatusConflict && code == "approval_not_pending":
-		return approval.AlreadyAnswered, nil
+		return desk.AlreadyAnswered, nil
 	case said.Status == http.StatusConflict, said.Status == http.StatusNotFound:
-		return approval.TooLate, nil
+		return desk.TooLate, nil
 	}
-	return approval.Refused, fmt.Errorf("upstream refused the answer with the status %d", said.Status)
+	return desk.Refused, fmt.Errorf("upstream refused the answer with the status %d", said.Status)
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/hermes-sidecar/hermes-sidecar/approval"
+	"github.com/hermes-sidecar/hermes-sidecar/desk"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/behalf"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
@@ -48,11 +48,11 @@ func said(w http.ResponseWriter, status int, code string) error {
 	return err
 }
 
-func send(t *testing.T, next Next) (approval.Result, error) {
+func send(t *testing.T, next Next) (desk.Result, error) {
 	t.Helper()
 	client := chatRequest("/v1/chat/completions", "a:1")
 	s := sender{behalf.New(client, *client.URL, next, upstreamOf)}
-	return s.send(t.Context(), rewrite.ApprovalRequest{RunID: "chatcmpl-1", RequestID: "r1"}, approval.Once)
+	return s.send(t.Context(), rewrite.ApprovalRequest{RunID: "chatcmpl-1", RequestID: "r1"}, desk.Once)
 }
 
 // TestAnswersOfUpstream: each becomes a result, as Hermes 0.22 answers.
@@ -60,17 +60,17 @@ func TestAnswersOfUpstream(t *testing.T) {
 	for _, c := range []struct {
 		status int
 		code   string
-		want   approval.Result
+		want   desk.Result
 		fails  bool
 	}{
-		{200, "", approval.Accepted, false},
-		{409, "approval_not_pending", approval.AlreadyAnswered, false},
-		{409, "approval_not_active", approval.TooLate, false},
-		{404, "run_not_found", approval.TooLate, false},
-		{400, "invalid_approval_choice", approval.Refused, true},
-		{401, "", approval.Refused, true},
-		{502, "", approval.Refused, true},
-		{302, "", approval.Refused, true},
+		{200, "", desk.Accepted, false},
+		{409, "approval_not_pending", desk.AlreadyAnswered, false},
+		{409, "approval_not_active", desk.TooLate, false},
+		{404, "run_not_found", desk.TooLate, false},
+		{400, "invalid_approval_choice", desk.Refused, true},
+		{401, "", desk.Refused, true},
+		{502, "", desk.Refused, true},
+		{302, "", desk.Refused, true},
 	} {
 		got, err := send(t, func(w http.ResponseWriter, r *http.Request) error {
 			r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer).Set(upstreamKey, "a:1")
@@ -102,9 +102,9 @@ func TestAnswersAreTheClientsOwn(t *testing.T) {
 			return nil
 		}, upstreamOf)}
 		client.Header.Set("Authorization", "another") // what becomes of the client's request later is no matter
-		result, err := s.send(t.Context(), rewrite.ApprovalRequest{RunID: "run_1", RequestID: `r"1`}, approval.Session)
+		result, err := s.send(t.Context(), rewrite.ApprovalRequest{RunID: "run_1", RequestID: `r"1`}, desk.Session)
 		if want == "" {
-			if result != approval.Refused || err == nil || got != nil {
+			if result != desk.Refused || err == nil || got != nil {
 				t.Errorf("%s: %v, %v, sent %v", path, result, err, got)
 			}
 			continue
@@ -146,9 +146,9 @@ func TestNoOtherPathIsAsked(t *testing.T) {
 func TestAnotherUpstreamIsTriedAgain(t *testing.T) {
 	for _, c := range []struct {
 		right int // the try that reaches the upstream that asked
-		want  approval.Result
+		want  desk.Result
 		tries int
-	}{{1, approval.Accepted, 1}, {10, approval.Accepted, 10}, {11, approval.Refused, 10}} {
+	}{{1, desk.Accepted, 1}, {10, desk.Accepted, 10}, {11, desk.Refused, 10}} {
 		tries := 0
 		got, err := send(t, func(w http.ResponseWriter, r *http.Request) error {
 			repl := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
@@ -159,7 +159,7 @@ func TestAnotherUpstreamIsTriedAgain(t *testing.T) {
 			repl.Set(upstreamKey, "b:1")
 			return said(w, 404, "run_not_found")
 		})
-		if got != c.want || tries != c.tries || (err != nil) != (c.want == approval.Refused) {
+		if got != c.want || tries != c.tries || (err != nil) != (c.want == desk.Refused) {
 			t.Errorf("%v, %v after %d tries, want %v after %d", got, err, tries, c.want, c.tries)
 		}
 	}
@@ -181,7 +181,7 @@ func TestAnswersThatDoNotReachUpstream(t *testing.T) {
 		},
 		"nothing": func(http.ResponseWriter, *http.Request) error { return nil },
 	} {
-		if got, err := send(t, next); got != approval.Refused || err == nil {
+		if got, err := send(t, next); got != desk.Refused || err == nil {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
 	}
@@ -200,8 +200,8 @@ func TestAnswerEndsWithItsTime(t *testing.T) {
 		limit, stop := context.WithTimeout(t.Context(), 30*time.Second)
 		defer stop()
 		began := time.Now()
-		got, err := s.send(limit, rewrite.ApprovalRequest{RunID: "run_1", RequestID: "r"}, approval.Once)
-		if took := time.Since(began); got != approval.Refused || err == nil || took != 30*time.Second {
+		got, err := s.send(limit, rewrite.ApprovalRequest{RunID: "run_1", RequestID: "r"}, desk.Once)
+		if took := time.Since(began); got != desk.Refused || err == nil || took != 30*time.Second {
 			t.Errorf("%v, %v after %v", got, err, took)
 		}
 	})

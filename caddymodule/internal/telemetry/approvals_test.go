@@ -10,15 +10,15 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/hermes-sidecar/hermes-sidecar/approval"
+	"github.com/hermes-sidecar/hermes-sidecar/desk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
 // TestApprovalsAreCounted, each number from the start.
 func TestApprovalsAreCounted(t *testing.T) {
-	desk := approval.NewDesk()
+	d := desk.New()
 	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(approvals{desk})
+	registry.MustRegister(approvals{d})
 	want := func(waiting, asked, once int) {
 		t.Helper()
 		var got []string
@@ -40,13 +40,13 @@ func TestApprovalsAreCounted(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
-	s := desk.Stream(approval.Asker{Timeout: time.Hour, Send: func(context.Context, rewrite.ApprovalRequest, rewrite.ApprovalChoice) (approval.Result, error) {
-		return approval.Accepted, nil
+	s := d.Stream(desk.Asker{Timeout: time.Hour, Send: func(context.Context, rewrite.ApprovalRequest, rewrite.ApprovalChoice) (desk.Result, error) {
+		return desk.Accepted, nil
 	}})
 	s.Ask(rewrite.ApprovalRequest{})
-	ticket := s.Ask(rewrite.ApprovalRequest{RunID: "run_1", RequestID: "1", Command: "ls", Choices: []rewrite.ApprovalChoice{approval.Once}})
+	ticket := s.Ask(rewrite.ApprovalRequest{RunID: "run_1", RequestID: "1", Command: "ls", Choices: []rewrite.ApprovalChoice{desk.Once}})
 	want(1, 1, 0)
-	if result, err := ticket.Answer(t.Context(), approval.Once, approval.Page); result != approval.Accepted || err != nil {
+	if result, err := ticket.Answer(t.Context(), desk.Once, desk.Page); result != desk.Accepted || err != nil {
 		t.Fatal(result, err)
 	}
 	want(0, 1, 1)

@@ -13,8 +13,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hermes-sidecar/hermes-sidecar/approval"
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/asking"
+	"github.com/hermes-sidecar/hermes-sidecar/desk"
 	"github.com/hermes-sidecar/hermes-sidecar/queue"
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
@@ -35,8 +35,8 @@ type Process struct {
 
 // NewProcess returns a Process that has seen nothing, lists the requests that wait in lines, and
 // counts the approvals of a desk.
-func NewProcess(lines *queue.Lines, desk *approval.Desk) *Process {
-	return &Process{metrics: newMetrics(desk), lines: lines, open: make(map[*stream]struct{})}
+func NewProcess(lines *queue.Lines, d *desk.Desk) *Process {
+	return &Process{metrics: newMetrics(d), lines: lines, open: make(map[*stream]struct{})}
 }
 
 // OpenStream is an open stream as the admin API shows it.

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hermes-sidecar/hermes-sidecar/approval"
+	"github.com/hermes-sidecar/hermes-sidecar/desk"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/queue"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
@@ -54,7 +54,7 @@ func TestSilenceIsOfBytes(t *testing.T) {
 }
 
 func TestTheLastHundredAreKept(t *testing.T) {
-	p := NewProcess(new(queue.Lines), approval.NewDesk())
+	p := NewProcess(new(queue.Lines), desk.New())
 	now := time.Now()
 	for i := range 3 * endedStreams / 2 {
 		p.record(&EndedStream{ID: fmt.Sprint(i)})

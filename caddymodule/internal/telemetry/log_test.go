@@ -15,7 +15,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
-	"github.com/hermes-sidecar/hermes-sidecar/approval"
+	"github.com/hermes-sidecar/hermes-sidecar/desk"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/accesslog"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/queue"
@@ -25,7 +25,7 @@ import (
 // logEnd returns what the end of a stream logs at the level and above.
 func logEnd(level zapcore.Level, res proxy.Result) []observer.LoggedEntry {
 	core, logs := observer.New(level)
-	h := &Observer{Process: NewProcess(new(queue.Lines), approval.NewDesk()), Logger: zap.New(core)}
+	h := &Observer{Process: NewProcess(new(queue.Lines), desk.New()), Logger: zap.New(core)}
 	h.end(httptest.NewRequest("POST", "/v1/chat/completions", nil), res)
 	return logs.AllUntimed()
 }
@@ -149,7 +149,7 @@ func TestEndAddsItsOutcomeToTheAccessLog(t *testing.T) {
 
 func TestCompressedStreamIsLoggedAsAWarningOnce(t *testing.T) {
 	core, logs := observer.New(zap.DebugLevel)
-	h := &Observer{Process: NewProcess(new(queue.Lines), approval.NewDesk()), Logger: zap.New(core)}
+	h := &Observer{Process: NewProcess(new(queue.Lines), desk.New()), Logger: zap.New(core)}
 	for range 3 {
 		h.end(httptest.NewRequest(http.MethodPost, "/", nil), proxy.Result{Outcome: proxy.OutcomeEncoded, Status: 200})
 	}

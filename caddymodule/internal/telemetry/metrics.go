@@ -6,7 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/hermes-sidecar/hermes-sidecar/approval"
+	"github.com/hermes-sidecar/hermes-sidecar/desk"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/build"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
@@ -58,8 +58,8 @@ func with[C prometheus.Collector](m *metrics, c C) C {
 	return c
 }
 
-func newMetrics(desk *approval.Desk) *metrics {
-	m := &metrics{all: []prometheus.Collector{approvals{desk}}}
+func newMetrics(d *desk.Desk) *metrics {
+	m := &metrics{all: []prometheus.Collector{approvals{d}}}
 	opts := func(name, help string) prometheus.CounterOpts {
 		return prometheus.CounterOpts{Namespace: "caddy", Subsystem: "hermes", Name: name, Help: help}
 	}

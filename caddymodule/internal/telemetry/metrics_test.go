@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
-	"github.com/hermes-sidecar/hermes-sidecar/approval"
+	"github.com/hermes-sidecar/hermes-sidecar/desk"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/queue"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
@@ -19,7 +19,7 @@ import (
 // newObserver returns an Observer with a Process of its own, which logs and emits
 // nothing.
 func newObserver() *Observer {
-	return &Observer{Process: NewProcess(new(queue.Lines), approval.NewDesk()), Logger: zap.NewNop()}
+	return &Observer{Process: NewProcess(new(queue.Lines), desk.New()), Logger: zap.NewNop()}
 }
 
 // all returns what a registry gathers.
@@ -36,7 +36,7 @@ func all[F any](t *testing.T, gather func() ([]F, error)) []F {
 func TestForeignMetricsOfTheSameNameAreNoError(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(prometheus.NewCounterVec(prometheus.CounterOpts{Name: "gen_ai_client_operation_duration_seconds", Help: "Of another module."}, []string{"model"}))
-	if err := NewProcess(new(queue.Lines), approval.NewDesk()).Register(registry); err == nil {
+	if err := NewProcess(new(queue.Lines), desk.New()).Register(registry); err == nil {
 		t.Error("there is no error")
 	}
 	found := false
@@ -51,7 +51,7 @@ func TestForeignMetricsOfTheSameNameAreNoError(t *testing.T) {
 // TestLabelsAreBounded whatever upstream says, and every outcome is there from the beginning,
 // so that the first is an increase.
 func TestLabelsAreBounded(t *testing.T) {
-	process := NewProcess(new(queue.Lines), approval.NewDesk())
+	process := NewProcess(new(queue.Lines), desk.New())
 	m := process.metrics
 	registry := prometheus.NewPedanticRegistry()
 	if err := process.Register(registry); err != nil {

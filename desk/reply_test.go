@@ -1,4 +1,4 @@
-package approval_test
+package desk_test
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hermes-sidecar/hermes-sidecar/approval"
+	"github.com/hermes-sidecar/hermes-sidecar/desk"
 )
 
 // other returns a code that is not code.
@@ -23,7 +23,7 @@ func other(code string) string {
 // TestWhatIsNoCode is an ordinary request, and counts as no try.
 func TestWhatIsNoCode(t *testing.T) {
 	var h hermes
-	d := approval.NewDesk()
+	d := desk.New()
 	ticket := d.Stream(h.asker(1)).Ask(ask("run", 1))
 	code := ticket.Code()
 	for _, text := range []string{
@@ -31,20 +31,20 @@ func TestWhatIsNoCode(t *testing.T) {
 		strings.Repeat("Ü", 4) + "-", "ÜÄÖß-ÜÄÖß", "---------", "AAAA-AAA0", "OAAA-AAAA",
 	} {
 		for range 5 {
-			if r := d.Reply(t.Context(), [32]byte{1}, approval.Once, text); r.Ticket != nil {
+			if r := d.Reply(t.Context(), [32]byte{1}, desk.Once, text); r.Ticket != nil {
 				t.Errorf("%q is a code", text)
 			}
 		}
 	}
-	if h.asked != 0 || ticket.View().State != approval.Waiting {
+	if h.asked != 0 || ticket.View().State != desk.Waiting {
 		t.Errorf("upstream was asked %d times", h.asked)
 	}
-	r := d.Reply(t.Context(), [32]byte{1}, approval.Once, code)
-	if r.Ticket != ticket || r.Choice != approval.Once || r.Result != approval.Accepted || r.Err != nil {
+	r := d.Reply(t.Context(), [32]byte{1}, desk.Once, code)
+	if r.Ticket != ticket || r.Choice != desk.Once || r.Result != desk.Accepted || r.Err != nil {
 		t.Errorf("the reply: %+v", r)
 	}
-	h.want(t, "run", "request1", approval.Once)
-	if s := d.Stats(); s.Answered[approval.Answer{Choice: approval.Once, Way: approval.Reply}] != 1 {
+	h.want(t, "run", "request1", desk.Once)
+	if s := d.Stats(); s.Answered[desk.Answer{Choice: desk.Once, Way: desk.Reply}] != 1 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -54,13 +54,13 @@ func TestWhatIsNoCode(t *testing.T) {
 func TestSecretsOfAClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := hermes{}
-		d := approval.NewDesk()
+		d := desk.New()
 		linked := h.asker(1)
 		linked.Rest = nil
 		s := d.Stream(h.asker(1))
 		waits, answered, link := s.Ask(ask("run", 1)), s.Ask(ask("run", 2)), d.Stream(linked).Ask(ask("run", 3))
 		d.Stream(h.asker(2)).Ask(ask("run", 1))
-		wantAnswer(t, answered, approval.Deny, approval.Accepted)
+		wantAnswer(t, answered, desk.Deny, desk.Accepted)
 		want := map[string]bool{waits.ID(): false, waits.Code(): true, answered.ID(): false, answered.Code(): false, link.ID(): false}
 		if got := d.Secrets([32]byte{1}); !maps.Equal(got, want) {
 			t.Errorf("%v, want %v", got, want)
@@ -85,7 +85,7 @@ func TestSecretsOfAClient(t *testing.T) {
 // TestRepliesOfOthersCountNothing: neither with the right code nor with wrong ones.
 func TestRepliesOfOthersCountNothing(t *testing.T) {
 	var h hermes
-	d := approval.NewDesk()
+	d := desk.New()
 	ticket := d.Stream(h.asker(1)).Ask(ask("run", 1))
 	theirs := d.Stream(h.asker(2)).Ask(ask("run", 1))
 	for owner := range byte(10) {
@@ -93,13 +93,13 @@ func TestRepliesOfOthersCountNothing(t *testing.T) {
 			continue
 		}
 		for range 10 {
-			if r := d.Reply(t.Context(), [32]byte{owner}, approval.Once, ticket.Code()); r.Ticket != nil {
+			if r := d.Reply(t.Context(), [32]byte{owner}, desk.Once, ticket.Code()); r.Ticket != nil {
 				t.Errorf("client %d answers for another", owner)
 			}
 		}
 	}
-	h.want(t, "run", "request1", approval.Deny) // theirs: they were wrong ten times
-	if theirs.View().State != approval.Answered || ticket.View().State != approval.Waiting {
+	h.want(t, "run", "request1", desk.Deny) // theirs: they were wrong ten times
+	if theirs.View().State != desk.Answered || ticket.View().State != desk.Waiting {
 		t.Errorf("the tickets are %+v and %+v", ticket.View(), theirs.View())
 	}
 }
@@ -111,41 +111,41 @@ func TestFiveWrongCodesDeny(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := hermes{away: away}
-				d := approval.NewDesk()
+				d := desk.New()
 				s := d.Stream(h.asker(1))
 				linked := h.asker(1)
 				linked.Rest = nil
 				early, right, noReply := s.Ask(ask("run", 1)), s.Ask(ask("run", 2)), d.Stream(linked).Ask(ask("run", 3))
 				wrong := other(early.Code())
 				for range 4 {
-					d.Reply(t.Context(), [32]byte{1}, approval.Deny, wrong)
+					d.Reply(t.Context(), [32]byte{1}, desk.Deny, wrong)
 				}
-				if r := d.Reply(t.Context(), [32]byte{1}, approval.Deny, right.Code()); r.Ticket != right || r.Choice != approval.Deny {
+				if r := d.Reply(t.Context(), [32]byte{1}, desk.Deny, right.Code()); r.Ticket != right || r.Choice != desk.Deny {
 					t.Errorf("after four: %+v", r)
 				}
 				late := s.Ask(ask("run", 4))
-				if early.View().State != approval.Waiting {
+				if early.View().State != desk.Waiting {
 					t.Fatalf("after four: %+v", early.View())
 				}
 				h.during = func() { // one that comes meanwhile
-					if r := d.Reply(t.Context(), [32]byte{1}, approval.Once, early.Code()); r.Result != approval.AlreadyAnswered && r.Result != approval.TooLate {
+					if r := d.Reply(t.Context(), [32]byte{1}, desk.Once, early.Code()); r.Result != desk.AlreadyAnswered && r.Result != desk.TooLate {
 						t.Errorf("while it is denied: %+v", r)
 					}
 				}
-				d.Reply(t.Context(), [32]byte{1}, approval.Deny, wrong)
+				d.Reply(t.Context(), [32]byte{1}, desk.Deny, wrong)
 				h.during, h.away = nil, false
-				r := d.Reply(t.Context(), [32]byte{1}, approval.Once, early.Code())
-				if r.Ticket != early || r.Result == approval.Accepted || r.Result == approval.Refused {
+				r := d.Reply(t.Context(), [32]byte{1}, desk.Once, early.Code())
+				if r.Ticket != early || r.Result == desk.Accepted || r.Result == desk.Refused {
 					t.Errorf("after five: %+v", r)
 				}
 				if !away {
-					h.want(t, "run", "request1", approval.Deny)
+					h.want(t, "run", "request1", desk.Deny)
 				}
 				s.Done("")
-				if s.Ask(ask("run", 1)) != early || early.View().State == approval.Waiting {
+				if s.Ask(ask("run", 1)) != early || early.View().State == desk.Waiting {
 					t.Error("it waits again")
 				}
-				if late.View().State != approval.Over || noReply.View().State != approval.Waiting {
+				if late.View().State != desk.Over || noReply.View().State != desk.Waiting {
 					t.Errorf("others: %+v, %+v", late.View(), noReply.View())
 				}
 				checkSum(t, d.Stats())
@@ -159,9 +159,9 @@ func TestWhatHasNoStreamHeldTakesNoReply(t *testing.T) {
 	var h hermes
 	a := h.asker(1)
 	a.Rest = nil
-	d := approval.NewDesk()
+	d := desk.New()
 	ticket := d.Stream(a).Ask(ask("run", 1))
-	if r := d.Reply(t.Context(), a.Owner, approval.Once, ticket.Code()); r.Ticket != nil || h.asked != 0 {
+	if r := d.Reply(t.Context(), a.Owner, desk.Once, ticket.Code()); r.Ticket != nil || h.asked != 0 {
 		t.Errorf("%+v", r)
 	}
 	if ticket.Rest(nil, nil) == nil {
@@ -169,7 +169,7 @@ func TestWhatHasNoStreamHeldTakesNoReply(t *testing.T) {
 	}
 	rests := 0
 	ticket.Hold(func(http.ResponseWriter, *http.Request) error { rests++; return nil })
-	if r := d.Reply(t.Context(), a.Owner, approval.Once, ticket.Code()); r.Ticket != ticket || r.Result != approval.Accepted {
+	if r := d.Reply(t.Context(), a.Owner, desk.Once, ticket.Code()); r.Ticket != ticket || r.Result != desk.Accepted {
 		t.Errorf("%+v", r)
 	}
 	if err := ticket.Rest(nil, nil); err != nil || rests != 1 {
@@ -181,20 +181,20 @@ func TestWhatHasNoStreamHeldTakesNoReply(t *testing.T) {
 // and send nothing. The page says the same.
 func TestLateReplies(t *testing.T) {
 	for name, test := range map[string]struct {
-		before func(*testing.T, *approval.Ticket)
-		want   approval.Result
+		before func(*testing.T, *desk.Ticket)
+		want   desk.Result
 	}{
-		"expired":  {func(*testing.T, *approval.Ticket) {}, approval.TooLate},
-		"answered": {func(t *testing.T, ticket *approval.Ticket) { wantAnswer(t, ticket, approval.Deny, approval.Accepted) }, approval.AlreadyAnswered},
+		"expired":  {func(*testing.T, *desk.Ticket) {}, desk.TooLate},
+		"answered": {func(t *testing.T, ticket *desk.Ticket) { wantAnswer(t, ticket, desk.Deny, desk.Accepted) }, desk.AlreadyAnswered},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var h hermes
-				d := approval.NewDesk()
+				d := desk.New()
 				ticket := d.Stream(h.asker(1)).Ask(ask("run", 1))
 				test.before(t, ticket)
 				asked := h.asked
-				reply := func() approval.Replied { return d.Reply(t.Context(), [32]byte{1}, approval.Once, ticket.Code()) }
+				reply := func() desk.Replied { return d.Reply(t.Context(), [32]byte{1}, desk.Once, ticket.Code()) }
 				for _, after := range []time.Duration{timeout, 15*time.Minute - 1} {
 					time.Sleep(after)
 					if r := reply(); r.Ticket != ticket || r.Result != test.want {
@@ -217,7 +217,7 @@ func TestLateReplies(t *testing.T) {
 // TestCodesAreRandom: each character, and those of a client differ.
 func TestCodesAreRandom(t *testing.T) {
 	var h hermes
-	d := approval.NewDesk()
+	d := desk.New()
 	seen, chars := map[string]bool{}, map[rune]bool{}
 	for i := range 1000 {
 		s := d.Stream(h.asker(1))

@@ -18,8 +18,8 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
 
-	"github.com/hermes-sidecar/hermes-sidecar/approval"
-	_ "github.com/hermes-sidecar/hermes-sidecar/approval/approvalcaddy"
+	"github.com/hermes-sidecar/hermes-sidecar/desk"
+	_ "github.com/hermes-sidecar/hermes-sidecar/desk/deskcaddy"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/hermesapp"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
@@ -59,15 +59,15 @@ http://:%s {
 		if err := json.Unmarshal(in.Bytes(), &command); err != nil {
 			log.Fatal(err)
 		}
-		t := hermesapp.OfProcess().Desk.Stream(approval.Asker{
+		t := hermesapp.OfProcess().Desk.Stream(desk.Asker{
 			Owner: [32]byte{byte(n)}, Link: os.Args[2] + "/hermes/approve", Timeout: time.Hour, // a client of its own, because a client has at most 20 tickets
-			Send: func(_ context.Context, _ rewrite.ApprovalRequest, c rewrite.ApprovalChoice) (approval.Result, error) {
+			Send: func(_ context.Context, _ rewrite.ApprovalRequest, c rewrite.ApprovalChoice) (desk.Result, error) {
 				fmt.Println("sent", c)
-				return approval.Accepted, nil
+				return desk.Accepted, nil
 			},
 		}).Ask(rewrite.ApprovalRequest{
 			RunID: "run", RequestID: fmt.Sprint(n), Command: command, Description: "recursive delete", Tool: "terminal",
-			Choices: []rewrite.ApprovalChoice{approval.Once, approval.Session, approval.Always, approval.Deny},
+			Choices: []rewrite.ApprovalChoice{desk.Once, desk.Session, desk.Always, desk.Deny},
 		})
 		fmt.Println("/hermes/approve/" + t.ID())
 	}

@@ -1,4 +1,4 @@
-package approval_test
+package desk_test
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hermes-sidecar/hermes-sidecar/approval"
+	"github.com/hermes-sidecar/hermes-sidecar/desk"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/alone"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
@@ -19,9 +19,9 @@ import (
 // not count, and the same question again is no further one.
 func TestTicketsAreBounded(t *testing.T) {
 	var h hermes
-	d := approval.NewDesk()
-	var streams []*approval.Stream
-	var last *approval.Ticket
+	d := desk.New()
+	var streams []*desk.Stream
+	var last *desk.Ticket
 	for i := range 5 {
 		s := d.Stream(h.asker(1))
 		streams = append(streams, s)
@@ -45,7 +45,7 @@ func TestTicketsAreBounded(t *testing.T) {
 		t.Error("another client has none")
 	}
 	wantStats(t, d, 21, 0, 0, 21, 6)
-	wantAnswer(t, last, approval.Deny, approval.Accepted)
+	wantAnswer(t, last, desk.Deny, desk.Accepted)
 	if streams[4].Ask(ask("run4", 4)) == nil {
 		t.Error("no room after an answer")
 	}
@@ -64,12 +64,12 @@ func TestTicketsAreBounded(t *testing.T) {
 // there is no more.
 func TestAThousandTickets(t *testing.T) {
 	var h hermes
-	d := approval.NewDesk()
+	d := desk.New()
 	s := d.Stream(h.asker(0))
 	first, second := s.Ask(ask("run", 1)), s.Ask(ask("run", 2))
-	wantAnswer(t, second, approval.Deny, approval.Accepted)
-	wantAnswer(t, first, approval.Deny, approval.Accepted)
-	var asked []*approval.Ticket
+	wantAnswer(t, second, desk.Deny, desk.Accepted)
+	wantAnswer(t, first, desk.Deny, desk.Accepted)
+	var asked []*desk.Ticket
 	more := func(n int) (got int) {
 		for range n {
 			a := h.asker(1)
@@ -83,7 +83,7 @@ func TestAThousandTickets(t *testing.T) {
 		}
 		return got
 	}
-	known := func(ticket *approval.Ticket) bool { _, ok := d.Find(ticket.ID()); return ok }
+	known := func(ticket *desk.Ticket) bool { _, ok := d.Find(ticket.ID()); return ok }
 	s.Done("")
 	third := s.Ask(ask("run", 3))
 	s.Done("")
@@ -115,7 +115,7 @@ func TestAThousandTickets(t *testing.T) {
 // TestQuestionsWithoutIdsHaveNoTicket: an answer could be taken for another question.
 func TestQuestionsWithoutIdsHaveNoTicket(t *testing.T) {
 	var h hermes
-	s := approval.NewDesk().Stream(h.asker(1))
+	s := desk.New().Stream(h.asker(1))
 	long := strings.Repeat("x", 257)
 	for _, ids := range [][2]string{{"", "request"}, {"run", ""}, {long, "request"}, {"run", long}} {
 		if s.Ask(rewrite.ApprovalRequest{RunID: ids[0], RequestID: ids[1], Choices: all}) != nil {
@@ -130,7 +130,7 @@ func TestQuestionsWithoutIdsHaveNoTicket(t *testing.T) {
 // TestLongCommandsCanOnlyBeDenied, those of more than 64 KiB.
 func TestLongCommandsCanOnlyBeDenied(t *testing.T) {
 	var h hermes
-	s := approval.NewDesk().Stream(h.asker(1))
+	s := desk.New().Stream(h.asker(1))
 	for n, long := range map[int]bool{64 << 10: false, 64<<10 + 1: true} {
 		q := ask("run", n)
 		q.Command, q.Description, q.Tool = strings.Repeat("c", n), strings.Repeat("d", n), strings.Repeat("t", n)
@@ -142,30 +142,30 @@ func TestLongCommandsCanOnlyBeDenied(t *testing.T) {
 		if !long {
 			continue
 		}
-		for _, c := range []rewrite.ApprovalChoice{approval.Once, approval.Session, approval.Always} {
-			if result, err := ticket.Answer(t.Context(), c, approval.Page); result != approval.Refused || err != approval.ErrNotOffered || h.asked != 0 {
+		for _, c := range []rewrite.ApprovalChoice{desk.Once, desk.Session, desk.Always} {
+			if result, err := ticket.Answer(t.Context(), c, desk.Page); result != desk.Refused || err != desk.ErrNotOffered || h.asked != 0 {
 				t.Errorf("%s: %d, %v", c, result, err)
 			}
 		}
-		wantAnswer(t, ticket, approval.Deny, approval.Accepted)
+		wantAnswer(t, ticket, desk.Deny, desk.Accepted)
 	}
 }
 
 // TestCommandsThatCannotBeShown can only be denied: nobody would know what runs.
 func TestCommandsThatCannotBeShown(t *testing.T) {
 	var h hermes
-	s := approval.NewDesk().Stream(h.asker(1))
+	s := desk.New().Stream(h.asker(1))
 	for n, command := range []string{"", " ", "\n\t\u00a0\u2003"} {
 		q := ask("run", n)
 		q.Command = command
 		ticket := s.Ask(q)
-		if got := ticket.View().Request.Choices; !slices.Equal(got, []rewrite.ApprovalChoice{approval.Deny}) {
+		if got := ticket.View().Request.Choices; !slices.Equal(got, []rewrite.ApprovalChoice{desk.Deny}) {
 			t.Errorf("%q: offered %q", command, got)
 		}
-		if result, err := ticket.Answer(t.Context(), approval.Once, approval.Page); result != approval.Refused || err != approval.ErrNotOffered || h.asked != n {
+		if result, err := ticket.Answer(t.Context(), desk.Once, desk.Page); result != desk.Refused || err != desk.ErrNotOffered || h.asked != n {
 			t.Errorf("%q: %d, %v", command, result, err)
 		}
-		wantAnswer(t, ticket, approval.Deny, approval.Accepted)
+		wantAnswer(t, ticket, desk.Deny, desk.Accepted)
 	}
 }
 
@@ -178,15 +178,15 @@ func TestMemoryOfTickets(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		var h hermes
-		d := approval.NewDesk()
+		d := desk.New()
 		before := heap()
-		var streams []*approval.Stream
+		var streams []*desk.Stream
 		for i := range 1000 {
 			a := h.asker(1)
 			a.Owner[1], a.Owner[2] = byte(i), byte(i>>8)
 			body := make([]byte, 16<<10) // of the request that Send remembers
-			a.Send = func(context.Context, rewrite.ApprovalRequest, rewrite.ApprovalChoice) (approval.Result, error) {
-				return approval.Result(len(body)), nil
+			a.Send = func(context.Context, rewrite.ApprovalRequest, rewrite.ApprovalChoice) (desk.Result, error) {
+				return desk.Result(len(body)), nil
 			}
 			s := d.Stream(a)
 			frame := strings.Repeat("x", 1<<20)

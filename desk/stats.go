@@ -1,4 +1,4 @@
-package approval
+package desk
 
 import (
 	"maps"

@@ -1,4 +1,4 @@
-package approvalcaddy
+package deskcaddy
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hermes-sidecar/hermes-sidecar/approval"
+	"github.com/hermes-sidecar/hermes-sidecar/desk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -83,10 +83,10 @@ type button struct {
 
 // buttons are all answers, in their order.
 var buttons = []button{
-	{approval.Once, "Approve once", "This command runs."},
-	{approval.Session, "Approve for this session", "It runs, and so do commands like it in the session; in a chat, in this answer."},
-	{approval.Always, "Approve always", "It runs, and Hermes never asks again for commands like it, whoever sends them."},
-	{approval.Deny, "Deny", "It does not run. The agent goes on without it."},
+	{desk.Once, "Approve once", "This command runs."},
+	{desk.Session, "Approve for this session", "It runs, and so do commands like it in the session; in a chat, in this answer."},
+	{desk.Always, "Approve always", "It runs, and Hermes never asks again for commands like it, whoever sends them."},
+	{desk.Deny, "Deny", "It does not run. The agent goes on without it."},
 }
 
 // unknown is the page for an id that has no ticket, or whose ticket is for another user.
@@ -108,31 +108,31 @@ func said(c rewrite.ApprovalChoice, held bool) page {
 	if held {
 		rest = " Send the reply that the chat asks for, and the rest of the answer comes."
 	}
-	if c == approval.Deny {
+	if c == desk.Deny {
 		return page{Title: "Denied", Text: "The command does not run. The agent goes on without it." + rest}
 	}
 	return page{Title: "Approved", Text: map[rewrite.ApprovalChoice]string{
-		approval.Once:    "The command runs, once.",
-		approval.Session: "The command runs, and so do commands like it for the rest of the session.",
-		approval.Always:  "The command runs, and Hermes does not ask for commands like it again.",
+		desk.Once:    "The command runs, once.",
+		desk.Session: "The command runs, and so do commands like it for the rest of the session.",
+		desk.Always:  "The command runs, and Hermes does not ask for commands like it again.",
 	}[c] + rest}
 }
 
 // page returns the page that shows v to user. problem is what was wrong with the previous answer,
 // "" for none.
-func (h *ApprovalsHandler) page(v approval.View, user, problem string) page {
+func (h *ApprovalsHandler) page(v desk.View, user, problem string) page {
 	switch v.State {
-	case approval.Sending:
+	case desk.Sending:
 		return page{Title: "Already answered", Text: "An answer is on its way to Hermes."}
-	case approval.Answered:
+	case desk.Answered:
 		return page{Title: "Already answered", Text: map[rewrite.ApprovalChoice]string{
-			"":               "The answer came by another way. This link does nothing more.",
-			approval.Once:    "The command was approved once.",
-			approval.Session: "The command was approved for the session.",
-			approval.Always:  "The command was approved for always.",
-			approval.Deny:    "The command was denied.",
+			"":           "The answer came by another way. This link does nothing more.",
+			desk.Once:    "The command was approved once.",
+			desk.Session: "The command was approved for the session.",
+			desk.Always:  "The command was approved for always.",
+			desk.Deny:    "The command was denied.",
 		}[v.Answer]}
-	case approval.Over:
+	case desk.Over:
 		return page{Title: "Too late", Text: "Hermes does not wait for this answer any more. The command has not run because of this link."}
 	}
 	a := &ask{ApprovalRequest: v.Request, TooLong: v.TooLong, Blank: strings.TrimSpace(v.Request.Command) == "", Until: v.Until.UTC(), Left: time.Until(v.Until)}
@@ -140,7 +140,7 @@ func (h *ApprovalsHandler) page(v approval.View, user, problem string) page {
 		a.User = user
 	}
 	for _, b := range buttons {
-		if slices.Contains(v.Request.Choices, b.Choice) && (b.Choice != approval.Always || h.AllowAlways) {
+		if slices.Contains(v.Request.Choices, b.Choice) && (b.Choice != desk.Always || h.AllowAlways) {
 			a.Buttons = append(a.Buttons, b)
 		}
 	}

@@ -1,6 +1,6 @@
-// Package approvalcaddy is the Caddy module http.handlers.hermes_approvals and its directive:
+// Package deskcaddy is the Caddy module http.handlers.hermes_approvals and its directive:
 // the page on which a user answers a question of the agent.
-package approvalcaddy
+package deskcaddy
 
 import (
 	"cmp"
@@ -18,7 +18,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
-	"github.com/hermes-sidecar/hermes-sidecar/approval"
+	"github.com/hermes-sidecar/hermes-sidecar/desk"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/configjson"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/hermesapp"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/placeholder"
@@ -61,7 +61,7 @@ type ApprovalsHandler struct {
 	// never need an approval again, whoever asks. Default: false.
 	AllowAlways bool `json:"allow_always,omitempty"`
 
-	desk   *approval.Desk // nil until Provision
+	desk   *desk.Desk // nil until Provision
 	logger *zap.Logger
 }
 
@@ -140,19 +140,19 @@ func (h *ApprovalsHandler) answer(w http.ResponseWriter, r *http.Request, id str
 	if link := t.View().Link; !isFrom(r, link) {
 		return write(w, r, http.StatusForbidden, elsewhere(link))
 	}
-	result, err := approval.Refused, approval.ErrNotOffered
-	if choice != approval.Always || h.AllowAlways {
-		result, err = t.Answer(r.Context(), choice, approval.Page)
+	result, err := desk.Refused, desk.ErrNotOffered
+	if choice != desk.Always || h.AllowAlways {
+		result, err = t.Answer(r.Context(), choice, desk.Page)
 	}
 	v := t.View()
-	fields := []zap.Field{zap.String("way", string(approval.Page)), zap.String("user", cmp.Or(user, identity(r))), zap.String("run_id", v.Request.RunID)}
+	fields := []zap.Field{zap.String("way", string(desk.Page)), zap.String("user", cmp.Or(user, identity(r))), zap.String("run_id", v.Request.RunID)}
 	switch {
-	case result == approval.Accepted:
+	case result == desk.Accepted:
 		h.logger.Info("approval answered", append(fields, zap.String("choice", string(choice)))...)
 		return write(w, r, http.StatusOK, said(choice, v.Held))
-	case errors.Is(err, approval.ErrNotOffered):
+	case errors.Is(err, desk.ErrNotOffered):
 		return write(w, r, http.StatusUnprocessableEntity, h.page(v, user, "This answer is not offered here. Choose another one."))
-	case result == approval.Refused:
+	case result == desk.Refused:
 		h.logger.Warn("an approval was not taken by the agent", append(fields, zap.Error(err))...)
 		return write(w, r, http.StatusBadGateway, h.page(v, user, "Hermes has not taken the answer. Try again."))
 	}
@@ -161,7 +161,7 @@ func (h *ApprovalsHandler) answer(w http.ResponseWriter, r *http.Request, id str
 
 // find returns the ticket with the id, and the user of r. ok is false if there is no such ticket,
 // or if it is for another user.
-func (h *ApprovalsHandler) find(r *http.Request, id string) (t *approval.Ticket, user string, ok bool) {
+func (h *ApprovalsHandler) find(r *http.Request, id string) (t *desk.Ticket, user string, ok bool) {
 	user, _ = placeholder.Value(r, h.By)
 	t, ok = h.desk.Find(id)
 	if !ok {
@@ -221,15 +221,15 @@ func choiceOf(w http.ResponseWriter, r *http.Request) (rewrite.ApprovalChoice, i
 		return "", http.StatusBadRequest
 	}
 	switch c := rewrite.ApprovalChoice(form["choice"][0]); c {
-	case approval.Once, approval.Session, approval.Always, approval.Deny:
+	case desk.Once, desk.Session, desk.Always, desk.Deny:
 		return c, 0
 	}
 	return "", http.StatusBadRequest
 }
 
 // statusOf returns the HTTP status of a page that shows a ticket in the state s.
-func statusOf(s approval.State) int {
-	if s == approval.Over {
+func statusOf(s desk.State) int {
+	if s == desk.Over {
 		return http.StatusGone
 	}
 	return http.StatusOK

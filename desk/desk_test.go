@@ -1,4 +1,4 @@
-package approval_test
+package desk_test
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hermes-sidecar/hermes-sidecar/approval"
+	"github.com/hermes-sidecar/hermes-sidecar/desk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -20,7 +20,7 @@ func TestATicketIsAnsweredOnce(t *testing.T) {
 	for _, c := range all {
 		synctest.Test(t, func(t *testing.T) {
 			var h hermes
-			d := approval.NewDesk()
+			d := desk.New()
 			began := time.Now()
 			ticket := d.Stream(h.asker(1)).Ask(ask("run", 1))
 			if raw, err := base64.RawURLEncoding.Strict().DecodeString(ticket.ID()); err != nil || len(raw) != 16 {
@@ -30,22 +30,22 @@ func TestATicketIsAnsweredOnce(t *testing.T) {
 				t.Errorf("the code %q", ticket.Code())
 			}
 			v := ticket.View()
-			if v.State != approval.Waiting || v.Request.Command != "rm -rf victim" || !v.Until.Equal(began.Add(timeout)) || !slices.Equal(v.Request.Choices, all) {
+			if v.State != desk.Waiting || v.Request.Command != "rm -rf victim" || !v.Until.Equal(began.Add(timeout)) || !slices.Equal(v.Request.Choices, all) {
 				t.Errorf("%+v", v)
 			}
-			wantAnswer(t, ticket, c, approval.Accepted)
+			wantAnswer(t, ticket, c, desk.Accepted)
 			h.want(t, "run", "request1", c)
 			for _, again := range all {
-				wantAnswer(t, ticket, again, approval.AlreadyAnswered)
+				wantAnswer(t, ticket, again, desk.AlreadyAnswered)
 			}
 			if h.asked != 1 {
 				t.Errorf("upstream was asked %d times", h.asked)
 			}
 			v = ticket.View()
-			if v.State != approval.Answered || v.Answer != c || v.Request.Command != "" || v.Request.Description != "" {
+			if v.State != desk.Answered || v.Answer != c || v.Request.Command != "" || v.Request.Description != "" {
 				t.Errorf("after the answer %+v", v)
 			}
-			if s := d.Stats(); s.Answered[approval.Answer{Choice: c, Way: approval.Page}] != 1 {
+			if s := d.Stats(); s.Answered[desk.Answer{Choice: c, Way: desk.Page}] != 1 {
 				t.Errorf("%+v", s)
 			}
 			if found, ok := d.Find(ticket.ID()); !ok || found != ticket {
@@ -61,15 +61,15 @@ func TestATicketIsAnsweredOnce(t *testing.T) {
 func TestTheSameRequestHasTheSameTicket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h hermes
-		d := approval.NewDesk()
+		d := desk.New()
 		a, b, other := d.Stream(h.asker(1)), d.Stream(h.asker(1)), d.Stream(h.asker(2))
 		ticket := a.Ask(ask("run", 1))
-		for name, same := range map[string]*approval.Ticket{"again": a.Ask(ask("run", 1)), "another stream": b.Ask(ask("run", 1))} {
+		for name, same := range map[string]*desk.Ticket{"again": a.Ask(ask("run", 1)), "another stream": b.Ask(ask("run", 1))} {
 			if same != ticket {
 				t.Errorf("%s: another ticket", name)
 			}
 		}
-		for name, another := range map[string]*approval.Ticket{
+		for name, another := range map[string]*desk.Ticket{
 			"request": a.Ask(ask("run", 2)), "run": a.Ask(ask("run2", 1)), "client": other.Ask(ask("run", 1)),
 		} {
 			if another == ticket || another.ID() == ticket.ID() || another.Code() == ticket.Code() {
@@ -77,7 +77,7 @@ func TestTheSameRequestHasTheSameTicket(t *testing.T) {
 			}
 		}
 		wantStats(t, d, 4, 0, 0, 4, 0)
-		wantAnswer(t, ticket, approval.Deny, approval.Accepted)
+		wantAnswer(t, ticket, desk.Deny, desk.Accepted)
 		if a.Ask(ask("run", 1)) != ticket || a.Waiting() != 2 || b.Waiting() != 0 {
 			t.Errorf("after the answer %d and %d wait", a.Waiting(), b.Waiting())
 		}
@@ -88,21 +88,21 @@ func TestTheSameRequestHasTheSameTicket(t *testing.T) {
 // TestTheEndOfATicket: its tool's, its stream's, its timeout.
 func TestTheEndOfATicket(t *testing.T) {
 	for name, test := range map[string]struct {
-		end                   func(s *approval.Stream)
+		end                   func(s *desk.Stream)
 		found                 bool
 		ended, expired, waits uint64
 	}{
-		"its tool has ended":      {func(s *approval.Stream) { s.Done("request1") }, true, 1, 0, 1},
-		"its stream has ended":    {func(s *approval.Stream) { s.Done("") }, true, 2, 0, 0},
-		"just before its timeout": {func(*approval.Stream) { time.Sleep(timeout - 1) }, true, 0, 0, 2},
-		"its timeout":             {func(*approval.Stream) { time.Sleep(timeout) }, true, 0, 2, 0},
-		"a day after its timeout": {func(*approval.Stream) { time.Sleep(timeout + 24*time.Hour - 1) }, true, 0, 2, 0},
-		"more than a day":         {func(*approval.Stream) { time.Sleep(timeout + 24*time.Hour) }, false, 0, 2, 0},
+		"its tool has ended":      {func(s *desk.Stream) { s.Done("request1") }, true, 1, 0, 1},
+		"its stream has ended":    {func(s *desk.Stream) { s.Done("") }, true, 2, 0, 0},
+		"just before its timeout": {func(*desk.Stream) { time.Sleep(timeout - 1) }, true, 0, 0, 2},
+		"its timeout":             {func(*desk.Stream) { time.Sleep(timeout) }, true, 0, 2, 0},
+		"a day after its timeout": {func(*desk.Stream) { time.Sleep(timeout + 24*time.Hour - 1) }, true, 0, 2, 0},
+		"more than a day":         {func(*desk.Stream) { time.Sleep(timeout + 24*time.Hour) }, false, 0, 2, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var h hermes
-				d := approval.NewDesk()
+				d := desk.New()
 				s := d.Stream(h.asker(1))
 				ticket := s.Ask(ask("run", 1))
 				s.Ask(ask("run", 2))
@@ -113,11 +113,11 @@ func TestTheEndOfATicket(t *testing.T) {
 				}
 				wantStats(t, d, 2, test.expired, test.ended, test.waits, 0)
 				if test.waits == 2 {
-					wantAnswer(t, ticket, approval.Once, approval.Accepted)
+					wantAnswer(t, ticket, desk.Once, desk.Accepted)
 					return
 				}
-				wantAnswer(t, ticket, approval.Once, approval.TooLate)
-				if v := ticket.View(); v.State != approval.Over || v.Request.Command != "" || h.asked != 0 {
+				wantAnswer(t, ticket, desk.Once, desk.TooLate)
+				if v := ticket.View(); v.State != desk.Over || v.Request.Command != "" || h.asked != 0 {
 					t.Errorf("%+v, upstream was asked %d times", v, h.asked)
 				}
 			})
@@ -130,11 +130,11 @@ func TestTheEndOfATicket(t *testing.T) {
 func TestAStreamThatIsReadAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h hermes
-		d := approval.NewDesk()
+		d := desk.New()
 		s := d.Stream(h.asker(1))
 		left, done, answered := s.Ask(ask("run", 1)), s.Ask(ask("run", 2)), s.Ask(ask("run", 3))
 		s.Done("request2")
-		wantAnswer(t, answered, approval.Deny, approval.Accepted)
+		wantAnswer(t, answered, desk.Deny, desk.Accepted)
 		s.Done("")
 		time.Sleep(timeout / 2)
 		s = d.Stream(h.asker(1))
@@ -142,50 +142,50 @@ func TestAStreamThatIsReadAgain(t *testing.T) {
 			t.Errorf("%d wait again", s.Waiting())
 		}
 		wantStats(t, d, 4, 0, 2, 1, 0)
-		if v := left.View(); v.State != approval.Waiting || !v.Until.Equal(time.Now().Add(timeout/2)) || v.Request.Command == "" {
+		if v := left.View(); v.State != desk.Waiting || !v.Until.Equal(time.Now().Add(timeout/2)) || v.Request.Command == "" {
 			t.Errorf("%+v", v)
 		}
-		wantAnswer(t, done, approval.Once, approval.TooLate)
-		wantAnswer(t, left, approval.Once, approval.Accepted)
+		wantAnswer(t, done, desk.Once, desk.TooLate)
+		wantAnswer(t, left, desk.Once, desk.Accepted)
 	})
 }
 
 // TestATicketOfTwoStreams ends with the last of them.
 func TestATicketOfTwoStreams(t *testing.T) {
 	var h hermes
-	d := approval.NewDesk()
+	d := desk.New()
 	a, b := d.Stream(h.asker(1)), d.Stream(h.asker(1))
 	ticket := a.Ask(ask("run", 1))
 	b.Ask(ask("run", 1))
 	a.Done("")
-	if v := ticket.View(); v.State != approval.Waiting || a.Waiting() != 0 || b.Waiting() != 1 {
+	if v := ticket.View(); v.State != desk.Waiting || a.Waiting() != 0 || b.Waiting() != 1 {
 		t.Errorf("after one has left: %+v", v)
 	}
 	b.Done("")
-	wantAnswer(t, ticket, approval.Once, approval.TooLate)
+	wantAnswer(t, ticket, desk.Once, desk.TooLate)
 }
 
 // TestWhatUpstreamSaysOfAnAnswer.
 func TestWhatUpstreamSaysOfAnAnswer(t *testing.T) {
 	for name, test := range map[string]struct {
-		result approval.Result
+		result desk.Result
 		err    error
-		want   approval.Result
-		state  approval.State
+		want   desk.Result
+		state  desk.State
 	}{
-		"accepted":          {approval.Accepted, nil, approval.Accepted, approval.Answered},
-		"answered":          {approval.AlreadyAnswered, nil, approval.AlreadyAnswered, approval.Answered},
-		"too late":          {approval.TooLate, nil, approval.TooLate, approval.Over},
-		"refused":           {approval.Refused, nil, approval.Refused, approval.Waiting},
-		"it is away":        {approval.Accepted, errAway, approval.Refused, approval.Waiting},
-		"it cannot be told": {approval.TooLate, errAway, approval.Refused, approval.Waiting},
+		"accepted":          {desk.Accepted, nil, desk.Accepted, desk.Answered},
+		"answered":          {desk.AlreadyAnswered, nil, desk.AlreadyAnswered, desk.Answered},
+		"too late":          {desk.TooLate, nil, desk.TooLate, desk.Over},
+		"refused":           {desk.Refused, nil, desk.Refused, desk.Waiting},
+		"it is away":        {desk.Accepted, errAway, desk.Refused, desk.Waiting},
+		"it cannot be told": {desk.TooLate, errAway, desk.Refused, desk.Waiting},
 	} {
-		d := approval.NewDesk()
-		ticket := d.Stream(approval.Asker{Timeout: timeout, Send: func(context.Context, rewrite.ApprovalRequest, rewrite.ApprovalChoice) (approval.Result, error) {
+		d := desk.New()
+		ticket := d.Stream(desk.Asker{Timeout: timeout, Send: func(context.Context, rewrite.ApprovalRequest, rewrite.ApprovalChoice) (desk.Result, error) {
 			return test.result, test.err
 		}}).Ask(ask("run", 1))
-		got, err := ticket.Answer(t.Context(), approval.Once, approval.Page)
-		if v := ticket.View(); got != test.want || err != test.err || v.State != test.state || (v.Answer == approval.Once) != (test.want == approval.Accepted) {
+		got, err := ticket.Answer(t.Context(), desk.Once, desk.Page)
+		if v := ticket.View(); got != test.want || err != test.err || v.State != test.state || (v.Answer == desk.Once) != (test.want == desk.Accepted) {
 			t.Errorf("%s: result %d, %v, and then %+v", name, got, err, v)
 		}
 		checkSum(t, d.Stats())
@@ -196,9 +196,9 @@ func TestWhatUpstreamSaysOfAnAnswer(t *testing.T) {
 func TestAFailedAnswerCanBeRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := hermes{away: true}
-		d := approval.NewDesk()
+		d := desk.New()
 		ticket := d.Stream(h.asker(1)).Ask(ask("run", 1))
-		if got, err := ticket.Answer(t.Context(), approval.Once, approval.Page); got != approval.Refused || err != errAway {
+		if got, err := ticket.Answer(t.Context(), desk.Once, desk.Page); got != desk.Refused || err != errAway {
 			t.Errorf("result %d, %v", got, err)
 		}
 		func() {
@@ -208,15 +208,15 @@ func TestAFailedAnswerCanBeRepeated(t *testing.T) {
 					t.Error("the panic is lost")
 				}
 			}()
-			_, _ = ticket.Answer(t.Context(), approval.Once, approval.Page)
+			_, _ = ticket.Answer(t.Context(), desk.Once, desk.Page)
 		}()
 		h.away, h.during = false, nil
-		wantAnswer(t, ticket, approval.Once, approval.Accepted)
+		wantAnswer(t, ticket, desk.Once, desk.Accepted)
 
 		h.away = true
 		late := d.Stream(h.asker(1)).Ask(ask("run", 2))
 		h.during = func() { time.Sleep(timeout) }
-		if got, err := late.Answer(t.Context(), approval.Once, approval.Page); got != approval.Refused || err != errAway {
+		if got, err := late.Answer(t.Context(), desk.Once, desk.Page); got != desk.Refused || err != errAway {
 			t.Errorf("result %d, %v", got, err)
 		}
 		wantStats(t, d, 2, 1, 0, 0, 0)
@@ -226,20 +226,20 @@ func TestAFailedAnswerCanBeRepeated(t *testing.T) {
 // TestAnAnswerUnderWay: nothing ends it, neither its client nor its tool, its stream or its
 // timeout, and no second one is sent. Upstream has 30 seconds for it.
 func TestAnAnswerUnderWay(t *testing.T) {
-	for name, end := range map[string]func(*approval.Stream){
-		"its tool ends":   func(s *approval.Stream) { s.Done("request1") },
-		"its stream ends": func(s *approval.Stream) { s.Done("") },
-		"its timeout":     func(*approval.Stream) { time.Sleep(timeout + time.Second) },
+	for name, end := range map[string]func(*desk.Stream){
+		"its tool ends":   func(s *desk.Stream) { s.Done("request1") },
+		"its stream ends": func(s *desk.Stream) { s.Done("") },
+		"its timeout":     func(*desk.Stream) { time.Sleep(timeout + time.Second) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var h hermes
 				begun := time.Now()
-				d := approval.NewDesk()
+				d := desk.New()
 				a := h.asker(1)
-				var s *approval.Stream
-				var ticket *approval.Ticket
-				a.Send = func(ctx context.Context, q rewrite.ApprovalRequest, c rewrite.ApprovalChoice) (approval.Result, error) {
+				var s *desk.Stream
+				var ticket *desk.Ticket
+				a.Send = func(ctx context.Context, q rewrite.ApprovalRequest, c rewrite.ApprovalChoice) (desk.Result, error) {
 					if until, ok := ctx.Deadline(); !ok || time.Until(until) != 30*time.Second || ctx.Err() != nil {
 						t.Errorf("its context ends at %v: %v", until, ctx.Err())
 					}
@@ -248,20 +248,20 @@ func TestAnAnswerUnderWay(t *testing.T) {
 					if n := s.Waiting(); n != 0 && time.Now().Before(begun.Add(timeout)) {
 						t.Errorf("%d wait", n)
 					}
-					if _, ok := d.Find(ticket.ID()); !ok || ticket.View().State != approval.Sending {
+					if _, ok := d.Find(ticket.ID()); !ok || ticket.View().State != desk.Sending {
 						t.Errorf("meanwhile it is %+v", ticket.View())
 					}
-					wantAnswer(t, ticket, approval.Deny, approval.AlreadyAnswered)
+					wantAnswer(t, ticket, desk.Deny, desk.AlreadyAnswered)
 					return h.send(ctx, q, c)
 				}
 				s = d.Stream(a)
 				ticket = s.Ask(ask("run", 1))
 				ctx, leave := context.WithCancel(t.Context())
 				leave()
-				if got, err := ticket.Answer(ctx, approval.Once, approval.Page); got != approval.Accepted || err != nil || s.Waiting() != 0 {
+				if got, err := ticket.Answer(ctx, desk.Once, desk.Page); got != desk.Accepted || err != nil || s.Waiting() != 0 {
 					t.Errorf("result %d, %v", got, err)
 				}
-				h.want(t, "run", "request1", approval.Once)
+				h.want(t, "run", "request1", desk.Once)
 				wantStats(t, d, 1, 0, 0, 0, 0)
 			})
 		})
@@ -272,19 +272,19 @@ func TestAnAnswerUnderWay(t *testing.T) {
 func TestAnswersAtTheSameTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := hermes{during: func() { time.Sleep(time.Second) }}
-		ticket := approval.NewDesk().Stream(h.asker(1)).Ask(ask("run", 1))
-		results := make(chan approval.Result)
+		ticket := desk.New().Stream(h.asker(1)).Ask(ask("run", 1))
+		results := make(chan desk.Result)
 		for range 50 {
 			go func() {
-				result, _ := ticket.Answer(context.Background(), approval.Once, approval.Page)
+				result, _ := ticket.Answer(context.Background(), desk.Once, desk.Page)
 				results <- result
 			}()
 		}
-		count := map[approval.Result]int{}
+		count := map[desk.Result]int{}
 		for range 50 {
 			count[<-results]++
 		}
-		if count[approval.Accepted] != 1 || count[approval.AlreadyAnswered] != 49 || h.asked != 1 {
+		if count[desk.Accepted] != 1 || count[desk.AlreadyAnswered] != 49 || h.asked != 1 {
 			t.Errorf("results %v, upstream was asked %d times", count, h.asked)
 		}
 	})
@@ -304,7 +304,7 @@ func TestChoices(t *testing.T) {
 			q.Choices = append(q.Choices, rewrite.ApprovalChoice(c))
 		}
 		var h hermes
-		ticket := approval.NewDesk().Stream(h.asker(1)).Ask(q)
+		ticket := desk.New().Stream(h.asker(1)).Ask(q)
 		var got []string
 		for _, c := range ticket.View().Request.Choices {
 			got = append(got, string(c))
@@ -316,7 +316,7 @@ func TestChoices(t *testing.T) {
 			if strings.Contains(" "+want+" ", " "+string(c)+" ") {
 				continue
 			}
-			if result, err := ticket.Answer(t.Context(), c, approval.Page); result != approval.Refused || !errors.Is(err, approval.ErrNotOffered) || h.asked != 0 {
+			if result, err := ticket.Answer(t.Context(), c, desk.Page); result != desk.Refused || !errors.Is(err, desk.ErrNotOffered) || h.asked != 0 {
 				t.Errorf("offered %q, answered %q: %d, %v", offered, c, result, err)
 			}
 		}
@@ -328,19 +328,19 @@ func TestChoices(t *testing.T) {
 func TestAnAnswerThatFailsAfterTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := hermes{away: true}
-		d := approval.NewDesk()
+		d := desk.New()
 		a := h.asker(1)
 		a.Rest = nil
 		s := d.Stream(a)
 		done, late := s.Ask(ask("run", 1)), s.Ask(ask("run", 2))
 		h.during = func() { s.Done("request1") }
-		_, _ = done.Answer(t.Context(), approval.Once, approval.Page)
-		if v := done.View(); v.State != approval.Over {
+		_, _ = done.Answer(t.Context(), desk.Once, desk.Page)
+		if v := done.View(); v.State != desk.Over {
 			t.Errorf("%+v", v)
 		}
 		h.during = func() { time.Sleep(timeout) }
-		_, _ = late.Answer(t.Context(), approval.Once, approval.Page)
-		if s.Ask(ask("run", 2)) != late || late.View().State != approval.Over {
+		_, _ = late.Answer(t.Context(), desk.Once, desk.Page)
+		if s.Ask(ask("run", 2)) != late || late.View().State != desk.Over {
 			t.Error("it waits again")
 		}
 		wantStats(t, d, 2, 1, 1, 0, 0)
@@ -350,11 +350,11 @@ func TestAnAnswerThatFailsAfterTheEnd(t *testing.T) {
 // TestWhatIsSaidIsACopy: who changes it changes nothing of the desk.
 func TestWhatIsSaidIsACopy(t *testing.T) {
 	var h hermes
-	d := approval.NewDesk()
+	d := desk.New()
 	ticket := d.Stream(h.asker(1)).Ask(ask("run", 1))
-	ticket.View().Request.Choices[0] = approval.Always
-	d.Stats().Answered[approval.Answer{}]++
-	if v, s := ticket.View(), d.Stats(); v.Request.Choices[0] != approval.Once || len(s.Answered) != 0 {
+	ticket.View().Request.Choices[0] = desk.Always
+	d.Stats().Answered[desk.Answer{}]++
+	if v, s := ticket.View(), d.Stats(); v.Request.Choices[0] != desk.Once || len(s.Answered) != 0 {
 		t.Errorf("%+v, %+v", v, s)
 	}
 }
@@ -364,7 +364,7 @@ func TestWhatIsSaidIsACopy(t *testing.T) {
 func TestATicketStaysThatOfItsCommand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h hermes
-		d := approval.NewDesk()
+		d := desk.New()
 		first := d.Stream(h.asker(1))
 		shown := first.Ask(ask("run", 1))
 		other := ask("run", 1)
@@ -376,7 +376,7 @@ func TestATicketStaysThatOfItsCommand(t *testing.T) {
 		if d.Stream(h.asker(1)).Ask(other) != nil {
 			t.Error("another command has the ticket of one whose stream has ended")
 		}
-		wantAnswer(t, shown, approval.Once, approval.TooLate)
+		wantAnswer(t, shown, desk.Once, desk.TooLate)
 		if again := d.Stream(h.asker(1)); again.Ask(ask("run", 1)) != shown {
 			t.Error("the same command has another ticket")
 		}

@@ -1,4 +1,4 @@
-package approval_test
+package desk_test
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hermes-sidecar/hermes-sidecar/approval"
+	"github.com/hermes-sidecar/hermes-sidecar/desk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -34,7 +34,7 @@ func TestRandomSequences(t *testing.T) {
 	total := map[string]int{}
 	for round := range rounds {
 		synctest.Test(t, func(t *testing.T) {
-			s := &sequence{t: t, r: rand.New(rand.NewPCG(seed, uint64(round))), d: approval.NewDesk(), approved: map[string]bool{}, did: total}
+			s := &sequence{t: t, r: rand.New(rand.NewPCG(seed, uint64(round))), d: desk.New(), approved: map[string]bool{}, did: total}
 			s.run(5 + round%40)
 		})
 		if t.Failed() {
@@ -53,9 +53,9 @@ func TestRandomSequences(t *testing.T) {
 type sequence struct {
 	t        *testing.T
 	r        *rand.Rand
-	d        *approval.Desk
+	d        *desk.Desk
 	h        hermes
-	streams  []*approval.Stream // of client i/2
+	streams  []*desk.Stream // of client i/2
 	asked    []*question
 	approved map[string]bool // by their own client, by run and request
 	did      map[string]int
@@ -66,7 +66,7 @@ type question struct {
 	owner  int
 	stream int // that asks it
 	q      rewrite.ApprovalRequest
-	ticket *approval.Ticket
+	ticket *desk.Ticket
 	until  time.Time
 	ended  bool // by an answer that upstream has accepted, its tool or its end
 	left   bool // by the end of its stream
@@ -91,7 +91,7 @@ func (s *sequence) run(steps int) {
 	time.Sleep(timeout + 24*time.Hour)
 	synctest.Wait()
 	for _, q := range s.asked {
-		if _, ok := s.d.Find(q.ticket.ID()); ok || s.d.Reply(s.t.Context(), [32]byte{byte(q.owner)}, approval.Once, q.ticket.Code()).Ticket != nil {
+		if _, ok := s.d.Find(q.ticket.ID()); ok || s.d.Reply(s.t.Context(), [32]byte{byte(q.owner)}, desk.Once, q.ticket.Code()).Ticket != nil {
 			s.t.Error("a ticket is left")
 		}
 	}
@@ -107,7 +107,7 @@ func (s *sequence) check() {
 	s.t.Helper()
 	checkSum(s.t, s.d.Stats())
 	for id, c := range s.h.answers {
-		if c == approval.Once && !s.approved[id] {
+		if c == desk.Once && !s.approved[id] {
 			s.t.Errorf("%s runs, and was not approved by its client", id)
 		}
 	}
@@ -122,17 +122,17 @@ func (s *sequence) step() {
 	q := s.asked[s.r.IntN(len(s.asked))]
 	switch s.r.IntN(11) {
 	case 0, 1:
-		s.answer(q, approval.Page)
+		s.answer(q, desk.Page)
 	case 2, 3:
-		s.answer(q, approval.Reply)
+		s.answer(q, desk.Reply)
 	case 4: // a stranger, or another client
-		if r := s.d.Reply(s.t.Context(), [32]byte{byte(q.owner + 1)}, approval.Once, q.ticket.Code()); r.Ticket != nil {
+		if r := s.d.Reply(s.t.Context(), [32]byte{byte(q.owner + 1)}, desk.Once, q.ticket.Code()); r.Ticket != nil {
 			s.t.Error("a stranger's reply is taken")
 		}
 		s.guessed(q.owner + 1)
 	case 5, 6:
 		for range 1 + s.r.IntN(3) {
-			s.d.Reply(s.t.Context(), [32]byte{byte(q.owner)}, approval.Once, other(q.ticket.Code()))
+			s.d.Reply(s.t.Context(), [32]byte{byte(q.owner)}, desk.Once, other(q.ticket.Code()))
 			s.guessed(q.owner)
 		}
 	case 7:
@@ -198,16 +198,16 @@ func (s *sequence) guessed(owner int) {
 }
 
 // answer answers as its own client.
-func (s *sequence) answer(q *question, way approval.Way) {
-	c := approval.Once
+func (s *sequence) answer(q *question, way desk.Way) {
+	c := desk.Once
 	if s.r.IntN(2) == 0 {
-		c = approval.Deny
+		c = desk.Deny
 	}
 	id := q.q.RunID + "/" + q.q.RequestID
 	before, waits := s.h.answers[id], q.waits()
-	s.approved[id] = s.approved[id] || c == approval.Once && waits
-	var result approval.Result
-	if way == approval.Page {
+	s.approved[id] = s.approved[id] || c == desk.Once && waits
+	var result desk.Result
+	if way == desk.Page {
 		result, _ = q.ticket.Answer(s.t.Context(), c, way)
 	} else {
 		r := s.d.Reply(s.t.Context(), [32]byte{byte(q.owner)}, c, q.ticket.Code())
@@ -217,20 +217,20 @@ func (s *sequence) answer(q *question, way approval.Way) {
 	}
 	switch {
 	case waits && s.h.away:
-		if result != approval.Refused {
+		if result != desk.Refused {
 			s.t.Errorf("while upstream is away: %d", result)
 		}
 		s.did["refused"]++
 	case waits && before == "":
-		if result != approval.Accepted || s.h.answers[id] != c {
+		if result != desk.Accepted || s.h.answers[id] != c {
 			s.t.Errorf("%s by %s: %d, upstream has %q", c, way, result, s.h.answers[id])
 		}
 		q.ended = true
-		s.did[map[rewrite.ApprovalChoice]string{approval.Once: "ran", approval.Deny: "denied"}[c]]++
+		s.did[map[rewrite.ApprovalChoice]string{desk.Once: "ran", desk.Deny: "denied"}[c]]++
 	case waits: // an earlier life of the question was answered
 		q.ended = true
 	default:
-		if result == approval.Accepted || s.h.answers[id] != before {
+		if result == desk.Accepted || s.h.answers[id] != before {
 			s.t.Errorf("%s by %s after the end: %d", c, way, result)
 		}
 		s.did["replayed"]++
@@ -253,19 +253,19 @@ func (s *sequence) atOnce(q *question) {
 	}
 	accepted := make(chan bool, 8)
 	for i := range 8 {
-		c := approval.Once
+		c := desk.Once
 		if i%2 == 0 {
-			c = approval.Deny
+			c = desk.Deny
 		}
 		go func() {
 			time.Sleep(at)
-			result := approval.Refused
+			result := desk.Refused
 			if i < 4 {
-				result, _ = q.ticket.Answer(context.Background(), c, approval.Page)
+				result, _ = q.ticket.Answer(context.Background(), c, desk.Page)
 			} else {
 				result = s.d.Reply(context.Background(), [32]byte{byte(q.owner)}, c, q.ticket.Code()).Result
 			}
-			accepted <- result == approval.Accepted
+			accepted <- result == desk.Accepted
 		}()
 	}
 	if s.r.IntN(2) == 0 {
@@ -287,7 +287,7 @@ func (s *sequence) atOnce(q *question) {
 		s.t.Errorf("%d answers were accepted", n)
 	}
 	for _, o := range s.asked {
-		if state := o.ticket.View().State; o.stream == q.stream && o.q.RequestID == q.q.RequestID && state != approval.Waiting {
+		if state := o.ticket.View().State; o.stream == q.stream && o.q.RequestID == q.q.RequestID && state != desk.Waiting {
 			o.ended = true
 		}
 	}

@@ -1,4 +1,4 @@
-package approval_test
+package desk_test
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hermes-sidecar/hermes-sidecar/approval"
+	"github.com/hermes-sidecar/hermes-sidecar/desk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -17,7 +17,7 @@ import (
 const timeout = 5 * time.Minute
 
 // all are the choices that Hermes offers.
-var all = []rewrite.ApprovalChoice{approval.Once, approval.Session, approval.Always, approval.Deny}
+var all = []rewrite.ApprovalChoice{desk.Once, desk.Session, desk.Always, desk.Deny}
 
 // hermes is upstream: it runs a command once, if the first answer to its request allows that.
 type hermes struct {
@@ -32,7 +32,7 @@ type hermes struct {
 var errAway = errors.New("connection refused")
 
 // send is Asker.Send.
-func (h *hermes) send(_ context.Context, q rewrite.ApprovalRequest, c rewrite.ApprovalChoice) (approval.Result, error) {
+func (h *hermes) send(_ context.Context, q rewrite.ApprovalRequest, c rewrite.ApprovalChoice) (desk.Result, error) {
 	if h.during != nil {
 		h.during()
 	}
@@ -42,16 +42,16 @@ func (h *hermes) send(_ context.Context, q rewrite.ApprovalRequest, c rewrite.Ap
 	id := q.RunID + "/" + q.RequestID
 	switch {
 	case h.away:
-		return approval.Accepted, errAway // what is returned with an error counts for nothing
+		return desk.Accepted, errAway // what is returned with an error counts for nothing
 	case h.over[q.RunID]:
-		return approval.TooLate, nil
+		return desk.TooLate, nil
 	case h.answers[id] != "":
-		return approval.AlreadyAnswered, nil
+		return desk.AlreadyAnswered, nil
 	case h.answers == nil:
 		h.answers = map[string]rewrite.ApprovalChoice{}
 	}
 	h.answers[id] = c
-	return approval.Accepted, nil
+	return desk.Accepted, nil
 }
 
 // want checks what a request was answered.
@@ -65,8 +65,8 @@ func (h *hermes) want(t *testing.T, run, id string, c rewrite.ApprovalChoice) {
 }
 
 // asker is client n, who can reply.
-func (h *hermes) asker(n byte) approval.Asker {
-	return approval.Asker{
+func (h *hermes) asker(n byte) desk.Asker {
+	return desk.Asker{
 		Owner: [32]byte{n}, Timeout: timeout, Send: h.send,
 		Rest: func(http.ResponseWriter, *http.Request) error { return nil },
 	}
@@ -78,15 +78,15 @@ func ask(run string, n int) rewrite.ApprovalRequest {
 }
 
 // wantAnswer answers and checks the result.
-func wantAnswer(t *testing.T, ticket *approval.Ticket, c rewrite.ApprovalChoice, want approval.Result) {
+func wantAnswer(t *testing.T, ticket *desk.Ticket, c rewrite.ApprovalChoice, want desk.Result) {
 	t.Helper()
-	if got, err := ticket.Answer(t.Context(), c, approval.Page); got != want || err != nil {
+	if got, err := ticket.Answer(t.Context(), c, desk.Page); got != want || err != nil {
 		t.Errorf("%s: result %d, %v, want %d", c, got, err, want)
 	}
 }
 
 // wantStats checks the numbers but for those of answers, and that they add up.
-func wantStats(t *testing.T, d *approval.Desk, asked, expired, ended, waiting, omitted uint64) {
+func wantStats(t *testing.T, d *desk.Desk, asked, expired, ended, waiting, omitted uint64) {
 	t.Helper()
 	s := d.Stats()
 	got := [...]uint64{s.Asked, s.Expired, s.Ended, s.Waiting, s.Omitted}
@@ -97,7 +97,7 @@ func wantStats(t *testing.T, d *approval.Desk, asked, expired, ended, waiting, o
 }
 
 // checkSum wants that each ticket that was asked is counted where it is now.
-func checkSum(t *testing.T, s approval.Stats) {
+func checkSum(t *testing.T, s desk.Stats) {
 	t.Helper()
 	sum := s.Expired + s.Ended + s.Waiting
 	for _, n := range s.Answered {

@@ -1,4 +1,4 @@
-package approvalcaddy_test
+package deskcaddy_test
 
 import (
 	"bufio"
@@ -15,7 +15,7 @@ import (
 
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
 
-	"github.com/hermes-sidecar/hermes-sidecar/approval"
+	"github.com/hermes-sidecar/hermes-sidecar/desk"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/caddytest"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/hermesapp"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
@@ -127,12 +127,12 @@ func (a answer) want(status int, has ...string) answer {
 type upstream struct {
 	mu     sync.Mutex
 	sent   []rewrite.ApprovalChoice
-	result approval.Result
+	result desk.Result
 	err    error
 	during func()
 }
 
-func (u *upstream) send(_ context.Context, _ rewrite.ApprovalRequest, c rewrite.ApprovalChoice) (approval.Result, error) {
+func (u *upstream) send(_ context.Context, _ rewrite.ApprovalRequest, c rewrite.ApprovalChoice) (desk.Result, error) {
 	if u.during != nil {
 		u.during()
 	}
@@ -145,15 +145,15 @@ func (u *upstream) send(_ context.Context, _ rewrite.ApprovalRequest, c rewrite.
 var errAway = errors.New("connection refused")
 
 // all are the choices that Hermes offers.
-var all = []rewrite.ApprovalChoice{approval.Once, approval.Session, approval.Always, approval.Deny}
+var all = []rewrite.ApprovalChoice{desk.Once, desk.Session, desk.Always, desk.Deny}
 
 // ticket makes a ticket of the process for a command, and returns the path of its page.
-func (u *upstream) ticket(t *testing.T, command string, with ...func(*approval.Asker, *rewrite.ApprovalRequest)) (*approval.Ticket, string) {
+func (u *upstream) ticket(t *testing.T, command string, with ...func(*desk.Asker, *rewrite.ApprovalRequest)) (*desk.Ticket, string) {
 	t.Helper()
-	if u.result == approval.Refused && u.err == nil {
-		u.result = approval.Accepted
+	if u.result == desk.Refused && u.err == nil {
+		u.result = desk.Accepted
 	}
-	a := approval.Asker{Owner: [32]byte{1}, Link: "http://page.test/hermes/approve", Timeout: timeout, Send: u.send}
+	a := desk.Asker{Owner: [32]byte{1}, Link: "http://page.test/hermes/approve", Timeout: timeout, Send: u.send}
 	q := rewrite.ApprovalRequest{RunID: "run " + t.Name(), RequestID: approvalID(), Command: command, Description: "recursive delete", Tool: "terminal", Choices: all}
 	for _, f := range with {
 		f(&a, &q)

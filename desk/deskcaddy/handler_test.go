@@ -1,4 +1,4 @@
-package approvalcaddy_test
+package deskcaddy_test
 
 import (
 	"crypto/sha256"
@@ -15,7 +15,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/hermes-sidecar/hermes-sidecar/approval"
+	"github.com/hermes-sidecar/hermes-sidecar/desk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -56,10 +56,10 @@ func TestThePageShowsWhatIsAsked(t *testing.T) {
 func TestAnswers(t *testing.T) {
 	s := newSite(t, "hermes_approvals {\n allow_always\n }")
 	for c, want := range map[rewrite.ApprovalChoice][2]string{
-		approval.Once:    {"The command runs, once.", "The command was approved once."},
-		approval.Session: {"rest of the session", "approved for the session"},
-		approval.Always:  {"does not ask for commands like it again", "approved for always"},
-		approval.Deny:    {"<h1>Denied</h1>", "The command was denied."},
+		desk.Once:    {"The command runs, once.", "The command was approved once."},
+		desk.Session: {"rest of the session", "approved for the session"},
+		desk.Always:  {"does not ask for commands like it again", "approved for always"},
+		desk.Deny:    {"<h1>Denied</h1>", "The command was denied."},
 	} {
 		var u upstream
 		_, path := u.ticket(t, "rm -rf victim")
@@ -78,7 +78,7 @@ func TestAnswers(t *testing.T) {
 // TestAnswersOfHeldStreams: the chat has ended, and only a reply brings the rest.
 func TestAnswersOfHeldStreams(t *testing.T) {
 	s := newSite(t, "hermes_approvals")
-	for _, c := range []rewrite.ApprovalChoice{approval.Once, approval.Deny} {
+	for _, c := range []rewrite.ApprovalChoice{desk.Once, desk.Deny} {
 		var u upstream
 		ticket, path := u.ticket(t, "rm -rf victim")
 		ticket.Hold(func(http.ResponseWriter, *http.Request) error { return nil })
@@ -96,22 +96,22 @@ func TestWhatHermesSaysBecomesWords(t *testing.T) {
 		then   int
 		again  string
 	}{
-		"answered elsewhere": {&upstream{result: approval.AlreadyAnswered}, 409, "The answer came by another way.", 200, "Already answered"},
-		"too late":           {&upstream{result: approval.TooLate}, 409, "<h1>Too late</h1>", 410, "does not wait"},
+		"answered elsewhere": {&upstream{result: desk.AlreadyAnswered}, 409, "The answer came by another way.", 200, "Already answered"},
+		"too late":           {&upstream{result: desk.TooLate}, 409, "<h1>Too late</h1>", 410, "does not wait"},
 		"away":               {&upstream{err: errAway}, 502, "Hermes has not taken the answer. Try again.", 200, `value="once"`},
 	} {
 		_, path := test.u.ticket(t, "rm -rf victim")
 		t.Log(name)
-		s.choose(path, approval.Once).want(test.status, test.words, "!connection refused")
+		s.choose(path, desk.Once).want(test.status, test.words, "!connection refused")
 		s.get(path).want(test.then, test.again)
 	}
 	// Hermes may refuse without an error, such as for credentials that no longer are valid.
 	var u upstream
 	_, path := u.ticket(t, "rm -rf victim")
-	u.result = approval.Refused
-	s.choose(path, approval.Once).want(502, "Hermes has not taken the answer. Try again.", `value="once"`)
-	u.result = approval.Accepted
-	s.choose(path, approval.Once).want(200, "Approved")
+	u.result = desk.Refused
+	s.choose(path, desk.Once).want(502, "Hermes has not taken the answer. Try again.", `value="once"`)
+	u.result = desk.Accepted
+	s.choose(path, desk.Once).want(200, "Approved")
 }
 
 // TestWhatIsNoTicket has one answer, to the byte: shapes of all sorts, tickets that have
@@ -119,7 +119,7 @@ func TestWhatHermesSaysBecomesWords(t *testing.T) {
 func TestWhatIsNoTicket(t *testing.T) {
 	s := newSite(t, "hermes_approvals {\n by {http.request.header.User}\n }")
 	var u upstream
-	ticket, path := u.ticket(t, "rm -rf victim", func(a *approval.Asker, _ *rewrite.ApprovalRequest) { a.By = "alice" })
+	ticket, path := u.ticket(t, "rm -rf victim", func(a *desk.Asker, _ *rewrite.ApprovalRequest) { a.By = "alice" })
 	id := ticket.ID()
 	s.get(path, "User", "alice").want(200, "Only", "alice", "!Everyone")
 	never := strings.Repeat("A", 22)
@@ -137,7 +137,7 @@ func TestWhatIsNoTicket(t *testing.T) {
 		if p == path {
 			user = "mallory"
 		}
-		for _, a := range []answer{s.get(p, "User", user), s.choose(p, approval.Once, "User", user)} {
+		for _, a := range []answer{s.get(p, "User", user), s.choose(p, desk.Once, "User", user)} {
 			a.want(404)
 			a.header.Del("Date")
 			want.header.Del("Date")
@@ -147,12 +147,12 @@ func TestWhatIsNoTicket(t *testing.T) {
 		}
 	}
 	for _, other := range [][]string{{"User", "alice "[:5] + "x"}, {"User", "Alice"}, nil} {
-		s.choose(path, approval.Once, other...).want(404)
+		s.choose(path, desk.Once, other...).want(404)
 	}
 	if len(u.sent) != 0 {
 		t.Errorf("sent %q", u.sent)
 	}
-	s.choose(path, approval.Once, "User", "alice").want(200, "Approved")
+	s.choose(path, desk.Once, "User", "alice").want(200, "Approved")
 
 	// Without a user of its own, everyone may answer, and the page says so.
 	_, open := u.ticket(t, "rm -rf victim")
@@ -163,7 +163,7 @@ func TestWhatIsNoTicket(t *testing.T) {
 func TestAPageThatDoesNotTellUsersApart(t *testing.T) {
 	s := newSite(t, "hermes_approvals")
 	var u upstream
-	_, path := u.ticket(t, "rm -rf victim", func(a *approval.Asker, _ *rewrite.ApprovalRequest) { a.By = "alice" })
+	_, path := u.ticket(t, "rm -rf victim", func(a *desk.Asker, _ *rewrite.ApprovalRequest) { a.By = "alice" })
 	s.get(path).want(200, "Everyone who has this link", "!alice")
 }
 
@@ -212,7 +212,7 @@ func TestAnswersComeFromTheLink(t *testing.T) {
 		"http://[::1]:8643/hermes/approve": {{"http://[::1]:8643"}, {"http://[::1]", "http://::1:8643"}},
 		"":                                 {nil, {"http://page.test", "null", ""}},
 	} {
-		of := func(a *approval.Asker, _ *rewrite.ApprovalRequest) { a.Link = link }
+		of := func(a *desk.Asker, _ *rewrite.ApprovalRequest) { a.Link = link }
 		for _, host := range []string{"page.test", "rebound.evil.test:8643", "127.0.0.1:8080", "chat.example.com"} {
 			post := func(path string, origins ...string) answer {
 				header := append([]string{"Host", host, "Sec-Fetch-Site", "same-origin"}, form...)
@@ -245,9 +245,9 @@ func TestAnswersComeFromTheLink(t *testing.T) {
 func TestLinksThatCameTooLate(t *testing.T) {
 	s := newSite(t, "hermes_approvals")
 	var u upstream
-	_, path := u.ticket(t, "rm -rf victim", func(a *approval.Asker, _ *rewrite.ApprovalRequest) { a.Timeout = time.Nanosecond })
+	_, path := u.ticket(t, "rm -rf victim", func(a *desk.Asker, _ *rewrite.ApprovalRequest) { a.Timeout = time.Nanosecond })
 	s.get(path).want(410, "<h1>Too late</h1>", "!incomplete", "!rm -rf", "!<form", "!refresh")
-	s.choose(path, approval.Once).want(409, "<h1>Too late</h1>")
+	s.choose(path, desk.Once).want(409, "<h1>Too late</h1>")
 	if len(u.sent) != 0 {
 		t.Errorf("sent %q", u.sent)
 	}
@@ -322,23 +322,23 @@ func TestChoicesThatAreNotOffered(t *testing.T) {
 	var u upstream
 	_, path := u.ticket(t, "rm -rf victim")
 	s.get(path).want(200, `!value="always"`)
-	s.choose(path, approval.Always).want(422, "not offered here", `value="once"`)
-	_, path = u.ticket(t, "rm -rf victim", func(_ *approval.Asker, q *rewrite.ApprovalRequest) {
-		q.Choices = []rewrite.ApprovalChoice{approval.Once}
+	s.choose(path, desk.Always).want(422, "not offered here", `value="once"`)
+	_, path = u.ticket(t, "rm -rf victim", func(_ *desk.Asker, q *rewrite.ApprovalRequest) {
+		q.Choices = []rewrite.ApprovalChoice{desk.Once}
 	})
 	s.get(path).want(200, `value="once"`, `!value="session"`, `value="deny"`)
-	s.choose(path, approval.Session).want(422, "not offered here")
+	s.choose(path, desk.Session).want(422, "not offered here")
 	_, path = u.ticket(t, strings.Repeat("x", 64<<10)+"y")
 	s.get(path).want(200, "longer than 64 KiB", `!value="once"`, `!value="session"`, `value="deny"`, "!xy")
-	s.choose(path, approval.Once).want(422, "not offered here")
+	s.choose(path, desk.Once).want(422, "not offered here")
 	_, blank := u.ticket(t, " \n")
 	s.get(blank).want(200, "cannot be shown", "only be denied", `!value="once"`, `!value="session"`, `value="deny"`, "!<pre")
-	s.choose(blank, approval.Once).want(422, "not offered here")
+	s.choose(blank, desk.Once).want(422, "not offered here")
 	if len(u.sent) != 0 {
 		t.Errorf("sent %q", u.sent)
 	}
-	s.choose(path, approval.Deny).want(200, "Denied")
-	s.choose(blank, approval.Deny).want(200, "Denied")
+	s.choose(path, desk.Deny).want(200, "Denied")
+	s.choose(blank, desk.Deny).want(200, "Denied")
 }
 
 // TestTwoAnswersAtOnce: one is sent, and the other one learns that.
@@ -348,13 +348,13 @@ func TestTwoAnswersAtOnce(t *testing.T) {
 	u := upstream{during: func() { begun <- true; <-goOn }}
 	_, path := u.ticket(t, "rm -rf victim")
 	var first sync.WaitGroup
-	first.Go(func() { s.choose(path, approval.Once).want(200, "Approved") })
+	first.Go(func() { s.choose(path, desk.Once).want(200, "Approved") })
 	<-begun
-	s.choose(path, approval.Deny).want(409, "An answer is on its way")
+	s.choose(path, desk.Deny).want(409, "An answer is on its way")
 	s.get(path).want(200, "An answer is on its way", "!<form")
 	goOn <- true
 	first.Wait()
-	if len(u.sent) != 1 || u.sent[0] != approval.Once {
+	if len(u.sent) != 1 || u.sent[0] != desk.Once {
 		t.Errorf("sent %q", u.sent)
 	}
 }
@@ -366,7 +366,7 @@ func TestTicketsSurviveReloads(t *testing.T) {
 	_, path := u.ticket(t, "rm -rf victim")
 	s.load("hermes_approvals {\n allow_always\n }")
 	s.get(path).want(200, `value="always"`)
-	s.choose(path, approval.Always).want(200, "Approved")
+	s.choose(path, desk.Always).want(200, "Approved")
 }
 
 // TestNoRequestOfThePageIsInAccessLogs, whatever it is; others are.
@@ -378,8 +378,8 @@ func TestNoRequestOfThePageIsInAccessLogs(t *testing.T) {
 	s.get(path + "/x")
 	s.get("/hermes/approve")
 	s.send("PUT", path, "")
-	s.choose(path, approval.Once, "Referer", "http://page.test"+path)
-	s.choose(path, approval.Once)
+	s.choose(path, desk.Once, "Referer", "http://page.test"+path)
+	s.choose(path, desk.Once)
 	s.get("/hermes/approvers").want(299)
 	s.get("/other").want(299)
 	if err := caddy.Stop(); err != nil { // which writes all of it
@@ -416,7 +416,7 @@ func TestNothingUpstreamSaysIsMarkup(t *testing.T) {
 		"</code></pre><script>alert(1)</script>", `"><img src=x onerror=alert(1)>`, "</style><style>*{display:none}", "<!--", "]]>", "{{.ID}}", "&lt;b&gt;", "</title>",
 		"'\"`", "<form action=//evil.test>", "<base href=//evil.test>", "</main>\u0000<svg/onload=alert(1)>",
 	} {
-		_, path := u.ticket(t, evil, func(_ *approval.Asker, q *rewrite.ApprovalRequest) { q.Description, q.Tool = evil, evil })
+		_, path := u.ticket(t, evil, func(_ *desk.Asker, q *rewrite.ApprovalRequest) { q.Description, q.Tool = evil, evil })
 		a := s.get(path).want(200)
 		_, body, _ := strings.Cut(a.body, "<body>")
 		tags := regexp.MustCompile(`<[^>]*>`).FindAllString(body, -1)
@@ -440,7 +440,7 @@ func TestNothingUpstreamSaysIsATemplate(t *testing.T) {
 		var u upstream
 		begin, end, _ := strings.Cut(delimiters, " ")
 		evil := "echo " + begin + "env `HOME`" + end + begin + "/* ; rm -rf victim */" + end
-		_, path := u.ticket(t, evil, func(a *approval.Asker, q *rewrite.ApprovalRequest) { q.Description, q.Tool = evil, evil })
+		_, path := u.ticket(t, evil, func(a *desk.Asker, q *rewrite.ApprovalRequest) { q.Description, q.Tool = evil, evil })
 		a := s.get(path).want(200)
 		shown := html.UnescapeString(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(a.body, ""))
 		if got := strings.Count(shown, evil); got != 3 {
@@ -462,7 +462,7 @@ func TestRequestsElsewherePass(t *testing.T) {
 		s.send("POST", p, "choice=once", form...).want(299)
 	}
 	s.get("/ask/"+ticket.ID()).want(200, "rm -rf victim")
-	s.choose("/ask/"+ticket.ID(), approval.Once).want(200)
+	s.choose("/ask/"+ticket.ID(), desk.Once).want(200)
 }
 
 // TestChecksInFrontAreAsked: the page stands behind what authenticates, whatever the order in
@@ -477,7 +477,7 @@ func TestChecksInFrontAreAsked(t *testing.T) {
 	var u upstream
 	_, path := u.ticket(t, "rm -rf victim")
 	s.get(path).want(http.StatusUnauthorized, "!rm -rf")
-	s.choose(path, approval.Once).want(http.StatusUnauthorized)
+	s.choose(path, desk.Once).want(http.StatusUnauthorized)
 	if len(u.sent) != 0 {
 		t.Errorf("sent %q", u.sent)
 	}

@@ -1,4 +1,4 @@
-package approvalcaddy
+package deskcaddy
 
 import (
 	"fmt"

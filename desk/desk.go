@@ -1,9 +1,9 @@
-// Package approval keeps the questions of agents that wait for an answer. Each question is a
+// Package desk keeps the questions of agents that wait for an answer. Each question is a
 // ticket, which a page or a reply in the chat answers once. The package knows no Caddy and no HTTP
 // client: the caller that makes a ticket says how its answer reaches the agent.
 //
 // A ticket exists in memory only. A restart loses it, and its command does not run.
-package approval
+package desk
 
 import (
 	"context"
@@ -118,8 +118,8 @@ type key struct {
 	run, id string
 }
 
-// NewDesk returns a Desk without tickets.
-func NewDesk() *Desk {
+// New returns a Desk without tickets.
+func New() *Desk {
 	return &Desk{
 		tickets: map[string]*Ticket{}, requests: map[key]*Ticket{}, owners: map[[32]byte][]*Ticket{},
 		stats: Stats{Answered: map[Answer]uint64{}},
