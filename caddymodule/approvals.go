@@ -8,7 +8,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 
-	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/asking"
+	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/ask"
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/telemetry"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/hermesapp"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
@@ -25,19 +25,19 @@ func (h *Handler) offerApprovals(o *proxy.Options, logger *zap.Logger) {
 		return
 	}
 	offer := h.Approvals
-	h.asking = &asking.Options{
+	h.ask = &ask.Options{
 		Link: offer.Link, Text: offer.Text, Reply: offer.Reply, By: offer.By, Timeout: time.Duration(timeout),
 		Desk: hermesapp.OfProcess().Desk, Logger: logger, Upstream: telemetry.Upstream,
 	}
 	o.Approvals.Ask = func(r *http.Request) (rewrite.Approvals, func() bool) {
-		s := asking.Of(r.Context())
+		s := ask.Of(r.Context())
 		if !offer.Reply {
 			return s, nil
 		}
 		return s, s.Split
 	}
-	o.Approvals.Secrets = h.asking.Secrets
+	o.Approvals.Secrets = h.ask.Secrets
 	if offer.Reply {
-		o.Approvals.Reply = h.asking.Answer
+		o.Approvals.Reply = h.ask.Answer
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
-	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/asking"
+	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/ask"
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/runs"
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/telemetry"
 	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/usage"
@@ -246,8 +246,8 @@ type Handler struct {
 	shared   *shared
 	observer *telemetry.Observer
 	usage    *usage.Store
-	asking   *asking.Options // nil if no approvals are offered
-	joined   atomic.Bool     // the handler is counted in shared.handlers
+	ask      *ask.Options // nil if no approvals are offered
+	joined   atomic.Bool  // the handler is counted in shared.handlers
 }
 
 // CaddyModule returns the Caddy module information.
@@ -374,8 +374,8 @@ func (h *Handler) Cleanup() error {
 // if that is a chat completion, streamed or not.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	telemetry.OfferPlaceholders(r)
-	if h.asking != nil {
-		*r = *r.WithContext(h.asking.Begin(r, next.ServeHTTP)) // in place: handlers in front may refer to r
+	if h.ask != nil {
+		*r = *r.WithContext(h.ask.Begin(r, next.ServeHTTP)) // in place: handlers in front may refer to r
 	}
 	if r.Method == http.MethodPost && rewrite.IsRunsPath(r.URL.Path) {
 		*r = *r.WithContext(runs.Begin(r, next.ServeHTTP)) // likewise

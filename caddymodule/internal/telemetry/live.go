@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/asking"
+	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/ask"
 	"github.com/hermes-sidecar/hermes-sidecar/desk"
 	"github.com/hermes-sidecar/hermes-sidecar/queue"
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
@@ -56,7 +56,7 @@ type OpenStream struct {
 	// Readers is how many clients read a stream that may be resumed, nil of any other.
 	Readers *int `json:"readers,omitempty"`
 	// Approvals are those that wait for an answer.
-	Approvals []asking.Waiting `json:"waiting_approvals,omitempty"`
+	Approvals []ask.Waiting `json:"waiting_approvals,omitempty"`
 }
 
 // OpenTool is an open tool as the admin API shows it.
@@ -121,6 +121,6 @@ func (s *stream) show(now time.Time) OpenStream {
 	if n, ok := resume.Readers(s.ctx); ok {
 		o.Readers = &n
 	}
-	o.Approvals = asking.Of(s.ctx).Waiting(now)
+	o.Approvals = ask.Of(s.ctx).Waiting(now)
 	return o
 }

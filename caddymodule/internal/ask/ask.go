@@ -1,11 +1,11 @@
-// Package asking connects the streams of a handler, which may ask for approval, to the desk, and
+// Package ask connects the streams of a handler, which may ask for approval, to the desk, and
 // the answers to upstream. It decides who is asked. It logs that a question was asked and answered,
 // but not the question.
 //
 // A Stream belongs to one request, and does nothing until upstream asks. The answers of its client
 // go through the sender of the request, with the client's own credentials, to the handlers that
 // answered the request.
-package asking
+package ask
 
 import (
 	"context"
