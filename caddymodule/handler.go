@@ -309,7 +309,21 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		return err
 	}
 	h.observer = &telemetry.Observer{Process: all, Logger: logger, Emitter: emitter}
+	h.queue = h.connect(o, emitter, logger)
 
+	server := cmp.Or(httpapp.Of(ctx), new(caddyhttp.App))
+	grace, delay := time.Duration(server.GracePeriod), time.Duration(server.ShutdownDelay)
+	d := &drain{&h.shared.streams, o.DrainTimeout, httpapp.DrainLimit(grace, delay), caddy.Exiting, logger}
+	if d.tooShort() { // at the end of the process it is too late to change
+		logger.Warn("grace_period is too short for drain_timeout; raise grace_period in the global options, or lower drain_timeout",
+			zap.Duration("drain_timeout", d.timeout), zap.Duration("grace_period", grace), zap.Duration("streams_end_after", d.limit))
+	}
+	return emitter.App.On("stopping", d)
+}
+
+// connect returns what serves the requests of the handler: o, which has the options, gets the values of
+// the process and of Caddy as well.
+func (h *Handler) connect(o proxy.Options, emitter *telemetry.Emitter, logger *zap.Logger) *queuehttp.Queue {
 	if h.Announce == nil || *h.Announce {
 		o.Announce = build.This().Version
 	}
@@ -329,18 +343,9 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	o.Origins = &h.shared.origins
 	o.Usage = h.usage.Of
 	o.Site = (&upstreams{usage: h.usage}).of
-	h.queue = &queuehttp.Queue{
+	return &queuehttp.Queue{
 		Proxy: proxy.New(o), Turn: queuecaddy.Join, Queued: queuecaddy.Queued, RunBegan: keeper.Began,
 	}
-
-	server := cmp.Or(httpapp.Of(ctx), new(caddyhttp.App))
-	grace, delay := time.Duration(server.GracePeriod), time.Duration(server.ShutdownDelay)
-	d := &drain{&h.shared.streams, o.DrainTimeout, httpapp.DrainLimit(grace, delay), caddy.Exiting, logger}
-	if d.tooShort() { // at the end of the process it is too late to change
-		logger.Warn("grace_period is too short for drain_timeout; raise grace_period in the global options, or lower drain_timeout",
-			zap.Duration("drain_timeout", d.timeout), zap.Duration("grace_period", grace), zap.Duration("streams_end_after", d.limit))
-	}
-	return emitter.App.On("stopping", d)
 }
 
 // Validate reports a directory for recordings that cannot be written to.

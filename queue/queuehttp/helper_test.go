@@ -64,7 +64,6 @@ type recorder struct {
 	onWrite func(b []byte) (int, error) // in place of taking b
 	onFlush func() error
 	sealed  atomic.Bool // nothing may be called any more
-	looks   int         // how many times the header was looked at
 }
 
 func (rec *recorder) called(format string, args ...any) {
@@ -414,12 +413,6 @@ func equal[T comparable](t testing.TB, got, want T, what any) {
 
 // errTest is some error of a handler.
 var errTest = errors.New("some error")
-
-// timedOut is an error of a handler that is a timeout.
-type timedOut struct{}
-
-func (timedOut) Error() string { return "timed out" }
-func (timedOut) Timeout() bool { return true }
 
 // observer is an Observer that records what it observes.
 type observer struct {

@@ -127,10 +127,11 @@ func (t *teller) stop() {
 // instead returns the next handler of a request that does not go on because of err.
 func (x *request) instead(err error) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, _ *http.Request) error {
+		left := x.in.Context().Err() != nil
 		switch {
 		case x.panicked != nil:
 			panic(x.panicked)
-		case x.in.Context().Err() != nil: // the client has left
+		case left:
 			return nil
 		case errors.Is(err, queue.ErrTimeout) && x.refused != nil:
 			x.refused.replay(w)

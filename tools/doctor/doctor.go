@@ -148,36 +148,9 @@ func (e *examination) checkSidecar(ctx context.Context, s *server) {
 	if logins && e.clientKey != "" {
 		r, err = s.get(ctx, "/health", true)
 	}
-	switch {
-	case err != nil:
-		level := Fail
-		if e.subject.configured {
-			level = Warn // a check before the first start
-		}
-		says, why := e.explain(ctx, s, err)
-		if errors.Is(err, syscall.ECONNREFUSED) {
-			why = "The sidecar does not run, or listens elsewhere. Start it, and examine again."
-		}
-		e.find("reachable", level, says, why)
-		return
-	case r.refuses() && e.clientKey != "":
-		e.find("reachable", Fail, e.say("it refuses the client's key (status %d%s)", r.StatusCode, e.quoted(r.message())),
-			"Give a key that the site accepts, with Basic in front if it is the base64 of user:password.")
-		return
-	case r.refuses():
-		e.find("reachable", Info, e.say("it asks for credentials (status %d)", r.StatusCode),
-			"It checks them before Hermes does. Put a client's key into HERMES_CLIENT_KEY, or into a file for --client-key-file, to examine more.")
-		return
-	case r.StatusCode >= http.StatusInternalServerError:
-		e.find("reachable", Fail, e.say("it answers with status %d%s", r.StatusCode, e.quoted(r.message())),
-			"It does not reach Hermes: check the address behind hermes_proxy or reverse_proxy.")
-		return
-	case !r.isHermes():
-		e.find("reachable", Fail, e.say("what answers there does not pass /health on to Hermes (status %d)", r.StatusCode),
-			"Check the address, and that the route with hermes matches every path.")
+	if !e.checkHealth(ctx, s, r, err) {
 		return
 	}
-	e.find("reachable", OK, e.say("it answers with %s, and reaches a Hermes", r.Proto), "")
 	a := accessUnknown
 	switch models, err := s.get(ctx, "/v1/models", false); {
 	case logins:
@@ -206,6 +179,42 @@ func (e *examination) checkSidecar(ctx context.Context, s *server) {
 	default:
 		e.find("repaired", Info, "the answer needs no repair, with the sidecar or without", "")
 	}
+}
+
+// checkHealth adds the finding about the answer to GET /health, or about the error in its place. ok says
+// that a Hermes has given it.
+func (e *examination) checkHealth(ctx context.Context, s *server, r reply, err error) (ok bool) {
+	switch {
+	case err != nil:
+		level := Fail
+		if e.subject.configured {
+			level = Warn // a check before the first start
+		}
+		says, why := e.explain(ctx, s, err)
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			why = "The sidecar does not run, or listens elsewhere. Start it, and examine again."
+		}
+		e.find("reachable", level, says, why)
+		return false
+	case r.refuses() && e.clientKey != "":
+		e.find("reachable", Fail, e.say("it refuses the client's key (status %d%s)", r.StatusCode, e.quoted(r.message())),
+			"Give a key that the site accepts, with Basic in front if it is the base64 of user:password.")
+		return false
+	case r.refuses():
+		e.find("reachable", Info, e.say("it asks for credentials (status %d)", r.StatusCode),
+			"It checks them before Hermes does. Put a client's key into HERMES_CLIENT_KEY, or into a file for --client-key-file, to examine more.")
+		return false
+	case r.StatusCode >= http.StatusInternalServerError:
+		e.find("reachable", Fail, e.say("it answers with status %d%s", r.StatusCode, e.quoted(r.message())),
+			"It does not reach Hermes: check the address behind hermes_proxy or reverse_proxy.")
+		return false
+	case !r.isHermes():
+		e.find("reachable", Fail, e.say("what answers there does not pass /health on to Hermes (status %d)", r.StatusCode),
+			"Check the address, and that the route with hermes matches every path.")
+		return false
+	}
+	e.find("reachable", OK, e.say("it answers with %s, and reaches a Hermes", r.Proto), "")
+	return true
 }
 
 // checkRoute adds a finding that says whether hermes is in the route that the answer came by.

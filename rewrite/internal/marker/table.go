@@ -56,7 +56,7 @@ var hermesTools = map[string][]string{
 	"⚡": nil,
 }
 
-// UnknownTool, a JSON string, stands for the name of a tool if its emoji and label do not tell it.
+// UnknownTool stands for the name of a tool if its emoji and label do not tell it. It is a JSON string.
 const UnknownTool = `"tool"`
 
 // Table maps emoji in markers to tools (contract section 2). Nothing changes it after
