@@ -8,9 +8,9 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 
-	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/ask"
-	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/telemetry"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/ask"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/hermesapp"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/telemetry"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )

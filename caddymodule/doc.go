@@ -6,7 +6,7 @@
 // Importing it registers all of them. It is thin on purpose: package rewrite repairs streams,
 // package proxy guards responses, and package resume makes answers outlive their connections.
 //
-// Its packages internal/telemetry (metrics, spans, logs, events, lists of streams),
+// Packages internal/telemetry (metrics, spans, logs, events, lists of streams),
 // internal/ask (who is asked for approvals, and how answers reach upstream) and
 // internal/usage (which upstreams and models report usage) do not know the Handler. All
 // configurations of a process share one value, process (shared.go), which has the open streams

@@ -9,7 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/telemetry"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/telemetry"
 )
 
 const (

@@ -3,11 +3,11 @@ package caddymodule
 import (
 	"sync/atomic"
 
-	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/runs"
-	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/telemetry"
-	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/usage"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/hermesapp"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/recording"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/runs"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/telemetry"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/usage"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 )
 

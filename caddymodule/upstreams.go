@@ -7,7 +7,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/usage"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/usage"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 

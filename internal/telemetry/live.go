@@ -13,8 +13,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hermes-sidecar/hermes-sidecar/caddymodule/internal/ask"
 	"github.com/hermes-sidecar/hermes-sidecar/desk"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/ask"
 	"github.com/hermes-sidecar/hermes-sidecar/queue"
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
