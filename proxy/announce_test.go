@@ -56,8 +56,8 @@ func TestExaminedAnswersSaySo(t *testing.T) {
 		for _, before := range []string{"", "v0.9.0"} {
 			bubble(t, name+" "+before, func(t *testing.T) {
 				x := begin(t, append(c.set, path(c.path), announced)...)
-				x.do(func() {
-					h := x.w.Header()
+				x.Do(func() {
+					h := x.W.Header()
 					h.Set("Content-Type", c.media)
 					if before != "" {
 						h.Set(proxy.SidecarHeader, before)
@@ -65,10 +65,10 @@ func TestExaminedAnswersSaySo(t *testing.T) {
 					for i := 0; i < len(c.fields); i += 2 {
 						h.Set(c.fields[i], c.fields[i+1])
 					}
-					x.w.WriteHeader(max(c.status, http.StatusOK))
+					x.W.WriteHeader(max(c.status, http.StatusOK))
 				})
-				x.do(func() { _, _ = io.WriteString(x.w, c.body) })
-				x.ret(nil)
+				x.Do(func() { _, _ = io.WriteString(x.W, c.body) })
+				x.Ret(nil)
 				var want []string
 				switch {
 				case c.examined:
@@ -76,7 +76,7 @@ func TestExaminedAnswersSaySo(t *testing.T) {
 				case before != "":
 					want = []string{before}
 				}
-				if got := x.rec.sent.Values("X-Hermes-Sidecar"); !slices.Equal(got, want) {
+				if got := x.Rec.Sent.Values("X-Hermes-Sidecar"); !slices.Equal(got, want) {
 					t.Errorf("%q, want %q", got, want)
 				}
 			})
@@ -86,16 +86,16 @@ func TestExaminedAnswersSaySo(t *testing.T) {
 
 // What the sidecar answers instead says so, too.
 func TestOwnAnswersSaySo(t *testing.T) {
-	sent := func(x *exchange) string { return fmt.Sprint(x.rec.sent.Values("X-Hermes-Sidecar")) }
+	sent := func(x *exchange) string { return fmt.Sprint(x.Rec.Sent.Values("X-Hermes-Sidecar")) }
 	bubble(t, "no connection", func(t *testing.T) {
 		x := begin(t, announced, option(func(o *proxy.Options) { o.ErrorStatus = func(error) int { return 502 } }))
-		x.ret(errTest)
+		x.Ret(errTest)
 		equal(t, sent(x), "[v1.2.3]", "header")
 	})
 	bubble(t, "silence", func(t *testing.T) {
 		x := begin(t, announced, limits("first=1s"))
 		advance(time.Second)
-		equal(t, x.rec.status, 504, "status")
+		equal(t, x.Rec.Status, 504, "status")
 		equal(t, sent(x), "[v1.2.3]", "header")
 	})
 	// A request that looks like a reply and is none is an ordinary one.
@@ -113,22 +113,22 @@ func TestOwnAnswersSaySo(t *testing.T) {
 				}))
 			want := "[v1.2.3]"
 			if !handled {
-				<-x.ack
-				x.do(func() { x.w.WriteHeader(http.StatusNotFound) })
+				<-x.Ack
+				x.Do(func() { x.W.WriteHeader(http.StatusNotFound) })
 				want = "[]"
-				x.ret(nil)
+				x.Ret(nil)
 			} else {
-				x.over = true
-				<-x.ended
+				x.Over = true
+				<-x.Ended
 			}
 			equal(t, sent(x), want, "header")
 		})
 	}
 	bubble(t, "not announced", func(t *testing.T) {
 		x := begin(t)
-		x.stream()
-		x.write(role, fullStop, done)
-		x.ret(nil)
+		x.Stream()
+		x.Write(role, fullStop, done)
+		x.Ret(nil)
 		equal(t, sent(x), "[]", "header")
 	})
 }

@@ -23,27 +23,13 @@ const (
 	someTokens = `"prompt_tokens": 9, "completion_tokens": 9, "total_tokens": 18`
 )
 
-// answerWhole has the next handler answer with status 200, the fields and body.
-func (x *exchange) answerWhole(body string, fields ...string) {
-	x.do(func() {
-		h := x.w.Header()
-		h.Set("Content-Type", "application/json; charset=utf-8")
-		h.Set("Content-Length", fmt.Sprint(len(body)))
-		h.Set("X-Hermes-Session-Id", "b58e0870")
-		for i := 0; i < len(fields); i += 2 {
-			h.Set(fields[i], fields[i+1])
-		}
-		x.w.WriteHeader(http.StatusOK)
-	})
-}
-
 // answered returns an exchange whose next handler has answered with body in the pieces.
 func answered(t *testing.T, settings []setting, fields []string, pieces ...string) *exchange {
 	t.Helper()
 	x := begin(t, settings...)
-	x.answerWhole(strings.Join(pieces, ""), fields...)
-	x.write(pieces...)
-	x.ret(nil).wantSwallowed(t)
+	x.AnswerWhole(strings.Join(pieces, ""), fields...)
+	x.Write(pieces...)
+	x.Ret(nil).WantSwallowed(t)
 	return x
 }
 
@@ -54,22 +40,22 @@ func TestFailedAnswerGetsAStatus(t *testing.T) {
 	}
 	_, body, _ := strings.Cut(strings.ReplaceAll(string(recorded), "\r\n", "\n"), "\n\n")
 	x := begin(t)
-	x.answerWhole(body, "Etag", `"1"`, "Trailer", "X-Sum")
-	x.write(body[:100])
-	x.flush()
-	x.write(body[100:])
-	x.wantLog() // nothing leaves before it is known what it is
-	x.ret(nil).wantSwallowed(t)
-	equal(t, x.rec.status, http.StatusBadGateway, "status")
-	x.wantBody(`{"error":{"message":"API call failed after 3 retries: Error code: 401 - invalid api key","type":"server_error",` +
+	x.AnswerWhole(body, "Etag", `"1"`, "Trailer", "X-Sum")
+	x.Write(body[:100])
+	x.Flush()
+	x.Write(body[100:])
+	x.WantLog() // nothing leaves before it is known what it is
+	x.Ret(nil).WantSwallowed(t)
+	equal(t, x.Rec.Status, http.StatusBadGateway, "status")
+	x.WantBody(`{"error":{"message":"API call failed after 3 retries: Error code: 401 - invalid api key","type":"server_error",` +
 		`"param":null,"code":"agent_incomplete","hermes":{"completed":false,"partial":false,"failed":true}}}` + "\n")
 	for name, want := range map[string]string{
 		"X-Hermes-Session-Id": "b58e0870", "X-Hermes-Completed": "false", "X-Hermes-Partial": "false",
-		"X-Should-Retry": "false", "Content-Type": "application/json", "Etag": "", "Trailer": "", "Content-Length": fmt.Sprint(x.rec.body.Len()),
+		"X-Should-Retry": "false", "Content-Type": "application/json", "Etag": "", "Trailer": "", "Content-Length": fmt.Sprint(x.Rec.Body.Len()),
 	} {
-		equal(t, x.rec.sent.Get(name), want, name)
+		equal(t, x.Rec.Sent.Get(name), want, name)
 	}
-	res := x.result()
+	res := x.Result()
 	if res.Outcome != "agent_incomplete" || res.Status != http.StatusBadGateway || res.Model != "hermes-agent" {
 		t.Errorf("the observer observed %+v", res)
 	}
@@ -80,22 +66,22 @@ func TestGoodAnswerLeavesAsItCame(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			body := completion("Hello", someTokens)
 			x := begin(t, option(everything))
-			x.answerWhole(body, "Etag", `"1"`)
-			x.write(body[:7])
+			x.AnswerWhole(body, "Etag", `"1"`)
+			x.Write(body[:7])
 			want := []string{"header 200", "write " + body}
 			if flushed {
-				x.flush()
+				x.Flush()
 				want = append(want, "flush")
 			}
 			advance(time.Hour) // no deadline is ours
-			x.write(body[7:])
-			x.wantLog()
-			x.ret(nil).wantSwallowed(t)
-			x.wantLog(want...)
-			if x.rec.sent.Get("Etag") == "" || x.rec.sent.Get("Content-Length") != fmt.Sprint(len(body)) {
-				t.Errorf("the header was %v", x.rec.sent)
+			x.Write(body[7:])
+			x.WantLog()
+			x.Ret(nil).WantSwallowed(t)
+			x.WantLog(want...)
+			if x.Rec.Sent.Get("Etag") == "" || x.Rec.Sent.Get("Content-Length") != fmt.Sprint(len(body)) {
+				t.Errorf("the header was %v", x.Rec.Sent)
 			}
-			if res := x.result(); res.Outcome != proxy.OutcomeOK || !res.Whole || res.FinishReason != "stop" || res.OutputTokens != 9 {
+			if res := x.Result(); res.Outcome != proxy.OutcomeOK || !res.Whole || res.FinishReason != "stop" || res.OutputTokens != 9 {
 				t.Errorf("the observer observed %+v", res)
 			}
 		})
@@ -110,10 +96,10 @@ func TestSecretsOfAnAnswerThatFailed(t *testing.T) {
 		return strings.TrimSuffix(answer, "}") + `, "hermes": {"failed": true, "error": "` + message + `"}}`
 	}
 	x := answered(t, nil, []string{"X-Hermes-Error", said}, failed(said))
-	x.wantBody(failed(clean))
-	h := x.rec.Header()
-	if got := h.Get("X-Hermes-Error"); got != clean || h.Get("Content-Length") != fmt.Sprint(len(failed(clean))) || x.rec.status != http.StatusOK {
-		t.Errorf("status %d, X-Hermes-Error %q, Content-Length %q", x.rec.status, got, h.Get("Content-Length"))
+	x.WantBody(failed(clean))
+	h := x.Rec.Header()
+	if got := h.Get("X-Hermes-Error"); got != clean || h.Get("Content-Length") != fmt.Sprint(len(failed(clean))) || x.Rec.Status != http.StatusOK {
+		t.Errorf("status %d, X-Hermes-Error %q, Content-Length %q", x.Rec.Status, got, h.Get("Content-Length"))
 	}
 }
 
@@ -142,16 +128,16 @@ func TestTurnsThatFailedAtTheProvider(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			x := answered(t, []setting{path(c.path), method(c.method)}, nil, c.in[:40], c.in[40:])
 			if c.want != "" {
-				x.wantBody(c.want)
+				x.WantBody(c.want)
 			}
-			if x.rec.status != c.status || c.want != c.in && strings.Contains(x.rec.body.String(), key) {
-				t.Errorf("status %d, %s", x.rec.status, x.rec.body.String())
+			if x.Rec.Status != c.status || c.want != c.in && strings.Contains(x.Rec.Body.String(), key) {
+				t.Errorf("status %d, %s", x.Rec.Status, x.Rec.Body.String())
 			}
-			if retry := x.rec.sent.Get("X-Should-Retry"); (retry == "false") != (c.status == 502) || x.rec.sent.Get("Content-Length") != fmt.Sprint(x.rec.body.Len()) {
-				t.Errorf("the header was %v", x.rec.sent)
+			if retry := x.Rec.Sent.Get("X-Should-Retry"); (retry == "false") != (c.status == 502) || x.Rec.Sent.Get("Content-Length") != fmt.Sprint(x.Rec.Body.Len()) {
+				t.Errorf("the header was %v", x.Rec.Sent)
 			}
-			if told := len(x.ends) > 0; told != (c.status == 502) || told && x.result().Outcome != "agent_incomplete" {
-				t.Errorf("the observer observed %+v", x.ends)
+			if told := len(x.Ends) > 0; told != (c.status == 502) || told && x.Result().Outcome != "agent_incomplete" {
+				t.Errorf("the observer observed %+v", x.Ends)
 			}
 		})
 	}
@@ -160,13 +146,13 @@ func TestTurnsThatFailedAtTheProvider(t *testing.T) {
 func TestAnswerWithReasoningIsRepaired(t *testing.T) {
 	body, want := completion("<think>a</think>\\n\\nb", someTokens), completion(`b","reasoning_content":"a`, someTokens)
 	x := answered(t, nil, []string{"Etag", `"1"`, "Content-Digest", "x"}, body)
-	x.wantBody(want)
-	h := x.rec.sent
+	x.WantBody(want)
+	h := x.Rec.Sent
 	if h.Get("Content-Length") != fmt.Sprint(len(want)) || h.Get("Etag") != "" || h.Get("Content-Digest") != "" {
 		t.Errorf("the header was %v", h)
 	}
 	x.wantObserved() // it is no stream
-	if res := x.result(); res.Outcome != proxy.OutcomeOK || res.Reasoning != 1 || res.ID != "chatcmpl-1" {
+	if res := x.Result(); res.Outcome != proxy.OutcomeOK || res.Reasoning != 1 || res.ID != "chatcmpl-1" {
 		t.Errorf("the observer observed %+v", res)
 	}
 }
@@ -177,7 +163,7 @@ func TestUsageOfAnswersIsRemembered(t *testing.T) {
 	store := newMemory()
 	for i, body := range []string{completion("Hello", zeroTokens), completion("Hello", someTokens), completion("Hello", zeroTokens)} {
 		x := answered(t, []setting{option(func(o *proxy.Options) { o.Usage = store.of })}, nil, body)
-		equal(t, x.result().Outcome, proxy.OutcomeOK, fmt.Sprint("the outcome of answer ", i))
+		equal(t, x.Result().Outcome, proxy.OutcomeOK, fmt.Sprint("the outcome of answer ", i))
 		equal(t, store.of("").Reported("hermes-agent"), i > 0, fmt.Sprint("reported after answer ", i))
 	}
 }
@@ -201,12 +187,12 @@ func TestAnswersThatAreNotKept(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := begin(t, c.settings...)
-			x.answerWhole(body, c.fields...)
-			x.write(c.before+body[:80], body[80:])
-			x.wantLog("header 200", "write "+c.before+body[:80], "write "+body[80:])
-			x.ret(nil).wantSwallowed(t)
-			if len(x.ends) > 0 {
-				t.Errorf("the observer observed it: %+v", x.ends)
+			x.AnswerWhole(body, c.fields...)
+			x.Write(c.before+body[:80], body[80:])
+			x.WantLog("header 200", "write "+c.before+body[:80], "write "+body[80:])
+			x.Ret(nil).WantSwallowed(t)
+			if len(x.Ends) > 0 {
+				t.Errorf("the observer observed it: %+v", x.Ends)
 			}
 		})
 	}
@@ -220,19 +206,19 @@ func TestAnswerThatGrowsTooLarge(t *testing.T) {
 		for _, length := range []bool{true, false} {
 			x := begin(t, option(func(o *proxy.Options) { o.Rewrite.MaxFrame = len(body) - more }))
 			if length {
-				x.answerWhole(body)
+				x.AnswerWhole(body)
 			} else {
-				x.answerWhole(body, "Content-Length", "")
+				x.AnswerWhole(body, "Content-Length", "")
 			}
-			x.write(body[:50])
-			if got := len(x.rec.log) == 0; got != (kept || !length) {
+			x.Write(body[:50])
+			if got := len(x.Rec.Log) == 0; got != (kept || !length) {
 				t.Errorf("%d bytes more, with a length: %v: kept %v", more, length, got)
 			}
-			x.write(body[50:])
-			equal(t, len(x.rec.log) == 0, kept, fmt.Sprintf("%d bytes more, with a length: %v: kept to its end", more, length))
-			x.ret(nil).wantSwallowed(t)
-			if got := x.rec.body.String() == body; got == kept {
-				t.Errorf("%d bytes more, with a length: %v: the client was sent\n%s", more, length, x.rec.body.String())
+			x.Write(body[50:])
+			equal(t, len(x.Rec.Log) == 0, kept, fmt.Sprintf("%d bytes more, with a length: %v: kept to its end", more, length))
+			x.Ret(nil).WantSwallowed(t)
+			if got := x.Rec.Body.String() == body; got == kept {
+				t.Errorf("%d bytes more, with a length: %v: the client was sent\n%s", more, length, x.Rec.Body.String())
 			}
 		}
 	}
@@ -243,12 +229,12 @@ func TestTrailersOfARepairedAnswer(t *testing.T) {
 	body := completion("<think>a</think>b", someTokens)
 	for name, announced := range map[string]string{"X-Sum": "X-Sum", http.TrailerPrefix + "X-Sum": ""} {
 		x := begin(t)
-		x.answerWhole(body, "Trailer", announced)
-		x.write(body)
-		x.do(func() { x.w.Header().Set(name, "1") })
-		x.ret(nil).wantSwallowed(t)
-		if got := x.rec.header.Get(name); got != "1" || x.rec.sent.Get("Content-Length") != "" {
-			t.Errorf("%s is %q, the header was %v", name, got, x.rec.sent)
+		x.AnswerWhole(body, "Trailer", announced)
+		x.Write(body)
+		x.Do(func() { x.W.Header().Set(name, "1") })
+		x.Ret(nil).WantSwallowed(t)
+		if got := x.Rec.Fields.Get(name); got != "1" || x.Rec.Sent.Get("Content-Length") != "" {
+			t.Errorf("%s is %q, the header was %v", name, got, x.Rec.Sent)
 		}
 	}
 }
@@ -260,11 +246,11 @@ func TestAnswerThatBreaksOff(t *testing.T) {
 		for _, came := range []string{"", body[:50], body} {
 			for _, how := range []string{"abort", "panic", "error"} {
 				x := begin(t)
-				x.answerWhole(body + " ")
-				x.write(came)
-				endings[how](x).want(t, how)
-				x.wantBody(came)
-				equal(t, x.rec.status, http.StatusOK, how+": status")
+				x.AnswerWhole(body + " ")
+				x.Write(came)
+				endings[how](x).Want(t, how)
+				x.WantBody(came)
+				equal(t, x.Rec.Status, http.StatusOK, how+": status")
 			}
 		}
 	}
@@ -274,11 +260,11 @@ func TestAnswerThatBreaksOff(t *testing.T) {
 func TestAnswerOfAClientThatLeft(t *testing.T) {
 	body := completion("Hello", zeroTokens)
 	x := begin(t)
-	x.answerWhole(body)
-	x.write(body)
-	x.leave()
-	x.ret(nil).wantSwallowed(t)
-	x.wantLog()
+	x.AnswerWhole(body)
+	x.Write(body)
+	x.Leave()
+	x.Ret(nil).WantSwallowed(t)
+	x.WantLog()
 }
 
 // TestWholeAnswersAreDrainedAtTheLimit, where they would be cut: those that are
@@ -307,11 +293,11 @@ func TestWhatMayBeAnAnswerIsKept(t *testing.T) {
 	} {
 		for _, pieces := range [][]string{{in}, strings.Split(in, "")} {
 			x := begin(t)
-			x.answerWhole(in, "Content-Length", "")
-			x.write(pieces...)
-			equal(t, len(x.rec.log) == 0, want, fmt.Sprintf("%q is kept", in))
-			x.ret(nil).wantSwallowed(t)
-			x.wantBody(in)
+			x.AnswerWhole(in, "Content-Length", "")
+			x.Write(pieces...)
+			equal(t, len(x.Rec.Log) == 0, want, fmt.Sprintf("%q is kept", in))
+			x.Ret(nil).WantSwallowed(t)
+			x.WantBody(in)
 		}
 	}
 }

@@ -56,32 +56,32 @@ func TestAnswerIsSplitBetweenTwoWrites(t *testing.T) {
 		var x *exchange
 		a := &asker{offer: reply}
 		x = begin(t, limits("keepalive=10s"), asks(a, func(r *http.Request) bool {
-			if r != x.r {
+			if r != x.R {
 				t.Error("another request is split")
 			}
-			x.rec.log = append(x.rec.log, "split")
+			x.Rec.Log = append(x.Rec.Log, "split")
 			return true
 		}))
-		x.stream()
-		x.write(role + text("a") + approvalEvent + text("b"))
-		x.wantLog("header 200", "write "+role+text("a")+asked+`code":"K7QF-2M9D"}`+"\n\n"+text(paragraph)+stop+done, "flush", "split", "write "+role+text("b"), "flush")
+		x.Stream()
+		x.Write(role + text("a") + approvalEvent + text("b"))
+		x.WantLog("header 200", "write "+role+text("a")+asked+`code":"K7QF-2M9D"}`+"\n\n"+text(paragraph)+stop+done, "flush", "split", "write "+role+text("b"), "flush")
 		advance(10 * time.Second)
-		x.write(fullStop + done)
-		x.ret(nil).wantSwallowed(t)
-		_, rest, _ := strings.Cut(x.rec.body.String(), done)
+		x.Write(fullStop + done)
+		x.Ret(nil).WantSwallowed(t)
+		_, rest, _ := strings.Cut(x.Rec.Body.String(), done)
 		equal(t, rest, role+text("b")+beatForm+fullStop+done, "the rest")
-		equal(t, x.result().Outcome, proxy.OutcomeOK, "outcome")
+		equal(t, x.Result().Outcome, proxy.OutcomeOK, "outcome")
 		if !slices.Equal(a.done, []string{""}) {
 			t.Errorf("done %q", a.done)
 		}
 	})
-	for name, does := range map[string]func(*exchange) ending{"abort": (*exchange).abort, "end": func(x *exchange) ending { return x.ret(nil) }} {
+	for name, does := range map[string]func(*exchange) ending{"abort": (*exchange).Abort, "end": func(x *exchange) ending { return x.Ret(nil) }} {
 		bubble(t, name, func(t *testing.T) {
 			x := begin(t, asks(&asker{offer: reply}, func(*http.Request) bool { return true }))
-			x.stream()
-			x.write(role, approvalEvent)
-			does(x).wantSwallowed(t)
-			_, rest, _ := strings.Cut(x.rec.body.String(), done)
+			x.Stream()
+			x.Write(role, approvalEvent)
+			does(x).WantSwallowed(t)
+			_, rest, _ := strings.Cut(x.Rec.Body.String(), done)
 			code := map[string]string{"abort": rewrite.CodeAborted, "end": rewrite.CodeIncomplete}[name]
 			equal(t, rest, role+errorFinish(code, false), "the rest")
 		})
@@ -93,15 +93,15 @@ func TestAnswerThatCannotBeSplit(t *testing.T) {
 	bubble(t, "refused", func(t *testing.T) {
 		a := &asker{offer: reply}
 		x := begin(t, asks(a, func(*http.Request) bool { return false }))
-		x.stream()
-		if _, err := x.tryWrite(role + approvalEvent + text("b")); err == nil {
+		x.Stream()
+		if _, err := x.TryWrite(role + approvalEvent + text("b")); err == nil {
 			t.Error("upstream is read on")
 		}
-		if x.up.Context().Err() == nil {
+		if x.Up.Context().Err() == nil {
 			t.Error("upstream's request goes on")
 		}
-		x.ret(nil)
-		if body := x.rec.body.String(); !strings.HasSuffix(body, stop+done) || strings.Contains(body, text("b")) {
+		x.Ret(nil)
+		if body := x.Rec.Body.String(); !strings.HasSuffix(body, stop+done) || strings.Contains(body, text("b")) {
 			t.Errorf("%q", body)
 		}
 		if !slices.Contains(a.done, "") {
@@ -110,10 +110,10 @@ func TestAnswerThatCannotBeSplit(t *testing.T) {
 	})
 	bubble(t, "without a split", func(t *testing.T) {
 		x := begin(t, asks(&asker{offer: rewrite.Approval{URL: "https://h/T", Code: "K7QF-2M9D"}}, nil))
-		x.stream()
-		x.write(role + approvalEvent + text("b") + fullStop + done)
-		x.ret(nil).wantSwallowed(t)
-		x.wantBody(role + asked + `url":"https://h/T"}` + "\n\n" + text("b") + fullStop + done)
+		x.Stream()
+		x.Write(role + approvalEvent + text("b") + fullStop + done)
+		x.Ret(nil).WantSwallowed(t)
+		x.WantBody(role + asked + `url":"https://h/T"}` + "\n\n" + text("b") + fullStop + done)
 	})
 }
 
@@ -122,13 +122,13 @@ func TestRequestsEndWithTheirClient(t *testing.T) {
 	bubble(t, "leaves", func(t *testing.T) {
 		a := &asker{offer: rewrite.Approval{URL: "https://h/T"}}
 		x := begin(t, asks(a, nil))
-		x.stream()
-		x.write(role + approvalEvent)
+		x.Stream()
+		x.Write(role + approvalEvent)
 		if len(a.done) > 0 {
 			t.Errorf("done %q", a.done)
 		}
-		x.leave()
-		x.ret(nil)
+		x.Leave()
+		x.Ret(nil)
 		if !slices.Equal(a.done, []string{""}) {
 			t.Errorf("done %q", a.done)
 		}

@@ -23,8 +23,8 @@ func withoutKey(s string) string { return strings.ReplaceAll(s, providerKey, "[r
 // answerFailed has the next handler answer with the status, the media type, the fields and the header
 // of a body that is length bytes long, or does not say that.
 func (x *exchange) answerFailed(status int, media string, length int, fields ...string) {
-	x.do(func() {
-		h := x.w.Header()
+	x.Do(func() {
+		h := x.W.Header()
 		h.Set("Content-Type", media)
 		if length >= 0 {
 			h.Set("Content-Length", fmt.Sprint(length))
@@ -32,7 +32,7 @@ func (x *exchange) answerFailed(status int, media string, length int, fields ...
 		for i := 0; i < len(fields); i += 2 {
 			h.Set(fields[i], fields[i+1])
 		}
-		x.w.WriteHeader(status)
+		x.W.WriteHeader(status)
 	})
 }
 
@@ -47,28 +47,28 @@ func TestFailuresLoseTheirSecrets(t *testing.T) {
 						x := begin(t, path(p))
 						x.answerFailed(status, "application/json; charset=utf-8", length, "X-Hermes-Completed", "false", "Etag", `"1"`,
 							"X-Hermes-Error", "Incorrect API key provided: "+providerKey)
-						x.flush()
-						x.write(body[:70], body[70:100])
-						x.flush()
-						x.wantLog()
-						x.write(body[100:])
-						x.flush()
-						x.ret(nil).wantSwallowed(t)
-						equal(t, x.rec.log[len(x.rec.log)-1], "flush", "the last call")
-						equal(t, x.rec.status, status, "status")
-						x.wantBody(withoutKey(body))
+						x.Flush()
+						x.Write(body[:70], body[70:100])
+						x.Flush()
+						x.WantLog()
+						x.Write(body[100:])
+						x.Flush()
+						x.Ret(nil).WantSwallowed(t)
+						equal(t, x.Rec.Log[len(x.Rec.Log)-1], "flush", "the last call")
+						equal(t, x.Rec.Status, status, "status")
+						x.WantBody(withoutKey(body))
 						wantLength := ""
 						if length >= 0 {
-							wantLength = fmt.Sprint(x.rec.body.Len())
+							wantLength = fmt.Sprint(x.Rec.Body.Len())
 						}
 						for name, want := range map[string]string{
 							"X-Hermes-Error": "Incorrect API key provided: [redacted]", "X-Should-Retry": "false", "X-Hermes-Completed": "false",
 							"Content-Type": "application/json; charset=utf-8", "Content-Length": wantLength, "Etag": "",
 						} {
-							equal(t, x.rec.sent.Get(name), want, name)
+							equal(t, x.Rec.Sent.Get(name), want, name)
 						}
-						if len(x.ends) > 0 {
-							t.Errorf("the observer observed %+v", x.ends)
+						if len(x.Ends) > 0 {
+							t.Errorf("the observer observed %+v", x.Ends)
 						}
 					})
 				}
@@ -130,10 +130,10 @@ func TestFailuresThatPass(t *testing.T) {
 					fields = append(fields, "X-Should-Retry", c.retry)
 				}
 				x.answerFailed(c.status, c.media, length, fields...)
-				x.write(c.body[:len(c.body)/2], c.body[len(c.body)/2:])
-				x.ret(nil).wantSwallowed(t)
-				x.wantBody(want)
-				h := x.rec.sent
+				x.Write(c.body[:len(c.body)/2], c.body[len(c.body)/2:])
+				x.Ret(nil).WantSwallowed(t)
+				x.WantBody(want)
+				h := x.Rec.Sent
 				equal(t, h.Get("X-Should-Retry"), strings.TrimPrefix(c.retry, "!"), "X-Should-Retry")
 				equal(t, h.Get("Etag") != "", want == c.body, "Etag stays")
 				if length >= 0 {
@@ -150,23 +150,23 @@ func TestFailureLeavesWhenItIsComplete(t *testing.T) {
 	for _, length := range []int{-1, len(incomplete)} {
 		x := begin(t)
 		x.answerFailed(502, "application/json", length)
-		x.write(incomplete)
-		x.flush()
-		x.wantLog("header 502", "write "+withoutKey(incomplete), "flush")
+		x.Write(incomplete)
+		x.Flush()
+		x.WantLog("header 502", "write "+withoutKey(incomplete), "flush")
 		if length < 0 {
-			x.write("\n" + crashed)
+			x.Write("\n" + crashed)
 		}
-		x.ret(nil).wantSwallowed(t)
+		x.Ret(nil).WantSwallowed(t)
 		if want := withoutKey(incomplete); length < 0 {
-			x.wantBody(want + "\n" + withoutKey(crashed))
+			x.WantBody(want + "\n" + withoutKey(crashed))
 		}
 	}
 	x := begin(t)
 	x.answerFailed(502, "application/json", len(incomplete))
-	x.write(incomplete[:150])
-	x.abort().want(t, "abort")
-	x.wantBody(withoutKey(incomplete[:150]))
-	equal(t, x.rec.sent.Get("Content-Length"), fmt.Sprint(len(withoutKey(incomplete))), "Content-Length")
+	x.Write(incomplete[:150])
+	x.Abort().Want(t, "abort")
+	x.WantBody(withoutKey(incomplete[:150]))
+	equal(t, x.Rec.Sent.Get("Content-Length"), fmt.Sprint(len(withoutKey(incomplete))), "Content-Length")
 }
 
 // TestErrorHeaderLosesItsSecrets wherever it stands: in front of any answer to a request that begins a
@@ -177,23 +177,23 @@ func TestErrorHeaderLosesItsSecrets(t *testing.T) {
 		for _, media := range []string{"text/event-stream", "application/json", "text/plain"} {
 			for _, trailer := range []string{"X-Hermes-Error", http.TrailerPrefix + "X-Hermes-Error"} {
 				x := begin(t, path(p))
-				x.do(func() {
-					x.w.Header().Set("X-Hermes-Error", said)
-					x.w.WriteHeader(http.StatusEarlyHints)
+				x.Do(func() {
+					x.W.Header().Set("X-Hermes-Error", said)
+					x.W.WriteHeader(http.StatusEarlyHints)
 				})
-				informed := x.rec.informed
-				x.do(func() {
-					x.w.Header().Set("Content-Type", media)
-					x.w.Header().Set("Trailer", "X-Hermes-Error")
-					x.w.WriteHeader(http.StatusOK)
+				informed := x.Rec.Informed
+				x.Do(func() {
+					x.W.Header().Set("Content-Type", media)
+					x.W.Header().Set("Trailer", "X-Hermes-Error")
+					x.W.WriteHeader(http.StatusOK)
 				})
-				x.write(role + stop + done)
-				x.do(func() { x.w.Header().Set(trailer, said) })
-				x.ret(nil).wantSwallowed(t)
+				x.Write(role + stop + done)
+				x.Do(func() { x.W.Header().Set(trailer, said) })
+				x.Ret(nil).WantSwallowed(t)
 				what := fmt.Sprint(p, " ", media, " ", trailer)
 				equal(t, informed.Get("X-Hermes-Error"), want, "in 103: "+what)
-				equal(t, x.rec.sent.Get("X-Hermes-Error"), want, "in the header: "+what)
-				equal(t, x.rec.header.Get(trailer), want, "in the trailer: "+what)
+				equal(t, x.Rec.Sent.Get("X-Hermes-Error"), want, "in the header: "+what)
+				equal(t, x.Rec.Fields.Get(trailer), want, "in the trailer: "+what)
 			}
 		}
 	}
@@ -205,10 +205,10 @@ func TestFailuresDoNotDependOnReads(t *testing.T) {
 		for i := range body {
 			x := begin(t)
 			x.answerFailed(502, "application/json", -1)
-			x.write(body[:i], body[i:])
-			x.ret(nil).wantSwallowed(t)
-			if got := x.rec.body.String(); got != withoutKey(body) || x.rec.sent.Get("X-Should-Retry") != "false" {
-				t.Fatalf("cut at %d: %s, header %v", i, got, x.rec.sent)
+			x.Write(body[:i], body[i:])
+			x.Ret(nil).WantSwallowed(t)
+			if got := x.Rec.Body.String(); got != withoutKey(body) || x.Rec.Sent.Get("X-Should-Retry") != "false" {
+				t.Fatalf("cut at %d: %s, header %v", i, got, x.Rec.Sent)
 			}
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hermes-sidecar/hermes-sidecar/internal/proxytest"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 )
 
@@ -44,15 +45,15 @@ func TestWhatMayHaveBegunIsNotToBeSentAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			x := begin(t, asking(clean), statusOf(c.status))
 			for _, try := range c.tries {
-				x.do(func() { x.try(try) })
+				x.Do(func() { x.try(try) })
 			}
-			x.ret(errTest).wantSwallowed(t)
+			x.Ret(errTest).WantSwallowed(t)
 			code := "upstream_aborted"
 			if c.status == http.StatusGatewayTimeout {
 				code = "upstream_timeout"
 			}
-			x.wantAnswerOf(c.status, code, c.running)
-			if got := x.rec.body.String(); !c.running && !strings.Contains(got, `"the agent could not be reached"`) {
+			x.WantAnswerOf(c.status, code, c.running)
+			if got := x.Rec.Body.String(); !c.running && !strings.Contains(got, `"the agent could not be reached"`) {
 				t.Errorf("the answer is %s", got)
 			}
 		})
@@ -77,16 +78,16 @@ func TestErrorsThatGoOnAreNotToBeSentAgain(t *testing.T) {
 		{otherPath, "lost", 502, ""},
 	} {
 		x := begin(t, path(c.path), asking(clean), statusOf(c.status))
-		x.do(func() { x.try(c.try) })
-		x.ret(errTest).wantEnd(t, nil, errTest)
-		equal(t, x.rec.header.Get("X-Should-Retry"), c.want, fmt.Sprintf("%+v: X-Should-Retry", c))
+		x.Do(func() { x.try(c.try) })
+		x.Ret(errTest).WantEnd(t, nil, errTest)
+		equal(t, x.Rec.Fields.Get("X-Should-Retry"), c.want, fmt.Sprintf("%+v: X-Should-Retry", c))
 	}
 }
 
 // Other requests are not traced: they have no errors of ours.
 func TestOtherRequestsAreNotTraced(t *testing.T) {
 	for p, traced := range map[string]bool{chatPath: true, otherPath: false} {
-		if x := begin(t, path(p)); (httptrace.ContextClientTrace(x.up.Context()) != nil) != traced {
+		if x := begin(t, path(p)); (httptrace.ContextClientTrace(x.Up.Context()) != nil) != traced {
 			t.Errorf("%s is traced: %v", p, !traced)
 		}
 	}
@@ -95,9 +96,9 @@ func TestOtherRequestsAreNotTraced(t *testing.T) {
 // What upstream says itself does not stand against it.
 func TestAnswersAreNotToBeSentAgainWhateverUpstreamSays(t *testing.T) {
 	x := begin(t)
-	x.stream("X-Should-Retry", "true")
-	x.abort().wantSwallowed(t)
-	x.wantAnswer(http.StatusBadGateway, "upstream_aborted")
+	x.Stream("X-Should-Retry", "true")
+	x.Abort().WantSwallowed(t)
+	x.WantAnswer(http.StatusBadGateway, "upstream_aborted")
 }
 
 // statusOf says that errors stand for a status.
@@ -108,11 +109,11 @@ func statusOf(status int) setting {
 // try has the handler send its request as a proxy does, to an agent that is as how
 // says, and wants an error, unless it is answered.
 func (x *exchange) try(how string) {
-	x.t.Helper()
+	x.T.Helper()
 	how, http2 := strings.CutSuffix(how, " over HTTP/2")
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		x.t.Fatal(err)
+		x.T.Fatal(err)
 	}
 	srv := &httptest.Server{Listener: ln, Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -139,33 +140,22 @@ func (x *exchange) try(how string) {
 		defer srv.Close()
 	}
 	defer tr.CloseIdleConnections()
-	r, err := http.NewRequestWithContext(x.up.Context(), http.MethodPost, scheme+"://"+ln.Addr().String(), io.NopCloser(x.up.Body))
+	r, err := http.NewRequestWithContext(x.Up.Context(), http.MethodPost, scheme+"://"+ln.Addr().String(), io.NopCloser(x.Up.Body))
 	if err != nil {
-		x.t.Fatal(err)
+		x.T.Fatal(err)
 	}
 	res, err := tr.RoundTrip(r)
-	equal(x.t, (err == nil), (how == "answered"), how)
+	equal(x.T, (err == nil), (how == "answered"), how)
 	if err == nil {
 		res.Body.Close()
 	}
 	if errors.Is(err, context.Canceled) {
-		x.t.Error(err)
+		x.T.Error(err)
 	}
 }
 
-// statusError is an error of a handler that stands for a status.
-type statusError int
-
-func (statusError) Error() string { return "status" }
-
 func withStatuses() setting {
-	return option(func(o *proxy.Options) {
-		o.ErrorStatus = func(err error) int {
-			var s statusError
-			errors.As(err, &s)
-			return int(s)
-		}
-	})
+	return option(func(o *proxy.Options) { o.ErrorStatus = proxytest.StatusOf })
 }
 
 // A request that could not be read is the client's failure, and not the agent's.
@@ -195,29 +185,29 @@ func TestRequestsThatCannotBeRead(t *testing.T) {
 					r.Body, r.ContentLength = io.NopCloser(readerFunc(func([]byte) (int, error) { return 0, c.body })), -1
 				})
 				if c.body == context.Canceled {
-					x.leave()
+					x.Leave()
 				}
-				e := x.finish(func() error {
-					_, _ = io.ReadAll(x.up.Body)
+				e := x.Finish(func() error {
+					_, _ = io.ReadAll(x.Up.Body)
 					return statusError(c.status)
 				})
-				equal(t, x.rec.status, 0, "status")
+				equal(t, x.Rec.Status, 0, "status")
 				var failed *proxy.RequestError
-				if !errors.As(e.err, &failed) {
-					if c.want != 0 || e.err != statusError(c.status) {
-						t.Errorf("error %v", e.err)
+				if !errors.As(e.Err, &failed) {
+					if c.want != 0 || e.Err != statusError(c.status) {
+						t.Errorf("error %v", e.Err)
 					}
 					return
 				}
 				if failed.Status != c.want || !errors.Is(failed, c.body) {
 					t.Errorf("status %d, %v; want %d", failed.Status, failed, c.want)
 				}
-				if c.want != 499 && len(x.ends) != 0 {
-					t.Errorf("a stream is said to have ended: %+v", x.ends)
+				if c.want != 499 && len(x.Ends) != 0 {
+					t.Errorf("a stream is said to have ended: %+v", x.Ends)
 				}
 				if c.want == 499 {
-					equal(t, x.result().Outcome, proxy.OutcomeClientGone, "outcome")
-					if err := context.Cause(x.up.Context()); !errors.Is(err, c.body) {
+					equal(t, x.Result().Outcome, proxy.OutcomeClientGone, "outcome")
+					if err := context.Cause(x.Up.Context()); !errors.Is(err, c.body) {
 						t.Errorf("upstream's request ended with %v", err)
 					}
 				}
@@ -256,19 +246,19 @@ func TestErrorsThatAreNotTheClients(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := begin(t, append(c.sets, withStatuses())...)
-			e := x.finish(func() error {
+			e := x.Finish(func() error {
 				if c.begins {
-					x.w.WriteHeader(http.StatusNotFound)
-				} else if x.up.Body != nil {
-					_, _ = io.ReadAll(x.up.Body)
+					x.W.WriteHeader(http.StatusNotFound)
+				} else if x.Up.Body != nil {
+					_, _ = io.ReadAll(x.Up.Body)
 				}
 				return c.err
 			})
 			if c.answered {
-				e.wantSwallowed(t)
-				x.wantAnswer(http.StatusBadGateway, "upstream_aborted")
-			} else if e.err != c.err || c.begins && x.rec.status != http.StatusNotFound {
-				t.Errorf("error %v, want %v; status %d", e.err, c.err, x.rec.status)
+				e.WantSwallowed(t)
+				x.WantAnswer(http.StatusBadGateway, "upstream_aborted")
+			} else if e.Err != c.err || c.begins && x.Rec.Status != http.StatusNotFound {
+				t.Errorf("error %v, want %v; status %d", e.Err, c.err, x.Rec.Status)
 			}
 		})
 	}
@@ -290,18 +280,18 @@ func TestBodiesThatUpstreamClosesAreNotTheClientsFailure(t *testing.T) {
 			return 1, nil
 		}), closerFunc(func() error { closed = true; return nil })}
 	})
-	x.do(func() {
-		_, _ = x.up.Body.Read(make([]byte, 9))
-		x.up.Body.Close()
-		if _, err := x.up.Body.Read(make([]byte, 9)); err == nil {
+	x.Do(func() {
+		_, _ = x.Up.Body.Read(make([]byte, 9))
+		x.Up.Body.Close()
+		if _, err := x.Up.Body.Read(make([]byte, 9)); err == nil {
 			t.Error("a closed body is read")
 		}
 	})
-	x.ret(statusError(http.StatusBadGateway)).wantSwallowed(t)
-	x.wantAnswer(http.StatusBadGateway, "upstream_aborted")
+	x.Ret(statusError(http.StatusBadGateway)).WantSwallowed(t)
+	x.WantAnswer(http.StatusBadGateway, "upstream_aborted")
 	late := make(chan error, 1)
 	go func() { // a transport may still be at it
-		_, err := x.up.Body.Read(make([]byte, 9))
+		_, err := x.Up.Body.Read(make([]byte, 9))
 		late <- err
 	}()
 	if <-late == nil {

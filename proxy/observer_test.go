@@ -1,76 +1,20 @@
 package proxy_test
 
 import (
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
-// observer is an Observer that records what it observes.
-type observer struct {
-	t       *testing.T
-	r       *http.Request // the client's
-	markers int
-	begun   proxy.Begun
-	lines   []string
-	raw     string
-	ends    []proxy.Result
-}
-
-func (o *observer) check(r *http.Request) {
-	if r != o.r {
-		o.t.Error("the observer was not given the client's request")
-	}
-}
-
-func (o *observer) Request(r *http.Request, read rewrite.Healed) {
-	o.check(r)
-	o.markers += read.Markers
-}
-
-func (o *observer) Begin(r *http.Request, b proxy.Begun) proxy.AnswerObserver {
-	o.check(r)
-	o.begun = b
-	o.add("begin " + r.URL.Path + " " + string(b.Kind))
-	return o
-}
-
-func (o *observer) Raw(b []byte) { o.raw += string(b) }
-
-func (o *observer) Read(now time.Time, chunks int, s proxy.Summarizer) {
-	o.add(fmt.Sprintf("%d chunks of %q after %v", chunks, s.Summary().ID, now.Sub(o.begun.Since)))
-}
-
-func (o *observer) Tool(now time.Time, e rewrite.ToolEvent) {
-	o.add(fmt.Sprintf("tool %s %t %s after %v", e.Name, e.Completed, e.Source, now.Sub(o.begun.Since)))
-}
-
-func (o *observer) End(r *http.Request, res proxy.Result) {
-	o.check(r)
-	if res.Whole != (o.begun.Kind == proxy.KindWhole) {
-		o.t.Errorf("the end of a %s is %+v", o.begun.Kind, res)
-	}
-	o.add("end " + res.Outcome)
-	o.ends = append(o.ends, res)
-}
-
-func (o *observer) add(line string) {
-	if o.begun.Kind != proxy.KindWhole {
-		o.lines = append(o.lines, line)
-	}
-}
-
 // wantObserved checks what was observed of streams.
-func (o *observer) wantObserved(want ...string) {
-	o.t.Helper()
-	if !slices.Equal(o.lines, want) {
-		o.t.Errorf("the observer observed\n%q\nwant\n%q", o.lines, want)
+func (x *exchange) wantObserved(want ...string) {
+	x.T.Helper()
+	if !slices.Equal(x.Lines, want) {
+		x.T.Errorf("the observer observed\n%q\nwant\n%q", x.Lines, want)
 	}
 }
 
@@ -127,9 +71,9 @@ func TestErrorInTheSteadOfAStreamIsObserved(t *testing.T) {
 		clean: {"begin /v1/chat/completions chat", "end upstream_timeout"}, `{"messages":[]}`: nil,
 	} {
 		x := begin(t, statusOf(504), asking(body))
-		x.ret(timedOut{})
+		x.Ret(timedOut{})
 		x.wantObserved(lines...)
-		if res := x.result(); res.Whole != (lines == nil) || res.Outcome != rewrite.CodeTimeout {
+		if res := x.Result(); res.Whole != (lines == nil) || res.Outcome != rewrite.CodeTimeout {
 			t.Errorf("result %+v", res)
 		}
 	}
@@ -156,17 +100,17 @@ func TestStreamsAreRecorded(t *testing.T) {
 		{"/elsewhere", []string{": c" + early[2:], role, stop, done}, "end", "", rewrite.CauseEOF},
 	} {
 		x := begin(t, path(c.path), recorded)
-		x.stream()
-		x.write(c.pieces...)
-		endings[c.end](x).wantSwallowed(t)
-		equal(t, x.raw, c.want, "what is recorded")
-		if b := x.begun; b.Raw != (c.want != "") || b.Raw && (b.Status != http.StatusOK || b.Header.Get("Content-Type") != "text/event-stream") {
+		x.Stream()
+		x.Write(c.pieces...)
+		endings[c.end](x).WantSwallowed(t)
+		equal(t, x.Recorded, c.want, "what is recorded")
+		if b := x.Begun; b.Raw != (c.want != "") || b.Raw && (b.Status != http.StatusOK || b.Header.Get("Content-Type") != "text/event-stream") {
 			t.Errorf("begun %+v", b)
 		}
-		if len(x.ends) > 0 {
-			equal(t, x.result().Cause, c.cause, "the cause")
+		if len(x.Ends) > 0 {
+			equal(t, x.Result().Cause, c.cause, "the cause")
 		}
 	}
 	x := answered(t, []setting{recorded}, nil, completion("Hello", someTokens))
-	equal(t, x.raw, "", "what is recorded of an answer that is no stream")
+	equal(t, x.Recorded, "", "what is recorded of an answer that is no stream")
 }

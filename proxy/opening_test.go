@@ -16,10 +16,10 @@ import (
 func calledStream(t *testing.T, body string, size int, settings ...setting) *exchange {
 	t.Helper()
 	x := begin(t, settings...)
-	x.stream("Content-Length", fmt.Sprint(len(body)), "Etag", `"1"`)
+	x.Stream("Content-Length", fmt.Sprint(len(body)), "Etag", `"1"`)
 	for rest := body; rest != ""; {
 		n := min(size, len(rest))
-		x.write(rest[:n])
+		x.Write(rest[:n])
 		rest = rest[n:]
 	}
 	return x
@@ -56,13 +56,13 @@ func TestBodiesThatAreCalledStreams(t *testing.T) {
 				continue
 			}
 			x := calledStream(t, c.body, size, option(func(o *proxy.Options) { o.Rewrite.MaxFrame = 512 << 10 }))
-			x.ret(nil).wantSwallowed(t)
+			x.Ret(nil).WantSwallowed(t)
 			if c.want == "" {
 				c.want = c.body
 			}
-			equal(t, x.rec.body.String() == c.want, true, fmt.Sprintf("%s in reads of %d: %.300q", name, size, x.rec.body.String()))
-			equal(t, x.rec.status, 200, name+": the status")
-			h := x.rec.sent
+			equal(t, x.Rec.Body.String() == c.want, true, fmt.Sprintf("%s in reads of %d: %.300q", name, size, x.Rec.Body.String()))
+			equal(t, x.Rec.Status, 200, name+": the status")
+			h := x.Rec.Sent
 			equal(t, h.Get("Content-Type"), c.media, name+": the media type")
 			if n := h.Get("Content-Length"); n != "" && n != fmt.Sprint(len(c.want)) || h.Get("X-Accel-Buffering") != "" || c.want == c.body && h.Get("Etag") == "" {
 				t.Errorf("%s: the header was %v", name, h)
@@ -70,9 +70,9 @@ func TestBodiesThatAreCalledStreams(t *testing.T) {
 		}
 	}
 	x := calledStream(t, completion("", zeroTokens), 100)
-	x.ret(nil).wantSwallowed(t)
-	equal(t, x.rec.status, 502, "the status of an agent that failed")
-	equal(t, strings.Contains(x.rec.body.String(), `"code":"agent_incomplete"`), true, "the body")
+	x.Ret(nil).WantSwallowed(t)
+	equal(t, x.Rec.Status, 502, "the status of an agent that failed")
+	equal(t, strings.Contains(x.Rec.Body.String(), `"code":"agent_incomplete"`), true, "the body")
 }
 
 // What becomes an event stream is one, whatever comes first.
@@ -81,22 +81,22 @@ func TestStreamsThatBeginOddly(t *testing.T) {
 		in := before + role + text("Hello") + fullStop + done
 		for _, size := range []int{1 << 20, 1} {
 			x := calledStream(t, in, size)
-			x.ret(nil).wantSwallowed(t)
-			equal(t, x.rec.body.String(), in, fmt.Sprintf("%q", before))
-			equal(t, x.rec.sent.Get("X-Accel-Buffering"), "no", "the header of a stream")
+			x.Ret(nil).WantSwallowed(t)
+			equal(t, x.Rec.Body.String(), in, fmt.Sprintf("%q", before))
+			equal(t, x.Rec.Sent.Get("X-Accel-Buffering"), "no", "the header of a stream")
 		}
 	}
 	// What is cut, or nothing, is none.
 	for body, cause := range map[string]bool{"": true, "da": true, "data: {\"a\"": true, "\n\n": true, "\ufeff": true, `{"error": {"mess`: false, "Internal": false} {
 		x := calledStream(t, body, 1<<20)
 		if cause {
-			x.ret(nil).wantSwallowed(t)
+			x.Ret(nil).WantSwallowed(t)
 		} else {
-			x.abort().wantSwallowed(t)
+			x.Abort().WantSwallowed(t)
 		}
-		equal(t, strings.Contains(x.rec.body.String(), `"code":"upstream_`), true, fmt.Sprintf("%q: the body", body))
+		equal(t, strings.Contains(x.Rec.Body.String(), `"code":"upstream_`), true, fmt.Sprintf("%q: the body", body))
 		if body != "\n\n" {
-			equal(t, x.rec.status, 502, fmt.Sprintf("%q: the status", body))
+			equal(t, x.Rec.Status, 502, fmt.Sprintf("%q: the status", body))
 		}
 	}
 }
@@ -106,20 +106,20 @@ func TestBodyThatIsSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const body = `{"error": {"message": "no key"}}`
 		x := begin(t, option(func(o *proxy.Options) { o.Keepalive, o.IdleTimeout = time.Second, time.Minute }))
-		x.stream()
-		x.write(body[:9])
+		x.Stream()
+		x.Write(body[:9])
 		advance(10 * time.Second)
-		x.write(body[9:])
-		x.ret(nil).wantSwallowed(t)
-		equal(t, x.rec.body.String(), body, "the body")
+		x.Write(body[9:])
+		x.Ret(nil).WantSwallowed(t)
+		equal(t, x.Rec.Body.String(), body, "the body")
 	})
 	synctest.Test(t, func(t *testing.T) {
 		x := begin(t, option(func(o *proxy.Options) { o.Keepalive, o.IdleTimeout = time.Second, time.Minute }))
-		x.stream()
-		x.write(`{"error"`)
+		x.Stream()
+		x.Write(`{"error"`)
 		advance(2 * time.Minute)
-		equal(t, x.rec.status, 504, "the status")
-		equal(t, strings.Contains(x.rec.body.String(), rewrite.CodeTimeout), true, "the body")
-		x.ret(nil)
+		equal(t, x.Rec.Status, 504, "the status")
+		equal(t, strings.Contains(x.Rec.Body.String(), rewrite.CodeTimeout), true, "the body")
+		x.Ret(nil)
 	})
 }

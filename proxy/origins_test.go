@@ -88,9 +88,9 @@ func TestHeaderForAPage(t *testing.T) {
 			o := new(proxy.Origins)
 			c.says(o)
 			x := begin(t, fromPage(o, page), statusOf(http.StatusBadGateway))
-			x.ret(errTest).wantSwallowed(t)
-			equal(t, x.rec.status, http.StatusBadGateway, "status")
-			equal(t, fields(x.rec.sent), c.want, "the header")
+			x.Ret(errTest).WantSwallowed(t)
+			equal(t, x.Rec.Status, http.StatusBadGateway, "status")
+			equal(t, fields(x.Rec.Sent), c.want, "the header")
 		})
 	}
 }
@@ -117,8 +117,8 @@ func TestOriginsAreBounded(t *testing.T) {
 	says(o, http.MethodOptions, page, nil, 200, "Access-Control-Allow-Origin", page)
 	bubble(t, "the newest", func(t *testing.T) {
 		x := begin(t, fromPage(o, page), statusOf(http.StatusBadGateway))
-		x.ret(errTest).wantSwallowed(t)
-		equal(t, x.rec.sent.Get("Access-Control-Allow-Origin"), page, "the header")
+		x.Ret(errTest).WantSwallowed(t)
+		equal(t, x.Rec.Sent.Get("Access-Control-Allow-Origin"), page, "the header")
 	})
 	runtime.KeepAlive(o)
 }

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hermes-sidecar/hermes-sidecar/internal/proxytest"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
@@ -135,20 +136,20 @@ func TestForeignPanicGoesOnAfterTheFinish(t *testing.T) {
 		for _, headerCame := range []bool{true, false} {
 			x := begin(t)
 			if headerCame {
-				x.stream()
-				x.write(role, text("Hello"))
+				x.Stream()
+				x.Write(role, text("Hello"))
 			}
-			e := x.finish(func() error { explodingHandler(v); return nil })
-			e.wantEnd(t, v, nil)
-			if !strings.Contains(e.stack, "explodingHandler") {
-				t.Errorf("%s: the stack does not show who panicked:\n%s", name, e.stack)
+			e := x.Finish(func() error { explodingHandler(v); return nil })
+			e.WantEnd(t, v, nil)
+			if !strings.Contains(e.Stack, "explodingHandler") {
+				t.Errorf("%s: the stack does not show who panicked:\n%s", name, e.Stack)
 			}
 			if !headerCame {
-				x.wantLog()
+				x.WantLog()
 				continue
 			}
-			x.wantBody(role + text("Hello") + errorFinish("upstream_aborted", true))
-			if res := x.result(); res.Outcome != rewrite.CodeAborted || res.Err == nil {
+			x.WantBody(role + text("Hello") + errorFinish("upstream_aborted", true))
+			if res := x.Result(); res.Outcome != rewrite.CodeAborted || res.Err == nil {
 				t.Errorf("%s: outcome %q, error %v; want upstream_aborted and the panic", name, res.Outcome, res.Err)
 			}
 		}
@@ -158,12 +159,12 @@ func TestForeignPanicGoesOnAfterTheFinish(t *testing.T) {
 func TestResultCountsWhatTheStreamHad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := begin(t, option(func(o *proxy.Options) { o.Keepalive = time.Second }))
-		x.stream()
-		x.write(role, text("\\n`💻 ls`\\n"))
+		x.Stream()
+		x.Write(role, text("\\n`💻 ls`\\n"))
 		advance(time.Second)
-		x.write(text("Hello"), stop, done)
-		x.ret(nil)
-		res := x.result()
+		x.Write(text("Hello"), stop, done)
+		x.Ret(nil)
+		res := x.Result()
 		got := fmt.Sprint(res.Frames, res.Chunks, res.Tools, res.Markers, res.Keepalives)
 		if want := "5 4 1 1 1"; got != want {
 			t.Errorf("frames, chunks, tools, markers, keepalives are %s, want %s", got, want)
@@ -229,13 +230,13 @@ type breaking struct {
 	at    string // "header", "write" or "flush"; "" for not yet
 	value any
 	broke bool
-	seen  *observer
+	seen  *proxytest.Observer
 }
 
 func (w *breaking) use(what string) {
-	moves.Load()
+	proxytest.Moved()
 	if w.broke {
-		w.t.Errorf("the writer is used again, for its %s", what)
+		w.T.Errorf("the writer is used again, for its %s", what)
 	}
 	if w.at == what {
 		w.broke = true
@@ -263,11 +264,11 @@ func (w *breaking) FlushError() error {
 func guardedBy(t *testing.T, w *breaking, set setting, p string, next func(http.ResponseWriter, *http.Request) error) ending {
 	t.Helper()
 	x := begin(t, set, path(p), posting(`{"stream":true}`), func(_ *proxy.Options, _ *http.Request, rec *recorder) {
-		w.recorder, rec.wrapped = rec, w
+		w.recorder, rec.Wrapped = rec, w
 	})
-	w.seen = x.observer
-	e := x.finish(func() error { return next(x.w, x.up) })
-	equal(t, x.streams.Open(), 0, "open streams")
+	w.seen = x.Observer
+	e := x.Finish(func() error { return next(x.W, x.Up) })
+	equal(t, x.Streams.Open(), 0, "open streams")
 	return e
 }
 
@@ -292,11 +293,11 @@ func TestPanicOfTheWriterGoesOn(t *testing.T) {
 							act(w)
 							return nil
 						})
-						if got := fmt.Sprint(e.panicked); w.broke != (e.panicked != nil) || w.broke && !strings.HasPrefix(got, "boom") {
+						if got := fmt.Sprint(e.Panicked); w.broke != (e.Panicked != nil) || w.broke && !strings.HasPrefix(got, "boom") {
 							t.Errorf("the writer broke: %v; the guard panicked with %v", w.broke, got)
 						}
-						if p == chatPath && media == "text/event-stream" && len(w.seen.ends) != 1 {
-							t.Errorf("%d ends were observed", len(w.seen.ends))
+						if p == chatPath && media == "text/event-stream" && len(w.seen.Ends) != 1 {
+							t.Errorf("%d ends were observed", len(w.seen.Ends))
 						}
 					})
 				}
@@ -353,7 +354,7 @@ func TestPanicUnderATimerGoesOnInTheHandler(t *testing.T) {
 					if !w.broke {
 						t.Fatal("the timer has written nothing")
 					}
-					checkLate(t, e.panicked, value)
+					checkLate(t, e.Panicked, value)
 				})
 			}
 		}
@@ -390,7 +391,7 @@ func TestPanicOfTheHandlerIsMoreThanTheTimers(t *testing.T) {
 				advance(time.Second)
 				panic("mine")
 			})
-		e.wantEnd(t, "mine", nil)
+		e.WantEnd(t, "mine", nil)
 	})
 }
 
@@ -418,8 +419,8 @@ func TestNothingIsTorn(t *testing.T) {
 			x := begin(t, option(func(o *proxy.Options) {
 				o.Keepalive, o.IdleTimeout, o.StallTimeout = time.Millisecond, 10000*time.Hour, 10000*time.Hour
 			}))
-			x.stream()
-			x.write(role) // so that keepalives are chunks
+			x.Stream()
+			x.Write(role) // so that keepalives are chunks
 
 			over := make(chan struct{})
 			var others sync.WaitGroup
@@ -436,27 +437,27 @@ func TestNothingIsTorn(t *testing.T) {
 					}
 				})
 			}
-			repeat(func() { _ = http.NewResponseController(x.w).Flush() })
-			repeat(func() { x.w.WriteHeader(http.StatusEarlyHints) })
+			repeat(func() { _ = http.NewResponseController(x.W).Flush() })
+			repeat(func() { x.W.WriteHeader(http.StatusEarlyHints) })
 
 			for rest := want[len(role):]; len(rest) > 0; {
 				n := min(size, len(rest))
 				time.Sleep(time.Millisecond)
-				x.write(rest[:n])
+				x.Write(rest[:n])
 				rest = rest[n:]
 			}
 			close(over)
 			others.Wait()
 			advance(time.Millisecond)
 
-			x.ret(nil).wantSwallowed(t)
-			got := x.rec.body.String()
+			x.Ret(nil).WantSwallowed(t)
+			got := x.Rec.Body.String()
 			beats := strings.Count(got, beatForm)
 			if beats == 0 {
 				t.Error("no keepalive was sent")
 			}
 			equal(t, strings.ReplaceAll(got, beatForm, ""), want+errorFinish("upstream_incomplete", true), "the stream without its keepalives")
-			equal(t, x.result().Keepalives, beats, "keepalives")
+			equal(t, x.Result().Keepalives, beats, "keepalives")
 		})
 	}
 }
@@ -470,24 +471,24 @@ func TestEndsAtOnce(t *testing.T) {
 				o.Streams = streams
 				o.IdleTimeout, o.Keepalive, o.DrainTimeout = time.Second, time.Second/2, time.Second
 			}))
-			x.stream()
-			x.write(role)
+			x.Stream()
+			x.Write(role)
 			streams.Shutdown(time.Second)
 			time.Sleep(time.Second)
 			if i%4 == 0 {
-				go x.leave()
+				go x.Leave()
 			}
-			e := x.abort()
+			e := x.Abort()
 			synctest.Wait()
 			if i%4 == 0 {
 				continue // the panic goes on when the client left first
 			}
-			e.wantSwallowed(t)
-			got := strings.ReplaceAll(x.rec.body.String(), beatForm, "")
+			e.WantSwallowed(t)
+			got := strings.ReplaceAll(x.Rec.Body.String(), beatForm, "")
 			if strings.Count(got, `"error":{`) != 1 || strings.Count(got, done) != 1 || !strings.HasSuffix(got, done) {
 				t.Fatalf("want one end:\n%s", got)
 			}
-			x.result()
+			x.Result()
 		}
 	})
 }
@@ -498,16 +499,16 @@ func TestSwitchingProtocolsIsTheAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, p := range []string{chatPath, otherPath} {
 			x := begin(t, path(p), option(func(o *proxy.Options) { o.IdleTimeout, o.Keepalive = time.Second, time.Second }))
-			x.do(func() {
-				x.w.Header().Set("Content-Type", "text/event-stream")
-				x.w.WriteHeader(http.StatusSwitchingProtocols)
-				x.w.WriteHeader(http.StatusOK)
+			x.Do(func() {
+				x.W.Header().Set("Content-Type", "text/event-stream")
+				x.W.WriteHeader(http.StatusSwitchingProtocols)
+				x.W.WriteHeader(http.StatusOK)
 			})
-			x.wantLog("header 101")
+			x.WantLog("header 101")
 			advance(time.Minute)
-			x.write("raw")
-			x.ret(nil).wantSwallowed(t)
-			x.wantLog("header 101", "write raw")
+			x.Write("raw")
+			x.Ret(nil).WantSwallowed(t)
+			x.WantLog("header 101", "write raw")
 		}
 	})
 }
@@ -516,31 +517,31 @@ func TestSwitchingProtocolsIsTheAnswer(t *testing.T) {
 func TestReadingNothingOfARequest(t *testing.T) {
 	for _, body := range []string{clean, polluted, "[" + clean, ""} {
 		x := begin(t, asking(body))
-		x.do(func() {
+		x.Do(func() {
 			read := 0
 			for b := make([]byte, 7); ; {
-				if n, err := x.up.Body.Read(nil); read < int(x.up.ContentLength) && (n != 0 || err != nil) {
+				if n, err := x.Up.Body.Read(nil); read < int(x.Up.ContentLength) && (n != 0 || err != nil) {
 					t.Errorf("after %d bytes Read(nil) = %d, %v", read, n, err)
 					return
 				}
-				n, err := x.up.Body.Read(b)
+				n, err := x.Up.Body.Read(b)
 				if read += n; err != nil {
 					break
 				}
 			}
-			equal(t, read, int(x.up.ContentLength), "bytes")
+			equal(t, read, int(x.Up.ContentLength), "bytes")
 		})
-		x.ret(nil)
+		x.Ret(nil)
 	}
 }
 
 // Without ErrorStatus, it stands for none.
 func TestErrorsStandForNoStatusByDefault(t *testing.T) {
 	x := begin(t, asking(clean))
-	x.do(func() { x.try("lost") })
-	x.ret(errTest).wantEnd(t, nil, errTest)
-	if got := x.rec.header.Get("X-Should-Retry"); got != "false" || x.rec.status != 0 {
-		t.Errorf("X-Should-Retry %q, status %d", got, x.rec.status)
+	x.Do(func() { x.try("lost") })
+	x.Ret(errTest).WantEnd(t, nil, errTest)
+	if got := x.Rec.Fields.Get("X-Should-Retry"); got != "false" || x.Rec.Status != 0 {
+		t.Errorf("X-Should-Retry %q, status %d", got, x.Rec.Status)
 	}
 }
 
@@ -548,13 +549,13 @@ func TestErrorsStandForNoStatusByDefault(t *testing.T) {
 func TestFieldsThatAreNil(t *testing.T) {
 	for _, p := range []string{chatPath, otherPath} {
 		x := begin(t, path(p))
-		x.do(func() { x.w.Header()["Date"] = nil })
-		x.stream("X-One", "1")
-		x.write(role)
-		if date, ok := x.rec.sent["Date"]; !ok || date != nil || x.rec.sent.Get("X-One") != "1" {
-			t.Errorf("%s: the header is %v", p, x.rec.sent)
+		x.Do(func() { x.W.Header()["Date"] = nil })
+		x.Stream("X-One", "1")
+		x.Write(role)
+		if date, ok := x.Rec.Sent["Date"]; !ok || date != nil || x.Rec.Sent.Get("X-One") != "1" {
+			t.Errorf("%s: the header is %v", p, x.Rec.Sent)
 		}
-		x.abort()
+		x.Abort()
 	}
 }
 
@@ -580,15 +581,15 @@ func TestUpstreamsThatSayWhetherTheyHaveCompleted(t *testing.T) {
 					o.Usage = store.of
 				}
 			}))
-			x.do(func() {
-				x.w.Header().Set("Content-Type", c.media)
+			x.Do(func() {
+				x.W.Header().Set("Content-Type", c.media)
 				if c.completed != nil {
-					x.w.Header()["X-Hermes-Completed"] = c.completed
+					x.W.Header()["X-Hermes-Completed"] = c.completed
 				}
-				x.w.WriteHeader(http.StatusContinue)
-				x.w.WriteHeader(c.status)
+				x.W.WriteHeader(http.StatusContinue)
+				x.W.WriteHeader(c.status)
 			})
-			x.abort()
+			x.Abort()
 			if store != nil {
 				equal(t, strings.Join(store.honest, ", "), map[bool]string{true: "a does"}[c.does], fmt.Sprintf("%+v: the store got", c))
 			}
@@ -598,8 +599,8 @@ func TestUpstreamsThatSayWhetherTheyHaveCompleted(t *testing.T) {
 	// A legacy agent's failure, to which the sidecar gives the header.
 	store := newMemory()
 	x := answered(t, []setting{option(func(o *proxy.Options) { o.Usage = store.of })}, nil, completion("", zeroTokens))
-	if x.rec.sent.Get("X-Hermes-Completed") != "false" || store.honest != nil {
-		t.Errorf("the answer is %v, the store got %q", x.rec.sent, store.honest)
+	if x.Rec.Sent.Get("X-Hermes-Completed") != "false" || store.honest != nil {
+		t.Errorf("the answer is %v, the store got %q", x.Rec.Sent, store.honest)
 	}
 }
 

@@ -25,9 +25,9 @@ func TestUpstreamIsAskedForABodyThatIsNotCompressed(t *testing.T) {
 				r.Header["Accept-Encoding"] = slices.Clone(theirs)
 			}
 		})
-		equal(t, fmt.Sprint(x.up.Header["Accept-Encoding"], x.up.Header["Authorization"]), "[identity] [Bearer x]", "what upstream is asked for")
-		x.ret(nil)
-		equal(t, fmt.Sprint(x.r.Header["Accept-Encoding"]), fmt.Sprint(theirs), "the client's own header")
+		equal(t, fmt.Sprint(x.Up.Header["Accept-Encoding"], x.Up.Header["Authorization"]), "[identity] [Bearer x]", "what upstream is asked for")
+		x.Ret(nil)
+		equal(t, fmt.Sprint(x.R.Header["Accept-Encoding"]), fmt.Sprint(theirs), "the client's own header")
 	}
 }
 
@@ -43,10 +43,10 @@ func TestRequestWithoutAHeader(t *testing.T) {
 func TestRequestOverridesTheFormOfToolEvents(t *testing.T) {
 	sent := func(form rewrite.Progress, settings ...setting) string {
 		x := begin(t, append(settings, option(func(o *proxy.Options) { o.Rewrite.Progress = form }))...)
-		x.stream()
-		x.write(role, text("\\n`💻 ls`\\n"), text("Hello"), stop, done)
-		x.ret(nil)
-		return x.rec.body.String()
+		x.Stream()
+		x.Write(role, text("\\n`💻 ls`\\n"), text("Hello"), stop, done)
+		x.Ret(nil)
+		return x.Rec.Body.String()
 	}
 	for _, c := range []struct {
 		option rewrite.Progress
@@ -91,18 +91,18 @@ func without(name string) setting {
 // wantAsked checks the body that upstream gets, its length, and that the header says the same.
 // The client's own request keeps its body, if upstream's is another.
 func (x *exchange) wantAsked(came, want string) {
-	x.t.Helper()
-	x.do(func() {
-		if b, err := io.ReadAll(x.up.Body); string(b) != want || err != nil {
-			x.t.Errorf("upstream gets %.200q, %v; want %.200q", b, err, want)
+	x.T.Helper()
+	x.Do(func() {
+		if b, err := io.ReadAll(x.Up.Body); string(b) != want || err != nil {
+			x.T.Errorf("upstream gets %.200q, %v; want %.200q", b, err, want)
 		}
-		for r, body := range map[*http.Request]string{x.up: want, x.r: came} {
+		for r, body := range map[*http.Request]string{x.Up: want, x.R: came} {
 			if r.ContentLength != int64(len(body)) || r.Header.Get("Content-Length") != strconv.Itoa(len(body)) {
-				x.t.Errorf("ContentLength %d, header %q; want %d", r.ContentLength, r.Header.Get("Content-Length"), len(body))
+				x.T.Errorf("ContentLength %d, header %q; want %d", r.ContentLength, r.Header.Get("Content-Length"), len(body))
 			}
 		}
-		if b, err := io.ReadAll(x.r.Body); came != want && (string(b) != came || err != nil) {
-			x.t.Errorf("the client's request has the body %q, %v", b, err)
+		if b, err := io.ReadAll(x.R.Body); came != want && (string(b) != came || err != nil) {
+			x.T.Errorf("the client's request has the body %q, %v", b, err)
 		}
 	})
 }
@@ -121,7 +121,7 @@ func TestHistoriesAreHealed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			x := begin(t, append([]setting{posting(polluted)}, sets...)...)
 			x.wantAsked(polluted, clean)
-			equal(t, x.markers, 1, "markers")
+			equal(t, x.Markers, 1, "markers")
 		})
 	}
 }
@@ -134,8 +134,8 @@ func TestCardsLeaveHistories(t *testing.T) {
 	)
 	x := begin(t, posting(carded), header("Digest", "x"))
 	x.wantAsked(carded, joined)
-	if x.markers != 0 || x.up.Header.Get("Digest") != "" {
-		t.Errorf("%d markers, header %v", x.markers, x.up.Header)
+	if x.Markers != 0 || x.Up.Header.Get("Digest") != "" {
+		t.Errorf("%d markers, header %v", x.Markers, x.Up.Header)
 	}
 }
 
@@ -162,8 +162,8 @@ func TestHistoriesThatPassUntouched(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			x := begin(t, append([]setting{posting(c.body), header("Content-Digest", "sha-256=:x:")}, c.sets...)...)
 			x.wantAsked(c.body, c.body)
-			if x.markers != 0 || x.up.Header.Get("Content-Digest") == "" {
-				t.Errorf("%d markers, header %v", x.markers, x.up.Header)
+			if x.Markers != 0 || x.Up.Header.Get("Content-Digest") == "" {
+				t.Errorf("%d markers, header %v", x.Markers, x.Up.Header)
 			}
 		})
 	}
@@ -182,10 +182,10 @@ func TestMaxRequest(t *testing.T) {
 							r.ContentLength = -1
 						}
 					})
-				x.do(func() {
-					b, err := io.ReadAll(x.up.Body)
-					if string(b) != want+after || err != nil || chunked != (x.up.ContentLength < 0) {
-						t.Errorf("limit %d, %d bytes more: %d bytes, ContentLength %d, %v", limit, more, len(b), x.up.ContentLength, err)
+				x.Do(func() {
+					b, err := io.ReadAll(x.Up.Body)
+					if string(b) != want+after || err != nil || chunked != (x.Up.ContentLength < 0) {
+						t.Errorf("limit %d, %d bytes more: %d bytes, ContentLength %d, %v", limit, more, len(b), x.Up.ContentLength, err)
 					}
 				})
 			}
@@ -251,7 +251,7 @@ func TestTheBodyCannotBeHadAgain(t *testing.T) {
 				o.History = history
 				r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(body)), nil }
 			})
-			if x.up.GetBody != nil || x.r.GetBody == nil {
+			if x.Up.GetBody != nil || x.R.GetBody == nil {
 				t.Errorf("%s, %q: the body can be had again, or the client's own cannot", history, body)
 			}
 		}
@@ -285,7 +285,7 @@ func (w *watchedBody) held() bool {
 // A request is in memory until upstream has got it and has said what its answer
 // is, and not for as long as that takes.
 func TestRequestsAreLetGoOnceTheyAreAnswered(t *testing.T) {
-	streams := func(x *exchange) { x.stream(); x.write(role) }
+	streams := func(x *exchange) { x.Stream(); x.Write(role) }
 	for name, c := range map[string]struct {
 		body   string
 		read   int64 // how much of it upstream has read before its answer
@@ -298,7 +298,7 @@ func TestRequestsAreLetGoOnceTheyAreAnswered(t *testing.T) {
 		"closed":              {clean, 9, true, streams, false},
 		"read in part":        {clean, 9, false, streams, true},
 		"not read at all":     {clean, 0, false, streams, true},
-		"an answer":           {clean, 1e6, false, func(x *exchange) { x.do(func() { x.w.WriteHeader(http.StatusNotFound) }) }, false},
+		"an answer":           {clean, 1e6, false, func(x *exchange) { x.Do(func() { x.W.WriteHeader(http.StatusNotFound) }) }, false},
 		"the beginning of it": {`[` + clean, 1e6, false, streams, false},
 		"a timeout":           {clean, 1e6, false, func(x *exchange) { advance(1e15) }, false},
 	} {
@@ -307,10 +307,10 @@ func TestRequestsAreLetGoOnceTheyAreAnswered(t *testing.T) {
 			x := begin(t, timeouts(1e9), func(_ *proxy.Options, r *http.Request, _ *recorder) {
 				r.Body, r.ContentLength = body, int64(body.Len())
 			})
-			x.do(func() {
-				_, _ = io.CopyN(io.Discard, x.up.Body, c.read)
+			x.Do(func() {
+				_, _ = io.CopyN(io.Discard, x.Up.Body, c.read)
 				if c.closed {
-					_ = x.up.Body.Close()
+					_ = x.Up.Body.Close()
 				}
 			})
 			if !body.held() && c.body[0] == '{' {
@@ -318,7 +318,7 @@ func TestRequestsAreLetGoOnceTheyAreAnswered(t *testing.T) {
 			}
 			c.answer(x)
 			equal(t, body.held(), c.held, "held while the answer goes on")
-			x.do(func() { _, _ = io.Copy(io.Discard, x.up.Body) })
+			x.Do(func() { _, _ = io.Copy(io.Discard, x.Up.Body) })
 			equal(t, c.held && body.held(), false, "held after its last byte")
 			runtime.KeepAlive(x)
 		})
@@ -337,9 +337,9 @@ func TestMemoryOfOpenStreams(t *testing.T) {
 		x := begin(t, func(_ *proxy.Options, r *http.Request, _ *recorder) {
 			r.Body, r.ContentLength = io.NopCloser(io.MultiReader(body, io.LimitReader(spaces{}, size))), int64(body.Len()+size)
 		})
-		x.do(func() { _, _ = io.Copy(io.Discard, x.up.Body) })
-		x.stream()
-		x.write(role)
+		x.Do(func() { _, _ = io.Copy(io.Discard, x.Up.Body) })
+		x.Stream()
+		x.Write(role)
 	}
 	if took := heapNow() - before; took > size {
 		t.Errorf("%d open streams with histories of %d bytes take %d bytes", streams, size, took)

@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hermes-sidecar/hermes-sidecar/internal/proxytest"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 )
 
@@ -102,7 +103,7 @@ func TestReverseProxyWhoseUpstreamDies(t *testing.T) {
 					}
 					if strings.HasPrefix(c.want, "upstream_") {
 						equal(t, res.StatusCode, http.StatusBadGateway, "status")
-						checkAnswer(t, res.Header, rest, c.want, true)
+						proxytest.CheckAnswer(t, res.Header, rest, c.want, true)
 						continue
 					}
 					equal(t, string(first)+string(rest), c.want, "what the client was sent")

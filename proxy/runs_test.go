@@ -17,12 +17,12 @@ func saysOver(over *[]string) setting {
 
 // answer has the handler answer with the status, the type and the pieces of a body.
 func (x *exchange) answer(status int, media string, pieces ...string) {
-	x.t.Helper()
-	x.do(func() {
-		x.w.Header().Set("Content-Type", media)
-		x.w.WriteHeader(status)
+	x.T.Helper()
+	x.Do(func() {
+		x.W.Header().Set("Content-Type", media)
+		x.W.WriteHeader(status)
 	})
-	x.write(pieces...)
+	x.Write(pieces...)
 }
 
 // TestCompressedStatusesSayNothing of runs: they are not read.
@@ -30,9 +30,9 @@ func TestCompressedStatusesSayNothing(t *testing.T) {
 	bubble(t, "GET", func(t *testing.T) {
 		var over []string
 		x := begin(t, path("/v1/runs/run_1"), method(http.MethodGet), saysOver(&over))
-		x.do(func() { x.w.Header().Set("Content-Encoding", "gzip") })
+		x.Do(func() { x.W.Header().Set("Content-Encoding", "gzip") })
 		x.answer(200, "application/json", `{"run_id": "run_1", "status": "completed"}`)
-		x.ret(nil).wantSwallowed(t)
+		x.Ret(nil).WantSwallowed(t)
 		equal(t, len(over), 0, "what was said of runs")
 	})
 }
@@ -68,9 +68,9 @@ func TestAnswersSayThatRunsAreOver(t *testing.T) {
 			var over []string
 			x := begin(t, method(c.method), path(c.path), saysOver(&over))
 			x.answer(c.status, c.media, c.body)
-			x.ret(nil).wantSwallowed(t)
+			x.Ret(nil).WantSwallowed(t)
 			if name != "events that break off" {
-				x.wantBody(c.body)
+				x.WantBody(c.body)
 			}
 			equal(t, strings.Join(over, " "), map[bool]string{true: "run_1"}[c.want], "the run that is over")
 		})
@@ -78,14 +78,14 @@ func TestAnswersSayThatRunsAreOver(t *testing.T) {
 	bubble(t, "nobody asks", func(t *testing.T) {
 		x := begin(t, method("GET"), path(events))
 		x.answer(200, sse, completed)
-		x.ret(nil).wantSwallowed(t)
+		x.Ret(nil).WantSwallowed(t)
 	})
 	bubble(t, "the client has left", func(t *testing.T) {
 		var over []string
 		x := begin(t, method("GET"), path(events), saysOver(&over))
 		x.answer(200, sse, completed)
-		x.leave()
-		x.abort()
+		x.Leave()
+		x.Abort()
 		equal(t, strings.Join(over, " "), "run_1", "the run that is over")
 	})
 }
@@ -96,7 +96,7 @@ func TestLongStatusesAreNotKept(t *testing.T) {
 		var over []string
 		x := begin(t, method("GET"), path("/v1/runs/run_1"), saysOver(&over))
 		x.answer(200, "application/json", `{"output": "`+strings.Repeat("x", 16<<10), `", "status": "completed"}`)
-		x.ret(nil).wantSwallowed(t)
+		x.Ret(nil).WantSwallowed(t)
 		equal(t, len(over), 0, "runs that are over")
 	})
 }

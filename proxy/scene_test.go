@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hermes-sidecar/hermes-sidecar/internal/proxytest"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 )
 
@@ -67,13 +68,13 @@ var heads = map[string]struct {
 
 // endings are the ways in which a handler ends.
 var endings = map[string]func(*exchange) ending{
-	"abort":           (*exchange).abort,
-	"panic":           func(x *exchange) ending { return x.panics("boom") },
-	"error":           func(x *exchange) ending { return x.ret(errTest) },
-	"timeout":         func(x *exchange) ending { return x.ret(timedOut{}) },
-	"wrapped-timeout": func(x *exchange) ending { return x.ret(fmt.Errorf("reading: %w", timedOut{})) },
-	"end":             func(x *exchange) ending { return x.ret(nil) },
-	"waits":           (*exchange).untilCancelled,
+	"abort":           (*exchange).Abort,
+	"panic":           func(x *exchange) ending { return x.Panics("boom") },
+	"error":           func(x *exchange) ending { return x.Ret(errTest) },
+	"timeout":         func(x *exchange) ending { return x.Ret(timedOut{}) },
+	"wrapped-timeout": func(x *exchange) ending { return x.Ret(fmt.Errorf("reading: %w", timedOut{})) },
+	"end":             func(x *exchange) ending { return x.Ret(nil) },
+	"waits":           (*exchange).UntilCancelled,
 }
 
 // run plays the scene, and checks how it ends.
@@ -97,13 +98,13 @@ func (s scene) runWith(t *testing.T, words map[string]string) {
 				x.happens(word)
 				continue
 			}
-			end(x).want(t, s.goesOn)
+			end(x).Want(t, s.goesOn)
 			s.checkResult(x, word, time.Since(begun))
 			x.wantNothingMore()
 		}
 		s.checkAnswer(x)
-		if _, code, cut := strings.Cut(s.answers, ":"); cut && !x.over && code != "" {
-			x.wantStopped()
+		if _, code, cut := strings.Cut(s.answers, ":"); cut && !x.Over && code != "" {
+			x.WantStopped()
 		}
 	})
 }
@@ -111,37 +112,25 @@ func (s scene) runWith(t *testing.T, words map[string]string) {
 // wantNothingMore has timers, some too late to be stopped, and the handler use the writer after
 // the guard, which must not reach the inner one. That is sealed.
 func (x *exchange) wantNothingMore() {
-	x.t.Helper()
+	x.T.Helper()
 	advance(24 * time.Hour)
-	proxy.FireLate(x.w)
-	x.w.WriteHeader(http.StatusEarlyHints)
-	x.w.WriteHeader(http.StatusOK)
-	_ = http.NewResponseController(x.w).Flush()
-	if n, err := x.w.Write([]byte(role)); n != 0 || err == nil {
-		x.t.Errorf("a late Write = %d, %v; want an error", n, err)
+	proxy.FireLate(x.W)
+	x.W.WriteHeader(http.StatusEarlyHints)
+	x.W.WriteHeader(http.StatusOK)
+	_ = http.NewResponseController(x.W).Flush()
+	if n, err := x.W.Write([]byte(role)); n != 0 || err == nil {
+		x.T.Errorf("a late Write = %d, %v; want an error", n, err)
 	}
 }
 
 // limits sets the options that look at a clock.
 func limits(all string) setting {
-	return option(func(o *proxy.Options) {
-		for one := range strings.FieldsSeq(all) {
-			name, value, _ := strings.Cut(one, "=")
-			d, err := time.ParseDuration(value)
-			if err != nil {
-				panic(err)
-			}
-			*map[string]*time.Duration{
-				"first": &o.FirstByteTimeout, "idle": &o.IdleTimeout, "stall": &o.StallTimeout,
-				"grace": &o.DoneGrace, "keepalive": &o.Keepalive, "drain": &o.DrainTimeout,
-			}[name] = d
-		}
-	})
+	return option(func(o *proxy.Options) { proxytest.SetLimits(o, all) })
 }
 
 // checkAnswer checks what the client was sent.
 func (s scene) checkAnswer(x *exchange) {
-	x.t.Helper()
+	x.T.Helper()
 	var want strings.Builder
 	begins := false
 	for word := range strings.FieldsSeq(s.answers) {
@@ -156,34 +145,34 @@ func (s scene) checkAnswer(x *exchange) {
 			want.WriteString(x.word("failed:" + code))
 		case kind == "error" || kind == "partial":
 			want.WriteString(errorFinish(code, kind == "partial"))
-			if !strings.HasSuffix(strings.Join(x.rec.log, "|"), done+"|flush") {
-				x.t.Errorf("the finish was not flushed last: %q", x.rec.log)
+			if !strings.HasSuffix(strings.Join(x.Rec.Log, "|"), done+"|flush") {
+				x.T.Errorf("the finish was not flushed last: %q", x.Rec.Log)
 			}
 		default:
 			status, _ := strconv.Atoi(kind)
-			x.wantAnswerOf(status, code, status != http.StatusServiceUnavailable)
+			x.WantAnswerOf(status, code, status != http.StatusServiceUnavailable)
 			return
 		}
 	}
 	if begins {
-		if got := x.rec.body.String(); !strings.HasPrefix(got, want.String()) {
-			x.t.Errorf("the client was sent\n%s\nwant at first\n%s", got, want.String())
+		if got := x.Rec.Body.String(); !strings.HasPrefix(got, want.String()) {
+			x.T.Errorf("the client was sent\n%s\nwant at first\n%s", got, want.String())
 		}
 		return
 	}
-	x.wantBody(want.String())
+	x.WantBody(want.String())
 }
 
 // checkResult checks what was observed of the exchange, whose handler ended in the way how.
 func (s scene) checkResult(x *exchange, how string, took time.Duration) {
-	x.t.Helper()
-	if x.up.Context().Err() == nil {
-		x.t.Error("the context of upstream's request is left")
+	x.T.Helper()
+	if x.Up.Context().Err() == nil {
+		x.T.Error("the context of upstream's request is left")
 	}
-	equal(x.t, x.streams.Open(), 0, "open streams")
+	equal(x.T, x.Streams.Open(), 0, "open streams")
 	if s.outcome == "-" {
-		if len(x.ends) > 0 {
-			x.t.Errorf("the observer observed %+v", x.ends)
+		if len(x.Ends) > 0 {
+			x.T.Errorf("the observer observed %+v", x.Ends)
 		}
 		return
 	}
@@ -199,9 +188,9 @@ func (s scene) checkResult(x *exchange, how string, took time.Duration) {
 	if outcome == proxy.OutcomeOK || outcome == proxy.OutcomeClientGone || outcome == proxy.OutcomeEncoded {
 		code = ""
 	}
-	res := x.result()
+	res := x.Result()
 	if res.Outcome != outcome || res.Code != code || res.Upstream != "10.0.0.1:8642" || res.Duration != took {
-		x.t.Errorf("outcome %q, code %q, upstream %q after %s; want %q, %q, 10.0.0.1:8642, %s",
+		x.T.Errorf("outcome %q, code %q, upstream %q after %s; want %q, %q, 10.0.0.1:8642, %s",
 			res.Outcome, res.Code, res.Upstream, res.Duration, outcome, code, took)
 	}
 	if strings.HasPrefix(s.answers, "role") {
@@ -210,113 +199,113 @@ func (s scene) checkResult(x *exchange, how string, took time.Duration) {
 			reason = "length"
 		}
 		if res.ID != "chatcmpl-1" || res.Model != "hermes-agent" || res.Status != 200 || outcome != proxy.OutcomeClientGone && res.FinishReason != reason {
-			x.t.Errorf("id %q, model %q, status %d, finish reason %q; want %s", res.ID, res.Model, res.Status, res.FinishReason, reason)
+			x.T.Errorf("id %q, model %q, status %d, finish reason %q; want %s", res.ID, res.Model, res.Status, res.FinishReason, reason)
 		}
 	}
 	if id := x.words["id"]; id != "" && res.ID != id {
-		x.t.Errorf("id %q, want %q", res.ID, id)
+		x.T.Errorf("id %q, want %q", res.ID, id)
 	}
 	wants := map[string]error{"abort": http.ErrAbortHandler, "error": errTest}
 	switch want, told := wants[how]; {
 	case told && !errors.Is(res.Err, want), how == "end" && res.Err != nil,
 		how == "panic" && (res.Err == nil || !strings.Contains(res.Err.Error(), "boom")):
-		x.t.Errorf("error %v after %s", res.Err, how)
+		x.T.Errorf("error %v after %s", res.Err, how)
 	}
 }
 
 // word returns what a word stands for.
 func (x *exchange) word(word string) string {
-	x.t.Helper()
+	x.T.Helper()
 	s, known := x.words[word]
 	if !known {
 		s, known = written[word]
 	}
 	if !known {
-		x.t.Fatalf("no word %q", word)
+		x.T.Fatalf("no word %q", word)
 	}
 	return s
 }
 
 // happens has a word of a scene happen.
 func (x *exchange) happens(word string) {
-	x.t.Helper()
+	x.T.Helper()
 	head, isHead := heads[word]
 	switch {
 	case strings.HasPrefix(word, "+"):
 		x.passes(word)
 	case isHead:
-		x.do(func() {
-			x.w.Header().Set("Content-Type", head.media)
-			x.w.Header().Set("Content-Encoding", head.coding)
-			x.w.Header().Set("Content-Length", head.length)
-			x.w.WriteHeader(head.status)
+		x.Do(func() {
+			x.W.Header().Set("Content-Type", head.media)
+			x.W.Header().Set("Content-Encoding", head.coding)
+			x.W.Header().Set("Content-Length", head.length)
+			x.W.WriteHeader(head.status)
 		})
 	case strings.HasPrefix(word, "slowly:"): // for which the client takes a minute
 		x.slowly(x.word(strings.TrimPrefix(word, "slowly:")), time.Minute)
 	case word == "header":
-		x.stream()
+		x.Stream()
 	case word == "flush":
-		x.flush()
+		x.Flush()
 	case word == "now":
 		advance(0)
 	case word == "late-timer": // which does nothing
-		calls := len(x.rec.log)
-		proxy.FireLate(x.w)
-		if got := x.rec.log[calls:]; len(got) > 0 {
-			x.t.Errorf("a timer that comes too late has sent %q", got)
+		calls := len(x.Rec.Log)
+		proxy.FireLate(x.W)
+		if got := x.Rec.Log[calls:]; len(got) > 0 {
+			x.T.Errorf("a timer that comes too late has sent %q", got)
 		}
 	case strings.HasPrefix(word, "shutdown"): // or with a limit, such as shutdown=5s
 		limit, _ := time.ParseDuration(strings.TrimPrefix(word, "shutdown="))
-		x.streams.Shutdown(limit)
+		x.Streams.Shutdown(limit)
 	case word == "running":
-		x.wantRunning()
+		x.WantRunning()
 	case word == "stopped":
-		x.wantStopped()
+		x.WantStopped()
 	case word == "leave", strings.HasSuffix(word, "-breaks"):
-		x.wantRunning()
+		x.WantRunning()
 		x.left = true
 		if word == "leave" {
-			x.leave()
+			x.Leave()
 		} else {
 			x.breaks(word)
 		}
-		<-x.up.Context().Done()
+		<-x.Up.Context().Done()
 	default:
-		x.write(x.word(word))
+		x.Write(x.word(word))
 	}
 }
 
 // breaks has the client's connection break when it is written to or flushed.
 func (x *exchange) breaks(word string) {
-	x.t.Helper()
+	x.T.Helper()
 	if word == "write-breaks" {
-		x.rec.onWrite = func([]byte) (int, error) { return 0, errTest }
+		x.Rec.OnWrite = func([]byte) (int, error) { return 0, errTest }
 	} else {
-		x.rec.onFlush = func() error { return errTest }
+		x.Rec.OnFlush = func() error { return errTest }
 	}
-	if n, err := x.tryWrite(text("a")); n != 0 || err != errTest {
-		x.t.Errorf("Write = %d, %v; want 0 and the inner writer's error", n, err)
+	if n, err := x.TryWrite(text("a")); n != 0 || err != errTest {
+		x.T.Errorf("Write = %d, %v; want 0 and the inner writer's error", n, err)
 	}
 }
 
 // passes lets the time of a word pass.
 func (x *exchange) passes(word string) {
-	x.t.Helper()
+	x.T.Helper()
 	after, due := strings.CutSuffix(word[1:], "!")
 	d, err := time.ParseDuration(after)
 	if err != nil {
-		x.t.Fatal(err)
+		x.T.Fatal(err)
 	}
-	calls, cancelled := len(x.rec.log), x.up.Context().Err()
+	calls, cancelled := len(x.Rec.Log), x.Up.Context().Err()
 	advance(d - 1)
-	if got := x.rec.log[calls:]; len(got) > 0 || context.Cause(x.up.Context()) != nil && cancelled == nil {
-		x.t.Errorf("before the end of %s the inner writer was called %q, cause %v", word, got, context.Cause(x.up.Context()))
+	if got := x.Rec.Log[calls:]; len(got) > 0 || context.Cause(x.Up.Context()) != nil && cancelled == nil {
+		x.T.Errorf("before the end of %s the inner writer was called %q, cause %v", word, got, context.Cause(x.Up.Context()))
 	}
 	advance(1)
-	if happened := len(x.rec.log) > calls || x.up.Context().Err() != cancelled; happened != due {
-		x.t.Errorf("at the end of %s something happened: %t", word, happened)
+	if happened := len(x.Rec.Log) > calls || x.Up.Context().Err() != cancelled; happened != due {
+		x.T.Errorf("at the end of %s something happened: %t", word, happened)
 	}
-	if n := len(x.rec.log); n > calls && x.rec.log[n-1] != "flush" {
-		x.t.Errorf("%q was not flushed", x.rec.log[calls:])
+	if n := len(x.Rec.Log); n > calls && x.Rec.Log[n-1] != "flush" {
+		x.T.Errorf("%q was not flushed", x.Rec.Log[calls:])
 	}
 }

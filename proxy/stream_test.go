@@ -28,23 +28,23 @@ func TestHeaderIsHeldUntilTheFirstCompleteFrame(t *testing.T) {
 		"data: 1\r\r\n": {"header 200", "write data: 1\r\r\n", "flush"},
 	} {
 		x := begin(t)
-		x.stream()
+		x.Stream()
 		for _, piece := range []string{frame[:len(frame)/2], frame[len(frame)/2 : len(frame)-2]} {
-			x.flush()
-			x.write(piece)
+			x.Flush()
+			x.Write(piece)
 		}
-		x.wantLog()
-		x.write(frame[len(frame)-2:])
-		x.wantLog(log...)
-		x.ret(nil)
+		x.WantLog()
+		x.Write(frame[len(frame)-2:])
+		x.WantLog(log...)
+		x.Ret(nil)
 	}
 	const large = "data: 01234567890123456789"
 	x := begin(t, option(func(o *proxy.Options) { o.Rewrite.MaxFrame = 16 }))
-	x.stream()
-	x.write(large)
-	x.wantLog("header 200", "write "+large, "flush")
-	x.abort().wantSwallowed(t)
-	if got := x.rec.body.String(); !strings.HasPrefix(got, large+"\n\ndata: {\"error\":") {
+	x.Stream()
+	x.Write(large)
+	x.WantLog("header 200", "write "+large, "flush")
+	x.Abort().WantSwallowed(t)
+	if got := x.Rec.Body.String(); !strings.HasPrefix(got, large+"\n\ndata: {\"error\":") {
 		t.Errorf("want a blank line and an error finish after what has left:\n%s", got)
 	}
 }
@@ -59,20 +59,20 @@ func TestEndBeforeTheFirstFrameIsAnAnswer(t *testing.T) {
 		}
 	}
 	x := begin(t)
-	x.stream(
+	x.Stream(
 		"Content-Length", "4711", "Cache-Control", "no-cache", "Trailer", "X-Sum", "Etag", `"1"`,
 		"X-Hermes-Session-Id", "b58e0870",
 	)
-	x.wantLog()
-	x.abort().wantSwallowed(t)
-	x.wantLog("header 502", "write "+x.rec.body.String(), "flush")
+	x.WantLog()
+	x.Abort().WantSwallowed(t)
+	x.WantLog("header 502", "write "+x.Rec.Body.String(), "flush")
 	for name, want := range map[string]string{
 		"X-Accel-Buffering": "", "Trailer": "", "Transfer-Encoding": "", "Etag": "", "Content-Encoding": "",
 		"X-Hermes-Session-Id": "b58e0870", "Cache-Control": "no-store",
 	} {
-		equal(t, x.rec.sent.Get(name), want, name+" of an answer that is no stream")
+		equal(t, x.Rec.Sent.Get(name), want, name+" of an answer that is no stream")
 	}
-	equal(t, x.result().Status, http.StatusBadGateway, "status")
+	equal(t, x.Result().Status, http.StatusBadGateway, "status")
 }
 
 // TestEndAfterAKeepaliveIsAnErrorFinish, in the name of a completion that looks like Hermes'
@@ -82,13 +82,13 @@ func TestEndAfterAKeepaliveIsAnErrorFinish(t *testing.T) {
 	for range 3 {
 		synctest.Test(t, func(t *testing.T) {
 			x, begun := begin(t, limits("keepalive=10s")), time.Now()
-			x.stream()
+			x.Stream()
 			advance(10 * time.Second)
-			x.wantLog("header 200", "write "+beat, "flush")
-			x.abort().wantSwallowed(t)
-			id := regexp.MustCompile(`chatcmpl-[0-9a-f]{29}`).FindString(x.rec.body.String())
+			x.WantLog("header 200", "write "+beat, "flush")
+			x.Abort().WantSwallowed(t)
+			id := regexp.MustCompile(`chatcmpl-[0-9a-f]{29}`).FindString(x.Rec.Body.String())
 			own := strings.NewReplacer("chatcmpl-1", id, "1795164799", fmt.Sprint(begun.Unix()))
-			x.wantBody(beat + own.Replace(errorFinish("upstream_aborted", false)))
+			x.WantBody(beat + own.Replace(errorFinish("upstream_aborted", false)))
 			equal(t, seen[id], false, "an id is given twice")
 			seen[id] = true
 		})
@@ -113,28 +113,28 @@ func TestAnswerToHeadHasNoBody(t *testing.T) {
 		x := begin(t, method(m), option(func(o *proxy.Options) {
 			o.ErrorStatus = func(error) int { return http.StatusBadGateway }
 		}))
-		x.ret(errTest).wantSwallowed(t)
+		x.Ret(errTest).WantSwallowed(t)
 		return x
 	}
 	head, get := answered(http.MethodHead), answered(http.MethodGet)
-	head.wantLog("header 502")
-	equal(t, head.rec.sent.Get("Content-Length"), get.rec.sent.Get("Content-Length"), "Content-Length, as of the body that GET has")
+	head.WantLog("header 502")
+	equal(t, head.Rec.Sent.Get("Content-Length"), get.Rec.Sent.Get("Content-Length"), "Content-Length, as of the body that GET has")
 }
 
 func TestClientThatLeavesDuringTheAnswerEndsNothingElse(t *testing.T) {
 	x := begin(t)
-	x.rec.onWrite = func([]byte) (int, error) { return 0, errTest }
-	x.stream()
-	x.abort()
-	equal(t, len(x.rec.log), 2, "a header and one write")
+	x.Rec.OnWrite = func([]byte) (int, error) { return 0, errTest }
+	x.Stream()
+	x.Abort()
+	equal(t, len(x.Rec.Log), 2, "a header and one write")
 }
 
 func TestAnswersNameNoAddress(t *testing.T) {
 	x := begin(t, option(func(o *proxy.Options) {
 		o.ErrorStatus = func(error) int { return http.StatusBadGateway }
 	}))
-	x.ret(fmt.Errorf("dial tcp 10.1.2.3:8642: connection refused, key sk-%s", strings.Repeat("x", 40)))
-	if got := x.rec.body.String(); strings.Contains(got, "10.1.2.3") || strings.Contains(got, "sk-") {
+	x.Ret(fmt.Errorf("dial tcp 10.1.2.3:8642: connection refused, key sk-%s", strings.Repeat("x", 40)))
+	if got := x.Rec.Body.String(); strings.Contains(got, "10.1.2.3") || strings.Contains(got, "sk-") {
 		t.Errorf("the answer tells too much: %s", got)
 	}
 }
@@ -251,14 +251,14 @@ func TestOtherStreamsThatHaveShownNothingAreDrained(t *testing.T) {
 			for _, word := range []string{"header", "shutdown", "+1s!", "stopped"} {
 				x.happens(word)
 			}
-			x.abort().wantSwallowed(t)
-			body := x.rec.body.String()
+			x.Abort().WantSwallowed(t)
+			body := x.Rec.Body.String()
 			for _, event := range want {
 				if !strings.Contains(body, event) {
 					t.Errorf("no %q in %s", event, body)
 				}
 			}
-			if res := x.result(); strings.Count(body, "\n\n") != len(want) || res.Outcome != "shutting_down" {
+			if res := x.Result(); strings.Count(body, "\n\n") != len(want) || res.Outcome != "shutting_down" {
 				t.Errorf("%+v: %s", res, body)
 			}
 		})
@@ -273,10 +273,10 @@ func TestRunsAreKnownByTheirPath(t *testing.T) {
 		"/bus": false, "/runs/events": false, "/v1/runs/run_1": false, "/v1/runs/a/b/events": false, "/events": false, "/v1/runs//events": false,
 	} {
 		x := begin(t, path(p))
-		x.stream()
-		x.write(event)
-		x.ret(nil)
-		equal(t, strings.Contains(x.rec.body.String(), "run.failed"), known, p+": run.failed")
+		x.Stream()
+		x.Write(event)
+		x.Ret(nil)
+		equal(t, strings.Contains(x.Rec.Body.String(), "run.failed"), known, p+": run.failed")
 	}
 }
 

@@ -91,19 +91,19 @@ func TestEachStreamHasTheDrainTimeoutOfItsProxy(t *testing.T) {
 		short := begin(t, among(streams, 2*time.Second))
 		long := begin(t, among(streams, 8*time.Second))
 		for _, x := range []*exchange{short, long} {
-			x.stream()
-			x.write(role)
+			x.Stream()
+			x.Write(role)
 		}
 		equal(t, streams.Open(), 2, "open streams")
 		streams.Shutdown(0)
 		advance(2 * time.Second)
-		short.wantBody(role + errorFinish("shutting_down", false))
-		long.wantBody(role)
+		short.WantBody(role + errorFinish("shutting_down", false))
+		long.WantBody(role)
 		advance(6 * time.Second)
-		long.wantBody(role + errorFinish("shutting_down", false))
-		short.ret(nil)
+		long.WantBody(role + errorFinish("shutting_down", false))
+		short.Ret(nil)
 		equal(t, streams.Open(), 1, "open streams")
-		long.ret(nil)
+		long.Ret(nil)
 		equal(t, streams.Open(), 0, "open streams")
 	})
 }
@@ -113,19 +113,19 @@ func TestSlowClientDoesNotKeepOthersFromBeingDrained(t *testing.T) {
 		streams := new(proxy.Streams)
 		slow := begin(t, among(streams, 10*time.Second))
 		quick := begin(t, among(streams, 5*time.Second))
-		quick.stream()
-		quick.write(role)
-		slow.stream()
+		quick.Stream()
+		quick.Write(role)
+		slow.Stream()
 
 		taking, took := make(chan struct{}), make(chan struct{})
-		slow.rec.onWrite = func(b []byte) (int, error) {
+		slow.Rec.OnWrite = func(b []byte) (int, error) {
 			close(taking)
 			<-took
 			return len(b), nil
 		}
-		slow.start(func() { _, _ = slow.w.Write([]byte(role)) })
+		slow.Start(func() { _, _ = slow.W.Write([]byte(role)) })
 		<-taking
-		slow.rec.onWrite = nil
+		slow.Rec.OnWrite = nil
 
 		returned := make(chan struct{})
 		go func() {
@@ -136,17 +136,17 @@ func TestSlowClientDoesNotKeepOthersFromBeingDrained(t *testing.T) {
 		later := begin(t, among(streams, 5*time.Second))
 		equal(t, streams.Open(), 3, "open streams")
 		advance(5 * time.Second)
-		quick.wantBody(role + errorFinish("shutting_down", false))
-		quick.ret(nil).wantSwallowed(t)
-		later.untilCancelled().wantSwallowed(t)
-		later.wantAnswer(http.StatusBadGateway, "shutting_down")
+		quick.WantBody(role + errorFinish("shutting_down", false))
+		quick.Ret(nil).WantSwallowed(t)
+		later.UntilCancelled().WantSwallowed(t)
+		later.WantAnswer(http.StatusBadGateway, "shutting_down")
 
 		time.Sleep(5 * time.Second) // the end waits for the client
 		close(took)
-		<-slow.ack
+		<-slow.Ack
 		synctest.Wait()
-		slow.wantBody(role + errorFinish("shutting_down", false))
-		slow.ret(nil).wantSwallowed(t)
+		slow.WantBody(role + errorFinish("shutting_down", false))
+		slow.Ret(nil).WantSwallowed(t)
 		equal(t, streams.Open(), 0, "open streams")
 	})
 }
@@ -155,16 +155,16 @@ func TestLimitHoldsForLaterStreamsToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		streams := new(proxy.Streams)
 		first := begin(t, among(streams, 10*time.Second))
-		first.stream()
+		first.Stream()
 		streams.Shutdown(4 * time.Second)
 		advance(3 * time.Second)
 		later := begin(t, among(streams, 10*time.Second))
-		later.stream()
-		later.write(role)
+		later.Stream()
+		later.Write(role)
 		advance(time.Second - 1)
-		later.wantBody(role)
+		later.WantBody(role)
 		advance(1)
-		later.wantBody(role + errorFinish("shutting_down", false))
+		later.WantBody(role + errorFinish("shutting_down", false))
 		advance(time.Hour)
 		last := httptest.NewRecorder()
 		p := proxy.New(proxy.Options{Streams: streams, Limits: proxy.Limits{DrainTimeout: 10 * time.Second}})

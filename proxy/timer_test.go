@@ -2,7 +2,6 @@ package proxy_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,54 +11,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hermes-sidecar/hermes-sidecar/internal/proxytest"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
 const comment = ": comment\n\n"
-
-// untilCancelled is a handler's step that gives upstream's request up when it
-// is cancelled, with the cause.
-func (x *exchange) untilCancelled() ending {
-	x.t.Helper()
-	return x.finish(func() error {
-		<-x.up.Context().Done()
-		return context.Cause(x.up.Context())
-	})
-}
-
-// wantRunning checks that upstream's request goes on.
-func (x *exchange) wantRunning() {
-	x.t.Helper()
-	equal(x.t, context.Cause(x.up.Context()), nil, "why upstream's request was ended")
-}
-
-// wantStopped checks that upstream's request was ended, with a cause, and that
-// the handler, which does not look, can write no more.
-func (x *exchange) wantStopped() {
-	x.t.Helper()
-	cause := context.Cause(x.up.Context())
-	if cause == nil || cause == context.Canceled {
-		x.t.Errorf("upstream's request ended with the cause %v, want one that says why", cause)
-	}
-	// What is no timeout is no fault of upstream's, and Caddy counts none whose
-	// error is context.Canceled.
-	var late interface{ Timeout() bool }
-	if timeout := errors.As(cause, &late) && late.Timeout(); timeout == errors.Is(cause, context.Canceled) {
-		x.t.Errorf("the cause %v is a timeout: %v, and a cancellation: %v", cause, timeout, !timeout)
-	}
-	if late != nil && late.Timeout() && !strings.Contains(cause.Error(), "silent") {
-		x.t.Errorf("the cause is %v", cause)
-	}
-	calls := len(x.rec.log)
-	if n, err := x.tryWrite(text("late")); n != 0 || err == nil {
-		x.t.Errorf("a late Write = %d, %v; want an error", n, err)
-	}
-	x.flush()
-	if later := x.rec.log[calls:]; len(later) > 0 {
-		x.t.Errorf("after the end the inner writer was called %q", later)
-	}
-}
 
 // TestTimelines: the deadlines and keepalives of an exchange.
 func TestTimelines(t *testing.T) {
@@ -195,26 +152,26 @@ func TestKeepaliveForms(t *testing.T) {
 func TestKeepaliveThatTheClientDoesNotTakeCancelsUpstream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := begin(t, option(func(o *proxy.Options) { o.Keepalive = 10 * time.Second }))
-		x.stream()
-		x.write(role)
-		x.rec.onWrite = func([]byte) (int, error) { return 0, errTest }
+		x.Stream()
+		x.Write(role)
+		x.Rec.OnWrite = func([]byte) (int, error) { return 0, errTest }
 		advance(10 * time.Second)
-		if cause := context.Cause(x.up.Context()); cause != errTest {
+		if cause := context.Cause(x.Up.Context()); cause != errTest {
 			t.Errorf("upstream's request ended with the cause %v, want the inner writer's error", cause)
 		}
-		x.abort().wantEnd(t, http.ErrAbortHandler, nil)
+		x.Abort().WantEnd(t, http.ErrAbortHandler, nil)
 	})
 }
 
 // slowly has the client take d for a write of s.
 func (x *exchange) slowly(s string, d time.Duration) {
-	x.t.Helper()
-	x.rec.onWrite = func(b []byte) (int, error) {
+	x.T.Helper()
+	x.Rec.OnWrite = func(b []byte) (int, error) {
 		time.Sleep(d)
 		return len(b), nil
 	}
-	x.write(s)
-	x.rec.onWrite = nil
+	x.Write(s)
+	x.Rec.OnWrite = nil
 	synctest.Wait()
 }
 
@@ -331,7 +288,7 @@ func TestShutdownWhileTheClientSends(t *testing.T) {
 		"no object at all, over": {`[`, time.Minute, false},
 	} {
 		bubble(t, name, func(t *testing.T) {
-			streams, rec, asked := new(proxy.Streams), &recorder{t: t, header: make(http.Header)}, false
+			streams, rec, asked := new(proxy.Streams), newRecorder(t), false
 			o := proxy.Options{Streams: streams, Limits: proxy.Limits{DrainTimeout: time.Minute}}
 			r := httptest.NewRequest(http.MethodPost, chatPath, nil)
 			slowly(c.body, func() {
@@ -348,10 +305,10 @@ func TestShutdownWhileTheClientSends(t *testing.T) {
 			equal(t, err, nil, "the error")
 			equal(t, asked, c.asked, "upstream is asked")
 			if c.body == `{}` {
-				equal(t, rec.body.String(), "{}", "what the client was sent")
+				equal(t, rec.Body.String(), "{}", "what the client was sent")
 			} else {
-				equal(t, rec.status, http.StatusBadGateway, "status")
-				checkAnswer(t, rec.sent, rec.body.Bytes(), "shutting_down", c.asked)
+				equal(t, rec.Status, http.StatusBadGateway, "status")
+				proxytest.CheckAnswer(t, rec.Sent, rec.Body.Bytes(), "shutting_down", c.asked)
 			}
 			equal(t, streams.Open(), 0, "requests that are left")
 		})
@@ -396,18 +353,18 @@ func TestTimeoutsDoNotCountAnUploadThatGoesOnWhileItComes(t *testing.T) {
 			bubble(t, name+", "+limit, func(t *testing.T) {
 				beats := option(func(o *proxy.Options) { o.Keepalive = time.Second }) // of which none may leave before the header
 				x := begin(t, limits(limit), beats, sending(100, func() { advance(10 * time.Minute) }), set)
-				x.do(func() {
-					if b, err := io.ReadAll(x.up.Body); len(b) != 100 || err != nil {
+				x.Do(func() {
+					if b, err := io.ReadAll(x.Up.Body); len(b) != 100 || err != nil {
 						t.Errorf("upstream gets %d bytes, %v", len(b), err)
 					}
 				})
 				advance(time.Minute - 1)
-				if x.rec.status != 0 {
-					t.Fatalf("answered with %d already", x.rec.status)
+				if x.Rec.Status != 0 {
+					t.Fatalf("answered with %d already", x.Rec.Status)
 				}
 				advance(1)
-				x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
-				x.ret(nil).wantSwallowed(t)
+				x.WantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
+				x.Ret(nil).WantSwallowed(t)
 			})
 		}
 	}
@@ -420,15 +377,15 @@ func TestTimeoutsCountWhatUpstreamDoesNotRead(t *testing.T) {
 			for _, limit := range deadlines {
 				x := begin(t, limits(limit), sending(100, func() {}), set)
 				for range 5 {
-					x.do(func() { _, _ = x.up.Body.Read(make([]byte, 1)) })
+					x.Do(func() { _, _ = x.Up.Body.Read(make([]byte, 1)) })
 					advance(time.Minute - 1)
 				}
-				if x.rec.status != 0 {
-					t.Fatalf("%s, %s: answered with %d already", name, limit, x.rec.status)
+				if x.Rec.Status != 0 {
+					t.Fatalf("%s, %s: answered with %d already", name, limit, x.Rec.Status)
 				}
 				advance(1)
-				x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
-				x.ret(nil)
+				x.WantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
+				x.Ret(nil)
 			}
 		}
 	})
@@ -438,14 +395,14 @@ func TestTimeoutsCountWhatUpstreamDoesNotRead(t *testing.T) {
 func TestUploadsDoNotHideASilentStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := begin(t, timeouts(time.Minute), sending(100, func() {}), unread["history keep"])
-		x.stream()
-		x.write(role)
+		x.Stream()
+		x.Write(role)
 		for range 2 {
 			advance(30 * time.Second)
-			x.do(func() { _, _ = x.up.Body.Read(make([]byte, 1)) })
+			x.Do(func() { _, _ = x.Up.Body.Read(make([]byte, 1)) })
 		}
-		x.wantBody(role + errorFinish("upstream_timeout", false))
-		x.ret(nil).wantSwallowed(t)
+		x.WantBody(role + errorFinish("upstream_timeout", false))
+		x.Ret(nil).WantSwallowed(t)
 	})
 }
 
@@ -454,25 +411,25 @@ func TestUploadsDoNotWaitForTheAnswer(t *testing.T) {
 	blocked, goOn := make(chan bool), make(chan bool)
 	x := begin(t, timeouts(time.Minute), sending(100, func() {}), unread["history keep"],
 		func(_ *proxy.Options, _ *http.Request, rec *recorder) {
-			rec.onWrite = func(b []byte) (int, error) {
+			rec.OnWrite = func(b []byte) (int, error) {
 				close(blocked)
 				<-goOn
 				return len(b), nil
 			}
 		})
-	x.stream()
-	x.start(func() { _, _ = io.WriteString(x.w, role) })
+	x.Stream()
+	x.Start(func() { _, _ = io.WriteString(x.W, role) })
 	<-blocked
 	read := make(chan error, 1)
 	go func() {
-		_, err := io.ReadAll(x.up.Body)
+		_, err := io.ReadAll(x.Up.Body)
 		read <- err
 	}()
 	if err := <-read; err != nil {
 		t.Error(err)
 	}
 	close(goOn)
-	<-x.ack
+	<-x.Ack
 }
 
 // Without a deadline that it could move, a body stays what it is.
@@ -484,8 +441,8 @@ func TestBodiesThatAreNotFollowed(t *testing.T) {
 		"none": {timeouts(1), none}, "nothing": {timeouts(1), nothing},
 	} {
 		x := begin(t, append(sets, unread["history keep"])...)
-		x.do(func() {
-			equal(t, fmt.Sprintf("%T", x.up.Body), fmt.Sprintf("%T", x.r.Body), name+": the type of the body")
+		x.Do(func() {
+			equal(t, fmt.Sprintf("%T", x.Up.Body), fmt.Sprintf("%T", x.R.Body), name+": the type of the body")
 		})
 	}
 }
@@ -494,10 +451,10 @@ func TestBodiesThatAreNotFollowed(t *testing.T) {
 // one that it had when it was written.
 func TestValuesOfTheHeaderAreTheHandlers(t *testing.T) {
 	x := begin(t)
-	x.stream("X-A", "before")
-	x.do(func() { x.w.Header()["X-A"][0] = "after" })
-	x.write(role)
-	equal(t, x.rec.sent.Get("X-A"), "before", "X-A")
+	x.Stream("X-A", "before")
+	x.Do(func() { x.W.Header()["X-A"][0] = "after" })
+	x.Write(role)
+	equal(t, x.Rec.Sent.Get("X-A"), "before", "X-A")
 }
 
 // Requests that are none for chat completions are not observed, even when their client
@@ -505,8 +462,8 @@ func TestValuesOfTheHeaderAreTheHandlers(t *testing.T) {
 func TestOtherRequestsWhoseClientLeavesAreNotTold(t *testing.T) {
 	for _, p := range []string{otherPath, "/v1/runs/run_1/events", "/api/sessions/s/chat/stream"} {
 		x := begin(t, path(p))
-		x.leave()
-		x.ret(nil)
-		equal(t, len(x.ends), 0, p+": ends that are observed")
+		x.Leave()
+		x.Ret(nil)
+		equal(t, len(x.Ends), 0, p+": ends that are observed")
 	}
 }

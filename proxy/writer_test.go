@@ -16,26 +16,27 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hermes-sidecar/hermes-sidecar/internal/proxytest"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
 func TestInformationalAnswersAreNotLatched(t *testing.T) {
 	x := begin(t)
-	x.do(func() {
-		x.w.Header().Set("Link", "</a.css>; rel=preload")
-		x.w.WriteHeader(http.StatusEarlyHints)
-		x.w.WriteHeader(http.StatusProcessing)
-		x.w.WriteHeader(http.StatusEarlyHints)
+	x.Do(func() {
+		x.W.Header().Set("Link", "</a.css>; rel=preload")
+		x.W.WriteHeader(http.StatusEarlyHints)
+		x.W.WriteHeader(http.StatusProcessing)
+		x.W.WriteHeader(http.StatusEarlyHints)
 	})
-	x.wantLog("header 103", "header 102", "header 103")
-	x.stream()
-	x.write(role)
-	x.wantLog("header 103", "header 102", "header 103", "header 200", "write "+role, "flush")
-	x.do(func() { x.w.WriteHeader(http.StatusEarlyHints) })
-	x.ret(nil)
-	equal(t, x.rec.body.String(), role+errorFinish("upstream_incomplete", false), "the stream")
-	if slices.Contains(x.rec.log[4:], "header 103") {
+	x.WantLog("header 103", "header 102", "header 103")
+	x.Stream()
+	x.Write(role)
+	x.WantLog("header 103", "header 102", "header 103", "header 200", "write "+role, "flush")
+	x.Do(func() { x.W.WriteHeader(http.StatusEarlyHints) })
+	x.Ret(nil)
+	equal(t, x.Rec.Body.String(), role+errorFinish("upstream_incomplete", false), "the stream")
+	if slices.Contains(x.Rec.Log[4:], "header 103") {
 		t.Error("an informational answer after the final one")
 	}
 }
@@ -50,9 +51,9 @@ func TestHeaderOfAStreamIsFittedToABodyThatChanges(t *testing.T) {
 		fields = append(fields, name, "1")
 	}
 	x := begin(t)
-	x.stream(fields...)
-	x.write(role)
-	h := x.rec.sent
+	x.Stream(fields...)
+	x.Write(role)
+	h := x.Rec.Sent
 	for _, name := range gone {
 		if _, ok := h[name]; ok {
 			t.Errorf("%s stayed", name)
@@ -67,9 +68,9 @@ func TestHeaderOfAStreamIsFittedToABodyThatChanges(t *testing.T) {
 		}
 	}
 	x = begin(t) // upstream's own fields stay
-	x.stream("X-Accel-Buffering", "yes", "Cache-Control", "private")
-	x.write(role)
-	if h := x.rec.sent; h.Get("X-Accel-Buffering") != "yes" || h.Get("Cache-Control") != "private" {
+	x.Stream("X-Accel-Buffering", "yes", "Cache-Control", "private")
+	x.Write(role)
+	if h := x.Rec.Sent; h.Get("X-Accel-Buffering") != "yes" || h.Get("Cache-Control") != "private" {
 		t.Errorf("the header is %v", h)
 	}
 }
@@ -98,7 +99,7 @@ func TestWritersThatAreWrapped(t *testing.T) {
 		"hidden": func(rec *recorder) http.ResponseWriter { return hidden{rec} },
 		"bare":   func(rec *recorder) http.ResponseWriter { return bare{rec} },
 	} {
-		rec := &recorder{t: t, header: make(http.Header)}
+		rec := newRecorder(t)
 		serve(wrap(rec), proxy.Options{}, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/event-stream")
 			if n, err := io.WriteString(w, role+stop+done); n != len(role+stop+done) || err != nil {
@@ -109,8 +110,8 @@ func TestWritersThatAreWrapped(t *testing.T) {
 		if name == "bare" {
 			want = want[:2]
 		}
-		if !slices.Equal(rec.log, want) {
-			t.Errorf("%s: calls %q, want %q", name, rec.log, want)
+		if !slices.Equal(rec.Log, want) {
+			t.Errorf("%s: calls %q, want %q", name, rec.Log, want)
 		}
 	}
 }
@@ -133,7 +134,7 @@ func (c *connection) SetWriteDeadline(t time.Time) error {
 }
 
 func TestUnwrapReachesTheConnection(t *testing.T) {
-	inner := &connection{recorder: &recorder{t: t, header: make(http.Header)}}
+	inner := &connection{recorder: newRecorder(t)}
 	at := time.Unix(1, 0)
 	serve(inner, proxy.Options{}, func(w http.ResponseWriter, _ *http.Request) {
 		ctl := http.NewResponseController(w)
@@ -146,14 +147,14 @@ func TestUnwrapReachesTheConnection(t *testing.T) {
 	if !inner.hijacked || inner.deadline != at {
 		t.Errorf("hijacked: %v, deadline: %v", inner.hijacked, inner.deadline)
 	}
-	if want := []string{"header 101"}; !slices.Equal(inner.log, want) {
-		t.Errorf("calls %q, want %q", inner.log, want)
+	if want := []string{"header 101"}; !slices.Equal(inner.Log, want) {
+		t.Errorf("calls %q, want %q", inner.Log, want)
 	}
 }
 
 func TestOneWriteAndOneFlushForWhatOneReadCompleted(t *testing.T) {
 	x := begin(t)
-	x.stream()
+	x.Stream()
 	marker := text("\\n`💻 ls`\\n")
 	for _, step := range []struct {
 		in, out string // out is empty for a read that completes nothing
@@ -170,9 +171,9 @@ func TestOneWriteAndOneFlushForWhatOneReadCompleted(t *testing.T) {
 		{text("is a computer"), ""},
 		{text("\\n") + text("g"), text("\\n`💻 ") + text("is a computer") + text("\\n") + text("g")},
 	} {
-		before := len(x.rec.log)
-		x.write(step.in)
-		x.flush() // as a proxy does after each write
+		before := len(x.Rec.Log)
+		x.Write(step.in)
+		x.Flush() // as a proxy does after each write
 		var want []string
 		if step.out != "" {
 			want = []string{"write " + step.out, "flush"}
@@ -180,18 +181,18 @@ func TestOneWriteAndOneFlushForWhatOneReadCompleted(t *testing.T) {
 				want = append([]string{"header 200"}, want...)
 			}
 		}
-		if got := x.rec.log[before:]; !slices.Equal(got, want) {
+		if got := x.Rec.Log[before:]; !slices.Equal(got, want) {
 			t.Errorf("for %q the inner writer was called\n%q, want\n%q", step.in, got, want)
 		}
 	}
-	before := len(x.rec.log)
-	x.write(marker + text("h"))
-	if got := x.rec.log[before:]; len(got) != 2 || got[1] != "flush" {
+	before := len(x.Rec.Log)
+	x.Write(marker + text("h"))
+	if got := x.Rec.Log[before:]; len(got) != 2 || got[1] != "flush" {
 		t.Errorf("for a tool and text the inner writer was called %q, want one write and one flush", got)
 	}
-	before = len(x.rec.log)
-	x.abort()
-	if got := x.rec.log[before:]; len(got) != 2 || got[1] != "flush" {
+	before = len(x.Rec.Log)
+	x.Abort()
+	if got := x.Rec.Log[before:]; len(got) != 2 || got[1] != "flush" {
 		t.Errorf("for the error finish the inner writer was called %q, want one write and one flush", got)
 	}
 }
@@ -206,21 +207,21 @@ func TestWriteErrorIsRemembered(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := begin(t)
-			x.stream()
-			x.write(role)
-			x.rec.onWrite = func([]byte) (int, error) { return c.n, c.err }
-			if n, err := x.tryWrite(text("a")); n != 0 || err != c.err {
+			x.Stream()
+			x.Write(role)
+			x.Rec.OnWrite = func([]byte) (int, error) { return c.n, c.err }
+			if n, err := x.TryWrite(text("a")); n != 0 || err != c.err {
 				t.Errorf("Write = %d, %v; want 0, %v", n, err, c.err)
 			}
-			x.rec.onWrite = nil // it would go well again
-			x.rec.onFlush = func() error { return errors.New("another") }
-			calls := len(x.rec.log)
-			if n, err := x.tryWrite(text("b")); n != 0 || err != c.err {
+			x.Rec.OnWrite = nil // it would go well again
+			x.Rec.OnFlush = func() error { return errors.New("another") }
+			calls := len(x.Rec.Log)
+			if n, err := x.TryWrite(text("b")); n != 0 || err != c.err {
 				t.Errorf("a later Write = %d, %v; want 0, %v", n, err, c.err)
 			}
-			x.flush()
-			x.abort().wantEnd(t, http.ErrAbortHandler, nil)
-			if later := x.rec.log[calls:]; len(later) > 0 {
+			x.Flush()
+			x.Abort().WantEnd(t, http.ErrAbortHandler, nil)
+			if later := x.Rec.Log[calls:]; len(later) > 0 {
 				t.Errorf("after a failed write the inner writer was called %q", later)
 			}
 		})
@@ -235,19 +236,19 @@ func TestFlushDecidesLikeWriteHeader(t *testing.T) {
 		{chatPath, "text/event-stream", true}, {chatPath, "text/plain", false}, {otherPath, "text/event-stream", false},
 	} {
 		x := begin(t, path(c.path))
-		x.do(func() { x.w.Header().Set("Content-Type", c.media) })
-		x.flush()
+		x.Do(func() { x.W.Header().Set("Content-Type", c.media) })
+		x.Flush()
 		if c.held {
-			x.wantLog()
-			x.abort().wantSwallowed(t)
-			x.wantAnswer(http.StatusBadGateway, "upstream_aborted")
+			x.WantLog()
+			x.Abort().WantSwallowed(t)
+			x.WantAnswer(http.StatusBadGateway, "upstream_aborted")
 			continue
 		}
-		if x.wantLog("header 200", "flush"); c.path == otherPath { // flushed once
-			x.flush()
-			x.wantLog("header 200", "flush")
+		if x.WantLog("header 200", "flush"); c.path == otherPath { // flushed once
+			x.Flush()
+			x.WantLog("header 200", "flush")
 		}
-		x.ret(nil)
+		x.Ret(nil)
 	}
 }
 
@@ -264,16 +265,16 @@ func (s stamping) WriteHeader(status int) {
 // Access logs of Caddy read the map after the end (resp_headers).
 func TestHeaderMapTellsWhatWasSent(t *testing.T) {
 	for _, media := range []string{"application/json", "text/event-stream"} {
-		rec := &recorder{t: t, header: make(http.Header)}
+		rec := newRecorder(t)
 		serve(stamping{rec}, proxy.Options{}, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", media)
 			w.Header().Set("Content-Length", "100")
 			_, _ = w.Write([]byte(role + stop + done))
 		})
-		for name := range rec.sent {
-			equal(t, rec.header.Get(name), rec.sent.Get(name), media+": in the map, "+name)
+		for name := range rec.Sent {
+			equal(t, rec.Fields.Get(name), rec.Sent.Get(name), media+": in the map, "+name)
 		}
-		equal(t, rec.header.Get("Content-Length"), "", media+": the map's Content-Length")
+		equal(t, rec.Fields.Get("Content-Length"), "", media+": the map's Content-Length")
 	}
 }
 
@@ -293,29 +294,29 @@ func TestHeaderIsTheHandlersAloneOnAnyPath(t *testing.T) {
 					o.Streams, o.Keepalive, o.DrainTimeout = streams, time.Millisecond, time.Second
 				}))
 				var kept http.Header
-				x.do(func() { kept = x.w.Header() })
+				x.Do(func() { kept = x.W.Header() })
 				if strings.HasPrefix(trailer, http.TrailerPrefix) {
-					x.stream()
+					x.Stream()
 				} else {
-					x.stream("Trailer", "x-other, x-sum")
+					x.Stream("Trailer", "x-other, x-sum")
 				}
-				x.write(role) // with which it is ours on any path
+				x.Write(role) // with which it is ours on any path
 
-				x.do(func() {
+				x.Do(func() {
 					for i := range 100 {
 						time.Sleep(time.Millisecond) // until the timer writes
-						x.w.Header().Set(trailer, fmt.Sprint(i))
+						x.W.Header().Set(trailer, fmt.Sprint(i))
 						kept.Set(trailer+"-Kept", fmt.Sprint(i))
 					}
 				})
 				synctest.Wait()
-				if !strings.Contains(x.rec.body.String(), beatForm) {
+				if !strings.Contains(x.Rec.Body.String(), beatForm) {
 					t.Error("no keepalive was sent")
 				}
-				x.write(stop, done)
-				x.ret(nil).wantSwallowed(t)
-				equal(t, x.rec.header.Get(trailer), "99", "the trailer")
-				if strings.HasPrefix(trailer, http.TrailerPrefix) && p != chatPath && x.rec.header.Get(trailer+"-Kept") != "99" {
+				x.Write(stop, done)
+				x.Ret(nil).WantSwallowed(t)
+				equal(t, x.Rec.Fields.Get(trailer), "99", "the trailer")
+				if strings.HasPrefix(trailer, http.TrailerPrefix) && p != chatPath && x.Rec.Fields.Get(trailer+"-Kept") != "99" {
 					t.Error("the trailer that was set in the map of the beginning is missing")
 				}
 			})
@@ -331,20 +332,20 @@ func TestTimersEndStreamsBesideTheHandler(t *testing.T) {
 			bubble(t, fmt.Sprint(p, headerCame), func(t *testing.T) {
 				x := begin(t, path(p), limits("idle=1s drain=1s"))
 				if headerCame {
-					x.stream("Trailer", "X-Sum")
-					x.write(role)
+					x.Stream("Trailer", "X-Sum")
+					x.Write(role)
 				}
-				x.streams.Shutdown(0)
-				x.do(func() {
+				x.Streams.Shutdown(0)
+				x.Do(func() {
 					time.Sleep(time.Second)
 					for range 100 {
-						x.w.Header().Set("X-Sum", "1")
+						x.W.Header().Set("X-Sum", "1")
 					}
 				})
 				synctest.Wait()
-				e := x.ret(nil)
-				if got := x.rec.body.String(); headerCame && !strings.Contains(got, `"error":{`) || e.err != nil {
-					t.Errorf("%v, the client was sent\n%s", e.err, got)
+				e := x.Ret(nil)
+				if got := x.Rec.Body.String(); headerCame && !strings.Contains(got, `"error":{`) || e.Err != nil {
+					t.Errorf("%v, the client was sent\n%s", e.Err, got)
 				}
 			})
 		}
@@ -357,14 +358,14 @@ func TestHeaderWithoutAnAnswerIsHandedOver(t *testing.T) {
 	for _, p := range paths {
 		for name, e := range map[string]error{"nothing": nil, "an error": errTest} {
 			x := begin(t, path(p))
-			x.do(func() {
-				x.w.Header().Set("Link", "</early>")
-				x.w.WriteHeader(http.StatusEarlyHints)
-				x.w.Header().Del("Link")
-				x.w.Header().Set("X-Handler", "1")
+			x.Do(func() {
+				x.W.Header().Set("Link", "</early>")
+				x.W.WriteHeader(http.StatusEarlyHints)
+				x.W.Header().Del("Link")
+				x.W.Header().Set("X-Handler", "1")
 			})
-			x.ret(e)
-			if got := x.rec.header; got.Get("X-Handler") != "1" || got.Get("Link") != "" {
+			x.Ret(e)
+			if got := x.Rec.Fields; got.Get("X-Handler") != "1" || got.Get("Link") != "" {
 				t.Errorf("%s, %s: the header is %v", p, name, got)
 			}
 		}
@@ -379,15 +380,15 @@ func TestFieldsOfAnInformationalAnswerStayWithIt(t *testing.T) {
 			x := begin(t, option(func(o *proxy.Options) { o.FirstByteTimeout = time.Second }),
 				func(_ *proxy.Options, r *http.Request, rec *recorder) {
 					r.ProtoMajor = major
-					rec.header.Set("Server", "Caddy")
+					rec.Fields.Set("Server", "Caddy")
 				})
-			x.do(func() {
-				x.w.Header().Set("Link", "</early>")
-				x.w.WriteHeader(http.StatusEarlyHints)
+			x.Do(func() {
+				x.W.Header().Set("Link", "</early>")
+				x.W.WriteHeader(http.StatusEarlyHints)
 			})
 			advance(time.Second)
-			x.wantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
-			if got := x.rec.sent; got.Get("Link") != "" || got.Get("Server") != "Caddy" {
+			x.WantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
+			if got := x.Rec.Sent; got.Get("Link") != "" || got.Get("Server") != "Caddy" {
 				t.Errorf("HTTP/%d: the header is %v", major, got)
 			}
 		}
@@ -403,15 +404,15 @@ func TestManyTrailersAreHandedOverInTime(t *testing.T) {
 		fmt.Fprintf(&names, "X-%d, ", i)
 	}
 	x := begin(t)
-	x.stream("Trailer", names.String())
-	x.write(role, stop, done)
-	x.do(func() {
+	x.Stream("Trailer", names.String())
+	x.Write(role, stop, done)
+	x.Do(func() {
 		for i := range many {
-			x.w.Header()[fmt.Sprintf("X-%d", i)] = []string{"1"}
+			x.W.Header()[fmt.Sprintf("X-%d", i)] = []string{"1"}
 		}
 	})
-	x.ret(nil).wantSwallowed(t)
-	if n := len(x.rec.header); n < many {
+	x.Ret(nil).WantSwallowed(t)
+	if n := len(x.Rec.Fields); n < many {
 		t.Errorf("%d fields, want %d", n, many)
 	}
 }
@@ -428,7 +429,7 @@ func (w lookingAtTheRequest) WriteHeader(status int) {
 	close(w.looks)
 	for range 1000 {
 		if w.r.Body == nil || w.r.ContentLength == 0 {
-			w.t.Error("the request has no body")
+			w.T.Error("the request has no body")
 		}
 		runtime.Gosched()
 	}
@@ -441,7 +442,7 @@ func TestTheBodyIsGivenBackBesideATimersAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := proxy.New(proxy.Options{Limits: proxy.Limits{FirstByteTimeout: time.Second}})
 		r := chatRequest(`{"messages":[],"stream":true}`)
-		w := lookingAtTheRequest{&recorder{t: t, header: make(http.Header)}, r, make(chan struct{})}
+		w := lookingAtTheRequest{newRecorder(t), r, make(chan struct{})}
 		_ = p.Serve(w, r, func(_ http.ResponseWriter, up *http.Request) error {
 			<-w.looks                                  // of the timer
 			up.Body, up.ContentLength = http.NoBody, 1 // is given back
@@ -467,7 +468,7 @@ func (w *readingOn) WriteHeader(status int) {
 		w.recorder.WriteHeader(status)
 		return
 	}
-	h := w.recorder.header
+	h := w.recorder.Fields
 	if _, ok := h["Content-Length"]; ok {
 		h = h.Clone()
 	}
@@ -482,7 +483,7 @@ func (w *readingOn) WriteHeader(status int) {
 
 // TestInformationalAnswerThatIsReadLate has the answer follow at once.
 func TestInformationalAnswerThatIsReadLate(t *testing.T) {
-	w := &readingOn{recorder: &recorder{t: t, header: make(http.Header)}, on: make(chan struct{})}
+	w := &readingOn{recorder: newRecorder(t), on: make(chan struct{})}
 	r := chatRequest(`{"stream":true}`)
 	r.ProtoMajor = 2
 	_ = proxy.New(proxy.Options{}).Serve(w, r, func(rw http.ResponseWriter, _ *http.Request) error {
@@ -493,7 +494,7 @@ func TestInformationalAnswerThatIsReadLate(t *testing.T) {
 		return nil
 	})
 	w.late.Wait()
-	equal(t, w.body.String(), role+stop+done, "what the client was sent")
+	equal(t, w.Body.String(), role+stop+done, "what the client was sent")
 }
 
 // TestUpstreamIsNamedInTheHandlersGoroutine, also where a timer ends the stream
@@ -514,15 +515,15 @@ func TestUpstreamIsNamedInTheHandlersGoroutine(t *testing.T) {
 			o.Usage = func(upstream string) rewrite.UsageMemory {
 				equal(t, upstream, "one", "upstream")
 				m := newMemory()
-				m.used = func() { moves.Load(); n++ }
+				m.used = func() { proxytest.Moved(); n++ }
 				return m.of(upstream)
 			}
 		}))
 		if named > 0 {
 			t.Error("it is named before the header has come")
 		}
-		x.stream()
-		x.write(role, text("hi"), strings.TrimSuffix(zeroStop, "\n\n"))
+		x.Stream()
+		x.Write(role, text("hi"), strings.TrimSuffix(zeroStop, "\n\n"))
 		n = 0
 		timer = true
 		advance(time.Second)
@@ -530,7 +531,7 @@ func TestUpstreamIsNamedInTheHandlersGoroutine(t *testing.T) {
 		if n == 0 {
 			t.Error("the timer has asked for no usage")
 		}
-		x.ret(nil)
+		x.Ret(nil)
 	})
 }
 
@@ -565,26 +566,26 @@ func TestAnswersThatAreNoStreamPassByteForByte(t *testing.T) {
 			x := begin(t, option(everything), method(c.method))
 			fields := []string{"Content-Length", "1000", "Etag", `"1"`, "Last-Modified", "x", "Content-Type", c.media, "Content-Encoding", c.encoded}
 			want := make(http.Header)
-			x.do(func() {
+			x.Do(func() {
 				for i := 0; i < len(fields); i += 2 {
-					x.w.Header().Set(fields[i], fields[i+1])
+					x.W.Header().Set(fields[i], fields[i+1])
 					want.Set(fields[i], fields[i+1])
 				}
-				x.w.WriteHeader(c.status)
+				x.W.WriteHeader(c.status)
 			})
 			if c.status >= 500 { // the agent may have run
 				want.Set("X-Should-Retry", "false")
 			}
-			x.write(body[:7])
+			x.Write(body[:7])
 			advance(time.Hour) // no deadline is ours
-			x.flush()
-			x.write(body[7:])
-			x.flush()
-			x.ret(nil).wantSwallowed(t)
-			x.wantLog(fmt.Sprintf("header %d", c.status), "write "+body[:7], "flush", "write "+body[7:], "flush")
-			equal(t, fmt.Sprint(x.rec.sent), fmt.Sprint(want), "the header")
-			if encoded := c.encoded != ""; len(x.ends) > 0 != encoded || encoded && x.result().Outcome != proxy.OutcomeEncoded {
-				t.Errorf("the observer observed %+v", x.ends)
+			x.Flush()
+			x.Write(body[7:])
+			x.Flush()
+			x.Ret(nil).WantSwallowed(t)
+			x.WantLog(fmt.Sprintf("header %d", c.status), "write "+body[:7], "flush", "write "+body[7:], "flush")
+			equal(t, fmt.Sprint(x.Rec.Sent), fmt.Sprint(want), "the header")
+			if encoded := c.encoded != ""; len(x.Ends) > 0 != encoded || encoded && x.Result().Outcome != proxy.OutcomeEncoded {
+				t.Errorf("the observer observed %+v", x.Ends)
 			}
 		})
 	}
@@ -600,11 +601,11 @@ func TestMediaTypesOfAStream(t *testing.T) {
 		{"Content-Type", "text/event-stream", "Content-Encoding", "identity"},
 	} {
 		x := begin(t)
-		x.stream(fields...)
-		x.write(role)
-		x.abort().wantSwallowed(t)
-		equal(t, x.rec.body.String(), role+errorFinish("upstream_aborted", false), fmt.Sprint(fields))
-		equal(t, x.rec.sent.Get("Content-Type"), fields[1], "Content-Type")
+		x.Stream(fields...)
+		x.Write(role)
+		x.Abort().WantSwallowed(t)
+		equal(t, x.Rec.Body.String(), role+errorFinish("upstream_aborted", false), fmt.Sprint(fields))
+		equal(t, x.Rec.Sent.Get("Content-Type"), fields[1], "Content-Type")
 	}
 }
 
@@ -615,16 +616,16 @@ func TestForeignStreamPassesByteForByte(t *testing.T) {
 			": comment\n\n", "retry: 10\n\n", "data: `💻 ls`\n\n", "data: [DONE]\n\n", "data: {\"choices\":[]}\n\n", "data: torn",
 		}
 		x := begin(t, path(otherPath), option(everything))
-		x.stream("Content-Length", "1000")
+		x.Stream("Content-Length", "1000")
 		for _, p := range pieces {
-			x.write(p)
-			x.flush()
+			x.Write(p)
+			x.Flush()
 			advance(time.Hour) // no deadline is ours
 		}
-		x.ret(nil).wantSwallowed(t)
-		x.wantBody(strings.Join(pieces, ""))
-		if len(x.ends) > 0 {
-			t.Errorf("the observer observed it: %+v", x.ends)
+		x.Ret(nil).WantSwallowed(t)
+		x.WantBody(strings.Join(pieces, ""))
+		if len(x.Ends) > 0 {
+			t.Errorf("the observer observed it: %+v", x.Ends)
 		}
 	})
 }
@@ -644,10 +645,10 @@ func TestPathsOfChatCompletions(t *testing.T) {
 		"/v1/responses?x=/completio": false,
 	} {
 		x := begin(t, path(p))
-		x.stream()
-		x.flush()
-		x.ret(nil)
-		equal(t, slices.Contains(x.rec.log, "header 502"), chat, p+" is taken for chat completions")
+		x.Stream()
+		x.Flush()
+		x.Ret(nil)
+		equal(t, slices.Contains(x.Rec.Log, "header 502"), chat, p+" is taken for chat completions")
 	}
 }
 
@@ -660,7 +661,7 @@ type deadlined struct {
 }
 
 func (w *deadlined) SetWriteDeadline(d time.Time) error {
-	moves.Load()
+	proxytest.Moved()
 	w.deadline = d
 	return nil
 }
@@ -671,12 +672,12 @@ func (w *deadlined) EnableFullDuplex() error {
 }
 
 func (w *deadlined) Write(b []byte) (int, error) {
-	moves.Load()
+	proxytest.Moved()
 	if !w.deadline.IsZero() && !time.Now().Before(w.deadline) {
 		return 0, context.DeadlineExceeded
 	}
 	if w.duplex {
-		w.looks++
+		w.Looks++
 	}
 	return w.recorder.Write(b)
 }
@@ -685,7 +686,7 @@ func (w *deadlined) Write(b []byte) (int, error) {
 // looks at while a timer writes.
 func TestDeadlinesAreSetBesideKeepalives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &deadlined{recorder: &recorder{t: t, header: make(http.Header)}}
+		w := &deadlined{recorder: newRecorder(t)}
 		serve(w, proxy.Options{Limits: proxy.Limits{Keepalive: time.Millisecond}}, func(rw http.ResponseWriter, _ *http.Request) {
 			rw.Header().Set("Content-Type", "text/event-stream")
 			_, _ = rw.Write([]byte(role))
@@ -710,7 +711,7 @@ func TestDeadlinesAreSetBesideKeepalives(t *testing.T) {
 // client is not gone.
 func TestDeadlineOfTheHandlerIsForItsOwnWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &deadlined{recorder: &recorder{t: t, header: make(http.Header)}}
+		w := &deadlined{recorder: newRecorder(t)}
 		serve(w, proxy.Options{Limits: proxy.Limits{Keepalive: 10 * time.Second, IdleTimeout: time.Minute}}, func(rw http.ResponseWriter, up *http.Request) {
 			rw.Header().Set("Content-Type", "text/event-stream")
 			_ = http.NewResponseController(rw).SetWriteDeadline(time.Now().Add(time.Second))
@@ -724,7 +725,7 @@ func TestDeadlineOfTheHandlerIsForItsOwnWrites(t *testing.T) {
 			}
 			advance(time.Hour)
 		})
-		equal(t, w.body.String(), role+beatForm+beatForm+beatForm+beatForm+beatForm+errorFinish("upstream_timeout", false), "what the client was sent")
+		equal(t, w.Body.String(), role+beatForm+beatForm+beatForm+beatForm+beatForm+errorFinish("upstream_timeout", false), "what the client was sent")
 		if !w.deadline.IsZero() {
 			t.Error("the end of the body has the handler's deadline")
 		}
@@ -734,7 +735,7 @@ func TestDeadlineOfTheHandlerIsForItsOwnWrites(t *testing.T) {
 // TestDeadlineBeforeATimersAnswer: the answer is none of the handler's writes.
 func TestDeadlineBeforeATimersAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &deadlined{recorder: &recorder{t: t, header: make(http.Header)}}
+		w := &deadlined{recorder: newRecorder(t)}
 		serve(w, proxy.Options{Limits: proxy.Limits{FirstByteTimeout: time.Minute}}, func(rw http.ResponseWriter, _ *http.Request) {
 			_ = http.NewResponseController(rw).SetWriteDeadline(time.Now().Add(time.Second))
 			advance(time.Hour)
@@ -745,7 +746,7 @@ func TestDeadlineBeforeATimersAnswer(t *testing.T) {
 				t.Errorf("its connection may be taken over: %v", err)
 			}
 		})
-		checkAnswer(t, w.sent, w.body.Bytes(), "upstream_timeout", true)
+		proxytest.CheckAnswer(t, w.Sent, w.Body.Bytes(), "upstream_timeout", true)
 	})
 }
 
@@ -761,11 +762,11 @@ func TestTimeoutsAreAppliedOnceUnderTheLock(t *testing.T) {
 		"early hints": {func(w http.ResponseWriter) { w.WriteHeader(http.StatusEarlyHints) }, []string{"header 103"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			rec := &recorder{t: t, header: make(http.Header)}
+			rec := newRecorder(t)
 			p := proxy.New(proxy.Options{Timeouts: func(ctx context.Context) (context.Context, func() func()) {
 				return context.WithValue(ctx, key{}, 1), func() func() {
-					rec.log = append(rec.log, "apply")
-					return func() { rec.log = append(rec.log, "restore") }
+					rec.Log = append(rec.Log, "apply")
+					return func() { rec.Log = append(rec.Log, "restore") }
 				}
 			}})
 			_ = p.Serve(rec, chatRequest(`{"stream":true}`), func(w http.ResponseWriter, up *http.Request) error {
@@ -775,7 +776,7 @@ func TestTimeoutsAreAppliedOnceUnderTheLock(t *testing.T) {
 				c.act(w)
 				return nil
 			})
-			got := slices.DeleteFunc(rec.log, func(s string) bool { return s[0] == 'w' || s[0] == 'f' })
+			got := slices.DeleteFunc(rec.Log, func(s string) bool { return s[0] == 'w' || s[0] == 'f' })
 			if !slices.Equal(got, c.want) {
 				t.Errorf("calls %q, want %q", got, c.want)
 			}

@@ -16,24 +16,24 @@ import (
 // is examined.
 func TestHeaderAnnouncesTheSidecar(t *testing.T) {
 	announced := option(func(o *options) { o.Announce = "v1.2.3" })
-	sent := func(x *exchange) string { return fmt.Sprint(x.rec.sent.Values("X-Hermes-Sidecar")) }
+	sent := func(x *exchange) string { return fmt.Sprint(x.Rec.Sent.Values("X-Hermes-Sidecar")) }
 	bubble(t, "waiting in line", func(t *testing.T) {
 		x := waits(t, 1, announced)
 		advance(time.Second)
 		equal(t, sent(x.exchange), "[v1.2.3]", "header")
 		x.goesOn()
-		x.stream()
-		x.write(role, text("Hello"), fullStop, done)
-		x.ret(nil)
+		x.Stream()
+		x.Write(role, text("Hello"), fullStop, done)
+		x.Ret(nil)
 		equal(t, sent(x.exchange), "[v1.2.3]", "header")
 	})
 	bubble(t, "no room in line", func(t *testing.T) {
 		x := launch(t, announced, body(asksForStream), option(func(o *options) {
 			o.queue.Turn = func(*http.Request) (*queue.Turn, error) { return nil, queue.ErrFull }
 		}))
-		x.over = true
-		<-x.ended
-		equal(t, x.rec.status, 429, "status")
+		x.Over = true
+		<-x.Ended
+		equal(t, x.Rec.Status, 429, "status")
 		equal(t, sent(x), "[v1.2.3]", "header")
 	})
 }
@@ -88,10 +88,10 @@ func TestHeaderForAPage(t *testing.T) {
 			c.says(o)
 			x := waits(t, 1, fromPage(o, page))
 			advance(time.Second)
-			equal(t, fields(x.rec.sent), c.want, "the header")
+			equal(t, fields(x.Rec.Sent), c.want, "the header")
 			x.goesOn()
-			x.stream(allow, page)
-			x.ret(nil)
+			x.Stream(allow, page)
+			x.Ret(nil)
 		})
 		bubble(t, name+", of a request that is refused", func(t *testing.T) {
 			o := new(proxy.Origins)
@@ -99,16 +99,16 @@ func TestHeaderForAPage(t *testing.T) {
 			x := waits(t, 1, fromPage(o, page), func(o *options, _ *http.Request, _ *recorder) {
 				o.queue.Turn = func(*http.Request) (*queue.Turn, error) { return nil, queue.ErrFull }
 			})
-			x.end().wantSwallowed(t)
-			equal(t, x.rec.status, 429, "status")
-			equal(t, fields(x.rec.sent), c.want, "the header")
+			x.end().WantSwallowed(t)
+			equal(t, x.Rec.Status, 429, "status")
+			equal(t, fields(x.Rec.Sent), c.want, "the header")
 		})
 		bubble(t, name+", if a handler in front has set it", func(t *testing.T) {
 			o := new(proxy.Origins)
 			c.says(o)
-			x := waits(t, 1, fromPage(o, page), func(_ *options, _ *http.Request, rec *recorder) { rec.header.Set(allow, "front") })
+			x := waits(t, 1, fromPage(o, page), func(_ *options, _ *http.Request, rec *recorder) { rec.Fields.Set(allow, "front") })
 			advance(time.Second)
-			equal(t, fmt.Sprint(x.rec.sent[allow], x.rec.sent["Vary"]), "[front] []", "the header")
+			equal(t, fmt.Sprint(x.Rec.Sent[allow], x.Rec.Sent["Vary"]), "[front] []", "the header")
 		})
 		// A browser that says that the page is another origin's would throw the answer away.
 		for site, awaits := range map[string]bool{"cross-site": true, "same-site": true, "same-origin": false, "none": false} {
@@ -117,13 +117,13 @@ func TestHeaderForAPage(t *testing.T) {
 				c.says(o)
 				x := waits(t, 1, fromPage(o, page), header("Sec-Fetch-Site", site))
 				advance(50 * time.Second)
-				equal(t, x.rec.status == 0, awaits && c.want == " []", "the header has to wait for upstream's")
+				equal(t, x.Rec.Status == 0, awaits && c.want == " []", "the header has to wait for upstream's")
 				x.goesOn()
-				x.stream(allow, page)
-				x.write(role, text("a"), fullStop, done)
-				x.ret(nil)
-				if x.rec.sent.Get(allow) != page && c.want != "* []" && awaits {
-					t.Errorf("the header has %s", fields(x.rec.sent))
+				x.Stream(allow, page)
+				x.Write(role, text("a"), fullStop, done)
+				x.Ret(nil)
+				if x.Rec.Sent.Get(allow) != page && c.want != "* []" && awaits {
+					t.Errorf("the header has %s", fields(x.Rec.Sent))
 				}
 			})
 		}

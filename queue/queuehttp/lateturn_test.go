@@ -34,8 +34,8 @@ func types(t *testing.T, length int64, settings ...setting) *typing {
 	}
 	x := &typing{waits(t, 0, append([]setting{pipe}, settings...)...), client, "", make(chan error, 1)}
 	go func() { _, _ = client.Write([]byte("[1, ")) }()
-	<-x.ack
-	up := x.up
+	<-x.Ack
+	up := x.Up
 	go func() {
 		b := make([]byte, 4)
 		for {
@@ -53,7 +53,7 @@ func types(t *testing.T, length int64, settings ...setting) *typing {
 
 // send has the client send a part of the body, and its end if that is said.
 func (x *typing) send(part string, ends bool) {
-	x.t.Helper()
+	x.T.Helper()
 	go func() {
 		_, _ = x.client.Write([]byte(part))
 		if ends {
@@ -65,32 +65,32 @@ func (x *typing) send(part string, ends bool) {
 
 // wantReads checks what upstream has read, and whether it reads more.
 func (x *typing) wantReads(want string, more bool) {
-	x.t.Helper()
+	x.T.Helper()
 	synctest.Wait()
 	select {
 	case err := <-x.typed:
 		if more || err != io.EOF {
-			x.t.Errorf("upstream's read ended with %v", err)
+			x.T.Errorf("upstream's read ended with %v", err)
 		}
 	default:
 		if !more {
-			x.t.Error("upstream still reads")
+			x.T.Error("upstream still reads")
 		}
 	}
 	x.wantReadIs(want)
 }
 
 func (x *typing) wantReadIs(want string) {
-	x.t.Helper()
-	equal(x.t, x.read, want, "what upstream has read")
+	x.T.Helper()
+	equal(x.T, x.read, want, "what upstream has read")
 }
 
 // others takes the only place.
 func (x *typing) others() *queue.Turn {
-	x.t.Helper()
+	x.T.Helper()
 	turn, err := x.lines.Join("b", queue.Options{Runs: 1}, queue.Client{9})
 	if err != nil {
-		x.t.Fatalf("the place is taken: %v", err)
+		x.T.Fatalf("the place is taken: %v", err)
 	}
 	return turn
 }
@@ -134,33 +134,33 @@ func TestPlaceBeginsWithTheEndOfTheBody(t *testing.T) {
 				t.Errorf("%+v", got)
 			}
 			advance(50 * time.Second)
-			equal(t, x.rec.body.Len(), 0, "bytes sent while it waits")
+			equal(t, x.Rec.Body.Len(), 0, "bytes sent while it waits")
 			other.Done()
 			x.wantReads("[1, 2, 3]", false)
 			if got := x.lines.Stats(); got.Running != 1 {
 				t.Errorf("%+v", got)
 			}
-			x.do(func() {
-				x.w.Header().Set("Content-Type", "text/plain")
-				_, _ = io.WriteString(x.w, "answer")
+			x.Do(func() {
+				x.W.Header().Set("Content-Type", "text/plain")
+				_, _ = io.WriteString(x.W, "answer")
 			})
-			x.ret(nil).wantSwallowed(t)
-			x.wantBody("answer")
+			x.Ret(nil).WantSwallowed(t)
+			x.WantBody("answer")
 			x.wantFree()
 		})
 	}
 	bubble(t, "an array that has come whole", func(t *testing.T) {
 		x := waits(t, 1, body("[1]"))
 		x.goesOn()
-		x.do(func() {
-			b, err := io.ReadAll(x.up.Body)
+		x.Do(func() {
+			b, err := io.ReadAll(x.Up.Body)
 			equal(t, string(b), "[1]", "what upstream gets")
 			equal(t, err, nil, "the error")
 		})
 		if got := x.lines.Stats(); got.Running != 1 {
 			t.Errorf("%+v", got)
 		}
-		x.ret(nil)
+		x.Ret(nil)
 		x.wantFree()
 	})
 }
@@ -169,28 +169,28 @@ func TestPlaceBeginsWithTheEndOfTheBody(t *testing.T) {
 // get that have no place.
 func TestNoPlaceAtTheEndOfTheBody(t *testing.T) {
 	failed := func(x *typing) {
-		x.t.Helper()
+		x.T.Helper()
 		synctest.Wait()
 		select {
 		case err := <-x.typed:
 			if err == io.EOF || !errors.Is(err, context.Canceled) {
-				x.t.Errorf("upstream's read ended with %v", err)
+				x.T.Errorf("upstream's read ended with %v", err)
 			}
 		default:
-			x.t.Error("upstream still reads")
+			x.T.Error("upstream still reads")
 		}
-		if x.up.Context().Err() == nil {
-			x.t.Error("upstream's request goes on")
+		if x.Up.Context().Err() == nil {
+			x.T.Error("upstream's request goes on")
 		}
 		x.wantReadIs("[1, ")
 	}
 	refused := func(x *typing, code string) {
-		x.t.Helper()
+		x.T.Helper()
 		failed(x)
-		x.ret(statusError(502)).wantSwallowed(x.t)
-		equal(x.t, x.rec.status, 429, "status")
-		equal(x.t, strings.Contains(x.rec.body.String(), code), true, code)
-		equal(x.t, x.result().Outcome, code, "outcome")
+		x.Ret(statusError(502)).WantSwallowed(x.T)
+		equal(x.T, x.Rec.Status, 429, "status")
+		equal(x.T, strings.Contains(x.Rec.Body.String(), code), true, code)
+		equal(x.T, x.Result().Outcome, code, "outcome")
 	}
 	bubble(t, "full", func(t *testing.T) {
 		x := types(t, 7, gzipped, statusOf(502))
@@ -210,36 +210,36 @@ func TestNoPlaceAtTheEndOfTheBody(t *testing.T) {
 		x := types(t, 7, gzipped, statusOf(502), limits("drain=10s"))
 		x.others()
 		x.send("2]]", true)
-		x.streams.Shutdown(0)
+		x.Streams.Shutdown(0)
 		failed(x)
-		x.ret(errTest).wantSwallowed(t)
-		x.wantAnswerOf(502, "shutting_down", false)
+		x.Ret(errTest).WantSwallowed(t)
+		x.WantAnswerOf(502, "shutting_down", false)
 	})
 	bubble(t, "the client leaves", func(t *testing.T) {
 		x := types(t, 7, gzipped, statusOf(502))
 		other := x.others()
 		x.send("2]]", true)
-		x.leave()
+		x.Leave()
 		failed(x)
-		x.abort().want(t, "abort")
+		x.Abort().Want(t, "abort")
 		other.Done()
 		x.wantFree()
 	})
 	bubble(t, "the writer panics", func(t *testing.T) {
 		x := types(t, 7, gzipped, func(_ *options, _ *http.Request, rec *recorder) {
-			rec.onWrite = func([]byte) (int, error) { panic("boom") }
+			rec.OnWrite = func([]byte) (int, error) { panic("boom") }
 		})
 		x.others()
 		x.send("2]]", true)
 		advance(time.Minute)
 		failed(x)
-		if e := x.abort(); !strings.HasPrefix(fmt.Sprint(e.panicked), "boom") {
-			t.Errorf("the guard ended with panic %v", e.panicked)
+		if e := x.Abort(); !strings.HasPrefix(fmt.Sprint(e.Panicked), "boom") {
+			t.Errorf("the guard ended with panic %v", e.Panicked)
 		}
 	})
 	bubble(t, "the exchange is over", func(t *testing.T) {
 		x := types(t, 7, gzipped)
-		x.ret(errTest)
+		x.Ret(errTest)
 		x.send("2]]", true)
 		x.wantFree()
 	})
@@ -247,7 +247,7 @@ func TestNoPlaceAtTheEndOfTheBody(t *testing.T) {
 		x := types(t, 7, gzipped)
 		other := x.others()
 		x.send("2]]", true)
-		x.ret(errTest)
+		x.Ret(errTest)
 		synctest.Wait()
 		other.Done()
 		x.wantFree()
@@ -263,19 +263,19 @@ func TestUpstreamAnswersBeforeTheEndOfTheBody(t *testing.T) {
 			if waits {
 				x.send("2]]", true)
 			}
-			x.do(func() {
-				x.w.Header().Set("Content-Type", "text/plain")
-				x.w.WriteHeader(413)
-				_, _ = io.WriteString(x.w, "too large")
+			x.Do(func() {
+				x.W.Header().Set("Content-Type", "text/plain")
+				x.W.WriteHeader(413)
+				_, _ = io.WriteString(x.W, "too large")
 			})
 			if !waits {
 				x.send("2]]", true)
 				x.wantReads("[1, 2]]", false)
 			}
 			advance(2 * time.Minute)
-			x.ret(nil).wantSwallowed(t)
-			equal(t, x.rec.status, 413, "status")
-			x.wantBody("too large")
+			x.Ret(nil).WantSwallowed(t)
+			equal(t, x.Rec.Status, 413, "status")
+			x.WantBody("too large")
 			other.Done()
 			x.wantFree()
 		})
@@ -285,8 +285,8 @@ func TestUpstreamAnswersBeforeTheEndOfTheBody(t *testing.T) {
 			if waits {
 				x.send("2]]", true)
 			}
-			x.stream()
-			x.write(role)
+			x.Stream()
+			x.Write(role)
 			advance(30 * time.Second)
 			if !waits {
 				x.send("2]]", true)
@@ -294,9 +294,9 @@ func TestUpstreamAnswersBeforeTheEndOfTheBody(t *testing.T) {
 			other.Done()
 			synctest.Wait()
 			x.wantReadIs("[1, 2]]")
-			x.write(text("a"), fullStop, done)
-			x.ret(nil).wantSwallowed(t)
-			x.wantBody(role + text("a") + fullStop + done)
+			x.Write(text("a"), fullStop, done)
+			x.Ret(nil).WantSwallowed(t)
+			x.WantBody(role + text("a") + fullStop + done)
 			x.wantFree()
 		})
 	}

@@ -23,20 +23,8 @@ import (
 )
 
 const (
-	sessionPath   = "/api/sessions/s1/chat/stream"
-	responsesPath = "/v1/responses"
-	asksForStream = `{"stream":true,"messages":[{"role":"user","content":"Hi"}]}`
-
 	idle = `"id":"","object":"chat.completion.chunk","created":946684800,"model":"hermes-agent","choices":[{"index":0,"delta":{},"finish_reason":null}]`
 )
-
-// body gives the request a body of JSON.
-func body(s string) setting {
-	return func(_ *options, r *http.Request, _ *recorder) {
-		r.Body, r.ContentLength = io.NopCloser(strings.NewReader(s)), int64(len(s))
-		r.Header.Set("Content-Type", "application/json")
-	}
-}
 
 // inLine is an exchange whose request waits.
 type inLine struct {
@@ -75,29 +63,29 @@ func waits(t *testing.T, before int, settings ...setting) *inLine {
 
 // goesOn lets those before go, and waits until the next handler runs.
 func (l *inLine) goesOn() {
-	l.t.Helper()
+	l.T.Helper()
 	for _, turn := range l.before {
 		turn.Done()
 	}
 	l.before = nil
-	<-l.ack
+	<-l.Ack
 }
 
 // end waits until the guard has let the request go, and returns how. The next handler has not
 // run, or has ended.
 func (l *inLine) end() ending {
-	l.t.Helper()
-	l.over = true
-	return <-l.ended
+	l.T.Helper()
+	l.Over = true
+	return <-l.Ended
 }
 
 // wantFree checks that no place is lost.
 func (l *inLine) wantFree() {
-	l.t.Helper()
+	l.T.Helper()
 	advance(10 * time.Second) // after a refusal nobody gets one at once
 	turn, err := l.lines.Join("b", queue.Options{Runs: 1}, queue.Client{2})
 	if err != nil {
-		l.t.Fatalf("the place is lost: %v", err)
+		l.T.Fatalf("the place is lost: %v", err)
 	}
 	turn.Done()
 }
@@ -124,35 +112,35 @@ const (
 func TestWaitingStream(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
 		x := waits(t, 3, limits("keepalive=10s"), func(_ *options, _ *http.Request, rec *recorder) {
-			rec.header.Set("Access-Control-Allow-Origin", "*")
+			rec.Fields.Set("Access-Control-Allow-Origin", "*")
 		})
 		advance(time.Second - 1)
-		x.wantLog()
+		x.WantLog()
 		advance(1)
-		x.wantBody(status(idle+",", twoBefore))
-		equal(t, x.rec.status, 200, "status")
-		equal(t, fmt.Sprint(x.rec.sent), "map[Access-Control-Allow-Origin:[*] Cache-Control:[no-cache] Content-Type:[text/event-stream] X-Accel-Buffering:[no]]", "header")
-		equal(t, x.rec.log[len(x.rec.log)-1], "flush", "the last call")
+		x.WantBody(status(idle+",", twoBefore))
+		equal(t, x.Rec.Status, 200, "status")
+		equal(t, fmt.Sprint(x.Rec.Sent), "map[Access-Control-Allow-Origin:[*] Cache-Control:[no-cache] Content-Type:[text/event-stream] X-Accel-Buffering:[no]]", "header")
+		equal(t, x.Rec.Log[len(x.Rec.Log)-1], "flush", "the last call")
 		want := status(idle+",", twoBefore)
 		x.before[0].Done()
 		x.before[1].Done()
 		x.before = x.before[2:]
 		advance(time.Second)
 		want += status(idle+",", youAreNext)
-		x.wantBody(want)
+		x.WantBody(want)
 		advance(10 * time.Second)
 		want += "data: {" + idle + "}\n\n"
-		x.wantBody(want)
-		if x.w != nil {
+		x.WantBody(want)
+		if x.W != nil {
 			t.Fatal("the next handler runs")
 		}
 		x.goesOn()
-		x.stream("X-Hermes-Session-Id", "s", "Content-Type", "text/event-stream; charset=utf-8")
-		x.write(role, text("Hello"), fullStop, done)
-		x.ret(nil).wantSwallowed(t)
-		x.wantBody(want + status(idle+",", yourTurn) + role + text("Hello") + fullStop + done)
-		equal(t, x.rec.header.Get("X-Hermes-Session-Id"), "", "what came after the header")
-		equal(t, x.result().Outcome, proxy.OutcomeOK, "outcome")
+		x.Stream("X-Hermes-Session-Id", "s", "Content-Type", "text/event-stream; charset=utf-8")
+		x.Write(role, text("Hello"), fullStop, done)
+		x.Ret(nil).WantSwallowed(t)
+		x.WantBody(want + status(idle+",", yourTurn) + role + text("Hello") + fullStop + done)
+		equal(t, x.Rec.Fields.Get("X-Hermes-Session-Id"), "", "what came after the header")
+		equal(t, x.Result().Outcome, proxy.OutcomeOK, "outcome")
 		equal(t, x.turn.Waited(), 12*time.Second, "waited")
 		equal(t, x.lines0(), "begin /v1/chat/completions chat", "the first of what was observed")
 		x.wantFree()
@@ -160,18 +148,18 @@ func TestWaitingStream(t *testing.T) {
 }
 
 // lines0 returns the first thing that was observed.
-func (l *inLine) lines0() string { return append(l.observer.lines, "nothing")[0] }
+func (l *inLine) lines0() string { return append(l.Lines, "nothing")[0] }
 
 // TestTurnComesAtOnce: with a free place nothing differs.
 func TestTurnComesAtOnce(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
 		x := waits(t, 0)
 		x.goesOn()
-		x.stream("X-Hermes-Session-Id", "s")
-		x.write(role, text("Hello"), fullStop, done)
-		equal(t, x.rec.sent.Get("X-Hermes-Session-Id"), "s", "upstream's header")
-		x.ret(nil).wantSwallowed(t)
-		x.wantBody(role + text("Hello") + fullStop + done)
+		x.Stream("X-Hermes-Session-Id", "s")
+		x.Write(role, text("Hello"), fullStop, done)
+		equal(t, x.Rec.Sent.Get("X-Hermes-Session-Id"), "s", "upstream's header")
+		x.Ret(nil).WantSwallowed(t)
+		x.WantBody(role + text("Hello") + fullStop + done)
 		equal(t, x.turn.Waited(), 0, "waited")
 		x.wantFree()
 	})
@@ -201,16 +189,16 @@ func TestWaitingForms(t *testing.T) {
 		bubble(t, c.name, func(t *testing.T) {
 			x := waits(t, 2, path(c.path), header(proxy.ProgressHeader, c.form), limits("keepalive=10s"), option(func(o *options) { o.Rewrite = c.o }))
 			advance(time.Second)
-			equal(t, x.rec.status, 200, "status after a second")
+			equal(t, x.Rec.Status, 200, "status after a second")
 			advance(10 * time.Second)
 			want := c.status + c.keepalive
-			x.wantBody(want)
+			x.WantBody(want)
 			x.goesOn()
-			x.wantBody(want)
-			x.stream()
-			x.wantBody(want + strings.ReplaceAll(c.status, oneBefore, yourTurn))
-			x.leave()
-			x.ret(nil)
+			x.WantBody(want)
+			x.Stream()
+			x.WantBody(want + strings.ReplaceAll(c.status, oneBefore, yourTurn))
+			x.Leave()
+			x.Ret(nil)
 		})
 	}
 }
@@ -227,19 +215,19 @@ func TestNothingIsToldOtherwise(t *testing.T) {
 		bubble(t, c.name, func(t *testing.T) {
 			x := waits(t, 1, path(c.path), body(c.body), limits("idle=5s stall=5s first=5s keepalive=1s"))
 			advance(30 * time.Second)
-			x.wantLog()
+			x.WantLog()
 			x.goesOn()
-			x.do(func() {
-				b, err := io.ReadAll(x.up.Body)
+			x.Do(func() {
+				b, err := io.ReadAll(x.Up.Body)
 				if string(b) != c.body || err != nil {
 					t.Errorf("upstream gets %q, %v", b, err)
 				}
 			})
-			x.answerWhole(`{"a":1}`)
-			x.write(`{"a":1}`)
-			x.ret(nil).wantSwallowed(t)
-			x.wantBody(`{"a":1}`)
-			equal(t, x.rec.sent.Get("X-Hermes-Session-Id"), "b58e0870", "upstream's header")
+			x.AnswerWhole(`{"a":1}`)
+			x.Write(`{"a":1}`)
+			x.Ret(nil).WantSwallowed(t)
+			x.WantBody(`{"a":1}`)
+			equal(t, x.Rec.Sent.Get("X-Hermes-Session-Id"), "b58e0870", "upstream's header")
 			x.wantFree()
 		})
 	}
@@ -248,8 +236,8 @@ func TestNothingIsToldOtherwise(t *testing.T) {
 	} {
 		bubble(t, c.name+" does not wait", func(t *testing.T) {
 			x := waits(t, 1, method(c.method), path(c.path))
-			<-x.ack
-			x.ret(nil)
+			<-x.Ack
+			x.Ret(nil)
 		})
 	}
 }
@@ -259,16 +247,16 @@ func TestNoPlace(t *testing.T) {
 	const full, late = "queue_full", "queue_timeout"
 	check := func(t *testing.T, x *inLine, code string) {
 		t.Helper()
-		equal(t, x.rec.status, 429, "status")
-		equal(t, x.rec.sent.Get("Retry-After"), "10", "Retry-After")
-		equal(t, x.rec.sent.Get("X-Should-Retry"), "", "X-Should-Retry")
-		equal(t, x.rec.sent.Get("Content-Type"), "application/json", "Content-Type")
+		equal(t, x.Rec.Status, 429, "status")
+		equal(t, x.Rec.Sent.Get("Retry-After"), "10", "Retry-After")
+		equal(t, x.Rec.Sent.Get("X-Should-Retry"), "", "X-Should-Retry")
+		equal(t, x.Rec.Sent.Get("Content-Type"), "application/json", "Content-Type")
 		var got struct{ Error map[string]any }
-		if err := json.Unmarshal(x.rec.body.Bytes(), &got); err != nil || len(got.Error) != 4 || got.Error["code"] != code ||
+		if err := json.Unmarshal(x.Rec.Body.Bytes(), &got); err != nil || len(got.Error) != 4 || got.Error["code"] != code ||
 			got.Error["type"] != "rate_limit_error" || got.Error["message"] != rewrite.Message(code) || got.Error["param"] != nil {
-			t.Errorf("the answer is %s", x.rec.body.String())
+			t.Errorf("the answer is %s", x.Rec.Body.String())
 		}
-		if x.w != nil {
+		if x.W != nil {
 			t.Error("the next handler has run")
 		}
 	}
@@ -276,16 +264,16 @@ func TestNoPlace(t *testing.T) {
 		x := waits(t, 1, func(o *options, _ *http.Request, _ *recorder) {
 			o.queue.Turn = func(*http.Request) (*queue.Turn, error) { return nil, queue.ErrFull }
 		})
-		x.end().wantSwallowed(t)
+		x.end().WantSwallowed(t)
 		check(t, x, full)
-		equal(t, x.result().Outcome, full, "outcome")
+		equal(t, x.Result().Outcome, full, "outcome")
 	})
 	bubble(t, "timeout", func(t *testing.T) {
 		x := waits(t, 1, body(`{"messages":[]}`))
 		advance(time.Minute)
-		x.end().wantSwallowed(t)
+		x.end().WantSwallowed(t)
 		check(t, x, late)
-		equal(t, x.result().Outcome, late, "outcome")
+		equal(t, x.Result().Outcome, late, "outcome")
 	})
 	const chatError = `{"message":"the agent was busy for as long as the request could wait; send the request again later","type":"rate_limit_error","param":null,"code":"queue_timeout"}`
 	const message = `"the agent was busy for as long as the request could wait; send the request again later"`
@@ -298,14 +286,14 @@ func TestNoPlace(t *testing.T) {
 		bubble(t, "timeout of a stream: "+c.name, func(t *testing.T) {
 			x := waits(t, 1, path(c.path), header(proxy.ProgressHeader, "off"))
 			advance(time.Minute)
-			x.end().wantSwallowed(t)
-			_, got, _ := strings.Cut("\n\n"+x.rec.body.String(), "\n\n")
+			x.end().WantSwallowed(t)
+			_, got, _ := strings.Cut("\n\n"+x.Rec.Body.String(), "\n\n")
 			if i := strings.Index(got, c.want); i < 0 || got[i:] != c.want {
 				t.Errorf("the client was sent\n%s\nwant at its end\n%s", got, c.want)
 			}
-			equal(t, x.result().Outcome, late, "outcome")
-			equal(t, x.result().Status, 200, "status")
-			if x.w != nil {
+			equal(t, x.Result().Outcome, late, "outcome")
+			equal(t, x.Result().Status, 200, "status")
+			if x.W != nil {
 				t.Error("the next handler has run")
 			}
 		})
@@ -316,8 +304,8 @@ func TestNoPlace(t *testing.T) {
 func TestLeavingTheLine(t *testing.T) {
 	for _, after := range []time.Duration{0, 500 * time.Millisecond, 2 * time.Second} {
 		for name, leave := range map[string]func(*inLine){
-			"it leaves":          func(x *inLine) { x.leave() },
-			"its turn comes too": func(x *inLine) { x.before[0].Done(); x.leave() },
+			"it leaves":          func(x *inLine) { x.Leave() },
+			"its turn comes too": func(x *inLine) { x.before[0].Done(); x.Leave() },
 		} {
 			bubble(t, fmt.Sprint(name, " after ", after), func(t *testing.T) {
 				x := waits(t, 1)
@@ -326,40 +314,40 @@ func TestLeavingTheLine(t *testing.T) {
 				synctest.Wait()
 				if name == "its turn comes too" {
 					select {
-					case <-x.ack: // the turn came first
-						x.untilCancelled()
-					case e := <-x.ended:
-						x.ended <- e
+					case <-x.Ack: // the turn came first
+						x.UntilCancelled()
+					case e := <-x.Ended:
+						x.Ended <- e
 					}
 				}
-				if !x.over {
-					x.end().wantSwallowed(t)
+				if !x.Over {
+					x.end().WantSwallowed(t)
 				}
 				for _, turn := range x.before {
 					turn.Done()
 				}
-				equal(t, x.result().Outcome, proxy.OutcomeClientGone, "outcome")
+				equal(t, x.Result().Outcome, proxy.OutcomeClientGone, "outcome")
 				x.wantFree()
 			})
 		}
 	}
 	bubble(t, "its connection breaks", func(t *testing.T) {
 		x := waits(t, 1, func(_ *options, _ *http.Request, rec *recorder) {
-			rec.onWrite = func([]byte) (int, error) { return 0, errTest }
+			rec.OnWrite = func([]byte) (int, error) { return 0, errTest }
 		})
 		advance(time.Second)
-		x.end().wantSwallowed(t)
-		equal(t, x.result().Outcome, proxy.OutcomeClientGone, "outcome")
+		x.end().WantSwallowed(t)
+		equal(t, x.Result().Outcome, proxy.OutcomeClientGone, "outcome")
 		x.before[0].Done()
 		x.wantFree()
 	})
 	bubble(t, "its writer panics", func(t *testing.T) {
 		x := waits(t, 1, func(_ *options, _ *http.Request, rec *recorder) {
-			rec.onWrite = func([]byte) (int, error) { panic("boom") }
+			rec.OnWrite = func([]byte) (int, error) { panic("boom") }
 		})
 		advance(time.Second)
-		if e := x.end(); !strings.HasPrefix(fmt.Sprint(e.panicked), "boom") {
-			t.Errorf("the guard ended with panic %v", e.panicked)
+		if e := x.end(); !strings.HasPrefix(fmt.Sprint(e.Panicked), "boom") {
+			t.Errorf("the guard ended with panic %v", e.Panicked)
 		}
 		x.before[0].Done()
 		x.wantFree()
@@ -371,25 +359,25 @@ func TestDrainInLine(t *testing.T) {
 	const before = rewrite.ShutdownBeforeRun
 	bubble(t, "before the header", func(t *testing.T) {
 		x := waits(t, 1, limits("drain=10s"))
-		x.streams.Shutdown(0)
-		x.end().wantSwallowed(t)
-		x.wantAnswerOf(503-1, "shutting_down", false)
-		equal(t, strings.Contains(x.rec.body.String(), before), true, "asked to send it again")
+		x.Streams.Shutdown(0)
+		x.end().WantSwallowed(t)
+		x.WantAnswerOf(503-1, "shutting_down", false)
+		equal(t, strings.Contains(x.Rec.Body.String(), before), true, "asked to send it again")
 	})
 	bubble(t, "after the header", func(t *testing.T) {
 		x := waits(t, 1, limits("drain=10s"))
 		advance(time.Second)
-		x.streams.Shutdown(0)
-		x.end().wantSwallowed(t)
-		x.wantBody(status(idle+",", youAreNext) + errorOf(`{"message":"`+before+`","type":"upstream_error","param":null,"code":"shutting_down"}`, `"`+before+`"`))
-		equal(t, x.result().Outcome, "shutting_down", "outcome")
+		x.Streams.Shutdown(0)
+		x.end().WantSwallowed(t)
+		x.WantBody(status(idle+",", youAreNext) + errorOf(`{"message":"`+before+`","type":"upstream_error","param":null,"code":"shutting_down"}`, `"`+before+`"`))
+		equal(t, x.Result().Outcome, "shutting_down", "outcome")
 	})
 	bubble(t, "it began before", func(t *testing.T) {
 		streams := new(proxy.Streams)
 		streams.Shutdown(0)
 		x := waits(t, 1, limits("drain=10s"), option(func(o *options) { o.Streams = streams }))
-		x.end().wantSwallowed(t)
-		x.wantAnswerOf(502, "shutting_down", false)
+		x.end().WantSwallowed(t)
+		x.WantAnswerOf(502, "shutting_down", false)
 	})
 	bubble(t, "with a free place", func(t *testing.T) {
 		streams := new(proxy.Streams)
@@ -397,17 +385,17 @@ func TestDrainInLine(t *testing.T) {
 		x := waits(t, 0, limits("drain=10s"), option(func(o *options) { o.Streams = streams }))
 		x.goesOn()
 		advance(10 * time.Second)
-		x.wantAnswer(502, "shutting_down")
+		x.WantAnswer(502, "shutting_down")
 	})
 	for _, p := range []string{chatPath, sessionPath, responsesPath} {
 		bubble(t, "its turn has come: "+p, func(t *testing.T) {
 			x := waits(t, 1, limits("drain=10s"), path(p))
 			advance(time.Second)
 			x.goesOn()
-			x.streams.Shutdown(0)
+			x.Streams.Shutdown(0)
 			advance(10 * time.Second)
-			x.wantStopped()
-			equal(t, strings.Contains(x.rec.body.String(), "the agent may be running"), true, "what the agent does")
+			x.WantStopped()
+			equal(t, strings.Contains(x.Rec.Body.String(), "the agent may be running"), true, "what the agent does")
 		})
 	}
 }
@@ -436,16 +424,16 @@ func TestWaitedAnswersThatAreNoStreams(t *testing.T) {
 			x := waits(t, 1)
 			advance(time.Second)
 			x.goesOn()
-			x.do(func() {
-				x.w.Header().Set("Content-Type", "application/json")
-				x.w.WriteHeader(c.status)
+			x.Do(func() {
+				x.W.Header().Set("Content-Type", "application/json")
+				x.W.WriteHeader(c.status)
 			})
 			for _, b := range []byte(c.body) {
-				if _, err := x.tryWrite(string(b)); err != nil {
+				if _, err := x.TryWrite(string(b)); err != nil {
 					t.Fatal(err)
 				}
 			}
-			x.ret(nil).wantSwallowed(t)
+			x.Ret(nil).WantSwallowed(t)
 			want := c.value
 			if want == "" {
 				want = `{"message":"the answer to the request was no stream, but had the status ` + fmt.Sprint(c.status, " ", http.StatusText(c.status)) + `","type":"upstream_error","param":null,"code":"agent_error"}`
@@ -455,9 +443,9 @@ func TestWaitedAnswersThatAreNoStreams(t *testing.T) {
 				t.Fatal(err)
 			}
 			message, _ := json.Marshal(value.Message)
-			x.wantBody(status(idle+",", youAreNext) + errorOf(want, string(message)))
-			equal(t, x.result().Outcome, "agent_error", "outcome")
-			equal(t, x.result().Status, 200, "status")
+			x.WantBody(status(idle+",", youAreNext) + errorOf(want, string(message)))
+			equal(t, x.Result().Outcome, "agent_error", "outcome")
+			equal(t, x.Result().Status, 200, "status")
 			x.wantFree()
 		})
 	}
@@ -470,19 +458,19 @@ func TestReportThatHangs(t *testing.T) {
 		limits, code string
 		do           func(x *inLine)
 	}{
-		"a drain":   {"drain=10s", "shutting_down", func(x *inLine) { x.streams.Shutdown(0); advance(10 * time.Second) }},
+		"a drain":   {"drain=10s", "shutting_down", func(x *inLine) { x.Streams.Shutdown(0); advance(10 * time.Second) }},
 		"a timeout": {"idle=10s", "upstream_timeout", func(*inLine) { advance(10 * time.Second) }},
 	} {
 		bubble(t, name, func(t *testing.T) {
 			x := waits(t, 1, limits(c.limits))
 			advance(time.Second)
 			x.goesOn()
-			x.do(func() { x.w.WriteHeader(500) })
-			x.write(`{"error": {"mess`)
+			x.Do(func() { x.W.WriteHeader(500) })
+			x.Write(`{"error": {"mess`)
 			c.do(x)
-			x.wantStopped()
-			equal(t, strings.Contains(x.rec.body.String(), `"code":"`+c.code+`"`) && strings.HasSuffix(x.rec.body.String(), done), true, "the end")
-			x.ret(nil).wantSwallowed(t)
+			x.WantStopped()
+			equal(t, strings.Contains(x.Rec.Body.String(), `"code":"`+c.code+`"`) && strings.HasSuffix(x.Rec.Body.String(), done), true, "the end")
+			x.Ret(nil).WantSwallowed(t)
 			x.wantFree()
 		})
 	}
@@ -495,16 +483,16 @@ func TestEmptyStreamsAfterTheWait(t *testing.T) {
 			x := waits(t, 1, path(path1), header(proxy.ProgressHeader, "off"))
 			advance(time.Second)
 			x.goesOn()
-			x.stream()
-			x.write(": ping\n\n")
-			x.ret(nil).wantSwallowed(t)
+			x.Stream()
+			x.Write(": ping\n\n")
+			x.Ret(nil).WantSwallowed(t)
 			for _, want := range map[string][]string{
 				"chat": {`"code":"upstream_incomplete"`, done}, "session": {"event: error", "event: done"},
 				"response": {"event: response.failed", `"code":"server_error"`, `"hermes_code":"upstream_incomplete"`},
 			}[name] {
-				equal(t, strings.Contains(x.rec.body.String(), want), true, want)
+				equal(t, strings.Contains(x.Rec.Body.String(), want), true, want)
 			}
-			equal(t, x.result().Outcome, "upstream_incomplete", "outcome")
+			equal(t, x.Result().Outcome, "upstream_incomplete", "outcome")
 		})
 	}
 }
@@ -516,22 +504,22 @@ func TestUpstreamEndsAfterTheWait(t *testing.T) {
 		goesOn string
 		code   string
 	}{
-		"it returns":      {func(x *exchange) ending { return x.ret(nil) }, "", "upstream_incomplete"},
-		"it aborts":       {(*exchange).abort, "", "upstream_aborted"},
-		"it panics":       {func(x *exchange) ending { return x.panics("boom") }, "panic", "upstream_aborted"},
-		"bad gateway":     {func(x *exchange) ending { return x.ret(statusError(502)) }, "", "upstream_aborted"},
-		"gateway timeout": {func(x *exchange) ending { return x.ret(statusError(504)) }, "", "upstream_timeout"},
-		"forbidden":       {func(x *exchange) ending { return x.ret(statusError(403)) }, "", "agent_error"},
-		"an error":        {func(x *exchange) ending { return x.ret(errTest) }, "", "upstream_aborted"},
+		"it returns":      {func(x *exchange) ending { return x.Ret(nil) }, "", "upstream_incomplete"},
+		"it aborts":       {(*exchange).Abort, "", "upstream_aborted"},
+		"it panics":       {func(x *exchange) ending { return x.Panics("boom") }, "panic", "upstream_aborted"},
+		"bad gateway":     {func(x *exchange) ending { return x.Ret(statusError(502)) }, "", "upstream_aborted"},
+		"gateway timeout": {func(x *exchange) ending { return x.Ret(statusError(504)) }, "", "upstream_timeout"},
+		"forbidden":       {func(x *exchange) ending { return x.Ret(statusError(403)) }, "", "agent_error"},
+		"an error":        {func(x *exchange) ending { return x.Ret(errTest) }, "", "upstream_aborted"},
 	} {
 		bubble(t, name, func(t *testing.T) {
 			x := waits(t, 1, withStatuses())
 			advance(time.Second)
 			x.goesOn()
-			c.how(x.exchange).want(t, c.goesOn)
-			equal(t, x.result().Code, c.code, "code")
-			equal(t, strings.HasSuffix(x.rec.body.String(), done), true, "an end")
-			equal(t, strings.Contains(x.rec.body.String(), `"code":"`+c.code+`"`), true, "the code leaves")
+			c.how(x.exchange).Want(t, c.goesOn)
+			equal(t, x.Result().Code, c.code, "code")
+			equal(t, strings.HasSuffix(x.Rec.Body.String(), done), true, "an end")
+			equal(t, strings.Contains(x.Rec.Body.String(), `"code":"`+c.code+`"`), true, "the code leaves")
 			x.wantFree()
 		})
 	}
@@ -540,8 +528,8 @@ func TestUpstreamEndsAfterTheWait(t *testing.T) {
 			x := waits(t, 1, withStatuses(), path(p))
 			advance(time.Second)
 			x.goesOn()
-			x.ret(statusError(503)).wantSwallowed(t)
-			equal(t, strings.Contains(x.rec.body.String(), "the agent could not be reached"), true, "nothing runs")
+			x.Ret(statusError(503)).WantSwallowed(t)
+			equal(t, strings.Contains(x.Rec.Body.String(), "the agent could not be reached"), true, "nothing runs")
 		})
 	}
 }
@@ -551,33 +539,33 @@ const tooManyRuns = `{"error": {"message": "Too many concurrent runs (max 10)", 
 
 // wantRefused checks that the client got upstream's refusal, as it was.
 func (l *inLine) wantRefused(after string) {
-	l.t.Helper()
-	equal(l.t, l.rec.status, 429, "status")
-	equal(l.t, l.rec.sent.Get("X-Refused"), "yes", "the refusal's header")
-	equal(l.t, l.rec.sent.Get("Retry-After"), after, "Retry-After")
-	l.wantBody(tooManyRuns)
+	l.T.Helper()
+	equal(l.T, l.Rec.Status, 429, "status")
+	equal(l.T, l.Rec.Sent.Get("X-Refused"), "yes", "the refusal's header")
+	equal(l.T, l.Rec.Sent.Get("Retry-After"), after, "Retry-After")
+	l.WantBody(tooManyRuns)
 }
 
 // refuses has the next handler refuse the request as Hermes does.
 func (l *inLine) refuses(after string) {
-	l.t.Helper()
-	l.do(func() {
-		l.w.Header().Set("X-Refused", "yes")
-		l.w.Header().Set("Content-Type", "application/json")
+	l.T.Helper()
+	l.Do(func() {
+		l.W.Header().Set("X-Refused", "yes")
+		l.W.Header().Set("Content-Type", "application/json")
 		if after != "" {
-			l.w.Header().Set("Retry-After", after)
+			l.W.Header().Set("Retry-After", after)
 		}
-		l.w.WriteHeader(429)
-		_, _ = io.WriteString(l.w, tooManyRuns)
-		_ = http.NewResponseController(l.w).Flush()
+		l.W.WriteHeader(429)
+		_, _ = io.WriteString(l.W, tooManyRuns)
+		_ = http.NewResponseController(l.W).Flush()
 	})
 }
 
 // nextTry ends the handler that has refused, in the way how, and waits until it runs again.
 func (l *inLine) nextTry(how func() error) {
-	l.t.Helper()
-	l.steps <- func() (bool, error) { return true, how() }
-	<-l.ack
+	l.T.Helper()
+	l.Last(how)
+	<-l.Ack
 }
 
 // TestUpstreamRefuses: its 429 sends the request back into the line, and it comes again as it was.
@@ -588,16 +576,16 @@ func TestUpstreamRefuses(t *testing.T) {
 		bubble(t, name, func(t *testing.T) {
 			polluted := `{"stream":true,"messages":[{"role":"assistant","content":"Look.\n` + "`💻 ls`" + `\nDone."}]}`
 			x := waits(t, 0, body(polluted), func(_ *options, r *http.Request, rec *recorder) {
-				rec.header.Set("X-Front", "yes")
+				rec.Fields.Set("X-Front", "yes")
 				r.Header.Set("X-Mine", "yes")
 			})
-			<-x.ack
+			<-x.Ack
 			hear := func() (heard string) {
-				x.do(func() {
-					x.up.Header.Add("X-Mine", "again")
-					x.up.URL.Path += "/x"
-					b, err := io.ReadAll(x.up.Body)
-					heard = fmt.Sprint(x.up.Header, x.up.URL, x.up.ContentLength, string(b), err, x.up.Body.Close(), x.w.Header())
+				x.Do(func() {
+					x.Up.Header.Add("X-Mine", "again")
+					x.Up.URL.Path += "/x"
+					b, err := io.ReadAll(x.Up.Body)
+					heard = fmt.Sprint(x.Up.Header, x.Up.URL, x.Up.ContentLength, string(b), err, x.Up.Body.Close(), x.W.Header())
 				})
 				return heard
 			}
@@ -610,14 +598,14 @@ func TestUpstreamRefuses(t *testing.T) {
 			if took := time.Since(begun); took < 6*time.Second {
 				t.Errorf("3 tries took %v", took)
 			}
-			x.stream()
-			x.write(role, text("a"), fullStop, done)
-			x.ret(nil).wantSwallowed(t)
-			x.wantBody(status(idle+",", youAreNext) + status(idle+",", yourTurn) + role + text("a") + fullStop + done)
-			equal(t, x.rec.sent.Get("X-Refused")+x.rec.header.Get("X-Refused"), "", "the refusal's header")
-			equal(t, x.rec.sent.Get("X-Front"), "yes", "the header of handlers in front")
-			equal(t, len(x.ends), 1, "ends observed")
-			equal(t, x.result().Outcome, proxy.OutcomeOK, "outcome")
+			x.Stream()
+			x.Write(role, text("a"), fullStop, done)
+			x.Ret(nil).WantSwallowed(t)
+			x.WantBody(status(idle+",", youAreNext) + status(idle+",", yourTurn) + role + text("a") + fullStop + done)
+			equal(t, x.Rec.Sent.Get("X-Refused")+x.Rec.Fields.Get("X-Refused"), "", "the refusal's header")
+			equal(t, x.Rec.Sent.Get("X-Front"), "yes", "the header of handlers in front")
+			equal(t, len(x.Ends), 1, "ends observed")
+			equal(t, x.Result().Outcome, proxy.OutcomeOK, "outcome")
 			x.wantFree()
 		})
 	}
@@ -626,45 +614,45 @@ func TestUpstreamRefuses(t *testing.T) {
 		x := waits(t, 0, header(proxy.SessionKeyHeader, "mallory"), header(proxy.SessionIDHeader, "mallory"), option(func(o *options) {
 			o.Identity = proxy.Identity{Header: name, Session: name}
 		}))
-		<-x.ack
-		first := fmt.Sprint(x.up.Header)
+		<-x.Ack
+		first := fmt.Sprint(x.Up.Header)
 		x.refuses("1")
 		x.nextTry(func() error { return nil })
-		equal(t, fmt.Sprint(x.up.Header), first, "what upstream hears again")
-		equal(t, x.up.Header.Get(proxy.SessionKeyHeader), "alice", "the user")
-		x.ret(nil)
+		equal(t, fmt.Sprint(x.Up.Header), first, "what upstream hears again")
+		equal(t, x.Up.Header.Get(proxy.SessionKeyHeader), "alice", "the user")
+		x.Ret(nil)
 	})
 	bubble(t, "and cannot be reached then", func(t *testing.T) {
 		x := waits(t, 0, statusOf(502))
-		<-x.ack
-		x.do(func() { x.try(true) })
+		<-x.Ack
+		x.Do(func() { x.try(true) })
 		x.refuses("1")
 		x.nextTry(func() error { return nil })
-		x.do(func() { x.try(false) })
-		x.ret(errTest).wantSwallowed(t)
-		equal(t, strings.Contains(x.rec.body.String(), "the agent could not be reached"), true, "nothing runs")
+		x.Do(func() { x.try(false) })
+		x.Ret(errTest).WantSwallowed(t)
+		equal(t, strings.Contains(x.Rec.Body.String(), "the agent could not be reached"), true, "nothing runs")
 		x.wantFree()
 	})
 	bubble(t, "and panics", func(t *testing.T) {
 		x := waits(t, 0)
-		<-x.ack
+		<-x.Ack
 		x.refuses("1")
-		x.panics("boom").want(t, "panic")
+		x.Panics("boom").Want(t, "panic")
 		x.wantFree()
 	})
 	bubble(t, "forever", func(t *testing.T) {
 		x := waits(t, 0, body(`{"messages":[]}`))
-		<-x.ack
-		x.steps <- func() (bool, error) { return false, nil }
+		<-x.Ack
+		x.Start(func() {})
 		for i := 0; ; i++ {
 			select {
-			case <-x.ack:
+			case <-x.Ack:
 				x.refuses("")
-				x.steps <- func() (bool, error) { return true, nil }
+				x.Last(func() error { return nil })
 				continue
-			case e := <-x.ended:
-				x.over = true
-				e.wantSwallowed(t)
+			case e := <-x.Ended:
+				x.Over = true
+				e.WantSwallowed(t)
 			}
 			if i < 50 || i > 70 {
 				t.Errorf("%d tries within a minute", i)
@@ -679,11 +667,11 @@ func TestUpstreamRefuses(t *testing.T) {
 	} {
 		bubble(t, name, func(t *testing.T) {
 			x := waits(t, 0, body(`{"messages":[]}`))
-			<-x.ack
+			<-x.Ack
 			x.refuses(after)
 			begun := time.Now()
-			x.steps <- func() (bool, error) { return true, nil }
-			x.end().wantSwallowed(t)
+			x.Last(func() error { return nil })
+			x.end().WantSwallowed(t)
 			equal(t, time.Since(begun), time.Minute, "the wait")
 			x.wantRefused(after)
 			x.wantFree()
@@ -695,24 +683,24 @@ func TestUpstreamRefuses(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			<-x.ack
+			<-x.Ack
 			x.refuses(after)
-			x.steps <- func() (bool, error) { return true, nil }
+			x.Last(func() error { return nil })
 			advance(time.Second)
 			other.Done()
-			<-x.ack
-			x.stream()
-			x.write(role, text("a"), fullStop, done)
-			x.ret(nil).wantSwallowed(t)
-			x.wantBody(status(idle+",", youAreNext) + status(idle+",", yourTurn) + role + text("a") + fullStop + done)
+			<-x.Ack
+			x.Stream()
+			x.Write(role, text("a"), fullStop, done)
+			x.Ret(nil).WantSwallowed(t)
+			x.WantBody(status(idle+",", youAreNext) + status(idle+",", yourTurn) + role + text("a") + fullStop + done)
 			x.wantFree()
 		})
 	}
 	bubble(t, "a body that is not whole", func(t *testing.T) {
 		x := waits(t, 0, header("Incremental", "?1"))
-		<-x.ack
+		<-x.Ack
 		x.refuses("1")
-		x.ret(nil).wantSwallowed(t)
+		x.Ret(nil).WantSwallowed(t)
 		x.wantRefused("1")
 		x.wantFree()
 	})
@@ -721,31 +709,31 @@ func TestUpstreamRefuses(t *testing.T) {
 		advance(time.Second)
 		x.goesOn()
 		x.refuses("3600")
-		x.steps <- func() (bool, error) { return true, nil }
+		x.Last(func() error { return nil })
 		advance(time.Minute)
-		x.end().wantSwallowed(t)
-		x.wantBody(status(idle+",", youAreNext) +
+		x.end().WantSwallowed(t)
+		x.WantBody(status(idle+",", youAreNext) +
 			errorOf(`{"message": "Too many concurrent runs (max 10)", "type": "rate_limit_error", "param": null, "code": "rate_limit_exceeded"}`, `"Too many concurrent runs (max 10)"`))
 	})
 	bubble(t, "and the client leaves", func(t *testing.T) {
 		x := waits(t, 0)
-		<-x.ack
+		<-x.Ack
 		x.refuses("10")
-		x.steps <- func() (bool, error) { return true, nil }
+		x.Last(func() error { return nil })
 		synctest.Wait()
-		x.leave()
-		x.end().wantSwallowed(t)
-		equal(t, x.result().Outcome, proxy.OutcomeClientGone, "outcome")
+		x.Leave()
+		x.end().WantSwallowed(t)
+		equal(t, x.Result().Outcome, proxy.OutcomeClientGone, "outcome")
 		x.wantFree()
 	})
 	bubble(t, "in a drain", func(t *testing.T) {
 		x := waits(t, 0, limits("drain=10s"))
-		<-x.ack
-		x.streams.Shutdown(0)
+		<-x.Ack
+		x.Streams.Shutdown(0)
 		x.refuses("1")
-		x.steps <- func() (bool, error) { return true, nil }
-		x.end().wantSwallowed(t)
-		x.wantAnswerOf(502, "shutting_down", false)
+		x.Last(func() error { return nil })
+		x.end().WantSwallowed(t)
+		x.WantAnswerOf(502, "shutting_down", false)
 		x.wantFree()
 	})
 }
@@ -779,30 +767,30 @@ func TestOtherRefusals(t *testing.T) {
 					advance(time.Second)
 				}
 				x.goesOn()
-				x.do(func() {
-					x.w.Header().Set("Content-Type", c.media)
+				x.Do(func() {
+					x.W.Header().Set("Content-Type", c.media)
 					if c.encoding != "" {
-						x.w.Header().Set("Content-Encoding", c.encoding)
+						x.W.Header().Set("Content-Encoding", c.encoding)
 					}
-					x.w.Header().Set("Retry-After", "1")
-					x.w.WriteHeader(429)
+					x.W.Header().Set("Retry-After", "1")
+					x.W.WriteHeader(429)
 				})
 				for _, b := range []byte(c.body) {
-					if _, err := x.tryWrite(string(b)); err != nil {
+					if _, err := x.TryWrite(string(b)); err != nil {
 						t.Fatal(err)
 					}
 				}
 				if c.end != nil {
-					x.panics(c.end)
+					x.Panics(c.end)
 				} else {
-					x.ret(nil).wantSwallowed(t)
+					x.Ret(nil).WantSwallowed(t)
 				}
 				if told {
-					equal(t, strings.HasSuffix(x.rec.body.String(), done), true, "the stream ends")
+					equal(t, strings.HasSuffix(x.Rec.Body.String(), done), true, "the stream ends")
 				} else {
-					equal(t, x.rec.status, 429, "status")
-					equal(t, x.rec.sent.Get("Retry-After"), "1", "Retry-After")
-					x.wantBody(c.body)
+					equal(t, x.Rec.Status, 429, "status")
+					equal(t, x.Rec.Sent.Get("Retry-After"), "1", "Retry-After")
+					x.WantBody(c.body)
 				}
 				x.wantFree()
 			})
@@ -817,10 +805,10 @@ func TestNoDeadlineInLine(t *testing.T) {
 		advance(50 * time.Second)
 		x.goesOn()
 		advance(5*time.Second - 1)
-		x.wantRunning()
+		x.WantRunning()
 		advance(1)
-		x.wantStopped()
-		equal(t, strings.Contains(x.rec.body.String(), "upstream_timeout"), true, "the error finish")
+		x.WantStopped()
+		equal(t, strings.Contains(x.Rec.Body.String(), "upstream_timeout"), true, "the error finish")
 	})
 }
 
@@ -857,7 +845,7 @@ func TestRefusedTriesLeaveNoDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lines queue.Lines
 		tries := 0
-		w := &deadlined{recorder: &recorder{t: t, header: make(http.Header)}}
+		w := &deadlined{recorder: newRecorder(t)}
 		serveStream(w, &options{Options: proxy.Options{Limits: proxy.Limits{Keepalive: time.Second}}}, func(*http.Request) (*queue.Turn, error) {
 			return lines.Join("b", queue.Options{Runs: 1, Wait: time.Hour, Waiting: 1}, queue.Client{})
 		}, func(rw http.ResponseWriter, _ *http.Request) {
@@ -873,8 +861,8 @@ func TestRefusedTriesLeaveNoDeadline(t *testing.T) {
 			_, _ = io.WriteString(rw, role+text("Hello")+fullStop+done)
 		})
 		equal(t, tries, 2, "tries")
-		equal(t, strings.HasPrefix(w.body.String(), status(idle+",", youAreNext)+"data: {"+idle+"}\n\n"), true, "it is told")
-		equal(t, strings.HasSuffix(w.body.String(), role+text("Hello")+fullStop+done), true, "it gets the answer")
+		equal(t, strings.HasPrefix(w.Body.String(), status(idle+",", youAreNext)+"data: {"+idle+"}\n\n"), true, "it is told")
+		equal(t, strings.HasSuffix(w.Body.String(), role+text("Hello")+fullStop+done), true, "it gets the answer")
 		equal(t, w.deadline.IsZero(), true, "no deadline")
 	})
 }
@@ -918,15 +906,15 @@ func TestWaitedStreamsAreTheSame(t *testing.T) {
 					advance(time.Second)
 				}
 				x.goesOn()
-				x.stream()
-				told := x.rec.body.Len()
+				x.Stream()
+				told := x.Rec.Body.Len()
 				for from := 0; from < len(recorded); from += cut {
-					if _, err := x.tryWrite(string(recorded[from:min(from+cut, len(recorded))])); err != nil {
+					if _, err := x.TryWrite(string(recorded[from:min(from+cut, len(recorded))])); err != nil {
 						t.Fatal(err)
 					}
 				}
-				x.ret(nil).wantSwallowed(t)
-				return x.rec.body.Bytes()[told:]
+				x.Ret(nil).WantSwallowed(t)
+				return x.Rec.Body.Bytes()[told:]
 			}
 			want := bytes.TrimPrefix(sent(0), []byte("\xef\xbb\xbf"))
 			if bytes.HasPrefix(want, []byte("{")) { // an error instead of the answer, which has not begun
@@ -966,7 +954,7 @@ func TestWriterThatEndsItsGoroutineHoldsNothingUp(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.AfterFunc(time.Minute, first.Done)
-		w, served := &exiting{recorder: &recorder{t: t, header: make(http.Header)}}, false
+		w, served := &exiting{recorder: newRecorder(t)}, false
 		serveStream(w, new(options), func(*http.Request) (*queue.Turn, error) { return join() }, func(w http.ResponseWriter, _ *http.Request) {
 			served = true
 			w.Header().Set("Content-Type", "text/event-stream")

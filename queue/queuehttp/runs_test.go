@@ -49,12 +49,12 @@ func (p *places) free(t *testing.T) bool {
 
 // answer has the handler answer with the status, the type and the pieces of a body.
 func (x *exchange) answer(status int, media string, pieces ...string) {
-	x.t.Helper()
-	x.do(func() {
-		x.w.Header().Set("Content-Type", media)
-		x.w.WriteHeader(status)
+	x.T.Helper()
+	x.Do(func() {
+		x.W.Header().Set("Content-Type", media)
+		x.W.WriteHeader(status)
 	})
-	x.write(pieces...)
+	x.Write(pieces...)
 }
 
 // TestRunsKeepTheirPlaces: the run that an answer says has begun has the place, and the answer
@@ -92,9 +92,9 @@ func TestRunsKeepTheirPlaces(t *testing.T) {
 			var p places
 			x := begin(t, path(runsPath), keeps(&p))
 			x.answer(c.status, c.media, c.body...)
-			x.ret(nil).wantSwallowed(t)
-			x.wantBody(strings.Join(c.body, ""))
-			equal(t, x.rec.status, c.status, "status")
+			x.Ret(nil).WantSwallowed(t)
+			x.WantBody(strings.Join(c.body, ""))
+			equal(t, x.Rec.Status, c.status, "status")
 			equal(t, strings.Join(p.began, " "), map[bool]string{true: "run_1"}[c.want], "the run that has begun")
 			equal(t, p.free(t), !c.want, "the place is free")
 			if c.want {
@@ -110,9 +110,9 @@ func TestCompressedAnswersBeginNoRun(t *testing.T) {
 	bubble(t, "POST", func(t *testing.T) {
 		var p places
 		x := begin(t, path(runsPath), keeps(&p))
-		x.do(func() { x.w.Header().Set("Content-Encoding", "gzip") })
+		x.Do(func() { x.W.Header().Set("Content-Encoding", "gzip") })
 		x.answer(200, "application/json", accepted)
-		x.ret(nil).wantSwallowed(t)
+		x.Ret(nil).WantSwallowed(t)
 		equal(t, len(p.began), 0, "what was said of runs")
 	})
 }
@@ -122,9 +122,9 @@ func TestRunBeginsBeforeItsClientKnows(t *testing.T) {
 	bubble(t, "in order", func(t *testing.T) {
 		var p places
 		x := begin(t, path(runsPath), keeps(&p))
-		p.did = func() { equal(t, x.rec.body.String(), accepted[:9], "what the client knows") }
+		p.did = func() { equal(t, x.Rec.Body.String(), accepted[:9], "what the client knows") }
 		x.answer(202, "application/json", accepted[:9], accepted[9:])
-		x.ret(nil).wantSwallowed(t)
+		x.Ret(nil).WantSwallowed(t)
 		equal(t, len(p.began), 1, "runs that have begun")
 	})
 }
@@ -142,8 +142,8 @@ func TestOtherAnswersKeepNoPlace(t *testing.T) {
 			var p places
 			x := begin(t, append([]setting{keeps(&p)}, settings...)...)
 			x.answer(202, "application/json", accepted)
-			x.ret(nil).wantSwallowed(t)
-			x.wantBody(accepted)
+			x.Ret(nil).WantSwallowed(t)
+			x.WantBody(accepted)
 			equal(t, len(p.began), 0, "what was said of runs")
 			equal(t, p.free(t), true, "the place is free")
 		})
@@ -153,7 +153,7 @@ func TestOtherAnswersKeepNoPlace(t *testing.T) {
 // TestRunWhoseHandlerFails afterwards goes on: upstream has begun it.
 func TestRunWhoseHandlerFails(t *testing.T) {
 	for how, does := range map[string]func(*exchange) ending{
-		"abort": (*exchange).abort, "panic": func(x *exchange) ending { return x.panics("boom") }, "error": func(x *exchange) ending { return x.ret(errTest) },
+		"abort": (*exchange).Abort, "panic": func(x *exchange) ending { return x.Panics("boom") }, "error": func(x *exchange) ending { return x.Ret(errTest) },
 	} {
 		bubble(t, how, func(t *testing.T) {
 			var p places
@@ -170,30 +170,30 @@ func TestClientLeavesBeforeItKnowsItsRun(t *testing.T) {
 	bubble(t, "the answer comes", func(t *testing.T) {
 		var p places
 		x := begin(t, path(runsPath), keeps(&p))
-		x.leave()
+		x.Leave()
 		advance(9 * time.Second)
-		if err := x.up.Context().Err(); err != nil {
+		if err := x.Up.Context().Err(); err != nil {
 			t.Error("upstream's request has ended:", err)
 		}
-		x.rec.onWrite = func([]byte) (int, error) { return 0, errTest }
-		x.do(func() {
-			x.w.Header().Set("Content-Type", "application/json")
-			x.w.WriteHeader(202)
-			_, _ = x.w.Write([]byte(accepted))
+		x.Rec.OnWrite = func([]byte) (int, error) { return 0, errTest }
+		x.Do(func() {
+			x.W.Header().Set("Content-Type", "application/json")
+			x.W.WriteHeader(202)
+			_, _ = x.W.Write([]byte(accepted))
 		})
-		x.ret(errTest)
+		x.Ret(errTest)
 		equal(t, strings.Join(p.began, " "), "run_1", "the run that has begun")
 		equal(t, p.free(t), false, "the place is free")
 	})
 	bubble(t, "no answer comes", func(t *testing.T) {
 		var p places
 		x := begin(t, path(runsPath), keeps(&p))
-		x.leave()
+		x.Leave()
 		advance(10 * time.Second)
-		if x.up.Context().Err() == nil {
+		if x.Up.Context().Err() == nil {
 			t.Error("upstream's request goes on")
 		}
-		x.ret(x.up.Context().Err())
+		x.Ret(x.Up.Context().Err())
 		equal(t, p.free(t), true, "the place is free")
 	})
 	for name, settings := range map[string][]setting{
@@ -203,12 +203,12 @@ func TestClientLeavesBeforeItKnowsItsRun(t *testing.T) {
 	} {
 		bubble(t, name, func(t *testing.T) {
 			x := begin(t, append([]setting{keeps(new(places))}, settings...)...)
-			x.leave()
+			x.Leave()
 			advance(0)
-			if x.up.Context().Err() == nil {
+			if x.Up.Context().Err() == nil {
 				t.Error("upstream's request goes on")
 			}
-			x.ret(x.up.Context().Err())
+			x.Ret(x.Up.Context().Err())
 		})
 	}
 }
