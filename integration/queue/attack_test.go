@@ -178,32 +178,6 @@ func TestOneThatIsAlwaysRefused(t *testing.T) {
 	p.free(2)
 }
 
-// TestOthersRefusals: a 429 that is not Hermes' own refusal, such as that of the model's provider, may
-// come after the agent has begun. It is the answer, and the agent is not asked again.
-func TestOthersRefusals(t *testing.T) {
-	t.Parallel()
-	p := newPlace(t, 10, "runs 2")
-	const provider = `{"error": {"message": "Rate limit reached for gpt-5", "type": "tokens", "param": null, "code": "rate_limit_exceeded"}}`
-	for name, k := range kinds {
-		asked := 0
-		p.Answer(name, func(w http.ResponseWriter, r *http.Request) {
-			asked++
-			hermes.Replies(429, "application/json", provider, "Retry-After", "1")(w, r)
-		})
-		q := p.ask(k, "key-1", name)
-		if status, body := q.ends(); status != 429 || body != provider || q.reply.Header.Get("Retry-After") != "1" {
-			t.Errorf("%s: %d %s", name, status, body)
-		}
-		if asked != 1 {
-			t.Errorf("%s: the agent was asked %d times", name, asked)
-		}
-	}
-	if n := p.metric("refused_total"); n > 0 {
-		t.Errorf("%v refusals", n)
-	}
-	p.free(2)
-}
-
 // TestRefusedUntilTheWaitIsOver: the client gets Hermes' own 429, whatever that asks for; and it does
 // not get that if a place comes free before.
 func TestRefusedUntilTheWaitIsOver(t *testing.T) {

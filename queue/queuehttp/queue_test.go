@@ -166,7 +166,7 @@ func TestTurnComesAtOnce(t *testing.T) {
 }
 
 // TestWaitingForms: what a waiting client is sent in each form and by each API: a status, a
-// keepalive, and another status when it is its turn.
+// keepalive, and another status when it is its turn. A chat's answer follows as it is.
 func TestWaitingForms(t *testing.T) {
 	const unnamed = "data: {" + idle + `,"kind": "lifecycle", "text": "` + oneBefore + `"`
 	bare, kept := status("", oneBefore), "data: {"+idle+"}\n\n"
@@ -196,9 +196,16 @@ func TestWaitingForms(t *testing.T) {
 			x.goesOn()
 			x.WantBody(want)
 			x.Stream()
-			x.WantBody(want + strings.ReplaceAll(c.status, oneBefore, yourTurn))
-			x.Leave()
-			x.Ret(nil)
+			want += strings.ReplaceAll(c.status, oneBefore, yourTurn)
+			x.WantBody(want)
+			if c.path != chatPath {
+				x.Leave()
+				x.Ret(nil)
+				return
+			}
+			x.Write(role, text("Hello"), fullStop, done)
+			x.Ret(nil).WantSwallowed(t)
+			x.WantBody(want + role + text("Hello") + fullStop + done)
 		})
 	}
 }
@@ -478,18 +485,21 @@ func TestReportThatHangs(t *testing.T) {
 
 // TestEmptyStreamsAfterTheWait: a response without an event has its last one all the same.
 func TestEmptyStreamsAfterTheWait(t *testing.T) {
-	for name, path1 := range map[string]string{"chat": chatPath, "session": sessionPath, "response": responsesPath} {
+	for name, c := range map[string]struct{ path, body string }{
+		"chat": {chatPath, ": ping\n\n"}, "session": {sessionPath, ": ping\n\n"}, "response": {responsesPath, ": ping\n\n"},
+		"chat, no byte": {chatPath, ""}, "session, no byte": {sessionPath, ""}, "response, no byte": {responsesPath, ""},
+	} {
 		bubble(t, name, func(t *testing.T) {
-			x := waits(t, 1, path(path1), header(proxy.ProgressHeader, "off"))
+			x := waits(t, 1, path(c.path), header(proxy.ProgressHeader, "off"))
 			advance(time.Second)
 			x.goesOn()
 			x.Stream()
-			x.Write(": ping\n\n")
+			x.Write(c.body)
 			x.Ret(nil).WantSwallowed(t)
 			for _, want := range map[string][]string{
-				"chat": {`"code":"upstream_incomplete"`, done}, "session": {"event: error", "event: done"},
-				"response": {"event: response.failed", `"code":"server_error"`, `"hermes_code":"upstream_incomplete"`},
-			}[name] {
+				chatPath: {`"code":"upstream_incomplete"`, done}, sessionPath: {"event: error", "event: done"},
+				responsesPath: {"event: response.failed", `"code":"server_error"`, `"hermes_code":"upstream_incomplete"`},
+			}[c.path] {
 				equal(t, strings.Contains(x.Rec.Body.String(), want), true, want)
 			}
 			equal(t, x.Result().Outcome, "upstream_incomplete", "outcome")
