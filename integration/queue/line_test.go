@@ -292,6 +292,7 @@ func TestOtherAnswersAfterTheWait(t *testing.T) {
 	const bom = "BOM"
 	for prompt, other := range map[string]http.HandlerFunc{
 		"401":  hermes.Replies(401, "application/json", `{"error": {"message": "Invalid API key", "type": "invalid_request_error", "code": "invalid_api_key"}}`),
+		"500":  hermes.Replies(500, "application/json", `{"error": {"message": "`+strings.Repeat("x", 1<<20)+`"}}`),
 		"204":  hermes.Replies(204, "text/plain", ""),
 		"302":  hermes.Replies(302, "text/plain", "", "Location", "http://127.0.0.1:1/"),
 		bom:    hermes.Replies(200, "text/event-stream", "\ufeff"+hermes.Role+"\n\n"+hermes.Delta("content", "bye")+"\n\n"+hermes.Finish("stop", 5)+"\n\ndata: [DONE]\n\n"),
@@ -304,7 +305,7 @@ func TestOtherAnswersAfterTheWait(t *testing.T) {
 	p.Until(t, "slow-1")
 	good := p.ask(chat, "key-2", bom)
 	all := map[*pending]kind{}
-	for _, prompt := range []string{"401", "204", "302", "gzip", "dies"} {
+	for _, prompt := range []string{"401", "500", "204", "302", "gzip", "dies"} {
 		for _, k := range []kind{chat, responses, session} {
 			all[p.ask(k, "key-2", prompt)] = k
 		}
