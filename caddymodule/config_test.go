@@ -16,7 +16,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"github.com/hermes-sidecar/hermes-sidecar/internal/hermesapp"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/options"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/usage"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
@@ -69,8 +71,9 @@ var registries = make(map[*Handler]*prometheus.Registry)
 // test, or by calling cleanup.
 func provision(t *testing.T, options, dir string) (h *Handler, cleanup func()) {
 	t.Helper()
-	if process.handlers.Load() == 0 { // as in a process that has just begun, but with its counters
-		process = &shared{telemetry: process.telemetry}
+	process := hermesapp.OfProcess()
+	if process.Configurations.Load() == 0 { // as in a process that has just begun, but with its counters
+		process.Usage, process.Origins = new(usage.Memory), new(proxy.Origins)
 	}
 	ctx, server := provisionServer(t, jsonConfig(options), dir)
 	h = server.Routes[0].Handlers[0].(*Handler)
@@ -82,12 +85,22 @@ func provision(t *testing.T, options, dir string) (h *Handler, cleanup func()) {
 			return
 		}
 		done = true
-		if err := h.Cleanup(); err != nil {
-			t.Errorf("cleanup: %v", err)
-		}
+		leave(t, ctx)
 	}
 	t.Cleanup(cleanup)
 	return h, cleanup
+}
+
+// leave cleans up the hermes app of a configuration.
+func leave(t testing.TB, ctx caddy.Context) {
+	t.Helper()
+	app, err := hermesapp.Of(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := app.Cleanup(); err != nil {
+		t.Errorf("cleanup: %v", err)
+	}
 }
 
 // handlers returns the handlers of a configuration, but not those within others.

@@ -1,13 +1,10 @@
 package caddymodule
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
-	"sync/atomic"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -19,7 +16,6 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/internal/build"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/configjson"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/hermesapp"
-	"github.com/hermes-sidecar/hermes-sidecar/internal/httpapp"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/options"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/recording"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/runs"
@@ -243,11 +239,9 @@ type Handler struct {
 
 	// The fields below are nil until Provision.
 	queue    *queuehttp.Queue
-	shared   *shared
 	observer *telemetry.Observer
 	usage    *usage.Store
 	ask      *ask.Options // nil if no approvals are offered
-	joined   atomic.Bool  // the handler is counted in shared.handlers
 }
 
 // CaddyModule returns the Caddy module information.
@@ -265,10 +259,9 @@ func (h *Handler) UnmarshalJSON(b []byte) error {
 	return configjson.Unmarshal(b, (*fields)(h))
 }
 
-// Provision checks and compiles the options, checks the sites of the configuration, counts the
-// handler, and subscribes to the end of the process. An error names the option, the value and what
-// is allowed. It writes nothing and starts nothing, because it also runs to validate a configuration,
-// and a configuration that is refused must change nothing.
+// Provision checks and compiles the options, and adds the handler to its configuration. An error names
+// the option, the value and what is allowed. It writes nothing and starts nothing, because it also
+// runs to validate a configuration, and a configuration that is refused must change nothing.
 func (h *Handler) Provision(ctx caddy.Context) error {
 	logger := ctx.Logger()
 	given := options.Of(h)
@@ -283,23 +276,14 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		logger.Warn(conflict)
 	}
 
-	h.shared = process
-	h.usage = &usage.Store{Memory: &h.shared.usage, Storage: ctx.Storage(), Logger: logger}
-	h.joined.Store(true)
-	if h.shared.handlers.Add(1) == 1 {
-		b := build.This()
-		logger.Info("hermes sidecar", zap.String("version", b.Version), zap.String("commit", b.Commit),
-			zap.String("go", b.Go), zap.String("caddy", b.Caddy))
-	}
 	app, err := hermesapp.Of(ctx)
 	if err != nil {
 		return err
 	}
-	if err := app.CheckSites(ctx, logger); err != nil {
+	if h.usage, err = app.AddHermes(ctx, &o); err != nil {
 		return err
 	}
-	app.AddHermes(o.MaxRequest, o.DrainTimeout)
-	all := h.shared.telemetry
+	all := hermesapp.OfProcess().Telemetry
 	if err := all.Register(ctx.GetMetricsRegistry()); err != nil {
 		// Streams are worth more than their metrics.
 		logger.Warn("another module has metrics of the same name; some of ours are not exposed", zap.Error(err))
@@ -310,20 +294,13 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	}
 	h.observer = &telemetry.Observer{Process: all, Logger: logger, Emitter: emitter}
 	h.queue = h.connect(o, emitter, logger)
-
-	server := cmp.Or(httpapp.Of(ctx), new(caddyhttp.App))
-	grace, delay := time.Duration(server.GracePeriod), time.Duration(server.ShutdownDelay)
-	d := &drain{&h.shared.streams, o.DrainTimeout, httpapp.DrainLimit(grace, delay), caddy.Exiting, logger}
-	if d.tooShort() { // at the end of the process it is too late to change
-		logger.Warn("grace_period is too short for drain_timeout; raise grace_period in the global options, or lower drain_timeout",
-			zap.Duration("drain_timeout", d.timeout), zap.Duration("grace_period", grace), zap.Duration("streams_end_after", d.limit))
-	}
-	return emitter.App.On("stopping", d)
+	return nil
 }
 
 // connect returns what serves the requests of the handler: o, which has the options, gets the values of
 // the process and of Caddy as well.
 func (h *Handler) connect(o proxy.Options, emitter *telemetry.Emitter, logger *zap.Logger) *queuehttp.Queue {
+	process := hermesapp.OfProcess()
 	if h.Announce == nil || *h.Announce {
 		o.Announce = build.This().Version
 	}
@@ -332,15 +309,15 @@ func (h *Handler) connect(o proxy.Options, emitter *telemetry.Emitter, logger *z
 	o.Timeouts = timeoutsFor
 	o.Observer = h.observer
 	if h.Record != "" {
-		o.Observer = h.shared.recordings.Recorder(h.observer, h.Record, h.RecordMax, emitter.Runs, logger)
+		o.Observer = process.Recordings.Recorder(h.observer, h.Record, h.RecordMax, emitter.Runs, logger)
 		o.ObserveRaw = true
 	}
 	h.offerApprovals(&o, logger)
-	keeper := &runs.Keeper{Runs: &h.shared.runs, Logger: logger, Upstream: telemetry.Upstream}
+	keeper := &runs.Keeper{Runs: process.Places, Logger: logger, Upstream: telemetry.Upstream}
 	o.RunOver = keeper.Over
 	o.Identity = identityOf(h.Identity)
-	o.Streams = &h.shared.streams
-	o.Origins = &h.shared.origins
+	o.Streams = process.Streams
+	o.Origins = process.Origins
 	o.Usage = h.usage.Of
 	o.Site = (&upstreams{usage: h.usage}).of
 	return &queuehttp.Queue{
@@ -355,22 +332,6 @@ func (h *Handler) Validate() error {
 	}
 	if err := recording.CheckWritable(h.Record); err != nil {
 		return fmt.Errorf("invalid record %q: streams cannot be recorded there, name a directory that the user of this process can write to: %w", h.Record, err)
-	}
-	return nil
-}
-
-// Cleanup removes the handler from the count. Streams of this configuration go on: nothing they use
-// is closed here. Only the last handler of the process waits, for at most usage.FlushLimit, until
-// reported usage has been written.
-func (h *Handler) Cleanup() error {
-	if !h.joined.CompareAndSwap(true, false) {
-		return nil
-	}
-	if h.shared.handlers.Add(-1) == 0 {
-		h.usage.Flush(usage.FlushLimit)
-	}
-	if !caddy.Exiting() {
-		go h.shared.watchExit(caddy.Exiting, exitPoll)
 	}
 	return nil
 }
@@ -435,7 +396,6 @@ func passedError(err error) error {
 
 // Interfaces that Caddy looks for.
 var (
-	_ caddy.Provisioner  = (*Handler)(nil)
-	_ caddy.Validator    = (*Handler)(nil)
-	_ caddy.CleanerUpper = (*Handler)(nil)
+	_ caddy.Provisioner = (*Handler)(nil)
+	_ caddy.Validator   = (*Handler)(nil)
 )

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/hermes-sidecar/hermes-sidecar/internal/hermesapp"
 )
 
 func TestRequestAfterCleanupIsServed(t *testing.T) {
@@ -18,7 +20,7 @@ func TestRequestAfterCleanupIsServed(t *testing.T) {
 	cleanup()
 	open := 0
 	next := caddyhttp.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) error {
-		open = process.streams.Open()
+		open = hermesapp.OfProcess().Streams.Open()
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	})
@@ -26,24 +28,8 @@ func TestRequestAfterCleanupIsServed(t *testing.T) {
 	if err := h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil), next); err != nil {
 		t.Fatal(err)
 	}
-	if w.Code != http.StatusNoContent || open != 1 || process.streams.Open() != 0 {
-		t.Errorf("status %d, %d requests during and %d after", w.Code, open, process.streams.Open())
-	}
-}
-
-func TestCleanupTwiceLeavesOnce(t *testing.T) {
-	a, _ := provision(t, "", t.TempDir())
-	provision(t, "", t.TempDir())
-	for range 2 {
-		if err := a.Cleanup(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if n := process.handlers.Load(); n != 1 {
-		t.Errorf("%d handlers, want 1", n)
-	}
-	if err := new(Handler).Cleanup(); err != nil {
-		t.Errorf("cleanup without provision: %v", err)
+	if w.Code != http.StatusNoContent || open != 1 || hermesapp.OfProcess().Streams.Open() != 0 {
+		t.Errorf("status %d, %d requests during and %d after", w.Code, open, hermesapp.OfProcess().Streams.Open())
 	}
 }
 
@@ -66,7 +52,7 @@ func TestReportsOutliveTheirConfiguration(t *testing.T) {
 	}
 	cleanYoung()
 	restarted, cleanup := provision(t, "", dir)
-	if restarted.shared == h.shared {
+	if restarted.usage.Memory == h.usage.Memory {
 		t.Fatal("the memory has survived, which this test is not about")
 	}
 	cleanup()

@@ -37,7 +37,7 @@ func TestReverseProxyTriesAgainWithTheWholeRequest(t *testing.T) {
 					{"handler":"reverse_proxy",%s"upstreams":[{"dial":%q},{"dial":%q}],
 					"load_balancing":{"retries":1,"selection_policy":{"policy":"first"}},
 					"health_checks":{"passive":{"fail_duration":"1m"}}}]}]}}}}}`, options, proxyOptions, caddytest.Refusing(t), up.Listener.Addr())
-				_, server := provisionServer(t, []byte(config), t.TempDir())
+				ctx, server := provisionServer(t, []byte(config), t.TempDir())
 				handlers := server.Routes[0].Handlers
 				h, reverseProxy := handlers[0].(*Handler), handlers[1]
 				h.observer.Logger = zap.NewNop()
@@ -52,9 +52,7 @@ func TestReverseProxyTriesAgainWithTheWholeRequest(t *testing.T) {
 				} else if got, want := <-got, fmt.Sprintln(len(want), nil, want); got != want {
 					t.Errorf("%s%s: upstream got %.200q, want %.200q", name, options, got, want)
 				}
-				if err := h.Cleanup(); err != nil {
-					t.Error(err)
-				}
+				leave(t, ctx)
 			}
 		}
 	}

@@ -15,7 +15,6 @@ import (
 // of the sidecar's.
 func checked(t *testing.T, config []byte) (warnings []string, err error) {
 	t.Helper()
-	process = newShared()
 	file := filepath.Join(t.TempDir(), "log")
 	c := parseConfig(t, config)
 	c.Logging.Logs["default"].WriterRaw = json.RawMessage(`{"output":"file","filename":` + quote(file) + `}`)

@@ -11,6 +11,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/hermes-sidecar/hermes-sidecar/internal/hermesapp"
 )
 
 // scrape returns what the registry of the handler's configuration exposes of ours:
@@ -78,14 +80,14 @@ func TestCountersGoOnAcrossReloads(t *testing.T) {
 	cleanOld()
 	serve(t, young, answer("a:1", textFrame+usedStop))
 	_, err := caddy.ProvisionContext(parseConfig(t, jsonConfig(`"progress":"nonsense"`)))
-	if n := process.handlers.Load(); err == nil || n != 1 {
-		t.Errorf("a configuration that is refused: %v, and there are %d handlers, want 1", err, n)
+	if n := hermesapp.OfProcess().Configurations.Load(); err == nil || n != 1 {
+		t.Errorf("a configuration that is refused: %v, and there are %d configurations, want 1", err, n)
 	}
 	if got := scrape(t, young)[okStreams]; got != first+3 {
 		t.Errorf("%v streams after the reload, want %v", got, first+3)
 	}
 	cleanYoung()
-	if process.handlers.Load() != 0 {
+	if hermesapp.OfProcess().Configurations.Load() != 0 {
 		t.Fatal("hermes is not gone")
 	}
 	again, _ := provision(t, "", t.TempDir())
@@ -101,11 +103,14 @@ func TestCountersGoOnAcrossReloads(t *testing.T) {
 func TestTwoHandlersOfOneConfigurationShareMetrics(t *testing.T) {
 	config := `{"apps":{"http":{"servers":{"s":{"listen":["127.0.0.1:0"],"routes":[{"handle":[{"handler":"hermes"},{"handler":"hermes","progress":"off"},{"handler":"static_response"}]}]}}}}}`
 	ctx, server := provisionServer(t, []byte(config), t.TempDir())
+	t.Cleanup(func() { leave(t, ctx) })
+	if n := hermesapp.OfProcess().Configurations.Load(); n != 1 {
+		t.Errorf("%d configurations, want 1", n)
+	}
 	var handlers []*Handler
 	for _, m := range server.Routes[0].Handlers[:2] {
 		h := m.(*Handler)
 		registries[h] = ctx.GetMetricsRegistry()
-		t.Cleanup(func() { _ = h.Cleanup() })
 		handlers = append(handlers, h)
 	}
 	before := scrape(t, handlers[0])

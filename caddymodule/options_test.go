@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/hermes-sidecar/hermes-sidecar/internal/hermesapp"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/options"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
@@ -158,8 +159,8 @@ func TestOptionsRefusedInJSON(t *testing.T) {
 			if !strings.HasSuffix(err.Error(), want) {
 				t.Errorf("error\n%v\nwant at its end\n%s", err, want)
 			}
-			if n := process.handlers.Load(); n != 0 {
-				t.Errorf("%d handlers of the shared state are left behind", n)
+			if n := hermesapp.OfProcess().Configurations.Load(); n != 0 {
+				t.Errorf("%d configurations are left behind", n)
 			}
 		})
 	}

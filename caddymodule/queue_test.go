@@ -24,14 +24,12 @@ func BenchmarkQueue(b *testing.B) {
 	for name, handlers := range map[string]string{"alone": `{"handler":"hermes"}`, "free": `{"handler":"hermes_queue"},{"handler":"hermes"}`} {
 		b.Run(name, func(b *testing.B) {
 			config := `{"apps":{"http":{"servers":{"s":{"listen":["127.0.0.1:0"],"routes":[{"handle":[` + handlers + `]}]}}}}}`
-			_, server := provisionServer(b, []byte(config), b.TempDir())
+			ctx, server := provisionServer(b, []byte(config), b.TempDir())
+			b.Cleanup(func() { leave(b, ctx) })
 			next := caddyhttp.Handler(answer)
 			for _, h := range slices.Backward(server.Routes[0].Handlers) {
 				after := next
 				next = caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error { return h.ServeHTTP(w, r, after) })
-				if h, ok := h.(*Handler); ok {
-					b.Cleanup(func() { _ = h.Cleanup() })
-				}
 			}
 			b.ReportAllocs()
 			for b.Loop() {

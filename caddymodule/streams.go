@@ -11,6 +11,8 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/hermes-sidecar/hermes-sidecar/internal/hermesapp"
 )
 
 func init() {
@@ -62,10 +64,10 @@ func listStreams(w http.ResponseWriter, r *http.Request) error {
 			Err:        fmt.Errorf("method %s not allowed: use GET", r.Method),
 		}
 	}
-	now := time.Now()
-	open, ended := process.telemetry.List(now)
+	now, all := time.Now(), hermesapp.OfProcess().Telemetry
+	open, ended := all.List(now)
 	w.Header().Set("Content-Type", "application/json")
-	return json.NewEncoder(w).Encode(map[string]any{"open": open, "ended": ended, "waiting": process.telemetry.Waiting(now)})
+	return json.NewEncoder(w).Encode(map[string]any{"open": open, "ended": ended, "waiting": all.Waiting(now)})
 }
 
 // StreamsHandler answers GET with the list of streams that the admin endpoint
@@ -93,7 +95,7 @@ func (*StreamsHandler) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddy
 	if !reads(w, r) {
 		return caddyhttp.Error(http.StatusMethodNotAllowed, errors.New("hermes_streams allows GET and HEAD"))
 	}
-	list, err := process.telemetry.PublicList(time.Now())
+	list, err := hermesapp.OfProcess().Telemetry.PublicList(time.Now())
 	if err != nil {
 		return caddyhttp.Error(http.StatusInternalServerError, err)
 	}

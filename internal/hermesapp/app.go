@@ -4,15 +4,19 @@ package hermesapp
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"sync/atomic"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyevents"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
-	"github.com/hermes-sidecar/hermes-sidecar/internal/httpapp"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/build"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/site"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/usage"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 )
 
@@ -20,10 +24,15 @@ func init() {
 	caddy.RegisterModule(new(App))
 }
 
-// App has what the handlers of a configuration tell each other. It has no options, and need not be
-// configured: it is there when a handler asks for it.
+// App is the life of a configuration: it has what the handlers tell each other, and ends the open
+// streams when the process ends. It has no options, and need not be configured: it is there when a
+// handler asks for it. All fields are unexported, because Caddy's debug log encodes event handlers as
+// JSON.
 type App struct {
-	checked bool // the sites of the configuration; Caddy provisions its handlers one after the other
+	http   *caddyhttp.App // that the handlers are in, nil for none
+	usage  *usage.Store   // nil without a hermes handler
+	logger *zap.Logger    // of the first hermes handler
+	until  time.Time      // until which Cleanup waits for runs; zero before the process ends
 
 	maxRequest   atomic.Int64
 	drainTimeout atomic.Int64 // 1 more than the nanoseconds, 0 if no hermes has said it
@@ -35,6 +44,33 @@ func (*App) CaddyModule() caddy.ModuleInfo {
 		ID:  "hermes",
 		New: func() caddy.Module { return new(App) },
 	}
+}
+
+// Provision subscribes to the end of the process.
+func (a *App) Provision(ctx caddy.Context) error {
+	return On(ctx, "stopping", a)
+}
+
+// On makes h handle the event of the configuration.
+func On(ctx caddy.Context, event string, h caddyevents.Handler) error {
+	events, err := ctx.App("events")
+	if err != nil {
+		return fmt.Errorf("getting the events app: %w", err)
+	}
+	if err := events.(*caddyevents.App).On(event, h); err != nil {
+		return fmt.Errorf("subscribing to the event %s: %w", event, err)
+	}
+	return nil
+}
+
+// HTTP returns the http app that a handler is provisioned in, nil for none.
+func HTTP(ctx caddy.Context) *caddyhttp.App {
+	for _, m := range ctx.Modules() {
+		if app, ok := m.(*caddyhttp.App); ok {
+			return app
+		}
+	}
+	return nil
 }
 
 // Start implements caddy.App.
@@ -49,27 +85,71 @@ func Of(ctx caddy.Context) (*App, error) {
 	if err != nil {
 		return nil, fmt.Errorf("getting the hermes app: %w", err)
 	}
-	return app.(*App), nil
+	a := app.(*App)
+	a.http = cmp.Or(HTTP(ctx), a.http)
+	return a, nil
 }
 
-// CheckSites checks all sites of the configuration, because no handler sees them all (site.Check).
-// It does so for the first handler, which is early enough for a mistake to be an error when a
-// configuration is validated.
-func (a *App) CheckSites(ctx caddy.Context, logger *zap.Logger) error {
-	app := httpapp.Of(ctx)
-	if app == nil || a.checked {
+// AddHermes adds a hermes handler, which is provisioned with ctx, and returns what its handlers know
+// of usage. The first one checks all sites of the configuration, because no handler sees them all
+// (site.Check): that is early enough for a mistake to be an error when a configuration is validated.
+func (a *App) AddHermes(ctx caddy.Context, o *proxy.Options) (*usage.Store, error) {
+	logger := ctx.Logger()
+	if a.usage == nil {
+		if err := a.begin(ctx, logger); err != nil {
+			return nil, err
+		}
+	}
+	a.addLimits(o.MaxRequest, o.DrainTimeout)
+	if limit, _ := a.limits(); tooShort(limit, o.DrainTimeout) { // at the end of the process it is too late to change
+		logger.Warn("grace_period is too short for drain_timeout; raise grace_period in the global options, or lower drain_timeout",
+			zap.Duration("drain_timeout", o.DrainTimeout), zap.Duration("grace_period", time.Duration(a.http.GracePeriod)), zap.Duration("streams_end_after", limit))
+	}
+	return a.usage, nil
+}
+
+// begin counts a configuration that has a hermes handler, and checks its sites.
+func (a *App) begin(ctx caddy.Context, logger *zap.Logger) error {
+	a.usage, a.logger = &usage.Store{Memory: process.Usage, Storage: ctx.Storage(), Logger: logger}, logger
+	if process.Configurations.Add(1) == 1 {
+		b := build.This()
+		logger.Info("hermes sidecar", zap.String("version", b.Version), zap.String("commit", b.Commit),
+			zap.String("go", b.Go), zap.String("caddy", b.Caddy))
+	}
+	if a.http == nil {
 		return nil
 	}
-	a.checked = true
-	warnings, err := site.Check(app)
+	warnings, err := site.Check(a.http)
 	for _, w := range warnings {
 		logger.Warn(w)
 	}
 	return err
 }
 
-// AddHermes records max_request and drain_timeout of a hermes handler.
-func (a *App) AddHermes(maxRequest int64, drainTimeout time.Duration) {
+// Cleanup removes the configuration from the count. Its streams go on: nothing they use is closed
+// here. When the process ends, it waits for streams without a client, as the servers have waited for
+// streams with one, but not for the events of runs that no client reads. Only the last configuration
+// that has a hermes handler waits, for at most usage.FlushLimit, until reported usage has been written.
+func (a *App) Cleanup() error {
+	if !a.until.IsZero() {
+		ctx, cancel := context.WithDeadline(context.Background(), a.until)
+		defer cancel()
+		process.Runs.Wait(ctx)
+	}
+	if a.usage == nil {
+		return nil
+	}
+	if process.Configurations.Add(-1) == 0 {
+		a.usage.Flush(usage.FlushLimit)
+	}
+	if !caddy.Exiting() {
+		go process.watchExit(caddy.Exiting, exitPoll)
+	}
+	return nil
+}
+
+// addLimits records max_request and drain_timeout of a hermes handler.
+func (a *App) addLimits(maxRequest int64, drainTimeout time.Duration) {
 	a.maxRequest.Store(max(a.maxRequest.Load(), maxRequest))
 	a.drainTimeout.Store(max(a.drainTimeout.Load(), int64(drainTimeout)+1))
 }

@@ -17,12 +17,12 @@ func TestLimits(t *testing.T) {
 		time time.Duration
 	}{
 		"no hermes": {func(*App) {}, proxy.DefaultMaxRequest, proxy.DefaultOptions().DrainTimeout},
-		"one":       {func(a *App) { a.AddHermes(1024, time.Second) }, 1024, time.Second},
-		"no drain":  {func(a *App) { a.AddHermes(1024, 0) }, 1024, 0},
+		"one":       {func(a *App) { a.addLimits(1024, time.Second) }, 1024, time.Second},
+		"no drain":  {func(a *App) { a.addLimits(1024, 0) }, 1024, 0},
 		"several": {func(a *App) {
-			a.AddHermes(1024, time.Minute)
-			a.AddHermes(4096, time.Second)
-			a.AddHermes(2048, 0)
+			a.addLimits(1024, time.Minute)
+			a.addLimits(4096, time.Second)
+			a.addLimits(2048, 0)
 		}, 4096, time.Minute},
 	} {
 		a := new(App)

@@ -16,7 +16,6 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
-	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
@@ -24,7 +23,6 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/internal/bounded"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/configjson"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/hermesapp"
-	"github.com/hermes-sidecar/hermes-sidecar/internal/httpapp"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/placeholder"
 	"github.com/hermes-sidecar/hermes-sidecar/queue"
 )
@@ -131,27 +129,19 @@ func (h *QueueHandler) Provision(ctx caddy.Context) error {
 		// Requests are worth more than their metrics.
 		h.logger.Warn("another module has metrics of the same name; some of ours are not exposed", zap.Error(err))
 	}
-	app := cmp.Or(httpapp.Of(ctx), new(caddyhttp.App))
+	app := cmp.Or(hermesapp.HTTP(ctx), new(caddyhttp.App))
 	find := sync.OnceValues(func() (string, bool) { return backendOf(app, h) })
 	h.backend = func() string {
 		key, _ := find()
 		return key
 	}
-	events, err := ctx.App("events")
-	if err != nil {
-		return fmt.Errorf("getting the events app: %w", err)
-	}
-	err = events.(*caddyevents.App).On("started", started(func() {
+	return hermesapp.On(ctx, "started", started(func() {
 		key, waits := find()
 		if !waits {
 			h.logger.Warn("no hermes comes after hermes_queue, so that no request waits; add one after it")
 		}
 		h.lines.Configure(key, h.options) // requests that have waited since before a reload get the new places at once
 	}))
-	if err != nil {
-		return fmt.Errorf("subscribing to the event started: %w", err)
-	}
-	return nil
 }
 
 // started is the function to call when a configuration has started.

@@ -4,7 +4,6 @@ package resumecaddy
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,7 +11,6 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
@@ -20,7 +18,6 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/internal/behalf"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/configjson"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/hermesapp"
-	"github.com/hermes-sidecar/hermes-sidecar/internal/httpapp"
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
 	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 )
@@ -165,7 +162,7 @@ func (h *ResumeHandler) UnmarshalJSON(b []byte) error {
 	return configjson.Unmarshal(b, (*fields)(h))
 }
 
-// Provision compiles the options, and subscribes to the end of the process.
+// Provision compiles the options.
 func (h *ResumeHandler) Provision(ctx caddy.Context) error {
 	logger, process := ctx.Logger(), hermesapp.OfProcess()
 	var again prometheus.AlreadyRegisteredError // by another handler of the configuration
@@ -208,14 +205,6 @@ func (h *ResumeHandler) Provision(ctx caddy.Context) error {
 		}
 	}
 	h.resume = resume.New(o)
-
-	events, err := ctx.App("events")
-	if err != nil {
-		return fmt.Errorf("getting the events app: %w", err)
-	}
-	if err := events.(*caddyevents.App).On("stopping", drain{app, httpapp.Of(ctx)}); err != nil {
-		return fmt.Errorf("subscribing to the event stopping: %w", err)
-	}
 	return nil
 }
 
@@ -257,18 +246,6 @@ func validDuration(name string, d time.Duration) error {
 		return fmt.Errorf("invalid %s %q: must be a duration such as 10m or 30s, not negative", name, d)
 	case d > 0 && d < time.Millisecond:
 		return fmt.Errorf("invalid %s %q: must be at least 1ms; a number in JSON is nanoseconds, so write a string such as \"10m\"", name, d)
-	}
-	return nil
-}
-
-// Cleanup waits, when the process ends, for streams without a client, as the servers have waited
-// for streams with one. It does not wait for the events of runs that no client reads.
-func (h *ResumeHandler) Cleanup() error {
-	process := hermesapp.OfProcess()
-	if at := process.Drained.Load(); h.resume != nil && at > 0 {
-		ctx, cancel := context.WithDeadline(context.Background(), time.Unix(0, at))
-		defer cancel()
-		process.Runs.Wait(ctx)
 	}
 	return nil
 }
