@@ -20,10 +20,10 @@ import (
 func TestTicketsAreBounded(t *testing.T) {
 	var h hermes
 	d := desk.New()
-	var streams []*desk.Stream
+	var streams []*desk.Tickets
 	var last *desk.Ticket
 	for i := range 5 {
-		s := d.Stream(h.asker(1))
+		s := d.Tickets(h.asker(1))
 		streams = append(streams, s)
 		for n := range 4 {
 			if last = s.Ask(ask(fmt.Sprint("run", i), n)); last == nil {
@@ -34,14 +34,14 @@ func TestTicketsAreBounded(t *testing.T) {
 			t.Error("a stream has a fifth")
 		}
 	}
-	sixth := d.Stream(h.asker(1))
+	sixth := d.Tickets(h.asker(1))
 	if sixth.Ask(ask("run5", 1)) != nil {
 		t.Error("a client has a 21st")
 	}
 	if sixth.Ask(ask("run4", 3)) != last || streams[4].Ask(ask("run4", 3)) != last {
 		t.Error("what is asked again counts")
 	}
-	if d.Stream(h.asker(2)).Ask(ask("run5", 1)) == nil {
+	if d.Tickets(h.asker(2)).Ask(ask("run5", 1)) == nil {
 		t.Error("another client has none")
 	}
 	wantStats(t, d, 21, 0, 0, 21, 6)
@@ -65,7 +65,7 @@ func TestTicketsAreBounded(t *testing.T) {
 func TestAThousandTickets(t *testing.T) {
 	var h hermes
 	d := desk.New()
-	s := d.Stream(h.asker(0))
+	s := d.Tickets(h.asker(0))
 	first, second := s.Ask(ask("run", 1)), s.Ask(ask("run", 2))
 	wantAnswer(t, second, desk.Deny, desk.Accepted)
 	wantAnswer(t, first, desk.Deny, desk.Accepted)
@@ -74,7 +74,7 @@ func TestAThousandTickets(t *testing.T) {
 		for range n {
 			a := h.asker(1)
 			a.Owner[1], a.Owner[2] = byte(len(asked)), byte(len(asked)>>8)
-			ticket := d.Stream(a).Ask(ask("run", 1))
+			ticket := d.Tickets(a).Ask(ask("run", 1))
 			if ticket == nil {
 				return got
 			}
@@ -115,7 +115,7 @@ func TestAThousandTickets(t *testing.T) {
 // TestQuestionsWithoutIdsHaveNoTicket: an answer could be taken for another question.
 func TestQuestionsWithoutIdsHaveNoTicket(t *testing.T) {
 	var h hermes
-	s := desk.New().Stream(h.asker(1))
+	s := desk.New().Tickets(h.asker(1))
 	long := strings.Repeat("x", 257)
 	for _, ids := range [][2]string{{"", "request"}, {"run", ""}, {long, "request"}, {"run", long}} {
 		if s.Ask(rewrite.ApprovalRequest{RunID: ids[0], RequestID: ids[1], Choices: all}) != nil {
@@ -130,7 +130,7 @@ func TestQuestionsWithoutIdsHaveNoTicket(t *testing.T) {
 // TestLongCommandsCanOnlyBeDenied, those of more than 64 KiB.
 func TestLongCommandsCanOnlyBeDenied(t *testing.T) {
 	var h hermes
-	s := desk.New().Stream(h.asker(1))
+	s := desk.New().Tickets(h.asker(1))
 	for n, long := range map[int]bool{64 << 10: false, 64<<10 + 1: true} {
 		q := ask("run", n)
 		q.Command, q.Description, q.Tool = strings.Repeat("c", n), strings.Repeat("d", n), strings.Repeat("t", n)
@@ -154,7 +154,7 @@ func TestLongCommandsCanOnlyBeDenied(t *testing.T) {
 // TestCommandsThatCannotBeShown can only be denied: nobody would know what runs.
 func TestCommandsThatCannotBeShown(t *testing.T) {
 	var h hermes
-	s := desk.New().Stream(h.asker(1))
+	s := desk.New().Tickets(h.asker(1))
 	for n, command := range []string{"", " ", "\n\t\u00a0\u2003"} {
 		q := ask("run", n)
 		q.Command = command
@@ -180,7 +180,7 @@ func TestMemoryOfTickets(t *testing.T) {
 		var h hermes
 		d := desk.New()
 		before := heap()
-		var streams []*desk.Stream
+		var streams []*desk.Tickets
 		for i := range 1000 {
 			a := h.asker(1)
 			a.Owner[1], a.Owner[2] = byte(i), byte(i>>8)
@@ -188,7 +188,7 @@ func TestMemoryOfTickets(t *testing.T) {
 			a.Send = func(context.Context, rewrite.ApprovalRequest, rewrite.ApprovalChoice) (desk.Result, error) {
 				return desk.Result(len(body)), nil
 			}
-			s := d.Stream(a)
+			s := d.Tickets(a)
 			frame := strings.Repeat("x", 1<<20)
 			q := ask("run", 1)
 			q.Command, q.Description = frame, frame
@@ -215,7 +215,7 @@ func TestMemoryOfTickets(t *testing.T) {
 		for i := range 60000 {
 			a := h.asker(2)
 			a.Owner[1], a.Owner[2] = byte(i), byte(i>>8)
-			s := d.Stream(a)
+			s := d.Tickets(a)
 			s.Ask(ask("run", 1))
 			s.Done("")
 		}

@@ -122,20 +122,20 @@ type key struct {
 func New() *Desk {
 	return &Desk{
 		tickets: map[string]*Ticket{}, requests: map[key]*Ticket{}, owners: map[[32]byte][]*Ticket{},
-		stats: Stats{Answered: map[Answer]uint64{}},
+		stats: Stats{Answered: map[AnswerKind]uint64{}},
 	}
 }
 
-// Stream is a stream of an agent that may ask questions.
-type Stream struct {
+// Tickets are the tickets of a stream of an agent, which may ask questions.
+type Tickets struct {
 	desk    *Desk
 	asker   Asker
 	tickets []*Ticket // that have not ended
 }
 
-// Stream returns a stream whose questions go to the client that a describes.
-func (d *Desk) Stream(a Asker) *Stream {
-	return &Stream{desk: d, asker: a}
+// Tickets returns the Tickets of a stream whose questions go to the client that a describes.
+func (d *Desk) Tickets(a Asker) *Tickets {
+	return &Tickets{desk: d, asker: a}
 }
 
 // Ask returns the ticket of q. A repeated request has the same ticket, also in another stream of
@@ -146,7 +146,7 @@ func (d *Desk) Stream(a Asker) *Stream {
 // The ticket keeps the first 64 KiB of the command, 4 KiB of the description and 256 bytes of the
 // tool's name. A longer command, and one that has nothing to show but white space, can only be
 // denied.
-func (s *Stream) Ask(q rewrite.ApprovalRequest) *Ticket {
+func (s *Tickets) Ask(q rewrite.ApprovalRequest) *Ticket {
 	d := s.desk
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -180,7 +180,7 @@ func (s *Stream) Ask(q rewrite.ApprovalRequest) *Ticket {
 // for the answer any more. With "" the stream has ended, and Done ends each of its tickets that no
 // other stream has. Such a ticket waits again if another stream asks the same question before its
 // timeout, because the events of a run can be read again.
-func (s *Stream) Done(requestID string) {
+func (s *Tickets) Done(requestID string) {
 	d := s.desk
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -190,7 +190,7 @@ func (s *Stream) Done(requestID string) {
 			d.leave(t)
 		case requestID != "":
 		case len(t.streams) > 1:
-			t.streams = slices.DeleteFunc(t.streams, func(o *Stream) bool { return o == s })
+			t.streams = slices.DeleteFunc(t.streams, func(o *Tickets) bool { return o == s })
 			s.tickets = without(s.tickets, t)
 		default:
 			d.leave(t)
@@ -200,7 +200,7 @@ func (s *Stream) Done(requestID string) {
 }
 
 // Waiting returns how many tickets of the stream wait for an answer.
-func (s *Stream) Waiting() int {
+func (s *Tickets) Waiting() int {
 	s.desk.mu.Lock()
 	defer s.desk.mu.Unlock()
 	return len(s.tickets)

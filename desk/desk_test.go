@@ -22,7 +22,7 @@ func TestATicketIsAnsweredOnce(t *testing.T) {
 			var h hermes
 			d := desk.New()
 			began := time.Now()
-			ticket := d.Stream(h.asker(1)).Ask(ask("run", 1))
+			ticket := d.Tickets(h.asker(1)).Ask(ask("run", 1))
 			if raw, err := base64.RawURLEncoding.Strict().DecodeString(ticket.ID()); err != nil || len(raw) != 16 {
 				t.Errorf("the id %q", ticket.ID())
 			}
@@ -45,7 +45,7 @@ func TestATicketIsAnsweredOnce(t *testing.T) {
 			if v.State != desk.Answered || v.Answer != c || v.Request.Command != "" || v.Request.Description != "" {
 				t.Errorf("after the answer %+v", v)
 			}
-			if s := d.Stats(); s.Answered[desk.Answer{Choice: c, Way: desk.Page}] != 1 {
+			if s := d.Stats(); s.Answered[desk.AnswerKind{Choice: c, Way: desk.Page}] != 1 {
 				t.Errorf("%+v", s)
 			}
 			if found, ok := d.Find(ticket.ID()); !ok || found != ticket {
@@ -62,7 +62,7 @@ func TestTheSameRequestHasTheSameTicket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h hermes
 		d := desk.New()
-		a, b, other := d.Stream(h.asker(1)), d.Stream(h.asker(1)), d.Stream(h.asker(2))
+		a, b, other := d.Tickets(h.asker(1)), d.Tickets(h.asker(1)), d.Tickets(h.asker(2))
 		ticket := a.Ask(ask("run", 1))
 		for name, same := range map[string]*desk.Ticket{"again": a.Ask(ask("run", 1)), "another stream": b.Ask(ask("run", 1))} {
 			if same != ticket {
@@ -88,22 +88,22 @@ func TestTheSameRequestHasTheSameTicket(t *testing.T) {
 // TestTheEndOfATicket: its tool's, its stream's, its timeout.
 func TestTheEndOfATicket(t *testing.T) {
 	for name, test := range map[string]struct {
-		end                   func(s *desk.Stream)
+		end                   func(s *desk.Tickets)
 		found                 bool
 		ended, expired, waits uint64
 	}{
-		"its tool has ended":      {func(s *desk.Stream) { s.Done("request1") }, true, 1, 0, 1},
-		"its stream has ended":    {func(s *desk.Stream) { s.Done("") }, true, 2, 0, 0},
-		"just before its timeout": {func(*desk.Stream) { time.Sleep(timeout - 1) }, true, 0, 0, 2},
-		"its timeout":             {func(*desk.Stream) { time.Sleep(timeout) }, true, 0, 2, 0},
-		"a day after its timeout": {func(*desk.Stream) { time.Sleep(timeout + 24*time.Hour - 1) }, true, 0, 2, 0},
-		"more than a day":         {func(*desk.Stream) { time.Sleep(timeout + 24*time.Hour) }, false, 0, 2, 0},
+		"its tool has ended":      {func(s *desk.Tickets) { s.Done("request1") }, true, 1, 0, 1},
+		"its stream has ended":    {func(s *desk.Tickets) { s.Done("") }, true, 2, 0, 0},
+		"just before its timeout": {func(*desk.Tickets) { time.Sleep(timeout - 1) }, true, 0, 0, 2},
+		"its timeout":             {func(*desk.Tickets) { time.Sleep(timeout) }, true, 0, 2, 0},
+		"a day after its timeout": {func(*desk.Tickets) { time.Sleep(timeout + 24*time.Hour - 1) }, true, 0, 2, 0},
+		"more than a day":         {func(*desk.Tickets) { time.Sleep(timeout + 24*time.Hour) }, false, 0, 2, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var h hermes
 				d := desk.New()
-				s := d.Stream(h.asker(1))
+				s := d.Tickets(h.asker(1))
 				ticket := s.Ask(ask("run", 1))
 				s.Ask(ask("run", 2))
 				test.end(s)
@@ -131,13 +131,13 @@ func TestAStreamThatIsReadAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h hermes
 		d := desk.New()
-		s := d.Stream(h.asker(1))
+		s := d.Tickets(h.asker(1))
 		left, done, answered := s.Ask(ask("run", 1)), s.Ask(ask("run", 2)), s.Ask(ask("run", 3))
 		s.Done("request2")
 		wantAnswer(t, answered, desk.Deny, desk.Accepted)
 		s.Done("")
 		time.Sleep(timeout / 2)
-		s = d.Stream(h.asker(1))
+		s = d.Tickets(h.asker(1))
 		if s.Ask(ask("run", 1)) != left || s.Ask(ask("run", 2)) != done || s.Ask(ask("run", 3)) != answered || s.Waiting() != 1 {
 			t.Errorf("%d wait again", s.Waiting())
 		}
@@ -154,7 +154,7 @@ func TestAStreamThatIsReadAgain(t *testing.T) {
 func TestATicketOfTwoStreams(t *testing.T) {
 	var h hermes
 	d := desk.New()
-	a, b := d.Stream(h.asker(1)), d.Stream(h.asker(1))
+	a, b := d.Tickets(h.asker(1)), d.Tickets(h.asker(1))
 	ticket := a.Ask(ask("run", 1))
 	b.Ask(ask("run", 1))
 	a.Done("")
@@ -181,7 +181,7 @@ func TestWhatUpstreamSaysOfAnAnswer(t *testing.T) {
 		"it cannot be told": {desk.TooLate, errAway, desk.Refused, desk.Waiting},
 	} {
 		d := desk.New()
-		ticket := d.Stream(desk.Asker{Timeout: timeout, Send: func(context.Context, rewrite.ApprovalRequest, rewrite.ApprovalChoice) (desk.Result, error) {
+		ticket := d.Tickets(desk.Asker{Timeout: timeout, Send: func(context.Context, rewrite.ApprovalRequest, rewrite.ApprovalChoice) (desk.Result, error) {
 			return test.result, test.err
 		}}).Ask(ask("run", 1))
 		got, err := ticket.Answer(t.Context(), desk.Once, desk.Page)
@@ -197,7 +197,7 @@ func TestAFailedAnswerCanBeRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := hermes{away: true}
 		d := desk.New()
-		ticket := d.Stream(h.asker(1)).Ask(ask("run", 1))
+		ticket := d.Tickets(h.asker(1)).Ask(ask("run", 1))
 		if got, err := ticket.Answer(t.Context(), desk.Once, desk.Page); got != desk.Refused || err != errAway {
 			t.Errorf("result %d, %v", got, err)
 		}
@@ -214,7 +214,7 @@ func TestAFailedAnswerCanBeRepeated(t *testing.T) {
 		wantAnswer(t, ticket, desk.Once, desk.Accepted)
 
 		h.away = true
-		late := d.Stream(h.asker(1)).Ask(ask("run", 2))
+		late := d.Tickets(h.asker(1)).Ask(ask("run", 2))
 		h.during = func() { time.Sleep(timeout) }
 		if got, err := late.Answer(t.Context(), desk.Once, desk.Page); got != desk.Refused || err != errAway {
 			t.Errorf("result %d, %v", got, err)
@@ -226,10 +226,10 @@ func TestAFailedAnswerCanBeRepeated(t *testing.T) {
 // TestAnAnswerUnderWay: nothing ends it, neither its client nor its tool, its stream or its
 // timeout, and no second one is sent. Upstream has 30 seconds for it.
 func TestAnAnswerUnderWay(t *testing.T) {
-	for name, end := range map[string]func(*desk.Stream){
-		"its tool ends":   func(s *desk.Stream) { s.Done("request1") },
-		"its stream ends": func(s *desk.Stream) { s.Done("") },
-		"its timeout":     func(*desk.Stream) { time.Sleep(timeout + time.Second) },
+	for name, end := range map[string]func(*desk.Tickets){
+		"its tool ends":   func(s *desk.Tickets) { s.Done("request1") },
+		"its stream ends": func(s *desk.Tickets) { s.Done("") },
+		"its timeout":     func(*desk.Tickets) { time.Sleep(timeout + time.Second) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -237,7 +237,7 @@ func TestAnAnswerUnderWay(t *testing.T) {
 				begun := time.Now()
 				d := desk.New()
 				a := h.asker(1)
-				var s *desk.Stream
+				var s *desk.Tickets
 				var ticket *desk.Ticket
 				a.Send = func(ctx context.Context, q rewrite.ApprovalRequest, c rewrite.ApprovalChoice) (desk.Result, error) {
 					if until, ok := ctx.Deadline(); !ok || time.Until(until) != 30*time.Second || ctx.Err() != nil {
@@ -254,7 +254,7 @@ func TestAnAnswerUnderWay(t *testing.T) {
 					wantAnswer(t, ticket, desk.Deny, desk.AlreadyAnswered)
 					return h.send(ctx, q, c)
 				}
-				s = d.Stream(a)
+				s = d.Tickets(a)
 				ticket = s.Ask(ask("run", 1))
 				ctx, leave := context.WithCancel(t.Context())
 				leave()
@@ -272,7 +272,7 @@ func TestAnAnswerUnderWay(t *testing.T) {
 func TestAnswersAtTheSameTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := hermes{during: func() { time.Sleep(time.Second) }}
-		ticket := desk.New().Stream(h.asker(1)).Ask(ask("run", 1))
+		ticket := desk.New().Tickets(h.asker(1)).Ask(ask("run", 1))
 		results := make(chan desk.Result)
 		for range 50 {
 			go func() {
@@ -304,7 +304,7 @@ func TestChoices(t *testing.T) {
 			q.Choices = append(q.Choices, rewrite.ApprovalChoice(c))
 		}
 		var h hermes
-		ticket := desk.New().Stream(h.asker(1)).Ask(q)
+		ticket := desk.New().Tickets(h.asker(1)).Ask(q)
 		var got []string
 		for _, c := range ticket.View().Request.Choices {
 			got = append(got, string(c))
@@ -331,7 +331,7 @@ func TestAnAnswerThatFailsAfterTheEnd(t *testing.T) {
 		d := desk.New()
 		a := h.asker(1)
 		a.Rest = nil
-		s := d.Stream(a)
+		s := d.Tickets(a)
 		done, late := s.Ask(ask("run", 1)), s.Ask(ask("run", 2))
 		h.during = func() { s.Done("request1") }
 		_, _ = done.Answer(t.Context(), desk.Once, desk.Page)
@@ -351,9 +351,9 @@ func TestAnAnswerThatFailsAfterTheEnd(t *testing.T) {
 func TestWhatIsSaidIsACopy(t *testing.T) {
 	var h hermes
 	d := desk.New()
-	ticket := d.Stream(h.asker(1)).Ask(ask("run", 1))
+	ticket := d.Tickets(h.asker(1)).Ask(ask("run", 1))
 	ticket.View().Request.Choices[0] = desk.Always
-	d.Stats().Answered[desk.Answer{}]++
+	d.Stats().Answered[desk.AnswerKind{}]++
 	if v, s := ticket.View(), d.Stats(); v.Request.Choices[0] != desk.Once || len(s.Answered) != 0 {
 		t.Errorf("%+v, %+v", v, s)
 	}
@@ -365,19 +365,19 @@ func TestATicketStaysThatOfItsCommand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h hermes
 		d := desk.New()
-		first := d.Stream(h.asker(1))
+		first := d.Tickets(h.asker(1))
 		shown := first.Ask(ask("run", 1))
 		other := ask("run", 1)
 		other.Command += "; rm -rf victim"
-		if first.Ask(other) != nil || d.Stream(h.asker(1)).Ask(other) != nil {
+		if first.Ask(other) != nil || d.Tickets(h.asker(1)).Ask(other) != nil {
 			t.Error("another command has the ticket of one that waits")
 		}
 		first.Done("")
-		if d.Stream(h.asker(1)).Ask(other) != nil {
+		if d.Tickets(h.asker(1)).Ask(other) != nil {
 			t.Error("another command has the ticket of one whose stream has ended")
 		}
 		wantAnswer(t, shown, desk.Once, desk.TooLate)
-		if again := d.Stream(h.asker(1)); again.Ask(ask("run", 1)) != shown {
+		if again := d.Tickets(h.asker(1)); again.Ask(ask("run", 1)) != shown {
 			t.Error("the same command has another ticket")
 		}
 	})

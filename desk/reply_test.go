@@ -24,7 +24,7 @@ func other(code string) string {
 func TestWhatIsNoCode(t *testing.T) {
 	var h hermes
 	d := desk.New()
-	ticket := d.Stream(h.asker(1)).Ask(ask("run", 1))
+	ticket := d.Tickets(h.asker(1)).Ask(ask("run", 1))
 	code := ticket.Code()
 	for _, text := range []string{
 		"", "approve", code + ".", code[:8], code + code, ticket.ID(), strings.ToLower(code), strings.ReplaceAll(code, "-", ""), strings.ReplaceAll(code, "-", "–"),
@@ -44,7 +44,7 @@ func TestWhatIsNoCode(t *testing.T) {
 		t.Errorf("the reply: %+v", r)
 	}
 	h.want(t, "run", "request1", desk.Once)
-	if s := d.Stats(); s.Answered[desk.Answer{Choice: desk.Once, Way: desk.Reply}] != 1 {
+	if s := d.Stats(); s.Answered[desk.AnswerKind{Choice: desk.Once, Way: desk.Reply}] != 1 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -57,9 +57,9 @@ func TestSecretsOfAClient(t *testing.T) {
 		d := desk.New()
 		linked := h.asker(1)
 		linked.Rest = nil
-		s := d.Stream(h.asker(1))
-		waits, answered, link := s.Ask(ask("run", 1)), s.Ask(ask("run", 2)), d.Stream(linked).Ask(ask("run", 3))
-		d.Stream(h.asker(2)).Ask(ask("run", 1))
+		s := d.Tickets(h.asker(1))
+		waits, answered, link := s.Ask(ask("run", 1)), s.Ask(ask("run", 2)), d.Tickets(linked).Ask(ask("run", 3))
+		d.Tickets(h.asker(2)).Ask(ask("run", 1))
 		wantAnswer(t, answered, desk.Deny, desk.Accepted)
 		want := map[string]bool{waits.ID(): false, waits.Code(): true, answered.ID(): false, answered.Code(): false, link.ID(): false}
 		if got := d.Secrets([32]byte{1}); !maps.Equal(got, want) {
@@ -86,8 +86,8 @@ func TestSecretsOfAClient(t *testing.T) {
 func TestRepliesOfOthersCountNothing(t *testing.T) {
 	var h hermes
 	d := desk.New()
-	ticket := d.Stream(h.asker(1)).Ask(ask("run", 1))
-	theirs := d.Stream(h.asker(2)).Ask(ask("run", 1))
+	ticket := d.Tickets(h.asker(1)).Ask(ask("run", 1))
+	theirs := d.Tickets(h.asker(2)).Ask(ask("run", 1))
 	for owner := range byte(10) {
 		if owner == 1 {
 			continue
@@ -112,10 +112,10 @@ func TestFiveWrongCodesDeny(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := hermes{away: away}
 				d := desk.New()
-				s := d.Stream(h.asker(1))
+				s := d.Tickets(h.asker(1))
 				linked := h.asker(1)
 				linked.Rest = nil
-				early, right, noReply := s.Ask(ask("run", 1)), s.Ask(ask("run", 2)), d.Stream(linked).Ask(ask("run", 3))
+				early, right, noReply := s.Ask(ask("run", 1)), s.Ask(ask("run", 2)), d.Tickets(linked).Ask(ask("run", 3))
 				wrong := other(early.Code())
 				for range 4 {
 					d.Reply(t.Context(), [32]byte{1}, desk.Deny, wrong)
@@ -160,7 +160,7 @@ func TestWhatHasNoStreamHeldTakesNoReply(t *testing.T) {
 	a := h.asker(1)
 	a.Rest = nil
 	d := desk.New()
-	ticket := d.Stream(a).Ask(ask("run", 1))
+	ticket := d.Tickets(a).Ask(ask("run", 1))
 	if r := d.Reply(t.Context(), a.Owner, desk.Once, ticket.Code()); r.Ticket != nil || h.asked != 0 {
 		t.Errorf("%+v", r)
 	}
@@ -191,7 +191,7 @@ func TestLateReplies(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var h hermes
 				d := desk.New()
-				ticket := d.Stream(h.asker(1)).Ask(ask("run", 1))
+				ticket := d.Tickets(h.asker(1)).Ask(ask("run", 1))
 				test.before(t, ticket)
 				asked := h.asked
 				reply := func() desk.Replied { return d.Reply(t.Context(), [32]byte{1}, desk.Once, ticket.Code()) }
@@ -220,7 +220,7 @@ func TestCodesAreRandom(t *testing.T) {
 	d := desk.New()
 	seen, chars := map[string]bool{}, map[rune]bool{}
 	for i := range 1000 {
-		s := d.Stream(h.asker(1))
+		s := d.Tickets(h.asker(1))
 		ticket := s.Ask(ask(fmt.Sprint("run", i), 1))
 		for _, secret := range []string{ticket.ID(), ticket.Code()} {
 			if seen[secret] {

@@ -55,7 +55,7 @@ type sequence struct {
 	r        *rand.Rand
 	d        *desk.Desk
 	h        hermes
-	streams  []*desk.Stream // of client i/2
+	streams  []*desk.Tickets // of client i/2
 	asked    []*question
 	approved map[string]bool // by their own client, by run and request
 	did      map[string]int
@@ -82,7 +82,7 @@ const clientsOfSequence = 3
 
 func (s *sequence) run(steps int) {
 	for i := range 2 * clientsOfSequence {
-		s.streams = append(s.streams, s.d.Stream(s.h.asker(byte(i/2))))
+		s.streams = append(s.streams, s.d.Tickets(s.h.asker(byte(i/2))))
 	}
 	for range steps {
 		s.step()

@@ -12,7 +12,7 @@ type Stats struct {
 	// Asked counts tickets that were made, or waited again.
 	Asked uint64
 	// Answered counts answers that upstream has accepted.
-	Answered map[Answer]uint64
+	Answered map[AnswerKind]uint64
 	// Expired counts tickets without an answer at their timeout.
 	Expired uint64
 	// Ended counts tickets that ended otherwise: their tool or their stream ended, or they
@@ -25,8 +25,8 @@ type Stats struct {
 	Omitted uint64
 }
 
-// Answer is a choice and the way it came.
-type Answer struct {
+// AnswerKind is a choice and the way it was made.
+type AnswerKind struct {
 	Choice rewrite.ApprovalChoice
 	Way    Way
 }

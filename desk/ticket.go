@@ -29,7 +29,7 @@ type Ticket struct {
 	asked   [sha256.Size]byte       // digest of the whole command
 	tooLong bool                    // the command is longer than maxCommand
 	rest    func(w http.ResponseWriter, r *http.Request) error
-	streams []*Stream // that ask the question
+	streams []*Tickets // that ask the question
 	state   State
 	left    bool                   // ended because its streams ended
 	gone    bool                   // upstream waits no more, and an answer is under way
@@ -56,7 +56,7 @@ type View struct {
 	// Answer is the choice that upstream has accepted or, in the state Sending, may accept; "" if
 	// there is none, or if it is not known.
 	Answer rewrite.ApprovalChoice
-	// Request is what was asked, cut to the bounds of Stream.Ask, with the choices that it offers; Deny
+	// Request is what was asked, cut to the bounds of Tickets.Ask, with the choices that it offers; Deny
 	// is always one. After the end only its ids are left.
 	Request rewrite.ApprovalRequest
 	// TooLong reports whether Request has only the beginning of the command.
@@ -162,7 +162,7 @@ func (t *Ticket) settle(c rewrite.ApprovalChoice, way Way, result Result) {
 	}
 	switch {
 	case result == Accepted:
-		d.stats.Answered[Answer{c, way}]++
+		d.stats.Answered[AnswerKind{c, way}]++
 		d.end(t, Answered)
 	case result == AlreadyAnswered:
 		d.stats.Ended++

@@ -101,7 +101,7 @@ func TestOwnAnswersSaySo(t *testing.T) {
 	// A request that looks like a reply and is none is an ordinary one.
 	for _, handled := range []bool{true, false} {
 		bubble(t, fmt.Sprint("reply ", handled), func(t *testing.T) {
-			reply := func(w http.ResponseWriter, _ *http.Request, _ rewrite.Reply, _ rewrite.Asked) (bool, error) {
+			reply := func(w http.ResponseWriter, _ *http.Request, _ rewrite.Reply, _ rewrite.AnswerForm) (bool, error) {
 				if handled {
 					w.WriteHeader(http.StatusGone)
 				}

@@ -162,14 +162,14 @@ func TestReplies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got, called := "", 0
 			secrets := func(*http.Request) rewrite.Secrets { return rewrite.Secrets{"K7QF-2M9D": true} }
-			p := proxy.New(proxy.Options{History: c.history, Approvals: proxy.Approvals{Secrets: secrets, Reply: func(w http.ResponseWriter, r *http.Request, m rewrite.Reply, asked rewrite.Asked) (bool, error) {
+			p := proxy.New(proxy.Options{History: c.history, Approvals: proxy.Approvals{Secrets: secrets, Reply: func(w http.ResponseWriter, r *http.Request, m rewrite.Reply, asked rewrite.AnswerForm) (bool, error) {
 				called++
 				if c.body == whole {
 					equal(t, m, rewrite.Reply{Code: "K7QF-2M9D"}, "what the message says")
-					equal(t, asked, rewrite.AskedWhole, "what it asks for")
+					equal(t, asked, rewrite.AnswerWhole, "what it asks for")
 				} else {
 					equal(t, m, rewrite.Reply{Code: "K7QF-2M9D", IsReply: true, Approve: true}, "the reply")
-					equal(t, asked, rewrite.AskedStream, "what it asks for")
+					equal(t, asked, rewrite.AnswerStream, "what it asks for")
 				}
 				if c.handled && c.err == nil {
 					w.Header().Set("Content-Type", "text/event-stream")

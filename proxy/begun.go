@@ -18,7 +18,7 @@ import (
 // without upstream's header.
 func (q *Request) MayBegin() bool {
 	p := q.params()
-	return (p.SessionID != "" || q.asked == rewrite.AskedStream && (q.chat || p.Responses)) && !q.o.Origins.awaits(q.r)
+	return (p.SessionID != "" || q.asked == rewrite.AnswerStream && (q.chat || p.Responses)) && !q.o.Origins.awaits(q.r)
 }
 
 // Sent returns when Send has sent the last frames, the zero time if the answer has not begun.
@@ -32,7 +32,7 @@ func (q *Request) Sent() time.Time {
 }
 
 // Waiting returns the writer of frames for Send.
-func (q *Request) Waiting() rewrite.Waiting { return q.waiting }
+func (q *Request) Waiting() rewrite.WaitingFrames { return q.waiting }
 
 // Send sends frames to the client. The first call begins the answer, also without a frame. Frames
 // are lost if the client has left, or the answer has ended.

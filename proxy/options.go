@@ -112,7 +112,7 @@ type Approvals struct {
 	// reports true, r does not go to the next handler, and its error is returned. It is called for
 	// chat completions whose last message says anything about an approval, whatever History is. Nil
 	// means that there are no replies.
-	Reply func(w http.ResponseWriter, r *http.Request, m rewrite.Reply, asked rewrite.Asked) (handled bool, err error)
+	Reply func(w http.ResponseWriter, r *http.Request, m rewrite.Reply, asked rewrite.AnswerForm) (handled bool, err error)
 }
 
 // History is a way to treat markers in the history that a request carries

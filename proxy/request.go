@@ -25,15 +25,15 @@ type Request struct {
 	o       *Options
 	rooms   *sync.Pool // those of the Proxy
 	r       *http.Request
-	up      *http.Request   // upstream's
-	url     url.URL         // of the request, before a handler changes it
-	held    bool            // the request may wait and be served again
-	waiting rewrite.Waiting // writes the frames of an answer that has begun; set if held
+	up      *http.Request         // upstream's
+	url     url.URL               // of the request, before a handler changes it
+	held    bool                  // the request may wait and be served again
+	waiting rewrite.WaitingFrames // writes the frames of an answer that has begun; set if held
 	ctx     context.Context
 	cancel  context.CancelCauseFunc // ends upstream's request
 	since   time.Time               // when the request came
 	chat    bool                    // it is one for chat completions
-	asked   rewrite.Asked
+	asked   rewrite.AnswerForm
 	muted   bool // it mutes the answer, which may be empty by intent
 	body    reqbody.Body
 
@@ -71,7 +71,7 @@ func (p *Proxy) Read(w http.ResponseWriter, r *http.Request, ended func() error)
 	}()
 	if q.held {
 		params := q.params()
-		q.waiting = rewrite.NewWaiting(&p.o.Rewrite, &params)
+		q.waiting = rewrite.NewWaitingFrames(&p.o.Rewrite, &params)
 	}
 	healed := q.read(ended)
 	answered, err := q.reply(healed)
@@ -86,7 +86,7 @@ func (p *Proxy) Read(w http.ResponseWriter, r *http.Request, ended func() error)
 	}
 	// Contract section 3, second rule of "false stop".
 	q.muted = healed.Diagnostic && q.up.Header.Get(SessionIDHeader) != ""
-	q.asked = healed.Asked
+	q.asked = healed.Form
 	goesOn = true
 	return q, nil
 }
@@ -146,7 +146,7 @@ func (q *Request) reply(m rewrite.Healed) (answered bool, err error) {
 	h := q.client.w.Header()
 	before := h.Clone()
 	q.o.announce(h)
-	answered, err = q.o.Approvals.Reply(q.client.w, q.r, m.Reply, m.Asked)
+	answered, err = q.o.Approvals.Reply(q.client.w, q.r, m.Reply, m.Form)
 	if !answered {
 		head.Copy(h, before)
 	}

@@ -33,7 +33,7 @@ func (x *exchange) ask() bool {
 	age := x.age()
 	x.times.asked, x.times.received, x.times.frame = age, age, age
 	switch {
-	case x.chat && x.asked == rewrite.AskedWhole:
+	case x.chat && x.asked == rewrite.AnswerWhole:
 		x.times.phase = phaseWhole
 	case x.chat:
 		x.times.phase = phaseAwaiting

@@ -163,7 +163,7 @@ func asksForStream(r *http.Request, body []byte) bool {
 	if strings.Contains(r.Header.Get("Accept"), "text/event-stream") || rewrite.SessionOfPath(r.URL.Path) != "" {
 		return true
 	}
-	return rewrite.AskedOf(body) == rewrite.AskedStream
+	return rewrite.AnswerFormOf(body) == rewrite.AnswerStream
 }
 
 // ReadStreamRequest reads the body of r, a POST, and reports whether r says that it wants an event

@@ -138,7 +138,7 @@ func BenchmarkHistory(b *testing.B) {
 			in := chatHistory(c.n, c.code, c.markers)
 			begun := cpuTime() // other work on the machine does not count
 			for b.Loop() {
-				if _, req := Heal(in, nil, nil); req.Markers != c.markers || req.Asked != AskedStream {
+				if _, req := Heal(in, nil, nil); req.Markers != c.markers || req.Form != AnswerStream {
 					b.Fatal(req)
 				}
 			}

@@ -433,7 +433,7 @@ func TestCardsLeaveHistories(t *testing.T) {
 		in, want := request(c.in...), request(c.want...)
 		got, healed := heal(t, in)
 		same(t, got, want, name+": bodies")
-		if n := strings.Count(in, `"function":`) - strings.Count(want, `"function":`); healed.Cards != n || healed.Asked != AskedStream {
+		if n := strings.Count(in, `"function":`) - strings.Count(want, `"function":`); healed.Cards != n || healed.Form != AnswerStream {
 			t.Errorf("%s: %+v, want %d cards", name, healed, n)
 		}
 	}
@@ -656,7 +656,7 @@ func TestHealingTakesBoundedMemory(t *testing.T) {
 		in := []byte(body)
 		// Places of texts take 16 bytes each, and lists grow by copying.
 		atMost(t, allocated(func() { Heal(in, nil, given) }), 6*uint64(len(in)), name+": bytes that are taken")
-		atMost(t, allocated(func() { AskedOf(in) }), 2*uint64(len(in)), name+": bytes that are taken, with a copy of the body")
+		atMost(t, allocated(func() { AnswerFormOf(in) }), 2*uint64(len(in)), name+": bytes that are taken, with a copy of the body")
 	}
 }
 

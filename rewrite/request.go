@@ -21,8 +21,8 @@ type Healed struct {
 	Approvals int
 	// Reply is what the last message of the user says about an approval.
 	Reply Reply
-	// Asked is the form of answer that the request asks for.
-	Asked Asked
+	// Form is the form of answer that the request asks for.
+	Form AnswerForm
 	// Ignored is what the request asks for and Hermes ignores.
 	Ignored Ignored
 	// Diagnostic says that the request calls itself a diagnostic one, whose answer Hermes
@@ -30,19 +30,8 @@ type Healed struct {
 	Diagnostic bool
 }
 
-// Reply is what the last message of a chat says about an approval. It is the zero value for most
-// messages. Messages after it that say nothing to the agent do not count: those of the system, and
-// empty ones of the assistant.
-type Reply struct {
-	// Code is the code in the message, as it was shown: K7QF-2M9D.
-	Code string
-	// IsReply says that the message is a reply and nothing else: approve or deny, and the code. Case,
-	// white space, dashes, and punctuation around do not matter (contract section 5). Otherwise the
-	// message has, among other words, the code of an approval that waits.
-	IsReply bool
-	// Approve says that the reply approves.
-	Approve bool
-}
+// Reply is what the last message of a chat says about an approval.
+type Reply = whole.Reply
 
 // Secrets are what a client was given to answer requests for approval: codes, as they were shown,
 // and the tickets with which links end. The value says that a reply with the code is waited for.
@@ -51,13 +40,13 @@ type Secrets map[string]bool
 // Changed reports whether the body was changed.
 func (h *Healed) Changed() bool { return h.Markers > 0 || h.Cards > 0 || h.Approvals > 0 }
 
-// Asked is the form of answer that a request asks for in its member stream.
-type Asked uint8
+// AnswerForm is the form of answer that a request asks for in its member stream.
+type AnswerForm uint8
 
 const (
-	AskedUnknown Asked = iota // the body is no JSON object, or stream is neither a boolean nor null
-	AskedStream               // stream is true; the messages need not be JSON
-	AskedWhole                // stream is false, null or absent: the answer comes whole
+	AnswerUnknown AnswerForm = iota // the body is no JSON object, or stream is neither a boolean nor null
+	AnswerStream                    // stream is true; the messages need not be JSON
+	AnswerWhole                     // stream is false, null or absent: the answer comes whole
 )
 
 // Ignored is a set of members of a request that Hermes ignores without saying so, up to 0.22 and
@@ -111,34 +100,34 @@ func Heal(body []byte, tools *Tools, given Secrets) ([]byte, Healed) {
 	if depth == 0 {
 		return body, h
 	}
-	healed, sound := whole.Heal(body, cmp.Or(tools, marker.Hermes), depth, h.Asked == AskedWhole, given)
-	if h.Asked == AskedWhole && !sound { // as AskedWhole, it would have no deadlines
+	healed, sound := whole.Heal(body, cmp.Or(tools, marker.Hermes), depth, h.Form == AnswerWhole, given)
+	if h.Form == AnswerWhole && !sound { // as AnswerWhole, it would have no deadlines
 		return body, Healed{}
 	}
 	h.Markers, h.Cards, h.Approvals = healed.Markers, healed.Cards, healed.Approvals
-	h.Reply = Reply(healed.Reply)
+	h.Reply = healed.Reply
 	return healed.Body, h
 }
 
-// AskedOf returns the form of answer that body, the JSON of a request, asks for in its member
+// AnswerFormOf returns the form of answer that body, the JSON of a request, asks for in its member
 // stream. It reads no other value, and allocates nothing.
-func AskedOf(body []byte) Asked {
+func AnswerFormOf(body []byte) AnswerForm {
 	h, _ := read(body)
-	return h.Asked
+	return h.Form
 }
 
 // AsksForBackground reports whether body, the JSON of a request to /v1/responses, asks for a stream
 // that goes on without its client: its members stream and background are true. It allocates nothing.
 func AsksForBackground(body []byte) bool {
 	h, _ := read(body)
-	return h.Asked == AskedStream && h.Ignored&Background != 0
+	return h.Form == AnswerStream && h.Ignored&Background != 0
 }
 
 // read returns what the members of the request in body say. If a member is there twice, the last
 // one counts, as for Hermes. depth is how deep body is nested. It returns zero values if body is
 // not an object, or does not end with it.
 func read(body []byte) (h Healed, depth int) {
-	h.Asked = AskedWhole
+	h.Form = AnswerWhole
 	r := jsonspan.Reader{Data: body, Pos: jsonspan.SkipSpace(body, 0)}
 	if !r.At('{') {
 		return Healed{}, 0
@@ -159,11 +148,11 @@ func (h *Healed) member(b, name []byte, v jsonspan.Span) {
 	case jsonspan.Spells(name, "stream"):
 		switch string(v.Of(b)) {
 		case "true":
-			h.Asked = AskedStream
+			h.Form = AnswerStream
 		case "false", "null":
-			h.Asked = AskedWhole
+			h.Form = AnswerWhole
 		default:
-			h.Asked = AskedUnknown
+			h.Form = AnswerUnknown
 		}
 	case jsonspan.Spells(name, "hermes_notification_category"):
 		h.Diagnostic = whole.Spells(b, v, "diagnostic")

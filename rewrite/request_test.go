@@ -9,23 +9,23 @@ import (
 // The form of answer that a request asks for is known only if it is a complete JSON object.
 func TestAskedOfARequest(t *testing.T) {
 	deep := strings.Repeat("[", 1<<16) + strings.Repeat("]", 1<<16) // as a tool's arguments may be
-	for body, want := range map[string]Asked{
-		`{}`: AskedWhole, ` {"stream": false} `: AskedWhole, `{"stream": null}`: AskedWhole, `{"stream": true}`: AskedStream, `{"stream" : true , "a": []}`: AskedStream,
-		`{"stream": true, "stream": false}`: AskedWhole, `{"stream": false, "stream": true}`: AskedStream, `{"\u0073tream": true}`: AskedStream, `{"a": {"stream": true}}`: AskedWhole,
-		`{"stream": 1}`: AskedUnknown, `{"stream": "true"}`: AskedUnknown, `{"stream": [true]}`: AskedUnknown, `{"stream": tru}`: AskedUnknown,
-		``: AskedUnknown, `true`: AskedUnknown, `[{"stream": true}]`: AskedUnknown, `"stream"`: AskedUnknown,
-		`{"stream": true`: AskedUnknown, `{"stream": true}}`: AskedUnknown, `{"stream": true} x`: AskedUnknown, `{"stream": true, "a": [`: AskedUnknown, `{"stream": true, "a": "x`: AskedUnknown,
-		`{"x":"\"stream\":true"}`: AskedWhole, `{"messages":[]}`: AskedWhole,
-		`{"stream":true,"messages":[{"a":1}]}`: AskedStream, `{"messages":{},"stream":true}`: AskedStream,
-		`{"stream":true}{}`: AskedUnknown, `{"stream":true,"x":` + deep + `}`: AskedStream,
-		`{"x":` + deep + `,"stream":true}`: AskedStream,
-		`{"stream": true, "a": }`:          AskedUnknown, `{"stream": true, "messages": [{"content": "x}]}`: AskedUnknown, `{"stream": true, "messages": {`: AskedUnknown, `{"stream": true, "a"`: AskedUnknown,
+	for body, want := range map[string]AnswerForm{
+		`{}`: AnswerWhole, ` {"stream": false} `: AnswerWhole, `{"stream": null}`: AnswerWhole, `{"stream": true}`: AnswerStream, `{"stream" : true , "a": []}`: AnswerStream,
+		`{"stream": true, "stream": false}`: AnswerWhole, `{"stream": false, "stream": true}`: AnswerStream, `{"\u0073tream": true}`: AnswerStream, `{"a": {"stream": true}}`: AnswerWhole,
+		`{"stream": 1}`: AnswerUnknown, `{"stream": "true"}`: AnswerUnknown, `{"stream": [true]}`: AnswerUnknown, `{"stream": tru}`: AnswerUnknown,
+		``: AnswerUnknown, `true`: AnswerUnknown, `[{"stream": true}]`: AnswerUnknown, `"stream"`: AnswerUnknown,
+		`{"stream": true`: AnswerUnknown, `{"stream": true}}`: AnswerUnknown, `{"stream": true} x`: AnswerUnknown, `{"stream": true, "a": [`: AnswerUnknown, `{"stream": true, "a": "x`: AnswerUnknown,
+		`{"x":"\"stream\":true"}`: AnswerWhole, `{"messages":[]}`: AnswerWhole,
+		`{"stream":true,"messages":[{"a":1}]}`: AnswerStream, `{"messages":{},"stream":true}`: AnswerStream,
+		`{"stream":true}{}`: AnswerUnknown, `{"stream":true,"x":` + deep + `}`: AnswerStream,
+		`{"x":` + deep + `,"stream":true}`: AnswerStream,
+		`{"stream": true, "a": }`:          AnswerUnknown, `{"stream": true, "messages": [{"content": "x}]}`: AnswerUnknown, `{"stream": true, "messages": {`: AnswerUnknown, `{"stream": true, "a"`: AnswerUnknown,
 	} {
 		healed, got := Heal([]byte(body), nil, nil)
-		if got.Asked != want || got.Markers != 0 || string(healed) != body {
+		if got.Form != want || got.Markers != 0 || string(healed) != body {
 			t.Errorf("%s: %+v, want %v", body, got, want)
 		}
-		equal(t, AskedOf([]byte(body)), want, body)
+		equal(t, AnswerFormOf([]byte(body)), want, body)
 	}
 }
 
@@ -34,14 +34,14 @@ func TestAskedOfARequest(t *testing.T) {
 func TestABrokenHistoryDoesNotAskForAWholeAnswer(t *testing.T) {
 	for _, stream := range []string{`"stream": true`, `"stream": false`} {
 		body := `{` + stream + `, "messages": [{"role": "user", "content": "` + strings.Repeat("x", 8<<10) + `"}, {"role": "user", "content": "a"}], ` + stream + `}`
-		if _, got := Heal([]byte(body), nil, nil); got.Asked == AskedUnknown {
+		if _, got := Heal([]byte(body), nil, nil); got.Form == AnswerUnknown {
 			t.Fatalf("%s: %+v", stream, got)
 		}
 		for i, c := range body {
 			if c == 'x' || !strings.ContainsRune(`{}[]":,`, c) {
 				continue
 			}
-			if _, got := Heal([]byte(body[:i]+body[i+1:]), nil, nil); got.Asked == AskedWhole {
+			if _, got := Heal([]byte(body[:i]+body[i+1:]), nil, nil); got.Form == AnswerWhole {
 				t.Errorf("%s without the byte %d: %+v", stream, i, got)
 			}
 		}
@@ -76,7 +76,7 @@ func TestIgnoredOfARequest(t *testing.T) {
 			for place, body := range requestsWith(members) {
 				_, got := Heal([]byte(body), nil, nil)
 				equal(t, strings.Join(got.Ignored.Names(), " "), want, members+", "+place)
-				equal(t, got.Asked, AskedStream, members+", "+place)
+				equal(t, got.Form, AnswerStream, members+", "+place)
 			}
 		}
 	}

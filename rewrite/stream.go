@@ -21,7 +21,7 @@ type Stream struct {
 	out    sse.Writer // what leaves
 	chat   chat.Stream
 	scan   sse.Scanner
-	other  *agentapi.Stream
+	other  *agentapi.Follower
 	x      *chunk.Object // the current frame, nil between reads; see object
 	closed bool          // nothing more leaves
 

@@ -11,27 +11,27 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
-// Waiting writes the frames for a client whose request waits in line, so that upstream does not
+// WaitingFrames writes the frames for a client whose request waits in line, so that upstream does not
 // have it yet: the beginning of a stream that upstream's frames continue (Params.Continues), or
 // its end. The frames do not depend on each other.
 //
 // In a chat, events have an empty id, which gives way to upstream's: clients take the id of the
 // first chunk for that of the completion, and some refuse chunks with another id.
-type Waiting struct {
+type WaitingFrames struct {
 	o *Options
 	p Params
 }
 
-// NewWaiting returns the Waiting of a response. It uses only those parameters that say what stream
+// NewWaitingFrames returns the WaitingFrames of a response. It uses only those parameters that say what stream
 // the response is and which form its events have.
-func NewWaiting(o *Options, p *Params) Waiting {
-	return Waiting{o, Params{Active: p.Active, Responses: p.Responses, SessionID: p.SessionID, Progress: p.Progress, Created: p.Created}}
+func NewWaitingFrames(o *Options, p *Params) WaitingFrames {
+	return WaitingFrames{o, Params{Active: p.Active, Responses: p.Responses, SessionID: p.SessionID, Progress: p.Progress, Created: p.Created}}
 }
 
 // Status appends the event hermes.status with the text to dst, in the form in which an event of
 // upstream's leaves. If clients would break on the event, it appends a comment or nothing: see the
 // contract, "Waiting in line".
-func (w Waiting) Status(dst []byte, text string) []byte {
+func (w WaitingFrames) Status(dst []byte, text string) []byte {
 	data := slices.Concat([]byte(`{"kind": "lifecycle", "text": `), jsonspan.Quote(text), []byte("}\n\n"))
 	form := w.o.ProgressForm(&w.p)
 	switch {
@@ -47,7 +47,7 @@ func (w Waiting) Status(dst []byte, text string) []byte {
 // Keepalive appends a keepalive to dst (contract section 3): in a chat a chunk with the envelope
 // of the events of Status, unless Options.KeepaliveForm asks for a comment, and in any other
 // stream a comment.
-func (w Waiting) Keepalive(dst []byte) []byte {
+func (w WaitingFrames) Keepalive(dst []byte) []byte {
 	s := New(w.o, w.p)
 	if s.other != nil {
 		return append(dst, ": keepalive\n\n"...)
@@ -62,7 +62,7 @@ func (w Waiting) Keepalive(dst []byte) []byte {
 // that the client needs to dst and returns that: the error finish of a chat (contract section 3),
 // or the last events of another stream (section 6), without secrets. It returns false, and dst as
 // it is, if body has no such error, or if the error is too large for a frame.
-func (w Waiting) Refuse(dst, body []byte) ([]byte, bool) {
+func (w WaitingFrames) Refuse(dst, body []byte) ([]byte, bool) {
 	s := New(w.o, w.p)
 	object, message := errorIn(body)
 	if message == nil {

@@ -23,7 +23,7 @@ func TestRefuseInAllForms(t *testing.T) {
 		"limit":    {Options{}, Params{Responses: true}, `{"error":{"message":"no","code":"rate_limit_exceeded"}}`, `"code":"rate_limit_exceeded"`, "server_error"},
 		"session":  {Options{}, Params{SessionID: "s"}, `{"error":"no ` + key + `"}`, `event:|error event:|done "seq":|2`, key},
 	} {
-		w := NewWaiting(&c.o, &c.p)
+		w := NewWaitingFrames(&c.o, &c.p)
 		b, ok := w.Refuse([]byte("before|"), []byte(c.body))
 		got, found := strings.CutPrefix(string(b), "before|")
 		if !ok || !found || !strings.HasSuffix(got, "\n\n") {
@@ -53,7 +53,7 @@ func TestRefuseSaysNothing(t *testing.T) {
 		{&Options{}, `{"error":{"code":"x"}}`}, {&Options{}, `{"error":{"message":1}}`}, {&Options{}, `{"error":{"message":"x"}`},
 		{&Options{}, `{"error":["x"]}`}, {&small, `{"error":{"message":"` + strings.Repeat("x", 300) + `"}}`},
 	} {
-		w := NewWaiting(c.o, &Params{Active: true})
+		w := NewWaitingFrames(c.o, &Params{Active: true})
 		if got, ok := w.Refuse([]byte("a"), []byte(c.body)); ok || string(got) != "a" {
 			t.Errorf("%q: %q, %t", c.body, got, ok)
 		}
@@ -93,7 +93,7 @@ func FuzzWaiting(f *testing.F) {
 		whole, _ := run(string(said), o, continues, byScript(cuts), CauseEOF)
 		same(t, whole, want, "a stream that continues")
 
-		w := NewWaiting(&o, &p)
+		w := NewWaitingFrames(&o, &p)
 		out, ok := w.Refuse([]byte("before"), said)
 		got, found := strings.CutPrefix(string(out), "before")
 		if !found || !ok && got != "" {

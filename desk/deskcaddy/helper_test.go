@@ -158,7 +158,7 @@ func (u *upstream) ticket(t *testing.T, command string, with ...func(*desk.Asker
 	for _, f := range with {
 		f(&a, &q)
 	}
-	s := hermesapp.OfProcess().Desk.Stream(a)
+	s := hermesapp.OfProcess().Desk.Tickets(a)
 	ticket := s.Ask(q)
 	if ticket == nil {
 		t.Fatal("no ticket")

@@ -2,7 +2,7 @@
 // the answers to upstream. It decides who is asked. It logs that a question was asked and answered,
 // but not the question.
 //
-// A Stream belongs to one request, and does nothing until upstream asks. The answers of its client
+// A Dialog belongs to one request, and does nothing until upstream asks. The answers of its client
 // go through the sender of the request, with the client's own credentials, to the handlers that
 // answered the request.
 package ask
@@ -65,9 +65,9 @@ func (o *Options) Owner(r *http.Request) (owner client.ID, by string, ok bool) {
 	return client.Of(r, append(behalf.Site(r), by)...), by, true
 }
 
-// Stream asks the questions of the answer to one request. It is used by one goroutine at a time,
-// except for Waiting.
-type Stream struct {
+// Dialog asks the questions of the answer to one request. It is used by one goroutine at a time,
+// except for Pending.
+type Dialog struct {
 	o    *Options
 	r    *http.Request
 	next Next
@@ -75,8 +75,8 @@ type Stream struct {
 
 	split *split // the answer is about to end for a reply; nil if it is not
 
-	mu      sync.Mutex   // guards the fields below, which Waiting reads
-	desk    *desk.Stream // nil until something is asked
+	mu      sync.Mutex    // guards the fields below, which Pending reads
+	desk    *desk.Tickets // nil until something is asked
 	tickets []ticket
 }
 
@@ -93,23 +93,23 @@ type ticket struct {
 	since time.Time
 }
 
-// streamKey is the key of a Stream in the context of its request.
-type streamKey struct{}
+// dialogKey is the key of a Dialog in the context of its request.
+type dialogKey struct{}
 
-// Begin returns the context of r with a new Stream. next will answer r.
+// Begin returns the context of r with a new Dialog. next will answer r.
 func (o *Options) Begin(r *http.Request, next Next) context.Context {
-	return context.WithValue(r.Context(), streamKey{}, &Stream{o: o, r: r, next: next, url: *r.URL})
+	return context.WithValue(r.Context(), dialogKey{}, &Dialog{o: o, r: r, next: next, url: *r.URL})
 }
 
-// Of returns the stream of a request with the context, nil for none.
-func Of(ctx context.Context) *Stream {
-	s, _ := ctx.Value(streamKey{}).(*Stream)
+// Of returns the Dialog of a request with the context, nil for none.
+func Of(ctx context.Context) *Dialog {
+	s, _ := ctx.Value(dialogKey{}).(*Dialog)
 	return s
 }
 
 // Ask asks the client for approval, and returns how the client may answer. It is called in the
 // goroutine that handles the request.
-func (s *Stream) Ask(q rewrite.ApprovalRequest) rewrite.Approval {
+func (s *Dialog) Ask(q rewrite.ApprovalRequest) rewrite.Approval {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	nobody := rewrite.Approval{NoReply: s.o.Reply}
@@ -144,7 +144,7 @@ func (s *Stream) Ask(q rewrite.ApprovalRequest) rewrite.Approval {
 }
 
 // open opens the stream at the desk, and reports whether its client can be asked.
-func (s *Stream) open(run string) bool {
+func (s *Dialog) open(run string) bool {
 	owner, by, ok := s.o.Owner(s.r)
 	switch {
 	case !ok:
@@ -154,7 +154,7 @@ func (s *Stream) open(run string) bool {
 		return false // no API of Hermes'
 	}
 	send := sender{behalf.New(s.r, s.url, s.next, s.o.Upstream)}
-	s.desk = s.o.Desk.Stream(desk.Asker{
+	s.desk = s.o.Desk.Tickets(desk.Asker{
 		Owner: owner, By: by, Link: s.o.Link, Timeout: s.o.Timeout,
 		Send: func(ctx context.Context, q rewrite.ApprovalRequest, c rewrite.ApprovalChoice) (desk.Result, error) {
 			result, err := send.send(ctx, q, c)
@@ -166,7 +166,7 @@ func (s *Stream) open(run string) bool {
 }
 
 // hold prepares to split the answer, makes t take replies, and reports whether that worked.
-func (s *Stream) hold(run string, t *desk.Ticket) bool {
+func (s *Dialog) hold(run string, t *desk.Ticket) bool {
 	prepared := resume.NewSplit(s.r.Context(), s.o.Timeout)
 	if prepared == nil {
 		s.o.logOmitted("the answer cannot wait for a reply without its client; see hermes_resume and max_detached", run)
@@ -187,7 +187,7 @@ func (s *Stream) hold(run string, t *desk.Ticket) bool {
 
 // Split ends the answer after its client has been sent the end, and reports whether the rest goes
 // on for a reply.
-func (s *Stream) Split() bool {
+func (s *Dialog) Split() bool {
 	if s.split == nil {
 		return false
 	}
@@ -199,7 +199,7 @@ func (s *Stream) Split() bool {
 
 // Done records that upstream waits no more for the answer to the request requestID or, with "", to
 // any request. It returns what became of the request.
-func (s *Stream) Done(requestID string) (outcome rewrite.ApprovalOutcome) {
+func (s *Dialog) Done(requestID string) (outcome rewrite.ApprovalOutcome) {
 	if s.split != nil && requestID == "" {
 		s.split.Release()
 		s.split.done()
@@ -233,14 +233,14 @@ func outcomeOf(v desk.View) rewrite.ApprovalOutcome {
 	return ""
 }
 
-// Waiting is an approval that waits.
-type Waiting struct {
+// Pending is an approval that waits.
+type Pending struct {
 	Tool    string  `json:"tool,omitempty"`
 	Seconds float64 `json:"seconds"`
 }
 
-// Waiting returns the approvals that wait, the oldest first, nil for none. s may be nil.
-func (s *Stream) Waiting(now time.Time) (all []Waiting) {
+// Pending returns the approvals that wait, the oldest first, nil for none. s may be nil.
+func (s *Dialog) Pending(now time.Time) (all []Pending) {
 	if s == nil {
 		return nil
 	}
@@ -248,7 +248,7 @@ func (s *Stream) Waiting(now time.Time) (all []Waiting) {
 	defer s.mu.Unlock()
 	for _, t := range s.tickets {
 		if state := t.View().State; state == desk.Waiting || state == desk.Sending {
-			all = append(all, Waiting{t.tool, now.Sub(t.since).Seconds()})
+			all = append(all, Pending{t.tool, now.Sub(t.since).Seconds()})
 		}
 	}
 	return all

@@ -67,7 +67,7 @@ func TestReplyWhoseRestIsGone(t *testing.T) {
 		o := &Options{Desk: d, Reply: true}
 		r := httptest.NewRequest(http.MethodPost, "/v1/chat/completions", nil)
 		owner, _, _ := o.Owner(r)
-		ticket := d.Stream(desk.Asker{Owner: owner, Timeout: time.Minute, Send: func(context.Context, rewrite.ApprovalRequest, rewrite.ApprovalChoice) (desk.Result, error) {
+		ticket := d.Tickets(desk.Asker{Owner: owner, Timeout: time.Minute, Send: func(context.Context, rewrite.ApprovalRequest, rewrite.ApprovalChoice) (desk.Result, error) {
 			return desk.TooLate, nil
 		}}).Ask(rewrite.ApprovalRequest{RunID: "run_1", RequestID: "r1", Command: "ls", Choices: []rewrite.ApprovalChoice{desk.Once}})
 		const problem = `{"title":"Unknown stream","detail":"Send the request again with a new Idempotency-Key."}`
@@ -79,7 +79,7 @@ func TestReplyWhoseRestIsGone(t *testing.T) {
 			return err
 		})
 		w := httptest.NewRecorder()
-		answered, err := o.Answer(w, r, rewrite.Reply{Code: ticket.Code(), IsReply: true, Approve: true}, rewrite.AskedStream)
+		answered, err := o.Answer(w, r, rewrite.Reply{Code: ticket.Code(), IsReply: true, Approve: true}, rewrite.AnswerStream)
 		if !answered || err != nil {
 			t.Fatal(answered, err)
 		}

@@ -57,7 +57,7 @@ func (s sender) send(ctx context.Context, q rewrite.ApprovalRequest, c rewrite.A
 }
 
 // resultOf returns the result of an answer to which upstream has responded with said.
-func resultOf(said behalf.Answer) (desk.Result, error) {
+func resultOf(said behalf.Response) (desk.Result, error) {
 	var report struct {
 		Error struct{ Code string }
 	}

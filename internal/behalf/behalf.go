@@ -73,8 +73,8 @@ func (s *Sender) Path() string { return s.r.URL.Path }
 // Upstream returns the name of the upstream that answers the client, "" if it has none.
 func (s *Sender) Upstream() string { return s.upstream }
 
-// Answer is upstream's answer to a request.
-type Answer struct {
+// Response is upstream's answer to a request.
+type Response struct {
 	Status int    // 0 if there is no answer
 	Body   []byte // its first 16 KiB
 }
@@ -82,18 +82,18 @@ type Answer struct {
 // Send sends a request with the method, path and body, which is JSON, nil for none. It sends the
 // request again after a 404 of an upstream other than the client's. The error is that of the
 // handlers, ErrElsewhere, or the cause of the end of ctx.
-func (s *Sender) Send(ctx context.Context, method, path string, body []byte) (Answer, error) {
+func (s *Sender) Send(ctx context.Context, method, path string, body []byte) (Response, error) {
 	for range maxTries {
 		said, upstream, err := s.try(ctx, method, path, body)
 		if err != nil || said.Status != http.StatusNotFound || upstream == s.upstream {
 			return said, err
 		}
 	}
-	return Answer{}, ErrElsewhere
+	return Response{}, ErrElsewhere
 }
 
 // try sends a request once, and returns upstream's answer and the name of upstream.
-func (s *Sender) try(ctx context.Context, method, path string, body []byte) (_ Answer, upstream string, err error) {
+func (s *Sender) try(ctx context.Context, method, path string, body []byte) (_ Response, upstream string, err error) {
 	base, cancel := context.WithCancelCause(s.r.Context())
 	defer cancel(nil)
 	defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
@@ -116,13 +116,13 @@ func (s *Sender) try(ctx context.Context, method, path string, body []byte) (_ A
 	if ctx.Err() != nil && err == nil && said.Status == 0 {
 		err = context.Cause(ctx)
 	}
-	return said.Answer, s.name(r), err
+	return said.Response, s.name(r), err
 }
 
-// report is an http.ResponseWriter that keeps what is written as an Answer.
+// report is an http.ResponseWriter that keeps what is written as a Response.
 type report struct {
 	header http.Header
-	Answer
+	Response
 }
 
 func (p *report) Header() http.Header {
@@ -144,5 +144,5 @@ func (p *report) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Flush does nothing, because the Answer is used only when it is complete.
+// Flush does nothing, because the Response is used only when it is complete.
 func (p *report) Flush() {}

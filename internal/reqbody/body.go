@@ -124,7 +124,7 @@ func (b *Body) heal(r, up *http.Request, plan Plan) rewrite.Healed {
 		body, healed = rewrite.Heal(came, rewrite.WithoutImitations(plan.Tools), given)
 	}
 	if plan.Keep {
-		body, healed = came, rewrite.Healed{Asked: healed.Asked, Reply: healed.Reply}
+		body, healed = came, rewrite.Healed{Form: healed.Form, Reply: healed.Reply}
 	}
 	changed := healed.Changed()
 	if plan.Edit != nil {

@@ -52,25 +52,25 @@ func TestPrepare(t *testing.T) {
 		length int64
 		plan   Plan
 		want   string // what upstream gets
-		asked  rewrite.Asked
+		asked  rewrite.AnswerForm
 	}{
-		{"healed", polluted, n, Plan{Heal: true, Limit: n}, healed, rewrite.AskedWhole},
-		{"of unknown length", polluted, -1, Plan{Heal: true, Limit: n}, healed, rewrite.AskedWhole},
-		{"of unknown length, without a limit", polluted, -1, Plan{Heal: true, Limit: math.MaxInt64}, healed, rewrite.AskedWhole},
-		{"clean", healed, int64(len(healed)), Plan{Heal: true, Limit: n}, healed, rewrite.AskedWhole},
-		{"not to be read", polluted, n, Plan{Limit: n}, polluted, rewrite.AskedUnknown},
-		{"too large", polluted, n, Plan{Heal: true, Limit: n - 1}, polluted, rewrite.AskedUnknown},
-		{"much too large", polluted, n, Plan{Heal: true, Limit: 9}, polluted, rewrite.AskedUnknown},
-		{"longer than announced", polluted, n - 1, Plan{Heal: true, Limit: n}, polluted, rewrite.AskedUnknown},
-		{"no object", " [" + polluted, n + 2, Plan{Heal: true, Limit: 2 * n}, " [" + polluted, rewrite.AskedUnknown},
+		{"healed", polluted, n, Plan{Heal: true, Limit: n}, healed, rewrite.AnswerWhole},
+		{"of unknown length", polluted, -1, Plan{Heal: true, Limit: n}, healed, rewrite.AnswerWhole},
+		{"of unknown length, without a limit", polluted, -1, Plan{Heal: true, Limit: math.MaxInt64}, healed, rewrite.AnswerWhole},
+		{"clean", healed, int64(len(healed)), Plan{Heal: true, Limit: n}, healed, rewrite.AnswerWhole},
+		{"not to be read", polluted, n, Plan{Limit: n}, polluted, rewrite.AnswerUnknown},
+		{"too large", polluted, n, Plan{Heal: true, Limit: n - 1}, polluted, rewrite.AnswerUnknown},
+		{"much too large", polluted, n, Plan{Heal: true, Limit: 9}, polluted, rewrite.AnswerUnknown},
+		{"longer than announced", polluted, n - 1, Plan{Heal: true, Limit: n}, polluted, rewrite.AnswerUnknown},
+		{"no object", " [" + polluted, n + 2, Plan{Heal: true, Limit: 2 * n}, " [" + polluted, rewrite.AnswerUnknown},
 	} {
 		for form, reader := range map[string]io.Reader{
 			"": strings.NewReader(c.body), ", byte by byte": iotest.OneByteReader(strings.NewReader(c.body)),
 			", its end with its bytes": iotest.DataErrReader(strings.NewReader(c.body)),
 		} {
 			r, up, b, h := prepared(reader, c.length, c.plan)
-			if got := all(t, up.Body); got != c.want || h.Asked != c.asked {
-				t.Errorf("%s%s: upstream gets %q, asked %v", c.name, form, got, h.Asked)
+			if got := all(t, up.Body); got != c.want || h.Form != c.asked {
+				t.Errorf("%s%s: upstream gets %q, asked %v", c.name, form, got, h.Form)
 			}
 			if length := int64(len(c.want)); c.want == healed && c.length >= 0 && up.ContentLength != length || c.want != healed && up.ContentLength != c.length {
 				t.Errorf("%s%s: ContentLength %d", c.name, form, up.ContentLength)

@@ -29,7 +29,7 @@ func (a approvals) Collect(m chan<- prometheus.Metric) {
 			if way == desk.Reply && (c == desk.Session || c == desk.Always) {
 				continue // no reply means these
 			}
-			add(counter, s.Answered[desk.Answer{Choice: c, Way: way}], "answered_total",
+			add(counter, s.Answered[desk.AnswerKind{Choice: c, Way: way}], "answered_total",
 				"Counter of answers that upstream has taken, by choice and way.", []string{"choice", "way"}, []string{string(c), string(way)})
 		}
 	}

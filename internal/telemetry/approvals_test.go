@@ -40,7 +40,7 @@ func TestApprovalsAreCounted(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
-	s := d.Stream(desk.Asker{Timeout: time.Hour, Send: func(context.Context, rewrite.ApprovalRequest, rewrite.ApprovalChoice) (desk.Result, error) {
+	s := d.Tickets(desk.Asker{Timeout: time.Hour, Send: func(context.Context, rewrite.ApprovalRequest, rewrite.ApprovalChoice) (desk.Result, error) {
 		return desk.Accepted, nil
 	}})
 	s.Ask(rewrite.ApprovalRequest{})

@@ -56,7 +56,7 @@ type OpenStream struct {
 	// Readers is how many clients read a stream that may be resumed, nil of any other.
 	Readers *int `json:"readers,omitempty"`
 	// Approvals are those that wait for an answer.
-	Approvals []ask.Waiting `json:"waiting_approvals,omitempty"`
+	Approvals []ask.Pending `json:"waiting_approvals,omitempty"`
 }
 
 // OpenTool is an open tool as the admin API shows it.
@@ -121,6 +121,6 @@ func (s *stream) show(now time.Time) OpenStream {
 	if n, ok := resume.Readers(s.ctx); ok {
 		o.Readers = &n
 	}
-	o.Approvals = ask.Of(s.ctx).Waiting(now)
+	o.Approvals = ask.Of(s.ctx).Pending(now)
 	return o
 }

@@ -55,7 +55,7 @@ var errPanicked = errors.New("the writer of the answer panicked")
 // keepalives in between.
 type teller struct {
 	in      *proxy.Request
-	waiting rewrite.Waiting
+	waiting rewrite.WaitingFrames
 	fail    func(panicked any) // is called if the client's writer panics, once
 
 	mu    sync.Mutex

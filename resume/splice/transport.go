@@ -76,7 +76,7 @@ func (t *Transport) begin(r *http.Request, body []byte, key string) (*http.Respo
 		next: t.next(), asked: r, body: body, detach: t.Detach,
 		resumeFor: cmp.Or(t.ResumeFor, DefaultResumeFor),
 		repeats: rewrite.SessionOfPath(r.URL.Path) != "" ||
-			(rewrite.IsChatPath(r.URL.Path) || rewrite.IsResponsesPath(r.URL.Path)) && rewrite.AskedOf(body) == rewrite.AskedStream,
+			(rewrite.IsChatPath(r.URL.Path) || rewrite.IsResponsesPath(r.URL.Path)) && rewrite.AnswerFormOf(body) == rewrite.AnswerStream,
 	}}
 	ownKey := strings.Join(r.Header[resume.KeyHeader], "") != "" // an empty one counts as none
 	switch {

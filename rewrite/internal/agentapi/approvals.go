@@ -11,7 +11,7 @@ import (
 // returns the members that the event gets, nil for none, and adds edits if it can only be denied. It
 // offers no reply, because a reply needs
 // the text of an answer, which these streams do not have.
-func (s *Stream) ask(e event, edits *sse.Splice) []byte {
+func (s *Follower) ask(e event, edits *sse.Splice) []byte {
 	if s.approvals == nil || s.kind != kindRuns && s.kind != kindSession ||
 		string(s.nameOf(e)) != requests.Event || requests.IsAsked(e.Data, e.object()) || !jsonspan.Valid(e.Data) {
 		return nil
@@ -39,7 +39,7 @@ func (s *Stream) ask(e event, edits *sse.Splice) []byte {
 
 // answered records what the event e with the name says of the requests for approval: one was
 // answered, or the tool that waited for one has ended.
-func (s *Stream) answered(name string, e event) {
+func (s *Follower) answered(name string, e event) {
 	switch name {
 	case requests.Answered:
 		s.approvals.Answered(jsonspan.Unquote(string(e.text("request_id"))))
@@ -55,4 +55,4 @@ func (s *Stream) answered(name string, e event) {
 }
 
 // End says that the stream is over.
-func (s *Stream) End() { s.approvals.End() }
+func (s *Follower) End() { s.approvals.End() }

@@ -15,7 +15,7 @@ import (
 
 // writeFailed writes what a stream that was cut lacks, as Hermes writes it: the ends of open
 // tools, and the event that says that the stream has failed.
-func (s *Stream) writeFailed(out *sse.Writer, code string) {
+func (s *Follower) writeFailed(out *sse.Writer, code string) {
 	message := cmp.Or(s.message, string(jsonspan.Quote(contract.Message(code))))
 	if s.message != "" || s.hasError { // upstream has said why
 		code = contract.CodeAgentError
@@ -46,13 +46,13 @@ func (s *Stream) writeFailed(out *sse.Writer, code string) {
 }
 
 // appendFailure appends the event that says why the stream has failed, without secrets.
-func (s *Stream) appendFailure(dst []byte, name, members string) []byte {
+func (s *Follower) appendFailure(dst []byte, name, members string) []byte {
 	return append(dst, redact.Value(s.appendEvent(nil, name, members))...)
 }
 
 // appendEvent appends an event of ours in the form of the stream. It leaves out what upstream has
 // not sent. The members are those of the event alone, with the commas that the form needs.
-func (s *Stream) appendEvent(dst []byte, name, members string) []byte {
+func (s *Follower) appendEvent(dst []byte, name, members string) []byte {
 	optional := func(format, value string) {
 		if value != "" {
 			dst = fmt.Appendf(dst, format, value)
@@ -89,7 +89,7 @@ func (s *Stream) appendEvent(dst []byte, name, members string) []byte {
 
 // appendToolEnds appends the ends of open tools. It leaves out those of the tools that started
 // first until the rest takes at most contract.MaxOpenBytes (contract section 7).
-func (s *Stream) appendToolEnds(dst []byte) []byte {
+func (s *Follower) appendToolEnds(dst []byte) []byte {
 	try, repeats, total := *s, 1, 0
 	if s.kind == kindResponses {
 		repeats = 4 // of the key
@@ -110,7 +110,7 @@ func (s *Stream) appendToolEnds(dst []byte) []byte {
 
 // appendToolEnd appends the end of the tool t. The duration of a tool of a run is not known, and
 // is 0. A call of a response gets an output, because clients run a call that has none themselves.
-func (s *Stream) appendToolEnd(dst []byte, t openTool) []byte {
+func (s *Follower) appendToolEnd(dst []byte, t openTool) []byte {
 	switch s.kind {
 	case kindRuns:
 		return s.appendEvent(dst, "tool.completed", `, "tool": `+t.key+`, "duration": 0.0, "error": true`)
@@ -137,7 +137,7 @@ func (s *Stream) appendToolEnd(dst []byte, t openTool) []byte {
 }
 
 // leastResponse returns a response without output, with the values that upstream has sent.
-func (s *Stream) leastResponse() []byte {
+func (s *Follower) leastResponse() []byte {
 	if s.ownID == "" {
 		own := ""
 		if s.newID != nil {

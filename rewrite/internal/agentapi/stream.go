@@ -3,17 +3,17 @@
 // contract, section 6). They pass byte for byte, but for secrets in what they say of a
 // failure. A stream that is cut before its last event gets an event that says so.
 //
-//	stream.go    Stream: what kind of stream it is, and whether it has ended
+//	stream.go    Follower: what kind of stream it is, and whether it has ended
 //	event.go     an event, its members and its numbers
 //	said.go      what a stream has said, and its open tools
 //	approvals.go requests for approval
 //	failed.go    the events that say that it has failed
 //
-// Every stream has a Stream until it turns out to be one of chat completions. Once its
+// Every stream has a Follower until it turns out to be one of chat completions. Once its
 // kind is known it does not change. After ended, no event changes anything but code; if
 // the sidecar has written the last event itself, what upstream still sends is dropped.
 //
-// A Stream takes about 300 bytes, and what its last events need: ids, the response as it began
+// A Follower takes about 300 bytes, and what its last events need: ids, the response as it began
 // (at most MaxResponse bytes), and open tools (at most contract.MaxOpenBytes). After its end it
 // keeps only ids. An event is asked for the members that matter without being validated; what is
 // repeated later is validated when it is remembered.
@@ -42,8 +42,8 @@ const (
 	kindSession               // /api/sessions/{id}/chat/stream
 )
 
-// Stream is a stream that is not, or not yet, one of chat completions.
-type Stream struct {
+// Follower follows a stream that is not, or not yet, one of chat completions.
+type Follower struct {
 	kind         kind
 	errors       bool   // the request's path says that errors are looked at
 	ended        bool   // the event that ends it has left, upstream's or ours
@@ -60,9 +60,9 @@ type Stream struct {
 	large []byte // the beginning of the large frame under way, or nil
 }
 
-// New returns the Stream of a response that may become one of chat completions.
-func New(p *contract.Params, notes *contract.Notes) *Stream {
-	s := &Stream{errors: p.Responses, newID: p.ID, created: p.Created, notes: notes, approvals: requests.New(p.Approvals)}
+// New returns the Follower of a response that may become one of chat completions.
+func New(p *contract.Params, notes *contract.Notes) *Follower {
+	s := &Follower{errors: p.Responses, newID: p.ID, created: p.Created, notes: notes, approvals: requests.New(p.Approvals)}
 	if p.RunID != "" {
 		s.kind = kindRuns
 		remember(&s.ownID, jsonspan.Quote(p.RunID))
@@ -78,27 +78,27 @@ func New(p *contract.Params, notes *contract.Notes) *Stream {
 
 // Known reports whether the kind of the stream is known, so that it gets the end that it
 // lacks.
-func (s *Stream) Known() bool { return s.kind != kindUnknown }
+func (s *Follower) Known() bool { return s.kind != kindUnknown }
 
 // Ended reports whether the event that ends the stream has left.
-func (s *Stream) Ended() bool { return s.ended }
+func (s *Follower) Ended() bool { return s.ended }
 
 // ShowedEndOfRun reports whether upstream has sent the last event of a run.
-func (s *Stream) ShowedEndOfRun() bool { return s.kind == kindRuns && s.ended && !s.failedByUs }
+func (s *Follower) ShowedEndOfRun() bool { return s.kind == kindRuns && s.ended && !s.failedByUs }
 
 // Open reports whether the kind of the stream is known and the event that ends it has
 // not left.
-func (s *Stream) Open() bool { return s.Known() && !s.ended }
+func (s *Follower) Open() bool { return s.Known() && !s.ended }
 
 // Cut reports whether the stream was cut, given that upstream has ended with the code. After a
 // clean end, CodeIncomplete, a frame that passed unexamined may have been the last event.
-func (s *Stream) Cut(code string) bool {
+func (s *Follower) Cut(code string) bool {
 	return s.Open() && !(s.mayHaveEnded && code == contract.CodeIncomplete)
 }
 
 // Summary returns the id of the response, of the run or of the session's run, the model,
 // and the code of the error that the stream ended with. Each may be empty.
-func (s *Stream) Summary() (id, model, code string) {
+func (s *Follower) Summary() (id, model, code string) {
 	quoted := s.ownID
 	if s.kind == kindSession {
 		quoted = s.run
@@ -109,7 +109,7 @@ func (s *Stream) Summary() (id, model, code string) {
 // NoteTail records that upstream has ended within a frame whose bytes are tail, unless tail
 // is only a comment or blank. Then a frame that passed unexamined before was not the last
 // event.
-func (s *Stream) NoteTail(tail []byte) {
+func (s *Follower) NoteTail(tail []byte) {
 	if len(tail) > 0 && tail[0] != ':' && tail[0] != '\n' && tail[0] != '\r' {
 		s.mayHaveEnded = false
 	}
@@ -117,12 +117,12 @@ func (s *Stream) NoteTail(tail []byte) {
 
 // IsEvent reports whether the frame f, which lacks only its blank line, is an event of the
 // stream before its end.
-func (s *Stream) IsEvent(f *sse.Frame) bool {
+func (s *Follower) IsEvent(f *sse.Frame) bool {
 	return s.Open() || !s.Known() && s.nameOf(event{Frame: f}) != nil
 }
 
 // Frame handles the frame f, and writes it to out with the edits that it adds to edits.
-func (s *Stream) Frame(out *sse.Writer, f *sse.Frame, edits *sse.Splice) {
+func (s *Follower) Frame(out *sse.Writer, f *sse.Frame, edits *sse.Splice) {
 	e, ok := eventOf(f)
 	switch {
 	case s.failedByUs:
@@ -161,7 +161,7 @@ func (s *Stream) Frame(out *sse.Writer, f *sse.Frame, edits *sse.Splice) {
 
 // noteUnread records that data of the frame f is no JSON: it may have been the event that ends the stream, if
 // its name, for a frame that has one, says so (contract section 0).
-func (s *Stream) noteUnread(f *sse.Frame) {
+func (s *Follower) noteUnread(f *sse.Frame) {
 	switch {
 	case !s.Open():
 	case chunk.IsNamed(f):
@@ -175,7 +175,7 @@ func (s *Stream) noteUnread(f *sse.Frame) {
 
 // failCompleted turns response.completed in e into response.failed, if its only text says that the
 // agent failed (contract section 6).
-func (s *Stream) failCompleted(e event, edits *sse.Splice) {
+func (s *Follower) failCompleted(e event, edits *sse.Splice) {
 	const from, to = "response.completed", "response.failed"
 	response := e.at("response")
 	if string(e.responseType()) != from || !response.IsObject(e.Data) {
@@ -200,7 +200,7 @@ func (s *Stream) failCompleted(e event, edits *sse.Splice) {
 // Finish ends the stream after upstream has ended with the code. added is the number of
 // bytes that completed the last frame. If the stream is complete they are taken back, so
 // that it leaves as it came.
-func (s *Stream) Finish(out *sse.Writer, code string, added int) {
+func (s *Follower) Finish(out *sse.Writer, code string, added int) {
 	switch {
 	case s.Cut(code):
 		s.writeFailed(out, code)
@@ -216,7 +216,7 @@ func (s *Stream) Finish(out *sse.Writer, code string, added int) {
 // It reads the beginning of the frame, because the last event repeats the whole answer and may be
 // that large. How much it reads does not depend on how much has come, so that any cut of the input
 // has the same result.
-func (s *Stream) Raw(b []byte, last bool, limit int) (drop bool) {
+func (s *Follower) Raw(b []byte, last bool, limit int) (drop bool) {
 	if s.ended {
 		return s.failedByUs
 	}
@@ -240,7 +240,7 @@ const maxLook = 512
 
 // nameOf returns the name of an event of the stream, or nil if e is none. Only the path says that a
 // stream has the events of a run or of a session, because other servers send similar ones.
-func (s *Stream) nameOf(e event) []byte {
+func (s *Follower) nameOf(e event) []byte {
 	switch {
 	case s.kind == kindRuns:
 		return e.runName()
@@ -253,7 +253,7 @@ func (s *Stream) nameOf(e event) []byte {
 }
 
 // event learns from the event.
-func (s *Stream) event(e event) {
+func (s *Follower) event(e event) {
 	name := s.nameOf(e)
 	if name != nil && s.kind == kindUnknown {
 		s.kind = kindResponses
@@ -282,7 +282,7 @@ var lastEvents = map[string]bool{
 }
 
 // endAfter records that the stream has ended, if the event with the name ends it.
-func (s *Stream) endAfter(name string) {
+func (s *Follower) endAfter(name string) {
 	failed, last := lastEvents[name]
 	if s.kind == kindSession {
 		failed, last = name == "error" || name == "run.failed", name == "done"
@@ -296,11 +296,11 @@ func (s *Stream) endAfter(name string) {
 }
 
 // end records that the event that ends the stream has left.
-func (s *Stream) end() { s.ended, s.response, s.tools = true, nil, nil }
+func (s *Follower) end() { s.ended, s.response, s.tools = true, nil, nil }
 
 // redact adds the edits that take secrets out of what the event says of a failure or of the
 // agent's state.
-func (s *Stream) redact(e event, edits *sse.Splice) {
+func (s *Follower) redact(e event, edits *sse.Splice) {
 	session := s.kind == kindSession
 	all := string(e.Event) == "error" || string(e.Event) == "hermes.status"
 	if !session || !chunk.IsNamed(e.Frame) {

@@ -9,7 +9,7 @@ import (
 // Refuse writes the last events of a stream whose request got an error with the message, a JSON
 // string, and the code instead of an answer, so that upstream has sent nothing. A stream that is
 // not one of a session counts as one of /v1/responses.
-func (s *Stream) Refuse(out *sse.Writer, message []byte, code string) {
+func (s *Follower) Refuse(out *sse.Writer, message []byte, code string) {
 	quoted := string(jsonspan.Truncate(jsonspan.Quote(code), contract.MaxMessage))
 	text := string(jsonspan.Truncate(message, contract.MaxMessage))
 	out.BeginOwn()

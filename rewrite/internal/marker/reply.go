@@ -12,8 +12,8 @@ import (
 // all of that in the same way (contract section 5), so that what answers a request is what leaves
 // a history.
 
-// Reply is a text that says approve or deny, a code, and nothing else.
-type Reply struct {
+// Decision is what a reply says: approve or deny, a code, and nothing else.
+type Decision struct {
 	Word    []byte // approve or deny, as the text has it
 	Approve bool
 	Code    string // as it was shown, such as K7QF-2M9D
@@ -26,7 +26,7 @@ type Reply struct {
 const maxReplyText = 256
 
 // ReadReply reads text, the inside of a JSON string, as a reply. ok is false if it is none.
-func ReadReply(text []byte) (r Reply, ok bool) {
+func ReadReply(text []byte) (r Decision, ok bool) {
 	if len(text) > maxReplyText {
 		return r, false
 	}
@@ -64,7 +64,7 @@ func ReadReply(text []byte) (r Reply, ok bool) {
 	if before[middle]&marks != 0 {
 		return r, false
 	}
-	return Reply{
+	return Decision{
 		Word: text[from[0]:to[k-1]], Approve: k == len("approve"), Code: codeOf(letters[k:n]),
 		Exact: before[k] != 0 && before[middle]&dashes != 0,
 	}, true

@@ -198,11 +198,18 @@ func (h *healer) forget(m *message) {
 	}
 }
 
-// Reply is what the last message of a request says about an approval.
+// Reply is what the last message of a chat says about an approval. It is the zero value for most
+// messages. Messages after it that say nothing to the agent do not count: those of the system, and
+// empty ones of the assistant.
 type Reply struct {
-	Code    string // "" if it says nothing about one
-	IsReply bool   // the message is a reply; otherwise it has a code that waits among other words
-	Approve bool   // the reply approves
+	// Code is the code in the message, as it was shown: K7QF-2M9D.
+	Code string
+	// IsReply says that the message is a reply and nothing else: approve or deny, and the code. Case,
+	// white space, dashes, and punctuation around do not matter (contract section 5). Otherwise the
+	// message has, among other words, the code of an approval that waits.
+	IsReply bool
+	// Approve says that the reply approves.
+	Approve bool
 }
 
 // replyIn returns what the last message in body says. given are the secrets of the client.

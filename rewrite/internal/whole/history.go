@@ -23,8 +23,8 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 )
 
-// Healed is the body of a request without the marker lines and the cards of its history.
-type Healed struct {
+// History is the body of a request without the marker lines and the cards of its history.
+type History struct {
 	Body           []byte // a copy, or the body itself if nothing was removed
 	Markers, Cards int    // the numbers of those that were removed
 	Approvals      int    // how many paragraphs and secrets of approvals were removed
@@ -43,7 +43,7 @@ type Healed struct {
 //
 // given are the codes and the tickets of the client's requests for approval. The value says that
 // a reply with the code is waited for.
-func Heal(body []byte, tools *marker.Table, depth int, check bool, given map[string]bool) (healed Healed, sound bool) {
+func Heal(body []byte, tools *marker.Table, depth int, check bool, given map[string]bool) (healed History, sound bool) {
 	healed.Body = body
 	asks := len(given) > 0 || marker.MayAsk(body)
 	if !asks && lastMarker(body, tools, true) < 0 && !mayHaveCards(body, depth) && !check {
