@@ -46,6 +46,7 @@ func TestThePageShowsWhatIsAsked(t *testing.T) {
 		}
 		s.get(path + "?choice=once").want(200)
 		s.send("GET", path, "choice=once", form...).want(200)
+		s.send("HEAD", path+"?choice=once", "").want(200)
 	}
 	if len(u.sent) != 0 {
 		t.Errorf("opening it has answered %q", u.sent)

@@ -26,21 +26,21 @@ func asks(commands ...hermes.Command) []hermes.Step {
 
 // TestLink: the page of the link shows the command and answers, and the stream that asked goes on.
 func TestLink(t *testing.T) {
+	p := newPlace(t, byLink, onPage+"allow_always")
 	for choice, ran := range map[string]int{"once": 1, "session": 1, "always": 1, "deny": 0} {
 		t.Run(choice, func(t *testing.T) {
-			t.Parallel()
-			p := newPlace(t, byLink, onPage+"allow_always")
-			p.On("go", asksOnce(danger)...)
+			command := danger + " " + choice
+			p.On(choice, asksOnce(command)...)
 			me := person{t: t, at: p, key: "key-1"}
-			a := me.asks("go").wait()
+			a := me.asks(choice).wait()
 			if !strings.HasPrefix(a.url, p.page+"/hermes/approve/") {
 				t.Fatalf("the event's link is %q", a.url)
 			}
 			s := me.visits(a.url)
-			if !strings.Contains(s.words(), danger) || !slices.Contains(s.buttons(), choice) {
+			if !strings.Contains(s.words(), command) || !slices.Contains(s.buttons(), choice) {
 				t.Errorf("the page says %q, with the buttons %q", s.words(), s.buttons())
 			}
-			p.WantRan(t, danger, 0)
+			p.WantRan(t, command, 0)
 			if got := me.presses(a.url, choice); got.status != http.StatusOK {
 				t.Fatalf("pressed: %d %s", got.status, got.words())
 			}
@@ -52,7 +52,7 @@ func TestLink(t *testing.T) {
 			if n := strings.Count(answer.Content, a.url); n != 1 {
 				t.Errorf("the link is in the text %d times: %q", n, answer.Content)
 			}
-			p.WantRan(t, danger, ran)
+			p.WantRan(t, command, ran)
 		})
 	}
 }
