@@ -27,7 +27,7 @@ func TestOutcomesThatAreFailures(t *testing.T) {
 // TestPlaceholdersAreDocumented in the comment of Handler, from which Caddy's
 // documentation is made: all that are set and no others.
 func TestPlaceholdersAreDocumented(t *testing.T) {
-	source, err := os.ReadFile("../../handler.go")
+	source, err := os.ReadFile("../../caddymodule/handler.go")
 	if err != nil {
 		t.Fatal(err)
 	}
