@@ -284,10 +284,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		return err
 	}
 	all := hermesapp.OfProcess().Telemetry
-	if err := all.Register(ctx.GetMetricsRegistry()); err != nil {
-		// Streams are worth more than their metrics.
-		logger.Warn("another module has metrics of the same name; some of ours are not exposed", zap.Error(err))
-	}
+	hermesapp.Register(ctx, all.Metrics()...)
 	emitter, err := telemetry.NewEmitter(ctx)
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ package hermesapp
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/build"
@@ -61,6 +63,26 @@ func On(ctx caddy.Context, event string, h caddyevents.Handler) error {
 		return fmt.Errorf("subscribing to the event %s: %w", event, err)
 	}
 	return nil
+}
+
+// Register exposes metrics with those of the configuration. A metric that cannot be registered does
+// not keep the others out, and is no error: streams are worth more than their metrics.
+func Register(ctx caddy.Context, metrics ...prometheus.Collector) {
+	if err := register(ctx.GetMetricsRegistry(), metrics); err != nil {
+		ctx.Logger().Warn("another module has metrics of the same name; some of ours are not exposed", zap.Error(err))
+	}
+}
+
+// register registers metrics, unless another handler of the configuration has.
+func register(registry prometheus.Registerer, metrics []prometheus.Collector) error {
+	var failed []error
+	for _, m := range metrics {
+		var again prometheus.AlreadyRegisteredError
+		if err := registry.Register(m); err != nil && !errors.As(err, &again) {
+			failed = append(failed, err)
+		}
+	}
+	return errors.Join(failed...)
 }
 
 // HTTP returns the http app that a handler is provisioned in, nil for none.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 )
@@ -29,6 +30,33 @@ func TestLimits(t *testing.T) {
 		c.add(a)
 		if size, d := a.MaxRequest(), a.DrainTimeout(); size != c.size || d != c.time {
 			t.Errorf("%s: %d, %v; want %d, %v", name, size, d, c.size, c.time)
+		}
+	}
+}
+
+// TestForeignMetricsOfTheSameNameAreNoError of the configuration, nor are ours of another handler.
+func TestForeignMetricsOfTheSameNameAreNoError(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(prometheus.NewCounterVec(prometheus.CounterOpts{Name: "gen_ai_client_operation_duration_seconds", Help: "Of another module."}, []string{"model"}))
+	ours := newProcess().Telemetry.Metrics()
+	if err := register(registry, ours); err == nil {
+		t.Error("there is no error")
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := false
+	for _, f := range families {
+		found = found || f.GetName() == "caddy_hermes_tool_duration_seconds"
+	}
+	if !found {
+		t.Error("the other metrics are missing")
+	}
+	registry = prometheus.NewPedanticRegistry()
+	for range 2 {
+		if err := register(registry, ours); err != nil {
+			t.Error(err)
 		}
 	}
 }

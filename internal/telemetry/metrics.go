@@ -1,7 +1,6 @@
 package telemetry
 
 import (
-	"errors"
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -114,18 +113,8 @@ func newMetrics(d *desk.Desk) *metrics {
 	return m
 }
 
-// Register registers the metrics with the registry of a configuration, unless another handler of
-// the configuration has. A metric that cannot be registered does not keep the others out.
-func (p *Process) Register(registry prometheus.Registerer) error {
-	var failed []error
-	for _, c := range p.metrics.all {
-		var again prometheus.AlreadyRegisteredError
-		if err := registry.Register(c); err != nil && !errors.As(err, &again) {
-			failed = append(failed, err)
-		}
-	}
-	return errors.Join(failed...)
-}
+// Metrics returns the metrics, for the registry of a configuration.
+func (p *Process) Metrics() []prometheus.Collector { return p.metrics.all }
 
 // outcomeLabel returns the value of the label for an outcome: "other" if it is not among
 // outcomes.

@@ -32,31 +32,13 @@ func all[F any](t *testing.T, gather func() ([]F, error)) []F {
 	return families
 }
 
-// TestForeignMetricsOfTheSameNameAreNoError of the configuration.
-func TestForeignMetricsOfTheSameNameAreNoError(t *testing.T) {
-	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(prometheus.NewCounterVec(prometheus.CounterOpts{Name: "gen_ai_client_operation_duration_seconds", Help: "Of another module."}, []string{"model"}))
-	if err := NewProcess(new(queue.Lines), desk.New()).Register(registry); err == nil {
-		t.Error("there is no error")
-	}
-	found := false
-	for _, f := range all(t, registry.Gather) {
-		found = found || f.GetName() == "caddy_hermes_tool_duration_seconds"
-	}
-	if !found {
-		t.Error("the other metrics are missing")
-	}
-}
-
 // TestLabelsAreBounded whatever upstream says, and every outcome is there from the beginning,
 // so that the first is an increase.
 func TestLabelsAreBounded(t *testing.T) {
 	process := NewProcess(new(queue.Lines), desk.New())
 	m := process.metrics
 	registry := prometheus.NewPedanticRegistry()
-	if err := process.Register(registry); err != nil {
-		t.Fatal(err)
-	}
+	registry.MustRegister(process.Metrics()...)
 	for _, f := range all(t, registry.Gather) {
 		if name := f.GetName(); name != "caddy_hermes_streams_total" && name != "caddy_hermes_answers_total" {
 			continue

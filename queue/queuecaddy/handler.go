@@ -8,7 +8,6 @@ package queuecaddy
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -17,7 +16,6 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/bounded"
@@ -124,11 +122,7 @@ func (h *QueueHandler) setDefaults() {
 func (h *QueueHandler) Provision(ctx caddy.Context) error {
 	h.lines, h.logger, h.refused = hermesapp.OfProcess().Lines, ctx.Logger(), new(bounded.Rate)
 	h.setDefaults()
-	var again prometheus.AlreadyRegisteredError // by another handler of the configuration
-	if err := ctx.GetMetricsRegistry().Register(collector{h.lines}); err != nil && !errors.As(err, &again) {
-		// Requests are worth more than their metrics.
-		h.logger.Warn("another module has metrics of the same name; some of ours are not exposed", zap.Error(err))
-	}
+	hermesapp.Register(ctx, collector{h.lines})
 	app := cmp.Or(hermesapp.HTTP(ctx), new(caddyhttp.App))
 	find := sync.OnceValues(func() (string, bool) { return backendOf(app, h) })
 	h.backend = func() string {

@@ -5,14 +5,12 @@ package resumecaddy
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/behalf"
@@ -165,11 +163,7 @@ func (h *ResumeHandler) UnmarshalJSON(b []byte) error {
 // Provision compiles the options.
 func (h *ResumeHandler) Provision(ctx caddy.Context) error {
 	logger, process := ctx.Logger(), hermesapp.OfProcess()
-	var again prometheus.AlreadyRegisteredError // by another handler of the configuration
-	if err := ctx.GetMetricsRegistry().Register(collector{process}); err != nil && !errors.As(err, &again) {
-		// Streams are worth more than their metrics.
-		logger.Warn("another module has metrics of the same name; some of ours are not exposed", zap.Error(err))
-	}
+	hermesapp.Register(ctx, collector{process})
 	o := resume.DefaultOptions()
 	o.Store, o.Secret, o.Runs = process.Logs, process.Secret, process.Runs
 	o.Answered, o.Ended = answered, func(r *http.Request, e resume.Ended) { logEnd(logger, r, e) }
