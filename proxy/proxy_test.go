@@ -172,56 +172,30 @@ func TestResultCountsWhatTheStreamHad(t *testing.T) {
 	})
 }
 
-// memory remembers who has reported usage, and who reports failures.
+// memory is the UsageMemory of one upstream. It remembers who has reported usage, and who reports failures.
 type memory struct {
-	used func() // with each call, nil for nothing
-
-	mu       sync.Mutex
-	reported map[string]bool
+	used     func() // with each call
+	upstream string
+	knows    map[string]bool
 	honest   []string // upstreams, with "does" for those that do
 }
 
-func newMemory() *memory { return &memory{used: func() {}, reported: make(map[string]bool)} }
+func newMemory() *memory { return &memory{used: func() {}, knows: make(map[string]bool)} }
 
-func (m *memory) of(upstream string) rewrite.UsageMemory { return memoryOf{m, upstream} }
-
-// memoryOf is the part of a memory that belongs to an upstream.
-type memoryOf struct {
-	*memory
-	upstream string
+func (m *memory) of(upstream string) rewrite.UsageMemory {
+	m.upstream = upstream
+	return m
 }
 
-func (m memoryOf) Reported(model string) bool {
+func (m *memory) Reported(model string) bool { m.used(); return m.knows[model] }
+func (m *memory) Report(model string)        { m.used(); m.knows[model] = true }
+func (m *memory) Missed(string)              { m.used() }
+func (m *memory) SendsEvents() bool          { return m.Reported("events") }
+func (m *memory) ShowedEvents(does bool)     { m.used(); m.knows["events"] = does }
+
+func (m *memory) ReportsFailures(does bool) {
 	m.used()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.reported[m.upstream+" "+model]
-}
-
-func (m memoryOf) Report(model string) {
-	m.used()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.reported[m.upstream+" "+model] = true
-}
-
-func (m memoryOf) Missed(string) { m.used() }
-
-func (m memoryOf) SendsEvents() bool { return m.Reported("events") }
-
-func (m memoryOf) ShowedEvents(does bool) {
-	m.used()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.reported[m.upstream+" events"] = does
-}
-
-func (m memoryOf) ReportsFailures(does bool) {
-	m.used()
-	if does {
-		m.upstream += " does"
-	}
-	m.honest = append(m.honest, m.upstream)
+	m.honest = append(m.honest, m.upstream+map[bool]string{true: " does"}[does])
 }
 
 // breaking is an inner writer that panics with what it is given where at says, and must not be used again then.
