@@ -219,7 +219,7 @@ func (j *journey) startWithRedis(t *testing.T, c *cutBench) (base string) {
 	program := harness.Program(t, "HERMES_REDIS", "valkey-server", "redis-server")
 	dir, addr, listen, home := t.TempDir(), harness.FreePort(t), harness.FreePort(t), t.TempDir()
 	redis := harness.Start(t, exec.Command(program, "--port", harness.Port(addr), "--bind", "127.0.0.1", "--save", "", "--appendonly", "yes", "--dir", dir))
-	if !redis.Says("Ready to accept connections") {
+	if !redis.Await("Ready to accept connections") {
 		t.Fatalf("redis does not start:\n%s", redis.Log)
 	}
 	storage := fmt.Sprintf("storage redis {\naddress %s\nsecret 0123456789abcdef\nlease 5s\n}\n", addr)

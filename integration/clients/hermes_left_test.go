@@ -73,7 +73,7 @@ func (h *hermesLab) leaveInTool(t *testing.T) {
 		}
 	}
 	// Only the one with a key goes on.
-	if !side.Says("stream ended without clients") {
+	if !side.Await("stream ended without clients") {
 		t.Fatalf("no stream has ended by itself\n%s", side.Log)
 	}
 	if n := h.done(t, leftWithKey); n != 1 {

@@ -367,7 +367,7 @@ func (m machine) serveByOpenRC() {
 	// Each line is another, because the log keeps what it has said.
 	do := func(line string) {
 		m.t.Helper()
-		if _, err := io.WriteString(lines, line+"\n"); err != nil || !p.Says("done: "+line) {
+		if _, err := io.WriteString(lines, line+"\n"); err != nil || !p.Await("done: "+line) {
 			m.t.Fatalf("%s: %v\n%s", line, err, p.Log)
 		}
 	}
@@ -408,7 +408,7 @@ func TestPackageUnderSystemd(t *testing.T) {
 	m.run("ln", "-s", "/etc/systemd/system/life.service", "/etc/systemd/system/multi-user.target.wants/life.service")
 
 	p := harness.Start(t, exec.Command(nspawn, "--quiet", "--register=no", "--keep-unit", "--private-network", "--machine=hermes-sidecar-test", "-D", m.root, "/lib/systemd/systemd"))
-	if !p.Says("Powering off.") {
+	if !p.Await("Powering off.") {
 		t.Errorf("the machine does not end")
 	}
 	if said := harness.ReadFile(t, m.path("said")); !strings.Contains(said, "\nall is well\n") {

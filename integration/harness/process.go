@@ -52,12 +52,12 @@ func (p *Process) Kill() {
 	<-p.Exited
 }
 
-// Says waits for a text in the log. It returns false if the process or Patience ends
+// Await waits for a text in the log. It returns false if the process or Patience ends
 // first.
-func (p *Process) Says(text string) bool { return p.SaysWithin(Patience, text) }
+func (p *Process) Await(text string) bool { return p.AwaitWithin(Patience, text) }
 
-// SaysWithin waits no longer than d.
-func (p *Process) SaysWithin(d time.Duration, text string) bool {
+// AwaitWithin is Await with a patience of d.
+func (p *Process) AwaitWithin(d time.Duration, text string) bool {
 	for deadline := time.After(d); !strings.Contains(p.Log.String(), text); {
 		select {
 		case <-time.After(5 * time.Millisecond):

@@ -54,7 +54,7 @@ func TestProxyCommand(t *testing.T) {
 		t.Errorf("upstream saw X-Team %q, Host %q", last.Header.Get("X-Team"), last.Host)
 	}
 	for _, want := range []string{`"msg":"handled request"`, `"hermes_outcome":"ok"`, `"level":"debug"`} {
-		if !s.Says(want) {
+		if !s.Await(want) {
 			t.Errorf("no %s in the log", want)
 		}
 	}
@@ -97,7 +97,7 @@ func TestProxyCommandServesTLS(t *testing.T) {
 	// Without a PATH Caddy has no program to make the machine trust its CA.
 	s := sidecar.Launch(t, sidecar.Environment(home, "PATH="+home), "certificate obtained successfully",
 		"hermes-proxy", "--from", listen, "--to", up.Addr, "--internal-certs")
-	if !s.Says("hermes proxying") {
+	if !s.Await("hermes proxying") {
 		t.Fatalf("it does not serve:\n%s", s.Log)
 	}
 	root := harness.ReadFile(t, filepath.Join(home, "data", "caddy", "pki", "authorities", "local", "root.crt"))

@@ -266,7 +266,7 @@ func TestPrometheusAnswersThePanels(t *testing.T) {
 	config := "global: {scrape_interval: 1s}\nscrape_configs: [{job_name: hermes-sidecar, static_configs: [{targets: ['" + w.site + "']}]}]\n"
 	harness.WriteFile(t, filepath.Join(dir, "prometheus.yml"), []byte(config))
 	p := harness.Start(t, exec.Command(prometheus, "--config.file="+dir+"/prometheus.yml", "--storage.tsdb.path="+dir+"/data", "--web.listen-address="+listen))
-	if !p.Says("Server is ready to receive web requests") {
+	if !p.Await("Server is ready to receive web requests") {
 		t.Fatal("Prometheus does not start")
 	}
 

@@ -144,7 +144,7 @@ func TestReloadLogsWhatThePageQuotes(t *testing.T) {
 	next := conf
 	next.Sites = []sidecar.Site{{Listen: conf.Sites[0].Listen, Upstream: up.Addr, Options: sidecar.Options{"status_line": true}}}
 	s.Load(next)
-	if !s.Says(strings.Replace(quoted, "20s", "1s", 1)) {
+	if !s.Await(strings.Replace(quoted, "20s", "1s", 1)) {
 		t.Errorf("it says\n%s", s.Log)
 	}
 	close(rest)

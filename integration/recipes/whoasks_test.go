@@ -210,7 +210,7 @@ func TestRecipeExistingSite(t *testing.T) {
 	if body := c.Get("/"); body != "welcome" {
 		t.Errorf("the files: %q", body)
 	}
-	if !d.Says("certificate obtained successfully") {
+	if !d.Await("certificate obtained successfully") {
 		t.Fatal("no certificate of Caddy's own authority")
 	}
 	root := harness.ReadFile(t, filepath.Join(d.Home, "data", "caddy", "pki", "authorities", "local", "root.crt"))

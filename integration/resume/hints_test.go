@@ -108,7 +108,7 @@ func TestInformationalAnswersAfterTheClientLeft(t *testing.T) {
 	if err := <-left; err == nil {
 		t.Fatal("there is an answer")
 	}
-	if !s.Says("handled request") {
+	if !s.Await("handled request") {
 		t.Fatal("the request goes on")
 	}
 	close(answer)

@@ -216,7 +216,7 @@ func TestLogsOfASiteThatIsGone(t *testing.T) {
 	frame(t, r)
 	site.Kill()
 	r.All()
-	if !s.Says("stream ended in an error") {
+	if !s.Await("stream ended in an error") {
 		t.Fatalf("the log is\n%s", s.Log)
 	}
 	for _, e := range s.Log.Entries() {

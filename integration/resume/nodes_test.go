@@ -25,7 +25,7 @@ func startNode(t *testing.T, says string, args ...string) *redis {
 	r := &redis{path: harness.Program(t, "HERMES_REDIS", "valkey-server", "redis-server"), addr: harness.FreePort(t)}
 	r.process = harness.Start(t, exec.Command(r.path, append(args,
 		"--port", harness.Port(r.addr), "--bind", "127.0.0.1", "--dir", t.TempDir())...))
-	if !r.process.Says(says) {
+	if !r.process.Await(says) {
 		t.Fatalf("redis does not start:\n%s", r.process.Log)
 	}
 	return r

@@ -318,7 +318,7 @@ func (r *redis) start(t *testing.T) {
 	}
 	r.process = harness.Start(t, exec.Command(r.path, slices.Concat(ports, []string{
 		"--bind", "127.0.0.1", "--requirepass", password, "--save", "", "--appendonly", "yes", "--dir", r.dir}, r.args)...))
-	if !r.process.Says("Ready to accept connections") {
+	if !r.process.Await("Ready to accept connections") {
 		t.Fatalf("redis does not start:\n%s", r.process.Log)
 	}
 }

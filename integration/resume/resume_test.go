@@ -345,7 +345,7 @@ func TestAccessLogOfKeysAndIDs(t *testing.T) {
 			if body == "" {
 				t.Error("GET got nothing")
 			}
-			if !s.Says(`"hermes_resumed":"begun"`) || !s.Says(`"hermes_resumed":"continued"`) || !s.Says(`"hermes_resumed":"replayed"`) {
+			if !s.Await(`"hermes_resumed":"begun"`) || !s.Await(`"hermes_resumed":"continued"`) || !s.Await(`"hermes_resumed":"replayed"`) {
 				t.Fatalf("not all lines are in the log\n%s", s.Log)
 			}
 			log := s.Log.String()
@@ -452,7 +452,7 @@ func TestWhatCanBeSeen(t *testing.T) {
 		t.Errorf("readers: %s", got)
 	}
 	first.Leave()
-	if !s.Says(`"hermes_resumed":"begun"`) {
+	if !s.Await(`"hermes_resumed":"begun"`) {
 		t.Fatalf("the first client is not in the log\n%s", s.Log)
 	}
 	if got := readers(); got != "0" {
@@ -472,7 +472,7 @@ func TestWhatCanBeSeen(t *testing.T) {
 		t.Errorf("%v bytes", m.GetGauge().GetValue())
 	}
 	close(rest)
-	if !s.Says("stream ended without clients") {
+	if !s.Await("stream ended without clients") {
 		t.Errorf("its end is not in the log\n%s", s.Log)
 	}
 	c.Chat(lastEvent, id+"/1").All()
@@ -482,7 +482,7 @@ func TestWhatCanBeSeen(t *testing.T) {
 		t.Errorf("%q", whole)
 	}
 	for _, line := range []string{`"hermes_resumed":"continued"`, `"hermes_resumed":"replayed"`, `"seen_resumed":"begun"`, `"seen_outcome":"ok"`, `"hermes_outcome":"ok"`} {
-		if !s.Says(line) {
+		if !s.Await(line) {
 			t.Errorf("no %s in the log\n%s", line, s.Log)
 		}
 	}

@@ -450,7 +450,7 @@ func TestUsageIsKnownAcrossStreamsAndAnswers(t *testing.T) {
 	if got := c.Play("zero").All(); got != zero {
 		t.Errorf("got %s", got)
 	}
-	if !s.Says("answer passed with text") {
+	if !s.Await("answer passed with text") {
 		t.Error("it may have been a failure: want a warning")
 	}
 }

@@ -81,7 +81,7 @@ func Follow(t testing.TB, cmd *exec.Cmd, ready string) *Process {
 	t.Helper()
 	s := &Process{Process: harness.Start(t, cmd), t: t}
 	t.Cleanup(s.Stop)
-	if !s.Says(ready) {
+	if !s.Await(ready) {
 		t.Fatalf("the sidecar did not start:\n%s", s.Log)
 	}
 	return s
@@ -112,7 +112,7 @@ func (s *Process) Interrupt() { s.signal(syscall.SIGINT) }
 // that as soon as it handles it.
 func (s *Process) signal(sig os.Signal) {
 	s.t.Helper()
-	for !s.SaysWithin(50*time.Millisecond, `"signal":"SIGUSR2"`) {
+	for !s.AwaitWithin(50*time.Millisecond, `"signal":"SIGUSR2"`) {
 		if err := s.Cmd.Process.Signal(syscall.SIGUSR2); err != nil {
 			s.t.Fatal(err)
 		}
@@ -138,7 +138,7 @@ func (s *Process) StopByAdmin() {
 // stopping waits until the sidecar has begun to stop.
 func (s *Process) stopping() {
 	s.t.Helper()
-	if !s.Says("exiting; byeee") {
+	if !s.Await("exiting; byeee") {
 		s.t.Fatalf("the log says nothing of the shutdown:\n%s", s.Log)
 	}
 }
