@@ -49,17 +49,17 @@ type segments struct {
 
 // segment is a part of a log.
 type segment struct {
-	b      []byte
-	ends   []uint16 // the indexes in b after events
-	before uint64   // how many events end before it
-	torn   bool     // it begins within an event
+	b       []byte
+	ends    []uint16 // the indexes in b after events
+	before  uint64   // how many events end before it
+	inEvent bool     // it begins within an event
 }
 
 // size returns the size of the segment in bytes.
 func (g *segment) size() int64 { return segmentOverhead + segmentSize + 2*int64(cap(g.ends)) }
 
 // next returns an empty segment that follows the last one.
-func (s *segments) next() segment { return segment{before: s.events, torn: s.sizes.begun < s.end} }
+func (s *segments) next() segment { return segment{before: s.events, inEvent: s.sizes.begun < s.end} }
 
 // append appends b. ends says that an event ends after b.
 func (s *segments) append(b []byte, ends bool) {
@@ -117,7 +117,7 @@ func (s *segments) first() uint64 {
 	if len(s.all) > 0 {
 		g = s.all[0]
 	}
-	if g.torn {
+	if g.inEvent { // of the event before+1, only the end is there
 		return g.before + 2
 	}
 	return g.before + 1
