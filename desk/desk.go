@@ -156,7 +156,7 @@ func (s *Tickets) Ask(q rewrite.ApprovalRequest) *Ticket {
 	}
 	t := d.requests[key{s.asker.Owner, q.RunID, q.RequestID}]
 	switch {
-	case t != nil && t.asked != sha256.Sum256([]byte(q.Command)): // a page may show the other command
+	case t != nil && t.digest != sha256.Sum256([]byte(q.Command)): // a page may show the other command
 		d.stats.Omitted++
 		return nil
 	case t != nil && (t.hasEnded() && (!t.left || t.isLate()) || slices.Contains(s.tickets, t)):

@@ -26,7 +26,7 @@ type Ticket struct {
 	// Desk.mu guards the rest.
 	asker   Asker
 	request rewrite.ApprovalRequest // cut to the bounds
-	asked   [sha256.Size]byte       // digest of the whole command
+	digest  [sha256.Size]byte       // digest of the whole command
 	tooLong bool                    // the command is longer than maxCommand
 	rest    func(w http.ResponseWriter, r *http.Request) error
 	streams []*Tickets // that ask the question
@@ -190,7 +190,7 @@ func (t *Ticket) key() key { return key{t.asker.Owner, t.request.RunID, t.reques
 // keep stores q, cut to the bounds, with the known choices in the order in which they are shown. A
 // command that cannot be shown whole, or not at all, can only be denied.
 func (t *Ticket) keep(q rewrite.ApprovalRequest) {
-	t.asked, t.tooLong = sha256.Sum256([]byte(q.Command)), len(q.Command) > maxCommand
+	t.digest, t.tooLong = sha256.Sum256([]byte(q.Command)), len(q.Command) > maxCommand
 	t.request = rewrite.ApprovalRequest{
 		RunID: cut(q.RunID, maxName), RequestID: cut(q.RequestID, maxName),
 		Command: cut(q.Command, maxCommand), Description: cut(q.Description, maxDescription), Tool: cut(q.Tool, maxName),

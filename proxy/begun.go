@@ -18,7 +18,7 @@ import (
 // without upstream's header.
 func (q *Request) MayBegin() bool {
 	p := q.params()
-	return (p.SessionID != "" || q.asked == rewrite.AnswerStream && (q.chat || p.Responses)) && !q.o.Origins.awaits(q.r)
+	return (p.SessionID != "" || q.form == rewrite.AnswerStream && (q.chat || p.Responses)) && !q.o.Origins.awaits(q.r)
 }
 
 // Sent returns when Send has sent the last frames, the zero time if the answer has not begun.

@@ -234,7 +234,7 @@ func (x *exchange) endAnswer(panicked any, err error) (handled bool) {
 // observeEnd tells the observer how the exchange ended, if there is anything to observe. No other
 // goroutine uses the exchange any more.
 func (x *exchange) observeEnd(panicked any, err error) {
-	whole := x.asked == rewrite.AnswerWhole
+	whole := x.form == rewrite.AnswerWhole
 	res := Result{Duration: x.age(), Status: x.client.status, Whole: whole, Err: err}
 	if e, ok := panicked.(error); ok {
 		res.Err = e

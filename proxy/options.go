@@ -107,12 +107,12 @@ type Approvals struct {
 	// nothing. It is called for requests whose body is read. Nil means that no client is given
 	// anything.
 	Secrets func(r *http.Request) rewrite.Secrets
-	// Reply answers the client's request r, which asks for an answer of the form asked, if m, its
+	// Reply answers the client's request r, which asks for an answer of the given form, if m, its
 	// last message, answers a request for approval, or has the code of one that waits. Then it
 	// reports true, r does not go to the next handler, and its error is returned. It is called for
 	// chat completions whose last message says anything about an approval, whatever History is. Nil
 	// means that there are no replies.
-	Reply func(w http.ResponseWriter, r *http.Request, m rewrite.Reply, asked rewrite.AnswerForm) (handled bool, err error)
+	Reply func(w http.ResponseWriter, r *http.Request, m rewrite.Reply, form rewrite.AnswerForm) (handled bool, err error)
 }
 
 // History is a way to treat markers in the history that a request carries

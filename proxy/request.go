@@ -33,7 +33,7 @@ type Request struct {
 	cancel  context.CancelCauseFunc // ends upstream's request
 	since   time.Time               // when the request came
 	chat    bool                    // it is one for chat completions
-	asked   rewrite.AnswerForm
+	form    rewrite.AnswerForm
 	muted   bool // it mutes the answer, which may be empty by intent
 	body    reqbody.Body
 
@@ -86,7 +86,7 @@ func (p *Proxy) Read(w http.ResponseWriter, r *http.Request, ended func() error)
 	}
 	// Contract section 3, second rule of "false stop".
 	q.muted = healed.Diagnostic && q.up.Header.Get(SessionIDHeader) != ""
-	q.asked = healed.Form
+	q.form = healed.Form
 	goesOn = true
 	return q, nil
 }

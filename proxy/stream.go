@@ -118,8 +118,8 @@ func (s *stream) begin() {
 	s.enter()
 	x.times.received = x.age()
 	x.sent = x.times.received
-	if x.asked == rewrite.AnswerWhole { // no stream was expected, so silence counts from here
-		x.times.asked, x.times.frame = x.times.received, x.times.received
+	if x.form == rewrite.AnswerWhole { // no stream was expected, so silence counts from here
+		x.times.forwarded, x.times.frame = x.times.received, x.times.received
 	}
 }
 

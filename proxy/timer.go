@@ -31,9 +31,9 @@ func (x *exchange) ask() bool {
 	x.mu.Lock()
 	defer x.unlock()
 	age := x.age()
-	x.times.asked, x.times.received, x.times.frame = age, age, age
+	x.times.forwarded, x.times.received, x.times.frame = age, age, age
 	switch {
-	case x.chat && x.asked == rewrite.AnswerWhole:
+	case x.chat && x.form == rewrite.AnswerWhole:
 		x.times.phase = phaseWhole
 	case x.chat:
 		x.times.phase = phaseAwaiting
@@ -104,7 +104,7 @@ func (x *exchange) tick() {
 	if t := &x.times; !t.began {
 		// While upstream waits for the rest of the request, it is not silent.
 		waited := x.body.Waited(x.since.Add(age)).Sub(x.since)
-		t.asked, t.received, t.frame = max(t.asked, waited), max(t.received, waited), max(t.frame, waited)
+		t.forwarded, t.received, t.frame = max(t.forwarded, waited), max(t.received, waited), max(t.frame, waited)
 	}
 	switch silent := x.times.silent(x.o) <= age; {
 	case x.drained() <= age:

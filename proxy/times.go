@@ -34,11 +34,11 @@ const never time.Duration = math.MaxInt64
 // the time since the request came. Bytes and frames only move deadlines later, which sets no timer.
 // Before the first byte of the answer, silence counts from received and frame, too.
 type times struct {
-	phase    phase
-	asked    time.Duration // the request went on to upstream
-	received time.Duration // upstream's last byte, or its end
-	frame    time.Duration // upstream's last frame
-	began    bool          // a byte of the answer has come
+	phase     phase
+	forwarded time.Duration // the request went on to upstream
+	received  time.Duration // upstream's last byte, or its end
+	frame     time.Duration // upstream's last frame
+	began     bool          // a byte of the answer has come
 }
 
 // silent returns the age at which the exchange ends, unless upstream sends something before.
@@ -47,7 +47,7 @@ func (t *times) silent(o *Options) time.Duration {
 	case phaseAwaiting, phaseStreaming:
 		at := min(after(t.received, o.IdleTimeout), after(t.frame, o.StallTimeout))
 		if !t.began {
-			at = min(at, after(t.asked, o.FirstByteTimeout))
+			at = min(at, after(t.forwarded, o.FirstByteTimeout))
 		}
 		return at
 	case phaseFinished:

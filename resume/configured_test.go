@@ -446,7 +446,7 @@ func TestContentLocation(t *testing.T) {
 		otherPath: otherPath, "/my agent/v1/é": "/my%20agent/v1/%C3%A9", "//twice/v1": "/.//twice/v1", "/a?b": "/a%3Fb",
 	} {
 		l := newLab(t, func(o *resume.Options) {
-			o.Asked = func(r *http.Request) (server, path string) {
+			o.Target = func(r *http.Request) (server, path string) {
 				if r.Method == http.MethodPost {
 					return "", asked
 				}

@@ -54,7 +54,7 @@ func (p runEvents) ofEvents(r *http.Request, base, id string) entry {
 		Entry: log.Entry{Keep: p.o.Keep, MaxStream: p.o.MaxStream, MaxMemory: p.o.MaxMemory, Weak: true},
 		about: about{Path: base + eventsOf(id), Plain: true},
 	}
-	server, path := p.o.Asked(r)
+	server, path := p.o.Target(r)
 	path, _, _ = strings.Cut(path, "/"+id) // not base, which a handler in front may have rewritten
 	e.Owner = ownerAt(p.o, r, base, server, path)
 	// No key of a client has this form. Clients with other credentials find the log, too.
@@ -68,7 +68,7 @@ func (p runEvents) ofEvents(r *http.Request, base, id string) entry {
 func (p runEvents) keeping(next Next) Next {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		// next may change r, and objects in its context.
-		x := newRun(p.o, entry{about: about{Plain: true}}, asked{}, nil, r)
+		x := newRun(p.o, entry{about: about{Plain: true}}, terms{}, nil, r)
 		x.life.goOn()
 		client, up := r.Clone(r.Context()), toEvents(r.Clone(x.ctx))
 		up, _ = p.o.Detached(up, x.answer)
@@ -184,7 +184,7 @@ func (p runEvents) serveEvents(w http.ResponseWriter, r *http.Request, next Next
 	}
 	all, seen, isHead := toEvents(r.Clone(r.Context())), seenBy(r), r.Method == http.MethodHead
 	for isAdmitted := false; ; {
-		x := newRun(p.o, e, asked{wants: true}, w, all)
+		x := newRun(p.o, e, terms{wants: true}, w, all)
 		have, claimed, err := x.claim(r.Context())
 		switch {
 		case mustNotRun(err) != nil: // a second reader would take events from the first one

@@ -562,7 +562,7 @@ func TestRunWhoseStatusIsNone(t *testing.T) {
 // in front have made of it.
 func TestRunBelowAPath(t *testing.T) {
 	set := func(o *resume.Options) {
-		o.Asked = func(r *http.Request) (server, path string) { return r.Header.Get("X-Server"), r.Header.Get("X-Path") }
+		o.Target = func(r *http.Request) (server, path string) { return r.Header.Get("X-Server"), r.Header.Get("X-Path") }
 	}
 	eachGateway(t, set, func(t *testing.T, l *lab, g *gateway) {
 		l.begins(g, "X-Server", "1", "X-Path", "/a"+runsPath)

@@ -11,24 +11,24 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 )
 
-// entryOf returns the entry of a log for r, which asks for a, with its key. Of the three kinds of key, the
-// client's own wins over one of the configuration, and that over one of an SDK.
-func entryOf(o *Options, r *http.Request, a asked, body []byte) entry {
+// entryOf returns the entry, with its key, of a log for r, whose terms are t. The client's own key wins
+// over one of the configuration, and that over one of an SDK.
+func entryOf(o *Options, r *http.Request, t terms, body []byte) entry {
 	e := entry{
-		Entry: log.Entry{Keep: a.keep, MaxStream: o.MaxStream, MaxMemory: o.MaxMemory},
+		Entry: log.Entry{Keep: t.keep, MaxStream: o.MaxStream, MaxMemory: o.MaxMemory},
 		about: about{Owner: owner(o, r, r.URL.Path), Path: r.URL.Path, Progress: r.Header.Get(proxy.ProgressHeader)},
 	}
-	if a.key != "" || a.values != nil || a.sdk {
+	if t.key != "" || t.values != nil || t.sdk {
 		e.Body = sha256.Sum256(body)
 	}
 	switch {
-	case a.key != "":
-		e.Key = keyOf(o.Secret, e.Owner, r.URL.RawQuery, a.key)
-	case a.values != nil:
-		e.Key, e.Once = keyOfValues(o, e, r.URL.RawQuery, a.values), true
-	case a.sdk:
+	case t.key != "":
+		e.Key = keyOf(o.Secret, e.Owner, r.URL.RawQuery, t.key)
+	case t.values != nil:
+		e.Key, e.Once = keyOfValues(o, e, r.URL.RawQuery, t.values), true
+	case t.sdk:
 		e.Key, e.KeyKeep = sdkKeyOf(o.Secret, e.Owner, r, e.Body), sdkKeep
-		e.Takes = !a.again
+		e.Takes = !t.again
 	}
 	e.ID = log.NewID(e.Key)
 	return e
@@ -66,7 +66,7 @@ func sdkKeyOf(secret []byte, owner log.Digest, r *http.Request, body log.Digest)
 // owner returns the keyed hash of resource, of the server and the path that r asks for, and of its
 // client: clients with the same hash may have the answer.
 func owner(o *Options, r *http.Request, resource string) log.Digest {
-	server, path := o.Asked(r)
+	server, path := o.Target(r)
 	if of, _, ok := named(path); ok {
 		path = of
 	}

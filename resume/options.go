@@ -73,10 +73,10 @@ type Options struct {
 	// Ended is called when the run for the request r is over. Nothing else uses r any more. The
 	// default only logs panics.
 	Ended func(r *http.Request, e Ended)
-	// Asked returns the server that r has come to, and the path that its client asked for, which
+	// Target returns the server that received r, and the path that its client requested, which
 	// handlers in front may have rewritten. Requests with another server or path get other logs. By
 	// default the server is always the same, and the path is that of r.
-	Asked func(r *http.Request) (server, path string)
+	Target func(r *http.Request) (server, path string)
 	// Detached returns a form of r, the request of a run, that shares nothing with the request of
 	// its first client. The answer goes to w. By default own is r, which is a clone. When the next
 	// handler has returned, returned is called in the goroutine of the first client, if that is
@@ -104,7 +104,7 @@ func DefaultOptions() Options {
 		MaxRequest: func() int64 { return proxy.DefaultMaxRequest },
 		Store:      log.NewMemory(), Secret: NewSecret(), Runs: new(Runs),
 		Answered: func(*http.Request, How) {}, Ended: logPanic,
-		Asked: func(r *http.Request) (server, path string) { return "", r.URL.Path },
+		Target: func(r *http.Request) (server, path string) { return "", r.URL.Path },
 		Detached: func(r *http.Request, _ http.ResponseWriter) (*http.Request, func()) {
 			return r, func() {}
 		},

@@ -43,8 +43,8 @@ func named(path string) (resource, id string, ok bool) {
 	return resource, id, len(id) < len(path) && log.IsID(id)
 }
 
-// asked is what a request asks for.
-type asked struct {
+// terms are the terms on which a request shares and outlives its answer: the keys, and for how long.
+type terms struct {
 	key    string        // its own, "" for none
 	values []string      // those of Options.Key, nil for none
 	detach time.Duration // how long its run may go on without a client
@@ -59,62 +59,64 @@ type asked struct {
 	wants bool
 }
 
-// asks returns what a POST asks for, and whether it asks for a log, or the problem with its header.
-func asks(o *Options, r *http.Request) (a asked, ok bool, wrong error) {
-	a.detach, a.keep = o.Detach, o.Keep
-	if a.sdk, a.again = ofSDK(r.Header); a.sdk {
-		a.sdk = head.IsJSON(r.Header)
+// termsOf returns the terms of r, a POST, and whether its header asks for a log, or the problem with
+// that header.
+func termsOf(o *Options, r *http.Request) (t terms, wantsLog bool, wrong error) {
+	t.detach, t.keep = o.Detach, o.Keep
+	if t.sdk, t.again = ofSDK(r.Header); t.sdk {
+		t.sdk = head.IsJSON(r.Header)
 	}
 	switch keys := r.Header[KeyHeader]; len(keys) {
 	case 0:
 	case 1:
-		a.key = keys[0]
+		t.key = keys[0]
 	default:
-		return a, false, errTwoKeys
+		return t, false, errTwoKeys
 	}
-	always := a.key == "" && a.configure(o, r)
-	hasKey := a.key != "" || a.values != nil
+	always := t.key == "" && t.configure(o, r)
+	hasKey := t.key != "" || t.values != nil
 	if detach := r.Header[DetachHeader]; len(detach) > 0 {
 		d, err := time.ParseDuration(detach[0])
 		if err != nil || d < 0 || len(detach) > 1 {
-			return a, false, errBadDetach
+			return t, false, errBadDetach
 		}
-		a.detach = min(d, o.Detach)
-		return a, hasKey || a.detach > 0, nil
+		t.detach = min(d, o.Detach)
+		return t, hasKey || t.detach > 0, nil
 	}
 	switch {
 	case hasKey, always:
-		return a, true, nil
-	case a.sdk:
-		a.detach, a.keep = min(sdkDetach, o.Detach), min(sdkKeep, o.Keep)
-		a.detachRest = o.Detach
-		return a, true, nil
+		return t, true, nil
+	case t.sdk:
+		t.detach, t.keep = min(sdkDetach, o.Detach), min(sdkKeep, o.Keep)
+		t.detachRest = o.Detach
+		return t, true, nil
 	}
-	return a, false, nil
+	return t, false, nil
 }
 
-// mayAskInBody reports whether r, a POST whose header asks for no log, may ask for one in its body
+// bodyMayWantLog reports whether r, a POST whose header asks for no log, may ask for one in its body
 // (rewrite.AsksForBackground).
-func mayAskInBody(o *Options, r *http.Request) bool {
+func bodyMayWantLog(o *Options, r *http.Request) bool {
 	return rewrite.IsResponsesPath(r.URL.Path) && o.Detach > 0 && len(r.Header[DetachHeader]) == 0 &&
 		head.IsJSON(r.Header)
 }
 
-// read reads the body of r, a POST, and completes a with what it says. asks says that the header asks
-// for a log. read returns false if r passes: nothing asks, or the body is too large or cannot be read.
-func (a *asked) read(o *Options, r *http.Request, asks bool) (body []byte, ok bool) {
+// read reads the body of r, a POST, and completes t with what it says. wantsLog says that the header
+// asks for a log. read returns false if r passes: neither the header nor the body asks for a log, or the
+// body is too large or cannot be read.
+func (t *terms) read(o *Options, r *http.Request, wantsLog bool) (body []byte, ok bool) {
 	if body, ok = readBody(r, o.MaxRequest()); !ok {
 		return nil, false
 	}
-	a.background = rewrite.IsResponsesPath(r.URL.Path) && rewrite.AsksForBackground(body)
+	t.background = rewrite.IsResponsesPath(r.URL.Path) && rewrite.AsksForBackground(body)
 	switch {
-	case a.background && o.Detach > 0 && len(r.Header[DetachHeader]) == 0:
-		a.detach, a.keep = o.Detach, o.Keep
-	case !asks:
+	case t.background && o.Detach > 0 && len(r.Header[DetachHeader]) == 0:
+		t.detach, t.keep = o.Detach, o.Keep
+	case !wantsLog:
 		giveBody(r, body)
 		return nil, false
 	}
-	a.wants = a.sdk || asksForStream(r, body)
+	t.wants = t.sdk || asksForStream(r, body)
 	return body, true
 }
 
@@ -198,20 +200,20 @@ func apiOf(path string) API {
 
 // configure sets the key and the time without a client that o gives r, a POST without a key of its
 // own. It reports whether r asks for a log even without a key.
-func (a *asked) configure(o *Options, r *http.Request) bool {
+func (t *terms) configure(o *Options, r *http.Request) bool {
 	always := (o.Always || len(o.AlwaysFor) > 0) && len(r.Header[DetachHeader]) == 0
 	if o.Key == nil && !always || !head.IsJSON(r.Header) {
 		return false
 	}
 	if o.Key != nil {
-		a.values = o.Key(r)
+		t.values = o.Key(r)
 	}
 	d, listed := o.AlwaysFor[apiOf(r.URL.Path)]
 	if !listed {
 		return o.Always
 	}
-	a.detach = min(d, o.Detach)
-	return a.detach > 0
+	t.detach = min(d, o.Detach)
+	return t.detach > 0
 }
 
 // OpenAI's SDKs repeat a request whose connection failed, and send the number of repeats in

@@ -60,7 +60,7 @@ const cancelSuffix = "/cancel"
 
 // ownerOf returns the owner of the response that r asks for.
 func (p responses) ownerOf(r *http.Request, of responseAsked) log.Digest {
-	server, path := p.o.Asked(r)
+	server, path := p.o.Target(r)
 	if of.cancels {
 		path = strings.TrimSuffix(path, cancelSuffix)
 	}

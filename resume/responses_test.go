@@ -107,7 +107,7 @@ func TestResponseByItsID(t *testing.T) {
 		{"with a duration", response(asking, resume.DetachHeader, "1m"), nil},
 		{"always", response(asking), func(o *resume.Options) { o.Always = true }},
 		{"below a path", response(inBackground), func(o *resume.Options) {
-			o.Asked = func(r *http.Request) (server, path string) { return "", "/agent" + r.URL.Path }
+			o.Target = func(r *http.Request) (server, path string) { return "", "/agent" + r.URL.Path }
 		}},
 	} {
 		t.Run(asks.name, func(t *testing.T) {

@@ -55,16 +55,16 @@ func (p *Resume) serve(w http.ResponseWriter, r *http.Request, next Next) error 
 		if rewrite.IsRunsPath(r.URL.Path) {
 			next = runEvents{p.o}.keeping(next)
 		}
-		a, asks, wrong := asks(p.o, r)
+		t, wantsLog, wrong := termsOf(p.o, r)
 		switch {
 		case wrong != nil:
 			return wrong
 		case bad:
 			return errNoEvent
 		case at.id != "":
-			return p.resume(w, r, r.URL.Path, at, a.key)
-		case asks, mayAskInBody(p.o, r):
-			return p.post(w, r, a, asks, next)
+			return p.resume(w, r, r.URL.Path, at, t.key)
+		case wantsLog, bodyMayWantLog(p.o, r):
+			return p.post(w, r, t, wantsLog, next)
 		}
 	case !names:
 	case r.Method == http.MethodGet, r.Method == http.MethodHead:
@@ -78,16 +78,16 @@ func (p *Resume) serve(w http.ResponseWriter, r *http.Request, next Next) error 
 	return next(w, r)
 }
 
-// post answers r from a log: the one of its key, or a new one. If asks is false, only the body may
+// post answers r from a log: the one of its key, or a new one. If wantsLog is false, only the body may
 // ask for a log; if it does not, r goes to next.
-func (p *Resume) post(w http.ResponseWriter, r *http.Request, a asked, asks bool, next Next) error {
-	body, ok := a.read(p.o, r, asks)
+func (p *Resume) post(w http.ResponseWriter, r *http.Request, t terms, wantsLog bool, next Next) error {
+	body, ok := t.read(p.o, r, wantsLog)
 	if !ok {
 		return next(w, r)
 	}
-	e := entryOf(p.o, r, a, body)
+	e := entryOf(p.o, r, t, body)
 	for {
-		x := newRun(p.o, e, a, w, r)
+		x := newRun(p.o, e, t, w, r)
 		have, claimed, err := x.claim(r.Context())
 		switch {
 		case mustNotRun(err) != nil:
@@ -106,7 +106,7 @@ func (p *Resume) post(w http.ResponseWriter, r *http.Request, a asked, asks bool
 		gone, _ := errors.AsType[*problem](err)
 		switch {
 		case errors.Is(err, errUnknown): // the request that had the key has failed: this one takes its place
-		case errors.Is(err, errNoBeginning), a.key == "" && gone != nil && gone.Status == http.StatusGone:
+		case errors.Is(err, errNoBeginning), t.key == "" && gone != nil && gone.Status == http.StatusGone:
 			e.Takes = true
 		default:
 			return err

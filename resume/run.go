@@ -37,25 +37,25 @@ type outcome struct {
 }
 
 // newRun returns a run for the request r of the first client. If there is no client, w is nil.
-func newRun(o *Options, e entry, a asked, w http.ResponseWriter, r *http.Request) *run {
+func newRun(o *Options, e entry, t terms, w http.ResponseWriter, r *http.Request) *run {
 	x := &run{opened: make(chan opening, 1), over: make(chan outcome, 1)}
 	ctx, abort := context.WithCancelCause(context.WithValue(context.WithoutCancel(r.Context()), runKey{}, x))
 	x.ctx = ctx
 	x.life = &life{
 		counts: &o.Runs.counter, maxDetached: o.MaxDetached, abort: abort, plain: e.Plain,
-		wants: a.wants, informs: informer{version: r.ProtoMajor}, client: w,
-		detach: a.detach, after: max(a.detach, a.detachRest),
+		wants: t.wants, informs: informer{version: r.ProtoMajor}, client: w,
+		detach: t.detach, after: max(t.detach, t.detachRest),
 	}
 	x.life.readers = &readers{of: x.life}
 	x.answer = &answer{
-		o: o, life: x.life, ctx: ctx, entry: e, events: numbersOf(e), sdk: a.sdk,
+		o: o, life: x.life, ctx: ctx, entry: e, events: numbersOf(e), sdk: t.sdk,
 		header: make(http.Header), opened: x.opened, at: location(o, r, e.ID),
 	}
 	if w != nil {
 		x.answer.header, x.answer.before = w.Header().Clone(), w.Header().Clone()
 	}
 	if rewrite.IsResponsesPath(r.URL.Path) {
-		x.answer.name, x.background = newResponseName(), a.background && a.detach > 0
+		x.answer.name, x.background = newResponseName(), t.background && t.detach > 0
 	}
 	return x
 }
@@ -199,7 +199,7 @@ func Background(ctx context.Context) bool {
 
 // location returns the address at which the client of r finds the log with the id.
 func location(o *Options, r *http.Request, id string) string {
-	_, path := o.Asked(r)
+	_, path := o.Target(r)
 	l := (&url.URL{Path: path + "/" + id}).EscapedPath()
 	if strings.HasPrefix(l, "//") { // a client would take the first segment for a host
 		l = "/." + l

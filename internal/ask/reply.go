@@ -40,16 +40,16 @@ func (o *Options) Secrets(r *http.Request) rewrite.Secrets {
 // to a request for approval, and r asks for a stream: with the rest of the answer that asked. If m
 // has the code of an approval that waits and cannot answer it, Answer says what to write.
 // Otherwise answered is false, and r is an ordinary request.
-func (o *Options) Answer(w http.ResponseWriter, r *http.Request, m rewrite.Reply, asked rewrite.AnswerForm) (answered bool, err error) {
+func (o *Options) Answer(w http.ResponseWriter, r *http.Request, m rewrite.Reply, form rewrite.AnswerForm) (answered bool, err error) {
 	owner, _, ok := o.Owner(r)
 	if !ok {
 		return false, nil
 	}
-	if !m.IsReply || asked != rewrite.AnswerStream {
+	if !m.IsReply || form != rewrite.AnswerStream {
 		if !o.Desk.Secrets(owner)[m.Code] { // meanwhile it may have been answered
 			return false, nil
 		}
-		return true, sendAdvice(w, m, asked == rewrite.AnswerStream)
+		return true, sendAdvice(w, m, form == rewrite.AnswerStream)
 	}
 	choice := desk.Deny
 	if m.Approve {

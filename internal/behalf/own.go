@@ -18,10 +18,10 @@ import (
 // the access log in its context, most of them without a lock. The request of a run goes on after
 // the server has logged the client's request, and so has its own.
 
-// Asked returns the port of the server that received r, "" for a Unix socket, and the path that its
-// client asked for. They keep apart the sites of a process, even if a client of one site sends the
+// Target returns the port of the server that received r, "" for a Unix socket, and the path that its
+// client requested. They keep apart the sites of a process, even if a client of one site sends the
 // Host of another, and agents below different paths.
-func Asked(r *http.Request) (server, path string) {
+func Target(r *http.Request) (server, path string) {
 	if addr, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
 		_, server, _ = net.SplitHostPort(addr.String())
 	}
@@ -35,7 +35,7 @@ func Asked(r *http.Request) (server, path string) {
 // Site returns the site and the agent that r asks, as a scope for client.Of: the host, the port, and
 // the part of the path in front of the API's own path.
 func Site(r *http.Request) []string {
-	server, path := Asked(r)
+	server, path := Target(r)
 	for _, api := range []string{"/v1/", "/api/"} {
 		if i := strings.LastIndex(path, api); i >= 0 {
 			path = path[:i]

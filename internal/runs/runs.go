@@ -74,8 +74,8 @@ type Keeper struct {
 
 // begun is a request that begins a run, as it was before the next handler got it.
 type begun struct {
-	next  behalf.Next
-	asked url.URL
+	next behalf.Next
+	url  url.URL
 }
 
 // begunKey is the key of begun in the context of its request.
@@ -96,7 +96,7 @@ func (k *Keeper) Began(r *http.Request, id string, t *queue.Turn) {
 		t.Done()
 		return
 	}
-	s := behalf.New(r, b.asked, b.next, k.Upstream)
+	s := behalf.New(r, b.url, b.next, k.Upstream)
 	ctx, stop := context.WithCancel(context.Background())
 	of, x := key{client.Of(r, behalf.Site(r)...), id}, &run{[]*queue.Turn{t}, s.Upstream(), stop}
 	if !k.Runs.add(of, x, r.Header.Get("Idempotency-Key") != "") {

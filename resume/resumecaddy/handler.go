@@ -167,7 +167,7 @@ func (h *ResumeHandler) Provision(ctx caddy.Context) error {
 	o := resume.DefaultOptions()
 	o.Store, o.Secret, o.Runs = process.Logs, process.Secret, process.Runs
 	o.Answered, o.Ended = answered, func(r *http.Request, e resume.Ended) { logEnd(logger, r, e) }
-	o.Asked, o.Detached = behalf.Asked, behalf.OwnRequest
+	o.Target, o.Detached = behalf.Target, behalf.OwnRequest
 	app, err := hermesapp.Of(ctx)
 	if err != nil {
 		return err
@@ -193,8 +193,8 @@ func (h *ResumeHandler) Provision(ctx caddy.Context) error {
 			return fmt.Errorf("loading the storage: %w", err)
 		}
 		o.Store, o.Secret = storage.ResumeStore(process.Logs, resume.Finish)
-		o.Asked = func(r *http.Request) (server, path string) { // replicas may listen at different ports
-			_, path = behalf.Asked(r)
+		o.Target = func(r *http.Request) (server, path string) { // replicas may listen at different ports
+			_, path = behalf.Target(r)
 			return "", path
 		}
 	}

@@ -32,7 +32,7 @@ const (
 // requests are those for one stream.
 type requests struct {
 	next      http.RoundTripper
-	asked     *http.Request
+	original  *http.Request
 	body      []byte // of the request, nil once there is an answer
 	detach    bool   // the run goes on without the client
 	repeats   bool   // the request may be sent again with its key, which a stream does not free
@@ -52,7 +52,7 @@ type requests struct {
 // begin sends the request until there is an answer. If the client leaves first, it still awaits the
 // answer if the site may have heard of the request: only its header has the id that ends the run.
 func (s *stream) begin() (*http.Response, error) {
-	client := s.asked.Context()
+	client := s.original.Context()
 	answers := make(chan answer)
 	go func() {
 		a := s.retry(s.ask, nil)
@@ -110,8 +110,8 @@ func (q *requests) retry(try func(context.Context) (*http.Response, error), err 
 		case <-time.After(wait):
 		case <-q.ctx.Done():
 			return answer{err: context.Cause(q.ctx)}
-		case <-q.asked.Context().Done():
-			return answer{err: context.Cause(q.asked.Context())}
+		case <-q.original.Context().Done():
+			return answer{err: context.Cause(q.original.Context())}
 		}
 		ctx, abort := context.WithCancelCause(q.ctx)
 		var res *http.Response
@@ -137,7 +137,7 @@ func (q *requests) ask(ctx context.Context) (*http.Response, error) {
 		}
 	}
 	trace := &httptrace.ClientTrace{WroteHeaders: func() { q.heard.Store(true) }}
-	up := q.asked.Clone(httptrace.WithClientTrace(ctx, trace))
+	up := q.original.Clone(httptrace.WithClientTrace(ctx, trace))
 	up.Body, up.GetBody, up.ContentLength = reqbody.Again(q.body), nil, int64(len(q.body))
 	res, err := q.next.RoundTrip(up)
 	switch {
@@ -210,7 +210,7 @@ func (q *requests) comeBack(ctx context.Context, last uint64) (*http.Response, e
 // ofStream returns a request to the address of the stream with the id, with the client's
 // credentials.
 func (q *requests) ofStream(ctx context.Context, method, id string) *http.Request {
-	r := q.asked.Clone(ctx)
+	r := q.original.Clone(ctx)
 	r.Method, r.Body, r.GetBody, r.ContentLength, r.TransferEncoding, r.Trailer = method, nil, nil, 0, nil, nil
 	r.URL = r.URL.JoinPath(id)
 	for _, name := range []string{
@@ -238,7 +238,7 @@ func (q *requests) finish(endRun bool) {
 
 // endRun asks the site to end the run.
 func (q *requests) endRun() {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(q.asked.Context()), deleteFor)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(q.original.Context()), deleteFor)
 	defer cancel()
 	if res, err := q.next.RoundTrip(q.ofStream(ctx, http.MethodDelete, q.id)); err == nil {
 		_ = res.Body.Close()

@@ -73,7 +73,7 @@ func (t *Transport) RoundTripAgain(r *http.Request, f *Failed) (*http.Response, 
 // earlier attempt made, or "".
 func (t *Transport) begin(r *http.Request, body []byte, key string) (*http.Response, error) {
 	s := &stream{requests: requests{
-		next: t.next(), asked: r, body: body, detach: t.Detach,
+		next: t.next(), original: r, body: body, detach: t.Detach,
 		resumeFor: cmp.Or(t.ResumeFor, DefaultResumeFor),
 		repeats: rewrite.SessionOfPath(r.URL.Path) != "" ||
 			(rewrite.IsChatPath(r.URL.Path) || rewrite.IsResponsesPath(r.URL.Path)) && rewrite.AnswerFormOf(body) == rewrite.AnswerStream,

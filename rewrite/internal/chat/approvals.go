@@ -19,7 +19,7 @@ func (s *Stream) readApproval(x *chunk.Object, k kind) *contract.ApprovalRequest
 	case s.tools.requests == nil:
 		return nil
 	case x.C.Extra && requests.IsAsked(x.F.Data, x.C.All): // in the form unnamed it has no name
-		s.upstream.setAsks(false)
+		s.upstream.setApprovals(false)
 		return nil
 	case string(x.F.Event) != requests.Event, k != kindNamed && k != kindWrapped, s.Finished, s.Done, s.end.manyChoices:
 		return nil

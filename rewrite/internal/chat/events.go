@@ -169,7 +169,7 @@ func (s *Stream) toolEnds(c encode.Transition) {
 // namedEvent handles x, a named event that is neither a chunk nor a tool event. wrapped says that
 // another sidecar has given it the members of a chunk. asks is the request for approval that it makes,
 // nil if that is not to be asked about.
-func (s *Stream) namedEvent(x *chunk.Object, wrapped bool, asks *contract.ApprovalRequest) {
+func (s *Stream) namedEvent(x *chunk.Object, wrapped bool, q *contract.ApprovalRequest) {
 	s.decideHeld()
 	if !wrapped && encode.IsState(x) {
 		s.upstream.setReportsFailures(true)
@@ -177,8 +177,8 @@ func (s *Stream) namedEvent(x *chunk.Object, wrapped bool, asks *contract.Approv
 	if string(x.F.Event) == encode.StatusEvent && saysSilence(jsonspan.Inside(x.String(x.Member("text")))) {
 		s.answer.gaveUp = true
 	}
-	if asks != nil {
-		s.approvalEvent(x, wrapped, asks)
+	if q != nil {
+		s.approvalEvent(x, wrapped, q)
 		return
 	}
 	if s.w.NamedEvent(x, wrapped, s.Finished, nil) {

@@ -57,7 +57,7 @@ func (s *Stream) unread(x *chunk.Object) {
 // object handles x, whose data is an object.
 func (s *Stream) object(x *chunk.Object) {
 	k, form := kindOf(x, false)
-	asks := s.readApproval(x, k)
+	q := s.readApproval(x, k)
 	all := k == kindError || (k != kindChunk || s.Done) && x.TellsState()
 	x.Redact(all, s.prose.InTag())
 	switch {
@@ -94,7 +94,7 @@ func (s *Stream) object(x *chunk.Object) {
 	case s.tools.hasOutput(x):
 		s.tools.dropOutput()
 	default:
-		s.namedEvent(x, k == kindWrapped, asks)
+		s.namedEvent(x, k == kindWrapped, q)
 	}
 }
 

@@ -83,7 +83,7 @@ func (s *Stream) Init(out *sse.Writer, o *contract.Options, p *contract.Params, 
 	}
 	s.upstream = upstream{o: o, memory: cmp.Or[contract.UsageMemory](p.Usage, noMemory{}), auto: o.AutoImitations(), tools: o.Tools}
 	if p.Approvals != nil {
-		s.upstream.setAsks(true)
+		s.upstream.setApprovals(true)
 	}
 	s.end = ending{notes: notes, sum: &s.Sum, inline: o.ErrorFinish == contract.ErrorFinishInline}
 	s.prose.Notes = notes

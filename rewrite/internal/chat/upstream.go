@@ -17,13 +17,13 @@ type upstream struct {
 	o      *contract.Options // with the table that says which lines are imitations
 	memory contract.UsageMemory
 
-	auto    bool          // the option
-	tools   *marker.Table // the option tools
-	asks    bool          // this sidecar asks for approvals: imitations of its paragraph are stripped
-	told    bool          // the stream or else the memory has said whether upstream sends tool events,
-	sends   bool          // and whether it does
-	events  fact          // upstream sends tool events
-	reports fact          // it reports its failures itself
+	auto      bool          // the option
+	tools     *marker.Table // the option tools
+	approvals bool          // this sidecar asks for approvals: imitations of its paragraph are stripped
+	told      bool          // the stream or else the memory has said whether upstream sends tool events,
+	sends     bool          // and whether it does
+	events    fact          // upstream sends tool events
+	reports   fact          // it reports its failures itself
 }
 
 // fact is what a stream has shown of its upstream. The zero value is that it has shown nothing.
@@ -77,9 +77,9 @@ func (u *upstream) setSendsEvents(does bool, form contract.Progress) {
 	}
 }
 
-// setAsks records whether this sidecar asks for approvals.
-func (u *upstream) setAsks(asks bool) {
-	u.asks = asks
+// setApprovals records whether this sidecar asks for approvals.
+func (u *upstream) setApprovals(on bool) {
+	u.approvals = on
 	u.setTools()
 }
 
@@ -87,7 +87,7 @@ func (u *upstream) setAsks(asks bool) {
 func (u *upstream) setTools() {
 	o := *u.o // other streams share it
 	o.Tools = u.tools
-	if u.asks {
+	if u.approvals {
 		o.Tools = o.Tools.WithApprovals()
 	}
 	if u.auto && u.sends {

@@ -215,13 +215,13 @@ func approvalEnd(text []byte, i int) int {
 
 // WithApprovals returns a Table that also knows the paragraph, whose imitations are stripped like
 // those of markers. They start no tool.
-func (t *Table) WithApprovals() *Table { return t.asking }
+func (t *Table) WithApprovals() *Table { return t.approvals }
 
-// asks reports whether t knows the paragraph.
-func (t *Table) asks() bool { return t.asking == t && t.byEmoji[approvalEmoji] == nil }
+// knowsApprovals reports whether t knows the paragraph.
+func (t *Table) knowsApprovals() bool { return t.approvals == t && t.byEmoji[approvalEmoji] == nil }
 
 // IsApproval reports whether m, of a Table with approvals, is such a paragraph.
-func (t *Table) IsApproval(m Marker) bool { return t.asks() && isApproval(m) }
+func (t *Table) IsApproval(m Marker) bool { return t.knowsApprovals() && isApproval(m) }
 
 // isApproval reports whether m begins as a paragraph does.
 func isApproval(m Marker) bool {
@@ -236,9 +236,9 @@ func isLock(emoji []byte) bool {
 
 // addApprovals adds the Table that WithApprovals returns.
 func (t *Table) addApprovals() {
-	asking := *t
-	asking.asking = &asking
-	t.asking = &asking
+	with := *t
+	with.approvals = &with
+	t.approvals = &with
 	if t.byEmoji[approvalEmoji] != nil { // a tool of the operator's
 		return
 	}
@@ -249,9 +249,9 @@ func (t *Table) addApprovals() {
 		}
 	}
 	first, _ := utf8.DecodeRuneInString(approvalEmoji)
-	asking.beginnings = maps.Clone(t.beginnings)
-	asking.beginnings[first] = slices.Concat(t.beginnings[first], looks)
-	asking.first[approvalEmoji[0]] = true
+	with.beginnings = maps.Clone(t.beginnings)
+	with.beginnings[first] = slices.Concat(t.beginnings[first], looks)
+	with.first[approvalEmoji[0]] = true
 }
 
 // blanks are the characters for which isBlank is true.

@@ -140,7 +140,7 @@ func (t *Table) Line(text []byte, i int) (m Marker, next int, ok bool) {
 	}
 	emoji := bytes.TrimSuffix(bytes.TrimSuffix(text[i:label], []byte(" ")), []byte(`\u0020`))
 	m = Marker{Emoji: emoji, Label: text[label:tick]}
-	if t.asks() && isLock(emoji) && !isApproval(m) {
+	if t.knowsApprovals() && isLock(emoji) && !isApproval(m) {
 		return Marker{}, 0, false // the emoji is that of no tool
 	}
 	return m, next, true

@@ -68,8 +68,8 @@ type Table struct {
 	beginnings map[rune][]string
 	first      [256]bool // their first bytes: hardly any backtick in code has one after it
 
-	asking *Table // the Table that WithApprovals returns
-	quiet  *Table // the Table that WithoutImitations returns
+	approvals *Table // the Table that WithApprovals returns
+	quiet     *Table // the Table that WithoutImitations returns
 }
 
 // Hermes is the table of Hermes' own tools.
@@ -138,18 +138,18 @@ func spellings(emoji string) []string {
 // one if t knows it.
 func (t *Table) WithoutImitations() *Table { return t.quiet }
 
-// addQuiet adds the Tables that WithoutImitations returns for t and for t.asking.
+// addQuiet adds the Tables that WithoutImitations returns for t and for t.approvals.
 func (t *Table) addQuiet() {
-	quiet, asking := *t, *t.asking
+	quiet, with := *t, *t.approvals
 	quiet.beginnings, quiet.first = nil, [256]bool{}
-	asking.beginnings, asking.first = nil, [256]bool{}
-	if first, _ := utf8.DecodeRuneInString(approvalEmoji); t.asking.asks() {
-		asking.beginnings = map[rune][]string{first: t.asking.beginnings[first][len(t.beginnings[first]):]}
-		asking.first[approvalEmoji[0]] = true
+	with.beginnings, with.first = nil, [256]bool{}
+	if first, _ := utf8.DecodeRuneInString(approvalEmoji); t.approvals.knowsApprovals() {
+		with.beginnings = map[rune][]string{first: t.approvals.beginnings[first][len(t.beginnings[first]):]}
+		with.first[approvalEmoji[0]] = true
 	}
-	quiet.quiet, quiet.asking = &quiet, &asking
-	asking.quiet, asking.asking = &asking, &asking
-	t.quiet, t.asking.quiet = &quiet, &asking
+	quiet.quiet, quiet.approvals = &quiet, &with
+	with.quiet, with.approvals = &with, &with
+	t.quiet, t.approvals.quiet = &quiet, &with
 }
 
 // CheckTool returns an error that says why emoji cannot stand for the tool with the name

@@ -39,12 +39,12 @@ func (s *secrets) add(secret []byte) {
 // secret from becoming another one.
 const inPlaceOfSecret = "…"
 
-// unasked returns text, the inside of a JSON string, without the paragraphs that ask for
+// withoutApprovals returns text, the inside of a JSON string, without the paragraphs that ask for
 // approvals and without the secrets that it repeats, and the number of these. around says that the
 // blank lines around a paragraph, which the sidecar has put there, go with it. If no blank line is
 // left between two texts, one stays.
-func (s *secrets) unasked(text []byte, around bool) (rest []byte, n int) {
-	rest, n = unasked(text, around)
+func (s *secrets) withoutApprovals(text []byte, around bool) (rest []byte, n int) {
+	rest, n = withoutApprovals(text, around)
 	if len(s.given)+len(s.found) == 0 {
 		return rest, n
 	}
@@ -67,8 +67,8 @@ func (s *secrets) unasked(text []byte, around bool) (rest []byte, n int) {
 	return append(rest, text[at:]...), n
 }
 
-// unasked returns text without the paragraphs, and their number.
-func unasked(text []byte, around bool) (rest []byte, n int) {
+// withoutApprovals returns text without the paragraphs, and their number.
+func withoutApprovals(text []byte, around bool) (rest []byte, n int) {
 	if !marker.MayAsk(text) {
 		return text, 0
 	}
@@ -171,7 +171,7 @@ func (h *healer) reply(m *message) (at jsonspan.Span, word []byte) {
 		return at, nil
 	}
 	r, ok := marker.ReadReply(at.Of(h.b))
-	if !ok || !h.known([]byte(r.Code)) && (!r.Exact || !h.asked && h.approvals == 0) {
+	if !ok || !h.known([]byte(r.Code)) && (!r.Exact || !h.afterParagraph && h.approvals == 0) {
 		return at, nil
 	}
 	return at, r.Word
@@ -180,7 +180,7 @@ func (h *healer) reply(m *message) (at jsonspan.Span, word []byte) {
 // forget takes the paragraphs and the secrets out of the texts of m, a message that is not the
 // assistant's, and all but the word out of a reply.
 func (h *healer) forget(m *message) {
-	if !h.asks {
+	if !h.mayHaveApprovals {
 		return
 	}
 	if at, word := h.reply(m); word != nil {
@@ -190,7 +190,7 @@ func (h *healer) forget(m *message) {
 		return
 	}
 	for _, v := range h.texts {
-		if rest, n := h.unasked(v.Of(h.b), false); n > 0 {
+		if rest, n := h.withoutApprovals(v.Of(h.b), false); n > 0 {
 			h.cut(v.From, v.To)
 			h.out = append(h.out, rest...)
 			h.approvals += n
@@ -236,7 +236,7 @@ func replyIn(body []byte, given map[string]bool) (r Reply) {
 // paragraphs that ask do not count.
 func waitingCode(text []byte, given map[string]bool, outside bool) (code string) {
 	if outside {
-		text, _ = unasked(text, false)
+		text, _ = withoutApprovals(text, false)
 	}
 	f := marker.Finder{Known: func(secret []byte) bool {
 		if given[string(secret)] {

@@ -170,8 +170,8 @@ func (h *healer) write(m *message) {
 			fallthrough
 		case value == m.content:
 			h.cut(from, value.To)
-			said, asked := h.unasked(h.said[:h.words], true)
-			h.approvals += asked
+			said, n := h.withoutApprovals(h.said[:h.words], true)
+			h.approvals += n
 			h.out = append(h.strip(append(h.out, opening...), said, lastMarker(said, h.tools, false)), '"')
 		}
 		end = value.To

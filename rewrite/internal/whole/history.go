@@ -45,8 +45,8 @@ type History struct {
 // a reply with the code is waited for.
 func Heal(body []byte, tools *marker.Table, depth int, check bool, given map[string]bool) (healed History, sound bool) {
 	healed.Body = body
-	asks := len(given) > 0 || marker.MayAsk(body)
-	if !asks && lastMarker(body, tools, true) < 0 && !mayHaveCards(body, depth) && !check {
+	may := len(given) > 0 || marker.MayAsk(body)
+	if !may && lastMarker(body, tools, true) < 0 && !mayHaveCards(body, depth) && !check {
 		return healed, false
 	}
 	if !jsonspan.Valid(body) || !utf8.Valid(body) {
@@ -55,9 +55,9 @@ func Heal(body []byte, tools *marker.Table, depth int, check bool, given map[str
 	if len(given) > 0 {
 		healed.Reply = replyIn(body, given)
 	}
-	h := healer{copier: copier{b: body}, stripper: stripper{tools: tools}, secrets: secrets{given: given}, asks: asks}
+	h := healer{copier: copier{b: body}, stripper: stripper{tools: tools}, secrets: secrets{given: given}, mayHaveApprovals: may}
 	h.Known = h.known
-	paragraphs := asks && marker.Secrets(body, h.add) > 0
+	paragraphs := may && marker.Secrets(body, h.add) > 0
 	h.next = jsonspan.Reader{Data: body, Pos: object(body).From}
 	h.next.Open()
 	for name, ok := h.next.Member(); ok; name, ok = h.next.Member() {
@@ -78,10 +78,10 @@ func (h *healer) member(name []byte, paragraphs bool) {
 	now := is("input") || is("message") // what comes after all else, wherever it stands
 	switch {
 	case h.next.At('[') && (now || is("messages") || is("conversation_history")):
-		h.asked = now && paragraphs
+		h.afterParagraph = now && paragraphs
 		h.messages()
-	case h.asks && h.next.At('"') && (now || is("instructions") || is("system_message")):
-		h.asked = now && paragraphs
+	case h.mayHaveApprovals && h.next.At('"') && (now || is("instructions") || is("system_message")):
+		h.afterParagraph = now && paragraphs
 		h.texts = append(h.texts[:0], h.next.Skip().Inner())
 		h.forget(&message{})
 	default:
@@ -95,10 +95,10 @@ type healer struct {
 	copier
 	stripper
 	secrets
-	cards     int  // the number of cards that have been taken out
-	approvals int  // the number of paragraphs and secrets that have been taken out
-	asks      bool // there may be such paragraphs or secrets
-	asked     bool // the message comes after a paragraph, wherever that stands in the body
+	cards            int  // the number of cards that have been taken out
+	approvals        int  // the number of paragraphs and secrets that have been taken out
+	mayHaveApprovals bool // there may be such paragraphs or secrets
+	afterParagraph   bool // the message comes after a paragraph, wherever that stands in the body
 
 	next   jsonspan.Reader // after the current message
 	texts  []jsonspan.Span // of the current message, insides of strings
@@ -180,7 +180,7 @@ func (h *healer) message() message {
 	if !Spells(h.b, m.role, "assistant") {
 		m.others, m.plain = true, false
 	}
-	if !m.role.Ok() && !m.content.Ok() && h.asks { // a part of the user's message, or what a tool has returned
+	if !m.role.Ok() && !m.content.Ok() && h.mayHaveApprovals { // a part of the user's message, or what a tool has returned
 		if text := textOf(h.b, m.at); text.IsString(h.b) {
 			h.texts = append(h.texts, text.Inner())
 		} else if output := jsonspan.MemberOf(h.b, m.at, "output"); output.Ok() {
@@ -261,12 +261,12 @@ func (h *healer) put(m *message, end int, joined bool) {
 		h.text = true
 	default:
 		for _, v := range h.texts {
-			text, asked := v.Of(h.b), 0
-			if h.asks {
-				text, asked = h.unasked(text, true)
-				h.approvals += asked
+			text, n := v.Of(h.b), 0
+			if h.mayHaveApprovals {
+				text, n = h.withoutApprovals(text, true)
+				h.approvals += n
 			}
-			if last := lastMarker(text, h.tools, false); last >= 0 || asked > 0 {
+			if last := lastMarker(text, h.tools, false); last >= 0 || n > 0 {
 				h.cut(v.From, v.To)
 				h.out = h.strip(h.out, text, last)
 			} else {
