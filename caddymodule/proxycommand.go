@@ -112,8 +112,8 @@ type proxyCommand struct {
 }
 
 // flags defines the flags of cmd, which are read into c. Flags of caddy reverse-proxy have the same
-// names, shorthands and meanings here (reverseproxy/command.go). Each option of the handler is a
-// flag, too.
+// names, shorthands and meanings here (reverseproxy/command.go). Each option of the handler is also
+// a flag.
 func (c *proxyCommand) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVarP(&c.from, "from", "f", proxyFrom, "Address on which to receive traffic")

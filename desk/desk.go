@@ -139,9 +139,9 @@ func (d *Desk) Tickets(a Asker) *Tickets {
 }
 
 // Ask returns the ticket of q. A repeated request has the same ticket, also in another stream of
-// the same client. The ticket is nil if a bound is reached, if an id of q is missing, so that upstream
-// would apply the answer to the oldest request that waits, or longer than 256 bytes, or if the request
-// with the ids of q had another command.
+// the same client. The ticket is nil if a bound is reached, if the request with the ids of q had another
+// command, or if an id of q is longer than 256 bytes or missing: upstream would then apply the answer to
+// the oldest request that waits.
 //
 // The ticket keeps the first 64 KiB of the command, 4 KiB of the description and 256 bytes of the
 // tool's name. A longer command, and one that has nothing to show but white space, can only be

@@ -73,7 +73,7 @@ type whole struct {
 // (some gateways break the silence with white space), or goes on after the object (JSON lines are
 // read one by one).
 func (w *whole) write(b []byte) (int, error) {
-	if !w.keep(b) || w.large() {
+	if !w.add(b) || w.large() {
 		if err := w.release(); err != nil {
 			return 0, err
 		}

@@ -46,7 +46,7 @@ func (x *exchange) forbidRepeat() {
 }
 
 func (f *failed) write(b []byte) (int, error) {
-	f.other = !f.keep(b) || f.other
+	f.other = !f.add(b) || f.other
 	var err error
 	switch complete := !f.other && f.object.complete(); {
 	case f.large():

@@ -8,9 +8,9 @@ type kept struct {
 	flushed bool      // the next handler has flushed
 }
 
-// keep keeps b, too. It returns false unless the body is the beginning of one object, or an object and
-// white space.
-func (k *kept) keep(b []byte) bool {
+// add appends b to the body. It returns false unless the body is now the beginning of one object, or an
+// object and white space.
+func (k *kept) add(b []byte) bool {
 	k.body = append(k.body, b...)
 	return k.object.take(b)
 }

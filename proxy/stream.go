@@ -73,7 +73,7 @@ func (s *stream) setApprovals(p *rewrite.Params) {
 }
 
 // usage returns the memory of the usage of the upstream with the name, nil for none. What its streams
-// show of tool events is known of the site, too.
+// show of tool events is also recorded for the site.
 func (q *Request) usage(upstream string) rewrite.UsageMemory {
 	usage := q.o.Usage(upstream)
 	if usage == nil || q.o.Site == nil {

@@ -40,7 +40,7 @@ func (x *exchange) ask() bool {
 	case x.begun():
 		x.times.phase = phaseOther // which a drain ends
 	}
-	if x.times.phase == phaseAwaiting && x.drained() <= age && !x.gone() {
+	if x.times.phase == phaseAwaiting && x.drainDue() <= age && !x.gone() {
 		x.endNow(rewrite.CauseShutdown)
 		return false
 	}
@@ -78,7 +78,7 @@ func (a *alarm) set(at, now time.Duration, f func()) {
 func (x *exchange) watch() {
 	at := never
 	if !x.closed {
-		at = min(x.drained(), x.times.silent(x.o), x.keepaliveDue())
+		at = min(x.drainDue(), x.times.silenceDue(x.o), x.keepaliveDue())
 	}
 	x.alarm.set(at, x.age(), x.tick)
 }
@@ -106,8 +106,8 @@ func (x *exchange) tick() {
 		waited := x.body.Waited(x.since.Add(age)).Sub(x.since)
 		t.forwarded, t.received, t.frame = max(t.forwarded, waited), max(t.received, waited), max(t.frame, waited)
 	}
-	switch silent := x.times.silent(x.o) <= age; {
-	case x.drained() <= age:
+	switch silent := x.times.silenceDue(x.o) <= age; {
+	case x.drainDue() <= age:
 		x.endNow(rewrite.CauseShutdown)
 	case silent && x.times.phase == phaseFinished:
 		x.endNow(rewrite.CauseEOF)
@@ -124,8 +124,8 @@ func (x *exchange) tick() {
 	x.watch()
 }
 
-// drained returns the age at which a drain ends the exchange.
-func (x *exchange) drained() time.Duration {
+// drainDue returns the age at which a drain ends the exchange.
+func (x *exchange) drainDue() time.Duration {
 	d := x.o.Streams.drain.Load()
 	if d == nil || x.times.phase == phaseFree {
 		return never

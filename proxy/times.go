@@ -32,7 +32,7 @@ const never time.Duration = math.MaxInt64
 
 // times has the ages from which the deadlines of an exchange count (contract section 3): an age is
 // the time since the request came. Bytes and frames only move deadlines later, which sets no timer.
-// Before the first byte of the answer, silence counts from received and frame, too.
+// Before the first byte of the answer, silence also counts from received and frame.
 type times struct {
 	phase     phase
 	forwarded time.Duration // the request went on to upstream
@@ -41,8 +41,8 @@ type times struct {
 	began     bool          // a byte of the answer has come
 }
 
-// silent returns the age at which the exchange ends, unless upstream sends something before.
-func (t *times) silent(o *Options) time.Duration {
+// silenceDue returns the age at which the exchange ends, unless upstream sends something before.
+func (t *times) silenceDue(o *Options) time.Duration {
 	switch t.phase {
 	case phaseAwaiting, phaseStreaming:
 		at := min(after(t.received, o.IdleTimeout), after(t.frame, o.StallTimeout))

@@ -107,7 +107,7 @@ func (x *exchange) Write(b []byte) (int, error) {
 	before := x.times.phase
 	n, err := x.answer.write(b)
 	switch {
-	case x.drained() <= x.age(): // the drain was over before the answer was a stream
+	case x.drainDue() <= x.age(): // the drain was over before the answer was a stream
 		x.endNow(rewrite.CauseShutdown)
 	case x.times.phase != before:
 		x.watch()
@@ -161,7 +161,7 @@ func (x *exchange) accept(status int) {
 		x.timeouts.restore = x.timeouts.apply()
 	}
 	x.choose(status)
-	if x.drained() <= x.age() && !x.gone() { // a stream has less time than an answer that is not streamed
+	if x.drainDue() <= x.age() && !x.gone() { // a stream has less time than an answer that is not streamed
 		x.endNow(rewrite.CauseShutdown)
 		return
 	}

@@ -267,7 +267,7 @@ const scoutEvery = 3
 
 // scout lets the next request of another client than t's try, of those the one that was refused
 // least often. If t is refused for a reason of its own, because of several agents its own is full
-// or this API alone has a limit, t holds up nobody for good. Otherwise the scout is refused, too.
+// or this API alone has a limit, t holds up nobody for good. Otherwise the scout is also refused.
 func (n *line) scout(t *Turn, now time.Time) {
 	var least *Turn
 	for _, c := range n.next {

@@ -58,7 +58,7 @@ type totals struct {
 	waited   time.Duration
 }
 
-// count counts t as o, if it is not counted yet.
+// count counts t as o, unless it has been counted.
 func (s *totals) count(t *Turn, o Outcome) {
 	if t.counted {
 		return

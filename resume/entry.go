@@ -31,11 +31,11 @@ type about struct {
 	Of, Cancelled string `json:",omitzero"`
 }
 
-// kept returns the entry that a store has returned.
-func kept(e log.Entry) entry {
-	is := entry{Entry: e}
-	_ = json.Unmarshal(e.About, &is.about) // what is no entry of this package has no owner
-	return is
+// entryFrom returns e, which a store has returned, as an entry of this package.
+func entryFrom(e log.Entry) entry {
+	own := entry{Entry: e}
+	_ = json.Unmarshal(e.About, &own.about) // an entry of another package has no owner
+	return own
 }
 
 // claim claims a log for e from s.
@@ -45,7 +45,7 @@ func (e entry) claim(ctx context.Context, s log.Store, run log.Run) (have entry,
 	if w != nil || err != nil {
 		return e, w, err
 	}
-	return kept(is), nil, nil
+	return entryFrom(is), nil, nil
 }
 
 // find returns the entry of the log with the id.
@@ -54,5 +54,5 @@ func find(ctx context.Context, s log.Store, id string) (entry, error) {
 	if err != nil {
 		return entry{}, err
 	}
-	return kept(e), nil
+	return entryFrom(e), nil
 }

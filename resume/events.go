@@ -57,7 +57,7 @@ func (p runEvents) ofEvents(r *http.Request, base, id string) entry {
 	server, path := p.o.Target(r)
 	path, _, _ = strings.Cut(path, "/"+id) // not base, which a handler in front may have rewritten
 	e.Owner = ownerAt(p.o, r, base, server, path)
-	// No key of a client has this form. Clients with other credentials find the log, too.
+	// No key of a client has this form. Clients with other credentials also find the log.
 	e.Key = hash(p.o.Secret, [][]string{{r.Host, base}, {server, path}, {"events", id}})
 	e.ID = log.NewID(e.Key)
 	return e

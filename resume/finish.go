@@ -33,7 +33,7 @@ func rest(ctx context.Context, s log.Store, id string) iter.Seq2[[]byte, error] 
 // still lacks (contract section 3), and ends as Whole. Any other stream ends as Broken. If rest fails
 // or Finish panics, the stream ends as Broken, and err is that error or panic.
 func Finish(e log.Entry, last uint64, why log.Reason, rest iter.Seq2[[]byte, error]) (p log.Part, how log.State, err error) {
-	return finish(kept(e), last, why, rest)
+	return finish(entryFrom(e), last, why, rest)
 }
 
 // finish is Finish for an entry.

@@ -50,11 +50,11 @@ type life struct {
 
 // absence is the time without a client. The lock of the life guards it.
 type absence struct {
-	is    bool        // there is no client
-	since time.Time   // when the last client left
-	until time.Time   // when the run is cancelled if no client has come back
-	timer *time.Timer // calls expire at until; nil if never set
-	held  time.Time   // the run may go on without a client until then, and for detach after that
+	active bool        // there is no client
+	since  time.Time   // when the last client left
+	until  time.Time   // when the run is cancelled if no client has come back
+	timer  *time.Timer // calls expire at until; nil if never set
+	held   time.Time   // the run may go on without a client until then, and for detach after that
 }
 
 // readers are those of one log that a run writes.
@@ -140,7 +140,7 @@ func (l *life) end() (http.ResponseWriter, Ended) {
 	l.over = true
 	e := Ended{Stream: l.kind == kindStream, Reason: l.reason, Detach: l.detach}
 	l.unreserve() // for a split that has not been done
-	if l.alone.is {
+	if l.alone.active {
 		e.Detached = time.Since(l.alone.since)
 		l.attach()
 	}
@@ -158,7 +158,7 @@ func (l *life) goOn() {
 func (l *life) expire() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.alone.is && !time.Now().Before(l.alone.until) {
+	if l.alone.active && !time.Now().Before(l.alone.until) {
 		l.stop(log.ReasonExpired)
 	}
 }
@@ -185,7 +185,7 @@ func (l *life) cancelUnread() {
 func (l *life) reserve() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.reason != log.ReasonNone || !l.awaits && !l.counts.await(l.maxDetached, l.alone.is) {
+	if l.reason != log.ReasonNone || !l.awaits && !l.counts.await(l.maxDetached, l.alone.active) {
 		return false
 	}
 	l.reserved = true
@@ -211,7 +211,7 @@ func (l *life) split(rest *readers, hold time.Duration) bool {
 	l.reserved, l.awaits, l.client, l.readers = false, true, nil, rest
 	l.detach = l.after
 	l.alone.held = time.Now().Add(hold)
-	if l.alone.is {
+	if l.alone.active {
 		l.alone.timer.Stop()
 	}
 	l.goAlone()
@@ -235,7 +235,7 @@ func (l *life) count() {
 	}
 	unread := l.readers.n == 0 && l.client == nil
 	switch {
-	case unread == l.alone.is:
+	case unread == l.alone.active:
 	case !unread:
 		l.attach()
 	case l.kind == kindUnknown && !l.wants, l.aloneFor() == 0, !l.counts.detach(l.maxDetached):
@@ -249,7 +249,7 @@ func (l *life) count() {
 func (l *life) goAlone() {
 	d := l.aloneFor()
 	a := &l.alone
-	a.is, a.since = true, time.Now()
+	a.active, a.since = true, time.Now()
 	a.until, a.timer = a.since.Add(d), time.AfterFunc(d, l.expire)
 }
 
@@ -258,7 +258,7 @@ func (l *life) aloneFor() time.Duration { return max(time.Until(l.alone.held), 0
 
 // attach ends the time without a client.
 func (l *life) attach() {
-	l.alone.is = false
+	l.alone.active = false
 	l.alone.timer.Stop()
 	l.counts.count(func(s *Stats) {
 		if s.Detached--; l.awaits {
@@ -277,7 +277,7 @@ func (l *life) unreserve() {
 		return
 	}
 	l.counts.count(func(s *Stats) {
-		if s.Awaiting--; !l.alone.is {
+		if s.Awaiting--; !l.alone.active {
 			s.Detached--
 			s.TotalDetached--
 		}

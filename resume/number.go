@@ -165,7 +165,7 @@ func (c *numberer) keepsOwn() bool {
 	return true
 }
 
-// plainID returns the number in id plus one, or 0 if id is no number.
+// plainID returns the number in id plus one, so that 0 can say that id is no number.
 func plainID(id []byte) uint64 {
 	if len(id) > numberDigits {
 		return 0

@@ -137,7 +137,7 @@ func (s *skipper) Next() (log.Part, error) {
 	return log.Part{Data: s.skip(part.Data)}, nil
 }
 
-// skip returns the bytes that leave when b comes.
+// skip returns the bytes to send when b arrives.
 func (s *skipper) skip(b []byte) []byte {
 	s.out = s.out[:0]
 	s.lines.feed(b)

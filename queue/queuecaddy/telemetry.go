@@ -32,7 +32,7 @@ func (p *pass) seen(r *http.Request) {
 	}
 }
 
-// logRefused logs that r has got no place in line, with the time that it has waited.
+// logRefused logs that r was refused a place in line, and how long it had waited.
 func (h *QueueHandler) logRefused(r *http.Request, err error, waited time.Duration) {
 	message := "too many requests wait for the agent; refused one"
 	if errors.Is(err, queue.ErrTimeout) {

@@ -122,7 +122,7 @@ func (m *Memory) remove(l *memoryLog) {
 	m.used -= l.size()
 	m.hide(l)
 	delete(m.byID, l.entry.ID)
-	m.unplace(l)
+	m.removeUnread(l)
 	if l.timer != nil {
 		l.timer.Stop()
 	}
@@ -130,14 +130,14 @@ func (m *Memory) remove(l *memoryLog) {
 
 // place puts the log at the end of unread if it has begun and has no readers, or else takes it out.
 func (m *Memory) place(l *memoryLog) {
-	m.unplace(l)
+	m.removeUnread(l)
 	if len(l.readers) == 0 && l.state != Claimed && m.byID[l.entry.ID] == l {
 		m.unread = append(m.unread, l)
 	}
 }
 
-// unplace removes the log from unread.
-func (m *Memory) unplace(l *memoryLog) {
+// removeUnread removes l from unread.
+func (m *Memory) removeUnread(l *memoryLog) {
 	if i := slices.Index(m.unread, l); i >= 0 {
 		m.unread = slices.Delete(m.unread, i, i+1)
 	}
@@ -170,7 +170,7 @@ func (m *Memory) evict(l *memoryLog) bool {
 		return false
 	}
 	victim := m.unread[i]
-	m.unplace(victim)
+	m.removeUnread(victim)
 	victim.cancel(ReasonMemory)
 	victim.trim(0, math.MaxInt64)
 	return true

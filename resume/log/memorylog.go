@@ -152,7 +152,7 @@ func (l *memoryLog) isShared() bool { return len(l.readers)+l.elsewhere != 1 }
 // lags reports whether the writer has to wait for a reader before the log grows. over is how many
 // bytes the Memory lacks for that.
 func (l *memoryLog) lags(over int64) bool {
-	to := l.segments.trimmed(max(over, l.segments.taken+mostGrowth-l.limit()))
+	to := l.segments.trimTo(max(over, l.segments.taken+mostGrowth-l.limit()))
 	return slices.ContainsFunc(l.readers, func(r *memoryReader) bool {
 		ahead := r.first && !l.isShared() && r.at < l.segments.end-readAhead
 		return r.isWaitedFor() && (r.at < to || ahead)

@@ -27,7 +27,7 @@ func (s *EventSizes) Ended(at int64) {
 }
 
 // Limit returns how many bytes a log that ends at the index end may take, given maxStream. An event
-// larger than half of maxStream does not count: one picture would delete the rest.
+// larger than half of maxStream does not count, or one picture would delete the rest.
 func (s *EventSizes) Limit(maxStream, end int64) int64 {
 	largest := max(s.largest, end-s.begun)
 	if largest <= maxStream/2 {
@@ -101,9 +101,9 @@ func (s *segments) trim(most, unread int64) {
 	s.all = s.all[n:]
 }
 
-// trimmed returns the index up to which segments are deleted at most to free the given number of
-// bytes for the next ones. Only full segments are deleted.
-func (s *segments) trimmed(bytes int64) (to int64) {
+// trimTo returns the index at which the log begins once enough full segments are deleted to free the
+// given number of bytes, or all of them if they are too few.
+func (s *segments) trimTo(bytes int64) (to int64) {
 	n := min((max(bytes, 0)+segmentSize-1)/segmentSize, (s.end-s.begin)/segmentSize)
 	return s.begin + n*segmentSize
 }

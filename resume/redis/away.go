@@ -110,7 +110,7 @@ func caught(logger *zap.Logger, f func()) (err error) {
 // retryAfter is how long to wait before a command that has failed is tried again.
 const retryAfter = 50 * time.Millisecond
 
-// pause waits for d. It returns false at once if ctx is done.
+// pause waits for d. If ctx is done first, it returns false at once.
 func pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():

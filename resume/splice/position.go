@@ -115,6 +115,7 @@ func (c *position) between() bool { return c.length == 0 && !c.afterCR }
 // outside reports whether nothing of an event is under way: only comments may have come.
 func (c *position) outside() bool { return c.length == 0 && !c.inside && !c.ending }
 
-// mayBeEnd reports whether a site that is asked for what follows the last event would answer with a
-// stream if nothing more comes: it answers 204 if nothing follows that event.
+// mayBeEnd reports whether the stream may have ended here although a site would not say so. A site
+// answers 204 if nothing follows the event that the client names, but bytes do follow that event, or
+// there is none to name.
 func (c *position) mayBeEnd() bool { return c.n == 0 || c.since > 0 }

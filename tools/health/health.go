@@ -64,7 +64,7 @@ func (c *healthCommand) run() error {
 		return fmt.Errorf("--url %q: use a URL such as %s", c.url, healthURL)
 	}
 	client := &http.Client{
-		// Not the default transport: no proxy stands before a loopback.
+		// Not the default transport, which may use a proxy: the address is usually a loopback one.
 		Transport:     &http.Transport{DisableKeepAlives: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Timeout:       c.timeout,

@@ -125,8 +125,8 @@ func (c *repairCommand) repairAnswer(body io.Reader) (string, error) {
 	return a.Code, err
 }
 
-// beginsObject reports whether the first byte that is no white space begins a JSON object.
-// It reads nothing, and looks no further than the buffer of r reaches.
+// beginsObject reports whether the first byte of r other than white space begins a JSON object.
+// It consumes nothing, and looks no further than the buffer of r.
 func beginsObject(r *bufio.Reader) bool {
 	for n := 1; ; n++ {
 		b, err := r.Peek(n)
