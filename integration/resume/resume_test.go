@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
@@ -141,14 +142,15 @@ func held(rest <-chan struct{}) upstream.Script {
 // hello is what held sends without waiting.
 var hello = upstream.Chat(hermes.Says("Hello"), hermes.Says(" world"))
 
-// reloadable starts a sidecar in front of up, and returns a client of it and what loads other directives.
-func reloadable(t *testing.T, up *upstream.Server, directives string) (c *client.Client, reload func(directives string)) {
+// reloadable starts a sidecar in front of up, and returns a client of it, what loads other directives, and
+// the process.
+func reloadable(t *testing.T, up *upstream.Server, directives string) (c *client.Client, reload func(directives string), s *sidecar.Process) {
 	t.Helper()
 	admin, listen := harness.FreePort(t), harness.FreePort(t)
 	config := func(directives string) string {
 		return site("http://"+listen, "admin "+admin, strings.ReplaceAll(directives, "UPSTREAM", "reverse_proxy "+up.Addr))
 	}
-	sidecar.RunCaddyfile(t, t.TempDir(), config(directives))
+	s = sidecar.RunCaddyfile(t, t.TempDir(), config(directives))
 	c = client.New(t, "http://"+listen)
 	c.Reloading = true
 	return c, func(directives string) {
@@ -157,7 +159,7 @@ func reloadable(t *testing.T, up *upstream.Server, directives string) (c *client
 		if body := r.All(); r.StatusCode != http.StatusOK {
 			t.Fatalf("reload: %s %s", r.Status, body)
 		}
-	}
+	}, s
 }
 
 // TestLeaveAndReload has a stream go on without its client across reloads, also one by
@@ -166,7 +168,7 @@ func TestLeaveAndReload(t *testing.T) {
 	rest := make(chan struct{})
 	up := upstream.New(t, held(rest))
 	const behind = "\n\thermes\n\tUPSTREAM"
-	c, reload := reloadable(t, up, "hermes_resume"+behind)
+	c, reload, _ := reloadable(t, up, "hermes_resume"+behind)
 	first := c.Chat(key, "k")
 	id := first.Header.Get(stream)
 	got := frame(t, first) + frame(t, first)
@@ -210,6 +212,28 @@ func TestShutdown(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestShutdownWhenTheDirectiveIsGone gives a stream without a client its time as well.
+func TestShutdownWhenTheDirectiveIsGone(t *testing.T) {
+	const behind = "\n\thermes {\n\t\tdrain_timeout 500ms\n\t}\n\tUPSTREAM"
+	left := make(chan time.Time, 1)
+	up := upstream.New(t, func(x *upstream.Exchange) {
+		x.Begin("Hello")
+		x.Silence()
+		left <- time.Now()
+	})
+	c, reload, s := reloadable(t, up, "hermes_resume"+behind)
+	first := c.Chat(key, "k")
+	frame(t, first)
+	first.Leave()
+	reload("header X-Nothing 1" + behind)
+	began := time.Now()
+	s.Terminate()
+	if took := (<-left).Sub(began); took < 500*time.Millisecond {
+		t.Errorf("upstream was left after %v", took)
+	}
+	s.Exit()
 }
 
 // TestUpstreamIsLeft when no client comes back in time, when a client ends the stream, and at
@@ -280,7 +304,7 @@ func TestRevokedCredentialsGetNothing(t *testing.T) {
 	config := func(users ...string) string {
 		return "hermes_resume\n\thermes\n\tUPSTREAM\n\tbasic_auth {\n\t\t" + strings.Join(users, " "+passwordHash+"\n\t\t") + " " + passwordHash + "\n\t}"
 	}
-	c, reload := reloadable(t, up, config("alice", "bob"))
+	c, reload, _ := reloadable(t, up, config("alice", "bob"))
 	first := c.Chat(key, "k", "Authorization", basic("alice"))
 	id := first.Header.Get(stream)
 	frame(t, first)
@@ -314,7 +338,7 @@ func TestChecksBehindAreNotAskedAgain(t *testing.T) {
 	config := func(user string) string {
 		return "route {\n\t\thermes_resume\n\t\tbasic_auth {\n\t\t\t" + user + " " + passwordHash + "\n\t\t}\n\t\thermes\n\t\tUPSTREAM\n\t}"
 	}
-	c, reload := reloadable(t, up, config("alice"))
+	c, reload, _ := reloadable(t, up, config("alice"))
 	if r := c.Chat(key, "k", "Authorization", basic("mallory")); r.StatusCode != http.StatusUnauthorized {
 		t.Errorf("mallory: %s", r.Status)
 	}
@@ -376,7 +400,7 @@ func filterOfPage(t *testing.T) string {
 // kept. hermes_resume has no bound of its own, and follows a reload.
 func TestMaxRequestOfHermesBoundsBoth(t *testing.T) {
 	up := upstream.New(t, hello)
-	c, reload := reloadable(t, up, "hermes_resume\n\thermes {\n\t\tmax_request 2KB\n\t}\n\tUPSTREAM")
+	c, reload, _ := reloadable(t, up, "hermes_resume\n\thermes {\n\t\tmax_request 2KB\n\t}\n\tUPSTREAM")
 	check := func(k string, size int, kept bool) {
 		t.Helper()
 		const before, after = `{"stream":true,"messages":[{"role":"user","content":"`, `"}]}`
