@@ -43,7 +43,7 @@ func init() {
 //		reverse_proxy 127.0.0.1:8642
 //	}
 //
-// A run has its place until it has ended: one of `POST /v1/runs`, too, whose answer comes at its
+// A run has its place until it has ended, also one of `POST /v1/runs`, whose answer comes at its
 // beginning. A client that leaves the line loses its place at once. If too many wait, or one too
 // long, the client gets 429 with `Retry-After`. A 429 of Hermes' own sends the request
 // back into the line.

@@ -88,8 +88,8 @@ func (w *Writer) Drop() { w.held, w.dropped, w.torn = false, true, false }
 // IsHeld reports whether the last unit is held back.
 func (w *Writer) IsHeld() bool { return w.held }
 
-// LF forwards a UnitLF, unless the unit before it is held or dropped. It reports whether the LF
-// is to be held, too.
+// LF forwards a UnitLF, unless the unit before it is held or dropped. It reports whether to hold
+// the LF as well.
 func (w *Writer) LF() (held bool) {
 	w.torn = false
 	if !w.held && !w.dropped {

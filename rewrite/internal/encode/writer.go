@@ -109,7 +109,7 @@ func (w *Writer) chunk(parts ...string) {
 }
 
 // Delta writes a chunk of our own with what k keeps of the content of the chunk x, as
-// content or as reasoning. The first one has the role of x, too. If x repeats its content
+// content or as reasoning. The first one also has the role of x. If x repeats its content
 // in the choice's member text, so does the chunk.
 func (w *Writer) Delta(x *chunk.Object, reasoning bool, k *prose.Kept) {
 	text := string(k.Bytes())

@@ -94,7 +94,7 @@ func HasLoneSurrogate(s []byte) bool {
 }
 
 // Spells reports whether raw, the inside of a JSON string, stands for want, which is
-// ASCII. JSON allows escapes in names, too.
+// ASCII. JSON also allows escapes in names.
 func Spells(raw []byte, want string) bool {
 	if len(raw) <= len(want) || bytes.IndexByte(raw, '\\') < 0 { // an escape is longer than its rune
 		return string(raw) == want

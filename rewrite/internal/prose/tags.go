@@ -91,14 +91,14 @@ func (t *tags) is(seen string) tagStep {
 	if !t.inside() {
 		var step tagStep
 		if t.opens {
-			step, _ = isTag("<", seen)
+			step, _ = matchTag("<", seen)
 		}
 		if t.stray && step == stepNot {
-			step, _ = isTag("</", seen)
+			step, _ = matchTag("</", seen)
 		}
 		return step
 	}
-	step, after := isTag("</", seen)
+	step, after := matchTag("</", seen)
 	newlines := strings.ReplaceAll(after, "\r\n", "\n")
 	fenced := t.fence.Open()
 	switch {
@@ -118,13 +118,13 @@ func (t *tags) is(seen string) tagStep {
 
 // closes reports whether seen begins with a closing tag.
 func (t *tags) closes() bool {
-	step, _ := isTag("</", string(t.seen))
+	step, _ := matchTag("</", string(t.seen))
 	return step == stepTag
 }
 
-// isTag reports whether seen begins with a tag that begins with bracket, and what follows it, or
-// whether it may become one.
-func isTag(bracket, seen string) (step tagStep, after string) {
+// matchTag returns stepTag and what follows if seen begins with a tag that begins with bracket, and
+// stepMaybe if seen may become one.
+func matchTag(bracket, seen string) (step tagStep, after string) {
 	rest, ok := strings.CutPrefix(seen, bracket)
 	if !ok {
 		if strings.HasPrefix(bracket, seen) {

@@ -50,8 +50,8 @@ func secretName(b []byte) (i int, only bool) {
 	return len(b) - len(secretNames[n]), n < onlySecret
 }
 
-// schemes are the schemes of Authorization headers that a secret follows. The first two announce
-// one without a header, too.
+// schemes are the schemes of Authorization headers that a secret follows. The first two also
+// announce one without a header.
 var schemes = []string{"bearer", "basic", "token", "digest", "apikey", "key"}
 
 // encoded are separators in URLs.
