@@ -59,7 +59,7 @@ http://:%s {
 		if err := json.Unmarshal(in.Bytes(), &command); err != nil {
 			log.Fatal(err)
 		}
-		t := hermesapp.OfProcess().Desk.Stream(desk.Asker{
+		t := hermesapp.OfProcess().Desk.Tickets(desk.Asker{
 			Owner: [32]byte{byte(n)}, Link: os.Args[2] + "/hermes/approve", Timeout: time.Hour, // a client of its own, because a client has at most 20 tickets
 			Send: func(_ context.Context, _ rewrite.ApprovalRequest, c rewrite.ApprovalChoice) (desk.Result, error) {
 				fmt.Println("sent", c)
