@@ -18,7 +18,7 @@ func (k *kept) add(b []byte) bool {
 // large reports whether the body is too large to be kept.
 func (k *kept) large() bool { return len(k.body) > k.x.o.Rewrite.FrameLimit() }
 
-func (k *kept) flush() error {
+func (k *kept) flush() error { //nolint:unparam // it is a method of an answer
 	k.flushed = true
 	return nil
 }

@@ -135,7 +135,7 @@ func (x *request) instead(err error) func(http.ResponseWriter, *http.Request) er
 			return nil
 		case errors.Is(err, queue.ErrTimeout) && x.refused != nil:
 			x.refused.replay(w)
-			return nil
+			return nil //nolint:nilerr // the answer is upstream's own refusal
 		}
 		return x.refusal(err)
 	}
