@@ -103,8 +103,9 @@ func (o Options) With(more Options) Options {
 }
 
 // Still are options with which neither a clock nor what is known of upstream matters: what leaves
-// depends only on what came.
-var Still = Options{"keepalive": 0, "parallel_window": "1h", "imitations": "strip"}
+// depends only on what came. Upstream's keepalives leave as they came: as chunks, some are dropped that
+// follow another too soon.
+var Still = Options{"keepalive": 0, "keepalive_form": "comment", "parallel_window": "1h", "imitations": "strip"}
 
 // URL returns the URL alone of those that start a sidecar.
 func URL(base string, _ *Process) string { return base }
