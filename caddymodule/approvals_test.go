@@ -18,6 +18,7 @@ import (
 
 	"github.com/hermes-sidecar/hermes-sidecar/desk"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/caddytest"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/hermesapp"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -767,6 +768,11 @@ func TestCardsSayWhatBecameOfCommands(t *testing.T) {
 		}
 		if verb == "timeout" {
 			agent.timeout()
+			for limit := time.Now().Add(caddytest.Patience); hermesapp.OfProcess().Desk.Stats().Waiting > 0; time.Sleep(time.Millisecond) {
+				if time.Now().After(limit) {
+					t.Fatal("the command still waits")
+				}
+			}
 			verb = "deny"
 		}
 		says("the rest, "+want, site.chat(verb+" "+code).rest(), want)
