@@ -224,7 +224,7 @@ func TestWatchFindsMutants(t *testing.T) {
 	if fails("text/event-stream", strings.Replace(odd, "hi", "h", 1)+strings.Replace(odd, `"hi"`, `"[redacted]"`, 1), 200, 100) {
 		t.Error("what upstream has sent fails once it is spliced")
 	}
-	torn := strings.TrimSpace(strings.Replace(odd, "hi", "token=1", 1))
+	torn := strings.TrimSpace(strings.Replace(bad, `"runs"`, `"token=1"`, 1))
 	NewSender().Write([]byte(torn))
 	if fails("text/event-stream", strings.Replace(torn, "token=1", "token=[redacted]", 1)+"\n\n", 200, 100) {
 		t.Error("what upstream has sent without its end fails")
