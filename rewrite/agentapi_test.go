@@ -79,7 +79,7 @@ func TestOtherStreamsThatAreCompletePassByteForByte(t *testing.T) {
 
 func TestOtherStreamsInEveryFramingAndCut(t *testing.T) {
 	t.Parallel()
-	for _, r := range otherStreams(t) {
+	for n, r := range otherStreams(t) {
 		cut := strings.LastIndex(r.body, "data: {") - 20
 		switch {
 		case r.scenario == "session.tools":
@@ -88,13 +88,13 @@ func TestOtherStreamsInEveryFramingAndCut(t *testing.T) {
 			continue
 		}
 		for framing, in := range reframed(r.body[:cut]) {
-			for _, o := range []Options{{}, {MaxFrame: 300}, {MaxFrame: 20}} {
+			for i, o := range []Options{{}, {MaxFrame: 300}, {MaxFrame: 20}} {
 				out, sum := run(in, o, r.params(), inOne, CauseAborted)
 				failed := strings.Count(out, `.failed"`) + strings.Count(out, "event: error\n")
 				if o.MaxFrame == 0 && (failed != 1 || sum.Code != CodeAborted || r.session() && strings.Count(out, `"preview": null`) != 3) {
 					t.Errorf("%s in %s: %d failed events, %+v", r.name(), framing, failed, sum)
 				}
-				checkEveryCut(t, in, o, r.params(), CauseAborted)
+				checkCutsInTwo(t, n+i, in, o, r.params(), CauseAborted)
 			}
 		}
 	}
@@ -263,8 +263,8 @@ func checkLacks(t *testing.T, r recording, out, lacked string, cause Cause) {
 // after upstream's complete events, and passes as it is once it has had its own last event.
 func TestOtherStreamsCutAnywhere(t *testing.T) {
 	t.Parallel()
-	for _, r := range otherStreams(t) {
-		for i := 0; i < len(r.body); i += cutStride {
+	for n, r := range otherStreams(t) {
+		for i := range placesOf(len(r.body)-1, n) {
 			in := r.body[:i]
 			known := completeFrames(in)
 			over := known == "" && !r.session() && r.params().RunID == "" // nothing is known of it
@@ -272,7 +272,8 @@ func TestOtherStreamsCutAnywhere(t *testing.T) {
 				e = strings.TrimSuffix(e, "\n\n")
 				over = over || ends(e[strings.LastIndex(e, "\n")+1:]) || strings.HasPrefix(e, "event: done")
 			}
-			for _, cause := range []Cause{CauseEOF, causes[1+i%3]} {
+			n++
+			for _, cause := range []Cause{CauseEOF, causes[1+n%3]} {
 				want, code := known, cause.Code()
 				switch rest := in[min(len(known), i):]; {
 				case over && (cause == CauseEOF || len(known) < len(in)):
@@ -291,7 +292,7 @@ func TestOtherStreamsCutAnywhere(t *testing.T) {
 					code = CodeAgentError
 				}
 				equal(t, over || sum.Code == code, true, "the code "+code)
-				again, _ := run(out, Options{}, r.params(), oneByte, CauseEOF)
+				again, _ := run(out, Options{}, r.params(), atRandom(uint64(i), 99), CauseEOF)
 				if same(t, again, out, "outputs of a second sidecar"); t.Failed() {
 					t.Fatalf("%s cut at %d with cause %d: %+v\n%s", r.name(), i, cause, sum, out)
 				}

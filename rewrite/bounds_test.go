@@ -261,7 +261,7 @@ func TestIDsOfToolsAreRemembered(t *testing.T) {
 func TestCutUnexaminedFrameLosesNothing(t *testing.T) {
 	o := Options{MaxFrame: 48}
 	in := strings.Repeat("0", 50)
-	checkEveryCut(t, in, o, chatParams, CauseEOF)
+	checkCutsInTwo(t, 0, in, o, chatParams, CauseEOF)
 	out, _ := run(in, o, Params{}, oneByte, CauseEOF)
 	same(t, out, in, "bytes of a foreign stream")
 	s := New(&o, chatParams)

@@ -106,13 +106,13 @@ func TestCardsOfRecordings(t *testing.T) {
 			if len(cards) == 0 || len(r.body) > 20_000 {
 				continue
 			}
-			for at := 0; at < len(r.body); at += 1 + len(r.body)/40 {
+			for at := 0; at < len(r.body); at += 1 + len(r.body)/15 {
 				for _, cause := range []Cause{CauseAborted, CauseShutdown} {
 					cut, _ := run(r.body[:at], o, chatParams, inOne, cause)
 					cardsOf(t, cut)
 				}
 			}
-			for at := 0; at < len(out); at += 1 + len(out)/80 {
+			for at := 0; at < len(out); at += 1 + len(out)/30 {
 				for _, second := range []Options{o, {Progress: form}, {Progress: form, Cards: true, StatusLine: true}} {
 					twice, _ := run(out[:at], second, chatParams, inOne, CauseAborted)
 					cardsOf(t, twice)

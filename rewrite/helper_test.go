@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -59,8 +60,21 @@ var raceDetector = func() bool {
 	return slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }()
 
-// cutStride is how far apart the places are at which recordings are cut.
+// cutStride is how many times fewer cuts of recordings there are under the race detector.
 var cutStride = map[bool]int{false: 1, true: 17}[raceDetector]
+
+// placesOf yields where a stream of n bytes is cut: at each byte, or at some four hundred places of a longer one.
+// These are other places for each nth stream: its frames are like those of the stream before.
+func placesOf(n, nth int) iter.Seq[int] {
+	step := (1 + n/400) * cutStride
+	return func(yield func(int) bool) {
+		for i := nth % step; i <= n; i += step {
+			if !yield(i) {
+				return
+			}
+		}
+	}
+}
 
 // epoch is the time at which the tests' clock stands still.
 var epoch = time.Unix(1795164800, 0)
