@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"hash/maphash"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -95,16 +96,30 @@ func (l *lines) redacted(line string) bool {
 	if len(parts) == 1 {
 		return false
 	}
+	longest := slices.MaxFunc(parts, func(a, b string) int { return len(a) - len(b) })
 	for i := range parts {
 		parts[i] = regexp.QuoteMeta(parts[i])
 	}
-	form := regexp.MustCompile("(?m)^" + strings.Join(parts, ".*") + "$")
+	form := regexp.MustCompile("^" + strings.Join(parts, ".*") + "$")
 	for s := range l.begun {
 		if form.Match(s.text) {
 			return true
 		}
 	}
-	return form.Match(l.texts)
+	for rest := l.texts; ; { // the texts are too many to be matched: those that have the longest part
+		i := bytes.Index(rest, []byte(longest))
+		if i < 0 {
+			return false
+		}
+		begins, ends := bytes.LastIndexByte(rest[:i], '\n')+1, bytes.IndexByte(rest[i:], '\n')
+		if ends < 0 {
+			return form.Match(rest[begins:])
+		}
+		if form.Match(rest[begins : i+ends]) {
+			return true
+		}
+		rest = rest[i+ends+1:]
+	}
 }
 
 // names reports whether upstream has used the name of a member.
