@@ -92,26 +92,34 @@ func member(b []byte, i, depth int) int {
 	return value(b, SkipSpace(b, i+1), depth)
 }
 
+// plain has the bytes that stand for themselves in a string, and simple those that make an escape with
+// the backslash before them. Most bytes of a history are plain, and most escapes simple.
+var plain, simple = func() (plain, simple [256]bool) {
+	for c := range plain {
+		plain[c] = c >= ' ' && c != '"' && c != '\\'
+		simple[c] = strings.IndexByte(escapes, byte(c)) >= 0
+	}
+	return plain, simple
+}()
+
 // text returns the index after the string that begins at i, or -1.
 func text(b []byte, i int) int {
 	for i++; i < len(b); i++ {
-		switch c := b[i]; {
-		case c == '"':
+		c := b[i]
+		if plain[c] {
+			continue
+		}
+		if c == '"' {
 			return i + 1
-		case c < ' ':
+		}
+		if i++; c != '\\' || i == len(b) {
 			return -1
-		case c == '\\':
-			if i++; i == len(b) {
+		}
+		if !simple[b[i]] {
+			if _, ok := Hex4(b, i+1); !ok || b[i] != 'u' {
 				return -1
 			}
-			if b[i] == 'u' {
-				if _, ok := Hex4(b, i+1); !ok {
-					return -1
-				}
-				i += 4
-			} else if strings.IndexByte(escapes, b[i]) < 0 {
-				return -1
-			}
+			i += 4
 		}
 	}
 	return -1

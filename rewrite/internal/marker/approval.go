@@ -94,9 +94,24 @@ func codeSpan(shown string) string {
 
 // MayAsk reports whether b, JSON, may have a paragraph in it. It is cheap, and errs only by
 // returning true, unless a client escapes single letters of the label: that client fools itself.
-func MayAsk(b []byte) bool {
-	may := func(label string) bool { return bytes.Contains(b, []byte(label)) }
-	return may("Approval") || may("0041pproval") || may("0070") // the escapes of A and p; both are rare, a p is not
+// If b may have an escaped backtick, it returns true.
+func MayAsk(b []byte) bool { return bytes.Contains(b, []byte("Approval")) || mayEscape(b) }
+
+// mayEscape reports whether b may have the escape of a backtick, or that of an A or a p in the label:
+// all three are rare.
+func mayEscape(b []byte) bool {
+	for i := 0; ; i++ {
+		n := bytes.IndexByte(b[i:], '0')
+		if n < 0 {
+			return false
+		}
+		i += n
+		for _, digits := range []string{"0060", "0041pproval", "0070"} {
+			if bytes.HasPrefix(b[i:], []byte(digits)) {
+				return true
+			}
+		}
+	}
 }
 
 // FindApproval returns where the first paragraph in text[i:], the inside of a JSON string, begins

@@ -222,17 +222,20 @@ func (t *Table) Opening(text []byte, i int) (next int, partly bool) {
 		return 0, false
 	}
 	var room [2 * MaxEmoji]byte
+	var beginnings []string // that begin with the first rune
 	s := room[:0]
 	for i < len(text) {
 		r, end := jsonspan.NextRune(text, i)
 		if r == utf8.RuneError && end == len(text) {
 			return 0, t.goesOn(s, text[i:])
 		}
+		if len(s) == 0 {
+			beginnings = t.beginnings[r]
+		}
 		i = end
 		s = utf8.AppendRune(s, r)
 		partly = false
-		first, _ := utf8.DecodeRune(s)
-		for _, m := range t.beginnings[first] {
+		for _, m := range beginnings {
 			if string(s) == m {
 				return i, true
 			}

@@ -45,7 +45,7 @@ func RepairAnswer(body []byte, o *contract.Options, usage contract.UsageMemory) 
 	if !a.c.Parse(body) || !a.c.Object.Is(body, `"chat.completion"`) || !a.c.ChoicesArray {
 		return repairOther(body)
 	}
-	if o.AutoImitations() && usage != nil && lastMarker(body, o.Tools, true) >= 0 && usage.SendsEvents() {
+	if o.AutoImitations() && usage != nil && mayHaveMarker(body, o.Tools) && usage.SendsEvents() {
 		known := *o
 		known.Tools = o.Tools.WithoutImitations()
 		a.o = &known

@@ -172,7 +172,7 @@ func (h *healer) write(m *message) {
 			h.cut(from, value.To)
 			said, n := h.withoutApprovals(h.said[:h.words], true)
 			h.approvals += n
-			h.out = append(h.strip(append(h.out, opening...), said, lastMarker(said, h.tools, false)), '"')
+			h.out = append(h.strip(append(h.out, opening...), said, lastMarker(said, h.tools)), '"')
 		}
 		end = value.To
 	}

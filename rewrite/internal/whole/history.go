@@ -46,7 +46,8 @@ type History struct {
 func Heal(body []byte, tools *marker.Table, depth int, check bool, given map[string]bool) (healed History, sound bool) {
 	healed.Body = body
 	may := len(given) > 0 || marker.MayAsk(body)
-	if !may && lastMarker(body, tools, true) < 0 && !mayHaveCards(body, depth) && !check {
+	// MayAsk also looks for escaped backticks.
+	if !may && nextMarker(body, 0, tools) < 0 && !mayHaveCards(body, depth) && !check {
 		return healed, false
 	}
 	if !jsonspan.Valid(body) || !utf8.Valid(body) {
@@ -266,7 +267,7 @@ func (h *healer) put(m *message, end int, joined bool) {
 				text, n = h.withoutApprovals(text, true)
 				h.approvals += n
 			}
-			if last := lastMarker(text, h.tools, false); last >= 0 || n > 0 {
+			if last := lastMarker(text, h.tools); last >= 0 || n > 0 {
 				h.cut(v.From, v.To)
 				h.out = h.strip(h.out, text, last)
 			} else {

@@ -109,30 +109,47 @@ func beforeCR(line []byte) int {
 	return len(line)
 }
 
-// lastMarker returns the index in b, JSON or the inside of a string, after which no marker of a known
-// tool begins, or -1 if b has none. It is cheap, and errs only by returning more. If first is true, it
-// returns where the first one may begin instead.
-func lastMarker(b []byte, tools *marker.Table, first bool) int {
-	if bytes.Contains(b, []byte("0060")) { // of the escape of a backtick, rarer than a backslash
-		return len(b)
-	}
-	last := -1
-	for i := 0; ; i++ {
+// mayHaveMarker reports whether b, JSON, may have a marker of a known tool. It is cheap, and errs only
+// by returning true.
+func mayHaveMarker(b []byte, tools *marker.Table) bool {
+	return bytes.Contains(b, []byte(backtick)) || nextMarker(b, 0, tools) >= 0
+}
+
+// backtick are the digits of its escape, which are rarer than a backslash.
+const backtick = "0060"
+
+// nextMarker returns the first index in b, from i on, at which a marker may begin whose backtick is not
+// escaped, or -1 if there is none.
+func nextMarker(b []byte, i int, tools *marker.Table) int {
+	for ; ; i++ {
 		n := bytes.IndexByte(b[i:], '`')
-		if n < 0 || first && last >= 0 {
-			return last
+		if n < 0 {
+			return -1
 		}
 		i += n
 		if next, _ := tools.Opening(b, i+1); next > 0 {
-			last = i
+			return i
 		}
 	}
+}
+
+// lastMarker returns the index in text, the inside of a JSON string, after which no marker of a known
+// tool begins, or -1 if text has none. It is cheap, and errs only by returning more.
+func lastMarker(text []byte, tools *marker.Table) int {
+	if bytes.Contains(text, []byte(backtick)) {
+		return len(text)
+	}
+	last := -1
+	for i := nextMarker(text, 0, tools); i >= 0; i = nextMarker(text, i+1, tools) {
+		last = i
+	}
+	return last
 }
 
 // StripMarkers returns a text, the inside of a JSON string, without its marker lines, and
 // the number of them.
 func StripMarkers(text []byte, tools *marker.Table) ([]byte, int) {
 	s := stripper{tools: tools}
-	text = s.strip(make([]byte, 0, len(text)), text, lastMarker(text, tools, false))
+	text = s.strip(make([]byte, 0, len(text)), text, lastMarker(text, tools))
 	return text, s.markers
 }
