@@ -171,6 +171,8 @@ var securityTests = map[string]string{
 	"depth of JSON":                                                                   "TestDeepNestingPassesByteForByte TestWhatIsNotHealed",
 	"open tools":                                                                      "TestOpenToolsAreBounded TestOpenToolsHoldAtMostMaxOpenBytes TestOpenToolsTakeBoundedOutput",
 	"a card (cards on): the tool's id, the name":                                      "TestEveryEndOfACard TestNamesOfCards",
+	"what a tool was given, what it returned (tool_details)":                          "TestDetailsOfAStreamAreBounded TestDetailsAreJSONForEveryClient",
+	"depth of arguments, a number in them":                                            "TestDetailsAreJSONForEveryClient",
 	"bytes written for one frame":                                                     "TestNoFrameGrowsBeyondItsBound TestFramesThatBecomeLongerAreForgotten TestSplitKeepsItsBound",
 	"memory for one frame":                                                            "TestNoFrameGrowsBeyondItsBound",
 	"requests for approval that a stream remembers":                                   "TestRequestsThatAreRemembered TestRequestsThatNobodyIsAskedFor TestChoicesThatAreOffered",

@@ -2,6 +2,7 @@ package rewrite
 
 import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/tooltext"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/whole"
 )
 
@@ -21,6 +22,25 @@ type ToolEvent = contract.ToolEvent
 
 // ToolSource says why a tool counts as started or ended (contract sections 1 and 2).
 type ToolSource = contract.ToolSource
+
+// Details tells what the tools of a stream were given and what they returned (contract section 8).
+type Details = contract.Details
+
+// ToolCall identifies a tool call in a stream, and ToolDetails are what is known of it.
+type (
+	ToolCall    = contract.ToolCall
+	ToolDetails = contract.ToolDetails
+)
+
+// ToolArgs returns the arguments of a tool call as events and records have them, nil for none. The text
+// is what the model wrote, most often a JSON object.
+func ToolArgs(text string) []byte { return tooltext.Args(text) }
+
+// ToolResult returns the result of a tool, a text, as events have it, and whether it says that the
+// tool has failed.
+func ToolResult(text string) (result []byte, failed bool) {
+	return tooltext.Result(text), tooltext.Failed(text)
+}
 
 // Step says what became of a piece of upstream's stream, and Note one thing that was done to it.
 type (

@@ -124,6 +124,7 @@ func (s *Stream) Finish(dst []byte, cause Cause) []byte {
 		return dst
 	}
 	s.out.Bytes = dst
+	s.chat.UpstreamEnded()
 	added := s.finishTail(cause)
 	s.closed = true
 	if s.other == nil {

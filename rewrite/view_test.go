@@ -293,7 +293,8 @@ var functionName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 // A card has the items of one call, as Open WebUI collects them.
 type card struct {
 	started, ended wireItem
-	says           string // what its output is to say
+	says           string // what its output is to say, or its first line if there is a result
+	args, result   bool   // the running event has args, the completed one a result
 	output         *wireItem
 	named          string // the name of the event of the output
 }
@@ -310,6 +311,10 @@ func cardsOf(t testing.TB, stream string) (all []*card) {
 			Type  string    `json:"type"`
 			Index int       `json:"output_index"`
 			Item  *wireItem `json:"item"`
+
+			Args   json.RawMessage `json:"args"`
+			Result *string         `json:"result"`
+			Failed bool            `json:"failed"`
 		}
 		if e.data == "[DONE]" || json.Unmarshal([]byte(e.data), &c) != nil {
 			continue
@@ -318,8 +323,17 @@ func cardsOf(t testing.TB, stream string) (all []*card) {
 			finished = finished || choice.FinishReason != nil && *choice.FinishReason != ""
 		}
 		if c.Item == nil {
-			if c.Status != nil && c.ToolCallID != nil && len(*c.ToolCallID) <= maxCardID-2 {
+			if c.Status == nil || c.ToolCallID == nil || len(*c.ToolCallID) > maxCardID-2 {
+				continue
+			}
+			one := byID[*c.ToolCallID]
+			if one == nil || !one.args || c.Args != nil || one.ended.ID != "" { // it keeps its arguments
 				t.Errorf("a tool event without a card: %s", e.data)
+				continue
+			}
+			one.ended, one.says, one.result = one.started, "completed", c.Result != nil
+			if one.ended.Status = "completed"; c.Interrupted {
+				one.ended.Status, one.says = "incomplete", "Error: interrupted"
 			}
 			continue
 		}
@@ -331,8 +345,10 @@ func cardsOf(t testing.TB, stream string) (all []*card) {
 		switch {
 		case got.Type == "function_call" && got.Status == "in_progress":
 			ok = one == nil && *c.Status == "running" && functionName.MatchString(got.Provider.Name)
-			want.Provider.Arguments = got.Arguments
-			one = &card{started: got, named: map[string]string{progressEvent: "hermes.card", "message": "message"}[e.name]}
+			if c.Args == nil {
+				want.Provider.Arguments = got.Arguments
+			}
+			one = &card{started: got, args: c.Args != nil, named: map[string]string{progressEvent: "hermes.card", "message": "message"}[e.name]}
 			byID[got.CallID], all = one, append(all, one)
 		case one == nil:
 		case got.Type == "function_call":
@@ -344,12 +360,23 @@ func cardsOf(t testing.TB, stream string) (all []*card) {
 				one.says = "Error: " + *c.Status
 			case c.Interrupted:
 				one.says = "Error: interrupted"
+			case c.Failed:
+				one.says = "Error: failed"
+			}
+			if one.result = c.Result != nil; c.Args != nil || c.Result != nil {
+				want.Arguments, want.Provider.Arguments = got.Arguments, got.Provider.Arguments
 			}
 			want.Status = map[bool]string{true: "completed", false: "incomplete"}[one.says == "completed"]
+			if c.Failed && one.says == "Error: failed" {
+				want.Status = "failed"
+			}
 		default:
 			ok = one.ended.ID != "" && one.output == nil && e.name == one.named && c.Tool == nil && c.Status == nil
 			want = wireItem{Type: "function_call_output", ID: "fco_" + got.CallID, CallID: got.CallID, Status: one.ended.Status, Output: []wireOutput{{"input_text", one.says}}}
 			one.output = &got
+			if len(got.Output) == 1 && one.result && (one.says == "completed" || strings.HasPrefix(got.Output[0].Text, one.says+"\n")) {
+				want.Output[0].Text = got.Output[0].Text
+			}
 		}
 		if !ok || !reflect.DeepEqual(got, want) {
 			t.Fatalf("an item in %s, want %+v", e.data, want)

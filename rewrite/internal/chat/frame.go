@@ -159,6 +159,9 @@ func (s *Stream) Idle() {
 	s.Keepalive()
 }
 
+// UpstreamEnded says that upstream has ended: nothing that is still written waits for Params.Details.
+func (s *Stream) UpstreamEnded() { s.p.Details = nil }
+
 // Finish ends the stream after upstream has ended, which is an error with the code if the stream
 // is not complete. It writes what the client still needs: the held frames, the ends of open tools,
 // an error finish and [DONE].

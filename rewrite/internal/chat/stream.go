@@ -12,6 +12,7 @@
 //	approvals.go  requests for approval, and answers that are split for a reply
 //	stream.go     Stream: its state, and what all of these do with it
 //	upstream.go   upstream: what is known of the server that answers
+//	details.go    what tools were given and what they returned
 //	tools.go      tools: which are open, and the transitions that follow; toolWriter writes them
 //
 // Each file knows those below it.

@@ -32,6 +32,23 @@ type tools struct {
 type ids struct {
 	cards map[uint64]bool // by the hash of the id, which may be long: whether the tool has a card
 	order []uint64        // the hashes, the latest last
+
+	calls  map[uint64]int // by the hash of upstream's id and the name: how many calls there were
+	forgot bool           // of more calls than are remembered
+}
+
+// call counts a call of the tool with upstream's id, and returns how many there were before.
+func (d *ids) call(id, name string) int {
+	hash := maphash.String(idSeed, plain(id)+plain(name))
+	n := d.calls[hash]
+	if d.forgot = d.forgot || n == 0 && len(d.calls) == MaxToolIDs; d.forgot {
+		return n
+	}
+	if d.calls == nil {
+		d.calls = map[uint64]int{}
+	}
+	d.calls[hash] = n + 1
+	return n
 }
 
 // idSeed is random, so that an attacker cannot choose ids with equal hashes.
@@ -198,6 +215,7 @@ type toolWriter struct {
 
 	started int // how many tools have
 	line    line
+	details int // how many bytes the args and results in the events of the stream have
 }
 
 // line is the status line that says that a command waits.
@@ -221,6 +239,7 @@ func (t *toolWriter) apply(changes []encode.Transition) {
 		if c.Completed { // it needs no approval any more
 			c.Approval = cmp.Or(t.requests.Ended(c.ID), c.Approval)
 		}
+		t.tellDetails(c)
 		t.w.Transition(c)
 		switch {
 		case !c.Completed, t.line.tool != "" && t.line.tool != c.ID:
@@ -236,6 +255,9 @@ func (t *toolWriter) apply(changes []encode.Transition) {
 // another tool, gets one of ours.
 func (t *toolWriter) begin(c encode.Transition, now time.Time) {
 	t.started++
+	if c.ID != "" && t.p.Details != nil {
+		c.Nth = t.ids.call(c.ID, c.Name)
+	}
 	if c.ID == "" {
 		c.ID = t.newID("")
 	} else if taken, _ := t.taken(c.ID); taken && !c.Left {
@@ -313,6 +335,7 @@ func (t *toolWriter) endPart(waits *encode.Tool) {
 // resume writes the starts of the tools that endPart has ended.
 func (t *toolWriter) resume() {
 	for i := range t.open {
+		t.open[i].HasArgs = false // its new card has none
 		t.w.Transition(&encode.Transition{Tool: t.open[i], Source: contract.SourceUpstream})
 	}
 }

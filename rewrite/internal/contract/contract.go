@@ -5,6 +5,7 @@
 //	options.go    Options and their words
 //	params.go     Params, and what a stream tells its caller: tool events, steps, a summary
 //	approvals.go  Approvals: who may answer a request for approval, and how
+//	tools.go      Details: what tools were given and returned
 //	contract.go   bounds, sections, statuses and errors
 package contract
 
@@ -36,6 +37,7 @@ const (
 	SectionEnd       = "3"
 	SectionReasoning = "4"
 	SectionOther     = "6"
+	SectionDetails   = "8"
 )
 
 // The statuses of a tool event (contract section 2).

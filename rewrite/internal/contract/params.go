@@ -34,6 +34,12 @@ type Params struct {
 	// follows, a stream of its own that the client gets later. Nil means that no answer may be
 	// split, so that no code is shown.
 	Split func(out []byte) []byte
+	// Details tells what upstream's tools were given and what they returned. With nil, events say
+	// of that only what upstream's own say.
+	Details Details
+	// Flush sends out, which is the buffer that Feed appends to, before Details wait. It returns an
+	// empty buffer for what follows. Nil means that nothing leaves before Feed returns.
+	Flush func(out []byte) []byte
 	// Continues says that the client has been sent frames before those of this Stream, so that a
 	// byte order mark does not leave.
 	Continues bool

@@ -1,12 +1,15 @@
 package encode
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
+	"strings"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/tooltext"
 )
 
 // Cards. Open WebUI draws a tool as a card if a chunk has the members of an event of the
@@ -33,7 +36,7 @@ func (w *Writer) HasCards() bool { return w.o.Cards && w.Envelops() }
 // shows the name of the item. In later requests it sends provider_function instead, if there is
 // one: an API takes no emoji in the name of a function, and the chat may go on with another model.
 func (t *Transition) card() []byte {
-	if !t.Card {
+	if !t.hasItem() {
 		return nil
 	}
 	_, status, _ := t.outcome()
@@ -45,9 +48,33 @@ func (t *Transition) card() []byte {
 	if t.Waits {
 		name = quoted(MaxCardName, `"`+waitsName+`"`, t.says())
 	}
+	shown, arguments := t.cardArguments(functions.MatchString(name))
 	return fmt.Appendf(nil, itemHead+`function_call","id":%s,"call_id":%[1]s,"name":%s,"arguments":%s,`+
-		`"provider_function":{"name":%s,"arguments":%[3]s},"status":"%[5]s"}`,
-		t.ID, name, t.arguments, function, status)
+		`"provider_function":{"name":%s,"arguments":%s},"status":"%s"}`,
+		t.ID, name, shown, function, arguments, status)
+}
+
+// hasItem reports whether the event of t makes a card, or changes one. A card that shows arguments
+// keeps them if the end of the tool does not have them, because an item replaces the one before it.
+func (t *Transition) hasItem() bool {
+	return t.Card && (!t.Completed || !t.HasArgs || t.Waits || t.Details.Args != nil)
+}
+
+// cardArguments returns the arguments that Open WebUI shows, and those that it sends back in later
+// requests, JSON strings. By the second, a sidecar knows the card again: they are an object with a label
+// and, if details are known, args. Versions of Open WebUI that send back what they show send the name of
+// the card as well, by which it is known unless plainName says that an API takes it.
+func (t *Transition) cardArguments(plainName bool) (shown, back []byte) {
+	if t.Details.Args == nil && t.Details.Result == nil {
+		return []byte(t.arguments), []byte(t.arguments)
+	}
+	label := strings.TrimSuffix(jsonspan.Unquote(t.arguments), "}")
+	args := tooltext.Args(tooltext.Of(t.Details.Args)) // upstream's own may be longer, or an array
+	back = jsonspan.Quote(label + `, "args": ` + cmp.Or(string(args), "null") + "}")
+	if plainName || args == nil {
+		return back, back
+	}
+	return tooltext.ShownArgs(args), back
 }
 
 // CardEvent is the name of the output of a card, which readers of named events pass over.
@@ -57,11 +84,28 @@ const CardEvent = "hermes.card"
 // client takes for another tool event, and has a name in the form that names events.
 func (w *Writer) cardOutput(t *Transition) {
 	_, status, text := t.outcome()
+	quoted := jsonspan.Quote(text)
+	if d := &t.Details; d.Result != nil {
+		quoted = t.shownResult(text)
+	}
 	if w.Form == contract.ProgressEnvelope {
 		w.own("event: " + CardEvent + "\n")
 	}
 	w.chunk(nothing, itemHead+`function_call_output","id":"fco_`, t.ID[1:], `,"call_id":`, t.ID,
-		`,"output":[{"type":"input_text","text":"`, text, `"}],"status":"`, status, `"}`)
+		`,"output":[{"type":"input_text","text":`, string(quoted), `}],"status":"`, status, `"}`)
+}
+
+// shownResult returns the output of a card with a result, a JSON string. outcome is the output that it has
+// without one, which is the first line if the tool has not ended well.
+func (t *Transition) shownResult(outcome string) []byte {
+	result := tooltext.Of(t.Details.Result)
+	switch {
+	case outcome != contract.Completed:
+		return tooltext.Shown(outcome+"\n", tooltext.Indent(result))
+	case strings.TrimSpace(result) == "":
+		return jsonspan.Quote(outcome)
+	}
+	return tooltext.Shown("", result)
 }
 
 // functions matches the JSON strings that an API allows as the name of a function.

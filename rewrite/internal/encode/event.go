@@ -30,6 +30,9 @@ type Tool struct {
 	Card                   bool   // its events have cards
 	shown                         // as users read them; see Show
 	Inferred               bool   // upstream will not say when it ends
+
+	Nth     int  // how many calls of the same id of upstream's and name the stream had before
+	HasArgs bool // its running event has args, which a card without them would replace
 }
 
 // shown has the texts of a tool as users read them, JSON strings. They are empty where nothing shows
@@ -60,10 +63,14 @@ type Transition struct {
 	// waits now: its card and its status line say so.
 	Approval contract.ApprovalOutcome
 	Waits    bool
+
+	// Details are what the tool was given and what it returned. Told says that Event has them already.
+	Details contract.ToolDetails
+	Told    bool
 }
 
 // outcome returns the status of the event of t, that of the items of its card, and the text of
-// the card's output.
+// the card's output without a result.
 func (t *Transition) outcome() (status, item, text string) {
 	switch {
 	case !t.Completed:
@@ -76,12 +83,17 @@ func (t *Transition) outcome() (status, item, text string) {
 		return contract.Completed, incomplete, contract.CardOutput(contract.WaitsForApproval)
 	case t.Approval != "":
 		return contract.Completed, incomplete, contract.CardOutput(string(t.Approval))
+	case t.Details.Failed:
+		return contract.Completed, failed, contract.CardOutput(failed)
 	}
 	return contract.Completed, contract.Completed, contract.CardOutput(contract.Completed)
 }
 
 // incomplete is the status of the items of a card whose tool has not ended well.
 const incomplete = "incomplete"
+
+// failed is the status of the items of a card whose result says that the tool has failed.
+const failed = "failed"
 
 // CallID returns an id, a JSON string, for the tool n of the stream, from 1 on. upstreamID is
 // upstream's id if it is another tool's, and empty if upstream has sent none: then the id is derived from
@@ -149,8 +161,11 @@ func (w *Writer) Transition(t *Transition) {
 	case !anew && w.leavesAsIs(t):
 		t.SetID(x)
 		x.DropFinish() // the stream would have two (contract section 2)
-		if w.Envelops() && OutcomeIn(x) == "" {
-			x.Append(t.approval())
+		if w.Envelops() {
+			if OutcomeIn(x) == "" {
+				x.Append(t.approval())
+			}
+			x.Append(t.addedDetails())
 		}
 		w.Object(x)
 	case !anew && t.In == contract.ProgressBare && w.Envelops():
@@ -168,7 +183,7 @@ func (w *Writer) Transition(t *Transition) {
 func (w *Writer) leavesAsIs(t *Transition) bool {
 	x := t.Event
 	return t.In == w.Form && x.String(x.C.CallID) != nil && x.String(x.C.Status) != nil &&
-		(!w.o.StatusLine || !w.Envelops() || x.C.StatusLine.Ok()) && (!t.Card || HasCard(x) && t.UpstreamID == "")
+		(!w.o.StatusLine || !w.Envelops() || x.C.StatusLine.Ok()) && (!t.hasItem() || HasCard(x) && t.UpstreamID == "")
 }
 
 // SetID sets the id of upstream's event x, unless it has that of t.
@@ -207,7 +222,7 @@ func (w *Writer) toolEvent(t *Transition) {
 		if t.Interrupted {
 			w.own(`,"interrupted":true`)
 		}
-		w.own(string(t.approval()), string(w.statusLine(t.Completed, t.description())), string(t.card()))
+		w.own(string(t.approval()), string(t.details()), string(w.statusLine(t.Completed, t.description())), string(t.card()))
 	}
 	w.own(tail)
 	if w.Form == contract.ProgressComment {
@@ -284,6 +299,7 @@ func (w *Writer) editEvent(t *Transition) {
 		x.Set(x.C.Status, "status", []byte(`"`+status+`"`))
 	}
 	x.Append(t.approval())
+	x.Append(t.addedDetails())
 	w.addStatusLine(x, t.Completed, t.description())
 	x.Append(t.card())
 	w.Object(x)

@@ -5,6 +5,7 @@
 //	writer.go  Writer: frames, their envelope, and chunks of the sidecar's own
 //	event.go   Transition: a tool starts or ends, in every form; other named events
 //	card.go    tool events as cards
+//	details.go the members that say what a tool was given and what it returned
 //	approval.go  Ask: requests for approval; the ends of an answer that is split
 //	finish.go  Failure: error frames and error finishes
 package encode

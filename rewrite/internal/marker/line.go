@@ -1,7 +1,9 @@
 package marker
 
 import (
+	"math"
 	"strconv"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 )
@@ -29,6 +31,20 @@ func Line(text string, n int) string {
 		return string(append(l.b[:l.fits], "…"...))
 	}
 	return string(l.b)
+}
+
+// Text returns a text of upstream's with all its lines and tabs, so that it looks like what it is, as Line
+// does.
+func Text(text string) string {
+	lines := strings.Split(strings.ReplaceAll(text, "\r\n", "\n"), "\n")
+	for i, line := range lines {
+		parts := strings.Split(line, "\t")
+		for j := range parts {
+			parts[j] = Line(parts[j], math.MaxInt/utf8.UTFMax)
+		}
+		lines[i] = strings.Join(parts, "\t")
+	}
+	return strings.Join(lines, "\n")
 }
 
 // isPlain reports whether each byte of the text is a character that is seen.

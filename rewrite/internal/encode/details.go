@@ -1,0 +1,59 @@
+package encode
+
+import (
+	"slices"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+)
+
+// The members of a tool event that say what the tool was given and what it returned (contract section 8).
+const (
+	memberArgs   = "args"
+	memberResult = "result"
+	memberFailed = "failed"
+)
+
+// DetailsIn returns the details that the tool event x has from another sidecar or from upstream, and
+// whether it has any.
+func DetailsIn(x *chunk.Object) (d contract.ToolDetails, told bool) {
+	if !x.C.Extra {
+		return d, false
+	}
+	args, result := x.Member(memberArgs), x.Member(memberResult)
+	if args.IsSet(x.F.Data) {
+		d.Args = slices.Clone(jsonspan.OneLine(x.Value(args)))
+	}
+	if result.IsSet(x.F.Data) {
+		d.Result = slices.Clone(jsonspan.OneLine(x.Value(result)))
+	}
+	d.Failed = x.Member(memberFailed).Is(x.F.Data, "true")
+	return d, args.Ok() || result.Ok()
+}
+
+// details returns the members of the event of t that say what the tool was given and what it returned.
+func (t *Transition) details() []byte {
+	var b []byte
+	add := func(name string, value []byte) {
+		if value != nil {
+			b = slices.Concat(b, []byte(`,"`+name+`":`), value)
+		}
+	}
+	add(memberArgs, t.Details.Args)
+	if t.Completed {
+		add(memberResult, t.Details.Result)
+		if t.Details.Failed {
+			add(memberFailed, []byte("true"))
+		}
+	}
+	return b
+}
+
+// addedDetails returns those members that Event lacks.
+func (t *Transition) addedDetails() []byte {
+	if t.Told {
+		return nil
+	}
+	return t.details()
+}
