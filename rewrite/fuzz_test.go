@@ -291,7 +291,9 @@ func FuzzLifecycle(f *testing.F) {
 		all := allOptions()
 		o := all[int(options)%len(all)]
 		o.MaxFrame, o.Cards = 8000, o.Cards && !l.large
-		s := New(&o, chatParams)
+		p := chatParams
+		said := remember(&p)
+		s := New(&o, p)
 		var out []byte
 		now := epoch
 		if l.mode&16 != 0 {
@@ -319,6 +321,9 @@ func FuzzLifecycle(f *testing.F) {
 		out = s.Finish(out, Cause(end%4))
 		equal(t, string(s.Keepalive(s.Feed(s.Finish(nil, CauseEOF), []byte(text("x")), now))), "", "what leaves after the end")
 		v := checkLife(t, string(out), o, s.Summary(), finished)
+		if s.Summary().Unexamined == 0 {
+			said.check(t, v)
+		}
 		switch {
 		case l.hidden || o.Progress == ProgressOff:
 			// Upstream's tool events show that no chunk is a real marker. If they are hidden, a second

@@ -2,6 +2,7 @@ package rewrite
 
 import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/tooltext"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/whole"
 )
@@ -16,6 +17,22 @@ type UsageMemory = contract.UsageMemory
 
 // EventMemory remembers whether an upstream sends tool events (contract section 1).
 type EventMemory = contract.EventMemory
+
+// Memory remembers which tools ran during the answers to one client (contract section 8). ToolRun is
+// what is known of such a tool, Turn a question and its answer, and Text stands for a text.
+type (
+	Memory  = contract.Memory
+	ToolRun = contract.ToolRun
+	Turn    = contract.Turn
+	Text    = contract.Text
+)
+
+// TextOf returns the Text of a text.
+func TextOf(text string) Text {
+	var sum contract.TextSum
+	sum.Add(jsonspan.Inside(jsonspan.Quote(text)))
+	return sum.Text()
+}
 
 // ToolEvent says that a tool has started or ended.
 type ToolEvent = contract.ToolEvent

@@ -28,6 +28,12 @@ type Healed struct {
 	// Diagnostic says that the request calls itself a diagnostic one, whose answer Hermes
 	// mutes if its operator has said so.
 	Diagnostic bool
+	// FromRequest and FromMemory are the numbers of the records that were put in front of the user's
+	// messages, by their source: tool calls of the request, or the Memory.
+	FromRequest, FromMemory int
+	// Turn is that of the answer that the request asks for, without the Answer. It is zero without a
+	// Memory, and its Question is zero if the last message is not the user's.
+	Turn Turn
 }
 
 // Reply is what the last message of a chat says about an approval.
@@ -38,7 +44,12 @@ type Reply = whole.Reply
 type Secrets map[string]bool
 
 // Changed reports whether the body was changed.
-func (h *Healed) Changed() bool { return h.Markers > 0 || h.Cards > 0 || h.Approvals > 0 }
+func (h *Healed) Changed() bool {
+	return h.Markers > 0 || h.Cards > 0 || h.Approvals > 0 || h.Recalled() > 0
+}
+
+// Recalled returns the number of the records.
+func (h *Healed) Recalled() int { return h.FromRequest + h.FromMemory }
 
 // AnswerForm is the form of answer that a request asks for in its member stream.
 type AnswerForm uint8
@@ -96,37 +107,63 @@ func (i Ignored) Names() (names []string) {
 // itself. A body that is not well-formed JSON passes untouched. Nil tools mean Hermes' own. Only a
 // client that was given secrets replies.
 func Heal(body []byte, tools *Tools, given Secrets) ([]byte, Healed) {
-	h, depth := read(body)
+	return Healing{Tools: tools, Given: given}.Heal(body)
+}
+
+// Healing says how histories are healed. The zero value is that of Heal.
+type Healing struct {
+	Tools *Tools
+	Given Secrets
+	// Memory remembers the tools of the client's answers. The history of a request for chat completions
+	// then gets records of them, from the tool calls that it has or else from the Memory: each is the
+	// first text of the user's message after the answer (contract section 8). Nil means none.
+	Memory Memory
+	// Results says that records show what tools returned.
+	Results bool
+}
+
+// Heal is the function Heal, as o says.
+func (o Healing) Heal(body []byte) ([]byte, Healed) {
+	var messages *whole.Messages
+	if o.Memory != nil {
+		messages = new(whole.Messages)
+	}
+	h, depth := read(body, messages)
 	if depth == 0 {
 		return body, h
 	}
-	healed, sound := whole.Heal(body, cmp.Or(tools, marker.Hermes), depth, h.Form == AnswerWhole, given)
+	healed, sound := whole.Heal(body, cmp.Or(o.Tools, marker.Hermes), depth, h.Form == AnswerWhole, o.Given)
 	if h.Form == AnswerWhole && !sound { // as AnswerWhole, it would have no deadlines
 		return body, Healed{}
 	}
 	h.Markers, h.Cards, h.Approvals = healed.Markers, healed.Cards, healed.Approvals
 	h.Reply = healed.Reply
-	return healed.Body, h
+	if o.Memory == nil {
+		return healed.Body, h
+	}
+	r := whole.Recall(body, healed.Body, messages, depth, sound, o.Given, o.Memory, o.Results)
+	h.FromRequest, h.FromMemory, h.Turn = r.FromRequest, r.FromMemory, r.Turn
+	return r.Body, h
 }
 
 // AnswerFormOf returns the form of answer that body, the JSON of a request, asks for in its member
 // stream. It reads no other value, and allocates nothing.
 func AnswerFormOf(body []byte) AnswerForm {
-	h, _ := read(body)
+	h, _ := read(body, nil)
 	return h.Form
 }
 
 // AsksForBackground reports whether body, the JSON of a request to /v1/responses, asks for a stream
 // that goes on without its client: its members stream and background are true. It allocates nothing.
 func AsksForBackground(body []byte) bool {
-	h, _ := read(body)
+	h, _ := read(body, nil)
 	return h.Form == AnswerStream && h.Ignored&Background != 0
 }
 
 // read returns what the members of the request in body say. If a member is there twice, the last
 // one counts, as for Hermes. depth is how deep body is nested. It returns zero values if body is
-// not an object, or does not end with it.
-func read(body []byte) (h Healed, depth int) {
+// not an object, or does not end with it. It reads the messages of a chat unless they are nil.
+func read(body []byte, messages *whole.Messages) (h Healed, depth int) {
 	h.Form = AnswerWhole
 	r := jsonspan.Reader{Data: body, Pos: jsonspan.SkipSpace(body, 0)}
 	if !r.At('{') {
@@ -134,6 +171,9 @@ func read(body []byte) (h Healed, depth int) {
 	}
 	r.Open()
 	for name, ok := r.Member(); ok; name, ok = r.Member() {
+		if messages != nil && jsonspan.Spells(name.Of(body), "messages") && messages.Read(&r) {
+			continue
+		}
 		h.member(body, name.Of(body), r.Skip())
 	}
 	if !r.AtEnd() {

@@ -70,6 +70,7 @@ func (s *Stream) approvalEvent(x *chunk.Object, wrapped bool, q *contract.Approv
 	}
 	s.w.Stop()
 	s.w.Done()
+	s.memory.split(s.tools.open, ask.Tool)
 	s.Out.Bytes = s.p.Split(s.Out.Bytes)
 	s.notes.Add(contract.SectionTools, "the answer ends here; what follows is the answer to the reply")
 	s.w.Begin()
@@ -78,7 +79,10 @@ func (s *Stream) approvalEvent(x *chunk.Object, wrapped bool, q *contract.Approv
 }
 
 // End says that the stream is over.
-func (s *Stream) End() { s.tools.requests.End() }
+func (s *Stream) End() {
+	s.tools.requests.End()
+	s.memory.tell()
+}
 
 // Answer returns a whole stream of the sidecar's own that says the text. It has no usage: nothing
 // was used.

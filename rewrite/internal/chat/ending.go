@@ -181,6 +181,7 @@ func (s *Stream) tellDropped() {
 	}
 	s.notes.Add(contract.SectionReasoning, "dropped reasoning that no tag has closed may be the answer: leaves as content")
 	s.tools.infer()
+	s.memory.sayText(text)
 	s.w.Delta(new(chunk.Object), false, &prose.Kept{Text: text})
 	s.answer.saysText()
 }

@@ -108,6 +108,7 @@ func (s *Stream) largeBegins() {
 			s.tools.finish(g.x.FinishReason() == "error")
 		}
 	}
+	s.memory.pass()
 	s.prose.SkipUnexamined()
 }
 

@@ -13,6 +13,7 @@
 //	stream.go     Stream: its state, and what all of these do with it
 //	upstream.go   upstream: what is known of the server that answers
 //	details.go    what tools were given and what they returned
+//	memory.go     what is remembered of the answer, for the records of later requests
 //	tools.go      tools: which are open, and the transitions that follow; toolWriter writes them
 //
 // Each file knows those below it.
@@ -66,6 +67,8 @@ type Stream struct {
 	hold     hold
 	large    *largeFrame // the large frame under way, or nil
 
+	memory *remembered // nil without Params.Remember
+
 	nextKeepalive time.Time // from when on a comment of upstream's becomes a chunk
 }
 
@@ -87,11 +90,21 @@ func (s *Stream) Init(out *sse.Writer, o *contract.Options, p *contract.Params, 
 		s.upstream.setApprovals(true)
 	}
 	s.end = ending{notes: notes, sum: &s.Sum, inline: o.ErrorFinish == contract.ErrorFinishInline}
+	if p.Remember != nil {
+		s.memory = &remembered{remember: p.Remember}
+		s.tools.memory = s.memory
+	}
 	s.prose.Notes = notes
 }
 
 // EndRead releases the texts of the current read, so that a stream that waits takes no memory for them.
-func (s *Stream) EndRead() { s.prose.Reading = prose.Reading{} }
+// Before the finish leaves, the answer is remembered: the client may send its next request at once.
+func (s *Stream) EndRead() {
+	s.prose.Reading = prose.Reading{}
+	if s.Finished {
+		s.memory.tell()
+	}
+}
 
 // Summary returns the summary of the stream so far.
 func (s *Stream) Summary() contract.Summary {

@@ -31,7 +31,8 @@ func (s *Stream) readContent(x *chunk.Object, last bool) (rest prose.Kept, leave
 	rest, reasoning := s.writeParts(x, first)
 	if r.Suspects() {
 		s.Out.BeginOwn() // parts may have left
-		s.hold.frame(x, rest, r)
+		before := s.hold.frame(x, rest, r)
+		s.memory.hold(&before, &rest)
 		s.holdBytes(nil)
 		return rest, false
 	}
@@ -39,6 +40,9 @@ func (s *Stream) readContent(x *chunk.Object, last bool) (rest prose.Kept, leave
 		s.Out.BeginOwn() // parts may have left
 		s.Out.Drop()
 		return rest, false
+	}
+	if !reasoning {
+		s.memory.say(&rest)
 	}
 	x.KeepContent(&rest, reasoning)
 	return rest, true
@@ -54,6 +58,7 @@ func (s *Stream) applyReading() {
 	s.Sum.Reasoning += r.Stretches
 	s.Sum.Markers += r.Markers
 	s.Sum.Imitations += r.Imitations
+	s.memory.decide(r.Held)
 	switch r.Held {
 	case prose.Leaves:
 		s.tools.infer() // before the text: TestTrustedToolEndsBeforeHeldText
@@ -129,14 +134,24 @@ func (s *Stream) writeParts(x *chunk.Object, first bool) (kept prose.Kept, reaso
 		case kept.Len() == 0, p.Reasoning && s.o.Reasoning == contract.ReasoningDrop:
 		case i == n-1 && !(p.Reasoning && (!x.C.OnlyText || x.C.Finish.Ok() || x.HasError())):
 			return kept, p.Reasoning
-		case x.CanCopy():
-			x.KeepContent(&kept, p.Reasoning)
-			s.w.Object(x)
 		default:
-			s.w.Delta(x, p.Reasoning, &kept)
+			if !p.Reasoning {
+				s.memory.say(&kept)
+			}
+			s.writePart(x, p.Reasoning, &kept)
 		}
 	}
 	return prose.Kept{}, false
+}
+
+// writePart writes a part of the content of the chunk x.
+func (s *Stream) writePart(x *chunk.Object, reasoning bool, kept *prose.Kept) {
+	if !x.CanCopy() {
+		s.w.Delta(x, reasoning, kept)
+		return
+	}
+	x.KeepContent(kept, reasoning)
+	s.w.Object(x)
 }
 
 // hold has the frames that are held back because their text may begin an imitation or a tag. They
@@ -149,8 +164,8 @@ type hold struct {
 }
 
 // frame adds the chunk x with nothing of its content but kept, whose end r suspects.
-func (h *hold) frame(x *chunk.Object, kept prose.Kept, r *prose.State) {
-	var before prose.Kept // what is before the suspected text
+// It returns what is before the suspected text.
+func (h *hold) frame(x *chunk.Object, kept prose.Kept, r *prose.State) (before prose.Kept) {
 	if n, here, newline := r.Suspected(); here {
 		before = prose.Kept{Front: kept.Front, Text: kept.Text[:len(kept.Text)-n]}
 		if newline {
@@ -165,6 +180,7 @@ func (h *hold) frame(x *chunk.Object, kept prose.Kept, r *prose.State) {
 	}
 	x.KeepContent(&kept, false)
 	h.whole = x.Edits.Append(h.whole, &x.F)
+	return before
 }
 
 // bytes adds b, which has no text, after the last frame.
@@ -253,6 +269,7 @@ func (s *Stream) Pass(b []byte) bool {
 	}
 	s.Sum.Frames++
 	s.Sum.Chunks++
+	s.memory.sayText(text)
 	s.Out.Next(sse.UnitFrame)
 	s.Out.Unit(b)
 	return true

@@ -212,6 +212,7 @@ type toolWriter struct {
 	window   time.Duration // Options.ParallelWindow
 	notes    *contract.Notes
 	requests *requests.Requests // nil without Params.Approvals
+	memory   *remembered
 
 	started int // how many tools have
 	line    line
@@ -240,6 +241,7 @@ func (t *toolWriter) apply(changes []encode.Transition) {
 			c.Approval = cmp.Or(t.requests.Ended(c.ID), c.Approval)
 		}
 		t.tellDetails(c)
+		t.memory.transition(c)
 		t.w.Transition(c)
 		switch {
 		case !c.Completed, t.line.tool != "" && t.line.tool != c.ID:

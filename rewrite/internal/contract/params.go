@@ -26,6 +26,12 @@ type Params struct {
 	// OnTool is called for each start and end of a tool, in order, whatever form the
 	// client gets it in. It may be nil.
 	OnTool func(ToolEvent)
+	// Remember is told of the answer, for the records of later requests (contract section 8): its text, as
+	// the client has it, and the tools that ran during it, which may be none. It is called when the answer
+	// has finished or ended, before its last bytes are returned, and again if more comes. Where an answer
+	// is split (Split), it is called before that, and what follows is another answer. Nil means that
+	// nobody remembers.
+	Remember func(answer Text, tools []ToolRun)
 	// Approvals decides how the client may answer the agent's requests for approval. With nil it
 	// may not, and those requests leave with nothing added.
 	Approvals Approvals

@@ -89,6 +89,12 @@ func (t *Transition) outcome() (status, item, text string) {
 	return contract.Completed, contract.Completed, contract.CardOutput(contract.Completed)
 }
 
+// Outcome returns the status of the tool, which has ended, as its card shows it.
+func (t *Transition) Outcome() string {
+	_, _, text := t.outcome()
+	return contract.CardStatus(text)
+}
+
 // incomplete is the status of the items of a card whose tool has not ended well.
 const incomplete = "incomplete"
 

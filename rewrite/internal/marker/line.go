@@ -76,7 +76,7 @@ func (l *shownLine) add(r rune) {
 	case r == zeroWidthJoiner && (isSymbol(l.last) || unicode.Is(unicode.Variation_Selector, l.last)):
 		l.joins = true
 		return
-	case isSeen(r), (r == '\ufe0e' || r == '\ufe0f') && isSymbol(l.last):
+	case IsSeen(r), (r == '\ufe0e' || r == '\ufe0f') && isSymbol(l.last):
 		l.b = utf8.AppendRune(l.b, r)
 		l.runes++
 		l.last = r
@@ -118,8 +118,8 @@ func (l *shownLine) mark() {
 	}
 }
 
-// isSeen reports whether the rune is seen, and changes nothing of how others are read.
-func isSeen(r rune) bool {
+// IsSeen reports whether the rune is seen, and changes nothing of how others are read.
+func IsSeen(r rune) bool {
 	return unicode.IsPrint(r) && r != '\u2800' && !unicode.In(r, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point)
 }
 

@@ -28,7 +28,7 @@ func FuzzLine(f *testing.F) {
 			}
 			last = r
 		}
-		if seen := strings.IndexFunc(text, func(r rune) bool { return !isSeen(r) }) < 0; seen && utf8.ValidString(text) && utf8.RuneCountInString(text) <= n && line != text {
+		if seen := strings.IndexFunc(text, func(r rune) bool { return !IsSeen(r) }) < 0; seen && utf8.ValidString(text) && utf8.RuneCountInString(text) <= n && line != text {
 			t.Fatalf("%q becomes %q", text, line)
 		}
 		if cut := strings.HasSuffix(line, "…"); !cut && utf8.RuneCountInString(text) > n {

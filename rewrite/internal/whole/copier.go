@@ -1,6 +1,9 @@
 package whole
 
-import "github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+import (
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/record"
+)
 
 // copier copies JSON without the parts that are cut. Cuts must be made in order.
 type copier struct {
@@ -12,7 +15,7 @@ type copier struct {
 // cut copies b up to from, and takes b[from:to] out.
 func (c *copier) cut(from, to int) {
 	if cap(c.out) < len(c.b) {
-		c.out = make([]byte, 0, len(c.b))
+		c.out = make([]byte, 0, len(c.b)+record.MaxRecords) // Recall may add records to it
 	}
 	if from > c.at { // the bytes before it may have gone
 		c.out = append(c.out, c.b[c.at:from]...)

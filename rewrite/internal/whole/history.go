@@ -7,6 +7,8 @@
 //	copier.go   JSON without the parts that are cut
 //	opening.go  the beginning of a conversation, and a line in front of it
 //	cards.go    the messages of an answer that Open WebUI has taken apart, joined
+//	memory.go   Recall: records of the tools that ran during the answers
+//	turns.go    the questions of the user's and their answers
 //	answer.go   RepairAnswer: content, reasoning, failures and secrets of an answer
 //
 // It holds no state. A body that needs no repair is returned as it is, without a copy.

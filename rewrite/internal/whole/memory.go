@@ -1,0 +1,248 @@
+package whole
+
+import (
+	"bytes"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/record"
+)
+
+// Hermes drops the tool calls of a history, so that the agent does not know what it has done. The
+// user's message after an answer during which tools ran begins with a record of them (contract
+// section 8). Calls that the request itself has count, or else what the sidecar has seen of that
+// answer. Texts prove nothing.
+
+// Recalled is the body of a request with the records of its history.
+type Recalled struct {
+	Body []byte // a copy, or the healed body itself if there are no records
+	// FromRequest and FromMemory are the numbers of the records, by their source.
+	FromRequest, FromMemory int
+	// Turn is that of the answer that the request asks for, without the Answer. Its Question is zero if
+	// the last message is not the user's.
+	Turn contract.Turn
+}
+
+// Recall puts records in front of the user's messages of a request for chat completions. The healed body
+// of the request is that of original, whose messages and depth a Reader has read. sound says that
+// original is known to be well formed; given is as for Heal.
+//
+// A request that has a record is left alone. The result is the same for each later request of the
+// conversation, as far as that shows the same messages and m knows the same.
+func Recall(original, healed []byte, messages *Messages, depth int, sound bool, given map[string]bool, m contract.Memory, results bool) Recalled {
+	same := len(healed) == 0 || &original[0] == &healed[0]
+	calls := depth >= len("{[{[{{") && bytes.Contains(original, []byte("tool_calls"))
+	if !calls && m.Empty() {
+		if same {
+			return Recalled{Body: healed, Turn: messages.turn(original)}
+		}
+		w := newTurns(healed, jsonspan.MemberOf(healed, object(healed), "messages"))
+		for w.next() {
+		}
+		return Recalled{Body: healed, Turn: w.asked()}
+	}
+	r := recaller{memory: m, turns: newTurns(original, messages.at), records: record.Records{Results: results}}
+	if may := marker.MayAsk(original); may || len(given) > 0 {
+		r.secrets = &secrets{given: given}
+		r.secrets.Known = r.secrets.known
+		marker.Secrets(original, r.secrets.add)
+	}
+	shown := &r.turns
+	if !same {
+		w := newTurns(healed, jsonspan.MemberOf(healed, object(healed), "messages"))
+		shown = &w
+	}
+	if r.recall(shown, calls); len(r.records.All()) == 0 || r.hasOne || !sound && !(jsonspan.Valid(original) && utf8.Valid(original)) {
+		return Recalled{Body: healed, Turn: shown.asked()}
+	}
+	return Recalled{insertRecords(healed, r.records.All(), !same), r.fromRequest, r.fromMemory, shown.asked()}
+}
+
+// recaller goes once over the messages of a request, and makes its records.
+type recaller struct {
+	memory  contract.Memory
+	secrets *secrets // nil if there are none
+	turns            // of the original body, which has the cards
+	tools   record.Tools
+	records record.Records
+	hasOne  bool // the request has a record already
+
+	fromRequest, fromMemory int
+}
+
+// recall makes the records for the user's messages that shown goes over. calls says that there may be tool
+// calls.
+func (r *recaller) recall(shown *turns, calls bool) {
+	if calls {
+		r.each = r.read
+	}
+	for {
+		r.tools = record.Tools{}
+		more := r.next()
+		if shown != &r.turns {
+			shown.next()
+		}
+		if !more {
+			return
+		}
+		at, hasOne := placeOf(shown.b, shown.content)
+		r.hasOne = r.hasOne || hasOne
+		if at == 0 {
+			continue
+		}
+		if ran := r.tools.Runs(); len(ran) > 0 {
+			r.records.Add(at, ran)
+			r.fromRequest++
+		} else if shown.answered {
+			if ran := r.memory.Recall(shown.last); len(ran) > 0 {
+				r.records.Add(at, r.clean(ran))
+				r.fromMemory++
+			}
+		}
+	}
+}
+
+// placeOf returns where a record goes in the content at v of a user's message, which says something: into
+// the string, or in front of the first part. It returns 0 if none goes there. hasOne reports whether
+// there is one.
+func placeOf(b []byte, v jsonspan.Span) (at int, hasOne bool) {
+	switch {
+	case v.IsString(b):
+		if text := v.Inner().Of(b); jsonspan.HasText(text) {
+			return v.From + 1, begins(text, record.Head)
+		}
+	case v.Ok() && b[v.From] == '[':
+		for part := range jsonspan.Elements(b, v) {
+			text := textOf(b, part)
+			return v.From + 1, text.IsString(b) && begins(text.Inner().Of(b), record.Head)
+		}
+	}
+	return 0, false
+}
+
+// insertRecords returns body with the records. own says that body is no other's, so that it may be
+// written to.
+func insertRecords(body []byte, records []record.Record, own bool) []byte {
+	const part, rest, gap = `{"type":"text","text":"`, `"},`, `\n\n`
+	n := len(body)
+	for i := range records {
+		r := &records[i]
+		if body[r.At-1] == '"' {
+			r.Text = append(r.Text, gap...)
+		} else {
+			r.Text = append(append([]byte(part), r.Text...), rest...)
+		}
+		n += len(r.Text)
+	}
+	out := body
+	if !own || cap(body) < n {
+		out = make([]byte, n)
+	}
+	out = out[:n]
+	for end, i := len(body), len(records)-1; i >= 0; i-- { // from the end, because it may be the same array
+		r := &records[i]
+		n -= end - r.At
+		copy(out[n:], body[r.At:end])
+		n -= len(r.Text)
+		copy(out[n:], r.Text)
+		end = r.At
+	}
+	copy(out, body[:records[0].At])
+	return out
+}
+
+// clean returns the tools without what answers requests for approval.
+func (r *recaller) clean(ran []contract.ToolRun) []contract.ToolRun {
+	if r.secrets == nil {
+		return ran
+	}
+	out := make([]contract.ToolRun, len(ran))
+	for i, t := range ran {
+		t.Name = r.without(t.Name)
+		for _, v := range []*string{&t.Args, &t.Result} {
+			if text := r.without(*v); text != *v {
+				*v = record.Quote(text)
+			}
+		}
+		out[i] = t
+	}
+	return out
+}
+
+// without returns a text without what answers requests for approval.
+func (r *recaller) without(text string) string {
+	if r.secrets == nil {
+		return text
+	}
+	inner := jsonspan.Inside(jsonspan.Quote(text))
+	if rest, n := r.secrets.withoutApprovals(inner, false); n > 0 {
+		return string(jsonspan.AppendText(nil, rest))
+	}
+	return text
+}
+
+// read reads the tool calls of an assistant's message, and what tools have returned.
+func (r *recaller) read(m *spoken) {
+	for call := range jsonspan.Elements(r.b, m.calls) {
+		function := jsonspan.MemberOf(r.b, call, "function")
+		c := record.Call{ID: r.text(jsonspan.MemberOf(r.b, call, "id")), Name: r.without(r.text(jsonspan.MemberOf(r.b, function, "name")))}
+		arguments := r.text(jsonspan.MemberOf(r.b, function, "arguments"))
+		c.Args = r.without(arguments)
+		if label, args, ok := cardArguments([]byte(arguments)); ok {
+			c.Label, c.Args = r.without(label), r.without(args)
+		}
+		r.tools.Start(c)
+	}
+	if !m.id.IsString(r.b) {
+		return
+	}
+	var said strings.Builder
+	for text := range texts(r.b, m.content) {
+		said.Write(jsonspan.AppendText(nil, text))
+	}
+	status, result := outputOf(r.without(said.String()))
+	r.tools.End(r.text(m.id), status, result)
+}
+
+// text returns the text of the string at v, "" if it is none.
+func (r *recaller) text(v jsonspan.Span) string {
+	if !v.IsString(r.b) {
+		return ""
+	}
+	return jsonspan.Unquote(string(v.Of(r.b)))
+}
+
+// cardArguments returns the label and what the tool was given, as arguments have them that are those of a card:
+// an object with nothing but a label and, if that is known, what the tool was given.
+func cardArguments(arguments []byte) (label, args string, ok bool) {
+	v := jsonspan.Span{From: jsonspan.SkipSpace(arguments, 0), To: len(arguments)}
+	if !v.IsObject(arguments) || !jsonspan.Valid(arguments) {
+		return "", "", false
+	}
+	for name, value := range jsonspan.Members(arguments, v) {
+		switch {
+		case name.Is(arguments, "label") && !ok && value.IsString(arguments):
+			label, ok = jsonspan.Unquote(string(value.Of(arguments))), true
+		case name.Is(arguments, "args") && ok && args == "":
+			args = string(value.Of(arguments))
+		default:
+			return "", "", false
+		}
+	}
+	return label, args, ok
+}
+
+// outputOf returns how a tool has ended that has returned the text, and the text unless it says no more
+// than that.
+func outputOf(text string) (status string, result *string) {
+	switch {
+	case text == contract.Completed, contract.IsCardOutput(text):
+		return contract.CardStatus(text), nil
+	case strings.HasPrefix(text, "Error:"), record.Failed(text):
+		return "failed", &text
+	}
+	return contract.Completed, &text
+}
