@@ -263,8 +263,9 @@ var securityTests = map[string]string{
 	"the file beside a recording that describes it":                                  "TestMeta",
 	"a key, --key-file":                                                              "TestDoctorExaminesNothing",
 
-	"records in a request (memory), as JSON":                                                   "TestRecordsShrink TestToolsOfAnAnswerAreBounded FuzzRecord",
+	"records in a request (memory), as JSON":                                                   "TestRecordsShrink TestToolsOfAnAnswerAreBounded FuzzRecord TestRandomHistories",
 	"tools of an answer that are remembered while it is streamed":                              "TestToolsOfAnAnswerAreBounded TestRememberedToolsTakeBoundedMemory",
+	"answers whose tools are remembered (memory), of all clients":                              "TestMemoryTakesNoMoreThanItsBound TestLikeAnswers",
 	"messages at the end of a request among which the last question and answer are looked for": "TestTurnsFromTheEnd",
 
 	"an answer to POST /v1/runs that names a run whose events are kept":                          "TestAnswersThatBeginNoRun",
