@@ -33,6 +33,7 @@ type Agent struct {
 	Lingers time.Duration // for which it goes on when a client has left, unless Forget ends it
 	Origin  string        // of the page that may read answers, "" for none
 	Silent  bool          // it answers no question about the state of a run
+	Version string        // "" for 0.22, "0.19" or "0.13": what it tells of its sessions
 
 	cap  int
 	stop context.Context
@@ -47,8 +48,13 @@ type Agent struct {
 	holds    map[string]chan struct{}
 	leaving  map[string]bool
 	refusing map[string]int // prompts, and how often still
-	paths    []string       // of GET
-	reading  int            // requests whose body has not come whole
+	paths    []string       // of GET, but for sessions
+
+	rows             map[string][]string // what sessions have stored
+	rowID            int
+	sessionQuestions []SessionQuestion
+	sessionHandler   http.HandlerFunc
+	reading          int // requests whose body has not come whole
 }
 
 // A Request is one that the agent has taken, and not refused.
@@ -56,6 +62,7 @@ type Request struct {
 	ID, Prompt, Key, Path string
 	Header                http.Header
 	Body                  string
+	Session               string // of a chat, "" for none
 
 	over, left, run bool
 	ended           chan struct{} // closed when it is over
@@ -293,6 +300,8 @@ func (a *Agent) serve(w http.ResponseWriter, r *http.Request) {
 		a.approve(w, r.Header.Get("Authorization"), id, body)
 	case r.Method == http.MethodPost:
 		a.post(w, r, body)
+	case strings.Contains(r.URL.Path, sessionsPath) && strings.HasSuffix(r.URL.Path, "/messages"):
+		a.sessions(w, r)
 	default:
 		a.get(w, r, path)
 	}
@@ -372,10 +381,14 @@ func (a *answer) play(steps []Step) {
 	if a.w != nil {
 		a.w.Header().Set("Content-Type", a.contentType)
 	}
+	a.stores("user", ASCII(a.req.Prompt), "")
 	if a.begin != nil {
 		a.begin(a)
 	}
 	good := Play(a, steps...)
+	if good {
+		a.stores("assistant", ASCII(a.unstored()), `"finish_reason": "stop"`)
+	}
 	a.agent.ends(a.req, !good)
 	if good && a.end != nil {
 		a.end(a)
@@ -395,6 +408,9 @@ func (a *Agent) begin(r *http.Request, prompt, body string) (*Request, []Step) {
 	me := &Request{
 		ID: cmp.Or(kind, "run_") + hexOf(29), Prompt: prompt, Key: r.Header.Get("Authorization"), Path: r.URL.Path,
 		Header: r.Header.Clone(), Body: body, run: r.URL.Path == "/v1/runs", ended: make(chan struct{}),
+	}
+	if strings.HasSuffix(r.URL.Path, "/chat/completions") {
+		me.Session = sessionOf(r, []byte(body))
 	}
 	a.requests = append(a.requests, me)
 	there, _ := a.count()

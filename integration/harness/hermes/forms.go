@@ -12,13 +12,14 @@ import (
 // An answer is what an Agent answers a request with.
 type answer struct {
 	form
-	agent *Agent
-	w     http.ResponseWriter
-	over  context.Context // when the client has left
-	req   *Request
-	said  strings.Builder
-	seq   int      // of events
-	chose []string // what its questions were answered with
+	agent  *Agent
+	w      http.ResponseWriter
+	over   context.Context // when the client has left
+	req    *Request
+	said   strings.Builder
+	stored int      // how much of it is in a row
+	seq    int      // of events
+	chose  []string // what its questions were answered with
 }
 
 // A form is how an answer is written. What it has no function for does not show.
@@ -90,7 +91,7 @@ var (
 	chat = form{
 		contentType: "text/event-stream",
 		begin: func(a *answer) {
-			a.w.Header().Set("X-Hermes-Session-Id", "api-0123456789abcdef")
+			a.w.Header().Set("X-Hermes-Session-Id", a.req.Session)
 			a.delta("role", "assistant")
 		},
 		text: func(a *answer, text string) { a.delta("content", text) },
