@@ -1,7 +1,6 @@
 package caddymodule
 
 import (
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -16,17 +15,13 @@ import (
 // free. docs/performance.md has the budget of the difference.
 func BenchmarkQueue(b *testing.B) {
 	const body = `{"model":"hermes-agent","messages":[{"role":"user","content":"hi"}]}`
-	answer := caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
-		w.Header().Set("Content-Type", "application/json")
-		_, err := io.WriteString(w, `{"object":"chat.completion","choices":[]}`)
-		return err
-	})
+	const answer = `{"handler":"static_response","headers":{"Content-Type":["application/json"]},"body":"{\"object\":\"chat.completion\",\"choices\":[]}"}`
 	for name, handlers := range map[string]string{"alone": `{"handler":"hermes"}`, "free": `{"handler":"hermes_queue"},{"handler":"hermes"}`} {
 		b.Run(name, func(b *testing.B) {
-			config := `{"apps":{"http":{"servers":{"s":{"listen":["127.0.0.1:0"],"routes":[{"handle":[` + handlers + `]}]}}}}}`
+			config := `{"apps":{"http":{"servers":{"s":{"listen":["127.0.0.1:0"],"routes":[{"handle":[` + handlers + `,` + answer + `]}]}}}}}`
 			ctx, server := provisionServer(b, []byte(config), b.TempDir())
 			b.Cleanup(func() { leave(b, ctx) })
-			next := caddyhttp.Handler(answer)
+			next := caddyhttp.Handler(caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error { return nil }))
 			for _, h := range slices.Backward(server.Routes[0].Handlers) {
 				after := next
 				next = caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error { return h.ServeHTTP(w, r, after) })

@@ -1,9 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -215,4 +218,53 @@ func TestTurnsAtOneTarget(t *testing.T) {
 	if err != nil || to <= 0 || added <= -to {
 		t.Errorf("the first byte came after %v, and after %v more; %v", to, added, err)
 	}
+}
+
+// TestBenchmarksRun runs each benchmark of the sidecar once, and reads the results of those that have
+// a budget.
+func TestBenchmarksRun(t *testing.T) {
+	t.Chdir("..") // as go run has it
+	g := goals{bench: "1x", rounds: 1}
+	for part, measure := range map[string]func() error{"histories": g.histories, "queue": g.queue} {
+		if err := measure(); err != nil {
+			t.Errorf("%s: %v", part, err)
+		}
+	}
+	if g.all != 2*len(historyBudgets)+1 {
+		t.Errorf("%d results", g.all)
+	}
+	out, err := g.benchmark(".", 1, packagesWithBenchmarks(t)...)
+	if err != nil || strings.Contains(out, "no test files") || !strings.Contains(out, "\nBenchmarkStreams/crash") {
+		t.Error(err, out)
+	}
+}
+
+// packagesWithBenchmarks returns the directories of the main module, which is above, that have
+// benchmarks.
+func packagesWithBenchmarks(t *testing.T) (packages []string) {
+	t.Helper()
+	err := fs.WalkDir(os.DirFS(".."), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if _, err := os.Stat(filepath.Join("..", name, "go.mod")); err == nil && name != "." {
+				return fs.SkipDir // another module
+			}
+			return nil
+		}
+		if !strings.HasSuffix(name, "_test.go") {
+			return nil
+		}
+		b, err := os.ReadFile(filepath.Join("..", name))
+		if bytes.Contains(b, []byte("\nfunc Benchmark")) {
+			packages = append(packages, "./"+path.Dir(name))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(packages)
+	return slices.Compact(packages)
 }

@@ -24,13 +24,14 @@ type goals struct {
 	weighs int
 	idle   time.Duration
 	only   string
+	bench  string // how long a benchmark runs each time, as go test takes it
 
 	all, over int // results, and those over their budget
 }
 
 // goalsCommand measures what has a budget, and fails if a budget is exceeded.
 func goalsCommand(f *flag.FlagSet) func(stage) error {
-	g := new(goals)
+	g := &goals{bench: "0.5s"}
 	f.IntVar(&g.rounds, "rounds", 18, "rounds of floor and plugin for each load")
 	f.DurationVar(&g.length, "length", 6*time.Second, "of a round's streams")
 	f.IntVar(&g.weighs, "weighs", 3, "rounds of floor and plugin for memory")
@@ -359,9 +360,10 @@ var historyBudgets = []struct {
 	{"markers", "code and 200 markers", 2},
 }
 
-// benchmark runs benchmarks of a package so many times, and returns what go test prints.
-func benchmark(pkg, names string, count int) (string, error) {
-	cmd := exec.Command("go", "test", "-run", "^$", "-bench", names, "-count", strconv.Itoa(count), "-benchtime", "0.5s", "-cpu", "1", pkg)
+// benchmark runs benchmarks of packages so many times, and returns what go test prints.
+func (g *goals) benchmark(names string, count int, packages ...string) (string, error) {
+	flags := []string{"test", "-run", "^$", "-bench", names, "-count", strconv.Itoa(count), "-benchtime", g.bench, "-cpu", "1"}
+	cmd := exec.Command("go", append(flags, packages...)...)
 	cmd.Dir = ".."
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -376,7 +378,7 @@ func benchmark(pkg, names string, count int) (string, error) {
 func (g *goals) queue() error {
 	var alone, added []float64
 	for range g.rounds {
-		out, err := benchmark("./caddymodule", "^BenchmarkQueue$", 1)
+		out, err := g.benchmark("^BenchmarkQueue$", 1, "./caddymodule")
 		if err != nil {
 			return err
 		}
@@ -396,7 +398,7 @@ func (g *goals) queue() error {
 
 // histories takes the medians of the benchmark.
 func (g *goals) histories() error {
-	out, err := benchmark("./rewrite", "^BenchmarkHistory", min(g.rounds, 5))
+	out, err := g.benchmark("^BenchmarkHistory", min(g.rounds, 5), "./rewrite")
 	if err != nil {
 		return err
 	}
