@@ -259,16 +259,16 @@ func (a *answer) Write(p []byte) (int, error) {
 // is appended to it at once.
 func (a *answer) FlushError() error {
 	a.WriteHeader(http.StatusOK)
-	switch {
-	case a.kind == kindPasses:
+	switch a.kind {
+	case kindPasses:
 		return http.NewResponseController(a.client).Flush()
-	case a.kind == kindBody:
+	case kindBody:
 		a.body.flushed.Store(true)
 		if a.body.Buffered() == 0 {
 			a.begin(true)
 		}
 		return a.body.Flush()
-	case a.kind == kindStream:
+	case kindStream:
 		a.begin(true)
 	}
 	return nil

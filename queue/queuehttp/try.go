@@ -106,7 +106,7 @@ func (t *trial) rejoin() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	f, x := t.held, t.x
-	if f == nil || x.in.Context().Err() != nil || !rewrite.RefusesRun(f.body) || !x.place.get().Refused(retryAfterOf(f.header)) {
+	if f == nil || x.clientLeft() || !rewrite.RefusesRun(f.body) || !x.place.get().Refused(retryAfterOf(f.header)) {
 		return false
 	}
 	x.refused = f

@@ -127,19 +127,21 @@ func (t *teller) stop() {
 // instead returns the next handler of a request that does not go on because of err.
 func (x *request) instead(err error) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, _ *http.Request) error {
-		left := x.in.Context().Err() != nil
 		switch {
 		case x.panicked != nil:
 			panic(x.panicked)
-		case left:
+		case x.clientLeft():
 			return nil
 		case errors.Is(err, queue.ErrTimeout) && x.refused != nil:
 			x.refused.replay(w)
-			return nil //nolint:nilerr // the answer is upstream's own refusal
+			return nil
 		}
 		return x.refusal(err)
 	}
 }
+
+// clientLeft reports whether the client has left.
+func (x *request) clientLeft() bool { return x.in.Context().Err() != nil }
 
 // refusal returns the error for a request that does not go on because of err.
 func (x *request) refusal(err error) error {
