@@ -254,6 +254,7 @@ var securityTests = map[string]string{
 	"attempts to reach the upstream that asks":                                       "TestAnotherUpstreamIsTriedAgain",
 	"the first chunk of the rest of an answer, which a sentence follows":             "TestLateRepliesSaySo",
 	"an answer to a GET request":                                                     "TestAnswersToProbesAreBounded",
+	"the messages of the session of its answer (--ask)":                              "TestDetails",
 	"the header of an answer":                                                        "TestWhyNothingAnswers",
 	"the answer to the chat request (--ask)":                                         "TestAnswersAreReadUpToABound TestAnswersThatAreNoGoodStream",
 	"a quotation of the agent in a line":                                             "TestWhatOthersSayIsShort",

@@ -56,7 +56,7 @@ func (e *examination) checkAnswer(ctx context.Context, s *server) *reading {
 		return nil
 	}
 	r, left := newReading(chatPath), false
-	r.sidecar = res.Header.Get(proxy.SidecarHeader)
+	r.sidecar, r.session = res.Header.Get(proxy.SidecarHeader), res.Header.Get(sessionHeader)
 	room := make([]byte, 32<<10)
 	for total := 0; !r.ended && !left; {
 		n, err := res.Body.Read(room)

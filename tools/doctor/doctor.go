@@ -73,6 +73,9 @@ func (e *examination) checkAgent(ctx context.Context, s *server) bool {
 	if e.ask {
 		if r := e.checkAnswer(ctx, s); r != nil {
 			e.recordShown(r)
+			if r.ended {
+				e.checkDetails(ctx, s, r)
+			}
 		}
 	}
 	return true

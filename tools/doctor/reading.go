@@ -34,6 +34,7 @@ type reading struct {
 	status  string // the text of the last hermes.status
 
 	sidecar string   // the version that the sidecar announces in the header, "" for none
+	session string   // what Hermes names in the header, "" for none
 	events  bool     // upstream sent tool events
 	shown   evidence // the evidence that says most of the release
 	foreign bool     // chunks are not written as Hermes writes them

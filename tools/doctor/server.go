@@ -56,10 +56,13 @@ func (s *server) connect(ctx context.Context) (net.Conn, error) {
 	return s.dial(ctx, "tcp", net.JoinHostPort(s.url.Hostname(), s.port()))
 }
 
-// send sends a GET request for a path below the address or, if body is not empty, a POST request
+// send sends a GET request for a path below the address, with or without a query, or, if body is not empty, a POST request
 // with it. If withKey is true, the request has the key.
 func (s *server) send(ctx context.Context, path, body string, withKey bool) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url.JoinPath(path).String(), strings.NewReader(body))
+	path, query, _ := strings.Cut(path, "?")
+	at := s.url.JoinPath(path)
+	at.RawQuery = query
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), strings.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +81,7 @@ func (s *server) send(ctx context.Context, path, body string, withKey bool) (*ht
 	return s.client.Do(req)
 }
 
-// A reply is the answer to a request, with the first maxProbe bytes of its body.
+// A reply is the answer to a request, with the beginning of its body.
 type reply struct {
 	*http.Response
 	body []byte
@@ -86,19 +89,27 @@ type reply struct {
 
 // get asks for a path below the address, with the key if withKey is true.
 func (s *server) get(ctx context.Context, path string, withKey bool) (reply, error) {
+	return s.getUpTo(ctx, path, withKey, maxProbe)
+}
+
+// getUpTo is get, and reads so many bytes of the body.
+func (s *server) getUpTo(ctx context.Context, path string, withKey bool, most int64) (reply, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	res, err := s.send(ctx, path, "", withKey)
 	if err != nil {
 		return reply{}, err
 	}
-	return read(res)
+	return readUpTo(res, most)
 }
 
 // read reads a reply, and closes its body.
-func read(res *http.Response) (reply, error) {
+func read(res *http.Response) (reply, error) { return readUpTo(res, maxProbe) }
+
+// readUpTo is read, and reads so many bytes of the body.
+func readUpTo(res *http.Response, most int64) (reply, error) {
 	defer res.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(res.Body, maxProbe))
+	body, err := io.ReadAll(io.LimitReader(res.Body, most))
 	return reply{res, body}, err
 }
 

@@ -1,0 +1,74 @@
+package doctor
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
+)
+
+const (
+	// maxSession is how much of the rows of a session is read, in bytes, and detailsWait is how long
+	// they may take: the sidecar reads and waits no more (contract section 8).
+	maxSession  = 4 << 20
+	detailsWait = 300 * time.Millisecond
+	// storesAtOnce is the first release that stores a turn while that runs.
+	storesAtOnce release = 18_000
+)
+
+// sessionHeader names the session in an answer of Hermes.
+const sessionHeader = "X-Hermes-Session-Id"
+
+// checkDetails asks for the session of the answer r, as the sidecar does to learn what a tool was given
+// and what it returned, and adds a finding.
+func (e *examination) checkDetails(ctx context.Context, s *server, r *reading) {
+	if r.session == "" {
+		e.find("details", Info, "the answer names no session, so the sidecar learns nothing of what tools were given and returned",
+			"Hermes names it in the header "+sessionHeader+". Something between may take that out.")
+		return
+	}
+	began := e.now()
+	rows, err := s.getUpTo(ctx, "/api/sessions/"+url.PathEscape(r.session)+"/messages?limit=500&order=latest", true, maxSession+1)
+	took := e.now().Sub(began)
+	body := rewrite.Finite(rows.body)
+	switch {
+	case err != nil:
+		says, why := e.explain(ctx, s, err)
+		e.find("details", Warn, "the session of the answer cannot be read: "+says, why)
+	case rows.refuses():
+		e.find("details", Warn, e.say("this key may not read sessions (status %d%s)", rows.StatusCode, e.quoted(rows.message())),
+			"The sidecar asks with the key of the client whose answer it is. Tool events then say nothing of what tools were given and returned.")
+	case rows.StatusCode == http.StatusNotFound:
+		e.find("details", Info, e.say("the session of the answer is not to be had (status 404%s)", e.quoted(rows.message())),
+			"Hermes older than 0.16 has no /api/sessions. Otherwise something in front of it does not pass that path on. "+
+				"Tool events then say nothing of what tools were given and returned.")
+	case rows.StatusCode != http.StatusOK:
+		e.find("details", Warn, e.say("the session of the answer is not to be had (status %d%s)", rows.StatusCode, e.quoted(rows.message())), "Look into Hermes' own log.")
+	case len(rows.body) > maxSession:
+		e.find("details", Warn, e.say("the session of the answer is larger than %d MiB, which the sidecar does not read", maxSession>>20),
+			"Hermes up to 0.21 answers with all of a session. A chat that begins with other words has a session of its own.")
+	case !gjson.ValidBytes(body) || !gjson.GetBytes(body, "data").IsArray():
+		e.find("details", Warn, "what answers for the session is no list of its messages", "Something stands in front of Hermes there.")
+	case e.releasesSoFar().to < storesAtOnce:
+		e.find("details", Info, "this Hermes stores what a tool was given and returned when the turn ends, too late for tool events", "Since 0.18 it does so while the tool runs.")
+	case took > detailsWait:
+		e.find("details", Warn, "the session of the answer came after "+words(short(took)), "The sidecar waits 300ms at most. Tool events then say nothing of what tools were given and returned.")
+	default:
+		e.find("details", OK, e.say("what tools were given and returned is to be had: the session of the answer has %d rows, and came after %s", len(gjson.GetBytes(body, "data").Array()), short(took)), "")
+	}
+}
+
+// releasesSoFar returns the releases that the agent may be according to the evidence.
+func (e *examination) releasesSoFar() span {
+	s := anyRelease
+	for _, of := range e.evidence {
+		if s.meets(of.span) {
+			s = span{max(s.from, of.from), min(s.to, of.to)}
+		}
+	}
+	return s
+}
