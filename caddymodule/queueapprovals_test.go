@@ -3,6 +3,10 @@ package caddymodule
 import (
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/internal/caddytest"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/hermesapp"
 )
 
 // TestRepliesNeedNoPlace: the run that asks holds the only one until it has the reply, also if it has
@@ -33,4 +37,14 @@ func TestRepliesNeedNoPlace(t *testing.T) {
 		t.Errorf("%q, and %d commands have run", text, agent.commands())
 	}
 	site.inLine(0)
+}
+
+// inLine waits until so many requests are in line.
+func (s *approvalSite) inLine(n int) {
+	s.t.Helper()
+	for limit := time.Now().Add(caddytest.Patience); hermesapp.OfProcess().Lines.Stats().Waiting != n; time.Sleep(time.Millisecond) {
+		if time.Now().After(limit) {
+			s.t.Fatalf("%d requests are in line, want %d", hermesapp.OfProcess().Lines.Stats().Waiting, n)
+		}
+	}
 }

@@ -80,9 +80,10 @@ func TestReloadWithOtherLimits(t *testing.T) {
 	p.End("slow-2")
 	p.Until(t, "slow-3")
 	s.queue = []string{"runs 3"}
+	p.load(site{route: "respond gone"}) // and back
 	p.load(s)
+	p.Until(t, "slow-4", "slow-5") // before another request comes
 	last := p.ask(chat, "key-6", "slow-6")
-	p.Until(t, "slow-4", "slow-5")
 	p.Release()
 	late.good(chat)
 	last.good(chat)

@@ -3,6 +3,9 @@ package queue
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -79,6 +82,40 @@ func TestRunsHoldTheirPlaces(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestRoutesOfRuns: nobody tells of the end of a run, and the sidecar asks for its state or its events on the way that
+// the client's request took.
+func TestRoutesOfRuns(t *testing.T) {
+	t.Parallel()
+	for name, s := range map[string]site{
+		"other routes":                  {route: oneRun + "hermes\nhandle /v1/* {\nreverse_proxy AGENT\n}\nhandle {\nrespond 404\n}"},
+		"upstream has other paths":      {route: oneRun + "hermes\nhandle /v1/* {\nrewrite * /agent{path}\nreverse_proxy AGENT\n}\nrespond 404"},
+		"the one before a reload":       {queue: []string{"runs 1"}},
+		"the agent has no state to say": {resume: "detach 10m", queue: []string{"runs 1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := hermes.New(t, 10)
+			a.Silent = s.resume != ""
+			if strings.Contains(s.route, "/agent") {
+				front := httptest.NewServer(http.StripPrefix("/agent", httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: a.Addr})))
+				t.Cleanup(front.Close)
+				s.route = strings.ReplaceAll(s.route, "AGENT", front.Listener.Addr().String())
+			}
+			p := newPlaceOf(t, a, s)
+			_, waits := p.begins("slow", "key-1")
+			if strings.HasSuffix(name, "a reload") {
+				s.hermes = []string{"max_frame 2MiB"}
+				p.load(s)
+				p.untilWaiting(1)
+			}
+			p.End("slow")
+			if _, body := waits.ends(); !strings.Contains(body, "bye") || p.MostAtOnce() != 1 {
+				t.Errorf("%d at once, answered %s", p.MostAtOnce(), body)
+			}
+		})
 	}
 }
 

@@ -45,6 +45,7 @@ type site struct {
 	hermes []string // options of hermes
 	proxy  string   // what reverse_proxy has after the agent's address
 	before string   // directives
+	route  string   // directives in the place of all of these; AGENT is the agent's address
 	grace  string
 }
 
@@ -77,6 +78,9 @@ func (p *place) caddyfile(admin string, s site) string {
 	}
 	text := "{\n\tadmin " + admin + "\n\tgrace_period " + cmp.Or(s.grace, "2s") + "\n\tservers {\n\t\ttrusted_proxies static 127.0.0.1/32\n\t}\n}\n" +
 		sidecar.OnLoopback(strings.TrimPrefix(p.base, "http://")) + "\tlog\n\t" + s.before + "\n"
+	if s.route != "" {
+		return text + "route {\n" + strings.ReplaceAll(s.route, "AGENT", p.Addr) + "\n}\n}\n"
+	}
 	if s.resume != "" {
 		text += block("hermes_resume", []string{s.resume})
 	}
