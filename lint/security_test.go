@@ -144,7 +144,7 @@ func TestSecurityLimitsAreThoseOfTheCode(t *testing.T) {
 var securityTests = map[string]string{
 	// Promises.
 	"A check in front of hermes runs before that":                "TestRecipeOrderOfAuthentication",
-	"cannot become a frame, an error, an end or a tool call":     "TestTextForgesNothing TestNamesAndErrorsForgeNothing TestTextOfAnswersForgesNothing",
+	"cannot become a frame, an error, an end or a tool call":     "TestTextForgesNothing TestNamesAndErrorsForgeNothing",
 	"is stripped and starts no tool":                             "TestImitations",
 	"Streams share only counters":                                "TestRandomSequences",
 	"only to clients with the same credentials":                  "TestOthersGetNothing TestRevokedCredentialsGetNothing TestChecksBehindAreNotAskedAgain",
@@ -198,7 +198,7 @@ var securityTests = map[string]string{
 	"label that is read to name a tool":                                                  "TestToolComesFromEmojiAndLabel",
 	"length of an emoji":                                                                 "TestToolsThatNoMarkerCanHaveAreRefused TestToolComesFromEmojiAndLabel",
 	"buffers kept between frames":                                                        "TestWhatIsHeld",
-	"compressed answers":                                                                 "TestResponsesThatAreNotActedOn TestMemoryIsBounded",
+	"compressed answers":                                                                 "TestAnswersThatAreNoStreamPassByteForByte TestMemoryIsBounded",
 	"upstream's header":                                                                  "TestEndlessHeadersOfUpstreamAreAnError",
 	"names in logs and lists":                                                            "TestListIsBounded TestEndIsLoggedWithWhatIsKnown",
 	"texts of errors in logs, and in the errors that Caddy gets":                         "TestHeadersOfUpstreamStayShort TestErrorsThatArePassedOnAreShort",
@@ -249,7 +249,7 @@ var securityTests = map[string]string{
 	"an answer with an error to a request that has waited, which ends its stream":    "TestWaitedAnswersThatAreNoStreams TestOtherAnswersAfterTheWait",
 	"pages of other origins to which Hermes gives leave, and that are remembered":    "TestOriginsAreBounded",
 	"a 429 that may send a request back into the line, and is kept while that waits": "TestOtherRefusals TestUpstreamRefuses",
-	"runs of POST /v1/runs that hold places after their answer":                      "TestRunsHoldPlaces TestRunsAreAskedFor TestUpstreamThatDoesNotTell TestRandomRuns",
+	"runs of POST /v1/runs that hold places after their answer":                      "TestRoutesOfRuns TestRunsAreAskedFor TestUpstreamThatDoesNotTell TestRandomRuns",
 	"upstream's answer to an approval, and to the question whether a run has ended":  "TestReportIsBounded TestAnswerEndsWithItsTime",
 	"attempts to reach the upstream that asks":                                       "TestAnotherUpstreamIsTriedAgain",
 	"the first chunk of the rest of an answer, which a sentence follows":             "TestLateRepliesSaySo",

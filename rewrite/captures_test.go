@@ -193,6 +193,9 @@ func checkCuts(t *testing.T, n int, r recording) {
 		} else {
 			row{end: cause.Code(), content: cmp.Or(content, nothing)}.compare(t, out, sum)
 		}
+		if known != "" { // or there is no answer
+			same(t, repair(out), out, "twice and once")
+		}
 		if t.Failed() {
 			t.Fatalf("%s, cut at %d, cause %d:\n%s", r.name(), i, cause, out)
 		}

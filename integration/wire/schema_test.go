@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -58,16 +59,13 @@ func TestEveryKindOfFrameIsDescribed(t *testing.T) {
 	session := harness.ReadFile(t, harness.Path("testdata/written/session.tools.sse"))
 	session = session[:strings.Index(session, "event: tool.completed")]
 	scripts := upstream.Router{
-		"cut":   func(x *upstream.Exchange) { everything(x); x.Reset() },
-		"whole": func(x *upstream.Exchange) { everything(x); x.Frame(hermes.Delta("content", "ok")); x.Finish() },
-		"run":   func(x *upstream.Exchange) { otherStreams(t)["runs"].inTool("tool.started").begin(x); x.End() },
-		"response": func(x *upstream.Exchange) {
-			otherStreams(t)["responses"].inTool(`"type": "function_call"`).begin(x)
-			x.End()
-		},
-		"session": func(x *upstream.Exchange) { x.Events(); x.Chunk([]byte(session)); x.End() },
-		"silent":  func(x *upstream.Exchange) { x.Events(); x.Silence() },
-		"slow":    func(x *upstream.Exchange) { x.Begin(); x.Silence() },
+		"cut":      func(x *upstream.Exchange) { everything(x); x.Reset() },
+		"whole":    func(x *upstream.Exchange) { everything(x); x.Frame(hermes.Delta("content", "ok")); x.Finish() },
+		"run":      upTo(t, "g3-v0.20.3/runs.one_tool", "tool.started"),
+		"response": upTo(t, "g3-v0.20.3/responses.one_tool", `"type": "function_call"`),
+		"session":  func(x *upstream.Exchange) { x.Events(); x.Chunk([]byte(session)); x.End() },
+		"silent":   func(x *upstream.Exchange) { x.Events(); x.Silence() },
+		"slow":     func(x *upstream.Exchange) { x.Begin(); x.Silence() },
 	}
 	up := upstream.New(t, scripts.Play)
 	for _, form := range forms {
@@ -133,6 +131,18 @@ func TestEveryKindOfFrameIsDescribed(t *testing.T) {
 	t.Logf("%v", seen)
 }
 
+// upTo plays a recording up to the frame that has start, with which a tool starts.
+func upTo(t testing.TB, name, start string) upstream.Script {
+	body := hermes.Recorded(t, name).Body
+	at := bytes.Index(body, []byte(start))
+	at += bytes.Index(body[at:], []byte("\n\n")) + 2
+	return func(x *upstream.Exchange) {
+		x.Events()
+		x.Chunk(body[:at])
+		x.End()
+	}
+}
+
 // onlyTools is a stream without what Hermes says of its state.
 func onlyTools(body string) string {
 	for _, name := range []string{"hermes.status", "approval.request", "hermes.other"} {
@@ -140,6 +150,19 @@ func onlyTools(body string) string {
 	}
 	return body
 }
+
+// without is a stream without the frames that begin so.
+func without(body, prefix string) string {
+	var kept strings.Builder
+	for _, f := range strings.SplitAfter(body, "\n\n") {
+		if !strings.HasPrefix(f, prefix) {
+			kept.WriteString(f)
+		}
+	}
+	return kept.String()
+}
+
+var forms = []string{"envelope", "bare", "unnamed", "comment", "off"}
 
 // kindsOfFrames returns the definitions that a frame may be one of.
 func kindsOfFrames(t *testing.T) (kinds []string) {
@@ -204,7 +227,9 @@ func TestStreamsOfHermesAreDescribed(t *testing.T) {
 // TestErrorsAreDescribed: where there is no answer, error.json says what there is.
 func TestErrorsAreDescribed(t *testing.T) {
 	s := schema.Load(t, "error.json")
-	failed := string(wholes(t)["g0-v0.8.0/nonstream.failed_result"])
+	failed := harness.ReadFile(t, harness.Path("testdata/captures/g0-v0.8.0/nonstream.failed_result.http"))
+	head, body, _ := strings.Cut(strings.ReplaceAll(failed, "\r\n", "\n"), "\n\n")
+	failed = strings.ReplaceAll(head, "\n", "\r\n") + "\r\n\r\n" + body
 	up := upstream.New(t, upstream.Router{
 		"aborted": func(x *upstream.Exchange) { x.Events(); x.Reset() },
 		"silent":  func(x *upstream.Exchange) { x.Silence() },
