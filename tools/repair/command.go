@@ -29,8 +29,14 @@ const (
 // repairOptions are the options that matter where there is no clock.
 var repairOptions = []string{
 	"max_frame", "imitations", "reasoning", "tool", "progress", "status_line", "cards", "error_finish", "zero_usage",
-	"empty_answer",
+	"empty_answer", "memory",
 }
+
+// The values of the option memory that are not its default.
+const (
+	memoryOff     = "off"
+	memoryResults = "results"
+)
 
 // help is the text of --help.
 //
@@ -64,6 +70,7 @@ type repairCommand struct {
 	flagged     command.OptionFlags
 
 	options rewrite.Options
+	memory  string         // the option, "" for its default
 	meta    recording.Meta // without a Path, the frames show of what kind the stream is
 	out     io.Writer
 }
@@ -90,6 +97,7 @@ func (c *repairCommand) run(args []string, in io.Reader, out io.Writer) (int, er
 		return exitNotRead, err
 	}
 	c.options, c.out = o.Rewrite, out
+	c.memory, _ = given["memory"].(string)
 	if len(args) > 0 && args[0] != "-" {
 		file, err := os.Open(args[0])
 		if err != nil {

@@ -11,11 +11,12 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/recording"
+	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
-// repair reads a recorded answer from in and writes the repaired answer. The recorded answer is an
-// event stream, or the JSON of an answer that is not streamed, as upstream sent it; an HTTP header
+// repair reads a recorded answer from in and writes the repaired answer, or a request and writes it as
+// Hermes gets it. The recorded answer is an event stream, or the JSON of an answer that is not streamed, as upstream sent it; an HTTP header
 // in front, as curl -i shows it, is skipped. repair returns the code of the error that the answer
 // ended in, "" for none. The error is recording.ErrNothing if the answer has nothing of Hermes in
 // it; it is written all the same. A stream is repaired while it is read, and an answer that is not
@@ -91,13 +92,16 @@ func (c *repairCommand) repairStream(body io.Reader, cause rewrite.Cause) (strin
 	return sum.Code, err
 }
 
-// repairAnswer repairs an answer that is not streamed. An answer larger than max_frame passes
-// unchanged, as it does live, and is an error.
+// repairAnswer repairs an answer that is not streamed, or heals a request. An answer larger than
+// max_frame passes unchanged, as it does live, and is an error.
 func (c *repairCommand) repairAnswer(body io.Reader) (string, error) {
 	limit := c.options.FrameLimit()
-	whole, err := io.ReadAll(io.LimitReader(body, int64(limit)+1))
+	whole, err := io.ReadAll(io.LimitReader(body, max(int64(limit), proxy.DefaultMaxRequest)+1))
 	if err != nil {
 		return "", fmt.Errorf("reading the recording: %w", err)
+	}
+	if isRequest(whole) {
+		return "", c.healRequest(whole)
 	}
 	if len(whole) > limit {
 		if !c.explain {
