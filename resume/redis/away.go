@@ -20,7 +20,8 @@ var errAway = errors.New("redis does not answer")
 // request has to find out that Redis is away or back. When ctx is done, it closes the connections.
 func (s *Store) watch(ctx context.Context) {
 	defer close(s.over)
-	for every := time.Second; pause(ctx, every); every = time.Second {
+	for every := time.Second; pause(ctx, every); {
+		every = time.Second
 		limited, cancel := context.WithTimeout(context.Background(), s.o.Timeout)
 		err := s.checked(s.ask(limited))
 		if s.o.isCluster() && !errors.Is(err, goredis.ErrClosed) {

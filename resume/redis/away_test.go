@@ -6,13 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
@@ -96,6 +100,28 @@ func TestRepliesOfAServerThatIsAway(t *testing.T) {
 			t.Errorf("%s: %v", reply, err)
 		}
 	}
+}
+
+// TestRedisIsSoonBack has Redis answer no connection: while it is away, it is asked more often than once
+// a second.
+func TestRedisIsSoonBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dials := 0
+		o := Options{Timeout: time.Second, Logger: zap.NewNop(), UniversalOptions: goredis.UniversalOptions{Addrs: []string{"127.0.0.1:1"}}}
+		s := &Store{o: o, over: make(chan struct{}), client: o.connectBy(func(context.Context, string, string) (net.Conn, error) {
+			dials++
+			return nil, errors.New("it is away")
+		})}
+		ctx, stop := context.WithCancel(context.Background())
+		go s.watch(ctx)
+		time.Sleep(2*time.Second + retryAfter/2)
+		synctest.Wait()
+		if want := int(time.Second / retryAfter); dials < want {
+			t.Errorf("asked %d times in the second after the first time, want %d", dials, want)
+		}
+		stop()
+		<-s.over
+	})
 }
 
 // TestPasswordIsNotRepeated has a server that does not know AUTH repeat the password.
