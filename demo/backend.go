@@ -187,7 +187,7 @@ func listen(addr string, h http.Handler) (*http.Server, error) {
 		ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog:          log.New(io.Discard, "", 0),
 	}
-	go srv.Serve(ln)
+	go func() { _ = srv.Serve(ln) }() // until it is closed
 	return srv, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -239,7 +240,7 @@ func (t *transcript) fault(format string, args ...any) {
 func (t *transcript) addTool(e event, now time.Time) {
 	tools, id, status := t.tools(), e.str("toolCallId"), e.str("status")
 	if id == "" && status == "" { // before Hermes 0.12 an event is a start, and no more
-		id, status = fmt.Sprint(len(tools)), "running"
+		id, status = strconv.Itoa(len(tools)), "running"
 	}
 	i := slices.IndexFunc(tools, func(tool *tool) bool { return tool.id == id })
 	switch {

@@ -1,6 +1,3 @@
-// Package approvals tests the page of hermes_approvals in a headless Chromium.
-//
-// HERMES_PICTURES names a directory for pictures of it.
 package approvals
 
 import (

@@ -1,5 +1,6 @@
 // Package approvals tests from the outside who may answer what an agent asks, in every way that
-// there is, and that nothing runs that its own client did not approve, exactly once.
+// there is, and that nothing runs that its own client did not approve, exactly once. It tests the
+// page of hermes_approvals in a headless Chromium; HERMES_PICTURES names a directory for pictures of it.
 package approvals
 
 import (

@@ -3,6 +3,7 @@ package clients
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -186,12 +187,10 @@ func (h *approvalLab) bareAnswers(t *testing.T) {
 	record(t, "approval once", w.read.String())
 }
 
-// ask has openai-python ask, with more of a case.
+// asks has openai-python ask, with more of a case.
 func (h *approvalLab) asks(more map[string]any) seen {
 	c := map[string]any{"base_url": h.offers + "/v1", "api_key": hermesKey}
-	for name, v := range more {
-		c[name] = v
-	}
+	maps.Copy(c, more)
 	return h.driver.send(c, harness.Patience)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os/exec"
 	"regexp"
@@ -51,9 +52,7 @@ func (c *cutBench) drive(d *driver) {
 	c.version = d.version
 	c.ask = func(base, prompt string) seen {
 		send := map[string]any{"base_url": base + "/v1", "prompt": prompt}
-		for name, value := range c.way.send {
-			send[name] = value
-		}
+		maps.Copy(send, c.way.send)
 		if c.way.send["key"] != nil { // a port of an earlier question, and its key, may come again
 			send["key"] = "the-question-" + prompt
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -148,9 +149,7 @@ func (j *journey) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler) // as the sidecar does
 	}
 	defer res.Body.Close()
-	for name, values := range res.Header {
-		w.Header()[name] = values
-	}
+	maps.Copy(w.Header(), res.Header)
 	w.WriteHeader(res.StatusCode)
 	out := flusher{w, http.NewResponseController(w)}
 	if n == 1 && copyTo(out, res.Body, j.at.behind[j.kind]) {

@@ -34,17 +34,17 @@ func TestOpenWebUIApprovals(t *testing.T) {
 }
 
 // clickLink has the user click on the link in the message, and press a button of the page that opens.
-func (a *approvalLab) clickLink(t *testing.T, h *house, choice string) {
-	gone := a.victim(t)
-	asked := len(a.model.sent())
-	h.open("link.hermes-agent")
-	h.ask(a.question(dangerous))
+func (h *approvalLab) clickLink(t *testing.T, ui *house, choice string) {
+	gone := h.victim(t)
+	asked := len(h.model.sent())
+	ui.open("link.hermes-agent")
+	ui.ask(h.question(dangerous))
 	const link = `.chat-assistant a[href*="/hermes/approve/"]`
-	h.Wait(fmt.Sprintf(`document.querySelectorAll(%q).length === 1`, link))
-	h.Wait(`!!` + lastAnswer + `?.querySelector(".status-description")`)
-	h.Picture("open webui approval link")
-	ticket := browser.Eval[string](h.Tab, fmt.Sprintf(`document.querySelector(%q).href`, link))
-	page := h.Follow(link)
+	ui.Wait(fmt.Sprintf(`document.querySelectorAll(%q).length === 1`, link))
+	ui.Wait(`!!` + lastAnswer + `?.querySelector(".status-description")`)
+	ui.Picture("open webui approval link")
+	ticket := browser.Eval[string](ui.Tab, fmt.Sprintf(`document.querySelector(%q).href`, link))
+	page := ui.Follow(link)
 	page.Wait(`document.body.innerText.includes("rm -rf victim")`)
 	page.Picture("approval page " + choice)
 	if gone() {
@@ -57,46 +57,46 @@ func (a *approvalLab) clickLink(t *testing.T, h *house, choice string) {
 	if said := browser.Eval[string](page, `document.body.innerText`); strings.Contains(said, "pproved") != (choice == "once") {
 		t.Errorf("the page says %q", said)
 	}
-	m, raw := h.ended()
+	m, raw := ui.ended()
 	if m.Error != nil || approvalText(m.Content) != "Let me remove it. So it is." || strings.Count(m.Content, ticket) != 1 {
 		t.Errorf("stored is %s", raw)
 	}
 	if gone() != (choice == "once") {
 		t.Errorf("%s, and the command has run: %v", choice, gone())
 	}
-	h.goOn(t, a, asked)
-	a.wantNotSent(t, asked, ticket[strings.LastIndex(ticket, "/")+1:], "Approval needed")
+	ui.goOn(t, h, asked)
+	h.wantNotSent(t, asked, ticket[strings.LastIndex(ticket, "/")+1:], "Approval needed")
 }
 
 // typeReply has the user send what the message asks for.
-func (a *approvalLab) typeReply(t *testing.T, h *house, verb string) {
-	gone := a.victim(t)
-	asked := len(a.model.sent())
-	h.open("reply.hermes-agent")
-	question := a.question(dangerous)
-	h.ask(question)
-	m, raw := h.ended()
+func (h *approvalLab) typeReply(t *testing.T, ui *house, verb string) {
+	gone := h.victim(t)
+	asked := len(h.model.sent())
+	ui.open("reply.hermes-agent")
+	question := h.question(dangerous)
+	ui.ask(question)
+	m, raw := ui.ended()
 	if m.Error != nil || approvalText(m.Content) != "Let me remove it." {
 		t.Fatalf("stored is %s", raw)
 	}
 	code := codeIn(t, m.Content)
-	h.Picture("open webui approval reply")
-	h.ask(verb + " " + code)
-	m, raw = h.ended()
+	ui.Picture("open webui approval reply")
+	ui.ask(verb + " " + code)
+	m, raw = ui.ended()
 	if m.Error != nil || m.Content != "So it is." {
 		t.Errorf("stored is %s", raw)
 	}
-	h.Wait(shows("So it is."))
-	h.Picture("open webui approval replied")
+	ui.Wait(shows("So it is."))
+	ui.Picture("open webui approval replied")
 	if gone() != (verb == "approve") {
 		t.Errorf("%s, and the command has run: %v", verb, gone())
 	}
-	if n := a.model.asks(question); n != len(dangerous.turns) {
+	if n := h.model.asks(question); n != len(dangerous.turns) {
 		t.Errorf("the agent has asked its model %d times, want %d", n, len(dangerous.turns))
 	}
-	h.goOn(t, a, asked)
-	a.wantNotSent(t, asked, "Approval needed")
-	for _, body := range a.model.sent()[asked:] {
+	ui.goOn(t, h, asked)
+	h.wantNotSent(t, asked, "Approval needed")
+	for _, body := range h.model.sent()[asked:] {
 		// What the user has typed stands in later prompts for titles. By then it counts no more.
 		quoted := strings.Contains(body, "### Task") && strings.Contains(body, "USER: "+verb+" "+code+"\\nASSISTANT: So it is.")
 		if n := strings.Count(body, code); n > 1 || n == 1 && !quoted {

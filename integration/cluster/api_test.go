@@ -141,7 +141,7 @@ func (a *api) must(o object, namespace string) {
 // documents are the objects of a file of YAML.
 func documents(t *testing.T, file []byte) (all []object) {
 	t.Helper()
-	for _, doc := range strings.Split("\n"+string(file), "\n---\n") {
+	for doc := range strings.SplitSeq("\n"+string(file), "\n---\n") {
 		var o object
 		if err := yaml.Unmarshal([]byte(doc), &o); err != nil {
 			t.Fatal(err)

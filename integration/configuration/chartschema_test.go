@@ -94,6 +94,8 @@ func (r randomValues) ofChart(kind string, p *jsonschema.Schema) (values []strin
 			n := 1 + r.IntN(1<<r.IntN(12))
 			add(fmt.Sprint(n, []string{"KB", "KiB", "MiB", "kib", "m", "Q", "KKB"}[r.IntN(7)]))
 		}
+	case "tools":
+		values = append(values, `{"🛰️": "satellite", "🪐": "an orrery"}`, `{}`, `{"🛰️": "_hidden"}`, `{"abc": "x"}`, `{"🛰️ x": "x"}`, `{"🛰️": " "}`, `{"🛰️": ""}`, quoted2(strings.Repeat("🛰", 17), "x"), quoted2(strings.Repeat("🛰", 16), "x"))
 	default:
 		values = append(values, "0", "5", "-1", "true", "1.5")
 		if kind == "timeout" {
@@ -107,8 +109,6 @@ func (r randomValues) ofChart(kind string, p *jsonschema.Schema) (values []strin
 		}
 		// A Caddyfile's word is not quoted.
 		values = slices.DeleteFunc(values, func(v string) bool { return strings.Contains(v, `" `) || v == `""` })
-	case "tools":
-		values = append(values, `{"🛰️": "satellite", "🪐": "an orrery"}`, `{}`, `{"🛰️": "_hidden"}`, `{"abc": "x"}`, `{"🛰️ x": "x"}`, `{"🛰️": " "}`, `{"🛰️": ""}`, quoted2(strings.Repeat("🛰", 17), "x"), quoted2(strings.Repeat("🛰", 16), "x"))
 	}
 	return values
 }

@@ -228,24 +228,30 @@ type Attempt struct {
 	failures []string
 }
 
+// Error records what is wrong.
 func (a *Attempt) Error(args ...any) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.failures = append(a.failures, fmt.Sprint(args...))
 }
 
+// Failed reports whether anything is wrong.
 func (a *Attempt) Failed() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.failures != nil
 }
 
+// Fatal records what is wrong, and ends the attempt.
 func (a *Attempt) Fatal(args ...any) {
 	a.Error(args...)
 	runtime.Goexit()
 }
 
+// Errorf is Error with a format.
 func (a *Attempt) Errorf(format string, args ...any) { a.Error(fmt.Sprintf(format, args...)) }
+
+// Fatalf is Fatal with a format.
 func (a *Attempt) Fatalf(format string, args ...any) { a.Fatal(fmt.Sprintf(format, args...)) }
 
 // AtLeast returns a function that fails the test if less than d has passed since. How much

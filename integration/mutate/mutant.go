@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"go/ast"
@@ -25,7 +26,7 @@ func (m mutant) source() []byte {
 // String returns the file, the line, and that line before and after. A range of
 // several lines is cut.
 func (m mutant) String() string {
-	start := strings.LastIndexByte(string(m.original[:m.from]), '\n') + 1
+	start := bytes.LastIndexByte(m.original[:m.from], '\n') + 1
 	line := func(b []byte) string {
 		first, _, _ := strings.Cut(string(b[start:]), "\n")
 		return strings.TrimSpace(first)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"os/exec"
@@ -107,9 +108,7 @@ func raceSites(t *testing.T, r *rand.Rand, home string) []raceSite {
 			"first_byte_timeout": ms(5 + r.IntN(30)), "idle_timeout": ms(20 + r.IntN(30)), "stall_timeout": ms(20 + r.IntN(30)),
 			"done_grace": ms(1 + r.IntN(10)), "drain_timeout": ms(r.IntN(20)),
 		}
-		for k, v := range s.hermes {
-			h[k] = v
-		}
+		maps.Copy(h, s.hermes)
 		s.hermes = h
 	}
 	return sites
@@ -128,9 +127,7 @@ func raceConfig(t *testing.T, sites []raceSite, upstream, cert string) []byte {
 			"automatic_https": object{"disable": true}, "tls_connection_policies": []any{object{}},
 			"protocols": []string{"h1", "h2"},
 		}
-		for k, v := range s.server {
-			server[k] = v
-		}
+		maps.Copy(server, s.server)
 		servers["srv"+strconv.Itoa(i)] = server
 	}
 	b, err := json.Marshal(object{

@@ -480,7 +480,7 @@ func TestDocumentedAttributesAreThose(t *testing.T) {
 	}
 	said := make(map[string]bool)
 	for _, row := range regexp.MustCompile("(?m)^\\| ((?:`[a-z_]+\\.[a-z_.]+` ?)+)\\|").FindAllStringSubmatch(documented(t), -1) {
-		for _, name := range strings.Fields(row[1]) {
+		for name := range strings.FieldsSeq(row[1]) {
 			said[strings.Trim(name, "`")] = true
 		}
 	}

@@ -57,7 +57,7 @@ func TestEveryKindOfFrameIsDescribed(t *testing.T) {
 		}
 	}
 	session := harness.ReadFile(t, harness.Path("testdata/written/session.tools.sse"))
-	session = session[:strings.Index(session, "event: tool.completed")]
+	session, _, _ = strings.Cut(session, "event: tool.completed")
 	scripts := upstream.Router{
 		"cut":      func(x *upstream.Exchange) { everything(x); x.Reset() },
 		"whole":    func(x *upstream.Exchange) { everything(x); x.Frame(hermes.Delta("content", "ok")); x.Finish() },

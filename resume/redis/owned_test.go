@@ -27,8 +27,7 @@ func TestRedisThatTakesNothing(t *testing.T) {
 	addMany(t, l, e, 3*maxPending/len(e))
 	l.End(log.Whole)
 	if got, err := all(r); err == nil || !strings.HasSuffix(got, e) {
-		var gone *log.GoneError
-		if !errors.As(err, &gone) {
+		if _, ok := errors.AsType[*log.GoneError](err); !ok {
 			t.Errorf("%d bytes, %v", len(got), err)
 		}
 	}

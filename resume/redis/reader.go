@@ -34,17 +34,22 @@ func newReader(ctx context.Context, s *Store, id string, n uint64) *reader {
 	s.use(1)
 	open, closed := context.WithCancel(context.Background())
 	r.close = closed
-	go caught(s.o.Logger, func() {
+	go func() {
 		defer s.use(-1)
-		for again := true; again; again = pause(open, s.o.Lease/4) {
-			_, _ = r.look(open)
-		}
-		limited, cancel := context.WithTimeout(context.Background(), s.o.Timeout)
-		defer cancel()
-		// If this fails, the reader no longer counts after a lease.
-		_ = s.checked(s.client.ZRem(limited, s.name("readers", id), name).Err())
-	})
+		_ = caught(s.o.Logger, func() { r.stay(open) })
+	}()
 	return r
+}
+
+// stay lets the reader count until ctx is done.
+func (r *reader) stay(ctx context.Context) {
+	for again := true; again; again = pause(ctx, r.s.o.Lease/4) {
+		_, _ = r.look(ctx)
+	}
+	limited, cancel := context.WithTimeout(context.Background(), r.s.o.Timeout)
+	defer cancel()
+	// If this fails, the reader no longer counts after a lease.
+	_ = r.s.checked(r.s.client.ZRem(limited, r.s.name("readers", r.id), r.name).Err())
 }
 
 // Close implements log.Reader. It does not wait for Redis.

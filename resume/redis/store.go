@@ -145,17 +145,14 @@ func (s *Store) Claim(
 			return have, w, nil
 		}
 		if first && !e.Takes {
-			// The log of the key may be in this process, and Redis may have lost it.
-			have, w, _ := s.o.Local.Claim(ctx, e, log.Run{})
-			if w == nil {
+			if have, ok := s.local(ctx, e); ok {
 				return have, nil, nil
 			}
-			w.End(log.Dropped)
 		}
-		if errors.Is(err, log.ErrTaken) {
+		switch {
+		case errors.Is(err, log.ErrTaken):
 			taken = err
-		}
-		if errors.Is(err, errUnsettled) && known.IsZero() {
+		case errors.Is(err, errUnsettled) && known.IsZero():
 			known, ctx = time.Now().Add(s.settle), longer
 		}
 		// The log of the key may be about to free it, Redis to come back, or the key to be known.
@@ -167,6 +164,15 @@ func (s *Store) Claim(
 			return log.Entry{}, nil, cmp.Or(taken, err)
 		}
 	}
+}
+
+// local returns the log of the key of e if it is in this process: Redis may have lost it.
+func (s *Store) local(ctx context.Context, e log.Entry) (have log.Entry, ok bool) {
+	have, w, _ := s.o.Local.Claim(ctx, e, log.Run{})
+	if w != nil {
+		w.End(log.Dropped)
+	}
+	return have, w == nil
 }
 
 // keyOf returns the name in Redis of the key of e, and 1 if e has a key.

@@ -106,9 +106,7 @@ var contract = map[string]func(t *testing.T, s pair){
 			var first atomic.Int64
 			logs := make([]log.Entry, 8)
 			for i := range logs {
-				wg.Add(1)
-				go func() {
-					defer wg.Done()
+				wg.Go(func() {
 					l, w, err := []log.Store{s.here, s.there}[i%2].Claim(context.Background(), entry(fmt.Sprint(round)), newRun().callbacks())
 					if err != nil {
 						t.Error(err)
@@ -118,7 +116,7 @@ var contract = map[string]func(t *testing.T, s pair){
 						first.Add(1)
 					}
 					logs[i] = l
-				}()
+				})
 			}
 			wg.Wait()
 			if t.Failed() {

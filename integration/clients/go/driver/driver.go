@@ -6,6 +6,7 @@ package driver
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"runtime/debug"
@@ -115,7 +116,7 @@ func answer(c Case, ask func(c Case, r *Result) error) (r *Result) {
 	if err == nil {
 		return r
 	}
-	if read, ok := err.(*Error); ok {
+	if read, ok := errors.AsType[*Error](err); ok {
 		r.Error = read
 	} else {
 		r.Error = &Error{Type: fmt.Sprintf("%T", err), Message: err.Error()}

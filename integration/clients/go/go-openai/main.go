@@ -16,8 +16,7 @@ func main() { driver.Run("github.com/sashabaranov/go-openai", ask) }
 
 func ask(c driver.Case, r *driver.Result) error {
 	err := stream(c, r)
-	var apiError *openai.APIError
-	if errors.As(err, &apiError) {
+	if apiError, ok := errors.AsType[*openai.APIError](err); ok {
 		return &driver.Error{Type: "*openai.APIError", Message: apiError.Message, Code: fmt.Sprint(apiError.Code)}
 	}
 	return err

@@ -32,8 +32,7 @@ func ask(c driver.Case, r *driver.Result) error {
 		}
 	}
 	err := stream.Err()
-	var apierr *openai.Error
-	if errors.As(err, &apierr) {
+	if apierr, ok := errors.AsType[*openai.Error](err); ok {
 		return &driver.Error{Type: "*openai.Error", Message: apierr.Message, Code: apierr.Code}
 	}
 	return err

@@ -49,8 +49,7 @@ func ask(c driver.Case, r *driver.Result) error {
 
 // failure is what a program reads in an error.
 func failure(err error) error {
-	var apierr *openai.Error
-	if errors.As(err, &apierr) {
+	if apierr, ok := errors.AsType[*openai.Error](err); ok {
 		return &driver.Error{Type: "*openai.Error", Message: apierr.Message, Code: apierr.Code}
 	}
 	return err
