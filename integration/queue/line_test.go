@@ -3,7 +3,6 @@ package queue
 import (
 	"fmt"
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -53,41 +52,6 @@ func TestTheNextWaits(t *testing.T) {
 	}
 }
 
-var bareStatus = regexp.MustCompile(`event: hermes.status\ndata: \{"kind": "lifecycle", "text": "[^"]*"\}\n\n`)
-
-// TestForms: in each form of the handler's events, an answer that has waited is as whole as one that has
-// not.
-func TestForms(t *testing.T) {
-	t.Parallel()
-	for _, o := range []string{"status_line on", "progress bare", "progress off", "history keep"} {
-		t.Run(o, func(t *testing.T) {
-			t.Parallel()
-			p := newPlaceOf(t, hermes.New(t, 10), site{queue: []string{"runs 1"}, hermes: []string{o}})
-			p.ask(chat, "key-1", "slow-1")
-			p.Until(t, "slow-1")
-			all := map[kind]*pending{}
-			for _, k := range []kind{chat, responses, session} {
-				all[k] = p.ask(k, "key-2", "hello "+k.path)
-			}
-			for _, q := range all {
-				<-q.header
-			}
-			p.End("slow-1")
-			for k, q := range all {
-				if <-q.done; o == "progress bare" { // which is no chunk
-					text := bareStatus.ReplaceAllString(q.body.String(), "")
-					q.body.Reset()
-					q.body.WriteString(text)
-				}
-				q.good(k)
-				if len(q.waited()) == 0 && o != "progress off" {
-					t.Errorf("%s was told nothing: %s", k.path, q.status.String())
-				}
-			}
-		})
-	}
-}
-
 // TestRefusals: who finds no room gets 429 at once, who waits too long gets it then, or the error finish
 // if its header has left.
 func TestRefusals(t *testing.T) {
@@ -126,22 +90,6 @@ func TestRefusals(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// TestNobodyWaits: with no time or no room to wait, all but those that run are refused.
-func TestNobodyWaits(t *testing.T) {
-	t.Parallel()
-	for _, o := range []string{"wait 0s", "waiting 0"} {
-		p := newPlace(t, 10, "runs 1", o)
-		first := p.ask(chat, "key-1", "slow-1")
-		p.Until(t, "slow-1")
-		for _, k := range kinds {
-			p.ask(k, "key-2", "refused").refused(k, "queue_full")
-		}
-		p.End("slow-1")
-		first.good(chat)
-		p.ask(chat, "key-2", "after").good(chat)
 	}
 }
 
@@ -282,56 +230,6 @@ func TestLeftChatsCountAtUpstream(t *testing.T) {
 	if p.MostAtOnce() > 2 {
 		t.Errorf("%d at once", p.MostAtOnce())
 	}
-}
-
-// TestOtherAnswersAfterTheWait: what upstream answers instead of a stream to a request whose header has
-// left is its error finish, and its place comes free.
-func TestOtherAnswersAfterTheWait(t *testing.T) {
-	t.Parallel()
-	p := newPlace(t, 10, "runs 1")
-	const bom = "BOM"
-	for prompt, other := range map[string]http.HandlerFunc{
-		"401":  hermes.Replies(401, "application/json", `{"error": {"message": "Invalid API key", "type": "invalid_request_error", "code": "invalid_api_key"}}`),
-		"500":  hermes.Replies(500, "application/json", `{"error": {"message": "`+strings.Repeat("x", 1<<20)+`"}}`),
-		"204":  hermes.Replies(204, "text/plain", ""),
-		"302":  hermes.Replies(302, "text/plain", "", "Location", "http://127.0.0.1:1/"),
-		bom:    hermes.Replies(200, "text/event-stream", "\ufeff"+hermes.Role+"\n\n"+hermes.Delta("content", "bye")+"\n\n"+hermes.Finish("stop", 5)+"\n\ndata: [DONE]\n\n"),
-		"gzip": hermes.Replies(200, "text/event-stream", "\x1f\x8b", "Content-Encoding", "gzip"),
-		"dies": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
-	} {
-		p.Answer(prompt, other)
-	}
-	p.ask(chat, "key-1", "slow-1")
-	p.Until(t, "slow-1")
-	good := p.ask(chat, "key-2", bom)
-	all := map[*pending]kind{}
-	for _, prompt := range []string{"401", "500", "204", "302", "gzip", "dies"} {
-		for _, k := range []kind{chat, responses, session} {
-			all[p.ask(k, "key-2", prompt)] = k
-		}
-	}
-	for q := range all {
-		q.says("Waiting in line")
-	}
-	good.says("Waiting in line")
-	p.End("slow-1")
-	good.good(chat)
-	for q, k := range all {
-		status, body := q.ends()
-		if status != 200 || strings.Contains(body, "127.0.0.1") || len(body) > 64<<10 {
-			t.Errorf("%s: %d %s", q.prompt, status, harness.Clip(body))
-		}
-		frames := decode(t, body)
-		end := ""
-		for _, f := range frames[max(0, len(frames)-3):] {
-			end += f.Raw
-		}
-		want := map[kind]string{chat: `"finish_reason":"error"`, responses: "response.failed", session: "event: error"}[k]
-		if !strings.Contains(strings.ReplaceAll(end, `": "`, `":"`), want) || q.prompt == "401" && !strings.Contains(end, "Invalid API key") || strings.Contains(end, `"stop"`) {
-			t.Errorf("%s of %s ends in %s, want %s", q.prompt, k.path, harness.Clip(end), want)
-		}
-	}
-	p.ask(chat, "key-3", "after").good(chat)
 }
 
 // TestAnswersAtOnce: with free places, each answer is what it is without a line: also an error that
