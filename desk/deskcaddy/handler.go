@@ -46,7 +46,7 @@ func init() {
 // answers nothing.
 //
 // Requests to the page are not in access logs, as the ticket is a secret; where a directive
-// in front refuses them, use `log_skip` there, too. All other requests pass. The page needs
+// in front refuses them, also use `log_skip` there. All other requests pass. The page needs
 // no script.
 type ApprovalsHandler struct {
 	// The path in front of the ticket. Default: `/hermes/approve`.

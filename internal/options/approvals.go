@@ -18,7 +18,7 @@ type Approvals struct {
 	// client gets has a link to a page below it. Default: none.
 	Link string `json:"link,omitempty"`
 
-	// Whether the text of the answer has the command and the link, too. Default: false.
+	// Whether the text of the answer also has the command and the link. Default: false.
 	Text bool `json:"text,omitempty"`
 
 	// Whether the answer ends with a code, and the next message of the client answers with it.

@@ -64,7 +64,7 @@ func TestSchemaOfTheConfiguration(t *testing.T) {
 				{"additionalProperties", false},
 				{"properties", o{
 					{"link", o{{"description", "The base URL of the pages that hermes_approvals serves."}, {"type", "string"}, {"pattern", `^https?://[^/?#<>()\[\]` + "`" + `"\\\s@]+(/[^?#<>()\[\]` + "`" + `"\\\s]*)?$`}}},
-					{"text", o{{"description", "The text of the answer has the command and the link, too."}, {"type", "boolean"}, {"default", false}}},
+					{"text", o{{"description", "The text of the answer also has the command and the link."}, {"type", "boolean"}, {"default", false}}},
 					{"reply", o{{"description", "The client's next message answers, with a code."}, {"type", "boolean"}, {"default", false}}},
 					{"by", o{{"description", "What tells the users of one key apart."}, {"type", "string"}, {"pattern", `\{[^}]*\}`}}},
 				}},

@@ -128,8 +128,8 @@ func (m *Memory) remove(l *memoryLog) {
 	}
 }
 
-// place puts the log at the end of unread if it has begun and has no readers, or else takes it out.
-func (m *Memory) place(l *memoryLog) {
+// updateUnread puts the log at the end of unread if it has begun and has no readers, or else takes it out.
+func (m *Memory) updateUnread(l *memoryLog) {
 	m.removeUnread(l)
 	if len(l.readers) == 0 && l.state != Claimed && m.byID[l.entry.ID] == l {
 		m.unread = append(m.unread, l)

@@ -60,7 +60,7 @@ func (l *memoryLog) Append(ctx context.Context, p Part) error {
 			l.state, l.header, l.status = Begun, p.Header, p.Status
 			l.overhead += int64(HeaderSize(p.Header))
 		})
-		l.in.place(l)
+		l.in.updateUnread(l)
 	}
 	for b, ends := range p.Pieces(segmentSize) {
 		l.waitForReaders(ctx)
@@ -84,7 +84,7 @@ func (l *memoryLog) End(how State) {
 		l.in.remove(l)
 		return
 	}
-	l.in.place(l)
+	l.in.updateUnread(l)
 	l.timer = time.AfterFunc(l.entry.Keep, func() {
 		l.in.mu.Lock()
 		defer l.in.mu.Unlock()
@@ -168,7 +168,7 @@ func (l *memoryLog) cancel(why Reason) {
 
 // readersChanged tells the writer and the run that readers have come or gone.
 func (l *memoryLog) readersChanged() {
-	l.in.place(l)
+	l.in.updateUnread(l)
 	signal(l.moved)
 	if l.run.ReadersChanged != nil {
 		l.run.ReadersChanged(len(l.readers) + l.elsewhere)

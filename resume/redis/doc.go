@@ -11,7 +11,7 @@
 //	owned.go                 the log of a run in this process, and its way to Redis
 //	lost.go                  how the owner of a log writes again what Redis has lost
 //	reader.go                how another replica reads a log
-//	away.go, replies.go      what an error says, and which replies are accepted
+//	down.go, replies.go      what an error says, and which replies are accepted
 //
 // The log of a run is in the memory of its process, too: clients of that process read it there,
 // without waiting for Redis. Four times a second the process updates each of its logs in Redis: it

@@ -107,9 +107,9 @@ func TestMemoryOfRedisIsBounded(t *testing.T) {
 	}
 }
 
-// TestErrorRepliesAreNotAway has commands refused because a key has the wrong value: other keys
-// work, and Redis is not taken to be away.
-func TestErrorRepliesAreNotAway(t *testing.T) {
+// TestErrorRepliesAreNotDown has commands refused because a key has the wrong value: other keys
+// work, and Redis is not taken to be down.
+func TestErrorRepliesAreNotDown(t *testing.T) {
 	for name, spoil := range map[string][]any{ // without the name of the key
 		"a log of another type": {"SET", "x"}, "a state of no log": {"HSET", "s", "x"},
 		"no number of events": {"HSET", "n", "x"}, "no number of pieces": {"HDEL", "p"}, "no lease": {"HSET", "until", "x"},
@@ -123,7 +123,7 @@ func TestErrorRepliesAreNotAway(t *testing.T) {
 			l := begun(t, here, entry("a"), newRun())
 			inRedis(t, here, l.ID, func(v *view) bool { return v.state == log.Begun })
 			server.do(slices.Insert(spoil, 1, any(here.name("log", l.ID)))...)
-			if _, err := there.Find(context.Background(), l.ID); err == nil || errors.Is(err, errAway) {
+			if _, err := there.Find(context.Background(), l.ID); err == nil || errors.Is(err, errDown) {
 				t.Errorf("it is found: %v", err)
 			}
 			if _, w, err := there.Claim(context.Background(), entry("a"), newRun().callbacks()); w != nil || !errors.Is(err, log.ErrTaken) {
@@ -137,8 +137,8 @@ func TestErrorRepliesAreNotAway(t *testing.T) {
 				}
 			}
 			claim(t, there, entry("b"), newRun()).End(log.Dropped)
-			if here.away.Load() || there.away.Load() {
-				t.Error("redis is away")
+			if here.down.Load() || there.down.Load() {
+				t.Error("redis is down")
 			}
 		})
 	}

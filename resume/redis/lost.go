@@ -14,11 +14,11 @@ import (
 // refreshes the lease, and writes again what it still has. Until owners have had time for that, a
 // log that is not in Redis may still exist.
 
-// errUnsettled means that Redis was away recently, and a log or key that it lacks may come back.
-var errUnsettled = errors.New("redis was away, and it is not known yet what it has lost")
+// errUnsettled means that Redis was down recently, and a log or key that it lacks may come back.
+var errUnsettled = errors.New("redis was down, and it is not known yet what it has lost")
 
 // settleTime is how long owners get at most to write their logs again. They try every retryAfter
-// while Redis is away, and every tick if they have not noticed that it was.
+// while Redis is down, and every tick if they have not noticed that it was.
 const settleTime = 3 * time.Second
 
 // isSettled reports whether Redis has been back long enough for owners to write again what it lost.

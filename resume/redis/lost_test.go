@@ -218,7 +218,7 @@ func TestKeyWaitsUntilItIsKnown(t *testing.T) {
 	o := l.Writer.(*owned)
 	o.mu.Lock() // it says nothing
 	server.kill()
-	until(t, "it is missed", there.away.Load)
+	until(t, "it is missed", there.down.Load)
 	server.start(program(t))
 	done := make(chan error)
 	go func() {
@@ -233,7 +233,7 @@ func TestKeyWaitsUntilItIsKnown(t *testing.T) {
 		_, err := there.Find(context.Background(), l.ID)
 		found <- err
 	}()
-	until(t, "redis is not away", func() bool { return !there.away.Load() })
+	until(t, "redis is not down", func() bool { return !there.down.Load() })
 	if _, err := there.Find(context.Background(), l.ID); !errors.Is(err, errUnsettled) {
 		t.Errorf("its id is found with %v", err)
 	}
@@ -257,7 +257,7 @@ func TestNewKeyWaitsNoLonger(t *testing.T) {
 	over := make(chan struct{})
 	defer close(over)
 	s.failed.Store(time.Now().UnixNano())
-	go func() { // a node of a cluster is away for long
+	go func() { // a node of a cluster is down for long
 		for {
 			s.failed.Store(time.Now().UnixNano())
 			select {
@@ -302,7 +302,7 @@ func TestLeaseIsNotOverAtOnce(t *testing.T) {
 	}
 }
 
-// TestRefusal has requests with a key get 503 while Redis is away, if the operator wants that. The
+// TestRefusal has requests with a key get 503 while Redis is down, if the operator wants that. The
 // client may send them again. Others run.
 func TestRefusal(t *testing.T) {
 	for _, refuse := range []bool{false, true} {
@@ -310,7 +310,7 @@ func TestRefusal(t *testing.T) {
 		s, _ := server.replica(func(o *Options) { o.Refuse, o.Timeout = refuse, 300*time.Millisecond })
 		h := front(t, s, answer)
 		server.kill()
-		until(t, "it is missed", s.away.Load)
+		until(t, "it is missed", s.down.Load)
 		keyed := ask(t, h, "POST", "/chat", "Idempotency-Key", "a", "Name", "1")
 		plain := ask(t, h, "POST", "/chat", "X-Hermes-Detach", "1s", "Name", "2")
 		if got := body(t, plain); got != "data: 2\n\n" {
@@ -343,7 +343,7 @@ func TestKeyThatIsTakenDoesNotWait(t *testing.T) {
 	e.Takes = true
 	claim(t, s, e, newRun())
 	server.kill()
-	until(t, "it is missed", s.away.Load)
+	until(t, "it is missed", s.down.Load)
 	e = entry("b")
 	e.Takes = true
 	if _, w, err := s.Claim(context.Background(), e, newRun().callbacks()); w != nil || errors.Is(err, log.ErrUnsure) {

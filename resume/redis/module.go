@@ -39,7 +39,7 @@ func (quiet) Printf(_ context.Context, format string, v ...any) {
 //
 // Each replica needs the same `secret` and `prefix`. Redis 6.2 or Valkey 7.2 or newer is
 // needed: one server, a cluster, or a master and its replicas that Sentinels watch. As long as
-// it is away, `on_failure` says what becomes of requests with a key; others pass as if there
+// it is down, `on_failure` says what becomes of requests with a key; others pass as if there
 // were no `hermes_resume`.
 type Storage struct {
 	// The host and port of the server, or `unix/` and the path of its socket. Several, with

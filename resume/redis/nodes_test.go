@@ -204,9 +204,9 @@ func TestClusterIsUsed(t *testing.T) {
 	}
 }
 
-// TestNodeIsAway has a cluster without one of its masters go on with the others. It is away when no
+// TestNodeIsDown has a cluster without one of its masters go on with the others. It is down when no
 // master answers.
-func TestNodeIsAway(t *testing.T) {
+func TestNodeIsDown(t *testing.T) {
 	nodes := startCluster(t)
 	s, _ := nodes[0].replica(func(o *Options) {
 		o.Timeout = 10 * time.Second
@@ -227,17 +227,17 @@ func TestNodeIsAway(t *testing.T) {
 		}
 		return yes, no
 	}
-	if yes, no := claims(); yes < 9 || no == 0 || s.away.Load() {
-		t.Errorf("%d are claimed, %d not; away: %v", yes, no, s.away.Load())
+	if yes, no := claims(); yes < 9 || no == 0 || s.down.Load() {
+		t.Errorf("%d are claimed, %d not; down: %v", yes, no, s.down.Load())
 	}
 	nodes[1].kill()
 	nodes[2].kill()
-	until(t, "it is away", s.away.Load)
+	until(t, "it is down", s.down.Load)
 	if yes, _ := claims(); yes > 0 {
 		t.Errorf("%d are claimed", yes)
 	}
 	nodes[3].do("CLUSTER", "FAILOVER", "TAKEOVER")
-	until(t, "it is back", func() bool { return !s.away.Load() })
+	until(t, "it is back", func() bool { return !s.down.Load() })
 	until(t, "streams are kept", func() bool { yes, _ := claims(); return yes > 0 })
 }
 

@@ -121,7 +121,7 @@ func TestDeathBeforeTheAnswer(t *testing.T) {
 }
 
 // TestConnectionsAreBounded has a replica have more readers than it may have connections: all
-// readers get what comes, and Redis is not taken to be away.
+// readers get what comes, and Redis is not taken to be down.
 func TestConnectionsAreBounded(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)

@@ -188,7 +188,7 @@ func TestSDKsDoNotWaitForRedis(t *testing.T) {
 	server.kill()
 	until(t, "it is missed", func() bool {
 		_, err := s.Find(context.Background(), "stream_unknown")
-		return errors.Is(err, errAway)
+		return errors.Is(err, errDown)
 	})
 	for range 2 {
 		res := ask(t, h, "POST", "/chat", resume.RetryHeader, "0", "Content-Type", "application/json", "Name", "1")

@@ -179,9 +179,9 @@ func FuzzServers(f *testing.F) {
 	})
 }
 
-// TestSentinelsOfWhichOneIsThere has the master found while others are away, or answer no address.
+// TestSentinelsOfWhichOneIsThere has the master found while others are down, or answer no address.
 func TestSentinelsOfWhichOneIsThere(t *testing.T) {
-	for name, other := range map[string]string{"away": "", "wrong": array()} {
+	for name, other := range map[string]string{"down": "", "wrong": array()} {
 		o := &Options{Timeout: patience, Logger: zap.NewNop(), UniversalOptions: goredis.UniversalOptions{
 			Addrs: []string{"other-1:1", "good:1", "other-2:1"}, MasterName: "agents",
 		}}

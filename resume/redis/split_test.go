@@ -103,7 +103,7 @@ func TestSplitIsSeenByOtherReplicas(t *testing.T) {
 	}
 }
 
-// TestSplitWithoutRedis may not be if Redis is away; if it goes later, all goes on here.
+// TestSplitWithoutRedis may not be if Redis is down; if it goes later, all goes on here.
 func TestSplitWithoutRedis(t *testing.T) {
 	for name, before := range map[string]bool{"before": true, "between": false} {
 		t.Run(name, func(t *testing.T) {

@@ -46,9 +46,9 @@ type Store struct {
 	o       Options
 	client  goredis.UniversalClient
 	replica string
-	away    atomic.Bool   // the last command failed; in a cluster, no master answers
+	down    atomic.Bool   // the last command failed; in a cluster, no master answers
 	settle  time.Duration // how long after a failure Redis may lack what owners write again
-	failed  atomic.Int64  // when Redis was last away, in nanoseconds since 1970; 0 for never
+	failed  atomic.Int64  // when Redis was last down, in nanoseconds since 1970; 0 for never
 	warned  atomic.Int64  // when a failure was last logged, in nanoseconds since 1970
 	refused atomic.Int64  // when an error reply was last logged, in nanoseconds since 1970
 	members atomic.Int64  // how many readers have been named
@@ -114,7 +114,7 @@ func (s *Store) ttl(e log.Entry) int64 {
 	return (e.Keep + 2*s.o.Lease + time.Minute).Milliseconds()
 }
 
-// Claim implements log.Store. While Redis is away, a request with a key waits for up to
+// Claim implements log.Store. While Redis is down, a request with a key waits for up to
 // Options.Timeout: the agent may run for that key already, or have run. If Redis comes back in that
 // time, it waits until the key is known, at most as long again. A request that takes its key from
 // another log runs the agent without waiting.
@@ -156,7 +156,7 @@ func (s *Store) Claim(
 			known, ctx = time.Now().Add(s.settle), longer
 		}
 		// The log of the key may be about to free it, Redis to come back, or the key to be known.
-		wait := errors.Is(err, log.ErrDropped) || errors.Is(err, errUnsettled) || keyed && errors.Is(err, errAway)
+		wait := errors.Is(err, log.ErrDropped) || errors.Is(err, errUnsettled) || keyed && errors.Is(err, errDown)
 		if !wait || !pause(ctx, retryAfter) {
 			if s.o.Refuse && keyed && taken == nil {
 				err = fmt.Errorf("%w: %w", log.ErrUnsure, err)
@@ -188,8 +188,8 @@ func (s *Store) keyOf(e log.Entry) (name string, has int) {
 func (s *Store) claim(
 	ctx context.Context, e log.Entry, text []byte, run log.Run, sure bool,
 ) (log.Entry, log.Writer, error) {
-	if s.away.Load() {
-		return e, nil, errAway
+	if s.down.Load() {
+		return e, nil, errDown
 	}
 	key, hasKey := s.keyOf(e)
 	if !sure {
@@ -307,8 +307,8 @@ func (s *Store) Find(ctx context.Context, id string) (log.Entry, error) {
 
 // find returns the entry of a log that is in Redis.
 func (s *Store) find(ctx context.Context, id string) (log.Entry, error) {
-	if s.away.Load() {
-		return log.Entry{}, errAway
+	if s.down.Load() {
+		return log.Entry{}, errDown
 	}
 	v, err := s.look(ctx, id, "")
 	if err == nil && v.Gone {

@@ -40,7 +40,7 @@ func TestCloseWaitsForLogs(t *testing.T) {
 }
 
 // TestKeyIsClaimedOnceAroundARestart has equal requests come to another replica while Redis is
-// away and as it comes back, whatever that replica has noticed of it: none of them is the
+// down and as it comes back, whatever that replica has noticed of it: none of them is the
 // first, and none is told that there is no log.
 func TestKeyIsClaimedOnceAroundARestart(t *testing.T) {
 	t.Parallel()
@@ -68,7 +68,7 @@ func TestKeyIsClaimedOnceAroundARestart(t *testing.T) {
 				}
 			}()
 		}
-		until(t, "it is missed", there.away.Load)
+		until(t, "it is missed", there.down.Load)
 		server.start(program(t))
 		close(over)
 		for range cap(done) {
@@ -83,7 +83,7 @@ func TestKeyIsClaimedOnceAroundARestart(t *testing.T) {
 // TestKeyWaitsNoLongerThanACommand may take, if nothing is at the address.
 func TestKeyWaitsNoLongerThanACommand(t *testing.T) {
 	s, _ := (&server{t: t, sets: goredis.UniversalOptions{Addrs: []string{"/no_such/socket"}}}).replica(func(o *Options) { o.Timeout = 50 * time.Millisecond })
-	if _, _, err := s.Claim(context.Background(), entry("a"), newRun().callbacks()); !errors.Is(err, errAway) {
+	if _, _, err := s.Claim(context.Background(), entry("a"), newRun().callbacks()); !errors.Is(err, errDown) {
 		t.Error(err)
 	}
 }

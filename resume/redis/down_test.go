@@ -57,7 +57,7 @@ func TestRedisIsKilled(t *testing.T) {
 		}
 	}
 	known()
-	if _, err := there.Find(context.Background(), l.ID); !errors.Is(err, errAway) {
+	if _, err := there.Find(context.Background(), l.ID); !errors.Is(err, errDown) {
 		t.Errorf("there it is found with %v", err)
 	}
 	select {
@@ -84,8 +84,8 @@ func TestRedisIsKilled(t *testing.T) {
 	}
 }
 
-// TestRepliesOfAServerThatIsAway tells those that a server gives to everybody from those to one command.
-func TestRepliesOfAServerThatIsAway(t *testing.T) {
+// TestRepliesOfAServerThatIsDown tells those that a server gives to everybody from those to one command.
+func TestRepliesOfAServerThatIsDown(t *testing.T) {
 	for reply, want := range map[string]bool{
 		"LOADING Redis is loading the dataset in memory": true, "BUSY Redis is busy running a script": true,
 		"MASTERDOWN Link with MASTER is down": true, "READONLY You can't write against a read only replica.": true,
@@ -96,13 +96,13 @@ func TestRepliesOfAServerThatIsAway(t *testing.T) {
 		"OOM command not allowed when used memory > 'maxmemory'.": false,
 	} {
 		s, _ := answering(t, "-"+reply+"\r\n", func(*Options) {})
-		if _, err := s.Find(context.Background(), "stream_a"); errors.Is(err, errAway) != want {
+		if _, err := s.Find(context.Background(), "stream_a"); errors.Is(err, errDown) != want {
 			t.Errorf("%s: %v", reply, err)
 		}
 	}
 }
 
-// TestRedisIsSoonBack has Redis answer no connection: while it is away, it is asked more often than once
+// TestRedisIsSoonBack has Redis answer no connection: while it is down, it is asked more often than once
 // a second.
 func TestRedisIsSoonBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -110,7 +110,7 @@ func TestRedisIsSoonBack(t *testing.T) {
 		o := Options{Timeout: time.Second, Logger: zap.NewNop(), UniversalOptions: goredis.UniversalOptions{Addrs: []string{"127.0.0.1:1"}}}
 		s := &Store{o: o, over: make(chan struct{}), client: o.connectBy(func(context.Context, string, string) (net.Conn, error) {
 			dials++
-			return nil, errors.New("it is away")
+			return nil, errors.New("it is down")
 		})}
 		ctx, stop := context.WithCancel(context.Background())
 		go s.watch(ctx)
@@ -166,7 +166,7 @@ func TestRedisRestarts(t *testing.T) {
 			got <- b
 		}()
 	}
-	until(t, "it is missed", func() bool { return here.away.Load() && there.away.Load() })
+	until(t, "it is missed", func() bool { return here.down.Load() && there.down.Load() })
 	server.start(program(t))
 	add(t, l, event(3))
 	l.End(log.Whole)

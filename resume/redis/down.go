@@ -13,11 +13,11 @@ import (
 	"go.uber.org/zap"
 )
 
-// errAway means that Redis serves no client now.
-var errAway = errors.New("redis does not answer")
+// errDown means that Redis serves no client now.
+var errDown = errors.New("redis does not answer")
 
 // watch asks Redis for the time every second, or every retryAfter while that fails, so that no
-// request has to find out that Redis is away or back. When ctx is done, it closes the connections.
+// request has to find out that Redis is down or back. When ctx is done, it closes the connections.
 func (s *Store) watch(ctx context.Context) {
 	defer close(s.over)
 	for every := time.Second; pause(ctx, every); {
@@ -25,7 +25,7 @@ func (s *Store) watch(ctx context.Context) {
 		limited, cancel := context.WithTimeout(context.Background(), s.o.Timeout)
 		err := s.checked(s.ask(limited))
 		if s.o.isCluster() && !errors.Is(err, goredis.ErrClosed) {
-			s.away.Store(err != nil)
+			s.down.Store(err != nil)
 		}
 		if err != nil {
 			every = retryAfter
@@ -35,14 +35,14 @@ func (s *Store) watch(ctx context.Context) {
 	_ = s.client.Close() // it is not used any more
 }
 
-// checked records whether err, the result of a command, means that Redis is away, and returns err,
-// which then wraps errAway. In a cluster, err is about one node only. Most error replies do not
-// mean that Redis is away. It logs each kind of failure at most once a minute.
+// checked records whether err, the result of a command, means that Redis is down, and returns err,
+// which then wraps errDown. In a cluster, err is about one node only. Most error replies do not
+// mean that Redis is down. It logs each kind of failure at most once a minute.
 func (s *Store) checked(err error) error {
 	cluster, spread := s.client.(*goredis.ClusterClient)
 	if err == nil || isNil(err) {
 		if !spread {
-			s.away.Store(false)
+			s.down.Store(false)
 		}
 		return err
 	}
@@ -50,12 +50,12 @@ func (s *Store) checked(err error) error {
 		return err
 	}
 	warned, message := &s.refused, "redis refuses a command; the stream that it is for cannot be resumed"
-	if isAway(err) {
+	if isDown(err) {
 		s.failed.Store(time.Now().UnixNano())
 		if spread {
 			cluster.ReloadState(context.Background()) // another node may have taken over
 		} else {
-			s.away.Store(true)
+			s.down.Store(true)
 		}
 		warned, message = &s.warned, "redis fails; answers pass and cannot be resumed until it is back"
 	}
@@ -63,8 +63,8 @@ func (s *Store) checked(err error) error {
 	if at-last >= int64(time.Minute) && warned.CompareAndSwap(last, at) {
 		s.o.Logger.Warn(message, zap.String("address", s.o.address()), s.o.errorField(err))
 	}
-	if isAway(err) {
-		err = fmt.Errorf("%w: %w", errAway, err)
+	if isDown(err) {
+		err = fmt.Errorf("%w: %w", errDown, err)
 	}
 	return err
 }
@@ -73,8 +73,8 @@ func (s *Store) checked(err error) error {
 // err wraps: a Sentinel that knows no such master replies the same.
 func isNil(err error) bool { return err == goredis.Nil } //nolint:errorlint // see above
 
-// isAway reports whether err means that Redis serves no client now.
-func isAway(err error) bool {
+// isDown reports whether err means that Redis serves no client now.
+func isDown(err error) bool {
 	var reply goredis.Error
 	if !errors.As(err, &reply) {
 		return true
