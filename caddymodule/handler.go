@@ -260,7 +260,7 @@ func (h *Handler) UnmarshalJSON(b []byte) error {
 }
 
 // Provision checks and compiles the options, and adds the handler to its configuration. An error names
-// the option, the value and what is allowed. It writes nothing and starts nothing, because it also
+// the option, the value and the allowed ones. It writes nothing and starts nothing, because it also
 // runs to validate a configuration, and a configuration that is refused must change nothing.
 func (h *Handler) Provision(ctx caddy.Context) error {
 	logger := ctx.Logger()
@@ -350,7 +350,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 }
 
 // timeoutsFor returns ctx with a writer in place of the server's idle timeout writer, which has no
-// lock and may be sending a keepalive. If Caddy's timeouts handler comes after this one, it
+// lock and may be sending a keepalive. If Caddy's timeouts handler follows this one, it
 // overrides the settings of that writer. apply applies them to the server's writer, and is nil if
 // the server has none.
 func timeoutsFor(ctx context.Context) (_ context.Context, apply func() (restore func())) {

@@ -88,7 +88,7 @@ type Asker struct {
 	// By is the user, if several share credentials; "" if unknown.
 	By string
 	// Link is the address to which links to the tickets lead; "" if there are none. An answer of a
-	// page has to come from there.
+	// page has to be from there.
 	Link string
 	// Timeout is how long a ticket waits.
 	Timeout time.Duration

@@ -60,7 +60,7 @@ func (a *passing) report(res *Result) bool {
 }
 
 // whole is an answer that is not streamed: a JSON object that may be a chat completion, a
-// response or the answer of a session. It is kept until it has come, because only then
+// response or the answer of a session. It is kept until it is whole, because only then
 // it shows whether the agent failed; its header is held with it.
 type whole struct {
 	kept

@@ -69,7 +69,7 @@ func (f *failed) flush() error {
 	return f.send(nil)
 }
 
-// sendClean sends what is kept without its secrets.
+// sendClean sends the kept answer without its secrets.
 func (f *failed) sendClean() error {
 	clean := rewrite.RedactError(f.body)
 	if h := f.x.client.w.Header(); !f.x.client.committed {

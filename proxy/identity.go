@@ -85,7 +85,7 @@ func (i *Identity) withhold(up *http.Request, name string) {
 
 // setSession sets the session id of up, which begins with space, the prefix of the user. The client
 // may choose the rest, or send an id that an earlier answer named. Otherwise each conversation has
-// its own: derived, if not nil, sets the id from the body. If the body does not come whole, the id
+// its own: derived, if not nil, sets the id from the body. If the body is not whole, the id
 // is random, because without one Hermes would derive an id that other users may share.
 func setSession(r, up *http.Request, space string) (derived func(body []byte)) {
 	set := func(id string) { up.Header[SessionIDHeader] = []string{space + id} }

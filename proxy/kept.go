@@ -37,7 +37,7 @@ func (k *kept) release() error {
 	return k.send(k.body)
 }
 
-// objectEnd finds the end of one JSON object that comes in pieces, and looks at each byte once: a
+// objectEnd finds the end of one JSON object that is read in pieces, and looks at each byte once: a
 // reader of whole documents would begin anew with each piece. The zero value is at the beginning.
 type objectEnd struct {
 	depth    int // of objects and arrays

@@ -67,7 +67,7 @@ type AnswerObserver interface {
 	// Raw is called with bytes of the stream, as upstream has sent them, if
 	// Options.ObserveRaw is set. b must not be kept.
 	Raw(b []byte)
-	// Read is called when bytes of the stream have come, at the time now. chunks is the number of
+	// Read is called when bytes of the stream were read, at the time now. chunks is the number of
 	// chunks that are complete, or of events in a stream of another kind. s must not be kept.
 	Read(now time.Time, chunks int, s Summarizer)
 	// Tool is called when a tool starts or ends.

@@ -13,7 +13,7 @@ import (
 )
 
 // opening is the beginning of an answer to a request for chat completions that is called an event
-// stream, as long as no line of it is one of such a stream. If none comes, the answer is something
+// stream, as long as no line of it is one of such a stream. If there is none, the answer is something
 // else, and passes as what it is (contract section 0). Each byte is looked at once.
 type opening struct {
 	held   []byte
@@ -49,7 +49,7 @@ func (o *opening) take(b []byte) bool {
 }
 
 // inField reports whether the current line begins with a field of an event stream. whole says that all
-// of the line has come.
+// of the line was read.
 func (o *opening) inField(whole bool) bool {
 	line := o.held[o.line:]
 	for _, name := range fields {
@@ -61,7 +61,7 @@ func (o *opening) inField(whole bool) bool {
 	return false
 }
 
-// isBody reports whether what has come is something else than an event stream: it says something,
+// isBody reports whether what was read is something else than an event stream: it says something,
 // and does not end in what may become a field.
 func (o *opening) isBody() bool {
 	last := o.held[o.line:]
@@ -73,12 +73,12 @@ func (o *opening) isBody() bool {
 	return len(bytes.TrimSpace(o.body())) > 0
 }
 
-// body returns what has come without a byte order mark.
+// body returns what was read without a byte order mark.
 func (o *opening) body() []byte { return bytes.TrimPrefix(o.held, []byte(byteOrderMark)) }
 
 // open returns the bytes with which the stream goes on, as soon as it is known to be one. It
-// returns false while it is not, and once the answer passes instead: then it is larger than what is
-// kept.
+// returns false while it is not, and once the answer passes instead: then it is larger than the part
+// that is kept.
 func (s *stream) open(b []byte) ([]byte, bool) {
 	o := s.opening
 	is, large := o.take(b), len(o.held) > s.x.o.Rewrite.FrameLimit()
@@ -107,7 +107,7 @@ func (o *opening) restore(h http.Header) {
 	maps.Copy(h, o.header)
 }
 
-// endBody ends an answer that is no event stream, and has come whole: a JSON value is repaired as an
+// endBody ends an answer that is no event stream, and is whole: a JSON value is repaired as an
 // answer that is not streamed is, anything else loses the secrets that it says.
 func (s *stream) endBody() bool {
 	x, o := s.x, s.opening

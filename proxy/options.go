@@ -42,7 +42,7 @@ type Options struct {
 	// wait. Nil means that histories do not depend on it.
 	Site func(r *http.Request) rewrite.EventMemory
 	// Upstream names the upstream that answers a request, for Usage and Result. Nil means that
-	// there is only one. It is called after upstream's header has come.
+	// there is only one. It is called after upstream's header.
 	Upstream func(*http.Request) string
 	// ErrorStatus returns the HTTP status that an error of the next handler stands for, 0 when it
 	// stands for none. Nil means 0. For 502, 503 and 504 a request for chat completions gets an
@@ -84,7 +84,7 @@ type Limits struct {
 	// FirstByteTimeout. Zero means no limit.
 	StallTimeout time.Duration
 	// Keepalive is the silence towards the client after which a keepalive is
-	// sent, once upstream's header has come. Zero means none.
+	// sent, after upstream's header. Zero means none.
 	Keepalive time.Duration
 	// DoneGrace is how long upstream may be silent after the finish chunk before the Proxy ends the
 	// stream. Zero means no limit: the client then waits until upstream ends it.
@@ -97,10 +97,10 @@ type Limits struct {
 // Approvals are what the Proxy calls about requests for approval (contract section 2).
 type Approvals struct {
 	// Ask returns what asks for approvals in the answer to the client's request r, nil for
-	// nothing. It is called when upstream's header has come. If split is not nil, the answer may
+	// nothing. It is called after upstream's header. If split is not nil, the answer may
 	// end with a request for a reply (rewrite.Approval.Code). split is called between two writes,
-	// once the client has been sent that end. It makes what is written from then on a stream of its
-	// own, and reports whether it could; if not, upstream's request ends. A nil Ask asks no
+	// once the client has been sent that end. It makes the bytes from then on a stream of
+	// their own, and reports whether it could; if not, upstream's request ends. A nil Ask asks no
 	// client.
 	Ask func(r *http.Request) (a rewrite.Approvals, split func() bool)
 	// Secrets returns what the client of r was given to answer requests for approval, nil for

@@ -5,7 +5,7 @@
 // http.ResponseWriter.
 //
 // A request is read, and then its exchange begins: it goes to the next handler, which answers. Both
-// have one lock. What comes in between is the caller's: Serve has nothing there. The files, each of
+// have one lock. Whatever happens in between is the caller's: Serve has nothing there. The files, each of
 // which uses only those below it:
 //
 //	proxy.go       New and Serve

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 )
 
-// reach records how far a request for chat completions has come on its way to the agent. Bytes that
+// reach records how far a request for chat completions has got on its way to the agent. Bytes that
 // have been written to a connection may have begun a run: a client that tries again because of an
 // error would begin a second one (contract section 3, "Again").
 type reach struct {

@@ -19,7 +19,7 @@ import (
 // for one request (contract section 2).
 const ProgressHeader = "X-Hermes-Tool-Progress"
 
-// Request is a client's request from the time on at which it comes. Proxy.Read reads it, and Serve
+// Request is a client's request from its arrival on. Proxy.Read reads it, and Serve
 // answers it. In between, Send may begin its answer.
 type Request struct {
 	o       *Options
@@ -101,7 +101,7 @@ func (q *Request) Close() {
 func (q *Request) read(ended func() error) rewrite.Healed {
 	o, r := q.o, q.r
 	// No lock is held and no deadline runs while the client sends its request, which may take its
-	// time. If the body goes on to upstream while it comes, upstream waits for the client and is
+	// time. If the body goes on to upstream while it is read, upstream waits for the client and is
 	// not silent: the body is timed if there is a deadline that this moves.
 	plan := reqbody.Plan{
 		Heal: mayHeal(o, r, q.held), Keep: o.History == HistoryKeep, Limit: o.MaxRequest, Tools: o.Rewrite.Tools,
@@ -249,7 +249,7 @@ func mayHeal(o *Options, r *http.Request, held bool) bool {
 	if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 || r.ContentLength > o.MaxRequest {
 		return false
 	}
-	// The client says that the body is to go on while it comes (the HTTP
+	// The client says that the body is to go on while it is read (the HTTP
 	// working group's draft "Incremental HTTP Messages"; Caddy heeds it too).
 	if strings.HasPrefix(r.Header.Get("Incremental"), "?1") {
 		return false

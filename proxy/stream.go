@@ -27,7 +27,7 @@ type stream struct {
 }
 
 // maxRoom is the size in bytes of the largest buffer that is kept for the next write of any stream.
-// Without these buffers, streams that come as fast as they can cost twice as much, for the garbage
+// Without these buffers, streams that are as fast as they can be cost twice as much, for the garbage
 // collector.
 const maxRoom = 64 << 10
 
@@ -312,7 +312,7 @@ func (s *stream) observeRead(b []byte, now time.Time) {
 
 // observeTool passes e to the observer.
 func (s *stream) observeTool(e rewrite.ToolEvent) {
-	// A tool may come in the read with which the stream turns out to be of Hermes.
+	// A tool may start in the read with which the stream turns out to be of Hermes.
 	if observer := s.observe(); observer != nil {
 		observer.Tool(s.x.since.Add(s.x.times.received), e)
 	}

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// phase is how far an exchange has come.
+// phase is how far an exchange has got.
 type phase uint8
 
 const (
@@ -38,7 +38,7 @@ type times struct {
 	forwarded time.Duration // the request went on to upstream
 	received  time.Duration // upstream's last byte, or its end
 	frame     time.Duration // upstream's last frame
-	began     bool          // a byte of the answer has come
+	began     bool          // a byte of the answer was read
 }
 
 // silenceDue returns the age at which the exchange ends, unless upstream sends something before.

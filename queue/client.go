@@ -104,10 +104,10 @@ func (n *line) dequeue(t *Turn, now time.Time) {
 
 // count sets, for each turn that waits, how many are before it, as if places came free one after
 // another and no run of the clients that wait ended. One that upstream may refuse is before it,
-// too: it would come back.
+// too: it would return.
 func (n *line) count(now time.Time) {
 	// A client with h places gets its next ones in rounds h, h+1 and so on. In each round, clients
-	// that hold more places now come first, because they have been served less recently.
+	// that hold more places are now first, because they have been served less recently.
 	type entry struct {
 		held  int // places of its client when it is served
 		from  int // places of its client now

@@ -10,11 +10,11 @@
 //   - A line in which nothing runs, waits or pauses takes no memory. Nor does a client with no turn.
 //
 // No client starves. The next place goes to the client with the fewest places. Once its own runs
-// have ended, a client that waits has none, so that only clients without a place come before it.
+// have ended, a client that waits has none, so that only clients without a place precede it.
 // Among these, the first is the one that has not changed for longest: since it came, got a place or
-// gave one back. Each client before it gets a place and then comes after it, as does every client
-// that comes later, so that it waits for at most one turn of each. Its own requests keep their order.
-// A turn that upstream refuses comes back to where it was, as if it had not had a place.
+// gave one back. Each client before it gets a place and then follows it, as does every client
+// that arrives later, so that it waits for at most one turn of each. Its own requests keep their order.
+// A turn that upstream refuses returns to where it was, as if it had not had a place.
 package queue
 
 import (

@@ -105,7 +105,7 @@ type Waiting struct {
 	// the times when upstream had it before refusing it.
 	Since  time.Time
 	Waited time.Duration
-	// Before is how many requests come before it.
+	// Before is how many requests are before it.
 	Before int
 }
 

@@ -100,7 +100,7 @@ func (t *Turn) finish(o Outcome, err error) {
 	t.end(o, err, time.Now())
 }
 
-// place returns how many requests come before t while it waits, or -1 if that is not known.
+// place returns how many requests are before t while it waits, or -1 if that is not known.
 func (t *Turn) place() int {
 	n := t.line
 	n.lines.mu.Lock()
@@ -117,7 +117,7 @@ func (t *Turn) place() int {
 // for the rest of its time. If that is over, or upstream has taken the request before, Refused returns
 // false, and the turn keeps its place.
 //
-// No request is let through until after has passed, or the rest of the turn's time, or a place comes
+// No request is let through until after has passed, or the rest of the turn's time, or a place is
 // free. Then one is let through, and one more each time that this happens again, until one of them
 // is Answered.
 func (t *Turn) Refused(after time.Duration) bool {

@@ -12,7 +12,7 @@ import (
 
 // Bounds of how long a run asks upstream for the rest of its events.
 const (
-	// asksAgainFor is how long it asks while no event comes.
+	// asksAgainFor is how long it asks while there is no new event.
 	asksAgainFor = time.Minute
 	// firstPause is the pause before it asks the second time; it asks the first time at once. Each
 	// pause is twice as long as the one before, up to longestPause.

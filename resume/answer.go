@@ -63,7 +63,7 @@ type numbers struct {
 
 func numbersOf(e entry) numbers { return numbers{number: numbererOf(e)} }
 
-// all returns how many events have come.
+// all returns how many events there have been.
 func (n *numbers) all() uint64 { return n.before + n.number.last }
 
 // goOn makes the next events those of the log of e.
@@ -142,7 +142,7 @@ func (a *answer) WriteHeader(status int) {
 			a.body = newBody(a, status)
 			fallthrough
 		case kindStream:
-			a.kept = changes(a.header, a.before) // trailers may come before the log begins
+			a.kept = changes(a.header, a.before) // trailers may be set before the log begins
 		}
 	}
 }
@@ -343,8 +343,8 @@ func (a *answer) mayAskAgain(why log.Reason) bool {
 	return a.entry.Plain && (a.events.number.kept || why == log.ReasonLeft || why == log.ReasonMemory)
 }
 
-// repeats reports whether upstream may be asked for events again: it repeats them, or none has
-// come.
+// repeats reports whether upstream may be asked for events again: it repeats them, or there was
+// none.
 func (a *answer) repeats() bool {
 	number := a.events.number
 	return a.entry.Plain && a.kind == kindStream && (number.kept || number.last == 0)

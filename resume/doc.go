@@ -14,7 +14,7 @@
 //	read.go                  how clients read logs
 //	sought.go                the place in a log that a client asks for
 //	request.go               what a request asks for
-//	key.go, entry.go         the log of a request: its owner, its key, what is known about it
+//	key.go, entry.go         the log of a request: its owner, its key, its description
 //	problem.go               the errors that clients get
 //	answer.go, again.go      the http.ResponseWriter of the handler, for its goroutine alone
 //	life.go                  how long a run goes on without a client

@@ -43,7 +43,7 @@ type life struct {
 	after   time.Duration // detach after a split
 	alone   absence
 	// reserved says that there is room for the run among those that await a client, until a split
-	// uses it or it is given back. Meanwhile count ignores clients that come and go.
+	// uses it or it is given back. Meanwhile count ignores clients that join and leave.
 	reserved bool
 	awaits   bool // it counts as one that awaits a client
 }
@@ -52,7 +52,7 @@ type life struct {
 type absence struct {
 	active bool        // there is no client
 	since  time.Time   // when the last client left
-	until  time.Time   // when the run is cancelled if no client has come back
+	until  time.Time   // when the run is cancelled if no client has returned
 	timer  *time.Timer // calls expire at until; nil if never set
 	held   time.Time   // the run may go on without a client until then, and for detach after that
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // A numberer gives the events of a stream their ids. It holds nothing back: the line `id: <id>/<n>`
-// comes before the blank line that ends an event. A client uses the last id of an event, which is
+// precedes the blank line that ends an event. A client uses the last id of an event, which is
 // this one even if upstream sends another. A client that is cut off before this line does not take
 // the event for complete.
 //
@@ -149,7 +149,7 @@ func (c *numberer) endBlock(out []byte, ends []int, b []byte) ([]byte, []int) {
 	case c.typed:
 		out = append(append(out, "event:"...), c.end...)
 	}
-	if c.hasID && !c.data && (!c.plain || c.next > 0) { // or a client that keeps ids at once would come back with that one
+	if c.hasID && !c.data && (!c.plain || c.next > 0) { // or a client that keeps ids at once would return with that one
 		out = c.appendID(out)
 	}
 	c.data, c.typed, c.hasID, c.blank, c.own = false, false, false, true, 0

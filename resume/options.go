@@ -57,7 +57,7 @@ type Options struct {
 	// MaxMemory is the size in bytes that the logs in memory may take together.
 	MaxMemory int64
 	// MaxDetached is how many runs of the process may go on without a client. One more ends with its
-	// client. As many again may after a split, until a client comes for the rest. One more is not
+	// client. As many again may after a split, until a client asks for the rest. One more is not
 	// split.
 	MaxDetached int
 

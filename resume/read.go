@@ -85,8 +85,8 @@ func follow(o *Options, w http.ResponseWriter, r *http.Request, a repeat) error 
 	return cutOff(err)
 }
 
-// send answers r with status, 0 for 200, header and the parts that reader returns, each as it
-// comes, until the end. The error is a *GoneError, ErrBroken, or due to a client that has left.
+// send answers r with status, 0 for 200, header and the parts that reader returns, each as soon
+// as it is there, until the end. The error is a *GoneError, ErrBroken, or due to a client that has left.
 // flushes reports whether to flush after the header (wrote is false) and after each part.
 func send(
 	o *Options, w http.ResponseWriter, r *http.Request, reader log.Reader,
@@ -159,7 +159,7 @@ func setHeader(h, set http.Header) {
 // freeTimeout is how long the end of an answer waits for a storage to free its key.
 const freeTimeout = time.Second
 
-// free deletes the log with the id, whose key comes from Options.Key, after all of it was sent to
+// free deletes the log with the id, whose key is from Options.Key, after all of it was sent to
 // the client of r. It does nothing if that client is known to have left. A user who regenerates the
 // answer sends the same request, and wants another answer. If the storage does not answer, the log
 // stays for Entry.Keep.

@@ -228,8 +228,8 @@ const RetryHeader = "X-Stainless-Retry-Count"
 const (
 	// sdkDetach is how long its run goes on without a client: SDKs repeat within 8 seconds.
 	sdkDetach = 10 * time.Second
-	// sdkKeep is how long its answer is kept. No repeat of it comes later: a later one may be the
-	// repeat of a request that never came here.
+	// sdkKeep is how long its answer is kept. No repeat of it is later: a later one may be the
+	// repeat of a request that was never here.
 	sdkKeep = time.Minute
 )
 

@@ -116,7 +116,7 @@ func (p responses) after(w http.ResponseWriter, r *http.Request, e entry, last s
 		return errBadStartingAfter
 	}
 	n, seeker, err := seek(r.Context(), p.o.Store, e.ID, sequence)
-	// A run may end without a reader, so the next reader comes before the seeker leaves.
+	// A run may end without a reader, so the next reader joins before the seeker leaves.
 	reader := p.o.Store.Read(r.Context(), e.ID, n)
 	seeker.Close()
 	if err != nil {

@@ -31,7 +31,7 @@ func seenBy(r *http.Request) seen {
 }
 
 // follow answers r with the events of the plain log with the id that the client has not seen, as
-// they come. If it returns a problem, it has not answered.
+// they are appended. If it returns a problem, it has not answered.
 func (s seen) follow(o *Options, w http.ResponseWriter, r *http.Request, id string) error {
 	n, over, err := s.place(o.Store, id)
 	if err != nil {
@@ -47,7 +47,7 @@ func (s seen) follow(o *Options, w http.ResponseWriter, r *http.Request, id stri
 
 // place returns the number in the log of an event up to which the client has seen all that is kept,
 // 0 for none, and whether the log is whole and has no event after that. If the client has seen
-// nothing, the oldest event that is kept comes next. If events after the last one seen were
+// nothing, the oldest event that is kept is next. If events after the last one seen were
 // deleted, the error is a *GoneError.
 func (s seen) place(store log.Store, id string) (n uint64, over bool, err error) {
 	done, cancel := context.WithCancel(context.Background())
@@ -119,7 +119,7 @@ func (s seen) skip(r log.Reader) log.Reader {
 }
 
 // skipper is a Reader of a plain log that leaves out events. It holds back the event under way
-// until its number has come, but no comments.
+// until its number is known, but no comments.
 type skipper struct {
 	log.Reader
 	seen  uint64 // the number of the last event that is left out
@@ -162,7 +162,7 @@ type plainLines struct {
 	scan    sse.Scanner
 	at      int    // the end of the last line, in the bytes fed last
 	id      uint64 // of the event under way
-	long    bool   // a part of the line under way has come
+	long    bool   // a part of the line under way was read
 	comment bool   // the line under way is a comment
 	ended   bool   // the last line ended an event; an LF may belong to it
 }
@@ -182,7 +182,7 @@ func (c *plainLines) feed(b []byte) {
 	c.scan.Feed(b)
 }
 
-// next returns the next line, or false if it has not come. It skips the LF of a CRLF after an
+// next returns the next line, or false if it is not whole. It skips the LF of a CRLF after an
 // event.
 func (c *plainLines) next() (l plainLine, ok bool) {
 	u, b, ok := c.scan.Next()

@@ -21,13 +21,13 @@ const maxSought = 1 << 20
 const looksBack = 32
 
 // lastBefore returns the number of an event of a log, at least n: of all up to it is known that they
-// come before what a client seeks, and of those after it at most looksBack do. next looks at the
+// precede what a client seeks, and of those after it at most looksBack do. next looks at the
 // first event after the one with a number that says where it stands. It returns its number, and
-// whether it comes before. It returns false as well if there is none.
+// whether it precedes that. It returns false as well if there is none.
 //
 // A log of any length costs a client as little as a short one, because what its events say grows.
 func lastBefore(n uint64, next func(n uint64) (at uint64, before bool)) uint64 {
-	end := uint64(math.MaxUint64) // no event after this one comes before
+	end := uint64(math.MaxUint64) // no event after this one precedes it
 	for step := uint64(looksBack); n+looksBack < end; {
 		middle := n + (end-n)/2
 		if end == math.MaxUint64 {
@@ -127,7 +127,7 @@ func readEvent(data []byte) responseEvent {
 	return e
 }
 
-// seek returns the number n of the event with the sequence_number after or, if a greater one comes
+// seek returns the number n of the event with the sequence_number after or, if a greater one is
 // first, of the event before that. It waits for either until the stream ends. The reader r must be
 // closed, also after an error.
 func seek(ctx context.Context, s log.Store, id string, after int64) (n uint64, r log.Reader, err error) {

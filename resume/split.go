@@ -68,7 +68,7 @@ func NewSplit(ctx context.Context, hold time.Duration) *Split {
 	return s
 }
 
-// Do splits the run: it ends the log so far as whole, and its readers come to the end at once. The
+// Do splits the run: it ends the log so far as whole, and its readers reach the end at once. The
 // run writes to the new log from now on. Do returns false, and releases the Split, if nothing has
 // been written, an event is under way, the run is about to end, or the new log fails.
 func (s *Split) Do() bool {
@@ -118,7 +118,7 @@ func (s *Split) Rest(w http.ResponseWriter, r *http.Request) error {
 	return answerProblem(w, err)
 }
 
-// ID returns the id of the stream that comes after the split.
+// ID returns the id of the stream after the split.
 func (s *Split) ID() string { return s.entry.ID }
 
 // restOf returns the id of the log that follows the one with the id after a split. A client that

@@ -9,11 +9,11 @@ import (
 // How says how a client came to a stream.
 type How uint8
 
-// How clients come to streams.
+// How clients reach streams.
 const (
 	HowBegun     How = iota // upstream was asked for it
 	HowReplayed             // its key was used before, or it asked for all of the stream by its id
-	HowContinued            // it asked for what comes after an event
+	HowContinued            // it asked for what follows an event
 
 	hows // how many there are
 )

@@ -3,7 +3,7 @@
 // ends of tools, and turns a crash into an error finish. The wire contract says what it
 // does. Comments name its sections.
 //
-// The caller pushes: Stream.Feed takes bytes as they come and appends what may leave to a
+// The caller pushes: Stream.Feed takes bytes as they are read and appends what may leave to a
 // buffer of the caller's, and Stream.Finish says how upstream ended. The package knows
 // nothing of HTTP and reads no clock. The same bytes in give the same bytes out, however
 // they are cut. Heal takes the markers of earlier streams out of the history that a

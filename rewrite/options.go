@@ -88,6 +88,6 @@ const (
 type KeepaliveForm = contract.KeepaliveForm
 
 const (
-	KeepaliveChunk   KeepaliveForm = "chunk"                   // "chunk": a chunk with an empty delta, or a comment while no chunk has come
+	KeepaliveChunk   KeepaliveForm = "chunk"                   // "chunk": a chunk with an empty delta, or a comment before the first chunk
 	KeepaliveComment KeepaliveForm = contract.KeepaliveComment // "comment": a comment
 )

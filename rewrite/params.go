@@ -18,8 +18,8 @@ type UsageMemory = contract.UsageMemory
 // EventMemory remembers whether an upstream sends tool events (contract section 1).
 type EventMemory = contract.EventMemory
 
-// Memory remembers which tools ran during the answers to one client (contract section 8). ToolRun is
-// what is known of such a tool, Turn a question and its answer, and Text stands for a text.
+// Memory remembers which tools ran during the answers to one client (contract section 8). ToolRun has
+// the details of such a tool, Turn a question and its answer, and Text stands for a text.
 type (
 	Memory  = contract.Memory
 	ToolRun = contract.ToolRun
@@ -43,7 +43,7 @@ type ToolSource = contract.ToolSource
 // Details tells what the tools of a stream were given and what they returned (contract section 8).
 type Details = contract.Details
 
-// ToolCall identifies a tool call in a stream, and ToolDetails are what is known of it.
+// ToolCall identifies a tool call in a stream, and ToolDetails are its details.
 type (
 	ToolCall    = contract.ToolCall
 	ToolDetails = contract.ToolDetails

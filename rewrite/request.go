@@ -57,7 +57,7 @@ type AnswerForm uint8
 const (
 	AnswerUnknown AnswerForm = iota // the body is no JSON object, or stream is neither a boolean nor null
 	AnswerStream                    // stream is true; the messages need not be JSON
-	AnswerWhole                     // stream is false, null or absent: the answer comes whole
+	AnswerWhole                     // stream is false, null or absent: the answer is sent whole
 )
 
 // Ignored is a set of members of a request that Hermes ignores without saying so, up to 0.22 and

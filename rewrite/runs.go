@@ -60,7 +60,7 @@ func StateOfRun(body []byte) RunState {
 
 // RefusesRun reports whether body, the whole answer to a request with the status 429, says that
 // Hermes runs as many agents as it may, so that it has begun none. Another 429, such as that of a
-// model's provider, which has the same code, may come after the agent has begun.
+// model's provider, which has the same code, may be sent after the agent has begun.
 func RefusesRun(body []byte) bool {
 	if !jsonspan.Valid(body) {
 		return false

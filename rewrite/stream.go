@@ -64,11 +64,11 @@ func (s *Stream) Finished() bool { return s.chat.Finished }
 // another kind, its last event.
 func (s *Stream) Done() bool { return s.chat.Done || s.other != nil && s.other.Ended() }
 
-// Frames returns how many complete frames with data have come, including those that
+// Frames returns how many complete frames with data there were, including those that
 // passed unexamined.
 func (s *Stream) Frames() int { return s.chat.Sum.Frames + s.chat.Sum.Unexamined }
 
-// Chunks returns how many chunks have come or, in a stream of another kind, how
+// Chunks returns how many chunks there were or, in a stream of another kind, how
 // many events have.
 func (s *Stream) Chunks() int {
 	if s.other != nil {

@@ -25,7 +25,7 @@ import (
 	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/rewrite"
 
-	// Certificates (own, internal or by ACME) and their storage, which also keeps what is known of
+	// Certificates (own, internal or by ACME) and their storage, which also keeps the state of
 	// the usage of models. TLS does not start without standardstek.
 	_ "github.com/caddyserver/caddy/v2/modules/caddypki"
 	_ "github.com/caddyserver/caddy/v2/modules/caddytls"

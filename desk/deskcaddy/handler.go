@@ -179,13 +179,13 @@ func identity(r *http.Request) string {
 	return id
 }
 
-// isCrossSite reports whether a request comes from another site, as far as the browser says.
+// isCrossSite reports whether a request is from another site, as far as the browser says.
 func isCrossSite(r *http.Request) bool {
 	site := r.Header.Values("Sec-Fetch-Site")
 	return len(site) > 0 && (len(site) > 1 || site[0] != "same-origin")
 }
 
-// isFrom reports whether a request comes from a page at the origin of link, as far as the browser
+// isFrom reports whether a request is from a page at the origin of link, as far as the browser
 // says. The Host of the request says nothing about that: a foreign page whose name leads to this
 // server has it for its own, and a proxy in front may have changed it.
 func isFrom(r *http.Request, link string) bool {

@@ -79,7 +79,7 @@ func (s *stack) add(r rune) bool {
 	return !s.letter
 }
 
-// overlays are the marks that strike out, slash or enclose what is before them: those of Unicode's
+// overlays are the marks that strike out, slash or enclose the character before them: those of Unicode's
 // combining class 1, and those for symbols.
 var overlays = &unicode.RangeTable{
 	R16: []unicode.Range16{{0x0334, 0x0338, 1}, {0x1cd4, 0x1cd4, 1}, {0x1ce2, 0x1ce8, 1}, {0x20d0, 0x20ff, 1}},

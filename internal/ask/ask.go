@@ -172,7 +172,7 @@ func (s *Dialog) hold(run string, t *desk.Ticket) bool {
 		s.o.logOmitted("the answer cannot wait for a reply without its client; see hermes_resume and max_detached", run)
 		return false
 	}
-	// A reply may come before the answer has ended.
+	// A reply may arrive before the answer has ended.
 	ready, done := context.WithCancel(context.Background())
 	s.split = &split{prepared, done}
 	t.Hold(func(w http.ResponseWriter, r *http.Request) error {

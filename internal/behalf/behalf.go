@@ -119,7 +119,7 @@ func (s *Sender) try(ctx context.Context, method, path string, body []byte) (_ R
 	return said.Response, s.name(r), err
 }
 
-// report is an http.ResponseWriter that keeps what is written as a Response.
+// report is an http.ResponseWriter that keeps the answer as a Response.
 type report struct {
 	header http.Header
 	Response

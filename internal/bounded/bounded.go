@@ -1,5 +1,5 @@
 // Package bounded bounds what others write into our logs: the length of texts, and how often a
-// message comes. Every text of upstream and of clients goes through it before it reaches a log
+// message is logged. Every text of upstream and of clients goes through it before it reaches a log
 // line, a file, a list or a span (contract section 7).
 package bounded
 

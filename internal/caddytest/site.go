@@ -67,7 +67,7 @@ func (s *Site) Load(global, site string) {
 	}
 }
 
-// Logged returns what is in Log so far.
+// Logged returns the lines of Log so far.
 func (s *Site) Logged() string {
 	s.t.Helper()
 	b, err := os.ReadFile(s.Log)

@@ -13,13 +13,13 @@ import (
 const reserve = time.Second
 
 // Handle ends the open streams when the process ends (contract section 3, "the sidecar stops"). It
-// handles Caddy's event "stopping", which comes before the servers shut down; Cleanup would be too
-// late, because it comes after the grace period. The streams are those of all configurations, so
+// handles Caddy's event "stopping", which precedes the end of the servers; Cleanup would be too
+// late, because it follows the grace period. The streams are those of all configurations, so
 // that streams of an older one end as well. If the configuration that runs at the end has no App,
 // watchExit ends them instead. Handle does not block: Caddy waits for it before it shuts the servers
 // down.
 func (a *App) Handle(context.Context, caddy.Event) error {
-	if caddy.Exiting() { // the event also comes at every reload, which ends no stream
+	if caddy.Exiting() { // every reload also sends the event, and ends no stream
 		a.drain(process)
 	}
 	return nil
@@ -53,7 +53,7 @@ func (a *App) limits() (streams, servers time.Duration) {
 	return servers - min(max(250*time.Millisecond, grace/10), 5*time.Second, grace/2), servers
 }
 
-// tooShort reports whether the limit of the drain comes before drain_timeout.
+// tooShort reports whether the limit of the drain is shorter than drain_timeout.
 func tooShort(limit, timeout time.Duration) bool { return limit > 0 && limit < timeout }
 
 // runsTimeout returns how long after the event the last run is cancelled: after hermes has

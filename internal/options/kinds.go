@@ -94,7 +94,7 @@ func (o *Option) parse(text string) (any, error) {
 	return text, nil
 }
 
-// check returns an error if value, which may come from JSON, is not allowed.
+// check returns an error if value, which may be from JSON, is not allowed.
 func (o *Option) check(value any) (err error) {
 	switch v := value.(type) {
 	case bool:

@@ -1,6 +1,6 @@
 // Package options is the one place that describes the options of the hermes handler: a
 // table of their names, kinds of values, defaults and texts. The Caddyfile, the flags of
-// the commands and their help, validation and the options of package proxy all come from
+// the commands and their help, validation and the options of package proxy are all made from
 // it. With -update, so do docs/options.md, docs/schema/config.json, the schema of the Helm
 // chart, the comments of the handler's fields and of its Caddyfile, and Caddyfile.example;
 // tests hold them to it.

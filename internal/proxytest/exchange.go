@@ -182,7 +182,7 @@ func (x *Exchange) Flush() {
 	})
 }
 
-// Result returns what the observer observed at the end, which must have come once.
+// Result returns what the observer observed at the end, of which there must be one.
 func (x *Exchange) Result() proxy.Result {
 	x.T.Helper()
 	if len(x.Ends) != 1 {
@@ -298,7 +298,7 @@ func (x *Exchange) WantStopped() {
 	if cause == nil || cause == context.Canceled {
 		x.T.Errorf("upstream's request ended with the cause %v, want one that says why", cause)
 	}
-	// What is no timeout is no fault of upstream's, and Caddy counts none whose
+	// Only a timeout is a fault of upstream's, and Caddy counts none whose
 	// error is context.Canceled.
 	var late interface{ Timeout() bool }
 	if timeout := errors.As(cause, &late) && late.Timeout(); timeout == errors.Is(cause, context.Canceled) {

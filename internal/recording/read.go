@@ -74,7 +74,7 @@ func Pieces(body io.Reader, f func(piece []byte) error) error {
 	}
 }
 
-// limited is a reader that fails once more than left bytes have come.
+// limited is a reader that fails once it has read more than left bytes.
 type limited struct {
 	io.Reader
 	left int64

@@ -36,7 +36,7 @@ type Body struct {
 	// client likes.
 	mu       sync.Mutex
 	size     int64        // how many bytes the client has announced, -1 for unknown
-	came     int64        // how many have come
+	came     int64        // how many were read
 	ended    func() error // Plan.Ended, nil once it is called
 	own      *reader      // of the client's request, nil if that keeps its body
 	upstream *reader      // of the next handler's request
@@ -60,27 +60,27 @@ type Plan struct {
 	Limit int64
 	// Tools are the tools whose markers are removed.
 	Tools *rewrite.Tools
-	// MarkersStay reports whether markers are not removed after all. It is called once the body has
-	// come, if there are any. Nil means that they are removed.
+	// MarkersStay reports whether markers are not removed after all. It is called once the body was
+	// read, if there are any. Nil means that they are removed.
 	MarkersStay func() bool
 	// Secrets returns what the client was given to answer requests for approval; nil means nothing.
-	// It is called once the body has come.
+	// It is called once the body was read.
 	Secrets func() rewrite.Secrets
 	// Edit, if not nil, returns what upstream gets instead of a body that was read whole: body
 	// itself, which it must not write to, or a new slice of another length.
 	Edit func(body []byte) []byte
 	// Timed says that the client is timed while it still sends the body.
 	Timed bool
-	// Again says that the body may have to be sent again, if it comes whole; see Body.Rewind.
+	// Again says that the body may have to be sent again, if it is whole; see Body.Rewind.
 	Again bool
 	// Ended, if not nil, is called once if the client is still sending the body after Prepare: when
-	// its end has come, before upstream can see it, in the goroutine that reads the body. Upstream
+	// its end was read, before upstream can see it, in the goroutine that reads the body. Upstream
 	// gets its error in place of the end. It may take its time.
 	Ended func() error
 }
 
 // Prepare reads the body of the client's request r as plan says, and gives it to up, the request
-// of the next handler. A body that is not read, or not to its end, is passed on as it comes.
+// of the next handler. A body that is not read, or not to its end, is passed on as it is read.
 func (b *Body) Prepare(r, up *http.Request, plan Plan) (healed rewrite.Healed) {
 	// Transports look at the type of a body, so it stays as it is if it is neither read nor watched.
 	if plan.Heal || (plan.Timed || plan.Ended != nil) && r.Body != nil && r.Body != http.NoBody {
@@ -99,13 +99,13 @@ func (b *Body) Prepare(r, up *http.Request, plan Plan) (healed rewrite.Healed) {
 	return healed
 }
 
-// heal reads the body, and heals it if it has come whole.
+// heal reads the body, and heals it if it is whole.
 func (b *Body) heal(r, up *http.Request, plan Plan) rewrite.Healed {
 	came, err := Read(&objectReader{Reader: r.Body}, r.ContentLength, plan.Limit)
 	b.own.rest, b.own.end, b.came = came, err, int64(len(came))
 	switch err {
 	case errNoObject: //nolint:errorlint // they are those very values
-		b.own.end = nil // the rest is still to come
+		b.own.end = nil // the rest was not read yet
 	case nil, io.EOF:
 	default:
 		b.err = err
@@ -150,7 +150,7 @@ func (b *Body) Pending() bool {
 	return b.own != nil && b.own.end == nil && !b.whole()
 }
 
-// whole reports whether as many bytes have come as were announced. b.mu is held.
+// whole reports whether as many bytes were read as were announced. b.mu is held.
 func (b *Body) whole() bool { return b.size >= 0 && b.came >= b.size }
 
 // fitHeader fits the header of a request to a body that has changed and is n

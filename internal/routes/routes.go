@@ -21,7 +21,7 @@ type Handler struct {
 	Raw    json.RawMessage // nil if it is provisioned
 }
 
-// States are those of the requests that come to a handler, as far as a Walk tells them apart.
+// States are those of the requests that reach a handler, as far as a Walk tells them apart.
 type States[S comparable] map[S]bool
 
 // Add adds the states of more.
@@ -31,7 +31,7 @@ func (s States[S]) Add(more States[S]) { maps.Copy(s, more) }
 // it knows no matcher, but leaves out none that it can see: a handler of a plugin may have routes
 // that it does not see. So what holds on all its ways, or on none, holds for all requests, or none.
 type Walk[S comparable] struct {
-	// Visit is called for a handler and the states of the requests that come to it, and returns the
+	// Visit is called for a handler and the states of the requests that reach it, and returns the
 	// states of those that it passes on. It is called for reverse_proxy, too, but not for handlers
 	// that only have routes.
 	Visit func(h *Handler, in States[S]) States[S]
@@ -92,7 +92,7 @@ func (all places[S]) states() States[S] {
 	return out
 }
 
-// route follows a route, and returns the places of the requests that reach what comes after it.
+// route follows a route, and returns the places of the requests that reach what follows it.
 func (w *Walk[S]) route(route *caddyhttp.Route, in places[S]) places[S] {
 	matched := len(route.MatcherSets)+len(route.MatcherSetsRaw) > 0
 	w.Matched = w.Matched || matched
@@ -122,7 +122,7 @@ func (w *Walk[S]) through(route *caddyhttp.Route, in States[S]) States[S] {
 	return in
 }
 
-// handler follows a handler, and returns the states of the requests that reach what comes after it.
+// handler follows a handler, and returns the states of the requests that reach the next one.
 func (w *Walk[S]) handler(h *Handler, in States[S]) States[S] {
 	switch m := h.Module.(type) {
 	case *caddyhttp.Subroute:

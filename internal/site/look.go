@@ -49,10 +49,10 @@ type node struct {
 	options map[string]any
 
 	reached bool    // by requests
-	blocked bool    // a reverse_proxy in front answers requests that would come to it
-	fresh   bool    // requests come that have not gone through hermes
-	again   bool    // requests come that have
-	next    []*node // of a hermes: those that come after it
+	blocked bool    // a reverse_proxy in front answers requests that would reach it
+	fresh   bool    // requests reach it that have not gone through hermes
+	again   bool    // requests reach it that have
+	next    []*node // of a hermes: those that follow it
 	answers bool    // of a hermes: a handler after it may answer
 	resumes bool    // of a hermes: there is a hermes_resume in front of it
 	early   bool    // of another: there is a hermes after it
@@ -64,7 +64,7 @@ type state struct {
 	late           late
 	resumes        bool // through hermes_resume
 	detached, runs int  // max_detached of hermes_resume and runs of hermes_queue, 0 for none
-	answered       bool // a reverse_proxy has answered, so that the request comes no further
+	answered       bool // a reverse_proxy has answered, so that the request goes no further
 }
 
 // late are handlers that the request has gone through after the last hermes.
@@ -263,7 +263,7 @@ func (l *look) checkAddress(address string) {
 	}
 	switch {
 	case !leadsTo(l.server, address):
-	case l.walk.Matched: // its requests may have another path or host when they come back
+	case l.walk.Matched: // its requests may have another path or host when they return
 		l.warn("a reverse_proxy after hermes leads back to its own server (%s): unless you mean that, write the address of the agent, such as 127.0.0.1:8642", address)
 	default:
 		l.refuse("a reverse_proxy after hermes leads back to its own server (%s), without an end: write the address of the agent, such as 127.0.0.1:8642", address)

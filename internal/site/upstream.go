@@ -19,7 +19,7 @@ var (
 // 127.0.0.1:8642/v1 for the name of a network, and 8642 for a host, and reaches nothing there. The
 // error says what to write, and repeats no password.
 //
-// An address with a placeholder is known only when a request comes, and passes.
+// An address with a placeholder is known only with a request, and passes.
 func CheckUpstream(address string) error {
 	if strings.Contains(address, "{") {
 		return nil

@@ -44,8 +44,8 @@ const (
 	maxKnown = 1024
 	// maxFileSize is the size in bytes of the largest file that is taken for one of ours.
 	maxFileSize = 128 << 10
-	// maxMissed is the number of answers without usage, among the last ten, that contradict what is
-	// known of a pair.
+	// maxMissed is the number of answers without usage, among the last ten, that contradict the
+	// memory of a pair.
 	maxMissed = 3
 	// lastTen are the bits of an answers that stand for the last ten.
 	lastTen answers = 1<<10 - 1

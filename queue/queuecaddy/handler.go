@@ -43,14 +43,14 @@ func init() {
 //		reverse_proxy 127.0.0.1:8642
 //	}
 //
-// A run has its place until it has ended, also one of `POST /v1/runs`, whose answer comes at its
+// A run has its place until it has ended, also one of `POST /v1/runs`, whose answer is sent at its
 // beginning. A client that leaves the line loses its place at once. If too many wait, or one too
 // long, the client gets 429 with `Retry-After`. A 429 of Hermes' own sends the request
 // back into the line.
 //
 // All sites in front of one backend share its places, in all configurations of the process: a
 // reload ends nothing, and the newest limits are those of the line. Where `reverse_proxy` has
-// several upstreams, or finds them only when a request comes, the places are those of all of
+// several upstreams, or finds them only for a request, the places are those of all of
 // them together. Other processes have places of their own: give each its share.
 //
 // Access logs get the field `hermes_waited`, in seconds, of requests that have waited. Metrics are
@@ -64,7 +64,7 @@ func init() {
 // `{http.hermes.waited}` | As `hermes_waited` in access logs: how long the request has waited, in seconds
 type QueueHandler struct {
 	// The number of runs that are under way at once, from 1 on. Hermes admits ten, also those
-	// that come by other ways, and counts a run whose client has left for some seconds more.
+	// that reach it by other ways, and counts a run whose client has left for some seconds more.
 	// Default: 8.
 	Runs int `json:"runs,omitempty"`
 

@@ -33,7 +33,7 @@ type walk struct {
 	upstreams    map[string]bool // of the proxies after both
 }
 
-// backendOf returns the key of the line of h, a handler of the app, and whether a hermes comes
+// backendOf returns the key of the line of h, a handler of the app, and whether a hermes stands
 // after h.
 func backendOf(app *caddyhttp.App, h *QueueHandler) (key string, waits bool) {
 	w := walk{queue: h, upstreams: make(map[string]bool)}

@@ -13,7 +13,7 @@ import (
 )
 
 // pass is what hermes_queue gives a request: the line in which the request may wait, and the client
-// that it comes from. The pass is in the context of the request, and so also in that of the request
+// that it is from. The pass is in the context of the request, and so also in that of the request
 // that hermes_resume derives from it.
 type pass struct {
 	handler *QueueHandler

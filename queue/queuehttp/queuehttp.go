@@ -3,7 +3,7 @@
 //
 // A request has three lifetimes, one after the other: the Proxy reads it, it waits, and the Proxy serves
 // it. If upstream refuses it, because upstream is at its own limit, it waits and is served again. While
-// it waits, no deadline runs, and the frames that its client is sent come from here. From the first of
+// it waits, no deadline runs, and this package writes the frames that its client is sent. From the first of
 // them on, the Proxy has a writer whose header has left.
 //
 //	queuehttp.go   the way of a request
@@ -118,7 +118,7 @@ func (q *Queue) Serve(w http.ResponseWriter, r *http.Request, next func(http.Res
 	defer in.Close()
 	x.in = in
 	defer x.place.end()
-	if in.Pending() { // it takes its place when its body has come
+	if in.Pending() { // it takes its place when its body was read
 		return in.Serve(x.try)
 	}
 	turn, err := x.join()
@@ -152,7 +152,7 @@ func (x *request) join() (*queue.Turn, error) {
 // errOver is the error of a request that joins the line after its answer has ended.
 var errOver = errors.New("the answer has ended")
 
-// bodyEnded waits for the turn of a request that went on to upstream before its body had come, because
+// bodyEnded waits for the turn of a request that went on to upstream before its body was read, because
 // the sidecar does not read it first: a place is held while the agent works, not while a client
 // sends. Hermes reads the whole body before it begins a run. The goroutine that reads the body for
 // upstream calls bodyEnded when the client has sent the end, and passes that on if the error is nil.

@@ -63,7 +63,7 @@ func (x *request) outlast(within context.Context) (context.Context, func()) {
 	}
 }
 
-// trial is the writer of a try. It holds an answer that may be a refusal until it has come, because
+// trial is the writer of a try. It holds an answer that may be a refusal until it is whole, because
 // only its body says so. Any other answer goes on to the Proxy.
 type trial struct {
 	http.ResponseWriter // of the Proxy
@@ -86,7 +86,7 @@ type refusal struct {
 const maxRefusal = 16 << 10
 
 // callNext calls the next handler. It reports whether that has aborted the answer: a proxy also does if
-// the rest of a refusal does not come.
+// the rest of a refusal is not sent.
 func (t *trial) callNext(up *http.Request) (aborted bool, err error) {
 	defer func() {
 		switch v := recover(); v {
@@ -202,7 +202,7 @@ func (t *trial) goOn(status int) {
 	}
 }
 
-// pass lets the answer that is held go on, as far as it has come.
+// pass lets the answer that is held go on, as far as it was written.
 func (t *trial) pass() error {
 	f := t.held
 	t.held = nil

@@ -18,14 +18,14 @@ import (
 // retryAfter is how long a client that got no place in line is asked to stay away.
 const retryAfter = 10 * time.Second
 
-// drainWait is how long a request that comes in a drain may wait for its turn: if it has its turn
+// drainWait is how long a request that arrives in a drain may wait for its turn: if it has its turn
 // at once, it goes on.
 const drainWait = 100 * time.Millisecond
 
 // errDrain is the cause with which a drain ends the wait.
 var errDrain = errors.New("the service is shutting down")
 
-// wait waits until the turn comes, or ctx is done. tells says that the client is told its place.
+// wait waits for the turn, or until ctx is done. tells says that the client is told its place.
 func (x *request) wait(ctx context.Context, turn *queue.Turn, tells bool) error {
 	waits, end := context.WithCancelCause(ctx)
 	defer end(nil)

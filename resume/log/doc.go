@@ -1,5 +1,5 @@
-// Package log keeps logs: answers that come event by event, for readers that may begin after any
-// event, wait for more, and come again. It knows neither requests nor what the events say.
+// Package log keeps logs: answers that are written event by event, for readers that may begin after any
+// event, wait for more, and return. It knows neither requests nor what the events say.
 //
 //	store.go      Store, its Writers and Readers, and the Entry that describes a log
 //	id.go         the ids of logs, and which of them belong together

@@ -166,7 +166,7 @@ func (l *memoryLog) cancel(why Reason) {
 	}
 }
 
-// readersChanged tells the writer and the run that readers have come or gone.
+// readersChanged tells the writer and the run that readers have joined or left.
 func (l *memoryLog) readersChanged() {
 	l.in.updateUnread(l)
 	signal(l.moved)

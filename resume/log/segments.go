@@ -37,11 +37,11 @@ func (s *EventSizes) Limit(maxStream, end int64) int64 {
 }
 
 // segments are the bytes of a log, and where its events end. The zero value is empty. Bytes that
-// have come do not change and do not move, so that readers can share them.
+// were appended do not change and do not move, so that readers can share them.
 type segments struct {
 	all    []segment // all but the last one are full
 	begin  int64     // where the bytes that are there begin
-	end    int64     // how many bytes have come, ever
+	end    int64     // how many bytes were appended, ever
 	events uint64    // how many events have ended, ever
 	taken  int64     // the size of all, in bytes
 	sizes  EventSizes
@@ -124,7 +124,7 @@ func (s *segments) first() uint64 {
 }
 
 // after returns where the bytes after the event n begin, and false if they were deleted. The
-// event must have come.
+// event must have been appended.
 func (s *segments) after(n uint64) (at int64, ok bool) {
 	if n+1 < s.first() {
 		return 0, false

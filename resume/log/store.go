@@ -48,7 +48,7 @@ type Writer interface {
 // A Reader reads a log and waits for more. It must be used by one goroutine at a time.
 type Reader interface {
 	// Next waits for the next part and returns it, valid until the next call. The caller must not
-	// change it. The first part has the header of the answer and no data; io.EOF comes with it if
+	// change it. The first part has the header of the answer and no data, and io.EOF if
 	// the log is whole and there is nothing to read. If there is no first part, the error is
 	// ErrDropped, ErrAhead, or a *GoneError with the status of the answer in the part. Later errors
 	// are io.EOF at the end of a log that is whole, ErrBroken at the end of another, and a
@@ -110,7 +110,7 @@ type State uint8
 const (
 	Claimed State = iota // the answer has not begun
 	Begun                // the answer is of a kind that is kept, such as an event stream
-	Whole                // the answer has come to its end
+	Whole                // the answer has ended
 	Broken               // the answer has broken off
 	Dropped              // the answer is not kept
 )

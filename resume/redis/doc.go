@@ -17,7 +17,7 @@
 // without waiting for Redis. Four times a second the process updates each of its logs in Redis: it
 // refreshes the lease, and learns how many readers there are in other replicas and whether the log
 // was deleted. Each of these readers looks for new pieces twenty times a second, and less often
-// when none come. A reader that finds the lease over ends the log.
+// when there are none. A reader that finds the lease over ends the log.
 //
 // With the prefix P, a log with the id I and the place T has these keys in Redis:
 //

@@ -135,7 +135,7 @@ const (
 	// maxEntries is how many pieces are read at once.
 	maxEntries = 16
 	// poll is how often a reader looks for new pieces. Readers do not block in Redis, so that many
-	// of them need few connections. Text that comes in steps of this time still flows.
+	// of them need few connections. Text in steps of this time still flows.
 	poll = 50 * time.Millisecond
 	// marksPerStream is the number of steps in which MaxStream bytes of old events are deleted.
 	marksPerStream = 64
@@ -310,7 +310,7 @@ func (w *writer) end(how log.State, after ...piece) error {
 const orphanGap = 1 << 20
 
 // abandon ends a log that this replica has adopted. An event stream that has begun ends with an
-// error, if its format has one; any other log ends as if its request had failed. The gap comes
+// error, if its format has one; any other log ends as if its request had failed. The gap is
 // first, so that a client that has an event in it waits for the end.
 func (s *Store) abandon(v *view) error {
 	w := &writer{s: s, entry: v.Entry, pieces: v.Pieces, events: v.Events, again: last{torn: true}}

@@ -14,7 +14,7 @@ import (
 // refreshes the lease, and writes again what it still has. Until owners have had time for that, a
 // log that is not in Redis may still exist.
 
-// errUnsettled means that Redis was down recently, and a log or key that it lacks may come back.
+// errUnsettled means that Redis was down recently, and a log or key that it lacks may return.
 var errUnsettled = errors.New("redis was down, and it is not known yet what it has lost")
 
 // settleTime is how long owners get at most to write their logs again. They try every retryAfter
@@ -66,8 +66,8 @@ func (l *last) after(n, pieces uint64) ([]piece, bool) {
 	return nil, false
 }
 
-// restore recreates the log that Redis has lost, without pieces. It returns how many pieces come
-// before the beginning of the new log. The error is errLost if the log cannot be restored.
+// restore recreates the log that Redis has lost, without pieces. It returns how many pieces precede
+// the beginning of the new log. The error is errLost if the log cannot be restored.
 func (w *writer) restore() (before uint64, err error) {
 	l, s, e := &w.again, w.s, w.entry
 	events := w.events

@@ -102,8 +102,8 @@ func (o *owned) End(how log.State) {
 	}
 }
 
-// cancel cancels the run, unless why is ReasonMemory and the log is not lost: Redis has what is
-// deleted from memory, and the run may go on.
+// cancel cancels the run, unless why is ReasonMemory and the log is not lost: Redis has the bytes
+// that are deleted from memory, and the run may go on.
 func (o *owned) cancel(why log.Reason) {
 	if why != log.ReasonMemory || o.lost.Load() {
 		o.run.Cancel(why)

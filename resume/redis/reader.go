@@ -93,7 +93,7 @@ func (r *reader) next() error {
 	})
 }
 
-// wait waits for pieces. When none have come for a while, it checks whether pieces were deleted,
+// wait waits for pieces. When there are none for a while, it checks whether pieces were deleted,
 // and whether the owner of the log is gone. The error is ErrBroken if pieces are missing.
 func (r *reader) wait() error {
 	missed := false
@@ -117,7 +117,7 @@ func (r *reader) wait() error {
 }
 
 const (
-	// looksAfter is how many polls without a piece come before a look. After each look, the time
+	// looksAfter is how many polls without a piece precede a look. After each look, the time
 	// between polls grows by poll: an agent may work for minutes without sending anything.
 	looksAfter = 20
 	// slowest is the longest time between polls, as a multiple of poll.

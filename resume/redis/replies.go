@@ -38,7 +38,7 @@ type replies struct {
 	in     *bufio.Reader
 	stop   func() bool // no longer closes it when its time is over
 	line   []byte      // the rest of a line that Read has to return
-	skip   int         // bytes of a string and its line end that are still to come
+	skip   int         // bytes of a string and its line end that were not read yet
 	size   int         // of the reply to the last command so far, in bytes
 	values int         // that the reply announces
 }
@@ -112,7 +112,7 @@ func (c *replies) take(line []byte) bool {
 	return c.size <= maxReply && c.values <= maxValues
 }
 
-// Write implements net.Conn. The next reply must answer b: Write fails if a reply has come before.
+// Write implements net.Conn. The next reply must answer b: Write fails if there is a reply before.
 func (c *replies) Write(b []byte) (int, error) {
 	if c.in.Buffered() > 0 {
 		return 0, errReply

@@ -51,7 +51,7 @@ return ARGV[2]
 // The log begins after the pieces that are not restored. It returns 1, or 0 if the log exists.
 //
 // ARGV: id, entry, replica, lease, ttl, name of the key, whether there is a key, how many pieces
-// and events come before the log, writes, and the header, or "" if the log has not begun.
+// and events precede the log, writes, and the header, or "" if the log has not begun.
 var restoreScript = newScript(`
 if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
 if ARGV[7] == '1' then redis.call('SET', ARGV[6], ARGV[1], 'PX', ARGV[5], 'NX') end

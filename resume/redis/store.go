@@ -90,7 +90,7 @@ func (s *Store) use(n int64) {
 }
 
 // do runs script for the log id. It waits for at most Options.Timeout, or until ctx's deadline if
-// that comes first, but goes on if ctx is canceled.
+// that is earlier, but goes on if ctx is canceled.
 func (s *Store) do(ctx context.Context, script *goredis.Script, id string, args ...any) (any, error) {
 	limit := time.Now().Add(s.o.Timeout)
 	if t, ok := ctx.Deadline(); ok && t.Before(limit) {
@@ -115,7 +115,7 @@ func (s *Store) ttl(e log.Entry) int64 {
 }
 
 // Claim implements log.Store. While Redis is down, a request with a key waits for up to
-// Options.Timeout: the agent may run for that key already, or have run. If Redis comes back in that
+// Options.Timeout: the agent may run for that key already, or have run. If Redis is back in that
 // time, it waits until the key is known, at most as long again. A request that takes its key from
 // another log runs the agent without waiting.
 func (s *Store) Claim(
@@ -155,7 +155,7 @@ func (s *Store) Claim(
 		case errors.Is(err, errUnsettled) && known.IsZero():
 			known, ctx = time.Now().Add(s.settle), longer
 		}
-		// The log of the key may be about to free it, Redis to come back, or the key to be known.
+		// The log of the key may be about to free it, Redis to be back, or the key to be known.
 		wait := errors.Is(err, log.ErrDropped) || errors.Is(err, errUnsettled) || keyed && errors.Is(err, errDown)
 		if !wait || !pause(ctx, retryAfter) {
 			if s.o.Refuse && keyed && taken == nil {
@@ -219,7 +219,7 @@ func (s *Store) claim(
 }
 
 // isDead reports whether the run of the log id was another replica's that is dead. It waits for a sign
-// of life, which comes with each tick, or for the end of the lease. Then it ends the log, whose key is
+// of life, of which each tick has one, or for the end of the lease. Then it ends the log, whose key is
 // free if the entry says Once: whoever claims that key wants another answer.
 func (s *Store) isDead(ctx context.Context, id string) bool {
 	if s.ownedLog(id) != nil {

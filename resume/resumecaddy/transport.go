@@ -22,13 +22,13 @@ func init() { caddy.RegisterModule(new(Transport)) }
 
 // Transport is a transport of reverse_proxy for a distant site that has hermes_resume. It belongs
 // beside the client: on a laptop, or on the host of a chat UI. It gives each request for a stream
-// a key. When the connection to the site breaks, it comes back and continues, so that the client
+// a key. When the connection to the site breaks, it connects again and continues, so that the client
 // sees one unbroken stream. A client that leaves ends its run. All else passes as with the transport http,
 // whose options it has.
 type Transport struct {
 	reverseproxy.HTTPTransport
 
-	// How long it tries to come back to a stream, at least 1s. Meanwhile the client gets
+	// How long it tries to return to a stream, at least 1s. Meanwhile the client gets
 	// comments. Then the stream breaks off, which hermes makes an error. Default: 1m.
 	ResumeFor caddy.Duration `json:"resume_for,omitempty"`
 	// Whether the run of a client that has left goes on, for the site's own detach. Otherwise

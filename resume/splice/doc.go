@@ -8,6 +8,6 @@
 //
 // Invariants:
 //   - Without a key, no request is sent twice.
-//   - A client gets each byte of the stream once, in order. Only comments come in between.
+//   - A client gets each byte of the stream once, in order. Only comments are in between.
 //   - Everything that is not a stream passes untouched.
 package splice

@@ -21,8 +21,8 @@ type position struct {
 	length  int            // of the line under way, in bytes
 	afterCR bool           // the last byte was a CR, so that an LF after it belongs to it
 	crlf    bool           // the last line that was not blank ended with CR LF
-	ending  bool           // the event under way ends with an LF that is to come
-	inside  bool           // a line of the event under way has come that is no comment
+	ending  bool           // the event under way ends with an LF that is not here yet
+	inside  bool           // a line of the event under way is no comment
 	id      uint64         // the number of the event under way, 0 for none
 	isDone  bool           // the event under way has the data [DONE]
 }
@@ -30,7 +30,7 @@ type position struct {
 // lineHead is how much of a line is kept, in bytes. The id of an event takes 56 at most.
 const lineHead = 64
 
-// add records that the first n bytes of p have come: a line, or all of p if no line ends in it.
+// add records that the first n bytes of p were read: a line, or all of p if no line ends in it.
 func (c *position) add(p []byte) (n int) {
 	if c.afterCR && p[0] == '\n' {
 		c.afterCR, c.crlf = false, true
@@ -53,7 +53,7 @@ func (c *position) add(p []byte) (n int) {
 	return end + 1
 }
 
-// count records that p comes after the last event.
+// count records that p follows the last event.
 func (c *position) count(p []byte) {
 	c.since += int64(len(p))
 	_, _ = c.sum.Write(p) // never fails
@@ -112,7 +112,7 @@ func (c *position) endEvent() {
 // between reports whether a new line may begin here. After a CR it may not: an LF may follow.
 func (c *position) between() bool { return c.length == 0 && !c.afterCR }
 
-// outside reports whether nothing of an event is under way: only comments may have come.
+// outside reports whether nothing of an event is under way: there may be comments.
 func (c *position) outside() bool { return c.length == 0 && !c.inside && !c.ending }
 
 // mayBeEnd reports whether the stream may have ended here although a site would not say so. A site

@@ -37,17 +37,17 @@ var (
 )
 
 // A stream is the body of an answer, whose connections may break. It is for the goroutine that reads;
-// while that waits, the requests are for the goroutine that comes back.
+// while that waits, the requests are for the goroutine that connects again.
 type stream struct {
 	requests
 	at    position    // up to which the stream has been passed on
-	ahead position    // up to which it has come
-	held  []byte      // what is between the two
-	most  int64       // how much of the event under way has come, ever
+	ahead position    // up to which it was read
+	held  []byte      // the bytes between the two
+	most  int64       // how much of the event under way was read, ever
 	conn  *connection // nil while it is broken
 	out   []byte      // what the client must get next
 	ended bool        // the previous connection ended as a whole stream does
-	back  chan answer // from the goroutine that comes back
+	back  chan answer // from the goroutine that connects again
 	err   error       // of every Read from now on
 }
 
@@ -57,7 +57,7 @@ type connection struct {
 	abort   context.CancelCauseFunc
 	began   time.Time
 	brought bool         // it has brought new bytes
-	skip    int64        // bytes still to come that the client already has
+	skip    int64        // bytes not read yet that the client already has
 	skipped maphash.Hash // of the bytes skipped so far
 }
 
@@ -96,7 +96,7 @@ func (s *stream) take(a answer) bool {
 	s.at.of = s.id + "/"
 	s.attach(a)
 	s.forgive(0)
-	a.res.Header.Del("Content-Length") // comments come in between
+	a.res.Header.Del("Content-Length") // comments are in between
 	a.res.ContentLength = -1
 	return true
 }
@@ -133,7 +133,7 @@ func (s *stream) Read(p []byte) (int, error) {
 }
 
 // readOn reads from the connection into p, without what the client already has. The client must get
-// what is in s.out before that.
+// the bytes in s.out before that.
 func (s *stream) readOn(p []byte) (int, error) {
 	n, err := s.conn.read(p, &s.at.sum)
 	if errors.Is(err, errChanged) {
@@ -147,7 +147,7 @@ func (s *stream) readOn(p []byte) (int, error) {
 		s.ended, s.conn.brought = false, true
 	}
 	if err == io.EOF { //nolint:errorlint // the end is that very value
-		ready, s.at = n, s.ahead // the rest of the event may never come
+		ready, s.at = n, s.ahead // the rest of the event may never be sent
 	}
 	rest := p[ready:n]
 	if len(s.held) > 0 && (ready > 0 || err == io.EOF) { //nolint:errorlint // as above
@@ -158,7 +158,7 @@ func (s *stream) readOn(p []byte) (int, error) {
 	return ready, err
 }
 
-// advance records that p has come. It returns how many bytes of it may leave, with what is held
+// advance records that p was read. It returns how many bytes of it may leave, with the bytes held
 // before them, and an error if a part of it is stale.
 func (s *stream) advance(p []byte) (ready int, err error) {
 	held := len(s.held)
@@ -186,7 +186,7 @@ func (s *stream) advance(p []byte) (ready int, err error) {
 	return ready, nil
 }
 
-// broken records that the connection has ended with err, and comes back unless that was the end of
+// broken records that the connection has ended with err, and connects again unless that was the end of
 // the stream. Some proxies end a stream that broke off like a whole one, so the site is asked.
 func (s *stream) broken(err error) {
 	c := s.conn
@@ -238,7 +238,7 @@ func (s *stream) await() {
 	}
 }
 
-// fail ends the stream with the error, which is io.EOF if it is whole. The client gets what is held
+// fail ends the stream with the error, which is io.EOF if it is whole. The client gets the bytes held
 // of an event that nobody will complete.
 func (s *stream) fail(err error) {
 	if !s.ahead.stale {

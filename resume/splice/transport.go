@@ -19,7 +19,7 @@ const DefaultResumeFor = time.Minute
 type Transport struct {
 	// Next sends the requests. Nil means http.DefaultTransport.
 	Next http.RoundTripper
-	// ResumeFor is how long it tries to come back to a stream. Zero means DefaultResumeFor.
+	// ResumeFor is how long it tries to return to a stream. Zero means DefaultResumeFor.
 	ResumeFor time.Duration
 	// Detach lets the run of a client that has left go on for as long as the site's own detach
 	// says. Otherwise the run is ended.

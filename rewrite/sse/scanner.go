@@ -1,7 +1,7 @@
 // Package sse reads, splices and forwards a stream of server-sent events (WHATWG HTML,
 // section 9.2.6) without decoding it: a Scanner cuts bytes into units, a Frame finds the
 // fields of a unit by position, a Splice replaces parts of it, and a Writer collects what
-// leaves. What is not changed leaves byte for byte. A proxy goes through them in this
+// leaves. A unit that is not changed leaves byte for byte. A proxy goes through them in this
 // order: see the example. A client needs Scanner and Frame only.
 //
 // Between reads, only a Scanner and a Writer have state, and the bytes of the unit under way if a
@@ -36,7 +36,7 @@ const (
 // is one, so that a stream whose reads end with its frames is never copied.
 type Scanner struct {
 	// MaxFrame is the size in bytes above which a frame leaves as UnitRaw, in as many
-	// parts as it comes in: at most 1 GiB. It bounds what the scanner holds.
+	// parts as it is read: at most 1 GiB. It bounds what the scanner holds.
 	MaxFrame int
 	// CommentUnits makes each comment line between frames a unit of its own, for streams
 	// with comments that no blank line follows.

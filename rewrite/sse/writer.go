@@ -11,14 +11,14 @@ import "bytes"
 //     would be part of a field's name.
 //   - An LF belongs to a CR only if it is the very next unit. It leaves if the
 //     unit that ended with the CR has left. If the caller writes a frame of its own between
-//     the two, BeginOwn completes the CRLF first, and the LF is dropped when it comes.
+//     the two, BeginOwn completes the CRLF first, and the LF is dropped when it follows.
 type Writer struct {
 	Bytes  []byte
-	HasIDs bool // an event with an id has come
+	HasIDs bool // there was an event with an id
 
 	mark    bool // a byte order mark waits for the first unit
 	started bool // something has left
-	torn    bool // the last unit has left and ends with a CR whose LF may come
+	torn    bool // the last unit has left and ends with a CR whose LF may follow
 	held    bool // the last unit is held back
 	dropped bool // the last unit is dropped, or BeginOwn has written its LF
 }
@@ -34,7 +34,7 @@ func (w *Writer) Take() []byte {
 // that nothing leaves before a frame is complete.
 func (w *Writer) Mark() { w.mark = !w.started }
 
-// Next records that the unit u, which is not UnitMark, comes next.
+// Next records that the unit u, which is not UnitMark, is next.
 func (w *Writer) Next(u Unit) {
 	if w.mark {
 		w.Bytes = append(w.Bytes, byteOrderMark...)
@@ -76,7 +76,7 @@ func (w *Writer) Frame(f *Frame, edits *Splice) {
 }
 
 // Forward records that the unit b has left, with or without replacements. b is nil if the unit was
-// too large, so that its LF may leave wherever it comes.
+// too large, so that its LF may leave wherever it is.
 func (w *Writer) Forward(b []byte) { w.held, w.dropped, w.torn = false, false, endsTorn(b) }
 
 // Hold records that the unit is held back.
@@ -105,7 +105,7 @@ func (w *Writer) Release(held []byte) {
 }
 
 // endsTorn reports whether the lines of b end with CRLF, but the last one with a CR
-// whose LF has not come.
+// whose LF is not there.
 func endsTorn(b []byte) bool {
 	return len(b) > 0 && b[len(b)-1] == '\r' && bytes.Contains(b, []byte("\r\n"))
 }

@@ -13,7 +13,7 @@ type release int
 
 const (
 	oldest release = 5_000   // the first known one
-	newest release = 999_999 // any that is to come
+	newest release = 999_999 // any future one
 
 	newInG4  release = 21_004 // the first with hermes.status and reasoning_content
 	newInG5  release = 22_000 // the first with approvals in chats

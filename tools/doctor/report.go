@@ -148,7 +148,7 @@ func (e *examination) find(check string, level Level, says, why words) {
 	e.Findings = append(e.Findings, Finding{Check: e.checks + check, Level: level, Says: string(says), Why: string(why)})
 }
 
-// say formats args. An argument that is neither a number nor words comes from outside, and is
+// say formats args. An argument that is neither a number nor words is from outside, and is
 // replaced by the result of fit.
 func (d *doctor) say(format words, args ...any) words {
 	for i, a := range args {
@@ -172,7 +172,7 @@ func (d *doctor) quoted(text string) words {
 // maxSaid is the number of bytes of a text from outside that a finding repeats.
 const maxSaid = 200
 
-// fit returns text, which comes from upstream or an error about it, in a form that is safe in a
+// fit returns text, which is from upstream or an error about it, in a form that is safe in a
 // report: without the keys and other secrets, short and printable.
 func (d *doctor) fit(text string) string {
 	_, client := schemeOf(d.clientKey)

@@ -10,11 +10,11 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
-// event is an event whose data is an object, of which only the beginning may have come.
+// event is an event whose data is an object, of which only the beginning may be there.
 type event struct {
 	*sse.Frame
-	large bool // only the beginning has come: a value that ends with it was cut
-	more  bool // something comes after the object
+	large bool // only the beginning is there: a value that ends with it was cut
+	more  bool // something follows the object
 }
 
 // eventOf returns the event of f. It returns false if the data is not a complete object. It does
@@ -60,7 +60,7 @@ const responsePrefix = "response."
 
 // responseType returns the type of an event of a response, or nil if e is none. In such an event the
 // type agrees with the name, if there is one, and there is a response or a sequence number. Of a
-// large one either may be after what has come.
+// large one either may be after what was read.
 func (e event) responseType() []byte {
 	name := jsonspan.Inside(e.text("type"))
 	if e.large && len(name) == 0 {

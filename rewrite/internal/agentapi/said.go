@@ -16,7 +16,7 @@ type said struct {
 	run      string // the id of a session's run
 	at       string // a number: the time of the last event or, before that, when a session's stream was created
 	message  string // of an error event, a string
-	hasError bool   // an error event has come in a session
+	hasError bool   // there was an error event in a session
 
 	began, model string // of the response: when it was created, and its model
 	response     []byte // all of it, unless it is too large

@@ -15,7 +15,7 @@
 //
 // A Follower takes about 300 bytes, and what its last events need: ids, the response as it began
 // (at most MaxResponse bytes), and open tools (at most contract.MaxOpenBytes). After its end it
-// keeps only ids. An event is asked for the members that matter without being validated; what is
+// keeps only ids. An event is asked for the members that matter without being validated; a part that is
 // repeated later is validated when it is remembered.
 package agentapi
 
@@ -211,10 +211,10 @@ func (s *Follower) Finish(out *sse.Writer, code string, added int) {
 
 // Raw learns from bytes of a frame that passes unexamined because it is larger than the limit.
 // last says that the frame ends with them. Raw reports whether the bytes are to be dropped, because
-// they come after the sidecar's own last event.
+// they follow the sidecar's own last event.
 //
 // It reads the beginning of the frame, because the last event repeats the whole answer and may be
-// that large. How much it reads does not depend on how much has come, so that any cut of the input
+// that large. How much it reads does not depend on how much there is, so that any cut of the input
 // has the same result.
 func (s *Follower) Raw(b []byte, last bool, limit int) (drop bool) {
 	if s.ended {

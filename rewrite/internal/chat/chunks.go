@@ -86,7 +86,7 @@ func (s *Stream) chunkWithoutContent(x *chunk.Object) {
 	s.writeChunk(x, &prose.Kept{})
 }
 
-// writeChunk writes the chunk x with its edits. rest is what is left of its content. Some gateways
+// writeChunk writes the chunk x with its edits. rest is the rest of its content. Some gateways
 // send an error in a chunk without a finish reason. An error finish will not repeat such an error.
 func (s *Stream) writeChunk(x *chunk.Object, rest *prose.Kept) {
 	if x.C.Finish.Ok() {

@@ -63,7 +63,7 @@ type ending struct {
 	sum    *contract.Summary // of the stream: its tokens, and the code of its first failure
 	inline bool              // an error finish has no error frame
 
-	manyChoices  bool   // a choice other than the first has come
+	manyChoices  bool   // there was a choice other than the first
 	failed       bool   // an error has left
 	begun, ended uint64 // the choices that have begun and those that have finished, as bits
 	usage        []byte // upstream's, for an error finish
@@ -124,7 +124,7 @@ func (e *ending) message(x *chunk.Object, text string) []byte {
 	return jsonspan.Quote(text)
 }
 
-// dropLate drops what comes after [DONE] or an error finish.
+// dropLate drops what follows [DONE] or an error finish.
 func (e *ending) dropLate(out *sse.Writer) {
 	if e.failed {
 		e.notes.Add(contract.SectionEnd, "after the error finish nothing takes it back: dropped")
@@ -187,7 +187,7 @@ func (s *Stream) tellDropped() {
 }
 
 // saysSilence reports whether the text of a hermes.status, the inside of a JSON string,
-// says that the model has returned nothing after all retries. Text that then comes is
+// says that the model has returned nothing after all retries. Text after that is
 // Hermes' own (contract section 3, rule 2).
 func saysSilence(inner []byte) bool {
 	text := jsonspan.AppendText(nil, inner)
@@ -195,7 +195,7 @@ func saysSilence(inner []byte) bool {
 }
 
 // finishChunk writes the chunk x, which has a finish reason. Its content has already been read and
-// edited; rest is what is left of it.
+// edited; rest is the rest of it.
 func (s *Stream) finishChunk(x *chunk.Object, rest *prose.Kept) {
 	if x.HasError() || x.C.Hermes.IsSet(x.F.Data) {
 		s.upstream.setReportsFailures(true)

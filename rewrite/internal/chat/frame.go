@@ -73,7 +73,7 @@ func (s *Stream) object(x *chunk.Object) {
 		x.KeepOneError()
 	}
 	dropped := s.Finished && s.end.failed && x.C.Count > 0
-	if x.IsChunk() && !dropped { // an event that another sidecar has wrapped may come before any chunk
+	if x.IsChunk() && !dropped { // an event that another sidecar has wrapped may precede any chunk
 		s.tools.setEnvelope(x)
 	}
 	switch {
@@ -152,7 +152,7 @@ const StatusEvent = encode.StatusEvent
 // one. Frame makes an error finish of it (contract section 3).
 func (s *Stream) Refusal(object []byte) []byte { return s.w.Refusal(object) }
 
-// Idle writes the keepalive of a stream in which no chunk has come, and none is on its way. Its
+// Idle writes the keepalive of a stream without a chunk so far, of which none is on its way. Its
 // envelope is that of the sidecar's own frames.
 func (s *Stream) Idle() {
 	s.w.Env = s.w.EnvelopeOf(new(chunk.Object))

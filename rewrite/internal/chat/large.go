@@ -9,7 +9,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
-// A frame that is larger than max_frame leaves as it comes. Its beginning shows whether it is a
+// A frame that is larger than max_frame leaves as it is read. Its beginning shows whether it is a
 // tool event, an error or text, and the frame counts as such (contract section 2).
 
 // MaxLook is the number of bytes that are read at either end of a large frame. A tool's id
@@ -58,7 +58,7 @@ func (g *largeFrame) look(b []byte) {
 	g.tail = g.tail[:n]
 }
 
-// largeFrame is a large frame while it comes.
+// largeFrame is a large frame while it is read.
 type largeFrame struct {
 	x      chunk.Object // its beginning, with the values that came whole
 	tail   []byte       // its last bytes

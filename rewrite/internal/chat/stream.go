@@ -11,9 +11,9 @@
 //	text.go       the content of a chunk: read, held, applied, and frames that differ in nothing else
 //	approvals.go  requests for approval, and answers that are split for a reply
 //	stream.go     Stream: its state, and what all of these do with it
-//	upstream.go   upstream: what is known of the server that answers
+//	upstream.go   upstream: the server that answers, as far as it is known
 //	details.go    what tools were given and what they returned
-//	memory.go     what is remembered of the answer, for the records of later requests
+//	memory.go     the memory of the answer, for the records of later requests
 //	tools.go      tools: which are open, and the transitions that follow; toolWriter writes them
 //
 // Each file knows those below it.

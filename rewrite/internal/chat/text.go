@@ -164,7 +164,7 @@ type hold struct {
 }
 
 // frame adds the chunk x with nothing of its content but kept, whose end r suspects.
-// It returns what is before the suspected text.
+// It returns the text before the suspected one.
 func (h *hold) frame(x *chunk.Object, kept prose.Kept, r *prose.State) (before prose.Kept) {
 	if n, here, newline := r.Suspected(); here {
 		before = prose.Kept{Front: kept.Front, Text: kept.Text[:len(kept.Text)-n]}
@@ -191,8 +191,8 @@ func (h *hold) bytes(b []byte) {
 	}
 }
 
-// Quiet forwards bytes that say nothing to clients. They decide nothing about what is
-// held, and wait after it.
+// Quiet forwards bytes that say nothing to clients. They decide nothing about the text
+// that is held, and wait after it.
 func (s *Stream) Quiet(b []byte) {
 	if len(s.hold.whole) == 0 {
 		s.Out.Unit(b)

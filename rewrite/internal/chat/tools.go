@@ -17,7 +17,7 @@ import (
 const MaxToolIDs = 1024
 
 // tools is the list of open tools of a stream (contract section 2). Its methods return
-// the transitions that follow from what has come, in order.
+// the transitions that follow from what was read, in order.
 type tools struct {
 	size func(*encode.Tool) int // how many bytes it takes at most to complete a tool
 
@@ -110,7 +110,7 @@ func (l *tools) taken(id string) (taken, card bool) {
 	return l.ids.has(id)
 }
 
-// start starts the tool of c. That completes the inferred tools if it comes at least window
+// start starts the tool of c. That completes the inferred tools if it is at least window
 // after the last start, and the oldest tools if their ends would take too much.
 func (l *tools) start(c encode.Transition, now time.Time, window time.Duration) (changes []encode.Transition) {
 	if now.Sub(l.last) >= window {
@@ -283,7 +283,7 @@ func (t *toolWriter) newID(upstreamID string) string {
 	}
 }
 
-// infer ends the open tools whose end upstream will not send, because what comes now proves it.
+// infer ends the open tools whose end upstream will not send, because the current frame proves it.
 func (t *toolWriter) infer() { t.apply(t.inferEnds()) }
 
 // finish ends all open tools, as the stream is about to end.

@@ -7,7 +7,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 )
 
-// upstream is what is known of the server that answers: what its memory says, and what this stream
+// upstream is the server that answers, as far as it is known: what its memory says, and what this stream
 // has shown.
 //
 // That decides which lines of the text are imitated markers (contract section 1). With the option
@@ -52,7 +52,7 @@ func (u *upstream) setReportsFailures(does bool) {
 }
 
 // lookUp asks the memory whether upstream sends tool events, once, if the text may have a marker:
-// the answer may have to come from storage.
+// the answer may have to be read from storage.
 func (u *upstream) lookUp(text []byte) {
 	if !u.auto || u.told || bytes.IndexByte(text, '`') < 0 && !bytes.Contains(text, []byte("0060")) {
 		return

@@ -7,7 +7,7 @@
 //	redact.go    the secrets in errors and in texts, and the edits that take them out
 //	failure.go   Hermes' own texts about a failed agent
 //
-// Steps that may make many edits come first, one after the other: each makes its edits and parses
+// Steps that may make many edits are first, one after the other: each makes its edits and parses
 // the frame again, so that none depends on the edits of another. Positions are those in the frame
 // as last parsed. Between two frames, an Object holds only buffers.
 package chunk
@@ -130,7 +130,7 @@ func IsDone(data []byte) bool {
 }
 
 // ShownFinish returns the finish reason that stands in data, the text of a frame that is not examined or
-// of which only a part has come, or "" if there is none. In a JSON string it would have escapes.
+// of which only a part is there, or ""  if there is none. In a JSON string it would have escapes.
 func ShownFinish(data []byte) string {
 	if m := shownFinish.FindSubmatch(data); m != nil {
 		return string(m[1])

@@ -18,7 +18,7 @@ import (
 const noAnswer = "(No response generated)"
 
 // uncalled matches the errors that Hermes sends as its answer if no call of the model has
-// succeeded: the texts of 0.5 to 0.13, and those of later versions that come with usage
+// succeeded: the texts of 0.5 to 0.13, and those of later versions that are sent with usage
 // 0/0/0.
 var uncalled = regexp.MustCompile(`^(?:` + strings.Join([]string{
 	`API call failed after \d+ retries: `,

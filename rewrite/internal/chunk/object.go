@@ -120,7 +120,7 @@ func (x *Object) Remove(v jsonspan.Span) {
 }
 
 // KeepOneError removes every error of the object but C.Err, and parses it again: clients
-// differ in which of several they use (contract section 3). It must come before other edits.
+// differ in which of several they use (contract section 3). It must precede other edits.
 func (x *Object) KeepOneError() {
 	if x.C.MoreErrors {
 		x.remove(func(name, value jsonspan.Span) bool {
@@ -176,7 +176,7 @@ func (x *Object) replaceFinish(reason, with string) {
 // RenameMembers renames the members of a named event that have the names of a chunk's
 // members or of Open WebUI's status, which are added to it, and parses it again. Clients that
 // loop over choices break on those of approval.request, and Open WebUI breaks on an event that
-// is a string (contract section 2). If card is true, it also renames those of a card. It must come
+// is a string (contract section 2). If card is true, it also renames those of a card. It must be made
 // before other edits.
 func (x *Object) RenameMembers(card bool) {
 	names := []string{"id", "object", "created", "model", "choices", "event"}

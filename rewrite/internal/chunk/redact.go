@@ -82,7 +82,7 @@ func RedactText(f *sse.Frame, edits *sse.Splice, notes *contract.Notes) {
 
 // Redact takes secrets out of what the object says of a failure, and of what a provider has
 // said in its choices. If all is true, it takes them out of all that the object says. It parses
-// the object again, and must come before other edits. inTag is as in redact.Said.
+// the object again, and must precede other edits. inTag is as in redact.Said.
 func (x *Object) Redact(all, inTag bool) {
 	c := &x.C
 	if all || c.Err.Ok() || c.Hermes.Ok() || c.MoreErrors || c.ChoiceErrors {

@@ -17,8 +17,8 @@ type Params struct {
 	RunID, SessionID string
 	// Progress overrides Options.Progress unless it is empty.
 	Progress Progress
-	// ID and Created, in Unix seconds, are used in an error finish if no chunk has
-	// come. ID is called at most once. Nil means an empty id.
+	// ID and Created, in Unix seconds, are used in an error finish if there was no
+	// chunk. ID is called at most once. Nil means an empty id.
 	ID      func() string
 	Created int64
 	// Usage remembers which models report usage. Nil means no memory.
@@ -28,7 +28,7 @@ type Params struct {
 	OnTool func(ToolEvent)
 	// Remember is told of the answer, for the records of later requests (contract section 8): its text, as
 	// the client has it, and the tools that ran during it, which may be none. It is called when the answer
-	// has finished or ended, before its last bytes are returned, and again if more comes. Where an answer
+	// has finished or ended, before its last bytes are returned, and again if there is more. Where an answer
 	// is split (Split), it is called before that, and what follows is another answer. Nil means that
 	// nobody remembers.
 	Remember func(answer Text, tools []ToolRun)
@@ -65,7 +65,7 @@ type UsageMemory interface {
 	Reported(model string) bool
 	// Report records that an answer of the model has reported usage.
 	Report(model string)
-	// Missed records that an answer of the model with text has come without usage,
+	// Missed records that an answer of the model with text had no usage,
 	// whether or not it was taken for a crash, because Reported returned true.
 	Missed(model string)
 	// ReportsFailures records whether upstream reports its failures itself: true
@@ -152,8 +152,8 @@ func (n *Notes) Add(section string, text ...string) {
 
 // Summary describes a stream.
 type Summary struct {
-	// ID and Model are those of the completion or of the response, empty until one has
-	// come. For the events of a run ID is that of the run.
+	// ID and Model are those of the completion or of the response, empty until there is
+	// one. For the events of a run ID is that of the run.
 	ID, Model    string
 	FinishReason string // the one that was sent, or empty
 	Code         string // the code of the error that the stream ended with, empty if it ended well

@@ -367,7 +367,7 @@ func (w *Writer) NamedEvent(x *chunk.Object, wrapped, finished bool, ask *Ask) (
 			command = []byte(`"?"`)
 		}
 		switch name := string(x.F.Event); {
-		case name == StatusEvent && text != nil: // a status is done when it comes
+		case name == StatusEvent && text != nil: // a status is done when it is sent
 			w.addStatusLine(x, true, quoted(marker.MaxShown, string(text)))
 		case name == ApprovalEvent && command != nil && !finished: // or it would stay
 			w.addStatusLine(x, false, ask.statusLine(string(command)))
@@ -392,7 +392,7 @@ func (w *Writer) NamedEvent(x *chunk.Object, wrapped, finished bool, ask *Ask) (
 }
 
 // TakeBack writes a chunk that hides the status line, which says that a command waits. Its name is
-// that of what is there for Open WebUI alone.
+// that of all that is there for Open WebUI alone.
 func (w *Writer) TakeBack() {
 	if w.Form == contract.ProgressEnvelope {
 		w.own("event: " + CardEvent + "\n")

@@ -26,7 +26,7 @@ type Writer struct {
 	Form contract.Progress // of tool events
 	Env  Envelope          // empty until the first chunk, or the first frame of our own
 
-	HasChunk bool // a chunk has come, or one for a second sidecar has left
+	HasChunk bool // there was a chunk, or one for a second sidecar has left
 
 	o *contract.Options
 	p *contract.Params
@@ -35,7 +35,7 @@ type Writer struct {
 // Envelope has the values that the chunks of a stream have in common, as JSON.
 type Envelope struct {
 	ID, Created, Model string
-	FromChunk          bool // the values come from a chunk
+	FromChunk          bool // the values are from a chunk
 }
 
 func (e *Envelope) len() int { return len(e.ID) + len(e.Created) + len(e.Model) }
@@ -54,7 +54,7 @@ func NewWriter(out *sse.Writer, o *contract.Options, p *contract.Params) Writer 
 }
 
 // envelope returns the envelope of the stream. It is that of the stream's parameters
-// until a chunk has come.
+// until there is a chunk.
 func (w *Writer) envelope() *Envelope {
 	if w.Env.ID == "" {
 		id := ""
@@ -130,7 +130,7 @@ func (w *Writer) Delta(x *chunk.Object, reasoning bool, k *prose.Kept) {
 // DeltaSize returns how many bytes a Delta takes at most without its text.
 func (w *Writer) DeltaSize() int { return w.envelope().len() + 200 }
 
-// Keepalive writes a chunk that says nothing, or a comment while no chunk has come
+// Keepalive writes a chunk that says nothing, or a comment before the first chunk
 // (contract section 3).
 func (w *Writer) Keepalive() {
 	if w.o.KeepaliveForm == contract.KeepaliveComment || !w.HasChunk && !w.Env.FromChunk {

@@ -148,7 +148,7 @@ func nextApproval(text []byte, i int) (from, ways int) {
 }
 
 // skip returns the index after want, if that stands at text[i:], and otherwise -1. Any white space
-// within a line stands for a space. What is not seen stands for nothing, but not within a word.
+// within a line stands for a space. Characters that are not seen stand for nothing, but not within a word.
 func skip(text []byte, i int, want string) int {
 	word := false // a letter came before
 	for _, w := range want {
@@ -173,7 +173,7 @@ func skip(text []byte, i int, want string) int {
 	return i
 }
 
-// skipBlank returns the index after what is not seen at text[i:] and the white space of its line,
+// skipBlank returns the index after the unseen characters at text[i:] and the white space of its line,
 // and whether there was any white space.
 func skipBlank(text []byte, i int) (next int, spaced bool) {
 	for next = i; next < len(text); {
@@ -194,7 +194,7 @@ func isBlank(r rune) bool { return strings.ContainsRune(blanks, r) }
 func approvalEnd(text []byte, i int) int {
 	var before [2]rune // the runes before the current one, or before the backticks that it ends
 	opening := 0       // how many backticks the code span begins with, 0 before it
-	run, last := 0, 0  // how many have come in a row, and where the last of them begins
+	run, last := 0, 0  // how many there are in a row, and where the last of them begins
 	for i < len(text) {
 		r, next := jsonspan.NextRune(text, i)
 		switch {

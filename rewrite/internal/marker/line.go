@@ -64,7 +64,7 @@ type shownLine struct {
 	runes int  // the number of characters in b
 	fits  int  // the length of b up to which an ellipsis may follow
 	last  rune // the last rune in b, 0 for an escape
-	joins bool // a joiner comes before the next rune, which says whether it is part of an emoji
+	joins bool // a joiner precedes the next rune, which says whether it is part of an emoji
 }
 
 const zeroWidthJoiner = '\u200d'

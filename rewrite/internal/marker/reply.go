@@ -134,7 +134,7 @@ func (f *Finder) Find(text []byte, i int) (from, to int) {
 		begins  [codeLen]int // where the last letters begin
 		apart   uint         // a bit for each letter, the last one lowest: it does not follow the one before
 		foreign uint         // likewise: not even as the second half of a code
-		n       int          // how many letters have come
+		n       int          // how many letters there are
 		between gap
 		size    int // of the ticket, more than longestTicket if it is too long
 		start   int // where it begins

@@ -11,11 +11,11 @@ type Fence struct {
 	char byte  // the character of the open fence, 0 if none is open
 
 	// The current line.
-	begun bool  // a rune of it has come
+	begun bool  // there was a rune of it
 	text  bool  // it is no fence
 	run   byte  // the backtick or tilde that it begins with, after white space
 	n     int32 // the length of that run
-	after bool  // a rune has come after the run
+	after bool  // a rune follows the run
 	info  bool  // a rune after the run is not white space
 	ticks bool  // a rune after the run is a backtick
 }
@@ -26,7 +26,7 @@ func (f *Fence) Open() bool { return f.char != 0 }
 // LineStart reports whether the next rune is the first of its line.
 func (f *Fence) LineStart() bool { return !f.begun }
 
-// Blank reports whether nothing but white space of the line has come.
+// Blank reports whether the line is nothing but white space so far.
 func (f *Fence) Blank() bool { return !f.text && f.n == 0 }
 
 // MidLine reports whether the line is no fence and has begun, so that Step does nothing

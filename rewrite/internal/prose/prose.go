@@ -42,7 +42,7 @@ type State struct {
 	suspicion suspicion // what the end of the text may be
 	opened    int       // where in the text the last opening tag, or what may be one, begins
 	pending   []byte    // a possible closing tag from earlier texts, as in the JSON
-	lead      []byte    // pending that was no tag, and leaves before the reasoning to come
+	lead      []byte    // pending that was no tag, and leaves before the reasoning after it
 	dropped   []byte    // the reasoning that no tag has closed, with its tag, if reasoning is dropped
 
 	Reading // of the last text
@@ -311,7 +311,7 @@ func (t *State) newlineLeaves() {
 }
 
 // cutLine takes the suspected line, the imitated marker m, out of the text, with the newline after
-// it, which is yet to come, and one further newline, because the newline before it has left. If that
+// it, which is not there yet, and one further newline, because the newline before it has left. If that
 // newline has not left yet, the further newline takes its place and stays. If white space has left
 // in front of the marker, both stay: what follows would become more indented. The marker starts a
 // tool if o trusts it and the text may grow by the cost.

@@ -153,7 +153,7 @@ func (t *State) end(drop bool) {
 const MaxDropped = 64 << 10
 
 // keepDropped keeps the reasoning in p, which is dropped, until a tag closes it. goesOn says that it
-// goes on with what is kept.
+// goes on with the text that it keeps.
 func (t *State) keepDropped(p *Part, goesOn bool) {
 	switch {
 	case !p.Reasoning:
@@ -178,7 +178,7 @@ type suspicion struct {
 	from   int    // where it begins in the texts of the parts, as far as it is in the current text
 	line   []byte // what may be an imitated marker, as in the JSON, after the backtick
 	size   int    // the length of that line as text, with the backtick; 0 if there is none
-	opened bool   // a known emoji and a space have come
+	opened bool   // there were a known emoji and a space
 	tag    bool   // a tag is suspected
 }
 
@@ -218,5 +218,5 @@ var NewlineInJSON, BreakInJSON = []byte(`\n`), []byte(`\n\n`)
 // Len returns how many bytes are left.
 func (k *Kept) Len() int { return len(k.Front) + len(k.Text) }
 
-// Bytes returns a copy of what is left.
+// Bytes returns a copy of the rest.
 func (k *Kept) Bytes() []byte { return slices.Concat(k.Front, k.Text) }

@@ -25,11 +25,11 @@ var tagNames = [...]string{"think", "thinking", "reasoning", "thought", "mm:thin
 type tags struct {
 	reasoning    bool   // the text is between tags
 	opening      string // the tag that has opened the last reasoning, in lower case
-	words        bool   // a non-space character has come in reasoning that no tag has closed
-	stray        bool   // a tool has ended the reasoning, whose closing tag may still come
+	words        bool   // there was a non-space character in reasoning that no tag has closed
+	stray        bool   // a tool has ended the reasoning, whose closing tag may follow
 	seen         []byte // what may be a tag, in lower case, with what shows whether it is code
 	opens        bool   // seen may be an opening tag
-	afterClosing bool   // only white space has come since a closing tag
+	afterClosing bool   // only white space since a closing tag
 
 	// Whether a tag may open at a place in the content.
 	blocked  bool  // there is text between here and the last place where a tag may open

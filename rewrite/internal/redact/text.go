@@ -10,7 +10,7 @@ import (
 
 // finder goes over the characters of a text from secret to secret.
 type finder struct {
-	chars     []byte // with a space for white space, and 0x80 for what is not ASCII
+	chars     []byte // with a space for white space, and 0x80 for a character that is not ASCII
 	r         reader // at the character n
 	n         int
 	done      int // where the last secret ends

@@ -35,7 +35,7 @@ func (s *secrets) add(secret []byte) {
 	}
 }
 
-// inPlaceOfSecret stands where a secret was in a text that goes on. It keeps what is around the
+// inPlaceOfSecret stands where a secret was in a text that goes on. It keeps the text around the
 // secret from becoming another one.
 const inPlaceOfSecret = "…"
 

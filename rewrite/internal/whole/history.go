@@ -1,4 +1,4 @@
-// Package whole repairs bodies that come whole: the history that a request carries (wire
+// Package whole repairs whole bodies: the history that a request carries (wire
 // contract, section 5), and an answer that is not streamed (sections 1, 3 and 4).
 //
 //	history.go  Heal: messages that are healed or removed
@@ -78,7 +78,7 @@ func Heal(body []byte, tools *marker.Table, depth int, check bool, given map[str
 // to a session. paragraphs says that there are paragraphs in the body.
 func (h *healer) member(name []byte, paragraphs bool) {
 	is := func(want string) bool { return jsonspan.Spells(name, want) }
-	now := is("input") || is("message") // what comes after all else, wherever it stands
+	now := is("input") || is("message") // the last message, wherever it stands
 	switch {
 	case h.next.At('[') && (now || is("messages") || is("conversation_history")):
 		h.afterParagraph = now && paragraphs
@@ -101,7 +101,7 @@ type healer struct {
 	cards            int  // the number of cards that have been taken out
 	approvals        int  // the number of paragraphs and secrets that have been taken out
 	mayHaveApprovals bool // there may be such paragraphs or secrets
-	afterParagraph   bool // the message comes after a paragraph, wherever that stands in the body
+	afterParagraph   bool // the message follows a paragraph, wherever that stands in the body
 
 	next   jsonspan.Reader // after the current message
 	texts  []jsonspan.Span // of the current message, insides of strings
