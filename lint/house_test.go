@@ -24,7 +24,7 @@ var floors = map[string]string{
 	"rewrite/internal/chunk":    "jsonspan marker contract redact prose sse",
 	"rewrite/internal/tooltext": "jsonspan marker contract",
 	"rewrite/internal/encode":   "jsonspan marker contract requests redact prose chunk tooltext sse",
-	"rewrite/internal/chat":     "jsonspan marker contract record requests redact prose chunk encode sse",
+	"rewrite/internal/chat":     "jsonspan marker contract record requests redact prose chunk tooltext encode sse",
 	"rewrite/internal/agentapi": "jsonspan contract requests redact chunk sse",
 	"rewrite/internal/whole":    "jsonspan marker contract record redact prose chunk tooltext",
 	"rewrite":                   "jsonspan marker contract record redact chunk tooltext chat agentapi whole sse",

@@ -214,3 +214,65 @@ func TestRememberedToolsTakeBoundedMemory(t *testing.T) {
 	with := heapOf(p)
 	atMost(t, with-without, 32<<10+20<<10, "bytes that a stream holds for it")
 }
+
+// What is told of tools has their arguments, and their results if Params.Results says so.
+func TestRememberedDetails(t *testing.T) {
+	d := &stored{calls: map[string][]string{
+		"a": {`{"command": "ls  -la"}`, `{"output": "x", "exit_code": 1}`},
+		"b": {"not {json", "text\n"},
+	}}
+	in := role() + g2Start("terminal", "💻", "ls", "a") + g2End("terminal", "a") + g2Start("web", "🔍", "q", "b") + g2End("web", "b") +
+		g2Start("todo", "📋", "plan", "c") + text("Done.") + finishChunk("error", "") + doneFrame
+	for results, want := range map[bool]string{
+		false: `[{terminal {"command":"ls  -la"} failed  0} {web "not {json" completed  0} {todo "plan" interrupted  0}]`,
+		true:  `[{terminal {"command":"ls  -la"} failed "{\"output\": \"x\", \"exit_code\": 1}" 0} {web "not {json" completed "text\n" 0} {todo "plan" interrupted  0}]`,
+	} {
+		p := chatParams
+		p.Details, p.Results = d, results
+		m := remember(&p)
+		out, _ := run(in, Options{}, p, oneByte, CauseEOF)
+		m.check(t, look(t, out))
+		same(t, fmt.Sprint(m.tools), want, "tools")
+		p = chatParams // a second sidecar has them of the first
+		p.Results = results
+		m = remember(&p)
+		run(out, Options{}, p, inOne, CauseEOF)
+		same(t, fmt.Sprint(m.tools), want, "tools of a second sidecar")
+	}
+}
+
+// Imitated markers are no tools, nor are texts that look like cards.
+func TestImitationsAreNotRemembered(t *testing.T) {
+	for _, i := range []Imitations{ImitationsStrip, ImitationsKeep, ImitationsTrust} {
+		p := chatParams
+		m := remember(&p)
+		out, _ := run(turn(texts("a\n`💻", " rm -rf`\n", "<details type=\"tool_calls\" name=\"x\">")), Options{Imitations: i}, p, inOne, CauseEOF)
+		m.check(t, look(t, out))
+		equal(t, len(m.tools), 0, i)
+	}
+	p := chatParams
+	m := remember(&p)
+	run(turn(markerChunk("💻", "ls -la"), text("\n\nDone.")), Options{}, p, inOne, CauseEOF)
+	same(t, fmt.Sprint(m.tools), `[{terminal "ls -la" completed  0}]`, "a real marker")
+}
+
+// The parts of an answer that is split for a reply are told of by themselves.
+func TestSplitAnswersAreRemembered(t *testing.T) {
+	var told []string
+	p := chatParams
+	p.Approvals = &desk{answer: byReply}
+	p.Split = func(out []byte) []byte { return out[:0] }
+	p.Remember = func(answer Text, tools []ToolRun) {
+		for _, text := range []string{"Let me.", "So.", ""} {
+			if TextOf(text) == answer {
+				told = append(told, fmt.Sprint(text, tools))
+				return
+			}
+		}
+		t.Error("another text")
+	}
+	in := role() + text("Let me.") + g2Start("terminal", "💻", "rm -rf x", "a") + g2Start("web", "🔍", "q", "b") + approvalFrame("r1", "rm -rf x") + g2End("terminal", "a") + g2End("web", "b") + text("So.") + stop()
+	run(in, Options{}, p, oneByte, CauseEOF)
+	same(t, strings.Join(told, "\n"), `Let me.[{terminal "rm -rf x" waits for approval  0} {web "q"   0}]
+So.[{terminal "rm -rf x" completed  0} {web "q" completed  0}]`, "told")
+}

@@ -6,6 +6,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/record"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/tooltext"
 )
 
 // remembered is what Params.Remember is told of the answer (contract section 8): its text, as the client
@@ -13,6 +14,7 @@ import (
 // a stream that nobody remembers.
 type remembered struct {
 	remember func(contract.Text, []contract.ToolRun)
+	results  bool // Params.Results
 
 	said    contract.TextSum // what has left as content
 	held    contract.TextSum // and what is held back, if that is content
@@ -77,12 +79,16 @@ func (m *remembered) transition(c *encode.Transition) {
 		return
 	}
 	m.told = false
-	id := jsonspan.Unquote(c.ID)
+	id, args := jsonspan.Unquote(c.ID), tooltext.Of(c.Details.Args)
 	switch {
 	case c.Completed:
-		m.tools.End(id, c.Outcome(), nil)
+		e := record.Ended{Status: c.Outcome(), Args: args}
+		if m.results && c.Details.Result != nil {
+			e.Result = new(tooltext.Of(c.Details.Result))
+		}
+		m.tools.End(id, e)
 	case c.Source != contract.SourceImitation:
-		m.tools.Start(record.Call{ID: id, Name: jsonspan.Unquote(c.Name), Label: jsonspan.Unquote(c.Label)})
+		m.tools.Start(record.Call{ID: id, Name: jsonspan.Unquote(c.Name), Label: jsonspan.Unquote(c.Label), Args: args})
 	}
 }
 
@@ -94,12 +100,12 @@ func (m *remembered) split(open []encode.Tool, waits *encode.Tool) {
 	}
 	for i := range open {
 		if waits == nil || waits.ID == open[i].ID {
-			m.tools.End(jsonspan.Unquote(open[i].ID), contract.WaitsForApproval, nil)
+			m.tools.End(jsonspan.Unquote(open[i].ID), record.Ended{Status: contract.WaitsForApproval})
 		}
 	}
 	m.told = false
 	m.tell()
-	*m = remembered{remember: m.remember}
+	*m = remembered{remember: m.remember, results: m.results}
 	for i := range open {
 		m.transition(&encode.Transition{Tool: open[i]})
 	}

@@ -91,7 +91,7 @@ func (s *Stream) Init(out *sse.Writer, o *contract.Options, p *contract.Params, 
 	}
 	s.end = ending{notes: notes, sum: &s.Sum, inline: o.ErrorFinish == contract.ErrorFinishInline}
 	if p.Remember != nil {
-		s.memory = &remembered{remember: p.Remember}
+		s.memory = &remembered{remember: p.Remember, results: p.Results}
 		s.tools.memory = s.memory
 	}
 	s.prose.Notes = notes

@@ -32,6 +32,8 @@ type Params struct {
 	// is split (Split), it is called before that, and what follows is another answer. Nil means that
 	// nobody remembers.
 	Remember func(answer Text, tools []ToolRun)
+	// Results says that Remember gets what tools returned, as far as Details know it.
+	Results bool
 	// Approvals decides how the client may answer the agent's requests for approval. With nil it
 	// may not, and those requests leave with nothing added.
 	Approvals Approvals

@@ -18,7 +18,7 @@ func toolsOf(calls ...Call) []contract.ToolRun {
 	var t Tools
 	for _, c := range calls {
 		t.Start(c)
-		t.End(c.ID, contract.Completed, nil)
+		t.End(c.ID, Ended{Status: contract.Completed})
 	}
 	return t.Runs()
 }
@@ -56,7 +56,7 @@ func TestLines(t *testing.T) {
 	} {
 		var tools Tools
 		tools.Start(tool.call)
-		tools.End("", tool.status, tool.result)
+		tools.End("", Ended{Status: tool.status, Result: tool.result})
 		if got := linesOf(t, full(tools.Runs(), true)); len(got) != 1 || got[0] != want {
 			t.Errorf("%q\nwant\n%q", got, want)
 		}
@@ -86,7 +86,7 @@ func FuzzRecord(f *testing.F) {
 		var tools Tools
 		tools.Start(Call{ID: "1", Name: tool, Label: label})
 		tools.Start(Call{ID: "2", Name: "t", Args: args})
-		tools.End("2", contract.Completed, &result)
+		tools.End("2", Ended{Status: contract.Completed, Result: &result})
 		if len(full(tools.Runs(), true)) > MaxRecord || len(short(tools.Runs())) > MaxRecord {
 			t.Fatal("too long")
 		}
@@ -153,7 +153,7 @@ func TestToolsOfAnAnswerAreBounded(t *testing.T) {
 				c.Name = strings.Repeat("n", 50) + c.ID
 			}
 			tools.Start(c)
-			tools.End(c.ID, contract.Completed, &result)
+			tools.End(c.ID, Ended{Status: contract.Completed, Args: `{"a": 1}`, Result: &result})
 		}
 		size, count := 0, 0
 		for _, r := range tools.Runs() {
@@ -213,18 +213,6 @@ func TestRecordsShrink(t *testing.T) {
 		t.Logf("size %d: %d changes", size, changes)
 		if size <= 10 && changes > turns*300/(MaxRecords-keptRecords) {
 			t.Errorf("%d changes", changes)
-		}
-	}
-}
-
-func TestFailed(t *testing.T) {
-	for result, want := range map[string]bool{
-		"": false, "error": false, `{}`: false, `{"exit_code": 0, "error": null}`: false, `{"error": ""}`: false, `{"success": true}`: false, `[{"exit_code": 1}]`: false,
-		`{"exit_code": 1}`: true, ` {"exit_code": -9}`: true, `{"error": "no file"}`: true, `{"error": {}}`: true, `{"success": false}`: true,
-		`{"exit_code": "1"}`: false, `{"exit_code": 1`: false, `{"exit_code": NaN}`: false,
-	} {
-		if got := Failed(result); got != want {
-			t.Errorf("%s: %v", result, got)
 		}
 	}
 }

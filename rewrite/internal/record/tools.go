@@ -2,10 +2,10 @@ package record
 
 import (
 	"hash/maphash"
+	"slices"
 	"strings"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
 // Tools are the tools of one answer, in the order in which they started. The zero value has none.
@@ -74,39 +74,37 @@ func argsOf(c Call) string {
 	return ""
 }
 
-// End records that the tool with the id that has been open longest has ended with the status, and what
-// it has returned: nil if that is not known.
-func (t *Tools) End(id, status string, result *string) {
-	hash := hashOf(id)
-	for i, open := range t.open {
-		if open != hash {
-			continue
-		}
-		t.open[i] = 0
-		t.runs[i].Ended = status
-		if result == nil {
-			return
-		}
-		if shown := Quote(*result); t.size+len(shown) <= MaxKept {
-			t.runs[i].Result = shown
-			t.size += len(shown)
-		}
+// Ended is how a tool has ended.
+type Ended struct {
+	Status string  // as contract.ToolRun has it
+	Args   string  // as in Call, if that did not have it
+	Result *string // what the tool returned; nil if that is not known
+}
+
+// End records that the tool with the id that has been open longest has ended.
+func (t *Tools) End(id string, e Ended) {
+	i := slices.Index(t.open, hashOf(id))
+	if i < 0 {
 		return
+	}
+	t.open[i] = 0
+	run := &t.runs[i]
+	run.Ended = e.Status
+	if e.Args != "" {
+		t.set(&run.Args, value(e.Args))
+	}
+	if e.Result != nil {
+		t.set(&run.Result, Quote(*e.Result))
+	}
+}
+
+// set sets a text of a tool, if there is room for it.
+func (t *Tools) set(text *string, to string) {
+	if n := len(to) - len(*text); t.size+n <= MaxKept {
+		*text = to
+		t.size += n
 	}
 }
 
 // Runs returns the tools, nil for none. It is valid until the next change.
 func (t *Tools) Runs() []contract.ToolRun { return t.runs }
-
-// Failed reports whether a result says that its tool has failed: it is an object with an exit code
-// other than 0, an error, or no success (contract section 8).
-func Failed(result string) bool {
-	b := []byte(result)
-	v := jsonspan.Span{From: jsonspan.SkipSpace(b, 0), To: len(b)}
-	if !v.IsObject(b) || !jsonspan.Valid(b) {
-		return false
-	}
-	code, failure := jsonspan.MemberOf(b, v, "exit_code"), jsonspan.MemberOf(b, v, "error")
-	return code.Ok() && (b[code.From] == '-' || b[code.From] > '0' && b[code.From] <= '9') ||
-		failure.IsSet(b) && !failure.Is(b, `""`) || jsonspan.MemberOf(b, v, "success").Is(b, "false")
-}

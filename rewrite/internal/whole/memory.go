@@ -9,6 +9,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/record"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/tooltext"
 )
 
 // Hermes drops the tool calls of a history, so that the agent does not know what it has done. The
@@ -203,8 +204,7 @@ func (r *recaller) read(m *spoken) {
 	for text := range texts(r.b, m.content) {
 		said.Write(jsonspan.AppendText(nil, text))
 	}
-	status, result := outputOf(r.without(said.String()))
-	r.tools.End(r.text(m.id), status, result)
+	r.tools.End(r.text(m.id), endOf(r.without(said.String())))
 }
 
 // text returns the text of the string at v, "" if it is none.
@@ -227,7 +227,9 @@ func cardArguments(arguments []byte) (label, args string, ok bool) {
 		case name.Is(arguments, "label") && !ok && value.IsString(arguments):
 			label, ok = jsonspan.Unquote(string(value.Of(arguments))), true
 		case name.Is(arguments, "args") && ok && args == "":
-			args = string(value.Of(arguments))
+			if value.IsSet(arguments) {
+				args = string(value.Of(arguments))
+			}
 		default:
 			return "", "", false
 		}
@@ -235,14 +237,16 @@ func cardArguments(arguments []byte) (label, args string, ok bool) {
 	return label, args, ok
 }
 
-// outputOf returns how a tool has ended that has returned the text, and the text unless it says no more
-// than that.
-func outputOf(text string) (status string, result *string) {
-	switch {
-	case text == contract.Completed, contract.IsCardOutput(text):
-		return contract.CardStatus(text), nil
-	case strings.HasPrefix(text, "Error:"), record.Failed(text):
-		return "failed", &text
+// endOf returns how a tool has ended that has returned the text, which may say no more than that.
+func endOf(text string) record.Ended {
+	first, result, more := strings.Cut(text, "\n")
+	switch isError := strings.HasPrefix(text, "Error:"); {
+	case !more && contract.IsCardOutput(first):
+		return record.Ended{Status: contract.CardStatus(first)}
+	case isError && contract.IsCardOutput(first):
+		return record.Ended{Status: contract.CardStatus(first), Result: &result}
+	case isError, tooltext.Failed(text):
+		return record.Ended{Status: "failed", Result: &text}
 	}
-	return contract.Completed, &text
+	return record.Ended{Status: contract.Completed, Result: &text}
 }
