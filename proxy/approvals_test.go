@@ -162,7 +162,7 @@ func TestReplies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got, called := "", 0
 			secrets := func(*http.Request) rewrite.Secrets { return rewrite.Secrets{"K7QF-2M9D": true} }
-			p := proxy.New(proxy.Options{History: c.history, Approvals: proxy.Approvals{Secrets: secrets, Reply: func(w http.ResponseWriter, r *http.Request, m rewrite.Reply, asked rewrite.AnswerForm) (bool, error) {
+			p := proxy.New(proxy.Options{Histories: proxy.Histories{History: c.history}, Approvals: proxy.Approvals{Secrets: secrets, Reply: func(w http.ResponseWriter, r *http.Request, m rewrite.Reply, asked rewrite.AnswerForm) (bool, error) {
 				called++
 				if c.body == whole {
 					equal(t, m, rewrite.Reply{Code: "K7QF-2M9D"}, "what the message says")

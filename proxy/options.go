@@ -14,13 +14,7 @@ type Options struct {
 	// Rewrite are the options of the engine.
 	Rewrite rewrite.Options
 
-	// History says how markers in the history that a request carries are treated.
-	// The zero value means HistoryHeal.
-	History History
-	// MaxRequest is the size in bytes above which the body of a request passes
-	// untouched. Zero means DefaultMaxRequest.
-	MaxRequest int64
-
+	Histories
 	Limits
 
 	// Announce is the value of the header field SidecarHeader in answers, the version of the
@@ -68,6 +62,23 @@ type Options struct {
 	// the inner writer. restore, if not nil, is called at the end of the answer. A nil Timeouts
 	// means that there are no timeouts but those of http.ResponseController.
 	Timeouts func(ctx context.Context) (_ context.Context, apply func() (restore func()))
+}
+
+// Histories say what becomes of the histories that requests carry (contract sections 5 and 8).
+type Histories struct {
+	// History says how markers in the history that a request carries are treated.
+	// The zero value means HistoryHeal.
+	History History
+	// MaxRequest is the size in bytes above which the body of a request passes
+	// untouched. Zero means DefaultMaxRequest.
+	MaxRequest int64
+	// Memory returns what is remembered of the answers to the client of r, which may be nil for nothing. It
+	// is called for chat completions that name no session, unless History is HistoryKeep; their histories
+	// get records of the tools that ran, and their answers are remembered. Nil means that there are no
+	// records.
+	Memory func(r *http.Request) rewrite.Memory
+	// Results says that records show what tools returned.
+	Results bool
 }
 
 // Limits are how long an exchange may take and be silent (contract section 3). Zero turns a limit off.
@@ -137,7 +148,7 @@ const DefaultMaxRequest = 10_000_000
 // DefaultOptions returns the defaults of the contract (section 3).
 func DefaultOptions() Options {
 	return Options{
-		MaxRequest: DefaultMaxRequest,
+		Histories: Histories{MaxRequest: DefaultMaxRequest},
 		Limits: Limits{
 			IdleTimeout:  15 * time.Minute,
 			Keepalive:    10 * time.Second,

@@ -214,7 +214,7 @@ func TestBodiesAreNotReadInVain(t *testing.T) {
 				return n, err
 			}))
 			r.ContentLength = c.length
-			_ = proxy.New(proxy.Options{MaxRequest: 1000}).Serve(httptest.NewRecorder(), r, func(http.ResponseWriter, *http.Request) error {
+			_ = proxy.New(proxy.Options{Histories: proxy.Histories{MaxRequest: 1000}}).Serve(httptest.NewRecorder(), r, func(http.ResponseWriter, *http.Request) error {
 				equal(t, read, c.read, "bytes that have been read")
 				return nil
 			})
