@@ -25,6 +25,7 @@ func init() {
 //	    imitations         auto|strip|keep|trust
 //	    reasoning          extract|keep|drop
 //	    history            heal|keep
+//	    memory             on|results|off
 //	    max_request        <size>
 //	    parallel_window    <duration>
 //	    tool               <emoji> <name>

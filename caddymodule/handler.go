@@ -116,6 +116,14 @@ type Handler struct {
 	// unread. Default: `heal`.
 	History string `json:"history,omitempty"`
 
+	// Whether the agent is told which tools ran during its earlier answers,
+	// because Hermes drops them from the histories that clients send. `on`
+	// puts a record in front of the user's message after such an answer: which
+	// tools, what they were given, how they ended. `results` adds what they
+	// returned, as quoted data. `off` adds nothing. There are no records with
+	// `history keep`, and in requests that name a session. Default: `on`.
+	Memory string `json:"memory,omitempty"`
+
 	// The largest request that the sidecar reads. A larger one passes
 	// unchanged: its history is not healed, and with `hermes_resume` its
 	// answer is not kept. This bounds the memory of a request; healing takes
@@ -313,6 +321,7 @@ func (h *Handler) connect(o proxy.Options, emitter *telemetry.Emitter, logger *z
 	keeper := &runs.Keeper{Runs: process.Places, Logger: logger, Upstream: telemetry.Upstream}
 	o.RunOver = keeper.Over
 	o.Identity = identityOf(h.Identity)
+	o.Memory = h.memory()
 	o.Streams = process.Streams
 	o.Origins = process.Origins
 	o.Usage = h.usage.Of

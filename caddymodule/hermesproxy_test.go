@@ -55,7 +55,7 @@ func TestErrorsListTheSubdirectivesOfReverseProxy(t *testing.T) {
 
 // hermesLines gives every option once.
 var hermesLines = []string{
-	"max_frame 2MiB", "imitations trust", "reasoning drop", "history keep", "max_request 20MB",
+	"max_frame 2MiB", "imitations trust", "reasoning drop", "history keep", "memory off", "max_request 20MB",
 	"parallel_window 75ms", `tool "🛰️" satellite`, "tool 🪐 orrery", "progress unnamed", "status_line on", "cards on",
 	"approvals link https://hermes.example.com/hermes/approve/ text", "approvals reply", "approvals by {http.request.header.X-User}", "approval_timeout 2m",
 	"identity {http.auth.user.id}", "identity {http.auth.user.id} by session", "identity {http.request.header.X-User} by prompt",

@@ -59,6 +59,7 @@ func TestOptionsFromJSON(t *testing.T) {
 		`"imitations":"trust"`:                             func(o *proxy.Options) { o.Rewrite.Imitations = rewrite.ImitationsTrust },
 		`"reasoning":"keep"`:                               func(o *proxy.Options) { o.Rewrite.Reasoning = rewrite.ReasoningKeep },
 		`"history":"keep"`:                                 func(o *proxy.Options) { o.History = proxy.HistoryKeep },
+		`"memory":"results"`:                               func(o *proxy.Options) { o.Results = true },
 		`"max_request":1024`:                               func(o *proxy.Options) { o.MaxRequest = 1024 },
 		`"parallel_window":"75ms"`:                         func(o *proxy.Options) { o.Rewrite.ParallelWindow = 75 * time.Millisecond },
 		`"parallel_window":75000000`:                       func(o *proxy.Options) { o.Rewrite.ParallelWindow = 75 * time.Millisecond },

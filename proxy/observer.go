@@ -12,7 +12,7 @@ import (
 // that it is given is the client's.
 type Observer interface {
 	// Request is called before r goes on, if its body was read and markers have been removed from
-	// its history, or if it asks for something that Hermes ignores.
+	// its history, if that has got records, or if it asks for something that Hermes ignores.
 	Request(r *http.Request, read rewrite.Healed)
 	// Begin is called when an answer to r has turned out to be a stream that is guarded: of chat
 	// completions, of a response or of a run.

@@ -36,6 +36,8 @@ type Request struct {
 	form    rewrite.AnswerForm
 	muted   bool // it mutes the answer, which may be empty by intent
 	body    reqbody.Body
+	memory  rewrite.Memory // of the client's answers, nil for none
+	turn    rewrite.Turn   // that of the answer, without it
 
 	mu       sync.Mutex
 	client   client
@@ -81,12 +83,12 @@ func (p *Proxy) Read(w http.ResponseWriter, r *http.Request, ended func() error)
 	if !rewrite.IsRunPath(r.URL.Path) {
 		healed.Ignored = 0
 	}
-	if (healed.Markers > 0 || healed.Ignored != 0) && p.o.Observer != nil {
+	if (healed.Markers > 0 || healed.Recalled() > 0 || healed.Ignored != 0) && p.o.Observer != nil {
 		p.o.Observer.Request(r, healed)
 	}
 	// Contract section 3, second rule of "false stop".
 	q.muted = healed.Diagnostic && q.up.Header.Get(SessionIDHeader) != ""
-	q.form = healed.Form
+	q.form, q.turn = healed.Form, healed.Turn
 	goesOn = true
 	return q, nil
 }
@@ -108,6 +110,11 @@ func (q *Request) read(ended func() error) rewrite.Healed {
 		Timed: q.chat && max(o.FirstByteTimeout, o.IdleTimeout, o.StallTimeout) > 0,
 		Again: q.held, MarkersStay: o.markersStay(r),
 		Edit: o.Identity.tell(r, q.up),
+	}
+	// A session that the request or Identity names has a history of its own (contract section 8).
+	if q.chat && o.Memory != nil && o.History != HistoryKeep && q.up.Header.Get(SessionIDHeader) == "" {
+		q.memory = o.Memory(r)
+		plan.Memory, plan.Results = q.memory, o.Results
 	}
 	if o.Approvals.Secrets != nil {
 		plan.Secrets = func() rewrite.Secrets { return o.Approvals.Secrets(r) }

@@ -23,7 +23,8 @@ type stream struct {
 	raw      bool   // the AnswerObserver gets all bytes
 	early    []byte // bytes for the AnswerObserver, until it observes the stream
 	cause    rewrite.Cause
-	opening  *opening // nil once the stream is known to be one
+	turns    []rewrite.Turn // that of the answer under way, nil if it is not remembered; see remember
+	opening  *opening       // nil once the stream is known to be one
 }
 
 // maxRoom is the size in bytes of the largest buffer that is kept for the next write of any stream.
@@ -40,6 +41,10 @@ func newStream(x *exchange) *stream {
 		p.OnTool = s.observeTool
 	}
 	s.setApprovals(&p)
+	if x.memory != nil && x.turn.Question != 0 {
+		s.turns = []rewrite.Turn{x.turn}
+		p.Remember, p.Results = s.remember, x.o.Results
+	}
 	o := &x.o.Rewrite
 	if x.muted {
 		quiet := *o
@@ -65,10 +70,34 @@ func (s *stream) setApprovals(p *rewrite.Params) {
 		return
 	}
 	p.Split = func(out []byte) []byte {
+		s.beginRest()
 		if err := s.send(out); err == nil && !split() {
 			x.client.fail(errNotSplit)
 		}
 		return out[:0]
+	}
+}
+
+// remember remembers the tools that ran during the answer.
+func (s *stream) remember(answer rewrite.Text, tools []rewrite.ToolRun) {
+	for i := range s.turns {
+		s.turns[i].Answer = answer
+		s.x.memory.Remember(s.turns[i], tools)
+	}
+}
+
+// replies are what histories show of the user's replies to requests for approval.
+var replies = []string{"approve", "deny"}
+
+// beginRest records that the answer has ended for a reply, which is the question of the rest.
+func (s *stream) beginRest() {
+	if s.turns == nil {
+		return
+	}
+	before := s.turns[0].Answer
+	s.turns = nil
+	for _, reply := range replies {
+		s.turns = append(s.turns, rewrite.Turn{Before: before, Question: rewrite.TextOf(reply)})
 	}
 }
 

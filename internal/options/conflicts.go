@@ -45,6 +45,8 @@ func (v Values) Conflicts(o *proxy.Options) (all []string) {
 	add("cards", bare, "has no effect with progress %s: only envelope and unnamed have them", form)
 	add("cards", keep, "is on with history keep: clients send the cards back, and Hermes gets them as tool calls")
 	who, _ := v["identity"].(Identity)
+	add("memory", keep && v["memory"] != "off", "has no effect with history keep: no history is changed")
+	add("memory", who.Session != "" && v["memory"] != "off", "has no effect on the users of identity by session: Hermes has their histories itself")
 	add("max_request", keep && who.Session == "" && who.Prompt == "", "has no effect with history keep: no request is read")
 	offers, _ := v["approvals"].(Approvals)
 	add("approvals", (offers.Text || offers.Reply) && keep, "is on with history keep: clients send the paragraphs back, and models learn to write them")

@@ -66,6 +66,11 @@ type Plan struct {
 	// Secrets returns what the client was given to answer requests for approval; nil means nothing.
 	// It is called once the body was read.
 	Secrets func() rewrite.Secrets
+	// Memory remembers the tools of the client's answers, of which the history gets records. Nil means
+	// none.
+	Memory rewrite.Memory
+	// Results says that records show what tools returned.
+	Results bool
 	// Edit, if not nil, returns what upstream gets instead of a body that was read whole: body
 	// itself, which it must not write to, or a new slice of another length.
 	Edit func(body []byte) []byte
@@ -119,9 +124,11 @@ func (b *Body) heal(r, up *http.Request, plan Plan) rewrite.Healed {
 	if plan.Secrets != nil {
 		given = plan.Secrets()
 	}
-	body, healed := rewrite.Heal(came, plan.Tools, given)
+	healing := rewrite.Healing{Tools: plan.Tools, Given: given, Memory: plan.Memory, Results: plan.Results}
+	body, healed := healing.Heal(came)
 	if healed.Markers > 0 && !plan.Keep && plan.MarkersStay != nil && plan.MarkersStay() {
-		body, healed = rewrite.Heal(came, rewrite.WithoutImitations(plan.Tools), given)
+		healing.Tools = rewrite.WithoutImitations(plan.Tools)
+		body, healed = healing.Heal(came)
 	}
 	if plan.Keep {
 		body, healed = came, rewrite.Healed{Form: healed.Form, Reply: healed.Reply}

@@ -26,6 +26,12 @@ const (
 	operationAgent = "invoke_agent"
 )
 
+// The values of the label source of records: the tool calls of the request, and the memory.
+const (
+	recordOfRequest = "request"
+	recordOfMemory  = "memory"
+)
+
 // provider is the attribute gen_ai.provider.name.
 const provider = "hermes"
 
@@ -47,6 +53,7 @@ type metrics struct {
 	streams, answers, toolEvents      *prometheus.CounterVec
 	markers, imitations, reasoning    prometheus.Counter // in answers
 	histories, healed                 prometheus.Counter
+	records                           *prometheus.CounterVec
 	unexamined, keepalives            prometheus.Counter
 	firstChunk, outputChunk, duration *prometheus.HistogramVec
 }
@@ -91,6 +98,7 @@ func newMetrics(d *desk.Desk) *metrics {
 	m.reasoning = counter("reasoning_total", "Counter of stretches of reasoning between tags that were taken out of the text.")
 	m.histories = counter("histories_healed_total", "Counter of requests whose history had markers in it, which were removed.")
 	m.healed = counter("history_markers_total", "Counter of markers that were removed from the histories of requests.")
+	m.records = vector("records_total", "Counter of records of tools that histories of requests have got, by what they are made of.", "source")
 	m.unexamined = counter("frames_unexamined_total", "Counter of frames that were larger than max_frame and passed unexamined.")
 	m.keepalives = counter("keepalives_total", "Counter of keepalives that were sent.")
 	m.firstChunk = genAI("time_to_first_chunk_seconds", "Time from the request to the first chunk of a stream.", genAIBuckets)
@@ -102,6 +110,9 @@ func newMetrics(d *desk.Desk) *metrics {
 	for _, outcome := range outcomes { // all, so that the first of a kind is an increase
 		m.streams.WithLabelValues(outcome)
 		m.answers.WithLabelValues(outcome)
+	}
+	for _, source := range []string{recordOfRequest, recordOfMemory} {
+		m.records.WithLabelValues(source)
 	}
 	for _, source := range rewrite.ToolSources() {
 		for _, completed := range []bool{false, true} {

@@ -39,6 +39,11 @@ func (o *Observer) Request(r *http.Request, read rewrite.Healed) {
 	if names := ignored.Names(); names != nil {
 		accesslog.Add(r, zap.Strings("hermes_ignored", names))
 	}
+	if n := read.Recalled(); n > 0 {
+		o.Process.metrics.records.WithLabelValues(recordOfRequest).Add(float64(read.FromRequest))
+		o.Process.metrics.records.WithLabelValues(recordOfMemory).Add(float64(read.FromMemory))
+		accesslog.Add(r, zap.Int("hermes_records", n))
+	}
 	markers := read.Markers
 	if markers == 0 {
 		return
