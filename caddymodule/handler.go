@@ -57,7 +57,8 @@ func init() {
 // Streams that end in an error are logged as warnings. Access logs get the fields
 // `hermes_outcome` (`ok`, `client_gone`, `passed_encoded` or the code of the error)
 // and `hermes_tools`, the number of tools that ran, and where a history was healed
-// `hermes_healed`, the number of its markers. `hermes_ignored` names what a request asks
+// `hermes_healed`, the number of its markers, and where it got records of tools
+// `hermes_records`, their number. `hermes_ignored` names what a request asks
 // for and Hermes ignores, such as `tools`. Metrics are exposed as
 // `caddy_hermes_*` and `gen_ai_client_operation_*`. Within the `tracing` handler
 // each stream has a span. The admin endpoint `/hermes/streams` and the handler

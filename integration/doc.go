@@ -8,6 +8,7 @@
 //	operations     metrics, logs, traces, the admin API, recordings, reloads, commands
 //	clients        real clients, Open WebUI and LibreChat in front of it
 //	approvals      who may answer what an agent asks, and what runs then
+//	memory         what an agent is told of the tools that ran during its earlier answers
 //	queue          who waits for an agent, and whose turn it is; whose session is whose
 //	demo           the page of hermes-demo, in a browser
 //	recipes        the configurations of docs/recipes, of the README and of other pages
