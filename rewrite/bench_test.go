@@ -1,6 +1,7 @@
 package rewrite
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -121,28 +122,58 @@ func chatHistory(n int, code bool, markers int) []byte {
 	return []byte(b.String())
 }
 
-// BenchmarkHistory measures what it costs to heal a history. The command bench holds the
-// rows against its budgets, in milliseconds a megabyte.
+// BenchmarkHistory measures what it costs to heal a history, with a Memory, which is empty but in the rows
+// of records: there it knows every fourth answer. The command bench holds the rows against its budgets, in
+// milliseconds a megabyte.
 func BenchmarkHistory(b *testing.B) {
 	for _, c := range []struct {
 		name    string
 		n       int
 		code    bool
 		markers int
+		records bool
 	}{
-		{"nothing_100kB", 100e3, false, 0}, {"nothing_5MB", 5e6, false, 0},
-		{"code_100kB", 100e3, true, 0}, {"code_5MB", 5e6, true, 0},
-		{"markers_100kB", 100e3, true, 200}, {"markers_5MB", 5e6, true, 200},
+		{"nothing_100kB", 100e3, false, 0, false}, {"nothing_5MB", 5e6, false, 0, false},
+		{"code_100kB", 100e3, true, 0, false}, {"code_5MB", 5e6, true, 0, false},
+		{"markers_100kB", 100e3, true, 200, false}, {"markers_5MB", 5e6, true, 200, false},
+		{"records_100kB", 100e3, true, 0, true}, {"records_5MB", 5e6, true, 0, true},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			in := chatHistory(c.n, c.code, c.markers)
+			memory := fakeMemory{}
+			if c.records {
+				memory = knowing(in)
+			}
+			healing := Healing{Memory: memory}
 			begun := cpuTime() // other work on the machine does not count
 			for b.Loop() {
-				if _, req := Heal(in, nil, nil); req.Markers != c.markers || req.Form != AnswerStream {
+				if _, req := healing.Heal(in); req.Markers != c.markers || req.Form != AnswerStream || req.FromMemory > 0 != c.records {
 					b.Fatal(req)
 				}
 			}
 			b.ReportMetric((cpuTime()-begun).Seconds()*1e3/(float64(len(in))/1e6*float64(b.N)), "ms/MB")
 		})
 	}
+}
+
+// knowing returns a memory of every fourth answer in the history in.
+func knowing(in []byte) fakeMemory {
+	var body struct {
+		Messages []struct{ Role, Content string }
+	}
+	if err := json.Unmarshal(in, &body); err != nil {
+		panic(err)
+	}
+	m, t := fakeMemory{}, Turn{}
+	for i, said := range body.Messages {
+		switch text := TextOf(said.Content); {
+		case said.Role == "user":
+			t = Turn{Before: t.Answer, Question: text}
+		case said.Role == "assistant":
+			if t.Answer = text; i%8 == 2 {
+				m[t] = []ToolRun{{Name: "terminal", Args: `{"command":"go test ./..."}`, Ended: "completed"}}
+			}
+		}
+	}
+	return m
 }

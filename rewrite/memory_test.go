@@ -161,7 +161,7 @@ func TestTurnsFromTheEnd(t *testing.T) {
 			if most > 12 && r.IntN(40) > 0 {
 				roles = []string{"assistant", "tool"}
 			}
-			m := `{"role":"` + roles[r.IntN(len(roles))] + `","content":` + part([]string{"a", "b c", "<context>d</context>e", "DENY "}[r.IntN(4)]) + `}`
+			m := `{"role":"` + roles[r.IntN(len(roles))] + `","content":` + part([]string{"a", "b c", "<context>d</context>e", "DENY ", "x\n`💻 ls`\ny", "`💻 ls`", "`🔐 Approval needed` reply `approve K7QF-2M9D` or `deny K7QF-2M9D`: `x`"}[r.IntN(7)]) + `}`
 			all = append(all, []string{m, m, m, m, m, m, m, `"x"`, `[]`}[r.IntN(9)])
 		}
 		if r.IntN(3) > 0 {

@@ -124,15 +124,15 @@ type Healing struct {
 
 // Heal is the function Heal, as o says.
 func (o Healing) Heal(body []byte) ([]byte, Healed) {
-	var messages *whole.Messages
+	var messages, left *whole.Messages
 	if o.Memory != nil {
-		messages = new(whole.Messages)
+		messages, left = new(whole.Messages), new(whole.Messages)
 	}
 	h, depth := read(body, messages)
 	if depth == 0 {
 		return body, h
 	}
-	healed, sound := whole.Heal(body, cmp.Or(o.Tools, marker.Hermes), depth, h.Form == AnswerWhole, o.Given)
+	healed, sound := whole.Heal(body, cmp.Or(o.Tools, marker.Hermes), depth, h.Form == AnswerWhole, o.Given, left)
 	if h.Form == AnswerWhole && !sound { // as AnswerWhole, it would have no deadlines
 		return body, Healed{}
 	}
@@ -141,7 +141,7 @@ func (o Healing) Heal(body []byte) ([]byte, Healed) {
 	if o.Memory == nil {
 		return healed.Body, h
 	}
-	r := whole.Recall(body, healed.Body, messages, depth, sound, o.Given, o.Memory, o.Results)
+	r := whole.Recall(body, healed.Body, messages, left, depth, sound, o.Given, o.Memory, o.Results)
 	h.FromRequest, h.FromMemory, h.Turn = r.FromRequest, r.FromMemory, r.Turn
 	return r.Body, h
 }

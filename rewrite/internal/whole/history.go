@@ -44,8 +44,9 @@ type History struct {
 // nested deeper than jsonspan.MaxDepth, or has a lone surrogate in a marker.
 //
 // given are the codes and the tickets of the client's requests for approval. The value says that
-// a reply with the code is waited for.
-func Heal(body []byte, tools *marker.Table, depth int, check bool, given map[string]bool) (healed History, sound bool) {
+// a reply with the code is waited for. left gets the messages of a chat in the healed body, if that is not
+// body itself; it may be nil.
+func Heal(body []byte, tools *marker.Table, depth int, check bool, given map[string]bool, left *Messages) (healed History, sound bool) {
 	healed.Body = body
 	may := len(given) > 0 || marker.MayAsk(body)
 	// MayAsk also looks for escaped backticks.
@@ -58,7 +59,7 @@ func Heal(body []byte, tools *marker.Table, depth int, check bool, given map[str
 	if len(given) > 0 {
 		healed.Reply = replyIn(body, given)
 	}
-	h := healer{copier: copier{b: body}, stripper: stripper{tools: tools}, secrets: secrets{given: given}, mayHaveApprovals: may}
+	h := healer{copier: copier{b: body}, stripper: stripper{tools: tools}, secrets: secrets{given: given}, mayHaveApprovals: may, left: left}
 	h.Known = h.known
 	paragraphs := may && marker.Secrets(body, h.add) > 0
 	h.next = jsonspan.Reader{Data: body, Pos: object(body).From}
@@ -82,6 +83,9 @@ func (h *healer) member(name []byte, paragraphs bool) {
 	switch {
 	case h.next.At('[') && (now || is("messages") || is("conversation_history")):
 		h.afterParagraph = now && paragraphs
+		if h.left != nil && is("messages") {
+			*h.left = Messages{}
+		}
 		h.messages()
 	case h.mayHaveApprovals && h.next.At('"') && (now || is("instructions") || is("system_message")):
 		h.afterParagraph = now && paragraphs
@@ -106,6 +110,8 @@ type healer struct {
 	next   jsonspan.Reader // after the current message
 	texts  []jsonspan.Span // of the current message, insides of strings
 	before int             // where the element before the message or answer ends, 0 if none is left
+
+	left *Messages // those that are left of the last array, in the copy; or nil
 
 	answer          // with cards, to which the next message may belong
 	ids    []string // the ids of the calls of a message that no tool's message has answered
@@ -255,6 +261,7 @@ func textOf(b []byte, v jsonspan.Span) (text jsonspan.Span) {
 // answer the call of another.
 func (h *healer) put(m *message, end int, joined bool) {
 	at, out, markers := h.at, len(h.out), h.markers+h.approvals
+	begins := out + m.at.From - at // in the copy
 	h.text = m.filled || m.called && !joined
 	switch {
 	case joined:
@@ -287,4 +294,5 @@ func (h *healer) put(m *message, end int, joined bool) {
 		h.cut(m.at.To, end)
 	}
 	h.before = end
+	h.left.add(begins)
 }

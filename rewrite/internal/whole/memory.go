@@ -28,22 +28,19 @@ type Recalled struct {
 }
 
 // Recall puts records in front of the user's messages of a request for chat completions. The healed body
-// of the request is that of original, whose messages and depth a Reader has read. sound says that
-// original is known to be well formed; given is as for Heal.
+// of the request is that of original, whose messages and depth a Reader has read; left are its messages if
+// it is not original itself. sound says that original is known to be well formed; given is as for Heal.
 //
 // A request that has a record is left alone. The result is the same for each later request of the
 // conversation, as far as that shows the same messages and m knows the same.
-func Recall(original, healed []byte, messages *Messages, depth int, sound bool, given map[string]bool, m contract.Memory, results bool) Recalled {
+func Recall(original, healed []byte, messages, left *Messages, depth int, sound bool, given map[string]bool, m contract.Memory, results bool) Recalled {
 	same := len(healed) == 0 || &original[0] == &healed[0]
 	calls := depth >= len("{[{[{{") && bytes.Contains(original, []byte("tool_calls"))
 	if !calls && m.Empty() {
-		if same {
-			return Recalled{Body: healed, Turn: messages.turn(original)}
+		if !same {
+			messages = left
 		}
-		w := newTurns(healed, jsonspan.MemberOf(healed, object(healed), "messages"))
-		for w.next() {
-		}
-		return Recalled{Body: healed, Turn: w.asked()}
+		return Recalled{Body: healed, Turn: messages.turn(healed)}
 	}
 	r := recaller{memory: m, turns: newTurns(original, messages.at), records: record.Records{Results: results}}
 	if may := marker.MayAsk(original); may || len(given) > 0 {

@@ -155,9 +155,8 @@ func (m *Messages) Read(r *jsonspan.Reader) bool {
 	if m.at, m.n = (jsonspan.Span{}), 0; !r.At('[') {
 		return false
 	}
-	for ahead.Open(); ahead.Element(); m.n++ {
-		m.begin[m.n%maxTurn] = ahead.Pos
-		ahead.Skip()
+	for ahead.Open(); ahead.Element(); ahead.Skip() {
+		m.add(ahead.Pos)
 	}
 	if ahead.Data[ahead.Pos-1] != ']' {
 		m.n = 0
@@ -166,6 +165,14 @@ func (m *Messages) Read(r *jsonspan.Reader) bool {
 	m.at = jsonspan.Span{From: r.Pos, To: ahead.Pos}
 	*r = ahead
 	return true
+}
+
+// add adds a message that begins at from, unless m is nil.
+func (m *Messages) add(from int) {
+	if m != nil {
+		m.begin[m.n%maxTurn] = from
+		m.n++
+	}
 }
 
 // turn returns the turn of the answer that the request asks for: what turns.asked returns, from the
