@@ -134,7 +134,7 @@ func (x *exchange) endUnanswered(panicked any, err error) {
 		if status == http.StatusGatewayTimeout {
 			cause = rewrite.CauseTimeout
 		}
-		x.sendFailure(status, cause, x.reach.failed(status))
+		x.sendFailure(status, cause, x.reach.mayRun(status))
 	default:
 		x.endWithStatus(status)
 	}

@@ -46,7 +46,7 @@ type timeouts struct {
 // another one. From then on it alone enters the phases of times and writes to the client.
 type answer interface {
 	// write takes upstream's bytes. It returns len(b) even if some are held back, because copiers
-	// take less for a short write.
+	// call less a short write.
 	write(b []byte) (int, error)
 	// flush flushes the bytes that have been written, as far as they may leave.
 	flush() error

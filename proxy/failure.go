@@ -56,7 +56,7 @@ func (x *exchange) sendErrorOf(err error) bool {
 		}
 		return false
 	}
-	x.sendFailure(status, cause, x.reach.failed(status))
+	x.sendFailure(status, cause, x.reach.mayRun(status))
 	return true
 }
 

@@ -24,9 +24,9 @@ func (re *reach) traced(ctx context.Context) context.Context {
 	})
 }
 
-// failed reports whether the agent may be running although the next handler has returned an error
+// mayRun reports whether the agent may be running although the next handler has returned an error
 // with the status. The agent is not running if no connection could be made, or if there was none to
 // make, which 503 stands for. A transport that does not report may have reached the agent.
-func (re *reach) failed(status int) bool {
+func (re *reach) mayRun(status int) bool {
 	return re.connected.Load() || !re.dialed.Load() && status != http.StatusServiceUnavailable
 }

@@ -220,7 +220,7 @@ func (q *Request) tick() {
 
 // upstreamRequest returns r as the next handler gets it: with ctx, and asking
 // for a body that is not compressed. The client's own header stays as it is,
-// for handlers before this one look at it (Caddy's encode, handle_errors).
+// because handlers before this one look at it (Caddy's encode, handle_errors).
 func upstreamRequest(ctx context.Context, r *http.Request) *http.Request {
 	up := r.WithContext(ctx)
 	if up.Header = maps.Clone(r.Header); up.Header == nil {

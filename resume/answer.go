@@ -350,8 +350,8 @@ func (a *answer) repeats() bool {
 	return a.entry.Plain && a.kind == kindStream && (number.kept || number.last == 0)
 }
 
-// isTorn reports whether b has the end that package proxy gives to events of a run that break off
-// (contract section 6), and upstream can be asked for the rest.
+// isTorn reports whether b ends as package proxy ends events of a run that break off (contract
+// section 6), and upstream can be asked for the rest.
 func (a *answer) isTorn(b []byte) bool {
 	if !a.repeats() || !bytes.Contains(b, []byte(`"event": "run.failed"`)) {
 		return false

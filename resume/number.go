@@ -12,7 +12,7 @@ import (
 // this one even if upstream sends another. A client that is cut off before this line does not take
 // the event for complete.
 //
-// No other blank line leaves: many clients that know an id take it for an event without data
+// No other blank line leaves: many clients that know an id read it as an event without data
 // (openai-python #2722, httpx-sse #35). So a block without data becomes part of the next event, and
 // added lines take back its type and its id, which are not those of that event. All other bytes
 // pass unchanged. The output does not depend on how the stream was cut.

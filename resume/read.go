@@ -58,7 +58,7 @@ func follow(o *Options, w http.ResponseWriter, r *http.Request, a repeat) error 
 		return nil
 	}
 	if r.Method != http.MethodPost && a.continues && !a.emptyEnd && atEnd {
-		// This stops an EventSource, which takes every other end for a failure.
+		// This stops an EventSource, which treats every other end as a failure.
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}

@@ -201,7 +201,7 @@ func Background(ctx context.Context) bool {
 func location(o *Options, r *http.Request, id string) string {
 	_, path := o.Target(r)
 	l := (&url.URL{Path: path + "/" + id}).EscapedPath()
-	if strings.HasPrefix(l, "//") { // a client would take the first segment for a host
+	if strings.HasPrefix(l, "//") { // a client would read the first segment as a host
 		l = "/." + l
 	}
 	return l

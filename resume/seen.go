@@ -38,7 +38,7 @@ func (s seen) follow(o *Options, w http.ResponseWriter, r *http.Request, id stri
 		return problemOf(err)
 	}
 	if over {
-		// This stops an EventSource, which takes every other end for a failure.
+		// This stops an EventSource, which treats every other end as a failure.
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}

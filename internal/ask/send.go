@@ -56,7 +56,7 @@ func (s sender) send(ctx context.Context, q rewrite.ApprovalRequest, c rewrite.A
 	return resultOf(said)
 }
 
-// resultOf returns the result of an answer to which upstream has responded with said.
+// resultOf returns the result of an answer from said, upstream's response to it.
 func resultOf(said behalf.Response) (desk.Result, error) {
 	var report struct {
 		Error struct{ Code string }

@@ -27,8 +27,8 @@ func Withhold(h http.Header, name string) {
 	}
 }
 
-// sameField reports whether some server takes the name a for the name b, which is canonical: CGI
-// and the like take an underscore for a hyphen.
+// sameField reports whether some server reads the name a as the name b, which is canonical: CGI
+// and the like read an underscore as a hyphen.
 func sameField(a, b string) bool {
 	return len(a) == len(b) && strings.EqualFold(strings.ReplaceAll(a, "_", "-"), b)
 }

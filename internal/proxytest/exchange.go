@@ -205,8 +205,8 @@ func (x *Exchange) WantLog(want ...string) {
 	}
 }
 
-// Want checks that what the handler did, an "abort", a "panic" with boom, or to
-// return an "error", has gone on, and that nothing went on of all else.
+// Want checks how the next handler ended: how is "abort", "panic" (with boom), "error" or anything else
+// for a return. No other panic or error may leave the proxy.
 func (e Ending) Want(t *testing.T, how string) {
 	t.Helper()
 	panicked := map[string]any{"abort": http.ErrAbortHandler, "panic": "boom"}[how]

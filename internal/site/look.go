@@ -323,7 +323,7 @@ func (n *node) isAnswered(seen []*node) bool {
 	})
 }
 
-// number returns the number that an option of n has, or the default.
+// number returns the value of an option of n, or the default.
 func (n *node) number(name string, standard int) int {
 	v := reflect.ValueOf(n.options[name])
 	switch {
@@ -368,8 +368,8 @@ func leadsTo(server *caddyhttp.Server, address string) bool {
 	})
 }
 
-// sameHost reports whether who connects to the host to reaches a server of this machine that listens
-// at the host at.
+// sameHost reports whether a connection to the host to reaches a server of this machine that listens
+// on the host at.
 func sameHost(at, to string) bool {
 	isAny := func(host string) bool {
 		ip, err := netip.ParseAddr(host)

@@ -36,8 +36,8 @@ func Config(app caddyhttp.App) *caddy.Config {
 }
 
 // PortFree returns an error if no server can listen on addr, host and port.
-// Caddy itself would share a port with another Caddy, for it sets SO_REUSEPORT
-// (listen_unix.go).
+// Caddy itself would share a port with another Caddy, because it sets
+// SO_REUSEPORT (listen_unix.go).
 func PortFree(addr string) error {
 	ln, err := net.Listen("tcp", addr)
 	if errors.Is(err, syscall.EADDRINUSE) {

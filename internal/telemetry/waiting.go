@@ -16,7 +16,7 @@ type WaitingRequest struct {
 func (p *Process) Waiting(now time.Time) []WaitingRequest {
 	list := []WaitingRequest{}
 	for _, w := range p.lines.List(now) {
-		list = append(list, WaitingRequest{w.Label, w.Since.UTC(), w.Waited.Seconds(), w.Before + 1})
+		list = append(list, WaitingRequest{Path: w.Label, Since: w.Since.UTC(), Waited: w.Waited.Seconds(), Place: w.Before + 1})
 	}
 	return list
 }

@@ -42,9 +42,9 @@ const (
 	// maxKnown is how many upstreams, and pairs of upstream and model, are known, in memory and in
 	// the file. It bounds them because upstream names the models.
 	maxKnown = 1024
-	// maxFileSize is the size in bytes of the largest file that is taken for one of ours.
+	// maxFileSize is the size in bytes of the largest file that may be one of ours.
 	maxFileSize = 128 << 10
-	// maxMissed is the number of answers without usage, among the last ten, that contradict the
+	// maxMissed is the number of answers without usage, among the last ten, that disprove the
 	// memory of a pair.
 	maxMissed = 3
 	// lastTen are the bits of an answers that stand for the last ten.
@@ -81,11 +81,11 @@ type Memory struct {
 // answer had no usage.
 type answers uint16
 
-// contradict reports whether the answers contradict that the pair reports usage.
-func (a answers) contradict() bool { return bits.OnesCount16(uint16(a)) >= maxMissed }
+// disprove reports whether the answers show that the pair does not always report usage.
+func (a answers) disprove() bool { return bits.OnesCount16(uint16(a)) >= maxMissed }
 
 // key returns the key of an upstream or a pair. of is the name of the upstream or, for a pair, that
-// name, a NUL and the model; for the bit that contradicts a pair, another NUL follows, and for that of
+// name, a NUL and the model; for the bit that disproves a pair, another NUL follows, and for that of
 // tool events, events and a NUL precede the name. The key is a prefix of a SHA-256: it has the same size whatever
 // upstream calls its models, and storage has no address.
 func key(of string) string {
@@ -138,11 +138,11 @@ type ofUpstream struct {
 
 func (u ofUpstream) pair(model string) string { return key(u.upstream + "\x00" + model) }
 
-// doubt is the key of the bit that says that answers contradict the pair.
+// doubt is the key of the bit that says that answers disprove the pair.
 func (u ofUpstream) doubt(model string) string { return key(u.upstream + "\x00" + model + "\x00") }
 
 // Reported reports whether usage has been reported for the model, by an upstream that does not
-// report its failures itself, and the last answers do not contradict it. If storage fails or takes
+// report its failures itself, and the last answers do not disprove that. If storage fails or takes
 // too long, it returns false, so that the stop passes.
 func (u ofUpstream) Reported(model string) bool {
 	recall := func() (reported, known bool) {
@@ -161,7 +161,7 @@ func (u ofUpstream) Reported(model string) bool {
 	return reported
 }
 
-// Report remembers that usage has been reported for the model. Answers that contradict it do so
+// Report remembers that usage has been reported for the model. Answers that disprove it count
 // until they are none of the last ten.
 func (u ofUpstream) Report(model string) {
 	m, pair := u.Memory, u.pair(model)
@@ -170,7 +170,7 @@ func (u ofUpstream) Report(model string) {
 	doubted, _ := m.get(u.doubt(model))
 	last := u.answered(model, 0)
 	u.learn(pair, true)
-	if doubted && !last.contradict() {
+	if doubted && !last.disprove() {
 		u.learn(u.doubt(model), false)
 	}
 }
@@ -208,22 +208,22 @@ func (u ofUpstream) ShowedEvents(does bool) {
 	u.learn(u.events(), does)
 }
 
-// Missed counts an answer without usage. Three among the last ten contradict that the pair reports
-// usage: answers without usage pass as long as they do.
+// Missed counts an answer without usage. Three among the last ten disprove that the pair always
+// reports usage: as long as they do, answers without usage pass.
 func (u ofUpstream) Missed(model string) {
-	if u.contradicted(model) {
-		u.Logger.Warn("three of the last ten answers had no usage, so the provider is taken for one that does not always report it: "+
-			"such answers pass until usage comes again; see zero_usage",
+	if u.recordMissed(model) {
+		u.Logger.Warn("three of the last ten answers had no usage, so the provider seems not to report it always: "+
+			"such answers pass until it reports usage again; see zero_usage",
 			zap.String("upstream", bounded.Name(u.upstream)), zap.String("model", bounded.Name(model)))
 	}
 }
 
-// contradicted records an answer without usage, and reports whether it contradicts what was known
-// until then. If the last three answers do, and no others, the provider has most likely been
+// recordMissed records an answer without usage, and reports whether it disproves the memory of the
+// pair. If the last three answers do, and no others, the provider has most likely been
 // changed: the pair is forgotten until it reports usage, and then the three count as one. All others
 // have to make room for answers with usage, so that a provider that reports usage now and then is
 // not known and forgotten in turns.
-func (u ofUpstream) contradicted(model string) bool {
+func (u ofUpstream) recordMissed(model string) bool {
 	m, pair := u.Memory, u.pair(model)
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -234,7 +234,7 @@ func (u ofUpstream) contradicted(model string) bool {
 	}
 	doubted, _ := m.get(u.doubt(model))
 	switch last := u.answered(model, 1); {
-	case doubted || !last.contradict():
+	case doubted || !last.disprove():
 		return false
 	case last&0b111 == 0b111:
 		put(&m.last, pair, 1)

@@ -41,7 +41,7 @@ func DerivedID(d Digest) string { return idPrefix + base64.RawURLEncoding.Encode
 // IsID reports whether s has the form of the id of a log, and so can be an element of a path.
 func IsID(s string) bool { return idForm.MatchString(s) }
 
-// Place returns the place of an id.
+// Place returns the first characters of an id after its prefix, which name its place.
 func Place(id string) string {
 	id = strings.TrimPrefix(id, idPrefix)
 	return id[:min(len(id), placeSize)]

@@ -53,8 +53,8 @@ func (o *Options) connectBy(dial dialer) goredis.UniversalClient {
 	return client
 }
 
-// slots is a hook that checks what a node says of the cluster. No value is no answer: it must not be
-// taken for that to the command for which the nodes are sought.
+// slots is a hook that checks what a node says of the cluster. No value is no answer: it must not
+// become the answer to the command for which the nodes are sought.
 type slots struct{}
 
 func (slots) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {

@@ -183,8 +183,8 @@ func (q *requests) probe(ctx context.Context) error {
 	return final{errors.New("the connection broke before the answer, and the site does not know keys: the request is not sent again")}
 }
 
-// comeBack asks for what follows the event with the number last.
-func (q *requests) comeBack(ctx context.Context, last uint64) (*http.Response, error) {
+// askAfter asks for what follows the event with the number last.
+func (q *requests) askAfter(ctx context.Context, last uint64) (*http.Response, error) {
 	up := q.ofStream(ctx, http.MethodGet, q.id)
 	up.Header.Set(resume.LastEventHeader, q.id+"/"+strconv.FormatUint(last, 10))
 	ctx, cancel := context.WithCancelCause(ctx)

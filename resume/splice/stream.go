@@ -15,7 +15,7 @@ const (
 	quietFor = 45 * time.Second
 	// keepaliveEvery is how often a client that waits for the site gets a comment.
 	keepaliveEvery = 5 * time.Second
-	// steadyFor is how long a connection that brings nothing must last to count as one that works.
+	// steadyFor is how long a connection without any bytes must last to count as one that works.
 	steadyFor = 500 * time.Millisecond
 	// maxHeld is how many bytes of an event are held back until its number is known. A larger event
 	// is passed on in parts.
@@ -211,7 +211,7 @@ func (s *stream) broken(err error) {
 			err = io.ErrUnexpectedEOF
 		}
 		last := s.at.n
-		ask := func(ctx context.Context) (*http.Response, error) { return s.comeBack(ctx, last) }
+		ask := func(ctx context.Context) (*http.Response, error) { return s.askAfter(ctx, last) }
 		s.back = make(chan answer, 1)
 		go func(back chan<- answer) { back <- s.retry(ask, err) }(s.back)
 	}

@@ -32,8 +32,8 @@ type Transport struct {
 // Failed is the error of a request for a stream that got no answer. The body of the request has
 // been read: RoundTripAgain sends it to another site.
 type Failed struct {
-	// Err is the cause. If the site may have heard of the request, Err wraps nothing, so that it is
-	// not taken for an error of a dial.
+	// Err is the cause. If the site may have heard of the request, Err wraps nothing, so that it does
+	// not look like an error of a dial.
 	Err  error
 	key  string // made for the request; "" if the client sent its own
 	body []byte

@@ -53,7 +53,7 @@ func (w *Writer) BeginOwn() {
 }
 
 // EndComment ends a comment of the caller's own. In a stream with ids it writes no blank line,
-// which many clients take for an event without data as soon as they know an id (openai-python
+// which many clients read as an event without data as soon as they know an id (openai-python
 // #2722, httpx-sse #35): the comment is part of the next event.
 func (w *Writer) EndComment() {
 	w.Bytes = append(w.Bytes, '\n')

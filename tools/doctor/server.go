@@ -106,7 +106,7 @@ func (s *server) getUpTo(ctx context.Context, path string, withKey bool, most in
 // read reads a reply, and closes its body.
 func read(res *http.Response) (reply, error) { return readUpTo(res, maxProbe) }
 
-// readUpTo is read, and reads so many bytes of the body.
+// readUpTo is like read, but reads at most most bytes of the body.
 func readUpTo(res *http.Response, most int64) (reply, error) {
 	defer res.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(res.Body, most))

@@ -9,8 +9,7 @@ import (
 
 // ask asks about the request for approval that e, an event of a run or of a session, makes. It
 // returns the members that the event gets, nil for none, and adds edits if it can only be denied. It
-// offers no reply, because a reply needs
-// the text of an answer, which these streams do not have.
+// offers no reply, because a reply needs the text of an answer, which these streams do not have.
 func (s *Follower) ask(e event, edits *sse.Splice) []byte {
 	if s.approvals == nil || s.kind != kindRuns && s.kind != kindSession ||
 		string(s.nameOf(e)) != requests.Event || requests.IsAsked(e.Data, e.object()) || !jsonspan.Valid(e.Data) {

@@ -65,7 +65,7 @@ func (u *upstream) lookUp(text []byte) {
 
 // setSendsEvents records that the stream has shown that upstream sends tool events, by one that leaves
 // in the form, or that it is too old to. In the forms in which a second sidecar would see no event, it
-// changes nothing in this stream: that sidecar would take what stays for an imitation.
+// changes nothing in this stream: that sidecar would see an imitation in the rest.
 func (u *upstream) setSendsEvents(does bool, form contract.Progress) {
 	if !u.events.set(does) {
 		return

@@ -68,7 +68,7 @@ type UsageMemory interface {
 	// Report records that an answer of the model has reported usage.
 	Report(model string)
 	// Missed records that an answer of the model with text had no usage,
-	// whether or not it was taken for a crash, because Reported returned true.
+	// whether or not it counted as a crash, because Reported returned true.
 	Missed(model string)
 	// ReportsFailures records whether upstream reports its failures itself: true
 	// once it has shown that it does, false once it has shown that it is too old.

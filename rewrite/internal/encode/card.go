@@ -81,7 +81,7 @@ func (t *Transition) cardArguments(plainName bool) (shown, back []byte) {
 const CardEvent = "hermes.card"
 
 // cardOutput writes the output of the card of t, which has ended. It is a chunk that no
-// client takes for another tool event, and has a name in the form that names events.
+// client mistakes for another tool event, and has a name in the form that names events.
 func (w *Writer) cardOutput(t *Transition) {
 	_, status, text := t.outcome()
 	quoted := jsonspan.Quote(text)

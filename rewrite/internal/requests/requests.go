@@ -167,8 +167,8 @@ func (r *Requests) Answered(id string) {
 	}
 }
 
-// done records that the requests for which is returns true are done, and tells by of those that
-// were not done before. It returns the worst that became of these.
+// done marks the requests for which is returns true as done, and tells r.by of those that were not
+// done before. It returns the worst outcome of these.
 func (r *Requests) done(is func(*request) bool) (worst contract.ApprovalOutcome) {
 	for i := range r.seen {
 		if q := &r.seen[i]; !q.done && is(q) {

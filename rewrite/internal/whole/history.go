@@ -159,7 +159,7 @@ func (h *healer) message() message {
 	h.texts = h.texts[:0]
 	if !h.next.At('{') {
 		m = message{at: h.next.Skip()}
-		if m.at.IsString(h.b) { // Hermes takes it for the user's
+		if m.at.IsString(h.b) { // for Hermes it is the user's
 			h.texts, m.others = append(h.texts, m.at.Inner()), true
 		}
 		return m
