@@ -58,6 +58,7 @@ func TestWhatCanNeverBeMeant(t *testing.T) {
 		loop    = "leads back to its own server"
 	)
 	for name, c := range map[string]struct{ site, want string }{
+		"an upstream with a path":      {"hermes\nhandle /v1/* {\nreverse_proxy 127.0.0.1:8642/v1\n}", "write 127.0.0.1:8642, without a path"},
 		"the proxy first":              {"route {\n" + proxied + "\nhermes\n}", blocked},
 		"the proxy in front of two":    {"route {\n" + proxied + "\nhermes\n" + proxied + "\n}", blocked},
 		"in a handle":                  {"handle /v1/* {\nroute {\n" + proxied + "\nhermes\n}\n}", blocked},
@@ -103,6 +104,8 @@ func TestWhatIsMostLikelyNotMeant(t *testing.T) {
 		"response_buffers":       {"hermes\nreverse_proxy 127.0.0.1:8642 {\nresponse_buffers 1MB\n}", buffers},
 		"unlimited":              {"hermes_proxy 127.0.0.1:8642 {\nresponse_buffers unlimited\n}", buffers},
 		"two of them":            {"hermes\nhandle /a {\nreverse_proxy 127.0.0.1:8642 {\nresponse_buffers 1MB\n}\n}\nhandle {\nreverse_proxy 127.0.0.1:8642 {\nresponse_buffers 1MB\n}\n}", buffers},
+		"stall_timeout":          {"hermes_proxy 127.0.0.1:8642 {\nstall_timeout 20m\nidle_timeout 15m\n}", "stall_timeout (20m0s) is longer than idle_timeout (15m0s)"},
+		"max_stream":             {"hermes_resume {\nmax_stream 128MiB\n}\nhermes_proxy 127.0.0.1:8642", "max_stream is larger than max_memory"},
 		"keepalive":              {"hermes_proxy 127.0.0.1:8642 {\nkeepalive 1m\n}", "keepalive (1m0s) is a minute or longer"},
 		"max_detached":           {"hermes_resume {\nmax_detached 8\n}\nhermes_queue\nhermes\n" + proxied, full + "8) of hermes_resume is not below runs (8)"},
 		"runs":                   {"hermes_resume\nhermes_queue {\nruns 4\n}\nhermes\n" + proxied, full + "4) of hermes_resume is not below runs (4)"},

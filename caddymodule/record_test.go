@@ -1,7 +1,6 @@
 package caddymodule
 
 import (
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,41 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/caddytest"
-	"github.com/hermes-sidecar/hermes-sidecar/internal/recording"
 )
-
-func TestStreamIsRecorded(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "new")
-	h, _ := provision(t, `"record": "`+filepath.ToSlash(dir)+`"`, t.TempDir())
-	r := httptest.NewRequest("POST", "/v1/chat/completions", strings.NewReader(`{"stream": true, "messages": []}`))
-	r.Header.Set("Authorization", "Bearer secret-key")
-	r = r.WithContext(contextWith(r, caddy.NewReplacer()))
-	if err := h.ServeHTTP(httptest.NewRecorder(), r, answer("127.0.0.1:8642", textFrame+markerFrame)); err != nil {
-		t.Fatal(err)
-	}
-	files := caddytest.Files(t, dir, "")
-	if len(files) != 2 {
-		t.Fatalf("files %v", files)
-	}
-	for name, content := range files {
-		if strings.Contains(content, "secret-key") || strings.Contains(content, "messages") {
-			t.Errorf("%s has something of the request: %s", name, content)
-		}
-		if !strings.HasSuffix(name, recording.Extension) {
-			continue
-		}
-		if content != textFrame+markerFrame {
-			t.Errorf("recorded %q", content)
-		}
-		meta, err := recording.ReadMeta(filepath.Join(dir, name))
-		if err != nil || meta.Path != "/v1/chat/completions" || meta.Cause != "eof" || meta.Outcome != "upstream_incomplete" || meta.Status != 200 {
-			t.Errorf("meta %+v, %v", meta, err)
-		}
-	}
-	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
-		t.Errorf("the directory has mode %v, %v", info.Mode(), err)
-	}
-}
 
 // TestConfigurationThatIsNotRunDeletesNoRecordings: one that is only validated, or
 // refused, with a smaller record_max.

@@ -246,7 +246,7 @@ var securityTests = map[string]string{
 	"requests that wait in line (hermes_queue), of all clients: waiting":             "TestLimits TestNoPlace TestThousandsWait TestLargeBodiesWait TestRefusals",
 	"places that the clients of a site, or somebody with many keys, take: runs":      "TestLimits TestTheNextWaits TestMadeUpKeys",
 	"what a client that waits is told":                                               "TestTells TestWaitingStream",
-	"an answer with an error to a request that has waited, which ends its stream":    "TestWaitedAnswersThatAreNoStreams TestWaitedAnswersThatAreNoStreams",
+	"an answer with an error to a request that has waited, which ends its stream":    "TestWaitedAnswersThatAreNoStreams",
 	"pages of other origins to which Hermes gives leave, and that are remembered":    "TestOriginsAreBounded",
 	"a 429 that may send a request back into the line, and is kept while that waits": "TestOtherRefusals TestUpstreamRefuses",
 	"runs of POST /v1/runs that hold places after their answer":                      "TestRoutesOfRuns TestRunsAreAskedFor TestUpstreamThatDoesNotTell TestRandomRuns",
