@@ -6,6 +6,9 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"unicode/utf8"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
 // remembering is what a stream has told of its answer.
@@ -275,4 +278,47 @@ func TestSplitAnswersAreRemembered(t *testing.T) {
 	run(in, Options{}, p, oneByte, CauseEOF)
 	same(t, strings.Join(told, "\n"), `Let me.[{terminal "rm -rf x" waits for approval  0} {web "q"   0}]
 So.[{terminal "rm -rf x" completed  0} {web "q" completed  0}]`, "told")
+}
+
+// allKnowing knows that one tool ran during every answer.
+type allKnowing struct{}
+
+func (allKnowing) Empty() bool              { return false }
+func (allKnowing) Remember(Turn, []ToolRun) {}
+func (allKnowing) Recall(t Turn) []ToolRun {
+	if t.Question == 0 || t.Answer == 0 {
+		panic("a turn without a question or an answer")
+	}
+	return []ToolRun{{Name: "terminal", Args: `{"command":"ls"}`, Ended: "completed"}}
+}
+
+// FuzzRecall: any body at all gets nothing but records, and stays JSON; twice is once.
+func FuzzRecall(f *testing.F) {
+	for _, body := range []string{
+		`{"stream": true, "messages": [{"role": "user", "content": "u"}, {"role": "assistant", "content": "a"}, {"role": "user", "content": [{"type": "text", "text": "v"}]}]}`,
+		`{"messages":[{"role":"user","content":"u"},` + calling("a", "terminal", `{"label": "ls"}`, "completed") + `,{"role":"assistant","content":"b"},{"role":"user","content":"v","role":"user"}]}`,
+		`{"messages":[{"role":"assistant","content":"` + "`💻 ls`" + `"},{"role":"user","content":[]},{"content":"x"},"y",{"role":"user","content":"  "},{"role":"assistant"},{"role":"user","content":"w"}]}`,
+		`{"messages":1,"messages":[{"role":"user","content":"u"},{"role":"assistant","content":["a"]},{"role":"user","content":["b"]}],"messages":[{"role":"assistant","content":"` + "`🔐 Approval needed` reply `approve K7QF-2M9D`: `x`" + `"},{"role":"user","content":"approve K7QF-2M9D"}]}`,
+	} {
+		f.Add([]byte(body))
+	}
+	const record = recordHead + `- terminal {\"command\":\"ls\"}: completed\n` + recordEnd
+	f.Fuzz(func(t *testing.T, body []byte) {
+		plain, _ := Heal(body, nil, nil)
+		h := Healing{Memory: allKnowing{}}
+		got, did := h.Heal(body)
+		again, twice := h.Heal(got)
+		same(t, string(again), string(got), "twice and once")
+		if did.Recalled() > 0 {
+			equal(t, twice.Recalled(), 0, "records of a request with records")
+		}
+		if jsonspan.Valid(body) && utf8.Valid(body) != (jsonspan.Valid(got) && utf8.Valid(got)) {
+			t.Fatalf("%q is no JSON", got)
+		}
+		if did.FromRequest == 0 && !strings.Contains(string(body), "[Note by") {
+			rest := strings.ReplaceAll(strings.ReplaceAll(string(got), record+`\n\n`, ""), `{"type":"text","text":"`+record+`"},`, "")
+			same(t, rest, string(plain), "what is left without the records")
+		}
+		atMost(t, len(got)-len(plain), 32<<10, "bytes of records")
+	})
 }

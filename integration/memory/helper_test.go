@@ -3,6 +3,8 @@
 package memory
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -38,6 +40,7 @@ type agent struct {
 	mu     sync.Mutex
 	bodies []string
 	text   func(prompt string) string // of the answer
+	steps  map[string][]hermes.Step   // of the answer to a prompt, or with "" of every other that runs nothing
 }
 
 func newAgent(t testing.TB) *agent {
@@ -61,6 +64,10 @@ func newAgent(t testing.TB) *agent {
 		if strings.HasPrefix(prompt, head) {
 			_, prompt, _ = strings.Cut(prompt, "\n"+end+"\n\n")
 		}
+		if steps := cmp.Or(a.step(prompt), a.step("")); steps != nil && prompt != "go on" {
+			upstream.Chat(*steps...)(x)
+			return
+		}
 		steps := []hermes.Step{hermes.Says("Let me look.")}
 		if label, runs := strings.CutPrefix(prompt, "run "); runs {
 			id := fmt.Sprint("call_", n)
@@ -69,6 +76,13 @@ func newAgent(t testing.TB) *agent {
 		upstream.Chat(append(steps, hermes.Says("\n\n"+a.text(prompt)+"\n"))...)(x)
 	})
 	return a
+}
+
+func (a *agent) step(prompt string) *[]hermes.Step {
+	if steps, ok := a.steps[prompt]; ok {
+		return &steps
+	}
+	return nil
 }
 
 // last returns the messages of the last request, and its body.
@@ -94,13 +108,7 @@ type asker struct {
 // ask asks a question, and keeps the answer. It returns what the agent was sent as the question.
 func (a *asker) ask(question string) (sent string) {
 	a.t.Helper()
-	messages := append(append([]message{{"role": "system", "content": "Be brief."}}, a.chat...), user(question))
-	body, err := json.Marshal(map[string]any{"model": "hermes-agent", "stream": true, "messages": messages})
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	r := a.c.Send(http.MethodPost, "/v1/chat/completions", client.Body(string(body), false), append([]string{"Content-Type", "application/json"}, a.header...)...)
-	answer := r.Answer()
+	answer := a.send(question).Answer()
 	answer.CheckGood(a.t)
 	a.chat = append(a.chat, user(question))
 	if a.cards {
@@ -111,6 +119,19 @@ func (a *asker) ask(question string) (sent string) {
 	got, _ := a.agent.last()
 	sent, _ = got[len(got)-1]["content"].(string)
 	return sent
+}
+
+// send sends a question.
+func (a *asker) send(question string) *client.Reply {
+	a.t.Helper()
+	messages := append(append([]message{{"role": "system", "content": "Be brief."}}, a.chat...), user(question))
+	var body bytes.Buffer
+	e := json.NewEncoder(&body)
+	e.SetEscapeHTML(false) // as other languages write it
+	if err := e.Encode(map[string]any{"model": "hermes-agent", "stream": true, "messages": messages}); err != nil {
+		a.t.Fatal(err)
+	}
+	return a.c.Send(http.MethodPost, "/v1/chat/completions", client.Body(body.String(), false), append([]string{"Content-Type", "application/json"}, a.header...)...)
 }
 
 // want checks what the agent was sent as the question.

@@ -6,7 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
 )
 
@@ -212,4 +214,76 @@ func TestRecordsAreCounted(t *testing.T) {
 	}
 	fresh := &asker{t: t, c: client.New(t, other), agent: a, chat: kept}
 	fresh.want("go on", "go on")
+}
+
+// What of an answer has reached its client is remembered, though the answer failed or the client left.
+func TestAnswersThatBreakOff(t *testing.T) {
+	agent, ada, _ := serve(t, nil)
+	left := make(chan struct{})
+	agent.steps = map[string][]hermes.Step{
+		"crash": {hermes.Says("Let me look."), hermes.Starts("terminal", "c1"), hermes.Dies()},
+		"slow":  {hermes.Says("Let me look."), hermes.Starts("terminal", "c2"), hermes.Ends("terminal", "c2"), hermes.Says("\n\nSo"), hermes.Waits(left)},
+	}
+	r := ada.send("crash")
+	if body := r.All(); !strings.Contains(body, "upstream_aborted") {
+		t.Fatal(body)
+	}
+	ada.chat = []message{user("crash"), assistant("Let me look.")}
+	ada.want("go on", record(`- terminal "ls -la": interrupted, and may have done its work`)+"go on")
+	ada.chat = nil
+	r = ada.send("slow")
+	for text := ""; !strings.HasSuffix(text, "So"); {
+		for _, c := range r.Frame().Choices {
+			text += c.Delta.Content
+		}
+	}
+	r.Leave()
+	harness.Until(t, "the answer is remembered", func() bool {
+		ada.chat = []message{user("slow"), assistant("Let me look.\n\nSo")}
+		return ada.ask("go on") == record(`- terminal "ls -la": completed`)+"go on"
+	})
+}
+
+// Questions are told by what the user has written: Open WebUI puts what it has found in front of that, in
+// the request for the answer and in no later one. Contents may be parts.
+func TestHowClientsWriteQuestions(t *testing.T) {
+	agent, ada, _ := serve(t, nil)
+	agent.text = func(string) string { return "Done." }
+	agent.steps = map[string][]hermes.Step{"": {hermes.Says("Let me."), hermes.Starts("terminal", "c1"), hermes.Ends("terminal", "c1"), hermes.Says("\n\nDone.")}}
+	const found = "### Task:\nAnswer.\n<context>\n<source id=\"1\">x</source>\n</context>\n"
+	ada.send(found + "look").All()
+	parts := func(text string) any { return []any{map[string]any{"type": "text", "text": text}} }
+	for _, content := range []any{"look", parts("look"), parts(" look\n")} {
+		ada.chat = []message{{"role": "user", "content": content}, {"role": "assistant", "content": parts("Let me.\n\nDone.")}}
+		ada.want("go on", record(`- terminal "ls -la": completed`)+"go on")
+	}
+	ada.chat = []message{{"role": "user", "content": "look"}, assistant("Let me.\n\nDone."), {"role": "user", "content": parts("and?")}, assistant("Yes.")}
+	ada.want("go on", "go on")
+	if got, _ := agent.last(); fmt.Sprint(got[3]["content"]) != fmt.Sprint([]any{map[string]any{"type": "text", "text": strings.TrimSuffix(record(`- terminal "ls -la": completed`), "\n\n")}, map[string]any{"type": "text", "text": "and?"}}) {
+		t.Errorf("a content of parts is %v", got[3]["content"])
+	}
+}
+
+// However much runs, little is remembered.
+func TestMemoryOfTheProcess(t *testing.T) {
+	sidecar.NeedsMemory(t)
+	a := newAgent(t)
+	base, s := sidecar.ServeFrugally(t, a.Server, nil)
+	a.steps = map[string][]hermes.Step{"": nil}
+	for i := range 16 {
+		id := fmt.Sprint("call_", i)
+		a.steps[""] = append(a.steps[""], hermes.Uses(hermes.Call{ID: id, Name: "terminal", Label: strings.Repeat("x", 1900)}))
+	}
+	a.steps[""] = append(a.steps[""], hermes.Says("Done."))
+	ada := &asker{t: t, c: client.New(t, base), agent: a}
+	ask := func(n int) {
+		for i := range n {
+			ada.chat = nil
+			ada.send(fmt.Sprint(n, " question ", i)).All()
+		}
+	}
+	ask(20)
+	done := sidecar.LimitGrowth(t, s, 40<<20)
+	ask(1500) // 45 MB of labels
+	done("what 1500 answers did")
 }

@@ -94,7 +94,7 @@ func (r *recaller) recall(shown *turns, calls bool) {
 		if ran := r.tools.Runs(); len(ran) > 0 {
 			r.records.Add(at, ran)
 			r.fromRequest++
-		} else if shown.answered {
+		} else if shown.answered && shown.last.Question != 0 {
 			if ran := r.memory.Recall(shown.last); len(ran) > 0 {
 				r.records.Add(at, r.clean(ran))
 				r.fromMemory++
