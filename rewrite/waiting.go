@@ -48,13 +48,10 @@ func (w WaitingFrames) Status(dst []byte, text string) []byte {
 // of the events of Status, unless Options.KeepaliveForm asks for a comment, and in any other
 // stream a comment.
 func (w WaitingFrames) Keepalive(dst []byte) []byte {
-	s := New(w.o, w.p)
-	if s.other != nil {
+	if !w.p.Active {
 		return append(dst, ": keepalive\n\n"...)
 	}
-	s.out.Bytes = dst
-	s.chat.Idle()
-	return s.out.Take()
+	return append(dst, chat.Keepalive(w.o.WithDefaults(), &w.p)...)
 }
 
 // Refuse ends the stream with the error in body, which the request got instead of an answer: a
@@ -69,7 +66,7 @@ func (w WaitingFrames) Refuse(dst, body []byte) ([]byte, bool) {
 		return dst, false
 	}
 	if s.other == nil {
-		frame := s.chat.Refusal(object)
+		frame := chat.Refusal(w.o.WithDefaults(), &w.p, object)
 		if len(frame) > s.scan.MaxFrame {
 			return dst, false
 		}

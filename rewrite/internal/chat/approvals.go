@@ -5,9 +5,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/encode"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/requests"
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
 // readApproval reads the request for approval in the frame x, which is of the kind k, before the frame
@@ -82,16 +80,4 @@ func (s *Stream) approvalEvent(x *chunk.Object, wrapped bool, q *contract.Approv
 func (s *Stream) End() {
 	s.tools.requests.End()
 	s.memory.tell()
-}
-
-// Answer returns a whole stream of the sidecar's own that says the text. It has no usage: nothing
-// was used.
-func Answer(p *contract.Params, text string) []byte {
-	var out sse.Writer
-	w := encode.NewWriter(&out, &contract.Options{}, p)
-	w.Begin()
-	w.Delta(&chunk.Object{}, false, &prose.Kept{Text: jsonspan.Inside(jsonspan.Quote(text))})
-	w.Stop()
-	w.Done()
-	return out.Take()
 }

@@ -147,18 +147,6 @@ func (s *Stream) Keepalive() {
 // StatusEvent is the name of the event that tells Hermes' state.
 const StatusEvent = encode.StatusEvent
 
-// Refusal returns the only frame of a stream whose request got an error, the JSON object on one
-// line, instead of an answer: a finish chunk with the error inside it, as modern Hermes reports
-// one. Frame makes an error finish of it (contract section 3).
-func (s *Stream) Refusal(object []byte) []byte { return s.w.Refusal(object) }
-
-// Idle writes the keepalive of a stream without a chunk so far, of which none is on its way. Its
-// envelope is that of the sidecar's own frames.
-func (s *Stream) Idle() {
-	s.w.Env = s.w.EnvelopeOf(new(chunk.Object))
-	s.Keepalive()
-}
-
 // UpstreamEnded says that upstream has ended: nothing that is still written waits for Params.Details.
 func (s *Stream) UpstreamEnded() { s.p.Details = nil }
 
