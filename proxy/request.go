@@ -37,7 +37,7 @@ type Request struct {
 	muted   bool // it mutes the answer, which may be empty by intent
 	body    reqbody.Body
 	memory  rewrite.Memory // of the client's answers, nil for none
-	turn    rewrite.Turn   // that of the answer, without it
+	turn    rewrite.Turn   // that of the answer; of the rest of one, after a reply, without a question
 
 	mu       sync.Mutex
 	client   client

@@ -23,8 +23,7 @@ type stream struct {
 	raw      bool   // the AnswerObserver gets all bytes
 	early    []byte // bytes for the AnswerObserver, until it observes the stream
 	cause    rewrite.Cause
-	turns    []rewrite.Turn // that of the answer under way, nil if it is not remembered; see remember
-	opening  *opening       // nil once the stream is known to be one
+	opening  *opening // nil once the stream is known to be one
 }
 
 // maxRoom is the size in bytes of the largest buffer that is kept for the next write of any stream.
@@ -42,7 +41,6 @@ func newStream(x *exchange) *stream {
 	}
 	s.setApprovals(&p)
 	if x.memory != nil && x.turn.Question != 0 {
-		s.turns = []rewrite.Turn{x.turn}
 		p.Remember, p.Results = s.remember, x.o.Results
 	}
 	o := &x.o.Rewrite
@@ -80,9 +78,14 @@ func (s *stream) setApprovals(p *rewrite.Params) {
 
 // remember remembers the tools that ran during the answer.
 func (s *stream) remember(answer rewrite.Text, tools []rewrite.ToolRun) {
-	for i := range s.turns {
-		s.turns[i].Answer = answer
-		s.x.memory.Remember(s.turns[i], tools)
+	t := &s.x.turn
+	t.Answer = answer
+	if t.Question != 0 {
+		s.x.memory.Remember(*t, tools)
+		return
+	}
+	for _, reply := range replies {
+		s.x.memory.Remember(rewrite.Turn{Before: t.Before, Question: rewrite.TextOf(reply), Answer: answer}, tools)
 	}
 }
 
@@ -90,16 +93,7 @@ func (s *stream) remember(answer rewrite.Text, tools []rewrite.ToolRun) {
 var replies = []string{"approve", "deny"}
 
 // beginRest records that the answer has ended for a reply, which is the question of the rest.
-func (s *stream) beginRest() {
-	if s.turns == nil {
-		return
-	}
-	before := s.turns[0].Answer
-	s.turns = nil
-	for _, reply := range replies {
-		s.turns = append(s.turns, rewrite.Turn{Before: before, Question: rewrite.TextOf(reply)})
-	}
-}
+func (s *stream) beginRest() { s.x.turn = rewrite.Turn{Before: s.x.turn.Answer} }
 
 // usage returns the memory of the usage of the upstream with the name, nil for none. What its streams
 // show of tool events is also recorded for the site.

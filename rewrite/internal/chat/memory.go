@@ -20,8 +20,8 @@ type remembered struct {
 	held    contract.TextSum // and what is held back, if that is content
 	holds   bool             // there is any
 	unknown bool             // content has left that was not examined
-	tools   record.Tools
-	told    bool // nothing has come since
+	tools   *record.Tools    // nil until one starts
+	told    bool             // nothing has come since
 }
 
 // say records that k leaves as content.
@@ -88,6 +88,9 @@ func (m *remembered) transition(c *encode.Transition) {
 		}
 		m.tools.End(id, e)
 	case c.Source != contract.SourceImitation:
+		if m.tools == nil {
+			m.tools = new(record.Tools)
+		}
 		m.tools.Start(record.Call{ID: id, Name: jsonspan.Unquote(c.Name), Label: jsonspan.Unquote(c.Label), Args: args})
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 )
 
-// Tools are the tools of one answer, in the order in which they started. The zero value has none.
+// Tools are the tools of one answer, in the order in which they started. The zero value has none, as nil has.
 //
 // A hostile answer may have any number of tools, with anything as their arguments: of those that go
 // beyond MaxKept only a few names are kept, and how often they came.
@@ -83,6 +83,9 @@ type Ended struct {
 
 // End records that the tool with the id that has been open longest has ended.
 func (t *Tools) End(id string, e Ended) {
+	if t == nil {
+		return
+	}
 	i := slices.Index(t.open, hashOf(id))
 	if i < 0 {
 		return
@@ -107,4 +110,9 @@ func (t *Tools) set(text *string, to string) {
 }
 
 // Runs returns the tools, nil for none. It is valid until the next change.
-func (t *Tools) Runs() []contract.ToolRun { return t.runs }
+func (t *Tools) Runs() []contract.ToolRun {
+	if t == nil {
+		return nil
+	}
+	return t.runs
+}
