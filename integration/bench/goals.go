@@ -358,6 +358,7 @@ var historyBudgets = []struct {
 	{"nothing", "nothing to heal", 0.5},
 	{"code", "code and nothing to heal", 0.5},
 	{"markers", "code and 200 markers", 2},
+	{"records", "code and a record for every fourth answer", 8},
 }
 
 // benchmark runs benchmarks of packages so many times, and returns what go test prints.
