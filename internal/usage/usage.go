@@ -145,20 +145,28 @@ func (u ofUpstream) doubt(model string) string { return key(u.upstream + "\x00" 
 // report its failures itself, and the last answers do not disprove that. If storage fails or takes
 // too long, it returns false, so that the stop passes.
 func (u ofUpstream) Reported(model string) bool {
-	recall := func() (reported, known bool) {
-		u.Memory.mu.Lock()
-		defer u.Memory.mu.Unlock()
+	return u.recall(func() (reported, known bool) {
 		pair, pairKnown := u.Memory.get(u.pair(model))
 		upstream, upstreamKnown := u.Memory.get(key(u.upstream))
 		doubted, doubtKnown := u.Memory.get(u.doubt(model))
 		return pair && !upstream && !doubted, pairKnown && upstreamKnown && doubtKnown
+	})
+}
+
+// recall returns what get reads in the memory, whose lock is held meanwhile. If get does not know
+// all of it, recall looks in storage once.
+func (u ofUpstream) recall(get func() (is, known bool)) bool {
+	locked := func() (is, known bool) {
+		u.Memory.mu.Lock()
+		defer u.Memory.mu.Unlock()
+		return get()
 	}
-	reported, known := recall()
+	is, known := locked()
 	if !known {
 		u.lookUp()
-		reported, _ = recall()
+		is, _ = locked()
 	}
-	return reported
+	return is
 }
 
 // Report remembers that usage has been reported for the model. Answers that disprove it count
@@ -188,17 +196,7 @@ func (u ofUpstream) events() string { return key("events\x00" + u.upstream) }
 // SendsEvents reports whether the upstream is known to send tool events. If storage fails or takes
 // too long, it returns false.
 func (u ofUpstream) SendsEvents() bool {
-	recall := func() (sends, known bool) {
-		u.Memory.mu.Lock()
-		defer u.Memory.mu.Unlock()
-		return u.Memory.get(u.events())
-	}
-	sends, known := recall()
-	if !known {
-		u.lookUp()
-		sends, _ = recall()
-	}
-	return sends
+	return u.recall(func() (sends, known bool) { return u.Memory.get(u.events()) })
 }
 
 // ShowedEvents remembers whether the upstream sends tool events.

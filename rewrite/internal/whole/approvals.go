@@ -48,23 +48,8 @@ func (s *secrets) withoutApprovals(text []byte, around bool) (rest []byte, n int
 	if len(s.given)+len(s.found) == 0 {
 		return rest, n
 	}
-	text, rest = rest, nil
-	at := 0 // text[:at] is in rest, or removed
-	for {
-		from, to := s.Find(text, at)
-		if from < 0 {
-			break
-		}
-		if at == 0 {
-			rest = make([]byte, 0, len(text))
-		}
-		rest, at = append(append(rest, text[at:from]...), inPlaceOfSecret...), to
-		n++
-	}
-	if at == 0 {
-		return text, n
-	}
-	return append(rest, text[at:]...), n
+	rest, secrets := replace(rest, inPlaceOfSecret, s.Find)
+	return rest, n + secrets
 }
 
 // withoutApprovals returns text without the paragraphs, and their number.
@@ -72,19 +57,24 @@ func withoutApprovals(text []byte, around bool) (rest []byte, n int) {
 	if !marker.MayAsk(text) {
 		return text, 0
 	}
-	at := 0 // text[:at] is in rest, or removed
-	for {
-		from, to := marker.FindApproval(text, at)
-		if from < 0 {
-			break
+	return replace(text, "", func(text []byte, i int) (from, to int) {
+		from, to = marker.FindApproval(text, i)
+		if from >= 0 && around {
+			from, to = widen(text, i, from, to)
 		}
-		if around {
-			from, to = widen(text, at, from, to)
-		}
+		return from, to
+	})
+}
+
+// replace returns text with the given one in place of each range that find finds from an index on, and
+// the number of ranges. If there are none, it returns text itself.
+func replace(text []byte, with string, find func(text []byte, i int) (from, to int)) (rest []byte, n int) {
+	at := 0 // text[:at] is in rest, or replaced
+	for from, to := find(text, 0); from >= 0; from, to = find(text, at) {
 		if n == 0 {
 			rest = make([]byte, 0, len(text))
 		}
-		rest, at = append(rest, text[at:from]...), to
+		rest, at = append(append(rest, text[at:from]...), with...), to
 		n++
 	}
 	if n == 0 {
