@@ -103,8 +103,8 @@ func (n *line) dequeue(t *Turn, now time.Time) {
 }
 
 // count sets, for each turn that waits, how many are before it, as if places came free one after
-// another and no run of the clients that wait ended. One that upstream may refuse is before it,
-// too: it would return.
+// another and no run of the clients that wait ended. One that upstream may refuse is also
+// before it: it would return.
 func (n *line) count(now time.Time) {
 	// A client with h places gets its next ones in rounds h, h+1 and so on. In each round, clients
 	// that hold more places are now first, because they have been served less recently.

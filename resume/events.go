@@ -93,7 +93,7 @@ func (p runEvents) keeping(next Next) Next {
 }
 
 // keep makes x read the events of the run that has begun, with the request up. If a client has
-// begun the log already, x reads it, too: upstream may drop all events if that client leaves before
+// begun the log already, x also reads it: upstream may drop all events if that client leaves before
 // one.
 func (p runEvents) keep(x *run, up *http.Request, next Next) {
 	for {

@@ -30,7 +30,7 @@ import (
 // Options say how clients of a handler may answer. Timeout, Desk, Logger and Upstream must be set.
 type Options struct {
 	Link    string        // the base URL of the pages, without a slash at its end; "" for no links
-	Text    bool          // the text of the answer has the link, too
+	Text    bool          // the text of the answer also has the link
 	Reply   bool          // the next message of the client may answer
 	By      string        // a text with placeholders that tells users of one key apart; "" for none
 	Timeout time.Duration // how long a client may take

@@ -32,7 +32,7 @@ func (s States[S]) Add(more States[S]) { maps.Copy(s, more) }
 // that it does not see. So what holds on all its ways, or on none, holds for all requests, or none.
 type Walk[S comparable] struct {
 	// Visit is called for a handler and the states of the requests that reach it, and returns the
-	// states of those that it passes on. It is called for reverse_proxy, too, but not for handlers
+	// states of those that it passes on. It is also called for reverse_proxy, but not for handlers
 	// that only have routes.
 	Visit func(h *Handler, in States[S]) States[S]
 	// Top is called for each route of a server before it is followed, if it is not nil.

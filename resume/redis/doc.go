@@ -13,7 +13,7 @@
 //	reader.go                how another replica reads a log
 //	down.go, replies.go      what an error says, and which replies are accepted
 //
-// The log of a run is in the memory of its process, too: clients of that process read it there,
+// The log of a run is also in the memory of its process: clients of that process read it there,
 // without waiting for Redis. Four times a second the process updates each of its logs in Redis: it
 // refreshes the lease, and learns how many readers there are in other replicas and whether the log
 // was deleted. Each of these readers looks for new pieces twenty times a second, and less often

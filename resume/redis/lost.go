@@ -92,7 +92,7 @@ func (w *writer) restore() (before uint64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	s.failed.Store(time.Now().UnixNano()) // other logs may be lost, too
+	s.failed.Store(time.Now().UnixNano()) // other logs may also be lost
 	return before, nil
 }
 

@@ -124,7 +124,7 @@ const (
 	slowest = 8
 )
 
-// backoff returns how long to wait after so many polls without a piece.
+// backoff returns how long to wait after this many polls without a piece.
 func backoff(polls int) time.Duration { return poll * time.Duration(min(1+polls/looksAfter, slowest)) }
 
 func (r *reader) Next() (log.Part, error) {

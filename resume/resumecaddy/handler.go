@@ -44,7 +44,7 @@ func init() {
 //
 // The events of a run that `POST /v1/runs` begins are kept for any number of clients: each
 // reads all of `GET /v1/runs/{id}/events`, or continues after an event. A stream of
-// `/v1/responses` is found by the id of its response, too, and continues after a
+// `/v1/responses` is also found by the id of its response, and continues after a
 // `sequence_number`.
 //
 // Any other POST asks by the header `Idempotency-Key`, or by `X-Hermes-Detach` with a

@@ -51,17 +51,17 @@ type stream struct {
 	err   error       // of every Read from now on
 }
 
-// A connection brings a stream, after the last event that has been passed on.
+// A connection carries a stream from the last event that was passed on.
 type connection struct {
 	from    io.ReadCloser
 	abort   context.CancelCauseFunc
 	began   time.Time
-	brought bool         // it has brought new bytes
+	brought bool         // new bytes were read from it
 	skip    int64        // bytes not read yet that the client already has
 	skipped maphash.Hash // of the bytes skipped so far
 }
 
-// connect returns the connection of a, which brings what follows the last event before at.
+// connect returns the connection of a, which carries what follows the last event before at.
 func connect(a answer, at *position) *connection {
 	c := &connection{from: a.res.Body, abort: a.abort, began: time.Now(), skip: at.since}
 	c.skipped.SetSeed(at.sum.Seed())
@@ -69,7 +69,7 @@ func connect(a answer, at *position) *connection {
 }
 
 // read reads into p what the client does not have already. have is the hash of what it has. The
-// error is errChanged if the connection brings something else.
+// error is errChanged if the connection carries something else.
 func (c *connection) read(p []byte, have *maphash.Hash) (int, error) {
 	quiet := time.AfterFunc(quietFor, func() { c.abort(errQuiet) })
 	n, err := c.from.Read(p)

@@ -92,7 +92,7 @@ func (s *server) get(ctx context.Context, path string, withKey bool) (reply, err
 	return s.getUpTo(ctx, path, withKey, maxProbe)
 }
 
-// getUpTo is get, and reads so many bytes of the body.
+// getUpTo is like get, but reads at most most bytes of the body.
 func (s *server) getUpTo(ctx context.Context, path string, withKey bool, most int64) (reply, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()

@@ -73,8 +73,8 @@ func (e event) responseType() []byte {
 	return name
 }
 
-// runEvents are the beginnings of the names of a run's events. Other servers send run_id
-// and event, too, but with names such as on_chain_start or RunContent.
+// runEvents are the beginnings of the names of a run's events. Other servers also send
+// run_id and event, but with names such as on_chain_start or RunContent.
 var runEvents = []string{"run.", "message.", "tool.", "reasoning.", "approval.", "subagent."}
 
 // runName returns the name of an event of a run, or nil if e is none.

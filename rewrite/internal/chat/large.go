@@ -63,7 +63,7 @@ type largeFrame struct {
 	x      chunk.Object // its beginning, with the values that came whole
 	tail   []byte       // its last bytes
 	finish string       // the finish reason that stands in it, or ""
-	kind   kind         // kindError for a chunk with an error, too
+	kind   kind         // kindError also for a chunk with an error
 	drop   bool         // nothing of it leaves
 }
 

@@ -42,7 +42,7 @@ import (
 )
 
 // Stream repairs one chat stream, frame by frame. What leaves is appended to Out.Bytes,
-// which the caller sets. The current frame belongs to the caller, too, who hands it to each
+// which the caller sets. The current frame also belongs to the caller, who hands it to each
 // step that needs it.
 type Stream struct {
 	Out *sse.Writer

@@ -106,7 +106,7 @@ func (s *Stream) startMarked(m *marker.Marker, source contract.ToolSource) {
 
 // writeParts writes the parts of the content of the chunk x before the last one that is not empty: as copies of
 // the chunk if possible, or else as chunks of our own. It returns that last part, which leaves
-// with the chunk itself, and whether it is reasoning. Reasoning leaves in a chunk of its own, too,
+// with the chunk itself, and whether it is reasoning. Reasoning also leaves in a chunk of its own
 // if the chunk says more than that (contract section 4). first says that no text has left before.
 func (s *Stream) writeParts(x *chunk.Object, first bool) (kept prose.Kept, reasoning bool) {
 	a, r := &s.answer, &s.prose

@@ -43,7 +43,7 @@ type ApprovalChoice string
 // adds nothing.
 type Approval struct {
 	URL  string // of the page that answers, empty for none; it has no white space
-	Text bool   // the text of a chat's answer has a paragraph with the URL, too
+	Text bool   // the text of a chat's answer also has a paragraph with the URL
 	Code string // a chat's answer ends with a paragraph that asks for a reply with it; empty for none
 	// DenyOnly says that a reply with Code may only deny.
 	DenyOnly bool

@@ -9,7 +9,7 @@ import (
 type prefix struct {
 	word  string
 	least int  // how many characters follow it at least
-	wordy bool // words begin with it, too: what follows must look like a key
+	wordy bool // words also begin with it: what follows must look like a key
 }
 
 // prefixes has the prefixes of keys, in the case in which they are written, by their first

@@ -23,7 +23,7 @@ type stripper struct {
 //
 // The result is the same as in a stream, where a line goes with the newline after it and
 // one further newline, and the newline before it stays. Only if there is no further
-// newline, the one before the line goes, too, unless it keeps two texts apart. A stream
+// newline, the one before the line also goes, unless it keeps two texts apart. A stream
 // cannot do that, because it has already sent that newline.
 func (s *stripper) strip(dst, text []byte, last int) []byte {
 	var (
