@@ -322,3 +322,21 @@ func FuzzRecall(f *testing.F) {
 		atMost(t, len(got)-len(plain), 32<<10, "bytes of records")
 	})
 }
+
+// A marker that has stayed in an answer leaves the history, in which the answer is known all the same.
+func TestAnswersWithMarkersAreKnown(t *testing.T) {
+	const said = "a\n`💻 rm -rf`\nb"
+	for _, i := range []Imitations{ImitationsKeep, ImitationsAuto} {
+		p, m := chatParams, fakeMemory{}
+		turn := Turn{Question: TextOf("u")}
+		p.Remember = func(answer Text, tools []ToolRun) {
+			turn.Answer = answer
+			m.Remember(turn, tools)
+		}
+		out, _ := run(role()+g2Start("terminal", "💻", "ls", "a")+g2End("terminal", "a")+text(said)+stop(), Options{Imitations: i}, p, inOne, CauseEOF)
+		same(t, look(t, out).content, said, "content")
+		got, h := Healing{Memory: m}.Heal([]byte(`{"messages":[{"role":"user","content":"u"},{"role":"assistant","content":` + rawJSON(said) + `},{"role":"user","content":"v"}]}`))
+		same(t, string(got), `{"messages":[{"role":"user","content":"u"},{"role":"assistant","content":"a\nb"},{"role":"user","content":"`+recordHead+`- terminal \"ls\": completed\n`+recordEnd+`\n\nv"}]}`, "request")
+		equal(t, h.Markers, 1, "markers")
+	}
+}

@@ -188,7 +188,7 @@ func TestRecordsShrink(t *testing.T) {
 				calls = append(calls, Call{Name: "terminal", Label: strings.Repeat("x", r.IntN(1+size))})
 			}
 			before := append([]Record(nil), records.All()...)
-			records.Add(i, toolsOf(calls...))
+			records.Add(i, false, toolsOf(calls...))
 			all, sum := records.All(), 0
 			for j := range all {
 				sum += len(all[j].Text) + aroundRecord

@@ -28,15 +28,16 @@ type Records struct {
 
 // Record is the record of one answer.
 type Record struct {
-	At   int    // where it goes, which is the caller's
-	Text []byte // the inside of a JSON string
+	At         int // where it goes, and whether it is made of what a Memory knows, which are the caller's
+	FromMemory bool
+	Text       []byte // the inside of a JSON string
 
 	short []byte // what it shrinks to; nil if it has shrunk
 }
 
 // Add adds the record of the tools, of which there are some, after all others.
-func (r *Records) Add(at int, tools []contract.ToolRun) {
-	next := Record{At: at, Text: full(tools, r.Results), short: short(tools)}
+func (r *Records) Add(at int, fromMemory bool, tools []contract.ToolRun) {
+	next := Record{At: at, FromMemory: fromMemory, Text: full(tools, r.Results), short: short(tools)}
 	r.list = append(r.list, next)
 	if r.size += size(&next); r.size <= MaxRecords {
 		return

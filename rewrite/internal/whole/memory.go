@@ -56,7 +56,15 @@ func Recall(original, healed []byte, messages, left *Messages, depth int, sound 
 	if r.recall(shown, calls); len(r.records.All()) == 0 || r.hasOne || !sound && !(jsonspan.Valid(original) && utf8.Valid(original)) {
 		return Recalled{Body: healed, Turn: shown.asked()}
 	}
-	return Recalled{insertRecords(healed, r.records.All(), !same), r.fromRequest, r.fromMemory, shown.asked()}
+	recalled := Recalled{Body: insertRecords(healed, r.records.All(), !same), Turn: shown.asked()}
+	for _, record := range r.records.All() {
+		if record.FromMemory {
+			recalled.FromMemory++
+		} else {
+			recalled.FromRequest++
+		}
+	}
+	return recalled
 }
 
 // recaller goes once over the messages of a request, and makes its records.
@@ -67,8 +75,6 @@ type recaller struct {
 	tools   record.Tools
 	records record.Records
 	hasOne  bool // the request has a record already
-
-	fromRequest, fromMemory int
 }
 
 // recall makes the records for the user's messages that shown goes over. calls says that there may be tool
@@ -92,15 +98,26 @@ func (r *recaller) recall(shown *turns, calls bool) {
 			continue
 		}
 		if ran := r.tools.Runs(); len(ran) > 0 {
-			r.records.Add(at, ran)
-			r.fromRequest++
-		} else if shown.answered && shown.last.Question != 0 {
-			if ran := r.memory.Recall(shown.last); len(ran) > 0 {
-				r.records.Add(at, r.clean(ran))
-				r.fromMemory++
-			}
+			r.records.Add(at, false, ran)
+		} else if ran := r.known(shown); len(ran) > 0 {
+			r.records.Add(at, true, r.clean(ran))
 		}
 	}
+}
+
+// known returns what the memory knows of the answer that shown and the original body show. A marker may have
+// stayed in the answer, which leaves histories.
+func (r *recaller) known(shown *turns) []contract.ToolRun {
+	t := shown.last
+	if !shown.answered || t.Question == 0 {
+		return nil
+	}
+	ran := r.memory.Recall(t)
+	if t.Answer != r.last.Answer && len(ran) == 0 {
+		t.Answer = r.last.Answer
+		ran = r.memory.Recall(t)
+	}
+	return ran
 }
 
 // placeOf returns where a record goes in the content at v of a user's message, which says something: into
