@@ -127,8 +127,8 @@ func TestExampleAdapts(t *testing.T) {
 			t.Fatal(err)
 		}
 		sameOptions(t, shown, defaults)
-		if n := len(options.All()); n != 27 {
-			t.Errorf("%d options, want 27", n)
+		if n := len(options.All()); n != 28 {
+			t.Errorf("%d options, want 28", n)
 		}
 	})
 }

@@ -32,6 +32,7 @@ func init() {
 //	    progress           envelope|bare|unnamed|comment|off
 //	    status_line        on|off
 //	    cards              on|off
+//	    tool_details       full|arguments|off
 //	    approvals          link <base URL> [text]
 //	    approvals          reply
 //	    approvals          by <placeholder>

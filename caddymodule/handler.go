@@ -15,6 +15,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/internal/bounded"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/build"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/configjson"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/details"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/hermesapp"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/options"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/recording"
@@ -159,6 +160,13 @@ type Handler struct {
 	// stores them with the message. Default: false.
 	Cards bool `json:"cards,omitempty"`
 
+	// What tool events and cards tell of a tool. Hermes says only that it
+	// runs, so the sidecar asks Hermes, in the client's name, for what it has
+	// stored. `full` tells the arguments and the result, `arguments` only the
+	// arguments. `off` asks nothing. Hermes 0.16 and newer answer.
+	// Default: `full`.
+	ToolDetails string `json:"tool_details,omitempty"`
+
 	// How clients may answer what Hermes asks before it runs a dangerous
 	// command. `link` and a base URL: what the client gets has a link to a
 	// page of `hermes_approvals`; with `text`, the text of the answer has it,
@@ -250,7 +258,8 @@ type Handler struct {
 	queue    *queuehttp.Queue
 	observer *telemetry.Observer
 	usage    *usage.Store
-	ask      *ask.Options // nil if no approvals are offered
+	ask      *ask.Options     // nil if no approvals are offered
+	details  *details.Options // nil if tools are not asked for
 }
 
 // CaddyModule returns the Caddy module information.
@@ -319,6 +328,7 @@ func (h *Handler) connect(o proxy.Options, emitter *telemetry.Emitter, logger *z
 		o.ObserveRaw = true
 	}
 	h.offerApprovals(&o, logger)
+	h.tellDetails(&o, logger)
 	keeper := &runs.Keeper{Runs: process.Places, Logger: logger, Upstream: telemetry.Upstream}
 	o.RunOver = keeper.Over
 	o.Identity = identityOf(h.Identity)
@@ -349,6 +359,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	telemetry.OfferPlaceholders(r)
 	if h.ask != nil {
 		*r = *r.WithContext(h.ask.Begin(r, next.ServeHTTP)) // in place: handlers in front may refer to r
+	}
+	if h.details != nil && rewrite.IsChatPath(r.URL.Path) {
+		*r = *r.WithContext(details.Begin(r, next.ServeHTTP)) // likewise
 	}
 	if r.Method == http.MethodPost && rewrite.IsRunsPath(r.URL.Path) {
 		*r = *r.WithContext(runs.Begin(r, next.ServeHTTP)) // likewise

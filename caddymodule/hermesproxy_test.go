@@ -56,7 +56,7 @@ func TestErrorsListTheSubdirectivesOfReverseProxy(t *testing.T) {
 // hermesLines gives every option once.
 var hermesLines = []string{
 	"max_frame 2MiB", "imitations trust", "reasoning drop", "history keep", "memory off", "max_request 20MB",
-	"parallel_window 75ms", `tool "🛰️" satellite`, "tool 🪐 orrery", "progress unnamed", "status_line on", "cards on",
+	"parallel_window 75ms", `tool "🛰️" satellite`, "tool 🪐 orrery", "progress unnamed", "status_line on", "cards on", "tool_details arguments",
 	"approvals link https://hermes.example.com/hermes/approve/ text", "approvals reply", "approvals by {http.request.header.X-User}", "approval_timeout 2m",
 	"identity {http.auth.user.id}", "identity {http.auth.user.id} by session", "identity {http.request.header.X-User} by prompt",
 	"done_grace 7s", "error_finish inline", "zero_usage error", "empty_answer pass", "first_byte_timeout 1m", "idle_timeout 5m",

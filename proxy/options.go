@@ -48,6 +48,8 @@ type Options struct {
 	Observer Observer
 	// Approvals offer clients ways to answer requests for approval. The zero value offers none.
 	Approvals Approvals
+	// Tools are what is known of the agent's tools. The zero value knows nothing.
+	Tools Tools
 	// Identity says what upstream learns of the user of a request. The zero value says nothing.
 	Identity Identity
 	// RunOver is called when an answer has said that the run with the id is over. Nil means that no
@@ -124,6 +126,15 @@ type Approvals struct {
 	// chat completions whose last message says anything about an approval, whatever History is. Nil
 	// means that there are no replies.
 	Reply func(w http.ResponseWriter, r *http.Request, m rewrite.Reply, form rewrite.AnswerForm) (handled bool, err error)
+}
+
+// Tools are what the Proxy calls about the agent's tools (contract section 8).
+type Tools struct {
+	// Details returns what tells what the tools in the answer to the client's request r were given and
+	// what they returned, nil for nothing. header is upstream's. It is called for streams of chat
+	// completions, in the goroutine that handles r. The events of the answer wait while it does; what was
+	// there before them is sent first. A nil Details tells nothing.
+	Details func(r *http.Request, header http.Header) rewrite.Details
 }
 
 // History is a way to treat markers in the history that a request carries

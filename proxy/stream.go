@@ -43,6 +43,9 @@ func newStream(x *exchange) *stream {
 	if x.memory != nil && x.turn.Question != 0 {
 		p.Remember, p.Results = s.remember, x.o.Results
 	}
+	if details := x.o.Tools.Details; details != nil && x.chat {
+		p.Details, p.Flush = details(x.r, x.header), s.sendNow
+	}
 	o := &x.o.Rewrite
 	if x.muted {
 		quiet := *o
@@ -225,6 +228,14 @@ func (s *stream) send(out []byte) error {
 	}
 	s.x.client.flushed = true
 	return s.x.client.send(out)
+}
+
+// sendNow sends out before the event that follows waits for something. An error shows in x.client.err.
+func (s *stream) sendNow(out []byte) []byte {
+	if s.send(out) == nil && len(out) > 0 {
+		s.x.sent = s.x.age()
+	}
+	return out[:0]
 }
 
 // flush flushes the header of a stream that may not be of Hermes: all other bytes have been

@@ -70,8 +70,8 @@ func TestDetails(t *testing.T) {
 	for _, form := range cardForms {
 		cards := cardsOf(t, detailed(in, Options{Cards: true, Progress: form}, d))
 		for i, want := range []struct{ shown, back, output, status string }{
-			{`{"command":"ls  -la","n":[1,2.5e3]}`, `{"label": "ls -la", "args": {"command":"ls  -la","n":[1,2.5e3]}}`, ok, "completed"},
-			{"not {json", `{"label": "a", "args": "not {json"}`, "Error: failed\n{\n  \"output\": \"no \\u00fc\",\n  \"exit_code\": 2,\n  \"error\": null\n}", "failed"},
+			{`{"command":"ls  -la","n":[1,2.5e3]} `, `{"label": "ls -la", "args": {"command":"ls  -la","n":[1,2.5e3]}}`, ok, "completed"},
+			{"not {json ", `{"label": "a", "args": "not {json"}`, "Error: failed\n{\n  \"output\": \"no \\u00fc\",\n  \"exit_code\": 2,\n  \"error\": null\n}", "failed"},
 		} {
 			for _, item := range []wireItem{cards[i].started, cards[i].ended} {
 				equal(t, item.Arguments, want.shown, "shown")
@@ -117,7 +117,7 @@ func TestDetailsThatAreNotAsked(t *testing.T) {
 	}
 	out := detailed(role()+toldStart+told+text("x")+stop(), Options{Cards: true}, &stored{})
 	card := cardsOf(t, out)[0]
-	equal(t, card.started.Arguments, `{"x":1}`, "arguments of upstream's own")
+	equal(t, card.started.Arguments, `{"x":1} `, "arguments of upstream's own")
 	equal(t, card.output.Output[0].Text, "mine", "a result of upstream's own")
 }
 
@@ -208,7 +208,7 @@ func TestCardsShowDetailsAsTheyAre(t *testing.T) {
 	d := &stored{calls: map[string][]string{"call_1": {`{"comm\u202eand": "rm \u200b-r\n\t/"}`, "\x1b[31mred\u202e \u200b\ttab\r\nline\u2028"}}}
 	in := role() + g2Start("terminal", "💻", "rm", "call_1") + g2End("terminal", "call_1") + text("x") + stop()
 	card := cardsOf(t, detailed(in, Options{Cards: true}, d))[0]
-	equal(t, card.started.Arguments, `{"comm\\u202eand":"rm \\u200b-r\n\t/"}`, "arguments")
+	equal(t, card.started.Arguments, `{"comm\\u202eand":"rm \\u200b-r\n\t/"} `, "arguments")
 	equal(t, card.output.Output[0].Text, `\x1b[31mred\u202e \u200b`+"\ttab\nline"+`\u2028`, "the output")
 	equal(t, gjson.Get(card.started.Provider.Arguments, "args").Raw, "{\"comm\u202eand\":\"rm \u200b-r\\n\\t/\"}", "what comes back")
 }
@@ -359,3 +359,44 @@ func (waiting) Started(_ ToolCall, flush func()) (none ToolDetails) {
 }
 
 func (waiting) Ended(ToolCall, func()) (none ToolDetails) { return none }
+
+// Cards with details leave histories as others do, whatever their output is, and whether Open WebUI sends back
+// provider_function or, as 0.11 does, what it shows.
+func TestCardsWithDetailsLeaveHistories(t *testing.T) {
+	d := &stored{calls: map[string][]string{
+		"call_1": {`{"command": "ls"}`, `{"output": "a \"quote\"\n"}`}, "call_2": {"not {json", `{"exit_code": 1}`}, "call_3": {"", "only a result"},
+	}}
+	in := role() + text("a") + g2Start("terminal", "💻", "ls", "call_1") + g2End("terminal", "call_1") + g2Start("read_file", "📖", "x", "call_2") + g2End("read_file", "call_2") +
+		g2Start("tool", "", "", "call_3") + g2End("tool", "call_3") + text("b") + stop()
+	for _, old := range []bool{false, true} {
+		message := `{"role": "assistant", "content": "a", "tool_calls": [`
+		var outputs []string
+		for i, c := range cardsOf(t, detailed(in, Options{Cards: true}, d)) {
+			name, arguments := c.ended.Provider.Name, c.ended.Provider.Arguments
+			if old {
+				name, arguments = c.ended.Name, c.ended.Arguments
+			}
+			if i > 0 {
+				message += ", "
+			}
+			message += fmt.Sprintf(`{"id": %s, "type": "function", "function": {"name": %s, "arguments": %s}}`, asciiJSON(c.ended.CallID), asciiJSON(name), asciiJSON(arguments))
+			outputs = append(outputs, fmt.Sprintf(`{"role": "tool", "tool_call_id": %s, "content": %s}`, asciiJSON(c.ended.CallID), asciiJSON(c.output.Output[0].Text)))
+		}
+		body := request(askOfTests, message+"]}", strings.Join(outputs, ", "), assistant("b"), againOfTests)
+		got, healed := heal(t, body)
+		same(t, got, request(askOfTests, assistant("a\n\nb"), againOfTests), "bodies")
+		equal(t, healed.Cards, 3, "cards")
+	}
+	for name, own := range map[string]string{ // a client's own
+		"an argument more": `"name": "terminal", "arguments": "{\"label\": \"ls\", \"args\": {}, \"n\": 1}"`,
+		"the other order":  `"name": "terminal", "arguments": "{\"args\": {}, \"label\": \"ls\"}"`,
+		"no label":         `"name": "terminal", "arguments": "{\"args\": {}}"`,
+		"no space":         `"name": "💻", "arguments": "{} "`,
+		"no emoji":         `"name": "é x", "arguments": "{} "`,
+		"no space behind":  `"name": "💻 x", "arguments": "{}"`,
+	} {
+		body := request(askOfTests, `{"role": "assistant", "content": "a", "tool_calls": [{"id": "c", "function": {`+own+`}}]}`, `{"role": "tool", "tool_call_id": "c", "content": "x"}`, assistant("b"))
+		got, _ := heal(t, body)
+		same(t, got, body, name)
+	}
+}

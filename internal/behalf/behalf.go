@@ -84,23 +84,46 @@ type Response struct {
 // handlers, ErrElsewhere, or the cause of the end of ctx.
 func (s *Sender) Send(ctx context.Context, method, path string, body []byte) (Response, error) {
 	for range maxTries {
-		said, upstream, err := s.try(ctx, method, path, body)
+		said := new(report)
+		upstream, err := s.try(ctx, method, &url.URL{Path: path, RawQuery: s.r.URL.RawQuery}, body, said)
 		if err != nil || said.Status != http.StatusNotFound || upstream == s.upstream {
-			return said, err
+			return said.Response, err
 		}
 	}
 	return Response{}, ErrElsewhere
 }
 
-// try sends a request once, and returns upstream's answer and the name of upstream.
-func (s *Sender) try(ctx context.Context, method, path string, body []byte) (_ Response, upstream string, err error) {
+// Body takes the body of an answer as it comes. An error ends the transfer.
+type Body = io.Writer
+
+// Get sends a GET request with the path and with the query in front of the client's own. The body of an
+// answer with status 200 goes to what begin returns. Get sends the request again, and begins another body,
+// after an answer of an upstream other than the client's. It returns the status of the last answer, 0 for
+// none; the error is as for Send.
+func (s *Sender) Get(ctx context.Context, path, query string, begin func() Body) (status int, err error) {
+	if own := s.r.URL.RawQuery; own != "" {
+		query += "&" + own
+	}
+	for range maxTries {
+		said := &report{to: begin()}
+		upstream, err := s.try(ctx, http.MethodGet, &url.URL{Path: path, RawQuery: query}, nil, said)
+		if err != nil || said.Status == 0 || upstream == s.upstream {
+			return said.Status, err
+		}
+	}
+	return 0, ErrElsewhere
+}
+
+// try sends a request to the path and query of u once. said gets upstream's answer. It returns the name of
+// upstream.
+func (s *Sender) try(ctx context.Context, method string, u *url.URL, body []byte, said *report) (upstream string, err error) {
 	base, cancel := context.WithCancelCause(s.r.Context())
 	defer cancel(nil)
 	defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
 	r := s.r.Clone(base)
 	r.Method = method
-	r.URL.Path, r.URL.RawPath = path, ""
-	r.RequestURI = (&url.URL{Path: path, RawQuery: r.URL.RawQuery}).RequestURI()
+	r.URL.Path, r.URL.RawPath, r.URL.RawQuery = u.Path, "", u.RawQuery
+	r.RequestURI = u.RequestURI()
 	r.Header.Set("Accept", "application/json")
 	r.Header.Set("Accept-Encoding", "identity")
 	if body != nil {
@@ -108,7 +131,6 @@ func (s *Sender) try(ctx context.Context, method, path string, body []byte) (_ R
 		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("Content-Length", strconv.Itoa(len(body)))
 	}
-	said := new(report)
 	r, _ = OwnRequest(r, said)
 	if v := panics.Catch(func() { err = s.next(said, r) }); v != nil {
 		err = fmt.Errorf("the handler of the request panicked: %v", v)
@@ -116,12 +138,13 @@ func (s *Sender) try(ctx context.Context, method, path string, body []byte) (_ R
 	if ctx.Err() != nil && err == nil && said.Status == 0 {
 		err = context.Cause(ctx)
 	}
-	return said.Response, s.name(r), err
+	return s.name(r), err
 }
 
-// report is an http.ResponseWriter that keeps the answer as a Response.
+// report is an http.ResponseWriter that keeps the answer as a Response, or passes its body on.
 type report struct {
 	header http.Header
+	to     Body // nil to keep it
 	Response
 }
 
@@ -140,6 +163,9 @@ func (p *report) WriteHeader(status int) {
 
 func (p *report) Write(b []byte) (int, error) {
 	p.WriteHeader(http.StatusOK)
+	if p.to != nil && p.Status == http.StatusOK {
+		return p.to.Write(b)
+	}
 	p.Body = append(p.Body, b[:min(len(b), maxReport-len(p.Body))]...)
 	return len(b), nil
 }

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/hermes-sidecar/hermes-sidecar/desk"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/details"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/memory"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/recording"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/runs"
@@ -30,6 +31,7 @@ type Process struct {
 	Streams    *proxy.Streams         // those open, for the end of the process
 	Origins    *proxy.Origins         // what upstreams say to pages of other origins
 	Memory     *memory.Store          // which tools ran during the answers to clients
+	Upstreams  *details.Upstreams     // those that do not tell of tools
 	Usage      *usage.Memory          // which upstreams and models have reported usage
 	Recordings *recording.Directories // in which streams are recorded
 	Telemetry  *telemetry.Process     // outlives the handlers, so that counters go on where they were
@@ -49,6 +51,7 @@ func newProcess() *Process {
 		Logs: log.NewMemory(), Secret: resume.NewSecret(), Runs: new(resume.Runs),
 		Streams: new(proxy.Streams), Origins: new(proxy.Origins), Memory: new(memory.Store), Usage: new(usage.Memory), Recordings: new(recording.Directories),
 	}
+	p.Upstreams = new(details.Upstreams)
 	p.Telemetry = telemetry.NewProcess(p.Lines, p.Desk)
 	return p
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hermes-sidecar/hermes-sidecar/desk"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/build"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/details"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
@@ -50,7 +51,8 @@ type metrics struct {
 	active prometheus.Gauge
 	tool   prometheus.Histogram
 
-	streams, answers, toolEvents      *prometheus.CounterVec
+	streams, answers                  *prometheus.CounterVec
+	toolEvents, toolDetails           *prometheus.CounterVec
 	markers, imitations, reasoning    prometheus.Counter // in answers
 	histories, healed                 prometheus.Counter
 	records                           *prometheus.CounterVec
@@ -93,6 +95,7 @@ func newMetrics(d *desk.Desk) *metrics {
 	m.answers = vector("answers_total",
 		"Counter of chat completions that were not streamed, or were answered with an error, by outcome.", "outcome")
 	m.toolEvents = vector("tool_events_total", "Counter of starts and ends of tools, by what said so.", "status", "source")
+	m.toolDetails = vector("tool_details_total", "Counter of questions to upstream for what tools were given and returned, by what became of them.", "outcome")
 	m.markers = counter("markers_total", "Counter of tool markers that were taken out of the text and started a tool.")
 	m.imitations = counter("imitations_total", "Counter of markers that were taken out of the text and started no tool.")
 	m.reasoning = counter("reasoning_total", "Counter of stretches of reasoning between tags that were taken out of the text.")
@@ -114,6 +117,9 @@ func newMetrics(d *desk.Desk) *metrics {
 	for _, source := range []string{recordOfRequest, recordOfMemory} {
 		m.records.WithLabelValues(source)
 	}
+	for _, outcome := range details.Outcomes() {
+		m.toolDetails.WithLabelValues(string(outcome))
+	}
 	for _, source := range rewrite.ToolSources() {
 		for _, completed := range []bool{false, true} {
 			if source.Tells(completed) {
@@ -126,6 +132,11 @@ func newMetrics(d *desk.Desk) *metrics {
 
 // Metrics returns the metrics, for the registry of a configuration.
 func (p *Process) Metrics() []prometheus.Collector { return p.metrics.all }
+
+// CountDetails counts a question for what tools were given and returned.
+func (p *Process) CountDetails(o details.Outcome) {
+	p.metrics.toolDetails.WithLabelValues(string(o)).Inc()
+}
 
 // outcomeLabel returns the value of the label for an outcome: "other" if it is not among
 // outcomes.

@@ -37,10 +37,12 @@ var samples = func() map[string]string {
 // harmless matches the mutants that are good frames: what the contract makes of other
 // streams, and members of upstream.
 var harmless = []*regexp.Regexp{
-	of(`(a tool .*|status|status line|status line is taken back|approval.*|card.*|output of a card|a response is cut|a turn has failed|a call .*): /event is gone`), // the form unnamed, or none
-	of(`(a tool .*|status|status line|status line is taken back|approval.*|card.*|output of a card|another event): /event is another`),                              // an event that nobody knows
+	of(`(a tool .*|status|status line|status line is taken back|approval.*|card.*|output of a card.*|a response is cut|a turn has failed|a call .*): /event is gone`), // the form unnamed, or none
+	of(`(a tool .*|status|status line|status line is taken back|approval.*|card.*|output of a card.*|another event): /event is another`),                              // an event that nobody knows
 	of(`.*: /data/(emoji|label|interrupted|usage|kind|hermes_choices|hermes_approval|hermes_approval_url|hermes_approval_code|event|sequence_number|timestamp|run_id|session_id|message_id|response/object) is gone`),
 	of(`.*: /id is gone`),
+	of(`.*: /data/(args (is gone|is empty|has one more|is an object|is another)|args/command .*|result is (gone|another))`), // what the model and the tool wrote
+	of(`card ends, with details: /data/item/arguments is another`),
 	of(`.*: /data/(.*/)?(id|call_id|model|tool|toolCallId|emoji|label|name|text|command|kind|message|tool_name|run_id|session_id|message_id|content|reasoning_content|hermes_approval_url) is another`),
 	of(`.*: /data/(.*/)?(created|seq|ts|timestamp|sequence_number|index) is another number`),
 	of(`.*: /data/event/data/description is another`),

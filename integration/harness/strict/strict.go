@@ -50,11 +50,14 @@ type Chunk struct {
 	ToolCallID string `json:"toolCallId"`
 	Status     string `json:"status"`
 
-	Interrupted bool   `json:"interrupted"`
-	Approval    string `json:"hermes_approval"`
-	Type        string `json:"type"`
-	OutputIndex int    `json:"output_index"`
-	Item        *Item  `json:"item"`
+	Args        json.RawMessage `json:"args"`
+	Result      *string         `json:"result"`
+	Failed      bool            `json:"failed"`
+	Interrupted bool            `json:"interrupted"`
+	Approval    string          `json:"hermes_approval"`
+	Type        string          `json:"type"`
+	OutputIndex int             `json:"output_index"`
+	Item        *Item           `json:"item"`
 
 	Event *struct {
 		Type string `json:"type"`

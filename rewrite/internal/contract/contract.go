@@ -66,6 +66,10 @@ func CardOutput(status string) string {
 	return cardFails + status
 }
 
+// ShownEnd ends the arguments that a card shows if they are the tool's own. It is seen nowhere, and says that
+// the sidecar has written them.
+const ShownEnd = " "
+
 const cardFails = "Error: "
 
 // WaitsForApproval is the text after "Error: " of the output of a card whose tool waits for an approval

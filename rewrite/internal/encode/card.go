@@ -9,6 +9,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/tooltext"
 )
 
@@ -48,7 +49,7 @@ func (t *Transition) card() []byte {
 	if t.Waits {
 		name = quoted(MaxCardName, `"`+waitsName+`"`, t.says())
 	}
-	shown, arguments := t.cardArguments(functions.MatchString(name))
+	shown, arguments := t.cardArguments(!marker.BeginsWithEmoji(jsonspan.Unquote(name)))
 	return fmt.Appendf(nil, itemHead+`function_call","id":%s,"call_id":%[1]s,"name":%s,"arguments":%s,`+
 		`"provider_function":{"name":%s,"arguments":%s},"status":"%s"}`,
 		t.ID, name, shown, function, arguments, status)
@@ -63,7 +64,7 @@ func (t *Transition) hasItem() bool {
 // cardArguments returns the arguments that Open WebUI shows, and those that it sends back in later
 // requests, JSON strings. By the second, a sidecar knows the card again: they are an object with a label
 // and, if details are known, args. Versions of Open WebUI that send back what they show send the name of
-// the card as well, by which it is known unless plainName says that an API takes it.
+// the card as well: by that and by ShownEnd it is known, unless plainName says that it begins with no emoji.
 func (t *Transition) cardArguments(plainName bool) (shown, back []byte) {
 	if t.Details.Args == nil && t.Details.Result == nil {
 		return []byte(t.arguments), []byte(t.arguments)
@@ -74,7 +75,8 @@ func (t *Transition) cardArguments(plainName bool) (shown, back []byte) {
 	if plainName || args == nil {
 		return back, back
 	}
-	return tooltext.ShownArgs(args), back
+	shown = tooltext.ShownArgs(args)
+	return append(shown[:len(shown)-1], contract.ShownEnd+`"`...), back
 }
 
 // CardEvent is the name of the output of a card, which readers of named events pass over.

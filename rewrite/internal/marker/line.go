@@ -47,6 +47,14 @@ func Text(text string) string {
 	return strings.Join(lines, "\n")
 }
 
+// BeginsWithEmoji reports whether the text begins with an emoji and has a space behind it, as the name of a
+// card has.
+func BeginsWithEmoji(text string) bool {
+	emoji, _, ok := strings.Cut(text, " ")
+	r, _ := utf8.DecodeRuneInString(emoji)
+	return ok && isSymbol(r)
+}
+
 // isPlain reports whether each byte of the text is a character that is seen.
 func isPlain(text string) bool {
 	for i := range len(text) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose"
 )
 
@@ -19,11 +20,13 @@ import (
 const MaxCalls = 256
 
 // mayHaveCards reports whether there may be cards in the request body, which is nested depth deep:
-// it is as deep as the function of a call, as hardly any history without calls is, and it has a
-// label, or an escape that may be a letter of that word. It is cheap, and errs only by returning
-// true.
+// it is as deep as the function of a call, as hardly any history without calls is, and it has such a call, or
+// a label, or an escape that may be a letter of these words. It is cheap, and errs only by returning true.
 func mayHaveCards(body []byte, depth int) bool {
-	return depth >= len("{[{[{{") && (bytes.Contains(body, []byte("label")) || bytes.Contains(body, []byte(`\u006`)))
+	if depth < len("{[{[{{") {
+		return false
+	}
+	return bytes.Contains(body, []byte("label")) || bytes.Contains(body, []byte("tool_calls")) || bytes.Contains(body, []byte(`\u00`))
 }
 
 // answer is an answer with cards. Each of its messages has cards, except that the last one need
@@ -41,11 +44,11 @@ type answer struct {
 func (h *healer) takeCards(m *message) bool {
 	h.ids = h.ids[:0]
 	for call := range jsonspan.Elements(h.b, m.calls) {
-		id, ok := h.cardOf(call)
+		id, told, ok := h.cardOf(call)
 		if !ok || len(h.ids) == MaxCalls {
 			return false
 		}
-		h.ids = append(h.ids, jsonspan.Unquote(string(id.Of(h.b))))
+		h.ids = append(h.ids, cardID{jsonspan.Unquote(string(id.Of(h.b))), told})
 	}
 	n := len(h.ids)
 	ahead := h.next
@@ -78,24 +81,42 @@ func isOutput(b []byte, v jsonspan.Span) bool {
 	return Spells(b, jsonspan.MemberOf(b, v, "role"), "tool")
 }
 
-// cardOf returns the id of the tool call at v, and whether that is a card: its arguments are
-// an object with nothing but a label.
-func (h *healer) cardOf(v jsonspan.Span) (id jsonspan.Span, ok bool) {
+// cardID is a card whose output is yet to come.
+type cardID struct {
+	id   string
+	told bool // the card has details, so that its output is any text
+}
+
+// cardOf returns the id of the tool call at v, and whether that is a card: its arguments are an object with
+// nothing but a label and args. told says that it has args. It is also a card if it has the name of one,
+// which no function has, and shows details: Open WebUI 0.11 sends back what it shows.
+func (h *healer) cardOf(v jsonspan.Span) (id jsonspan.Span, told, ok bool) {
 	id = jsonspan.MemberOf(h.b, v, "id")
-	arguments := jsonspan.MemberOf(h.b, jsonspan.MemberOf(h.b, v, "function"), "arguments")
+	function := jsonspan.MemberOf(h.b, v, "function")
+	arguments, shown := jsonspan.MemberOf(h.b, function, "arguments"), jsonspan.MemberOf(h.b, function, "name")
 	if !id.IsString(h.b) || !arguments.IsString(h.b) {
-		return id, false
+		return id, false, false
 	}
 	h.room = jsonspan.AppendText(h.room[:0], arguments.Inner().Of(h.b))
+	if bytes.HasSuffix(h.room, []byte(contract.ShownEnd)) && shown.IsString(h.b) && marker.BeginsWithEmoji(jsonspan.Unquote(string(shown.Of(h.b)))) {
+		return id, true, true
+	}
 	r := jsonspan.Reader{Data: h.room, Pos: jsonspan.SkipSpace(h.room, 0)}
 	if !r.At('{') || !jsonspan.Valid(h.room) {
-		return id, false
+		return id, false, false
 	}
 	r.Open()
 	name, _ := r.Member()
-	label := r.Skip()
+	if label := r.Skip(); !name.Is(h.room, "label") || !label.IsString(h.room) {
+		return id, false, false
+	}
+	name, told = r.Member()
+	if !told {
+		return id, false, true
+	}
+	r.Skip()
 	_, more := r.Member()
-	return id, !more && name.Is(h.room, "label") && label.IsString(h.room)
+	return id, true, !more && name.Is(h.room, "args")
 }
 
 // takeOutput removes from ids the card whose output the message at v is. It returns false if there is
@@ -110,11 +131,9 @@ func (h *healer) takeOutput(v jsonspan.Span) bool {
 		return false
 	}
 	h.room = jsonspan.AppendText(h.room[:0], texts[0].Of(h.b))
-	if !contract.IsCardOutput(string(h.room)) {
-		return false
-	}
-	i := slices.Index(h.ids, jsonspan.Unquote(string(id.Of(h.b))))
-	if i < 0 {
+	of := jsonspan.Unquote(string(id.Of(h.b)))
+	i := slices.IndexFunc(h.ids, func(c cardID) bool { return c.id == of })
+	if i < 0 || !h.ids[i].told && !contract.IsCardOutput(string(h.room)) {
 		return false
 	}
 	h.ids = slices.Delete(h.ids, i, i+1)

@@ -114,7 +114,7 @@ type healer struct {
 	left *Messages // those that are left of the last array, in the copy; or nil
 
 	answer          // with cards, to which the next message may belong
-	ids    []string // the ids of the calls of a message that no tool's message has answered
+	ids    []cardID // the ids of the calls of a message that no tool's message has answered
 	room   []byte   // to decode a string
 }
 

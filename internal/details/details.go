@@ -1,0 +1,258 @@
+// Package details asks Hermes what the tools of a chat stream were given and what they returned (contract
+// section 8). Hermes says in a chat only that a tool runs, and stores the rest while it does it: the rows
+// of the session that its answer names.
+//
+//	details.go    Options, and a Stream, which asks for the tools of one answer
+//	page.go       what one answer of Hermes' says of tool calls, and which call a tool is
+//	rows.go       the rows of such an answer, as they come
+//	upstreams.go  upstreams that are not asked for a while
+//
+// A question is asked in the client's name. It delays the event that it is about, and nothing else: by at
+// most maxWait, and once in a stream, because a stream whose question has failed asks no more. One answer
+// serves all tools that it has. A row that may be another call's is worse than none: see page.find.
+package details
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/hermes-sidecar/hermes-sidecar/internal/behalf"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/bounded"
+	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
+)
+
+// Bounds of asking.
+const (
+	// maxWait is how long an event may wait for an answer. Hermes takes 3 to 30 ms.
+	maxWait = 300 * time.Millisecond
+	// maxLacking is how many answers in a row may lack the call that was asked for, before a stream asks no
+	// more: such a Hermes stores calls later.
+	maxLacking = 3
+	// maxRows is the number of rows that Hermes is asked for. Versions that do not know of it send all.
+	maxRows = 64
+	// maxSessionID is the length in bytes of the longest id of a session that is asked for.
+	maxSessionID = 256
+)
+
+// Options say whether and how a handler asks. Upstreams, Upstream, Logger and Count must be set.
+type Options struct {
+	// Results says that results are asked for as well, and not only arguments.
+	Results   bool
+	Upstreams *Upstreams
+	// Upstream names the upstream that answers a request.
+	Upstream func(*http.Request) string
+	Logger   *zap.Logger
+	// Count counts a question by its outcome.
+	Count func(Outcome)
+}
+
+// Outcome is what became of a question.
+type Outcome string
+
+// The outcomes of questions.
+const (
+	Answered   Outcome = "answered"
+	Late       Outcome = "late"       // no answer within 300 ms
+	Lost       Outcome = "lost"       // no answer, or one that broke off
+	Refused    Outcome = "refused"    // with a status of 400 to 499
+	Failed     Outcome = "failed"     // with another status
+	TooLarge   Outcome = "too_large"  // more than 4 MiB
+	Unreadable Outcome = "unreadable" // not what Hermes answers
+	Gone       Outcome = "client_gone"
+)
+
+// Outcomes lists them.
+func Outcomes() []Outcome {
+	return []Outcome{Answered, Late, Lost, Refused, Failed, TooLarge, Unreadable, Gone}
+}
+
+// begun is a request as it was before the next handler got it.
+type begun struct {
+	next behalf.Next
+	url  url.URL
+}
+
+// begunKey is the key of begun in the context of its request.
+type begunKey struct{}
+
+// Begin returns the context of r, which may be answered by a chat stream, for Of. next will answer r.
+func Begin(r *http.Request, next behalf.Next) context.Context {
+	return context.WithValue(r.Context(), begunKey{}, begun{next, *r.URL})
+}
+
+// chatPath is the end of the path of a chat. Sessions are below the same prefix.
+const chatPath = "/v1/chat/completions"
+
+// sessions matches the ids of sessions that are asked for: no other could be part of a path.
+var sessions = regexp.MustCompile(`^[^\x00-\x20/\\%?#\x7f]+$`)
+
+// Of returns what tells of the tools in the answer with the header to r, nil for nothing. The context of r
+// is one of Begin.
+func (o *Options) Of(r *http.Request, header http.Header) rewrite.Details {
+	b, ok := r.Context().Value(begunKey{}).(begun)
+	id := header.Get(proxy.SessionIDHeader)
+	prefix, isChat := strings.CutSuffix(b.url.Path, chatPath)
+	if !ok || !isChat || len(id) > maxSessionID || !sessions.MatchString(id) || strings.Trim(id, ".") == "" {
+		return nil
+	}
+	return &Stream{o: o, r: r, begun: b, session: id, path: prefix + "/api/sessions/" + id + "/messages"}
+}
+
+// Stream knows of the tools of one answer. It is used by the goroutine that handles the request.
+type Stream struct {
+	o       *Options
+	r       *http.Request
+	begun   begun
+	session string
+	path    string
+
+	sender *behalf.Sender // nil before the first question
+	page   page           // the last answer
+	over   bool           // nothing more is asked
+	missed int            // answers in a row that lacked the call
+}
+
+// Started implements rewrite.Details.
+func (s *Stream) Started(c rewrite.ToolCall, flush func()) rewrite.ToolDetails {
+	d := s.look(c, flush, func(d rewrite.ToolDetails) bool { return d.Args != nil })
+	return rewrite.ToolDetails{Args: d.Args}
+}
+
+// Ended implements rewrite.Details.
+func (s *Stream) Ended(c rewrite.ToolCall, flush func()) rewrite.ToolDetails {
+	if !s.o.Results {
+		return rewrite.ToolDetails{Args: s.page.find(c).Args}
+	}
+	return s.look(c, flush, func(d rewrite.ToolDetails) bool { return d.Result != nil })
+}
+
+// look returns what is known of c, and asks if that is not enough.
+func (s *Stream) look(c rewrite.ToolCall, flush func(), enough func(rewrite.ToolDetails) bool) rewrite.ToolDetails {
+	d := s.page.find(c)
+	if enough(d) || s.over || !s.ask(flush) {
+		return d
+	}
+	d = s.page.find(c)
+	if s.missed++; enough(d) {
+		s.missed = 0
+	}
+	s.over = s.missed == maxLacking
+	return d
+}
+
+// ask asks for the rows of the session, and reports whether they have come.
+func (s *Stream) ask(flush func()) bool {
+	if s.sender == nil {
+		s.sender = behalf.New(s.r, s.begun.url, s.begun.next, s.o.Upstream)
+	}
+	if !s.o.Upstreams.mayAsk(s.sender.Upstream(), time.Now()) {
+		s.over = true
+		return false
+	}
+	ctx, cancel := context.WithTimeoutCause(s.r.Context(), maxWait, errLate)
+	defer cancel() // of a question that is late nobody waits for the answer
+	answers := make(chan answer, 1)
+	go func() { answers <- fetch(ctx, s.sender, s.path, s.session) }()
+	flush()
+	var a answer
+	select {
+	case a = <-answers:
+	case <-ctx.Done():
+		a.err = context.Cause(ctx)
+	}
+	outcome := a.outcome(s.r.Context())
+	s.o.Count(outcome)
+	if s.over = outcome != Answered; !s.over {
+		s.page = a.page
+	}
+	if outcome != Gone {
+		s.note(outcome, &a)
+	}
+	return !s.over
+}
+
+// note records what became of a question, and logs once that an upstream is not asked for a while.
+func (s *Stream) note(outcome Outcome, a *answer) {
+	upstream := s.sender.Upstream()
+	if !s.o.Upstreams.note(upstream, outcome, time.Now()) {
+		return
+	}
+	s.o.Logger.Warn("upstream does not tell what tools were given and returned; it is asked again in ten minutes",
+		zap.String("upstream", bounded.Name(upstream)), zap.String("reason", string(outcome)), zap.Int("status", a.status),
+		zap.String("remedy", a.remedy(outcome)))
+}
+
+var (
+	errLate     = errors.New("no answer in time")
+	errTooLarge = errors.New("the answer is too large")
+	errShape    = errors.New("the answer is not one of Hermes'")
+)
+
+// answer is an answer of Hermes'.
+type answer struct {
+	status int
+	page   page
+	err    error
+}
+
+// fetch asks for the rows of the session at path.
+func fetch(ctx context.Context, sender *behalf.Sender, path, session string) (a answer) {
+	var rows *rows
+	query := fmt.Sprintf("limit=%d&order=latest", maxRows)
+	a.status, a.err = sender.Get(ctx, path, query, func() behalf.Body {
+		rows = newRows(session)
+		return rows
+	})
+	switch {
+	case rows == nil:
+	case rows.err != nil: // the reason why the transfer broke off
+		a.err = rows.err
+	case a.err == nil && a.status == http.StatusOK:
+		a.page, a.err = rows.end()
+	}
+	return a
+}
+
+// outcome returns what became of the question of a client with the context.
+func (a *answer) outcome(client context.Context) Outcome {
+	switch {
+	case client.Err() != nil:
+		return Gone
+	case errors.Is(a.err, errLate):
+		return Late
+	case errors.Is(a.err, errTooLarge):
+		return TooLarge
+	case a.status >= 400 && a.status < 500:
+		return Refused
+	case errors.Is(a.err, errShape):
+		return Unreadable
+	case a.err != nil || a.status == 0:
+		return Lost
+	case a.status != http.StatusOK:
+		return Failed
+	}
+	return Answered
+}
+
+// remedy returns what the operator can do.
+func (a *answer) remedy(outcome Outcome) string {
+	remedies := map[int]string{
+		http.StatusNotFound:     "update Hermes: versions before 0.16 do not tell it. Or set tool_details off",
+		http.StatusUnauthorized: "let the key of the clients read sessions, or set tool_details off",
+		http.StatusForbidden:    "let the key of the clients read sessions, or set tool_details off",
+	}
+	if outcome == TooLarge {
+		return "update Hermes: versions before 0.20 send all that a session has. Or set tool_details off"
+	}
+	return cmp.Or(remedies[a.status], "see why Hermes does not answer GET /api/sessions/{id}/messages, or set tool_details off")
+}
