@@ -56,7 +56,7 @@ func TestCrowd(t *testing.T) {
 				}
 				tell := func(int) {}
 				err = turn.Wait(ctx, tell)
-				if err == nil && r.IntN(200) == 0 && turn.Refused(0) {
+				if err == nil && r.IntN(200) == 0 && turn.Rejoin(0) {
 					err = turn.Wait(ctx, tell)
 				}
 				if err != nil && patient && err != queue.ErrFull { // for which it made room

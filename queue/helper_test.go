@@ -108,7 +108,7 @@ func (s *scene) left(name string, cause error) {
 // refuse has upstream refuse a request, which waits again.
 func (s *scene) refuse(name string, after time.Duration) {
 	s.t.Helper()
-	if !s.requests[name].turn.Refused(after) {
+	if !s.requests[name].turn.Rejoin(after) {
 		s.t.Fatalf("%s may not wait again", name)
 	}
 	s.wait(name)

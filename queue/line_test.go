@@ -105,7 +105,7 @@ func TestLimits(t *testing.T) {
 			}
 			s.done("a1")
 			s.come("b1")
-			if s.requests["b1"].turn.Refused(0) {
+			if s.requests["b1"].turn.Rejoin(0) {
 				t.Error("it may wait")
 			}
 			s.wantNothing()

@@ -263,7 +263,7 @@ func TestRefusedAfterTheWait(t *testing.T) {
 	inScene(t, options(8), func(s *scene) {
 		s.come("a1")
 		s.sleep(time.Minute)
-		if s.requests["a1"].turn.Refused(time.Second) {
+		if s.requests["a1"].turn.Rejoin(time.Second) {
 			t.Error("it may wait")
 		}
 		s.come("b1 c1")
@@ -298,11 +298,11 @@ func TestWaited(t *testing.T) {
 		if got := turn.Waited(); got != 5*time.Second {
 			t.Error(got)
 		}
-		if turn.Refused(time.Second) { // a minute is over
+		if turn.Rejoin(time.Second) { // a minute is over
 			t.Error("it may wait")
 		}
 		s.wantNothing()
-		if turn.Refused(0) {
+		if turn.Rejoin(0) {
 			t.Error("it may wait after its end")
 		}
 	})
@@ -319,7 +319,7 @@ func TestOver(t *testing.T) {
 		s.wantPlaced("a1 b1 b1 c1")
 		s.answered("b1")
 		s.wantPlaced("")
-		if s.requests["b1"].turn.Refused(0) {
+		if s.requests["b1"].turn.Rejoin(0) {
 			t.Error("it may wait")
 		}
 		if got := s.lines.Stats(); got.Waiting != 1 || got.Running != 2 || got.Refused != 1 {
@@ -341,7 +341,7 @@ func TestTimeoutAfterRefused(t *testing.T) {
 		s.wantPlaced("a1")
 		s.sleep(time.Second)
 		s.wantErr("b1", queue.ErrTimeout)
-		if s.requests["a1"].turn.Refused(time.Second) {
+		if s.requests["a1"].turn.Rejoin(time.Second) {
 			t.Error("it may wait")
 		}
 		s.wantNothing()

@@ -457,7 +457,7 @@ func (q *sequence) refuse(u *modelTurn) {
 	case 1, 2, 3:
 		after = 0
 	}
-	ok := q.s.requests[u.name].turn.Refused(after)
+	ok := q.s.requests[u.name].turn.Rejoin(after)
 	if !u.tried {
 		if ok {
 			q.t.Errorf("%s: refused after it was taken", u.name)

@@ -112,15 +112,15 @@ func (t *Turn) place() int {
 	return t.before
 }
 
-// Refused records that upstream has refused the request for the time after, at least a second,
-// because upstream is at its own limit. The turn gives its place back, and waits again where it was,
-// for the rest of its time. If that is over, or upstream has taken the request before, Refused returns
+// Rejoin gives the place of the turn back, and waits again where the turn was, for the rest of its
+// time: upstream has refused the request for the time after, at least a second, because it is at its
+// own limit. If the time of the turn is over, or upstream has taken the request before, Rejoin returns
 // false, and the turn keeps its place.
 //
 // No request is let through until after has passed, or the rest of the turn's time, or a place is
 // free. Then one is let through, and one more each time that this happens again, until one of them
 // is Answered.
-func (t *Turn) Refused(after time.Duration) bool {
+func (t *Turn) Rejoin(after time.Duration) bool {
 	n := t.line
 	n.lines.mu.Lock()
 	defer n.lines.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/panics"
 )
 
 // Bounds of how long a run asks upstream for the rest of its events.
@@ -28,7 +29,7 @@ func (a *answer) persistent(next Next) Next {
 		for {
 			from := number.next
 			try, returned := a.o.Detached(r.Clone(r.Context()), w)
-			aborted, err := aborts(func() error { return next(w, try) })
+			aborted, err := panics.Aborts(func() error { return next(w, try) })
 			returned()
 			if number.next > from {
 				pause, since = 0, time.Now()
@@ -50,20 +51,6 @@ func (a *answer) persistent(next Next) Next {
 			w = &remainder{answer: a, header: make(http.Header)}
 		}
 	}
-}
-
-// aborts calls f and reports whether f has panicked with http.ErrAbortHandler. Other panics go on.
-func aborts(f func() error) (aborted bool, err error) {
-	defer func() {
-		switch v := recover(); v {
-		case nil:
-		case http.ErrAbortHandler: // the very value is the wish
-			aborted = true
-		default:
-			panic(v) // keeps the stack
-		}
-	}()
-	return false, f()
 }
 
 // wait waits for the time d or until ctx is done, and reports whether ctx is not done.

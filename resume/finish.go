@@ -38,12 +38,16 @@ func Finish(e log.Entry, last uint64, why log.Reason, rest iter.Seq2[[]byte, err
 
 // finish is Finish for an entry.
 func finish(e entry, last uint64, why log.Reason, rest iter.Seq2[[]byte, error]) (p log.Part, how log.State, err error) {
-	defer func() {
-		if v := panics.Carry(recover()); v != nil {
-			how = log.Broken
-			err, _ = v.(error)
-		}
-	}()
+	panicked := panics.Catch(func() { p, how, err = restOfStream(e, last, why, rest) })
+	if panicked != nil {
+		err, _ = panicked.(error)
+		return log.Part{}, log.Broken, err
+	}
+	return p, how, err
+}
+
+// restOfStream is finish without the care for panics.
+func restOfStream(e entry, last uint64, why log.Reason, rest iter.Seq2[[]byte, error]) (log.Part, log.State, error) {
 	cause, now := rewrite.CauseAborted, time.Now()
 	if why == log.ReasonShutdown {
 		cause = rewrite.CauseShutdown

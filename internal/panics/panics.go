@@ -15,6 +15,20 @@ func Catch(f func()) (panicked any) {
 	return nil
 }
 
+// Aborts calls f, and reports whether f panics with http.ErrAbortHandler. Other panics go on.
+func Aborts(f func() error) (aborted bool, err error) {
+	defer func() {
+		switch v := recover(); v {
+		case nil:
+		case http.ErrAbortHandler: // the very value is the wish
+			aborted = true
+		default:
+			panic(v) // keeps the stack
+		}
+	}()
+	return false, f()
+}
+
 // Carry returns the value to panic with in another goroutine, in place of the recovered v. It
 // returns nil for nil, http.ErrAbortHandler, which asks for the answer to be aborted, unchanged,
 // and for anything else a *Late with the stack of the caller, which must be the deferred function

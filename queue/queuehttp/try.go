@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/head"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/panics"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
@@ -88,17 +89,15 @@ const maxRefusal = 16 << 10
 // callNext calls the next handler. It reports whether that has aborted the answer: a proxy also does if
 // the rest of a refusal is not sent.
 func (t *trial) callNext(up *http.Request) (aborted bool, err error) {
+	returned := false
 	defer func() {
-		switch v := recover(); v {
-		case nil:
-		case http.ErrAbortHandler:
-			aborted = true
-		default:
+		if !returned { // next has panicked
 			t.x.place.end()
-			panic(v) // keeps the stack
 		}
 	}()
-	return false, t.x.next(t, up)
+	aborted, err = panics.Aborts(func() error { return t.x.next(t, up) })
+	returned = true
+	return aborted, err
 }
 
 // rejoin sends the request back into the line if the answer is a refusal, and reports whether it has.
@@ -106,7 +105,7 @@ func (t *trial) rejoin() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	f, x := t.held, t.x
-	if f == nil || x.clientLeft() || !rewrite.RefusesRun(f.body) || !x.place.get().Refused(retryAfterOf(f.header)) {
+	if f == nil || x.clientLeft() || !rewrite.RefusesRun(f.body) || !x.place.get().Rejoin(retryAfterOf(f.header)) {
 		return false
 	}
 	x.refused = f

@@ -30,8 +30,8 @@ func Args(text string) []byte {
 	if text == "" {
 		return nil
 	}
-	if object := object(strings.ToValidUTF8(text, "\ufffd")); object != nil && len(object) <= contract.MaxDetail {
-		return object
+	if args := object(strings.ToValidUTF8(text, "\ufffd")); args != nil && len(args) <= contract.MaxDetail {
+		return args
 	}
 	return Quote(text, contract.MaxDetail)
 }
