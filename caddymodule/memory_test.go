@@ -1,0 +1,53 @@
+package caddymodule
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/hermes-sidecar/hermes-sidecar/internal/options"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
+)
+
+// A memory is that of a client: of its credentials, its site and agent, and of what tells users of one
+// key apart.
+func TestWhoseMemory(t *testing.T) {
+	const user = "{http.request.header.X-User}"
+	turn := rewrite.Turn{Question: rewrite.TextOf("q"), Answer: rewrite.TextOf("a")}
+	of := func(h *Handler, target string, header ...string) rewrite.Memory {
+		r := httptest.NewRequest(http.MethodPost, target, nil)
+		for i := 0; i+1 < len(header); i += 2 {
+			r.Header.Set(header[i], header[i+1])
+		}
+		return h.memory()(caddyhttp.PrepareRequest(r, caddy.NewReplacer(), httptest.NewRecorder(), nil))
+	}
+	const path = "http://a.example/v1/chat/completions"
+	key := []string{"Authorization", "Bearer ada"}
+	as := func(name string) []string { return append(key[:2:2], "X-User", name) }
+	for name, h := range map[string]*Handler{
+		"header": {Identity: &options.Identity{Header: user}}, "session": {Identity: &options.Identity{Session: user}},
+		"prompt": {Identity: &options.Identity{Prompt: user}}, "approvals": {Approvals: &options.Approvals{Link: "http://a/b", By: user}},
+	} {
+		of(h, path, as("ada")...).Remember(turn, []rewrite.ToolRun{{Name: "terminal"}})
+		for who, m := range map[string]rewrite.Memory{
+			"another user": of(h, path, as("bob")...), "nobody": of(h, path, key...), "no key": of(h, path, "X-User", "ada"),
+			"another host":  of(h, "http://b.example/v1/chat/completions", as("ada")...),
+			"another agent": of(h, "http://a.example/p/x/v1/chat/completions", as("ada")...),
+			"no identity":   of(new(Handler), path, as("ada")...),
+		} {
+			if !m.Empty() {
+				t.Errorf("%s: %s has the memory", name, who)
+			}
+		}
+		if of(h, path, as("ada")...).Recall(turn) == nil {
+			t.Errorf("%s: nobody has the memory", name)
+		}
+		of(h, path, as("ada")...).Remember(turn, nil)
+	}
+	if (&Handler{Memory: "off"}).memory() != nil {
+		t.Error("off is on")
+	}
+}
