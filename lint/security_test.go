@@ -272,6 +272,7 @@ var securityTests = map[string]string{
 	"records in a request (memory), as JSON":                                                   "TestRecordsShrink TestToolsOfAnAnswerAreBounded FuzzRecord TestRandomHistories",
 	"tools of an answer that are remembered while it is streamed":                              "TestToolsOfAnAnswerAreBounded TestRememberedToolsTakeBoundedMemory",
 	"answers whose tools are remembered (memory), of all clients":                              "TestMemoryTakesNoMoreThanItsBound TestLikeAnswers",
+	"a tool call's arguments in a request, and what it returned, read for its record":          "TestRecallingTakesBoundedMemory",
 	"messages at the end of a request among which the last question and answer are looked for": "TestTurnsFromTheEnd",
 
 	"an answer to POST /v1/runs that names a run whose events are kept":                          "TestAnswersThatBeginNoRun",

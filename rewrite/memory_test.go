@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
@@ -339,4 +340,45 @@ func TestAnswersWithMarkersAreKnown(t *testing.T) {
 		same(t, string(got), `{"messages":[{"role":"user","content":"u"},{"role":"assistant","content":"a\nb"},{"role":"user","content":"`+recordHead+`- terminal \"ls\": completed\n`+recordEnd+`\n\nv"}]}`, "request")
 		equal(t, h.Markers, 1, "markers")
 	}
+}
+
+// However large a call or a history is, a request with records takes little beside its copy, and linear time.
+func TestRecallingTakesBoundedMemory(t *testing.T) {
+	notUnderRace(t)
+	histories := func(n int) map[string]string {
+		large := strings.Repeat(`\\\"x`, n/12)
+		turn := `{"role":"user","content":"u"},` + calling("", "terminal", `{"label": "ls"}`, "completed") + `,`
+		text := `{"role":"user","content":"u"},{"role":"assistant","content":"a"},`
+		call := `{"role":"tool","tool_call_id":"call_1","content":"x"},{"role":"assistant","tool_calls":[{"id":"call_1","function":{"name":"f","arguments":"{}"}}]},`
+		last := `{"role":"user","content":"u"}`
+		return map[string]string{
+			"a large call":  `{"role":"assistant","tool_calls":[{"id":"a","function":{"name":"f","arguments":"` + large + `"}}]},{"role":"tool","tool_call_id":"a","content":"` + large + `"},` + last,
+			"many cards":    strings.Repeat(turn, n/len(turn)) + last,
+			"many answers":  strings.Repeat(text, n/len(text)) + last,
+			"calls at once": strings.Repeat(call, n/len(call)) + last,
+		}
+	}
+	const small, times = 256 << 10, 16
+	bodies := map[int]map[string]string{small: histories(small), small * times: histories(small * times)}
+	for name := range bodies[small] {
+		h := Healing{Memory: allKnowing{}, Results: true}
+		heal := func(n int) func() {
+			in := []byte(`{"messages":[` + bodies[n][name] + `]}`)
+			return func() {
+				if out, did := h.Heal(in); did.Recalled() == 0 || len(out) > len(in)+32<<10 {
+					t.Errorf("%s: %d records, %d bytes", name, did.Recalled(), len(out)-len(in))
+				}
+			}
+		}
+		checkLinear(t, name, small, times, func(n int) time.Duration {
+			f := heal(n)
+			begun := cpuTime()
+			f()
+			return cpuTime() - begun
+		})
+	}
+	h := Healing{Memory: allKnowing{}, Results: true}
+	in := []byte(`{"messages":[` + histories(16 << 20)["a large call"] + `]}`)
+	without := allocated(func() { Heal(in, nil, nil) })
+	atMost(t, allocated(func() { h.Heal(in) }), without+uint64(len(in)+4<<20), "bytes that a large call takes, with a copy of the body")
 }

@@ -89,7 +89,7 @@ func Quote(text string) string {
 	for i, r := range text {
 		n := len(out)
 		if out = appendRune(out, r); len(out) >= MaxValue {
-			return string(out[:n]) + `" (cut: ` + strconv.Itoa(i) + " of " + strconv.Itoa(len(text)) + " bytes)"
+			return string(out[:n]) + `" (cut after ` + strconv.Itoa(i) + " bytes)"
 		}
 	}
 	return string(append(out, '"'))

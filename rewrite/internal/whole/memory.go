@@ -214,19 +214,22 @@ func (r *recaller) read(m *spoken) {
 	if !m.id.IsString(r.b) {
 		return
 	}
-	var said strings.Builder
+	var said []byte
 	for text := range texts(r.b, m.content) {
-		said.Write(jsonspan.AppendText(nil, text))
+		said = jsonspan.AppendText(said, jsonspan.Head(text, max(0, maxCallText-len(said))))
 	}
-	r.tools.End(r.text(m.id), endOf(r.without(said.String())))
+	r.tools.End(r.text(m.id), endOf(r.without(string(said))))
 }
+
+// maxCallText is the length in bytes, as JSON, of what is read of a call's arguments, and of what it returned.
+const maxCallText = 256 << 10
 
 // text returns the text of the string at v, "" if it is none.
 func (r *recaller) text(v jsonspan.Span) string {
 	if !v.IsString(r.b) {
 		return ""
 	}
-	return jsonspan.Unquote(string(v.Of(r.b)))
+	return string(jsonspan.AppendText(nil, jsonspan.Head(v.Inner().Of(r.b), maxCallText)))
 }
 
 // cardArguments returns the label and what the tool was given, as arguments have them that are those of a card:
