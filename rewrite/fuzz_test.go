@@ -282,6 +282,8 @@ func FuzzLifecycle(f *testing.F) {
 	f.Add([]byte{0, 0, 4, 2, 0, 2, 1, 0, 14}, byte(2), byte(2))
 	f.Add([]byte{2, 14, 2, 14, 8, 14, 10, 14, 4, 14, 1, 15, 128}, byte(0), byte(0))
 	f.Add([]byte{11, 2, 0, 8, 0, 9, 0, 14, 3, 0, 9}, byte(7), byte(0))
+	f.Add([]byte{66, 4, 0, 4, 1, 6, 0, 6, 0, 6, 3, 15, 134}, byte(1), byte(3))
+	f.Add([]byte{66, 14, 2, 14, 8, 14, 10, 14, 4, 14, 1, 15, 128}, byte(3), byte(0))
 	f.Fuzz(func(t *testing.T, script []byte, options, end byte) {
 		if len(script) == 0 || len(script) > 600 {
 			return
@@ -292,6 +294,9 @@ func FuzzLifecycle(f *testing.F) {
 		o := all[int(options)%len(all)]
 		o.MaxFrame, o.Cards = 8000, o.Cards && !l.large
 		p := chatParams
+		if l.mode&64 != 0 {
+			p.Details = scripted{}
+		}
 		said := remember(&p)
 		s := New(&o, p)
 		var out []byte
@@ -332,10 +337,36 @@ func FuzzLifecycle(f *testing.F) {
 			// A tool event between a marker and the text after it on its line says that the line ends there;
 			// one that came before, or is dropped, does not say so.
 		default:
-			twice, _ := run(string(out), o, chatParams, atRandom(1, 999), CauseEOF)
-			same(t, twice, string(out), "twice and once")
+			for _, details := range []Details{nil, p.Details} {
+				second := chatParams
+				second.Details = details
+				twice, _ := run(string(out), o, second, atRandom(1, 999), CauseEOF)
+				same(t, twice, string(out), "twice and once")
+			}
 		}
 	})
+}
+
+// scripted are Details that know of most calls with an id of upstream's own, but not always when they start, or
+// when they end.
+type scripted struct{}
+
+func (scripted) Started(c ToolCall, flush func()) (d ToolDetails) {
+	flush()
+	if len(c.ID) < len("call_0123456789") && c.Nth%3 != 1 {
+		d.Args = ToolArgs([]string{`{"a": "\u202e \n"}`, "[1]", "{}", "x\x00"}[len(c.Name)%4])
+	}
+	return d
+}
+
+func (s scripted) Ended(c ToolCall, flush func()) (d ToolDetails) {
+	if d = s.Started(c, flush); c.Nth%4 != 2 && len(c.ID) < len("call_0123456789") {
+		d.Result, d.Failed = ToolResult([]string{"", "Error: x", `{"exit_code": 1}`, strings.Repeat("é\x1b", 9000)}[(len(c.Name)+c.Nth)%4])
+	}
+	if c.Nth%5 == 4 {
+		d.Args = nil
+	}
+	return d
 }
 
 func checkLife(t *testing.T, out string, o Options, sum Summary, finished bool) *view {

@@ -8,7 +8,7 @@ import (
 
 // tellDetails sets what the tool of c was given and what it returned (contract section 8). It asks only
 // about starts and ends that upstream itself has reported, under an id of its own: whoever ends many
-// tools at once waits for none of them. What upstream's event says itself is not asked for.
+// tools at once waits for none of them. An event in an envelope is another sidecar's, which has asked.
 func (t *toolWriter) tellDetails(c *encode.Transition) {
 	if !t.w.Envelops() || c.Source != contract.SourceUpstream {
 		return
@@ -29,7 +29,7 @@ func (t *toolWriter) tellDetails(c *encode.Transition) {
 
 // ask returns what Params.Details know of the tool of c, if there is room for it in the stream.
 func (t *toolWriter) ask(c *encode.Transition) (d contract.ToolDetails) {
-	if t.p.Details == nil || c.Left || c.Inferred || t.ids.forgot || t.details >= contract.MaxDetails {
+	if t.p.Details == nil || c.Left || c.Inferred || c.In != contract.ProgressBare || t.ids.forgot || t.details >= contract.MaxDetails {
 		return d
 	}
 	call := contract.ToolCall{

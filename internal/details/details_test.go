@@ -1,0 +1,140 @@
+package details
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
+
+	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
+)
+
+// streamOf returns a stream whose questions next answers, and the outcomes that it counts.
+func streamOf(t *testing.T, ctx context.Context, next func(http.ResponseWriter, *http.Request) error) (rewrite.Details, *[]Outcome) {
+	t.Helper()
+	counted := new([]Outcome)
+	o := &Options{
+		Results: true, Upstreams: new(Upstreams), Upstream: func(*http.Request) string { return "a" }, Logger: zap.NewNop(),
+		Count: func(o Outcome) { *counted = append(*counted, o) },
+	}
+	r := caddyhttp.PrepareRequest(httptest.NewRequestWithContext(ctx, http.MethodPost, "/x/v1/chat/completions?q=1", nil), caddy.NewReplacer(), httptest.NewRecorder(), nil)
+	r = r.WithContext(Begin(r, next))
+	s := o.Of(r, http.Header{proxy.SessionIDHeader: {"s"}})
+	if s == nil {
+		t.Fatal("nothing is asked")
+	}
+	return s, counted
+}
+
+var asked = rewrite.ToolCall{ID: "c1", Name: "t"}
+
+func never(t *testing.T) func() { return func() { t.Error("it waits again") } }
+
+// TestAQuestionWaitsAtMost300ms: once in a stream, whatever the handlers do, and after what was there before was
+// sent.
+func TestAQuestionWaitsAtMost300ms(t *testing.T) {
+	for name, next := range map[string]func(http.ResponseWriter, *http.Request) error{
+		"no answer":     func(_ http.ResponseWriter, r *http.Request) error { <-r.Context().Done(); return r.Context().Err() },
+		"deaf handlers": func(http.ResponseWriter, *http.Request) error { time.Sleep(time.Hour); return nil },
+		"half an answer": func(w http.ResponseWriter, r *http.Request) error {
+			io.WriteString(w, list(user())[:50])
+			<-r.Context().Done()
+			return nil
+		},
+		"one byte at a time": func(w http.ResponseWriter, r *http.Request) error {
+			for _, err := io.WriteString(w, `{"object": "list", "session_id": "s", "data": [`); err == nil && r.Context().Err() == nil; _, err = io.WriteString(w, " ") {
+				time.Sleep(10 * time.Millisecond)
+			}
+			return r.Context().Err()
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s, counted := streamOf(t, t.Context(), next)
+			began, flushed := time.Now(), 0
+			s.Started(asked, func() {
+				if flushed++; time.Since(began) > 0 {
+					t.Errorf("%s: what was there before has waited", name)
+				}
+			})
+			if took := time.Since(began); took != maxWait || flushed != 1 {
+				t.Errorf("%s: it took %v, sent %d times", name, took, flushed)
+			}
+			s.Ended(asked, never(t))
+			s.Started(rewrite.ToolCall{ID: "c2", Name: "t"}, never(t))
+			if fmt.Sprint(*counted) != "[late]" || time.Since(began) != maxWait {
+				t.Errorf("%s: %v in %v", name, *counted, time.Since(began))
+			}
+			time.Sleep(2 * time.Hour) // until all handlers have returned
+		})
+	}
+}
+
+// TestOneAnswerServesAllTools: a question is asked only for what is not known yet.
+func TestOneAnswerServesAllTools(t *testing.T) {
+	n := 0
+	rows := []string{user(), calls("c1", "t", `{}`, "c2", "t", `{}`)}
+	s, counted := streamOf(t, t.Context(), func(w http.ResponseWriter, r *http.Request) error {
+		n++
+		if r.URL.Path != "/x/api/sessions/s/messages" || r.URL.RawQuery != "limit=64&order=latest&q=1" || r.Method != http.MethodGet || r.Header.Get(proxy.SessionIDHeader) != "" {
+			t.Errorf("asked %s %s", r.Method, r.URL)
+		}
+		_, err := io.WriteString(w, list(rows...))
+		return err
+	})
+	two, none := rewrite.ToolCall{ID: "c2", Name: "t"}, func() {}
+	s.Started(asked, none)
+	if d := s.Started(two, never(t)); string(d.Args) != "{}" || d.Result != nil {
+		t.Errorf("%s", d.Args)
+	}
+	rows = append(rows, result("c1", "t", "one"), result("c2", "t", "two"))
+	if d := s.Ended(two, none); string(d.Result) != `"two"` || string(d.Args) != "{}" {
+		t.Errorf("%s", d.Result)
+	}
+	if d := s.Ended(asked, never(t)); string(d.Result) != `"one"` {
+		t.Errorf("%s", d.Result)
+	}
+	if n != 2 || fmt.Sprint(*counted) != "[answered answered]" {
+		t.Errorf("%d questions, %v", n, *counted)
+	}
+}
+
+// TestOutcomesOfQuestions: what the handlers do.
+func TestOutcomesOfQuestions(t *testing.T) {
+	left, leave := context.WithCancel(t.Context())
+	for name, c := range map[string]struct {
+		next func(http.ResponseWriter, *http.Request) error
+		want Outcome
+	}{
+		"an error":              {func(http.ResponseWriter, *http.Request) error { return errors.New("no") }, Lost},
+		"a panic":               {func(http.ResponseWriter, *http.Request) error { panic("no") }, Lost},
+		"nothing":               {func(http.ResponseWriter, *http.Request) error { return nil }, Lost},
+		"a refusal":             {func(w http.ResponseWriter, _ *http.Request) error { w.WriteHeader(404); return nil }, Refused},
+		"a refusal as an error": {func(http.ResponseWriter, *http.Request) error { return caddyhttp.Error(401, errors.New("no")) }, Lost},
+		"an early hint": {func(w http.ResponseWriter, _ *http.Request) error {
+			w.WriteHeader(103)
+			_, err := io.WriteString(w, list(user()))
+			return err
+		}, Answered},
+		"the client leaves": {func(_ http.ResponseWriter, r *http.Request) error { leave(); <-r.Context().Done(); return nil }, Gone},
+	} {
+		ctx := t.Context()
+		if c.want == Gone {
+			ctx = left
+		}
+		s, counted := streamOf(t, ctx, c.next)
+		s.Started(asked, func() {})
+		if fmt.Sprint(*counted) != fmt.Sprintf("[%s]", c.want) {
+			t.Errorf("%s: %v, want %s", name, *counted, c.want)
+		}
+	}
+}
