@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
@@ -142,6 +143,25 @@ func TestDetailsOfHermesVersions(t *testing.T) {
 				break // with the same ids in both turns, nobody could tell the calls apart before they are stored
 			}
 		})
+	}
+}
+
+// TestHermesThatStoresLate: what Hermes stores just after the event is asked for twice, and is in the event.
+func TestHermesThatStoresLate(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	var asked atomic.Int32
+	p.AnswerSessions(func(w http.ResponseWriter, r *http.Request) {
+		if asked.Add(1)%2 == 0 {
+			p.TellSession(w, r)
+			return
+		}
+		id := strings.Split(r.URL.Path, "/")[3]
+		hermes.Replies(200, "application/json", `{"object": "list", "session_id": "`+id+`", "data": []}`)(w, r)
+	})
+	want(t, p.inSteps([]hermes.Call{use}), `call_1 running {"command":"ls -la"}`, `call_1 completed {"command":"ls -la"} `+use.Result)
+	if n := asked.Load(); n != 4 {
+		t.Errorf("%d questions, want 4", n)
 	}
 }
 

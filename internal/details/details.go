@@ -35,6 +35,8 @@ import (
 const (
 	// maxWait is how long an event may wait for an answer. Hermes takes 3 to 30 ms.
 	maxWait = 300 * time.Millisecond
+	// storesWithin is how long after the event Hermes 0.18 to 0.22 may store what it is about.
+	storesWithin = 30 * time.Millisecond
 	// maxLacking is how many answers in a row may lack the call that was asked for, before a stream asks no
 	// more: such a Hermes stores calls later.
 	maxLacking = 3
@@ -136,22 +138,39 @@ func (s *Stream) Ended(c rewrite.ToolCall, flush func()) rewrite.ToolDetails {
 	return s.look(c, flush, func(d rewrite.ToolDetails) bool { return d.Result != nil })
 }
 
-// look returns what is known of c, and asks if that is not enough.
+// look returns what is known of c. If that is not enough it asks, and asks once more if the answer lacks it.
 func (s *Stream) look(c rewrite.ToolCall, flush func(), enough func(rewrite.ToolDetails) bool) rewrite.ToolDetails {
 	d := s.page.find(c)
-	if enough(d) || s.over || !s.ask(flush) {
-		return d
+	until := time.Now().Add(maxWait)
+	for again := false; !enough(d) && !s.over && s.ask(flush, until); again = true {
+		if d = s.page.find(c); enough(d) {
+			s.missed = 0
+			return d
+		}
+		s.missed++
+		if s.over = s.missed == maxLacking; again || s.over || !s.pause(until) {
+			return d
+		}
 	}
-	d = s.page.find(c)
-	if s.missed++; enough(d) {
-		s.missed = 0
-	}
-	s.over = s.missed == maxLacking
 	return d
 }
 
-// ask asks for the rows of the session, and reports whether they have come.
-func (s *Stream) ask(flush func()) bool {
+// pause waits before the same is asked again: Hermes may store a call, or its result, just after it has sent
+// the event. It reports whether there is time left for that.
+func (s *Stream) pause(until time.Time) bool {
+	if time.Until(until) < 2*storesWithin {
+		return false
+	}
+	select {
+	case <-time.After(storesWithin):
+		return true
+	case <-s.r.Context().Done():
+		return false
+	}
+}
+
+// ask asks for the rows of the session, and reports whether they have come in time.
+func (s *Stream) ask(flush func(), until time.Time) bool {
 	if s.sender == nil {
 		s.sender = behalf.New(s.r, s.begun.url, s.begun.next, s.o.Upstream)
 	}
@@ -159,7 +178,7 @@ func (s *Stream) ask(flush func()) bool {
 		s.over = true
 		return false
 	}
-	ctx, cancel := context.WithTimeoutCause(s.r.Context(), maxWait, errLate)
+	ctx, cancel := context.WithDeadlineCause(s.r.Context(), until, errLate)
 	defer cancel() // of a question that is late nobody waits for the answer
 	answers := make(chan answer, 1)
 	go func() { answers <- fetch(ctx, s.sender, s.path, s.session) }()

@@ -122,7 +122,7 @@ func TestOutcomesOfQuestions(t *testing.T) {
 		"a refusal as an error": {func(http.ResponseWriter, *http.Request) error { return caddyhttp.Error(401, errors.New("no")) }, Lost},
 		"an early hint": {func(w http.ResponseWriter, _ *http.Request) error {
 			w.WriteHeader(103)
-			_, err := io.WriteString(w, list(user()))
+			_, err := io.WriteString(w, list(user(), calls("c1", "t", "{}")))
 			return err
 		}, Answered},
 		"the client leaves": {func(_ http.ResponseWriter, r *http.Request) error { leave(); <-r.Context().Done(); return nil }, Gone},

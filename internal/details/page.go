@@ -29,6 +29,7 @@ type call struct {
 	rewrite.ToolDetails
 	hasResult bool
 	turn      int
+	ended     bool // its turn has ended, so it is hardly one of a stream that goes on
 	foreign   bool // its row is of another session
 }
 
@@ -49,16 +50,24 @@ func (p *page) add(raw []byte, session string) {
 		p.block = len(p.calls)
 	case "assistant":
 		p.block = len(p.calls)
-		if calls := row.Get("tool_calls"); calls.IsArray() {
-			calls.ForEach(func(_, c gjson.Result) bool {
-				p.addCall(c, foreign)
-				return true
-			})
+		calls := row.Get("tool_calls").Array()
+		for _, c := range calls {
+			p.addCall(c, foreign)
+		}
+		if len(calls) == 0 {
+			p.endTurn()
 		}
 	case "tool":
 		p.addResult(row)
 	}
 	p.bound()
+}
+
+// endTurn records that the turn has ended so far.
+func (p *page) endTurn() {
+	for i := len(p.calls) - 1; i >= 0 && p.calls[i].turn == p.turn; i-- {
+		p.calls[i].ended = true
+	}
 }
 
 // addCall adds a call of a message.
@@ -120,7 +129,9 @@ func (p *page) bound() {
 //   - otherwise the one of the last turn that comes as often with its id and name as c does in the stream,
 //     unless what the stream shows of c contradicts its arguments;
 //   - but if rows may be missing, or are another session's, one whose id is there once and whose arguments
-//     are what the stream shows.
+//     are what the stream shows;
+//   - and of a turn that has ended, none whose arguments the stream contradicts: Hermes up to 0.17 stores a turn
+//     when it ends, and then all that it has of an id that comes again is a call of the turn before.
 func (p *page) find(c rewrite.ToolCall) rewrite.ToolDetails {
 	var all, turn []*call
 	for i := range p.calls {
@@ -136,7 +147,7 @@ func (p *page) find(c rewrite.ToolCall) rewrite.ToolDetails {
 		if of.name != c.Name || c.Nth > 0 {
 			return rewrite.ToolDetails{}
 		}
-		if agrees, knows := agrees(&c, of.Args); (p.partial || p.foreign || of.foreign) && !(agrees && knows) {
+		if agrees, knows := agrees(&c, of.Args); of.ended && !agrees || (p.partial || p.foreign || of.foreign) && !(agrees && knows) {
 			return rewrite.ToolDetails{}
 		}
 		return of.ToolDetails

@@ -108,6 +108,12 @@ func TestWhichCallAToolIs(t *testing.T) {
 		"the end of a page, the same id twice":         {list(calls("x", "t", a), calls("x", "t", b)), "x", "t", "ls /b", 1, nothing},
 		"the end of a page":                            {list(calls("c1", "t", a), result("c1", "t", "one")), "c1", "t", "", 0, a + ` "one"`},
 
+		"of a turn that has ended":                   {list(user(), calls("x", "t", a), result("x", "t", "one"), row("assistant", `"content": "done", "tool_calls": null`)), "x", "t", "ls /a", 0, a + ` "one"`},
+		"of a turn that has ended, any label":        {list(user(), calls("x", "t", a), result("x", "t", "one"), row("assistant", `"content": "done", "tool_calls": null`)), "x", "t", "", 0, a + ` "one"`},
+		"of a turn that has ended, another label":    {list(user(), calls("x", "t", a), result("x", "t", "one"), row("assistant", `"content": "done"`)), "x", "t", "ls /b", 0, nothing},
+		"of the turn after one that has ended":       {list(user(), calls("x", "t", a), result("x", "t", "one"), row("assistant", `"content": "done"`), user(), calls("x", "t", b)), "x", "t", "", 0, b + " "},
+		"of a turn that goes on after another's end": {list(user(), calls("c1", "t", a), user(), calls("c2", "t", b), row("assistant", `"content": "done"`)), "c1", "t", "", 0, a + " "},
+
 		"another session":                    {strings.ReplaceAll(once, `"session_id": "s"`, `"session_id": "z"`), "c1", "terminal", "", 0, nothing},
 		"another session, another label":     {strings.ReplaceAll(once, `"session_id": "s"`, `"session_id": "z"`), "c1", "terminal", "rm", 0, nothing},
 		"a session after a compaction":       {strings.Replace(once, `"session_id": "s"`, `"session_id": "z"`, 1), "c1", "terminal", "ls /a", 0, a + ` "one"`},
