@@ -37,12 +37,13 @@ type driver struct {
 
 // A seen is what a program that uses the client has seen of one answer.
 type seen struct {
-	ID        int       `json:"id"`
-	Text      string    `json:"text"`
-	Reasoning string    `json:"reasoning"`
-	Tools     []string  `json:"tools"`  // such as "terminal running"
-	Finish    string    `json:"finish"` // the last finish reason
-	Error     *seenFail `json:"error"`
+	ID        int               `json:"id"`
+	Text      string            `json:"text"`
+	Reasoning string            `json:"reasoning"`
+	Tools     []string          `json:"tools"`   // such as "terminal running"
+	Details   []json.RawMessage `json:"details"` // of a tool event that tells more, [args, result, failed]
+	Finish    string            `json:"finish"`  // the last finish reason
+	Error     *seenFail         `json:"error"`
 
 	at   time.Time // when it came
 	hung bool      // nothing came

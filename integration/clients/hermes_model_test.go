@@ -1,6 +1,7 @@
 package clients
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -13,8 +14,9 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 )
 
-// A scriptedModel is an OpenAI-compatible provider. The first word of the user's message
-// names the script. How many messages of the model follow says which turn of it is due.
+// A scriptedModel is an OpenAI-compatible provider. The first word of a line of the user's latest
+// message names the script: a record of tools may be in front of what the user has written. How many
+// messages of the model follow says which turn of it is due.
 type scriptedModel struct {
 	up      *upstream.Server
 	scripts map[string][]modelTurn
@@ -31,7 +33,9 @@ type scriptedModel struct {
 // A modelTurn is what the model answers to one request of the agent's.
 type modelTurn struct {
 	says  []string // pieces of text
+	knows string   // a command: a model that is sent it says that it ran it, and nothing else
 	calls []modelCall
+	id    string // of every call, "" for one of its own
 	ends  modelEnd
 	n     int    // which turn of its script it is
 	about string // the question
@@ -105,24 +109,43 @@ func (m *scriptedModel) due(body []byte) (turn modelTurn, stream bool) {
 	var about string
 	n := 0
 	for _, msg := range q.Messages {
-		switch {
-		case script == nil && msg.Role == "user":
-			text := textOf(msg.Content)
-			word, _, _ := strings.Cut(text, " ")
-			about = text
-			if script = m.scripts[word]; script != nil && q.Stream { // Hermes 0.22 asks for a title, not streamed
-				m.asked[text]++
+		switch msg.Role {
+		case "user":
+			if question, turns := m.scriptOf(textOf(msg.Content)); turns != nil {
+				about, script, n = question, turns, 0
 			}
-		case script != nil && msg.Role == "assistant":
+		case "assistant":
 			n++
 		}
+	}
+	if script != nil && q.Stream { // Hermes 0.22 asks for a title, not streamed
+		m.asked[about]++
 	}
 	if n >= len(script) {
 		return modelTurn{says: []string{"Well."}}, q.Stream
 	}
 	turn = script[n]
 	turn.n, turn.about = n, about
+	if turn.knows != "" && strings.Contains(string(body), turn.knows) {
+		turn.says = []string{"I ran `" + turn.knows + "`."}
+	}
 	return turn, q.Stream
+}
+
+// scriptOf finds the question of a user's message, and its script. What quotes a chat, as a prompt for
+// a title does, is none.
+func (m *scriptedModel) scriptOf(text string) (question string, script []modelTurn) {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	question = lines[len(lines)-1]
+	word, _, _ := strings.Cut(question, " ")
+	return question, m.scripts[word]
+}
+
+// write gives a question another script from now on.
+func (m *scriptedModel) write(word string, script []modelTurn) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.scripts[word] = script
 }
 
 // asks returns how often the agent has asked about a question.
@@ -142,14 +165,16 @@ func (m *scriptedModel) sent() []string {
 // textOf is the text of a message's content, a string or parts.
 func textOf(content json.RawMessage) string {
 	var text string
-	if json.Unmarshal(content, &text) != nil {
-		var parts []struct{ Text string }
-		if json.Unmarshal(content, &parts) != nil || len(parts) == 0 {
-			return ""
-		}
-		text = parts[0].Text
+	if json.Unmarshal(content, &text) == nil {
+		return text
 	}
-	return text
+	var parts []struct{ Text string }
+	json.Unmarshal(content, &parts)
+	texts := make([]string, len(parts))
+	for i, p := range parts {
+		texts[i] = p.Text
+	}
+	return strings.Join(texts, "\n")
 }
 
 // stream answers with a turn. What follows its text may be nothing.
@@ -197,8 +222,9 @@ func (turn modelTurn) whole() string {
 
 // call is a call as a provider writes it.
 func (turn modelTurn) call(i int) string {
-	return fmt.Sprintf(`{"index":%d,"id":"call_%d_%d","type":"function","function":{"name":%q,"arguments":%s}}`,
-		i, turn.n, i, turn.calls[i].tool, hermes.Quoted(turn.calls[i].arguments))
+	id := cmp.Or(turn.id, fmt.Sprintf("call_%d_%d", turn.n, i))
+	return fmt.Sprintf(`{"index":%d,"id":%q,"type":"function","function":{"name":%q,"arguments":%s}}`,
+		i, id, turn.calls[i].tool, hermes.Quoted(turn.calls[i].arguments))
 }
 
 func (m *scriptedModel) hold(n int) {

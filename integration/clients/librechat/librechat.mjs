@@ -1,7 +1,7 @@
 // The driver of @librechat/agents, the part of LibreChat that talks to models, set up
 // as LibreChat does for an endpoint of its user's.
 import { randomUUID } from 'node:crypto';
-import { HumanMessage } from '@langchain/core/messages';
+import { AIMessage, HumanMessage } from '@langchain/core/messages';
 import { ChatModelStreamHandler, createContentAggregator, GraphEvents, Providers, Run } from '@librechat/agents';
 import { run } from './driver.mjs';
 
@@ -16,7 +16,7 @@ run('@librechat/agents', async (c, seen) => {
       llmConfig: {
         provider: Providers.OPENAI,
         model: 'hermes-agent',
-        apiKey: 'key',
+        apiKey: c.api_key ?? 'key',
         streaming: true,
         streamUsage: false,
         // LibreChat fills in the placeholders of its "headers:" and hands them over so.
@@ -32,8 +32,11 @@ run('@librechat/agents', async (c, seen) => {
     },
   });
   const options = { configurable: { thread_id: randomUUID() }, runId: randomUUID(), streamMode: 'values', version: 'v2' };
+  const chat = (c.messages ?? [{ role: 'user', content: c.prompt }]).map(
+    ({ role, content }) => new (role === 'user' ? HumanMessage : AIMessage)(content),
+  );
   try {
-    await agent.processStream({ messages: [new HumanMessage(c.prompt)] }, options);
+    await agent.processStream({ messages: chat }, options);
   } finally {
     for (const part of contentParts) {
       seen.text += part?.text ?? '';

@@ -36,12 +36,15 @@ class Seen:
         self.text = ""
         self.reasoning = ""
         self.tools = []
+        self.details = []
         self.finish = ""
         self.error = None
 
     def chunk(self, chunk):
         """Note what a program reads in a chunk of the OpenAI API."""
         self.tool(getattr(chunk, "tool", None), getattr(chunk, "status", None))
+        if getattr(chunk, "args", None) is not None:
+            self.details.append([chunk.args, getattr(chunk, "result", None), getattr(chunk, "failed", False)])
         choice = chunk.choices[0]
         self.text += choice.delta.content or ""
         self.reasoning += getattr(choice.delta, "reasoning_content", None) or ""
