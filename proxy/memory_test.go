@@ -15,8 +15,14 @@ import (
 type memoryOf map[rewrite.Turn][]rewrite.ToolRun
 
 func (m memoryOf) Empty() bool                                      { return len(m) == 0 }
-func (m memoryOf) Recall(t rewrite.Turn) []rewrite.ToolRun          { return m[t] }
-func (m memoryOf) Remember(t rewrite.Turn, tools []rewrite.ToolRun) { m[t] = tools }
+func (m memoryOf) Recall(t rewrite.Turn) []rewrite.ToolRun          { return m[nowhere(t)] }
+func (m memoryOf) Remember(t rewrite.Turn, tools []rewrite.ToolRun) { m[nowhere(t)] = tools }
+
+// nowhere returns the turn without its Past.
+func nowhere(t rewrite.Turn) rewrite.Turn {
+	t.Past = 0
+	return t
+}
 
 // asking sends a chat through a Proxy with the memory, whose upstream answers with frames. It returns what
 // upstream got.

@@ -88,7 +88,7 @@ func (s *stream) remember(answer rewrite.Text, tools []rewrite.ToolRun) {
 		return
 	}
 	for _, reply := range replies {
-		s.x.memory.Remember(rewrite.Turn{Before: t.Before, Question: rewrite.TextOf(reply), Answer: answer}, tools)
+		s.x.memory.Remember(rewrite.Turn{Past: t.Past, Before: t.Before, Question: rewrite.TextOf(reply), Answer: answer}, tools)
 	}
 }
 
@@ -96,7 +96,9 @@ func (s *stream) remember(answer rewrite.Text, tools []rewrite.ToolRun) {
 var replies = []string{"approve", "deny"}
 
 // beginRest records that the answer has ended for a reply, which is the question of the rest.
-func (s *stream) beginRest() { s.x.turn = rewrite.Turn{Before: s.x.turn.Answer} }
+func (s *stream) beginRest() {
+	s.x.turn = rewrite.Turn{Past: s.x.turn.Past, Before: s.x.turn.Answer}
+}
 
 // usage returns the memory of the usage of the upstream with the name, nil for none. What its streams
 // show of tool events is also recorded for the site.

@@ -18,8 +18,8 @@ import (
 const (
 	// maxMemory is the number of bytes that all answers may take.
 	maxMemory = 16 << 20
-	// maxLike is the number of answers of a client that are alike, to questions that are alike.
-	maxLike = 16
+	// maxLike is the number of answers of a client with the same text, to the same question.
+	maxLike = 256
 	// answerSize and toolSize are what an answer and a tool take beside their texts.
 	answerSize, toolSize = 640, 144
 )
@@ -30,7 +30,7 @@ type Store struct {
 	size    int
 	latest  list.List // of *answer, the one that was remembered or asked for last in front
 	answers map[key][]*list.Element
-	clients map[client.ID]int // how many answers each has
+	clients map[client.ID]int // how many answers with tools each has
 }
 
 // key says what the client shows of an answer in any history.
@@ -39,13 +39,17 @@ type key struct {
 	question, answer rewrite.Text
 }
 
-// answer is an answer during which tools ran.
+// answer is an answer and the tools that ran during it. Those without tools are kept as well: another
+// answer that is like one has tools that are not its own.
 type answer struct {
 	key
-	before rewrite.Text // the answer before it, zero for none
-	tools  []rewrite.ToolRun
-	size   int
+	past, before rewrite.Text // what was before it, as rewrite.Turn has it
+	tools        []rewrite.ToolRun
+	size         int
 }
+
+// is reports whether a is the answer in the turn t, for which key is the same.
+func (a *answer) is(t rewrite.Turn) bool { return a.past == t.Past && a.before == t.Before }
 
 // Of returns the memory of the client with the id.
 func (s *Store) Of(id client.ID) rewrite.Memory { return of{s, id} }
@@ -64,50 +68,46 @@ func (m of) Empty() bool {
 }
 
 // Recall implements rewrite.Memory. The same question may have had the same answer more than once. The
-// answers before then tell which one it is. A history that has lost its beginning shows none: it may
-// be the first answer of a conversation, or else the only one there is.
+// history up to the question tells which one it is. If it is not the same (something was edited, or the
+// client puts its time into it), there must be no more than one with the same answer before it; and if
+// it has lost its beginning, so that it shows none, no more than one at all.
 func (m of) Recall(t rewrite.Turn) []rewrite.ToolRun {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	like := m.answers[m.key(t)]
-	i := slices.IndexFunc(like, func(e *list.Element) bool { return e.Value.(*answer).before == t.Before })
-	if i < 0 && t.Before == 0 && len(like) == 1 {
-		i = 0
-	}
+	i := slices.IndexFunc(like, func(e *list.Element) bool { return e.Value.(*answer).is(t) })
 	if i < 0 {
-		return nil
+		before := func(e *list.Element) bool { return e.Value.(*answer).before == t.Before }
+		switch i = slices.IndexFunc(like, before); {
+		case i < 0 && t.Before == 0 && len(like) == 1:
+			i = 0
+		case i < 0 || slices.ContainsFunc(like[i+1:], before):
+			return nil
+		}
 	}
 	m.latest.MoveToFront(like[i])
 	return like[i].Value.(*answer).tools
 }
 
-// Remember implements rewrite.Memory. An answer that is like an earlier one takes its place, also if it
-// has no tools: a client that shows it shows the later one.
+// Remember implements rewrite.Memory. An answer takes the place of an earlier one after the same
+// history: a client that shows it shows the later one.
 func (m of) Remember(t rewrite.Turn, tools []rewrite.ToolRun) {
 	if t.Question == 0 || t.Answer == 0 {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	a := &answer{key: m.key(t), before: t.Before}
-	for _, e := range m.answers[a.key] {
-		if e.Value.(*answer).before == a.before {
-			m.forget(e)
-			break
-		}
-	}
-	if len(tools) == 0 {
-		return
-	}
-	a.tools = slices.Clone(tools)
-	a.size = answerSize + toolSize*len(tools)
+	a := &answer{key: m.key(t), past: t.Past, before: t.Before, tools: slices.Clone(tools), size: answerSize + toolSize*len(tools)}
 	for i := range a.tools {
 		for _, text := range []*string{&a.tools[i].Name, &a.tools[i].Args, &a.tools[i].Ended, &a.tools[i].Result} {
 			*text = strings.Clone(*text) // it may be a part of a frame
 			a.size += len(*text)
 		}
 	}
-	if like := m.answers[a.key]; len(like) == maxLike {
+	like := m.answers[a.key]
+	if i := slices.IndexFunc(like, func(e *list.Element) bool { return e.Value.(*answer).is(t) }); i >= 0 {
+		m.forget(like[i])
+	} else if len(like) == maxLike {
 		m.forget(like[0])
 	}
 	m.add(a)
@@ -124,7 +124,9 @@ func (s *Store) add(a *answer) {
 		s.answers, s.clients = map[key][]*list.Element{}, map[client.ID]int{}
 	}
 	s.answers[a.key] = append(s.answers[a.key], s.latest.PushFront(a))
-	s.clients[a.client]++
+	if len(a.tools) > 0 {
+		s.clients[a.client]++
+	}
 	s.size += a.size
 }
 
@@ -136,8 +138,10 @@ func (s *Store) forget(e *list.Element) {
 	} else {
 		delete(s.answers, a.key)
 	}
-	if s.clients[a.client]--; s.clients[a.client] == 0 {
-		delete(s.clients, a.client)
+	if len(a.tools) > 0 {
+		if s.clients[a.client]--; s.clients[a.client] == 0 {
+			delete(s.clients, a.client)
+		}
 	}
 	s.size -= a.size
 }

@@ -53,8 +53,9 @@ type world struct {
 // turn is a question and its answer as a client keeps them.
 type turn struct {
 	question, answer string
-	calls            []call // that the client sends back
-	cards            bool   // as Open WebUI does
+	calls            []call  // that the client sends back
+	cards            bool    // as Open WebUI does
+	parts            [2]bool // the contents of the question and the answer are arrays
 }
 
 // call is a tool as the agent calls it.
@@ -63,6 +64,7 @@ type call struct{ label string }
 // answered is what a Memory is to know of an answer.
 type answered struct {
 	client                   int
+	past                     string // the messages up to the question
 	before, question, answer string // without white space; before is "-" for none
 	calls                    []call
 }
@@ -95,9 +97,9 @@ func (w *world) step() {
 	if len(shown) > 0 && r.IntN(5) == 0 { // the history is cut
 		shown = shown[r.IntN(len(shown)):]
 	}
-	next := turn{question: pick(r, questions...)}
-	asked := w.request(c, shown, next.question)
-	w.answer(c, asked, &next)
+	next := turn{question: pick(r, questions...), parts: [2]bool{r.IntN(4) == 0, r.IntN(4) == 0}}
+	asked, past := w.request(c, shown, &next)
+	w.answer(c, asked, past, &next)
 	*chat = append(*chat, next)
 }
 
@@ -107,29 +109,28 @@ var (
 )
 
 // request makes a request, checks what becomes of it, and returns its turn.
-func (w *world) request(c int, shown []turn, question string) rewrite.Turn {
+func (w *world) request(c int, shown []turn, next *turn) (asked rewrite.Turn, past string) {
 	w.t.Helper()
 	var want []string // the lines of the record of each message of the user's
 	before := "-"
 	messages := []any{map[string]any{"role": "system", "content": "s"}}
-	content := func(text string) any {
-		if w.r.IntN(4) == 0 {
-			return []any{map[string]any{"type": "text", "text": text}}
-		}
-		return text
+	upTo := func() string {
+		b, _ := json.Marshal(messages[1:])
+		return string(b)
 	}
 	lines := ""
 	for _, s := range shown {
-		messages = append(messages, map[string]any{"role": "user", "content": content(s.question)})
+		messages = append(messages, map[string]any{"role": "user", "content": content(s.question, s.parts[0])})
+		past := upTo()
 		want = append(want, lines)
-		messages = append(messages, s.wire(content)...)
+		messages = append(messages, s.wire()...)
 		known := s.calls
 		if len(s.calls) == 0 {
-			known = w.known(c, before, bare(s.question), bare(s.answer))
+			known = w.known(c, past, before, bare(s.question), bare(s.answer))
 		}
 		lines, before = linesOf(known), bare(s.answer)
 	}
-	messages = append(messages, map[string]any{"role": "user", "content": content(question)})
+	messages = append(messages, map[string]any{"role": "user", "content": content(next.question, next.parts[0])})
 	want = append(want, lines)
 	body, _ := json.Marshal(map[string]any{"messages": messages, "stream": true})
 
@@ -157,13 +158,20 @@ func (w *world) request(c int, shown []turn, question string) rewrite.Turn {
 	if size > 32<<10 {
 		w.t.Errorf("%d bytes of records", size)
 	}
-	return h.Turn
+	return h.Turn, upTo()
+}
+
+func content(text string, parts bool) any {
+	if parts {
+		return []any{map[string]any{"type": "text", "text": text}}
+	}
+	return text
 }
 
 // wire returns the messages of the answer.
-func (s *turn) wire(content func(string) any) []any {
+func (s *turn) wire() []any {
 	if len(s.calls) == 0 {
-		return []any{map[string]any{"role": "assistant", "content": content(s.answer)}}
+		return []any{map[string]any{"role": "assistant", "content": content(s.answer, s.parts[1])}}
 	}
 	var calls, all []any
 	for i, c := range s.calls {
@@ -173,14 +181,14 @@ func (s *turn) wire(content func(string) any) []any {
 		}
 		id := fmt.Sprint("call_", i)
 		calls = append(calls, map[string]any{"id": id, "type": "function", "function": map[string]any{"name": "terminal", "arguments": arguments}})
-		all = append(all, map[string]any{"role": "tool", "tool_call_id": id, "content": content(output)})
+		all = append(all, map[string]any{"role": "tool", "tool_call_id": id, "content": content(output, s.parts[1])})
 	}
 	all = append([]any{map[string]any{"role": "assistant", "content": "", "tool_calls": calls}}, all...)
-	return append(all, map[string]any{"role": "assistant", "content": content(s.answer)})
+	return append(all, map[string]any{"role": "assistant", "content": content(s.answer, s.parts[1])})
 }
 
 // answer has the agent answer, and keeps in next what its client keeps.
-func (w *world) answer(c int, asked rewrite.Turn, next *turn) {
+func (w *world) answer(c int, asked rewrite.Turn, past string, next *turn) {
 	r := w.r
 	next.answer = pick(r, answers...)
 	if r.IntN(20) == 0 { // so that records shrink
@@ -210,7 +218,7 @@ func (w *world) answer(c int, asked rewrite.Turn, next *turn) {
 	}
 	stream += frame(`{"index": 0, "delta": {}, "finish_reason": "stop"}`) + "data: [DONE]\n\n"
 	s.Finish(s.Feed(nil, []byte(stream), time.Now()), rewrite.CauseEOF)
-	w.seen = append(w.seen, answered{c, w.before(asked), bare(next.question), bare(next.answer), calls})
+	w.seen = append(w.seen, answered{c, past, w.before(asked), bare(next.question), bare(next.answer), calls})
 	if r.IntN(3) == 0 {
 		next.calls, next.cards = calls, r.IntN(2) == 0
 	}
@@ -234,20 +242,27 @@ func (w *world) before(asked rewrite.Turn) string {
 }
 
 // known returns the tools of an answer by the rule.
-func (w *world) known(c int, before, question, answer string) []call {
-	last := map[string][]call{} // by the answer before
+func (w *world) known(c int, past, before, question, answer string) []call {
+	last, of := map[string][]call{}, map[string]string{} // by the past
 	for _, s := range w.seen {
 		if s.client == c && s.question == question && s.answer == answer {
-			if last[s.before] = s.calls; len(s.calls) == 0 {
-				delete(last, s.before)
-			}
+			last[s.past], of[s.past] = s.calls, s.before
 		}
 	}
-	if calls, ok := last[before]; ok || before != "-" || len(last) != 1 {
+	if calls, ok := last[past]; ok {
 		return calls
 	}
-	for _, calls := range last {
-		return calls
+	var all, alike [][]call
+	for past, calls := range last {
+		if all = append(all, calls); of[past] == before {
+			alike = append(alike, calls)
+		}
+	}
+	if len(alike) == 0 && before == "-" {
+		alike = all
+	}
+	if len(alike) == 1 {
+		return alike[0]
 	}
 	return nil
 }

@@ -1,8 +1,8 @@
 package contract
 
 import (
-	"math/bits"
-	"math/rand/v2"
+	"encoding/binary"
+	"hash/maphash"
 	"unicode"
 	"unicode/utf8"
 
@@ -12,7 +12,7 @@ import (
 // Memory remembers which tools ran during the answers to one client (contract section 8). Many
 // streams and requests of the client use it at once.
 type Memory interface {
-	// Empty reports whether nothing is remembered.
+	// Empty reports whether no tools are remembered.
 	Empty() bool
 	// Recall returns the tools of the answer in the turn t, nil if they are not known for certain.
 	Recall(t Turn) []ToolRun
@@ -22,6 +22,7 @@ type Memory interface {
 
 // Turn is a question of the user's and its answer, as histories show them.
 type Turn struct {
+	Past     Text // the history up to the question, byte for byte, without what comes before the first message of the user's or the assistant's; zero if that is not known
 	Before   Text // the answer before, zero if the history shows none
 	Question Text // the user's message right before the answer
 	Answer   Text
@@ -43,19 +44,31 @@ type ToolRun struct {
 type Text uint64
 
 // TextSum makes a Text of parts of a text. The zero value is that of an empty text, and may be
-// copied. It is a polynomial over the prime field of 2⁶¹-1, at a random point, so that nobody can
-// choose texts with equal values.
+// copied: a maphash.Hash is five times as large, and each stream has two.
 type TextSum struct {
-	sum, part uint64
-	n         uint64 // the number of bytes that have come; the last of them, less than seven, are in part
+	part [31]byte // the last bytes; what was before them is a sum at the beginning
+	n    uint8
 }
 
-const (
-	prime     = 1<<61 - 1
-	partBytes = 7
-)
+// seed is random, so that nobody can choose texts with equal values.
+var seed = maphash.MakeSeed()
 
-var point = rand.Uint64N(prime-1<<32) + 1<<32
+// textOf returns the Text of a hash, which is not zero.
+func textOf(sum uint64) Text { return Text(sum | 1) }
+
+// PastSum makes the Text of bytes that come in parts. The zero value is that of none.
+type PastSum struct{ hash maphash.Hash }
+
+// Add adds a part.
+func (s *PastSum) Add(b []byte) {
+	if s.hash.Seed() != seed {
+		s.hash.SetSeed(seed)
+	}
+	_, _ = s.hash.Write(b)
+}
+
+// Text returns the Text of the bytes so far, of which there are some.
+func (s *PastSum) Text() Text { return textOf(s.hash.Sum64()) }
 
 // Add adds a part, the inside of a JSON string.
 func (s *TextSum) Add(inner []byte) {
@@ -79,21 +92,18 @@ func (s *TextSum) Add(inner []byte) {
 }
 
 func (s *TextSum) add(c byte) {
-	s.part = s.part<<8 | uint64(c)
-	if s.n++; s.n%partBytes == 0 {
-		s.sum, s.part = step(s.sum, s.part), 0
+	if int(s.n) == len(s.part) {
+		s.fold()
 	}
+	s.part[s.n] = c
+	s.n++
 }
 
-// step returns (sum × point + part) modulo prime.
-func step(sum, part uint64) uint64 {
-	hi, lo := bits.Mul64(sum, point)
-	sum = lo&prime + (lo>>61 | hi<<3) + part
-	for sum >= prime {
-		sum -= prime
-	}
-	return sum
+// fold replaces all bytes by their sum.
+func (s *TextSum) fold() {
+	binary.NativeEndian.PutUint64(s.part[:], maphash.Bytes(seed, s.part[:]))
+	s.n = 8
 }
 
 // Text returns the Text of the parts.
-func (s *TextSum) Text() Text { return Text(step(step(s.sum, s.part), s.n) + 1) }
+func (s *TextSum) Text() Text { return textOf(maphash.Bytes(seed, s.part[:s.n])) }

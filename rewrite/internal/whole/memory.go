@@ -37,10 +37,15 @@ func Recall(original, healed []byte, messages, left *Messages, depth int, sound 
 	same := len(healed) == 0 || &original[0] == &healed[0]
 	calls := depth >= len("{[{[{{") && bytes.Contains(original, []byte("tool_calls"))
 	if !calls && m.Empty() {
+		past := messages.past(original)
 		if !same {
 			messages = left
 		}
-		return Recalled{Body: healed, Turn: messages.turn(healed)}
+		turn := messages.turn(healed)
+		if turn.Question != 0 {
+			turn.Past = past
+		}
+		return Recalled{Body: healed, Turn: turn}
 	}
 	r := recaller{memory: m, turns: newTurns(original, messages.at), records: record.Records{Results: results}}
 	if may := marker.MayAsk(original); may || len(given) > 0 {
@@ -53,10 +58,15 @@ func Recall(original, healed []byte, messages, left *Messages, depth int, sound 
 		w := newTurns(healed, jsonspan.MemberOf(healed, object(healed), "messages"))
 		shown = &w
 	}
-	if r.recall(shown, calls); len(r.records.All()) == 0 || r.hasOne || !sound && !(jsonspan.Valid(original) && utf8.Valid(original)) {
-		return Recalled{Body: healed, Turn: shown.asked()}
+	r.recall(shown, calls)
+	asked := shown.asked()
+	if asked.Question != 0 {
+		asked.Past = r.asks.Past
 	}
-	recalled := Recalled{Body: insertRecords(healed, r.records.All(), !same), Turn: shown.asked()}
+	if len(r.records.All()) == 0 || r.hasOne || !sound && !(jsonspan.Valid(original) && utf8.Valid(original)) {
+		return Recalled{Body: healed, Turn: asked}
+	}
+	recalled := Recalled{Body: insertRecords(healed, r.records.All(), !same), Turn: asked}
 	for _, record := range r.records.All() {
 		if record.FromMemory {
 			recalled.FromMemory++
@@ -112,6 +122,7 @@ func (r *recaller) known(shown *turns) []contract.ToolRun {
 	if !shown.answered || t.Question == 0 {
 		return nil
 	}
+	t.Past = r.last.Past // of what the client has sent, with its cards
 	ran := r.memory.Recall(t)
 	if t.Answer != r.last.Answer && len(ran) == 0 {
 		t.Answer = r.last.Answer

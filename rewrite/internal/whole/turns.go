@@ -15,8 +15,12 @@ type turns struct {
 	r    jsonspan.Reader // in the array of messages
 	each func(*spoken)   // is called for each message that is not the user's, unless it is nil
 
+	past   contract.PastSum // of what has been read, without the messages before from
+	from   int              // where the first message of the user's or the assistant's begins, 0 before it
+	summed int              // b[from:summed] is in past
+
 	content  jsonspan.Span // of the user's message
-	question contract.Text // that it asks, 0 before the first one
+	asks     contract.Turn // that of the answer to it, without the Answer; its Question is 0 before the first one
 	answered bool          // there is an answer before it
 	last     contract.Turn // that of the answer, or of the last one
 }
@@ -42,13 +46,18 @@ func (t *turns) next() bool {
 	var answer contract.TextSum
 	t.answered = false
 	for t.r.Element() {
+		begins := t.r.Pos
 		m := readSpoken(t.b, &t.r)
 		switch {
 		case Spells(t.b, m.role, "user"):
 			t.close(&answer)
-			t.content, t.question = m.content, questionOf(t.b, m.content)
+			t.sum(begins)
+			t.content, t.asks = m.content, contract.Turn{Past: t.past.Text(), Before: t.last.Answer, Question: questionOf(t.b, m.content)}
 			return true
 		case Spells(t.b, m.role, "assistant"):
+			if t.from == 0 {
+				t.from, t.summed = begins, begins
+			}
 			t.answered = true
 			addTexts(&answer, t.b, m.content)
 		}
@@ -63,8 +72,18 @@ func (t *turns) next() bool {
 // close records the answer before a user's message, or at the end, if there is one.
 func (t *turns) close(answer *contract.TextSum) {
 	if t.answered {
-		t.last = contract.Turn{Before: t.last.Answer, Question: t.question, Answer: answer.Text()}
+		t.last = t.asks
+		t.last.Answer = answer.Text()
 	}
+}
+
+// sum records what has been read up to the end of a message of the user's that begins at begins.
+func (t *turns) sum(begins int) {
+	if t.from == 0 {
+		t.from, t.summed = begins, begins
+	}
+	t.past.Add(t.b[t.summed:t.r.Pos])
+	t.summed = t.r.Pos
 }
 
 // asked returns the turn of the answer that the request asks for, once next has returned false.
@@ -72,7 +91,7 @@ func (t *turns) asked() contract.Turn {
 	if t.answered {
 		return contract.Turn{}
 	}
-	return contract.Turn{Before: t.last.Answer, Question: t.question}
+	return t.asks
 }
 
 // readSpoken moves r past a message.
@@ -141,6 +160,7 @@ func questionOf(b []byte, v jsonspan.Span) contract.Text {
 type Messages struct {
 	at    jsonspan.Span // all of them
 	n     int           // how many there are
+	first int           // where the first of them begins
 	begin [maxTurn]int  // where the last of them begin: message i at i%maxTurn
 }
 
@@ -170,6 +190,9 @@ func (m *Messages) Read(r *jsonspan.Reader) bool {
 // add adds a message that begins at from, unless m is nil.
 func (m *Messages) add(from int) {
 	if m != nil {
+		if m.n == 0 {
+			m.first = from
+		}
 		m.begin[m.n%maxTurn] = from
 		m.n++
 	}
@@ -207,4 +230,25 @@ func (m *Messages) turn(b []byte) (t contract.Turn) {
 	}
 	t.Before = sum.Text()
 	return t
+}
+
+// past returns the Past of that turn.
+func (m *Messages) past(b []byte) contract.Text {
+	to := 0 // where the last question ends
+	for i := m.n - 1; i >= max(0, m.n-maxTurn) && to == 0; i-- {
+		r := jsonspan.Reader{Data: b, Pos: m.begin[i%maxTurn]}
+		if s := readSpoken(b, &r); Spells(b, s.role, "user") {
+			to = r.Pos
+		}
+	}
+	r := jsonspan.Reader{Data: b[:to], Pos: m.first}
+	for from := r.Pos; from < to; from = r.Pos {
+		if s := readSpoken(b, &r); Spells(b, s.role, "user") || Spells(b, s.role, "assistant") {
+			var sum contract.PastSum
+			sum.Add(b[from:to])
+			return sum.Text()
+		}
+		r.Element()
+	}
+	return 0
 }
