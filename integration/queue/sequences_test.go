@@ -16,14 +16,14 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
 )
 
-// TestRandomSequences lets thousands of requests of all kinds come, wait, leave, be refused by upstream,
+// TestRandomSequences lets hundreds of requests of all kinds come, wait, leave, be refused by upstream,
 // fail, run too long and be reloaded at any time, and wants of upstream's own records: never more
 // than runs at once, of those whose clients are there; an answer for each that stays; nothing heard of
 // those that were refused; and at the end all places are free. HERMES_QUEUE_SEQUENCES says how
 // many requests, and HERMES_QUEUE_SEED repeats what they do.
 func TestRandomSequences(t *testing.T) {
 	t.Parallel()
-	sequences(t, 600)
+	sequences(t, 200)
 }
 
 // TestNoRaces does the same in a binary that is built with the race detector.
