@@ -31,6 +31,7 @@ const (
 	zeroStop = `data: {` + envelope + `[{"index":0,"delta":{},"finish_reason":"stop"}],"usage":{"prompt_tokens":0,"completion_tokens":0,"total_tokens":0}}` + "\n\n"
 	done     = proxytest.Done
 	beat     = proxytest.Beat
+	page     = proxytest.Page
 	beatForm = `data: {` + envelope + `[{"index":0,"delta":{},"finish_reason":null}]}` + "\n\n"
 	foreign  = "event: ping\ndata: {\"a\":1}\n\n"
 )
@@ -45,6 +46,7 @@ var (
 	text, bubble, advance = proxytest.Text, proxytest.Bubble, proxytest.Advance
 	newRecorder           = proxytest.NewRecorder
 	errTest               = proxytest.ErrTest
+	says                  = proxytest.Says
 )
 
 func equal[T comparable](t testing.TB, got, want T, what any) {

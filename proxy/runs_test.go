@@ -15,23 +15,13 @@ func saysOver(over *[]string) setting {
 	})
 }
 
-// answer has the handler answer with the status, the type and the pieces of a body.
-func (x *exchange) answer(status int, media string, pieces ...string) {
-	x.T.Helper()
-	x.Do(func() {
-		x.W.Header().Set("Content-Type", media)
-		x.W.WriteHeader(status)
-	})
-	x.Write(pieces...)
-}
-
 // TestCompressedStatusesSayNothing of runs: they are not read.
 func TestCompressedStatusesSayNothing(t *testing.T) {
 	bubble(t, "GET", func(t *testing.T) {
 		var over []string
 		x := begin(t, path("/v1/runs/run_1"), method(http.MethodGet), saysOver(&over))
 		x.Do(func() { x.W.Header().Set("Content-Encoding", "gzip") })
-		x.answer(200, "application/json", `{"run_id": "run_1", "status": "completed"}`)
+		x.Answer(200, "application/json", `{"run_id": "run_1", "status": "completed"}`)
 		x.Ret(nil).WantSwallowed(t)
 		equal(t, len(over), 0, "what was said of runs")
 	})
@@ -67,7 +57,7 @@ func TestAnswersSayThatRunsAreOver(t *testing.T) {
 		bubble(t, name, func(t *testing.T) {
 			var over []string
 			x := begin(t, method(c.method), path(c.path), saysOver(&over))
-			x.answer(c.status, c.media, c.body)
+			x.Answer(c.status, c.media, c.body)
 			x.Ret(nil).WantSwallowed(t)
 			if name != "events that break off" {
 				x.WantBody(c.body)
@@ -77,13 +67,13 @@ func TestAnswersSayThatRunsAreOver(t *testing.T) {
 	}
 	bubble(t, "nobody asks", func(t *testing.T) {
 		x := begin(t, method("GET"), path(events))
-		x.answer(200, sse, completed)
+		x.Answer(200, sse, completed)
 		x.Ret(nil).WantSwallowed(t)
 	})
 	bubble(t, "the client has left", func(t *testing.T) {
 		var over []string
 		x := begin(t, method("GET"), path(events), saysOver(&over))
-		x.answer(200, sse, completed)
+		x.Answer(200, sse, completed)
 		x.Leave()
 		x.Abort()
 		equal(t, strings.Join(over, " "), "run_1", "the run that is over")
@@ -95,7 +85,7 @@ func TestLongStatusesAreNotKept(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
 		var over []string
 		x := begin(t, method("GET"), path("/v1/runs/run_1"), saysOver(&over))
-		x.answer(200, "application/json", `{"output": "`+strings.Repeat("x", 16<<10), `", "status": "completed"}`)
+		x.Answer(200, "application/json", `{"output": "`+strings.Repeat("x", 16<<10), `", "status": "completed"}`)
 		x.Ret(nil).WantSwallowed(t)
 		equal(t, len(over), 0, "runs that are over")
 	})

@@ -317,6 +317,16 @@ func (x *Exchange) WantStopped() {
 	}
 }
 
+// Answer has the next handler answer with the status, the type and the pieces of a body.
+func (x *Exchange) Answer(status int, media string, pieces ...string) {
+	x.T.Helper()
+	x.Do(func() {
+		x.W.Header().Set("Content-Type", media)
+		x.W.WriteHeader(status)
+	})
+	x.Write(pieces...)
+}
+
 // AnswerWhole has the next handler answer with status 200, the fields and body.
 func (x *Exchange) AnswerWhole(body string, fields ...string) {
 	x.Do(func() {

@@ -5,6 +5,8 @@ package proxytest
 import (
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -90,4 +92,26 @@ func SetLimits(o *proxy.Options, all string) {
 			"grace": &o.DoneGrace, "keepalive": &o.Keepalive, "drain": &o.DrainTimeout,
 		}[name] = d
 	}
+}
+
+// Page is the origin of a page.
+const Page = "https://chat.example"
+
+// Says has upstream answer a request of a page with the status and fields, as o sees it; for a preflight the
+// method is OPTIONS.
+func Says(o *proxy.Origins, method, origin string, change func(*http.Request), status int, fields ...string) {
+	r := httptest.NewRequest(method, "http://agent"+ChatPath, strings.NewReader("{}"))
+	r.Header.Set("Origin", origin)
+	if method == http.MethodOptions {
+		r.Header.Set("Access-Control-Request-Method", "POST")
+	}
+	if change != nil {
+		change(r)
+	}
+	proxy.New(proxy.Options{Origins: o}).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		for i := 0; i < len(fields); i += 2 {
+			w.Header().Add(fields[i], fields[i+1])
+		}
+		w.WriteHeader(status)
+	})).ServeHTTP(httptest.NewRecorder(), r)
 }

@@ -3,8 +3,6 @@ package queuehttp_test
 import (
 	"fmt"
 	"net/http"
-	"net/http/httptest"
-	"strings"
 	"testing"
 	"time"
 
@@ -36,27 +34,6 @@ func TestHeaderAnnouncesTheSidecar(t *testing.T) {
 		equal(t, x.Rec.Status, 429, "status")
 		equal(t, sent(x), "[v1.2.3]", "header")
 	})
-}
-
-const page = "https://chat.example"
-
-// says has upstream answer a request of a page with the status and fields; for a preflight
-// the method is OPTIONS.
-func says(o *proxy.Origins, method, origin string, change func(*http.Request), status int, fields ...string) {
-	r := httptest.NewRequest(method, "http://agent"+chatPath, strings.NewReader("{}"))
-	r.Header.Set("Origin", origin)
-	if method == http.MethodOptions {
-		r.Header.Set("Access-Control-Request-Method", "POST")
-	}
-	if change != nil {
-		change(r)
-	}
-	proxy.New(proxy.Options{Origins: o}).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		for i := 0; i < len(fields); i += 2 {
-			w.Header().Add(fields[i], fields[i+1])
-		}
-		w.WriteHeader(status)
-	})).ServeHTTP(httptest.NewRecorder(), r)
 }
 
 // fromPage gives the request that waits an Origin.

@@ -22,6 +22,7 @@ const (
 	fullStop = proxytest.FullStop
 	done     = proxytest.Done
 	beat     = proxytest.Beat
+	page     = proxytest.Page
 )
 
 type (
@@ -34,6 +35,7 @@ var (
 	text, bubble, advance = proxytest.Text, proxytest.Bubble, proxytest.Advance
 	newRecorder           = proxytest.NewRecorder
 	errTest               = proxytest.ErrTest
+	says                  = proxytest.Says
 )
 
 func equal[T comparable](t testing.TB, got, want T, what any) {

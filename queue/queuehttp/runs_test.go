@@ -47,16 +47,6 @@ func (p *places) free(t *testing.T) bool {
 	return err == nil
 }
 
-// answer has the handler answer with the status, the type and the pieces of a body.
-func (x *exchange) answer(status int, media string, pieces ...string) {
-	x.T.Helper()
-	x.Do(func() {
-		x.W.Header().Set("Content-Type", media)
-		x.W.WriteHeader(status)
-	})
-	x.Write(pieces...)
-}
-
 // TestRunsKeepTheirPlaces: the run that an answer says has begun has the place, and the answer
 // passes byte for byte.
 func TestRunsKeepTheirPlaces(t *testing.T) {
@@ -91,7 +81,7 @@ func TestRunsKeepTheirPlaces(t *testing.T) {
 		bubble(t, name, func(t *testing.T) {
 			var p places
 			x := begin(t, path(runsPath), keeps(&p))
-			x.answer(c.status, c.media, c.body...)
+			x.Answer(c.status, c.media, c.body...)
 			x.Ret(nil).WantSwallowed(t)
 			x.WantBody(strings.Join(c.body, ""))
 			equal(t, x.Rec.Status, c.status, "status")
@@ -111,7 +101,7 @@ func TestCompressedAnswersBeginNoRun(t *testing.T) {
 		var p places
 		x := begin(t, path(runsPath), keeps(&p))
 		x.Do(func() { x.W.Header().Set("Content-Encoding", "gzip") })
-		x.answer(200, "application/json", accepted)
+		x.Answer(200, "application/json", accepted)
 		x.Ret(nil).WantSwallowed(t)
 		equal(t, len(p.began), 0, "what was said of runs")
 	})
@@ -123,7 +113,7 @@ func TestRunBeginsBeforeItsClientKnows(t *testing.T) {
 		var p places
 		x := begin(t, path(runsPath), keeps(&p))
 		p.did = func() { equal(t, x.Rec.Body.String(), accepted[:9], "what the client knows") }
-		x.answer(202, "application/json", accepted[:9], accepted[9:])
+		x.Answer(202, "application/json", accepted[:9], accepted[9:])
 		x.Ret(nil).WantSwallowed(t)
 		equal(t, len(p.began), 1, "runs that have begun")
 	})
@@ -141,7 +131,7 @@ func TestOtherAnswersKeepNoPlace(t *testing.T) {
 		bubble(t, name, func(t *testing.T) {
 			var p places
 			x := begin(t, append([]setting{keeps(&p)}, settings...)...)
-			x.answer(202, "application/json", accepted)
+			x.Answer(202, "application/json", accepted)
 			x.Ret(nil).WantSwallowed(t)
 			x.WantBody(accepted)
 			equal(t, len(p.began), 0, "what was said of runs")
@@ -158,7 +148,7 @@ func TestRunWhoseHandlerFails(t *testing.T) {
 		bubble(t, how, func(t *testing.T) {
 			var p places
 			x := begin(t, path(runsPath), keeps(&p))
-			x.answer(202, "application/json", accepted)
+			x.Answer(202, "application/json", accepted)
 			does(x)
 			equal(t, p.free(t), false, "the place is free")
 		})
