@@ -320,30 +320,6 @@ func TestLinesOfUsers(t *testing.T) {
 	}
 }
 
-// TestApprovalsSayNothingOfTheUser: the sidecar's own request has no field of the client's.
-func TestApprovalsSayNothingOfTheUser(t *testing.T) {
-	agent, _ := newAsking022(t)
-	header := make(chan http.Header, 1)
-	watched := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasSuffix(r.URL.Path, "/approval") {
-			header <- r.Header
-		}
-		agent.ServeHTTP(w, r)
-	}))
-	t.Cleanup(watched.Close)
-	t.Cleanup(watched.CloseClientConnections)
-	site := runApprovals(t, strings.TrimPrefix(watched.URL, "http://"), "hermes_approvals\nhermes {\napprovals link https://hermes.example.com/hermes/approve\nidentity {header.X-User}\n}")
-	a := site.chat("danger", "X-User", "alice", "X_hermes_session_key", "bob", "x-hermes-session-id", "bob")
-	if title := site.click(a.until(linkIn), "once"); title != "Approved" {
-		t.Fatalf("the page says %q", title)
-	}
-	got := seen{header: <-header}
-	if len(got.of("X-Hermes-Session-Key"))+len(got.of("X-Hermes-Session-Id")) > 0 {
-		t.Errorf("%v", got.header)
-	}
-	a.rest()
-}
-
 // TestIdentityInJSON: an unknown way is an error.
 func TestIdentityInJSON(t *testing.T) {
 	var h Handler

@@ -70,33 +70,3 @@ func TestDirectoryThatCannotBeWrittenToIsRefused(t *testing.T) {
 		t.Errorf("left %v, %v", left, err)
 	}
 }
-
-// TestRecordingsHaveCommandsThatWait, as docs/security.md says, but neither links nor codes: those are
-// not upstream's.
-func TestRecordingsHaveCommandsThatWait(t *testing.T) {
-	agent, upstream := newAsking022(t)
-	dir := filepath.Join(t.TempDir(), "recordings")
-	both := "hermes_approvals\n\t" + strings.Replace(replied, "approvals reply", "record "+dir+"\n\t\tapprovals reply\n\t\tapprovals link https://hermes.example.com/hermes/approve text", 1)
-	site := runApprovals(t, upstream, both)
-	a := site.chat("danger")
-	link, code := a.until(linkIn), a.until(codeIn)
-	a.text()
-	if text := site.chat("approve " + code).text(); text != "\n\nSo it is: once." || agent.commands() != 1 {
-		t.Fatalf("the reply is answered by %q", text)
-	}
-	if err := caddy.Stop(); err != nil { // which ends the recordings
-		t.Fatal(err)
-	}
-	all := ""
-	for _, content := range caddytest.Files(t, dir, "") {
-		all += content
-	}
-	if !strings.Contains(all, dangerous) {
-		t.Errorf("no command in the recordings: %s", all)
-	}
-	for _, secret := range []string{link[strings.LastIndexByte(link, '/')+1:], code, agentKey} {
-		if strings.Contains(all, secret) {
-			t.Errorf("%q is in the recordings", secret)
-		}
-	}
-}

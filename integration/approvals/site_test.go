@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -24,17 +23,25 @@ import (
 // A place is a sidecar with a site in front of an agent and another with the page.
 type place struct {
 	*hermes.Agent
-	api, page string // URLs of the sites
-	clients   *client.Client
-	caddy     *sidecar.Process
+	admin, api, page string // URLs of the endpoint and of the sites
+	clients          *client.Client
+	caddy            *sidecar.Process
+	loads            bool // a configuration has been replaced
 }
+
+// unread are the errors of net/http for a connection that was closed before it brought an answer.
+var unread = regexp.MustCompile(`EOF|reset|server closed idle connection`)
 
 // The lines of the site that its tests choose.
 const (
 	byLink  = "approvals link PAGE text"
 	byReply = "approvals reply"
 	byUser  = "approvals by {header.X-User}"
-	onPage  = "page: " // begins a line of the page
+
+	// These begin lines of others than hermes.
+	onPage = "page: "
+	resume = "resume: " // in the place of "always chat 1m"; the line "off" for no hermes_resume
+	beside = "beside: " // directives beside hermes
 )
 
 // newPlace starts a sidecar whose handler has those lines.
@@ -46,22 +53,61 @@ func newPlace(t testing.TB, lines ...string) *place {
 // newPlaceOf starts it in front of an agent that is there.
 func newPlaceOf(t testing.TB, a *hermes.Agent, lines ...string) *place {
 	t.Helper()
-	p := &place{Agent: a}
-	var ofPage []string
-	lines = slices.DeleteFunc(slices.Clone(lines), func(line string) bool {
-		line, ok := strings.CutPrefix(line, onPage)
-		if ok {
-			ofPage = append(ofPage, line)
-		}
-		return ok
-	})
-	api, page := harness.FreePort(t), harness.FreePort(t)
-	p.api, p.page = "http://"+api, "http://"+page
+	p := &place{Agent: a, admin: "http://" + harness.FreePort(t), api: "http://" + harness.FreePort(t), page: "http://" + harness.FreePort(t)}
 	p.clients = client.New(t, p.api)
-	text := "{\n\tadmin off\n}\n" + sidecar.OnLoopback(api) + "\tlog\n\thermes_resume {\n\t\talways chat 1m\n\t}\n\thermes {\n\t\t" + strings.Join(lines, "\n\t\t") +
-		"\n\t}\n\treverse_proxy " + p.Addr + "\n}\n" + sidecar.OnLoopback(page) + "\tlog\n\thermes_approvals {\n\t\t" + strings.Join(ofPage, "\n\t\t") + "\n\t}\n}\n"
-	p.caddy = sidecar.RunCaddyfile(t, t.TempDir(), strings.ReplaceAll(text, "PAGE", p.page+"/hermes/approve"))
+	p.caddy = sidecar.RunCaddyfile(t, t.TempDir(), p.caddyfile(lines...))
 	return p
+}
+
+// caddyfile is a configuration whose handler has those lines.
+func (p *place) caddyfile(lines ...string) string {
+	of := map[string][]string{}
+	for _, line := range lines {
+		kind, rest, ok := strings.Cut(line, ": ")
+		if !ok {
+			kind, rest = "", line
+		}
+		of[kind+": "] = append(of[kind+": "], rest)
+	}
+	if of[resume] == nil {
+		of[resume] = []string{"always chat 1m"}
+	}
+	block := func(name, kind string) string { return name + " {\n" + strings.Join(of[kind], "\n") + "\n}\n" }
+	site := block("hermes", ": ") + "reverse_proxy " + p.Addr
+	if of[resume][0] != "off" {
+		site = block("hermes_resume", resume) + site
+	}
+	return p.around(strings.Join(of[beside], "\n")+"\n"+site, block("hermes_approvals", onPage))
+}
+
+// around is a configuration with directives of the site of the agent and of the page's.
+func (p *place) around(site, page string) string {
+	text := "{\nadmin " + strings.TrimPrefix(p.admin, "http://") + "\n}\n"
+	for url, directives := range map[string]string{p.api: site, p.page: page} {
+		text += sidecar.OnLoopback(strings.TrimPrefix(url, "http://")) + "log\n" + directives + "\n}\n"
+	}
+	return strings.ReplaceAll(text, "PAGE", p.page+"/hermes/approve")
+}
+
+// again reports whether a request failed that the server before a reload may have accepted, and closed unread.
+func (p *place) again(err error) bool {
+	return err != nil && p.loads && unread.MatchString(err.Error())
+}
+
+// load replaces the configuration.
+func (p *place) load(t testing.TB, caddyfile string) {
+	t.Helper()
+	p.loads = true
+	res, err := harness.Persist(func() (*http.Response, error) {
+		return http.Post(p.admin+"/load", "text/caddyfile", strings.NewReader(caddyfile))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if body, _ := io.ReadAll(res.Body); res.StatusCode != http.StatusOK {
+		t.Fatalf("reload: %s: %s", res.Status, body)
+	}
 }
 
 // sent returns the bodies of all requests that the agent has got.
@@ -112,8 +158,18 @@ func (p person) posts(body string) *held {
 	return r
 }
 
-func (p person) tries(body string) (*held, error) {
-	r, err := p.at.clients.Of(p.t).Ask(http.MethodPost, "/v1/chat/completions", strings.NewReader(body), "Authorization", "Bearer "+p.key, "X-User", p.user)
+// tries posts a request with more header fields: name, value, name, value.
+func (p person) tries(body string, header ...string) (*held, error) {
+	return p.sends(http.MethodPost, "/v1/chat/completions", body, header...)
+}
+
+func (p person) sends(method, path, body string, header ...string) (*held, error) {
+	ask := func() (*client.Reply, error) {
+		return p.at.clients.Of(p.t).Ask(method, path, strings.NewReader(body), append(header, "Authorization", "Bearer "+p.key, "X-User", p.user)...)
+	}
+	r, err := ask()
+	for ; p.at.again(err); r, err = ask() {
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -178,7 +234,8 @@ var notOfEvents = regexp.MustCompile(`(?m)^id: .*\n|^:.*\n\n?`)
 // ends reads the rest, and decodes all of the answer.
 func (h *held) ends() *strict.Answer {
 	h.t.Helper()
-	return strict.Decode(h.t, notOfEvents.ReplaceAllString(h.read.String()+h.All(), ""))
+	h.read.WriteString(h.All())
+	return strict.Decode(h.t, notOfEvents.ReplaceAllString(h.read.String(), ""))
 }
 
 // A sheet is a page as it is shown.
@@ -222,6 +279,8 @@ func (p person) presses(page, choice string) sheet {
 func (p person) browses(method, page, body string, header ...string) sheet {
 	p.t.Helper()
 	s, err := browse(method, page, body, header...)
+	for ; p.at.again(err); s, err = browse(method, page, body, header...) {
+	}
 	if err != nil {
 		p.t.Fatal(err)
 	}

@@ -66,6 +66,8 @@ type Request struct {
 
 	over, left, run bool
 	ended           chan struct{} // closed when it is over
+	events          []string      // of a run that asks
+	asks            chan struct{} // closed when there is another event
 	asked           []*question
 }
 
@@ -407,7 +409,7 @@ func (a *Agent) begin(r *http.Request, prompt, body string) (*Request, []Step) {
 	kind := map[string]string{"/v1/chat/completions": "chatcmpl-", "/v1/responses": "resp_"}[r.URL.Path]
 	me := &Request{
 		ID: cmp.Or(kind, "run_") + hexOf(29), Prompt: prompt, Key: r.Header.Get("Authorization"), Path: r.URL.Path,
-		Header: r.Header.Clone(), Body: body, run: r.URL.Path == "/v1/runs", ended: make(chan struct{}),
+		Header: r.Header.Clone(), Body: body, run: r.URL.Path == "/v1/runs", ended: make(chan struct{}), asks: make(chan struct{}),
 	}
 	if strings.HasSuffix(r.URL.Path, "/chat/completions") {
 		me.Session = sessionOf(r, []byte(body))
@@ -476,7 +478,7 @@ func (a *Agent) get(w http.ResponseWriter, r *http.Request, path string) {
 	case i < 0:
 		problem(w, http.StatusNotFound, "run_not_found")
 	case events:
-		run.events(w, r)
+		a.events(run, w, r)
 	case a.Silent:
 		problem(w, http.StatusInternalServerError, "internal_error")
 	default:
@@ -486,20 +488,47 @@ func (a *Agent) get(w http.ResponseWriter, r *http.Request, path string) {
 }
 
 // events answers GET /v1/runs/{run_id}/events.
-func (r Request) events(w http.ResponseWriter, q *http.Request) {
+func (a *Agent) events(r Request, w http.ResponseWriter, q *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	write(w, ": open")
 	data := func(id int, event, more string) {
 		write(w, "id: "+strconv.Itoa(id), fmt.Sprintf(`data: {"event": "%s", "run_id": "%s", "timestamp": 1795466037.7, %s"seq": %d}`, event, r.ID, more, id))
 	}
 	data(0, "message.delta", `"delta": "hi", `)
-	select {
-	case <-r.ended:
-	case <-q.Context().Done():
-		return
+	n := 0
+	for over := false; !over; {
+		events, more := a.since(r.ID, n)
+		for _, e := range events {
+			n++
+			write(w, "id: "+strconv.Itoa(n), e)
+		}
+		select {
+		case <-more:
+		case <-r.ended:
+			over = true
+		case <-q.Context().Done():
+			return
+		}
 	}
-	data(1, "run.completed", `"output": "hi", "usage": {"input_tokens": 5, "output_tokens": 5, "total_tokens": 10}, `)
+	data(n+1, "run.completed", `"output": "hi", "usage": {"input_tokens": 5, "output_tokens": 5, "total_tokens": 10}, `)
 	write(w, ": stream closed")
+}
+
+// keep adds an event to those of a run.
+func (a *Agent) keep(r *Request, event string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	r.events = append(r.events, event)
+	close(r.asks)
+	r.asks = make(chan struct{})
+}
+
+// since returns the events of a run but for the first n, and what tells that there are more.
+func (a *Agent) since(id string, n int) (events []string, more <-chan struct{}) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	i := slices.IndexFunc(a.requests, func(r *Request) bool { return r.ID == id })
+	return slices.Clone(a.requests[i].events[n:]), a.requests[i].asks
 }
 
 // problem answers with an error of Hermes'.

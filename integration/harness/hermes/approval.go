@@ -102,7 +102,7 @@ func (a *answer) answered() []string { return a.chose }
 
 // ask implements asker.
 func (a *answer) ask(c Command) bool {
-	if a.begin == nil {
+	if a.begin == nil && !a.req.run {
 		return true
 	}
 	q := &question{Question: Question{Prompt: a.req.Prompt, Command: c.Text}, id: hexOf(32), waits: true, answered: make(chan string, 1)}

@@ -40,8 +40,11 @@ func (a *answer) Text(text string) {
 
 // Frame implements Stream. An answer that is not streamed has no events.
 func (a *answer) Frame(lines ...string) {
-	if a.begin != nil {
+	switch last := lines[len(lines)-1]; {
+	case a.begin != nil:
 		write(a.w, lines...)
+	case a.req.run && strings.Contains(last, `"run_id"`): // the events of a run have no names, and only these reach its reader
+		a.agent.keep(a.req, last)
 	}
 }
 

@@ -74,10 +74,11 @@ func Asks(c Command) Step {
 // Reports says a text and how the questions so far were answered.
 func Reports(text string) Step {
 	return func(s Stream) bool {
+		answers := ""
 		if a, ok := s.(asker); ok {
-			text += strings.Join(a.answered(), ",")
+			answers = strings.Join(a.answered(), ",")
 		}
-		s.Text("\n\n" + text)
+		s.Text("\n\n" + text + answers)
 		return true
 	}
 }
