@@ -166,10 +166,11 @@ func knowing(in []byte) fakeMemory {
 	}
 	m, t := fakeMemory{}, Turn{}
 	for i, said := range body.Messages {
-		switch text := TextOf(said.Content); {
-		case said.Role == "user":
+		text := TextOf(said.Content)
+		switch said.Role {
+		case "user":
 			t = Turn{Before: t.Answer, Question: text}
-		case said.Role == "assistant":
+		case "assistant":
 			if t.Answer = text; i%8 == 2 {
 				m[t] = []ToolRun{{Name: "terminal", Args: `{"command":"go test ./..."}`, Ended: "completed"}}
 			}

@@ -41,7 +41,8 @@ func TestTwelveTurns(t *testing.T) {
 						t.Fatalf("message %d is %v", i, m)
 					}
 				}
-				messages, _, _ := strings.Cut(body[strings.Index(body, `"messages":`):], `],"model"`)
+				_, messages, _ := strings.Cut(body, `"messages":`)
+				messages, _, _ = strings.Cut(messages, `],"model"`)
 				if !strings.HasPrefix(messages, prefix) {
 					t.Fatalf("turn %d: the messages are\n%s\nwant at their beginning\n%s", n, messages, prefix)
 				}

@@ -28,8 +28,8 @@ func Unmarshal(b []byte, into any) error {
 	return d.Decode(into)
 }
 
-// Check reports a value in b that no field can have of the struct that of points to, as Unmarshal
-// does. It is for modules that do not decode themselves.
+// Check returns an error for a value in b that no field of the struct that of points to can have, as
+// Unmarshal does. It is for modules that do not decode themselves.
 func Check(b []byte, of any) error { return check("", b, reflect.TypeOf(of).Elem()) }
 
 // check reports a value in b that no field of the type t can have. name is the option's. It finds

@@ -92,7 +92,7 @@ func (s *server) get(ctx context.Context, path string, withKey bool) (reply, err
 	return s.getUpTo(ctx, path, withKey, maxProbe)
 }
 
-// getUpTo is like get, but reads at most most bytes of the body.
+// getUpTo is like get, but reads no more of the body than most bytes.
 func (s *server) getUpTo(ctx context.Context, path string, withKey bool, most int64) (reply, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
@@ -106,7 +106,7 @@ func (s *server) getUpTo(ctx context.Context, path string, withKey bool, most in
 // read reads a reply, and closes its body.
 func read(res *http.Response) (reply, error) { return readUpTo(res, maxProbe) }
 
-// readUpTo is like read, but reads at most most bytes of the body.
+// readUpTo is like read, but reads no more of the body than most bytes.
 func readUpTo(res *http.Response, most int64) (reply, error) {
 	defer res.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(res.Body, most))
@@ -130,7 +130,7 @@ func (r reply) isHermes() bool {
 	return r.StatusCode == http.StatusOK && r.says("platform") == "hermes-agent"
 }
 
-// refuses reports whether the reply says that the request has no right, or the wrong key.
+// refuses reports whether the reply says that the request is not authorized, or has the wrong key.
 func (r reply) refuses() bool {
 	return r.StatusCode == http.StatusUnauthorized || r.StatusCode == http.StatusForbidden
 }

@@ -83,7 +83,8 @@ func IsCardOutput(text string) bool {
 	return text == Completed || status == WaitsForApproval || EndedOtherwise(status)
 }
 
-// CardStatus returns the status of the tool of a card with an output for which IsCardOutput is true.
+// CardStatus returns the status of a tool from text, the output of its card, for which IsCardOutput is
+// true.
 func CardStatus(text string) string { return strings.TrimPrefix(text, cardFails) }
 
 // The codes of errors (contract section 3).

@@ -89,7 +89,7 @@ func isWord(s string) bool {
 // Result returns the result of a tool with the text, a JSON string.
 func Result(text string) []byte { return Quote(text, contract.MaxDetail) }
 
-// Quote returns text as a JSON string of at most most bytes. If it is longer, it ends with a note.
+// Quote returns text as a JSON string of at most "most" bytes. A longer text ends with a note.
 func Quote(text string, most int) []byte {
 	head := text[:min(len(text), most)]
 	raw := jsonspan.Quote(head)

@@ -1,6 +1,8 @@
 package whole
 
 import (
+	"slices"
+
 	"iter"
 	"strings"
 
@@ -225,8 +227,8 @@ func (m *Messages) turn(b []byte) (t contract.Turn) {
 		return t
 	}
 	var sum contract.TextSum
-	for i := len(answer) - 1; i >= 0; i-- {
-		addTexts(&sum, b, answer[i])
+	for _, content := range slices.Backward(answer) {
+		addTexts(&sum, b, content)
 	}
 	t.Before = sum.Text()
 	return t
