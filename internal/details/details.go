@@ -151,6 +151,7 @@ func (s *Stream) look(c rewrite.ToolCall, flush func(), enough func(rewrite.Tool
 		if s.over = s.missed == maxLacking; again || s.over || !s.pause(until) {
 			return d
 		}
+		flush = func() {} // nothing has come since
 	}
 	return d
 }

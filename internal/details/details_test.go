@@ -79,6 +79,44 @@ func TestAQuestionWaitsAtMost300ms(t *testing.T) {
 	}
 }
 
+// TestWhatIsStoredLate: an answer that lacks the call is asked for once more, a moment later, and both together
+// take at most 300 ms.
+func TestWhatIsStoredLate(t *testing.T) {
+	for name, c := range map[string]struct {
+		first time.Duration
+		again time.Duration // more than is waited for: no answer
+		took  time.Duration
+		want  string
+	}{
+		"stored a moment later":  {time.Millisecond, 2 * time.Millisecond, storesWithin + 3*time.Millisecond, "{} [answered answered]"},
+		"no answer then":         {time.Millisecond, time.Hour, maxWait, " [answered late]"},
+		"too little time for it": {maxWait - storesWithin, 0, maxWait - storesWithin, " [answered]"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			n := 0
+			s, counted := streamOf(t, t.Context(), func(w http.ResponseWriter, r *http.Request) error {
+				n++
+				took, rows := c.first, list(user())
+				if n > 1 {
+					took, rows = c.again, list(user(), calls("c1", "t", `{}`))
+				}
+				select {
+				case <-time.After(took):
+				case <-r.Context().Done():
+				}
+				_, err := io.WriteString(w, rows)
+				return err
+			})
+			began, flushed := time.Now(), 0
+			d := s.Started(asked, func() { flushed++ })
+			if got := fmt.Sprintf("%s %v", d.Args, *counted); got != c.want || time.Since(began) != c.took || flushed != 1 {
+				t.Errorf("%s: %s in %v, sent %d times; want %s in %v", name, got, time.Since(began), flushed, c.want, c.took)
+			}
+			time.Sleep(2 * time.Hour)
+		})
+	}
+}
+
 // TestOneAnswerServesAllTools: a question is asked only for what is not known yet.
 func TestOneAnswerServesAllTools(t *testing.T) {
 	n := 0
@@ -122,7 +160,7 @@ func TestOutcomesOfQuestions(t *testing.T) {
 		"a refusal as an error": {func(http.ResponseWriter, *http.Request) error { return caddyhttp.Error(401, errors.New("no")) }, Lost},
 		"an early hint": {func(w http.ResponseWriter, _ *http.Request) error {
 			w.WriteHeader(103)
-			_, err := io.WriteString(w, list(user(), calls("c1", "t", "{}")))
+			_, err := io.WriteString(w, list(user(), calls("c1", "t", `{}`)))
 			return err
 		}, Answered},
 		"the client leaves": {func(_ http.ResponseWriter, r *http.Request) error { leave(); <-r.Context().Done(); return nil }, Gone},
