@@ -323,7 +323,7 @@ func TestApprovalsAreLoggedOnceASecond(t *testing.T) {
 		return hermes.Sends("event: approval.request", `data: {"command": "rm -rf `+id+`", "description": "d", "request_id": "req-`+id+`", "event": "approval.request", "run_id": "chatcmpl-1", "choices": ["once", "deny"]}`)
 	}
 	var refused, asked []hermes.Step
-	for i := range 2000 {
+	for i := range 500 {
 		refused = append(refused, ask(fmt.Sprint("r", i)))
 		asked = append(asked, hermes.Sends(hermes.Running("terminal", fmt.Sprint("a", i))...), ask(fmt.Sprint("a", i)), hermes.Ends("terminal", fmt.Sprint("a", i)))
 	}
