@@ -1,9 +1,8 @@
 package whole
 
 import (
-	"slices"
-
 	"iter"
+	"slices"
 	"strings"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
