@@ -163,7 +163,7 @@ type Handler struct {
 	// What tool events and cards tell of a tool. Hermes says only that it
 	// runs, so the sidecar asks Hermes, in the client's name, for what it has
 	// stored. `full` tells the arguments and the result, `arguments` only the
-	// arguments. `off` asks nothing. Hermes 0.16 and newer answer.
+	// arguments. `off` asks nothing. Hermes 0.18 and newer have it in time.
 	// Default: `full`.
 	ToolDetails string `json:"tool_details,omitempty"`
 

@@ -21,7 +21,7 @@ const (
 
 // beforeAndAfter is two fenced blocks, one after the other, whose info strings say what
 // they hold: what is sent, with what becomes of the connection, and what is received.
-var beforeAndAfter = regexp.MustCompile("(?s)(```(?:sse|json) (hermes|hermes ended|hermes cut|request|answer)\n((?:[^`]|`[^`])*?)```\n(?:[^`]|`[^`])*?```(?:sse|json) received\n)((?:[^`]|`[^`])*?)(```)")
+var beforeAndAfter = regexp.MustCompile("(?s)(```(?:sse|json) (hermes|hermes stores|hermes ended|hermes cut|request|answer)\n((?:[^`]|`[^`])*?)```\n(?:[^`]|`[^`])*?```(?:sse|json) received\n)((?:[^`]|`[^`])*?)(```)")
 
 // TestWirePageShowsWhatTheEngineDoes: each example of docs/wire.md gives the result that the page shows.
 func TestWirePageShowsWhatTheEngineDoes(t *testing.T) {
@@ -56,12 +56,16 @@ func TestWirePageShowsWhatTheEngineDoes(t *testing.T) {
 func example(kind, sent string) string {
 	switch kind {
 	case "request":
-		healed, _ := rewrite.Heal([]byte(sent), nil, nil)
+		healed, _ := rewrite.Healing{Memory: emptyMemory{}}.Heal([]byte(sent))
 		return string(healed)
 	case "answer":
 		return string(rewrite.RepairAnswer([]byte(sent), new(rewrite.Options), nil).Body)
 	}
-	s := rewrite.New(new(rewrite.Options), rewrite.Params{Active: true})
+	p := rewrite.Params{Active: true}
+	if kind == "hermes stores" {
+		p.Details = listing{}
+	}
+	s := rewrite.New(new(rewrite.Options), p)
 	in := strings.ReplaceAll(sent, "{… ", "{"+envelope)
 	if kind != "hermes cut" {
 		in += "\n" // the last frame's blank line, which the page leaves out
@@ -75,3 +79,23 @@ func example(kind, sent string) string {
 	}
 	return strings.TrimSuffix(strings.ReplaceAll(string(out), "{"+envelope, "{… "), "\n")
 }
+
+// listing is what Hermes has stored of the page's tool.
+type listing struct{}
+
+func (listing) Started(rewrite.ToolCall, func()) rewrite.ToolDetails {
+	return rewrite.ToolDetails{Args: rewrite.ToolArgs(`{"command": "ls -la"}`)}
+}
+
+func (l listing) Ended(c rewrite.ToolCall, flush func()) rewrite.ToolDetails {
+	d := l.Started(c, flush)
+	d.Result, d.Failed = rewrite.ToolResult(`{"output": "a.go\nb.go", "exit_code": 0, "error": null}`)
+	return d
+}
+
+// emptyMemory remembers nothing.
+type emptyMemory struct{}
+
+func (emptyMemory) Empty() bool                              { return true }
+func (emptyMemory) Recall(rewrite.Turn) []rewrite.ToolRun    { return nil }
+func (emptyMemory) Remember(rewrite.Turn, []rewrite.ToolRun) {}
