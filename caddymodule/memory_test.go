@@ -47,6 +47,25 @@ func TestWhoseMemory(t *testing.T) {
 		}
 		of(h, path, as("ada")...).Remember(turn, nil)
 	}
+	from := func(address string, header ...string) rewrite.Memory {
+		r := httptest.NewRequest(http.MethodPost, path, nil)
+		for i := 0; i+1 < len(header); i += 2 {
+			r.Header.Set(header[i], header[i+1])
+		}
+		r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), httptest.NewRecorder(), nil)
+		caddyhttp.SetVar(r.Context(), caddyhttp.ClientIPVarKey, address)
+		return (&Handler{Identity: &options.Identity{Prompt: user}}).memory()(r)
+	}
+	from("192.0.2.1").Remember(turn, []rewrite.ToolRun{{Name: "terminal"}})
+	if from("192.0.2.1").Empty() || !from("192.0.2.2").Empty() {
+		t.Error("clients without credentials are not told apart by their addresses")
+	}
+	for _, header := range [][]string{{"Authorization", "Bearer ada"}, {"X-User", "ada"}} {
+		from("192.0.2.1", header...).Remember(turn, []rewrite.ToolRun{{Name: "terminal"}})
+		if from("192.0.2.2", header...).Empty() {
+			t.Errorf("%v is another client at another address", header)
+		}
+	}
 	if (&Handler{Memory: "off"}).memory() != nil {
 		t.Error("off is on")
 	}
