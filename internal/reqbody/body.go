@@ -56,7 +56,7 @@ type Plan struct {
 	Heal bool
 	// Keep says that a body that is read is not healed.
 	Keep bool
-	// Limit is the size in bytes above which a body passes untouched.
+	// Limit is the size in bytes above which a body passes untouched, and beyond which no records make it grow.
 	Limit int64
 	// Tools are the tools whose markers are removed.
 	Tools *rewrite.Tools
@@ -129,6 +129,12 @@ func (b *Body) heal(r, up *http.Request, plan Plan) rewrite.Healed {
 	if healed.Markers > 0 && !plan.Keep && plan.MarkersStay != nil && plan.MarkersStay() {
 		healing.Tools = rewrite.WithoutImitations(plan.Tools)
 		body, healed = healing.Heal(came)
+	}
+	if healed.Recalled() > 0 && int64(len(body)) > plan.Limit { // upstream may have the same limit
+		turn := healed.Turn
+		healing.Memory = nil
+		body, healed = healing.Heal(came)
+		healed.Turn = turn
 	}
 	if plan.Keep {
 		body, healed = came, rewrite.Healed{Form: healed.Form, Reply: healed.Reply}

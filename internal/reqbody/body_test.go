@@ -83,6 +83,36 @@ func TestPrepare(t *testing.T) {
 }
 
 // rest returns what r still gives, and its error.
+// knows is a Memory that knows a tool of every answer.
+type knows struct{}
+
+func (knows) Empty() bool                              { return false }
+func (knows) Remember(rewrite.Turn, []rewrite.ToolRun) {}
+func (knows) Recall(rewrite.Turn) []rewrite.ToolRun {
+	return []rewrite.ToolRun{{Name: "terminal", Ended: "completed"}}
+}
+
+// TestRecordsStayWithinTheLimit: a body that upstream would take stays one, and its answer is remembered.
+func TestRecordsStayWithinTheLimit(t *testing.T) {
+	const body = `{"stream":true,"messages":[{"role":"user","content":"u"},{"role":"assistant","content":"a\n` + "`💻 ls`" + `"},{"role":"user","content":"v"}]}`
+	plan := Plan{Heal: true, Limit: math.MaxInt64, Memory: knows{}}
+	_, up, _, h := prepared(strings.NewReader(body), int64(len(body)), plan)
+	grown := all(t, up.Body)
+	if h.FromMemory != 1 || len(grown) <= len(body) {
+		t.Fatalf("no record in %s", grown)
+	}
+	for over, want := range map[int]string{0: grown, 1: strings.Replace(body, "\\n`💻 ls`", "", 1)} {
+		plan.Limit = int64(len(grown) - over)
+		_, up, _, limited := prepared(strings.NewReader(body), int64(len(body)), plan)
+		if got := all(t, up.Body); got != want || up.ContentLength != int64(len(want)) {
+			t.Errorf("%d bytes over the limit: %s", over, got)
+		}
+		if limited.Recalled() != 1-over || limited.Turn != h.Turn || limited.Markers != 1 {
+			t.Errorf("%d bytes over the limit: %+v", over, limited)
+		}
+	}
+}
+
 func rest(r io.Reader) string {
 	b, err := io.ReadAll(r)
 	if err != nil {
