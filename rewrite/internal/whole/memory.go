@@ -2,6 +2,7 @@ package whole
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -35,7 +36,7 @@ type Recalled struct {
 // conversation, as far as that shows the same messages and m knows the same.
 func Recall(original, healed []byte, messages, left *Messages, depth int, sound bool, given map[string]bool, m contract.Memory, results bool) Recalled {
 	same := len(healed) == 0 || &original[0] == &healed[0]
-	calls := depth >= len("{[{[{{") && bytes.Contains(original, []byte("tool_calls"))
+	calls := depth >= len("{[{[{{") && (bytes.Contains(original, []byte("tool_calls")) || bytes.Contains(original, []byte(`\u00`)))
 	if !calls && m.Empty() {
 		past := messages.past(original)
 		if !same {
@@ -93,6 +94,7 @@ func (r *recaller) recall(shown *turns, calls bool) {
 	if calls {
 		r.each = r.read
 	}
+	var held []contract.ToolRun // that ran before messages that say nothing
 	for {
 		r.tools = record.Tools{}
 		more := r.next()
@@ -104,13 +106,17 @@ func (r *recaller) recall(shown *turns, calls bool) {
 		}
 		at, hasOne := placeOf(shown.b, shown.content)
 		r.hasOne = r.hasOne || hasOne
-		if at == 0 {
-			continue
+		ran, fromMemory := r.tools.Runs(), false
+		if len(ran) == 0 {
+			ran = r.clean(r.known(shown))
+			fromMemory = len(ran) > 0
 		}
-		if ran := r.tools.Runs(); len(ran) > 0 {
-			r.records.Add(at, false, ran)
-		} else if ran := r.known(shown); len(ran) > 0 {
-			r.records.Add(at, true, r.clean(ran))
+		if len(held) > 0 {
+			ran = slices.Concat(held, ran)
+		}
+		if held = ran; at > 0 && len(ran) > 0 {
+			r.records.Add(at, fromMemory, ran)
+			held = nil
 		}
 	}
 }
@@ -212,17 +218,10 @@ func (r *recaller) without(text string) string {
 
 // read reads the tool calls of an assistant's message, and what tools have returned.
 func (r *recaller) read(m *spoken) {
-	for call := range jsonspan.Elements(r.b, m.calls) {
-		function := jsonspan.MemberOf(r.b, call, "function")
-		c := record.Call{ID: r.text(jsonspan.MemberOf(r.b, call, "id")), Name: r.without(r.text(jsonspan.MemberOf(r.b, function, "name")))}
-		arguments := r.text(jsonspan.MemberOf(r.b, function, "arguments"))
-		c.Args = r.without(arguments)
-		if label, args, ok := cardArguments([]byte(arguments)); ok {
-			c.Label, c.Args = r.without(label), r.without(args)
-		}
-		r.tools.Start(c)
+	if Spells(r.b, m.role, "assistant") {
+		r.readCalls(m.calls)
 	}
-	if !m.id.IsString(r.b) {
+	if !m.id.IsString(r.b) || !Spells(r.b, m.role, "tool") {
 		return
 	}
 	var said []byte
@@ -230,6 +229,23 @@ func (r *recaller) read(m *spoken) {
 		said = jsonspan.AppendText(said, jsonspan.Head(text, max(0, maxCallText-len(said))))
 	}
 	r.tools.End(r.text(m.id), endOf(r.without(string(said))))
+}
+
+// readCalls reads the tool calls at v.
+func (r *recaller) readCalls(v jsonspan.Span) {
+	for call := range jsonspan.Elements(r.b, v) {
+		function := jsonspan.MemberOf(r.b, call, "function")
+		c := record.Call{ID: r.text(jsonspan.MemberOf(r.b, call, "id")), Name: r.without(r.text(jsonspan.MemberOf(r.b, function, "name")))}
+		if c.Name == "" {
+			continue
+		}
+		arguments := r.text(jsonspan.MemberOf(r.b, function, "arguments"))
+		c.Args = r.without(arguments)
+		if label, args, ok := cardArguments([]byte(arguments)); ok {
+			c.Label, c.Args = r.without(label), r.without(args)
+		}
+		r.tools.Start(c)
+	}
 }
 
 // maxCallText is the length in bytes, as JSON, of what is read of a call's arguments, and of what it returned.
