@@ -351,8 +351,15 @@ func FuzzRecall(f *testing.F) {
 	const record = recordHead + `- terminal {\"command\":\"ls\"}: completed\n` + recordEnd
 	f.Fuzz(func(t *testing.T, body []byte) {
 		plain, _ := Heal(body, nil, nil)
+		empty, fast := Healing{Memory: fakeMemory{}}.Heal(body)
+		if fast.Recalled() == 0 {
+			same(t, string(empty), string(plain), "what is left without a memory")
+		}
 		h := Healing{Memory: allKnowing{}}
 		got, did := h.Heal(body)
+		if fast.Turn.Question != 0 && jsonspan.Valid(body) {
+			equal(t, fast.Turn, did.Turn, "turn from the end")
+		}
 		again, twice := h.Heal(got)
 		same(t, string(again), string(got), "twice and once")
 		if did.Recalled() > 0 {
