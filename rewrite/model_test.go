@@ -140,7 +140,12 @@ func (m historyMessage) wire(n int) string {
 	case withCard:
 		return carded(n, m.text, m.text)
 	case withCards:
-		return carded(n, m.text, "ls", "")
+		cards := carded(n, m.text, "ls", "")
+		if n%2 == 1 { // the first has details
+			cards = strings.Replace(cards, `\"ls\"}"`, `\"ls\", \"args\": {\"command\": \"ls\"}}"`, 1)
+			cards = strings.Replace(cards, `"content": "completed"`, `"content": `+asciiJSON("x"+m.text), 1)
+		}
+		return cards
 	case plainAnswer:
 		return assistant(m.text)
 	case namedAnswer:
