@@ -289,3 +289,19 @@ func TestClientLeavesWhileAQuestionIsOpen(t *testing.T) {
 	<-gone
 	harness.Until(t, "the stream is over", func() bool { return p.IsOver("go") })
 }
+
+// TestSlowHermesStaysHealthy: a question that is given up is no failure for Caddy's passive health checks, which
+// would refuse the next chat.
+func TestSlowHermesStaysHealthy(t *testing.T) {
+	t.Parallel()
+	agent := hermes.New(t, 0)
+	p := inFront(t, agent, "hermes\nreverse_proxy "+agent.Addr+" {\n\tfail_duration 1h\n\tlb_try_duration 1s\n}")
+	p.AnswerSessions(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	p.goes()
+	for range 3 {
+		want(t, p.ask("go").Answer(), plain...)
+	}
+	if late := p.metric("late"); late != "3" {
+		t.Errorf("%s questions were late", late)
+	}
+}

@@ -98,8 +98,8 @@ type Body = io.Writer
 
 // Get sends a GET request with the path and with the query in front of the client's own. The body of an
 // answer with status 200 goes to what begin returns. Get sends the request again, and begins another body,
-// after an answer of an upstream other than the client's. It returns the status of the last answer, 0 for
-// none; the error is as for Send.
+// if an upstream other than the client's has answered, or has failed to. It returns the status of the last
+// answer, 0 for none; the error is as for Send.
 func (s *Sender) Get(ctx context.Context, path, query string, begin func() Body) (status int, err error) {
 	if own := s.r.URL.RawQuery; own != "" {
 		query += "&" + own
@@ -107,7 +107,8 @@ func (s *Sender) Get(ctx context.Context, path, query string, begin func() Body)
 	for range maxTries {
 		said := &report{to: begin()}
 		upstream, err := s.try(ctx, http.MethodGet, &url.URL{Path: path, RawQuery: query}, nil, said)
-		if err != nil || said.Status == 0 || upstream == s.upstream {
+		failed := err != nil || said.Status == 0
+		if upstream == s.upstream || failed && upstream == "" || ctx.Err() != nil {
 			return said.Status, err
 		}
 	}

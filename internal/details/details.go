@@ -120,6 +120,8 @@ type Stream struct {
 
 	sender *behalf.Sender // nil before the first question
 	page   page           // the last answer
+	behind time.Duration  // how late the stream was after the last question
+	waited time.Time      // when that was
 	over   bool           // nothing more is asked
 	missed int            // answers in a row that lacked the call
 }
@@ -141,7 +143,10 @@ func (s *Stream) Ended(c rewrite.ToolCall, flush func()) rewrite.ToolDetails {
 // look returns what is known of c. If that is not enough it asks, and asks once more if the answer lacks it.
 func (s *Stream) look(c rewrite.ToolCall, flush func(), enough func(rewrite.ToolDetails) bool) rewrite.ToolDetails {
 	d := s.page.find(c)
-	until := time.Now().Add(maxWait)
+	until, ok := s.mayWait()
+	if !ok {
+		return d
+	}
 	for again := false; !enough(d) && !s.over && s.ask(flush, until); again = true {
 		if d = s.page.find(c); enough(d) {
 			s.missed = 0
@@ -156,12 +161,29 @@ func (s *Stream) look(c rewrite.ToolCall, flush func(), enough func(rewrite.Tool
 	return d
 }
 
+// mayWait returns until when the next event may wait, and whether it may. Tools that come while the stream is
+// late do not make it later than maxWait, and the stream waits again once upstream has been silent for some
+// time.
+func (s *Stream) mayWait() (until time.Time, ok bool) {
+	now := time.Now()
+	s.behind = max(0, s.behind-now.Sub(s.waited))
+	s.waited = now
+	return now.Add(maxWait - s.behind), s.behind <= maxWait/2
+}
+
+// wait records that the stream has waited since then.
+func (s *Stream) wait(since time.Time) {
+	s.waited = time.Now()
+	s.behind += s.waited.Sub(since)
+}
+
 // pause waits before the same is asked again: Hermes may store a call, or its result, just after it has sent
 // the event. It reports whether there is time left for that.
 func (s *Stream) pause(until time.Time) bool {
 	if time.Until(until) < 2*storesWithin {
 		return false
 	}
+	defer s.wait(time.Now())
 	select {
 	case <-time.After(storesWithin):
 		return true
@@ -182,14 +204,9 @@ func (s *Stream) ask(flush func(), until time.Time) bool {
 	ctx, cancel := context.WithDeadlineCause(s.r.Context(), until, errLate)
 	defer cancel() // of a question that is late nobody waits for the answer
 	answers := make(chan answer, 1)
-	go func() { answers <- fetch(ctx, s.sender, s.path, s.session) }()
+	go func() { answers <- s.fetch(ctx) }()
 	flush()
-	var a answer
-	select {
-	case a = <-answers:
-	case <-ctx.Done():
-		a.err = context.Cause(ctx)
-	}
+	a := s.await(ctx, answers)
 	outcome := a.outcome(s.r.Context())
 	s.o.Count(outcome)
 	if s.over = outcome != Answered; !s.over {
@@ -199,6 +216,23 @@ func (s *Stream) ask(flush func(), until time.Time) bool {
 		s.note(outcome, &a)
 	}
 	return !s.over
+}
+
+// await returns the answer, if it comes before ctx ends. One that is there counts, although the client may
+// have taken its time for what was sent before.
+func (s *Stream) await(ctx context.Context, answers <-chan answer) answer {
+	defer s.wait(time.Now())
+	select {
+	case a := <-answers:
+		return a
+	case <-ctx.Done():
+	}
+	select {
+	case a := <-answers:
+		return a
+	default:
+		return answer{err: context.Cause(ctx)}
+	}
 }
 
 // note records what became of a question, and logs once that an upstream is not asked for a while.
@@ -213,7 +247,8 @@ func (s *Stream) note(outcome Outcome, a *answer) {
 }
 
 var (
-	errLate     = errors.New("no answer in time")
+	// errLate is not upstream's fault: a reverse_proxy with passive health checks would not ask it any more.
+	errLate     = fmt.Errorf("no answer in time: %w", context.Canceled)
 	errTooLarge = errors.New("the answer is too large")
 	errShape    = errors.New("the answer is not one of Hermes'")
 )
@@ -225,20 +260,23 @@ type answer struct {
 	err    error
 }
 
-// fetch asks for the rows of the session at path.
-func fetch(ctx context.Context, sender *behalf.Sender, path, session string) (a answer) {
+// fetch asks for the rows of the session.
+func (s *Stream) fetch(ctx context.Context) (a answer) {
 	var rows *rows
 	query := fmt.Sprintf("limit=%d&order=latest", maxRows)
-	a.status, a.err = sender.Get(ctx, path, query, func() behalf.Body {
-		rows = newRows(session)
+	a.status, a.err = s.sender.Get(ctx, s.path, query, func() behalf.Body {
+		rows = newRows(s.session)
 		return rows
 	})
-	switch {
-	case rows == nil:
-	case rows.err != nil: // the reason why the transfer broke off
+	if rows.err != nil { // the reason why the transfer broke off
 		a.err = rows.err
-	case a.err == nil && a.status == http.StatusOK:
+		return a
+	}
+	if a.err == nil && a.status == http.StatusOK {
 		a.page, a.err = rows.end()
+	}
+	if ctx.Err() != nil { // whatever handlers make of that
+		a.err = context.Cause(ctx)
 	}
 	return a
 }

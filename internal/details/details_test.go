@@ -176,3 +176,112 @@ func TestOutcomesOfQuestions(t *testing.T) {
 		}
 	}
 }
+
+// TestAnAnswerThatIsThereCounts: a client that is slow to take what was there before does not make the upstream late.
+func TestAnAnswerThatIsThereCounts(t *testing.T) {
+	for range 20 { // a choice among two that are ready is random
+		synctest.Test(t, func(t *testing.T) {
+			s, counted := streamOf(t, t.Context(), func(w http.ResponseWriter, _ *http.Request) error {
+				_, err := io.WriteString(w, list(user(), calls("c1", "t", "{}")))
+				return err
+			})
+			if d := s.Started(asked, func() { time.Sleep(time.Second) }); d.Args == nil || fmt.Sprint(*counted) != "[answered]" {
+				t.Errorf("%s, %v", d.Args, *counted)
+			}
+		})
+	}
+}
+
+// TestLateIsNoRefusal: reverse_proxy answers a request whose client has left with 499.
+func TestLateIsNoRefusal(t *testing.T) {
+	for range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			s, counted := streamOf(t, t.Context(), func(w http.ResponseWriter, r *http.Request) error {
+				<-r.Context().Done()
+				if !errors.Is(context.Cause(r.Context()), context.Canceled) {
+					t.Error("the upstream seems to have failed")
+				}
+				w.WriteHeader(499)
+				return nil
+			})
+			s.Started(asked, func() { time.Sleep(time.Second) })
+			if fmt.Sprint(*counted) != "[late]" {
+				t.Errorf("%v", *counted)
+			}
+		})
+	}
+}
+
+// TestLatenessDoesNotAddUp: a stream whose tools come at once is late by at most 300 ms, however many
+// there are, if each answer takes nearly that long. One whose tools take their time is told of all.
+func TestLatenessDoesNotAddUp(t *testing.T) {
+	for _, takes := range []time.Duration{5 * time.Millisecond, 90 * time.Millisecond, 250 * time.Millisecond} {
+		for _, apart := range []time.Duration{0, time.Second} {
+			synctest.Test(t, func(t *testing.T) {
+				n := 0
+				rows := []string{user()}
+				s, counted := streamOf(t, t.Context(), func(w http.ResponseWriter, _ *http.Request) error {
+					time.Sleep(takes)
+					_, err := io.WriteString(w, list(rows...))
+					return err
+				})
+				var late time.Duration
+				for i := range 100 {
+					id := fmt.Sprint("c", i)
+					rows = append(rows, calls(id, "t", "{}"))
+					began := time.Now()
+					if d := s.Started(rewrite.ToolCall{ID: id, Name: "t"}, func() {}); d.Args != nil {
+						n++
+					}
+					late += time.Since(began)
+					time.Sleep(apart)
+				}
+				switch {
+				case apart == 0 && late > maxWait:
+					t.Errorf("the stream is late by %v", late)
+				case apart == 0 && n == 0, apart > 0 && n != 100:
+					t.Errorf("%d tools are told of, if an answer takes %v and they are %v apart: %v", n, takes, apart, *counted)
+				}
+			})
+		}
+	}
+}
+
+// TestAnotherUpstreamIsDead: a balancer may send the question there first.
+func TestAnotherUpstreamIsDead(t *testing.T) {
+	n, names := 0, []string{"a", "b", "b", "a"}
+	counted := new([]Outcome)
+	o := &Options{Results: true, Upstreams: new(Upstreams), Logger: zap.NewNop(), Count: func(o Outcome) { *counted = append(*counted, o) }}
+	o.Upstream = func(*http.Request) string { return names[n] }
+	r := caddyhttp.PrepareRequest(httptest.NewRequest(http.MethodPost, "/v1/chat/completions", nil), caddy.NewReplacer(), httptest.NewRecorder(), nil)
+	r = r.WithContext(Begin(r, func(w http.ResponseWriter, _ *http.Request) error {
+		if n++; names[n] == "b" {
+			return errors.New("connection refused")
+		}
+		_, err := io.WriteString(w, list(user(), calls("c1", "t", "{}")))
+		return err
+	}))
+	d := o.Of(r, http.Header{proxy.SessionIDHeader: {"s"}}).Started(asked, func() {})
+	if string(d.Args) != "{}" || fmt.Sprint(*counted) != "[answered]" {
+		t.Errorf("%s, %v", d.Args, *counted)
+	}
+}
+
+// TestAnswersUnderWayEndNoPause: those of other streams that come after a refusal neither end the ten minutes
+// nor have the next refusal logged, and what fails within them does not count.
+func TestAnswersUnderWayEndNoPause(t *testing.T) {
+	var u Upstreams
+	now := time.Unix(1e9, 0)
+	if !u.note("a", Refused, now) || u.note("a", Answered, now) || u.mayAsk("a", now) || u.note("a", Refused, now) {
+		t.Error("an answer has ended the pause")
+	}
+	for range maxFailed {
+		u.note("a", Late, now.Add(pause-1))
+	}
+	if !u.mayAsk("a", now.Add(pause)) {
+		t.Error("the pause takes longer than ten minutes")
+	}
+	if u.note("a", Late, now.Add(pause)); !u.mayAsk("a", now.Add(pause)) {
+		t.Error("one failure is enough")
+	}
+}

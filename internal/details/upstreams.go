@@ -41,12 +41,14 @@ func (u *Upstreams) mayAsk(name string, now time.Time) bool {
 func (u *Upstreams) note(name string, outcome Outcome, now time.Time) (tell bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if outcome == Answered {
+	of := u.of[name]
+	switch {
+	case of != nil && now.Before(of.until): // it was asked before it refused
+		return false
+	case outcome == Answered:
 		delete(u.of, name)
 		return false
-	}
-	of := u.of[name]
-	if of == nil {
+	case of == nil:
 		of = new(upstream)
 		u.add(name, of)
 	}
