@@ -48,7 +48,7 @@ type Options struct {
 	Observer Observer
 	// Approvals offer clients ways to answer requests for approval. The zero value offers none.
 	Approvals Approvals
-	// Tools are what is known of the agent's tools. The zero value knows nothing.
+	// Tools has the details of the agent's tools. The zero value knows nothing.
 	Tools Tools
 	// Identity says what upstream learns of the user of a request. The zero value says nothing.
 	Identity Identity

@@ -93,7 +93,7 @@ func (s *Sender) Send(ctx context.Context, method, path string, body []byte) (Re
 	return Response{}, ErrElsewhere
 }
 
-// Body takes the body of an answer as it comes. An error ends the transfer.
+// Body takes the body of an answer as it is read. An error ends the transfer.
 type Body = io.Writer
 
 // Get sends a GET request with the path and with the query in front of the client's own. The body of an

@@ -4,7 +4,7 @@
 //
 //	details.go    Options, and a Stream, which asks for the tools of one answer
 //	page.go       what one answer of Hermes' says of tool calls, and which call a tool is
-//	rows.go       the rows of such an answer, as they come
+//	rows.go       the rows of such an answer, as they are read
 //	upstreams.go  upstreams that are not asked for a while
 //
 // A question is asked in the client's name. It delays the event that it is about, and nothing else: by at
@@ -140,7 +140,7 @@ func (s *Stream) Ended(c rewrite.ToolCall, flush func()) rewrite.ToolDetails {
 	return s.look(c, flush, func(d rewrite.ToolDetails) bool { return d.Result != nil })
 }
 
-// look returns what is known of c. If that is not enough it asks, and asks once more if the answer lacks it.
+// look returns the details of c. If that is not enough it asks, and asks once more if the answer lacks it.
 func (s *Stream) look(c rewrite.ToolCall, flush func(), enough func(rewrite.ToolDetails) bool) rewrite.ToolDetails {
 	d := s.page.find(c)
 	until, ok := s.mayWait()
@@ -192,7 +192,7 @@ func (s *Stream) pause(until time.Time) bool {
 	}
 }
 
-// ask asks for the rows of the session, and reports whether they have come in time.
+// ask asks for the rows of the session, and reports whether they were there in time.
 func (s *Stream) ask(flush func(), until time.Time) bool {
 	if s.sender == nil {
 		s.sender = behalf.New(s.r, s.begun.url, s.begun.next, s.o.Upstream)

@@ -122,7 +122,7 @@ func (p *page) bound() {
 	p.block = max(0, p.block-n)
 }
 
-// find returns what is known of c: what the call says that it certainly is. Ids may come again, in the turn
+// find returns the details of c: what the call says that it certainly is. Ids may come again, in the turn
 // and in earlier ones, and other chats may use the same session. So it is
 //
 //   - a call whose id is there once;

@@ -20,7 +20,7 @@ const (
 	maxRowDepth = 128
 )
 
-// rows reads an answer as it comes, and keeps what its rows say of tool calls. It holds one row at a time.
+// rows reads an answer piece by piece, and keeps what its rows say of tool calls. It holds one row at a time.
 type rows struct {
 	asked string // the session
 	page  page
@@ -138,7 +138,7 @@ func (r *rows) keep(b []byte) {
 	}
 }
 
-// end returns what the rows say, once the answer has come whole.
+// end returns what the rows say, once the answer was read whole.
 func (r *rows) end() (page, error) {
 	all := rewrite.Finite(r.envelope)
 	session := gjson.GetBytes(all, "session_id")

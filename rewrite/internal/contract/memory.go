@@ -28,7 +28,7 @@ type Turn struct {
 	Answer   Text
 }
 
-// ToolRun is what is known of a tool that ran. Args and Result are as a record shows them: each is
+// ToolRun has the details of a tool that ran. Args and Result are as a record shows them: each is
 // one JSON value of printable characters, in one line and bounded.
 type ToolRun struct {
 	Name   string

@@ -4,9 +4,9 @@ package contract
 // 8). The stream calls it in order, and never from two goroutines at once. Its methods may wait;
 // flush, which they call before they do, sends what has left of the stream so far.
 type Details interface {
-	// Started returns what is known of the tool of c, which starts now.
+	// Started returns the details of the tool of c, which starts now.
 	Started(c ToolCall, flush func()) ToolDetails
-	// Ended returns what is known of the tool of c, which has ended.
+	// Ended returns the details of the tool of c, which has ended.
 	Ended(c ToolCall, flush func()) ToolDetails
 }
 
