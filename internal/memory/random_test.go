@@ -119,14 +119,21 @@ func (w *world) request(c int, shown []turn, next *turn) (asked rewrite.Turn, pa
 		return string(b)
 	}
 	lines := ""
-	for _, s := range shown {
-		messages = append(messages, map[string]any{"role": "user", "content": content(s.question, s.parts[0])})
+	for i, s := range shown {
+		if w.r.IntN(12) == 0 { // a question that was never answered
+			messages = append(messages, map[string]any{"role": "user", "content": "lost"})
+			want, lines = append(want, lines), ""
+		}
+		question := "" // the history may begin with an answer
+		if i > 0 || len(want) > 0 || w.r.IntN(8) > 0 {
+			messages = append(messages, map[string]any{"role": "user", "content": content(s.question, s.parts[0])})
+			question, want = bare(s.question), append(want, lines)
+		}
 		past := upTo()
-		want = append(want, lines)
 		messages = append(messages, s.wire()...)
 		known := s.calls
 		if len(s.calls) == 0 {
-			known = w.known(c, past, before, bare(s.question), bare(s.answer))
+			known = w.known(c, past, before, question, bare(s.answer))
 		}
 		lines, before = linesOf(known), bare(s.answer)
 	}
