@@ -642,6 +642,12 @@ func FuzzReasoning(f *testing.F) {
 		if content == text && !strings.Contains(text, "`") {
 			same(t, repairWith(stream, Options{EmptyAnswer: EmptyAnswerPass, Progress: ProgressBare}), stream, "bytes of what needs no change")
 		}
+		for _, o := range []Options{{}, keepsImitations, {Reasoning: ReasoningKeep}, {Reasoning: ReasoningDrop}} {
+			p := chatParams
+			told := remember(&p)
+			streamed, _ := run(shown+stream, o, p, inOne, CauseEOF)
+			told.check(t, look(t, streamed))
+		}
 		crashed, _ := run(shown+role()+said(text), keepsImitations, chatParams, inOne, CauseAborted)
 		v = look(t, crashed)
 		v.checkErrorFinish(t, CodeAborted)
