@@ -3,6 +3,7 @@ package clients
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -187,8 +188,11 @@ func (h *house) interruptedCard(t *testing.T) {
 	}
 }
 
+// longLabel is the label of a tool in a record, where it is longer than a card shows.
+var longLabel = regexp.MustCompile("x{100,}…?")
+
 // What the next request says is what it says without cards: no tool messages,
-// and one message for one answer, with its texts as they were. Where the
+// and one message for one answer, with its texts as they were, and the same records. Where the
 // sidecar keeps the history, Open WebUI does send the cards, as calls with the
 // names of Hermes' tools.
 func (h *house) cardsNeverReachHermes(t *testing.T) {
@@ -211,7 +215,8 @@ func (h *house) cardsNeverReachHermes(t *testing.T) {
 		if n := h.agents[model].count() - before; n != len(asks) {
 			t.Errorf("%s: %d questions are %d requests", model, len(asks), n)
 		}
-		history[model] = h.agents[model].last().history(t)
+		// A card shows less of a long label than the sidecar remembers for its record.
+		history[model] = longLabel.ReplaceAllString(h.agents[model].last().history(t), "x…")
 	}
 	if history["hermes-agent"] != history["without"] {
 		t.Errorf("with cards Hermes got\n%s\nwithout them\n%s", history["hermes-agent"], history["without"])

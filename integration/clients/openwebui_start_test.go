@@ -300,6 +300,10 @@ func (a *agent) play(x *upstream.Exchange) {
 		x.Header("200 OK", "Content-Type: application/json", fmt.Sprintf("Content-Length: %d", len(list)), "Access-Control-Allow-Origin: *", "", list)
 		return
 	}
+	if strings.Contains(x.Req.URL.Path, "/api/sessions/") { // it tells nothing of its tools
+		upstream.AsJSON("404 Not Found", `{"error": {"message": "nothing is here"}}`)(x)
+		return
+	}
 	q := turn{header: x.Req.Header, body: x.Body}
 	if err := json.Unmarshal(x.Body, &q); err != nil || len(q.Messages) == 0 {
 		a.t.Errorf("a request without messages: %v: %s", err, harness.Clip(string(x.Body)))
@@ -307,8 +311,8 @@ func (a *agent) play(x *upstream.Exchange) {
 		return
 	}
 	for _, m := range q.Messages { // the last may be an answer that is to go on
-		if m.Role == "user" {
-			q.question = m.Content
+		if m.Role == "user" { // which may begin with a record of what tools did
+			q.question = m.Content[strings.LastIndex(m.Content, "\n")+1:]
 		}
 	}
 	ask := q.question
