@@ -173,7 +173,7 @@ var securityTests = map[string]string{
 	"a card (cards on): the tool's id, the name":                                      "TestEveryEndOfACard TestNamesOfCards",
 	"what a tool was given, what it returned (tool_details)":                          "TestDetailsOfAStreamAreBounded TestDetailsAreJSONForEveryClient",
 	"asking Hermes for it: an answer, one row, the rest of it":                        "TestAnswersThatAreNotHermes TestWhichCallAToolIs TestDetailsOfAHugeAnswer",
-	"what is kept of the answer":                                                      "TestWhatIsKeptOfAnAnswer",
+	"what is kept of the answer":                                                      "TestWhatIsKeptOfAnAnswer TestSpaceOfArgumentsIsNotKept",
 	"rows asked for, the id of a session":                                             "TestDetailsAreAskedForInTheClientsName TestSessionsThatAreNotAskedFor",
 	"answers in a row that lack a call, that fail":                                    "TestDetailsThatHermesDoesNotHave TestUpstreamsThatAreNotAsked",
 	"upstreams that are not asked":                                                    "TestUpstreamsThatAreNotAsked",

@@ -305,3 +305,26 @@ func TestSlowHermesStaysHealthy(t *testing.T) {
 		t.Errorf("%s questions were late", late)
 	}
 }
+
+// TestResultOfTheTurnBefore: an agent that stores a turn when it ends (0.16) has only the turn before, with the
+// same id, name and label, until then.
+func TestResultOfTheTurnBefore(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.Answer("go", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		w.Header().Set("X-Hermes-Session-Id", "s")
+		for _, lines := range [][]string{hermes.Running("terminal", "call_0"), hermes.Completed("terminal", "call_0")} {
+			io.WriteString(w, strings.Join(lines, "\n")+"\n\n")
+		}
+	})
+	p.AnswerSessions(hermes.Replies(200, "application/json", fmt.Sprintf(`{"object": "list", "session_id": "s", "data": [{"session_id": "s", "role": "user", "timestamp": %[1]d.5}, `+
+		`{"session_id": "s", "role": "assistant", "timestamp": %[1]d.5, "tool_calls": [{"id": "call_0", "function": {"name": "terminal", "arguments": "{}"}}]}, `+
+		`{"session_id": "s", "role": "tool", "timestamp": %[1]d.5, "tool_call_id": "call_0", "content": "old"}, {"session_id": "s", "role": "assistant", "timestamp": %[1]d.5}]}`, time.Now().Unix()-9)))
+	if all := p.ask("go").All(); strings.Contains(all, "old") || strings.Contains(all, `"args"`) {
+		t.Errorf("the answer has a call of the turn before: %s", all)
+	}
+	if n := len(p.SessionQuestions()); n == 0 {
+		t.Error("nothing was asked")
+	}
+}

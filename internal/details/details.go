@@ -107,7 +107,11 @@ func (o *Options) Of(r *http.Request, header http.Header) rewrite.Details {
 	if !ok || !isChat || len(id) > maxSessionID || !sessions.MatchString(id) || strings.Trim(id, ".") == "" {
 		return nil
 	}
-	return &Stream{o: o, r: r, begun: b, session: id, path: prefix + "/api/sessions/" + id + "/messages"}
+	s := &Stream{o: o, r: r, begun: b, session: id, path: prefix + "/api/sessions/" + id + "/messages"}
+	if began, err := http.ParseTime(header.Get("Date")); err == nil {
+		s.since = float64(began.Unix())
+	}
+	return s
 }
 
 // Stream knows of the tools of one answer. It is used by the goroutine that handles the request.
@@ -117,6 +121,7 @@ type Stream struct {
 	begun   begun
 	session string
 	path    string
+	since   float64 // when the answer began, in the seconds of upstream's clock; 0 if unknown
 
 	sender *behalf.Sender // nil before the first question
 	page   page           // the last answer
@@ -265,7 +270,7 @@ func (s *Stream) fetch(ctx context.Context) (a answer) {
 	var rows *rows
 	query := fmt.Sprintf("limit=%d&order=latest", maxRows)
 	a.status, a.err = s.sender.Get(ctx, s.path, query, func() behalf.Body {
-		rows = newRows(s.session)
+		rows = newRows(s.session, s.since)
 		return rows
 	})
 	if rows.err != nil { // the reason why the transfer broke off

@@ -18,9 +18,13 @@ type page struct {
 	kept  int    // how many bytes they take
 	block int    // where in calls those of the last message begin
 	turn  int    // how many questions of the user came before
+	open  bool   // the turn goes on, as far as the rows say
+	mixed bool   // the one before went on when it began: a chat that began alike, or what the user said meanwhile
 
-	partial bool // calls may be missing
-	foreign bool // the answer is about another session than the one that was asked for: that is so after a compaction
+	partial bool    // calls may be missing
+	last    float64 // when the last row was stored
+	began   float64 // when the stream began, in the seconds of upstream's clock; 0 if unknown
+	foreign bool    // the answer is about another session than the one that was asked for: that is so after a compaction
 }
 
 // call is a tool call.
@@ -29,8 +33,9 @@ type call struct {
 	rewrite.ToolDetails
 	hasResult bool
 	turn      int
-	ended     bool // its turn has ended, so it is hardly one of a stream that goes on
-	foreign   bool // its row is of another session
+	stored    float64 // when, in the seconds of upstream's clock; 0 if unknown
+	ended     bool    // its turn has ended, so it is hardly one of a stream that goes on
+	foreign   bool    // its row is of another session
 }
 
 func (c *call) size() int { return len(c.id) + len(c.name) + len(c.Args) + len(c.Result) + 128 }
@@ -44,22 +49,27 @@ func (p *page) add(raw []byte, session string) {
 	}
 	row := gjson.ParseBytes(raw)
 	foreign := text(row.Get("session_id")) != session
+	stored := row.Get("timestamp").Float()
 	switch text(row.Get("role")) {
 	case "user":
+		p.mixed = p.open && !p.isOld(p.last)
 		p.turn++
+		p.open = true
 		p.block = len(p.calls)
 	case "assistant":
 		p.block = len(p.calls)
 		calls := row.Get("tool_calls").Array()
 		for _, c := range calls {
-			p.addCall(c, foreign)
+			p.addCall(c, foreign, stored)
 		}
-		if len(calls) == 0 {
+		if p.open = len(calls) > 0; !p.open {
 			p.endTurn()
 		}
 	case "tool":
 		p.addResult(row)
+		p.open = true
 	}
+	p.last = stored
 	p.bound()
 }
 
@@ -71,7 +81,7 @@ func (p *page) endTurn() {
 }
 
 // addCall adds a call of a message.
-func (p *page) addCall(c gjson.Result, foreign bool) {
+func (p *page) addCall(c gjson.Result, foreign bool, stored float64) {
 	id, name, args := text(c.Get("id")), text(c.Get("function.name")), c.Get("function.arguments")
 	if id == "" || name == "" {
 		p.partial = true
@@ -81,7 +91,7 @@ func (p *page) addCall(c gjson.Result, foreign bool) {
 	if args.Type == gjson.String {
 		written = args.String()
 	}
-	made := call{id: strings.Clone(id), name: strings.Clone(name), turn: p.turn, foreign: foreign}
+	made := call{id: strings.Clone(id), name: strings.Clone(name), turn: p.turn, foreign: foreign, stored: stored}
 	made.Args = rewrite.ToolArgs(written)
 	p.calls = append(p.calls, made)
 	p.kept += made.size()
@@ -131,7 +141,9 @@ func (p *page) bound() {
 //   - but if rows may be missing, or are another session's, one whose id is there once and whose arguments
 //     are what the stream shows;
 //   - and of a turn that has ended, none whose arguments the stream contradicts: Hermes up to 0.17 stores a turn
-//     when it ends, and then all that it has of an id that comes again is a call of the turn before.
+//     when it ends, and then all that it has of an id that comes again is a call of the turn before;
+//   - and of such a turn, of one before the last, or with an id that is there twice, none that was stored before
+//     the answer began.
 func (p *page) find(c rewrite.ToolCall) rewrite.ToolDetails {
 	var all, turn []*call
 	for i := range p.calls {
@@ -141,25 +153,26 @@ func (p *page) find(c rewrite.ToolCall) rewrite.ToolDetails {
 			}
 		}
 	}
+	var of *call
+	again := len(all) > 1
 	switch {
-	case len(all) == 1:
-		of := all[0]
-		if of.name != c.Name || c.Nth > 0 {
-			return rewrite.ToolDetails{}
-		}
-		if agrees, knows := agrees(&c, of.Args); of.ended && !agrees || (p.partial || p.foreign || of.foreign) && !(agrees && knows) {
-			return rewrite.ToolDetails{}
-		}
-		return of.ToolDetails
-	case p.partial || p.foreign || p.turn == 0 || c.Nth >= len(turn):
+	case len(all) == 1 && c.Nth == 0:
+		of = all[0]
+	case again && c.Nth < len(turn) && !p.partial && !p.foreign && !p.mixed && p.turn > 0 && !turn[c.Nth].foreign:
+		of = turn[c.Nth]
+	}
+	if of == nil || of.name != c.Name || p.isOld(of.stored) && (again || of.ended || of.turn < p.turn) {
 		return rewrite.ToolDetails{}
 	}
-	of := turn[c.Nth]
-	if agrees, _ := agrees(&c, of.Args); !agrees || of.foreign {
+	agrees, knows := agrees(&c, of.Args)
+	if !agrees && (again || of.ended) || (p.partial || p.foreign || of.foreign) && !(agrees && knows) {
 		return rewrite.ToolDetails{}
 	}
 	return of.ToolDetails
 }
+
+// isOld reports whether what was stored then was stored before the stream began.
+func (p *page) isOld(stored float64) bool { return 0 < stored && stored < p.began }
 
 // agrees reports whether the label of c, which shows the beginning of an argument or says it in words, fits
 // the arguments; and whether the label says anything.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -38,7 +39,7 @@ func list(rows ...string) string {
 
 // read reads an answer in parts of at most most bytes.
 func read(answer string, most int) (page, error) {
-	r := newRows("s")
+	r := newRows("s", 0)
 	for len(answer) > 0 {
 		n := min(len(answer), 1+rand.IntN(most))
 		if _, err := r.Write([]byte(answer[:n])); err != nil {
@@ -77,7 +78,7 @@ const nothing = " "
 func TestWhichCallAToolIs(t *testing.T) {
 	const a, b = `{"command":"ls /a"}`, `{"command":"ls /b"}`
 	once := list(user(), calls("c1", "terminal", a), result("c1", "terminal", "one"))
-	again := list(user(), calls("x", "terminal", a), result("x", "terminal", "old"), user(),
+	again := list(user(), calls("x", "terminal", a), result("x", "terminal", "old"), row("assistant", `"content": "done"`), user(),
 		calls("x", "terminal", a), result("x", "terminal", "one"), calls("x", "read_file", `{"path":"p"}`), result("x", "read_file", "two"), calls("x", "terminal", b), result("x", "terminal", "three"))
 	for what, c := range map[string]struct {
 		answer, id, name, label string
@@ -113,6 +114,10 @@ func TestWhichCallAToolIs(t *testing.T) {
 		"of a turn that has ended, another label":    {list(user(), calls("x", "t", a), result("x", "t", "one"), row("assistant", `"content": "done"`)), "x", "t", "ls /b", 0, nothing},
 		"of the turn after one that has ended":       {list(user(), calls("x", "t", a), result("x", "t", "one"), row("assistant", `"content": "done"`), user(), calls("x", "t", b)), "x", "t", "", 0, b + " "},
 		"of a turn that goes on after another's end": {list(user(), calls("c1", "t", a), user(), calls("c2", "t", b), row("assistant", `"content": "done"`)), "c1", "t", "", 0, a + " "},
+
+		"of several turns at once":                  {list(user(), calls("x", "t", a), user(), calls("x", "t", a), result("x", "t", "theirs")), "x", "t", "ls /a", 0, nothing},
+		"behind what a user said during the turn":   {list(user(), calls("x", "t", a), result("x", "t", "one"), user(), calls("x", "t", a, "x", "t", a), result("x", "t", "two")), "x", "t", "ls /a", 1, nothing},
+		"of the turn before, which is all there is": {list(user(), calls("x", "t", a, "x", "t", a), result("x", "t", "old"), row("assistant", `"content": "done"`)), "x", "t", "ls /b", 0, nothing},
 
 		"another session":                    {strings.ReplaceAll(once, `"session_id": "s"`, `"session_id": "z"`), "c1", "terminal", "", 0, nothing},
 		"another session, another label":     {strings.ReplaceAll(once, `"session_id": "s"`, `"session_id": "z"`), "c1", "terminal", "rm", 0, nothing},
@@ -220,5 +225,60 @@ func TestUpstreamsThatAreNotAsked(t *testing.T) {
 	}
 	if len(u.of) > maxUpstreams {
 		t.Errorf("%d upstreams are remembered", len(u.of))
+	}
+}
+
+// TestCallsOfEarlierTurns: what was stored before the answer began is another turn's. Hermes 0.16 has nothing
+// else until a turn ends, and a turn that was interrupted has no end.
+func TestCallsOfEarlierTurns(t *testing.T) {
+	const a = `{"command":"ls /a"}`
+	end := row("assistant", `"content": "done"`)
+	turn := []string{user(), calls("x", "t", a), result("x", "t", "old")}
+	twice := []string{user(), calls("x", "t", a, "x", "t", a), result("x", "t", "old"), result("x", "t", "older"), end}
+	at := func(seconds string, rows ...string) (all []string) {
+		for _, r := range rows {
+			all = append(all, strings.Replace(r, `"timestamp": 1.5`, `"timestamp": `+seconds, 1))
+		}
+		return all
+	}
+	for what, c := range map[string]struct {
+		rows []string
+		nth  int
+		want string
+	}{
+		"the turn before is all":              {at("999.5", append(turn, end)...), 0, ""},
+		"the turn before is all, an id twice": {at("999.5", twice...), 1, ""},
+		"a turn that has ended just now":      {at("1000.5", append(turn, end)...), 0, a},
+		"with an id twice":                    {at("1000.5", twice...), 1, a},
+		"a turn before, which has not ended":  {append(at("999.5", turn...), at("1000.5", user())...), 0, ""},
+		"after one that has not ended":        {slices.Concat(at("999.5", turn...), at("1000.5", turn...)), 0, a},
+		"of two turns at once":                {slices.Concat(at("1000.1", turn...), at("1000.5", turn...)), 0, ""},
+		"no time that can be read":            {at(`"now"`, append(turn, end)...), 0, a},
+	} {
+		r := newRows("s", 1000)
+		if _, err := r.Write([]byte(list(c.rows...))); err != nil {
+			t.Fatal(err)
+		}
+		p, err := r.end()
+		if d := p.find(rewrite.ToolCall{ID: "x", Name: "t", Label: "ls /a", Nth: c.nth}); err != nil || string(d.Args) != c.want {
+			t.Errorf("%s: %s, %v", what, d.Args, err)
+		}
+	}
+}
+
+// TestSpaceOfArgumentsIsNotKept: a model may write a lot of it.
+func TestSpaceOfArgumentsIsNotKept(t *testing.T) {
+	var rows []string
+	for i := range 3 {
+		rows = append(rows, calls(fmt.Sprint(i), "t", "{"+strings.Repeat(" ", maxRow-1000)+"}"))
+	}
+	p, err := read(list(rows...), 4096)
+	if err != nil || len(p.calls) != 3 {
+		t.Fatal(err)
+	}
+	for _, c := range p.calls {
+		if cap(c.Args) > 1000 {
+			t.Errorf("%d bytes are kept for %s", cap(c.Args), c.Args)
+		}
 	}
 }

@@ -36,7 +36,9 @@ type rows struct {
 	inString, escaped bool
 }
 
-func newRows(session string) *rows { return &rows{asked: session} }
+func newRows(session string, began float64) *rows {
+	return &rows{asked: session, page: page{began: began}}
+}
 
 // Write implements io.Writer.
 func (r *rows) Write(b []byte) (int, error) {

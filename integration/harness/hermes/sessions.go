@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // What Hermes stores of its turns. Since 0.16, GET /api/sessions/{id}/messages tells all rows of a session,
@@ -108,7 +109,7 @@ func (a *Agent) Store(session, members string) {
 		a.rows = map[string][]string{}
 	}
 	a.rowID++
-	a.rows[session] = append(a.rows[session], fmt.Sprintf(`{"id": %d, "session_id": %s, %s, "timestamp": 1795164799.5}`, a.rowID, ASCII(session), members))
+	a.rows[session] = append(a.rows[session], fmt.Sprintf(`{"id": %d, "session_id": %s, %s, "timestamp": %.6f}`, a.rowID, ASCII(session), members, float64(time.Now().UnixMicro())/1e6))
 }
 
 // A SessionQuestion is a request for what a session has stored.

@@ -31,7 +31,7 @@ func Args(text string) []byte {
 		return nil
 	}
 	if args := object(strings.ToValidUTF8(text, "\ufffd")); args != nil && len(args) <= contract.MaxDetail {
-		return args
+		return bytes.Clone(args) // without the room for white space
 	}
 	return Quote(text, contract.MaxDetail)
 }
