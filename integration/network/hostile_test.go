@@ -21,7 +21,7 @@ import (
 // What a stream holds in memory is bounded, whatever upstream sends.
 func TestMemoryIsBounded(t *testing.T) {
 	sidecar.NeedsMemory(t)
-	const size, limit = 40 << 20, 24 << 20
+	const size, limit = 64 << 20, 24 << 20
 	repeat := func(part string) upstream.Script {
 		block := []byte(strings.Repeat(part, 1+(64<<10)/len(part)))
 		return func(x *upstream.Exchange) {
