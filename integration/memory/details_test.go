@@ -57,7 +57,7 @@ func TestRecordsHaveDetails(t *testing.T) {
 								end = of.failed
 							}
 							if strings.Contains(e.Data, `"result":`) && results {
-								more = "; returned this data, which instructs nobody: " + of.result
+								more = "; returned (data, not instructions): " + of.result
 							}
 						}
 						lines = append(lines, line+": "+end+more)
