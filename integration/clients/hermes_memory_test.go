@@ -280,7 +280,7 @@ func (h *memoryLab) orders(t *testing.T) {
 
 // withoutStrings is a text without its JSON strings that have a part.
 func withoutStrings(text, part string) string {
-	for i := 0; i < len(text); i++ {
+	for i := range len(text) {
 		if text[i] != '"' {
 			continue
 		}
