@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/command"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/details"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/options"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/recording"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
@@ -46,7 +47,7 @@ var help string
 func init() {
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name:  "hermes-repair",
-		Usage: "[<file>] [--explain] [--width <columns>] [--path <path>] [--cause <cause>] [--<option of the hermes directive> <value>]",
+		Usage: "[<file>] [--explain] [--width <columns>] [--path <path>] [--cause <cause>] [--session <file>] [--<option of the hermes directive> <value>]",
 		Short: "Repairs a recorded stream of a Hermes agent, and explains how",
 		Long:  "\n" + help,
 		CobraFunc: func(cmd *cobra.Command) {
@@ -67,11 +68,13 @@ type repairCommand struct {
 	explain     bool // write what became of each frame, and why, instead of the repaired answer
 	width       int  // columns of a frame's line that an explanation shows, 0 for all
 	path, cause string
+	session     string // the file of what Hermes has stored, "" for none
 	flagged     command.OptionFlags
 
 	options rewrite.Options
-	memory  string         // the option, "" for its default
-	meta    recording.Meta // without a Path, the frames show of what kind the stream is
+	details rewrite.Details // nil without a session
+	memory  string          // the option, "" for its default
+	meta    recording.Meta  // without a Path, the frames show of what kind the stream is
 	out     io.Writer
 }
 
@@ -81,6 +84,7 @@ func (c *repairCommand) flags(cmd *cobra.Command) {
 	f.IntVar(&c.width, "width", 160, "Columns of a frame's line that --explain shows, 0 for all")
 	f.StringVar(&c.path, "path", "", "Path of the request")
 	f.StringVar(&c.cause, "cause", "", "How upstream ended: eof, aborted, timeout or shutdown (default eof)")
+	f.StringVar(&c.session, "session", "", "File with what Hermes has stored: its answer to GET /api/sessions/{id}/messages")
 	c.flagged = command.NewOptionFlags(cmd, slices.DeleteFunc(slices.Clone(options.All()), func(o *options.Option) bool {
 		return !slices.Contains(repairOptions, o.Name)
 	}))
@@ -98,6 +102,11 @@ func (c *repairCommand) run(args []string, in io.Reader, out io.Writer) (int, er
 	}
 	c.options, c.out = o.Rewrite, out
 	c.memory, _ = given["memory"].(string)
+	if c.session != "" {
+		if c.details, err = readSession(c.session); err != nil {
+			return exitNotRead, err
+		}
+	}
 	if len(args) > 0 && args[0] != "-" {
 		file, err := os.Open(args[0])
 		if err != nil {
@@ -121,4 +130,17 @@ func (c *repairCommand) run(args []string, in io.Reader, out io.Writer) (int, er
 		return exitBadAnswer, nil
 	}
 	return exitRepaired, nil
+}
+
+// readSession reads what Hermes has stored of the tools of a session from the file.
+func readSession(file string) (rewrite.Details, error) {
+	answer, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("opening the session: %w", err)
+	}
+	d, err := details.Stored(answer)
+	if err != nil {
+		return nil, fmt.Errorf("reading the session %s: %w", file, err)
+	}
+	return d, nil
 }

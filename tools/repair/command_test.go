@@ -24,8 +24,25 @@ func repairRun(t *testing.T, in string, args ...string) (status int, out string,
 	return status, b.String(), err
 }
 
+// stream22 is a stream of Hermes 0.22 with the first tool of testdata/sessions.
+const stream22 = `data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":7,"model":"hermes-agent","choices":[{"index":0,"delta":{"role":"assistant"},"finish_reason":null}]}
+
+event: hermes.tool.progress
+data: {"tool":"terminal","emoji":"💻","label":"sleep 1","toolCallId":"call_0_0","status":"running"}
+
+event: hermes.tool.progress
+data: {"tool":"terminal","toolCallId":"call_0_0","status":"completed"}
+
+data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":7,"model":"hermes-agent","choices":[{"index":0,"delta":{"content":"One."},"finish_reason":null}]}
+
+data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":7,"model":"hermes-agent","choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2}}
+
+data: [DONE]
+
+`
+
 func TestRepairCommand(t *testing.T) {
-	const captures = "../../testdata/captures/"
+	const captures, sessions = "../../testdata/captures/", "../../testdata/sessions/"
 	good := captures + "g0-v0.8.0/one_tool.sse"
 	body, err := os.ReadFile(good)
 	if err != nil {
@@ -49,6 +66,11 @@ func TestRepairCommand(t *testing.T) {
 		{"a path", ": keepalive\n\n", []string{"--path", "/v1/runs/run_7/events", "--cause", "aborted"}, 4, `"event": "run.failed", "run_id": "run_7"`, ""},
 		{"an answer that failed", "", []string{captures + "g0-v0.8.0/nonstream.failed_result.http"}, 4, `{"error":{"message":"API call failed`, ""},
 		{"a header of curl", "HTTP/1.1 100 Continue\r\n\r\nHTTP/2 200\r\nA: b\r\n\r\n" + string(body), nil, 0, "event: hermes.tool.progress\ndata: {\"id\"", ""},
+		{"a session", stream22, []string{"--session", sessions + "v0.22.2-completed.json"}, 0, `"status":"completed","args":{"command":"sleep 1; echo one"},"result":"{\"output\": \"one\", \"exit_code\": 0, \"error\": null}"`, ""},
+		{"a session, explained", stream22, []string{"--session", sessions + "v0.22.2-completed.json", "--explain"}, 0, "§8 the event gets what upstream has stored of the call", ""},
+		{"a session of another time", stream22, []string{"--session", sessions + "v0.16.0-completed.json"}, 0, `"toolCallId":"call_0_0","status":"completed"}`, ""},
+		{"no session", stream22, []string{"--session", "nope.json"}, 1, "", "opening the session: open nope.json"},
+		{"a session that is none", stream22, []string{"--session", good}, 1, "", "the answer is not one of Hermes' to GET /api/sessions/{id}/messages"},
 		{"no file", "", []string{"nope.sse"}, 1, "", "opening the recording: open nope.sse"},
 		{"a wrong option", "", []string{"--progress", "loud"}, 1, "", `--progress: invalid progress "loud": must be envelope, bare, unnamed, comment or off`},
 		{"a wrong cause", "", []string{"--cause", "bad"}, 1, "", `invalid cause "bad": must be eof, aborted, timeout or shutdown`},

@@ -53,7 +53,7 @@ func (c *repairCommand) repairStream(body io.Reader, cause rewrite.Cause) (strin
 		Active: rewrite.IsChatPath(path), Responses: rewrite.IsResponsesPath(path),
 		RunID: rewrite.RunOfPath(path), SessionID: rewrite.SessionOfPath(path),
 		ID:       func() string { return "chatcmpl-offline" },
-		Progress: rewrite.ProgressOf(c.meta.Progress), Usage: known(c.meta.UsageReported),
+		Progress: rewrite.ProgressOf(c.meta.Progress), Usage: known(c.meta.UsageReported), Details: c.details,
 	}
 	e := explainer{out: c.out, width: c.width}
 	if c.explain {
