@@ -31,8 +31,8 @@ func TestCards(t *testing.T) {
 		same(t, repairWith(in, Options{Cards: true, Progress: form}), want, string(form)+": bytes")
 	}
 	broken := repairWith(role()+g2Start("terminal", "💻", "ls -la", "call_1"), Options{Cards: true})
-	interrupted := strings.NewReplacer(`"text":"completed"`, `"text":"Error: interrupted"`, `"status":"completed"`, `"status":"incomplete"`).Replace(output)
-	want := `"status":"completed","interrupted":true` + call + `"incomplete"}}` + "\n\nevent: hermes.card\ndata: {" + envelopeWritten + "," + interrupted + "\n\ndata: {\"error\""
+	interrupted := strings.NewReplacer(`"text":"completed"`, `"text":"Error: interrupted"`, `"status":"completed"`, `"status":"failed"`).Replace(output)
+	want := `"status":"completed","interrupted":true` + call + `"failed"}}` + "\n\nevent: hermes.card\ndata: {" + envelopeWritten + "," + interrupted + "\n\ndata: {\"error\""
 	contains(t, broken, want)
 }
 

@@ -333,7 +333,7 @@ func cardsOf(t testing.TB, stream string) (all []*card) {
 			}
 			one.ended, one.says, one.result = one.started, "completed", c.Result != nil
 			if one.ended.Status = "completed"; c.Interrupted {
-				one.ended.Status, one.says = "incomplete", "Error: interrupted"
+				one.ended.Status, one.says = "failed", "Error: interrupted"
 			}
 			continue
 		}
@@ -366,7 +366,7 @@ func cardsOf(t testing.TB, stream string) (all []*card) {
 			if one.result = c.Result != nil; c.Args != nil || c.Result != nil {
 				want.Arguments, want.Provider.Arguments = got.Arguments, got.Provider.Arguments
 			}
-			want.Status = map[bool]string{true: "completed", false: "incomplete"}[one.says == "completed"]
+			want.Status = map[bool]string{true: "completed", false: "failed"}[one.says == "completed"]
 			if c.Failed && one.says == "Error: failed" {
 				want.Status = "failed"
 			}

@@ -149,7 +149,13 @@ func cardsOf(events []strict.Event) (all []message) {
 		text    string
 		calls   []any
 		outputs []message
+		done    = map[string]bool{} // by the id of a call: Open WebUI sends back no other
 	)
+	for _, e := range events {
+		if e.Chunk != nil && e.Item != nil && e.Item.Type == "function_call" {
+			done[e.Item.CallID] = e.Item.Status != "incomplete"
+		}
+	}
 	flush := func() {
 		if text = strings.TrimSpace(text); text == "" && calls == nil {
 			return
@@ -183,6 +189,7 @@ func cardsOf(events []strict.Event) (all []message) {
 			continue
 		}
 		switch i := card.Item; {
+		case !done[i.CallID]:
 		case i.Type == "function_call" && e.Status == "running":
 			calls = append(calls, map[string]any{"id": i.CallID, "type": "function", "function": map[string]any{"name": i.Function.Name, "arguments": i.Function.Arguments}})
 		case i.Type == "function_call_output":

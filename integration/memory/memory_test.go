@@ -217,6 +217,24 @@ func TestRecordsAreCounted(t *testing.T) {
 	fresh.want("go on", "go on")
 }
 
+// After an answer broke off, the agent knows of each tool, and which of them may have done its work, though the
+// client has sent cards, and whether or not this process has seen that answer.
+func TestCardsOfAnAnswerThatBrokeOff(t *testing.T) {
+	agent, ada, _ := serve(t, sidecar.Options{"cards": true})
+	agent.steps = map[string][]hermes.Step{"crash": {
+		hermes.Starts("terminal", "c1"), hermes.Ends("terminal", "c1"), hermes.Says("Now the other."), hermes.Starts("web", "c2"), hermes.Dies(),
+	}}
+	events := ada.send("crash").Answer().Events
+	other, _ := sidecar.Serve(t, agent.Server, sidecar.Options{"cards": true})
+	for _, c := range []*client.Client{ada.c, client.New(t, other)} {
+		again := &asker{t: t, c: c, agent: agent, chat: append([]message{user("crash")}, cardsOf(events)...)}
+		got := again.ask("go on")
+		if !strings.Contains(got, ": completed\n- web ") || !strings.Contains(got, ": interrupted, and may have done its work\n") {
+			t.Errorf("the agent was sent %q", got)
+		}
+	}
+}
+
 // What of an answer has reached its client is remembered, though the answer failed or the client left.
 func TestAnswersThatBreakOff(t *testing.T) {
 	agent, ada, _ := serve(t, nil)

@@ -367,7 +367,7 @@ func (a *Answer) Cards(t testing.TB) (cards []Card) {
 		if e.Type != "response.output_item.added" || e.OutputIndex < 1000 || finished || len(e.Choices) != 1 {
 			t.Errorf("not the form of a card: %q", harness.Clip(e.Raw))
 		}
-		status := map[bool]string{false: "completed", true: "incomplete"}[e.Interrupted || e.Approval != "" || e.Status != "completed"]
+		status := map[bool]string{false: "completed", true: "failed"}[e.Interrupted || e.Approval != "" || e.Status != "completed"]
 		switch {
 		case e.Status == "running" && i.Type == "function_call" && i.Status == "in_progress" && i.CallID == e.ToolCallID && call == nil:
 			calls[i.CallID] = &state{running: i}

@@ -76,13 +76,13 @@ func (t *Transition) outcome() (status, item, text string) {
 	case !t.Completed:
 		return contract.Running, "in_progress", ""
 	case t.Status != "":
-		return t.Status, incomplete, contract.CardOutput(t.Status)
+		return t.Status, failed, contract.CardOutput(t.Status)
 	case t.Interrupted:
-		return contract.Completed, incomplete, contract.CardOutput(contract.Interrupted)
+		return contract.Completed, failed, contract.CardOutput(contract.Interrupted)
 	case t.Approval == contract.ApprovalWaits:
-		return contract.Completed, incomplete, contract.CardOutput(contract.WaitsForApproval)
+		return contract.Completed, failed, contract.CardOutput(contract.WaitsForApproval)
 	case t.Approval != "":
-		return contract.Completed, incomplete, contract.CardOutput(string(t.Approval))
+		return contract.Completed, failed, contract.CardOutput(string(t.Approval))
 	case t.Details.Failed:
 		return contract.Completed, failed, contract.CardOutput(failed)
 	}
@@ -95,10 +95,8 @@ func (t *Transition) Outcome() string {
 	return contract.CardStatus(text)
 }
 
-// incomplete is the status of the items of a card whose tool has not ended well.
-const incomplete = "incomplete"
-
-// failed is the status of the items of a card whose result says that the tool has failed.
+// failed is the status of the items of a card whose tool has not ended well. Open WebUI would not send
+// a call back whose status is incomplete, so that the agent would not know that the tool may have run.
 const failed = "failed"
 
 // CallID returns an id, a JSON string, for the tool n of the stream, from 1 on. upstreamID is
