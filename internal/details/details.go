@@ -265,11 +265,13 @@ type answer struct {
 	err    error
 }
 
+// Query returns the query that asks for the latest rows.
+func Query() string { return fmt.Sprintf("limit=%d&order=latest", maxRows) }
+
 // fetch asks for the rows of the session.
 func (s *Stream) fetch(ctx context.Context) (a answer) {
 	var rows *rows
-	query := fmt.Sprintf("limit=%d&order=latest", maxRows)
-	a.status, a.err = s.sender.Get(ctx, s.path, query, func() behalf.Body {
+	a.status, a.err = s.sender.Get(ctx, s.path, Query(), func() behalf.Body {
 		rows = newRows(s.session, s.since)
 		return rows
 	})

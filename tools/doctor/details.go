@@ -8,6 +8,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/hermes-sidecar/hermes-sidecar/internal/details"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -32,7 +33,7 @@ func (e *examination) checkDetails(ctx context.Context, s *server, r *reading) {
 		return
 	}
 	began := e.now()
-	rows, err := s.getUpTo(ctx, "/api/sessions/"+url.PathEscape(r.session)+"/messages?limit=500&order=latest", true, maxSession+1)
+	rows, err := s.getUpTo(ctx, "/api/sessions/"+url.PathEscape(r.session)+"/messages?"+details.Query(), true, maxSession+1)
 	took := e.now().Sub(began)
 	body := rewrite.Finite(rows.body)
 	switch {

@@ -6,8 +6,11 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/internal/details"
 )
 
 // TestDetails says whether the sidecar can learn what tools were given and returned, from the agent that
@@ -43,12 +46,13 @@ func TestDetails(t *testing.T) {
 			}
 		}, 0, Warn, "the session of the answer is larger than 4 MiB", ""},
 	} {
-		asked := false
-		now := time.Unix(0, 0)
+		var asked atomic.Bool
+		var late atomic.Int64
 		f := &fake{dir: c.dir, scenario: "plain", key: key, serve: map[string]http.HandlerFunc{}}
 		f.serve[session] = func(w http.ResponseWriter, r *http.Request) {
-			asked, now = true, now.Add(c.late)
-			if r.URL.RawQuery != "limit=500&order=latest" || r.Header.Get("Authorization") != "Bearer "+key {
+			asked.Store(true)
+			late.Store(int64(c.late))
+			if r.URL.RawQuery != details.Query() || r.Header.Get("Authorization") != "Bearer "+key {
 				t.Errorf("%s: it is asked %s, with %v", name, r.URL, r.Header)
 			}
 			c.answer(w, r)
@@ -58,10 +62,10 @@ func TestDetails(t *testing.T) {
 			events(nil, chunkWith(`"delta": {"content": "pong"}, "finish_reason": "stop"`), "data: [DONE]\n\n")(w, r)
 		}
 		d := testDoctor(f.start(t), key)
-		d.ask, d.now = true, func() time.Time { return now }
+		d.ask, d.now = true, func() time.Time { return time.Unix(0, late.Load()) }
 		a := d.examined(t)
 		a.expect(t, name, "details", c.level, c.says)
-		if got := a.finding("details"); !strings.Contains(got.Why, c.why) || !asked {
+		if got := a.finding("details"); !strings.Contains(got.Why, c.why) || !asked.Load() {
 			t.Errorf("%s: %+v", name, got)
 		}
 		if bad := unfit(t, a); len(bad) > 0 {
