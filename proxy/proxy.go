@@ -1,12 +1,28 @@
-// Package proxy puts the engine of package rewrite between a net/http handler
-// that proxies an event stream and its client, and heals the histories that
-// requests carry. It knows nothing of Caddy: the handler may be Caddy's
-// reverse_proxy, httputil.ReverseProxy, or any other that writes to an
-// http.ResponseWriter.
+// Package proxy repairs the answers of a Hermes agent that an HTTP handler proxies, and heals the
+// histories in the requests. The handler may be httputil.ReverseProxy, Caddy's reverse_proxy, or any
+// other that writes to an http.ResponseWriter.
 //
-// A request is read, and then its exchange begins: it goes to the next handler, which answers. Both
-// have one lock. Whatever happens in between is the caller's: Serve has nothing there. The files, each of
-// which uses only those below it:
+//	p := proxy.New(proxy.DefaultOptions())
+//	http.ListenAndServe("127.0.0.1:8643", p.Handler(httputil.NewSingleHostReverseProxy(hermes)))
+//
+// An event stream is repaired as package rewrite does it, gets keepalives while upstream is silent,
+// and has an end even if upstream crashes, breaks off or exceeds a timeout. An answer that is not
+// streamed is repaired as a whole. All other answers and requests pass byte for byte.
+//
+// [DefaultOptions] has the timeouts and keepalives of the contract; in the zero [Options] they are
+// off. [Proxy.Serve] is for handlers that return errors: it returns those that the client has not
+// been told of, such as a [RequestError] if the client's body cannot be read. A [Proxy] is safe for
+// concurrent use. [Streams.Shutdown] ends all streams before the process stops.
+//
+// [The contract] has the rules: [what passes] (section 0), [timeouts and errors] (3), [histories]
+// (5). Package queue/queuehttp limits how many requests a Proxy serves at once, and package resume,
+// in front of it, keeps answers for clients that come back.
+//
+// # Files
+//
+// A request is read, and then its exchange begins: it goes to the next handler, which answers. The
+// exchange and its answer share one lock. A caller of [Proxy.Read] may do its own work in between;
+// Serve has none. Each file uses only those below it:
 //
 //	proxy.go       New and Serve
 //	exchange.go    the exchange: its beginning, its end, its state
@@ -30,6 +46,11 @@
 //
 //	internal/reqbody    the body of a request: read, healed, given back
 //	internal/head       headers, and how they are copied
+//
+// [The contract]: https://github.com/hermes-sidecar/hermes-sidecar/blob/main/docs/contract.md
+// [what passes]: https://github.com/hermes-sidecar/hermes-sidecar/blob/main/docs/contract.md#0-do-no-harm
+// [timeouts and errors]: https://github.com/hermes-sidecar/hermes-sidecar/blob/main/docs/contract.md#3-the-end-of-a-stream
+// [histories]: https://github.com/hermes-sidecar/hermes-sidecar/blob/main/docs/contract.md#5-histories
 package proxy
 
 import (

@@ -1,20 +1,39 @@
-// Package queue limits how many runs of an agent are under way at once: further requests wait in
-// line. Its caller chooses the values that identify clients and backends. It knows nothing of HTTP.
+// Package queue limits how many requests an agent works on at once, and serves clients fairly. A
+// request joins the line of a backend, waits for its place there, and gives the place back:
 //
-// Invariants:
+//	turn, err := lines.Join("agent", queue.Options{Runs: 4, Wait: time.Minute, Waiting: 100}, client)
+//	if err != nil {
+//		return err // ErrFull
+//	}
+//	defer turn.Done()
+//	if err := turn.Wait(ctx, nil); err != nil {
+//		return err // ErrTimeout, ErrFull, or why ctx has ended
+//	}
+//
+// The zero [Lines] is ready for use, and safe for concurrent use; a [Turn] belongs to the goroutine
+// that handles its request. [Options] has no defaults: with a Wait or a Waiting of 0, no request
+// waits. The caller chooses the values that identify clients and backends. The package knows
+// nothing of HTTP: package queue/queuehttp queues HTTP requests as [the contract] describes.
+//
+// # Fairness
+//
+// No client starves. The next place goes to the client that holds the fewest. A client that waits
+// holds none once its own runs have ended, so only clients without a place can precede it. Among
+// these, the first is the one whose last change is the oldest: its arrival, or the last time that it
+// got a place or gave one back. Each client before it gets a place and then follows it, as does every
+// client that arrives later, so it waits for at most one turn of each. The requests of one client
+// keep their order. A turn that upstream refuses returns to its old position, as if it had not held
+// a place.
+//
+// # Invariants
 //
 //   - A turn waits, has a place, or is over. line.held is the number of turns that have a place.
-//   - No turn waits that could be let through: code that frees a place, raises a limit or ends a
+//   - No turn waits that could be admitted: code that frees a place, raises a limit or ends a
 //     pause calls admit before it releases the lock.
 //   - A turn is counted once, as one Outcome.
-//   - A line in which nothing runs, waits or pauses takes no memory. Nor does a client with no turn.
+//   - A line in which nothing runs, waits or pauses takes no memory. Nor does a client without a turn.
 //
-// No client starves. The next place goes to the client with the fewest places. Once its own runs
-// have ended, a client that waits has none, so that only clients without a place precede it.
-// Among these, the first is the one that has not changed for longest: since it came, got a place or
-// gave one back. Each client before it gets a place and then follows it, as does every client
-// that arrives later, so that it waits for at most one turn of each. Its own requests keep their order.
-// A turn that upstream refuses returns to where it was, as if it had not had a place.
+// [the contract]: https://github.com/hermes-sidecar/hermes-sidecar/blob/main/docs/contract.md#waiting-in-line
 package queue
 
 import (

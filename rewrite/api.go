@@ -1,16 +1,35 @@
-// Package rewrite repairs the event stream of a chat completion that the Hermes agent
-// wrote: it takes tool markers and reasoning out of the content, correlates the starts and
-// ends of tools, and turns a crash into an error finish. The wire contract says what it
-// does. Comments name its sections.
+// Package rewrite repairs what a Hermes agent answers: the event streams of chat completions, of
+// responses and of runs, and answers that are not streamed. It removes tool markers and reasoning
+// from the content, pairs the start of each tool with its end, and turns a crash into an error
+// finish. It also heals the histories that requests carry. Bytes go in and bytes come out: the
+// package knows nothing of HTTP, starts no goroutine and reads no clock.
 //
-// The caller pushes: Stream.Feed takes bytes as they are read and appends what may leave to a
-// buffer of the caller's, and Stream.Finish says how upstream ended. The package knows
-// nothing of HTTP and reads no clock. The same bytes in give the same bytes out, however
-// they are cut. Heal takes the markers of earlier streams out of the history that a
-// request carries, and RepairAnswer repairs answers that are not streamed.
+//	s := rewrite.New(&rewrite.Options{}, rewrite.Params{Active: true})
+//	out = s.Feed(out[:0], in, time.Now())          // for each read from upstream
+//	out = s.Finish(out[:0], rewrite.CauseEOF)      // or how else upstream has ended
 //
-// The packages of the engine share Options, Params, Summary and the types around approvals, which are
-// declared below this one: go doc ./rewrite/internal/contract Options lists the fields.
+// [Heal] removes the markers of earlier answers from the body of a request, and [RepairAnswer]
+// repairs the body of an answer that is not streamed. For HTTP, use package proxy, which does all
+// of this around a handler.
+//
+// The zero [Options] are the defaults of the contract. There are no errors to handle: bytes that
+// the package does not understand pass unchanged, and what went wrong upstream is in the stream and
+// in [Stream.Summary]. However the input is cut into reads, the output is the same. A [Stream] must
+// not be used by two goroutines at once; Options may be shared by any number of streams, as long as
+// nobody changes them. What a stream keeps in memory is bounded.
+//
+// [The contract] has every rule, and comments name its sections: [tool markers] (1), [tools] (2),
+// [the end of a stream] (3), [reasoning] (4), [histories] (5), [the other streams] (6). The types
+// that the packages of the engine share, such as Options, Params and Summary, are declared below
+// this one: go doc ./rewrite/internal/contract Options lists the fields.
+//
+// [The contract]: https://github.com/hermes-sidecar/hermes-sidecar/blob/main/docs/contract.md
+// [tool markers]: https://github.com/hermes-sidecar/hermes-sidecar/blob/main/docs/contract.md#1-tool-markers-g0
+// [tools]: https://github.com/hermes-sidecar/hermes-sidecar/blob/main/docs/contract.md#2-tool-lifecycle
+// [the end of a stream]: https://github.com/hermes-sidecar/hermes-sidecar/blob/main/docs/contract.md#3-the-end-of-a-stream
+// [reasoning]: https://github.com/hermes-sidecar/hermes-sidecar/blob/main/docs/contract.md#4-reasoning
+// [histories]: https://github.com/hermes-sidecar/hermes-sidecar/blob/main/docs/contract.md#5-histories
+// [the other streams]: https://github.com/hermes-sidecar/hermes-sidecar/blob/main/docs/contract.md#6-the-other-streams
 package rewrite
 
 import (

@@ -1,14 +1,28 @@
-// Package queuehttp lets HTTP requests wait in line (package queue) before they go to a handler behind a
-// proxy.Proxy, as the contract says (section 3, "Waiting in line").
+// Package queuehttp queues HTTP requests that begin a run of the agent before a proxy.Proxy serves
+// them: [Queue.Serve] takes the place of [proxy.Proxy.Serve]. The caller's Turn joins a line of
+// package queue for each of these requests:
 //
-// A request has three lifetimes, one after the other: the Proxy reads it, it waits, and the Proxy serves
-// it. If upstream refuses it, because upstream is at its own limit, it waits and is served again. While
-// it waits, no deadline runs, and this package writes the frames that its client is sent. From the first of
-// them on, the Proxy has a writer whose header has left.
+//	q := queuehttp.Queue{Proxy: p, Turn: func(r *http.Request) (*queue.Turn, error) {
+//		return lines.Join("agent", options, clientOf(r))
+//	}}
+//	err := q.Serve(w, r, next)
+//
+// A client that waits for a stream is told its position, and gets keepalives. One that gets no place
+// is answered with 429 and an error. A request that upstream rejects because it is at its own limit
+// waits again. Errors of the next handler are returned as proxy.Proxy.Serve returns them. A Queue is
+// safe for concurrent use. [The contract] has the rules (section 3, "Waiting in line").
+//
+// # Files
+//
+// A request has three lifetimes, one after the other: the Proxy reads it, it waits, and the Proxy
+// serves it. No deadline runs while it waits, and this package writes the frames that its client is
+// sent. After the first of them, the Proxy continues with a writer whose header has been sent.
 //
 //	queuehttp.go   the way of a request
 //	waiting.go     waiting, and what a client is told
 //	try.go         one try with upstream: its refusal, and the run that it begins
+//
+// [The contract]: https://github.com/hermes-sidecar/hermes-sidecar/blob/main/docs/contract.md#waiting-in-line
 package queuehttp
 
 import (
