@@ -281,5 +281,6 @@ var securityTests = map[string]string{
 	"marks on a letter of a command on the page of an approval":                                  "TestHiddenCharactersAreSeen FuzzVisible",
 	"wrong codes in replies to an approval":                                                      "TestFiveWrongCodesDeny TestRepliesOfOthersCountNothing",
 	"the form on the page of an approval":                                                        "TestWhatIsNoAnswer",
+	"the answer of the login in front of that page (login)":                                      "TestLogin TestSlowLogin",
 	"runs of /v1/runs whose events are read and kept at the same time, with clients and without": "TestManyRuns",
 }

@@ -42,6 +42,7 @@ func parseCaddyfile(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error)
 //	hermes_approvals [<matcher>] [<path>] {
 //	    path <path>
 //	    by   <placeholder>
+//	    login <url>
 //	    allow_always
 //	}
 //
@@ -58,9 +59,9 @@ func (h *ApprovalsHandler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	}
 	for d.NextBlock(0) {
 		name := d.Val()
-		takes, ok := map[string]int{"path": 1, "by": 1, "allow_always": 0}[name]
+		takes, ok := map[string]int{"path": 1, "by": 1, "login": 1, "allow_always": 0}[name]
 		if !ok {
-			return d.WrapErr(options.Unrecognized(name, []string{"path", "by", "allow_always"}))
+			return d.WrapErr(options.Unrecognized(name, []string{"path", "by", "login", "allow_always"}))
 		}
 		if given[name] {
 			return d.Errf("%s already specified: give it once", name)
@@ -75,6 +76,8 @@ func (h *ApprovalsHandler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 			h.Path = args[0]
 		case "by":
 			h.By = args[0]
+		case "login":
+			h.Login = args[0]
 		case "allow_always":
 			h.AllowAlways = true
 		}

@@ -57,11 +57,19 @@ type ApprovalsHandler struct {
 	// that user only. Default: none.
 	By string `json:"by,omitempty"`
 
+	// The URL that tells who is signed in where users chat, such as
+	// `http://open-webui:8080/api/v1/auths/`. It is asked with the cookies of whoever opens the
+	// page, and with nothing else. The `id` of the JSON that it answers becomes
+	// `{http.auth.user.id}`, and `by` if that is not set. Whoever is not signed in gets no page.
+	// Default: none.
+	Login string `json:"login,omitempty"`
+
 	// Whether the page offers `always`, if Hermes does: the command, and those like it, then
 	// never need an approval again, whoever asks. Default: false.
 	AllowAlways bool `json:"allow_always,omitempty"`
 
-	desk   *desk.Desk // nil until Provision
+	desk   *desk.Desk   // nil until Provision
+	client *http.Client // for Login
 	logger *zap.Logger
 }
 
@@ -84,6 +92,9 @@ func (h *ApprovalsHandler) UnmarshalJSON(b []byte) error {
 func (h *ApprovalsHandler) Provision(ctx caddy.Context) error {
 	h.desk, h.logger = hermesapp.OfProcess().Desk, ctx.Logger()
 	h.Path = cmp.Or(h.Path, "/hermes/approve")
+	if h.Login != "" {
+		h.By, h.client = cmp.Or(h.By, "{http.auth.user.id}"), newLoginClient()
+	}
 	return nil
 }
 
@@ -94,6 +105,9 @@ func (h *ApprovalsHandler) Validate() error {
 	}
 	if h.By != "" && !placeholder.IsIn(h.By) {
 		return fmt.Errorf("invalid by %q: must have a placeholder, such as {http.auth.user.id}", h.By)
+	}
+	if h.Login != "" {
+		return checkLogin(h.Login)
 	}
 	return nil
 }
@@ -108,6 +122,11 @@ func (h *ApprovalsHandler) ServeHTTP(w http.ResponseWriter, r *http.Request, nex
 		return next.ServeHTTP(w, r)
 	}
 	caddyhttp.SetVar(r.Context(), caddyhttp.LogSkipVar, true)
+	if h.Login != "" {
+		if ok, err := h.signedIn(w, r); !ok {
+			return err
+		}
+	}
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
 		t, user, ok := h.find(r, strings.TrimPrefix(id, "/"))
