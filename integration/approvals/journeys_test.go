@@ -6,8 +6,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -54,7 +52,7 @@ func TestReloads(t *testing.T) {
 // below serves the agent below /agent, and tells of the requests that come.
 func (p *place) below(t *testing.T, comes func(*http.Request)) (address string) {
 	t.Helper()
-	agent := http.StripPrefix("/agent", httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: p.Addr}))
+	agent := http.StripPrefix("/agent", harness.ProxyTo(p.Addr))
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		comes(r)
 		agent.ServeHTTP(w, r)

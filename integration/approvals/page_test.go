@@ -7,8 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -44,8 +42,7 @@ func newLab(t *testing.T) *lab {
 	}
 	addr := harness.FreePort(t)
 	l := &lab{t: t}
-	to := &url.URL{Scheme: "http", Host: addr}
-	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }}
+	proxy := harness.ProxyTo(addr)
 	l.front = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet {
 			l.mu.Lock()

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -100,7 +98,7 @@ func TestRoutesOfRuns(t *testing.T) {
 			a := hermes.New(t, 10)
 			a.Silent = s.resume != ""
 			if strings.Contains(s.route, "/agent") {
-				front := httptest.NewServer(http.StripPrefix("/agent", httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: a.Addr})))
+				front := httptest.NewServer(http.StripPrefix("/agent", harness.ProxyTo(a.Addr)))
 				t.Cleanup(front.Close)
 				s.route = strings.ReplaceAll(s.route, "AGENT", front.Listener.Addr().String())
 			}
