@@ -279,6 +279,36 @@ func TestEnded(t *testing.T) {
 	}
 }
 
+// TestEndIsReadTwice: a transport does that, and breaks off the answer if the second read fails. The server
+// closes the client's body when the answer begins, which may be between the two.
+func TestEndIsReadTwice(t *testing.T) {
+	client := &endingBody{Reader: iotest.DataErrReader(strings.NewReader("[1]"))}
+	_, up, _, _ := prepared(client, 3, Plan{Timed: true})
+	got := make([]byte, 10)
+	if n, err := up.Body.Read(got); string(got[:n]) != "[1]" || err != io.EOF {
+		t.Fatalf("%q, %v", got[:n], err)
+	}
+	client.closed = true
+	if n, err := up.Body.Read(got); n != 0 || err != io.EOF {
+		t.Errorf("again: %d, %v", n, err)
+	}
+}
+
+// endingBody is a body that its server may close.
+type endingBody struct {
+	io.Reader
+	closed bool
+}
+
+func (c *endingBody) Read(p []byte) (int, error) {
+	if c.closed {
+		return 0, http.ErrBodyReadAfterClose
+	}
+	return c.Reader.Read(p)
+}
+
+func (c *endingBody) Close() error { return nil }
+
 func TestErr(t *testing.T) {
 	for _, plan := range []Plan{{Heal: true, Limit: 1000}, {Timed: true}, {Heal: true, Limit: 3, Timed: true}} {
 		_, up, b, _ := prepared(io.MultiReader(strings.NewReader(polluted), iotest.ErrReader(errTest)), -1, plan)
