@@ -76,6 +76,13 @@ func TestCaddyfilesOfTheRepositoryValidate(t *testing.T) {
 	}
 }
 
+// TestOpenWebUIOverTLSValidates, with a name of its own.
+func TestOpenWebUIOverTLSValidates(t *testing.T) {
+	t.Setenv("CHAT_URL", "https://chat.example.com")
+	const file = "../../deploy/open-webui/Caddyfile"
+	validate(t, file, read(t, file))
+}
+
 // TestEveryOptionValidates, those that are commented out in the example among
 // them, in hermes and in hermes_proxy.
 func TestEveryOptionValidates(t *testing.T) {

@@ -2,6 +2,7 @@ package deployment
 
 import (
 	"context"
+	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -14,42 +15,51 @@ import (
 	"github.com/compose-spec/compose-go/v2/cli"
 	"github.com/compose-spec/compose-go/v2/types"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
-	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
-	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
-	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 )
 
-var composeDir = harness.Path("deploy/compose")
+var composeDir = harness.Path("deploy/open-webui")
 
 // composed reads compose.yaml as Docker Compose does, with the variables of .env.example
 // and more.
 func composed(t testing.TB, more ...string) (*types.Project, error) {
 	t.Helper()
 	o, err := cli.NewProjectOptions([]string{filepath.Join(composeDir, "compose.yaml")},
-		cli.WithWorkingDirectory(composeDir), cli.WithEnvFiles(filepath.Join(composeDir, ".env.example")), cli.WithDotEnv, cli.WithEnv(more))
+		cli.WithWorkingDirectory(composeDir), cli.WithEnvFiles(filepath.Join(composeDir, ".env.example")), cli.WithDotEnv, cli.WithEnv(more), cli.WithDefaultProfiles())
 	if err != nil {
 		t.Fatal(err)
 	}
 	return o.LoadProject(context.Background())
 }
 
+// filled are the variables that .env.example leaves to its reader.
+var filled = []string{"API_SERVER_KEY=a", "KEY_OPENWEBUI=k", "WEBUI_SECRET_KEY=s"}
+
 // compose.yaml is one that Docker Compose takes, and asks for every key.
 func TestRecipeComposeIsValid(t *testing.T) {
-	if _, err := composed(t, "API_SERVER_KEY=k", "WEBUI_SECRET_KEY=s"); err != nil {
+	if _, err := composed(t, filled...); err != nil {
 		t.Error(err)
 	}
-	for _, missing := range []string{"API_SERVER_KEY", "WEBUI_SECRET_KEY"} {
-		given := map[string]string{"API_SERVER_KEY": "WEBUI_SECRET_KEY=s", "WEBUI_SECRET_KEY": "API_SERVER_KEY=k"}[missing]
-		if _, err := composed(t, given); err == nil || !strings.Contains(err.Error(), missing) {
-			t.Errorf("without %s: %v", missing, err)
+	for i, missing := range filled {
+		name, _, _ := strings.Cut(missing, "=")
+		if _, err := composed(t, slices.Delete(slices.Clone(filled), i, i+1)...); err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "see .env.example") {
+			t.Errorf("without %s: %v", name, err)
+		}
+	}
+	for name, want := range map[string]bool{"COMPOSE_PROFILES=agent": true, "COMPOSE_PROFILES=": false} {
+		p, err := composed(t, append(filled, name)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := p.Services["hermes"]; ok != want {
+			t.Errorf("%s: Hermes is started: %v", name, ok)
 		}
 	}
 }
 
 // What the page says of the services: who reaches whom, and what they may.
 func TestRecipeComposeServices(t *testing.T) {
-	p, err := composed(t, "API_SERVER_KEY=k", "WEBUI_SECRET_KEY=s")
+	p, err := composed(t, filled...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,10 +79,8 @@ func TestRecipeComposeServices(t *testing.T) {
 		if s.NetworkMode != "" || s.Privileged || !slices.Contains(s.SecurityOpt, "no-new-privileges:true") {
 			t.Errorf("%s: network_mode %q, privileged %v, security_opt %v", name, s.NetworkMode, s.Privileged, s.SecurityOpt)
 		}
-		for _, port := range s.Ports {
-			if port.HostIP != "127.0.0.1" {
-				t.Errorf("%s is published on %q", name, port.HostIP)
-			}
+		if len(s.Ports) > 0 != (name == "sidecar") {
+			t.Errorf("%s has the ports %v", name, s.Ports)
 		}
 	}
 	if !sidecar.ReadOnly || !slices.Equal(sidecar.CapDrop, []string{"ALL"}) || len(sidecar.CapAdd) != 0 || sidecar.User != "65532:65532" || sidecar.MemLimit == 0 {
@@ -94,20 +102,37 @@ func TestRecipeComposeServices(t *testing.T) {
 		return *v
 	}
 	conf := fileRecipe(t, filepath.Join(composeDir, "Caddyfile"))
-	base, err := url.Parse(value(webui, "OPENAI_API_BASE_URL"))
+	base, err := url.Parse(value(webui, "OPENAI_API_BASE_URLS"))
 	if err != nil || base.Hostname() != sidecar.Name || !strings.Contains(conf.Text, "\n:"+base.Port()+" {\n") || base.Path != "/v1" {
 		t.Errorf("Open WebUI asks %v: %v", base, err)
 	}
 	if got, want := value(sidecar, "HERMES_UPSTREAM"), hermes.Name+":"+value(hermes, "API_SERVER_PORT"); got != want {
 		t.Errorf("the sidecar asks %s, want %s", got, want)
 	}
-	if value(webui, "OPENAI_API_KEY") != "k" || value(hermes, "API_SERVER_KEY") != "k" {
-		t.Error("the key of clients is not the agent's")
+	if value(webui, "OPENAI_API_KEYS") != "k" || value(sidecar, "KEY_OPENWEBUI") != "k" || value(hermes, "API_SERVER_KEY") != "a" || value(sidecar, "API_SERVER_KEY") != "a" || webui.Environment["API_SERVER_KEY"] != nil {
+		t.Error("who has which key")
 	}
-	for _, port := range sidecar.Ports {
-		if !strings.Contains(conf.Text, "\n:"+port.Published+" {\n") || port.Published == "8644" {
-			t.Errorf("port %s is published", port.Published)
+	for variable := range webUISettings {
+		if got := value(webui, variable); got != webUISettings[variable] {
+			t.Errorf("%s of Open WebUI is %q", variable, got)
 		}
+	}
+	chat, err := url.Parse(value(sidecar, "CHAT_URL"))
+	if err != nil || value(webui, "WEBUI_URL") != chat.String() || value(webui, "CORS_ALLOW_ORIGIN") != chat.String() || value(sidecar, "OPEN_WEBUI") != webui.Name+":8080" {
+		t.Errorf("users open %v, Open WebUI says %s: %v", chat, value(webui, "WEBUI_URL"), err)
+	}
+	// Each variable of the Caddyfile has a value.
+	for _, m := range regexp.MustCompile(`\{\$(\w+)`).FindAllStringSubmatch(conf.Text, -1) {
+		value(sidecar, m[1])
+	}
+	if port := sidecar.Ports[0]; len(sidecar.Ports) != 1 || port.HostIP != "127.0.0.1" || port.Published != chat.Port() || fmt.Sprint(port.Target) != chat.Port() {
+		t.Errorf("published is %v", sidecar.Ports)
+	}
+	if p, err := composed(t, append(filled, "PUBLISH=443:443", "CHAT_URL=https://chat.example.com")...); err != nil || p.Services["sidecar"].Ports[0].Published != "443" {
+		t.Errorf("with a name of its own: %v", err)
+	}
+	if !slices.Equal(sidecar.ExtraHosts["host.docker.internal"], []string{"host-gateway"}) {
+		t.Errorf("a Hermes on the host is at %v", sidecar.ExtraHosts)
 	}
 	mounted := false
 	for _, v := range sidecar.Volumes {
@@ -125,19 +150,11 @@ func TestRecipeComposeServices(t *testing.T) {
 	}
 }
 
-// The sidecar's Caddyfile serves: repaired streams, a status line, its health, and
-// no remote control.
-func TestRecipeComposeCaddyfile(t *testing.T) {
-	up := upstream.New(t, upstream.Replay(hermes.Recorded(t, "g0-v0.8.0/one_tool"), upstream.ByFrame))
-	listen, health := harness.FreePort(t), harness.FreePort(t)
-	d := fileRecipe(t, filepath.Join(composeDir, "Caddyfile")).With(":8643 {", ":"+harness.Port(listen)+" {").With(":8644 {", ":"+harness.Port(health)+" {").Caddy("HERMES_UPSTREAM=" + up.Addr)
-	checkServed(t, "http://"+listen, "http://"+health)
-	if body := client.New(t, "http://"+listen).Chat().All(); !strings.Contains(body, `"event":{"type":"status"`) {
-		t.Errorf("no status line in %q", harness.Clip(body))
-	}
-	if !strings.Contains(d.Log.String(), "admin endpoint disabled") {
-		t.Error("there is an admin endpoint")
-	}
+// webUISettings are those with which Open WebUI fits the Caddyfile. TestOpenWebUITeam, in integration/clients, runs
+// it with them.
+var webUISettings = map[string]string{
+	"ENABLE_OLLAMA_API": "false", "ENABLE_FORWARD_USER_INFO_HEADERS": "true", "BYPASS_MODEL_ACCESS_CONTROL": "true",
+	"ENABLE_TITLE_GENERATION": "false", "ENABLE_TAGS_GENERATION": "false", "ENABLE_FOLLOW_UP_GENERATION": "false",
 }
 
 // fileRecipe reads a configuration that is a file of the repository.

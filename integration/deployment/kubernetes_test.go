@@ -360,7 +360,7 @@ func TestLimitsAreForTheStreamsOfCapacity(t *testing.T) {
 	for file, expression := range map[string]string{
 		"deploy/kubernetes/chart/values.yaml":           `(?ms)^sidecar:$.*?^    limits: \{memory: (\d+)Mi\}$`,
 		"deploy/kubernetes/components/sidecar/pod.yaml": `limits: \{memory: (\d+)Mi\}`,
-		"deploy/compose/compose.yaml":                   `mem_limit: (\d+)m`,
+		"deploy/open-webui/compose.yaml":                `mem_limit: (\d+)m`,
 		"deploy/systemd/hermes-sidecar.service":         `MemoryMax=(\d+)M`,
 	} {
 		if limit := number(t, find(t, file, expression)[0]); streams[limit] < 1000 {
