@@ -5,7 +5,7 @@
 // and runs those of Node and Python, and as "required" fails for want of any. docs/clients.md
 // is compared with what they see, and written by -update.
 //
-// The tests TestResuming... run the code that docs/resume.md shows, one in a real browser, and
+// The tests TestResuming... run the code that docs/resume-programs.md shows, one in a real browser, and
 // cut its connections.
 //
 // TestOpenWebUI drives a real Open WebUI in a browser if HERMES_OPENWEBUI names one or is

@@ -48,7 +48,7 @@ type responsesClient struct {
 	run                  func(t *testing.T, program, url string) string
 }
 
-// responsesClients are those whose code is in docs/resume.md.
+// responsesClients are those whose code is in docs/resume-programs.md.
 var responsesClients = []responsesClient{
 	{
 		"openai-python", "python",
@@ -97,7 +97,7 @@ for (let { done, value } = await stream.next(); !done; { done, value } = await s
 	},
 }
 
-// TestResumingResponses cuts the connections of programs that have the code of docs/resume.md, after
+// TestResumingResponses cuts the connections of programs that have the code of docs/resume-programs.md, after
 // every event of the stream, as that comes, and after the last one.
 func TestResumingResponses(t *testing.T) {
 	for _, c := range responsesClients {

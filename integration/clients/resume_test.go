@@ -27,9 +27,9 @@ import (
 )
 
 // resumeDoc shows clients' code.
-var resumeDoc = harness.Path("docs/resume.md")
+var resumeDoc = harness.Path("docs/resume-programs.md")
 
-// sample returns the only code in a language that has a text in it, of docs/resume.md.
+// sample returns the only code in a language that has a text in it, of docs/resume-programs.md.
 func sample(t testing.TB, language, has string) string {
 	t.Helper()
 	var found []string
@@ -45,7 +45,7 @@ func sample(t testing.TB, language, has string) string {
 }
 
 // TestResumingOpenAIPython cuts the connections of a program that has the code of
-// docs/resume.md. The SDK itself sends a request again whose answer has not begun, and joins, with
+// docs/resume-programs.md. The SDK itself sends a request again whose answer has not begun, and joins, with
 // a key or none.
 func TestResumingOpenAIPython(t *testing.T) {
 	const keyed = `extra_headers={"Idempotency-Key": key},`
@@ -247,7 +247,7 @@ func (l *pageLab) check(text string) {
 // ended is what a page runs after a sample that waits for the end.
 const ended = "\nfinished = true;\n"
 
-// TestResumingPage cuts the connections of a page that runs the code of docs/resume.md in a
+// TestResumingPage cuts the connections of a page that runs the code of docs/resume-programs.md in a
 // real browser, wherever it matters.
 func TestResumingPage(t *testing.T) {
 	var l *pageLab

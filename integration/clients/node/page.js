@@ -1,4 +1,4 @@
-// What a page has around the code that docs/resume.md shows, and what a test asks it.
+// What a page has around the code that docs/resume-programs.md shows, and what a test asks it.
 const messages = [{ role: 'user', content: 'hi' }];
 const shown = []; // chunks, as JSON
 let stream = ''; // the id of the stream
