@@ -44,8 +44,13 @@ func newScissors(t testing.TB, up string) *scissors {
 	listen := harness.FreePort(t)
 	sidecar.NewRecipe(t, lostAnswers(t, "lost-answers")).With(":8643", ":"+harness.Port(listen)).
 		With("127.0.0.1:8642", up).With("detach 1m", "detach 1h").With("\t\t# How", "\t\tkeep 1h\n\t\t# How").Caddy()
+	return newScissorsTo(t, "http://"+listen)
+}
+
+// newScissorsTo makes a way to a URL.
+func newScissorsTo(t testing.TB, base string) *scissors {
 	s := &scissors{}
-	s.url = relay(t, "http://"+listen, func(down *net.TCPConn, dial func() (net.Conn, error)) {
+	s.url = relay(t, base, func(down *net.TCPConn, dial func() (net.Conn, error)) {
 		to, err := dial()
 		if err != nil {
 			return

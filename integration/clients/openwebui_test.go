@@ -319,11 +319,16 @@ type webui struct {
 func newWebUI(t testing.TB, base string) *webui {
 	w := &webui{Tab: browser.New(t, 1000, 640), base: base}
 	w.Do(chromedp.Navigate(base))
+	w.readNotes()
+	return w
+}
+
+// readNotes closes what the page says to one who administers it for the first time.
+func (w *webui) readNotes() {
 	const notes = `[...document.querySelectorAll("button")].find((b) => b.innerText.includes("Okay, Let"))`
 	w.Wait(notes) // what is new in this version
 	browser.Eval[any](w.Tab, notes+`.click()`)
 	w.Wait(`!` + notes)
-	return w
 }
 
 // open begins a chat with a model.

@@ -462,7 +462,7 @@ func (a *Agent) isOver(r *Request) {
 	}
 }
 
-// get answers what asks about a run.
+// get answers what asks about a run, or for the models.
 func (a *Agent) get(w http.ResponseWriter, r *http.Request, path string) {
 	id, events := strings.CutSuffix(path, "/events")
 	a.mu.Lock()
@@ -475,6 +475,8 @@ func (a *Agent) get(w http.ResponseWriter, r *http.Request, path string) {
 	}
 	a.mu.Unlock()
 	switch {
+	case r.URL.Path == "/v1/models":
+		Replies(http.StatusOK, "application/json", `{"object": "list", "data": [{"id": "hermes-agent", "object": "model", "created": 1795165766, "owned_by": "hermes", "permission": [], "root": "hermes-agent", "parent": null}]}`)(w, r)
 	case i < 0:
 		problem(w, http.StatusNotFound, "run_not_found")
 	case events:
