@@ -80,7 +80,7 @@ type optionLines struct {
 func (l *optionLines) read(d *caddyfile.Dispenser) error {
 	name := d.Val()
 	if l.seen[name] && !options.Lookup(name).Repeatable() {
-		return d.Errf("%s already specified: give it once", name)
+		return d.Errf("%s already specified: use it only once", name)
 	}
 	l.seen[name] = true
 	if err := l.values.Set(name, d.RemainingArgs()); err != nil {

@@ -348,7 +348,7 @@ func (h *Handler) Validate() error {
 		return nil
 	}
 	if err := recording.CheckWritable(h.Record); err != nil {
-		return fmt.Errorf("invalid record %q: streams cannot be recorded there, name a directory that the user of this process can write to: %w", h.Record, err)
+		return fmt.Errorf("invalid record %q: cannot record streams there; name a directory that this process can write to: %w", h.Record, err)
 	}
 	return nil
 }

@@ -50,12 +50,12 @@ const proxied = "reverse_proxy 127.0.0.1:8642"
 // What can never be meant is an error that says what to write.
 func TestWhatCanNeverBeMeant(t *testing.T) {
 	const (
-		blocked = "no request reaches hermes, because the reverse_proxy before it answers them all: write hermes before reverse_proxy"
-		nothing = "nothing answers after hermes"
-		late    = "comes after hermes, which has to know what it does: write "
-		noPage  = "approvals link is set, but nothing serves the pages that the links lead to: write hermes_approvals"
+		blocked = "no request reaches hermes, because the reverse_proxy before it answers them all: put hermes before reverse_proxy"
+		nothing = "no handler after hermes answers"
+		late    = "comes after hermes, which depends on it: put "
+		noPage  = "approvals link is set, but nothing serves the pages that the links lead to: add hermes_approvals"
 		noReply = "approvals reply does nothing without hermes_resume"
-		loop    = "leads back to its own server"
+		loop    = "points back to its own server"
 	)
 	for name, c := range map[string]struct{ site, want string }{
 		"an upstream with a path":      {"hermes\nhandle /v1/* {\nreverse_proxy 127.0.0.1:8642/v1\n}", "write 127.0.0.1:8642, without a path"},
@@ -99,7 +99,7 @@ func TestWhatCanNeverBeMeant(t *testing.T) {
 
 // What can be meant, but most likely is not, is one warning.
 func TestWhatIsMostLikelyNotMeant(t *testing.T) {
-	const full, buffers, loop, reply = "max_detached (", "response_buffers", "leads back to its own server", "approvals reply does nothing"
+	const full, buffers, loop, reply = "max_detached (", "response_buffers", "points back to its own server", "approvals reply does nothing"
 	for name, c := range map[string]struct{ site, want string }{
 		"response_buffers":       {"hermes\nreverse_proxy 127.0.0.1:8642 {\nresponse_buffers 1MB\n}", buffers},
 		"unlimited":              {"hermes_proxy 127.0.0.1:8642 {\nresponse_buffers unlimited\n}", buffers},
@@ -107,10 +107,10 @@ func TestWhatIsMostLikelyNotMeant(t *testing.T) {
 		"stall_timeout":          {"hermes_proxy 127.0.0.1:8642 {\nstall_timeout 20m\nidle_timeout 15m\n}", "stall_timeout (20m0s) is longer than idle_timeout (15m0s)"},
 		"max_stream":             {"hermes_resume {\nmax_stream 128MiB\n}\nhermes_proxy 127.0.0.1:8642", "max_stream is larger than max_memory"},
 		"keepalive":              {"hermes_proxy 127.0.0.1:8642 {\nkeepalive 1m\n}", "keepalive (1m0s) is a minute or longer"},
-		"max_detached":           {"hermes_resume {\nmax_detached 8\n}\nhermes_queue\nhermes\n" + proxied, full + "8) of hermes_resume is not below runs (8)"},
-		"runs":                   {"hermes_resume\nhermes_queue {\nruns 4\n}\nhermes\n" + proxied, full + "4) of hermes_resume is not below runs (4)"},
+		"max_detached":           {"hermes_resume {\nmax_detached 8\n}\nhermes_queue\nhermes\n" + proxied, full + "8) of hermes_resume must be below runs (8)"},
+		"runs":                   {"hermes_resume\nhermes_queue {\nruns 4\n}\nhermes\n" + proxied, full + "4) of hermes_resume must be below runs (4)"},
 		"with two matchers":      {"hermes_resume @a {\nmax_detached 9\n}\nhermes_queue\nhermes\n" + proxied + "\n@a path /v1/*", full + "9)"},
-		"a port as a host":       {"hermes\nreverse_proxy 8642", "asks port 80 of a host named 8642: if that is a port, write 127.0.0.1:8642"},
+		"a port as a host":       {"hermes\nreverse_proxy 8642", "connects to port 80 of a host named 8642: if you mean a port, write 127.0.0.1:8642"},
 		"itself, for a path":     {"hermes\nhandle /v1/* {\nreverse_proxy 127.0.0.1:8643\n}\nhandle {\n" + proxied + "\n}", loop},
 		"itself, of a host":      {"respond no\n}\nhttp://a.localhost:8643 {\nhermes\nreverse_proxy 127.0.0.1:8643", loop},
 		"itself, rewritten":      {"hermes\nhandle /v1/* {\n" + proxied + "\n}\nhandle {\nrewrite * /v1{uri}\nreverse_proxy 127.0.0.1:8643\n}", loop},
@@ -219,9 +219,9 @@ func TestRoutesInJSON(t *testing.T) {
 		"the same with a matcher":           {servers(routes(match(handle(agent)), handle(is("hermes"), agent))), ""},
 		"resume after hermes, nested":       {servers(routes(handle(is("hermes")), handle(within(handle(is("hermes_resume")), handle(agent))))), "hermes_resume comes after"},
 		"resume before, a route of its own": {servers(routes(handle(is("hermes_resume")), handle(`{"handler":"hermes","approvals":{"reply":true}}`), handle(agent))), ""},
-		"one of a group":                    {servers(routes(group(match(handle(is("hermes")))), group(handle(agent)))), "nothing answers"},
+		"one of a group":                    {servers(routes(group(match(handle(is("hermes")))), group(handle(agent)))), "no handler after hermes answers"},
 		"not of a group":                    {servers(routes(match(handle(is("hermes"))), handle(agent))), ""},
-		"nothing after a terminal route":    {servers(routes(terminal(handle(is("hermes"))), handle(agent))), "nothing answers"},
+		"nothing after a terminal route":    {servers(routes(terminal(handle(is("hermes"))), handle(agent))), "no handler after hermes answers"},
 		"behind a terminal route":           {servers(routes(terminal(handle(agent)), handle(is("hermes")))), ""}, // no request, but not for the proxy
 		"an error route of a subroute":      {servers(routes(handle(`{"handler":"subroute","routes":[`+handle(`{"handler":"error"}`)+`],"errors":{"routes":[`+handle(is("hermes"))+`]}}`), handle(agent))), ""},
 		"the page in another server":        {servers(routes(handle(link, agent)), routes(handle(page))), ""},
@@ -229,7 +229,7 @@ func TestRoutesInJSON(t *testing.T) {
 		"the page in an error route":        {servers(routes(handle(link, agent)), routes(handle(agent))+`,"errors":{"routes":[`+handle(page)+`]}`), ""},
 		"no page in two servers":            {servers(routes(handle(link, agent)), routes(handle(agent))), "nothing serves the pages"},
 		"a handler of a plugin":             {servers(routes(handle(is("hermes"), is("hermes_test")))), ""},
-		"wrong in one of three":             {servers(routes(handle(is("hermes"), agent)), routes(handle(agent)), routes(handle(is("hermes")))), "nothing answers"},
+		"wrong in one of three":             {servers(routes(handle(is("hermes"), agent)), routes(handle(agent)), routes(handle(is("hermes")))), "no handler after hermes answers"},
 	} {
 		for range 5 { // the order of servers is random
 			warnings, err := checked(t, c.config)

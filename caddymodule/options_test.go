@@ -99,10 +99,10 @@ func TestOptionsRefusedInJSON(t *testing.T) {
 	const (
 		size   = `: must be a size from 1KiB to 1GiB, such as 1MiB (1048576 bytes)`
 		larger = `: must be a size from 1KiB to 1GiB, such as 10MB (10000000 bytes)`
-		length = `: must be a duration such as 500ms or 5s, not negative`
-		orOff  = `: must be a duration such as 30s, not negative, or off (0 in JSON)`
+		length = `: must be a duration such as 500ms or 5s, and not negative`
+		orOff  = `: must be a duration such as 30s, and not negative, or off (0 in JSON)`
 		short  = `: must be at least 1ms; a number in JSON is nanoseconds, so write a string such as "5s"`
-		emoji  = `: want one token with a non-ASCII character and without white space or backticks`
+		emoji  = `: must be one token with a non-ASCII character and without white space or backticks`
 	)
 	for members, want := range map[string]string{
 		`"max_frame":1023`:       `invalid max_frame "1023"` + size,
@@ -123,31 +123,31 @@ func TestOptionsRefusedInJSON(t *testing.T) {
 		`"tool":{"git":"status"}`:     `invalid tool: emoji "git"` + emoji,
 		`"tool":{"🛰️ x":"status"}`:    `invalid tool: emoji "🛰️ x"` + emoji,
 		`"tool":{"🛰️` + "`" + `":""}`: "invalid tool: emoji \"🛰️`\"" + emoji,
-		`"tool":{"🛰️":""}`:            `invalid tool: tool name is empty: want the name that the tool's events shall carry`,
+		`"tool":{"🛰️":""}`:            `invalid tool: tool name is empty: must be the name for the tool's events`,
 		`"tool":{"🛰️":"_thinking"}`:   `invalid tool: tool name "_thinking": names that begin with _ are internal and never appear`,
-		`"tool":{"🛰":"a","🛰️":"b"}`:   `tool 🛰️ already specified as a: give each emoji once`,
+		`"tool":{"🛰":"a","🛰️":"b"}`:   `tool 🛰️ already specified as a: use each emoji only once`,
 
 		`"approvals":{}`: `invalid approvals: nothing is offered: add approvals link <base URL> or approvals reply`,
 		`"approvals":{"by":"{http.request.uuid}"}`:            `invalid approvals: nothing is offered: add approvals link <base URL> or approvals reply`,
 		`"approvals":{"reply":true,"text":true}`:              `such as approvals link https://hermes.example.com/hermes/approve text`,
 		`"approvals":{"link":"https://müller.example/a"}`:     `the host must be as browsers send it, such as xn--mller-kva.example for müller.example`,
 		`"approvals":{"link":"ftp://a"}`:                      `http or https without user, query and fragment, such as https://hermes.example.com/hermes/approve`,
-		`"identity":{}`:                                       `invalid identity: nothing is named: add header, session or prompt with a placeholder that names the user`,
-		`"identity":{"session":"alice"}`:                      `invalid identity "alice": must have a placeholder that names the user, such as {http.auth.user.id}`,
+		`"identity":{}`:                                       `invalid identity: no user is named: add header, session or prompt with a placeholder that names the user`,
+		`"identity":{"session":"alice"}`:                      `invalid identity "alice": must contain a placeholder that names the user, such as {http.auth.user.id}`,
 		`"approvals":{"reply":true},"approval_timeout":"-1s"`: `invalid approval_timeout "-1s"` + length,
 
 		// Values of another type, and those of a Caddyfile.
 		`"heartbeat":1`:           `json: unknown field "heartbeat"`,
-		`"max_frame":"1MiB"`:      `invalid max_frame "1MiB": must be a whole number, without quotes and unit: 1048576`,
-		`"max_frame":1.5`:         `invalid max_frame 1.5: must be a whole number, without quotes and unit`,
+		`"max_frame":"1MiB"`:      `invalid max_frame "1MiB": must be a whole number, without quotes or a unit: 1048576`,
+		`"max_frame":1.5`:         `invalid max_frame 1.5: must be a whole number, without quotes or a unit`,
 		`"status_line":"on"`:      `invalid status_line "on": must be true or false, without quotes`,
 		`"announce":"off"`:        `invalid announce "off": must be true or false, without quotes`,
-		`"keepalive":"soon"`:      `invalid keepalive "soon": must be a duration in quotes, such as "30s", or the number 0`,
-		`"keepalive":"off"`:       `invalid keepalive "off": must be a duration in quotes, such as "30s", or the number 0`,
-		`"progress":["bare"]`:     `invalid progress (a list): must be a text in quotes`,
-		`"progress":false`:        `invalid progress false: must be a text in quotes, such as "off"`,
+		`"keepalive":"soon"`:      `invalid keepalive "soon": must be a quoted duration, such as "30s", or the number 0`,
+		`"keepalive":"off"`:       `invalid keepalive "off": must be a quoted duration, such as "30s", or the number 0`,
+		`"progress":["bare"]`:     `invalid progress (a list): must be a quoted string`,
+		`"progress":false`:        `invalid progress false: must be a quoted string, such as "off"`,
 		`"tool":["🛰️"]`:           `invalid tool (a list): must be an object`,
-		`"tool":{"🛰️":["a","b"]}`: `invalid tool 🛰️ (a list): must be a text in quotes`,
+		`"tool":{"🛰️":["a","b"]}`: `invalid tool 🛰️ (a list): must be a quoted string`,
 		`"approvals":"reply"`:     `invalid approvals "reply": must be an object`,
 
 		`"approvals":{"reply":"on"}`: `invalid approvals reply "on": must be true or false, without quotes`,

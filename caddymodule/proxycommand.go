@@ -26,10 +26,10 @@ func init() {
 		Name: "hermes-proxy",
 		Usage: `[--from <addr>] [--to <addr>] [--bind <ip>] [--change-host-header] [--insecure] [--internal-certs] [--install-trust] [--disable-redirects] ` +
 			`[--header-up "Field: value"] [--header-down "Field: value"] [--resume] [--access-log] [--debug] [--<option of the hermes directive> <value>]`,
-		Short: "Repairs the streams of a Hermes agent, as a reverse proxy in front of it",
+		Short: "Runs a reverse proxy that repairs the streams of a Hermes agent",
 		Long: `
-A reverse proxy like caddy reverse-proxy, with the Hermes sidecar in it. It
-needs no configuration file, and saves none:
+Runs a reverse proxy like caddy reverse-proxy with the Hermes sidecar in front
+of the agent. It needs no configuration file and saves none:
 
   $ caddy hermes-proxy
   $ caddy hermes-proxy --from :8643 --to 127.0.0.1:8642 --progress unnamed
@@ -38,9 +38,9 @@ Multiple --to addresses may be specified by repeating the flag. Unless
 otherwise specified in the addresses, the --from address will be assumed to be
 HTTPS if a host or IP is given, and the --to address will be assumed to be HTTP.
 
-WHO MAY CONNECT. Hermes runs commands, and asks for no key unless its
-API_SERVER_KEY is set. So, if the --from address has no host, only this machine
-can connect, unlike with caddy reverse-proxy:
+WHO MAY CONNECT. Hermes runs commands, and requires no key unless its
+API_SERVER_KEY is set. If the --from address has no host, only this machine can
+connect, unlike with caddy reverse-proxy:
 
   --from :8643                    http on 127.0.0.1
   --from localhost:8643           https on 127.0.0.1
@@ -48,20 +48,20 @@ can connect, unlike with caddy reverse-proxy:
   --from 0.0.0.0:8643             http on every interface
   --from hermes.example.com       https on every interface
 
---bind overrides this. It takes the IP addresses to listen on, such as 0.0.0.0 in
-a container.
+--bind overrides this with the IP addresses to listen on, such as 0.0.0.0 in a
+container.
 
 If serving HTTPS:
   --disable-redirects can be used to avoid listening on the HTTP port, from
-    which requests are redirected to HTTPS. With certificates of the internal
-    CA on a port other than 443, nothing is redirected in any case.
+    which requests are redirected to HTTPS. Nothing is redirected if the
+    certificate is from the internal CA and the port is not 443.
   --internal-certs can be used to force certificates of the internal CA instead
-    of attempting to get a public certificate. localhost and IP addresses get
-    one of the internal CA in any case.
-  --install-trust puts the internal CA's root certificate in the trust stores
-    of this system, if the user has the right to. Without it, unlike in caddy
-    reverse-proxy, you have to give the certificate to clients: the log says
-    where it is.
+    of attempting to get a public certificate. localhost and IP addresses always
+    get a certificate of the internal CA.
+  --install-trust installs the internal CA's root certificate in the trust
+    stores of this system, if the user may do that. Without it, unlike with
+    caddy reverse-proxy, you have to install the certificate on clients
+    yourself; the log names the file.
 
 For proxying:
   --header-up can be used to set a request header to send to the upstream.
@@ -71,20 +71,20 @@ For proxying:
     This is a shortcut for --header-up "Host: {http.reverse_proxy.upstream.hostport}".
   --insecure disables TLS verification with the upstream. WARNING: THIS
     DISABLES SECURITY BY NOT VERIFYING THE UPSTREAM'S CERTIFICATE.
-  --resume is for an upstream that is a distant site with hermes_resume. When
-    the connection to it breaks, the proxy tries for a minute to come back, and
-    continues the stream: the client notices nothing. When the client leaves,
-    the agent is stopped.
+  --resume is for an upstream on a distant site that uses hermes_resume. If the
+    connection breaks, the proxy tries for a minute to reconnect, and continues
+    the stream without the client noticing. When the client disconnects, the
+    agent is stopped.
 
 Idle connections to the upstream are closed after 4 seconds, before Hermes
 closes them.
 
 All other flags are the options of the hermes directive, with the same values
-and defaults; --keepalive-form is its keepalive_form.
+and defaults: --keepalive-form sets keepalive_form.
 
-On SIGTERM and Ctrl-C, open streams have --drain-timeout to end. Those that are
-still open then get an error and a clean end. 10 seconds later every connection
-is closed.
+On SIGTERM and Ctrl-C, open streams may continue for --drain-timeout. Streams
+that are still open after that end with an error. Every connection is closed 10
+seconds later.
 `,
 		CobraFunc: func(cmd *cobra.Command) {
 			var c proxyCommand
@@ -126,7 +126,7 @@ func (c *proxyCommand) flags(cmd *cobra.Command) {
 	f.BoolVar(&c.installTrust, "install-trust", false, "Put the internal CA's root certificate in the trust stores of this system")
 	f.StringArrayVarP(&c.headerUp, "header-up", "H", nil, `Set a request header to send to the upstream (format: "Field: value")`)
 	f.StringArrayVarP(&c.headerDown, "header-down", "d", nil, `Set a response header to send back to the client (format: "Field: value")`)
-	f.BoolVar(&c.resume, "resume", false, "Continue streams when the connection to the upstream breaks (the upstream must have hermes_resume)")
+	f.BoolVar(&c.resume, "resume", false, "Continue streams when the connection to the upstream breaks (the upstream must use hermes_resume)")
 	f.BoolVar(&c.accessLog, "access-log", false, "Enable the access log")
 	f.BoolVarP(&c.debug, "debug", "v", false, "Enable verbose debug logs")
 
@@ -144,7 +144,7 @@ func (c *proxyCommand) run(caddycmd.Flags) (int, error) {
 	}
 	for _, addr := range p.Listen {
 		if err := site.PortFree(addr); err != nil {
-			return caddy.ExitCodeFailedStartup, fmt.Errorf("%w (--from and --bind choose where to listen)", err)
+			return caddy.ExitCodeFailedStartup, fmt.Errorf("%w (use --from and --bind to choose where to listen)", err)
 		}
 	}
 	if err := caddy.Run(p.Config); err != nil {
@@ -157,11 +157,11 @@ func (c *proxyCommand) run(caddycmd.Flags) (int, error) {
 		log.Info("using default load balancing policy", zap.String("policy", "random"))
 	}
 	if p.internalCA && !c.installTrust {
-		log.Info("the certificate is the internal CA's: clients have to trust its root, or use --install-trust",
+		log.Info("the certificate is from the internal CA: install its root certificate on clients, or use --install-trust",
 			zap.String("root", filepath.Join(caddy.AppDataDir(), "pki", "authorities", caddypki.DefaultCAID, "root.crt")))
 	}
 	if !p.Loopback() {
-		log.Warn("other machines may connect, and Hermes runs commands: set its API_SERVER_KEY, or use --bind 127.0.0.1")
+		log.Warn("other machines can connect, and Hermes runs commands: set its API_SERVER_KEY, or use --bind 127.0.0.1")
 	}
 	select {}
 }

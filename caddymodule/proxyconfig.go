@@ -75,7 +75,7 @@ func (c *proxyCommand) prepare() (p proxyPlan, err error) {
 		return p, fmt.Errorf("--internal-certs: --from %s is served without TLS; name a host, such as --from localhost:8643", c.from)
 	}
 	if c.installTrust && !p.internalCA {
-		return p, fmt.Errorf("--install-trust: --from %s has no certificate of the internal CA; add --internal-certs", c.from)
+		return p, fmt.Errorf("--install-trust: the certificate of --from %s is not from the internal CA; add --internal-certs", c.from)
 	}
 	if p.Listen, err = from.listen(c.bind); err != nil {
 		return p, err
@@ -86,7 +86,7 @@ func (c *proxyCommand) prepare() (p proxyPlan, err error) {
 	}
 	approvals, _ := given["approvals"].(options.Approvals)
 	if approvals.Reply {
-		return p, errors.New("--approvals: reply needs hermes_resume, which hermes-proxy does not have: use link, or write a Caddyfile with hermes_resume before hermes")
+		return p, errors.New("--approvals: reply needs hermes_resume, which hermes-proxy does not include: use link, or a Caddyfile with hermes_resume before hermes")
 	}
 	page, err := approvalPage(approvals)
 	if err != nil {

@@ -42,7 +42,7 @@ func parseFrom(from string) (fromAddr, error) {
 	case a.host == "" || strings.HasSuffix("."+strings.ToLower(a.host), ".localhost"): // RFC 6761, section 6.3
 		a.iface = "127.0.0.1"
 	case site.IsPort(a.host): // it would get a certificate for a host of that name
-		return fromAddr{}, fmt.Errorf("invalid downstream address %s: write :%[2]s for a port of this machine, or a host in front of it, such as localhost:%[2]s", from, a.host)
+		return fromAddr{}, fmt.Errorf("invalid downstream address %s: write :%[2]s for a port of this machine, or put a host in front, such as localhost:%[2]s", from, a.host)
 	case strings.ContainsAny(a.host, ":/?#@[] \t\n"): // no server could answer to it
 		return fromAddr{}, fmt.Errorf("invalid downstream address %s: write a host and a port, such as localhost:8643", from)
 	}

@@ -69,9 +69,9 @@ var (
 	errUnreadable = &problem{"Unreadable body", http.StatusBadRequest,
 		"The body of the request could not be read to its end. Send it whole, or none.", 0}
 	errBadStartingAfter = &problem{"Invalid starting_after", http.StatusBadRequest,
-		"The value must be a sequence_number, not negative. Leave it out for the whole stream.", 0}
+		"The value must be a sequence_number of 0 or more. Leave it out for the whole stream.", 0}
 	errBadDetach = &problem{"Invalid " + DetachHeader, http.StatusBadRequest,
-		"The value must be a duration such as 10m or 30s, not negative. 0s turns it off.", 0}
+		"The value must be a duration such as 10m or 30s, and not negative. 0s turns it off.", 0}
 )
 
 // mustNotRun returns the problem for err, an error of a claim, if the request must not run: the agent

@@ -55,7 +55,7 @@ func (h *Healed) Recalled() int { return h.FromRequest + h.FromMemory }
 type AnswerForm uint8
 
 const (
-	AnswerUnknown AnswerForm = iota // the body is no JSON object, or stream is neither a boolean nor null
+	AnswerUnknown AnswerForm = iota // the body is not a JSON object, or stream is neither a boolean nor null
 	AnswerStream                    // stream is true; the messages need not be JSON
 	AnswerWhole                     // stream is false, null or absent: the answer is sent whole
 )

@@ -39,20 +39,20 @@ func refuse(args []string) error {
 	if len(args) == 0 || !foreign[args[0]] {
 		return nil
 	}
-	instead := "install the new version as you installed this one, such as its package or image " +
+	instead := "install the new version the way you installed this one, such as from its package or image " +
 		"(https://github.com/hermes-sidecar/hermes-sidecar/releases)"
 	if args[0] != "upgrade" {
 		instead = "for other modules, build your own Caddy with hermes (https://github.com/hermes-sidecar/hermes-sidecar/blob/main/xcaddy.md)"
 	}
-	return fmt.Errorf("%s would replace this binary by one of Caddy's downloads, which has no hermes: %s", args[0], instead)
+	return fmt.Errorf("%s would replace this binary with one from Caddy's download server, which does not include hermes: %s", args[0], instead)
 }
 
 const description = `The Hermes sidecar stands in front of an unmodified Hermes agent and repairs the
 stream of its /v1/chat/completions: tool events instead of markers in the text,
 reasoning in a field of its own, an error instead of a silent end.
 
-It is a Caddy with the hermes module. So a Caddyfile configures it, and it has
-Caddy's commands. Without a configuration file:
+It is Caddy with the hermes module: a Caddyfile configures it, and it has Caddy's
+commands. Without a configuration file:
 
   $ hermes-sidecar hermes-proxy --from :8643 --to 127.0.0.1:8642
 
@@ -62,9 +62,9 @@ With one:
 
 Where the help says caddy, use the name of this binary.
 
-It has only those modules of Caddy that a sidecar needs. It lacks what serves
-files: file_server, try_files, templates, php_fastcgi, push and filesystem. It
-also lacks acme_server and events, which have no use without plugins or other
-machines. It refuses the commands upgrade, add-package and remove-package, which
-fetch another binary. If you need any of these, build a Caddy with the module.
+It includes only the Caddy modules that a sidecar needs. It cannot serve files:
+file_server, try_files, templates, php_fastcgi, push and filesystem are left out.
+So are acme_server and events, which are of no use without plugins or other
+machines. The commands upgrade, add-package and remove-package, which would
+fetch another binary, fail. If you need any of these, build Caddy with the module.
 `

@@ -64,7 +64,7 @@ func (h *ApprovalsHandler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 			return d.WrapErr(options.Unrecognized(name, []string{"path", "by", "login", "allow_always"}))
 		}
 		if given[name] {
-			return d.Errf("%s already specified: give it once", name)
+			return d.Errf("%s already specified: use it only once", name)
 		}
 		given[name] = true
 		args := d.RemainingArgs()

@@ -101,10 +101,10 @@ func (h *ApprovalsHandler) Provision(ctx caddy.Context) error {
 // Validate reports an option whose value is not allowed.
 func (h *ApprovalsHandler) Validate() error {
 	if !strings.HasPrefix(h.Path, "/") || path.Clean(h.Path) != h.Path || h.Path == "/" || strings.ContainsAny(h.Path, "*{}?#%") {
-		return fmt.Errorf("invalid path %q: must be a path such as /hermes/approve, without a slash at its end, a pattern or placeholders", h.Path)
+		return fmt.Errorf("invalid path %q: must be a path such as /hermes/approve, without a trailing slash, wildcards or placeholders", h.Path)
 	}
 	if h.By != "" && !placeholder.IsIn(h.By) {
-		return fmt.Errorf("invalid by %q: must have a placeholder, such as {http.auth.user.id}", h.By)
+		return fmt.Errorf("invalid by %q: must contain a placeholder, such as {http.auth.user.id}", h.By)
 	}
 	if h.Login != "" {
 		return checkLogin(h.Login)

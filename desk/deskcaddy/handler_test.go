@@ -487,9 +487,9 @@ func TestChecksInFrontAreAsked(t *testing.T) {
 // TestValuesThatAreRefused in JSON, with what to do.
 func TestValuesThatAreRefused(t *testing.T) {
 	for option, want := range map[string]string{
-		`"path":"hermes"`: "such as /hermes/approve", `"path":"/"`: "such as /hermes/approve", `"path":"/a/"`: "without a slash at its end",
-		`"path":"/a//b"`: "such as", `"path":"/a/../b"`: "such as", `"path":"/a*"`: "a pattern", `"path":"/{b}"`: "placeholders", `"path":"/a?b"`: "such as", `"path":"/a%20b"`: "such as",
-		`"by":"alice"`: "must have a placeholder, such as {http.auth.user.id}", `"by":"}{"`: "must have a placeholder",
+		`"path":"hermes"`: "such as /hermes/approve", `"path":"/"`: "such as /hermes/approve", `"path":"/a/"`: "without a trailing slash",
+		`"path":"/a//b"`: "such as", `"path":"/a/../b"`: "such as", `"path":"/a*"`: "wildcards", `"path":"/{b}"`: "placeholders", `"path":"/a?b"`: "such as", `"path":"/a%20b"`: "such as",
+		`"by":"alice"`: "must contain a placeholder, such as {http.auth.user.id}", `"by":"}{"`: "must contain a placeholder",
 	} {
 		config := `{"admin":{"disabled":true},"apps":{"http":{"servers":{"s":{"listen":["127.0.0.1:0"],"routes":[{"handle":[{"handler":"hermes_approvals",` + option + `}]}]}}}}}`
 		var c caddy.Config

@@ -24,12 +24,12 @@ import (
 func TestValuesOfACaddyfileInJSON(t *testing.T) {
 	for members, want := range map[string]string{
 		`"handler":"hermes","cards":"on"`:                                                  `invalid cards "on": must be true or false`,
-		`"handler":"hermes","keepalive":"off"`:                                             `invalid keepalive "off": must be a duration in quotes, such as "30s", or the number 0`,
-		`"handler":"hermes","max_frame":"2MiB"`:                                            `invalid max_frame "2MiB": must be a whole number, without quotes and unit: 2097152`,
+		`"handler":"hermes","keepalive":"off"`:                                             `invalid keepalive "off": must be a quoted duration, such as "30s", or the number 0`,
+		`"handler":"hermes","max_frame":"2MiB"`:                                            `invalid max_frame "2MiB": must be a whole number, without quotes or a unit: 2097152`,
 		`"handler":"hermes_resume","always":"on"`:                                          `invalid always "on": must be true or false`,
 		`"handler":"hermes_resume","detach":"off"`:                                         `invalid detach "off": must be a duration`,
 		`"handler":"hermes_resume","always_for":{"chat":"on"}`:                             `invalid always_for chat "on": must be a duration`,
-		`"handler":"hermes_queue","runs":"3"`:                                              `invalid runs "3": must be a whole number, without quotes and unit: 3`,
+		`"handler":"hermes_queue","runs":"3"`:                                              `invalid runs "3": must be a whole number, without quotes or a unit: 3`,
 		`"handler":"hermes_approvals","allow_always":"off"`:                                `invalid allow_always "off": must be true or false`,
 		`"handler":"hermes_approvals","login":"/api/v1/auths/"`:                            `invalid login "/api/v1/auths/": must be the URL that tells who is signed in`,
 		`"handler":"reverse_proxy","transport":{"protocol":"hermes_resume","detach":"on"}`: `invalid detach "on": must be true or false`,

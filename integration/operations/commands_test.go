@@ -85,7 +85,7 @@ func TestProxyCommandListensOnLoopback(t *testing.T) {
 	if listening != 1 {
 		t.Errorf("%d sockets listen on port %d, want 1", listening, port)
 	}
-	if strings.Contains(s.Log.String(), "other machines may connect") {
+	if strings.Contains(s.Log.String(), "other machines can connect") {
 		t.Error("the log warns of other machines")
 	}
 }
@@ -297,7 +297,7 @@ func TestCommandsExitStatus(t *testing.T) {
 		{"", "hermes-repair --cause=aborted " + dir + "/half", 4, `"code":"upstream_aborted"`, ""},
 		{"", "hermes-repair --no-such-flag", 1, "", "Error: unknown flag: --no-such-flag\n"},
 		{"", "hermes-repair nowhere.sse", 1, "", "Error: opening the recording: open nowhere.sse: "},
-		{"", "hermes-repair " + dir + "/none", 1, "hello", "Error: the recording has no frame of Hermes"},
+		{"", "hermes-repair " + dir + "/none", 1, "hello", "Error: the recording contains no frame from Hermes"},
 		{"", "hermes-proxy --progress loud", 1, "", `"msg":"--progress: invalid progress "loud": must be envelope, bare, unnamed, comment or off`},
 		{"", "hermes-proxy --heartbeat 10s", 1, "", "Error: unknown flag: --heartbeat"},
 		{"", "hermes-proxy --from " + taken, 1, "", `"msg":"` + taken + " is in use by another program"},

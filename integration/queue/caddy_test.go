@@ -173,7 +173,7 @@ func TestTurnsOfUsers(t *testing.T) {
 // TestNoHermes after the queue: nobody waits, and a warning says so until one is there.
 func TestNoHermes(t *testing.T) {
 	t.Parallel()
-	const warning = "no hermes comes after hermes_queue, so that no request waits; add one after it"
+	const warning = "there is no hermes after hermes_queue, so no request waits; add one after it"
 	warnings := func(p *place) (n int) {
 		for _, l := range p.caddy.Log.Entries() {
 			if l["msg"] == warning && l["level"] == "warn" {

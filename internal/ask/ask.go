@@ -29,7 +29,7 @@ import (
 
 // Options say how clients of a handler may answer. Timeout, Desk, Logger and Upstream must be set.
 type Options struct {
-	Link    string        // the base URL of the pages, without a slash at its end; "" for no links
+	Link    string        // the base URL of the pages, without a trailing slash; "" for no links
 	Text    bool          // the text of the answer also has the link
 	Reply   bool          // the next message of the client may answer
 	By      string        // a text with placeholders that tells users of one key apart; "" for none

@@ -42,7 +42,7 @@ func check(name string, b json.RawMessage, t reflect.Type) error {
 		return nil
 	}
 	if t == reflect.TypeFor[caddy.Duration]() {
-		return invalid(name, b, t, `a duration in quotes, such as "30s", or the number 0`)
+		return invalid(name, b, t, `a quoted duration, such as "30s", or the number 0`)
 	}
 	switch t.Kind() {
 	case reflect.Struct, reflect.Map:
@@ -52,9 +52,9 @@ func check(name string, b json.RawMessage, t reflect.Type) error {
 	case reflect.Bool:
 		return invalid(name, b, t, "true or false, without quotes")
 	case reflect.Int, reflect.Int64:
-		return invalid(name, b, t, "a whole number, without quotes and unit"+inBytes(b))
+		return invalid(name, b, t, "a whole number, without quotes or a unit"+inBytes(b))
 	case reflect.String:
-		return invalid(name, b, t, "a text in quotes"+asWord(b))
+		return invalid(name, b, t, "a quoted string"+asWord(b))
 	}
 	return nil
 }

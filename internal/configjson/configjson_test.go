@@ -30,9 +30,9 @@ type fields struct {
 func TestValuesOfAnotherType(t *testing.T) {
 	const (
 		isBool     = "must be true or false, without quotes"
-		isNumber   = "must be a whole number, without quotes and unit"
-		isDuration = `must be a duration in quotes, such as "30s", or the number 0`
-		isText     = "must be a text in quotes"
+		isNumber   = "must be a whole number, without quotes or a unit"
+		isDuration = `must be a quoted duration, such as "30s", or the number 0`
+		isText     = "must be a quoted string"
 	)
 	for text, want := range map[string]string{
 		`{"switch":"on"}`:                 `invalid switch "on": ` + isBool,

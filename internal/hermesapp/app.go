@@ -69,7 +69,7 @@ func On(ctx caddy.Context, event string, h caddyevents.Handler) error {
 // not keep the others out, and is no error: streams are worth more than their metrics.
 func Register(ctx caddy.Context, metrics ...prometheus.Collector) {
 	if err := register(ctx.GetMetricsRegistry(), metrics); err != nil {
-		ctx.Logger().Warn("another module has metrics of the same name; some of ours are not exposed", zap.Error(err))
+		ctx.Logger().Warn("another module has metrics with the same name; some of the sidecar's are not exposed", zap.Error(err))
 	}
 }
 

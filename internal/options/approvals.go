@@ -14,7 +14,7 @@ import (
 // asks before it runs a dangerous command. Each line of the option adds to it. The zero value
 // offers nothing.
 type Approvals struct {
-	// The base URL of the pages that hermes_approvals serves, without a slash at its end. What a
+	// The base URL of the pages that hermes_approvals serves, without a trailing slash. What a
 	// client gets has a link to a page below it. Default: none.
 	Link string `json:"link,omitempty"`
 
@@ -52,7 +52,7 @@ func (a *Approvals) add(args []string) error {
 		return fmt.Errorf("invalid approvals %q: must be %s", strings.Join(args, " "), approvalsUsage)
 	}
 	if twice {
-		return fmt.Errorf("approvals %s already specified: give it once", word)
+		return fmt.Errorf("approvals %s already specified: use it only once", word)
 	}
 	return a.checkParts()
 }
@@ -86,7 +86,7 @@ func (a *Approvals) checkParts() error {
 		}
 	}
 	if a.By != "" && !placeholder.IsIn(a.By) {
-		return fmt.Errorf("invalid approvals by %q: must have a placeholder that tells users apart, such as {http.request.header.X-OpenWebUI-User-Id} ({header.X-OpenWebUI-User-Id} in a Caddyfile)", a.By)
+		return fmt.Errorf("invalid approvals by %q: must contain a placeholder that distinguishes users, such as {http.request.header.X-OpenWebUI-User-Id} ({header.X-OpenWebUI-User-Id} in a Caddyfile)", a.By)
 	}
 	return nil
 }

@@ -31,22 +31,22 @@ func (v Values) Conflicts(o *proxy.Options) (all []string) {
 	}{
 		{"first_byte_timeout", "idle_timeout", o.FirstByteTimeout, o.IdleTimeout, "which ends the wait first"},
 		{"first_byte_timeout", "stall_timeout", o.FirstByteTimeout, o.StallTimeout, "which ends the wait first"},
-		{"keepalive", "idle_timeout", o.Keepalive, o.IdleTimeout, "so that none is sent"},
-		{"keepalive", "stall_timeout", o.Keepalive, o.StallTimeout, "so that none is sent"},
+		{"keepalive", "idle_timeout", o.Keepalive, o.IdleTimeout, "so none is sent"},
+		{"keepalive", "stall_timeout", o.Keepalive, o.StallTimeout, "so none is sent"},
 	} {
 		add(late.name, late.end > 0 && late.after > late.end, "(%s) is longer than %s (%s), %s", late.after, late.limit, late.end, late.why)
 	}
 	add("keepalive", o.Keepalive >= time.Minute && (o.IdleTimeout == 0 || o.Keepalive <= o.IdleTimeout) && (o.StallTimeout == 0 || o.Keepalive <= o.StallTimeout),
-		"(%s) is a minute or longer: proxies and clients close connections that are silent for so long; write 10s, or off", o.Keepalive)
+		"(%s) is a minute or longer: proxies and clients close connections that are silent for that long; write 10s, or off", o.Keepalive)
 	form := o.Rewrite.ProgressForm(&rewrite.Params{})
 	bare := form != rewrite.ProgressEnvelope && form != rewrite.ProgressUnnamed
 	keep := o.History == proxy.HistoryKeep
-	add("status_line", bare, "has no effect with progress %s: only envelope and unnamed have it", form)
-	add("cards", bare, "has no effect with progress %s: only envelope and unnamed have them", form)
+	add("status_line", bare, "has no effect with progress %s: only envelope and unnamed include it", form)
+	add("cards", bare, "has no effect with progress %s: only envelope and unnamed include them", form)
 	add("cards", keep, "is on with history keep: clients send the cards back, and Hermes gets them as tool calls")
 	who, _ := v["identity"].(Identity)
 	add("memory", keep && v["memory"] != "off", "has no effect with history keep: no history is changed")
-	add("memory", who.Session != "" && v["memory"] != "off", "has no effect on the users of identity by session: Hermes has their histories itself")
+	add("memory", who.Session != "" && v["memory"] != "off", "has no effect on the users of identity by session: Hermes keeps their histories itself")
 	add("max_request", keep && who.Session == "" && who.Prompt == "", "has no effect with history keep: no request is read")
 	offers, _ := v["approvals"].(Approvals)
 	add("approvals", (offers.Text || offers.Reply) && keep, "is on with history keep: clients send the paragraphs back, and models learn to write them")

@@ -36,7 +36,7 @@ func (i *Identity) add(args []string) error {
 	case len(args) != 1 && (len(args) != 3 || args[1] != "by") || to == nil:
 		return fmt.Errorf("invalid identity %q: must be %s", strings.Join(args, " "), identityUsage)
 	case *to != "":
-		return fmt.Errorf("identity by %s already specified: give it once", way)
+		return fmt.Errorf("identity by %s already specified: use it only once", way)
 	case args[0] == "":
 		return errNoUser("")
 	}
@@ -47,7 +47,7 @@ func (i *Identity) add(args []string) error {
 // check returns an error if i is not a valid value of the option.
 func (i *Identity) check() error {
 	if *i == (Identity{}) {
-		return errors.New("invalid identity: nothing is named: add header, session or prompt with a placeholder that names the user")
+		return errors.New("invalid identity: no user is named: add header, session or prompt with a placeholder that names the user")
 	}
 	return i.checkParts()
 }
@@ -63,5 +63,5 @@ func (i *Identity) checkParts() error {
 }
 
 func errNoUser(text string) error {
-	return fmt.Errorf("invalid identity %q: must have a placeholder that names the user, such as {http.auth.user.id}", text)
+	return fmt.Errorf("invalid identity %q: must contain a placeholder that names the user, such as {http.auth.user.id}", text)
 }

@@ -32,8 +32,8 @@ const (
 // errors about the number of arguments, and must for errors about a duration.
 var kinds = map[kind]struct{ usage, allowed, must string }{
 	size:      {"size", "a size", ""},
-	duration:  {"duration", "a duration", "a duration such as 500ms or 5s, not negative"},
-	timeout:   {"duration|off", "a duration or off", "a duration such as 30s, not negative, or off (0 in JSON)"},
+	duration:  {"duration", "a duration", "a duration such as 500ms or 5s, and not negative"},
+	timeout:   {"duration|off", "a duration or off", "a duration such as 30s, and not negative, or off (0 in JSON)"},
 	directory: {"directory", "a directory", ""},
 	tools:     {"'emoji name'", "an emoji and a name", ""},
 	approvals: {"'way …'", approvalsUsage, ""},
@@ -141,7 +141,7 @@ func addTool(to map[string]string, emoji, name string) error {
 	}
 	for other, first := range to {
 		if bareEmoji(other) == bareEmoji(emoji) {
-			return fmt.Errorf("tool %s already specified as %s: give each emoji once", emoji, first)
+			return fmt.Errorf("tool %s already specified as %s: use each emoji only once", emoji, first)
 		}
 	}
 	to[emoji] = name

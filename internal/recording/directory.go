@@ -37,7 +37,7 @@ type directory struct {
 	open map[string]int64 // the reserved shares of the recordings under way, by name
 }
 
-var errNoRoom = errors.New("the streams that are being recorded take all of record_max")
+var errNoRoom = errors.New("the streams being recorded have used up record_max")
 
 func (d *directory) file(name string) string { return filepath.Join(d.path, name) }
 

@@ -19,12 +19,12 @@ const (
 )
 
 var (
-	errLong   = fmt.Errorf("the recording is longer than %d MiB: give a part of it", MaxRecording>>20)
+	errLong   = fmt.Errorf("the recording is longer than %d MiB: use a part of it", MaxRecording>>20)
 	errHeader = fmt.Errorf("the HTTP header in front of the recording is longer than %d KiB", maxHeader>>10)
 )
 
 // ErrNothing says that a recording had nothing of Hermes in it.
-var ErrNothing = errors.New("the recording has no frame of Hermes and is no chat completion: give the bytes that upstream sent, as curl -N shows them")
+var ErrNothing = errors.New("the recording contains no frame from Hermes and is not a chat completion: use the bytes that upstream sent, as curl -N prints them")
 
 // Open returns the body of the recording in, without an HTTP header in front of it. Reading the
 // body fails after MaxRecording bytes.

@@ -72,7 +72,7 @@ func (c *Recorder) Begin(r *http.Request, b proxy.Begun) proxy.AnswerObserver {
 func (c *Recorder) fail(err error) {
 	log := c.logger.Debug
 	c.failed.Do(func() { log = c.logger.Warn })
-	log("a stream cannot be recorded", zap.String("dir", c.dir.path), zap.Error(err))
+	log("cannot record a stream", zap.String("dir", c.dir.path), zap.Error(err))
 }
 
 // recording is a stream that is being recorded. If recording fails, the stream goes on.

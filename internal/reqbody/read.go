@@ -45,7 +45,7 @@ const (
 )
 
 // errNoObject says that a body does not begin like a JSON object.
-var errNoObject = errors.New("the body is no JSON object")
+var errNoObject = errors.New("the body is not a JSON object")
 
 // objectReader reads a body, and fails with errNoObject as soon as the body turns out not to be a
 // JSON object, so that protocols that answer a request while it is sent keep working.

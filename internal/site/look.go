@@ -190,7 +190,7 @@ func (l *look) hermes(n *node, s state) state {
 	}
 	n.resumes = n.resumes || s.resumes
 	if s.detached > 0 && s.runs > 0 && s.detached >= s.runs {
-		l.warn("max_detached (%d) of hermes_resume is not below runs (%d) of hermes_queue, so that answers without a client may take every place: lower max_detached, or raise runs", s.detached, s.runs)
+		l.warn("max_detached (%d) of hermes_resume must be below runs (%d) of hermes_queue, or answers without a client may occupy every place: lower max_detached, or raise runs", s.detached, s.runs)
 	}
 	s.hermes, s.late = n, late{}
 	return s
@@ -227,7 +227,7 @@ func (l *look) proxy(h *routes.Handler, proxy *reverseproxy.Handler, in routes.S
 // agent adds the site of a reverse_proxy after the hermes n.
 func (l *look) agent(proxy *reverseproxy.Handler, n *node) {
 	if proxy.ResponseBuffers != 0 {
-		l.warn("response_buffers of a reverse_proxy after hermes holds streams back: remove it, or write another reverse_proxy for the agent")
+		l.warn("response_buffers of a reverse_proxy after hermes delays streams: remove it, or use a separate reverse_proxy for the agent")
 	}
 	site := l.site
 	site.Options = make(map[string]bool)
@@ -259,14 +259,14 @@ func (l *look) checkAddress(address string) {
 		return
 	}
 	if host, found := strings.CutSuffix(address, ":80"); found && IsPort(host) {
-		l.warn("a reverse_proxy after hermes asks port 80 of a host named %[1]s: if that is a port, write 127.0.0.1:%[1]s", host)
+		l.warn("a reverse_proxy after hermes connects to port 80 of a host named %[1]s: if you mean a port, write 127.0.0.1:%[1]s", host)
 	}
 	switch {
 	case !leadsTo(l.server, address):
 	case l.walk.Matched: // its requests may have another path or host when they return
-		l.warn("a reverse_proxy after hermes leads back to its own server (%s): unless you mean that, write the address of the agent, such as 127.0.0.1:8642", address)
+		l.warn("a reverse_proxy after hermes points back to its own server (%s): unless that is intended, write the address of the agent, such as 127.0.0.1:8642", address)
 	default:
-		l.refuse("a reverse_proxy after hermes leads back to its own server (%s), without an end: write the address of the agent, such as 127.0.0.1:8642", address)
+		l.refuse("a reverse_proxy after hermes points back to its own server (%s) in an endless loop: write the address of the agent, such as 127.0.0.1:8642", address)
 	}
 }
 
@@ -275,7 +275,7 @@ func (l *look) conclude() {
 	twice, link := false, false
 	for _, n := range l.order {
 		if n.blocked && !n.reached {
-			l.refuse("no request reaches %[1]s, because the reverse_proxy before it answers them all: write %[1]s before reverse_proxy", n.name)
+			l.refuse("no request reaches %[1]s, because the reverse_proxy before it answers them all: put %[1]s before reverse_proxy", n.name)
 		}
 		if !n.reached {
 			continue
@@ -286,28 +286,28 @@ func (l *look) conclude() {
 			offers, _ := n.options["approvals"].(map[string]any)
 			link = link || offers["link"] != nil
 			if !n.isAnswered(nil) {
-				l.refuse("nothing answers after hermes, so that clients get an empty answer: write reverse_proxy with the address of the agent after it, in the same block (a request takes only one of several handle blocks)")
+				l.refuse("no handler after hermes answers, so clients get an empty response: add reverse_proxy with the address of the agent after it, in the same block (a request enters only one of several handle blocks)")
 			}
 			if offers["reply"] == true && !n.resumes {
 				l.reportNoReply(offers["link"] != nil)
 			}
 		case "hermes_resume", "hermes_queue":
 			if !n.fresh && !n.early {
-				l.refuse("%[1]s comes after hermes, which has to know what it does: write %[1]s before hermes", n.name)
+				l.refuse("%[1]s comes after hermes, which depends on it: put %[1]s before hermes", n.name)
 			}
 		}
 	}
 	if twice {
-		l.warn("some requests go through hermes twice; remove one, or give them matchers that exclude each other")
+		l.warn("some requests go through hermes twice; remove one, or give them mutually exclusive matchers")
 	}
 	if link && !l.page {
-		l.refuse("approvals link is set, but nothing serves the pages that the links lead to: write hermes_approvals into a site of this configuration")
+		l.refuse("approvals link is set, but nothing serves the pages that the links lead to: add hermes_approvals to a site of this configuration")
 	}
 }
 
 // reportNoReply says that replies are never offered; links says whether links are.
 func (l *look) reportNoReply(links bool) {
-	const text = "approvals reply does nothing without hermes_resume, which keeps the rest of the answer: write hermes_resume before hermes"
+	const text = "approvals reply does nothing without hermes_resume, which keeps the rest of the answer: put hermes_resume before hermes"
 	if links {
 		l.warn(text)
 		return

@@ -23,7 +23,7 @@ type Site struct {
 func Sites(app []byte) (all []Site, err error) {
 	is := new(caddyhttp.App)
 	if err := json.Unmarshal(app, is); err != nil {
-		return nil, fmt.Errorf("the configuration is not Caddy's: %w", err)
+		return nil, fmt.Errorf("the configuration is not a Caddy configuration: %w", err)
 	}
 	l := lookAt(is)
 	return l.sites, l.err

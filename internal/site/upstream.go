@@ -39,7 +39,7 @@ func CheckUpstream(address string) error {
 	host = host[strings.LastIndexByte(host, '@')+1:]
 	switch {
 	case IsPort(host):
-		return fmt.Errorf("invalid upstream: write %s127.0.0.1:%[2]s: without a host in front, %[2]s is the name of one", prefix, host)
+		return fmt.Errorf("invalid upstream: write %s127.0.0.1:%[2]s: without a host, %[2]s is taken as a host name", prefix, host)
 	case found && host == "":
 		return fmt.Errorf("invalid upstream: write %s127.0.0.1:8642, a host and a port, or unix//run/hermes.sock, the path of a Unix socket after unix/", prefix)
 	case found:
@@ -76,7 +76,7 @@ func checkDial(address string) error {
 	if strings.Contains(address, "://") && socketPath(address) == "" && !strings.Contains(address, "{") {
 		_, rest, _ := strings.Cut(address, "://")
 		host, _, _ := strings.Cut(rest, "/")
-		return fmt.Errorf("invalid upstream: write %s, a host and a port: dial takes no scheme", host[strings.LastIndexByte(host, '@')+1:])
+		return fmt.Errorf("invalid upstream: write %s, a host and a port: dial accepts no scheme", host[strings.LastIndexByte(host, '@')+1:])
 	}
 	return CheckUpstream(address)
 }

@@ -44,7 +44,7 @@ func (h *QueueHandler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 			return d.WrapErr(options.Unrecognized(name, []string{"runs", "wait", "waiting", "by"}))
 		}
 		if given[name] {
-			return d.Errf("%s already specified: give it once", name)
+			return d.Errf("%s already specified: use it only once", name)
 		}
 		given[name] = true
 		args := d.RemainingArgs()
@@ -67,16 +67,16 @@ func (h *QueueHandler) set(name, value string) (must string) {
 	switch name {
 	case "runs":
 		if h.Runs = n; notNumber != nil || n < 1 {
-			return "must be a number from 1 on"
+			return "must be 1 or more"
 		}
 	case "wait":
 		t, err := caddy.ParseDuration(value)
 		if h.Wait = new(caddy.Duration(t)); err != nil || t < 0 {
-			return "must be a duration such as 2m or 30s, not negative"
+			return "must be a duration such as 2m or 30s, and not negative"
 		}
 	case "waiting":
 		if h.Waiting = &n; notNumber != nil || n < 0 {
-			return "must be a number, not negative"
+			return "must be a number of 0 or more"
 		}
 	case "by":
 		h.By = value

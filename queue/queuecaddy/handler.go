@@ -132,7 +132,7 @@ func (h *QueueHandler) Provision(ctx caddy.Context) error {
 	return hermesapp.On(ctx, "started", started(func() {
 		key, waits := find()
 		if !waits {
-			h.logger.Warn("no hermes comes after hermes_queue, so that no request waits; add one after it")
+			h.logger.Warn("there is no hermes after hermes_queue, so no request waits; add one after it")
 		}
 		h.lines.Configure(key, h.options) // requests that have waited since before a reload get the new places at once
 	}))
@@ -151,16 +151,16 @@ func (s started) Handle(_ context.Context, _ caddy.Event) error {
 func (h *QueueHandler) Validate() error {
 	switch d := h.options.Wait; {
 	case h.Runs < 0:
-		return fmt.Errorf("invalid runs %d: must be a number from 1 on", h.Runs)
+		return fmt.Errorf("invalid runs %d: must be 1 or more", h.Runs)
 	case d < 0:
-		return fmt.Errorf("invalid wait %q: must be a duration such as 2m or 30s, not negative", d)
+		return fmt.Errorf("invalid wait %q: must be a duration such as 2m or 30s, and not negative", d)
 	case d > 0 && d < time.Millisecond:
 		return fmt.Errorf("invalid wait %q: must be at least 1ms; a number in JSON is nanoseconds, so write a string such as \"2m\"", d)
 	case h.options.Waiting < 0:
-		return fmt.Errorf("invalid waiting %d: must be a number, not negative", h.options.Waiting)
+		return fmt.Errorf("invalid waiting %d: must be a number of 0 or more", h.options.Waiting)
 	}
 	if h.By != "" && !placeholder.IsIn(h.By) {
-		return fmt.Errorf("invalid by %q: must have a placeholder that tells clients apart, such as {http.auth.user.id}", h.By)
+		return fmt.Errorf("invalid by %q: must contain a placeholder that distinguishes clients, such as {http.auth.user.id}", h.By)
 	}
 	return nil
 }

@@ -17,11 +17,11 @@ func TestValues(t *testing.T) {
 		"defaults":    {QueueHandler{}, ""},
 		"all":         {QueueHandler{Runs: 1, Wait: new(caddy.Duration(time.Millisecond)), Waiting: new(1), By: "{http.auth.user.id}"}, ""},
 		"none":        {QueueHandler{Wait: new(caddy.Duration(0)), Waiting: new(0)}, ""},
-		"runs":        {QueueHandler{Runs: -1}, "invalid runs -1: must be a number from 1 on"},
-		"wait":        {QueueHandler{Wait: new(caddy.Duration(-1))}, `invalid wait "-1ns": must be a duration such as 2m or 30s, not negative`},
+		"runs":        {QueueHandler{Runs: -1}, "invalid runs -1: must be 1 or more"},
+		"wait":        {QueueHandler{Wait: new(caddy.Duration(-1))}, `invalid wait "-1ns": must be a duration such as 2m or 30s, and not negative`},
 		"nanoseconds": {QueueHandler{Wait: new(caddy.Duration(120))}, `invalid wait "120ns": must be at least 1ms; a number in JSON is nanoseconds, so write a string such as "2m"`},
-		"waiting":     {QueueHandler{Waiting: new(-1)}, "invalid waiting -1: must be a number, not negative"},
-		"by":          {QueueHandler{By: "alice"}, `invalid by "alice": must have a placeholder that tells clients apart, such as {http.auth.user.id}`},
+		"waiting":     {QueueHandler{Waiting: new(-1)}, "invalid waiting -1: must be a number of 0 or more"},
+		"by":          {QueueHandler{By: "alice"}, `invalid by "alice": must contain a placeholder that distinguishes clients, such as {http.auth.user.id}`},
 		"by, closed":  {QueueHandler{By: "}{"}, "invalid by"},
 	} {
 		h := c.h

@@ -38,7 +38,7 @@ func (s *Storage) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
 		name, args := d.Val(), d.RemainingArgs()
 		if seen[name] {
-			return d.Errf("%s already specified: give it once", name)
+			return d.Errf("%s already specified: use it only once", name)
 		}
 		seen[name] = true
 		text, duration := texts[name], durations[name]

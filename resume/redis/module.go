@@ -199,11 +199,11 @@ func (s *Storage) Validate() error {
 	socket := isSocket(o.Addrs[0])
 	switch {
 	case strings.ContainsAny(o.Prefix, "{}"):
-		return fmt.Errorf("invalid prefix %q: must have no braces, which say where a cluster keeps a key", o.Prefix)
+		return fmt.Errorf("invalid prefix %q: must not contain braces, which determine where a cluster keeps a key", o.Prefix)
 	case s.OnFailure != "" && s.OnFailure != "pass" && s.OnFailure != "503":
 		return fmt.Errorf("invalid on_failure %q: must be pass or 503", s.OnFailure)
 	case s.Cluster && s.MasterName != "":
-		return errors.New("cluster and master_name exclude each other: Sentinels watch no cluster; give one of them")
+		return errors.New("cluster and master_name are mutually exclusive, because Sentinels watch no cluster: use one of them")
 	case s.MasterName == "" && s.SentinelUsername+s.SentinelPassword != "":
 		return errors.New("sentinel_username and sentinel_password need master_name, the name of the master that the Sentinels watch")
 	case socket && (s.Cluster || s.MasterName != ""):
@@ -213,7 +213,7 @@ func (s *Storage) Validate() error {
 		"lease": {s.options.Lease, time.Second}, "timeout": {s.options.Timeout, time.Millisecond},
 	} {
 		if d.is < d.least {
-			return fmt.Errorf("invalid %s %q: must be a duration from %v on; a number in JSON is nanoseconds",
+			return fmt.Errorf("invalid %s %q: must be a duration of at least %v; a number in JSON is nanoseconds",
 				name, d.is, d.least)
 		}
 	}

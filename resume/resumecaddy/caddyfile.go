@@ -51,7 +51,7 @@ func (h *ResumeHandler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	for d.NextBlock(0) {
 		name := d.Val()
 		if values[name] != nil && name != "always" {
-			return d.Errf("%s already specified: give it once", name)
+			return d.Errf("%s already specified: use it only once", name)
 		}
 		if err := parseOption(d, name, values); err != nil {
 			return err
@@ -98,7 +98,7 @@ func parseValue(d *caddyfile.Dispenser, name string) (any, error) {
 	case "duration":
 		var t time.Duration
 		t, err = caddy.ParseDuration(args[0])
-		value, isAllowed, must = t, t >= 0, "must be a duration such as 10m or 30s, not negative"
+		value, isAllowed, must = t, t >= 0, "must be a duration such as 10m or 30s, and not negative"
 	case "size":
 		var n uint64
 		n, err = humanize.ParseBytes(args[0])
@@ -107,7 +107,7 @@ func parseValue(d *caddyfile.Dispenser, name string) (any, error) {
 	case "number":
 		var n int
 		n, err = strconv.Atoi(args[0])
-		value, isAllowed, must = n, n >= 1, "must be a number from 1 on; for none, set detach 0s"
+		value, isAllowed, must = n, n >= 1, "must be 1 or more; for none, set detach 0s"
 	}
 	if err != nil || !isAllowed {
 		return nil, d.Errf("invalid %s %q: %s", name, args[0], must)

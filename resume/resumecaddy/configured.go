@@ -41,7 +41,7 @@ func (h *ResumeHandler) configure(o *resume.Options) {
 // validateConfigured reports a value of key or always that is not allowed.
 func (h *ResumeHandler) validateConfigured() error {
 	if h.Key != nil && !slices.ContainsFunc(h.Key, placeholder.IsIn) {
-		return fmt.Errorf("invalid key %q: must have a placeholder that tells chats apart, such as {http.request.header.X-Chat-Id} ({header.X-Chat-Id} in a Caddyfile)", h.Key)
+		return fmt.Errorf("invalid key %q: must contain a placeholder that distinguishes chats, such as {http.request.header.X-Chat-Id} ({header.X-Chat-Id} in a Caddyfile)", h.Key)
 	}
 	detach := resume.DefaultDetach
 	if h.Detach != nil {
@@ -90,7 +90,7 @@ func parseAlways(d *caddyfile.Dispenser, values options.Values) error {
 	switch len(args) {
 	case 0:
 		if values["always"] != nil {
-			return d.Err("always already specified: give it once")
+			return d.Err("always already specified: use it only once")
 		}
 		values["always"] = true
 		return nil
@@ -100,7 +100,7 @@ func parseAlways(d *caddyfile.Dispenser, values options.Values) error {
 	text := args[len(args)-1]
 	duration, err := caddy.ParseDuration(text)
 	if err != nil || duration < 0 {
-		return d.Errf("invalid always %q: must end with a duration such as 10m or 30s, not negative", text)
+		return d.Errf("invalid always %q: must end with a duration such as 10m or 30s, and not negative", text)
 	}
 	if values["always_for"] == nil {
 		values["always_for"] = make(map[string]caddy.Duration)
@@ -111,7 +111,7 @@ func parseAlways(d *caddyfile.Dispenser, values options.Values) error {
 			return d.Errf("unknown API %q for always: must be %s", api, apis())
 		}
 		if _, twice := all[api]; twice {
-			return d.Errf("always %s already specified: give it once", api)
+			return d.Errf("always %s already specified: use it only once", api)
 		}
 		all[api] = caddy.Duration(duration)
 	}

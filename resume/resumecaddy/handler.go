@@ -228,7 +228,7 @@ func (h *ResumeHandler) Validate() error {
 		}
 	}
 	if h.MaxDetached < 0 {
-		return fmt.Errorf("invalid max_detached %d: must be a number from 1 on; for none, set detach 0s", h.MaxDetached)
+		return fmt.Errorf("invalid max_detached %d: must be 1 or more; for none, set detach 0s", h.MaxDetached)
 	}
 	return nil
 }
@@ -237,7 +237,7 @@ func (h *ResumeHandler) Validate() error {
 func validDuration(name string, d time.Duration) error {
 	switch {
 	case d < 0:
-		return fmt.Errorf("invalid %s %q: must be a duration such as 10m or 30s, not negative", name, d)
+		return fmt.Errorf("invalid %s %q: must be a duration such as 10m or 30s, and not negative", name, d)
 	case d > 0 && d < time.Millisecond:
 		return fmt.Errorf("invalid %s %q: must be at least 1ms; a number in JSON is nanoseconds, so write a string such as \"10m\"", name, d)
 	}

@@ -24,15 +24,15 @@ func TestResumeValuesThatAreRefused(t *testing.T) {
 		`"max_stream":-1`:                          "from 64KiB to 1GiB",
 		`"max_memory":1`:                           "from 64KiB to 1GiB",
 		`"max_memory":2000000000`:                  "from 64KiB to 1GiB",
-		`"max_detached":-1`:                        "from 1 on",
+		`"max_detached":-1`:                        "1 or more",
 		`"always_for":{"chat":"-1s"}`:              "not negative",
 		`"always_for":{"chat":20}`:                 `write a string such as "10m"`,
 		`"always_for":{"chats":"1s"}`:              "must be chat, responses, sessions or runs",
 		`"always_for":{"chat":"11m"}`:              "longer than detach, which is 10m0s: raise detach, or shorten it",
 		`"always_for":{"runs":"2s"},"detach":"1s"`: "always runs 2s is longer than detach, which is 1s",
-		`"key":["chat"]`:                           "must have a placeholder",
-		`"key":[]`:                                 "must have a placeholder",
-		`"key":["",""]`:                            "must have a placeholder",
+		`"key":["chat"]`:                           "must contain a placeholder",
+		`"key":[]`:                                 "must contain a placeholder",
+		`"key":["",""]`:                            "must contain a placeholder",
 	} {
 		config := `{"apps":{"http":{"servers":{"s":{"listen":["127.0.0.1:0"],"routes":[{"handle":[{"handler":"hermes_resume",` + option + `}]}]}}}}}`
 		var c caddy.Config

@@ -56,7 +56,7 @@ func (t *Transport) UnmarshalJSON(b []byte) error {
 // Provision sets up the transport.
 func (t *Transport) Provision(ctx caddy.Context) error {
 	if d := time.Duration(t.ResumeFor); d < 0 || d > 0 && d < time.Second {
-		return fmt.Errorf("invalid resume_for %q: must be a duration from 1s on, such as 1m", d)
+		return fmt.Errorf("invalid resume_for %q: must be a duration of at least 1s, such as 1m", d)
 	}
 	app, err := hermesapp.Of(ctx)
 	if err != nil {
@@ -128,7 +128,7 @@ func (t *Transport) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 			}
 			v, err := caddy.ParseDuration(d.Val())
 			if err != nil || v < time.Second {
-				return d.Errf("invalid resume_for %q: must be a duration from 1s on, such as 1m", d.Val())
+				return d.Errf("invalid resume_for %q: must be a duration of at least 1s, such as 1m", d.Val())
 			}
 			t.ResumeFor = caddy.Duration(v)
 		case "detach":

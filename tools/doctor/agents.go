@@ -105,7 +105,7 @@ func (d *doctor) sites() (all []site.Site, file string, err error) {
 		} `json:"apps"`
 	}
 	if err := json.Unmarshal(config, &is); err != nil {
-		return nil, "", fmt.Errorf("%s: the configuration is not Caddy's: %w", file, err)
+		return nil, "", fmt.Errorf("%s: the configuration is not a Caddy configuration: %w", file, err)
 	}
 	if is.Apps.HTTP != nil {
 		if all, err = site.Sites(is.Apps.HTTP); err != nil {

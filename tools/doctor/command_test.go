@@ -102,7 +102,7 @@ func TestDoctorExaminesNothing(t *testing.T) {
 		{[]string{"--timeout", "0s"}, "use durations above 0"},
 		{[]string{"--ask-timeout", "-1s"}, "use durations above 0"},
 		{[]string{"--recording", "nope.sse"}, "opening the recording: open nope.sse"},
-		{[]string{"--recording", write("empty.sse", "")}, "the recording has no frame of Hermes"},
+		{[]string{"--recording", write("empty.sse", "")}, "the recording contains no frame from Hermes"},
 		{[]string{"--recording", "x", "--ask"}, "--recording sends nothing"},
 		{[]string{"--key", key + "\nX: y"}, "--key: a key is one line"},
 		{[]string{"--key", key + "é"}, "--key: a key is one line"},
@@ -117,7 +117,7 @@ func TestDoctorExaminesNothing(t *testing.T) {
 		{[]string{"--config", "nope"}, "reading the configuration: "},
 		{[]string{"--adapter", "caddyfile"}, "reading the configuration: "},
 		{[]string{"--config", write("bad.json", "{")}, "reading the configuration: "},
-		{[]string{"--config", write("list.json", "[]")}, "the configuration is not Caddy's"},
+		{[]string{"--config", write("list.json", "[]")}, "the configuration is not a Caddy configuration"},
 		{[]string{"--config", write("none.json", "{}")}, "no site has hermes_proxy"},
 	} {
 		status, out, err := doctorRun(t, nil, c.args...)

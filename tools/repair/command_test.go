@@ -78,12 +78,12 @@ func TestRepairCommand(t *testing.T) {
 		{"an answer, explained", `{"object":"chat.completion","choices":[{"message":{"role":"assistant","content":"Hi"}}]}`, []string{"--explain"}, 0, "ended well", ""},
 		{"a refusal", `{"error":{"message":"Invalid API key"}}`, nil, 4, "Invalid API key", ""},
 		{"a refusal, explained", `{"error":{"message":"Invalid API key"}}`, []string{"--explain"}, 4, "ended in an error", ""},
-		{"another answer", `{"object":"list","data":[]}`, nil, 1, `"list"`, "no chat completion"},
-		{"nothing", "", nil, 1, "", "no frame of Hermes"},
-		{"something else", "hello\n", nil, 1, "hello", "no frame of Hermes"},
-		{"another answer, explained", `{"object":"list","data":[]}`, []string{"--explain"}, 1, "", "no chat completion"},
-		{"half of an answer, explained", "{", []string{"--explain"}, 1, "", "no chat completion"},
-		{"something else, explained", "hello\n", []string{"--explain"}, 1, "hello", "no frame of Hermes"},
+		{"another answer", `{"object":"list","data":[]}`, nil, 1, `"list"`, "not a chat completion"},
+		{"nothing", "", nil, 1, "", "no frame from Hermes"},
+		{"something else", "hello\n", nil, 1, "hello", "no frame from Hermes"},
+		{"another answer, explained", `{"object":"list","data":[]}`, []string{"--explain"}, 1, "", "not a chat completion"},
+		{"half of an answer, explained", "{", []string{"--explain"}, 1, "", "not a chat completion"},
+		{"something else, explained", "hello\n", []string{"--explain"}, 1, "hello", "no frame from Hermes"},
 	} {
 		status, out, err := repairRun(t, c.in, c.args...)
 		if status != c.status || strings.Contains(out, "HTTP/") || !strings.Contains(out, c.has) || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {

@@ -133,9 +133,9 @@ func (e *explainer) printMeta(m recording.Meta) {
 func (e *explainer) printAnswer(a rewrite.Answer) {
 	switch {
 	case !a.Completion && a.Code != "":
-		e.printf("an error, and no chat completion: passes as it is\n")
+		e.printf("an error, not a chat completion: passes unchanged\n")
 	case !a.Completion:
-		e.printf("no chat completion: passes as it is\n")
+		e.printf("not a chat completion: passes unchanged\n")
 		return // nothing is known of how it ended
 	case a.Code != "" || a.Changed:
 		did := "reasoning and markers leave the message"

@@ -156,13 +156,13 @@ func (t *Table) addQuiet() {
 // in a marker, or nil if it can.
 func CheckTool(emoji, name string) error {
 	if !isToken(emoji) {
-		return fmt.Errorf("emoji %q: want one token with a non-ASCII character and without white space or backticks", emoji)
+		return fmt.Errorf("emoji %q: must be one token with a non-ASCII character and without white space or backticks", emoji)
 	}
 	if len(emoji) > MaxEmoji {
-		return fmt.Errorf("emoji %q: want at most %d bytes", emoji, MaxEmoji)
+		return fmt.Errorf("emoji %q: must be at most %d bytes long", emoji, MaxEmoji)
 	}
 	if strings.TrimSpace(name) == "" {
-		return errors.New("tool name is empty: want the name that the tool's events shall carry")
+		return errors.New("tool name is empty: must be the name for the tool's events")
 	}
 	if strings.HasPrefix(name, "_") {
 		return fmt.Errorf("tool name %q: names that begin with _ are internal and never appear", name)
