@@ -62,7 +62,7 @@ type answer interface {
 
 // ErrAgain is the error of a next handler that has not answered, because the request is to be served
 // again: nothing is sent or observed, and Serve returns it, unless the exchange is over.
-var ErrAgain = errors.New("the request is to be served again")
+var ErrAgain = errors.New("the request must be served again")
 
 // Refusal is the error of a next handler that has not asked upstream, and of the function ended of
 // Proxy.Read. The client gets it as an answer.

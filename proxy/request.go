@@ -127,7 +127,7 @@ func (q *Request) read(ended func() error) rewrite.Healed {
 
 // errNotEnded is what upstream gets in place of the end of a body. It is not upstream's fault (see
 // cancellations).
-var errNotEnded = fmt.Errorf("the request does not go on: %w", context.Canceled)
+var errNotEnded = fmt.Errorf("the request was stopped before its body ended: %w", context.Canceled)
 
 // bodyEnded is called when the client has sent the end of the body that upstream is reading.
 func (q *Request) bodyEnded(ended func() error) error {

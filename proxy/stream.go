@@ -58,7 +58,7 @@ func newStream(x *exchange) *stream {
 
 // errNotSplit cancels upstream's request if the client has been asked for a reply, but the answer
 // cannot go on without the client. It is not upstream's fault (see cancellations).
-var errNotSplit = fmt.Errorf("the answer has ended with a request for approval, and cannot go on for the reply: %w", context.Canceled)
+var errNotSplit = fmt.Errorf("the answer ended with a request for approval, and cannot continue for the reply: %w", context.Canceled)
 
 // setApprovals sets the parameters of p for requests for approval, as the options say.
 func (s *stream) setApprovals(p *rewrite.Params) {

@@ -45,5 +45,5 @@ func ExampleLines_Join() {
 	_, err = lines.Join("agent", options, queue.Client{2})
 	fmt.Println(err)
 	// Output:
-	// too many requests wait for the agent
+	// too many requests are waiting for the agent
 }

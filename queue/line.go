@@ -60,8 +60,8 @@ type Client [32]byte
 
 // The errors of requests that get no place.
 var (
-	ErrFull    = errors.New("too many requests wait for the agent")
-	ErrTimeout = errors.New("the request has waited too long for the agent")
+	ErrFull    = errors.New("too many requests are waiting for the agent")
+	ErrTimeout = errors.New("the request waited too long for the agent")
 )
 
 // errOver is the error of a turn that was given up or ended by Done, maybe in another goroutine.

@@ -72,7 +72,7 @@ type remainder struct {
 	refused bool // upstream has no more, and will have none
 }
 
-var errNoRest = errors.New("upstream has answered without the rest of the events")
+var errNoRest = errors.New("upstream answered without the rest of the events")
 
 func (w *remainder) Header() http.Header { return w.header }
 

@@ -164,8 +164,8 @@ func (a *answer) kindOf(status int) kind {
 
 // The errors that next gets if it cannot write.
 var (
-	errLeft     = errors.New("the client has left, and the answer is no event stream")
-	errNoHijack = errors.New("the connection of an answer that has begun cannot be taken over")
+	errLeft     = errors.New("the client has left, and the answer is not an event stream")
+	errNoHijack = errors.New("a connection cannot be hijacked after its answer has begun")
 )
 
 // decide decides what the answer is. One that passes goes to the first client, or to none if the

@@ -172,7 +172,7 @@ func (h *ApprovalsHandler) answer(w http.ResponseWriter, r *http.Request, id str
 	case errors.Is(err, desk.ErrNotOffered):
 		return write(w, r, http.StatusUnprocessableEntity, h.page(v, user, "This answer is not offered here. Choose another one."))
 	case result == desk.Refused:
-		h.logger.Warn("an approval was not taken by the agent", append(fields, zap.Error(err))...)
+		h.logger.Warn("the agent did not accept an answer to an approval", append(fields, zap.Error(err))...)
 		return write(w, r, http.StatusBadGateway, h.page(v, user, "Hermes has not taken the answer. Try again."))
 	}
 	return write(w, r, http.StatusConflict, h.page(v, user, ""))

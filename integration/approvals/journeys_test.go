@@ -105,7 +105,7 @@ func TestReplyNeedsResume(t *testing.T) {
 	if answer := a.ends(); a.code != "" || strings.Contains(answer.Content, "reply `") || !strings.HasSuffix(answer.Content, "Done: session") {
 		t.Errorf("the code %q, %q", a.code, answer.Content)
 	}
-	if !p.caddy.Await("the answer cannot wait for a reply without its client") {
+	if !p.caddy.Await("the answer cannot continue without its client") {
 		t.Error("the log does not say why there is no code")
 	}
 }

@@ -182,7 +182,7 @@ func TestImageServes(t *testing.T) {
 	if strings.Contains(s.Log.String(), `"level":"error"`) {
 		t.Error("there are errors in the log")
 	}
-	if n := strings.Count(s.Log.String(), "storage failed; streams go on"); n != 1 {
+	if n := strings.Count(s.Log.String(), "storage failed; streams are not affected"); n != 1 {
 		t.Errorf("%d warnings of storage, want 1", n)
 	}
 }

@@ -71,7 +71,7 @@ func TestHermesThatDoesNotTell(t *testing.T) {
 				t.Errorf("%s questions were %s, want %d", got, c.outcome, c.asked)
 			}
 			log := p.caddy.Log.String()
-			const warning = "upstream does not tell what tools were given"
+			const warning = "upstream does not report the arguments and results of tools"
 			if n := strings.Count(log, warning); n != min(1, len(c.log)) || !strings.Contains(log, c.log) {
 				t.Errorf("%d warnings in the log:\n%s", n, log)
 			}

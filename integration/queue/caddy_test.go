@@ -86,7 +86,7 @@ func TestWaitsAreShown(t *testing.T) {
 // TestRefusalsAreLogged: the message says how long the request has waited.
 func TestRefusalsAreLogged(t *testing.T) {
 	t.Parallel()
-	for wait, message := range map[string]string{"0s": "too many requests wait for the agent; refused one", "20ms": "a request has waited too long for the agent; refused it"} {
+	for wait, message := range map[string]string{"0s": "too many requests are waiting for the agent; rejected one", "20ms": "a request waited too long for the agent; rejected it"} {
 		p := newPlace(t, 10, "runs 1", "wait "+wait)
 		p.ask(chat, "key-1", "slow-1")
 		p.Until(t, "slow-1")

@@ -118,7 +118,7 @@ func (s *Dialog) Ask(q rewrite.ApprovalRequest) rewrite.Approval {
 	}
 	t := s.desk.Ask(q)
 	if t == nil {
-		s.o.logOmitted("too many approvals wait, or upstream did not say which; the client was not asked", q.RunID)
+		s.o.logOmitted("too many approvals are waiting, or upstream sent no id; the client was not asked", q.RunID)
 		return nobody
 	}
 	v := t.View()
@@ -148,7 +148,7 @@ func (s *Dialog) open(run string) bool {
 	owner, by, ok := s.o.Owner(s.r)
 	switch {
 	case !ok:
-		s.o.logOmitted("approval waits, but the placeholder of approvals by has no value; the client was not asked", run)
+		s.o.logOmitted("the placeholder of approvals by is empty, so the client was not asked for an approval", run)
 		return false
 	case approvalPath(s.url.Path, run) == "":
 		return false // no API of Hermes'
@@ -169,7 +169,7 @@ func (s *Dialog) open(run string) bool {
 func (s *Dialog) hold(run string, t *desk.Ticket) bool {
 	prepared := resume.NewSplit(s.r.Context(), s.o.Timeout)
 	if prepared == nil {
-		s.o.logOmitted("the answer cannot wait for a reply without its client; see hermes_resume and max_detached", run)
+		s.o.logOmitted("the answer cannot continue without its client while it waits for a reply; see hermes_resume and max_detached", run)
 		return false
 	}
 	// A reply may arrive before the answer has ended.
@@ -271,7 +271,7 @@ func (o *Options) logReply(ctx context.Context, q rewrite.ApprovalRequest, by st
 	fields := append(o.named(q, by), zap.String("way", string(desk.Reply)), zap.String("choice", string(c)))
 	switch {
 	case err != nil:
-		o.Logger.Warn("an approval was not taken by the agent", append(fields, zap.Error(bounded.Error(err)))...)
+		o.Logger.Warn("the agent did not accept an answer to an approval", append(fields, zap.Error(bounded.Error(err)))...)
 	case result == desk.Accepted:
 		o.Logger.Info("approval answered", fields...)
 	}

@@ -43,7 +43,7 @@ type sender struct{ *behalf.Sender }
 func (s sender) send(ctx context.Context, q rewrite.ApprovalRequest, c rewrite.ApprovalChoice) (desk.Result, error) {
 	path := approvalPath(s.Path(), q.RunID)
 	if path == "" {
-		return desk.Refused, fmt.Errorf("upstream takes no answer for the run of %q", s.Path())
+		return desk.Refused, fmt.Errorf("upstream has no path for answers to the run at %q", s.Path())
 	}
 	body, err := json.Marshal(map[string]string{"choice": string(c), "request_id": q.RequestID})
 	if err != nil {
@@ -70,5 +70,5 @@ func resultOf(said behalf.Response) (desk.Result, error) {
 	case said.Status == http.StatusConflict, said.Status == http.StatusNotFound:
 		return desk.TooLate, nil
 	}
-	return desk.Refused, fmt.Errorf("upstream refused the answer with the status %d", said.Status)
+	return desk.Refused, fmt.Errorf("upstream rejected the answer with status %d", said.Status)
 }

@@ -31,7 +31,7 @@ const (
 )
 
 // ErrElsewhere says that a request has reached only other upstreams than the client's.
-var ErrElsewhere = errors.New("the client's upstream was not reached: let the same client reach the same upstream, such as by lb_policy client_ip_hash")
+var ErrElsewhere = errors.New("the client's upstream was not reached: send each client to the same upstream, for example with lb_policy client_ip_hash")
 
 // Sender sends requests in the name of a client. It is safe for concurrent use.
 type Sender struct {

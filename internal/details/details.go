@@ -246,7 +246,7 @@ func (s *Stream) note(outcome Outcome, a *answer) {
 	if !s.o.Upstreams.note(upstream, outcome, time.Now()) {
 		return
 	}
-	s.o.Logger.Warn("upstream does not tell what tools were given and returned; it is asked again in ten minutes",
+	s.o.Logger.Warn("upstream does not report the arguments and results of tools; asking again in ten minutes",
 		zap.String("upstream", bounded.Name(upstream)), zap.String("reason", string(outcome)), zap.Int("status", a.status),
 		zap.String("remedy", a.remedy(outcome)))
 }
@@ -255,7 +255,7 @@ var (
 	// errLate is not upstream's fault: a reverse_proxy with passive health checks would not ask it any more.
 	errLate     = fmt.Errorf("no answer in time: %w", context.Canceled)
 	errTooLarge = errors.New("the answer is too large")
-	errShape    = errors.New("the answer is not one of Hermes'")
+	errShape    = errors.New("the answer is not from Hermes")
 )
 
 // answer is an answer of Hermes'.
@@ -312,12 +312,12 @@ func (a *answer) outcome(client context.Context) Outcome {
 // remedy returns what the operator can do.
 func (a *answer) remedy(outcome Outcome) string {
 	remedies := map[int]string{
-		http.StatusNotFound:     "update Hermes: versions before 0.16 do not tell it. Or set tool_details off",
-		http.StatusUnauthorized: "let the key of the clients read sessions, or set tool_details off",
-		http.StatusForbidden:    "let the key of the clients read sessions, or set tool_details off",
+		http.StatusNotFound:     "update Hermes to 0.16 or newer, or set tool_details off",
+		http.StatusUnauthorized: "allow the key of the clients to read sessions, or set tool_details off",
+		http.StatusForbidden:    "allow the key of the clients to read sessions, or set tool_details off",
 	}
 	if outcome == TooLarge {
-		return "update Hermes: versions before 0.20 send all that a session has. Or set tool_details off"
+		return "update Hermes to 0.20 or newer, which sends less than the whole session, or set tool_details off"
 	}
-	return cmp.Or(remedies[a.status], "see why Hermes does not answer GET /api/sessions/{id}/messages, or set tool_details off")
+	return cmp.Or(remedies[a.status], "find out why Hermes does not answer GET /api/sessions/{id}/messages, or set tool_details off")
 }

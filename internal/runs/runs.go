@@ -106,7 +106,7 @@ func (k *Keeper) Began(r *http.Request, id string, t *queue.Turn) {
 	go func() {
 		err := ask(ctx, s, s.Path()+"/"+id)
 		if k.Runs.end(of, x) && err != nil {
-			k.Logger.Warn("upstream does not say whether a run goes on; its place is given to another", zap.String("run_id", bounded.Name(id)), zap.Error(bounded.Error(err)))
+			k.Logger.Warn("upstream does not say whether a run is still active; its place goes to another request", zap.String("run_id", bounded.Name(id)), zap.Error(bounded.Error(err)))
 		}
 	}()
 }
@@ -175,8 +175,8 @@ func (s *Runs) end(of key, x *run) bool {
 
 // The errors of ask and stateOf.
 var (
-	errLost   = errors.New("upstream gives no answer")
-	errUntold = errors.New("upstream has no status of the run")
+	errLost   = errors.New("upstream does not answer")
+	errUntold = errors.New("upstream reports no status for the run")
 )
 
 // ask requests the status of the run at path until the run is over or ctx is done. It fails with
@@ -219,7 +219,7 @@ func stateOf(ctx context.Context, s *behalf.Sender, path string) (rewrite.RunSta
 	case err != nil:
 		return rewrite.RunUnknown, fmt.Errorf("%w: %w", errLost, err)
 	case said.Status == 0 || said.Status >= http.StatusInternalServerError:
-		return rewrite.RunUnknown, fmt.Errorf("%w but the status %d", errLost, said.Status)
+		return rewrite.RunUnknown, fmt.Errorf("%w: status %d", errLost, said.Status)
 	case said.Status == http.StatusOK || said.Status == http.StatusNotFound:
 		return rewrite.StateOfRun(said.Body), nil
 	}

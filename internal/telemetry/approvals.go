@@ -20,7 +20,7 @@ func (a approvals) Collect(m chan<- prometheus.Metric) {
 		m <- prometheus.MustNewConstMetric(desc, kind, float64(n), values...)
 	}
 	counter, s := prometheus.CounterValue, a.desk.Stats()
-	add(prometheus.GaugeValue, s.Waiting, "waiting", "Number of approvals that wait for an answer.", nil, nil)
+	add(prometheus.GaugeValue, s.Waiting, "waiting", "Number of approvals waiting for an answer.", nil, nil)
 	add(counter, s.Asked, "asked_total", "Counter of approvals that clients were asked for.", nil, nil)
 	add(counter, s.Expired, "expired_total", "Counter of approvals that nobody answered in time.", nil, nil)
 	add(counter, s.Omitted, "omitted_total", "Counter of approvals that clients were not asked for, because a bound was reached or the request had no id.", nil, nil)
@@ -30,7 +30,7 @@ func (a approvals) Collect(m chan<- prometheus.Metric) {
 				continue // no reply means these
 			}
 			add(counter, s.Answered[desk.AnswerKind{Choice: c, Way: way}], "answered_total",
-				"Counter of answers that upstream has taken, by choice and way.", []string{"choice", "way"}, []string{string(c), string(way)})
+				"Counter of answers that upstream accepted, by choice and way.", []string{"choice", "way"}, []string{string(c), string(way)})
 		}
 	}
 }

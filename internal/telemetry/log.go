@@ -52,25 +52,25 @@ func reason(err error) error {
 func endMessage(res *proxy.Result) (zapcore.Level, string) {
 	switch {
 	case res.Outcome == proxy.OutcomeEncoded:
-		return zapcore.WarnLevel, "event stream is compressed by upstream and passes unrepaired"
+		return zapcore.WarnLevel, "upstream compressed the event stream, which passes unrepaired"
 	case res.Outcome == proxy.OutcomeClientGone:
 		return zapcore.DebugLevel, "client left"
 	case res.Outcome == rewrite.CodeAgentIncomplete:
 		return zapcore.WarnLevel, "agent failed and said stop; answered with an error"
 	case res.Outcome == rewrite.CodeEmpty:
-		return zapcore.WarnLevel, "answer said nothing or ended on a tool, and was ended with an error; see empty_answer"
+		return zapcore.WarnLevel, "answer was empty or ended with a tool; ended it with an error, see empty_answer"
 	case res.Outcome != proxy.OutcomeOK && res.Whole:
-		return zapcore.WarnLevel, "no answer came; answered with an error"
+		return zapcore.WarnLevel, "upstream sent no answer; answered with an error"
 	case res.Outcome != proxy.OutcomeOK && res.Status != http.StatusOK:
-		return zapcore.WarnLevel, "no stream came; answered with an error"
+		return zapcore.WarnLevel, "upstream sent no stream; answered with an error"
 	case res.Outcome != proxy.OutcomeOK:
 		return zapcore.WarnLevel, "stream ended in an error"
 	case res.ZeroUsagePassed:
 		return zapcore.WarnLevel, "answer passed with text and a usage of zero tokens, which may be a crash; see zero_usage"
 	case res.Imitations > 0:
-		return zapcore.InfoLevel, "answer had tool markers that the model only imitated"
+		return zapcore.InfoLevel, "answer contained tool markers that the model imitated"
 	case res.Unexamined > 0:
-		return zapcore.InfoLevel, "stream had frames larger than max_frame, which passed unexamined"
+		return zapcore.InfoLevel, "stream contained frames larger than max_frame, which passed unexamined"
 	}
 	if res.Whole {
 		return zapcore.DebugLevel, "answer ended"

@@ -210,7 +210,7 @@ func (u ofUpstream) ShowedEvents(does bool) {
 // reports usage: as long as they do, answers without usage pass.
 func (u ofUpstream) Missed(model string) {
 	if u.recordMissed(model) {
-		u.Logger.Warn("three of the last ten answers had no usage, so the provider seems not to report it always: "+
+		u.Logger.Warn("three of the last ten answers reported no usage, so the provider does not seem to report it reliably: "+
 			"such answers pass until it reports usage again; see zero_usage",
 			zap.String("upstream", bounded.Name(u.upstream)), zap.String("model", bounded.Name(model)))
 	}
@@ -400,7 +400,7 @@ func (s *Store) load(ctx context.Context) (map[string]bool, error) {
 	}
 	var f file
 	if len(value) > maxFileSize {
-		err = fmt.Errorf("%d bytes are too many", len(value))
+		err = fmt.Errorf("larger than the limit, with %d bytes", len(value))
 	} else {
 		err = json.Unmarshal(value, &f)
 	}
@@ -420,7 +420,7 @@ func (s *Store) load(ctx context.Context) (map[string]bool, error) {
 // reload.
 func (s *Store) warn(err error) {
 	if s.failed.CompareAndSwap(false, true) {
-		s.Logger.Warn("storage failed; streams go on, but false stops may pass after a restart",
+		s.Logger.Warn("storage failed; streams are not affected, but false stops may pass after a restart",
 			zap.String("doing", "remembering which upstreams report usage"), zap.Error(err))
 	}
 }

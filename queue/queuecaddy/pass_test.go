@@ -102,7 +102,7 @@ func TestRefusalsAreLogged(t *testing.T) {
 	for _, l := range logs.All() {
 		got += l.Level.String() + ": " + l.Message + "\n"
 	}
-	if got != "info: too many requests wait for the agent; refused one\ndebug: a request has waited too long for the agent; refused it\n" {
+	if got != "info: too many requests are waiting for the agent; rejected one\ndebug: a request waited too long for the agent; rejected it\n" {
 		t.Error(got)
 	}
 }

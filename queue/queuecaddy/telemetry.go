@@ -34,9 +34,9 @@ func (p *pass) seen(r *http.Request) {
 
 // logRefused logs that r was refused a place in line, and how long it had waited.
 func (h *QueueHandler) logRefused(r *http.Request, err error, waited time.Duration) {
-	message := "too many requests wait for the agent; refused one"
+	message := "too many requests are waiting for the agent; rejected one"
 	if errors.Is(err, queue.ErrTimeout) {
-		message = "a request has waited too long for the agent; refused it"
+		message = "a request waited too long for the agent; rejected it"
 	}
 	if c := h.logger.Check(h.refused.Level(zapcore.InfoLevel, 1), message); c != nil {
 		c.Write(zap.String("path", bounded.Name(r.URL.Path)), zap.Float64("waited_seconds", waited.Seconds()),
@@ -59,14 +59,14 @@ func (c collector) Collect(m chan<- prometheus.Metric) {
 		m <- prometheus.MustNewConstMetric(desc(name, help), prometheus.GaugeValue, float64(n))
 	}
 	s := c.lines.Stats()
-	gauge(s.Waiting, "waiting", "Number of requests that wait in line.")
-	gauge(s.Running, "running", "Number of runs that have a place.")
+	gauge(s.Waiting, "waiting", "Number of requests waiting in line.")
+	gauge(s.Running, "running", "Number of runs that hold a place.")
 	requests := desc("requests_total", "Counter of requests that begin a run, by outcome: admitted, full, timeout or left.", "outcome")
 	for outcome, n := range s.Requests {
 		m <- prometheus.MustNewConstMetric(requests, prometheus.CounterValue, float64(n), queue.Outcome(outcome).String())
 	}
-	m <- prometheus.MustNewConstMetric(desc("refused_total", "Counter of requests that upstream has refused by a 429 of its own."),
+	m <- prometheus.MustNewConstMetric(desc("refused_total", "Counter of requests that upstream rejected with a 429 of its own."),
 		prometheus.CounterValue, float64(s.Refused))
-	m <- prometheus.MustNewConstHistogram(desc("wait_seconds", "How long requests waited, of those that did."),
+	m <- prometheus.MustNewConstHistogram(desc("wait_seconds", "Waiting time of the requests that were not admitted at once."),
 		s.Waits.Count, s.Waits.Sum.Seconds(), s.Waits.Buckets)
 }

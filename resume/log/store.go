@@ -145,7 +145,7 @@ type Entry struct {
 var (
 	// ErrDropped means that there is no log, or none any more: the answer is no event stream,
 	// or the log was deleted.
-	ErrDropped = errors.New("the answer is no event stream")
+	ErrDropped = errors.New("the answer is not an event stream")
 	// ErrBroken means that the stream broke off.
 	ErrBroken = errors.New("the stream broke off")
 	// ErrTaken means that a key has a log that cannot be reached now.

@@ -49,7 +49,7 @@ func (s *Store) checked(err error) error {
 	if errors.Is(err, goredis.ErrClosed) {
 		return err
 	}
-	warned, message := &s.refused, "redis refuses a command; the stream that it is for cannot be resumed"
+	warned, message := &s.refused, "redis rejected a command; its stream cannot be resumed"
 	if isDown(err) {
 		s.failed.Store(time.Now().UnixNano())
 		if spread {
@@ -57,7 +57,7 @@ func (s *Store) checked(err error) error {
 		} else {
 			s.down.Store(true)
 		}
-		warned, message = &s.warned, "redis fails; answers pass and cannot be resumed until it is back"
+		warned, message = &s.warned, "redis is failing; until it recovers, answers pass and cannot be resumed"
 	}
 	last, at := warned.Load(), time.Now().UnixNano()
 	if at-last >= int64(time.Minute) && warned.CompareAndSwap(last, at) {

@@ -221,7 +221,7 @@ func sizeInRedis(bytes int) int64 {
 }
 
 // errLost means that a log belongs to another replica, was deleted, or cannot be restored.
-var errLost = errors.New("the log in redis is no longer this replica's")
+var errLost = errors.New("the log in redis no longer belongs to this replica")
 
 // write appends pieces, if any, to the log, and refreshes its lease. It first writes again the
 // pieces that Redis has lost. It returns whether the log was cancelled, and how many readers it has

@@ -15,7 +15,7 @@ import (
 // log that is not in Redis may still exist.
 
 // errUnsettled means that Redis was down recently, and a log or key that it lacks may return.
-var errUnsettled = errors.New("redis was down, and it is not known yet what it has lost")
+var errUnsettled = errors.New("redis was down, and may have lost this stream")
 
 // settleTime is how long owners get at most to write their logs again. They try every retryAfter
 // while Redis is down, and every tick if they have not noticed that it was.

@@ -207,7 +207,7 @@ func (s *Storage) Validate() error {
 	case s.MasterName == "" && s.SentinelUsername+s.SentinelPassword != "":
 		return errors.New("sentinel_username and sentinel_password need master_name, the name of the master that the Sentinels watch")
 	case socket && (s.Cluster || s.MasterName != ""):
-		return fmt.Errorf("invalid address %q: that of a cluster or of a Sentinel must be host:port", s.Address)
+		return fmt.Errorf("invalid address %q: the address of a cluster or a Sentinel must be host:port", s.Address)
 	}
 	for name, d := range map[string]struct{ is, least time.Duration }{
 		"lease": {s.options.Lease, time.Second}, "timeout": {s.options.Timeout, time.Millisecond},

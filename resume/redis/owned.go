@@ -51,7 +51,7 @@ func (o *owned) wakeFlush() {
 }
 
 // errFull means that a log is lost because maxPending bytes wait and Redis fails.
-var errFull = errors.New("redis does not take what comes")
+var errFull = errors.New("redis cannot keep up with the stream")
 
 func (o *owned) Append(ctx context.Context, p log.Part) error {
 	if err := o.memory.Append(ctx, p); err != nil {
@@ -119,7 +119,7 @@ func (o *owned) lose(why error) {
 	o.room.Broadcast()
 	o.mu.Unlock() // before logging, which may block
 	if !silent {
-		o.s.o.Logger.Warn("a stream goes on here, and is no longer in redis: clients at other replicas are cut off",
+		o.s.o.Logger.Warn("a stream continues on this replica and is no longer in redis: clients of other replicas are disconnected",
 			zap.String("stream", o.entry.ID), o.s.o.errorField(why))
 	}
 }

@@ -28,7 +28,7 @@ const (
 )
 
 // errReply means that a reply is not one of Redis, or is out of bounds.
-var errReply = errors.New("the server does not answer as redis does, or with more than was asked for: " +
+var errReply = errors.New("the server does not answer like redis, or sends more than was requested: " +
 	"check the address")
 
 // replies is a connection that passes on replies of RESP 2 within these bounds, and fails on any

@@ -104,7 +104,7 @@ func (s *Store) do(ctx context.Context, script *goredis.Script, id string, args 
 }
 
 // errPlace means that a cluster could not have a key and its log in one slot.
-var errPlace = errors.New("the id of a log is not in the place of its key")
+var errPlace = errors.New("the id of a log is not in the slot of its key")
 
 // errLarge means that a header, or the path of a request, is too large to be kept in Redis.
 var errLarge = errors.New("a header or a path is too large for redis")

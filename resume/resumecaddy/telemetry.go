@@ -46,15 +46,15 @@ func message(e resume.Ended) (zapcore.Level, string) {
 	case e.Panicked != nil:
 		return zapcore.ErrorLevel, "panic after all clients of a stream had left"
 	case e.Reason == log.ReasonExpired:
-		return zapcore.InfoLevel, "no client came back for a stream; ended it"
+		return zapcore.InfoLevel, "no client returned to a stream; ended it"
 	case e.Reason == log.ReasonMemory:
 		return zapcore.WarnLevel, "no memory for a stream without clients; ended it, see max_memory"
 	case e.Reason == log.ReasonLeft && e.Detach > 0 && e.Stream && e.Events > 0:
-		return zapcore.WarnLevel, "too many streams go on without a client; ended one with its client, see max_detached"
+		return zapcore.WarnLevel, "too many streams continue without a client; ended one when its client left, see max_detached"
 	case e.Detached > 0:
 		return zapcore.InfoLevel, "stream ended without clients"
 	}
-	return zapcore.DebugLevel, "stream that may be resumed ended"
+	return zapcore.DebugLevel, "resumable stream ended"
 }
 
 // collector exposes the metrics of the streams of the process.
@@ -70,17 +70,17 @@ func (c collector) Collect(m chan<- prometheus.Metric) {
 	gauge := func(n int64, name, help string) { add(prometheus.GaugeValue, n, name, help, nil, nil) }
 	st := c.process.Runs.Stats()
 	size, logs := c.process.Logs.Used()
-	gauge(st.Readers, "readers", "Number of clients that read a stream that may be resumed.")
-	gauge(st.Detached, "detached", "Number of streams that go on without a client.")
-	gauge(int64(logs), "streams", "Number of streams that are kept, those that go on included.")
+	gauge(st.Readers, "readers", "Number of clients that read a resumable stream.")
+	gauge(st.Detached, "detached", "Number of streams that continue without a client.")
+	gauge(int64(logs), "streams", "Number of streams that are kept, including those in progress.")
 	gauge(size, "bytes", "Memory of the streams that are kept, in bytes.")
 	for how, n := range st.TotalAttached {
 		add(prometheus.CounterValue, n, "attached_total",
-			"Counter of clients that were given a stream that may be resumed, by how: begun, replayed or continued.",
+			"Counter of clients that were given a resumable stream, by how: begun, replayed or continued.",
 			[]string{"how"}, []string{resume.How(how).String()})
 	}
 	add(prometheus.CounterValue, st.TotalDetached, "detached_total",
-		"Counter of times that the last client of a stream left and it went on.", nil, nil)
+		"Counter of streams that continued after their last client had left.", nil, nil)
 	for reason := log.ReasonLeft; int(reason) < len(st.TotalCancelled); reason++ {
 		add(prometheus.CounterValue, st.TotalCancelled[reason], "cancelled_total",
 			"Counter of streams that were cancelled, by the reason.", []string{"reason"}, []string{reason.String()})

@@ -24,9 +24,9 @@ func TestLogOfAClientThatLeaves(t *testing.T) {
 		asked  string
 		want   string
 	}{
-		"no place":            {time.Minute, "", "warn: too many streams go on without a client; ended one with its client, see max_detached"},
-		"detach 0s":           {0, "", "debug: stream that may be resumed ended"},
-		"the client's own 0s": {time.Minute, "0s", "debug: stream that may be resumed ended"},
+		"no place":            {time.Minute, "", "warn: too many streams continue without a client; ended one when its client left, see max_detached"},
+		"detach 0s":           {0, "", "debug: resumable stream ended"},
+		"the client's own 0s": {time.Minute, "0s", "debug: resumable stream ended"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			core, logs := observer.New(zap.DebugLevel)

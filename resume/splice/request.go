@@ -180,7 +180,7 @@ func (q *requests) probe(ctx context.Context) error {
 	case isTransient(res):
 		return answeredError(res)
 	}
-	return final{errors.New("the connection broke before the answer, and the site does not know keys: the request is not sent again")}
+	return final{errors.New("the connection broke before the answer, and the site does not support keys, so the request is not sent again")}
 }
 
 // askAfter asks for what follows the event with the number last.

@@ -24,14 +24,14 @@ const (
 
 var (
 	// errQuiet means that a connection was given up because nothing came for too long.
-	errQuiet = errors.New("nothing has come for too long")
+	errQuiet = errors.New("nothing was received for too long")
 	// errShort means that the site sends less than it has sent before.
 	errShort = errors.New("the stream is shorter than it was")
 	// errTrimmed means that the stream goes on, but the site has deleted its next events.
 	errTrimmed = errors.New("the site has deleted the next events of the stream")
 	// errChanged means that the site sends other bytes than before. A replica that has died may
 	// have been the only one that had them.
-	errChanged = errors.New("the stream is not what it was")
+	errChanged = errors.New("the stream has changed")
 	// errRepeats means that the site has sent an event that the client already has.
 	errRepeats = errors.New("the site repeats events")
 )

@@ -114,7 +114,7 @@ func (e *examination) isStream(res *http.Response) bool {
 		e.find("answer", Fail, "the answer is compressed"+e.quoted(encoding)+", although the request forbids it",
 			"The sidecar passes compressed streams as they are, without a repair. Switch off the compression of what stands in front of Hermes.")
 	case kind != "text/event-stream":
-		e.find("answer", Fail, "the answer is no event stream"+e.quoted(res.Header.Get("Content-Type")),
+		e.find("answer", Fail, "the answer is not an event stream"+e.quoted(res.Header.Get("Content-Type")),
 			"Something between collects the stream, or this is not Hermes.")
 	default:
 		return true

@@ -85,7 +85,7 @@ func TestAnswersThatAreNoGoodStream(t *testing.T) {
 	}{
 		"an error": {status(500, "", "", `{"error": {"message": "boom with sk-0123456789abcdef0123"}}`),
 			"the chat request is answered with status 500: “boom with [redacted]”"},
-		"no stream":    {status(200, "Content-Type", "application/json", "{}"), "the answer is no event stream: “application/json”"},
+		"no stream":    {status(200, "Content-Type", "application/json", "{}"), "the answer is not an event stream: “application/json”"},
 		"compressed":   {compressed, "the answer is compressed: “gzip”, although the request forbids it"},
 		"nothing":      {events(nil), "the answer ended in an error, upstream_incomplete"},
 		"no chunk":     {events(nil, "data: [DONE]\n\n"), "the answer ended in an error, upstream_incomplete"},
@@ -117,8 +117,8 @@ func TestBusyAgents(t *testing.T) {
 		why           string
 	}{
 		{429, "Too many concurrent runs (max 10)", "rate_limit_exceeded", Warn, "max_concurrent_runs"},
-		{429, "too many requests wait for the agent", "queue_full", Warn, "no more requests may wait"},
-		{429, "the request has waited too long for the agent", "queue_timeout", Warn, "none has ended in time"},
+		{429, "too many requests are waiting for the agent", "queue_full", Warn, "no more requests may wait"},
+		{429, "the request waited too long for the agent", "queue_timeout", Warn, "none has ended in time"},
 		{429, "slow down", "other", Fail, "Hermes' own log"},
 		{503, "Too many concurrent runs (max 10)", "rate_limit_exceeded", Fail, "Hermes' own log"},
 	} {

@@ -70,7 +70,7 @@ func TestRepairCommand(t *testing.T) {
 		{"a session, explained", stream22, []string{"--session", sessions + "v0.22.2-completed.json", "--explain"}, 0, "§8 the event gets what upstream has stored of the call", ""},
 		{"a session of another time", stream22, []string{"--session", sessions + "v0.16.0-completed.json"}, 0, `"toolCallId":"call_0_0","status":"completed"}`, ""},
 		{"no session", stream22, []string{"--session", "nope.json"}, 1, "", "opening the session: open nope.json"},
-		{"a session that is none", stream22, []string{"--session", good}, 1, "", "the answer is not one of Hermes' to GET /api/sessions/{id}/messages"},
+		{"a session that is none", stream22, []string{"--session", good}, 1, "", "the answer is not from Hermes to GET /api/sessions/{id}/messages"},
 		{"no file", "", []string{"nope.sse"}, 1, "", "opening the recording: open nope.sse"},
 		{"a wrong option", "", []string{"--progress", "loud"}, 1, "", `--progress: invalid progress "loud": must be envelope, bare, unnamed, comment or off`},
 		{"a wrong cause", "", []string{"--cause", "bad"}, 1, "", `invalid cause "bad": must be eof, aborted, timeout or shutdown`},
