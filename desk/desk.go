@@ -10,6 +10,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"net/http"
 	"slices"
 	"strings"
@@ -90,6 +91,9 @@ type Asker struct {
 	// Link is the address to which links to the tickets lead; "" if there are none. An answer of a
 	// page has to be from there.
 	Link string
+	// NewID returns the id of a ticket: at least 128 random bits, as characters of base64url. If it is
+	// nil, an id is 128 random bits.
+	NewID func() string
 	// Timeout is how long a ticket waits.
 	Timeout time.Duration
 	// Send sends the answer to upstream. It is called again for a ticket only after an error or
@@ -105,7 +109,7 @@ type Asker struct {
 // tickets.
 type Desk struct {
 	mu       sync.Mutex
-	tickets  map[string]*Ticket     // by id
+	tickets  map[string]*Ticket     // by the digest of the id
 	requests map[key]*Ticket        // by what identifies the request
 	owners   map[[32]byte][]*Ticket // by client, the oldest first
 	ended    []*Ticket              // tickets that have ended and are still known, the oldest end first
@@ -156,7 +160,7 @@ func (s *Tickets) Ask(q rewrite.ApprovalRequest) *Ticket {
 	}
 	t := d.requests[key{s.asker.Owner, q.RunID, q.RequestID}]
 	switch {
-	case t != nil && t.digest != sha256.Sum256([]byte(q.Command)): // a page may show the other command
+	case t != nil && t.command != sha256.Sum256([]byte(q.Command)): // a page may show the other command
 		d.stats.Omitted++
 		return nil
 	case t != nil && (t.hasEnded() && (!t.left || t.isLate()) || slices.Contains(s.tickets, t)):
@@ -208,21 +212,34 @@ func (s *Tickets) Waiting() int {
 
 // Find returns the ticket with the id, and reports whether it is known. A ticket is known until a
 // day after its timeout, unless others that wait need its place.
-func (d *Desk) Find(id string) (*Ticket, bool) {
+func (d *Desk) Find(id string) (*Ticket, bool) { return d.FindDigest(Digest(id)) }
+
+// FindDigest is Find for the Digest of an id.
+func (d *Desk) FindDigest(digest string) (*Ticket, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	t := d.tickets[id]
+	t := d.tickets[digest]
 	return t, t != nil
+}
+
+// Digest returns what stands for the id of a ticket where the id itself, which is a secret, should not be.
+func Digest(id string) string {
+	sum := sha256.Sum256([]byte(id))
+	return hex.EncodeToString(sum[:])
 }
 
 // add makes a ticket.
 func (d *Desk) add(a Asker, q rewrite.ApprovalRequest) *Ticket {
-	t := &Ticket{desk: d, id: newID(), asker: a, until: time.Now().Add(a.Timeout), rest: a.Rest}
+	id := newID
+	if a.NewID != nil {
+		id = a.NewID
+	}
+	t := &Ticket{desk: d, id: id(), asker: a, until: time.Now().Add(a.Timeout), rest: a.Rest}
 	t.keep(q)
 	for t.code = newCode(); slices.ContainsFunc(d.owners[a.Owner], func(o *Ticket) bool { return o.code == t.code }); {
 		t.code = newCode()
 	}
-	d.tickets[t.id] = t
+	d.tickets[t.digest()] = t
 	d.requests[t.key()] = t
 	d.owners[a.Owner] = append(d.owners[a.Owner], t)
 	t.timer = time.AfterFunc(a.Timeout, func() { d.expire(t) })
@@ -266,7 +283,7 @@ func (d *Desk) end(t *Ticket, as State) {
 func (d *Desk) expire(t *Ticket) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.tickets[t.id] != t {
+	if d.tickets[t.digest()] != t {
 		return
 	}
 	if t.state == Waiting {
@@ -290,7 +307,7 @@ func (d *Desk) expire(t *Ticket) {
 // forget removes a ticket that has ended.
 func (d *Desk) forget(t *Ticket) {
 	t.timer.Stop()
-	delete(d.tickets, t.id)
+	delete(d.tickets, t.digest())
 	delete(d.requests, t.key())
 	d.ended = without(d.ended, t)
 	owner := t.asker.Owner

@@ -26,7 +26,7 @@ type Ticket struct {
 	// Desk.mu guards the rest.
 	asker   Asker
 	request rewrite.ApprovalRequest // cut to the bounds
-	digest  [sha256.Size]byte       // digest of the whole command
+	command [sha256.Size]byte       // digest of the whole command
 	tooLong bool                    // the command is longer than maxCommand
 	rest    func(w http.ResponseWriter, r *http.Request) error
 	streams []*Tickets // that ask the question
@@ -71,9 +71,11 @@ type View struct {
 	Held bool
 }
 
-// ID returns the id by which Desk.Find finds the ticket: 128 random bits as 22 characters of
-// base64url. It is a secret.
+// ID returns the id by which Desk.Find finds the ticket, characters of base64url. It is a secret.
 func (t *Ticket) ID() string { return t.id }
+
+// digest returns the digest by which Desk.FindDigest finds the ticket.
+func (t *Ticket) digest() string { return Digest(t.id) }
 
 // Code returns the code that a reply must contain, such as K7QF-2M9D: 40 random bits. It is a
 // secret.
@@ -190,7 +192,7 @@ func (t *Ticket) key() key { return key{t.asker.Owner, t.request.RunID, t.reques
 // keep stores q, cut to the bounds, with the known choices in the order in which they are shown. A
 // command that cannot be shown whole, or not at all, can only be denied.
 func (t *Ticket) keep(q rewrite.ApprovalRequest) {
-	t.digest, t.tooLong = sha256.Sum256([]byte(q.Command)), len(q.Command) > maxCommand
+	t.command, t.tooLong = sha256.Sum256([]byte(q.Command)), len(q.Command) > maxCommand
 	t.request = rewrite.ApprovalRequest{
 		RunID: cut(q.RunID, maxName), RequestID: cut(q.RequestID, maxName),
 		Command: cut(q.Command, maxCommand), Description: cut(q.Description, maxDescription), Tool: cut(q.Tool, maxName),
