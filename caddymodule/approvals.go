@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"cmp"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -10,6 +11,8 @@ import (
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/ask"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/hermesapp"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/options"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/replicas"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/telemetry"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
@@ -29,6 +32,9 @@ func (h *Handler) offerApprovals(o *proxy.Options, logger *zap.Logger) {
 		Link: offer.Link, Text: offer.Text, Reply: offer.Reply, By: offer.By, Timeout: time.Duration(timeout),
 		Desk: hermesapp.OfProcess().Desk, Logger: logger, Upstream: telemetry.Upstream,
 	}
+	if h.replicas != nil {
+		h.ask.NewID = h.replicas.NewID
+	}
 	o.Approvals.Ask = func(r *http.Request) (rewrite.Approvals, func() bool) {
 		s := ask.Of(r.Context())
 		if !offer.Reply {
@@ -40,4 +46,26 @@ func (h *Handler) offerApprovals(o *proxy.Options, logger *zap.Logger) {
 	if offer.Reply {
 		o.Approvals.Reply = h.ask.Answer
 	}
+}
+
+// addReplicas adds the replicas that the options of h name to the configuration, and returns them, nil for
+// none.
+func (h *Handler) addReplicas(app *hermesapp.App, logger *zap.Logger) (*replicas.Replicas, error) {
+	if h.Approvals == nil || h.Approvals.Replicas == nil {
+		return nil, nil
+	}
+	named := h.Approvals.Replicas
+	secret, err := caddy.NewReplacer().ReplaceOrErr(named.Secret, true, true)
+	if err != nil {
+		return nil, fmt.Errorf("invalid approvals replicas: the secret: %w", err)
+	}
+	if err := options.CheckSecret(secret); err != nil {
+		return nil, err
+	}
+	process := hermesapp.OfProcess()
+	all, err := replicas.New(named.Addresses, secret, process.Desk, process.Nonces, logger)
+	if err != nil {
+		return nil, fmt.Errorf("invalid approvals replicas: %w", err)
+	}
+	return all, app.AddReplicas(all)
 }

@@ -36,6 +36,7 @@ func init() {
 //	    approvals          link <base URL> [text]
 //	    approvals          reply
 //	    approvals          by <placeholder>
+//	    approvals          replicas <URL…> <secret>
 //	    approval_timeout   <duration>
 //	    identity           <placeholder> [by header|session|prompt]
 //	    done_grace         <duration>

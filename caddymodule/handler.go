@@ -19,6 +19,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/internal/hermesapp"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/options"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/recording"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/replicas"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/runs"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/telemetry"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/usage"
@@ -172,9 +173,10 @@ type Handler struct {
 	// page of `hermes_approvals`; with `text`, the text of the answer has it,
 	// too. `reply`: the answer ends with a code, and the client's next message
 	// answers with it, which needs `hermes_resume` in front. `by` and a
-	// placeholder tell the users of one key apart. Repeat the line for each.
-	// In JSON it is an object with `link`, `text`, `reply` and `by`.
-	// Default: none.
+	// placeholder tell the users of one key apart. `replicas`, their URLs and
+	// a secret: a link is answered at whichever replica it reaches. Repeat the
+	// line for each. In JSON it is an object with `link`, `text`, `reply`,
+	// `by` and `replicas`. Default: none.
 	Approvals *options.Approvals `json:"approvals,omitempty"`
 
 	// How long a link or a code of `approvals` can be used. With `0s`, none is
@@ -258,8 +260,9 @@ type Handler struct {
 	queue    *queuehttp.Queue
 	observer *telemetry.Observer
 	usage    *usage.Store
-	ask      *ask.Options     // nil if no approvals are offered
-	details  *details.Options // nil if tools are not asked for
+	ask      *ask.Options       // nil if no approvals are offered
+	replicas *replicas.Replicas // nil if none are asked
+	details  *details.Options   // nil if tools are not asked for
 }
 
 // CaddyModule returns the Caddy module information.
@@ -305,6 +308,9 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	hermesapp.Register(ctx, all.Metrics()...)
 	emitter, err := telemetry.NewEmitter(ctx)
 	if err != nil {
+		return err
+	}
+	if h.replicas, err = h.addReplicas(app, logger); err != nil {
 		return err
 	}
 	h.observer = &telemetry.Observer{Process: all, Logger: logger, Emitter: emitter}
@@ -356,6 +362,10 @@ func (h *Handler) Validate() error {
 // ServeHTTP heals the history of the request, calls next, and repairs its answer
 // if that is a chat completion, streamed or not.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	if h.replicas != nil && h.replicas.IsAsked(r) {
+		h.replicas.Serve(w, r)
+		return nil
+	}
 	telemetry.OfferPlaceholders(r)
 	if h.ask != nil {
 		*r = *r.WithContext(h.ask.Begin(r, next.ServeHTTP)) // in place: handlers in front may refer to r

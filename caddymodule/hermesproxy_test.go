@@ -57,7 +57,8 @@ func TestErrorsListTheSubdirectivesOfReverseProxy(t *testing.T) {
 var hermesLines = []string{
 	"max_frame 2MiB", "imitations trust", "reasoning drop", "history keep", "memory off", "max_request 20MB",
 	"parallel_window 75ms", `tool "🛰️" satellite`, "tool 🪐 orrery", "progress unnamed", "status_line on", "cards on", "tool_details arguments",
-	"approvals link https://hermes.example.com/hermes/approve/ text", "approvals reply", "approvals by {http.request.header.X-User}", "approval_timeout 2m",
+	"approvals link https://hermes.example.com/hermes/approve/ text", "approvals reply", "approvals by {http.request.header.X-User}",
+	"approvals replicas http://a:8643 http://b:8643 0123456789abcdef0123456789abcdef", "approval_timeout 2m",
 	"identity {http.auth.user.id}", "identity {http.auth.user.id} by session", "identity {http.request.header.X-User} by prompt",
 	"done_grace 7s", "error_finish inline", "zero_usage error", "empty_answer pass", "first_byte_timeout 1m", "idle_timeout 5m",
 	"stall_timeout 30s", "keepalive 20s", "keepalive_form comment", "drain_timeout 25s", "announce off",

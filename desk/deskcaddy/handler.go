@@ -4,6 +4,7 @@ package deskcaddy
 
 import (
 	"cmp"
+	"context"
 	"crypto/subtle"
 	"errors"
 	"fmt"
@@ -68,8 +69,9 @@ type ApprovalsHandler struct {
 	// never need an approval again, whoever asks. Default: false.
 	AllowAlways bool `json:"allow_always,omitempty"`
 
-	desk   *desk.Desk   // nil until Provision
-	client *http.Client // for Login
+	desk   *desk.Desk     // nil until Provision
+	app    *hermesapp.App // likewise; has the replicas
+	client *http.Client   // for Login
 	logger *zap.Logger
 }
 
@@ -90,7 +92,11 @@ func (h *ApprovalsHandler) UnmarshalJSON(b []byte) error {
 
 // Provision sets the defaults.
 func (h *ApprovalsHandler) Provision(ctx caddy.Context) error {
-	h.desk, h.logger = hermesapp.OfProcess().Desk, ctx.Logger()
+	app, err := hermesapp.Of(ctx)
+	if err != nil {
+		return err
+	}
+	h.app, h.desk, h.logger = app, hermesapp.OfProcess().Desk, ctx.Logger()
 	h.Path = cmp.Or(h.Path, "/hermes/approve")
 	if h.Login != "" {
 		h.By, h.client = cmp.Or(h.By, "{http.auth.user.id}"), newLoginClient()
@@ -129,11 +135,11 @@ func (h *ApprovalsHandler) ServeHTTP(w http.ResponseWriter, r *http.Request, nex
 	}
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
-		t, user, ok := h.find(r, strings.TrimPrefix(id, "/"))
-		if !ok {
-			return write(w, r, http.StatusNotFound, unknown)
+		q, user, err := h.find(r, strings.TrimPrefix(id, "/"))
+		if q == nil {
+			return writeMissing(w, r, err)
 		}
-		v := t.View()
+		v := q.View()
 		return write(w, r, statusOf(v.State), h.page(v, user, ""))
 	case http.MethodPost:
 		return h.answer(w, r, strings.TrimPrefix(id, "/"))
@@ -152,18 +158,20 @@ func (h *ApprovalsHandler) answer(w http.ResponseWriter, r *http.Request, id str
 	if status != 0 {
 		return write(w, r, status, page{Title: "Not sent", Text: "This is no answer of the form on this page."})
 	}
-	t, user, ok := h.find(r, id)
-	if !ok {
-		return write(w, r, http.StatusNotFound, unknown)
+	q, user, err := h.find(r, id)
+	if q == nil {
+		return writeMissing(w, r, err)
 	}
-	if link := t.View().Link; !isFrom(r, link) {
+	// A question of which no replica knows has no link.
+	if v := q.View(); !isFrom(r, v.Link) && (v.Link != "" || v.State != desk.Over) {
+		link := v.Link
 		return write(w, r, http.StatusForbidden, elsewhere(link))
 	}
 	result, err := desk.Refused, desk.ErrNotOffered
 	if choice != desk.Always || h.AllowAlways {
-		result, err = t.Answer(r.Context(), choice, desk.Page)
+		result, err = q.Answer(r.Context(), choice, desk.Page)
 	}
-	v := t.View()
+	v := q.View()
 	fields := []zap.Field{zap.String("way", string(desk.Page)), zap.String("user", cmp.Or(user, identity(r))), zap.String("run_id", v.Request.RunID)}
 	switch {
 	case result == desk.Accepted:
@@ -178,18 +186,41 @@ func (h *ApprovalsHandler) answer(w http.ResponseWriter, r *http.Request, id str
 	return write(w, r, http.StatusConflict, h.page(v, user, ""))
 }
 
-// find returns the ticket with the id, and the user of r. ok is false if there is no such ticket,
-// or if it is for another user.
-func (h *ApprovalsHandler) find(r *http.Request, id string) (t *desk.Ticket, user string, ok bool) {
+// question is one that an agent asks: a ticket of this process, or one of another replica.
+type question interface {
+	View() desk.View
+	Answer(ctx context.Context, c rewrite.ApprovalChoice, way desk.Way) (desk.Result, error)
+}
+
+// find returns the question with the id, and the user of r. The question is nil if there is none, if it
+// is for another user, or if that is not known because of err.
+func (h *ApprovalsHandler) find(r *http.Request, id string) (q question, user string, err error) {
 	user, _ = placeholder.Value(r, h.By)
-	t, ok = h.desk.Find(id)
-	if !ok {
-		return nil, user, false
+	if t, ok := h.desk.Find(id); ok {
+		q = t
+	} else if all := h.app.Replicas(); all != nil && all.IsTicket(id) {
+		other, err := all.Find(r.Context(), id)
+		if err != nil {
+			return nil, user, err
+		}
+		q = other
 	}
-	if by := t.View().By; h.By != "" && by != "" && subtle.ConstantTimeCompare([]byte(by), []byte(user)) != 1 {
-		return nil, user, false
+	if q == nil {
+		return nil, user, nil
 	}
-	return t, user, true
+	if by := q.View().By; h.By != "" && by != "" && subtle.ConstantTimeCompare([]byte(by), []byte(user)) != 1 {
+		return nil, user, nil
+	}
+	return q, user, nil
+}
+
+// writeMissing answers r, whose question find has not returned because of err, nil for none.
+func writeMissing(w http.ResponseWriter, r *http.Request, err error) error {
+	if err == nil {
+		return write(w, r, http.StatusNotFound, unknown)
+	}
+	w.Header().Set("Retry-After", "5")
+	return write(w, r, http.StatusServiceUnavailable, page{Title: "Not now", Text: "The part of the service that has this question does not answer. Nothing was sent to Hermes. Open this link again in a moment."})
 }
 
 // identity returns the user whom a directive in front has authenticated; "" if none has.

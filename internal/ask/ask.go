@@ -34,6 +34,7 @@ type Options struct {
 	Reply   bool          // the next message of the client may answer
 	By      string        // a text with placeholders that tells users of one key apart; "" for none
 	Timeout time.Duration // how long a client may take
+	NewID   func() string // of a ticket; nil for a random one
 	Desk    *desk.Desk
 	Logger  *zap.Logger
 	// Upstream names the upstream that answers a request.
@@ -155,7 +156,7 @@ func (s *Dialog) open(run string) bool {
 	}
 	send := sender{behalf.New(s.r, s.url, s.next, s.o.Upstream)}
 	s.desk = s.o.Desk.Tickets(desk.Asker{
-		Owner: owner, By: by, Link: s.o.Link, Timeout: s.o.Timeout,
+		Owner: owner, By: by, Link: s.o.Link, Timeout: s.o.Timeout, NewID: s.o.NewID,
 		Send: func(ctx context.Context, q rewrite.ApprovalRequest, c rewrite.ApprovalChoice) (desk.Result, error) {
 			result, err := send.send(ctx, q, c)
 			s.o.logReply(ctx, q, by, c, result, err)

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/build"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/replicas"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/site"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/usage"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
@@ -35,6 +36,8 @@ type App struct {
 	usage  *usage.Store   // nil without a hermes handler
 	logger *zap.Logger    // of the first hermes handler
 	until  time.Time      // until which Cleanup waits for runs; zero before the process ends
+
+	replicas *replicas.Replicas // nil if there are none
 
 	maxRequest   atomic.Int64
 	drainTimeout atomic.Int64 // 1 more than the nanoseconds, 0 if no hermes has said it
@@ -129,6 +132,20 @@ func (a *App) AddHermes(ctx caddy.Context, o *proxy.Options) (*usage.Store, erro
 	}
 	return a.usage, nil
 }
+
+// AddReplicas adds what the approvals of a hermes handler name. There is one site of replicas in a
+// configuration, because a page does not know of which handler a link is.
+func (a *App) AddReplicas(r *replicas.Replicas) error {
+	if a.replicas != nil && !a.replicas.Equal(r) {
+		return errors.New("approvals replicas: there are two of them that differ: give each hermes handler the same URLs and the same secret")
+	}
+	a.replicas = cmp.Or(a.replicas, r)
+	return nil
+}
+
+// Replicas returns the replicas of the site, nil for none. It is called when the configuration is
+// complete.
+func (a *App) Replicas() *replicas.Replicas { return a.replicas }
 
 // begin counts a configuration that has a hermes handler, and checks its sites.
 func (a *App) begin(ctx caddy.Context, logger *zap.Logger) error {

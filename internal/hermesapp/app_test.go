@@ -1,12 +1,14 @@
 package hermesapp
 
 import (
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/hermes-sidecar/hermes-sidecar/internal/replicas"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 )
 
@@ -79,5 +81,26 @@ func TestAppNeedsNoConfiguration(t *testing.T) {
 	}
 	if apps[0] != apps[1] || apps[2] != apps[3] || apps[0] == apps[2] {
 		t.Errorf("%p", apps)
+	}
+}
+
+// TestReplicasAreOneSite: a configuration has one set of them, which each handler may name.
+func TestReplicasAreOneSite(t *testing.T) {
+	of := func(secret string, addresses ...string) *replicas.Replicas {
+		r, err := replicas.New(addresses, secret, nil, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	a := new(App)
+	first := of("secret", "http://a:1", "http://b:1")
+	if err := errors.Join(a.AddReplicas(first), a.AddReplicas(of("secret", "http://a:1/", "http://b:1"))); err != nil || a.Replicas() != first {
+		t.Errorf("%v, %v", a.Replicas(), err)
+	}
+	for _, other := range []*replicas.Replicas{of("secret", "http://a:1"), of("secret2", "http://a:1", "http://b:1"), of("secret", "http://a:1", "http://b:2"), of("secret", "http://a:1/x", "http://b:1/x")} {
+		if err := a.AddReplicas(other); err == nil {
+			t.Errorf("%+v is the same", other)
+		}
 	}
 }

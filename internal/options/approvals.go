@@ -27,10 +27,26 @@ type Approvals struct {
 
 	// What tells the users of one key apart: a text with placeholders. Default: none.
 	By string `json:"by,omitempty"`
+
+	// The replicas of the site, any of which a link may reach. Default: none.
+	Replicas *Replicas `json:"replicas,omitempty"`
+}
+
+// Replicas are the processes that serve a site with the same options.
+type Replicas struct {
+	// The URLs at which they reach each other's hermes. A name may have many addresses: all of them
+	// are asked.
+	Addresses []string `json:"addresses"`
+
+	// What they have in common and nobody else knows, at least 32 characters, or a placeholder for that.
+	Secret string `json:"secret"`
 }
 
 // approvalsUsage describes the arguments of a line.
-const approvalsUsage = "link <base URL> [text], reply, or by <placeholder>"
+const approvalsUsage = "link <base URL> [text], reply, by <placeholder>, or replicas <URL…> <secret>"
+
+// minSecret is the number of characters of the shortest secret of replicas.
+const minSecret = 32
 
 // add adds a line's arguments to a.
 func (a *Approvals) add(args []string) error {
@@ -48,6 +64,9 @@ func (a *Approvals) add(args []string) error {
 	case word == "by" && n == 2:
 		twice = a.By != ""
 		a.By = args[1]
+	case word == "replicas": // no error may quote the secret
+		twice = a.Replicas != nil
+		a.Replicas = &Replicas{args[1:max(n-1, 1)], args[n-1]}
 	default:
 		return fmt.Errorf("invalid approvals %q: must be %s", strings.Join(args, " "), approvalsUsage)
 	}
@@ -85,8 +104,43 @@ func (a *Approvals) checkParts() error {
 			return errors.New("invalid approvals link: the host must be as browsers send it, such as xn--mller-kva.example for müller.example")
 		}
 	}
+	if a.Replicas != nil {
+		if err := a.Replicas.check(); err != nil {
+			return err
+		}
+	}
 	if a.By != "" && !placeholder.IsIn(a.By) {
 		return fmt.Errorf("invalid approvals by %q: must contain a placeholder that distinguishes users, such as {http.request.header.X-OpenWebUI-User-Id} ({header.X-OpenWebUI-User-Id} in a Caddyfile)", a.By)
+	}
+	return nil
+}
+
+// check returns an error if an address or the secret is not allowed.
+func (r *Replicas) check() error {
+	path := ""
+	for i, address := range r.Addresses {
+		u, err := url.Parse(address)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || strings.ContainsAny(address, "?#{}* ") {
+			return errors.New("invalid approvals replicas: must be the URLs at which replicas reach each other's hermes, and a secret, such as http://hermes-replicas:8643 {$HERMES_REPLICAS_SECRET}")
+		}
+		if i > 0 && u.Path != path {
+			return errors.New("invalid approvals replicas: all URLs must have the same path")
+		}
+		path = u.Path
+	}
+	if len(r.Addresses) == 0 {
+		return errors.New("invalid approvals replicas: must be one URL or more, and a secret, such as http://hermes-replicas:8643 {$HERMES_REPLICAS_SECRET}")
+	}
+	if placeholder.IsIn(r.Secret) {
+		return nil
+	}
+	return CheckSecret(r.Secret)
+}
+
+// CheckSecret returns an error if a secret of replicas is too short.
+func CheckSecret(secret string) error {
+	if len(secret) < minSecret {
+		return fmt.Errorf("invalid approvals replicas: the secret must have at least %d characters: make one with openssl rand -hex 32", minSecret)
 	}
 	return nil
 }

@@ -52,7 +52,7 @@ func inJSON(o *Option) string {
 	case identity:
 		return "In JSON it is an object with `header`, `session` and `prompt`. Default: none."
 	case approvals:
-		return "In JSON it is an object with `link`, `text`, `reply` and `by`. Default: none."
+		return "In JSON it is an object with `link`, `text`, `reply`, `by` and `replicas`. Default: none."
 	}
 	return "In JSON it is an object that has the names by emoji. Default: none."
 }

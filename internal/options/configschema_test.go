@@ -67,6 +67,16 @@ func TestSchemaOfTheConfiguration(t *testing.T) {
 					{"text", o{{"description", "The text of the answer also has the command and the link."}, {"type", "boolean"}, {"default", false}}},
 					{"reply", o{{"description", "The client's next message answers, with a code."}, {"type", "boolean"}, {"default", false}}},
 					{"by", o{{"description", "What tells the users of one key apart."}, {"type", "string"}, {"pattern", `\{[^}]*\}`}}},
+					{"replicas", o{
+						{"description", "The replicas of the site, any of which a link may reach."},
+						{"type", "object"},
+						{"additionalProperties", false},
+						{"required", []string{"addresses", "secret"}},
+						{"properties", o{
+							{"addresses", o{{"description", "The URLs at which they reach each other's hermes."}, {"type", "array"}, {"minItems", 1}, {"items", o{{"type", "string"}, {"pattern", `^https?://[^/?#{}*@\s]+(/[^?#{}*\s]*)?$`}}}}},
+							{"secret", o{{"description", "At least 32 characters, or a placeholder for them."}, {"type", "string"}, {"anyOf", []any{o{{"minLength", 32}}, o{{"pattern", `\{[^}]*\}`}}}}}},
+						}},
+					}},
 				}},
 				{"anyOf", []any{
 					o{{"required", []string{"link"}}},

@@ -50,6 +50,7 @@ func (v Values) Conflicts(o *proxy.Options) (all []string) {
 	add("max_request", keep && who.Session == "" && who.Prompt == "", "has no effect with history keep: no request is read")
 	offers, _ := v["approvals"].(Approvals)
 	add("approvals", (offers.Text || offers.Reply) && keep, "is on with history keep: clients send the paragraphs back, and models learn to write them")
+	add("approvals", offers.Replicas != nil && offers.Link == "", "replicas has no effect without approvals link: replicas answer links, not replies")
 	timeout, given := v["approval_timeout"].(caddy.Duration)
 	add("approvals", given && timeout == 0, "has no effect with approval_timeout 0s")
 	add("approval_timeout", v["approvals"] == nil, "has no effect without approvals")

@@ -72,7 +72,7 @@ var table = []*Option{
 		Example:     "tool_details arguments",
 		When:        "Set `arguments` or `off` if those who use the chat are not to see what tools read and return. [Security](security.md#what-tools-were-given-and-returned) says what that is."},
 	{Name: "approvals", kind: approvals, Help: `How clients answer what Hermes asks, repeatable, such as "link https://example.com/hermes/approve" or reply`,
-		Explanation: "How clients may answer what Hermes asks before it runs a dangerous command. `link` and a base URL: what the client gets has a link to a page of `hermes_approvals`; with `text`, the text of the answer has it, too. `reply`: the answer ends with a code, and the client's next message answers with it, which needs `hermes_resume` in front. `by` and a placeholder tell the users of one key apart. Repeat the line for each.",
+		Explanation: "How clients may answer what Hermes asks before it runs a dangerous command. `link` and a base URL: what the client gets has a link to a page of `hermes_approvals`; with `text`, the text of the answer has it, too. `reply`: the answer ends with a code, and the client's next message answers with it, which needs `hermes_resume` in front. `by` and a placeholder tell the users of one key apart. `replicas`, their URLs and a secret: a link is answered at whichever replica it reaches. Repeat the line for each.",
 		Example:     "approvals link https://hermes.example.com/hermes/approve",
 		When:        "Add it if Hermes asks and the users of your clients shall answer. [Approvals](approvals.md) says what each way admits, and who may answer."},
 	{Name: "approval_timeout", kind: duration, Default: "5m", Help: "How long a client may take to answer what Hermes asks",

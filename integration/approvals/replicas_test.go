@@ -1,0 +1,299 @@
+package approvals
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
+)
+
+// secret is what replicas have in common.
+const secret = "SECRET-of-replicas-0123456789abcdef"
+
+// A fleet has replicas, each in front of an agent of its own, behind a balancer that leads each request for
+// a page to the next one.
+type fleet struct {
+	t        *testing.T
+	replicas []*place
+	lines    []string
+	front    *httptest.Server
+	next     atomic.Int64
+	mu       sync.Mutex
+	out      map[string]bool // addresses that the balancer does not use
+}
+
+// newFleet starts n replicas whose handlers have those lines.
+func newFleet(t *testing.T, n int, lines ...string) *fleet {
+	t.Helper()
+	f := &fleet{t: t, out: map[string]bool{}}
+	f.front = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		harness.ProxyTo(f.turn()).ServeHTTP(w, r)
+	}))
+	t.Cleanup(f.front.Close)
+	replicas := "approvals replicas"
+	for range n {
+		p := &place{Agent: hermes.New(t, 0), admin: "http://" + harness.FreePort(t), api: "http://" + harness.FreePort(t), page: "http://" + harness.FreePort(t)}
+		p.clients = client.New(t, p.api)
+		p.On("go", asksOnce(danger)...)
+		replicas += " " + p.api
+		f.replicas = append(f.replicas, p)
+	}
+	f.lines = append(lines, "approvals link "+f.front.URL+"/hermes/approve text", replicas+" {env.REPLICAS_SECRET}")
+	for _, p := range f.replicas {
+		f.start(p, f.lines...)
+	}
+	return f
+}
+
+// start starts the process of a replica.
+func (f *fleet) start(p *place, lines ...string) {
+	f.t.Helper()
+	p.caddy = sidecar.RunCaddyfile(f.t, f.t.TempDir(), p.caddyfile(lines...), "REPLICAS_SECRET="+secret)
+}
+
+// turn returns the address whose turn it is.
+func (f *fleet) turn() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for {
+		p := f.replicas[int(f.next.Add(1))%len(f.replicas)]
+		if addr := strings.TrimPrefix(p.page, "http://"); !f.out[addr] {
+			return addr
+		}
+	}
+}
+
+// leave takes a replica away from the balancer.
+func (f *fleet) leave(p *place) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.out[strings.TrimPrefix(p.page, "http://")] = true
+}
+
+// join brings it back.
+func (f *fleet) join(p *place) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.out, strings.TrimPrefix(p.page, "http://"))
+}
+
+// at is a person whose chats reach a replica.
+func (f *fleet) at(i int, user string) person {
+	return person{t: f.t, at: f.replicas[i], key: "key-1", user: user}
+}
+
+// TestALinkIsAnsweredAtAnyReplica: of many clicks all over them one counts, and every page says the same.
+func TestALinkIsAnsweredAtAnyReplica(t *testing.T) {
+	f := newFleet(t, 3)
+	for i := range f.replicas {
+		me := f.at(i, "")
+		a := me.asks("go").wait()
+		for range 3 {
+			if s := me.visits(a.url); s.status != http.StatusOK || !strings.Contains(s.words(), danger) || !slices.Contains(s.buttons(), "once") {
+				t.Errorf("replica %d: the page says %d %s", i, s.status, s.words())
+			}
+		}
+		statuses := make(chan int, 12)
+		var clicks sync.WaitGroup
+		for n := range cap(statuses) {
+			clicks.Go(func() {
+				s := me.presses(a.url, []string{"once", "deny", "session"}[n%3])
+				if s.status == http.StatusConflict && !strings.Contains(s.words(), "Already answered") {
+					t.Errorf("%s", s.words())
+				}
+				statuses <- s.status
+			})
+		}
+		clicks.Wait()
+		close(statuses)
+		count := map[int]int{}
+		for s := range statuses {
+			count[s]++
+		}
+		if count[http.StatusOK] != 1 || count[http.StatusConflict] != 11 {
+			t.Errorf("replica %d: statuses %v", i, count)
+		}
+		a.ends()
+		for j, p := range f.replicas {
+			q := p.Questions()
+			if want := map[bool]int{true: 1, false: 0}[j <= i]; len(q) != want || want == 1 && len(q[0].Choices) != 1 {
+				t.Errorf("replica %d: the agent of %d has %+v", i, j, q)
+			}
+		}
+		for range 3 {
+			if s := me.visits(a.url); s.status != http.StatusOK || !strings.Contains(s.words(), "Already answered") {
+				t.Errorf("replica %d: afterwards %d %s", i, s.status, s.words())
+			}
+		}
+	}
+	for _, p := range f.replicas {
+		if log := p.caddy.Log.String(); strings.Contains(log, secret) || strings.Contains(log, "key-1") || strings.Contains(log, danger) {
+			t.Error("the log has a secret or a command")
+		}
+	}
+}
+
+// TestUsersCountAtAnyReplica: a page knows its visitor by its own login, whoever says something else.
+func TestUsersCountAtAnyReplica(t *testing.T) {
+	f := newFleet(t, 3, byUser, onPage+"by {header.X-Login}")
+	ann := f.at(0, "ann")
+	a := ann.asks("go").wait()
+	browse := func(method, user string, header ...string) sheet {
+		if method == http.MethodPost {
+			header = append(header, "Content-Type", "application/x-www-form-urlencoded", "Origin", f.front.URL, "Sec-Fetch-Site", "same-origin")
+		}
+		return ann.browses(method, a.url, "choice=once", append(header, "X-Login", user)...)
+	}
+	for range 3 {
+		for _, method := range []string{http.MethodGet, http.MethodPost} {
+			if s := browse(method, "bob", "X-User", "ann", "X-Hermes-Replica", "ann"); s.status != http.StatusNotFound || strings.Contains(s.text, danger) {
+				t.Errorf("bob: %s %d %s", method, s.status, s.words())
+			}
+		}
+		if s := browse(http.MethodGet, "ann"); s.status != http.StatusOK || !strings.Contains(s.words(), "Only ann") {
+			t.Errorf("ann: %d %s", s.status, s.words())
+		}
+	}
+	f.replicas[0].WantUnanswered(t, "bob")
+	f.next.Store(0) // the next one is not the one that asks
+	if s := browse(http.MethodPost, "ann"); s.status != http.StatusOK {
+		t.Errorf("ann: %d %s", s.status, s.words())
+	}
+	a.ends()
+	f.replicas[0].WantRan(t, danger, 1)
+	if !f.replicas[1].caddy.Await(`"msg":"approval answered","way":"page","user":"ann"`) {
+		t.Error("the log does not say who has answered")
+	}
+	// Another origin is refused everywhere.
+	a = f.at(0, "ann").asks("go").wait()
+	for range 3 {
+		s := ann.browses(http.MethodPost, a.url, "choice=once", "Content-Type", "application/x-www-form-urlencoded", "Origin", "http://evil.example", "X-Login", "ann")
+		if s.status != http.StatusForbidden {
+			t.Errorf("another origin: %d %s", s.status, s.words())
+		}
+	}
+	f.replicas[0].WantRan(t, danger, 1)
+}
+
+// TestReplicaThatIsKilled: what it was asked is too late, at once, on every page.
+func TestReplicaThatIsKilled(t *testing.T) {
+	f := newFleet(t, 3)
+	me := f.at(0, "")
+	a, b := me.asks("go").wait(), f.at(1, "").asks("go").wait()
+	f.leave(f.replicas[0])
+	f.replicas[0].caddy.Kill() // kill -9
+	for range 3 {
+		if s := me.visits(a.url); s.status != http.StatusGone || !strings.Contains(s.words(), "Too late") {
+			t.Errorf("the page says %d %s", s.status, s.words())
+		}
+		if s := me.presses(a.url, "once"); s.status != http.StatusConflict || !strings.Contains(s.words(), "Too late") {
+			t.Errorf("pressed: %d %s", s.status, s.words())
+		}
+		if s := me.visits(a.url[:len(a.url)-1] + "_"); s.status != http.StatusNotFound {
+			t.Errorf("another link: %d %s", s.status, s.words())
+		}
+	}
+	if s := me.presses(b.url, "once"); s.status != http.StatusOK {
+		t.Errorf("of another replica: %d %s", s.status, s.words())
+	}
+	b.ends()
+	f.replicas[0].WantRan(t, danger, 0)
+	f.replicas[1].WantRan(t, danger, 1)
+}
+
+// TestRollingRestart: as long as a replica runs, its links work at the others, also when no client reaches it any
+// more. Then those without an answer are too late. Those of others live on, and so does what the new one asks.
+func TestRollingRestart(t *testing.T) {
+	f := newFleet(t, 3, "drain_timeout 0s")
+	me := f.at(0, "")
+	var chats [][2]*held
+	for i := range f.replicas {
+		chats = append(chats, [2]*held{f.at(i, "").asks("go").wait(), f.at(i, "").asks("go").wait()})
+	}
+	for i, p := range f.replicas {
+		f.leave(p)
+		if s := me.presses(chats[i][0].url, "once"); s.status != http.StatusOK {
+			t.Errorf("%d, before it stops: %d %s", i, s.status, s.words())
+		}
+		chats[i][0].ends()
+		p.caddy.Terminate()
+		p.caddy.Exit()
+		tooLate := func(when string) {
+			t.Helper()
+			for range 2 {
+				if s := me.presses(chats[i][1].url, "once"); s.status != http.StatusConflict || !strings.Contains(s.words(), "Too late") {
+					t.Errorf("%d, %s: %d %s", i, when, s.status, s.words())
+				}
+			}
+		}
+		tooLate("stopped")
+		f.start(p, f.lines...)
+		tooLate("started again")
+		f.join(p)
+		a := f.at(i, "").asks("go").wait()
+		if s := me.presses(a.url, "once"); s.status != http.StatusOK {
+			t.Errorf("%d, asked after that: %d %s", i, s.status, s.words())
+		}
+		a.ends()
+		p.WantRan(t, danger, 2)
+	}
+}
+
+// TestHangingReplica delays a page by a bound: it says that it does not know. The pages of others are there at
+// once.
+func TestHangingReplica(t *testing.T) {
+	f := newFleet(t, 2)
+	a := f.at(0, "").asks("go").wait()
+	f.leave(f.replicas[0])
+	stop(t, f.replicas[0].caddy)
+	me := f.at(1, "")
+	began := time.Now()
+	if s := me.visits(a.url); s.status != http.StatusServiceUnavailable || s.header.Get("Retry-After") == "" || !strings.Contains(s.words(), "Not now") {
+		t.Errorf("the page says %d %s", s.status, s.words())
+	}
+	if s := me.presses(a.url, "once"); s.status != http.StatusServiceUnavailable {
+		t.Errorf("pressed: %d %s", s.status, s.words())
+	}
+	if d := time.Since(began); d < 6*time.Second { // twice
+		t.Errorf("after %v", d)
+	}
+	if !f.replicas[1].caddy.Await("a replica did not answer for an approval") {
+		t.Error("the log says nothing")
+	}
+	goOn(t, f.replicas[0].caddy)
+	if s := me.presses(a.url, "once"); s.status != http.StatusOK {
+		t.Errorf("when it is back: %d %s", s.status, s.words())
+	}
+	a.ends()
+	f.replicas[0].WantRan(t, danger, 1)
+}
+
+// TestOnlyReplicasAsk: for others there is nothing at the path of the asks, also if they have a link.
+func TestOnlyReplicasAsk(t *testing.T) {
+	f := newFleet(t, 2)
+	a := f.at(0, "").asks("go").wait()
+	ticket := a.url[strings.LastIndexByte(a.url, '/')+1:]
+	for _, body := range []string{"", "{}", `{"ticket":"` + ticket + `","choice":"once"}`, strings.Repeat("x", 1<<20)} {
+		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut} {
+			for _, mac := range []string{"", "x", strings.Repeat("A", 43)} {
+				s := f.at(0, "").browses(method, f.replicas[0].api+"/hermes/replicas", body, "X-Hermes-Replica", mac, "Authorization", "Bearer key-1")
+				if s.status != http.StatusForbidden || s.text != "" {
+					t.Errorf("%s %.40s: %d %s", method, body, s.status, s.text)
+				}
+			}
+		}
+	}
+	f.replicas[0].WantUnanswered(t, "strangers")
+	if !f.replicas[0].caddy.Await("what asks as a replica was refused") {
+		t.Error("the log says nothing")
+	}
+}
