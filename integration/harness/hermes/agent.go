@@ -477,6 +477,8 @@ func (a *Agent) get(w http.ResponseWriter, r *http.Request, path string) {
 	switch {
 	case r.URL.Path == "/v1/models":
 		Replies(http.StatusOK, "application/json", `{"object": "list", "data": [{"id": "hermes-agent", "object": "model", "created": 1795165766, "owned_by": "hermes", "permission": [], "root": "hermes-agent", "parent": null}]}`)(w, r)
+	case r.URL.Path == "/health":
+		Replies(http.StatusOK, "application/json", `{"status": "ok", "platform": "hermes-agent"}`)(w, r)
 	case i < 0:
 		problem(w, http.StatusNotFound, "run_not_found")
 	case events:
