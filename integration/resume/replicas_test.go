@@ -248,7 +248,7 @@ func TestRedisIsKilled(t *testing.T) {
 		t.Errorf("who asks for a stream has %s", away.Status)
 	}
 	for _, p := range processes {
-		if n := strings.Count(p.Log.String(), "redis fails"); n != 1 {
+		if n := strings.Count(p.Log.String(), "redis is failing"); n != 1 {
 			t.Errorf("%d warnings", n)
 		}
 	}
@@ -373,7 +373,7 @@ func TestRedisOverTLS(t *testing.T) {
 	if passed := ask(all[0], "one"); passed.Header.Get(stream) != "" || !strings.Contains(passed.All(), "[DONE]") {
 		t.Errorf("a server that is not trusted has %v", passed.Header)
 	}
-	if log := processes[0].Log.String(); !strings.Contains(log, "redis fails") || !strings.Contains(log, "certificate") {
+	if log := processes[0].Log.String(); !strings.Contains(log, "redis is failing") || !strings.Contains(log, "certificate") {
 		t.Error("the log does not say why")
 	}
 }

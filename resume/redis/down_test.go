@@ -79,7 +79,7 @@ func TestRedisIsKilled(t *testing.T) {
 	if got := read(t, follow(t, there, next.ID), len(event(1))); got != event(1) {
 		t.Errorf("there: %q", got)
 	}
-	if n := logs.FilterMessageSnippet("redis fails").Len(); n != 1 {
+	if n := logs.FilterMessageSnippet("redis is failing").Len(); n != 1 {
 		t.Errorf("%d warnings within a minute", n)
 	}
 }
