@@ -83,11 +83,11 @@ func (b *backend) complete(w http.ResponseWriter, r *http.Request) {
 		Stream bool   `json:"stream"`
 	}
 	if err := json.Unmarshal(body, &req); err != nil {
-		refuse(w, http.StatusBadRequest, "invalid_json", "the request body is not the JSON of a chat completion")
+		refuse(w, http.StatusBadRequest, "invalid_json", "the request body is not a chat completion request in JSON")
 		return
 	}
 	if !req.Stream {
-		refuse(w, http.StatusBadRequest, "stream_only", `this backend replays streams: ask with "stream": true`)
+		refuse(w, http.StatusBadRequest, "stream_only", `this backend only replays streams: send "stream": true`)
 		return
 	}
 	if req.Model == "" || req.Model == hermesModel {
@@ -95,7 +95,7 @@ func (b *backend) complete(w http.ResponseWriter, r *http.Request) {
 	}
 	chosen, err := choose([]string{req.Model})
 	if err != nil {
-		refuse(w, http.StatusNotFound, "model_not_found", "there is no such model here: choose one of "+allNames())
+		refuse(w, http.StatusNotFound, "model_not_found", "unknown model: choose one of "+allNames())
 		return
 	}
 	b.replay(w, r, chosen[0])

@@ -34,7 +34,7 @@ func (p play) check() (wrong []string) {
 
 	// The tools that ran are there, in order, and each has started and completed once.
 	tools := t.tools()
-	unless(len(tools) == p.Tools, "%d tools are shown and %d ran", len(tools), p.Tools)
+	unless(len(tools) == p.Tools, "%d tools are shown, but %d ran", len(tools), p.Tools)
 	for i, tool := range tools[:min(len(tools), p.Tools)] {
 		got, want := marker{tool.emoji, tool.label}, p.started[i]
 		unless(got == want, "tool %d is %q %q, not %q %q", i+1, got.emoji, got.label, want.emoji, want.label)
@@ -52,8 +52,8 @@ func (p play) check() (wrong []string) {
 	unless(t.finish == finish, "the finish reason is %q, not %q", t.finish, finish)
 	unless(failure.Code == p.Code, "the error code is %q, not %q", failure.Code, p.Code)
 	unless(failure.Message != "", "the error has no message")
-	unless(!keys.MatchString(failure.Message), "a key is in the error")
-	unless(t.done, "there is no [DONE]")
+	unless(!keys.MatchString(failure.Message), "the error contains a key")
+	unless(t.done, "[DONE] is missing")
 	return wrong
 }
 

@@ -49,14 +49,14 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 	for _, test := range []struct{ name, old, new, want string }{
 		{"text lost", "Running.", "Run", `the content is "Run"`},
 		{"marker left", "Running.", "Running.\\n`💻 make test`\\n", "the content is"},
-		{"tool lost", "event: hermes.tool.progress", ": no event", "0 tools are shown and 1 ran"},
+		{"tool lost", "event: hermes.tool.progress", ": no event", "0 tools are shown, but 1 ran"},
 		{"wrong label", "make test", "make", `tool 1 is "💻" "make"`},
 		{"never completed", `"toolCallId":"a","status":"completed"`, `"toolCallId":"a","status":"running"`, "tool 1 started 2 times and completed 0 times"},
 		{"no error", `"error":{`, `"fault":{`, `the error code is ""`},
 		{"other code", "agent_crashed", "upstream_aborted", `the error code is "upstream_aborted"`},
 		{"no message", "the agent stopped", "", "the error has no message"},
 		{"a success", `"finish_reason":"error"`, `"finish_reason":"stop"`, `the finish reason is "stop"`},
-		{"no done", "[DONE]", "{}", "there is no [DONE]"},
+		{"no done", "[DONE]", "{}", "[DONE] is missing"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			stream := strings.ReplaceAll(crashRepaired, test.old, test.new)

@@ -46,7 +46,7 @@ func init() {
 			c := command{out: os.Stdout}
 			f := cmd.Flags()
 			f.StringSliceVarP(&c.scenarios, "scenario", "s", nil, "Show this scenario; repeat it, or use commas (default: the first ten)")
-			f.Float64Var(&c.speed, "speed", 1, "How fast the backend answers: 2 is twice as fast, 0 without any delay")
+			f.Float64Var(&c.speed, "speed", 1, "Speed of the backend: 2 is twice as fast, 0 removes all delays")
 			f.BoolVar(&c.raw, "raw", false, "Print the frames as they arrive instead of what a client shows")
 			f.BoolVarP(&c.listen, "listen", "l", false, "Keep both ports open afterwards, until Ctrl-C")
 			f.BoolVarP(&c.page, "page", "p", false, "Serve the demo as a web page until Ctrl-C instead of printing it")
@@ -86,7 +86,7 @@ type command struct {
 // --listen or --page, waits for ctx to end.
 func (c command) run(ctx context.Context) (err error) {
 	if c.speed < 0 || math.IsNaN(c.speed) || math.IsInf(c.speed, 0) {
-		return fmt.Errorf("--speed %v: use a number from 0 on", c.speed)
+		return fmt.Errorf("--speed %v: must not be negative", c.speed)
 	}
 	chosen, err := choose(c.scenarios)
 	if err != nil {

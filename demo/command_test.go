@@ -33,7 +33,7 @@ func TestDemoShowsEveryScenarioRepaired(t *testing.T) {
 		// Of today's Hermes, in Open WebUI.
 		"none shown, 3 ran", "│ [📖 read_file  one.txt]", "3 started, 1 completed, 2 interrupted", "error agent_error",
 		"(status: Approval needed: rm -rf victim)", "│ Error: HTTP 401: scripted failure 401 [redacted]",
-		"All 18 as they should be: clean text, every tool ended, and",
+		"All 18 as expected: clean text, every tool ended, and",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out.String())
@@ -159,7 +159,7 @@ func TestDemoKeepsItsPortsOpenUntilInterrupted(t *testing.T) {
 	if resp.Body.Close(); resp.StatusCode != http.StatusOK {
 		t.Errorf("the page has status %s", resp.Status)
 	}
-	if out := end(); !strings.Contains(out, "As it should be") {
+	if out := end(); !strings.Contains(out, "As expected") {
 		t.Errorf("the stream is not printed:\n%s", out)
 	}
 }

@@ -74,11 +74,11 @@ func guard(next http.Handler) http.Handler {
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Cache-Control", "no-store") // the next run may be another version
 		if !loopbackHost(r.Host) {
-			refuse(w, http.StatusMisdirectedRequest, "wrong_host", "this page is at home on the loopback interface only: open it as http://127.0.0.1")
+			refuse(w, http.StatusMisdirectedRequest, "wrong_host", "this page is served on the loopback interface only: open it as http://127.0.0.1")
 			return
 		}
 		if foreign(r) {
-			refuse(w, http.StatusForbidden, "wrong_origin", "this page talks to itself only, not to other pages")
+			refuse(w, http.StatusForbidden, "wrong_origin", "requests from other pages are not accepted")
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -17,7 +17,7 @@ import (
 const patience = 15 * time.Second
 
 // errNotRepaired is the error of show for a stream that is not as it should be.
-var errNotRepaired = errors.New("not as it should be")
+var errNotRepaired = errors.New("not as expected")
 
 // show reads the scenarios from both addresses and prints them. It returns an error that wraps
 // errNotRepaired when a stream was not as it should be, the error of ctx when that ended, and
@@ -49,9 +49,9 @@ func (c command) show(ctx context.Context, chosen []scenario) error {
 	if len(failed) > 0 {
 		return fmt.Errorf("%d of %d scenarios are %w: %s", len(failed), len(chosen), errNotRepaired, strings.Join(failed, ", "))
 	}
-	verdict := "As it should be"
+	verdict := "As expected"
 	if n := len(chosen); n != 1 {
-		verdict = fmt.Sprintf("All %d as they should be", n)
+		verdict = fmt.Sprintf("All %d as expected", n)
 	}
 	return c.print(good, verdict+": clean text, every tool ended, and an end that says what happened.")
 }

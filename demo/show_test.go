@@ -27,9 +27,9 @@ func TestDemoFailsWhenNothingIsRepaired(t *testing.T) {
 		names     string
 		err, says string
 	}{
-		{new(backend), "one_tool plain crash_in_tool kill", "3 of 4 scenarios are not as it should be: one_tool, crash_in_tool, kill",
+		{new(backend), "one_tool plain crash_in_tool kill", "3 of 4 scenarios are not as expected: one_tool, crash_in_tool, kill",
 			"WRONG, with the sidecar: the stream did not end cleanly"},
-		{http.NotFoundHandler(), "plain", "1 of 1 scenarios are not as it should be: plain", "http status 404"},
+		{http.NotFoundHandler(), "plain", "1 of 1 scenarios are not as expected: plain", "http status 404"},
 	} {
 		out, err := show(t, command{}, c.sidecar, strings.Fields(c.names)...)
 		if !errors.Is(err, errNotRepaired) || err.Error() != c.err || !strings.Contains(out, c.says) {

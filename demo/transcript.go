@@ -168,7 +168,7 @@ func (t *transcript) add(raw []byte, whole bool, now time.Time) {
 		t.done = true
 	case !e.IsObject():
 		if !t.openWebUI || e.name == "" {
-			t.fault("the data of frame %d is no JSON object: %s", t.frames, e.data)
+			t.fault("the data of frame %d is not a JSON object: %s", t.frames, e.data)
 		}
 	case e.name == toolEvent || e.str("toolCallId") != "":
 		if !t.openWebUI || e.Get("item").Exists() {

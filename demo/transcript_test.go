@@ -23,7 +23,7 @@ func transcribe(stream string) *transcript {
 func TestTranscriptNotesWhatNoStreamMayContain(t *testing.T) {
 	const event = "event: hermes.tool.progress\ndata: "
 	for stream, want := range map[string]string{
-		"data: {\n\n": "no JSON",
+		"data: {\n\n": "not a JSON",
 		event + "{\"toolCallId\":\"a\",\"status\":\"completed\"}\n\n": "without having started",
 		event + "{\"toolCallId\":\"a\",\"status\":\"odd\"}\n\n":       "unknown status",
 		"data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n":     "", // torn: a client drops it

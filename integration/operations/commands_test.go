@@ -286,8 +286,8 @@ func TestCommandsExitStatus(t *testing.T) {
 		stdout, stderr string // what they have; "" for nothing
 	}{
 		{key, "hermes-doctor --to " + up.Addr, 0, "ok    version            0.20.3\n", ""},
-		{"", "hermes-doctor --to " + up.Addr, 1, "fail  key                it needs a key (status 401), and none is given\n", ""},
-		{wrong, "hermes-doctor --to " + up.Addr, 1, "fail  key                it refuses this key (status 401", ""},
+		{"", "hermes-doctor --to " + up.Addr, 1, "fail  key                it requires a key (status 401), and none was given\n", ""},
+		{wrong, "hermes-doctor --to " + up.Addr, 1, "fail  key                it rejects this key (status 401", ""},
 		{"", "hermes-doctor --to " + free, 1, "fail  reachable          the connection is refused", ""},
 		{key, "hermes-doctor --to hermes", 2, "", "Error: --to: an address without a port"},
 		{key, "hermes-doctor --key-file nope", 2, "", "Error: reading the key: open nope"},

@@ -24,13 +24,13 @@ const (
 // /v1/models without a key.
 func (e *examination) checkAccess(ctx context.Context, s *server, r reply) access {
 	if s.url.Scheme == "http" && s.socket == "" && !e.isOwn(s.url.Hostname()) {
-		e.find("encryption", Info, "it is reached through a network, and the connection is not encrypted",
+		e.find("encryption", Info, "it is reached over a network, and the connection is not encrypted",
 			"Keys, prompts and answers can be read on the way. Use TLS, or a network that you trust.")
 	}
 	path, keyed := words("/v1/models"), false
 	if r.refuses() {
 		if e.key == "" {
-			e.find("key", Fail, e.say("it needs a key (status %d), and none is given", r.StatusCode),
+			e.find("key", Fail, e.say("it requires a key (status %d), and none was given", r.StatusCode),
 				"Put Hermes' API_SERVER_KEY into the environment variable of that name here, or into a file for --key-file.")
 			return accessRefused
 		}
@@ -43,19 +43,19 @@ func (e *examination) checkAccess(ctx context.Context, s *server, r reply) acces
 	}
 	switch {
 	case r.StatusCode == http.StatusOK && keyed:
-		e.find("key", OK, "it needs a key, and takes this one", "")
+		e.find("key", OK, "it requires a key, and accepts this one", "")
 		return accessKey
 	case r.StatusCode == http.StatusOK:
 		e.find("key", Warn, "it answers without a key",
-			"Hermes runs commands for everyone who reaches the port, which is every program and user of this machine at least. "+
+			"Hermes runs commands for anyone who can reach the port: at least every program and user of this machine. "+
 				"Set API_SERVER_KEY in Hermes' environment.")
 		return accessAnyone
 	case r.refuses():
-		e.find("key", Fail, e.say("it refuses this key (status %d%s)", r.StatusCode, e.quoted(r.message())),
-			"Give the API_SERVER_KEY that Hermes has been started with. Hermes reads it at its start only.")
+		e.find("key", Fail, e.say("it rejects this key (status %d%s)", r.StatusCode, e.quoted(r.message())),
+			"Use the API_SERVER_KEY that Hermes was started with: it reads the key only when it starts.")
 		return accessRefused
 	}
-	e.find("key", Fail, path+e.say(" answers with status %d%s", r.StatusCode, e.quoted(r.message())), "Look into Hermes' own log.")
+	e.find("key", Fail, path+e.say(" answers with status %d%s", r.StatusCode, e.quoted(r.message())), "See Hermes' log.")
 	return accessUnknown
 }
 
@@ -91,10 +91,10 @@ func (e *examination) isOwn(host string) bool {
 // machine's own addresses. Nothing is sent there.
 func (e *examination) checkNetwork(ctx context.Context, s *server, a access) {
 	if s.socket != "" {
-		e.find("network", OK, "it listens on a socket file, which no network reaches", "Who may connect is a matter of the file's mode.")
+		e.find("network", OK, "it listens on a Unix socket, which no network reaches", "The mode of the file decides who may connect.")
 		return
 	}
-	where := e.say("it is reached as %s, so others may reach it, too", s.url.Hostname())
+	where := e.say("it is reached as %s, so other machines may reach it", s.url.Hostname())
 	if e.isOwn(s.url.Hostname()) {
 		own, err := e.ownAddresses()
 		var open, tried []string
@@ -109,24 +109,24 @@ func (e *examination) checkNetwork(ctx context.Context, s *server, a access) {
 		}
 		switch {
 		case err != nil:
-			e.find("network", Info, e.say("whether others can reach it is not known: %s", err), "")
+			e.find("network", Info, e.say("cannot tell whether other machines can reach it: %s", err), "")
 			return
 		case len(tried) == 0:
-			e.find("network", OK, "this machine has no address that others could connect to", "")
+			e.find("network", OK, "this machine has no address that other machines could connect to", "")
 			return
 		case len(open) == 0:
-			e.find("network", OK, e.say("port %s takes no connections on %s", s.port(), words(strings.Join(tried, ", "))), "So only this machine reaches it.")
+			e.find("network", OK, e.say("port %s accepts no connections on %s", s.port(), words(strings.Join(tried, ", "))), "So only this machine can reach it.")
 			return
 		}
-		where = e.say("port %s takes connections on %s", s.port(), words(strings.Join(open, ", ")))
+		where = e.say("port %s accepts connections on %s", s.port(), words(strings.Join(open, ", ")))
 	}
 	switch a {
 	case accessAnyone:
 		e.find("network", Fail, where+", and no key is needed",
-			"Everyone who reaches the port runs commands. Set API_SERVER_KEY, or listen on 127.0.0.1 only: API_SERVER_HOST of Hermes, bind of the sidecar.")
+			"Anyone who can reach the port can run commands. Set API_SERVER_KEY, or listen on 127.0.0.1 only: API_SERVER_HOST of Hermes, bind of the sidecar.")
 	case accessUnknown:
-		e.find("network", Warn, where, "Hermes runs commands for everyone who has access. Set API_SERVER_KEY, or listen on 127.0.0.1 only.")
+		e.find("network", Warn, where, "Hermes runs commands for anyone who has access. Set API_SERVER_KEY, or listen on 127.0.0.1 only.")
 	default:
-		e.find("network", Info, where+"; a key is needed there", "If no other machine has to connect, listen on 127.0.0.1 only.")
+		e.find("network", Info, where+"; a key is needed there", "If no other machine needs to connect, listen on 127.0.0.1 only.")
 	}
 }

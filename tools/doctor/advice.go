@@ -15,18 +15,18 @@ type Repair struct {
 var repairs = []Repair{
 	{span: span{7_000, 8_999}, Upstream: "tool markers, lines such as `💻 ls -la` in the text",
 		Client: "tool events with a start and an end; the text without the markers"},
-	{span: anyRelease, Upstream: "marker lines that the model has written itself, which it learns from markers in histories",
+	{span: anyRelease, Upstream: "marker lines that the model writes itself, having learned them from histories",
 		Client: "the text without them; and Hermes gets histories without them"},
 	{span: span{9_000, 11_999}, Upstream: "tool events without an id, and without an end",
 		Client: "the same events with an id, and an end for each"},
-	{span: span{12_000, newest}, Upstream: "tool events that are no chunks, on which strict clients break",
-		Client: "the same events with the members of a chunk in front"},
-	{span: span{storesAtOnce, newest}, Upstream: "tool events that do not say what a tool was given and returned",
+	{span: span{12_000, newest}, Upstream: "tool events that are not chunks, which break strict clients",
+		Client: "the same events with the members of a chunk added"},
+	{span: span{storesAtOnce, newest}, Upstream: "tool events without the arguments and the result of the tool",
 		Client: "the same events with args and result, and cards that show them"},
-	{span: span{7_000, newest}, Upstream: "histories without the tools of earlier turns, so that the agent does not know what it did",
+	{span: span{7_000, newest}, Upstream: "histories without the tools of earlier turns, so the agent does not know what it did",
 		Client: "nothing new; Hermes gets a record of them in the user's next message"},
-	{span: span{newInG4, newest}, Upstream: "hermes.status and, since 0.22, approval.request, which are no chunks either",
-		Client: "the same events with the members of a chunk in front"},
+	{span: span{newInG4, newest}, Upstream: "hermes.status and, since 0.22, approval.request, which are not chunks either",
+		Client: "the same events with the members of a chunk added"},
 	{span: span{oldest, 12_999}, Upstream: "reasoning between tags such as <think> in the text",
 		Client: "the same text in delta.reasoning_content, without the tags"},
 	{span: span{oldest, 17_999}, Upstream: "a crash that ends with stop and a usage of zero tokens",
@@ -37,10 +37,10 @@ var repairs = []Repair{
 		Client: "an error with the code empty_answer"},
 	{span: span{newInG5, newest}, Upstream: "stop after “⚠️ No reply: …” of a model that stayed silent, or right after a tool",
 		Client: "the text, and an error with the code empty_answer"},
-	{span: span{newInG5, newest}, Upstream: "the key that a provider quotes in its error, in the text after “Provider said: ”",
+	{span: span{newInG5, newest}, Upstream: "the key that a provider quotes in its error, after “Provider said: ” in the text",
 		Client: "the text without the key"},
 	{span: anyRelease, Upstream: "a stream that breaks off, or no connection at all",
-		Client: "an end for each open tool, an error and [DONE]; HTTP 502 if nothing had come"},
+		Client: "an end for each open tool, an error and [DONE]; HTTP 502 if nothing was received"},
 	{span: span{oldest, 13_999}, Upstream: "an answer that is not streamed, with an error as its text",
 		Client: "HTTP 502 with the error"},
 	{span: span{8_000, newest}, Upstream: "streams of /v1/responses, /v1/runs and /api/sessions that break off",
@@ -80,24 +80,24 @@ func options(s span, r *reading, set map[string]bool) []Option {
 		name, value string
 		when, why   string
 	}{
-		{hasMarkers && r.foreign, "imitations", "trust", "something between this command and Hermes writes the chunks anew, as the answer shows",
-			"Markers of real tools then come in pieces or between other text, and look like those that a model has imitated."},
-		{hasMarkers && !r.foreign && imitated > 0, "imitations", "trust", "only if something between the sidecar and Hermes cuts the text of chunks anew",
-			fmt.Sprintf("The answer has marker lines (%d) in pieces or between other text. ", imitated) +
-				"If nothing is between, the model has written them itself: no tool ran, and they are stripped by default."},
+		{hasMarkers && r.foreign, "imitations", "trust", "something between this command and Hermes rewrites the chunks, as the answer shows",
+			"Markers of real tools then arrive in pieces or within other text, and look like imitations."},
+		{hasMarkers && !r.foreign && imitated > 0, "imitations", "trust", "only if something between the sidecar and Hermes re-chunks the text",
+			fmt.Sprintf("The answer contains marker lines (%d) in pieces or within other text. ", imitated) +
+				"If nothing stands in between, the model wrote them itself: no tool ran, and they are removed by default."},
 		{passed && s.from >= 18_000, "zero_usage", "pass", "always, with this provider",
 			"The answer has text and a usage of zero tokens. This Hermes reports its failures itself, so its provider reports no usage."},
 		{passed && s.from < 18_000, "zero_usage", "pass", "if the answer is whole: then the provider reports no usage",
-			"The answer has text and a usage of zero tokens. A crash before Hermes 0.18 looks the same, and with pass it is no error."},
+			"The answer has text and a usage of zero tokens. A crash before Hermes 0.18 looks the same, and pass does not report it."},
 		{s.to >= 7_000, "cards", "on", "if people use Open WebUI",
 			"Open WebUI shows no tool of a Hermes behind an API by itself. With cards it draws each one" + drawn +
 				" between the texts, and stores it with the message. On the wire, a tool's events get the members type, " +
 				"output_index and item, and one chunk follows its end. Other clients show no difference."},
 		{s.to >= 7_000, "progress", "unnamed", "for clients that break on events with a name",
 			"These are older SDKs of OpenAI (Python 1.97, Node 4 and 5.9) and go-openai, as docs/clients.md shows. " +
-				"A client can also ask for itself: X-Hermes-Tool-Progress: unnamed."},
-		{true, "stall_timeout", "30m", "always, with more than the longest tool takes",
-			"Keepalives go on while Hermes sends nothing, so clients do not notice a Hermes that is frozen."},
+				"A client can also ask for this itself, with X-Hermes-Tool-Progress: unnamed."},
+		{true, "stall_timeout", "30m", "always, set to more than your longest tool takes",
+			"Keepalives continue while Hermes sends nothing, so clients do not notice that Hermes is frozen."},
 	} {
 		if o.fits && !set[o.name] {
 			of = append(of, Option{o.name + " " + o.value, o.when, o.why})

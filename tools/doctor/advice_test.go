@@ -46,7 +46,7 @@ func TestOptions(t *testing.T) {
 		when, why string // how they begin, and what they have; "" for an option that does not fit
 	}{
 		{"g0-v0.8.0/one_tool", false, "imitations trust", "", ""},
-		{"g0-v0.8.0/one_tool", true, "imitations trust", "something between this command and Hermes writes the chunks anew", "real tools"},
+		{"g0-v0.8.0/one_tool", true, "imitations trust", "something between this command and Hermes rewrites the chunks", "real tools"},
 		{"g0-v0.8.0/plain", true, "imitations trust", "something between", ""},
 		{"g0-v0.8.0/model_imitates", false, "imitations trust", "only if", "(1)"},
 		{"g2-v0.13.0/one_tool", true, "imitations trust", "", ""},

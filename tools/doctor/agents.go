@@ -113,7 +113,7 @@ func (d *doctor) sites() (all []site.Site, file string, err error) {
 		}
 	}
 	if d.config != "" && len(all) == 0 {
-		return nil, "", fmt.Errorf("%s: no site has hermes_proxy, or hermes and a reverse_proxy with addresses: use --to", file)
+		return nil, "", fmt.Errorf("%s: no site contains hermes_proxy, or hermes and a reverse_proxy with addresses: use --to", file)
 	}
 	return all, file, nil
 }

@@ -29,10 +29,10 @@ const (
 // busy explains the error codes of a 429. Only the 429 of Hermes tells how many runs it admits:
 // none of its endpoints does, from 0.13 to 0.22.
 var busy = map[string]words{
-	"rate_limit_exceeded": "Hermes runs as many agents as it admits (gateway.api_server.max_concurrent_runs in its config.yaml). Ask again when one has ended. " +
+	"rate_limit_exceeded": "Hermes already runs as many agents as it allows (gateway.api_server.max_concurrent_runs in its config.yaml). Try again when one has ended. " +
 		"With hermes_queue in front of hermes, clients wait in line instead: docs/queue.md.",
-	"queue_full":    "Hermes runs as many agents as runs of hermes_queue says, and no more requests may wait. GET /hermes/streams says what runs and what waits.",
-	"queue_timeout": "Hermes runs as many agents as runs of hermes_queue says, and none has ended in time. GET /hermes/streams says what runs and what waits.",
+	"queue_full":    "Hermes already runs as many agents as runs of hermes_queue allows, and no more requests may wait. GET /hermes/streams lists what runs and what waits.",
+	"queue_timeout": "Hermes already runs as many agents as runs of hermes_queue allows, and none ended in time. GET /hermes/streams lists what runs and what waits.",
 }
 
 // checkAnswer sends the chat request to s, and adds findings about the answer. It returns nil if the
@@ -44,7 +44,7 @@ func (e *examination) checkAnswer(ctx context.Context, s *server) *reading {
 	res, err := s.send(ctx, chatPath, chatRequest, true)
 	if err != nil {
 		if isTimeout(err) {
-			e.find("answer", Fail, e.say("no answer within %s", e.askTimeout), "Hermes sends the header of its answer at once, so it hangs, or something between collects the answer. "+
+			e.find("answer", Fail, e.say("no answer within %s", e.askTimeout), "Hermes sends the header of its answer at once, so it hangs, or something in between buffers the answer. "+
 				"--ask-timeout allows more.")
 			return nil
 		}
@@ -66,7 +66,7 @@ func (e *examination) checkAnswer(ctx context.Context, s *server) *reading {
 		}
 		switch total += n; {
 		case total >= maxAnswer:
-			e.find("answer", Warn, e.say("the answer is longer than %d KiB, and was left", maxAnswer>>10), "The request asks for one word. Leaving ends the agent's run.")
+			e.find("answer", Warn, e.say("the answer is longer than %d KiB, and was not read further", maxAnswer>>10), "The request asks for one word. Disconnecting ends the agent's run.")
 			return nil
 		case err == io.EOF:
 			r.finish(rewrite.CauseEOF)
@@ -78,14 +78,14 @@ func (e *examination) checkAnswer(ctx context.Context, s *server) *reading {
 	}
 	switch {
 	case left:
-		says := e.say("the answer has not ended within %s", e.askTimeout)
+		says := e.say("the answer did not end within %s", e.askTimeout)
 		if r.status != "" {
 			says += "; its last hermes.status" + e.quoted(r.status)
 		}
-		e.find("answer", Fail, says, "The agent may still work on it, or hang. "+
-			"Since 0.21.4 Hermes asks a provider that is away again for five minutes before it gives up. --ask-timeout allows more.")
+		e.find("answer", Fail, says, "The agent may still be working, or hang. "+
+			"Since 0.21.4, Hermes retries an unavailable provider for five minutes before it gives up. --ask-timeout allows more.")
 	case r.summary.Code != "":
-		e.find("answer", Fail, e.endedIn(r), "Look into Hermes' own log: often its model's provider has refused.")
+		e.find("answer", Fail, e.endedIn(r), "See Hermes' log: often the model's provider has rejected the request.")
 	default:
 		e.find("answer", OK, e.say("a stream of %d chunks over %s, with the finish reason %s", r.summary.Chunks, res.Proto, r.summary.FinishReason), "")
 	}
@@ -103,19 +103,19 @@ func (e *examination) isStream(res *http.Response) bool {
 	switch {
 	case res.StatusCode != http.StatusOK:
 		r, _ := read(res)
-		level, why := Fail, words("Look into Hermes' own log.")
+		level, why := Fail, words("See Hermes' log.")
 		if r.StatusCode == http.StatusTooManyRequests {
 			if reason := busy[r.says("error.code")]; reason != "" {
 				level, why = Warn, reason
 			}
 		}
-		e.find("answer", level, e.say("the chat request is answered with status %d%s", r.StatusCode, e.quoted(r.message())), why)
+		e.find("answer", level, e.say("the chat request was answered with status %d%s", r.StatusCode, e.quoted(r.message())), why)
 	case encoding != "":
 		e.find("answer", Fail, "the answer is compressed"+e.quoted(encoding)+", although the request forbids it",
-			"The sidecar passes compressed streams as they are, without a repair. Switch off the compression of what stands in front of Hermes.")
+			"The sidecar does not repair compressed streams. Turn off compression in whatever stands in front of Hermes.")
 	case kind != "text/event-stream":
 		e.find("answer", Fail, "the answer is not an event stream"+e.quoted(res.Header.Get("Content-Type")),
-			"Something between collects the stream, or this is not Hermes.")
+			"Something in between buffers the stream, or this is not Hermes.")
 	default:
 		return true
 	}
@@ -128,8 +128,8 @@ func (e *examination) recordShown(r *reading) {
 		e.evidence = append(e.evidence, r.shown)
 	}
 	if r.foreign {
-		e.find("chunks", Warn, "the chunks are not written as Hermes writes them", "Something between decodes them and writes them anew. "+
-			"It may cut the text in other places, too, so that markers of Hermes 0.7 and 0.8 are not known for what they are.")
+		e.find("chunks", Warn, "the chunks are not written as Hermes writes them", "Something in between decodes and rewrites them. "+
+			"It may also split the text elsewhere, so that markers of Hermes 0.7 and 0.8 are not recognised.")
 	}
 	if !r.ended {
 		return // the rest may change all of this
@@ -150,7 +150,7 @@ func (e *examination) endedIn(r *reading) words {
 	if r.summary.Code != rewrite.CodeAgentError || reason == "" {
 		reason = words(": " + rewrite.Message(r.summary.Code))
 	}
-	return e.say("the answer ended in an error, %s%s", r.summary.Code, reason)
+	return e.say("the answer ended with an error, %s%s", r.summary.Code, reason)
 }
 
 // steps lists what the engine did.
@@ -175,20 +175,20 @@ func (e *examination) steps(r *reading) (all words) {
 func (e *examination) checkPace(length int64, first, last time.Duration) {
 	collected := words("the answer has a Content-Length, which a stream does not have")
 	if rest := last - first; length < 0 {
-		collected = words("the first frame came after " + short(first) + ", and all others within " + short(rest))
+		collected = words("the first frame arrived after " + short(first) + ", and all others within " + short(rest))
 		if first < heldUp || rest > last/10 {
 			collected = ""
 		}
 	}
-	says := words("the first frame came after " + short(first) + ", the last after " + short(last))
+	says := words("the first frame arrived after " + short(first) + ", the last after " + short(last))
 	switch {
 	case collected != "":
-		e.find("pace", Fail, collected+": something between collects the stream",
-			"Hermes sends its first frame before it asks its model. Look for a proxy with buffering (proxy_buffering of nginx, response_buffers of Caddy) or an inspection of traffic.")
+		e.find("pace", Fail, collected+": something in between buffers the stream",
+			"Hermes sends its first frame before it asks its model. Look for a proxy that buffers (proxy_buffering of nginx, response_buffers of Caddy) or inspects traffic.")
 	case last < heldUp:
-		e.find("pace", Info, says, "That is too quick to tell whether something collects the stream.")
+		e.find("pace", Info, says, "That is too quick to tell whether something buffers the stream.")
 	default:
-		e.find("pace", OK, says, "Nothing collects the stream on its way.")
+		e.find("pace", OK, says, "Nothing buffers the stream on its way.")
 	}
 }
 

@@ -84,13 +84,13 @@ func TestAnswersThatAreNoGoodStream(t *testing.T) {
 		says string
 	}{
 		"an error": {status(500, "", "", `{"error": {"message": "boom with sk-0123456789abcdef0123"}}`),
-			"the chat request is answered with status 500: “boom with [redacted]”"},
+			"the chat request was answered with status 500: “boom with [redacted]”"},
 		"no stream":    {status(200, "Content-Type", "application/json", "{}"), "the answer is not an event stream: “application/json”"},
 		"compressed":   {compressed, "the answer is compressed: “gzip”, although the request forbids it"},
-		"nothing":      {events(nil), "the answer ended in an error, upstream_incomplete"},
-		"no chunk":     {events(nil, "data: [DONE]\n\n"), "the answer ended in an error, upstream_incomplete"},
-		"cut":          {events(abort, good[:len(good)/2]), "the answer ended in an error, upstream_aborted"},
-		"a failed run": {failed, "the answer ended in an error, agent_error"},
+		"nothing":      {events(nil), "the answer ended with an error, upstream_incomplete"},
+		"no chunk":     {events(nil, "data: [DONE]\n\n"), "the answer ended with an error, upstream_incomplete"},
+		"cut":          {events(abort, good[:len(good)/2]), "the answer ended with an error, upstream_aborted"},
+		"a failed run": {failed, "the answer ended with an error, agent_error"},
 		"silence":      {silence, "no answer within 100ms"},
 	} {
 		d := asking(t, c.chat)
@@ -118,12 +118,12 @@ func TestBusyAgents(t *testing.T) {
 	}{
 		{429, "Too many concurrent runs (max 10)", "rate_limit_exceeded", Warn, "max_concurrent_runs"},
 		{429, "too many requests are waiting for the agent", "queue_full", Warn, "no more requests may wait"},
-		{429, "the request waited too long for the agent", "queue_timeout", Warn, "none has ended in time"},
-		{429, "slow down", "other", Fail, "Hermes' own log"},
-		{503, "Too many concurrent runs (max 10)", "rate_limit_exceeded", Fail, "Hermes' own log"},
+		{429, "the request waited too long for the agent", "queue_timeout", Warn, "none ended in time"},
+		{429, "slow down", "other", Fail, "Hermes' log"},
+		{503, "Too many concurrent runs (max 10)", "rate_limit_exceeded", Fail, "Hermes' log"},
 	} {
 		got := asking(t, refused(c.status, c.message, c.code)).examined(t).finding("answer")
-		if got.Level != c.level || got.Says != fmt.Sprintf("the chat request is answered with status %d: “%s”", c.status, c.message) || !strings.Contains(got.Why, c.why) {
+		if got.Level != c.level || got.Says != fmt.Sprintf("the chat request was answered with status %d: “%s”", c.status, c.message) || !strings.Contains(got.Why, c.why) {
 			t.Errorf("%+v: %+v", c, got)
 		}
 	}
@@ -143,7 +143,7 @@ func TestAnswersAreReadUpToABound(t *testing.T) {
 				}
 			}
 		})).examined(t)
-		a.expect(t, part, "answer", Warn, "the answer is longer than 1024 KiB, and was left")
+		a.expect(t, part, "answer", Warn, "the answer is longer than 1024 KiB, and was not read further")
 		if <-left; sent.Load() > 64*maxAnswer { // the buffers of sockets are part of it
 			t.Errorf("%d bytes were sent", sent.Load())
 		}
@@ -174,8 +174,8 @@ func TestPace(t *testing.T) {
 	}
 	frames := string(recorded(t, "agent-loop/g3-v0.20.3/plain"))
 	for says, chat := range map[string]http.HandlerFunc{
-		"the first frame came after 30s, and all others within 0s: something between collects the stream": events(nil, frames),
-		"the answer has a Content-Length, which a stream does not have: something between collects the stream": func(w http.ResponseWriter, r *http.Request) {
+		"the first frame arrived after 30s, and all others within 0s: something in between buffers the stream": events(nil, frames),
+		"the answer has a Content-Length, which a stream does not have: something in between buffers the stream": func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "text/event-stream")
 			w.Header().Set("Content-Length", fmt.Sprint(len(frames)))
 			io.WriteString(w, frames)
@@ -208,9 +208,9 @@ func TestThroughTheSidecar(t *testing.T) {
 		level    Level
 		says     string
 	}{
-		{"one_tool", events(nil, string(repaired)), OK, "what was to be repaired is repaired"},
+		{"one_tool", events(nil, string(repaired)), OK, "everything that needed a repair is repaired"},
 		{"one_tool", nil, Warn, "this answer still needs a repair: §1 a tool marker"},
-		{"plain", nil, Info, "the answer needs no repair, with the sidecar or without"},
+		{"plain", nil, Info, "the answer needs no repair, with or without the sidecar"},
 	} {
 		f := fake{dir: "g0-v0.8.0", scenario: c.scenario, key: key}
 		agent, sidecar := f, f
@@ -260,7 +260,7 @@ func TestSiteWithLogins(t *testing.T) {
 		client:                         {"Bearer " + client, OK, "it answers with HTTP/1.1, and reaches a Hermes"},
 		"Basic bWU6b2YtdGhpcy10ZXN0":   {"Basic bWU6b2YtdGhpcy10ZXN0", OK, "it answers with HTTP/1.1, and reaches a Hermes"},
 		"":                             {"Bearer " + client, Info, "it asks for credentials (status 401)"},
-		"another-client-of-this-test1": {"Bearer " + client, Fail, "it refuses the client's key (status 401: “no such client"},
+		"another-client-of-this-test1": {"Bearer " + client, Fail, "it rejects the client's key (status 401: “no such client"},
 	} {
 		agent := fake{dir: "g3-v0.20.3", scenario: "plain", key: key}
 		site := fake{}
@@ -291,7 +291,7 @@ func TestSiteWithLogins(t *testing.T) {
 // TestAnswersThatAreLeft when the doctor's time is over are not repaired by that: the
 // sidecar waits longer.
 func TestAnswersThatAreLeft(t *testing.T) {
-	const left = "the answer has not ended within 1s"
+	const left = "the answer did not end within 1s"
 	role := chunkWith(`"delta": {"role": "assistant"}, "finish_reason": null`)
 	waiting := "event: hermes.status\ndata: {\"kind\": \"lifecycle\", \"text\": \"Provider temporarily unavailable\"}\n\n"
 	for stream, says := range map[string]string{

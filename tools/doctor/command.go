@@ -55,7 +55,7 @@ func init() {
 		Name: "hermes-doctor",
 		Usage: "[--to <addr>] [--config <path> [--adapter <name>]] [--through <url>] [--key-file <path>] [--client-key-file <path>] [--ask] [--recording <path>] " +
 			"[--timeout <duration>] [--ask-timeout <duration>] [--insecure] [--json]",
-		Short: "Examines a Hermes agent, and says what the sidecar repairs there",
+		Short: "Examines a Hermes agent and reports what the sidecar repairs",
 		Long:  "\n" + help,
 		CobraFunc: func(cmd *cobra.Command) {
 			d := newDoctor()
@@ -92,12 +92,12 @@ func newDoctor() *doctor {
 
 func (d *doctor) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVarP(&d.to, "to", "t", "", "Address of the agent (default: as the configuration says, or "+defaultAddress+")")
+	f.StringVarP(&d.to, "to", "t", "", "Address of the agent (default: the one in the configuration, or "+defaultAddress+")")
 	f.StringVarP(&d.config, "config", "c", "", "Configuration that names the agent")
 	f.StringVarP(&d.adapter, "adapter", "a", "", "Name of the adapter of the configuration")
-	f.StringVar(&d.through, "through", "", "URL of the sidecar in front of the agent, to be examined as well")
-	f.StringVar(&d.keyFile, "key-file", "", "File that has Hermes' API_SERVER_KEY")
-	f.StringVar(&d.clientKeyFile, "client-key-file", "", "File that has a client's key for the sidecar, if its site has logins")
+	f.StringVar(&d.through, "through", "", "URL of the sidecar in front of the agent, to examine as well")
+	f.StringVar(&d.keyFile, "key-file", "", "File that contains Hermes' API_SERVER_KEY")
+	f.StringVar(&d.clientKeyFile, "client-key-file", "", "File that contains a client's key for the sidecar, if its site has logins")
 	f.StringVar(&d.key, "key", "", "Hermes' API_SERVER_KEY itself (others can see it: use the environment or --key-file)")
 	f.StringVar(&d.recording, "recording", "", "Recorded stream to examine instead of an agent, - for standard input")
 	f.BoolVar(&d.ask, "ask", false, "Send one short chat request, which runs the agent")
@@ -162,7 +162,7 @@ const maxKey = 4 << 10
 // readKeys sets the keys to those of the flags or the environment. Errors do not repeat them.
 func (d *doctor) readKeys() (err error) {
 	if d.key != "" && d.keyFile != "" {
-		return errors.New("--key and --key-file: give one of them")
+		return errors.New("--key and --key-file: use only one of them")
 	}
 	if d.clientKey, err = d.readKey("", "--client-key-file", d.clientKeyFile, clientKeyVariable); err != nil {
 		return err
@@ -199,7 +199,7 @@ func (d *doctor) readKey(given, flag, file, variable string) (string, error) {
 	case len(key) > maxKey || strings.ContainsFunc(bare, func(r rune) bool { return r <= ' ' || r > '~' }):
 		return "", fmt.Errorf("%s: a key is one line of printable ASCII, of at most %d bytes", from, maxKey)
 	case trimmed == "" && from != variable:
-		return "", fmt.Errorf("%s: there is no key in it", from)
+		return "", fmt.Errorf("%s: the file contains no key", from)
 	}
 	return trimmed, nil
 }

@@ -55,12 +55,12 @@ func TestDoctorsExitStatus(t *testing.T) {
 		status int
 		has    string
 	}{
-		{"the key of the environment", given, []string{"--to", keyed}, exitHealthy, "takes this one"},
-		{"the key of a file", nil, []string{"--to", keyed, "--key-file", file}, exitHealthy, "takes this one"},
-		{"a file before the environment", map[string]string{"API_SERVER_KEY": "another"}, []string{"--to", keyed, "--key-file", file}, exitHealthy, "takes this one"},
-		{"a key", nil, []string{"--to", keyed, "--key", key}, exitHealthy, "takes this one"},
-		{"a wrong key", map[string]string{"API_SERVER_KEY": "another"}, []string{"--to", keyed}, exitProblems, "it refuses this key"},
-		{"no key", nil, []string{"--to", keyed}, exitProblems, "none is given"},
+		{"the key of the environment", given, []string{"--to", keyed}, exitHealthy, "accepts this one"},
+		{"the key of a file", nil, []string{"--to", keyed, "--key-file", file}, exitHealthy, "accepts this one"},
+		{"a file before the environment", map[string]string{"API_SERVER_KEY": "another"}, []string{"--to", keyed, "--key-file", file}, exitHealthy, "accepts this one"},
+		{"a key", nil, []string{"--to", keyed, "--key", key}, exitHealthy, "accepts this one"},
+		{"a wrong key", map[string]string{"API_SERVER_KEY": "another"}, []string{"--to", keyed}, exitProblems, "it rejects this key"},
+		{"no key", nil, []string{"--to", keyed}, exitProblems, "none was given"},
 		{"nothing there", given, []string{"--to", caddytest.Refusing(t)}, exitProblems, "nothing listens there"},
 		{"a recording", nil, []string{"--recording", captures + "/g0-v0.8.0/one_tool.sse"}, exitHealthy, "G0, Hermes 0.7 and 0.8"},
 	} {
@@ -107,10 +107,10 @@ func TestDoctorExaminesNothing(t *testing.T) {
 		{[]string{"--key", key + "\nX: y"}, "--key: a key is one line"},
 		{[]string{"--key", key + "é"}, "--key: a key is one line"},
 		{[]string{"--key", strings.Repeat(key, maxKey)}, "of at most 4096 bytes"},
-		{[]string{"--key", key, "--key-file", "x"}, "give one of them"},
+		{[]string{"--key", key, "--key-file", "x"}, "use only one of them"},
 		{[]string{"--key-file", "nope"}, "reading the key: open nope"},
 		{[]string{"--key-file", dir}, "reading the key: "},
-		{[]string{"--key-file", write("blank", "\n")}, "--key-file: there is no key in it"},
+		{[]string{"--key-file", write("blank", "\n")}, "--key-file: the file contains no key"},
 		{[]string{"--key-file", write("long", strings.Repeat(key, maxKey))}, "--key-file: a key is one line"},
 		{[]string{"--client-key-file", "nope"}, "reading the key: open nope"},
 		{[]string{"--client-key-file", write("two", "Digest "+key)}, "--client-key-file: a key is one line"},
@@ -118,7 +118,7 @@ func TestDoctorExaminesNothing(t *testing.T) {
 		{[]string{"--adapter", "caddyfile"}, "reading the configuration: "},
 		{[]string{"--config", write("bad.json", "{")}, "reading the configuration: "},
 		{[]string{"--config", write("list.json", "[]")}, "the configuration is not a Caddy configuration"},
-		{[]string{"--config", write("none.json", "{}")}, "no site has hermes_proxy"},
+		{[]string{"--config", write("none.json", "{}")}, "no site contains hermes_proxy"},
 	} {
 		status, out, err := doctorRun(t, nil, c.args...)
 		if status != exitNotExamined || out != "" || err == nil || !strings.Contains(err.Error(), c.err) || strings.Contains(err.Error(), key) {

@@ -28,8 +28,8 @@ const sessionHeader = "X-Hermes-Session-Id"
 // and what it returned, and adds a finding.
 func (e *examination) checkDetails(ctx context.Context, s *server, r *reading) {
 	if r.session == "" {
-		e.find("details", Info, "the answer names no session, so the sidecar learns nothing of what tools were given and returned",
-			"Hermes names it in the header "+sessionHeader+". Something between may take that out.")
+		e.find("details", Info, "the answer names no session, so the sidecar cannot ask for the arguments and results of tools",
+			"Hermes sends it in the header "+sessionHeader+". Something in between may remove it.")
 		return
 	}
 	began := e.now()
@@ -42,24 +42,24 @@ func (e *examination) checkDetails(ctx context.Context, s *server, r *reading) {
 		e.find("details", Warn, "the session of the answer cannot be read: "+says, why)
 	case rows.refuses():
 		e.find("details", Warn, e.say("this key may not read sessions (status %d%s)", rows.StatusCode, e.quoted(rows.message())),
-			"The sidecar asks with the key of the client whose answer it is. Tool events then say nothing of what tools were given and returned.")
+			"The sidecar asks with the key of the client whose answer it is. Tool events then lack the arguments and results of tools.")
 	case rows.StatusCode == http.StatusNotFound:
-		e.find("details", Info, e.say("the session of the answer is not to be had (status 404%s)", e.quoted(rows.message())),
-			"Hermes older than 0.16 has no /api/sessions. Otherwise something in front of it does not pass that path on. "+
-				"Tool events then say nothing of what tools were given and returned.")
+		e.find("details", Info, e.say("the session of the answer is not available (status 404%s)", e.quoted(rows.message())),
+			"Hermes older than 0.16 has no /api/sessions. Otherwise something in front of it does not forward that path. "+
+				"Tool events then lack the arguments and results of tools.")
 	case rows.StatusCode != http.StatusOK:
-		e.find("details", Warn, e.say("the session of the answer is not to be had (status %d%s)", rows.StatusCode, e.quoted(rows.message())), "Look into Hermes' own log.")
+		e.find("details", Warn, e.say("the session of the answer is not available (status %d%s)", rows.StatusCode, e.quoted(rows.message())), "See Hermes' log.")
 	case len(rows.body) > maxSession:
 		e.find("details", Warn, e.say("the session of the answer is larger than %d MiB, which the sidecar does not read", maxSession>>20),
 			"Hermes up to 0.21 answers with all of a session. A chat that begins with other words has a session of its own.")
 	case !gjson.ValidBytes(body) || !gjson.GetBytes(body, "data").IsArray():
-		e.find("details", Warn, "what answers for the session is no list of its messages", "Something stands in front of Hermes there.")
+		e.find("details", Warn, "the answer for the session is not a list of its messages", "Something in front of Hermes answers that path.")
 	case e.releasesSoFar().to < storesAtOnce:
-		e.find("details", Info, "this Hermes stores what a tool was given and returned when the turn ends, too late for tool events", "Since 0.18 it does so while the tool runs.")
+		e.find("details", Info, "this Hermes stores the arguments and results of tools when the turn ends, which is too late for tool events", "Since 0.18 it does so while the tool runs.")
 	case took > detailsWait:
-		e.find("details", Warn, "the session of the answer came after "+words(short(took)), "The sidecar waits 300ms at most. Tool events then say nothing of what tools were given and returned.")
+		e.find("details", Warn, "the session of the answer arrived after "+words(short(took)), "The sidecar waits 300ms at most. Tool events then lack the arguments and results of tools.")
 	default:
-		e.find("details", OK, e.say("what tools were given and returned is to be had: the session of the answer has %d rows, and came after %s", len(gjson.GetBytes(body, "data").Array()), short(took)), "")
+		e.find("details", OK, e.say("the arguments and results of tools are available: the session of the answer has %d rows, and arrived after %s", len(gjson.GetBytes(body, "data").Array()), short(took)), "")
 	}
 }
 

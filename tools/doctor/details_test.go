@@ -29,16 +29,16 @@ func TestDetails(t *testing.T) {
 		level     Level
 		says, why string
 	}{
-		"rows":                  {"g3-v0.20.3", list, 0, OK, "what tools were given and returned is to be had: the session of the answer has 5 rows", ""},
-		"rows that are late":    {"g3-v0.20.3", list, detailsWait + time.Millisecond, Warn, "the session of the answer came after 301ms", "300ms at most"},
-		"a release before 0.18": {"g2-v0.13.0", list, 0, Info, "this Hermes stores what a tool was given and returned when the turn ends", "0.18"},
-		"no such path":          {"g3-v0.20.3", http.NotFound, 0, Info, "the session of the answer is not to be had (status 404)", "older than 0.16"},
-		"no such session":       {"g3-v0.20.3", status(404, "", "", `{"error": {"message": "no session `+"\x1b"+`"}}`), 0, Info, "the session of the answer is not to be had (status 404", ""},
+		"rows":                  {"g3-v0.20.3", list, 0, OK, "the arguments and results of tools are available: the session of the answer has 5 rows", ""},
+		"rows that are late":    {"g3-v0.20.3", list, detailsWait + time.Millisecond, Warn, "the session of the answer arrived after 301ms", "300ms at most"},
+		"a release before 0.18": {"g2-v0.13.0", list, 0, Info, "this Hermes stores the arguments and results of tools when the turn ends", "0.18"},
+		"no such path":          {"g3-v0.20.3", http.NotFound, 0, Info, "the session of the answer is not available (status 404)", "older than 0.16"},
+		"no such session":       {"g3-v0.20.3", status(404, "", "", `{"error": {"message": "no session `+"\x1b"+`"}}`), 0, Info, "the session of the answer is not available (status 404", ""},
 		"another key":           {"g3-v0.20.3", status(401, "", "", `{"error": {"message": "not you, `+key+`"}}`), 0, Warn, "this key may not read sessions (status 401: “not you, [redacted]”)", "with the key of the client"},
 		"no right":              {"g3-v0.20.3", status(403, "", "", ""), 0, Warn, "this key may not read sessions (status 403)", ""},
-		"an error":              {"g3-v0.20.3", status(500, "", "", ""), 0, Warn, "the session of the answer is not to be had (status 500)", "log"},
-		"a page":                {"g3-v0.20.3", status(200, "Content-Type", "text/html", "<html>"), 0, Warn, "what answers for the session is no list", ""},
-		"another list":          {"g3-v0.20.3", status(200, "", "", `{"data": {}}`), 0, Warn, "what answers for the session is no list", ""},
+		"an error":              {"g3-v0.20.3", status(500, "", "", ""), 0, Warn, "the session of the answer is not available (status 500)", "log"},
+		"a page":                {"g3-v0.20.3", status(200, "Content-Type", "text/html", "<html>"), 0, Warn, "the answer for the session is not a list", ""},
+		"another list":          {"g3-v0.20.3", status(200, "", "", `{"data": {}}`), 0, Warn, "the answer for the session is not a list", ""},
 		"a break":               {"g3-v0.20.3", abort, 0, Warn, "the session of the answer cannot be read: ", ""},
 		"more than is read": {"g3-v0.20.3", func(w http.ResponseWriter, _ *http.Request) {
 			for range 5 << 10 {

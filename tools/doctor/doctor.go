@@ -34,7 +34,7 @@ func (d *doctor) examine(ctx context.Context, s subject) Agent {
 	e.subject = s
 	if e.checkAgent(ctx, d.server(s.target, d.key)) && e.conclude().meets(span{oldest, lastRead}) {
 		e.find("ignored", Info, "Hermes ignores tools, tool_choice, functions, n above 1 and response_format in a chat request, and background in one to /v1/responses",
-			"It answers with status 200 all the same. docs/limitations.md has a table, and the access log names those that a client sends (hermes_ignored).")
+			"It answers with status 200 anyway. docs/limitations.md has a table, and the access log names those that a client sends (hermes_ignored).")
 	}
 	if s.sidecar.url != nil {
 		e.Through, e.checks = s.sidecar.String(), "through."
@@ -93,7 +93,7 @@ func (e *examination) identify(health, models reply) bool {
 		e.find("hermes", OK, "/v1/models lists a model that Hermes owns", "")
 		e.find("version", Info, e.say("unknown: /health is not Hermes' own (status %d)", health.StatusCode), "Something stands in front of it.")
 	case models.refuses() && models.says("error.code") == "gateway_auth_failed":
-		e.find("hermes", OK, "/v1/models refuses in Hermes' own words", "")
+		e.find("hermes", OK, "/v1/models rejects requests in Hermes' own words", "")
 	default:
 		says, why := e.describeStranger(health, models, listed)
 		e.find("hermes", Fail, says, why+"Hermes' API server listens on port 8642 unless API_SERVER_PORT says otherwise. No key has been sent.")
@@ -101,7 +101,7 @@ func (e *examination) identify(health, models reply) bool {
 	}
 	if via := health.Header.Get("Via"); strings.Contains(via, "Caddy") {
 		e.find("hermes", Warn, "a Caddy stands in front of it"+e.quoted(via),
-			"If that is the sidecar, give the address of Hermes itself here, and this one as --through.")
+			"If that is the sidecar, use the address of Hermes itself as --to, and this one as --through.")
 	}
 	return true
 }
@@ -116,12 +116,12 @@ func (e *examination) describeStranger(health, models reply, listed bool) (says,
 			"Redirects are not followed, because the key must not go elsewhere. Use the address that it redirects to if that is Hermes. "
 	case status >= http.StatusBadGateway && status <= http.StatusGatewayTimeout:
 		return e.say("a proxy answers (status %d) and does not reach Hermes%s", status, e.quoted(health.message())),
-			"Start Hermes, or correct the address that the proxy has. "
+			"Start Hermes, or correct its address in the proxy. "
 	case health.refuses():
-		return e.say("something asks for credentials (status %d) before it says who it is", status),
-			"Hermes answers /health without a key, so this is a proxy in front of it, or not Hermes. Ask Hermes at its own address. "
+		return e.say("something asks for credentials (status %d) before it identifies itself", status),
+			"Hermes answers /health without a key, so this is a proxy in front of it, or not Hermes. Use the address of Hermes itself. "
 	case health.isHTML() || models.isHTML():
-		return "a web page answers, not Hermes", "This may be a chat's user interface, or the wrong port. "
+		return "a web page answers, not Hermes", "This may be the user interface of a chat, or the wrong port. "
 	}
 	return e.say("something else answers: /health has status %d, /v1/models %d", health.StatusCode, models.StatusCode), ""
 }
@@ -176,11 +176,11 @@ func (e *examination) checkSidecar(ctx context.Context, s *server) {
 	case answer == nil || !answer.ended:
 	case answer.changed:
 		e.find("repaired", Warn, "this answer still needs a repair: "+e.steps(answer),
-			"There is no hermes in that route, or its options say that this stays.")
+			"That route contains no hermes, or its options leave this unchanged.")
 	case e.reading != nil && e.reading.changed:
-		e.find("repaired", OK, "what was to be repaired is repaired", "")
+		e.find("repaired", OK, "everything that needed a repair is repaired", "")
 	default:
-		e.find("repaired", Info, "the answer needs no repair, with the sidecar or without", "")
+		e.find("repaired", Info, "the answer needs no repair, with or without the sidecar", "")
 	}
 }
 
@@ -195,13 +195,13 @@ func (e *examination) checkHealth(ctx context.Context, s *server, r reply, err e
 		}
 		says, why := e.explain(ctx, s, err)
 		if errors.Is(err, syscall.ECONNREFUSED) {
-			why = "The sidecar does not run, or listens elsewhere. Start it, and examine again."
+			why = "The sidecar is not running, or listens elsewhere. Start it, and run this command again."
 		}
 		e.find("reachable", level, says, why)
 		return false
 	case r.refuses() && e.clientKey != "":
-		e.find("reachable", Fail, e.say("it refuses the client's key (status %d%s)", r.StatusCode, e.quoted(r.message())),
-			"Give a key that the site accepts, with Basic in front if it is the base64 of user:password.")
+		e.find("reachable", Fail, e.say("it rejects the client's key (status %d%s)", r.StatusCode, e.quoted(r.message())),
+			"Use a key that the site accepts, prefixed with Basic if it is the base64 of user:password.")
 		return false
 	case r.refuses():
 		e.find("reachable", Info, e.say("it asks for credentials (status %d)", r.StatusCode),
@@ -212,7 +212,7 @@ func (e *examination) checkHealth(ctx context.Context, s *server, r reply, err e
 			"It does not reach Hermes: check the address behind hermes_proxy or reverse_proxy.")
 		return false
 	case !r.isHermes():
-		e.find("reachable", Fail, e.say("what answers there does not pass /health on to Hermes (status %d)", r.StatusCode),
+		e.find("reachable", Fail, e.say("the server at that address does not forward /health to Hermes (status %d)", r.StatusCode),
 			"Check the address, and that the route with hermes matches every path.")
 		return false
 	}

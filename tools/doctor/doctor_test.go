@@ -185,9 +185,9 @@ func TestKeys(t *testing.T) {
 		level         Level
 		says          string
 	}{
-		{key, key, OK, "it needs a key, and takes this one"},
-		{key, "another-key-of-this-test", Fail, "it refuses this key (status 401: “Invalid gateway API key"},
-		{key, "", Fail, "it needs a key (status 401), and none is given"},
+		{key, key, OK, "it requires a key, and accepts this one"},
+		{key, "another-key-of-this-test", Fail, "it rejects this key (status 401: “Invalid gateway API key"},
+		{key, "", Fail, "it requires a key (status 401), and none was given"},
 		{"", key, Warn, "it answers without a key"},
 		{"", "", Warn, "it answers without a key"},
 	} {
@@ -240,9 +240,9 @@ func TestOddAgents(t *testing.T) {
 		{"", "/v1/models", withKey(broken), "key", Fail, "/v1/models with the key " + boom},
 		{"", "/v1/models", withKey(abort), "key", Fail, "/v1/models with the key: it accepts the connection"},
 		{"", "/v1/models", abort, "models", Fail, "/v1/models: it accepts the connection"},
-		{"", "/v1/models", echo, "key", Fail, "it refuses this key (status 403: “no such key: Bearer [redacted]”"},
+		{"", "/v1/models", echo, "key", Fail, "it rejects this key (status 403: “no such key: Bearer [redacted]”"},
 		{"", "/health", http.NotFound, "hermes", OK, "/v1/models lists a model that Hermes owns"},
-		{key, "/health", http.NotFound, "hermes", OK, "/v1/models refuses in Hermes' own words"},
+		{key, "/health", http.NotFound, "hermes", OK, "/v1/models rejects requests in Hermes' own words"},
 		{"", "/health", hop, "hermes", Warn, "a Caddy stands in front of it"},
 		{"", "/health", hop, "version", Info, "“dev”, which is no release"},
 	} {
@@ -274,7 +274,7 @@ func TestStrangersGetNoKey(t *testing.T) {
 		{status(502, "", "", `{"error":{"message":"the agent could not be reached"}}`), http.NotFound,
 			"a proxy answers (status 502) and does not reach Hermes: “the agent could not be reached”"},
 		{status(401, "", "", ""), status(401, "", "", `{"error":{"code":"invalid_api_key"}}`),
-			"something asks for credentials (status 401) before it says who it is"},
+			"something asks for credentials (status 401) before it identifies itself"},
 		{http.NotFound, http.NotFound, "something else answers: /health has status 404, /v1/models 404"},
 	} {
 		f := &fake{serve: map[string]http.HandlerFunc{"/health": c.health, "/v1/models": c.models}}
@@ -300,9 +300,9 @@ func TestWhoElseReachesThePort(t *testing.T) {
 		level  Level
 		says   string
 	}{
-		{"", true, []string{"127.0.0.2"}, Fail, "takes connections on 127.0.0.2, and no key is needed"},
-		{key, true, []string{"127.0.0.2", "127.0.0.3"}, Info, "takes connections on 127.0.0.2; a key is needed there"},
-		{"", false, []string{"127.0.0.2", "127.0.0.3"}, OK, "takes no connections on 127.0.0.2, 127.0.0.3"},
+		{"", true, []string{"127.0.0.2"}, Fail, "accepts connections on 127.0.0.2, and no key is needed"},
+		{key, true, []string{"127.0.0.2", "127.0.0.3"}, Info, "accepts connections on 127.0.0.2; a key is needed there"},
+		{"", false, []string{"127.0.0.2", "127.0.0.3"}, OK, "accepts no connections on 127.0.0.2, 127.0.0.3"},
 	} {
 		agent, sidecar := (&fake{dir: "g3-v0.20.3", key: c.key}).start(t), (&fake{dir: "g3-v0.20.3", key: c.key}).start(t)
 		for check, address := range map[string]string{"network": agent, "through.network": sidecar} {
@@ -323,7 +323,7 @@ func TestWhoElseReachesThePort(t *testing.T) {
 	f := &fake{dir: "g3-v0.20.3"}
 	d := testDoctor(f.start(t), "")
 	d.ownAddresses = func() ([]netip.Addr, error) { return nil, fmt.Errorf("not allowed") }
-	d.examined(t).expect(t, "unknown", "network", Info, "whether others can reach it is not known: not allowed")
+	d.examined(t).expect(t, "unknown", "network", Info, "cannot tell whether other machines can reach it: not allowed")
 }
 
 // TestAgentsOfOtherMachines are open to them, and their connections are not encrypted.
@@ -354,7 +354,7 @@ func TestAgentOnASocket(t *testing.T) {
 	s.Start()
 	defer s.Close()
 	a := testDoctor("unix/"+socket, "").examined(t)
-	a.expect(t, "a socket", "network", OK, "it listens on a socket file")
+	a.expect(t, "a socket", "network", OK, "it listens on a Unix socket")
 	a.expect(t, "a socket", "version", OK, "0.20.3")
 }
 
@@ -381,7 +381,7 @@ func TestSidecarsThatDoNotWork(t *testing.T) {
 	const boom = `{"error": {"message": "boom"}}`
 	for code, c := range map[int]Finding{
 		401: {Level: Info, Says: "it asks for credentials (status 401)"},
-		404: {Level: Fail, Says: "what answers there does not pass /health on to Hermes (status 404)"},
+		404: {Level: Fail, Says: "the server at that address does not forward /health to Hermes (status 404)"},
 		502: {Level: Fail, Says: "it answers with status 502: “boom”"},
 	} {
 		d := testDoctor((&fake{dir: "g3-v0.20.3"}).start(t), "")

@@ -181,7 +181,7 @@ func (d *doctor) record(in io.Reader, name string, m recording.Meta) (Agent, err
 	case r.summary == rewrite.Summary{}:
 		return e.Agent, recording.ErrNothing
 	case r.summary.Chunks == 0:
-		e.find("answer", Info, "a stream without a chunk of a chat", "Only streams of /v1/chat/completions tell much of the release.")
+		e.find("answer", Info, "a stream without a chunk of a chat", "Only streams of /v1/chat/completions reveal much about the release.")
 	case r.summary.Code != "":
 		e.find("answer", Warn, e.endedIn(r), "")
 	default:

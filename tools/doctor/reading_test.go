@@ -115,7 +115,7 @@ func TestReportsOfRecordings(t *testing.T) {
 // TestFindingsOfRecordings: reasons are upstream's where it gave one, zero usage is told from
 // none, a stream that is no chat tells little and is no mistake, and a failure tells a release.
 func TestFindingsOfRecordings(t *testing.T) {
-	const ended = "the answer ended in an error, "
+	const ended = "the answer ended with an error, "
 	for _, c := range []struct {
 		name, check string
 		level       Level

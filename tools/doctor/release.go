@@ -59,7 +59,7 @@ func (s span) String() string {
 	case s == anyRelease:
 		return "every release"
 	case s.from >= newest:
-		return "newer than any that is known here"
+		return "newer than any known release"
 	case s.from <= oldest:
 		return "up to " + to
 	case s.to >= newest:
@@ -88,8 +88,8 @@ var generations = []generation{
 	{"G1", span{9_000, 11_999}, "tools are events without an id and without an end"},
 	{"G2", span{12_000, 17_999}, "tools are events with a start and an end, and a crash says stop"},
 	{"G3", span{18_000, newInG4 - 1}, "tools are events with a start and an end, and a crash says error"},
-	{"G4", span{newInG4, 21_999}, "as G3, and reasoning and reports of its state are in the stream, too"},
-	{"G5", span{newInG5, newest}, "as G4, and chats ask for approvals, and send a text that was not streamed"},
+	{"G4", span{newInG4, 21_999}, "like G3, with reasoning and status reports in the stream"},
+	{"G5", span{newInG5, newest}, "like G4, and chats ask for approvals and send text that was not streamed"},
 }
 
 // An evidence is something that only some releases do.
@@ -112,7 +112,7 @@ func (e *examination) releases() span {
 	}
 	if because == nil {
 		e.find("generation", Info, "nothing tells which release of Hermes it is",
-			"An answer with a tool in it tells the most: see --recording.")
+			"An answer that uses a tool reveals most: see --recording.")
 		return s
 	}
 	e.Releases = s.String()
@@ -128,7 +128,7 @@ func (e *examination) releases() span {
 		words(strings.Join(tools, ". ")+"."))
 	if contradicts != "" {
 		e.find("generation", Warn, words("it also does what these releases do not: "+contradicts),
-			"Something between changes the stream, or this is a fork of Hermes.")
+			"Something in between changes the stream, or this is a fork of Hermes.")
 	}
 	return s
 }

@@ -11,7 +11,7 @@ import (
 
 func TestReleases(t *testing.T) {
 	for version, want := range map[string]string{
-		"0.20.3": "0.20.3", "v0.7.0": "0.7", "0.9": "0.9", "0.21.0rc1": "0.21", "0.18.2.dev3": "0.18.2", "1.0.0": "newer than any that is known here",
+		"0.20.3": "0.20.3", "v0.7.0": "0.7", "0.9": "0.9", "0.21.0rc1": "0.21", "0.18.2.dev3": "0.18.2", "1.0.0": "newer than any known release",
 		"dev": "", "": "", "0": "", "x.1.2": "", "0.x": "", "0.1000.0": "", "-1.2.3": "", "0.2.x": "",
 	} {
 		r, ok := parseRelease(version)

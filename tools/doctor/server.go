@@ -141,7 +141,7 @@ func (r reply) isHTML() bool {
 }
 
 const (
-	speaksTLS words = "it speaks TLS on this port, and this address says plain HTTP"
+	speaksTLS words = "it speaks TLS on this port, but the address says plain HTTP"
 	useHTTPS  words = "Use https://%s. Hermes itself speaks plain HTTP, so something stands in front of it here."
 	listens   words = "Hermes listens on 127.0.0.1:8642 unless API_SERVER_HOST and API_SERVER_PORT say otherwise, " +
 		"and only with API_SERVER_ENABLED=true. In a container, 127.0.0.1 is the container itself."
@@ -165,22 +165,22 @@ func (e *examination) explain(ctx context.Context, s *server, err error) (says, 
 	_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
 	switch {
 	case noName:
-		return e.say("no address is known for %s", dns.Name),
-			"Check the name, and whether it is one that is known on this machine, or in this container."
+		return e.say("no address was found for %s", dns.Name),
+			"Check the name, and whether this machine or container can resolve it."
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "the connection is refused: nothing listens there", listens
 	case errors.Is(err, syscall.ENOENT) && s.socket != "":
-		return "there is no such socket", "Check the path, and that Hermes' side of it is up."
+		return "there is no such socket", "Check the path, and that Hermes listens on it."
 	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM):
 		return e.say("this user may not connect: %s", err), "Run it as the user of the sidecar."
 	case isTimeout(err) && dialing:
 		return e.say("no connection within %s", s.timeout), "A firewall drops the packets, or the machine is down."
 	case isTimeout(err):
 		return e.say("it accepts the connection, but does not answer within %s", s.timeout),
-			"It hangs, or it waits for something else than HTTP. /health is answered at once by a Hermes that works. " +
+			"It hangs, or expects something other than HTTP. A working Hermes answers /health at once. " +
 				"--timeout allows more."
 	case s.url.Scheme == "https" && (noTLS || errors.Is(err, http.ErrSchemeMismatch)):
-		return "it speaks plain HTTP on this port, and this address says https", e.say("Use http://%s.", s.url.Host)
+		return "it speaks plain HTTP on this port, but the address says https", e.say("Use http://%s.", s.url.Host)
 	case s.url.Scheme == "http" && s.speaksTLS(ctx):
 		return speaksTLS, e.say(useHTTPS, s.url.Host)
 	case untrusted:
@@ -190,7 +190,7 @@ func (e *examination) explain(ctx context.Context, s *server, err error) (says, 
 	case dialing:
 		return e.say("no connection: %s", err), listens
 	}
-	return e.say("it accepts the connection, but its answer is no HTTP: %s", err), "This is not Hermes' API server. " + listens
+	return e.say("it accepts the connection, but its answer is not HTTP: %s", err), "This is not Hermes' API server. " + listens
 }
 
 // isTimeout reports whether err is a timeout.

@@ -46,7 +46,7 @@ func TestWhyNothingAnswers(t *testing.T) {
 	long := raw(t, func(c net.Conn) { fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nA: %s\r\n\r\n", strings.Repeat("a", 4*maxHeader)) })
 	dialing := func(err error) error { return &net.OpError{Op: "dial", Err: err} }
 	unknown := &net.DNSError{Err: "no such host", Name: "nowhere.invalid", IsNotFound: true}
-	const noHTTP = "it accepts the connection, but its answer is no HTTP: "
+	const noHTTP = "it accepts the connection, but its answer is not HTTP: "
 
 	for name, c := range map[string]struct {
 		address   string
@@ -63,7 +63,7 @@ func TestWhyNothingAnswers(t *testing.T) {
 		"an end":                {ends, 0, nil, noHTTP + "EOF", "not Hermes"},
 		"a header that is long": {long, 0, nil, noHTTP, "not Hermes"},
 		"no such socket":        {"unix/" + filepath.Join(t.TempDir(), "no.sock"), 0, nil, "there is no such socket", "path"},
-		"an unknown name":       {"nowhere.invalid:8642", 0, dialing(unknown), "no address is known for nowhere.invalid", "name"},
+		"an unknown name":       {"nowhere.invalid:8642", 0, dialing(unknown), "no address was found for nowhere.invalid", "name"},
 		"dropped packets":       {"hermes.invalid:8642", time.Second, dialing(os.ErrDeadlineExceeded), "no connection within 1s", "firewall"},
 		"no route":              {"hermes.invalid:8642", 0, dialing(os.NewSyscallError("connect", syscall.EHOSTUNREACH)), "no connection: dial: connect: ", "8642"},
 		"no right":              {"unix//run/hermes.sock", 0, dialing(syscall.EACCES), "this user may not connect: ", "user"},

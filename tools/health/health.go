@@ -30,7 +30,7 @@ func init() {
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name:  "hermes-health",
 		Usage: "[--url <url>] [--timeout <duration>]",
-		Short: "Asks a running sidecar whether it serves",
+		Short: "Checks whether a running sidecar serves requests",
 		Long:  "\n" + help,
 		CobraFunc: func(cmd *cobra.Command) {
 			var c healthCommand

@@ -138,14 +138,14 @@ func (e *explainer) printAnswer(a rewrite.Answer) {
 		e.printf("not a chat completion: passes unchanged\n")
 		return // nothing is known of how it ended
 	case a.Code != "" || a.Changed:
-		did := "reasoning and markers leave the message"
+		did := "reasoning and markers are removed from the message"
 		if a.Code != "" {
 			did = "the agent failed and said stop: status 502"
 		}
 		e.printf("§4 %s\n", did)
 		e.printLines("       "+signAdded+"  ", a.Body)
 	default:
-		e.printf("nothing to repair: passes as it is\n")
+		e.printf("nothing to repair: passes unchanged\n")
 	}
 	e.printEnd(a.Summary)
 }

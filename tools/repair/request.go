@@ -49,18 +49,18 @@ func (c *repairCommand) healRequest(body []byte) error {
 // printHealed writes what became of the history of a request.
 func (e *explainer) printHealed(did rewrite.Healed) {
 	if !did.Changed() {
-		e.printf("a request whose history needs nothing: passes as it is\n")
+		e.printf("a request whose history needs no change: passes unchanged\n")
 		return
 	}
-	e.printf("a request, of which Hermes gets another history\n")
+	e.printf("a request whose history Hermes gets changed\n")
 	for _, of := range []struct {
 		n             int
 		section, what string
 	}{
-		{did.Markers, "5", "marker lines that leave the assistant's messages"},
-		{did.Cards, "5", "cards that leave them, which Open WebUI has sent back as tool calls"},
-		{did.Approvals, "5", "paragraphs, codes and tickets of approvals that leave the messages"},
-		{did.FromRequest, "8", "messages of the user's that begin with a record of tools, from the calls in the request"},
+		{did.Markers, "5", "marker lines removed from the assistant's messages"},
+		{did.Cards, "5", "cards removed from them, which Open WebUI sent back as tool calls"},
+		{did.Approvals, "5", "paragraphs, codes and tickets of approvals removed from the messages"},
+		{did.FromRequest, "8", "user messages that now begin with a record of tools, from the calls in the request"},
 	} {
 		if of.n > 0 {
 			e.printf("          §%s %s: %d\n", of.section, of.what, of.n)

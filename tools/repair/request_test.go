@@ -29,7 +29,7 @@ func TestRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"a request, of which Hermes gets another history\n          §5 marker lines that leave the assistant's messages: 1\n          §8 messages of the user's that begin with a record of tools, from the calls in the request: 1\n",
+		"a request whose history Hermes gets changed\n          §5 marker lines removed from the assistant's messages: 1\n          §8 user messages that now begin with a record of tools, from the calls in the request: 1\n",
 		"  ~  the user's message begins with\n       +  [Note by the operator of this chat; the user did not write it. During the answer above, these tools ran:]\n       +  - terminal {\"command\":\"ls -la \\u001b[31m\"}: ",
 		"a sidecar may add records of answers that it has seen itself",
 	} {
@@ -41,11 +41,11 @@ func TestRequest(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 	got, _, err = repaired(request, repairCommand{explain: true, memory: memoryOff})
-	if err != nil || strings.Contains(got, "record") || !strings.Contains(got, "marker lines that leave the assistant's messages: 1") {
+	if err != nil || strings.Contains(got, "record") || !strings.Contains(got, "marker lines removed from the assistant's messages: 1") {
 		t.Errorf("memory off: %v\n%s", err, got)
 	}
 	got, _, err = repaired(`{"messages":[{"role":"user","content":"hi"}]}`, repairCommand{explain: true})
-	if err != nil || !strings.HasPrefix(got, "a request whose history needs nothing: passes as it is\n") {
+	if err != nil || !strings.HasPrefix(got, "a request whose history needs no change: passes unchanged\n") {
 		t.Errorf("nothing to do: %v\n%s", err, got)
 	}
 	if _, err := (&repairCommand{out: failing{}}).repair(strings.NewReader(request)); err == nil {
