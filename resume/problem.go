@@ -45,29 +45,29 @@ func (p *problem) send(w http.ResponseWriter) {
 // The problems that clients get.
 var (
 	errUnknown = &problem{"Unknown stream", http.StatusNotFound,
-		"There is no stream with this id, or there is none any more. Send the request again without Last-Event-ID and with a new Idempotency-Key; the agent will run again.", 0}
+		"There is no stream with this id, or it has been deleted. Send the request again without Last-Event-ID and with a new Idempotency-Key; the agent will run again.", 0}
 	// errNoBeginning is for an answer that is no event stream. For a POST without Last-Event-ID,
 	// upstream is asked again instead.
-	errNoBeginning = &problem{"The answer is gone", http.StatusGone,
-		"The answer has grown too large to be kept. Send the request again.", 0}
+	errNoBeginning = &problem{"The answer is no longer kept", http.StatusGone,
+		"The answer grew too large to be kept. Send the request again.", 0}
 	errUnavailable = &problem{"Streams cannot be reached", http.StatusServiceUnavailable,
-		"What keeps the streams does not answer. Ask for the stream again later, by its id.", 0}
+		"The storage of streams does not answer. Request the stream again later, by its id.", 0}
 	errUnsure = &problem{"Streams cannot be reached", http.StatusServiceUnavailable,
-		"What keeps the streams does not answer, and the agent may run for this Idempotency-Key already. Send the same request with the same key again later.", 0}
+		"The storage of streams does not answer, and the agent may already be running for this Idempotency-Key. Send the same request with the same key again later.", 0}
 	errMismatch = &problem{"Idempotency-Key is already used", http.StatusUnprocessableEntity,
 		"This Idempotency-Key was used with another request body. Use a new key for each request, and the same body, byte for byte, when you send a request again.", 0}
 	errOtherBody = &problem{"The key is already used", http.StatusUnprocessableEntity,
-		"The key that the site makes of this request was used with another request body. The site's operator can make the body a part of the key.", 0}
-	errOtherKey = &problem{"Idempotency-Key is not the stream's", http.StatusUnprocessableEntity,
+		"The key that the site derives from this request was used with another request body. The site's operator can make the body a part of the key.", 0}
+	errOtherKey = &problem{"Idempotency-Key of another stream", http.StatusUnprocessableEntity,
 		"The stream that Last-Event-ID names did not begin with this Idempotency-Key. Leave out the key to continue that stream, or Last-Event-ID to send another request.", 0}
 	errTwoKeys = &problem{"More than one " + KeyHeader, http.StatusBadRequest,
-		"A request has one Idempotency-Key. Send the header once.", 0}
+		"A request can have only one Idempotency-Key. Send the header once.", 0}
 	errNoEvent = &problem{"No such event", http.StatusBadRequest,
-		"Last-Event-ID names no event of this stream. Send the id of the last event of it that you have received.", 0}
+		"Last-Event-ID names no event of this stream. Send the id of the last event of the stream that you have received.", 0}
 	errNotKept = &problem{"The events are not kept", http.StatusMethodNotAllowed,
-		"No events of this run are kept, and asking the agent for their header would take them from their reader. Send a GET.", 0}
+		"No events of this run are kept, and a HEAD request to the agent would take them away from their reader. Send a GET.", 0}
 	errUnreadable = &problem{"Unreadable body", http.StatusBadRequest,
-		"The body of the request could not be read to its end. Send it whole, or none.", 0}
+		"The body of the request ended early. Send all of it, or none.", 0}
 	errBadStartingAfter = &problem{"Invalid starting_after", http.StatusBadRequest,
 		"The value must be a sequence_number of 0 or more. Leave it out for the whole stream.", 0}
 	errBadDetach = &problem{"Invalid " + DetachHeader, http.StatusBadRequest,
@@ -95,8 +95,8 @@ func problemOf(err error) *problem {
 	case errors.Is(err, log.ErrAhead):
 		return errNoEvent
 	case isGone:
-		return &problem{"Events are gone", http.StatusGone,
-			"The events after this position are no longer kept. The member first is the number of the first one that is; continue after the one before it.",
+		return &problem{"Events are no longer kept", http.StatusGone,
+			"The events after this position are no longer kept. The member first is the number of the oldest event that is kept; continue after the event before it.",
 			gone.First}
 	}
 	return errUnavailable

@@ -145,18 +145,18 @@ func (h *ApprovalsHandler) ServeHTTP(w http.ResponseWriter, r *http.Request, nex
 		return h.answer(w, r, strings.TrimPrefix(id, "/"))
 	}
 	w.Header().Set("Allow", "GET, HEAD, POST")
-	return write(w, r, http.StatusMethodNotAllowed, page{Title: "Not allowed", Text: "This page can be opened, and its form can be sent."})
+	return write(w, r, http.StatusMethodNotAllowed, page{Title: "Not allowed", Text: "Open this page, or send its form."})
 }
 
 // answer answers a POST. It checks the request itself before it looks for the ticket, so that
 // errors of the request reveal nothing about tickets.
 func (h *ApprovalsHandler) answer(w http.ResponseWriter, r *http.Request, id string) error {
 	if isCrossSite(r) {
-		return write(w, r, http.StatusForbidden, page{Title: "Not sent", Text: "The answer came from another site, so it was not sent. Open the link itself, and answer there."})
+		return write(w, r, http.StatusForbidden, page{Title: "Not sent", Text: "The answer came from another site, so it was not sent to Hermes. Open the link and answer there."})
 	}
 	choice, status := choiceOf(w, r)
 	if status != 0 {
-		return write(w, r, status, page{Title: "Not sent", Text: "This is no answer of the form on this page."})
+		return write(w, r, status, page{Title: "Not sent", Text: "The form on this page offers no such answer."})
 	}
 	q, user, err := h.find(r, id)
 	if q == nil {
@@ -178,10 +178,10 @@ func (h *ApprovalsHandler) answer(w http.ResponseWriter, r *http.Request, id str
 		h.logger.Info("approval answered", append(fields, zap.String("choice", string(choice)))...)
 		return write(w, r, http.StatusOK, said(choice, v.Held))
 	case errors.Is(err, desk.ErrNotOffered):
-		return write(w, r, http.StatusUnprocessableEntity, h.page(v, user, "This answer is not offered here. Choose another one."))
+		return write(w, r, http.StatusUnprocessableEntity, h.page(v, user, "Hermes does not offer this answer. Choose another one."))
 	case result == desk.Refused:
 		h.logger.Warn("the agent did not accept an answer to an approval", append(fields, zap.Error(err))...)
-		return write(w, r, http.StatusBadGateway, h.page(v, user, "Hermes has not taken the answer. Try again."))
+		return write(w, r, http.StatusBadGateway, h.page(v, user, "Hermes did not accept the answer. Try again."))
 	}
 	return write(w, r, http.StatusConflict, h.page(v, user, ""))
 }

@@ -59,7 +59,7 @@ func TestAnswers(t *testing.T) {
 	for c, want := range map[rewrite.ApprovalChoice][2]string{
 		desk.Once:    {"The command runs, once.", "The command was approved once."},
 		desk.Session: {"rest of the session", "approved for the session"},
-		desk.Always:  {"does not ask for commands like it again", "approved for always"},
+		desk.Always:  {"does not ask about commands like it again", "approved permanently"},
 		desk.Deny:    {"<h1>Denied</h1>", "The command was denied."},
 	} {
 		var u upstream
@@ -83,7 +83,7 @@ func TestAnswersOfHeldStreams(t *testing.T) {
 		var u upstream
 		ticket, path := u.ticket(t, "rm -rf victim")
 		ticket.Hold(func(http.ResponseWriter, *http.Request) error { return nil })
-		s.choose(path, c).want(200, "Send the reply that the chat asks for", "!goes on in the chat")
+		s.choose(path, c).want(200, "Send the reply that the chat asks for", "!continues in the chat")
 	}
 }
 
@@ -97,9 +97,9 @@ func TestWhatHermesSaysBecomesWords(t *testing.T) {
 		then   int
 		again  string
 	}{
-		"answered elsewhere": {&upstream{result: desk.AlreadyAnswered}, 409, "The answer came by another way.", 200, "Already answered"},
-		"too late":           {&upstream{result: desk.TooLate}, 409, "<h1>Too late</h1>", 410, "does not wait"},
-		"away":               {&upstream{err: errAway}, 502, "Hermes has not taken the answer. Try again.", 200, `value="once"`},
+		"answered elsewhere": {&upstream{result: desk.AlreadyAnswered}, 409, "The request was answered elsewhere.", 200, "Already answered"},
+		"too late":           {&upstream{result: desk.TooLate}, 409, "<h1>Too late</h1>", 410, "no longer waits"},
+		"away":               {&upstream{err: errAway}, 502, "Hermes did not accept the answer. Try again.", 200, `value="once"`},
 	} {
 		_, path := test.u.ticket(t, "rm -rf victim")
 		t.Log(name)
@@ -110,7 +110,7 @@ func TestWhatHermesSaysBecomesWords(t *testing.T) {
 	var u upstream
 	_, path := u.ticket(t, "rm -rf victim")
 	u.result = desk.Refused
-	s.choose(path, desk.Once).want(502, "Hermes has not taken the answer. Try again.", `value="once"`)
+	s.choose(path, desk.Once).want(502, "Hermes did not accept the answer. Try again.", `value="once"`)
 	u.result = desk.Accepted
 	s.choose(path, desk.Once).want(200, "Approved")
 }
@@ -229,10 +229,10 @@ func TestAnswersComeFromTheLink(t *testing.T) {
 			sent := len(u.sent)
 			_, path := u.ticket(t, "rm -rf victim", of)
 			for _, origin := range append(origins[1], "http://"+host+".evil.test") {
-				post(path, origin).want(403, "came from another address", "approvals link", "!rm -rf")
+				post(path, origin).want(403, "came from a different address", "approvals link", "!rm -rf")
 			}
 			if origins[0] != nil {
-				post(path, origins[0][0], origins[0][0]).want(403, "came from another address", "begins with "+origins[0][0]+",")
+				post(path, origins[0][0], origins[0][0]).want(403, "came from a different address", "begins with "+origins[0][0]+",")
 			}
 			if len(u.sent) != sent {
 				t.Fatalf("%s: sent %q", link, u.sent[sent:])

@@ -84,9 +84,9 @@ type button struct {
 // buttons are all answers, in their order.
 var buttons = []button{
 	{desk.Once, "Approve once", "This command runs."},
-	{desk.Session, "Approve for this session", "It runs, and so do commands like it in the session; in a chat, in this answer."},
-	{desk.Always, "Approve always", "It runs, and Hermes never asks again for commands like it, whoever sends them."},
-	{desk.Deny, "Deny", "It does not run. The agent goes on without it."},
+	{desk.Session, "Approve for this session", "It runs, and so do commands like it in this session; in a chat, only in this answer."},
+	{desk.Always, "Approve always", "It runs, and Hermes never asks about commands like it again, whoever sends them."},
+	{desk.Deny, "Deny", "It does not run. The agent continues without it."},
 }
 
 // unknown is the page for an id that has no ticket, or whose ticket is for another user.
@@ -97,24 +97,24 @@ var unknown = page{
 
 // elsewhere is the page after an answer that came from another address than that of the link.
 func elsewhere(link string) page {
-	return page{Title: "Not sent", Text: "The answer came from another address than that of the link, which begins with " + originOf(link) + ", so it was not sent. " +
-		"Open the link itself, and answer there. If you did: in the configuration of hermes, approvals link has to be the address of this page as users reach it."}
+	return page{Title: "Not sent", Text: "The answer came from a different address than that of the link, which begins with " + originOf(link) + ", so it was not sent. " +
+		"Open the link and answer there. If you did, set approvals link in the configuration of hermes to the address at which users reach this page."}
 }
 
 // said returns the page after an answer that Hermes has accepted. held says that the stream is held
 // for a reply, which it may be although the answer came from the page.
 func said(c rewrite.ApprovalChoice, held bool) page {
-	rest := " The answer goes on in the chat."
+	rest := " The answer continues in the chat."
 	if held {
-		rest = " Send the reply that the chat asks for, and the rest of the answer comes."
+		rest = " Send the reply that the chat asks for to get the rest of the answer."
 	}
 	if c == desk.Deny {
-		return page{Title: "Denied", Text: "The command does not run. The agent goes on without it." + rest}
+		return page{Title: "Denied", Text: "The command does not run. The agent continues without it." + rest}
 	}
 	return page{Title: "Approved", Text: map[rewrite.ApprovalChoice]string{
 		desk.Once:    "The command runs, once.",
 		desk.Session: "The command runs, and so do commands like it for the rest of the session.",
-		desk.Always:  "The command runs, and Hermes does not ask for commands like it again.",
+		desk.Always:  "The command runs, and Hermes does not ask about commands like it again.",
 	}[c] + rest}
 }
 
@@ -126,14 +126,14 @@ func (h *ApprovalsHandler) page(v desk.View, user, problem string) page {
 		return page{Title: "Already answered", Text: "An answer is on its way to Hermes."}
 	case desk.Answered:
 		return page{Title: "Already answered", Text: map[rewrite.ApprovalChoice]string{
-			"":           "The answer came by another way. This link does nothing more.",
+			"":           "The request was answered elsewhere. This link no longer does anything.",
 			desk.Once:    "The command was approved once.",
 			desk.Session: "The command was approved for the session.",
-			desk.Always:  "The command was approved for always.",
+			desk.Always:  "The command was approved permanently.",
 			desk.Deny:    "The command was denied.",
 		}[v.Answer]}
 	case desk.Over:
-		return page{Title: "Too late", Text: "Hermes does not wait for this answer any more. The command has not run because of this link."}
+		return page{Title: "Too late", Text: "Hermes no longer waits for this answer. This link did not run the command."}
 	}
 	a := &ask{ApprovalRequest: v.Request, TooLong: v.TooLong, Blank: strings.TrimSpace(v.Request.Command) == "", Until: v.Until.UTC(), Left: time.Until(v.Until)}
 	if h.By != "" && v.By != "" {
@@ -154,7 +154,7 @@ func (h *ApprovalsHandler) page(v desk.View, user, problem string) page {
 func write(w http.ResponseWriter, r *http.Request, status int, p page) error {
 	var b bytes.Buffer
 	if err := pageTemplate.Execute(&b, p); err != nil {
-		return fmt.Errorf("writing the page of an approval: %w", err)
+		return fmt.Errorf("writing the approval page: %w", err)
 	}
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")

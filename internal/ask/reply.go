@@ -60,10 +60,10 @@ func (o *Options) Answer(w http.ResponseWriter, r *http.Request, m rewrite.Reply
 	case reply.Ticket == nil:
 		return false, nil
 	case errors.Is(reply.Err, desk.ErrNotOffered):
-		sendError(w, http.StatusBadRequest, codeRefused, "the command cannot be shown whole, or Hermes does not let it run once, so a reply can only deny it")
+		sendError(w, http.StatusBadRequest, codeRefused, "the command cannot be shown in full, or Hermes does not offer to run it once, so a reply can only deny it")
 		return true, nil
 	case reply.Result == desk.Refused:
-		sendError(w, http.StatusBadGateway, codeRefused, "the agent did not take the answer; send the reply again")
+		sendError(w, http.StatusBadGateway, codeRefused, "the agent did not accept the answer; send the reply again")
 		return true, nil
 	}
 	late := &lateWriter{ResponseWriter: w, sentence: sentences[reply.Result], frames: sse.Scanner{MaxFrame: maxFirstChunk}}
@@ -72,7 +72,7 @@ func (o *Options) Answer(w http.ResponseWriter, r *http.Request, m rewrite.Reply
 	}
 	if late.gone {
 		w.Header().Del("Content-Length")
-		sendError(w, http.StatusGone, codeGone, "the rest of the answer is not kept any more; send a new message")
+		sendError(w, http.StatusGone, codeGone, "the rest of the answer is no longer kept; send a new message")
 		return true, nil
 	}
 	return true, late.end()

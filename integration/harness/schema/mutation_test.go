@@ -169,7 +169,7 @@ func TestErrorsAreDescribed(t *testing.T) {
 	for _, text := range []string{
 		"{" + why + "}",
 		`{"error":{"message":"boom","type":"server_error","param":null,"code":"agent_incomplete","hermes":{"completed":false,"partial":false,"failed":true}}}`,
-		`{"title":"Events are gone","status":410,"detail":"They are.","first":7}`,
+		`{"title":"Events are no longer kept","status":410,"detail":"They are.","first":7}`,
 		`{"title":"Unknown stream","status":404,"detail":"There is none."}`,
 	} {
 		if err := CheckError(text); err != nil {
