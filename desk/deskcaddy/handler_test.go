@@ -323,18 +323,18 @@ func TestChoicesThatAreNotOffered(t *testing.T) {
 	var u upstream
 	_, path := u.ticket(t, "rm -rf victim")
 	s.get(path).want(200, `!value="always"`)
-	s.choose(path, desk.Always).want(422, "not offered here", `value="once"`)
+	s.choose(path, desk.Always).want(422, "does not offer this answer", `value="once"`)
 	_, path = u.ticket(t, "rm -rf victim", func(_ *desk.Asker, q *rewrite.ApprovalRequest) {
 		q.Choices = []rewrite.ApprovalChoice{desk.Once}
 	})
 	s.get(path).want(200, `value="once"`, `!value="session"`, `value="deny"`)
-	s.choose(path, desk.Session).want(422, "not offered here")
+	s.choose(path, desk.Session).want(422, "does not offer this answer")
 	_, path = u.ticket(t, strings.Repeat("x", 64<<10)+"y")
 	s.get(path).want(200, "longer than 64 KiB", `!value="once"`, `!value="session"`, `value="deny"`, "!xy")
-	s.choose(path, desk.Once).want(422, "not offered here")
+	s.choose(path, desk.Once).want(422, "does not offer this answer")
 	_, blank := u.ticket(t, " \n")
 	s.get(blank).want(200, "cannot be shown", "only be denied", `!value="once"`, `!value="session"`, `value="deny"`, "!<pre")
-	s.choose(blank, desk.Once).want(422, "not offered here")
+	s.choose(blank, desk.Once).want(422, "does not offer this answer")
 	if len(u.sent) != 0 {
 		t.Errorf("sent %q", u.sent)
 	}
