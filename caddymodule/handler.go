@@ -152,14 +152,17 @@ type Handler struct {
 	// form for one request. Default: `envelope`.
 	Progress string `json:"progress,omitempty"`
 
-	// Adds a status to tool events, and turns `hermes.status` and
-	// `approval.request` into one. Open WebUI shows it above the message.
-	// Default: false.
-	StatusLine bool `json:"status_line,omitempty"`
+	// Turns `hermes.status`, `approval.request` and tool events without a card
+	// into a status, which [Open WebUI](open-webui.md#the-status-line) shows
+	// above the message. The forms `envelope` and `unnamed` have it.
+	// Default: true.
+	StatusLine *bool `json:"status_line,omitempty"`
 
-	// Makes cards of tool events. Open WebUI draws them between the texts and
-	// stores them with the message. Default: false.
-	Cards bool `json:"cards,omitempty"`
+	// Makes cards of tool events, which [Open WebUI](open-webui.md#cards)
+	// draws between the texts and stores with the message. The forms
+	// `envelope` and `unnamed` have them. `history heal` takes them out of
+	// later requests. Default: true.
+	Cards *bool `json:"cards,omitempty"`
 
 	// What tool events and cards tell of a tool. Hermes says only that it
 	// runs, so the sidecar asks Hermes, in the client's name, for what it has

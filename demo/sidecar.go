@@ -63,10 +63,7 @@ func (s *sidecar) stop() error {
 // config is the Caddyfile of the documentation,
 //
 //	:8643 {
-//		hermes {
-//			cards on
-//			status_line on
-//		}
+//		hermes
 //		reverse_proxy 127.0.0.1:8642
 //	}
 //

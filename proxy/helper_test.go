@@ -112,7 +112,7 @@ func begin(t *testing.T, settings ...setting) *exchange {
 func launch(t *testing.T, settings ...setting) *exchange {
 	t.Helper()
 	x := &exchange{Exchange: proxytest.New(t)}
-	var o proxy.Options
+	o := proxy.Options{Rewrite: rewrite.Options{NoCards: true, NoStatusLine: true}} // package rewrite tests those
 	for _, set := range settings {
 		set(&o, x.R, x.Rec)
 	}

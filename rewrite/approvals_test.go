@@ -100,7 +100,7 @@ func TestLinkOfAnApproval(t *testing.T) {
 		if !reflect.DeepEqual(d.asked, []ApprovalRequest{want}) || !slices.Equal(d.done, []string{"r1", ""}) {
 			t.Errorf("asked %+v, done %q", d.asked, d.done)
 		}
-		if !o.Cards && !o.StatusLine {
+		if o.NoCards && o.NoStatusLine {
 			plain, _ := run(in, o, chatParams, inOne, CauseEOF)
 			same(t, strings.Replace(outs[0], member, "", 1), plain, "the same without approvals")
 		}
@@ -114,12 +114,12 @@ func TestLinkOfAnApproval(t *testing.T) {
 
 // With status_line and cards, Open WebUI shows the link, and which tool waits.
 func TestApprovalInOpenWebUI(t *testing.T) {
-	outs, _ := anyAsking(t, waits("rm -rf x"), Options{StatusLine: true, Cards: true}, chatParams, byLink)
+	outs, _ := anyAsking(t, waits("rm -rf x"), Options{}, chatParams, byLink)
 	contains(t, outs[0], `"event":{"type":"status","data":{"description":"Approval needed: https://h/approve/Tr1 for rm -rf x","done":false}}`)
 	contains(t, outs[0], `"item":{"type":"function_call","id":"c1","call_id":"c1","name":"Approval needed: rm -rf x","arguments":"{\"label\": \"rm -rf x\"}",`+
 		`"provider_function":{"name":"terminal","arguments":"{\"label\": \"rm -rf x\"}"},"status":"in_progress"}`+member)
-	plain, _ := anyAsking(t, waits("rm -rf x"), Options{Cards: true}, chatParams, func(ApprovalRequest) Approval { return Approval{} })
-	same(t, plain[0], repairWith(waits("rm -rf x"), Options{Cards: true}), "who is not asked")
+	plain, _ := anyAsking(t, waits("rm -rf x"), Options{}, chatParams, func(ApprovalRequest) Approval { return Approval{} })
+	same(t, plain[0], repairWith(waits("rm -rf x"), Options{}), "who is not asked")
 }
 
 const linkText = "`🔐 Approval needed` [approve or deny](https://h/approve/Tr1): `rm -rf x`"
@@ -164,7 +164,7 @@ func TestReplyEndsTheAnswer(t *testing.T) {
 		a, b := look(t, outs[0]), look(t, outs[1])
 		same(t, a.content, "Let me.\n\n"+paragraph, "contents")
 		same(t, b.content, "\n\nSo it is.", "contents of the rest")
-		if o.Progress == ProgressEnvelope && !o.Cards && !o.StatusLine {
+		if o.Progress == ProgressEnvelope && o.NoCards && o.NoStatusLine {
 			same(t, a.story(), "other text running running other completed completed text finish done", "stories")
 		}
 		for _, v := range []*view{a, b} {
@@ -175,7 +175,7 @@ func TestReplyEndsTheAnswer(t *testing.T) {
 				equal(t, len(v.tools), 4, "tool events")
 			}
 		}
-		if o.Cards {
+		if !o.NoCards && envelops(o) {
 			equal(t, len(cardsOf(t, outs[1])), 2, "cards of the rest")
 		}
 		begins(t, outs[1], `data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1795164800,"model":"hermes-agent","choices":[{"index":0,"delta":{"role":"assistant"},"finish_reason":null}]}`+"\n\n")
@@ -321,6 +321,7 @@ func TestSecretsOfAnApproval(t *testing.T) {
 		equal(t, d.asked[0].Command, command, "the command")
 		out := strings.Join(outs, "")
 		for _, f := range frames(out) {
+			f, _, _ := strings.Cut(f, `,"type":"response.`) // a card has the label, which is in the tool's event, too
 			if !strings.Contains(f, `"toolCallId"`) && strings.Contains(f, "abcdefghijklmnop1234") {
 				t.Errorf("the secret is in %s", f)
 			}
@@ -606,7 +607,7 @@ func TestRandomApprovals(t *testing.T) {
 // An answer with very many open tools does not end for a reply: they would end and begin again in one write,
 // which keeps to the bound of a frame.
 func TestSplitKeepsItsBound(t *testing.T) {
-	for _, o := range []Options{{Cards: true, StatusLine: true}, {Progress: ProgressUnnamed}, {Progress: ProgressBare}} {
+	for _, o := range []Options{{}, {Progress: ProgressUnnamed}, {Progress: ProgressBare}} {
 		for label, most := range map[int]int{1: 255, 300: 60, 1 << 10: 30, 10 << 10: 6} {
 			replies, refused := 0, 0
 			for n := 0; n <= most; n += max(1, most/6) {
@@ -632,7 +633,7 @@ func TestSplitKeepsItsBound(t *testing.T) {
 					refused++
 				}
 			}
-			if replies == 0 || o.Cards && refused == 0 {
+			if replies == 0 || !o.NoCards && refused == 0 {
 				t.Errorf("%d answers end for a reply, %d do not", replies, refused)
 			}
 		}
@@ -760,7 +761,7 @@ func TestWhatBecameOfACommand(t *testing.T) {
 	} {
 		for _, o := range allOptions() {
 			want := map[string]string{}
-			if o.Cards && envelops(o) {
+			if !o.NoCards && envelops(o) {
 				want = map[string]string{"c0": ls + ": completed", "c1": rm + ": " + says[0]}
 			}
 			member := ""
@@ -784,7 +785,7 @@ func TestWhatBecameOfACommand(t *testing.T) {
 				again, _ := run(out, o, chatParams, inOne, CauseEOF)
 				same(t, again, out, "twice and once")
 				// A second sidecar makes cards of what the first one says.
-				if second := (Options{Cards: true, Progress: o.Progress}); envelops(o) && !o.Cards {
+				if second := (Options{Progress: o.Progress}); envelops(o) && o.NoCards {
 					again, _ := run(out, second, chatParams, inOne, CauseEOF)
 					got, _ := rows(t, again)
 					if text := got["c1"]; outcome != "" && !strings.HasSuffix(text, says[0]) && !strings.HasSuffix(text, ": Error: waits for approval") {
@@ -796,7 +797,7 @@ func TestWhatBecameOfACommand(t *testing.T) {
 			check("a link", link[0], want, member)
 			reply := of(outcome, byReply, o)
 			check("the rest", reply[1], want, member)
-			if o.Cards && envelops(o) {
+			if !o.NoCards && envelops(o) {
 				want = map[string]string{"c0": ls + ": completed", "c1": "Approval needed: rm -rf x: Error: waits for approval"}
 			}
 			waits := ""
@@ -804,16 +805,20 @@ func TestWhatBecameOfACommand(t *testing.T) {
 				waits = `,"hermes_approval":"waiting"`
 			}
 			check("the answer that asks", reply[0], want, waits)
-			if !o.StatusLine || !envelops(o) {
+			if o.NoStatusLine || !envelops(o) {
 				continue
 			}
 			if _, status := rows(t, reply[0]); status != "hidden" {
 				t.Errorf("%+v: at the end of the answer that asks the status is %q", o, status)
 			}
-			// With the end of the tool the line goes, or says what became of it.
-			for _, out := range []string{link[0], reply[1]} {
+			// With the end of the tool the line goes or, where that has no card, says what became of it.
+			last := [2]string{says[1], says[1]}
+			if !o.NoCards {
+				last = [2]string{"hidden", ""}
+			}
+			for i, out := range []string{link[0], reply[1]} {
 				before, _, _ := strings.Cut(out, `"toolCallId": "c0", "status": "completed"`)
-				if _, status := rows(t, before); status != says[1] && (status != "hidden" || !o.Cards) {
+				if _, status := rows(t, before); status != last[i] {
 					t.Errorf("%+v, %q: after the tool the status is %q", o, outcome, status)
 				}
 			}
@@ -821,18 +826,18 @@ func TestWhatBecameOfACommand(t *testing.T) {
 	}
 	// Which tool waits is not known: none of those that are open looks as if it had run.
 	in = turn(text("a"), g2Start("x", "💻", "one", "c0"), g2Start("y", "💻", "two", "c1"), approvalFrame("r1", "rm"), text("b"))
-	outs := of(ApprovalDenied, byReply, Options{Cards: true})
+	outs := of(ApprovalDenied, byReply, Options{})
 	got, _ := rows(t, outs[0])
 	if want := map[string]string{"c0": "Approval needed: one: Error: waits for approval", "c1": "Approval needed: two: Error: waits for approval"}; !reflect.DeepEqual(got, want) {
 		t.Errorf("the rows are %q", got)
 	}
 	// Where nobody is asked, the line does not stay either.
-	for _, cards := range []bool{false, true} {
-		out, _ := run(turn(text("a"), approvalFrame("r1", "rm"), text("b")), Options{StatusLine: true, Cards: cards}, chatParams, inOne, CauseEOF)
+	for _, no := range []bool{false, true} {
+		out, _ := run(turn(text("a"), approvalFrame("r1", "rm"), text("b")), Options{NoCards: no}, chatParams, inOne, CauseEOF)
 		if _, status := rows(t, out); status != "hidden" {
 			t.Errorf("the last status is %q", status)
 		}
-		again, _ := run(out, Options{StatusLine: true, Cards: cards}, chatParams, inOne, CauseEOF)
+		again, _ := run(out, Options{NoCards: no}, chatParams, inOne, CauseEOF)
 		same(t, again, out, "twice and once")
 	}
 }
@@ -851,7 +856,7 @@ func TestStatusLineOfAnApproval(t *testing.T) {
 	}{
 		{byLink, "Approval needed: https://h/approve/Tr1 for rm -rf x"}, {byText, "Approval needed: rm -rf x"}, {byAll, "Approval needed: rm -rf x"}, {byReply, "Approval needed: rm -rf x"},
 	} {
-		outs, _ := anyAsking(t, waits("rm -rf x"), Options{StatusLine: true}, chatParams, c.way)
+		outs, _ := anyAsking(t, waits("rm -rf x"), Options{NoCards: true}, chatParams, c.way)
 		contains(t, outs[0], `"event":{"type":"status","data":{"description":"`+c.want+`","done":false}}`)
 	}
 }

@@ -229,7 +229,7 @@ func TestOpenToolsHoldAtMostMaxOpenBytes(t *testing.T) {
 			s, running, completed := New(&Options{Progress: form, ParallelWindow: time.Hour}, chatParams), 0, 0
 			see := func(out []byte) {
 				running += bytes.Count(out, []byte(`"status":"running"`)) + bytes.Count(out, []byte(`"status": "running"`))
-				completed += bytes.Count(out, []byte(`"status":"completed"`))
+				completed += bytes.Count(out, []byte(`"status":"completed"`)) - bytes.Count(out, []byte(`"status":"completed"}}`)) // of cards
 			}
 			atMost(t, held(s, rounds(c.many, c.start), see), maxOpenBytes+256<<10, name)
 			see(s.Finish(nil, CauseEOF))
@@ -324,11 +324,12 @@ func hostileFrames() (all []hostileFrame) {
 				if len(f) > DefaultMaxFrame {
 					f = strings.Replace(f, content, content[:len(content)/2], 2)
 				}
-				o := []Options{{Imitations: ImitationsTrust, StatusLine: true}, {}, {Reasoning: ReasoningDrop}}[n%3]
+				o := []Options{{Imitations: ImitationsTrust}, {NoStatusLine: true}, {Reasoning: ReasoningDrop, NoStatusLine: true}}[n%3]
+				o.NoCards = true
 				n++ // neither the number of names nor that of forms is a multiple of three
 				for range 2 {
 					add(fmt.Sprint(name, " in form ", form, ", names ", i, ", ", o), rename(role()+text("a")), rename(f), o)
-					o.Cards = true
+					o.NoCards = false
 				}
 			}
 		}
@@ -377,7 +378,7 @@ func hostileFrames() (all []hostileFrame) {
 					fill(":ccccccccccc\ndata:,1\n", size) + `data:], "model": null}` + "\n\n"},
 			{"contents", `data: {"object": "chat.completion.chunk", "choices": [{"delta": {` + strings.TrimSuffix(fill(`"content":"\n",`, size), ",") + "}}]}\n\n"},
 		} {
-			for _, o := range []Options{{StatusLine: true}, {Progress: ProgressComment, ErrorFinish: ErrorFinishInline}, {StatusLine: true, Cards: true}} {
+			for _, o := range []Options{{NoCards: true}, {Progress: ProgressComment, ErrorFinish: ErrorFinishInline}, {}} {
 				add(fmt.Sprint(c[0], ", names ", i, ", ", o), rename(text("a")+manyTools.String()), rename(c[1]), o)
 			}
 		}
@@ -420,15 +421,18 @@ func TestPartsOfOneChunkAreBounded(t *testing.T) {
 	for _, c := range []struct {
 		name            string
 		in              string
+		noCards         bool
 		least, most     int // stretches
 		fewest, highest int // tools
 	}{
-		{"thoughts", thoughts, maxStretches, maxStretches, 0, 0},
-		{"thoughts, long names", longNames.Replace(thoughts), 40, maxStretches, 0, 0},
-		{"markers", markers, 0, 0, 180, maxOpenTools},
-		{"markers, long names", longNames.Replace(markers), 0, 0, 20, 60},
+		{"thoughts", thoughts, false, maxStretches, maxStretches, 0, 0},
+		{"thoughts, long names", longNames.Replace(thoughts), false, 40, maxStretches, 0, 0},
+		{"markers", markers, false, 0, 0, 25, 60},
+		{"markers, long names", longNames.Replace(markers), false, 0, 0, 8, 30},
+		{"markers without cards", markers, true, 0, 0, 60, maxOpenTools},
+		{"markers without cards, long names", longNames.Replace(markers), true, 0, 0, 20, 60},
 	} {
-		o := Options{Imitations: ImitationsTrust}
+		o := Options{Imitations: ImitationsTrust, NoCards: c.noCards}
 		s := New(&o, chatParams)
 		s.Feed(nil, []byte(longNames.Replace(role())), epoch)
 		out := s.Feed(nil, []byte(c.in), epoch)
@@ -454,7 +458,7 @@ func TestPartsOfOneChunkAreBounded(t *testing.T) {
 // One delta ends all open tools, so the size of their ends bounds them, even if the envelope becomes longer
 // while they are open.
 func TestOpenToolsTakeBoundedOutput(t *testing.T) {
-	for _, o := range []Options{{}, {StatusLine: true}, {Progress: ProgressBare}, {Cards: true}, {StatusLine: true, Cards: true}} {
+	for _, o := range []Options{{}, {NoCards: true}, {Progress: ProgressBare}, {NoCards: true, NoStatusLine: true}} {
 		var in strings.Builder
 		in.WriteString(text("a"))
 		for range 2 * maxOpenTools {

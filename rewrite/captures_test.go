@@ -74,7 +74,8 @@ func allOptions() (os []Options) {
 		os = append(os,
 			Options{Progress: p, ErrorFinish: ErrorFinishInline, Reasoning: ReasoningDrop},
 			Options{Progress: p, Reasoning: ReasoningKeep},
-			Options{Progress: p, StatusLine: true, ZeroUsage: ZeroUsageError})
+			Options{Progress: p, NoCards: true, ZeroUsage: ZeroUsageError},
+			Options{Progress: p, NoCards: true, NoStatusLine: true})
 	}
 	return append(os, cardOptions()...)
 }

@@ -28,9 +28,9 @@ func TestCards(t *testing.T) {
 			event + `data: {` + envelopeWritten + `,"tool": "terminal", "toolCallId": "call_1", "status": "completed"` + call + `"completed"}}` + "\n\n" +
 			outputs + `data: {` + envelopeWritten + `,` + output + "\n\n" +
 			text("x") + stop()
-		same(t, repairWith(in, Options{Cards: true, Progress: form}), want, string(form)+": bytes")
+		same(t, repairWith(in, Options{Progress: form}), want, string(form)+": bytes")
 	}
-	broken := repairWith(role()+g2Start("terminal", "💻", "ls -la", "call_1"), Options{Cards: true})
+	broken := repairWith(role()+g2Start("terminal", "💻", "ls -la", "call_1"), Options{})
 	interrupted := strings.NewReplacer(`"text":"completed"`, `"text":"Error: interrupted"`, `"status":"completed"`, `"status":"failed"`).Replace(output)
 	want := `"status":"completed","interrupted":true` + call + `"failed"}}` + "\n\nevent: hermes.card\ndata: {" + envelopeWritten + "," + interrupted + "\n\ndata: {\"error\""
 	contains(t, broken, want)
@@ -60,7 +60,7 @@ func TestNamesOfCards(t *testing.T) {
 		names = append(names, [5]string{tool, "💻", "x", "💻 x", "tool"})
 	}
 	for _, c := range names {
-		card := cardsOf(t, repairWith(role()+g2Start(c[0], c[1], c[2], "call_1"), Options{Cards: true}))[0]
+		card := cardsOf(t, repairWith(role()+g2Start(c[0], c[1], c[2], "call_1"), Options{}))[0]
 		for _, item := range []wireItem{card.started, card.ended} {
 			equal(t, item.Name, c[3], "the name")
 			equal(t, item.Provider.Name, c[4], "the name of the function")
@@ -74,7 +74,7 @@ func TestCardsOfRecordings(t *testing.T) {
 	t.Parallel()
 	for _, r := range everyNth(chats(t, "g0-v0.8.0", "g1-v0.9.0", "g2-v0.13.0", "g3-v0.20.3", "g4-transcribed", "agent-loop/g0-v0.8.0")) {
 		for _, form := range cardForms {
-			o := Options{Cards: true, Progress: form}
+			o := Options{Progress: form}
 			out := repairWith(r.body, o)
 			v := look(t, out)
 			v.checkLifecycle(t)
@@ -87,21 +87,21 @@ func TestCardsOfRecordings(t *testing.T) {
 					t.Errorf("%s: the card %s, %s of %s, %s", r.name(), c.CallID, c.Name, s.id, clip(s.label, 0))
 				}
 			}
-			without := repairWith(r.body, Options{Progress: form})
+			off := Options{Progress: form, NoCards: true, NoStatusLine: true}
+			without := repairWith(r.body, off)
 			plain := look(t, without)
-			story := func(v *view) string { return strings.ReplaceAll(v.story(), "completed other", "completed") }
-			if plain.content != v.content || plain.reasoning != v.reasoning || story(plain) != story(v) || strings.Contains(without, "output_item") {
+			if plain.content != v.content || plain.reasoning != v.reasoning || plain.story() != v.story() || strings.Contains(without, "output_item") {
 				t.Errorf("%s: %s, without cards %s", r.name(), v.story(), plain.story())
 			}
 			// A sidecar without the option changes no card, and one with it makes those that one before it has not made.
-			same(t, repairWith(out, Options{Progress: form}), out, r.name()+": without the option after it")
+			same(t, repairWith(out, off), out, r.name()+": without the option after it")
 			if after := cardsOf(t, repairWith(without, o)); !reflect.DeepEqual(after, cards) {
 				t.Errorf("%s: cards of the second sidecar differ", r.name())
 			}
 			for _, other := range []Progress{ProgressBare, ProgressComment, ProgressOff} { // have none
-				twice := repairWith(out, Options{Progress: other, Cards: true})
+				twice := repairWith(out, Options{Progress: other})
 				equal(t, strings.Count(twice, "output_item"), 0, r.name()+": cards after "+string(other))
-				same(t, repairWith(r.body, Options{Progress: other, Cards: true}), repairWith(r.body, Options{Progress: other}), r.name()+", "+string(other))
+				same(t, repairWith(r.body, Options{Progress: other}), repairWith(r.body, Options{Progress: other, NoCards: true, NoStatusLine: true}), r.name()+", "+string(other))
 			}
 			if len(cards) == 0 || len(r.body) > 20_000 {
 				continue
@@ -113,7 +113,7 @@ func TestCardsOfRecordings(t *testing.T) {
 				}
 			}
 			for at := 0; at < len(out); at += 1 + len(out)/30 {
-				for _, second := range []Options{o, {Progress: form}, {Progress: form, Cards: true, StatusLine: true}} {
+				for _, second := range []Options{o, off, {Progress: form, NoStatusLine: true}} {
 					twice, _ := run(out[:at], second, chatParams, inOne, CauseAborted)
 					cardsOf(t, twice)
 				}
@@ -164,7 +164,7 @@ func TestEveryEndOfACard(t *testing.T) {
 	} {
 		for _, form := range cardForms {
 			o := c.o
-			o.Cards, o.Progress = true, form
+			o.Progress = form
 			out := repairWith(role()+c.in, o)
 			equal(t, len(cardsOf(t, out)), c.cards, name)
 			look(t, out).checkLifecycle(t)
@@ -192,7 +192,10 @@ func TestItemsOfUpstreamsPass(t *testing.T) {
 		role() + named(progressEvent, `{"tool": "t", "toolCallId": "call_1", "status": "running", "item": {"type": "function_call", "call_id": "call_1"}}`) + g2End("t", "call_1") + text("x") + stop(),
 	} {
 		same(t, repairWith(in, Options{Progress: ProgressBare}), in, "bytes")
-		equal(t, strings.Count(repair(in), `"function_call_output"`), strings.Count(in, `"function_call_output"`), "items")
+		o := Options{NoCards: true}
+		once := repairWith(in, o)
+		equal(t, strings.Count(once, `"function_call_output"`), strings.Count(in, `"function_call_output"`), "items")
+		same(t, repairWith(once, o), once, "twice and once")
 	}
 }
 
@@ -203,20 +206,42 @@ func TestLabelsOfCards(t *testing.T) {
 		`"\\\\\\\""`: `\\\"`, `"\\n\\u0000\u0000"`: `\n\u0000\x00`, `"{\"label\": \"x\"}"`: `{"label": "x"}`,
 	} {
 		in := role() + named(progressEvent, `{"tool": "t", "emoji": "💻", "label": `+raw+`, "toolCallId": "c", "status": "running"}`) + text("x") + stop()
-		equal(t, cardsOf(t, repairWith(in, Options{Cards: true}))[0].started.label(t), want, raw)
+		equal(t, cardsOf(t, repairWith(in, Options{}))[0].started.label(t), want, raw)
 	}
 	// One half of a pair of surrogates is no character, and no database takes it.
 	in := role() + named(progressEvent, `{"tool": "t", "emoji": "\udcbb", "label": "a\ud83d b", "toolCallId": "c", "status": "running"}`)
-	c := cardsOf(t, repairWith(in, Options{Cards: true}))[0].started
+	c := cardsOf(t, repairWith(in, Options{}))[0].started
 	if c.label(t) != "a\ufffd b" || c.Name != "\ufffd a\ufffd b" {
 		t.Errorf("%+v", c)
 	}
 	// A long one is cut, between characters.
 	for _, unit := range []string{"x", `\"`, `\u00e9`, "💻", `\ud83d\udcbb`} {
 		in := role() + named(progressEvent, `{"tool": "t", "label": "`+strings.Repeat(unit, 1<<16)+`", "toolCallId": "c", "status": "running"}`)
-		label := cardsOf(t, repairWith(in, Options{Cards: true}))[0].started.label(t)
+		label := cardsOf(t, repairWith(in, Options{}))[0].started.label(t)
 		if n := len([]rune(label)); n != marker.MaxShown || !strings.HasSuffix(label, "…") || strings.Contains(label, "\ufffd") {
 			t.Errorf("%d times %q is left: …%q", n, unit, label[max(0, len(label)-20):])
+		}
+	}
+}
+
+// A tool that has a card has no status line as well, whichever of two sidecars has written what: neither where the
+// one in front has no cards, nor where the end of a tool keeps the card that its start has made.
+func TestCardTakesThePlaceOfAStatusLine(t *testing.T) {
+	line := func(done string) string {
+		return `,"event":{"type":"status","data":{"description":"💻 ls","done":` + done + `}}}`
+	}
+	start := `{` + envelopeWritten + `,"tool": "terminal", "emoji": "💻", "label": "ls", "toolCallId": "call_1", "status": "running"`
+	end := `{` + envelopeWritten + `,"tool": "terminal", "toolCallId": "call_1", "status": "completed"` + line("true")
+	for _, args := range []string{"", `,"args":{"command":"ls"}`} {
+		for _, form := range cardForms {
+			in := turn(named(progressEvent, start+args+line("false")), named(progressEvent, end), text("x"))
+			if form == ProgressUnnamed {
+				in = unnamed(in)
+			}
+			o := Options{Progress: form}
+			out := repairWith(in, o)
+			equal(t, len(cardsOf(t, out)), 1, "cards")
+			same(t, repairWith(out, o), out, "twice and once")
 		}
 	}
 }

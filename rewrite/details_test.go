@@ -59,7 +59,7 @@ func TestDetails(t *testing.T) {
 	event := func(members string) string {
 		return "event: hermes.tool.progress\ndata: {" + envelopeWritten + "," + members + "}\n\n"
 	}
-	same(t, detailed(in, Options{}, d), role()+
+	same(t, detailed(in, Options{NoCards: true, NoStatusLine: true}, d), role()+
 		event(`"tool": "terminal", "emoji": "\ud83d\udcbb", "label": "ls -la", "toolCallId": "call_1", "status": "running","args":{"command":"ls  -la","n":[1,2.5e3]}`)+
 		event(`"tool": "terminal", "toolCallId": "call_1", "status": "completed","args":{"command":"ls  -la","n":[1,2.5e3]},"result":"{\"output\": \"one\\ntwo\", \"exit_code\": 0, \"error\": null}"`)+
 		event(`"tool": "read_file", "emoji": "\ud83d\udcd6", "label": "a", "toolCallId": "call_2", "status": "running","args":"not {json"`)+
@@ -68,7 +68,7 @@ func TestDetails(t *testing.T) {
 	equal(t, fmt.Sprint(d.asked), "[starts terminal call_1 0 ends terminal call_1 0 starts read_file call_2 0 ends read_file call_2 0]", "asked")
 
 	for _, form := range cardForms {
-		cards := cardsOf(t, detailed(in, Options{Cards: true, Progress: form}, d))
+		cards := cardsOf(t, detailed(in, Options{Progress: form}, d))
 		for i, want := range []struct{ shown, back, output, status string }{
 			{`{"command":"ls  -la","n":[1,2.5e3]} `, `{"label": "ls -la", "args": {"command":"ls  -la","n":[1,2.5e3]}}`, ok, "completed"},
 			{"not {json ", `{"label": "a", "args": "not {json"}`, "Error: failed\n{\n  \"output\": \"no \\u00fc\",\n  \"exit_code\": 2,\n  \"error\": null\n}", "failed"},
@@ -115,7 +115,7 @@ func TestDetailsThatAreNotAsked(t *testing.T) {
 			t.Errorf("%s: %s", name, out)
 		}
 	}
-	out := detailed(role()+toldStart+told+text("x")+stop(), Options{Cards: true}, &stored{})
+	out := detailed(role()+toldStart+told+text("x")+stop(), Options{}, &stored{})
 	card := cardsOf(t, out)[0]
 	equal(t, card.started.Arguments, `{"x":1} `, "arguments of upstream's own")
 	equal(t, card.output.Output[0].Text, "mine", "a result of upstream's own")
@@ -186,13 +186,13 @@ func TestDetailsInAnyCutAndTwice(t *testing.T) {
 		plain := look(t, repairWith(in, o))
 		equal(t, v.content, plain.content, "the content")
 		equal(t, len(v.tools), len(plain.tools), "tool events")
-		for _, second := range []Options{{Cards: true}, {Cards: true, StatusLine: true}, {}} {
+		for _, second := range []Options{{}, {NoStatusLine: true}, {NoCards: true, NoStatusLine: true}} {
 			later, _ := run(out, second, without, inOne, CauseEOF)
-			if !o.Cards && !second.Cards {
+			if (o.NoCards || !envelops(o)) && second.NoCards {
 				continue
 			}
 			cards := cardsOf(t, later)
-			if len(cards) > 0 && second.Cards && o.ProgressForm(&without) == ProgressEnvelope {
+			if len(cards) > 0 && !second.NoCards && o.ProgressForm(&without) == ProgressEnvelope {
 				contains(t, cards[0].started.Provider.Arguments, `"args": {"command":`)
 			}
 		}
@@ -207,7 +207,7 @@ func TestDetailsInAnyCutAndTwice(t *testing.T) {
 func TestCardsShowDetailsAsTheyAre(t *testing.T) {
 	d := &stored{calls: map[string][]string{"call_1": {`{"comm\u202eand": "rm \u200b-r\n\t/"}`, "\x1b[31mred\u202e \u200b\ttab\r\nline\u2028"}}}
 	in := role() + g2Start("terminal", "💻", "rm", "call_1") + g2End("terminal", "call_1") + text("x") + stop()
-	card := cardsOf(t, detailed(in, Options{Cards: true}, d))[0]
+	card := cardsOf(t, detailed(in, Options{}, d))[0]
 	equal(t, card.started.Arguments, `{"comm\\u202eand":"rm \\u200b-r\n\t/"} `, "arguments")
 	equal(t, card.output.Output[0].Text, `\x1b[31mred\u202e \u200b`+"\ttab\nline"+`\u2028`, "the output")
 	equal(t, gjson.Get(card.started.Provider.Arguments, "args").Raw, "{\"comm\u202eand\":\"rm \u200b-r\\n\\t/\"}", "what comes back")
@@ -281,7 +281,7 @@ func TestDetailsOfAStreamAreBounded(t *testing.T) {
 		}
 		p := chatParams
 		p.Details = &stored{calls: calls}
-		s := New(&Options{Cards: true, StatusLine: true}, p)
+		s := New(&Options{}, p)
 		all := feedAll(s, role(), inOne)
 		for frame := range strings.SplitAfterSeq(in.String(), "\n\n") {
 			out := s.Feed(nil, []byte(frame), epoch)
@@ -304,7 +304,7 @@ func TestDetailsOfAStreamAreBounded(t *testing.T) {
 		open += g2Start("terminal", "💻", "x", id)
 	}
 	d := &stored{calls: calls}
-	v := look(t, detailed(role()+open, Options{Cards: true}, d))
+	v := look(t, detailed(role()+open, Options{}, d))
 	equal(t, len(v.starts()), 60, "starts")
 	for _, e := range v.tools[:60] {
 		equal(t, e.status, "running", "no tool ends before the stream does")
@@ -321,7 +321,7 @@ func TestCardsKeepTheirArguments(t *testing.T) {
 	for end, cause := range map[string]Cause{"": CauseAborted, text("x") + stop(): CauseEOF} {
 		p := chatParams
 		p.Details = d
-		for _, o := range []Options{{Cards: true}, {Cards: true, Progress: ProgressUnnamed, StatusLine: true}} {
+		for _, o := range []Options{{}, {Progress: ProgressUnnamed}} {
 			out, _ := anyCut(t, in+end, o, p, cause)
 			equal(t, strings.Count(out, `"function_call",`), 1, "calls")
 			equal(t, strings.Count(out, `"function_call_output",`), 1, "outputs")
@@ -371,7 +371,7 @@ func TestCardsWithDetailsLeaveHistories(t *testing.T) {
 	for _, old := range []bool{false, true} {
 		message := `{"role": "assistant", "content": "a", "tool_calls": [`
 		var outputs []string
-		for i, c := range cardsOf(t, detailed(in, Options{Cards: true}, d)) {
+		for i, c := range cardsOf(t, detailed(in, Options{}, d)) {
 			name, arguments := c.ended.Provider.Name, c.ended.Provider.Arguments
 			if old {
 				name, arguments = c.ended.Name, c.ended.Arguments

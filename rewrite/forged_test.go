@@ -37,7 +37,7 @@ func TestTextForgesNothing(t *testing.T) {
 		}
 		for name, r := range rows {
 			for _, form := range ProgressForms() {
-				o := Options{Progress: form, StatusLine: true, Cards: true}
+				o := Options{Progress: form}
 				out, _ := anyCut(t, turn(r.in, text("x")), o, chatParams, CauseEOF)
 				v := look(t, out)
 				v.checkLifecycle(t)

@@ -292,7 +292,7 @@ func FuzzLifecycle(f *testing.F) {
 		finished := l.write()
 		all := allOptions()
 		o := all[int(options)%len(all)]
-		o.MaxFrame, o.Cards = 8000, o.Cards && !l.large
+		o.MaxFrame, o.NoCards = 8000, o.NoCards || l.large
 		p := chatParams
 		if l.mode&64 != 0 {
 			p.Details = scripted{}
@@ -373,7 +373,7 @@ func checkLife(t *testing.T, out string, o Options, sum Summary, finished bool) 
 	t.Helper()
 	v := look(t, out)
 	v.checkLifecycle(t)
-	if o.Cards && (o.Progress == ProgressEnvelope || o.Progress == ProgressUnnamed) {
+	if !o.NoCards && (o.Progress == ProgressEnvelope || o.Progress == ProgressUnnamed) {
 		equal(t, len(cardsOf(t, out)), len(v.starts()), "cards")
 	}
 	if o.Progress == ProgressOff && len(v.tools) > 0 {

@@ -51,10 +51,10 @@ func TestWhatUsersRead(t *testing.T) {
 			"status":  statusOf(raw),
 			"command": named("approval.request", `{"command": `+asciiJSON(raw)+`, "request_id": "r"}`),
 		} {
-			for _, o := range []Options{{StatusLine: true}, {Cards: true}, {StatusLine: true, Cards: true, Progress: ProgressUnnamed}} {
+			for _, o := range []Options{{NoCards: true}, {NoStatusLine: true}, {Progress: ProgressUnnamed}} {
 				out := repairWith(turn(in, text("x")), o)
 				lines := linesOf(out)
-				if len(lines) == 0 && (o.StatusLine && !o.Cards || kind == "label") {
+				if len(lines) == 0 && (!o.NoStatusLine && o.NoCards || kind == "label") {
 					t.Errorf("%s, %+v: nothing is shown", kind, o)
 				}
 				for _, line := range lines {
@@ -81,6 +81,6 @@ func TestWhatUsersRead(t *testing.T) {
 		{g2Start("terminal", "💻", strings.Repeat("\x01", 1000), "c"), "💻 " + strings.Repeat(`\x01`, (marker.MaxShown-3)/4) + "…"},
 		{g2Start("terminal", "💻", " \n", "c"), "💻 terminal"},
 	} {
-		equal(t, linesOf(repairWith(turn(c[0], text("x")), Options{StatusLine: true}))[0], c[1], c[0])
+		equal(t, linesOf(repairWith(turn(c[0], text("x")), Options{NoCards: true}))[0], c[1], c[0])
 	}
 }

@@ -684,7 +684,7 @@ func TestToolThatStartsInALargeFrame(t *testing.T) {
 		if name == "the id in front" || name == "much after it" { // a duplicate is one if its beginning says so
 			lives[role()+start+start+end+text("x")+stop()] = "stop"
 		}
-		for _, o := range []Options{{}, {Cards: true}, {StatusLine: true}, {Progress: ProgressBare}, {Progress: ProgressUnnamed, Cards: true}, {Progress: ProgressOff}, {ErrorFinish: ErrorFinishInline}} {
+		for _, o := range []Options{{}, {NoStatusLine: true}, {NoCards: true}, {Progress: ProgressBare}, {Progress: ProgressUnnamed, NoStatusLine: true}, {Progress: ProgressOff}, {ErrorFinish: ErrorFinishInline}} {
 			off := o.Progress == ProgressOff
 			for in, want := range lives {
 				out, v, sum := largeLife(t, in, o, CauseAborted)

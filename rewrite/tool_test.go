@@ -413,14 +413,16 @@ func TestProgressForms(t *testing.T) {
 		c.want[""] = c.want[ProgressEnvelope]
 		for form, events := range c.want {
 			in, want := turn(c.in, text("x")), turn(events, text("x"))
-			same(t, repairWith(in, Options{Progress: form}), want, string(form)+": bytes")
+			o := Options{Progress: form, NoCards: true, NoStatusLine: true}
+			same(t, repairWith(in, o), want, string(form)+": bytes")
 			if form == "" {
 				continue
 			}
 			p := chatParams
 			p.Progress = form
 			for _, configured := range ProgressForms() {
-				out, _ := run(in, Options{Progress: configured}, p, inOne, CauseEOF)
+				o.Progress = configured
+				out, _ := run(in, o, p, inOne, CauseEOF)
 				same(t, out, want, fmt.Sprintf("%s, asked for %s: bytes", configured, form))
 			}
 		}
@@ -438,7 +440,7 @@ func TestStatusLineIsForOpenWebUI(t *testing.T) {
 		named(progressEvent, `{"tool": "terminal", "emoji": "💻", "label": "ls", `+own+`}`), // gets no second one
 	} {
 		for _, form := range ProgressForms() {
-			out := repairWith(turn(in, text("x")), Options{StatusLine: true, Progress: form})
+			out := repairWith(turn(in, text("x")), Options{NoCards: true, Progress: form})
 			events := toolFrames(out)
 			switch {
 			case form != ProgressEnvelope && form != ProgressUnnamed:
@@ -453,8 +455,10 @@ func TestStatusLineIsForOpenWebUI(t *testing.T) {
 				t.Errorf("%s: want %s in\n%s", form, line(false), out)
 			}
 		}
-		if out := repair(turn(in, text("x"))); !strings.Contains(in, own) && strings.Contains(out, `"description"`) {
-			t.Errorf("a status line although it is off:\n%s", out)
+		for _, o := range []Options{{}, {NoStatusLine: true}, {NoCards: true, NoStatusLine: true}} {
+			if out := repairWith(turn(in, text("x")), o); !strings.Contains(in, own) && strings.Contains(out, `"description"`) {
+				t.Errorf("%+v: a status line although it is off or the tool has a card:\n%s", o, out)
+			}
 		}
 	}
 }
@@ -475,7 +479,7 @@ func TestEventsWhoseIDOrStatusIsNullOrEmptyGainThem(t *testing.T) {
 			if o.Progress == ProgressOff {
 				return
 			}
-			if !ends && !o.Cards {
+			if !ends && o.NoCards {
 				equal(t, v.story(), "other running completed text finish done", "the story")
 			}
 			e := v.tools[0]
@@ -637,7 +641,7 @@ func TestToolEventsHaveNoMemberTwice(t *testing.T) {
 	} {
 		in := turn(named(progressEvent, "{"+tool+", "+own+"}"), g2End("terminal", "c"), text("x"))
 		renamed := regexp.MustCompile(`"([a-z\\0-9]+)":`).ReplaceAllString(own, `"hermes_$1":`)
-		for _, o := range []Options{{}, {StatusLine: true}, {Progress: ProgressUnnamed}, {Progress: ProgressUnnamed, StatusLine: true}} {
+		for _, o := range []Options{{}, {NoCards: true}, {Progress: ProgressUnnamed}, {Progress: ProgressUnnamed, NoCards: true}} {
 			head := map[Progress]string{"": "event: " + progressEvent + "\ndata: ", ProgressUnnamed: "\n\ndata: "}[o.Progress]
 			out := repairWith(in, o)
 			contains(t, out, head+`{`+envelopeWritten+`,`+tool+`, `+renamed)
@@ -667,7 +671,7 @@ func TestStatusLinesOfUpstreamsState(t *testing.T) {
 			if data := event.Get("data"); data.Exists() && event.Get("type").Str == "status" {
 				line = data.Get("description").Str + ", " + data.Get("done").Raw
 			}
-			if !o.StatusLine || o.Progress != ProgressEnvelope && o.Progress != ProgressUnnamed {
+			if o.NoStatusLine || o.Progress != ProgressEnvelope && o.Progress != ProgressUnnamed {
 				equal(t, line, "", "a status line")
 			} else {
 				equal(t, line, want, "the status line")
@@ -703,7 +707,7 @@ func TestEventsThatWouldSayMoreAsChunksKeepTheirName(t *testing.T) {
 		{role() + text("x") + finishChunk("error", `, "error": {"message": "m"}`), status, true},
 	} {
 		for _, lines := range []bool{false, true} {
-			o := Options{Progress: ProgressUnnamed, StatusLine: lines}
+			o := Options{Progress: ProgressUnnamed, NoStatusLine: !lines}
 			in := c.before + c.event + text("y") + stop()
 			if strings.Contains(c.before, `"finish_reason": "`) {
 				in = c.before + c.event + doneFrame
@@ -711,7 +715,7 @@ func TestEventsThatWouldSayMoreAsChunksKeepTheirName(t *testing.T) {
 			once := repairWith(in, o)
 			equal(t, strings.Contains(once, "event: "), c.keeps, c.event+" keeps its name")
 			same(t, repairWith(once, o), once, "twice and once")
-			same(t, repairWith(repairWith(in, Options{StatusLine: lines}), o), once, "after one that keeps names")
+			same(t, repairWith(repairWith(in, Options{NoStatusLine: !lines}), o), once, "after one that keeps names")
 		}
 	}
 }
@@ -739,9 +743,13 @@ func TestMembersThatWouldStandTwiceAreRenamed(t *testing.T) {
 			ProgressBare: in, ProgressComment: in, ProgressOff: in,
 		} {
 			for _, before := range []string{role() + text("y"), role() + text("y") + g2Start("t", "💻", "l", "1")} {
-				out := repairWith(before+in+text("x")+stop(), Options{Progress: form})
+				o := Options{Progress: form, NoCards: true, NoStatusLine: true}
+				out := repairWith(before+in+text("x")+stop(), o)
 				contains(t, out, "\n\n"+want+text("x"))
-				same(t, repairWith(out, Options{Progress: form}), out, "twice and once")
+				for _, o := range []Options{o, {Progress: form}} {
+					out := repairWith(before+in+text("x")+stop(), o)
+					same(t, repairWith(out, o), out, "twice and once")
+				}
 			}
 		}
 	}
@@ -766,7 +774,7 @@ func TestWrappedEventsAreNoChunks(t *testing.T) {
 			in := c.before + event + c.then
 			once, sum := run(in, Options{}, chatParams, inOne, CauseEOF)
 			equal(t, sum.Code, c.code, in)
-			equal(t, strings.Count(once, "event: "), 1, "named events")
+			equal(t, strings.Count(once, "event: ")-strings.Count(once, "event: hermes.card\n"), 1, "named events")
 			twice, sum := run(once, Options{}, chatParams, oneByte, CauseEOF)
 			same(t, twice, once, "twice and once")
 			wasOurs := c.code == CodeIncomplete || c.code == CodeCrashed

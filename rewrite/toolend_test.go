@@ -37,7 +37,7 @@ func TestToolsThatEndOtherwise(t *testing.T) {
 				if o.ErrorFinish == ErrorFinishInline && len(v.errors) == 0 {
 					want = strings.Replace(want, " error finish", " finish", 1)
 				}
-				if o.Progress != ProgressOff && !o.Cards {
+				if o.Progress != ProgressOff && o.NoCards {
 					equal(t, v.story(), want, "the story")
 				}
 				if o.Progress == ProgressBare && begins {
@@ -46,14 +46,14 @@ func TestToolsThatEndOtherwise(t *testing.T) {
 				if o.Progress == ProgressEnvelope && begins && !strings.Contains(out, `"error":"boom"`) {
 					t.Error("a member is lost")
 				}
-				if o.StatusLine && o.Progress == ProgressEnvelope && begins {
+				if o.NoCards && !o.NoStatusLine && o.Progress == ProgressEnvelope && begins {
 					contains(t, out, `"done":true`)
 				}
 			})
 			for _, o := range cardOptions() {
 				out := repairWith(role()+in, o)
 				equal(t, len(cardsOf(t, out)), strings.Count(story, "running"), "cards")
-				o.Cards = false
+				o.NoCards = true
 				same(t, repairWith(out, o), out, "a sidecar without cards after it")
 			}
 		}

@@ -72,7 +72,7 @@ func TestIDsOfToolsThatComeAgain(t *testing.T) {
 					labels = append(labels, s.label)
 				}
 				equal(t, strings.Join(labels, " "), c.starts, "the tools")
-				if !o.Cards {
+				if o.NoCards {
 					begins(t, v.story(), "other "+c.story+map[bool]string{true: " error finish", false: " finish"}[len(v.errors) > 0])
 				}
 			})
@@ -130,7 +130,7 @@ func TestDerivedIDsAreNoOtherTools(t *testing.T) {
 // However many tools have upstream's one id, each has its own, in a memory that is bounded.
 func TestOneIDForManyTools(t *testing.T) {
 	const many = 3 * maxToolIDs
-	for _, o := range []Options{{}, {Progress: ProgressBare}, {Cards: true}} {
+	for _, o := range []Options{{}, {Progress: ProgressBare}, {NoCards: true}} {
 		s := New(&o, chatParams)
 		ids := map[string]bool{}
 		for i := range many {
@@ -157,7 +157,7 @@ func TestCardsOfIDsThatComeAgain(t *testing.T) {
 			equal(t, len(cardsOf(t, once)), strings.Count(in, `"emoji"`), "cards")
 			same(t, repairWith(once, o), once, "twice and once")
 			// A sidecar that has no cards of its own hands them on.
-			o.Cards = false
+			o.NoCards = true
 			same(t, repairWith(once, o), once, "after one with cards")
 		}
 	}

@@ -86,6 +86,20 @@ type wireChunk struct {
 	Status     *string `json:"status"`
 
 	Interrupted bool `json:"interrupted"`
+
+	Type  string `json:"type"` // of an item of a card
+	Event struct {
+		Data struct {
+			Description string `json:"description"`
+			Hidden      bool   `json:"hidden"`
+		} `json:"data"`
+	} `json:"event"`
+}
+
+// isForCards reports whether the chunk is there for cards alone: the output of one, or the end of a
+// status line.
+func (c *wireChunk) isForCards() bool {
+	return c.Tool == nil && (c.Type == "response.output_item.added" || c.Event.Data.Hidden)
 }
 
 // toolEvent is a tool event as a client sees it.
@@ -105,7 +119,7 @@ type view struct {
 	finishes  []string
 	finish    wireChunk // the last chunk with a finish reason
 	done      int
-	order     []string // what came, in order: text, reasoning, running, completed, error, finish, done, other
+	order     []string // what came, in order: text, reasoning, running, completed, error, finish, done, other; not what is there for cards alone
 }
 
 type wireError struct {
@@ -146,7 +160,9 @@ func look(t testing.TB, stream string) *view {
 			v.item("other")
 			continue
 		}
-		v.chunk(t, &c)
+		if !c.isForCards() {
+			v.chunk(t, &c)
+		}
 	}
 	return v
 }
@@ -322,6 +338,9 @@ func cardsOf(t testing.TB, stream string) (all []*card) {
 		for _, choice := range c.Choices {
 			finished = finished || choice.FinishReason != nil && *choice.FinishReason != ""
 		}
+		if c.ToolCallID != nil && len(*c.ToolCallID) <= maxCardID-2 && c.Event.Data.Description != "" {
+			t.Errorf("a tool that has a card has a status line as well: %s", e.data)
+		}
 		if c.Item == nil {
 			if c.Status == nil || c.ToolCallID == nil || len(*c.ToolCallID) > maxCardID-2 {
 				continue
@@ -393,7 +412,7 @@ func cardsOf(t testing.TB, stream string) (all []*card) {
 // cardOptions are options with cards.
 func cardOptions() (os []Options) {
 	for _, p := range cardForms {
-		os = append(os, Options{Progress: p, Cards: true}, Options{Progress: p, Cards: true, StatusLine: true, Imitations: ImitationsTrust})
+		os = append(os, Options{Progress: p}, Options{Progress: p, NoStatusLine: true, Imitations: ImitationsTrust})
 	}
 	return os
 }

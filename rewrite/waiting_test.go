@@ -83,7 +83,7 @@ func FuzzWaiting(f *testing.F) {
 		f.Add([]byte(body), []byte{3, 200}, byte(i))
 	}
 	f.Fuzz(func(t *testing.T, said, cuts []byte, kind byte) {
-		o := Options{ErrorFinish: []ErrorFinish{ErrorFinishSplit, ErrorFinishInline}[kind/3%2], StatusLine: kind/6%2 > 0}
+		o := Options{ErrorFinish: []ErrorFinish{ErrorFinishSplit, ErrorFinishInline}[kind/3%2], NoStatusLine: kind/6%2 == 0}
 		p := []Params{{Active: true, ID: chatParams.ID}, {Responses: true}, {SessionID: "s"}}[kind%3]
 		last := []string{doneFrame, `"response":{`, "event: done\n"}[kind%3]
 

@@ -21,7 +21,7 @@ const (
 
 // beforeAndAfter is two fenced blocks, one after the other, whose info strings say what
 // they hold: what is sent, with what becomes of the connection, and what is received.
-var beforeAndAfter = regexp.MustCompile("(?s)(```(?:sse|json) (hermes|hermes stores|hermes ended|hermes cut|request|answer)\n((?:[^`]|`[^`])*?)```\n(?:[^`]|`[^`])*?```(?:sse|json) received\n)((?:[^`]|`[^`])*?)(```)")
+var beforeAndAfter = regexp.MustCompile("(?s)(```(?:sse|json) (hermes|hermes stores|hermes drawn|hermes ended|hermes cut|request|answer)\n((?:[^`]|`[^`])*?)```\n(?:[^`]|`[^`])*?```(?:sse|json) received\n)((?:[^`]|`[^`])*?)(```)")
 
 // TestWirePageShowsWhatTheEngineDoes: each example of docs/wire.md gives the result that the page shows.
 func TestWirePageShowsWhatTheEngineDoes(t *testing.T) {
@@ -52,7 +52,8 @@ func TestWirePageShowsWhatTheEngineDoes(t *testing.T) {
 }
 
 // example returns the result of what is sent: a request, an answer that is not streamed, or frames of a
-// stream that goes on, has ended or was cut.
+// stream that goes on, has ended or was cut. Only "hermes drawn" has the cards and the status lines that the
+// page leaves out elsewhere.
 func example(kind, sent string) string {
 	switch kind {
 	case "request":
@@ -65,7 +66,7 @@ func example(kind, sent string) string {
 	if kind == "hermes stores" {
 		p.Details = listing{}
 	}
-	s := rewrite.New(new(rewrite.Options), p)
+	s := rewrite.New(&rewrite.Options{NoCards: kind != "hermes drawn", NoStatusLine: kind != "hermes drawn"}, p)
 	in := strings.ReplaceAll(sent, "{… ", "{"+envelope)
 	if kind != "hermes cut" {
 		in += "\n" // the last frame's blank line, which the page leaves out

@@ -111,7 +111,7 @@ func (h *approvalLab) serve(t testing.TB, upstream string) {
 	offers, links, pages := harness.FreePort(t), harness.FreePort(t), harness.FreePort(t)
 	h.offers, h.links, h.pages = "http://"+offers, "http://"+links, "http://"+pages
 	site := func(listen string, lines ...string) string {
-		return sidecar.OnLoopback(listen) + "\tlog\n\thermes_resume {\n\t\talways chat 1m\n\t}\n\thermes {\n\t\tstatus_line on\n\t\tapprovals link " + h.pages + "/hermes/approve text\n\t\t" +
+		return sidecar.OnLoopback(listen) + "\tlog\n\thermes_resume {\n\t\talways chat 1m\n\t}\n\thermes {\n\t\tapprovals link " + h.pages + "/hermes/approve text\n\t\t" +
 			strings.Join(lines, "\n\t\t") + "\n\t}\n\treverse_proxy " + upstream + "\n}\n"
 	}
 	h.caddy = sidecar.RunCaddyfile(t, t.TempDir(), "{\n\tadmin off\n}\n"+site(offers, "approvals reply")+site(links)+

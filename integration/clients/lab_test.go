@@ -49,7 +49,7 @@ var variants = []variant{
 	{"unnamed", sidecar.Options{"progress": "unnamed"}},
 	{"comment", sidecar.Options{"progress": "comment"}},
 	{"off", sidecar.Options{"progress": "off"}},
-	{"cards", sidecar.Options{"cards": true}},
+	{"plain", sidecar.Options{"cards": false, "status_line": false}},
 	{keepaliveChunk, quick},
 	{keepaliveComment, quick.With(sidecar.Options{"keepalive_form": "comment"})},
 }

@@ -17,12 +17,12 @@ import (
 // TestOpenWebUICards drives a real Open WebUI that draws tools as cards.
 func TestOpenWebUICards(t *testing.T) {
 	h := newHouse(t,
-		connection{model: "hermes-agent", options: sidecar.Options{"cards": true}},
-		connection{model: "both", options: sidecar.Options{"cards": true, "status_line": true}},
-		connection{model: "unnamed", options: sidecar.Options{"cards": true, "progress": "unnamed"}},
-		connection{model: "bare", options: sidecar.Options{"cards": true, "progress": "bare"}},
-		connection{model: "kept", options: sidecar.Options{"cards": true, "history": "keep"}},
-		connection{model: "without", options: sidecar.Options{}},
+		connection{model: "hermes-agent", options: sidecar.Options{}},
+		connection{model: "no status", options: sidecar.Options{"status_line": false}},
+		connection{model: "unnamed", options: sidecar.Options{"progress": "unnamed"}},
+		connection{model: "bare", options: sidecar.Options{"progress": "bare"}},
+		connection{model: "kept", options: sidecar.Options{"history": "keep"}},
+		connection{model: "without", options: sidecar.Options{"cards": false}},
 	)
 	h.scene(t, "tools", h.toolsAreCards)
 	h.scene(t, "running", h.cardWhileToolRuns)
@@ -31,7 +31,7 @@ func TestOpenWebUICards(t *testing.T) {
 	h.scene(t, "history", h.cardsNeverReachHermes)
 	h.scene(t, "continue", h.continuedAnswer)
 	h.scene(t, "stop", h.stopBesideACard)
-	h.scene(t, "status", h.cardsAndStatusLine)
+	h.scene(t, "status", h.cardWithoutStatusLine)
 	h.scene(t, "approval", h.approvalIsStatusLine)
 	h.scene(t, "state", h.stateIsStatusLine)
 	h.scene(t, "progress", h.cardsInOtherForms)
@@ -269,18 +269,19 @@ func (h *house) stopBesideACard(t *testing.T) {
 	}
 }
 
-// Cards and the status line do not disturb each other.
-func (h *house) cardsAndStatusLine(t *testing.T) {
-	h.open("both")
+// A tool that has a card has no status line as well: both say the same.
+func (h *house) cardWithoutStatusLine(t *testing.T) {
+	h.open("hermes-agent")
 	h.ask("hold g0-v0.8.0/one_tool")
-	h.Wait(statusLine("💻 ls -la", true))
 	h.draws("Let me check.", "… Preparing 💻 ls -la...")
-	h.agents["both"].proceed()
+	if h.hasStatusLine() {
+		t.Error("the tool that runs has a status line")
+	}
+	h.agents["hermes-agent"].proceed()
 	m, _ := h.ended()
-	h.Wait(statusLine("💻 ls -la", false))
 	h.draws("Let me check.", "✓ View Result from 💻 ls -la", "There are 3 files.")
 	h.checkCards(t, m, "hold g0-v0.8.0/one_tool")
-	if n := len(m.StatusHistory); n != 2 || m.StatusHistory[0].Done || !m.StatusHistory[1].Done {
+	if h.hasStatusLine() || len(m.StatusHistory) != 0 {
 		t.Errorf("stored status lines: %+v", m.StatusHistory)
 	}
 }
@@ -320,7 +321,7 @@ func (h *house) picturesOfCards(t *testing.T) {
 func (h *house) browserConnectsToCards(t *testing.T) {
 	a := newAgent(t, "browser")
 	h.agents["browser"] = a
-	base, _ := sidecar.Serve(t, a.up, sidecar.Options{"cards": true})
+	base, _ := sidecar.Serve(t, a.up, sidecar.Options{})
 	h.api("POST", "/api/v1/users/user/settings/update", fmt.Sprintf(
 		`{"ui": {"directConnections": {"OPENAI_API_BASE_URLS": [%q], "OPENAI_API_KEYS": ["key"], "OPENAI_API_CONFIGS": {"0": {"enable": true}}}}}`, base+"/v1"))
 	m, _ := h.answer("browser", "play g0-v0.8.0/one_tool")

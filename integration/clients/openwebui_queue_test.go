@@ -12,10 +12,9 @@ import (
 // TestOpenWebUIQueue has a user of a real Open WebUI wait in line, while another chat has the only
 // place.
 func TestOpenWebUIQueue(t *testing.T) {
-	lines := sidecar.Options{"status_line": true}
 	h := newHouse(t,
-		connection{model: "queued", options: lines, queue: sidecar.Options{"runs": 1, "wait": "10m"}},
-		connection{model: "hasty", options: lines, queue: sidecar.Options{"runs": 1, "wait": "3s"}},
+		connection{model: "queued", options: sidecar.Options{}, queue: sidecar.Options{"runs": 1, "wait": "10m"}},
+		connection{model: "hasty", options: sidecar.Options{}, queue: sidecar.Options{"runs": 1, "wait": "3s"}},
 	)
 	h.scene(t, "waits", h.waitsInLine)
 	h.scene(t, "stops", h.stopsInLine)

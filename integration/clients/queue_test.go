@@ -49,7 +49,7 @@ var waitingVariants = []variant{
 	{"unnamed", sidecar.Options{"progress": "unnamed"}},
 	{"comment", sidecar.Options{"progress": "comment"}},
 	{"off", sidecar.Options{"progress": "off"}},
-	{"status line", sidecar.Options{"status_line": true}},
+	{"no status line", sidecar.Options{"status_line": false}},
 	{keepaliveChunk, quick.With(sidecar.Options{"progress": "off"})},
 	{keepaliveComment, quick.With(sidecar.Options{"progress": "off", "keepalive_form": "comment"})},
 }
@@ -60,7 +60,7 @@ const tooLong = "too long"
 // bears reports whether a client bears to wait, in a variant.
 func (c realClient) bears(variant string) bool {
 	switch variant {
-	case byDefault, "status line":
+	case byDefault, "no status line":
 		return !c.strict || c.name == "go-openai" // which breaks on events of tools, not on one of a state
 	case "comment", keepaliveComment:
 		return !c.noComments

@@ -198,7 +198,7 @@ func (r *trial) check(t *testing.T) {
 		t.Errorf("it sees tool events: %s", tools)
 	}
 	for _, s := range scenarios {
-		if with, without := r.cell("cards", s.title), r.cell(byDefault, s.title); withOptions(s) && with != without {
+		if with, without := r.cell(byDefault, s.title), r.cell("plain", s.title); withOptions(s) && with != without {
 			t.Errorf("%s with cards: %s, without: %s", s.title, with, without)
 		}
 	}
@@ -463,11 +463,11 @@ func seenTable(tried []*trial) []string {
 
 // optionsTable is what the forms of tool events and of keepalives do to clients.
 func optionsTable(tried []*trial) []string {
-	lines := head("client", "`progress envelope`", "`unnamed`", "`off`", "`comment`", "`cards on`", "an approval with `unnamed`", "with `off`",
+	lines := head("client", "`progress envelope`", "`unnamed`", "`off`", "`comment`", "`cards off`", "an approval with `unnamed`", "with `off`",
 		"a keepalive before the first chunk", "`keepalive_form chunk`", "`keepalive_form comment`")
 	for _, r := range tried {
 		cells := []string{r.client.name}
-		for _, v := range []string{byDefault, "unnamed", "off", "comment", "cards"} {
+		for _, v := range []string{byDefault, "unnamed", "off", "comment", "plain"} {
 			var wrong []string
 			for _, s := range scenarios {
 				if c := r.cell(v, s.title); s.tools && c != "ok" && c != "error" && !slices.Contains(wrong, c) {

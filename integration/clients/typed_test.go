@@ -28,7 +28,7 @@ func TestTypedClient(t *testing.T) {
 	if err != nil {
 		harness.Missing(t, clientsVariable, err.Error())
 	}
-	suited := sidecar.Options{"keepalive_form": "comment", "error_finish": "inline"}
+	suited := sidecar.Options{"keepalive_form": "comment", "error_finish": "inline", "cards": false}
 	const tool = "tool terminal running\ntool terminal completed\n"
 	text := hermes.Delta("role", "assistant") + "\n\n" + hermes.Delta("content", "Hello") + "\n\n"
 	running := "event: hermes.tool.progress\n" + `data: {"tool": "terminal", "emoji": "\ud83d\udcbb", "label": "make", "toolCallId": "call_1", "status": "running"}` + "\n\n"

@@ -140,7 +140,7 @@ func TestCaddyfileExampleWithEveryLine(t *testing.T) {
 		t.Fatalf("%v: %s", err, bad)
 	}
 	for option := range propertiesOf(t, "hermes") {
-		missing := regexp.MustCompile(`^(status_line|cards|first_.*|stall_.*|record.*)$`).MatchString(option)
+		missing := regexp.MustCompile(`^(first_.*|stall_.*|record.*)$`).MatchString(option)
 		if !missing && !strings.Contains(out, `"`+option+`":`) {
 			t.Errorf("the example does not show %s", option)
 		}

@@ -34,7 +34,7 @@ func TestTheNextWaits(t *testing.T) {
 				if ct := q.reply.Header.Get("Content-Type"); q.reply.StatusCode != http.StatusOK || !strings.HasPrefix(ct, "text/event-stream") {
 					t.Errorf("%s %s", q.reply.Status, ct)
 				}
-				if strings.Count(q.status.String(), "Waiting in line") != 1 {
+				if strings.Count(q.status.String(), `"text": "Waiting in line`) != 1 {
 					t.Errorf("it is told again and again: %s", q.status.String())
 				}
 			} else {

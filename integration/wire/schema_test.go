@@ -69,7 +69,7 @@ func TestEveryKindOfFrameIsDescribed(t *testing.T) {
 	}
 	up := upstream.New(t, scripts.Play)
 	for _, form := range forms {
-		for _, more := range []sidecar.Options{{}, {"status_line": true, "cards": true, "error_finish": "inline"}} {
+		for _, more := range []sidecar.Options{{}, {"status_line": false, "cards": false, "error_finish": "inline"}} {
 			t.Run(fmt.Sprintf("%s %v", form, more), func(t *testing.T) {
 				base, _ := sidecar.Serve(t, up, sidecar.Still.With(more).With(sidecar.Options{"progress": form}))
 				c := client.New(t, base)
@@ -193,11 +193,11 @@ func TestStreamsOfHermesAreDescribed(t *testing.T) {
 	whole, valid := schema.Load(t, "frame.json").At(t, ""), map[string]bool{}
 	for _, o := range []sidecar.Options{
 		{},
-		{"progress": "unnamed", "cards": true, "status_line": true, "zero_usage": "error"},
-		{"error_finish": "inline", "reasoning": "drop", "imitations": "trust", "cards": true},
+		{"progress": "unnamed", "zero_usage": "error"},
+		{"error_finish": "inline", "reasoning": "drop", "imitations": "trust", "cards": false},
 		{"progress": "bare", "reasoning": "keep", "imitations": "keep", "zero_usage": "pass", "empty_answer": "pass"},
 		{"progress": "comment", "error_finish": "inline", "zero_usage": "error"},
-		{"progress": "off", "status_line": true},
+		{"progress": "off"},
 	} {
 		t.Run(fmt.Sprint(o), func(t *testing.T) {
 			base, _ := sidecar.Serve(t, up, sidecar.Still.With(o))

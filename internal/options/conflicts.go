@@ -39,11 +39,11 @@ func (v Values) Conflicts(o *proxy.Options) (all []string) {
 	add("keepalive", o.Keepalive >= time.Minute && (o.IdleTimeout == 0 || o.Keepalive <= o.IdleTimeout) && (o.StallTimeout == 0 || o.Keepalive <= o.StallTimeout),
 		"(%s) is a minute or longer: proxies and clients close connections that are silent for that long; write 10s, or off", o.Keepalive)
 	form := o.Rewrite.ProgressForm(&rewrite.Params{})
-	bare := form != rewrite.ProgressEnvelope && form != rewrite.ProgressUnnamed
+	bare := !form.Envelops()
 	keep := o.History == proxy.HistoryKeep
-	add("status_line", bare, "has no effect with progress %s: only envelope and unnamed include it", form)
-	add("cards", bare, "has no effect with progress %s: only envelope and unnamed include them", form)
-	add("cards", keep, "is on with history keep: clients send the cards back, and Hermes gets them as tool calls")
+	add("status_line", bare && v["status_line"] == true, "has no effect with progress %s: only envelope and unnamed include it", form)
+	add("cards", bare && v["cards"] == true, "has no effect with progress %s: only envelope and unnamed include them", form)
+	add("cards", keep && v["cards"] == true, "is on with history keep: clients send the cards back, and Hermes gets them as tool calls")
 	who, _ := v["identity"].(Identity)
 	add("memory", keep && v["memory"] != "off", "has no effect with history keep: no history is changed")
 	add("memory", who.Session != "" && v["memory"] != "off", "has no effect on the users of identity by session: Hermes keeps their histories itself")

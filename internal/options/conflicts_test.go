@@ -28,6 +28,10 @@ func TestConflicts(t *testing.T) {
 		"cards on\nhistory keep":                                 {"cards is on with history keep"},
 		"cards on":                                               nil,
 		"cards off\nhistory keep":                                nil,
+		"history keep":                                           nil, // the defaults of cards and memory are no mistake
+		"progress off":                                           nil,
+		"progress bare\nhistory keep":                            nil,
+		"cards off\nstatus_line off\nprogress comment":           nil,
 		"memory results\nhistory keep":                           {"memory has no effect with history keep"},
 		"memory off\nhistory keep":                               nil,
 		"memory on\nidentity {a} by session":                     {"memory has no effect on the users of identity by session"},

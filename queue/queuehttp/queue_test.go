@@ -95,6 +95,11 @@ func status(members, text string) string {
 	return "event: hermes.status\ndata: {" + members + `"kind": "lifecycle", "text": "` + text + "\"}\n\n"
 }
 
+// shown returns a status in a chat, with the members of a chunk and its status line.
+func shown(text string) string {
+	return "event: hermes.status\ndata: {" + idle + `,"kind": "lifecycle", "text": "` + text + `","event":{"type":"status","data":{"description":"` + text + "\",\"done\":true}}}\n\n"
+}
+
 // errorOf returns the error finish of a stream that waits, in two frames.
 func errorOf(value, message string) string {
 	return `data: {"error":` + value + "}\n\n" +
@@ -117,16 +122,16 @@ func TestWaitingStream(t *testing.T) {
 		advance(time.Second - 1)
 		x.WantLog()
 		advance(1)
-		x.WantBody(status(idle+",", twoBefore))
+		x.WantBody(shown(twoBefore))
 		equal(t, x.Rec.Status, 200, "status")
 		equal(t, fmt.Sprint(x.Rec.Sent), "map[Access-Control-Allow-Origin:[*] Cache-Control:[no-cache] Content-Type:[text/event-stream] X-Accel-Buffering:[no]]", "header")
 		equal(t, x.Rec.Log[len(x.Rec.Log)-1], "flush", "the last call")
-		want := status(idle+",", twoBefore)
+		want := shown(twoBefore)
 		x.before[0].Done()
 		x.before[1].Done()
 		x.before = x.before[2:]
 		advance(time.Second)
-		want += status(idle+",", youAreNext)
+		want += shown(youAreNext)
 		x.WantBody(want)
 		advance(10 * time.Second)
 		want += "data: {" + idle + "}\n\n"
@@ -138,7 +143,7 @@ func TestWaitingStream(t *testing.T) {
 		x.Stream("X-Hermes-Session-Id", "s", "Content-Type", "text/event-stream; charset=utf-8")
 		x.Write(role, text("Hello"), fullStop, done)
 		x.Ret(nil).WantSwallowed(t)
-		x.WantBody(want + status(idle+",", yourTurn) + role + text("Hello") + fullStop + done)
+		x.WantBody(want + shown(yourTurn) + role + text("Hello") + fullStop + done)
 		equal(t, x.Rec.Fields.Get("X-Hermes-Session-Id"), "", "what came after the header")
 		equal(t, x.Result().Outcome, proxy.OutcomeOK, "outcome")
 		equal(t, x.turn.Waited(), 12*time.Second, "waited")
@@ -169,21 +174,21 @@ func TestTurnComesAtOnce(t *testing.T) {
 // keepalive, and another status when it is its turn. A chat's answer follows as it is.
 func TestWaitingForms(t *testing.T) {
 	const unnamed = "data: {" + idle + `,"kind": "lifecycle", "text": "` + oneBefore + `"`
-	bare, kept := status("", oneBefore), "data: {"+idle+"}\n\n"
+	bare, kept, off := status("", oneBefore), "data: {"+idle+"}\n\n", rewrite.Options{NoStatusLine: true}
 	for _, c := range []struct {
 		name, path, form  string
 		o                 rewrite.Options
 		status, keepalive string
 	}{
-		{"envelope", chatPath, "", rewrite.Options{}, status(idle+",", oneBefore), kept},
-		{"unnamed", chatPath, "unnamed", rewrite.Options{}, unnamed + "}\n\n", kept},
-		{"unnamed, status_line", chatPath, "unnamed", rewrite.Options{StatusLine: true}, unnamed + `,"event":{"type":"status","data":{"description":"` + oneBefore + `","done":true}}}` + "\n\n", kept},
-		{"cards", chatPath, "", rewrite.Options{Cards: true}, status(idle+",", oneBefore), kept},
+		{"envelope", chatPath, "", rewrite.Options{}, shown(oneBefore), kept},
+		{"unnamed", chatPath, "unnamed", rewrite.Options{NoCards: true}, strings.Replace(shown(oneBefore), "event: hermes.status\n", "", 1), kept},
+		{"no status_line", chatPath, "", off, status(idle+",", oneBefore), kept},
+		{"unnamed, no status_line", chatPath, "unnamed", off, unnamed + "}\n\n", kept},
 		{"bare", chatPath, "bare", rewrite.Options{}, bare, kept},
 		{"comment", chatPath, "comment", rewrite.Options{}, `: hermes.status {"kind": "lifecycle", "text": "` + oneBefore + "\"}\n\n", kept},
 		{"off", chatPath, "off", rewrite.Options{}, "", kept},
 		{"keepalives are comments", chatPath, "bare", rewrite.Options{KeepaliveForm: rewrite.KeepaliveComment}, bare, beat},
-		{"of a session", sessionPath, "", rewrite.Options{StatusLine: true}, bare, beat},
+		{"of a session", sessionPath, "", rewrite.Options{}, bare, beat},
 		{"of a response", responsesPath, "", rewrite.Options{}, `: hermes.status {"kind": "lifecycle", "text": "` + oneBefore + "\"}\n\n", beat},
 	} {
 		bubble(t, c.name, func(t *testing.T) {
@@ -376,7 +381,7 @@ func TestDrainInLine(t *testing.T) {
 		advance(time.Second)
 		x.Streams.Shutdown(0)
 		x.end().WantSwallowed(t)
-		x.WantBody(status(idle+",", youAreNext) + errorOf(`{"message":"`+before+`","type":"upstream_error","param":null,"code":"shutting_down"}`, `"`+before+`"`))
+		x.WantBody(shown(youAreNext) + errorOf(`{"message":"`+before+`","type":"upstream_error","param":null,"code":"shutting_down"}`, `"`+before+`"`))
 		equal(t, x.Result().Outcome, "shutting_down", "outcome")
 	})
 	bubble(t, "it began before", func(t *testing.T) {
@@ -450,7 +455,7 @@ func TestWaitedAnswersThatAreNoStreams(t *testing.T) {
 				t.Fatal(err)
 			}
 			message, _ := json.Marshal(value.Message)
-			x.WantBody(status(idle+",", youAreNext) + errorOf(want, string(message)))
+			x.WantBody(shown(youAreNext) + errorOf(want, string(message)))
 			equal(t, x.Result().Outcome, "agent_error", "outcome")
 			equal(t, x.Result().Status, 200, "status")
 			x.wantFree()
@@ -611,7 +616,7 @@ func TestUpstreamRefuses(t *testing.T) {
 			x.Stream()
 			x.Write(role, text("a"), fullStop, done)
 			x.Ret(nil).WantSwallowed(t)
-			x.WantBody(status(idle+",", youAreNext) + status(idle+",", yourTurn) + role + text("a") + fullStop + done)
+			x.WantBody(shown(youAreNext) + shown(yourTurn) + role + text("a") + fullStop + done)
 			equal(t, x.Rec.Sent.Get("X-Refused")+x.Rec.Fields.Get("X-Refused"), "", "the refusal's header")
 			equal(t, x.Rec.Sent.Get("X-Front"), "yes", "the header of handlers in front")
 			equal(t, len(x.Ends), 1, "ends observed")
@@ -702,7 +707,7 @@ func TestUpstreamRefuses(t *testing.T) {
 			x.Stream()
 			x.Write(role, text("a"), fullStop, done)
 			x.Ret(nil).WantSwallowed(t)
-			x.WantBody(status(idle+",", youAreNext) + status(idle+",", yourTurn) + role + text("a") + fullStop + done)
+			x.WantBody(shown(youAreNext) + shown(yourTurn) + role + text("a") + fullStop + done)
 			x.wantFree()
 		})
 	}
@@ -722,7 +727,7 @@ func TestUpstreamRefuses(t *testing.T) {
 		x.Last(func() error { return nil })
 		advance(time.Minute)
 		x.end().WantSwallowed(t)
-		x.WantBody(status(idle+",", youAreNext) +
+		x.WantBody(shown(youAreNext) +
 			errorOf(`{"message": "Too many concurrent runs (max 10)", "type": "rate_limit_error", "param": null, "code": "rate_limit_exceeded"}`, `"Too many concurrent runs (max 10)"`))
 	})
 	bubble(t, "and the client leaves", func(t *testing.T) {
@@ -871,7 +876,7 @@ func TestRefusedTriesLeaveNoDeadline(t *testing.T) {
 			_, _ = io.WriteString(rw, role+text("Hello")+fullStop+done)
 		})
 		equal(t, tries, 2, "tries")
-		equal(t, strings.HasPrefix(w.Body.String(), status(idle+",", youAreNext)+"data: {"+idle+"}\n\n"), true, "it is told")
+		equal(t, strings.HasPrefix(w.Body.String(), shown(youAreNext)+"data: {"+idle+"}\n\n"), true, "it is told")
 		equal(t, strings.HasSuffix(w.Body.String(), role+text("Hello")+fullStop+done), true, "it gets the answer")
 		equal(t, w.deadline.IsZero(), true, "no deadline")
 	})

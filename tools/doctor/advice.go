@@ -21,6 +21,8 @@ var repairs = []Repair{
 		Client: "the same events with an id, and an end for each"},
 	{span: span{12_000, newest}, Upstream: "tool events that are not chunks, which break strict clients",
 		Client: "the same events with the members of a chunk added"},
+	{span: span{7_000, newest}, Upstream: "tools that Open WebUI does not show",
+		Client: "the same events with what Open WebUI draws: a card for each tool, stored with the message"},
 	{span: span{storesAtOnce, newest}, Upstream: "tool events without the arguments and the result of the tool",
 		Client: "the same events with args and result, and cards that show them"},
 	{span: span{7_000, newest}, Upstream: "histories without the tools of earlier turns, so the agent does not know what it did",
@@ -89,10 +91,8 @@ func options(s span, r *reading, set map[string]bool) []Option {
 			"The answer has text and a usage of zero tokens. This Hermes reports its failures itself, so its provider reports no usage."},
 		{passed && s.from < 18_000, "zero_usage", "pass", "if the answer is whole: then the provider reports no usage",
 			"The answer has text and a usage of zero tokens. A crash before Hermes 0.18 looks the same, and pass does not report it."},
-		{s.to >= 7_000, "cards", "on", "if people use Open WebUI",
-			"Open WebUI shows no tool of a Hermes behind an API by itself. With cards it draws each one" + drawn +
-				" between the texts, and stores it with the message. On the wire, a tool's events get the members type, " +
-				"output_index and item, and one chunk follows its end. Other clients show no difference."},
+		{s.to >= 7_000, "cards", "off", "if people use Open WebUI 0.6 or 0.9",
+			"0.9 draws each card" + drawn + " twice, and 0.6 draws none. Without cards, both show the tool that runs as a status above the message."},
 		{s.to >= 7_000, "progress", "unnamed", "for clients that break on events with a name",
 			"These are older SDKs of OpenAI (Python 1.97, Node 4 and 5.9) and go-openai, as docs/clients.md shows. " +
 				"A client can also ask for this itself, with X-Hermes-Tool-Progress: unnamed."},

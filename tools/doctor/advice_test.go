@@ -56,9 +56,9 @@ func TestOptions(t *testing.T) {
 		{"agent-loop/g0-v0.8.0/no_usage", false, "zero_usage pass", "if the answer is whole", "A crash before"},
 		{"live-g3-v0.18.2/nousage", false, "zero_usage pass", "if the answer is whole", ""}, // nothing shows that it is so new
 		{"g0-v0.8.0/one_tool", false, "zero_usage pass", "", ""},
-		{"g0-v0.8.0/parallel_tools", false, "cards on", "if people use Open WebUI", "(3 of them in this answer)"},
-		{"live-g4-v0.21.5/danger", false, "cards on", "if people use Open WebUI", "(1 of them in this answer)"},
-		{"live-g5-v0.22.2/err401", false, "cards on", "if people use Open WebUI", "With cards"},
+		{"g0-v0.8.0/parallel_tools", false, "cards off", "if people use Open WebUI 0.6 or 0.9", "each card (3 of them in this answer) twice"},
+		{"live-g4-v0.21.5/danger", false, "cards off", "if people use Open WebUI 0.6 or 0.9", "(1 of them in this answer)"},
+		{"live-g5-v0.22.2/err401", false, "cards off", "if people use Open WebUI 0.6 or 0.9", "each card twice"},
 	} {
 		stream := recorded(t, c.name)
 		if c.again {

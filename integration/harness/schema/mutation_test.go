@@ -246,3 +246,13 @@ func fails(kind, body string, status, size int) bool {
 		}
 	}
 }
+
+// TestNoStatusLineBesideACard: a tool that has a card has no status line as well (contract section 2).
+func TestNoStatusLineBesideACard(t *testing.T) {
+	for _, name := range []string{"card", "card ends"} {
+		both := strings.Replace(samples[name], `,"type":"response.`, `,"event":{"type":"status","data":{"description":"💻 ls -la","done":`+fmt.Sprint(name != "card")+`}},"type":"response.`, 1)
+		if both == samples[name] || CheckFrame(both+"\n\n") == nil {
+			t.Errorf("%s passes with a status line: %s", name, both)
+		}
+	}
+}

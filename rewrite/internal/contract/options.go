@@ -11,8 +11,8 @@ import (
 // of the contract. Streams share Options, which must not change while one of them runs.
 type Options struct {
 	Progress      Progress      // the form of tool events; default ProgressEnvelope
-	StatusLine    bool          // tool events have a member status, which Open WebUI shows; default false
-	Cards         bool          // tool events have the members of an item, of which Open WebUI makes a card; default false
+	NoCards       bool          // tool events have no members of an item, of which Open WebUI makes a card
+	NoStatusLine  bool          // no event has a status, which Open WebUI shows: none of upstream's state, and none of a tool without a card
 	Imitations    Imitations    // what becomes of imitated markers; default ImitationsAuto
 	Reasoning     Reasoning     // what becomes of reasoning between tags in the content; default ReasoningExtract
 	ErrorFinish   ErrorFinish   // the form of errors at the end of a stream; default ErrorFinishSplit
@@ -49,6 +49,9 @@ func (o *Options) WithDefaults() *Options {
 func (o *Options) ProgressForm(p *Params) Progress {
 	return cmp.Or(p.Progress, o.Progress, ProgressEnvelope)
 }
+
+// Envelops reports whether named events of the form have the members of a chunk.
+func (p Progress) Envelops() bool { return p == ProgressEnvelope || p == ProgressUnnamed }
 
 // FrameLimit returns the size in bytes above which a frame, or an answer that is
 // not streamed, passes unexamined: MaxFrame or its default, at most 1 GiB.

@@ -2,7 +2,6 @@ package encode
 
 import (
 	"cmp"
-	"fmt"
 	"regexp"
 	"strings"
 
@@ -31,7 +30,7 @@ const (
 const itemHead = `,"type":"response.output_item.added","output_index":1000000,"item":{"type":"`
 
 // HasCards reports whether tools get cards.
-func (w *Writer) HasCards() bool { return w.o.Cards && w.Envelops() }
+func (w *Writer) HasCards() bool { return !w.o.NoCards && w.Envelops() }
 
 // card returns the members that make a card of the event of t, none if it has no card. Open WebUI
 // shows the name of the item. In later requests it sends provider_function instead, if there is
@@ -41,18 +40,26 @@ func (t *Transition) card() []byte {
 		return nil
 	}
 	_, status, _ := t.outcome()
-	function := `"tool"`
-	if functions.MatchString(t.Name) {
-		function = t.Name
-	}
 	name := t.name
 	if t.Waits {
 		name = quoted(MaxCardName, `"`+waitsName+`"`, t.says())
 	}
-	shown, arguments := t.cardArguments(!marker.BeginsWithEmoji(jsonspan.Unquote(name)))
-	return fmt.Appendf(nil, itemHead+`function_call","id":%s,"call_id":%[1]s,"name":%s,"arguments":%s,`+
-		`"provider_function":{"name":%s,"arguments":%s},"status":"%s"}`,
-		t.ID, name, shown, function, arguments, status)
+	shown, back := t.cardArguments(name)
+	return join(itemHead+`function_call","id":`, t.ID, `,"call_id":`, t.ID, `,"name":`, name, `,"arguments":`, shown,
+		`,"provider_function":{"name":`, t.function, `,"arguments":`, back, `},"status":"`, status, `"}`)
+}
+
+// join returns the bytes of the parts. It allocates once: most streams with tools have cards.
+func join(parts ...string) []byte {
+	n := 0
+	for _, part := range parts {
+		n += len(part)
+	}
+	b := make([]byte, 0, n)
+	for _, part := range parts {
+		b = append(b, part...)
+	}
+	return b
 }
 
 // hasItem reports whether the event of t makes a card, or changes one. A card that shows arguments
@@ -64,19 +71,19 @@ func (t *Transition) hasItem() bool {
 // cardArguments returns the arguments that Open WebUI shows, and those that it sends back in later
 // requests, JSON strings. By the second, a sidecar knows the card again: they are an object with a label
 // and, if details are known, args. Versions of Open WebUI that send back what they show send the name of
-// the card as well: by that and by ShownEnd it is known, unless plainName says that it begins with no emoji.
-func (t *Transition) cardArguments(plainName bool) (shown, back []byte) {
+// the card as well: by that and by ShownEnd it is known, unless the name begins with no emoji.
+func (t *Transition) cardArguments(name string) (shown, back string) {
 	if t.Details.Args == nil && t.Details.Result == nil {
-		return []byte(t.arguments), []byte(t.arguments)
+		return t.arguments, t.arguments
 	}
 	label := strings.TrimSuffix(jsonspan.Unquote(t.arguments), "}")
 	args := tooltext.Args(tooltext.Of(t.Details.Args)) // upstream's own may be longer, or an array
-	back = jsonspan.Quote(label + `, "args": ` + cmp.Or(string(args), "null") + "}")
-	if plainName || args == nil {
+	back = string(jsonspan.Quote(label + `, "args": ` + cmp.Or(string(args), "null") + "}"))
+	if args == nil || !marker.BeginsWithEmoji(jsonspan.Unquote(name)) {
 		return back, back
 	}
-	shown = tooltext.ShownArgs(args)
-	return append(shown[:len(shown)-1], contract.ShownEnd+`"`...), back
+	shown = string(tooltext.ShownArgs(args))
+	return shown[:len(shown)-1] + contract.ShownEnd + `"`, back
 }
 
 // CardEvent is the name of the output of a card, which readers of named events pass over.

@@ -10,7 +10,7 @@ import (
 
 // The bound on open tools counts what the end of a card takes: no end takes more.
 func TestEndsOfCardsTakeWhatIsCounted(t *testing.T) {
-	o := contract.Options{Cards: true}
+	o := contract.Options{NoStatusLine: true}
 	for _, fields := range []string{"x", "💻", `\"`, `\\`, `\u0001`, `\n`, `\t`, `\u0022`, "\x7f", "é ", "\u2028", "\xff", "\xffx"} {
 		long := `"` + strings.Repeat(fields, 3000) + `"`
 		for _, id := range []string{`"i"`, `"` + strings.Repeat("i", MaxCardID-2) + `"`} {

@@ -38,11 +38,12 @@ type Tool struct {
 // shown has the texts of a tool as users read them, JSON strings. They are empty where nothing shows
 // them.
 type shown struct {
-	line            string // the description of the status line
+	line            string // the description of the status line of a tool without a card
 	name, arguments string // of the card
+	function        string // the name of the card's function
 }
 
-func (s *shown) len() int { return len(s.line) + len(s.name) + 2*len(s.arguments) }
+func (s *shown) len() int { return len(s.line) + len(s.name) + 2*len(s.arguments) + len(s.function) }
 
 // OfUpstream returns the id by which upstream's events name the tool.
 func (t *Tool) OfUpstream() string { return cmp.Or(t.UpstreamID, t.ID) }
@@ -109,19 +110,21 @@ func (w *Writer) CallID(upstreamID string, n int) string {
 }
 
 // Envelops reports whether named events get the members of a chunk.
-func (w *Writer) Envelops() bool {
-	return w.Form == contract.ProgressEnvelope || w.Form == contract.ProgressUnnamed
-}
+func (w *Writer) Envelops() bool { return w.Form.Envelops() }
 
 // Show sets what users read of the tool, which has started.
 func (w *Writer) Show(t *Tool) {
-	if w.o.StatusLine && w.Envelops() {
-		t.line = quoted(marker.MaxShown, t.Emoji, t.says())
+	if !t.Card {
+		if !w.o.NoStatusLine && w.Envelops() {
+			t.line = quoted(marker.MaxShown, t.Emoji, t.says())
+		}
+		return
 	}
-	if t.Card {
-		label := jsonspan.Quote(marker.Line(beginning(t.Label, marker.MaxShown), marker.MaxShown))
-		t.name = quoted(MaxCardName, t.Emoji, t.says())
-		t.arguments = string(jsonspan.Quote(`{"label": ` + string(label) + `}`))
+	label := jsonspan.Quote(marker.Line(beginning(t.Label, marker.MaxShown), marker.MaxShown))
+	t.name = quoted(MaxCardName, t.Emoji, t.says())
+	t.arguments = string(jsonspan.Quote(`{"label": ` + string(label) + `}`))
+	if t.function = `"tool"`; functions.MatchString(t.Name) {
+		t.function = t.Name
 	}
 }
 
@@ -145,11 +148,11 @@ func (w *Writer) EndSize(t *Tool) int {
 // the tool.
 func (w *Writer) StartSize() int {
 	n := w.EndSize(&Tool{Card: w.HasCards()})
-	if w.o.StatusLine {
-		n += 4 * marker.MaxShown
-	}
-	if w.HasCards() {
+	switch {
+	case w.HasCards():
 		n += 4*MaxCardName + 2*4*marker.MaxShown
+	case !w.o.NoStatusLine:
+		n += 4 * marker.MaxShown
 	}
 	return n
 }
@@ -183,11 +186,12 @@ func (w *Writer) Transition(t *Transition) {
 }
 
 // leavesAsIs reports whether upstream's event of t lacks nothing that its form has here, but for
-// the id.
+// the id, and has no status line beside a card.
 func (w *Writer) leavesAsIs(t *Transition) bool {
 	x := t.Event
+	hasLine := x.C.StatusLine.Ok()
 	return t.In == w.Form && x.String(x.C.CallID) != nil && x.String(x.C.Status) != nil &&
-		(!w.o.StatusLine || !w.Envelops() || x.C.StatusLine.Ok()) && (!t.hasItem() || HasCard(x) && t.UpstreamID == "")
+		(t.line == "" || hasLine) && !(t.Card && hasLine) && (!t.hasItem() || HasCard(x) && t.UpstreamID == "")
 }
 
 // SetID sets the id of upstream's event x, unless it has that of t.
@@ -294,7 +298,7 @@ func (t *Transition) description() string {
 func (w *Writer) editEvent(t *Transition) {
 	x := t.Event
 	status, _, _ := t.outcome()
-	w.addChunkMembers(x, t.Card)
+	w.addChunkMembers(x, t.Card || HasCard(x))
 	if w.Form == contract.ProgressUnnamed { // first, because another edit may cover the line
 		x.DropName()
 	}
@@ -321,10 +325,10 @@ func (w *Writer) addChunkMembers(x *chunk.Object, card bool) {
 	x.Replace(at, at, []byte(members))
 }
 
-// statusLine returns the member that Open WebUI shows, none if the option is off. description is a JSON
-// string.
+// statusLine returns the member that Open WebUI shows, none if the option is off or the description, a
+// JSON string, is empty.
 func (w *Writer) statusLine(done bool, description string) []byte {
-	if !w.o.StatusLine {
+	if w.o.NoStatusLine || description == "" {
 		return nil
 	}
 	b := append([]byte(`,"event":{"type":"status","data":{"description":`), description...)
@@ -369,7 +373,7 @@ func (w *Writer) NamedEvent(x *chunk.Object, wrapped, finished bool, ask *Ask) (
 			w.addStatusLine(x, true, quoted(marker.MaxShown, string(text)))
 		case name == ApprovalEvent && command != nil && !finished: // or it would stay
 			w.addStatusLine(x, false, ask.statusLine(string(command)))
-			waiting = w.o.StatusLine
+			waiting = !w.o.NoStatusLine
 		}
 		if waits != nil {
 			x.Append(waits.card())
@@ -389,11 +393,19 @@ func (w *Writer) NamedEvent(x *chunk.Object, wrapped, finished bool, ask *Ask) (
 	return waiting
 }
 
-// TakeBack writes a chunk that hides the status line, which says that a command waits. Its name is
-// that of all that is there for Open WebUI alone.
-func (w *Writer) TakeBack() {
+// TakeBack writes a chunk that hides the status line, which says that a command waits.
+func (w *Writer) TakeBack() { w.Hide(waitsName[:len(waitsName)-1]) }
+
+// Hide writes a chunk that hides the status line. Its name is that of all that is there for Open WebUI
+// alone.
+func (w *Writer) Hide(description string) {
 	if w.Form == contract.ProgressEnvelope {
 		w.own("event: " + CardEvent + "\n")
 	}
-	w.chunk(nothing, `,"event":{"type":"status","data":{"description":"`, waitsName[:len(waitsName)-1], `","done":true,"hidden":true}}`)
+	w.chunk(nothing, `,"event":`, string(HiddenStatus(description)))
+}
+
+// HiddenStatus returns the status with the description that is over, and that Open WebUI hides.
+func HiddenStatus(description string) []byte {
+	return append(append([]byte(`{"type":"status","data":{"description":`), jsonspan.Quote(description)...), `,"done":true,"hidden":true}}`...)
 }
