@@ -31,8 +31,20 @@ func NewWaitingFrames(o *Options, p *Params) WaitingFrames {
 // Status appends the event hermes.status with the text to dst, in the form in which an event of
 // upstream's leaves. If clients would break on the event, it appends a comment or nothing: see the
 // contract, "Waiting in line".
-func (w WaitingFrames) Status(dst []byte, text string) []byte {
-	data := slices.Concat([]byte(`{"kind": "lifecycle", "text": `), jsonspan.Quote(text), []byte("}\n\n"))
+func (w WaitingFrames) Status(dst []byte, text string) []byte { return w.status(dst, text, nil) }
+
+// Over is Status for the text that ends the wait. As a status line it is hidden, or it would stay above
+// the answer.
+func (w WaitingFrames) Over(dst []byte, text string) []byte {
+	if !chat.HasStatusLine(w.o, &w.p) {
+		return w.Status(dst, text)
+	}
+	return w.status(dst, text, slices.Concat([]byte(`, "event": `), chat.HiddenStatus(text)))
+}
+
+// status appends the event hermes.status with the text and the members after it.
+func (w WaitingFrames) status(dst []byte, text string, members []byte) []byte {
+	data := slices.Concat([]byte(`{"kind": "lifecycle", "text": `), jsonspan.Quote(text), members, []byte("}\n\n"))
 	form := w.o.ProgressForm(&w.p)
 	switch {
 	case w.p.Active && form == ProgressOff:
@@ -57,7 +69,7 @@ func (w WaitingFrames) Keepalive(dst []byte) []byte {
 // Refuse ends the stream with the error in body, which the request got instead of an answer: a
 // JSON object whose member error is a string, or an object with a message. It appends the frames
 // that the client needs to dst and returns that: the error finish of a chat (contract section 3),
-// or the last events of another stream (section 6), without secrets. It returns false, and dst as
+// or the last events of another stream (section 6), without secrets. A status line is hidden. It returns false, and dst as
 // it is, if body has no such error, or if the error is too large for a frame.
 func (w WaitingFrames) Refuse(dst, body []byte) ([]byte, bool) {
 	s := New(w.o, w.p)
@@ -70,7 +82,7 @@ func (w WaitingFrames) Refuse(dst, body []byte) ([]byte, bool) {
 		if len(frame) > s.scan.MaxFrame {
 			return dst, false
 		}
-		return s.Finish(s.Feed(dst, frame, time.Time{}), CauseEOF), true
+		return s.Finish(s.Feed(append(dst, chat.HideStatus(w.o.WithDefaults(), &w.p)...), frame, time.Time{}), CauseEOF), true
 	}
 	s.out.Bytes = dst
 	s.other.Refuse(&s.out, message, codeIn(object))

@@ -17,7 +17,10 @@ func TestRefuseInAllForms(t *testing.T) {
 		body     string
 		has, not string // words
 	}{
-		"split":    {Options{}, Params{Active: true}, `{"error":{"message":"no ` + key + `"}}`, `"finish_reason":"error" [DONE] data:|{"error": "code":"agent_error"`, key},
+		"split":    {Options{}, Params{Active: true}, `{"error":{"message":"no ` + key + `"}}`, `event:|hermes.card "done":true,"hidden":true "finish_reason":"error" [DONE] data:|{"error": "code":"agent_error"`, key},
+		"no line":  {Options{NoStatusLine: true}, Params{Active: true}, `{"error":{"message":"no"}}`, `[DONE]`, "hidden event:"},
+		"bare":     {Options{Progress: ProgressBare}, Params{Active: true}, `{"error":{"message":"no"}}`, `[DONE]`, "hidden event:"},
+		"unnamed":  {Options{}, Params{Active: true, Progress: ProgressUnnamed}, `{"error":{"message":"no"}}`, `"hidden":true [DONE]`, "event:|"},
 		"inline":   {Options{ErrorFinish: ErrorFinishInline}, Params{Active: true}, `{"error":{"message":"no ` + key + `"}}`, `"finish_reason":"error"}],"error":{ [DONE]`, key + ` data:|{"error"`},
 		"response": {Options{}, Params{Responses: true}, `{"error":{"message":"no ` + key + `","code":"` + key + `"}}`, `response.failed server_error "sequence_number":0`, key},
 		"limit":    {Options{}, Params{Responses: true}, `{"error":{"message":"no","code":"rate_limit_exceeded"}}`, `"code":"rate_limit_exceeded"`, "server_error"},

@@ -106,7 +106,7 @@ func TestEveryKindOfFrameIsDescribed(t *testing.T) {
 		}
 	}
 	// What ends a stream whose client was told that it waits.
-	for path, n := range map[string]int{"/v1/chat/completions": 4, "/v1/responses": 2, "/api/sessions/s1/chat/stream": 3} {
+	for path, n := range map[string]int{"/v1/chat/completions": 5, "/v1/responses": 2, "/api/sessions/s1/chat/stream": 3} {
 		rest := make(chan struct{})
 		up := upstream.New(t, upstream.Router{
 			"held":    func(x *upstream.Exchange) { x.Begin(); x.Wait(rest); x.Reset() },

@@ -100,6 +100,20 @@ func shown(text string) string {
 	return "event: hermes.status\ndata: {" + idle + `,"kind": "lifecycle", "text": "` + text + `","event":{"type":"status","data":{"description":"` + text + "\",\"done\":true}}}\n\n"
 }
 
+// over returns the status in a chat that is sent when the wait is over, whose status line is hidden.
+func over() string {
+	return "event: hermes.status\ndata: {" + idle + `,"kind": "lifecycle", "text": "` + yourTurn + `", "event": ` + hidden(yourTurn) + "}\n\n"
+}
+
+func hidden(text string) string {
+	return `{"type":"status","data":{"description":"` + text + `","done":true,"hidden":true}}`
+}
+
+// hides returns the frame that hides the status line of a stream that ends with an error.
+func hides() string {
+	return "event: hermes.card\ndata: {" + idle + `,"event":` + hidden("Waiting in line") + "}\n\n"
+}
+
 // errorOf returns the error finish of a stream that waits, in two frames.
 func errorOf(value, message string) string {
 	return `data: {"error":` + value + "}\n\n" +
@@ -143,7 +157,7 @@ func TestWaitingStream(t *testing.T) {
 		x.Stream("X-Hermes-Session-Id", "s", "Content-Type", "text/event-stream; charset=utf-8")
 		x.Write(role, text("Hello"), fullStop, done)
 		x.Ret(nil).WantSwallowed(t)
-		x.WantBody(want + shown(yourTurn) + role + text("Hello") + fullStop + done)
+		x.WantBody(want + over() + role + text("Hello") + fullStop + done)
 		equal(t, x.Rec.Fields.Get("X-Hermes-Session-Id"), "", "what came after the header")
 		equal(t, x.Result().Outcome, proxy.OutcomeOK, "outcome")
 		equal(t, x.turn.Waited(), 12*time.Second, "waited")
@@ -201,7 +215,8 @@ func TestWaitingForms(t *testing.T) {
 			x.goesOn()
 			x.WantBody(want)
 			x.Stream()
-			want += strings.ReplaceAll(c.status, oneBefore, yourTurn)
+			want += strings.Replace(strings.ReplaceAll(c.status, oneBefore, yourTurn),
+				`,"event":{"type":"status","data":{"description":"`+yourTurn+`","done":true}}`, `, "event": `+hidden(yourTurn), 1)
 			x.WantBody(want)
 			if c.path != chatPath {
 				x.Leave()
@@ -381,7 +396,7 @@ func TestDrainInLine(t *testing.T) {
 		advance(time.Second)
 		x.Streams.Shutdown(0)
 		x.end().WantSwallowed(t)
-		x.WantBody(shown(youAreNext) + errorOf(`{"message":"`+before+`","type":"upstream_error","param":null,"code":"shutting_down"}`, `"`+before+`"`))
+		x.WantBody(shown(youAreNext) + hides() + errorOf(`{"message":"`+before+`","type":"upstream_error","param":null,"code":"shutting_down"}`, `"`+before+`"`))
 		equal(t, x.Result().Outcome, "shutting_down", "outcome")
 	})
 	bubble(t, "it began before", func(t *testing.T) {
@@ -455,7 +470,7 @@ func TestWaitedAnswersThatAreNoStreams(t *testing.T) {
 				t.Fatal(err)
 			}
 			message, _ := json.Marshal(value.Message)
-			x.WantBody(shown(youAreNext) + errorOf(want, string(message)))
+			x.WantBody(shown(youAreNext) + hides() + errorOf(want, string(message)))
 			equal(t, x.Result().Outcome, "agent_error", "outcome")
 			equal(t, x.Result().Status, 200, "status")
 			x.wantFree()
@@ -616,7 +631,7 @@ func TestUpstreamRefuses(t *testing.T) {
 			x.Stream()
 			x.Write(role, text("a"), fullStop, done)
 			x.Ret(nil).WantSwallowed(t)
-			x.WantBody(shown(youAreNext) + shown(yourTurn) + role + text("a") + fullStop + done)
+			x.WantBody(shown(youAreNext) + over() + role + text("a") + fullStop + done)
 			equal(t, x.Rec.Sent.Get("X-Refused")+x.Rec.Fields.Get("X-Refused"), "", "the refusal's header")
 			equal(t, x.Rec.Sent.Get("X-Front"), "yes", "the header of handlers in front")
 			equal(t, len(x.Ends), 1, "ends observed")
@@ -707,7 +722,7 @@ func TestUpstreamRefuses(t *testing.T) {
 			x.Stream()
 			x.Write(role, text("a"), fullStop, done)
 			x.Ret(nil).WantSwallowed(t)
-			x.WantBody(shown(youAreNext) + shown(yourTurn) + role + text("a") + fullStop + done)
+			x.WantBody(shown(youAreNext) + over() + role + text("a") + fullStop + done)
 			x.wantFree()
 		})
 	}
@@ -728,7 +743,7 @@ func TestUpstreamRefuses(t *testing.T) {
 		advance(time.Minute)
 		x.end().WantSwallowed(t)
 		x.WantBody(shown(youAreNext) +
-			errorOf(`{"message": "Too many concurrent runs (max 10)", "type": "rate_limit_error", "param": null, "code": "rate_limit_exceeded"}`, `"Too many concurrent runs (max 10)"`))
+			hides() + errorOf(`{"message": "Too many concurrent runs (max 10)", "type": "rate_limit_error", "param": null, "code": "rate_limit_exceeded"}`, `"Too many concurrent runs (max 10)"`))
 	})
 	bubble(t, "and the client leaves", func(t *testing.T) {
 		x := waits(t, 0)

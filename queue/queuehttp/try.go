@@ -197,7 +197,7 @@ func (t *trial) goOn(status int) {
 	t.ResponseWriter.WriteHeader(status)
 	h, in := t.Header(), t.x.in
 	if status == http.StatusOK && head.MediaType(h) == "text/event-stream" && !head.IsEncoded(h) && !in.Sent().IsZero() {
-		in.Send(in.Waiting().Status(nil, "It is your turn")) // a program may show the last status as long as it shows the answer
+		in.Send(in.Waiting().Over(nil, "It is your turn")) // a program may show the last status as long as it shows the answer
 	}
 }
 

@@ -31,6 +31,27 @@ func Keepalive(o *contract.Options, p *contract.Params) []byte {
 	return out.Take()
 }
 
+// HasStatusLine reports whether upstream's state becomes a status line in a stream with the parameters p.
+func HasStatusLine(o *contract.Options, p *contract.Params) bool {
+	return p.Active && !o.NoStatusLine && o.ProgressForm(p).Envelops()
+}
+
+// HiddenStatus returns a status that Open WebUI hides.
+func HiddenStatus(description string) []byte { return encode.HiddenStatus(description) }
+
+// HideStatus returns a chunk that hides the status line of a stream that has not begun, nil if it has none.
+func HideStatus(o *contract.Options, p *contract.Params) []byte {
+	if !HasStatusLine(o, p) {
+		return nil
+	}
+	with := *p
+	with.Progress = o.ProgressForm(p)
+	var out sse.Writer
+	w := encode.NewWriter(&out, o, &with)
+	w.Hide("Waiting in line")
+	return out.Take()
+}
+
 // Refusal returns the only frame of a stream whose request got an error, the JSON object on one
 // line, instead of an answer: a finish chunk with the error inside it, as modern Hermes reports
 // one. Frame makes an error finish of it (contract section 3).

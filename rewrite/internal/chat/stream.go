@@ -14,7 +14,7 @@
 //	upstream.go   upstream: the server that answers, as far as it is known
 //	details.go    what tools were given and what they returned
 //	memory.go     the memory of the answer, for the records of later requests
-//	own.go        frames of the sidecar's own without a Stream: an answer, a keepalive, a refusal
+//	own.go        frames of the sidecar's own without a Stream: an answer, a keepalive, a refusal, a status that is over
 //	tools.go      tools: which are open, and the transitions that follow; toolWriter writes them
 //
 // Each file knows those below it.
