@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
 	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	apps "k8s.io/api/apps/v1"
@@ -113,6 +114,10 @@ func TestChartRefuses(t *testing.T) {
 		"a probe that is misspelt":        {"sidecar: {probes: {live: {periodSeconds: 1}}}", "live"},
 		"options beside a Caddyfile":      {"sidecar: {caddyfile: x, options: {progress: off}}", "sidecar.caddyfile replaces the chart's"},
 		"recordings beside a Caddyfile":   {"sidecar: {caddyfile: x, record: {enabled: true}}", "sidecar.caddyfile replaces the chart's"},
+		"links of several pods":           {"autoscaling: {enabled: true}\nsidecar: {approvals: {link: https://a.example.com/approve}}", "sidecar.approvals.replicasSecret is empty"},
+		"a link that is no page":          {"sidecar: {approvals: {link: https://a.example.com}}", "/sidecar/approvals/link"},
+		"a link that ends its line":       {`sidecar: {approvals: {link: "https://a.example.com/a\n}"}}`, "/sidecar/approvals/link"},
+		"links beside a Caddyfile":        {"sidecar: {caddyfile: x, approvals: {link: https://a.example.com/a}}", "sidecar.caddyfile replaces the chart's"},
 		"recordings of several pods":      {"autoscaling: {enabled: true}\nsidecar: {record: {enabled: true, existingClaim: mine}}", "sidecar.record.existingClaim belongs to one pod"},
 		"more than may be recorded":       {"sidecar: {record: {enabled: true, maxMegabytes: 2000}}", "/sidecar/record/maxMegabytes"},
 		"a runbook that is no page":       {"prometheusRule: {enabled: true, runbookURL: docs}", "/prometheusRule/runbookURL"},
@@ -251,7 +256,7 @@ func TestChartNamesAreText(t *testing.T) {
 	for _, name := range []string{"on", "true", "null", "e1", "y"} {
 		for release, values := range map[string]string{name: "", "1e3": "fullnameOverride: '" + name + "'"} {
 			o := chartOf(t, release, values+"\nautoscaling: {enabled: true}\npodMonitor: {enabled: true, prometheusNamespace: '1e3'}\nhermes: {secret: 'true'}")
-			if in := of[*networking.NetworkPolicy](o)[0].Spec.Ingress; len(in) != 2 || in[1].From[0].NamespaceSelector.MatchLabels["kubernetes.io/metadata.name"] != "1e3" {
+			if in := of[*networking.NetworkPolicy](o)[0].Spec.Ingress; len(in) != 3 || in[1].From[0].NamespaceSelector.MatchLabels["kubernetes.io/metadata.name"] != "1e3" {
 				t.Errorf("Prometheus is let in from %+v", in)
 			}
 			if of[*apps.Deployment](o)[0].Name != name || of[*core.Service](o)[0].Name != name || of[*autoscaling.HorizontalPodAutoscaler](o)[0].Spec.ScaleTargetRef.Name != name {
@@ -294,6 +299,45 @@ func TestChartLetsClientsIn(t *testing.T) {
 		if from := policies[0].Spec.Ingress[0].From; len(from) != test.peers {
 			t.Errorf("%s: from %+v", name, from)
 		}
+	}
+}
+
+// TestChartLinksReachAnyPod: the pods ask each other, at a name for all of them that is there while they drain,
+// whoever else the policy admits. The chart's Caddyfile runs as it is.
+func TestChartLinksReachAnyPod(t *testing.T) {
+	const values = `
+autoscaling: {enabled: true}
+sidecar: {port: 9643, approvals: {link: "https://hermes.example.com/team/approve", replicasSecret: replicas}}
+networkPolicy: {from: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: ingress-nginx}}}]}`
+	o := chartOf(t, "agent", values)
+	check(t, o, always)
+	check(t, o, ours)
+	p := o.pods()[0]
+	services := of[*core.Service](o)
+	s := services[len(services)-1]
+	if s.Name != "agent-replicas" || s.Spec.ClusterIP != "None" || !s.Spec.PublishNotReadyAddresses || !within(p.labels, s.Spec.Selector) || s.Spec.Ports[0].Port != 9643 {
+		t.Errorf("Service %s: %+v", s.Name, s.Spec)
+	}
+	const line = "approvals replicas http://agent-replicas:9643 {$HERMES_REPLICAS_SECRET}\n"
+	text := caddyfile(o)
+	if !strings.Contains(text, line) || !strings.Contains(text, "hermes_approvals /team/approve\n") || !strings.Contains(text, "approvals link https://hermes.example.com/team/approve text\n") {
+		t.Errorf("the Caddyfile is\n%s", text)
+	}
+	in := of[*networking.NetworkPolicy](o)[0].Spec.Ingress
+	if last := in[len(in)-1]; last.Ports[0].Port.IntVal != 9643 || !within(p.labels, last.From[0].PodSelector.MatchLabels) || len(last.From[0].PodSelector.MatchLabels) == 0 {
+		t.Errorf("let in: %+v", in)
+	}
+	if i := slices.IndexFunc(p.sidecar().Env, func(e core.EnvVar) bool { return e.Name == "HERMES_REPLICAS_SECRET" }); i < 0 || p.sidecar().Env[i].ValueFrom.SecretKeyRef.Name != "replicas" {
+		t.Errorf("variables: %+v", p.sidecar().Env)
+	}
+	home := t.TempDir()
+	file := filepath.Join(home, "Caddyfile")
+	harness.WriteFile(t, file, []byte(strings.ReplaceAll(text, "{$HERMES_REPLICAS_SECRET}", strings.Repeat("s", 32))))
+	if _, bad, err := sidecar.Command(t, home, "validate", "--config", file); err != nil {
+		t.Errorf("%v\n%s", err, bad)
+	}
+	if one := caddyfile(chartOf(t, "agent", "sidecar: {approvals: {link: https://hermes.example.com/approve}}")); strings.Contains(one, "replicas") || !strings.Contains(one, "hermes_approvals /approve\n") {
+		t.Errorf("with one pod, the Caddyfile is\n%s", one)
 	}
 }
 

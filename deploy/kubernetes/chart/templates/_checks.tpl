@@ -32,7 +32,7 @@
 {{- end -}}
 {{- end -}}
 {{- include "hermes.ourNames" (list "hermes.extraEnv" .hermes.extraEnv (concat $ourEnv (keys $env))) -}}
-{{- include "hermes.ourNames" (list "sidecar.extraEnv" .sidecar.extraEnv (list "HERMES_UPSTREAM" "XDG_CONFIG_HOME" "XDG_DATA_HOME")) -}}
+{{- include "hermes.ourNames" (list "sidecar.extraEnv" .sidecar.extraEnv (list "HERMES_UPSTREAM" "HERMES_REPLICAS_SECRET" "XDG_CONFIG_HOME" "XDG_DATA_HOME")) -}}
 {{- include "hermes.ourNames" (list "extraVolumes" .extraVolumes (list "hermes-sidecar-config" "hermes-sidecar-state" "hermes-sidecar-record" "home" "tmp")) -}}
 {{- include "hermes.ourNames" (list "extraContainers" .extraContainers (list "hermes" "hermes-sidecar" "migrate")) -}}
 {{- include "hermes.ourNames" (list "extraInitContainers" .extraInitContainers (list "hermes" "hermes-sidecar" "migrate")) -}}
@@ -44,9 +44,12 @@
 {{- end -}}
 
 {{- if .sidecar.caddyfile -}}
-{{- if or .sidecar.options .sidecar.record.enabled -}}
-{{- fail "sidecar.caddyfile replaces the chart's: write sidecar.options and sidecar.record into it, and remove them here" -}}
+{{- if or .sidecar.options .sidecar.record.enabled .sidecar.approvals.link -}}
+{{- fail "sidecar.caddyfile replaces the chart's: write sidecar.options, sidecar.approvals.link and sidecar.record into it, and remove them here" -}}
 {{- end -}}
+{{- end -}}
+{{- if and .autoscaling.enabled .sidecar.approvals.link (not .sidecar.approvals.replicasSecret) -}}
+{{- fail "sidecar.approvals.replicasSecret is empty: with autoscaling, links reach any pod. Name a Secret whose HERMES_REPLICAS_SECRET has at least 32 random characters" -}}
 {{- end -}}
 {{- if and .autoscaling.enabled .sidecar.record.existingClaim -}}
 {{- fail "sidecar.record.existingClaim belongs to one pod, and autoscaling makes several: remove one of the two" -}}

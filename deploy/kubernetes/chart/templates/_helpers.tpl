@@ -99,6 +99,12 @@ seconds, killed after its grace period, and may take 60 seconds to start again. 
 :{{ int .Values.sidecar.port }} {
 	hermes {
 		drain_timeout {{ int .Values.sidecar.drainTimeout }}s
+{{- with .Values.sidecar.approvals.link }}
+		approvals link {{ . }} text
+{{- if $.Values.autoscaling.enabled }}
+		approvals replicas http://{{ include "hermes.fullname" $ }}-replicas:{{ int $.Values.sidecar.port }} {$HERMES_REPLICAS_SECRET}
+{{- end }}
+{{- end }}
 {{- if .Values.sidecar.record.enabled }}
 		record /record/streams
 		record_max {{ int64 .Values.sidecar.record.maxMegabytes }}MB
@@ -115,6 +121,9 @@ seconds, killed after its grace period, and may take 60 seconds to start again. 
 {{- end }}
 {{- end }}
 	}
+{{- with .Values.sidecar.approvals.link }}
+	hermes_approvals {{ (urlParse .).path | trimSuffix "/" }}
+{{- end }}
 
 	reverse_proxy {$HERMES_UPSTREAM:127.0.0.1:{{ int .Values.hermes.port }}} {
 		transport http {
