@@ -333,7 +333,7 @@ func TestApprovalsAreLoggedOnceASecond(t *testing.T) {
 		"refused":        {refused, []string{byLink}, "the client was not asked", "warn"},
 		"asked":          {asked, []string{byLink}, "approval asked", "info"},
 		"without a user": {refused, []string{byLink, byUser}, "the client was not asked", "warn"},
-		"no reply":       {asked, []string{resume + "detach 0s", byReply}, "the answer cannot wait for a reply", "warn"},
+		"no reply":       {asked, []string{resume + "detach 0s", byReply}, "the answer cannot continue without its client", "warn"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPlace(t, c.lines...)
