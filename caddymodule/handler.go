@@ -93,105 +93,98 @@ func init() {
 // The same is the data of the events `hermes_stream_ended` and, for an error,
 // `hermes_stream_failed`: `{event.data.outcome}` and so on.
 type Handler struct {
-	// The largest frame that the sidecar examines. A larger frame, and a
-	// larger answer that is not streamed, passes unchanged. Of a larger frame
-	// only the beginning tells whether it is a tool event, an error or text.
-	// This bounds the memory of a stream. It is a number of bytes from 1024
-	// (1KiB) to 1073741824 (1GiB). Default: 1048576 (1MiB).
+	// The largest frame that the sidecar examines. A larger one, or a larger
+	// answer that is not streamed, passes unchanged. This bounds the memory of
+	// a stream. It is a number of bytes from 1024 (1KiB) to 1073741824 (1GiB).
+	// Default: 1048576 (1MiB).
 	MaxFrame int64 `json:"max_frame,omitempty"`
 
 	// What happens to markers that the model wrote itself, without running a
-	// tool. `auto` removes them from the text and from histories as long as
-	// upstream is not known to send tool events. An upstream that does writes
-	// no markers: what looks like one is text. `strip` always removes them.
-	// `keep` leaves them in the text. `trust` removes them and, in streams,
-	// treats them as tools. Default: `auto`.
+	// tool. `auto` removes them from texts and histories until upstream has
+	// sent a tool event, because such an upstream writes no markers. `strip`
+	// always removes them. `keep` leaves them in the text. `trust` removes
+	// them and, in streams, treats them as tools. Default: `auto`.
 	Imitations string `json:"imitations,omitempty"`
 
 	// What happens to reasoning between tags such as `<think>` in the text.
 	// `extract` moves it to `reasoning_content`. `keep` leaves it in the text,
-	// tags included. `drop` removes it. Default: `extract`.
+	// with its tags. `drop` removes it. Default: `extract`.
 	Reasoning string `json:"reasoning,omitempty"`
 
-	// Whether markers are removed from the histories that clients send back.
-	// `heal` removes them from the assistant's messages, so that the model
-	// does not learn to write them. `keep` passes requests on as they arrive,
-	// unread. Default: `heal`.
+	// What happens to markers and cards in the histories that clients send
+	// back. `heal` removes them from the assistant's messages, so that the
+	// model does not learn to write them. `keep` passes requests on unread.
+	// Default: `heal`.
 	History string `json:"history,omitempty"`
 
 	// Whether the agent is told which tools ran during its earlier answers,
-	// because Hermes drops them from the histories that clients send. `on`
-	// puts a record in front of the user's message after such an answer: which
-	// tools, what they were given, how they ended. `results` adds what they
-	// returned, as quoted data. `off` adds nothing. There are no records with
-	// `history keep`, and in requests that name a session. Default: `on`.
+	// which Hermes drops from the histories that clients send. Requests that
+	// name a session have no records. `on` puts a record in front of the
+	// user's next message: the tools, what they were given, and how they
+	// ended. `results` adds what they returned, as quoted data. `off` adds
+	// nothing. Default: `on`.
 	Memory string `json:"memory,omitempty"`
 
 	// The largest request that the sidecar reads. A larger one passes
-	// unchanged: its history is not healed, and with `hermes_resume` its
-	// answer is not kept. This bounds the memory of a request; healing takes
-	// up to twice as much. It is a number of bytes from 1024 (1KiB) to
-	// 1073741824 (1GiB). Default: 10000000 (10MB).
+	// unchanged: its history is not healed, and `hermes_resume` does not keep
+	// its answer. Healing needs up to twice as much memory. It is a number of
+	// bytes from 1024 (1KiB) to 1073741824 (1GiB). Default: 10000000 (10MB).
 	MaxRequest int64 `json:"max_request,omitempty"`
 
-	// Two tools that start closer together than this run in parallel. A later
-	// start proves that the earlier tool has ended. It matters only for Hermes
-	// 0.7 to 0.11, which do not say when a tool ends. With `0s`, tools never
-	// run in parallel. Default: 500ms.
+	// Tools that start closer together than this run in parallel. A later
+	// start proves that the earlier tool has ended. With `0s`, tools never run
+	// in parallel. Default: 500ms.
 	ParallelWindow *caddy.Duration `json:"parallel_window,omitempty"`
 
-	// The name of a tool whose emoji is not in Hermes' own table. Repeat the
-	// line for each emoji. A name that begins with `_` is reserved. In JSON it
-	// is an object that has the names by emoji. Default: none.
+	// The name of a tool whose emoji is not in Hermes' own table. A name that
+	// begins with `_` is reserved. In JSON it is an object that has the names
+	// by emoji. Default: none.
 	Tools map[string]string `json:"tool,omitempty"`
 
-	// The form of tool events. `envelope` has the members of a chunk and those
-	// of the tool. `bare` has upstream's five fields only. `unnamed` is the
-	// envelope without the `event:` line. `comment` is an SSE comment. `off`
-	// sends none. The request header `X-Hermes-Tool-Progress` overrides the
-	// form for one request. Default: `envelope`.
+	// The form of tool events. The request header `X-Hermes-Tool-Progress`
+	// overrides it for one request. `envelope` sends the members of a chunk
+	// and those of the tool. `bare` sends only upstream's five fields.
+	// `unnamed` is `envelope` without the `event:` line. `comment` sends SSE
+	// comments. `off` sends none. Default: `envelope`.
 	Progress string `json:"progress,omitempty"`
 
 	// Turns `hermes.status`, `approval.request` and tool events without a card
-	// into a status, which [Open WebUI](open-webui.md#the-status-line) shows
-	// above the message. The forms `envelope` and `unnamed` have it.
-	// Default: true.
+	// into a status, which Open WebUI shows above the message. Only the forms
+	// `envelope` and `unnamed` contain it. Default: true.
 	StatusLine *bool `json:"status_line,omitempty"`
 
-	// Makes cards of tool events, which [Open WebUI](open-webui.md#cards)
-	// draws between the texts and stores with the message. The forms
-	// `envelope` and `unnamed` have them. `history heal` takes them out of
-	// later requests. Default: true.
+	// Makes cards of tool events, which Open WebUI draws between the texts and
+	// stores with the message. Only the forms `envelope` and `unnamed` contain
+	// them. `history heal` removes them from later requests. Default: true.
 	Cards *bool `json:"cards,omitempty"`
 
-	// What tool events and cards tell of a tool. Hermes says only that it
-	// runs, so the sidecar asks Hermes, in the client's name, for what it has
-	// stored. `full` tells the arguments and the result, `arguments` only the
-	// arguments. `off` asks nothing. Hermes 0.18 and newer have it in time.
-	// Default: `full`.
+	// What tool events and cards say about a tool. In the client's name, the
+	// sidecar asks Hermes for what it has stored. Hermes 0.18 and newer stores
+	// it in time. `full` gives the arguments and the result. `arguments` gives
+	// only the arguments. `off` asks nothing. Default: `full`.
 	ToolDetails string `json:"tool_details,omitempty"`
 
-	// How clients may answer what Hermes asks before it runs a dangerous
-	// command. `link` and a base URL: what the client gets has a link to a
-	// page of `hermes_approvals`; with `text`, the text of the answer has it,
-	// too. `reply`: the answer ends with a code, and the client's next message
-	// answers with it, which needs `hermes_resume` in front. `by` and a
-	// placeholder tell the users of one key apart. `replicas`, their URLs and
-	// a secret: a link is answered at whichever replica it reaches. Repeat the
-	// line for each. In JSON it is an object with `link`, `text`, `reply`,
-	// `by` and `replicas`. Default: none.
+	// How clients can answer what Hermes asks before it runs a dangerous
+	// command. `link <base URL> [text]` gives them a link to a page of
+	// `hermes_approvals`, with `text` also in the text of the answer. `reply`
+	// ends the answer with a code, with which the client's next message
+	// answers; it needs `hermes_resume` in front. `by <placeholder>` tells the
+	// users of one key apart. `replicas <URL…> <secret>` makes a link work at
+	// whichever replica it reaches. In JSON it is an object with `link`,
+	// `text`, `reply`, `by` and `replicas`. Default: none.
 	Approvals *options.Approvals `json:"approvals,omitempty"`
 
 	// How long a link or a code of `approvals` can be used. With `0s`, none is
 	// made. Default: 5m.
 	ApprovalTimeout *caddy.Duration `json:"approval_timeout,omitempty"`
 
-	// What names the user of a request to Hermes: a placeholder. `by header`,
-	// the default, sends it in `X-Hermes-Session-Key`. `by session` gives each
-	// chat a session of the user's in `X-Hermes-Session-Id`. `by prompt` puts
-	// a line with a hash of it in front of the system prompt. What a client
-	// sends in such a header does not pass. Repeat the line for each. In JSON
-	// it is an object with `header`, `session` and `prompt`. Default: none.
+	// Names the user of a request to Hermes, by a placeholder. A client's own
+	// value of the same header does not pass. `<placeholder> by header` sends
+	// the user in `X-Hermes-Session-Key`; this is the default. `<placeholder>
+	// by session` gives each chat of the user a session in
+	// `X-Hermes-Session-Id`. `<placeholder> by prompt` puts a line with a hash
+	// of the user in front of the system prompt. In JSON it is an object with
+	// `header`, `session` and `prompt`. Default: none.
 	Identity *options.Identity `json:"identity,omitempty"`
 
 	// How long upstream may be silent after the finish chunk. Then the sidecar
@@ -204,16 +197,15 @@ type Handler struct {
 	// both, as Hermes 0.18 does. Default: `split`.
 	ErrorFinish string `json:"error_finish,omitempty"`
 
-	// What to make of an answer that has text and a usage of 0/0/0. `auto`
-	// treats it as a crash if this upstream and model have reported usage
-	// before, and the upstream does not report its failures itself. `error`
-	// always treats it as a crash, `pass` never does. Default: `auto`.
+	// What to make of an answer with text and a usage of 0/0/0. `auto` treats
+	// it as a crash if this upstream and model have reported usage before, and
+	// the upstream does not report its failures itself. `error` always treats
+	// it as a crash. `pass` never does. Default: `auto`.
 	ZeroUsage string `json:"zero_usage,omitempty"`
 
 	// What to make of an answer that says `stop` and reports its usage, but
-	// says nothing or ends on a tool. `error` treats it as a failure, `pass`
-	// lets it pass. With a usage of 0/0/0 it is always a failure.
-	// Default: `error`.
+	// says nothing or ends on a tool. `error` treats it as a failure. `pass`
+	// lets it pass, unless its usage is 0/0/0. Default: `error`.
 	EmptyAnswer string `json:"empty_answer,omitempty"`
 
 	// How long upstream may take to send the first byte of a stream. Then the
@@ -231,26 +223,24 @@ type Handler struct {
 	StallTimeout caddy.Duration `json:"stall_timeout,omitempty"`
 
 	// The silence towards the client after which the sidecar sends a
-	// keepalive. `off` sends none. With 0 it is off. Default: 10s.
+	// keepalive. With 0 it is off. Default: 10s.
 	Keepalive *caddy.Duration `json:"keepalive,omitempty"`
 
 	// The form of a keepalive. `chunk` is a chunk with an empty delta, which
-	// breaks no client; before the first chunk it is a comment. `comment` is
+	// breaks no client, or a comment before the first chunk. `comment` is
 	// always `: keepalive`. Default: `chunk`.
 	KeepaliveForm string `json:"keepalive_form,omitempty"`
 
-	// How long open streams may continue when Caddy stops. Those that are
-	// still open then get `shutting_down` and a clean end. A reload ends no
-	// stream. Default: 10s.
+	// How long open streams may continue when Caddy stops. Then they get
+	// `shutting_down` and a clean end. A reload ends no stream. Default: 10s.
 	DrainTimeout *caddy.Duration `json:"drain_timeout,omitempty"`
 
 	// Adds the header `X-Hermes-Sidecar` with the sidecar's version to each
-	// answer that it examines, and to its own. Answers that pass unexamined do
-	// not have it. Default: true.
+	// answer that it examines, and to its own. Default: true.
 	Announce *bool `json:"announce,omitempty"`
 
 	// The directory in which to record streams, as upstream sends them. The
-	// files hold what the agent said, and of the request only its path.
+	// files contain what the agent said, and of the request only its path.
 	// Default: none.
 	Record string `json:"record,omitempty"`
 

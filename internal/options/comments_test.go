@@ -28,7 +28,7 @@ func TestFieldsAreDescribedByTheTable(t *testing.T) {
 		if i := strings.LastIndex(before, "{\n"); i > len(head) {
 			head = before[:i+2]
 		}
-		text := strings.ReplaceAll(o.Explanation+" "+inJSON(o), "Default: ", "Default:\x00") // on one line
+		text := strings.ReplaceAll(explained(o)+" "+inJSON(o), "Default: ", "Default:\x00") // on one line
 		generated(t, file, head, field, strings.ReplaceAll(wrapped("\t// ", text), "\x00", " "))
 	}
 }
@@ -83,7 +83,7 @@ func TestCaddyfilesAreDescribedByTheTable(t *testing.T) {
 		if o.Default == "" {
 			line = o.Example
 		}
-		example = append(example, wrapped("\t\t## ", strings.ReplaceAll(o.Explanation, "`", ""))+"\t\t# "+line+"\n")
+		example = append(example, wrapped("\t\t## ", strings.ReplaceAll(explained(o), "`", ""))+"\t\t# "+line+"\n")
 	}
 	generated(t, "../../caddymodule/caddyfile.go", "//\thermes [<matcher>] {\n", "//\t}\n", syntax.String())
 	generated(t, "../../Caddyfile.example", "\n\thermes {\n", "\t}\n", strings.Join(example, "\n"))

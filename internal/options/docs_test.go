@@ -17,7 +17,7 @@ var update = flag.Bool("update", false, "write docs/options.md and the chart's s
 func TestPageHasTheTable(t *testing.T) {
 	var b strings.Builder
 	for _, o := range table {
-		fmt.Fprintf(&b, "\n### `%s`\n\n%s. Example: `%s`\n\n%s %s\n", o.Name, values(o), o.Example, o.Explanation, o.When)
+		fmt.Fprintf(&b, "\n### `%s`\n\n%s %s\n\n%s", o.Name, o.Explanation, o.When, values(o))
 	}
 	generated(t, "../../docs/options.md", "<!-- generated: options -->\n", "<!-- end -->", b.String())
 }
@@ -53,30 +53,64 @@ func TestExamplesChangeTheDefault(t *testing.T) {
 				t.Errorf("%s: %q is no sentence", o.Name, text)
 			}
 		}
+		if o.Values != nil && len(o.Values) != len(ways(o)) || o.Values == nil && o.kind == words {
+			t.Errorf("%s: %d values are explained, want %q", o.Name, len(o.Values), ways(o))
+		}
 	}
 }
 
-// values returns what an option may be, the default in bold.
+// values returns the list of what an option may be, the default in bold.
 func values(o *Option) string {
 	standard := "**`" + o.Default + "`**"
 	switch o.kind {
 	case size:
-		return "A size from `1KiB` to `1GiB`. Default: " + standard
+		return "- " + standard + ", or another size from `1KiB` to `1GiB`\n"
 	case timeout:
-		return "A duration, or `off`. Default: " + standard
+		if o.Default == "off" {
+			return "- " + standard + ", or a duration\n"
+		}
+		return "- " + standard + ", another duration, or `off`\n"
 	case duration:
-		return "A duration. Default: " + standard
-	case directory:
-		return "A directory. Default: **none**"
-	case tools:
-		return "An emoji and a name. Default: **none**"
-	case identity:
-		return "`" + identityUsage + "`. Default: **none**"
-	case approvals:
-		return "`" + strings.Replace(strings.ReplaceAll(approvalsUsage, ", ", "`, `"), "`or ", "`", 1) + "`. Default: **none**"
+		return "- " + standard + ", or another duration\n"
+	case onOff:
+		other := map[string]string{"on": "off", "off": "on"}[o.Default]
+		return "- " + standard + ", or `" + other + "`\n"
+	case directory, tools:
+		return "- **none**; for example `" + o.Example + "`\n"
 	}
-	all := "`" + strings.ReplaceAll(o.Usage(), "|", "`, `") + "`"
-	return "One of " + all + ". Default: " + standard
+	var b strings.Builder
+	for i, way := range ways(o) {
+		way = "`" + way + "`"
+		if way == "`"+o.Default+"`" {
+			way = "**" + way + "**"
+		}
+		b.WriteString("- " + way)
+		if o.Values != nil {
+			b.WriteString(" " + o.Values[i])
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+// ways returns the values or, of an option that may be repeated, the forms of its lines.
+func ways(o *Option) []string {
+	switch o.kind {
+	case identity:
+		return []string{"<placeholder> by header", "<placeholder> by session", "<placeholder> by prompt"}
+	case approvals:
+		return strings.Split(strings.Replace(approvalsUsage, "or ", "", 1), ", ")
+	}
+	return o.words
+}
+
+// explained returns what an option does, with what each of its values does.
+func explained(o *Option) string {
+	text := o.Explanation
+	for i, does := range o.Values {
+		text += " `" + ways(o)[i] + "` " + does + "."
+	}
+	return text
 }
 
 // generated compares what is between head and tail in a file with want, and writes that with

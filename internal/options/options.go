@@ -30,9 +30,10 @@ type Option struct {
 	Help    string // describes the option in one line
 
 	// The text of docs/options.md, in Markdown.
-	Explanation string // what the option does, and each of its values
-	Example     string // a line of a Caddyfile that changes it
-	When        string // when to change it
+	Explanation string   // what the option does
+	Values      []string // what each of its values does, in the order of Usage: what follows the value in a sentence
+	Example     string   // a line of a Caddyfile that changes it
+	When        string   // when to change it
 
 	kind  kind
 	words []string // the allowed values, if the kind is words or onOff
