@@ -2,7 +2,11 @@ package deployment
 
 import (
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -11,6 +15,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/team"
+	"sigs.k8s.io/yaml"
 )
 
 // teamSite runs the Caddyfile of deploy/open-webui in front of an agent, and returns the address of its health port.
@@ -62,5 +67,51 @@ func TestTeamWithoutKeys(t *testing.T) {
 	}
 	if n := len(agent.Requests()); n != 0 {
 		t.Errorf("the agent was asked %d times", n)
+	}
+}
+
+// The chart with values-open-webui.yaml gives the same users the same, behind an Ingress on the host of Open WebUI that
+// leads to the page. That helm renders it: TestChartForOpenWebUI.
+func TestTeamOnKubernetes(t *testing.T) {
+	var values struct {
+		Ingress struct{ Path string }
+		Sidecar struct {
+			Caddyfile string
+			ExtraEnv  []struct{ Name string }
+		}
+	}
+	if err := yaml.Unmarshal([]byte(harness.ReadFile(t, harness.Path("deploy/kubernetes/chart/values-open-webui.yaml"))), &values); err != nil {
+		t.Fatal(err)
+	}
+	api, health, webui := harness.FreePort(t), harness.FreePort(t), team.OpenWebUI(t)
+	to := func(addr string) http.Handler {
+		return httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: addr})
+	}
+	ingress := http.NewServeMux()
+	ingress.Handle(values.Ingress.Path+"/", to(api))
+	ingress.Handle("/", to(webui))
+	front := httptest.NewServer(ingress)
+	t.Cleanup(front.Close)
+	s := &team.Site{Agent: hermes.New(t, 0), API: "http://" + api, Chat: front.URL}
+	env := map[string]string{"CHAT_URL": s.Chat, "OPEN_WEBUI": webui, "KEY_OPENWEBUI": team.WebUIKey, "API_SERVER_KEY": team.HermesKey}
+	set := []string{"HERMES_UPSTREAM=" + s.Addr} // as the chart does
+	for _, e := range values.Sidecar.ExtraEnv {
+		set = append(set, e.Name+"="+env[e.Name])
+	}
+	sidecar.NewRecipe(t, values.Sidecar.Caddyfile).With("\n:8643 {", "\n:"+harness.Port(api)+" {").With("\n:8644 {", "\n:"+harness.Port(health)+" {").Caddy(set...)
+	s.Check(t)
+	for _, at := range []string{"http://" + health + "/healthz", s.API + "/health"} { // the probes
+		if res, _ := client.Get(t, http.DefaultClient, at); res.StatusCode != http.StatusOK {
+			t.Errorf("%s: %s", at, res.Status)
+		}
+	}
+
+	// What Open WebUI asks is answered alike.
+	asks := func(text string) string {
+		m := regexp.MustCompile(`(?ms)^\t@webui \{.*?^\}`).FindString(text)
+		return regexp.MustCompile(`(\{\$\w+):[^}]*`).ReplaceAllString(m, "$1")
+	}
+	if mine, theirs := asks(values.Sidecar.Caddyfile), asks(fileRecipe(t, filepath.Join(composeDir, "Caddyfile")).Text); mine == "" || mine != theirs {
+		t.Errorf("the chart has\n%s\nand Compose\n%s", mine, theirs)
 	}
 }

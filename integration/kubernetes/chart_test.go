@@ -101,6 +101,7 @@ func TestChartRefuses(t *testing.T) {
 		"a gateway behind the policy":     {"httpRoute: {enabled: true, parentRefs: [{name: a}, {name: b, namespace: gateways}]}", "keeps the gateway of namespace gateways out"},
 		"both behind the policy":          {"ingress: {enabled: true, hosts: [a.example.com]}\nhttpRoute: {enabled: true, parentRefs: [{name: a}]}", "keeps the ingress controller"},
 		"a route without a gateway":       {outside + "\nhttpRoute: {enabled: true}", "name the gateway"},
+		"a path of no host":               {outside + "\ningress: {enabled: true, hosts: [a.example.com], path: hermes}", "/ingress/path"},
 		"a host that is a URL":            {outside + "\ningress: {enabled: true, hosts: ['https://hermes.example.com']}", "/ingress/hosts/0"},
 		"a variable of ours, from a key":  {"hermes: {extraEnv: [{name: API_SERVER_KEY, value: x}]}", "API_SERVER_KEY is set by the chart already"},
 		"a variable in both lists":        {"hermes: {env: {A: b}, extraEnv: [{name: A, value: c}]}", "hermes.extraEnv: A is set"},
@@ -417,7 +418,7 @@ func TestChartWaysIn(t *testing.T) {
 	o := must(t, charted(t, "hermes", "bent"))
 	i, r := of[*networking.Ingress](o)[0], of[*gateway.HTTPRoute](o)[0]
 	if *i.Spec.IngressClassName != "nginx" || i.Annotations["nginx.ingress.kubernetes.io/proxy-body-size"] != "10m" ||
-		len(i.Spec.Rules) != 2 || i.Spec.Rules[1].Host != "agent.example.com" || i.Spec.TLS[0].SecretName != "hermes-tls" {
+		len(i.Spec.Rules) != 2 || i.Spec.Rules[0].HTTP.Paths[0].Path != "/" || i.Spec.Rules[1].Host != "agent.example.com" || i.Spec.TLS[0].SecretName != "hermes-tls" {
 		t.Errorf("Ingress %+v", i.Spec)
 	}
 	if r.Spec.ParentRefs[0].Name != "public" || *r.Spec.ParentRefs[0].Namespace != "gateways" || r.Spec.Hostnames[0] != "hermes.example.com" || r.Annotations["e"] != "f" {
@@ -427,6 +428,33 @@ func TestChartWaysIn(t *testing.T) {
 		if o := must(t, charted(t, "hermes", name)); name != "bent" && len(of[*networking.Ingress](o))+len(of[*gateway.HTTPRoute](o))+len(of[*core.ServiceAccount](o))+len(of[*monitoring.PrometheusRule](o)) > 0 {
 			t.Errorf("%s: something that is off is rendered", name)
 		}
+	}
+}
+
+// TestChartForOpenWebUI: values-open-webui.yaml is one that the chart takes, with the page on the host of Open WebUI and
+// the keys from Secrets. What its Caddyfile does: TestTeamOnKubernetes.
+func TestChartForOpenWebUI(t *testing.T) {
+	values := harness.ReadFile(t, filepath.Join(deployed, "chart/values-open-webui.yaml"))
+	o := chartOf(t, "hermes", values)
+	if path := of[*networking.Ingress](o)[0].Spec.Rules[0].HTTP.Paths[0]; path.Path != "/hermes/approve" || *path.PathType != networking.PathTypePrefix {
+		t.Errorf("the Ingress leads from %+v", path)
+	}
+	var set struct{ Sidecar struct{ Caddyfile string } }
+	if err := yaml.Unmarshal([]byte(values), &set); err != nil {
+		t.Fatal(err)
+	}
+	configs := of[*core.ConfigMap](o)
+	if i := slices.IndexFunc(configs, func(c *core.ConfigMap) bool { return strings.HasSuffix(c.Name, "-sidecar") }); i < 0 || strings.TrimSpace(configs[i].Data["Caddyfile"]) != strings.TrimSpace(set.Sidecar.Caddyfile) {
+		t.Errorf("another Caddyfile: %v", configs)
+	}
+	secrets := map[string]string{}
+	for _, e := range of[*apps.Deployment](o)[0].Spec.Template.Spec.InitContainers[0].Env {
+		if e.ValueFrom != nil {
+			secrets[e.Name] = e.ValueFrom.SecretKeyRef.Name + "/" + e.ValueFrom.SecretKeyRef.Key
+		}
+	}
+	if want := map[string]string{"KEY_OPENWEBUI": "hermes-open-webui/KEY_OPENWEBUI", "API_SERVER_KEY": "hermes-agent/API_SERVER_KEY"}; !maps.Equal(secrets, want) {
+		t.Errorf("the secrets are %v", secrets)
 	}
 }
 

@@ -328,7 +328,7 @@ func (s *Site) strangers(t *testing.T) {
 			t.Errorf("%q: %+v", key, e)
 		}
 	}
-	for _, path := range []string{"/api/sessions", "/api/sessions/s/chat/stream", "/v1/runs", "/v1/responses", "/v1/runs/r/approval", "/p/other/v1/chat/completions", "/hermes/approve/x"} {
+	for _, path := range []string{"/api/sessions", "/api/sessions/s/chat/stream", "/v1/runs", "/v1/responses", "/v1/runs/r/approval", "/p/other/v1/chat/completions"} {
 		if r := client.New(t, s.API).Post(path, Alice.header("a chat")...); r.StatusCode != http.StatusNotFound {
 			t.Errorf("%s: %s", path, r.Status)
 		}
