@@ -33,7 +33,6 @@ type scriptedModel struct {
 // A modelTurn is what the model answers to one request of the agent's.
 type modelTurn struct {
 	says  []string // pieces of text
-	knows string   // a command: a model that is sent it says that it ran it, and nothing else
 	calls []modelCall
 	id    string // of every call, "" for one of its own
 	ends  modelEnd
@@ -126,9 +125,6 @@ func (m *scriptedModel) due(body []byte) (turn modelTurn, stream bool) {
 	}
 	turn = script[n]
 	turn.n, turn.about = n, about
-	if turn.knows != "" && strings.Contains(string(body), turn.knows) {
-		turn.says = []string{"I ran `" + turn.knows + "`."}
-	}
 	return turn, q.Stream
 }
 

@@ -35,7 +35,6 @@ func TestOpenWebUICards(t *testing.T) {
 	h.scene(t, "approval", h.approvalIsStatusLine)
 	h.scene(t, "state", h.stateIsStatusLine)
 	h.scene(t, "progress", h.cardsInOtherForms)
-	h.scene(t, "pictures", h.picturesOfCards)
 	h.scene(t, "browser", h.browserConnectsToCards)
 }
 
@@ -297,23 +296,6 @@ func (h *house) cardsInOtherForms(t *testing.T) {
 		h.draws(want...)
 		h.checkCards(t, m, "play g3-v0.20.3/one_tool")
 	}
-}
-
-// What docs/open-webui.md shows: tools that have run, one that runs, and one
-// that has crashed.
-func (h *house) picturesOfCards(t *testing.T) {
-	a := h.agents["hermes-agent"]
-	h.answer("hermes-agent", "Where do we read events?")
-	h.ask("Do the tests pass?")
-	h.draws("Running.", "… Preparing 💻 make test...")
-	h.Click("#chat-input") // whose tip goes
-	h.Picture("open webui card")
-	a.proceed()
-	h.Wait(saysBeside("gave no reason"))
-	h.ended()
-	h.draws("Running.", "✗ View Result from 💻 make test")
-	h.Wait(`!document.querySelector("[data-sonner-toast]")`)
-	h.Picture("open webui cards")
 }
 
 // Where the browser connects by itself ("Direct Connections") there are cards,

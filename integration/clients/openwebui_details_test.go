@@ -20,9 +20,8 @@ func TestOpenWebUIDetails(t *testing.T) {
 	agent, version := installHermes(t)
 	t.Logf("hermes-agent %s", version)
 	names := map[string]string{
-		"cards on\n\t\tmemory on":                        "with",
-		"cards on\n\t\tmemory results":                   "results",
-		"cards on\n\t\ttool_details off\n\t\tmemory off": "without",
+		"cards on\n\t\tmemory on":      "with",
+		"cards on\n\t\tmemory results": "results",
 	}
 	lab := &memoryLab{newDetailsLab(t, agent, slices.Sorted(maps.Keys(names))...)}
 	if !lab.live {
@@ -45,7 +44,6 @@ func TestOpenWebUIDetails(t *testing.T) {
 	h.scene(t, "remembers", h.remembers)
 	h.scene(t, "edited", h.editedChat)
 	h.scene(t, "regenerated", h.regeneratedChat)
-	h.scene(t, "pictures", h.picturesOfDetails)
 }
 
 // A detailsHouse is a real Open WebUI in front of a real Hermes.
@@ -55,7 +53,7 @@ type detailsHouse struct {
 }
 
 // The models of the sites.
-const withMemory, withResults, withNeither = "with.hermes-agent", "results.hermes-agent", "without.hermes-agent"
+const withMemory, withResults = "with.hermes-agent", "results.hermes-agent"
 
 // unfold opens each row of the last answer, and the rows in it.
 func (h *detailsHouse) unfold() {
@@ -245,26 +243,4 @@ func (h *detailsHouse) regeneratedChat(t *testing.T) {
 	h.ask(question)
 	h.ends(t)
 	h.heardOf(t, question, map[string]int{old: 0, given: 1})
-}
-
-// What docs/tools.md shows: the same chat without details and memory, and with them.
-func (h *detailsHouse) picturesOfDetails(t *testing.T) {
-	harness.WriteFile(t, filepath.Join(h.lab.work, "stream.go"), []byte("package sse\n\n// ReadEvent reads the next event.\nfunc ReadEvent(r io.Reader) (Event, error) {\n"))
-	const command = "grep -n ReadEvent stream.go"
-	h.lab.model.write("Where", []modelTurn{{says: []string{"Let me look."}, calls: terminal(command)}, {says: []string{"In `stream.go`, line 4."}}})
-	h.lab.model.write("Which", []modelTurn{{says: []string{"I have not run any command in this chat."}, knows: command}})
-	for model, says := range map[string]string{withNeither: "I have not run any command in this chat.", withMemory: "I ran " + command + "."} {
-		h.open(model)
-		h.ask("Where do we read events?")
-		h.ends(t)
-		h.unfold()
-		if model == withMemory {
-			h.Wait(saysBeside("exit_code"))
-		}
-		h.ask("Which command did you run?")
-		h.ends(t)
-		h.Wait(shows(says))
-		h.Wait(`!document.querySelector('[aria-label="Stop"]')`)
-		h.Picture("details of " + model)
-	}
 }

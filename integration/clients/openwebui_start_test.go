@@ -242,7 +242,6 @@ func (h *house) derive(model, from, meta, params string) {
 //	slow g0-v0.8.0/one_tool    a tool takes a while
 //	kill g0-v0.8.0/one_tool    as hold, and the agent is killed then
 //
-// or, for pictures, is a question of a user (see spoken).
 // What is asked without a stream (titles, tags) gets an answer without one.
 type agent struct {
 	t     testing.TB
@@ -315,11 +314,7 @@ func (a *agent) play(x *upstream.Exchange) {
 			q.question = m.Content[strings.LastIndex(m.Content, "\n")+1:]
 		}
 	}
-	ask := q.question
-	if s := spoken(ask); s != "" {
-		ask = s
-	}
-	how, name, _ := strings.Cut(ask, " ")
+	how, name, _ := strings.Cut(q.question, " ")
 	if _, what, ok := strings.Cut(name, "/nonstream."); ok && how == "play" {
 		a.playWhole(x, what)
 		return
@@ -364,19 +359,6 @@ func (a *agent) play(x *upstream.Exchange) {
 		}
 	}
 	x.End()
-}
-
-// spoken says what a question of a user stands for, "" for nothing.
-func spoken(question string) string {
-	switch question {
-	case "Which files are here?":
-		return "hold g0-v0.8.0/one_tool"
-	case "Where do we read events?":
-		return "play g3-v0.20.3/parallel_tools"
-	case "Do the tests pass?":
-		return "hold g0-v0.8.0/crash_in_tool"
-	}
-	return ""
 }
 
 // playWhole answers with a recording of what Hermes 0.8 says without a stream.

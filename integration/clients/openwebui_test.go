@@ -50,7 +50,6 @@ func TestOpenWebUI(t *testing.T) {
 	h.scene(t, "keepalive", h.keepalivesAreNotSeen)
 	h.scene(t, "stop", h.stopReachesHermes)
 	h.scene(t, "headers", h.headersOfConnection)
-	h.scene(t, "pictures", h.picturesOfAChat)
 	h.scene(t, "asides", h.settingsThatSaveRuns)
 	h.scene(t, "browser", h.browserConnects)
 }
@@ -237,24 +236,6 @@ func (h *house) headersOfConnection(t *testing.T) {
 	if got, want := h.agents["headers"].last().header.Get("X-Chat-Id"), h.chatID(); got != want {
 		t.Errorf("the chat is %q, want %q", got, want)
 	}
-}
-
-// What docs/open-webui.md shows: a tool that runs, and one that has crashed.
-func (h *house) picturesOfAChat(t *testing.T) {
-	a := h.agents["hermes-agent"]
-	h.open("hermes-agent")
-	h.ask("Which files are here?")
-	a.proceed()
-	h.ended()
-	h.ask("Do the tests pass?")
-	h.Wait(statusLine("💻 make test", true))
-	h.Wait(shows("Running."))
-	h.Picture("open webui status")
-	a.proceed()
-	h.Wait(saysBeside("gave no reason"))
-	h.ended()
-	h.Wait(`!document.querySelector("[data-sonner-toast]")`)
-	h.Picture("open webui error")
 }
 
 // With the defaults a first message is four runs of the agent, and each has

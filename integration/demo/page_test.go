@@ -1,6 +1,6 @@
 // Package demo tests the page of hermes-demo in a headless Chromium.
 //
-// HERMES_SCREENSHOT names a file for the picture in the README, and HERMES_PICTURES a directory
+// HERMES_SCREENSHOT names a file for the picture of docs/demo.md, and HERMES_PICTURES a directory
 // for pictures of all that the page can look like.
 package demo
 
@@ -367,7 +367,7 @@ func TestPageShowsHTMLAsText(t *testing.T) {
 	b.CheckQuiet(page)
 }
 
-// screenshotVariable names the file that the README's picture of the page is
+// screenshotVariable names the file that the picture of docs/demo.md is
 // written to; CONTRIBUTING.md has the command.
 const screenshotVariable = "HERMES_SCREENSHOT"
 
@@ -463,7 +463,7 @@ func TestPageIsCalm(t *testing.T) {
 	b.CheckQuiet(page)
 }
 
-// The README's picture is what the page looks like, and not too large.
+// The picture of docs/demo.md is what the page looks like, and not too large.
 func TestPageScreenshot(t *testing.T) {
 	const limit = 200 << 10
 	file := os.Getenv(screenshotVariable)
