@@ -116,7 +116,7 @@ func anchors(page string) map[string]bool {
 
 // TestReadmeIsShort: what is longer has a page of its own in docs/.
 func TestReadmeIsShort(t *testing.T) {
-	if n := strings.Count(read(t, "README.md"), "\n"); n > 150 {
-		t.Errorf("README.md has %d lines, want at most 150", n)
+	if n := strings.Count(read(t, "README.md"), "\n"); n > 100 {
+		t.Errorf("README.md has %d lines, want at most 100", n)
 	}
 }
