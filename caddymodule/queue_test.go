@@ -12,7 +12,7 @@ import (
 )
 
 // BenchmarkQueue measures a request with hermes alone, and one with hermes_queue in front and places
-// free. docs/performance.md has the budget of the difference.
+// free. integration/bench has the budget of the difference.
 func BenchmarkQueue(b *testing.B) {
 	const body = `{"model":"hermes-agent","messages":[{"role":"user","content":"hi"}]}`
 	const answer = `{"handler":"static_response","headers":{"Content-Type":["application/json"]},"body":"{\"object\":\"chat.completion\",\"choices\":[]}"}`

@@ -3,7 +3,7 @@
 // and this process, which is both backend and clients, another. Every stream is checked from its
 // first byte to its last. It uses only the loopback interface.
 //
-//	go -C integration run ./bench goals     the budgets of docs/performance.md, 30 minutes
+//	go -C integration run ./bench goals     the budgets of README.md, 30 minutes
 //	go -C integration run ./bench soak      ten thousand streams for ten minutes, 15 in all
 //	go -C integration run ./bench peers     beside nginx, Envoy and gateways, 15 minutes
 package main
