@@ -122,11 +122,15 @@ func (w *Writer) Show(t *Tool) {
 	}
 	label := jsonspan.Quote(marker.Line(beginning(t.Label, marker.MaxShown), marker.MaxShown))
 	t.name = quoted(MaxCardName, t.Emoji, t.says())
-	t.arguments = string(jsonspan.Quote(`{"label": ` + string(label) + `}`))
+	t.arguments = `"{\"label\": ` + escapeAgain.Replace(string(label)) + `}"`
 	if t.function = `"tool"`; functions.MatchString(t.Name) {
 		t.function = t.Name
 	}
 }
+
+// escapeAgain makes the part of a JSON string of what is JSON in its one spelling: that has no other
+// characters that need an escape.
+var escapeAgain = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 
 // EndSize returns how many bytes it takes at most to complete the tool. The envelope counts
 // only where events show it: elsewhere a second sidecar may not know it, if the chunks that

@@ -1,6 +1,7 @@
 package jsonspan
 
 import (
+	"bytes"
 	"encoding/json"
 	"math/rand/v2"
 	"strings"
@@ -73,5 +74,29 @@ func TestPlain(t *testing.T) {
 				t.Errorf("%s is %q, want %q", plain, got, want)
 			}
 		}
+	}
+}
+
+// TestQuoteIsWhatTheEncoderWrites, for each character alone and in the middle of a text, and for bytes that are
+// none.
+func TestQuoteIsWhatTheEncoderWrites(t *testing.T) {
+	check := func(text string) {
+		t.Helper()
+		var b bytes.Buffer
+		e := json.NewEncoder(&b)
+		e.SetEscapeHTML(false)
+		if err := e.Encode(text); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := string(Quote(text)), strings.TrimSuffix(b.String(), "\n"); got != want {
+			t.Errorf("%q: got %s, want %s", text, got, want)
+		}
+	}
+	for r := rune(0); r <= 0x1f9ff; r++ {
+		check(string(r))
+		check("a" + string(r) + "💻")
+	}
+	for _, text := range []string{"", "a", "\xff", "a\xc3", "\xed\xa0\xbd", "a\ufffdb", "\U0010ffff"} {
+		check(text)
 	}
 }
