@@ -40,7 +40,7 @@ func TestTypedClient(t *testing.T) {
 		silent      bool
 		want, plain string // what the program sees with these options and with the defaults
 	}{
-		"an answer":                 {text + running + completed + more + end, "", false, tool + "end success False\ntext 'Hello world'\nkeepalives False", ""},
+		"an answer":                 {text + running + completed + more + end, "", false, tool + "end success False\ntext 'Hello world'\nkeepalives False", tool + "exception HermesProtocolError"},
 		"a tool that is silent":     {text + running, completed + more + end, true, tool + "end success False\ntext 'Hello world'\nkeepalives True", "tool terminal running\nexception HermesProtocolError"},
 		"a crash in a tool":         {text + running, "", false, tool + "end upstream_error True\ntext 'Hello'\nkeepalives False", tool + "exception HermesProtocolError"},
 		"a stop that hides a crash": {text + running + completed, hermes.Finish("stop", 0) + "\n\ndata: [DONE]\n\n", false, tool + "end upstream_error True\ntext 'Hello'\nkeepalives False", tool + "exception HermesProtocolError"},
@@ -66,7 +66,7 @@ func TestTypedClient(t *testing.T) {
 				out := outputOf(t, exec.Command(python, "-s", filepath.Join("python", "hermes_api_reads.py"), tap.url, "hi"),
 					"PYTHONPATH="+site, "PYTHONPYCACHEPREFIX="+filepath.Join(site, ".pycache"))
 				want := c.want
-				if form == byDefault && c.plain != "" {
+				if form == byDefault {
 					want = c.plain
 				}
 				if !strings.HasPrefix(out, want) {
