@@ -271,7 +271,7 @@ func (h *house) stopBesideACard(t *testing.T) {
 // A tool that has a card has no status line as well: both say the same.
 func (h *house) cardWithoutStatusLine(t *testing.T) {
 	h.open("hermes-agent")
-	h.ask("hold g0-v0.8.0/one_tool")
+	h.ask("hold g1-v0.9.0/one_tool")
 	h.draws("Let me check.", "… Preparing 💻 ls -la...")
 	if h.hasStatusLine() {
 		t.Error("the tool that runs has a status line")
@@ -279,7 +279,7 @@ func (h *house) cardWithoutStatusLine(t *testing.T) {
 	h.agents["hermes-agent"].proceed()
 	m, _ := h.ended()
 	h.draws("Let me check.", "✓ View Result from 💻 ls -la", "There are 3 files.")
-	h.checkCards(t, m, "hold g0-v0.8.0/one_tool")
+	h.checkCards(t, m, "hold g1-v0.9.0/one_tool")
 	if h.hasStatusLine() || len(m.StatusHistory) != 0 {
 		t.Errorf("stored status lines: %+v", m.StatusHistory)
 	}
