@@ -93,7 +93,7 @@ func (f *fleet) at(i int, user string) person {
 
 // TestALinkIsAnsweredAtAnyReplica: of many clicks all over them one counts, and every page says the same.
 func TestALinkIsAnsweredAtAnyReplica(t *testing.T) {
-	f := newFleet(t, 3)
+	f := newFleet(t, 3, resume+"always\nkey {method} body", beside+"hermes_queue\nhermes_streams /hermes/streams")
 	for i := range f.replicas {
 		me := f.at(i, "")
 		a := me.asks("go").wait()
@@ -135,7 +135,10 @@ func TestALinkIsAnsweredAtAnyReplica(t *testing.T) {
 			}
 		}
 	}
-	for _, p := range f.replicas {
+	for i, p := range f.replicas {
+		if list := f.at(i, "").list(); strings.Contains(list, "/hermes/replicas") {
+			t.Errorf("hermes_resume keeps what replicas ask: %s", list)
+		}
 		if log := p.caddy.Log.String(); strings.Contains(log, secret) || strings.Contains(log, "key-1") || strings.Contains(log, danger) {
 			t.Error("the log has a secret or a command")
 		}

@@ -23,6 +23,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
 	"syscall"
@@ -56,6 +57,10 @@ const (
 // header is the field with the MAC of an ask, and that of what answers it.
 const header = "X-Hermes-Replica"
 
+// contentType is the type of asks and of what answers them. It is not that of JSON, because hermes_resume may
+// be in front, and would keep what it takes for an API.
+const contentType = "application/octet-stream"
+
 // DefaultPath is the path of asks if an address has none.
 const DefaultPath = "/hermes/replicas"
 
@@ -67,6 +72,7 @@ type Replicas struct {
 	nonces    *Nonces
 	logger    *zap.Logger
 	transport http.RoundTripper
+	lookup    func(ctx context.Context, network, host string) ([]netip.Addr, error)
 	asking    chan struct{} // has one for each link that is asked for
 	lines     bounded.Rate
 }
@@ -85,6 +91,7 @@ func New(addresses []string, secret string, d *desk.Desk, n *Nonces, logger *zap
 		}
 		p.addresses = append(p.addresses, u)
 	}
+	p.lookup = net.DefaultResolver.LookupNetIP
 	dialer := new(net.Dialer)
 	p.transport = &http.Transport{
 		DisableKeepAlives: true, // a connection is to one replica, and pools know only their common name
@@ -218,7 +225,7 @@ func gone(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 // targets returns the replicas, at most maxReplicas of them. The error says that it may not be all.
 func (p *Replicas) targets(ctx context.Context) (all []target, err error) {
 	for _, u := range p.addresses {
-		ips, failed := net.DefaultResolver.LookupNetIP(ctx, "ip", u.Hostname())
+		ips, failed := p.lookup(ctx, "ip", u.Hostname())
 		if failed != nil {
 			p.log("the replicas cannot be looked up", zap.Error(bounded.Error(failed)))
 			err = failed
@@ -252,7 +259,7 @@ func (p *Replicas) ask(ctx context.Context, t target, a ask) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Content-Type", contentType)
 	r.Header.Set(header, p.mac("ask", string(body)))
 	res, err := p.transport.RoundTrip(r) // it follows no redirect
 	if err != nil {
@@ -291,7 +298,7 @@ func (p *Replicas) Serve(w http.ResponseWriter, r *http.Request) {
 		answer.View = t.View()
 	}
 	body, _ := json.Marshal(answer) // it has nothing that cannot be encoded
-	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Type", contentType)
 	w.Header().Set(header, p.mac("answer", a.Nonce+string(body)))
 	_, _ = w.Write(body)
 }

@@ -8,9 +8,12 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -124,6 +127,32 @@ func TestAnyReplicaAnswers(t *testing.T) {
 		if v := all[(i+1)%3].find(t, made.ID()).View(); v.State != desk.Answered || v.Answer != desk.Session {
 			t.Errorf("%d: afterwards %+v", i, v)
 		}
+	}
+}
+
+// TestANameOfSeveral: all of its addresses are asked, each once. What cannot be looked up may have the ticket.
+func TestANameOfSeveral(t *testing.T) {
+	p, logs := replicasAt(t, []string{"http://replicas", "https://Replicas:80/"}, secret, desk.New())
+	var asked []string
+	var mu sync.Mutex
+	p.transport = transport(func(r *http.Request, to string) (*http.Response, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		asked = append(asked, to)
+		return nil, syscall.ECONNREFUSED
+	})
+	p.lookup = func(context.Context, string, string) ([]netip.Addr, error) {
+		return []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1"), netip.MustParseAddr("::ffff:10.0.0.1")}, nil
+	}
+	if q, err := p.Find(t.Context(), p.NewID()); err != nil || q.View().State != desk.Over {
+		t.Errorf("%+v, %v", q, err)
+	}
+	if slices.Sort(asked); !slices.Equal(asked, []string{"10.0.0.1:80", "[fd00::1]:80"}) {
+		t.Errorf("asked %q", asked)
+	}
+	p.lookup = func(_ context.Context, _, host string) ([]netip.Addr, error) { return nil, errors.New("no such host") }
+	if _, err := p.Find(t.Context(), p.NewID()); err == nil || logs.FilterMessage("the replicas cannot be looked up").Len() == 0 {
+		t.Errorf("%v, logged %v", err, logs.All())
 	}
 }
 
