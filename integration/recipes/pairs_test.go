@@ -88,6 +88,12 @@ func unite(to *directive, from directive) {
 	}
 }
 
+// askedByReplicas returns the handle for the path at which replicas ask each other, which docs/replicas.md wants where a site checks
+// who asks.
+func askedByReplicas(hermes directive) directive {
+	return directive{line: "handle /hermes/replicas", opens: true, block: []directive{{line: "hermes", opens: true, block: cloned(hermes.block)}, {line: "respond 404"}}}
+}
+
 // combine adds the directives of a site to those of another one, as one who reads both pages does: options of the same
 // handler stand together, handlers stand in front of hermes, a handle in front of others, and everything else is added.
 func combine(site, add []directive) []directive {
@@ -107,6 +113,8 @@ func combine(site, add []directive) []directive {
 				}
 				unite(&(*list)[i], directive{line: a.line, opens: a.opens, block: cloned(a.block)})
 			})
+		case w == "handle" && slices.ContainsFunc(site, func(d directive) bool { return d.line == a.line }):
+			unite(&site[slices.IndexFunc(site, func(d directive) bool { return d.line == a.line })], a)
 		case w == "handle":
 			i := slices.IndexFunc(site, func(d directive) bool { return d.word() == "handle" })
 			site = slices.Insert(site, max(i, 0), a)
@@ -165,6 +173,7 @@ var snippets = []snippet{
 	{name: "operating.md", promise: (*pair).answers},
 	{name: "open-webui.md", promise: (*pair).answers},
 	{name: "tools.md", promise: (*pair).answers},
+	{name: "replicas.md", promise: (*pair).asksReplicas},
 }
 
 func basicOf(user, password string) []string {
@@ -241,7 +250,11 @@ func TestPairs(t *testing.T) {
 			if a.door && a.ann != nil {
 				p.ann, p.ben = a.ann, a.ben
 			}
-			site := slices.DeleteFunc(combine(a.site(t), b.site(t)), func(d directive) bool { return d.word() == "tls" || d.word() == "bind" })
+			base, add := a.site(t), b.site(t)
+			if i := slices.IndexFunc(add, func(d directive) bool { return d.line == "hermes" }); a.door && strings.Contains(fmt.Sprint(add[i]), "approvals replicas") {
+				add = append(add, askedByReplicas(add[i]))
+			}
+			site := slices.DeleteFunc(combine(base, add), func(d directive) bool { return d.word() == "tls" || d.word() == "bind" })
 			besideHermes(&site, func(list *[]directive) { // so that what others do in this Caddy does not count
 				for i, d := range *list {
 					switch d.word() {
@@ -260,7 +273,7 @@ func TestPairs(t *testing.T) {
 			checks = append(checks, check{p, a, b})
 		}
 	}
-	sidecar.NewRecipe(t, text.String()).Caddy("KEY_ALICE="+annKey, "KEY_BOB="+benKey, "KEY_OPENWEBUI="+webuiKey, "API_SERVER_KEY=the-agents-own", "ALICE_PASSWORD_HASH="+hiccup)
+	sidecar.NewRecipe(t, text.String()).Caddy("KEY_ALICE="+annKey, "KEY_BOB="+benKey, "KEY_OPENWEBUI="+webuiKey, "API_SERVER_KEY=the-agents-own", "ALICE_PASSWORD_HASH="+hiccup, "HERMES_REPLICAS_SECRET="+strings.Repeat("s", 32))
 	t.Run("all", func(t *testing.T) {
 		for _, c := range checks {
 			t.Run(c.a.name+" and "+c.b.name, func(t *testing.T) {
@@ -462,7 +475,7 @@ func (p *pair) asksByLink() {
 	p.On(prompt, hermes.Asks(hermes.Command{Text: "rm -rf " + prompt}), hermes.Reports("Done: "))
 	r := p.ask(p.ann, prompt)
 	read, err := readTo(r, `hermes_approval_url`)
-	page := regexp.MustCompile(`/hermes/approve/[\w-]{22}`).FindString(read)
+	page := regexp.MustCompile(`/hermes/approve/[\w-]+`).FindString(read)
 	if err != nil || page == "" {
 		p.t.Fatalf("no link in %q: %v", read, err)
 	}
@@ -483,6 +496,18 @@ func (p *pair) asksByLink() {
 	}
 	r.All() // which has ended before, where a reply brings the rest
 	p.WantRan(p.t, "rm -rf "+prompt, 1)
+}
+
+// asksReplicas: a replica may ask, with the secret only, and the page is there.
+func (p *pair) asksReplicas() {
+	p.t.Helper()
+	if _, status := p.send(http.MethodPost, "/hermes/replicas"); status != http.StatusForbidden {
+		p.t.Errorf("an ask that is not signed: %d", status)
+	}
+	if r, _ := p.send(http.MethodGet, "/hermes/approve/"+strings.Repeat("x", 32), basicOf("alice", "hiccup")...); !strings.Contains(r.All(), "Nothing to answer here") {
+		p.t.Errorf("the page: %s", r.Status)
+	}
+	p.answers()
 }
 
 // asksForReply: the answer ends with a code, and the reply brings the rest.
