@@ -104,7 +104,7 @@ func (r *report) report(*Result) bool { return true }
 // endWithStatus ends a stream that has begun, because the answer has the status and does not say
 // more.
 func (x *exchange) endWithStatus(status int) {
-	message := fmt.Sprintf("the answer to the request was no stream, but had the status %d %s", status, http.StatusText(status))
+	message := fmt.Sprintf("the answer to the request was not a stream, but had status %d %s", status, http.StatusText(status))
 	x.endBegun(rewrite.CodeAgentError, rewrite.AppendError(nil, rewrite.CodeAgentError, message))
 }
 

@@ -58,7 +58,7 @@ func TestNotesNameTheRule(t *testing.T) {
 		p    Params
 		want []string // section and beginning of the text of the notes, in order; one that ends with … is among others
 	}{
-		"a marker":               {markerChunk("💻", "ls") + text("Hi") + stop(), chat, []string{"1 a tool marker", "2 tool terminal starts: its marker", "2 tool terminal has ended: what comes"}},
+		"a marker":               {markerChunk("💻", "ls") + text("Hi") + stop(), chat, []string{"1 a tool marker", "2 tool terminal starts: its marker", "2 tool terminal has ended: what follows"}},
 		"an imitation":           {texts("a\n`💻 l", "s`\n", "b") + stop(), chat, []string{"1 may be an imitated", "1 an imitated marker"}},
 		"imitations":             {text("a\n`💻 x`\n`💻 y`\n`💻 z`\nb") + stop(), chat, []string{"1 an imitated marker"}},
 		"none":                   {texts("a\n`💻 l", "s\n", "b") + stop(), chat, []string{"1 may be an imitated", "1 what was held back"}},

@@ -28,7 +28,7 @@ func TestThePageShowsWhatIsAsked(t *testing.T) {
 		a := s.get(path).want(200, "rm -rf victim", "recursive delete", "terminal", "59 minutes ",
 			`<html lang="en">`, "<title>May this command run? – Hermes</title>", `<meta name="viewport"`,
 			`value="once"`, `value="session"`, `value="deny"`, `!value="always"`,
-			"Everyone who has this link", "can answer for each other", "!<script", "!Marked characters", "!longer than")
+			"Anyone who has this link", "can answer for each other", "!<script", "!Marked characters", "!longer than")
 		css := regexp.MustCompile(`(?s)<style>(.*)</style>`).FindStringSubmatch(a.body)[1]
 		sum := sha256.Sum256([]byte(css))
 		for name, want := range map[string]string{
@@ -157,7 +157,7 @@ func TestWhatIsNoTicket(t *testing.T) {
 
 	// Without a user of its own, everyone may answer, and the page says so.
 	_, open := u.ticket(t, "rm -rf victim")
-	s.get(open, "User", "mallory").want(200, "Everyone who has this link", "!mallory")
+	s.get(open, "User", "mallory").want(200, "Anyone who has this link", "!mallory")
 }
 
 // TestAPageThatDoesNotTellUsersApart shows the question of a user to each, and says so.
@@ -165,7 +165,7 @@ func TestAPageThatDoesNotTellUsersApart(t *testing.T) {
 	s := newSite(t, "hermes_approvals")
 	var u upstream
 	_, path := u.ticket(t, "rm -rf victim", func(a *desk.Asker, _ *rewrite.ApprovalRequest) { a.By = "alice" })
-	s.get(path).want(200, "Everyone who has this link", "!alice")
+	s.get(path).want(200, "Anyone who has this link", "!alice")
 }
 
 // TestForeignSitesAnswerNothing: what a browser sends for them is refused, before it is known whether
@@ -261,7 +261,7 @@ func TestThePageSaysUntilWhen(t *testing.T) {
 	var u upstream
 	began := time.Now()
 	ticket, path := u.ticket(t, "rm -rf victim")
-	a := s.get(path).want(200, "<title>", "away when this page was opened", "!<script")
+	a := s.get(path).want(200, "<title>", "When this page was opened", "!<script")
 	until := ticket.View().Until
 	if until.Before(began.Add(timeout)) || !strings.Contains(a.body, `<time datetime="`+until.UTC().Format(time.RFC3339)+`">`+until.UTC().Format("15:04:05")+" UTC</time>") {
 		t.Errorf("no %v in\n%s", until, a.body)

@@ -463,7 +463,7 @@ func TestWaitedAnswersThatAreNoStreams(t *testing.T) {
 			x.Ret(nil).WantSwallowed(t)
 			want := c.value
 			if want == "" {
-				want = `{"message":"the answer to the request was no stream, but had the status ` + fmt.Sprint(c.status, " ", http.StatusText(c.status)) + `","type":"upstream_error","param":null,"code":"agent_error"}`
+				want = `{"message":"the answer to the request was not a stream, but had status ` + fmt.Sprint(c.status, " ", http.StatusText(c.status)) + `","type":"upstream_error","param":null,"code":"agent_error"}`
 			}
 			var value struct{ Message string }
 			if err := json.Unmarshal([]byte(want), &value); err != nil {

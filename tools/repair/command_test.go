@@ -67,7 +67,7 @@ func TestRepairCommand(t *testing.T) {
 		{"an answer that failed", "", []string{captures + "g0-v0.8.0/nonstream.failed_result.http"}, 4, `{"error":{"message":"API call failed`, ""},
 		{"a header of curl", "HTTP/1.1 100 Continue\r\n\r\nHTTP/2 200\r\nA: b\r\n\r\n" + string(body), nil, 0, "event: hermes.tool.progress\ndata: {\"id\"", ""},
 		{"a session", stream22, []string{"--session", sessions + "v0.22.2-completed.json"}, 0, `"status":"completed","args":{"command":"sleep 1; echo one"},"result":"{\"output\": \"one\", \"exit_code\": 0, \"error\": null}"`, ""},
-		{"a session, explained", stream22, []string{"--session", sessions + "v0.22.2-completed.json", "--explain"}, 0, "§8 the event gets what upstream has stored of the call", ""},
+		{"a session, explained", stream22, []string{"--session", sessions + "v0.22.2-completed.json", "--explain"}, 0, "§8 what upstream has stored about the call is added to the event", ""},
 		{"a session of another time", stream22, []string{"--session", sessions + "v0.16.0-completed.json", "--cards", "off", "--status-line", "off"}, 0, `"toolCallId":"call_0_0","status":"completed"}`, ""},
 		{"no session", stream22, []string{"--session", "nope.json"}, 1, "", "opening the session: open nope.json"},
 		{"a session that is none", stream22, []string{"--session", good}, 1, "", "the answer is not from Hermes to GET /api/sessions/{id}/messages"},

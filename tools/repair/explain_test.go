@@ -13,8 +13,8 @@ func TestExplanation(t *testing.T) {
 		t.Fatalf("%s, %v", code, err)
 	}
 	for _, want := range []string{
-		"    1  =  data: {… \"choices\"", "    4  ~  data: {… \"choices\"", "\n          §1 a tool marker, the whole content of one chunk: leaves the text\n",
-		"\n          §2 tool terminal starts: its marker is here\n       +  event: hermes.tool.progress\n       +  data: {… ", "§2 tool terminal has ended: what comes now proves it",
+		"    1  =  data: {… \"choices\"", "    4  ~  data: {… \"choices\"", "\n          §1 a tool marker, the whole content of one chunk: removed from the text\n",
+		"\n          §2 tool terminal starts: its marker is here\n       +  event: hermes.tool.progress\n       +  data: {… ", "§2 tool terminal has ended: what follows proves it",
 		"=  data: [DONE]\n", "\nended well, finish_reason stop, id chatcmpl-",
 	} {
 		if !strings.Contains(got, want) {

@@ -39,7 +39,7 @@ func (s *Follower) writeFailed(out *sse.Writer, code string) {
 		}
 		out.Bytes = s.appendEvent(out.Bytes, "done", "")
 	}
-	s.notes.Add(contract.SectionOther, "cut before its last event: gets one that says so")
+	s.notes.Add(contract.SectionOther, "cut before its last event: one that says so is added")
 	s.code = code
 	s.failedByUs = true
 	s.end()

@@ -185,7 +185,7 @@ func (s *Follower) failCompleted(e event, edits *sse.Splice) {
 	if !t.Failed {
 		return
 	}
-	s.notes.Add(contract.SectionOther, "completed, but its text says that the agent failed: becomes failed")
+	s.notes.Add(contract.SectionOther, "completed, but its text says that the agent failed: changed to failed")
 	if begin, end := e.EventLine(); begin < end {
 		begin += bytes.Index(e.Raw[begin:end], []byte(from))
 		edits.ReplaceRaw(begin, begin+len(from), []byte(to))

@@ -104,7 +104,7 @@ func (s *Stream) writeChunk(x *chunk.Object, rest *prose.Kept) {
 func (s *Stream) markerChunk(x *chunk.Object, m *marker.Marker) {
 	s.decideHeld()
 	s.upstream.setSendsEvents(false, s.w.Form)
-	s.notes.Add(contract.SectionMarkers, "a tool marker, the whole content of one chunk: leaves the text")
+	s.notes.Add(contract.SectionMarkers, "a tool marker, the whole content of one chunk: removed from the text")
 	s.prose.DropMarker()
 	s.Sum.Markers++
 	if x.Droppable() {

@@ -44,7 +44,7 @@ func (t *toolWriter) ask(c *encode.Transition) (d contract.ToolDetails) {
 		return contract.ToolDetails{}
 	}
 	if d.Args != nil || d.Result != nil {
-		t.notes.Add(contract.SectionDetails, "the event gets what upstream has stored of the call")
+		t.notes.Add(contract.SectionDetails, "what upstream has stored about the call is added to the event")
 	}
 	return d
 }

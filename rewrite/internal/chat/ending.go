@@ -96,7 +96,7 @@ func (e *ending) fail(code string) { e.failed, e.sum.Code = true, cmp.Or(e.sum.C
 
 // sendError records that the error in x leaves before the stream has finished.
 func (e *ending) sendError(x *chunk.Object) {
-	e.notes.Add(contract.SectionEnd, "an error of upstream's: an error finish will not repeat it")
+	e.notes.Add(contract.SectionEnd, "an error from upstream: the error finish does not repeat it")
 	e.fail(x.ErrorCode())
 	e.errorSent = bytes.Clone(jsonspan.Truncate(e.message(x, contract.Message(contract.CodeAgentError)), contract.MaxMessage))
 }
@@ -127,7 +127,7 @@ func (e *ending) message(x *chunk.Object, text string) []byte {
 // dropLate drops what follows [DONE] or an error finish.
 func (e *ending) dropLate(out *sse.Writer) {
 	if e.failed {
-		e.notes.Add(contract.SectionEnd, "after the error finish nothing takes it back: dropped")
+		e.notes.Add(contract.SectionEnd, "after the error finish: dropped")
 	} else {
 		e.notes.Add(contract.SectionEnd, "after [DONE]: dropped")
 	}
@@ -146,7 +146,7 @@ func (s *Stream) verdict(x *chunk.Object, textFollows bool) (code, why string, z
 	case reason != "stop":
 		return "", "", false
 	case s.end.errorSent != nil: // upstream has said that it failed
-		return contract.CodeCrashed, "stop after an error of upstream's: becomes error", false
+		return contract.CodeCrashed, "stop after an error from upstream: changed to error", false
 	case s.end.manyChoices:
 		return "", "", false // Hermes sends one choice, so that this is another server's answer
 	}
@@ -160,7 +160,7 @@ func (s *Stream) verdict(x *chunk.Object, textFollows bool) (code, why string, z
 		return contract.CodeCrashed, "a false stop: no answer, usage 0/0/0", false
 	case usage.Reported && (silent || noReply || onTool && !housekeeping && !a.answered):
 		if s.o.EmptyAnswer == contract.EmptyAnswerPass {
-			return "", "no answer, and empty_answer says that this is none of ours: passes", false
+			return "", "no answer, but empty_answer says to pass it: passes", false
 		}
 		return contract.CodeEmpty, "a false stop: no answer", false
 	case !usage.Zero:
@@ -179,7 +179,7 @@ func (s *Stream) tellDropped() {
 	if len(text) == 0 {
 		return
 	}
-	s.notes.Add(contract.SectionReasoning, "dropped reasoning that no tag has closed may be the answer: leaves as content")
+	s.notes.Add(contract.SectionReasoning, "dropped reasoning that no tag has closed may be the answer: sent as content")
 	s.tools.infer()
 	s.memory.sayText(text)
 	s.w.Delta(new(chunk.Object), false, &prose.Kept{Text: text})
@@ -210,7 +210,7 @@ func (s *Stream) finishChunk(x *chunk.Object, rest *prose.Kept) {
 	}
 	code, why, zeroUsage := s.verdict(x, false)
 	if code == contract.CodeEmpty && s.answer.mayBeUnclosed(s.prose.Unclosed()) {
-		s.notes.Add(contract.SectionReasoning, "the answer may be in reasoning that no tag has closed: no empty answer")
+		s.notes.Add(contract.SectionReasoning, "the answer may be in reasoning that no tag has closed: not an empty answer")
 		s.w.Delta(new(chunk.Object), false, &prose.Kept{}) // a second sidecar sees no tag; this tells it
 		s.answer.answered = true
 		code, why, zeroUsage = s.verdict(x, false)
@@ -294,7 +294,7 @@ func (s *Stream) doneFrame(x *chunk.Object) {
 		s.w.Object(x)
 		return
 	}
-	s.notes.Add(contract.SectionEnd, "[DONE] with other white space: strict clients know one spelling")
+	s.notes.Add(contract.SectionEnd, "[DONE] with other white space: rewritten, because strict clients accept one spelling")
 	s.Out.Drop()
 	s.w.Done()
 }

@@ -42,7 +42,7 @@ func (s *Stream) Frame(x *chunk.Object) {
 // unread handles x, whose data is no well-formed JSON object. It has said something, which may
 // be an answer or the finish (contract section 0).
 func (s *Stream) unread(x *chunk.Object) {
-	s.notes.Add(contract.SectionHarm, "no well-formed JSON object: passes")
+	s.notes.Add(contract.SectionHarm, "not a well-formed JSON object: passes")
 	s.decideHeld()
 	switch {
 	case chunk.TellsState(x.F.Event):
@@ -116,7 +116,7 @@ func (s *Stream) Noise(b []byte) {
 		return
 	}
 	// Clients that die of a comment die of this one as well (contract section 3).
-	s.notes.Add(contract.SectionEnd, "a comment that keeps the connection alive: becomes a chunk")
+	s.notes.Add(contract.SectionEnd, "a comment that keeps the connection alive: replaced by a chunk")
 	s.Out.Drop()
 	if !s.Now.Before(s.nextKeepalive) {
 		s.nextKeepalive = s.Now.Add(minKeepaliveGap)

@@ -33,7 +33,7 @@ func (s *Stream) Raw(b []byte, last bool, limit int) {
 	g.tail = append(g.tail, b[max(0, len(b)-MaxLook):]...)
 	g.tail = g.tail[max(0, len(g.tail)-MaxLook):]
 	if g.drop {
-		s.notes.Add(contract.SectionTools, "a tool event larger than max_frame, of the kind that does not leave: dropped")
+		s.notes.Add(contract.SectionTools, "a tool event larger than max_frame, in a form that is not sent: dropped")
 		s.Out.Drop()
 	} else {
 		s.notes.Add(contract.SectionHarm, "larger than max_frame: passes unexamined")

@@ -128,7 +128,7 @@ func (s *Stream) writeParts(x *chunk.Object, first bool) (kept prose.Kept, reaso
 			a.noReply, first = first && a.gaveUp && saysNoReply(&kept), false
 		}
 		if kept.Len() > 0 && p.Reasoning {
-			s.notes.Add(contract.SectionReasoning, "reasoning: leaves the content")
+			s.notes.Add(contract.SectionReasoning, "reasoning: removed from the content")
 		}
 		switch {
 		case kept.Len() == 0, p.Reasoning && s.o.Reasoning == contract.ReasoningDrop:

@@ -355,6 +355,6 @@ func (t *toolWriter) hasOutput(x *chunk.Object) bool {
 
 // dropOutput drops the output of a card that leaves with the end of its tool.
 func (t *toolWriter) dropOutput() {
-	t.notes.Add(contract.SectionTools, "the output of a card that leaves with the end of its tool: dropped")
+	t.notes.Add(contract.SectionTools, "the output of a card that is sent with the end of its tool: dropped")
 	t.w.Out.Drop()
 }

@@ -70,7 +70,7 @@ func shifted(from int, each func(jsonspan.Span)) func(jsonspan.Span) {
 func Redact(f *sse.Frame, edits *sse.Splice, notes *contract.Notes, find func(each func(secret jsonspan.Span))) {
 	var r redact.Replacer
 	find(func(secret jsonspan.Span) {
-		notes.Add(contract.SectionEnd, "a secret in what upstream says of a failure: redacted")
+		notes.Add(contract.SectionEnd, "a secret in upstream's description of a failure: redacted")
 		edits.Replace(f, secret.From, secret.To, r.For(secret))
 	})
 }

@@ -109,8 +109,8 @@ const (
 var reasons = map[ToolSource]string{
 	SourceUpstream:  "upstream says so",
 	SourceMarker:    "its marker is here",
-	SourceImitation: "a marker that is trusted is here",
-	SourceInferred:  "what comes now proves it",
+	SourceImitation: "a trusted marker is here",
+	SourceInferred:  "what follows proves it",
 	SourceEnd:       "the stream ends",
 }
 

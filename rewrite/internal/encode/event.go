@@ -320,7 +320,7 @@ func (w *Writer) editEvent(t *Transition) {
 // addChunkMembers adds the members of a chunk before those of the named event x, and renames
 // those that it would then have twice. card says that x becomes a card.
 func (w *Writer) addChunkMembers(x *chunk.Object, card bool) {
-	x.Notes.Add(contract.SectionTools, "a named event: gets the members of a chunk")
+	x.Notes.Add(contract.SectionTools, "a named event: the members of a chunk are added")
 	x.RenameMembers(card)
 	members, at := strings.Join(w.envelope().members(nothing), ""), x.C.All.From+1
 	if jsonspan.SkipSpace(x.F.Data, at) != x.C.All.To-1 {

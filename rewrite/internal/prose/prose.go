@@ -316,7 +316,7 @@ func (t *State) newlineLeaves() {
 // in front of the marker, both stay: what follows would become more indented. The marker starts a
 // tool if o trusts it and the text may grow by the cost.
 func (t *State) cutLine(m marker.Marker, o *Rules) {
-	t.Notes.Add(contract.SectionMarkers, "an imitated marker: stripped")
+	t.Notes.Add(contract.SectionMarkers, "an imitated marker: removed")
 	t.strip()
 	t.tags.boundary() // what follows may open a message
 	switch {
@@ -353,7 +353,7 @@ func (t *State) clearLine() {
 	}
 	if held {
 		t.Held = Leaves
-		t.Notes.Add(contract.SectionMarkers, "what was held back is text: it leaves")
+		t.Notes.Add(contract.SectionMarkers, "what was held back is text: sent")
 	}
 	t.suspicion = suspicion{line: t.suspicion.line}
 }

@@ -164,7 +164,7 @@ func (t *State) readTag(o *Rules, i, next int, c rune) (at int, taken bool) {
 			t.keep(i, next)
 			return next, true
 		case g.afterClosing && unicode.IsSpace(c):
-			t.Notes.Add(contract.SectionReasoning, "white space after a closing tag: goes")
+			t.Notes.Add(contract.SectionReasoning, "white space after a closing tag: removed")
 			return next, true
 		default:
 			g.afterClosing = false
@@ -187,7 +187,7 @@ func (t *State) readTag(o *Rules, i, next int, c rune) (at int, taken bool) {
 			return i, true
 		}
 	case g.seen[1] == '/':
-		t.Notes.Add(contract.SectionReasoning, "the closing tag of reasoning that a tool has ended: goes")
+		t.Notes.Add(contract.SectionReasoning, "the closing tag of reasoning that a tool has ended: removed")
 		t.strip()
 		g.seen, g.stray, g.afterClosing = g.seen[:0], false, !g.blocked
 	default:
@@ -196,7 +196,7 @@ func (t *State) readTag(o *Rules, i, next int, c rune) (at int, taken bool) {
 		if t.Stretches++; !o.Complete {
 			t.grown += 2 * o.Part
 		}
-		t.Notes.Add(contract.SectionReasoning, "an opening tag: reasoning begins, the tag goes")
+		t.Notes.Add(contract.SectionReasoning, "an opening tag: reasoning begins, the tag is removed")
 		t.add(true).breaks = t.Reasoned || o.Reasoned
 	}
 	return next, true
@@ -222,7 +222,7 @@ func (t *State) closeStretch() {
 	t.tags = tags{afterClosing: true, seen: t.tags.seen[:0]}
 	t.text = t.text[:t.closing]
 	if len(t.data) > 0 { // otherwise it was in earlier texts
-		t.Notes.Add(contract.SectionReasoning, "a closing tag: reasoning ends, the tag goes")
+		t.Notes.Add(contract.SectionReasoning, "a closing tag: reasoning ends, the tag is removed")
 	}
 	t.pending = t.pending[:0]
 	t.add(false)
