@@ -118,17 +118,18 @@ type Handler struct {
 	History string `json:"history,omitempty"`
 
 	// Whether the agent is told which tools ran during its earlier answers,
-	// which Hermes drops from the histories that clients send. Requests that
-	// name a session have no records. `on` puts a record in front of the
-	// user's next message: the tools, what they were given, and how they
-	// ended. `results` adds what they returned, as quoted data. `off` adds
-	// nothing. Default: `on`.
+	// which Hermes drops from the histories that clients send. Not for
+	// requests that name a session, or with `history keep`. `on` puts a record
+	// in front of the user's next message: the tools, what they were given,
+	// and how they ended. `results` adds what they returned, as quoted data.
+	// `off` adds nothing. Default: `on`.
 	Memory string `json:"memory,omitempty"`
 
 	// The largest request that the sidecar reads. A larger one passes
 	// unchanged: its history is not healed, and `hermes_resume` does not keep
-	// its answer. Healing needs up to twice as much memory. It is a number of
-	// bytes from 1024 (1KiB) to 1073741824 (1GiB). Default: 10000000 (10MB).
+	// its answer. Healing needs memory of up to twice its size. It is a number
+	// of bytes from 1024 (1KiB) to 1073741824 (1GiB). Default: 10000000
+	// (10MB).
 	MaxRequest int64 `json:"max_request,omitempty"`
 
 	// Tools that start closer together than this run in parallel. A later
