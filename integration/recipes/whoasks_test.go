@@ -336,8 +336,8 @@ func preflights(t testing.TB, origin string, then upstream.Script) upstream.Scri
 	}
 }
 
-// stainless are the header fields that openai-node 7.55.0 sends from a page.
-const stainless = `"OpenAI-Organization": "o", "OpenAI-Project": "p", "X-Stainless-Lang": "js", "X-Stainless-Package-Version": "7.55.0", "X-Stainless-OS": "Unknown", ` +
+// stainless are the header fields that openai-node 7.59.0 sends from a page.
+const stainless = `"OpenAI-Organization": "o", "OpenAI-Project": "p", "X-Stainless-Lang": "js", "X-Stainless-Package-Version": "7.59.0", "X-Stainless-OS": "Unknown", ` +
 	`"X-Stainless-Arch": "unknown", "X-Stainless-Runtime": "browser:chrome", "X-Stainless-Runtime-Version": "140.0.0", "X-Stainless-Retry-Count": "0", ` +
 	`"X-Stainless-Timeout": "600", "X-Stainless-Helper-Method": "stream"`
 

@@ -4,7 +4,7 @@ go 1.26.0
 
 require (
 	github.com/openai/openai-go v1.8.2
-	github.com/openai/openai-go/v3 v3.95.0
+	github.com/openai/openai-go/v3 v3.99.0
 	github.com/sashabaranov/go-openai v1.43.0
 )
 
