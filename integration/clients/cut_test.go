@@ -247,7 +247,7 @@ func checkCutDoc(t *testing.T, rows map[string]string) {
 		harness.WriteFile(t, clientsDoc, []byte(strings.Replace(page, block[0], block[1]+strings.Join(merged(want), "\n")+"\n"+block[3], 1)))
 		return
 	}
-	compareTable(t, cutTable, block[2], want, true)
+	compareTable(t, cutTable, block[2], want)
 }
 
 // oldRow returns the row of a way that a table has, or "".

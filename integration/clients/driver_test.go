@@ -197,21 +197,27 @@ const installPatience = 15 * time.Minute
 type workshop struct {
 	t      testing.TB
 	goBin  func() (string, error)
-	node   func() (string, error)
+	java   func() (string, error)
+	rust   func() (string, error)
+	node   map[string]func() (string, error) // by the directory of a lock
 	python map[string]func() (string, error) // by the name of a lock
 }
 
 // newWorkshop begins to build and to install.
 func newWorkshop(t testing.TB) *workshop {
-	w := &workshop{t: t, python: map[string]func() (string, error){}}
+	w := &workshop{t: t, node: map[string]func() (string, error){}, python: map[string]func() (string, error){}}
 	w.goBin = background(w.buildGo)
-	w.node = background(func() (string, error) { return w.installModules("node") })
+	w.java, w.rust = sync.OnceValues(w.installJava), sync.OnceValues(w.installRust)
 	var last func() (string, error)
 	for _, c := range realClients {
-		if c.lock == "" || w.python[c.lock] != nil {
+		lock := c.lock
+		if c.runtime == "Node" && w.node[lock] == nil {
+			w.node[lock] = background(func() (string, error) { return w.installModules(lock) })
+		}
+		if c.runtime != "Python" || w.python[lock] != nil {
 			continue
 		}
-		before, lock := last, c.lock
+		before := last
 		w.python[lock] = background(func() (string, error) {
 			if before != nil {
 				before() // one at a time: they share a cache
@@ -235,7 +241,7 @@ func (w *workshop) command(t testing.TB, c realClient) (*exec.Cmd, error) {
 	t.Helper()
 	switch c.runtime {
 	case "Node":
-		modules, err := w.node()
+		modules, err := w.node[c.lock]()
 		if err != nil {
 			return nil, err
 		}
@@ -248,6 +254,18 @@ func (w *workshop) command(t testing.TB, c realClient) (*exec.Cmd, error) {
 		cmd := exec.Command("python3", "-s", filepath.Join("python", c.driver))
 		cmd.Env = append(os.Environ(), "PYTHONPATH="+site, "PYTHONPYCACHEPREFIX="+filepath.Join(site, ".pycache"))
 		return cmd, nil
+	case "Java":
+		jars, err := w.java()
+		if err != nil {
+			return nil, err
+		}
+		return exec.Command("java", append([]string{"-cp", filepath.Join(jars, "*"), filepath.Join("java", c.driver)}, c.args...)...), nil
+	case "Rust":
+		dir, err := w.rust()
+		if err != nil {
+			return nil, err
+		}
+		return exec.Command(filepath.Join(dir, "bin", c.driver)), nil
 	}
 	bin, err := w.goBin()
 	if err != nil {
@@ -311,6 +329,34 @@ func (w *workshop) installPython(lock string) (string, error) {
 		return exec.CommandContext(ctx, "python3", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile",
 			"--no-deps", "--only-binary", ":all:", "--target", dir, "--requirement", file)
 	})
+}
+
+// installJava installs the archives that java/pom.xml names.
+func (w *workshop) installJava() (string, error) {
+	pom := filepath.Join("java", "pom.xml")
+	return w.byHand("java", []string{"java", "mvn"}, []string{pom}, func(ctx context.Context, dir string) *exec.Cmd {
+		return exec.CommandContext(ctx, "mvn", "--quiet", "--batch-mode", "--file", pom, "dependency:copy-dependencies", "-DoutputDirectory="+dir)
+	})
+}
+
+// installRust builds the driver in rust/. It is pinned by Cargo.toml: a lock would name a registry.
+func (w *workshop) installRust() (string, error) {
+	target := w.t.TempDir()
+	files := []string{filepath.Join("rust", "src", "main.rs"), filepath.Join("rust", "Cargo.toml")}
+	return w.byHand("rust", []string{"cargo"}, files, func(ctx context.Context, dir string) *exec.Cmd {
+		return exec.CommandContext(ctx, "cargo", "install", "--quiet", "--debug", "--path", "rust", "--root", dir, "--target-dir", target)
+	})
+}
+
+// errByHand is why a client that takes minutes to build is not run by CI.
+var errByHand = errors.New("it is run by hand, with " + clientsVariable + "=install")
+
+// byHand is install for what CI does not run.
+func (w *workshop) byHand(kind string, tools, locks []string, fill func(ctx context.Context, dir string) *exec.Cmd) (string, error) {
+	if os.Getenv(clientsVariable) != "install" {
+		return "", errByHand
+	}
+	return w.install(kind, tools, locks, fill)
 }
 
 // install runs a command that fills a directory, unless an earlier run with the

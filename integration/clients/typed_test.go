@@ -2,6 +2,7 @@ package clients
 
 import (
 	"context"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -73,6 +74,29 @@ func TestTypedClient(t *testing.T) {
 					t.Errorf("it prints %q, want %q", out, want)
 				}
 			})
+		}
+	}
+}
+
+// TestRealClientsOverResponses: openai-agents runs each tool itself that a response names, so that Hermes'
+// tools are unknown to it, with the sidecar as without. The text comes all the same.
+func TestRealClientsOverResponses(t *testing.T) {
+	shop := &workshop{t: t}
+	site, err := shop.installPython("agents.txt")
+	if err != nil {
+		harness.Missing(t, clientsVariable, err.Error())
+	}
+	cmd := exec.Command("python3", "-s", filepath.Join("python", "openai_agents_driver.py"), "responses")
+	cmd.Env = append(os.Environ(), "PYTHONPATH="+site, "PYTHONPYCACHEPREFIX="+filepath.Join(site, ".pycache"))
+	d := startDriver(t, cmd)
+	d.ready()
+	up := upstream.New(t, upstream.Replay(hermes.Recorded(t, modern+"/responses.one_tool"), upstream.ByFrame))
+	mended, _ := sidecar.ServeCaddyfile(t, "hermes\n\treverse_proxy "+up.Addr)
+	for name, base := range map[string]string{"through the sidecar": mended, direct: "http://" + up.Addr} {
+		got := d.ask(base, name, harness.Patience)
+		const text, says = "Let me check.\n\nThere are 3 files.", "Tool terminal not found in agent"
+		if got.Text != text || got.Error == nil || !strings.Contains(got.Error.Message, says) {
+			t.Errorf("%s: %+v, want the text %q and an error with %q: docs/clients.md says so", name, got, text, says)
 		}
 	}
 }
