@@ -49,17 +49,17 @@ func init() {
 //		reverse_proxy 127.0.0.1:8642
 //	}
 //
-// Every option may be left out: `hermes` without options does the whole job. The
-// directive `hermes_proxy` is both handlers in one, and takes the options of both.
+// All options are optional: `hermes` alone does the whole job. The directive
+// `hermes_proxy` is both handlers in one, and accepts the options of both.
 //
-// Besides chat completions and their requests it changes only streams of
-// `/v1/responses`, `/v1/runs` and `/api/sessions` that break off: they get the
-// event that says so. Everything else passes byte for byte.
+// Besides chat completions and their requests, it changes only streams of
+// `/v1/responses`, `/v1/runs` and `/api/sessions` that break off, to which it adds
+// an event that says so. Everything else passes byte for byte.
 //
 // Streams that end in an error are logged as warnings. Access logs get the fields
 // `hermes_outcome` (`ok`, `client_gone`, `passed_encoded` or the code of the error)
 // and `hermes_tools`, the number of tools that ran, and where a history was healed
-// `hermes_healed`, the number of its markers, and where it got records of tools
+// `hermes_healed`, the number of its markers, and if records of tools were added to it
 // `hermes_records`, their number. `hermes_ignored` names what a request asks
 // for and Hermes ignores, such as `tools`. Metrics are exposed as
 // `caddy_hermes_*` and `gen_ai_client_operation_*`. Within the `tracing` handler
@@ -70,9 +70,9 @@ func init() {
 //
 // These placeholders are set when a stream has ended, a request for one was
 // answered with an error, or an answer that is not streamed has ended. By then the
-// header of the answer has left: they are for handlers that act after this one,
-// such as `log_append` (not where the client has left, for then Caddy aborts the
-// request), and for span attributes of `tracing`.
+// header of the answer has been sent: they are for handlers that act after this one,
+// such as `log_append` (unless the client has disconnected, because Caddy then aborts
+// the request), and for span attributes of `tracing`.
 //
 // Placeholder | Description
 // ------------|-------------
@@ -84,8 +84,8 @@ func init() {
 // `{http.hermes.finish_reason}` | The finish reason that the client was sent
 // `{http.hermes.chunks}` | The number of chunks that upstream sent, or events in other streams
 // `{http.hermes.tools}` | The number of tools that started
-// `{http.hermes.imitations}` | The number of imitated markers that were stripped
-// `{http.hermes.reasoning}` | The number of stretches of reasoning that left the text
+// `{http.hermes.imitations}` | The number of imitated markers that were removed
+// `{http.hermes.reasoning}` | The number of stretches of reasoning that were removed from the text
 // `{http.hermes.input_tokens}` | The input tokens that upstream reported, 0 for none
 // `{http.hermes.output_tokens}` | The output tokens that upstream reported, 0 for none
 // `{http.hermes.seconds}` | The time from the request to the end

@@ -70,16 +70,15 @@ func listStreams(w http.ResponseWriter, r *http.Request) error {
 	return json.NewEncoder(w).Encode(map[string]any{"open": open, "ended": ended, "waiting": all.Waiting(now)})
 }
 
-// StreamsHandler answers GET with the list of streams that the admin endpoint
-// `/hermes/streams` has: those that are open, the last hundred that have ended, and the
-// requests that wait. It is for a port that only operators reach, where the admin API is off.
+// StreamsHandler answers GET with the list of streams of the admin endpoint `/hermes/streams`:
+// open streams, the last hundred that have ended, and requests that wait. Use it on a port that
+// only operators can reach if the admin API is off.
 //
-// Such a port asks for no credentials, so the list has less than the admin API's: of ids
-// only those of chat completions, and of paths only the words that Hermes' own consist
-// of; `*` stands for any other. It has models, upstreams, names of tools, times and
-// numbers, and nothing of what was said. It has at most 1 MiB of open streams, the
-// oldest, and of requests that wait, the first ones in line; `omitted` and
-// `omitted_waiting` are the numbers of others.
+// Because such a port requires no credentials, the list contains less than that of the admin
+// API: only ids of chat completions, and only words of Hermes' own paths, with `*` for any
+// other. It contains models, upstreams, names of tools, times and numbers, but nothing of what
+// was said. It lists at most 1 MiB of open streams, the oldest ones, and of waiting requests,
+// the first ones in line; `omitted` and `omitted_waiting` count the rest.
 type StreamsHandler struct{}
 
 // CaddyModule returns the Caddy module information.

@@ -30,10 +30,10 @@ func init() {
 	caddy.RegisterModule(new(ApprovalsHandler))
 }
 
-// ApprovalsHandler is the page on which a user answers what the Hermes agent asks: whether a
-// dangerous command may run. `GET <path>/<ticket>` shows the command and the answers that
-// Hermes offers; a button sends one. The links to it are made by the option `approvals` of
-// `hermes`, which may be on another site of the same Caddy. In a Caddyfile:
+// ApprovalsHandler serves the page on which a user approves or denies a dangerous command of the
+// Hermes agent. `GET <path>/<ticket>` shows the command and the answers that Hermes offers, with
+// a button for each. The option `approvals` of `hermes` makes the links to the page; it may be on
+// another site of the same Caddy. In a Caddyfile:
 //
 //	chat.example.com {
 //		basic_auth {
@@ -42,31 +42,31 @@ func init() {
 //		hermes_approvals
 //	}
 //
-// Whoever has a link can answer, so put a check of users in front of it, such as
-// `basic_auth` or `forward_auth`. A link works once, until Hermes waits no more. Opening it
-// answers nothing.
+// Anyone who has a link can answer, so authenticate users in front of it, for example with
+// `basic_auth` or `forward_auth`. A link works once, as long as Hermes waits. Opening it does not
+// answer.
 //
-// Requests to the page are not in access logs, as the ticket is a secret; where a directive
-// in front refuses them, also use `log_skip` there. All other requests pass. The page needs
-// no script.
+// Requests to the page are not in access logs, because the ticket is a secret. If a directive in
+// front rejects them, use `log_skip` there as well. All other requests pass. The page needs no
+// script.
 type ApprovalsHandler struct {
 	// The path in front of the ticket. Default: `/hermes/approve`.
 	Path string `json:"path,omitempty"`
 
-	// Who opens the page, as a text with placeholders, such as `{http.auth.user.id}`. A
-	// question that the option `approvals by` of `hermes` has for a user is then shown to
-	// that user only. Default: none.
+	// A text with placeholders that identifies who opens the page, such as
+	// `{http.auth.user.id}`. If the option `approvals by` of `hermes` names the user of a
+	// request, only that user sees it. Default: none.
 	By string `json:"by,omitempty"`
 
-	// The URL that tells who is signed in where users chat, such as
-	// `http://open-webui:8080/api/v1/auths/`. It is asked with the cookies of whoever opens the
-	// page, and with nothing else. The `id` of the JSON that it answers becomes
-	// `{http.auth.user.id}`, and `by` if that is not set. Whoever is not signed in gets no page.
+	// A URL of the chat UI that returns who is signed in, such as
+	// `http://open-webui:8080/api/v1/auths/`. The request to it contains the cookies of whoever
+	// opens the page, and nothing else. The `id` in the JSON of its answer becomes
+	// `{http.auth.user.id}`, and `by` if that is not set. Users who are not signed in do not see the page.
 	// Default: none.
 	Login string `json:"login,omitempty"`
 
-	// Whether the page offers `always`, if Hermes does: the command, and those like it, then
-	// never need an approval again, whoever asks. Default: false.
+	// Whether the page offers `always`, if Hermes does: the command and those like it then never
+	// need an approval again, for any user. Default: false.
 	AllowAlways bool `json:"allow_always,omitempty"`
 
 	desk   *desk.Desk     // nil until Provision

@@ -162,7 +162,7 @@ func ofResume() object {
 	}
 	always := object{{"type", "object"}, {"propertyNames", object{{"enum", resume.APIs()}}}, {"additionalProperties", ref("#/$defs/duration")}}
 	return object{
-		entry("detach", "How long the agent goes on without a client", lasting("10m")),
+		entry("detach", "How long the agent continues without a client", lasting("10m")),
 		entry("keep", "How long a stream is kept after its end", lasting("5m")),
 		entry("always", "Every POST of JSON asks", object{{"type", "boolean"}, {"default", false}}),
 		entry("always_for", "Every POST of JSON to these APIs asks", always),
@@ -170,7 +170,7 @@ func ofResume() object {
 		entry("key_body", "The body is a part of that key", object{{"type", "boolean"}, {"default", false}}),
 		entry("max_stream", "Beyond it, the oldest events of a stream go", sized(least, 16<<20)),
 		entry("max_memory", "What all streams may take together", sized(least, 64<<20)),
-		entry("max_detached", "How many streams may go on without a client", object{{"type", "integer"}, {"minimum", 1}, {"default", 4}}),
+		entry("max_detached", "How many streams may continue without a client", object{{"type", "integer"}, {"minimum", 1}, {"default", 4}}),
 	}
 }
 
@@ -190,7 +190,7 @@ func ofQueue() object {
 		{"runs", object{{"title", "How many runs are under way at once"}, {"type", "integer"}, {"minimum", 1}, {"default", 8}}},
 		{"wait", append(object{{"title", "How long a request may wait"}}, lasting("2m")...)},
 		{"waiting", object{{"title", "How many requests may wait at once"}, {"type", "integer"}, {"minimum", 0}, {"default", 100}}},
-		{"by", object{{"title", "What tells clients apart"}, {"type", "string"}, {"pattern", `\{[^}]*\}`}}},
+		{"by", object{{"title", "What identifies a client"}, {"type", "string"}, {"pattern", `\{[^}]*\}`}}},
 	}
 }
 

@@ -1,8 +1,8 @@
 // Package queuecaddy is the Caddy module http.handlers.hermes_queue and its directive: package
 // queue as a handler of Caddy, its metrics and its lines in logs.
 //
-// The handler does not wait. It gives each request a pass, which a handler hermes after it takes:
-// hermes has the client's stream, and tells the client its place there.
+// The handler itself does not wait. It adds a pass to each request, and the handler hermes after it
+// waits: hermes owns the client's stream, in which it tells the client its position.
 package queuecaddy
 
 import (
@@ -29,11 +29,11 @@ func init() {
 	caddy.RegisterModule(new(QueueHandler))
 }
 
-// QueueHandler lets requests that begin a run of the agent wait in line, instead of being refused:
-// Hermes admits ten runs at once, and answers 429 to the eleventh. Clients have their turns
-// one after the other, so that one with many requests does not hold up the others.
+// QueueHandler queues requests that Hermes would reject, and serves clients fairly: Hermes admits
+// ten runs at once and answers the eleventh with 429, and a client with many requests must not
+// hold up the others.
 //
-// It stands in front of `hermes`, which tells those who wait for a stream their place, and after
+// Put it in front of `hermes`, which tells clients that wait for a stream their position, and after
 // `hermes_resume`. In a Caddyfile:
 //
 //	:8643 {
@@ -43,17 +43,16 @@ func init() {
 //		reverse_proxy 127.0.0.1:8642
 //	}
 //
-// A run has its place until it has ended, also one of `POST /v1/runs`, whose answer is sent at its
-// beginning. A client that leaves the line loses its place at once. If too many wait, or one too
-// long, the client gets 429 with `Retry-After`. A 429 of Hermes' own sends the request
-// back into the line.
+// A run holds its place until it ends. This includes a run of `POST /v1/runs`, which is answered as
+// soon as the run begins. A client that disconnects while it waits loses its position at once. If
+// too many requests wait, or one waits too long, the client gets 429 with `Retry-After`. If Hermes
+// itself answers 429, the request waits again.
 //
-// All sites in front of one backend share its places, in all configurations of the process: a
-// reload ends nothing, and the newest limits are those of the line. Where `reverse_proxy` has
-// several upstreams, or finds them only for a request, the places are those of all of
-// them together. Other processes have places of their own: give each its share.
+// All sites of the process that use one backend share its places. A reload ends no run, and the
+// newest limits apply. If `reverse_proxy` has several upstreams, or chooses them per request, they
+// share the places. Other processes have places of their own: give each a share.
 //
-// Access logs get the field `hermes_waited`, in seconds, of requests that have waited. Metrics are
+// Access logs get the field `hermes_waited`, in seconds, for requests that have waited. Metrics are
 // exposed as `caddy_hermes_queue_*`. The admin endpoint `/hermes/streams` and the handler
 // `hermes_streams` list the requests that wait.
 //
@@ -63,21 +62,21 @@ func init() {
 // ------------|-------------
 // `{http.hermes.waited}` | As `hermes_waited` in access logs: how long the request has waited, in seconds
 type QueueHandler struct {
-	// The number of runs that are under way at once, from 1 on. Hermes admits ten, also those
-	// that reach it by other ways, and counts a run whose client has left for some seconds more.
-	// Default: 8.
+	// The number of runs that are under way at once, 1 or more. Hermes admits ten, including those
+	// that do not go through the sidecar, and counts a run for some seconds after its client has
+	// disconnected. Default: 8.
 	Runs int `json:"runs,omitempty"`
 
-	// How long a request may wait. With 0 none waits. Default: 2m.
+	// How long a request may wait. With 0, no request waits. Default: 2m.
 	Wait *caddy.Duration `json:"wait,omitempty"`
 
-	// The number of requests that may wait at once. With 0 none waits. Default: 100.
+	// The number of requests that may wait at once. With 0, no request waits. Default: 100.
 	Waiting *int `json:"waiting,omitempty"`
 
-	// What tells clients apart, as a text with placeholders, such as
-	// `{http.auth.user.id}`. If no placeholder has a value, and by default, the
-	// credentials do: the header fields `Authorization`, `Cookie`, `X-Api-Key` and `Api-Key`, and
-	// the certificate. If there are none, the client's address does. Default: none.
+	// A text with placeholders that identifies the client, such as `{http.auth.user.id}`. By
+	// default, or if all placeholders are empty, the credentials identify it: the header fields
+	// `Authorization`, `Cookie`, `X-Api-Key` and `Api-Key`, and the certificate. Without
+	// credentials, its address does. Default: none.
 	By string `json:"by,omitempty"`
 
 	lines   *queue.Lines // of the process

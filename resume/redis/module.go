@@ -33,66 +33,64 @@ func (quiet) Printf(_ context.Context, format string, v ...any) {
 	caddy.Log().Named("go-redis").Debug(fmt.Sprintf(format, v...))
 }
 
-// Storage keeps the streams of `hermes_resume` in Redis or Valkey, so that any of several
-// replicas continues, repeats or cancels what another one runs. If a replica dies, those
-// who read its streams get an error finish.
+// Storage keeps the streams of `hermes_resume` in Redis or Valkey, so that each replica can
+// continue, repeat or cancel a stream of another one. If a replica dies, the readers of its
+// streams get an error finish.
 //
-// Each replica needs the same `secret` and `prefix`. Redis 6.2 or Valkey 7.2 or newer is
-// needed: one server, a cluster, or a master and its replicas that Sentinels watch. As long as
-// it is down, `on_failure` says what becomes of requests with a key; others pass as if there
-// were no `hermes_resume`.
+// All replicas need the same `secret` and `prefix`. It requires Redis 6.2 or Valkey 7.2 or newer:
+// one server, a cluster, or a master and replicas that Sentinels watch. While it is down,
+// `on_failure` decides about requests with a key; all others pass as without `hermes_resume`.
 type Storage struct {
-	// The host and port of the server, or `unix/` and the path of its socket. Several, with
-	// spaces between them, are nodes of a cluster or, with `master_name`, Sentinels. Default:
-	// `127.0.0.1:6379`. Placeholders are replaced, as in all strings here.
+	// The host and port of the server, or `unix/` and the path of its socket. Several addresses,
+	// separated by spaces, are nodes of a cluster or, with `master_name`, Sentinels. Default:
+	// `127.0.0.1:6379`. This and all other strings may contain placeholders.
 	Address string `json:"address,omitempty"`
 
 	// Whether the only address is one of a cluster. Default: false.
 	Cluster bool `json:"cluster,omitempty"`
 
-	// The name that Sentinels know the master by. With it, the addresses are those of
+	// The name of the master that the Sentinels watch. If set, the addresses are those of
 	// Sentinels. Default: none.
 	MasterName string `json:"master_name,omitempty"`
 
 	// The name of an ACL user of the Sentinels. Default: none.
 	SentinelUsername string `json:"sentinel_username,omitempty"`
 
-	// The password of the Sentinels, which `password` is not. Default: none.
+	// The password of the Sentinels; `password` is not used for them. Default: none.
 	SentinelPassword string `json:"sentinel_password,omitempty"`
 
 	// The name of an ACL user. Default: none.
 	Username string `json:"username,omitempty"`
 
-	// The password, best a placeholder such as `{env.REDIS_PASSWORD}`. Default: none.
+	// The password, preferably a placeholder such as `{env.REDIS_PASSWORD}`. Default: none.
 	Password string `json:"password,omitempty"`
 
-	// Whether to use TLS, also with Sentinels. The server's certificate is checked: it has
-	// to name the host that a connection goes to. Default: false.
+	// Whether to use TLS, also with Sentinels. The server's certificate must name the host that
+	// a connection goes to. Default: false.
 	TLS bool `json:"tls,omitempty"`
 
-	// The file of the CA certificates, in PEM, that the server's certificate is checked
-	// with; it turns TLS on. Default: those of the system.
+	// A PEM file of the CA certificates with which to verify the server's certificate. It turns
+	// TLS on. Default: the certificates of the system.
 	TLSCA string `json:"tls_ca,omitempty"`
 
-	// What the names of all keys begin with. Default: `hermes:`.
+	// The prefix of the names of all keys. Default: `hermes:`.
 	Prefix string `json:"prefix,omitempty"`
 
 	// The key of the hashes of credentials, the same in all replicas: at least 16
-	// characters, best a placeholder such as `{env.HERMES_RESUME_SECRET}`. Required.
+	// characters, preferably a placeholder such as `{env.HERMES_RESUME_SECRET}`. Required.
 	Secret string `json:"secret,omitempty"`
 
-	// For how long a replica that says nothing counts as alive, at least 1s. Default: 15s.
+	// How long a silent replica counts as alive, at least 1s. Default: 15s.
 	Lease caddy.Duration `json:"lease,omitempty"`
 
-	// How long a command may take, and how long a request with a key waits for Redis to be
-	// back, at least 1ms. Then the request waits until it is known whether Redis has lost
-	// its key, at most as long again, and no longer than 3s. Default: 3s.
+	// How long a command may take, and how long a request with a key waits for Redis to return,
+	// at least 1ms. After that return, the request waits until it is known whether Redis has lost
+	// its key, for at most the same time again and no longer than 3s. Default: 3s.
 	Timeout caddy.Duration `json:"timeout,omitempty"`
 
-	// What becomes of a request with a key if Redis cannot be asked for that within the
-	// timeout: with `pass` the agent runs for it, maybe a second time, and the answer cannot
-	// be resumed; with `503` the client gets that status, and may send the request again.
-	// Default: `pass`.
+	// What happens to a request with a key if Redis does not answer within the timeout: with
+	// `pass` the agent runs, perhaps for the second time, and the answer cannot be resumed; with
+	// `503` the client gets that status, and may send the request again. Default: `pass`.
 	OnFailure string `json:"on_failure,omitempty"`
 
 	options Options

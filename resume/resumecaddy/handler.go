@@ -24,12 +24,12 @@ func init() {
 	caddy.RegisterModule(new(ResumeHandler))
 }
 
-// ResumeHandler lets an answer outlive its connection: when the client leaves, the agent
-// goes on, and the client continues where it was, or sends its request again without the
-// agent running twice.
+// ResumeHandler keeps an answer for a client whose connection breaks: the agent continues, and
+// the client reads on from where it was, or sends its request again without a second run of the
+// agent.
 //
-// It stands in front of `hermes`, and works with any other handler that answers with
-// event streams. In a Caddyfile:
+// Put it in front of `hermes`, or of any other handler that answers with event streams. In a
+// Caddyfile:
 //
 //	:8643 {
 //		bind 127.0.0.1
@@ -38,27 +38,27 @@ func init() {
 //		reverse_proxy 127.0.0.1:8642
 //	}
 //
-// OpenAI's SDKs ask for it by themselves: what one of them repeats because its connection
-// failed joins the run of its first request, streamed or not. When the client of such a
-// request leaves, its run goes on for ten seconds.
+// OpenAI's SDKs need no change: a request that an SDK repeats because its connection failed
+// joins the run of the first request, streamed or not. When the client of such a request
+// disconnects, its run continues for ten seconds.
 //
 // The events of a run that `POST /v1/runs` begins are kept for any number of clients: each
 // reads all of `GET /v1/runs/{id}/events`, or continues after an event. A stream of
 // `/v1/responses` is also found by the id of its response, and continues after a
 // `sequence_number`.
 //
-// Any other POST asks by the header `Idempotency-Key`, or by `X-Hermes-Detach` with a
-// duration. For clients that send neither, the options `key` and `always` ask. If the answer
-// is an event stream, it gets the headers `X-Hermes-Stream` with its id and
+// Any other POST asks for it with the header `Idempotency-Key`, or with `X-Hermes-Detach` and a
+// duration. The options `key` and `always` ask on behalf of clients that send neither. If the
+// answer is an event stream, it gets the headers `X-Hermes-Stream` with its id and
 // `Content-Location` with its address, and each of its events a line `id: <id>/<number>`.
-// All else passes as it is.
+// Everything else passes unchanged.
 //
-// With the same credentials, a client gets the stream again by the same request with the
-// same key. A POST with the header `Last-Event-ID`, or a GET of `<path>/<id>`, continues
-// after that event. DELETE of `<path>/<id>` ends the stream.
+// A client with the same credentials gets the stream again if it sends the same request with
+// the same key. A POST with the header `Last-Event-ID`, or a GET of `<path>/<id>`, continues
+// after that event. A DELETE of `<path>/<id>` ends the stream.
 //
-// Streams are kept in memory, for all configurations of the process: a reload ends
-// none. With a storage, replicas share them. Access logs get the field
+// Streams are kept in the memory of the process, and a reload of the configuration ends none of
+// them. With a storage, replicas share them. Access logs get the field
 // `hermes_resumed`. Metrics are exposed as `caddy_hermes_resume_*`.
 //
 // ### Placeholders
@@ -67,47 +67,45 @@ func init() {
 // ------------|-------------
 // `{http.hermes.resumed}` | As `hermes_resumed` in access logs: `begun`, `replayed` or `continued`
 type ResumeHandler struct {
-	// How long the agent goes on without a client. A client may ask for less by the
+	// How long the agent continues without a client. A client may ask for less with the
 	// header `X-Hermes-Detach`. With 0 a stream ends with its last client. Default: 10m.
 	Detach *caddy.Duration `json:"detach,omitempty"`
 
 	// How long a stream is kept after its end. Default: 5m.
 	Keep *caddy.Duration `json:"keep,omitempty"`
 
-	// Whether every POST of JSON is treated as if it asked for it. A client that leaves
-	// on purpose, such as by a button Stop, then does not stop the agent. Default: false.
+	// Whether every POST of JSON is treated as if it asked for this. A client that disconnects
+	// on purpose, for example with a Stop button, then does not stop the agent. Default: false.
 	Always bool `json:"always,omitempty"`
 
-	// The APIs whose POSTs of JSON are treated so, each with how long its agent goes on
-	// without a client, at most `detach`: `chat`, `responses`, `sessions` and `runs`. It wins
-	// over `always`; 0 excepts an API from that. Default: none.
+	// The APIs whose POSTs of JSON are treated like this, each with the time for which its agent
+	// continues without a client, at most `detach`: `chat`, `responses`, `sessions` and `runs`. It
+	// overrides `always`; 0 excludes an API. Default: none.
 	AlwaysFor map[string]caddy.Duration `json:"always_for,omitempty"`
 
-	// What makes the key of a POST of JSON that has no `Idempotency-Key`: texts with
-	// placeholders, such as `{http.request.header.X-Chat-Id}`. If no placeholder has a
-	// value, there is no key. When a client has been sent the whole answer, the key is
-	// free. Default: none.
+	// The key of a POST of JSON that has no `Idempotency-Key`: texts with placeholders, such as
+	// `{http.request.header.X-Chat-Id}`. If all placeholders are empty, there is no key. When a
+	// client has been sent the whole answer, the key can be used again. Default: none.
 	Key []string `json:"key,omitempty"`
 
-	// Whether the body is a part of that key, so that another body is another request.
-	// Otherwise it gets 422. Default: false.
+	// Whether the body is a part of that key, so that another body makes another request.
+	// Otherwise, another body is answered with 422. Default: false.
 	KeyBody bool `json:"key_body,omitempty"`
 
-	// The size in bytes from which on the oldest events of a stream go, from 65536
-	// (64 KiB) to 1073741824 (1 GiB). It does not count the largest
-	// event, if that is larger than half of it.
-	// Default: 16777216 (16 MiB).
+	// The size in bytes above which the oldest events of a stream are deleted, from 65536
+	// (64 KiB) to 1073741824 (1 GiB). The largest event does not count if it is larger than
+	// half of this size. Default: 16777216 (16 MiB).
 	MaxStream int64 `json:"max_stream,omitempty"`
 
-	// The size in bytes that all streams may take together, from 65536 (64 KiB) to
-	// 1073741824 (1 GiB). The oldest that have ended go; then the oldest without a client
-	// end with an error. Default: 67108864 (64 MiB).
+	// The size in bytes of all streams together, from 65536 (64 KiB) to 1073741824 (1 GiB).
+	// Above it, the oldest streams that have ended are deleted first; then the oldest without a
+	// client end with an error. Default: 67108864 (64 MiB).
 	MaxMemory int64 `json:"max_memory,omitempty"`
 
-	// The number of streams that may go on without a client, from 1 on. One more ends
-	// with its client. As many again may wait for a reply to an approval. Hermes admits ten runs in all, and works on four more than it has
-	// cores at the same time: streams without readers must not take all of them.
-	// Default: 4.
+	// The number of streams that may continue without a client, 1 or more. Any further stream
+	// ends with its client. As many again may wait for a reply to an approval. Hermes admits ten
+	// runs, and works on as many at once as it has cores, plus four: streams without readers
+	// must not occupy all of them. Default: 4.
 	MaxDetached int `json:"max_detached,omitempty"`
 
 	// Where streams are kept, instead of in the memory of this process, so that replicas

@@ -20,19 +20,19 @@ import (
 
 func init() { caddy.RegisterModule(new(Transport)) }
 
-// Transport is a transport of reverse_proxy for a distant site that has hermes_resume. It belongs
-// beside the client: on a laptop, or on the host of a chat UI. It gives each request for a stream
-// a key. When the connection to the site breaks, it connects again and continues, so that the client
-// sees one unbroken stream. A client that leaves ends its run. All else passes as with the transport http,
-// whose options it has.
+// Transport is a transport of reverse_proxy for a distant site that uses hermes_resume. Run it near
+// the client: on a laptop, or on the host of a chat UI. It adds a key to each request for a stream.
+// When the connection to the site breaks, it reconnects and continues, so that the client sees one
+// unbroken stream. When the client disconnects, its run ends. Everything else passes as with the
+// transport http, whose options it shares.
 type Transport struct {
 	reverseproxy.HTTPTransport
 
-	// How long it tries to return to a stream, at least 1s. Meanwhile the client gets
-	// comments. Then the stream breaks off, which hermes makes an error. Default: 1m.
+	// How long it tries to reconnect to a stream, at least 1s. The client gets comments in the
+	// meantime. After that the stream breaks off, which hermes turns into an error. Default: 1m.
 	ResumeFor caddy.Duration `json:"resume_for,omitempty"`
-	// Whether the run of a client that has left goes on, for the site's own detach. Otherwise
-	// it is ended. Default: false.
+	// Whether a run continues after its client has disconnected, for the detach of the site.
+	// Otherwise the run ends. Default: false.
 	Detach bool `json:"detach,omitempty"`
 
 	splice splice.Transport
