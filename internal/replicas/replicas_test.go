@@ -150,9 +150,42 @@ func TestANameOfSeveral(t *testing.T) {
 	if slices.Sort(asked); !slices.Equal(asked, []string{"10.0.0.1:80", "[fd00::1]:80"}) {
 		t.Errorf("asked %q", asked)
 	}
+	p.lookup = func(context.Context, string, string) (ips []netip.Addr, err error) {
+		for i := range maxReplicas + 1 {
+			ips = append(ips, netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}))
+		}
+		return ips, nil
+	}
+	if _, err := p.Find(t.Context(), p.NewID()); !errors.Is(err, ErrUnknown) || logs.FilterMessage("there are too many replicas to ask all for an approval").Len() != 1 {
+		t.Errorf("one was not asked: %v, logged %v", err, logs.All())
+	}
 	p.lookup = func(_ context.Context, _, host string) ([]netip.Addr, error) { return nil, errors.New("no such host") }
 	if _, err := p.Find(t.Context(), p.NewID()); err == nil || logs.FilterMessage("the replicas cannot be looked up").Len() == 0 {
 		t.Errorf("%v, logged %v", err, logs.All())
+	}
+}
+
+// TestPathOfAsks: it is that of the addresses, or the default.
+func TestPathOfAsks(t *testing.T) {
+	for address, path := range map[string]string{"http://a": DefaultPath, "http://a:1/": DefaultPath, "http://a/v1/replicas": "/v1/replicas"} {
+		p, _ := replicasAt(t, []string{address}, secret, desk.New())
+		for _, other := range []string{path + "/", "/", "/v1/chat/completions"} {
+			if p.IsAsked(httptest.NewRequest("POST", other, nil)) || !p.IsAsked(httptest.NewRequest("POST", path, nil)) {
+				t.Errorf("%s: %s is for replicas, or %s is not", address, other, path)
+			}
+		}
+		p.transport = transport(func(r *http.Request, _ string) (*http.Response, error) {
+			if r.URL.Path != path || r.Header.Get("Content-Type") == "application/json" {
+				t.Errorf("%s: asked at %s for %s", address, r.URL.Path, r.Header.Get("Content-Type"))
+			}
+			return nil, syscall.ECONNREFUSED
+		})
+		p.lookup = func(context.Context, string, string) ([]netip.Addr, error) {
+			return []netip.Addr{netip.IPv4Unspecified()}, nil
+		}
+		if _, err := p.Find(t.Context(), p.NewID()); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
