@@ -187,6 +187,28 @@ func TestUsersCountAtAnyReplica(t *testing.T) {
 	f.replicas[0].WantRan(t, danger, 1)
 }
 
+// TestPageBesideTheAPI: where a site has all, as that of the chart, its page does not go to Hermes, and a user that
+// only hermes knows need not be known to the page.
+func TestPageBesideTheAPI(t *testing.T) {
+	f := newFleet(t, 2, byUser, beside+"hermes_approvals")
+	me := f.at(0, "ann")
+	a := me.asks("go").wait()
+	page := f.replicas[1].api + strings.TrimPrefix(a.url, f.front.URL)
+	if s := me.visits(page); s.status != http.StatusOK || !strings.Contains(s.words(), danger) {
+		t.Errorf("the page says %d %s", s.status, s.words())
+	}
+	s := me.browses(http.MethodPost, page, "choice=deny", "Content-Type", "application/x-www-form-urlencoded", "Origin", f.front.URL, "Sec-Fetch-Site", "same-origin")
+	if s.status != http.StatusOK || !strings.Contains(s.words(), "Denied") {
+		t.Errorf("pressed: %d %s", s.status, s.words())
+	}
+	if got := textOf(a.ends()); !strings.HasSuffix(got, "Done: deny") {
+		t.Errorf("the answer is %q", got)
+	}
+	if heard := slices.Concat(f.replicas[1].Heard(), f.replicas[1].Paths()); len(heard) != 0 {
+		t.Errorf("the other agent has heard %q", heard)
+	}
+}
+
 // TestReplicaThatIsKilled: what it was asked is too late, at once, on every page.
 func TestReplicaThatIsKilled(t *testing.T) {
 	f := newFleet(t, 3)
