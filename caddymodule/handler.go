@@ -133,8 +133,8 @@ type Handler struct {
 	MaxRequest int64 `json:"max_request,omitempty"`
 
 	// Tools that start closer together than this run in parallel. A later
-	// start proves that the earlier tool has ended. With `0s`, tools never run
-	// in parallel. Default: 500ms.
+	// start ends the earlier tool. With `0s`, every start does.
+	// Default: 500ms.
 	ParallelWindow *caddy.Duration `json:"parallel_window,omitempty"`
 
 	// The name of a tool whose emoji is not in Hermes' own table. A name that
@@ -209,18 +209,18 @@ type Handler struct {
 	// lets it pass, unless its usage is 0/0/0. Default: `error`.
 	EmptyAnswer string `json:"empty_answer,omitempty"`
 
-	// How long upstream may take to send the first byte of a stream. Then the
+	// How long upstream may take to send the first byte of a stream before the
 	// client gets `upstream_timeout`. With 0 it is off. Default: 0.
 	FirstByteTimeout caddy.Duration `json:"first_byte_timeout,omitempty"`
 
-	// How long upstream may send nothing at all, also before the stream
-	// begins. Then the client gets `upstream_timeout`. With 0 it is off.
+	// How long upstream may send nothing at all, even before the stream begins
+	// before the client gets `upstream_timeout`. With 0 it is off.
 	// Default: 15m.
 	IdleTimeout *caddy.Duration `json:"idle_timeout,omitempty"`
 
-	// How long upstream may send no frame of data, counted from the request.
-	// Comments do not count. Then the client gets `upstream_timeout`. With 0
-	// it is off. Default: 0.
+	// How long upstream may send no data but comments, counted from the
+	// request before the client gets `upstream_timeout`. With 0 it is off.
+	// Default: 0.
 	StallTimeout caddy.Duration `json:"stall_timeout,omitempty"`
 
 	// The silence towards the client after which the sidecar sends a
@@ -232,8 +232,8 @@ type Handler struct {
 	// always `: keepalive`. Default: `chunk`.
 	KeepaliveForm string `json:"keepalive_form,omitempty"`
 
-	// How long open streams may continue when Caddy stops. Then they get
-	// `shutting_down` and a clean end. A reload ends no stream. Default: 10s.
+	// How long open streams may continue, when Caddy stops, before they get
+	// `shutting_down` and a clean end. Default: 10s.
 	DrainTimeout *caddy.Duration `json:"drain_timeout,omitempty"`
 
 	// Adds the header `X-Hermes-Sidecar` with the sidecar's version to each
