@@ -169,6 +169,7 @@ var snippets = []snippet{
 	{name: "approvals-reply", promise: (*pair).asksForReply},
 	{name: "resume.md", promise: (*pair).resumes},
 	{name: "queue.md", promise: (*pair).queues},
+	{name: "queue.md 2", promise: (*pair).queues},
 	{name: "observability.md", promise: (*pair).answers},
 	{name: "operating.md", promise: (*pair).answers},
 	{name: "open-webui.md", promise: (*pair).answers},
@@ -183,23 +184,7 @@ func basicOf(user, password string) []string {
 // site returns the directives of the snippet's site with hermes, and of the site with its page if it has one.
 func (s snippet) site(t testing.TB) (all []directive) {
 	t.Helper()
-	var text string
-	switch {
-	case strings.HasSuffix(s.name, ".md"):
-		for _, m := range fence.FindAllStringSubmatch(harness.ReadFile(t, harness.Path("docs/"+s.name)), -1) {
-			if text == "" && m[1] == "caddyfile" && strings.Contains(m[3], "\thermes") {
-				text = m[3]
-			}
-		}
-	case strings.HasPrefix(s.name, "approvals"):
-		for _, m := range fence.FindAllStringSubmatch(harness.ReadFile(t, harness.Path("docs/approvals.md")), -1) {
-			if m[2] == s.name {
-				text = m[3]
-			}
-		}
-	default:
-		text = recipeOf(t, s.name).Text
-	}
+	text := fenced(t)[s.name]
 	sites, _ := parseCaddyfile(strings.Split(text, "\n"))
 	for _, site := range sites {
 		if strings.Contains(fmt.Sprint(site.block), "hermes") && site.line != "" {
@@ -210,6 +195,43 @@ func (s snippet) site(t testing.TB) (all []directive) {
 		t.Fatalf("%s has no site", s.name)
 	}
 	return all
+}
+
+// fenced returns the configurations with hermes of the pages that TestPairs combines, by their names, or by their page's
+// name and how many were before.
+func fenced(t testing.TB) map[string]string {
+	t.Helper()
+	files, err := filepath.Glob(recipePages)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, page := range []string{"approvals", "queue", "resume", "observability", "operating", "open-webui", "tools", "replicas"} {
+		files = append(files, harness.Path("docs/"+page+".md"))
+	}
+	all := map[string]string{}
+	for _, file := range files {
+		n := 0
+		for _, m := range fence.FindAllStringSubmatch(harness.ReadFile(t, file), -1) {
+			if m[1] != "caddyfile" || !regexp.MustCompile(`(?m)^\t+hermes( |$)`).MatchString(m[3]) {
+				continue
+			}
+			name := m[2]
+			if n++; name == "" || filepath.Base(file) == "replicas.md" {
+				name = strings.TrimSuffix(fmt.Sprintf("%s %d", filepath.Base(file), n), " 1")
+			}
+			all[name] = m[3]
+		}
+	}
+	return all
+}
+
+// Every configuration of these pages is one of TestPairs.
+func TestEverySnippetIsPaired(t *testing.T) {
+	for name := range fenced(t) {
+		if !slices.ContainsFunc(snippets, func(s snippet) bool { return s.name == name }) {
+			t.Errorf("TestPairs does not know %s", name)
+		}
+	}
 }
 
 // A pair is a site that two snippets make, with an agent of its own.
@@ -242,7 +264,7 @@ func TestPairs(t *testing.T) {
 	var checks []check
 	for i, a := range snippets {
 		for _, b := range snippets[i+1:] {
-			if a.door && b.door {
+			if a.door && b.door || strings.HasPrefix(b.name, a.name+" ") { // one or the other
 				continue
 			}
 			p := &pair{Agent: hermes.New(t, 0), base: "http://" + harness.FreePort(t), ann: bearer(annKey), ben: bearer(benKey), path: "/v1/chat/completions"}
