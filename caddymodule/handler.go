@@ -213,13 +213,13 @@ type Handler struct {
 	// client gets `upstream_timeout`. With 0 it is off. Default: 0.
 	FirstByteTimeout caddy.Duration `json:"first_byte_timeout,omitempty"`
 
-	// How long upstream may send nothing at all, even before the stream begins
-	// before the client gets `upstream_timeout`. With 0 it is off.
-	// Default: 15m.
+	// How long upstream may send nothing at all before the client gets
+	// `upstream_timeout`. It also counts before the stream begins. With 0 it
+	// is off. Default: 15m.
 	IdleTimeout *caddy.Duration `json:"idle_timeout,omitempty"`
 
-	// How long upstream may send no data but comments, counted from the
-	// request before the client gets `upstream_timeout`. With 0 it is off.
+	// How long upstream may send nothing but comments before the client gets
+	// `upstream_timeout`. It counts from the request. With 0 it is off.
 	// Default: 0.
 	StallTimeout caddy.Duration `json:"stall_timeout,omitempty"`
 
@@ -232,7 +232,7 @@ type Handler struct {
 	// always `: keepalive`. Default: `chunk`.
 	KeepaliveForm string `json:"keepalive_form,omitempty"`
 
-	// How long open streams may continue, when Caddy stops, before they get
+	// How long open streams may continue when Caddy stops. Then they get
 	// `shutting_down` and a clean end. Default: 10s.
 	DrainTimeout *caddy.Duration `json:"drain_timeout,omitempty"`
 
