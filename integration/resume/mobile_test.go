@@ -247,8 +247,8 @@ func TestBadRoadOverTLS(t *testing.T) {
 			continue
 		}
 		name := r.String()
-		want := blank.ReplaceAllString(comments.ReplaceAllString(direct.Play(name, key, name).All(), ""), "\n\n")
-		if got := blank.ReplaceAllString(comments.ReplaceAllString(c.Play(name, key, name).All(), ""), "\n\n"); got != want {
+		want := throughTwo(direct.Play(name, key, name).All())
+		if got := throughTwo(c.Play(name, key, name).All()); got != want {
 			t.Errorf("%s: got\n%s\nwant\n%s", name, got, want)
 		}
 	}
