@@ -112,12 +112,12 @@ func startCutOpenWebUI(t *testing.T, shop *workshop, _ map[string]*driver, c *cu
 		h.open("hermes-agent")
 		h.ask(prompt)
 		m, _ := h.ended()
-		for tries := 4; c.way.how == configuredKey && strings.TrimSpace(m.Content) != c.up.texts[kindChat] && tries > 0; tries-- {
+		for tries := 4; c.way.how == configuredKey && strings.TrimSpace(m.said()) != c.up.texts[kindChat] && tries > 0; tries-- {
 			h.before = m.ID
 			browser.Eval[any](h.Tab, `[...document.getElementsByClassName("regenerate-response-button")].at(-1).click()`)
 			m, _ = h.ended()
 		}
-		s := seen{Text: m.Content}
+		s := seen{Text: m.said()}
 		if m.Error != nil {
 			s.Error = &seenFail{How: "message", Message: string(m.Error.Content)}
 		}
