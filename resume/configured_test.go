@@ -298,7 +298,7 @@ func TestKeyOfAnAnswerWithoutItsBeginning(t *testing.T) {
 // TestKeyOfTheConfigurationOfAnSDK wins over what an SDK's own count says, for the whole of detach:
 // a repeat joins although it is not marked, also for an answer that is not streamed.
 func TestKeyOfTheConfigurationOfAnSDK(t *testing.T) {
-	const sdk = resume.RetryHeader
+	const sdk = retryHeader
 	inTwo(t, byHeader(true, chatID), func(t *testing.T, l *lab, goOn func()) {
 		id := leavesEarly(t, l, post(chatID, "1", sdk, "0"))
 		time.Sleep(10*time.Minute - 1)

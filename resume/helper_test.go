@@ -25,6 +25,9 @@ import (
 // patience is how long a test waits for what must come, on a machine however busy.
 const patience = 4 * time.Minute
 
+// retryHeader is how many times an SDK of OpenAI's has sent the same request before.
+const retryHeader = "X-Stainless-Retry-Count"
+
 const (
 	chatPath  = "/v1/chat/completions"
 	otherPath = "/events"

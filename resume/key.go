@@ -55,7 +55,7 @@ func keyOfValues(o *Options, e entry, query string, values []string) log.Digest 
 // sdkKeyOf returns the keyed hash that serves as the key of r, an SDK's request from owner. body is
 // the hash of its body. keyOf hashes another number of lists, so no client can send this key.
 func sdkKeyOf(secret []byte, owner log.Digest, r *http.Request, body log.Digest) log.Digest {
-	fields := [][]string{{string(owner[:]), r.URL.RawQuery}, {RetryHeader, string(body[:])}}
+	fields := [][]string{{string(owner[:]), r.URL.RawQuery}, {retryHeader, string(body[:])}}
 	// The same words in another session are another question.
 	for _, name := range []string{"X-Hermes-Session-Id", "X-Hermes-Session-Key", proxy.ProgressHeader} {
 		fields = append(fields, r.Header[name])

@@ -5,8 +5,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-
-	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
 
 // TestOriginsAreNotReplayed: what upstream has said to the page of one origin is said to no other one, nor
@@ -50,7 +48,7 @@ func TestOriginsAreNotReplayed(t *testing.T) {
 				}
 				r.Header.Set("Content-Type", "application/json")
 				r.Header.Set(key, "k")
-				r.Header.Set(resume.RetryHeader, "0") // of an SDK, whose answers are kept that are no streams
+				r.Header.Set(retryHeader, "0") // of an SDK, whose answers are kept that are no streams
 				if origin != "" {
 					r.Header.Set("Origin", origin)
 				}

@@ -217,12 +217,12 @@ func (t *terms) configure(o *Options, r *http.Request) bool {
 }
 
 // OpenAI's SDKs repeat a request whose connection failed, and send the number of repeats in
-// RetryHeader. So their requests need no key: a repeat joins the run of the first, also if its
+// retryHeader. So their requests need no key: a repeat joins the run of the first, also if its
 // answer is no event stream. A first request never joins: a user who asks the same again wants
 // another answer.
 
-// RetryHeader is how many times an SDK of OpenAI's has sent the same request before.
-const RetryHeader = "X-Stainless-Retry-Count"
+// retryHeader is how many times an SDK of OpenAI's has sent the same request before.
+const retryHeader = "X-Stainless-Retry-Count"
 
 // Times for a request of an SDK that asks for nothing itself.
 const (
@@ -236,7 +236,7 @@ const (
 // ofSDK reports whether h is the header of an SDK's request, and whether the SDK has sent the
 // request before.
 func ofSDK(h http.Header) (sdk, again bool) {
-	values := h[RetryHeader]
+	values := h[retryHeader]
 	if len(values) != 1 {
 		return false, false
 	}

@@ -313,7 +313,7 @@ func TestBackgroundOfAnSDK(t *testing.T) {
 	inBubble(t, nil, passing(when(responseFrames(), &each)), func(t *testing.T, l *lab) {
 		each = make(chan struct{}, 1)
 		each <- struct{}{}
-		l.left(response(inBackground, resume.RetryHeader, "0"))
+		l.left(response(inBackground, retryHeader, "0"))
 		time.Sleep(resume.DefaultDetach - time.Second)
 		close(each)
 		if e := l.over(); e.Reason != log.ReasonNone {

@@ -21,7 +21,7 @@ const replayed = "Idempotency-Replayed"
 
 // sdk is a chat of an SDK, which has sent it n times before, with fields.
 func sdk(n int, header ...string) request {
-	return chat(append(header, resume.RetryHeader, strconv.Itoa(n))...)
+	return chat(append(header, retryHeader, strconv.Itoa(n))...)
 }
 
 // sdkWhole is sdk for an answer that is not streamed.
@@ -113,11 +113,11 @@ func TestOthersDoNotJoin(t *testing.T) {
 func TestHeadersThatAreNoneOfSDKs(t *testing.T) {
 	l := newLab(t, nil, streams(events(1), always()))
 	form := sdk(0)
-	form.header = []string{"Content-Type", "multipart/form-data; boundary=a", resume.RetryHeader, "0"}
+	form.header = []string{"Content-Type", "multipart/form-data; boundary=a", retryHeader, "0"}
 	for _, q := range []request{
 		form,
-		chat(resume.RetryHeader, ""), chat(resume.RetryHeader, "x"), chat(resume.RetryHeader, "-1"), chat(resume.RetryHeader, "0x1"),
-		chat(resume.RetryHeader, "0", resume.RetryHeader, "1"),
+		chat(retryHeader, ""), chat(retryHeader, "x"), chat(retryHeader, "-1"), chat(retryHeader, "0x1"),
+		chat(retryHeader, "0", retryHeader, "1"),
 		sdk(0, resume.DetachHeader, "0s"), // which switches it off
 	} {
 		if r := l.send(q).want(http.StatusOK); r.id() != "" || r.rest() != event(1) {

@@ -163,7 +163,7 @@ func TestRunIsHeldAfterASplit(t *testing.T) {
 		"detach":     {[]string{key, "k"}, 10 * time.Minute},
 		"the header": {[]string{key, "k", resume.DetachHeader, "30s"}, 30 * time.Second},
 		"no detach":  {[]string{key, "k", resume.DetachHeader, "0s"}, 0},
-		"an SDK":     {[]string{resume.RetryHeader, "0"}, 10 * time.Minute},
+		"an SDK":     {[]string{retryHeader, "0"}, 10 * time.Minute},
 	} {
 		for _, comes := range []bool{false, true} {
 			t.Run(name+", one comes: "+strconv.FormatBool(comes), func(t *testing.T) {
@@ -242,7 +242,7 @@ func TestWhatMayNotBeSplit(t *testing.T) {
 		"no run":                  {nil, prepares, post(), "----"},
 		"a response":              {nil, prepares, responses, "----"},
 		"a body":                  {nil, json, post(key, "k"), "-"},
-		"a body of an SDK":        {nil, json, post(resume.RetryHeader, "0"), "-"},
+		"a body of an SDK":        {nil, json, post(retryHeader, "0"), "-"},
 		"no room":                 {func(o *resume.Options) { o.MaxDetached = 0 }, prepares, post(key, "k"), "----"},
 		"the storage is down":     {odd(func(n int64) error { return map[bool]error{true: errAway}[n > 1] }), prepares, post(key, "k"), "----"},
 		"no stream of an agent's": {nil, prepares, request{http.MethodGet, eventsPath, "", nil}, "----"},

@@ -33,7 +33,6 @@
 package rewrite
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 
@@ -96,21 +95,13 @@ func AppendError(dst []byte, code, message string) []byte {
 	return contract.AppendErrorObject(dst, jsonspan.Quote(message), code)
 }
 
-// NewTools returns Hermes' own table with the emoji in added, each for its tool. It
-// returns the error of CheckTool for an emoji that no marker can have, and for an empty or
-// internal name.
+// NewTools returns Hermes' own table with the emoji in added, each for its tool. It returns an error
+// that says what is wrong if no marker can have an emoji, or if a name is empty or internal.
 func NewTools(added map[string]string) (*Tools, error) { return marker.NewTable(added) }
-
-// CheckTool returns an error that says why emoji cannot stand for the tool with the name,
-// or nil if it can.
-func CheckTool(emoji, name string) error { return marker.CheckTool(emoji, name) }
 
 // Finite returns the JSON b with null in the place of NaN and the infinities, which Python writes, so that
 // other parsers read it (contract section 0). If there are none, it returns b.
 func Finite(b []byte) []byte { return jsonspan.Finite(b) }
-
-// WithoutImitations returns tools, with which Heal removes no markers. Nil tools mean Hermes' own.
-func WithoutImitations(tools *Tools) *Tools { return cmp.Or(tools, marker.Hermes).WithoutImitations() }
 
 // Redact returns text, in which upstream says something of a failure, without secrets
 // (contract section 3).

@@ -113,7 +113,9 @@ func Heal(body []byte, tools *Tools, given Secrets) ([]byte, Healed) {
 // Healing says how histories are healed. The zero value is that of Heal.
 type Healing struct {
 	Tools *Tools
-	Given Secrets
+	// KeepMarkers leaves markers in the texts: upstream is known to write none.
+	KeepMarkers bool
+	Given       Secrets
 	// Memory remembers the tools of the client's answers. The history of a request for chat completions
 	// then gets records of them, from the tool calls that it has or else from the Memory: each is the
 	// first text of the user's message after the answer (contract section 8). Nil means none.
@@ -132,7 +134,11 @@ func (o Healing) Heal(body []byte) ([]byte, Healed) {
 	if depth == 0 {
 		return body, h
 	}
-	healed, sound := whole.Heal(body, cmp.Or(o.Tools, marker.Hermes), depth, h.Form == AnswerWhole, o.Given, left)
+	tools := cmp.Or(o.Tools, marker.Hermes)
+	if o.KeepMarkers {
+		tools = tools.WithoutImitations()
+	}
+	healed, sound := whole.Heal(body, tools, depth, h.Form == AnswerWhole, o.Given, left)
 	if h.Form == AnswerWhole && !sound { // as AnswerWhole, it would have no deadlines
 		return body, Healed{}
 	}

@@ -133,10 +133,10 @@ func checkTools(all map[string]string) error {
 	return nil
 }
 
-// addTool adds a tool to the map to. It returns an error if rewrite.CheckTool does, or if the
-// emoji is in to already. Emoji that differ only in the variation selector U+FE0F are equal.
+// addTool adds a tool to the map to. It returns an error if no marker can have the emoji, if the name is
+// not allowed, or if the emoji is in to already. Emoji that differ only in the variation selector U+FE0F are equal.
 func addTool(to map[string]string, emoji, name string) error {
-	if err := rewrite.CheckTool(emoji, name); err != nil {
+	if _, err := rewrite.NewTools(map[string]string{emoji: name}); err != nil {
 		return fmt.Errorf("invalid tool: %w", err)
 	}
 	for other, first := range to {

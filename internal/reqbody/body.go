@@ -127,7 +127,7 @@ func (b *Body) heal(r, up *http.Request, plan Plan) rewrite.Healed {
 	healing := rewrite.Healing{Tools: plan.Tools, Given: given, Memory: plan.Memory, Results: plan.Results}
 	body, healed := healing.Heal(came)
 	if healed.Markers > 0 && !plan.Keep && plan.MarkersStay != nil && plan.MarkersStay() {
-		healing.Tools = rewrite.WithoutImitations(plan.Tools)
+		healing.KeepMarkers = true
 		body, healed = healing.Heal(came)
 	}
 	if healed.Recalled() > 0 && int64(len(body)) > plan.Limit { // upstream may have the same limit

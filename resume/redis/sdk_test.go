@@ -8,9 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hermes-sidecar/hermes-sidecar/resume"
 	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 )
+
+// retryHeader is how many times an SDK of OpenAI's has sent the same request before.
+const retryHeader = "X-Stainless-Retry-Count"
 
 // TestKeysThatLogsTake are those of the new log, and what becomes of the old one does not change that.
 func TestKeysThatLogsTake(t *testing.T) {
@@ -158,10 +160,10 @@ func TestRepeatsOfSDKsAtAnotherReplica(t *testing.T) {
 	here, there := front(t, a, upstream), front(t, b, upstream)
 	for _, path := range []string{"/stream", "/whole"} {
 		send := func(count string) (string, http.Header, int) {
-			res := ask(t, there, "POST", path, resume.RetryHeader, count, "Content-Type", "application/json")
+			res := ask(t, there, "POST", path, retryHeader, count, "Content-Type", "application/json")
 			return body(t, res), res.Header, res.StatusCode
 		}
-		first := ask(t, here, "POST", path, resume.RetryHeader, "0", "Content-Type", "application/json")
+		first := ask(t, here, "POST", path, retryHeader, "0", "Content-Type", "application/json")
 		want := body(t, first)
 		got, header, status := send("1")
 		if got != want || status != first.StatusCode || header.Get("Idempotency-Replayed") != "true" || header.Get("Content-Length") != first.Header.Get("Content-Length") {
@@ -190,7 +192,7 @@ func TestSDKsDoNotWaitForRedis(t *testing.T) {
 		return errors.Is(err, errDown)
 	})
 	for range 2 {
-		res := ask(t, h, "POST", "/chat", resume.RetryHeader, "0", "Content-Type", "application/json", "Name", "1")
+		res := ask(t, h, "POST", "/chat", retryHeader, "0", "Content-Type", "application/json", "Name", "1")
 		if got := body(t, res); got != event(1) {
 			t.Errorf("%q", got)
 		}
