@@ -40,7 +40,7 @@ func TestRealHermes(t *testing.T) {
 		h.model.needsTools(t)
 	}
 	if !h.states {
-		h.cannot(t, "`hermes.status`: it does not tell that it asks its provider again")
+		h.cannot(t, "`hermes.status`: it does not say that it asks its provider again")
 	}
 	t.Run("approval in a chat", h.approveInChat)
 	t.Run("approval in a run", h.approveInRun)
