@@ -133,7 +133,7 @@ func TestOptionsRefusedInJSON(t *testing.T) {
 		`"approvals":{"by":"{http.request.uuid}"}`:            `invalid approvals: nothing is offered: add approvals link <base URL> or approvals reply`,
 		`"approvals":{"reply":true,"text":true}`:              `such as approvals link https://hermes.example.com/hermes/approve text`,
 		`"approvals":{"link":"https://müller.example/a"}`:     `the host must be as browsers send it, such as xn--mller-kva.example for müller.example`,
-		`"approvals":{"link":"ftp://a"}`:                      `http or https without user, query and fragment, such as https://hermes.example.com/hermes/approve`,
+		`"approvals":{"link":"ftp://a"}`:                      `http or https without a user, query or fragment, such as https://hermes.example.com/hermes/approve`,
 		`"identity":{}`:                                       `invalid identity: no user is named: add header, session or prompt with a placeholder that names the user`,
 		`"identity":{"session":"alice"}`:                      `invalid identity "alice": must contain a placeholder that names the user, such as {http.auth.user.id}`,
 		`"approvals":{"reply":true},"approval_timeout":"-1s"`: `invalid approval_timeout "-1s"` + length,

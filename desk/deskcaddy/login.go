@@ -37,7 +37,7 @@ var errSignedOut = errors.New("nobody is signed in")
 func checkLogin(address string) error {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
-		return fmt.Errorf("invalid login %q: must be the URL that tells who is signed in, such as http://127.0.0.1:8080/api/v1/auths/ of Open WebUI", address)
+		return fmt.Errorf("invalid login %q: must be the URL that returns who is signed in, such as http://127.0.0.1:8080/api/v1/auths/ of Open WebUI", address)
 	}
 	return nil
 }
@@ -50,8 +50,8 @@ func (h *ApprovalsHandler) signedIn(w http.ResponseWriter, r *http.Request) (ok 
 	case errors.Is(err, errSignedOut):
 		return false, write(w, r, http.StatusUnauthorized, page{Title: "Sign in first", Text: "Sign in where you chat with the agent, and open this link again."})
 	case err != nil:
-		h.logger.Warn("the login does not say who opens an approval's page", zap.Error(err))
-		return false, write(w, r, http.StatusBadGateway, page{Title: "Not now", Text: "The login does not answer, so it is not known who you are. Open this link again in a moment."})
+		h.logger.Warn("the login does not say who opened an approval page", zap.Error(err))
+		return false, write(w, r, http.StatusBadGateway, page{Title: "Not now", Text: "The login does not answer, so this page cannot tell who you are. Open this link again in a moment."})
 	}
 	r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer).Set("http.auth.user.id", user)
 	return true, nil
@@ -77,7 +77,7 @@ func (h *ApprovalsHandler) userOf(r *http.Request) (string, error) {
 	case code == http.StatusUnauthorized, code == http.StatusForbidden, code >= 300 && code < 400:
 		return "", errSignedOut
 	case code != http.StatusOK:
-		return "", fmt.Errorf("the login answers %s: is it the URL that tells who is signed in?", res.Status)
+		return "", fmt.Errorf("the login answers %s: check that it is the URL that returns who is signed in", res.Status)
 	}
 	var who struct{ ID string }
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxLoginAnswer+1))

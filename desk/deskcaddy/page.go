@@ -92,7 +92,7 @@ var buttons = []button{
 // unknown is the page for an id that has no ticket, or whose ticket is for another user.
 var unknown = page{
 	Title: "Nothing to answer here",
-	Text:  "This link is not known. It is incomplete, or very old, or was made before the sidecar was last started: then the command has not run.",
+	Text:  "This link is not known. It is incomplete, very old, or from before the last start of the sidecar; in that case the command has not run.",
 }
 
 // elsewhere is the page after an answer that came from another address than that of the link.

@@ -42,7 +42,7 @@ func TestReloads(t *testing.T) {
 		}
 	}
 	p.WantRan(t, danger, 2)
-	for _, line := range []string{`"msg":"approval asked"`, `"msg":"approval answered"`} {
+	for _, line := range []string{`"msg":"asked for approval"`, `"msg":"approval answered"`} {
 		if n := strings.Count(p.caddy.Log.String(), line); n != 2 {
 			t.Errorf("%d lines %s", n, line)
 		}
@@ -331,7 +331,7 @@ func TestApprovalsAreLoggedOnceASecond(t *testing.T) {
 		says, level string
 	}{
 		"refused":        {refused, []string{byLink}, "the client was not asked", "warn"},
-		"asked":          {asked, []string{byLink}, "approval asked", "info"},
+		"asked":          {asked, []string{byLink}, "asked for approval", "info"},
 		"without a user": {refused, []string{byLink, byUser}, "the client was not asked", "warn"},
 		"no reply":       {asked, []string{resume + "detach 0s", byReply}, "the answer cannot continue without its client", "warn"},
 	} {

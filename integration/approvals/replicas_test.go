@@ -291,7 +291,7 @@ func TestHangingReplica(t *testing.T) {
 	if d := time.Since(began); d < 6*time.Second { // twice
 		t.Errorf("after %v", d)
 	}
-	if !f.replicas[1].caddy.Await("a replica did not answer for an approval") {
+	if !f.replicas[1].caddy.Await("a replica did not answer a request about an approval") {
 		t.Error("the log says nothing")
 	}
 	goOn(t, f.replicas[0].caddy)
@@ -318,7 +318,7 @@ func TestOnlyReplicasAsk(t *testing.T) {
 		}
 	}
 	f.replicas[0].WantUnanswered(t, "strangers")
-	if !f.replicas[0].caddy.Await("what asks as a replica was refused") {
+	if !f.replicas[0].caddy.Await("rejected a request that claims to be from a replica") {
 		t.Error("the log says nothing")
 	}
 }

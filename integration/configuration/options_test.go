@@ -31,7 +31,7 @@ func TestValuesOfACaddyfileInJSON(t *testing.T) {
 		`"handler":"hermes_resume","always_for":{"chat":"on"}`:                             `invalid always_for chat "on": must be a quoted duration`,
 		`"handler":"hermes_queue","runs":"3"`:                                              `invalid runs "3": must be a whole number, without quotes or a unit: 3`,
 		`"handler":"hermes_approvals","allow_always":"off"`:                                `invalid allow_always "off": must be true or false`,
-		`"handler":"hermes_approvals","login":"/api/v1/auths/"`:                            `invalid login "/api/v1/auths/": must be the URL that tells who is signed in`,
+		`"handler":"hermes_approvals","login":"/api/v1/auths/"`:                            `invalid login "/api/v1/auths/": must be the URL that returns who is signed in`,
 		`"handler":"reverse_proxy","transport":{"protocol":"hermes_resume","detach":"on"}`: `invalid detach "on": must be true or false`,
 	} {
 		home := t.TempDir()

@@ -137,7 +137,7 @@ func (s *Dialog) Ask(q rewrite.ApprovalRequest) rewrite.Approval {
 	}
 	if !slices.ContainsFunc(s.tickets, func(old ticket) bool { return old.Ticket == t }) {
 		s.tickets = append(s.tickets, ticket{t, bounded.Name(q.Tool), time.Now()})
-		if c := s.o.Logger.Check(s.o.asked.Level(zapcore.InfoLevel, maxAskedAtOnce), "approval asked"); c != nil {
+		if c := s.o.Logger.Check(s.o.asked.Level(zapcore.InfoLevel, maxAskedAtOnce), "asked for approval"); c != nil {
 			c.Write(append(s.o.named(q, v.By), zap.Bool("link", offer.URL != ""), zap.Bool("reply", offer.Code != ""))...)
 		}
 	}

@@ -137,7 +137,7 @@ func (a *App) AddHermes(ctx caddy.Context, o *proxy.Options) (*usage.Store, erro
 // configuration, because a page does not know of which handler a link is.
 func (a *App) AddReplicas(r *replicas.Replicas) error {
 	if a.replicas != nil && !a.replicas.Equal(r) {
-		return errors.New("approvals replicas: there are two of them that differ: give each hermes handler the same URLs and the same secret")
+		return errors.New("approvals replicas differs between hermes handlers: use the same URLs and the same secret in each")
 	}
 	a.replicas = cmp.Or(a.replicas, r)
 	return nil

@@ -98,7 +98,7 @@ func (a *Approvals) checkParts() error {
 			!strings.ContainsAny(a.Link, "?#<>()[]`\"\\ \t\r\n")
 		if !isOf {
 			// The error does not quote the URL, which may have a password in it.
-			return errors.New("invalid approvals link: must be the base URL of the pages that hermes_approvals serves, http or https without user, query and fragment, such as https://hermes.example.com/hermes/approve")
+			return errors.New("invalid approvals link: must be the base URL of the pages that hermes_approvals serves, http or https without a user, query or fragment, such as https://hermes.example.com/hermes/approve")
 		}
 		if !isASCII(u.Host) { // the page compares it with what browsers send
 			return errors.New("invalid approvals link: the host must be as browsers send it, such as xn--mller-kva.example for müller.example")
@@ -140,7 +140,7 @@ func (r *Replicas) check() error {
 // CheckSecret returns an error if a secret of replicas is too short.
 func CheckSecret(secret string) error {
 	if len(secret) < minSecret {
-		return fmt.Errorf("invalid approvals replicas: the secret must have at least %d characters: make one with openssl rand -hex 32", minSecret)
+		return fmt.Errorf("invalid approvals replicas: the secret must be at least %d characters long: make one with openssl rand -hex 32", minSecret)
 	}
 	return nil
 }

@@ -179,7 +179,7 @@ func ofApprovals() object {
 	return object{
 		{"path", object{{"title", "The path in front of the ticket"}, {"type", "string"}, {"pattern", `^(/[^/*{}?#%]+)+$`}, {"default", "/hermes/approve"}}},
 		{"by", object{{"title", "Who opens the page"}, {"type", "string"}, {"pattern", `\{[^}]*\}`}}},
-		{"login", object{{"title", "The URL that tells who is signed in"}, {"type", "string"}, {"pattern", "^https?://[^/]"}}},
+		{"login", object{{"title", "The URL that returns who is signed in"}, {"type", "string"}, {"pattern", "^https?://[^/]"}}},
 		{"allow_always", object{{"title", "The page offers always, if Hermes does"}, {"type", "boolean"}, {"default", false}}},
 	}
 }

@@ -188,7 +188,7 @@ func (p *Replicas) Find(ctx context.Context, id string) (*Question, error) {
 	case p.asking <- struct{}{}:
 		defer func() { <-p.asking }()
 	default:
-		return nil, errors.New("too many links are asked for at the same time")
+		return nil, errors.New("too many links are being looked up at the same time")
 	}
 	ctx, cancel := context.WithTimeout(ctx, findTimeout)
 	defer cancel()
@@ -212,7 +212,7 @@ func (p *Replicas) Find(ctx context.Context, id string) (*Question, error) {
 			q.at, q.view = r.at, r.said.View
 			return q, nil
 		case r.err != nil && !gone(r.err):
-			p.log("a replica did not answer for an approval", zap.String("replica", r.at.addr), zap.Error(bounded.Error(r.err)))
+			p.log("a replica did not answer a request about an approval", zap.String("replica", r.at.addr), zap.Error(bounded.Error(r.err)))
 			err = ErrUnknown
 		}
 	}
@@ -227,7 +227,7 @@ func (p *Replicas) targets(ctx context.Context) (all []target, err error) {
 	for _, u := range p.addresses {
 		ips, failed := p.lookup(ctx, "ip", u.Hostname())
 		if failed != nil {
-			p.log("the replicas cannot be looked up", zap.Error(bounded.Error(failed)))
+			p.log("looking up the addresses of the replicas failed", zap.Error(bounded.Error(failed)))
 			err = failed
 		}
 		port := u.Port()
@@ -242,7 +242,7 @@ func (p *Replicas) targets(ctx context.Context) (all []target, err error) {
 		}
 	}
 	if len(all) > maxReplicas {
-		p.log("there are too many replicas to ask all for an approval", zap.Int("replicas", len(all)), zap.Int("asked", maxReplicas))
+		p.log("too many replicas: only some were asked about an approval", zap.Int("replicas", len(all)), zap.Int("asked", maxReplicas))
 		all, err = all[:maxReplicas], ErrUnknown
 	}
 	return all, err
@@ -271,7 +271,7 @@ func (p *Replicas) ask(ctx context.Context, t target, a ask) (*reply, error) {
 		return nil, err
 	}
 	if res.StatusCode != http.StatusOK || !p.has(res.Header, "answer", a.Nonce+string(said)) {
-		return nil, fmt.Errorf("it answers %s: does it have the same approvals replicas, and does nothing ask for a login in front?", res.Status)
+		return nil, fmt.Errorf("it answers %s: check that it has the same approvals replicas, and that nothing in front requires a login", res.Status)
 	}
 	answer := new(reply)
 	if err := json.Unmarshal(said, answer); err != nil {
@@ -285,7 +285,7 @@ func (p *Replicas) Serve(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	a, refused := p.read(w, r)
 	if refused != "" {
-		p.log("what asks as a replica was refused", zap.String("reason", refused), zap.String("remote", r.RemoteAddr))
+		p.log("rejected a request that claims to be from a replica", zap.String("reason", refused), zap.String("remote", r.RemoteAddr))
 		w.WriteHeader(http.StatusForbidden)
 		return
 	}
@@ -321,17 +321,17 @@ func (p *Replicas) read(w http.ResponseWriter, r *http.Request) (a ask, refused 
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxAsk))
 	if err != nil || !p.has(r.Header, "ask", string(body)) {
-		return a, "it does not have the secret of the replicas"
+		return a, "it does not know the secret of the replicas"
 	}
 	if err := json.Unmarshal(body, &a); err != nil {
 		return a, "it is of another version"
 	}
 	now := time.Now()
 	if off := now.Sub(time.UnixMilli(a.Time)); off.Abs() > maxSkew {
-		return a, "its time differs by " + off.Round(time.Second).String() + ": set the clocks of the replicas"
+		return a, "its time differs by " + off.Round(time.Second).String() + ": synchronize the clocks of the replicas"
 	}
 	if !p.nonces.add(a.Nonce, now) {
-		return a, "it was there before, or there were too many"
+		return a, "it was sent before, or there were too many"
 	}
 	return a, ""
 }

@@ -156,11 +156,11 @@ func TestANameOfSeveral(t *testing.T) {
 		}
 		return ips, nil
 	}
-	if _, err := p.Find(t.Context(), p.NewID()); !errors.Is(err, ErrUnknown) || logs.FilterMessage("there are too many replicas to ask all for an approval").Len() != 1 {
+	if _, err := p.Find(t.Context(), p.NewID()); !errors.Is(err, ErrUnknown) || logs.FilterMessage("too many replicas: only some were asked about an approval").Len() != 1 {
 		t.Errorf("one was not asked: %v, logged %v", err, logs.All())
 	}
 	p.lookup = func(_ context.Context, _, host string) ([]netip.Addr, error) { return nil, errors.New("no such host") }
-	if _, err := p.Find(t.Context(), p.NewID()); err == nil || logs.FilterMessage("the replicas cannot be looked up").Len() == 0 {
+	if _, err := p.Find(t.Context(), p.NewID()); err == nil || logs.FilterMessage("looking up the addresses of the replicas failed").Len() == 0 {
 		t.Errorf("%v, logged %v", err, logs.All())
 	}
 }
@@ -263,7 +263,7 @@ func TestSlowReplicas(t *testing.T) {
 		if _, err := p.Find(t.Context(), p.NewID()); !errors.Is(err, ErrUnknown) || time.Since(began) != findTimeout {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
-		if logs.FilterMessage("a replica did not answer for an approval").Len() == 0 {
+		if logs.FilterMessage("a replica did not answer a request about an approval").Len() == 0 {
 			t.Errorf("logged: %v", logs.All())
 		}
 		// The replica with the ticket hangs while it sends the answer.
@@ -347,7 +347,7 @@ func TestNobodyElseAsks(t *testing.T) {
 	if len(owner.sent) != 0 || made.View().State != desk.Waiting {
 		t.Fatalf("%d sent, %+v", len(owner.sent), made.View())
 	}
-	if lines := owner.logs.FilterMessage("what asks as a replica was refused"); lines.Len() != 11 {
+	if lines := owner.logs.FilterMessage("rejected a request that claims to be from a replica"); lines.Len() != 11 {
 		t.Errorf("%d lines", lines.Len())
 	}
 	// What is true counts once, also if it was refused by upstream and so waits again.

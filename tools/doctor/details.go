@@ -51,7 +51,7 @@ func (e *examination) checkDetails(ctx context.Context, s *server, r *reading) {
 		e.find("details", Warn, e.say("the session of the answer is not available (status %d%s)", rows.StatusCode, e.quoted(rows.message())), "See Hermes' log.")
 	case len(rows.body) > maxSession:
 		e.find("details", Warn, e.say("the session of the answer is larger than %d MiB, which the sidecar does not read", maxSession>>20),
-			"Hermes up to 0.21 answers with all of a session. A chat that begins with other words has a session of its own.")
+			"Hermes up to 0.21 answers with the whole session. A chat that begins with different text gets a session of its own.")
 	case !gjson.ValidBytes(body) || !gjson.GetBytes(body, "data").IsArray():
 		e.find("details", Warn, "the answer for the session is not a list of its messages", "Something in front of Hermes answers that path.")
 	case e.releasesSoFar().to < storesAtOnce:

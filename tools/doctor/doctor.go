@@ -136,7 +136,7 @@ func (e *examination) recordVersion(version string) {
 		e.find("version", Info, "unknown: /health names none", "Hermes names its version since 0.17.")
 	case !ok:
 		known = evidence{span{17_000, newest}, "/health names a version"}
-		e.find("version", Info, e.say("“%s”, which is no release", version), "/health says so.")
+		e.find("version", Info, e.say("“%s”, which is not a release", version), "/health says so.")
 	default:
 		e.Version = string(e.say("%s", version))
 		e.find("version", OK, words(e.Version), "")

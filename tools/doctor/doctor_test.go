@@ -244,7 +244,7 @@ func TestOddAgents(t *testing.T) {
 		{"", "/health", http.NotFound, "hermes", OK, "/v1/models lists a model that Hermes owns"},
 		{key, "/health", http.NotFound, "hermes", OK, "/v1/models rejects requests in Hermes' own words"},
 		{"", "/health", hop, "hermes", Warn, "a Caddy stands in front of it"},
-		{"", "/health", hop, "version", Info, "“dev”, which is no release"},
+		{"", "/health", hop, "version", Info, "“dev”, which is not a release"},
 	} {
 		f := &fake{dir: "g3-v0.20.3", key: c.needed, serve: map[string]http.HandlerFunc{c.path: c.serve}}
 		a := testDoctor(f.start(t), key).examined(t)

@@ -111,7 +111,7 @@ func (e *examination) releases() span {
 		}
 	}
 	if because == nil {
-		e.find("generation", Info, "nothing tells which release of Hermes it is",
+		e.find("generation", Info, "nothing shows which release of Hermes it is",
 			"An answer that uses a tool reveals most: see --recording.")
 		return s
 	}

@@ -112,7 +112,7 @@ func (e *explainer) printEnd(s rewrite.Summary) {
 	}
 	e.printf("; %d chunks, %d tools, %d imitations, %d stretches of reasoning\n", s.Chunks, s.Tools, s.Imitations, s.Reasoning)
 	if s.ZeroUsagePassed {
-		e.printf("it has text with a usage of zero tokens, which may be a crash: see zero_usage\n")
+		e.printf("the answer has text and a usage of zero tokens, which may be a crash: see zero_usage\n")
 	}
 }
 
