@@ -94,16 +94,15 @@ func init() {
 // `hermes_stream_failed`: `{event.data.outcome}` and so on.
 type Handler struct {
 	// The largest frame that the sidecar examines. A larger one, or a larger
-	// answer that is not streamed, passes unchanged. This bounds the memory of
-	// a stream. It is a number of bytes from 1024 (1KiB) to 1073741824 (1GiB).
-	// Default: 1048576 (1MiB).
+	// answer that is not streamed, passes unchanged. It is a number of bytes
+	// from 1024 (1KiB) to 1073741824 (1GiB). Default: 1048576 (1MiB).
 	MaxFrame int64 `json:"max_frame,omitempty"`
 
 	// What happens to markers that the model wrote itself, without running a
 	// tool. `auto` removes them from texts and histories until upstream has
-	// sent a tool event, because such an upstream writes no markers. `strip`
-	// always removes them. `keep` leaves them in the text. `trust` removes
-	// them and, in streams, treats them as tools. Default: `auto`.
+	// sent a tool event. `strip` always removes them. `keep` leaves them in
+	// the text. `trust` removes them and, in streams, treats them as tools.
+	// Default: `auto`.
 	Imitations string `json:"imitations,omitempty"`
 
 	// What happens to reasoning between tags such as `<think>` in the text.
@@ -112,9 +111,8 @@ type Handler struct {
 	Reasoning string `json:"reasoning,omitempty"`
 
 	// What happens to markers and cards in the histories that clients send
-	// back. `heal` removes them from the assistant's messages, so that the
-	// model does not learn to write them. `keep` passes requests on unread.
-	// Default: `heal`.
+	// back. `heal` removes them from the assistant's messages. `keep` passes
+	// requests on unread. Default: `heal`.
 	History string `json:"history,omitempty"`
 
 	// Whether the agent is told which tools ran during its earlier answers,
@@ -125,14 +123,13 @@ type Handler struct {
 	// `off` adds nothing. Default: `on`.
 	Memory string `json:"memory,omitempty"`
 
-	// The largest request that the sidecar reads. A larger one passes
-	// unchanged: its history is not healed, and `hermes_resume` does not keep
-	// its answer. Healing needs memory of up to twice its size. It is a number
-	// of bytes from 1024 (1KiB) to 1073741824 (1GiB). Default: 10000000
-	// (10MB).
+	// The largest request that the sidecar reads, with up to twice its size of
+	// memory. A larger one passes unchanged, and `hermes_resume` does not keep
+	// its answer. It is a number of bytes from 1024 (1KiB) to 1073741824
+	// (1GiB). Default: 10000000 (10MB).
 	MaxRequest int64 `json:"max_request,omitempty"`
 
-	// Tools that start closer together than this run in parallel. A later
+	// Tools that start closer together than this run in parallel; a later
 	// start ends the earlier tool. With `0s`, every start does.
 	// Default: 500ms.
 	ParallelWindow *caddy.Duration `json:"parallel_window,omitempty"`
@@ -150,19 +147,18 @@ type Handler struct {
 	Progress string `json:"progress,omitempty"`
 
 	// Turns `hermes.status`, `approval.request` and tool events without a card
-	// into a status, which Open WebUI shows above the message. Only the forms
-	// `envelope` and `unnamed` contain it. Default: true.
+	// into a status, which Open WebUI shows above the message, in the forms
+	// `envelope` and `unnamed`. Default: true.
 	StatusLine *bool `json:"status_line,omitempty"`
 
-	// Makes cards of tool events, which Open WebUI draws between the texts and
-	// stores with the message. Only the forms `envelope` and `unnamed` contain
-	// them. `history heal` removes them from later requests. Default: true.
+	// Makes cards of tool events, which Open WebUI draws and stores, in the
+	// forms `envelope` and `unnamed`. Default: true.
 	Cards *bool `json:"cards,omitempty"`
 
-	// What tool events and cards say about a tool. In the client's name, the
-	// sidecar asks Hermes for what it has stored. Hermes 0.18 and newer stores
-	// it in time. `full` gives the arguments and the result. `arguments` gives
-	// only the arguments. `off` asks nothing. Default: `full`.
+	// What tool events and cards say about a tool, from what Hermes 0.18 and
+	// newer has [stored](tools.md). `full` gives the arguments and the result.
+	// `arguments` gives only the arguments. `off` asks nothing.
+	// Default: `full`.
 	ToolDetails string `json:"tool_details,omitempty"`
 
 	// How clients can answer what Hermes asks before it runs a dangerous
@@ -188,9 +184,9 @@ type Handler struct {
 	// `header`, `session` and `prompt`. Default: none.
 	Identity *options.Identity `json:"identity,omitempty"`
 
-	// How long upstream may be silent after the finish chunk. Then the sidecar
-	// adds `[DONE]` and ends the stream without an error. With `0s`, the
-	// finish chunk is the end. Default: 5s.
+	// How long upstream may be silent after the finish chunk, before the
+	// sidecar adds `[DONE]` and ends the stream. With `0s`, the finish chunk
+	// is the end. Default: 5s.
 	DoneGrace *caddy.Duration `json:"done_grace,omitempty"`
 
 	// The form of an error at the end of a stream. `split` sends it in a frame
@@ -236,18 +232,17 @@ type Handler struct {
 	// `shutting_down` and a clean end. Default: 10s.
 	DrainTimeout *caddy.Duration `json:"drain_timeout,omitempty"`
 
-	// Adds the header `X-Hermes-Sidecar` with the sidecar's version to each
-	// answer that it examines, and to its own. Default: true.
+	// Adds the header `X-Hermes-Sidecar`, with the sidecar's version, to each
+	// answer that it examines or writes. Default: true.
 	Announce *bool `json:"announce,omitempty"`
 
-	// The directory in which to record streams, as upstream sends them. The
-	// files contain what the agent said, and of the request only its path.
-	// Default: none.
+	// The directory in which to record streams, as upstream sends them: what
+	// the agent said, and of the request only its path. Default: none.
 	Record string `json:"record,omitempty"`
 
-	// The size of all recordings together. The oldest are removed. One
-	// recording takes at most a tenth. It is a number of bytes from 1024
-	// (1KiB) to 1073741824 (1GiB). Default: 100000000 (100MB).
+	// The size of all recordings together, the oldest of which are removed.
+	// One has at most a tenth. It is a number of bytes from 1024 (1KiB) to
+	// 1073741824 (1GiB). Default: 100000000 (100MB).
 	RecordMax int64 `json:"record_max,omitempty"`
 
 	// The fields below are nil until Provision.
