@@ -37,24 +37,24 @@ func TestHermesThatDoesNotTell(t *testing.T) {
 		outcome string
 		log     string
 	}{
-		"404":             {hermes.Replies(404, "application/json", `{"error": {}}`), 1, "refused", "before 0.16"},
-		"401":             {hermes.Replies(401, "application/json", `{"error": {}}`), 1, "refused", "let the key"},
-		"403":             {hermes.Replies(403, "text/html", `<h1>no</h1>`), 1, "refused", "let the key"},
-		"429":             {hermes.Replies(429, "application/json", `{}`), 1, "refused", "see why"},
-		"500":             {hermes.Replies(500, "text/plain", `500`), 3, "failed", "see why"},
-		"302":             {hermes.Replies(302, "text/plain", ``, "Location", "/elsewhere"), 3, "failed", "see why"},
-		"204":             {hermes.Replies(204, "text/plain", ``), 3, "failed", "see why"},
-		"garbage":         {hermes.Replies(200, "application/json", "\x00\xff{[\"data\": [{"), 3, "unreadable", "see why"},
-		"HTML":            {hermes.Replies(200, "text/html", "<html>{}</html>"), 3, "unreadable", "see why"},
-		"deep":            {hermes.Replies(200, "application/json", strings.Repeat("[", 1<<20)), 3, "unreadable", "see why"},
-		"compressed":      {hermes.Replies(200, "application/json", "\x1f\x8b\x08", "Content-Encoding", "gzip"), 3, "unreadable", "see why"},
+		"404":             {hermes.Replies(404, "application/json", `{"error": {}}`), 1, "refused", "0.18 or newer"},
+		"401":             {hermes.Replies(401, "application/json", `{"error": {}}`), 1, "refused", "allow the key"},
+		"403":             {hermes.Replies(403, "text/html", `<h1>no</h1>`), 1, "refused", "allow the key"},
+		"429":             {hermes.Replies(429, "application/json", `{}`), 1, "refused", "find out why"},
+		"500":             {hermes.Replies(500, "text/plain", `500`), 3, "failed", "find out why"},
+		"302":             {hermes.Replies(302, "text/plain", ``, "Location", "/elsewhere"), 3, "failed", "find out why"},
+		"204":             {hermes.Replies(204, "text/plain", ``), 3, "failed", "find out why"},
+		"garbage":         {hermes.Replies(200, "application/json", "\x00\xff{[\"data\": [{"), 3, "unreadable", "find out why"},
+		"HTML":            {hermes.Replies(200, "text/html", "<html>{}</html>"), 3, "unreadable", "find out why"},
+		"deep":            {hermes.Replies(200, "application/json", strings.Repeat("[", 1<<20)), 3, "unreadable", "find out why"},
+		"compressed":      {hermes.Replies(200, "application/json", "\x1f\x8b\x08", "Content-Encoding", "gzip"), 3, "unreadable", "find out why"},
 		"another session": {list(`{"session_id": "other", "role": "user", "content": "x"}, {"session_id": "other", "role": "assistant", "tool_calls": [{"id": "call_1", "function": {"name": "terminal", "arguments": "{\"command\": \"secret\"}"}}]}`), 9, "answered", ""},
 		"other types":     {list(`{"role": ["assistant"], "tool_calls": {"id": "call_1"}}, 7, null, "call_1", [[]], {"role": "assistant", "tool_calls": [{"id": {"x": "call_1"}, "function": "terminal"}, null, [{}]]}`), 9, "answered", ""},
 		"breaks off": {func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Length", "1000")
 			io.WriteString(w, `{"object": "list", "data": [`)
-		}, 3, "lost", "see why"},
-		"dies": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, 3, "lost", "see why"},
+		}, 3, "lost", "find out why"},
+		"dies": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, 3, "lost", "find out why"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

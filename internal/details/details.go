@@ -312,7 +312,7 @@ func (a *answer) outcome(client context.Context) Outcome {
 // remedy returns what the operator can do.
 func (a *answer) remedy(outcome Outcome) string {
 	remedies := map[int]string{
-		http.StatusNotFound:     "update Hermes to 0.16 or newer, or set tool_details off",
+		http.StatusNotFound:     "update Hermes to 0.18 or newer, or set tool_details off",
 		http.StatusUnauthorized: "allow the key of the clients to read sessions, or set tool_details off",
 		http.StatusForbidden:    "allow the key of the clients to read sessions, or set tool_details off",
 	}
