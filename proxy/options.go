@@ -8,8 +8,8 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
-// Options say how streams are guarded, and histories healed. In the zero value all timeouts and
-// keepalives are off; DefaultOptions has the defaults of the contract.
+// Options configure how a Proxy repairs streams and heals histories. In the zero value all timeouts
+// and keepalives are off; DefaultOptions returns the defaults of the contract.
 type Options struct {
 	// Rewrite are the options of the engine.
 	Rewrite rewrite.Options
@@ -26,34 +26,32 @@ type Options struct {
 	// Origins remembers what upstream says to pages of other origins. Nil means a memory of the
 	// Proxy's own.
 	Origins *Origins
-	// Usage returns the memory of an upstream's usage, which many streams use at
-	// once. Only its Reported may make them wait. Nil means that nothing is
-	// remembered.
+	// Usage returns the memory of the usage that an upstream reports. Many streams use it at once, and
+	// only its Reported may block. Nil means that nothing is remembered.
 	Usage func(upstream string) rewrite.UsageMemory
-	// Site returns the memory of whether the upstreams that the requests go to send tool events, which
-	// decides about the history that the client's request r carries: which of them gets r is not known
-	// then. It learns what streams show, like that of Usage, and only its SendsEvents may make them
-	// wait. Nil means that histories do not depend on it.
+	// Site returns the memory of whether the upstreams of the client's request r send tool events. It
+	// decides about the history in r before it is known which upstream gets r. Streams update it, as
+	// they do that of Usage, and only its SendsEvents may block. Nil means that histories do not
+	// depend on it.
 	Site func(r *http.Request) rewrite.EventMemory
 	// Upstream names the upstream that answers a request, for Usage and Result. Nil means that
 	// there is only one. It is called after upstream's header.
 	Upstream func(*http.Request) string
-	// ErrorStatus returns the HTTP status that an error of the next handler stands for, 0 when it
-	// stands for none. Nil means 0. For 502, 503 and 504 a request for chat completions gets an
-	// error as its answer. Because the agent may be running, the answer asks the client not to send
-	// the request again, unless the transport could make no connection, or there was none to make,
-	// which 503 stands for.
+	// ErrorStatus returns the HTTP status that an error of the next handler stands for, or 0 for none.
+	// Nil means 0. With 502, 503 and 504, a request for chat completions is answered with an error.
+	// Because the agent may be running, that answer asks the client not to send the request again,
+	// unless the transport could not connect, or had no upstream to connect to, which is 503.
 	ErrorStatus func(error) int
 	// Observer observes requests and their answers. Nil means none.
 	Observer Observer
 	// Approvals offer clients ways to answer requests for approval. The zero value offers none.
 	Approvals Approvals
-	// Tools has the details of the agent's tools. The zero value knows nothing.
+	// Tools provides the details of the agent's tools. The zero value provides none.
 	Tools Tools
 	// Identity says what upstream learns of the user of a request. The zero value says nothing.
 	Identity Identity
-	// RunOver is called when an answer has said that the run with the id is over. Nil means that no
-	// answer is read for that.
+	// RunOver is called when an answer says that the run with the id is over. Nil means that answers
+	// are not searched for that.
 	RunOver func(r *http.Request, id string)
 	// ObserveRaw says that Observer gets the bytes of streams, as upstream has sent them. Up to 64
 	// KiB of a stream that is not observed yet are kept for it.
@@ -66,7 +64,7 @@ type Options struct {
 	Timeouts func(ctx context.Context) (_ context.Context, apply func() (restore func()))
 }
 
-// Histories say what becomes of the histories that requests carry (contract sections 5 and 8).
+// Histories configure how the histories in requests are changed (contract sections 5 and 8).
 type Histories struct {
 	// History says how markers in the history that a request carries are treated.
 	// The zero value means HistoryHeal.
@@ -74,10 +72,9 @@ type Histories struct {
 	// MaxRequest is the size in bytes above which the body of a request passes
 	// untouched. Zero means DefaultMaxRequest.
 	MaxRequest int64
-	// Memory returns what is remembered of the answers to the client of r, which may be nil for nothing. It
-	// is called for chat completions that name no session, unless History is HistoryKeep; their histories
-	// get records of the tools that ran, and their answers are remembered. Nil means that there are no
-	// records.
+	// Memory returns the memory of the answers to the client of r, or nil for none. It is called for chat
+	// completions that name no session, unless History is HistoryKeep: records of the tools that ran
+	// are added to their histories, and their answers are remembered. Nil means no records.
 	Memory func(r *http.Request) rewrite.Memory
 	// Results says that records show what tools returned.
 	Results bool
@@ -109,12 +106,11 @@ type Limits struct {
 
 // Approvals are what the Proxy calls about requests for approval (contract section 2).
 type Approvals struct {
-	// Ask returns what asks for approvals in the answer to the client's request r, nil for
-	// nothing. It is called after upstream's header. If split is not nil, the answer may
-	// end with a request for a reply (rewrite.Approval.Code). split is called between two writes,
-	// once the client has been sent that end. It makes the bytes from then on a stream of
-	// their own, and reports whether it could; if not, upstream's request ends. A nil Ask asks no
-	// client.
+	// Ask returns the Approvals for the answer to the client's request r, or nil for none. It is called
+	// after upstream's header. If split is not nil, the answer may end with a request for a reply
+	// (rewrite.Approval.Code). split is called between two writes, after that end has been sent to the
+	// client. It turns all further bytes into a separate stream, and reports whether it could; if not,
+	// upstream's request ends. A nil Ask means that no client is asked.
 	Ask func(r *http.Request) (a rewrite.Approvals, split func() bool)
 	// Secrets returns what the client of r was given to answer requests for approval, nil for
 	// nothing. It is called for requests whose body is read. Nil means that no client is given
@@ -130,10 +126,10 @@ type Approvals struct {
 
 // Tools are what the Proxy calls about the agent's tools (contract section 8).
 type Tools struct {
-	// Details returns what tells what the tools in the answer to the client's request r were given and
-	// what they returned, nil for nothing. header is upstream's. It is called for streams of chat
-	// completions, in the goroutine that handles r. The events of the answer wait while it does; what was
-	// there before them is sent first. A nil Details tells nothing.
+	// Details returns the source of the arguments and results of the tools in the answer to the client's
+	// request r, or nil for none. header is upstream's. It is called for streams of chat completions, in
+	// the goroutine that handles r. The events of the answer wait for it, after everything before them
+	// has been sent. A nil Details means no arguments and results.
 	Details func(r *http.Request, header http.Header) rewrite.Details
 }
 

@@ -43,7 +43,7 @@ import (
 	"time"
 )
 
-// Options say how many runs a Line admits, and who may wait.
+// Options limit the runs of a line, and the requests that may wait in it.
 type Options struct {
 	// Runs is the number of runs that are under way at once, at least 1.
 	Runs int

@@ -28,18 +28,18 @@ const (
 	LastEventHeader = "Last-Event-Id"
 )
 
-// Options say which answers may be resumed, and for how long. Start from DefaultOptions: Key is the
-// only function that may be nil; Store, Secret and Runs may not.
+// Options configure which answers can be resumed, and for how long. Start from DefaultOptions: Key is
+// the only function that may be nil; Store, Secret and Runs must be set.
 type Options struct {
 	// Detach is how long upstream's request goes on without a client. A request may ask
 	// for less (DetachHeader).
 	Detach time.Duration
 	// Keep is how long a log is kept after its end.
 	Keep time.Duration
-	// Always makes every POST of JSON ask for a log, for Detach and without a key.
+	// Always treats every POST of JSON as if it asked for a log, for Detach and without a key.
 	Always bool
-	// AlwaysFor makes the POSTs of some APIs ask, each for a time of its own in place of Detach,
-	// which it cannot exceed. An API with the time 0 is excepted from Always. The default is none.
+	// AlwaysFor does the same for the POSTs of some APIs, each with its own time in place of Detach,
+	// which it cannot exceed. The time 0 excludes an API from Always. The default is none.
 	AlwaysFor map[API]time.Duration
 	// Key returns the values that make up the key of r, a POST of JSON without a key of its own,
 	// nil for no key. If Key is nil, the default, such a POST has no key. When a client has been

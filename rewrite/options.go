@@ -5,8 +5,8 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 )
 
-// Options say how streams and histories are repaired. The zero value means the defaults
-// of the contract. Streams share Options, which must not change while one of them runs.
+// Options configure how streams and histories are repaired. The zero value means the defaults of
+// the contract. Streams may share Options, which must not change while one of them runs.
 type Options = contract.Options
 
 // Defaults of Options.
@@ -15,7 +15,7 @@ const (
 	DefaultParallelWindow = contract.DefaultParallelWindow
 )
 
-// Tools is a table that says which tool an emoji in a marker stands for. NewTools makes one.
+// Tools is a table of the tools that the emoji in markers stand for. NewTools makes one.
 type Tools = marker.Table
 
 // Progress is the form in which tool events leave (contract section 2). The zero value

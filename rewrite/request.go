@@ -110,7 +110,8 @@ func Heal(body []byte, tools *Tools, given Secrets) ([]byte, Healed) {
 	return Healing{Tools: tools, Given: given}.Heal(body)
 }
 
-// Healing says how histories are healed. The zero value is that of Heal.
+// Healing configures how histories are healed. The zero value heals as Heal does with nil tools and
+// no secrets.
 type Healing struct {
 	Tools *Tools
 	// KeepMarkers leaves markers in the texts: upstream is known to write none.
@@ -124,7 +125,7 @@ type Healing struct {
 	Results bool
 }
 
-// Heal is the function Heal, as o says.
+// Heal is like the function Heal, configured by o.
 func (o Healing) Heal(body []byte) ([]byte, Healed) {
 	var messages, left *whole.Messages
 	if o.Memory != nil {
