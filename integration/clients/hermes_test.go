@@ -22,7 +22,7 @@ import (
 
 // TestRealHermes runs the newest Hermes of PyPI with a scripted model, and shows what it
 // sends to openai-python, with the sidecar in front and without. It is run by hand
-// (.ci/against-hermes). docs/hermes.md says how, and what came of it; -update writes that.
+// (.ci/against-hermes). README.md says how; -update writes what came of it into docs/hermes.md.
 func TestRealHermes(t *testing.T) {
 	program, version := installHermes(t)
 	scripts := map[string][]modelTurn{}
