@@ -186,7 +186,7 @@ var agentStreams = []agentStream{
 // killInText kills the gateway while the model speaks.
 func (h *hermesLab) killInText(t *testing.T) {
 	k := h.ask(t, killedInText)
-	h.model.awaitHeld(t, 4)
+	h.model.awaitHeld(t, 3) // without the sidecar openai-python breaks at the tool and leaves: that agent may have stopped
 	k.bare.wire.until("Half a ")
 	k.mended.wire.until("Half a ")
 	h.kill()
