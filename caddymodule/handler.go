@@ -156,9 +156,8 @@ type Handler struct {
 	Cards *bool `json:"cards,omitempty"`
 
 	// What tool events and cards say about a tool, from what Hermes 0.18 and
-	// newer has [stored](tools.md). `full` gives the arguments and the result.
-	// `arguments` gives only the arguments. `off` asks nothing.
-	// Default: `full`.
+	// newer stores. `full` gives the arguments and the result. `arguments`
+	// gives only the arguments. `off` asks nothing. Default: `full`.
 	ToolDetails string `json:"tool_details,omitempty"`
 
 	// How clients can answer what Hermes asks before it runs a dangerous

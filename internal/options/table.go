@@ -95,14 +95,14 @@ var table = []*Option{
 		When:        "Turn it off for [Open WebUI](open-webui.md#cards) 0.6 or 0.9, which then shows tools as statuses, and for clients that accept no events with other names.",
 		apply:       func(o *proxy.Options, v any) { o.Rewrite.NoCards = !v.(bool) }},
 	{Name: "tool_details", words: []string{"full", "arguments", "off"}, Default: "full", Help: "What tool events say about a tool, as Hermes has stored it",
-		Explanation: "What tool events and cards say about a tool, from what Hermes 0.18 and newer has [stored](tools.md).",
+		Explanation: "What tool events and cards say about a tool, from what Hermes 0.18 and newer stores.",
 		Values: []string{
 			"gives the arguments and the result",
 			"gives only the arguments",
 			"asks nothing",
 		},
 		Example: "tool_details arguments",
-		When:    "Set `arguments` or `off` if users of the chat must not see what tools [read and return](security.md#what-tools-were-given-and-returned)."},
+		When:    "Set `arguments` or `off` if users of the chat must not see what [tools](tools.md) [read and return](security.md#what-tools-were-given-and-returned)."},
 	{Name: "approvals", kind: approvals, Help: `How clients answer approval requests, repeatable, such as "link https://example.com/hermes/approve" or reply`,
 		Explanation: "How clients can answer what Hermes asks before it runs a dangerous command.",
 		Values: []string{
