@@ -175,7 +175,7 @@ func TestMasterIsKilled(t *testing.T) {
 		t.Errorf("upstream was asked %d times", n)
 	}
 	for _, p := range processes {
-		if strings.Contains(p.Log.String(), "goes on here") {
+		if strings.Contains(p.Log.String(), "continues on this replica") {
 			t.Error("a stream is lost")
 		}
 	}

@@ -174,7 +174,7 @@ func TestRedisRestarts(t *testing.T) {
 	if a, b := <-got, <-got; len(a) == len(b) || !strings.HasSuffix(a, rest) || !strings.HasSuffix(b, rest) {
 		t.Errorf("%q and %q", a, b)
 	}
-	if n := logs.FilterMessageSnippet("goes on here").Len(); n != 0 {
+	if n := logs.FilterMessageSnippet("continues on this replica").Len(); n != 0 {
 		t.Error("the log is lost")
 	}
 }

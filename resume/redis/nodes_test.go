@@ -333,7 +333,7 @@ func TestFailoverInAStream(t *testing.T) {
 			l.End(log.Whole)
 			wantRest(t, r, event(4), io.EOF)
 			wantRest(t, follow(t, there, l.ID), event(1)+event(2)+event(3)+event(4), io.EOF)
-			if n := logs.FilterMessageSnippet("goes on here").Len(); n != 0 {
+			if n := logs.FilterMessageSnippet("continues on this replica").Len(); n != 0 {
 				t.Errorf("the log is lost: %v", logs.All())
 			}
 			for _, line := range logs.All() {

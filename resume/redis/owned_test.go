@@ -111,7 +111,7 @@ func TestLargeRecords(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, "the log is lost", l.Writer.(*owned).lost.Load)
-	until(t, "that is logged", func() bool { return logs.FilterMessageSnippet("goes on here").Len() == 1 })
+	until(t, "that is logged", func() bool { return logs.FilterMessageSnippet("continues on this replica").Len() == 1 })
 	add(t, l, event(1))
 	l.End(log.Whole)
 }

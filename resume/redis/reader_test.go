@@ -59,7 +59,7 @@ func TestDeathOfAReplica(t *testing.T) {
 	add(t, l, event(4))
 	l.End(log.Whole)
 	wantRest(t, ours, chunk+chunk+event(3)+event(4), io.EOF)
-	if n := logs.FilterMessageSnippet("goes on here").Len(); n != 1 {
+	if n := logs.FilterMessageSnippet("continues on this replica").Len(); n != 1 {
 		t.Errorf("%d warnings", n)
 	}
 }
