@@ -16,6 +16,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/browser"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
 )
@@ -81,21 +82,13 @@ func TestFilmStream(t *testing.T) {
 	close(ended)
 	base := harness.FreePort(t)
 	sidecar.Run(t, t.TempDir(), sidecar.Config{Sites: []sidecar.Site{{Listen: base, Upstream: filmAgent(t, ended, ended, ended), Options: sidecar.Options{"tool_details": "off"}}}})
-	res, err := http.Post("http://"+base+"/v1/chat/completions", "application/json", strings.NewReader(`{"stream": true, "messages": [{"role": "user", "content": "`+filmQuestion+`"}]}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	stream, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	stream = regexp.MustCompile(`chatcmpl-[0-9a-f]+`).ReplaceAll(stream, []byte("chatcmpl-1"))
+	res := client.New(t, "http://"+base).Send(http.MethodPost, "/v1/chat/completions", strings.NewReader(`{"stream": true, "messages": [{"role": "user", "content": "`+filmQuestion+`"}]}`))
+	stream := regexp.MustCompile(`chatcmpl-[0-9a-f]+`).ReplaceAllString(res.All(), "chatcmpl-1")
 	const golden = "testdata/film.sse"
 	if *updateDocs {
-		harness.WriteFile(t, golden, stream)
+		harness.WriteFile(t, golden, []byte(stream))
 	}
-	if want := harness.ReadFile(t, golden); string(stream) != want {
+	if want := harness.ReadFile(t, golden); stream != want {
 		t.Errorf("the stream is\n%s\nwant %s (-update writes it; then make the film anew)", stream, golden)
 	}
 }

@@ -368,7 +368,7 @@ func TestPageShowsHTMLAsText(t *testing.T) {
 }
 
 // screenshotVariable names the file that the picture of docs/demo.md is
-// written to; CONTRIBUTING.md has the command.
+// written to; lint/pictures_test.go has the command.
 const screenshotVariable = "HERMES_SCREENSHOT"
 
 // contrast lists the texts that are hard to read on their background: less
