@@ -196,25 +196,21 @@ func (p *place) free(n int) {
 		p.lines.queue = slices.Delete(slices.Clone(p.lines.queue), i, i+1)
 		p.load(p.lines)
 	}
-	p.Hold()
 	var all []*pending
-	var prompts []string
+	last, end := "", make(chan struct{})
 	for i := range n + 1 {
-		prompt := fmt.Sprintf("slow-free-%d-%d", p.freed, i)
-		all = append(all, p.ask(whole, fmt.Sprintf("key-free-%d", i), prompt))
+		last = fmt.Sprintf("free-%d-%d", p.freed, i)
+		p.On(last, hermes.Waits(end), hermes.Says("bye"))
+		all = append(all, p.ask(whole, fmt.Sprintf("key-free-%d", i), last))
 		if i < n {
-			p.Until(p.t, prompt)
-			prompts = append(prompts, prompt)
+			p.Until(p.t, last)
 		}
 	}
 	p.untilWaiting(1)
-	last := fmt.Sprintf("slow-free-%d-%d", p.freed, n)
 	if p.Has(last) {
 		p.t.Errorf("more than %d run at once", n)
 	}
-	for _, prompt := range append(prompts, last) {
-		p.End(prompt)
-	}
+	close(end)
 	for _, q := range all {
 		q.good(whole)
 	}

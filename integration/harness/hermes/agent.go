@@ -168,24 +168,14 @@ func (a *Agent) hold(prompt string) chan struct{} {
 	return a.holds[prompt]
 }
 
-// Release ends all works, and lets none be slow from now on.
+// Release ends all works, and lets none be slow from now on, but for one with steps of its own.
 func (a *Agent) Release() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.released {
-		return
-	}
 	a.released = true
 	for _, c := range a.holds {
 		end(c)
 	}
-}
-
-// Hold ends what Release has begun.
-func (a *Agent) Hold() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.released = false
 }
 
 // Leaving says that the client of a prompt is about to leave: what the agent does for it counts no
