@@ -120,6 +120,20 @@ func TestValidIsWhatTheStandardSays(t *testing.T) {
 	}
 }
 
+// Any byte counts, wherever it is in a string.
+func TestValidReadsEachByteOfAString(t *testing.T) {
+	const text = `"aaaaaaaaaaaaaaaaaaa"`
+	for i := 1; i < len(text)-1; i++ {
+		for c := range 256 {
+			b := []byte(text)
+			b[i] = byte(c)
+			checkValid(t, b)
+			b[i+1] = 'n' // what follows a backslash
+			checkValid(t, b)
+		}
+	}
+}
+
 func FuzzValid(f *testing.F) {
 	for _, s := range jsonSeeds {
 		f.Add([]byte(s))
