@@ -88,44 +88,48 @@ func miss(t *testing.T, s *Store, upstream, model string, n int) {
 }
 
 func TestUsageIsKnownForThePairThatReportedIt(t *testing.T) {
-	s, logs := newUsage(new(fakeStorage))
-	if s.Of("a:1").Reported("m") {
-		t.Error("reported before the report")
-	}
-	s.Of("a:1").Report("m")
-	if !s.Of("a:1").Reported("m") {
-		t.Error("not reported after the report")
-	}
-	for _, other := range [][2]string{{"a:1", "n"}, {"b:1", "m"}, {"", "a:1m"}, {"a:1m", ""}, {"", ""}} {
-		if s.Of(other[0]).Reported(other[1]) {
-			t.Errorf("reported for %q, which has not", other)
+	synctest.Test(t, func(t *testing.T) { // storage answers in time
+		s, logs := newUsage(new(fakeStorage))
+		if s.Of("a:1").Reported("m") {
+			t.Error("reported before the report")
 		}
-	}
-	if logs.Len() != 0 {
-		t.Errorf("logged %v although storage works", logs.All())
-	}
+		s.Of("a:1").Report("m")
+		if !s.Of("a:1").Reported("m") {
+			t.Error("not reported after the report")
+		}
+		for _, other := range [][2]string{{"a:1", "n"}, {"b:1", "m"}, {"", "a:1m"}, {"a:1m", ""}, {"", ""}} {
+			if s.Of(other[0]).Reported(other[1]) {
+				t.Errorf("reported for %q, which has not", other)
+			}
+		}
+		if logs.Len() != 0 {
+			t.Errorf("logged %v although storage works", logs.All())
+		}
+	})
 }
 
 func TestUsageSurvivesARestart(t *testing.T) {
-	s, _ := newUsage(&certmagic.FileStorage{Path: t.TempDir()})
-	s.Of("a:1").Report("m")
-	s.Of("b:1").Report("m")
-	s.Of("c:1").Report("m")
-	s.Of("b:1").ReportsFailures(true)
-	s.Of("c:1").ReportsFailures(false)
-	s = restarted(s)
-	for upstream, want := range map[string]bool{"a:1": true, "b:1": false, "c:1": true, "d:1": false} {
-		if got := s.Of(upstream).Reported("m"); got != want {
-			t.Errorf("%s: %t after a restart", upstream, got)
+	synctest.Test(t, func(t *testing.T) { // storage answers in time
+		s, _ := newUsage(&certmagic.FileStorage{Path: t.TempDir()})
+		s.Of("a:1").Report("m")
+		s.Of("b:1").Report("m")
+		s.Of("c:1").Report("m")
+		s.Of("b:1").ReportsFailures(true)
+		s.Of("c:1").ReportsFailures(false)
+		s = restarted(s)
+		for upstream, want := range map[string]bool{"a:1": true, "b:1": false, "c:1": true, "d:1": false} {
+			if got := s.Of(upstream).Reported("m"); got != want {
+				t.Errorf("%s: %t after a restart", upstream, got)
+			}
 		}
-	}
-	if s.Of("a:1").Reported("n") {
-		t.Error("another model is known after a restart")
-	}
-	s.Of("b:1").ReportsFailures(false) // an operator has gone back to an older Hermes
-	if s = restarted(s); !s.Of("b:1").Reported("m") {
-		t.Error("it is believed although it has shown that it is too old")
-	}
+		if s.Of("a:1").Reported("n") {
+			t.Error("another model is known after a restart")
+		}
+		s.Of("b:1").ReportsFailures(false) // an operator has gone back to an older Hermes
+		if s = restarted(s); !s.Of("b:1").Reported("m") {
+			t.Error("it is believed although it has shown that it is too old")
+		}
+	})
 }
 
 func TestUsageIsOneSmallFile(t *testing.T) {

@@ -36,29 +36,29 @@ func TestWhyNothingAnswers(t *testing.T) {
 	defer secure.Close()
 	secured := secure.Listener.Addr().String()
 	plain := strings.TrimPrefix((&fake{dir: "g3-v0.20.3"}).start(t), "http://")
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // it accepts, and never answers
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer silent.Close()
 	mail := raw(t, func(c net.Conn) { fmt.Fprint(c, "220 mail ESMTP\r\n") })
 	ends := raw(t, func(net.Conn) {})
 	long := raw(t, func(c net.Conn) { fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nA: %s\r\n\r\n", strings.Repeat("a", 4*maxHeader)) })
-	dialing := func(err error) error { return &net.OpError{Op: "dial", Err: err} }
+	failing := func(err error) func() (net.Conn, error) { return func() (net.Conn, error) { return nil, err } }
+	dialing := func(err error) func() (net.Conn, error) { return failing(&net.OpError{Op: "dial", Err: err}) }
+	silent := func() (net.Conn, error) { // a listener may take longer than the timeout to accept
+		c, _ := net.Pipe()
+		return c, nil
+	}
 	unknown := &net.DNSError{Err: "no such host", Name: "nowhere.invalid", IsNotFound: true}
 	const noHTTP = "it accepts the connection, but its answer is not HTTP: "
 
 	for name, c := range map[string]struct {
 		address   string
 		timeout   time.Duration
-		dial      error
+		dial      func() (net.Conn, error) // nil for a real one
 		says, why string
 	}{
 		"refused":               {caddytest.Refusing(t), 0, nil, "the connection is refused: nothing listens there", "API_SERVER_PORT"},
 		"TLS on this port":      {secured, 0, nil, "it speaks TLS on this port", "Use https://" + secured},
 		"no TLS on this port":   {"https://" + plain, 0, nil, "it speaks plain HTTP on this port", "Use http://" + plain},
 		"an unknown authority":  {"https://" + secured, 0, nil, "its certificate is not trusted: ", "--insecure"},
-		"silence":               {silent.Addr().String(), 50 * time.Millisecond, nil, "it accepts the connection, but does not answer within 50ms", "--timeout"},
+		"silence":               {"hermes.invalid:8642", 50 * time.Millisecond, silent, "it accepts the connection, but does not answer within 50ms", "--timeout"},
 		"another protocol":      {mail, 0, nil, noHTTP, "not Hermes"},
 		"an end":                {ends, 0, nil, noHTTP + "EOF", "not Hermes"},
 		"a header that is long": {long, 0, nil, noHTTP, "not Hermes"},
@@ -73,7 +73,7 @@ func TestWhyNothingAnswers(t *testing.T) {
 			d.timeout = c.timeout
 		}
 		if c.dial != nil {
-			d.dial = func(context.Context, string, string) (net.Conn, error) { return nil, c.dial }
+			d.dial = func(context.Context, string, string) (net.Conn, error) { return c.dial() }
 		}
 		a := d.examined(t)
 		a.expect(t, name, "reachable", Fail, c.says)
