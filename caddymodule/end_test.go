@@ -16,7 +16,6 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/caddytest"
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
 func init() {
@@ -143,15 +142,4 @@ func TestEventsOfStreams(t *testing.T) {
 	end("a", a, usedStop, "second: hermes_stream_ended"+good)
 	load(t, "third", addr, false)
 	end("b", b, usedStop, "third: hermes_stream_ended"+good)
-}
-
-func TestPlaceholdersAreSetForAnErrorInsteadOfAStream(t *testing.T) {
-	h, _ := provision(t, "", t.TempDir())
-	next := caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error {
-		return caddyhttp.Error(http.StatusGatewayTimeout, io.EOF)
-	})
-	_, repl := post(t, h, "/v1/chat/completions", `{"stream":true,"messages":[]}`, next)
-	if got := repl.ReplaceAll("{http.hermes.outcome} {http.hermes.status} {http.hermes.completion_id}", "?"); got != rewrite.CodeTimeout+" 504 ?" {
-		t.Errorf("%q", got)
-	}
 }

@@ -5,41 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-
-	"github.com/hermes-sidecar/hermes-sidecar/internal/hermesapp"
 )
-
-func TestRequestAfterCleanupIsServed(t *testing.T) {
-	h, cleanup := provision(t, "", t.TempDir())
-	cleanup()
-	open := 0
-	next := caddyhttp.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) error {
-		open = hermesapp.OfProcess().Streams.Open()
-		w.WriteHeader(http.StatusNoContent)
-		return nil
-	})
-	w := httptest.NewRecorder()
-	if err := h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil), next); err != nil {
-		t.Fatal(err)
-	}
-	if w.Code != http.StatusNoContent || open != 1 || hermesapp.OfProcess().Streams.Open() != 0 {
-		t.Errorf("status %d, %d requests during and %d after", w.Code, open, hermesapp.OfProcess().Streams.Open())
-	}
-}
 
 // TestReportsOutliveTheirConfiguration: in storage, in the memory of the process, which all
 // handlers share, and when they come after Cleanup.
 func TestReportsOutliveTheirConfiguration(t *testing.T) {
 	const upstream, model = "127.0.0.1:8642", "hermes-agent"
 	reported := func(h *Handler, model string) bool {
-		_ = h.usage.Of(upstream).Reported(model) // looks, for a short time
-		h.usage.Flush(time.Hour)                 // waits for storage, however slow that is
+		look(h)
 		return h.usage.Of(upstream).Reported(model)
 	}
 	h, cleanup := provision(t, "", t.TempDir())

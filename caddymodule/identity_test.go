@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -317,15 +316,5 @@ func TestLinesOfUsers(t *testing.T) {
 		if got := s.post(c.path, c.body, digests[:4]...); got.body != c.body || got.header.Get("Content-Digest") != "x" {
 			t.Errorf("without a user: %s", got.body)
 		}
-	}
-}
-
-// TestIdentityInJSON: an unknown way is an error.
-func TestIdentityInJSON(t *testing.T) {
-	var h Handler
-	d := json.NewDecoder(strings.NewReader(`{"identity":{"cookie":"{a}"}}`))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&h); err == nil {
-		t.Error("accepted")
 	}
 }

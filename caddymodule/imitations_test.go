@@ -6,10 +6,11 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/hermes-sidecar/hermes-sidecar/internal/hermesapp"
 )
 
 // An answer with commit messages, a chat whose model has written them, and a tool event.
@@ -25,7 +26,7 @@ const (
 // TestWhatLooksLikeMarkers leaves answers and histories, or stays, by what upstream has shown before,
 // through reloads and restarts. Histories do not know which upstream they go to.
 func TestWhatLooksLikeMarkers(t *testing.T) {
-	const text, events, old, reload, restart = commitMessages + usedStop, toolEvents + textFrame + usedStop, oldMarker + textFrame + usedStop, "reload", "restart"
+	const text, events, old = commitMessages + usedStop, toolEvents + textFrame + usedStop, oldMarker + textFrame + usedStop
 	type step struct {
 		upstream, body string
 		answer         string // "stays" or "goes", "" if the answer has none
@@ -49,24 +50,13 @@ func TestWhatLooksLikeMarkers(t *testing.T) {
 		"keep":         {`"imitations":"keep"`, []step{{"a:1", text, "stays", "goes"}}},
 		"no histories": {`"history":"keep"`, []step{{"a:1", text, "goes", "stays"}}},
 	} {
-		dir := t.TempDir()
-		h, cleanup := provision(t, c.options, dir)
+		sidecar := newSidecar(t, c.options)
 		for i, s := range c.steps {
-			switch s.body {
-			case reload:
-				old := cleanup
-				h, cleanup = provision(t, c.options, dir)
-				old()
-				continue
-			case restart:
-				cleanup()
-				h, cleanup = provision(t, c.options, dir)
-				_ = h.usage.Of("a:1").SendsEvents()
-				h.usage.Flush(time.Hour) // waits for storage, however slow that is
+			if sidecar.again(s.body) {
 				continue
 			}
 			var got []byte
-			w, _ := post(t, h, "/v1/chat/completions", commitHistory, caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
+			w, _ := post(t, sidecar.Handler, "/v1/chat/completions", commitHistory, caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
 				got, _ = io.ReadAll(r.Body)
 				return answer(s.upstream, s.body)(w, r)
 			}))
@@ -78,21 +68,27 @@ func TestWhatLooksLikeMarkers(t *testing.T) {
 				t.Errorf("%s, step %d: the history's %s, want %s:\n%s", name, i+1, stays, s.history, got)
 			}
 		}
-		cleanup()
+		sidecar.cleanup()
 	}
 }
 
 // TestHandlersOfOneServer know what they have seen themselves; one that has seen nothing believes the
-// others.
+// others. They are of one configuration, and share its metrics.
 func TestHandlersOfOneServer(t *testing.T) {
-	h, _ := provision(t, "", t.TempDir())
-	other, _ := provision(t, "", t.TempDir())
-	server := func(listen string) *caddyhttp.Server { return &caddyhttp.Server{Listen: []string{listen}} }
+	const config = `{"apps":{"http":{"servers":{"s":{"listen":["127.0.0.1:0"],"routes":[{"handle":[{"handler":"hermes"},{"handler":"hermes","progress":"off"},{"handler":"static_response"}]}]}}}}}`
+	ctx, provisioned := provisionServer(t, []byte(config), t.TempDir())
+	t.Cleanup(func() { leave(t, ctx) })
+	if n := hermesapp.OfProcess().Configurations.Load(); n != 1 {
+		t.Errorf("%d configurations, want 1", n)
+	}
+	h, other := provisioned.Routes[0].Handlers[0].(*Handler), provisioned.Routes[0].Handlers[1].(*Handler)
+	registries[h] = ctx.GetMetricsRegistry()
+	before := scrape(t, h)[okStreams]
 	heals := func(h *Handler, listen, body string) bool {
 		t.Helper()
 		var got []byte
 		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/v1/chat/completions", strings.NewReader(commitHistory))
-		r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, server(listen))
+		r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, &caddyhttp.Server{Listen: []string{listen}})
 		err := h.ServeHTTP(w, r, caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
 			got, _ = io.ReadAll(r.Body)
 			return answer("a:1", body)(w, r)
@@ -114,5 +110,8 @@ func TestHandlersOfOneServer(t *testing.T) {
 		if got := heals(s.h, s.listen, s.body); got != s.heals {
 			t.Errorf("step %d: healed %t", i+1, got)
 		}
+	}
+	if got := scrape(t, h)[okStreams] - before; got != 8 {
+		t.Errorf("%v streams, want 8", got)
 	}
 }

@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -240,14 +241,22 @@ func TestRoutesInJSON(t *testing.T) {
 	}
 }
 
-// A reload is checked as the first configuration is, and what it refuses leaves that running.
-func TestReloadsAreChecked(t *testing.T) {
-	for range 2 {
-		if _, err := checkCaddyfile(t, "http://:8643 {\nhermes\n"+proxied+"\n}\n"); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := checkCaddyfile(t, "http://:8643 {\nhermes\n}\n"); err == nil {
-			t.Fatal("accepted")
+// A grace period that ends before drain_timeout is a warning.
+func TestGracePeriods(t *testing.T) {
+	for _, c := range []struct {
+		app, option string
+		warns       bool
+	}{
+		{`"grace_period":"5s"`, `"drain_timeout":"30s"`, true},
+		{`"grace_period":"5s"`, `"progress":"bare"`, true}, // the default is 10s
+		{`"grace_period":"30s"`, `"drain_timeout":"10s"`, false},
+		{`"grace_period":"125s"`, `"drain_timeout":"120s"`, false}, // as the container of docs/install.md
+		{`"shutdown_delay":"1m","grace_period":"5s"`, `"drain_timeout":"10s"`, false},
+		{`"grace_period":0`, `"drain_timeout":"1h"`, false}, // it is without end
+	} {
+		warnings, err := checked(t, bytes.Replace(jsonConfig(c.option), []byte(`"servers"`), []byte(c.app+`,"servers"`), 1))
+		if warned := strings.HasPrefix(strings.Join(warnings, "\n"), "grace_period is too short for drain_timeout"); err != nil || warned != c.warns {
+			t.Errorf("%s, %s: %v, warnings %q", c.app, c.option, err, warnings)
 		}
 	}
 }

@@ -17,12 +17,17 @@ import (
 func TestWhoseMemory(t *testing.T) {
 	const user = "{http.request.header.X-User}"
 	turn := rewrite.Turn{Question: rewrite.TextOf("q"), Answer: rewrite.TextOf("a")}
-	of := func(h *Handler, target string, header ...string) rewrite.Memory {
+	at := func(address string, h *Handler, target string, header ...string) rewrite.Memory {
 		r := httptest.NewRequest(http.MethodPost, target, nil)
 		for i := 0; i+1 < len(header); i += 2 {
 			r.Header.Set(header[i], header[i+1])
 		}
-		return h.memory()(caddyhttp.PrepareRequest(r, caddy.NewReplacer(), httptest.NewRecorder(), nil))
+		r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), httptest.NewRecorder(), nil)
+		caddyhttp.SetVar(r.Context(), caddyhttp.ClientIPVarKey, address)
+		return h.memory()(r)
+	}
+	of := func(h *Handler, target string, header ...string) rewrite.Memory {
+		return at("192.0.2.9", h, target, header...)
 	}
 	const path = "http://a.example/v1/chat/completions"
 	key := []string{"Authorization", "Bearer ada"}
@@ -48,13 +53,7 @@ func TestWhoseMemory(t *testing.T) {
 		of(h, path, as("ada")...).Remember(turn, nil)
 	}
 	from := func(address string, header ...string) rewrite.Memory {
-		r := httptest.NewRequest(http.MethodPost, path, nil)
-		for i := 0; i+1 < len(header); i += 2 {
-			r.Header.Set(header[i], header[i+1])
-		}
-		r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), httptest.NewRecorder(), nil)
-		caddyhttp.SetVar(r.Context(), caddyhttp.ClientIPVarKey, address)
-		return (&Handler{Identity: &options.Identity{Prompt: user}}).memory()(r)
+		return at(address, &Handler{Identity: &options.Identity{Prompt: user}}, path, header...)
 	}
 	from("192.0.2.1").Remember(turn, []rewrite.ToolRun{{Name: "terminal"}})
 	if from("192.0.2.1").Empty() || !from("192.0.2.2").Empty() {

@@ -99,29 +99,6 @@ func TestCountersGoOnAcrossReloads(t *testing.T) {
 	}
 }
 
-// TestTwoHandlersOfOneConfigurationShareMetrics and none is registered twice.
-func TestTwoHandlersOfOneConfigurationShareMetrics(t *testing.T) {
-	config := `{"apps":{"http":{"servers":{"s":{"listen":["127.0.0.1:0"],"routes":[{"handle":[{"handler":"hermes"},{"handler":"hermes","progress":"off"},{"handler":"static_response"}]}]}}}}}`
-	ctx, server := provisionServer(t, []byte(config), t.TempDir())
-	t.Cleanup(func() { leave(t, ctx) })
-	if n := hermesapp.OfProcess().Configurations.Load(); n != 1 {
-		t.Errorf("%d configurations, want 1", n)
-	}
-	var handlers []*Handler
-	for _, m := range server.Routes[0].Handlers[:2] {
-		h := m.(*Handler)
-		registries[h] = ctx.GetMetricsRegistry()
-		handlers = append(handlers, h)
-	}
-	before := scrape(t, handlers[0])
-	for _, h := range handlers {
-		serve(t, h, answer("a:1", textFrame+usedStop))
-	}
-	if got := scrape(t, handlers[1])[okStreams] - before[okStreams]; got != 2 {
-		t.Errorf("%v streams, want 2", got)
-	}
-}
-
 // TestWhatIsCounted for each kind of answer.
 func TestWhatIsCounted(t *testing.T) {
 	const (

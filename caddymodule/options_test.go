@@ -1,7 +1,6 @@
 package caddymodule
 
 import (
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -9,7 +8,6 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/hermesapp"
-	"github.com/hermes-sidecar/hermes-sidecar/internal/options"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
@@ -152,7 +150,8 @@ func TestOptionsRefusedInJSON(t *testing.T) {
 		`"tool":{"🛰️":["a","b"]}`: `invalid tool 🛰️ (a list): must be a quoted string`,
 		`"approvals":"reply"`:     `invalid approvals "reply": must be an object`,
 
-		`"approvals":{"reply":"on"}`: `invalid approvals reply "on": must be true or false, without quotes`,
+		`"approvals":{"reply":"on"}`:  `invalid approvals reply "on": must be true or false, without quotes`,
+		`"identity":{"cookie":"{a}"}`: `json: unknown field "cookie"`,
 	} {
 		t.Run(members, func(t *testing.T) {
 			err := caddy.Validate(parseConfig(t, jsonConfig(members)))
@@ -169,39 +168,17 @@ func TestOptionsRefusedInJSON(t *testing.T) {
 	}
 }
 
-// The handler has a field for each option of the table and no others, and each
-// takes what a line of the Caddyfile gives.
-func TestFieldsOfTheHandlerAreTheOptions(t *testing.T) {
-	handler := reflect.TypeFor[Handler]()
-	named := make(map[string]bool)
-	for field := range handler.Fields() {
-		name, tail, _ := strings.Cut(field.Tag.Get("json"), ",")
-		if name == "" {
-			continue
+// A value of a Caddyfile in JSON of the other modules is refused alike.
+func TestOptionsOfOtherModulesRefusedInJSON(t *testing.T) {
+	for members, want := range map[string]string{
+		`"handler":"hermes_resume","always":"on"`:                                          `invalid always "on": must be true or false, without quotes`,
+		`"handler":"hermes_queue","runs":"3"`:                                              `invalid runs "3": must be a whole number, without quotes or a unit: 3`,
+		`"handler":"hermes_approvals","allow_always":"off"`:                                `invalid allow_always "off": must be true or false, without quotes`,
+		`"handler":"reverse_proxy","transport":{"protocol":"hermes_resume","detach":"on"}`: `invalid detach "on": must be true or false, without quotes`,
+	} {
+		config := `{"apps":{"http":{"servers":{"s":{"listen":["127.0.0.1:0"],"routes":[{"handle":[{` + members + `}]}]}}}}}`
+		if err := caddy.Validate(parseConfig(t, []byte(config))); err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", members, err, want)
 		}
-		named[name] = true
-		if options.Lookup(name) == nil || tail != "omitempty" {
-			t.Errorf("%s is no option, or not omitted when empty", name)
-		}
-	}
-	if len(named) != len(options.All()) {
-		t.Errorf("%d fields, %d options", len(named), len(options.All()))
-	}
-	given := make(options.Values)
-	for _, line := range append(hermesLines, "record /tmp", "record_max 1MB") {
-		name, value, _ := strings.Cut(line, " ")
-		if err := given.Set(name, strings.Fields(strings.ReplaceAll(value, `"`, ""))); err != nil {
-			t.Error(err)
-		}
-	}
-	if len(given) != len(options.All()) {
-		t.Errorf("%d options are given, want %d", len(given), len(options.All()))
-	}
-	h := new(Handler)
-	if err := given.Fill(h); err != nil {
-		t.Fatal(err)
-	}
-	if again := options.Of(h); !reflect.DeepEqual(again, given) {
-		t.Errorf("the handler has\n%v\nwant\n%v", again, given)
 	}
 }

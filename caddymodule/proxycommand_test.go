@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -127,33 +126,3 @@ func flagNames(cmd *cobra.Command) (names []string) {
 	}
 	return names
 }
-
-// A flag does what the line of a Caddyfile does.
-func TestProxyCommandOptionsAreThoseOfTheCaddyfile(t *testing.T) {
-	var args []string
-	lines := slices.DeleteFunc(slices.Clone(hermesLines), func(l string) bool { return l == "approvals reply" }) // needs hermes_resume
-	for _, line := range lines {
-		option, value, _ := strings.Cut(line, " ")
-		args = append(args, "--"+flagName(option), strings.ReplaceAll(value, `"`, ""))
-	}
-	p, err := prepared(t, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config, err := json.Marshal(p.Config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := adaptedHandlers(t, "hermes {\n"+strings.Join(lines, "\n")+"\n}")[0]
-	got, err := json.Marshal(onlyHandler(t, config))
-	if err != nil {
-		t.Fatal(err)
-	}
-	delete(want, "handler")
-	if !reflect.DeepEqual(decodeJSON(t, string(got)), any(want)) {
-		t.Errorf("options\n%s\nwant\n%v", got, want)
-	}
-}
-
-// flagName returns the flag of an option.
-func flagName(option string) string { return strings.ReplaceAll(option, "_", "-") }

@@ -1,8 +1,6 @@
 package caddymodule
 
 import (
-	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -11,8 +9,6 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest/observer"
 )
 
 // The answers of an upstream with text, one that reports its usage and one
@@ -52,39 +48,4 @@ func post(t *testing.T, h *Handler, path, body string, next caddyhttp.Handler) (
 		t.Errorf("error %v", err)
 	}
 	return w, repl
-}
-
-// TestEndsAreLogged, once: a stream's with its upstream, and an error of reverse_proxy's, which
-// becomes JSON, with its reason.
-func TestEndsAreLogged(t *testing.T) {
-	failed := caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error {
-		return fmt.Errorf("so: %w", caddyhttp.Error(http.StatusBadGateway, errors.New("connection refused")))
-	})
-	for _, c := range []struct {
-		next   caddyhttp.Handler
-		status int
-		begins string
-		want   map[string]any
-	}{
-		{failed, http.StatusBadGateway, `{"error":{`, map[string]any{"outcome": "upstream_aborted", "error": "connection refused"}},
-		{answer("127.0.0.1:8642", textFrame), http.StatusOK, textFrame, map[string]any{
-			"upstream": "127.0.0.1:8642", "outcome": "upstream_incomplete", "model": "hermes-agent",
-		}},
-	} {
-		h, _ := provision(t, "", t.TempDir())
-		core, logs := observer.New(zap.DebugLevel)
-		h.observer.Logger = zap.New(core)
-		if w := serve(t, h, c.next); w.Code != c.status || !strings.HasPrefix(w.Body.String(), c.begins) {
-			t.Errorf("status %d, body %s", w.Code, w.Body)
-		}
-		entries := logs.All()
-		if len(entries) != 1 || entries[0].Level != zap.WarnLevel {
-			t.Fatalf("logged %v, want one warning", entries)
-		}
-		for name, want := range c.want {
-			if got := entries[0].ContextMap()[name]; got != want {
-				t.Errorf("%s is %v, want %v", name, got, want)
-			}
-		}
-	}
 }

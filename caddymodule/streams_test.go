@@ -10,20 +10,6 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// askStreams asks a hermes_streams handler.
-func askStreams(t *testing.T, method string) (*httptest.ResponseRecorder, error) {
-	t.Helper()
-	w := httptest.NewRecorder()
-	err := new(StreamsHandler).ServeHTTP(w, httptest.NewRequest(method, "/hermes/streams", nil), nil)
-	return w, err
-}
-
-// askAdmin asks the admin API.
-func askAdmin(_ *testing.T, method string) (*httptest.ResponseRecorder, error) {
-	w := httptest.NewRecorder()
-	return w, listStreams(w, httptest.NewRequest(method, "/hermes/streams", nil))
-}
-
 // TestStreamsTakesOnlyReads, in both places. Of the public list nothing in between keeps a
 // copy.
 func TestStreamsTakesOnlyReads(t *testing.T) {
@@ -31,12 +17,9 @@ func TestStreamsTakesOnlyReads(t *testing.T) {
 		http.MethodGet: 0, http.MethodHead: 0,
 		http.MethodPost: 405, http.MethodPut: 405, http.MethodPatch: 405, http.MethodDelete: 405, http.MethodOptions: 405,
 	} {
-		_, err := askAdmin(t, method)
-		var api caddy.APIError
-		errors.As(err, &api)
-		w, err := askStreams(t, method)
-		var refused caddyhttp.HandlerError
-		errors.As(err, &refused)
+		r, w := httptest.NewRequest(method, "/hermes/streams", nil), httptest.NewRecorder()
+		api, _ := errors.AsType[caddy.APIError](listStreams(httptest.NewRecorder(), r))
+		refused, _ := errors.AsType[caddyhttp.HandlerError](new(StreamsHandler).ServeHTTP(w, r, nil))
 		if api.HTTPStatus != want || refused.StatusCode != want {
 			t.Errorf("%s: %d and %d, want %d", method, api.HTTPStatus, refused.StatusCode, want)
 		}

@@ -14,8 +14,6 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
-
-	"github.com/hermes-sidecar/hermes-sidecar/internal/options"
 )
 
 // validate does what the command validate does. What is stored goes below a
@@ -57,11 +55,9 @@ func read(t *testing.T, file string) string {
 	return string(b)
 }
 
-const example = "../../Caddyfile.example"
-
 // TestCaddyfilesOfTheRepositoryValidate, the example and all of deploy/.
 func TestCaddyfilesOfTheRepositoryValidate(t *testing.T) {
-	files := []string{example}
+	files := []string{"../../Caddyfile.example"}
 	err := filepath.WalkDir("../../deploy", func(path string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() && strings.Contains(d.Name(), "Caddyfile") {
 			files = append(files, path)
@@ -81,23 +77,6 @@ func TestOpenWebUIOverTLSValidates(t *testing.T) {
 	t.Setenv("CHAT_URL", "https://chat.example.com")
 	const file = "../../deploy/open-webui/Caddyfile"
 	validate(t, file, read(t, file))
-}
-
-// TestEveryOptionValidates, those that are commented out in the example among
-// them, in hermes and in hermes_proxy.
-func TestEveryOptionValidates(t *testing.T) {
-	var lines []string
-	block := regexp.MustCompile(`(?s)\n\thermes \{\n.*?\n\t\}\n`).FindString(read(t, example))
-	for _, m := range regexp.MustCompile(`(?m)^\t\t# ([a-z_]+ \S.*)$`).FindAllStringSubmatch(block, -1) {
-		lines = append(lines, strings.Replace(m[1], "/var/lib/caddy/hermes", t.TempDir(), 1))
-	}
-	if len(lines) < len(options.All()) { // each is there: TestExampleAdapts
-		t.Fatalf("%d lines in %s", len(lines), block)
-	}
-	block = "\t\t" + strings.Join(lines, "\n\t\t") + "\n"
-	const page = "\thermes_approvals\n"
-	validate(t, "hermes", ":8643 {\n"+page+"\thermes {\n"+block+"\t}\n\treverse_proxy 127.0.0.1:8642\n}\n")
-	validate(t, "hermes_proxy", ":8643 {\n"+page+"\thermes_proxy /v1/* 127.0.0.1:8642 {\n"+block+"\t\ttransport http {\n\t\t\tkeepalive 4s\n\t\t}\n\t}\n}\n")
 }
 
 // TestWhatStandsAroundASidecarValidates: testdata/around.Caddyfile has what a

@@ -150,23 +150,6 @@ func TestOpenRecordingsHaveTheirRoom(t *testing.T) {
 	}
 }
 
-// TestRecordingsThatAreGoneAreNoError: an operator may have removed them.
-func TestRecordingsThatAreGoneAreNoError(t *testing.T) {
-	dir := t.TempDir()
-	c, logs := newTestRecorder(dir, 200_000)
-	for range 30 {
-		record(c, strings.Repeat("x", 20_000))
-		for name := range caddytest.Files(t, dir, recordingPrefix) {
-			if err := os.Remove(filepath.Join(dir, name)); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	if logs.Len() != 0 {
-		t.Errorf("logged %v", logs.All())
-	}
-}
-
 // TestRecordersOfOneDirectoryShareIt.
 func TestRecordersOfOneDirectoryShareIt(t *testing.T) {
 	s, dir := new(Directories), t.TempDir()

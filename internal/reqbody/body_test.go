@@ -82,7 +82,6 @@ func TestPrepare(t *testing.T) {
 	}
 }
 
-// rest returns what r still gives, and its error.
 // knows is a Memory that knows a tool of every answer.
 type knows struct{}
 
@@ -113,6 +112,7 @@ func TestRecordsStayWithinTheLimit(t *testing.T) {
 	}
 }
 
+// rest returns what r still gives, and its error.
 func rest(r io.Reader) string {
 	b, err := io.ReadAll(r)
 	if err != nil {

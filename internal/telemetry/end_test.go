@@ -13,6 +13,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
 func TestOutcomesThatAreFailures(t *testing.T) {
@@ -73,16 +74,20 @@ func TestPlaceholdersAreOfTheLastStream(t *testing.T) {
 		}
 		client.Map(run.Get)
 		OfferPlaceholders(with(run))
+		if got := client.ReplaceAll("{http.hermes.outcome}", "?"); got != "?" {
+			t.Errorf("before the end %q", got)
+		}
 		for _, c := range []struct {
-			of   *caddy.Replacer
-			e    EndedStream
-			want string
+			of      *caddy.Replacer
+			outcome string
+			tools   int
+			want    string
 		}{
-			{run, EndedStream{Outcome: "upstream_crashed", Tools: 1}, "upstream_crashed 1 ?"},
-			{run, EndedStream{Outcome: "ok", Tools: 2}, "ok 2 ?"},
-			{client, EndedStream{Outcome: "ok", Tools: 3}, "ok 3 ?"},
+			{run, "upstream_crashed", 1, "upstream_crashed 1 ?"},
+			{run, "ok", 2, "ok 2 ?"},
+			{client, "ok", 3, "ok 3 ?"},
 		} {
-			endedOf(with(c.of)).last.Store(&c.e)
+			newObserver().end(with(c.of), proxy.Result{Outcome: c.outcome, Summary: rewrite.Summary{Tools: c.tools}})
 			if got := client.ReplaceAll("{http.hermes.outcome} {http.hermes.tools} {http.hermes.others}", "?"); got != c.want {
 				t.Errorf("with a handler in front %v: %q, want %q", inFront, got, c.want)
 			}

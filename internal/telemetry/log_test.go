@@ -3,6 +3,7 @@ package telemetry
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
@@ -70,22 +71,22 @@ func TestEndIsLoggedAtTheLevelItDeserves(t *testing.T) {
 }
 
 func TestEndIsLoggedWithWhatIsKnown(t *testing.T) {
-	entries := logEnd(zap.WarnLevel, proxy.Result{
+	res := proxy.Result{
 		Summary: rewrite.Summary{
 			ID: "chatcmpl-1", Model: strings.Repeat("é", 256), FinishReason: "error",
-			Code: "upstream_aborted", Chunks: 7, Tools: 2, Imitations: 1, Reasoning: 5, Unexamined: 3,
+			Code: "upstream_aborted", Chunks: 7, Tools: 2, Imitations: 1, Reasoning: 5, Unexamined: 3, InputTokens: 11, OutputTokens: 13,
 		},
 		Upstream: "127.0.0.1:8642",
 		Outcome:  "upstream_aborted",
 		Status:   200,
 		Err:      errors.New("connection reset"),
 		Duration: 1500 * time.Millisecond,
-	})
+	}
+	entries := logEnd(zap.WarnLevel, res)
 	if len(entries) != 1 {
 		t.Fatalf("logged %v, want one line", entries)
 	}
-	got := entries[0].ContextMap()
-	for field, want := range map[string]any{
+	want := map[string]any{
 		"completion_id": "chatcmpl-1",
 		"model":         strings.Repeat("é", 256/2),
 		"upstream":      "127.0.0.1:8642",
@@ -99,14 +100,13 @@ func TestEndIsLoggedWithWhatIsKnown(t *testing.T) {
 		"reasoning":     int64(5),
 		"unexamined":    int64(3),
 		"seconds":       1.5,
-	} {
-		if got[field] != want {
-			t.Errorf("%s is %v, want %v", field, got[field], want)
-		}
-		delete(got, field)
 	}
-	if len(got) != 0 {
-		t.Errorf("fields that nothing is known of: %v", got)
+	if got := entries[0].ContextMap(); !maps.Equal(got, want) {
+		t.Errorf("logged %v, want %v", got, want)
+	}
+	// Placeholders and events have its tokens as well.
+	if data := newEnded("/", &res, time.Now()).data(); data["input_tokens"] != int64(11) || data["output_tokens"] != int64(13) {
+		t.Errorf("%v", data)
 	}
 }
 
