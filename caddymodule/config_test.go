@@ -14,7 +14,6 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/prometheus/client_golang/prometheus"
-	"go.uber.org/zap"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/hermesapp"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/options"
@@ -77,7 +76,6 @@ func provision(t *testing.T, options, dir string) (h *Handler, cleanup func()) {
 	}
 	ctx, server := provisionServer(t, jsonConfig(options), dir)
 	h = server.Routes[0].Handlers[0].(*Handler)
-	h.observer.Logger = zap.NewNop()
 	registries[h] = ctx.GetMetricsRegistry()
 	done := false
 	cleanup = func() {

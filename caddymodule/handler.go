@@ -246,7 +246,6 @@ type Handler struct {
 
 	// The fields below are nil until Provision.
 	queue    *queuehttp.Queue
-	observer *telemetry.Observer
 	usage    *usage.Store
 	ask      *ask.Options       // nil if no approvals are offered
 	replicas *replicas.Replicas // nil if none are asked
@@ -292,8 +291,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	if h.usage, err = app.AddHermes(ctx, &o); err != nil {
 		return err
 	}
-	all := hermesapp.OfProcess().Telemetry
-	hermesapp.Register(ctx, all.Metrics()...)
+	hermesapp.Register(ctx, hermesapp.OfProcess().Telemetry.Metrics()...)
 	emitter, err := telemetry.NewEmitter(ctx)
 	if err != nil {
 		return err
@@ -301,7 +299,6 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	if h.replicas, err = h.addReplicas(app, logger); err != nil {
 		return err
 	}
-	h.observer = &telemetry.Observer{Process: all, Logger: logger, Emitter: emitter}
 	h.queue = h.connect(o, emitter, logger)
 	return nil
 }
@@ -316,9 +313,9 @@ func (h *Handler) connect(o proxy.Options, emitter *telemetry.Emitter, logger *z
 	o.Upstream = telemetry.Upstream
 	o.ErrorStatus = errorStatus
 	o.Timeouts = timeoutsFor
-	o.Observer = h.observer
+	o.Observer = &telemetry.Observer{Process: process.Telemetry, Logger: logger, Emitter: emitter}
 	if h.Record != "" {
-		o.Observer = process.Recordings.Recorder(h.observer, h.Record, h.RecordMax, emitter.Runs, logger)
+		o.Observer = process.Recordings.Recorder(o.Observer, h.Record, h.RecordMax, emitter.Runs, logger)
 		o.ObserveRaw = true
 	}
 	h.offerApprovals(&o, logger)
