@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -39,8 +38,9 @@ type App struct {
 
 	replicas *replicas.Replicas // nil if there are none
 
-	maxRequest   atomic.Int64
-	drainTimeout atomic.Int64 // 1 more than the nanoseconds, 0 if no hermes has said it
+	// Of the hermes handlers, and complete before a server of the configuration starts.
+	maxRequest   int64 // the largest, 0 without a handler
+	drainTimeout time.Duration
 }
 
 // CaddyModule returns the Caddy module information.
@@ -189,18 +189,17 @@ func (a *App) Cleanup() error {
 
 // addLimits records max_request and drain_timeout of a hermes handler.
 func (a *App) addLimits(maxRequest int64, drainTimeout time.Duration) {
-	a.maxRequest.Store(max(a.maxRequest.Load(), maxRequest))
-	a.drainTimeout.Store(max(a.drainTimeout.Load(), int64(drainTimeout)+1))
+	a.maxRequest, a.drainTimeout = max(a.maxRequest, maxRequest), max(a.drainTimeout, drainTimeout)
 }
 
 // MaxRequest returns the largest max_request of the hermes handlers, the default if there are none.
-func (a *App) MaxRequest() int64 { return cmp.Or(a.maxRequest.Load(), proxy.DefaultMaxRequest) }
+func (a *App) MaxRequest() int64 { return cmp.Or(a.maxRequest, proxy.DefaultMaxRequest) }
 
 // DrainTimeout returns the longest drain_timeout of the hermes handlers, the default if there are
 // none.
 func (a *App) DrainTimeout() time.Duration {
-	if d := a.drainTimeout.Load(); d > 0 {
-		return time.Duration(d - 1)
+	if a.maxRequest == 0 {
+		return proxy.DefaultOptions().DrainTimeout
 	}
-	return proxy.DefaultOptions().DrainTimeout
+	return a.drainTimeout
 }
