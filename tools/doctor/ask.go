@@ -102,7 +102,7 @@ func (e *examination) isStream(res *http.Response) bool {
 	encoding := res.Header.Get("Content-Encoding")
 	switch {
 	case res.StatusCode != http.StatusOK:
-		r, _ := read(res)
+		r, _ := read(res, maxProbe)
 		level, why := Fail, words("See Hermes' log.")
 		if r.StatusCode == http.StatusTooManyRequests {
 			if reason := busy[r.says("error.code")]; reason != "" {

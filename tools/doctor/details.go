@@ -32,6 +32,7 @@ func (e *examination) checkDetails(ctx context.Context, s *server, r *reading) {
 			"Hermes sends it in the header "+sessionHeader+". Something in between may remove it.")
 		return
 	}
+	releases, _, _ := e.narrow()
 	began := e.now()
 	rows, err := s.getUpTo(ctx, "/api/sessions/"+url.PathEscape(r.session)+"/messages?"+details.Query(), true, maxSession+1)
 	took := e.now().Sub(began)
@@ -54,22 +55,11 @@ func (e *examination) checkDetails(ctx context.Context, s *server, r *reading) {
 			"Hermes up to 0.21 answers with the whole session. A chat that begins with different text gets a session of its own.")
 	case !gjson.ValidBytes(body) || !gjson.GetBytes(body, "data").IsArray():
 		e.find("details", Warn, "the answer for the session is not a list of its messages", "Something in front of Hermes answers that path.")
-	case e.releasesSoFar().to < storesAtOnce:
+	case releases.to < storesAtOnce:
 		e.find("details", Info, "this Hermes stores the arguments and results of tools when the turn ends, which is too late for tool events", "Since 0.18 it does so while the tool runs.")
 	case took > detailsWait:
 		e.find("details", Warn, "the session of the answer arrived after "+words(short(took)), "The sidecar waits 300ms at most. Tool events then lack the arguments and results of tools.")
 	default:
 		e.find("details", OK, e.say("the arguments and results of tools are available: the session of the answer has %d rows, and arrived after %s", len(gjson.GetBytes(body, "data").Array()), short(took)), "")
 	}
-}
-
-// releasesSoFar returns the releases that the agent may be according to the evidence.
-func (e *examination) releasesSoFar() span {
-	s := anyRelease
-	for _, of := range e.evidence {
-		if s.meets(of.span) {
-			s = span{max(s.from, of.from), min(s.to, of.to)}
-		}
-	}
-	return s
 }

@@ -98,11 +98,10 @@ type evidence struct {
 	what string // names it, such as "/health names no version"
 }
 
-// releases returns the releases that the agent may be according to the evidence, and adds findings
-// about them and their generations.
-func (e *examination) releases() span {
-	s, contradicts := anyRelease, ""
-	var because []string
+// narrow returns the releases that the agent may be according to the evidence so far, what has narrowed
+// them, and evidence that none of them gives, "" for none.
+func (e *examination) narrow() (s span, because []string, contradicts string) {
+	s = anyRelease
 	for _, of := range e.evidence {
 		if !s.meets(of.span) {
 			contradicts = of.what
@@ -110,6 +109,12 @@ func (e *examination) releases() span {
 			s, because = both, append(because, of.what)
 		}
 	}
+	return s, because, contradicts
+}
+
+// releases returns the releases that the agent may be, and adds findings about them and their generations.
+func (e *examination) releases() span {
+	s, because, contradicts := e.narrow()
 	if because == nil {
 		e.find("generation", Info, "nothing shows which release of Hermes it is",
 			"An answer that uses a tool reveals most: see --recording.")

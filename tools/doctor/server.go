@@ -100,14 +100,11 @@ func (s *server) getUpTo(ctx context.Context, path string, withKey bool, most in
 	if err != nil {
 		return reply{}, err
 	}
-	return readUpTo(res, most)
+	return read(res, most)
 }
 
-// read reads a reply, and closes its body.
-func read(res *http.Response) (reply, error) { return readUpTo(res, maxProbe) }
-
-// readUpTo is like read, but reads no more of the body than most bytes.
-func readUpTo(res *http.Response, most int64) (reply, error) {
+// read reads a reply with no more of its body than most bytes, and closes that.
+func read(res *http.Response, most int64) (reply, error) {
 	defer res.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(res.Body, most))
 	return reply{res, body}, err
