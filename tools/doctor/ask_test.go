@@ -197,20 +197,29 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// TestThroughTheSidecar it is seen what is repaired.
+// TestThroughTheSidecar it is seen what is repaired, and hermes is proven by its header, also by an answer that
+// needs no repair. A bare Caddy sends none.
 func TestThroughTheSidecar(t *testing.T) {
 	s := rewrite.New(new(rewrite.Options), rewrite.Params{Active: true})
 	_, body, _ := bytes.Cut(recorded(t, "g0-v0.8.0/one_tool"), []byte("\r\n\r\n"))
 	repaired := s.Finish(s.Feed(nil, body, time.Time{}), rewrite.CauseEOF)
+	announced := func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Hermes-Sidecar", "v0.1.0")
+		(&fake{dir: "g0-v0.8.0"}).replay(w, "plain.sse")
+	}
+	const unproven = "nothing shows that hermes is in that route"
 	for _, c := range []struct {
 		scenario string
 		chat     http.HandlerFunc // of the sidecar, nil if it repairs nothing
 		level    Level
 		says     string
+		route    Level
+		proof    string
 	}{
-		{"one_tool", events(nil, string(repaired)), OK, "everything that needed a repair is repaired"},
-		{"one_tool", nil, Warn, "this answer still needs a repair: §1 a tool marker"},
-		{"plain", nil, Info, "the answer needs no repair, with or without the sidecar"},
+		{"one_tool", events(nil, string(repaired)), OK, "everything that needed a repair is repaired", Warn, unproven},
+		{"one_tool", nil, Warn, "this answer still needs a repair: §1 a tool marker", Warn, unproven},
+		{"plain", nil, Info, "the answer needs no repair, with or without the sidecar", Warn, unproven},
+		{"plain", announced, Info, "the answer needs no repair, with or without the sidecar", OK, "hermes is in that route: “v0.1.0”"},
 	} {
 		f := fake{dir: "g0-v0.8.0", scenario: c.scenario, key: key}
 		agent, sidecar := f, f
@@ -220,31 +229,10 @@ func TestThroughTheSidecar(t *testing.T) {
 		a := d.examined(t)
 		a.expect(t, c.says, "through.repaired", c.level, c.says)
 		a.expect(t, c.says, "through.reachable", OK, "")
-		a.expect(t, c.says, "through.hermes", Warn, "nothing shows that hermes is in that route")
+		a.expect(t, c.says, "through.hermes", c.route, c.proof)
 		if a.Through != d.through {
 			t.Errorf("%s: %+v", c.says, a)
 		}
-	}
-}
-
-// TestSidecarIsProven by its header, also by an answer that needs no repair. A bare Caddy sends none.
-func TestSidecarIsProven(t *testing.T) {
-	for version, want := range map[string]Finding{
-		"v0.1.0": {Level: OK, Says: "hermes is in that route: “v0.1.0”"},
-		"":       {Level: Warn, Says: "nothing shows that hermes is in that route"},
-	} {
-		agent := fake{dir: "g3-v0.20.3", scenario: "plain"}
-		sidecar := agent
-		sidecar.serve = map[string]http.HandlerFunc{chatPath: func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Via", "1.1 Caddy")
-			if version != "" {
-				w.Header().Set("X-Hermes-Sidecar", version)
-			}
-			agent.replay(w, "plain.sse")
-		}}
-		d := testDoctor(agent.start(t), "")
-		d.ask, d.through = true, sidecar.start(t)
-		d.examined(t).expect(t, version, "through.hermes", want.Level, want.Says)
 	}
 }
 
