@@ -18,100 +18,26 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
 )
 
-// TestSchemaOfTheConfiguration: docs/schema/config.json is what the table says of hermes,
+// TestSchemaOfTheConfiguration: the handlers in docs/schema/config.json are what the table says of hermes,
 // ofResume says of hermes_resume, ofApprovals of hermes_approvals, ofQueue of hermes_queue, and the doc comments say of all.
+// The rest of the schema is written by hand, and integration/configuration compares all of it with the program.
 func TestSchemaOfTheConfiguration(t *testing.T) {
-	type o = object
-	is := func(handler string) o {
-		return o{{"type", "object"}, {"required", []string{"handler"}}, {"properties", o{{"handler", o{{"const", handler}}}}}}
+	for _, h := range []struct {
+		name, file string
+		options    object
+	}{
+		{"hermes", "../../caddymodule/handler.go", ofTable(t)},
+		{"hermes_resume", "../../resume/resumecaddy/handler.go", ofResume()},
+		{"hermes_approvals", "../../desk/deskcaddy/handler.go", ofApprovals()},
+		{"hermes_queue", "../../queue/queuecaddy/handler.go", ofQueue()},
+	} {
+		want, err := text(handlerSchema(t, h.file, h.name, h.options), "    ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		end := "\n    }"
+		generated(t, "../../docs/schema/config.json", `    "`+h.name+`": `, end, strings.TrimSuffix(want, end))
 	}
-	want, err := text(o{
-		{"$schema", "https://json-schema.org/draft/2020-12/schema"},
-		{"$id", "urn:hermes-sidecar:schema:config"},
-		{"$comment", "Generated from the table of options: go test ./internal/options -update"},
-		{"title", "The handlers hermes, hermes_resume, hermes_queue and hermes_approvals in Caddy's JSON"},
-		{"description", "A configuration of Caddy, or a part of one. The handlers hermes, hermes_resume, hermes_queue and hermes_approvals are checked wherever they stand in it; everything else passes."},
-		{"$ref", "#/$defs/caddy"},
-		{"$defs", o{
-			{"caddy", o{
-				{"if", is("hermes")},
-				{"then", ref("#/$defs/hermes")},
-				{"else", o{
-					{"if", is("hermes_resume")},
-					{"then", ref("#/$defs/hermes_resume")},
-					{"else", o{
-						{"if", is("hermes_approvals")},
-						{"then", ref("#/$defs/hermes_approvals")},
-						{"else", o{
-							{"if", is("hermes_queue")},
-							{"then", ref("#/$defs/hermes_queue")},
-							{"else", o{{"items", ref("#/$defs/caddy")}, {"additionalProperties", ref("#/$defs/caddy")}}},
-						}},
-					}},
-				}},
-			}},
-			{"hermes", handlerSchema(t, "../../caddymodule/handler.go", "hermes", ofTable(t))},
-			{"hermes_resume", handlerSchema(t, "../../resume/resumecaddy/handler.go", "hermes_resume", ofResume())},
-			{"hermes_approvals", handlerSchema(t, "../../desk/deskcaddy/handler.go", "hermes_approvals", ofApprovals())},
-			{"hermes_queue", handlerSchema(t, "../../queue/queuecaddy/handler.go", "hermes_queue", ofQueue())},
-			{"duration", o{
-				{"title", "Duration"},
-				{"description", "A string such as \"500ms\", \"1m30s\" or \"1d\", or a number of nanoseconds. 0, or at least 1ms."},
-				{"anyOf", []any{o{{"const", 0}}, o{{"type", "integer"}, {"minimum", 1_000_000}, {"maximum", int64(9_000_000_000_000_000_000)}}, durationText()}},
-			}},
-			{"approvals", o{
-				{"type", "object"},
-				{"additionalProperties", false},
-				{"properties", o{
-					{"link", o{{"description", "The base URL of the pages that hermes_approvals serves."}, {"type", "string"}, {"pattern", `^https?://[^/?#<>()\[\]` + "`" + `"\\\s@]+(/[^?#<>()\[\]` + "`" + `"\\\s]*)?$`}}},
-					{"text", o{{"description", "The text of the answer also has the command and the link."}, {"type", "boolean"}, {"default", false}}},
-					{"reply", o{{"description", "The client's next message answers, with a code."}, {"type", "boolean"}, {"default", false}}},
-					{"by", o{{"description", "What tells the users of one key apart."}, {"type", "string"}, {"pattern", `\{[^}]*\}`}}},
-					{"replicas", o{
-						{"description", "The replicas of the site, any of which a link may reach."},
-						{"type", "object"},
-						{"additionalProperties", false},
-						{"required", []string{"addresses", "secret"}},
-						{"properties", o{
-							{"addresses", o{{"description", "The URLs at which they reach each other's hermes."}, {"type", "array"}, {"minItems", 1}, {"items", o{{"type", "string"}, {"pattern", `^https?://[^/?#{}*@\s]+(/[^?#{}*\s]*)?$`}}}}},
-							{"secret", o{{"description", "At least 32 characters, or a placeholder for them."}, {"type", "string"}, {"anyOf", []any{o{{"minLength", 32}}, o{{"pattern", `\{[^}]*\}`}}}}}},
-						}},
-					}},
-				}},
-				{"anyOf", []any{
-					o{{"required", []string{"link"}}},
-					o{{"required", []string{"reply"}}, {"properties", o{{"reply", o{{"const", true}}}, {"text", o{{"const", false}}}}}},
-				}},
-			}},
-			{"identity", o{
-				{"type", "object"},
-				{"additionalProperties", false},
-				{"minProperties", 1},
-				{"properties", o{
-					{"header", o{{"description", "What names the user in X-Hermes-Session-Key."}, {"type", "string"}, {"pattern", `\{[^}]*\}`}}},
-					{"session", o{{"description", "What names the user of whom each chat gets a session."}, {"type", "string"}, {"pattern", `\{[^}]*\}`}}},
-					{"prompt", o{{"description", "What names the user of whom the system prompt gets a line."}, {"type", "string"}, {"pattern", `\{[^}]*\}`}}},
-				}},
-			}},
-			{"tools", o{
-				{"type", "object"},
-				{"propertyNames", o{
-					{"description", "The emoji in front of the label of a marker: at least one character beyond ASCII, no white space, no backtick, at most 64 bytes."},
-					{"pattern", emojiPattern()},
-					{"$comment", "A character has at most 4 bytes."},
-					{"maxLength", 16},
-				}},
-				{"additionalProperties", o{
-					{"description", "The name of the tool. Names that begin with an underscore are for internal tools."},
-					{"allOf", []any{matches("^[^_]"), matches("[^\t-\r " + spaces + "]")}},
-				}},
-			}},
-		}},
-	}, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	generated(t, "../../docs/schema/config.json", "{", "\n}\n", want[1:len(want)-2])
 }
 
 // ofTable returns what values of the options of hermes are in JSON.
