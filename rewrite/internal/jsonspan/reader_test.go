@@ -89,7 +89,7 @@ func checkValid(t *testing.T, b []byte) {
 var jsonSeeds = []string{
 	`{"a": [1, -2.5e+3, "x\u00e9\n", true, false, null, {}, []], "b": {"c": "\ud83d"}}`, ` 0 `, `-0`, `01`, `1.`, `.5`, `1e`, `1e+`, `-`, `+1`, `1.0E-2`, `00`, `"\x"`, `"a`, `"`, `""`, `tru`, `nulll`,
 	`[]`, `[ ]`, `{ }`, `[1,]`, `[,1]`, `{"a"}`, `{"a":}`, `{"a":1,}`, `{,}`, `{1:2}`, `[1}`, `{"a":1]`, `[[]`, `]`, `}`, ``, ` `, `1 2`, `{"a":1}{}`, "\"\n\"", "\"\x7f\"", "\v1", "[1\f]", `["a" "b"]`, `{"a" 1}`, `[1:2]`,
-	`[NaN, Infinity, -Infinity, {"NaN": NaN}]`, `NaN`, `-NaN`, `nan`, `NaNs`, `1NaN`, `NaN1`, `- Infinity`, `+Infinity`, `Infinit`, `["NaN \" NaN", NaN]`, `{NaN: 1}`,
+	`[NaN, Infinity, -Infinity, {"NaN": NaN}]`, `NaN`, `-NaN`, `nan`, `NaNs`, `1NaN`, `NaN1`, `- Infinity`, `+Infinity`, `Infinit`, `["NaN \" NaN", NaN]`, `[NaN,Infinity,-Infinity,NaN]`, `{"NaN": "NaN \" Infinity", "a":-Infinity}`, `{NaN: 1}`,
 }
 
 // nearJSON are the bytes that turn JSON into something like it.
@@ -139,21 +139,6 @@ func FuzzValid(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) { checkValid(t, b) })
-}
-
-// What the sidecar writes itself is JSON of the standard's.
-func TestFinite(t *testing.T) {
-	for in, want := range map[string]string{
-		`{"cost": NaN}`:                             `{"cost": null}`,
-		`[NaN,Infinity,-Infinity,NaN]`:              `[null,null,null,null]`,
-		`{"NaN": "NaN \" Infinity", "a":-Infinity}`: `{"NaN": "NaN \" Infinity", "a":null}`,
-		`{"a": 1}`: `{"a": 1}`,
-		`"NaN`:     `"NaN`,
-	} {
-		if got := string(Finite([]byte(in))); got != want {
-			t.Errorf("%s: %s, want %s", in, got, want)
-		}
-	}
 }
 
 func TestValidIsNestedNoMoreThanMaxDepth(t *testing.T) {
