@@ -597,6 +597,9 @@ func FuzzReasoning(f *testing.F) {
 	f.Add("<think>plan</think", []byte{}, []byte{1})
 	f.Add("<think>plan `</think>", []byte{}, []byte{1})
 	f.Add("", []byte{0, 23, 1, 18, 18, 23, 19, 0, 24, 1, 23}, []byte{0, 3, 6})
+	for script := range scripts(400, 14) {
+		f.Add("", script, []byte{1})
+	}
 	f.Fuzz(func(t *testing.T, raw string, script, cuts []byte) {
 		if !utf8.ValidString(raw) || strings.ContainsRune(raw, utf8.RuneError) || strings.ContainsAny(raw, "\u017f\u212a") {
 			return // the model folds more than ASCII

@@ -103,6 +103,22 @@ func byScript(script []byte) cutter {
 	}
 }
 
+// scripts yields n random scripts of at most so many bytes, the same each time, as seeds of a fuzz target.
+func scripts(n, most int) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		r := rand.New(rand.NewPCG(7, 8))
+		for range n {
+			script := make([]byte, 1+r.IntN(most))
+			for i := range script {
+				script[i] = byte(r.Uint32())
+			}
+			if !yield(script) {
+				return
+			}
+		}
+	}
+}
+
 // feedAll feeds in to s in reads that cut sizes, at one time.
 func feedAll(s *Stream, in string, cut cutter) []byte {
 	var out []byte

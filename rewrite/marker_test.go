@@ -161,6 +161,28 @@ func TestImitationsAreStripped(t *testing.T) {
 	}
 }
 
+// In an open fence no line is an imitation. Unlike CommonMark (4.5) any indentation may be before a fence.
+func TestFencesOpenAndClose(t *testing.T) {
+	for open, texts := range map[bool][]string{
+		true: {
+			"```\n", "```go\n", "~~~\n", "~~~ go `x`\n", "  ```\n", "\t```\n", "```\n\n\n", "text\n\n```\ncode\n\n", "```\nx```\n", "```\nx\n``` y\n",
+			"````\nx\n```\n", "```\nx\n~~~\n", "~~~\nx\n```\n", "```\nx\n```\n```\n", "```\nx\n```y```\n",
+		},
+		false: {
+			"", "``\n", "~~\n", "a ```\n", "``` go `x`\n", "```x```\n", "```\nx\n```\n", "```\nx\n```  \n", "```\nx\n  ```\n", "```\nx\n````\n", "~~~\nx\n~~~\n",
+		},
+	} {
+		for _, before := range texts {
+			in := before + "`💻 ls`\nb"
+			want := map[bool]string{true: in, false: before + "b"}[open]
+			for _, n := range []int{1, len(in)} {
+				equal(t, look(t, repair(turn(deltasOf(in, n)))).content, want, "the content")
+			}
+			equal(t, withoutImitations(in), want, "the content in the model")
+		}
+	}
+}
+
 // gitmoji is an answer with lines that look like markers, as users ask for.
 const gitmoji = "Suggested commit messages (gitmoji):\n\n`⚡ improve performance`\n\n`🎨 improve structure`\n\n`📝 update docs`\n"
 
@@ -242,7 +264,6 @@ func TestImitations(t *testing.T) {
 		t.Fatal(err)
 	}
 	rows := map[string]row{
-		"merged": {in: turn(texts("Sure\n`💻 ls -la`\ndone")), starts: nothing, content: "Sure\ndone"},
 		"spread": {in: turn(texts("Sure\n", "`💻", " ls`", "\ndone")), starts: nothing, content: "Sure\ndone"},
 		"trusted, merged": {in: turn(texts("Sure\n`💻 ls -la`\ndone")),
 			o: trust, starts: "💻 ls -la", content: "Sure\ndone", end: "stop"},
@@ -262,8 +283,6 @@ func TestImitations(t *testing.T) {
 			o: trust, story: "other text running running completed completed text finish done"},
 		"trusted, after a held line": {in: texts("a\n`💻 c`", "a\n`📖 b`\nc") + stop(),
 			o: trust, starts: "📖 b"},
-		"trusted, with escapes": {in: turn(delta(`"content": "a\n\u0060\ud83d\udcbb ls\u0060\nb"`)),
-			o: trust, starts: "💻 ls"},
 		"trusted, ended by reasoning": {in: turn(text("Sure\n`💻 ls`") + reasoning("hm") + text("\ndone")),
 			o: trust, starts: "💻 ls", content: "Sure\ndone"},
 		"trusted, ended by a tool": {in: turn(text("Sure\n`💻 ls`") + toolOfUpstream + text("\ndone")),
@@ -275,8 +294,6 @@ func TestImitations(t *testing.T) {
 			content: "\nSome real text\n\nend", starts: nothing},
 		"merged markers, trusted": {in: turn(text("\n`💻 ls`\nSome real text\n`📖 f`\n") + text("\n\nend")),
 			o: trust, starts: "💻 ls, 📖 f"},
-		"two merged markers": {in: turn(text("\n`💻 a`\n\n`📖 b`\n") + text("\n\nend")),
-			content: "\n\nend", starts: nothing},
 		"two merged markers, trusted": {in: turn(text("\n`💻 a`\n\n`📖 b`\n") + text("\n\nend")),
 			o: trust, starts: "💻 a, 📖 b"},
 		"a whole chunk, kept": {in: turn(toolOfUpstream + markerChunk("📖", "x")),
@@ -285,8 +302,6 @@ func TestImitations(t *testing.T) {
 		"merged, unknown, trusted": {in: turn(text("\n`🦄 a`\nText\n`🦄 b`\n") + text("\n\nend")),
 			o: trust, out: passes},
 		"prose about tools": {in: turn(texts("`💻 term", "inal` and `", "📖 read_file`\n")), out: passes},
-		"commands in a label": {in: turn(text("a\n`💻 echo `date` && echo ``x`` | tee '`'`\nb")),
-			content: "a\nb"},
 		"in a finish chunk": {in: role() + text("a\n`💻") + finishChunkWith(`"content": " ls`+"`"+`"`, "stop", realUsage) + doneFrame,
 			content: "a\n", end: "stop"},
 		"a pair of surrogates in two": {in: turn(delta("\"content\": \"a\\n`\\ud83d\""), delta("\"content\": \"\\udcbb ls`\\nb\"")),
@@ -302,26 +317,6 @@ func TestImitations(t *testing.T) {
 		"a chunk without choices within": {in: turn(text("a\n`💻 l") + choicesChunk("", "") + text("s`\nb")),
 			content: "a\nb"},
 		"usage in each chunk": {in: turn(counted("a\n`💻 l") + counted("s`\nb")), content: "a\nb"},
-	}
-	// The newline before it has left with the marker: the one after it keeps the texts apart.
-	for _, c := range []struct {
-		want   string
-		deltas []string
-	}{
-		{"foo\nbar", []string{"foo", "\n`💻 ls`\n", "`💻 x`\nbar"}},
-		{"foo\nbar", []string{"foo", "\n`💻 ls`\n", "`💻", " x`\n", "bar"}},
-		{"foo\n\nbar", []string{"foo", "\n`💻 ls`\n", "`💻 x`\n", "\n\nbar"}},
-		{"bar", []string{"\n`💻 ls`\n", "`💻 x`\nbar"}},
-		{"foo\n\nbar", []string{"foo\n", "\n`💻 ls`\n", "`💻 x`\nbar"}},
-	} {
-		rows[fmt.Sprintf("after a marker: %q", c.deltas)] = row{in: turn(texts(c.deltas...)), content: c.want}
-	}
-	// A held line that is no marker opens no fence.
-	for _, s := range []string{"`x```\n`💻 ls`\nb", "`💻```\n`💻 ls`\nb", "a\n`x````\n`💻 ls`\nb"} {
-		for _, n := range []int{1, len(s)} {
-			rows[fmt.Sprintf("%q in deltas of %d", s, n)] = row{in: turn(deltasOf(s, n)),
-				content: strings.Replace(s, "`💻 ls`\n", "", 1)}
-		}
 	}
 	for _, e := range append(knownEmoji, "🛰️") {
 		bare := strings.TrimSuffix(e, "\ufe0f")
@@ -430,40 +425,26 @@ func piecesOf(list ...string) string {
 }
 
 // apart are messages and their text without markers: no text runs into another, and no marker stays (contract
-// section 1).
+// section 1). FuzzApart finds the others.
 var apart = []struct {
 	pieces []string
 	want   string
 }{
 	{[]string{"Hello", "M", "World"}, "Hello\nWorld"},
 	{[]string{"Hello", "M", "\nWorld"}, "Hello\nWorld"},
-	{[]string{"Hello", "M", "\n\nWorld"}, "Hello\n\nWorld"},
 	{[]string{"Hello", "M", "Q", "World"}, "Hello\nWorld"},
 	{[]string{"Hello", "M", " ", "World"}, "Hello\n World"},
 	{[]string{"Hello", "M", "\u00a0World"}, "Hello\n\u00a0World"},
-	{[]string{"Hello\n", "M", "World"}, "Hello\n\nWorld"},
 	{[]string{"\n", "M", "World"}, "\n\nWorld"},
-	{[]string{"Hello", "M", "M", "World"}, "Hello\nWorld"},
-	{[]string{"Hello", "M", "M", "\nWorld"}, "Hello\nWorld"},
 	{[]string{"Hello", "M"}, "Hello"},
 	{[]string{"M", "World"}, "World"},
 	{[]string{"M", "\nWorld"}, "\nWorld"},
-	{[]string{"M", "M", "World"}, "World"},
 	{[]string{"Hello", "M", "E", "World"}, "Hello\nWorld"},
 	{[]string{"Hello", "M", "R", "World"}, "Hello\nWorld"},
 	{[]string{"R", "M", "World"}, "World"},
-	{[]string{"Hello", "M", "World", "M", "Again"}, "Hello\nWorld\nAgain"},
 
 	{[]string{"Hello", "M", "`📖 a`\nWorld"}, "Hello\nWorld"},
-	{[]string{"Hello", "M", "`📖 a`\n\nWorld"}, "Hello\nWorld"},
-	{[]string{"Hello", "M", "`📖 a`\n\n\nWorld"}, "Hello\n\nWorld"},
-	{[]string{"Hello", "M", "\n`📖 a`\nWorld"}, "Hello\nWorld"},
-	{[]string{"Hello", "M", "`📖 a`\n`⚙ y`\nWorld"}, "Hello\nWorld"},
-	{[]string{"Hello", "M", "`📖 a`\n\n`⚙ y`\nWorld"}, "Hello\nWorld"},
 	{[]string{"Hello", "M", "`📖 a`", "M", "World"}, "Hello\nWorld"},
-	{[]string{"Hello", "M", "`📖 a`", "M", "\nWorld"}, "Hello\nWorld"},
-	{[]string{"Hello", "M", "`📖 a`", "M", "\n\nWorld"}, "Hello\n\nWorld"},
-	{[]string{"Hello", "M", "`📖 a`", "M", "\n`⚙ y`\nrest"}, "Hello\nrest"},
 	{[]string{"Hello", "M", "`📖 a`", "E", "\n`⚙ y`\nrest"}, "Hello\nrest"},
 	{[]string{"Hello", "M", "`📖 a`", "R", "\n`⚙ y`\nrest"}, "Hello\nrest"},
 	{[]string{"Hello", "M", "`📖 a`", "E", "\nWorld"}, "Hello\nWorld"},
@@ -471,15 +452,8 @@ var apart = []struct {
 	{[]string{"Hello", "M", "`📖 a`", "E", "\n\nWorld"}, "Hello\nWorld"},
 	{[]string{"Hello", "M", "`📖 a`", "E", "World"}, "Hello\nWorld"},
 	{[]string{"Hello", "M", "`📖 a`", "E", "`⚙ y`\nrest"}, "Hello\nrest"},
-	{[]string{"Hello\n`📖 a`", "M", "\nWorld"}, "Hello\nWorld"},
-	{[]string{"Hello\n`📖 a`", "M", "World"}, "Hello\nWorld"},
-	{[]string{"Hello\n`📖 a`\n", "M", "World"}, "Hello\nWorld"},
-	{[]string{"Hello\n`📖 a`\n", "M", "\nWorld"}, "Hello\nWorld"},
-	{[]string{"Hello\n`📖 a`\n", "M", "`⚙ y`\n\nWorld"}, "Hello\nWorld"},
-	{[]string{"Hello", "M", "`📖 a` b\n", "c"}, "Hello\n`📖 a` b\nc"},
 	{[]string{"Hello", "M", "`📖 a", "E", "b"}, "Hello\n`📖 ab"},
 	{[]string{"Hello", "M", "`🦄 a`\nb"}, "Hello\n`🦄 a`\nb"},
-	{[]string{"Hello", "M", "`🦄 a`\n", "b"}, "Hello\n`🦄 a`\nb"},
 	{[]string{"Hello", "M", "`📖 a` and `💻 b`\n", "b"}, "Hello\n`📖 a` and `💻 b`\nb"},
 	{[]string{"Hello", "M", "```\n`📖 a`\n```\n", "b"}, "Hello\n```\n`📖 a`\n```\nb"},
 	{[]string{"Hello\n", "M", "```⚙", "` x\n`📖 a`\nb"}, "Hello\n\n```⚙` x\nb"},
@@ -550,6 +524,9 @@ func FuzzApart(f *testing.F) {
 	f.Add([]byte{6, 0, 11, 2, 8, 3, 12, 3, 7})
 	f.Add([]byte{6, 8, 11, 0, 0, 12, 8, 7, 0, 14, 15, 6})
 	f.Add([]byte{6, 0, 12, 4, 16, 17, 0, 10, 7})
+	for script := range scripts(400, 16) {
+		f.Add(script)
+	}
 	f.Fuzz(func(t *testing.T, script []byte) {
 		if len(script) > 60 {
 			return

@@ -10,6 +10,8 @@ import (
 
 func TestTagsSplitAnywhere(t *testing.T) {
 	for _, c := range prosetest.TaggedTexts {
+		unclosed := strings.HasPrefix(c.Name, "unclosed")
+		checkTagsOfAnAnswer(t, c, unclosed)
 		for n := 1; n <= len(c.In); n++ {
 			in := role() + deltasOf(c.In, n) + stop()
 			out := repair(in)
@@ -24,7 +26,7 @@ func TestTagsSplitAnywhere(t *testing.T) {
 			}
 			same(t, repairWith(in, Options{Reasoning: ReasoningKeep}), in, c.Name+": bytes of what is kept")
 			dropped, content := look(t, repairWith(in, Options{Reasoning: ReasoningDrop})), c.Content
-			if strings.HasPrefix(c.Name, "unclosed") && c.Reasoning != "" {
+			if unclosed && c.Reasoning != "" {
 				content = c.In
 			}
 			if dropped.content != content || dropped.reasoning != "" {
@@ -40,6 +42,17 @@ func TestTagsSplitAnywhere(t *testing.T) {
 	}
 }
 
+// checkTagsOfAnAnswer checks what an answer that is not streamed says. It keeps reasoning that no tag closes.
+func checkTagsOfAnAnswer(t *testing.T, c prosetest.Tagged, unclosed bool) {
+	t.Helper()
+	if unclosed {
+		c.Content, c.Reasoning = c.In, ""
+	}
+	m := messageOf(t, RepairAnswer([]byte(completion(content(c.In), "stop", realUsage)), &Options{}, nil).Body)
+	same(t, m.Content, c.Content, c.Name+": contents of an answer")
+	same(t, m.ReasoningContent, c.Reasoning, c.Name+": reasonings of an answer")
+}
+
 // Tags beside and around tools, imitations, other frames, and other members of chunks.
 func TestTagsAndTheirNeighbours(t *testing.T) {
 	const call = `"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": "{}"}}]`
@@ -53,10 +66,6 @@ func TestTagsAndTheirNeighbours(t *testing.T) {
 	rows := map[string]row{
 		"the frame stays": {in: turn(texts("<think>", "a < b \u2603", "</think>", "\n\nAnswer")),
 			out: turn(strings.Replace(text("a < b \u2603"), `"content"`, `"reasoning_content"`, 1), text("Answer"))},
-		"escapes": {in: turn(delta(`"content": "\u003cthink\u003eplan\u003c/think\u003eAnswer"`)),
-			content: "Answer", reasoning: "plan"},
-		"more escapes": {in: turn(delta(`"content": "\u003CTHINK>plan<\/think\u003E\n\t\u00a0Answer"`)),
-			content: "Answer", reasoning: "plan"},
 		"upstream's own": {in: turn(reasoning("I <think> so"), delta(`"reasoning": "</think>"`), text("Answer")),
 			out: passes},
 		"role with a tag": {in: delta(`"role": "assistant", "content": "<think>"`) + texts("a</think>b") + stop(),
@@ -65,6 +74,10 @@ func TestTagsAndTheirNeighbours(t *testing.T) {
 			out: delta(`"role": "assistant", "reasoning_content": "a"`) + text("b") + stop()},
 		"null members": {in: turn(delta(`"content": "<think>a</think>b", "tool_calls": null`)),
 			out: turn(own("reasoning_content", "a"), delta(`"content": "b", "tool_calls": null`))},
+		"a member of the chunk": {in: turn(strings.Replace(text("<think>a</think>b"), `null}]`, `null}], "citations": ["x"]`, 1)),
+			out: turn(own("reasoning_content", "a"), strings.Replace(text("b"), `null}]`, `null}], "citations": ["x"]`, 1))},
+		"a member of the choice": {in: turn(strings.Replace(text("<think>a"), `"finish_reason"`, `"logprobs": {"content": [1]}, "finish_reason"`, 1)),
+			out: turn(strings.Replace(delta(`"reasoning_content": "a"`), `"finish_reason"`, `"logprobs": {"content": [1]}, "finish_reason"`, 1))},
 		"tool calls": {in: turn(text("<think>"), delta(`"content": "a", `+call)),
 			out: turn(own("reasoning_content", "a"), delta(`"content": "", `+call))},
 		"reasoning of upstream's": {in: turn(text("<think>"), delta(`"content": "a", "reasoning": null`)),
@@ -97,15 +110,10 @@ func TestTagsAndTheirNeighbours(t *testing.T) {
 			content: nothing, reasoning: "\n\n", end: CodeCrashed},
 		"a bracket ends an imitation's newlines": {in: texts("`💻 ls`\n<\ny") + stop(),
 			content: "<\ny", reasoning: nothing},
-		"lines that are no paragraph": {in: texts("Hi\nyou\n<think>x</think>y") + stop(), out: passes},
-		"a tool within half a closing tag": {in: texts("<think>", "a</thi") + ls + texts("b</th", "x</think>c") + stop(),
-			content: "b</thxc", reasoning: "a</thi"},
 		"a tool within half an opening tag": {in: texts("<thi") + ls + texts("nk>x</think>y") + stop(),
 			content: "<thi\nnk>x</think>y", reasoning: nothing},
 		"indentation before a tool": {in: texts("Hi\n    ") + ls + texts("<think>x</think>c") + stop(),
 			content: "Hi\n    \nc", reasoning: "x"},
-		"a backtick before no closing tag": {in: texts("<think>a `<</think>` b</think>c") + stop(),
-			content: "` b</think>c", reasoning: "a `<"},
 		"a half tag that waits too long": {in: text("<thi") + strings.Repeat(delta(""), 20) + texts("nk>plan</think>Answer") + stop(),
 			o: Options{MaxFrame: 1000}, out: passes},
 		"other choices": {in: text("<thi") + other + text("nk>plan</") + other + text("think>Answer") + other + ofChoice(1, finishChunk("stop", "")) + stop(),
@@ -187,9 +195,7 @@ func TestToolsEndReasoning(t *testing.T) {
 	for kind, tool := range tools {
 		for _, c := range []struct{ before, after, content, reasoning string }{
 			{"<think>I look.", "There are 3.", "There are 3.", "I look."},
-			{"<think>I look.", "<think>I know.</think>\n\nThere are 3.", "There are 3.", "I look.\n\nI know."},
 			{"<think>I look.", "\n\n<thought>I know.</thought>There are 3.", "\n\nThere are 3.", "I look.\n\nI know."},
-			{"<think>", "<think>I know.</think>There are 3.", "There are 3.", "I know."},
 			{"<think>", "There are 3.", "There are 3.", ""},
 			{"Hi\n\n<think>I look.\n\n", "\n\nThere are 3.", "Hi\n\n\n\nThere are 3.", "I look.\n\n"},
 			{"<think>a</thi", "nk>b", "nk>b", "a</thi"},
@@ -199,18 +205,11 @@ func TestToolsEndReasoning(t *testing.T) {
 			// The closing tag of the reasoning that the tool has ended says nothing to a client.
 			{"<think>I look", " and see</think>\n\nAnswer", " and see\n\nAnswer", "I look"},
 			{"<think>I look", " and see\n</REASONING>\nAnswer", " and see\n\nAnswer", "I look"},
-			{"<think>I look", "</think>\n\nAnswer", "Answer", "I look"},
 			{"<think>I look", "\n\n</think>\n\nAnswer", "\n\nAnswer", "I look"},
 			{"<think>I look", "</think><think>a</think>Answer", "Answer", "I look\n\na"},
-			{"<think>I look", "a</think>b</think>c", "ab</think>c", "I look"},
 			{"<think>I look", "`</think>` ends it. </think>b", "`</think>` ends it. b", "I look"},
 			{"<think>I look", "```\n</think>\n```\n", "```\n</think>\n```\n", "I look"},
-			{"<think>I look", "<think>a</think>b</think>c", "b</think>c", "I look\n\na"},
-			{"<think>I look", "a</th b", "a</th b", "I look"},
-			{"<think>I look", "a<</think>b", "a<b", "I look"},
-			{"<think>I look", "a<think>b", "a<think>b", "I look"},
 			{"<think>I look", "a\n`💻 ls`\n</think>b", "a\nb", "I look"},
-			{"<think>I look</think>", "a</think>b", "a</think>b", "I look"},
 		} {
 			name := fmt.Sprintf("%s, %q, %q", kind, c.before, c.after)
 			for _, n := range []int{1, 3, len(c.after)} {
@@ -260,19 +259,14 @@ func TestTagsAfterReasoningOfUpstreams(t *testing.T) {
 		"then a tool":                  {in: turn(reasoning("r"), toolOfUpstream, literal), o: Options{Progress: ProgressBare}, out: passes},
 		"then an imitation":            {in: turn(reasoning("r"), text("`💻 ls`\n<think>a</think>b")), content: "<think>a</think>b"},
 		"in a role's chunk":            {in: delta(`"role": "assistant", "reasoning_content": "r"`) + literal + stop(), out: passes},
-		"to the end":                   {in: turn(reasoning("r"), text("<think>"), text("a")), out: passes},
 		"a space is none":              {in: turn(reasoning(" \n"), text("<think>a</think>b")), content: "b", reasoning: " \na"},
 		"null is none":                 {in: turn(delta(`"reasoning_content": null, "content": "<think>a</think>b"`)), content: "b", reasoning: "a"},
 		"an empty string is none":      {in: turn(delta(`"reasoning_content": "", "content": "<think>a"`), text("</think>b")), content: "b", reasoning: "a"},
-		"after a stretch":              {in: turn(text("<think>a</think>"), reasoning("r"), text("\n\n<think>b</think>c")), content: "\n\n<think>b</think>c", reasoning: "ar"},
-		"after text and a stretch":     {in: turn(text("<think>a</think>x\n\n"), reasoning("r"), text("<think>b</think>c")), content: "x\n\n<think>b</think>c", reasoning: "ar"},
 		"within a stretch":             {in: turn(text("<think>a"), reasoning("r"), text("b")), content: "b", reasoning: "ar"},
 		"within a stretch, closed":     {in: turn(text("<think>a"), reasoning("r"), text("b</think>c")), content: "b</think>c", reasoning: "ar"},
-		"with content, in a stretch":   {in: turn(text("<think>a"), both("r", "b")), content: "b", reasoning: "ar"},
 		"after a tool and a stretch":   {in: turn(text("<think>a"), toolOfUpstream, reasoning("r"), text("b</think>c")), content: "b</think>c", reasoning: "ar"},
-		"in half an opening tag":       {in: turn(text("<thi"), reasoning("r"), text("nk>a</think>b")), out: passes},
+		"with content, in a stretch":   {in: turn(text("<think>a"), both("r", "b")), content: "b", reasoning: "ar"},
 		"in half of one, with content": {in: turn(text("<thi"), both("r", "nk>a</think>b")), out: passes},
-		"in half a closing tag":        {in: turn(text("<think>a</thi"), reasoning("r"), text("nk>b")), content: "nk>b", reasoning: "a</thir"},
 		"in half of it, with content":  {in: turn(text("<think>a</thi"), both("r", "nk>b")), content: "nk>b", reasoning: "a</thir"},
 		"in a held line, with content": {in: turn(text("a\n`💻 l"), both("r", "s`\nb")), content: "a\nb", reasoning: "r"},
 	}
@@ -333,35 +327,4 @@ func TestUnclosedReasoningIsAnAnswer(t *testing.T) {
 		"nothing":                     {in: turn(toolOfUpstream, text("<think>")), end: CodeEmpty},
 		"no usage":                    {in: role() + toolOfUpstream + text("<think>The answer") + crash, end: CodeCrashed},
 	})
-}
-
-// TestMembersLeaveOnce: a member beside content that is removed or taken apart leaves once.
-func TestMembersLeaveOnce(t *testing.T) {
-	for _, s := range []string{"<think>", "<think>a</think>b", "<think>a", "`💻 ls`\n"} {
-		for name, in := range map[string]string{
-			"citations": strings.Replace(text(s), `null}]`, `null}], "citations": ["x"]`, 1),
-			"logprobs":  strings.Replace(text(s), `"finish_reason": null`, `"logprobs": {"content": [1]}, "finish_reason": null`, 1),
-		} {
-			for _, r := range []Reasoning{ReasoningExtract, ReasoningDrop} {
-				out := repairWith(in+stop(), Options{Reasoning: r})
-				equal(t, strings.Count(out, `"`+name+`"`), 1, s)
-			}
-		}
-	}
-}
-
-// Text that is nearly a tag is text, in a stream and in an answer that is not streamed.
-func TestWhatIsNearlyATag(t *testing.T) {
-	rows := map[string]row{}
-	for _, s := range []string{
-		"<thoug>a</thoug>b", "<thin>a</thin>b", "<thinki>a</thinki>b", "<thinkin>a</thinkin>b", "<reason>a</reason>b", "<reasonin>a</reasonin>b", "<reasoning_>a</reasoning_>b",
-		"<reasoning_scratchpa>a", "<thinks>a</thinks>b", "<thinking_>a", "< think>a</think>b",
-		"<think >a</think>b", "<think/>a", "</think>a", "<>a", "<t>a", "<1hink>a",
-		"<\u212Aink>", "<thin\u212A>a</think>b", "<[hink>a</think>b", "<@hink>a</think>b", "<THIN[>a",
-	} {
-		rows[s], rows[s+" in runes"] = row{in: turn(text(s)), out: passes}, row{in: turn(deltasOf(s, 1)), out: passes}
-		body := completion(content(s), "stop", realUsage)
-		same(t, string(RepairAnswer([]byte(body), &Options{}, nil).Body), body, "answers")
-	}
-	check(t, rows)
 }

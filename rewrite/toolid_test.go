@@ -143,6 +143,27 @@ func TestOneIDForManyTools(t *testing.T) {
 	}
 }
 
+// If too many tools are open, or their ends would take too much, those that have been open longest end.
+func TestOpenToolsAreBounded(t *testing.T) {
+	const starts = 400
+	for name, open := range map[string][2]int{
+		"t": {maxOpenTools, maxOpenTools}, strings.Repeat("t", 1<<10): {maxOpenBytes >> 11, maxOpenBytes >> 10},
+	} {
+		s, ended := New(&Options{Progress: ProgressBare}, chatParams), 0
+		for i := range starts {
+			for _, e := range look(t, string(s.Feed(nil, []byte(g2Start(name, "💻", "l", fmt.Sprint(i))), epoch))).tools {
+				if e.status == "completed" {
+					equal(t, e.id, fmt.Sprint(ended), "the tool that ends")
+					ended++
+				}
+			}
+		}
+		if n := starts - ended; n < open[0] || n > open[1] {
+			t.Errorf("%d tools with names of %d bytes are open, want %d to %d", n, len(name), open[0], open[1])
+		}
+	}
+}
+
 // Cards, status lines and approvals go by the id that has left.
 func TestCardsOfIDsThatComeAgain(t *testing.T) {
 	start := func(label string) string { return g2Start("terminal", "💻", label, "c") }

@@ -15,7 +15,7 @@ type Tagged struct{ Name, In, Content, Reasoning string }
 
 // TaggedTexts are the lines of tags.txt.
 var TaggedTexts = func() (texts []Tagged) {
-	unescape := strings.NewReplacer(`\n`, "\n", `\t`, "\t", `\r`, "\r", `\u00a0`, "\u00a0", `\u2003`, "\u2003")
+	unescape := strings.NewReplacer(`\n`, "\n", `\t`, "\t", `\r`, "\r", `\u00a0`, "\u00a0", `\u2003`, "\u2003", `\u212a`, "\u212a")
 	for line := range strings.Lines(tags) {
 		c := strings.Split(unescape.Replace(strings.TrimSuffix(line, " |\n")), " | ")
 		texts = append(texts, Tagged{c[0], c[1], c[2], c[3]})
