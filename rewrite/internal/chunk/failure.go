@@ -102,7 +102,7 @@ func ReadTurn(data []byte, v jsonspan.Span) (t Turn) {
 		isReasoning := is(item, "type", `"reasoning"`)
 		reasoning = reasoning || isReasoning
 		other = other || !isReasoning && !is(item, "type", `"message"`)
-		EachText(data, item, func(text jsonspan.Span) {
+		eachText(data, item, textDepth, func(text jsonspan.Span) {
 			if in := text.Of(data); jsonspan.HasText(in) {
 				t.Text = in
 				texts++

@@ -119,18 +119,14 @@ func Apply(f *sse.Frame, edits *sse.Splice) {
 	edits.Reset()
 }
 
-// EachText calls each for the inside of every text of an answer in the value at v of
-// data, in order: contents, in strings and in parts, of choices, of messages and of the
-// items of a response, and the text that an event of a response adds or ends. Arguments,
-// outputs of tools and reasoning do not count.
-func EachText(data []byte, v jsonspan.Span, each func(text jsonspan.Span)) {
-	eachText(data, v, textDepth, each)
-}
-
 // textDepth is how deep a text is in an answer at most: response, output, item, content,
 // part, text.
 const textDepth = 8
 
+// eachText calls each for the inside of every text of an answer in the value at v of
+// data, in order, if it is at most depth deep: contents, in strings and in parts, of choices, of
+// messages and of the items of a response, and the text that an event of a response adds or ends.
+// Arguments, outputs of tools and reasoning do not count.
 func eachText(data []byte, v jsonspan.Span, depth int, each func(text jsonspan.Span)) {
 	if depth == 0 || !v.Ok() {
 		return
@@ -167,5 +163,5 @@ func eachText(data []byte, v jsonspan.Span, depth int, each func(text jsonspan.S
 // EachSaid calls each for every secret in what a provider has said in the texts at v of data
 // (contract section 3, "Provider said"), in order. inTag is as in redact.Said.
 func EachSaid(data []byte, v jsonspan.Span, inTag bool, each func(secret jsonspan.Span)) {
-	EachText(data, v, func(text jsonspan.Span) { redact.EachSaid(text.Of(data), inTag, shifted(text.From, each)) })
+	eachText(data, v, textDepth, func(text jsonspan.Span) { redact.EachSaid(text.Of(data), inTag, shifted(text.From, each)) })
 }
