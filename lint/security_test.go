@@ -168,7 +168,7 @@ var securityTests = map[string]string{
 	"reasoning kept by reasoning drop until a tag closes it":                    "TestWhatIsHeld TestDroppedReasoningIsNoLostAnswer",
 	"text held back for a marker":                                               "TestHeldLineIsBoundedTo4KiB TestWhatIsHeld",
 	"text held back for a tag":                                                  "TestWhatIsHeld",
-	"depth of JSON":                                                             "TestDeepNestingPassesByteForByte TestWhatIsNotHealed",
+	"depth of JSON":                                                             "TestDeepNestingPassesByteForByte TestWhatIsHealed",
 	"open tools":                                                                "TestOpenToolsAreBounded TestOpenToolsHoldAtMostMaxOpenBytes TestOpenToolsTakeBoundedOutput",
 	"a card (cards): id, name":                                                  "TestEveryEndOfACard TestNamesOfCards",
 	"details of a tool, of a stream (tool_details)":                             "TestDetailsOfAStreamAreBounded TestDetailsAreJSONForEveryClient",

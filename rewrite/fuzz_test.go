@@ -703,6 +703,9 @@ func FuzzCardsInHistories(f *testing.F) {
 	f.Add([]byte{0, 1, 3, 2, 1, 4, 2, 2, 6, 0})
 	f.Add([]byte{1, 1, 7, 1, 0, 3, 2, 0, 2, 9, 4, 1, 1, 5, 5, 3, 5, 2, 2, 8})
 	f.Add([]byte{3, 3, 1, 1, 14, 4, 0, 1, 1, 11, 5, 1, 1, 3, 2, 3, 1, 26})
+	for script := range scripts(400, 40) {
+		f.Add(script)
+	}
 	f.Fuzz(func(t *testing.T, script []byte) {
 		if len(script) > 300 {
 			return

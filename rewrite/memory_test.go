@@ -111,7 +111,7 @@ func calling(text, name, arguments, output string) string {
 }
 
 func TestRecordsOfToolCalls(t *testing.T) {
-	const ls, next = `{"label": "ls", "args": {"command": "ls"}}`, `{"role":"user","content":"u"}`
+	const next = `{"role":"user","content":"u"}`
 	for name, c := range map[string]struct{ in, want, lines string }{
 		"a card": {calling("a", "terminal", `{"label": "ls -la"}`, "completed") + "," + next, `{"role":"assistant","content":"a"},`, `- terminal \"ls -la\": completed\n`},
 		"its text, too": {calling("a", "terminal", `{"label": "ls -la"}`, "Error: denied") + `,{"role":"assistant","content":"b"},` + next, `{"role":"assistant","content":"a\n\nb"},`,
@@ -136,7 +136,6 @@ func TestRecordsOfToolCalls(t *testing.T) {
 		same(t, string(again), want, name+", twice")
 		equal(t, h.Changed(), false, name)
 	}
-	_ = ls
 }
 
 // A request is read as Hermes reads it: escapes in names hide nothing, and only the assistant calls tools, by

@@ -1,13 +1,9 @@
-package rewrite_test
+package rewrite
 
 import (
-	"bytes"
 	"encoding/json"
-	"reflect"
 	"strings"
 	"testing"
-
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
 const spaceLine = "Conversation space: 3f2a9c0d1e2b4a56"
@@ -49,13 +45,9 @@ func TestPromptLine(t *testing.T) {
 		{responses, `{"previous_response_id":"r","instructions":"x"}`, `{"previous_response_id":"r","instructions":"` + spaceLine + `\n\nx"}`},
 		{responses, `{"previous_response_id":null,"conversation":null}`, `{"instructions":"` + spaceLine + `","previous_response_id":null,"conversation":null}`},
 	} {
-		got := string(rewrite.SetPromptLine(c.path, []byte(c.in), spaceLine))
-		if got != c.want {
-			t.Errorf("%s\n%s\nbecomes\n%s\nwant\n%s", c.path, c.in, got, c.want)
-		}
-		if again := rewrite.SetPromptLine(c.path, []byte(got), spaceLine); string(again) != got {
-			t.Errorf("twice\n%s", again)
-		}
+		got := SetPromptLine(c.path, []byte(c.in), spaceLine)
+		same(t, string(got), c.want, c.path+": bodies")
+		same(t, string(SetPromptLine(c.path, got, spaceLine)), c.want, "twice and once")
 	}
 }
 
@@ -71,9 +63,7 @@ func TestPromptLineOfWhatIsNotARequest(t *testing.T) {
 		"/v1/models":    {`{"messages":[{"role":"system","content":"a"}],"instructions":"x"}`},
 	} {
 		for _, body := range bodies {
-			if got := rewrite.SetPromptLine(path, []byte(body), spaceLine); string(got) != body {
-				t.Errorf("%s: %s becomes %s", path, body, got)
-			}
+			same(t, string(SetPromptLine(path, []byte(body), spaceLine)), body, path+": bodies")
 		}
 	}
 }
@@ -83,7 +73,7 @@ func TestPromptLineOfWhatIsNotARequest(t *testing.T) {
 func TestOpening(t *testing.T) {
 	of := func(messages string) string {
 		t.Helper()
-		opening, ok := rewrite.Opening([]byte(`{"messages":[` + messages + `]}`))
+		opening, ok := Opening([]byte(`{"messages":[` + messages + `]}`))
 		if !ok {
 			t.Fatalf("%s has no opening", messages)
 		}
@@ -91,15 +81,13 @@ func TestOpening(t *testing.T) {
 	}
 	const first = `{"role":"system","content":"Be kind."},{"role":"user","content":"hi"}`
 	want := of(first)
-	for _, same := range []string{
+	for _, turns := range []string{
 		first + `,{"role":"assistant","content":"Hello"},{"role":"user","content":"and now?"}`,
 		`{"content":"B\u0065 kind.","role":"system"},{"role":"user","content":[{"type":"text","text":"hi"}]}`,
 		`{"role":"assistant","content":"Welcome"},` + first,
 		first + `,{"role":"developer","content":"x"},{"role":"tool","content":"y"}`,
 	} {
-		if got := of(same); got != want {
-			t.Errorf("%s: %q, want %q", same, got, want)
-		}
+		equal(t, of(turns), want, turns)
 	}
 	picture := `{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:a"}}]}`
 	seen := map[string]string{want: first}
@@ -121,14 +109,14 @@ func TestOpening(t *testing.T) {
 		seen[got] = other
 	}
 	for _, none := range []string{"", "{}", `{"messages":[]}`, `{"messages":[{"role":"user","content":"a"}]`, `{"messages":"hi"}`} {
-		if opening, ok := rewrite.Opening([]byte(none)); ok {
+		if opening, ok := Opening([]byte(none)); ok {
 			t.Errorf("%s has the opening %q", none, opening)
 		}
 	}
 }
 
-// FuzzPromptLine: the request means the same but for its prompt, which begins with the line; every
-// byte of it is there, in order; and twice is the same as once.
+// FuzzPromptLine: the request gets nothing but the line, with which its prompt then begins; and twice is the same as
+// once.
 func FuzzPromptLine(f *testing.F) {
 	for _, body := range []string{
 		`{"messages":[{"role":"system","content":"Be kind."},{"role":"user","content":"hi"}]}`,
@@ -139,48 +127,49 @@ func FuzzPromptLine(f *testing.F) {
 		f.Add(body, false)
 	}
 	f.Fuzz(func(t *testing.T, body string, isChat bool) {
-		path := "/v1/runs"
-		if isChat {
-			path = "/v1/chat/completions"
-		}
+		path := map[bool]string{false: "/v1/runs", true: "/v1/chat/completions"}[isChat]
 		in := []byte(body)
-		got := rewrite.SetPromptLine(path, in, spaceLine)
-		if string(in) != body {
-			t.Fatal("the request was written to")
-		}
-		if again := rewrite.SetPromptLine(path, got, spaceLine); !bytes.Equal(again, got) {
-			t.Fatalf("twice: %q, once: %q", again, got)
-		}
-		if bytes.Equal(got, in) {
+		got := string(SetPromptLine(path, in, spaceLine))
+		same(t, string(in), body, "the request and what it was")
+		same(t, string(SetPromptLine(path, []byte(got), spaceLine)), got, "twice and once")
+		if got == body {
 			return
 		}
-		from, to := 0, 0
-		for from < len(in) && in[from] == got[from] {
-			from++
+		if !addsLine(body, got) {
+			t.Errorf("%q becomes %q", body, got)
 		}
-		for to < len(in)-from && in[len(in)-1-to] == got[len(got)-1-to] {
-			to++
-		}
-		if gone := body[from : len(in)-to]; gone != "" && gone != "null" {
-			t.Fatalf("%q becomes %q: %q is gone", in, got, gone)
-		}
-		if said := systemPrompt(t, got, isChat); !strings.HasPrefix(said, spaceLine) {
-			t.Fatalf("%q: the prompt is %q", got, said)
-		}
-		if before, after := unprompted(t, in, isChat), unprompted(t, got, isChat); !reflect.DeepEqual(before, after) {
-			t.Fatalf("%q became %q: %v, %v", in, got, before, after)
-		}
-		a, okA := rewrite.Opening(in)
-		if _, okB := rewrite.Opening(got); okA != okB && len(a) > 0 {
-			t.Fatalf("%q has an opening, %q has none", in, got)
+		begins(t, systemPrompt(t, got, isChat), spaceLine)
+		opening, before := Opening(in)
+		if _, after := Opening([]byte(got)); before != after && len(opening) > 0 {
+			t.Errorf("%q has an opening, %q has none", body, got)
 		}
 	})
 }
 
+// addsLine reports whether got is a request with the line, in one of the forms that this may have, and nothing else.
+func addsLine(body, got string) bool {
+	for with, without := range map[string]string{
+		`{"role":"system","content":"` + spaceLine + `"},`: "", // a message
+		spaceLine + `\n\n`: "", spaceLine: "", // in a text
+		`{"type":"text","text":"` + spaceLine + `"},`: "", `{"type":"text","text":"` + spaceLine + `"}`: "", // a part
+		`"instructions":"` + spaceLine + `",`: "", `"instructions":"` + spaceLine + `"`: "", `"` + spaceLine + `"`: "null",
+	} {
+		for i := range got {
+			if rest, ok := strings.CutPrefix(got[i:], with); ok && got[:i]+without+rest == body {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // systemPrompt is what Hermes takes from a request for its system prompt.
-func systemPrompt(t *testing.T, body []byte, isChat bool) string {
+func systemPrompt(t *testing.T, body string, isChat bool) string {
 	t.Helper()
-	all := decoded(t, body)
+	var all map[string]any
+	if err := json.Unmarshal([]byte(standardJSON(body)), &all); err != nil {
+		t.Fatalf("%q: %v", body, err)
+	}
 	if !isChat {
 		s, _ := all["instructions"].(string)
 		return s
@@ -204,55 +193,7 @@ func systemPrompt(t *testing.T, body []byte, isChat bool) string {
 	return ""
 }
 
-// unprompted returns what a request says without the line.
-func unprompted(t *testing.T, body []byte, isChat bool) any {
-	t.Helper()
-	all := decoded(t, body)
-	cut := func(s string) string { return strings.TrimPrefix(strings.TrimPrefix(s, spaceLine), "\n\n") }
-	if !isChat {
-		if s, _ := all["instructions"].(string); cut(s) != "" {
-			all["instructions"] = cut(s)
-		} else {
-			delete(all, "instructions")
-		}
-		return all
-	}
-	messages, _ := all["messages"].([]any)
-	for i, m := range messages {
-		m, _ := m.(map[string]any)
-		if m["role"] != "system" {
-			continue
-		}
-		switch c := m["content"].(type) {
-		case string:
-			if m["content"] = cut(c); i == 0 && cut(c) == "" && len(m) == 2 {
-				all["messages"] = messages[1:]
-			}
-		case []any:
-			if len(c) == 0 {
-				break
-			}
-			if p, ok := c[0].(map[string]any); ok && p["type"] == "text" && p["text"] == spaceLine {
-				m["content"] = c[1:]
-			}
-		}
-		return all
-	}
-	return all
-}
-
-func decoded(t *testing.T, body []byte) (all map[string]any) {
-	t.Helper()
-	d := json.NewDecoder(bytes.NewReader(body))
-	d.UseNumber()
-	if err := d.Decode(&all); err != nil {
-		t.Fatalf("%q: %v", body, err)
-	}
-	return all
-}
-
-// TestPromptLineIsInWhateverHermesReads: Python writes NaN, and reads what is nested some thousands deep. A request
-// that its parser refuses does not become another.
+// TestPromptLineIsInWhateverHermesReads: Python writes NaN, and reads what is nested some thousands deep.
 func TestPromptLineIsInWhateverHermesReads(t *testing.T) {
 	nested := func(depth int) string {
 		return `{"x":` + strings.Repeat("[", depth-1) + strings.Repeat("]", depth-1) + `,`
@@ -263,14 +204,7 @@ func TestPromptLineIsInWhateverHermesReads(t *testing.T) {
 			chat: {`"messages":[{"role":"user","content":"hi"}]}`, `"messages":[{"role":"system","content":"` + spaceLine + `"},{"role":"user","content":"hi"}]}`},
 			runs: {`"instructions":null,"input":"hi"}`, `"instructions":"` + spaceLine + `","input":"hi"}`},
 		} {
-			if got := string(rewrite.SetPromptLine(path, []byte(head+rest[0]), spaceLine)); got != head+rest[1] {
-				t.Errorf("%s %.30s… becomes %.60s…%s", path, head, got, got[max(0, len(got)-100):])
-			}
-		}
-	}
-	for _, body := range []string{nested(10_001) + `"messages":[]}`, `{"messages":[{"role":"user","content":"hi"}]} x`, `{"messages":[{"role":"user"`, "{\"messages\":[{\"role\":\"\xff\"}]}"} {
-		if got := string(rewrite.SetPromptLine(chat, []byte(body), spaceLine)); got != body {
-			t.Errorf("%.60s… becomes %.60s…", body, got)
+			same(t, string(SetPromptLine(path, []byte(head+rest[0]), spaceLine)), head+rest[1], path+": bodies")
 		}
 	}
 }

@@ -28,24 +28,24 @@ func TestValuesOfPython(t *testing.T) {
 			frame = frame[:end] + `, "x": ` + value + frame[end:]
 			return strings.Replace(frame, `"finish_reason"`, `"logprobs": `+value+`, "finish_reason"`, 1)
 		}
-		rows := map[string]row{}
-		add := func(name string, r row) { rows[name+" "+value] = r }
-		add("text", row{in: role() + with(text("Hello")) + stop(), out: passes})
-		add("every frame", row{in: with(role()) + with(text("Hello")) + with(finishChunk("stop", realUsage)) + doneFrame, out: passes})
-		add("a finish", row{in: role() + text("Hello") + with(finishChunk("stop", realUsage)), out: role() + text("Hello") + with(finishChunk("stop", realUsage)) + doneFrame})
-		add("usage", row{in: role() + text("Hello") + finishChunk("stop", strings.Replace(realUsage, `"total_tokens": 1290`, `"total_tokens": 1290, "cost": `+value, 1)) + doneFrame, out: passes})
-		add("a blank line lacks", row{in: role() + text("Hello") + strings.TrimSuffix(with(finishChunk("stop", realUsage)), "\n\n"),
-			out: role() + text("Hello") + with(finishChunk("stop", realUsage)) + doneFrame})
-		add("a marker", row{in: role() + with(markerChunk("💻", "ls")) + with(text("\n\nHello")) + stop(), starts: "💻 ls", content: "\n\nHello"})
-		add("an imitation", row{in: turn(text("a"), g2Start("t", "💻", "l", "c"), g2End("t", "c"), with(text("b\n`💻 ls`\nd"))), content: "ab\nd", o: Options{Imitations: ImitationsStrip}})
-		add("reasoning", row{in: role() + with(text("<think>a</think>b")) + stop(), content: "b", reasoning: "a"})
-		add("a false stop", row{in: role() + with(finishChunk("stop", zeroUsage)) + doneFrame, end: CodeCrashed})
-		add("an empty answer", row{in: role() + with(finishChunk("stop", realUsage)) + doneFrame, end: CodeEmpty})
-		add("a crash", row{in: role() + with(text("Hello")), end: CodeIncomplete, content: "Hello"})
-		add("a failure", row{in: role() + with(text("Hello")) + with(finishChunk("error", `, "error": {"message": "m", "code": "agent_error", "y": `+value+`}`)) + doneFrame, end: CodeAgentError})
-		add("tools", row{in: role() + with(g2Start("terminal", "💻", "ls", "c")) + with(g2End("terminal", "c")) + text("x") + stop(), starts: "💻 ls",
-			story: "other running completed text finish done"})
-		add("a state", row{in: turn(with(statusOf("waiting")), text("x")), story: "other other text finish done"})
+		rows := map[string]row{
+			"text":        {in: role() + with(text("Hello")) + stop(), out: passes},
+			"every frame": {in: with(role()) + with(text("Hello")) + with(finishChunk("stop", realUsage)) + doneFrame, out: passes},
+			"a finish":    {in: role() + text("Hello") + with(finishChunk("stop", realUsage)), out: role() + text("Hello") + with(finishChunk("stop", realUsage)) + doneFrame},
+			"usage":       {in: role() + text("Hello") + finishChunk("stop", strings.Replace(realUsage, `"total_tokens": 1290`, `"total_tokens": 1290, "cost": `+value, 1)) + doneFrame, out: passes},
+			"a blank line lacks": {in: role() + text("Hello") + strings.TrimSuffix(with(finishChunk("stop", realUsage)), "\n\n"),
+				out: role() + text("Hello") + with(finishChunk("stop", realUsage)) + doneFrame},
+			"a marker":        {in: role() + with(markerChunk("💻", "ls")) + with(text("\n\nHello")) + stop(), starts: "💻 ls", content: "\n\nHello"},
+			"an imitation":    {in: turn(text("a"), g2Start("t", "💻", "l", "c"), g2End("t", "c"), with(text("b\n`💻 ls`\nd"))), content: "ab\nd", o: Options{Imitations: ImitationsStrip}},
+			"reasoning":       {in: role() + with(text("<think>a</think>b")) + stop(), content: "b", reasoning: "a"},
+			"a false stop":    {in: role() + with(finishChunk("stop", zeroUsage)) + doneFrame, end: CodeCrashed},
+			"an empty answer": {in: role() + with(finishChunk("stop", realUsage)) + doneFrame, end: CodeEmpty},
+			"a crash":         {in: role() + with(text("Hello")), end: CodeIncomplete, content: "Hello"},
+			"a failure":       {in: role() + with(text("Hello")) + with(finishChunk("error", `, "error": {"message": "m", "code": "agent_error", "y": `+value+`}`)) + doneFrame, end: CodeAgentError},
+			"tools": {in: role() + with(g2Start("terminal", "💻", "ls", "c")) + with(g2End("terminal", "c")) + text("x") + stop(), starts: "💻 ls",
+				story: "other running completed text finish done"},
+			"a state": {in: turn(with(statusOf("waiting")), text("x")), story: "other other text finish done"},
+		}
 		t.Run(value, func(t *testing.T) { check(t, rows) })
 
 		// What is changed changes only in the value concerned.

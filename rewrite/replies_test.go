@@ -92,7 +92,7 @@ const askedFor = "`🔐 Approval needed` reply `approve K7QF-2M9D` or `deny K7QF
 // given are the secrets of a client whose reply with K7QF-2M9D is waited for.
 var given = Secrets{"K7QF-2M9D": true, "9999-WENT": false, "Z5VErXUyt4JUzhvgdC64Ug": false}
 
-// What the last message of a request says about an approval.
+// What the last message of a request says about an approval. FuzzReplies folds replies in many more ways.
 func TestRepliesInRequests(t *testing.T) {
 	approve, deny, names := Reply{Code: "K7QF-2M9D", IsReply: true, Approve: true}, Reply{Code: "K7QF-2M9D", IsReply: true, Approve: false}, Reply{Code: "K7QF-2M9D"}
 	user := func(content string) string { return `{"role": "user", "content": ` + content + `}` }
@@ -100,14 +100,9 @@ func TestRepliesInRequests(t *testing.T) {
 	asks := `{"role": "assistant", "content": "a\n\n` + askedFor + `"}`
 	for content, want := range map[string]Reply{
 		"approve K7QF-2M9D": approve, "\n deny K7QF-2M9D \n": deny, "Approve k7qf-2m9d": approve, "APPROVE K7QF-2M9D": approve, "aPProve K7qF-2m9D": approve,
-		"approve  K7QF-2M9D": approve, "approve\tK7QF-2M9D": approve, "approve\n\nK7QF-2M9D": approve, "approve\u00a0K7QF-2M9D": approve, "approve\u200bK7QF-2M9D": approve,
-		"\ufeffapprove \u2066K7QF-2M9D\u2069\u200b": approve, "approve\u3000K7QF-2M9D": approve, "a\u200bpprove K7\u2060QF-2M9D": approve,
-		"approve K7QF–2M9D": approve, "approve K7QF—2M9D": approve, "approve K7QF−2M9D": approve, "approve K7QF‐2M9D": approve, "approve K7QF‑2M9D": approve, "approve K7QF ー 2M9D": approve,
-		"approve K7QF--2M9D": approve, "approve K7QF2M9D": approve, "approve K7QF 2M9D": approve, "approve K7QF\u00a02M9D": approve, "approve K7QF - 2M9D": approve, "approve K7QF\\-2M9D": approve,
+		"\ufeffapprove \u2066K7QF-2M9D\u2069\u200b": approve, "approve K7QF ー 2M9D": approve, "approve K7QF\\-2M9D": approve,
 		"approveK7QF-2M9D": approve, "approve: K7QF-2M9D": approve, "approve-K7QF-2M9D": approve, "deny, K7QF-2M9D": deny,
-		"approve K7QF-2M9D.": approve, "approve K7QF-2M9D!": approve, "approve K7QF-2M9D!!": approve, "approve K7QF-2M9D…": approve, "approve K7QF-2M9D。": approve,
-		`"approve K7QF-2M9D"`: approve, "“approve K7QF-2M9D”": approve, "«approve K7QF-2M9D»": approve, "'approve' K7QF-2M9D": approve, "‘deny K7QF-2M9D’.": deny,
-		"`approve K7QF-2M9D`": approve, "approve `K7QF-2M9D`": approve, "**approve K7QF-2M9D**": approve, "_approve_ *K7QF-2M9D*": approve, "```\ndeny K7QF-2M9D\n```": deny, "/approve K7QF-2M9D": approve,
+		"approve K7QF-2M9D!!": approve, "'approve' K7QF-2M9D": approve, "‘deny K7QF-2M9D’.": deny, "_approve_ *K7QF-2M9D*": approve, "/approve K7QF-2M9D": approve,
 		"ａｐｐｒｏｖｅ　Ｋ７ＱＦ－２Ｍ９Ｄ": approve, "- deny K7QF-2M9D": deny, "(deny K7QF-2M9D)": deny,
 		"### Task:\nRespond to the user.\n<context>\n<source id=\"1\">x</source>\n</context>\n\nApprove K7QF-2M9D.": approve,
 		"### Task:\n<context>\nx\n</context>\n\n<user_query>\ndeny K7QF-2M9D\n</user_query>\n":                      deny,
@@ -270,7 +265,7 @@ func TestAdvice(t *testing.T) {
 
 // A reply is the same however it is folded, what says anything else is none, and twice is once.
 func FuzzReplies(f *testing.F) {
-	for seed := range uint64(50) {
+	for seed := range uint64(300) {
 		f.Add(seed, "", "")
 	}
 	f.Add(uint64(1), "please ", " 👍")

@@ -1,11 +1,8 @@
-package rewrite_test
+package rewrite
 
 import (
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
 // TestRunsThatHaveBegun: what is no id of Hermes' is no part of a path.
@@ -33,41 +30,37 @@ func TestRunsThatHaveBegun(t *testing.T) {
 		`run_1`:                                                          "",
 		``:                                                               "",
 	} {
-		if got := rewrite.BegunRun([]byte(body)); got != want {
-			t.Errorf("%.60q: %q, want %q", body, got, want)
-		}
+		equal(t, BegunRun([]byte(body)), want, body)
 	}
 }
 
 // TestStatesOfRuns: those that Hermes 0.13, 0.19, 0.21 and 0.22 name.
 func TestStatesOfRuns(t *testing.T) {
 	const of = `{"object": "hermes.run", "run_id": "run_1", "status": `
-	for body, want := range map[string]rewrite.RunState{
-		of + `"queued", "updated_at": 1.5}`:                                 rewrite.RunGoesOn,
-		of + `"running", "last_event": "run.completed"}`:                    rewrite.RunGoesOn,
-		of + `"waiting_for_approval", "approval": {"status": "completed"}}`: rewrite.RunGoesOn,
-		of + `"stopping"}`:                       rewrite.RunGoesOn,
-		of + `"completed", "output": "running"}`: rewrite.RunOver,
-		of + `"failed", "error": "it broke"}`:    rewrite.RunOver,
-		of + `"cancelled"}`:                      rewrite.RunOver,
-		of + `"canceled"}`:                       rewrite.RunOver,
-		of + `"interrupted"}`:                    rewrite.RunOver,
-		of + `"completed", "output": "` + strings.Repeat("x", 16<<10): rewrite.RunOver, // its beginning
-		of + `"running", "approval": {"command": "rm`:                 rewrite.RunGoesOn,
-		of + `"completed`: rewrite.RunUnknown,
-		of + `"resting"}`: rewrite.RunUnknown,
-		of + `null}`:      rewrite.RunUnknown,
-		`{"error": {"message": "Run not found: run_1", "type": "invalid_request_error", "param": null, "code": "run_not_found"}}`: rewrite.RunOver,
-		`{"error": {"message": "Not found", "code": "not_found"}}`:                                                                rewrite.RunUnknown,
-		`{"error": "run_not_found"}`:       rewrite.RunUnknown,
-		`404: Not Found`:                   rewrite.RunUnknown,
-		`[{"status": "completed"}]`:        rewrite.RunUnknown,
-		`{"run": {"status": "completed"}}`: rewrite.RunUnknown,
-		``:                                 rewrite.RunUnknown,
+	for body, want := range map[string]RunState{
+		of + `"queued", "updated_at": 1.5}`:                                 RunGoesOn,
+		of + `"running", "last_event": "run.completed"}`:                    RunGoesOn,
+		of + `"waiting_for_approval", "approval": {"status": "completed"}}`: RunGoesOn,
+		of + `"stopping"}`:                       RunGoesOn,
+		of + `"completed", "output": "running"}`: RunOver,
+		of + `"failed", "error": "it broke"}`:    RunOver,
+		of + `"cancelled"}`:                      RunOver,
+		of + `"canceled"}`:                       RunOver,
+		of + `"interrupted"}`:                    RunOver,
+		of + `"completed", "output": "` + strings.Repeat("x", 16<<10): RunOver, // its beginning
+		of + `"running", "approval": {"command": "rm`:                 RunGoesOn,
+		of + `"completed`: RunUnknown,
+		of + `"resting"}`: RunUnknown,
+		of + `null}`:      RunUnknown,
+		`{"error": {"message": "Run not found: run_1", "type": "invalid_request_error", "param": null, "code": "run_not_found"}}`: RunOver,
+		`{"error": {"message": "Not found", "code": "not_found"}}`:                                                                RunUnknown,
+		`{"error": "run_not_found"}`:       RunUnknown,
+		`404: Not Found`:                   RunUnknown,
+		`[{"status": "completed"}]`:        RunUnknown,
+		`{"run": {"status": "completed"}}`: RunUnknown,
+		``:                                 RunUnknown,
 	} {
-		if got := rewrite.StateOfRun([]byte(body)); got != want {
-			t.Errorf("%.80q: %v, want %v", body, got, want)
-		}
+		equal(t, StateOfRun([]byte(body)), want, body)
 	}
 }
 
@@ -77,9 +70,7 @@ func TestPathsOfStatuses(t *testing.T) {
 		"/v1/runs/run_1": "run_1", "/p/work/v1/runs/run_1": "run_1", "/v1/runs/": "", "/v1/runs": "",
 		"/v1/runs/run_1/events": "", "/v1/runs/run_1/stop": "", "/v1/responses/resp_1": "", "/runs/run_1": "",
 	} {
-		if got := rewrite.RunStatusOfPath(path); got != want {
-			t.Errorf("%s: %q, want %q", path, got, want)
-		}
+		equal(t, RunStatusOfPath(path), want, path)
 	}
 }
 
@@ -103,11 +94,8 @@ func TestEndsOfRuns(t *testing.T) {
 		"a session":      {"/api/sessions/s/chat/stream", "event: run.completed\ndata: {\"run_id\": \"run_1\"}\n\nevent: done\ndata: {}\n\n", false},
 		"another stream": {"/v1/events", event("run.completed"), false},
 	} {
-		s := rewrite.New(&rewrite.Options{MaxFrame: 1024}, rewrite.Params{RunID: rewrite.RunOfPath(c.path), SessionID: rewrite.SessionOfPath(c.path)})
-		out := s.Feed(nil, []byte(c.stream), time.Unix(0, 0))
-		s.Finish(out, rewrite.CauseEOF)
-		if got := s.ShowedEndOfRun(); got != c.want {
-			t.Errorf("%s: %v, want %v", name, got, c.want)
-		}
+		s := New(&Options{MaxFrame: 1024}, Params{RunID: RunOfPath(c.path), SessionID: SessionOfPath(c.path)})
+		s.Finish(s.Feed(nil, []byte(c.stream), epoch), CauseEOF)
+		equal(t, s.ShowedEndOfRun(), c.want, name)
 	}
 }

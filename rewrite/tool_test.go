@@ -83,20 +83,6 @@ func TestLifecycle(t *testing.T) {
 			rows[start+then] = row{in: start + then + stop(), story: "running " + story + " finish done"}
 		}
 	}
-	for generation, starts := range map[string]string{
-		"G0": markerChunk("💻", "a") + markerChunk("📖", "b"), "G1": g1("terminal", "💻", "a") + g1("read_file", "📖", "b"),
-		"G2": a + g2Start("read_file", "📖", "b", "call_2"),
-	} {
-		for end, story := range map[string]string{
-			"": "error finish", doneFrame: "error finish", finishChunk("stop", zeroUsage): "error finish",
-			finishChunk("length", realUsage):   "finish",
-			finishChunk("error", zeroUsage):    "error finish",
-			`data: {"error": "boom"}` + "\n\n": "error finish", finishChunk("tool_calls", ""): "finish",
-		} {
-			rows[generation+" ends with "+end] = row{in: starts + end,
-				story: "running running completed completed " + story + " done"}
-		}
-	}
 	check(t, rows)
 	said := turn(strings.Replace(text("a"), `"choices"`, `"tool": "x", "choices"`, 1))
 	same(t, repair(said), said, "bytes of a chunk with members of a tool")
@@ -205,10 +191,6 @@ func TestToolComesFromEmojiAndLabel(t *testing.T) {
 			if s := v.starts(); len(s) != 1 || s[0].tool != fields[i+1] || s[0].emoji != emoji || s[0].label != c.label {
 				t.Errorf("%s %.40s: %+v, want %s", emoji, c.label, s, fields[i+1])
 			}
-			if fields[i+1] == "tool" {
-				continue
-			}
-			equal(t, look(t, repairWith(role()+text("a\n`"+emoji+" x`\nb")+stop(), o)).content, "a\nb", "around an imitation of "+emoji)
 		}
 	}
 	// A label that tells nothing has one of the tools that share the emoji.
@@ -228,22 +210,41 @@ func TestToolComesFromEmojiAndLabel(t *testing.T) {
 	}
 }
 
-// A tool event counts whatever the types and escapes of its members, and running and completed come in pairs.
+// A tool event counts whatever the types and escapes of its members, and running and completed come in pairs. What an
+// event lacks, it gains.
 func TestOddToolEventsPairUp(t *testing.T) {
-	for _, members := range []string{
-		`"tool": 5, "toolCallId": 5, "status": "completed"`,
-		`"tool": null, "toolCallId": null, "status": "completed"`,
-		`"tool": 5, "emoji": null, "label": null, "toolCallId": 5, "status": "running"`,
-		`"tool": null, "emoji": "💻", "label": "ls", "toolCallId": null`,
-		`"tool": {}, "label": "ls", "status": 3`,
-		`"label": "ls"`,
+	const terminal = `"tool": "terminal", "emoji": "\ud83d\udcbb", "label": "ls", "more": 1, `
+	for members, story := range map[string]string{
+		`"tool": 5, "toolCallId": 5, "status": "completed"`:                             "",
+		`"tool": null, "toolCallId": null, "status": "completed"`:                       "",
+		`"tool": 5, "emoji": null, "label": null, "toolCallId": 5, "status": "running"`: "running completed ",
+		`"tool": null, "emoji": "💻", "label": "ls", "toolCallId": null`:                 "running completed ",
+		`"tool": {}, "label": "ls", "status": 3`:                                        "running completed ",
+		`"label": "ls"`:                                                                 "running completed ",
+		terminal + `"toolCallId": null, "status": null`:                                 "running completed ",
+		terminal + `"toolCallId": "", "status": ""`:                                     "running completed ",
+		terminal + `"status": null`:                                                     "running completed ",
+		terminal + `"toolCallId": "call_9", "status": null`:                             "running completed ",
+		terminal + `"toolCallId": "call_9", "status": 5`:                                "running completed ",
+		terminal + `"toolCallId": null, "status": "running"`:                            "running completed ",
+		terminal + `"status": "running", "status": null`:                                "running completed ",
 	} {
-		underAll(t, turn(named(progressEvent, "{"+members+"}"), text("a")), func(o Options, out string, v *view) {
-			if o.Progress == ProgressOff && strings.Contains(out, progressEvent) {
-				t.Errorf("a tool event although progress is off")
+		underAll(t, turn(named(progressEvent, "{"+members+"}"), text("x")), func(o Options, out string, v *view) {
+			if o.Progress == ProgressOff {
+				equal(t, strings.Contains(out, progressEvent), false, "a tool event although progress is off")
+				return
 			}
-			if o.Progress != ProgressOff && len(v.starts()) != 1 && !strings.Contains(members, "completed") {
-				t.Errorf("%d tools start", len(v.starts()))
+			if o.NoCards {
+				equal(t, v.story(), "other "+story+"text finish done", "the story")
+			}
+			if !strings.HasPrefix(members, terminal) {
+				return
+			}
+			if e := v.tools[0]; strings.Contains(members, "call_9") != (e.id == "call_9") || e.label != "ls" || e.emoji != "💻" {
+				t.Errorf("%+v", e)
+			}
+			if o.Progress == ProgressEnvelope {
+				contains(t, toolFrames(out)[0], `"more": 1`)
 			}
 		})
 	}
@@ -427,67 +428,36 @@ func TestProgressForms(t *testing.T) {
 	}
 }
 
-func TestStatusLineIsForOpenWebUI(t *testing.T) {
-	const own = `"event": {"type": "status", "data": {"description": "own", "done": false}}`
-	line := func(done bool) string {
-		return fmt.Sprintf(`"event":{"type":"status","data":{"description":"💻 ls \"-la\"","done":%t}}`, done)
-	}
-	for _, in := range []string{
-		markerChunk("💻", "ls \"-la\""), g1("terminal", "💻", "ls \"-la\""),
-		g2Start("terminal", "💻", "ls \"-la\"", "c") + g2End("terminal", "c"),
-		named(progressEvent, `{"tool": "terminal", "emoji": "💻", "label": "ls", `+own+`}`), // gets no second one
-	} {
-		for _, form := range ProgressForms() {
-			out := repairWith(turn(in, text("x")), Options{NoCards: true, Progress: form})
-			events := toolFrames(out)
-			switch {
-			case form != ProgressEnvelope && form != ProgressUnnamed:
-				if !strings.Contains(in, own) && strings.Contains(out, `"event":`) {
-					t.Errorf("%s: a status line in\n%s", form, out)
-				}
-			case strings.Contains(in, own):
-				if len(events) != 2 || strings.Count(events[0], `"event"`) != 1 || !strings.Contains(events[0], own) || strings.Count(events[1], `"event"`) != 1 {
-					t.Errorf("%s: %q", form, events)
-				}
-			case len(events) != 2 || !strings.Contains(compact(t, events[0]), line(false)) || !strings.Contains(compact(t, events[1]), line(true)):
-				t.Errorf("%s: want %s in\n%s", form, line(false), out)
-			}
-		}
-		for _, o := range []Options{{}, {NoStatusLine: true}, {NoCards: true, NoStatusLine: true}} {
-			if out := repairWith(turn(in, text("x")), o); !strings.Contains(in, own) && strings.Contains(out, `"description"`) {
-				t.Errorf("%+v: a status line although it is off or the tool has a card:\n%s", o, out)
-			}
+// statusesOf returns the status lines of a stream, each with whether it is done.
+func statusesOf(stream string) string {
+	var lines []string
+	for _, e := range decode(stream) {
+		if event := gjson.Get(e.data, "event"); event.Get("type").Str == "status" && event.Get("data").Exists() {
+			lines = append(lines, event.Get("data.description").Str+", "+event.Get("data.done").Raw)
 		}
 	}
+	return strings.Join(lines, "; ")
 }
 
-func TestEventsWhoseIDOrStatusIsNullOrEmptyGainThem(t *testing.T) {
-	for members, ends := range map[string]bool{
-		`"toolCallId": null, "status": null`:          false,
-		`"toolCallId": "", "status": ""`:              false,
-		`"status": null`:                              false,
-		`"toolCallId": "call_9", "status": null`:      false,
-		`"toolCallId": "call_9", "status": 5`:         false,
-		`"toolCallId": null, "status": "running"`:     false,
-		`"status": "running", "status": null`:         false,
-		`"toolCallId": "call_9", "status": "running"`: true,
+func TestStatusLineIsForOpenWebUI(t *testing.T) {
+	const label, shown = `ls "-la"`, `💻 ls "-la", false; 💻 ls "-la", true`
+	own := named(progressEvent, `{"tool": "terminal", "emoji": "💻", "label": "ls", "event": {"type": "status", "data": {"description": "own", "done": false}}}`)
+	for in, want := range map[string]string{
+		markerChunk("💻", label): shown, g1("terminal", "💻", label): shown, g2Start("terminal", "💻", label, "c") + g2End("terminal", "c"): shown,
+		own: "own, false; 💻 ls, true", // gets no second one
 	} {
-		in := turn(named(progressEvent, `{"tool": "terminal", "emoji": "\ud83d\udcbb", `+members+`, "label": "ls", "more": 1}`), text("x"))
-		underAll(t, in, func(o Options, out string, v *view) {
-			if o.Progress == ProgressOff {
-				return
+		for _, form := range ProgressForms() {
+			for _, o := range []Options{{NoCards: true}, {}, {NoStatusLine: true}, {NoCards: true, NoStatusLine: true}} {
+				o.Progress = form
+				lines := statusesOf(repairWith(turn(in, text("x")), o))
+				switch {
+				case o.NoCards && !o.NoStatusLine && envelops(o):
+					equal(t, lines, want, fmt.Sprintf("%+v", o))
+				case in != own: // the line is off, or the tool has a card
+					equal(t, lines, "", fmt.Sprintf("%+v", o))
+				}
 			}
-			if !ends && o.NoCards {
-				equal(t, v.story(), "other running completed text finish done", "the story")
-			}
-			e := v.tools[0]
-			if e.id == "" || strings.Contains(members, "call_9") != (e.id == "call_9") || e.label != "ls" || e.emoji != "💻" {
-				t.Errorf("%+v", e)
-			}
-			if o.Progress == ProgressEnvelope && !strings.Contains(toolFrames(out)[0], `"more": 1`) {
-				t.Errorf("upstream's bytes have changed")
-			}
-		})
+		}
 	}
 }
 
@@ -534,38 +504,15 @@ func TestRepeatedText(t *testing.T) {
 }
 
 func TestOtherNamedEvents(t *testing.T) {
-	status := named("hermes.status", `{"type": "waiting", "n": 1.50}`)
-	wrapped := named("hermes.status", `{`+envelopeWritten+`,"type": "waiting", "n": 1.50}`)
-	failed := named("hermes.status", `{"type": "tool_failed", "error": "exit 1"}`)
+	finished := role() + text("x") + finishChunk("stop", realUsage)
 	rows := map[string]row{
-		"an envelope": {in: turn(status, text("x")), out: turn(wrapped, text("x"))},
-		"unnamed": {in: turn(status, text("x")), o: Options{Progress: ProgressUnnamed},
-			out: turn(unnamed(wrapped), text("x"))},
-		"bare":    {in: turn(status, text("x")), o: Options{Progress: ProgressBare}, out: passes},
-		"comment": {in: turn(status, text("x")), o: Options{Progress: ProgressComment}, out: passes},
-		"off":     {in: turn(status, text("x")), o: Options{Progress: ProgressOff}, out: passes},
-		"an empty object": {in: turn(named("hermes.status", `{ }`), text("x")),
-			out: turn(named("hermes.status", `{`+envelopeWritten+` }`), text("x"))},
-		"after the finish": {in: role() + text("x") + finishChunk("stop", realUsage) + status + doneFrame,
-			out: role() + text("x") + finishChunk("stop", realUsage) + wrapped + doneFrame},
-		"an error of its own":            {in: turn(text("x"), failed, text("y")), end: "stop"},
-		"an error of its own, and a cut": {in: role() + text("x") + failed + text("y"), end: CodeIncomplete},
+		"after the finish": {in: finished + named("hermes.status", `{"n": 1.50}`) + doneFrame,
+			out: finished + named("hermes.status", `{`+envelopeWritten+`,"n": 1.50}`) + doneFrame},
 	}
 	for _, data := range []string{`[1]`, `"x"`, `text`, `{"open": `, `{"a": 1}}`, `7`, ``} {
 		rows["data: "+data] = row{in: turn(named("hermes.status", data), text("x")), out: passes}
 	}
 	check(t, rows)
-}
-
-// The event: line goes wherever it stands, even within a value that is replaced.
-func TestUnnamedEventHasNoNameWhereverItStood(t *testing.T) {
-	for _, lines := range []int{0, 1, 50, 200, 1000} {
-		in := `data: {"tool": "terminal", "label": "ls", "status": "running", "toolCallId": [` + "\n" + strings.Repeat("data:\n: c\n", lines) +
-			"event: hermes.tool.progress\ndata: ]}\n\n"
-		out := repairWith(role()+in+text("x")+stop(), Options{Progress: ProgressUnnamed})
-		equal(t, strings.Contains(out, "event:"), false, fmt.Sprint("a name, lines: ", lines))
-		equal(t, strings.Count(out, `"status": "running"`), 1, "starts")
-	}
 }
 
 // A tool that is open when the stream breaks is interrupted: it is unknown whether it has ended.
@@ -587,19 +534,12 @@ func TestToolsOfBrokenStreamsAreInterrupted(t *testing.T) {
 		},
 	} {
 		for _, in := range streams {
-			for _, form := range ProgressForms() {
-				out := repairWith(role()+in, Options{Progress: form})
-				v := look(t, out)
-				v.checkLifecycle(t)
-				says := form == ProgressEnvelope || form == ProgressUnnamed
+			underAll(t, role()+in, func(o Options, _ string, v *view) {
 				for _, e := range v.tools {
-					want := interrupted && e.status == "completed" && e.id != "call_2" && says
-					equal(t, e.interrupted, want, fmt.Sprintf("%s: %s of %s is interrupted", form, e.status, e.id))
+					want := interrupted && e.status == "completed" && e.id != "call_2" && envelops(o)
+					equal(t, e.interrupted, want, fmt.Sprintf("%s of %s is interrupted", e.status, e.id))
 				}
-				if says {
-					same(t, repairWith(out, Options{Progress: form}), out, "twice and once")
-				}
-			}
+			})
 		}
 	}
 	// With zero_usage, text in the finish chunk may be that of a crash, too.
@@ -659,17 +599,15 @@ func TestToolEventsHaveNoMemberTwice(t *testing.T) {
 
 func TestStatusLinesOfUpstreamsState(t *testing.T) {
 	for in, want := range map[string]string{
-		named("hermes.status", `{"kind": "lifecycle", "text": "\u23f3 Retrying in 2.0s"}`): "⏳ Retrying in 2.0s, true", named("approval.request", approval): "Approval needed: rm -rf x, false",
-		named("hermes.status", `{"text": "key sk-abcdefghijklmnop"}`): "key [redacted], true",
-		named("hermes.status", `{"text": 7}`):                         "", named("hermes.status", `{"text": ""}`): "",
+		named("hermes.status", `{"kind": "lifecycle", "text": "\u23f3 Retrying in 2.0s"}`): "⏳ Retrying in 2.0s, true",
+		named("approval.request", approval):                                                "Approval needed: rm -rf x, false",
+		named("hermes.status", `{"text": "key sk-abcdefghijklmnop"}`):                      "key [redacted], true",
+		named("hermes.status", `{"text": 7}`):                                              "", named("hermes.status", `{"text": ""}`): "",
 		named("hermes.status", `{"text": "t", "event": {"type": "status"}}`): "", named("other", `{"text": "t", "command": "c", "": "e"}`): "",
 	} {
 		underAll(t, turn(in, text("x")), func(o Options, out string, _ *view) {
-			line, event := "", gjson.Get(decode(out)[1].data, "event")
-			if data := event.Get("data"); data.Exists() && event.Get("type").Str == "status" {
-				line = data.Get("description").Str + ", " + data.Get("done").Raw
-			}
-			if o.NoStatusLine || o.Progress != ProgressEnvelope && o.Progress != ProgressUnnamed {
+			line := statusesOf(strings.Join(frames(out)[:2], ""))
+			if o.NoStatusLine || !envelops(o) {
 				equal(t, line, "", "a status line")
 			} else {
 				equal(t, line, want, "the status line")
@@ -724,6 +662,8 @@ const approval = `{"command": "rm -rf x", "description": "recursive delete", "re
 func TestMembersThatWouldStandTwiceAreRenamed(t *testing.T) {
 	for data, want := range map[string]string{
 		approval:            `{` + envelopeWritten + `,"command": "rm -rf x", "description": "recursive delete", "request_id": "0f", "hermes_event": "approval.request", "run_id": "chatcmpl-9", "hermes_choices": ["once", "session", "always", "deny"]}`,
+		`{ }`:               `{` + envelopeWritten + ` }`,
+		`{"n": 1.50}`:       `{` + envelopeWritten + `,"n": 1.50}`,
 		`{"choices": []}`:   `{` + envelopeWritten + `,"hermes_choices": []}`,
 		`{"choices": null}`: `{` + envelopeWritten + `,"hermes_choices": null}`,
 		`{"id": 1, "object": "x", "created": 2, "model": [], "a": {"id": 1}}`: `{` + envelopeWritten + `,"hermes_id": 1, "hermes_object": "x", "hermes_created": 2, "hermes_model": [], "a": {"id": 1}}`,

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
-	"time"
 )
 
 // TestRefuseInAllForms: the error of an answer ends the stream of a client that waits, with one error
@@ -63,25 +62,13 @@ func TestRefuseSaysNothing(t *testing.T) {
 	}
 }
 
-// TestStreamContinues: no byte order mark leaves in the middle of a stream, and everything else does.
-func TestStreamContinues(t *testing.T) {
-	for _, active := range []bool{true, false} {
-		for _, in := range []string{role() + text("a"), ": hello\n\n" + role(), "event: x\ndata: 1\n\n"} {
-			s := New(&Options{}, Params{Active: active, Continues: true})
-			if got := string(s.Feed(nil, []byte("\xef\xbb\xbf"+in), time.Time{})); got != in {
-				t.Errorf("%q: got %q", in, got)
-			}
-		}
-	}
-}
-
 // FuzzWaiting: whatever upstream says to a request that has waited, a stream continues it as if it had
 // not, and an error ends it with the last events of its API, each of which is JSON on one line.
 func FuzzWaiting(f *testing.F) {
 	for i, body := range []string{
 		`{"error": {"message": "Too many concurrent runs (max 10)", "type": "rate_limit_error", "param": null, "code": "rate_limit_exceeded"}}`,
 		"{\r\n\"error\": \"no\"\r\n}", `{"error":{"message":"a\nb","code":"\u000a\n"}}`, `{"error":{"message":"x","message":2}} {`, "{\"error\":{\"message\":\"\xff\u2028\"},\"error\":\"y\"}",
-		"\xef\xbb\xbf" + role() + text("a") + stop(), created(3, "") + outputDelta(4),
+		"\xef\xbb\xbf" + role() + text("a") + stop(), "\xef\xbb\xbf: hello\n\nevent: x\ndata: 1\n\n", created(3, "") + outputDelta(4),
 	} {
 		f.Add([]byte(body), []byte{3, 200}, byte(i))
 	}

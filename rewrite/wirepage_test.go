@@ -1,4 +1,4 @@
-package rewrite_test
+package rewrite
 
 import (
 	"flag"
@@ -6,17 +6,14 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
 var updateWirePage = flag.Bool("update-wire", false, "write what clients get into docs/wire.md")
 
 const (
 	wirePage = "../docs/wire.md"
-	// envelope is what the page abbreviates: the members that all chunks of a stream share.
-	envelope = `"id":"chatcmpl-1","object":"chat.completion.chunk","created":1795164799,"model":"hermes-agent",`
+	// envelopeOfPage is what the page abbreviates: the members that all chunks of a stream share.
+	envelopeOfPage = `"id":"chatcmpl-1","object":"chat.completion.chunk","created":1795164799,"model":"hermes-agent",`
 )
 
 // beforeAndAfter is two fenced blocks, one after the other, whose info strings say what
@@ -57,46 +54,26 @@ func TestWirePageShowsWhatTheEngineDoes(t *testing.T) {
 func example(kind, sent string) string {
 	switch kind {
 	case "request":
-		healed, _ := rewrite.Healing{Memory: emptyMemory{}}.Heal([]byte(sent))
+		healed, _ := Healing{Memory: fakeMemory{}}.Heal([]byte(sent))
 		return string(healed)
 	case "answer":
-		return string(rewrite.RepairAnswer([]byte(sent), new(rewrite.Options), nil).Body)
+		return string(RepairAnswer([]byte(sent), new(Options), nil).Body)
 	}
-	p := rewrite.Params{Active: true}
+	p := Params{Active: true}
 	if kind == "hermes stores" {
-		p.Details = listing{}
+		p.Details = &stored{calls: map[string][]string{"call_1": {`{"command": "ls -la"}`, `{"output": "a.go\nb.go", "exit_code": 0, "error": null}`}}}
 	}
-	s := rewrite.New(&rewrite.Options{NoCards: kind != "hermes drawn", NoStatusLine: kind != "hermes drawn"}, p)
-	in := strings.ReplaceAll(sent, "{… ", "{"+envelope)
+	s := New(&Options{NoCards: kind != "hermes drawn", NoStatusLine: kind != "hermes drawn"}, p)
+	in := strings.ReplaceAll(sent, "{… ", "{"+envelopeOfPage)
 	if kind != "hermes cut" {
 		in += "\n" // the last frame's blank line, which the page leaves out
 	}
-	out := s.Feed(nil, []byte(in), time.Unix(0, 0))
+	out := s.Feed(nil, []byte(in), epoch)
 	switch kind {
 	case "hermes ended":
-		out = s.Finish(out, rewrite.CauseEOF)
+		out = s.Finish(out, CauseEOF)
 	case "hermes cut":
-		out = s.Finish(out, rewrite.CauseAborted)
+		out = s.Finish(out, CauseAborted)
 	}
-	return strings.TrimSuffix(strings.ReplaceAll(string(out), "{"+envelope, "{… "), "\n")
+	return strings.TrimSuffix(strings.ReplaceAll(string(out), "{"+envelopeOfPage, "{… "), "\n")
 }
-
-// listing is what Hermes has stored of the page's tool.
-type listing struct{}
-
-func (listing) Started(rewrite.ToolCall, func()) rewrite.ToolDetails {
-	return rewrite.ToolDetails{Args: rewrite.ToolArgs(`{"command": "ls -la"}`)}
-}
-
-func (l listing) Ended(c rewrite.ToolCall, flush func()) rewrite.ToolDetails {
-	d := l.Started(c, flush)
-	d.Result, d.Failed = rewrite.ToolResult(`{"output": "a.go\nb.go", "exit_code": 0, "error": null}`)
-	return d
-}
-
-// emptyMemory remembers nothing.
-type emptyMemory struct{}
-
-func (emptyMemory) Empty() bool                              { return true }
-func (emptyMemory) Recall(rewrite.Turn) []rewrite.ToolRun    { return nil }
-func (emptyMemory) Remember(rewrite.Turn, []rewrite.ToolRun) {}
