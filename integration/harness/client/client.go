@@ -14,16 +14,15 @@ import (
 	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
-	"errors"
 	"io"
 	"math/big"
 	"net"
 	"net/http"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -100,13 +99,8 @@ func (c *Client) Post(path string, headers ...string) *Reply {
 }
 
 // Try is Post for requests that may fail.
-func (c *Client) Try(path string, headers ...string) (r *Reply, err error) {
-	for deadline := time.Now().Add(harness.Patience); ; {
-		r, err = c.Ask(http.MethodPost, path, strings.NewReader(Question), headers...)
-		if !c.Reloading || !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) || time.Now().After(deadline) {
-			return r, err
-		}
-	}
+func (c *Client) Try(path string, headers ...string) (*Reply, error) {
+	return c.Ask(http.MethodPost, path, strings.NewReader(Question), headers...)
 }
 
 // Ask sends a request with a method and a body of JSON, nil for none, and returns when the response's
@@ -124,6 +118,20 @@ func (c *Client) Ask(method, path string, body io.Reader, headers ...string) (*R
 	}
 	cancel()
 	return nil, err
+}
+
+// unread are the errors of net/http for a connection that was closed before it brought an answer.
+var unread = regexp.MustCompile(`EOF|reset|server closed idle connection`)
+
+// Again reports whether req failed because its connection was closed unread, and makes it ready to be
+// sent again.
+func Again(req *http.Request, err error) bool {
+	again := err != nil && req.Context().Err() == nil && unread.MatchString(err.Error()) && (req.Body == nil || req.GetBody != nil)
+	if again && req.Body != nil {
+		req.Body, err = req.GetBody()
+		again = err == nil
+	}
+	return again
 }
 
 // Send is Ask for requests that must be answered.
@@ -148,6 +156,9 @@ func Body(text string, chunked bool) io.Reader {
 // says.
 func (c *Client) Do(req *http.Request) (*http.Response, error) {
 	res, err := c.HTTP.Do(req)
+	for c.Reloading && Again(req, err) {
+		res, err = c.HTTP.Do(req)
+	}
 	if err == nil {
 		res.Body = schema.Watch(c.t, res)
 	}
@@ -268,7 +279,7 @@ func (r *Reply) Answer() *strict.Answer {
 
 // Of returns the client for a subtest.
 func (c *Client) Of(t testing.TB) *Client {
-	return &Client{t: t, HTTP: c.HTTP, Base: c.Base}
+	return &Client{t: t, HTTP: c.HTTP, Base: c.Base, Reloading: c.Reloading}
 }
 
 // CheckJSON wants a status with an OpenAI error in JSON. No message may name an address.

@@ -157,22 +157,52 @@ func (s *Process) Exit() {
 }
 
 // Load replaces the running configuration by the admin API and returns when the new one is
-// in force. It tries again while the admin server of the configuration before closes
-// connections.
+// in force.
 func (s *Process) Load(c Config) {
 	s.t.Helper()
 	c.Admin = s.Admin
-	body := string(c.JSON(s.t))
+	s.mustLoad("application/json", string(c.JSON(s.t)))
+}
+
+// LoadCaddyfile does the same with a Caddyfile.
+func (s *Process) LoadCaddyfile(text string) {
+	s.t.Helper()
+	s.mustLoad("text/caddyfile", text)
+}
+
+func (s *Process) mustLoad(contentType, config string) {
+	s.t.Helper()
+	if failed := s.TryLoad(contentType, config); failed != "" {
+		s.t.Fatalf("reload: %s", failed)
+	}
+}
+
+// TryLoad loads a configuration, also one that is in force, and returns what the admin API says
+// against it, "" for nothing. It tries again while the admin server of the configuration before
+// closes connections.
+func (s *Process) TryLoad(contentType, config string) (failed string) {
+	s.t.Helper()
 	res, err := harness.Persist(func() (*http.Response, error) {
-		return http.Post("http://"+s.Admin+"/load", "application/json", strings.NewReader(body))
+		req, err := http.NewRequest(http.MethodPost, "http://"+s.Admin+"/load", strings.NewReader(config))
+		if err != nil {
+			return nil, err
+		}
+		req.Header.Set("Content-Type", contentType)
+		req.Header.Set("Cache-Control", "must-revalidate")
+		return http.DefaultClient.Do(req)
 	})
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	defer res.Body.Close()
-	if body, _ := io.ReadAll(res.Body); res.StatusCode != http.StatusOK {
-		s.t.Fatalf("reload: %s: %s", res.Status, body)
+	if res.StatusCode == http.StatusOK {
+		return ""
 	}
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return res.Status + " " + string(body)
 }
 
 // NeedsModule skips a test of a Caddy module that the program under test leaves out, as
