@@ -15,9 +15,9 @@ func (h *Handler) tellDetails(o *proxy.Options, logger *zap.Logger) {
 		return
 	}
 	process := hermesapp.OfProcess()
-	h.details = &details.Options{
+	given := &details.Options{
 		Results: h.ToolDetails != "arguments", Upstreams: process.Upstreams, Upstream: telemetry.Upstream,
 		Logger: logger, Count: process.Telemetry.CountDetails,
 	}
-	o.Tools.Details = h.details.Of
+	o.Tools.Details = given.Of
 }

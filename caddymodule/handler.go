@@ -15,7 +15,6 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/internal/bounded"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/build"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/configjson"
-	"github.com/hermes-sidecar/hermes-sidecar/internal/details"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/hermesapp"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/options"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/recording"
@@ -26,7 +25,6 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/queue/queuecaddy"
 	"github.com/hermes-sidecar/hermes-sidecar/queue/queuehttp"
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
 func init() {
@@ -249,7 +247,6 @@ type Handler struct {
 	usage    *usage.Store
 	ask      *ask.Options       // nil if no approvals are offered
 	replicas *replicas.Replicas // nil if none are asked
-	details  *details.Options   // nil if tools are not asked for
 }
 
 // CaddyModule returns the Caddy module information.
@@ -352,14 +349,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 		return nil
 	}
 	telemetry.OfferPlaceholders(r)
+	*r = *r.WithContext(behalf.Begin(r, next.ServeHTTP)) // in place: handlers in front may refer to r
 	if h.ask != nil {
-		*r = *r.WithContext(h.ask.Begin(r, next.ServeHTTP)) // in place: handlers in front may refer to r
-	}
-	if h.details != nil && rewrite.IsChatPath(r.URL.Path) {
-		*r = *r.WithContext(details.Begin(r, next.ServeHTTP)) // likewise
-	}
-	if r.Method == http.MethodPost && rewrite.IsRunsPath(r.URL.Path) {
-		*r = *r.WithContext(runs.Begin(r, next.ServeHTTP)) // likewise
+		*r = *r.WithContext(h.ask.Begin(r)) // likewise
 	}
 	return passedError(h.queue.Serve(w, r, func(w http.ResponseWriter, up *http.Request) error {
 		*up = *up.WithContext(behalf.Apart(up.Context())) // next may be called again

@@ -10,7 +10,6 @@ package ask
 import (
 	"context"
 	"net/http"
-	"net/url"
 	"slices"
 	"sync"
 	"time"
@@ -69,10 +68,8 @@ func (o *Options) Owner(r *http.Request) (owner client.ID, by string, ok bool) {
 // Dialog asks the questions of the answer to one request. It is used by one goroutine at a time,
 // except for Pending.
 type Dialog struct {
-	o    *Options
-	r    *http.Request
-	next Next
-	url  url.URL // of r as next got it: later handlers may change it in place
+	o *Options
+	r *http.Request
 
 	split *split // the answer is about to end for a reply; nil if it is not
 
@@ -97,9 +94,9 @@ type ticket struct {
 // dialogKey is the key of a Dialog in the context of its request.
 type dialogKey struct{}
 
-// Begin returns the context of r with a new Dialog. next will answer r.
-func (o *Options) Begin(r *http.Request, next Next) context.Context {
-	return context.WithValue(r.Context(), dialogKey{}, &Dialog{o: o, r: r, next: next, url: *r.URL})
+// Begin returns the context of r, which is from behalf.Begin, with a new Dialog.
+func (o *Options) Begin(r *http.Request) context.Context {
+	return context.WithValue(r.Context(), dialogKey{}, &Dialog{o: o, r: r})
 }
 
 // Of returns the Dialog of a request with the context, nil for none.
@@ -151,14 +148,14 @@ func (s *Dialog) open(run string) bool {
 	case !ok:
 		s.o.logOmitted("the placeholder of approvals by is empty, so the client was not asked for an approval", run)
 		return false
-	case approvalPath(s.url.Path, run) == "":
+	case approvalPath(behalf.Path(s.r), run) == "":
 		return false // no API of Hermes'
 	}
-	send := sender{behalf.New(s.r, s.url, s.next, s.o.Upstream)}
+	sender := behalf.New(s.r, s.o.Upstream)
 	s.desk = s.o.Desk.Tickets(desk.Asker{
 		Owner: owner, By: by, Link: s.o.Link, Timeout: s.o.Timeout, NewID: s.o.NewID,
 		Send: func(ctx context.Context, q rewrite.ApprovalRequest, c rewrite.ApprovalChoice) (desk.Result, error) {
-			result, err := send.send(ctx, q, c)
+			result, err := send(ctx, sender, q, c)
 			s.o.logReply(ctx, q, by, c, result, err)
 			return result, err
 		},

@@ -188,9 +188,6 @@ func contentAfter(data []byte, text string) []byte {
 		return nil
 	}
 	chunk.Choices = []choice{{Delta: delta{text}}}
-	b, err := json.Marshal(chunk)
-	if err != nil {
-		return nil
-	}
+	b, _ := json.Marshal(chunk) // it never fails
 	return append(append([]byte("data: "), b...), "\n\n"...)
 }

@@ -51,27 +51,74 @@ func TestLateRepliesSaySo(t *testing.T) {
 	}
 }
 
-// TestOnlyLateRepliesSaySo.
-func TestOnlyLateRepliesSaySo(t *testing.T) {
-	for result, has := range map[desk.Result]bool{desk.Accepted: false, desk.AlreadyAnswered: true, desk.TooLate: true} {
-		if got := sentences[result] != ""; got != has {
-			t.Errorf("%v: %t", result, got)
+// held returns Options with a ticket for command whose stream is held: rest is its rest, and upstream says
+// result of its answer.
+func held(t *testing.T, command string, result desk.Result, rest func(http.ResponseWriter, *http.Request) error) (*Options, *desk.Ticket) {
+	t.Helper()
+	o := &Options{Desk: desk.New(), Reply: true}
+	owner, _, _ := o.Owner(chat(nil))
+	ticket := o.Desk.Tickets(desk.Asker{Owner: owner, Timeout: time.Minute, Send: func(context.Context, rewrite.ApprovalRequest, rewrite.ApprovalChoice) (desk.Result, error) {
+		return result, nil
+	}}).Ask(rewrite.ApprovalRequest{RunID: "run_1", RequestID: "r1", Command: command, Choices: []rewrite.ApprovalChoice{desk.Once}})
+	ticket.Hold(rest)
+	return o, ticket
+}
+
+// TestReplies: the answer to each is the rest of the stream, an error, or what to write instead.
+func TestReplies(t *testing.T) {
+	const whole, stream = rewrite.AnswerWhole, rewrite.AnswerStream
+	for name, c := range map[string]struct {
+		command string
+		sent    desk.Result
+		reply   rewrite.Reply // with the code
+		form    rewrite.AnswerForm
+		status  int
+		media   string
+		says    []string
+	}{
+		"approved":           {"ls", desk.Accepted, rewrite.Reply{IsReply: true, Approve: true}, stream, 200, "text/event-stream", []string{roleFrame}},
+		"denied":             {"ls", desk.Accepted, rewrite.Reply{IsReply: true}, stream, 200, "text/event-stream", []string{roleFrame}},
+		"answered before":    {"ls", desk.AlreadyAnswered, rewrite.Reply{IsReply: true}, stream, 200, "text/event-stream", []string{roleFrame, "answered before"}},
+		"too late":           {"ls", desk.TooLate, rewrite.Reply{IsReply: true}, stream, 200, "text/event-stream", []string{roleFrame, "too late"}},
+		"only to be denied":  {"", desk.Accepted, rewrite.Reply{IsReply: true, Approve: true}, stream, 400, "application/json", []string{`"approval_refused"`, "can only deny"}},
+		"not accepted":       {"ls", desk.Refused, rewrite.Reply{IsReply: true}, stream, 502, "application/json", []string{`"approval_refused"`, "send the reply again"}},
+		"not streamed":       {"ls", desk.Accepted, rewrite.Reply{IsReply: true}, whole, 200, "application/json", []string{`"chat.completion"`, "asks for a stream"}},
+		"with other words":   {"ls", desk.Accepted, rewrite.Reply{}, stream, 200, "text/event-stream", []string{"data: [DONE]", "and nothing else"}},
+		"words not streamed": {"ls", desk.Accepted, rewrite.Reply{}, whole, 200, "application/json", []string{`"chat.completion"`}},
+	} {
+		o, ticket := held(t, c.command, c.sent, func(w http.ResponseWriter, _ *http.Request) error {
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, err := io.WriteString(w, roleFrame+"data: [DONE]\n\n")
+			return err
+		})
+		w := httptest.NewRecorder()
+		c.reply.Code = ticket.Code()
+		answered, err := o.Answer(w, chat(nil), c.reply, c.form)
+		if !answered || err != nil || w.Code != c.status || w.Header().Get("Content-Type") != c.media || (c.status >= 400) != (w.Header().Get("X-Should-Retry") == "false") {
+			t.Errorf("%s: %v, %v, %d %v", name, answered, err, w.Code, w.Header())
+		}
+		for _, text := range c.says {
+			if !strings.Contains(w.Body.String(), text) {
+				t.Errorf("%s: no %q in %s", name, text, w.Body)
+			}
+		}
+		if n := strings.Count(w.Body.String(), "\n\n"); c.says[0] == roleFrame && n != len(c.says)+1 {
+			t.Errorf("%s: %d frames in %s", name, n, w.Body)
+		}
+		for _, form := range []rewrite.AnswerForm{whole, stream} {
+			w := httptest.NewRecorder()
+			if answered, err := o.Answer(w, chat(nil), rewrite.Reply{Code: "AAAA-AAAA", IsReply: form == stream}, form); answered || err != nil || w.Body.Len() > 0 {
+				t.Errorf("%s, another code: %v, %v, %s", name, answered, err, w.Body)
+			}
 		}
 	}
 }
 
 // TestReplyWhoseRestIsGone says so, and nothing of ids and keys, which a chat client does not send.
 func TestReplyWhoseRestIsGone(t *testing.T) {
+	const problem = `{"title":"Unknown stream","detail":"Send the request again with a new Idempotency-Key."}`
 	for _, status := range []int{http.StatusNotFound, http.StatusGone, http.StatusServiceUnavailable} {
-		d := desk.New()
-		o := &Options{Desk: d, Reply: true}
-		r := httptest.NewRequest(http.MethodPost, "/v1/chat/completions", nil)
-		owner, _, _ := o.Owner(r)
-		ticket := d.Tickets(desk.Asker{Owner: owner, Timeout: time.Minute, Send: func(context.Context, rewrite.ApprovalRequest, rewrite.ApprovalChoice) (desk.Result, error) {
-			return desk.TooLate, nil
-		}}).Ask(rewrite.ApprovalRequest{RunID: "run_1", RequestID: "r1", Command: "ls", Choices: []rewrite.ApprovalChoice{desk.Once}})
-		const problem = `{"title":"Unknown stream","detail":"Send the request again with a new Idempotency-Key."}`
-		ticket.Hold(func(w http.ResponseWriter, _ *http.Request) error {
+		o, ticket := held(t, "ls", desk.TooLate, func(w http.ResponseWriter, _ *http.Request) error {
 			w.Header().Set("Content-Type", "application/problem+json")
 			w.Header().Set("Content-Length", strconv.Itoa(len(problem)))
 			w.WriteHeader(status)
@@ -79,7 +126,7 @@ func TestReplyWhoseRestIsGone(t *testing.T) {
 			return err
 		})
 		w := httptest.NewRecorder()
-		answered, err := o.Answer(w, r, rewrite.Reply{Code: ticket.Code(), IsReply: true, Approve: true}, rewrite.AnswerStream)
+		answered, err := o.Answer(w, chat(nil), rewrite.Reply{Code: ticket.Code(), IsReply: true, Approve: true}, rewrite.AnswerStream)
 		if !answered || err != nil {
 			t.Fatal(answered, err)
 		}

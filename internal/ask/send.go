@@ -13,9 +13,6 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
-// Next is the type of the next handler, which answers requests.
-type Next = behalf.Next
-
 // runIDs matches the ids of runs that may be part of a path.
 var runIDs = regexp.MustCompile(`^[A-Za-z0-9_-]{1,256}$`)
 
@@ -36,19 +33,13 @@ func approvalPath(path, run string) string {
 	return base + "/runs/" + run + "/approval"
 }
 
-// sender sends answers to the upstream of a stream, in the name of the client that is asked.
-type sender struct{ *behalf.Sender }
-
-// send answers q.
-func (s sender) send(ctx context.Context, q rewrite.ApprovalRequest, c rewrite.ApprovalChoice) (desk.Result, error) {
+// send answers q at the upstream of a stream, in the name s of the client that is asked.
+func send(ctx context.Context, s *behalf.Sender, q rewrite.ApprovalRequest, c rewrite.ApprovalChoice) (desk.Result, error) {
 	path := approvalPath(s.Path(), q.RunID)
 	if path == "" {
 		return desk.Refused, fmt.Errorf("upstream has no path for answers to the run at %q", s.Path())
 	}
-	body, err := json.Marshal(map[string]string{"choice": string(c), "request_id": q.RequestID})
-	if err != nil {
-		return desk.Refused, err
-	}
+	body, _ := json.Marshal(map[string]string{"choice": string(c), "request_id": q.RequestID}) // it never fails
 	said, err := s.Send(ctx, http.MethodPost, path, body)
 	if err != nil {
 		return desk.Refused, err

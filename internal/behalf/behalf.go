@@ -41,12 +41,32 @@ type Sender struct {
 	name     func(*http.Request) string
 }
 
-// New returns a Sender for the client of r, which upstream is answering through next. asked is the
-// URL of r as next got it, because later handlers may have changed it in place. name returns the
-// name of the upstream that answers a request. New is called in the goroutine that handles r.
-func New(r *http.Request, asked url.URL, next Next, name func(*http.Request) string) *Sender {
+// begun is the request of a client as its next handler gets it.
+type begun struct {
+	next Next
+	url  url.URL // later handlers may change that of the request in place
+}
+
+// begunKey is the key of begun in the context of a request.
+type begunKey struct{}
+
+// Begin returns the context of r for Path and New. next will answer r.
+func Begin(r *http.Request, next Next) context.Context {
+	return context.WithValue(r.Context(), begunKey{}, begun{next, *r.URL})
+}
+
+// Path returns the path of r as it was for Begin, from which the context of r is.
+func Path(r *http.Request) string { return of(r).url.Path }
+
+func of(r *http.Request) begun { return r.Context().Value(begunKey{}).(begun) }
+
+// New returns a Sender for the client of r, which upstream is answering. The context of r is from
+// Begin. name returns the name of the upstream that answers a request. New is called in the
+// goroutine that handles r.
+func New(r *http.Request, name func(*http.Request) string) *Sender {
+	b := of(r)
 	own := r.Clone(context.WithoutCancel(r.Context()))
-	own.URL = &asked
+	own.URL = &b.url
 	own.Body, own.ContentLength = http.NoBody, 0
 	for _, field := range ofTheBody {
 		own.Header.Del(field)
@@ -55,7 +75,7 @@ func New(r *http.Request, asked url.URL, next Next, name func(*http.Request) str
 		head.Withhold(own.Header, field)
 	}
 	own, _ = OwnRequest(own, new(report))
-	return &Sender{own, next, name(r), name}
+	return &Sender{own, b.next, name(r), name}
 }
 
 // ofTheBody are the header fields that describe the body of a client's request, or the answer that
@@ -93,14 +113,11 @@ func (s *Sender) Send(ctx context.Context, method, path string, body []byte) (Re
 	return Response{}, ErrElsewhere
 }
 
-// Body takes the body of an answer as it is read. An error ends the transfer.
-type Body = io.Writer
-
 // Get sends a GET request with the path and with the query in front of the client's own. The body of an
-// answer with status 200 goes to what begin returns. Get sends the request again, and begins another body,
+// answer with status 200 goes to what begin returns, whose error ends the transfer. Get sends the request again, and begins another body,
 // if an upstream other than the client's has answered, or has failed to. It returns the status of the last
 // answer, 0 for none; the error is as for Send.
-func (s *Sender) Get(ctx context.Context, path, query string, begin func() Body) (status int, err error) {
+func (s *Sender) Get(ctx context.Context, path, query string, begin func() io.Writer) (status int, err error) {
 	if own := s.r.URL.RawQuery; own != "" {
 		query += "&" + own
 	}
@@ -145,7 +162,7 @@ func (s *Sender) try(ctx context.Context, method string, u *url.URL, body []byte
 // report is an http.ResponseWriter that keeps the answer as a Response, or passes its body on.
 type report struct {
 	header http.Header
-	to     Body // nil to keep it
+	to     io.Writer // nil to keep it
 	Response
 }
 

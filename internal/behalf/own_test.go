@@ -5,17 +5,17 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/hermes-sidecar/hermes-sidecar/internal/caddytest"
 )
 
 // TestRunHasItsOwn gives handlers after hermes_resume placeholders, variables and fields of
 // the log of their own, which begin as those of the client's request; that gets what they
 // have set when they are over.
 func TestRunHasItsOwn(t *testing.T) {
-	client := httptest.NewRequest(http.MethodPost, "/v1/chat/completions", nil)
-	client = caddyhttp.PrepareRequest(client, caddy.NewReplacer(), httptest.NewRecorder(), nil)
-	theirs := client.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
+	client := caddytest.Request(http.MethodPost, "/v1/chat/completions", "")
+	theirs := caddytest.Replacer(client)
 	theirs.Set("http.before", "1")
 	caddyhttp.SetVar(client.Context(), "before", "1")
 	groups := client.Context().Value(routeGroups).(map[string]struct{})
@@ -24,7 +24,7 @@ func TestRunHasItsOwn(t *testing.T) {
 	w := httptest.NewRecorder()
 	w.Header().Set("X-Run", "1")
 	run, returned := OwnRequest(client.Clone(client.Context()), w)
-	ours := run.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
+	ours := caddytest.Replacer(run)
 	for placeholder, want := range map[string]string{
 		"http.before": "1", "http.vars.before": "1", "http.response.header.X-Run": "1", "http.request.uri.path": "/v1/chat/completions", "http.nothing": "",
 	} {
@@ -52,12 +52,11 @@ func TestRunHasItsOwn(t *testing.T) {
 // TestRunMayOutliveARunThatItComesFrom: the events of Hermes' runs are read with a request that is made
 // of that of another run, and ask for its placeholders while the client gets those of that.
 func TestRunMayOutliveARunThatItComesFrom(t *testing.T) {
-	client := httptest.NewRequest(http.MethodPost, "/v1/runs", nil)
-	client = caddyhttp.PrepareRequest(client, caddy.NewReplacer(), httptest.NewRecorder(), nil)
-	client.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer).Set("http.before", "1")
+	client := caddytest.Request(http.MethodPost, "/v1/runs", "")
+	caddytest.Replacer(client).Set("http.before", "1")
 	outer, returned := OwnRequest(client.Clone(client.Context()), httptest.NewRecorder())
 	inner, _ := OwnRequest(outer.Clone(outer.Context()), httptest.NewRecorder())
-	ours := inner.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
+	ours := caddytest.Replacer(inner)
 	over := make(chan struct{})
 	go func() {
 		defer close(over)

@@ -17,8 +17,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
-	"net/url"
 	"regexp"
 	"strings"
 	"time"
@@ -78,20 +78,6 @@ func Outcomes() []Outcome {
 	return []Outcome{Answered, Late, Lost, Refused, Failed, TooLarge, Unreadable, Gone}
 }
 
-// begun is a request as it was before the next handler got it.
-type begun struct {
-	next behalf.Next
-	url  url.URL
-}
-
-// begunKey is the key of begun in the context of its request.
-type begunKey struct{}
-
-// Begin returns the context of r, which may be answered by a chat stream, for Of. next will answer r.
-func Begin(r *http.Request, next behalf.Next) context.Context {
-	return context.WithValue(r.Context(), begunKey{}, begun{next, *r.URL})
-}
-
 // chatPath is the end of the path of a chat. Sessions are below the same prefix.
 const chatPath = "/v1/chat/completions"
 
@@ -99,15 +85,14 @@ const chatPath = "/v1/chat/completions"
 var sessions = regexp.MustCompile(`^[^\x00-\x20/\\%?#\x7f]+$`)
 
 // Of returns what tells of the tools in the answer with the header to r, nil for nothing. The context of r
-// is one of Begin.
+// is from behalf.Begin.
 func (o *Options) Of(r *http.Request, header http.Header) rewrite.Details {
-	b, ok := r.Context().Value(begunKey{}).(begun)
 	id := header.Get(proxy.SessionIDHeader)
-	prefix, isChat := strings.CutSuffix(b.url.Path, chatPath)
-	if !ok || !isChat || len(id) > maxSessionID || !sessions.MatchString(id) || strings.Trim(id, ".") == "" {
+	prefix, isChat := strings.CutSuffix(behalf.Path(r), chatPath)
+	if !isChat || len(id) > maxSessionID || !sessions.MatchString(id) || strings.Trim(id, ".") == "" {
 		return nil
 	}
-	s := &Stream{o: o, r: r, begun: b, session: id, path: prefix + "/api/sessions/" + id + "/messages"}
+	s := &Stream{o: o, r: r, session: id, path: prefix + "/api/sessions/" + id + "/messages"}
 	if began, err := http.ParseTime(header.Get("Date")); err == nil {
 		s.since = float64(began.Unix())
 	}
@@ -118,7 +103,6 @@ func (o *Options) Of(r *http.Request, header http.Header) rewrite.Details {
 type Stream struct {
 	o       *Options
 	r       *http.Request
-	begun   begun
 	session string
 	path    string
 	since   float64 // when the answer began, in the seconds of upstream's clock; 0 if unknown
@@ -200,7 +184,7 @@ func (s *Stream) pause(until time.Time) bool {
 // ask asks for the rows of the session, and reports whether they were there in time.
 func (s *Stream) ask(flush func(), until time.Time) bool {
 	if s.sender == nil {
-		s.sender = behalf.New(s.r, s.begun.url, s.begun.next, s.o.Upstream)
+		s.sender = behalf.New(s.r, s.o.Upstream)
 	}
 	if !s.o.Upstreams.mayAsk(s.sender.Upstream(), time.Now()) {
 		s.over = true
@@ -271,7 +255,7 @@ func Query() string { return fmt.Sprintf("limit=%d&order=latest", maxRows) }
 // fetch asks for the rows of the session.
 func (s *Stream) fetch(ctx context.Context) (a answer) {
 	var rows *rows
-	a.status, a.err = s.sender.Get(ctx, s.path, Query(), func() behalf.Body {
+	a.status, a.err = s.sender.Get(ctx, s.path, Query(), func() io.Writer {
 		rows = newRows(s.session, s.since)
 		return rows
 	})

@@ -15,6 +15,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
+	"github.com/hermes-sidecar/hermes-sidecar/internal/behalf"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
@@ -28,7 +29,7 @@ func streamOf(t *testing.T, ctx context.Context, next func(http.ResponseWriter, 
 		Count: func(o Outcome) { *counted = append(*counted, o) },
 	}
 	r := caddyhttp.PrepareRequest(httptest.NewRequestWithContext(ctx, http.MethodPost, "/x/v1/chat/completions?q=1", nil), caddy.NewReplacer(), httptest.NewRecorder(), nil)
-	r = r.WithContext(Begin(r, next))
+	r = r.WithContext(behalf.Begin(r, next))
 	s := o.Of(r, http.Header{proxy.SessionIDHeader: {"s"}})
 	if s == nil {
 		t.Fatal("nothing is asked")
@@ -254,7 +255,7 @@ func TestAnotherUpstreamIsDead(t *testing.T) {
 	o := &Options{Results: true, Upstreams: new(Upstreams), Logger: zap.NewNop(), Count: func(o Outcome) { *counted = append(*counted, o) }}
 	o.Upstream = func(*http.Request) string { return names[n] }
 	r := caddyhttp.PrepareRequest(httptest.NewRequest(http.MethodPost, "/v1/chat/completions", nil), caddy.NewReplacer(), httptest.NewRecorder(), nil)
-	r = r.WithContext(Begin(r, func(w http.ResponseWriter, _ *http.Request) error {
+	r = r.WithContext(behalf.Begin(r, func(w http.ResponseWriter, _ *http.Request) error {
 		if n++; names[n] == "b" {
 			return errors.New("connection refused")
 		}

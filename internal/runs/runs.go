@@ -15,7 +15,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"sync"
 	"time"
 
@@ -72,31 +71,12 @@ type Keeper struct {
 	Upstream func(*http.Request) string
 }
 
-// begun is a request that begins a run, as it was before the next handler got it.
-type begun struct {
-	next behalf.Next
-	url  url.URL
-}
-
-// begunKey is the key of begun in the context of its request.
-type begunKey struct{}
-
-// Begin returns the context of r, which may begin a run, for Began. next will answer r.
-func Begin(r *http.Request, next behalf.Next) context.Context {
-	return context.WithValue(r.Context(), begunKey{}, begun{next, *r.URL})
-}
-
 // Began makes the run id, which r has begun, keep the place of t until the run is over. The context
-// of r is one of Begin. Began is called in the goroutine that handles r. A run that has a place
+// of r is from behalf.Begin. Began is called in the goroutine that handles r. A run that has a place
 // already, because its request was repeated with an Idempotency-Key, needs no other. Without an
 // Idempotency-Key it is another run, even with the same id, and both places are kept.
 func (k *Keeper) Began(r *http.Request, id string, t *queue.Turn) {
-	b, ok := r.Context().Value(begunKey{}).(begun)
-	if !ok {
-		t.Done()
-		return
-	}
-	s := behalf.New(r, b.url, b.next, k.Upstream)
+	s := behalf.New(r, k.Upstream)
 	ctx, stop := context.WithCancel(context.Background())
 	of, x := key{client.Of(r, behalf.Site(r)...), id}, &run{[]*queue.Turn{t}, s.Upstream(), stop}
 	if !k.Runs.add(of, x, r.Header.Get("Idempotency-Key") != "") {

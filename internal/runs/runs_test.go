@@ -7,42 +7,24 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"net/http/httptest"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/behalf"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/caddytest"
 	"github.com/hermes-sidecar/hermes-sidecar/queue"
 )
 
-const upstreamKey = "http.reverse_proxy.upstream.hostport"
-
-// upstreamOf names the upstream as package telemetry does.
-func upstreamOf(r *http.Request) string {
-	name, _ := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer).GetString(upstreamKey)
-	return name
-}
-
-// answeredBy records that the upstream with the name answers r.
-func answeredBy(r *http.Request, name string) {
-	r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer).Set(upstreamKey, name)
-}
-
 // asked returns a client's request, which upstream a:1 answers.
 func asked(method, url, credentials string) *http.Request {
-	r := httptest.NewRequest(method, url, strings.NewReader(`{"input":"hello"}`))
-	r.Header = http.Header{"Authorization": {credentials}, "Content-Type": {"application/json"}, "Idempotency-Key": {"k"}}
-	r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), httptest.NewRecorder(), nil)
-	answeredBy(r, "a:1")
+	r := caddytest.Request(method, url, `{"input":"hello"}`, "Authorization", credentials, "Idempotency-Key", "k")
+	caddytest.AnswerBy(r, "a:1")
 	return r
 }
 
@@ -62,7 +44,7 @@ func inBubble(t *testing.T, name string, f func(*lab)) {
 	t.Run(name, func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			core, logs := observer.New(zapcore.DebugLevel)
-			l := &lab{t: t, logs: logs, Keeper: &Keeper{new(Runs), zap.New(core), upstreamOf}}
+			l := &lab{t: t, logs: logs, Keeper: &Keeper{new(Runs), zap.New(core), caddytest.Upstream}}
 			f(l)
 		})
 	})
@@ -74,7 +56,7 @@ func (l *lab) serve(w http.ResponseWriter, r *http.Request) error {
 	l.asked = append(l.asked, r)
 	next := l.next
 	l.mu.Unlock()
-	answeredBy(r, "a:1")
+	caddytest.AnswerBy(r, "a:1")
 	return next(w, r)
 }
 
@@ -94,7 +76,7 @@ func (l *lab) begins(credentials, id string) *queue.Turn {
 // beginsBy begins a run by a request.
 func (l *lab) beginsBy(r *http.Request, id string) *queue.Turn {
 	l.t.Helper()
-	r = r.WithContext(Begin(r, l.serve))
+	r = r.WithContext(behalf.Begin(r, l.serve))
 	turn, err := l.lines.Join("a", queue.Options{Runs: 8}, queue.Client{})
 	if err != nil {
 		l.t.Fatal(err)
@@ -150,6 +132,9 @@ func TestRunsAreAskedFor(t *testing.T) {
 			l.wantHeld(1, 0)
 			pass(time.Millisecond)
 			l.wantHeld(1, 1)
+			if r := l.asked[0]; r.Method != http.MethodGet || r.RequestURI != "/v1/runs/run_1" {
+				t.Errorf("asked %s %s", r.Method, r.RequestURI)
+			}
 			for i, state := range []string{"running", "waiting_for_approval", "running", "stopping"} {
 				l.answers(is(state))
 				pass(askEvery)
@@ -170,27 +155,6 @@ func TestRunsAreAskedFor(t *testing.T) {
 	}
 }
 
-// TestQuestionsAreTheClientsOwn: with its credentials, and nothing of its request's body.
-func TestQuestionsAreTheClientsOwn(t *testing.T) {
-	inBubble(t, "", func(l *lab) {
-		l.answers(is("completed"))
-		r := asked(http.MethodPost, "http://agent/p/work/v1/runs?a=b", "Bearer secret")
-		r = r.WithContext(Begin(r, l.serve))
-		turn, _ := l.lines.Join("a", queue.Options{Runs: 1}, queue.Client{})
-		l.Began(r, "run_1", turn)
-		r.Header.Set("Authorization", "another") // what becomes of the client's request later is no matter
-		pass(askEvery)
-		l.wantHeld(0, 1)
-		got := l.asked[0]
-		body, err := io.ReadAll(got.Body)
-		if got.Method != http.MethodGet || got.RequestURI != "/p/work/v1/runs/run_1?a=b" || got.URL.RequestURI() != got.RequestURI || got.Host != "agent" ||
-			got.Header.Get("Authorization") != "Bearer secret" || got.Header.Get("Idempotency-Key") != "" || got.Header.Get("Content-Type") != "" ||
-			got.ContentLength != 0 || len(body) > 0 || err != nil {
-			t.Errorf("asked %s %s %v with %q, %v", got.Method, got.RequestURI, got.Header, body, err)
-		}
-	})
-}
-
 // TestUpstreamThatDoesNotTell: the place is given back after a time, with a line in the log.
 func TestUpstreamThatDoesNotTell(t *testing.T) {
 	hangs := func(_ http.ResponseWriter, r *http.Request) error {
@@ -202,21 +166,14 @@ func TestUpstreamThatDoesNotTell(t *testing.T) {
 		after time.Duration
 	}{
 		"a Hermes without statuses":  {says(http.StatusNotFound, "404: Not Found"), untoldAfter},
-		"another method":             {says(http.StatusMethodNotAllowed, "405: Method Not Allowed"), untoldAfter},
 		"a key that is revoked":      {says(http.StatusUnauthorized, `{"error": {"code": "invalid_api_key"}}`), untoldAfter},
 		"a status that is not known": {is("resting"), untoldAfter},
 		"another program":            {says(http.StatusOK, "<html>"), untoldAfter},
-		"nothing in 200":             {says(http.StatusOK, ""), untoldAfter},
-		"no connection": {func(http.ResponseWriter, *http.Request) error {
-			return caddyhttp.Error(http.StatusBadGateway, errors.New("refused"))
-		}, lostAfter},
-		"502":                {says(http.StatusBadGateway, ""), lostAfter},
-		"no answer":          {func(http.ResponseWriter, *http.Request) error { return nil }, lostAfter},
-		"a hanging upstream": {hangs, lostAfter},
-		"an abort":           {func(http.ResponseWriter, *http.Request) error { panic(http.ErrAbortHandler) }, lostAfter},
-		"a panic":            {func(http.ResponseWriter, *http.Request) error { panic("boom") }, lostAfter},
+		"502":                        {says(http.StatusBadGateway, ""), lostAfter},
+		"no answer":                  {func(http.ResponseWriter, *http.Request) error { return nil }, lostAfter},
+		"a hanging upstream":         {hangs, lostAfter},
 		"another upstream": {func(w http.ResponseWriter, r *http.Request) error {
-			answeredBy(r, "b:1")
+			caddytest.AnswerBy(r, "b:1")
 			return says(http.StatusNotFound, notFound)(w, r)
 		}, lostAfter},
 	} {
@@ -264,25 +221,6 @@ func TestUpstreamThatComesBack(t *testing.T) {
 	})
 }
 
-// TestSeveralUpstreams: the one that has begun the run is asked, whichever is chosen first.
-func TestSeveralUpstreams(t *testing.T) {
-	inBubble(t, "", func(l *lab) {
-		n := 0
-		l.next = func(w http.ResponseWriter, r *http.Request) error {
-			if n++; n%3 != 0 {
-				answeredBy(r, "b:1")
-				return says(http.StatusNotFound, notFound)(w, r)
-			}
-			return is(map[bool]string{true: "running", false: "completed"}[n < 6])(w, r)
-		}
-		l.begins("k", "run_1")
-		pass(askEvery)
-		l.wantHeld(1, 3)
-		pass(askEvery)
-		l.wantHeld(0, 6)
-	})
-}
-
 // TestRunsThatAreOver: an answer to the client frees the place at once, and one to others does not.
 func TestRunsThatAreOver(t *testing.T) {
 	inBubble(t, "", func(l *lab) {
@@ -302,7 +240,7 @@ func TestRunsThatAreOver(t *testing.T) {
 		}
 		l.Over(asked(http.MethodGet, "http://agent/v1/runs/run_2", "k"), "run_2")
 		elsewhere := asked(http.MethodGet, "http://agent/v1/runs/run_1", "k")
-		answeredBy(elsewhere, "b:1")
+		caddytest.AnswerBy(elsewhere, "b:1")
 		l.Over(elsewhere, "run_1")
 		l.wantHeld(2, 0)
 		l.Over(asked(http.MethodGet, "http://agent/v1/runs/run_1/events", "k"), "run_1")
@@ -350,15 +288,6 @@ func TestRunsOfOneID(t *testing.T) {
 		l.answers(is("completed"))
 		pass(askEvery)
 		l.wantHeld(0, 2)
-	})
-}
-
-// TestRunWithoutAHandler keeps no place that nothing would free.
-func TestRunWithoutAHandler(t *testing.T) {
-	inBubble(t, "", func(l *lab) {
-		turn, _ := l.lines.Join("a", queue.Options{Runs: 1}, queue.Client{})
-		l.Began(asked(http.MethodPost, "http://agent/v1/runs", "k"), "run_1", turn)
-		l.wantHeld(0, 0)
 	})
 }
 
@@ -411,7 +340,7 @@ func TestRandomRuns(t *testing.T) {
 						case 0:
 							turn, err := l.lines.Join("a", queue.Options{Runs: 8}, queue.Client{byte(client)})
 							if err == nil {
-								l.Began(r.WithContext(Begin(r, l.serve)), id, turn)
+								l.Began(r.WithContext(behalf.Begin(r, l.serve)), id, turn)
 							}
 						case 1:
 							mu.Lock()

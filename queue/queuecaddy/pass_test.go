@@ -4,27 +4,21 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"net/http/httptest"
 	"testing"
 	"time"
 
-	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/bounded"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/caddytest"
 	"github.com/hermes-sidecar/hermes-sidecar/queue"
 )
 
 // requestOf returns a request as Caddy hands it on, from an address; header are names and values.
 func requestOf(address string, header ...string) *http.Request {
-	r := httptest.NewRequest(http.MethodPost, "/v1/chat/completions", nil)
-	for i := 0; i < len(header); i += 2 {
-		r.Header.Add(header[i], header[i+1])
-	}
-	repl := caddy.NewReplacer()
-	r = caddyhttp.PrepareRequest(r, repl, httptest.NewRecorder(), nil)
+	r := caddytest.Request(http.MethodPost, "/v1/chat/completions", "", header...)
 	caddyhttp.SetVar(r.Context(), caddyhttp.ClientIPVarKey, address)
 	return r
 }
