@@ -11,7 +11,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -100,9 +99,6 @@ type Asker struct {
 	// Refused. It runs in the goroutine of Ticket.Answer or Desk.Reply. ctx ends after 30 s, not
 	// before.
 	Send func(ctx context.Context, q rewrite.ApprovalRequest, c rewrite.ApprovalChoice) (Result, error)
-	// Rest answers a request with the rest of the stream that is held for a reply. If it is nil,
-	// only tickets for which Ticket.Hold was called take replies.
-	Rest func(w http.ResponseWriter, r *http.Request) error
 }
 
 // Desk has all tickets of a process. It is safe for concurrent use, and so are its streams and
@@ -234,7 +230,7 @@ func (d *Desk) add(a Asker, q rewrite.ApprovalRequest) *Ticket {
 	if a.NewID != nil {
 		id = a.NewID
 	}
-	t := &Ticket{desk: d, id: id(), asker: a, until: time.Now().Add(a.Timeout), rest: a.Rest}
+	t := &Ticket{desk: d, id: id(), asker: a, until: time.Now().Add(a.Timeout)}
 	t.keep(q)
 	for t.code = newCode(); slices.ContainsFunc(d.owners[a.Owner], func(o *Ticket) bool { return o.code == t.code }); {
 		t.code = newCode()
@@ -295,7 +291,7 @@ func (d *Desk) expire(t *Ticket) {
 	case late < lateReply:
 		t.timer.Reset(lateReply - late)
 	case late < lateLink:
-		t.rest, t.asker.Rest = nil, nil // which may keep much
+		t.rest = nil // which may keep much
 		t.timer.Reset(lateLink - late)
 	case !t.hasEnded(): // upstream takes very long for an answer
 		t.timer.Reset(sendTimeout)

@@ -329,9 +329,7 @@ func TestAnAnswerThatFailsAfterTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := hermes{away: true}
 		d := desk.New()
-		a := h.asker(1)
-		a.Rest = nil
-		s := d.Tickets(a)
+		s := d.Tickets(h.asker(1))
 		done, late := s.Ask(ask("run", 1)), s.Ask(ask("run", 2))
 		h.during = func() { s.Done("request1") }
 		_, _ = done.Answer(t.Context(), desk.Once, desk.Page)

@@ -64,12 +64,18 @@ func (h *hermes) want(t *testing.T, run, id string, c rewrite.ApprovalChoice) {
 	}
 }
 
-// asker is client n, who can reply.
+// asker is client n.
 func (h *hermes) asker(n byte) desk.Asker {
-	return desk.Asker{
-		Owner: [32]byte{n}, Timeout: timeout, Send: h.send,
-		Rest: func(http.ResponseWriter, *http.Request) error { return nil },
+	return desk.Asker{Owner: [32]byte{n}, Timeout: timeout, Send: h.send}
+}
+
+// held asks for an answer for which the stream is held, so that it may be a reply.
+func held(s *desk.Tickets, q rewrite.ApprovalRequest) *desk.Ticket {
+	ticket := s.Ask(q)
+	if ticket != nil {
+		ticket.Hold(func(http.ResponseWriter, *http.Request) error { return nil })
 	}
+	return ticket
 }
 
 // ask is a request.

@@ -21,8 +21,6 @@ type Replied struct {
 	// Ticket is the ticket that the message answers. If it is nil, the message is an ordinary
 	// request.
 	Ticket *Ticket
-	// Choice is the answer: Once or Deny.
-	Choice rewrite.ApprovalChoice
 	// Result and Err are what Ticket.Answer returned.
 	Result Result
 	Err    error
@@ -46,7 +44,7 @@ func (d *Desk) Reply(ctx context.Context, owner [32]byte, c rewrite.ApprovalChoi
 		return Replied{}
 	}
 	result, err := t.Answer(ctx, c, Reply)
-	return Replied{t, c, result, err}
+	return Replied{t, result, err}
 }
 
 // match returns the ticket of owner with the code. If there is none, it counts a wrong code, and

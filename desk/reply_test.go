@@ -24,7 +24,7 @@ func other(code string) string {
 func TestWhatIsNoCode(t *testing.T) {
 	var h hermes
 	d := desk.New()
-	ticket := d.Tickets(h.asker(1)).Ask(ask("run", 1))
+	ticket := held(d.Tickets(h.asker(1)), ask("run", 1))
 	code := ticket.Code()
 	for _, text := range []string{
 		"", "approve", code + ".", code[:8], code + code, ticket.ID(), strings.ToLower(code), strings.ReplaceAll(code, "-", ""), strings.ReplaceAll(code, "-", "–"),
@@ -40,7 +40,7 @@ func TestWhatIsNoCode(t *testing.T) {
 		t.Errorf("upstream was asked %d times", h.asked)
 	}
 	r := d.Reply(t.Context(), [32]byte{1}, desk.Once, code)
-	if r.Ticket != ticket || r.Choice != desk.Once || r.Result != desk.Accepted || r.Err != nil {
+	if r.Ticket != ticket || r.Result != desk.Accepted || r.Err != nil {
 		t.Errorf("the reply: %+v", r)
 	}
 	h.want(t, "run", "request1", desk.Once)
@@ -55,10 +55,8 @@ func TestSecretsOfAClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := hermes{}
 		d := desk.New()
-		linked := h.asker(1)
-		linked.Rest = nil
 		s := d.Tickets(h.asker(1))
-		waits, answered, link := s.Ask(ask("run", 1)), s.Ask(ask("run", 2)), d.Tickets(linked).Ask(ask("run", 3))
+		waits, answered, link := held(s, ask("run", 1)), held(s, ask("run", 2)), s.Ask(ask("run", 3))
 		d.Tickets(h.asker(2)).Ask(ask("run", 1))
 		wantAnswer(t, answered, desk.Deny, desk.Accepted)
 		want := map[string]bool{waits.ID(): false, waits.Code(): true, answered.ID(): false, answered.Code(): false, link.ID(): false}
@@ -86,8 +84,8 @@ func TestSecretsOfAClient(t *testing.T) {
 func TestRepliesOfOthersCountNothing(t *testing.T) {
 	var h hermes
 	d := desk.New()
-	ticket := d.Tickets(h.asker(1)).Ask(ask("run", 1))
-	theirs := d.Tickets(h.asker(2)).Ask(ask("run", 1))
+	ticket := held(d.Tickets(h.asker(1)), ask("run", 1))
+	theirs := held(d.Tickets(h.asker(2)), ask("run", 1))
 	for owner := range byte(10) {
 		if owner == 1 {
 			continue
@@ -113,17 +111,15 @@ func TestFiveWrongCodesDeny(t *testing.T) {
 				h := hermes{away: away}
 				d := desk.New()
 				s := d.Tickets(h.asker(1))
-				linked := h.asker(1)
-				linked.Rest = nil
-				early, right, noReply := s.Ask(ask("run", 1)), s.Ask(ask("run", 2)), d.Tickets(linked).Ask(ask("run", 3))
+				early, right, noReply := held(s, ask("run", 1)), held(s, ask("run", 2)), d.Tickets(h.asker(1)).Ask(ask("run", 3))
 				wrong := other(early.Code())
 				for range 4 {
 					d.Reply(t.Context(), [32]byte{1}, desk.Deny, wrong)
 				}
-				if r := d.Reply(t.Context(), [32]byte{1}, desk.Deny, right.Code()); r.Ticket != right || r.Choice != desk.Deny {
+				if r := d.Reply(t.Context(), [32]byte{1}, desk.Deny, right.Code()); r.Ticket != right {
 					t.Errorf("after four: %+v", r)
 				}
-				late := s.Ask(ask("run", 4))
+				late := held(s, ask("run", 4))
 				if early.View().State != desk.Waiting {
 					t.Fatalf("after four: %+v", early.View())
 				}
@@ -157,11 +153,9 @@ func TestFiveWrongCodesDeny(t *testing.T) {
 // TestWhatHasNoStreamHeldTakesNoReply, until it has one of its own.
 func TestWhatHasNoStreamHeldTakesNoReply(t *testing.T) {
 	var h hermes
-	a := h.asker(1)
-	a.Rest = nil
 	d := desk.New()
-	ticket := d.Tickets(a).Ask(ask("run", 1))
-	if r := d.Reply(t.Context(), a.Owner, desk.Once, ticket.Code()); r.Ticket != nil || h.asked != 0 {
+	ticket := d.Tickets(h.asker(1)).Ask(ask("run", 1))
+	if r := d.Reply(t.Context(), [32]byte{1}, desk.Once, ticket.Code()); r.Ticket != nil || h.asked != 0 {
 		t.Errorf("%+v", r)
 	}
 	if ticket.Rest(nil, nil) == nil {
@@ -169,7 +163,7 @@ func TestWhatHasNoStreamHeldTakesNoReply(t *testing.T) {
 	}
 	rests := 0
 	ticket.Hold(func(http.ResponseWriter, *http.Request) error { rests++; return nil })
-	if r := d.Reply(t.Context(), a.Owner, desk.Once, ticket.Code()); r.Ticket != ticket || r.Result != desk.Accepted {
+	if r := d.Reply(t.Context(), [32]byte{1}, desk.Once, ticket.Code()); r.Ticket != ticket || r.Result != desk.Accepted {
 		t.Errorf("%+v", r)
 	}
 	if err := ticket.Rest(nil, nil); err != nil || rests != 1 {
@@ -191,7 +185,7 @@ func TestLateReplies(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var h hermes
 				d := desk.New()
-				ticket := d.Tickets(h.asker(1)).Ask(ask("run", 1))
+				ticket := held(d.Tickets(h.asker(1)), ask("run", 1))
 				test.before(t, ticket)
 				asked := h.asked
 				reply := func() desk.Replied { return d.Reply(t.Context(), [32]byte{1}, desk.Once, ticket.Code()) }

@@ -156,7 +156,7 @@ func (s *sequence) step() {
 func (s *sequence) ask() {
 	stream := s.r.IntN(len(s.streams))
 	q := ask("run"+strconv.Itoa(stream), s.r.IntN(6))
-	ticket := s.streams[stream].Ask(q)
+	ticket := held(s.streams[stream], q)
 	for _, o := range s.asked {
 		if o.stream != stream || o.q.RequestID != q.RequestID || !time.Now().Before(o.until.Add(24*time.Hour)) {
 			continue

@@ -94,7 +94,7 @@ func (t *Ticket) View() View {
 }
 
 // Hold makes the ticket take replies from now on. rest answers a reply with the rest of the stream,
-// instead of Asker.Rest.
+// which is held for it.
 func (t *Ticket) Hold(rest func(w http.ResponseWriter, r *http.Request) error) {
 	t.desk.mu.Lock()
 	defer t.desk.mu.Unlock()
