@@ -125,31 +125,6 @@ func TestTheEndOfATicket(t *testing.T) {
 	}
 }
 
-// TestAStreamThatIsReadAgain: the ticket waits again with the same link, until its first
-// timeout; not if its tool has ended, or if it was answered.
-func TestAStreamThatIsReadAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var h hermes
-		d := desk.New()
-		s := d.Tickets(h.asker(1))
-		left, done, answered := s.Ask(ask("run", 1)), s.Ask(ask("run", 2)), s.Ask(ask("run", 3))
-		s.Done("request2")
-		wantAnswer(t, answered, desk.Deny, desk.Accepted)
-		s.Done("")
-		time.Sleep(timeout / 2)
-		s = d.Tickets(h.asker(1))
-		if s.Ask(ask("run", 1)) != left || s.Ask(ask("run", 2)) != done || s.Ask(ask("run", 3)) != answered || s.Waiting() != 1 {
-			t.Errorf("%d wait again", s.Waiting())
-		}
-		wantStats(t, d, 4, 0, 2, 1, 0)
-		if v := left.View(); v.State != desk.Waiting || !v.Until.Equal(time.Now().Add(timeout/2)) || v.Request.Command == "" {
-			t.Errorf("%+v", v)
-		}
-		wantAnswer(t, done, desk.Once, desk.TooLate)
-		wantAnswer(t, left, desk.Once, desk.Accepted)
-	})
-}
-
 // TestATicketOfTwoStreams ends with the last of them.
 func TestATicketOfTwoStreams(t *testing.T) {
 	var h hermes
@@ -266,28 +241,6 @@ func TestAnAnswerUnderWay(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestAnswersAtTheSameTime: one is sent.
-func TestAnswersAtTheSameTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := hermes{during: func() { time.Sleep(time.Second) }}
-		ticket := desk.New().Tickets(h.asker(1)).Ask(ask("run", 1))
-		results := make(chan desk.Result)
-		for range 50 {
-			go func() {
-				result, _ := ticket.Answer(context.Background(), desk.Once, desk.Page)
-				results <- result
-			}()
-		}
-		count := map[desk.Result]int{}
-		for range 50 {
-			count[<-results]++
-		}
-		if count[desk.Accepted] != 1 || count[desk.AlreadyAnswered] != 49 || h.asked != 1 {
-			t.Errorf("results %v, upstream was asked %d times", count, h.asked)
-		}
-	})
 }
 
 // TestChoices: only those that upstream offers, in one order, and deny always.
