@@ -392,23 +392,6 @@ func TestNoRequestOfThePageIsInAccessLogs(t *testing.T) {
 	}
 }
 
-// TestOldAndOddRequests: HTTP/1.0 without a host, and others that no browser sends.
-func TestOldAndOddRequests(t *testing.T) {
-	s := newSite(t, "hermes_approvals")
-	var u upstream
-	_, path := u.ticket(t, "rm -rf victim")
-	if status, body := s.raw("GET " + path + " HTTP/1.0\r\n\r\n"); !strings.HasSuffix(status, "200 OK") || !strings.Contains(body, "rm -rf victim") {
-		t.Errorf("%s\n%s", status, body)
-	}
-	post := "Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 11\r\n"
-	if status, _ := s.raw("POST " + path + " HTTP/1.0\r\nOrigin: http://\r\n" + post + "\r\nchoice=once"); !strings.HasSuffix(status, "403 Forbidden") || len(u.sent) != 0 {
-		t.Errorf("%s, sent %q", status, u.sent)
-	}
-	if status, _ := s.raw("POST " + path + " HTTP/1.0\r\n" + post + "\r\nchoice=deny"); !strings.HasSuffix(status, "200 OK") || len(u.sent) != 1 {
-		t.Errorf("%s, sent %q", status, u.sent)
-	}
-}
-
 // TestNothingUpstreamSaysIsMarkup, wherever it stands.
 func TestNothingUpstreamSaysIsMarkup(t *testing.T) {
 	s := newSite(t, "hermes_approvals")

@@ -1,15 +1,15 @@
 package deskcaddy_test
 
 import (
-	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -86,29 +86,6 @@ func (s *site) choose(path string, c rewrite.ApprovalChoice, header ...string) a
 		append(header, "Content-Type", "application/x-www-form-urlencoded", "Origin", "http://page.test", "Sec-Fetch-Site", "same-origin")...)
 }
 
-// raw sends bytes, and returns the status line and all that follows.
-func (s *site) raw(request string) (status, rest string) {
-	s.t.Helper()
-	c, err := net.Dial("unix", s.Socket())
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer c.Close()
-	if _, err := io.WriteString(c, request); err != nil {
-		s.t.Fatal(err)
-	}
-	r := bufio.NewReader(c)
-	status, err = r.ReadString('\n')
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	b, err := io.ReadAll(r)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return strings.TrimSpace(status), string(b)
-}
-
 // want checks the status, and what is in the body and what not.
 func (a answer) want(status int, has ...string) answer {
 	a.t.Helper()
@@ -154,7 +131,7 @@ func (u *upstream) ticket(t *testing.T, command string, with ...func(*desk.Asker
 		u.result = desk.Accepted
 	}
 	a := desk.Asker{Owner: [32]byte{1}, Link: "http://page.test/hermes/approve", Timeout: timeout, Send: u.send}
-	q := rewrite.ApprovalRequest{RunID: "run " + t.Name(), RequestID: approvalID(), Command: command, Description: "recursive delete", Tool: "terminal", Choices: all}
+	q := rewrite.ApprovalRequest{RunID: "run " + t.Name(), RequestID: fmt.Sprint("request ", ids.Add(1)), Command: command, Description: "recursive delete", Tool: "terminal", Choices: all}
 	for _, f := range with {
 		f(&a, &q)
 	}
@@ -167,15 +144,4 @@ func (u *upstream) ticket(t *testing.T, command string, with ...func(*desk.Asker
 	return ticket, "/hermes/approve/" + ticket.ID()
 }
 
-var ids = struct {
-	sync.Mutex
-	n int
-}{}
-
-// approvalID returns the id of another request.
-func approvalID() string {
-	ids.Lock()
-	defer ids.Unlock()
-	ids.n++
-	return "request " + strings.Repeat("x", ids.n)
-}
+var ids atomic.Int64 // of requests
