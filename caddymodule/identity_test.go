@@ -92,8 +92,7 @@ const (
 	chatOfUser   = `{"messages":[{"role":"system","content":"Be kind."},{"role":"user","content":"hi"}]}`
 )
 
-// TestNoClientNamesTheUser: what upstream learns of the user is Caddy's alone. Package integration/queue has
-// the other ways to write a field, and HTTP/2.
+// TestNoClientNamesTheUser: what upstream learns of the user is Caddy's alone, however a client writes a field.
 func TestNoClientNamesTheUser(t *testing.T) {
 	s := runIdentity(t, "identity {header.X-User} by header\nidentity {header.X-User} by session")
 	for _, name := range []string{"X-Hermes-Session-Key", "X-Hermes-Session-Id"} {
@@ -101,6 +100,8 @@ func TestNoClientNamesTheUser(t *testing.T) {
 		for _, fields := range [][]string{
 			nil, {name + ": bob", lower + ": carol", low + ": dave"}, {name + ": bob", "Connection: " + name},
 			{"Connection: x-other", "X-Other: y", "connection:keep-alive ,\t" + strings.ToUpper(name) + " , x-more"}, {"Connection: " + low},
+			{strings.Replace(name, "-", "_", 1) + ": bob"}, {name + ":\n bob"}, {lower + ":", name + ": bob"}, {name + ": alice, bob"},
+			{"Keep-Alive: " + name, name + ": bob"}, {"Connection: Upgrade, " + name, "Upgrade: websocket", name + ": bob"},
 		} {
 			for _, path := range []string{identityChat, "/v1/runs", "/elsewhere"} {
 				got := s.post(path, chatOfUser, append(slices.Clone(fields), "X-User: alice")...)

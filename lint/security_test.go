@@ -245,7 +245,7 @@ var securityTests = map[string]string{
 	"answers that wait for a reply, without a client":          "TestRunsThatAwaitAClientHaveRoomOfTheirOwn TestHeldAnswersTakeNoMore",
 	"streams without a client, max_detached":                   "TestOneMoreThanMaxDetachedEndsWithItsClient TestRunsEndWhenNobodyComesBack",
 	"waiting requests (hermes_queue): waiting":                 "TestLimits TestNoPlace TestThousandsWait TestLargeBodiesWait TestRefusals",
-	"places of a site's clients: runs":                         "TestLimits TestTheNextWaits TestMadeUpKeys",
+	"places of a site's clients: runs":                         "TestLimits TestTheNextWaits TestAFullLineIsShared",
 	"what a waiting client is told":                            "TestTells TestWaitingStream",
 	"an error answer to a request that has waited":             "TestWaitedAnswersThatAreNoStreams",
 	"origins that Hermes allows, remembered":                   "TestOriginsAreBounded",

@@ -3,7 +3,6 @@ package queue
 import (
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -97,76 +96,6 @@ func TestRefusalsAreLogged(t *testing.T) {
 				return l["msg"] == message && l["level"] == "info" && l["path"] == chat.path && has && (seconds >= .02) == (wait != "0s") && l["waiting"] == 0.0
 			})
 		})
-	}
-}
-
-// TestResumeInAnyOrder: what goes on without its client keeps its place, and what joins it takes none, wherever
-// hermes_resume is.
-func TestResumeInAnyOrder(t *testing.T) {
-	t.Parallel()
-	for name, route := range map[string]string{
-		"in front":     "hermes_resume\n" + oneRun,
-		"after it":     oneRun + "hermes_resume\n",
-		"on both ends": oneRun + "hermes_resume\n" + oneRun,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p := newPlaceOf(t, hermes.New(t, 10), site{route: route + "hermes_proxy AGENT"})
-			first := p.ask(chat, "key-1", "slow-1", "Idempotency-Key", "a", "X-Hermes-Detach", "10m")
-			p.Until(t, "slow-1")
-			<-first.header
-			again := p.ask(chat, "key-1", "slow-1", "Idempotency-Key", "a", "X-Hermes-Detach", "10m")
-			<-again.header
-			two := p.ask(whole, "key-2", "two")
-			p.untilWaiting(1)
-			first.leave()
-			<-first.done
-			if p.Has("two") {
-				t.Error("a run that goes on has given its place back")
-			}
-			p.End("slow-1")
-			if _, body := again.ends(); !strings.Contains(body, "bye") || !strings.Contains(body, "[DONE]") {
-				t.Errorf("who joins is answered %s", body)
-			}
-			two.good(whole)
-			if heard := p.Heard(); len(heard) != 2 {
-				t.Errorf("the agent has heard %q", heard)
-			}
-		})
-	}
-}
-
-// TestOnlyOneHermesWaits: a second one finds no pass, and requests that begin no run do not wait.
-func TestOnlyOneHermesWaits(t *testing.T) {
-	t.Parallel()
-	p := newPlaceOf(t, hermes.New(t, 10), site{route: oneRun + "hermes\nhermes\nreverse_proxy AGENT"})
-	first := p.ask(chat, "key-1", "slow-1")
-	p.Until(t, "slow-1")
-	for _, path := range []string{"/v1/models", "/v1/runs/r/stop", "/api/sessions"} {
-		p.send(http.MethodPost, path, `{"input": "`+path+`"}`, path).ends()
-	}
-	two := p.ask(whole, "key-2", "two")
-	p.untilWaiting(1)
-	p.End("slow-1")
-	first.good(chat)
-	two.good(whole)
-}
-
-// TestTurnsOfUsers: with `by` a user is one client, whatever credentials its requests have.
-func TestTurnsOfUsers(t *testing.T) {
-	t.Parallel()
-	p := newPlace(t, 10, "runs 1", "by {header.X-User}")
-	p.ask(chat, "key-1", "slow-a1", "X-User", "a")
-	p.Until(t, "slow-a1")
-	a := p.ask(chat, "key-2", "a2", "X-User", "a")
-	p.untilWaiting(1)
-	b := p.ask(chat, "key-1", "b1", "X-User", "b")
-	p.untilWaiting(2)
-	p.End("slow-a1")
-	b.good(chat)
-	a.good(chat)
-	if heard := p.Heard(); !slices.Equal(heard, []string{"slow-a1", "b1", "a2"}) {
-		t.Errorf("the agent has heard %q", heard)
 	}
 }
 

@@ -2,9 +2,7 @@ package queue
 
 import (
 	"fmt"
-	"io"
 	"net"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -136,33 +134,4 @@ func TestLargeBodiesWait(t *testing.T) {
 	p.crowd(n, size, func(i int) string { return "key-" + strconv.Itoa(i%10) })
 	p.untilWaiting(n)
 	limit(fmt.Sprintf("%d bodies of %d bytes", n, size))
-}
-
-// TestSlowReaders: clients that read nothing while they wait hold up nobody, and their places come free.
-func TestSlowReaders(t *testing.T) {
-	t.Parallel()
-	p := newPlaceOf(t, hermes.New(t, 0), site{queue: []string{"runs 2"}, hermes: []string{"keepalive 1ms"}})
-	p.ask(chat, "holder", "slow-1")
-	p.ask(chat, "holder", "slow-2")
-	p.Until(t, "slow-1", "slow-2")
-	all := p.crowd(20, 0, func(i int) string { return "key-" + strconv.Itoa(i) })
-	p.untilWaiting(20)
-	for _, c := range all {
-		c.(*net.TCPConn).SetReadBuffer(1 << 10)
-	}
-	reads := p.ask(chat, "reader", "reader")
-	reads.says("20 before you")
-	p.Release()
-	reads.good(chat)
-	for _, c := range all[:10] {
-		c.(*net.TCPConn).SetLinger(0)
-		c.Close()
-	}
-	for _, c := range all[10:] {
-		c.SetReadDeadline(time.Now().Add(harness.Patience))
-		if _, err := io.CopyN(io.Discard, c, 100); err != nil && !os.IsTimeout(err) {
-			t.Error(err)
-		}
-	}
-	p.free(2)
 }

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,6 +19,7 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/metrics"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
@@ -100,19 +100,7 @@ func (p *place) load(s site) {
 func (p *place) loadText(text string) {
 	p.t.Helper()
 	p.loads.Store(true)
-	res, err := harness.Persist(func() (*http.Response, error) {
-		req, _ := http.NewRequest(http.MethodPost, "http://"+p.caddy.Admin+"/load", strings.NewReader(text))
-		req.Header.Set("Content-Type", "text/caddyfile")
-		req.Header.Set("Cache-Control", "must-revalidate") // also one that is the same
-		return http.DefaultClient.Do(req)
-	})
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	defer res.Body.Close()
-	if body, _ := io.ReadAll(res.Body); res.StatusCode != http.StatusOK {
-		p.t.Fatalf("reload: %s: %s", res.Status, body)
-	}
+	p.caddy.LoadCaddyfile(text)
 }
 
 // metric returns the value of a metric of the line.
@@ -179,13 +167,9 @@ func (p *place) send(method, path, body, prompt string, header ...string) *pendi
 	go func() {
 		defer leave()
 		defer close(q.done)
-		for {
+		q.reply, q.err = p.http.Do(req)
+		for p.loads.Load() && client.Again(req, q.err) { // the server before a reload may close it unread
 			q.reply, q.err = p.http.Do(req)
-			// The server before a reload may still accept a connection, and close it unread.
-			if q.err == nil || !p.loads.Load() || !unread.MatchString(q.err.Error()) {
-				break
-			}
-			req.Body, _ = req.GetBody()
 		}
 		close(q.header)
 		if q.err != nil {
@@ -196,9 +180,6 @@ func (p *place) send(method, path, body, prompt string, header ...string) *pendi
 	}()
 	return q
 }
-
-// unread are the errors of net/http for a connection that was closed before it brought an answer.
-var unread = regexp.MustCompile(`EOF|reset|server closed idle connection`)
 
 // leaves leaves, and waits until the request is over here.
 func (p *place) leaves(q *pending) {
@@ -235,18 +216,6 @@ func (q *pending) says(text string) {
 		}
 		return false
 	})
-}
-
-// The places that one who waits is told.
-var inLine = regexp.MustCompile(`Waiting in line: (?:(\d+) before you|you are next)`)
-
-// waited returns how many it was told are before it, in order.
-func (q *pending) waited() (places []int) {
-	for _, m := range inLine.FindAllStringSubmatch(q.status.String(), -1) {
-		n, _ := strconv.Atoi(m[1])
-		places = append(places, n)
-	}
-	return places
 }
 
 // good wants an answer of the agent's.
@@ -364,6 +333,3 @@ func (q *pending) refused(k kind, code string) {
 		}
 	}
 }
-
-// withoutIDs are the lines and comments that hermes_resume adds.
-var withoutIDs = regexp.MustCompile(`(?m)^id: .*\n|^:.*\n\n?`)

@@ -87,7 +87,6 @@ func (s *socket) status() int {
 func TestTyping(t *testing.T) {
 	t.Parallel()
 	const plain, js = `{"messages": [{"role": "user", "content": "slow-typed"}]}`, "Content-Type: application/json"
-	large := strings.Replace(plain, "{", "{"+strings.Repeat(" ", 3000), 1)
 	for name, c := range map[string]struct {
 		header, body string
 		chunked      bool
@@ -95,12 +94,8 @@ func TestTyping(t *testing.T) {
 	}{
 		"compressed":           {js + "\r\nContent-Encoding: gzip", zipped(plain), false, false},
 		"compressed, chunked":  {js + "\r\nContent-Encoding: gzip", zipped(plain), true, false},
-		"multipart":            {"Content-Type: multipart/form-data; boundary=x", plain, false, false},
-		"too large":            {js, large, false, false},
-		"too large, chunked":   {js, large, true, false},
-		"incremental":          {js + "\r\nIncremental: ?1", plain, false, false},
-		"expected":             {js + "\r\nExpect: 100-continue", plain, false, true},
 		"expected, compressed": {js + "\r\nExpect: 100-continue\r\nContent-Encoding: gzip", zipped(plain), false, false},
+		"too large":            {js, strings.Replace(plain, "{", "{"+strings.Repeat(" ", 3000), 1), false, false},
 		"plain":                {js, plain, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -137,31 +132,6 @@ func TestTyping(t *testing.T) {
 				s.Close()
 			}
 			p.free(2)
-		})
-	}
-}
-
-// TestTypedTooLate: a body that has come when the line is full, or that waits too long, gets what others
-// get, and the agent does not get its end.
-func TestTypedTooLate(t *testing.T) {
-	t.Parallel()
-	for name, options := range map[string][]string{"queue_full": {"runs 1", "waiting 0"}, "queue_timeout": {"runs 1", "wait 1s"}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p := newPlace(t, 10, options...)
-			p.ask(chat, "holder", "slow-1")
-			p.Until(t, "slow-1")
-			s := p.types(chat.path, "Content-Type: application/json\r\nContent-Encoding: gzip", zipped(`{"messages": [{"role": "user", "content": "late"}]}`), false)
-			s.ends()
-			if got := s.status(); got != http.StatusTooManyRequests {
-				t.Errorf("status %d", got)
-			}
-			harness.Until(t, "the agent waits no more", func() bool { return p.Reading() == 0 })
-			p.End("slow-1")
-			harness.Until(t, "the place is free", func() bool { return p.metric("running") <= 0 })
-			if p.Has("late") {
-				t.Error("it runs")
-			}
 		})
 	}
 }

@@ -169,21 +169,6 @@ func TestWaitingStream(t *testing.T) {
 // lines0 returns the first thing that was observed.
 func (l *inLine) lines0() string { return append(l.Lines, "nothing")[0] }
 
-// TestTurnComesAtOnce: with a free place nothing differs.
-func TestTurnComesAtOnce(t *testing.T) {
-	bubble(t, "", func(t *testing.T) {
-		x := waits(t, 0)
-		x.goesOn()
-		x.Stream("X-Hermes-Session-Id", "s")
-		x.Write(role, text("Hello"), fullStop, done)
-		equal(t, x.Rec.Sent.Get("X-Hermes-Session-Id"), "s", "upstream's header")
-		x.Ret(nil).WantSwallowed(t)
-		x.WantBody(role + text("Hello") + fullStop + done)
-		equal(t, x.turn.Waited(), 0, "waited")
-		x.wantFree()
-	})
-}
-
 // TestWaitingForms: what a waiting client is sent in each form and by each API: a status, a
 // keepalive, and another status when it is its turn. A chat's answer follows as it is.
 func TestWaitingForms(t *testing.T) {
@@ -430,7 +415,6 @@ func TestDrainInLine(t *testing.T) {
 // TestWaitedAnswersThatAreNoStreams: after the header has left, each of them is an error of the
 // stream.
 func TestWaitedAnswersThatAreNoStreams(t *testing.T) {
-	const key = "sk-abcdefghijklmnopqrstuvwxyz0123456789"
 	for _, c := range []struct {
 		name   string
 		status int
@@ -438,14 +422,9 @@ func TestWaitedAnswersThatAreNoStreams(t *testing.T) {
 		value  string // of the error, "" for that of the status
 	}{
 		{"of OpenAI's kind", 401, `{"error": {"message": "Invalid API key", "type": "invalid_request_error", "code": "invalid_api_key"}}`, `{"message": "Invalid API key", "type": "invalid_request_error", "code": "invalid_api_key","param":null}`},
-		{"over lines", 503, "{\r\n\"error\": {\r\n\"message\": \"Down\"}}\r\n", `{  "message": "Down","type":"upstream_error","param":null,"code":"agent_error"}`},
-		{"a string", 404, `{"error": "Session not found"}`, `{"message":"Session not found","type":"upstream_error","param":null,"code":"agent_error"}`},
-		{"with a secret", 500, `{"error": {"message": "key ` + key + ` is bad"}}`, `{"message": "key [redacted] is bad","type":"upstream_error","param":null,"code":"agent_error"}`},
 		{"of no JSON", 500, "<html>", ""},
-		{"without a body", 404, "", ""},
 		{"without an error", 200, `{"id": "chatcmpl-1", "object": "chat.completion"}`, ""},
 		{"too large", 500, `{"error": {"message": "` + strings.Repeat("a", 16<<10) + `"}}`, ""},
-		{"an empty message", 400, `{"error": {"message": ""}}`, ""},
 	} {
 		bubble(t, c.name, func(t *testing.T) {
 			x := waits(t, 1)
@@ -766,6 +745,25 @@ func TestUpstreamRefuses(t *testing.T) {
 		x.WantAnswerOf(502, "shutting_down", false)
 		x.wantFree()
 	})
+}
+
+// TestRetryAfter: the request is sent again when upstream has asked for that, and after a second if what it says
+// is no time to come.
+func TestRetryAfter(t *testing.T) {
+	for value, want := range map[string]time.Duration{
+		"": 1, "2": 2, " 3 ": 3, "Sat, 01 Jan 2000 00:00:05 GMT": 5,
+		"-5": 1, "0": 1, "0.5": 1, "soon": 1, "99999999999999999999999999": 1, "Wed, 21 Oct 1999 07:28:00 GMT": 1,
+	} {
+		bubble(t, value, func(t *testing.T) {
+			x := waits(t, 0, body(`{"messages":[]}`))
+			<-x.Ack
+			x.refuses(value)
+			begun := time.Now()
+			x.nextTry(func() error { return nil })
+			equal(t, time.Since(begun), want*time.Second, "the next try comes after")
+			x.Ret(nil)
+		})
+	}
 }
 
 // TestOtherRefusals: a 429 that is not Hermes' own may come after the agent has begun, such as that of
