@@ -170,29 +170,6 @@ func TestLinkOfAnAnswerThatHasEnded(t *testing.T) {
 	}
 }
 
-// TestLateReply: what upstream decided meanwhile comes, with a sentence that says so.
-func TestLateReply(t *testing.T) {
-	p := newPlace(t, byLink, byReply)
-	expires := make(chan struct{})
-	p.On("go", asks(hermes.Command{Text: danger, Expires: expires})...)
-	me := person{t: t, at: p, key: "key-1"}
-	first := me.asks("go").wait()
-	before := first.ends()
-	close(expires)
-	harness.Until(t, "the page says that it is too late", func() bool {
-		return !slices.Contains(me.visits(first.url).buttons(), "once")
-	})
-	if s := me.presses(first.url, "once"); s.status == http.StatusOK {
-		t.Errorf("pressed too late: %d %s", s.status, s.words())
-	}
-	after := me.asks("go", before.Content, "approve "+first.code).ends()
-	after.CheckGood(t)
-	if !strings.HasSuffix(after.Content, "Done: expired") || strings.TrimSpace(after.Content) == "Done: expired" {
-		t.Errorf("the rest is %q, without a sentence", after.Content)
-	}
-	p.WantRan(t, danger, 0)
-}
-
 // TestTimeout: after approval_timeout no link and no code counts, while the agent still waits.
 func TestTimeout(t *testing.T) {
 	p := newPlace(t, byLink, byReply, "approval_timeout 1s")
@@ -216,41 +193,6 @@ func TestTimeout(t *testing.T) {
 			t.Errorf("too late, and yet: %+v", r)
 		}
 	}
-}
-
-// TestAgentThatDies: an answer to what waits no more says so, and a held stream has its error.
-func TestAgentThatDies(t *testing.T) {
-	p := newPlace(t, byLink, byReply)
-	dies := make(chan struct{})
-	p.On("go", asks(hermes.Command{Text: danger, Dies: dies})...)
-	me := person{t: t, at: p, key: "key-1"}
-	first := me.asks("go").wait()
-	before := first.ends()
-	before.CheckGood(t)
-	close(dies)
-	harness.Until(t, "the page knows it", func() bool { return len(me.visits(first.url).buttons()) == 0 })
-	after := me.asks("go", before.Content, "approve "+first.code).ends()
-	after.CheckError(t, "upstream_aborted")
-	p.WantRan(t, danger, 0)
-}
-
-// TestRestart: after it no ticket is known, and nothing runs.
-func TestRestart(t *testing.T) {
-	p := newPlace(t, byLink, byReply)
-	p.On("go", asksOnce(danger)...)
-	me := person{t: t, at: p, key: "key-1"}
-	first := me.asks("go").wait()
-	before := first.ends()
-	p.caddy.Kill()
-	again := newPlaceOf(t, p.Agent, byLink, byReply)
-	ticket := first.url[strings.LastIndex(first.url, "/"):]
-	if s := me.visits(again.page + "/hermes/approve" + ticket); s.status != http.StatusNotFound {
-		t.Errorf("the page after a restart: %d %s", s.status, s.words())
-	}
-	me.presses(again.page+"/hermes/approve"+ticket, "once")
-	me.at = again
-	me.asks("go", before.Content, "approve "+first.code).ends()
-	p.WantRan(t, danger, 0)
 }
 
 // TestDetailsAfterAReply: the rest of an answer tells what its tools were given and returned (contract section 8).

@@ -8,11 +8,9 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
@@ -135,18 +133,6 @@ func TestWhatWaitsIsListed(t *testing.T) {
 	}
 }
 
-// TestAgentThatNeverAsks has the same bytes with all of it on.
-func TestAgentThatNeverAsks(t *testing.T) {
-	var bodies []string
-	for _, lines := range [][]string{{resume + "off"}, {resume + "off", byLink, byReply}} {
-		me := person{t: t, at: newPlace(t, lines...), key: "key-1"}
-		bodies = append(bodies, regexp.MustCompile(`chatcmpl-\w+`).ReplaceAllString(me.asks("hello").All(), "chatcmpl"))
-	}
-	if bodies[0] != bodies[1] {
-		t.Errorf("%s\nwant\n%s", bodies[1], bodies[0])
-	}
-}
-
 // TestRepeatsAroundASplit: what an SDK or a client with a key sends again has the same answer.
 func TestRepeatsAroundASplit(t *testing.T) {
 	for name, header := range map[string][2][]string{
@@ -187,7 +173,7 @@ func TestRunsAndSessions(t *testing.T) {
 		p := newPlace(t, resume+always, byLink)
 		p.On("go", asksOnce(danger)...)
 		me := person{t: t, at: p, key: "key-1"}
-		ask := func(method, path, body string) *bufio.Reader { // package client knows chats alone
+		ask := func(method, path, body string) *bufio.Reader { // package client knows the frames of chats alone
 			q, _ := http.NewRequest(method, p.api+path, strings.NewReader(body))
 			q.Header.Set("Authorization", "Bearer "+me.key)
 			q.Header.Set("Content-Type", "application/json")
@@ -314,98 +300,6 @@ func TestHeldAnswersLeaveNothing(t *testing.T) {
 	})
 }
 
-// TestApprovalsAreLoggedOnceASecond, whether their clients are asked or not: an agent may ask as often as it likes.
-// The first ones are all there, and at the level debug all of them are.
-func TestApprovalsAreLoggedOnceASecond(t *testing.T) {
-	ask := func(id string) hermes.Step {
-		return hermes.Sends("event: approval.request", `data: {"command": "rm -rf `+id+`", "description": "d", "request_id": "req-`+id+`", "event": "approval.request", "run_id": "chatcmpl-1", "choices": ["once", "deny"]}`)
-	}
-	var refused, asked []hermes.Step
-	for i := range 500 {
-		refused = append(refused, ask(fmt.Sprint("r", i)))
-		asked = append(asked, hermes.Sends(hermes.Running("terminal", fmt.Sprint("a", i))...), ask(fmt.Sprint("a", i)), hermes.Ends("terminal", fmt.Sprint("a", i)))
-	}
-	for name, c := range map[string]struct {
-		steps       []hermes.Step
-		lines       []string
-		says, level string
-	}{
-		"refused":        {refused, []string{byLink}, "the client was not asked", "warn"},
-		"asked":          {asked, []string{byLink}, "asked for approval", "info"},
-		"without a user": {refused, []string{byLink, byUser}, "the client was not asked", "warn"},
-		"no reply":       {asked, []string{resume + "detach 0s", byReply}, "the answer cannot continue without its client", "warn"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := newPlace(t, c.lines...)
-			p.load(t, strings.Replace(p.caddyfile(c.lines...), "{\n", "{\ndebug\n", 1))
-			p.On("go", append(c.steps, hermes.Says("Done."))...)
-			began := time.Now()
-			a := person{t: t, at: p, key: "key-1"}.asks("go")
-			if all := a.All(); !strings.Contains(all, "Done.") {
-				t.Fatal("the answer is not whole")
-			}
-			var levels map[string]int
-			harness.Until(t, "the first are logged, and others at debug", func() bool {
-				levels = map[string]int{}
-				for line := range strings.Lines(p.caddy.Log.String()) {
-					if _, level, ok := strings.Cut(line, `"level":"`); ok && strings.Contains(line, c.says) {
-						level, _, _ = strings.Cut(level, `"`)
-						levels[level]++
-					}
-				}
-				return levels[c.level] >= 20 && levels["debug"] > 0
-			})
-			if most := 20 + int(time.Since(began)/time.Second) + 1; levels[c.level] > most {
-				t.Errorf("lines by level: %v, want at most %d at %s", levels, most, c.level)
-			}
-		})
-	}
-}
-
-// TestCardsSayWhatBecameOfCommands: what waits, and what was denied or expired, does not look as if it had run,
-// whichever way was taken.
-func TestCardsSayWhatBecameOfCommands(t *testing.T) {
-	p := newPlace(t, byLink, "cards on", "status_line on")
-	me := person{t: t, at: p, key: "key-1"}
-	says := func(name string, h *held, want string) (content string) {
-		t.Helper()
-		content = h.ends().Content
-		if all := h.read.String(); strings.Count(all, `"type":"function_call_output"`) != 1 || !strings.Contains(all, `"output":[{"type":"input_text","text":"`+want+`"}]`) {
-			t.Errorf("%s: want one row that says %q in\n%s", name, want, all)
-		}
-		return content
-	}
-	wants := map[string]string{"once": "completed", "deny": "Error: denied", "expires": "Error: expired"}
-	asks := func(what string) (a *held, expires chan struct{}) {
-		expires = make(chan struct{})
-		p.On(what, asks(hermes.Command{Text: danger, Expires: expires})...)
-		return me.asks(what).wait(), expires
-	}
-	for what, want := range wants {
-		a, expires := asks(what)
-		if what == "expires" {
-			close(expires)
-		} else {
-			me.presses(a.url, what)
-		}
-		says("link, "+what, a, want)
-	}
-	p.load(t, p.caddyfile(byReply, byLink, "cards on", "status_line on"))
-	for what, want := range wants {
-		a, expires := asks("reply, " + what)
-		before := says("the answer that asks", a, "Error: waits for approval")
-		if all := a.read.String(); !strings.Contains(all, `"name":"Approval needed: `+danger+`"`) || !strings.Contains(all, `"hidden":true`) {
-			t.Errorf("the row and the status line: %s", all)
-		}
-		verb := map[string]string{"once": "approve ", "deny": "deny ", "expires": "deny "}[what]
-		if what == "expires" {
-			close(expires)
-			harness.Until(t, "the page knows it", func() bool { return len(me.visits(a.url).buttons()) == 0 })
-		}
-		says("the rest, "+what, me.asks("reply, "+what, before, verb+a.code), want)
-	}
-}
-
 // TestRepliesNeedNoPlace in line: the run that asks holds the only one until it has the reply, also if it has waited
 // itself, with a client that was told so.
 func TestRepliesNeedNoPlace(t *testing.T) {
@@ -477,27 +371,5 @@ func TestRecordingsHaveCommandsThatWait(t *testing.T) {
 		if strings.Contains(all, secret) {
 			t.Errorf("%q is in the recordings", secret)
 		}
-	}
-}
-
-// TestCommandThatCannotBeShown can only be denied, by the page and by a reply, and nothing else is offered.
-func TestCommandThatCannotBeShown(t *testing.T) {
-	p := newPlace(t, byLink, byReply)
-	p.On("go", asksOnce("")...)
-	me := person{t: t, at: p, key: "key-1"}
-	first := me.asks("go").wait()
-	before := first.ends()
-	if all := first.read.String(); strings.Contains(before.Content, "`approve ") || !strings.Contains(all, `"hermes_choices": ["deny"]`) {
-		t.Errorf("offered: %s", all)
-	}
-	if s := me.presses(first.url, "once"); !slices.Equal(s.buttons(), []string{"deny"}) {
-		t.Errorf("the page says %d %s", s.status, s.words())
-	}
-	if all := me.asks("go", before.Content, "approve "+first.code).All(); !strings.Contains(all, "approval_refused") {
-		t.Errorf("approved, it says %s", all)
-	}
-	p.WantUnanswered(t, "approvals")
-	if text := me.asks("go", before.Content, "deny "+first.code).ends().Content; !strings.HasSuffix(text, "Done: deny") {
-		t.Errorf("denied, it says %q", text)
 	}
 }

@@ -1,32 +1,27 @@
 package approvals
 
 import (
-	"bufio"
-	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
-	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
-	"github.com/hermes-sidecar/hermes-sidecar/integration/child"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/browser"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
 )
 
-// lab is a Caddy with the page, and a proxy in front that sees what the browser sends, and sends another Host.
+// lab is a place whose page has a proxy in front, which sees what the browser sends, and sends another Host.
 type lab struct {
+	*place
 	t     *testing.T
 	front *httptest.Server
-	in    io.Writer
-	out   *bufio.Scanner
+	asked int
 
 	mu    sync.Mutex
 	posts []http.Header // of the requests that were no GET
@@ -34,15 +29,8 @@ type lab struct {
 
 func newLab(t *testing.T) *lab {
 	t.Helper()
-	binary := filepath.Join(t.TempDir(), "lab")
-	build := exec.Command("go", "build", "-o", binary, "./desk/deskcaddy/testdata/lab")
-	build.Dir = harness.Path(".")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	addr := harness.FreePort(t)
-	l := &lab{t: t}
-	proxy := harness.ProxyTo(addr)
+	l := &lab{place: preparePlace(t, hermes.New(t, 0)), t: t}
+	proxy := harness.ProxyTo(strings.TrimPrefix(l.page, "http://"))
 	l.front = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet {
 			l.mu.Lock()
@@ -52,50 +40,26 @@ func newLab(t *testing.T) *lab {
 		proxy.ServeHTTP(w, r)
 	}))
 	t.Cleanup(l.front.Close)
-	cmd := exec.Command(binary, addr, l.front.URL)
-	cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), "XDG_DATA_HOME=", "XDG_CONFIG_HOME=")
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := child.Start(cmd); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		in.Close() // which ends it
-		if err := cmd.Wait(); err != nil {
-			t.Error(err)
-		}
-	})
-	l.in, l.out = in, bufio.NewScanner(out)
-	l.want("ready")
+	l.start(t, []string{"approvals link " + l.front.URL + "/hermes/approve", onPage + "allow_always"})
 	return l
 }
 
-// want reads a line.
-func (l *lab) want(line string) {
-	l.t.Helper()
-	if !l.out.Scan() || l.out.Text() != line {
-		l.t.Fatalf("the lab says %q, want %q", l.out.Text(), line)
-	}
-}
-
-// ask returns the URL of the page for a command.
+// ask has a client of its own be asked about a command, and returns the URL of the page.
 func (l *lab) ask(command string) string {
 	l.t.Helper()
-	b, err := json.Marshal(command)
-	if err != nil {
-		l.t.Fatal(err)
+	l.asked++
+	prompt := fmt.Sprint("go ", l.asked)
+	l.On(prompt, asksOnce(command)...)
+	return person{t: l.t, at: l.place, key: prompt}.asks(prompt).wait().url
+}
+
+// wantSent wants that the agent has got this answer to its last question.
+func (l *lab) wantSent(choice string) {
+	l.t.Helper()
+	all := l.Questions()
+	if got := all[len(all)-1].Choices; !slices.Equal(got, []string{choice}) {
+		l.t.Errorf("sent %q, want %q", got, choice)
 	}
-	fmt.Fprintf(l.in, "%s\n", b)
-	if !l.out.Scan() {
-		l.t.Fatal("the lab says nothing")
-	}
-	return l.front.URL + l.out.Text()
 }
 
 // TestThePageWithTheKeyboard: each button can be reached and seen, and Enter sends it, with an
@@ -115,7 +79,7 @@ func TestThePageWithTheKeyboard(t *testing.T) {
 		}
 		b.Do(chromedp.KeyEvent(kb.Enter))
 		b.Do(chromedp.WaitVisible("[role=status]"))
-		l.want("sent " + choice)
+		l.wantSent(choice)
 		if title := browser.Eval[string](b, "document.title"); !strings.HasPrefix(title, map[bool]string{true: "Denied", false: "Approved"}[choice == "deny"]) {
 			t.Errorf("the title is %q", title)
 		}
@@ -162,7 +126,7 @@ func TestAForeignFormAnswersNothing(t *testing.T) {
 	b.Do(chromedp.Navigate(page))
 	b.Click("button[value=deny]")
 	b.Do(chromedp.WaitVisible("[role=status]"))
-	l.want("sent deny") // and nothing before
+	l.wantSent("deny") // and nothing before
 }
 
 // structure lists what a screen reader or a phone would miss on the page.
@@ -282,7 +246,7 @@ func TestThePageLooks(t *testing.T) {
 			b.Do(chromedp.Navigate(l.ask("rm -rf victim")))
 			b.Click("button[value=once]")
 			b.Do(chromedp.WaitVisible("[role=status]"))
-			l.want("sent once")
+			l.wantSent("once")
 			check("approved")
 			b.CheckQuiet(page)
 			b.Do(chromedp.Navigate(l.front.URL + "/hermes/approve/x"))

@@ -1,6 +1,7 @@
 package approvals
 
 import (
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -8,16 +9,16 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
-	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
-	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
 )
 
 // secret is what replicas have in common.
-const secret = "SECRET-of-replicas-0123456789abcdef"
+const (
+	secret         = "SECRET-of-replicas-0123456789abcdef"
+	replicasSecret = "REPLICAS_SECRET=" + secret // of their environment
+)
 
 // A fleet has replicas, each in front of an agent of its own, behind a balancer that leads each request for
 // a page to the next one.
@@ -41,23 +42,16 @@ func newFleet(t *testing.T, n int, lines ...string) *fleet {
 	t.Cleanup(f.front.Close)
 	replicas := "approvals replicas"
 	for range n {
-		p := &place{Agent: hermes.New(t, 0), admin: "http://" + harness.FreePort(t), api: "http://" + harness.FreePort(t), page: "http://" + harness.FreePort(t)}
-		p.clients = client.New(t, p.api)
+		p := preparePlace(t, hermes.New(t, 0))
 		p.On("go", asksOnce(danger)...)
 		replicas += " " + p.api
 		f.replicas = append(f.replicas, p)
 	}
 	f.lines = append(lines, "approvals link "+f.front.URL+"/hermes/approve text", replicas+" {env.REPLICAS_SECRET}")
 	for _, p := range f.replicas {
-		f.start(p, f.lines...)
+		p.start(t, f.lines, replicasSecret)
 	}
 	return f
-}
-
-// start starts the process of a replica.
-func (f *fleet) start(p *place, lines ...string) {
-	f.t.Helper()
-	p.caddy = sidecar.RunCaddyfile(f.t, f.t.TempDir(), p.caddyfile(lines...), "REPLICAS_SECRET="+secret)
 }
 
 // turn returns the address whose turn it is.
@@ -209,13 +203,14 @@ func TestPageBesideTheAPI(t *testing.T) {
 	}
 }
 
-// TestReplicaThatIsKilled: what it was asked is too late, at once, on every page.
+// TestReplicaThatIsKilled: what it was asked is too late, at once, on every page. If something else is at its
+// address, nobody knows. What others were asked is there as before.
 func TestReplicaThatIsKilled(t *testing.T) {
 	f := newFleet(t, 3)
-	me := f.at(0, "")
+	killed, me := f.replicas[0], f.at(0, "")
 	a, b := me.asks("go").wait(), f.at(1, "").asks("go").wait()
-	f.leave(f.replicas[0])
-	f.replicas[0].caddy.Kill() // kill -9
+	f.leave(killed)
+	killed.caddy.Kill() // kill -9
 	for range 3 {
 		if s := me.visits(a.url); s.status != http.StatusGone || !strings.Contains(s.words(), "Too late") {
 			t.Errorf("the page says %d %s", s.status, s.words())
@@ -227,11 +222,25 @@ func TestReplicaThatIsKilled(t *testing.T) {
 			t.Errorf("another link: %d %s", s.status, s.words())
 		}
 	}
+	ln, err := net.Listen("tcp", strings.TrimPrefix(killed.api, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := httptest.NewUnstartedServer(http.NotFoundHandler())
+	other.Listener.Close()
+	other.Listener = ln
+	other.Start()
+	t.Cleanup(other.Close)
+	for _, s := range []sheet{me.visits(a.url), me.presses(a.url, "once")} {
+		if s.status != http.StatusServiceUnavailable || s.header.Get("Retry-After") == "" || !strings.Contains(s.words(), "Not now") {
+			t.Errorf("beside a stranger, the page says %d %s", s.status, s.words())
+		}
+	}
 	if s := me.presses(b.url, "once"); s.status != http.StatusOK {
 		t.Errorf("of another replica: %d %s", s.status, s.words())
 	}
 	b.ends()
-	f.replicas[0].WantRan(t, danger, 0)
+	killed.WantRan(t, danger, 0)
 	f.replicas[1].WantRan(t, danger, 1)
 }
 
@@ -261,7 +270,7 @@ func TestRollingRestart(t *testing.T) {
 			}
 		}
 		tooLate("stopped")
-		f.start(p, f.lines...)
+		p.start(t, f.lines, replicasSecret)
 		tooLate("started again")
 		f.join(p)
 		a := f.at(i, "").asks("go").wait()
@@ -270,55 +279,5 @@ func TestRollingRestart(t *testing.T) {
 		}
 		a.ends()
 		p.WantRan(t, danger, 2)
-	}
-}
-
-// TestHangingReplica delays a page by a bound: it says that it does not know. The pages of others are there at
-// once.
-func TestHangingReplica(t *testing.T) {
-	f := newFleet(t, 2)
-	a := f.at(0, "").asks("go").wait()
-	f.leave(f.replicas[0])
-	stop(t, f.replicas[0].caddy)
-	me := f.at(1, "")
-	began := time.Now()
-	if s := me.visits(a.url); s.status != http.StatusServiceUnavailable || s.header.Get("Retry-After") == "" || !strings.Contains(s.words(), "Not now") {
-		t.Errorf("the page says %d %s", s.status, s.words())
-	}
-	if s := me.presses(a.url, "once"); s.status != http.StatusServiceUnavailable {
-		t.Errorf("pressed: %d %s", s.status, s.words())
-	}
-	if d := time.Since(began); d < 6*time.Second { // twice
-		t.Errorf("after %v", d)
-	}
-	if !f.replicas[1].caddy.Await("a replica did not answer a request about an approval") {
-		t.Error("the log says nothing")
-	}
-	goOn(t, f.replicas[0].caddy)
-	if s := me.presses(a.url, "once"); s.status != http.StatusOK {
-		t.Errorf("when it is back: %d %s", s.status, s.words())
-	}
-	a.ends()
-	f.replicas[0].WantRan(t, danger, 1)
-}
-
-// TestOnlyReplicasAsk: for others there is nothing at the path of the asks, also if they have a link.
-func TestOnlyReplicasAsk(t *testing.T) {
-	f := newFleet(t, 2)
-	a := f.at(0, "").asks("go").wait()
-	ticket := a.url[strings.LastIndexByte(a.url, '/')+1:]
-	for _, body := range []string{"", "{}", `{"ticket":"` + ticket + `","choice":"once"}`, strings.Repeat("x", 1<<20)} {
-		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut} {
-			for _, mac := range []string{"", "x", strings.Repeat("A", 43)} {
-				s := f.at(0, "").browses(method, f.replicas[0].api+"/hermes/replicas", body, "X-Hermes-Replica", mac, "Authorization", "Bearer key-1")
-				if s.status != http.StatusForbidden || s.text != "" {
-					t.Errorf("%s %.40s: %d %s", method, body, s.status, s.text)
-				}
-			}
-		}
-	}
-	f.replicas[0].WantUnanswered(t, "strangers")
-	if !f.replicas[0].caddy.Await("rejected a request that claims to be from a replica") {
-		t.Error("the log says nothing")
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
@@ -216,7 +217,7 @@ func (q *sequence) act() func() {
 		if now.url == "" {
 			return func() {}
 		}
-		return func() { _, _ = browse("GET", now.url, "") }
+		return func() { _, _ = q.me.browse("GET", now.url, "") }
 	}
 	if q.random.IntN(2) == 0 {
 		return func() { q.note("dies"); q.stop(q.dies) }
@@ -224,12 +225,19 @@ func (q *sequence) act() func() {
 	return func() { q.note("expires"); q.stop(q.expires) }
 }
 
+// wrong is a code that is not that one, the i-th.
+func wrong(code string, i int) string {
+	const alphabet = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"
+	at := strings.IndexByte(alphabet, code[0])
+	return alphabet[(at+1+i)%32:][:1] + code[1:]
+}
+
 // press presses a button of the n-th question's page.
 func (q *sequence) press(n int, page, choice string) {
 	q.mu.Lock()
 	q.asked[n].sent = append(q.asked[n].sent, choice)
 	q.mu.Unlock()
-	s, err := browse("POST", page, "choice="+choice, "Content-Type", "application/x-www-form-urlencoded", "Origin", q.at.page)
+	s, err := q.me.browse("POST", page, "choice="+choice, "Content-Type", "application/x-www-form-urlencoded", "Origin", q.at.page)
 	if err != nil {
 		q.t.Errorf("%s: %v", q.name, err)
 		return

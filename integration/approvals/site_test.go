@@ -6,7 +6,6 @@ package approvals
 import (
 	"encoding/json"
 	"html"
-	"io"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -23,14 +22,10 @@ import (
 // A place is a sidecar with a site in front of an agent and another with the page.
 type place struct {
 	*hermes.Agent
-	admin, api, page string // URLs of the endpoint and of the sites
-	clients          *client.Client
+	admin, api, page string         // URLs of the endpoint and of the sites
+	clients          *client.Client // of both sites
 	caddy            *sidecar.Process
-	loads            bool // a configuration has been replaced
 }
-
-// unread are the errors of net/http for a connection that was closed before it brought an answer.
-var unread = regexp.MustCompile(`EOF|reset|server closed idle connection`)
 
 // The lines of the site that its tests choose.
 const (
@@ -53,10 +48,25 @@ func newPlace(t testing.TB, lines ...string) *place {
 // newPlaceOf starts it in front of an agent that is there.
 func newPlaceOf(t testing.TB, a *hermes.Agent, lines ...string) *place {
 	t.Helper()
-	p := &place{Agent: a, admin: "http://" + harness.FreePort(t), api: "http://" + harness.FreePort(t), page: "http://" + harness.FreePort(t)}
-	p.clients = client.New(t, p.api)
-	p.caddy = sidecar.RunCaddyfile(t, t.TempDir(), p.caddyfile(lines...))
+	p := preparePlace(t, a)
+	p.start(t, lines)
 	return p
+}
+
+// preparePlace has what a place has before start.
+func preparePlace(t testing.TB, a *hermes.Agent) *place {
+	t.Helper()
+	return &place{
+		Agent: a, admin: "http://" + harness.FreePort(t), api: "http://" + harness.FreePort(t), page: "http://" + harness.FreePort(t),
+		clients: client.New(t, ""),
+	}
+}
+
+// start starts the sidecar.
+func (p *place) start(t testing.TB, lines []string, env ...string) {
+	t.Helper()
+	p.caddy = sidecar.RunCaddyfile(t, t.TempDir(), p.caddyfile(lines...), env...)
+	p.caddy.Admin = strings.TrimPrefix(p.admin, "http://")
 }
 
 // caddyfile is a configuration whose handler has those lines.
@@ -89,25 +99,11 @@ func (p *place) around(site, page string) string {
 	return strings.ReplaceAll(text, "PAGE", p.page+"/hermes/approve")
 }
 
-// again reports whether a request failed that the server before a reload may have accepted, and closed unread.
-func (p *place) again(err error) bool {
-	return err != nil && p.loads && unread.MatchString(err.Error())
-}
-
 // load replaces the configuration.
 func (p *place) load(t testing.TB, caddyfile string) {
 	t.Helper()
-	p.loads = true
-	res, err := harness.Persist(func() (*http.Response, error) {
-		return http.Post(p.admin+"/load", "text/caddyfile", strings.NewReader(caddyfile))
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	if body, _ := io.ReadAll(res.Body); res.StatusCode != http.StatusOK {
-		t.Fatalf("reload: %s: %s", res.Status, body)
-	}
+	p.clients.Reloading = true
+	p.caddy.LoadCaddyfile(caddyfile)
 }
 
 // sent returns the bodies of all requests that the agent has got.
@@ -164,12 +160,7 @@ func (p person) tries(body string, header ...string) (*held, error) {
 }
 
 func (p person) sends(method, path, body string, header ...string) (*held, error) {
-	ask := func() (*client.Reply, error) {
-		return p.at.clients.Of(p.t).Ask(method, path, strings.NewReader(body), append(header, "Authorization", "Bearer "+p.key, "X-User", p.user)...)
-	}
-	r, err := ask()
-	for ; p.at.again(err); r, err = ask() {
-	}
+	r, err := p.at.clients.Of(p.t).Ask(method, p.at.api+path, strings.NewReader(body), append(header, "Authorization", "Bearer "+p.key, "X-User", p.user)...)
 	if err != nil {
 		return nil, err
 	}
@@ -278,30 +269,19 @@ func (p person) presses(page, choice string) sheet {
 
 func (p person) browses(method, page, body string, header ...string) sheet {
 	p.t.Helper()
-	s, err := browse(method, page, body, header...)
-	for ; p.at.again(err); s, err = browse(method, page, body, header...) {
-	}
+	s, err := p.browse(method, page, body, header...)
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	return s
 }
 
-func browse(method, page, body string, header ...string) (sheet, error) {
-	req, err := http.NewRequest(method, page, strings.NewReader(body))
+func (p person) browse(method, page, body string, header ...string) (sheet, error) {
+	r, err := p.at.clients.Of(p.t).Ask(method, page, strings.NewReader(body), header...)
 	if err != nil {
 		return sheet{}, err
 	}
-	for i := 0; i+1 < len(header); i += 2 {
-		req.Header.Set(header[i], header[i+1])
-	}
-	res, err := (&http.Client{Timeout: harness.Patience}).Do(req)
-	if err != nil {
-		return sheet{}, err
-	}
-	defer res.Body.Close()
-	b, err := io.ReadAll(res.Body)
-	return sheet{res.StatusCode, res.Header, string(b)}, err
+	return sheet{r.StatusCode, r.Header, r.All()}, nil
 }
 
 // textOf is the text of an answer without the paragraph that asks.
