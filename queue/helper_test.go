@@ -159,10 +159,20 @@ func (s *scene) wantLine(names string) {
 	}
 }
 
+// wantTold checks which numbers a request was told.
+func (s *scene) wantTold(name string, want ...int) {
+	s.t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if got := s.requests[name].told; !slices.Equal(got, want) {
+		s.t.Fatalf("%s: %d, not %d", name, got, want)
+	}
+}
+
 // wantErr checks that a request waits no longer.
 func (s *scene) wantErr(name string, err error) {
 	s.t.Helper()
-	if _, waits, got := s.state(name); waits || got != err {
+	if waits, got := s.state(name); waits || got != err {
 		s.t.Fatalf("%s: %v (%v), not %v", name, got, waits, err)
 	}
 }
@@ -179,10 +189,10 @@ func (s *scene) wantNothing() {
 	}
 }
 
-// state returns what a request was told, whether it waits, and the error of its Wait.
-func (s *scene) state(name string) (told []int, waits bool, err error) {
+// state returns whether a request waits, and the error of its Wait.
+func (s *scene) state(name string) (waits bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q := s.requests[name]
-	return slices.Clone(q.told), q.waits, q.err
+	return q.waits, q.err
 }

@@ -2,7 +2,6 @@ package queue_test
 
 import (
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -45,33 +44,6 @@ func TestFairness(t *testing.T) {
 			})
 		})
 	}
-}
-
-// Clients that come after another, and have never had a place, do not hold it up for ever.
-func TestNewcomersDoNotStarveOthers(t *testing.T) {
-	inScene(t, options(1), func(s *scene) {
-		s.come("a1 a2 b1")
-		s.done("a1")
-		s.come("c1")
-		s.done("b1")
-		s.come("d1")
-		s.wantPlaced("a1 b1 a2")
-		s.wantLine("c1 d1")
-		s.wantNothing()
-	})
-}
-
-// A client that has left and comes again is the last.
-func TestWhoeverLeavesLosesItsPlace(t *testing.T) {
-	inScene(t, options(1), func(s *scene) {
-		s.come("x1 a1 b1")
-		cause := errors.New("gone")
-		s.left("a1", cause)
-		s.wantErr("a1", cause)
-		s.come("a2")
-		s.wantLine("b1 a2")
-		s.wantNothing()
-	})
 }
 
 // The line is full, or the wait over.
@@ -160,67 +132,36 @@ func TestAFullLineIsShared(t *testing.T) {
 	})
 }
 
-// The number of runs changes with a Join or Configure: nobody is ended.
-func TestRunsChange(t *testing.T) {
-	inScene(t, options(3), func(s *scene) {
-		s.come("a1 b1 c1 d1 e1")
-		s.o.Runs = 1
-		s.lines.Configure(backend, s.o)
-		s.done("a1 b1")
-		s.wantPlaced("a1 b1 c1")
-		s.done("c1")
-		s.wantPlaced("d1")
-		s.o.Runs = 3
-		s.come("f1")
-		s.wantPlaced("e1 f1")
-		s.come("g1 h1")
-		s.wantLine("g1 h1")
-		s.o.Runs = 5
-		s.lines.Configure(backend, s.o)
-		s.settle()
-		s.wantPlaced("g1 h1")
-		s.wantNothing()
-		s.lines.Configure(backend, s.o) // there is no line
-		s.wantNothing()
-	})
-}
-
 // What a request is told while it waits: its number, and when that is smaller than before.
 func TestTells(t *testing.T) {
 	inScene(t, options(1), func(s *scene) {
 		s.come("x1 a1 b1 c1")
-		told := func(name string, want ...int) {
-			t.Helper()
-			if got, _, _ := s.state(name); !slices.Equal(got, want) {
-				t.Fatalf("%s: %d, not %d", name, got, want)
-			}
-		}
 		s.sleep(time.Second - 1)
-		told("c1")
+		s.wantTold("c1")
 		s.sleep(1)
-		told("c1", 2)
+		s.wantTold("c1", 2)
 		s.sleep(5 * time.Second)
-		told("c1", 2)
+		s.wantTold("c1", 2)
 		s.left("b1", nil)
 		s.sleep(time.Second)
-		told("c1", 2, 1)
+		s.wantTold("c1", 2, 1)
 		s.done("x1")
 		s.sleep(time.Second)
-		told("a1", 0)
-		told("c1", 2, 1, 0)
+		s.wantTold("a1", 0)
+		s.wantTold("c1", 2, 1, 0)
 		s.done("a1")
 		s.come("a2 a3")
 		s.refuse("c1", 5*time.Second) // still the first
 		s.sleep(time.Second - 1)
-		told("c1", 2, 1, 0)
+		s.wantTold("c1", 2, 1, 0)
 		s.sleep(1)
-		told("c1", 2, 1, 0)
-		told("a2", 1)
-		told("a3", 2)
+		s.wantTold("c1", 2, 1, 0)
+		s.wantTold("a2", 1)
+		s.wantTold("a3", 2)
 		s.come("d1") // before a3: a number that grows is not told
 		s.sleep(time.Second)
-		told("d1", 2)
-		told("a3", 2)
+		s.wantTold("d1", 2)
+		s.wantTold("a3", 2)
 		s.wantNothing()
 	})
 }
@@ -249,39 +190,6 @@ func TestPlacesAreNotLost(t *testing.T) {
 			}
 			s.settle()
 			if got := s.lines.Stats(); got.Running != 0 || got.Requests[queue.Left] != 2 {
-				t.Errorf("%+v", got)
-			}
-			s.wantNothing()
-		})
-	})
-	t.Run("the wait is over as the place comes", func(t *testing.T) {
-		inScene(t, options(1), func(s *scene) {
-			s.come("a1 b1 c1")
-			s.sleep(time.Second)
-			s.come("d1")
-			time.AfterFunc(time.Minute-time.Second, s.requests["a1"].turn.Done)
-			s.sleep(time.Minute)
-			if got := s.lines.Stats(); got.Running+int(got.Requests[queue.TimedOut])+int(got.Requests[queue.Admitted]) != 4 || got.Running > 1 || got.Waiting != 0 {
-				t.Errorf("%+v", got)
-			}
-			s.wantNothing()
-		})
-	})
-	t.Run("another goroutine ends it", func(t *testing.T) {
-		inScene(t, options(1), func(s *scene) {
-			s.come("a1 b1 c1")
-			go s.requests["b1"].turn.Done()
-			s.settle()
-			if _, waits, err := s.state("b1"); waits || err == nil {
-				t.Error("it waits, or has a place")
-			}
-			for range 3 {
-				go s.requests["a1"].turn.Done()
-				go s.requests["b1"].turn.Done()
-			}
-			s.settle()
-			s.wantPlaced("a1 c1")
-			if got := s.lines.Stats(); got.Running != 1 {
 				t.Errorf("%+v", got)
 			}
 			s.wantNothing()

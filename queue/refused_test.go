@@ -1,7 +1,6 @@
 package queue_test
 
 import (
-	"slices"
 	"testing"
 	"time"
 
@@ -99,14 +98,8 @@ func TestTellsAfterRefused(t *testing.T) {
 			}
 			s.sleep(500 * time.Millisecond)
 		}
-		told := func(name string, want ...int) {
-			t.Helper()
-			if got, _, _ := s.state(name); !slices.Equal(got, want) {
-				t.Fatalf("%s: %d, not %d", name, got, want)
-			}
-		}
-		told("b1", 1)
-		told("c1", 2)
+		s.wantTold("b1", 1)
+		s.wantTold("c1", 2)
 		s.sleep(500 * time.Millisecond)
 		s.wantPlaced("a1")
 		s.sleep(10 * time.Second) // and says nothing: the others follow
@@ -176,176 +169,6 @@ func TestScout(t *testing.T) {
 			s.wantNothing()
 		})
 	}
-}
-
-// Each that was let through is followed by one, when it is gone or another's place is free, or if
-// it hears nothing as long as upstream has asked for.
-func TestOneAtATimeAfterRefused(t *testing.T) {
-	inScene(t, options(8), func(s *scene) {
-		s.come("a1 b1 c1")
-		s.refuse("a1", 2*time.Second)
-		s.refuse("b1", 2*time.Second)
-		s.come("d1 e1 f1")
-		s.wantPlaced("a1 b1 c1")
-		s.done("c1")
-		s.wantPlaced("a1")
-		s.done("a1") // without an answer
-		s.wantPlaced("b1")
-		s.sleep(2*time.Second - 1)
-		s.wantPlaced("")
-		s.sleep(1)
-		s.wantPlaced("d1")
-		s.sleep(time.Second)
-		s.refuse("d1", 4*time.Second)
-		s.sleep(4*time.Second - 1)
-		s.wantPlaced("")
-		s.sleep(1)
-		s.wantPlaced("d1")
-		s.answered("d1")
-		s.wantPlaced("e1 f1")
-		s.come("g1")
-		s.wantPlaced("g1")
-		s.wantNothing()
-	})
-}
-
-// Whoever comes after a refusal waits too, also if nobody else does.
-func TestARefusalHoldsForThoseThatCome(t *testing.T) {
-	inScene(t, options(8), func(s *scene) {
-		s.come("a1")
-		s.refuse("a1", 10*time.Second)
-		s.left("a1", nil)
-		s.come("b1 c1")
-		s.sleep(10*time.Second - 1)
-		s.wantPlaced("a1")
-		s.sleep(1)
-		s.wantPlaced("b1")
-		s.wantNothing()
-	})
-}
-
-// Upstream asks for more time than is left of the wait: the request waits as long as it may, because
-// a place may come free before. It holds up others no longer than that.
-func TestRefusedForTooLong(t *testing.T) {
-	inScene(t, options(8), func(s *scene) {
-		s.come("a1 b1")
-		s.answered("b1")
-		s.refuse("a1", time.Hour)
-		s.come("c1")
-		s.sleep(time.Second)
-		s.wantPlaced("a1 b1")
-		s.done("b1")
-		s.wantPlaced("a1")
-		s.refuse("a1", time.Hour)
-		s.sleep(59*time.Second - 1)
-		s.wantPlaced("")
-		s.sleep(1)
-		s.wantErr("a1", queue.ErrTimeout)
-		s.wantNothing()
-	})
-	inScene(t, options(8), func(s *scene) {
-		s.come("a1")
-		s.sleep(50 * time.Second)
-		s.refuse("a1", time.Hour)
-		s.come("b1")
-		s.sleep(10*time.Second - 1)
-		s.wantPlaced("a1")
-		s.sleep(1)
-		s.wantPlaced("b1")
-		s.wantErr("a1", queue.ErrTimeout)
-		s.wantNothing()
-	})
-}
-
-// A request whose wait is over keeps its place, holds up nobody, and its answer says nothing about
-// others.
-func TestRefusedAfterTheWait(t *testing.T) {
-	inScene(t, options(8), func(s *scene) {
-		s.come("a1")
-		s.sleep(time.Minute)
-		if s.requests["a1"].turn.Rejoin(time.Second) {
-			t.Error("it may wait")
-		}
-		s.come("b1 c1")
-		s.wantPlaced("a1 b1 c1")
-		s.refuse("b1", time.Second)
-		s.come("d1")
-		s.answered("a1")
-		s.wantPlaced("")
-		s.answered("c1") // let through before, too
-		s.wantPlaced("")
-		s.wantNothing()
-	})
-}
-
-// The time that upstream takes is not that of the line, and the wait is what all waits are together.
-func TestWaited(t *testing.T) {
-	inScene(t, options(1), func(s *scene) {
-		s.come("a1 b1")
-		s.sleep(3 * time.Second)
-		turn := s.requests["b1"].turn
-		if got := turn.Waited(); got != 3*time.Second {
-			t.Error(got)
-		}
-		s.done("a1")
-		s.sleep(10 * time.Second)
-		s.refuse("b1", 2*time.Second)
-		s.sleep(time.Second)
-		if w := s.lines.List(time.Now()); len(w) != 1 || w[0].Waited != 4*time.Second || !w[0].Since.Equal(time.Now().Add(-14*time.Second)) {
-			t.Errorf("%+v", w)
-		}
-		s.sleep(time.Minute)
-		if got := turn.Waited(); got != 5*time.Second {
-			t.Error(got)
-		}
-		if turn.Rejoin(time.Second) { // a minute is over
-			t.Error("it may wait")
-		}
-		s.wantNothing()
-		if turn.Rejoin(0) {
-			t.Error("it may wait after its end")
-		}
-	})
-}
-
-// A turn that is over says nothing more.
-func TestOver(t *testing.T) {
-	inScene(t, options(8), func(s *scene) {
-		s.come("a1 b1")
-		s.refuse("b1", time.Second)
-		s.come("c1 d1")
-		s.sleep(time.Second)
-		s.done("b1") // without an answer
-		s.wantPlaced("a1 b1 b1 c1")
-		s.answered("b1")
-		s.wantPlaced("")
-		if s.requests["b1"].turn.Rejoin(0) {
-			t.Error("it may wait")
-		}
-		if got := s.lines.Stats(); got.Waiting != 1 || got.Running != 2 || got.Refused != 1 {
-			t.Errorf("%+v", got)
-		}
-		s.wantNothing()
-	})
-}
-
-// What is left of the wait is that of all waits.
-func TestTimeoutAfterRefused(t *testing.T) {
-	inScene(t, options(1), func(s *scene) {
-		s.come("a1 b1")
-		s.refuse("a1", 40*time.Second)
-		s.sleep(50 * time.Second)
-		s.wantPlaced("a1 a1")
-		s.refuse("a1", 2*time.Second)
-		s.sleep(9 * time.Second)
-		s.wantPlaced("a1")
-		s.sleep(time.Second)
-		s.wantErr("b1", queue.ErrTimeout)
-		if s.requests["a1"].turn.Rejoin(time.Second) {
-			t.Error("it may wait")
-		}
-		s.wantNothing()
-	})
 }
 
 // Each request is counted once, as what became of it at last.

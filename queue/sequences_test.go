@@ -48,7 +48,7 @@ func TestRandomSequences(t *testing.T) {
 		}
 	}
 	t.Log(did)
-	for _, what := range []string{"placed", "at once", "full", "made room", "timed out", "left", "done", "done in line", "refused", "refused for good", "answered", "paused out", "opened", "lowered", "raised", "scouted"} {
+	for _, what := range []string{"placed", "at once", "full", "made room", "timed out", "left", "done", "done in line", "refused", "refused for good", "answered", "paused out", "opened", "lowered", "raised", "scouted", "over"} {
 		if rounds >= 300 && did[what] == 0 {
 			t.Errorf("nothing was ever %s", what)
 		}
@@ -317,7 +317,7 @@ func (q *sequence) step() {
 		return from[q.r.IntN(len(from))]
 	}
 	held, waits := pick(q.m.held), pick(q.m.waiting)
-	switch n := q.r.IntN(20); {
+	switch n := q.r.IntN(21); {
 	case n < 7:
 		q.come()
 	case n < 9:
@@ -352,7 +352,25 @@ func (q *sequence) step() {
 		q.did["done in line"]++
 	case n == 19:
 		q.configure()
+	case n == 20:
+		if u := pick(q.all); u != nil {
+			q.tellAgain(u)
+		}
 	}
+}
+
+// tellAgain says of a turn that is over what was, or could have been, said before.
+func (q *sequence) tellAgain(u *modelTurn) {
+	if slices.Contains(q.m.held, u) || slices.Contains(q.m.waiting, u) || q.s.requests[u.name] == nil {
+		return
+	}
+	turn := q.s.requests[u.name].turn
+	turn.Done()
+	turn.Answered()
+	if turn.Rejoin(0) {
+		q.t.Errorf("%s: it may wait after its end", u.name)
+	}
+	q.did["over"]++
 }
 
 var errLeft, errAny = errors.New("left"), errors.New("any")
@@ -574,7 +592,7 @@ func (q *sequence) check() {
 		if q.s.requests[u.name] == nil {
 			continue
 		}
-		_, waits, err := q.s.state(u.name)
+		waits, err := q.s.state(u.name)
 		if waits != slices.Contains(q.m.waiting, u) || err != u.err && (u.err != errAny || err == nil) {
 			q.t.Errorf("%s: waits: %v, %v, not %v", u.name, waits, err, u.err)
 		}
