@@ -220,16 +220,18 @@ func (f *refusal) replay(w http.ResponseWriter) {
 	_, _ = w.Write(f.body) // the Proxy knows the error
 }
 
-// retryAfterOf returns how long the field Retry-After of h asks to wait, at least a second.
+// retryAfterOf returns how long the field Retry-After of h asks to wait, 0 or less for no time. At least a
+// second passes anyway (queue.Turn.Rejoin).
 func retryAfterOf(h http.Header) time.Duration {
 	value := strings.TrimSpace(h.Get("Retry-After"))
 	if n, err := strconv.ParseInt(value, 10, 64); err == nil {
-		return time.Duration(min(max(n, 1), math.MaxInt64/int64(time.Second))) * time.Second
+		return time.Duration(min(max(n, 0), math.MaxInt64/int64(time.Second))) * time.Second
 	}
-	if at, err := http.ParseTime(value); err == nil {
-		return max(time.Until(at), time.Second)
+	at, err := http.ParseTime(value)
+	if err != nil {
+		return 0
 	}
-	return time.Second
+	return time.Until(at)
 }
 
 // begins is the beginning of an answer to POST /v1/runs, which is read for the id of a run.
