@@ -125,7 +125,7 @@ func TestTheEndOfATicket(t *testing.T) {
 	}
 }
 
-// TestATicketOfTwoStreams ends with the last of them.
+// TestATicketOfTwoStreams ends with the last of them, and waits again as one.
 func TestATicketOfTwoStreams(t *testing.T) {
 	var h hermes
 	d := desk.New()
@@ -138,6 +138,10 @@ func TestATicketOfTwoStreams(t *testing.T) {
 	}
 	b.Done("")
 	wantAnswer(t, ticket, desk.Once, desk.TooLate)
+	if a.Ask(ask("run", 1)) != ticket || b.Ask(ask("run", 1)) != ticket {
+		t.Error("read again, it is another ticket")
+	}
+	wantStats(t, d, 2, 0, 1, 1, 0)
 }
 
 // TestWhatUpstreamSaysOfAnAnswer.
