@@ -7,19 +7,20 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"net/http"
+	"slices"
 )
 
 // ID identifies a client. It is a hash, which reveals no credential.
 type ID [sha256.Size]byte
 
 // credentials are the header fields that say who a client is.
-var credentials = []string{"Authorization", "Cookie", "X-Api-Key", "Api-Key"}
+var credentials = [...]string{"Authorization", "Cookie", "X-Api-Key", "Api-Key"}
 
 // Of returns the ID of the client of r, as its credentials say: its header fields, and its
 // certificate if it has one. Clients with the same credentials in different scopes have different
 // IDs.
 func Of(r *http.Request, scope ...string) ID {
-	fields := [][]string{scope}
+	fields := append(make([][]string, 0, 2+len(credentials)), scope)
 	for _, name := range credentials {
 		fields = append(fields, r.Header[name])
 	}
@@ -33,10 +34,10 @@ func Of(r *http.Request, scope ...string) ID {
 func Named(values ...string) ID { return hash([][]string{values}) }
 
 // HasCredentials reports whether r has credentials. Without them, all clients have the same ID.
-func HasCredentials(r *http.Request) bool { return Of(r) != none }
-
-// none is the ID of clients without credentials.
-var none = Of(new(http.Request))
+func HasCredentials(r *http.Request) bool {
+	has := func(name string) bool { return len(r.Header[name]) > 0 }
+	return slices.ContainsFunc(credentials[:], has) || r.TLS != nil && len(r.TLS.PeerCertificates) > 0
+}
 
 // hash returns the hash of fields. It includes their lengths, so that different lists never have the
 // same bytes.

@@ -162,7 +162,7 @@ type Messages struct {
 	at    jsonspan.Span // all of them
 	n     int           // how many there are
 	first int           // where the first of them begins
-	begin [maxTurn]int  // where the last of them begin: message i at i%maxTurn
+	begin []int         // where the last of them begin: message i at i%maxTurn
 }
 
 // maxTurn is the number of messages, from the end, among which the last question and the answer before
@@ -194,7 +194,11 @@ func (m *Messages) add(from int) {
 		if m.n == 0 {
 			m.first = from
 		}
-		m.begin[m.n%maxTurn] = from
+		if m.n == len(m.begin) && m.n < maxTurn {
+			m.begin = append(m.begin, from)
+		} else {
+			m.begin[m.n%maxTurn] = from
+		}
 		m.n++
 	}
 }
