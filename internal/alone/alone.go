@@ -5,6 +5,7 @@ package alone
 import (
 	"os"
 	"os/exec"
+	"runtime"
 	"testing"
 )
 
@@ -27,4 +28,13 @@ func Elsewhere(t *testing.T) bool {
 		t.Errorf("%v\n%s", err, out)
 	}
 	return true
+}
+
+// Heap returns how many bytes of the heap are in use.
+func Heap() int64 {
+	runtime.GC()
+	runtime.GC() // what the first one has found to be finalized
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }

@@ -13,15 +13,6 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 )
 
-// heap returns how many bytes are in use.
-func heap() int64 {
-	runtime.GC()
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
-}
-
 // writing is a log with its writer, and why its store has cancelled it.
 type writing struct {
 	log.Writer
@@ -73,11 +64,11 @@ func TestMaxMemoryBoundsAllLogs(t *testing.T) {
 	entry := func(id string) log.Entry {
 		return log.Entry{ID: id, MaxStream: most, MaxMemory: most, Keep: time.Hour}
 	}
-	before := heap()
+	before := alone.Heap()
 	check := func() {
 		t.Helper()
 		used, logs := s.Used()
-		if grown := heap() - before; used > most+int64(logs)*(20<<10) || grown > used+used/8+256<<10 {
+		if grown := alone.Heap() - before; used > most+int64(logs)*(20<<10) || grown > used+used/8+256<<10 {
 			t.Errorf("%d logs take %d bytes, counted are %d", logs, grown, used)
 		}
 	}
@@ -162,7 +153,7 @@ func TestNothingIsCopiedForAReader(t *testing.T) {
 	s := log.NewMemory()
 	w := claim(t, s, log.Entry{ID: "a", MaxStream: 16 << 20, MaxMemory: 1 << 30})
 	w.fill(t, 8<<20, 250)
-	before := heap()
+	before := alone.Heap()
 	var readers []log.Reader
 	for range 100 {
 		r := s.Read(context.Background(), "a", 0)
@@ -173,7 +164,7 @@ func TestNothingIsCopiedForAReader(t *testing.T) {
 		}
 		readers = append(readers, r)
 	}
-	if grown := heap() - before; grown > 100<<10 {
+	if grown := alone.Heap() - before; grown > 100<<10 {
 		t.Errorf("a hundred readers take %d bytes", grown)
 	}
 	runtime.KeepAlive(readers)

@@ -51,17 +51,17 @@ func TestMaxStreamCountsBytes(t *testing.T) {
 	for _, size := range []int{9, 60, 200, 1000, 5000, 8400, 12000, 16300, 17000, 40000, 100000, 300000} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			s := log.NewMemory()
-			before := heap()
+			before := alone.Heap()
 			w := claim(t, s, log.Entry{ID: "a", MaxStream: most, MaxMemory: 1 << 30, Keep: time.Hour})
 			for range 9 {
 				w.fill(t, most/3, size)
 				used, _ := s.Used()
-				if grown := heap() - before; grown > used+used/8+64<<10 || used > most+64<<10 {
+				if grown := alone.Heap() - before; grown > used+used/8+64<<10 || used > most+64<<10 {
 					t.Errorf("the heap has grown by %d, counted are %d", grown, used)
 				}
 			}
 			w.End(log.Whole)
-			n, grown := kept(t, s, "a"), heap()-before
+			n, grown := kept(t, s, "a"), alone.Heap()-before
 			if size > 60 && n < most-most/20-size {
 				t.Errorf("%d bytes are there, of %d that may be", n, most)
 			}
@@ -90,7 +90,7 @@ func TestHeadersTakeWhatIsCounted(t *testing.T) {
 	for _, size := range []int{100, 1000, 8000} {
 		for name := range headers(0) {
 			s := log.NewMemory()
-			before := heap()
+			before := alone.Heap()
 			for i := range 100 {
 				_, w, err := s.Claim(context.Background(), log.Entry{ID: fmt.Sprint(i), MaxStream: 1 << 20, MaxMemory: 1 << 30, Keep: time.Hour}, log.Run{})
 				if err != nil {
@@ -101,7 +101,7 @@ func TestHeadersTakeWhatIsCounted(t *testing.T) {
 				}
 				w.End(log.Whole)
 			}
-			grown := heap() - before
+			grown := alone.Heap() - before
 			used, _ := s.Used()
 			if grown > used+64<<10 {
 				t.Errorf("%s of %d bytes: the heap has grown by %d, counted are %d", name, size, grown, used)
@@ -119,7 +119,7 @@ var picture = "data: " + strings.Repeat("x", 5<<20/3*4+4) + "\n\n"
 func TestLargeEventsAreBounded(t *testing.T) {
 	const most, memory = 1 << 20, 16 << 20
 	entry := log.Entry{ID: "a", MaxStream: most, MaxMemory: memory, Keep: time.Hour}
-	before := heap()
+	before := alone.Heap()
 	w := claim(t, log.NewMemory(), entry)
 	for range 20 {
 		if err := w.Append(context.Background(), log.Part{Data: []byte(picture), Ends: []int{len(picture)}}); err != nil {
@@ -127,18 +127,18 @@ func TestLargeEventsAreBounded(t *testing.T) {
 		}
 		w.fill(t, 2*most, 1000)
 	}
-	if grown, limit := heap()-before, int64(most+len(picture)); grown > limit+limit/10 {
+	if grown, limit := alone.Heap()-before, int64(most+len(picture)); grown > limit+limit/10 {
 		t.Errorf("with large events the heap has grown by %d, want at most %d", grown, limit)
 	}
 	runtime.KeepAlive(w)
-	before = heap()
+	before = alone.Heap()
 	w = claim(t, log.NewMemory(), entry)
 	for range 4 * memory / len(picture) {
 		if err := w.Append(context.Background(), log.Part{Data: []byte(picture[6 : len(picture)-2])}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if grown := heap() - before; grown > memory+memory/10 {
+	if grown := alone.Heap() - before; grown > memory+memory/10 {
 		t.Errorf("with an event without an end the heap has grown by %d, want at most %d", grown, memory)
 	}
 	runtime.KeepAlive(w)

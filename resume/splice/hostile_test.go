@@ -17,6 +17,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hermes-sidecar/hermes-sidecar/internal/alone"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/proxytest"
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
 	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 	"github.com/hermes-sidecar/hermes-sidecar/resume/splice"
@@ -41,26 +43,13 @@ func events(stream string) (all []string) {
 func TestKeepalivesAreNoPartOfAnEvent(t *testing.T) {
 	for name, pieces := range endings {
 		t.Run(name, func(t *testing.T) {
-			cut := func(at int) (got string) {
-				synctest.Test(t, func(t *testing.T) {
-					r := newRoad(t, new(splice.Transport), answers(pieces...))
-					r.damage = func(n int) damage {
-						if n == 1 {
-							return damage{after: at}
-						}
-						return damage{refused: n < 10}
+			cut := func(at int) string {
+				return over(t, pieces, func(n int) damage {
+					if n == 1 {
+						return damage{after: at}
 					}
-					res, err := r.post()
-					if err != nil {
-						t.Fatal(err)
-					}
-					b, err := io.ReadAll(res.Body)
-					if err != nil {
-						t.Fatal(err)
-					}
-					got = strings.ReplaceAll(string(b), res.Header.Get(resume.StreamHeader), "ID")
+					return damage{refused: n < 10}
 				})
-				return got
 			}
 			whole, seen := cut(0), false
 			step := 4
@@ -89,10 +78,7 @@ func TestSiteThatBreaksOffForGood(t *testing.T) {
 			panic(http.ErrAbortHandler)
 		})
 		begun := time.Now()
-		res, err := r.post()
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := r.begin()
 		if b, err := io.ReadAll(res.Body); err == nil {
 			t.Errorf("a good end after %q", b)
 		}
@@ -105,18 +91,16 @@ func TestSiteThatBreaksOffForGood(t *testing.T) {
 // TestSilence that is longer than the time to come back breaks nothing: the site is there.
 func TestSilence(t *testing.T) {
 	for name, d := range map[string]damage{"a site that is silent": {}, "connections that are cut when idle": {idle: time.Second}} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRoad(t, &splice.Transport{ResumeFor: 10 * time.Second}, func(w http.ResponseWriter, q *http.Request) {
-					answers("data: 1\n\n")(w, q)
-					time.Sleep(5 * time.Minute)
-					answers("data: 2\n\n", "data: [DONE]\n\n")(w, q)
-				})
-				r.damage = func(int) damage { return d }
-				if got := r.all(); !strings.HasSuffix(got, "data: 2\nid: ID/2\n\ndata: [DONE]\nid: ID/3\n\n") || r.asked.Load() != 1 {
-					t.Errorf("got %q", got)
-				}
+		proxytest.Bubble(t, name, func(t *testing.T) {
+			r := newRoad(t, &splice.Transport{ResumeFor: 10 * time.Second}, func(w http.ResponseWriter, q *http.Request) {
+				answers("data: 1\n\n")(w, q)
+				time.Sleep(5 * time.Minute)
+				answers("data: 2\n\n", "data: [DONE]\n\n")(w, q)
 			})
+			r.damage = func(int) damage { return d }
+			if got := theirs(r.all()); !strings.HasSuffix(got, "data: 2\nid: ID/2\n\ndata: [DONE]\nid: ID/3\n\n") || r.asked.Load() != 1 {
+				t.Errorf("got %q", got)
+			}
 		})
 	}
 }
@@ -125,22 +109,13 @@ func TestSilence(t *testing.T) {
 // whole stream: the site would say so in another way. Then the stream breaks off.
 func TestGoodEndsThatBringNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		x := &next{answer: func(r *http.Request, n int) (*http.Response, error) {
-			if r.Method == http.MethodPost {
-				return reply(200, "text/event-stream", "data: 1\nid: stream_1111111111111111111111/1\n\n", nil), nil
-			}
-			return reply(200, "text/event-stream", "", nil), nil
-		}}
+		x := continued(numbered(1, "one"), nil, func(int) *http.Response { return stream("", nil) })
 		begun := time.Now()
-		res, err := ask(&splice.Transport{Next: x}, chats)
-		if err != nil {
-			t.Fatal(err)
-		}
-		b, err := io.ReadAll(res.Body)
+		got, err := x.read(t)
 		took := time.Since(begun)
 		synctest.Wait() // for the DELETE
 		if err == nil || x.n[http.MethodGet] > 40 || took < 45*time.Second {
-			t.Errorf("%v after %q and %v in %v", err, b, x.n, took)
+			t.Errorf("%v after %q and %v in %v", err, got, x.n, took)
 		}
 	})
 }
@@ -149,18 +124,9 @@ func TestGoodEndsThatBringNothing(t *testing.T) {
 func TestConnectionsThatBringSomething(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 1000
-		x := &next{answer: func(r *http.Request, n int) (*http.Response, error) {
-			after := 1
-			if r.Method == http.MethodGet {
-				after = n + 1
-			}
-			return reply(200, "text/event-stream", fmt.Sprintf("data: %d\nid: stream_1111111111111111111111/%d\n\n", after, after), errCutOff), nil
-		}}
+		x := continued(numbered(1, 1), errCutOff, func(n int) *http.Response { return stream(numbered(n+1, n+1), errCutOff) })
 		begun := time.Now()
-		res, err := ask(&splice.Transport{Next: x}, chats)
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := mustAsk(t, &splice.Transport{Next: x}, chats)
 		in := bufio.NewReader(res.Body)
 		for i := range n {
 			if line, err := in.ReadString('\n'); line != fmt.Sprintf("data: %d\n", i+1) {
@@ -179,18 +145,9 @@ func TestConnectionsThatBringSomething(t *testing.T) {
 
 // TestTrimmedStream is not whole, although it has ended well.
 func TestTrimmedStream(t *testing.T) {
-	x := &next{answer: func(r *http.Request, n int) (*http.Response, error) {
-		if r.Method == http.MethodPost {
-			return reply(200, "text/event-stream", "data: 1\nid: stream_1111111111111111111111/1\n\n", nil), nil
-		}
-		return problem(410), nil
-	}}
-	res, err := ask(&splice.Transport{Next: x}, chats)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if b, err := io.ReadAll(res.Body); err == nil {
-		t.Errorf("a good end after %q", b)
+	x := continued(numbered(1, "one"), nil, func(int) *http.Response { return problem(410) })
+	if got, err := x.read(t); err == nil {
+		t.Errorf("a good end after %q", got)
 	}
 }
 
@@ -249,10 +206,43 @@ func reply(status int, media, body string, err error) *http.Response {
 		in = io.MultiReader(in, readerFunc(func([]byte) (int, error) { return 0, err }))
 	}
 	res.Body = io.NopCloser(in)
-	if media == "text/event-stream" {
-		res.Header.Set(resume.StreamHeader, "stream_1111111111111111111111")
-	}
 	return res
+}
+
+// streamID is the id of all streams that tests make up.
+const streamID = "stream_1111111111111111111111"
+
+// stream is reply for a stream.
+func stream(body string, err error) *http.Response {
+	res := reply(200, "text/event-stream", body, err)
+	res.Header.Set(resume.StreamHeader, streamID)
+	return res
+}
+
+// numbered returns an event of the stream.
+func numbered(n, data any) string {
+	return fmt.Sprintf("data: %v\nid: %s/%v\n\n", data, streamID, n)
+}
+
+// done is a stream with the last event alone.
+func done() *http.Response { return stream(numbered(1, "[DONE]"), nil) }
+
+// continued is a site whose stream begins with the text and ends with the error, or well. It answers the
+// nth request of any other method with rest.
+func continued(begin string, end error, rest func(n int) *http.Response) *next {
+	return &next{answer: func(r *http.Request, n int) (*http.Response, error) {
+		if r.Method == http.MethodPost {
+			return stream(begin, end), nil
+		}
+		return rest(n), nil
+	}}
+}
+
+// read asks for a stream, and reads all of it.
+func (x *next) read(t *testing.T) (string, error) {
+	t.Helper()
+	b, err := io.ReadAll(mustAsk(t, &splice.Transport{Next: x}, chats).Body)
+	return string(b), err
 }
 
 type readerFunc func([]byte) (int, error)
@@ -273,6 +263,16 @@ func ask(tr http.RoundTripper, path string, fields ...string) (*http.Response, e
 		q.Header.Set(fields[i], fields[i+1])
 	}
 	return tr.RoundTrip(q)
+}
+
+// mustAsk is ask for what gets an answer.
+func mustAsk(t *testing.T, tr http.RoundTripper, path string, fields ...string) *http.Response {
+	t.Helper()
+	res, err := ask(tr, path, fields...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res
 }
 
 const chats = "/v1/chat/completions"
@@ -299,16 +299,8 @@ func TestStreamThatChanges(t *testing.T) {
 		"a large one, stale": {"data: " + large, errCutOff, numbered(1, large), "data: " + large + "\n", true},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			x := &next{answer: func(r *http.Request, n int) (*http.Response, error) {
-				if r.Method == http.MethodPost {
-					return reply(200, "text/event-stream", numbered(1, "one")+test.part, test.end), nil
-				}
-				return reply(200, "text/event-stream", test.rest, nil), nil
-			}}
-			res, err := ask(&splice.Transport{Next: x}, chats)
-			if err != nil {
-				t.Fatal(err)
-			}
+			x := continued(numbered(1, "one")+test.part, test.end, func(int) *http.Response { return stream(test.rest, nil) })
+			res := mustAsk(t, &splice.Transport{Next: x}, chats)
 			b, err := io.ReadAll(res.Body)
 			if want := numbered(1, "one") + test.wants; string(b) != want || (err != nil) != test.fails {
 				t.Errorf("%s: %v after %.300q, want %.300q", name, err, b, want)
@@ -324,9 +316,9 @@ func TestStreamThatChanges(t *testing.T) {
 // answers. The last answer is the rest of the stream.
 func TestAnswersOnComingBack(t *testing.T) {
 	redirect := reply(302, "text/html", "login", nil)
-	another := reply(200, "text/event-stream", "data: x\n\n", nil)
+	another := stream("data: x\n\n", nil)
 	another.Header.Set(resume.StreamHeader, "stream_2222222222222222222222")
-	zipped := reply(200, "text/event-stream", "zzz", nil)
+	zipped := stream("zzz", nil)
 	zipped.Header.Set("Content-Encoding", "gzip")
 	for name, test := range map[string]struct {
 		answer *http.Response
@@ -345,29 +337,23 @@ func TestAnswersOnComingBack(t *testing.T) {
 		"another stream":          {another, false},
 		"a stream that is gzip'd": {zipped, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				x := &next{answer: func(r *http.Request, n int) (*http.Response, error) {
-					switch {
-					case r.Method == http.MethodPost:
-						return reply(200, "text/event-stream", "data: 1\nid: stream_1111111111111111111111/1\n\n", errCutOff), nil
-					case r.Header.Get("Last-Event-Id") != "stream_1111111111111111111111/1" && r.Method == http.MethodGet:
-						t.Errorf("asked for %q", r.Header)
-					case n == 1:
-						return test.answer, nil
-					}
-					return reply(200, "text/event-stream", "data: [DONE]\nid: stream_1111111111111111111111/2\n\n", nil), nil
-				}}
-				res, err := ask(&splice.Transport{Next: x}, chats)
-				if err != nil {
-					t.Fatal(err)
+		proxytest.Bubble(t, name, func(t *testing.T) {
+			x := &next{answer: func(r *http.Request, n int) (*http.Response, error) {
+				switch {
+				case r.Method == http.MethodPost:
+					return stream(numbered(1, "one"), errCutOff), nil
+				case r.Header.Get("Last-Event-Id") != streamID+"/1" && r.Method == http.MethodGet:
+					t.Errorf("asked for %q", r.Header)
+				case n == 1:
+					return test.answer, nil
 				}
-				b, err := io.ReadAll(res.Body)
-				if (err != nil) != test.ends || strings.Contains(string(b), "[DONE]") == test.ends || strings.Count(string(b), "data:") > 2 {
-					t.Errorf("%v after %q", err, b)
-				}
-				synctest.Wait()
-			})
+				return stream(numbered(2, "[DONE]"), nil), nil
+			}}
+			got, err := x.read(t)
+			if (err != nil) != test.ends || strings.Contains(got, "[DONE]") == test.ends || strings.Count(got, "data:") > 2 {
+				t.Errorf("%v after %q", err, got)
+			}
+			synctest.Wait()
 		})
 	}
 }
@@ -378,14 +364,11 @@ func TestNoCompression(t *testing.T) {
 		if v := r.Header["Accept-Encoding"]; v != nil {
 			t.Errorf("accepts %q", v)
 		}
-		res := reply(200, "text/event-stream", "\x1f\x8b", errCutOff)
+		res := stream("\x1f\x8b", errCutOff)
 		res.Header.Set("Content-Encoding", "gzip")
 		return res, nil
 	}}
-	res, err := ask(&splice.Transport{Next: x}, chats, "Accept-Encoding", "gzip")
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := mustAsk(t, &splice.Transport{Next: x}, chats, "Accept-Encoding", "gzip")
 	if b, err := io.ReadAll(res.Body); string(b) != "\x1f\x8b" || !errors.Is(err, errCutOff) || x.n[http.MethodGet] != 0 {
 		t.Errorf("%q, %v, then asked %v", b, err, x.n)
 	}
@@ -409,29 +392,25 @@ func TestSentOnce(t *testing.T) {
 		"a run":                             {"/v1/runs", keeps, 1}, // its answer is no stream, which frees the key
 		"a path that nobody knows":          {"/mcp", keeps, 1},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				keys := make(map[string]bool)
-				x := &next{answer: func(r *http.Request, n int) (*http.Response, error) {
-					switch {
-					case r.Method == http.MethodGet:
-						return test.probed(), nil
-					case n == 1:
-						keys[r.Header.Get(resume.KeyHeader)] = true
-						return nil, errCutOff
-					}
-					keys[r.Header.Get(resume.KeyHeader)] = true
-					return reply(200, "text/event-stream", "data: [DONE]\nid: stream_1111111111111111111111/1\n\n", nil), nil
-				}}
-				res, err := ask(&splice.Transport{Next: x}, test.path)
-				if (err == nil) != (test.want == 2) || x.n[http.MethodPost] != test.want || len(keys) != 1 || keys[""] {
-					t.Errorf("%v after %v with %v", err, x.n, keys)
+		proxytest.Bubble(t, name, func(t *testing.T) {
+			keys := make(map[string]bool)
+			x := &next{answer: func(r *http.Request, n int) (*http.Response, error) {
+				if r.Method == http.MethodGet {
+					return test.probed(), nil
 				}
-				if err == nil {
-					_ = res.Body.Close()
+				if keys[r.Header.Get(resume.KeyHeader)] = true; n == 1 {
+					return nil, errCutOff
 				}
-				synctest.Wait()
-			})
+				return done(), nil
+			}}
+			res, err := ask(&splice.Transport{Next: x}, test.path)
+			if (err == nil) != (test.want == 2) || x.n[http.MethodPost] != test.want || len(keys) != 1 || keys[""] {
+				t.Errorf("%v after %v with %v", err, x.n, keys)
+			}
+			if err == nil {
+				_ = res.Body.Close()
+			}
+			synctest.Wait()
 		})
 	}
 }
@@ -450,7 +429,7 @@ func TestAnswersToARequestSentAgain(t *testing.T) {
 				case n == 2:
 					return reply(status, "application/json", "{}", nil), nil
 				}
-				return reply(200, "text/event-stream", "data: [DONE]\nid: stream_1111111111111111111111/1\n\n", nil), nil
+				return done(), nil
 			}}
 			res, err := ask(&splice.Transport{Next: x}, chats)
 			if err != nil || x.n[http.MethodPost] != want {
@@ -469,12 +448,9 @@ func TestEmptyKey(t *testing.T) {
 		if k := r.Header[resume.KeyHeader]; len(k) != 1 || k[0] == "" || r.Header.Get(resume.DetachHeader) == "" {
 			t.Errorf("sent with %q", r.Header)
 		}
-		return reply(200, "text/event-stream", "data: [DONE]\nid: stream_1111111111111111111111/1\n\n", nil), nil
+		return done(), nil
 	}}
-	res, err := ask(&splice.Transport{Next: x}, chats, resume.KeyHeader, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := mustAsk(t, &splice.Transport{Next: x}, chats, resume.KeyHeader, "")
 	_, _ = io.ReadAll(res.Body)
 }
 
@@ -495,7 +471,7 @@ func TestFailedRequestGoesElsewhere(t *testing.T) {
 				if got := r.Header.Get(resume.KeyHeader); got != key || r.ContentLength != int64(len(`{"stream":true}`)) {
 					t.Errorf("key %q of %q, %d bytes", got, key, r.ContentLength)
 				}
-				return reply(200, "text/event-stream", "data: [DONE]\nid: stream_1111111111111111111111/1\n\n", nil), nil
+				return done(), nil
 			}}}
 			q := httptest.NewRequest(http.MethodPost, "http://site/mcp", strings.NewReader(`{"stream":true}`))
 			_, err := refuses.RoundTrip(q)
@@ -579,10 +555,7 @@ func TestClientThatLeavesWhileTheSiteIsAway(t *testing.T) {
 		})
 		r.damage = func(n int) damage { return damage{after: 400, refused: n > 1} }
 		time.AfterFunc(20*time.Second, r.leave)
-		res, err := r.post()
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := r.begin()
 		if _, err := io.ReadAll(res.Body); err == nil {
 			t.Error("a good end")
 		}
@@ -602,10 +575,7 @@ func TestCloseWhileItReads(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRoad(t, new(splice.Transport), answers(endings["LF"]...))
 			r.damage = func(n int) damage { return damage{after: 350, refused: n > 1 && n < 9} }
-			res, err := r.post()
-			if err != nil {
-				t.Fatal(err)
-			}
+			res := r.begin()
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
@@ -622,15 +592,6 @@ func TestCloseWhileItReads(t *testing.T) {
 	}
 }
 
-// heap returns how many bytes of the heap are in use.
-func heap() int64 {
-	var m runtime.MemStats
-	runtime.GC()
-	runtime.GC()
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
-}
-
 // TestMemory of streams that are open is small, whatever their requests were.
 func TestMemory(t *testing.T) {
 	const streams, size = 1000, 256 << 10
@@ -638,10 +599,10 @@ func TestMemory(t *testing.T) {
 	question = append(question, `"}`...)
 	open := make([]*http.Response, streams)
 	x := &next{answer: func(*http.Request, int) (*http.Response, error) {
-		return reply(200, "text/event-stream", "data: 1\nid: stream_1111111111111111111111/1\n\n", nil), nil
+		return stream(numbered(1, "one"), nil), nil
 	}}
 	tr := &splice.Transport{Next: x}
-	before := heap()
+	before := alone.Heap()
 	for i := range open {
 		q := httptest.NewRequest(http.MethodPost, "http://site"+chats, bytes.NewReader(question))
 		res, err := tr.RoundTrip(q)
@@ -651,10 +612,30 @@ func TestMemory(t *testing.T) {
 		_, _ = res.Body.Read(make([]byte, 10))
 		open[i] = res
 	}
-	if each := (heap() - before) / streams; each > 32<<10 {
+	if each := (alone.Heap() - before) / streams; each > 32<<10 {
 		t.Errorf("an open stream takes %d bytes", each)
 	}
 	runtime.KeepAlive(open)
+}
+
+// endless is a site whose stream is one line, which breaks off after so many bytes. It reads at most a
+// piece at a time.
+func endless(left *int, piece int) *splice.Transport {
+	return &splice.Transport{Next: &next{answer: func(*http.Request, int) (*http.Response, error) {
+		res := stream("", nil)
+		res.Body = io.NopCloser(readerFunc(func(p []byte) (int, error) {
+			if *left == 0 {
+				return 0, errCutOff
+			}
+			n := min(len(p), *left, piece)
+			for i := range p[:n] {
+				p[i] = 'x'
+			}
+			*left -= n
+			return n, nil
+		}))
+		return res, nil
+	}}, ResumeFor: time.Nanosecond}
 }
 
 // TestMemoryOfHeldEvents bounds what is held of an event whose number has not come, however large it is.
@@ -662,24 +643,10 @@ func TestMemoryOfHeldEvents(t *testing.T) {
 	const streams, maxHeld = 50, 64 << 10
 	for size, passed := range map[int]int{maxHeld - 100: 0, 10 * maxHeld: 10 * maxHeld} {
 		var open [streams]*http.Response
-		before := heap()
+		before := alone.Heap()
 		for i := range open {
 			left := size
-			res, err := ask(&splice.Transport{Next: &next{answer: func(*http.Request, int) (*http.Response, error) {
-				res := reply(200, "text/event-stream", "", nil)
-				res.Body = io.NopCloser(readerFunc(func(p []byte) (int, error) {
-					if left == 0 {
-						return 0, errCutOff
-					}
-					n := copy(p, bytes.Repeat([]byte("x"), min(len(p), left, 1000)))
-					left -= n
-					return n, nil
-				}))
-				return res, nil
-			}}, ResumeFor: time.Nanosecond}, chats)
-			if err != nil {
-				t.Fatal(err)
-			}
+			res := mustAsk(t, endless(&left, 1000), chats)
 			open[i] = res
 			for n := 0; n < passed; {
 				more, err := res.Body.Read(make([]byte, 4<<10))
@@ -694,7 +661,7 @@ func TestMemoryOfHeldEvents(t *testing.T) {
 				}
 			}
 		}
-		if each := (heap() - before) / streams; each > 2*maxHeld+32<<10 {
+		if each := (alone.Heap() - before) / streams; each > 2*maxHeld+32<<10 {
 			t.Errorf("an event of %d bytes takes %d", size, each)
 		}
 		runtime.KeepAlive(open)
@@ -705,28 +672,11 @@ func TestMemoryOfHeldEvents(t *testing.T) {
 func TestLongStream(t *testing.T) {
 	const size = 100 << 20
 	left := size
-	before := heap()
-	res, err := ask(&splice.Transport{Next: &next{answer: func(*http.Request, int) (*http.Response, error) {
-		res := reply(200, "text/event-stream", "", nil)
-		res.Body = io.NopCloser(readerFunc(func(p []byte) (int, error) {
-			if left == 0 {
-				return 0, errCutOff
-			}
-			n := min(len(p), left)
-			for i := range p[:n] {
-				p[i] = 'x'
-			}
-			left -= n
-			return n, nil
-		}))
-		return res, nil
-	}}, ResumeFor: time.Nanosecond}, chats)
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := alone.Heap()
+	res := mustAsk(t, endless(&left, size), chats)
 	defer res.Body.Close()
 	n, _ := io.CopyN(io.Discard, res.Body, size)
-	if grown := heap() - before; n != size || grown > 1<<20 {
+	if grown := alone.Heap() - before; n != size || grown > 1<<20 {
 		t.Errorf("%d bytes took %d", n, grown)
 	}
 }

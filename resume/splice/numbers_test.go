@@ -10,16 +10,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hermes-sidecar/hermes-sidecar/internal/proxytest"
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
 	"github.com/hermes-sidecar/hermes-sidecar/resume/splice"
 )
-
-const streamID = "stream_1111111111111111111111"
-
-// numbered returns an event of the stream.
-func numbered(n any, data string) string {
-	return fmt.Sprintf("data: %s\nid: %s/%v\n\n", data, streamID, n)
-}
 
 // TestConnectionsThatBringNothingNew have the site asked less and less often, and given up after
 // ResumeFor. What they repeat is not passed on.
@@ -51,46 +45,40 @@ func TestConnectionsThatBringNothingNew(t *testing.T) {
 				if after == "later" && !strings.Contains(answer(1), "three\nid: "+streamID+"/3") {
 					continue // a site that is silent for long is there (TestSilence)
 				}
-				t.Run(fmt.Sprintf("%s, %s %s", name, how, after), func(t *testing.T) {
-					synctest.Test(t, func(t *testing.T) {
-						x := &next{answer: func(r *http.Request, n int) (*http.Response, error) {
-							if r.Method != http.MethodGet {
-								return reply(200, "text/event-stream", first, errCutOff), nil
+				proxytest.Bubble(t, fmt.Sprintf("%s, %s %s", name, how, after), func(t *testing.T) {
+					x := &next{answer: func(r *http.Request, n int) (*http.Response, error) {
+						if r.Method != http.MethodGet {
+							return stream(first, errCutOff), nil
+						}
+						if at := r.Header.Get(resume.LastEventHeader); at != streamID+"/3" {
+							t.Errorf("asked for what follows %q", at)
+						}
+						res := stream(answer(n), end)
+						body := res.Body
+						res.Body = io.NopCloser(readerFunc(func(p []byte) (int, error) {
+							n, err := body.Read(p)
+							if err != nil {
+								time.Sleep(d)
 							}
-							if at := r.Header.Get(resume.LastEventHeader); at != streamID+"/3" {
-								t.Errorf("asked for what follows %q", at)
-							}
-							res := reply(200, "text/event-stream", answer(n), end)
-							body := res.Body
-							res.Body = io.NopCloser(readerFunc(func(p []byte) (int, error) {
-								n, err := body.Read(p)
-								if err != nil {
-									time.Sleep(d)
-								}
-								return n, err
-							}))
-							return res, nil
-						}}
-						begun := time.Now()
-						res, err := ask(&splice.Transport{Next: x}, chats)
-						if err != nil {
-							t.Fatal(err)
-						}
-						b, err := io.ReadAll(res.Body)
-						took := time.Since(begun)
-						synctest.Wait() // for the DELETE
-						got := strings.ReplaceAll(string(b), ": keepalive\n", "")
-						rest, ok := strings.CutPrefix(got, first)
-						if !ok || strings.Contains(rest, streamID) || strings.Count(rest, "three") > 1 {
-							t.Errorf("got %.300q", got)
-						}
-						if x.n[http.MethodGet] > 100 || took > 70*time.Second {
-							t.Errorf("the site was asked %d times, in %v", x.n[http.MethodGet], took)
-						}
-						if err == nil && end != nil {
-							t.Error("a good end")
-						}
-					})
+							return n, err
+						}))
+						return res, nil
+					}}
+					begun := time.Now()
+					all, err := x.read(t)
+					took := time.Since(begun)
+					synctest.Wait() // for the DELETE
+					got := theirs(all)
+					rest, ok := strings.CutPrefix(got, first)
+					if !ok || strings.Contains(rest, streamID) || strings.Count(rest, "three") > 1 {
+						t.Errorf("got %.300q", got)
+					}
+					if x.n[http.MethodGet] > 100 || took > 70*time.Second {
+						t.Errorf("the site was asked %d times, in %v", x.n[http.MethodGet], took)
+					}
+					if err == nil && end != nil {
+						t.Error("a good end")
+					}
 				})
 			}
 		}
@@ -101,22 +89,15 @@ func TestConnectionsThatBringNothingNew(t *testing.T) {
 func TestEventThatGrows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const grows = 100 // connections
-		x := &next{answer: func(r *http.Request, n int) (*http.Response, error) {
-			switch {
-			case r.Method == http.MethodPost:
-				return reply(200, "text/event-stream", numbered(1, "one"), errCutOff), nil
-			case n < grows:
-				return reply(200, "text/event-stream", "data: "+strings.Repeat("x", n), errCutOff), nil
+		x := continued(numbered(1, "one"), errCutOff, func(n int) *http.Response {
+			if n < grows {
+				return stream("data: "+strings.Repeat("x", n), errCutOff)
 			}
-			return reply(200, "text/event-stream", numbered(2, strings.Repeat("x", grows))+numbered(3, "[DONE]"), nil), nil
-		}}
+			return stream(numbered(2, strings.Repeat("x", grows))+numbered(3, "[DONE]"), nil)
+		})
 		begun := time.Now()
-		res, err := ask(&splice.Transport{Next: x}, chats)
-		if err != nil {
-			t.Fatal(err)
-		}
-		b, err := io.ReadAll(res.Body)
-		got := strings.ReplaceAll(string(b), ": keepalive\n", "")
+		all, err := x.read(t)
+		got := theirs(all)
 		if want := numbered(1, "one") + numbered(2, strings.Repeat("x", grows)) + numbered(3, "[DONE]"); err != nil || got != want {
 			t.Errorf("%v after %q, want %q", err, got, want)
 		}
@@ -135,26 +116,17 @@ func TestRepeatIsNoEnd(t *testing.T) {
 		"and a new one":  {"", numbered(1, "one") + numbered(2, "two")},
 		"after comments": {comments, numbered(1, "one")},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				x := &next{answer: func(r *http.Request, n int) (*http.Response, error) {
-					switch {
-					case r.Method == http.MethodPost:
-						return reply(200, "text/event-stream", numbered(1, "one"), errCutOff), nil
-					case n < 5:
-						return reply(200, "text/event-stream", test.comments+test.repeats, nil), nil
-					}
-					return reply(200, "text/event-stream", test.comments+numbered(2, "two")+numbered(7, "[DONE]"), nil), nil
-				}}
-				res, err := ask(&splice.Transport{Next: x}, chats)
-				if err != nil {
-					t.Fatal(err)
+		proxytest.Bubble(t, name, func(t *testing.T) {
+			x := continued(numbered(1, "one"), errCutOff, func(n int) *http.Response {
+				if n < 5 {
+					return stream(test.comments+test.repeats, nil)
 				}
-				b, err := io.ReadAll(res.Body)
-				if want := numbered(1, "one") + test.comments + numbered(2, "two") + numbered(7, "[DONE]"); err != nil || string(b) != want {
-					t.Errorf("%v after %q, want %q", err, b, want)
-				}
+				return stream(test.comments+numbered(2, "two")+numbered(7, "[DONE]"), nil)
 			})
+			got, err := x.read(t)
+			if want := numbered(1, "one") + test.comments + numbered(2, "two") + numbered(7, "[DONE]"); err != nil || got != want {
+				t.Errorf("%v after %q, want %q", err, got, want)
+			}
 		})
 	}
 }
@@ -162,19 +134,12 @@ func TestRepeatIsNoEnd(t *testing.T) {
 // TestRepeatWithinAConnection is not passed on either.
 func TestRepeatWithinAConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		x := &next{answer: func(r *http.Request, n int) (*http.Response, error) {
-			if r.Method == http.MethodPost {
-				return reply(200, "text/event-stream", numbered(1, "one")+numbered(1, "one")+numbered(2, "two"), nil), nil
-			}
-			return reply(200, "text/event-stream", numbered(2, "two")+numbered(3, "[DONE]"), nil), nil
-		}}
-		res, err := ask(&splice.Transport{Next: x}, chats)
-		if err != nil {
-			t.Fatal(err)
-		}
-		b, err := io.ReadAll(res.Body)
-		if want := numbered(1, "one") + numbered(2, "two") + numbered(3, "[DONE]"); err != nil || string(b) != want {
-			t.Errorf("%v after %q, want %q", err, b, want)
+		x := continued(numbered(1, "one")+numbered(1, "one")+numbered(2, "two"), nil, func(int) *http.Response {
+			return stream(numbered(2, "two")+numbered(3, "[DONE]"), nil)
+		})
+		got, err := x.read(t)
+		if want := numbered(1, "one") + numbered(2, "two") + numbered(3, "[DONE]"); err != nil || got != want {
+			t.Errorf("%v after %q, want %q", err, got, want)
 		}
 	})
 }
@@ -193,14 +158,11 @@ func TestIDsOfAnotherForm(t *testing.T) {
 					if r.Method != http.MethodPost {
 						t.Errorf("%.60q, %s: %s %s, %q", id, how, r.Method, r.URL, r.Header)
 					}
-					res := reply(200, "text/event-stream", numbered(1, "one"), end)
+					res := stream(numbered(1, "one"), end)
 					res.Header[resume.StreamHeader] = []string{id}
 					return res, nil
 				}}
-				res, err := ask(&splice.Transport{Next: x}, chats)
-				if err != nil {
-					t.Fatal(err)
-				}
+				res := mustAsk(t, &splice.Transport{Next: x}, chats)
 				if how != "left" {
 					b, err := io.ReadAll(res.Body)
 					if string(b) != numbered(1, "one") || !errors.Is(err, end) {
@@ -217,19 +179,12 @@ func TestIDsOfAnotherForm(t *testing.T) {
 // TestStatusOfAnotherForm is not in an error: a site may send much as the text of a status.
 func TestStatusOfAnotherForm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		x := &next{answer: func(r *http.Request, n int) (*http.Response, error) {
-			if r.Method == http.MethodPost && n == 1 {
-				return reply(200, "text/event-stream", numbered(1, "one"), errCutOff), nil
-			}
+		x := continued(numbered(1, "one"), errCutOff, func(int) *http.Response {
 			res := reply(502, "text/html", "", nil)
 			res.Status = "502 " + strings.Repeat("sk-secret ", 1000)
-			return res, nil
-		}}
-		res, err := ask(&splice.Transport{Next: x}, chats)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err = io.ReadAll(res.Body); err == nil || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "502") {
+			return res
+		})
+		if _, err := x.read(t); err == nil || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "502") {
 			t.Errorf("%.200v", err)
 		}
 		synctest.Wait()

@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hermes-sidecar/hermes-sidecar/internal/proxytest"
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
 	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 	"github.com/hermes-sidecar/hermes-sidecar/resume/splice"
@@ -172,19 +173,43 @@ func (r *road) post(fields ...string) (*http.Response, error) {
 	return r.client.Do(q)
 }
 
-// all asks for a stream and returns it without comments of ours.
-func (r *road) all(fields ...string) string {
+// begin is post for what gets an answer.
+func (r *road) begin(fields ...string) *http.Response {
 	r.t.Helper()
 	res, err := r.post(fields...)
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	return res
+}
+
+// all asks for a stream and returns it with ID for its id.
+func (r *road) all() string {
+	r.t.Helper()
+	res := r.begin()
 	defer res.Body.Close()
 	b, err := io.ReadAll(res.Body)
 	if err != nil {
 		r.t.Fatalf("%v after %q", err, b)
 	}
-	return strings.ReplaceAll(strings.ReplaceAll(string(b), ": keepalive\n", ""), res.Header.Get(resume.StreamHeader), "ID")
+	return strings.ReplaceAll(string(b), res.Header.Get(resume.StreamHeader), "ID")
+}
+
+// theirs returns a stream without comments of ours.
+func theirs(stream string) string { return strings.ReplaceAll(stream, ": keepalive\n", "") }
+
+// over returns what a client gets of the pieces over a road with damage. The site is asked once.
+func over(t *testing.T, pieces []string, harm func(n int) damage) (got string) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRoad(t, new(splice.Transport), answers(pieces...))
+		r.damage = harm
+		got = r.all()
+		if n := r.asked.Load(); n != 1 {
+			t.Errorf("upstream was asked %d times", n)
+		}
+	})
+	return got
 }
 
 // answers returns a handler that sends the pieces, one a second.
@@ -217,26 +242,17 @@ var endings = map[string][]string{
 func TestBreakAtEachByte(t *testing.T) {
 	for name, pieces := range endings {
 		t.Run(name, func(t *testing.T) {
-			var want string
-			breakAt := func(d damage) (got string) {
-				synctest.Test(t, func(t *testing.T) {
-					r := newRoad(t, new(splice.Transport), answers(pieces...))
-					r.damage = func(n int) damage {
-						if n > 3 {
-							return damage{}
-						}
-						return d
+			breakAt := func(at int) string {
+				return theirs(over(t, pieces, func(n int) damage {
+					if n > 3 {
+						return damage{}
 					}
-					got = r.all()
-					if n := r.asked.Load(); n != 1 {
-						t.Errorf("upstream was asked %d times", n)
-					}
-				})
-				return got
+					return damage{after: at}
+				}))
 			}
-			want = breakAt(damage{})
+			want := breakAt(0)
 			for at := 1; at < len(want)+600; at++ { // the header takes less than that
-				if got := breakAt(damage{after: at}); got != want {
+				if got := breakAt(at); got != want {
 					t.Fatalf("broken after %d bytes:\n got %q\nwant %q", at, got, want)
 				}
 			}
@@ -255,7 +271,7 @@ func TestConnectionThatSaysNothing(t *testing.T) {
 			return damage{}
 		}
 		begun := time.Now()
-		if got := r.all(); !strings.HasSuffix(got, "data: [DONE]\nid: ID/4\n\n") || strings.Count(got, "data: 2\n") != 1 {
+		if got := theirs(r.all()); !strings.HasSuffix(got, "data: [DONE]\nid: ID/4\n\n") || strings.Count(got, "data: 2\n") != 1 {
 			t.Errorf("got %q", got)
 		}
 		if took := time.Since(begun); took < 45*time.Second || took > 60*time.Second {
@@ -291,7 +307,7 @@ func TestEndThatIsNone(t *testing.T) {
 					tr := new(splice.Transport)
 					r := newRoad(t, tr, answers(pieces...))
 					tr.Next = &shortens{tr.Next, after}
-					got = r.all()
+					got = theirs(r.all())
 				})
 				return got
 			}
@@ -311,10 +327,7 @@ func TestSiteThatDoesNotComeBack(t *testing.T) {
 		r := newRoad(t, &splice.Transport{ResumeFor: 30 * time.Second}, answers(endings["LF"]...))
 		r.damage = func(n int) damage { return damage{after: 320, refused: n > 1} }
 		begun := time.Now()
-		res, err := r.post()
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := r.begin()
 		b, err := io.ReadAll(res.Body)
 		if err == nil || strings.Count(string(b), ": keepalive\n") < 3 {
 			t.Errorf("%v after %q", err, b)
@@ -340,35 +353,33 @@ func TestClientThatLeaves(t *testing.T) {
 		"that has its own key": {fields: []string{resume.KeyHeader, "own"}, want: log.ReasonExpired, within: resume.DefaultDetach + time.Second},
 		"that asks to detach":  {fields: []string{resume.DetachHeader, "20s"}, want: log.ReasonExpired, within: 22 * time.Second},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRoad(t, &test.tr, func(w http.ResponseWriter, q *http.Request) {
-					time.Sleep(3 * time.Second)
-					answers("data: 1\n\n")(w, q)
-					<-q.Context().Done()
-				})
-				if test.early {
-					time.AfterFunc(time.Second, r.leave)
-				}
-				res, err := r.post(test.fields...)
-				if test.early != (err != nil) {
+		proxytest.Bubble(t, name, func(t *testing.T) {
+			r := newRoad(t, &test.tr, func(w http.ResponseWriter, q *http.Request) {
+				time.Sleep(3 * time.Second)
+				answers("data: 1\n\n")(w, q)
+				<-q.Context().Done()
+			})
+			if test.early {
+				time.AfterFunc(time.Second, r.leave)
+			}
+			res, err := r.post(test.fields...)
+			if test.early != (err != nil) {
+				t.Fatal(err)
+			}
+			if err == nil {
+				if _, err := bufio.NewReader(res.Body).ReadString('\n'); err != nil {
 					t.Fatal(err)
 				}
-				if err == nil {
-					if _, err := bufio.NewReader(res.Body).ReadString('\n'); err != nil {
-						t.Fatal(err)
-					}
-					r.leave()
-				}
-				left := time.Now()
-				if got := <-r.ends; got != test.want {
-					t.Errorf("the run ended: %v, want %v", got, test.want)
-				}
-				if took := time.Since(left); took > test.within {
-					t.Errorf("after %v", took)
-				}
-				synctest.Wait()
-			})
+				r.leave()
+			}
+			left := time.Now()
+			if got := <-r.ends; got != test.want {
+				t.Errorf("the run ended: %v, want %v", got, test.want)
+			}
+			if took := time.Since(left); took > test.within {
+				t.Errorf("after %v", took)
+			}
+			synctest.Wait()
 		})
 	}
 }
@@ -398,24 +409,22 @@ func TestWhatIsNoStream(t *testing.T) {
 		"an error":           {method: http.MethodPost, body: `{"stream":true}`, media: "application/json"},
 		"a request too long": {method: http.MethodPost, body: `{"stream":true,"x":"` + strings.Repeat("x", 11<<20) + `"}`, media: "application/json"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRoad(t, new(splice.Transport), func(w http.ResponseWriter, q *http.Request) {
-					b, _ := io.ReadAll(q.Body)
-					w.WriteHeader(http.StatusBadGateway)
-					_, _ = fmt.Fprint(w, q.Method, " ", len(b))
-				})
-				q, _ := http.NewRequest(test.method, "http://site/v1/chat/completions", strings.NewReader(test.body))
-				q.Header.Set("Content-Type", test.media)
-				res, err := r.client.Do(q)
-				if err != nil {
-					t.Fatal(err)
-				}
-				b, _ := io.ReadAll(res.Body)
-				if want := fmt.Sprint(test.method, " ", len(test.body)); res.StatusCode != http.StatusBadGateway || string(b) != want || len(r.log) != 1 {
-					t.Errorf("got %d %q after %q, want %q", res.StatusCode, b, r.log, want)
-				}
+		proxytest.Bubble(t, name, func(t *testing.T) {
+			r := newRoad(t, new(splice.Transport), func(w http.ResponseWriter, q *http.Request) {
+				b, _ := io.ReadAll(q.Body)
+				w.WriteHeader(http.StatusBadGateway)
+				_, _ = fmt.Fprint(w, q.Method, " ", len(b))
 			})
+			q, _ := http.NewRequest(test.method, "http://site/v1/chat/completions", strings.NewReader(test.body))
+			q.Header.Set("Content-Type", test.media)
+			res, err := r.client.Do(q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, _ := io.ReadAll(res.Body)
+			if want := fmt.Sprint(test.method, " ", len(test.body)); res.StatusCode != http.StatusBadGateway || string(b) != want || len(r.log) != 1 {
+				t.Errorf("got %d %q after %q, want %q", res.StatusCode, b, r.log, want)
+			}
 		})
 	}
 }
