@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -35,17 +36,6 @@ func byHeader(body bool, names ...string) func(*resume.Options) {
 	}
 }
 
-// leavesEarly sends a request, reads an event and leaves, when the run has begun and before it
-// goes on.
-func leavesEarly(t *testing.T, l *lab, q request) (id string) {
-	t.Helper()
-	r := l.send(q).want(http.StatusOK)
-	r.next()
-	r.leave()
-	synctest.Wait()
-	return r.id()
-}
-
 // inTwo is inBubble with an upstream that sends one event, and another one when the test says so.
 func inTwo(t *testing.T, set func(*resume.Options), test func(t *testing.T, l *lab, goOn func())) {
 	t.Helper()
@@ -55,11 +45,10 @@ func inTwo(t *testing.T, set func(*resume.Options), test func(t *testing.T, l *l
 // inTwoOf is inTwo with these events.
 func inTwoOf(t *testing.T, set func(*resume.Options), pieces []string, test func(t *testing.T, l *lab, goOn func())) {
 	t.Helper()
-	var each chan struct{} // of the bubble
-	inBubble(t, set, func(w http.ResponseWriter, r *http.Request) error { return streams(pieces, each)(w, r) }, func(t *testing.T, l *lab) {
-		each = make(chan struct{}, 1)
+	synctest.Test(t, func(t *testing.T) {
+		each := make(chan struct{}, 1)
 		each <- struct{}{}
-		test(t, l, func() { close(each) })
+		test(t, newPipeLab(t, set, streams(pieces, each)), func() { close(each) })
 	})
 }
 
@@ -87,7 +76,7 @@ func TestKeysOfTheConfiguration(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inTwo(t, byHeader(c.body, chatID, "X-Task"), func(t *testing.T, l *lab, goOn func()) {
-				id := leavesEarly(t, l, post(c.first...))
+				id := l.leaves(post(c.first...)).id()
 				goOn()
 				q := post(c.second...)
 				if c.other != "" {
@@ -100,9 +89,7 @@ func TestKeysOfTheConfiguration(t *testing.T) {
 					}
 					return
 				}
-				if got := r.want(http.StatusOK).rest(); got != numbered(r.id(), 1, events(2)...) {
-					t.Errorf("the second gets %q", got)
-				}
+				r.want(http.StatusOK).wantRest(numbered(r.id(), 1, events(2)...))
 				if joins := r.id() == id; joins != c.joins || joins != (r.Header.Get(resume.ReplayedHeader) == "true") {
 					t.Errorf("joins: %v, want %v", joins, c.joins)
 				}
@@ -111,26 +98,13 @@ func TestKeysOfTheConfiguration(t *testing.T) {
 	}
 }
 
-// TestWithoutValuesThereIsNoKey, and nothing is kept: a header that is not there, and what is not JSON.
-func TestWithoutValuesThereIsNoKey(t *testing.T) {
-	l := newLab(t, byHeader(true, chatID), streams(events(1), always()))
-	file := post(chatID, "1")
-	file.header[1] = "multipart/form-data; boundary=x"
-	for name, q := range map[string]request{"no header": post(), "an empty one": post(chatID, ""), "no JSON": file} {
-		if r := l.send(q).want(http.StatusOK); r.id() != "" || r.rest() != event(1) {
-			t.Errorf("%s: it has a log", name)
-		}
-	}
-	l.wantEmpty()
-}
-
 // TestKeyOfTheConfigurationIsFree after a client has been sent all, so that a user who has the answer
 // made again gets another one. Before, it is not: a client that was cut off gets the one that
 // there is.
 func TestKeyOfTheConfigurationIsFree(t *testing.T) {
 	pieces := []string{event(1), "data: " + strings.Repeat("2", 1<<20) + "\n\n"} // more than is under way
 	inTwoOf(t, byHeader(true, chatID), pieces, func(t *testing.T, l *lab, goOn func()) {
-		id := leavesEarly(t, l, post(chatID, "1"))
+		id := l.leaves(post(chatID, "1")).id()
 		goOn()
 		synctest.Wait()
 		l.wantOpen(0)
@@ -177,9 +151,7 @@ func TestOthersReadOnWhenAKeyIsFree(t *testing.T) {
 		goOn()
 		first.rest()
 		synctest.Wait()
-		if got := second.rest(); got != numbered(first.id(), 1, events(2)...) {
-			t.Errorf("the second gets %q", got)
-		}
+		second.wantRest(numbered(first.id(), 1, events(2)...))
 		l.wantAsked(1)
 	})
 }
@@ -193,7 +165,7 @@ func TestKeyOfARunThatFailedIsFree(t *testing.T) {
 			o.AlwaysFor = map[resume.API]time.Duration{resume.APIChat: 20 * time.Second}
 		}
 		inBubble(t, set, silent, func(t *testing.T, l *lab) {
-			leavesEarly(t, l, chat(chatID, "1"))
+			l.leaves(chat(chatID, "1"))
 			l.wantDetached(1)
 			time.Sleep(20*time.Second - 1)
 			l.wantOpen(1)
@@ -273,34 +245,12 @@ func (l *leaver) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestKeyOfAnAnswerWithoutItsBeginning runs anew: a client that knows no ids can do nothing with the
-// rest.
-func TestKeyOfAnAnswerWithoutItsBeginning(t *testing.T) {
-	set := func(o *resume.Options) {
-		byHeader(true, chatID)(o)
-		o.MaxStream = 64 << 10
-	}
-	pieces := []string{event(1)}
-	for range 8 {
-		pieces = append(pieces, "data: "+strings.Repeat("x", 16<<10)+"\n\n")
-	}
-	inTwoOf(t, set, pieces, func(t *testing.T, l *lab, goOn func()) {
-		id := leavesEarly(t, l, post(chatID, "1"))
-		goOn()
-		l.wantOpen(0)
-		if r := l.send(post(chatID, "1")).want(http.StatusOK); r.id() == id || r.rest() != numbered(r.id(), 1, pieces...) {
-			t.Error("it joins")
-		}
-		l.wantAsked(2)
-	})
-}
-
 // TestKeyOfTheConfigurationOfAnSDK wins over what an SDK's own count says, for the whole of detach:
 // a repeat joins although it is not marked, also for an answer that is not streamed.
 func TestKeyOfTheConfigurationOfAnSDK(t *testing.T) {
 	const sdk = retryHeader
 	inTwo(t, byHeader(true, chatID), func(t *testing.T, l *lab, goOn func()) {
-		id := leavesEarly(t, l, post(chatID, "1", sdk, "0"))
+		id := l.leaves(post(chatID, "1", sdk, "0")).id()
 		time.Sleep(10*time.Minute - 1)
 		l.wantOpen(1)
 		goOn()
@@ -320,31 +270,14 @@ func TestKeyOfTheConfigurationOfAnSDK(t *testing.T) {
 			_, err := io.WriteString(w, "{}")
 			return err
 		}, func(t *testing.T, l *lab) {
-			answers := make(chan string, 2)
-			for range 2 {
-				go func() { answers <- l.send(chat(chatID, "1", sdk, "0")).want(http.StatusOK).rest() }()
-			}
-			if a, b := <-answers, <-answers; a != "{}" || b != a {
-				t.Errorf("answers %q and %q", a, b)
+			first, second := l.sending(chat(chatID, "1", sdk, "0")), l.sending(chat(chatID, "1", sdk, "0"))
+			for _, r := range []*reply{<-first, <-second} {
+				r.want(http.StatusOK).wantRest("{}")
 			}
 			l.wantAsked(1)
 			synctest.Wait()
 			l.wantEmpty()
 		})
-	})
-}
-
-// TestLastEventNeedsNoKeyOfTheConfiguration continues by the id, whatever the header says.
-func TestLastEventNeedsNoKeyOfTheConfiguration(t *testing.T) {
-	inTwo(t, byHeader(true, chatID), func(t *testing.T, l *lab, goOn func()) {
-		id := leavesEarly(t, l, post(chatID, "1"))
-		goOn()
-		q := post(chatID, "2", "Last-Event-ID", id+"/1")
-		q.body = "{}"
-		if got := l.send(q).want(http.StatusOK).rest(); got != numbered(id, 2, event(2)) {
-			t.Errorf("got %q", got)
-		}
-		l.wantAsked(1)
 	})
 }
 
@@ -354,7 +287,8 @@ var paths = map[resume.API]string{
 	resume.APISessions: "/api/sessions/s1/chat/stream", resume.APIRuns: "/v1/runs", "": "/events",
 }
 
-// TestAlwaysForAnAPI lets the runs of some APIs go on without a client, each for its time.
+// TestAlwaysForAnAPI lets the runs of some APIs go on without a client, each for its time. That is the time
+// of a key of the configuration as well, so that leaving soon stops. A client's own key has that of detach.
 func TestAlwaysForAnAPI(t *testing.T) {
 	const minute, hour = time.Minute, time.Hour
 	for name, c := range map[string]struct {
@@ -369,21 +303,31 @@ func TestAlwaysForAnAPI(t *testing.T) {
 			map[resume.API]time.Duration{"sessions": 1, "chat": 2, "runs": 3, "responses": 4}},
 		"all and some": {true, map[resume.API]time.Duration{"chat": minute, "responses": 0}, nil,
 			map[resume.API]time.Duration{"chat": minute, "sessions": 10 * minute, "runs": 10 * minute, "": 10 * minute}},
+		"all": {true, nil, nil,
+			map[resume.API]time.Duration{"chat": 10 * minute, "sessions": 10 * minute, "runs": 10 * minute, "responses": 10 * minute, "": 10 * minute}},
 		"more than detach": {false, map[resume.API]time.Duration{"chat": hour}, nil,
 			map[resume.API]time.Duration{"chat": 10 * minute}},
 		"the client says less": {false, map[resume.API]time.Duration{"chat": minute}, []string{resume.DetachHeader, "1s"},
 			map[resume.API]time.Duration{"chat": time.Second, "sessions": time.Second, "runs": time.Second, "responses": time.Second, "": time.Second}},
-		"the client says no": {true, map[resume.API]time.Duration{"chat": minute}, []string{resume.DetachHeader, "0s"}, nil},
+		"a key of the configuration": {false, map[resume.API]time.Duration{"chat": 20 * time.Second}, []string{chatID, "1"},
+			map[resume.API]time.Duration{"chat": 20 * time.Second, "sessions": 10 * minute, "runs": 10 * minute, "responses": 10 * minute, "": 10 * minute}},
+		"the client's own key": {false, map[resume.API]time.Duration{"chat": 20 * time.Second}, []string{key, "k"},
+			map[resume.API]time.Duration{"chat": 10 * minute, "sessions": 10 * minute, "runs": 10 * minute, "responses": 10 * minute, "": 10 * minute}},
+		"a key without a value": {false, nil, []string{chatID, ""}, nil},
+		"the client says no":    {true, map[resume.API]time.Duration{"chat": minute}, []string{resume.DetachHeader, "0s"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for api, path := range paths {
-				inBubble(t, func(o *resume.Options) { o.Always, o.AlwaysFor = c.always, c.of }, silent, func(t *testing.T, l *lab) {
+				set := func(o *resume.Options) {
+					if slices.Contains(c.header, chatID) {
+						byHeader(true, chatID)(o)
+					}
+					o.Always, o.AlwaysFor = c.always, c.of
+				}
+				inBubble(t, set, silent, func(t *testing.T, l *lab) {
 					q := post(c.header...)
 					q.path = path
-					r := l.send(q).want(http.StatusOK)
-					r.next()
-					r.leave()
-					synctest.Wait()
+					r := l.leaves(q)
 					d := c.want[api]
 					if (r.id() != "") != (d > 0) {
 						t.Fatalf("%s: the id is %q", path, r.id())
@@ -399,42 +343,6 @@ func TestAlwaysForAnAPI(t *testing.T) {
 					}
 				})
 			}
-		})
-	}
-	t.Run("not JSON", func(t *testing.T) {
-		l := newLab(t, func(o *resume.Options) { o.AlwaysFor = map[resume.API]time.Duration{"chat": minute} }, streams(events(1), always()))
-		if r := l.send(request{http.MethodPost, chatPath, "x", nil}); r.id() != "" {
-			t.Error("a POST of anything has a log")
-		}
-	})
-}
-
-// TestAlwaysForAnAPIWithAKeyOfTheConfiguration: the time of the API is that of the key, too, so that
-// leaving soon stops. A client's own key has that of detach.
-func TestAlwaysForAnAPIWithAKeyOfTheConfiguration(t *testing.T) {
-	for name, c := range map[string]struct {
-		of     map[resume.API]time.Duration
-		header []string
-		want   time.Duration
-	}{
-		"with the API": {map[resume.API]time.Duration{"chat": 20 * time.Second}, []string{chatID, "1"}, 20 * time.Second},
-		"without":      {nil, []string{chatID, "1"}, 10 * time.Minute},
-		"its own key":  {map[resume.API]time.Duration{"chat": 20 * time.Second}, []string{key, "k"}, 10 * time.Minute},
-	} {
-		t.Run(name, func(t *testing.T) {
-			set := func(o *resume.Options) {
-				byHeader(true, chatID)(o)
-				o.AlwaysFor = c.of
-			}
-			inBubble(t, set, silent, func(t *testing.T, l *lab) {
-				leavesEarly(t, l, chat(c.header...))
-				time.Sleep(c.want - 1)
-				l.wantOpen(1)
-				time.Sleep(1)
-				if e := l.over(); e.Detached != c.want {
-					t.Errorf("it went on for %v, want %v", e.Detached, c.want)
-				}
-			})
 		})
 	}
 }
@@ -468,9 +376,7 @@ func TestContentLocation(t *testing.T) {
 		if got := l.send(request{http.MethodHead, at, "", nil}).want(http.StatusOK).Header.Get("Content-Location"); got != at {
 			t.Errorf("HEAD: Content-Location %q", got)
 		}
-		if got := l.send(request{http.MethodGet, at, "", nil}).want(http.StatusOK).rest(); got != numbered(first.id(), 1, event(1)) {
-			t.Errorf("GET: %q", got)
-		}
+		l.send(request{http.MethodGet, at, "", nil}).want(http.StatusOK).wantRest(numbered(first.id(), 1, event(1)))
 		l.send(request{http.MethodDelete, at, "", nil}).want(http.StatusNoContent)
 		if r := l.send(request{http.MethodPost, otherPath, "x", nil}); r.Header.Get("Content-Location") != "" {
 			t.Error("an answer that is not kept has an address")
@@ -510,7 +416,11 @@ func TestKeyOfTheConfigurationIsFreeAfterTheRest(t *testing.T) {
 		pieces    []string
 		continues func(id string) request
 	}{
-		"POST": {post(chatID, "1"), large, func(id string) request { return post("Last-Event-ID", id+"/1") }},
+		"POST, whatever it says": {post(chatID, "1"), large, func(id string) request {
+			q := post(chatID, "2", "Last-Event-ID", id+"/1")
+			q.body = "{}"
+			return q
+		}},
 		"GET": {post(chatID, "1"), large, func(id string) request {
 			return request{http.MethodGet, otherPath + "/" + id, "", []string{"Last-Event-ID", id + "/1"}}
 		}},
@@ -520,7 +430,7 @@ func TestKeyOfTheConfigurationIsFreeAfterTheRest(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inTwoOf(t, byHeader(true, chatID), c.pieces, func(t *testing.T, l *lab, goOn func()) {
-				id := leavesEarly(t, l, c.first)
+				id := l.leaves(c.first).id()
 				goOn()
 				synctest.Wait()
 				l.send(request{http.MethodHead, c.first.path + "/" + id, "", nil}).want(http.StatusOK)

@@ -26,66 +26,74 @@ const (
 	lastID     = "Last-Event-ID"
 )
 
-// gateway is a Hermes with the run run_1. An old one gives each event to one reader, and drops
-// them all when that leaves. A new one numbers and keeps them.
+// gateway is a Hermes with the run run_1. An old one gives each event to one reader, and nothing to the
+// next. A new one numbers and keeps them.
 type gateway struct {
 	isNew bool
-	key   string      // what clients need, "" if they need none
-	said  chan string // what the run says, to the reader of an old one; closed at its end
+	key   string // what clients need, "" if they need none
+	cut   error  // what a reader ends with when a test sends on cuts
+	cuts  chan struct{}
 
 	mu      sync.Mutex
-	kept    []string // what a new one has said
+	said    []string // the events
 	ended   bool
-	changed chan struct{}
-	read    int           // how many times the events were asked for
-	dropped bool          // an old one's reader has left
-	header  []http.Header // of those requests
-	queries []string
-	cut     error // what the next reader ends with, once
-	cuts    chan struct{}
+	changed chan struct{}   // closed when there is more
+	asked   []*http.Request // for the events
 }
 
 func newGateway(isNew bool) *gateway {
-	return &gateway{isNew: isNew, said: make(chan string, 1000), changed: make(chan struct{}), cuts: make(chan struct{})}
+	return &gateway{isNew: isNew, changed: make(chan struct{}), cuts: make(chan struct{})}
 }
 
 // says has the run say something.
 func (g *gateway) says(texts ...string) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	for _, text := range texts {
-		if !g.isNew {
-			g.said <- delta(text)
-			continue
-		}
-		n := len(g.kept)
-		g.kept = append(g.kept, fmt.Sprintf("id: %d\ndata: {\"event\": \"message.delta\", \"run_id\": \"run_1\", \"delta\": %q, \"seq\": %d}\n\n", n, text, n))
-		close(g.changed)
-		g.changed = make(chan struct{})
+		g.add(false, fmt.Sprintf(`"event": "message.delta", "run_id": "run_1", "delta": %q`, text))
 	}
-}
-
-// delta is an event of an old one.
-func delta(text string) string {
-	return fmt.Sprintf("data: {\"event\": \"message.delta\", \"run_id\": \"run_1\", \"delta\": %q}\n\n", text)
 }
 
 // completes ends the run.
 func (g *gateway) completes() {
-	const last = `{"event": "run.completed", "run_id": "run_1", "output": "all"`
+	g.add(true, `"event": "run.completed", "run_id": "run_1", "output": "all"`)
+}
+
+func (g *gateway) add(last bool, members string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.isNew {
-		g.said <- "data: " + last + "}\n\n"
-		close(g.said)
-		return
+	e, n := "data: {"+members+"}\n\n", len(g.said)
+	if g.isNew {
+		e = fmt.Sprintf("id: %d\ndata: {%s, \"seq\": %d}\n\n", n, members, n)
 	}
-	n := len(g.kept)
-	g.kept = append(g.kept, fmt.Sprintf("id: %d\ndata: %s, \"seq\": %d}\n\n", n, last, n))
-	g.ended = true
+	g.said, g.ended = append(g.said, e), last
 	close(g.changed)
 	g.changed = make(chan struct{})
 }
+
+// events returns the events from the number n on, as clients get them.
+func (g *gateway) events(n int) string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.isNew {
+		return strings.Join(g.said[n:], "")
+	}
+	return withIDs("", n, g.said[n:]...)
+}
+
+// event returns the event with the number n, as clients get it.
+func (g *gateway) event(n int) string {
+	first, _, _ := strings.Cut(g.events(n), "\n\n")
+	return first + "\n\n"
+}
+
+// opens returns how a stream begins, as clients get it. Its end is closes.
+func (g *gateway) opens() string {
+	if g.isNew {
+		return ": open\n"
+	}
+	return ""
+}
+
+const closes = ": stream closed\n"
 
 // serve is the next handler.
 func (g *gateway) serve(w http.ResponseWriter, r *http.Request) error {
@@ -109,74 +117,44 @@ func (g *gateway) serve(w http.ResponseWriter, r *http.Request) error {
 	case r.Method != http.MethodGet || r.URL.Path != eventsPath:
 		w.WriteHeader(http.StatusNotFound)
 		return nil
-	}
-	if r.RequestURI != r.URL.RequestURI() {
+	case r.RequestURI != r.URL.RequestURI():
 		return fmt.Errorf("%s is asked for as %s", r.URL, r.RequestURI)
 	}
 	g.mu.Lock()
-	g.read++
-	g.header = append(g.header, r.Header.Clone())
-	g.queries = append(g.queries, r.URL.RawQuery)
-	stolen := !g.isNew && (g.dropped || g.read > 1)
+	g.asked = append(g.asked, r.Clone(context.Background()))
+	isFirst := len(g.asked) == 1
 	g.mu.Unlock()
-	if stolen {
+	if !isFirst && !g.isNew {
 		return answer(http.StatusNotFound, `{"error": {"code": "run_not_found"}}`)
 	}
+	return g.stream(w, r)
+}
+
+// stream sends the events.
+func (g *gateway) stream(w http.ResponseWriter, r *http.Request) error {
 	w.Header().Set("Content-Type", "text/event-stream")
-	send := func(s string) error {
-		if _, err := io.WriteString(w, s); err != nil {
-			return err
-		}
-		return http.NewResponseController(w).Flush()
-	}
-	if g.isNew {
-		return g.serveNew(send, r)
-	}
 	if err := http.NewResponseController(w).Flush(); err != nil {
 		return err
 	}
-	for {
-		select {
-		case s, ok := <-g.said:
-			if !ok {
-				return send(": stream closed\n\n")
-			}
-			if err := send(s); err != nil {
-				return err
-			}
-		case <-g.cuts:
-			if g.cut == http.ErrAbortHandler {
-				panic(g.cut)
-			}
-			return g.cut
-		case <-r.Context().Done():
-			g.mu.Lock()
-			g.dropped = true
-			g.mu.Unlock()
-			return r.Context().Err()
-		}
-	}
-}
-
-func (g *gateway) serveNew(send func(string) error, r *http.Request) error {
-	if err := send(": open\n\n"); err != nil {
-		return err
-	}
 	next := 0
-	if n, err := strconv.Atoi(r.Header.Get(lastID)); err == nil {
-		next = n + 1
+	if g.isNew {
+		if err := write(w, ": open\n\n"); err != nil {
+			return err
+		}
+		if n, err := strconv.Atoi(r.Header.Get(lastID)); err == nil {
+			next = n + 1
+		}
 	}
 	for {
 		g.mu.Lock()
-		all, ended, changed := g.kept, g.ended, g.changed
+		said, ended, changed := g.said[next:], g.ended, g.changed
 		g.mu.Unlock()
-		for ; next < len(all); next++ {
-			if err := send(all[next]); err != nil {
-				return err
-			}
+		if err := write(w, said...); err != nil {
+			return err
 		}
+		next += len(said)
 		if ended {
-			return send(": stream closed\n\n")
+			return write(w, ": stream closed\n\n")
 		}
 		select {
 		case <-changed:
@@ -196,13 +174,13 @@ func (g *gateway) wantRead(t *testing.T, n int) {
 	t.Helper()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.read != n {
-		t.Errorf("upstream was asked for the events %d times, want %d", g.read, n)
+	if len(g.asked) != n {
+		t.Errorf("upstream was asked for the events %d times, want %d", len(g.asked), n)
 	}
 }
 
 // begins begins the run, and returns when its events are read.
-func (l *lab) begins(g *gateway, header ...string) {
+func (l *lab) begins(header ...string) {
 	l.t.Helper()
 	header = append([]string{"Content-Type", "application/json"}, header...)
 	r := l.send(request{http.MethodPost, runsPath, `{"input": "hi"}`, header}).want(http.StatusAccepted)
@@ -215,29 +193,61 @@ func (l *lab) begins(g *gateway, header ...string) {
 // ofRun is a request for the events of the run, with fields.
 func ofRun(header ...string) request { return request{http.MethodGet, eventsPath, "", header} }
 
-// plain returns old events with numbers from a number on.
-func plain(from int, events ...string) string {
-	var b strings.Builder
-	for i, e := range events {
-		b.WriteString(strings.TrimSuffix(e, "\n") + "id: " + strconv.Itoa(from+i) + "\n\n")
-	}
-	return b.String()
+var headOfRun = request{method: http.MethodHead, path: eventsPath}
+
+// atGateway runs a test in a bubble, with a lab in front of a Hermes. wrap returns what stands between, if
+// it is not nil.
+func atGateway(t *testing.T, isNew bool, set func(*resume.Options), wrap func(resume.Next) resume.Next, test func(t *testing.T, l *lab, g *gateway)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		g := newGateway(isNew)
+		next := g.serve
+		if wrap != nil {
+			next = wrap(next)
+		}
+		test(t, newPipeLab(t, set, next), g)
+	})
 }
 
-const completed = "data: {\"event\": \"run.completed\", \"run_id\": \"run_1\", \"output\": \"all\"}\n\n"
+// except returns a wrap with which other answers the requests of the path.
+func except(path string, other resume.Next) func(resume.Next) resume.Next {
+	return func(next resume.Next) resume.Next {
+		return func(w http.ResponseWriter, r *http.Request) error {
+			if r.URL.Path == path {
+				return other(w, r)
+			}
+			return next(w, r)
+		}
+	}
+}
 
 // eachGateway runs a test with an old Hermes and with a new one.
 func eachGateway(t *testing.T, set func(*resume.Options), test func(t *testing.T, l *lab, g *gateway)) {
 	t.Helper()
 	for name, isNew := range map[string]bool{"old": false, "new": true} {
-		t.Run(name, func(t *testing.T) {
-			g := (*gateway)(nil)
-			inBubble(t, set, func(w http.ResponseWriter, r *http.Request) error { return g.serve(w, r) }, func(t *testing.T, l *lab) {
-				g = newGateway(isNew)
-				test(t, l, g)
-			})
-		})
+		t.Run(name, func(t *testing.T) { atGateway(t, isNew, set, nil, test) })
 	}
+}
+
+// eachGuarded runs a test with both, behind hermes and without it.
+func eachGuarded(t *testing.T, test func(t *testing.T, l *lab, g *gateway, isGuarded bool)) {
+	t.Helper()
+	for name, isNew := range map[string]bool{"old": false, "new": true} {
+		for by, wrap := range guards {
+			t.Run(name+", "+by, func(t *testing.T) {
+				atGateway(t, isNew, nil, wrap, func(t *testing.T, l *lab, g *gateway) { test(t, l, g, wrap != nil) })
+			})
+		}
+	}
+}
+
+// guards are what may stand between resume and Hermes.
+var guards = map[string]func(resume.Next) resume.Next{
+	"alone": nil,
+	"behind hermes": func(next resume.Next) resume.Next {
+		p := proxy.New(proxy.DefaultOptions())
+		return func(w http.ResponseWriter, r *http.Request) error { return p.Serve(w, r, next) }
+	},
 }
 
 // TestRunWithoutReader keeps the events that come while no client reads them, for longer
@@ -245,38 +255,28 @@ func eachGateway(t *testing.T, set func(*resume.Options), test func(t *testing.T
 func TestRunWithoutReader(t *testing.T) {
 	set := func(o *resume.Options) { o.Detach, o.MaxDetached = time.Second, 1 }
 	eachGateway(t, set, func(t *testing.T, l *lab, g *gateway) {
-		l.begins(g, "Authorization", "Bearer a")
+		l.begins("Authorization", "Bearer a")
 		g.says("a")
 		time.Sleep(time.Hour)
 		g.says("b")
 		l.wantDetached(0)
 		l.wantOpen(1)
-		want := plain(0, delta("a"), delta("b"), completed) + ": stream closed\n"
-		if g.isNew {
-			want = ": open\n" + strings.Join(g.kept, "")
-		}
 		first := l.send(ofRun("Authorization", "Bearer a")).want(http.StatusOK)
 		second := l.send(ofRun("Authorization", "Bearer a")).want(http.StatusOK)
 		first.next()
 		first.leave() // which stops nothing
 		synctest.Wait()
 		g.completes()
-		if g.isNew {
-			want += g.kept[2] + ": stream closed\n"
-		}
-		if got := second.rest(); got != want {
-			t.Errorf("the second got %q, want %q", got, want)
-		}
-		if got := l.send(ofRun("Authorization", "Bearer a")).want(http.StatusOK).rest(); got != want {
-			t.Errorf("after the end: %q, want %q", got, want)
-		}
+		want := g.opens() + g.events(0) + closes
+		second.wantRest(want)
+		l.send(ofRun("Authorization", "Bearer a")).want(http.StatusOK).wantRest(want)
 		attached := l.runs.Stats().TotalAttached
 		l.send(ofRun("Authorization", "Bearer a", lastID, "2")).want(http.StatusNoContent)
 		if l.runs.Stats().TotalAttached != attached {
 			t.Error("a client that has all was given the stream")
 		}
 		g.wantRead(t, 1)
-		if h := g.header[0]; h.Get("Authorization") != "Bearer a" || h.Get("Content-Type") != "" || h.Get("Accept") != "text/event-stream" {
+		if h := g.asked[0].Header; h.Get("Authorization") != "Bearer a" || h.Get("Content-Type") != "" || h.Get("Accept") != "text/event-stream" {
 			t.Errorf("upstream was asked with %v", h)
 		}
 		time.Sleep(resume.DefaultKeep)
@@ -286,10 +286,10 @@ func TestRunWithoutReader(t *testing.T) {
 }
 
 // TestRunReaderThatIsCut gives a client that is cut after every event each of them once,
-// with Last-Event-ID as with last_seq.
+// with Last-Event-ID as with last_seq. The run was begun with a key.
 func TestRunReaderThatIsCut(t *testing.T) {
 	eachGateway(t, nil, func(t *testing.T, l *lab, g *gateway) {
-		l.begins(g)
+		l.begins(key, "k")
 		const events = 20
 		got, last := "", ""
 		for i := range events {
@@ -309,17 +309,13 @@ func TestRunReaderThatIsCut(t *testing.T) {
 				t.Fatalf("the event %d has the id %q: %q", i, last, e)
 			}
 		}
-		want := strings.Join(g.kept, "")
-		if !g.isNew {
-			want = ""
-			for i := range events {
-				want += plain(i, delta(strconv.Itoa(i)))
-			}
-		}
-		if got != want {
+		if want := g.events(0); got != want {
 			t.Errorf("got %q\nwant %q", got, want)
 		}
 		g.wantRead(t, 1)
+		if h := g.asked[0].Header; h.Get(key) != "" {
+			t.Errorf("upstream was asked with %v", h)
+		}
 	})
 }
 
@@ -332,16 +328,8 @@ func TestRunWithoutLog(t *testing.T) {
 		q.path += "?last_seq=0&x=1"
 		first := l.send(q).want(http.StatusOK)
 		second := l.send(ofRun()).want(http.StatusOK)
-		b, a := plain(1, delta("b")), plain(0, delta("a"))
-		if g.isNew {
-			a, b = ": open\n"+g.kept[0], ": open\n"+g.kept[1]
-		}
-		if got := first.next(); got != b {
-			t.Errorf("the first got %q, want %q", got, b)
-		}
-		if got := second.next(); got != a {
-			t.Errorf("the second got %q, want %q", got, a)
-		}
+		first.wantNext(g.opens() + g.event(1))
+		second.wantNext(g.opens() + g.event(0))
 		first.leave()
 		second.leave()
 		synctest.Wait()
@@ -349,21 +337,8 @@ func TestRunWithoutLog(t *testing.T) {
 		g.completes()
 		synctest.Wait()
 		g.wantRead(t, 1)
-		if g.header[0].Get(lastID) != "" || g.queries[0] != "x=1" {
-			t.Errorf("upstream was asked with %v and %q", g.header[0], g.queries[0])
-		}
-	})
-}
-
-// TestRunAskedForWithAnotherQuery has upstream asked with the same bytes.
-func TestRunAskedForWithAnotherQuery(t *testing.T) {
-	eachGateway(t, nil, func(t *testing.T, l *lab, g *gateway) {
-		g.says("a")
-		q := ofRun()
-		q.path += "?y=%41&x"
-		l.send(q).want(http.StatusOK).next()
-		if g.queries[0] != "y=%41&x" {
-			t.Errorf("upstream was asked with %q", g.queries[0])
+		if r := g.asked[0]; r.Header.Get(lastID) != "" || r.URL.RawQuery != "x=1" {
+			t.Errorf("upstream was asked with %v and %q", r.Header, r.URL.RawQuery)
 		}
 	})
 }
@@ -371,15 +346,19 @@ func TestRunAskedForWithAnotherQuery(t *testing.T) {
 // TestRunWhoseLogCannotBeReached is not read from upstream, whose one reader is somewhere else. If it is
 // not known that there is a log, it is read from there, and shared with no other.
 func TestRunWhoseLogCannotBeReached(t *testing.T) {
-	for err, want := range map[error]int{log.ErrTaken: http.StatusServiceUnavailable, errors.New("away"): http.StatusOK} {
-		set := odd(func(int64) error { return err })
-		eachGateway(t, set, func(t *testing.T, l *lab, g *gateway) {
-			l.begins(g)
+	for err, want := range map[error]struct{ head, get int }{
+		log.ErrTaken: {http.StatusServiceUnavailable, http.StatusServiceUnavailable},
+		errAway:      {http.StatusMethodNotAllowed, http.StatusOK},
+	} {
+		eachGateway(t, odd(func(int64) error { return err }), func(t *testing.T, l *lab, g *gateway) {
+			l.send(headOfRun).want(want.head)
+			l.wantAsked(0)
+			l.begins()
 			g.says("a")
-			r := l.send(ofRun()).want(want)
-			if want == http.StatusServiceUnavailable {
+			r := l.send(ofRun()).want(want.get)
+			if want.get == http.StatusServiceUnavailable {
 				g.wantRead(t, 0)
-			} else if got := strings.TrimPrefix(r.next(), ": open\n\n"); got != "" && got != delta("a") {
+			} else if got := strings.TrimPrefix(r.next(), ": open\n\n"); got != "" && got != g.said[0] {
 				t.Errorf("got %q", got)
 			}
 		})
@@ -390,7 +369,7 @@ func TestRunWhoseLogCannotBeReached(t *testing.T) {
 func TestRunWhoseStorePanics(t *testing.T) {
 	set := odd(func(int64) error { panic("broken") })
 	eachGateway(t, set, func(t *testing.T, l *lab, g *gateway) {
-		l.begins(g)
+		l.begins()
 		if e := l.over(); e.Panicked == nil || !strings.Contains(e.Panicked.Error(), "broken") {
 			t.Errorf("it ended with %+v", e)
 		}
@@ -399,7 +378,7 @@ func TestRunWhoseStorePanics(t *testing.T) {
 }
 
 // TestRunWhoseReaderIsFaster than the claim after the POST, and leaves before the first event: an old
-// Hermes would drop them all.
+// Hermes would drop them all. What reads along instead does not hold up the end of the process.
 func TestRunWhoseReaderIsFaster(t *testing.T) {
 	var claim chan struct{}
 	set := func(o *resume.Options) {
@@ -411,30 +390,53 @@ func TestRunWhoseReaderIsFaster(t *testing.T) {
 			return nil
 		})(o)
 	}
-	eachGateway(t, set, func(t *testing.T, l *lab, g *gateway) {
-		l.begins(g)
-		r := l.send(ofRun()).want(http.StatusOK)
-		close(claim)
-		synctest.Wait()
-		r.leave()
-		synctest.Wait()
-		g.says("a")
-		synctest.Wait()
-		if st := l.runs.Stats(); st.Readers != 0 {
-			t.Errorf("%d clients read", st.Readers)
-		}
-		if got := l.send(ofRun()).want(http.StatusOK).next(); !strings.Contains(got, "id: 0\n") {
-			t.Errorf("got %q", got)
-		}
-		g.wantRead(t, 1)
-	})
+	for _, says := range []bool{true, false} {
+		eachGateway(t, set, func(t *testing.T, l *lab, g *gateway) {
+			l.begins()
+			r := l.send(ofRun()).want(http.StatusOK)
+			close(claim)
+			synctest.Wait()
+			r.leave()
+			synctest.Wait()
+			if !says {
+				if took := l.drains(); took > time.Second {
+					t.Errorf("it waited %v", took)
+				}
+				l.wantOpen(0)
+				return
+			}
+			g.says("a")
+			synctest.Wait()
+			if st := l.runs.Stats(); st.Readers != 0 {
+				t.Errorf("%d clients read", st.Readers)
+			}
+			if got := l.send(ofRun()).want(http.StatusOK).next(); !strings.Contains(got, "id: 0\n") {
+				t.Errorf("got %q", got)
+			}
+			g.wantRead(t, 1)
+		})
+	}
+}
+
+// drains waits for the end of all runs, for at most a minute, and returns for how long.
+func (l *lab) drains() time.Duration {
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	l.runs.Wait(ctx)
+	return time.Since(began)
 }
 
 // TestRunWhoseReaderIsRefused while the run's log is claimed has its events kept.
 func TestRunWhoseReaderIsRefused(t *testing.T) {
-	set := odd(func(n int64) error { return map[bool]error{true: errDropped}[n == 1] })
+	set := odd(func(n int64) error {
+		if n == 1 {
+			return errDropped
+		}
+		return nil
+	})
 	eachGateway(t, set, func(t *testing.T, l *lab, g *gateway) {
-		l.begins(g)
+		l.begins()
 		g.wantRead(t, 1)
 		g.says("a")
 		g.completes()
@@ -446,11 +448,16 @@ func TestRunWhoseReaderIsRefused(t *testing.T) {
 // may send keepalives for ever.
 func TestRunThatSaysNothing(t *testing.T) {
 	eachGateway(t, nil, func(t *testing.T, l *lab, g *gateway) {
-		r := l.send(ofRun()).want(http.StatusOK)
+		q := ofRun()
+		q.path += "?y=%41&x"
+		r := l.send(q).want(http.StatusOK)
 		l.wantOpen(1)
 		r.leave()
 		l.wantOpen(0)
 		l.wantEmpty()
+		if got := g.asked[0].URL.RawQuery; got != "y=%41&x" { // the same bytes
+			t.Errorf("upstream was asked with %q", got)
+		}
 	})
 }
 
@@ -459,7 +466,9 @@ func TestRunThatSaysNothing(t *testing.T) {
 func TestRunWithOtherCredentials(t *testing.T) {
 	eachGateway(t, nil, func(t *testing.T, l *lab, g *gateway) {
 		g.key = "a"
-		l.begins(g, "Authorization", "Bearer a")
+		l.send(ofRun("Authorization", "Bearer b")).want(http.StatusUnauthorized)
+		l.wantEmpty() // the first is refused, too
+		l.begins("Authorization", "Bearer a")
 		g.says("a")
 		for _, wrong := range [][]string{{"Authorization", "Bearer b"}, {"Authorization", "Bearer b", lastID, "0"}, nil} {
 			for _, method := range []string{http.MethodGet, http.MethodHead} {
@@ -475,14 +484,8 @@ func TestRunWithOtherCredentials(t *testing.T) {
 		other := ofRun("Authorization", "Bearer  a", "Cookie", "a=1", "If-None-Match", "*", "Range", "bytes=0-1")
 		second := l.send(other).want(http.StatusOK)
 		first := l.send(ofRun("Authorization", "Bearer a")).want(http.StatusOK)
-		want := plain(0, delta("a"))
-		if g.isNew {
-			want = ": open\n" + g.kept[0]
-		}
 		for _, r := range []*reply{first, second} {
-			if got := r.next(); got != want {
-				t.Errorf("got %q, want %q", got, want)
-			}
+			r.wantNext(g.opens() + g.event(0))
 		}
 		second.leave()
 		g.completes()
@@ -494,18 +497,6 @@ func TestRunWithOtherCredentials(t *testing.T) {
 		g.wantRead(t, 1)
 		other.path = "/other" + eventsPath // of which nothing is known
 		l.send(other).want(http.StatusMethodNotAllowed)
-	})
-}
-
-// TestRunWhoseFirstReaderIsRefused is kept for the one who may have it.
-func TestRunWhoseFirstReaderIsRefused(t *testing.T) {
-	eachGateway(t, nil, func(t *testing.T, l *lab, g *gateway) {
-		g.key = "a"
-		g.says("a")
-		l.send(ofRun("Authorization", "Bearer b")).want(http.StatusUnauthorized)
-		l.wantEmpty()
-		l.send(ofRun("Authorization", "Bearer a")).want(http.StatusOK).next()
-		l.send(ofRun("Authorization", "Bearer b")).want(http.StatusUnauthorized)
 	})
 }
 
@@ -533,16 +524,9 @@ func TestRunWhoseStatusIsNone(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := (*gateway)(nil)
-			next := func(w http.ResponseWriter, r *http.Request) error {
-				if r.URL.Path == runsPath+"/run_1" {
-					return c.answer(w)
-				}
-				return g.serve(w, r)
-			}
-			inBubble(t, nil, next, func(t *testing.T, l *lab) {
-				g = newGateway(false)
-				l.begins(g, "Authorization", "Bearer a")
+			status := func(w http.ResponseWriter, _ *http.Request) error { return c.answer(w) }
+			atGateway(t, false, nil, except(runsPath+"/run_1", status), func(t *testing.T, l *lab, g *gateway) {
+				l.begins("Authorization", "Bearer a")
 				g.says("a")
 				r := l.send(ofRun()).want(c.status)
 				if got := r.rest(); strings.Contains(got, "data:") {
@@ -565,7 +549,7 @@ func TestRunBelowAPath(t *testing.T) {
 		o.Target = func(r *http.Request) (server, path string) { return r.Header.Get("X-Server"), r.Header.Get("X-Path") }
 	}
 	eachGateway(t, set, func(t *testing.T, l *lab, g *gateway) {
-		l.begins(g, "X-Server", "1", "X-Path", "/a"+runsPath)
+		l.begins("X-Server", "1", "X-Path", "/a"+runsPath)
 		g.says("a")
 		synctest.Wait()
 		for i, at := range [][2]string{{"1", "/a" + eventsPath}, {"2", "/a" + eventsPath}, {"1", "/b" + eventsPath}} {
@@ -597,10 +581,10 @@ func TestRunHasARequestOfItsOwn(t *testing.T) {
 	g.completes()
 	l.over()
 	g.wantRead(t, 1)
-	if h := g.header[0]; h.Get("X-Detached") != "GET " {
+	if h := g.asked[0].Header; h.Get("X-Detached") != "GET " {
 		t.Errorf("it is asked for with %v", h)
 	}
-	if got := l.send(ofRun()).want(http.StatusOK).rest(); !strings.Contains(got, g.kept[0]) {
+	if got := l.send(ofRun()).want(http.StatusOK).rest(); !strings.Contains(got, g.event(0)) {
 		t.Errorf("got %q", got)
 	}
 	g.wantRead(t, 1)
@@ -609,18 +593,16 @@ func TestRunHasARequestOfItsOwn(t *testing.T) {
 // TestHeadOfRunEvents is answered from the log. Without one, upstream is not asked: it would answer
 // as to a GET, and events would be lost.
 func TestHeadOfRunEvents(t *testing.T) {
-	q := ofRun()
-	q.method = http.MethodHead
 	eachGateway(t, nil, func(t *testing.T, l *lab, g *gateway) {
-		r := l.send(q).want(http.StatusMethodNotAllowed)
+		r := l.send(headOfRun).want(http.StatusMethodNotAllowed)
 		if got := r.Header.Get("Allow"); got != http.MethodGet {
 			t.Errorf("it may be asked for by %q", got)
 		}
 		l.wantAsked(0)
 		l.wantEmpty()
-		l.begins(g)
+		l.begins()
 		g.says("a")
-		r = l.send(q).want(http.StatusOK)
+		r = l.send(headOfRun).want(http.StatusOK)
 		if got := r.Header.Get("Content-Type"); got != "text/event-stream" || r.rest() != "" {
 			t.Errorf("Content-Type %q", got)
 		}
@@ -630,13 +612,6 @@ func TestHeadOfRunEvents(t *testing.T) {
 		}
 		g.wantRead(t, 1)
 	})
-	for err, want := range map[error]int{log.ErrTaken: http.StatusServiceUnavailable, errors.New("away"): http.StatusMethodNotAllowed} {
-		set := odd(func(int64) error { return err })
-		eachGateway(t, set, func(t *testing.T, l *lab, g *gateway) {
-			l.send(q).want(want)
-			l.wantAsked(0)
-		})
-	}
 }
 
 // TestRunThatIsUnknown gets upstream's own answer, each time.
@@ -653,33 +628,22 @@ func TestRunThatIsUnknown(t *testing.T) {
 
 // TestRunThatIsUnknownToTwo gets upstream's own answer for the second client, too, which has waited.
 func TestRunThatIsUnknownToTwo(t *testing.T) {
-	answer := make(chan struct{})
-	next := func(w http.ResponseWriter, r *http.Request) error {
-		<-answer
-		w.WriteHeader(http.StatusNotFound)
-		_, err := io.WriteString(w, "unknown run")
-		return err
-	}
-	l := newLab(t, nil, next)
-	got := make(chan string)
-	for range 2 {
-		go func() {
-			r, err := l.try(ofRun())
-			if err != nil {
-				got <- err.Error()
-				return
-			}
-			body, _ := io.ReadAll(r.in)
-			got <- r.Status + string(body)
-		}()
-	}
-	close(answer)
-	for range 2 {
-		if is := <-got; is != "404 Not Foundunknown run" {
-			t.Error(is)
+	synctest.Test(t, func(t *testing.T) {
+		answer := make(chan struct{})
+		l := newPipeLab(t, nil, func(w http.ResponseWriter, _ *http.Request) error {
+			<-answer
+			w.WriteHeader(http.StatusNotFound)
+			_, err := io.WriteString(w, "unknown run")
+			return err
+		})
+		first, second := l.sending(ofRun()), l.sending(ofRun())
+		synctest.Wait()
+		close(answer)
+		for _, r := range []*reply{<-first, <-second} {
+			r.want(http.StatusNotFound).wantRest("unknown run")
 		}
-	}
-	l.wantAsked(2)
+		l.wantAsked(2)
+	})
 }
 
 // TestAnswersThatBeginNoRun have no events read.
@@ -703,9 +667,7 @@ func TestAnswersThatBeginNoRun(t *testing.T) {
 				return answer.err
 			}
 			inBubble(t, nil, next, func(t *testing.T, l *lab) {
-				if got := l.send(request{http.MethodPost, runsPath, "{}", nil}).want(answer.status).rest(); got != answer.body {
-					t.Errorf("got %q", got)
-				}
+				l.send(request{http.MethodPost, runsPath, "{}", nil}).want(answer.status).wantRest(answer.body)
 				synctest.Wait()
 				l.wantAsked(1)
 				l.wantEmpty()
@@ -714,136 +676,90 @@ func TestAnswersThatBeginNoRun(t *testing.T) {
 	}
 }
 
-// TestRunWithAKey keeps the events of a run that Hermes began for a request with a key.
-func TestRunWithAKey(t *testing.T) {
-	eachGateway(t, nil, func(t *testing.T, l *lab, g *gateway) {
-		l.begins(g, key, "k")
-		g.says("a")
-		synctest.Wait()
-		g.wantRead(t, 1)
-		if h := g.header[0]; h.Get(key) != "" {
-			t.Errorf("upstream was asked with %v", h)
-		}
-	})
-}
-
-// guarded returns g as a next handler, behind hermes or not.
-func guarded(g **gateway, isGuarded bool) resume.Next {
-	p := proxy.New(proxy.DefaultOptions())
-	return func(w http.ResponseWriter, r *http.Request) error {
-		if !isGuarded {
-			return (*g).serve(w, r)
-		}
-		return p.Serve(w, r, (*g).serve)
-	}
-}
-
 // TestRunWhoseEventsBreakOff is asked for the rest if upstream repeats events, and its readers notice
 // nothing, also when hermes is between, which gives others the end that they lack.
 func TestRunWhoseEventsBreakOff(t *testing.T) {
-	for _, isGuarded := range []bool{false, true} {
-		t.Run(fmt.Sprint("hermes ", isGuarded), func(t *testing.T) {
-			for name, isNew := range map[string]bool{"old": false, "new": true} {
-				t.Run(name, func(t *testing.T) {
-					g := (*gateway)(nil)
-					inBubble(t, nil, guarded(&g, isGuarded), func(t *testing.T, l *lab) {
-						g = newGateway(isNew)
-						if g.cut = errors.New("reset"); !isGuarded {
-							g.cut = http.ErrAbortHandler
-						}
-						l.begins(g)
-						g.says("a")
-						r := l.send(ofRun()).want(http.StatusOK)
-						first := r.next()
-						g.cuts <- struct{}{}
-						if isNew {
-							g.says("b")
-							g.cuts <- struct{}{}
-							g.completes()
-							want := ": open\n" + g.kept[1] + ": open\n" + g.kept[2] + ": stream closed\n"
-							if got := r.rest(); got != want {
-								t.Errorf("got %q, want %q", got, want)
-							}
-							g.wantRead(t, 3)
-							if g.header[1].Get(lastID) != "0" || g.header[2].Get(lastID) != "1" {
-								t.Errorf("it was asked with %v", g.header)
-							}
-							return
-						}
-						if !isGuarded {
-							r.broken()
-						} else if rest := r.rest(); !strings.Contains(rest, "\"event\": \"run.failed\"") || !strings.Contains(rest, "id: 1\n") {
-							t.Errorf("the end is %q", rest)
-						}
-						// Upstream has dropped the rest: this is the same for all.
-						if got := l.send(ofRun()).want(http.StatusOK).next(); got != first {
-							t.Errorf("got %q again, want %q", got, first)
-						}
-						g.wantRead(t, 1)
-					})
-				})
+	eachGuarded(t, func(t *testing.T, l *lab, g *gateway, isGuarded bool) {
+		if g.cut = errors.New("reset"); !isGuarded {
+			g.cut = http.ErrAbortHandler
+		}
+		l.begins()
+		g.says("a")
+		r := l.send(ofRun()).want(http.StatusOK)
+		first := r.next()
+		g.cuts <- struct{}{}
+		if g.isNew {
+			g.says("b")
+			g.cuts <- struct{}{}
+			g.completes()
+			r.wantRest(g.opens() + g.event(1) + g.opens() + g.event(2) + closes)
+			g.wantRead(t, 3)
+			for n, r := range g.asked[1:] {
+				if got := r.Header.Get(lastID); got != strconv.Itoa(n) {
+					t.Errorf("it was asked for what follows %q, want %d", got, n)
+				}
 			}
-		})
-	}
+			return
+		}
+		if !isGuarded {
+			r.broken()
+		} else if rest := r.rest(); !strings.Contains(rest, "\"event\": \"run.failed\"") || !strings.Contains(rest, "id: 1\n") {
+			t.Errorf("the end is %q", rest)
+		}
+		// Upstream has dropped the rest: this is the same for all.
+		l.send(ofRun()).want(http.StatusOK).wantNext(first)
+		g.wantRead(t, 1)
+	})
 }
 
 // TestRunThatBreaksOffBeforeItsEvents is asked for again. An old Hermes has dropped them, and says so.
 func TestRunThatBreaksOffBeforeItsEvents(t *testing.T) {
-	for _, isGuarded := range []bool{false, true} {
-		for name, isNew := range map[string]bool{"old": false, "new": true} {
-			t.Run(fmt.Sprint(name, " hermes ", isGuarded), func(t *testing.T) {
-				g := (*gateway)(nil)
-				inBubble(t, nil, guarded(&g, isGuarded), func(t *testing.T, l *lab) {
-					g = newGateway(isNew)
-					g.cut = errors.New("reset")
-					l.begins(g)
-					r := l.send(ofRun()).want(http.StatusOK)
-					g.cuts <- struct{}{}
-					if !isNew {
-						if got := r.broken(); got != "" {
-							t.Errorf("got %q", got)
-						}
-						synctest.Wait() // until its log is deleted, which is after its end
-						l.send(ofRun()).want(http.StatusNotFound)
-						return
-					}
-					g.says("a")
-					g.completes()
-					synctest.Wait()
-					if got := g.header[1].Get(lastID); got != "" {
-						t.Errorf("it was asked for what comes after %v", got)
-					}
-					want := ": open\n: open\n" + g.kept[0] + g.kept[1] + ": stream closed\n"
-					if got := r.rest(); got != want {
-						t.Errorf("got %q, want %q", got, want)
-					}
-				})
-			})
+	eachGuarded(t, func(t *testing.T, l *lab, g *gateway, _ bool) {
+		g.cut = errors.New("reset")
+		l.begins()
+		r := l.send(ofRun()).want(http.StatusOK)
+		g.cuts <- struct{}{}
+		if !g.isNew {
+			if got := r.broken(); got != "" {
+				t.Errorf("got %q", got)
+			}
+			synctest.Wait() // until its log is deleted, which is after its end
+			l.send(ofRun()).want(http.StatusNotFound)
+			return
 		}
-	}
+		g.says("a")
+		g.completes()
+		synctest.Wait()
+		if got := g.asked[1].Header.Get(lastID); got != "" {
+			t.Errorf("it was asked for what comes after %v", got)
+		}
+		r.wantRest(g.opens() + g.opens() + g.events(0) + closes)
+	})
 }
 
 // TestRunWhoseEventsStayAway is asked for them for a minute. Then it breaks off for its readers, and the
 // next one asks from the beginning. If upstream says that it has no more, it ends at once.
 func TestRunWhoseEventsStayAway(t *testing.T) {
-	for _, isGuarded := range []bool{false, true} {
+	for by, wrap := range guards {
 		for status, want := range map[int]time.Duration{http.StatusBadGateway: time.Minute, http.StatusNotFound: 0} {
-			t.Run(fmt.Sprint("hermes ", isGuarded, status), func(t *testing.T) {
-				g := (*gateway)(nil)
+			t.Run(fmt.Sprint(by, " ", status), func(t *testing.T) {
 				var away atomic.Bool
-				serve := guarded(&g, isGuarded)
-				next := func(w http.ResponseWriter, r *http.Request) error {
-					if !away.Load() {
-						return serve(w, r)
+				mayBeAway := func(next resume.Next) resume.Next {
+					if wrap != nil {
+						next = wrap(next)
 					}
-					w.WriteHeader(status)
-					_, _ = io.WriteString(w, "away")
-					return nil
+					return func(w http.ResponseWriter, r *http.Request) error {
+						if !away.Load() {
+							return next(w, r)
+						}
+						w.WriteHeader(status)
+						_, _ = io.WriteString(w, "away")
+						return nil
+					}
 				}
-				inBubble(t, nil, next, func(t *testing.T, l *lab) {
-					g = newGateway(true)
+				atGateway(t, true, nil, mayBeAway, func(t *testing.T, l *lab, g *gateway) {
 					g.cut = http.ErrAbortHandler
-					l.begins(g)
+					l.begins()
 					g.says("a")
 					r := l.send(ofRun()).want(http.StatusOK)
 					r.next()
@@ -864,10 +780,7 @@ func TestRunWhoseEventsStayAway(t *testing.T) {
 					away.Store(false)
 					g.says("b")
 					g.completes()
-					want := ": open\n" + g.kept[1] + g.kept[2] + ": stream closed\n"
-					if got := l.send(ofRun(lastID, "0")).want(http.StatusOK).rest(); got != want {
-						t.Errorf("got %q, want %q", got, want)
-					}
+					l.send(ofRun(lastID, "0")).want(http.StatusOK).wantRest(g.opens() + g.events(1) + closes)
 				})
 			})
 		}
@@ -876,16 +789,13 @@ func TestRunWhoseEventsStayAway(t *testing.T) {
 
 // TestRunWhoseHandlerPanics breaks off, and the panic is told.
 func TestRunWhoseHandlerPanics(t *testing.T) {
-	next := func(w http.ResponseWriter, r *http.Request) error {
-		if r.Method == http.MethodPost {
-			return newGateway(true).serve(w, r)
-		}
+	panics := except(eventsPath, func(w http.ResponseWriter, _ *http.Request) error {
 		w.Header().Set("Content-Type", "text/event-stream")
 		_, _ = io.WriteString(w, "id: 0\n"+event(1))
 		panic("broken")
-	}
-	inBubble(t, nil, next, func(t *testing.T, l *lab) {
-		l.begins(nil)
+	})
+	atGateway(t, true, nil, panics, func(t *testing.T, l *lab, _ *gateway) {
+		l.begins()
 		if e := l.over(); e.Panicked == nil || !strings.Contains(e.Panicked.Error(), "broken") {
 			t.Errorf("it ended with %+v", e)
 		}
@@ -896,20 +806,11 @@ func TestRunWhoseHandlerPanics(t *testing.T) {
 
 // TestRunThatFails is over, also with a new Hermes: its own failure is no break.
 func TestRunThatFails(t *testing.T) {
-	failed := `id: 0` + "\n" + `data: {"event": "run.failed", "run_id": "run_1", "error": "boom", "seq": 0}` + "\n\n"
-	next := func(w http.ResponseWriter, r *http.Request) error {
-		if r.Method == http.MethodPost {
-			return newGateway(true).serve(w, r)
-		}
-		w.Header().Set("Content-Type", "text/event-stream")
-		_, err := io.WriteString(w, failed)
-		return err
-	}
-	inBubble(t, nil, next, func(t *testing.T, l *lab) {
-		l.begins(nil)
-		if got := l.send(ofRun()).want(http.StatusOK).rest(); got != failed {
-			t.Errorf("got %q", got)
-		}
+	const failed = `id: 0` + "\n" + `data: {"event": "run.failed", "run_id": "run_1", "error": "boom", "seq": 0}` + "\n\n"
+	fails := except(eventsPath, streams([]string{failed}, always()))
+	atGateway(t, true, nil, fails, func(t *testing.T, l *lab, _ *gateway) {
+		l.begins()
+		l.send(ofRun()).want(http.StatusOK).wantRest(failed)
 		l.send(ofRun(lastID, "0")).want(http.StatusNoContent)
 		l.wantAsked(2)
 	})
@@ -919,26 +820,15 @@ func TestRunThatFails(t *testing.T) {
 // back to a new Hermes gets them all.
 func TestRunsWhenMemoryIsShort(t *testing.T) {
 	set := func(o *resume.Options) { o.MaxMemory, o.MaxStream = 128<<10, 64<<10 }
-	g := (*gateway)(nil)
-	big := event(1) + "data: " + strings.Repeat("x", 60<<10) + "\n\n"
-	next := func(w http.ResponseWriter, r *http.Request) error {
-		if r.URL.Path == otherPath {
-			each := make(chan struct{}, 1)
-			each <- struct{}{}
-			if r.Header.Get("X-Big") != "" {
-				return streams([]string{big}, always())(w, r)
-			}
-			return streams([]string{event(1), ""}, each)(w, r)
+	others := except(otherPath, func(w http.ResponseWriter, r *http.Request) error {
+		if r.Header.Get("X-Big") != "" {
+			return streams(append(events(1), bursts(1, 60<<10)...), always())(w, r)
 		}
-		return g.serve(w, r)
-	}
-	inBubble(t, set, next, func(t *testing.T, l *lab) {
-		g = newGateway(true)
-		r := l.send(post(key, "k")).want(http.StatusOK) // the oldest
-		r.next()
-		r.leave()
-		l.wantDetached(1)
-		l.begins(g)
+		return silent(w, r)
+	})
+	atGateway(t, true, set, others, func(t *testing.T, l *lab, g *gateway) {
+		l.leaves(post(key, "k")) // the oldest
+		l.begins()
 		g.says(strings.Repeat("a", 40<<10))
 		l.wantOpen(2)
 		l.send(post(key, "big", "X-Big", "1")).want(http.StatusOK).rest()
@@ -946,13 +836,8 @@ func TestRunsWhenMemoryIsShort(t *testing.T) {
 		if e := l.over(); e.Reason != log.ReasonMemory && l.over().Reason != log.ReasonMemory {
 			t.Errorf("the run ended for %v", e.Reason)
 		}
-		if st := l.runs.Stats(); st.Detached != 1 {
-			t.Errorf("%d go on, want the one of a key", st.Detached)
-		}
-		r = l.send(ofRun()).want(http.StatusOK)
-		if got, want := r.next(), ": open\n"+g.kept[0]; got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
+		l.wantDetached(1) // the one of a key
+		l.send(ofRun()).want(http.StatusOK).wantNext(g.opens() + g.event(0))
 	})
 }
 
@@ -961,7 +846,7 @@ func TestRunsWhenMemoryIsShort(t *testing.T) {
 func TestRunWithMoreThanIsKept(t *testing.T) {
 	set := func(o *resume.Options) { o.MaxStream = 64 << 10 }
 	eachGateway(t, set, func(t *testing.T, l *lab, g *gateway) {
-		l.begins(g)
+		l.begins()
 		const events = 100
 		for range events {
 			g.says(strings.Repeat("x", 1<<10))
@@ -975,9 +860,7 @@ func TestRunWithMoreThanIsKept(t *testing.T) {
 		if want := fmt.Sprintf("id: %v\n", first); first < 4 || first >= events || !strings.Contains("\n"+oldest, "\n"+want) {
 			t.Errorf("the first is %v, and %q", first, oldest)
 		}
-		if got := l.send(ofRun(lastID, fmt.Sprint(first-1))).want(http.StatusOK).next(); got != oldest {
-			t.Errorf("got %q, want %q", got, oldest)
-		}
+		l.send(ofRun(lastID, fmt.Sprint(first-1))).want(http.StatusOK).wantNext(oldest)
 		l.send(ofRun(lastID, strconv.Itoa(events))).want(http.StatusNoContent)
 	})
 }
@@ -986,7 +869,7 @@ func TestRunWithMoreThanIsKept(t *testing.T) {
 // again by the next process.
 func TestRunAtTheEndOfTheProcess(t *testing.T) {
 	eachGateway(t, nil, func(t *testing.T, l *lab, g *gateway) {
-		l.begins(g)
+		l.begins()
 		g.says("a")
 		r := l.send(ofRun()).want(http.StatusOK)
 		r.next()
@@ -1006,20 +889,6 @@ func TestRunAtTheEndOfTheProcess(t *testing.T) {
 // TestWaitingForRuns at the end of the process is for those that have a reader or that upstream ends
 // with this process. Hermes' own go on.
 func TestWaitingForRuns(t *testing.T) {
-	g := (*gateway)(nil)
-	next := func(w http.ResponseWriter, r *http.Request) error {
-		if r.URL.Path == otherPath {
-			return silent(w, r)
-		}
-		return g.serve(w, r)
-	}
-	waited := func(l *lab) time.Duration {
-		began := time.Now()
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		l.runs.Wait(ctx)
-		return time.Since(began)
-	}
 	for name, c := range map[string]struct {
 		reads, detached bool
 		want            time.Duration
@@ -1029,9 +898,8 @@ func TestWaitingForRuns(t *testing.T) {
 		"another run":    {false, true, time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, nil, next, func(t *testing.T, l *lab) {
-				g = newGateway(true)
-				l.begins(g)
+			atGateway(t, true, nil, except(otherPath, silent), func(t *testing.T, l *lab, g *gateway) {
+				l.begins()
 				g.says("a")
 				open := 0
 				if c.reads {
@@ -1039,72 +907,39 @@ func TestWaitingForRuns(t *testing.T) {
 					open++
 				}
 				if c.detached {
-					l.left(post(key, "k"))
+					l.leaves(post(key, "k"))
 					open++
 				}
-				if took := waited(l); took < c.want || took > c.want+time.Second {
+				if took := l.drains(); took < c.want || took > c.want+time.Second {
 					t.Errorf("it waited %v, want %v", took, c.want)
 				}
 				l.wantOpen(open)
 				if open > 0 {
 					return
 				}
-				if e := l.over(); e.Reason != log.ReasonShutdown {
-					t.Errorf("the run ended for %v", e.Reason)
-				}
+				l.wantOver(log.ReasonShutdown)
 			})
 		})
 	}
 }
 
-// TestWaitingForRunsWithoutEvents does not wait for what reads along with a client that has left.
-func TestWaitingForRunsWithoutEvents(t *testing.T) {
-	var claim chan struct{}
-	set := func(o *resume.Options) {
-		claim = make(chan struct{})
-		odd(func(n int64) error {
-			if n == 1 {
-				<-claim
-			}
-			return nil
-		})(o)
-	}
-	eachGateway(t, set, func(t *testing.T, l *lab, g *gateway) {
-		l.begins(g)
-		r := l.send(ofRun()).want(http.StatusOK)
-		close(claim)
-		synctest.Wait()
-		r.leave()
-		synctest.Wait()
-		began := time.Now()
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		l.runs.Wait(ctx)
-		if took := time.Since(began); took > time.Second {
-			t.Errorf("it waited %v", took)
-		}
-		l.wantOpen(0)
-	})
-}
-
 // TestManyRuns has the events of some more passed as they come.
 func TestManyRuns(t *testing.T) {
 	const most = 256
-	var first chan struct{} // ends one
-	next := func(w http.ResponseWriter, r *http.Request) error {
-		if r.Method == http.MethodPost {
-			w.WriteHeader(http.StatusAccepted)
-			_, err := fmt.Fprintf(w, `{"run_id": "run_%s"}`, r.URL.RawQuery)
-			return err
-		}
-		each := onlyOnce()
-		if strings.Contains(r.URL.Path, "run_1/") {
-			each = first
-		}
-		return streams([]string{event(1), ""}, each)(w, r)
-	}
-	inBubble(t, nil, next, func(t *testing.T, l *lab) {
-		first = make(chan struct{})
+	synctest.Test(t, func(t *testing.T) {
+		first := make(chan struct{}) // ends one
+		l := newPipeLab(t, nil, func(w http.ResponseWriter, r *http.Request) error {
+			if r.Method == http.MethodPost {
+				w.WriteHeader(http.StatusAccepted)
+				_, err := fmt.Fprintf(w, `{"run_id": "run_%s"}`, r.URL.RawQuery)
+				return err
+			}
+			each := onlyOnce()
+			if strings.Contains(r.URL.Path, "run_1/") {
+				each = first
+			}
+			return streams([]string{event(1), ""}, each)(w, r)
+		})
 		for i := range most + 1 {
 			l.send(request{http.MethodPost, runsPath + "?" + strconv.Itoa(i), "", nil}).want(http.StatusAccepted).rest()
 			synctest.Wait()
@@ -1121,7 +956,7 @@ func TestManyRuns(t *testing.T) {
 				t.Errorf("of the last: %q", got)
 			}
 		}
-		if got := events(0); got != plain(0, event(1)) {
+		if got := events(0); got != withIDs("", 0, event(1)) {
 			t.Errorf("of the first: %q", got)
 		}
 		l.wantAsked(asked + 2)

@@ -2,6 +2,7 @@ package resume_test
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -55,10 +56,16 @@ func newLab(t *testing.T, set func(*resume.Options), next resume.Next) *lab {
 	return newLabAt(t, nil, set, next)
 }
 
+// newPipeLab is newLab for a bubble: its connections are pipes.
+func newPipeLab(t *testing.T, set func(*resume.Options), next resume.Next) *lab {
+	t.Helper()
+	return newLabAt(t, newPipes(), set, next)
+}
+
 // inBubble runs a test with a clock of its own, and a lab whose connections are pipes.
 func inBubble(t *testing.T, set func(*resume.Options), next resume.Next, test func(t *testing.T, l *lab)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { test(t, newLabAt(t, newPipes(), set, next)) })
+	synctest.Test(t, func(t *testing.T) { test(t, newPipeLab(t, set, next)) })
 }
 
 // pipes is a listener in memory, and dials itself.
@@ -142,16 +149,91 @@ func streams(pieces []string, each <-chan struct{}) resume.Next {
 			case <-r.Context().Done():
 				return context.Cause(r.Context())
 			}
-			if _, err := io.WriteString(w, p); err != nil {
-				return err
-			}
-			if err := http.NewResponseController(w).Flush(); err != nil {
+			if err := write(w, p); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
 }
+
+// A script is a next handler that sends a stream, and does what a test says, step by step.
+type script struct {
+	pieces []string // what it begins with
+	media  string   // "" for an event stream
+	stays  bool     // also when its request is cancelled
+	steps  chan func(w http.ResponseWriter, r *http.Request) (over bool, err error)
+	last   *resume.Split // which restPath answers
+}
+
+func newScript(pieces ...string) *script {
+	return &script{pieces: pieces, steps: make(chan func(http.ResponseWriter, *http.Request) (bool, error))}
+}
+
+// restPath is where a test asks for the rest of a stream, as a handler finds it that knows the split.
+const restPath = "/rest"
+
+func (s *script) next(w http.ResponseWriter, r *http.Request) error {
+	if strings.HasPrefix(r.URL.Path, restPath) {
+		return s.last.Rest(w, r)
+	}
+	_, _ = io.Copy(io.Discard, r.Body)
+	w.Header().Set("Content-Type", cmp.Or(s.media, "text/event-stream"))
+	w.Header().Set("X-Kind", "a")
+	if err := write(w, s.pieces...); err != nil {
+		return err
+	}
+	over := r.Context().Done()
+	if s.stays {
+		over = nil
+	}
+	for {
+		select {
+		case step := <-s.steps:
+			if over, err := step(w, r); over || err != nil {
+				return err
+			}
+		case <-over:
+			return context.Cause(r.Context())
+		}
+	}
+}
+
+// write writes and flushes each piece.
+func write(w http.ResponseWriter, pieces ...string) error {
+	for _, piece := range pieces {
+		if _, err := io.WriteString(w, piece); err != nil {
+			return err
+		}
+		if err := http.NewResponseController(w).Flush(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// do has the handler do f, and waits for it.
+func (s *script) do(f func(w http.ResponseWriter, r *http.Request) error) {
+	done := make(chan struct{})
+	s.steps <- func(w http.ResponseWriter, r *http.Request) (bool, error) {
+		defer close(done)
+		return false, f(w, r)
+	}
+	<-done
+}
+
+// write has the handler write the pieces.
+func (s *script) write(pieces ...string) {
+	s.do(func(w http.ResponseWriter, _ *http.Request) error { return write(w, pieces...) })
+}
+
+// end has the handler end as f does.
+func (s *script) end(f func() error) {
+	s.steps <- func(http.ResponseWriter, *http.Request) (bool, error) { return true, f() }
+}
+
+// well ends a handler without an error.
+func well() error { return nil }
 
 // always is a channel that says yes.
 func always() <-chan struct{} {
@@ -187,31 +269,34 @@ type reply struct {
 	leave context.CancelFunc
 }
 
-// send sends a request and returns its answer when the header has come.
-func (l *lab) send(q request) *reply {
-	l.t.Helper()
-	r, err := l.try(q)
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	return r
-}
-
-func (l *lab) try(q request) (*reply, error) {
-	ctx, cancel := context.WithCancel(context.Background())
-	l.t.Cleanup(cancel)
-	r, err := http.NewRequestWithContext(ctx, q.method, l.srv.URL+q.path, strings.NewReader(q.body))
+// do sends a request to a server.
+func do(ctx context.Context, srv *httptest.Server, q request) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, q.method, srv.URL+q.path, strings.NewReader(q.body))
 	if err != nil {
 		return nil, err
 	}
 	setFields(r, q.header)
-	res, err := l.srv.Client().Do(r)
+	return srv.Client().Do(r)
+}
+
+// send sends a request and returns its answer when the header has come.
+func (l *lab) send(q request) *reply {
+	l.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	l.t.Cleanup(cancel)
+	res, err := do(ctx, l.srv, q)
 	if err != nil {
-		cancel()
-		return nil, err
+		l.t.Fatal(err)
 	}
 	l.t.Cleanup(func() { res.Body.Close() })
-	return &reply{res, l.t, bufio.NewReader(res.Body), cancel}, nil
+	return &reply{res, l.t, bufio.NewReader(res.Body), cancel}
+}
+
+// sending sends a request whose answer is for later.
+func (l *lab) sending(q request) <-chan *reply {
+	answer := make(chan *reply, 1)
+	go func() { answer <- l.send(q) }()
+	return answer
 }
 
 // setFields adds names and values, by turns, to the header of r.
@@ -250,6 +335,22 @@ func (r *reply) rest() string {
 	return string(b)
 }
 
+// wantNext checks the next event.
+func (r *reply) wantNext(want string) {
+	r.t.Helper()
+	if got := r.next(); got != want {
+		r.t.Errorf("the next event is %.500q, want %.500q", got, want)
+	}
+}
+
+// wantRest checks what comes to the end.
+func (r *reply) wantRest(want string) {
+	r.t.Helper()
+	if got := r.rest(); got != want {
+		r.t.Errorf("the rest is %.500q, %d bytes, want %.500q, %d bytes", got, len(got), want, len(want))
+	}
+}
+
 // broken reads to the end, which must not be clean.
 func (r *reply) broken() string {
 	r.t.Helper()
@@ -285,6 +386,14 @@ func (l *lab) over() resume.Ended {
 	}
 }
 
+// wantOver checks why a run ends.
+func (l *lab) wantOver(why log.Reason) {
+	l.t.Helper()
+	if e := l.over(); e.Reason != why {
+		l.t.Errorf("the run ended for %v, want %v: %+v", e.Reason, why, e)
+	}
+}
+
 // left sends a request, reads an event and leaves. It returns when that is known.
 func (l *lab) left(q request) *reply {
 	l.t.Helper()
@@ -297,6 +406,16 @@ func (l *lab) left(q request) *reply {
 	r.next()
 	r.leave()
 	until(l.t, "it has left", func() bool { return leaves() > before })
+	return r
+}
+
+// leaves is left in a bubble, where it takes no time.
+func (l *lab) leaves(q request) *reply {
+	l.t.Helper()
+	r := l.send(q).want(http.StatusOK)
+	r.next()
+	r.leave()
+	synctest.Wait()
 	return r
 }
 
@@ -331,9 +450,14 @@ func (l *lab) wantEmpty() {
 
 // numbered returns the stream with ids.
 func numbered(id string, from int, events ...string) string {
+	return withIDs(id+"/", from, events...)
+}
+
+// withIDs returns the stream with numbers after the prefix.
+func withIDs(prefix string, from int, events ...string) string {
 	var b strings.Builder
 	for i, e := range events {
-		b.WriteString(strings.TrimSuffix(e, "\n") + "id: " + id + "/" + strconv.Itoa(from+i) + "\n\n")
+		b.WriteString(strings.TrimSuffix(e, "\n") + "id: " + prefix + strconv.Itoa(from+i) + "\n\n")
 	}
 	return b.String()
 }
@@ -442,25 +566,32 @@ func keyed(path string) *http.Request {
 	return r
 }
 
-// oddStore is a store some of whose calls a test answers.
+// oddStore is a store some of whose calls a test answers. Calls whose function is nil go to the Store.
 type oddStore struct {
 	log.Store
 	claims atomic.Int64
-	claim  func(n int64) error // what the nth claim fails with; with errDropped it finds a log that was dropped
+	claim  func(ctx context.Context, e log.Entry, n int64) error // what the nth claim fails with; with errDropped it finds a log that was dropped
+	writer func(e log.Entry, w log.Writer) log.Writer            // what a claim returns instead
 	find   func(id string) error
+	read   func(ctx context.Context) log.Reader // nil for the reader of the Store
+	remove error                                // of Delete
 }
 
 var errAway, errDropped = errors.New("away"), errors.New("dropped")
 
 func (s *oddStore) Claim(ctx context.Context, e log.Entry, run log.Run) (log.Entry, log.Writer, error) {
 	if s.claim != nil {
-		if err := s.claim(s.claims.Add(1)); err == errDropped {
+		if err := s.claim(ctx, e, s.claims.Add(1)); err == errDropped {
 			return e, nil, nil
 		} else if err != nil {
 			return log.Entry{}, nil, err
 		}
 	}
-	return s.Store.Claim(ctx, e, run)
+	have, w, err := s.Store.Claim(ctx, e, run)
+	if s.writer != nil {
+		w = s.writer(e, w)
+	}
+	return have, w, err
 }
 
 func (s *oddStore) Find(ctx context.Context, id string) (log.Entry, error) {
@@ -472,7 +603,33 @@ func (s *oddStore) Find(ctx context.Context, id string) (log.Entry, error) {
 	return s.Store.Find(ctx, id)
 }
 
+func (s *oddStore) Read(ctx context.Context, id string, n uint64) log.Reader {
+	if s.read != nil {
+		if r := s.read(ctx); r != nil {
+			return r
+		}
+	}
+	return s.Store.Read(ctx, id, n)
+}
+
+func (s *oddStore) Delete(ctx context.Context, id string) error {
+	if s.remove != nil {
+		return s.remove
+	}
+	return s.Store.Delete(ctx, id)
+}
+
 // odd has claims of the store answered.
 func odd(claim func(n int64) error) func(*resume.Options) {
-	return func(o *resume.Options) { o.Store = &oddStore{Store: o.Store, claim: claim} }
+	return func(o *resume.Options) {
+		o.Store = &oddStore{Store: o.Store, claim: func(_ context.Context, _ log.Entry, n int64) error { return claim(n) }}
+	}
+}
+
+// awayIf returns errAway if it is so.
+func awayIf(is bool) error {
+	if is {
+		return errAway
+	}
+	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hermes-sidecar/hermes-sidecar/internal/proxytest"
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
 	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 )
@@ -26,41 +27,37 @@ func TestRunsEndWhenNobodyComesBack(t *testing.T) {
 		"at most detach":       {[]string{resume.DetachHeader, "1000h"}, 10 * time.Minute},
 		"the header by itself": {[]string{resume.DetachHeader, "1m"}, time.Minute},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, nil, silent, func(t *testing.T, l *lab) {
-				r := l.send(chat(c.header...)).want(http.StatusOK)
-				id := r.id()
-				r.next()
-				r.leave()
-				l.wantDetached(1)
-				time.Sleep(c.after - 1)
-				l.wantOpen(1)
-				// A client is there for a while: the time begins anew.
-				second := l.send(chat("Last-Event-ID", id+"/1"))
-				l.wantDetached(0)
-				time.Sleep(2 * c.after)
-				l.wantOpen(1)
-				second.leave()
-				l.wantDetached(1)
-				time.Sleep(c.after - 1)
-				l.wantOpen(1)
-				time.Sleep(time.Nanosecond)
-				if e := l.over(); e.Reason != log.ReasonExpired || e.Detached != c.after {
-					t.Errorf("ended for %v after %v", e.Reason, e.Detached)
-				}
-				got := l.send(chat("Last-Event-ID", id+"/1")).want(http.StatusOK).rest()
-				checkFinish(t, got, id, 2, "upstream_aborted")
-				if st := l.runs.Stats(); st.Detached != 0 || st.TotalDetached != 2 || st.TotalCancelled[log.ReasonExpired] != 1 {
-					t.Errorf("stats %+v", st)
-				}
-				time.Sleep(5*time.Minute - 1)
-				l.send(chat("Last-Event-ID", id+"/1")).want(http.StatusOK)
-				time.Sleep(time.Nanosecond)
-				synctest.Wait()
-				problemOf(t, l.send(chat("Last-Event-ID", id+"/1")), http.StatusNotFound)
-				l.wantEmpty()
-				l.wantAsked(1)
-			})
+		proxytest.Bubble(t, name, func(t *testing.T) {
+			l := newPipeLab(t, nil, silent)
+			id := l.leaves(chat(c.header...)).id()
+			l.wantDetached(1)
+			time.Sleep(c.after - 1)
+			l.wantOpen(1)
+			// A client is there for a while: the time begins anew.
+			second := l.send(chat("Last-Event-ID", id+"/1"))
+			l.wantDetached(0)
+			time.Sleep(2 * c.after)
+			l.wantOpen(1)
+			second.leave()
+			l.wantDetached(1)
+			time.Sleep(c.after - 1)
+			l.wantOpen(1)
+			time.Sleep(time.Nanosecond)
+			if e := l.over(); e.Reason != log.ReasonExpired || e.Detached != c.after {
+				t.Errorf("ended for %v after %v", e.Reason, e.Detached)
+			}
+			got := l.send(chat("Last-Event-ID", id+"/1")).want(http.StatusOK).rest()
+			checkFinish(t, got, id, 2, "upstream_aborted")
+			if st := l.runs.Stats(); st.Detached != 0 || st.TotalDetached != 2 || st.TotalCancelled[log.ReasonExpired] != 1 {
+				t.Errorf("stats %+v", st)
+			}
+			time.Sleep(5*time.Minute - 1)
+			l.send(chat("Last-Event-ID", id+"/1")).want(http.StatusOK)
+			time.Sleep(time.Nanosecond)
+			synctest.Wait()
+			problemOf(t, l.send(chat("Last-Event-ID", id+"/1")), http.StatusNotFound)
+			l.wantEmpty()
+			l.wantAsked(1)
 		})
 	}
 }
@@ -69,9 +66,7 @@ func TestDrainEndsRuns(t *testing.T) {
 	inBubble(t, nil, silent, func(t *testing.T, l *lab) {
 		connected := l.send(chat(key, "a"))
 		connected.next()
-		left := l.send(chat(key, "b"))
-		left.next()
-		left.leave()
+		left := l.leaves(chat(key, "b"))
 		l.wantDetached(1)
 		l.runs.Shutdown(10 * time.Second)
 		late := l.send(chat(key, "c"))
@@ -89,28 +84,6 @@ func TestDrainEndsRuns(t *testing.T) {
 		}
 		checkFinish(t, l.send(chat(key, "b", "Last-Event-ID", left.id()+"/1")).rest(), left.id(), 2, "shutting_down")
 	})
-}
-
-// TestOneMoreThanMaxDetachedEndsWithItsClient keeps the others.
-func TestOneMoreThanMaxDetachedEndsWithItsClient(t *testing.T) {
-	l := newLab(t, func(o *resume.Options) { o.MaxDetached = 2 }, silent)
-	l.left(chat(key, "a"))
-	l.left(chat(key, "b"))
-	l.left(chat(key, "c"))
-	if e := l.over(); e.Reason != log.ReasonLeft {
-		t.Errorf("ended for %v", e.Reason)
-	}
-	if n := l.runs.Open(); n != 2 {
-		t.Errorf("%d are open, want 2", n)
-	}
-	// One comes back: there is room again.
-	back := l.send(chat(key, "a"))
-	back.next()
-	until(t, "it is not alone", func() bool { return l.runs.Stats().Detached == 1 })
-	l.left(chat(key, "d"))
-	if n := l.runs.Stats().Detached; n != 2 {
-		t.Errorf("%d go on, want 2", n)
-	}
 }
 
 // TestClientThatLeavesBeforeTheAnswer leaves a run that goes on only if the request says that
@@ -142,9 +115,7 @@ func TestClientThatLeavesBeforeTheAnswer(t *testing.T) {
 		close(each)
 		l.over()
 		again := l.send(q).want(http.StatusOK)
-		if got := again.rest(); got != numbered(again.id(), 1, chunk) {
-			t.Errorf("%q", got)
-		}
+		again.wantRest(numbered(again.id(), 1, chunk))
 		l.wantAsked(1)
 	}
 }
@@ -153,15 +124,10 @@ func TestClientThatLeavesBeforeTheAnswer(t *testing.T) {
 func (l *lab) leaveEarly(q request) {
 	l.t.Helper()
 	ctx, leave := context.WithCancel(l.t.Context())
-	r, err := http.NewRequestWithContext(ctx, q.method, l.srv.URL+q.path, strings.NewReader(q.body))
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	setFields(r, q.header)
 	gone := make(chan struct{})
 	go func() {
 		defer close(gone)
-		if res, err := l.srv.Client().Do(r); err == nil {
+		if res, err := do(ctx, l.srv, q); err == nil {
 			res.Body.Close()
 			l.t.Error("answered")
 		}
@@ -231,16 +197,12 @@ func TestClientThatReadsNoHints(t *testing.T) {
 			until(t, "there are many hints", func() bool { return hints.Load() > c.hints })
 			if c.drains {
 				l.runs.Shutdown(1)
-				if e := l.over(); e.Reason != log.ReasonShutdown {
-					t.Errorf("%+v", e)
-				}
+				l.wantOver(log.ReasonShutdown)
 				return
 			}
 			close(enough)
 			r := l.send(post(key, "k")).want(http.StatusOK)
-			if got := r.rest(); got != numbered(r.id(), 1, events(2)...) {
-				t.Errorf("it gets %q", got)
-			}
+			r.wantRest(numbered(r.id(), 1, events(2)...))
 			l.wantAsked(1)
 		})
 	}

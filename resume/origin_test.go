@@ -3,7 +3,6 @@ package resume_test
 import (
 	"io"
 	"net/http"
-	"strings"
 	"testing"
 )
 
@@ -42,25 +41,13 @@ func TestOriginsAreNotReplayed(t *testing.T) {
 			})
 			ask := func(method, path, origin string) http.Header {
 				t.Helper()
-				r, err := http.NewRequestWithContext(t.Context(), method, l.srv.URL+path, strings.NewReader(asking))
-				if err != nil {
-					t.Fatal(err)
-				}
-				r.Header.Set("Content-Type", "application/json")
-				r.Header.Set(key, "k")
-				r.Header.Set(retryHeader, "0") // of an SDK, whose answers are kept that are no streams
+				q := request{method, path, asking, []string{"Content-Type", "application/json", key, "k", retryHeader, "0"}}
 				if origin != "" {
-					r.Header.Set("Origin", origin)
+					q.header = append(q.header, "Origin", origin)
 				}
-				res, err := l.srv.Client().Do(r)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer res.Body.Close()
-				if _, err := io.Copy(io.Discard, res.Body); err != nil || res.StatusCode != http.StatusOK {
-					t.Fatalf("%s: %s, %v", origin, res.Status, err)
-				}
-				return res.Header
+				r := l.send(q).want(http.StatusOK) // of an SDK, whose answers are kept that are no streams
+				r.rest()
+				return r.Header
 			}
 			at := ask(http.MethodPost, chatPath, c.first).Get("Content-Location")
 			for origin, want := range c.want {
@@ -82,9 +69,7 @@ func TestOriginsAreNotReplayed(t *testing.T) {
 					}
 				}
 			}
-			if n := l.asked.Load(); n != 1 {
-				t.Errorf("next was called %d times", n)
-			}
+			l.wantAsked(1)
 		})
 	}
 }

@@ -15,7 +15,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -84,24 +83,16 @@ func (w panics) WriteHeader(status int) {
 
 func (w panics) Write([]byte) (int, error) { panic(w.with) }
 
-// unreadable is a store whose first reader panics.
-type unreadable struct {
-	log.Store
-	reads atomic.Int64
-}
-
-func (s *unreadable) Read(ctx context.Context, id string, n uint64) log.Reader {
-	if s.reads.Add(1) == 1 {
-		panic("boom")
-	}
-	return s.Store.Read(ctx, id, n)
-}
-
 // TestStoreThatPanicsWhenRead leaves no log that never ends: the next request with the key is answered.
 func TestStoreThatPanicsWhenRead(t *testing.T) {
-	runs := new(resume.Runs)
+	runs, reads := new(resume.Runs), 0
 	o := resume.DefaultOptions()
-	o.Runs, o.Store = runs, &unreadable{Store: log.NewMemory()}
+	o.Runs, o.Store = runs, &oddStore{Store: o.Store, read: func(context.Context) log.Reader {
+		if reads++; reads == 1 {
+			panic("boom")
+		}
+		return nil
+	}}
 	p := resume.New(o)
 	func() {
 		defer func() {
@@ -177,9 +168,7 @@ func TestWhatIsForTheFirstClient(t *testing.T) {
 	})
 	plain, first := l.send(post()).want(http.StatusOK), l.send(post(key, "k")).want(http.StatusOK)
 	plain.rest()
-	if got := first.rest(); got != numbered(first.id(), 1, event(1)) {
-		t.Errorf("%q", got)
-	}
+	first.wantRest(numbered(first.id(), 1, event(1)))
 	if want := (http.Header{"X-A": {"1"}, "X-B": {"2"}, "X-Early": {"3"}}); !reflect.DeepEqual(first.Trailer, want) || !reflect.DeepEqual(plain.Trailer, want) {
 		t.Errorf("trailers %v, without resume %v, want %v", first.Trailer, plain.Trailer, want)
 	}
@@ -222,39 +211,6 @@ func TestWriterThatCannotFlush(t *testing.T) {
 	}
 }
 
-// TestAHundredReadersOfOneLog send the same request, some before there is an answer and others
-// while it grows. Next is called once, and each gets all of it.
-func TestAHundredReadersOfOneLog(t *testing.T) {
-	const n, most = 300, 100
-	each := make(chan struct{})
-	l := newLab(t, nil, streams(events(n), each))
-	var readers sync.WaitGroup
-	for i := range most {
-		readers.Go(func() {
-			r, err := l.try(post(key, "k"))
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			b, err := io.ReadAll(r.in)
-			if want := numbered(r.id(), 1, events(n)...); string(b) != want || err != nil {
-				t.Errorf("a reader got %d bytes of %d, %v", len(b), len(want), err)
-			}
-		})
-		if i >= most/2 {
-			each <- struct{}{}
-		}
-	}
-	until(t, "all read", func() bool { return l.runs.Stats().Readers == most })
-	close(each)
-	readers.Wait()
-	l.wantAsked(1)
-	until(t, "none reads", func() bool { return l.runs.Stats().Readers == 0 })
-	if st := l.runs.Stats(); st.TotalAttached != [...]int64{1, most - 1, 0} {
-		t.Errorf("stats %+v", st)
-	}
-}
-
 // TestSlowReaderHoldsNobodyUp has a client that does not read at all. Others go on, and
 // once what it needs has gone, it is cut off.
 func TestSlowReaderHoldsNobodyUp(t *testing.T) {
@@ -273,9 +229,7 @@ func TestSlowReaderHoldsNobodyUp(t *testing.T) {
 		each <- struct{}{}
 		second.next() // however far the first lags
 	}
-	if got := second.rest(); got != "" {
-		t.Errorf("after the end: %d bytes", len(got))
-	}
+	second.wantRest("")
 	if b, err := io.ReadAll(res.Body); err == nil || len(b) >= n*size {
 		t.Errorf("the slow one got %d bytes, %v", len(b), err)
 	}
@@ -289,9 +243,7 @@ func TestSlowReaderHoldsNobodyUp(t *testing.T) {
 	}
 	at := func(n int) string { return fmt.Sprintf("%s/%d", second.id(), n) }
 	problemOf(t, l.send(post("Last-Event-ID", at(begin-2))), http.StatusGone)
-	if got := l.send(post("Last-Event-ID", at(begin-1))).want(http.StatusOK).rest(); got != numbered(second.id(), begin, all[begin-1:]...) {
-		t.Errorf("the rest has %d bytes", len(got))
-	}
+	l.send(post("Last-Event-ID", at(begin-1))).want(http.StatusOK).wantRest(numbered(second.id(), begin, all[begin-1:]...))
 	l.wantAsked(1)
 }
 
@@ -354,9 +306,7 @@ func TestClientIsNotCutOffBecauseAnotherHasRead(t *testing.T) {
 				leaves.leave()
 				synctest.Wait()
 				close(burst)
-				if got, want := stays.rest(), numbered(id, 2, pieces[1:]...); got != want {
-					t.Errorf("%d bytes, want %d", len(got), len(want))
-				}
+				stays.wantRest(numbered(id, 2, pieces[1:]...))
 				l.wantAsked(1)
 			})
 		})
@@ -432,13 +382,9 @@ func TestUpstreamWaitsForASlowClient(t *testing.T) {
 				if second := l.send(post(key, "k")).rest(); second != want {
 					t.Errorf("the second got %d bytes, want %d", len(second), len(want))
 				}
-				if got := read + slow.rest(); got != want {
-					t.Errorf("the slow one got %d bytes", len(got))
-				}
+				slow.wantRest(strings.TrimPrefix(want, read))
 			}
-			if e := l.over(); e.Reason != ends {
-				t.Errorf("ended for %v", e.Reason)
-			}
+			l.wantOver(ends)
 			slow.leave()
 		})
 	}

@@ -91,16 +91,11 @@ func TestWhatIsNotUnderstoodIsRefused(t *testing.T) {
 
 // A handler in front may take the body of a request without one away.
 func TestRequestWithoutBodyIsContinued(t *testing.T) {
-	each := make(chan struct{})
-	close(each)
-	l := newLab(t, nil, streams(events(2), each))
+	l := newLab(t, nil, streams(events(2), always()))
 	id := l.send(post(key, "k")).want(http.StatusOK).id()
-	r, err := http.NewRequest(http.MethodGet, l.srv.URL+otherPath, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := httptest.NewRequest(http.MethodGet, l.srv.URL+otherPath+"/"+id, nil)
 	r.Header.Set("Last-Event-ID", id+"/1")
-	r.URL.Path, r.Body = otherPath+"/"+id, nil
+	r.Body = nil
 	w := httptest.NewRecorder()
 	l.srv.Config.Handler.ServeHTTP(w, r)
 	if got := w.Body.String(); got != numbered(id, 2, event(2)) {
@@ -118,20 +113,14 @@ func TestPositions(t *testing.T) {
 		return request{http.MethodGet, otherPath + "/" + id, "", header}
 	}
 	problemOf(t, l.send(post("Last-Event-ID", id+"/3")), http.StatusBadRequest)
-	if got := l.send(post("Last-Event-ID", id+"/2")).want(http.StatusOK).rest(); got != "" {
-		t.Errorf("after the end is %q", got)
-	}
+	l.send(post("Last-Event-ID", id+"/2")).want(http.StatusOK).wantRest("")
 	// An EventSource takes every end for a failure, but 204.
 	l.send(get(id, "Last-Event-ID", id+"/2")).want(http.StatusNoContent)
 	for _, q := range []request{post("Last-Event-ID", id+"/1"), get(id, "Last-Event-ID", id+"/1")} {
-		if got := l.send(q).want(http.StatusOK).rest(); got != numbered(id, 2, event(2)) {
-			t.Errorf("%s continues with %q", q.method, got)
-		}
+		l.send(q).want(http.StatusOK).wantRest(numbered(id, 2, event(2)))
 	}
 	for _, header := range [][]string{nil, {"Last-Event-ID", "7"}} { // one that is none of ours says nothing
-		if got := l.send(get(id, header...)).want(http.StatusOK).rest(); got != numbered(id, 1, events(2)...) {
-			t.Errorf("GET gives %q", got)
-		}
+		l.send(get(id, header...)).want(http.StatusOK).wantRest(numbered(id, 1, events(2)...))
 	}
 	problemOf(t, l.send(post(key, "k2", "Last-Event-ID", "stream_"+strings.Repeat("A", 22)+"/1")), http.StatusNotFound)
 	for _, at := range []string{"/0", "/1", ""} { // in another stream
@@ -157,18 +146,6 @@ func TestPositions(t *testing.T) {
 		l.send(request{http.MethodDelete, path, "", nil}).want(http.StatusOK)
 	}
 	l.wantAsked(21)
-}
-
-// TestAlwaysAsksForEveryPOSTOfJSON asks without any header.
-func TestAlwaysAsksForEveryPOSTOfJSON(t *testing.T) {
-	l := newLab(t, func(o *resume.Options) { o.Always = true }, streams(events(2), always()))
-	r := l.send(post()).want(http.StatusOK)
-	if got := r.rest(); r.id() == "" || got != numbered(r.id(), 1, events(2)...) {
-		t.Errorf("%q", got)
-	}
-	if r := l.send(request{http.MethodPost, otherPath, "x", nil}).want(http.StatusOK); r.id() != "" {
-		t.Error("a POST of anything has a log")
-	}
 }
 
 // closesUsed starts an upstream that answers the first request of a connection, and closes
@@ -419,7 +396,7 @@ func TestABodyTakesItsSize(t *testing.T) {
 				there.Add(clients)
 				through.Add(clients)
 				read, work := make(chan struct{}), make(chan struct{})
-				before, allocatedBefore := heap(), allocated()
+				before, allocatedBefore := alone.Heap(), allocated()
 				for i := range clients {
 					over.Go(func() {
 						r := httptest.NewRequest(http.MethodPost, chatPath, io.NopCloser(io.MultiReader(bytes.NewReader(body))))
@@ -444,10 +421,10 @@ func TestABodyTakesItsSize(t *testing.T) {
 					})
 				}
 				there.Wait()
-				took, kept := allocated()-allocatedBefore, heap()-before
+				took, kept := allocated()-allocatedBefore, alone.Heap()-before
 				close(read)
 				through.Wait()
-				left := heap() - before
+				left := alone.Heap() - before
 				close(work)
 				over.Wait()
 				if left > size {

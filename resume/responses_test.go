@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hermes-sidecar/hermes-sidecar/internal/proxytest"
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
 	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 )
@@ -65,11 +66,6 @@ func retrieve(after string, header ...string) request {
 // cancel is a POST that cancels the response.
 func cancelResponse(header ...string) request {
 	return request{http.MethodPost, responsesPath + "/" + responseID + "/cancel", "", header}
-}
-
-// when is streams with a channel that the test makes in its bubble.
-func when(pieces []string, each *chan struct{}) resume.Next {
-	return func(w http.ResponseWriter, r *http.Request) error { return streams(pieces, *each)(w, r) }
 }
 
 // passing is a next handler that sends the stream of a response for a POST of one, and says of
@@ -131,15 +127,11 @@ func TestResponseByItsID(t *testing.T) {
 			}
 			close(each)
 			for after, r := range live {
-				if got, want := r.rest(), numbered(id, from[after]+1, frames[from[after]:]...); got != want {
-					t.Errorf("live after %q: %q, want %q", after, got, want)
-				}
+				r.wantRest(numbered(id, from[after]+1, frames[from[after]:]...))
 			}
 			first.rest()
 			for after, n := range from {
-				if got, want := l.send(retrieve(after)).want(http.StatusOK).rest(), numbered(id, n+1, frames[n:]...); got != want {
-					t.Errorf("after %q: %q, want %q", after, got, want)
-				}
+				l.send(retrieve(after)).want(http.StatusOK).wantRest(numbered(id, n+1, frames[n:]...))
 			}
 			l.wantAsked(1)
 			st := l.runs.Stats()
@@ -175,19 +167,16 @@ func TestLongResponseAfterEachNumber(t *testing.T) {
 
 // TestResponseThatIsAwaited gives the events after one that has not come yet, once it has.
 func TestResponseThatIsAwaited(t *testing.T) {
-	frames, each := responseFrames(), (chan struct{})(nil)
-	inBubble(t, nil, passing(when(frames, &each)), func(t *testing.T, l *lab) {
-		each = make(chan struct{})
-		go func() { each <- struct{}{} }()
+	synctest.Test(t, func(t *testing.T) {
+		frames, each := responseFrames(), make(chan struct{}, 1)
+		each <- struct{}{}
+		l := newPipeLab(t, nil, passing(streams(frames, each)))
 		first := l.send(response(inBackground))
 		first.next()
-		got := make(chan string)
-		go func() { got <- l.send(retrieve("1")).want(http.StatusOK).rest() }()
+		answer := l.sending(retrieve("1"))
 		synctest.Wait()
 		close(each)
-		if got, want := <-got, numbered(first.id(), 3, frames[2:]...); got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
+		(<-answer).want(http.StatusOK).wantRest(numbered(first.id(), 3, frames[2:]...))
 	})
 }
 
@@ -198,9 +187,7 @@ func TestResponseContinuesAfterAnEvent(t *testing.T) {
 	first := l.send(response(inBackground))
 	first.rest()
 	id := first.id()
-	if got, want := l.send(retrieve("0", "Last-Event-ID", id+"/3")).want(http.StatusOK).rest(), numbered(id, 4, frames[3:]...); got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
+	l.send(retrieve("0", "Last-Event-ID", id+"/3")).want(http.StatusOK).wantRest(numbered(id, 4, frames[3:]...))
 	l.send(retrieve("0", "Last-Event-ID", id+"/5")).want(http.StatusNoContent)
 	problemOf(t, l.send(retrieve("", "Last-Event-ID", id+"/6")), http.StatusBadRequest)
 	problemOf(t, l.send(retrieve("", "Last-Event-ID", id)), http.StatusBadRequest)
@@ -271,59 +258,49 @@ func TestResponseThatIsNotKept(t *testing.T) {
 	}
 }
 
-// TestBackgroundGoesOn without a client, and its handlers know.
+// TestBackgroundGoesOn without a client for as long as any stream, also that of an SDK, or as a header
+// says, and is kept as long. Its handlers know.
 func TestBackgroundGoesOn(t *testing.T) {
-	each := make(chan struct{})
-	l := newLab(t, nil, passing(func(w http.ResponseWriter, r *http.Request) error {
-		if b, _ := io.ReadAll(r.Body); string(b) != inBackground {
-			t.Errorf("upstream gets %q", b)
+	for name, c := range map[string]struct {
+		header []string
+		lasts  time.Duration
+	}{
+		"by itself":   {nil, resume.DefaultDetach},
+		"a header":    {[]string{resume.DetachHeader, "1s"}, time.Second},
+		"of an SDK's": {[]string{retryHeader, "0"}, resume.DefaultDetach},
+	} {
+		for ends, reason := range map[string]log.Reason{"ends": log.ReasonNone, "expires": log.ReasonExpired} {
+			proxytest.Bubble(t, name+", "+ends, func(t *testing.T) {
+				each := make(chan struct{}, 1)
+				each <- struct{}{}
+				l := newPipeLab(t, nil, passing(func(w http.ResponseWriter, r *http.Request) error {
+					if b, _ := io.ReadAll(r.Body); string(b) != inBackground {
+						t.Errorf("upstream gets %q", b)
+					}
+					if !resume.Background(r.Context()) {
+						t.Error("its handlers do not know")
+					}
+					return streams(responseFrames(), each)(w, r)
+				}))
+				l.leaves(response(inBackground, c.header...))
+				if time.Sleep(c.lasts - 1); reason == log.ReasonNone {
+					close(each)
+				}
+				time.Sleep(1)
+				if e := l.over(); e.Reason != reason || reason == log.ReasonNone && e.Events != 5 {
+					t.Errorf("it ends %+v", e)
+				}
+				time.Sleep(resume.DefaultKeep - time.Second)
+				got := l.send(retrieve("2")).want(http.StatusOK).rest()
+				if completes := strings.Contains(got, "response.completed"); completes != (reason == log.ReasonNone) {
+					t.Errorf("it gets %q", got)
+				}
+			})
 		}
-		if !resume.Background(r.Context()) {
-			t.Error("its handlers do not know")
-		}
-		return streams(responseFrames(), each)(w, r)
-	}))
-	go func() { each <- struct{}{} }()
-	l.left(response(inBackground))
-	close(each)
-	if e := l.over(); e.Reason != log.ReasonNone || e.Events != 5 {
-		t.Errorf("it ends %+v", e)
 	}
 	if resume.Background(context.Background()) {
 		t.Error("nothing counts as one in the background")
 	}
-}
-
-// TestBackgroundForLessTime is what a header says, which wins.
-func TestBackgroundForLessTime(t *testing.T) {
-	var each chan struct{}
-	inBubble(t, nil, passing(when(responseFrames(), &each)), func(t *testing.T, l *lab) {
-		each = make(chan struct{}, 1)
-		each <- struct{}{}
-		l.left(response(inBackground, resume.DetachHeader, "1s"))
-		if e := l.over(); e.Reason != log.ReasonExpired || e.Detached.Seconds() != 1 {
-			t.Errorf("it ends %+v", e)
-		}
-	})
-}
-
-// TestBackgroundOfAnSDK lasts as long as any, and not only for the SDK's repeat.
-func TestBackgroundOfAnSDK(t *testing.T) {
-	var each chan struct{}
-	inBubble(t, nil, passing(when(responseFrames(), &each)), func(t *testing.T, l *lab) {
-		each = make(chan struct{}, 1)
-		each <- struct{}{}
-		l.left(response(inBackground, retryHeader, "0"))
-		time.Sleep(resume.DefaultDetach - time.Second)
-		close(each)
-		if e := l.over(); e.Reason != log.ReasonNone {
-			t.Errorf("it ends for %v", e.Reason)
-		}
-		time.Sleep(resume.DefaultKeep - time.Second)
-		if got := l.send(retrieve("2")).want(http.StatusOK).rest(); !strings.Contains(got, "response.completed") {
-			t.Errorf("it gets %q", got)
-		}
-	})
 }
 
 // TestResponseIsFoundFromItsFirstByte on, however upstream cuts it, and not after keep.
@@ -334,14 +311,12 @@ func TestResponseIsFoundFromItsFirstByte(t *testing.T) {
 		pieces = append(pieces, first[i:i+1])
 	}
 	pieces = append(pieces, responseFrame("completed", responseObject("completed"), 1))
-	var each chan struct{}
-	inBubble(t, nil, passing(when(pieces, &each)), func(t *testing.T, l *lab) {
-		each = make(chan struct{})
-		go func() {
-			for range pieces[1:] {
-				each <- struct{}{}
-			}
-		}()
+	synctest.Test(t, func(t *testing.T) {
+		each := make(chan struct{}, len(pieces))
+		for range pieces[1:] {
+			each <- struct{}{}
+		}
+		l := newPipeLab(t, nil, passing(streams(pieces, each)))
 		r := l.send(response(inBackground))
 		r.next()
 		r.next()
@@ -391,21 +366,6 @@ func TestResponseWithTwoBeginnings(t *testing.T) {
 	l.wantAsked(2)
 }
 
-// TestResponseThatIsCancelledIsForgotten after keep.
-func TestResponseThatIsCancelledIsForgotten(t *testing.T) {
-	var each chan struct{}
-	inBubble(t, nil, passing(when(responseFrames(), &each)), func(t *testing.T, l *lab) {
-		each = make(chan struct{}, 1)
-		each <- struct{}{}
-		l.left(response(inBackground))
-		l.send(cancelResponse()).want(http.StatusOK)
-		l.over()
-		time.Sleep(resume.DefaultKeep + 1)
-		l.send(cancelResponse()).wantPassed()
-		l.wantEmpty()
-	})
-}
-
 // TestResponseWithAnIDThatIsInUse leaves the name to the first stream that has it.
 func TestResponseWithAnIDThatIsInUse(t *testing.T) {
 	l := newLab(t, nil, passing(streams(responseFrames(), always())))
@@ -442,9 +402,7 @@ func TestResponseThatHasLostItsBeginning(t *testing.T) {
 	problemOf(t, l.send(retrieve(strconv.Itoa(number-2))), http.StatusGone)
 	for after := number - 1; after <= 60; after++ {
 		from := after/3 + 1 // the index of the next event
-		if got, want := l.send(retrieve(strconv.Itoa(after))).want(http.StatusOK).rest(), numbered(id, from+1, frames[from:]...); got != want {
-			t.Errorf("after %d: %.200q, want %.200q", after, got, want)
-		}
+		l.send(retrieve(strconv.Itoa(after))).want(http.StatusOK).wantRest(numbered(id, from+1, frames[from:]...))
 	}
 }
 
@@ -476,43 +434,44 @@ func TestResponseWithLargeEvents(t *testing.T) {
 	r := l.send(response(inBackground))
 	r.rest()
 	for after, from := range map[string]int{"0": 1, "1": 2, "2": 3, "3": 4} {
-		if got, want := l.send(retrieve(after)).want(http.StatusOK).rest(), numbered(r.id(), from+1, frames[from:]...); got != want {
-			t.Errorf("after %s: %d bytes, want %d", after, len(got), len(want))
-		}
+		l.send(retrieve(after)).want(http.StatusOK).wantRest(numbered(r.id(), from+1, frames[from:]...))
 	}
 	l.send(cancelResponse()).wantPassed() // how it has ended is not known
 }
 
 // TestCancellingAResponse ends the run: upstream's connection is closed, and clients that read get the
-// end.
+// end. It is forgotten after keep.
 func TestCancellingAResponse(t *testing.T) {
-	l := newLab(t, nil, passing(streams(responseFrames(), onlyOnce())))
-	first := l.send(response(inBackground))
-	first.next()
-	reader := l.send(retrieve(""))
-	for range 2 { // it does not matter how often
-		r := l.send(cancelResponse()).want(http.StatusOK)
-		if got := r.Header.Get("Content-Type"); got != "application/json" {
-			t.Errorf("Content-Type %q", got)
+	synctest.Test(t, func(t *testing.T) {
+		l := newPipeLab(t, nil, passing(streams(responseFrames(), onlyOnce())))
+		first := l.send(response(inBackground))
+		first.next()
+		reader := l.send(retrieve(""))
+		for range 2 { // it does not matter how often
+			r := l.send(cancelResponse()).want(http.StatusOK)
+			if got := r.Header.Get("Content-Type"); got != "application/json" {
+				t.Errorf("Content-Type %q", got)
+			}
+			var got map[string]any
+			if err := json.Unmarshal([]byte(r.rest()), &got); err != nil {
+				t.Fatal(err)
+			}
+			if fmt.Sprint(got) != "map[created_at:1 id:resp_1 model:hermes-agent object:response output:[] status:cancelled]" {
+				t.Errorf("the response is %v", got)
+			}
 		}
-		var got map[string]any
-		if err := json.Unmarshal([]byte(r.rest()), &got); err != nil {
-			t.Fatal(err)
+		l.wantOver(log.ReasonDeleted)
+		for _, r := range []*reply{first, reader} {
+			if got := r.rest(); !strings.Contains(got, `"type":"response.failed"`) || !strings.Contains(got, `"sequence_number":1`) {
+				t.Errorf("a client gets the end %q", got)
+			}
 		}
-		if fmt.Sprint(got) != "map[created_at:1 id:resp_1 model:hermes-agent object:response output:[] status:cancelled]" {
-			t.Errorf("the response is %v", got)
-		}
-	}
-	if e := l.over(); e.Reason != log.ReasonDeleted {
-		t.Errorf("ended for %v", e.Reason)
-	}
-	for _, r := range []*reply{first, reader} {
-		if got := r.rest(); !strings.Contains(got, `"type":"response.failed"`) || !strings.Contains(got, `"sequence_number":1`) {
-			t.Errorf("a client gets the end %q", got)
-		}
-	}
-	l.send(retrieve("")).wantPassed()
-	l.wantAsked(2)
+		l.send(retrieve("")).wantPassed()
+		l.wantAsked(2)
+		time.Sleep(resume.DefaultKeep + 1)
+		l.send(cancelResponse()).wantPassed()
+		l.wantEmpty()
+	})
 }
 
 // TestCancellingAResponseThatHasEnded gets how, also before upstream has closed its connection.
@@ -528,45 +487,35 @@ func TestCancellingAResponseThatHasEnded(t *testing.T) {
 	for range responseFrames() {
 		first.next()
 	}
-	if got := l.send(cancelResponse()).want(http.StatusOK).rest(); !strings.Contains(got, `"completed"`) {
-		t.Errorf("it is %q", got)
-	}
-	close(each)
-	if e := l.over(); e.Reason != log.ReasonNone {
-		t.Errorf("it ends for %v", e.Reason)
-	}
-}
-
-// TestCancellingAResponseThatIsOver gets how it has ended.
-func TestCancellingAResponseThatIsOver(t *testing.T) {
-	l := newLab(t, nil, passing(streams(responseFrames(), always())))
-	l.send(response(inBackground)).rest()
-	for range 2 {
+	wantCompleted := func() {
+		t.Helper()
 		var got map[string]any
 		if err := json.Unmarshal([]byte(l.send(cancelResponse()).want(http.StatusOK).rest()), &got); err != nil || got["status"] != "completed" {
 			t.Errorf("the response is %v, %v", got, err)
 		}
 	}
-	got := l.send(retrieve("2")).want(http.StatusOK)
-	if !strings.Contains(got.rest(), "response.completed") {
+	wantCompleted()
+	close(each)
+	l.wantOver(log.ReasonNone)
+	wantCompleted()
+	wantCompleted()
+	if got := l.send(retrieve("2")).want(http.StatusOK).rest(); !strings.Contains(got, "response.completed") {
 		t.Error("it is gone")
 	}
 	l.wantAsked(1)
-	l.send(request{http.MethodDelete, responsesPath + "/" + got.id(), "", nil}).want(http.StatusNoContent)
+	l.send(request{http.MethodDelete, responsesPath + "/" + first.id(), "", nil}).want(http.StatusNoContent)
 	l.send(cancelResponse()).wantPassed() // nobody has cancelled it
 }
 
 // TestResponseKeepsItsRun has a client look for an event in a run that may not go on without one.
 func TestResponseKeepsItsRun(t *testing.T) {
-	var each chan struct{}
-	inBubble(t, func(o *resume.Options) { o.MaxDetached = 1 }, passing(when(responseFrames(), &each)), func(t *testing.T, l *lab) {
-		each = make(chan struct{})
-		go func() {
-			for range 2 {
-				each <- struct{}{}
-			}
-		}()
-		l.left(response(inBackground))
+	synctest.Test(t, func(t *testing.T) {
+		each := make(chan struct{}, 2)
+		for range 2 {
+			each <- struct{}{}
+		}
+		l := newPipeLab(t, func(o *resume.Options) { o.MaxDetached = 1 }, passing(streams(responseFrames(), each)))
+		l.leaves(response(inBackground))
 		for range 100 {
 			l.send(retrieve("0")).want(http.StatusOK).leave()
 			synctest.Wait()
@@ -579,84 +528,50 @@ func TestResponseKeepsItsRun(t *testing.T) {
 	})
 }
 
-// failing is a Store that fails.
-type failing struct {
-	log.Store
-	claims, finds, reads, deletes, ends bool // what fails; a claim waits as long as it may
-}
-
 // noReader is a reader that fails.
-type noReader struct{ log.Reader }
+type noReader struct{}
 
 func (noReader) Next() (log.Part, error) { return log.Part{}, errAway }
+func (noReader) Close()                  {}
 
 // panicking is the writer of a name whose end panics.
 type panicking struct{ log.Writer }
 
 func (panicking) End(log.State) { panic("the end") }
 
-func (f *failing) Claim(ctx context.Context, e log.Entry, run log.Run) (log.Entry, log.Writer, error) {
-	if f.claims && e.Empty {
-		<-ctx.Done()
-		return e, nil, ctx.Err()
-	}
-	have, w, err := f.Store.Claim(ctx, e, run)
-	if f.ends && e.Empty {
-		w = panicking{w}
-	}
-	return have, w, err
-}
-
-func (f *failing) Find(ctx context.Context, id string) (log.Entry, error) {
-	if f.finds {
-		return log.Entry{}, errAway
-	}
-	return f.Store.Find(ctx, id)
-}
-
-func (f *failing) Read(ctx context.Context, id string, n uint64) log.Reader {
-	r := f.Store.Read(ctx, id, n)
-	if f.reads {
-		return noReader{r}
-	}
-	return r
-}
-
-func (f *failing) Delete(ctx context.Context, id string) error {
-	if f.deletes {
-		return errAway
-	}
-	return f.Store.Delete(ctx, id)
-}
-
 // TestResponseWithAStorageThatHangs goes on, and its client waits for a moment only.
 func TestResponseWithAStorageThatHangs(t *testing.T) {
-	inBubble(t, func(o *resume.Options) { o.Store = &failing{Store: o.Store, claims: true} },
-		passing(func(w http.ResponseWriter, r *http.Request) error { return streams(responseFrames(), always())(w, r) }),
-		func(t *testing.T, l *lab) {
-			began := time.Now()
-			first := l.send(response(inBackground))
-			if got := first.rest(); got != numbered(first.id(), 1, responseFrames()...) {
-				t.Errorf("it gets %q", got)
+	set := func(o *resume.Options) {
+		o.Store = &oddStore{Store: o.Store, claim: func(ctx context.Context, e log.Entry, _ int64) error {
+			if !e.Empty {
+				return nil
 			}
-			if d := time.Since(began); d != time.Second {
-				t.Errorf("it waits for %v", d)
-			}
-			l.send(retrieve("")).wantPassed()
-		})
+			<-ctx.Done()
+			return ctx.Err()
+		}}
+	}
+	inBubble(t, set, passing(streams(responseFrames(), always())), func(t *testing.T, l *lab) {
+		began := time.Now()
+		first := l.send(response(inBackground))
+		first.wantRest(numbered(first.id(), 1, responseFrames()...))
+		if d := time.Since(began); d != time.Second {
+			t.Errorf("it waits for %v", d)
+		}
+		l.send(retrieve("")).wantPassed()
+	})
 }
 
 // TestResponseWithAStorageThatFails is not asked of upstream, where it may go on.
 func TestResponseWithAStorageThatFails(t *testing.T) {
-	f := new(failing)
-	l := newLab(t, func(o *resume.Options) { f.Store, o.Store = o.Store, f }, passing(streams(responseFrames(), onlyOnce())))
+	s := new(oddStore)
+	l := newLab(t, func(o *resume.Options) { s.Store, o.Store = o.Store, s }, passing(streams(responseFrames(), onlyOnce())))
 	l.send(response(inBackground)).next()
-	f.deletes = true
+	s.remove = errAway
 	problemOf(t, l.send(cancelResponse()), http.StatusServiceUnavailable)
-	f.reads = true
+	s.read = func(context.Context) log.Reader { return noReader{} }
 	problemOf(t, l.send(cancelResponse()), http.StatusServiceUnavailable)
 	problemOf(t, l.send(retrieve("0")), http.StatusServiceUnavailable)
-	f.finds = true
+	s.find = func(string) error { return errAway }
 	problemOf(t, l.send(cancelResponse()), http.StatusServiceUnavailable)
 	problemOf(t, l.send(retrieve("")), http.StatusServiceUnavailable)
 	l.send(request{http.MethodGet, responsesPath + "/" + responseID, "", nil}).wantPassed()
@@ -665,16 +580,21 @@ func TestResponseWithAStorageThatFails(t *testing.T) {
 
 // TestResponseWithAStorageThatPanics ends all the same.
 func TestResponseWithAStorageThatPanics(t *testing.T) {
-	l := newLab(t, func(o *resume.Options) { o.Store = &failing{Store: o.Store, ends: true} }, passing(streams(responseFrames(), always())))
+	l := newLab(t, func(o *resume.Options) {
+		o.Store = &oddStore{Store: o.Store, writer: func(e log.Entry, w log.Writer) log.Writer {
+			if e.Empty {
+				return panicking{w}
+			}
+			return w
+		}}
+	}, passing(streams(responseFrames(), always())))
 	first := l.send(response(inBackground))
 	for range responseFrames() {
 		first.next()
 	}
 	first.broken()
 	again := l.send(request{http.MethodGet, responsesPath + "/" + first.id(), "", nil}).want(http.StatusOK)
-	if got := again.rest(); got != numbered(first.id(), 1, responseFrames()...) {
-		t.Errorf("it gets %q", got)
-	}
+	again.wantRest(numbered(first.id(), 1, responseFrames()...))
 }
 
 // TestNamesTakeWhatIsCounted of the memory of all streams.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	stdlog "log"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -88,24 +87,8 @@ func TestOtherAnswersPass(t *testing.T) {
 			runs, store := new(resume.Runs), log.NewMemory()
 			o := resume.DefaultOptions()
 			o.Runs, o.Store = runs, store
-			serve := func(h http.Handler) (got, line string) {
-				srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					w.Header().Set("X-Outer", "1")
-					w.Header()["Date"] = nil
-					h.ServeHTTP(w, r)
-				}))
-				logged := logOf(srv)
-				srv.Start()
-				defer srv.Close()
-				got = raw(t, srv)
-				srv.Close()
-				line, _, _ = strings.Cut(logged.String(), "\n")
-				_, line, _ = strings.Cut(line, ": ")
-				_, line, _ = strings.Cut(line, ": ")
-				return got, line
-			}
-			want, wantLogged := serve(h)
-			got, gotLogged := serve(resume.New(o).Handler(h))
+			want, wantLogged := bare(t, h, "1.1", key+": k\r\n")
+			got, gotLogged := bare(t, resume.New(o).Handler(h), "1.1", key+": k\r\n")
 			if got != want || gotLogged != wantLogged {
 				t.Errorf("the client gets\n%s\nwant\n%s\nlogged %q, want %q", got, want, gotLogged, wantLogged)
 			}
@@ -117,10 +100,31 @@ func TestOtherAnswersPass(t *testing.T) {
 	}
 }
 
-// raw sends a request with a key, and returns the bytes of the answer.
-func raw(t *testing.T, srv *httptest.Server) string {
+// bare serves h, in front of which is a handler with a header of its own, and sends it a request with lines
+// of fields. It returns the bytes of the answer, and what the server has logged.
+func bare(t *testing.T, h http.Handler, version, fields string) (answer, line string) {
 	t.Helper()
-	conn := dial(t, srv, "POST %s HTTP/1.1\r\nHost: a\r\nTE: trailers\r\nConnection: close\r\nIdempotency-Key: k\r\nContent-Length: %d\r\n\r\n%s", otherPath, len(asking), asking)
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Outer", "1")
+		w.Header()["Date"] = nil
+		h.ServeHTTP(w, r)
+	}))
+	logged := logOf(srv)
+	srv.Start()
+	defer srv.Close()
+	answer = raw(t, srv, version, fields)
+	srv.Close()
+	line, _, _ = strings.Cut(logged.String(), "\n")
+	_, line, _ = strings.Cut(line, ": ")
+	_, line, _ = strings.Cut(line, ": ")
+	return answer, line
+}
+
+// raw sends a request with lines of fields, and returns the bytes of the answer.
+func raw(t *testing.T, srv *httptest.Server, version, fields string) string {
+	t.Helper()
+	conn := dial(t, srv, "POST %s HTTP/%s\r\nHost: a\r\nTE: trailers\r\nConnection: close\r\n%sContent-Length: %d\r\n\r\n%s",
+		otherPath, version, fields, len(asking), asking)
 	b, err := io.ReadAll(conn)
 	if err != nil {
 		return string(b) + "\n" + err.Error()
@@ -135,7 +139,7 @@ func TestEarlyHintsOfAStream(t *testing.T) {
 		w.WriteHeader(http.StatusEarlyHints)
 		return streams(events(1), always())(w, r)
 	})
-	got := raw(t, l.srv)
+	got := raw(t, l.srv, "1.1", key+": k\r\n")
 	if !strings.HasPrefix(got, "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\n") {
 		t.Errorf("the client gets\n%s", got)
 	}
@@ -339,7 +343,7 @@ func (sink) WriteHeader(int)             {}
 func (sink) Write(p []byte) (int, error) { return len(p), nil }
 func (sink) FlushError() error           { return nil }
 
-// TestMaxMemoryBoundsStreams has clients read streams at once that have large pieces, and headers
+// TestMaxMemoryBoundsStreams has clients read streams at once that have large pieces, and a header
 // of any size: beyond max_memory, and what they take without a log, they take 36 KiB each. An
 // answer with a larger header passes.
 func TestMaxMemoryBoundsStreams(t *testing.T) {
@@ -351,57 +355,57 @@ func TestMaxMemoryBoundsStreams(t *testing.T) {
 	bound := func(without int64) int64 { // the next handler has a map of its own
 		return 2*max(without, 0) + most + clients*(36<<10)
 	}
-	for _, size := range []int{256, 8 << 10, 100 << 10} {
-		for name := range headers(0) {
-			open := func(asks bool) (grown int64, logs int) {
-				s := log.NewMemory()
-				o := resume.DefaultOptions()
-				o.Store, o.MaxMemory = s, most
-				p := resume.New(o)
-				rest := make(chan struct{})
-				var begun, over sync.WaitGroup
-				begun.Add(clients)
-				before := heap()
-				for i := range clients {
-					over.Go(func() {
-						r := httptest.NewRequest(http.MethodPost, chatPath, strings.NewReader(asking))
-						if asks {
-							r.Header.Set(key, fmt.Sprint(i))
+	for _, fields := range []int{1, 70, 10_000} { // 16 KiB are 80 fields
+		open := func(asks bool) (grown int64, logs int) {
+			s := log.NewMemory()
+			o := resume.DefaultOptions()
+			o.Store, o.MaxMemory = s, most
+			p := resume.New(o)
+			rest := make(chan struct{})
+			var begun, over sync.WaitGroup
+			begun.Add(clients)
+			before := alone.Heap()
+			for i := range clients {
+				over.Go(func() {
+					r := httptest.NewRequest(http.MethodPost, chatPath, strings.NewReader(asking))
+					if asks {
+						r.Header.Set(key, fmt.Sprint(i))
+					}
+					_ = p.Serve(sink{http.Header{}}, r, func(w http.ResponseWriter, r *http.Request) error {
+						for i := range fields {
+							w.Header().Set(fmt.Sprintf("X%06x", i), "a")
 						}
-						_ = p.Serve(sink{http.Header{}}, r, func(w http.ResponseWriter, r *http.Request) error {
-							maps.Copy(w.Header(), headers(size)[name])
-							w.Header().Set("Content-Type", "text/event-stream")
-							for range 2 { // large pieces, with the beginning of a line at their ends
-								_, _ = io.WriteString(w, large)
-							}
-							begun.Done()
-							<-rest
-							runtime.KeepAlive(w)
-							return nil
-						})
+						w.Header().Set("Content-Type", "text/event-stream")
+						for range 2 { // large pieces, with the beginning of a line at their ends
+							_, _ = io.WriteString(w, large)
+						}
+						begun.Done()
+						<-rest
+						runtime.KeepAlive(w)
+						return nil
 					})
-				}
-				begun.Wait()
-				grown = heap() - before
-				_, logs = s.Used()
-				close(rest)
-				over.Wait()
-				return grown, logs
+				})
 			}
-			var with, without int64
-			var logs int
-			for range 5 { // a client may not have got to its wait, or what was before may go meanwhile
-				without, _ = open(false)
-				if with, logs = open(true); with <= bound(without) {
-					break
-				}
+			begun.Wait()
+			grown = alone.Heap() - before
+			_, logs = s.Used()
+			close(rest)
+			over.Wait()
+			return grown, logs
+		}
+		var with, without int64
+		var logs int
+		for range 5 { // a client may not have got to its wait, or what was before may go meanwhile
+			without, _ = open(false)
+			if with, logs = open(true); with <= bound(without) {
+				break
 			}
-			if with > bound(without) {
-				t.Errorf("%s of %d bytes: %d bytes are taken, %d without a log", name, size, with, without)
-			}
-			if large := size > 16<<10 || size > 1<<10 && name != "one value"; (logs == 0) != (large && name != "none") {
-				t.Errorf("%s of %d bytes: %d logs", name, size, logs)
-			}
+		}
+		if with > bound(without) {
+			t.Errorf("a header of %d fields: %d bytes are taken, %d without a log", fields, with, without)
+		}
+		if isLarge := fields > 80; (logs == 0) != isLarge {
+			t.Errorf("a header of %d fields: %d logs", fields, logs)
 		}
 	}
 }
@@ -414,14 +418,10 @@ func TestEndedStreamsTakeWhatIsCounted(t *testing.T) {
 	large := strings.Repeat("x", 250<<10)
 	ask := func(n int) {
 		t.Helper()
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, l.srv.URL+otherPath+"?"+large, strings.NewReader(asking+large))
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header.Set(key, fmt.Sprint(n))
-		r.Header.Set("X-Large", large)
-		r.Header.Set(proxy.ProgressHeader, large)
-		res, err := l.srv.Client().Do(r)
+		res, err := do(t.Context(), l.srv, request{
+			http.MethodPost, otherPath + "?" + large, asking + large,
+			[]string{key, fmt.Sprint(n), "X-Large", large, proxy.ProgressHeader, large},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -432,13 +432,13 @@ func TestEndedStreamsTakeWhatIsCounted(t *testing.T) {
 		l.over()
 	}
 	ask(0)
-	before := heap()
+	before := alone.Heap()
 	const streams = 40
 	for n := range streams {
 		ask(n + 1)
 	}
 	used, _ := l.store.Used()
-	if grown := heap() - before; grown > used+int64(len(large)*streams/4) {
+	if grown := alone.Heap() - before; grown > used+int64(len(large)*streams/4) {
 		t.Errorf("the heap has grown by %d, counted are %d", grown, used)
 	}
 }

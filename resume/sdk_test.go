@@ -6,13 +6,13 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/hermes-sidecar/hermes-sidecar/internal/proxytest"
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
 	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 )
@@ -126,22 +126,6 @@ func TestHeadersThatAreNoneOfSDKs(t *testing.T) {
 	}
 }
 
-// TestFormsAreNoneOfSDKs, also if they ask for something: no repeat joins, and only streams are kept.
-func TestFormsAreNoneOfSDKs(t *testing.T) {
-	l := newLab(t, nil, answersWhole(always()))
-	for i, asks := range []string{resume.DetachHeader, key} {
-		for n := range 2 {
-			q := sdkWhole(n, asks, "1m")
-			q.header[1] = "multipart/form-data; boundary=x"
-			if r := l.send(q).want(http.StatusAccepted); r.Header.Get(resume.ReplayedHeader) != "" || r.rest() == "" {
-				t.Errorf("with %s, the request %d joins", asks, n)
-			}
-			l.wantAsked(int64(2*i + n + 1))
-		}
-	}
-	l.wantEmpty()
-}
-
 // TestFirstRequestOfAnSDKRunsAnew and takes the key: the user has asked the same again. What ran
 // before goes on, and stays for whoever knows its id.
 func TestFirstRequestOfAnSDKRunsAnew(t *testing.T) {
@@ -167,12 +151,8 @@ func TestFirstRequestOfAnSDKRunsAnew(t *testing.T) {
 	}
 	l.wantAsked(2)
 	close(more)
-	if got := old.next(); got != numbered(old.id(), 2, event(2)) {
-		t.Errorf("the first has %q", got)
-	}
-	if got := l.send(request{http.MethodGet, chatPath + "/" + old.id(), "", nil}).want(http.StatusOK).rest(); got != numbered(old.id(), 1, events(2)...) {
-		t.Errorf("later it has %q", got)
-	}
+	old.wantNext(numbered(old.id(), 2, event(2)))
+	l.send(request{http.MethodGet, chatPath + "/" + old.id(), "", nil}).want(http.StatusOK).wantRest(numbered(old.id(), 1, events(2)...))
 	l.send(request{http.MethodDelete, chatPath + "/" + old.id(), "", nil}).want(http.StatusNoContent)
 	if r := l.send(sdk(1)); r.id() != second.id() {
 		t.Error("the end of the old one has freed the key of the new one")
@@ -192,39 +172,35 @@ func TestTimesOfSDKs(t *testing.T) {
 		"always":          {func(o *resume.Options) { o.Always = true }, nil, 10 * time.Minute, 5 * time.Minute, time.Minute},
 		"a header":        {nil, []string{resume.DetachHeader, "2m"}, 2 * time.Minute, 5 * time.Minute, time.Minute},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, c.set, silent, func(t *testing.T, l *lab) {
-				r := l.send(sdk(0, c.header...)).want(http.StatusOK)
-				id := r.id()
-				r.next()
-				r.leave()
-				l.wantDetached(1)
-				time.Sleep(c.goesOn - 1)
-				l.wantOpen(1)
+		proxytest.Bubble(t, name, func(t *testing.T) {
+			l := newPipeLab(t, c.set, silent)
+			id := l.leaves(sdk(0, c.header...)).id()
+			l.wantDetached(1)
+			time.Sleep(c.goesOn - 1)
+			l.wantOpen(1)
+			time.Sleep(1)
+			if e := l.over(); e.Reason != log.ReasonExpired || e.Detached != c.goesOn {
+				t.Errorf("ended for %v after %v", e.Reason, e.Detached)
+			}
+			get := request{http.MethodGet, chatPath + "/" + id, "", nil}
+			time.Sleep(c.join - 1)
+			if got := l.send(sdk(1, c.header...)); got.id() != id || !strings.Contains(got.rest(), "[DONE]") {
+				t.Errorf("%v", got.Header)
+			}
+			l.wantAsked(1)
+			if c.keep > c.join {
 				time.Sleep(1)
-				if e := l.over(); e.Reason != log.ReasonExpired || e.Detached != c.goesOn {
-					t.Errorf("ended for %v after %v", e.Reason, e.Detached)
+				other := l.send(sdk(1, c.header...))
+				if other.id() == id {
+					t.Error("it joins too late")
 				}
-				get := request{http.MethodGet, chatPath + "/" + id, "", nil}
-				time.Sleep(c.join - 1)
-				if got := l.send(sdk(1, c.header...)); got.id() != id || !strings.Contains(got.rest(), "[DONE]") {
-					t.Errorf("%v", got.Header)
-				}
-				l.wantAsked(1)
-				if c.keep > c.join {
-					time.Sleep(1)
-					other := l.send(sdk(1, c.header...))
-					if other.id() == id {
-						t.Error("it joins too late")
-					}
-					l.wantAsked(2)
-					time.Sleep(c.keep - c.join - 1)
-					l.send(get).want(http.StatusOK)
-				}
-				time.Sleep(1)
-				synctest.Wait()
-				l.send(get).want(http.StatusNotFound)
-			})
+				l.wantAsked(2)
+				time.Sleep(c.keep - c.join - 1)
+				l.send(get).want(http.StatusOK)
+			}
+			time.Sleep(1)
+			synctest.Wait()
+			l.send(get).want(http.StatusNotFound)
 		})
 	}
 }
@@ -302,22 +278,8 @@ func TestAnswersOfSDKsAreTheSame(t *testing.T) {
 				asked := 0
 				ask := func(h http.Handler, n int) string {
 					t.Helper()
-					srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-						w.Header().Set("X-Outer", "1")
-						w.Header()["Date"] = nil
-						h.ServeHTTP(w, r)
-					}))
-					logOf(srv)
-					srv.Start()
-					defer srv.Close()
-					conn := dial(t, srv, "POST %s HTTP/%s\r\nHost: a\r\nTE: trailers\r\nConnection: close\r\n"+
-						"X-Stainless-Retry-Count: %d\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
-						otherPath, version, n, len(asking), asking)
-					b, err := io.ReadAll(conn)
-					if err != nil {
-						return fmt.Sprintf("%s\n%v", b, err)
-					}
-					return string(b)
+					answer, _ := bare(t, h, version, fmt.Sprintf("X-Stainless-Retry-Count: %d\r\nContent-Type: application/json\r\n", n))
+					return answer
 				}
 				o := resume.DefaultOptions()
 				o.Runs = new(resume.Runs)
@@ -411,19 +373,15 @@ func TestRepeatRunsIfTheFirstFails(t *testing.T) {
 			})
 			l.leaveEarly(sdkWhole(0))
 			until(t, "it goes on", func() bool { return l.runs.Stats().Detached == 1 })
-			answer := make(chan *reply, 1)
-			if strings.HasPrefix(name, "a status") || name == "an error" { // nothing of it reaches the one that waits
-				go func() {
-					if r, err := l.try(sdkWhole(1)); err == nil {
-						answer <- r
-					}
-				}()
+			var answer <-chan *reply
+			if name == "a status" || name == "an error" { // nothing of it reaches the one that waits
+				answer = l.sending(sdkWhole(1))
 				until(t, "the repeat waits", func() bool { return l.runs.Stats().Detached == 0 })
 				close(may)
 			} else {
 				close(may)
 				l.over()
-				answer <- l.send(sdkWhole(1))
+				answer = l.sending(sdkWhole(1))
 			}
 			if r := (<-answer).want(http.StatusAccepted); r.rest() != `{"id":"a}` || r.Header.Get(replayed) != "" {
 				t.Errorf("%v", r.Header)
@@ -486,38 +444,31 @@ func TestBodyThatIsFlushed(t *testing.T) {
 	l.wantAsked(1)
 }
 
-// TestPanicInABodyWithoutAClient is told, as that of a stream.
-func TestPanicInABodyWithoutAClient(t *testing.T) {
-	may := make(chan struct{})
-	l := newLab(t, nil, func(w http.ResponseWriter, _ *http.Request) error {
-		_, _ = io.WriteString(w, "{")
-		<-may
-		panic("boom")
-	})
-	l.leaveEarly(sdkWhole(0))
-	until(t, "it goes on", func() bool { return l.runs.Stats().Detached == 1 })
-	close(may)
-	if e := l.over(); e.Panicked == nil {
-		t.Errorf("%+v", e)
-	}
-	l.wantEmpty()
-}
-
-// TestPanicInABodyThatIsCancelled is told: its client sees only that it breaks off.
-func TestPanicInABodyThatIsCancelled(t *testing.T) {
-	l := newLab(t, nil, func(w http.ResponseWriter, r *http.Request) error {
-		_, _ = io.WriteString(w, "{")
-		_ = http.NewResponseController(w).Flush()
-		<-r.Context().Done()
-		panic("boom")
-	})
-	r := l.send(sdkWhole(0)).want(http.StatusOK)
-	l.runs.Shutdown(1)
-	if e := l.over(); e.Panicked == nil || e.Reason != log.ReasonShutdown {
-		t.Errorf("%+v", e)
-	}
-	if got := r.broken(); got != "{" {
-		t.Errorf("%q", got)
+// TestPanicInABody is told if its client has left, or was sent what looks like an answer that breaks off.
+func TestPanicInABody(t *testing.T) {
+	for _, cancelled := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			up := newScript("{")
+			up.media, up.stays = "application/json", true
+			l := newPipeLab(t, nil, up.next)
+			r := l.send(sdkWhole(0)).want(http.StatusOK)
+			if cancelled {
+				l.runs.Shutdown(1)
+				time.Sleep(1)
+			} else {
+				r.leave()
+			}
+			synctest.Wait()
+			up.end(func() error { panic("boom") })
+			if e := l.over(); e.Panicked == nil || (e.Reason == log.ReasonShutdown) != cancelled {
+				t.Errorf("%+v", e)
+			}
+			if !cancelled {
+				l.wantEmpty()
+			} else if got := r.broken(); got != "{" {
+				t.Errorf("%q", got)
+			}
+		})
 	}
 }
 

@@ -4,121 +4,71 @@ import (
 	"context"
 	"errors"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"runtime"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/hermes-sidecar/hermes-sidecar/internal/proxytest"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
 	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 )
 
-// restPath is where a test asks for the rest of a stream, as a handler finds it that knows the split.
-const restPath = "/rest"
-
 // held is how long the runs of tests are held after a split.
 const held = 5 * time.Minute
 
-// splitter is a next handler whose stream has the events 1 and 2, and is split after each of the
-// first so many. Each step waits for a word in may.
-type splitter struct {
-	splits int
-	may    chan struct{}      // closed when the rest may come as it likes
-	is     chan *resume.Split // a split that has been done, nil if it may not be
-	end    func() error       // of next
-	last   *resume.Split      // that rest answers
-	large  string             // what it begins with
-	other  *splitter          // answers the next requests
-}
-
-func newSplitter(splits int) *splitter {
-	return &splitter{
-		splits: splits, may: make(chan struct{}), is: make(chan *resume.Split, 10),
-		end: func() error { return nil },
-	}
-}
-
-func (s *splitter) next(w http.ResponseWriter, r *http.Request) error {
-	if strings.HasPrefix(r.URL.Path, restPath) {
-		return s.last.Rest(w, r)
-	}
-	_, _ = io.Copy(io.Discard, r.Body)
-	if s.other != nil {
-		return s.other.next(w, r)
-	}
-	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("X-Kind", "a")
-	if s.large != "" {
-		_, _ = io.WriteString(w, "data: "+s.large+"\n\n")
-	}
-	for n := 1; n <= s.splits+1; n++ {
-		if _, err := io.WriteString(w, event(n)); err != nil {
-			return err
-		}
-		if err := http.NewResponseController(w).Flush(); err != nil {
-			return err
-		}
-		select {
-		case <-s.may:
-		case <-r.Context().Done():
-			return context.Cause(r.Context())
-		}
-		if n > s.splits {
-			break
-		}
-		split := resume.NewSplit(r.Context(), held)
-		if split != nil && !split.Do() {
-			return errors.New("it is not split")
-		}
-		s.is <- split
-	}
-	return s.end()
-}
-
-// splitting runs a test in a bubble, with a lab in front of a splitter.
-func splitting(t *testing.T, splits int, set func(*resume.Options), test func(t *testing.T, l *lab, s *splitter)) {
+// splitting runs a test in a bubble, with a lab in front of a script that begins with the event 1.
+func splitting(t *testing.T, set func(*resume.Options), test func(t *testing.T, l *lab, up *script)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { // the channels are of the bubble, too
-		s := newSplitter(splits)
-		test(t, newLabAt(t, newPipes(), set, s.next), s)
+		up := newScript(event(1))
+		test(t, newPipeLab(t, set, up.next), up)
 	})
 }
 
-// split has the stream split, and returns the split.
-func (s *splitter) split(t *testing.T) *resume.Split {
+// prepare has the handler prepare a split.
+func (s *script) prepare() (split *resume.Split) {
+	s.do(func(_ http.ResponseWriter, r *http.Request) error {
+		split = resume.NewSplit(r.Context(), held)
+		return nil
+	})
+	return split
+}
+
+// split has the stream split, goes on with the pieces, and returns the split.
+func (s *script) split(t *testing.T, pieces ...string) *resume.Split {
 	t.Helper()
-	select {
-	case s.may <- struct{}{}:
-	case <-time.After(patience):
-		t.Fatal("the run does not wait")
+	if s.last = s.prepare(); s.last == nil || !s.last.Do() {
+		t.Fatal("it is not split")
 	}
-	s.last = <-s.is
-	if s.last == nil {
-		t.Fatal("it may not be split")
-	}
+	s.write(pieces...)
 	return s.last
+}
+
+// toRest is a request for the rest of the stream that a script has split.
+var toRest = request{method: http.MethodPost, path: restPath}
+
+func (l *lab) rest() *reply {
+	l.t.Helper()
+	return l.send(toRest)
 }
 
 // TestSplit ends the first stream for all who read it, as a whole one, and has the run go on in
 // another, which clients get from its beginning, also twice and again by its id.
 func TestSplit(t *testing.T) {
-	splitting(t, 1, func(o *resume.Options) { o.Keep = time.Minute }, func(t *testing.T, l *lab, s *splitter) {
+	splitting(t, func(o *resume.Options) { o.Keep = time.Minute }, func(t *testing.T, l *lab, up *script) {
 		first := l.send(post(key, "k")).want(http.StatusOK)
 		second := l.send(post(key, "k")).want(http.StatusOK)
 		first.next()
 		second.next()
-		split := s.split(t)
-		if got := first.rest() + second.rest(); got != "" {
-			t.Errorf("the first stream goes on with %q", got)
-		}
+		split := up.split(t, event(2))
+		first.wantRest("")
+		second.wantRest("")
 		l.wantDetached(1)
 		if again := l.send(post(key, "k")).want(http.StatusOK); again.id() != first.id() || again.rest() != numbered(first.id(), 1, event(1)) {
 			t.Error("a repeat gets another stream")
@@ -126,12 +76,10 @@ func TestSplit(t *testing.T) {
 		a := l.rest().want(http.StatusOK)
 		b := l.send(request{method: http.MethodGet, path: otherPath + "/" + split.ID()}).want(http.StatusOK)
 		l.wantDetached(0)
-		close(s.may)
+		up.end(well)
 		want := numbered(split.ID(), 1, event(2))
 		for _, r := range []*reply{a, b, l.rest().want(http.StatusOK)} {
-			if got := r.rest(); got != want {
-				t.Errorf("the rest is %q, want %q", got, want)
-			}
+			r.wantRest(want)
 			h := r.Header
 			if h.Get(resume.StreamHeader) != split.ID() || h.Get("Content-Location") != otherPath+"/"+split.ID() || h.Get("X-Kind") != "a" {
 				t.Errorf("header %v", h)
@@ -167,9 +115,9 @@ func TestRunIsHeldAfterASplit(t *testing.T) {
 	} {
 		for _, comes := range []bool{false, true} {
 			t.Run(name+", one comes: "+strconv.FormatBool(comes), func(t *testing.T) {
-				splitting(t, 1, nil, func(t *testing.T, l *lab, s *splitter) {
+				splitting(t, nil, func(t *testing.T, l *lab, up *script) {
 					l.send(chat(c.header...)).next()
-					s.split(t)
+					up.split(t, event(2))
 					if comes {
 						time.Sleep(time.Minute)
 						r := l.rest().want(http.StatusOK)
@@ -183,104 +131,72 @@ func TestRunIsHeldAfterASplit(t *testing.T) {
 					}
 					l.wantOpen(1)
 					time.Sleep(1)
-					if e := l.over(); e.Reason != log.ReasonExpired {
-						t.Errorf("%+v", e)
-					}
+					l.wantOver(log.ReasonExpired)
 				})
 			})
 		}
 	}
 }
 
-// rest asks for the rest of the stream that a splitter has split.
-func (l *lab) rest() *reply {
-	l.t.Helper()
-	return l.send(request{method: http.MethodPost, path: restPath})
-}
-
-// ask asks whether the stream may be split, and waits until the test is done with that.
-func ask(may chan *resume.Split, r *http.Request) {
-	may <- resume.NewSplit(r.Context(), held)
-	<-may
-}
-
-// prepares is a next handler that sends an event and half of another, asks whether it may be split at
-// both places, and sends the rest.
-func prepares(may chan *resume.Split) resume.Next {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		w.Header().Set("Content-Type", "text/event-stream")
-		ask(may, r)
-		for _, part := range []string{event(1), "data:", " 2\n\n"} {
-			if _, err := io.WriteString(w, part); err != nil {
-				return err
-			}
-			ask(may, r)
-		}
-		return nil
-	}
-}
-
 // TestWhatMayNotBeSplit ends nothing and leaves nothing.
 func TestWhatMayNotBeSplit(t *testing.T) {
-	json := func(may chan *resume.Split) resume.Next {
-		return func(w http.ResponseWriter, r *http.Request) error {
-			w.Header().Set("Content-Type", "application/json")
-			_, _ = io.WriteString(w, "{}")
-			ask(may, r)
-			return nil
-		}
-	}
 	responses := post(key, "k")
 	responses.path = "/v1/responses"
 	for name, c := range map[string]struct {
-		set  func(*resume.Options)
-		next func(chan *resume.Split) resume.Next
-		q    request
-		want string // where it may be split
+		set   func(*resume.Options)
+		media string
+		q     request
+		want  string // where it may be split
 	}{
-		"a stream":                {nil, prepares, post(key, "k"), "y---"}, // given up, it is not split any more
-		"no run":                  {nil, prepares, post(), "----"},
-		"a response":              {nil, prepares, responses, "----"},
-		"a body":                  {nil, json, post(key, "k"), "-"},
-		"a body of an SDK":        {nil, json, post(retryHeader, "0"), "-"},
-		"no room":                 {func(o *resume.Options) { o.MaxDetached = 0 }, prepares, post(key, "k"), "----"},
-		"the storage is down":     {odd(func(n int64) error { return map[bool]error{true: errAway}[n > 1] }), prepares, post(key, "k"), "----"},
-		"no stream of an agent's": {nil, prepares, request{http.MethodGet, eventsPath, "", nil}, "----"},
+		"a stream":                {nil, "", post(key, "k"), "y---"}, // given up, it is not split any more
+		"no run":                  {nil, "", post(), "----"},
+		"a response":              {nil, "", responses, "----"},
+		"a body":                  {nil, "application/json", post(key, "k"), "-"},
+		"a body of an SDK":        {nil, "application/json", post(retryHeader, "0"), "-"},
+		"no room":                 {func(o *resume.Options) { o.MaxDetached = 0 }, "", post(key, "k"), "----"},
+		"the storage is down":     {odd(func(n int64) error { return awayIf(n > 1) }), "", post(key, "k"), "----"},
+		"no stream of an agent's": {nil, "", request{http.MethodGet, eventsPath, "", nil}, "----"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				may := make(chan *resume.Split)
-				l := newLabAt(t, newPipes(), c.set, c.next(may))
-				got := make(chan *reply)
-				go func() { got <- l.send(c.q) }()
-				for i, want := range c.want {
-					split := <-may
-					if (split != nil) != (want == 'y') {
-						t.Errorf("%d: it may be split: %v", i, split != nil)
-					}
-					synctest.Wait()
-					if n := l.runs.Stats().Detached; (n == 1) != (want == 'y') {
-						t.Errorf("%d: there is room for %d", i, n)
-					}
-					split.Release()
-					split.Release()
-					if split != nil && split.Do() {
-						t.Error("it is split after Release")
-					}
-					may <- nil
+		proxytest.Bubble(t, name, func(t *testing.T) {
+			up := newScript()
+			if up.media = c.media; c.media != "" {
+				up.pieces = []string{"{}"}
+			}
+			l := newPipeLab(t, c.set, up.next)
+			got := l.sending(c.q)
+			for i, want := range c.want {
+				if i > 0 {
+					up.do(func(w http.ResponseWriter, _ *http.Request) error { // not flushed, as nobody reads
+						_, err := io.WriteString(w, []string{event(1), "data:", " 2\n\n"}[i-1])
+						return err
+					})
 				}
-				r := (<-got).want(http.StatusOK)
-				if text := r.rest(); len(c.want) == 4 && strings.Count(text, "data: ") != 2 {
-					t.Errorf("it gets %q", text)
+				split := up.prepare()
+				if (split != nil) != (want == 'y') {
+					t.Errorf("%d: it may be split: %v", i, split != nil)
 				}
 				synctest.Wait()
-				if st := l.runs.Stats(); st.Detached != 0 || st.TotalDetached != 0 || st.Awaiting != 0 {
-					t.Errorf("stats %+v", st)
+				if n := l.runs.Stats().Detached; (n == 1) != (want == 'y') {
+					t.Errorf("%d: there is room for %d", i, n)
 				}
-				time.Sleep(time.Hour)
-				synctest.Wait()
-				l.wantEmpty()
-			})
+				split.Release()
+				split.Release()
+				if split != nil && split.Do() {
+					t.Error("it is split after Release")
+				}
+			}
+			up.end(well)
+			r := (<-got).want(http.StatusOK)
+			if text := r.rest(); len(c.want) == 4 && strings.Count(text, "data: ") != 2 {
+				t.Errorf("it gets %q", text)
+			}
+			synctest.Wait()
+			if st := l.runs.Stats(); st.Detached != 0 || st.TotalDetached != 0 || st.Awaiting != 0 {
+				t.Errorf("stats %+v", st)
+			}
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			l.wantEmpty()
 		})
 	}
 	if resume.NewSplit(context.Background(), held) != nil {
@@ -295,21 +211,20 @@ func TestEndsAfterASplit(t *testing.T) {
 		panicked bool
 		failed   bool
 	}{
-		"the end":   {func() error { return nil }, false, false},
+		"the end":   {well, false, false},
 		"an error":  {func() error { return errors.New("failed") }, false, true},
 		"an abort":  {func() error { panic(http.ErrAbortHandler) }, false, true},
 		"a panic":   {func() error { panic("boom") }, true, true},
 		"gone away": {func() error { runtime.Goexit(); return nil }, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			splitting(t, 1, nil, func(t *testing.T, l *lab, s *splitter) {
-				s.end = c.end
+			splitting(t, nil, func(t *testing.T, l *lab, up *script) {
 				first := l.send(post(key, "k")).want(http.StatusOK)
 				first.next()
-				split := s.split(t)
+				split := up.split(t, event(2))
 				rest := l.rest().want(http.StatusOK)
 				rest.next()
-				close(s.may) // before the first client has noticed
+				up.end(c.end) // before the first client has noticed
 				got := ""
 				if c.failed {
 					got = rest.broken()
@@ -323,13 +238,9 @@ func TestEndsAfterASplit(t *testing.T) {
 					t.Errorf("%+v", e)
 				}
 				again := l.rest().want(http.StatusOK)
-				if got, want := again.next(), numbered(split.ID(), 1, event(2)); got != want {
-					t.Errorf("again it is %q", got)
-				}
+				again.wantNext(numbered(split.ID(), 1, event(2)))
 				before := l.send(post(key, "k")).want(http.StatusOK)
-				if got := before.rest(); got != numbered(first.id(), 1, event(1)) {
-					t.Errorf("what came before is %q", got)
-				}
+				before.wantRest(numbered(first.id(), 1, event(1)))
 			})
 		})
 	}
@@ -343,70 +254,48 @@ func TestRestThatNeverCame(t *testing.T) {
 		"the process ends":    func(_ *testing.T, l *lab) { l.runs.Shutdown(1); time.Sleep(1) },
 		"upstream breaks off": nil,
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				is, may := make(chan *resume.Split, 1), make(chan struct{})
-				var split *resume.Split
-				l := newLabAt(t, newPipes(), nil, func(w http.ResponseWriter, r *http.Request) error {
-					if r.URL.Path == restPath {
-						return split.Rest(w, r)
-					}
-					w.Header().Set("Content-Type", "text/event-stream")
-					_, _ = io.WriteString(w, chunk)
-					s := resume.NewSplit(r.Context(), held)
-					s.Do()
-					is <- s
-					select {
-					case <-may:
-						panic(http.ErrAbortHandler)
-					case <-r.Context().Done():
-					}
-					return context.Cause(r.Context())
-				})
-				first := l.send(chat(key, "k")).want(http.StatusOK)
-				if first.rest() != numbered(first.id(), 1, chunk) {
-					t.Error("the first stream is not whole")
-				}
-				split = <-is
-				if end == nil {
-					close(may)
-				} else {
-					end(t, l)
-				}
-				l.over()
-				rest := l.rest().want(http.StatusOK)
-				if end == nil {
-					rest.broken()
-				} else if got := rest.rest(); !strings.Contains(got, `"error"`) || !strings.HasSuffix(got, "data: [DONE]\nid: "+split.ID()+"/3\n\n") {
-					t.Errorf("the rest is %q", got)
-				}
-			})
+		proxytest.Bubble(t, name, func(t *testing.T) {
+			up := newScript(chunk)
+			l := newPipeLab(t, nil, up.next)
+			first := l.send(chat(key, "k")).want(http.StatusOK)
+			split := up.split(t)
+			if first.rest() != numbered(first.id(), 1, chunk) {
+				t.Error("the first stream is not whole")
+			}
+			if end == nil {
+				up.end(func() error { panic(http.ErrAbortHandler) })
+			} else {
+				end(t, l)
+			}
+			l.over()
+			rest := l.rest().want(http.StatusOK)
+			if end == nil {
+				rest.broken()
+			} else if got := rest.rest(); !strings.Contains(got, `"error"`) || !strings.HasSuffix(got, "data: [DONE]\nid: "+split.ID()+"/3\n\n") {
+				t.Errorf("the rest is %q", got)
+			}
 		})
 	}
 }
 
 // TestSplitTwice has the client of the rest at its end, and the next one get the rest of that.
 func TestSplitTwice(t *testing.T) {
-	splitting(t, 2, nil, func(t *testing.T, l *lab, s *splitter) {
+	splitting(t, nil, func(t *testing.T, l *lab, up *script) {
 		l.send(post(key, "k")).next()
-		second := s.split(t)
+		second := up.split(t, event(2))
 		rest := l.rest().want(http.StatusOK)
 		rest.next()
-		third := s.split(t)
-		if got := rest.rest(); got != "" {
-			t.Errorf("the second stream goes on with %q", got)
-		}
+		third := up.split(t, event(3))
+		rest.wantRest("")
 		l.wantDetached(1)
 		last := l.rest().want(http.StatusOK)
 		l.wantDetached(0)
-		close(s.may)
+		up.end(well)
 		if got := last.rest(); got != numbered(third.ID(), 1, event(3)) || second.ID() == third.ID() {
 			t.Errorf("the last is %q", got)
 		}
-		s.last = second
-		if got := l.rest().rest(); got != numbered(second.ID(), 1, event(2)) {
-			t.Errorf("the second is %q", got)
-		}
+		up.last = second
+		l.rest().wantRest(numbered(second.ID(), 1, event(2)))
 		if e := l.over(); e.Events != 3 {
 			t.Errorf("%+v", e)
 		}
@@ -430,10 +319,10 @@ func TestDeleteEndsARunThatWasSplit(t *testing.T) {
 		"that before another's, gone": {b, held + time.Second, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			splitting(t, 2, nil, func(t *testing.T, l *lab, s *splitter) {
+			splitting(t, nil, func(t *testing.T, l *lab, up *script) {
 				first := l.send(post(key, "k"))
 				first.next()
-				ids := []string{first.id(), s.split(t).ID(), s.split(t).ID()}
+				ids := []string{first.id(), up.split(t, event(2)).ID(), up.split(t, event(3)).ID()}
 				time.Sleep(test.after)
 				synctest.Wait()
 				q := request{method: http.MethodDelete, path: otherPath + "/" + ids[test.by]}
@@ -444,9 +333,7 @@ func TestDeleteEndsARunThatWasSplit(t *testing.T) {
 					return
 				}
 				l.send(q).want(http.StatusNoContent)
-				if e := l.over(); e.Reason != log.ReasonDeleted {
-					t.Errorf("%+v", e)
-				}
+				l.wantOver(log.ReasonDeleted)
 				problemOf(t, l.rest(), http.StatusNotFound)
 				problemOf(t, l.send(q), http.StatusNotFound)
 			})
@@ -462,23 +349,7 @@ func TestClientsAroundASplit(t *testing.T) {
 		"before": {true, true}, "between": {false, true}, "between, given up": {false, false}, "before, given up": {true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				may, is := make(chan struct{}), make(chan *resume.Split)
-				l := newLabAt(t, newPipes(), func(o *resume.Options) { o.MaxDetached = 1 }, func(w http.ResponseWriter, r *http.Request) error {
-					w.Header().Set("Content-Type", "text/event-stream")
-					_, _ = io.WriteString(w, event(1))
-					<-may
-					s := resume.NewSplit(r.Context(), held)
-					is <- s
-					<-may
-					if !c.does {
-						s.Release()
-					} else if !s.Do() {
-						t.Error("it is not split")
-					}
-					<-r.Context().Done()
-					return context.Cause(r.Context())
-				})
+			splitting(t, func(o *resume.Options) { o.MaxDetached = 1 }, func(t *testing.T, l *lab, up *script) {
 				r := l.send(post(key, "k"))
 				r.next()
 				if c.before {
@@ -486,14 +357,17 @@ func TestClientsAroundASplit(t *testing.T) {
 					l.wantDetached(1)
 					time.Sleep(time.Minute)
 				}
-				may <- struct{}{}
-				split := <-is
+				split := up.prepare()
 				if split == nil {
 					t.Fatal("it may not be split")
 				}
 				r.leave()
 				synctest.Wait()
-				may <- struct{}{}
+				if !c.does {
+					split.Release()
+				} else if !split.Do() {
+					t.Error("it is not split")
+				}
 				l.wantDetached(1)
 				goesOn := 10 * time.Minute
 				switch {
@@ -505,58 +379,19 @@ func TestClientsAroundASplit(t *testing.T) {
 				time.Sleep(goesOn - 1)
 				l.wantOpen(1)
 				time.Sleep(1)
-				if e := l.over(); e.Reason != log.ReasonExpired {
-					t.Errorf("%+v", e)
-				}
+				l.wantOver(log.ReasonExpired)
 				l.wantDetached(0)
 			})
 		})
 	}
 }
 
-// TestRestOfBothVersions of HTTP: the first client's answer has a proper end while the run goes on.
-func TestRestOfBothVersions(t *testing.T) {
-	for _, version := range []int{1, 2} {
-		s := newSplitter(1)
-		l := newLabOver(t, version, s.next)
-		first := l.send(post(key, "k")).want(http.StatusOK)
-		first.next()
-		split := s.split(t)
-		if got := first.rest(); got != "" || first.ProtoMajor != version {
-			t.Errorf("HTTP/%d: the first stream goes on with %q", first.ProtoMajor, got)
-		}
-		if n := l.runs.Open(); n != 1 {
-			t.Errorf("HTTP/%d: %d runs are open", version, n)
-		}
-		rest := l.rest().want(http.StatusOK)
-		close(s.may)
-		if got := rest.rest(); got != numbered(split.ID(), 1, event(2)) {
-			t.Errorf("HTTP/%d: the rest is %q", version, got)
-		}
-	}
-}
-
-// newLabOver is newLab with a version of HTTP.
-func newLabOver(t *testing.T, version int, next resume.Next) *lab {
-	t.Helper()
-	l := newLab(t, nil, next)
-	if version == 2 {
-		l.srv.Close()
-		h := l.srv.Config.Handler
-		l.srv = httptest.NewUnstartedServer(h)
-		l.srv.EnableHTTP2 = true
-		l.srv.StartTLS()
-		t.Cleanup(l.srv.Close)
-	}
-	return l
-}
-
-// TestRestOfARunThatHasARun itself: the reply's stream has ids of its own, and its client ends both.
+// TestRestThroughARun that is another one: the reply's stream has ids of its own, and its client ends both.
 func TestRestThroughARun(t *testing.T) {
 	for _, deletes := range []bool{false, true} {
-		splitting(t, 1, nil, func(t *testing.T, l *lab, s *splitter) {
+		splitting(t, nil, func(t *testing.T, l *lab, up *script) {
 			l.send(post(key, "k")).next()
-			s.split(t)
+			up.split(t, event(2))
 			rest := l.send(request{http.MethodPost, restPath, asking, []string{key, "other", "Content-Type", "application/json"}}).want(http.StatusOK)
 			if got := rest.next(); !strings.HasSuffix(got, "\nid: "+rest.id()+"/1\n\n") {
 				t.Errorf("it gets %q", got)
@@ -564,15 +399,13 @@ func TestRestThroughARun(t *testing.T) {
 			if deletes {
 				l.send(request{method: http.MethodDelete, path: restPath + "/" + rest.id()}).want(http.StatusNoContent)
 				for range 2 {
-					if e := l.over(); e.Reason != log.ReasonDeleted {
-						t.Errorf("%+v", e)
-					}
+					l.wantOver(log.ReasonDeleted)
 				}
 				return
 			}
 			rest.leave() // and comes back
 			synctest.Wait()
-			close(s.may)
+			up.end(well)
 			l.over()
 			l.over()
 			again := l.send(request{method: http.MethodGet, path: restPath + "/" + rest.id()}).want(http.StatusOK)
@@ -587,45 +420,29 @@ func TestRestThroughARun(t *testing.T) {
 func TestRestBeforeTheSplit(t *testing.T) {
 	for _, does := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
-			may, is := make(chan struct{}), make(chan *resume.Split, 1)
-			var split *resume.Split
-			l := newLabAt(t, newPipes(), func(o *resume.Options) { o.MaxDetached = 1 }, func(w http.ResponseWriter, r *http.Request) error {
-				if r.URL.Path == restPath {
-					return split.Rest(w, r)
-				}
-				w.Header().Set("Content-Type", "text/event-stream")
-				s := resume.NewSplit(r.Context(), held) // nothing has been written
-				is <- s
-				_, _ = io.WriteString(w, event(1))
-				<-may
-				if does {
-					s.Do()
-				} else {
-					s.Release()
-				}
-				<-may
-				_, err := io.WriteString(w, event(2))
-				return err
-			})
-			first := l.send(post(key, "k"))
+			up := newScript()
+			l := newPipeLab(t, func(o *resume.Options) { o.MaxDetached = 1 }, up.next)
+			answer := l.sending(post(key, "k"))
+			up.last = up.prepare() // nothing has been written
+			up.write(event(1))
+			first := <-answer
 			first.next()
-			split = <-is
-			got := make(chan *reply)
-			go func() { got <- l.rest() }()
+			rest := l.sending(toRest)
 			synctest.Wait()
-			may <- struct{}{}
+			if does {
+				up.last.Do()
+			} else {
+				up.last.Release()
+			}
 			l.wantDetached(0)
+			up.write(event(2))
+			up.end(well)
 			if !does {
-				problemOf(t, <-got, http.StatusNotFound)
-				may <- struct{}{}
-				if got := first.rest(); got != numbered(first.id(), 2, event(2)) {
-					t.Errorf("it goes on with %q", got)
-				}
+				problemOf(t, <-rest, http.StatusNotFound)
+				first.wantRest(numbered(first.id(), 2, event(2)))
 				return
 			}
-			rest := <-got
-			may <- struct{}{}
-			if got := rest.rest(); got != numbered(split.ID(), 1, event(2)) || first.rest() != "" {
+			if got := (<-rest).rest(); got != numbered(up.last.ID(), 1, event(2)) || first.rest() != "" {
 				t.Errorf("the rest is %q", got)
 			}
 		})
@@ -635,21 +452,19 @@ func TestRestBeforeTheSplit(t *testing.T) {
 // TestSplitInsideAnEvent is none: an event has one stream.
 func TestSplitInsideAnEvent(t *testing.T) {
 	for name, begin := range map[string]string{"an event": event(1) + "data: 2", "nothing": ""} {
-		t.Run(name, func(t *testing.T) {
-			l := newLab(t, nil, func(w http.ResponseWriter, r *http.Request) error {
-				w.Header().Set("Content-Type", "text/event-stream")
-				if begin != "" {
-					_, _ = io.WriteString(w, begin)
-				}
-				s := resume.NewSplit(r.Context(), held)
-				if s == nil || s.Do() {
-					return errors.New("it is split")
-				}
-				_, err := io.WriteString(w, "\n\n"+event(3))
-				return err
-			})
-			r := l.send(post(key, "k")).want(http.StatusOK)
-			if got := r.rest(); !strings.Contains(got, "data: 3") {
+		proxytest.Bubble(t, name, func(t *testing.T) {
+			up := newScript()
+			l := newPipeLab(t, nil, up.next)
+			answer := l.sending(post(key, "k"))
+			if begin != "" {
+				up.write(begin)
+			}
+			if split := up.prepare(); split == nil || split.Do() {
+				t.Error("it is split")
+			}
+			up.write("\n\n" + event(3))
+			up.end(well)
+			if got := (<-answer).rest(); !strings.Contains(got, "data: 3") {
 				t.Errorf("it gets %q", got)
 			}
 			l.over()
@@ -662,12 +477,12 @@ func TestSplitInsideAnEvent(t *testing.T) {
 
 // TestSplitFreesTheKey of the configuration, as the client has been sent all of its stream.
 func TestSplitFreesTheKey(t *testing.T) {
-	splitting(t, 1, func(o *resume.Options) {
+	splitting(t, func(o *resume.Options) {
 		o.Key = func(*http.Request) []string { return []string{"chat"} }
-	}, func(t *testing.T, l *lab, s *splitter) {
+	}, func(t *testing.T, l *lab, up *script) {
 		first := l.send(post()).want(http.StatusOK)
 		first.next()
-		split := s.split(t)
+		split := up.split(t, event(2))
 		first.rest()
 		synctest.Wait()
 		second := l.send(post()).want(http.StatusOK)
@@ -682,26 +497,26 @@ func TestSplitFreesTheKey(t *testing.T) {
 		}
 		// The first is gone, and its client can still end the run.
 		l.send(request{method: http.MethodDelete, path: otherPath + "/" + first.id()}).want(http.StatusNoContent)
-		if e := l.over(); e.Reason != log.ReasonDeleted {
-			t.Errorf("%+v", e)
-		}
+		l.wantOver(log.ReasonDeleted)
 	})
 }
 
 // TestHeldRunGoesForWantOfMemory, as others without a client do.
 func TestHeldRunGoesForWantOfMemory(t *testing.T) {
-	splitting(t, 1, func(o *resume.Options) { o.MaxMemory, o.MaxStream = 64<<10, 64<<10 }, func(t *testing.T, l *lab, s *splitter) {
+	synctest.Test(t, func(t *testing.T) {
+		up, large := newScript(event(1)), newScript(bursts(1, 60<<10)...)
+		l := newPipeLab(t, func(o *resume.Options) { o.MaxMemory, o.MaxStream = 64<<10, 64<<10 }, func(w http.ResponseWriter, r *http.Request) error {
+			if r.Header.Get(key) == "large" {
+				return large.next(w, r)
+			}
+			return up.next(w, r)
+		})
 		l.send(post(key, "k")).next()
-		s.split(t)
-		large := newSplitter(0)
-		large.large = strings.Repeat("x", 60<<10)
-		s.other = large
-		r := l.send(post(key, "other")).want(http.StatusOK)
+		up.split(t, event(2))
+		r := l.send(post(key, "large")).want(http.StatusOK)
 		go func() { _, _ = io.Copy(io.Discard, r.in) }()
-		if e := l.over(); e.Reason != log.ReasonMemory {
-			t.Errorf("%+v", e)
-		}
-		close(large.may)
+		l.wantOver(log.ReasonMemory)
+		large.end(well)
 		l.over()
 	})
 }
@@ -720,7 +535,7 @@ func TestHintsAfterASplit(t *testing.T) {
 		_, err := io.WriteString(w, event(2))
 		return err
 	})
-	if got := raw(t, l.srv); !strings.HasPrefix(got, "HTTP/1.1 200 OK\r\n") || strings.Contains(got, "Link") || strings.Contains(got, "data: 2") || !strings.HasSuffix(got, "0\r\n\r\n") {
+	if got := raw(t, l.srv, "1.1", key+": k\r\n"); !strings.HasPrefix(got, "HTTP/1.1 200 OK\r\n") || strings.Contains(got, "Link") || strings.Contains(got, "data: 2") || !strings.HasSuffix(got, "0\r\n\r\n") {
 		t.Errorf("the client gets\n%s", got)
 	}
 	if !<-is {
@@ -734,27 +549,22 @@ func TestSplitThatIsNeverDone(t *testing.T) {
 	for name, panics := range map[string]bool{"forgotten": false, "a panic": true} {
 		for _, leaves := range []bool{false, true} {
 			t.Run(name+", the client leaves: "+strconv.FormatBool(leaves), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					may := make(chan struct{})
-					l := newLabAt(t, newPipes(), odd(func(n int64) error {
-						if panics && n > 1 {
-							panic("boom")
-						}
-						return nil
-					}), func(w http.ResponseWriter, r *http.Request) error {
-						w.Header().Set("Content-Type", "text/event-stream")
-						_, _ = io.WriteString(w, event(1))
-						<-may
-						resume.NewSplit(r.Context(), held)
-						return nil
-					})
+				set := odd(func(n int64) error {
+					if panics && n > 1 {
+						panic("boom")
+					}
+					return nil
+				})
+				splitting(t, set, func(t *testing.T, l *lab, up *script) {
 					r := l.send(post(key, "k"))
 					r.next()
 					if leaves {
 						r.leave()
 						l.wantDetached(1)
 					}
-					may <- struct{}{}
+					if up.prepare(); !panics {
+						up.end(well)
+					}
 					if e := l.over(); (e.Panicked != nil) != (panics && leaves) {
 						t.Errorf("%+v", e)
 					}
@@ -774,36 +584,28 @@ func TestSplitThatIsNeverDone(t *testing.T) {
 // TestCancelledRunIsNotSplit, whether it is cancelled before the preparation or after.
 func TestCancelledRunIsNotSplit(t *testing.T) {
 	for name, late := range map[string]bool{"before": false, "after": true} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				may := make(chan struct{})
-				l := newLabAt(t, newPipes(), nil, func(w http.ResponseWriter, r *http.Request) error {
-					w.Header().Set("Content-Type", "text/event-stream")
-					_, _ = io.WriteString(w, chunk)
-					var split *resume.Split
-					if late {
-						split = resume.NewSplit(r.Context(), held)
-					}
-					<-may
-					if !late {
-						split = resume.NewSplit(r.Context(), held)
-					}
-					if (split != nil) != late || late && split.Do() {
-						t.Error("it is split")
-					}
-					return nil
-				})
-				r := l.send(chat(key, "k"))
-				r.next()
-				l.send(request{method: http.MethodDelete, path: chatPath + "/" + r.id()}).want(http.StatusNoContent)
-				may <- struct{}{}
-				checkFinish(t, r.rest(), r.id(), 2, "upstream_aborted")
-				if e := l.over(); e.Reason != log.ReasonDeleted {
-					t.Errorf("%+v", e)
-				}
-				l.wantDetached(0)
-				l.wantEmpty()
-			})
+		proxytest.Bubble(t, name, func(t *testing.T) {
+			up := newScript(chunk)
+			up.stays = true
+			l := newPipeLab(t, nil, up.next)
+			r := l.send(chat(key, "k"))
+			r.next()
+			split := (*resume.Split)(nil)
+			if late {
+				split = up.prepare()
+			}
+			l.send(request{method: http.MethodDelete, path: chatPath + "/" + r.id()}).want(http.StatusNoContent)
+			if !late {
+				split = up.prepare()
+			}
+			if (split != nil) != late || late && split.Do() {
+				t.Error("it is split")
+			}
+			up.end(well)
+			checkFinish(t, r.rest(), r.id(), 2, "upstream_aborted")
+			l.wantOver(log.ReasonDeleted)
+			l.wantDetached(0)
+			l.wantEmpty()
 		})
 	}
 }
@@ -811,12 +613,11 @@ func TestCancelledRunIsNotSplit(t *testing.T) {
 // TestSlowClientOfASplit gets the whole of its stream after the run has ended, which does not concern
 // it.
 func TestSlowClientOfASplit(t *testing.T) {
-	splitting(t, 1, nil, func(t *testing.T, l *lab, s *splitter) {
-		s.large = strings.Repeat("x", 32<<10)
-		s.end = func() error { panic("boom") }
+	splitting(t, nil, func(t *testing.T, l *lab, up *script) {
+		up.pieces = append(bursts(1, 32<<10), event(1))
 		first := l.send(post(key, "k")).want(http.StatusOK)
-		s.split(t)
-		close(s.may)
+		up.split(t, event(2))
+		up.end(func() error { panic("boom") })
 		if e := l.over(); e.Panicked == nil {
 			t.Errorf("%+v", e)
 		}
@@ -830,21 +631,19 @@ func TestSlowClientOfASplit(t *testing.T) {
 // sent again.
 func TestDeleteOfARestThatCannotBeReached(t *testing.T) {
 	lost := ""
-	splitting(t, 1, func(o *resume.Options) {
-		o.Store = &oddStore{Store: o.Store, find: func(id string) error { return map[bool]error{true: errAway}[id == lost] }}
-	}, func(t *testing.T, l *lab, s *splitter) {
+	splitting(t, func(o *resume.Options) {
+		o.Store = &oddStore{Store: o.Store, find: func(id string) error { return awayIf(id == lost) }}
+	}, func(t *testing.T, l *lab, up *script) {
 		first := l.send(post(key, "k"))
 		first.next()
-		lost = s.split(t).ID()
+		lost = up.split(t, event(2)).ID()
 		q := request{method: http.MethodDelete, path: otherPath + "/" + first.id()}
 		l.send(q).want(http.StatusNoContent) // the first stream is gone
 		l.send(q).want(http.StatusServiceUnavailable)
 		l.wantOpen(1)
 		lost = ""
 		l.send(q).want(http.StatusNoContent)
-		if e := l.over(); e.Reason != log.ReasonDeleted {
-			t.Errorf("%+v", e)
-		}
+		l.wantOver(log.ReasonDeleted)
 	})
 }
 
@@ -852,20 +651,11 @@ func TestDeleteOfARestThatCannotBeReached(t *testing.T) {
 func TestToolsOfARestEnd(t *testing.T) {
 	const tool = `: hermes.tool.progress {"tool":"terminal","toolCallId":"call_1","status":"`
 	synctest.Test(t, func(t *testing.T) {
-		var split *resume.Split
-		l := newLabAt(t, newPipes(), nil, func(w http.ResponseWriter, r *http.Request) error {
-			if r.URL.Path == restPath {
-				return split.Rest(w, r)
-			}
-			w.Header().Set("Content-Type", "text/event-stream")
-			_, _ = io.WriteString(w, chunk)
-			split = resume.NewSplit(r.Context(), held)
-			split.Do()
-			_, _ = io.WriteString(w, chunk+tool+"running\"}\n\n")
-			<-r.Context().Done()
-			return context.Cause(r.Context())
-		})
-		l.send(chat(key, "k", proxy.ProgressHeader, "comment")).want(http.StatusOK).rest()
+		up := newScript(chunk)
+		l := newPipeLab(t, nil, up.next)
+		first := l.send(chat(key, "k", proxy.ProgressHeader, "comment")).want(http.StatusOK)
+		up.split(t, chunk+tool+"running\"}\n\n")
+		first.rest()
 		l.runs.Shutdown(1)
 		l.over()
 		if got := l.rest().rest(); !strings.Contains(got, tool+"running\"}\n"+tool+"completed\"}\ndata: {\"error\":") {
@@ -874,208 +664,13 @@ func TestToolsOfARestEnd(t *testing.T) {
 	})
 }
 
-// TestRandomSplits has runs split, given up, deleted and left at random, and clients read what comes
-// before and after at any time: each stream has its own events, to the byte, and nothing is left.
-func TestRandomSplits(t *testing.T) {
-	rounds, atOnce := 100, 8
-	if s := os.Getenv("HERMES_RESUME_SEQUENCES"); s != "" { // more of them
-		var err error
-		if rounds, err = strconv.Atoi(s); err != nil {
-			t.Fatal(err)
-		}
-	}
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	var all sync.WaitGroup
-	for worker := range atOnce {
-		all.Go(func() {
-			for round := worker; round < rounds && !t.Failed(); round += atOnce {
-				(&splits{t: t, seed: seed + uint64(round)}).run()
-			}
-		})
-	}
-	all.Wait()
-}
-
-// splits is a round of TestRandomSplits.
-type splits struct {
-	t    *testing.T
-	seed uint64
-
-	mu    sync.Mutex
-	rests []*resume.Split
-	ids   []string            // of all streams
-	want  map[string][]string // the events of each
-	ended map[string]bool     // whole
-	kills bool                // a client deletes a stream
-}
-
-func (s *splits) run() {
-	s.want, s.ended = map[string][]string{}, map[string]bool{}
-	r := rand.New(rand.NewPCG(s.seed, 0))
-	store, runs := log.NewMemory(), new(resume.Runs)
-	o := resume.DefaultOptions()
-	o.Store, o.Runs, o.MaxDetached = store, runs, r.IntN(3)
-	s.kills = r.IntN(4) == 0
-	srv := httptest.NewServer(resume.New(o).Handler(http.HandlerFunc(s.serve)))
-	var all sync.WaitGroup
-	for c := range 5 {
-		all.Go(func() {
-			r := rand.New(rand.NewPCG(s.seed, uint64(c+1)))
-			for range 3 {
-				s.step(r, srv)
-			}
-		})
-	}
-	all.Wait()
-	runs.Shutdown(5 * time.Millisecond)
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	srv.Close()
-	runs.Wait(ctx)
-	if st := runs.Stats(); runs.Open() != 0 || st.Detached != 0 || st.Readers != 0 {
-		s.t.Errorf("seed %d: %d are open, stats %+v", s.seed, runs.Open(), st)
-	}
-}
-
-// serve is upstream, and answers those that ask for the rest after a split.
-func (s *splits) serve(w http.ResponseWriter, q *http.Request) {
-	if q.URL.Path == restPath {
-		n, _ := strconv.Atoi(q.URL.RawQuery)
-		s.mu.Lock()
-		var split *resume.Split
-		if n < len(s.rests) {
-			split = s.rests[n]
-		}
-		s.mu.Unlock()
-		if split == nil || split.Rest(w, q) != nil {
-			w.WriteHeader(http.StatusNotFound)
-		}
-		return
-	}
-	s.mu.Lock()
-	r := rand.New(rand.NewPCG(s.seed, 1000+uint64(len(s.ids))))
-	s.mu.Unlock()
-	w.Header().Set("Content-Type", "text/event-stream")
-	var split *resume.Split
-	part := 0
-	for n := 1; n <= 12; n++ {
-		if r.IntN(3) == 0 {
-			time.Sleep(time.Duration(r.IntN(1000)) * time.Microsecond)
-		}
-		_, err := io.WriteString(w, event(1000*part+n))
-		if err != nil || q.Context().Err() != nil {
-			return
-		}
-		switch {
-		case split == nil && r.IntN(4) == 0:
-			if split = resume.NewSplit(q.Context(), time.Minute); split != nil {
-				s.mu.Lock()
-				s.rests = append(s.rests, split)
-				s.mu.Unlock()
-			}
-		case split == nil:
-		case r.IntN(12) == 0:
-			split.Release()
-			split = nil
-		case r.IntN(2) == 0:
-			if split.Do() {
-				part++
-			}
-			split = nil
-		}
-	}
-}
-
-// step does one thing as a client.
-func (s *splits) step(r *rand.Rand, srv *httptest.Server) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	if r.IntN(4) == 0 { // it leaves, whatever there is
-		time.AfterFunc(time.Duration(r.IntN(6))*time.Millisecond, cancel)
-	}
-	s.mu.Lock()
-	rests, ids := len(s.rests), len(s.ids)
-	path, method := chatPath, http.MethodPost
-	switch what := r.IntN(4); {
-	case what <= 1 && rests > 0:
-		path = restPath + "?" + strconv.Itoa(r.IntN(rests))
-	case what == 2 && ids > 0:
-		method, path = http.MethodGet, chatPath+"/"+s.ids[r.IntN(ids)]
-		if s.kills {
-			method = http.MethodDelete
-		}
-	}
-	s.mu.Unlock()
-	req, err := http.NewRequestWithContext(ctx, method, srv.URL+path, strings.NewReader(asking))
-	if err != nil {
-		s.t.Error(err)
-		return
-	}
-	if path == chatPath {
-		req.Header.Set(key, strconv.Itoa(r.IntN(2)))
-	}
-	res, err := srv.Client().Do(req)
-	if err != nil {
-		return // it has left
-	}
-	defer res.Body.Close()
-	b, err := io.ReadAll(res.Body)
-	id := res.Header.Get(resume.StreamHeader)
-	if res.StatusCode != http.StatusOK || id == "" {
-		if res.StatusCode != http.StatusNoContent && res.StatusCode != http.StatusNotFound {
-			s.t.Errorf("seed %d: %s %s", s.seed, res.Status, b)
-		}
-		return
-	}
-	s.got(id, string(b), err == nil)
-}
-
-// got checks what a client has of the stream with the id: events of one part, in order, as all others
-// have them.
-func (s *splits) got(id, text string, whole bool) {
-	text, _, failed := strings.Cut(text, `data: {"error"`)
-	whole = whole && !failed
-	var events []string
-	for e := range strings.SplitSeq(text, "\n\n") {
-		if strings.Contains(e, "id: "+id+"/") {
-			events = append(events, e)
-		}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	have, known := s.want[id]
-	if !known {
-		s.ids = append(s.ids, id)
-	}
-	for i := range min(len(have), len(events)) {
-		if have[i] != events[i] {
-			s.t.Errorf("seed %d: event %d of %s is %q, and %q", s.seed, i+1, id, events[i], have[i])
-		}
-	}
-	for i, e := range events {
-		n, _ := strconv.Atoi(strings.TrimPrefix(strings.SplitN(e, "\n", 2)[0], "data: "))
-		first, _ := strconv.Atoi(strings.TrimPrefix(strings.SplitN(events[0], "\n", 2)[0], "data: "))
-		if n != first+i || !strings.HasSuffix(e, "\nid: "+id+"/"+strconv.Itoa(i+1)) {
-			s.t.Errorf("seed %d: event %d of %s is %q after %d", s.seed, i+1, id, e, first)
-		}
-	}
-	if whole && len(events) < len(have) || s.ended[id] && len(events) > len(have) {
-		s.t.Errorf("seed %d: %s has %d events, and %d", s.seed, id, len(events), len(have))
-	}
-	if s.ended[id] = s.ended[id] || whole; len(events) > len(have) || !known {
-		s.want[id] = events
-	}
-}
-
 // TestRunsThatAwaitAClientHaveRoomOfTheirOwn: as many as MaxDetached, beside those whose clients have left.
 func TestRunsThatAwaitAClientHaveRoomOfTheirOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		splits := make(chan *resume.Split)
-		l := newLabAt(t, newPipes(), func(o *resume.Options) { o.MaxDetached = 2 }, func(w http.ResponseWriter, r *http.Request) error {
+		l := newPipeLab(t, func(o *resume.Options) { o.MaxDetached = 2 }, func(w http.ResponseWriter, r *http.Request) error {
 			w.Header().Set("Content-Type", "text/event-stream")
-			_, _ = io.WriteString(w, event(1))
-			_ = http.NewResponseController(w).Flush()
+			_ = write(w, event(1))
 			if r.Header.Get("X-Split") != "" {
 				split := resume.NewSplit(r.Context(), held)
 				if split != nil && !split.Do() {
@@ -1113,21 +708,15 @@ func TestRunsThatAwaitAClientHaveRoomOfTheirOwn(t *testing.T) {
 		l.left(post(key, "b"))
 		want(4, 2)
 		l.left(post(key, "c")) // which is one more
-		if e := l.over(); e.Reason != log.ReasonLeft {
-			t.Errorf("ended for %v", e.Reason)
-		}
+		l.wantOver(log.ReasonLeft)
 		splitOne(false) // so is this, and it is none that goes on
-		if e := l.over(); e.Reason != log.ReasonLeft {
-			t.Errorf("ended for %v", e.Reason)
-		}
+		l.wantOver(log.ReasonLeft)
 		want(4, 2)
 		// A client that comes for a rest makes room. If it leaves, the run is one like others.
 		back := l.send(request{method: http.MethodGet, path: otherPath + "/" + first.ID()}).want(http.StatusOK)
 		want(3, 1)
 		back.leave()
-		if e := l.over(); e.Reason != log.ReasonLeft {
-			t.Errorf("ended for %v", e.Reason)
-		}
+		l.wantOver(log.ReasonLeft)
 		want(3, 1)
 		splitOne(true)
 		want(4, 2)
@@ -1136,38 +725,4 @@ func TestRunsThatAwaitAClientHaveRoomOfTheirOwn(t *testing.T) {
 		want(3, 1)
 		l.over()
 	})
-}
-
-// TestSplitsAtTheEndOfTheProcess, which looks at all runs while they are split.
-func TestSplitsAtTheEndOfTheProcess(t *testing.T) {
-	runs := new(resume.Runs)
-	o := resume.DefaultOptions()
-	o.Store, o.Runs = log.NewMemory(), runs
-	splits := 0
-	srv := httptest.NewServer(resume.New(o).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "text/event-stream")
-		for n := range 20 {
-			_, _ = io.WriteString(w, event(n+1))
-			if resume.NewSplit(r.Context(), time.Minute).Do() {
-				splits++
-			}
-			time.Sleep(time.Millisecond)
-		}
-	})))
-	defer srv.Close()
-	r, err := http.NewRequest(http.MethodPost, srv.URL+chatPath, strings.NewReader(`{"stream":true}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Idempotency-Key", "key")
-	res, err := srv.Client().Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	if runs.Wait(ctx); splits != 20 || ctx.Err() != nil {
-		t.Errorf("%d splits, %v", splits, ctx.Err())
-	}
 }
