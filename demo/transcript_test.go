@@ -35,19 +35,6 @@ func TestTranscriptNotesWhatNoStreamMayContain(t *testing.T) {
 	}
 }
 
-func TestAFrameArrivesBeforeTheNextByte(t *testing.T) {
-	for _, stream := range []string{"data: a\n\n", "data: a\r\n\r\n", "data: a\r\r"} {
-		r, w := io.Pipe()
-		go io.WriteString(w, stream) // and no end: the frame has to do without
-		got := make(chan string, 10)
-		go readFrames(r, func(raw []byte, _ bool) { got <- string(raw) })
-		if raw := <-got; strings.TrimSpace(raw) != "data: a" {
-			t.Errorf("%q: %q", stream, raw)
-		}
-		r.Close()
-	}
-}
-
 // endless is a line without end.
 type endless struct{}
 
