@@ -8,7 +8,6 @@ import (
 	"io"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -18,31 +17,6 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 )
-
-// A value of a Caddyfile in JSON does not validate, and the error names the option and says what
-// JSON has in its place, in every module.
-func TestValuesOfACaddyfileInJSON(t *testing.T) {
-	for members, want := range map[string]string{
-		`"handler":"hermes","cards":"on"`:                                                  `invalid cards "on": must be true or false`,
-		`"handler":"hermes","keepalive":"off"`:                                             `invalid keepalive "off": must be a quoted duration, such as "30s", or the number 0`,
-		`"handler":"hermes","max_frame":"2MiB"`:                                            `invalid max_frame "2MiB": must be a whole number, without quotes or a unit: 2097152`,
-		`"handler":"hermes_resume","always":"on"`:                                          `invalid always "on": must be true or false`,
-		`"handler":"hermes_resume","detach":"off"`:                                         `invalid detach "off": must be a quoted duration`,
-		`"handler":"hermes_resume","always_for":{"chat":"on"}`:                             `invalid always_for chat "on": must be a quoted duration`,
-		`"handler":"hermes_queue","runs":"3"`:                                              `invalid runs "3": must be a whole number, without quotes or a unit: 3`,
-		`"handler":"hermes_approvals","allow_always":"off"`:                                `invalid allow_always "off": must be true or false`,
-		`"handler":"hermes_approvals","login":"/api/v1/auths/"`:                            `invalid login "/api/v1/auths/": must be the URL that returns who is signed in`,
-		`"handler":"reverse_proxy","transport":{"protocol":"hermes_resume","detach":"on"}`: `invalid detach "on": must be true or false`,
-	} {
-		home := t.TempDir()
-		file := filepath.Join(home, "caddy.json")
-		harness.WriteFile(t, file, []byte(`{"apps":{"http":{"servers":{"s":{"listen":[":8643"],"routes":[{"handle":[{`+members+`},{"handler":"static_response"}]}]}}}}}`))
-		_, bad, err := sidecar.Command(t, home, "validate", "--config", file)
-		if err == nil || !strings.Contains(strings.ReplaceAll(bad, `\"`, `"`), want) {
-			t.Errorf("%s: %v %s", members, err, bad)
-		}
-	}
-}
 
 // The encode directive compresses what the sidecar has repaired, the error
 // finish included, whichever of the two comes first in the Caddyfile.
@@ -119,32 +93,6 @@ func TestCaddyfileExample(t *testing.T) {
 	home, listen := t.TempDir(), harness.FreePort(t)
 	sidecar.RunCaddyfile(t, home, strings.Replace(example, port, "\n"+sidecar.OnLoopback(listen), 1), "HERMES_UPSTREAM="+up.Addr)
 	client.New(t, "http://"+listen).Chat().CheckRepaired(t)
-}
-
-// Everything commented out in the example is an option.
-func TestCaddyfileExampleWithEveryLine(t *testing.T) {
-	example := harness.ReadFile(t, harness.Path("Caddyfile.example"))
-	var lines []string
-	for l := range strings.SplitSeq(example, "\n") {
-		if l == "\t# hermes_approvals" { // which links need
-			l = "\thermes_approvals"
-		}
-		before, _, _ := strings.Cut(example, l)
-		if strings.HasPrefix(l, "\t\t# ") && !strings.Contains(before, "reverse_proxy {$") {
-			l = "\t\t" + strings.TrimPrefix(l, "\t\t# ")
-		}
-		lines = append(lines, l)
-	}
-	out, bad, err := sidecar.CommandOn(t, "adapt", strings.Join(lines, "\n"), "--validate")
-	if err != nil {
-		t.Fatalf("%v: %s", err, bad)
-	}
-	for option := range propertiesOf(t, "hermes") {
-		missing := regexp.MustCompile(`^(first_.*|stall_.*|record.*)$`).MatchString(option)
-		if !missing && !strings.Contains(out, `"`+option+`":`) {
-			t.Errorf("the example does not show %s", option)
-		}
-	}
 }
 
 // The program that xcaddy generates compiles and has the module and, with that of the demo, its

@@ -3,10 +3,8 @@ package configuration
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"math/rand/v2"
-	"net/http"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -110,7 +108,7 @@ type property struct {
 }
 
 // TestSchemaAgreesWithTheHandler: a value that the schema allows is one that the sidecar
-// runs with, and the other way round, for random values of each kind and what is near
+// runs with, and the other way round, for each default, random values of each kind and what is near
 // the bounds. Not tried is what no schema can say, and what it refuses on purpose:
 //
 //   - null, "" for a word or a directory, and 0 for a size or a number, which are the same
@@ -173,30 +171,6 @@ func TestSchemaAgreesWithTheHandler(t *testing.T) {
 	}
 }
 
-// TestDefaultsOfTheSchemaAreAllowed by the schema and by the sidecar, all at once.
-func TestDefaultsOfTheSchemaAreAllowed(t *testing.T) {
-	s, c := schema.Load(t, "config.json"), sidecarOf(t)
-	for handler, least := range map[string]int{"hermes": 6, "hermes_resume": 6, "hermes_queue": 3} {
-		members, object := map[string]string{}, map[string]any{"handler": handler}
-		for name, p := range propertiesOf(t, handler) {
-			if p.Default == nil {
-				continue
-			}
-			b, err := json.Marshal(p.Default)
-			if err != nil {
-				t.Fatal(err)
-			}
-			members[name], object[name] = string(b), p.Default
-		}
-		if err := s.At(t, "").Validate(object); err != nil || len(members) < least {
-			t.Errorf("%v: %v", members, err)
-		}
-		if says := c.refuses(members, handler); says != "" {
-			t.Error(says)
-		}
-	}
-}
-
 // propertiesOf returns the options of a handler in the schema.
 func propertiesOf(t *testing.T, handler string) map[string]property {
 	t.Helper()
@@ -235,27 +209,7 @@ func (r *running) refuses(members map[string]string, handler string) string {
 	}
 	config := fmt.Sprintf(`{"admin": {"listen": %q, "config": {"persist": false}}, "apps": {"http": {"servers": {"s": {"listen": [%q], "routes": [{"handle": [{"handler": "hermes_resume"}, %s}, {"handler": "hermes_approvals"}, {"handler": "static_response"}]}]}}}}}`,
 		r.s.Admin, r.listen, all)
-	return r.load("application/json", config)
-}
-
-// load has the sidecar load a configuration of a media type, and returns what it says against it.
-func (r *running) load(media, config string) string {
-	r.t.Helper()
-	res, err := harness.Persist(func() (*http.Response, error) { // the admin server before may be going
-		return http.Post("http://"+r.s.Admin+"/load", media, strings.NewReader(config))
-	})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	if res.StatusCode == http.StatusOK {
-		return ""
-	}
-	return res.Status + " " + string(body)
+	return r.s.TryLoad("application/json", config)
 }
 
 // randomValues makes values of JSON.
@@ -268,6 +222,10 @@ type randomValues struct {
 func (r randomValues) of(p property) (values []string) {
 	values = []string{`[]`, `["10s"]`, `"loud"`, `-1`, `1.5`, `"1e3"`}
 	add := func(v ...string) { values = append(values, v...) }
+	if p.Default != nil {
+		standard, _ := json.Marshal(p.Default) // it was JSON
+		add(string(standard))
+	}
 	switch {
 	case p.Enum != nil:
 		for _, w := range p.Enum {

@@ -7,7 +7,6 @@ package operations
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -97,9 +96,7 @@ func TestAdminListsStreams(t *testing.T) {
 		}
 	}
 	check("while it is open")
-	if failed := w.reload("hermes {\n\t\tprogress off\n\t}"); failed != "" {
-		t.Fatal(failed)
-	}
+	w.reload("hermes {\n\t\tprogress off\n\t}")
 	check("after a reload")
 	if _, body := w.get("http://"+w.Admin+"/hermes/streams", http.StatusOK); strings.Contains(body, "secret") {
 		t.Errorf("it tells what a tool does: %s", body)
@@ -156,23 +153,10 @@ func (w *watched) caddyfile(admin, global, directives string) string {
 		admin, global, sidecar.OnLoopback(w.site), directives, w.up.Addr)
 }
 
-// reload loads a Caddyfile with other directives, and returns what the admin
-// endpoint has answered when that was an error.
-func (w *watched) reload(directives string) (failed string) {
+// reload loads a Caddyfile with other directives.
+func (w *watched) reload(directives string) {
 	w.t.Helper()
-	config := w.caddyfile(w.Admin, "", directives)
-	res, err := harness.Persist(func() (*http.Response, error) { // the admin server before may be going
-		return http.Post("http://"+w.Admin+"/load", "text/caddyfile", strings.NewReader(config))
-	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	defer res.Body.Close()
-	if res.StatusCode == http.StatusOK {
-		return ""
-	}
-	body, _ := io.ReadAll(res.Body)
-	return string(body)
+	w.LoadCaddyfile(w.caddyfile(w.Admin, "", directives))
 }
 
 // get is a GET that must be answered with the status.
@@ -194,9 +178,7 @@ func (w *watched) scrape() metrics.Families {
 // TestBuildIsToldOnce in the log, however often the configuration is loaded, and always in the metrics.
 func TestBuildIsToldOnce(t *testing.T) {
 	w := watch(t, upstream.New(t, upstream.AsJSON("200 OK", "{}")), "", "hermes")
-	if failed := w.reload("hermes {\n\t\tprogress off\n\t}"); failed != "" {
-		t.Fatal(failed)
-	}
+	w.reload("hermes {\n\t\tprogress off\n\t}")
 	line := w.named("http.handlers.hermes", "hermes sidecar")
 	if n := strings.Count(w.Log.String(), `"msg":"hermes sidecar"`); n != 1 {
 		t.Errorf("it is logged %d times", n)

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -213,9 +214,11 @@ type examined struct {
 	agent          struct {
 		Generations []string
 		Through     string
-		Findings    []struct{ Check, Level, Says string }
+		Findings    []finding
 	}
 }
+
+type finding struct{ Check, Level string }
 
 // ran runs a command in a directory of its own, and returns its exit status and what it says.
 func ran(t testing.TB, env []string, args ...string) (status int, stdout, stderr string) {
@@ -275,11 +278,11 @@ func TestCommandsExitStatus(t *testing.T) {
 	up := upstream.New(t, agentOf(t, "g3-v0.20.3", "plain"))
 	taken, free := harness.FreePort(t), harness.FreePort(t)
 	proxy := sidecar.Launch(t, sidecar.Environment(t.TempDir()), "hermes proxying", "hermes-proxy", "--from", "http://"+taken, "--to", up.Addr)
-	dir, half := t.TempDir(), hermes.Recorded(t, "g0-v0.8.0/one_tool").Body
-	for name, content := range map[string]string{"half": string(half[:len(half)/2]), "refused": `{"error":{"message":"Invalid API key"}}`, "none": "hello\n"} {
+	dir := t.TempDir()
+	for name, content := range map[string]string{"refused": `{"error":{"message":"Invalid API key"}}`, "none": "hello\n"} {
 		harness.WriteFile(t, filepath.Join(dir, name), []byte(content))
 	}
-	const key, wrong = "API_SERVER_KEY=" + doctorKey, "API_SERVER_KEY=another-key"
+	const key = "API_SERVER_KEY=" + doctorKey
 	for _, c := range []struct {
 		env, args      string
 		status         int
@@ -287,14 +290,10 @@ func TestCommandsExitStatus(t *testing.T) {
 	}{
 		{key, "hermes-doctor --to " + up.Addr, 0, "ok    version            0.20.3\n", ""},
 		{"", "hermes-doctor --to " + up.Addr, 1, "fail  key                it requires a key (status 401), and none was given\n", ""},
-		{wrong, "hermes-doctor --to " + up.Addr, 1, "fail  key                it rejects this key (status 401", ""},
 		{"", "hermes-doctor --to " + free, 1, "fail  reachable          the connection is refused", ""},
-		{key, "hermes-doctor --to hermes", 2, "", "Error: --to: an address without a port"},
 		{key, "hermes-doctor --key-file nope", 2, "", "Error: reading the key: open nope"},
 		{key, "hermes-doctor --no-such-flag", 2, "", "Error: unknown flag: --no-such-flag"},
-		{key, "hermes-doctor " + up.Addr, 2, "", "Error: hermes-doctor takes flags only"},
 		{"", "hermes-repair " + dir + "/refused", 4, "Invalid API key", ""},
-		{"", "hermes-repair --cause=aborted " + dir + "/half", 4, `"code":"upstream_aborted"`, ""},
 		{"", "hermes-repair --no-such-flag", 1, "", "Error: unknown flag: --no-such-flag\n"},
 		{"", "hermes-repair nowhere.sse", 1, "", "Error: opening the recording: open nowhere.sse: "},
 		{"", "hermes-repair " + dir + "/none", 1, "hello", "Error: the recording contains no frame from Hermes"},
@@ -315,68 +314,33 @@ func TestCommandsExitStatus(t *testing.T) {
 	}
 }
 
-// The doctor reads the Caddyfile of a sidecar, examines its agent, of any
-// generation, and sees that the sidecar repairs its answer.
+// The doctor reads the Caddyfile of a sidecar, examines its agent, and sees that the sidecar repairs
+// its answer. Package doctor has the other generations.
 func TestDoctorThroughTheSidecar(t *testing.T) {
-	for generation, want := range map[string]string{
-		"gm1-v0.6.0": "G-1 G0 G1 G2", "g0-v0.8.0": "G0", "g1-v0.9.0": "G1", "g3-v0.20.3": "G3",
-	} {
-		for _, directives := range []string{"hermes\n\treverse_proxy %", "handle /* {\n\thermes_proxy %\n}"} {
-			up := upstream.New(t, agentOf(t, generation, "one_tool"))
-			listen, home := harness.FreePort(t), t.TempDir()
-			text := "{\n\tadmin off\n}\n" + sidecar.OnLoopback(listen) + "\n" + strings.Replace(directives, "%", up.Addr, 1) + "\n}\n"
-			sidecar.RunCaddyfile(t, home, text)
-			file := filepath.Join(t.TempDir(), "Caddyfile")
-			harness.WriteFile(t, file, []byte(text))
+	for _, directives := range []string{"hermes\n\treverse_proxy %", "handle /* {\n\thermes_proxy %\n}"} {
+		up := upstream.New(t, agentOf(t, "g0-v0.8.0", "one_tool"))
+		listen, home := harness.FreePort(t), t.TempDir()
+		text := "{\n\tadmin off\n}\n" + sidecar.OnLoopback(listen) + "\n" + strings.Replace(directives, "%", up.Addr, 1) + "\n}\n"
+		sidecar.RunCaddyfile(t, home, text)
+		file := filepath.Join(t.TempDir(), "Caddyfile")
+		harness.WriteFile(t, file, []byte(text))
 
-			e := doctor(t, doctorKey, "--config", file, "--ask", "--json")
-			if got := strings.Join(e.agent.Generations, " "); got != want || e.status != 0 || e.agent.Through != "http://"+listen {
-				t.Errorf("%s: generation %s, status %d, through %q\n%s%s", generation, got, e.status, e.agent.Through, e.stdout, e.stderr)
-			}
-			level := ""
-			for _, f := range e.agent.Findings {
-				if f.Check == "through.repaired" {
-					level = f.Level
-				}
-			}
-			if want := map[bool]string{true: "info", false: "ok"}[generation == "gm1-v0.6.0"]; level != want { // G-1 shows no tools
-				t.Errorf("%s: %s\n%s", generation, level, e.stdout)
-			}
-			chats := 0
-			for _, r := range up.Requests() {
-				if r.Method == "POST" {
-					chats++
-				}
-			}
-			if chats != 2 {
-				t.Errorf("%s: %d chat requests", generation, chats)
-			}
+		e := doctor(t, doctorKey, "--config", file, "--ask", "--json")
+		if !slices.Equal(e.agent.Generations, []string{"G0"}) || e.status != 0 || e.agent.Through != "http://"+listen {
+			t.Errorf("generations %q, status %d, through %q\n%s%s", e.agent.Generations, e.status, e.agent.Through, e.stdout, e.stderr)
+		}
+		if !slices.ContainsFunc(e.agent.Findings, func(f finding) bool { return f.Check == "through.repaired" && f.Level == "ok" }) {
+			t.Errorf("it does not see the repair:\n%s", e.stdout)
+		}
+		chats := slices.DeleteFunc(up.Requests(), func(r *http.Request) bool { return r.Method != http.MethodPost })
+		if len(chats) != 2 {
+			t.Errorf("%d chat requests", len(chats))
 		}
 	}
 }
 
-// The doctor reads what the record option writes.
-func TestDoctorReadsRecordings(t *testing.T) {
-	up := upstream.New(t, agentOf(t, "g0-v0.8.0", "one_tool"))
-	dir := filepath.Join(t.TempDir(), "recordings")
-	base, s := sidecar.Serve(t, up, sidecar.Still.With(sidecar.Options{"record": dir}))
-	if e := doctor(t, doctorKey, "--to", base, "--ask"); e.status != 0 || !strings.Contains(e.stdout, "a Caddy stands in front of it") {
-		t.Errorf("status %d\n%s", e.status, e.stdout)
-	}
-	s.Terminate()
-	s.Exit()
-	files, err := filepath.Glob(filepath.Join(dir, "*.sse"))
-	if err != nil || len(files) != 1 {
-		t.Fatalf("%q, %v", files, err)
-	}
-	if e := doctor(t, "", "--recording", files[0]); e.status != 0 || !strings.Contains(e.stdout, "G0, Hermes 0.7 and 0.8") {
-		t.Errorf("status %d\n%s", e.status, e.stdout)
-	}
-}
-
-// What the record option writes, hermes-repair repairs as the sidecar did.
+// What the record option writes, hermes-repair repairs as the sidecar did, and the doctor reads.
 func TestRecordedStreamsAreRepairedOffline(t *testing.T) {
-	const secret = "sk-0123456789abcdef"
 	all := hermes.Recordings(t, func(r hermes.Recording) bool {
 		return r.Generation == "g0-v0.8.0" && strings.Contains("one_tool crash_in_tool think_tags model_imitates", r.Scenario)
 	})
@@ -391,21 +355,12 @@ func TestRecordedStreamsAreRepairedOffline(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "recordings")
 			base, s := sidecar.Serve(t, up, sidecar.Still.With(sidecar.Options{"record": dir, "zero_usage": "pass"}))
-			want := client.New(t, base).Play(name, "Authorization", "Bearer "+secret).All()
+			want := client.New(t, base).Play(name).All()
 			s.Terminate()
 			s.Exit()
 			files, err := filepath.Glob(filepath.Join(dir, "*"))
 			if err != nil || len(files) != 2 {
 				t.Fatalf("files %q, %v", files, err)
-			}
-			for _, f := range files {
-				b, err := os.ReadFile(f)
-				if err != nil || bytes.Contains(b, []byte(secret)) || bytes.Contains(b, []byte("messages")) {
-					t.Errorf("%s: %v: %s", f, err, b)
-				}
-				if info, err := os.Stat(f); err != nil || info.Mode().Perm() != 0o600 {
-					t.Errorf("%s: %v, %v", f, info.Mode(), err)
-				}
 			}
 			status, got, _ := ran(t, nil, "hermes-repair", "--zero-usage", "pass", files[1])
 			if got != want {
@@ -418,43 +373,9 @@ func TestRecordedStreamsAreRepairedOffline(t *testing.T) {
 			if _, why, _ := ran(t, nil, "hermes-repair", "--explain", files[1]); !strings.Contains(why, "\nended ") {
 				t.Errorf("explained\n%s", why)
 			}
+			if e := doctor(t, "", "--recording", files[1]); e.status != 0 || name == "g0-v0.8.0/one_tool" && !strings.Contains(e.stdout, "G0, Hermes 0.7 and 0.8") {
+				t.Errorf("the doctor: status %d\n%s", e.status, e.stdout)
+			}
 		})
-	}
-}
-
-// TestWhatOnlyShowsAtUseIsSaidAtTheStart, and by caddy validate: a directory that cannot be made,
-// and a grace period that ends before drain_timeout.
-func TestWhatOnlyShowsAtUseIsSaidAtTheStart(t *testing.T) {
-	dir := t.TempDir()
-	harness.WriteFile(t, filepath.Join(dir, "file"), nil)
-	site := func(global, option string) string {
-		return fmt.Sprintf("{\n\tadmin off\n\t%s\n}\n%s\thermes {\n\t\t%s\n\t}\n\treverse_proxy 127.0.0.1:8642\n}\n", global, sidecar.OnLoopback(harness.FreePort(t)), option)
-	}
-	for _, command := range []string{"validate", "run"} {
-		_, stderr, err := sidecar.CommandOn(t, command, site("", "record "+dir+"/file/recordings"))
-		if err == nil || !strings.Contains(stderr, "record") || !strings.Contains(stderr, dir+"/file") {
-			t.Errorf("%s: %v, %s", command, err, stderr)
-		}
-	}
-	const tooShort = "grace_period is too short"
-	for _, c := range []struct {
-		global, option string
-		warns          bool
-	}{
-		{"", "record " + dir + "/fine", false},
-		{"grace_period 5s", "drain_timeout 30s", true},
-		{"grace_period 5s", "progress bare", true}, // the default is 10s
-		{"grace_period 30s", "drain_timeout 10s", false},
-		{"grace_period 125s", "drain_timeout 120s", false}, // as the container of docs/install.md
-		{"shutdown_delay 1m\n\tgrace_period 5s", "drain_timeout 10s", false},
-		{"", "drain_timeout 1h", false}, // it is without end
-	} {
-		_, stderr, err := sidecar.CommandOn(t, "validate", site(c.global, c.option))
-		if err != nil || strings.Contains(stderr, tooShort) != c.warns {
-			t.Errorf("%s, %s: %v, %s", c.global, c.option, err, stderr)
-		}
-	}
-	if _, err := os.Lstat(dir + "/fine"); err == nil {
-		t.Error("caddy validate has made the directory")
 	}
 }

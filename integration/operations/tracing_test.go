@@ -91,7 +91,8 @@ func text(v *common.AnyValue) string {
 	return v.String()
 }
 
-// TestStreamsAreTraced to a collector, below the span of their request.
+// TestStreamsAreTraced to a collector, below the span of their request. TestStreamHasASpan, in caddymodule, and
+// TestDocumentedAttributesAreThose have what is in them.
 func TestStreamsAreTraced(t *testing.T) {
 	up := upstream.New(t, upstream.Router{
 		"tool":  upstream.Replay(hermes.Recorded(t, "g3-v0.20.3/one_tool"), upstream.ByFrame),
@@ -104,30 +105,6 @@ func TestStreamsAreTraced(t *testing.T) {
 	s := c.receive("chat hermes-agent")
 	if s.GetKind() != trace.Span_SPAN_KIND_CLIENT || string(s.GetTraceId()) != strings.Repeat("\x11", 16) || s.GetStatus().GetCode() != trace.Status_STATUS_CODE_UNSET {
 		t.Errorf("span %v", s)
-	}
-	a := attributes(s.GetAttributes())
-	for name, want := range map[string]string{
-		"gen_ai.operation.name": "chat", "gen_ai.provider.name": "hermes", "gen_ai.response.model": "hermes-agent",
-		"gen_ai.response.finish_reasons": "stop", "hermes.outcome": "ok", "server.address": "127.0.0.1",
-	} {
-		if a[name] != want {
-			t.Errorf("%s is %q, want %q", name, a[name], want)
-		}
-	}
-	if !strings.HasPrefix(a["gen_ai.response.id"], "chatcmpl-") || a["gen_ai.usage.input_tokens"] == "" || a["gen_ai.response.time_to_first_chunk"] == "" || a["server.port"] == "" {
-		t.Errorf("attributes %v", a)
-	}
-	e := s.GetEvents()
-	if len(e) != 2 || e[0].GetName() != "hermes.tool.running" || e[1].GetName() != "hermes.tool.completed" {
-		t.Fatalf("events %v", e)
-	}
-	for _, one := range e {
-		if got := attributes(one.GetAttributes()); got["gen_ai.tool.name"] != "terminal" || got["gen_ai.tool.call.id"] == "" || got["hermes.tool.source"] != "upstream" {
-			t.Errorf("event %v", one)
-		}
-		if at := one.GetTimeUnixNano(); at < s.GetStartTimeUnixNano() || at > s.GetEndTimeUnixNano() {
-			t.Errorf("event at %d, span from %d to %d", at, s.GetStartTimeUnixNano(), s.GetEndTimeUnixNano())
-		}
 	}
 	request := c.receive("handler")
 	if string(s.GetParentSpanId()) != string(request.GetSpanId()) {
