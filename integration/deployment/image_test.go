@@ -267,22 +267,6 @@ func TestImageTakesAnotherConfiguration(t *testing.T) {
 	}
 }
 
-// A recording is repaired in the image too, which needs nothing to write to.
-func TestImageRepairsARecording(t *testing.T) {
-	i := built(t)
-	recording, err := os.Open(filepath.Join(hermes.Captures, "g0-v0.8.0", "one_tool.sse"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer recording.Close()
-	cmd := i.command(container{}, "/usr/bin/hermes-sidecar", "hermes-repair", "--explain")
-	cmd.Stdin = recording
-	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "§2 tool terminal starts") || !strings.Contains(string(out), "ended well") {
-		t.Errorf("%v\n%s", err, out)
-	}
-}
-
 // The image's configuration, told by the environment where to listen, serves. hermes-health
 // reports so. What a container adds is tested above.
 func TestImageCaddyfile(t *testing.T) {
@@ -348,14 +332,20 @@ func TestImageCaddyfile(t *testing.T) {
 func checkServed(t testing.TB, base, health string) {
 	t.Helper()
 	client.New(t, base).Play("g0-v0.8.0/one_tool").CheckRepaired(t)
-	for path, want := range map[string]string{"/healthz": "", "/metrics": "caddy_hermes_streams_total{", "/hermes/streams": `"outcome":"ok"`} {
-		if res, body := client.Get(t, http.DefaultClient, health+path); res.StatusCode != 200 || !strings.Contains(body, want) {
-			t.Errorf("%s: %d %s", path, res.StatusCode, harness.Clip(body))
-		}
-	}
+	checkHealthPort(t, health)
 	for _, path := range []string{"/", "/config/", "/v1/chat/completions"} {
 		if res, body := client.Get(t, http.DefaultClient, health+path); res.StatusCode != 404 && body != "" {
 			t.Errorf("%s on the health port: %d %s", path, res.StatusCode, harness.Clip(body))
+		}
+	}
+}
+
+// checkHealthPort wants health, metrics and the list of streams, of which one has ended well.
+func checkHealthPort(t testing.TB, health string) {
+	t.Helper()
+	for path, want := range map[string]string{"/healthz": "", "/metrics": "caddy_hermes_streams_total{", "/hermes/streams": `"outcome":"ok"`} {
+		if res, body := client.Get(t, http.DefaultClient, health+path); res.StatusCode != 200 || !strings.Contains(body, want) {
+			t.Errorf("%s: %d %s", path, res.StatusCode, harness.Clip(body))
 		}
 	}
 }

@@ -133,6 +133,11 @@ func native(o objects, p pod, bad func(fault string)) {
 	if p.client() == 0 || p.health() == 0 || p.client() == p.health() {
 		bad("it has not two ports")
 	}
+	for _, port := range []int32{p.client(), p.health()} {
+		if strings.Count("\n"+caddyfile(o), fmt.Sprintf("\n:%d {\n", port)) != 1 {
+			bad(fmt.Sprintf("its Caddyfile has no site on port %d", port))
+		}
+	}
 }
 
 // tagged is an image with a tag or a digest.
