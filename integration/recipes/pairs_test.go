@@ -155,7 +155,7 @@ const (
 // those of their pages.
 var snippets = []snippet{
 	{name: "who-asks", door: true, promise: (*pair).knowsUsers, ann: append(bearer(webuiKey), "X-OpenWebUI-User-Id", webUser), ben: append(bearer(webuiKey), "X-OpenWebUI-User-Id", benUser)},
-	{name: "who-asks-sso", door: true, promise: (*pair).knowsUsers, ann: []string{"Cookie", "session=ann"}, ben: []string{"Cookie", "session=ben"}},
+	{name: "who-asks-sso", door: true, promise: (*pair).knowsUsers, ann: []string{"Cookie", "session=ann", "Remote-User", "ben"}, ben: []string{"Cookie", "session=ben"}},
 	{name: "keys", door: true, promise: (*pair).refuses, ann: bearer(annKey), ben: bearer(benKey)},
 	{name: "passwords", door: true, promise: (*pair).refuses, ann: basicOf("alice", "open sesame")},
 	{name: "forward-auth", door: true, promise: (*pair).refuses, ann: []string{"Cookie", "session=ann"}, ben: []string{"Cookie", "session=ben"}},
@@ -248,8 +248,11 @@ type pair struct {
 func TestPairs(t *testing.T) {
 	authority := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		who, ok := strings.CutPrefix(r.Header.Get("Cookie"), "session=")
-		if w.Header().Set("Remote-User", who); !ok {
+		switch {
+		case !ok:
 			w.WriteHeader(http.StatusUnauthorized)
+		case who != "unnamed":
+			w.Header().Set("Remote-User", who)
 		}
 	}))
 	t.Cleanup(authority.Close)
@@ -368,6 +371,12 @@ func (p *pair) knowsUsers() {
 	if ann, ben := p.Of(p.t, "hello").Header.Get("X-Hermes-Session-Key"), p.Of(p.t, "hello from ben").Header.Get("X-Hermes-Session-Key"); ann == "" || ben == "" || ann == ben {
 		p.t.Errorf("the users are %q and %q", ann, ben)
 	}
+	p.ask([]string{"Cookie", "session=unnamed", "Remote-User", "ann"}, "hello from nobody").All() // or refused
+	for _, r := range p.Requests() {
+		if key := r.Header.Get("X-Hermes-Session-Key"); r.Prompt == "hello from nobody" && key != "" {
+			p.t.Errorf("nobody is %q", key)
+		}
+	}
 	for _, path := range []string{"/v1/runs", "/api/sessions", "/v1/responses"} {
 		if _, status := p.send(http.MethodPost, path, p.ann...); status != http.StatusNotFound {
 			p.t.Errorf("%s: %d", path, status)
@@ -441,7 +450,8 @@ func (p *pair) resumes() {
 	}
 }
 
-// findsLostAnswers: the same request in the same chat brings the answer whose connection broke, to the same user.
+// findsLostAnswers: the same request in the same chat brings the answer whose connection broke, to the same user, and
+// after that another one.
 func (p *pair) findsLostAnswers() {
 	p.t.Helper()
 	const prompt = "slow: lost"
@@ -459,6 +469,19 @@ func (p *pair) findsLostAnswers() {
 	if again.All(); p.asked(prompt) != 1 {
 		p.t.Errorf("the agent was asked %d times", p.asked(prompt))
 	}
+	if third := p.ask(p.ann, prompt, chat...); third.Header.Get("Content-Location") == address {
+		p.t.Error("the answer is brought a second time")
+	} else {
+		third.All()
+	}
+}
+
+// The chats of Open WebUI and of LibreChat name the field by which the site of lost answers knows them.
+func TestRecipeLostAnswers(t *testing.T) {
+	const field = "X-Chat-Id"
+	recipeOf(t, "lost-answers").With("{header."+field+"}", "")
+	recipeOf(t, "open-webui-headers").With(field, "")
+	recipeOf(t, "librechat-headers").With(field, "")
 }
 
 // queues: a request for which the agent has no place waits, and is told so.

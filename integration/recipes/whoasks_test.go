@@ -3,7 +3,6 @@ package recipes
 import (
 	"compress/gzip"
 	"crypto/x509"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -14,7 +13,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -133,38 +131,6 @@ func checkRefused(t *testing.T, c *client.Client, keys ...string) {
 	}
 }
 
-// An identity provider says who asks.
-func TestRecipeWhoAsksSingleSignOn(t *testing.T) {
-	up := upstream.New(t, upstream.Replay(hermes.Recorded(t, "g0-v0.8.0/one_tool"), upstream.ByFrame))
-	authority := upstream.New(t, func(x *upstream.Exchange) {
-		switch x.Req.Header.Get("Cookie") {
-		case "session=alice":
-			x.Header("200 OK", "Remote-User: alice", "Content-Length: 0")
-		case "session=unnamed":
-			x.Header("200 OK", "Content-Length: 0")
-		default:
-			x.Header("401 Unauthorized", "Content-Length: 0")
-		}
-	})
-	c := onPort(t, recipeOf(t, "who-asks-sso").With("127.0.0.1:8642", up.Addr).With("127.0.0.1:9091", authority.Addr), "API_SERVER_KEY=the-agents-own")
-	spoofed := []string{"X-Hermes-Session-Key", "bob", "X-Hermes-Session-Id", "api-0", "Remote-User", "bob"}
-	for session, want := range map[string]string{
-		"session=alice":   `{"Authorization":["Bearer the-agents-own"],"X-Hermes-Session-Key":["alice"]}`,
-		"session=unnamed": `{"Authorization":["Bearer the-agents-own"]}`,
-	} {
-		c.Chat(append(spoofed, "Cookie", session)...).CheckRepaired(t)
-		if got, _ := json.Marshal(own(up)); string(got) != want {
-			t.Errorf("%s: the agent saw %s, want %s", session, got, want)
-		}
-	}
-	if res := c.Chat(spoofed...); res.StatusCode != http.StatusUnauthorized || len(up.Requests()) != 2 {
-		t.Errorf("a stranger: %s, the agent was asked %d times", res.Status, len(up.Requests()))
-	}
-	if res := c.Post("/api/sessions", "Cookie", "session=alice"); res.StatusCode != http.StatusNotFound || len(up.Requests()) != 2 {
-		t.Errorf("all sessions: %s, the agent was asked %d times", res.Status, len(up.Requests()))
-	}
-}
-
 // certified fills in the certificate of agent.example.com.
 func certified(t testing.TB, r sidecar.Recipe) (sidecar.Recipe, *x509.CertPool) {
 	t.Helper()
@@ -220,20 +186,67 @@ func TestRecipeExistingSite(t *testing.T) {
 	}
 }
 
-// Keys in front, the agent's own behind, and nothing of a stranger is read.
-func TestRecipeKeys(t *testing.T) {
-	up := upstream.New(t, upstream.Replay(hermes.Recorded(t, "g0-v0.8.0/one_tool"), upstream.ByFrame))
-	r, pool := certified(t, recipeOf(t, "keys"))
-	d := r.With("127.0.0.1:8642", up.Addr).Caddy("KEY_ALICE=0123456789abcdef", "API_SERVER_KEY=the-agents-own")
-	c := d.Client(t, "agent.example.com", pool)
-	c.Chat("Authorization", "Bearer 0123456789abcdef").CheckRepaired(t)
-	if got := up.Requests()[0].Header.Get("Authorization"); got != "Bearer the-agents-own" {
-		t.Errorf("the agent saw Authorization %q", got)
+// Keys, passwords or another service in front: who is known is answered, with the agent's own key behind, and the
+// agent is not asked by strangers.
+func TestRecipesWithLogins(t *testing.T) {
+	authority := upstream.New(t, func(x *upstream.Exchange) {
+		if x.Req.Header.Get("Cookie") != "session=alice" {
+			x.Header("302 Found", "Location: https://auth.example.com/", "Content-Length: 0")
+			return
+		}
+		x.Header("200 OK", "Remote-User: alice", "Content-Length: 0")
+	})
+	for name, c := range map[string]struct {
+		recipe    sidecar.Recipe
+		known     []string // headers of who is known
+		user      []string // the field Remote-User that the agent gets
+		strangers [][]string
+		refuse    func(r *client.Reply)
+	}{
+		"keys": {
+			// KEY_BOB is not set: that admits no client, and HTTP/2 hands on a space at the end.
+			recipeOf(t, "keys"), bearer(annKey), nil,
+			[][]string{nil, bearer(""), {"Authorization", "Bearer"}, bearer(benKey), bearer(annKey + "x"), {"Authorization", "bearer " + annKey}, bearer("{$KEY_BOB}"), bearer("the-agents-own")},
+			func(r *client.Reply) {
+				if e := client.CheckJSON(t, r, http.StatusUnauthorized, "127.0.0.1"); e.Code != "invalid_api_key" {
+					t.Errorf("%+v", e)
+				}
+			},
+		},
+		"passwords": {
+			recipeOf(t, "passwords"), basicOf("alice", "open sesame"), nil,
+			[][]string{nil, basicOf("alice", "open"), bearer("the-agents-own")},
+			func(r *client.Reply) {
+				if r.StatusCode != http.StatusUnauthorized {
+					t.Errorf("a stranger: %s", r.Status)
+				}
+			},
+		},
+		"forward-auth": {
+			recipeOf(t, "forward-auth").With("127.0.0.1:9091", authority.Addr), []string{"Cookie", "session=alice", "Remote-User", "root"}, []string{"alice"},
+			[][]string{{"Remote-User", "root"}},
+			func(r *client.Reply) {
+				if r.StatusCode != http.StatusFound {
+					t.Errorf("a stranger: %s", r.Status)
+				}
+			},
+		},
+	} {
+		up := upstream.New(t, upstream.Replay(hermes.Recorded(t, "g0-v0.8.0/one_tool"), upstream.ByFrame))
+		r, pool := certified(t, c.recipe)
+		d := r.With("127.0.0.1:8642", up.Addr).Caddy("KEY_ALICE="+annKey, "API_SERVER_KEY=the-agents-own")
+		site := d.Client(t, "agent.example.com", pool)
+		for _, stranger := range c.strangers {
+			c.refuse(site.Chat(stranger...))
+		}
+		site.Chat(c.known...).CheckRepaired(t)
+		all := up.Requests()
+		if h := all[0].Header; len(all) != 1 || h.Get("Authorization") != "Bearer the-agents-own" || !slices.Equal(h["Remote-User"], c.user) {
+			t.Errorf("%s: the agent was asked %d times, first with %v", name, len(all), h)
+		}
 	}
-	// KEY_BOB is not set: that admits no client, and HTTP/2 hands on a space at the end.
-	checkRefused(t, c, "", "Bearer ", "Bearer", "Bearer fedcba9876543210", "Bearer 0123456789abcdef0x", "bearer 0123456789abcdef", "Bearer {$KEY_BOB}", "Bearer the-agents-own")
-	if n := len(up.Requests()); n != 1 {
-		t.Errorf("the agent was asked %d times", n)
+	if got := authority.Requests()[0]; got.URL.Path != "/api/authz/forward-auth" || got.Header.Get("X-Forwarded-Uri") != "/v1/chat/completions" {
+		t.Errorf("the authority saw %s %v", got.URL, got.Header)
 	}
 }
 
@@ -266,55 +279,6 @@ func TestRecipeOrderOfAuthentication(t *testing.T) {
 	}
 	if !answered(harness.Patience, "\thermes\n\tbasic_auth argon2id {\n\t\talice $argon2id$v=19$m=47104,t=1,p=1$YPW15B/n/cNur5qhyyDi0w$FVTkFs7NoKMG4ShC7a/lufQ3yAT2oiQ2ZepdiTRV8Is\n\t}\n\treverse_proxy 127.0.0.1:1\n") {
 		t.Error("basic_auth: the body is waited for")
-	}
-}
-
-// A password in front, the agent's key behind.
-func TestRecipePasswords(t *testing.T) {
-	up := upstream.New(t, upstream.Replay(hermes.Recorded(t, "g0-v0.8.0/one_tool"), upstream.ByFrame))
-	r, pool := certified(t, recipeOf(t, "passwords"))
-	d := r.With("127.0.0.1:8642", up.Addr).Caddy("API_SERVER_KEY=the-agents-own")
-	c := d.Client(t, "agent.example.com", pool)
-	basic := func(password string) string {
-		return "Basic " + base64.StdEncoding.EncodeToString([]byte("alice:"+password))
-	}
-	c.Chat("Authorization", basic("open sesame")).CheckRepaired(t)
-	if got := up.Requests()[0].Header.Get("Authorization"); got != "Bearer the-agents-own" {
-		t.Errorf("the agent saw Authorization %q", got)
-	}
-	for _, a := range []string{"", basic("open"), "Bearer the-agents-own"} {
-		if res := c.Chat("Authorization", a); res.StatusCode != http.StatusUnauthorized {
-			t.Errorf("%q: %s", a, res.Status)
-		}
-	}
-	if n := len(up.Requests()); n != 1 {
-		t.Errorf("the agent was asked %d times", n)
-	}
-}
-
-// Another service decides, and says who it is.
-func TestRecipeForwardAuth(t *testing.T) {
-	up := upstream.New(t, upstream.Replay(hermes.Recorded(t, "g0-v0.8.0/one_tool"), upstream.ByFrame))
-	authority := upstream.New(t, func(x *upstream.Exchange) {
-		if x.Req.Header.Get("Cookie") != "session=alice" {
-			x.Header("302 Found", "Location: https://auth.example.com/", "Content-Length: 0")
-			return
-		}
-		x.Header("200 OK", "Remote-User: alice", "Content-Length: 0")
-	})
-	r, pool := certified(t, recipeOf(t, "forward-auth"))
-	d := r.With("127.0.0.1:8642", up.Addr).With("127.0.0.1:9091", authority.Addr).Caddy("API_SERVER_KEY=the-agents-own")
-	c := d.Client(t, "agent.example.com", pool)
-	if res := c.Chat("Remote-User", "root"); res.StatusCode != http.StatusFound || len(up.Requests()) != 0 {
-		t.Errorf("a stranger: %s, the agent was asked %d times", res.Status, len(up.Requests()))
-	}
-	c.Chat("Cookie", "session=alice", "Remote-User", "root").CheckRepaired(t)
-	seen := up.Requests()[0].Header
-	if got := seen["Remote-User"]; len(got) != 1 || got[0] != "alice" || seen.Get("Authorization") != "Bearer the-agents-own" {
-		t.Errorf("the agent saw %v", seen)
-	}
-	if got := authority.Requests()[0]; got.URL.Path != "/api/authz/forward-auth" || got.Header.Get("X-Forwarded-Uri") != "/v1/chat/completions" {
-		t.Errorf("the authority saw %s %v", got.URL, got.Header)
 	}
 }
 
@@ -413,52 +377,6 @@ func TestRecipeCORS(t *testing.T) {
 	if got := r.Header["Access-Control-Allow-Origin"]; len(got) != 1 || got[0] != page.URL {
 		t.Errorf("an error has Access-Control-Allow-Origin %q", got)
 	}
-}
-
-// A browser lets a page of another origin read the stream of a request that waits in line: its place,
-// while the agent works for others, and the answer.
-func TestPagesWaitInLine(t *testing.T) {
-	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/html")
-		fmt.Fprint(w, "<title>chat</title>")
-	}))
-	t.Cleanup(page.Close)
-	rest := make(chan struct{})
-	end := sync.OnceFunc(func() { close(rest) })
-	defer end()
-	up := upstream.New(t, preflights(t, page.URL, func(x *upstream.Exchange) {
-		x.Events("Access-Control-Allow-Origin: "+page.URL, "Vary: Origin")
-		x.Frame(hermes.Role)
-		x.Frame(hermes.Delta("content", "Hello"))
-		x.Wait(rest)
-		x.Finish()
-	}))
-	listen := harness.FreePort(t)
-	sidecar.RunCaddyfile(t, t.TempDir(), "{\n\tadmin off\n}\n"+sidecar.OnLoopback(listen)+"\thermes_queue {\n\t\truns 1\n\t\twait 1h\n\t}\n\thermes\n\treverse_proxy "+up.Addr+"\n}\n")
-
-	holder := client.New(t, "http://"+listen).Chat("Authorization", "Bearer holder")
-	b := browser.New(t, 800, 600)
-	b.Do(chromedp.Navigate(page.URL))
-	const ask = `(() => { window.got = ""; fetch(%q, {method: "POST", body: %q, headers: {"Authorization": "Bearer key", "Content-Type": "application/json"}}).then(async r => {
-		const reader = r.body.pipeThrough(new TextDecoderStream()).getReader()
-		for (;;) { const {value, done} = await reader.read(); if (done) break; window.got += value }
-	}).catch(e => window.got += "refused: " + e); return "" })()`
-	browser.Eval[string](b, fmt.Sprintf(ask, "http://"+listen+"/v1/chat/completions", client.Question))
-	has := func(text string) {
-		t.Helper()
-		harness.Until(t, "the page has "+text, func() bool {
-			got := browser.Eval[string](b, "window.got")
-			if strings.Contains(got, "refused") {
-				t.Fatal(got)
-			}
-			return strings.Contains(got, text)
-		})
-	}
-	has("Waiting in line: you are next")
-	end()
-	holder.All()
-	has("Hello")
-	has("data: [DONE]")
 }
 
 // With hermes_resume, a browser lets the page ask for a stream that outlives its connection,
