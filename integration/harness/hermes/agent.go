@@ -30,7 +30,7 @@ import (
 // before End.
 type Agent struct {
 	Addr    string
-	Lingers time.Duration // for which it goes on when a client has left, unless Forget ends it
+	Lingers time.Duration // for which it goes on when a client has left
 	Origin  string        // of the page that may read answers, "" for none
 	Silent  bool          // it answers no question about the state of a run
 	Version string        // "" for 0.22, "0.19" or "0.13": what it tells of its sessions
@@ -64,11 +64,11 @@ type Request struct {
 	Body                  string
 	Session               string // of a chat, "" for none
 
-	over, left, run bool
-	ended           chan struct{} // closed when it is over
-	events          []string      // of a run that asks
-	asks            chan struct{} // closed when there is another event
-	asked           []*question
+	over, run bool
+	ended     chan struct{} // closed when it is over
+	events    []string      // of a run that asks
+	asks      chan struct{} // closed when there is another event
+	asked     []*question
 }
 
 // New starts an agent that works on so many requests at once, or on any number with 0, and refuses
@@ -421,7 +421,7 @@ func (a *Agent) begin(r *http.Request, prompt, body string) (*Request, []Step) {
 func (a *Agent) ends(r *Request, left bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	r.left, a.leaving[r.Prompt] = left, a.leaving[r.Prompt] || left
+	a.leaving[r.Prompt] = a.leaving[r.Prompt] || left
 	if left && a.Lingers > 0 {
 		time.AfterFunc(a.Lingers, func() {
 			a.mu.Lock()
@@ -431,17 +431,6 @@ func (a *Agent) ends(r *Request, left bool) {
 		return
 	}
 	a.isOver(r)
-}
-
-// Forget ends the works whose clients have left.
-func (a *Agent) Forget() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, r := range a.requests {
-		if r.left {
-			a.isOver(r)
-		}
-	}
 }
 
 // isOver says so. The mutex is held.
