@@ -226,15 +226,6 @@ func TestImitationsOfUpstreamsThatSendEvents(t *testing.T) {
 			}
 		}
 	}
-	// The line is complete but for its newline when the event comes; that of the first line has left.
-	in := role() + texts("a\n`🎨 x`\n", "`🎨 y`") + event + texts("\nb") + stop()
-	out, _ := anyCut(t, in, Options{}, chatParams, CauseEOF)
-	equal(t, look(t, out).content, "a\n`🎨 y`\nb", "the line that is held back when the event comes")
-	same(t, repair(out), out, "twice and once")
-	// Whole chunks after an event.
-	in = role() + event + text("a") + markerChunk("🎨", "x") + text("b") + stop()
-	out, _ = anyCut(t, in, Options{Progress: ProgressBare}, chatParams, CauseEOF)
-	same(t, out, in, "a whole chunk after an event")
 }
 
 // What is not streamed follows what the streams have shown.
@@ -269,15 +260,11 @@ func TestImitations(t *testing.T) {
 			o: trust, starts: "💻 ls -la", content: "Sure\ndone", end: "stop"},
 		"trusted, spread": {in: turn(texts("Sure\n", "`", "💻", " ls -la", "`", "\n", "done")),
 			o: trust, starts: "💻 ls -la", content: "Sure\ndone"},
-		"trusted, merged and spread": {in: turn(texts("Sure\n`💻 ls", " -la`\ndone")),
-			o: trust, starts: "💻 ls -la", content: "Sure\ndone"},
 		"trusted, text after it is an answer": {in: turn(texts("Sure\n`💻 ", "ls`\n\ndone\n`", "x")),
 			o: trust, end: "stop"},
 		"trusted, at the end": {in: turn(texts("Sure\n`💻 ls", " -la`\n")),
 			o: trust, starts: "💻 ls -la", end: CodeEmpty},
 		"trusted, in parallel": {in: turn(texts("Hm.\n`💻 a`\n`📖 b`\n", "Done.")),
-			o: trust, story: "other text running running completed completed text finish done"},
-		"trusted, in deltas of lines": {in: turn(texts("Hm.\n", "`💻 a`\n", "`📖 b`\n", "Done.")),
 			o: trust, story: "other text running running completed completed text finish done"},
 		"trusted, in deltas": {in: turn(texts("Hm.\n", "`💻 ", "a`\n`📖", " b`\n", "Done.")),
 			o: trust, story: "other text running running completed completed text finish done"},
@@ -308,8 +295,12 @@ func TestImitations(t *testing.T) {
 			content: "a\nb", starts: nothing},
 		"a pair of surrogates in two, trusted": {in: turn(delta("\"content\": \"a\\n`\\uD83D\""), delta("\"content\": \"\\uDCBB ls`\\nb\"")),
 			o: trust, content: "a\nb", starts: "💻 ls"},
-		"a pair of no tool's in two":                 {in: turn(delta("\"content\": \"a\\n`\\ud83d\""), delta("\"content\": \"\\ude00 ls`\\nb\"")), out: passes},
-		"half a pair":                                {in: turn(delta("\"content\": \"a\\n`\\ud83d\""), text(" ls`\nb")), out: passes},
+		"a pair of no tool's in two": {in: turn(delta("\"content\": \"a\\n`\\ud83d\""), delta("\"content\": \"\\ude00 ls`\\nb\"")), out: passes},
+		"half a pair":                {in: turn(delta("\"content\": \"a\\n`\\ud83d\""), text(" ls`\nb")), out: passes},
+		"held back when upstream shows that it sends events": {in: turn(texts("a\n`🎨 x`\n", "`🎨 y`"), toolOfUpstream, text("\nb")),
+			content: "a\n`🎨 y`\nb"}, // the first line has left
+		"a whole chunk after an event": {in: turn(toolOfUpstream, text("a"), markerChunk("🎨", "x"), text("b")),
+			o: Options{Progress: ProgressBare}, out: passes},
 		"ended by a tool event":                      {in: text("abc\n`💻 x`") + toolOfUpstream + text("`💻 y`\nz") + stop()},
 		"a held line, then a finish chunk with text": {in: g2Start("t", "💻", "l", "1") + text("a\n`💻 c`") + finishChunkWith(`"content": "end"`, "stop", realUsage) + doneFrame},
 		"an orphan within":                           {in: text("a\n`💻 c`x") + g2End("t", "orphan") + text("`\nb") + stop()},

@@ -110,55 +110,40 @@ func calling(text, name, arguments, output string) string {
 		rawJSON(arguments) + `}}]},{"role":"tool","tool_call_id":"call_1","content":` + rawJSON(output) + `}`
 }
 
-func TestRecordsOfToolCalls(t *testing.T) {
-	const next = `{"role":"user","content":"u"}`
-	for name, c := range map[string]struct{ in, want, lines string }{
-		"a card": {calling("a", "terminal", `{"label": "ls -la"}`, "completed") + "," + next, `{"role":"assistant","content":"a"},`, `- terminal \"ls -la\": completed\n`},
-		"its text, too": {calling("a", "terminal", `{"label": "ls -la"}`, "Error: denied") + `,{"role":"assistant","content":"b"},` + next, `{"role":"assistant","content":"a\n\nb"},`,
-			`- terminal \"ls -la\": denied by the user, so it did not run\n`},
-		"a client's own":    {calling("", "f", `{"a": "x\ny"}`, `{"output": "secret"}`) + "," + next, "", `- f {\"a\":\"x\\ny\"}: completed\n`},
-		"that fails":        {calling("", "f", `{}`, `{"exit_code": 1}`) + "," + next, "", `- f {}: failed\n`},
-		"no JSON":           {calling("", "f", `ls "x"`, "Error: no") + "," + next, "", `- f \"ls \\\"x\\\"\": failed\n`},
-		"without an output": {`{"role":"assistant","tool_calls":[{"id":"a","function":{"name":"f","arguments":"{}"}}]},` + next, "", `- f {}: not known how it ended\n`},
-		"alone":             {calling("", "terminal", `{"label": "ls"}`, "completed") + "," + next, "-", `- terminal \"ls\": completed\n`},
-	} {
-		in, _ := Healing{Memory: fakeMemory{}}.Heal([]byte(`{"messages":[` + c.in + `]}`))
-		before := c.want
-		switch before {
-		case "":
-			before = c.in[:len(c.in)-len(next)]
-		case "-":
-			before = ""
-		}
-		want := `{"messages":[` + before + `{"role":"user","content":"` + recordHead + c.lines + recordEnd + `\n\nu"}]}`
-		same(t, string(in), want, name)
-		again, h := Healing{Memory: fakeMemory{}}.Heal(in)
-		same(t, string(again), want, name+", twice")
-		equal(t, h.Changed(), false, name)
-	}
-}
-
 // A request is read as Hermes reads it: escapes in names hide nothing, and only the assistant calls tools, by
 // their names.
-func TestWhatIsACall(t *testing.T) {
+func TestRecordsOfToolCalls(t *testing.T) {
 	const next = `{"role":"user","content":"u"}`
 	call := calling("", "f", `{"a": 1}`, "x")
-	for name, c := range map[string]struct{ in, lines string }{
-		"escapes in a name": {strings.ReplaceAll(call, "tool_calls", `t\u006fol_c\u0061lls`), `- f {\"a\":1}: completed\n`},
-		"a card with them":  {strings.ReplaceAll(calling("", "f", `{"label": "l"}`, "completed"), "tool_calls", `tool\u005fcalls`), `- f \"l\": completed\n`},
-		"no names":          {`{"role":"assistant","content":"a","tool_calls":[null,{},"x",{"id":"a","function":{"arguments":"{}"}},{"function":{"name":"","arguments":"{}"}},{"function":{"name":7}}]}`, ""},
-		"a system's":        {strings.ReplaceAll(call, "assistant", "system"), ""},
-		"a user's":          {strings.ReplaceAll(call, "assistant", "user"), ""},
-		"no tool's output":  {strings.ReplaceAll(call, `"role":"tool"`, `"role":"system"`), `- f {\"a\":1}: not known how it ended\n`},
+	for name, c := range map[string]struct{ calls, want, lines string }{
+		"a card": {calling("a", "terminal", `{"label": "ls -la"}`, "completed"), `{"role":"assistant","content":"a"},`, `- terminal \"ls -la\": completed\n`},
+		"its text, too": {calling("a", "terminal", `{"label": "ls -la"}`, "Error: denied") + `,{"role":"assistant","content":"b"}`, `{"role":"assistant","content":"a\n\nb"},`,
+			`- terminal \"ls -la\": denied by the user, so it did not run\n`},
+		"a client's own":    {calling("", "f", `{"a": "x\ny"}`, `{"output": "secret"}`), "stays", `- f {\"a\":\"x\\ny\"}: completed\n`},
+		"that fails":        {calling("", "f", `{}`, `{"exit_code": 1}`), "stays", `- f {}: failed\n`},
+		"no JSON":           {calling("", "f", `ls "x"`, "Error: no"), "stays", `- f \"ls \\\"x\\\"\": failed\n`},
+		"without an output": {`{"role":"assistant","tool_calls":[{"id":"a","function":{"name":"f","arguments":"{}"}}]}`, "stays", `- f {}: not known how it ended\n`},
+		"alone":             {calling("", "terminal", `{"label": "ls"}`, "completed"), "", `- terminal \"ls\": completed\n`},
+		"escapes in a name": {strings.ReplaceAll(call, "tool_calls", `t\u006fol_c\u0061lls`), "stays", `- f {\"a\":1}: completed\n`},
+		"a card with them":  {strings.ReplaceAll(calling("", "f", `{"label": "l"}`, "completed"), "tool_calls", `tool\u005fcalls`), "", `- f \"l\": completed\n`},
+		"no names":          {`{"role":"assistant","content":"a","tool_calls":[null,{},"x",{"id":"a","function":{"arguments":"{}"}},{"function":{"name":"","arguments":"{}"}},{"function":{"name":7}}]}`, "stays", ""},
+		"a system's":        {strings.ReplaceAll(call, "assistant", "system"), "stays", ""},
+		"a user's":          {strings.ReplaceAll(call, "assistant", "user"), "stays", ""},
+		"no tool's output":  {strings.ReplaceAll(call, `"role":"tool"`, `"role":"system"`), "stays", `- f {\"a\":1}: not known how it ended\n`},
 	} {
-		in := `{"messages":[{"role":"user","content":"q"},` + c.in + "," + next + `]}`
-		want := ""
-		if c.lines != "" {
-			want = recordHead + c.lines + recordEnd + `\n\n`
+		if c.want == "stays" {
+			c.want = c.calls + ","
 		}
-		got, h := Healing{Memory: fakeMemory{}}.Heal([]byte(in))
-		contains(t, string(got), `{"role":"user","content":"`+want+`u"}]}`)
-		equal(t, h.Recalled() > 0, want != "", name)
+		if c.lines != "" {
+			c.lines = recordHead + c.lines + recordEnd + `\n\n`
+		}
+		want := `{"messages":[` + c.want + `{"role":"user","content":"` + c.lines + `u"}]}`
+		got, h := Healing{Memory: fakeMemory{}}.Heal([]byte(`{"messages":[` + c.calls + "," + next + `]}`))
+		same(t, string(got), want, name)
+		equal(t, h.Recalled() > 0, c.lines != "", name)
+		again, h := Healing{Memory: fakeMemory{}}.Heal(got)
+		same(t, string(again), want, name+", twice")
+		equal(t, h.Changed(), false, name)
 	}
 }
 

@@ -60,6 +60,12 @@ func TestTagsAndTheirNeighbours(t *testing.T) {
 	own := func(name, s string) string { // a delta as the sidecar writes it
 		return strings.NewReplacer(`", "`, `","`, `, "`, `,"`, `": `, `":`).Replace(delta(`"` + name + `": ` + asciiJSON(s)))
 	}
+	logprobs := func(chunk string) string {
+		return strings.Replace(chunk, `"finish_reason"`, `"logprobs": {"content": [1]}, "finish_reason"`, 1)
+	}
+	another := func(chunk string) string {
+		return strings.Replace(chunk, `"finish_reason"`, `"text": "x", "finish_reason"`, 1)
+	}
 	finish := func(content, reason, usage string) string {
 		return finishChunkWith(`"content": `+asciiJSON(content), reason, usage) + doneFrame
 	}
@@ -76,8 +82,10 @@ func TestTagsAndTheirNeighbours(t *testing.T) {
 			out: turn(own("reasoning_content", "a"), delta(`"content": "b", "tool_calls": null`))},
 		"a member of the chunk": {in: turn(strings.Replace(text("<think>a</think>b"), `null}]`, `null}], "citations": ["x"]`, 1)),
 			out: turn(own("reasoning_content", "a"), strings.Replace(text("b"), `null}]`, `null}], "citations": ["x"]`, 1))},
-		"a member of the choice": {in: turn(strings.Replace(text("<think>a"), `"finish_reason"`, `"logprobs": {"content": [1]}, "finish_reason"`, 1)),
-			out: turn(strings.Replace(delta(`"reasoning_content": "a"`), `"finish_reason"`, `"logprobs": {"content": [1]}, "finish_reason"`, 1))},
+		"a member of the choice": {in: turn(logprobs(text("<think>")), text("a</think>b")),
+			out: turn(logprobs(text("")), delta(`"reasoning_content": "a"`), text("b"))},
+		"another text of the choice": {in: turn(another(text("<think>")), text("a</think>b")),
+			out: turn(another(text("")), delta(`"reasoning_content": "a"`), text("b"))},
 		"tool calls": {in: turn(text("<think>"), delta(`"content": "a", `+call)),
 			out: turn(own("reasoning_content", "a"), delta(`"content": "", `+call))},
 		"reasoning of upstream's": {in: turn(text("<think>"), delta(`"content": "a", "reasoning": null`)),

@@ -34,7 +34,7 @@ func TestDerivedIDsAreUniqueAndTheSameOnEveryReplica(t *testing.T) {
 }
 
 func TestLifecycle(t *testing.T) {
-	bare, off := Options{Progress: ProgressBare}, Options{Progress: ProgressOff}
+	bare := Options{Progress: ProgressBare}
 	event := func(members string) string { return named(progressEvent, "{"+members+"}") }
 	a, b := g2Start("terminal", "💻", "a", "call_1"), g2End("terminal", "call_1")
 	orphan, internal := g2End("terminal", "call_9"), g1("_thinking", "💭", "hm")+g2Start("_x", "💭", "hm", "c")+g2End("_x", "c")
@@ -48,11 +48,9 @@ func TestLifecycle(t *testing.T) {
 		},
 		"two generations": {in: turn(markerChunk("💻", "a"), g2Start("read_file", "📖", "b", "c"), text("x"), g2End("read_file", "c")),
 			story: "other running running completed text completed finish done"},
-		"duplicates":           {in: turn(a, a, b, b, text("x"), b), o: bare, out: turn(a, b, text("x"))},
-		"orphans":              {in: turn(orphan, text("x"), g2End("terminal", "call_8")), out: turn(text("x"))},
-		"internal tools":       {in: turn(internal, text("x")), out: turn(text("x"))},
-		"internal tools, bare": {in: turn(internal, text("x")), o: bare, out: turn(text("x"))},
-		"internal tools, off":  {in: turn(internal, text("x")), o: off, out: turn(text("x"))},
+		"duplicates":     {in: turn(a, a, b, b, text("x"), b), o: bare, out: turn(a, b, text("x"))},
+		"orphans":        {in: turn(orphan, text("x"), g2End("terminal", "call_8")), out: turn(text("x"))},
+		"internal tools": {in: turn(internal, text("x")), out: turn(text("x"))},
 		"an escaped underscore": {in: turn(event(`"tool": "\u005fthinking", "emoji": "x", "label": "hm"`), text("x")),
 			out: turn(text("x"))},
 		"after the finish": {in: role() + text("x") + finishChunk("stop", realUsage) + a + b + doneFrame,
@@ -754,18 +752,12 @@ func TestEnvelopeIsWhatChunksHaveSaidLast(t *testing.T) {
 		{"a time that is too long", chunkWith(`, "id": "a", "created": ` + strings.Repeat("1", maxEnvelope+1) + `, "model": "m"`), `"a" 1700000000 "m"`},
 	} {
 		out := repair(c.in)
-		end := strings.Index(out, "data: {\"error\"")
-		if end < 0 || out[:end] != c.in {
-			t.Errorf("%s: the chunks are changed:\n%s", c.name, out)
-			continue
-		}
-		finish := out[end:]
-		finish = finish[strings.Index(finish, "\n\n")+2:]
+		begins(t, out, c.in)
+		finish := look(t, out).finish
+		same(t, fmt.Sprintf(`"%s" %d "%s"`, *finish.ID, *finish.Created, *finish.Model), c.want, c.name+": id, created, model")
 		events := toolFrames(repair(c.in + g1("terminal", "💻", "ls")))
-		for _, of := range []string{strings.TrimPrefix(finish, "data: "), events[len(events)-1]} {
-			m := gjson.GetMany(of, "id", "created", "model")
-			same(t, m[0].Raw+" "+m[1].Raw+" "+m[2].Raw, c.want, c.name+": id, created, model")
-		}
+		m := gjson.GetMany(events[len(events)-1], "id", "created", "model")
+		same(t, m[0].Raw+" "+m[1].Raw+" "+m[2].Raw, c.want, c.name+": id, created, model of a tool event")
 		// The ids of tools are derived from the id that they are sent with.
 		id, call := gjson.Get(events[0], "id").Raw, gjson.Get(events[0], "toolCallId").Raw
 		if derived[id] == "" {

@@ -77,7 +77,6 @@ type wireChunk struct {
 		Partial   *bool   `json:"partial"`
 		Failed    *bool   `json:"failed"`
 		Error     *string `json:"error"`
-		ErrorCode *string `json:"error_code"`
 	} `json:"hermes"`
 	Tool       *string `json:"tool"`
 	Emoji      *string `json:"emoji"`
@@ -125,7 +124,6 @@ type view struct {
 type wireError struct {
 	Message string  `json:"message"`
 	Type    string  `json:"type"`
-	Param   *string `json:"param"`
 	Code    *string `json:"code"`
 }
 

@@ -42,31 +42,6 @@ func FuzzWhole(f *testing.F) {
 	})
 }
 
-// A line is the marker of a known tool if a label follows its emoji, a backtick ends it, and no
-// second marker begins in it. Where next is 0, it is none.
-func TestLine(t *testing.T) {
-	for _, c := range []struct {
-		line, emoji, label string
-		next               int
-	}{
-		{line: `💻 ls`, next: 0},
-		{"💻 ls`", "💻", "ls", 8},
-		{"💻 ls`\\nx", "💻", "ls", 10},
-		{`💻\u0020ls\u0060\u000Ax`, "💻", "ls", 24},
-		{"⚙️ a`b``\\n", "⚙️", "a`b`", 14},
-		{"⚙ x`", "⚙", "x", 6},
-		{"💻 ls` \\t\\u00a0\\r\\nx", "💻", "ls", 21}, {"💻 a`  b` ", "💻", "a`  b", 12}, {line: "💻 ls` x"}, {line: "💻 ` \\n"}, {"💻\ufe0e ls`", "💻\ufe0e", "ls", 11},
-		{line: "💻 ls`x"}, {line: "💻 ls\\n`"}, {line: "💻 `"}, {line: "💻`"}, {line: "💻"}, {line: ""}, {line: "🦄 x`"}, {line: "x💻 ls`"},
-		{line: "💻 a` and `📖 b`"}, {line: "💻 a` and ``📖 b`"},
-		{"💻 a` and `📖b`", "💻", "a` and `📖b", 19},
-	} {
-		m, next, ok := Hermes.Line([]byte("`"+c.line), 1)
-		if next = max(next-1, 0); next != c.next || ok != (next > 0) || string(m.Emoji) != c.emoji || string(m.Label) != c.label {
-			t.Errorf("%s: %s, %s, %d, want %s, %s, %d", c.line, m.Emoji, m.Label, next, c.emoji, c.label, c.next)
-		}
-	}
-}
-
 // What follows a backtick may become the opening of a marker as long as it agrees with an emoji.
 func TestOpening(t *testing.T) {
 	for text, want := range map[string]struct {
