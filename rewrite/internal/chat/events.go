@@ -149,7 +149,7 @@ func (s *Stream) toolEnds(c encode.Transition) {
 	}
 	s.upstream.setSendsEvents(true, s.w.Form)
 	if s.w.Form != contract.ProgressOff {
-		s.decideHeld() // this may complete tools: TestToolEndsWhileTextIsHeld
+		s.decideHeld() // this may complete tools: TestTagsAndTheirNeighbours
 	}
 	i := s.tools.find(&c.Tool)
 	if i < 0 || c.Left && c.ID == "" { // an end that has left without an id may be that of another tool

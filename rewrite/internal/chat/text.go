@@ -61,7 +61,7 @@ func (s *Stream) applyReading() {
 	s.memory.decide(r.Held)
 	switch r.Held {
 	case prose.Leaves:
-		s.tools.infer() // before the text: TestTrustedToolEndsBeforeHeldText
+		s.tools.infer() // before the text: TestTagsAndTheirNeighbours
 		a.onTool = false
 		s.Out.Bytes, s.hold = append(s.Out.Bytes, s.hold.whole...), hold{}
 	case prose.Stripped:

@@ -120,7 +120,7 @@ func (t *State) DropMarker() {
 		t.dropNewlines = 1 // the same, but a newline has left before that line
 	case t.begun:
 		t.afterMarker = true
-		t.fence.endLine() // TestMarkerEndsTheLineThatClosesAFence
+		t.fence.endLine() // TestRealMarkers
 	}
 }
 
