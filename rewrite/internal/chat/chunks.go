@@ -11,7 +11,6 @@ import (
 func (s *Stream) chunk(x *chunk.Object) {
 	a, c := &s.answer, &x.C
 	s.Sum.Chunks++
-	s.w.HasChunk = true
 	if s.Finished && s.end.failed && c.Count > 0 {
 		s.end.dropLate(s.Out)
 		return
@@ -20,6 +19,7 @@ func (s *Stream) chunk(x *chunk.Object) {
 		s.tools.dropOutput()
 		return
 	}
+	s.w.HasChunk = true
 	s.end.update(x)
 	if c.Tokens.Counts {
 		s.upstream.memory.Report(s.w.Model())
