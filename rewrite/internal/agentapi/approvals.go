@@ -8,12 +8,12 @@ import (
 )
 
 // ask asks about the request for approval that e, an event of a run or of a session, makes. It
-// returns the members that the event gets, nil for none, and adds edits if it can only be denied. It
+// returns the members that the event gets, and adds edits if it can only be denied. It
 // offers no reply, because a reply needs the text of an answer, which these streams do not have.
-func (s *Follower) ask(e event, edits *sse.Splice) []byte {
+func (s *Follower) ask(e event, edits *sse.Splice) string {
 	if s.approvals == nil || s.kind != kindRuns && s.kind != kindSession ||
 		string(s.nameOf(e)) != requests.Event || requests.IsAsked(e.Data, e.object()) || !jsonspan.Valid(e.Data) {
-		return nil
+		return ""
 	}
 	run, tool := s.ownID, ""
 	if s.kind == kindSession {
@@ -21,7 +21,7 @@ func (s *Follower) ask(e event, edits *sse.Splice) []byte {
 	}
 	q, ok := requests.Read(e.Data, e.object(), jsonspan.Unquote(run))
 	if !ok {
-		return nil
+		return ""
 	}
 	if requests.CannotBeShown(q) {
 		for v := range requests.Choices(e.Data, e.object()) {

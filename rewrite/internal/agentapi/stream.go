@@ -134,7 +134,7 @@ func (s *Follower) Frame(out *sse.Writer, f *sse.Frame, edits *sse.Splice) {
 			s.writeFailed(out, contract.CodeIncomplete)
 		}
 	case ok:
-		var added []byte
+		added := ""
 		if !s.ended {
 			added = s.ask(e, edits) // first, because the command that runs has its secrets
 			s.failCompleted(e, edits)
@@ -146,9 +146,9 @@ func (s *Follower) Frame(out *sse.Writer, f *sse.Frame, edits *sse.Splice) {
 		if e.more {
 			s.noteUnread(f)
 		}
-		if added != nil {
+		if added != "" {
 			end := bytes.LastIndexByte(f.Data, '}')
-			edits.Replace(f, end, end, added)
+			edits.Replace(f, end, end, []byte(added))
 		}
 	case s.Known() || s.errors:
 		s.noteUnread(f)

@@ -100,12 +100,16 @@ func (x *Object) Set(v jsonspan.Span, name string, value []byte) {
 	if v.Ok() {
 		x.Replace(v.From, v.To, value)
 	} else {
-		x.Append(slices.Concat([]byte(`,"`+name+`":`), value))
+		x.Append(`,"` + name + `":` + string(value))
 	}
 }
 
-// Append adds members after the last one. They begin with a comma.
-func (x *Object) Append(members []byte) { x.Replace(x.C.All.To-1, x.C.All.To-1, members) }
+// Append adds members, which may be none, after the last one. They begin with a comma.
+func (x *Object) Append(members string) {
+	if members != "" {
+		x.Replace(x.C.All.To-1, x.C.All.To-1, []byte(members))
+	}
+}
 
 // DropName removes the event: line.
 func (x *Object) DropName() {

@@ -31,10 +31,10 @@ func (a *Ask) statusLine(command string) string {
 	return string(jsonspan.Quote(line + marker.Line(beginning(command, marker.MaxShown), marker.MaxShown-len(statusBegins))))
 }
 
-// members returns the members that the event gets, nil for none.
-func (a *Ask) members() []byte {
+// members returns the members that the event gets, which may be none.
+func (a *Ask) members() string {
 	if a == nil {
-		return nil
+		return ""
 	}
 	return requests.Members(a.Approval)
 }
@@ -42,7 +42,7 @@ func (a *Ask) members() []byte {
 // waits returns a start of the tool that waits, whose card says that it waits, or nil if the tool
 // has no card.
 func (a *Ask) waits(w *Writer) *Transition {
-	if a == nil || a.Tool == nil || !a.Tool.Card || !w.HasCards() || a.members() == nil {
+	if a == nil || a.Tool == nil || !a.Tool.Card || !w.HasCards() || a.members() == "" {
 		return nil
 	}
 	return &Transition{Tool: *a.Tool, Waits: true}

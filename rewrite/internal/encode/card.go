@@ -35,9 +35,9 @@ func (w *Writer) HasCards() bool { return !w.o.NoCards && w.Envelops() }
 // card returns the members that make a card of the event of t, none if it has no card. Open WebUI
 // shows the name of the item. In later requests it sends provider_function instead, if there is
 // one: an API takes no emoji in the name of a function, and the chat may go on with another model.
-func (t *Transition) card() []byte {
+func (t *Transition) card() string {
 	if !t.hasItem() {
-		return nil
+		return ""
 	}
 	_, status, _ := t.outcome()
 	name := t.name
@@ -45,21 +45,8 @@ func (t *Transition) card() []byte {
 		name = quoted(MaxCardName, `"`+waitsName+`"`, t.says())
 	}
 	shown, back := t.cardArguments(name)
-	return join(itemHead+`function_call","id":`, t.ID, `,"call_id":`, t.ID, `,"name":`, name, `,"arguments":`, shown,
-		`,"provider_function":{"name":`, t.function, `,"arguments":`, back, `},"status":"`, status, `"}`)
-}
-
-// join returns the bytes of the parts. It allocates once: most streams with tools have cards.
-func join(parts ...string) []byte {
-	n := 0
-	for _, part := range parts {
-		n += len(part)
-	}
-	b := make([]byte, 0, n)
-	for _, part := range parts {
-		b = append(b, part...)
-	}
-	return b
+	return itemHead + `function_call","id":` + t.ID + `,"call_id":` + t.ID + `,"name":` + name + `,"arguments":` + shown +
+		`,"provider_function":{"name":` + t.function + `,"arguments":` + back + `},"status":"` + status + `"}`
 }
 
 // hasItem reports whether the event of t makes a card, or changes one. A card that shows arguments

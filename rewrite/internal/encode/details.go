@@ -33,11 +33,10 @@ func DetailsIn(x *chunk.Object) (d contract.ToolDetails, told bool) {
 }
 
 // details returns the members of the event of t that say what the tool was given and what it returned.
-func (t *Transition) details() []byte {
-	var b []byte
+func (t *Transition) details() (members string) {
 	add := func(name string, value []byte) {
 		if value != nil {
-			b = slices.Concat(b, []byte(`,"`+name+`":`), value)
+			members += `,"` + name + `":` + string(value)
 		}
 	}
 	add(memberArgs, t.Details.Args)
@@ -47,13 +46,13 @@ func (t *Transition) details() []byte {
 			add(memberFailed, []byte("true"))
 		}
 	}
-	return b
+	return members
 }
 
 // addedDetails returns those members that Event lacks.
-func (t *Transition) addedDetails() []byte {
+func (t *Transition) addedDetails() string {
 	if t.Told {
-		return nil
+		return ""
 	}
 	return t.details()
 }

@@ -234,7 +234,7 @@ func (w *Writer) toolEvent(t *Transition) {
 		if t.Interrupted {
 			w.own(`,"interrupted":true`)
 		}
-		w.own(string(t.approval()), string(t.details()), string(w.statusLine(t.Completed, t.description())), string(t.card()))
+		w.own(t.approval(), t.details(), w.statusLine(t.Completed, t.description()), t.card())
 	}
 	w.own(tail)
 	if w.Form == contract.ProgressComment {
@@ -276,11 +276,11 @@ func beginning(raw string, n int) string {
 }
 
 // approval returns the member that says what became of a tool that has waited for an approval.
-func (t *Transition) approval() []byte {
+func (t *Transition) approval() string {
 	if t.Approval == "" {
-		return nil
+		return ""
 	}
-	return []byte(`,"` + requests.MemberOutcome + `":"` + string(t.Approval) + `"`)
+	return `,"` + requests.MemberOutcome + `":"` + string(t.Approval) + `"`
 }
 
 // outcomes begin the descriptions of tools that were not approved.
@@ -331,12 +331,11 @@ func (w *Writer) addChunkMembers(x *chunk.Object, card bool) {
 
 // statusLine returns the member that Open WebUI shows, none if the option is off or the description, a
 // JSON string, is empty.
-func (w *Writer) statusLine(done bool, description string) []byte {
+func (w *Writer) statusLine(done bool, description string) string {
 	if w.o.NoStatusLine || description == "" {
-		return nil
+		return ""
 	}
-	b := append([]byte(`,"event":{"type":"status","data":{"description":`), description...)
-	return append(strconv.AppendBool(append(b, `,"done":`...), done), "}}"...)
+	return `,"event":{"type":"status","data":{"description":` + description + `,"done":` + strconv.FormatBool(done) + `}}`
 }
 
 // addStatusLine adds a status line to the named event x, unless it has one of its own.
@@ -346,16 +345,13 @@ func (w *Writer) addStatusLine(x *chunk.Object, done bool, description string) {
 	}
 }
 
-// The events with which the newest Hermes reports its state.
-const (
-	StatusEvent   = "hermes.status"
-	ApprovalEvent = requests.Event
-)
+// StatusEvent is the event with which the newest Hermes reports its state.
+const StatusEvent = "hermes.status"
 
 // IsState reports whether the named event x is about upstream's state.
 func IsState(x *chunk.Object) bool {
 	name := string(x.F.Event)
-	return name == StatusEvent || name == ApprovalEvent
+	return name == StatusEvent || name == requests.Event
 }
 
 // NamedEvent writes a named event that is neither a chunk nor a tool event. Strict clients
@@ -369,13 +365,13 @@ func (w *Writer) NamedEvent(x *chunk.Object, wrapped, finished bool, ask *Ask) (
 	if w.Envelops() && !wrapped {
 		w.addChunkMembers(x, waits != nil)
 		text, command := x.String(x.Member("text")), x.String(x.Member("command"))
-		if command == nil && ask.members() != nil { // what cannot be shown
+		if command == nil && ask.members() != "" { // what cannot be shown
 			command = []byte(`"?"`)
 		}
 		switch name := string(x.F.Event); {
 		case name == StatusEvent && text != nil: // a status is done when it is sent
 			w.addStatusLine(x, true, quoted(marker.MaxShown, string(text)))
-		case name == ApprovalEvent && command != nil && !finished: // or it would stay
+		case name == requests.Event && command != nil && !finished: // or it would stay
 			w.addStatusLine(x, false, ask.statusLine(string(command)))
 			waiting = !w.o.NoStatusLine
 		}
@@ -383,9 +379,7 @@ func (w *Writer) NamedEvent(x *chunk.Object, wrapped, finished bool, ask *Ask) (
 			x.Append(waits.card())
 		}
 	}
-	if members := ask.members(); members != nil {
-		x.Append(members)
-	}
+	x.Append(ask.members())
 	// Without its event: line the event is a chunk for clients and for a second sidecar. It keeps
 	// the line if such a chunk would say anything, and after the finish chunk.
 	if w.Form == contract.ProgressUnnamed && (IsState(x) || string(x.F.Event) == CardEvent) && !finished &&
@@ -411,5 +405,5 @@ func (w *Writer) Hide(description string) {
 
 // HiddenStatus returns the status with the description that is over, and that Open WebUI hides.
 func HiddenStatus(description string) []byte {
-	return append(append([]byte(`{"type":"status","data":{"description":`), jsonspan.Quote(description)...), `,"done":true,"hidden":true}}`...)
+	return []byte(`{"type":"status","data":{"description":` + string(jsonspan.Quote(description)) + `,"done":true,"hidden":true}}`)
 }

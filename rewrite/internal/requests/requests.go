@@ -118,12 +118,12 @@ func IsAsked(data []byte, v jsonspan.Span) bool {
 	return jsonspan.MemberOf(data, v, memberURL).Ok() || jsonspan.MemberOf(data, v, memberCode).Ok()
 }
 
-// Members returns the members that the event of a request gets for the approval a, nil for none.
+// Members returns the members that the event of a request gets for the approval a, which may be none.
 // They begin with a comma.
-func Members(a contract.Approval) (members []byte) {
+func Members(a contract.Approval) (members string) {
 	add := func(name, value string) {
 		if value != "" {
-			members = slices.Concat(members, []byte(`,"`+name+`":`), jsonspan.Quote(value))
+			members += `,"` + name + `":` + string(jsonspan.Quote(value))
 		}
 	}
 	add(memberURL, a.URL)
