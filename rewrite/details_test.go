@@ -17,9 +17,13 @@ import (
 type stored struct {
 	calls map[string][]string // by the id: the arguments and the result of each call, in turns
 	asked []string
+	waits bool // for the start of a tool
 }
 
 func (d *stored) Started(c ToolCall, flush func()) (said ToolDetails) {
+	if d.waits {
+		flush()
+	}
 	d.look("starts", c, func(args, _ string) { said.Args = ToolArgs(args) })
 	return said
 }
@@ -131,7 +135,7 @@ func TestDetailsOfIDsThatComeAgain(t *testing.T) {
 	in += g2Start("read_file", "📖", "a", "x") + g2End("read_file", "x") + text("x") + stop()
 	out := detailed(in, Options{}, d)
 	for i, want := range []string{"one", "two", "three", "one"} {
-		equal(t, resultsOf(out)[i], want, "the result")
+		equal(t, gjson.Get(toolFrames(out)[2*i+1], "result").Str, want, "the result")
 	}
 	ids := map[string]bool{}
 	for _, e := range look(t, out).tools {
@@ -148,56 +152,21 @@ func TestDetailsOfIDsThatComeAgain(t *testing.T) {
 	equal(t, len(asked.asked), 2*maxToolIDs, "questions")
 }
 
-// resultsOf returns the results in the completed events of out.
-func resultsOf(out string) (all []string) {
-	for line := range strings.Lines(out) {
-		if data, ok := strings.CutPrefix(line, "data: "); ok && gjson.Get(data, "status").String() == "completed" {
-			all = append(all, gjson.Get(data, "result").String())
-		}
-	}
-	return all
-}
-
-// With details, the output does not depend on the cut, and a second sidecar changes nothing, whether it
-// has details of its own or not.
-func TestDetailsInAnyCutAndTwice(t *testing.T) {
-	calls := map[string][]string{
-		"call_1": {`{"command": "\ud800 \u202e x", "deep": {"a": [null, true]}}`, "\x1b[31mred\u202e\r\nline"},
-		"call_2": {strings.Repeat(`{"a":`, 100) + "1" + strings.Repeat("}", 100), `{"success": false}`},
-		"call_3": {"", ""},
-		"call_4": {`{"big": "` + strings.Repeat(`\u0001`, 30_000) + `"}`, strings.Repeat("é\"\\", 40_000)},
-	}
-	in := role()
-	for _, id := range []string{"call_1", "call_2", "call_3", "call_4", "call_5"} {
-		in += g2Start("terminal", "💻", "label of "+id, id)
-	}
-	in += g2End("terminal", "call_4") + g2End("terminal", "call_1") + text("so") + g2End("terminal", "call_2") + g2End("terminal", "call_3") +
-		texts("`💻 x`\n", "y") + stop()
+// Details change nothing else, and a second sidecar shows in its cards what the first one knew.
+func TestDetailsBehindAnotherSidecar(t *testing.T) {
+	d := &stored{calls: map[string][]string{"call_1": {`{"command": "x"}`, "done"}, "call_2": {"", ""}}}
+	in := turn(g2Start("terminal", "💻", "a", "call_1"), g2Start("terminal", "💻", "b", "call_2"), g2End("terminal", "call_1"),
+		text("so"), g2End("terminal", "call_2"), texts("`💻 x`\n", "y"))
 	for _, o := range allOptions() {
-		with, without := chatParams, chatParams
-		with.Details = &stored{calls: calls}
-		out, _ := anyCut(t, in, o, with, CauseEOF)
-		for _, p := range []Params{with, without} {
-			twice, _ := run(out, o, p, atRandom(3, 90), CauseEOF)
-			same(t, twice, out, fmt.Sprintf("twice and once, %+v", o))
-		}
-		v := look(t, out)
-		v.checkLifecycle(t)
-		plain := look(t, repairWith(in, o))
+		out := detailed(in, o, d)
+		v, plain := look(t, out), look(t, repairWith(in, o))
 		equal(t, v.content, plain.content, "the content")
-		equal(t, len(v.tools), len(plain.tools), "tool events")
-		for _, second := range []Options{{}, {NoStatusLine: true}, {NoCards: true, NoStatusLine: true}} {
-			later, _ := run(out, second, without, inOne, CauseEOF)
-			if (o.NoCards || !envelops(o)) && second.NoCards {
-				continue
-			}
-			cards := cardsOf(t, later)
-			if len(cards) > 0 && !second.NoCards && o.ProgressForm(&without) == ProgressEnvelope {
-				contains(t, cards[0].started.Provider.Arguments, `"args": {"command":`)
-			}
+		equal(t, v.story(), plain.story(), "the story")
+		if o.ProgressForm(&Params{}) != ProgressEnvelope {
+			continue
 		}
-		if t.Failed() {
-			t.Fatalf("%+v:\n%s", o, out)
+		for _, second := range []Options{{}, {NoStatusLine: true}} {
+			contains(t, cardsOf(t, repairWith(out, second))[0].started.Provider.Arguments, `"args": {"command":`)
 		}
 	}
 }
@@ -232,7 +201,8 @@ func TestDetailsAreJSONForEveryClient(t *testing.T) {
 	for _, unit := range []string{"x", "é", "💻", "\"", "\\", "\x01", "\n.", "a\x00💻\u202e"} {
 		for _, n := range []int{1, 100, contract.MaxDetail/len(unit) - 1, contract.MaxDetail, 300_000} {
 			whole := strings.Repeat(unit, n)
-			for _, raw := range [][]byte{first(ToolResult(whole)), ToolArgs("x" + whole), tooltext.Shown("Error: failed\n", whole)} {
+			result, _ := ToolResult(whole)
+			for _, raw := range [][]byte{result, ToolArgs("x" + whole), tooltext.Shown("Error: failed\n", whole)} {
 				atMost(t, len(raw), contract.MaxDetail, "a detail")
 				var s string
 				if json.Unmarshal(raw, &s) != nil || bytes.IndexByte(raw, '\n') >= 0 {
@@ -252,8 +222,6 @@ func TestDetailsAreJSONForEveryClient(t *testing.T) {
 		}
 	}
 }
-
-func first(result []byte, _ bool) []byte { return result }
 
 func TestFailedResults(t *testing.T) {
 	for text, want := range map[string]bool{
@@ -285,7 +253,7 @@ func TestDetailsOfAStreamAreBounded(t *testing.T) {
 		all := feedAll(s, role(), inOne)
 		for frame := range strings.SplitAfterSeq(in.String(), "\n\n") {
 			out := s.Feed(nil, []byte(frame), epoch)
-			atMost(t, len(out), 3*len(frame)+maxGrowth(), "bytes written for a frame")
+			atMost(t, len(out), 3*len(frame)+256<<10, "bytes written for a frame")
 			all = append(all, out...)
 		}
 		sum := 0
@@ -311,25 +279,6 @@ func TestDetailsOfAStreamAreBounded(t *testing.T) {
 	}
 }
 
-func maxGrowth() int { return 256 << 10 }
-
-// The item of a completed event replaces that of the running one. Where the end does not know the
-// arguments, it has none, so that the row keeps what it shows.
-func TestCardsKeepTheirArguments(t *testing.T) {
-	in := role() + g2Start("terminal", "💻", "ls", "call_1")
-	d := &stored{calls: map[string][]string{"call_1": {`{"command":"ls"}`, "r"}}}
-	for end, cause := range map[string]Cause{"": CauseAborted, text("x") + stop(): CauseEOF} {
-		p := chatParams
-		p.Details = d
-		for _, o := range []Options{{}, {Progress: ProgressUnnamed}} {
-			out, _ := anyCut(t, in+end, o, p, cause)
-			equal(t, strings.Count(out, `"function_call",`), 1, "calls")
-			equal(t, strings.Count(out, `"function_call_output",`), 1, "outputs")
-			same(t, repairWith(out, o), out, "twice and once")
-		}
-	}
-}
-
 // What has left of a stream is sent before an event that waits, and only then.
 func TestDetailsThatWait(t *testing.T) {
 	var sent []string
@@ -338,7 +287,7 @@ func TestDetailsThatWait(t *testing.T) {
 		sent = append(sent, string(out))
 		return out[:0]
 	}
-	p.Details = waiting{}
+	p.Details = &stored{waits: true}
 	s := New(&Options{}, p)
 	out := s.Feed(nil, []byte(role()+text("before")+g2Start("terminal", "💻", "a", "call_1")+g2End("terminal", "call_1")+text("after")), epoch)
 	equal(t, len(sent), 1, "sent before the question")
@@ -349,16 +298,6 @@ func TestDetailsThatWait(t *testing.T) {
 	s.Finish(s.Feed(nil, []byte(role()+strings.TrimSpace(g2Start("terminal", "💻", "a", "call_1"))), epoch), CauseAborted)
 	equal(t, len(sent), 1, "sent")
 }
-
-// waiting are Details that wait for the start of a tool, and know nothing.
-type waiting struct{}
-
-func (waiting) Started(_ ToolCall, flush func()) (none ToolDetails) {
-	flush()
-	return none
-}
-
-func (waiting) Ended(ToolCall, func()) (none ToolDetails) { return none }
 
 // Cards with details leave histories as others do, whatever their output is, and whether Open WebUI sends back
 // provider_function or, as 0.11 does, what it shows.

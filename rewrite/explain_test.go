@@ -1,7 +1,6 @@
 package rewrite
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -51,7 +50,8 @@ func TestStepsAreTheStream(t *testing.T) {
 
 // Each change to a piece of the stream has one note.
 func TestNotesNameTheRule(t *testing.T) {
-	chat, none := chatParams, Params{}
+	chat, none, asking := chatParams, Params{}, chatParams
+	asking.Approvals, asking.Split = &desk{answer: byReply}, func(out []byte) []byte { return out[:0] }
 	boom := "data: {\"error\": {\"message\": \"m\"}}\n\n"
 	for name, c := range map[string]struct {
 		in   string
@@ -82,6 +82,8 @@ func TestNotesNameTheRule(t *testing.T) {
 		"[DONE] is missing":          {text("a") + finishChunk("stop", realUsage), chat, []string{"3 [DONE]…"}},
 		"white space after a tag":    {text("<think>a</think> \n b") + stop(), chat, []string{"4 white space…"}},
 		"a part of a closing tag":    {text("<think>a</thi") + text("nk>b") + stop(), chat, []string{"4 may be a closing tag…"}},
+		"an approval":                {waits("x"), asking, []string{"2 a request for approval: the answer asks the user…"}},
+		"the end of an answer":       {waits("x"), asking, []string{"2 the answer ends here; what follows is the answer to the reply…"}},
 		"another stream that is cut": {created(0, `"id": "r"`), none, []string{contract.SectionOther + " cut…"}},
 	} {
 		steps, _ := explained(c.in, Options{MaxFrame: 400}, c.p, inOne, CauseEOF)
@@ -162,16 +164,7 @@ func TestStepsSayWhatIsHeld(t *testing.T) {
 	}
 }
 
-// told repairs in and returns the tool events that OnTool got.
-func told(in string, o Options, cause Cause) (events []string) {
-	p := chatParams
-	p.OnTool = func(e ToolEvent) {
-		events = append(events, fmt.Sprint(e.Name, map[bool]string{false: " running ", true: " completed "}[e.Completed], e.Source))
-	}
-	run(in, o, p, oneByte, cause)
-	return events
-}
-
+// OnTool gets the tool events that the client gets (see FuzzLifecycle), and who has said so.
 func TestToolsAreTold(t *testing.T) {
 	ls, trust, off := markerChunk("💻", "ls"), Options{Imitations: ImitationsTrust}, Options{Progress: ProgressOff}
 	for _, c := range []struct {
@@ -188,22 +181,13 @@ func TestToolsAreTold(t *testing.T) {
 		{ls + text("Hi") + stop(), off, CauseEOF, "terminal running marker, terminal completed inferred"}, // not shown to the client
 		{g2Start("_x", "💻", "ls", "1") + g2End("_x", "1") + stop(), Options{}, CauseEOF, ""},
 	} {
-		same(t, strings.Join(told(c.in, c.o, c.cause), ", "), c.want, c.in)
-	}
-	// Over the recordings, the client sees the same.
-	for _, r := range chats(t) {
-		for _, cause := range []Cause{CauseEOF, CauseAborted} {
-			body := r.body[:len(r.body)*2/3]
-			out, _ := run(body, Options{}, chatParams, inOne, cause)
-			sent, got := "", ""
-			for _, e := range look(t, out).tools {
-				sent += e.tool + " " + e.status + "\n"
-			}
-			for _, e := range told(body, Options{}, cause) {
-				got += e[:strings.LastIndex(e, " ")] + "\n"
-			}
-			same(t, got, sent, r.name())
+		var told []string
+		p := chatParams
+		p.OnTool = func(e ToolEvent) {
+			told = append(told, fmt.Sprint(e.Name, map[bool]string{false: " running ", true: " completed "}[e.Completed], e.Source))
 		}
+		run(c.in, c.o, p, oneByte, c.cause)
+		same(t, strings.Join(told, ", "), c.want, c.in)
 	}
 }
 
@@ -214,31 +198,5 @@ func TestSourcesTellStartsOrEnds(t *testing.T) {
 	equal(t, len(ToolSources()), len(want), "sources")
 	for _, s := range ToolSources() {
 		equal(t, [2]bool{s.Tells(false), s.Tells(true)}, want[s], s)
-	}
-}
-
-// A stream reports whether it has finished, is done and is guarded.
-func TestStreamTellsWhetherItIsDone(t *testing.T) {
-	for _, c := range []struct {
-		p     Params
-		feeds []string
-		tells string // after each: finished, done, guarded
-	}{
-		{chatParams, []string{"", role() + text("a"), finishChunk("stop", realUsage), doneFrame}, "g g fg fdg"},
-		{Params{}, []string{"", "data: 1\n\n", created(0, responseOfTests), strings.ReplaceAll(created(1, ""), "created", "completed")}, "- - g dg"},
-		{Params{}, []string{role()}, "g"},
-	} {
-		s, tells := New(&Options{}, c.p), ""
-		for _, in := range c.feeds {
-			s.Feed(nil, []byte(in), epoch)
-			says := ""
-			for i, is := range []bool{s.Finished(), s.Done(), s.Guarded()} {
-				if is {
-					says += "fdg"[i : i+1]
-				}
-			}
-			tells += " " + cmp.Or(says, "-")
-		}
-		equal(t, tells, " "+c.tells, c.feeds)
 	}
 }

@@ -57,6 +57,9 @@ func TestEndsOfAnyCause(t *testing.T) {
 		}
 	}
 	s := New(&Options{}, chatParams)
+	s.Feed(nil, []byte(said+finishChunk("stop", realUsage)), epoch)
+	equal(t, [2]bool{s.Finished(), s.Done()}, [2]bool{true, false}, "finished, and done, before [DONE]")
+	s = New(&Options{}, chatParams)
 	out := s.Feed([]byte("a"), []byte(said+doneFrame), epoch) // leaves when it comes, after what is there
 	if !strings.HasPrefix(string(out), "a"+said) || !s.Done() || !s.Finished() {
 		t.Errorf("done %v, finished %v: %s", s.Done(), s.Finished(), out)

@@ -1,9 +1,10 @@
 package rewrite
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
-	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose/prosetest"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/redact"
+	"github.com/tidwall/gjson"
 )
 
 // fuzzSeeds adds the shorter recordings to f.
@@ -21,11 +23,6 @@ func fuzzSeeds(f *testing.F, add func(body string)) {
 			add(r.body)
 		}
 	}
-}
-
-// framed returns body in the nth of four framings.
-func framed(body string, n int) string {
-	return []string{body, strings.ReplaceAll(body, "\n", "\r\n"), strings.ReplaceAll(body, "\n", "\r"), "\ufeff" + body}[n%4]
 }
 
 // twoCuts repairs in cut as the scripts say, and fails if that makes a difference.
@@ -41,12 +38,16 @@ func twoCuts(t *testing.T, in string, o Options, p Params, a, b []byte, cause Ca
 
 // FuzzFraming: any bytes, cut in any two ways, give the same bytes; a stream that is not guarded passes.
 func FuzzFraming(f *testing.F) {
-	n := 0
 	fuzzSeeds(f, func(body string) {
-		n++
-		f.Add([]byte(framed(body, n)), []byte{0}, []byte{200, 3, 17}, n%2 == 0, byte(n), byte(n*7))
+		for _, in := range reframed(body) {
+			n := len(in)
+			f.Add([]byte(in), []byte{0}, []byte{200, 3, 17}, n%2 == 0, byte(n), byte(n*7))
+		}
 	})
 	f.Add([]byte("\xef\xbb\xbf: c\r\n\r\ndata: a\rdata:b\r\rdata"), []byte{0}, []byte{1}, false, byte(0), byte(0))
+	for _, active := range []bool{false, true} { // a frame that is cut after max_frame
+		f.Add([]byte(strings.Repeat("0", 50)), []byte{0}, []byte{49, 0}, active, byte(0), byte(6))
+	}
 	f.Fuzz(func(t *testing.T, in, a, b []byte, active bool, options, limit byte) {
 		all := allOptions()
 		o := all[int(options)%len(all)]
@@ -284,6 +285,9 @@ func FuzzLifecycle(f *testing.F) {
 	f.Add([]byte{11, 2, 0, 8, 0, 9, 0, 14, 3, 0, 9}, byte(7), byte(0))
 	f.Add([]byte{66, 4, 0, 4, 1, 6, 0, 6, 0, 6, 3, 15, 134}, byte(1), byte(3))
 	f.Add([]byte{66, 14, 2, 14, 8, 14, 10, 14, 4, 14, 1, 15, 128}, byte(3), byte(0))
+	for script := range scripts(1000/cutStride, 100) {
+		f.Add(script, script[len(script)/2], script[len(script)-1])
+	}
 	f.Fuzz(func(t *testing.T, script []byte, options, end byte) {
 		if len(script) == 0 || len(script) > 600 {
 			return
@@ -298,11 +302,17 @@ func FuzzLifecycle(f *testing.F) {
 			p.Details = scripted{}
 		}
 		said := remember(&p)
+		var told, seen []bool
+		p.OnTool = func(e ToolEvent) { told = append(told, e.Completed) }
 		s := New(&o, p)
 		var out []byte
-		now := epoch
+		in, now := "", epoch
+		feed := func(c string) {
+			in += c
+			out = s.Feed(out, []byte(c), now)
+		}
 		if l.mode&16 != 0 {
-			out = s.Feed(out, []byte("\ufeff"), now)
+			feed("\ufeff")
 		}
 		for i, c := range l.chunks {
 			switch c {
@@ -315,17 +325,28 @@ func FuzzLifecycle(f *testing.F) {
 					c = c[:int(end)*len(c)/256]
 				}
 				from := len(out)
-				if out = s.Feed(out, []byte(c), now); len(out)-from > 3*len(c)+256<<10 {
+				if feed(c); len(out)-from > 3*len(c)+256<<10 {
 					t.Errorf("%d bytes are written for %d", len(out)-from, len(c))
 				}
 			}
 		}
 		if cut := end&16 != 0 && !finished; end&32 != 0 && !cut {
-			out = s.Feed(out, []byte(doneFrame), now)
+			feed(doneFrame)
 		}
 		out = s.Finish(out, Cause(end%4))
 		equal(t, string(s.Keepalive(s.Feed(s.Finish(nil, CauseEOF), []byte(text("x")), now))), "", "what leaves after the end")
+		if !slices.Contains(l.chunks, tick) && !slices.Contains(l.chunks, breath) {
+			p.OnTool = nil
+			other, _ := run(in, o, p, atRandom(1, 99), Cause(end%4))
+			same(t, other, string(out), "outputs of two cuts")
+		}
 		v := checkLife(t, string(out), o, s.Summary(), finished)
+		if o.Progress != ProgressOff && !l.large { // a large start leaves before the ends that it proves
+			for _, e := range v.tools {
+				seen = append(seen, e.status != "running")
+			}
+			equal(t, fmt.Sprint(told), fmt.Sprint(seen), "the ends of tools that are told")
+		}
 		if s.Summary().Unexamined == 0 {
 			said.check(t, v)
 		}
@@ -363,7 +384,7 @@ func (s scripted) Ended(c ToolCall, flush func()) (d ToolDetails) {
 	if d = s.Started(c, flush); c.Nth%4 != 2 && len(c.ID) < len("call_0123456789") {
 		d.Result, d.Failed = ToolResult([]string{"", "Error: x", `{"exit_code": 1}`, strings.Repeat("é\x1b", 9000)}[(len(c.Name)+c.Nth)%4])
 	}
-	if c.Nth%5 == 4 {
+	if c.Nth%3 == 2 {
 		d.Args = nil
 	}
 	return d
@@ -468,115 +489,81 @@ func FuzzJSON(f *testing.F) {
 	})
 }
 
-// FuzzOther: any bytes after the beginning of a stream of another kind, cut in any two ways, give the same
-// bytes. Upstream's complete events leave as they came, at most one failed event is added, which is well
-// formed, and a second sidecar adds nothing.
-func FuzzOther(f *testing.F) {
-	n := 0
-	for _, r := range otherStreams(f) {
-		if r.session() {
+// otherSeeds adds the recordings of sessions, or those of responses and runs, whole and cut, in every framing.
+func otherSeeds(f *testing.F, sessions bool) {
+	for n, r := range otherStreams(f) {
+		if r.session() != sessions {
 			continue
 		}
-		n++
 		for _, at := range []int{len(r.body), len(r.body) * 2 / 3, len(r.body) / 2} {
-			f.Add([]byte(framed(r.body[:at], n)), []byte{0}, []byte{200, 3, 17}, byte(n), byte(n*9%30))
+			for _, in := range reframed(r.body[:at]) {
+				for _, limit := range []byte{0, 1, 19} {
+					f.Add([]byte(in), []byte{0}, []byte{200, 3, 17}, byte(n), limit)
+				}
+			}
 		}
 	}
+}
+
+// FuzzOther: any bytes after the beginning of a response or of the events of a run become what checkOther checks.
+func FuzzOther(f *testing.F) {
+	otherSeeds(f, false)
 	f.Add([]byte(created(3, responseOfTests)+named("error", `{"type":"error","message":"x"}`)+doneFrame+outputDelta(4)), []byte{1}, []byte{90}, byte(1), byte(0))
 	f.Add([]byte(created(3, ` "a" : {"status":1} , "error":null`)+"data: {\"type\":\"response.x\",\r\ndata:\"sequence_number\":9}\r\n\r"), []byte{1}, []byte{90}, byte(1), byte(0))
 	f.Add([]byte(runEvent("run.x", `,"timestamp":1e5`)+"data: [DONE]"), []byte{1}, []byte{90}, byte(0), byte(0))
 	f.Fuzz(func(t *testing.T, in, a, b []byte, cause, limit byte) {
-		o := Options{MaxFrame: int(limit) * 16}
-		how := Cause(cause % 4)
-		p := otherParams(string(in))
-		p.ID = chatParams.ID
-		s, got := twoCuts(t, string(in), o, p, a, b, how)
-		if s.Active() {
-			return
-		}
-		if !s.Guarded() {
-			same(t, got, string(in), "bytes of a foreign stream")
-			return
-		}
-		again, _ := run(got, o, p, byScript(a), CauseEOF)
-		if limit == 0 {
-			same(t, again, got, "outputs of a second sidecar")
-		}
-		if strings.Count(got, redacted) > strings.Count(string(in), redacted) {
-			return // the rest is redact.FuzzRedaction's
-		}
-		// A blank line may have been added to the last event of a stream that is complete.
-		if strings.TrimRight(got, "\r\n") == strings.TrimRight(string(in), "\r\n") && s.Summary().Code != how.Code() {
-			return
-		}
-		checkFailedOnce(t, string(in), got, strings.Contains(got, `"type":"response.failed"`))
+		checkOther(t, string(in), otherParams(string(in)), a, b, cause, limit)
 	})
 }
 
-// FuzzSessions is FuzzOther for streams of sessions, which end with done.
+// FuzzSessions is FuzzOther for streams of sessions.
 func FuzzSessions(f *testing.F) {
-	for _, r := range otherStreams(f) {
-		if !r.session() {
-			continue
-		}
-		for _, at := range []int{len(r.body), len(r.body) * 2 / 3, len(r.body) / 2} {
-			body := r.body[:at]
-			f.Add([]byte(body), []byte{0}, []byte{200, 3, 17}, byte(at), byte(at%30))
-			f.Add([]byte(inCRLF(body)), []byte{0}, []byte{9}, byte(at), byte(0))
-		}
-	}
+	otherSeeds(f, true)
 	f.Fuzz(func(t *testing.T, in, a, b []byte, cause, limit byte) {
-		o := Options{MaxFrame: int(limit) * 16}
-		how := Cause(cause % 4)
-		s, got := twoCuts(t, string(in), o, sessionParams, a, b, how)
-		if s.Active() {
-			return
-		}
-		if s.Summary().Code == how.Code() && !strings.HasPrefix(got[strings.LastIndex(got, "\nevent: ")+1:], "event: done\ndata: {\"session_id\": ") && !strings.HasSuffix(strings.TrimSpace(got), "[DONE]") {
-			t.Errorf("does not end with done: %q", got)
-		}
-		if limit == 0 {
-			again, _ := run(got, o, sessionParams, byScript(a), CauseEOF)
-			same(t, again, got, "outputs of a second sidecar")
-		}
+		checkOther(t, string(in), sessionParams, a, b, cause, limit)
 	})
 }
 
-// The fields before the data of an event of the sidecar's, and an event of its own that ends a tool.
-var (
-	ownHead    = regexp.MustCompile(`id: \d+\n$`)
-	ownToolEnd = regexp.MustCompile(`(id: \d+\n)?(event: response\.output_item\.\w+\n)?data: \{("event": "tool\.completed"|"type":"response\.output_item\.(added|done)")[^\r\n]*\}$`)
-)
-
-// checkFailedOnce checks that out is in up to the cut, the ends of open tools and one failed event.
-func checkFailedOnce(t *testing.T, in, out string, responses bool) {
+// checkOther checks that in gives the same bytes, cut in any two ways. What is not explained leaves as it came. What
+// says that the stream was cut is well formed and the last that the sidecar writes, and a second sidecar adds nothing.
+func checkOther(t *testing.T, in string, p Params, a, b []byte, cause, limit byte) {
 	t.Helper()
-	start := `data: {"event": "run.failed", "run_id": "`
-	if responses {
-		start = `data: {"type":"response.failed","response":{`
+	o := Options{MaxFrame: int(limit) * 16}
+	p.ID = chatParams.ID
+	s, got := twoCuts(t, in, o, p, a, b, Cause(cause%4))
+	switch {
+	case s.Active():
+		return
+	case !s.Guarded():
+		same(t, got, in, "bytes of a foreign stream")
+		return
+	case limit == 0:
+		again, _ := run(got, o, p, byScript(a), CauseEOF)
+		same(t, again, got, "outputs of a second sidecar")
 	}
-	i := strings.LastIndex(out, start)
-	if i < 0 {
-		t.Fatalf("no failed event in %q", out)
-	}
-	event, _, _ := strings.Cut(out[i:], "\n")
-	if !json.Valid([]byte(strings.TrimPrefix(event, "data: "))) {
-		t.Errorf("the failed event is no JSON: %q", event)
-	}
-	before := ownHead.ReplaceAllString(strings.TrimSuffix(out[:i], "event: response.failed\n"), "")
-	for before = strings.TrimRight(before, "\r\n"); !strings.HasPrefix(in, before); { // the ends of open tools
-		end := ownToolEnd.FindString(before)
-		if end == "" {
-			same(t, before, in, "bytes before the failed event")
-			break
+	equal(t, string(s.Keepalive(s.Feed(s.Finish(nil, CauseEOF), []byte(in), epoch))), "", "what leaves after the end")
+	steps, _ := explained(in, o, p, byScript(a), Cause(cause%4))
+	for _, step := range steps {
+		if slices.ContainsFunc(step.Notes, func(n Note) bool { return strings.HasPrefix(n.Text, "cut before") }) {
+			checkFailure(t, string(step.Out))
+			return
 		}
-		if data := end[strings.Index(end, "data: ")+len("data: "):]; !json.Valid([]byte(data)) {
-			t.Errorf("the end of a tool is no JSON: %q", data)
+		if len(step.Notes) == 0 { // a blank line may be added, and a byte order mark waits
+			same(t, strings.Trim(string(step.Out), "\r\n\ufeff"), strings.Trim(string(step.In), "\r\n\ufeff"), "bytes without a note")
 		}
-		before = strings.TrimRight(strings.TrimSuffix(before, end), "\r\n")
 	}
-	if strings.Count(before, start) != strings.Count(in[:min(len(in), len(before))], start) {
-		t.Errorf("more than one failed event in %q", out)
+}
+
+// checkFailure checks that events end with one that says that its stream has failed.
+func checkFailure(t *testing.T, events string) {
+	t.Helper()
+	last := ""
+	for _, e := range decode(strings.TrimSuffix(events, doneFrame)) {
+		equal(t, json.Valid([]byte(standardJSON(e.data))), true, "JSON: "+e.data)
+		last = cmp.Or(gjson.Get(e.data, "type").Str, gjson.Get(e.data, "event").Str, e.name)
+	}
+	if last != "response.failed" && last != "run.failed" && last != "done" {
+		t.Errorf("the last event is %q: %q", last, events)
 	}
 }
 
@@ -595,7 +582,11 @@ func FuzzReasoning(f *testing.F) {
 		f.Add(c.In, []byte{}, []byte{1})
 	}
 	f.Add("<think>plan</think", []byte{}, []byte{1})
-	f.Add("<think>plan `</think>", []byte{}, []byte{1})
+	for _, unclosed := range []string{
+		"<think>plan `</think>", "Tags:\n\n<think>\n\nis a tag. The rest of my answer is long.", "<Think>plan</thi", "\n<think>a `</think>` b", "<think>```\n</think>\n```\n",
+	} {
+		f.Add(unclosed, []byte{}, []byte{1})
+	}
 	f.Add("", []byte{0, 23, 1, 18, 18, 23, 19, 0, 24, 1, 23}, []byte{0, 3, 6})
 	for script := range scripts(400, 14) {
 		f.Add("", script, []byte{1})
