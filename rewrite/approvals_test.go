@@ -1,15 +1,15 @@
 package rewrite
 
 import (
-	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
+	"github.com/tidwall/gjson"
 )
 
 // A desk answers as it is told, and remembers what it was asked.
@@ -112,14 +112,25 @@ func TestLinkOfAnApproval(t *testing.T) {
 	}
 }
 
-// With status_line and cards, Open WebUI shows the link, and which tool waits.
+// With status_line and cards, Open WebUI shows the link, and which tool waits. One question is told once: the status
+// line has no address that the text has.
 func TestApprovalInOpenWebUI(t *testing.T) {
 	outs, _ := anyAsking(t, waits("rm -rf x"), Options{}, chatParams, byLink)
-	contains(t, outs[0], `"event":{"type":"status","data":{"description":"Approval needed: https://h/approve/Tr1 for rm -rf x","done":false}}`)
 	contains(t, outs[0], `"item":{"type":"function_call","id":"c1","call_id":"c1","name":"Approval needed: rm -rf x","arguments":"{\"label\": \"rm -rf x\"}",`+
 		`"provider_function":{"name":"terminal","arguments":"{\"label\": \"rm -rf x\"}"},"status":"in_progress"}`+member)
 	plain, _ := anyAsking(t, waits("rm -rf x"), Options{}, chatParams, func(ApprovalRequest) Approval { return Approval{} })
 	same(t, plain[0], repairWith(waits("rm -rf x"), Options{}), "who is not asked")
+	for _, c := range []struct {
+		way  func(ApprovalRequest) Approval
+		want string
+	}{
+		{byLink, "https://h/approve/Tr1 for rm -rf x"}, {byText, "rm -rf x"}, {byAll, "rm -rf x"}, {byReply, "rm -rf x"},
+	} {
+		for _, o := range []Options{{}, {NoCards: true}} {
+			outs, _ := anyAsking(t, waits("rm -rf x"), o, chatParams, c.way)
+			contains(t, outs[0], `"event":{"type":"status","data":{"description":"Approval needed: `+c.want+`","done":false}}`)
+		}
+	}
 }
 
 const linkText = "`🔐 Approval needed` [approve or deny](https://h/approve/Tr1): `rm -rf x`"
@@ -197,34 +208,27 @@ func TestReplyAndLink(t *testing.T) {
 }
 
 // After the paragraph a line begins, and after a split a message: imitations and tags count there, whatever was
-// before. An event that is a chunk asks for nothing, nor does the one after it.
+// before. Reasoning between tags goes on. An event that is a chunk asks for nothing, nor does the one after it.
 func TestTextAfterAnApproval(t *testing.T) {
-	for _, before := range []string{"a", "a\n```\n"} {
-		in := turn(text(before), approvalFrame("r1", "x"), text("`💻 ls`\n\nb"))
-		outs, _ := anyAsking(t, in, Options{}, chatParams, byReply)
-		same(t, look(t, outs[1]).content, "b", "contents of the rest")
+	const paragraph = "`🔐 Approval needed` [approve or deny](https://h/approve/Tr1): `x`"
+	for _, c := range []struct {
+		way                               func(ApprovalRequest) Approval
+		before, after, content, reasoning string // of the last answer
+	}{
+		{byReply, "a", "`💻 ls`\n\nb", "b", ""},
+		{byReply, "a\n```\n", "`💻 ls`\n\nb", "b", ""},
+		{byReply, "<think>hm", " so</think>\n\nDone.", "Done.", " so"},
+		{byText, "a", "`💻 ls`\n\nb", "a\n\n" + paragraph + "\n\nb", ""},
+		{byText, "a", "<think>b</think>c", "a\n\n" + paragraph + "\n\nc", "b"},
+	} {
+		outs, _ := anyAsking(t, turn(text(c.before), approvalFrame("r1", "x"), text(c.after)), Options{}, chatParams, c.way)
+		v := look(t, outs[len(outs)-1])
+		same(t, v.content, c.content, "contents")
+		same(t, v.reasoning, c.reasoning, "reasonings")
 	}
-	outs, _ := anyAsking(t, turn(text("a"), approvalFrame("r1", "x"), text("`💻 ls`\n\nb")), Options{}, chatParams, byText)
-	same(t, look(t, outs[0]).content, "a\n\n`🔐 Approval needed` [approve or deny](https://h/approve/Tr1): `x`\n\nb", "contents")
-	outs, _ = anyAsking(t, turn(text("a"), approvalFrame("r1", "x"), text("<think>b</think>c")), Options{}, chatParams, byText)
-	same(t, look(t, outs[0]).reasoning, "b", "reasoning")
 	chunk := strings.Replace(strings.Replace(approvalFrame("r1", "x"), `{"command"`, `{`+envelopeOfTests+`, "command"`, 1), `["once", "session", "always", "deny"]`, `[{"index": 0, "delta": {"content": "c"}}]`, 1)
 	_, d := anyAsking(t, turn(chunk, named("hermes.status", `{"text": "x"}`)), Options{}, chatParams, byAll)
 	equal(t, len(d.asked), 0, "requests")
-}
-
-// What is done is explained.
-func TestApprovalsAreExplained(t *testing.T) {
-	var notes []Note
-	p := chatParams
-	p.Approvals, p.Split = &desk{answer: byReply}, func(out []byte) []byte { return out[:0] }
-	p.Explain = func(s Step) { notes = append(notes, s.Notes...) }
-	run(waits("rm -rf x"), Options{}, p, inOne, CauseEOF)
-	for _, want := range []string{"a request for approval: the answer asks the user", "the answer ends here; what follows is the answer to the reply"} {
-		if !slices.Contains(notes, Note{Section: "2", Text: want}) {
-			t.Errorf("no note %q in %v", want, notes)
-		}
-	}
 }
 
 // What ends the rest of a run ends as any answer, and several replies may be needed.
@@ -267,15 +271,6 @@ func TestRestOfASplitAnswer(t *testing.T) {
 	}
 }
 
-// Reasoning between tags goes on as reasoning, and a keepalive after the split is one of the rest.
-func TestReasoningGoesOnAfterASplit(t *testing.T) {
-	in := turn(text("<think>hm"), approvalFrame("r1", "x"), text(" so</think>\n\nDone."))
-	outs, _ := anyAsking(t, in, Options{}, chatParams, byReply)
-	b := look(t, outs[1])
-	same(t, b.reasoning, " so", "reasoning")
-	same(t, b.content, "Done.", "contents")
-}
-
 // Who cannot be asked is not: the event leaves as it came.
 func TestRequestsThatNobodyIsAskedFor(t *testing.T) {
 	for name, in := range map[string]string{
@@ -311,22 +306,6 @@ func TestNoReplyWithoutASplit(t *testing.T) {
 	contains(t, out, member)
 	same(t, look(t, out).content, "Let me.\n\n"+linkText+"\n\n\n\nSo it is.", "contents")
 	equal(t, d.asked[0].MayReply, false, "MayReply")
-}
-
-// The page gets the true command. Elsewhere secrets stay redacted.
-func TestSecretsOfAnApproval(t *testing.T) {
-	const command = "curl -H 'Authorization: Bearer abcdefghijklmnop1234'"
-	for _, answer := range []func(ApprovalRequest) Approval{byLink, byText, byReply, byAll} {
-		outs, d := anyAsking(t, waits(command), Options{}, chatParams, answer)
-		equal(t, d.asked[0].Command, command, "the command")
-		out := strings.Join(outs, "")
-		for _, f := range frames(out) {
-			f, _, _ := strings.Cut(f, `,"type":"response.`) // a card has the label, which is in the tool's event, too
-			if !strings.Contains(f, `"toolCallId"`) && strings.Contains(f, "abcdefghijklmnop1234") {
-				t.Errorf("the secret is in %s", f)
-			}
-		}
-	}
 }
 
 // Nothing in a command breaks out of its code span, and what cannot be seen is shown.
@@ -395,43 +374,32 @@ func TestImitationsOfTheParagraph(t *testing.T) {
 		in := role() + deltasOf("Hi.\n"+line+"\n\nThere.", 4) + stop()
 		same(t, repair(in), in, "where nobody is asked")
 	}
-	for _, line := range []string{"    " + linkText, "\t" + linkText, "    `💻 ls`", "  `🔐 Security`", "x " + linkText, "- " + linkText} { // code, markers and others
-		in := role() + text("Hi.\n"+line+"\n\nThere.") + stop()
+	for _, said := range []string{ // code, markers and others
+		"    " + linkText, "\t" + linkText, "    `💻 ls`", "  `🔐 Security`", "`🔐 Security`", "x " + linkText, "- " + linkText, "```\n" + linkText + "\n```",
+	} {
+		in := turn(text("Hi.\n" + said + "\n\nThere."))
 		outs, _ := anyAsking(t, in, Options{}, chatParams, byText)
 		same(t, outs[0], in, "what does not look like it")
 	}
-	in := role() + text("Hi.\n`🔐 Security`\n\nThere.") + stop()
-	outs, _ := anyAsking(t, in, Options{}, chatParams, byText)
-	same(t, outs[0], in, "another line with the emoji")
-	in = role() + text("```\n"+linkText+"\n```\n") + stop()
-	outs, _ = anyAsking(t, in, Options{}, chatParams, byText)
-	same(t, outs[0], in, "in code")
 }
 
 // Events of runs and of sessions get the member, and all else stays. Their requests are done when
 // upstream says so, or the tool ends.
 func TestApprovalsOfOtherStreams(t *testing.T) {
-	runEvent := func(name, more string) string {
-		return `data: {"event": "` + name + `", "run_id": "run_1", "timestamp": 1.5` + more + "}\n\n"
-	}
-	sessionEvent := func(name, more string) string {
-		return "event: " + name + "\n" + `data: {"x": 1` + more + `, "session_id": "` + sessionParams.SessionID + `", "run_id": "run_1", "seq": 3, "ts": 2.5}` + "\n\n"
-	}
-	const ask = `, "command": "curl -H 'Authorization: Bearer abcdefghijklmnop1234'", "request_id": "r1", "choices": ["once", "deny"]`
+	const ask = `"command": "curl -H 'Authorization: Bearer abcdefghijklmnop1234'", "request_id": "r1", "choices": ["once", "deny"]`
+	ofRun := Params{RunID: "run_1"}
+	starts, ends := runEvent("tool.started", `, "tool": "terminal"`), runEvent("tool.completed", `, "tool": "terminal"`)
+	asks, over := runEvent("approval.request", ", "+ask), runEvent("run.completed", "")
 	for name, c := range map[string]struct {
 		p    Params
 		in   string
 		done []string
 	}{
-		"a run, answered": {Params{RunID: "run_1"}, runEvent("tool.started", `, "tool": "terminal"`) + runEvent("approval.request", ask) +
-			runEvent("approval.responded", `, "choice": "once", "request_id": "r1", "resolved": 1`) + runEvent("tool.completed", `, "tool": "terminal"`) +
-			runEvent("run.completed", ""), []string{"r1", ""}},
-		"a run, its tool ends": {Params{RunID: "run_1"}, runEvent("tool.started", `, "tool": "terminal"`) + runEvent("approval.request", ask) +
-			runEvent("tool.completed", `, "tool": "terminal"`) + runEvent("run.completed", ""), []string{"r1", ""}},
-		"a run, a tool of the name ends": {Params{RunID: "run_1"}, runEvent("tool.started", `, "tool": "terminal"`) + runEvent("approval.request", ask) +
-			runEvent("tool.started", `, "tool": "terminal"`) + runEvent("tool.completed", `, "tool": "terminal"`) + runEvent("run.completed", ""), []string{""}},
-		"a session": {sessionParams, sessionEvent("tool.started", `, "tool_name": "terminal"`) + sessionEvent("approval.request", ask) +
-			sessionEvent("tool.completed", `, "tool_name": "terminal"`) + sessionEvent("done", ""), []string{"r1", ""}},
+		"a run, answered":                {ofRun, starts + asks + runEvent("approval.responded", `, "choice": "once", "request_id": "r1", "resolved": 1`) + ends + over, []string{"r1", ""}},
+		"a run, its tool ends":           {ofRun, starts + asks + ends + over, []string{"r1", ""}},
+		"a run, a tool of the name ends": {ofRun, starts + asks + starts + ends + over, []string{""}},
+		"a session": {sessionParams, sessionFrame("tool.started", `"tool_name": "terminal"`, 1) + sessionFrame("approval.request", ask, 2) +
+			sessionFrame("tool.completed", `"tool_name": "terminal"`, 3) + sessionFrame("done", "", 4), []string{"r1", ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			outs, d := anyAsking(t, c.in, Options{}, c.p, byAll)
@@ -531,79 +499,6 @@ func TestRequestsThatAreRemembered(t *testing.T) {
 	equal(t, count("q0"), maxApprovals+2, "paragraphs with one that was forgotten")
 }
 
-// Whatever comes, in whatever cut: each answer is whole, every tool has one start and one end in it, and the
-// texts are upstream's and the paragraphs.
-func TestRandomApprovals(t *testing.T) {
-	for seed := range uint64(map[bool]int{false: 3000, true: 300}[raceDetector]) {
-		r := rand.New(rand.NewPCG(seed, 7))
-		all := allOptions()
-		o := all[r.IntN(len(all))]
-		o.Reasoning, o.ZeroUsage = "", ""
-		answer := []func(ApprovalRequest) Approval{byLink, byText, byReply, byAll}[r.IntN(4)]
-		in, said, open, requests := role(), "", []string{}, 0
-		for range r.IntN(12) {
-			switch k := r.IntN(5); {
-			case k == 0:
-				open = append(open, fmt.Sprint("c", len(in)))
-				in += g2Start("terminal", "💻", "rm x", open[len(open)-1])
-			case k == 1 && len(open) > 0:
-				i := r.IntN(len(open))
-				in += g2End("terminal", open[i])
-				open = slices.Delete(open, i, i+1)
-			case k == 2:
-				in += approvalFrame(fmt.Sprint("r", requests), "rm `x`\n")
-				requests++
-			default:
-				s := []string{"Word. ", "\n\nNext", "line\n", "`code` ", "\n`", " "}[r.IntN(6)]
-				in, said = in+text(s), said+s
-			}
-		}
-		whole := r.IntN(2) == 0
-		if whole {
-			in += text("End.") + stop()
-			said += "End."
-		}
-		cause := []Cause{CauseEOF, CauseAborted}[r.IntN(2)]
-		outs, d := asking(in, o, chatParams, inOne, cause, answer)
-		again, e := asking(in, o, chatParams, atRandom(seed, 90), cause, answer)
-		if !slices.Equal(again, outs) || !slices.Equal(e.done, d.done) {
-			t.Fatalf("seed %d: two cuts:\n%q\n%q", seed, again, outs)
-		}
-		content := ""
-		for i, out := range outs {
-			v := look(t, out)
-			v.checkLifecycle(t)
-			content += v.content
-			if equal(t, v.done, 1, "[DONE]"); i < len(outs)-1 {
-				equal(t, strings.Join(v.finishes, " "), "stop", "the end of an answer that asks")
-			}
-		}
-		equal(t, len(d.asked), requests, "requests")
-		for _, q := range d.asked {
-			a := answer(q)
-			if !a.Text && a.Code == "" {
-				continue
-			}
-			line := marker.ApprovalLine(q.Command, marker.Ways{URL: a.URL, Code: a.Code, DenyOnly: a.DenyOnly})
-			before, after, ok := strings.Cut(content, line)
-			if !ok {
-				t.Fatalf("seed %d: no %q in %q", seed, line, content)
-			}
-			if a.Code == "" {
-				after = strings.TrimPrefix(after, "\n\n")
-			}
-			content = strings.TrimSuffix(before, "\n\n") + after
-		}
-		// Before the paragraph that begins a message there is no blank line: that may be upstream's own.
-		if got := strings.ReplaceAll(content, "\n", ""); got != strings.ReplaceAll(said, "\n", "") {
-			t.Fatalf("seed %d: contents %q, want %q", seed, got, said)
-		}
-		if t.Failed() {
-			t.Fatalf("seed %d, %+v:\n%s\nbecomes\n%q", seed, o, in, outs)
-		}
-	}
-}
-
 // An answer with very many open tools does not end for a reply: they would end and begin again in one write,
 // which keeps to the bound of a frame.
 func TestSplitKeepsItsBound(t *testing.T) {
@@ -644,15 +539,13 @@ func TestSplitKeepsItsBound(t *testing.T) {
 // form and every stream.
 func TestCommandsThatCannotBeShown(t *testing.T) {
 	const shown = `"command": "rm -rf x"`
-	runEvent := `data: {"event": "approval.request", "run_id": "run_1", "request_id": "r1", ` + shown + `, "choices": ["once", "session", "always", "deny"]}` + "\n\n"
-	session := "event: approval.request\ndata: {" + shown + `, "request_id": "r1", "choices": ["once", "deny"], "session_id": "` + sessionParams.SessionID + `", "run_id": "run_1", "seq": 3, "ts": 2.5}` + "\n\n"
 	for name, c := range map[string]struct {
 		in string
 		p  Params
 	}{
 		"a chat":    {turn(text("Let me."), g2Start("terminal", "💻", "x", "c1"), approvalFrame("r1", "rm -rf x"), g2End("terminal", "c1"), text("So.")), chatParams},
-		"a run":     {runEvent + `data: {"event": "run.completed", "run_id": "run_1"}` + "\n\n", Params{RunID: "run_1"}},
-		"a session": {session, sessionParams},
+		"a run":     {runEvent("approval.request", `, "request_id": "r1", `+shown+`, "choices": ["once", "session", "always", "deny"]`) + runEvent("run.completed", ""), Params{RunID: "run_1"}},
+		"a session": {sessionFrame("approval.request", shown+`, "request_id": "r1", "choices": ["once", "deny"]`, 3), sessionParams},
 	} {
 		for _, command := range []string{`"command": null`, `"command": ""`, `"command": " \n\t\u00a0"`, `"command": 5`, `"command": {"a": "rm"}`, `"command": ["rm", "x"]`, `"command": true`,
 			`"command": "ls", "command": null`, `"command": "ls", "\u0063ommand": {}`, `"kommand": "ls"`} {
@@ -696,37 +589,27 @@ func TestCommandsThatCannotBeShown(t *testing.T) {
 
 // rows returns what Open WebUI shows of the cards of a stream: for each call its last name and the text of
 // its output, and the last status line, "hidden" if that is.
-func rows(t *testing.T, stream string) (rows map[string]string, status string) {
-	t.Helper()
+func rows(stream string) (rows map[string]string, status string) {
 	rows = map[string]string{}
 	names := map[string]string{}
 	for _, e := range decode(stream) {
-		var c struct {
-			Item  *wireItem
-			Event *struct {
-				Data struct {
-					Description  string
-					Done, Hidden bool
-				}
-			}
-		}
-		if json.Unmarshal([]byte(e.data), &c) != nil {
-			continue
-		}
-		if c.Event != nil && c.Event.Data.Description != "" {
-			d := c.Event.Data
-			if status = d.Description; d.Hidden {
-				status = "hidden"
-			} else if !d.Done {
-				status += "..."
-			}
-		}
-		switch {
-		case c.Item == nil:
-		case c.Item.Name != "":
-			names[c.Item.CallID] = c.Item.Name
+		item, line := gjson.Get(e.data, "item"), gjson.Get(e.data, "event.data")
+		switch description := line.Get("description").Str; {
+		case description == "":
+		case line.Get("hidden").Bool():
+			status = "hidden"
+		case line.Get("done").Bool():
+			status = description
 		default:
-			rows[c.Item.CallID] = names[c.Item.CallID] + ": " + c.Item.Output[0].Text
+			status = description + "..."
+		}
+		id := item.Get("call_id").Str
+		switch {
+		case !item.Exists():
+		case item.Get("name").Str != "":
+			names[id] = item.Get("name").Str
+		default:
+			rows[id] = names[id] + ": " + item.Get("output.0.text").Str
 		}
 	}
 	return rows, status
@@ -735,110 +618,72 @@ func rows(t *testing.T, stream string) (rows map[string]string, status string) {
 // What was denied, and what nobody answered, does not look like what has run; and while it waits the row says
 // that. Behind another sidecar, too.
 func TestWhatBecameOfACommand(t *testing.T) {
-	const ls, rm = "📖 y", "💻 rm -rf x"
+	const ls, rm, waiting = "📖 y", "💻 rm -rf x", "Error: waits for approval"
 	in := turn(text("Let me."), g2Start("read_file", "📖", "y", "c0"), g2Start("terminal", "💻", "rm -rf x", "c1"),
 		approvalFrame("r1", "rm -rf x"), keepalive, g2End("terminal", "c1"), g2End("read_file", "c0"), text("\n\nSo it is."))
-	of := func(outcome ApprovalOutcome, way func(ApprovalRequest) Approval, o Options) (outs []string) {
-		t.Helper()
-		for _, cut := range []cutter{inOne, oneByte, atRandom(1, 50)} {
-			d := &desk{answer: way, outcome: outcome}
-			p := chatParams
-			p.Approvals, p.Split = d, func(out []byte) []byte {
-				d.logs = append(d.logs, string(out))
-				return out[:0]
-			}
-			out, _ := run(in, o, p, cut, CauseEOF)
-			if all := append(d.logs, out); outs == nil {
-				outs = all
-			} else if !slices.Equal(all, outs) {
-				t.Fatalf("two cuts: %q, or\n%q", outs, all)
-			}
-		}
-		return outs
-	}
-	for outcome, says := range map[ApprovalOutcome][2]string{
+	for outcome, says := range map[ApprovalOutcome]struct{ output, status string }{
 		"": {"completed", rm}, ApprovalDenied: {"Error: denied", "Denied: " + rm}, ApprovalExpired: {"Error: expired", "Not approved: " + rm},
 	} {
 		for _, o := range allOptions() {
-			want := map[string]string{}
-			if !o.NoCards && envelops(o) {
-				want = map[string]string{"c0": ls + ": completed", "c1": rm + ": " + says[0]}
-			}
-			member := ""
-			if envelops(o) && outcome != "" {
-				member = `,"hermes_approval":"` + string(outcome) + `"`
-			}
-			check := func(name, out string, want map[string]string, members ...string) {
+			check := func(what, out, name, output string, became ApprovalOutcome) {
 				t.Helper()
 				look(t, out).checkLifecycle(t)
-				if got, _ := rows(t, out); !reflect.DeepEqual(got, want) {
-					t.Errorf("%+v, %s, %q: the rows are %q, want %q", o, name, outcome, got, want)
+				want, members := map[string]string{}, 0
+				if !o.NoCards && envelops(o) {
+					want = map[string]string{"c0": ls + ": completed", "c1": name + ": " + output}
 				}
-				for _, m := range members {
-					if m != "" && strings.Count(out, m) != 1 {
-						t.Errorf("%+v, %s: %s is there %d times in %s", o, name, m, strings.Count(out, m), out)
-					}
+				if got, _ := rows(out); !reflect.DeepEqual(got, want) {
+					t.Errorf("%+v, %s, %q: the rows are %q, want %q", o, what, outcome, got, want)
 				}
-				if members[0] == "" && strings.Contains(out, `"hermes_approval":`) {
-					t.Errorf("%+v, %s: %s", o, name, out)
+				if envelops(o) && became != "" {
+					members = 1
 				}
+				equal(t, strings.Count(out, `"hermes_approval":`), members, what+": members")
+				equal(t, strings.Count(out, `,"hermes_approval":"`+string(became)+`"`), members, what+": members that say so")
 				again, _ := run(out, o, chatParams, inOne, CauseEOF)
 				same(t, again, out, "twice and once")
-				// A second sidecar makes cards of what the first one says.
-				if second := (Options{Progress: o.Progress}); envelops(o) && o.NoCards {
-					again, _ := run(out, second, chatParams, inOne, CauseEOF)
-					got, _ := rows(t, again)
-					if text := got["c1"]; outcome != "" && !strings.HasSuffix(text, says[0]) && !strings.HasSuffix(text, ": Error: waits for approval") {
-						t.Errorf("%+v, %s: behind it the row is %q", o, name, text)
+				if envelops(o) && o.NoCards { // a second sidecar makes cards of what the first one says
+					again, _ := run(out, Options{Progress: o.Progress}, chatParams, inOne, CauseEOF)
+					if got, _ := rows(again); !strings.HasSuffix(got["c1"], ": "+output) {
+						t.Errorf("%+v, %s: behind it the row is %q", o, what, got["c1"])
 					}
 				}
 			}
-			link := of(outcome, byText, o)
-			check("a link", link[0], want, member)
-			reply := of(outcome, byReply, o)
-			check("the rest", reply[1], want, member)
-			if !o.NoCards && envelops(o) {
-				want = map[string]string{"c0": ls + ": completed", "c1": "Approval needed: rm -rf x: Error: waits for approval"}
-			}
-			waits := ""
-			if envelops(o) {
-				waits = `,"hermes_approval":"waiting"`
-			}
-			check("the answer that asks", reply[0], want, waits)
+			link, _ := anyAsking(t, in, o, chatParams, byText, outcome)
+			reply, _ := anyAsking(t, in, o, chatParams, byReply, outcome)
+			check("a link", link[0], rm, says.output, outcome)
+			check("the rest", reply[1], rm, says.output, outcome)
+			check("the answer that asks", reply[0], "Approval needed: rm -rf x", waiting, "waiting")
 			if o.NoStatusLine || !envelops(o) {
 				continue
 			}
-			if _, status := rows(t, reply[0]); status != "hidden" {
-				t.Errorf("%+v: at the end of the answer that asks the status is %q", o, status)
-			}
+			_, status := rows(reply[0])
+			equal(t, status, "hidden", "the status at the end of the answer that asks")
 			// With the end of the tool the line goes or, where that has no card, says what became of it.
-			last := [2]string{says[1], says[1]}
+			last := [2]string{says.status, says.status}
 			if !o.NoCards {
 				last = [2]string{"hidden", ""}
 			}
 			for i, out := range []string{link[0], reply[1]} {
 				before, _, _ := strings.Cut(out, `"toolCallId": "c0", "status": "completed"`)
-				if _, status := rows(t, before); status != last[i] {
-					t.Errorf("%+v, %q: after the tool the status is %q", o, outcome, status)
-				}
+				_, status := rows(before)
+				equal(t, status, last[i], fmt.Sprintf("%+v, %q: the status after the tool", o, outcome))
 			}
 		}
 	}
 	// Which tool waits is not known: none of those that are open looks as if it had run.
 	in = turn(text("a"), g2Start("x", "💻", "one", "c0"), g2Start("y", "💻", "two", "c1"), approvalFrame("r1", "rm"), text("b"))
-	outs := of(ApprovalDenied, byReply, Options{})
-	got, _ := rows(t, outs[0])
-	if want := map[string]string{"c0": "Approval needed: one: Error: waits for approval", "c1": "Approval needed: two: Error: waits for approval"}; !reflect.DeepEqual(got, want) {
+	outs, _ := anyAsking(t, in, Options{}, chatParams, byReply, ApprovalDenied)
+	got, _ := rows(outs[0])
+	if want := map[string]string{"c0": "Approval needed: one: " + waiting, "c1": "Approval needed: two: " + waiting}; !reflect.DeepEqual(got, want) {
 		t.Errorf("the rows are %q", got)
 	}
 	// Where nobody is asked, the line does not stay either.
-	for _, no := range []bool{false, true} {
-		out, _ := run(turn(text("a"), approvalFrame("r1", "rm"), text("b")), Options{NoCards: no}, chatParams, inOne, CauseEOF)
-		if _, status := rows(t, out); status != "hidden" {
-			t.Errorf("the last status is %q", status)
-		}
-		again, _ := run(out, Options{NoCards: no}, chatParams, inOne, CauseEOF)
-		same(t, again, out, "twice and once")
+	for _, o := range []Options{{}, {NoCards: true}} {
+		out := repairWith(turn(text("a"), approvalFrame("r1", "rm"), text("b")), o)
+		_, status := rows(out)
+		equal(t, status, "hidden", "the last status")
+		same(t, repairWith(out, o), out, "twice and once")
 	}
 }
 
@@ -846,19 +691,6 @@ func TestWhatBecameOfACommand(t *testing.T) {
 func envelops(o Options) bool {
 	form := o.ProgressForm(&Params{})
 	return form == ProgressEnvelope || form == ProgressUnnamed
-}
-
-// One question is told once: the status line has no address that the text has.
-func TestStatusLineOfAnApproval(t *testing.T) {
-	for _, c := range []struct {
-		way  func(ApprovalRequest) Approval
-		want string
-	}{
-		{byLink, "Approval needed: https://h/approve/Tr1 for rm -rf x"}, {byText, "Approval needed: rm -rf x"}, {byAll, "Approval needed: rm -rf x"}, {byReply, "Approval needed: rm -rf x"},
-	} {
-		outs, _ := anyAsking(t, waits("rm -rf x"), Options{NoCards: true}, chatParams, c.way)
-		contains(t, outs[0], `"event":{"type":"status","data":{"description":"`+c.want+`","done":false}}`)
-	}
 }
 
 // Where clients are asked for replies and this one cannot be, the text says so, once; a link in the text is
@@ -886,13 +718,17 @@ func TestTextSaysThatNobodyCanAnswer(t *testing.T) {
 }
 
 // FuzzApprovals: whatever comes, with requests for approval in it, each answer is whole, any cut gives the
-// same, and no answer and no event has a secret.
+// same, what users read is upstream's text and the paragraphs, and no answer and no event has a secret.
 func FuzzApprovals(f *testing.F) {
 	f.Add([]byte{2, 0, 0, 4, 0, 12, 3, 8, 0, 6, 0, 0, 3, 15, 128}, byte(0), byte(2))
 	f.Add([]byte{2, 4, 0, 4, 1, 12, 3, 12, 3, 6, 0, 12, 3, 0, 16, 12, 3, 0, 6}, byte(3), byte(3))
 	f.Add([]byte{2, 0, 4, 0, 5, 12, 3, 0, 4, 0, 13, 0, 5, 15, 128}, byte(0), byte(5))
 	f.Add([]byte{10, 0, 20, 12, 3, 0, 20, 0, 13, 12, 3, 0, 9, 15, 130}, byte(20), byte(1))
 	f.Add([]byte{2, 4, 0, 4, 1, 12, 3, 12, 3, 6, 0, 12, 3, 0, 16, 12, 3, 0, 6}, byte(13), byte(6))
+	for script := range scripts(1000/cutStride, 100) {
+		f.Add(script, script[len(script)/2], script[len(script)-1])
+	}
+	paragraphs := regexp.MustCompile("`🔐 Approval needed` (\\[approve or deny\\]\\(https://h/approve/T|reply `approve K7QF).*|\n")
 	f.Fuzz(func(t *testing.T, script []byte, options, way byte) {
 		if len(script) == 0 || len(script) > 300 {
 			return
@@ -913,20 +749,31 @@ func FuzzApprovals(f *testing.F) {
 			}
 		}
 		all := allOptions()
-		o := all[int(options)%len(all)]
+		o := all[int(options%128)%len(all)]
+		if options >= 128 {
+			o.Imitations, o.Reasoning = ImitationsKeep, ReasoningKeep
+		}
 		o.MaxFrame = 8000
 		answer := []func(ApprovalRequest) Approval{byLink, byText, byReply, byAll}[way%4]
 		outs, d := anyAsking(t, in, o, chatParams, answer, []ApprovalOutcome{"", ApprovalDenied, ApprovalExpired}[way/4%3])
-		for _, out := range outs {
+		content := ""
+		for i, out := range outs {
 			v := look(t, out)
 			v.checkLifecycle(t)
-			if v.done != 1 || len(v.finishes) != 1 {
+			content += paragraphs.ReplaceAllString(v.content, "")
+			if v.done != 1 || len(v.finishes) != 1 || i < len(outs)-1 && v.finishes[0] != "stop" {
 				t.Errorf("%d [DONE], finishes %q", v.done, v.finishes)
 			}
-			if _, status := rows(t, out); strings.HasPrefix(status, "Approval needed: ") {
+			if _, status := rows(out); strings.HasPrefix(status, "Approval needed: ") {
 				t.Errorf("at last the status is %q in\n%s\nof %s", status, out, in)
 			}
 			equal(t, strings.Count(out, "sk-abcdefghij"), 0, "keys that have left")
+		}
+		if o.Imitations == ImitationsKeep && o.Reasoning == ReasoningKeep {
+			same(t, content, strings.ReplaceAll(look(t, repairWith(in, o)).content, "\n", ""), "contents without paragraphs")
+		}
+		for _, q := range d.asked {
+			equal(t, q.Command, strings.Repeat("rm `x` sk-abcdefghij\n", strings.Count(q.Command, "\n")), "the command")
 		}
 		if last := len(d.done) - 1; last < 0 || d.done[last] != "" || slices.Contains(d.done[:last], "") {
 			t.Errorf("done %q", d.done)
