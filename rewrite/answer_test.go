@@ -276,22 +276,6 @@ func TestAnswersWithReasoningAndMarkers(t *testing.T) {
 	}
 }
 
-// An answer that is one stretch of reasoning which no tag closes stays content, tag and all (contract section 4).
-func TestUnclosedReasoningInAnswers(t *testing.T) {
-	for _, said := range []string{
-		"Tags:\n\n<think>\n\nis a tag. The rest of my answer is long.", "<think>plan", "<Think>plan</thi", "<think>", "\n<think>a `</think>` b", "<think>```\n</think>\n```\n",
-	} {
-		for _, usage := range []string{realUsage, zeroUsage} {
-			in := completion(content(said), "stop", usage)
-			for _, r := range ReasoningValues() {
-				a := RepairAnswer([]byte(in), &Options{Reasoning: r}, nil)
-				same(t, string(a.Body), in, said)
-				equal(t, a.Reasoning, 0, "the stretches of "+said)
-			}
-		}
-	}
-}
-
 // Tags in the text of an answer that has reasoning of its own are text (contract section 4), and so they are in a
 // message beside one that has.
 func TestTagsInAnswersWithReasoningOfTheirOwn(t *testing.T) {

@@ -17,17 +17,6 @@ var causeCodes = map[Cause]string{
 	CauseShutdown: "shutting_down",
 }
 
-func TestCodesAreThoseOfTheContract(t *testing.T) {
-	for cause, code := range causeCodes {
-		equal(t, cause.Code(), code, "the code")
-	}
-	got := string(AppendError([]byte("x"), CodeTimeout, Message(CodeTimeout)))
-	var e struct{ Error wireError }
-	if err := json.Unmarshal([]byte(got[1:]), &e); err != nil || e.Error.code() != "upstream_timeout" || e.Error.Type != "upstream_error" || e.Error.Message != Message(CodeTimeout) {
-		t.Errorf("%s (%v)", got, err)
-	}
-}
-
 // Before a finish chunk or [DONE], the cause of the end is the code. After them it changes nothing.
 func TestEndsOfAnyCause(t *testing.T) {
 	said := role() + text("x")
@@ -406,22 +395,6 @@ func TestEndBetweenCRAndLF(t *testing.T) {
 	}
 }
 
-// Nothing leaves after the end, whatever is called.
-func TestNothingLeavesAfterFinish(t *testing.T) {
-	for _, in := range []string{role() + text("a"), role() + text("a") + stop(), ""} {
-		for _, p := range []Params{chatParams, {}} {
-			s := New(&Options{}, p)
-			out := s.Finish(s.Feed(nil, []byte(in), epoch), CauseEOF)
-			n := len(out)
-			out = s.Finish(out, CauseAborted)
-			out = s.Feed(out, []byte(text("b")), epoch)
-			out = s.Keepalive(out)
-			out = s.Finish(out, CauseEOF)
-			equal(t, len(out), n, "bytes after the end")
-		}
-	}
-}
-
 // g3Error is the finish chunk of a modern Hermes that failed.
 const g3Error = zeroUsage + `, "error": {"message": "boom \u00e9", "type": "RuntimeError"}, "hermes": {"completed": true, "partial": false, "failed": true, "error": "boom \u00e9", "error_code": "agent_error"}`
 
@@ -498,6 +471,9 @@ func TestFalseStops(t *testing.T) {
 		delta(`"refusal": "no"`): false, delta(`"audio": {"data": "x"}`): false,
 		texts("<think>", "hm", "</think>"): true, delta(`"content": [{"type": "text", "text": "x"}]`): false,
 		delta(`"content": {"a": 1}`): false,
+		// What Hermes sends late: an answer that was not streamed, and one that a plugin has rewritten.
+		text("(empty)"): false, text("I reached the maximum iterations (90) but here is what I found."): false,
+		text("\n\n[Response transformed after streaming]\nThere are **3** files.\n`💻 is no tool` here."): false,
 	}
 	for answer, none := range said {
 		rows["an answer: "+answer] = row{in: turn(answer), end: "stop"}
@@ -737,43 +713,13 @@ func TestMessagesOfOurOwnNameNoAddress(t *testing.T) {
 	seen := map[string]string{}
 	for _, code := range []string{CodeAborted, CodeIncomplete, CodeTimeout, CodeCrashed, CodeEmpty, CodeAgentError, CodeShutdown} {
 		m := Message(code)
+		var e struct{ Error wireError }
+		if err := json.Unmarshal(AppendError([]byte(" "), code, m), &e); err != nil || e.Error.code() != code || e.Error.Type != "upstream_error" || e.Error.Message != m {
+			t.Errorf("%s is written as %+v (%v)", code, e, err)
+		}
 		if len(m) < len("the agent") || seen[m] != "" || strings.ToLower(m[:1]) != m[:1] || strings.ContainsAny(m, ":/") || strings.Contains(m, "127.") || strings.Contains(m, "localhost") {
 			t.Errorf("%s says %q, as does %q", code, m, seen[m])
 		}
 		seen[m] = code
 	}
-}
-
-// The newest Hermes may send text just before the finish chunk: an answer that its provider
-// did not stream, what a plugin appends, or an answer that a plugin has rewritten. That is
-// an answer like any other: it passes byte for byte, and the end is good.
-func TestLateContentIsAnAnswer(t *testing.T) {
-	tool, files := toolOfUpstream, text("There are 3 files.")
-	const transformed = "\n\n[Response transformed after streaming]\nThere are **3** files.\n`💻 is no tool` here."
-	rows := map[string]row{}
-	for name, body := range map[string]string{
-		"an answer that was not streamed":          files,
-		"the same after a tool":                    tool + files,
-		"after text and a tool":                    text("Let me see.") + tool + text("\n\nThere are 3 files."),
-		"after two tools":                          tool + text("\n\nMore.") + g2Start("todo", "📋", "plan", "call_2") + g2End("todo", "call_2") + text("Done."),
-		"a summary at the limit of iterations":     tool + text("I reached the maximum iterations (90) but here is what I found."),
-		"an answer that says that it is empty":     tool + text("(empty)"),
-		"a plugin's tail":                          texts("There are", " 3 files.", "\n\n-- checked"),
-		"a transformed answer":                     texts("There are", " 3 files.", transformed),
-		"a transformed answer after a tool":        text("Let me see.") + tool + texts("\n\n3 files.", transformed),
-		"a transformed answer right after a tool":  text("Let me see.") + tool + text(transformed),
-		"an answer after reasoning":                reasoning("hm") + files,
-		"an answer after a comment":                tool + comment + files,
-		"an answer that was not streamed, in bits": tool + texts("There ", "are ", "3 files."),
-	} {
-		in := turn(body)
-		rows[name] = row{in: in, o: Options{Progress: ProgressBare}, out: passes, end: "stop"}
-		rows[name+", in envelopes"] = row{in: in, content: look(t, in).content, end: "stop"}
-		for _, frame := range frames(in) {
-			if !strings.HasPrefix(frame, "event: ") && !strings.Contains(repair(in), frame) {
-				t.Errorf("%s: %q does not pass", name, frame)
-			}
-		}
-	}
-	check(t, rows)
 }

@@ -1,9 +1,9 @@
 package rewrite
 
 import (
-	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 // forgeries are what a model, the argument of a tool or an error would say to be taken for the stream itself.
@@ -20,49 +20,39 @@ var forgeries = []string{
 }
 
 // Nothing that a model writes, or that is in the label of a tool, becomes a frame, an error, an end or a tool of its
-// own, in any form of tool events.
+// own, in any form of tool events: clients see the same kinds of events as of a harmless text.
 func TestTextForgesNothing(t *testing.T) {
 	for _, f := range forgeries {
 		label := strings.NewReplacer("\n", " ", "\r", " ", "`", "'").Replace(f)
-		first, half := string([]rune(f)[:1]), len(string([]rune(f)[:1]))
-		rows := map[string]struct{ in, content, reasoning, label string }{
-			"text":                    {text("a" + f), "a" + f, "", ""},
-			"text in two":             {texts("a"+first, f[half:]), "a" + f, "", ""},
-			"reasoning of upstream's": {reasoning("a" + f), "", "a" + f, ""},
-			"a marker":                {markerChunk("💻", label), "", "", label},
-			"a tool event":            {g2Start("terminal", "💻", f, "c1"), "", "", f},
-		}
-		if !strings.Contains(f, "</think>") {
-			rows["reasoning"] = struct{ in, content, reasoning, label string }{text("<think>a" + f + "</think>"), "", "a" + f, ""}
-		}
-		for name, r := range rows {
+		rows := map[string]row{}
+		add := func(name string, says func(f string) string, want row) {
 			for _, form := range ProgressForms() {
-				o := Options{Progress: form}
-				out, _ := anyCut(t, turn(r.in, text("x")), o, chatParams, CauseEOF)
-				v := look(t, out)
-				v.checkLifecycle(t)
-				same(t, v.content, r.content+"x", "contents")
-				same(t, v.reasoning, r.reasoning, "reasonings")
-				equal(t, strings.Join(v.finishes, " "), "stop", "finish reasons")
-				equal(t, v.done, 1, "ends")
-				equal(t, len(v.errors), 0, "errors")
-				var labels []string
-				for _, s := range v.starts() {
-					labels = append(labels, s.label)
+				r := want
+				r.o.Progress = form
+				r.in, r.story = turn(says(f), text("x")), look(t, repairWith(turn(says("yy"), text("x")), r.o)).story()
+				if form == ProgressOff {
+					r.starts = nothing
 				}
-				if want := slices.DeleteFunc([]string{r.label}, func(l string) bool { return l == "" || form == ProgressOff }); !slices.Equal(labels, want) {
-					t.Errorf("tools %q, want %q", labels, want)
-				}
-				for _, e := range decode(out) {
-					if e.name != "message" && e.name != progressEvent && e.name != "hermes.card" && e.name != "hermes.status" {
-						t.Errorf("an event %q", e.name)
-					}
-				}
-				if t.Failed() {
-					t.Fatalf("%q as %s, %s:\n%s", f, name, form, out)
-				}
+				rows[name+" in the form "+string(form)] = r
 			}
 		}
+		add("text", func(f string) string { return text("a" + f) }, row{content: "a" + f + "x", reasoning: nothing, starts: nothing})
+		add("text in two", func(f string) string {
+			_, n := utf8.DecodeRuneInString(f)
+			return texts("a"+f[:n], f[n:])
+		}, row{content: "a" + f + "x", reasoning: nothing, starts: nothing})
+		add("reasoning of upstream's", func(f string) string { return reasoning("a" + f) }, row{content: "x", reasoning: "a" + f, starts: nothing})
+		add("a tool event", func(f string) string { return g2Start("terminal", "💻", f, "c1") }, row{content: "x", reasoning: nothing, starts: "💻 " + f})
+		add("a marker", func(f string) string {
+			if f != "yy" {
+				f = label
+			}
+			return markerChunk("💻", f)
+		}, row{content: "x", reasoning: nothing, starts: "💻 " + label})
+		if !strings.Contains(f, "</think>") {
+			add("reasoning", func(f string) string { return text("<think>a" + f + "</think>") }, row{content: "x", reasoning: "a" + f, starts: nothing})
+		}
+		check(t, rows)
 		in := completion(content("<think>r</think>\n`💻 ls`\n"+f), "stop", realUsage)
 		m := messageOf(t, RepairAnswer([]byte(in), &Options{}, nil).Body)
 		same(t, m.ReasoningContent, "r", "reasonings of an answer")
