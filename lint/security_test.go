@@ -169,7 +169,7 @@ var securityTests = map[string]string{
 	"text held back for a marker":                                               "TestHeldLineIsBoundedTo4KiB TestWhatIsHeld",
 	"text held back for a tag":                                                  "TestWhatIsHeld",
 	"depth of JSON":                                                             "TestDeepNestingPassesByteForByte TestWhatIsHealed",
-	"open tools":                                                                "TestOpenToolsAreBounded TestOpenToolsHoldAtMostMaxOpenBytes TestOpenToolsTakeBoundedOutput",
+	"open tools":                                                                "TestOpenToolsAreBounded TestOpenToolsHoldAtMostMaxOpenBytes TestNoFrameGrowsBeyondItsBound",
 	"a card (cards): id, name":                                                  "TestEveryEndOfACard TestNamesOfCards",
 	"details of a tool, of a stream (tool_details)":                             "TestDetailsOfAStreamAreBounded TestDetailsAreJSONForEveryClient",
 	"asking Hermes: an answer, a row, the rest":                                 "TestAnswersThatAreNotHermes TestWhichCallAToolIs TestDetailsOfAHugeAnswer",

@@ -256,19 +256,6 @@ func TestIDsOfToolsAreRemembered(t *testing.T) {
 	same(t, string(s.Feed(nil, []byte(pair(0)), epoch)), pair(0), "an older id")
 }
 
-// The bytes of an unexamined frame that come in a read smaller than max_frame
-// leave like the others, and are not lost when the frame is cut.
-func TestCutUnexaminedFrameLosesNothing(t *testing.T) {
-	o := Options{MaxFrame: 48}
-	in := strings.Repeat("0", 50)
-	checkCutsInTwo(t, 0, in, o, chatParams, CauseEOF)
-	out, _ := run(in, o, Params{}, oneByte, CauseEOF)
-	same(t, out, in, "bytes of a foreign stream")
-	s := New(&o, chatParams)
-	s.Feed(nil, []byte(in), epoch)
-	equal(t, string(s.Feed(nil, []byte("1"), epoch)), "1", "what leaves")
-}
-
 // A hostileFrame is a frame just under max_frame, after others.
 type hostileFrame struct {
 	name, before, frame string
@@ -388,6 +375,7 @@ func hostileFrames() (all []hostileFrame) {
 	}
 	stops := strings.TrimSuffix(fill(`{"index":1,"finish_reason":"stop"},`, size), ",")
 	add("a longer id after tools", text("a")+manyTools.String(), longNames.Replace(text("x")), Options{})
+	add("[DONE] after a longer id", text("a")+manyTools.String()+longNames.Replace(text("x")), doneFrame, Options{})
 	add("[DONE] after an error", failed(fill("l", size)), doneFrame, Options{})
 	add("stops after an error", failed("m"), choicesChunk(stops, ""), Options{})
 	add("a finish after an error", failed(fill("l", size)), finishChunk("stop", realUsage), Options{})
@@ -452,26 +440,6 @@ func TestPartsOfOneChunkAreBounded(t *testing.T) {
 	v := look(t, repair(role()+in+text("\n\n")+in+stop()))
 	if n := strings.Count(v.reasoning, "x"); n != 2*maxStretches || strings.Count(v.content, "<think>x</think>y") != 2 {
 		t.Errorf("%d stretches are taken out of two chunks", n)
-	}
-}
-
-// One delta ends all open tools, so the size of their ends bounds them, even if the envelope becomes longer
-// while they are open.
-func TestOpenToolsTakeBoundedOutput(t *testing.T) {
-	for _, o := range []Options{{}, {NoCards: true}, {Progress: ProgressBare}, {NoCards: true, NoStatusLine: true}} {
-		var in strings.Builder
-		in.WriteString(text("a"))
-		for range 2 * maxOpenTools {
-			in.WriteString(markerChunk("💻", strings.Repeat(`l"`, 200)))
-		}
-		s := New(&o, chatParams)
-		v := string(s.Feed(nil, []byte(in.String()), epoch))
-		for _, last := range []string{longNames.Replace(delta("")), longNames.Replace(text("b"))} {
-			out := s.Feed(nil, []byte(last), epoch)
-			atMost(t, len(out), len(last)+maxOpenBytes+maxOpenBytes/8, "bytes that are written at once")
-			v += string(out)
-		}
-		look(t, string(s.Finish([]byte(v), CauseEOF))).checkLifecycle(t)
 	}
 }
 
