@@ -108,7 +108,7 @@ func (s *Stream) Feed(dst, in []byte, now time.Time) []byte {
 // Keepalive appends a keepalive to dst if one may leave now: between frames
 // of an active stream that has not finished (contract section 3).
 func (s *Stream) Keepalive(dst []byte) []byte {
-	if s.other != nil || s.scan.Raw() || s.chat.Finished || s.closed {
+	if s.other != nil || s.scan.Raw() || s.chat.Finished {
 		return dst
 	}
 	s.out.Bytes = dst
