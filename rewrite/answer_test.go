@@ -200,10 +200,7 @@ func TestOtherAnswersStay(t *testing.T) {
 		`{"object": "chat.completion"}`, `{"object": "chat.completion", "choices": {}}`,
 		`{"object": "chat.completion", "choices": {"message": {}}}`,
 		`{"object": "chat.completion", "choices": null}`, `{"object": "chat.completion", "choices": "x"}`,
-		with(`"stop"`, `stop`), with(`"message"`, `"x": 01, "message"`),
-		with(`"message"`, `"x": "\x", "message"`), with(`"message"`, `"x": tru, "message"`),
-		with(`"message"`, `"x": [1,], "message"`), with(`"index": 0`, `"index": nul`),
-		with("<think>", "\n"), with("<think>", `\x`),
+		with(`"stop"`, `stop`), with("<think>", `\x`),
 		`{"object": "chat.completion", "choices": [{"message": {"content": ` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `}}]}`,
 	} {
 		a := RepairAnswer([]byte(in), &Options{}, nil)

@@ -153,31 +153,22 @@ func TestWhatIsHeld(t *testing.T) {
 func TestFrameOfMaxFrameIsExaminedAndALargerOneIsNot(t *testing.T) {
 	label := strings.Repeat("x", 500)
 	in, size := turn(markerChunk("💻", label), text("x")), len(markerChunk("💻", label))
-	check(t, map[string]row{
+	rows := map[string]row{
 		"as large": {in: in, o: Options{MaxFrame: size}, starts: "💻 " + label, content: "x"},
 		"larger":   {in: in, o: Options{MaxFrame: size - 1}, out: passes},
-	})
+	}
+	for i, large := range []string{ // whatever it is, nothing is lost, and the next frame is examined
+		"data: " + strings.Repeat("x", 3000) + "\n\n",
+		"data: " + strings.Repeat("{\"a\":[", 500) + "\n\n",
+		strings.Repeat("data: x\n", 300) + "\n",
+		": " + strings.Repeat("c", 3000) + "\n\n",
+		text(strings.Repeat("\n`💻 ls`\n", 200)),
+		"event: " + strings.Repeat("e", 3000) + "\ndata: x\n\n",
+	} {
+		rows[fmt.Sprint("a large frame ", i)] = row{in: turn(large, text("x\n`💻 ls`\ny")), o: Options{MaxFrame: 1000}, out: turn(large, text("x\ny"))}
+	}
+	check(t, rows)
 	equal(t, DefaultMaxFrame, 1<<20, "DefaultMaxFrame")
-}
-
-func TestHostileFramePassesAndLosesNothing(t *testing.T) {
-	hostile := []string{
-		"data: " + strings.Repeat("x", 3<<20) + "\n\n",
-		"data: " + strings.Repeat("{\"a\":[", 1<<19) + "\n\n",
-		strings.Repeat("data: x\n", 1<<18) + "\n",
-		": " + strings.Repeat("c", 2<<20) + "\n\n",
-		text(strings.Repeat("\n`💻 ls`\n", 1<<17)),
-		"event: " + strings.Repeat("e", 2<<20) + "\ndata: x\n\n",
-	}
-	for i, h := range hostile {
-		in := role() + h + text("x\n`💻 ls`\ny") + stop()
-		want := role() + h + text("x\ny") + stop()
-		for _, cut := range []cutter{inOne, atRandom(5, 64<<10)} {
-			out, sum := run(in, Options{}, chatParams, cut, CauseEOF)
-			same(t, out, want, fmt.Sprintf("frame %d: bytes", i))
-			equal(t, sum.Unexamined, 1, "unexamined frames")
-		}
-	}
 }
 
 func TestDeepNestingPassesByteForByte(t *testing.T) {
