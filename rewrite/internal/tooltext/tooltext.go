@@ -46,7 +46,7 @@ func object(text string) []byte {
 	return mapStrings(b, func(s string) string { return s })
 }
 
-// mapStrings returns the well-formed JSON b without white space between its values, and with f of each
+// mapStrings returns the well-formed object b without white space between its values, and with f of each
 // string. It returns nil if a number or a word is none that every client reads.
 func mapStrings(b []byte, f func(string) string) []byte {
 	out := make([]byte, 0, len(b))
@@ -63,9 +63,6 @@ func mapStrings(b []byte, f func(string) string) []byte {
 			i++
 		default:
 			n := bytes.IndexAny(b[i:], "{}[],: \t\r\n")
-			if n < 0 {
-				n = len(b) - i
-			}
 			word := string(b[i : i+n])
 			if !isWord(word) {
 				return nil
