@@ -92,7 +92,7 @@ func (u *cutUpstream) play(x *upstream.Exchange) {
 	tape := u.tapes[j.kind]
 	x.Raw(tape.Header)
 	var sent []byte
-	for _, frame := range upstream.ByFrame.Cut(ids.ReplaceAll(tape.Body, []byte("${1}"+fmt.Sprintf("%032s", n)))) {
+	for _, frame := range upstream.ByFrame(ids.ReplaceAll(tape.Body, []byte("${1}"+fmt.Sprintf("%032s", n)))) {
 		x.Chunk(frame)
 		if sent = append(sent, frame...); !holds(at, sent) {
 			return

@@ -284,7 +284,7 @@ func (p *playbook) play(x *upstream.Exchange) {
 		upstream.AsJSON("404 Not Found", `{"error":{"message":"no such recording"}}`)(x)
 		return
 	}
-	frames := upstream.ByFrame.Cut(r.Body)
+	frames := upstream.ByFrame(r.Body)
 	if kind == playAsked {
 		frames = slices.Insert(frames, len(frames)/2, asked...)
 	}

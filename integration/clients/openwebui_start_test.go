@@ -340,7 +340,7 @@ func (a *agent) play(x *upstream.Exchange) {
 		r.Header = strings.Replace(r.Header, "\r\n", "\r\nAccess-Control-Allow-Origin: *\r\n", 1)
 	}
 	x.Raw(r.Header)
-	for _, frame := range upstream.ByFrame.Cut(r.Body) {
+	for _, frame := range upstream.ByFrame(r.Body) {
 		x.Chunk(frame)
 		if how == "play" || !startsTool(string(frame)) && !strings.HasPrefix(string(frame), "event: approval.request") {
 			continue

@@ -200,7 +200,7 @@ func TestBuildIsToldOnce(t *testing.T) {
 func TestReloadMidStream(t *testing.T) {
 	for _, name := range []string{"g0-v0.8.0/parallel_tools", "g2-v0.13.0/seq_tools", "g0-v0.8.0/crash_in_tool"} {
 		r := hermes.Recorded(t, name)
-		frames := upstream.ByFrame.Cut(r.Body)
+		frames := upstream.ByFrame(r.Body)
 		for _, grace := range []string{"", "10s"} {
 			t.Run(fmt.Sprintf("%s with grace period %q", name, grace), func(t *testing.T) {
 				rest := make(chan struct{})

@@ -22,7 +22,6 @@ import (
 	"regexp"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -37,10 +36,9 @@ const Question = `{"model":"hermes-agent","stream":true,"messages":[{"role":"use
 
 // A Client sends requests to one sidecar and reads answers whole.
 type Client struct {
-	t     testing.TB
-	HTTP  *http.Client
-	Base  string
-	Dials atomic.Int64 // TCP connections made
+	t    testing.TB
+	HTTP *http.Client
+	Base string
 
 	// Reloading is true if the configuration may just have been reloaded. The server
 	// before may then accept a connection and close it without an answer, as Caddy does
@@ -61,12 +59,11 @@ func NewTLS(t testing.TB, host, addr string, pool *x509.CertPool) *Client {
 	return c
 }
 
-// dialing returns a client that counts what its transport dials, which is to unless that is "".
+// dialing returns a client of a transport that dials to instead of base, unless to is "".
 func dialing(t testing.TB, base string, tr *http.Transport, to string) *Client {
 	c := Over(t, tr, base)
 	tr.DisableCompression = true
 	tr.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		c.Dials.Add(1)
 		return new(net.Dialer).DialContext(ctx, network, cmp.Or(to, addr))
 	}
 	t.Cleanup(tr.CloseIdleConnections)

@@ -40,10 +40,6 @@ func (r Recording) Legacy() bool {
 	return strings.HasPrefix(g, "g0") || strings.HasPrefix(g, "g1")
 }
 
-// Live reports whether a whole gateway was recorded. No other generation has the same
-// scenario.
-func (r Recording) Live() bool { return strings.HasPrefix(r.Generation, "live-") }
-
 // Path returns the path of the request.
 func (r Recording) Path() string {
 	switch {

@@ -21,7 +21,7 @@ func Binary(t testing.TB) string {
 	if given := os.Getenv(BinaryVariable); given != "" {
 		return given
 	}
-	return Build(t, harness.RaceEnabled)
+	return BuildOf(t, "", harness.RaceEnabled)
 }
 
 // BinaryVariable names a binary to test instead of building one.
@@ -48,18 +48,12 @@ func RaceBinary(t testing.TB) string {
 	if len(env) < 2 || env[0] != "1" || err != nil {
 		harness.Missing(t, "HERMES_RACE", "the race detector needs cgo and a C compiler")
 	}
-	return Build(t, true)
+	return BuildOf(t, "", true)
 }
 
-// Build returns the path of ./cmd/caddy of the repository, built with the race detector or
-// without.
-func Build(t testing.TB, race bool) string {
-	t.Helper()
-	return BuildOf(t, "", race)
-}
-
-// BuildOf does the same of ./cmd/caddy of a module in the repository. It builds in Go's build cache,
-// so that all test binaries of a run share it. "go run" keeps the program, and -exec gets its path.
+// BuildOf returns the path of ./cmd/caddy of a module in the repository, which is "" or a directory,
+// built with the race detector or without. It builds in Go's build cache, so that all test binaries of a
+// run share it. "go run" keeps the program, and -exec gets its path.
 // Only the run that builds it has it in a temporary directory, which is gone afterwards.
 func BuildOf(t testing.TB, module string, race bool) string {
 	t.Helper()

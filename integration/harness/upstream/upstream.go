@@ -11,7 +11,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"slices"
@@ -122,7 +121,7 @@ func isAboutRows(r *http.Request) bool {
 func (u *Server) Requests() []*http.Request {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return append([]*http.Request(nil), u.seen...)
+	return slices.Clone(u.seen)
 }
 
 // Raw writes bytes as they are. An error means that the sidecar has closed the connection,
@@ -262,39 +261,14 @@ func Chat(steps ...hermes.Step) Script {
 func HeldBack(rest <-chan struct{}) Script { return Chat(hermes.Waits(rest), hermes.Says("hi")) }
 
 // A Cutter divides a body into HTTP chunks.
-type Cutter struct {
-	Name string
-	Cut  func(body []byte) [][]byte
-}
-
-// Whole does not cut.
-var Whole = Cutter{"whole", func(b []byte) [][]byte { return [][]byte{b} }}
+type Cutter func(body []byte) [][]byte
 
 // ByFrame makes a chunk of each event, as Hermes does.
-var ByFrame = Cutter{"frame by frame", func(b []byte) [][]byte {
-	return bytes.SplitAfter(b, []byte("\n\n"))
-}}
-
-// ByByte makes a chunk of each byte.
-var ByByte = Cutter{"byte by byte", func(b []byte) [][]byte { return slices.Collect(slices.Chunk(b, 1)) }}
-
-// AtRandom cuts anywhere, in the same way for the same seed.
-func AtRandom(seed uint64) Cutter {
-	return Cutter{"at random", func(b []byte) [][]byte {
-		rnd := rand.New(rand.NewPCG(seed, seed))
-		var parts [][]byte
-		for len(b) > 0 {
-			n := min(len(b), 1+rnd.IntN(120))
-			parts = append(parts, b[:n])
-			b = b[n:]
-		}
-		return parts
-	}}
-}
+func ByFrame(body []byte) [][]byte { return bytes.SplitAfter(body, []byte("\n\n")) }
 
 // Replay returns a script that answers with a recording, from the header to the end.
 func Replay(r hermes.Recording, c Cutter) Script {
-	parts := c.Cut(r.Body)
+	parts := c(r.Body)
 	return func(x *Exchange) {
 		x.Raw(r.Header)
 		if !strings.Contains(r.Header, "chunked") {
