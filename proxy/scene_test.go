@@ -202,8 +202,8 @@ func (s scene) checkResult(x *exchange, how string, took time.Duration) {
 			x.T.Errorf("id %q, model %q, status %d, finish reason %q; want %s", res.ID, res.Model, res.Status, res.FinishReason, reason)
 		}
 	}
-	if id := x.words["id"]; id != "" && res.ID != id {
-		x.T.Errorf("id %q, want %q", res.ID, id)
+	if id := x.words["id"]; id != "" && (res.ID != id || res.Chunks == 0) {
+		x.T.Errorf("id %q, %d chunks, want %q and some", res.ID, res.Chunks, id)
 	}
 	wants := map[string]error{"abort": http.ErrAbortHandler, "error": errTest}
 	switch want, told := wants[how]; {

@@ -441,9 +441,14 @@ func TestBodiesThatAreNotFollowed(t *testing.T) {
 		"none": {timeouts(1), none}, "nothing": {timeouts(1), nothing},
 	} {
 		x := begin(t, append(sets, unread["history keep"])...)
-		x.Do(func() {
-			equal(t, fmt.Sprintf("%T", x.Up.Body), fmt.Sprintf("%T", x.R.Body), name+": the type of the body")
-		})
+		want := "io.nopCloser"
+		switch name {
+		case "none":
+			want = "<nil>"
+		case "nothing":
+			want = "http.noBody"
+		}
+		equal(t, fmt.Sprintf("%T", x.Up.Body), want, name+": the type of the body")
 	}
 }
 

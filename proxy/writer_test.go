@@ -134,21 +134,25 @@ func (c *connection) SetWriteDeadline(t time.Time) error {
 }
 
 func TestUnwrapReachesTheConnection(t *testing.T) {
-	inner := &connection{recorder: newRecorder(t)}
 	at := time.Unix(1, 0)
-	serve(inner, proxy.Options{}, func(w http.ResponseWriter, _ *http.Request) {
-		ctl := http.NewResponseController(w)
-		equal(t, ctl.SetWriteDeadline(at), nil, "SetWriteDeadline")
-		w.WriteHeader(http.StatusSwitchingProtocols)
-		if _, _, err := ctl.Hijack(); err != nil {
-			t.Errorf("Hijack: %v", err)
+	for _, want := range [][]string{{"header 101"}, nil} { // with and without a header of its own
+		inner := &connection{recorder: newRecorder(t)}
+		serve(inner, proxy.Options{}, func(w http.ResponseWriter, _ *http.Request) {
+			ctl := http.NewResponseController(w)
+			equal(t, ctl.SetWriteDeadline(at), nil, "SetWriteDeadline")
+			if want != nil {
+				w.WriteHeader(http.StatusSwitchingProtocols)
+			}
+			if _, _, err := ctl.Hijack(); err != nil {
+				t.Errorf("Hijack: %v", err)
+			}
+		})
+		if !inner.hijacked || inner.deadline != at {
+			t.Errorf("hijacked: %v, deadline: %v", inner.hijacked, inner.deadline)
 		}
-	})
-	if !inner.hijacked || inner.deadline != at {
-		t.Errorf("hijacked: %v, deadline: %v", inner.hijacked, inner.deadline)
-	}
-	if want := []string{"header 101"}; !slices.Equal(inner.Log, want) {
-		t.Errorf("calls %q, want %q", inner.Log, want)
+		if !slices.Equal(inner.Log, want) {
+			t.Errorf("calls %q, want %q", inner.Log, want)
+		}
 	}
 }
 
