@@ -56,17 +56,11 @@ func TestExaminedAnswersSaySo(t *testing.T) {
 		for _, before := range []string{"", "v0.9.0"} {
 			bubble(t, name+" "+before, func(t *testing.T) {
 				x := begin(t, append(c.set, path(c.path), announced)...)
-				x.Do(func() {
-					h := x.W.Header()
-					h.Set("Content-Type", c.media)
-					if before != "" {
-						h.Set(proxy.SidecarHeader, before)
-					}
-					for i := 0; i < len(c.fields); i += 2 {
-						h.Set(c.fields[i], c.fields[i+1])
-					}
-					x.W.WriteHeader(max(c.status, http.StatusOK))
-				})
+				fields := slices.Concat(c.fields, []string{"Content-Type", c.media})
+				if before != "" {
+					fields = append(fields, proxy.SidecarHeader, before)
+				}
+				x.Head(max(c.status, http.StatusOK), fields...)
 				x.Do(func() { _, _ = io.WriteString(x.W, c.body) })
 				x.Ret(nil)
 				var want []string
@@ -114,7 +108,7 @@ func TestOwnAnswersSaySo(t *testing.T) {
 			want := "[v1.2.3]"
 			if !handled {
 				<-x.Ack
-				x.Do(func() { x.W.WriteHeader(http.StatusNotFound) })
+				x.Head(http.StatusNotFound)
 				want = "[]"
 				x.Ret(nil)
 			} else {

@@ -23,17 +23,11 @@ func withoutKey(s string) string { return strings.ReplaceAll(s, providerKey, "[r
 // answerFailed has the next handler answer with the status, the media type, the fields and the header
 // of a body that is length bytes long, or does not say that.
 func (x *exchange) answerFailed(status int, media string, length int, fields ...string) {
-	x.Do(func() {
-		h := x.W.Header()
-		h.Set("Content-Type", media)
-		if length >= 0 {
-			h.Set("Content-Length", fmt.Sprint(length))
-		}
-		for i := 0; i < len(fields); i += 2 {
-			h.Set(fields[i], fields[i+1])
-		}
-		x.W.WriteHeader(status)
-	})
+	x.T.Helper()
+	if length >= 0 {
+		fields = append(fields, "Content-Length", fmt.Sprint(length))
+	}
+	x.Head(status, append(fields, "Content-Type", media)...)
 }
 
 // TestFailuresLoseTheirSecrets on each path that begins a run, however their body comes, and no client
@@ -177,16 +171,9 @@ func TestErrorHeaderLosesItsSecrets(t *testing.T) {
 		for _, media := range []string{"text/event-stream", "application/json", "text/plain"} {
 			for _, trailer := range []string{"X-Hermes-Error", http.TrailerPrefix + "X-Hermes-Error"} {
 				x := begin(t, path(p))
-				x.Do(func() {
-					x.W.Header().Set("X-Hermes-Error", said)
-					x.W.WriteHeader(http.StatusEarlyHints)
-				})
+				x.Head(http.StatusEarlyHints, "X-Hermes-Error", said)
 				informed := x.Rec.Informed
-				x.Do(func() {
-					x.W.Header().Set("Content-Type", media)
-					x.W.Header().Set("Trailer", "X-Hermes-Error")
-					x.W.WriteHeader(http.StatusOK)
-				})
+				x.Head(http.StatusOK, "Content-Type", media, "Trailer", "X-Hermes-Error")
 				x.Write(role + stop + done)
 				x.Do(func() { x.W.Header().Set(trailer, said) })
 				x.Ret(nil).WantSwallowed(t)

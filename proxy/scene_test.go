@@ -234,12 +234,7 @@ func (x *exchange) happens(word string) {
 	case strings.HasPrefix(word, "+"):
 		x.passes(word)
 	case isHead:
-		x.Do(func() {
-			x.W.Header().Set("Content-Type", head.media)
-			x.W.Header().Set("Content-Encoding", head.coding)
-			x.W.Header().Set("Content-Length", head.length)
-			x.W.WriteHeader(head.status)
-		})
+		x.Head(head.status, "Content-Type", head.media, "Content-Encoding", head.coding, "Content-Length", head.length)
 	case strings.HasPrefix(word, "slowly:"): // for which the client takes a minute
 		x.slowly(x.word(strings.TrimPrefix(word, "slowly:")), time.Minute)
 	case word == "header":

@@ -23,17 +23,14 @@ import (
 
 func TestInformationalAnswersAreNotLatched(t *testing.T) {
 	x := begin(t)
-	x.Do(func() {
-		x.W.Header().Set("Link", "</a.css>; rel=preload")
-		x.W.WriteHeader(http.StatusEarlyHints)
-		x.W.WriteHeader(http.StatusProcessing)
-		x.W.WriteHeader(http.StatusEarlyHints)
-	})
+	for _, status := range []int{http.StatusEarlyHints, http.StatusProcessing, http.StatusEarlyHints} {
+		x.Head(status, "Link", "</a.css>; rel=preload")
+	}
 	x.WantLog("header 103", "header 102", "header 103")
 	x.Stream()
 	x.Write(role)
 	x.WantLog("header 103", "header 102", "header 103", "header 200", "write "+role, "flush")
-	x.Do(func() { x.W.WriteHeader(http.StatusEarlyHints) })
+	x.Head(http.StatusEarlyHints)
 	x.Ret(nil)
 	equal(t, x.Rec.Body.String(), role+errorFinish("upstream_incomplete", false), "the stream")
 	if slices.Contains(x.Rec.Log[4:], "header 103") {
@@ -386,10 +383,7 @@ func TestFieldsOfAnInformationalAnswerStayWithIt(t *testing.T) {
 					r.ProtoMajor = major
 					rec.Fields.Set("Server", "Caddy")
 				})
-			x.Do(func() {
-				x.W.Header().Set("Link", "</early>")
-				x.W.WriteHeader(http.StatusEarlyHints)
-			})
+			x.Head(http.StatusEarlyHints, "Link", "</early>")
 			advance(time.Second)
 			x.WantAnswer(http.StatusGatewayTimeout, "upstream_timeout")
 			if got := x.Rec.Sent; got.Get("Link") != "" || got.Get("Server") != "Caddy" {
@@ -568,15 +562,8 @@ func TestAnswersThatAreNoStreamPassByteForByte(t *testing.T) {
 	} {
 		bubble(t, name, func(t *testing.T) {
 			x := begin(t, option(everything), method(c.method))
-			fields := []string{"Content-Length", "1000", "Etag", `"1"`, "Last-Modified", "x", "Content-Type", c.media, "Content-Encoding", c.encoded}
-			want := make(http.Header)
-			x.Do(func() {
-				for i := 0; i < len(fields); i += 2 {
-					x.W.Header().Set(fields[i], fields[i+1])
-					want.Set(fields[i], fields[i+1])
-				}
-				x.W.WriteHeader(c.status)
-			})
+			x.Head(c.status, "Content-Length", "1000", "Etag", `"1"`, "Last-Modified", "x", "Content-Type", c.media, "Content-Encoding", c.encoded)
+			want := http.Header{"Content-Length": {"1000"}, "Etag": {`"1"`}, "Last-Modified": {"x"}, "Content-Type": {c.media}, "Content-Encoding": {c.encoded}}
 			if c.status >= 500 { // the agent may have run
 				want.Set("X-Should-Retry", "false")
 			}

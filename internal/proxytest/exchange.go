@@ -143,16 +143,21 @@ func (x *Exchange) Abort() Ending {
 	return x.Panics(http.ErrAbortHandler)
 }
 
-// Stream has the handler write the header of an event stream, with more fields.
-func (x *Exchange) Stream(fields ...string) {
+// Head has the handler write a header with a status and fields, given as name, value, name, value.
+func (x *Exchange) Head(status int, fields ...string) {
 	x.T.Helper()
 	x.Do(func() {
-		x.W.Header().Set("Content-Type", "text/event-stream")
 		for i := 0; i < len(fields); i += 2 {
 			x.W.Header().Set(fields[i], fields[i+1])
 		}
-		x.W.WriteHeader(http.StatusOK)
+		x.W.WriteHeader(status)
 	})
+}
+
+// Stream has the handler write the header of an event stream, with more fields.
+func (x *Exchange) Stream(fields ...string) {
+	x.T.Helper()
+	x.Head(http.StatusOK, append([]string{"Content-Type", "text/event-stream"}, fields...)...)
 }
 
 // Write has the handler write the pieces, which the writer must take.
@@ -320,23 +325,14 @@ func (x *Exchange) WantStopped() {
 // Answer has the next handler answer with the status, the type and the pieces of a body.
 func (x *Exchange) Answer(status int, media string, pieces ...string) {
 	x.T.Helper()
-	x.Do(func() {
-		x.W.Header().Set("Content-Type", media)
-		x.W.WriteHeader(status)
-	})
+	x.Head(status, "Content-Type", media)
 	x.Write(pieces...)
 }
 
 // AnswerWhole has the next handler answer with status 200, the fields and body.
 func (x *Exchange) AnswerWhole(body string, fields ...string) {
-	x.Do(func() {
-		h := x.W.Header()
-		h.Set("Content-Type", "application/json; charset=utf-8")
-		h.Set("Content-Length", fmt.Sprint(len(body)))
-		h.Set("X-Hermes-Session-Id", "b58e0870")
-		for i := 0; i < len(fields); i += 2 {
-			h.Set(fields[i], fields[i+1])
-		}
-		x.W.WriteHeader(http.StatusOK)
-	})
+	x.T.Helper()
+	x.Head(http.StatusOK, append([]string{
+		"Content-Type", "application/json; charset=utf-8", "Content-Length", fmt.Sprint(len(body)), "X-Hermes-Session-Id", "b58e0870",
+	}, fields...)...)
 }
