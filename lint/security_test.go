@@ -219,7 +219,7 @@ var securityTests = map[string]string{
 	"room that streams share between writes, each":                              "TestRoomOfALargeReadIsNotKept",
 	"bytes kept until a stream is known to be recorded":                         "TestStreamsAreRecorded",
 	"a request, max_request":                                                    "TestMaxRequest TestEndlessRequestsAreNotHeld TestMaxRequestOfHermesBoundsBoth TestHistoriesThatPassUntouched",
-	"memory for a request":                                                      "TestMemoryIsNotAllocatedForPromises TestHealingTakesBoundedMemory TestMemoryOfOpenStreams TestABodyTakesItsSize TestBodiesBeforeAnyCheckTakeTheirSize",
+	"memory for a request":                                                      "TestMemoryIsNotAllocatedForPromises TestHealingTakesBoundedMemory TestARequestTakesTwiceItsSizeAtMost TestABodyTakesItsSize TestBodiesBeforeAnyCheckTakeTheirSize",
 	"memory for a body that is announced":                                       "TestMemoryIsNotAllocatedForPromises",
 	"an event of a response read for its number":                                "TestResponseWithLargeEvents",
 	"where a response's id is looked for":                                       "TestResponseWithAnotherBeginning",

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
@@ -86,12 +85,6 @@ func TestOwnAnswersSaySo(t *testing.T) {
 		x.Ret(errTest)
 		equal(t, sent(x), "[v1.2.3]", "header")
 	})
-	bubble(t, "silence", func(t *testing.T) {
-		x := begin(t, announced, limits("first=1s"))
-		advance(time.Second)
-		equal(t, x.Rec.Status, 504, "status")
-		equal(t, sent(x), "[v1.2.3]", "header")
-	})
 	// A request that looks like a reply and is none is an ordinary one.
 	for _, handled := range []bool{true, false} {
 		bubble(t, fmt.Sprint("reply ", handled), func(t *testing.T) {
@@ -118,11 +111,4 @@ func TestOwnAnswersSaySo(t *testing.T) {
 			equal(t, sent(x), want, "header")
 		})
 	}
-	bubble(t, "not announced", func(t *testing.T) {
-		x := begin(t)
-		x.Stream()
-		x.Write(role, fullStop, done)
-		x.Ret(nil)
-		equal(t, sent(x), "[]", "header")
-	})
 }

@@ -41,6 +41,8 @@ func TestEnds(t *testing.T) {
 		scene{name: c.name, does: c.does, answers: c.answers}.run(t)
 	}
 	elsewhere, refused := []setting{path(otherPath)}, []setting{statusOf(http.StatusBadGateway), limits("first=1s")}
+	diagnostic := asking(`{"stream":true,"messages":[],"hermes_notification_category":"diagnostic"}`)
+	muted := []setting{diagnostic, header(proxy.SessionIDHeader, "s1")}
 	for _, s := range []scene{
 		{
 			name: "length", does: "header role text length done end",
@@ -54,6 +56,10 @@ func TestEnds(t *testing.T) {
 			name: "no answer", does: "header role full-stop done end",
 			answers: "role ...", outcome: "empty_answer",
 		},
+		{name: "no answer to a diagnostic request of a session", does: "header role full-stop done end", answers: "role full-stop done", outcome: "ok", set: muted},
+		{name: "no answer to one of no session", does: "header role full-stop done end", answers: "role ...", outcome: "empty_answer", set: []setting{diagnostic}},
+		{name: "no answer to one that is not read", does: "header role full-stop done end", answers: "role ...", outcome: "empty_answer", set: append(muted, unread["too large"])},
+		{name: "a crash of one", does: "header role zero-stop done end", answers: "role ...", outcome: "agent_crashed", set: muted},
 		{
 			name: "the agent says so", does: "header role error-stop done abort",
 			answers: "role ...", outcome: "agent_error",
@@ -84,6 +90,7 @@ func TestEnds(t *testing.T) {
 			name: "abort before the header, elsewhere", does: "abort",
 			outcome: "-", goesOn: "abort", set: elsewhere,
 		},
+		{name: "gone before the header, elsewhere", does: "leave end", outcome: "-", set: elsewhere},
 		{name: "gone before the header, by an error", does: "leave +1h error", outcome: "client_gone", goesOn: "error", set: refused},
 	} {
 		s.run(t)

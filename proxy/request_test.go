@@ -54,16 +54,10 @@ func TestRequestOverridesTheFormOfToolEvents(t *testing.T) {
 		want   rewrite.Progress
 	}{
 		{"", "envelope", rewrite.ProgressEnvelope},
-		{"", "bare", rewrite.ProgressBare},
-		{"", "unnamed", rewrite.ProgressUnnamed},
-		{"", "comment", rewrite.ProgressComment},
 		{"", " OFF ", rewrite.ProgressOff},
 		{rewrite.ProgressOff, "envelope", rewrite.ProgressEnvelope},
 		{rewrite.ProgressBare, "", rewrite.ProgressBare},
 		{rewrite.ProgressBare, "nonsense", rewrite.ProgressBare},
-		{rewrite.ProgressBare, "off, on", rewrite.ProgressBare},
-		{rewrite.ProgressBare, "\x00\xff", rewrite.ProgressBare},
-		{rewrite.ProgressBare, strings.Repeat("off", 10000), rewrite.ProgressBare},
 	} {
 		equal(t, sent(c.option, header(proxy.ProgressHeader, c.header)), sent(c.want), fmt.Sprintf("%.30q", c.header))
 	}
@@ -123,19 +117,6 @@ func TestHistoriesAreHealed(t *testing.T) {
 			x.wantAsked(polluted, clean)
 			equal(t, x.Markers, 1, "markers")
 		})
-	}
-}
-
-// Cards leave without a word: every further request of a chat with cards has them.
-func TestCardsLeaveHistories(t *testing.T) {
-	const (
-		carded = `{"messages":[{"role":"assistant","content":"a","tool_calls":[{"id":"c","function":{"arguments":"{\"label\": \"ls\"}"}}]},{"role":"tool","tool_call_id":"c","content":"completed"},{"role":"assistant","content":"b"}]}`
-		joined = `{"messages":[{"role":"assistant","content":"a\n\nb"}]}`
-	)
-	x := begin(t, posting(carded), header("Digest", "x"))
-	x.wantAsked(carded, joined)
-	if x.Markers != 0 || x.Up.Header.Get("Digest") != "" {
-		t.Errorf("%d markers, header %v", x.Markers, x.Up.Header)
 	}
 }
 
@@ -258,10 +239,6 @@ func TestTheBodyCannotBeHadAgain(t *testing.T) {
 	}
 }
 
-type closerFunc func() error
-
-func (f closerFunc) Close() error { return f() }
-
 // watched is a body that remembers where it was last read to, and does not keep
 // that alive.
 type watchedBody struct {
@@ -325,36 +302,6 @@ func TestRequestsAreLetGoOnceTheyAreAnswered(t *testing.T) {
 	}
 }
 
-// Many streams with large histories that have begun take no memory for those.
-func TestMemoryOfOpenStreams(t *testing.T) {
-	if alone.Elsewhere(t) {
-		return
-	}
-	const streams, size = 20, 2 << 20
-	before := heapNow()
-	for range streams {
-		body := strings.NewReader(polluted)
-		x := begin(t, func(_ *proxy.Options, r *http.Request, _ *recorder) {
-			r.Body, r.ContentLength = io.NopCloser(io.MultiReader(body, io.LimitReader(spaces{}, size))), int64(body.Len()+size)
-		})
-		x.Do(func() { _, _ = io.Copy(io.Discard, x.Up.Body) })
-		x.Stream()
-		x.Write(role)
-	}
-	if took := heapNow() - before; took > size {
-		t.Errorf("%d open streams with histories of %d bytes take %d bytes", streams, size, took)
-	}
-}
-
-type spaces struct{}
-
-func (spaces) Read(b []byte) (int, error) {
-	for i := range b {
-		b[i] = ' '
-	}
-	return len(b), nil
-}
-
 // allocated returns how many bytes f allocates, the least of some runs: others
 // allocate meanwhile.
 func allocated(f func()) uint64 {
@@ -370,7 +317,8 @@ func allocated(f func()) uint64 {
 }
 
 // A request takes twice its size at most, whatever is removed from it: what came, and what
-// leaves. Nothing of it is there any more once the answer has begun.
+// leaves. One above MaxRequest takes no more than one of that size. Nothing of it is there any more
+// once the answer has begun.
 func TestARequestTakesTwiceItsSizeAtMost(t *testing.T) {
 	if alone.Elsewhere(t) {
 		return
@@ -380,7 +328,7 @@ func TestARequestTakesTwiceItsSizeAtMost(t *testing.T) {
 	const marked = `{"role":"assistant","content":"` + "`💻 ls`" + `\nDone."},`
 	p := proxy.New(proxy.Options{})
 	for name, messages := range map[string]string{"nothing": "", "markers": strings.Repeat(marked, 200), "cards": card + card, "both": strings.Repeat(marked, 200) + card + marked} {
-		for _, size := range []int{5_000_000, proxy.DefaultMaxRequest} {
+		for _, size := range []int{5_000_000, proxy.DefaultMaxRequest, 2 * proxy.DefaultMaxRequest} {
 			for _, chunked := range []bool{false, true} {
 				text := strings.Repeat("x", size-len(messages)-200)
 				body := `{"stream":true,"messages":[` + messages + `{"role":"user","content":"` + text + `"}]}`
@@ -393,7 +341,7 @@ func TestARequestTakesTwiceItsSizeAtMost(t *testing.T) {
 				peak.begin = heapNow()
 				err := p.Serve(httptest.NewRecorder(), r, func(w http.ResponseWriter, r *http.Request) error {
 					peak.look()
-					if n, err := io.Copy(io.Discard, r.Body); err != nil || messages != "" && n >= int64(len(body)) {
+					if n, err := io.Copy(io.Discard, r.Body); err != nil || messages != "" && size <= proxy.DefaultMaxRequest && n >= int64(len(body)) {
 						t.Errorf("%s: %d bytes of %d, %v", name, n, len(body), err)
 					}
 					w.Header().Set("Content-Type", "text/event-stream")
@@ -407,7 +355,7 @@ func TestARequestTakesTwiceItsSizeAtMost(t *testing.T) {
 					t.Error(err)
 				}
 				// A request takes some of its own, and buffers are rounded up.
-				if most := int64(2*len(body)) + 256<<10; peak.most > most {
+				if most := int64(2*min(len(body), proxy.DefaultMaxRequest)) + 256<<10; peak.most > most {
 					t.Errorf("%s, %d bytes, chunked %v: %d bytes, want at most %d", name, len(body), chunked, peak.most, most)
 				}
 			}

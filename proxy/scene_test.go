@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -241,6 +242,10 @@ func (x *exchange) happens(word string) {
 		x.Stream()
 	case word == "flush":
 		x.Flush()
+	case word == "reads": // upstream does, a byte of the request
+		x.Do(func() { _, _ = x.Up.Body.Read(make([]byte, 1)) })
+	case word == "reads-all":
+		x.Do(func() { _, _ = io.Copy(io.Discard, x.Up.Body) })
 	case word == "now":
 		advance(0)
 	case word == "late-timer": // which does nothing

@@ -113,27 +113,10 @@ func TestWritersThatAreWrapped(t *testing.T) {
 	}
 }
 
-// connection is an inner writer with a connection to take.
-type connection struct {
-	*recorder
-	hijacked bool
-	deadline time.Time
-}
-
-func (c *connection) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	c.hijacked = true
-	return nil, nil, nil
-}
-
-func (c *connection) SetWriteDeadline(t time.Time) error {
-	c.deadline = t
-	return nil
-}
-
 func TestUnwrapReachesTheConnection(t *testing.T) {
 	at := time.Unix(1, 0)
 	for _, want := range [][]string{{"header 101"}, nil} { // with and without a header of its own
-		inner := &connection{recorder: newRecorder(t)}
+		inner := &deadlined{recorder: newRecorder(t)}
 		serve(inner, proxy.Options{}, func(w http.ResponseWriter, _ *http.Request) {
 			ctl := http.NewResponseController(w)
 			equal(t, ctl.SetWriteDeadline(at), nil, "SetWriteDeadline")
@@ -644,11 +627,16 @@ func TestPathsOfChatCompletions(t *testing.T) {
 }
 
 // deadlined is an inner writer with a deadline, which it keeps without a lock, as
-// Caddy's (idletimeout.go:401).
+// Caddy's (idletimeout.go:401), and a connection to take.
 type deadlined struct {
 	*recorder
-	deadline time.Time
-	duplex   bool
+	deadline         time.Time
+	duplex, hijacked bool
+}
+
+func (w *deadlined) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	w.hijacked = true
+	return nil, nil, nil
 }
 
 func (w *deadlined) SetWriteDeadline(d time.Time) error {
