@@ -155,7 +155,7 @@ var securityTests = map[string]string{
 	"follows no link in the place of a file":                     "TestPlantedLinksAreNotFollowed TestDirectoryThatIsAPlantedLinkIsNotFollowed",
 	"keeps other headers with keys out of access logs":           "TestAccessLogOfKeysAndIDs",
 	"takes time linear in its size":                              "TestRedactionCostsLinearTime TestStreamsCostLinearTime TestHostileBodiesCostLinearTime",
-	"request_body { max_size":                                    "TestALimitOfTheBodyBehindHermes",
+	"request_body { max_size":                                    "TestRequestsWithCaddysOwnDirectives",
 	"only to a server that has shown that it is Hermes":          "TestStrangersGetNoKey TestChatRequest TestKeys TestOddAgents TestDoctorsExitStatus TestNothingThatOthersSayReachesAReportAsItCame",
 	"caddy hermes-proxy without a host listens on loopback only": "TestProxyCommandListensOnLoopback",
 	"hermes-demo always does":                                    "TestDemoRefusesBadFlags",

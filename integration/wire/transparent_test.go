@@ -1,134 +1,54 @@
-// Package wire tests what the sidecar of the binary says: that docs/schema describes all of it, that it leaves in time,
-// and what goes with requests and answers through Caddy's own handlers. What becomes of a stream, an answer and a
-// history is tested in packages rewrite and proxy.
+// Package wire tests what the sidecar of the binary says: that docs/schema describes all of it, and what goes with
+// requests and answers through Caddy's own handlers. What becomes of a stream, an answer and a history is tested in
+// packages rewrite and proxy.
 package wire
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptrace"
 	"net/textproto"
+	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
-	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/strict"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 )
 
-// Each event leaves as soon as it is complete: upstream sends the next one when
-// the client has the one before.
-func TestEveryEventLeavesAtOnce(t *testing.T) {
-	all := hermes.Recordings(t, func(r hermes.Recording) bool {
-		return hermes.Chats(r) && r.Scenario != "model_imitates" && r.Scenario != "emoji_all" && !strings.HasPrefix(r.Scenario, "zero") && !strings.Contains(r.Scenario, "think") &&
-			r.String() != "live-g0-v0.8.0/plain" // a line of it begins with a backtick at the end of a frame
-	})
-	step := make(chan struct{})
-	scripts, counts := upstream.Router{}, map[string]int{}
-	for _, r := range all {
-		var frames []string
-		for f := range strings.SplitAfterSeq(string(r.Body), "\n\n") {
-			// A finish that is none, and what is dropped, has no frame of its own.
-			if f != "" && f != "data: [DONE]\n\n" && !strings.Contains(f, `"finish_reason": "`) {
-				frames = append(frames, f)
-			}
-		}
-		counts[r.String()] = len(frames)
-		scripts[r.String()] = func(x *upstream.Exchange) {
-			x.Raw(r.Header)
-			for _, f := range frames {
-				x.Chunk([]byte(f))
-				if !x.Wait(step) {
-					return
-				}
-			}
-			x.Chunk([]byte(hermes.Finish("stop", 5) + "\n\ndata: [DONE]\n\n"))
-			x.End()
-		}
-	}
-	c := client.New(t, sidecar.URL(sidecar.Serve(t, upstream.New(t, scripts.Play), sidecar.Still.With(sidecar.Options{"keepalive_form": "comment"}))))
-	for _, r := range all {
-		t.Run(r.String(), func(t *testing.T) {
-			res := c.Of(t).Play(r.String())
-			for range counts[r.String()] {
-				for {
-					e := res.Frame()
-					// What the sidecar infers comes beside upstream's frame.
-					if e.Chunk == nil || e.Status != "completed" || !r.Legacy() {
-						break
-					}
-				}
-				select {
-				case step <- struct{}{}:
-				case <-time.After(harness.Patience):
-					t.Fatal("upstream was left")
-				}
-			}
-			if a := strict.Decode(t, res.All()); !a.Done {
-				t.Errorf("frames %v", a.Names())
-			}
-		})
-	}
-}
-
-// Early hints come through before the final header, and do not replace it.
-func TestEarlyHints(t *testing.T) {
-	for _, body := range []string{string(hermes.Recorded(t, "g0-v0.8.0/one_tool").Body), ""} {
-		c := client.New(t, sidecar.URL(sidecar.Serve(t, upstream.New(t, func(x *upstream.Exchange) {
-			x.Header("103 Early Hints", "Link: </style.css>; rel=preload")
-			if body == "" {
-				upstream.AsJSON("200 OK", `{"ok":true}`)(x)
-				return
-			}
-			x.Events()
-			x.Chunk([]byte(body))
-			x.End()
-		}), nil)))
-		var hints []int
-		ctx := httptrace.WithClientTrace(context.Background(), &httptrace.ClientTrace{
+// Early hints come through Caddy before the final header, which they do not replace, and trailers after the body.
+func TestEarlyHintsAndTrailers(t *testing.T) {
+	const chat, other, foreign = "/v1/chat/completions", "/v1/other", "event: ping\ndata: {\"a\":1}\n\n"
+	sent := map[string]string{chat: string(hermes.Recorded(t, "g0-v0.8.0/one_tool").Body), other: foreign}
+	c := client.New(t, sidecar.URL(sidecar.Serve(t, upstream.New(t, func(x *upstream.Exchange) {
+		x.Header("103 Early Hints", "Link: </style.css>; rel=preload")
+		x.Events("Trailer: X-Checksum")
+		x.Chunk([]byte(sent[x.Req.URL.Path]))
+		x.Raw("0\r\nX-Checksum: abc\r\n\r\n")
+	}), nil)))
+	for path, body := range sent {
+		var hints []string
+		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
 			Got1xxResponse: func(code int, h textproto.MIMEHeader) error {
-				if h.Get("Link") != "" {
-					hints = append(hints, code)
-				}
+				hints = append(hints, fmt.Sprint(code, h.Get("Link")))
 				return nil
 			},
 		})
-		req, _ := http.NewRequestWithContext(ctx, http.MethodPost, c.Base+"/v1/chat/completions", strings.NewReader(client.Question))
+		req, _ := http.NewRequestWithContext(ctx, http.MethodPost, c.Base+path, strings.NewReader(client.Question))
 		res, err := c.Do(req)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := io.ReadAll(res.Body)
-		res.Body.Close()
-		if len(hints) != 1 || hints[0] != 103 || res.StatusCode != 200 || err != nil {
-			t.Errorf("hints %v, %s, %v", hints, res.Status, err)
+		got := client.NewReply(t, res, func() {}).All()
+		if (got == body) != (path == other) || res.StatusCode != http.StatusOK || res.Header.Get("Link") != "" {
+			t.Errorf("%s: %s, header %v, %q", path, res.Status, res.Header, got)
 		}
-		if body == "" && string(got) != `{"ok":true}` || body != "" && !strings.Contains(string(got), "hermes.tool.progress") {
-			t.Errorf("body %q", got)
-		}
-	}
-}
-
-// Trailers arrive after a stream, foreign or repaired.
-func TestTrailers(t *testing.T) {
-	body := hermes.Recorded(t, "g0-v0.8.0/one_tool").Body
-	c := client.New(t, sidecar.URL(sidecar.Serve(t, upstream.New(t, func(x *upstream.Exchange) {
-		x.Events("Trailer: X-Checksum")
-		x.Chunk(body)
-		x.Raw("0\r\nX-Checksum: abc\r\n\r\n")
-	}), nil)))
-	for _, path := range []string{"/v1/chat/completions", "/v1/responses"} {
-		r := c.Post(path)
-		r.All()
-		if got := r.Trailer.Get("X-Checksum"); got != "abc" {
-			t.Errorf("%s: trailer %q", path, got)
+		if trailer := res.Trailer.Get("X-Checksum"); trailer != "abc" || !slices.Equal(hints, []string{"103</style.css>; rel=preload"}) {
+			t.Errorf("%s: hints %q, trailer %q", path, hints, trailer)
 		}
 	}
 }

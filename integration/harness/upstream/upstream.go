@@ -32,8 +32,9 @@ type Server struct {
 
 	Asked chan struct{} // gets a value for a request, unless one is in it already
 
-	mu   sync.Mutex
-	seen []*http.Request
+	mu     sync.Mutex
+	seen   []*http.Request
+	bodies []string
 }
 
 // A Script answers one request. When it returns, the connection waits for the
@@ -80,7 +81,7 @@ func (u *Server) serve(_ context.Context, c net.Conn) {
 			continue
 		}
 		u.mu.Lock()
-		u.seen = append(u.seen, req)
+		u.seen, u.bodies = append(u.seen, req), append(u.bodies, string(body))
 		u.mu.Unlock()
 		select {
 		case u.Asked <- struct{}{}:
@@ -122,6 +123,13 @@ func (u *Server) Requests() []*http.Request {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return slices.Clone(u.seen)
+}
+
+// Bodies returns their bodies.
+func (u *Server) Bodies() []string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return slices.Clone(u.bodies)
 }
 
 // Raw writes bytes as they are. An error means that the sidecar has closed the connection,
