@@ -2,10 +2,8 @@ package network
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"math/rand/v2"
 	"net/http"
 	"os/exec"
@@ -44,17 +42,18 @@ func TestNoRaces(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, uint64(round)))
 			up := upstream.New(t, playRace)
 			home := t.TempDir()
-			sites := raceSites(t, r, home)
-			file := filepath.Join(home, "caddy.json")
-			harness.WriteFile(t, file, raceConfig(t, sites, up.Addr, dir))
-			cmd := exec.Command(caddy, "run", "--config", file)
+			conf := sidecar.Config{Grace: "5s", HTTP: sidecar.Options{"metrics": sidecar.Options{}}, Sites: raceSites(t, r, home)}
+			for i := range conf.Sites {
+				conf.Sites[i].Upstream, conf.Sites[i].TLS = up.Addr, dir
+			}
+			cmd := exec.Command(caddy, "run", "--config", conf.Write(t, home))
 			cmd.Env = sidecar.Environment(home, "GORACE=halt_on_error=0 exitcode=66")
 			s := sidecar.Follow(t, cmd, "serving initial configuration")
 
 			// The last requests are left open, for the drain to end them.
 			stop := make(chan struct{})
 			all := client.Protocols(t, pool)
-			open := race(t, r.Uint64(), []http.RoundTripper{all["HTTP/1.1"], all["HTTP/2.0"]}, sites, stop)
+			open := race(t, r.Uint64(), []http.RoundTripper{all["HTTP/1.1"], all["HTTP/2.0"]}, conf.Sites, stop)
 			<-stop
 			s.Terminate()
 			open.Wait()
@@ -63,89 +62,50 @@ func TestNoRaces(t *testing.T) {
 	}
 }
 
-// A raceSite is a listener whose handlers are put together at random.
-type raceSite struct {
-	listen string
-	behind []any // hermes, before reverse_proxy
-	before []any
-	hermes map[string]any
-	server map[string]any
-}
-
 // raceSites are one of each kind of chain. Access logs are left out: Caddy's read
 // how much of a body has come while the transport still reads it.
-func raceSites(t *testing.T, r *rand.Rand, home string) []raceSite {
-	type object = map[string]any
+func raceSites(t *testing.T, r *rand.Rand, home string) []sidecar.Site {
+	type object = sidecar.Options
 	ms := func(n int) string { return fmt.Sprintf("%dms", n) }
-	sites := []raceSite{
+	sites := []sidecar.Site{
 		{
-			server: object{"errors": object{"routes": []any{object{"handle": []any{
+			Server: object{"errors": object{"routes": []any{object{"handle": []any{
 				object{"handler": "static_response", "body": "{http.request.body} {http.hermes.outcome}"}}}}}},
 		},
-		{behind: []any{object{"handler": "timeouts", "write_timeout": 5 * time.Second, "read_timeout": 5 * time.Second, "max_write_chunk": 100}}},
+		{Behind: []any{object{"handler": "timeouts", "write_timeout": 5 * time.Second, "read_timeout": 5 * time.Second, "max_write_chunk": 100}}},
 		{ // no timeouts of the server's, which are overridden
-			behind: []any{object{"handler": "timeouts", "write_timeout": 5 * time.Second, "read_timeout": 5 * time.Second}},
-			server: object{"read_idle_timeout": -1, "write_idle_timeout": -1},
+			Behind: []any{object{"handler": "timeouts", "write_timeout": 5 * time.Second, "read_timeout": 5 * time.Second}},
+			Server: object{"read_idle_timeout": -1, "write_idle_timeout": -1},
 		},
 		{ // no error route: after encode, Caddy's writes what it may still read
-			before: []any{object{"handler": "encode", "encodings": object{"gzip": object{}}, "minimum_length": 1}},
-			behind: []any{
+			Before: []any{object{"handler": "encode", "encodings": object{"gzip": object{}}, "minimum_length": 1}},
+			Behind: []any{
 				object{"handler": "headers", "response": object{"deferred": true, "set": object{"X-Deferred": []string{"1"}}}},
 				object{"handler": "request_body", "max_size": 1 << 20},
 				object{"handler": "map", "source": "{http.request.uri.path}", "destinations": []string{"{mapped}"}, "defaults": []string{"{http.request.uuid}"}},
 			},
-			hermes: object{"record": filepath.Join(home, "recordings"), "record_max": 1 << 20, "status_line": true, "cards": true},
+			Options: object{"record": filepath.Join(home, "recordings"), "record_max": 1 << 20, "status_line": true, "cards": true},
 		},
 		{ // runs that outlive their clients, and several clients for one
-			before: []any{object{"handler": "hermes_resume", "always": true, "detach": ms(1 + r.IntN(20)), "keep": ms(1 + r.IntN(20)), "max_detached": 3, "max_stream": 64 << 10, "max_memory": 128 << 10}},
+			Before: []any{object{"handler": "hermes_resume", "always": true, "detach": ms(1 + r.IntN(20)), "keep": ms(1 + r.IntN(20)), "max_detached": 3, "max_stream": 64 << 10, "max_memory": 128 << 10}},
 		},
 	}
 	for i := range sites {
 		s := &sites[i]
-		s.listen = harness.FreePort(t)
-		h := object{
-			"handler": "hermes", "keepalive": "1ms", "parallel_window": "1ms",
+		s.Listen = harness.FreePort(t)
+		s.Options = s.Options.With(object{
+			"keepalive": "1ms", "parallel_window": "1ms",
 			"first_byte_timeout": ms(5 + r.IntN(30)), "idle_timeout": ms(20 + r.IntN(30)), "stall_timeout": ms(20 + r.IntN(30)),
 			"done_grace": ms(1 + r.IntN(10)), "drain_timeout": ms(r.IntN(20)),
-		}
-		maps.Copy(h, s.hermes)
-		s.hermes = h
+		})
+		s.Server = s.Server.With(object{"protocols": []string{"h1", "h2"}})
 	}
 	return sites
 }
 
-// raceConfig is the configuration of the sites, in Caddy's form.
-func raceConfig(t *testing.T, sites []raceSite, upstream, cert string) []byte {
-	t.Helper()
-	type object = map[string]any
-	servers := object{}
-	for i, s := range sites {
-		handle := append(append(append([]any{}, s.before...), s.hermes), s.behind...)
-		handle = append(handle, object{"handler": "reverse_proxy", "upstreams": []any{object{"dial": upstream}}})
-		server := object{
-			"listen": []string{s.listen}, "routes": []any{object{"handle": handle}},
-			"automatic_https": object{"disable": true}, "tls_connection_policies": []any{object{}},
-			"protocols": []string{"h1", "h2"},
-		}
-		maps.Copy(server, s.server)
-		servers["srv"+strconv.Itoa(i)] = server
-	}
-	b, err := json.Marshal(object{
-		"admin": object{"disabled": true, "config": object{"persist": false}},
-		"apps": object{
-			"http": object{"servers": servers, "grace_period": "5s", "metrics": object{}},
-			"tls":  object{"certificates": object{"load_files": []any{object{"certificate": cert + "/cert.pem", "key": cert + "/key.pem"}}}},
-		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
-
 // race sends the requests, and closes stop when the last of them are under way.
 // Whatever they are answered is right: only the process is looked at.
-func race(t *testing.T, seed uint64, transports []http.RoundTripper, sites []raceSite, stop chan struct{}) *sync.WaitGroup {
+func race(t *testing.T, seed uint64, transports []http.RoundTripper, sites []sidecar.Site, stop chan struct{}) *sync.WaitGroup {
 	var all, first sync.WaitGroup
 	first.Add(raceClients)
 	for worker := range raceClients {
@@ -156,7 +116,7 @@ func race(t *testing.T, seed uint64, transports []http.RoundTripper, sites []rac
 				if n == each-1 {
 					first.Done()
 				}
-				ask(t, r, transports[r.IntN(len(transports))], "https://"+sites[r.IntN(len(sites))].listen)
+				ask(t, r, transports[r.IntN(len(transports))], "https://"+sites[r.IntN(len(sites))].Listen)
 			}
 		})
 	}

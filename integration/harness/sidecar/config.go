@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -23,13 +24,17 @@ type Site struct {
 	Queue    Options // of hermes_queue, which is only there with some
 	Plain    bool    // reverse_proxy alone
 	TLS      string  // directory of cert.pem and key.pem, "" for cleartext
+	Before   []any   // handlers in front of the handler under test
+	Behind   []any   // and between it and reverse_proxy
+	Server   Options // more members of the server
 }
 
 // A Config is a configuration of the sidecar.
 type Config struct {
 	Sites []Site
-	Admin string // host:port, "" for off
-	Grace string // grace_period of the http app, "" for none
+	Admin string  // host:port, "" for off
+	Grace string  // grace_period of the http app, "" for none
+	HTTP  Options // more members of the http app
 }
 
 // JSON returns the configuration in Caddy's own form.
@@ -38,13 +43,14 @@ func (c Config) JSON(t testing.TB) []byte {
 	type object = map[string]any
 	servers, files := object{}, []any{}
 	for i, s := range c.Sites {
-		var handle []any
+		handle := slices.Clone(s.Before)
 		if s.Queue != nil {
 			handle = append(handle, s.Queue.With(Options{"handler": "hermes_queue"}))
 		}
 		if !s.Plain {
 			handle = append(handle, s.Options.With(Options{"handler": "hermes"}))
 		}
+		handle = append(handle, s.Behind...)
 		handle = append(handle, object{"handler": "reverse_proxy", "upstreams": []any{object{"dial": s.Upstream}}})
 		server := object{
 			"listen":          []string{s.Listen},
@@ -55,9 +61,10 @@ func (c Config) JSON(t testing.TB) []byte {
 			server["tls_connection_policies"] = []any{object{}}
 			files = append(files, object{"certificate": s.TLS + "/cert.pem", "key": s.TLS + "/key.pem"})
 		}
+		maps.Copy(server, s.Server)
 		servers["srv"+strconv.Itoa(i)] = server
 	}
-	app := object{"servers": servers}
+	app := c.HTTP.With(Options{"servers": servers})
 	if c.Grace != "" {
 		app["grace_period"] = c.Grace
 	}
