@@ -1,7 +1,6 @@
 package network
 
 import (
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -120,48 +119,6 @@ func TestShutdownWithAClientThatDoesNotRead(t *testing.T) {
 	s := sidecar.Run(t, t.TempDir(), conf)
 	live := client.New(t, "http://"+conf.Sites[0].Listen).Chat()
 	live.Frame()
-	s.Terminate()
-	s.Exit()
-}
-
-// A request that has no frame yet gets an HTTP error.
-func TestShutdownBeforeTheFirstFrame(t *testing.T) {
-	for _, name := range []string{"header alone", "no header"} {
-		t.Run(name, func(t *testing.T) {
-			up, _ := upstream.Held(t)
-			conf := sidecar.Config{Grace: "1h", Sites: []sidecar.Site{{Listen: harness.FreePort(t), Upstream: up.Addr, Options: sidecar.Options{"drain_timeout": "200ms", "keepalive": 0}}}}
-			s := sidecar.Run(t, t.TempDir(), conf)
-			got := make(chan *client.Reply)
-			c := client.New(t, "http://"+conf.Sites[0].Listen)
-			go func() {
-				r, err := c.Try("/v1/chat/completions", "X-Play", name)
-				if err != nil {
-					t.Error(err)
-				}
-				got <- r
-			}()
-			<-up.Asked
-			s.Terminate()
-			if r := <-got; r != nil {
-				e := client.CheckJSON(t, r, http.StatusBadGateway, up.Addr)
-				if e.Code != "shutting_down" {
-					t.Errorf("code %q", e.Code)
-				}
-				checkAgain(t, r, e, true)
-			}
-			s.Exit()
-		})
-	}
-}
-
-// Without streams the process does not wait.
-func TestShutdownWithoutStreams(t *testing.T) {
-	up := upstream.New(t, upstream.Replay(hermes.Recorded(t, "g0-v0.8.0/plain"), upstream.ByFrame))
-	conf := sidecar.Config{Grace: "2h", Sites: []sidecar.Site{{Listen: harness.FreePort(t), Upstream: up.Addr, Options: sidecar.Options{"drain_timeout": "1h"}}}}
-	s := sidecar.Run(t, t.TempDir(), conf)
-	c := client.New(t, "http://"+conf.Sites[0].Listen)
-	c.Chat().Answer().CheckGood(t)
-	c.HTTP.CloseIdleConnections()
 	s.Terminate()
 	s.Exit()
 }
