@@ -24,13 +24,13 @@ type exchange struct {
 	header http.Header // the handler's own; see Header
 	reach  reach
 
-	closed   bool   // nothing may be written any more
-	running  bool   // the next handler has the request: the agent may be running
-	answer   answer // nil before the final status
-	code     string // of the error that was sent instead of the answer, "" for none
-	late     bool   // the client had left before the answer was chosen
-	times    times  // the ages that the deadlines count from
-	alarm    alarm
+	closed   bool        // nothing may be written any more
+	running  bool        // the next handler has the request: the agent may be running
+	answer   answer      // nil before the final status
+	code     string      // of the error that was sent instead of the answer, "" for none
+	late     bool        // the client had left before the answer was chosen
+	times    times       // the ages that the deadlines count from
+	timer    *time.Timer // of the next deadline, nil as long as there was none
 	timeouts timeouts
 	panicked any // to panic with in the handler's goroutine, nil for none
 }

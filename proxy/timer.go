@@ -49,38 +49,21 @@ func (x *exchange) ask() bool {
 	return true
 }
 
-// alarm is the timer of the deadlines of an exchange.
-type alarm struct {
-	timer *time.Timer   // nil as long as there was no deadline
-	at    time.Duration // the age at which it fires, 0 while it is stopped
-}
-
-// set sets the alarm to ring at the age at or before; ring calls f. The exchange has the age now. never
-// stops it. An alarm that rings too early is set again, and one that has rung and waits for the lock
-// finds nothing to do.
-func (a *alarm) set(at, now time.Duration, f func()) {
-	switch {
-	case at == never:
-		a.at = 0
-		if a.timer != nil {
-			a.timer.Stop()
-		}
-	case a.timer == nil:
-		a.at = at
-		a.timer = time.AfterFunc(at-now, f)
-	case a.at == 0 || at < a.at:
-		a.at = at
-		a.timer.Reset(at - now)
-	}
-}
-
-// watch sets the alarm for the next deadline.
+// watch sets the timer for the next deadline. A timer that is too early, because the deadline has moved,
+// finds nothing to do, and is set again; so does one that has fired and waits for the lock.
 func (x *exchange) watch() {
 	at := never
 	if !x.closed {
 		at = min(x.drainDue(), x.times.silenceDue(x.o), x.keepaliveDue())
 	}
-	x.alarm.set(at, x.age(), x.tick)
+	switch {
+	case x.timer != nil && at == never:
+		x.timer.Stop()
+	case x.timer != nil:
+		x.timer.Reset(at - x.age())
+	case at != never:
+		x.timer = time.AfterFunc(at-x.age(), x.tick)
+	}
 }
 
 // keepaliveDue returns the age at which a keepalive is due, unless something is sent before. It
@@ -96,7 +79,6 @@ func (x *exchange) keepaliveDue() time.Duration {
 func (x *exchange) tick() {
 	x.mu.Lock()
 	defer x.unlockLate()
-	x.alarm.at = 0
 	if x.closed || x.gone() {
 		return
 	}
