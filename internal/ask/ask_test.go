@@ -38,9 +38,10 @@ func request(n int) rewrite.ApprovalRequest {
 	return rewrite.ApprovalRequest{RunID: "run_1", RequestID: fmt.Sprint(n), Command: "ls", Choices: []rewrite.ApprovalChoice{desk.Once}, MayReply: true}
 }
 
-// TestUsersWithoutANameAreNotAsked: what a placeholder has for them says nothing, whatever its type is.
+// TestUsersWithoutANameAreNotAsked, and do not answer: what a placeholder has for them says nothing, whatever its
+// type is.
 func TestUsersWithoutANameAreNotAsked(t *testing.T) {
-	o := &Options{By: "user {http.test.user}"}
+	o := &Options{By: "user {http.test.user}", Desk: desk.New()}
 	for _, c := range []struct {
 		value any
 		want  bool
@@ -52,6 +53,9 @@ func TestUsersWithoutANameAreNotAsked(t *testing.T) {
 		caddytest.Replacer(r).Set("http.test.user", c.value)
 		if _, by, ok := o.Owner(r); ok != c.want {
 			t.Errorf("%#v: %v, by %q; want %v", c.value, ok, by, c.want)
+		}
+		if answered, err := o.Answer(nil, r, rewrite.Reply{Code: "AAAA-AAAA", IsReply: true}, rewrite.AnswerStream); answered || err != nil || o.Secrets(r) != nil {
+			t.Errorf("%#v answers: %v, %v", c.value, answered, err)
 		}
 	}
 }
@@ -83,6 +87,16 @@ func TestApprovalsAreLoggedOnceASecond(t *testing.T) {
 			}
 			s.Done("")
 		})
+	}
+}
+
+// TestRunsWithoutAPath: nobody is asked for a run whose answers upstream would not get.
+func TestRunsWithoutAPath(t *testing.T) {
+	s, _ := dialog(&Options{Reply: true})
+	q := request(1)
+	q.RunID = "../x"
+	if offer := s.Ask(q); offer != (rewrite.Approval{NoReply: true}) || s.Done("") != "" {
+		t.Errorf("offered %+v", offer)
 	}
 }
 

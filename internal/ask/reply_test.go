@@ -1,11 +1,12 @@
 package ask
 
 import (
-	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -35,13 +36,9 @@ func TestLateRepliesSaySo(t *testing.T) {
 		for _, size := range []int{1, 7, 1000, len(in) + 1} {
 			w := httptest.NewRecorder()
 			l := &lateWriter{ResponseWriter: w, sentence: "So \"it\" is.\n", frames: sse.Scanner{MaxFrame: maxFirstChunk}}
-			for part := range bytes.Lines([]byte(in)) {
-				for len(part) > 0 {
-					n := min(size, len(part))
-					if wrote, err := l.Write(bytes.Clone(part[:n])); wrote != n || err != nil {
-						t.Fatal(wrote, err)
-					}
-					part = part[n:]
+			for part := range slices.Chunk([]byte(in), size) {
+				if wrote, err := l.Write(part); wrote != len(part) || err != nil {
+					t.Fatal(wrote, err)
 				}
 			}
 			if err := l.end(); err != nil || w.Body.String() != want {
@@ -111,6 +108,16 @@ func TestReplies(t *testing.T) {
 				t.Errorf("%s, another code: %v, %v, %s", name, answered, err, w.Body)
 			}
 		}
+	}
+}
+
+// TestReplyWhoseRestFails: the error is the handler's.
+func TestReplyWhoseRestFails(t *testing.T) {
+	fails := errors.New("the storage is away")
+	o, ticket := held(t, "ls", desk.Accepted, func(http.ResponseWriter, *http.Request) error { return fails })
+	answered, err := o.Answer(httptest.NewRecorder(), chat(nil), rewrite.Reply{Code: ticket.Code(), IsReply: true}, rewrite.AnswerStream)
+	if !answered || !errors.Is(err, fails) {
+		t.Errorf("%v, %v", answered, err)
 	}
 }
 
