@@ -335,12 +335,7 @@ func TestAlwaysForAnAPI(t *testing.T) {
 					if d == 0 {
 						return
 					}
-					time.Sleep(d - 1)
-					l.wantOpen(1)
-					time.Sleep(1)
-					if e := l.over(); e.Reason != log.ReasonExpired || e.Detached != d {
-						t.Errorf("%s: ended for %v after %v, want %v", path, e.Reason, e.Detached, d)
-					}
+					l.wantExpires(d)
 				})
 			}
 		})

@@ -614,18 +614,6 @@ func TestHeadOfRunEvents(t *testing.T) {
 	})
 }
 
-// TestRunThatIsUnknown gets upstream's own answer, each time.
-func TestRunThatIsUnknown(t *testing.T) {
-	eachGateway(t, nil, func(t *testing.T, l *lab, g *gateway) {
-		for range 2 {
-			l.send(request{http.MethodGet, "/v1/runs/run_2/events", "", nil}).want(http.StatusNotFound)
-		}
-		l.send(request{http.MethodPost, "/v1/runs/run_1/stop", "", nil}).want(http.StatusNotFound)
-		l.wantAsked(3)
-		l.wantEmpty()
-	})
-}
-
 // TestRunThatIsUnknownToTwo gets upstream's own answer for the second client, too, which has waited.
 func TestRunThatIsUnknownToTwo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -643,6 +631,7 @@ func TestRunThatIsUnknownToTwo(t *testing.T) {
 			r.want(http.StatusNotFound).wantRest("unknown run")
 		}
 		l.wantAsked(2)
+		l.wantEmpty()
 	})
 }
 

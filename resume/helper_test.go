@@ -394,22 +394,20 @@ func (l *lab) wantOver(why log.Reason) {
 	}
 }
 
-// left sends a request, reads an event and leaves. It returns when that is known.
-func (l *lab) left(q request) *reply {
+// wantExpires checks that the run goes on for the time d without a client, and ends then.
+func (l *lab) wantExpires(d time.Duration) resume.Ended {
 	l.t.Helper()
-	leaves := func() int64 {
-		st := l.runs.Stats()
-		return st.TotalDetached + st.TotalCancelled[log.ReasonLeft]
+	time.Sleep(d - 1)
+	l.wantOpen(1)
+	time.Sleep(1)
+	e := l.over()
+	if e.Reason != log.ReasonExpired || e.Detached != d {
+		l.t.Errorf("the run ended for %v after %v, want %v", e.Reason, e.Detached, d)
 	}
-	before := leaves()
-	r := l.send(q).want(http.StatusOK)
-	r.next()
-	r.leave()
-	until(l.t, "it has left", func() bool { return leaves() > before })
-	return r
+	return e
 }
 
-// leaves is left in a bubble, where it takes no time.
+// leaves sends a request, in a bubble, reads an event and leaves. It returns when that is known.
 func (l *lab) leaves(q request) *reply {
 	l.t.Helper()
 	r := l.send(q).want(http.StatusOK)

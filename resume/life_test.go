@@ -40,12 +40,7 @@ func TestRunsEndWhenNobodyComesBack(t *testing.T) {
 			l.wantOpen(1)
 			second.leave()
 			l.wantDetached(1)
-			time.Sleep(c.after - 1)
-			l.wantOpen(1)
-			time.Sleep(time.Nanosecond)
-			if e := l.over(); e.Reason != log.ReasonExpired || e.Detached != c.after {
-				t.Errorf("ended for %v after %v", e.Reason, e.Detached)
-			}
+			l.wantExpires(c.after)
 			got := l.send(chat("Last-Event-ID", id+"/1")).want(http.StatusOK).rest()
 			checkFinish(t, got, id, 2, "upstream_aborted")
 			if st := l.runs.Stats(); st.Detached != 0 || st.TotalDetached != 2 || st.TotalCancelled[log.ReasonExpired] != 1 {

@@ -317,7 +317,10 @@ func TestDepartureIsNoticed(t *testing.T) {
 			l := newLab(t, nil, streams([]string{event(1), event(2)}, onlyOnce()))
 			q := post(key, "k")
 			q.body = `{"stream":true}`
-			first := l.left(q)
+			first := l.send(q)
+			first.next()
+			first.leave()
+			until(t, "it has left", func() bool { return l.runs.Stats().Detached == 1 })
 
 			c := dial(t, l.srv, request, first.id(), l.srv.Listener.Addr())
 			in := bufio.NewReader(c)

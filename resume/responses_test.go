@@ -107,13 +107,11 @@ func TestResponseByItsID(t *testing.T) {
 		}},
 	} {
 		t.Run(asks.name, func(t *testing.T) {
-			each := make(chan struct{})
+			each := make(chan struct{}, 4)
+			for range 4 {
+				each <- struct{}{}
+			}
 			l := newLab(t, asks.set, passing(streams(frames, each)))
-			go func() {
-				for range 4 {
-					each <- struct{}{}
-				}
-			}()
 			first := l.send(asks.q).want(http.StatusOK)
 			id := first.id()
 			for range 4 {
@@ -476,13 +474,11 @@ func TestCancellingAResponse(t *testing.T) {
 
 // TestCancellingAResponseThatHasEnded gets how, also before upstream has closed its connection.
 func TestCancellingAResponseThatHasEnded(t *testing.T) {
-	each := make(chan struct{})
+	each := make(chan struct{}, len(responseFrames()))
+	for range responseFrames() {
+		each <- struct{}{}
+	}
 	l := newLab(t, nil, passing(streams(append(responseFrames(), responseStatus), each)))
-	go func() {
-		for range responseFrames() {
-			each <- struct{}{}
-		}
-	}()
 	first := l.send(response(inBackground))
 	for range responseFrames() {
 		first.next()

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/alone"
@@ -112,37 +113,17 @@ func bare(t *testing.T, h http.Handler, version, fields string) (answer, line st
 	logged := logOf(srv)
 	srv.Start()
 	defer srv.Close()
-	answer = raw(t, srv, version, fields)
+	conn := dial(t, srv, "POST %s HTTP/%s\r\nHost: a\r\nTE: trailers\r\nConnection: close\r\n%sContent-Length: %d\r\n\r\n%s",
+		otherPath, version, fields, len(asking), asking)
+	b, err := io.ReadAll(conn)
+	if answer = string(b); err != nil {
+		answer += "\n" + err.Error()
+	}
 	srv.Close()
 	line, _, _ = strings.Cut(logged.String(), "\n")
 	_, line, _ = strings.Cut(line, ": ")
 	_, line, _ = strings.Cut(line, ": ")
 	return answer, line
-}
-
-// raw sends a request with lines of fields, and returns the bytes of the answer.
-func raw(t *testing.T, srv *httptest.Server, version, fields string) string {
-	t.Helper()
-	conn := dial(t, srv, "POST %s HTTP/%s\r\nHost: a\r\nTE: trailers\r\nConnection: close\r\n%sContent-Length: %d\r\n\r\n%s",
-		otherPath, version, fields, len(asking), asking)
-	b, err := io.ReadAll(conn)
-	if err != nil {
-		return string(b) + "\n" + err.Error()
-	}
-	return string(b)
-}
-
-// TestEarlyHintsOfAStream leave as they come.
-func TestEarlyHintsOfAStream(t *testing.T) {
-	l := newLab(t, nil, func(w http.ResponseWriter, r *http.Request) error {
-		w.Header().Set("Link", "</a>")
-		w.WriteHeader(http.StatusEarlyHints)
-		return streams(events(1), always())(w, r)
-	})
-	got := raw(t, l.srv, "1.1", key+": k\r\n")
-	if !strings.HasPrefix(got, "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\n") {
-		t.Errorf("the client gets\n%s", got)
-	}
 }
 
 // TestFailuresOfStreams reach the first client as they would without resume, others as
@@ -195,16 +176,17 @@ func TestFailuresOfStreams(t *testing.T) {
 
 // TestPanicWithoutAClient is logged.
 func TestPanicWithoutAClient(t *testing.T) {
-	may := make(chan struct{})
-	l := newLab(t, func(o *resume.Options) { o.Ended = resume.DefaultOptions().Ended }, func(w http.ResponseWriter, r *http.Request) error {
-		_ = streams(events(1), always())(w, r)
-		<-may
-		panic("boom")
+	synctest.Test(t, func(t *testing.T) {
+		up := newScript(event(1))
+		l := newPipeLab(t, func(o *resume.Options) { o.Ended = resume.DefaultOptions().Ended }, up.next)
+		logged := logOf(l.srv)
+		l.leaves(post(key, "k"))
+		up.end(func() error { panic("boom") })
+		synctest.Wait()
+		if !logged.has("boom") || !logged.has("run_test.go") {
+			t.Errorf("logged is %q", logged)
+		}
 	})
-	logged := logOf(l.srv)
-	l.left(post(key, "k"))
-	close(may)
-	until(t, "it is logged", func() bool { return logged.has("boom") && logged.has("run_test.go") })
 }
 
 // logged is what a server has logged.
@@ -243,8 +225,6 @@ func TestKeyOfAFailureIsFree(t *testing.T) {
 		case 1:
 			http.Error(w, "no", http.StatusBadGateway)
 		case 2:
-			http.Error(w, "no", http.StatusBadRequest)
-		case 3:
 			_ = streams([]string{": hello\n\n"}, always())(w, r)
 			panic(http.ErrAbortHandler)
 		default:
@@ -253,10 +233,7 @@ func TestKeyOfAFailureIsFree(t *testing.T) {
 		return nil
 	})
 	l.send(post(key, "k")).want(http.StatusBadGateway)
-	l.send(post(key, "k")).want(http.StatusBadRequest)
-	for range 2 {
-		l.over()
-	}
+	l.over()
 	l.send(post(key, "k")).want(http.StatusOK).broken()
 	l.over()
 	for _, replayed := range []string{"", "true"} {
@@ -265,7 +242,7 @@ func TestKeyOfAFailureIsFree(t *testing.T) {
 			t.Errorf("%v %q", r.Header, got)
 		}
 	}
-	l.wantAsked(4)
+	l.wantAsked(3)
 }
 
 // readsHeader is the writer of a client. It reads its header with each write, as net/http does

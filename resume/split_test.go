@@ -521,29 +521,6 @@ func TestHeldRunGoesForWantOfMemory(t *testing.T) {
 	})
 }
 
-// TestHintsAfterASplit go to no client.
-func TestHintsAfterASplit(t *testing.T) {
-	is := make(chan bool, 1)
-	l := newLab(t, nil, func(w http.ResponseWriter, r *http.Request) error {
-		w.Header().Set("Content-Type", "text/event-stream")
-		_, _ = io.WriteString(w, event(1))
-		is <- resume.NewSplit(r.Context(), held).Do()
-		w.Header().Set("Link", "</a>")
-		w.WriteHeader(http.StatusEarlyHints)
-		w.WriteHeader(http.StatusBadGateway)
-		w.Header().Set("X-Trailer", "1")
-		_, err := io.WriteString(w, event(2))
-		return err
-	})
-	if got := raw(t, l.srv, "1.1", key+": k\r\n"); !strings.HasPrefix(got, "HTTP/1.1 200 OK\r\n") || strings.Contains(got, "Link") || strings.Contains(got, "data: 2") || !strings.HasSuffix(got, "0\r\n\r\n") {
-		t.Errorf("the client gets\n%s", got)
-	}
-	if !<-is {
-		t.Error("it is not split")
-	}
-	l.over()
-}
-
 // TestSplitThatIsNeverDone takes no room for longer than its run, whether that has a client or none.
 func TestSplitThatIsNeverDone(t *testing.T) {
 	for name, panics := range map[string]bool{"forgotten": false, "a panic": true} {
@@ -704,10 +681,10 @@ func TestRunsThatAwaitAClientHaveRoomOfTheirOwn(t *testing.T) {
 		}
 		first, second := splitOne(true), splitOne(true)
 		want(2, 2)
-		l.left(post(key, "a"))
-		l.left(post(key, "b"))
+		l.leaves(post(key, "a"))
+		l.leaves(post(key, "b"))
 		want(4, 2)
-		l.left(post(key, "c")) // which is one more
+		l.leaves(post(key, "c")) // which is one more
 		l.wantOver(log.ReasonLeft)
 		splitOne(false) // so is this, and it is none that goes on
 		l.wantOver(log.ReasonLeft)

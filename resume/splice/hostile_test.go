@@ -70,24 +70,6 @@ func TestKeepalivesAreNoPartOfAnEvent(t *testing.T) {
 	}
 }
 
-// TestSiteThatBreaksOffForGood is not asked all the time, and given up.
-func TestSiteThatBreaksOffForGood(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRoad(t, new(splice.Transport), func(w http.ResponseWriter, q *http.Request) {
-			answers("data: 1\n\n", "data: 2\n\n")(w, q)
-			panic(http.ErrAbortHandler)
-		})
-		begun := time.Now()
-		res := r.begin()
-		if b, err := io.ReadAll(res.Body); err == nil {
-			t.Errorf("a good end after %q", b)
-		}
-		if took := time.Since(begun); took < 45*time.Second || took > 70*time.Second || r.opened.Load() > 40 {
-			t.Errorf("%d connections in %v", r.opened.Load(), took)
-		}
-	})
-}
-
 // TestSilence that is longer than the time to come back breaks nothing: the site is there.
 func TestSilence(t *testing.T) {
 	for name, d := range map[string]damage{"a site that is silent": {}, "connections that are cut when idle": {idle: time.Second}} {
