@@ -71,16 +71,6 @@ func TestHandleErrorsStaysOutOfStreams(t *testing.T) {
 	}
 }
 
-// Other handlers that answer with an event stream are repaired as well.
-func TestStreamsOfOtherHandlersAreRepaired(t *testing.T) {
-	sidecar.NeedsModule(t, "http.handlers.file_server")
-	r := hermes.Recorded(t, "g0-v0.8.0/one_tool")
-	dir := t.TempDir()
-	harness.WriteFile(t, filepath.Join(dir, "answer.sse"), r.Body)
-	base, _ := sidecar.ServeCaddyfile(t, "\troot "+dir+"\n\thermes\n\theader Content-Type text/event-stream\n\trewrite * /answer.sse\n\tmethod GET\n\tfile_server")
-	client.New(t, base).Chat().CheckRepaired(t)
-}
-
 // The Caddyfile that users start from serves, with upstream from the
 // environment.
 func TestCaddyfileExample(t *testing.T) {

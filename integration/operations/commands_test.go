@@ -136,20 +136,6 @@ func handshake(t *testing.T, addr string, pool *x509.CertPool) {
 	conn.Close()
 }
 
-// --insecure and https:// reach an upstream with a self-signed certificate; without --insecure it is refused.
-func TestProxyCommandToTLS(t *testing.T) {
-	up := upstream.New(t, upstream.Replay(hermes.Recorded(t, "g0-v0.8.0/one_tool"), upstream.ByFrame))
-	dir, _ := client.Certificate(t)
-	secure := harness.FreePort(t)
-	sidecar.Run(t, t.TempDir(), sidecar.Config{Sites: []sidecar.Site{{Listen: secure, Upstream: up.Addr, Plain: true, TLS: dir}}})
-	secured := &upstream.Server{Addr: "https://" + secure}
-
-	url, _ := proxyOf(t, secured, "--insecure")
-	client.New(t, url).Chat().Answer().CheckGood(t)
-	url, _ = proxyOf(t, secured)
-	client.CheckJSON(t, client.New(t, url).Chat(), http.StatusBadGateway, secure)
-}
-
 // After SIGTERM streams may end in good order; the others get their error. The
 // process exits with 0 and leaves no configuration.
 func TestProxyCommandDrains(t *testing.T) {
@@ -187,20 +173,6 @@ func TestProxyCommandDrains(t *testing.T) {
 				t.Errorf("the configuration was saved: %v", err)
 			}
 		})
-	}
-}
-
-// A second Ctrl-C does not wait, as with caddy run.
-func TestProxyCommandForced(t *testing.T) {
-	up, _ := upstream.Held(t)
-	url, s := proxyOf(t, up)
-	client.New(t, url).Chat().Frame()
-	s.Interrupt()
-	if err := s.Cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
-	if <-s.Exited; s.Cmd.ProcessState.ExitCode() != 2 {
-		t.Errorf("exit status %d, want 2", s.Cmd.ProcessState.ExitCode())
 	}
 }
 

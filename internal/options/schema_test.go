@@ -7,7 +7,7 @@ import (
 	"unicode"
 )
 
-// An object is a JSON object whose members keep their order. nil members are left out.
+// An object is a JSON object whose members keep their order.
 type object []member
 
 type member struct {
@@ -21,9 +21,6 @@ func (o object) MarshalJSON() ([]byte, error) {
 	e.SetEscapeHTML(false)
 	before := byte('{')
 	for _, m := range o {
-		if m.value == nil {
-			continue
-		}
 		b.WriteByte(before)
 		before = ','
 		if err := e.Encode(m.name); err != nil {
