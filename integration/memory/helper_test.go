@@ -4,18 +4,14 @@ package memory
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/strict"
-	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 )
 
 // The lines around a record.
@@ -33,92 +29,33 @@ type message map[string]any
 func user(text string) message      { return message{"role": "user", "content": text} }
 func assistant(text string) message { return message{"role": "assistant", "content": text} }
 
-// agent is a Hermes that keeps what it was sent. Its answers depend on the user's last message alone, without
-// a record: "run X" runs a tool with the label X, and any other runs none.
-type agent struct {
-	*upstream.Server
-	mu     sync.Mutex
-	bodies []string
-	text   func(prompt string) string // of the answer
-	steps  map[string][]hermes.Step   // of the answer to a prompt, or with "" of every other that runs nothing
-}
-
-func newAgent(t testing.TB) *agent {
-	t.Helper()
-	a := &agent{text: func(prompt string) string { return "I did: " + prompt + "." }}
-	a.Server = upstream.New(t, func(x *upstream.Exchange) {
-		var q struct{ Messages []struct{ Content any } }
-		if json.Unmarshal(x.Body, &q) != nil || len(q.Messages) == 0 {
-			upstream.AsJSON("404 Not Found", "{}")(x)
-			return
-		}
-		a.mu.Lock()
-		a.bodies = append(a.bodies, string(x.Body))
-		n := len(a.bodies)
-		a.mu.Unlock()
-		last := q.Messages[len(q.Messages)-1].Content
-		prompt, _ := last.(string)
-		if parts, ok := last.([]any); ok {
-			prompt, _ = parts[len(parts)-1].(map[string]any)["text"].(string)
-		}
-		if strings.HasPrefix(prompt, head) {
-			_, prompt, _ = strings.Cut(prompt, "\n"+end+"\n\n")
-		}
-		if steps := cmp.Or(a.step(prompt), a.step("")); steps != nil && prompt != "go on" {
-			upstream.Chat(*steps...)(x)
-			return
-		}
-		steps := []hermes.Step{hermes.Says("Let me look.")}
-		if label, runs := strings.CutPrefix(prompt, "run "); runs {
-			id := fmt.Sprint("call_", n)
-			steps = append(steps, hermes.Uses(hermes.Call{ID: id, Name: "terminal", Label: label}))
-		}
-		upstream.Chat(append(steps, hermes.Says("\n\n"+a.text(prompt)+"\n"))...)(x)
-	})
-	return a
-}
-
-func (a *agent) step(prompt string) *[]hermes.Step {
-	if steps, ok := a.steps[prompt]; ok {
-		return &steps
-	}
-	return nil
-}
-
-// last returns the messages of the last request, and its body.
-func (a *agent) last() (all []message, body string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	body = a.bodies[len(a.bodies)-1]
-	var q struct{ Messages []message }
-	_ = json.Unmarshal([]byte(body), &q)
-	return q.Messages, body
-}
-
-// asker is a client with a chat of its own.
+// asker is a client of an agent behind a sidecar, with a chat of its own.
 type asker struct {
 	t      testing.TB
-	c      *client.Client
-	agent  *agent
-	header []string
+	agent  *hermes.Agent
+	client *client.Client
+	key    string
 	cards  bool // it sends tools back as Open WebUI does
 	chat   []message
 }
 
-// ask asks a question, and keeps the answer. It returns what the agent was sent as the question.
-func (a *asker) ask(question string) (sent string) {
+// ask asks a question, during whose answer the agent takes the steps, and keeps the answer. The agent is to be
+// sent what is before it, and then the question.
+func (a *asker) ask(before, question string, steps ...hermes.Step) {
 	a.t.Helper()
+	a.agent.On(before+question, append(steps, hermes.Says("\n\nDone."))...)
 	answer := a.send(question).Answer()
 	answer.CheckGood(a.t)
-	a.chat = append(a.chat, user(question))
-	if a.cards {
-		a.chat = append(a.chat, cardsOf(answer.Events)...)
-	} else {
-		a.chat = append(a.chat, assistant(strings.TrimSpace(answer.Content)))
+	a.keep(question, answer.Events)
+	if got := a.last().Prompt; got != before+question {
+		a.t.Errorf("the agent was sent\n%q\nwant\n%q", got, before+question)
 	}
-	got, _ := a.agent.last()
-	sent, _ = got[len(got)-1]["content"].(string)
-	return sent
+}
+
+// last returns the last request that the agent has got.
+func (a *asker) last() hermes.Request {
+	all := a.agent.Requests()
+	return all[len(all)-1]
 }
 
 // send sends a question.
@@ -131,15 +68,23 @@ func (a *asker) send(question string) *client.Reply {
 	if err := e.Encode(map[string]any{"model": "hermes-agent", "stream": true, "messages": messages}); err != nil {
 		a.t.Fatal(err)
 	}
-	return a.c.Send(http.MethodPost, "/v1/chat/completions", client.Body(body.String(), false), append([]string{"Content-Type", "application/json"}, a.header...)...)
+	return a.client.Send(http.MethodPost, "/v1/chat/completions", &body, "Authorization", a.key)
 }
 
-// want checks what the agent was sent as the question.
-func (a *asker) want(question, want string) {
-	a.t.Helper()
-	if got := a.ask(question); got != want {
-		a.t.Errorf("the agent was sent\n%q\nwant\n%q", got, want)
+// keep keeps an answer with the events.
+func (a *asker) keep(question string, events []strict.Event) {
+	a.chat = append(a.chat, user(question))
+	if a.cards {
+		a.chat = append(a.chat, cardsOf(events)...)
+		return
 	}
+	text := ""
+	for _, e := range events {
+		if e.Chunk != nil && len(e.Choices) > 0 {
+			text += e.Choices[0].Delta.Content
+		}
+	}
+	a.chat = append(a.chat, assistant(strings.TrimSpace(text)))
 }
 
 // cardsOf returns the messages that Open WebUI makes of an answer with cards: a text with the calls after it,
