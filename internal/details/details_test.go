@@ -7,6 +7,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,27 +16,54 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/behalf"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
-// streamOf returns a stream whose questions next answers, and the outcomes that it counts.
-func streamOf(t *testing.T, ctx context.Context, next func(http.ResponseWriter, *http.Request) error) (rewrite.Details, *[]Outcome) {
-	t.Helper()
-	counted := new([]Outcome)
-	o := &Options{
-		Results: true, Upstreams: new(Upstreams), Upstream: func(*http.Request) string { return "a" }, Logger: zap.NewNop(),
-		Count: func(o Outcome) { *counted = append(*counted, o) },
+// A handler answers requests for what a session has stored.
+type handler = func(http.ResponseWriter, *http.Request) error
+
+// asking is what asks, with next as the handler behind it, and what it has counted and logged.
+type asking struct {
+	Options
+	next    handler
+	counted []Outcome
+	logs    *observer.ObservedLogs
+}
+
+func newAsking(next handler) *asking {
+	core, logs := observer.New(zap.WarnLevel)
+	a := &asking{next: next, logs: logs}
+	a.Options = Options{
+		Results: true, Upstreams: new(Upstreams), Upstream: func(*http.Request) string { return "a" }, Logger: zap.New(core),
+		Count: func(o Outcome) { a.counted = append(a.counted, o) },
 	}
+	return a
+}
+
+// stream returns a stream whose header names a session and has more fields, nil if nothing is asked.
+func (a *asking) stream(ctx context.Context, session string, header ...string) rewrite.Details {
 	r := caddyhttp.PrepareRequest(httptest.NewRequestWithContext(ctx, http.MethodPost, "/x/v1/chat/completions?q=1", nil), caddy.NewReplacer(), httptest.NewRecorder(), nil)
-	r = r.WithContext(behalf.Begin(r, next))
-	s := o.Of(r, http.Header{proxy.SessionIDHeader: {"s"}})
+	r = r.WithContext(behalf.Begin(r, a.next))
+	h := http.Header{proxy.SessionIDHeader: {session}}
+	for i := 0; i < len(header); i += 2 {
+		h.Set(header[i], header[i+1])
+	}
+	return a.Of(r, h)
+}
+
+// streamOf returns a stream whose questions next answers, and the outcomes that it counts.
+func streamOf(t *testing.T, next handler) (rewrite.Details, *[]Outcome) {
+	t.Helper()
+	a := newAsking(next)
+	s := a.stream(t.Context(), "s")
 	if s == nil {
 		t.Fatal("nothing is asked")
 	}
-	return s, counted
+	return s, &a.counted
 }
 
 var asked = rewrite.ToolCall{ID: "c1", Name: "t"}
@@ -44,7 +73,7 @@ func never(t *testing.T) func() { return func() { t.Error("it waits again") } }
 // TestAQuestionWaitsAtMost300ms: once in a stream, whatever the handlers do, and after what was there before was
 // sent.
 func TestAQuestionWaitsAtMost300ms(t *testing.T) {
-	for name, next := range map[string]func(http.ResponseWriter, *http.Request) error{
+	for name, next := range map[string]handler{
 		"no answer":     func(_ http.ResponseWriter, r *http.Request) error { <-r.Context().Done(); return r.Context().Err() },
 		"deaf handlers": func(http.ResponseWriter, *http.Request) error { time.Sleep(time.Hour); return nil },
 		"half an answer": func(w http.ResponseWriter, r *http.Request) error {
@@ -60,7 +89,7 @@ func TestAQuestionWaitsAtMost300ms(t *testing.T) {
 		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			s, counted := streamOf(t, t.Context(), next)
+			s, counted := streamOf(t, next)
 			began, flushed := time.Now(), 0
 			s.Started(asked, func() {
 				if flushed++; time.Since(began) > 0 {
@@ -95,7 +124,7 @@ func TestWhatIsStoredLate(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			n := 0
-			s, counted := streamOf(t, t.Context(), func(w http.ResponseWriter, r *http.Request) error {
+			s, counted := streamOf(t, func(w http.ResponseWriter, r *http.Request) error {
 				n++
 				took, rows := c.first, list(user())
 				if n > 1 {
@@ -122,7 +151,7 @@ func TestWhatIsStoredLate(t *testing.T) {
 func TestOneAnswerServesAllTools(t *testing.T) {
 	n := 0
 	rows := []string{user(), calls("c1", "t", `{}`, "c2", "t", `{}`)}
-	s, counted := streamOf(t, t.Context(), func(w http.ResponseWriter, r *http.Request) error {
+	s, counted := streamOf(t, func(w http.ResponseWriter, r *http.Request) error {
 		n++
 		if r.URL.Path != "/x/api/sessions/s/messages" || r.URL.RawQuery != "limit=64&order=latest&q=1" || r.Method != http.MethodGet || r.Header.Get(proxy.SessionIDHeader) != "" {
 			t.Errorf("asked %s %s", r.Method, r.URL)
@@ -147,34 +176,112 @@ func TestOneAnswerServesAllTools(t *testing.T) {
 	}
 }
 
-// TestOutcomesOfQuestions: what the handlers do.
+// replies answers with a status and a body.
+func replies(status int, body string) handler {
+	return func(w http.ResponseWriter, _ *http.Request) error {
+		w.WriteHeader(status)
+		_, err := io.WriteString(w, body)
+		return err
+	}
+}
+
+// TestOutcomesOfQuestions: whatever Hermes or a handler answers, nothing is told of the tool, a stream asks no
+// more than three times, and after a refusal no stream asks. The log says so once, with what to do.
 func TestOutcomesOfQuestions(t *testing.T) {
-	left, leave := context.WithCancel(t.Context())
+	const secret = `{"session_id": "other", "role": "assistant", "tool_calls": [{"id": "c1", "function": {"name": "t", "arguments": "{\"a\": \"secret\"}"}}]}`
+	ofAnother := func(rows string) handler {
+		return replies(200, `{"object": "list", "session_id": "other", "data": [`+rows+`]}`)
+	}
 	for name, c := range map[string]struct {
-		next func(http.ResponseWriter, *http.Request) error
-		want Outcome
+		next   handler
+		want   Outcome
+		asked  int // in three streams
+		remedy string
 	}{
-		"an error":              {func(http.ResponseWriter, *http.Request) error { return errors.New("no") }, Lost},
-		"a panic":               {func(http.ResponseWriter, *http.Request) error { panic("no") }, Lost},
-		"nothing":               {func(http.ResponseWriter, *http.Request) error { return nil }, Lost},
-		"a refusal":             {func(w http.ResponseWriter, _ *http.Request) error { w.WriteHeader(404); return nil }, Refused},
-		"a refusal as an error": {func(http.ResponseWriter, *http.Request) error { return caddyhttp.Error(401, errors.New("no")) }, Lost},
-		"an early hint": {func(w http.ResponseWriter, _ *http.Request) error {
-			w.WriteHeader(103)
-			_, err := io.WriteString(w, list(user(), calls("c1", "t", `{}`)))
-			return err
-		}, Answered},
-		"the client leaves": {func(_ http.ResponseWriter, r *http.Request) error { leave(); <-r.Context().Done(); return nil }, Gone},
+		"an error":              {func(http.ResponseWriter, *http.Request) error { return errors.New("no") }, Lost, 3, "find out why"},
+		"a refusal as an error": {func(http.ResponseWriter, *http.Request) error { return caddyhttp.Error(401, errors.New("no")) }, Lost, 3, "find out why"},
+		"a panic":               {func(http.ResponseWriter, *http.Request) error { panic("no") }, Lost, 3, "find out why"},
+		"nothing":               {func(http.ResponseWriter, *http.Request) error { return nil }, Lost, 3, "find out why"},
+		"half an answer": {func(w http.ResponseWriter, _ *http.Request) error {
+			_, _ = io.WriteString(w, list(user())[:40])
+			panic(http.ErrAbortHandler)
+		}, Lost, 3, "find out why"},
+		"404":             {replies(404, `{"error": {}}`), Refused, 1, "0.18 or newer"},
+		"401":             {replies(401, `{"error": {}}`), Refused, 1, "allow the key"},
+		"403":             {replies(403, "<h1>no</h1>"), Refused, 1, "allow the key"},
+		"429":             {replies(429, "{}"), Refused, 1, "find out why"},
+		"500":             {replies(500, "500"), Failed, 3, "find out why"},
+		"302":             {replies(302, ""), Failed, 3, "find out why"},
+		"204":             {replies(204, ""), Failed, 3, "find out why"},
+		"garbage":         {replies(200, "\x00\xff{[\"data\": [{"), Unreadable, 3, "find out why"},
+		"HTML":            {replies(200, "<html>{}</html>"), Unreadable, 3, "find out why"},
+		"deep":            {replies(200, strings.Repeat("[", 1<<20)), Unreadable, 3, "find out why"},
+		"too much":        {replies(200, list(row("user", `"content": "`+strings.Repeat("x", maxPage)+`"`))), TooLarge, 1, "0.20 or newer"},
+		"no such call":    {replies(200, list(user())), Answered, 3 * maxLacking, ""},
+		"another session": {ofAnother(`{"session_id": "other", "role": "user", "content": "x"}, ` + secret), Answered, 3 * maxLacking, ""},
+		"other types":     {ofAnother(`{"role": ["assistant"], "tool_calls": {"id": "c1"}}, 7, null, "c1", [[]], {"role": "assistant", "tool_calls": [{"id": {"x": "c1"}, "function": "t"}, null, [{}]]}`), Answered, 3 * maxLacking, ""},
 	} {
-		ctx := t.Context()
-		if c.want == Gone {
-			ctx = left
+		synctest.Test(t, func(t *testing.T) {
+			a := newAsking(c.next)
+			for range 3 {
+				s := a.stream(t.Context(), "s")
+				started, ended := s.Started(asked, func() {}), s.Ended(asked, func() {})
+				if started.Args != nil || ended.Args != nil || ended.Result != nil {
+					t.Errorf("%s: told %s %s %s", name, started.Args, ended.Args, ended.Result)
+				}
+			}
+			if want := slices.Repeat([]Outcome{c.want}, c.asked); !slices.Equal(a.counted, want) {
+				t.Errorf("%s: %v, want %v", name, a.counted, want)
+			}
+			logged := fmt.Sprint(a.logs.All())
+			if n := a.logs.Len(); n != min(1, len(c.remedy)) || !strings.Contains(logged, c.remedy) || strings.Contains(logged, "secret") {
+				t.Errorf("%s: %d lines are logged: %s", name, n, logged)
+			}
+		})
+	}
+	s, counted := streamOf(t, func(w http.ResponseWriter, _ *http.Request) error {
+		w.WriteHeader(103)
+		_, err := io.WriteString(w, list(user(), calls("c1", "t", `{}`)))
+		return err
+	})
+	if d := s.Started(asked, func() {}); string(d.Args) != "{}" || fmt.Sprint(*counted) != "[answered]" {
+		t.Errorf("an early hint: %s, %v", d.Args, *counted)
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	left := newAsking(func(_ http.ResponseWriter, r *http.Request) error { leave(); <-r.Context().Done(); return nil })
+	if left.stream(ctx, "s").Started(asked, func() {}); fmt.Sprint(left.counted) != "[client_gone]" || len(left.Upstreams.of) > 0 {
+		t.Errorf("the client leaves: %v", left.counted)
+	}
+}
+
+// TestSessionsThatAreNotAskedFor have an id that is no part of a path, too long, or none.
+func TestSessionsThatAreNotAskedFor(t *testing.T) {
+	a := newAsking(nil)
+	for _, id := range []string{"", "..", ".", "a/../../v1/models", `a\b`, "a%2fb", "a b", "a?b", "a#b", strings.Repeat("x", maxSessionID+1)} {
+		if a.stream(t.Context(), id) != nil {
+			t.Errorf("%q is asked for", id)
 		}
-		s, counted := streamOf(t, ctx, c.next)
-		s.Started(asked, func() {})
-		if fmt.Sprint(*counted) != fmt.Sprintf("[%s]", c.want) {
-			t.Errorf("%s: %v, want %s", name, *counted, c.want)
+	}
+	if a.stream(t.Context(), strings.Repeat("x", maxSessionID)) == nil {
+		t.Error("a long one is not asked for")
+	}
+}
+
+// TestCallsBeforeTheAnswer: an agent that stores a turn when it ends (0.16) has only the turn before, with the
+// same id and name, until then. The answer's header says when it began, by the agent's clock.
+func TestCallsBeforeTheAnswer(t *testing.T) {
+	began := time.Unix(1e9, 0)
+	for stored, want := range map[time.Time]string{began.Add(-9 * time.Second): "", began.Add(time.Second): "{}"} {
+		row := func(text string) string {
+			return strings.Replace(text, `"timestamp": 1.5`, fmt.Sprintf(`"timestamp": %d.5`, stored.Unix()), 1)
 		}
+		synctest.Test(t, func(t *testing.T) {
+			a := newAsking(replies(200, list(row(user()), row(calls("c1", "t", "{}")), row(result("c1", "t", "old")), row(end))))
+			s := a.stream(t.Context(), "s", "Date", began.UTC().Format(http.TimeFormat))
+			if d := s.Started(asked, func() {}); string(d.Args) != want {
+				t.Errorf("of a call %v after the beginning is told %q", stored.Sub(began), d.Args)
+			}
+		})
 	}
 }
 
@@ -182,7 +289,7 @@ func TestOutcomesOfQuestions(t *testing.T) {
 func TestAnAnswerThatIsThereCounts(t *testing.T) {
 	for range 20 { // a choice among two that are ready is random
 		synctest.Test(t, func(t *testing.T) {
-			s, counted := streamOf(t, t.Context(), func(w http.ResponseWriter, _ *http.Request) error {
+			s, counted := streamOf(t, func(w http.ResponseWriter, _ *http.Request) error {
 				_, err := io.WriteString(w, list(user(), calls("c1", "t", "{}")))
 				return err
 			})
@@ -197,7 +304,7 @@ func TestAnAnswerThatIsThereCounts(t *testing.T) {
 func TestLateIsNoRefusal(t *testing.T) {
 	for range 20 {
 		synctest.Test(t, func(t *testing.T) {
-			s, counted := streamOf(t, t.Context(), func(w http.ResponseWriter, r *http.Request) error {
+			s, counted := streamOf(t, func(w http.ResponseWriter, r *http.Request) error {
 				<-r.Context().Done()
 				if !errors.Is(context.Cause(r.Context()), context.Canceled) {
 					t.Error("the upstream seems to have failed")
@@ -221,7 +328,7 @@ func TestLatenessDoesNotAddUp(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n := 0
 				rows := []string{user()}
-				s, counted := streamOf(t, t.Context(), func(w http.ResponseWriter, _ *http.Request) error {
+				s, counted := streamOf(t, func(w http.ResponseWriter, _ *http.Request) error {
 					time.Sleep(takes)
 					_, err := io.WriteString(w, list(rows...))
 					return err
@@ -251,20 +358,17 @@ func TestLatenessDoesNotAddUp(t *testing.T) {
 // TestAnotherUpstreamIsDead: a balancer may send the question there first.
 func TestAnotherUpstreamIsDead(t *testing.T) {
 	n, names := 0, []string{"a", "b", "b", "a"}
-	counted := new([]Outcome)
-	o := &Options{Results: true, Upstreams: new(Upstreams), Logger: zap.NewNop(), Count: func(o Outcome) { *counted = append(*counted, o) }}
-	o.Upstream = func(*http.Request) string { return names[n] }
-	r := caddyhttp.PrepareRequest(httptest.NewRequest(http.MethodPost, "/v1/chat/completions", nil), caddy.NewReplacer(), httptest.NewRecorder(), nil)
-	r = r.WithContext(behalf.Begin(r, func(w http.ResponseWriter, _ *http.Request) error {
+	a := newAsking(func(w http.ResponseWriter, _ *http.Request) error {
 		if n++; names[n] == "b" {
 			return errors.New("connection refused")
 		}
 		_, err := io.WriteString(w, list(user(), calls("c1", "t", "{}")))
 		return err
-	}))
-	d := o.Of(r, http.Header{proxy.SessionIDHeader: {"s"}}).Started(asked, func() {})
-	if string(d.Args) != "{}" || fmt.Sprint(*counted) != "[answered]" {
-		t.Errorf("%s, %v", d.Args, *counted)
+	})
+	a.Upstream = func(*http.Request) string { return names[n] }
+	d := a.stream(t.Context(), "s").Started(asked, func() {})
+	if string(d.Args) != "{}" || fmt.Sprint(a.counted) != "[answered]" {
+		t.Errorf("%s, %v", d.Args, a.counted)
 	}
 }
 

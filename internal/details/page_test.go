@@ -30,6 +30,9 @@ func result(id, name, text string) string {
 	return row("tool", fmt.Sprintf(`"content": %q, "tool_call_id": %q, "tool_name": %q`, text, id, name))
 }
 
+// end is the row of an answer after which a turn is over.
+var end = row("assistant", `"content": "done"`)
+
 func user() string { return row("user", `"content": "hi {\"]"`) }
 
 // list returns an answer of Hermes'.
@@ -232,7 +235,6 @@ func TestUpstreamsThatAreNotAsked(t *testing.T) {
 // else until a turn ends, and a turn that was interrupted has no end.
 func TestCallsOfEarlierTurns(t *testing.T) {
 	const a = `{"command":"ls /a"}`
-	end := row("assistant", `"content": "done"`)
 	turn := []string{user(), calls("x", "t", a), result("x", "t", "old")}
 	twice := []string{user(), calls("x", "t", a, "x", "t", a), result("x", "t", "old"), result("x", "t", "older"), end}
 	at := func(seconds string, rows ...string) (all []string) {

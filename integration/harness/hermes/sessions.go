@@ -130,8 +130,8 @@ func (a *Agent) AnswerSessions(h http.HandlerFunc) {
 	a.sessionHandler = h
 }
 
-// TellSession answers GET /api/sessions/{id}/messages as the agent itself does.
-func (a *Agent) TellSession(w http.ResponseWriter, r *http.Request) {
+// tellSession answers GET /api/sessions/{id}/messages as the agent itself does.
+func (a *Agent) tellSession(w http.ResponseWriter, r *http.Request) {
 	id := strings.TrimSuffix(r.URL.Path[strings.Index(r.URL.Path, sessionsPath)+len(sessionsPath):], "/messages")
 	a.mu.Lock()
 	rows := slices.Clone(a.rows[id])
@@ -170,7 +170,7 @@ func (a *Agent) sessions(w http.ResponseWriter, r *http.Request) {
 	h := a.sessionHandler
 	a.mu.Unlock()
 	if h == nil {
-		h = a.TellSession
+		h = a.tellSession
 	}
 	h(w, r)
 }
