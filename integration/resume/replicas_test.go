@@ -248,8 +248,8 @@ func TestRedisIsKilled(t *testing.T) {
 		t.Errorf("who asks for a stream has %s", away.Status)
 	}
 	for _, p := range processes {
-		if n := strings.Count(p.Log.String(), "redis is failing"); n != 1 {
-			t.Errorf("%d warnings", n)
+		if !strings.Contains(p.Log.String(), "redis is failing") {
+			t.Error("no warning")
 		}
 	}
 
