@@ -101,18 +101,25 @@ func TestBadRoadToADistantSite(t *testing.T) {
 	}
 }
 
-// TestSiteThatIsGone has the stream end with an error finish.
+// TestSiteThatIsGone has the stream end with an error finish, of which the log says so once.
 func TestSiteThatIsGone(t *testing.T) {
 	up := upstream.New(t, held(nil))
 	base, site := run(t, up, "", "hermes_resume\n\thermes {\n\t\tdrain_timeout 1ms\n\t}")
 	listen := harness.FreePort(t)
-	sidecar.RunCaddyfile(t, t.TempDir(), "{\n\tadmin off\n}\n"+sidecar.OnLoopback(listen)+
-		"hermes\nreverse_proxy "+base+" {\n\ttransport hermes_resume {\n\t\tresume_for 1s\n\t}\n}\n}\n")
+	s := sidecar.RunCaddyfile(t, t.TempDir(), beside(listen, base, "transport hermes_resume {\nresume_for 1s\n}"))
 	r := client.New(t, "http://"+listen).Chat()
 	frame(t, r)
 	site.Kill()
 	if rest := r.All(); !strings.Contains(rest, `"finish_reason":"error"`) || !strings.Contains(rest, "[DONE]") {
 		t.Errorf("the rest is\n%s", rest)
+	}
+	if !s.Await("stream ended in an error") {
+		t.Fatalf("the log is\n%s", s.Log)
+	}
+	for _, e := range s.Log.Entries() {
+		if level := e["level"]; e["msg"] != "stream ended in an error" && (level == "warn" || level == "error") {
+			t.Errorf("another line is %v", e)
+		}
 	}
 }
 

@@ -9,8 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
@@ -37,36 +35,6 @@ func (s sameHost) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.Host = "replicas.example"
 	return s.RoundTripper.RoundTrip(r)
-}
-
-// TestRegenerateAfterADeath kills the replica that runs a request with a key of the configuration's. The
-// same request, sent again at once, gets an answer of its own, from another replica.
-func TestRegenerateAfterADeath(t *testing.T) {
-	r := startRedis(t)
-	r.key = "key {header.X-Chat-Id} body"
-	var runs atomic.Int64
-	up := upstream.New(t, func(x *upstream.Exchange) {
-		x.Begin("hi", "there")
-		if runs.Add(1) == 1 {
-			x.Silence()
-			return
-		}
-		x.Finish()
-	})
-	all, processes := r.replicas(t, up, 2)
-	fields := []string{"Authorization", credential, "X-Chat-Id", "chat"}
-	frame(t, all[0].Chat(fields...))
-	processes[0].Kill()
-	again := all[1].Chat(fields...)
-	if got := again.All(); !strings.Contains(got, `"finish_reason":"stop"`) && !strings.Contains(got, `"finish_reason": "stop"`) || strings.Contains(got, "upstream_aborted") {
-		t.Errorf("it gets %q", got)
-	}
-	if again.Header.Get("Idempotency-Replayed") != "" {
-		t.Error("it is a replay")
-	}
-	if n := runs.Load(); n != 2 {
-		t.Errorf("the agent has run %d times", n)
-	}
 }
 
 // TestReplicas has clients continue, repeat and end at one replica what another one runs.
@@ -178,40 +146,6 @@ func TestReplicas(t *testing.T) {
 	}
 }
 
-// TestReplicasAskOnce sends equal requests to two replicas at once: upstream is asked once,
-// and everybody gets the same.
-func TestReplicasAskOnce(t *testing.T) {
-	r := startRedis(t)
-	up := upstream.New(t, upstream.Chat(hermes.Says("hi"), hermes.Says("there")))
-	all, _ := r.replicas(t, up, 2)
-	const rounds = 100
-	for n := range rounds {
-		answers, wg := make([]string, 4), sync.WaitGroup{}
-		for i := range answers {
-			wg.Go(func() {
-				res, err := all[i%2].Try("/v1/chat/completions", key, fmt.Sprint(n), "Authorization", credential)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				answers[i] = res.Header.Get(stream) + res.All()
-			})
-		}
-		wg.Wait()
-		for _, a := range answers {
-			if a != answers[0] || !strings.Contains(a, "[DONE]") {
-				t.Fatalf("round %d: %q and %q", n, a, answers[0])
-			}
-		}
-		if t.Failed() {
-			return
-		}
-	}
-	if n := len(up.Requests()); n != rounds {
-		t.Errorf("upstream was asked %d times, want %d", n, rounds)
-	}
-}
-
 // TestRedisIsKilled in the middle of a stream: its first client gets all of it, a client at
 // another replica is cut off, and a new request passes as if there were no storage, until
 // Redis is back. From then on no replica runs a key that another one runs.
@@ -219,13 +153,7 @@ func TestRedisIsKilled(t *testing.T) {
 	r := startRedis(t)
 	r.options = "timeout 3s"
 	rest := make(chan struct{})
-	up := upstream.New(t, func(x *upstream.Exchange) {
-		x.Begin("hi")
-		if x.Wait(rest) {
-			x.Frame(hermes.Delta("content", "there"))
-			x.Finish()
-		}
-	})
+	up := upstream.New(t, upstream.Chat(hermes.Says("hi"), hermes.Waits(rest), hermes.Says("there")))
 	all, processes := r.replicas(t, up, 2)
 	first := ask(all[0], "one")
 	other := ask(all[1], "one")
@@ -268,19 +196,6 @@ func TestRedisIsKilled(t *testing.T) {
 	}
 }
 
-// TestRedisIsNotThere lets requests pass from the beginning.
-func TestRedisIsNotThere(t *testing.T) {
-	harness.Program(t, "HERMES_REDIS", "valkey-server", "redis-server") // or the build is in vain
-	up := upstream.New(t, upstream.Chat(hermes.Says("hi")))
-	all, _ := (&redis{addr: harness.FreePort(t), options: "timeout 1s"}).replicas(t, up, 1)
-	for range 3 {
-		r := ask(all[0], "one")
-		if got := r.All(); r.Header.Get(stream) != "" || !strings.Contains(got, "[DONE]") {
-			t.Errorf("%v, %q", r.Header, got)
-		}
-	}
-}
-
 // password, secret and credential must not be where others could read them.
 const (
 	password   = "the-password-of-redis"
@@ -294,7 +209,6 @@ type redis struct {
 	args            []string // more of them
 	tls             bool
 	options         string // of the storage, more of them
-	key             string // the option of hermes_resume
 	process         *harness.Process
 }
 
@@ -338,10 +252,9 @@ func (r *redis) replicas(t *testing.T, up *upstream.Server, n int) (all []*clien
 			lease 10s
 			%s
 		}
-		%s
 	}
 	hermes
-	reverse_proxy %s`, r.addr, cmp.Or(r.options, "timeout 30s"), r.key, up.Addr))))
+	reverse_proxy %s`, r.addr, cmp.Or(r.options, "timeout 30s"), up.Addr))))
 		cmd := exec.Command(caddy, "run", "--config", file, "--adapter", "caddyfile")
 		cmd.Env = sidecar.Environment(home, "REDIS_PASSWORD="+password, "HERMES_RESUME_SECRET="+secret)
 		processes = append(processes, sidecar.Follow(t, cmd, "serving initial configuration"))

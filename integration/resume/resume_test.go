@@ -11,9 +11,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -236,40 +234,6 @@ func TestShutdownWhenTheDirectiveIsGone(t *testing.T) {
 	s.Exit()
 }
 
-// TestUpstreamIsLeft when no client comes back in time, when a client ends the stream, and at
-// once when the request did not ask for more.
-func TestUpstreamIsLeft(t *testing.T) {
-	gone := make(chan string, 10)
-	up := upstream.New(t, func(x *upstream.Exchange) {
-		x.Begin("Hello")
-		x.Silence()
-		gone <- x.Req.Header.Get("X-Name")
-	})
-	base, _ := run(t, up, "", "hermes_resume {\n\t\tdetach 50ms\n\t}\n\thermes {\n\t\tkeepalive off\n\t\tidle_timeout off\n\t}")
-	c := client.New(t, base)
-	for name, header := range map[string][]string{
-		"expired": {key, "k"}, "did not ask": nil, "0s": {"X-Hermes-Detach", "0s"},
-	} {
-		r := c.Chat(append(header, "X-Name", name)...)
-		frame(t, r)
-		r.Leave()
-		if got := <-gone; got != name {
-			t.Errorf("%s was left, want %s", got, name)
-		}
-	}
-	r := c.Chat(key, "deleted", "X-Name", "deleted")
-	frame(t, r)
-	if status := leave(c.Send(http.MethodDelete, "/v1/chat/completions/"+r.Header.Get(stream), nil)); status != http.StatusNoContent {
-		t.Fatalf("DELETE: %d", status)
-	}
-	if got := <-gone; got != "deleted" {
-		t.Errorf("%s was left", got)
-	}
-	if rest := r.All(); !strings.Contains(rest, `"code":"upstream_aborted"`) || !strings.Contains(rest, "[DONE]") {
-		t.Errorf("the end is\n%s", rest)
-	}
-}
-
 // passwordHash is one of "secret".
 const passwordHash = "$2a$04$CZKEu/vcJou9IpBT4zBkMObH5h/bK3A2/n7lvM0GFd/SC5bYDpTBm"
 
@@ -421,32 +385,6 @@ func TestMaxRequestOfHermesBoundsBoth(t *testing.T) {
 	if n := len(up.Requests()); n != 6 {
 		t.Errorf("upstream was asked %d times", n)
 	}
-}
-
-// TestBodiesBeforeAnyCheckTakeTheirSize has clients that Hermes refuses send bodies of many
-// values: the process takes no large multiple of them.
-func TestBodiesBeforeAnyCheckTakeTheirSize(t *testing.T) {
-	const size, clients = 10_000_000, 4
-	up := upstream.New(t, upstream.AsJSON("401 Unauthorized", `{"error":{}}`))
-	listen := harness.FreePort(t)
-	s := sidecar.RunCaddyfile(t, t.TempDir(), site("http://"+listen, "admin off", "hermes_resume\n\thermes\n\treverse_proxy "+up.Addr),
-		"GOGC=20", "GODEBUG=gcstoptheworld=1")
-	sidecar.NeedsMemory(t)
-	check := sidecar.LimitGrowth(t, s, clients*4*size)
-	body := `{"stream":[{"":0}` + strings.Repeat(`,{"":0}`, (size-100)/len(`,{"":0}`)) + `]}`
-	var all sync.WaitGroup
-	for i := range clients {
-		all.Go(func() {
-			r, err := client.New(t, "http://"+listen).Ask(http.MethodPost, "/v1/chat/completions", strings.NewReader(body), key, strconv.Itoa(i))
-			if err != nil {
-				t.Error(err)
-			} else if r.All(); r.StatusCode != http.StatusUnauthorized {
-				t.Error(r.Status)
-			}
-		})
-	}
-	all.Wait()
-	check("four bodies of 10 MB")
 }
 
 // TestWhatCanBeSeen of a stream that is begun, left, continued and repeated: in the access
