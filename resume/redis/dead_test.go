@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"io"
 	"strings"
 	"testing"
@@ -10,8 +11,93 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 )
 
-// freed is an entry with a key of the configuration's.
-func freed(key string) log.Entry {
+// die has a replica refresh nothing any more, as one that is killed, or stalls.
+func die(s *Store) {
+	s.stop()
+	<-s.over
+}
+
+// mortal sets a lease that a test can wait for.
+func mortal(o *Options) { o.Lease = time.Second }
+
+const chunk = `data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"hermes-agent","choices":[{"index":0,"delta":{"content":"hi"},"finish_reason":null}]}` + "\n\n"
+
+// TestDeathOfAReplica ends what it has run with an error for readers elsewhere, after a gap of
+// numbers: its clients may have had events that no other replica has. If it is alive after all,
+// its own clients go on.
+func TestDeathOfAReplica(t *testing.T) {
+	server := startServer(t)
+	dying, logs := server.replica(mortal)
+	other, _ := server.replica(nil)
+	run := newRun()
+	l := begun(t, dying, entry("a"), run)
+	add(t, l, chunk, chunk)
+	ours := follow(t, dying, l.ID)
+	elsewhere := follow(t, other, l.ID)
+	if got := read(t, elsewhere, 2*len(chunk)); got != chunk+chunk {
+		t.Fatal(got)
+	}
+	die(dying)
+	finish, err := all(elsewhere)
+	if !strings.Contains(finish, `"finish_reason":"error"`) || !strings.Contains(finish, "[DONE]") || !errors.Is(err, io.EOF) {
+		t.Fatalf("%q, %v", finish, err)
+	}
+	if !strings.Contains(finish, "id: "+l.ID+"/1048579\n") {
+		t.Errorf("no gap: %q", finish)
+	}
+	wantKey(t, other, "a", l.Entry) // it does not run again
+	for n, want := range map[uint64]string{0: chunk + chunk + finish, 1: chunk + finish, 2: finish, 3: finish, 1000: finish} {
+		r, _ := started(t, other, l.ID, n)
+		wantRest(t, r, want, io.EOF)
+	}
+
+	add(t, l, event(3))
+	until(t, "the log is lost", l.Writer.(*owned).lost.Load)
+	add(t, l, event(4))
+	l.End(log.Whole)
+	wantRest(t, ours, chunk+chunk+event(3)+event(4), io.EOF)
+	if n := logs.FilterMessageSnippet("continues on this replica").Len(); n != 1 {
+		t.Errorf("%d warnings", n)
+	}
+}
+
+// TestWhatIsNoAnswer ends with the replica that runs it, but not before the lease is over, and its key is free:
+// what has not begun, a part of a body, and what can be had again.
+func TestWhatIsNoAnswer(t *testing.T) {
+	for name, c := range map[string]struct {
+		weak  bool
+		begin func(t *testing.T, l log.Writer)
+		text  string
+		end   error
+	}{
+		"before the answer":   {false, func(*testing.T, log.Writer) {}, "", log.ErrDropped},
+		"in a body":           {false, beginBody, `{"choices":`, log.ErrBroken},
+		"the events of a run": {true, begin, event(1), log.ErrBroken},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := startServer(t)
+			dying, _ := server.replica(mortal)
+			other, _ := server.replica(nil)
+			e := entry("a")
+			e.Weak = c.weak
+			l := claim(t, dying, e, newRun())
+			c.begin(t, l)
+			wantKey(t, other, "a", l.Entry)
+			r := follow(t, other, l.ID)
+			if c.text != "" {
+				add(t, l, c.text)
+				read(t, r, len(c.text))
+			}
+			die(dying)
+			wantRest(t, r, "", c.end)
+			isFree(t, other, "a")
+		})
+	}
+}
+
+// once is an entry with a key of the configuration's.
+func once(key string) log.Entry {
 	e := entry(key)
 	e.Once = true
 	return e
@@ -26,7 +112,7 @@ func TestKeyOfADeadReplica(t *testing.T) {
 			server := startServer(t)
 			dead, _ := server.replica(mortal)
 			there, _ := server.replica(mortal)
-			l := claim(t, dead, freed("a"), newRun())
+			l := claim(t, dead, once("a"), newRun())
 			if begins {
 				begin(t, l)
 				add(t, l, chunk)
@@ -35,17 +121,12 @@ func TestKeyOfADeadReplica(t *testing.T) {
 			reads := follow(t, there, l.ID)
 			die(dead)
 			began := time.Now()
-			e := freed("a")
-			have, w, err := there.Claim(context.Background(), e, newRun().callbacks())
-			if err != nil || w == nil || have.ID != e.ID {
-				t.Fatalf("it has %v, %v, %v", have.ID, w, err)
+			e := once("a")
+			w := claim(t, there, e, newRun())
+			if d := time.Since(began); w.ID != e.ID || d < 200*time.Millisecond {
+				t.Errorf("it has %v after %v", w.ID, d)
 			}
-			if d := time.Since(began); d < 200*time.Millisecond {
-				t.Errorf("it is dead after %v", d)
-			}
-			if again, err := claimAgain(there, "a"); err != nil || again.ID != e.ID {
-				t.Errorf("the key has %v, %v", again.ID, err)
-			}
+			wantKey(t, there, "a", e)
 			finish, err := all(reads)
 			if begins && (err != io.EOF || !strings.Contains(finish, chunk) || !strings.Contains(finish, "upstream_aborted")) {
 				t.Errorf("a reader gets %q, %v", finish, err)
@@ -58,11 +139,11 @@ func TestKeyOfADeadReplica(t *testing.T) {
 // TestKeyOfALivingReplica joins the run, at another replica as at its own, and after its end.
 func TestKeyOfALivingReplica(t *testing.T) {
 	here, there := startServer(t).replicas()
-	l := claim(t, here, freed("a"), newRun())
+	l := claim(t, here, once("a"), newRun())
 	joins := func() {
 		t.Helper()
 		for _, s := range []*Store{here, there} {
-			if have, w, err := s.Claim(context.Background(), freed("a"), newRun().callbacks()); err != nil || w != nil || have.ID != l.ID {
+			if have, w, err := s.Claim(context.Background(), once("a"), newRun().callbacks()); err != nil || w != nil || have.ID != l.ID {
 				t.Fatalf("it has %v, %v, %v", have.ID, w, err)
 			}
 		}
@@ -75,21 +156,39 @@ func TestKeyOfALivingReplica(t *testing.T) {
 	joins()
 }
 
-// TestClientsKeyOfADeadReplica keeps a key that a client has made: the agent does not run again for it.
-func TestClientsKeyOfADeadReplica(t *testing.T) {
+// TestHeirFails to end the log of a replica that has died, and succeeds later: a client with an
+// event that never came to Redis waits for that.
+func TestHeirFails(t *testing.T) {
 	server := startServer(t)
-	dead, _ := server.replica(mortal)
-	there, _ := server.replica(mortal)
-	l := begun(t, dead, entry("a"), newRun())
+	dying, _ := server.replica(mortal)
+	heir, _ := server.replica(mortal)
+	l := begun(t, dying, entry("a"), newRun())
 	add(t, l, chunk)
-	inRedis(t, there, l.ID, func(v *view) bool { return v.Events == 1 })
-	die(dead)
-	for range 2 {
-		if e, err := claimAgain(there, "a"); err != nil || e.ID != l.ID {
-			t.Errorf("the key has %v, %v", e.ID, err)
+	inRedis(t, heir, l.ID, func(v *view) bool { return v.Events == 1 })
+	die(dying)
+	events := heir.name("events", l.ID)
+	server.do("RENAME", events, "away")
+	server.do("SET", events, "no stream")
+	r := followAfter(t, heir, l.ID, 7)
+	end := make(chan error, 1)
+	var got string
+	go func() {
+		_, _, err := start(r)
+		if err == nil {
+			got, err = all(r)
 		}
-		if finish, err := all(follow(t, there, l.ID)); err != io.EOF || !strings.Contains(finish, "upstream_aborted") {
-			t.Errorf("it has %q, %v", finish, err)
+		end <- err
+	}()
+	leases := make(map[string]bool)
+	until(t, "it has tried twice", func() bool {
+		if len(end) > 0 {
+			t.Fatal(<-end)
 		}
+		leases[server.client.HGet(context.Background(), heir.name("log", l.ID), "until").Val()] = true
+		return len(leases) > 4
+	})
+	server.do("RENAME", "away", events)
+	if err := <-end; !strings.Contains(got, "[DONE]") || !errors.Is(err, io.EOF) {
+		t.Errorf("%q, %v", got, err)
 	}
 }

@@ -8,57 +8,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"reflect"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/hermes-sidecar/hermes-sidecar/resume"
 	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 )
-
-// front serves a store over HTTP, in front of upstream.
-func front(t *testing.T, s log.Store, upstream http.HandlerFunc) *httptest.Server {
-	t.Helper()
-	o := resume.DefaultOptions()
-	o.Store, o.Secret = s, []byte("secret")
-	h := httptest.NewServer(resume.New(o).Handler(upstream))
-	t.Cleanup(h.Close)
-	return h
-}
-
-// ask sends a request with the fields, in pairs, and returns the answer when that has begun. It
-// names the same host everywhere, as with a load balancer.
-func ask(t *testing.T, h *httptest.Server, method, path string, fields ...string) *http.Response {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	t.Cleanup(cancel)
-	req, err := http.NewRequestWithContext(ctx, method, h.URL+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Host = "replicas.example"
-	for i := 0; i < len(fields); i += 2 {
-		req.Header.Add(fields[i], fields[i+1])
-	}
-	res, err := h.Client().Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { res.Body.Close() })
-	return res
-}
-
-// body returns the rest of an answer.
-func body(t *testing.T, res *http.Response) string {
-	t.Helper()
-	b, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
-}
 
 // run is a run of a test.
 type run struct {
@@ -79,22 +35,6 @@ func (r *run) callbacks() log.Run {
 // pair is a store as the replica that runs sees it, and as another does.
 type pair struct{ here, there log.Store }
 
-// storages are what has to keep the contract of package resume.
-var storages = map[string]func(t *testing.T) pair{
-	"memory": func(*testing.T) pair {
-		m := log.NewMemory()
-		return pair{m, m}
-	},
-	"redis": func(t *testing.T) pair {
-		s, _ := startServer(t).replica(nil)
-		return pair{s, s}
-	},
-	"redis, another replica": func(t *testing.T) pair {
-		here, there := startServer(t).replicas()
-		return pair{here, there}
-	},
-}
-
 var ids atomic.Int64
 
 // entry returns an entry with a key, "" for none. Those with the same key have the same place.
@@ -110,9 +50,6 @@ func entry(key string) log.Entry {
 	}
 	return e
 }
-
-// same reports whether two entries are equal.
-func same(a, b log.Entry) bool { return reflect.DeepEqual(a, b) }
 
 // claimed is a log with its writer.
 type claimed struct {
@@ -138,13 +75,23 @@ func begun(t *testing.T, s log.Store, e log.Entry, r *run) claimed {
 	return l
 }
 
-// claimAgain claims a key, and returns the entry that it has already, or an error.
-func claimAgain(s log.Store, key string) (log.Entry, error) {
-	have, w, err := s.Claim(context.Background(), entry(key), log.Run{})
-	if err == nil && w != nil {
-		err = errors.New("it is the first")
+// wantKey checks that the key leads to the log with the entry.
+func wantKey(t *testing.T, s log.Store, key string, want log.Entry) {
+	t.Helper()
+	have, w, err := s.Claim(context.Background(), entry(key), newRun().callbacks())
+	have.Takes, want.Takes = false, false // that is about a claim
+	if err != nil || w != nil || !reflect.DeepEqual(have, want) {
+		t.Errorf("the key has %v, %v, want %v", have, err, want)
 	}
-	return have, err
+}
+
+// isFree waits until a claim of the key is the first.
+func isFree(t *testing.T, s log.Store, key string) {
+	t.Helper()
+	until(t, "the key is free", func() bool {
+		_, w, err := s.Claim(context.Background(), entry(key), newRun().callbacks())
+		return w != nil && err == nil
+	})
 }
 
 // found reports whether there is a log with the id.
@@ -262,6 +209,15 @@ func begin(t *testing.T, l log.Writer) {
 	t.Helper()
 	header := http.Header{"Content-Type": {"text/event-stream"}, "Gone": nil}
 	if err := l.Append(context.Background(), log.Part{Header: header}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// beginBody begins the log of an answer that is no event stream.
+func beginBody(t *testing.T, l log.Writer) {
+	t.Helper()
+	part := log.Part{Header: http.Header{"Content-Type": {"application/json"}}, Status: http.StatusCreated}
+	if err := l.Append(context.Background(), part); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	goredis "github.com/redis/go-redis/v9"
-
 	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 )
 
@@ -29,12 +27,13 @@ func freePort(t *testing.T) string {
 	return port
 }
 
-// startNode starts a server at a port, which keeps nothing on disk.
-func startNode(t *testing.T, args ...string) *server {
+// startNode starts a server at a port, which keeps nothing on disk. Without a password it needs none.
+func startNode(t *testing.T, password string, args ...string) *server {
 	t.Helper()
 	path, port := program(t), freePort(t)
-	s := &server{t: t, addr: "127.0.0.1:" + port}
-	s.args = append(args, "--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", t.TempDir())
+	s := &server{t: t, addr: "127.0.0.1:" + port, password: password}
+	s.args = append(args, "--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", t.TempDir(),
+		"--requirepass", password, "--masterauth", password)
 	s.start(path)
 	t.Cleanup(s.kill)
 	return s
@@ -64,7 +63,7 @@ func startCluster(t *testing.T) []*server {
 	var buses []string
 	for range 6 {
 		buses = append(buses, freePort(t))
-		nodes = append(nodes, startNode(t, "--cluster-enabled", "yes", "--cluster-port", buses[len(buses)-1],
+		nodes = append(nodes, startNode(t, "", "--cluster-enabled", "yes", "--cluster-port", buses[len(buses)-1],
 			"--cluster-node-timeout", fmt.Sprint(patience.Milliseconds())))
 	}
 	for i, n := range nodes {
@@ -75,7 +74,7 @@ func startCluster(t *testing.T) []*server {
 		if i > 0 {
 			n.do("CLUSTER", "MEET", "127.0.0.1", nodes[0].port(), buses[0])
 		}
-		n.sets.Addrs = []string{nodes[0].addr, nodes[1].addr}
+		n.at.Address = nodes[0].addr + " " + nodes[1].addr
 	}
 	for _, n := range nodes {
 		until(t, "all nodes know each other", func() bool {
@@ -105,24 +104,60 @@ func (s *server) isSynced() {
 	})
 }
 
-// startWatched starts a master, a replica of it, and a Sentinel that both are known to, but that
-// declares nothing down by itself. Its user has the password, and the rights that docs/resume-redis.md gives.
-func startWatched(t *testing.T, password string) (master, replica, sentinel *server) {
+// userOfPage returns the password and the rights that docs/resume-redis.md gives a user.
+func userOfPage(t *testing.T, name string) (password string, rights []string) {
 	t.Helper()
-	master, replica = startNode(t), startNode(t)
-	replica.do("REPLICAOF", "127.0.0.1", master.port())
-	replica.isSynced()
-	port, dir := freePort(t), t.TempDir()
-	page, err := os.ReadFile("../../docs/resume-redis.md")
+	line := regexp.MustCompile(`(?m)^    user ` + name + ` on >(\S+) (.*)$`).FindStringSubmatch(page(t))
+	if line == nil {
+		t.Fatalf("docs/resume-redis.md has no line of the user %s", name)
+	}
+	return line[1], strings.Fields(line[2])
+}
+
+// page returns docs/resume-redis.md.
+func page(t *testing.T) string {
+	t.Helper()
+	b, err := os.ReadFile("../../docs/resume-redis.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	user := regexp.MustCompile(`(?m)^    (user (sidecar) on >)\S+( .*)$`).FindStringSubmatch(string(page))
-	if user == nil {
-		t.Fatal("docs/resume-redis.md has no line of a user of Sentinels")
+	return string(b)
+}
+
+// allow gives replicas a user with rights, and a prefix that these are for.
+func (s *server) allow(name, password string, rights []string) {
+	s.t.Helper()
+	command := []any{"ACL", "SETUSER", name, "on", ">" + password}
+	for _, right := range rights {
+		command = append(command, right)
 	}
-	config := fmt.Sprintf("sentinel monitor agents 127.0.0.1 %s 1\nsentinel down-after-milliseconds agents %d\nrequirepass %s\n%s\n",
-		master.port(), patience.Milliseconds(), password, user[1]+password+user[3])
+	s.do(command...)
+	s.at.Username, s.at.Password, s.at.Prefix = name, password, name+":"
+}
+
+// refusesNothing checks that no user has lacked a right.
+func (s *server) refusesNothing() {
+	s.t.Helper()
+	refused, err := s.client.Do(context.Background(), "ACL", "LOG").Slice()
+	if err != nil || len(refused) > 0 {
+		s.t.Errorf("it refuses %v, %v", refused, err)
+	}
+}
+
+// startWatched starts a master, a replica of it, and a Sentinel that both are known to, but that
+// declares nothing down by itself. Its user has the rights that docs/resume-redis.md gives. All passwords begin
+// with "the-password".
+func startWatched(t *testing.T) (master, replica, sentinel *server) {
+	t.Helper()
+	const password, ofData = "the-password-of-the-sentinel", "the-password-of-redis"
+	master, replica = startNode(t, ofData), startNode(t, ofData)
+	replica.do("REPLICAOF", "127.0.0.1", master.port())
+	replica.isSynced()
+	port, dir := freePort(t), t.TempDir()
+	_, rights := userOfPage(t, "sidecar")
+	config := fmt.Sprintf("sentinel monitor agents 127.0.0.1 %s 1\nsentinel down-after-milliseconds agents %d\nsentinel auth-pass agents %s\n"+
+		"requirepass %s\nuser sidecar on >%[4]s %s\n",
+		master.port(), patience.Milliseconds(), ofData, password, strings.Join(rights, " "))
 	file := filepath.Join(dir, "sentinel.conf")
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
@@ -131,19 +166,16 @@ func startWatched(t *testing.T, password string) (master, replica, sentinel *ser
 	sentinel.args = []string{file, "--sentinel", "--port", port, "--bind", "127.0.0.1", "--dir", dir}
 	sentinel.start(program(t))
 	t.Cleanup(sentinel.kill)
+	t.Cleanup(sentinel.refusesNothing)
 	until(t, "the Sentinel knows the replica", func() bool {
 		replicas, err := sentinel.client.Do(context.Background(), "SENTINEL", "REPLICAS", "agents").Slice()
 		return err == nil && strings.Contains(fmt.Sprint(replicas), replica.port()) && !strings.Contains(fmt.Sprint(replicas), "disconnected")
 	})
 	for _, s := range []*server{master, replica} {
-		s.sets = goredis.UniversalOptions{Addrs: []string{sentinel.addr}, MasterName: "agents", SentinelUsername: user[2], SentinelPassword: password}
-	}
-	t.Cleanup(func() {
-		refused, err := sentinel.client.Do(context.Background(), "ACL", "LOG").Slice()
-		if err != nil || len(refused) > 0 {
-			t.Errorf("the Sentinel refuses %v, %v", refused, err)
+		s.at = Storage{
+			Address: sentinel.addr, MasterName: "agents", Password: ofData, SentinelUsername: "sidecar", SentinelPassword: password,
 		}
-	})
+	}
 	return master, replica, sentinel
 }
 
@@ -159,33 +191,46 @@ func (s *server) promote(to *server) {
 	})
 }
 
-// TestContractOfMoreServers has a cluster, and a master that Sentinels name, do what package
-// resume expects.
-func TestContractOfMoreServers(t *testing.T) {
-	for name, start := range map[string]func(t *testing.T) *server{
-		"cluster": func(t *testing.T) *server { return startCluster(t)[0] },
-		"sentinel": func(t *testing.T) *server {
-			master, _, _ := startWatched(t, "the-password")
-			return master
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			server, n := start(t), 0
-			for what, test := range contract {
-				t.Run(what, func(t *testing.T) {
-					n++
-					own := func(o *Options) { o.Prefix = fmt.Sprintf("test:%d:", n) }
-					here, _ := server.replica(own)
-					there, logs := server.replica(own)
-					test(t, pair{here, there})
-					if logs.Len() > 0 {
-						t.Errorf("it logs %v", logs.All()[0])
-					}
-				})
+// keepsTheContract has two replicas do what package resume expects, each time with a prefix of its own.
+func (s *server) keepsTheContract(t *testing.T) {
+	n := 0
+	for what, test := range contract {
+		t.Run(what, func(t *testing.T) {
+			n++
+			own := func(o *Options) { o.Prefix += fmt.Sprintf("%d:", n) }
+			here, _ := s.replica(own)
+			there, logs := s.replica(own)
+			test(t, pair{here, there})
+			if logs.Len() > 0 {
+				t.Errorf("it logs %v", logs.All()[0])
 			}
 		})
 	}
+}
+
+// TestContractOfACluster has the user of docs/resume-redis.md, with the right that the page adds, use a cluster.
+func TestContractOfACluster(t *testing.T) {
+	t.Parallel()
+	const more = "+cluster|slots"
+	if !strings.Contains(page(t), "`"+more+"`") {
+		t.Fatalf("docs/resume-redis.md does not add the right %s", more)
+	}
+	password, rights := userOfPage(t, "hermes")
+	nodes := startCluster(t)
+	for _, n := range nodes {
+		n.allow("hermes", password, append(rights, more))
+	}
+	nodes[0].keepsTheContract(t)
+	for _, n := range nodes {
+		n.refusesNothing()
+	}
+}
+
+// TestContractOfAWatchedMaster has replicas find it by a Sentinel.
+func TestContractOfAWatchedMaster(t *testing.T) {
+	t.Parallel()
+	master, _, _ := startWatched(t)
+	master.keepsTheContract(t)
 }
 
 // TestClusterIsUsed has the logs of many keys be at all masters.
@@ -241,47 +286,6 @@ func TestNodeIsDown(t *testing.T) {
 	until(t, "streams are kept", func() bool { yes, _ := claims(); return yes > 0 })
 }
 
-// TestRightsInACluster has the user of docs/resume-redis.md, with the right that the page adds, use a cluster.
-func TestRightsInACluster(t *testing.T) {
-	page, err := os.ReadFile("../../docs/resume-redis.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	line := regexp.MustCompile(`(?m)^    user (hermes on >(\S+) .*)$`).FindStringSubmatch(string(page))
-	const more = "+cluster|slots"
-	if line == nil || !strings.Contains(string(page), "`"+more+"`") {
-		t.Fatal("docs/resume-redis.md does not have the rights")
-	}
-	nodes := startCluster(t)
-	command := []any{"ACL", "SETUSER"}
-	for _, word := range append(strings.Fields(line[1]), more) {
-		command = append(command, word)
-	}
-	for _, n := range nodes {
-		n.do(command...)
-	}
-	prefixes := 0
-	for what, test := range contract {
-		t.Run(what, func(t *testing.T) {
-			prefixes++
-			as := func(o *Options) {
-				o.Username, o.Password, o.Prefix = "hermes", line[2], fmt.Sprintf("hermes:%d:", prefixes)
-			}
-			here, logs := nodes[0].replica(as)
-			there, _ := nodes[0].replica(as)
-			test(t, pair{here, there})
-			if logs.Len() > 0 {
-				t.Errorf("it logs %v", logs.All())
-			}
-		})
-	}
-	for _, n := range nodes {
-		if refused, err := n.client.Do(context.Background(), "ACL", "LOG").Slice(); err != nil || len(refused) > 0 {
-			t.Errorf("it is refused %v, %v", refused, err)
-		}
-	}
-}
-
 // TestFailoverInAStream kills the server that has a stream, in the middle of it, and has another
 // one take its place: readers elsewhere get all that comes, before and after, and the key is
 // known.
@@ -301,7 +305,7 @@ func TestFailoverInAStream(t *testing.T) {
 			}
 		},
 		"sentinel": func(t *testing.T) (*server, func(id string)) {
-			master, replica, sentinel := startWatched(t, "the-password")
+			master, replica, sentinel := startWatched(t)
 			return master, func(string) {
 				master.kill()
 				sentinel.promote(replica)
@@ -326,9 +330,7 @@ func TestFailoverInAStream(t *testing.T) {
 			if got := read(t, r, len(event(2)+event(3))); got != event(2)+event(3) {
 				t.Errorf("after that it has %q", got)
 			}
-			if e, err := claimAgain(there, "a"); err != nil || !same(e, l.Entry) {
-				t.Errorf("the key has %v, %v", e, err)
-			}
+			wantKey(t, there, "a", l.Entry)
 			add(t, l, event(4))
 			l.End(log.Whole)
 			wantRest(t, r, event(4), io.EOF)

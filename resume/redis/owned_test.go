@@ -162,9 +162,7 @@ func TestLogIsLost(t *testing.T) {
 			server.do(spoil...)
 			add(t, l, event(1))
 			until(t, "the log is lost", l.Writer.(*owned).lost.Load)
-			if known, err := claimAgain(s, "a"); err != nil || !same(known, l.Entry) {
-				t.Errorf("the key has %v, %v", known, err)
-			}
+			wantKey(t, s, "a", l.Entry)
 			l.End(log.Whole)
 			wantRest(t, follow(t, s, l.ID), event(1), io.EOF)
 		})

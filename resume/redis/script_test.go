@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -17,39 +16,13 @@ import (
 // TestRights has a user with the rights that docs/resume-redis.md gives do all that stores do: it is
 // refused nothing, and needs all of them.
 func TestRights(t *testing.T) {
-	page, err := os.ReadFile("../../docs/resume-redis.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	line := regexp.MustCompile(`(?m)^    user (hermes on >(\S+) .*)$`).FindStringSubmatch(string(page))
-	if line == nil {
-		t.Fatal("docs/resume-redis.md has no line of a user")
-	}
 	server := startServer(t)
-	rights := strings.Fields(line[1])
-	command := []any{"ACL", "SETUSER"}
-	for _, word := range rights {
-		command = append(command, word)
-	}
-	server.do(command...)
-	prefixes := 0
-	replicas := func(t *testing.T, set func(*Options)) (a, b *Store) {
-		prefixes++
-		as := func(o *Options) {
-			o.Username, o.Password, o.Prefix = "hermes", line[2], fmt.Sprintf("hermes:%d:", prefixes)
-		}
-		a, _ = server.replica(func(o *Options) { as(o); set(o) })
-		b, _ = server.replica(as)
-		return a, b
-	}
-	for what, test := range contract {
-		t.Run(what, func(t *testing.T) {
-			a, b := replicas(t, func(*Options) {})
-			test(t, pair{a, b})
-		})
-	}
+	password, rights := userOfPage(t, "hermes")
+	server.allow("hermes", password, rights)
+	server.keepsTheContract(t)
 	t.Run("the death of a replica", func(t *testing.T) {
-		dying, heir := replicas(t, mortal)
+		dying, _ := server.replica(mortal)
+		heir, _ := server.replica(nil)
 		l := begun(t, dying, entry("a"), newRun())
 		add(t, l, chunk)
 		r := follow(t, heir, l.ID)
@@ -59,15 +32,13 @@ func TestRights(t *testing.T) {
 			t.Errorf("%q, %v", finish, err)
 		}
 	})
-	if refused, err := server.client.Do(context.Background(), "ACL", "LOG").Slice(); err != nil || len(refused) > 0 {
-		t.Errorf("it is refused %v, %v", refused, err)
-	}
+	server.refusesNothing()
 	t.Run("other keys", func(t *testing.T) {
-		s, logs := server.replica(func(o *Options) { o.Username, o.Password = "hermes", line[2] })
+		s, logs := server.replica(func(o *Options) { o.Prefix = "test:" })
 		if _, _, err := s.Claim(context.Background(), entry("a"), newRun().callbacks()); err == nil {
 			t.Error("it may use them")
 		}
-		if logs.Len() == 0 || strings.Contains(fmt.Sprint(logs.All()), line[2]) {
+		if logs.Len() == 0 || strings.Contains(fmt.Sprint(logs.All()), password) {
 			t.Errorf("it logs %v", logs.All())
 		}
 		s.Destruct()

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
 	goredis "github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
@@ -28,7 +30,7 @@ type server struct {
 	addr     string   // host and port, or the path of a socket
 	args     []string // those of the program
 	password string
-	sets     goredis.UniversalOptions // of replicas: where it is, with others
+	at       Storage // where replicas find it, with others
 	stdin    io.Closer
 	cmd      *exec.Cmd
 	client   *goredis.Client // of the test
@@ -62,7 +64,7 @@ func startServer(t *testing.T, args ...string) *server {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	s := &server{t: t, addr: filepath.Join(dir, "s")}
 	s.args = append([]string{"--port", "0", "--save", "", "--unixsocket", s.addr, "--dir", dir}, args...)
-	s.sets.Addrs = []string{s.addr}
+	s.at.Address = "unix/" + s.addr
 	s.start(path)
 	t.Cleanup(s.kill)
 	return s
@@ -132,13 +134,23 @@ func (s *server) kill() {
 	s.stdin = nil
 }
 
-// replica returns the store of a replica, and what it logs.
+// replica returns the store of a replica, with the options of a configuration but for the times, which
+// set may change, and what it logs.
 func (s *server) replica(set func(*Options)) (*Store, *observer.ObservedLogs) {
-	core, logs := observer.New(zap.WarnLevel)
-	o := Options{
-		UniversalOptions: s.sets, Prefix: "test:",
-		Lease: patience, Timeout: patience, Local: log.NewMemory(), Finish: resume.Finish, Logger: zap.New(core),
+	s.t.Helper()
+	of := s.at
+	of.Prefix, of.Secret = cmp.Or(of.Prefix, "test:"), "the-secret-of-all-replicas"
+	err := of.Provision(caddy.Context{})
+	if err == nil {
+		err = of.Validate()
 	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	core, logs := observer.New(zap.WarnLevel)
+	o := of.options
+	o.Lease, o.Timeout = patience, patience
+	o.Local, o.Finish, o.Logger = log.NewMemory(), resume.Finish, zap.New(core)
 	if set != nil {
 		set(&o)
 	}

@@ -10,14 +10,11 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"reflect"
-	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 )
@@ -82,7 +79,7 @@ func TestKeyIsClaimedOnceAroundARestart(t *testing.T) {
 
 // TestKeyWaitsNoLongerThanACommand may take, if nothing is at the address.
 func TestKeyWaitsNoLongerThanACommand(t *testing.T) {
-	s, _ := (&server{t: t, sets: goredis.UniversalOptions{Addrs: []string{"/no_such/socket"}}}).replica(func(o *Options) { o.Timeout = 50 * time.Millisecond })
+	s, _ := (&server{t: t, at: Storage{Address: "unix//no_such/socket"}}).replica(func(o *Options) { o.Timeout = 50 * time.Millisecond })
 	if _, _, err := s.Claim(context.Background(), entry("a"), newRun().callbacks()); !errors.Is(err, errDown) {
 		t.Error(err)
 	}
@@ -123,7 +120,7 @@ var contract = map[string]func(t *testing.T, s pair){
 				return
 			}
 			for _, l := range logs {
-				if !same(l, logs[0]) {
+				if !reflect.DeepEqual(l, logs[0]) {
 					t.Fatalf("%v is another than %v", l, logs[0])
 				}
 			}
@@ -207,10 +204,10 @@ var contract = map[string]func(t *testing.T, s pair){
 		if _, _, err := start(r); !errors.Is(err, log.ErrDropped) {
 			t.Error(err)
 		}
-		until(t, "the key is free", func() bool {
-			_, w, err := s.there.Claim(context.Background(), entry("a"), newRun().callbacks())
-			return w != nil && err == nil
-		})
+		if found(t, s.there, l.ID) {
+			t.Error("it is found")
+		}
+		isFree(t, s.there, "a")
 	},
 	"every event is one to continue after": func(t *testing.T, s pair) {
 		l := begun(t, s.here, entry("a"), newRun())
@@ -347,10 +344,7 @@ var contract = map[string]func(t *testing.T, s pair){
 		r := follow(t, s.there, e.ID)
 		l.End(log.Whole)
 		until(t, "it has gone", func() bool { return !found(t, s.there, e.ID) && !found(t, s.here, e.ID) })
-		until(t, "the key is free", func() bool {
-			_, w, err := s.there.Claim(context.Background(), entry("a"), newRun().callbacks())
-			return w != nil && err == nil
-		})
+		isFree(t, s.there, "a")
 		if got, err := all(r); got != event(1) || !errors.Is(err, io.EOF) { // it was there already
 			t.Errorf("%q, %v", got, err)
 		}
@@ -401,10 +395,68 @@ var contract = map[string]func(t *testing.T, s pair){
 			return text == want && errors.Is(err, io.EOF)
 		})
 	},
+	"a log that takes a key has it, whatever becomes of the one before": func(t *testing.T, s pair) {
+		old := begun(t, s.here, entry("a"), newRun())
+		e := entry("a")
+		e.Takes = true
+		taken := begun(t, s.there, e, newRun())
+		wantKey(t, s.here, "a", taken.Entry)
+		wantKey(t, s.there, "a", taken.Entry)
+		add(t, old, event(1))
+		r, _ := started(t, s.there, old.ID, 0)
+		old.End(log.Whole)
+		wantRest(t, r, event(1), io.EOF)
+		remove(t, s.here, old.ID)
+		wantKey(t, s.here, "a", taken.Entry) // there it would be in memory
+		wantKey(t, s.there, "a", taken.Entry)
+		taken.End(log.Whole)
+	},
+	"a key that ends before its log is free then, and the log stays": func(t *testing.T, s pair) {
+		short, long := entry("short"), entry("long")
+		short.KeyKeep, long.KeyKeep = 20*time.Millisecond, 2*time.Hour
+		open := begun(t, s.here, short, newRun())
+		begun(t, s.here, long, newRun()).End(log.Whole)
+		time.Sleep(short.KeyKeep) // it would be over, had it begun
+		wantKey(t, s.there, "short", open.Entry)
+		open.End(log.Whole)
+		gone := entry("gone") // before its key would be
+		gone.Keep, gone.KeyKeep = short.KeyKeep, time.Hour
+		begun(t, s.here, gone, newRun()).End(log.Whole)
+		isFree(t, s.there, "short")
+		isFree(t, s.there, "gone")
+		if !found(t, s.there, open.ID) {
+			t.Error("the log has gone")
+		}
+		wantKey(t, s.there, "long", long)
+	},
+	"the status of a body comes with its header, or when its beginning has gone": func(t *testing.T, s pair) {
+		l := claim(t, s.here, entry("a"), newRun())
+		beginBody(t, l)
+		add(t, l, "{}")
+		l.End(log.Whole)
+		r := follow(t, s.there, l.ID)
+		if p, err := r.Next(); p.Status != http.StatusCreated || p.Header.Get("Content-Type") != "application/json" || err != nil {
+			t.Errorf("%+v, %v", p, err)
+		}
+		wantRest(t, r, "{}", io.EOF)
+
+		e := entry("b")
+		e.MaxStream = 64 << 10
+		large := claim(t, s.here, e, newRun())
+		beginBody(t, large)
+		for range 64 {
+			add(t, large, string(make([]byte, 8<<10)))
+		}
+		large.End(log.Whole)
+		p, err := follow(t, s.there, large.ID).Next()
+		if gone := (*log.GoneError)(nil); p.Status != http.StatusCreated || !errors.As(err, &gone) {
+			t.Errorf("%+v, %v", p, err)
+		}
+	},
 	"an entry stays as it is": func(t *testing.T, s pair) {
 		e := entry("a")
 		claim(t, s.here, e, newRun())
-		if got, err := s.there.Find(context.Background(), e.ID); !same(got, e) || err != nil {
+		if got, err := s.there.Find(context.Background(), e.ID); !reflect.DeepEqual(got, e) || err != nil {
 			t.Errorf("%v, %v, want %v", got, err, e)
 		}
 		if found(t, s.there, "stream_unknown") {
@@ -415,7 +467,20 @@ var contract = map[string]func(t *testing.T, s pair){
 
 // TestContract has each store do what package resume expects.
 func TestContract(t *testing.T) {
-	for name, store := range storages {
+	for name, store := range map[string]func(t *testing.T) pair{
+		"memory": func(*testing.T) pair {
+			m := log.NewMemory()
+			return pair{m, m}
+		},
+		"redis": func(t *testing.T) pair {
+			s, _ := startServer(t).replica(nil)
+			return pair{s, s}
+		},
+		"redis, another replica": func(t *testing.T) pair {
+			here, there := startServer(t).replicas()
+			return pair{here, there}
+		},
+	} {
 		t.Run(name, func(t *testing.T) {
 			for what, test := range contract {
 				t.Run(what, func(t *testing.T) {
@@ -424,46 +489,5 @@ func TestContract(t *testing.T) {
 				})
 			}
 		})
-	}
-}
-
-// answer is an upstream whose answers say which request they are of.
-func answer(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Content-Type", "text/event-stream")
-	fmt.Fprintf(w, "data: %s\n\n", r.Header.Get("Name"))
-}
-
-// TestHostileNames has keys of requests be whatever clients can send: each has its own stream,
-// and nothing of them is in the name of a key in Redis.
-func TestHostileNames(t *testing.T) {
-	t.Parallel()
-	server := startServer(t)
-	a, logs := server.replica(nil)
-	b, _ := server.replica(nil)
-	here, there := front(t, a, answer), front(t, b, answer)
-	names := []string{
-		"*", "?", "[a-z]*", "test:*", "test:log:*", `\`, `"`, `" FLUSHALL "`, "a\tb", "\u00fc\xff", "{a}", "%0d%0aFLUSHALL", "$5",
-		strings.Repeat("x", 500_000), strings.Repeat("x", 500_000) + "y", "0", "-1", "nil",
-	}
-	for i, name := range names {
-		first := ask(t, here, "POST", "/chat", "Idempotency-Key", name, "Name", fmt.Sprint(i))
-		want := body(t, first)
-		if !strings.HasPrefix(want, fmt.Sprintf("data: %d\n", i)) {
-			t.Errorf("%.20q has another's %q", name, want)
-		}
-		again := ask(t, there, "POST", "/chat", "Idempotency-Key", name, "Name", "again")
-		if got := body(t, again); got != want || again.Header.Get("Idempotency-Replayed") != "true" {
-			t.Errorf("%.20q is %q again", name, got)
-		}
-	}
-	want := regexp.MustCompile(`^test:((log|events|readers):\{[A-Za-z0-9_-]{3}\}:stream_[A-Za-z0-9_-]{22}|key:\{[A-Za-z0-9_-]{3}\}:[0-9a-f]{64})$`)
-	keys := server.keys()
-	for _, key := range keys {
-		if !want.MatchString(key) {
-			t.Errorf("a key of Redis is %q", key)
-		}
-	}
-	if len(keys) < 3*len(names) || logs.Len() > 0 {
-		t.Errorf("%d keys, and logs %v", len(keys), logs.All())
 	}
 }
