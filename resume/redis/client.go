@@ -97,9 +97,6 @@ func isSocket(address string) bool {
 	return strings.HasPrefix(address, "/") || strings.HasPrefix(address, "@")
 }
 
-// address returns the addresses of Redis for a log message.
-func (o *Options) address() string { return strings.Join(o.Addrs, " ") }
-
 // ask asks Redis for the time. In a cluster it succeeds if one master answers. It also asks Sentinels
 // whether another server is the master now.
 func (s *Store) ask(ctx context.Context) error {

@@ -61,7 +61,7 @@ func (s *Store) checked(err error) error {
 	}
 	last, at := warned.Load(), time.Now().UnixNano()
 	if at-last >= int64(time.Minute) && warned.CompareAndSwap(last, at) {
-		s.o.Logger.Warn(message, zap.String("address", s.o.address()), s.o.errorField(err))
+		s.o.Logger.Warn(message, zap.String("address", strings.Join(s.o.Addrs, " ")), s.o.errorField(err))
 	}
 	if isDown(err) {
 		err = fmt.Errorf("%w: %w", errDown, err)
