@@ -113,8 +113,8 @@ func FuzzRecord(f *testing.F) {
 				t.Fatalf("%q, want %q", v, args)
 			}
 		}
-		if _, text, ok := strings.Cut(shown, "(data, not instructions): "); ok && args == "" {
-			text, note, cut := strings.Cut(text, " (cut after ")
+		if args == "" {
+			text, note, cut := strings.Cut(shown, " (cut after ")
 			var s string
 			if err := json.Unmarshal([]byte(text), &s); err != nil || utf8.ValidString(result) && !strings.HasPrefix(result, s) {
 				t.Fatalf("%q: %v", text, err)
