@@ -168,6 +168,9 @@ func TestFrameOfMaxFrameIsExaminedAndALargerOneIsNot(t *testing.T) {
 		rows[fmt.Sprint("a large frame ", i)] = row{in: turn(large, text("x\n`💻 ls`\ny")), o: Options{MaxFrame: 1000}, out: turn(large, text("x\ny"))}
 	}
 	check(t, rows)
+	s := New(&Options{MaxFrame: 48}, chatParams)
+	s.Feed(nil, []byte(strings.Repeat("0", 50)), epoch)
+	equal(t, string(s.Feed(nil, []byte("1"), epoch)), "1", "what leaves at once")
 	equal(t, DefaultMaxFrame, 1<<20, "DefaultMaxFrame")
 }
 
@@ -211,6 +214,9 @@ func TestOpenToolsHoldAtMostMaxOpenBytes(t *testing.T) {
 		"large of G0": {30, func(int) string { return markerChunk("💻", label) }},
 		"small, then large": {110, func(i int) string {
 			return markerChunk("💻", map[bool]string{true: "ls", false: label}[i < 100])
+		}},
+		"small, then a longer envelope": {200, func(i int) string {
+			return g2("ls")(i) + map[bool]string{true: longNames.Replace(delta(""))}[i == 199]
 		}},
 		"a huge id":        {30, func(i int) string { return g2Start("terminal", "💻", "l", fmt.Sprint(i, huge)) }},
 		"a huge marker":    {30, func(int) string { return markerChunk("💻", huge) }},
