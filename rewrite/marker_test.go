@@ -13,7 +13,14 @@ import (
 )
 
 func TestRealMarkers(t *testing.T) {
+	more := func(content string) string { // a chunk that says more
+		return `data: {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "x": [1, 2.50], "choices": [ {"index": 0, ` +
+			`"logprobs": {"content": [1]}, "delta": { "role": "assistant", "content": "` + content + `" }, "finish_reason": null}], "y": "\u00e9"}` + "\n\n"
+	}
 	rows := map[string]row{
+		"beside other members": {in: more(`\n`+"`💻 ls`"+`\n`) + text("z") + stop(),
+			o: Options{Progress: ProgressOff}, out: more("") + text("z") + stop()},
+		"in a text beside other members": {in: more(`a\n`+"`💻 ls`"+`\n\nb\u00e9`) + stop(), out: more(`a\nb\u00e9`) + stop()},
 		"of any length": {in: markerChunk("🐍", strings.Repeat("print('x'); ", 8000)) + text("\n\nok") + stop(),
 			starts: "🐍 " + strings.Repeat("print('x'); ", 8000), content: "\n\nok"},
 		"inside an open fence": {in: text("```\ncode") + markerChunk("💻", "ls") + text("\n\nb") + stop(),
@@ -61,20 +68,6 @@ func TestRealMarkers(t *testing.T) {
 
 // toolOfUpstream has tool events of upstream's, after which no chunk is a real marker.
 var toolOfUpstream = g2Start("t", "💻", "l", "call_1") + g2End("t", "call_1")
-
-// The rest of a marker's chunk stays, in front of the tool.
-func TestMarkerChunksThatSayMore(t *testing.T) {
-	chunk := func(content string) string {
-		return `data: {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "x": [1, 2.50], "choices": [ {"index": 0, ` +
-			`"logprobs": {"content": [1]}, "delta": { "role": "assistant", "content": "` + content + `" }, "finish_reason": null}], "y": "\u00e9"}` + "\n\n"
-	}
-	out := repair(chunk(`\n`+"`💻 ls`"+`\n`) + text("z") + stop())
-	if v := look(t, out); !strings.HasPrefix(out, chunk("")) || len(v.starts()) != 1 || v.content != "z" {
-		t.Errorf("starts %+v, content %q in\n%s", v.starts(), v.content, out)
-	}
-	out = repair(chunk(`a\n`+"`💻 ls`"+`\n\nb\u00e9`) + stop())
-	begins(t, out, chunk(`a\nb\u00e9`))
-}
 
 // strips are contents and what is left of them.
 var strips = []struct{ name, content, want string }{
