@@ -384,12 +384,14 @@ func TestRecallingTakesBoundedMemory(t *testing.T) {
 		turn := `{"role":"user","content":"u"},` + calling("", "terminal", `{"label": "ls"}`, "completed") + `,`
 		text := `{"role":"user","content":"u"},{"role":"assistant","content":"a"},`
 		call := `{"role":"tool","tool_call_id":"call_1","content":"x"},{"role":"assistant","tool_calls":[{"id":"call_1","function":{"name":"f","arguments":"{}"}}]},`
+		silent := `{"role":"user","content":""},{"role":"assistant","tool_calls":[{"id":"call_1","function":{"name":"f","arguments":"{}"}}]},`
 		last := `{"role":"user","content":"u"}`
 		return map[string]string{
 			"a large call":  `{"role":"assistant","tool_calls":[{"id":"a","function":{"name":"f","arguments":"` + large + `"}}]},{"role":"tool","tool_call_id":"a","content":"` + large + `"},` + last,
 			"many cards":    strings.Repeat(turn, n/len(turn)) + last,
 			"many answers":  strings.Repeat(text, n/len(text)) + last,
 			"calls at once": strings.Repeat(call, n/len(call)) + last,
+			"to nobody":     strings.Repeat(silent, n/len(silent)) + last,
 		}
 	}
 	const small, times = 256 << 10, 16

@@ -2,7 +2,6 @@ package whole
 
 import (
 	"bytes"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -111,12 +110,15 @@ func (r *recaller) recall(shown *turns, calls bool) {
 			ran = r.clean(r.known(shown))
 			fromMemory = len(ran) > 0
 		}
-		if len(held) > 0 {
-			ran = slices.Concat(held, ran)
+		if at == 0 {
+			held = append(held, ran...)
+			continue
 		}
-		if held = ran; at > 0 && len(ran) > 0 {
+		if len(held) > 0 {
+			ran, held = append(held, ran...), nil
+		}
+		if len(ran) > 0 {
 			r.records.Add(at, fromMemory, ran)
-			held = nil
 		}
 	}
 }
