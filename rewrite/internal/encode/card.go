@@ -92,14 +92,18 @@ func (w *Writer) cardOutput(t *Transition) {
 }
 
 // shownResult returns the output of a card with a result, a JSON string. outcome is the output that it has
-// without one, which is the first line if the tool has not ended well.
+// without one, which is the first line if the tool has not ended well, or if the result would be read as such
+// a line.
 func (t *Transition) shownResult(outcome string) []byte {
 	result := tooltext.Of(t.Details.Result)
+	first, _, _ := strings.Cut(strings.TrimSpace(result), "\n")
 	switch {
 	case outcome != contract.Completed:
 		return tooltext.Shown(outcome+"\n", tooltext.Indent(result))
-	case strings.TrimSpace(result) == "":
+	case first == "":
 		return jsonspan.Quote(outcome)
+	case contract.IsCardOutput(strings.TrimSpace(first)):
+		return tooltext.Shown(outcome+"\n", result)
 	}
 	return tooltext.Shown("", result)
 }

@@ -98,7 +98,7 @@ func (h *healer) cardOf(v jsonspan.Span) (id jsonspan.Span, told, ok bool) {
 		return id, false, false
 	}
 	h.room = jsonspan.AppendText(h.room[:0], arguments.Inner().Of(h.b))
-	if bytes.HasSuffix(h.room, []byte(contract.ShownEnd)) && shown.IsString(h.b) && marker.BeginsWithEmoji(jsonspan.Unquote(string(shown.Of(h.b)))) {
+	if shown.IsString(h.b) && isShown(jsonspan.Unquote(string(shown.Of(h.b))), h.room) {
 		return id, true, true
 	}
 	r := jsonspan.Reader{Data: h.room, Pos: jsonspan.SkipSpace(h.room, 0)}
@@ -117,6 +117,11 @@ func (h *healer) cardOf(v jsonspan.Span) (id jsonspan.Span, told, ok bool) {
 	r.Skip()
 	_, more := r.Member()
 	return id, true, !more && name.Is(h.room, "args")
+}
+
+// isShown reports whether a call with the name and the arguments is a card as it is shown.
+func isShown(name string, arguments []byte) bool {
+	return bytes.HasSuffix(arguments, []byte(contract.ShownEnd)) && marker.BeginsWithEmoji(name)
 }
 
 // takeOutput removes from ids the card whose output the message at v is. It returns false if there is

@@ -83,6 +83,7 @@ type recaller struct {
 	secrets *secrets // nil if there are none
 	turns            // of the original body, which has the cards
 	tools   record.Tools
+	cards   map[string]cardKind // by their ids: the calls among them that are cards
 	records record.Records
 	hasOne  bool // the request has a record already
 }
@@ -95,7 +96,7 @@ func (r *recaller) recall(shown *turns, calls bool) {
 	}
 	var held []contract.ToolRun // that ran before messages that say nothing
 	for {
-		r.tools = record.Tools{}
+		r.tools, r.cards = record.Tools{}, nil
 		more := r.next()
 		if shown != &r.turns {
 			shown.next()
@@ -230,7 +231,8 @@ func (r *recaller) read(m *spoken) {
 	for text := range texts(r.b, m.content) {
 		said = jsonspan.AppendText(said, jsonspan.Head(text, max(0, maxCallText-len(said))))
 	}
-	r.tools.End(r.text(m.id), endOf(r.without(string(said))))
+	id := r.text(m.id)
+	r.tools.End(id, endOf(r.without(string(said)), r.cards[id]))
 }
 
 // readCalls reads the tool calls at v.
@@ -241,10 +243,20 @@ func (r *recaller) readCalls(v jsonspan.Span) {
 		if c.Name == "" {
 			continue
 		}
-		arguments := r.text(jsonspan.MemberOf(r.b, function, "arguments"))
-		c.Args = r.without(arguments)
-		if label, args, ok := cardArguments([]byte(arguments)); ok {
+		arguments := []byte(r.text(jsonspan.MemberOf(r.b, function, "arguments")))
+		c.Args = r.without(string(arguments))
+		label, args, kind := cardArguments(arguments)
+		switch {
+		case kind != noCard:
 			c.Label, c.Args = r.without(label), r.without(args)
+		case isShown(c.Name, arguments):
+			kind = cardWithResult
+		}
+		if kind != noCard {
+			if r.cards == nil {
+				r.cards = map[string]cardKind{}
+			}
+			r.cards[c.ID] = kind
 		}
 		r.tools.Start(c)
 	}
@@ -261,35 +273,48 @@ func (r *recaller) text(v jsonspan.Span) string {
 	return string(jsonspan.AppendText(nil, jsonspan.Head(v.Inner().Of(r.b), maxCallText)))
 }
 
+// cardKind says what the output of a card says.
+type cardKind uint8
+
+const (
+	noCard         cardKind = iota
+	cardWithStatus          // how the tool has ended
+	cardWithResult          // what the tool has returned, behind the status if it begins like one or that is not completed
+)
+
 // cardArguments returns the label and what the tool was given, as arguments have them that are those of a card:
-// an object with nothing but a label and, if that is known, what the tool was given.
-func cardArguments(arguments []byte) (label, args string, ok bool) {
+// an object with nothing but a label and, if details are known, what the tool was given.
+func cardArguments(arguments []byte) (label, args string, kind cardKind) {
 	v := jsonspan.Span{From: jsonspan.SkipSpace(arguments, 0), To: len(arguments)}
 	if !v.IsObject(arguments) || !jsonspan.Valid(arguments) {
-		return "", "", false
+		return "", "", noCard
 	}
 	for name, value := range jsonspan.Members(arguments, v) {
 		switch {
-		case name.Is(arguments, "label") && !ok && value.IsString(arguments):
-			label, ok = jsonspan.Unquote(string(value.Of(arguments))), true
-		case name.Is(arguments, "args") && ok && args == "":
+		case name.Is(arguments, "label") && kind == noCard && value.IsString(arguments):
+			label, kind = jsonspan.Unquote(string(value.Of(arguments))), cardWithStatus
+		case name.Is(arguments, "args") && kind == cardWithStatus:
+			kind = cardWithResult
 			if value.IsSet(arguments) {
 				args = string(value.Of(arguments))
 			}
 		default:
-			return "", "", false
+			return "", "", noCard
 		}
 	}
-	return label, args, ok
+	return label, args, kind
 }
 
-// endOf returns how a tool has ended that has returned the text, which may say no more than that.
-func endOf(text string) record.Ended {
+// endOf returns how a tool has ended that has returned the text, which may say no more than that. Only cards
+// have a status that the sidecar has written: any other text is the tool's.
+func endOf(text string, kind cardKind) record.Ended {
 	first, result, more := strings.Cut(text, "\n")
-	switch isError := strings.HasPrefix(text, "Error:"); {
-	case !more && contract.IsCardOutput(first):
+	isError := strings.HasPrefix(text, "Error:")
+	isStatus := contract.IsCardOutput(first) && (kind == cardWithStatus || kind == cardWithResult && (isError || first == contract.Completed))
+	switch {
+	case isStatus && !more:
 		return record.Ended{Status: contract.CardStatus(first)}
-	case isError && contract.IsCardOutput(first):
+	case isStatus && (isError || kind == cardWithResult):
 		return record.Ended{Status: contract.CardStatus(first), Result: &result}
 	case isError, tooltext.Failed(text):
 		return record.Ended{Status: "failed", Result: &text}
