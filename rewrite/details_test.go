@@ -279,6 +279,38 @@ func TestDetailsOfAStreamAreBounded(t *testing.T) {
 	}
 }
 
+// A card that has said that its tool waits for an approval says so no more when the tool has ended, even if its end
+// does not know the arguments that the card showed before.
+func TestCardsThatHaveWaitedAreShownAgain(t *testing.T) {
+	in := turn(text("a"), g2Start("terminal", "💻", "rm -rf x", "c1"), approvalFrame("r1", "rm -rf x"), g2End("terminal", "c1"), text("b"))
+	for _, form := range cardForms {
+		for outcome, status := range map[ApprovalOutcome]string{"": "completed", contract.ApprovalDenied: "failed"} {
+			p := chatParams
+			p.Details = startsOnly{}
+			outs, _ := anyAsking(t, in, Options{Progress: form}, p, byLink, outcome)
+			var shown []string // what the card shows, one after the other
+			for _, e := range decode(outs[0]) {
+				if item := gjson.Get(e.data, "item"); item.Get("type").String() == "function_call" {
+					shown = append(shown, fmt.Sprint(item.Get("name"), " ", item.Get("arguments"), " ", item.Get("status")))
+				}
+			}
+			equal(t, strings.Join(shown, "\n"), `💻 rm -rf x {"command":"rm"}  in_progress`+"\n"+`Approval needed: rm -rf x {"label": "rm -rf x"} in_progress`+"\n"+
+				`💻 rm -rf x {"label": "rm -rf x"} `+status, "the card")
+			again, _ := anyAsking(t, outs[0], Options{Progress: form}, chatParams, byLink)
+			same(t, again[0], outs[0], "twice and once")
+		}
+	}
+}
+
+// startsOnly are Details that know the arguments of tools when they start.
+type startsOnly struct{}
+
+func (startsOnly) Started(ToolCall, func()) ToolDetails {
+	return ToolDetails{Args: []byte(`{"command":"rm"}`)}
+}
+
+func (startsOnly) Ended(ToolCall, func()) (none ToolDetails) { return none }
+
 // What has left of a stream is sent before an event that waits, and only then.
 func TestDetailsThatWait(t *testing.T) {
 	var sent []string

@@ -50,6 +50,9 @@ func (s *Stream) approvalEvent(x *chunk.Object, wrapped bool, q *contract.Approv
 	if s.w.NamedEvent(x, wrapped, false, &ask) {
 		s.tools.showLine(ask.Tool)
 	}
+	if ask.Shown {
+		s.tools.loseArgs(id)
+	}
 	if !ask.Text {
 		ask.URL = ""
 	}

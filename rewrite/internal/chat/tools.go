@@ -311,6 +311,13 @@ func (t *toolWriter) showLine(tool *encode.Tool) {
 	}
 }
 
+// loseArgs records that the card of the tool with the id does not show its arguments any more.
+func (t *toolWriter) loseArgs(id string) {
+	for i := range t.open {
+		t.open[i].HasArgs = t.open[i].HasArgs && t.open[i].ID != id
+	}
+}
+
 // takeBack hides the status line that says that a command waits, if it is shown (contract section 2).
 func (t *toolWriter) takeBack() {
 	if t.line.shown {

@@ -13,6 +13,8 @@ import (
 type Ask struct {
 	contract.Approval
 	Tool *Tool // the tool that waits, nil if that is not certain
+	// Shown says that the card of Tool shows that it waits, in the place of what it showed before.
+	Shown bool
 }
 
 // waitsName begins the name of the card of a tool that waits.

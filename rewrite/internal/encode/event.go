@@ -357,8 +357,8 @@ func IsState(x *chunk.Object) bool {
 // NamedEvent writes a named event that is neither a chunk nor a tool event. Strict clients
 // break on one without the members of a chunk (contract section 2). wrapped says that it has
 // those from another sidecar, and finished that the finish chunk has left. ask says what a request
-// for approval gets; it may be nil. NamedEvent reports whether the event has become a status line
-// that says that a command waits.
+// for approval gets; it may be nil, and NamedEvent may set its Shown. NamedEvent reports whether the event
+// has become a status line that says that a command waits.
 func (w *Writer) NamedEvent(x *chunk.Object, wrapped, finished bool, ask *Ask) (waiting bool) {
 	c := &x.C
 	waits := ask.waits(w)
@@ -377,6 +377,7 @@ func (w *Writer) NamedEvent(x *chunk.Object, wrapped, finished bool, ask *Ask) (
 		}
 		if waits != nil {
 			x.Append(waits.card())
+			ask.Shown = true
 		}
 	}
 	x.Append(ask.members())
