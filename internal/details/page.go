@@ -140,8 +140,10 @@ func (p *page) bound() {
 //     unless what the stream shows of c contradicts its arguments;
 //   - but if rows may be missing, or are another session's, one whose id is there once and whose arguments
 //     are what the stream shows;
-//   - and of a turn that has ended, none whose arguments the stream contradicts: Hermes up to 0.17 stores a turn
-//     when it ends, and then all that it has of an id that comes again is a call of the turn before;
+//   - and none whose arguments the stream contradicts of a turn that has ended, of one before the last, or of one
+//     that began while another was going on: Hermes up to 0.17 stores a turn when it ends, and then all that it has
+//     of an id that comes again is a call of the turn before; and the call of a chat that began alike may be there
+//     before this one;
 //   - and of such a turn, of one before the last, or with an id that is there twice, none that was stored before
 //     the answer began.
 func (p *page) find(c rewrite.ToolCall) rewrite.ToolDetails {
@@ -165,7 +167,7 @@ func (p *page) find(c rewrite.ToolCall) rewrite.ToolDetails {
 		return rewrite.ToolDetails{}
 	}
 	agrees, knows := agrees(&c, of.Args)
-	if !agrees && (again || of.ended) || (p.partial || p.foreign || of.foreign) && !(agrees && knows) {
+	if !agrees && (again || of.ended || of.turn < p.turn || p.mixed) || (p.partial || p.foreign || of.foreign) && !(agrees && knows) {
 		return rewrite.ToolDetails{}
 	}
 	return of.ToolDetails

@@ -118,6 +118,10 @@ func TestWhichCallAToolIs(t *testing.T) {
 		"of the turn after one that has ended":       {list(user(), calls("x", "t", a), result("x", "t", "one"), row("assistant", `"content": "done"`), user(), calls("x", "t", b)), "x", "t", "", 0, b + " "},
 		"of a turn that goes on after another's end": {list(user(), calls("c1", "t", a), user(), calls("c2", "t", b), row("assistant", `"content": "done"`)), "c1", "t", "", 0, a + " "},
 
+		"of a chat that began alike, another label": {list(user(), calls("x", "t", a), user()), "x", "t", "ls /b", 0, nothing},
+		"of one that goes on, another label":        {list(user(), user(), calls("x", "t", a)), "x", "t", "ls /b", 0, nothing},
+		"of one that goes on, its label":            {list(user(), user(), calls("x", "t", a)), "x", "t", "ls /a", 0, a + " "},
+
 		"of several turns at once":                  {list(user(), calls("x", "t", a), user(), calls("x", "t", a), result("x", "t", "theirs")), "x", "t", "ls /a", 0, nothing},
 		"behind what a user said during the turn":   {list(user(), calls("x", "t", a), result("x", "t", "one"), user(), calls("x", "t", a, "x", "t", a), result("x", "t", "two")), "x", "t", "ls /a", 1, nothing},
 		"of the turn before, which is all there is": {list(user(), calls("x", "t", a, "x", "t", a), result("x", "t", "old"), row("assistant", `"content": "done"`)), "x", "t", "ls /b", 0, nothing},
