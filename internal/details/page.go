@@ -1,6 +1,7 @@
 package details
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 
@@ -89,7 +90,7 @@ func (p *page) addCall(c gjson.Result, foreign bool, stored float64) {
 	}
 	written := args.Raw
 	if args.Type == gjson.String {
-		written = args.String()
+		written = text(args)
 	}
 	made := call{id: strings.Clone(id), name: strings.Clone(name), turn: p.turn, foreign: foreign, stored: stored}
 	made.Args = rewrite.ToolArgs(written)
@@ -112,7 +113,7 @@ func (p *page) addResult(row gjson.Result) {
 	}
 	said := content.Raw
 	if content.Type == gjson.String || content.Type == gjson.Null {
-		said = content.String()
+		said = text(content)
 	}
 	c.Result, c.Failed = rewrite.ToolResult(said)
 	p.kept += len(c.Result)
@@ -210,10 +211,15 @@ func beginning(value string) string {
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// text returns the text of a JSON string, "" for any other value.
-func text(v gjson.Result) string {
-	if v.Type != gjson.String {
-		return ""
+// text returns the text of a JSON string, "" for any other value. What follows half of a surrogate pair, gjson would
+// lose.
+func text(v gjson.Result) (s string) {
+	switch {
+	case v.Type != gjson.String:
+	case !strings.Contains(v.Raw, `\u`):
+		s = v.String()
+	default:
+		_ = json.Unmarshal([]byte(v.Raw), &s) // the row is well formed
 	}
-	return v.String()
+	return s
 }
