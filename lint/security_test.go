@@ -177,6 +177,7 @@ var securityTests = map[string]string{
 	"rows asked for, id of a session":                                           "TestDetailsAreAskedForInTheClientsName TestSessionsThatAreNotAskedFor",
 	"answers in a row without a call, failures":                                 "TestOutcomesOfQuestions TestUpstreamsThatAreNotAsked",
 	"upstreams that are not asked":                                              "TestUpstreamsThatAreNotAsked",
+	"a label by which a call is looked for":                                     "TestLabelsOfCallsAreBounded",
 	"depth of arguments, a number":                                              "TestDetailsAreJSONForEveryClient",
 	"bytes written for one frame":                                               "TestNoFrameGrowsBeyondItsBound TestSplitKeepsItsBound",
 	"memory for one frame":                                                      "TestNoFrameGrowsBeyondItsBound",

@@ -236,6 +236,31 @@ func TestFailedResults(t *testing.T) {
 	}
 }
 
+// A call is looked for by the beginning of its label: comparing all of a long one with each argument takes seconds.
+func TestLabelsOfCallsAreBounded(t *testing.T) {
+	for _, unit := range []string{"x", "é", "\n", "💻"} {
+		d := new(labels)
+		whole := strings.Repeat(unit, 5000)
+		detailed(turn(g2Start("terminal", "💻", whole, "call_1"), g2End("terminal", "call_1"), text("x")), Options{}, d)
+		for _, label := range *d {
+			atMost(t, len(asciiJSON(label)), contract.MaxCallLabel+len(`""`), "the label")
+			begins(t, whole, label)
+			atMost(t, contract.MaxCallLabel/8, len(label), "what is left of it")
+		}
+		equal(t, len(*d), 2, "questions")
+	}
+}
+
+// labels are Details that know nothing, and record the labels of calls.
+type labels []string
+
+func (l *labels) Started(c ToolCall, _ func()) (none ToolDetails) {
+	*l = append(*l, c.Label)
+	return none
+}
+
+func (l *labels) Ended(c ToolCall, _ func()) (none ToolDetails) { return l.Started(c, nil) }
+
 // The details of a stream are bounded, in its events and in what one frame may write (contract section 7).
 func TestDetailsOfAStreamAreBounded(t *testing.T) {
 	worst := []string{strings.Repeat("\x01", 20_000), `{"a":"` + strings.Repeat(`\\\"`, 20_000) + `"}`, strings.Repeat("\u200b", 20_000)}

@@ -32,8 +32,9 @@ func (t *toolWriter) ask(c *encode.Transition) (d contract.ToolDetails) {
 	if t.p.Details == nil || c.Left || c.Inferred || c.In != contract.ProgressBare || t.ids.forgot || t.details >= contract.MaxDetails {
 		return d
 	}
+	label := jsonspan.Truncate([]byte(c.Label), contract.MaxCallLabel)
 	call := contract.ToolCall{
-		ID: jsonspan.Unquote(c.OfUpstream()), Name: jsonspan.Unquote(c.Name), Label: jsonspan.Unquote(c.Label), Nth: c.Nth,
+		ID: jsonspan.Unquote(c.OfUpstream()), Name: jsonspan.Unquote(c.Name), Label: jsonspan.Unquote(string(label)), Nth: c.Nth,
 	}
 	if c.Completed {
 		d = t.p.Details.Ended(call, t.flush)

@@ -13,7 +13,7 @@ type Details interface {
 // ToolCall identifies a tool call in a stream.
 type ToolCall struct {
 	ID, Name string // as upstream's events have them
-	Label    string // what upstream shows of the call
+	Label    string // what upstream shows of the call, at most MaxCallLabel bytes as JSON
 	// Nth is the number of calls with the same ID and Name that the stream had before, because
 	// upstream's ids are not unique (contract section 2).
 	Nth int
@@ -28,6 +28,8 @@ type ToolDetails struct {
 }
 
 const (
+	// MaxCallLabel is the length of the longest label, as JSON, by which a call is looked for.
+	MaxCallLabel = 1 << 10
 	// MaxDetail is the length in bytes, as JSON, of the longest args and of the longest result that the
 	// sidecar adds to an event.
 	MaxDetail = 16 << 10
