@@ -236,6 +236,31 @@ func TestFailedResults(t *testing.T) {
 	}
 }
 
+// A member that upstream's event has already is not added to it: of two, clients differ in which counts.
+func TestDetailsStandOnce(t *testing.T) {
+	d := &stored{calls: map[string][]string{"call_1": {`{"n":1}`, `{"exit_code": 1}`}}}
+	for own, status := range map[string]string{`"failed": true`: "failed", `"f\u0061iled": false`: "completed", `"hermes_approval": "denied"`: "failed", `"hermes_approval": "x"`: "failed"} {
+		end := strings.Replace(g2End("terminal", "call_1"), `"status"`, own+`, "status"`, 1)
+		in := turn(g2Start("terminal", "💻", "l", "call_1"), end, text("x"))
+		for _, form := range cardForms {
+			out := detailed(in, Options{Progress: form}, d)
+			for _, e := range decode(out) {
+				seen := map[string]bool{}
+				gjson.Parse(e.data).ForEach(func(name, _ gjson.Result) bool {
+					if seen[name.String()] {
+						t.Errorf("%s, %s: %s stands twice in %s", form, own, name, e.data)
+					}
+					seen[name.String()] = true
+					return true
+				})
+			}
+			contains(t, out, `"item":{"type":"function_call_output","id":"fco_call_1","call_id":"call_1","output":`)
+			contains(t, out, `}],"status":"`+status+`"}}`)
+			same(t, repairWith(out, Options{Progress: form}), out, own+", twice and once")
+		}
+	}
+}
+
 // A call is looked for by the beginning of its label: comparing all of a long one with each argument takes seconds.
 func TestLabelsOfCallsAreBounded(t *testing.T) {
 	for _, unit := range []string{"x", "é", "\n", "💻"} {

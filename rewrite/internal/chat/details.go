@@ -17,7 +17,11 @@ func (t *toolWriter) tellDetails(c *encode.Transition) {
 		c.Details, c.Told = encode.DetailsIn(c.Event)
 	}
 	if !c.Told {
-		c.Details = t.ask(c)
+		d := t.ask(c)
+		if encode.SaysFailed(c.Event) {
+			d.Failed = c.Details.Failed
+		}
+		c.Details = d
 	}
 	t.details += len(c.Details.Args) + len(c.Details.Result)
 	if !c.Completed && c.Details.Args != nil {

@@ -6,6 +6,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/requests"
 )
 
 // The members of a tool event that say what the tool was given and what it returned (contract section 8).
@@ -32,8 +33,17 @@ func DetailsIn(x *chunk.Object) (d contract.ToolDetails, told bool) {
 	return d, args.Ok() || result.Ok()
 }
 
-// details returns the members of the event of t that say what the tool was given and what it returned.
-func (t *Transition) details() (members string) {
+// SaysFailed reports whether the tool event x, nil for none, says itself whether its tool has failed.
+func SaysFailed(x *chunk.Object) bool { return hasMember(x, memberFailed) }
+
+// hasMember reports whether the tool event x, nil for none, has a member that not every event has.
+func hasMember(x *chunk.Object, name string) bool {
+	return x != nil && x.C.Extra && x.Member(name).Ok()
+}
+
+// details returns the members of the event of t that say what the tool was given and what it returned, and, if
+// failed is true, that it has failed.
+func (t *Transition) details(failed bool) (members string) {
 	add := func(name string, value []byte) {
 		if value != nil {
 			members += `,"` + name + `":` + string(value)
@@ -42,7 +52,7 @@ func (t *Transition) details() (members string) {
 	add(memberArgs, t.Details.Args)
 	if t.Completed {
 		add(memberResult, t.Details.Result)
-		if t.Details.Failed {
+		if failed {
 			add(memberFailed, []byte("true"))
 		}
 	}
@@ -54,5 +64,13 @@ func (t *Transition) addedDetails() string {
 	if t.Told {
 		return ""
 	}
-	return t.details()
+	return t.details(t.Details.Failed && !SaysFailed(t.Event))
+}
+
+// addedApproval returns the member that says what became of a tool that has waited, unless Event has one.
+func (t *Transition) addedApproval() string {
+	if hasMember(t.Event, requests.MemberOutcome) {
+		return ""
+	}
+	return t.approval()
 }

@@ -173,9 +173,7 @@ func (w *Writer) Transition(t *Transition) {
 		t.SetID(x)
 		x.DropFinish() // the stream would have two (contract section 2)
 		if w.Envelops() {
-			if OutcomeIn(x) == "" {
-				x.Append(t.approval())
-			}
+			x.Append(t.addedApproval())
 			x.Append(t.addedDetails())
 		}
 		w.Object(x)
@@ -234,7 +232,7 @@ func (w *Writer) toolEvent(t *Transition) {
 		if t.Interrupted {
 			w.own(`,"interrupted":true`)
 		}
-		w.own(t.approval(), t.details(), w.statusLine(t.Completed, t.description()), t.card())
+		w.own(t.approval(), t.details(t.Details.Failed), w.statusLine(t.Completed, t.description()), t.card())
 	}
 	w.own(tail)
 	if w.Form == contract.ProgressComment {
@@ -310,7 +308,7 @@ func (w *Writer) editEvent(t *Transition) {
 	if x.String(x.C.Status) == nil {
 		x.Set(x.C.Status, "status", []byte(`"`+status+`"`))
 	}
-	x.Append(t.approval())
+	x.Append(t.addedApproval())
 	x.Append(t.addedDetails())
 	w.addStatusLine(x, t.Completed, t.description())
 	x.Append(t.card())
