@@ -179,6 +179,7 @@ var securityTests = map[string]string{
 	"upstreams that are not asked":                                              "TestUpstreamsThatAreNotAsked",
 	"a label by which a call is looked for":                                     "TestLabelsOfCallsAreBounded",
 	"depth of arguments, a number":                                              "TestDetailsAreJSONForEveryClient",
+	"depth of a failed result whose values a card shows in lines":               "TestNoFrameGrowsBeyondItsBound",
 	"bytes written for one frame":                                               "TestNoFrameGrowsBeyondItsBound TestSplitKeepsItsBound",
 	"memory for one frame":                                                      "TestNoFrameGrowsBeyondItsBound",
 	"approvals that a stream remembers":                                         "TestRequestsThatAreRemembered TestRequestsThatNobodyIsAskedFor TestChoicesThatAreOffered",

@@ -263,6 +263,13 @@ type hostileFrame struct {
 // longNames replaces id and model by the longest that are taken over.
 var longNames = strings.NewReplacer("chatcmpl-1", strings.Repeat("i", maxEnvelope-2), "hermes-agent", strings.Repeat("m", maxEnvelope-2))
 
+// g2Told is a tool event that has details of its own: of the last tool that hostileFrames start, or of another one
+// that starts.
+func g2Told(status, details string) string {
+	id := map[bool]string{true: "call_x", false: fmt.Sprint("call_", 2*maxOpenTools-1)}[status == "running"]
+	return named(progressEvent, `{"tool": "terminal", "toolCallId": "`+id+`", "status": "`+status+`", `+details+`}`)
+}
+
 // hostileFrames are frames that become longer, each in its way.
 func hostileFrames() (all []hostileFrame) {
 	const size = DefaultMaxFrame - 8<<10
@@ -330,6 +337,14 @@ func hostileFrames() (all []hostileFrame) {
 			{"a long id of separators", named("hermes.tool.progress", `{"tool": "t", "toolCallId": "\u0061`+fill("\u2028", size)+`", "status": "running"}`)},
 			{"a long emoji", g1("terminal", label, "x")},
 			{"a long label in a comment", ": hermes.tool.progress " + `{"tool":"terminal","emoji":"💻","label":"` + label + `"}` + "\n\n"},
+			{"a result of lines", g2Told("completed", `"result": "`+fill(`\n`, size)+`"`)},
+			{"a result of characters that are not seen", g2Told("completed", `"result": "`+fill(`\u200b`, size)+`"`)},
+			{"a result that is nested", g2Told("failed", `"result": "`+fill("[", size)+`"`)},
+			{"a failed result that is nested", g2Told("completed", `"failed": true, "result": "`+strings.Repeat("[", 120)+fill("1,", size)+"1"+strings.Repeat("]", 120)+`"`)},
+			{"a result that is a list", g2Told("failed", `"result": [`+fill("1,", size)+`1]`)},
+			{"arguments of escapes", g2Told("running", `"args": {"a": "`+fill(`\u0001`, size)+`"}`)},
+			{"arguments of members", g2Told("running", `"args": {`+fill(`"a":"b",`, size)+`"a":1}`)},
+			{"arguments that are a list", g2Told("running", `"args": [`+fill(`"\"",`, size)+`1]`)},
 			{"a named event", named("x.y", `{"a": 1}`)},
 			{"members that would stand twice", named("x.y", "{"+strings.TrimSuffix(fill(`"id":1,`, size), ",")+"}")},
 			{"members whose names are escaped", named("x.y", "{"+strings.TrimSuffix(fill(`"\u0069d":1,`, size), ",")+"}")},

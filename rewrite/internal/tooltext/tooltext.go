@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -21,6 +22,9 @@ const (
 	maxArgsDepth = 32
 	// maxNumber is the length of the longest number in it: Python refuses one of thousands of digits.
 	maxNumber = 64
+	// maxIndented is how deep a result may be nested whose values get lines of their own: each line is as
+	// much longer.
+	maxIndented = 16
 )
 
 // Args returns the arguments with the text, which the model wrote: an object if that is one, and
@@ -30,30 +34,34 @@ func Args(text string) []byte {
 	if text == "" {
 		return nil
 	}
-	if args := object(strings.ToValidUTF8(text, "\ufffd")); args != nil && len(args) <= contract.MaxDetail {
+	if args := object(strings.ToValidUTF8(text, "\ufffd")); args != nil {
 		return bytes.Clone(args) // without the room for white space
 	}
 	return Quote(text, contract.MaxDetail)
 }
 
 // object returns the object that the text is, without white space between its values, or nil if it is
-// none, or not one for every client.
+// none, or not one for every client, or longer than contract.MaxDetail.
 func object(text string) []byte {
 	b := []byte(text)
 	if b[0] != '{' || !jsonspan.ValidWithin(b, maxArgsDepth) {
 		return nil
 	}
-	return mapStrings(b, func(s string) string { return s })
+	return mapStrings(b, contract.MaxDetail, func(s string) string { return s })
 }
 
 // mapStrings returns the well-formed object b without white space between its values, and with f of each
-// string. It returns nil if a number or a word is none that every client reads.
-func mapStrings(b []byte, f func(string) string) []byte {
-	out := make([]byte, 0, len(b))
-	for i := 0; i < len(b); {
+// string. It returns nil if a number or a word is none that every client reads, or if that is longer than
+// "most" bytes.
+func mapStrings(b []byte, most int, f func(string) string) []byte {
+	out := make([]byte, 0, min(len(b), most))
+	for i := 0; i < len(b) && len(out) <= most; {
 		switch c := b[i]; {
 		case c == '"':
 			end := jsonspan.SkipString(b, i)
+			if (end-i)/len(`\u0000`) > most {
+				return nil
+			}
 			out = append(out, jsonspan.Quote(f(jsonspan.Unquote(string(b[i:end]))))...)
 			i = end
 		case strings.IndexByte("{}[],:", c) >= 0:
@@ -71,6 +79,9 @@ func mapStrings(b []byte, f func(string) string) []byte {
 			i += n
 		}
 	}
+	if len(out) > most {
+		return nil
+	}
 	return out
 }
 
@@ -87,18 +98,21 @@ func isWord(s string) bool {
 func Result(text string) []byte { return Quote(text, contract.MaxDetail) }
 
 // Quote returns text as a JSON string of at most "most" bytes. A longer text ends with a note.
-func Quote(text string, most int) []byte {
+func Quote(text string, most int) []byte { return quote(text, most, len(text)) }
+
+// quote is Quote of a text of "all" bytes, which begins with text.
+func quote(text string, most, all int) []byte {
 	head := text[:min(len(text), most)]
 	raw := jsonspan.Quote(head)
-	if len(head) == len(text) && len(raw) <= most {
+	if len(head) == all && len(raw) <= most {
 		return raw
 	}
 	for range utf8.UTFMax - 1 { // the last character may be cut
-		if r, n := utf8.DecodeLastRuneInString(head); len(head) < len(text) && r == utf8.RuneError && n == 1 {
+		if r, n := utf8.DecodeLastRuneInString(head); len(head) < all && r == utf8.RuneError && n == 1 {
 			head = head[:len(head)-1]
 		}
 	}
-	note := fmt.Sprintf("… [cut here: all of it has %d bytes]", len(text))
+	note := fmt.Sprintf("… [cut here: all of it has %d bytes]", all)
 	inner := jsonspan.Head(jsonspan.Inside(jsonspan.Quote(head)), most-len(note)-len(`""`))
 	return fmt.Appendf(nil, `"%s%s"`, inner, note)
 }
@@ -116,22 +130,31 @@ func ShownArgs(args []byte) []byte {
 	if args[0] == '"' {
 		return Shown("", Of(args))
 	}
-	return Quote(string(mapStrings(args, marker.Text)), contract.MaxDetail)
+	return Quote(string(mapStrings(args, math.MaxInt, marker.Text)), contract.MaxDetail)
 }
 
 // Indent returns a result that is an object or an array with its values on lines of their own, and any
-// other as it is.
+// other as it is: also one of which a card shows only the beginning, or that is nested deeply.
 func Indent(result string) string {
-	var b bytes.Buffer
-	if json.Indent(&b, []byte(strings.TrimSpace(result)), "", "  ") != nil || strings.IndexByte("{[", b.Bytes()[0]) < 0 {
+	text := strings.TrimSpace(result)
+	if len(text) > contract.MaxDetail || !strings.HasPrefix(text, "{") && !strings.HasPrefix(text, "[") || !jsonspan.ValidWithin([]byte(text), maxIndented) {
 		return result
 	}
-	return b.String()
+	var out bytes.Buffer
+	if json.Indent(&out, []byte(text), "", "  ") != nil {
+		return result
+	}
+	return out.String()
 }
 
 // Shown returns head and a text of a tool's as users read it, a JSON string.
 func Shown(head, text string) []byte {
-	return Quote(head+marker.Text(strings.ToValidUTF8(text, "\ufffd")), contract.MaxDetail)
+	const longest = len("\r\n") * contract.MaxDetail // of the beginning that is shown
+	shown := head + marker.Text(strings.ToValidUTF8(text[:min(len(text), longest)], "\ufffd"))
+	if len(text) <= longest {
+		return Quote(shown, contract.MaxDetail)
+	}
+	return quote(shown, contract.MaxDetail, len(head)+len(text))
 }
 
 // Failed reports whether the result of a tool says that the tool has failed: it is an object, and
