@@ -226,7 +226,7 @@ func TestDetailsAreJSONForEveryClient(t *testing.T) {
 func TestFailedResults(t *testing.T) {
 	for text, want := range map[string]bool{
 		`{"exit_code": 1}`: true, `{"exit_code": -9.0}`: true, ` {"error": "no such file"} `: true, `{"success": false}`: true, `{"error": {"code": 1}}`: true,
-		`{"error":"x","exit_code":0}`: true, `{"exit\u005fcode": 1}`: true, `{"error": 0, "exit_code": null, "success": true}`: true,
+		`{"exit_code": 1e999}`: true, `{"exit_code": NaN}`: true, `{"error":"x","exit_code":0}`: true, `{"exit\u005fcode": 1}`: true, `{"error": 0, "exit_code": null, "success": true}`: true,
 		`{"exit_code": 0, "error": null}`: false, `{"exit_code": "1"}`: false, `{"error": ""}`: false, `{"error": {}}`: false, `{"error": false}`: false,
 		`{"success": "false"}`: false, `{"a": {"exit_code": 1}}`: false, `[{"exit_code": 1}]`: false, `exit_code: 1`: false, ``: false, `{"exit_code": 1`: false, `{"exit_code": 0.0}`: false,
 	} {

@@ -165,8 +165,8 @@ func Failed(result string) bool {
 	if !all.IsObject(b) || !jsonspan.Valid(b) {
 		return false
 	}
-	code, err := strconv.ParseFloat(string(jsonspan.MemberOf(b, all, "exit_code").Of(b)), 64)
+	code, _ := strconv.ParseFloat(string(jsonspan.MemberOf(b, all, "exit_code").Of(b)), 64) // 0 for what is no number
 	says := string(jsonspan.MemberOf(b, all, "error").Of(b))
-	return err == nil && code != 0 || strings.Trim(says, "\"{}[] \t\r\n") != "" && says != "null" && says != "false" ||
+	return code != 0 || strings.Trim(says, "\"{}[] \t\r\n") != "" && says != "null" && says != "false" ||
 		jsonspan.MemberOf(b, all, "success").Is(b, "false")
 }
