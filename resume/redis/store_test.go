@@ -204,10 +204,10 @@ var contract = map[string]func(t *testing.T, s pair){
 		if _, _, err := start(r); !errors.Is(err, log.ErrDropped) {
 			t.Error(err)
 		}
+		isFree(t, s.there, "a")
 		if found(t, s.there, l.ID) {
 			t.Error("it is found")
 		}
-		isFree(t, s.there, "a")
 	},
 	"every event is one to continue after": func(t *testing.T, s pair) {
 		l := begun(t, s.here, entry("a"), newRun())
