@@ -479,16 +479,18 @@ func (a *Agent) events(r Request, w http.ResponseWriter, q *http.Request) {
 	}
 	data(0, "message.delta", `"delta": "hi", `)
 	n := 0
-	for over := false; !over; {
-		events, more := a.since(r.ID, n)
+	for {
+		events, over, more := a.since(r.ID, n)
 		for _, e := range events {
 			n++
 			write(w, "id: "+strconv.Itoa(n), e)
 		}
+		if over {
+			break
+		}
 		select {
 		case <-more:
 		case <-r.ended:
-			over = true
 		case <-q.Context().Done():
 			return
 		}
@@ -506,12 +508,13 @@ func (a *Agent) keep(r *Request, event string) {
 	r.asks = make(chan struct{})
 }
 
-// since returns the events of a run but for the first n, and what tells that there are more.
-func (a *Agent) since(id string, n int) (events []string, more <-chan struct{}) {
+// since returns the events of a run but for the first n, whether these are all, and what tells that there
+// are more.
+func (a *Agent) since(id string, n int) (events []string, over bool, more <-chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	i := slices.IndexFunc(a.requests, func(r *Request) bool { return r.ID == id })
-	return slices.Clone(a.requests[i].events[n:]), a.requests[i].asks
+	r := a.requests[slices.IndexFunc(a.requests, func(r *Request) bool { return r.ID == id })]
+	return slices.Clone(r.events[n:]), r.over, r.asks
 }
 
 // problem answers with an error of Hermes'.
