@@ -83,10 +83,15 @@ func (h *healer) member(name []byte, paragraphs bool) {
 	switch {
 	case h.next.At('[') && (now || is("messages") || is("conversation_history")):
 		h.afterParagraph = now && paragraphs
-		if h.left != nil && is("messages") {
-			*h.left = Messages{}
+		left := h.left
+		switch {
+		case !is("messages"):
+			h.left = nil // what is left of others is no chat
+		case left != nil:
+			*left = Messages{}
 		}
 		h.messages()
+		h.left = left
 	case h.mayHaveApprovals && h.next.At('"') && (now || is("instructions") || is("system_message")):
 		h.afterParagraph = now && paragraphs
 		h.texts = append(h.texts[:0], h.next.Skip().Inner())
