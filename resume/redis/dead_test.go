@@ -119,8 +119,8 @@ func TestKeyOfADeadReplica(t *testing.T) {
 				inRedis(t, there, l.ID, func(v *view) bool { return v.Events == 1 })
 			}
 			reads := follow(t, there, l.ID)
-			die(dead)
 			began := time.Now()
+			die(dead)
 			e := once("a")
 			w := claim(t, there, e, newRun())
 			if d := time.Since(began); w.ID != e.ID || d < 200*time.Millisecond {
@@ -134,6 +134,31 @@ func TestKeyOfADeadReplica(t *testing.T) {
 			w.End(log.Dropped)
 		})
 	}
+}
+
+// TestKeyOfALogThatAnotherEnds is free, also if the replica that has ended the log dies before it has freed the key.
+func TestKeyOfALogThatAnotherEnds(t *testing.T) {
+	server := startServer(t)
+	dead, _ := server.replica(mortal)
+	heir, there := server.replicas()
+	l := claim(t, dead, once("a"), newRun())
+	begin(t, l)
+	add(t, l, chunk)
+	inRedis(t, there, l.ID, func(v *view) bool { return v.Events == 1 })
+	reads := follow(t, heir, l.ID)
+	die(dead)
+	if _, err := all(reads); err != io.EOF {
+		t.Fatal(err)
+	}
+	key, _ := there.keyOf(l.Entry)
+	until(t, "the key is free", func() bool { return server.client.Exists(context.Background(), key).Val() == 0 })
+	server.do("HDEL", there.name("log", l.ID), "c")
+	server.do("SET", key, l.ID)
+	e := once("a")
+	if w := claim(t, there, e, newRun()); w.ID != e.ID {
+		t.Errorf("it has %v", w.ID)
+	}
+	wantKey(t, there, "a", e)
 }
 
 // TestKeyOfALivingReplica joins the run, at another replica as at its own, and after its end.

@@ -30,6 +30,7 @@ type view struct {
 	Writes  int64
 	Gone    bool // it was deleted, or has been kept long enough
 	Adopted bool // its owner is gone, and this replica must end it
+	Orphan  bool // a replica has adopted it, now or before
 	Lapsed  bool // the lease of its owner is over
 	Entry   log.Entry
 	state   log.State

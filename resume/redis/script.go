@@ -69,14 +69,14 @@ return 1
 //
 // ARGV: the reader or "", lease, and the replica, or "" to adopt no log.
 var lookScript = newScript(`
-local v = redis.call('HMGET', KEYS[1], 's', 'h', 'p', 'n', 'w', 'until', 'c', 'x', 'e')
+local v = redis.call('HMGET', KEYS[1], 's', 'h', 'p', 'n', 'w', 'until', 'c', 'x', 'e', 'o')
 if not v[9] then return false end
 local adopted, over = false, v[6] + 0 < now()
 if ARGV[1] ~= '' and runs(v[1]) then
 	redis.call('ZADD', KEYS[3], now() + ARGV[2], ARGV[1])
 	redis.call('PEXPIRE', KEYS[3], ARGV[2] + lingers)
 	if over and ARGV[3] ~= '' then
-		redis.call('HSET', KEYS[1], 'r', ARGV[3], 'until', now() + ARGV[2])
+		redis.call('HSET', KEYS[1], 'r', ARGV[3], 'until', now() + ARGV[2], 'o', 1)
 		adopted = true
 	end
 end
@@ -86,7 +86,7 @@ if gone and ARGV[1] ~= '' and not runs(v[1]) then
 end
 return '{"state":"' .. v[1] .. '","begun":' .. (v[2] or 'null') .. ',"pieces":' .. v[3] .. ',"events":' .. v[4]
 	.. ',"writes":' .. v[5] .. ',"lapsed":' .. tostring(over and runs(v[1])) .. ',"gone":' .. tostring(gone) .. ',"adopted":' .. tostring(adopted)
-	.. ',"entry":' .. v[9] .. '}'
+	.. ',"orphan":' .. tostring(adopted or v[10] and true or false) .. ',"entry":' .. v[9] .. '}'
 `)
 
 // writeScript appends pieces to a log, which may begin or end it, and extends its lease. It may run

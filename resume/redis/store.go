@@ -228,7 +228,14 @@ func (s *Store) isDead(ctx context.Context, id string) bool {
 	limited, cancel := context.WithTimeout(ctx, 2*s.o.Lease)
 	defer cancel()
 	first, err := s.look(limited, id, "")
-	if err != nil || first.state > log.Begun {
+	switch {
+	case err != nil:
+		return false
+	case first.state > log.Begun && first.Orphan && first.Entry.Once:
+		// The replica that ended it may be about to free the key, or be dead: TestKeyOfALogThatAnotherEnds.
+		_, err = s.do(limited, deleteScript, id, id)
+		return err == nil
+	case first.state > log.Begun:
 		return false
 	}
 	for pause(limited, retryAfter) {
@@ -240,7 +247,7 @@ func (s *Store) isDead(ctx context.Context, id string) bool {
 			return false // the reader tells
 		case v.state > log.Begun:
 			return true // another replica has found it so, or it has ended meanwhile
-		case v.Writes != first.Writes:
+		case v.Writes != first.Writes && !v.Orphan: // a replica that adopts a log writes its end
 			return false
 		case v.Lapsed && s.isSettled():
 			r := newReader(limited, s, id, 0) // as every reader does
