@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
 )
 
 // A question is about one command.
@@ -40,17 +42,21 @@ func (a *Agent) Questions() (all []Question) {
 	return all
 }
 
-// WantRan wants a command to have run so many times, in all runs.
+// WantRan wants a command to have run so many times, in all runs. The agent runs it some time after the answer has
+// reached it, for which WantRan waits.
 func (a *Agent) WantRan(t testing.TB, command string, n int) {
 	t.Helper()
-	got, all := 0, a.Questions()
-	for _, q := range all {
-		if q.Command == command {
-			got += q.Ran
+	ran := func() (times int) {
+		for _, q := range a.Questions() {
+			if q.Command == command {
+				times += q.Ran
+			}
 		}
+		return times
 	}
-	if got != n {
-		t.Errorf("%q has run %d times, want %d: %+v", command, got, n, all)
+	harness.Until(t, fmt.Sprintf("%q has run %d times", command, n), func() bool { return ran() >= n })
+	if got := ran(); got != n {
+		t.Errorf("%q has run %d times, want %d: %+v", command, got, n, a.Questions())
 	}
 }
 
