@@ -62,8 +62,7 @@ func (h *Handler) addReplicas(app *hermesapp.App, logger *zap.Logger) (*replicas
 	if err := options.CheckSecret(secret); err != nil {
 		return nil, err
 	}
-	process := hermesapp.OfProcess()
-	all, err := replicas.New(named.Addresses, secret, process.Desk, process.Nonces, logger)
+	all, err := replicas.New(named.Addresses, secret, hermesapp.OfProcess().Desk, logger)
 	if err != nil {
 		return nil, fmt.Errorf("invalid approvals replicas: %w", err)
 	}

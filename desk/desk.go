@@ -33,6 +33,7 @@ const (
 	maxCommand     = 64 << 10 // bytes of a command that are kept
 	maxDescription = 4 << 10  // bytes of a description that are kept
 	maxName        = 256      // bytes of the ids of a run and a request, and of a tool's name
+	maxNonces      = 64       // nonces of a ticket that are remembered
 )
 
 // Times that no option sets.

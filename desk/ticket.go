@@ -36,6 +36,12 @@ type Ticket struct {
 	denied  bool                   // by wrong codes: it does not wait again
 	answer  rewrite.ApprovalChoice // that upstream has accepted, or is being sent; "" if none, or if it came by another way
 	wrong   int                    // wrong codes
+	nonces  []nonce                // of what replicas have asked about it, the oldest first
+}
+
+type nonce struct {
+	text string
+	at   time.Time
 }
 
 // State is the state of a ticket.
@@ -178,6 +184,19 @@ func (t *Ticket) settle(c rewrite.ApprovalChoice, way Way, result Result) {
 	default:
 		t.state = Waiting
 	}
+}
+
+// IsNew reports whether what a replica asks with the nonce is to be answered. It returns false if the nonce
+// came before within the time keep, or if 64 others did: then only the users of this link have to wait.
+func (t *Ticket) IsNew(text string, keep time.Duration) bool {
+	t.desk.mu.Lock()
+	defer t.desk.mu.Unlock()
+	t.nonces = slices.DeleteFunc(t.nonces, func(n nonce) bool { return time.Since(n.at) > keep })
+	if len(t.nonces) == maxNonces || slices.ContainsFunc(t.nonces, func(n nonce) bool { return n.text == text }) {
+		return false
+	}
+	t.nonces = append(t.nonces, nonce{text, time.Now()})
+	return true
 }
 
 // hasEnded reports whether the ticket is answered or over.

@@ -278,7 +278,7 @@ var securityTests = map[string]string{
 	"marks on a letter of a command on an approval's page":    "TestHiddenCharactersAreSeen FuzzVisible",
 	"replicas that are asked for a link (approvals replicas)": "TestAsksAreBounded TestSlowReplicas",
 	"what replicas ask and answer":                            "TestNobodyElseAsks TestWhatIsNoReplica",
-	"requests of replicas that are answered":                  "TestAsksAreBounded TestNobodyElseAsks",
+	"requests of replicas about a link that are answered":     "TestALinkTakesNoOthersRoom TestNobodyElseAsks",
 	"log lines about replicas":                                "TestAsksAreBounded",
 	"wrong codes in replies to an approval":                   "TestFiveWrongCodesDeny TestRepliesOfOthersCountNothing",
 	"the form on an approval's page":                          "TestWhatIsNoAnswer",

@@ -87,7 +87,7 @@ func TestAppNeedsNoConfiguration(t *testing.T) {
 // TestReplicasAreOneSite: a configuration has one set of them, which each handler may name.
 func TestReplicasAreOneSite(t *testing.T) {
 	of := func(secret string, addresses ...string) *replicas.Replicas {
-		r, err := replicas.New(addresses, secret, nil, nil, nil)
+		r, err := replicas.New(addresses, secret, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

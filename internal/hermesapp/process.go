@@ -7,7 +7,6 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/internal/details"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/memory"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/recording"
-	"github.com/hermes-sidecar/hermes-sidecar/internal/replicas"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/runs"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/telemetry"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/usage"
@@ -21,10 +20,9 @@ import (
 // cleans the old ones up while their streams go on, so state that must reach those streams or outlive
 // the handlers is here. Only tests replace a field.
 type Process struct {
-	Lines  *queue.Lines     // in which requests wait
-	Places *runs.Runs       // that keep their places in line
-	Desk   *desk.Desk       // has the tickets
-	Nonces *replicas.Nonces // of what replicas have asked
+	Lines  *queue.Lines // in which requests wait
+	Places *runs.Runs   // that keep their places in line
+	Desk   *desk.Desk   // has the tickets
 
 	Logs   *log.Memory  // of streams that may be resumed
 	Secret []byte       // of the keys of Logs
@@ -49,7 +47,7 @@ var process = newProcess()
 // newProcess returns the state of a process that has just begun.
 func newProcess() *Process {
 	p := &Process{
-		Lines: new(queue.Lines), Places: new(runs.Runs), Desk: desk.New(), Nonces: new(replicas.Nonces),
+		Lines: new(queue.Lines), Places: new(runs.Runs), Desk: desk.New(),
 		Logs: log.NewMemory(), Secret: resume.NewSecret(), Runs: new(resume.Runs),
 		Streams: new(proxy.Streams), Origins: new(proxy.Origins), Memory: new(memory.Store), Usage: new(usage.Memory), Recordings: new(recording.Directories),
 	}

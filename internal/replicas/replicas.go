@@ -5,7 +5,8 @@
 //
 // An ask is a POST of JSON with a MAC under the secret of the replicas, a nonce and a time, and so is
 // what answers it. A replica answers an ask from its own desk only, and asks nobody. An ask has no
-// ticket, but its digest. What is forged, repeated or too old is refused before anything is looked up.
+// ticket, but its digest. What is forged or too old is refused before anything is looked up, and what is
+// repeated before it does anything.
 // A ticket made here has a tag under the same secret, so that only links that a replica has made are
 // asked for.
 package replicas
@@ -31,6 +32,7 @@ import (
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/hermes-sidecar/hermes-sidecar/desk"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/bounded"
@@ -50,6 +52,8 @@ const (
 const (
 	// findTimeout is how long the replicas may take to say who has a ticket.
 	findTimeout = 3 * time.Second
+	// maxSkew is by how much the clocks of replicas may differ.
+	maxSkew = 30 * time.Second
 	// answerTimeout is how long one may take to answer a question: longer than Hermes may take.
 	answerTimeout = 35 * time.Second
 )
@@ -69,18 +73,18 @@ type Replicas struct {
 	addresses []*url.URL
 	secret    []byte
 	desk      *desk.Desk
-	nonces    *Nonces
 	logger    *zap.Logger
 	transport http.RoundTripper
 	lookup    func(ctx context.Context, network, host string) ([]netip.Addr, error)
-	asking    chan struct{} // has one for each link that is asked for
+	finding   singleflight.Group // by ticket, so that one link takes one place in asking
+	asking    chan struct{}      // has one for each link that is asked for
 	lines     bounded.Rate
 }
 
 // New returns the replicas at the addresses, URLs whose names may each stand for several of them. All of
 // them share the secret, and have the same path.
-func New(addresses []string, secret string, d *desk.Desk, n *Nonces, logger *zap.Logger) (*Replicas, error) {
-	p := &Replicas{secret: []byte(secret), desk: d, nonces: n, logger: logger, asking: make(chan struct{}, maxAsking)}
+func New(addresses []string, secret string, d *desk.Desk, logger *zap.Logger) (*Replicas, error) {
+	p := &Replicas{secret: []byte(secret), desk: d, logger: logger, asking: make(chan struct{}, maxAsking)}
 	for _, a := range addresses {
 		u, err := url.Parse(a)
 		if err != nil {
@@ -184,15 +188,25 @@ var ErrUnknown = errors.New("a replica did not answer")
 // Find asks all replicas for the ticket with the id, which IsTicket. A question that none of them has
 // is over. The error is ErrUnknown, or that of a lookup.
 func (p *Replicas) Find(ctx context.Context, id string) (*Question, error) {
-	select {
-	case p.asking <- struct{}{}:
-		defer func() { <-p.asking }()
-	default:
-		return nil, errors.New("too many links are being looked up at the same time")
-	}
-	ctx, cancel := context.WithTimeout(ctx, findTimeout)
-	defer cancel()
-	q := &Question{of: p, ticket: desk.Digest(id), view: desk.View{State: desk.Over}}
+	digest := desk.Digest(id)
+	found, err, _ := p.finding.Do(digest, func() (any, error) {
+		select {
+		case p.asking <- struct{}{}:
+			defer func() { <-p.asking }()
+		default:
+			return Question{}, errors.New("too many links are being looked up at the same time")
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), findTimeout) // others may wait for it, too
+		defer cancel()
+		return p.find(ctx, digest)
+	})
+	q := found.(Question)
+	return &q, err
+}
+
+// find is Find for the digest of an id.
+func (p *Replicas) find(ctx context.Context, digest string) (Question, error) {
+	q := Question{of: p, ticket: digest, view: desk.View{State: desk.Over}}
 	all, err := p.targets(ctx)
 	type result struct {
 		at   target
@@ -283,14 +297,14 @@ func (p *Replicas) ask(ctx context.Context, t target, a ask) (*reply, error) {
 // Serve answers an ask.
 func (p *Replicas) Serve(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
-	a, refused := p.read(w, r)
+	a, t, refused := p.read(w, r)
 	if refused != "" {
 		p.log("rejected a request that claims to be from a replica", zap.String("reason", refused), zap.String("remote", r.RemoteAddr))
 		w.WriteHeader(http.StatusForbidden)
 		return
 	}
 	answer := new(reply)
-	if t, ok := p.desk.FindDigest(a.Ticket); ok {
+	if t != nil {
 		answer.Known = true
 		if a.Choice != "" {
 			answer.answers(t.Answer(r.Context(), a.Choice, desk.Page))
@@ -314,26 +328,27 @@ func (r *reply) answers(result desk.Result, err error) {
 	}
 }
 
-// read returns the ask that r is, or why it is refused.
-func (p *Replicas) read(w http.ResponseWriter, r *http.Request) (a ask, refused string) {
+// read returns the ask that r is, and its ticket if it is known here, or why it is refused.
+func (p *Replicas) read(w http.ResponseWriter, r *http.Request) (a ask, t *desk.Ticket, refused string) {
 	if r.Method != http.MethodPost {
-		return a, "the method is not POST"
+		return a, nil, "the method is not POST"
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxAsk))
 	if err != nil || !p.has(r.Header, "ask", string(body)) {
-		return a, "it does not know the secret of the replicas"
+		return a, nil, "it does not know the secret of the replicas"
 	}
 	if err := json.Unmarshal(body, &a); err != nil {
-		return a, "it is of another version"
+		return a, nil, "it is of another version"
 	}
 	now := time.Now()
 	if off := now.Sub(time.UnixMilli(a.Time)); off.Abs() > maxSkew {
-		return a, "its time differs by " + off.Round(time.Second).String() + ": synchronize the clocks of the replicas"
+		return a, nil, "its time differs by " + off.Round(time.Second).String() + ": synchronize the clocks of the replicas"
 	}
-	if !p.nonces.add(a.Nonce, now) {
-		return a, "it was sent before, or there were too many"
+	t, _ = p.desk.FindDigest(a.Ticket)
+	if t != nil && !t.IsNew(a.Nonce, 2*maxSkew) { // an ask of the future is still refused by its nonce
+		return a, nil, "it was sent before, or there were too many for its link"
 	}
-	return a, ""
+	return a, t, ""
 }
 
 // mac returns the MAC of text, which is of the kind what.

@@ -63,7 +63,7 @@ func site(t *testing.T, n int) []*replica {
 func replicasAt(t *testing.T, addresses []string, secret string, d *desk.Desk) (*Replicas, *observer.ObservedLogs) {
 	t.Helper()
 	core, logs := observer.New(zap.DebugLevel)
-	p, err := New(addresses, secret, d, new(Nonces), zap.New(core))
+	p, err := New(addresses, secret, d, zap.New(core))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,6 +88,11 @@ func (p *replica) ticket(t *testing.T) *desk.Ticket {
 }
 
 func (p *replica) find(t *testing.T, id string) *Question {
+	t.Helper()
+	return find(t, p.Replicas, id)
+}
+
+func find(t *testing.T, p *Replicas, id string) *Question {
 	t.Helper()
 	q, err := p.Find(t.Context(), id)
 	if err != nil {
@@ -451,7 +456,7 @@ func TestOnlyTicketsOfReplicas(t *testing.T) {
 	}
 }
 
-// TestAsksAreBounded: how many replicas are asked, for how many links, and how many asks are answered.
+// TestAsksAreBounded: how many replicas are asked, and for how many links.
 func TestAsksAreBounded(t *testing.T) {
 	var addresses []string
 	for i := range maxReplicas + 5 {
@@ -490,21 +495,68 @@ func TestAsksAreBounded(t *testing.T) {
 	if n := logs.FilterLevelExact(zap.WarnLevel).Len(); n < maxLines || n > maxLines+int(time.Since(began)/time.Second)+1 {
 		t.Errorf("%d log lines", n)
 	}
-	var n Nonces
-	now := time.Now()
-	for i := range maxNonces {
-		if !n.add(fmt.Sprint(i), now) {
-			t.Fatal(i)
+}
+
+// TestALinkTakesNoOthersRoom: whoever has one link, and opens it without end, again and at once, keeps nobody
+// from the others.
+func TestALinkTakesNoOthersRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		owner := &replica{desk: desk.New()}
+		owner.Replicas, _ = replicasAt(t, []string{"http://127.0.0.1:1"}, secret, owner.desk)
+		one, other := owner.ticket(t), owner.ticket(t)
+		p, _ := replicasAt(t, []string{"http://127.0.0.1:1"}, secret, desk.New())
+		answers := transport(func(r *http.Request, _ string) (*http.Response, error) {
+			w := httptest.NewRecorder()
+			owner.Serve(w, r)
+			return w.Result(), nil
+		})
+		p.transport = answers
+		const again = 10_000
+		var seen int
+		for range again {
+			if _, err := p.Find(t.Context(), one.ID()); err == nil {
+				seen++
+			}
 		}
-	}
-	if n.add("more", now) || n.add("0", now.Add(2*maxSkew)) || !n.add("0", now.Add(2*maxSkew+1)) || len(n.order) != 1 || len(n.seen) != 1 {
-		t.Errorf("%d, %d nonces", len(n.order), len(n.seen))
-	}
+		if seen == 0 || seen == again {
+			t.Errorf("answered %d times", seen)
+		}
+		if q := find(t, p, other.ID()); q.View().State != desk.Waiting {
+			t.Errorf("the other link: %+v", q.View())
+		}
+		time.Sleep(2*maxSkew + 1)
+		if q := find(t, p, one.ID()); q.View().State != desk.Waiting {
+			t.Errorf("later: %+v", q.View())
+		}
+
+		p.transport = transport(func(r *http.Request, to string) (*http.Response, error) {
+			b, _ := io.ReadAll(r.Body)
+			if strings.Contains(string(b), desk.Digest(one.ID())) {
+				<-r.Context().Done()
+				return nil, r.Context().Err()
+			}
+			r.Body = io.NopCloser(bytes.NewReader(b))
+			return answers(r, to)
+		})
+		var all sync.WaitGroup
+		for range 2 * maxAsking {
+			all.Go(func() {
+				if _, err := p.Find(t.Context(), one.ID()); !errors.Is(err, ErrUnknown) {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		if q := find(t, p, other.ID()); q.View().State != desk.Waiting {
+			t.Errorf("the other link, meanwhile: %+v", q.View())
+		}
+		all.Wait()
+	})
 }
 
 // FuzzAsk: without the secret nothing is answered, and nothing else leaves.
 func FuzzAsk(f *testing.F) {
-	p, err := New([]string{"http://127.0.0.1:1"}, secret, desk.New(), new(Nonces), zap.NewNop())
+	p, err := New([]string{"http://127.0.0.1:1"}, secret, desk.New(), zap.NewNop())
 	if err != nil {
 		f.Fatal(err)
 	}
