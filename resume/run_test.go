@@ -321,8 +321,8 @@ func (sink) Write(p []byte) (int, error) { return len(p), nil }
 func (sink) FlushError() error           { return nil }
 
 // TestMaxMemoryBoundsStreams has clients read streams at once that have large pieces, and a header
-// of any size: beyond max_memory, and what they take without a log, they take 36 KiB each. An
-// answer with a larger header passes.
+// of any size and form: beyond max_memory, and what they take without a log, they take 36 KiB each. An
+// answer with a header above 16 KiB passes.
 func TestMaxMemoryBoundsStreams(t *testing.T) {
 	if alone.Elsewhere(t) {
 		return
@@ -332,7 +332,30 @@ func TestMaxMemoryBoundsStreams(t *testing.T) {
 	bound := func(without int64) int64 { // the next handler has a map of its own
 		return 2*max(without, 0) + most + clients*(36<<10)
 	}
-	for _, fields := range []int{1, 70, 10_000} { // 16 KiB are 80 fields
+	fields := func(h http.Header, n int) {
+		for i := range n {
+			h.Set(fmt.Sprintf("X%06x", i), "a")
+		}
+	}
+	values := func(h http.Header, n int) {
+		for i := range n {
+			h.Add("Set-Cookie", fmt.Sprintf("%06x", i))
+		}
+	}
+	value := func(h http.Header, n int) { h.Set("X-Long", strings.Repeat("v", n)) }
+	name := func(h http.Header, n int) { h.Set("X"+strings.Repeat("n", n), "a") }
+	for _, form := range []struct {
+		name   string
+		set    func(h http.Header, n int)
+		n      int
+		passes bool
+	}{
+		{"no field", fields, 0, false},
+		{"fields", fields, 80, false}, {"too many fields", fields, 10_000, true},
+		{"values", values, 410, false}, {"too many values", values, 10_000, true},
+		{"a long value", value, 15 << 10, false}, {"too long a value", value, 1 << 20, true},
+		{"a long name", name, 15 << 10, false}, {"too long a name", name, 1 << 20, true},
+	} {
 		open := func(asks bool) (grown int64, logs int) {
 			s := log.NewMemory()
 			o := resume.DefaultOptions()
@@ -349,9 +372,7 @@ func TestMaxMemoryBoundsStreams(t *testing.T) {
 						r.Header.Set(key, fmt.Sprint(i))
 					}
 					_ = p.Serve(sink{http.Header{}}, r, func(w http.ResponseWriter, r *http.Request) error {
-						for i := range fields {
-							w.Header().Set(fmt.Sprintf("X%06x", i), "a")
-						}
+						form.set(w.Header(), form.n)
 						w.Header().Set("Content-Type", "text/event-stream")
 						for range 2 { // large pieces, with the beginning of a line at their ends
 							_, _ = io.WriteString(w, large)
@@ -379,10 +400,10 @@ func TestMaxMemoryBoundsStreams(t *testing.T) {
 			}
 		}
 		if with > bound(without) {
-			t.Errorf("a header of %d fields: %d bytes are taken, %d without a log", fields, with, without)
+			t.Errorf("%s: %d bytes are taken, %d without a log", form.name, with, without)
 		}
-		if isLarge := fields > 80; (logs == 0) != isLarge {
-			t.Errorf("a header of %d fields: %d logs", fields, logs)
+		if (logs == 0) != form.passes {
+			t.Errorf("%s: %d logs", form.name, logs)
 		}
 	}
 }
