@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net"
-	"net/http"
 	"regexp"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
@@ -20,26 +19,63 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 )
 
-// badRoad is a relay to the address whose connections break after a random number of bytes, but not
-// after less than the least.
-func badRoad(t *testing.T, to string, seed uint64, least int64) *harness.Listener {
-	var mu sync.Mutex
+// relay is the network between a client and a site. Its connections break after as many bytes as most
+// says, if it is set.
+type relay struct {
+	*harness.Listener
+	most func() int64
+
+	mu   sync.Mutex
+	to   string // the address of the site
+	open []net.Conn
+}
+
+func newRelay(t *testing.T, to string) *relay {
+	l := &relay{to: to}
+	l.Listener = harness.Listen(t, l.serve)
+	return l
+}
+
+// badRoad is a relay whose connections break after a random number of bytes, but not after less than the
+// least.
+func badRoad(t *testing.T, to string, seed uint64, least int64) *relay {
 	random := rand.New(rand.NewPCG(seed, 7))
-	return harness.Listen(t, func(_ context.Context, c net.Conn) {
-		site, err := net.Dial("tcp", to)
-		if err != nil {
-			return
-		}
-		defer site.Close()
-		mu.Lock()
-		after := least + random.Int64N(5<<10) // the largest event and a header take 4 KiB
-		mu.Unlock()
-		go func() {
-			_, _ = io.Copy(site, c)
-			_ = site.Close()
-		}()
-		_, _ = io.CopyN(c, site, after)
-	})
+	l := newRelay(t, to)
+	l.most = func() int64 { return least + random.Int64N(5<<10) } // the largest event and a header take 4 KiB
+	return l
+}
+
+// move has connections go to another address from now on, and cuts the others.
+func (l *relay) move(to string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.to = to
+	for _, c := range l.open {
+		_ = c.Close()
+	}
+	l.open = nil
+}
+
+func (l *relay) serve(_ context.Context, c net.Conn) {
+	l.mu.Lock()
+	site, err := net.Dial("tcp", l.to)
+	most := int64(math.MaxInt64)
+	if l.most != nil {
+		most = l.most()
+	}
+	if err == nil {
+		l.open = append(l.open, c, site)
+	}
+	l.mu.Unlock()
+	if err != nil {
+		return
+	}
+	defer site.Close()
+	go func() {
+		_, _ = io.Copy(site, c)
+		_ = site.Close()
+	}()
+	_, _ = io.CopyN(c, site, most)
 }
 
 // near starts a sidecar beside the client, for a distant site.
@@ -120,29 +156,5 @@ func TestSiteThatIsGone(t *testing.T) {
 		if level := e["level"]; e["msg"] != "stream ended in an error" && (level == "warn" || level == "error") {
 			t.Errorf("another line is %v", e)
 		}
-	}
-}
-
-// TestClientOfADistantSiteLeaves ends the run there.
-func TestClientOfADistantSiteLeaves(t *testing.T) {
-	gone := make(chan struct{})
-	up := upstream.New(t, func(x *upstream.Exchange) {
-		x.Begin("Hello")
-		x.Silence()
-		close(gone)
-	})
-	base, _ := run(t, up, "", "hermes_resume\n\thermes {\n\t\tkeepalive off\n\t}")
-	c, _ := near(t, strings.TrimPrefix(base, "http://"))
-	r := c.Chat()
-	frame(t, r)
-	id := r.Header.Get(stream)
-	r.Leave()
-	select {
-	case <-gone:
-	case <-time.After(harness.Patience):
-		t.Fatal("the run goes on")
-	}
-	if status := leave(c.Send(http.MethodGet, "/v1/chat/completions/"+id, nil)); status != http.StatusNotFound {
-		t.Errorf("the stream is still there: %d", status)
 	}
 }

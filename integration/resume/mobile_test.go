@@ -1,15 +1,9 @@
 package resume
 
 import (
-	"context"
-	"io"
-	"net"
 	"net/http"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
@@ -18,104 +12,12 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 )
 
-// relay is a load balancer in front of a site. It cuts connections after idle without a byte of an
-// answer, if that is not 0.
-type relay struct {
-	*harness.Listener
-	idle time.Duration
-	cuts atomic.Int64
-
-	mu   sync.Mutex
-	to   string // the address of the site
-	open []net.Conn
-}
-
-func newRelay(t *testing.T, to string, idle time.Duration) *relay {
-	l := &relay{to: to, idle: idle}
-	l.Listener = harness.Listen(t, l.serve)
-	return l
-}
-
-// move has connections go to another address from now on, and cuts the others.
-func (l *relay) move(to string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.to = to
-	for _, c := range l.open {
-		_ = c.Close()
-	}
-	l.open = nil
-}
-
-func (l *relay) serve(_ context.Context, c net.Conn) {
-	l.mu.Lock()
-	site, err := net.Dial("tcp", l.to)
-	if err == nil {
-		l.open = append(l.open, c, site)
-	}
-	l.mu.Unlock()
-	if err != nil {
-		return
-	}
-	defer site.Close()
-	go func() {
-		_, _ = io.Copy(site, c)
-		_ = site.Close()
-	}()
-	for b := make([]byte, 32<<10); ; {
-		if l.idle > 0 {
-			_ = site.SetReadDeadline(time.Now().Add(l.idle))
-		}
-		n, err := site.Read(b)
-		if _, werr := c.Write(b[:n]); err != nil || werr != nil {
-			l.cuts.Add(1)
-			return
-		}
-	}
-}
-
 // address returns the host and port of a URL.
 func address(base string) string { return strings.TrimPrefix(base, "http://") }
 
 // beside returns a Caddyfile of a sidecar beside the client, for upstreams, with lines of reverse_proxy.
 func beside(listen, upstreams string, lines ...string) string {
 	return "{\n\tadmin off\n\tauto_https off\n}\n" + sidecar.OnLoopback(listen) + "hermes\nreverse_proxy " + upstreams + " {\n" + strings.Join(lines, "\n") + "\n}\n}\n"
-}
-
-// TestIdleCut has a load balancer cut connections that are silent for a second, while the agent works.
-// Clients see nothing of it.
-func TestIdleCut(t *testing.T) {
-	up := upstream.New(t, func(x *upstream.Exchange) {
-		x.Begin("Hello")
-		x.Pause(4 * time.Second)
-		x.Frame(hermes.Delta("content", " world"))
-		x.Finish()
-	})
-	base, _ := run(t, up, "", "hermes_resume\n\thermes {\n\t\tkeepalive off\n\t}")
-	road := newRelay(t, address(base), time.Second)
-	dir, pool := client.Certificate(t)
-	listen := harness.FreePort(t)
-	sidecar.RunCaddyfile(t, t.TempDir(), site("https://"+listen, "admin off", "tls "+dir+"/cert.pem "+dir+"/key.pem\n\thermes\n\treverse_proxy "+
-		road.Addr+" {\n\t\theader_up Host {upstream_hostport}\n\t\ttransport hermes_resume\n\t}"))
-	all := client.Protocols(t, pool)
-	var readers sync.WaitGroup
-	for protocol, transport := range all {
-		readers.Go(func() {
-			r, err := client.Over(t, transport, "https://"+listen).Try("/v1/chat/completions")
-			if err != nil {
-				t.Errorf("%s: %v", protocol, err)
-				return
-			}
-			got := r.All()
-			if r.Proto != protocol || strings.Count(got, "Hello") != 1 || strings.Count(got, " world") != 1 || !strings.Contains(got, "[DONE]") || strings.Contains(got, "error") {
-				t.Errorf("%s: %s got\n%s", protocol, r.Proto, got)
-			}
-		})
-	}
-	readers.Wait()
-	if cuts := road.cuts.Load(); cuts < int64(len(all)) || len(up.Requests()) != len(all) {
-		t.Errorf("%d cuts, and upstream was asked %d times", cuts, len(up.Requests()))
-	}
 }
 
 // TestRollingUpdate moves a client from one replica to another one in the middle of its stream, which
@@ -127,7 +29,7 @@ func TestRollingUpdate(t *testing.T) {
 	up := upstream.New(t, upstream.Chat(hermes.Says("hi"), hermes.Says("there"), hermes.Waits(rest), hermes.Says("again")))
 	all, _ := r.replicas(t, up, 2)
 	a, b := address(all[0].Base), address(all[1].Base)
-	road := newRelay(t, a, 0)
+	road := newRelay(t, a)
 	c, _ := near(t, road.Addr, "--header-up", "Host: replicas.example")
 	moved := c.Chat("Authorization", credential)
 	frame(t, moved)

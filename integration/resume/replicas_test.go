@@ -3,7 +3,6 @@ package resume
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"net/http"
 	"os/exec"
 	"path/filepath"
@@ -146,56 +145,6 @@ func TestReplicas(t *testing.T) {
 	}
 }
 
-// TestRedisIsKilled in the middle of a stream: its first client gets all of it, a client at
-// another replica is cut off, and a new request passes as if there were no storage, until
-// Redis is back. From then on no replica runs a key that another one runs.
-func TestRedisIsKilled(t *testing.T) {
-	r := startRedis(t)
-	r.options = "timeout 3s"
-	rest := make(chan struct{})
-	up := upstream.New(t, upstream.Chat(hermes.Says("hi"), hermes.Waits(rest), hermes.Says("there")))
-	all, processes := r.replicas(t, up, 2)
-	first := ask(all[0], "one")
-	other := ask(all[1], "one")
-	frame(t, first)
-	frame(t, other)
-	r.process.Kill()
-	frame(t, other)
-	if got, err := io.ReadAll(other.In); err == nil {
-		t.Errorf("a clean end at the other replica, after %q", got)
-	}
-	close(rest)
-	if got := first.All(); !strings.Contains(got, "there") || !strings.Contains(got, "[DONE]") || strings.Contains(got, "error") {
-		t.Errorf("the first client has %q", got)
-	}
-	passed := ask(all[1], "two")
-	if got := passed.All(); passed.Header.Get(stream) != "" || !strings.Contains(got, "[DONE]") {
-		t.Errorf("what is new has %v, %q", passed.Header, got)
-	}
-	if away := all[1].Chat(lastEvent, first.Header.Get(stream)+"/1", "Authorization", credential); away.StatusCode != http.StatusServiceUnavailable {
-		t.Errorf("who asks for a stream has %s", away.Status)
-	}
-	for _, p := range processes {
-		if !strings.Contains(p.Log.String(), "redis is failing") {
-			t.Error("no warning")
-		}
-	}
-
-	r.start(t)
-	harness.Until(t, "redis is back, and streams are kept", func() bool {
-		again := ask(all[1], "back")
-		again.All()
-		return again.Header.Get(stream) != ""
-	})
-	asked := len(up.Requests())
-	if got := ask(all[0], "back"); got.Header.Get("Idempotency-Replayed") != "true" {
-		t.Errorf("not at the other replica: %v, %q", got.Header, got.All())
-	}
-	if n := len(up.Requests()); n != asked {
-		t.Error("the agent runs twice")
-	}
-}
-
 // password, secret and credential must not be where others could read them.
 const (
 	password   = "the-password-of-redis"
@@ -205,36 +154,24 @@ const (
 
 // redis is a server of Redis or Valkey that writes down each command.
 type redis struct {
-	path, addr, dir string
-	args            []string // more of them
-	tls             bool
-	options         string // of the storage, more of them
-	process         *harness.Process
+	addr, dir string
+	options   string // of the storage, more of them
 }
 
 // startRedis starts one with more arguments. With a certificate it speaks only TLS.
 func startRedis(t *testing.T, args ...string) *redis {
 	t.Helper()
-	r := &redis{
-		path: harness.Program(t, "HERMES_REDIS", "valkey-server", "redis-server"),
-		addr: harness.FreePort(t), dir: t.TempDir(), args: args,
-		tls: slices.Contains(args, "--tls-cert-file"),
-	}
-	r.start(t)
-	return r
-}
-
-func (r *redis) start(t *testing.T) {
-	t.Helper()
+	r := &redis{addr: harness.FreePort(t), dir: t.TempDir()}
 	ports := []string{"--port", harness.Port(r.addr)}
-	if r.tls {
+	if slices.Contains(args, "--tls-cert-file") {
 		ports = []string{"--port", "0", "--tls-port", harness.Port(r.addr)}
 	}
-	r.process = harness.Start(t, exec.Command(r.path, slices.Concat(ports, []string{
-		"--bind", "127.0.0.1", "--requirepass", password, "--save", "", "--appendonly", "yes", "--dir", r.dir}, r.args)...))
-	if !r.process.Await("Ready to accept connections") {
-		t.Fatalf("redis does not start:\n%s", r.process.Log)
+	process := harness.Start(t, exec.Command(harness.Program(t, "HERMES_REDIS", "valkey-server", "redis-server"), slices.Concat(ports, []string{
+		"--bind", "127.0.0.1", "--requirepass", password, "--save", "", "--appendonly", "yes", "--dir", r.dir}, args)...))
+	if !process.Await("Ready to accept connections") {
+		t.Fatalf("redis does not start:\n%s", process.Log)
 	}
+	return r
 }
 
 // replicas starts sidecars with the storage, in front of up.

@@ -490,40 +490,30 @@ func TestCompressed(t *testing.T) {
 	}
 }
 
-// TestAgentsBelowPaths are apart, although each sees the same path: a key that was used
-// for one is none of the other's, and neither is an id.
-func TestAgentsBelowPaths(t *testing.T) {
+// TestAgentsAreApart, below paths although each sees the same path, and at sites although a client of one sends
+// the Host of the other: a key that was used for one is none of the other's, and neither is an id.
+func TestAgentsAreApart(t *testing.T) {
 	a, b := upstream.New(t, upstream.Chat(hermes.Says("I am a"))), upstream.New(t, upstream.Chat(hermes.Says("I am b")))
-	listen := harness.FreePort(t)
+	at, elsewhere := harness.FreePort(t), harness.FreePort(t)
 	below := func(prefix, addr string) string {
 		return "handle_path " + prefix + "/* {\n\t\thermes_resume\n\t\thermes\n\t\treverse_proxy " + addr + "\n\t}\n\t"
 	}
-	sidecar.RunCaddyfile(t, t.TempDir(), site("http://"+listen, "admin off", below("/a", a.Addr)+below("/b", b.Addr)))
-	ofA, ofB := client.New(t, "http://"+listen+"/a"), client.New(t, "http://"+listen+"/b")
+	sidecar.RunCaddyfile(t, t.TempDir(), site(":"+harness.Port(at), "admin off", below("/a", a.Addr)+below("/b", b.Addr))+
+		":"+harness.Port(elsewhere)+" {\n\tbind 127.0.0.1\n\t"+below("/a", b.Addr)+"\n}\n")
+	ofA := client.New(t, "http://"+at+"/a")
 	first := ofA.Chat(key, "k")
 	id := first.Header.Get(stream)
 	whole := first.All()
-	if got := ofB.Chat(key, "k").All(); !strings.Contains(got, "I am b") {
-		t.Errorf("b says\n%s", got)
-	}
-	if r := ofB.Chat(lastEvent, id+"/1"); r.StatusCode != http.StatusNotFound {
-		t.Errorf("b: %s", r.Status)
+	for _, base := range []string{at + "/b", elsewhere + "/a"} {
+		ofB := client.New(t, "http://"+base)
+		if got := ofB.Chat(key, "k", "Host", at).All(); !strings.Contains(got, "I am b") {
+			t.Errorf("b says\n%s", got)
+		}
+		if status := leave(ofB.Chat(lastEvent, id+"/1", "Host", at)); status != http.StatusNotFound {
+			t.Errorf("b: %d", status)
+		}
 	}
 	if got := ofA.Get("/v1/chat/completions/" + id); got != whole {
 		t.Errorf("a again:\n%s\nwant\n%s", got, whole)
-	}
-}
-
-// TestSitesAreApart also if a client of one sends the Host of the other.
-func TestSitesAreApart(t *testing.T) {
-	a, b := upstream.New(t, upstream.Chat(hermes.Says("I am a"))), upstream.New(t, upstream.Chat(hermes.Says("I am b")))
-	atA, atB := harness.FreePort(t), harness.FreePort(t)
-	sidecar.RunCaddyfile(t, t.TempDir(), site(":"+harness.Port(atA), "admin off", "hermes_resume\n\thermes\n\treverse_proxy "+a.Addr)+
-		":"+harness.Port(atB)+" {\n\tbind 127.0.0.1\n\thermes_resume\n\thermes\n\treverse_proxy "+b.Addr+"\n}\n")
-	first := client.New(t, "http://"+atA).Chat(key, "k")
-	id := first.Header.Get(stream)
-	first.All()
-	if status := leave(client.New(t, "http://"+atB).Send(http.MethodGet, "/v1/chat/completions/"+id, nil, "Host", atA)); status != http.StatusNotFound {
-		t.Errorf("b: %d", status)
 	}
 }
