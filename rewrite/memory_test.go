@@ -442,3 +442,30 @@ func TestRecallingTakesBoundedMemory(t *testing.T) {
 	without := allocated(func() { Heal(in, nil, nil) })
 	atMost(t, allocated(func() { h.Heal(in) }), without+uint64(len(in)+4<<20), "bytes that a large call takes, with a copy of the body")
 }
+
+// sameTools knows that these tools ran during every answer.
+type sameTools []ToolRun
+
+func (sameTools) Empty() bool              { return false }
+func (sameTools) Remember(Turn, []ToolRun) {}
+func (s sameTools) Recall(Turn) []ToolRun  { return s }
+
+// A history that has one remembered answer with many tools again and again costs what its bytes cost, not
+// what a record of the tools costs each time.
+func TestARepeatedAnswerCostsOneRecord(t *testing.T) {
+	notUnderRace(t)
+	tools := make(sameTools, 300)
+	for i := range tools {
+		tools[i] = ToolRun{Name: "terminal", Args: fmt.Sprintf(`"ls %d"`, i), Ended: "completed"}
+	}
+	const turn = `{"role":"user","content":"u"},{"role":"assistant","content":"a"},`
+	in := []byte(`{"messages":[` + strings.Repeat(turn, 1<<20/len(turn)) + `{"role":"user","content":"u"}]}`)
+	for _, given := range []Secrets{nil, {"K7QF-2M9D": true}} {
+		h := Healing{Memory: tools, Given: given}
+		atMost(t, allocated(func() {
+			if _, did := h.Heal(in); did.FromMemory < 2 {
+				t.Error(did)
+			}
+		}), uint64(16*len(in)), "bytes that are taken")
+	}
+}

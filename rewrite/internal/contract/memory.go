@@ -14,7 +14,8 @@ import (
 type Memory interface {
 	// Empty reports whether no tools are remembered.
 	Empty() bool
-	// Recall returns the tools of the answer in the turn t, nil if they are not known for certain.
+	// Recall returns the tools of the answer in the turn t, nil if they are not known for certain. They
+	// must not change.
 	Recall(t Turn) []ToolRun
 	// Remember records the tools of the answer in the turn t, which may be none.
 	Remember(t Turn, tools []ToolRun)

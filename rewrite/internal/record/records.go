@@ -1,6 +1,10 @@
 package record
 
-import "github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
+import (
+	"slices"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
+)
 
 // The bounds of what the records of a request take as JSON (contract section 8).
 const (
@@ -24,6 +28,10 @@ type Records struct {
 	list  []Record
 	size  int // of all
 	whole int // list[whole:] have not shrunk
+
+	// made has the records of what a Memory knows, by their first tool: a history may have one remembered
+	// answer ten thousand times.
+	made map[*contract.ToolRun]Record
 }
 
 // Record is the record of one answer.
@@ -37,7 +45,17 @@ type Record struct {
 
 // Add adds the record of the tools, of which there are some, after all others.
 func (r *Records) Add(at int, fromMemory bool, tools []contract.ToolRun) {
-	next := Record{At: at, FromMemory: fromMemory, Text: full(tools, r.Results), short: short(tools)}
+	next, ok := r.made[&tools[0]]
+	if !ok {
+		next = Record{FromMemory: fromMemory, Text: slices.Clip(full(tools, r.Results)), short: short(tools)}
+	}
+	if fromMemory && !ok {
+		if r.made == nil {
+			r.made = map[*contract.ToolRun]Record{}
+		}
+		r.made[&tools[0]] = next
+	}
+	next.At = at
 	r.list = append(r.list, next)
 	if r.size += size(&next); r.size <= MaxRecords {
 		return

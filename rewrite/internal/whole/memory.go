@@ -85,7 +85,8 @@ type recaller struct {
 	tools   record.Tools
 	cards   map[string]cardKind // by their ids: the calls among them that are cards
 	records record.Records
-	hasOne  bool // the request has a record already
+	hasOne  bool                                     // the request has a record already
+	cleaned map[*contract.ToolRun][]contract.ToolRun // what clean has returned, by the first tool of what it was given
 }
 
 // recall makes the records for the user's messages that shown goes over. calls says that there may be tool
@@ -116,7 +117,7 @@ func (r *recaller) recall(shown *turns, calls bool) {
 			continue
 		}
 		if len(held) > 0 {
-			ran, held = append(held, ran...), nil
+			ran, held, fromMemory = append(held, ran...), nil, false
 		}
 		if len(ran) > 0 {
 			r.records.Add(at, fromMemory, ran)
@@ -189,10 +190,13 @@ func insertRecords(body []byte, records []record.Record, own bool) []byte {
 	return out
 }
 
-// clean returns the tools without what answers requests for approval.
+// clean returns tools that the memory knows without what answers requests for approval.
 func (r *recaller) clean(ran []contract.ToolRun) []contract.ToolRun {
-	if r.secrets == nil {
+	if r.secrets == nil || len(ran) == 0 {
 		return ran
+	}
+	if out, ok := r.cleaned[&ran[0]]; ok {
+		return out
 	}
 	out := make([]contract.ToolRun, len(ran))
 	for i, t := range ran {
@@ -204,6 +208,10 @@ func (r *recaller) clean(ran []contract.ToolRun) []contract.ToolRun {
 		}
 		out[i] = t
 	}
+	if r.cleaned == nil {
+		r.cleaned = map[*contract.ToolRun][]contract.ToolRun{}
+	}
+	r.cleaned[&ran[0]] = out
 	return out
 }
 
