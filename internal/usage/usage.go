@@ -172,14 +172,14 @@ func (u ofUpstream) recall(get func() (is, known bool)) bool {
 // Report remembers that usage has been reported for the model. Answers that disprove it count
 // until they are none of the last ten.
 func (u ofUpstream) Report(model string) {
-	m, pair := u.Memory, u.pair(model)
+	m, pair, doubt := u.Memory, u.pair(model), u.doubt(model)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	doubted, _ := m.get(u.doubt(model))
-	last := u.answered(model, 0)
+	doubted, _ := m.get(doubt)
+	last := m.answered(pair, doubted, 0)
 	u.learn(pair, true)
 	if doubted && !last.disprove() {
-		u.learn(u.doubt(model), false)
+		u.learn(doubt, false)
 	}
 }
 
@@ -222,7 +222,7 @@ func (u ofUpstream) Missed(model string) {
 // have to make room for answers with usage, so that a provider that reports usage now and then is
 // not known and forgotten in turns.
 func (u ofUpstream) recordMissed(model string) bool {
-	m, pair := u.Memory, u.pair(model)
+	m, pair, doubt := u.Memory, u.pair(model), u.doubt(model)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	reports, _ := m.get(pair)
@@ -230,24 +230,24 @@ func (u ofUpstream) recordMissed(model string) bool {
 	if !reports || believed { // no usage is expected, or not any more
 		return false
 	}
-	doubted, _ := m.get(u.doubt(model))
-	switch last := u.answered(model, 1); {
+	doubted, _ := m.get(doubt)
+	switch last := m.answered(pair, doubted, 1); {
 	case doubted || !last.disprove():
 		return false
 	case last&0b111 == 0b111:
 		put(&m.last, pair, 1)
 		u.learn(pair, false)
 	default:
-		u.learn(u.doubt(model), true)
+		u.learn(doubt, true)
 	}
 	return true
 }
 
-// answered records the next answer of the pair, and returns the last ones. The memory is locked.
-func (u ofUpstream) answered(model string, missed answers) answers {
-	m, pair := u.Memory, u.pair(model)
+// answered records the next answer of the pair, which is doubted or not, and returns the last ones.
+// m is locked.
+func (m *Memory) answered(pair string, doubted bool, missed answers) answers {
 	last, ok := m.last[pair]
-	if doubted, _ := m.get(u.doubt(model)); doubted && !ok { // before a restart
+	if doubted && !ok { // before a restart
 		last = 0b111
 	}
 	last = (last<<1 | missed) & lastTen
