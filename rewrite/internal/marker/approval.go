@@ -3,10 +3,8 @@ package marker
 import (
 	"bytes"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
@@ -230,10 +228,10 @@ func approvalEnd(text []byte, i int) int {
 
 // WithApprovals returns a Table that also knows the paragraph, whose imitations are stripped like
 // those of markers. They start no tool.
-func (t *Table) WithApprovals() *Table { return t.approvals }
+func (t *Table) WithApprovals() *Table { return &Table{emojis: t.emojis, asks: true, quiet: t.quiet} }
 
-// knowsApprovals reports whether t knows the paragraph.
-func (t *Table) knowsApprovals() bool { return t.approvals == t && t.byEmoji[approvalEmoji] == nil }
+// knowsApprovals reports whether t knows the paragraph, whose emoji an operator may have given to a tool.
+func (t *Table) knowsApprovals() bool { return t.asks && t.byEmoji[approvalEmoji] == nil }
 
 // IsApproval reports whether m, of a Table with approvals, is such a paragraph.
 func (t *Table) IsApproval(m Marker) bool { return t.knowsApprovals() && isApproval(m) }
@@ -247,26 +245,6 @@ func isApproval(m Marker) bool {
 // isLock reports whether emoji is that of the paragraph.
 func isLock(emoji []byte) bool {
 	return strings.TrimFunc(string(jsonspan.AppendText(nil, emoji)), func(r rune) bool { return isBlank(r) || isUnseen(r) }) == approvalEmoji
-}
-
-// addApprovals adds the Table that WithApprovals returns.
-func (t *Table) addApprovals() {
-	with := *t
-	with.approvals = &with
-	t.approvals = &with
-	if t.byEmoji[approvalEmoji] != nil { // a tool of the operator's
-		return
-	}
-	var looks []string
-	for _, emoji := range spellings(approvalEmoji) {
-		for _, blank := range blanks {
-			looks = append(looks, emoji+string(blank))
-		}
-	}
-	first, _ := utf8.DecodeRuneInString(approvalEmoji)
-	with.beginnings = maps.Clone(t.beginnings)
-	with.beginnings[first] = slices.Concat(t.beginnings[first], looks)
-	with.first[approvalEmoji[0]] = true
 }
 
 // blanks are the characters for which isBlank is true.

@@ -59,17 +59,36 @@ var hermesTools = map[string][]string{
 // UnknownTool stands for the name of a tool if its emoji and label do not tell it. It is a JSON string.
 const UnknownTool = `"tool"`
 
-// Table maps emoji in markers to tools (contract section 2). Nothing changes it after
-// NewTable, and any number of goroutines may use it.
+// Table maps emoji in markers to tools (contract section 2), and says which lines of a text are imitations.
+// Nothing changes it, and any number of goroutines may use it.
 type Table struct {
-	byEmoji map[string][]string // the names of tools, JSON strings, by their emoji without variation selector
-	// The beginnings of imitations after the backtick, by their first rune: an emoji, with
-	// or without a variation selector, and a space.
-	beginnings map[rune][]string
-	first      [256]bool // their first bytes: hardly any backtick in code has one after it
+	*emojis
+	asks  bool // the paragraph of an approval is known; see WithApprovals
+	quiet bool // no line is the imitation of a marker; see WithoutImitations
+}
 
-	approvals *Table // the Table that WithApprovals returns
-	quiet     *Table // the Table that WithoutImitations returns
+// emojis are the emoji of a Table.
+type emojis struct {
+	byEmoji    map[string][]string // the names of tools, JSON strings, by their emoji without variation selector
+	beginnings map[rune][]beginning
+	first      [256]bool // the first bytes of beginnings: hardly any backtick in code has one after it
+}
+
+// beginning is the beginning of an imitation after the backtick.
+type beginning struct {
+	text string // an emoji, with or without a variation selector, and a space
+	asks bool   // of the paragraph of an approval
+}
+
+// begin adds the beginnings with the emoji, one for each of the blanks.
+func (e *emojis) begin(emoji, blanks string, asks bool) {
+	for _, spelling := range spellings(emoji) {
+		r, _ := utf8.DecodeRuneInString(spelling)
+		for _, blank := range blanks {
+			e.beginnings[r] = append(e.beginnings[r], beginning{spelling + string(blank), asks})
+		}
+		e.first[spelling[0]] = true
+	}
 }
 
 // Hermes is the table of Hermes' own tools.
@@ -79,7 +98,7 @@ var Hermes, _ = NewTable(nil) // nothing is added that could be refused
 // is mapped to. An added emoji replaces Hermes' own use of it. NewTable returns the error
 // of CheckTool for an emoji that no marker can have, and for an empty or internal name.
 func NewTable(added map[string]string) (*Table, error) {
-	t := &Table{byEmoji: map[string][]string{}, beginnings: map[rune][]string{}}
+	t := &Table{emojis: &emojis{byEmoji: map[string][]string{}, beginnings: map[rune][]beginning{}}}
 	add := func(emoji string, names ...string) {
 		quoted := make([]string, len(names))
 		for i, name := range names {
@@ -98,14 +117,11 @@ func NewTable(added map[string]string) (*Table, error) {
 		add(emoji, name)
 	}
 	for emoji := range t.byEmoji {
-		for _, m := range spellings(emoji) {
-			r, _ := utf8.DecodeRuneInString(m)
-			t.beginnings[r] = append(t.beginnings[r], m+" ")
-			t.first[m[0]] = true
-		}
+		t.begin(emoji, " ", false)
 	}
-	t.addApprovals()
-	t.addQuiet()
+	if t.byEmoji[approvalEmoji] == nil {
+		t.begin(approvalEmoji, blanks, true)
+	}
 	return t, nil
 }
 
@@ -136,20 +152,8 @@ func spellings(emoji string) []string {
 // WithoutImitations returns a Table that names tools as t does, but knows no line of text as an
 // imitation of a marker (contract section 1, imitations auto). That of the paragraph of an approval is
 // one if t knows it.
-func (t *Table) WithoutImitations() *Table { return t.quiet }
-
-// addQuiet adds the Tables that WithoutImitations returns for t and for t.approvals.
-func (t *Table) addQuiet() {
-	quiet, with := *t, *t.approvals
-	quiet.beginnings, quiet.first = nil, [256]bool{}
-	with.beginnings, with.first = nil, [256]bool{}
-	if first, _ := utf8.DecodeRuneInString(approvalEmoji); t.approvals.knowsApprovals() {
-		with.beginnings = map[rune][]string{first: t.approvals.beginnings[first][len(t.beginnings[first]):]}
-		with.first[approvalEmoji[0]] = true
-	}
-	quiet.quiet, quiet.approvals = &quiet, &with
-	with.quiet, with.approvals = &with, &with
-	t.quiet, t.approvals.quiet = &quiet, &with
+func (t *Table) WithoutImitations() *Table {
+	return &Table{emojis: t.emojis, asks: t.asks, quiet: true}
 }
 
 // CheckTool returns an error that says why emoji cannot stand for the tool with the name
@@ -222,7 +226,7 @@ func (t *Table) Opening(text []byte, i int) (next int, partly bool) {
 		return 0, false
 	}
 	var room [2 * MaxEmoji]byte
-	var beginnings []string // that begin with the first rune
+	var beginnings []beginning // with the first rune
 	s := room[:0]
 	for i < len(text) {
 		r, end := jsonspan.NextRune(text, i)
@@ -236,10 +240,13 @@ func (t *Table) Opening(text []byte, i int) (next int, partly bool) {
 		s = utf8.AppendRune(s, r)
 		partly = false
 		for _, m := range beginnings {
-			if string(s) == m {
+			switch {
+			case !t.knows(m):
+			case string(s) == m.text:
 				return i, true
+			default:
+				partly = partly || len(s) < len(m.text) && m.text[:len(s)] == string(s)
 			}
-			partly = partly || len(s) < len(m) && m[:len(s)] == string(s)
 		}
 		if !partly {
 			return 0, false
@@ -247,6 +254,9 @@ func (t *Table) Opening(text []byte, i int) (next int, partly bool) {
 	}
 	return 0, true
 }
+
+// knows reports whether a line that begins with m may be an imitation.
+func (t *Table) knows(m beginning) bool { return m.asks && t.asks || !m.asks && !t.quiet }
 
 // goesOn reports whether raw, if it is the escape of half a pair of surrogates, may go on after s as
 // the opening of a marker: upstream may cut its text within a pair.
@@ -257,9 +267,9 @@ func (t *Table) goesOn(s, raw []byte) bool {
 	}
 	for _, beginnings := range t.beginnings {
 		for _, m := range beginnings {
-			rest, ok := strings.CutPrefix(m, string(s))
+			rest, ok := strings.CutPrefix(m.text, string(s))
 			r, _ := utf8.DecodeRuneInString(rest)
-			if high, _ := utf16.EncodeRune(r); ok && high == half {
+			if high, _ := utf16.EncodeRune(r); ok && high == half && t.knows(m) {
 				return true
 			}
 		}
