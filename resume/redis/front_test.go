@@ -6,17 +6,12 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
-	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
 	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 )
-
-// Streams that another replica runs, with each kind of log that package resume makes of them.
 
 // front serves a store over HTTP, in front of upstream.
 func front(t *testing.T, s log.Store, upstream http.HandlerFunc) *httptest.Server {
@@ -56,139 +51,6 @@ func body(t *testing.T, res *http.Response) string {
 		t.Fatal(err)
 	}
 	return string(b)
-}
-
-// firstBytes returns the first n bytes of an answer.
-func firstBytes(t *testing.T, res *http.Response, n int) string {
-	t.Helper()
-	b := make([]byte, n)
-	if _, err := io.ReadFull(res.Body, b); err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
-}
-
-// TestResponseOfAnotherReplica is found by its own id, continued and cancelled.
-func TestResponseOfAnotherReplica(t *testing.T) {
-	a, b := startServer(t).replicas()
-	left := make(chan struct{})
-	upstream := func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "text/event-stream")
-		for n := range 2 {
-			fmt.Fprintf(w, "data: {\"type\":\"response.created\",\"response\":{\"id\":\"resp_1\",\"status\":\"in_progress\"},\"sequence_number\":%d}\n\n", n)
-		}
-		_ = http.NewResponseController(w).Flush()
-		<-r.Context().Done()
-		close(left)
-	}
-	here, there := front(t, a, upstream), front(t, b, upstream)
-	first := ask(t, here, http.MethodPost, "/v1/responses", "X-Hermes-Detach", "10m")
-	firstBytes(t, first, 1)
-	live := ask(t, there, http.MethodGet, "/v1/responses/resp_1?stream=true&starting_after=0")
-	for range 2 {
-		res := ask(t, there, http.MethodPost, "/v1/responses/resp_1/cancel")
-		if got := body(t, res); got != `{"id":"resp_1","status":"cancelled"}` {
-			t.Errorf("it is %s %q", res.Status, got)
-		}
-	}
-	<-left
-	got, end := body(t, live), body(t, first)
-	if !strings.Contains(end, "response.failed") || !strings.HasSuffix(end, got) ||
-		strings.Count(got, "data: ") != 2 || !strings.Contains(got, `"sequence_number":1`) {
-		t.Errorf("its client gets the end %q, and the other %q", end, got)
-	}
-}
-
-// TestRunOfAnotherReplica has its events read from Hermes once, and once more for the next reader when the
-// replica has died.
-func TestRunOfAnotherReplica(t *testing.T) {
-	server := startServer(t)
-	a, _ := server.replica(mortal)
-	b, _ := server.replica(nil)
-	var asked atomic.Int64
-	says := make(chan string)
-	defer close(says)
-	hermes := func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodPost {
-			w.WriteHeader(http.StatusAccepted)
-			_, _ = io.WriteString(w, `{"run_id": "run_1"}`)
-			return
-		}
-		w.Header().Set("Content-Type", "text/event-stream")
-		if asked.Add(1) > 1 {
-			_, _ = io.WriteString(w, event(1)+event(2)+event(3))
-			return
-		}
-		for s := range says {
-			_, _ = io.WriteString(w, s)
-			_ = http.NewResponseController(w).Flush()
-		}
-	}
-	here, there := front(t, a, hermes), front(t, b, hermes)
-	numbered := func(n int) string {
-		return strings.TrimSuffix(event(n), "\n") + "id: " + strconv.Itoa(n-1) + "\n\n"
-	}
-	after := func(n int) *http.Response {
-		return ask(t, there, http.MethodGet, "/v1/runs/run_1/events", "Last-Event-ID", strconv.Itoa(n-1))
-	}
-	body(t, ask(t, here, http.MethodPost, "/v1/runs"))
-	says <- event(1)
-	live := ask(t, there, http.MethodGet, "/v1/runs/run_1/events")
-	if got := firstBytes(t, live, len(numbered(1))); got != numbered(1) {
-		t.Fatalf("it is %q", got)
-	}
-	says <- event(2)
-	if got := firstBytes(t, after(1), len(numbered(2))); got != numbered(2) || asked.Load() != 1 {
-		t.Fatalf("after the first: %q, asked %d times", got, asked.Load())
-	}
-	die(a)
-	if rest, err := io.ReadAll(live.Body); err == nil {
-		t.Errorf("the end is clean after %q", rest)
-	}
-	if rest := body(t, after(2)); rest != numbered(3) || asked.Load() != 2 {
-		t.Errorf("asked again: %q, %d times", rest, asked.Load())
-	}
-	until(t, "the end is in Redis", func() bool { return after(3).StatusCode == http.StatusNoContent })
-}
-
-// TestSplitOfAnotherReplica has both of its streams, and ends the run by the id of the first.
-func TestSplitOfAnotherReplica(t *testing.T) {
-	a, b := startServer(t).replicas()
-	may, split := make(chan struct{}), make(chan *resume.Split, 1)
-	left := make(chan struct{})
-	upstream := func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "text/event-stream")
-		_, _ = io.WriteString(w, event(1))
-		_ = http.NewResponseController(w).Flush()
-		is := resume.NewSplit(r.Context(), time.Minute)
-		if is == nil || !is.Do() {
-			t.Error("it is not split")
-		}
-		split <- is
-		<-may
-		_, _ = io.WriteString(w, event(2))
-		_ = http.NewResponseController(w).Flush()
-		<-r.Context().Done()
-		close(left)
-	}
-	here, there := front(t, a, upstream), front(t, b, upstream)
-	first := ask(t, here, http.MethodPost, "/v1/x", "Idempotency-Key", "k")
-	want := body(t, first)
-	again := ask(t, there, http.MethodPost, "/v1/x", "Idempotency-Key", "k")
-	if got := body(t, again); got != want || strings.Count(want, "data: ") != 1 {
-		t.Errorf("the first stream is %q, and elsewhere %q", want, got)
-	}
-	id := (<-split).ID()
-	rest := ask(t, there, http.MethodGet, "/v1/x/"+id)
-	close(may)
-	want = strings.TrimSuffix(event(2), "\n") + "id: " + id + "/1\n\n"
-	if got := firstBytes(t, rest, len(want)); got != want {
-		t.Errorf("the rest is %q, want %q", got, want)
-	}
-	if res := ask(t, there, http.MethodDelete, "/v1/x/"+first.Header.Get(resume.StreamHeader)); res.StatusCode != http.StatusNoContent {
-		t.Fatal(res.Status)
-	}
-	<-left
 }
 
 // answer is an upstream whose answers say which request they are of.

@@ -455,6 +455,7 @@ var contract = map[string]func(t *testing.T, s pair){
 	},
 	"an entry stays as it is": func(t *testing.T, s pair) {
 		e := entry("a")
+		e.KeyKeep, e.Weak, e.Once, e.Empty = time.Minute, true, true, true
 		claim(t, s.here, e, newRun())
 		if got, err := s.there.Find(context.Background(), e.ID); !reflect.DeepEqual(got, e) || err != nil {
 			t.Errorf("%v, %v, want %v", got, err, e)
