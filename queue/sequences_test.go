@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -48,7 +49,7 @@ func TestRandomSequences(t *testing.T) {
 		}
 	}
 	t.Log(did)
-	for _, what := range []string{"placed", "at once", "full", "made room", "timed out", "left", "done", "done in line", "refused", "refused for good", "answered", "paused out", "opened", "lowered", "raised", "scouted", "over"} {
+	for _, what := range []string{"placed", "at once", "full", "made room", "timed out", "left", "done", "done in line", "refused", "refused for good", "answered", "paused out", "told", "left as it came", "opened", "lowered", "raised", "scouted", "over"} {
 		if rounds >= 300 && did[what] == 0 {
 			t.Errorf("nothing was ever %s", what)
 		}
@@ -80,8 +81,10 @@ type model struct {
 	timed    bool
 	after    time.Duration
 	pause    time.Time // until then
+	changed  time.Time // its last change
 	requests [4]uint64
 	refusals uint64
+	waits    []time.Duration // of those that were counted and have waited
 }
 
 // modelClient is a client. Its stamp does not include the places that are tried.
@@ -101,6 +104,8 @@ type modelTurn struct {
 	refusals int
 	err      error
 	counted  bool
+	lined    bool // it has waited
+	least    int  // how few were before it
 }
 
 func (u *modelTurn) client() byte { return u.name[0] }
@@ -262,21 +267,24 @@ func (q *sequence) timeOut(u *modelTurn) {
 }
 
 func (q *sequence) count(u *modelTurn, o queue.Outcome) {
-	if !u.counted {
-		u.counted = true
-		q.m.requests[o]++
+	if u.counted {
+		return
+	}
+	u.counted = true
+	q.m.requests[o]++
+	if u.lined {
+		q.m.waits = append(q.m.waits, u.waited)
 	}
 }
 
-// end ends a turn that waits, with an error, or holds a place.
+// end ends a turn that waits or holds a place, with the error of its Wait.
 func (q *sequence) end(u *modelTurn, o queue.Outcome, err error) {
+	u.err = err
 	if slices.Contains(q.m.held, u) {
 		q.release(u, false)
 		q.m.pause = time.Time{}
-		o = queue.Admitted
 	} else {
 		q.stopWaiting(u)
-		u.err = err
 	}
 	q.count(u, o)
 	q.gone(u.client())
@@ -294,8 +302,7 @@ func (q *sequence) forget() {
 func (q *sequence) run(steps int) {
 	for range steps {
 		q.step()
-		q.s.settle()
-		q.check()
+		q.settle()
 	}
 	for len(q.m.held)+len(q.m.waiting) > 0 {
 		q.sleep(time.Duration(q.r.Int64N(int64(2 * time.Second))))
@@ -303,10 +310,16 @@ func (q *sequence) run(steps int) {
 			q.s.done(u.name)
 			q.end(u, queue.Admitted, nil)
 		}
-		q.s.settle()
-		q.check()
+		q.settle()
 	}
 	q.s.wantNothing()
+}
+
+// settle compares all with the model after a change.
+func (q *sequence) settle() {
+	q.m.changed = time.Now()
+	synctest.Wait()
+	q.check()
 }
 
 func (q *sequence) step() {
@@ -402,9 +415,12 @@ func (q *sequence) come() {
 	// Random nanoseconds have no two times be the same.
 	q.s.o = q.o
 	q.s.o.Wait = time.Duration(q.r.Int64N(int64(30 * time.Second)))
+	if q.r.IntN(10) == 0 {
+		q.s.o.Wait *= 20
+	}
 	name := fmt.Sprintf("%c%d", 'a'+byte(q.r.IntN(5)), len(q.all))
 	now := time.Now()
-	u := &modelTurn{name: name, since: now, until: now.Add(q.s.o.Wait), queued: now, order: len(q.all)}
+	u := &modelTurn{name: name, since: now, until: now.Add(q.s.o.Wait), queued: now, order: len(q.all), least: math.MaxInt}
 	if q.o.Waiting == 0 {
 		u.until = now
 	}
@@ -430,16 +446,24 @@ func (q *sequence) come() {
 		fallthrough
 	default:
 		q.client(u.client())
-		q.m.waiting = append(q.m.waiting, u)
+		q.m.waiting, u.lined = append(q.m.waiting, u), true
 	}
 	if want != nil {
 		q.did["full"]++
 		q.count(u, queue.Full)
 	}
+	u.err = want
 	if err := q.s.join(name); err != want {
 		q.t.Errorf("%s: %v, not %v", name, err, want)
 	}
-	u.err = want
+	if want == nil && q.r.IntN(20) == 0 {
+		q.s.requests[name].leave(errLeft)
+		q.end(u, queue.Left, errLeft)
+		q.did["left as it came"]++
+	}
+	if want == nil {
+		q.s.wait(name)
+	}
 }
 
 // victim returns who has to leave for a request of the client, if anybody.
@@ -497,7 +521,7 @@ func (q *sequence) refuse(u *modelTurn) {
 	q.release(u, true)
 	u.queued = time.Now()
 	u.refusals++
-	q.m.waiting = append(q.m.waiting, u)
+	q.m.waiting, u.lined = append(q.m.waiting, u), true
 	if q.m.refused == 0 {
 		q.m.settled = q.m.stamp
 	}
@@ -560,14 +584,14 @@ func (q *sequence) sleep(d time.Duration) {
 			q.m.timed = false
 			q.forget()
 			if n := len(q.m.held); n > 0 && q.m.held[n-1].timed && q.m.held[n-1].tried && q.r.IntN(2) == 0 {
-				q.s.settle()
+				q.settle()
 				q.refuse(q.m.held[n-1]) // as a full upstream does
 			}
 		default:
+			q.check()
 			return
 		}
-		q.s.settle()
-		q.check()
+		q.settle()
 	}
 }
 
@@ -578,6 +602,8 @@ func (q *sequence) check() {
 	list := q.s.lines.List(time.Now())
 	for i, u := range q.order() {
 		line = append(line, u.name)
+		u.least = min(u.least, q.trying()+i)
+		q.checkTold(u, q.trying()+i)
 		if i < len(list) && (list[i].Before != q.trying()+i || list[i].Waited != u.waited+time.Since(u.queued) || !list[i].Since.Equal(u.since)) {
 			q.t.Errorf("%s: %+v, not %v", u.name, list[i], u.waited)
 		}
@@ -604,11 +630,54 @@ func (q *sequence) check() {
 	if got.Running != len(q.m.held) || got.Waiting != len(q.m.waiting) || got.Requests != q.m.requests || got.Refused != q.m.refusals {
 		q.t.Errorf("%+v, not %d %d %d", got, len(q.m.waiting), len(q.m.held), q.m.requests)
 	}
+	q.checkWaits(got.Waits)
 	if size := q.s.lines.Size(); len(q.m.held)+len(q.m.waiting) == 0 && q.m.pause.IsZero() && size != 0 ||
 		size > 1+len(q.m.clients) {
 		q.t.Errorf("%d lines and clients", size)
 	}
 	if q.t.Failed() {
 		q.t.FailNow()
+	}
+}
+
+// checkTold checks what u is told, before which so many are now: a number only if it is smaller than the one before,
+// and within a second of each change.
+func (q *sequence) checkTold(u *modelTurn, before int) {
+	told := q.s.told(u.name)
+	for i, n := range told {
+		if n < u.least || i > 0 && n >= told[i-1] {
+			q.t.Errorf("%s was told %d; at least %d were before it", u.name, told, u.least)
+		}
+	}
+	// The places are counted a moment after a change at the earliest.
+	stands := time.Since(q.m.changed) > 2*time.Second && time.Since(u.queued) > time.Second
+	if stands && (len(told) == 0 || told[len(told)-1] > before) {
+		q.t.Errorf("%s was told %d; %d are before it", u.name, told, before)
+	}
+	if time.Since(u.since) < time.Second && len(told) > 0 {
+		q.t.Errorf("%s was told %d at once", u.name, told)
+	}
+	q.did["told"] += len(told)
+}
+
+// checkWaits compares the histogram with the waits of the model.
+func (q *sequence) checkWaits(got queue.Waits) {
+	var sum time.Duration
+	for _, w := range q.m.waits {
+		sum += w
+	}
+	if got.Count != uint64(len(q.m.waits)) || got.Sum != sum || len(got.Buckets) != 8 {
+		q.t.Errorf("%+v, not %v", got, q.m.waits)
+	}
+	for _, bound := range []float64{0.1, 1, 5, 15, 30, 60, 120, 300} {
+		n := uint64(0)
+		for _, w := range q.m.waits {
+			if w.Seconds() <= bound {
+				n++
+			}
+		}
+		if got.Buckets[bound] != n {
+			q.t.Errorf("%d waits of at most %v s, not %d: %v", got.Buckets[bound], bound, n, q.m.waits)
+		}
 	}
 }
