@@ -2,8 +2,14 @@ package desk_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"maps"
 	"math/rand/v2"
+	"net/http"
 	"os"
+	"reflect"
+	"slices"
 	"strconv"
 	"testing"
 	"testing/synctest"
@@ -13,13 +19,12 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
-// TestRandomSequences has clients and strangers answer, reply, guess, replay and leave at
-// random, one after another and at once, while questions expire and upstream fails. Against a
-// model: a command runs only if its own client has approved it, once; and what its client
-// approves in time, does run. At last nothing is left. HERMES_APPROVAL_SEQUENCES has another
-// number of them.
+// TestRandomSequences has agents ask, and clients and strangers answer, reply, guess, replay and leave at random,
+// also while an answer is under way, while questions expire and upstream accepts, refuses and fails. Against a
+// model of what each ticket is, and what is counted: a command runs once, and only if its own client has
+// approved it. At last nothing is left. HERMES_APPROVAL_SEQUENCES has another number of them.
 func TestRandomSequences(t *testing.T) {
-	rounds := 10000
+	rounds := 3000
 	if testing.Short() {
 		rounds = 500
 	}
@@ -34,15 +39,19 @@ func TestRandomSequences(t *testing.T) {
 	total := map[string]int{}
 	for round := range rounds {
 		synctest.Test(t, func(t *testing.T) {
-			s := &sequence{t: t, r: rand.New(rand.NewPCG(seed, uint64(round))), d: desk.New(), approved: map[string]bool{}, did: total}
-			s.run(5 + round%40)
+			s := &sequence{t: t, r: rand.New(rand.NewPCG(seed, uint64(round))), d: desk.New(), did: total}
+			s.stats.Answered = map[desk.AnswerKind]uint64{}
+			s.run(5 + round%60)
 		})
 		if t.Failed() {
 			t.Fatalf("round %d of seed %d", round, seed)
 		}
 	}
 	t.Log(total)
-	for _, what := range []string{"ran", "denied", "denied for codes", "expired", "refused", "replayed", "at once", "read again"} {
+	for _, what := range []string{
+		"asked", "asked again", "read again", "another command", "too many", "ran", "denied", "denied for codes", "guessed", "expired", "forgotten",
+		"refused", "answered elsewhere", "too late", "not offered", "during an answer", "ended during an answer",
+	} {
 		if rounds >= 500 && total[what] == 0 {
 			t.Errorf("nothing was ever %s", what)
 		}
@@ -51,244 +60,434 @@ func TestRandomSequences(t *testing.T) {
 
 // sequence is a round of TestRandomSequences.
 type sequence struct {
-	t        *testing.T
-	r        *rand.Rand
-	d        *desk.Desk
-	h        hermes
-	streams  []*desk.Tickets // of client i/2
-	asked    []*question
-	approved map[string]bool // by their own client, by run and request
-	did      map[string]int
+	t       *testing.T
+	r       *rand.Rand
+	d       *desk.Desk
+	streams []*desk.Tickets // of client i%clients
+	tickets []*question
+	stats   desk.Stats
+	depth   int         // of steps during answers
+	said    desk.Result // of upstream, last
+	err     error
+	did     map[string]int
 }
 
 // question is what the model knows of a ticket.
 type question struct {
-	owner  int
-	stream int // that asks it
-	q      rewrite.ApprovalRequest
-	ticket *desk.Ticket
-	until  time.Time
-	ended  bool // by an answer that upstream has accepted, its tool or its end
-	left   bool // by the end of its stream
-	wrong  int
+	owner   int
+	q       rewrite.ApprovalRequest
+	ticket  *desk.Ticket
+	until   time.Time
+	state   desk.State
+	answer  rewrite.ApprovalChoice
+	way     desk.Way
+	streams map[int]bool // that ask it
+	held    bool         // its stream is held for a reply
+	left    bool         // its streams have ended
+	gone    bool         // upstream waits no more, during an answer
+	denied  bool         // for wrong codes
+	wrong   int          // codes
+	ran     bool
+	known   bool
 }
 
-// waits reports whether an answer now has to be accepted.
-func (q *question) waits() bool {
-	return !q.ended && !q.left && time.Now().Before(q.until)
-}
+func (q *question) isLate() bool   { return !time.Now().Before(q.until) }
+func (q *question) hasEnded() bool { return q.state == desk.Answered || q.state == desk.Over }
 
-const clientsOfSequence = 3
+const clients = 3
 
 func (s *sequence) run(steps int) {
-	for i := range 2 * clientsOfSequence {
-		s.streams = append(s.streams, s.d.Tickets(s.h.asker(byte(i/2))))
+	for i := range 2 * clients {
+		owner := i % clients
+		s.streams = append(s.streams, s.d.Tickets(desk.Asker{
+			Owner: [32]byte{byte(owner)}, By: fmt.Sprint(owner), Timeout: timeout,
+			Send: func(ctx context.Context, q rewrite.ApprovalRequest, c rewrite.ApprovalChoice) (desk.Result, error) {
+				return s.send(ctx, s.find(owner, q), q, c)
+			},
+		}))
 	}
 	for range steps {
 		s.step()
 		s.check()
 	}
-	time.Sleep(timeout + 24*time.Hour)
-	synctest.Wait()
-	for _, q := range s.asked {
-		if _, ok := s.d.Find(q.ticket.ID()); ok || s.d.Reply(s.t.Context(), [32]byte{byte(q.owner)}, desk.Once, q.ticket.Code()).Ticket != nil {
-			s.t.Error("a ticket is left")
-		}
-	}
-	if stats := s.d.Stats(); stats.Waiting != 0 {
-		s.t.Errorf("%d still wait", stats.Waiting)
-	}
-	s.did["expired"] += int(s.d.Stats().Expired)
+	s.sleep(timeout + 24*time.Hour)
 	s.check()
-}
-
-// check compares what has run with what was approved.
-func (s *sequence) check() {
-	s.t.Helper()
-	checkSum(s.t, s.d.Stats())
-	for id, c := range s.h.answers {
-		if c == desk.Once && !s.approved[id] {
-			s.t.Errorf("%s runs, and was not approved by its client", id)
-		}
+	if s.stats.Waiting != 0 || len(s.d.Secrets([32]byte{0})) != 0 {
+		s.t.Errorf("something is left: %+v", s.stats)
 	}
 }
 
+// step has something happen.
 func (s *sequence) step() {
-	s.h.away = s.r.IntN(10) == 0
-	if len(s.asked) == 0 || s.r.IntN(4) == 0 {
+	n := s.r.IntN(18)
+	if len(s.tickets) == 0 || n < 7 {
 		s.ask()
 		return
 	}
-	q := s.asked[s.r.IntN(len(s.asked))]
-	switch s.r.IntN(11) {
-	case 0, 1:
-		s.answer(q, desk.Page)
-	case 2, 3:
-		s.answer(q, desk.Reply)
-	case 4: // a stranger, or another client
-		if r := s.d.Reply(s.t.Context(), [32]byte{byte(q.owner + 1)}, desk.Once, q.ticket.Code()); r.Ticket != nil {
-			s.t.Error("a stranger's reply is taken")
+	q := s.tickets[s.r.IntN(len(s.tickets))]
+	choice := all[s.r.IntN(len(all))]
+	switch n {
+	case 7, 8, 9:
+		s.press(q, choice)
+	case 10, 11:
+		s.reply(q, q.owner, all[3*s.r.IntN(2)], q.ticket.Code())
+	case 12: // a stranger, or another client
+		s.reply(q, q.owner+1, desk.Once, q.ticket.Code())
+	case 13:
+		for range 1 + s.r.IntN(4) {
+			s.reply(nil, q.owner, choice, other(q.ticket.Code()))
 		}
-		s.guessed(q.owner + 1)
-	case 5, 6:
-		for range 1 + s.r.IntN(3) {
-			s.d.Reply(s.t.Context(), [32]byte{byte(q.owner)}, desk.Once, other(q.ticket.Code()))
-			s.guessed(q.owner)
-		}
-	case 7:
-		s.streams[q.stream].Done(q.q.RequestID)
-		for _, o := range s.asked { // the same number in another run of the stream
-			if o.stream == q.stream && o.q.RequestID == q.q.RequestID && !o.left {
-				o.ended = true
-			}
-		}
-	case 8:
-		s.end(q.stream)
-	case 9:
-		time.Sleep(time.Duration(s.r.Int64N(int64(timeout))))
-		synctest.Wait()
-	case 10:
-		s.atOnce(q)
+	case 14, 15:
+		s.done(s.r.IntN(len(s.streams)), q.q.RequestID)
+	case 16:
+		s.done(s.r.IntN(len(s.streams)), "")
+	case 17:
+		s.sleep(time.Duration(s.r.Int64N(int64([]time.Duration{timeout, timeout, 16 * time.Minute}[s.r.IntN(3)]))))
 	}
+}
+
+// find returns the question of a ticket that is known.
+func (s *sequence) find(owner int, q rewrite.ApprovalRequest) *question {
+	for _, o := range s.tickets {
+		if o.known && o.owner == owner && o.q.RunID == q.RunID && o.q.RequestID == q.RequestID {
+			return o
+		}
+	}
+	return nil
+}
+
+func (s *sequence) waitingOf(stream int) (n int) {
+	for _, q := range s.tickets {
+		if q.streams[stream] {
+			n++
+		}
+	}
+	return n
 }
 
 // ask asks something new, or the same again.
 func (s *sequence) ask() {
 	stream := s.r.IntN(len(s.streams))
-	q := ask("run"+strconv.Itoa(stream), s.r.IntN(6))
-	ticket := held(s.streams[stream], q)
-	for _, o := range s.asked {
-		if o.stream != stream || o.q.RequestID != q.RequestID || !time.Now().Before(o.until.Add(24*time.Hour)) {
+	q := ask(fmt.Sprint("run", s.r.IntN(2)), s.r.IntN(4))
+	q.Choices = slices.Clone(all)
+	s.r.Shuffle(len(all), func(i, j int) { q.Choices[i], q.Choices[j] = q.Choices[j], q.Choices[i] })
+	q.Choices = append(q.Choices[:s.r.IntN(len(all)+1)], "approve_all")
+	if s.r.IntN(8) == 0 {
+		q.Command += "; rm -rf other"
+	}
+	u := s.find(stream%clients, q)
+	isNew := u == nil
+	what := "asked"
+	switch {
+	case !isNew && u.q.Command != q.Command:
+		u, what = nil, "another command"
+	case !isNew && (u.hasEnded() && (!u.left || u.isLate()) || u.streams[stream]):
+		what = "asked again"
+	case s.waitingOf(stream) >= 4:
+		u, what = nil, "too many"
+	case isNew:
+		u = &question{owner: stream % clients, until: time.Now().Add(timeout), known: true, streams: map[int]bool{}}
+		s.tickets = append(s.tickets, u)
+		s.wait(u, q)
+		u.streams[stream] = true
+	case u.left:
+		what = "read again"
+		s.wait(u, q)
+		fallthrough
+	default:
+		u.streams[stream] = true
+	}
+	s.did[what]++
+	if !isNew && u != nil && u.state == desk.Sending && len(u.streams) == 1 {
+		s.did["asked again during an answer"]++
+	}
+	got := s.streams[stream].Ask(q)
+	switch {
+	case u == nil:
+		s.stats.Omitted++
+		if got != nil {
+			s.t.Errorf("%s: it has a ticket", what)
+		}
+		return
+	case u.ticket == nil:
+		u.ticket = got
+	}
+	if got == nil || got != u.ticket {
+		s.t.Fatalf("%s: another ticket, or none", what)
+	}
+	if u.state == desk.Waiting && s.r.IntN(2) == 0 {
+		u.held = true
+		got.Hold(func(http.ResponseWriter, *http.Request) error { return nil })
+	}
+}
+
+// wait makes u wait for an answer to q.
+func (s *sequence) wait(u *question, q rewrite.ApprovalRequest) {
+	u.q, u.state, u.left = q, desk.Waiting, false
+	u.q.Choices = nil
+	for _, c := range all {
+		if c == desk.Deny || slices.Contains(q.Choices, c) {
+			u.q.Choices = append(u.q.Choices, c)
+		}
+	}
+	s.stats.Asked++
+	s.stats.Waiting++
+}
+
+// end ends u.
+func (s *sequence) end(u *question, as desk.State) {
+	u.state = as
+	clear(u.streams)
+	s.stats.Waiting--
+}
+
+// done ends a request of a stream, or with "" all of it.
+func (s *sequence) done(stream int, request string) {
+	for _, u := range s.tickets {
+		switch {
+		case !u.streams[stream] || request != "" && u.q.RequestID != request:
+		case request == "" && len(u.streams) > 1:
+			delete(u.streams, stream)
+		case u.state == desk.Sending:
+			u.gone = true
+			clear(u.streams)
+			s.did["ended during an answer"]++
+		default:
+			s.stats.Ended++
+			s.end(u, desk.Over)
+			u.left = request == ""
+		}
+	}
+	s.streams[stream].Done(request)
+}
+
+// sleep has time pass.
+func (s *sequence) sleep(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+	for _, u := range s.tickets {
+		if u.state == desk.Waiting && u.isLate() {
+			s.stats.Expired++
+			s.end(u, desk.Over)
+			s.did["expired"]++
+		}
+		u.held = u.held && time.Since(u.until) < 15*time.Minute
+		if u.known && time.Since(u.until) >= 24*time.Hour {
+			u.known = false
+			s.did["forgotten"]++
+		}
+	}
+}
+
+// take returns what an answer to u is, which is sent if it is Accepted.
+func (s *sequence) take(u *question, c rewrite.ApprovalChoice, way desk.Way) (desk.Result, error) {
+	switch {
+	case u.state == desk.Sending, u.state == desk.Answered:
+		return desk.AlreadyAnswered, nil
+	case u.state == desk.Over:
+		return desk.TooLate, nil
+	case !slices.Contains(u.q.Choices, c):
+		s.did["not offered"]++
+		return desk.Refused, desk.ErrNotOffered
+	}
+	u.state, u.answer, u.way = desk.Sending, c, way
+	return desk.Accepted, nil
+}
+
+// leftClient is the context of a client that has left, which ends no answer.
+func (s *sequence) leftClient() context.Context {
+	ctx, leave := context.WithCancel(s.t.Context())
+	leave()
+	return ctx
+}
+
+// wantResult compares the result of an answer with what the model says before it, or upstream during it.
+func (s *sequence) wantResult(what string, got desk.Result, err error, want desk.Result, wantErr error) {
+	s.t.Helper()
+	if want == desk.Accepted {
+		want, wantErr = s.said, s.err
+	}
+	if got != want || !errors.Is(err, wantErr) || (err == nil) != (wantErr == nil) {
+		s.t.Errorf("%s: %d, %v, not %d, %v", what, got, err, want, wantErr)
+	}
+}
+
+// press answers by the page.
+func (s *sequence) press(u *question, c rewrite.ApprovalChoice) {
+	want, wantErr := s.take(u, c, desk.Page)
+	got, err := desk.Refused, error(nil)
+	func() {
+		defer func() {
+			if v := recover(); v != nil {
+				err = v.(error)
+			}
+		}()
+		got, err = u.ticket.Answer(s.leftClient(), c, desk.Page)
+	}()
+	s.wantResult("pressed "+string(c), got, err, want, wantErr)
+}
+
+// reply has a client send a code, that of u or a wrong one.
+func (s *sequence) reply(u *question, owner int, c rewrite.ApprovalChoice, code string) {
+	if u != nil && (u.owner != owner || !u.held) {
+		u = nil
+	}
+	want, wantErr := desk.Refused, error(nil)
+	if u != nil {
+		want, wantErr = s.take(u, c, desk.Reply)
+	} else {
+		s.guess(owner)
+	}
+	r := s.d.Reply(s.leftClient(), [32]byte{byte(owner)}, c, code)
+	if u == nil {
+		if r.Ticket != nil {
+			s.t.Errorf("client %d: the code is taken", owner)
+		}
+		return
+	}
+	if r.Ticket != u.ticket {
+		s.t.Fatalf("client %d: the code is not taken", owner)
+	}
+	s.wantResult("replied "+string(c), r.Result, r.Err, want, wantErr)
+}
+
+// guess counts a wrong code of a client.
+func (s *sequence) guess(owner int) {
+	for _, u := range s.tickets {
+		if u.owner != owner || !u.held || u.state != desk.Waiting {
 			continue
 		}
-		if ticket != nil && ticket != o.ticket {
-			s.t.Error("the same question has another ticket")
-		}
-		if ticket != nil && o.left && time.Now().Before(o.until) {
-			o.left = false
-			s.did["read again"]++
-		}
-		return
-	}
-	if ticket != nil {
-		s.asked = append(s.asked, &question{owner: stream / 2, stream: stream, q: q, ticket: ticket, until: time.Now().Add(timeout)})
-	}
-}
-
-// end ends a stream.
-func (s *sequence) end(stream int) {
-	s.streams[stream].Done("")
-	for _, o := range s.asked {
-		if o.stream == stream && !o.ended {
-			o.left = true
+		s.did["guessed"]++
+		if u.wrong++; u.wrong >= 5 {
+			u.denied = true
+			_, _ = s.take(u, desk.Deny, desk.Reply)
+			s.did["denied for codes"]++
 		}
 	}
 }
 
-// guessed notes a wrong code.
-func (s *sequence) guessed(owner int) {
-	for _, o := range s.asked {
-		if o.owner == owner && o.waits() {
-			if o.wrong++; o.wrong >= 5 {
-				o.ended = true
-				s.did["denied for codes"]++
+// errPanic is the value of a panic.
+var errPanic = errors.New("reverse proxy")
+
+// send is Asker.Send. What upstream returns with an error counts for nothing.
+func (s *sequence) send(ctx context.Context, u *question, q rewrite.ApprovalRequest, c rewrite.ApprovalChoice) (desk.Result, error) {
+	if u == nil || u.state != desk.Sending || u.answer != c || u.q.Command != q.Command {
+		s.t.Fatalf("%s is sent to %+v", c, u)
+	}
+	if until, ok := ctx.Deadline(); !ok || time.Until(until) != 30*time.Second || ctx.Err() != nil {
+		s.t.Errorf("its context ends at %v: %v", until, ctx.Err())
+	}
+	if s.depth < 2 && s.r.IntN(2) == 0 {
+		s.did["during an answer"]++
+		s.depth++
+		switch s.r.IntN(3) {
+		case 0:
+			for stream := range maps.Clone(u.streams) {
+				s.done(stream, []string{"", u.q.RequestID}[s.r.IntN(2)])
 			}
+		case 1:
+			s.sleep(time.Duration(s.r.Int64N(int64(2 * timeout))))
+		default:
+			s.step()
 		}
+		s.check()
+		s.depth--
 	}
+	result, err := desk.Result(s.r.IntN(4)), error(nil)
+	panics := false
+	switch s.r.IntN(8) {
+	case 0:
+		err = errAway
+	case 1:
+		err, panics = errPanic, u.way == desk.Page // a reply may send several
+	case 2, 3, 4, 5:
+		result = desk.Accepted
+	}
+	s.said, s.err = result, err
+	if err != nil {
+		s.said = desk.Refused
+	}
+	s.settle(u, s.said)
+	if panics {
+		panic(err)
+	}
+	return result, err
 }
 
-// answer answers as its own client.
-func (s *sequence) answer(q *question, way desk.Way) {
-	c := desk.Once
-	if s.r.IntN(2) == 0 {
-		c = desk.Deny
-	}
-	id := q.q.RunID + "/" + q.q.RequestID
-	before, waits := s.h.answers[id], q.waits()
-	s.approved[id] = s.approved[id] || c == desk.Once && waits
-	var result desk.Result
-	if way == desk.Page {
-		result, _ = q.ticket.Answer(s.t.Context(), c, way)
-	} else {
-		r := s.d.Reply(s.t.Context(), [32]byte{byte(q.owner)}, c, q.ticket.Code())
-		if result = r.Result; r.Ticket == nil {
-			s.guessed(q.owner)
-		}
+// settle notes what upstream has said to the answer of u.
+func (s *sequence) settle(u *question, result desk.Result) {
+	c := u.answer
+	if result != desk.Accepted {
+		u.answer = ""
 	}
 	switch {
-	case waits && s.h.away:
-		if result != desk.Refused {
-			s.t.Errorf("while upstream is away: %d", result)
+	case result == desk.Accepted:
+		if c != desk.Deny && u.ran {
+			s.t.Errorf("%s runs again", u.q.RequestID)
 		}
-		s.did["refused"]++
-	case waits && before == "":
-		if result != desk.Accepted || s.h.answers[id] != c {
-			s.t.Errorf("%s by %s: %d, upstream has %q", c, way, result, s.h.answers[id])
-		}
-		q.ended = true
-		s.did[map[rewrite.ApprovalChoice]string{desk.Once: "ran", desk.Deny: "denied"}[c]]++
-	case waits: // an earlier life of the question was answered
-		q.ended = true
+		u.ran = u.ran || c != desk.Deny
+		s.stats.Answered[desk.AnswerKind{Choice: c, Way: u.way}]++
+		s.end(u, desk.Answered)
+		s.did[map[bool]string{true: "denied", false: "ran"}[c == desk.Deny]]++
+	case result == desk.AlreadyAnswered:
+		s.stats.Ended++
+		s.end(u, desk.Answered)
+		s.did["answered elsewhere"]++
+	case result == desk.TooLate, u.gone, u.denied:
+		s.stats.Ended++
+		s.end(u, desk.Over)
+		s.did["too late"]++
+	case u.isLate():
+		s.stats.Expired++
+		s.end(u, desk.Over)
 	default:
-		if result == desk.Accepted || s.h.answers[id] != before {
-			s.t.Errorf("%s by %s after the end: %d", c, way, result)
-		}
-		s.did["replayed"]++
+		u.state = desk.Waiting
+		s.did["refused"]++
 	}
 }
 
-// atOnce answers in all ways at once, with the end and the timeout. Afterwards it has ended,
-// or waits as before.
-func (s *sequence) atOnce(q *question) {
-	if !q.waits() {
-		return
-	}
-	s.did["at once"]++
-	s.approved[q.q.RunID+"/"+q.q.RequestID] = true
-	takes := time.Duration(s.r.IntN(2)) * time.Second
-	s.h.during = func() { time.Sleep(takes) }
-	at := time.Second
-	if s.r.IntN(3) == 0 {
-		at = time.Until(q.until)
-	}
-	accepted := make(chan bool, 8)
-	for i := range 8 {
-		c := desk.Once
-		if i%2 == 0 {
-			c = desk.Deny
+// check compares all with the model.
+func (s *sequence) check() {
+	s.t.Helper()
+	secrets := make([]map[string]bool, clients)
+	for _, u := range s.tickets {
+		if found, ok := s.d.Find(u.ticket.ID()); ok != u.known || ok && found != u.ticket {
+			s.t.Errorf("%s is known: %v", u.q.RequestID, ok)
 		}
-		go func() {
-			time.Sleep(at)
-			result := desk.Refused
-			if i < 4 {
-				result, _ = q.ticket.Answer(context.Background(), c, desk.Page)
-			} else {
-				result = s.d.Reply(context.Background(), [32]byte{byte(q.owner)}, c, q.ticket.Code()).Result
-			}
-			accepted <- result == desk.Accepted
-		}()
-	}
-	if s.r.IntN(2) == 0 {
-		go func() {
-			time.Sleep(at)
-			s.streams[q.stream].Done(q.q.RequestID)
-		}()
-	}
-	n := 0
-	for range 8 {
-		if <-accepted {
-			n++
+		v := u.ticket.View()
+		want := desk.View{State: u.state, Answer: u.answer, Request: u.q, By: fmt.Sprint(u.owner), Until: u.until, Held: u.held}
+		if u.hasEnded() {
+			want.Request = rewrite.ApprovalRequest{RunID: u.q.RunID, RequestID: u.q.RequestID}
+		}
+		if !reflect.DeepEqual(v, want) || u.ticket.Rest(nil, nil) == nil != u.held {
+			s.t.Errorf("the ticket is %+v, not %+v", v, want)
+		}
+		if !u.known {
+			continue
+		}
+		if secrets[u.owner] == nil {
+			secrets[u.owner] = map[string]bool{}
+		}
+		secrets[u.owner][u.ticket.ID()] = false
+		if u.held {
+			secrets[u.owner][u.ticket.Code()] = u.state == desk.Waiting
 		}
 	}
-	synctest.Wait()
-	time.Sleep(time.Second) // for an end that was last
-	s.h.during = nil
-	if n > 1 {
-		s.t.Errorf("%d answers were accepted", n)
-	}
-	for _, o := range s.asked {
-		if state := o.ticket.View().State; o.stream == q.stream && o.q.RequestID == q.q.RequestID && state != desk.Waiting {
-			o.ended = true
+	for owner, want := range secrets {
+		if got := s.d.Secrets([32]byte{byte(owner)}); !maps.Equal(got, want) || (got == nil) != (want == nil) {
+			s.t.Errorf("the secrets of client %d are %v, not %v", owner, got, want)
 		}
+	}
+	for i, stream := range s.streams {
+		if got, want := stream.Waiting(), s.waitingOf(i); got != want {
+			s.t.Errorf("%d wait in stream %d, not %d", got, i, want)
+		}
+	}
+	if got := s.d.Stats(); !reflect.DeepEqual(got, s.stats) {
+		s.t.Errorf("counted are %+v, not %+v", got, s.stats)
+	}
+	checkSum(s.t, s.stats)
+	if s.t.Failed() {
+		s.t.FailNow()
 	}
 }
