@@ -12,46 +12,6 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
 )
 
-// TestReload: places that are held count after a reload, and those who wait go on and are served in
-// their order, whichever configuration they came to.
-func TestReload(t *testing.T) {
-	t.Parallel()
-	for _, resume := range []string{"", "detach 10m"} {
-		p := newPlaceOf(t, hermes.New(t, 20), site{resume: resume, queue: []string{"runs 2"}, grace: "10m", hermes: []string{"drain_timeout 10m"}})
-		run := p.ask(runs, "key-0", "slow-0")
-		run.good(runs)
-		p.ask(chat, "key-1", "slow-1")
-		p.Until(t, "slow-0", "slow-1")
-		var all []*pending
-		for i := range 4 {
-			all = append(all, p.ask(chat, fmt.Sprintf("key-%d", i), fmt.Sprintf("slow-before-%d", i)))
-			p.untilWaiting(i + 1)
-		}
-		p.load(p.lines)
-		for i := range 4 {
-			all = append(all, p.ask(whole, fmt.Sprintf("key-after-%d", i), fmt.Sprintf("after-%d", i)))
-			p.untilWaiting(i + 5)
-		}
-		if p.Running() != 2 {
-			t.Errorf("upstream has heard %q", p.Heard())
-		}
-		p.End("slow-1")
-		p.Until(t, "slow-before-2") // its client has nothing
-		p.End("slow-0")
-		p.Until(t, "slow-before-3")
-		p.Release()
-		for i, q := range all {
-			<-q.done
-			if text := q.body.String(); q.err != nil || !strings.Contains(text, "bye") {
-				t.Errorf("%d: %v %q", i, q.err, text)
-			}
-		}
-		if p.MostAtOnce() != 2 {
-			t.Errorf("%d at once", p.MostAtOnce())
-		}
-	}
-}
-
 // TestReloadWithOtherLimits: fewer places end nobody, and none is admitted until there are fewer; more
 // are there at once.
 func TestReloadWithOtherLimits(t *testing.T) {

@@ -26,56 +26,6 @@ func (p *place) get(path, key string) *pending {
 	return p.send(http.MethodGet, path, "", path, "Authorization", "Bearer "+key)
 }
 
-// TestRunsHoldTheirPlaces: the 202 of a run is not its end. Its events tell, or its state, whoever
-// of its clients asks; if none asks, the sidecar does.
-func TestRunsHoldTheirPlaces(t *testing.T) {
-	t.Parallel()
-	for name, tells := range map[string]func(p *place, id string){
-		"events": func(p *place, id string) {
-			e := p.get("/v1/runs/"+id+"/events", "key-1")
-			e.says("message.delta")
-			p.End("slow")
-			e.says("run.completed")
-		},
-		"its state": func(p *place, id string) {
-			for range 3 {
-				if _, body := p.get("/v1/runs/"+id, "key-1").ends(); !strings.Contains(body, "running") {
-					p.t.Errorf("it is %s", body)
-				}
-			}
-			if p.Has("after slow") {
-				p.t.Error("a run that goes on has given its place back")
-			}
-			p.End("slow")
-			p.get("/v1/runs/"+id, "key-1").ends()
-		},
-		"nobody": func(p *place, id string) { p.End("slow") },
-		"a reader of its events leaves": func(p *place, id string) {
-			e := p.get("/v1/runs/"+id+"/events", "key-1")
-			e.says("message.delta")
-			e.leave()
-			<-e.done
-			if p.Has("after slow") {
-				p.t.Error("a run that goes on has given its place back")
-			}
-			p.End("slow")
-		},
-	} {
-		for _, resume := range []string{"", "detach 10m"} {
-			t.Run(name+" "+resume, func(t *testing.T) {
-				t.Parallel()
-				p := newPlaceOf(t, hermes.New(t, 10), site{resume: resume, queue: []string{"runs 1"}})
-				id, waits := p.begins("slow", "key-1")
-				tells(p, id)
-				p.Until(t, "after slow")
-				if _, body := waits.ends(); !strings.Contains(body, "bye") || p.MostAtOnce() != 1 {
-					t.Errorf("%d at once, answered %s", p.MostAtOnce(), body)
-				}
-			})
-		}
-	}
-}
-
 // TestRoutesOfRuns: nobody tells of the end of a run, and the sidecar asks for its state or its events on the way that
 // the client's request took.
 func TestRoutesOfRuns(t *testing.T) {
@@ -108,29 +58,6 @@ func TestRoutesOfRuns(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestStrangersFreeNothing: what others ask about a run, and what is no answer about it, gives no place
-// back.
-func TestStrangersFreeNothing(t *testing.T) {
-	t.Parallel()
-	a := hermes.New(t, 10)
-	a.Silent = true // the sidecar's own polls say nothing
-	p := newPlaceOf(t, a, site{queue: []string{"runs 1"}})
-	id, waits := p.begins("slow", "key-1")
-	for _, path := range []string{"/v1/runs/" + id, "/v1/runs/" + id + "/events", "/v1/runs/" + id + "/", "/v1/runs/x", "/v1/runs//" + id, "/v1/runs/../runs/" + id, "/x/v1/runs/" + id} {
-		p.get(path, "a stranger").ends()
-	}
-	for _, path := range []string{"/v1/runs/" + id + "/stop", "/v1/runs/" + id + "/approval"} {
-		p.send(http.MethodPost, path, `{"choice": "once"}`, path, "Authorization", "Bearer key-1").ends()
-	}
-	if p.Has("after slow") {
-		t.Error("the place is given back")
-	}
-	e := p.get("/v1/runs/"+id+"/events", "key-1")
-	e.says("message.delta")
-	p.End("slow")
-	waits.good(chat)
 }
 
 // free wants all places to be free: so many go through at once, and one more waits, as long as the machine

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,10 +17,10 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
 )
 
-// TestRandomSequences lets hundreds of requests of all kinds come, wait, leave, be refused by upstream,
-// fail, run too long and be reloaded at any time, and wants of upstream's own records: never more
-// than runs at once, of those whose clients are there; an answer for each that stays; nothing heard of
-// those that were refused; and at the end all places are free. HERMES_QUEUE_SEQUENCES says how
+// TestRandomSequences lets hundreds of requests of all kinds come, be typed, wait, leave, be refused by
+// upstream, fail, run too long and be reloaded at any time, and wants of upstream's own records: never more
+// than runs at once, of those whose clients are there; the answer or the error of its kind for each that stays;
+// nothing heard of those that were refused; and at the end all places are free. HERMES_QUEUE_SEQUENCES says how
 // many requests, and HERMES_QUEUE_SEED repeats what they do.
 func TestRandomSequences(t *testing.T) {
 	t.Parallel()
@@ -39,7 +40,7 @@ func sequences(t *testing.T, n int) {
 	seed := harness.Seed(t, "HERMES_QUEUE_SEED")
 	for i, s := range []site{
 		{queue: []string{"runs 3", "wait 1h", "waiting 10000"}},
-		{queue: []string{"runs 3", "wait 1500ms", "waiting 20"}, hermes: []string{"status_line on", "keepalive 50ms"}},
+		{queue: []string{"runs 2", "wait 1500ms", "waiting 30"}, hermes: []string{"status_line on", "keepalive 50ms"}},
 		{queue: []string{"runs 4", "wait 1h", "waiting 10000"}, resume: "detach 10m\n\t\tmax_detached 1000"}, // above it, one ends with its client
 	} {
 		s.grace = "10m"
@@ -47,7 +48,13 @@ func sequences(t *testing.T, n int) {
 		t.Run(strings.Join(append(s.queue, strings.Fields(s.resume)...), ", "), func(t *testing.T) {
 			t.Parallel()
 			q := &sequence{place: newPlaceOf(t, hermes.New(t, 10), s), seed: seed + uint64(i), outcomes: map[string]int{}}
+			q.works = map[bool]int{true: 80, false: 300}[slices.Contains(s.queue, "wait 1h")]
 			q.play(t, n)
+			for _, what := range []string{"full", "timeout", "told"} {
+				if q.works == 300 && q.outcomes[what] == 0 {
+					t.Errorf("no request was %s", what)
+				}
+			}
 		})
 	}
 }
@@ -55,7 +62,8 @@ func sequences(t *testing.T, n int) {
 // A sequence is what many clients do at a place.
 type sequence struct {
 	*place
-	seed uint64
+	seed  uint64
+	works int // how many milliseconds the agent works at most
 
 	mu       sync.Mutex
 	outcomes map[string]int
@@ -78,7 +86,7 @@ func (q *sequence) play(t *testing.T, n int) {
 		if t.Failed() {
 			break
 		}
-		if i%150 == 149 {
+		if i%50 == 49 {
 			q.load(q.lines)
 		}
 		numbers <- i
@@ -104,10 +112,14 @@ func (q *sequence) one(t *testing.T, i int) {
 	key := fmt.Sprintf("key-%d", r.IntN(6))
 	prompt := fmt.Sprintf("slow-%d", i)
 	quits, fate := r.IntN(5) == 0, r.IntN(12)
-	quitsAfter, works := ms(300), ms(80)
+	quitsAfter, works := ms(300), ms(q.works)
 	header := []string{}
 	if r.IntN(3) == 0 {
 		header = []string{"Idempotency-Key", prompt}
+	}
+	typed := len(header) == 0 && r.IntN(5) == 0
+	if typed {
+		header = []string{"Content-Encoding", []string{"gzip", "identity"}[r.IntN(2)]}
 	}
 	refusals := 0
 	switch fate {
@@ -160,14 +172,16 @@ func (q *sequence) one(t *testing.T, i int) {
 	case p.err != nil:
 		outcome = "bad"
 		t.Errorf("%s %s: %v after %q", k.path, prompt, p.err, harness.Clip(body))
-	case strings.Contains(body, "queue_full"):
+	case strings.Contains(body, "queue_full"), strings.Contains(body, messages["queue_full"]):
 		outcome = "full"
+		p.refused(k, "queue_full")
 		began := len(q.Heard())
 		harness.Until(t, "another has begun", func() bool { return len(q.Heard()) > began || q.Running() == 0 })
-	case strings.Contains(body, "queue_timeout"):
+	case strings.Contains(body, "queue_timeout"), strings.Contains(body, messages["queue_timeout"]):
 		outcome = "timeout"
-	case strings.Contains(body, "rate_limit_exceeded") && !strings.Contains(q.lines.queue[1], "1h"):
-		outcome = "refused" // upstream wants it to wait for longer than it may
+		p.refused(k, "queue_timeout")
+	case strings.Contains(body, "rate_limit_exceeded") && (typed || !strings.Contains(q.lines.queue[1], "1h")):
+		outcome = "refused" // upstream wants it to wait for longer than it may, or it cannot be sent again
 	case fate == 1 || fate == 2:
 		outcome = "failed"
 		if p.reply.StatusCode == 200 && !strings.Contains(body, `error`) {
@@ -175,6 +189,9 @@ func (q *sequence) one(t *testing.T, i int) {
 		}
 	case k != runs && strings.Contains(body, "bye"), k == runs && p.reply.StatusCode == 202, k == responses && strings.Contains(body, "response.completed"), k == response && strings.Contains(body, `"completed"`):
 		outcome = "served"
+		if q.lines.resume == "" { // whose events have ids
+			p.good(k)
+		}
 	default:
 		t.Errorf("%s %s: %s %q", k.path, prompt, p.reply.Status, harness.Clip(body))
 		outcome = "bad"
@@ -187,6 +204,7 @@ func (q *sequence) one(t *testing.T, i int) {
 		switch r.IntN(8) {
 		case 0: // the sidecar asks, after five seconds
 			state.leave()
+			q.get("/v1/runs/"+p.runID()+"/events", key).leave()
 		case 1, 2, 3:
 			harness.Until(t, "the run is over", over)
 			state = q.get("/v1/runs/"+p.runID(), key)
@@ -199,4 +217,7 @@ func (q *sequence) one(t *testing.T, i int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.outcomes[outcome]++
+	if strings.Contains(body, "Waiting in line") {
+		q.outcomes["told"]++
+	}
 }

@@ -6,6 +6,7 @@ package queue
 import (
 	"bytes"
 	"cmp"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -152,6 +153,7 @@ func (p *place) ask(k kind, key, prompt string, header ...string) *pending {
 	return p.send(http.MethodPost, k.path, fmt.Sprintf(k.body, hermes.ASCII(prompt)), prompt, append([]string{"Authorization", "Bearer " + key}, header...)...)
 }
 
+// send sends a request. A body whose Content-Encoding is said is typed: its end comes later.
 func (p *place) send(method, path, body, prompt string, header ...string) *pending {
 	ctx, leave := context.WithCancel(context.Background())
 	q := &pending{t: p.t, prompt: prompt, leave: leave, header: make(chan struct{}), done: make(chan struct{})}
@@ -163,6 +165,9 @@ func (p *place) send(method, path, body, prompt string, header ...string) *pendi
 	req.Header.Set("Content-Type", "application/json")
 	for i := 0; i+1 < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
+	}
+	if encoding := req.Header.Get("Content-Encoding"); encoding != "" {
+		types(req, body, encoding == "gzip")
 	}
 	go func() {
 		defer leave()
@@ -179,6 +184,33 @@ func (p *place) send(method, path, body, prompt string, header ...string) *pendi
 		_, q.err = io.Copy(io.MultiWriter(&q.body, &q.status), q.reply.Body)
 	}()
 	return q
+}
+
+// types gives req a body whose end comes later.
+func types(req *http.Request, body string, zips bool) {
+	if zips {
+		var b bytes.Buffer
+		w := gzip.NewWriter(&b)
+		io.WriteString(w, body)
+		w.Close()
+		body = b.String()
+	} else {
+		req.Header.Del("Content-Encoding")
+	}
+	half := len(body) / 2
+	req.ContentLength = int64(len(body))
+	req.GetBody = func() (io.ReadCloser, error) {
+		return io.NopCloser(io.MultiReader(strings.NewReader(body[:half]), pause(100*time.Millisecond), strings.NewReader(body[half:]))), nil
+	}
+	req.Body, _ = req.GetBody()
+}
+
+// A pause is a reader of nothing, for a while.
+type pause time.Duration
+
+func (p pause) Read([]byte) (int, error) {
+	time.Sleep(time.Duration(p))
+	return 0, io.EOF
 }
 
 // leaves leaves, and waits until the request is over here.

@@ -118,7 +118,7 @@ func (c *Client) Ask(method, path string, body io.Reader, headers ...string) (*R
 }
 
 // unread are the errors of net/http for a connection that was closed before it brought an answer.
-var unread = regexp.MustCompile(`EOF|reset|server closed idle connection`)
+var unread = regexp.MustCompile(`EOF|reset|server closed idle connection|use of closed network connection|broken pipe`)
 
 // Again reports whether req failed because its connection was closed unread, and makes it ready to be
 // sent again.

@@ -54,7 +54,6 @@ type Agent struct {
 	rowID            int
 	sessionQuestions []SessionQuestion
 	sessionHandler   http.HandlerFunc
-	reading          int // requests whose body has not come whole
 }
 
 // A Request is one that the agent has taken, and not refused.
@@ -260,13 +259,6 @@ func (a *Agent) Paths() []string {
 	return slices.Clone(a.paths)
 }
 
-// Reading returns how many requests have begun whose body has not come whole.
-func (a *Agent) Reading() int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.reading
-}
-
 // count counts the works whose clients are there, and all. The mutex is held.
 func (a *Agent) count() (there, all int) {
 	for _, r := range a.requests {
@@ -284,7 +276,7 @@ func (a *Agent) serve(w http.ResponseWriter, r *http.Request) {
 	if origin := r.Header.Get("Origin"); origin != "" && !a.allows(w, r, origin) {
 		return
 	}
-	body, err := a.read(r)
+	body, err := read(r)
 	path, run := strings.CutPrefix(r.URL.Path, "/v1/runs/")
 	switch id, approval := strings.CutSuffix(path, "/approval"); {
 	case err != nil:
@@ -315,14 +307,8 @@ func (a *Agent) allows(w http.ResponseWriter, r *http.Request, origin string) (a
 }
 
 // read reads the body of a request.
-func (a *Agent) read(r *http.Request) ([]byte, error) {
-	a.mu.Lock()
-	a.reading++
-	a.mu.Unlock()
+func read(r *http.Request) ([]byte, error) {
 	body, err := io.ReadAll(r.Body)
-	a.mu.Lock()
-	a.reading--
-	a.mu.Unlock()
 	if err == nil && r.Header.Get("Content-Encoding") == "gzip" {
 		if unzip, err := gzip.NewReader(bytes.NewReader(body)); err == nil {
 			body, _ = io.ReadAll(unzip)
