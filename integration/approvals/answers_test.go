@@ -65,9 +65,7 @@ func TestReply(t *testing.T) {
 		after string
 	}{
 		{"approve CODE", 1, "Done: once"},
-		{" \n approve CODE \n", 1, "Done: once"},
 		{"deny CODE", 0, "Done: deny"},
-		{"Approve CODE.", 1, "Done: once"}, // of a phone
 		{"**Deny**\u00a0`CODE`\u200b!", 0, "Done: deny"},
 	} {
 		t.Run(test.reply, func(t *testing.T) {
@@ -92,81 +90,6 @@ func TestReply(t *testing.T) {
 				t.Errorf("the agent has got %d requests, want one: %q", n, p.sent())
 			}
 		})
-	}
-}
-
-// TestMessagesWithACode do not reach the agent, which would let them wait. Their answer says what to
-// write, streamed or not, and the reply still counts, whatever the chat has said since.
-func TestMessagesWithACode(t *testing.T) {
-	p := newPlace(t, byReply)
-	p.On("go", asksOnce(danger)...)
-	me := person{t: t, at: p, key: "key-1"}
-	first := me.asks("go").wait()
-	before := first.ends()
-	advice := me.asks("go", before.Content, "yes please approve "+first.code).ends()
-	advice.CheckGood(t)
-	if want := "reply `approve " + first.code + "` or `deny " + first.code + "` and nothing else"; !strings.Contains(advice.Content, want) {
-		t.Errorf("the answer is %q", advice.Content)
-	}
-	if all := me.posts(said{"go", before.Content, "approve " + first.code}.body(false)).All(); !strings.Contains(all, `"object":"chat.completion"`) || !strings.Contains(all, "asks for a stream") {
-		t.Errorf("the answer that is not streamed is %s", all)
-	}
-	p.WantUnanswered(t, "messages with the code")
-	if sent := p.sent(); len(sent) != 1 {
-		t.Errorf("the agent has got %q", sent)
-	}
-	me.asks("go", before.Content, "yes please approve "+first.code, advice.Content, "approve "+first.code).ends().CheckGood(t)
-	p.WantRan(t, danger, 1)
-	me.asks("go", before.Content, "yes please approve "+first.code, advice.Content, "approve "+first.code, "Done", "and now?").ends()
-	if sent := p.sent(); len(sent) != 2 || strings.Contains(sent[1], first.code) || !strings.Contains(sent[1], "yes please approve …") {
-		t.Errorf("the agent has got %q", sent)
-	}
-}
-
-// TestSeveralReplies: each command of a run has a code of its own.
-func TestSeveralReplies(t *testing.T) {
-	p := newPlace(t, byReply)
-	p.On("go", hermes.Asks(hermes.Command{Text: "rm -rf one"}), hermes.Asks(hermes.Command{Text: "rm -rf two"}), hermes.Asks(hermes.Command{Text: "rm -rf three"}), hermes.Reports("Done: "))
-	me := person{t: t, at: p, key: "key-1"}
-	chat, seen := said{"go"}, map[string]bool{}
-	for _, verb := range []string{"approve ", "deny ", "approve "} {
-		a := me.asks(chat...).wait()
-		text := a.ends().Content
-		if a.code == "" || seen[a.code] || !strings.Contains(text, a.code) {
-			t.Fatalf("the code %q is not new, or not in %q", a.code, text)
-		}
-		seen[a.code] = true
-		chat = append(chat, text, verb+a.code)
-	}
-	last := me.asks(chat...).ends()
-	last.CheckGood(t)
-	if got := strings.TrimSpace(last.Content); got != "Done: once,deny,once" {
-		t.Errorf("the rest is %q", got)
-	}
-	p.WantRan(t, "rm -rf one", 1)
-	p.WantRan(t, "rm -rf two", 0)
-	p.WantRan(t, "rm -rf three", 1)
-}
-
-// TestLinkOfAnAnswerThatHasEnded: where both ways are offered, the page answers although the answer
-// has ended for a reply, and the reply brings the rest.
-func TestLinkOfAnAnswerThatHasEnded(t *testing.T) {
-	p := newPlace(t, byLink, byReply)
-	p.On("go", asksOnce(danger)...)
-	me := person{t: t, at: p, key: "key-1"}
-	first := me.asks("go").wait()
-	before := first.ends()
-	if s := me.presses(first.url, "once"); s.status != http.StatusOK {
-		t.Errorf("pressed: %d %s", s.status, s.words())
-	}
-	after := me.asks("go", before.Content, "approve "+first.code).ends()
-	after.CheckGood(t)
-	if !strings.HasSuffix(after.Content, "Done: once") {
-		t.Errorf("the rest is %q", after.Content)
-	}
-	p.WantRan(t, danger, 1)
-	if n := len(p.sent()); n != 1 {
-		t.Errorf("the agent has got %d requests, want one: %q", n, p.sent())
 	}
 }
 

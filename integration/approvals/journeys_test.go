@@ -93,21 +93,6 @@ func TestAnswersTakeTheWayOfTheirClient(t *testing.T) {
 	}
 }
 
-// TestReplyNeedsResume: without it the answer does not end, and the log says why.
-func TestReplyNeedsResume(t *testing.T) {
-	p := newPlace(t, resume+"off", byLink, byReply)
-	p.On("go", asksOnce(danger)...)
-	me := person{t: t, at: p, key: "key-1"}
-	a := me.asks("go").wait()
-	me.presses(a.url, "session")
-	if answer := a.ends(); a.code != "" || strings.Contains(answer.Content, "reply `") || !strings.HasSuffix(answer.Content, "Done: session") {
-		t.Errorf("the code %q, %q", a.code, answer.Content)
-	}
-	if !p.caddy.Await("the answer cannot continue without its client") {
-		t.Error("the log does not say why there is no code")
-	}
-}
-
 // list returns what the site says of its streams.
 func (p person) list() string {
 	p.t.Helper()
