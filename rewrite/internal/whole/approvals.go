@@ -258,7 +258,7 @@ func ownWords(text []byte) []byte {
 }
 
 // lastOfUser returns the text of the last message in body, the inside of a JSON string, and where
-// the message begins. The text is nil if the message is not the user's. Messages after it that say
+// the message begins. There is none if the message is not the user's. Messages after it that say
 // nothing to the agent do not count: those of the system, and empty ones of the assistant. alone
 // says that the message has nothing but its text.
 func lastOfUser(body []byte) (text []byte, from int, alone bool) {
@@ -277,39 +277,35 @@ func lastOfUser(body []byte) (text []byte, from int, alone bool) {
 	if !last.Ok() {
 		return nil, 0, false
 	}
-	content := jsonspan.MemberOf(body, last, "content")
-	if content.IsString(body) {
-		return content.Inner().Of(body), last.From, true
+	text, alone = textIn(body, last)
+	return text, last.From, alone
+}
+
+// textIn returns the text of the message at v, the inside of a JSON string, with a newline between parts. alone says
+// that its content has nothing else.
+func textIn(b []byte, v jsonspan.Span) (text []byte, alone bool) {
+	content := jsonspan.MemberOf(b, v, "content")
+	if content.IsString(b) {
+		return content.Inner().Of(b), true
 	}
-	joined := false
-	alone = true
-	for part := range jsonspan.Elements(body, content) {
-		said := textOf(body, part)
-		switch {
-		case !said.IsString(body):
-			alone = alone && isEmpty(body, part)
-		case !said.Inner().Ok():
-		case text == nil:
-			text = said.Inner().Of(body)
-		default:
-			if !joined {
-				text, joined = append(make([]byte, 0, content.To-content.From), text...), true
-			}
-			text = append(append(text, `\n`...), said.Inner().Of(body)...)
+	text, alone = make([]byte, 0, content.To-content.From), true
+	for part := range jsonspan.Elements(b, content) {
+		switch in := textOf(b, part); {
+		case !in.IsString(b):
+			alone = alone && isEmpty(b, part)
+		case len(text) == 0:
+			text = append(text, in.Inner().Of(b)...)
+		case in.Inner().Ok():
+			text = append(append(text, `\n`...), in.Inner().Of(b)...)
 		}
 	}
-	return text, last.From, alone
+	return text, alone
 }
 
 // saysNothing reports whether the assistant's message at v has neither text nor calls.
 func saysNothing(b []byte, v jsonspan.Span) bool {
-	content := jsonspan.MemberOf(b, v, "content")
-	for part := range jsonspan.Elements(b, content) {
-		if text := textOf(b, part); !text.IsString(b) && !isEmpty(b, part) || text.IsString(b) && jsonspan.HasText(text.Inner().Of(b)) {
-			return false
-		}
-	}
-	return !(content.IsString(b) && jsonspan.HasText(content.Inner().Of(b))) && !chunk.Filled(jsonspan.MemberOf(b, v, "tool_calls").Of(b))
+	text, alone := textIn(b, v)
+	return alone && !jsonspan.HasText(text) && !chunk.Filled(jsonspan.MemberOf(b, v, "tool_calls").Of(b))
 }
 
 // isEmpty reports whether the part at v, which has no text, says nothing.

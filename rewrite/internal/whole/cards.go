@@ -87,9 +87,9 @@ type cardID struct {
 	told bool // the card has details, so that its output is any text
 }
 
-// cardOf returns the id of the tool call at v, and whether that is a card: its arguments are an object with
-// nothing but a label and args. told says that it has args. It is also a card if it has the name of one,
-// which no function has, and shows details: Open WebUI 0.11 sends back what it shows.
+// cardOf returns the id of the tool call at v, and whether that is a card: it has the arguments of one. told says
+// that these have details. It is also a card if it has the name of one, which no function has, and shows
+// details: Open WebUI 0.11 sends back what it shows.
 func (h *healer) cardOf(v jsonspan.Span) (id jsonspan.Span, told, ok bool) {
 	id = jsonspan.MemberOf(h.b, v, "id")
 	function := jsonspan.MemberOf(h.b, v, "function")
@@ -101,22 +101,8 @@ func (h *healer) cardOf(v jsonspan.Span) (id jsonspan.Span, told, ok bool) {
 	if shown.IsString(h.b) && isShown(jsonspan.Unquote(string(shown.Of(h.b))), h.room) {
 		return id, true, true
 	}
-	r := jsonspan.Reader{Data: h.room, Pos: jsonspan.SkipSpace(h.room, 0)}
-	if !r.At('{') || !jsonspan.Valid(h.room) {
-		return id, false, false
-	}
-	r.Open()
-	name, _ := r.Member()
-	if label := r.Skip(); !name.Is(h.room, "label") || !label.IsString(h.room) {
-		return id, false, false
-	}
-	name, told = r.Member()
-	if !told {
-		return id, false, true
-	}
-	r.Skip()
-	_, more := r.Member()
-	return id, true, !more && name.Is(h.room, "args")
+	_, _, kind := cardArguments(h.room)
+	return id, kind == cardWithResult, kind != noCard
 }
 
 // isShown reports whether a call with the name and the arguments is a card as it is shown.

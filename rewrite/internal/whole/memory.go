@@ -256,7 +256,10 @@ func (r *recaller) readCalls(v jsonspan.Span) {
 		label, args, kind := cardArguments(arguments)
 		switch {
 		case kind != noCard:
-			c.Label, c.Args = r.without(label), r.without(args)
+			c.Label, c.Args = r.without(unquote(label.Of(arguments))), ""
+			if args.IsSet(arguments) {
+				c.Args = r.without(string(args.Of(arguments)))
+			}
 		case isShown(c.Name, arguments):
 			kind = cardWithResult
 		}
@@ -290,24 +293,21 @@ const (
 	cardWithResult          // what the tool has returned, behind the status if it begins like one or that is not completed
 )
 
-// cardArguments returns the label and what the tool was given, as arguments have them that are those of a card:
-// an object with nothing but a label and, if details are known, what the tool was given.
-func cardArguments(arguments []byte) (label, args string, kind cardKind) {
-	v := jsonspan.Span{From: jsonspan.SkipSpace(arguments, 0), To: len(arguments)}
+// cardArguments returns where the label is and what the tool was given, in arguments that are those of a card:
+// an object with nothing but a label and, if details are known, args.
+func cardArguments(arguments []byte) (label, args jsonspan.Span, kind cardKind) {
+	v := object(arguments)
 	if !v.IsObject(arguments) || !jsonspan.Valid(arguments) {
-		return "", "", noCard
+		return label, args, noCard
 	}
 	for name, value := range jsonspan.Members(arguments, v) {
 		switch {
 		case name.Is(arguments, "label") && kind == noCard && value.IsString(arguments):
-			label, kind = jsonspan.Unquote(string(value.Of(arguments))), cardWithStatus
+			label, kind = value, cardWithStatus
 		case name.Is(arguments, "args") && kind == cardWithStatus:
-			kind = cardWithResult
-			if value.IsSet(arguments) {
-				args = string(value.Of(arguments))
-			}
+			args, kind = value, cardWithResult
 		default:
-			return "", "", noCard
+			return label, args, noCard
 		}
 	}
 	return label, args, kind
