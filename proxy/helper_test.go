@@ -7,15 +7,11 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/proxytest"
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
-
-// patience is how long a test waits for what must come, on a machine however busy.
-const patience = 4 * time.Minute
 
 const (
 	chatPath      = proxytest.ChatPath
