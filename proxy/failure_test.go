@@ -79,10 +79,15 @@ func TestErrorsThatGoOnAreNotToBeSentAgain(t *testing.T) {
 		{otherPath, "lost", 500, ""},
 		{otherPath, "lost", 502, ""},
 	} {
-		x := begin(t, path(c.path), asking(clean), statusOf(c.status))
+		sets := []setting{path(c.path), asking(clean)}
+		if c.status > 0 { // by default an error stands for none
+			sets = append(sets, statusOf(c.status))
+		}
+		x := begin(t, sets...)
 		x.Do(func() { x.try(c.try) })
 		x.Ret(errTest).WantEnd(t, nil, errTest)
 		equal(t, x.Rec.Fields.Get("X-Should-Retry"), c.want, fmt.Sprintf("%+v: X-Should-Retry", c))
+		equal(t, x.Rec.Status, 0, fmt.Sprintf("%+v: the status", c))
 	}
 }
 
@@ -178,8 +183,6 @@ func TestRequestsThatCannotBeRead(t *testing.T) {
 		"refused by the site":   {malformed, http.StatusForbidden, 0},
 		"an error of no status": {malformed, 0, 0},
 		"its client has left":   {context.Canceled, http.StatusBadGateway, 499},
-		"a limit":               {&http.MaxBytesError{}, http.StatusRequestEntityTooLarge, 0},
-		"a limit's own status":  {fmt.Errorf("x: %w", statusError(413)), http.StatusRequestEntityTooLarge, 0},
 	} {
 		for form, set := range map[string]setting{"read": option(func(*proxy.Options) {}), "history keep": unread["history keep"]} {
 			t.Run(name+", "+form, func(t *testing.T) {

@@ -516,16 +516,6 @@ func TestReadingNothingOfARequest(t *testing.T) {
 	}
 }
 
-// Without ErrorStatus, it stands for none.
-func TestErrorsStandForNoStatusByDefault(t *testing.T) {
-	x := begin(t, asking(clean))
-	x.Do(func() { x.try("lost") })
-	x.Ret(errTest).WantEnd(t, nil, errTest)
-	if got := x.Rec.Fields.Get("X-Should-Retry"); got != "false" || x.Rec.Status != 0 {
-		t.Errorf("X-Should-Retry %q, status %d", got, x.Rec.Status)
-	}
-}
-
 // A field that is nil keeps net/http from setting it, and has to arrive so.
 func TestFieldsThatAreNil(t *testing.T) {
 	for _, p := range []string{chatPath, otherPath} {
