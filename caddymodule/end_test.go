@@ -2,25 +2,23 @@ package caddymodule
 
 import (
 	"context"
-	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/caddytest"
 )
 
 func init() {
-	caddy.RegisterModule(listener{})
+	caddy.RegisterModule(new(listener))
 	caddy.RegisterModule(played{})
+	httpcaddyfile.RegisterHandlerDirective("hermes_test", func(httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) { return played{}, nil })
 }
 
 // listener is an event handler as users configure one.
@@ -32,11 +30,17 @@ type listener struct {
 // heard is what listeners have been told.
 var heard = make(chan string, 16)
 
-func (listener) CaddyModule() caddy.ModuleInfo {
+func (*listener) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "events.handlers.hermes_test", New: func() caddy.Module { return new(listener) }}
 }
 
-func (l listener) Handle(ctx context.Context, e caddy.Event) error {
+func (l *listener) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next()
+	d.AllArgs(&l.Name)
+	return nil
+}
+
+func (l *listener) Handle(ctx context.Context, e caddy.Event) error {
 	repl := ctx.Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 	heard <- l.Name + ": " + e.Name() + " of " + string(e.Origin().CaddyModule().ID) +
 		repl.ReplaceAll(" {event.data.outcome} {event.data.completion_id} {event.data.model} {event.data.upstream} {event.data.tools}", "?")
@@ -61,56 +65,20 @@ func (played) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Hand
 	return err
 }
 
-// load runs a configuration that listens at addr and to the events of streams.
-func load(t *testing.T, name, addr string, hermes bool) {
-	t.Helper()
-	handle := `{"handler":"hermes"},`
-	if !hermes {
-		handle = ""
-	}
-	config := fmt.Sprintf(`{
-		"admin":{"disabled":true},
-		"storage":{"module":"file_system","root":%q},
-		"logging":{"logs":{"default":{"writer":{"output":"discard"}}}},
-		"apps":{
-			"events":{"subscriptions":[{"events":["hermes_stream_ended","hermes_stream_failed"],"modules":["http.handlers.hermes"],"handlers":[{"handler":"hermes_test","name":%q}]}]},
-			"http":{"servers":{"s":{"listen":[%q],"automatic_https":{"disable":true},"routes":[{"handle":[%s{"handler":"hermes_test"}]}]}}}
-		}}`, t.TempDir(), name, addr, handle)
-	if err := caddy.Load([]byte(config), true); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // TestEventsOfStreams reach who listens, also of a stream that outlives its
 // configuration: then those who listen now.
 func TestEventsOfStreams(t *testing.T) {
-	dir, err := os.MkdirTemp("", "") // short, for a socket; a port could be another's by now
-	if err != nil {
-		t.Fatal(err)
+	listens := func(name string) string {
+		return "events {\non hermes_stream_ended hermes_test " + name + "\non hermes_stream_failed hermes_test " + name + "\n}"
 	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	socket := filepath.Join(dir, "socket")
-	addr, c := "unix/"+socket, &http.Client{Transport: &http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", socket)
-		},
-	}}
-	t.Cleanup(c.CloseIdleConnections)
-	_ = t.TempDir() // the directories go last
-	t.Cleanup(func() { _ = caddy.Stop() })
+	const repairs = "route {\nhermes\nhermes_test\n}"
+	s := caddytest.NewSite(t, listens("first"), repairs)
 	begin := func(stream string) *http.Response {
 		t.Helper()
-		req, err := http.NewRequest(http.MethodPost, "http://caddy/v1/chat/completions", strings.NewReader(`{"stream":true,"messages":[]}`))
+		res, err := s.Send(t.Context(), http.MethodPost, "/v1/chat/completions", `{"stream":true,"messages":[]}`, "Content-Type", "application/json", "X-Stream", stream)
 		if err != nil {
 			t.Fatal(err)
 		}
-		req.Header.Set("Content-Type", "application/json")
-		req.Header.Set("X-Stream", stream)
-		res, err := c.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { res.Body.Close() })
 		return res
 	}
 	end := func(stream string, res *http.Response, rest, want string) {
@@ -133,13 +101,12 @@ func TestEventsOfStreams(t *testing.T) {
 		}
 	}
 	const good, bad = " of http.handlers.hermes ok chatcmpl-1 hermes-agent 127.0.0.1:8642 0", " of http.handlers.hermes upstream_incomplete chatcmpl-1 hermes-agent 127.0.0.1:8642 1"
-	load(t, "first", addr, true)
 	end("a", begin("a"), usedStop, "first: hermes_stream_ended"+good)
 	end("a", begin("a"), markerFrame, "first: hermes_stream_failed"+bad)
 
 	a, b := begin("a"), begin("b")
-	load(t, "second", addr, true)
+	s.Load(listens("second"), repairs)
 	end("a", a, usedStop, "second: hermes_stream_ended"+good)
-	load(t, "third", addr, false)
+	s.Load(listens("third"), "route {\nhermes_test\n}")
 	end("b", b, usedStop, "third: hermes_stream_ended"+good)
 }
