@@ -9,37 +9,18 @@ import (
 	"testing"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/hermes-sidecar/hermes-sidecar/internal/build"
+	"github.com/hermes-sidecar/hermes-sidecar/proxy"
 )
 
-// TestReportsOutliveTheirConfiguration: in storage, in the memory of the process, which all
-// handlers share, and when they come after Cleanup.
-func TestReportsOutliveTheirConfiguration(t *testing.T) {
-	const upstream, model = "127.0.0.1:8642", "hermes-agent"
-	reported := func(h *Handler, model string) bool {
-		look(h)
-		return h.usage.Of(upstream).Reported(model)
-	}
-	h, cleanup := provision(t, "", t.TempDir())
-	h.usage.Of(upstream).Report(model)
-	dir := t.TempDir() // another storage, so that only memory can tell
-	young, cleanYoung := provision(t, "", dir)
-	cleanup()
-	if !reported(young, model) {
-		t.Error("a reload loses the report")
-	}
-	cleanYoung()
-	restarted, cleanup := provision(t, "", dir)
-	if restarted.usage.Memory == h.usage.Memory {
-		t.Fatal("the memory has survived, which this test is not about")
-	}
-	cleanup()
-	restarted.usage.Of(upstream).Report("late")
-	if !reported(restarted, model) || !reported(restarted, "late") {
-		t.Error("a report is lost for the streams that are left")
-	}
-	again, _ := provision(t, "", dir)
-	if !reported(again, model) || !reported(again, "late") {
-		t.Error("a restart loses a report")
+// TestAnswersHaveTheVersion of the build, unless the option turns that off.
+func TestAnswersHaveTheVersion(t *testing.T) {
+	for members, want := range map[string]string{"": build.This().Version, `"announce":true`: build.This().Version, `"announce":false`: ""} {
+		h, _ := provision(t, members, t.TempDir())
+		if got := serve(t, h, answer("a:1", textFrame+usedStop)).Header().Get(proxy.SidecarHeader); got != want {
+			t.Errorf("%s: %q, want %q", members, got, want)
+		}
 	}
 }
 
