@@ -117,6 +117,7 @@ func TestWhatIsMostLikelyNotMeant(t *testing.T) {
 		"itself, rewritten":      {"hermes\nhandle /v1/* {\n" + proxied + "\n}\nhandle {\nrewrite * /v1{uri}\nreverse_proxy 127.0.0.1:8643\n}", loop},
 		"a link, and no resume":  {"hermes_approvals\nhermes {\napprovals link https://a.example/hermes/approve\napprovals reply\n}\n" + proxied, reply},
 		"hermes twice":           {"hermes\nroute {\nhermes\n" + proxied + "\n}", "hermes twice"},
+		"twice, for one path":    {"hermes\nhandle /a/* {\nhermes\n" + proxied + "\n}\n" + proxied, "hermes twice"},
 		"twice, around a resume": {"route {\nhermes\nhermes_resume\nhermes\n" + proxied + "\n}", "hermes twice"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -159,6 +160,7 @@ func TestWhatMayBeMeant(t *testing.T) {
 		"php":                            "hermes\nphp_fastcgi 127.0.0.1:9000",
 		"metrics":                        "route {\nhermes\nmetrics\n}",
 		"queue for one path, first":      "route {\nhermes /a/*\nhermes_queue /b/*\nhermes /b/*\n" + proxied + "\n}",
+		"hermes for two paths":           "hermes /a/*\nroute /b/* {\nhermes\n}\n" + proxied,
 		"other paths":                    "route {\nhermes /a/*\nhermes_resume /b/*\n" + proxied + "\n}",
 		"queue without hermes":           "hermes_queue\n" + proxied,
 		"resume without hermes":          "hermes_resume\n" + proxied,

@@ -85,33 +85,6 @@ func within(routes ...string) string {
 	return `{"handler":"subroute","routes":[` + strings.Join(routes, ",") + `]}`
 }
 
-// Two hermes in front of a handler are told, unless some requests go through one alone.
-func TestHermesTwice(t *testing.T) {
-	on := func(path string) string { return `"match":[{"path":["` + path + `"]}],` }
-	for name, c := range map[string]struct {
-		routes string
-		twice  bool
-	}{
-		"once":                        {route("", hermes, proxy), false},
-		"in one route":                {route("", hermes, hermes, proxy), true},
-		"in two routes":               {route("", hermes) + "," + route("", hermes, proxy), true},
-		"after a subroute":            {route("", within(route("", hermes)), hermes, proxy), true},
-		"in a subroute":               {route("", hermes, within(route(on("/v1/*"), hermes, proxy))), true},
-		"in one subroute":             {route("", within(route("", hermes), route("", hermes, proxy))), true},
-		"after one with a matcher":    {route(on("/a/*"), hermes) + "," + route("", hermes, proxy), false},
-		"with two matchers":           {route(on("/a/*"), hermes, proxy) + "," + route(on("/b/*"), hermes, proxy), false},
-		"in a group":                  {route(`"group":"g",`, hermes, proxy) + "," + route(`"group":"g",`, hermes, proxy), false},
-		"after two, one with matcher": {route("", hermes) + "," + route(on("/a/*"), hermes) + "," + route("", hermes, proxy), true},
-		"in two sites":                {route(on("/"), within(route("", hermes, proxy))) + "," + route(on("/"), within(route("", hermes, proxy))), false},
-		"without a proxy":             {route("", hermes, hermes, `{"handler":"file_server"}`), true},
-	} {
-		warnings, err := check(t, c.routes)
-		if twice := strings.Contains(strings.Join(warnings, ""), "hermes twice"); twice != c.twice || err != nil {
-			t.Errorf("%s: %q, %v", name, warnings, err)
-		}
-	}
-}
-
 // An upstream with a path after hermes is an error, and no other is.
 func TestUpstreamsWithAPath(t *testing.T) {
 	t.Setenv("HERMES_UPSTREAM", "127.0.0.1:8642/v1")
