@@ -104,24 +104,3 @@ func TestDetailsOfAHugeAnswer(t *testing.T) {
 		grown(what)
 	}
 }
-
-// TestAnotherUpstreamIsNotBelieved: sessions of conversations that begin alike have the same id at each agent.
-func TestAnotherUpstreamIsNotBelieved(t *testing.T) {
-	t.Parallel()
-	a, b := hermes.New(t, 0), hermes.New(t, 0)
-	p := inFront(t, a, "hermes\nreverse_proxy "+a.Addr+" "+b.Addr+" {\n\tlb_policy header X-To {\n\t\tfallback random\n\t}\n}")
-	for agent, secret := range map[*hermes.Agent]string{a: "a", b: "b"} {
-		mine := use
-		mine.Args, mine.Result = `{"of":"`+secret+`"}`, secret
-		agent.On("go", hermes.Uses(mine), hermes.Says(secret))
-	}
-	for range 12 {
-		r := p.ask("go")
-		got := r.Answer()
-		for _, e := range got.Events {
-			if e.Chunk != nil && len(e.Args) > 0 && string(e.Args) != `{"of":"`+got.Content+`"}` {
-				t.Errorf("the answer of %s has the arguments %s", got.Content, e.Args)
-			}
-		}
-	}
-}
