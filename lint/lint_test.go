@@ -1,5 +1,5 @@
-// Package lint checks what no compiler does: that imports run one way, that the links of the
-// pages lead somewhere, and that the image's build gets the files that it compiles.
+// Package lint checks what no compiler does: that imports run one way, and that the links
+// of the pages lead somewhere.
 package lint
 
 import (
