@@ -101,6 +101,7 @@ func TestWhatCanNeverBeMeant(t *testing.T) {
 // What can be meant, but most likely is not, is one warning.
 func TestWhatIsMostLikelyNotMeant(t *testing.T) {
 	const full, buffers, loop, reply = "max_detached (", "response_buffers", "points back to its own server", "approvals reply does nothing"
+	const anybody = "each visitor of the page may answer for all"
 	for name, c := range map[string]struct{ site, want string }{
 		"response_buffers":       {"hermes\nreverse_proxy 127.0.0.1:8642 {\nresponse_buffers 1MB\n}", buffers},
 		"unlimited":              {"hermes_proxy 127.0.0.1:8642 {\nresponse_buffers unlimited\n}", buffers},
@@ -116,6 +117,8 @@ func TestWhatIsMostLikelyNotMeant(t *testing.T) {
 		"itself, of a host":      {"respond no\n}\nhttp://a.localhost:8643 {\nhermes\nreverse_proxy 127.0.0.1:8643", loop},
 		"itself, rewritten":      {"hermes\nhandle /v1/* {\n" + proxied + "\n}\nhandle {\nrewrite * /v1{uri}\nreverse_proxy 127.0.0.1:8643\n}", loop},
 		"a link, and no resume":  {"hermes_approvals\nhermes {\napprovals link https://a.example/hermes/approve\napprovals reply\n}\n" + proxied, reply},
+		"a page that checks":     {"hermes_approvals {\nby {http.auth.user.id}\n}\nhermes {\napprovals link https://a.example/hermes/approve\n}\n" + proxied, anybody},
+		"a page with a login":    {"hermes_approvals {\nlogin http://127.0.0.1:8080/\n}\nhermes {\napprovals link https://a.example/hermes/approve\n}\n" + proxied, anybody},
 		"hermes twice":           {"hermes\nroute {\nhermes\n" + proxied + "\n}", "hermes twice"},
 		"twice, for one path":    {"hermes\nhandle /a/* {\nhermes\n" + proxied + "\n}\n" + proxied, "hermes twice"},
 		"twice, around a resume": {"route {\nhermes\nhermes_resume\nhermes\n" + proxied + "\n}", "hermes twice"},
@@ -135,6 +138,7 @@ func TestWhatMayBeMeant(t *testing.T) {
 		"plain":                          "hermes\n" + proxied,
 		"hermes_proxy":                   "hermes_proxy 127.0.0.1:8642",
 		"everything":                     "hermes_resume\nhermes_queue\nhermes {\napprovals link https://a.example/hermes/approve\napprovals reply\n}\nhermes_approvals\n" + proxied,
+		"a page that checks":             "hermes {\napprovals link https://a.example/hermes/approve\napprovals by {header.X-User}\n}\nhermes_approvals {\nby {http.auth.user.id}\n}\n" + proxied,
 		"for one path":                   "hermes /v1/*\n" + proxied,
 		"in a handle":                    "handle /v1/* {\nhermes\n" + proxied + "\n}\nhandle {\nfile_server\n}",
 		"a handle in between":            "hermes\nhandle /v1/* {\n" + proxied + "\n}\nhandle {\nrespond 404\n}",

@@ -273,6 +273,7 @@ func (l *look) checkAddress(address string) {
 // conclude draws conclusions once all routes have been looked at.
 func (l *look) conclude() {
 	twice, link := false, false
+	checks, anybody := false, false // a page checks its visitors; there are links that anybody may answer
 	for _, n := range l.order {
 		if n.blocked && !n.reached {
 			l.refuse("no request reaches %[1]s, because the reverse_proxy before it answers them all: put %[1]s before reverse_proxy", n.name)
@@ -285,12 +286,15 @@ func (l *look) conclude() {
 			twice = twice || n.again && !n.fresh
 			offers, _ := n.options["approvals"].(map[string]any)
 			link = link || offers["link"] != nil
+			anybody = anybody || offers["link"] != nil && offers["by"] == nil
 			if !n.isAnswered(nil) {
 				l.refuse("no handler after hermes answers, so clients get an empty response: add reverse_proxy with the address of the agent after it, in the same block (a request enters only one of several handle blocks)")
 			}
 			if offers["reply"] == true && !n.resumes {
 				l.reportNoReply(offers["link"] != nil)
 			}
+		case "hermes_approvals":
+			checks = checks || n.options["by"] != nil || n.options["login"] != nil
 		case "hermes_resume", "hermes_queue":
 			if !n.fresh && !n.early {
 				l.refuse("%[1]s comes after hermes, which depends on it: put %[1]s before hermes", n.name)
@@ -299,6 +303,9 @@ func (l *look) conclude() {
 	}
 	if twice {
 		l.warn("some requests go through hermes twice; remove one, or give them mutually exclusive matchers")
+	}
+	if checks && anybody {
+		l.warn("hermes_approvals has by or login, but hermes does not say whom its links ask, so each visitor of the page may answer for all: add approvals by with the same value to hermes")
 	}
 	if link && !l.page {
 		l.refuse("approvals link is set, but nothing serves the pages that the links lead to: add hermes_approvals to a site of this configuration")
