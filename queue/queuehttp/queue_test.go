@@ -338,6 +338,9 @@ func TestLeavingTheLine(t *testing.T) {
 					turn.Done()
 				}
 				equal(t, x.Result().Outcome, proxy.OutcomeClientGone, "outcome")
+				if after < time.Second && x.W == nil {
+					equal(t, x.Rec.Status, 499, "the status of a client that was told nothing")
+				}
 				x.wantFree()
 			})
 		}

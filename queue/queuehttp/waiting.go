@@ -124,13 +124,17 @@ func (t *teller) stop() {
 	}
 }
 
+// statusGone is the status for a client that has left (Caddy: reverseproxy.go:1774).
+const statusGone = 499
+
 // instead returns the next handler of a request that does not go on because of err.
 func (x *request) instead(err error) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, _ *http.Request) error {
 		switch {
 		case x.panicked != nil:
 			panic(x.panicked)
-		case x.clientLeft():
+		case x.clientLeft(): // maybe only from its side, after half a body
+			w.WriteHeader(statusGone)
 			return nil
 		case errors.Is(err, queue.ErrTimeout) && x.refused != nil:
 			x.refused.replay(w)
