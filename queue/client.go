@@ -2,8 +2,6 @@ package queue
 
 import (
 	"cmp"
-	"container/heap"
-	"container/list"
 	"slices"
 	"time"
 )
@@ -12,10 +10,9 @@ import (
 type client struct {
 	id      Client
 	held    int
-	waiting list.List // of *Turn
-	tried   list.List // of *Turn: those that have a place, but that upstream may still refuse
-	changed uint64    // the stamp of its last change, apart from the places of tried
-	index   int       // in line.next while it waits
+	waiting int     // turns that wait
+	tried   []*Turn // those that have a place, but that upstream may still refuse, the newest last
+	changed uint64  // the stamp of its last change, apart from the places of tried
 }
 
 // client returns the state of the client id, which it creates if there is none.
@@ -32,8 +29,8 @@ func (n *line) client(id Client) *client {
 // stamp is when c came, or last got a place or gave one back. A place at which upstream has refused
 // the request does not count: a refusal costs the client nothing.
 func (c *client) stamp() uint64 {
-	if last := c.tried.Back(); last != nil {
-		return max(c.changed, last.Value.(*Turn).stamp)
+	if last := len(c.tried) - 1; last >= 0 {
+		return max(c.changed, c.tried[last].stamp)
 	}
 	return c.changed
 }
@@ -43,63 +40,41 @@ func (c *client) compare(o *client) int {
 	return cmp.Or(cmp.Compare(c.held, o.held), cmp.Compare(c.stamp(), o.stamp()))
 }
 
-// hold adds places, which may be negative, to the places that c holds.
-func (n *line) hold(c *client, places int) {
-	n.changed = true
-	c.held += places
-	n.fix(c)
-}
-
-// fix restores the order of the clients that wait after c has changed.
-func (n *line) fix(c *client) {
-	if c.waiting.Len() > 0 {
-		heap.Fix(&n.next, c.index)
-	}
-}
-
 // forgetClient removes the client if it neither holds a place nor waits.
 func (n *line) forgetClient(c *client) {
-	if c.held == 0 && c.waiting.Len() == 0 {
+	if c.held == 0 && c.waiting == 0 {
 		delete(n.clients, c.id)
 	}
 }
 
-// enqueue makes t wait. The turns of a client keep the order in which they joined the line: only
-// those that upstream has refused are before one that it refuses.
+// find returns the index at which t stands in n.waiting, or would.
+func (n *line) find(t *Turn) int {
+	i, _ := slices.BinarySearchFunc(n.waiting, t, func(a, b *Turn) int { return cmp.Compare(a.joined, b.joined) })
+	return i
+}
+
+// enqueue makes t wait where it joined the line, also after upstream has refused it.
 func (n *line) enqueue(t *Turn, now time.Time) {
-	c := t.client
-	behind := c.waiting.Front()
-	if t.refusals == 0 {
-		behind = nil
-	}
-	for behind != nil && behind.Value.(*Turn).joined < t.joined {
-		behind = behind.Next()
-	}
-	if behind != nil {
-		t.waits = c.waiting.InsertBefore(t, behind)
-	} else {
-		t.waits = c.waiting.PushBack(t)
-	}
-	n.clients[c.id] = c
-	if c.waiting.Len() == 1 {
-		heap.Push(&n.next, c)
-	}
-	n.waiting++
+	n.waiting = slices.Insert(n.waiting, n.find(t), t)
+	n.clients[t.client.id] = t.client
+	t.client.waiting++
 	n.changed = true
-	t.queued, t.ready, t.before = now, make(chan struct{}), -1
+	t.waits, t.queued, t.ready, t.before = true, now, make(chan struct{}), -1
 }
 
 // dequeue ends the wait of t. Its client is kept until forgetClient.
 func (n *line) dequeue(t *Turn, now time.Time) {
-	c := t.client
-	c.waiting.Remove(t.waits)
-	t.waits = nil
-	if c.waiting.Len() == 0 {
-		heap.Remove(&n.next, c.index)
-	}
-	n.waiting--
+	i := n.find(t)
+	n.waiting = slices.Delete(n.waiting, i, i+1)
+	t.client.waiting--
 	n.changed = true
+	t.waits = false
 	t.waited += now.Sub(t.queued)
+}
+
+// next returns the turn that is the next one to get a place. There must be one that waits.
+func (n *line) next() *Turn {
+	return slices.MinFunc(n.waiting, func(a, b *Turn) int { return a.client.compare(b.client) })
 }
 
 // count sets, for each turn that waits, how many are before it, as if places came free one after
@@ -109,49 +84,21 @@ func (n *line) count(now time.Time) {
 	// A client with h places gets its next ones in rounds h, h+1 and so on. In each round, clients
 	// that hold more places are now first, because they have been served less recently.
 	type entry struct {
-		held  int // places of its client when it is served
-		from  int // places of its client now
-		stamp uint64
+		round int
 		turn  *Turn
 	}
-	order := make([]entry, 0, n.waiting)
-	for _, c := range n.next {
-		held := c.held
-		for e := c.waiting.Front(); e != nil; e = e.Next() {
-			order = append(order, entry{held, c.held, c.stamp(), e.Value.(*Turn)})
-			held++
-		}
+	order := make([]entry, 0, len(n.waiting))
+	rounds := make(map[*client]int)
+	for _, t := range n.waiting {
+		order = append(order, entry{t.client.held + rounds[t.client], t})
+		rounds[t.client]++
 	}
 	slices.SortFunc(order, func(a, b entry) int {
-		return cmp.Or(cmp.Compare(a.held, b.held), cmp.Compare(b.from, a.from), cmp.Compare(a.stamp, b.stamp))
+		c, o := a.turn.client, b.turn.client
+		return cmp.Or(cmp.Compare(a.round, b.round), cmp.Compare(o.held, c.held), cmp.Compare(c.stamp(), o.stamp()))
 	})
 	for i, e := range order {
 		e.turn.before = i + n.trying
 	}
 	n.changed, n.counted = false, now
-}
-
-// clientHeap is a heap of clients, the next one first.
-type clientHeap []*client
-
-func (h clientHeap) Len() int           { return len(h) }
-func (h clientHeap) Less(i, j int) bool { return h[i].compare(h[j]) < 0 }
-func (h clientHeap) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].index, h[j].index = i, j
-}
-
-// Push is for container/heap.
-func (h *clientHeap) Push(c any) {
-	c.(*client).index = len(*h)
-	*h = append(*h, c.(*client))
-}
-
-// Pop is for container/heap.
-func (h *clientHeap) Pop() any {
-	last := len(*h) - 1
-	c := (*h)[last]
-	(*h)[last] = nil
-	*h = (*h)[:last]
-	return c
 }

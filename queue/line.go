@@ -39,6 +39,7 @@ package queue
 import (
 	"cmp"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 )
@@ -84,9 +85,8 @@ type line struct {
 	backend string
 	runs    int // of the Options of the last Join or Configure
 	held    int
-	waiting int
+	waiting []*Turn            // in the order in which they joined the line
 	clients map[Client]*client // only clients that hold places or wait
-	next    clientHeap         // the clients that wait, the next one first
 	stamp   uint64             // of the last change of a client
 	joined  uint64             // how many turns there have been
 
@@ -124,12 +124,12 @@ func (l *Lines) Join(backend string, o Options, id Client) (*Turn, error) {
 	}
 	n.joined++
 	t := &Turn{line: n, label: o.Label, joined: n.joined, since: now, until: now.Add(o.Wait), told: -1}
-	if n.waiting == 0 && n.open() {
+	if len(n.waiting) == 0 && n.open() {
 		t.client = n.client(id)
 		n.place(t, now)
 		return t, nil
 	}
-	if o.Wait <= 0 || n.waiting >= o.Waiting && !n.makeRoom(id, o.Waiting, now) {
+	if o.Wait <= 0 || len(n.waiting) >= o.Waiting && !n.makeRoom(id, o.Waiting, now) {
 		l.total.requests[Full]++
 		return nil, ErrFull
 	}
@@ -164,7 +164,7 @@ func (l *Lines) line(backend string) *line {
 
 // forget removes the line if it is not needed.
 func (n *line) forget() {
-	if n.held == 0 && n.waiting == 0 && !n.paused {
+	if n.held == 0 && len(n.waiting) == 0 && !n.paused {
 		delete(n.lines.lines, n.backend)
 	}
 }
@@ -174,8 +174,8 @@ func (n *line) open() bool { return n.held < n.runs && !n.paused }
 
 // admit gives the free places to the turns that wait, in their order.
 func (n *line) admit(now time.Time) {
-	for n.waiting > 0 && n.open() {
-		t := n.next[0].waiting.Front().Value.(*Turn)
+	for len(n.waiting) > 0 && n.open() {
+		t := n.next()
 		if now.Before(t.until) {
 			n.place(t, now)
 		} else { // a pause may end with the wait of the turn that it is for
@@ -186,31 +186,34 @@ func (n *line) admit(now time.Time) {
 
 // place gives t a place.
 func (n *line) place(t *Turn, now time.Time) {
-	waits := t.waits != nil
-	if waits {
+	if t.waits {
 		n.dequeue(t, now)
-	}
-	n.held++
-	n.stamp++
-	t.placed, t.stamp, t.timed = true, n.stamp, n.timed
-	t.tried = t.client.tried.PushBack(t)
-	n.hold(t.client, 1)
-	if waits {
 		close(t.ready)
 	}
+	n.hold(t.client, 1)
+	n.stamp++
+	t.placed, t.tried, t.stamp, t.timed = true, true, n.stamp, n.timed
+	t.client.tried = append(t.client.tried, t)
 	if n.refused != 0 {
 		n.trying++
 		n.pause(now)
 	}
 }
 
+// hold adds places, which may be negative, to those that c holds.
+func (n *line) hold(c *client, places int) {
+	n.held += places
+	c.held += places
+	n.changed = true
+}
+
 // decided records that upstream says no more about whether it takes t.
 func (n *line) decided(t *Turn) {
-	if t.tried == nil {
+	if !t.tried {
 		return
 	}
-	t.client.tried.Remove(t.tried)
-	t.tried = nil
+	t.client.tried = slices.DeleteFunc(t.client.tried, func(o *Turn) bool { return o == t })
+	t.tried = false
 	if n.refused != 0 && t.stamp > n.settled {
 		n.trying--
 		n.changed = true
@@ -219,7 +222,7 @@ func (n *line) decided(t *Turn) {
 
 // taken records that t keeps its place.
 func (n *line) taken(t *Turn) {
-	if t.tried != nil {
+	if t.tried {
 		n.decided(t)
 		t.client.changed = max(t.client.changed, t.stamp)
 	}
@@ -233,34 +236,30 @@ func (n *line) settle() {
 // release takes back the place of t.
 func (n *line) release(t *Turn) {
 	n.decided(t)
-	n.held--
+	n.hold(t.client, -1)
 	n.stamp++
 	t.placed = false
 	t.client.changed = n.stamp
-	n.hold(t.client, -1)
 	n.forgetClient(t.client)
 }
 
 // makeRoom ends the last turn of the client that waits with the most turns, if these are more than
 // the client id would then have and the line is not longer than room. It reports whether it did.
 func (n *line) makeRoom(id Client, room int, now time.Time) bool {
-	if n.waiting > room {
+	if len(n.waiting) > room {
 		return false
 	}
 	mine := 0
 	if c := n.clients[id]; c != nil {
-		mine = c.waiting.Len()
+		mine = c.waiting
 	}
-	var most *client
-	for _, c := range n.next {
-		if most == nil || cmp.Or(cmp.Compare(c.waiting.Len(), most.waiting.Len()), c.compare(most)) > 0 {
-			most = c
-		}
-	}
-	if most.waiting.Len() <= mine+1 {
+	last := slices.MaxFunc(n.waiting, func(a, b *Turn) int {
+		return cmp.Or(cmp.Compare(a.client.waiting, b.client.waiting), a.client.compare(b.client), cmp.Compare(a.joined, b.joined))
+	})
+	if last.client.waiting <= mine+1 {
 		return false
 	}
-	most.waiting.Back().Value.(*Turn).end(Full, ErrFull, now)
+	last.end(Full, ErrFull, now)
 	return true
 }
 
@@ -271,7 +270,7 @@ func (n *line) refuse(t *Turn, after time.Duration, now time.Time) {
 	}
 	n.refused, n.after = n.stamp, after
 	n.pause(now)
-	if !t.timed || n.next[0] != t.client {
+	if !t.timed || n.next().client != t.client {
 		return
 	}
 	if n.rounds++; n.rounds%scoutEvery == 0 && n.held < n.runs {
@@ -289,11 +288,12 @@ const scoutEvery = 3
 // or this API alone has a limit, t holds up nobody for good. Otherwise the scout is also refused.
 func (n *line) scout(t *Turn, now time.Time) {
 	var least *Turn
-	for _, c := range n.next {
-		next := c.waiting.Front().Value.(*Turn)
-		if c != t.client && (least == nil || cmp.Or(cmp.Compare(next.refusals, least.refusals), c.compare(least.client)) < 0) {
-			least = next
+	seen := map[*client]bool{t.client: true}
+	for _, o := range n.waiting {
+		if !seen[o.client] && (least == nil || cmp.Or(cmp.Compare(o.refusals, least.refusals), o.client.compare(least.client)) < 0) {
+			least = o
 		}
+		seen[o.client] = true
 	}
 	if least != nil {
 		n.place(least, now)

@@ -83,7 +83,7 @@ func (l *Lines) Stats() Stats {
 		Waits:    Waits{Sum: l.total.waited, Buckets: make(map[float64]uint64, len(bounds))},
 	}
 	for _, n := range l.lines {
-		s.Waiting += n.waiting
+		s.Waiting += len(n.waiting)
 		s.Running += n.held
 	}
 	for i, waits := range l.total.waits {
@@ -118,11 +118,8 @@ func (l *Lines) List(now time.Time) []Waiting {
 		if n.changed {
 			n.count(now)
 		}
-		for _, c := range n.next {
-			for e := c.waiting.Front(); e != nil; e = e.Next() {
-				t := e.Value.(*Turn)
-				list = append(list, Waiting{n.backend, t.label, t.since, t.waitedAt(now), t.before})
-			}
+		for _, t := range n.waiting {
+			list = append(list, Waiting{n.backend, t.label, t.since, t.waitedAt(now), t.before})
 		}
 	}
 	slices.SortFunc(list, func(a, b Waiting) int {

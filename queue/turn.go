@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"container/list"
 	"context"
 	"time"
 )
@@ -29,10 +28,10 @@ type Turn struct {
 	told  int // the last number that tell got, -1 for none
 
 	// These are guarded by the mutex of Lines.
-	waits    *list.Element // in client.waiting, nil if it does not wait
+	waits    bool // it is in line.waiting
 	placed   bool
-	timed    bool          // it got its place at the end of a pause
-	tried    *list.Element // in client.tried, nil if upstream has taken it, or it has no place
+	timed    bool // it got its place at the end of a pause
+	tried    bool // it is in client.tried: it has a place, and upstream has not taken it
 	over     bool
 	err      error // of Wait, if over
 	counted  bool
@@ -106,7 +105,7 @@ func (t *Turn) place() int {
 	n.lines.mu.Lock()
 	defer n.lines.mu.Unlock()
 	now := time.Now()
-	if n.changed && now.Sub(n.counted) >= min(time.Duration(n.waiting)*countEvery, tellEvery) {
+	if n.changed && now.Sub(n.counted) >= min(time.Duration(len(n.waiting))*countEvery, tellEvery) {
 		n.count(now)
 	}
 	return t.before
@@ -124,7 +123,7 @@ func (t *Turn) Rejoin(after time.Duration) bool {
 	n := t.line
 	n.lines.mu.Lock()
 	defer n.lines.mu.Unlock()
-	if t.tried == nil { // it has no place, or upstream has taken it
+	if !t.tried { // it has no place, or upstream has taken it
 		return false
 	}
 	n.lines.total.refused++
@@ -136,9 +135,8 @@ func (t *Turn) Rejoin(after time.Duration) bool {
 		return false
 	}
 	n.decided(t)
-	n.held--
-	t.placed = false
 	n.hold(t.client, -1)
+	t.placed = false
 	t.refusals++
 	n.enqueue(t, now)
 	n.refuse(t, max(min(after, rest), minPause), now)
@@ -171,7 +169,7 @@ func (t *Turn) Waited() time.Duration {
 }
 
 func (t *Turn) waitedAt(now time.Time) time.Duration {
-	if t.waits == nil {
+	if !t.waits {
 		return t.waited
 	}
 	return t.waited + now.Sub(t.queued)
