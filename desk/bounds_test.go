@@ -117,7 +117,8 @@ func TestAThousandTickets(t *testing.T) {
 // TestQuestionsWithoutIdsHaveNoTicket: an answer could be taken for another question.
 func TestQuestionsWithoutIdsHaveNoTicket(t *testing.T) {
 	var h hermes
-	s := desk.New().Tickets(h.asker(1))
+	d := desk.New()
+	s := d.Tickets(h.asker(1))
 	long := strings.Repeat("x", 257)
 	for _, ids := range [][2]string{{"", "request"}, {"run", ""}, {long, "request"}, {"run", long}} {
 		if s.Ask(rewrite.ApprovalRequest{RunID: ids[0], RequestID: ids[1], Choices: all}) != nil {
@@ -126,6 +127,9 @@ func TestQuestionsWithoutIdsHaveNoTicket(t *testing.T) {
 	}
 	if s.Ask(rewrite.ApprovalRequest{RunID: long[1:], RequestID: long[1:], Choices: all}) == nil {
 		t.Error("no ticket for ids of 256 bytes")
+	}
+	if n := d.Stats().Omitted; n != 4 {
+		t.Errorf("%d are counted", n)
 	}
 }
 
