@@ -687,6 +687,38 @@ func TestWhatBecameOfACommand(t *testing.T) {
 	}
 }
 
+// The line that says that a command waits stays while that command may wait, and goes when none can.
+func TestTheLineOfACommandThatMayWait(t *testing.T) {
+	const line = "Approval needed: rm..."
+	a, b, asks := g2Start("x", "📖", "one", "c0"), g2Start("y", "📖", "two", "c1"), approvalFrame("r1", "rm")
+	for name, c := range map[string]struct{ before, ends string }{ // the last frame ends it
+		"one of two tools":             {a + b + asks + g2End("x", "c0"), g2End("y", "c1")},
+		"one of two, and a third":      {a + b + asks + g2End("y", "c1") + g2Start("z", "📖", "three", "c2") + g2End("z", "c2"), g2End("x", "c0")},
+		"none that is open":            {asks + a + g2End("x", "c0") + text("\n\n"), text("b")},
+		"none that is open, reasoning": {asks + a + delta(`"reasoning_content": " "`), delta(`"reasoning_content": "b"`)},
+		"none that is open, held":      {asks + text("\n\n"), text("\n`💻 ")},
+		"the other one of two":         {g2Start("x", "💻", "rm", "c0") + b + asks + g2End("y", "c1"), g2End("x", "c0")},
+	} {
+		for _, ask := range []func(ApprovalRequest) Approval{nil, byText} {
+			for _, ended := range []bool{false, true} {
+				p := chatParams
+				if ask != nil {
+					p.Approvals = &desk{answer: ask}
+				}
+				s := New(&Options{}, p)
+				out := s.Feed(nil, []byte(role()+text("a")+c.before), epoch)
+				want := line
+				if ended {
+					out, want = s.Feed(out, []byte(c.ends), epoch), "hidden"
+				}
+				if _, status := rows(string(out)); strings.Replace(status, "https://h/approve/T for ", "", 1) != want {
+					t.Errorf("%s, ended %t: the status is %q, want %q", name, ended, status, want)
+				}
+			}
+		}
+	}
+}
+
 // envelops reports whether events have the members of a chunk.
 func envelops(o Options) bool {
 	form := o.ProgressForm(&Params{})

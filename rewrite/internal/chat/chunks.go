@@ -59,7 +59,7 @@ func (s *Stream) chunk(x *chunk.Object) {
 	if !leaves {
 		return
 	}
-	if a.isSettled() && !s.Finished && !s.Done && len(s.tools.open) == 0 && len(s.hold.whole) == 0 && s.prose.Idle() {
+	if a.isSettled() && !s.Finished && !s.Done && len(s.tools.open) == 0 && !s.tools.line && len(s.hold.whole) == 0 && s.prose.Idle() {
 		s.template.learn(x)
 	}
 	s.writeChunk(x, &rest)

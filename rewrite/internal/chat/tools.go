@@ -214,15 +214,9 @@ type toolWriter struct {
 	requests *requests.Requests // nil without Params.Approvals
 	memory   *remembered
 
-	started int // how many tools have
-	line    line
-	details int // how many bytes the args and results in the events of the stream have
-}
-
-// line is the status line that says that a command waits.
-type line struct {
-	shown bool
-	tool  string // the id of the tool that waits, empty if that is not certain
+	started int  // how many tools have
+	line    bool // a status line says that a command waits
+	details int  // how many bytes the args and results in the events of the stream have
 }
 
 // apply writes the transitions, and reports each to the notes and to OnTool.
@@ -244,11 +238,11 @@ func (t *toolWriter) apply(changes []encode.Transition) {
 		t.memory.transition(c)
 		t.w.Transition(c)
 		switch {
-		case !c.Completed, t.line.tool != "" && t.line.tool != c.ID:
-		case c.Card, c.Left:
+		case !c.Completed || t.mayWait():
+		case !c.Card && !c.Left: // its own status line is in the place of that one
+			t.line = false
+		case c.MayWait:
 			t.takeBack()
-		default: // its own status line is in the place of that one
-			t.line = line{}
 		}
 	}
 }
@@ -283,8 +277,14 @@ func (t *toolWriter) newID(upstreamID string) string {
 	}
 }
 
-// infer ends the open tools whose end upstream will not send, because the current frame proves it.
-func (t *toolWriter) infer() { t.apply(t.inferEnds()) }
+// infer ends the open tools whose end upstream will not send, because the current frame proves it. What it
+// proves as well is that no command waits, unless that of an open tool may.
+func (t *toolWriter) infer() {
+	t.apply(t.inferEnds())
+	if t.line && !t.mayWait() {
+		t.takeBack()
+	}
+}
 
 // finish ends all open tools, as the stream is about to end.
 func (t *toolWriter) finish(interrupted bool) {
@@ -304,11 +304,18 @@ func (t *toolWriter) setEnvelope(x *chunk.Object) {
 	}
 }
 
-// showLine records that a status line says that tool waits, which is nil if that is not certain.
+// showLine records that a status line says that the command of tool waits, or that of any open tool if tool is
+// nil, because that is not certain.
 func (t *toolWriter) showLine(tool *encode.Tool) {
-	if t.line = (line{shown: true}); tool != nil {
-		t.line.tool = tool.ID
+	t.line = true
+	for i := range t.open {
+		t.open[i].MayWait = tool == nil || tool.ID == t.open[i].ID
 	}
+}
+
+// mayWait reports whether the status line may be about an open tool.
+func (t *toolWriter) mayWait() bool {
+	return t.line && slices.ContainsFunc(t.open, func(o encode.Tool) bool { return o.MayWait })
 }
 
 // loseArgs records that the card of the tool with the id does not show its arguments any more.
@@ -320,8 +327,8 @@ func (t *toolWriter) loseArgs(id string) {
 
 // takeBack hides the status line that says that a command waits, if it is shown (contract section 2).
 func (t *toolWriter) takeBack() {
-	if t.line.shown {
-		t.line = line{}
+	if t.line {
+		t.line = false
 		t.w.TakeBack()
 	}
 }

@@ -33,6 +33,7 @@ type Tool struct {
 
 	Nth     int  // how many calls of the same id of upstream's and name the stream had before
 	HasArgs bool // its running event has args, which a card without them would replace
+	MayWait bool // the status line that says that a command waits may be about it
 }
 
 // shown has the texts of a tool as users read them, JSON strings. They are empty where nothing shows
