@@ -178,6 +178,11 @@ func TestWhatIsCounted(t *testing.T) {
 				first + chat: 1, next + chat: 1, took("chat", ""): 1,
 			},
 		},
+		{
+			"calls in a history", "/v1/chat/completions", `{"stream":true,"messages":[{"role":"assistant","tool_calls":[{"id":"a","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"a","content":"b"},{"role":"user","content":"c"}]}`,
+			events("text/event-stream", textFrame+usedStop),
+			map[string]float64{okStreams: 1, `caddy_hermes_records_total{source="request"}`: 1, first + chat: 1, next + chat: 1, took("chat", ""): 1},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h, _ := provision(t, "", t.TempDir())
