@@ -125,10 +125,6 @@ func TestUsageSurvivesARestart(t *testing.T) {
 		if s.Of("a:1").Reported("n") {
 			t.Error("another model is known after a restart")
 		}
-		s.Of("b:1").ReportsFailures(false) // an operator has gone back to an older Hermes
-		if s = restarted(s); !s.Of("b:1").Reported("m") {
-			t.Error("it is believed although it has shown that it is too old")
-		}
 	})
 }
 
@@ -219,16 +215,6 @@ func TestUsageNowAndThen(t *testing.T) {
 		if s = restarted(s); known || !s.Of("a:1").Reported("m") {
 			t.Errorf("%s: known (%t), or not known after eight answers with usage", pattern, known)
 		}
-	}
-}
-
-// What earlier releases have written is read: they kept no contradictions.
-func TestUsageOfAnEarlierRelease(t *testing.T) {
-	storage := &fakeStorage{values: map[string]string{storageKey: `{"known":["` + ofUpstream{upstream: "a:1"}.pair("m") + `"]}`}}
-	s, _ := newUsage(storage)
-	miss(t, s, "a:1", "m", 3)
-	if s.Of("a:1").Reported("m") {
-		t.Error("not forgotten after three")
 	}
 }
 
