@@ -23,9 +23,6 @@ func TestRealQueue(t *testing.T) {
 	q.driver = startPython(t)
 	q.bare = "http://" + q.listen
 	t.Logf("hermes-agent %s, openai-python %s", version, q.driver.version)
-	t.Run("turns go round", q.turns)
-	t.Run("a request that is not streamed", q.notStreamed)
-	t.Run("a client that leaves", q.leaves)
 	t.Run("a run", q.run)
 	t.Run("a run whose events are read", q.runRead)
 	t.Run("a refusal", q.refused)
@@ -75,77 +72,6 @@ func (w *waiter) check(t testing.TB) {
 	t.Helper()
 	if got := <-w.got; got.Error != nil || got.hung || got.Text != "It is done." || w.posts() != 1 {
 		t.Errorf("%s: %d requests, and openai-python sees %+v %+v", w.question, w.posts(), got, got.Error)
-	}
-}
-
-// turns has a client with four chats and one with two, who comes last: their turns go round.
-func (q *queueLab) turns(t *testing.T) {
-	base, first := q.serve(t, hermesRuns), len(q.model.awaitOrder(t, 0))
-	var all []*waiter
-	for range 2 {
-		all = append(all, q.ask(t, base, "ann"))
-		q.model.awaitOrder(t, first+len(all))
-	}
-	for _, key := range []string{"ann", "ann", "ben", "ben"} {
-		w := q.ask(t, base, key)
-		w.waits(t)
-		all = append(all, w)
-	}
-	var order []string
-	for n := range all {
-		came := q.model.awaitOrder(t, first+min(n+hermesRuns, len(all)))[first:]
-		order = append(order[:0], came...)
-		q.model.end(came[n])
-	}
-	var keys []string
-	for _, question := range order {
-		keys = append(keys, strings.Fields(question)[1])
-	}
-	if got := strings.Join(keys, " "); got != "ann ann ben ann ben ann" {
-		t.Errorf("the turns are %s", got)
-	}
-	for _, w := range all {
-		w.check(t)
-	}
-}
-
-// notStreamed has a request wait that is not streamed: it is told nothing, and answered.
-func (q *queueLab) notStreamed(t *testing.T) {
-	base, first := q.serve(t, 1), len(q.model.awaitOrder(t, 0))
-	holder := q.ask(t, base, "ann")
-	q.model.awaitOrder(t, first+1)
-	w := q.ask(t, base, "ben", "whole")
-	q.model.end(w.question)
-	next := q.ask(t, base, "ben")
-	next.waits(t)
-	for _, end := range []*waiter{holder, next} {
-		q.model.end(end.question)
-		end.check(t)
-	}
-	q.model.awaitOrder(t, first+3)
-	if got := <-w.got; got.Error != nil || got.Text != "It is done." || w.posts() != 1 {
-		t.Errorf("%d requests, and openai-python sees %+v", w.posts(), got)
-	}
-}
-
-// leaves has a client leave the line: Hermes never hears of it.
-func (q *queueLab) leaves(t *testing.T) {
-	base, first := q.serve(t, 1), len(q.model.awaitOrder(t, 0))
-	holder := q.ask(t, base, "ann")
-	q.model.awaitOrder(t, first+1)
-	gone := lasting + " gone"
-	left := q.post(t, base+"/v1/chat/completions", chatOf(gone))
-	left.until("Waiting in line: you are next")
-	left.leave()
-	next := q.ask(t, base, "ben")
-	next.waits(t)
-	q.model.end(holder.question)
-	q.model.awaitOrder(t, first+2)
-	q.model.end(next.question)
-	holder.check(t)
-	next.check(t)
-	if n := q.model.asks(gone); n != 0 {
-		t.Errorf("the agent was asked %d times", n)
 	}
 }
 

@@ -23,7 +23,7 @@ func TestOpenWebUIDetails(t *testing.T) {
 		"cards on\n\t\tmemory on":      "with",
 		"cards on\n\t\tmemory results": "results",
 	}
-	lab := &memoryLab{newDetailsLab(t, agent, slices.Sorted(maps.Keys(names))...)}
+	lab := newDetailsLab(t, agent, slices.Sorted(maps.Keys(names))...)
 	if !lab.live {
 		t.Skipf("Hermes %s stores a turn when it ends", version)
 	}
@@ -49,7 +49,7 @@ func TestOpenWebUIDetails(t *testing.T) {
 // A detailsHouse is a real Open WebUI in front of a real Hermes.
 type detailsHouse struct {
 	*house
-	lab *memoryLab
+	lab *detailsLab
 }
 
 // The models of the sites.
