@@ -157,7 +157,7 @@ var securityTests = map[string]string{
 	"takes time linear in its size":                              "TestRedactionCostsLinearTime TestStreamsCostLinearTime TestHostileBodiesCostLinearTime",
 	"request_body { max_size":                                    "TestRequestsWithCaddysOwnDirectives",
 	"only to a server that has shown that it is Hermes":          "TestStrangersGetNoKey TestChatRequest TestKeys TestOddAgents TestDoctorsExitStatus TestNothingThatOthersSayReachesAReportAsItCame",
-	"caddy hermes-proxy without a host listens on loopback only": "TestProxyCommandListensOnLoopback",
+	"caddy hermes-proxy without a host listens on loopback only": "TestProxyCommandListens",
 	"hermes-demo always does":                                    "TestDemoRefusesBadFlags",
 	"Caddy refuses foreign hosts and origins there":              "TestAdminEndpointIsGuarded",
 	"hides every segment that may be such an id or a key":        "TestPublicListNamesNothingThatHermesTakes TestImageCaddyfile",
