@@ -20,49 +20,8 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 )
 
-// listing is what the admin endpoint answers, the names as in its documentation.
-type listing struct {
-	Open []struct {
-		ID, Model, Upstream, Path string
-		Since                     time.Time
-		Age                       float64 `json:"age_seconds"`
-		Silence                   float64 `json:"silence_seconds"`
-		Chunks                    int
-		Tools                     []struct {
-			ID, Name string
-			Seconds  float64
-		} `json:"open_tools"`
-	}
-	Ended []struct {
-		ID, Model, Upstream, Path, Outcome string
-		Finish                             string `json:"finish_reason"`
-		Status, Chunks, Tools              int
-		Seconds                            float64
-		Ended                              time.Time
-	}
-	Waiting []struct {
-		Path   string
-		Since  time.Time
-		Waited float64 `json:"waited_seconds"`
-		Place  int
-	}
-}
-
-func (w *watched) list() (l listing) {
-	w.t.Helper()
-	res, body := w.get("http://"+w.Admin+"/hermes/streams", http.StatusOK)
-	if got := res.Header.Get("Content-Type"); got != "application/json" {
-		w.t.Errorf("Content-Type %q", got)
-	}
-	d := json.NewDecoder(strings.NewReader(body))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&l); err != nil {
-		w.t.Fatalf("%v in %s", err, body)
-	}
-	return l
-}
-
-// TestAdminListsStreams while they are open, with their tools, across a reload, and once they have ended.
+// TestAdminListsStreams while they are open, across a reload, and once they have ended. What it says of each is in
+// package telemetry and in TestDocumentedJSONIsWhatComes.
 func TestAdminListsStreams(t *testing.T) {
 	rest := make(chan struct{})
 	up := upstream.New(t, func(x *upstream.Exchange) {
@@ -72,45 +31,32 @@ func TestAdminListsStreams(t *testing.T) {
 		}
 	})
 	w := watch(t, up, "", "hermes")
-	if l := w.list(); l.Open == nil || l.Ended == nil || l.Waiting == nil || len(l.Open)+len(l.Ended)+len(l.Waiting) != 0 {
-		t.Fatalf("at the beginning: %+v", l)
+	check := func(when string, open, ended int) {
+		t.Helper()
+		var l struct{ Open, Ended, Waiting []struct{ Upstream string } }
+		res, body := w.get("http://"+w.Admin+"/hermes/streams", http.StatusOK)
+		if err := json.Unmarshal([]byte(body), &l); err != nil || res.Header.Get("Content-Type") != "application/json" {
+			t.Fatalf("%v in %s", err, body)
+		}
+		if len(l.Open) != open || len(l.Ended) != ended || l.Open == nil || l.Ended == nil || l.Waiting == nil || len(l.Waiting) != 0 {
+			t.Fatalf("%s: %s", when, body)
+		}
+		for _, s := range append(l.Open, l.Ended...) {
+			if s.Upstream != up.Addr || strings.Contains(body, "secret") {
+				t.Errorf("%s: %s", when, body)
+			}
+		}
 	}
+	check("at the beginning", 0, 0)
 	live := w.Chat()
 	live.Frame()
 	live.Frame()
-	check := func(when string) {
-		t.Helper()
-		l := w.list()
-		if len(l.Open) != 1 || len(l.Ended) != 0 {
-			t.Fatalf("%s: %+v", when, l)
-		}
-		o := l.Open[0]
-		if !strings.HasPrefix(o.ID, "chatcmpl-") || o.Model != "hermes-agent" || o.Upstream != up.Addr || o.Path != "/v1/chat/completions" || o.Chunks != 2 {
-			t.Errorf("%s: %+v", when, o)
-		}
-		if o.Age <= 0 || o.Silence <= 0 || o.Silence > o.Age || time.Since(o.Since) > time.Hour {
-			t.Errorf("%s: times %+v", when, o)
-		}
-		if len(o.Tools) != 1 || o.Tools[0].Name != "terminal" || !strings.HasPrefix(o.Tools[0].ID, "call_") || o.Tools[0].Seconds <= 0 {
-			t.Errorf("%s: tools %+v", when, o.Tools)
-		}
-	}
-	check("while it is open")
+	check("while it is open", 1, 0)
 	w.reload("hermes {\n\t\tprogress off\n\t}")
-	check("after a reload")
-	if _, body := w.get("http://"+w.Admin+"/hermes/streams", http.StatusOK); strings.Contains(body, "secret") {
-		t.Errorf("it tells what a tool does: %s", body)
-	}
+	check("after a reload", 1, 0)
 	close(rest)
 	live.All()
-	l := w.list()
-	if len(l.Open) != 0 || len(l.Ended) != 1 {
-		t.Fatalf("at the end: %+v", l)
-	}
-	e := l.Ended[0]
-	if e.Outcome != "upstream_aborted" || e.Status != 200 || e.Finish != "error" || e.Chunks != 2 || e.Tools != 1 || e.Seconds <= 0 || time.Since(e.Ended) > time.Hour || e.Upstream != up.Addr {
-		t.Errorf("ended: %+v", e)
-	}
+	check("at the end", 0, 1)
 }
 
 // TestAdminEndpointIsGuarded as Caddy guards its own: other methods, hosts and origins are refused.

@@ -53,38 +53,6 @@ func scenes(t *testing.T) upstream.Router {
 	}
 }
 
-// TestAbnormalEndIsOneLine with all that is known of the stream.
-func TestAbnormalEndIsOneLine(t *testing.T) {
-	up := upstream.New(t, scenes(t).Play)
-	w := watch(t, up, "", "hermes")
-	for _, name := range []string{"good", "crash", "cut", "none", "other"} {
-		w.Play(name).All()
-	}
-	var lines []map[string]any
-	harness.Until(t, "all ends are logged", func() bool { lines = w.Log.Entries(); return len(lines) >= 4 })
-	if len(lines) != 4 || lines[0]["msg"] != "hermes sidecar" {
-		t.Fatalf("%d lines, want the build and one for each abnormal end: %v", len(lines), lines)
-	}
-	for i, want := range []map[string]any{
-		{"outcome": "agent_crashed", "status": 200., "finish_reason": "error", "tools": 1., "chunks": 5., "model": "hermes-agent"},
-		{"outcome": "upstream_aborted", "status": 200., "finish_reason": "error", "tools": 0., "chunks": 2., "model": "hermes-agent"},
-		{"outcome": "upstream_aborted", "status": 502., "finish_reason": "", "tools": 0., "chunks": 0., "model": ""},
-	} {
-		line := lines[1+i]
-		if line["level"] != "warn" || line["upstream"] != up.Addr || line["seconds"].(float64) <= 0 {
-			t.Errorf("line %v", line)
-		}
-		if id := line["completion_id"].(string); strings.HasPrefix(id, "chatcmpl-") != (want["status"] == 200.) {
-			t.Errorf("completion id %q", id)
-		}
-		for name, v := range want {
-			if line[name] != v {
-				t.Errorf("%s is %v, want %v, in %v", name, line[name], v, line)
-			}
-		}
-	}
-}
-
 // TestAccessLogHasTheOutcome, and what log_append makes of placeholders.
 func TestAccessLogHasTheOutcome(t *testing.T) {
 	up := upstream.New(t, scenes(t).Play)
