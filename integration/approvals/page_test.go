@@ -156,105 +156,55 @@ const structure = `(() => {
 	return faults.join("\n");
 })()`
 
-// contrast lists the texts and frames of buttons that are hard to see: less than 4.5 to 1, which WCAG 2 asks for
-// texts, is the bound of both.
-const contrast = `(() => {
-	const rgb = (color) => color.match(/[\d.]+/g).map(Number);
-	const luminance = (c) => {
-		const [r, g, b] = c.slice(0, 3).map((v) => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
-		return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-	};
-	const ratio = (a, b) => (Math.max(luminance(a), luminance(b)) + 0.05) / (Math.min(luminance(a), luminance(b)) + 0.05);
-	const behind = (node) => {
-		for (; node; node = node.parentElement) {
-			const c = rgb(getComputedStyle(node).backgroundColor);
-			if ((c[3] ?? 1) > 0) return c;
-		}
-		return [255, 255, 255];
-	};
-	const poor = [];
-	const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-	let seen = 0;
-	while (texts.nextNode()) {
-		const node = texts.currentNode.parentElement;
-		if (!texts.currentNode.data.trim()) continue;
-		seen++;
-		const r = ratio(rgb(getComputedStyle(node).color), behind(node));
-		if (r < 4.5) poor.push(r.toFixed(2) + ": " + texts.currentNode.data.trim());
-	}
-	for (const b of document.querySelectorAll("button")) {
-		const r = ratio(rgb(getComputedStyle(b).borderColor), behind(b.parentElement));
-		if (r < 4.5) poor.push(r.toFixed(2) + ": the frame of " + b.innerText);
-	}
-	return seen > 1 ? poor.join("\n") : "only " + seen + " texts";
-})()`
-
 // TestThePageLooks: in light and dark, on a narrow screen, each of its states can be read.
 func TestThePageLooks(t *testing.T) {
 	l := newLab(t)
-	for _, look := range []struct {
-		name     string
-		width    int64
-		features []string
-	}{
-		{"light", 1280, []string{"prefers-color-scheme: light"}},
-		{"dark", 1280, []string{"prefers-color-scheme: dark"}},
-		{"narrow", 360, []string{"prefers-color-scheme: light"}},
-		{"narrow, dark", 360, []string{"prefers-color-scheme: dark"}},
-	} {
-		t.Run(look.name, func(t *testing.T) {
-			b := browser.New(t, look.width, 740, look.features...)
-			backs := map[string]bool{}
-			check := func(name string) {
-				t.Helper()
-				b.Picture(look.name + " " + name)
-				if faults := browser.Eval[string](b, structure); faults != "" {
-					t.Errorf("%s:\n%s", name, faults)
-				}
-				if poor := browser.Eval[string](b, contrast); poor != "" {
-					t.Errorf("%s: hard to see:\n%s", name, poor)
-				}
-				if over := browser.Eval[int](b, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
-					t.Errorf("%s: %d pixels wider than the screen", name, over)
-				}
-				backs[browser.Eval[string](b, `getComputedStyle(document.body).backgroundColor`)] = true
+	browser.Looks(t, func(t *testing.T, look string, b *browser.Tab) {
+		backs := map[string]bool{}
+		check := func(name string) {
+			t.Helper()
+			b.Picture(look + " " + name)
+			if faults := browser.Eval[string](b, structure); faults != "" {
+				t.Errorf("%s:\n%s", name, faults)
 			}
-			page := ""
-			for name, command := range map[string]string{
-				"short":  "rm -rf victim",
-				"long":   strings.Repeat("rm -rf /some/long/path/without/spaces/", 40) + "\n\tls",
-				"word":   strings.Repeat("x", 500),
-				"hidden": "rm \u202etxt.\x1b[8mexe\u200b \u05d0\u05d1\u05d2 1 \u05d3\nls\r",
-				"huge":   strings.Repeat("y", 70<<10),
-			} {
-				page = l.ask(command)
-				b.Do(chromedp.Navigate(page))
-				check(name)
-				if shows := b.Text("pre"); name == "hidden" && shows != "rm [U+202E]txt.[U+001B][8mexe[U+200B] \u05d0\u05d1\u05d2 1 \u05d3↵\nls[U+000D]" {
-					t.Errorf("it shows %q", shows)
-				}
-				// Letters from right to left stand in the order in which they are, too.
-				if name == "hidden" && !browser.Eval[bool](b, `(() => {
-					const text = [...document.querySelector("pre code").childNodes].find((n) => n.data?.includes("\u05d0"));
-					const left = (i) => { const r = document.createRange(); r.setStart(text, i); r.setEnd(text, i + 1); return r.getBoundingClientRect().left; };
-					const first = text.data.indexOf("\u05d0");
-					return left(first) < left(first + 1) && left(first + 1) < left(first + 2);
-				})()`) {
-					t.Error("the browser changes the order of the command")
-				}
+			b.CheckLegible(name, 2, "button")
+			backs[browser.Eval[string](b, `getComputedStyle(document.body).backgroundColor`)] = true
+		}
+		page := ""
+		for name, command := range map[string]string{
+			"short":  "rm -rf victim",
+			"long":   strings.Repeat("rm -rf /some/long/path/without/spaces/", 40) + "\n\tls",
+			"word":   strings.Repeat("x", 500),
+			"hidden": "rm \u202etxt.\x1b[8mexe\u200b \u05d0\u05d1\u05d2 1 \u05d3\nls\r",
+			"huge":   strings.Repeat("y", 70<<10),
+		} {
+			page = l.ask(command)
+			b.Do(chromedp.Navigate(page))
+			check(name)
+			if shows := b.Text("pre"); name == "hidden" && shows != "rm [U+202E]txt.[U+001B][8mexe[U+200B] \u05d0\u05d1\u05d2 1 \u05d3↵\nls[U+000D]" {
+				t.Errorf("it shows %q", shows)
 			}
-			b.Do(chromedp.Navigate(l.ask("rm -rf victim")))
-			b.Click("button[value=once]")
-			b.Do(chromedp.WaitVisible("[role=status]"))
-			l.wantSent("once")
-			check("approved")
-			b.CheckQuiet(page)
-			b.Do(chromedp.Navigate(l.front.URL + "/hermes/approve/x"))
-			check("unknown")
-			dark := strings.Contains(look.name, "dark")
-			if want := map[bool]string{true: "rgb(22, 22, 22)", false: "rgb(255, 255, 255)"}[dark]; len(backs) != 1 || !backs[want] {
-				t.Errorf("backgrounds %v", backs)
+			// Letters from right to left stand in the order in which they are, too.
+			if name == "hidden" && !browser.Eval[bool](b, `(() => {
+				const text = [...document.querySelector("pre code").childNodes].find((n) => n.data?.includes("\u05d0"));
+				const left = (i) => { const r = document.createRange(); r.setStart(text, i); r.setEnd(text, i + 1); return r.getBoundingClientRect().left; };
+				const first = text.data.indexOf("\u05d0");
+				return left(first) < left(first + 1) && left(first + 1) < left(first + 2);
+			})()`) {
+				t.Error("the browser changes the order of the command")
 			}
-		})
-	}
+		}
+		b.Do(chromedp.Navigate(l.ask("rm -rf victim")))
+		b.Click("button[value=once]")
+		b.Do(chromedp.WaitVisible("[role=status]"))
+		l.wantSent("once")
+		check("approved")
+		b.CheckQuiet(page)
+		b.Do(chromedp.Navigate(l.front.URL + "/hermes/approve/x"))
+		check("unknown")
+		dark := strings.Contains(look, "dark")
+		if want := map[bool]string{true: "rgb(22, 22, 22)", false: "rgb(255, 255, 255)"}[dark]; len(backs) != 1 || !backs[want] {
+			t.Errorf("backgrounds %v", backs)
+		}
+	})
 }
