@@ -64,7 +64,7 @@ var keys = regexp.MustCompile(`\bsk-\w{16,}`)
 func withoutKeys(text string) string { return keys.ReplaceAllString(text, "[redacted]") }
 
 // sameText reports whether got, a repaired content, is upstream's without imitated markers. If
-// there is one, white space may differ, too.
+// there is one, white space may also differ.
 func sameText(got, upstream string) bool {
 	clean, markers := withoutMarkers(upstream)
 	return got == upstream && markers == 0 || markers > 0 && slices.Equal(strings.Fields(got), strings.Fields(clean))

@@ -113,7 +113,7 @@ func foreign(r *http.Request) bool {
 }
 
 // forward returns a handler that forwards requests to path at addr, and streams the answers. If an
-// answer breaks off, it breaks off for the browser, too.
+// answer breaks off, it also breaks off for the browser.
 //
 // The handler reads a request whole before it forwards it: net/http closes the body of a request
 // when its answer begins, and if the backend is so quick that the transport has not yet seen the

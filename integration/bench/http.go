@@ -87,7 +87,7 @@ func (c returnCounter) Read(b []byte) (int, error) {
 }
 
 // eachEvent calls f with the data of each event of the stream that has any, until its end or f's
-// error. It takes streams that a strict reader would refuse: peers write them, too.
+// error. It takes streams that a strict reader would refuse: peers also write them.
 func eachEvent(r io.Reader, f func(data string) error) error {
 	in := bufio.NewScanner(r)
 	in.Buffer(make([]byte, 4<<10), 1<<20)

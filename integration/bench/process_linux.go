@@ -115,7 +115,7 @@ func residentOf(leader int) int64 {
 // and what the runtime keeps of them.
 func anonymousOf(pid int) int64 { return kilobytes(pid, "smaps_rollup", "Anonymous") }
 
-// peakOf returns the peak of the resident bytes of the process, those of files too.
+// peakOf returns the peak of the resident bytes of the process, including those of files.
 func peakOf(pid int) int64 { return kilobytes(pid, "status", "VmHWM") }
 
 // kilobytes returns the bytes that a line of a file of the process has as kilobytes, 0 if there

@@ -35,7 +35,7 @@ func (s *soak) run(on stage) error {
 		return err
 	}
 	defer o.stop()
-	// Streams that come and go, and connections that wait for the next, need files, too.
+	// Streams that come and go, and connections that wait for the next, also need files.
 	if n := mostStreams() - 100; n < s.streams {
 		fmt.Printf("%d streams instead of %d: more files may not be open\n", n, s.streams)
 		s.streams = n

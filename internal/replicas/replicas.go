@@ -196,7 +196,7 @@ func (p *Replicas) Find(ctx context.Context, id string) (*Question, error) {
 		default:
 			return Question{}, errors.New("too many links are being looked up at the same time")
 		}
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), findTimeout) // others may wait for it, too
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), findTimeout) // others may be waiting for it
 		defer cancel()
 		return p.find(ctx, digest)
 	})
