@@ -44,7 +44,18 @@ func FuzzFraming(f *testing.F) {
 			f.Add([]byte(in), []byte{0}, []byte{200, 3, 17}, n%2 == 0, byte(n), byte(n*7))
 		}
 	})
-	f.Add([]byte("\xef\xbb\xbf: c\r\n\r\ndata: a\rdata:b\r\rdata"), []byte{0}, []byte{1}, false, byte(0), byte(0))
+	for _, in := range framings { // in two, anywhere
+		for i := range in {
+			f.Add([]byte(in), []byte{byte(i), 255}, []byte{0}, i%2 == 0, byte(i), byte(i%3*4))
+		}
+	}
+	base := role() + text("a\n`💻") + comment + text(" ls`\n\nb") + g1("terminal", "💻", "x") + text("c")
+	lines := multiline(text("a")) + multiline(markerChunk("💻", "ls")) + multiline(finishChunk("stop", zeroUsage)) + doneFrame
+	for n, in := range []string{base, base + stop(), inCRLF(base), inCRLF(base + stop()), mark + strings.ReplaceAll(base, "\n", "\r"), lines} {
+		for cut := range byte(64) {
+			f.Add([]byte(in), []byte{cut}, []byte{3 * cut, 1, 255}, true, cut*4+byte(n%4), byte(n%2*8))
+		}
+	}
 	for _, active := range []bool{false, true} { // a frame that is cut after max_frame
 		f.Add([]byte(strings.Repeat("0", 50)), []byte{0}, []byte{49, 0}, active, byte(0), byte(6))
 	}
@@ -78,6 +89,12 @@ func FuzzContent(f *testing.F) {
 	f.Add("", []byte{11, 0, 4, 0, 11, 0, 5, 2, 14}, []byte{3, 1})
 	f.Add("", []byte{26, 26, 5, 0, 0, 26, 2, 14}, []byte{0, 6})
 	fuzzSeeds(f, func(body string) { f.Add(look(f, body).content, []byte{}, []byte{2, 30, 1}) })
+	for _, s := range strips { // in one delta, in one for each rune, and in two cut at each place
+		f.Add(s.content, []byte{}, []byte{0})
+		for i := range []rune(s.content) {
+			f.Add(s.content, []byte{}, []byte{byte(i << 2), 252})
+		}
+	}
 	f.Fuzz(func(t *testing.T, raw string, script, cuts []byte) {
 		if !utf8.ValidString(raw) || strings.ContainsRune(raw, utf8.RuneError) {
 			return
@@ -309,7 +326,9 @@ func FuzzLifecycle(f *testing.F) {
 		in, now := "", epoch
 		feed := func(c string) {
 			in += c
-			out = s.Feed(out, []byte(c), now)
+			if out = s.Feed(out, []byte(c), now); s.Finished() && said.times == 0 && s.Summary().Unexamined == 0 {
+				t.Error("the finish leaves before the answer is remembered")
+			}
 		}
 		if l.mode&16 != 0 {
 			feed("\ufeff")
@@ -349,6 +368,9 @@ func FuzzLifecycle(f *testing.F) {
 		}
 		if s.Summary().Unexamined == 0 {
 			said.check(t, v)
+			if o.Progress != ProgressOff && o.Imitations != ImitationsTrust {
+				equal(t, len(said.tools), len(v.starts()), "tools that are remembered")
+			}
 		}
 		switch {
 		case l.hidden || o.Progress == ProgressOff:
@@ -578,8 +600,10 @@ var reasoningTokens = []string{
 // FuzzReasoning: content and reasoning are upstream's text minus tags and the
 // white space after closing ones, however upstream cut it into deltas, with tools and upstream's own reasoning between them.
 func FuzzReasoning(f *testing.F) {
-	for _, c := range prosetest.TaggedTexts {
-		f.Add(c.In, []byte{}, []byte{1})
+	for _, c := range prosetest.TaggedTexts { // in deltas of 1 to 34 characters
+		for _, n := range []byte{1, 2, 3, 5, 8, 13, 21, 34} {
+			f.Add(c.In, []byte{}, []byte{(n - 1) << 2})
+		}
 	}
 	f.Add("<think>plan</think", []byte{}, []byte{1})
 	for _, unclosed := range []string{
@@ -592,8 +616,8 @@ func FuzzReasoning(f *testing.F) {
 		f.Add("", script, []byte{1})
 	}
 	f.Fuzz(func(t *testing.T, raw string, script, cuts []byte) {
-		if !utf8.ValidString(raw) || strings.ContainsRune(raw, utf8.RuneError) || strings.ContainsAny(raw, "\u017f\u212a") {
-			return // the model folds more than ASCII
+		if !utf8.ValidString(raw) || strings.ContainsRune(raw, utf8.RuneError) {
+			return
 		}
 		text := raw
 		for _, b := range script {
@@ -631,6 +655,11 @@ func FuzzReasoning(f *testing.F) {
 
 		out := repair(shown + stream)
 		same(t, repair(out), out, "twice and once")
+		for _, e := range decode(out) {
+			equal(t, strings.Contains(e.data, `"reasoning_content"`) && strings.Contains(e.data, `"content"`), false, "both in one delta: "+e.data)
+		}
+		kept := Options{Reasoning: ReasoningKeep, Imitations: ImitationsKeep, Progress: ProgressBare, EmptyAnswer: EmptyAnswerPass}
+		same(t, repairWith(shown+stream, kept), shown+stream, "bytes of what is kept")
 		secret := repair(shown + role() + said(strings.ReplaceAll(text, "word ", "Provider said: sk-abcdefgh ")) + stop())
 		same(t, repair(secret), secret, "twice and once with what a provider said")
 		if content == text && !strings.Contains(text, "`") {

@@ -132,24 +132,9 @@ var strips = []struct{ name, content, want string }{
 	{"text and a newline alone", "a\n\n\nb\n", "a\n\n\nb\n"},
 }
 
+// The model strips them as the table says, and FuzzContent strips as the model does, however they are cut.
 func TestImitationsAreStripped(t *testing.T) {
 	for _, s := range strips {
-		// In one delta, in one for each rune, and in two cut at each place.
-		splits := [][]string{{s.content}, strings.Split(s.content, "")}
-		for i := range s.content {
-			if i > 0 {
-				splits = append(splits, []string{s.content[:i], s.content[i:]})
-			}
-		}
-		for _, split := range splits {
-			in := role() + g2Start("t", "💻", "l", "call_1") + g2End("t", "call_1") + texts(split...) + stop()
-			strip := Options{Imitations: ImitationsStrip}
-			out := repairWith(in, strip)
-			equal(t, look(t, out).content, s.want, s.name)
-			same(t, repairWith(out, strip), out, s.name+": twice and once")
-			same(t, look(t, repair(in)).content, s.content, s.name+": of an upstream that sends tool events")
-			same(t, repairWith(in, Options{Imitations: ImitationsKeep, Progress: ProgressBare}), in, s.name+": bytes")
-		}
 		equal(t, withoutImitations(s.content), s.want, s.name)
 	}
 }

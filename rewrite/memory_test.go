@@ -42,36 +42,6 @@ func (m *remembering) check(t *testing.T, v *view) {
 	}
 }
 
-// What is told is what the client has, before the finish chunk leaves.
-func TestStreamsTellOfTheirAnswers(t *testing.T) {
-	for _, r := range chats(t, "g0-v0.8.0", "g1-v0.9.0", "g2-v0.13.0", "g3-v0.20.3", "g4-transcribed") {
-		for n, o := range allOptions() {
-			p := chatParams
-			m := remember(&p)
-			s := New(&o, p)
-			var out []byte
-			for _, b := range []byte(r.body) {
-				if out = s.Feed(out, []byte{b}, epoch); s.Finished() && m.times == 0 {
-					t.Fatalf("%s: the finish has left before", r.name())
-				}
-			}
-			v := look(t, string(s.Finish(out, CauseEOF)))
-			if m.check(t, v); t.Failed() {
-				t.Fatalf("%s, options %d", r.name(), n)
-			}
-			starts := 0
-			for _, e := range v.tools {
-				if e.status == "running" {
-					starts++
-				}
-			}
-			if o.Progress != ProgressOff && o.Imitations != ImitationsTrust && len(m.tools) != starts {
-				t.Fatalf("%s, options %d: %v, want %d", r.name(), n, m.tools, starts)
-			}
-		}
-	}
-}
-
 // A sum of parts is that of the whole, whatever white space there is.
 func TestTextsAreEqualButForWhiteSpace(t *testing.T) {
 	if TextOf("") == 0 || TextOf(" \n\u00a0\u3000\ufeff") != TextOf("") || TextOf("Let me look.\n\nDone.") != TextOf(" Let me\tlook. Done.\r\n") || TextOf("é💻") != TextOf("é 💻") {

@@ -186,10 +186,22 @@ func withoutCards(all []historyMessage) (left []historyMessage) {
 	return left
 }
 
-var (
-	openingTag = regexp.MustCompile(`(?i)^<(think|thinking|reasoning|thought|mm:think|reasoning_scratchpad)>`)
-	closingTag = regexp.MustCompile(`(?i)^</(think|thinking|reasoning|thought|mm:think|reasoning_scratchpad)>`)
-)
+var openingTag, closingTag = tagAfter("<"), tagAfter("</")
+
+// tagAfter returns a function that returns the tag with which a text begins, whose letters are of any case, and ASCII.
+func tagAfter(bracket string) func(text string) string {
+	tag := regexp.MustCompile("^" + bracket + "(think|thinking|reasoning|thought|mm:think|reasoning_scratchpad)>")
+	lower := func(r rune) rune {
+		if r < utf8.RuneSelf {
+			return unicode.ToLower(r)
+		}
+		return r
+	}
+	return func(text string) string {
+		begins := text[:min(len(text), len("</reasoning_scratchpad>"))]
+		return text[:len(tag.FindString(strings.Map(lower, begins)))]
+	}
+}
 
 // paragraphEnds matches a paragraph break, or what may be one when the text ends within it.
 var paragraphEnds = regexp.MustCompile(`^(\r?\n\r?\n|(\r?\n)?\r?\z)`)
@@ -220,14 +232,14 @@ func withoutReasoning(text string, streamed bool) (content, reasoning string) {
 		said := text[:n]
 		text = text[n:]
 		for said != "" {
-			if tag := closingTag.FindString(said); stray && tag != "" && fenceAfter(content) == "" && !strings.HasSuffix(content[message:], "`") {
+			if tag := closingTag(said); stray && tag != "" && fenceAfter(content) == "" && !strings.HasSuffix(content[message:], "`") {
 				stray, said = false, said[len(tag):]
 				if breaks(content, message) {
 					said = strings.TrimLeftFunc(said, unicode.IsSpace)
 				}
 				continue
 			}
-			tag := openingTag.FindString(said)
+			tag := openingTag(said)
 			if tag == "" || !mayOpenAfter(content, message) {
 				content, said = content+said[:1], said[1:]
 				continue
@@ -284,7 +296,7 @@ func fenceAfter(text string) (fence string) {
 // length of that tag. If there is none, it returns the length of text and 0.
 func closingAt(text string) (n, size int) {
 	for i := range text {
-		tag := closingTag.FindString(text[i:])
+		tag := closingTag(text[i:])
 		if tag == "" {
 			continue
 		}

@@ -38,50 +38,6 @@ var framings = []string{
 	"data:  two spaces\n\ndata:\ttab\n\n",
 }
 
-// checkCutsInTwo checks that a stream cut in two, anywhere, is repaired as if it came whole.
-func checkCutsInTwo(t *testing.T, nth int, in string, o Options, p Params, cause Cause) {
-	t.Helper()
-	want, wantSum := run(in, o, p, inOne, cause)
-	for i := range placesOf(len(in), nth) {
-		i = max(i, 1)
-		inTwo := func(n int) int {
-			if n == len(in) {
-				return i
-			}
-			return n
-		}
-		out, sum := run(in, o, p, inTwo, cause)
-		same(t, out, want, "outputs")
-		equal(t, sum, wantSum, "summary")
-		if t.Failed() {
-			t.Fatalf("%q cut at %d", in, i)
-		}
-	}
-	out, _ := run(in, o, p, oneByte, cause)
-	same(t, out, want, "outputs byte by byte")
-}
-
-func TestEveryCutGivesTheSameOutput(t *testing.T) {
-	streams := append([]string(nil), framings...)
-	base := role() + text("a\n`💻") + comment + text(" ls`\n\nb") + g1("terminal", "💻", "x") + text("c")
-	for _, eol := range []string{"\n", "\r\n", "\r"} {
-		streams = append(streams, strings.ReplaceAll(base+stop(), "\n", eol), "\ufeff"+strings.ReplaceAll(base, "\n", eol))
-	}
-	streams = append(streams, multiline(text("a"))+multiline(markerChunk("💻", "ls"))+multiline(finishChunk("stop", zeroUsage))+doneFrame)
-	for _, in := range streams {
-		for _, o := range []Options{{}, {MaxFrame: 64}, {Progress: ProgressUnnamed}} {
-			checkCutsInTwo(t, 0, in, o, chatParams, CauseEOF)
-		}
-	}
-	for _, in := range framings { // as a foreign stream
-		checkCutsInTwo(t, 0, in, Options{}, Params{}, CauseEOF)
-		for _, cause := range causes {
-			out, _ := run(in, Options{}, Params{}, inOne, cause)
-			same(t, out, in, "bytes")
-		}
-	}
-}
-
 // multiline breaks the JSON of a frame into several data lines.
 func multiline(frame string) string {
 	return strings.NewReplacer(`, "choices"`, ",\ndata: \"choices\"", `"finish_reason"`, "\ndata:\"finish_reason\"", `, "usage"`, "\ndata: ,\ndata: \"usage\"").Replace(frame)
