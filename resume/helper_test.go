@@ -520,23 +520,6 @@ func problemOf(t *testing.T, r *reply, status int) map[string]any {
 	return p
 }
 
-// without removes the lines of the ids, which must be numbered without a gap.
-func without(t *testing.T, stream, id string) string {
-	t.Helper()
-	var b strings.Builder
-	n := 0
-	for line := range strings.SplitAfterSeq(stream, "\n") {
-		if strings.HasPrefix(line, "id: "+id+"/") {
-			if n++; line != "id: "+id+"/"+strconv.Itoa(n)+"\n" {
-				t.Errorf("%q is the %dth id", line, n)
-			}
-			continue
-		}
-		b.WriteString(line)
-	}
-	return b.String()
-}
-
 // dial connects to a server, and sends a request.
 func dial(t *testing.T, srv *httptest.Server, request string, args ...any) net.Conn {
 	t.Helper()

@@ -2,7 +2,6 @@ package resume
 
 import (
 	"fmt"
-	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 	"io"
 	"math/rand/v2"
 	"os"
@@ -12,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 )
 
 // number gives ids to a stream that comes in these pieces.
@@ -164,9 +165,8 @@ func TestSeenEventsAreSkipped(t *testing.T) {
 	}
 }
 
-// Recordings returns the streams that real servers have sent, by their files. The tests
-// outside the package use it, too.
-func Recordings(t testing.TB) map[string]string {
+// recordings returns the streams that real servers have sent, by their files.
+func recordings(t testing.TB) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	for _, pattern := range []string{"*/*.sse", "*/*/*.sse", "*/*/*/*.sse"} {
@@ -188,8 +188,8 @@ func Recordings(t testing.TB) map[string]string {
 	return all
 }
 
-// Loose returns in, whose lines end with LF, without the blank lines that end no event.
-func Loose(in string) string {
+// loose returns in, whose lines end with LF, without the blank lines that end no event.
+func loose(in string) string {
 	var b strings.Builder
 	for _, block := range strings.SplitAfter(in, "\n\n") {
 		if !strings.HasPrefix(block, "data") && !strings.Contains(block, "\ndata") && strings.HasSuffix(block, "\n\n") {
@@ -205,9 +205,9 @@ var idLine = regexp.MustCompile(`id: x/[0-9]+(\r\n|\r|\n)`)
 // TestRecordingsAreNumbered checks that of a real stream only ids and those blank lines
 // change, and that all clients get its events from each position.
 func TestRecordingsAreNumbered(t *testing.T) {
-	for file, in := range Recordings(t) {
+	for file, in := range recordings(t) {
 		for _, end := range []string{"\n", "\r\n", "\r"} {
-			in, want := strings.ReplaceAll(in, "\n", end), strings.ReplaceAll(Loose(in), "\n", end)
+			in, want := strings.ReplaceAll(in, "\n", end), strings.ReplaceAll(loose(in), "\n", end)
 			if out, _ := number(in); idLine.ReplaceAllString(out, "") != want {
 				t.Errorf("%s: more has changed", file)
 			}
