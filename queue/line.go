@@ -76,7 +76,7 @@ const minPause = time.Second
 type Lines struct {
 	mu    sync.Mutex
 	lines map[string]*line // by backend; only those in which requests run, wait or pause
-	total totals
+	total Stats            // without Waiting and Running
 }
 
 // line is that of one backend. Its fields are guarded by the mutex of its Lines.
@@ -130,7 +130,7 @@ func (l *Lines) Join(backend string, o Options, id Client) (*Turn, error) {
 		return t, nil
 	}
 	if o.Wait <= 0 || len(n.waiting) >= o.Waiting && !n.makeRoom(id, o.Waiting, now) {
-		l.total.requests[Full]++
+		l.total.Requests[Full]++
 		return nil, ErrFull
 	}
 	t.client = n.client(id)

@@ -50,47 +50,40 @@ type Waits struct {
 	Buckets map[float64]uint64 // how many times are at most the key, in seconds
 }
 
-// totals are the totals of Stats.
-type totals struct {
-	requests [outcomes]uint64
-	refused  uint64
-	waits    [len(bounds) + 1]uint64
-	waited   time.Duration
-}
-
 // count counts t as o, unless it has been counted.
-func (s *totals) count(t *Turn, o Outcome) {
+func (s *Stats) count(t *Turn, o Outcome) {
 	if t.counted {
 		return
 	}
 	t.counted = true
-	s.requests[o]++
+	s.Requests[o]++
 	if t.ready == nil {
 		return
 	}
-	i, _ := slices.BinarySearch(bounds[:], t.waited.Seconds())
-	s.waits[i]++
-	s.waited += t.waited
+	s.Waits.Count++
+	s.Waits.Sum += t.waited
+	if s.Waits.Buckets == nil {
+		s.Waits.Buckets = make(map[float64]uint64)
+	}
+	for _, bound := range bounds {
+		if t.waited.Seconds() <= bound {
+			s.Waits.Buckets[bound]++
+		}
+	}
 }
 
 // Stats returns the current numbers.
 func (l *Lines) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := Stats{
-		Requests: l.total.requests,
-		Refused:  l.total.refused,
-		Waits:    Waits{Sum: l.total.waited, Buckets: make(map[float64]uint64, len(bounds))},
+	s := l.total
+	s.Waits.Buckets = make(map[float64]uint64, len(bounds))
+	for _, bound := range bounds {
+		s.Waits.Buckets[bound] = l.total.Waits.Buckets[bound] // also 0
 	}
 	for _, n := range l.lines {
 		s.Waiting += len(n.waiting)
 		s.Running += n.held
-	}
-	for i, waits := range l.total.waits {
-		s.Waits.Count += waits
-		if i < len(bounds) {
-			s.Waits.Buckets[bounds[i]] = s.Waits.Count
-		}
 	}
 	return s
 }

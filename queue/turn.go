@@ -126,7 +126,7 @@ func (t *Turn) Rejoin(after time.Duration) bool {
 	if !t.tried { // it has no place, or upstream has taken it
 		return false
 	}
-	n.lines.total.refused++
+	n.lines.total.Refused++
 	now := time.Now()
 	rest := t.until.Sub(now)
 	if rest <= 0 {
