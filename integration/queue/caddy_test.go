@@ -82,23 +82,6 @@ func TestWaitsAreShown(t *testing.T) {
 	}
 }
 
-// TestRefusalsAreLogged: the message says how long the request has waited.
-func TestRefusalsAreLogged(t *testing.T) {
-	t.Parallel()
-	for wait, message := range map[string]string{"0s": "too many requests are waiting for the agent; rejected one", "20ms": "a request waited too long for the agent; rejected it"} {
-		p := newPlace(t, 10, "runs 1", "wait "+wait)
-		p.ask(chat, "key-1", "slow-1")
-		p.Until(t, "slow-1")
-		p.ask(chat, "key-2", "refused").ends()
-		harness.Until(t, message, func() bool {
-			return slices.ContainsFunc(p.caddy.Log.Entries(), func(l map[string]any) bool {
-				seconds, has := l["waited_seconds"].(float64)
-				return l["msg"] == message && l["level"] == "info" && l["path"] == chat.path && has && (seconds >= .02) == (wait != "0s") && l["waiting"] == 0.0
-			})
-		})
-	}
-}
-
 // TestNoHermes after the queue: nobody waits, and a warning says so until one is there.
 func TestNoHermes(t *testing.T) {
 	t.Parallel()

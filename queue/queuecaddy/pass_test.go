@@ -3,6 +3,7 @@ package queuecaddy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"testing"
 	"time"
@@ -94,9 +95,10 @@ func TestRefusalsAreLogged(t *testing.T) {
 	h.logRefused(r, queue.ErrTimeout, time.Second)
 	got := ""
 	for _, l := range logs.All() {
-		got += l.Level.String() + ": " + l.Message + "\n"
+		got += fmt.Sprintln(l.Level, l.Message, l.ContextMap())
 	}
-	if got != "info: too many requests are waiting for the agent; rejected one\ndebug: a request waited too long for the agent; rejected it\n" {
+	if got != "info too many requests are waiting for the agent; rejected one map[path:/v1/chat/completions waited_seconds:0 waiting:0]\n"+
+		"debug a request waited too long for the agent; rejected it map[path:/v1/chat/completions waited_seconds:1 waiting:0]\n" {
 		t.Error(got)
 	}
 }

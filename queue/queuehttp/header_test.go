@@ -70,16 +70,6 @@ func TestHeaderForAPage(t *testing.T) {
 			x.Stream(allow, page)
 			x.Ret(nil)
 		})
-		bubble(t, name+", of a request that is refused", func(t *testing.T) {
-			o := new(proxy.Origins)
-			c.says(o)
-			x := waits(t, 1, fromPage(o, page), func(o *options, _ *http.Request, _ *recorder) {
-				o.queue.Turn = func(*http.Request) (*queue.Turn, error) { return nil, queue.ErrFull }
-			})
-			x.end().WantSwallowed(t)
-			equal(t, x.Rec.Status, 429, "status")
-			equal(t, fields(x.Rec.Sent), c.want, "the header")
-		})
 		bubble(t, name+", if a handler in front has set it", func(t *testing.T) {
 			o := new(proxy.Origins)
 			c.says(o)

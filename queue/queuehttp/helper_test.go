@@ -1,6 +1,7 @@
 package queuehttp_test
 
 import (
+	"cmp"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -33,7 +34,6 @@ type (
 
 var (
 	text, bubble, advance = proxytest.Text, proxytest.Bubble, proxytest.Advance
-	newRecorder           = proxytest.NewRecorder
 	errTest               = proxytest.ErrTest
 	says                  = proxytest.Says
 )
@@ -50,12 +50,6 @@ type exchange struct{ *proxytest.Exchange }
 type options struct {
 	proxy.Options
 	queue queuehttp.Queue
-}
-
-// serve has the Queue serve a request.
-func (o *options) serve(w http.ResponseWriter, r *http.Request, next func(http.ResponseWriter, *http.Request) error) error {
-	o.queue.Proxy = proxy.New(o.Options)
-	return o.queue.Serve(w, r, next)
 }
 
 // setting changes what an exchange begins with.
@@ -102,7 +96,10 @@ func launch(t *testing.T, settings ...setting) *exchange {
 	for _, set := range settings {
 		set(&o, x.R, x.Rec)
 	}
-	x.Launch(&o.Options, o.serve)
+	x.Launch(&o.Options, func(w http.ResponseWriter, r *http.Request, next func(http.ResponseWriter, *http.Request) error) error {
+		o.queue.Proxy = proxy.New(o.Options)
+		return o.queue.Serve(cmp.Or(x.Rec.Wrapped, w), r, next)
+	})
 	return x
 }
 

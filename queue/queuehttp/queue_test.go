@@ -7,7 +7,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -160,13 +159,10 @@ func TestWaitingStream(t *testing.T) {
 		equal(t, x.Rec.Fields.Get("X-Hermes-Session-Id"), "", "what came after the header")
 		equal(t, x.Result().Outcome, proxy.OutcomeOK, "outcome")
 		equal(t, x.turn.Waited(), 12*time.Second, "waited")
-		equal(t, x.lines0(), "begin /v1/chat/completions chat", "the first of what was observed")
+		equal(t, append(x.Lines, "nothing")[0], "begin /v1/chat/completions chat", "the first of what was observed")
 		x.wantFree()
 	})
 }
-
-// lines0 returns the first thing that was observed.
-func (l *inLine) lines0() string { return append(l.Lines, "nothing")[0] }
 
 // TestWaitingForms: what a waiting client is sent in each form and by each API: a status, a
 // keepalive, and another status when it is its turn. A chat's answer follows as it is.
@@ -559,16 +555,6 @@ func TestNoDeadlineInLine(t *testing.T) {
 	})
 }
 
-// serveStream has the next handler answer a request for a stream.
-func serveStream(w http.ResponseWriter, o *options, turn func(*http.Request) (*queue.Turn, error), next func(http.ResponseWriter, *http.Request)) {
-	o.queue.Turn = turn
-	r := httptest.NewRequest(http.MethodPost, chatPath, strings.NewReader(asksForStream))
-	_ = o.serve(w, r, func(w http.ResponseWriter, r *http.Request) error {
-		next(w, r)
-		return nil
-	})
-}
-
 // TestWaitedStreamsAreTheSame: what a client that has waited is sent is what it was told and exactly
 // what it would have been sent without waiting.
 func TestWaitedStreamsAreTheSame(t *testing.T) {
@@ -629,39 +615,25 @@ func TestWaitedStreamsAreTheSame(t *testing.T) {
 	}
 }
 
-// exiting is an inner writer that ends the goroutine of the first write.
-type exiting struct {
-	*recorder
-	exited bool
-}
-
-func (w *exiting) Write(b []byte) (int, error) {
-	if !w.exited {
-		w.exited = true
-		runtime.Goexit()
-	}
-	return w.recorder.Write(b)
-}
-
 // TestWriterThatEndsItsGoroutineHoldsNothingUp: a client that waits is told so in a goroutine
 // of its own.
 func TestWriterThatEndsItsGoroutineHoldsNothingUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var lines queue.Lines
-		join := func() (*queue.Turn, error) {
-			return lines.Join("b", queue.Options{Runs: 1, Wait: time.Hour, Waiting: 1}, queue.Client{1})
-		}
-		first, err := join()
-		if err != nil {
-			t.Fatal(err)
-		}
-		time.AfterFunc(time.Minute, first.Done)
-		w, served := &exiting{recorder: newRecorder(t)}, false
-		serveStream(w, new(options), func(*http.Request) (*queue.Turn, error) { return join() }, func(w http.ResponseWriter, _ *http.Request) {
-			served = true
-			w.Header().Set("Content-Type", "text/event-stream")
-			_, _ = io.WriteString(w, role+text("hi"))
+	bubble(t, "", func(t *testing.T) {
+		exited := false
+		x := waits(t, 1, func(_ *options, _ *http.Request, rec *recorder) {
+			rec.OnWrite = func(b []byte) (int, error) {
+				if !exited {
+					exited = true
+					runtime.Goexit()
+				}
+				return len(b), nil
+			}
 		})
-		equal(t, w.exited && served, true, "exited and served")
+		advance(time.Second)
+		equal(t, exited, true, "its goroutine has ended")
+		x.goesOn()
+		x.Stream()
+		x.Write(role, text("hi"), fullStop, done)
+		x.Ret(nil).WantSwallowed(t)
 	})
 }

@@ -317,25 +317,19 @@ func (w *deadlined) Write(b []byte) (int, error) {
 
 // TestRefusedTriesLeaveNoDeadline: one that a handler has set for its writes is gone with its answer.
 func TestRefusedTriesLeaveNoDeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var lines queue.Lines
-		tries := 0
-		w := &deadlined{recorder: newRecorder(t)}
-		serveStream(w, &options{Options: proxy.Options{Limits: proxy.Limits{Keepalive: time.Second}}}, func(*http.Request) (*queue.Turn, error) {
-			return lines.Join("b", queue.Options{Runs: 1, Wait: time.Hour, Waiting: 1}, queue.Client{})
-		}, func(rw http.ResponseWriter, _ *http.Request) {
-			if tries++; tries == 1 {
-				_ = http.NewResponseController(rw).SetWriteDeadline(time.Now().Add(time.Second))
-				rw.Header().Set("Retry-After", "10")
-				rw.Header().Set("Content-Type", "application/json")
-				rw.WriteHeader(http.StatusTooManyRequests)
-				_, _ = io.WriteString(rw, tooManyRuns)
-				return
-			}
-			rw.Header().Set("Content-Type", "text/event-stream")
-			_, _ = io.WriteString(rw, role+text("Hello")+fullStop+done)
+	bubble(t, "", func(t *testing.T) {
+		var w *deadlined
+		x := waits(t, 0, limits("keepalive=1s"), func(_ *options, _ *http.Request, rec *recorder) {
+			w = &deadlined{recorder: rec}
+			rec.Wrapped = w
 		})
-		equal(t, tries, 2, "tries")
+		<-x.Ack
+		x.Do(func() { _ = http.NewResponseController(x.W).SetWriteDeadline(time.Now().Add(time.Second)) })
+		x.refuses("10")
+		x.nextTry(func() error { return nil })
+		x.Stream()
+		x.Write(role, text("Hello"), fullStop, done)
+		x.Ret(nil).WantSwallowed(t)
 		equal(t, strings.HasPrefix(w.Body.String(), shown(youAreNext)+"data: {"+idle+"}\n\n"), true, "it is told")
 		equal(t, strings.HasSuffix(w.Body.String(), role+text("Hello")+fullStop+done), true, "it gets the answer")
 		equal(t, w.deadline.IsZero(), true, "no deadline")
