@@ -360,16 +360,6 @@ func TestTwoAnswersAtOnce(t *testing.T) {
 	}
 }
 
-// TestTicketsSurviveReloads, as the desk is the process's.
-func TestTicketsSurviveReloads(t *testing.T) {
-	s := newSite(t, "hermes_approvals")
-	var u upstream
-	_, path := u.ticket(t, "rm -rf victim")
-	s.load("hermes_approvals {\n allow_always\n }")
-	s.get(path).want(200, `value="always"`)
-	s.choose(path, desk.Always).want(200, "Approved")
-}
-
 // TestNoRequestOfThePageIsInAccessLogs, whatever it is; others are.
 func TestNoRequestOfThePageIsInAccessLogs(t *testing.T) {
 	s := newSite(t, "hermes_approvals")

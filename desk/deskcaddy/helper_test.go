@@ -42,12 +42,6 @@ func newSite(t *testing.T, directives string) *site {
 	return &site{caddytest.NewSite(t, global, access+directives+passed), t}
 }
 
-// load replaces the configuration.
-func (s *site) load(directives string) {
-	s.t.Helper()
-	s.Load(global, access+directives+passed)
-}
-
 // answer is the answer to a request.
 type answer struct {
 	t      *testing.T
