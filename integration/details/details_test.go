@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/metrics"
@@ -34,11 +33,8 @@ func newPlace(t testing.TB, options ...string) *place {
 // inFront starts a sidecar with the directives in front of the agent.
 func inFront(t testing.TB, agent *hermes.Agent, directives string, env ...string) *place {
 	t.Helper()
-	listen, admin := harness.FreePort(t), harness.FreePort(t)
-	text := "{\n\tadmin " + admin + "\n\tmetrics\n}\n" + sidecar.OnLoopback(listen) + "\n" + directives + "\n}\n"
-	caddy := sidecar.RunCaddyfile(t, t.TempDir(), text, env...)
-	caddy.Admin = admin
-	return &place{agent, t, "http://" + listen, caddy}
+	base, caddy := sidecar.ServeCaddyfile(t, "metrics /metrics\n"+directives, env...)
+	return &place{agent, t, base, caddy}
 }
 
 // ask asks a question.
@@ -56,7 +52,7 @@ func (p *place) askAt(path, prompt string, header ...string) *client.Reply {
 // metric returns how many questions have had the outcome.
 func (p *place) metric(outcome string) float64 {
 	p.t.Helper()
-	return metrics.Scrape(p.t, "http://"+p.caddy.Admin+"/metrics").Value("caddy_hermes_tool_details_total", "outcome", outcome)
+	return metrics.Scrape(p.t, p.base+"/metrics").Value("caddy_hermes_tool_details_total", "outcome", outcome)
 }
 
 // answer has the agent use a tool, which ends when its start has been read, and returns the answer to the

@@ -132,10 +132,10 @@ func CommandOn(t testing.TB, subcommand, text string, flags ...string) (stdout, 
 
 // ServeCaddyfile runs a Caddyfile with one site, which has the directives, and returns the
 // site's URL.
-func ServeCaddyfile(t testing.TB, directives string) (base string, s *Process) {
+func ServeCaddyfile(t testing.TB, directives string, env ...string) (base string, s *Process) {
 	t.Helper()
 	listen := harness.FreePort(t)
-	return "http://" + listen, RunCaddyfile(t, t.TempDir(), "{\n\tadmin off\n}\n"+OnLoopback(listen)+"\n"+directives+"\n}\n")
+	return "http://" + listen, RunCaddyfile(t, t.TempDir(), "{\n\tadmin off\n}\n"+OnLoopback(listen)+"\n"+directives+"\n}\n", env...)
 }
 
 // OnLoopback opens a site of a Caddyfile that listens on the loopback interface only.
