@@ -276,6 +276,11 @@ func TestDroppedReasoningIsNoLostAnswer(t *testing.T) {
 	check("a crash", role()+text("<think>a"), "", CodeIncomplete)
 	check("60 KiB", turn(text("<think>"), strings.Repeat(text(long), 6)), "<think>"+strings.Repeat(long, 6), "")
 	check("70 KiB", turn(text("<think>"), strings.Repeat(text(long), 7)), "", "")
+	check("a stop after an error", turn(text("<think>a"), `data: {"error": {"message": "boom"}}`+"\n\n"), "", CodeAgentError)
+	check("a stop that may be false", role()+text("<think>a")+finishChunk("stop", zeroUsage)+doneFrame, "<think>a", "")
+	drop.ZeroUsage = ZeroUsageError
+	check("a false stop", role()+text("<think>a")+finishChunk("stop", zeroUsage)+doneFrame, "", CodeCrashed)
+	check("a false stop after a tool", role()+toolOfUpstream+text("<think>a")+finishChunk("stop", zeroUsage)+doneFrame, "", CodeCrashed)
 }
 
 // A stop whose only words are in reasoning that no tag closes is an answer, and no empty one (contract section 4).

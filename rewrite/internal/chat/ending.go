@@ -172,9 +172,12 @@ func (s *Stream) verdict(x *chunk.Object, textFollows bool) (code, why string, z
 	return "", "text with usage 0/0/0, which may be a crash: passes", true
 }
 
-// tellDropped writes the reasoning that was dropped and that no tag has closed, as content: it may be
-// the answer (contract section 4).
-func (s *Stream) tellDropped() {
+// tellDropped writes the reasoning that was dropped and that no tag has closed, as content, unless the finish
+// chunk x does not end the stream well with it: it may be the answer (contract section 4).
+func (s *Stream) tellDropped(x *chunk.Object) {
+	if code, _, _ := s.verdict(x, true); code != "" {
+		return // a crash can break off reasoning
+	}
 	text := s.prose.TakeDropped()
 	if len(text) == 0 {
 		return
@@ -206,7 +209,7 @@ func (s *Stream) finishChunk(x *chunk.Object, rest *prose.Kept) {
 	}
 	reason := x.FinishReason()
 	if reason == "stop" {
-		s.tellDropped()
+		s.tellDropped(x)
 	}
 	code, why, zeroUsage := s.verdict(x, false)
 	if code == contract.CodeEmpty && s.answer.mayBeUnclosed(s.prose.Unclosed()) {
