@@ -535,6 +535,16 @@ func TestSplitKeepsItsBound(t *testing.T) {
 	}
 }
 
+// An answer that has shown an error does not end well for a reply: its end says what has failed.
+func TestNoReplyAfterAnError(t *testing.T) {
+	failed := `data: {"error": {"message": "boom"}}` + "\n\n"
+	for _, o := range allOptions() {
+		outs, d := anyAsking(t, turn(text("a"), failed, approvalFrame("r1", "ls"), text("b")), o, chatParams, byReply)
+		v := look(t, strings.Join(outs, ""))
+		equal(t, fmt.Sprint(len(outs), d.asked[0].MayReply, v.finishes, len(v.errors)), "1 false [error] 1", fmt.Sprintf("%+v", o))
+	}
+}
+
 // A command that nobody can see can only be denied: by the reply, and by what the event offers, in every
 // form and every stream.
 func TestCommandsThatCannotBeShown(t *testing.T) {

@@ -43,7 +43,8 @@ func (s *Stream) approvalEvent(x *chunk.Object, wrapped bool, q *contract.Approv
 	if ask.Tool = s.tools.waiting(q.Command); ask.Tool != nil {
 		id, q.Tool = ask.Tool.ID, jsonspan.Unquote(ask.Tool.Name)
 	}
-	q.MayReply = s.p.Split != nil && s.tools.endCost() <= maxGrowth/4 // all tools end, and begin again, which takes up to twice as much
+	// A good end after an error would hide it. All tools end, and begin again, which takes up to twice as much.
+	q.MayReply = s.p.Split != nil && !s.end.failed && s.tools.endCost() <= maxGrowth/4
 	var first bool
 	ask.Approval, first = s.tools.requests.Ask(*q, id)
 	command := x.String(x.Member("command")) // without secrets
