@@ -30,6 +30,7 @@ func TestRedisIsKilled(t *testing.T) {
 	server := startServer(t)
 	here, logs := server.replica(mortal)
 	there, _ := server.replica(mortal)
+	adoptsNothing(there)
 	run := newRun()
 	l := begun(t, here, entry("a"), run)
 	add(t, l, event(1))
@@ -71,6 +72,7 @@ func TestRedisIsKilled(t *testing.T) {
 	if err := <-waits; err != nil {
 		t.Error(err)
 	}
+	adoptsNothing(there)
 	known()
 	add(t, l, event(3))
 	l.End(log.Whole)
@@ -97,7 +99,7 @@ func TestRepliesOfAServerThatIsDown(t *testing.T) {
 		"ERR no": false, "WRONGTYPE Operation against a key": false, "NOPERM this user has no permissions": false,
 		"OOM command not allowed when used memory > 'maxmemory'.": false,
 	} {
-		s, _ := answering(t, "-"+reply+"\r\n", func(*Options) {})
+		s, _ := answering(t, "-"+reply+"\r\n", func(o *Options) { o.Timeout = patience })
 		if _, err := s.Find(context.Background(), "stream_a"); errors.Is(err, errDown) != want {
 			t.Errorf("%s: %v", reply, err)
 		}
@@ -130,7 +132,7 @@ func TestRedisIsSoonBack(t *testing.T) {
 func TestPasswordIsNotRepeated(t *testing.T) {
 	const reply = "-ERR unknown command 'AUTH', with args beginning with: 'hermes' 'the-password' 'the-other-password'\r\n"
 	s, logs := answering(t, reply, func(o *Options) {
-		o.Username, o.Password, o.SentinelPassword = "hermes", "the-password", "the-other-password"
+		o.Username, o.Password, o.SentinelPassword, o.Timeout = "hermes", "the-password", "the-other-password", patience
 	})
 	if _, _, err := s.Claim(context.Background(), entry("a"), newRun().callbacks()); err == nil {
 		t.Error("it is claimed")

@@ -21,13 +21,13 @@ func TestRights(t *testing.T) {
 	server.allow("hermes", password, rights)
 	server.keepsTheContract(t)
 	t.Run("the death of a replica", func(t *testing.T) {
-		dying, _ := server.replica(mortal)
-		heir, _ := server.replica(nil)
+		dying, heir := server.replicas()
 		l := begun(t, dying, entry("a"), newRun())
 		add(t, l, chunk)
 		r := follow(t, heir, l.ID)
 		read(t, r, len(chunk))
-		die(dying)
+		die(t, dying)
+		server.lapse(dying)
 		if finish, err := all(r); !strings.Contains(finish, "[DONE]") {
 			t.Errorf("%q, %v", finish, err)
 		}
@@ -68,7 +68,7 @@ func TestRights(t *testing.T) {
 func TestNothingStaysForEver(t *testing.T) {
 	server := startServer(t)
 	here, there := server.replicas()
-	dying, _ := server.replica(mortal)
+	dying, _ := server.replica(nil)
 	ctx := context.Background()
 
 	claimed := claim(t, here, entry("claimed"), newRun())
@@ -90,7 +90,8 @@ func TestNothingStaysForEver(t *testing.T) {
 	claim(t, here, entry("dropped"), newRun()).End(log.Dropped)
 	left := begun(t, dying, entry("left"), newRun())
 	r := follow(t, there, left.ID)
-	die(dying)
+	die(t, dying)
+	server.lapse(dying)
 	_, _ = all(r)
 
 	keys := server.keys()
