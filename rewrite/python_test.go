@@ -12,6 +12,9 @@ var pythonValue = regexp.MustCompile(`(?s)"(?:[^"\\]|\\.)*"|NaN|-?Infinity`)
 
 // standardJSON returns s with null in the place of those values.
 func standardJSON(s string) string {
+	if !strings.Contains(s, "NaN") && !strings.Contains(s, "Infinity") {
+		return s // the fuzzers ask often
+	}
 	return pythonValue.ReplaceAllStringFunc(s, func(v string) string {
 		if v[0] == '"' {
 			return v
