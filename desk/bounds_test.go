@@ -179,6 +179,7 @@ func TestCommandsThatCannotBeShown(t *testing.T) {
 // has ended takes 2 KiB, and what is forgotten the places in three maps. A ticket holds no
 // frame of its stream.
 func TestMemoryOfTickets(t *testing.T) {
+	alone.NotUnderRace(t)
 	if alone.Elsewhere(t) {
 		return
 	}

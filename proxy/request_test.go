@@ -331,6 +331,7 @@ func allocated(f func()) uint64 {
 // leaves. One above MaxRequest takes no more than one of that size. Nothing of it is there any more
 // once the answer has begun.
 func TestARequestTakesTwiceItsSizeAtMost(t *testing.T) {
+	alone.NotUnderRace(t)
 	if alone.Elsewhere(t) {
 		return
 	}

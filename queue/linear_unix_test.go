@@ -9,12 +9,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hermes-sidecar/hermes-sidecar/internal/alone"
 	"github.com/hermes-sidecar/hermes-sidecar/queue"
 )
 
 // Sixteen times the requests, of as many clients or of one, cost about sixteen times the time,
 // while they are told how the line moves, leave it and get their places.
 func TestLinesCostLinearTime(t *testing.T) {
+	alone.NotUnderRace(t)
 	const small, times = 500, 16
 	for name, client := range map[string]func(i int) queue.Client{
 		"many clients": func(i int) queue.Client { return queue.Client{byte(i), byte(i >> 8)} },

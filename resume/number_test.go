@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hermes-sidecar/hermes-sidecar/internal/alone"
 	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 )
 
@@ -205,6 +206,7 @@ var idLine = regexp.MustCompile(`id: x/[0-9]+(\r\n|\r|\n)`)
 // TestRecordingsAreNumbered checks that of a real stream only ids and those blank lines
 // change, and that all clients get its events from each position.
 func TestRecordingsAreNumbered(t *testing.T) {
+	alone.NotUnderRace(t)
 	for file, in := range recordings(t) {
 		for _, end := range []string{"\n", "\r\n", "\r"} {
 			in, want := strings.ReplaceAll(in, "\n", end), strings.ReplaceAll(loose(in), "\n", end)
@@ -218,6 +220,7 @@ func TestRecordingsAreNumbered(t *testing.T) {
 
 // TestAnythingIsNumbered checks the same of streams that no server sends.
 func TestAnythingIsNumbered(t *testing.T) {
+	alone.NotUnderRace(t)
 	r := rand.New(rand.NewPCG(3, 4))
 	lines := []string{
 		"", "", "", "", "data: a", "data: b", "data", "data:", ": keepalive", ":", "event: e", "event:", "event", "id: 7", "id", "id: x/1", "retry: 5", "what", "datas: d", "\xef\xbb\xbfdata: m", "\xef\xbb\xbf", "\xef\xbb", "event: ", "eventual: e",

@@ -378,6 +378,7 @@ func repeated(before, what, after string, n int) []byte {
 // handler has not read it, is a small multiple of the size. Once that has read it, in whichever
 // way, nothing is kept while the agent works.
 func TestABodyTakesItsSize(t *testing.T) {
+	alone.NotUnderRace(t)
 	if alone.Elsewhere(t) {
 		return
 	}

@@ -6,10 +6,27 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"runtime/debug"
+	"slices"
 	"testing"
 )
 
 const variable = "HERMES_TEST_ALONE"
+
+// raceDetector reports whether the tests run under the race detector.
+var raceDetector = func() bool {
+	info, ok := debug.ReadBuildInfo()
+	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
+}()
+
+// NotUnderRace skips a test under the race detector, which would find nothing: it measures memory or time, or
+// calls what starts no goroutine. That would take ten times as long.
+func NotUnderRace(t *testing.T) {
+	t.Helper()
+	if raceDetector {
+		t.Skip("the race detector allocates, takes time, and would find nothing here")
+	}
+}
 
 // Elsewhere runs the calling test in another process, makes it fail if it fails there, and returns
 // true. In the other process it returns false, and the test goes on.

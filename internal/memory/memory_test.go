@@ -26,6 +26,7 @@ func tools(n, size int) (all []rewrite.ToolRun) {
 }
 
 func TestMemoryTakesNoMoreThanItsBound(t *testing.T) {
+	alone.NotUnderRace(t)
 	if alone.Elsewhere(t) {
 		return
 	}

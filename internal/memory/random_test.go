@@ -12,6 +12,7 @@ import (
 	"testing"
 	"unicode"
 
+	"github.com/hermes-sidecar/hermes-sidecar/internal/alone"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/client"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
@@ -20,6 +21,7 @@ import (
 // 8): clients ask, edit, regenerate, branch, cut and copy chats. What a record looks like, and which calls a
 // request has itself, is tested in package rewrite. HERMES_MEMORY_HISTORIES is how many requests there are.
 func TestRandomHistories(t *testing.T) {
+	alone.NotUnderRace(t)
 	n := 3000
 	if s := os.Getenv("HERMES_MEMORY_HISTORIES"); s != "" {
 		n, _ = strconv.Atoi(s)

@@ -44,6 +44,7 @@ func kept(t *testing.T, s log.Store, id string) int {
 // TestMaxStreamCountsBytes: of events of any size as many are there as the limit says, they take
 // little more than their size, and what the store counts is what the heap grows by.
 func TestMaxStreamCountsBytes(t *testing.T) {
+	alone.NotUnderRace(t)
 	if alone.Elsewhere(t) {
 		return
 	}
@@ -87,6 +88,7 @@ func headers(bytes int) map[string]http.Header {
 // TestHeadersTakeWhatIsCounted compares what the store counts of headers with what the heap
 // grows by.
 func TestHeadersTakeWhatIsCounted(t *testing.T) {
+	alone.NotUnderRace(t)
 	for _, size := range []int{100, 1000, 8000} {
 		for name := range headers(0) {
 			s := log.NewMemory()

@@ -3,11 +3,14 @@ package log
 import (
 	"math/rand/v2"
 	"testing"
+
+	"github.com/hermes-sidecar/hermes-sidecar/internal/alone"
 )
 
 // TestSegmentsAtRandom appends pieces of all sizes, in which events end or not, and drops
 // the oldest: what is there is what has come last, and each event in it is found.
 func TestSegmentsAtRandom(t *testing.T) {
+	alone.NotUnderRace(t)
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		var s segments

@@ -158,6 +158,7 @@ const mostOfReply = 2*maxReply + maxValues*16 + 512<<10
 
 // TestHeapOfReplies bounds what a reply takes, whatever it says of itself.
 func TestHeapOfReplies(t *testing.T) {
+	alone.NotUnderRace(t)
 	if alone.Elsewhere(t) {
 		return
 	}

@@ -144,6 +144,7 @@ func TestBrokenNodes(t *testing.T) {
 
 // TestHeapOfServers bounds what Sentinels and nodes take, whatever they say.
 func TestHeapOfServers(t *testing.T) {
+	alone.NotUnderRace(t)
 	if alone.Elsewhere(t) {
 		return
 	}

@@ -622,6 +622,7 @@ func endless(left *int, piece int) *splice.Transport {
 
 // TestMemoryOfHeldEvents bounds what is held of an event whose number has not come, however large it is.
 func TestMemoryOfHeldEvents(t *testing.T) {
+	alone.NotUnderRace(t)
 	const streams, maxHeld = 50, 64 << 10
 	for size, passed := range map[int]int{maxHeld - 100: 0, 10 * maxHeld: 10 * maxHeld} {
 		var open [streams]*http.Response
