@@ -12,15 +12,7 @@ import (
 
 // Healed says what Heal has removed from the body of a request, and what it has read in it.
 type Healed struct {
-	// Markers is the number of marker lines that were removed.
-	Markers int
-	// Cards is the number of tool cards that were removed.
-	Cards int
-	// Approvals is the number of paragraphs that ask for approvals, and of codes and tickets
-	// elsewhere, that were removed.
-	Approvals int
-	// Reply is what the last message of the user says about an approval.
-	Reply Reply
+	Changes
 	// Form is the form of answer that the request asks for.
 	Form AnswerForm
 	// Ignored is what the request asks for and Hermes ignores.
@@ -28,13 +20,10 @@ type Healed struct {
 	// Diagnostic says that the request calls itself a diagnostic one, whose answer Hermes
 	// mutes if its operator has said so.
 	Diagnostic bool
-	// FromRequest and FromMemory are the numbers of the records that were put in front of the user's
-	// messages, by their source: tool calls of the request, or the Memory.
-	FromRequest, FromMemory int
-	// Turn is that of the answer that the request asks for, without the Answer. It is zero without a
-	// Memory, and its Question is zero if the last message is not the user's.
-	Turn Turn
 }
+
+// Changes are what was removed from the history that a request carries, and added to it.
+type Changes = whole.Changes
 
 // Reply is what the last message of a chat says about an approval.
 type Reply = whole.Reply
@@ -42,14 +31,6 @@ type Reply = whole.Reply
 // Secrets are what a client was given to answer requests for approval: codes, as they were shown,
 // and the tickets with which links end. The value says that a reply with the code is waited for.
 type Secrets map[string]bool
-
-// Changed reports whether the body was changed.
-func (h *Healed) Changed() bool {
-	return h.Markers > 0 || h.Cards > 0 || h.Approvals > 0 || h.Recalled() > 0
-}
-
-// Recalled returns the number of the records.
-func (h *Healed) Recalled() int { return h.FromRequest + h.FromMemory }
 
 // AnswerForm is the form of answer that a request asks for in its member stream.
 type AnswerForm uint8
@@ -139,18 +120,15 @@ func (o Healing) Heal(body []byte) ([]byte, Healed) {
 	if o.KeepMarkers {
 		tools = tools.WithoutImitations()
 	}
-	healed, sound := whole.Heal(body, tools, depth, h.Form == AnswerWhole, o.Given, left)
+	healed, changes, sound := whole.Heal(body, tools, depth, h.Form == AnswerWhole, o.Given, left)
 	if h.Form == AnswerWhole && !sound { // as AnswerWhole, it would have no deadlines
 		return body, Healed{}
 	}
-	h.Markers, h.Cards, h.Approvals = healed.Markers, healed.Cards, healed.Approvals
-	h.Reply = healed.Reply
-	if o.Memory == nil {
-		return healed.Body, h
+	if o.Memory != nil {
+		healed = changes.Recall(body, healed, messages, left, depth, sound, o.Given, o.Memory, o.Results)
 	}
-	r := whole.Recall(body, healed.Body, messages, left, depth, sound, o.Given, o.Memory, o.Results)
-	h.FromRequest, h.FromMemory, h.Turn = r.FromRequest, r.FromMemory, r.Turn
-	return r.Body, h
+	h.Changes = changes
+	return healed, h
 }
 
 // AnswerFormOf returns the form of answer that body, the JSON of a request, asks for in its member

@@ -137,7 +137,7 @@ func (b *Body) heal(r, up *http.Request, plan Plan) rewrite.Healed {
 		healed.Turn = turn
 	}
 	if plan.Keep {
-		body, healed = came, rewrite.Healed{Form: healed.Form, Reply: healed.Reply}
+		body, healed = came, rewrite.Healed{Form: healed.Form, Changes: rewrite.Changes{Reply: healed.Reply}}
 	}
 	changed := healed.Changed()
 	if plan.Edit != nil {

@@ -21,19 +21,36 @@ import (
 	"unicode/utf8"
 
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 )
 
-// History is the body of a request without the marker lines and the cards of its history.
-type History struct {
-	Body           []byte // a copy, or the body itself if nothing was removed
-	Markers, Cards int    // the numbers of those that were removed
-	Approvals      int    // how many paragraphs and secrets of approvals were removed
-	Reply          Reply  // what the last message of the user says about an approval
+// Changes are what was removed from the history that a request carries, and added to it.
+type Changes struct {
+	// Markers and Cards are the numbers of the marker lines and of the tool cards that were removed.
+	Markers, Cards int
+	// Approvals is the number of paragraphs that ask for approvals, and of codes and tickets
+	// elsewhere, that were removed.
+	Approvals int
+	// Reply is what the last message of the user says about an approval.
+	Reply Reply
+	// FromRequest and FromMemory are the numbers of the records that were put in front of the user's
+	// messages, by their source: tool calls of the request, or the Memory.
+	FromRequest, FromMemory int
+	// Turn is that of the answer that the request asks for, without the Answer. It is zero without a
+	// Memory, and its Question is zero if the last message is not the user's.
+	Turn contract.Turn
 }
 
-// Heal heals the history in body, the JSON of a request (contract section 5). A
+// Changed reports whether the body was changed.
+func (c *Changes) Changed() bool { return c.Markers+c.Cards+c.Approvals+c.Recalled() > 0 }
+
+// Recalled returns the number of the records.
+func (c *Changes) Recalled() int { return c.FromRequest + c.FromMemory }
+
+// Heal heals the history in body, the JSON of a request (contract section 5). The healed body is a copy, or
+// body itself if nothing was removed. A
 // jsonspan.Reader has read body as an object that is nested depth deep. sound reports whether
 // body is well formed, but is only certain if there may be anything to heal or if check is true.
 //
@@ -46,18 +63,17 @@ type History struct {
 // given are the codes and the tickets of the client's requests for approval. The value says that
 // a reply with the code is waited for. left gets the messages of a chat in the healed body, if that is not
 // body itself; it may be nil.
-func Heal(body []byte, tools *marker.Table, depth int, check bool, given map[string]bool, left *Messages) (healed History, sound bool) {
-	healed.Body = body
+func Heal(body []byte, tools *marker.Table, depth int, check bool, given map[string]bool, left *Messages) (healed []byte, c Changes, sound bool) {
 	may := len(given) > 0 || marker.MayAsk(body)
 	// MayAsk also looks for escaped backticks.
 	if !may && nextMarker(body, 0, tools) < 0 && !mayHaveCards(body, depth) && !check {
-		return healed, false
+		return body, c, false
 	}
 	if !jsonspan.Valid(body) || !utf8.Valid(body) {
-		return healed, false
+		return body, c, false
 	}
 	if len(given) > 0 {
-		healed.Reply = replyIn(body, given)
+		c.Reply = replyIn(body, given)
 	}
 	h := healer{copier: copier{b: body}, stripper: stripper{tools: tools}, secrets: secrets{given: given}, mayHaveApprovals: may, left: left}
 	h.Known = h.known
@@ -68,10 +84,10 @@ func Heal(body []byte, tools *marker.Table, depth int, check bool, given map[str
 		h.member(name.Of(body), paragraphs)
 	}
 	if h.markers+h.cards+h.approvals == 0 || h.loneSurrogate {
-		return healed, true
+		return body, c, true
 	}
-	healed.Body, healed.Markers, healed.Cards, healed.Approvals = h.rest(), h.markers, h.cards, h.approvals
-	return healed, true
+	c.Markers, c.Cards, c.Approvals = h.markers, h.cards, h.approvals
+	return h.rest(), c, true
 }
 
 // member heals the member with the name, whose value is at next, if it is one of those that have

@@ -17,23 +17,13 @@ import (
 // section 8). Calls that the request itself has count, or else what the sidecar has seen of that
 // answer. Texts prove nothing.
 
-// Recalled is the body of a request with the records of its history.
-type Recalled struct {
-	Body []byte // a copy, or the healed body itself if there are no records
-	// FromRequest and FromMemory are the numbers of the records, by their source.
-	FromRequest, FromMemory int
-	// Turn is that of the answer that the request asks for, without the Answer. Its Question is zero if
-	// the last message is not the user's.
-	Turn contract.Turn
-}
-
-// Recall puts records in front of the user's messages of a request for chat completions. The healed body
-// of the request is that of original, whose messages and depth a Reader has read; left are its messages if
+// Recall puts records in front of the user's messages of a request for chat completions. It returns a copy, or
+// healed itself if there are no records. The body healed is that of original, whose messages and depth a Reader has read; left are its messages if
 // it is not original itself. sound says that original is known to be well formed; given is as for Heal.
 //
 // A request that has a record is left alone. The result is the same for each later request of the
 // conversation, as far as that shows the same messages and m knows the same.
-func Recall(original, healed []byte, messages, left *Messages, depth int, sound bool, given map[string]bool, m contract.Memory, results bool) Recalled {
+func (c *Changes) Recall(original, healed []byte, messages, left *Messages, depth int, sound bool, given map[string]bool, m contract.Memory, results bool) []byte {
 	same := len(healed) == 0 || &original[0] == &healed[0]
 	calls := depth >= len("{[{[{{") && (bytes.Contains(original, []byte("tool_calls")) || bytes.Contains(original, []byte(`\u00`)))
 	if !calls && m.Empty() {
@@ -41,11 +31,10 @@ func Recall(original, healed []byte, messages, left *Messages, depth int, sound 
 		if !same {
 			messages = left
 		}
-		turn := messages.turn(healed)
-		if turn.Question != 0 {
-			turn.Past = past
+		if c.Turn = messages.turn(healed); c.Turn.Question != 0 {
+			c.Turn.Past = past
 		}
-		return Recalled{Body: healed, Turn: turn}
+		return healed
 	}
 	r := recaller{memory: m, turns: newTurns(original, messages.at), records: record.Records{Results: results}}
 	if may := marker.MayAsk(original); may || len(given) > 0 {
@@ -59,22 +48,20 @@ func Recall(original, healed []byte, messages, left *Messages, depth int, sound 
 		shown = &w
 	}
 	r.recall(shown, calls)
-	asked := shown.asked()
-	if asked.Question != 0 {
-		asked.Past = r.asks.Past
+	if c.Turn = shown.asked(); c.Turn.Question != 0 {
+		c.Turn.Past = r.asks.Past
 	}
 	if len(r.records.All()) == 0 || r.hasOne || !sound && !(jsonspan.Valid(original) && utf8.Valid(original)) {
-		return Recalled{Body: healed, Turn: asked}
+		return healed
 	}
-	recalled := Recalled{Body: insertRecords(healed, r.records.All(), !same), Turn: asked}
 	for _, record := range r.records.All() {
 		if record.FromMemory {
-			recalled.FromMemory++
+			c.FromMemory++
 		} else {
-			recalled.FromRequest++
+			c.FromRequest++
 		}
 	}
-	return recalled
+	return insertRecords(healed, r.records.All(), !same)
 }
 
 // recaller goes once over the messages of a request, and makes its records.
