@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
 var causeCodes = map[Cause]string{
@@ -416,7 +418,7 @@ func TestLongErrorIsNotRepeated(t *testing.T) {
 				block, _, _ := strings.Cut(out[strings.LastIndex(out, `"hermes":`):], "\n")
 				_, said, _ := strings.Cut(block, `"error":`)
 				said, _, _ = strings.Cut(said, `,"error_code"`)
-				said = unquote([]byte(said))
+				said = jsonspan.Unquote(said)
 				if len(block) > maxMessage+200 || len(block) < maxMessage || said == "" || strings.ContainsRune(said, utf8.RuneError) {
 					t.Fatalf("%d bytes of %q are repeated", len(block), escape)
 				}

@@ -21,7 +21,6 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/encode"
-	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/prose"
 	askedof "github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/requests"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/whole"
@@ -50,8 +49,6 @@ const (
 
 	progressEvent = encode.ProgressEvent
 )
-
-func unquote(raw []byte) string { return jsonspan.Unquote(string(raw)) }
 
 // raceDetector reports whether the tests run under the race detector. It makes them slow, and allocates
 // values that otherwise stay on the stack, because functions are not inlined.

@@ -442,7 +442,7 @@ func TestTextsAroundMarkersStayApart(t *testing.T) {
 	t.Parallel()
 	heal := func(said string) string {
 		healed, _ := whole.StripMarkers(jsonspan.Inside(jsonspan.Quote(said)), marker.Hermes)
-		return unquote(append(append([]byte{'"'}, healed...), '"'))
+		return jsonspan.Unquote(append(append([]byte{'"'}, healed...), '"'))
 	}
 	for _, c := range apart {
 		in, small := role()+piecesOf(c.pieces...), role()+texts("Once", " upon", " a time. ")

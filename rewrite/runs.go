@@ -25,7 +25,7 @@ func BegunRun(body []byte) string {
 	if len(body) > MaxRunAnswer || !jsonspan.Valid(body) {
 		return ""
 	}
-	id := jsonspan.Unquote(string(jsonspan.StringAt(body, memberOf(body, "run_id"))))
+	id := jsonspan.Unquote(jsonspan.StringAt(body, jsonspan.MemberIn(body, "run_id")))
 	if !runID.MatchString(id) {
 		return ""
 	}
@@ -52,10 +52,10 @@ var runStates = map[string]RunState{
 // StateOfRun returns the state of the run according to body, the first MaxRunAnswer bytes of the
 // answer to GET /v1/runs/{id}. A run that upstream does not know any more is over.
 func StateOfRun(body []byte) RunState {
-	if code := stringAt(body, jsonspan.MemberOf(body, memberOf(body, "error"), "code")); code == "run_not_found" {
+	if code := stringAt(body, jsonspan.MemberOf(body, jsonspan.MemberIn(body, "error"), "code")); code == "run_not_found" {
 		return RunOver
 	}
-	return runStates[stringAt(body, memberOf(body, "status"))]
+	return runStates[stringAt(body, jsonspan.MemberIn(body, "status"))]
 }
 
 // RefusesRun reports whether body, the whole answer to a request with the status 429, says that
@@ -65,14 +65,9 @@ func RefusesRun(body []byte) bool {
 	if !jsonspan.Valid(body) {
 		return false
 	}
-	of := memberOf(body, "error")
+	of := jsonspan.MemberIn(body, "error")
 	return stringAt(body, jsonspan.MemberOf(body, of, "code")) == "rate_limit_exceeded" &&
 		strings.HasPrefix(stringAt(body, jsonspan.MemberOf(body, of, "message")), "Too many concurrent runs")
-}
-
-// memberOf returns the value of the member with the name in the object that body begins with.
-func memberOf(body []byte, name string) jsonspan.Span {
-	return jsonspan.MemberOf(body, jsonspan.Span{From: jsonspan.SkipSpace(body, 0), To: len(body)}, name)
 }
 
 // stringAt returns the text of the string at v, "" if there is none or it may go on after body.
@@ -80,7 +75,7 @@ func stringAt(body []byte, v jsonspan.Span) string {
 	if v.IsCut(body) {
 		return ""
 	}
-	return jsonspan.Unquote(string(jsonspan.StringAt(body, v)))
+	return jsonspan.Unquote(jsonspan.StringAt(body, v))
 }
 
 // ShowedEndOfRun reports whether the stream is that of the events of a run and upstream has sent the

@@ -510,7 +510,7 @@ func TestEscapesDecideNothing(t *testing.T) {
 			a := RepairAnswer([]byte(completion(`, "content": "`+answers[i]+`"`, "stop", realUsage)), &o, nil)
 			m := messageOf(t, a.Body)
 			h, healed := Heal([]byte(`{"messages": [{"role": "assistant", "content": "`+answers[i]+`"}]}`), nil, nil)
-			history := unquote(jsonspan.MemberOf(h, jsonspan.Span{From: 0, To: len(h)}, "messages").Of(h))
+			history := jsonspan.Unquote(jsonspan.MemberIn(h, "messages").Of(h))
 			saw[i] = fmt.Sprintf("%q %q %q %v %+v\n%+v\n%d %q", v.content, v.reasoning, v.story(), v.starts(), sum, m, healed.Markers, unescaped(history))
 		}
 		same(t, saw[1], saw[0], fmt.Sprintf("%+v: what is seen of %s", o, ways[1]))

@@ -101,7 +101,7 @@ func errorIn(body []byte) (object, message []byte) {
 	if !jsonspan.Valid(body) {
 		return nil, nil
 	}
-	at := jsonspan.MemberOf(body, jsonspan.Span{From: jsonspan.SkipSpace(body, 0), To: len(body)}, "error")
+	at := jsonspan.MemberIn(body, "error")
 	if message = jsonspan.StringAt(body, at); message != nil {
 		return contract.AppendErrorValue(nil, message, contract.CodeAgentError), message
 	}
@@ -113,6 +113,6 @@ func errorIn(body []byte) (object, message []byte) {
 
 // codeIn returns the code of the error object, contract.CodeAgentError if it has none.
 func codeIn(object []byte) string {
-	code := jsonspan.StringAt(object, jsonspan.MemberOf(object, jsonspan.Span{To: len(object)}, "code"))
-	return cmp.Or(jsonspan.Unquote(string(code)), contract.CodeAgentError)
+	code := jsonspan.StringAt(object, jsonspan.MemberIn(object, "code"))
+	return cmp.Or(jsonspan.Unquote(code), contract.CodeAgentError)
 }

@@ -41,7 +41,7 @@ func (s *Follower) ask(e event, edits *sse.Splice) string {
 func (s *Follower) answered(name string, e event) {
 	switch name {
 	case requests.Answered:
-		s.approvals.Answered(jsonspan.Unquote(string(e.text("request_id"))))
+		s.approvals.Answered(jsonspan.Unquote(e.text("request_id")))
 	case "tool.completed", "tool.failed":
 		key := e.text("tool")
 		if s.kind == kindSession {

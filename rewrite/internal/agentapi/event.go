@@ -32,9 +32,7 @@ func eventOf(f *sse.Frame) (event, bool) {
 }
 
 // object returns the position of the object.
-func (e event) object() jsonspan.Span {
-	return jsonspan.Span{From: jsonspan.SkipSpace(e.Data, 0), To: len(e.Data)}
-}
+func (e event) object() jsonspan.Span { return jsonspan.ObjectIn(e.Data) }
 
 // at returns the value of the member with the first name, or that of the next name in it, and so
 // on. It returns the zero Span if there is none, or if it was cut.

@@ -38,7 +38,7 @@ func (t *toolWriter) ask(c *encode.Transition) (d contract.ToolDetails) {
 	}
 	label := jsonspan.Truncate([]byte(c.Label), contract.MaxCallLabel)
 	call := contract.ToolCall{
-		ID: jsonspan.Unquote(c.OfUpstream()), Name: jsonspan.Unquote(c.Name), Label: jsonspan.Unquote(string(label)), Nth: c.Nth,
+		ID: jsonspan.Unquote(c.OfUpstream()), Name: jsonspan.Unquote(c.Name), Label: jsonspan.Unquote(label), Nth: c.Nth,
 	}
 	if c.Completed {
 		d = t.p.Details.Ended(call, t.flush)

@@ -182,6 +182,6 @@ func (s *Stream) namedEvent(x *chunk.Object, wrapped bool, q *contract.ApprovalR
 		return
 	}
 	if s.w.NamedEvent(x, wrapped, s.Finished, nil) {
-		s.tools.showLine(s.tools.waiting(jsonspan.Unquote(string(x.String(x.Member("command"))))))
+		s.tools.showLine(s.tools.waiting(jsonspan.Unquote(x.String(x.Member("command")))))
 	}
 }

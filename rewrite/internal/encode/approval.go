@@ -53,7 +53,7 @@ func (a *Ask) waits(w *Writer) *Transition {
 // Paragraph writes the paragraph that asks for an approval of the command, a JSON string, as text
 // of the answer. first says that it begins that text, and last that it ends it.
 func (w *Writer) Paragraph(a contract.Approval, command []byte, first, last bool) {
-	text := marker.ApprovalLine(jsonspan.Unquote(string(command)), marker.Ways{URL: a.URL, Code: a.Code, DenyOnly: a.DenyOnly})
+	text := marker.ApprovalLine(jsonspan.Unquote(command), marker.Ways{URL: a.URL, Code: a.Code, DenyOnly: a.DenyOnly})
 	if !first {
 		text = "\n\n" + text
 	}
@@ -77,7 +77,7 @@ func OutcomeIn(x *chunk.Object) contract.ApprovalOutcome {
 	if !x.C.Extra {
 		return ""
 	}
-	o := contract.ApprovalOutcome(jsonspan.Unquote(string(x.String(x.Member(requests.MemberOutcome)))))
+	o := contract.ApprovalOutcome(jsonspan.Unquote(x.String(x.Member(requests.MemberOutcome))))
 	if o != contract.ApprovalWaits && o != contract.ApprovalDenied && o != contract.ApprovalExpired {
 		return ""
 	}

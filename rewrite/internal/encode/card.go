@@ -124,7 +124,7 @@ func ItemID(x *chunk.Object, kind string) []byte {
 		return nil
 	}
 	item := x.Member("item")
-	if jsonspan.Unquote(string(x.Value(jsonspan.MemberOf(x.F.Data, item, "type")))) != kind {
+	if jsonspan.Unquote(x.Value(jsonspan.MemberOf(x.F.Data, item, "type"))) != kind {
 		return nil
 	}
 	return jsonspan.Plain(x.String(jsonspan.MemberOf(x.F.Data, item, "call_id")))

@@ -210,3 +210,6 @@ func MemberOf(b []byte, v Span, name string) (found Span) {
 	}
 	return found
 }
+
+// MemberIn is MemberOf for the object that b begins with.
+func MemberIn(b []byte, name string) Span { return MemberOf(b, ObjectIn(b), name) }

@@ -13,6 +13,9 @@ package jsonspan
 // Span is a range of bytes; To is exclusive. The zero Span means "absent".
 type Span struct{ From, To int }
 
+// ObjectIn returns where the object is that b begins with, after white space.
+func ObjectIn(b []byte) Span { return Span{From: SkipSpace(b, 0), To: len(b)} }
+
 // Ok reports whether the span is not empty.
 func (s Span) Ok() bool { return s.To > s.From }
 

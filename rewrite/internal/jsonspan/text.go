@@ -193,11 +193,12 @@ func OneLine(b []byte) []byte {
 }
 
 // Unquote returns the text of the JSON string raw, or "" if raw is not a string.
-func Unquote(raw string) string {
-	if in := Inside(raw); strings.IndexByte(in, '\\') < 0 {
-		return in
+func Unquote[T string | []byte](raw T) string {
+	text := string(Inside(raw))
+	if strings.IndexByte(text, '\\') < 0 {
+		return text
 	}
-	return string(AppendText(nil, []byte(Inside(raw))))
+	return string(AppendText(nil, []byte(text)))
 }
 
 // Truncate returns the JSON string raw with at most n bytes between its quotes. It

@@ -67,7 +67,7 @@ func New(by contract.Approvals) *Requests {
 // or one that is too long. The strings are copies.
 func Read(data []byte, v jsonspan.Span, run string) (q contract.ApprovalRequest, ok bool) {
 	text := func(name string) string {
-		return jsonspan.Unquote(string(jsonspan.StringAt(data, jsonspan.MemberOf(data, v, name))))
+		return jsonspan.Unquote(jsonspan.StringAt(data, jsonspan.MemberOf(data, v, name)))
 	}
 	if q.RunID = text("run_id"); q.RunID == "" {
 		q.RunID = run
@@ -78,7 +78,7 @@ func Read(data []byte, v jsonspan.Span, run string) (q contract.ApprovalRequest,
 	}
 	for _, name := range choices {
 		for choice := range jsonspan.Elements(data, jsonspan.MemberOf(data, v, name)) {
-			if s := jsonspan.Unquote(string(choice.Of(data))); s != "" && len(s) <= MaxApprovalID && len(q.Choices) < maxOffers {
+			if s := jsonspan.Unquote(choice.Of(data)); s != "" && len(s) <= MaxApprovalID && len(q.Choices) < maxOffers {
 				q.Choices = append(q.Choices, contract.ApprovalChoice(s))
 			}
 		}

@@ -62,7 +62,7 @@ func mapStrings(b []byte, most int, f func(string) string) []byte {
 			if (end-i)/len(`\u0000`) > most {
 				return nil
 			}
-			out = append(out, jsonspan.Quote(f(jsonspan.Unquote(string(b[i:end]))))...)
+			out = append(out, jsonspan.Quote(f(jsonspan.Unquote(b[i:end])))...)
 			i = end
 		case strings.IndexByte("{}[],:", c) >= 0:
 			out = append(out, c)
@@ -120,7 +120,7 @@ func quote(text string, most, all int) []byte {
 // Of returns the text of a JSON value: that of a string, or the value itself.
 func Of(value []byte) string {
 	if len(value) > 0 && value[0] == '"' {
-		return jsonspan.Unquote(string(value))
+		return jsonspan.Unquote(value)
 	}
 	return string(value)
 }

@@ -50,7 +50,7 @@ func RepairAnswer(body []byte, o *contract.Options, usage contract.UsageMemory) 
 		known.Tools = o.Tools.WithoutImitations()
 		a.o = &known
 	}
-	a.sum.ID, a.sum.Model = unquote(a.c.ID.Of(body)), unquote(a.c.Model.Of(body))
+	a.sum.ID, a.sum.Model = jsonspan.Unquote(a.c.ID.Of(body)), jsonspan.Unquote(a.c.Model.Of(body))
 	a.sum.InputTokens, a.sum.OutputTokens = a.c.Tokens.Input, a.c.Tokens.Output
 	if a.c.Tokens.Counts && usage != nil {
 		usage.Report(a.sum.Model)
@@ -124,7 +124,7 @@ type said struct {
 func (a *completion) repair(v jsonspan.Span) (m said) {
 	reason := jsonspan.MemberOf(a.b, v, "finish_reason")
 	m.stop, m.reasoning = reason.Is(a.b, `"stop"`), a.apart
-	a.sum.FinishReason = unquote(reason.Of(a.b))
+	a.sum.FinishReason = jsonspan.Unquote(reason.Of(a.b))
 	v = jsonspan.MemberOf(a.b, v, "message")
 	var at, reasoningAt jsonspan.Span // of content and reasoning_content
 	for key, value := range jsonspan.Members(a.b, v) {
@@ -216,14 +216,11 @@ func quote(inner []byte) []byte {
 	return slices.Concat([]byte{'"'}, inner, []byte{'"'})
 }
 
-// unquote returns the text of a JSON string, or "" if raw is not a string.
-func unquote(raw []byte) string { return jsonspan.Unquote(string(raw)) }
-
 // repairOther repairs the other answers of Hermes' API that are not streamed: a response of
 // /v1/responses, and the answer of a session. They lose the secrets in what they say of a
 // failure, and a response that failed at once becomes an error (contract section 6).
 func repairOther(body []byte) Answer {
-	all := object(body)
+	all := jsonspan.ObjectIn(body)
 	member := func(name string) jsonspan.Span { return jsonspan.MemberOf(body, all, name) }
 	response := member("object").Is(body, `"response"`)
 	if !response && !member("object").Is(body, `"hermes.session.chat.completion"`) || !jsonspan.Valid(body) {
@@ -237,7 +234,7 @@ func repairOther(body []byte) Answer {
 	a.Kept = clean
 	if t := chunk.ReadTurn(body, all); t.FailedAtOnce {
 		a.Body, a.Changed = failure(t.Text), true
-		a.Summary = contract.Summary{ID: unquote(member("id").Of(body)), Model: unquote(member("model").Of(body)), Code: CodeAgentIncomplete}
+		a.Summary = contract.Summary{ID: jsonspan.Unquote(member("id").Of(body)), Model: jsonspan.Unquote(member("model").Of(body)), Code: CodeAgentIncomplete}
 	}
 	return a
 }
@@ -248,7 +245,7 @@ func repairOther(body []byte) Answer {
 func redactAnswer(body []byte, failed bool) []byte {
 	if failed {
 		return redact.Replace(body, func(each func(jsonspan.Span)) {
-			for key, value := range jsonspan.Members(body, object(body)) {
+			for key, value := range jsonspan.Members(body, jsonspan.ObjectIn(body)) {
 				switch string(key.Of(body)) {
 				case "id", "object", "created", "model", "usage":
 				default:
@@ -263,10 +260,5 @@ func redactAnswer(body []byte, failed bool) []byte {
 	if !redact.MaySay(body) {
 		return body
 	}
-	return redact.Replace(body, func(each func(jsonspan.Span)) { chunk.EachSaid(body, object(body), false, each) })
-}
-
-// object returns where the object in body is.
-func object(body []byte) jsonspan.Span {
-	return jsonspan.Span{From: jsonspan.SkipSpace(body, 0), To: len(body)}
+	return redact.Replace(body, func(each func(jsonspan.Span)) { chunk.EachSaid(body, jsonspan.ObjectIn(body), false, each) })
 }

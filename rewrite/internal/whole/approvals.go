@@ -263,7 +263,7 @@ func ownWords(text []byte) []byte {
 // says that the message has nothing but its text.
 func lastOfUser(body []byte) (text []byte, from int, alone bool) {
 	var last jsonspan.Span
-	for m := range jsonspan.Elements(body, jsonspan.MemberOf(body, object(body), "messages")) {
+	for m := range jsonspan.Elements(body, jsonspan.MemberIn(body, "messages")) {
 		role := jsonspan.MemberOf(body, m, "role")
 		is := func(want string) bool { return Spells(body, role, want) }
 		switch {

@@ -48,7 +48,7 @@ func (h *healer) takeCards(m *message) bool {
 		if !ok || len(h.ids) == MaxCalls {
 			return false
 		}
-		h.ids = append(h.ids, cardID{jsonspan.Unquote(string(id.Of(h.b))), told})
+		h.ids = append(h.ids, cardID{jsonspan.Unquote(id.Of(h.b)), told})
 	}
 	n := len(h.ids)
 	ahead := h.next
@@ -98,7 +98,7 @@ func (h *healer) cardOf(v jsonspan.Span) (id jsonspan.Span, told, ok bool) {
 		return id, false, false
 	}
 	h.room = jsonspan.AppendText(h.room[:0], arguments.Inner().Of(h.b))
-	if shown.IsString(h.b) && isShown(jsonspan.Unquote(string(shown.Of(h.b))), h.room) {
+	if shown.IsString(h.b) && isShown(jsonspan.Unquote(shown.Of(h.b)), h.room) {
 		return id, true, true
 	}
 	_, _, kind := cardArguments(h.room)
@@ -122,7 +122,7 @@ func (h *healer) takeOutput(v jsonspan.Span) bool {
 		return false
 	}
 	h.room = jsonspan.AppendText(h.room[:0], texts[0].Of(h.b))
-	of := jsonspan.Unquote(string(id.Of(h.b)))
+	of := jsonspan.Unquote(id.Of(h.b))
 	i := slices.IndexFunc(h.ids, func(c cardID) bool { return c.id == of })
 	if i < 0 || !h.ids[i].told && !contract.IsCardOutput(string(h.room)) {
 		return false

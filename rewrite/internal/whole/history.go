@@ -78,7 +78,7 @@ func Heal(body []byte, tools *marker.Table, depth int, check bool, given map[str
 	h := healer{copier: copier{b: body}, stripper: stripper{tools: tools}, secrets: secrets{given: given}, mayHaveApprovals: may, left: left}
 	h.Known = h.known
 	paragraphs := may && marker.Secrets(body, h.add) > 0
-	h.next = jsonspan.Reader{Data: body, Pos: object(body).From}
+	h.next = jsonspan.Reader{Data: body, Pos: jsonspan.ObjectIn(body).From}
 	h.next.Open()
 	for name, ok := h.next.Member(); ok; name, ok = h.next.Member() {
 		h.member(name.Of(body), paragraphs)

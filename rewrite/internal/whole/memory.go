@@ -44,7 +44,7 @@ func (c *Changes) Recall(original, healed []byte, messages, left *Messages, dept
 	}
 	shown := &r.turns
 	if !same {
-		w := newTurns(healed, jsonspan.MemberOf(healed, object(healed), "messages"))
+		w := newTurns(healed, jsonspan.MemberIn(healed, "messages"))
 		shown = &w
 	}
 	r.recall(shown, calls)
@@ -243,7 +243,7 @@ func (r *recaller) readCalls(v jsonspan.Span) {
 		label, args, kind := cardArguments(arguments)
 		switch {
 		case kind != noCard:
-			c.Label, c.Args = r.without(unquote(label.Of(arguments))), ""
+			c.Label, c.Args = r.without(jsonspan.Unquote(label.Of(arguments))), ""
 			if args.IsSet(arguments) {
 				c.Args = r.without(string(args.Of(arguments)))
 			}
@@ -283,7 +283,7 @@ const (
 // cardArguments returns where the label is and what the tool was given, in arguments that are those of a card:
 // an object with nothing but a label and, if details are known, args.
 func cardArguments(arguments []byte) (label, args jsonspan.Span, kind cardKind) {
-	v := object(arguments)
+	v := jsonspan.ObjectIn(arguments)
 	if !v.IsObject(arguments) || !jsonspan.Valid(arguments) {
 		return label, args, noCard
 	}

@@ -121,7 +121,7 @@ func SetInstructions(body []byte, line string) []byte {
 	if !sound(body) {
 		return body
 	}
-	all := object(body)
+	all := jsonspan.ObjectIn(body)
 	v := jsonspan.MemberOf(body, all, "instructions")
 	switch {
 	case v.IsString(body):
@@ -143,7 +143,7 @@ func messagesOf(body []byte) (messages jsonspan.Span, ok bool) {
 	if !sound(body) {
 		return messages, false
 	}
-	messages = jsonspan.MemberOf(body, object(body), "messages")
+	messages = jsonspan.MemberIn(body, "messages")
 	ok = messages.Ok() && body[messages.From] == '[' && body[jsonspan.SkipSpace(body, messages.From+1)] != ']'
 	return messages, ok
 }
@@ -154,7 +154,7 @@ const MaxNested = 10_000
 
 // sound reports whether body is a well-formed object.
 func sound(body []byte) bool {
-	return object(body).IsObject(body) && jsonspan.ValidWithin(body, MaxNested) && utf8.Valid(body)
+	return jsonspan.ObjectIn(body).IsObject(body) && jsonspan.ValidWithin(body, MaxNested) && utf8.Valid(body)
 }
 
 func insert(b []byte, at int, text string) []byte {
