@@ -13,12 +13,12 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/hermes-sidecar/hermes-sidecar/internal/proxytest"
 	"github.com/hermes-sidecar/hermes-sidecar/resume"
 	"github.com/hermes-sidecar/hermes-sidecar/resume/log"
 )
@@ -59,7 +59,7 @@ func newLab(t *testing.T, set func(*resume.Options), next resume.Next) *lab {
 // newPipeLab is newLab for a bubble: its connections are pipes.
 func newPipeLab(t *testing.T, set func(*resume.Options), next resume.Next) *lab {
 	t.Helper()
-	return newLabAt(t, newPipes(), set, next)
+	return newLabAt(t, proxytest.NewPipes(), set, next)
 }
 
 // inBubble runs a test with a clock of its own, and a lab whose connections are pipes.
@@ -68,40 +68,8 @@ func inBubble(t *testing.T, set func(*resume.Options), next resume.Next, test fu
 	synctest.Test(t, func(t *testing.T) { test(t, newPipeLab(t, set, next)) })
 }
 
-// pipes is a listener in memory, and dials itself.
-type pipes struct {
-	conns chan net.Conn
-	close func()
-}
-
-func newPipes() *pipes {
-	p := &pipes{conns: make(chan net.Conn)}
-	p.close = sync.OnceFunc(func() { close(p.conns) })
-	return p
-}
-
-func (p *pipes) Accept() (net.Conn, error) {
-	if c, ok := <-p.conns; ok {
-		return c, nil
-	}
-	return nil, net.ErrClosed
-}
-
-func (p *pipes) Close() error {
-	p.close()
-	return nil
-}
-
-func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
-
-func (p *pipes) dial(context.Context, string, string) (net.Conn, error) {
-	here, there := net.Pipe()
-	p.conns <- there
-	return here, nil
-}
-
 // newLabAt is newLab at a listener, nil for one of TCP.
-func newLabAt(t *testing.T, at *pipes, set func(*resume.Options), next resume.Next) *lab {
+func newLabAt(t *testing.T, at *proxytest.Pipes, set func(*resume.Options), next resume.Next) *lab {
 	t.Helper()
 	l := &lab{t: t, store: log.NewMemory(), runs: new(resume.Runs), told: make(chan resume.Ended, 10000)}
 	o := resume.DefaultOptions()
@@ -125,7 +93,7 @@ func newLabAt(t *testing.T, at *pipes, set func(*resume.Options), next resume.Ne
 	}
 	l.srv.Start()
 	if at != nil {
-		l.srv.Client().Transport.(*http.Transport).DialContext = at.dial
+		l.srv.Client().Transport.(*http.Transport).DialContext = at.Dial
 	}
 	t.Cleanup(func() {
 		l.runs.Shutdown(1)

@@ -274,7 +274,7 @@ func inPromptBubble(t *testing.T, maxStream, maxMemory int64, pieces []string, t
 	synctest.Test(t, func(t *testing.T) {
 		burst := make(chan struct{}, 1)
 		burst <- struct{}{}
-		test(t, newLabAt(t, newPipes(), func(o *resume.Options) {
+		test(t, newPipeLab(t, func(o *resume.Options) {
 			o.MaxStream, o.MaxMemory = maxStream, maxMemory
 		}, streams(pieces, burst)), burst)
 	})

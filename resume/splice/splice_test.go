@@ -31,8 +31,7 @@ type road struct {
 	asked  atomic.Int64    // upstream, with a POST
 	ends   chan log.Reason // of runs
 	server *http.Server
-	conns  chan net.Conn
-	shut   chan struct{}
+	site   *proxytest.Pipes
 	mu     sync.Mutex
 	log    []string // the requests that have come to the site
 
@@ -67,8 +66,7 @@ func newRoad(t *testing.T, tr *splice.Transport, next http.HandlerFunc) *road {
 
 // open opens the road to a site.
 func (r *road) open(t *testing.T, tr *splice.Transport, site http.Handler) {
-	r.t, r.ends, r.conns = t, make(chan log.Reason, 10), make(chan net.Conn)
-	r.shut = make(chan struct{})
+	r.t, r.ends, r.site = t, make(chan log.Reason, 10), proxytest.NewPipes()
 	r.damage = func(int) damage { return damage{} }
 	r.ctx, r.leave = context.WithCancel(context.Background())
 	r.server = &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
@@ -77,7 +75,7 @@ func (r *road) open(t *testing.T, tr *splice.Transport, site http.Handler) {
 		r.mu.Unlock()
 		site.ServeHTTP(w, q)
 	})}
-	go func() { _ = r.server.Serve(r) }()
+	go func() { _ = r.server.Serve(r.site) }()
 	net := &http.Transport{DialContext: r.dial, DisableKeepAlives: true, DisableCompression: true}
 	tr.Next = net
 	r.client = &http.Client{Transport: tr}
@@ -88,23 +86,7 @@ func (r *road) open(t *testing.T, tr *splice.Transport, site http.Handler) {
 	})
 }
 
-func (r *road) Accept() (net.Conn, error) {
-	select {
-	case c := <-r.conns:
-		return c, nil
-	case <-r.shut:
-		return nil, net.ErrClosed
-	}
-}
-
-func (r *road) Close() error {
-	close(r.shut)
-	return nil
-}
-
-func (r *road) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
-
-func (r *road) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+func (r *road) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	d := r.damage(int(r.opened.Add(1)))
 	if d.refused {
 		return nil, errors.New("refused")
@@ -114,15 +96,11 @@ func (r *road) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	here, there := net.Pipe()
-	select {
-	case r.conns <- there:
-		return &damaged{Conn: here, damage: d, left: d.after, closed: make(chan struct{})}, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-r.shut:
-		return nil, net.ErrClosed
+	c, err := r.site.Dial(ctx, network, address)
+	if err != nil {
+		return nil, err
 	}
+	return &damaged{Conn: c, damage: d, left: d.after, closed: make(chan struct{})}, nil
 }
 
 // damaged is a connection that breaks after so many bytes of an answer's body.
