@@ -475,80 +475,59 @@ type readsNothing func(*http.Request) error
 
 func (f readsNothing) RoundTrip(r *http.Request) (*http.Response, error) { return nil, f(r) }
 
-// TestClientThatLeavesBeforeTheRequest has nothing sent.
-func TestClientThatLeavesBeforeTheRequest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRoad(t, new(splice.Transport), answers())
-		r.damage = func(int) damage { return damage{slow: 5 * time.Second} }
-		time.AfterFunc(time.Second, r.leave)
-		if _, err := r.post(); err == nil {
-			t.Error("an answer")
-		}
-		time.Sleep(time.Hour)
-		if len(r.log) > 0 || r.opened.Load() != 1 {
-			t.Errorf("the site was asked %q", r.log)
-		}
-	})
-}
-
-// TestClientThatLeavesForeverSilence has the site let go of the run, too, if it never answers.
-func TestClientThatLeavesForeverSilence(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRoad(t, new(splice.Transport), func(_ http.ResponseWriter, q *http.Request) { <-q.Context().Done() })
-		time.AfterFunc(time.Second, r.leave)
-		begun := time.Now()
-		if _, err := r.post(); err == nil {
-			t.Error("an answer")
-		}
-		if why := <-r.ends; why != log.ReasonExpired || time.Since(begun) > 2*time.Minute {
-			t.Errorf("%v after %v", why, time.Since(begun))
-		}
-	})
-}
-
-// TestClientThatLeavesAfterABreak before the header is not the reason for another request.
-func TestClientThatLeavesAfterABreak(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRoad(t, new(splice.Transport), answers("data: 1\n\n"))
-		begun := time.Now()
-		r.damage = func(n int) damage {
+// TestClientThatLeavesABadRoad ends everything: nothing is sent for it any more, but for one DELETE, and its run
+// ends as soon as its time is over.
+func TestClientThatLeavesABadRoad(t *testing.T) {
+	for name, test := range map[string]struct {
+		damage func(n int, at time.Duration) damage
+		site   http.HandlerFunc
+		leaves time.Duration
+		asked  string // what the site is
+		ends   string // how runs end
+	}{
+		"before the request": {func(int, time.Duration) damage { return damage{slow: 5 * time.Second} }, answers(), time.Second, "[]", "[]"},
+		"in silence": {
+			func(int, time.Duration) damage { return damage{} },
+			func(_ http.ResponseWriter, q *http.Request) { <-q.Context().Done() }, time.Second, "[POST ]", "[expired]",
+		},
+		"after a break before the header": {func(n int, at time.Duration) damage {
 			if n == 1 {
 				return damage{after: 1}
 			}
-			return damage{refused: time.Since(begun) < 10*time.Second}
-		}
-		time.AfterFunc(10*time.Second, r.leave)
-		if _, err := r.post(); err == nil {
-			t.Error("an answer")
-		}
-		time.Sleep(time.Hour)
-		if fmt.Sprint(r.log) != "[POST ]" {
-			t.Errorf("the site was asked %q", r.log)
-		}
-	})
-}
-
-// TestClientThatLeavesWhileTheSiteIsAway ends everything, and the run as soon as its time is over.
-func TestClientThatLeavesWhileTheSiteIsAway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRoad(t, new(splice.Transport), func(w http.ResponseWriter, q *http.Request) {
-			answers("data: 1\n\n", "data: 2\n\n")(w, q)
-			<-q.Context().Done()
+			return damage{refused: at < 10*time.Second}
+		}, answers("data: 1\n\n"), 10 * time.Second, "[POST ]", "[none]"},
+		"while the site is away": {
+			func(n int, _ time.Duration) damage { return damage{after: 400, refused: n > 1} },
+			func(w http.ResponseWriter, q *http.Request) {
+				answers("data: 1\n\n", "data: 2\n\n")(w, q)
+				<-q.Context().Done()
+			}, 20 * time.Second, "[POST ]", "[expired]",
+		},
+	} {
+		proxytest.Bubble(t, name, func(t *testing.T) {
+			r := newRoad(t, new(splice.Transport), test.site)
+			begun := time.Now()
+			r.damage = func(n int) damage { return test.damage(n, time.Since(begun)) }
+			time.AfterFunc(test.leaves, r.leave)
+			res, err := r.post()
+			if err == nil {
+				_, err = io.ReadAll(res.Body)
+			}
+			if err == nil {
+				t.Error("a good end")
+			}
+			n := r.opened.Load()
+			time.Sleep(2 * time.Minute)
+			ends := []log.Reason{}
+			for len(r.ends) > 0 {
+				ends = append(ends, <-r.ends)
+			}
+			time.Sleep(time.Hour)
+			if more := r.opened.Load() - n; fmt.Sprint(r.log) != test.asked || fmt.Sprint(ends) != test.ends || more > 1 {
+				t.Errorf("the site was asked %q, and its runs ended: %v; %d connections more", r.log, ends, more)
+			}
 		})
-		r.damage = func(n int) damage { return damage{after: 400, refused: n > 1} }
-		time.AfterFunc(20*time.Second, r.leave)
-		res := r.begin()
-		if _, err := io.ReadAll(res.Body); err == nil {
-			t.Error("a good end")
-		}
-		n := r.opened.Load()
-		if why := <-r.ends; why != log.ReasonExpired {
-			t.Error(why)
-		}
-		if time.Sleep(time.Hour); r.opened.Load() > n+1 { // one for the DELETE
-			t.Errorf("%d connections more", r.opened.Load()-n)
-		}
-	})
+	}
 }
 
 // TestCloseWhileItReads at each moment, as one goroutine closes what another one reads.
