@@ -231,7 +231,7 @@ var securityTests = map[string]string{
 	"a client that does not read":                              "TestClientThatDoesNotReadIsCut TestShutdownWithAClientThatDoesNotRead",
 	"sizes in the configuration":                               "TestOptionsRefusedInJSON",
 	"sizes of hermes_resume":                                   "TestAdapt TestResumeValuesThatAreRefused",
-	"a kept stream, max_stream":                                "TestSlowReaderHoldsNobodyUp TestMaxStreamCountsBytes TestAPictureEndsNoReplay TestLargeEventsAreBounded",
+	"a kept stream, max_stream":                                "TestSlowReaderHoldsNobodyUp TestMaxStreamCountsBytes TestLargeEventsAreBounded",
 	"all kept streams, max_memory":                             "TestMaxMemoryBoundsAllLogs TestHeldRunGoesForWantOfMemory",
 	"the header of a kept stream":                              "TestHeadersTakeWhatIsCounted TestMaxMemoryBoundsStreams",
 	"memory of a client that reads a kept stream":              "TestNothingIsCopiedForAReader TestPromptReadersAreNeverCutOff TestSlowReaderHoldsNobodyUp",

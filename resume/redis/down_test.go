@@ -147,42 +147,6 @@ func TestPasswordIsNotRepeated(t *testing.T) {
 	}
 }
 
-// TestRedisRestarts and has all that it had: readers of a stream, here or elsewhere, notice
-// nothing, as long as that takes less than a lease.
-func TestRedisRestarts(t *testing.T) {
-	t.Parallel()
-	server := startServer(t, "--appendonly", "yes", "--appendfsync", "always")
-	here, logs := server.replica(nil)
-	there, _ := server.replica(nil)
-	l := begun(t, here, entry("a"), newRun())
-	add(t, l, event(1))
-	live, late := follow(t, there, l.ID), follow(t, there, l.ID)
-	read(t, live, len(event(1)))
-	server.kill()
-	add(t, l, event(2))
-	got := make(chan string)
-	for _, r := range []log.Reader{live, late} { // the late one asks Redis for its beginning
-		go func() {
-			b, err := all(r)
-			if !errors.Is(err, io.EOF) {
-				t.Error(err)
-			}
-			got <- b
-		}()
-	}
-	until(t, "it is missed", func() bool { return here.down.Load() && there.down.Load() })
-	server.start(program(t))
-	add(t, l, event(3))
-	l.End(log.Whole)
-	rest := event(2) + event(3)
-	if a, b := <-got, <-got; len(a) == len(b) || !strings.HasSuffix(a, rest) || !strings.HasSuffix(b, rest) {
-		t.Errorf("%q and %q", a, b)
-	}
-	if n := logs.FilterMessageSnippet("continues on this replica").Len(); n != 0 {
-		t.Error("the log is lost")
-	}
-}
-
 // TestConnectionsAreKilled again and again, and commands wait for a while: nothing is lost.
 func TestConnectionsAreKilled(t *testing.T) {
 	t.Parallel()
