@@ -11,8 +11,7 @@
 //
 // TestOpenWebUI drives a real Open WebUI in a browser if HERMES_OPENWEBUI names one or is
 // "install", and TestRealLibreChat LibreChat's engine if HERMES_LIBRECHAT is "install": see
-// docs/open-webui.md. TestOpenWebUILostAnswers and TestLibreChatLostAnswers cut their connections, with
-// the configuration of docs/recipes/lost-answers.md.
+// docs/open-webui.md. TestCutConnections cuts the connections of both.
 //
 // TestRealHermes runs a real Hermes gateway behind the sidecar if HERMES_AGENT is "install" or
 // a version: see docs/hermes.md.
