@@ -8,7 +8,6 @@ import (
 	"net"
 	"os/exec"
 	"regexp"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -22,18 +21,10 @@ import (
 
 // startReal lets a driver of realClients ask.
 func startReal(t *testing.T, shop *workshop, drivers map[string]*driver, c *cutBench) {
-	real := realClients[slices.IndexFunc(realClients, func(r realClient) bool { return r.name == c.way.client })]
-	d := drivers[real.name]
-	if d == nil {
-		cmd, err := shop.command(shop.t, real)
-		if err != nil {
-			harness.Missing(t, clientsVariable, err.Error())
-		}
-		d = startDriver(shop.t, cmd) // it stays for other ways
-		d.ready()
-		drivers[real.name] = d
+	if drivers[c.way.client] == nil {
+		drivers[c.way.client] = shop.driver(t, shop.t, c.way.client) // it stays for other ways
 	}
-	c.drive(d)
+	c.drive(drivers[c.way.client])
 }
 
 // startLibreChat lets LibreChat's engine ask.

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -251,9 +252,7 @@ func (w *workshop) command(t testing.TB, c realClient) (*exec.Cmd, error) {
 		if err != nil {
 			return nil, err
 		}
-		cmd := exec.Command("python3", "-s", filepath.Join("python", c.driver))
-		cmd.Env = append(os.Environ(), "PYTHONPATH="+site, "PYTHONPYCACHEPREFIX="+filepath.Join(site, ".pycache"))
-		return cmd, nil
+		return pythonAt(site, filepath.Join("python", c.driver)), nil
 	case "Java":
 		jars, err := w.java()
 		if err != nil {
@@ -272,6 +271,55 @@ func (w *workshop) command(t testing.TB, c realClient) (*exec.Cmd, error) {
 		t.Fatal(err)
 	}
 	return exec.Command(filepath.Join(bin, c.driver)), nil
+}
+
+// driver starts the driver of one of realClients, which stays until a test ends.
+func (w *workshop) driver(t, until testing.TB, name string) *driver {
+	t.Helper()
+	c := realClients[slices.IndexFunc(realClients, func(c realClient) bool { return c.name == name })]
+	cmd, err := w.command(until, c)
+	if err != nil {
+		harness.Missing(t, clientsVariable, err.Error())
+	}
+	d := startDriver(until, cmd)
+	d.ready()
+	return d
+}
+
+// pythonAt is a command of Python with the packages of a directory.
+func pythonAt(site string, args ...string) *exec.Cmd {
+	cmd := exec.Command("python3", append([]string{"-s"}, args...)...)
+	cmd.Env = append(os.Environ(), "PYTHONPATH="+site, "PYTHONPYCACHEPREFIX="+filepath.Join(site, ".pycache"))
+	return cmd
+}
+
+// pythonWith is a command of Python with what a lock names.
+func pythonWith(t testing.TB, lock string, args ...string) *exec.Cmd {
+	t.Helper()
+	site, err := (&workshop{t: t}).installPython(lock)
+	if err != nil {
+		harness.Missing(t, clientsVariable, err.Error())
+	}
+	return pythonAt(site, args...)
+}
+
+// outputOf runs a client and returns what it prints.
+func outputOf(t *testing.T, cmd *exec.Cmd) string {
+	t.Helper()
+	cmd.Env = append(cmd.Environ(), "NO_PROXY=127.0.0.1")
+	ctx, stop := context.WithTimeout(context.Background(), harness.Patience)
+	defer stop()
+	context.AfterFunc(ctx, func() {
+		if cmd.Process != nil {
+			_ = cmd.Process.Kill()
+		}
+	})
+	var out, bad strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &bad
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%v\n%s%s", err, out.String(), bad.String())
+	}
+	return strings.TrimSpace(out.String())
 }
 
 // buildGo builds the drivers of all Go clients.

@@ -44,7 +44,7 @@ func (q *queueLab) serve(t testing.TB, runs int) (base string) {
 
 // A waiter is a request of openai-python.
 type waiter struct {
-	*lineTap
+	*tap
 	question string
 	got      chan seen
 }
@@ -52,7 +52,7 @@ type waiter struct {
 // ask has openai-python ask with a key, in the way that more says.
 func (q *queueLab) ask(t testing.TB, base, key string, more ...string) *waiter {
 	q.asked++
-	w := &waiter{newLineTap(t, base), fmt.Sprintf("%s %s %d", lasting, key, q.asked), make(chan seen, 1)}
+	w := &waiter{newTap(t, base), fmt.Sprintf("%s %s %d", lasting, key, q.asked), make(chan seen, 1)}
 	c := map[string]any{"base_url": w.url + "/v1", "prompt": w.question, "api_key": key}
 	for _, name := range more {
 		c[name] = true
@@ -64,7 +64,7 @@ func (q *queueLab) ask(t testing.TB, base, key string, more ...string) *waiter {
 // waits returns when the program has been told that it waits.
 func (w *waiter) waits(t testing.TB) {
 	t.Helper()
-	harness.Until(t, w.question+" waits", func() bool { return w.says("Waiting in line: ") })
+	harness.Until(t, w.question+" waits", func() bool { return w.says("200", "Waiting in line: ") })
 }
 
 // check wants that the program gets the answer to its only request.

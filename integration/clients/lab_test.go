@@ -151,10 +151,10 @@ func (b *bench) once(t testing.TB, s scenario, kind, generation, rec string) (ou
 		want.err = b.lab.errorOf(t, b.variant, kind, name)
 	}
 	nonce, take := b.lab.next(b.tap)
-	before := b.tap.posts.Load()
+	before := b.tap.posts()
 	got := b.d.ask(b.tap.url, kind+" "+name+" "+nonce, harness.Patience)
 	o := s.judge(got, want, kind)
-	if n := b.tap.posts.Load() - before; n != 1 {
+	if n := b.tap.posts() - before; n != 1 {
 		o.ok, o.cell = false, fmt.Sprintf("%s, %d requests", o.cell, n)
 	}
 	if end := take.ended.Load(); end != nil {
@@ -191,11 +191,12 @@ func (l *lab) refuseOnce(t testing.TB, d *driver, variant string) (trouble, time
 		base = l.dead[variant] // not even a tap is there
 	}
 	got := d.ask(base, "nobody listens", refusedPatience)
-	r := trouble{scenario{}.judge(got, want, playWhole), int(p.posts.Load())}
+	r := trouble{scenario{}.judge(got, want, playWhole), p.posts()}
 	if want.direct || got.hung {
 		return r, 0
 	}
-	return r, got.at.Sub(*p.last.Load())
+	_, last := p.answered()
+	return r, got.at.Sub(last)
 }
 
 // The ways to ask for an answer.
@@ -288,9 +289,9 @@ func (p *playbook) play(x *upstream.Exchange) {
 	if kind == playAsked {
 		frames = slices.Insert(frames, len(frames)/2, asked...)
 	}
-	way, before := take.way, int64(0)
+	way, before := take.way, 0
 	if way != nil {
-		before = way.reads.Load()
+		before, _ = way.answered()
 	}
 	ends := func() {
 		now := time.Now()
@@ -300,7 +301,7 @@ func (p *playbook) play(x *upstream.Exchange) {
 		x.Raw(r.Header)
 		for i, f := range frames {
 			if kind == playEarly && i == 0 || kind == playSlow && i == len(frames)/2 {
-				way.await(x, before+int64(i)+3) // header, frames, and two keepalives
+				way.await(x, before+i+3) // header, frames, and two keepalives
 			}
 			if i == len(frames)-3 { // the finish chunk, [DONE], and nothing
 				ends()
@@ -341,13 +342,16 @@ func (p *playbook) read(body []byte) (kind, rec, nonce string) {
 	return words[0], words[1], words[2]
 }
 
-// A tap records how many requests go to an address, and when the last bytes came back. Each
-// client has its own, so that attempts can be counted where nothing else sees them.
+// A tap is a way to a server, and knows what has gone through it. Each client has its own, so that attempts
+// can be counted where nothing else sees them.
 type tap struct {
-	url   string
-	posts atomic.Int64
-	reads atomic.Int64              // of bytes towards the client: at most one for each write of the server's
-	last  atomic.Pointer[time.Time] // when that was
+	url string
+
+	mu          sync.Mutex
+	open        []net.Conn // of the client
+	asked, said bytes.Buffer
+	reads       int       // of bytes towards the client: at most one for each write of the server's
+	last        time.Time // when that was
 }
 
 // newTap starts a tap in front of a base URL.
@@ -362,6 +366,9 @@ func newTap(t testing.TB, base string) *tap {
 			return
 		}
 		defer up.Close()
+		p.mu.Lock()
+		p.open = append(p.open, down)
+		p.mu.Unlock()
 		var both sync.WaitGroup
 		both.Go(func() { pass(up, down, p.sawRequest) })
 		both.Go(func() { pass(down, up, p.sawAnswer) })
@@ -410,21 +417,58 @@ func pass(to, from net.Conn, saw func([]byte)) {
 // post begins every request. Clients send it in one write.
 const post = "POST /v1/chat/completions"
 
-func (p *tap) sawRequest(b []byte) { p.posts.Add(int64(bytes.Count(b, []byte(post)))) }
+func (p *tap) sawRequest(b []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked.Write(b)
+}
 
-func (p *tap) sawAnswer([]byte) {
-	now := time.Now()
-	p.last.Store(&now)
-	p.reads.Add(1)
+func (p *tap) sawAnswer(b []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.said.Write(b)
+	p.reads++
+	p.last = time.Now()
+}
+
+// posts returns how many requests have come.
+func (p *tap) posts() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return bytes.Count(p.asked.Bytes(), []byte(post))
+}
+
+// answered returns how often bytes have gone to the client, and when the last have.
+func (p *tap) answered() (reads int, last time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.reads, p.last
 }
 
 // await returns when bytes have gone to the client n times, or when the sidecar has left.
-func (p *tap) await(x *upstream.Exchange, n int64) {
-	for p.reads.Load() < n {
+func (p *tap) await(x *upstream.Exchange, n int) {
+	for reads := 0; reads < n; reads, _ = p.answered() {
 		select {
 		case <-x.Gone:
 			return
 		case <-time.After(time.Millisecond):
 		}
 	}
+}
+
+// says reports whether an answer has begun so and has a text.
+func (p *tap) says(status, text string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return bytes.HasPrefix(p.said.Bytes(), []byte("HTTP/1.1 "+status+" ")) && bytes.Contains(p.said.Bytes(), []byte(text))
+}
+
+// cut ends all connections that there are.
+func (p *tap) cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.open {
+		c.Close()
+	}
+	p.open = nil
 }

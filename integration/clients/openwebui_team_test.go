@@ -22,8 +22,8 @@ import (
 func TestOpenWebUITeam(t *testing.T) {
 	program := openWebUI(t)
 	chat, api := harness.FreePort(t), harness.FreePort(t)
-	s := newScissorsTo(t, "http://"+api)
-	h := &teamHouse{scissors: s, Site: &team.Site{Agent: hermes.New(t, 0), API: "http://" + api, Chat: "http://" + chat}}
+	s := newTap(t, "http://"+api)
+	h := &teamHouse{way: s, Site: &team.Site{Agent: hermes.New(t, 0), API: "http://" + api, Chat: "http://" + chat}}
 	settings := append(composeSettings(t), "WEBUI_AUTH=true", "OPENAI_API_KEYS="+team.WebUIKey, "WEBUI_URL="+h.Chat, "CORS_ALLOW_ORIGIN="+h.Chat)
 	webui := startOpenWebUI(t, program, []string{s.url + "/v1"}, settings...)
 	sidecar.NewRecipe(t, harness.ReadFile(t, harness.Path("deploy/open-webui/Caddyfile"))).
@@ -68,7 +68,7 @@ func composeSettings(t *testing.T) (env []string) {
 // A teamHouse is a real Open WebUI with users, and a scripted agent.
 type teamHouse struct {
 	*team.Site
-	scissors   *scissors
+	way        *tap
 	alice, bob *house
 }
 
@@ -154,8 +154,8 @@ func (h *teamHouse) lostAnswer(t *testing.T) {
 	w.open(model)
 	w.ask(prompt)
 	h.Until(t, prompt)
-	h.scissors.passed(t, "stream_", 1)
-	h.scissors.cut()
+	harness.Until(t, "the answer has begun", func() bool { return h.way.says("200", "stream_") })
+	h.way.cut()
 	m, raw := w.ended()
 	if m.Error == nil {
 		t.Fatalf("the cut is not seen: %s", raw)

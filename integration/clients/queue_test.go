@@ -3,7 +3,6 @@ package clients
 import (
 	"bytes"
 	"fmt"
-	"net"
 	"sync"
 	"testing"
 
@@ -23,25 +22,27 @@ func TestWaitingClients(t *testing.T) {
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) {
-			cmd, err := shop.command(t, c)
-			if err != nil {
-				harness.Missing(t, clientsVariable, err.Error())
+			d := shop.driver(t, t, c.name)
+			vain := &desk{variant: variant{name: tooLong}, queue: sidecar.Options{"wait": "2s"}}
+			if c.strict {
+				vain.options = sidecar.Options{"progress": "unnamed"}
 			}
-			d := startDriver(t, cmd)
-			d.ready()
-			desks := newDesks(t, c)
-			cells := make([]outcome, len(desks))
+			desks := []*desk{vain}
+			for _, v := range waitingVariants {
+				desks = append(desks, &desk{variant: v, queue: sidecar.Options{"wait": "10m"}})
+			}
+			startDesks(t, newPlaybook(t).play, desks)
 			var all sync.WaitGroup
-			for i, k := range desks {
-				all.Go(func() { cells[i] = k.ask(t, d) })
+			for _, k := range desks {
+				all.Go(func() {
+					o, want := k.ask(t, d), c.bears(k.name)
+					if o.ok != want {
+						t.Errorf("%s: %s (%s), want ok: %v", k.name, o.cell, o.why, want)
+					}
+					t.Logf("%s: %s; %s", k.name, o.cell, o.why)
+				})
 			}
 			all.Wait()
-			for i, k := range desks {
-				if want := c.bears(k.variant.name); cells[i].ok != want {
-					t.Errorf("%s: %s (%s), want ok: %v", k.variant.name, cells[i].cell, cells[i].why, want)
-				}
-				t.Logf("%s: %s; %s", k.variant.name, cells[i].cell, cells[i].why)
-			}
 		})
 	}
 }
@@ -73,59 +74,53 @@ func (c realClient) bears(variant string) bool {
 
 // A desk is an agent whose only place is taken, and the line in front of it.
 type desk struct {
-	variant variant
-	tap     *lineTap
-	leave   func() // gives the place up, and returns when that is done
+	variant
+	queue sidecar.Options
+	up    *upstream.Server
+	tap   *tap
+	leave func() // gives the place up
 }
 
 // occupies is the prompt of the chat that has the place.
 const occupies = "occupies"
 
-// newDesks starts a desk of each variant for a client.
-func newDesks(t testing.TB, c realClient) (desks []*desk) {
+// startDesks starts desks, whose agents play a script for all other chats.
+func startDesks(t testing.TB, play upstream.Script, desks []*desk) {
 	t.Helper()
-	book := newPlaybook(t)
-	vain := variant{name: tooLong}
-	if c.strict {
-		vain.options = sidecar.Options{"progress": "unnamed"}
-	}
 	var config sidecar.Config
-	var began []<-chan struct{}
-	for _, v := range append([]variant{vain}, waitingVariants...) {
-		over, has := make(chan struct{}), make(chan struct{})
-		up := upstream.New(t, func(x *upstream.Exchange) {
+	began := make(chan struct{}, len(desks))
+	for _, k := range desks {
+		over := make(chan struct{})
+		k.leave = sync.OnceFunc(func() { close(over) })
+		k.up = upstream.New(t, func(x *upstream.Exchange) {
 			if !bytes.Contains(x.Body, []byte(occupies)) {
-				book.play(x)
+				play(x)
 				return
 			}
 			x.Begin("Busy.")
-			close(has)
+			began <- struct{}{}
 			x.Wait(over)
 			x.Finish()
 		})
-		began = append(began, has)
-		wait := "10m"
-		if v.name == tooLong {
-			wait = "2s"
-		}
-		s := sidecar.Site{Listen: harness.FreePort(t), Upstream: up.Addr, Options: v.options.With(sidecar.Options{}), Queue: sidecar.Options{"runs": 1, "wait": wait}}
+		s := sidecar.Site{Listen: harness.FreePort(t), Upstream: k.up.Addr, Options: k.options.With(nil), Queue: k.queue.With(sidecar.Options{"runs": 1})}
 		config.Sites = append(config.Sites, s)
-		desks = append(desks, &desk{variant: v, tap: newLineTap(t, "http://"+s.Listen), leave: sync.OnceFunc(func() { close(over) })})
+		k.tap = newTap(t, "http://"+s.Listen)
 	}
 	sidecar.Run(t, t.TempDir(), config)
 	for i, k := range desks {
 		go asks(&harness.Attempt{TB: t}, "http://"+config.Sites[i].Listen, occupies).All()
-		<-began[i]
 		t.Cleanup(k.leave)
 	}
-	return desks
+	for range desks {
+		<-began
+	}
 }
 
 // ask has the client ask, and wait until it has been told so.
 func (k *desk) ask(t testing.TB, d *driver) outcome {
 	got := make(chan seen, 1)
-	go func() { got <- d.ask(k.tap.url, playWhole+" "+modern+"/plain of "+k.variant.name, harness.Patience) }()
-	if k.variant.name == tooLong {
+	go func() { got <- d.ask(k.tap.url, playWhole+" "+modern+"/plain of "+k.name, harness.Patience) }()
+	if k.name == tooLong {
 		want := expected{}
 		want.err.Code, want.err.Message = "queue_timeout", "the agent was busy for as long as"
 		o := judgeBad(<-got, want, false)
@@ -141,45 +136,8 @@ func (k *desk) ask(t testing.TB, d *driver) outcome {
 	return o
 }
 
-// A lineTap is a relay that knows what has gone through it.
-type lineTap struct {
-	url         string
-	mu          sync.Mutex
-	asked, said bytes.Buffer
-}
-
-func newLineTap(t testing.TB, base string) *lineTap {
-	p := new(lineTap)
-	keep := func(all *bytes.Buffer) func([]byte) {
-		return func(b []byte) {
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			all.Write(b)
-		}
-	}
-	p.url = relay(t, base, func(down *net.TCPConn, dial func() (net.Conn, error)) {
-		up, err := dial()
-		if err != nil {
-			return
-		}
-		defer up.Close()
-		var both sync.WaitGroup
-		both.Go(func() { pass(up, down, keep(&p.asked)) })
-		both.Go(func() { pass(down, up, keep(&p.said)) })
-		both.Wait()
-	})
-	return p
-}
-
-// posts returns how many requests have come.
-func (p *lineTap) posts() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return bytes.Count(p.asked.Bytes(), []byte(post))
-}
-
 // told returns when the client has been told that it waits, as a variant does.
-func (p *lineTap) told(t testing.TB, v variant) {
+func (p *tap) told(t testing.TB, v variant) {
 	t.Helper()
 	want := "\r\n\r\n"
 	switch {
@@ -190,12 +148,5 @@ func (p *lineTap) told(t testing.TB, v variant) {
 	case v.name == keepaliveComment:
 		want = "\n: keepalive\n"
 	}
-	harness.Until(t, v.name+": the client is told that it waits", func() bool { return p.says(want) })
-}
-
-// says reports whether a stream has begun and has a text.
-func (p *lineTap) says(text string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return bytes.HasPrefix(p.said.Bytes(), []byte("HTTP/1.1 200 ")) && bytes.Contains(p.said.Bytes(), []byte(text))
+	harness.Until(t, v.name+": the client is told that it waits", func() bool { return p.says("200", want) })
 }

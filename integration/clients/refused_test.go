@@ -1,15 +1,14 @@
 package clients
 
 import (
-	"bytes"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/upstream"
 )
@@ -38,41 +37,21 @@ var refusals = []struct {
 func TestRefusedClients(t *testing.T) {
 	shop := newWorkshop(t)
 	for _, name := range []string{"openai-go", "openai-node", "openai-python"} {
-		c := realClients[slices.IndexFunc(realClients, func(c realClient) bool { return c.name == name })]
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cmd, err := shop.command(t, c)
-			if err != nil {
-				harness.Missing(t, clientsVariable, err.Error())
-			}
-			d := startDriver(t, cmd)
-			d.ready()
-			var all sync.WaitGroup
+			d := shop.driver(t, t, name)
+			var desks []*desk
 			for _, r := range refusals {
-				began, over := make(chan struct{}), make(chan struct{})
-				leaves := sync.OnceFunc(func() { close(over) })
-				up := upstream.New(t, func(x *upstream.Exchange) {
-					if bytes.Contains(x.Body, []byte(occupies)) {
-						x.Begin("Busy.")
-						close(began)
-						x.Wait(over)
-						x.Finish()
-						return
-					}
-					x.Begin("Hello", " world")
-					x.Finish()
-				})
-				t.Cleanup(leaves)
-				listen := harness.FreePort(t)
-				s := sidecar.Site{Listen: listen, Upstream: up.Addr, Queue: r.queue.With(sidecar.Options{"runs": 1})}
-				sidecar.Run(t, t.TempDir(), sidecar.Config{Sites: []sidecar.Site{s}})
-				go asks(&harness.Attempt{TB: t}, "http://"+listen, occupies).All()
-				<-began
-				tap := newLineTap(t, "http://"+listen)
+				desks = append(desks, &desk{queue: r.queue})
+			}
+			startDesks(t, upstream.Chat(hermes.Says("Hello"), hermes.Says(" world")), desks)
+			var all sync.WaitGroup
+			for i, r := range refusals {
+				k := desks[i]
 				if r.frees {
 					all.Go(func() {
-						harness.Until(t, "the first request is refused", func() bool { return tap.has(" 429 ") })
-						leaves()
+						harness.Until(t, "the first request is refused", func() bool { return k.tap.says("429", "") })
+						k.leave()
 					})
 				}
 				all.Go(func() {
@@ -80,17 +59,17 @@ func TestRefusedClients(t *testing.T) {
 					if r.whole {
 						ask = d.askWhole
 					}
-					got := ask(tap.url, r.name, harness.Patience)
+					got := ask(k.tap.url, r.name, harness.Patience)
 					lasted()
-					heard := len(up.Requests()) - 1 // without that which occupies the place
-					t.Logf("%s: %d requests, %d to the agent; %+v", r.name, tap.posts(), heard, got.Error)
+					heard := len(k.up.Requests()) - 1 // without that which occupies the place
+					t.Logf("%s: %d requests, %d to the agent; %+v", r.name, k.tap.posts(), heard, got.Error)
 					switch {
 					case r.code == "" && (got.Error != nil || got.Text != "Hello world" || heard != 1):
 						t.Errorf("%s: want the answer, and one request to the agent: %+v", r.name, got)
 					case r.code != "" && (got.Error == nil || !strings.Contains(fmt.Sprint(*got.Error), r.code) || got.Text != "" || heard != 0):
 						t.Errorf("%s: want an error with %s, and no request to the agent: %+v", r.name, r.code, got)
 					}
-					if n := tap.posts(); n != r.asked {
+					if n := k.tap.posts(); n != r.asked {
 						t.Errorf("%s: %d requests, want %d", r.name, n, r.asked)
 					}
 				})
@@ -98,11 +77,4 @@ func TestRefusedClients(t *testing.T) {
 			all.Wait()
 		})
 	}
-}
-
-// has reports whether a text has gone to the client.
-func (p *lineTap) has(text string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return bytes.Contains(p.said.Bytes(), []byte(text))
 }

@@ -3,7 +3,6 @@ package clients
 import (
 	"fmt"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -64,12 +63,7 @@ for event in stream:
     print(event.type)
 `,
 		func(t *testing.T, program, url string) string {
-			site, err := (&workshop{t: t}).installPython("openai.txt")
-			if err != nil {
-				harness.Missing(t, clientsVariable, err.Error())
-			}
-			return outputOf(t, exec.Command("python3", "-s", "-c", program, url),
-				"PYTHONPATH="+site, "PYTHONPYCACHEPREFIX="+filepath.Join(site, ".pycache"))
+			return outputOf(t, pythonWith(t, "openai.txt", "-c", program, url))
 		},
 	},
 	{

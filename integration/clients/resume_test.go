@@ -2,13 +2,11 @@ package clients
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -62,10 +60,6 @@ func TestResumingOpenAIPython(t *testing.T) {
 		{"without it", "", []cut{{behind: regexp.MustCompile("wor")}}, "Hello world, tries left: 3", 2},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			site, err := (&workshop{t: t}).installPython("openai.txt")
-			if err != nil {
-				harness.Missing(t, clientsVariable, err.Error())
-			}
 			asked := make(chan struct{}, 10)
 			second, last := make(chan struct{}), make(chan struct{})
 			up := upstream.New(t, func(x *upstream.Exchange) {
@@ -101,9 +95,7 @@ func TestResumingOpenAIPython(t *testing.T) {
 				"messages = [{'role': 'user', 'content': 'hi'}]\n" +
 				strings.Replace(code, keyed, test.header, 1) +
 				"print(f'{text}, tries left: {tries_left}')\n"
-			out := outputOf(t, exec.Command("python3", "-s", "-c", program, c.url+"/v1"),
-				"PYTHONPATH="+site, "PYTHONPYCACHEPREFIX="+filepath.Join(site, ".pycache"))
-			if out != test.out {
+			if out := outputOf(t, pythonWith(t, "openai.txt", "-c", program, c.url+"/v1")); out != test.out {
 				t.Errorf("it prints %q, want %q", out, test.out)
 			}
 			if n := len(up.Requests()); n != test.asked {
@@ -122,10 +114,6 @@ func TestReadersOfEveryBlankLine(t *testing.T) {
 		"httpx-sse":            {"httpx-sse.txt", "httpx_reads.py"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			site, err := (&workshop{t: t}).installPython(c.lock)
-			if err != nil {
-				harness.Missing(t, clientsVariable, err.Error())
-			}
 			const noisy = "hermes {\n\t\tkeepalive 1ms\n\t\tkeepalive_form comment\n\t}"
 			for _, at := range []struct{ name, end, directives string }{
 				{"LF", "\n", "hermes_resume"},
@@ -146,9 +134,7 @@ func TestReadersOfEveryBlankLine(t *testing.T) {
 						x.End()
 					})
 					side, _ := sidecar.ServeCaddyfile(t, at.directives+"\n\treverse_proxy "+up.Addr)
-					out := outputOf(t, exec.Command("python3", "-s", filepath.Join("python", c.program), side),
-						"PYTHONPATH="+site, "PYTHONPYCACHEPREFIX="+filepath.Join(site, ".pycache"))
-					if out != "None\nHello\n world\nstop" {
+					if out := outputOf(t, pythonWith(t, c.lock, filepath.Join("python", c.program), side)); out != "None\nHello\n world\nstop" {
 						t.Errorf("it prints %q", out)
 					}
 					if n := len(up.Requests()); n != 1 {
@@ -158,25 +144,6 @@ func TestReadersOfEveryBlankLine(t *testing.T) {
 			}
 		})
 	}
-}
-
-// outputOf runs a client and returns what it prints.
-func outputOf(t *testing.T, cmd *exec.Cmd, env ...string) string {
-	t.Helper()
-	cmd.Env = append(append(os.Environ(), "NO_PROXY=127.0.0.1"), env...)
-	ctx, stop := context.WithTimeout(context.Background(), harness.Patience)
-	defer stop()
-	context.AfterFunc(ctx, func() {
-		if cmd.Process != nil {
-			_ = cmd.Process.Kill()
-		}
-	})
-	var out, bad strings.Builder
-	cmd.Stdout, cmd.Stderr = &out, &bad
-	if err := cmd.Run(); err != nil {
-		t.Fatalf("%v\n%s%s", err, out.String(), bad.String())
-	}
-	return strings.TrimSpace(out.String())
 }
 
 // A pageLab is a page that runs a sample, from the same sidecar as its answers.

@@ -2,7 +2,6 @@ package clients
 
 import (
 	"context"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -18,7 +17,11 @@ import (
 // docs/clients.md it reads what the sidecar sends, and sees each failure; with the defaults it does not.
 func TestTypedClient(t *testing.T) {
 	const python = "python3.13"
-	if _, err := exec.Command(python, "--version").Output(); err != nil {
+	program, err := exec.LookPath(python)
+	if err == nil {
+		err = exec.Command(python, "--version").Run()
+	}
+	if err != nil {
 		t.Skipf("the client needs %s: %v", python, err)
 	}
 	lock := filepath.Join("python", "hermes-api-client.txt")
@@ -64,8 +67,9 @@ func TestTypedClient(t *testing.T) {
 				s := sidecar.Site{Listen: harness.FreePort(t), Upstream: up.Addr, Options: options}
 				sidecar.Run(t, t.TempDir(), sidecar.Config{Sites: []sidecar.Site{s}})
 				tap = newTap(t, "http://"+s.Listen)
-				out := outputOf(t, exec.Command(python, "-s", filepath.Join("python", "hermes_api_reads.py"), tap.url, "hi"),
-					"PYTHONPATH="+site, "PYTHONPYCACHEPREFIX="+filepath.Join(site, ".pycache"))
+				cmd := pythonAt(site, filepath.Join("python", "hermes_api_reads.py"), tap.url, "hi")
+				cmd.Path = program
+				out := outputOf(t, cmd)
 				want := c.want
 				if form == byDefault {
 					want = c.plain
@@ -81,14 +85,7 @@ func TestTypedClient(t *testing.T) {
 // TestRealClientsOverResponses: openai-agents runs each tool itself that a response names, so that Hermes'
 // tools are unknown to it, with the sidecar as without. The text comes all the same.
 func TestRealClientsOverResponses(t *testing.T) {
-	shop := &workshop{t: t}
-	site, err := shop.installPython("agents.txt")
-	if err != nil {
-		harness.Missing(t, clientsVariable, err.Error())
-	}
-	cmd := exec.Command("python3", "-s", filepath.Join("python", "openai_agents_driver.py"), "responses")
-	cmd.Env = append(os.Environ(), "PYTHONPATH="+site, "PYTHONPYCACHEPREFIX="+filepath.Join(site, ".pycache"))
-	d := startDriver(t, cmd)
+	d := startDriver(t, pythonWith(t, "agents.txt", filepath.Join("python", "openai_agents_driver.py"), "responses"))
 	d.ready()
 	up := upstream.New(t, upstream.Replay(hermes.Recorded(t, modern+"/responses.one_tool"), upstream.ByFrame))
 	mended, _ := sidecar.ServeCaddyfile(t, "hermes\n\treverse_proxy "+up.Addr)
