@@ -104,8 +104,7 @@ func startCutOpenWebUI(t *testing.T, shop *workshop, _ map[string]*driver, c *cu
 		h.ask(prompt)
 		m, _ := h.ended()
 		for tries := 4; c.way.how == configuredKey && strings.TrimSpace(m.said()) != c.up.texts[kindChat] && tries > 0; tries-- {
-			h.before = m.ID
-			browser.Eval[any](h.Tab, `[...document.getElementsByClassName("regenerate-response-button")].at(-1).click()`)
+			h.regenerate(m)
 			m, _ = h.ended()
 		}
 		s := seen{Text: m.said()}

@@ -40,7 +40,6 @@ func TestOpenWebUIDetails(t *testing.T) {
 	h.scene(t, "failed", h.failedIsRed)
 	h.scene(t, "parallel", h.parallelUnfold)
 	h.scene(t, "text", h.resultsAreText)
-	h.scene(t, "cut", h.longResult)
 	h.scene(t, "remembers", h.remembers)
 	h.scene(t, "edited", h.editedChat)
 	h.scene(t, "regenerated", h.regeneratedChat)
@@ -155,21 +154,6 @@ func (h *detailsHouse) resultsAreText(t *testing.T) {
 	h.Picture("details text")
 }
 
-// A long result is there to its bound, with a sentence that says so.
-func (h *detailsHouse) longResult(t *testing.T) {
-	s := hermesScene{name: "long", turns: []modelTurn{{says: []string{"Let me count."}, calls: terminal("seq -w 1 9999")}, {says: []string{"That is all."}}}}
-	h.lab.model.write(s.prompt(), s.turns)
-	h.open(withMemory)
-	h.ask(h.lab.question(s))
-	m, raw := h.ends(t)
-	h.tellsAll("seq -w 1 9999", "0002")
-	for _, o := range m.Output {
-		if o.Type == "function_call_output" && (strings.Contains(raw, "9998") || !strings.Contains(raw, "0002")) {
-			t.Errorf("all of the result is stored, or none: %.2000s", raw)
-		}
-	}
-}
-
 // heardOf wants the model to have been sent, with a question, words so often, and in the user's messages.
 func (h *detailsHouse) heardOf(t *testing.T, question string, words map[string]int) {
 	t.Helper()
@@ -234,10 +218,7 @@ func (h *detailsHouse) regeneratedChat(t *testing.T) {
 	h.ask(h.lab.question(s))
 	m, _ := h.ends(t)
 	_, given, _ := h.lab.oneTool(t, "regenerated chat")
-	h.before = m.ID
-	const again = `[...document.getElementsByClassName("regenerate-response-button")].at(-1)`
-	h.Wait(again)
-	browser.Eval[any](h.Tab, again+`.click()`)
+	h.regenerate(m)
 	h.ends(t)
 	question := h.lab.next(t)
 	h.ask(question)

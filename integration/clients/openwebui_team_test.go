@@ -160,10 +160,7 @@ func (h *teamHouse) lostAnswer(t *testing.T) {
 	if m.Error == nil {
 		t.Fatalf("the cut is not seen: %s", raw)
 	}
-	w.before = m.ID
-	const again = `[...document.getElementsByClassName("regenerate-response-button")].at(-1)`
-	w.Wait(again)
-	browser.Eval[any](w.Tab, again+`.click()`)
+	w.regenerate(m)
 	w.Wait(`document.querySelector('[aria-label="Stop"]')`)
 	h.End(prompt)
 	if m, raw := w.ended(); m.Error != nil || m.Content != "bye" {

@@ -347,6 +347,15 @@ func (w *webui) answer(model, ask string) (message, string) {
 	return w.ended()
 }
 
+// regenerate has the last answer, which is the message m, made again.
+func (w *webui) regenerate(m message) {
+	w.T.Helper()
+	w.before = m.ID
+	const again = `[...document.getElementsByClassName("regenerate-response-button")].at(-1)`
+	w.Wait(again)
+	browser.Eval[any](w.Tab, again+`.click()`)
+}
+
 // lastAnswer is the element of the last answer. There is none for a moment when
 // a chat gets its URL.
 const lastAnswer = `[...document.querySelectorAll(".chat-assistant")].at(-1)`
