@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hermes-sidecar/hermes-sidecar/internal/alone"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/caddytest"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/recording"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
@@ -170,6 +171,7 @@ func TestManyRepairsAreCounted(t *testing.T) {
 // TestRecordingsAreNotHeld: the memory that it takes to examine one does not depend on its
 // size, or on how much is to be said of it.
 func TestRecordingsAreNotHeld(t *testing.T) {
+	alone.NotUnderRace(t)
 	const size, most = 24 << 20, 12 << 20
 	var tools bytes.Buffer
 	for i := 0; tools.Len() < size; i++ {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hermes-sidecar/hermes-sidecar/internal/alone"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/caddytest"
 	"github.com/hermes-sidecar/hermes-sidecar/internal/recording"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
@@ -122,6 +123,7 @@ func TestWhatIsKnownDecides(t *testing.T) {
 // TestRecordingsAreNotHeld: the memory that it takes to repair one does not depend on its
 // size.
 func TestRecordingsAreNotHeld(t *testing.T) {
+	alone.NotUnderRace(t)
 	const size, most = 24 << 20, 12 << 20
 	frame := strings.Split(read(t, "g3-v0.20.3", "plain.sse"), "\n\n")[1] + "\n\n"
 	for name, text := range map[string]string{
