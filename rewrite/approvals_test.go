@@ -545,6 +545,15 @@ func TestNoReplyAfterAnError(t *testing.T) {
 	}
 }
 
+// A paragraph is a chunk: what keeps the stream alive after it is one as well, behind another sidecar, too.
+func TestParagraphBeforeTheFirstChunk(t *testing.T) {
+	for _, o := range allOptions() {
+		outs, _ := anyAsking(t, approvalFrame("r1", "ls")+": ping\n\n"+text("a")+stop(), o, chatParams, byText)
+		again, _ := anyAsking(t, outs[0], o, chatParams, byText)
+		same(t, again[0], outs[0], "twice and once")
+	}
+}
+
 // A command that nobody can see can only be denied: by the reply, and by what the event offers, in every
 // form and every stream.
 func TestCommandsThatCannotBeShown(t *testing.T) {

@@ -61,6 +61,7 @@ func (w *Writer) Paragraph(a contract.Approval, command []byte, first, last bool
 		text += "\n\n"
 	}
 	w.Delta(&chunk.Object{}, false, &prose.Kept{Text: jsonspan.Inside(jsonspan.Quote(text))})
+	w.HasChunk = true
 }
 
 // Begin writes the first chunk of an answer.
