@@ -2,10 +2,10 @@ package proxy
 
 import (
 	"container/list"
-	"net"
 	"net/http"
 	"sync"
 
+	clients "github.com/hermes-sidecar/hermes-sidecar/internal/client"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
@@ -27,7 +27,7 @@ type Origins struct {
 }
 
 // asker is who asks what: a page and an address.
-type asker struct{ origin, server, host, path string } // server is a port
+type asker struct{ origin, server, host, path string }
 
 // leave is what upstream has given to an asker.
 type leave struct {
@@ -45,10 +45,7 @@ const (
 // askerOf returns the page that sends r, and what it asks. It returns false if r is not sent by a page
 // of another origin, begins no run, or is too long.
 func askerOf(r *http.Request) (asker, bool) {
-	a := asker{origin: r.Header.Get("Origin"), host: r.Host, path: r.URL.Path}
-	if server, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
-		_, a.server, _ = net.SplitHostPort(server.String()) // any client may send any Host to any server
-	}
+	a := asker{r.Header.Get("Origin"), clients.Server(r), r.Host, r.URL.Path}
 	known := a.origin != "" && len(r.Header["Origin"]) == 1 && rewrite.BeginsRun(a.path) && len(a.origin)+len(a.host)+len(a.path) <= maxOriginBytes
 	return a, known
 }

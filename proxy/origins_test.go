@@ -52,6 +52,11 @@ func TestHeaderForAPage(t *testing.T) {
 				*r = *r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, &net.TCPAddr{Port: 1}))
 			}, 200, allow, page)
 		}, " []"},
+		"another socket": {func(o *proxy.Origins) {
+			says(o, preflight, page, func(r *http.Request) {
+				*r = *r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, &net.UnixAddr{Name: "/run/a.sock", Net: "unix"}))
+			}, 200, allow, page)
+		}, " []"},
 		"taken back": {func(o *proxy.Origins) {
 			says(o, preflight, page, nil, 200, allow, page)
 			says(o, preflight, page, nil, 200)

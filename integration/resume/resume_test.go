@@ -5,12 +5,16 @@ package resume
 
 import (
 	"compress/gzip"
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -515,5 +519,32 @@ func TestAgentsAreApart(t *testing.T) {
 	}
 	if got := ofA.Get("/v1/chat/completions/" + id); got != whole {
 		t.Errorf("a again:\n%s\nwant\n%s", got, whole)
+	}
+}
+
+// TestSitesAtSockets: what one site keeps, no other one gives, not even to the same client, which sends the same
+// key and the same Host to the socket of either.
+func TestSitesAtSockets(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp("", "sockets") // a socket's path is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	config, sites := "{\n\tadmin off\n}\n", []string{"first", "second"}
+	for i, name := range sites {
+		config += fmt.Sprintf("http://:%d {\n\tbind unix/%s\n\thermes_resume\n\thermes\n\treverse_proxy %s\n}\n",
+			80+i, filepath.Join(dir, name), upstream.New(t, upstream.Chat(hermes.Says(name))).Addr)
+	}
+	sidecar.RunCaddyfile(t, t.TempDir(), config)
+	for _, header := range [][]string{{key, "a"}, {"X-Stainless-Retry-Count", "0"}, {"X-Stainless-Retry-Count", "1"}} {
+		for _, name := range sites {
+			c := client.Over(t, &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(dir, name))
+			}}, "http://one.example")
+			if got := c.Chat(header...).All(); !strings.Contains(got, `"`+name+`"`) {
+				t.Errorf("%s: the %s site answers %s", header[0], name, got)
+			}
+		}
 	}
 }

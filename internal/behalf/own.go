@@ -3,7 +3,6 @@ package behalf
 import (
 	"context"
 	"maps"
-	"net"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -12,27 +11,25 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/hermes-sidecar/hermes-sidecar/internal/accesslog"
+	"github.com/hermes-sidecar/hermes-sidecar/internal/client"
 )
 
 // All handlers of a Caddy request share the placeholders, variables, groups of routes and fields of
 // the access log in its context, most of them without a lock. The request of a run goes on after
 // the server has logged the client's request, and so has its own.
 
-// Target returns the port of the server that received r, "" for a Unix socket, and the path that its
-// client requested. They keep apart the sites of a process, even if a client of one site sends the
-// Host of another, and agents below different paths.
+// Target returns the server that received r (client.Server), and the path that its client requested. They
+// keep apart the sites of a process, even if a client of one site sends the Host of another, and agents
+// below different paths.
 func Target(r *http.Request) (server, path string) {
-	if addr, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
-		_, server, _ = net.SplitHostPort(addr.String())
-	}
 	path = r.URL.Path
 	if original, ok := r.Context().Value(caddyhttp.OriginalRequestCtxKey).(http.Request); ok && original.URL != nil {
 		path = original.URL.Path
 	}
-	return server, path
+	return client.Server(r), path
 }
 
-// Site returns the site and the agent that r asks, as a scope for client.Of: the host, the port, and
+// Site returns the site and the agent that r asks, as a scope for client.Of: the host, the server, and
 // the part of the path in front of the API's own path.
 func Site(r *http.Request) []string {
 	server, path := Target(r)

@@ -6,8 +6,10 @@ package client
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"net"
 	"net/http"
 	"slices"
+	"strings"
 )
 
 // ID identifies a client. It is a hash, which reveals no credential.
@@ -37,6 +39,20 @@ func Named(values ...string) ID { return hash([][]string{values}) }
 func HasCredentials(r *http.Request) bool {
 	has := func(name string) bool { return len(r.Header[name]) > 0 }
 	return slices.ContainsFunc(credentials[:], has) || r.TLS != nil && len(r.TLS.PeerCertificates) > 0
+}
+
+// Server returns what tells the server that r has reached from the others of the process: its port, or the
+// path of its Unix socket. The Host of r does not, because a client may send that of another.
+func Server(r *http.Request) string {
+	address, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	switch {
+	case !ok:
+		return ""
+	case strings.HasPrefix(address.Network(), "unix"):
+		return address.String()
+	}
+	_, port, _ := net.SplitHostPort(address.String())
+	return port
 }
 
 // hash returns the hash of fields. It includes their lengths, so that different lists never have the

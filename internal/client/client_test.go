@@ -1,8 +1,10 @@
 package client
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"net"
 	"net/http"
 	"testing"
 )
@@ -66,6 +68,19 @@ func TestHasCredentials(t *testing.T) {
 	} {
 		if got := HasCredentials(c.r); got != c.want {
 			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// TestServers: a server is its port, whichever address of the machine a client uses, or its socket.
+func TestServers(t *testing.T) {
+	for want, address := range map[string]net.Addr{
+		"8643": &net.TCPAddr{IP: net.IPv6loopback, Port: 8643}, "443": &net.UDPAddr{Port: 443},
+		"/run/a:1": &net.UnixAddr{Name: "/run/a:1", Net: "unix"}, "": nil,
+	} {
+		r := asked()
+		if got := Server(r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, address))); got != want {
+			t.Errorf("%v is %q, want %q", address, got, want)
 		}
 	}
 }
