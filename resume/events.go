@@ -115,8 +115,8 @@ func (p runEvents) keep(x *run, up *http.Request, next Next) {
 // awaitEvent makes x read the plain log with the id until the process ends or the log has an event,
 // after which its run goes on without readers. It reports whether the log was dropped before.
 func (p runEvents) awaitEvent(x *run, id string) (dropped bool) {
-	p.o.Runs.readsAlong(x.life, true)
-	defer p.o.Runs.readsAlong(x.life, false)
+	p.o.Runs.add(x.life, false)
+	defer p.o.Runs.forget(x.life)
 	reader := p.o.Store.Read(x.ctx, id, 0)
 	defer reader.Close()
 	var lines plainLines

@@ -136,7 +136,7 @@ func (x *run) start(r *http.Request, body []byte, next Next) (returned func()) {
 
 // call starts a goroutine that calls next for up, a request of the run alone.
 func (x *run) call(up *http.Request, next Next) {
-	x.answer.o.Runs.add(x.life)
+	x.answer.o.Runs.add(x.life, true)
 	go func() {
 		var out outcome
 		defer func() { // also if next ends the goroutine

@@ -15,9 +15,8 @@ import (
 type Runs struct {
 	drain sync.Once // Shutdown was called
 	mu    sync.Mutex
-	open  map[*life]bool // the runs under way
+	runs  map[*life]bool // and whether each is open; the others read the log of another run, for no client
 	over  bool           // the time of Shutdown has passed
-	along map[*life]bool // runs that read the log of another run, for no client
 	plain int            // how many runs, open or about to be, read the events of Hermes' runs
 
 	counter
@@ -42,9 +41,6 @@ func (s *Runs) cancelAll() {
 // read the events of a run of Hermes for no client: the run of Hermes goes on without them.
 func (s *Runs) Wait(ctx context.Context) {
 	for s.Open() > 0 && ctx.Err() == nil {
-		for _, r := range s.others() {
-			r.abort(&cancelled{log.ReasonShutdown})
-		}
 		for _, r := range s.all() {
 			r.cancelUnread()
 		}
@@ -52,47 +48,32 @@ func (s *Runs) Wait(ctx context.Context) {
 	}
 }
 
-// readsAlong records whether l, which is not open, reads the log of another run.
-func (s *Runs) readsAlong(l *life, does bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !does {
-		delete(s.along, l)
-		return
-	}
-	if s.along == nil {
-		s.along = make(map[*life]bool)
-	}
-	s.along[l] = true
-}
-
-// others returns the runs that read the log of another run.
-func (s *Runs) others() []*life {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Collect(maps.Keys(s.along))
-}
-
-// all returns the runs that are open.
+// all returns all runs.
 func (s *Runs) all() []*life {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Collect(maps.Keys(s.open))
+	return slices.Collect(maps.Keys(s.runs))
 }
 
 // Open returns how many runs are open.
-func (s *Runs) Open() int {
+func (s *Runs) Open() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.open)
+	for _, isOpen := range s.runs {
+		if isOpen {
+			n++
+		}
+	}
+	return n
 }
 
-func (s *Runs) add(l *life) {
+// add adds a run, which is open until remove, or else reads the log of another run until forget.
+func (s *Runs) add(l *life, isOpen bool) {
 	s.mu.Lock()
-	if s.open == nil {
-		s.open = make(map[*life]bool)
+	if s.runs == nil {
+		s.runs = make(map[*life]bool)
 	}
-	s.open[l] = true
+	s.runs[l] = isOpen
 	over := s.over
 	s.mu.Unlock()
 	if over {
@@ -100,13 +81,21 @@ func (s *Runs) add(l *life) {
 	}
 }
 
+// remove removes a run that is open.
 func (s *Runs) remove(l *life) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.open, l)
+	delete(s.runs, l)
 	if l.plain {
 		s.plain--
 	}
+}
+
+// forget removes a run that is not open.
+func (s *Runs) forget(l *life) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.runs, l)
 }
 
 // maxRunLogs is how many runs of Hermes may have their events read at the same time. Hermes admits
