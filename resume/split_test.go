@@ -278,30 +278,6 @@ func TestRestThatNeverCame(t *testing.T) {
 	}
 }
 
-// TestSplitTwice has the client of the rest at its end, and the next one get the rest of that.
-func TestSplitTwice(t *testing.T) {
-	splitting(t, nil, func(t *testing.T, l *lab, up *script) {
-		l.send(post(key, "k")).next()
-		second := up.split(t, event(2))
-		rest := l.rest().want(http.StatusOK)
-		rest.next()
-		third := up.split(t, event(3))
-		rest.wantRest("")
-		l.wantDetached(1)
-		last := l.rest().want(http.StatusOK)
-		l.wantDetached(0)
-		up.end(well)
-		if got := last.rest(); got != numbered(third.ID(), 1, event(3)) || second.ID() == third.ID() {
-			t.Errorf("the last is %q", got)
-		}
-		up.last = second
-		l.rest().wantRest(numbered(second.ID(), 1, event(2)))
-		if e := l.over(); e.Events != 3 {
-			t.Errorf("%+v", e)
-		}
-	})
-}
-
 // TestDeleteEndsARunThatWasSplit by the id of any of its streams, also if that is gone, for its own
 // client alone.
 func TestDeleteEndsARunThatWasSplit(t *testing.T) {
