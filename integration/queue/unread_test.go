@@ -2,7 +2,6 @@ package queue
 
 import (
 	"io"
-	"net"
 	"strings"
 	"testing"
 
@@ -10,6 +9,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
 )
 
@@ -21,11 +21,7 @@ func TestNothingIsTaken(t *testing.T) {
 	p.loadText(strings.Replace(p.caddyfile(p.caddy.Admin, p.lines), "servers {", "servers {\n\t\tprotocols h1 h2c\n\t\ttimeouts {\n\t\t\twrite_idle 2s\n\t\t}", 1))
 	p.ask(chat, "holder", "slow-1")
 	p.Until(t, "slow-1")
-	conn, err := net.Dial("tcp", strings.TrimPrefix(p.base, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
+	conn := client.Dial(t, p.base)
 	go io.Copy(io.Discard, conn)
 	io.WriteString(conn, http2.ClientPreface)
 	framer := http2.NewFramer(conn, conn)
