@@ -7,34 +7,7 @@ import (
 	"time"
 
 	"github.com/hermes-sidecar/hermes-sidecar/proxy"
-	"github.com/hermes-sidecar/hermes-sidecar/queue"
 )
-
-// TestHeaderAnnouncesTheSidecar: the header of a client that waits, or has no room to, says that its answer
-// is examined.
-func TestHeaderAnnouncesTheSidecar(t *testing.T) {
-	announced := option(func(o *options) { o.Announce = "v1.2.3" })
-	sent := func(x *exchange) string { return fmt.Sprint(x.Rec.Sent.Values("X-Hermes-Sidecar")) }
-	bubble(t, "waiting in line", func(t *testing.T) {
-		x := waits(t, 1, announced)
-		advance(time.Second)
-		equal(t, sent(x.exchange), "[v1.2.3]", "header")
-		x.goesOn()
-		x.Stream()
-		x.Write(role, text("Hello"), fullStop, done)
-		x.Ret(nil)
-		equal(t, sent(x.exchange), "[v1.2.3]", "header")
-	})
-	bubble(t, "no room in line", func(t *testing.T) {
-		x := launch(t, announced, body(asksForStream), option(func(o *options) {
-			o.queue.Turn = func(*http.Request) (*queue.Turn, error) { return nil, queue.ErrFull }
-		}))
-		x.Over = true
-		<-x.Ended
-		equal(t, x.Rec.Status, 429, "status")
-		equal(t, sent(x), "[v1.2.3]", "header")
-	})
-}
 
 // fromPage gives the request that waits an Origin.
 func fromPage(o *proxy.Origins, origin string) setting {

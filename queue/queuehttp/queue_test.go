@@ -128,7 +128,8 @@ const (
 // changes, and keepalives; what upstream then sends continues the stream.
 func TestWaitingStream(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
-		x := waits(t, 3, limits("keepalive=10s"), func(_ *options, _ *http.Request, rec *recorder) {
+		x := waits(t, 3, limits("keepalive=10s"), func(o *options, _ *http.Request, rec *recorder) {
+			o.Announce = "v1.2.3"
 			rec.Fields.Set("Access-Control-Allow-Origin", "*")
 		})
 		advance(time.Second - 1)
@@ -136,7 +137,7 @@ func TestWaitingStream(t *testing.T) {
 		advance(1)
 		x.WantBody(shown(twoBefore))
 		equal(t, x.Rec.Status, 200, "status")
-		equal(t, fmt.Sprint(x.Rec.Sent), "map[Access-Control-Allow-Origin:[*] Cache-Control:[no-cache] Content-Type:[text/event-stream] X-Accel-Buffering:[no]]", "header")
+		equal(t, fmt.Sprint(x.Rec.Sent), "map[Access-Control-Allow-Origin:[*] Cache-Control:[no-cache] Content-Type:[text/event-stream] X-Accel-Buffering:[no] X-Hermes-Sidecar:[v1.2.3]]", "header")
 		equal(t, x.Rec.Log[len(x.Rec.Log)-1], "flush", "the last call")
 		want := shown(twoBefore)
 		x.before[0].Done()
@@ -269,10 +270,12 @@ func TestNoPlace(t *testing.T) {
 	}
 	bubble(t, "full", func(t *testing.T) {
 		x := waits(t, 1, func(o *options, _ *http.Request, _ *recorder) {
+			o.Announce = "v1.2.3"
 			o.queue.Turn = func(*http.Request) (*queue.Turn, error) { return nil, queue.ErrFull }
 		})
 		x.end().WantSwallowed(t)
 		check(t, x, full)
+		equal(t, x.Rec.Sent.Get(proxy.SidecarHeader), "v1.2.3", "the announcement")
 		equal(t, x.Result().Outcome, full, "outcome")
 	})
 	bubble(t, "timeout", func(t *testing.T) {
