@@ -21,7 +21,7 @@ import (
 // What an answer takes of memory is bounded, whatever upstream sends. Package rewrite tests each kind of frame.
 func TestMemoryIsBounded(t *testing.T) {
 	sidecar.NeedsMemory(t)
-	const size, limit = 64 << 20, 24 << 20
+	const size, limit = 32 << 20, 12 << 20
 	for name, c := range map[string]struct {
 		begin func(x *upstream.Exchange)
 		part  func(i int) string
