@@ -55,12 +55,16 @@ func TestWhoseMemory(t *testing.T) {
 	from := func(address string, header ...string) rewrite.Memory {
 		return at(address, &Handler{Identity: &options.Identity{Prompt: user}}, path, header...)
 	}
-	from("192.0.2.1").Remember(turn, []rewrite.ToolRun{{Name: "terminal"}})
+	remembers := func(m rewrite.Memory) {
+		m.Remember(turn, []rewrite.ToolRun{{Name: "terminal"}})
+		t.Cleanup(func() { m.Remember(turn, nil) }) // the memory is the process's: with -count, the next test has it
+	}
+	remembers(from("192.0.2.1"))
 	if from("192.0.2.1").Empty() || !from("192.0.2.2").Empty() {
 		t.Error("clients without credentials are not told apart by their addresses")
 	}
 	for _, header := range [][]string{{"Authorization", "Bearer ada"}, {"X-User", "ada"}} {
-		from("192.0.2.1", header...).Remember(turn, []rewrite.ToolRun{{Name: "terminal"}})
+		remembers(from("192.0.2.1", header...))
 		if from("192.0.2.2", header...).Empty() {
 			t.Errorf("%v is another client at another address", header)
 		}
