@@ -34,12 +34,6 @@ type Recording struct {
 // String returns the name, such as g0-v0.8.0/one_tool.
 func (r Recording) String() string { return r.Generation + "/" + r.Scenario }
 
-// Legacy reports whether tools come without ids and completions, as in G0 and G1.
-func (r Recording) Legacy() bool {
-	g := strings.TrimPrefix(strings.TrimPrefix(r.Generation, "agent-loop/"), "live-")
-	return strings.HasPrefix(g, "g0") || strings.HasPrefix(g, "g1")
-}
-
 // Path returns the path of the request.
 func (r Recording) Path() string {
 	switch {
