@@ -57,14 +57,18 @@ func newDetailsLab(t *testing.T, program string, options ...string) *detailsLab 
 // with the completed one. Hermes 0.16 stores a turn when it ends.
 func (h *detailsLab) stores(t testing.TB) bool {
 	t.Helper()
-	s := hermesScene{name: "stores", turns: []modelTurn{{says: []string{"One."}, calls: terminal("echo one")}, {says: []string{"Done."}}}}
+	// Neither the tool nor the turn ends before the rows are counted.
+	s := hermesScene{name: "stores", turns: []modelTurn{{says: []string{"One."}, calls: terminal("while [ ! -e counted ]; do sleep 0.1; done; echo one")}, {says: []string{"Done."}, ends: lasts}}}
 	h.model.write(s.prompt(), s.turns)
-	w := h.post(t, h.bare+"/v1/chat/completions", chatOf(h.question(s)))
+	question := h.question(s)
+	w := h.post(t, h.bare+"/v1/chat/completions", chatOf(question))
 	session := w.Header.Get("X-Hermes-Session-Id")
 	w.until(`"running"`)
 	given := len(h.rows(t, session))
+	harness.WriteFile(t, filepath.Join(h.work, "counted"), nil)
 	w.until(`"completed"`)
 	returned := len(h.rows(t, session))
+	h.model.end(question)
 	w.rest()
 	rows := h.rows(t, session)
 	if len(rows) != 4 || rows[1].ToolCalls[0].Function.Arguments != s.turns[0].calls[0].arguments || !strings.Contains(string(rows[2].Content), "one") {
