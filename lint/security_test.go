@@ -270,7 +270,7 @@ var securityTests = map[string]string{
 	"tools remembered while an answer is streamed":       "TestToolsOfAnAnswerAreBounded TestRememberedToolsTakeBoundedMemory",
 	"answers whose tools are remembered (memory)":        "TestMemoryTakesNoMoreThanItsBound TestLikeAnswers",
 	"a call's arguments and output read for a record":    "TestRecallingTakesBoundedMemory",
-	"messages searched for the last question and answer": "TestTurnsFromTheEnd",
+	"messages searched for the last question and answer": "FuzzRecall",
 
 	"an answer to POST /v1/runs whose events are kept":        "TestAnswersThatBeginNoRun",
 	"approvals that wait (hermes_approvals)":                  "TestTicketsAreBounded TestAThousandTickets TestMemoryOfTickets",

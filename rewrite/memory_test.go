@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -170,49 +171,6 @@ func TestRecordsOfDetails(t *testing.T) {
 	}
 }
 
-// The turn that a request asks for is found from its end, as from its beginning.
-func TestTurnsFromTheEnd(t *testing.T) {
-	r := rand.New(rand.NewPCG(2, 2))
-	part := func(text string) string {
-		return []string{rawJSON(text), `[{"type":"text","text":` + rawJSON(text) + `},{"type":"image_url","image_url":{"url":"x"}}]`, `null`, `[]`, `{"a":1}`, `7`}[min(r.IntN(12), 5)]
-	}
-	known, far := 0, 0
-	for i := range 3000 {
-		most := 12
-		if i%20 == 0 {
-			most = 600
-		}
-		var all []string
-		for range r.IntN(most) {
-			roles := []string{"user", "assistant", "assistant", "tool", "system", "developer", "x"}
-			if most > 12 && r.IntN(40) > 0 {
-				roles = []string{"assistant", "tool"}
-			}
-			m := `{"role":"` + roles[r.IntN(len(roles))] + `","content":` + part([]string{"a", "b c", "<context>d</context>e", "DENY ", "x\n`💻 ls`\ny", "`💻 ls`", "`🔐 Approval needed` reply `approve K7QF-2M9D` or `deny K7QF-2M9D`: `x`"}[r.IntN(7)]) + `}`
-			all = append(all, []string{m, m, m, m, m, m, m, `"x"`, `[]`}[r.IntN(9)])
-		}
-		if r.IntN(3) > 0 {
-			all = append(all, `{"role":"user","content":"q"}`)
-		}
-		body := []byte(`{"stream":true,"messages":[` + strings.Join(all, ", ") + `] }`)
-		_, fast := Healing{Memory: fakeMemory{}}.Heal(body)
-		_, slow := Healing{Memory: fakeMemory{{}: nil}}.Heal(body)
-		switch {
-		case fast.Turn == slow.Turn:
-			if fast.Turn.Before != 0 {
-				known++
-			}
-		case nowhere(fast.Turn) == Turn{} && len(all) > 256:
-			far++
-		default:
-			t.Fatalf("%v, want %v in %s", fast.Turn, slow.Turn, body)
-		}
-	}
-	if known < 100 || far < 10 {
-		t.Errorf("%d have an answer before, and %d one that is too far", known, far)
-	}
-}
-
 // A stream with any number of tools holds little for who remembers them.
 func TestRememberedToolsTakeBoundedMemory(t *testing.T) {
 	notUnderRace(t)
@@ -314,6 +272,28 @@ func (allKnowing) Recall(t Turn) []ToolRun {
 	return []ToolRun{{Name: "terminal", Args: `{"command":"ls"}`, Ended: "completed"}}
 }
 
+// randomHistory returns a request of few messages or, for every twentieth seed, of more than are read from the end.
+func randomHistory(seed uint64) []byte {
+	r := rand.New(rand.NewPCG(seed, 2))
+	pick := func(of ...string) string { return of[r.IntN(len(of))] }
+	content := func(text string) string {
+		return pick(rawJSON(text), rawJSON(text), rawJSON(text), `[{"type":"text","text":`+rawJSON(text)+`},{"type":"image_url","image_url":{"url":"x"}}]`, `null`, `[]`, `{"a":1}`, `7`)
+	}
+	roles, most := []string{"user", "assistant", "assistant", "tool", "system", "developer", "x"}, 12
+	if seed%20 == 0 {
+		roles, most = append(slices.Repeat([]string{"assistant", "tool"}, 100), roles...), 600
+	}
+	var all []string
+	for range r.IntN(most) {
+		m := `{"role":"` + pick(roles...) + `","content":` + content(pick("a", "b c", "<context>d</context>e", "DENY ", "x\n`💻 ls`\ny", "`💻 ls`", "`🔐 Approval needed` reply `approve K7QF-2M9D` or `deny K7QF-2M9D`: `x`")) + `}`
+		all = append(all, pick(m, m, m, m, m, m, m, `"x"`, `[]`))
+	}
+	if r.IntN(3) > 0 {
+		all = append(all, `{"role":"user","content":"q"}`)
+	}
+	return []byte(`{"stream":true,"messages":[` + strings.Join(all, ", ") + `] }`)
+}
+
 // FuzzRecall: any body at all gets nothing but records, and stays JSON; twice is once.
 func FuzzRecall(f *testing.F) {
 	for _, body := range []string{
@@ -324,6 +304,9 @@ func FuzzRecall(f *testing.F) {
 	} {
 		f.Add([]byte(body))
 	}
+	for i := range uint64(400) {
+		f.Add(randomHistory(i))
+	}
 	const record = recordHead + `- terminal {\"command\":\"ls\"}: completed\n` + recordEnd
 	f.Fuzz(func(t *testing.T, body []byte) {
 		plain, _ := Heal(body, nil, nil)
@@ -333,7 +316,7 @@ func FuzzRecall(f *testing.F) {
 		}
 		h := Healing{Memory: allKnowing{}}
 		got, did := h.Heal(body)
-		if fast.Turn.Question != 0 && jsonspan.Valid(body) {
+		if jsonspan.Valid(body) && (fast.Turn.Question != 0 || gjson.GetBytes(body, "messages.#").Int() <= 256) { // the last may be too far
 			equal(t, fast.Turn, did.Turn, "turn from the end")
 		}
 		again, twice := h.Heal(got)
