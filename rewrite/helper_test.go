@@ -365,6 +365,12 @@ func asciiJSON(s string) string {
 	return b.String()
 }
 
+// escapedJSON is s as JSON for HTML pages, as Go and PHP write it.
+func escapedJSON(s string) string {
+	b, _ := json.Marshal(s) // a string cannot fail
+	return strings.ReplaceAll(string(b), "/", `\/`)
+}
+
 // delta is a chunk whose delta has the members.
 func delta(members string) string {
 	return `data: {` + envelopeOfTests + `, "choices": [{"index": 0, "delta": {` + members + `}, "finish_reason": null}]}` + "\n\n"

@@ -245,8 +245,9 @@ func hasParagraph(b []byte, code string) (found bool) {
 }
 
 // ownWords returns the part of text that the user has written: Open WebUI puts what it has found, in
-// documents or in the web, in front of that.
+// documents or in the web, in front of that. A relay written in Go or PHP spells tags with escapes.
 func ownWords(text []byte) []byte {
+	text = jsonspan.Plain(text)
 	if i := bytes.LastIndex(text, []byte("<user_query>")); i >= 0 {
 		query, _, _ := bytes.Cut(text[i+len("<user_query>"):], []byte("</user_query>"))
 		return query
