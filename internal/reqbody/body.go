@@ -294,7 +294,7 @@ func (r *reader) Read(b []byte) (int, error) {
 		r.end = refused
 		return 0, refused
 	}
-	if err == io.EOF { //nolint:errorlint // the end is that very value
+	if err == io.EOF {
 		r.end = err // the server closes its body when the answer begins, and transports read the end twice
 	}
 	if err != nil && err != io.EOF && !r.closed {

@@ -282,7 +282,10 @@ func TestEnded(t *testing.T) {
 // closes the client's body when the answer begins, which may be between the two.
 func TestEndIsReadTwice(t *testing.T) {
 	client := &endingBody{Reader: iotest.DataErrReader(strings.NewReader("[1]"))}
-	_, up, _, _ := prepared(client, 3, Plan{Timed: true})
+	r := httptest.NewRequest(http.MethodPost, "/", client)
+	r.ContentLength = 3
+	up := r.Clone(t.Context())
+	new(Body).Prepare(r, up, Plan{Timed: true})
 	got := make([]byte, 10)
 	if n, err := up.Body.Read(got); string(got[:n]) != "[1]" || err != io.EOF {
 		t.Fatalf("%q, %v", got[:n], err)

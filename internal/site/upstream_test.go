@@ -81,10 +81,6 @@ func route(more string, handlers ...string) string {
 	return `{` + more + `"handle":[` + strings.Join(handlers, ",") + `]}`
 }
 
-func within(routes ...string) string {
-	return `{"handler":"subroute","routes":[` + strings.Join(routes, ",") + `]}`
-}
-
 // An upstream with a path after hermes is an error, and no other is.
 func TestUpstreamsWithAPath(t *testing.T) {
 	t.Setenv("HERMES_UPSTREAM", "127.0.0.1:8642/v1")

@@ -523,7 +523,7 @@ func TestClientThatLeavesABadRoad(t *testing.T) {
 				ends = append(ends, <-r.ends)
 			}
 			time.Sleep(time.Hour)
-			if more := r.opened.Load() - n; fmt.Sprint(r.log) != test.asked || fmt.Sprint(ends) != test.ends || more > 1 {
+			if more := r.opened.Load() - n; fmt.Sprint(r.log) != test.asked || fmt.Sprintf("%v", ends) != test.ends || more > 1 {
 				t.Errorf("the site was asked %q, and its runs ended: %v; %d connections more", r.log, ends, more)
 			}
 		})
