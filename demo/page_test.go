@@ -118,7 +118,7 @@ func TestPageRefusesOtherOrigins(t *testing.T) {
 }
 
 // A frame is in the browser when the backend has sent it, not later, and a
-// kill breaks the browser's connection too.
+// kill also breaks the browser's connection.
 func TestPageHandsOnFramesAndTheirEnd(t *testing.T) {
 	hermes := &backend{speed: 1e-6} // a year and more
 	page := serve(t, page(hermes, serve(t, hermes), ""))

@@ -77,7 +77,7 @@ func TestExaminedAnswersSaySo(t *testing.T) {
 	}
 }
 
-// What the sidecar answers instead says so, too.
+// What the sidecar answers instead also says so.
 func TestOwnAnswersSaySo(t *testing.T) {
 	sent := func(x *exchange) string { return fmt.Sprint(x.Rec.Sent.Values("X-Hermes-Sidecar")) }
 	bubble(t, "no connection", func(t *testing.T) {

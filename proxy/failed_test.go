@@ -139,7 +139,7 @@ func TestFailuresThatPass(t *testing.T) {
 }
 
 // TestFailureLeavesWhenItIsComplete: its client does not wait for the end of the connection, and what
-// comes after it loses its secrets, too. One that breaks off breaks off for the client, too.
+// comes after it also loses its secrets. One that breaks off also breaks off for the client.
 func TestFailureLeavesWhenItIsComplete(t *testing.T) {
 	for _, length := range []int{-1, len(incomplete)} {
 		x := begin(t)

@@ -257,7 +257,7 @@ func mayHeal(o *Options, r *http.Request, held bool) bool {
 		return false
 	}
 	// The client says that the body is to go on while it is read (the HTTP
-	// working group's draft "Incremental HTTP Messages"; Caddy heeds it too).
+	// working group's draft "Incremental HTTP Messages"; Caddy also heeds it).
 	if strings.HasPrefix(r.Header.Get("Incremental"), "?1") {
 		return false
 	}

@@ -401,7 +401,7 @@ func TestLongPathIsNotKept(t *testing.T) {
 }
 
 // TestKeyOfTheConfigurationIsFreeAfterTheRest: a client that was cut off and has come back by an id, of the stream
-// or of its response, has been sent all, too.
+// or of its response, has also been sent all.
 func TestKeyOfTheConfigurationIsFreeAfterTheRest(t *testing.T) {
 	frames := responseFrames()
 	large := []string{event(1), "data: " + strings.Repeat("2", 1<<20) + "\n\n"} // more than is under way

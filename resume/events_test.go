@@ -235,7 +235,7 @@ func TestRunWithOtherCredentials(t *testing.T) {
 	eachGateway(t, nil, func(t *testing.T, l *lab, g *gateway) {
 		g.key = "a"
 		l.send(ofRun("Authorization", "Bearer b")).want(http.StatusUnauthorized)
-		l.wantEmpty() // the first is refused, too
+		l.wantEmpty() // the first is also refused
 		l.begins("Authorization", "Bearer a")
 		g.says("a")
 		for _, wrong := range [][]string{{"Authorization", "Bearer b"}, {"Authorization", "Bearer b", lastID, "0"}, nil} {
@@ -382,7 +382,7 @@ func TestHeadOfRunEvents(t *testing.T) {
 	})
 }
 
-// TestRunThatIsUnknownToTwo gets upstream's own answer for the second client, too, which has waited.
+// TestRunThatIsUnknownToTwo also gets upstream's own answer for the second client, which has waited.
 func TestRunThatIsUnknownToTwo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answer := make(chan struct{})

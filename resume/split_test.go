@@ -25,7 +25,7 @@ const held = 5 * time.Minute
 // splitting runs a test in a bubble, with a lab in front of a script that begins with the event 1.
 func splitting(t *testing.T, set func(*resume.Options), test func(t *testing.T, l *lab, up *script)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { // the channels are of the bubble, too
+	synctest.Test(t, func(t *testing.T) { // the channels are also of the bubble
 		up := newScript(event(1))
 		test(t, newPipeLab(t, set, up.next), up)
 	})
@@ -673,7 +673,7 @@ func TestRunsThatAwaitAClientHaveRoomOfTheirOwn(t *testing.T) {
 		want(3, 1)
 		splitOne(true)
 		want(4, 2)
-		// One of those that go on without a client may wait for one, too, and leaves its room to others.
+		// One of those that go on without a client may also wait for one, and leaves its room to others.
 		l.send(request{method: http.MethodDelete, path: otherPath + "/" + second.ID()}).want(http.StatusNoContent)
 		want(3, 1)
 		l.over()

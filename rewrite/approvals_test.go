@@ -356,7 +356,7 @@ func TestImitationsOfTheParagraph(t *testing.T) {
 			same(t, repair(in), in, "where nobody is asked")
 		}
 	}
-	// What only looks like it goes, too. White space in front of it has left, and stays a line.
+	// What only looks like it also goes. White space in front of it has left, and stays a line.
 	for line, before := range map[string]string{
 		strings.Replace(linkText, "🔐 ", "🔐\ufe0f ", 1): "", strings.Replace(linkText, "🔐 ", "🔐\ufe0e\u00a0", 1): "", strings.Replace(linkText, "🔐 Approval needed` ", "🔐 \tApproval\u2003needed`  ", 1): "",
 		" " + linkText: " ", "   " + linkText: "   ", "  " + strings.Replace(linkText, "🔐 ", "🔐\ufe0f\u3000", 1): "  ",
@@ -545,7 +545,7 @@ func TestNoReplyAfterAnError(t *testing.T) {
 	}
 }
 
-// A paragraph is a chunk: what keeps the stream alive after it is one as well, behind another sidecar, too.
+// A paragraph is a chunk: what keeps the stream alive after it is one as well, also behind another sidecar.
 func TestParagraphBeforeTheFirstChunk(t *testing.T) {
 	for _, o := range allOptions() {
 		outs, _ := anyAsking(t, approvalFrame("r1", "ls")+": ping\n\n"+text("a")+stop(), o, chatParams, byText)
@@ -635,7 +635,7 @@ func rows(stream string) (rows map[string]string, status string) {
 }
 
 // What was denied, and what nobody answered, does not look like what has run; and while it waits the row says
-// that. Behind another sidecar, too.
+// that, also behind another sidecar.
 func TestWhatBecameOfACommand(t *testing.T) {
 	const ls, rm, waiting = "📖 y", "💻 rm -rf x", "Error: waits for approval"
 	in := turn(text("Let me."), g2Start("read_file", "📖", "y", "c0"), g2Start("terminal", "💻", "rm -rf x", "c1"),

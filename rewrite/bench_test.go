@@ -69,8 +69,8 @@ func BenchmarkStreams(b *testing.B) {
 }
 
 // chatHistory is a request of about n bytes: questions of two sentences and answers of some
-// paragraphs, with quotes and accents. With code there are code blocks and inline code,
-// too. The answers begin with markers, as many as are asked for in all.
+// paragraphs, with quotes and accents. With code there are also code blocks and inline
+// code. The answers begin with markers, as many as are asked for in all.
 func chatHistory(n int, code bool, markers int) []byte {
 	r := rand.New(rand.NewPCG(1, 2))
 	words := strings.Fields("the tests in this directory need a database of their own which is created by first them and dropped last so you can run go without it é — but “not” on another machine where files are bigger than expected")

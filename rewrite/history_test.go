@@ -315,7 +315,7 @@ func TestMessagesOfNothingButMarkersLeave(t *testing.T) {
 			}
 		}
 	}
-	// With cards, too, where the body is healed in place.
+	// Also with cards, where the body is healed in place.
 	got, req := heal(t, request(m, carded(1, "a\n`💻 ls`\n", "ls"), m, user, carded(2, "`💻 ls`", "ls"), user, m, carded(3, "b", "ls"), m, m, user))
 	same(t, got, request(assistant("a"), user, user, assistant("b"), user), "bodies")
 	equal(t, req.Cards, 3, "cards")

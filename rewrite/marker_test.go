@@ -524,7 +524,7 @@ func FuzzApart(f *testing.F) {
 		in := role() + piecesOf(list...) + stop()
 		said := look(t, in).content
 		if strings.Contains(said, "```") || indentedMarker.MatchString(said) {
-			return // a real marker goes from a fence, too; an indented one leaves its line in a stream
+			return // a real marker also goes from a fence; an indented one leaves its line in a stream
 		}
 		want, _ := withoutMarkers(said)
 		for _, o := range []Options{{}, {Imitations: ImitationsTrust}, {Progress: ProgressOff, EmptyAnswer: EmptyAnswerPass}} {

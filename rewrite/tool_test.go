@@ -540,7 +540,7 @@ func TestToolsOfBrokenStreamsAreInterrupted(t *testing.T) {
 			})
 		}
 	}
-	// With zero_usage, text in the finish chunk may be that of a crash, too.
+	// With zero_usage, text in the finish chunk may also be that of a crash.
 	in := role() + open + finishChunkWith(`"content": "x"`, "stop", zeroUsage)
 	for _, e := range look(t, repairWith(in, Options{ZeroUsage: ZeroUsageError})).tools {
 		equal(t, e.interrupted, e.id == "call_1" && e.status == "completed", "the tool of a crash is interrupted")

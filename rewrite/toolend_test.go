@@ -61,7 +61,7 @@ func TestToolsThatEndOtherwise(t *testing.T) {
 	// Secrets leave what the event says of the failure.
 	out := repair(turn(start, named(progressEvent, `{"tool":"terminal","toolCallId":"c1","status":"failed","error":{"message":"key sk-abcdefghijklmnop"}}`), text("x")))
 	contains(t, out, `"error":{"message":"key `+redacted+`"}`)
-	// A large one counts, too, and one that is an orphan does not leave.
+	// A large one also counts, and one that is an orphan does not leave.
 	large := named(progressEvent, `{"tool": "terminal", "toolCallId": "c1", "status": "failed", "error": "`+overLimit+`"}`)
 	for _, in := range []string{start + large + text("x") + stop(), large + start + large + text("x") + stop()} {
 		out, _, _ := largeLife(t, role()+in, Options{}, CauseEOF)

@@ -48,7 +48,7 @@ func TestStrangersAndQuotations(t *testing.T) {
 }
 
 // TestNothingIsTold: no ticket, no code and no command is in a log, and none in what a model is sent
-// later: the history is without the paragraph, and a prompt for a title, too.
+// later: the history is without the paragraph, and so is a prompt for a title.
 func TestNothingIsTold(t *testing.T) {
 	p := newPlace(t, byLink, byReply)
 	const secret = "rm -rf /srv/of-a-customer"

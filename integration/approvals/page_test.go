@@ -184,7 +184,7 @@ func TestThePageLooks(t *testing.T) {
 			if shows := b.Text("pre"); name == "hidden" && shows != "rm [U+202E]txt.[U+001B][8mexe[U+200B] \u05d0\u05d1\u05d2 1 \u05d3↵\nls[U+000D]" {
 				t.Errorf("it shows %q", shows)
 			}
-			// Letters from right to left stand in the order in which they are, too.
+			// Letters from right to left also stand in the order in which they are.
 			if name == "hidden" && !browser.Eval[bool](b, `(() => {
 				const text = [...document.querySelector("pre code").childNodes].find((n) => n.data?.includes("\u05d0"));
 				const left = (i) => { const r = document.createRange(); r.setStart(text, i); r.setEnd(text, i + 1); return r.getBoundingClientRect().left; };

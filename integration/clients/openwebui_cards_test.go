@@ -285,7 +285,7 @@ func (h *house) cardWithoutStatusLine(t *testing.T) {
 	}
 }
 
-// The unnamed form has cards, too. A form that is no chunk has none, and does no
+// The unnamed form also has cards. A form that is no chunk has none, and does no
 // harm.
 func (h *house) cardsInOtherForms(t *testing.T) {
 	for model, want := range map[string][]string{
@@ -298,8 +298,8 @@ func (h *house) cardsInOtherForms(t *testing.T) {
 	}
 }
 
-// Where the browser connects by itself ("Direct Connections") there are cards,
-// too.
+// Where the browser connects by itself ("Direct Connections") there are
+// also cards.
 func (h *house) browserConnectsToCards(t *testing.T) {
 	a := newAgent(t, "browser")
 	h.agents["browser"] = a

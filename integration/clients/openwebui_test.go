@@ -61,7 +61,7 @@ func storedModern(t testing.TB, scenario string) string {
 	return strings.TrimSpace(strict.Decode(t, string(hermes.Recorded(t, "g3-v0.20.3/"+scenario).Body)).Content)
 }
 
-// marked is in whatever holds a marker of the recording one_tool, in JSON too.
+// marked is in whatever holds a marker of the recording one_tool, also in JSON.
 const marked = "`💻"
 
 // The line above the message says what runs while it runs, with every

@@ -14,7 +14,7 @@ import (
 // TestWaitingClients has each client wait in line, while another chat has the only place of
 // hermes_queue. It is told its place in the stream before the first chunk, and gets the answer then
 // as if it had not waited, or an error if it has waited too long. A client that breaks on tool
-// events breaks on that too, and needs the same option. Clients that are tried in brief are left out.
+// events also breaks on that, and needs the same option. Clients that are tried in brief are left out.
 func TestWaitingClients(t *testing.T) {
 	shop := newWorkshop(t)
 	for _, c := range realClients {

@@ -165,7 +165,7 @@ func TestExistingDeployments(t *testing.T) {
 	}
 }
 
-// TestPrefixedNamesFit: what refers to a name gets its prefix too.
+// TestPrefixedNamesFit: what refers to a name also gets its prefix.
 func TestPrefixedNamesFit(t *testing.T) {
 	o := must(t, kustomized(t, "base-all"))
 	if d := of[*apps.Deployment](o)[0]; d.Name != "team-a-hermes" || d.Namespace != "agents" || of[*autoscaling.HorizontalPodAutoscaler](o)[0].Spec.ScaleTargetRef.Name != d.Name {

@@ -116,7 +116,7 @@ func TestCaddyfilesOfThePages(t *testing.T) {
 		// The answer of the recording is checked for its events, which get no ids in chats then.
 		text = strings.NewReplacer("always chat", "always sessions", "127.0.0.1:8642", up.Addr, "reverse_proxy https://hermes.example.com", "reverse_proxy "+up.Addr,
 			"{$HERMES_REPLICAS_SECRET}", strings.Repeat("s", 32)).Replace(text)
-		if strings.Contains(text, "approvals link") && !strings.Contains(text, "hermes_approvals") { // the page has the other site, too
+		if strings.Contains(text, "approvals link") && !strings.Contains(text, "hermes_approvals") { // the page also has the other site
 			text = strings.Replace(text, "\thermes {", "\thermes_approvals\n\thermes {", 1)
 		}
 		file := filepath.Join(home, "Caddyfile")

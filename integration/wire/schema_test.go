@@ -167,7 +167,7 @@ func kindsOfFrames(t *testing.T) (kinds []string) {
 }
 
 // TestStreamsOfHermesAreDescribed: every frame of every recorded chat, and of what the sidecar makes of it
-// with any options, whole and cut, is one of frame.json: those that pass, too.
+// with any options, whole and cut, is one of frame.json, and so are those that pass.
 func TestStreamsOfHermesAreDescribed(t *testing.T) {
 	all := hermes.Recordings(t, hermes.Chats)
 	scripts := upstream.Library(all, upstream.ByFrame)

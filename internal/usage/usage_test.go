@@ -350,7 +350,7 @@ func TestUsageStorageThatHangsHoldsUpNothingTwice(t *testing.T) {
 	})
 }
 
-// What changes while the file is being written is written, too.
+// What changes while the file is being written is also written.
 func TestUsageFlushWritesEverything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		storage := &fakeStorage{hang: make(chan struct{})}

@@ -42,7 +42,7 @@ type Client struct {
 
 	// Reloading is true if the configuration may just have been reloaded. The server
 	// before may then accept a connection and close it without an answer, as Caddy does
-	// without the sidecar, too. Such a request is sent again.
+	// also without the sidecar. Such a request is sent again.
 	Reloading bool
 }
 

@@ -2,7 +2,7 @@
 // that HERMES_TEST_BINARY names.
 //
 // The program is built once, in Go's build cache, for all test binaries of a run; under -race
-// it has the race detector too. A Process is a running one. Its log is searched at its end:
+// it also has the race detector. A Process is a running one. Its log is searched at its end:
 // a panic or a data race in it fails the test.
 //
 // A configuration is a Config (Caddy's JSON: Serve, Run), a Caddyfile (ServeCaddyfile,

@@ -45,7 +45,7 @@ func TestTextIsUnescapedAsTheStandardSays(t *testing.T) {
 
 func TestBrokenEscapesDoNotPanic(t *testing.T) {
 	for _, inner := range []string{`\`, `\u`, `\u1`, `\u12`, `\u123`, `\uzzzz`, `\ud83d\`, `\ud83d\u`, `\ud83d\udc`, "\xff", "\xf0\x9f", `\x`} {
-		AppendText(nil, []byte(inner)) // which ends, too
+		AppendText(nil, []byte(inner)) // which also ends
 	}
 }
 
