@@ -43,6 +43,11 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/whole"
 )
 
+// IsSeen reports whether the character r shows something of its own, and does not change how others are shown.
+// Control and direction characters, spaces other than U+0020, fillers, variation selectors and unassigned
+// code points do not: what users read has them as escapes (contract section 2).
+func IsSeen(r rune) bool { return marker.IsSeen(r) }
+
 // ProgressForms lists the allowed values of Progress, the default first.
 func ProgressForms() []Progress {
 	return []Progress{ProgressEnvelope, ProgressBare, ProgressUnnamed, ProgressComment, ProgressOff}

@@ -33,6 +33,7 @@ func TestWhatUsersRead(t *testing.T) {
 		"a\u3164\u2800\u115f\u034f\ufe0f":    `a\u3164\u2800\u115f\u034f\ufe0f`,
 		"a\u2028b\u2029c\u00a0d\u3000e":      `a\u2028b\u2029c\u00a0d\u3000e`,
 		"\U000e0041\U000e0100\ufff9":         `\U000e0041\U000e0100\ufff9`,
+		"\u2d7f\ufffc\U00013441\U0001d159":   `\u2d7f\ufffc\U00013441\U0001d159`,   // blank, but no space
 		"⏱️ 👩\u200d💻 ❤️\u200d🔥 ℹ️ 👩🏽\u200d💻": "⏱️ 👩\u200d💻 ❤️\u200d🔥 ℹ️ 👩🏽\u200d💻", // parts of an emoji
 		"💻\u200dx 💻\u200d\u200d💻 x\u200d💻":   `💻\u200dx 💻\u200d\u200d💻 x\u200d💻`,
 		"💻\ufe0f\ufe0fx\ufe0f":               "💻\ufe0f" + `\ufe0fx\ufe0f`,

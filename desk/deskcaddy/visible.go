@@ -5,6 +5,8 @@ import (
 	"slices"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
 // part is a part of a text: as it is, or marked.
@@ -28,7 +30,7 @@ func visible(text string) (parts []part) {
 			name = fmt.Sprintf("[byte %02X]", text[i])
 		case r == '\n':
 			name, after = "↵", "\n"
-		case isHidden(r), covers:
+		case !rewrite.IsSeen(r), covers:
 			name = fmt.Sprintf("[U+%04X]", r)
 		}
 		if name != "" {
@@ -84,10 +86,4 @@ func (s *stack) add(r rune) bool {
 var overlays = &unicode.RangeTable{
 	R16: []unicode.Range16{{0x0334, 0x0338, 1}, {0x1cd4, 0x1cd4, 1}, {0x1ce2, 0x1ce8, 1}, {0x20d0, 0x20ff, 1}},
 	R32: []unicode.Range32{{0x10a39, 0x10a39, 1}, {0x16af0, 0x16af4, 1}, {0x1bc9e, 0x1bc9e, 1}, {0x1d167, 0x1d169, 1}},
-}
-
-// isHidden reports whether r shows nothing of its own: control and direction characters, spaces
-// other than U+0020, fillers, variation selectors, and unassigned code points.
-func isHidden(r rune) bool {
-	return !unicode.IsPrint(r) || unicode.In(r, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point) || r == '\u2800'
 }

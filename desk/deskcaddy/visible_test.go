@@ -7,34 +7,38 @@ import (
 	"testing"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite"
 )
 
 // TestHiddenCharactersAreSeen: those that show nothing are named and marked; text is as it is.
 func TestHiddenCharactersAreSeen(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                         "",
-		"rm -rf victim":            "rm -rf victim",
-		"grün 文字 עברית 🙂":          "grün 文字 עברית 🙂",
-		"rm \u202etxt.exe":         "rm {[U+202E]}txt.exe",
-		"[U+202E]":                 "[U+202E]",
-		"\x1b[2Jls":                "{[U+001B]}[2Jls",
-		"a\x00\x07b":               "a{[U+0000][U+0007]}b",
-		"a\tb":                     "a{[U+0009]}b",
-		"a\r\nb":                   "a{[U+000D]}{↵}\nb",
-		"\n":                       "{↵}\n",
-		"a\nb\n\nc":                "a{↵}\nb{↵}\n{↵}\nc",
-		"↵":                        "↵",
-		"a\u00a0b\u2003c":          "a{[U+00A0]}b{[U+2003]}c",
-		"z\u200bw\u200dj\ufeff":    "z{[U+200B]}w{[U+200D]}j{[U+FEFF]}",
-		"\u2066\u2067\u2068\u2069": "{[U+2066][U+2067][U+2068][U+2069]}",
-		"\u00ad\u061c\u180e\u2028": "{[U+00AD][U+061C][U+180E][U+2028]}",
-		"\u115f\u3164\uffa0\u2800": "{[U+115F][U+3164][U+FFA0][U+2800]}",
-		"a\ufe0fb\U000e0100":       "a{[U+FE0F]}b{[U+E0100]}",
-		"\U000e0041\U000e0020":     "{[U+E0041][U+E0020]}",
-		"\u0085\u009b":             "{[U+0085][U+009B]}",
-		"\ue000\ufdd0\U0010ffff":   "{[U+E000][U+FDD0][U+10FFFF]}",
-		"a\xff\xc3":                "a{[byte FF][byte C3]}",
-		"\ufffd":                   "\ufffd",
+		"":                          "",
+		"rm -rf victim":             "rm -rf victim",
+		"grün 文字 עברית 🙂":           "grün 文字 עברית 🙂",
+		"rm \u202etxt.exe":          "rm {[U+202E]}txt.exe",
+		"[U+202E]":                  "[U+202E]",
+		"\x1b[2Jls":                 "{[U+001B]}[2Jls",
+		"a\x00\x07b":                "a{[U+0000][U+0007]}b",
+		"a\tb":                      "a{[U+0009]}b",
+		"a\r\nb":                    "a{[U+000D]}{↵}\nb",
+		"\n":                        "{↵}\n",
+		"a\nb\n\nc":                 "a{↵}\nb{↵}\n{↵}\nc",
+		"↵":                         "↵",
+		"a\u00a0b\u2003c":           "a{[U+00A0]}b{[U+2003]}c",
+		"z\u200bw\u200dj\ufeff":     "z{[U+200B]}w{[U+200D]}j{[U+FEFF]}",
+		"\u2066\u2067\u2068\u2069":  "{[U+2066][U+2067][U+2068][U+2069]}",
+		"\u00ad\u061c\u180e\u2028":  "{[U+00AD][U+061C][U+180E][U+2028]}",
+		"\u115f\u3164\uffa0\u2800":  "{[U+115F][U+3164][U+FFA0][U+2800]}",
+		"a\ufe0fb\U000e0100":        "a{[U+FE0F]}b{[U+E0100]}",
+		"a\u2d7fb\ufffcc\U0001107f": "a{[U+2D7F]}b{[U+FFFC]}c{[U+1107F]}", // blank, but no space
+		"\U00013441\U00013442\U00016fe4\U0001d159": "{[U+13441][U+13442][U+16FE4][U+1D159]}",
+		"\U000e0041\U000e0020":                     "{[U+E0041][U+E0020]}",
+		"\u0085\u009b":                             "{[U+0085][U+009B]}",
+		"\ue000\ufdd0\U0010ffff":                   "{[U+E000][U+FDD0][U+10FFFF]}",
+		"a\xff\xc3":                                "a{[byte FF][byte C3]}",
+		"\ufffd":                                   "\ufffd",
 		// Marks: those that a script puts on a letter, and others, which cover what is before them.
 		"cafe\u0301 e\u0302\u0301 กำที่ שָׁ \u0915\u093e\u0902 ": "cafe\u0301 e\u0302\u0301 กำที่ שָׁ \u0915\u093e\u0902 ",
 		"rm\u0336 -r\u0335f /\u0338\u0337\u0334 x":               "rm{[U+0336]} -r{[U+0335]}f /{[U+0338][U+0337][U+0334]} x",
@@ -69,7 +73,7 @@ func FuzzVisible(f *testing.F) {
 		var back strings.Builder
 		for _, p := range visible(text) {
 			for _, r := range p.Text {
-				if r != '\n' && isHidden(r) || unicode.In(r, unicode.Me, overlays) {
+				if r != '\n' && !rewrite.IsSeen(r) || unicode.In(r, unicode.Me, overlays) {
 					t.Errorf("%q shows %q", text, p.Text)
 				}
 			}

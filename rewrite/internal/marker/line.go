@@ -128,7 +128,14 @@ func (l *shownLine) mark() {
 
 // IsSeen reports whether the rune is seen, and changes nothing of how others are read.
 func IsSeen(r rune) bool {
-	return unicode.IsPrint(r) && r != '\u2800' && !unicode.In(r, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point)
+	return unicode.IsPrint(r) && !unicode.In(r, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point, blank)
+}
+
+// blank are the letters, marks and symbols that fonts draw as nothing: blanks of Braille, of hieroglyphs
+// and of music, joiners, a filler, and what stands for an object.
+var blank = &unicode.RangeTable{
+	R16: []unicode.Range16{{0x2800, 0x2800, 1}, {0x2d7f, 0x2d7f, 1}, {0xfffc, 0xfffc, 1}},
+	R32: []unicode.Range32{{0x1107f, 0x1107f, 1}, {0x13441, 0x13442, 1}, {0x16fe4, 0x16fe4, 1}, {0x1d159, 0x1d159, 1}},
 }
 
 // isSymbol reports whether the rune may be an emoji, which a selector or a joiner follows.
