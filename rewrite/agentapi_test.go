@@ -441,17 +441,18 @@ func TestDoneOfAResponseThatHasNotEnded(t *testing.T) {
 // An error event does not end a response. The event that ends it repeats the error, without secrets.
 func TestErrorEventOfAResponse(t *testing.T) {
 	for name, c := range map[string]struct{ event, message, number string }{
-		"the reference's":    {named("error", `{"type":"error","code":"x","message":"over\u006coaded","param":null,"sequence_number":1}`), `over\u006coaded`, "2"},
-		"with an object":     {named("error", `{"type":"error","sequence_number":1,"error":{"type":"t","code":"c","message":"overloaded"}}`), "overloaded", "2"},
-		"unnamed":            {`data: {"type":"error","message":"overloaded","sequence_number":5}` + "\n\n", "overloaded", "6"},
-		"an error alone":     {`data: {"error":{"message":"overloaded"}}` + "\n\n", "overloaded", "1"},
-		"a string":           {`data: {"error":"overloaded"}` + "\n\n", "overloaded", "1"},
-		"with a secret":      {named("error", `{"type":"error","message":"bad key sk-abcdef123456"}`), "bad key [redacted]", "1"},
-		"without a message":  {named("error", `{"type":"error"}`), "", "1"},
-		"with a long one":    {named("error", `{"type":"error","message":"`+strings.Repeat("x", maxMessage)+`"}`), "", "1"},
-		"null":               {`data: {"error":null}` + "\n\n", "", "1"},
-		"of another event":   {named("x", `{"error":"overloaded"}`), "", "1"},
-		"of no valid string": {named("error", `{"type":"error","message":"\x"}`), "", "1"},
+		"the reference's":     {named("error", `{"type":"error","code":"x","message":"over\u006coaded","param":null,"sequence_number":1}`), `over\u006coaded`, "2"},
+		"with an object":      {named("error", `{"type":"error","sequence_number":1,"error":{"type":"t","code":"c","message":"overloaded"}}`), "overloaded", "2"},
+		"unnamed":             {`data: {"type":"error","message":"overloaded","sequence_number":5}` + "\n\n", "overloaded", "6"},
+		"an error alone":      {`data: {"error":{"message":"overloaded"}}` + "\n\n", "overloaded", "1"},
+		"a string":            {`data: {"error":"overloaded"}` + "\n\n", "overloaded", "1"},
+		"with a secret":       {named("error", `{"type":"error","message":"bad key sk-abcdef123456"}`), "bad key [redacted]", "1"},
+		"without a message":   {named("error", `{"type":"error"}`), "", "1"},
+		"with a long one":     {named("error", `{"type":"error","message":"`+strings.Repeat("x", 2*maxMessage)+`"}`), strings.Repeat("x", maxMessage), "1"},
+		"a secret at its cut": {named("error", `{"type":"error","message":"`+strings.Repeat("x", maxMessage-20)+` sk-abcdef123456 tail tail"}`), strings.Repeat("x", maxMessage-20) + " [redacted] tail tai", "1"},
+		"null":                {`data: {"error":null}` + "\n\n", "", "1"},
+		"of another event":    {named("x", `{"error":"overloaded"}`), "", "1"},
+		"of no valid string":  {named("error", `{"type":"error","message":"\x"}`), "", "1"},
 	} {
 		in := created(0, responseOfTests) + c.event
 		out, sum := run(in, Options{}, Params{}, oneByte, CauseAborted)
@@ -525,6 +526,8 @@ func TestEndOfASession(t *testing.T) {
 			strings.Replace(at(end(2), 1), incomplete, `"message": "overloaded"`, 1), CodeAgentError},
 		"a name that is no JSON": {started("\\x", m1, 1) + started("t", `"message_id": "\x", `, 2), at(end(3), 2), CodeIncomplete},
 		"a run that failed":      {sessionFrame("run.failed", m1+`"failed": true`, 1) + sessionFrame("done", "", 2), "", CodeAgentError},
+		"a run that failed, but for done": {sessionFrame("run.failed", m1+`"failed": true`, 3),
+			strings.Replace(at(end(4), 3), incomplete, `"message": "`+Message(CodeAgentError)+`"`, 1), CodeAgentError},
 		"a done that is no JSON": {"event: done\ndata: ok\n\n", "", ""},
 	} {
 		checkFails(t, name, c.in, c.want, sessionParams, c.code)
@@ -586,9 +589,9 @@ func TestWhatIsRememberedToTheByte(t *testing.T) {
 		if got := strings.Count(out, "xxx") > 0 && strings.Count(out, `"metadata":{}`) == 2; got != kept {
 			t.Errorf("a response of %d bytes is kept: %v", len(response)+len("{}"), got)
 		}
-		message := strings.Repeat("m", maxMessage-len(`""`)+more)
+		message := strings.Repeat("m", maxMessage+more)
 		out, _ = run(created(0, responseOfTests)+named("error", `{"type":"error","message":"`+message+`","sequence_number":1}`), Options{}, Params{}, inOne, CauseEOF)
-		equal(t, strings.Count(out, message) == 2, kept, "a message is kept")
+		equal(t, strings.Count(out, message) == 2, kept, "a message is kept whole")
 		id := strings.Repeat("r", maxEnvelope-len(`""`)+more)
 		out, _ = run("data: 1\n\n", Options{}, Params{RunID: id}, inOne, CauseEOF)
 		contains(t, out, `"run_id": "`+map[bool]string{true: id}[kept]+`"`)

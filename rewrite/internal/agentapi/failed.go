@@ -16,10 +16,10 @@ import (
 // writeFailed writes what a stream that was cut lacks, as Hermes writes it: the ends of open
 // tools, and the event that says that the stream has failed.
 func (s *Follower) writeFailed(out *sse.Writer, code string) {
-	message := cmp.Or(s.message, string(jsonspan.Quote(contract.Message(code))))
-	if s.message != "" || s.hasError { // upstream has said why
+	if s.message != "" || s.code != "" { // upstream has said that it failed
 		code = contract.CodeAgentError
 	}
+	message := cmp.Or(s.message, string(jsonspan.Quote(contract.Message(code))))
 	out.BeginOwn()
 	out.Bytes = s.appendToolEnds(out.Bytes)
 	switch s.kind {

@@ -113,8 +113,8 @@ func (d *said) recordError(k kind, e event) {
 		d.count(k, e)
 	}
 	for _, text := range [][]byte{e.text("error", "message"), e.text("error"), e.text("message")} {
-		if text != nil && len(text) <= contract.MaxMessage && jsonspan.Valid(text) {
-			d.message = string(redact.Value(text))
+		if text != nil && jsonspan.Valid(text) {
+			d.message = string(jsonspan.Truncate(redact.Value(text), contract.MaxMessage))
 			return
 		}
 	}
