@@ -196,6 +196,7 @@ func TestHistoriesOfOtherAPIs(t *testing.T) {
 		"a history first":        {`{"conversation_history": [` + fmt.Sprintf(plain, marked) + `], "input": "n"}`, `{"conversation_history": [` + fmt.Sprintf(plain, `x\ny`) + `], "input": "n"}`},
 		"types of parts":         {`{"input": [{"role": "assistant", "content": [{"type": "text", "text": "` + marked + `"}, {"type": "input_text", "text": "` + marked + `"}]}]}`, `{"input": [{"role": "assistant", "content": [{"type": "text", "text": "x\ny"}, {"type": "input_text", "text": "x\ny"}]}]}`},
 		"nothing is left":        {`{"input": [{"role": "user", "content": "q"}, ` + fmt.Sprintf(item, alone) + `, {"role": "user", "content": "n"}]}`, `{"input": [{"role": "user", "content": "q"}, {"role": "user", "content": "n"}]}`},
+		"nothing but a phase":    {`{"input": [` + strings.Replace(fmt.Sprintf(item, alone), `"id"`, `"phase": "commentary", "id"`, 1) + `, {"role": "user", "content": "n"}]}`, `{"input": [{"role": "user", "content": "n"}]}`},
 		"a user's marker":        {`{"input": "` + marked + `", "message": "` + marked + `", "instructions": "` + marked + `"}`, ""},
 		"a user's item":          {`{"input": [{"role": "user", "content": "` + marked + `"}, "` + marked + `", {"type": "input_text", "text": "` + marked + `"}]}`, ""},
 		"a link":                 {`{"input": [` + fmt.Sprintf(item, `Sure.\n\n`+link+`\n\nDone.`) + `, {"role": "user", "content": "n"}]}`, `{"input": [` + fmt.Sprintf(item, `Sure.\n\nDone.`) + `, {"role": "user", "content": "n"}]}`},

@@ -200,7 +200,7 @@ func (h *healer) message() message {
 			m.called = m.called || chunk.Filled(value.Of(h.b))
 		default:
 			m.more = m.more || value.IsSet(h.b)
-			m.filled = m.filled || !is("name") && !is("id") && !is("type") && !is("status") && chunk.Filled(value.Of(h.b))
+			m.filled = m.filled || !is("name") && !is("id") && !is("type") && !is("status") && !is("phase") && chunk.Filled(value.Of(h.b))
 			continue
 		}
 		m.plain = m.plain && !to.Ok() // of two, it is not known which one counts
