@@ -36,12 +36,13 @@ func (n *responseName) look(ctx context.Context, o *Options, e entry, p []byte) 
 	if n == nil || n.left == 0 {
 		return
 	}
-	p = p[:min(len(p), n.left)]
-	n.left -= len(p)
 	n.frames.Feed(p)
 	var frame sse.Frame
-	for u, b, ok := n.frames.Next(); ok; u, b, ok = n.frames.Next() {
-		if u != sse.UnitFrame {
+	for u, b, ok := n.frames.Next(); ok && n.left > 0; u, b, ok = n.frames.Next() {
+		if u == sse.UnitNoise { // a request that has waited in line has any number of comments before
+			continue
+		}
+		if n.left = max(0, n.left-len(b)); u != sse.UnitFrame {
 			continue
 		}
 		frame.Parse(b)

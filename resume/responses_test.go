@@ -354,6 +354,15 @@ func TestResponseWithAnotherBeginning(t *testing.T) {
 	}
 }
 
+// TestResponseAfterAWaitInLine is found by its id, however many comments have told its client of its place.
+func TestResponseAfterAWaitInLine(t *testing.T) {
+	begin := strings.Repeat(": keepalive\n\n", 2000) + responseFrames()[0]
+	l := newLab(t, nil, passing(streams([]string{begin}, always())))
+	l.send(response(inBackground)).rest()
+	l.send(retrieve("")).want(http.StatusOK).rest()
+	l.wantAsked(1)
+}
+
 // TestResponseWithTwoBeginnings has the id of the first.
 func TestResponseWithTwoBeginnings(t *testing.T) {
 	second := strings.ReplaceAll(responseFrames()[0], responseID, "resp_2")
