@@ -342,7 +342,8 @@ func TestChoicesThatAreNotOffered(t *testing.T) {
 	s.choose(blank, desk.Deny).want(200, "Denied")
 }
 
-// TestTwoAnswersAtOnce: one is sent, and the other one learns that.
+// TestTwoAnswersAtOnce: one is sent, and the other one learns that, and then what became of it. It is what
+// a browser shows after a double click.
 func TestTwoAnswersAtOnce(t *testing.T) {
 	s := newSite(t, "hermes_approvals")
 	begun, goOn := make(chan bool), make(chan bool)
@@ -351,10 +352,12 @@ func TestTwoAnswersAtOnce(t *testing.T) {
 	var first sync.WaitGroup
 	first.Go(func() { s.choose(path, desk.Once).want(200, "Approved") })
 	<-begun
-	s.choose(path, desk.Deny).want(409, "An answer is on its way")
-	s.get(path).want(200, "An answer is on its way", "!<form")
+	again := `<meta http-equiv="refresh" content="2">`
+	s.choose(path, desk.Deny).want(409, "An answer is on its way", again)
+	s.get(path).want(200, "An answer is on its way", again, "!<form")
 	goOn <- true
 	first.Wait()
+	s.get(path).want(200, "approved once", "!refresh")
 	if len(u.sent) != 1 || u.sent[0] != desk.Once {
 		t.Errorf("sent %q", u.sent)
 	}

@@ -28,8 +28,6 @@ var (
 		"visible": visible,
 		"inert":   inert,
 		"spell":   spell,
-		// A second later, for the clock of the browser.
-		"seconds": func(d time.Duration) int { return int(max(d, 0)/time.Second) + 2 },
 	}).Parse(pageHTML))
 
 	// The page has an empty icon, so that browsers do not request one: that request would name the
@@ -58,6 +56,8 @@ type page struct {
 	Title   string
 	Text    string // below the title
 	Problem string // with the previous answer
+	// Again is the number of seconds after which the page opens again; 0 for never.
+	Again int
 	// Ask is the question of the form; nil if there is no form.
 	Ask *ask
 }
@@ -123,7 +123,7 @@ func said(c rewrite.ApprovalChoice, held bool) page {
 func (h *ApprovalsHandler) page(v desk.View, user, problem string) page {
 	switch v.State {
 	case desk.Sending:
-		return page{Title: "Already answered", Text: "An answer is on its way to Hermes."}
+		return page{Title: "Already answered", Text: "An answer is on its way to Hermes. In a moment, this page says whether Hermes has accepted it.", Again: 2}
 	case desk.Answered:
 		return page{Title: "Already answered", Text: map[rewrite.ApprovalChoice]string{
 			"":           "The request was answered elsewhere. This link no longer does anything.",
@@ -147,7 +147,8 @@ func (h *ApprovalsHandler) page(v desk.View, user, problem string) page {
 	for _, text := range []string{v.Request.Command, v.Request.Description, v.Request.Tool} {
 		a.Marks = a.Marks || hides(text)
 	}
-	return page{Title: "May this command run?", Problem: problem, Ask: a}
+	again := int(max(a.Left, 0)/time.Second) + 2 // a second later, for the clock of the browser
+	return page{Title: "May this command run?", Problem: problem, Again: again, Ask: a}
 }
 
 // write answers with a page.
