@@ -96,6 +96,21 @@ func TestCurlSendsJSON(t *testing.T) {
 	}
 }
 
+// TestPagesNameTheCaddyThatBuilds: no page promises an older Caddy than go.mod requires, with which no build succeeds.
+func TestPagesNameTheCaddyThatBuilds(t *testing.T) {
+	all := texts(t, ".md", "go.mod")
+	required := regexp.MustCompile(`caddyserver/caddy/v2 v(\S+)`).FindStringSubmatch(all["go.mod"])[1]
+	for page, promise := range map[string]string{
+		"CHANGELOG.md":      "needs Caddy " + required + " or newer",
+		"docs/upgrading.md": "the oldest that works: " + required + " |",
+		"xcaddy.md":         "| Caddy | " + required + " or newer",
+	} {
+		if !strings.Contains(all[page], promise) {
+			t.Errorf("%s does not say %q", page, promise)
+		}
+	}
+}
+
 // anchors returns what a link to a heading of the page ends in: its text in lower case,
 // with a dash for each space, and without punctuation.
 func anchors(page string) map[string]bool {
