@@ -23,6 +23,7 @@ func TestRefuseInAllForms(t *testing.T) {
 		"inline":   {Options{ErrorFinish: ErrorFinishInline}, Params{Active: true}, `{"error":{"message":"no ` + key + `"}}`, `"finish_reason":"error"}],"error":{ [DONE]`, key + ` data:|{"error"`},
 		"response": {Options{}, Params{Responses: true}, `{"error":{"message":"no ` + key + `","code":"` + key + `"}}`, `response.failed server_error "sequence_number":0`, key},
 		"limit":    {Options{}, Params{Responses: true}, `{"error":{"message":"no","code":"rate_limit_exceeded"}}`, `"code":"rate_limit_exceeded"`, "server_error"},
+		"cut":      {Options{}, Params{Responses: true}, `{"error":"` + strings.Repeat("x", maxMessage-22) + ` https://user:hunter2000@host/path"}`, `https://user:[`, "hunter"},
 		"session":  {Options{}, Params{SessionID: "s"}, `{"error":"no ` + key + `"}`, `event:|error event:|done "seq":|2`, key},
 	} {
 		w := NewWaitingFrames(&c.o, &c.p)

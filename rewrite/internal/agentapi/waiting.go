@@ -3,6 +3,7 @@ package agentapi
 import (
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/contract"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
+	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/redact"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/sse"
 )
 
@@ -11,7 +12,7 @@ import (
 // not one of a session counts as one of /v1/responses.
 func (s *Follower) Refuse(out *sse.Writer, message []byte, code string) {
 	quoted := string(jsonspan.Truncate(jsonspan.Quote(code), contract.MaxMessage))
-	text := string(jsonspan.Truncate(message, contract.MaxMessage))
+	text := string(jsonspan.Truncate(redact.Value(message), contract.MaxMessage)) // half a secret is none
 	out.BeginOwn()
 	if s.kind == kindSession {
 		out.Bytes = s.appendFailure(out.Bytes, "error", `"message": `+text+`, "code": `+quoted+`, `)
