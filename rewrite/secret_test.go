@@ -582,6 +582,9 @@ func TestResponsesThatFailedAtOnce(t *testing.T) {
 	in := strings.Replace(responseAnswer(`"bad key `+keyOfTests+`"`, noTokens, ""), `"status": "completed"`, `"status": "failed", "error": {"message": "`+keyOfTests+`"}`, 1)
 	a := RepairAnswer([]byte(in), &Options{}, nil)
 	same(t, string(a.Body), strings.ReplaceAll(in, keyOfTests, redacted), "a response that failed")
+	in = `{"object": "response", "status": "incomplete", "incomplete_details": {"reason": "` + keyOfTests + `"}, "metadata": {"x": "` + keyOfTests + `"}}`
+	a = RepairAnswer([]byte(in), &Options{}, nil)
+	same(t, string(a.Body), strings.Replace(in, keyOfTests, redacted, 1), "an incomplete response")
 }
 
 // Very many secrets of a text, whose rest is replaced as a whole, do not hide those of an error after it. A status

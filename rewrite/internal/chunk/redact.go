@@ -34,7 +34,7 @@ func SaysError(name []byte) bool {
 }
 
 // EachError calls each for every error and hermes block in the object in data and in
-// its choices, and every error of its response, in order.
+// its choices, and for what says why a response has failed or is incomplete, in order.
 func EachError(data []byte, each func(value jsonspan.Span)) {
 	eachError(data, objectIn(data), "", each)
 }
@@ -43,8 +43,7 @@ func EachError(data []byte, each func(value jsonspan.Span)) {
 func eachError(data []byte, v jsonspan.Span, in string, each func(value jsonspan.Span)) {
 	for key, value := range jsonspan.Members(data, v) {
 		switch name := string(nameOf(data, key)); {
-		case name == "error", name == "hermes" && in != "response",
-			name == "incomplete_details" && in == "response":
+		case name == "error", name == "incomplete_details", name == "hermes" && in != "response":
 			each(value)
 		case name == "response" && in == "":
 			eachError(data, value, name, each)
