@@ -433,6 +433,10 @@ func TestDoneOfAResponseThatHasNotEnded(t *testing.T) {
 	same(t, out, failed+doneFrame, "bytes with a large frame after [DONE]")
 	out, _ = run(in+"data: [DONE]", Options{}, Params{}, oneByte, CauseEOF)
 	same(t, out, failed+doneFrame, "bytes with a [DONE] that lacks its blank line")
+	for _, tail := range []string{"data: {\"type\": \"resp", "data: {\"error\": \"sk-abcdef123456\"}\n", "event: x", ": x"} { // what has no end passes no more than what has one
+		out, _ = run(in+doneFrame+tail, Options{}, Params{}, oneByte, CauseEOF)
+		same(t, out, failed+doneFrame, "bytes with a tail after [DONE]")
+	}
 	crlf := strings.ReplaceAll(in+doneFrame, "\n", "\r\n")
 	out, _ = run(crlf, Options{}, Params{}, oneByte, CauseEOF)
 	same(t, out, strings.ReplaceAll(in, "\n", "\r\n")+strings.TrimPrefix(failed, in)+"data: [DONE]\r\n\r\n", "bytes with CRLF")

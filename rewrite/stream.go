@@ -176,7 +176,7 @@ func (s *Stream) finishTail(cause Cause) (added int) {
 		}
 		s.unit(sse.UnitFrame, append(bytes.Clone(tail), end...))
 		return len(end)
-	case s.other != nil && !s.other.Cut(cause.Code()), s.chat.Done && comments.Match(tail):
+	case s.other != nil && s.other.TailPasses(cause.Code()), s.chat.Done && comments.Match(tail):
 		if len(tail) > 0 {
 			s.notes.Add(contract.SectionHarm, "the rest after the last frame: passes")
 		}

@@ -106,6 +106,10 @@ func (s *Follower) Summary() (id, model, code string) {
 	return jsonspan.Unquote(quoted), jsonspan.Unquote(s.model), s.code
 }
 
+// TailPasses reports whether the bytes after the last complete frame leave as they are, given that
+// upstream has ended with the code.
+func (s *Follower) TailPasses(code string) bool { return !s.failedByUs && !s.Cut(code) }
+
 // NoteTail records that upstream has ended within a frame whose bytes are tail, unless tail
 // is only a comment or blank. Then a frame that passed unexamined before was not the last
 // event.
