@@ -84,6 +84,7 @@ var secretPlaces = map[string]string{
 	"errors twice, of a session":          sessionFrame("error", `"error": %s, "error": "x"`, 1) + sessionFrame("error", `"error": "x", "error": %s`, 2),
 	"names with escapes, of a session":    sessionFrame("error", `"\u0065rror": %s`, 1) + sessionFrame("error", `"err\u006fr": %s, "error": null`, 2),
 	"a session's error":                   sessionFrame("message.started", `"message": {}`, 1) + sessionFrame("error", `"message": %s, "code": %s`, 2),
+	"a session's approval":                sessionFrame("approval.request", `"command": %s, "request_id": "r"`, 1) + sessionFrame("done", ``, 2),
 	"a session's run that failed":         sessionFrame("run.failed", `"error": %s`, 2) + sessionFrame("done", ``, 3),
 }
 

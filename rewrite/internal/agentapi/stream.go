@@ -306,7 +306,7 @@ func (s *Follower) end() { s.ended, s.response, s.tools = true, nil, nil }
 // agent's state.
 func (s *Follower) redact(e event, edits *sse.Splice) {
 	session := s.kind == kindSession
-	all := string(e.Event) == "error" || string(e.Event) == "hermes.status"
+	all := slices.Contains([]string{"error", "hermes.status", requests.Event}, string(e.Event))
 	if !session || !chunk.IsNamed(e.Frame) {
 		names := [][]byte{e.Event, jsonspan.Inside(e.text("type")), jsonspan.Inside(e.text("event"))}
 		all = slices.ContainsFunc(names, chunk.TellsState)
