@@ -2,9 +2,9 @@ module github.com/hermes-sidecar/hermes-sidecar
 
 go 1.26.0
 
-// Caddy v2.11.7 is the oldest that works: v2.11.5 and v2.11.6 arm a 60 s write
-// deadline and do not clear it between writes, which resets a quiet HTTP/2
-// stream, and their response writer has no FlushError.
+// v2.11.5 and v2.11.6 do not work: they arm a 60 s write deadline and do not
+// clear it between writes, which resets a quiet HTTP/2 stream, and their
+// response writer has no FlushError.
 require github.com/caddyserver/caddy/v2 v2.11.9
 
 require (
