@@ -163,8 +163,8 @@ func (k *talk) judge(t *testing.T) (bare, mended sight) {
 	}()
 	s := k.scene
 	good := s.ends == succeeds || s.ends == asHermesSays && bare.answers()
-	if s.ends == asHermesSays {
-		s.text = bare.wire.Content
+	if s.ends == asHermesSays || s.text == "" { // Hermes 0.22.2 says a failure as text
+		s.text = strings.ReplaceAll(bare.wire.Content, providerKey, "[redacted]")
 	}
 	judge, want := judgeGood, expected{text: s.text}
 	if good {
