@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hermes-sidecar/hermes-sidecar/internal/alone"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/marker"
 )
@@ -22,14 +23,6 @@ func heap() uint64 {
 	runtime.GC() // a sync.Pool, such as fmt's, lets go of what it has at the second
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
-}
-
-// notUnderRace skips a test of what is allocated, held or spent.
-func notUnderRace(t *testing.T) {
-	t.Helper()
-	if raceDetector {
-		t.Skip("the race detector allocates, and takes time")
-	}
 }
 
 // allocated returns how many bytes f allocates.
@@ -75,7 +68,7 @@ func again(n int, block string) iter.Seq[string] { return rounds(n, func(int) st
 // TestWhatIsHeld: whatever comes, and however much of it, a stream holds no more memory than
 // its bounds allow, and lets go of the rest.
 func TestWhatIsHeld(t *testing.T) {
-	notUnderRace(t)
+	alone.NotUnderRace(t)
 	const frames, buffers = 4 * DefaultMaxFrame, 4 * maxIdleBuffer
 	type row struct {
 		o      Options
@@ -198,7 +191,7 @@ func TestDeepNestingPassesByteForByte(t *testing.T) {
 
 // Open tools hold at most as much as their ends take, and each ends once.
 func TestOpenToolsHoldAtMostMaxOpenBytes(t *testing.T) {
-	notUnderRace(t)
+	alone.NotUnderRace(t)
 	const rare = 30_000
 	label, huge := strings.Repeat("x", 40<<10), strings.Repeat("y", 4*maxOpenBytes)
 	g2 := func(label string) func(i int) string {
@@ -398,7 +391,7 @@ func hostileFrames() (all []hostileFrame) {
 // No frame makes the sidecar write more than 256 KiB beyond three times its size, or
 // hold more than eight times (contract section 7).
 func TestNoFrameGrowsBeyondItsBound(t *testing.T) {
-	notUnderRace(t)
+	alone.NotUnderRace(t)
 	out := make([]byte, 0, 8<<20)
 	for _, h := range slices.Concat(hostileFrames(), hostileEvents()) {
 		s, in, left := New(&h.o, h.p), []byte(h.frame), 0
@@ -458,7 +451,7 @@ func TestPartsOfOneChunkAreBounded(t *testing.T) {
 
 // An answer that is not streamed takes no more either.
 func TestNoAnswerTakesMoreThanItsBound(t *testing.T) {
-	notUnderRace(t)
+	alone.NotUnderRace(t)
 	const size = DefaultMaxFrame - 1<<10
 	fill := func(unit string) string { return strings.Repeat(unit, size/len(unit)) }
 	for name, in := range map[string]string{

@@ -9,13 +9,13 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf16"
 
+	"github.com/hermes-sidecar/hermes-sidecar/internal/alone"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/agentapi"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chat"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/chunk"
@@ -50,15 +50,8 @@ const (
 	progressEvent = encode.ProgressEvent
 )
 
-// raceDetector reports whether the tests run under the race detector. It makes them slow, and allocates
-// values that otherwise stay on the stack, because functions are not inlined.
-var raceDetector = func() bool {
-	info, _ := debug.ReadBuildInfo()
-	return slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
-}()
-
 // cutStride is how many times fewer cuts of recordings there are under the race detector.
-var cutStride = map[bool]int{false: 1, true: 17}[raceDetector]
+var cutStride = map[bool]int{false: 1, true: 17}[alone.RaceDetector]
 
 // placesOf yields where a stream of n bytes is cut: at each byte, or at some four hundred places of a longer one.
 // These are other places for each nth stream: its frames are like those of the stream before.

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hermes-sidecar/hermes-sidecar/internal/alone"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 )
 
@@ -596,7 +597,7 @@ func hostile(n int) map[string]string {
 
 // Healing sixteen times the bytes costs about sixteen times the time.
 func TestHostileBodiesCostLinearTime(t *testing.T) {
-	notUnderRace(t)
+	alone.NotUnderRace(t)
 	const small, times = 256 << 10, 16
 	bodies := map[int]map[string]string{small: hostile(small), times * small: hostile(times * small)}
 	for name := range bodies[small] {
@@ -623,7 +624,7 @@ func TestHealingTakesBoundedMemory(t *testing.T) {
 // The healed body is the only copy of a history, even with cards and markers. If nothing is healed, there is
 // none.
 func TestHealingCopiesAHistoryOnceAtMost(t *testing.T) {
-	notUnderRace(t)
+	alone.NotUnderRace(t)
 	for _, markers := range []int{0, 200} {
 		for _, cards := range []int{0, 1, 20} {
 			in := chatHistory(5e6, true, markers)

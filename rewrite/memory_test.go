@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/hermes-sidecar/hermes-sidecar/internal/alone"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 	"github.com/tidwall/gjson"
 )
@@ -173,7 +174,7 @@ func TestRecordsOfDetails(t *testing.T) {
 
 // A stream with any number of tools holds little for who remembers them.
 func TestRememberedToolsTakeBoundedMemory(t *testing.T) {
-	notUnderRace(t)
+	alone.NotUnderRace(t)
 	const streams, tools = 20, 1500
 	heapOf := func(p Params) int {
 		var all []*Stream
@@ -355,7 +356,7 @@ func TestAnswersWithMarkersAreKnown(t *testing.T) {
 
 // However large a call or a history is, a request with records takes little beside its copy, and linear time.
 func TestRecallingTakesBoundedMemory(t *testing.T) {
-	notUnderRace(t)
+	alone.NotUnderRace(t)
 	histories := func(n int) map[string]string {
 		large := strings.Repeat(`\\\"x`, n/12)
 		turn := `{"role":"user","content":"u"},` + calling("", "terminal", `{"label": "ls"}`, "completed") + `,`
@@ -406,7 +407,7 @@ func (s sameTools) Recall(Turn) []ToolRun  { return s }
 // A history that has one remembered answer with many tools again and again costs what its bytes cost, not
 // what a record of the tools costs each time.
 func TestARepeatedAnswerCostsOneRecord(t *testing.T) {
-	notUnderRace(t)
+	alone.NotUnderRace(t)
 	tools := make(sameTools, 300)
 	for i := range tools {
 		tools[i] = ToolRun{Name: "terminal", Args: fmt.Sprintf(`"ls %d"`, i), Ended: "completed"}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hermes-sidecar/hermes-sidecar/internal/alone"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/jsonspan"
 	"github.com/hermes-sidecar/hermes-sidecar/rewrite/internal/redact"
 	"github.com/tidwall/gjson"
@@ -212,7 +213,7 @@ func TestRedactionCostsLinearTime(t *testing.T) {
 // A message full of secrets becomes no longer than a bound allows, and it takes no
 // more than a few times its length to redact it.
 func TestRedactionIsBounded(t *testing.T) {
-	notUnderRace(t)
+	alone.NotUnderRace(t)
 	const size, many = 256 << 10, 100_000
 	feed := func(in string, p Params) (string, uint64) {
 		s := New(&Options{MaxFrame: 8 << 20}, p)

@@ -13,8 +13,9 @@ import (
 
 const variable = "HERMES_TEST_ALONE"
 
-// raceDetector reports whether the tests run under the race detector.
-var raceDetector = func() bool {
+// RaceDetector reports whether the tests run under the race detector. It makes them slow, and allocates
+// values that otherwise stay on the stack, because functions are not inlined.
+var RaceDetector = func() bool {
 	info, ok := debug.ReadBuildInfo()
 	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }()
@@ -23,7 +24,7 @@ var raceDetector = func() bool {
 // calls what starts no goroutine. That would take ten times as long.
 func NotUnderRace(t *testing.T) {
 	t.Helper()
-	if raceDetector {
+	if RaceDetector {
 		t.Skip("the race detector allocates, takes time, and would find nothing here")
 	}
 }
