@@ -114,10 +114,11 @@ func (q *sequence) one(t *testing.T, i int) {
 	quits, fate := r.IntN(5) == 0, r.IntN(12)
 	quitsAfter, works := ms(300), ms(q.works)
 	header := []string{}
-	if r.IntN(3) == 0 {
+	keyed := r.IntN(3) == 0
+	if keyed {
 		header = []string{"Idempotency-Key", prompt}
 	}
-	typed := len(header) == 0 && r.IntN(5) == 0
+	typed := !keyed && r.IntN(5) == 0
 	if typed {
 		header = []string{"Content-Encoding", []string{"gzip", "identity"}[r.IntN(2)]}
 	}
@@ -154,9 +155,9 @@ func (q *sequence) one(t *testing.T, i int) {
 		select {
 		case <-p.done:
 		case <-time.After(quitsAfter):
-			// Only a stream goes on without its client. Of another answer the sidecar gives the place
-			// away as the client leaves, and the agent may see that later.
-			if q.lines.resume == "" || len(header) == 0 || !k.stream {
+			// Only a stream with a key goes on without its client. Of another answer the sidecar gives the
+			// place away as the client leaves, and the agent may see that later.
+			if q.lines.resume == "" || !keyed || !k.stream {
 				q.Leaving(prompt)
 			}
 			p.leave()
