@@ -49,9 +49,9 @@ func silence(w http.ResponseWriter, r *http.Request) {
 
 // TestChatRequest is one short question, as the help says.
 func TestChatRequest(t *testing.T) {
-	asked := 0
+	var asked atomic.Int64
 	asking(t, func(w http.ResponseWriter, r *http.Request) {
-		asked++
+		asked.Add(1)
 		var body map[string]any
 		if err := json.NewDecoder(r.Body).Decode(&body); err != nil || body["stream"] != true || len(body) != 3 {
 			t.Errorf("%v: %v", err, body)
@@ -64,8 +64,8 @@ func TestChatRequest(t *testing.T) {
 		}
 		abort(w, r) // and it is not sent again
 	}).examined(t)
-	if asked != 1 {
-		t.Errorf("asked %d times", asked)
+	if n := asked.Load(); n != 1 {
+		t.Errorf("asked %d times", n)
 	}
 }
 
