@@ -403,24 +403,19 @@ func (a *Agent) begin(r *http.Request, prompt, body string) (*Request, []Step) {
 	return me, steps
 }
 
-// ends ends a work; of one whose client has left, a while later.
+// ends ends a work; of one whose client has left, a while later. Until then it counts as work for a client,
+// unless Leaving was called before.
 func (a *Agent) ends(r *Request, left bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.leaving[r.Prompt] = a.leaving[r.Prompt] || left
 	if left && a.Lingers > 0 {
-		time.AfterFunc(a.Lingers, func() {
-			a.mu.Lock()
-			defer a.mu.Unlock()
-			a.isOver(r)
-		})
+		time.AfterFunc(a.Lingers, func() { a.isOver(r) })
 		return
 	}
 	a.isOver(r)
 }
 
-// isOver says so. The mutex is held.
 func (a *Agent) isOver(r *Request) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	if !r.over {
 		r.over = true
 		close(r.ended)
