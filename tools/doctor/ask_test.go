@@ -221,9 +221,8 @@ func TestThroughTheSidecar(t *testing.T) {
 		{"plain", nil, Info, "the answer needs no repair, with or without the sidecar", Warn, unproven},
 		{"plain", announced, Info, "the answer needs no repair, with or without the sidecar", OK, "hermes is in that route: “v0.1.0”"},
 	} {
-		f := fake{dir: "g0-v0.8.0", scenario: c.scenario, key: key}
-		agent, sidecar := f, f
-		sidecar.serve = map[string]http.HandlerFunc{chatPath: c.chat}
+		agent := &fake{dir: "g0-v0.8.0", scenario: c.scenario, key: key}
+		sidecar := &fake{dir: agent.dir, scenario: agent.scenario, key: key, serve: map[string]http.HandlerFunc{chatPath: c.chat}}
 		d := testDoctor(agent.start(t), key)
 		d.ask, d.through = true, sidecar.start(t)
 		a := d.examined(t)
@@ -253,7 +252,7 @@ func TestSiteWithLogins(t *testing.T) {
 		agent := fake{dir: "g3-v0.20.3", scenario: "plain", key: key}
 		site := fake{}
 		behind := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			site.seen, site.keys = append(site.seen, r.URL.Path), append(site.keys, r.Header.Get("Authorization"))
+			site.note(r)
 			if r.Header.Get("Authorization") != c.sent {
 				status(401, "", "", `{"error": {"message": "no such client `+r.Header.Get("Authorization")+`"}}`)(w, r)
 				return
@@ -269,9 +268,10 @@ func TestSiteWithLogins(t *testing.T) {
 		if _, bare := schemeOf(given); given != "" && strings.Contains(newReport(a).text(), bare) {
 			t.Errorf("the client's key is in the report:\n%s", newReport(a).text())
 		}
-		asked := slices.Contains(agent.seen, "POST "+chatPath)
-		if asked != (c.level == OK) || slices.Contains(site.keys, "Bearer "+key) {
-			t.Errorf("%q: asked %t; the site got %q", given, asked, site.keys)
+		seen, _ := agent.requests()
+		asked := slices.Contains(seen, "POST "+chatPath)
+		if _, keys := site.requests(); asked != (c.level == OK) || slices.Contains(keys, "Bearer "+key) {
+			t.Errorf("%q: asked %t; the site got %q", given, asked, keys)
 		}
 	}
 }

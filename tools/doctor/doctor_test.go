@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -75,14 +76,29 @@ func (a Agent) expect(t testing.TB, name any, check string, level Level, says st
 	}
 }
 
-// A fake is a Hermes that answers with recordings. It counts requests.
+// A fake is a Hermes that answers with recordings. It notes requests.
 type fake struct {
 	dir      string // of recordings
 	scenario string // of the chat, such as one_tool
 	key      string // "" for none
 	serve    map[string]http.HandlerFunc
-	seen     []string
-	keys     []string
+
+	mu         sync.Mutex
+	seen, keys []string
+}
+
+// note notes a request.
+func (f *fake) note(r *http.Request) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.seen, f.keys = append(f.seen, r.Method+" "+r.URL.Path), append(f.keys, r.Header.Get("Authorization"))
+}
+
+// requests returns the methods and paths of the requests so far, and their keys.
+func (f *fake) requests() (seen, keys []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.seen), slices.Clone(f.keys)
 }
 
 // start starts the server and returns its address.
@@ -93,7 +109,7 @@ func (f *fake) start(t testing.TB) string {
 }
 
 func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	f.seen, f.keys = append(f.seen, r.Method+" "+r.URL.Path), append(f.keys, r.Header.Get("Authorization"))
+	f.note(r)
 	if own := f.serve[r.URL.Path]; own != nil {
 		own(w, r)
 		return
@@ -171,9 +187,10 @@ func TestReportsOfAgents(t *testing.T) {
 		if r.Result != resultOK {
 			t.Errorf("%s has problems:\n%s", dir, r.text())
 		}
-		chats := strings.Count(strings.Join(f.seen, "\n"), "POST")
-		if chats != 1 || len(f.seen) > 5 { // one for the session of the answer
-			t.Errorf("%s: requests %q", dir, f.seen)
+		seen, _ := f.requests()
+		chats := strings.Count(strings.Join(seen, "\n"), "POST")
+		if chats != 1 || len(seen) > 5 { // one for the session of the answer
+			t.Errorf("%s: requests %q", dir, seen)
 		}
 	}
 }
@@ -196,16 +213,16 @@ func TestKeys(t *testing.T) {
 		d.ask = true
 		a := d.examined(t)
 		a.expect(t, c, "key", c.level, c.says)
-		asked := strings.Contains(strings.Join(f.seen, "\n"), "POST")
-		if asked != (c.level != Fail) {
-			t.Errorf("%+v: requests %q", c, f.seen)
+		seen, keys := f.requests()
+		if asked := strings.Contains(strings.Join(seen, "\n"), "POST"); asked != (c.level != Fail) {
+			t.Errorf("%+v: requests %q", c, seen)
 		}
 		// What to do comes first: of an agent that refuses the key, nothing else is listed.
 		if listed := len(a.Repairs)+len(a.Options) > 0; listed != (c.level != Fail) || a.Releases != "0.20.3" {
 			t.Errorf("%+v: %+v", c, a)
 		}
-		if f.keys[0] != "" || f.keys[1] != "" {
-			t.Errorf("%+v: the key is sent before it is known who answers: %q", c, f.keys)
+		if keys[0] != "" || keys[1] != "" {
+			t.Errorf("%+v: the key is sent before it is known who answers: %q", c, keys)
 		}
 	}
 }
@@ -285,8 +302,8 @@ func TestStrangersGetNoKey(t *testing.T) {
 		if strings.Contains(a.finding("hermes").Says, "abc123def456") {
 			t.Errorf("%s: the secret is quoted", c.says)
 		}
-		if strings.Join(f.keys, "") != "" || len(f.seen) != 2 || len(a.Repairs) != 0 {
-			t.Errorf("%s: requests %q with %q; repairs %v", c.says, f.seen, f.keys, a.Repairs)
+		if seen, keys := f.requests(); strings.Join(keys, "") != "" || len(seen) != 2 || len(a.Repairs) != 0 {
+			t.Errorf("%s: requests %q with %q; repairs %v", c.says, seen, keys, a.Repairs)
 		}
 	}
 }

@@ -56,8 +56,8 @@ func TestGenerationsOfVersions(t *testing.T) {
 		if got := strings.Join(a.Generations, " "); got != c.want {
 			t.Errorf("%+v: %s", c, got)
 		}
-		if asked := slices.Contains(f.seen, "POST "+chatPath); asked != d.ask {
-			t.Errorf("%+v: %q", c, f.seen)
+		if seen, _ := f.requests(); slices.Contains(seen, "POST "+chatPath) != d.ask {
+			t.Errorf("%+v: %q", c, seen)
 		}
 		repaired := slices.ContainsFunc(a.Repairs, func(r Repair) bool { return strings.HasPrefix(r.Upstream, "hermes.status") })
 		contradicts := strings.Contains(newReport(a).text(), "it also does what these releases do not: a tool marker")

@@ -107,8 +107,8 @@ func TestNothingThatOthersSayReachesAReportAsItCame(t *testing.T) {
 		"a type":            {chatPath: status(200, "Content-Type", line, "{}")},
 		"an encoding":       {chatPath: status(200, "Content-Encoding", line, "{}")},
 	} {
-		f := fake{dir: "g3-v0.20.3", scenario: "plain", key: key, serve: serve}
-		agent, sidecar := f, f
+		agent := &fake{dir: "g3-v0.20.3", scenario: "plain", key: key, serve: serve}
+		sidecar := &fake{dir: agent.dir, scenario: agent.scenario, key: key, serve: serve}
 		d := testDoctor(agent.start(t), key)
 		d.ask, d.through = true, sidecar.start(t)
 		a := d.examined(t)
