@@ -149,31 +149,33 @@ func TestWhatIsStoredLate(t *testing.T) {
 
 // TestOneAnswerServesAllTools: a question is asked only for what is not known yet.
 func TestOneAnswerServesAllTools(t *testing.T) {
-	n := 0
-	rows := []string{user(), calls("c1", "t", `{}`, "c2", "t", `{}`)}
-	s, counted := streamOf(t, func(w http.ResponseWriter, r *http.Request) error {
-		n++
-		if r.URL.Path != "/x/api/sessions/s/messages" || r.URL.RawQuery != "limit=64&order=latest&q=1" || r.Method != http.MethodGet || r.Header.Get(proxy.SessionIDHeader) != "" {
-			t.Errorf("asked %s %s", r.Method, r.URL)
+	synctest.Test(t, func(t *testing.T) { // however busy the machine is
+		n := 0
+		rows := []string{user(), calls("c1", "t", `{}`, "c2", "t", `{}`)}
+		s, counted := streamOf(t, func(w http.ResponseWriter, r *http.Request) error {
+			n++
+			if r.URL.Path != "/x/api/sessions/s/messages" || r.URL.RawQuery != "limit=64&order=latest&q=1" || r.Method != http.MethodGet || r.Header.Get(proxy.SessionIDHeader) != "" {
+				t.Errorf("asked %s %s", r.Method, r.URL)
+			}
+			_, err := io.WriteString(w, list(rows...))
+			return err
+		})
+		two, none := rewrite.ToolCall{ID: "c2", Name: "t"}, func() {}
+		s.Started(asked, none)
+		if d := s.Started(two, never(t)); string(d.Args) != "{}" || d.Result != nil {
+			t.Errorf("%s", d.Args)
 		}
-		_, err := io.WriteString(w, list(rows...))
-		return err
+		rows = append(rows, result("c1", "t", "one"), result("c2", "t", "two"))
+		if d := s.Ended(two, none); string(d.Result) != `"two"` || string(d.Args) != "{}" {
+			t.Errorf("%s", d.Result)
+		}
+		if d := s.Ended(asked, never(t)); string(d.Result) != `"one"` {
+			t.Errorf("%s", d.Result)
+		}
+		if n != 2 || fmt.Sprint(*counted) != "[answered answered]" {
+			t.Errorf("%d questions, %v", n, *counted)
+		}
 	})
-	two, none := rewrite.ToolCall{ID: "c2", Name: "t"}, func() {}
-	s.Started(asked, none)
-	if d := s.Started(two, never(t)); string(d.Args) != "{}" || d.Result != nil {
-		t.Errorf("%s", d.Args)
-	}
-	rows = append(rows, result("c1", "t", "one"), result("c2", "t", "two"))
-	if d := s.Ended(two, none); string(d.Result) != `"two"` || string(d.Args) != "{}" {
-		t.Errorf("%s", d.Result)
-	}
-	if d := s.Ended(asked, never(t)); string(d.Result) != `"one"` {
-		t.Errorf("%s", d.Result)
-	}
-	if n != 2 || fmt.Sprint(*counted) != "[answered answered]" {
-		t.Errorf("%d questions, %v", n, *counted)
-	}
 }
 
 // replies answers with a status and a body.
@@ -239,19 +241,21 @@ func TestOutcomesOfQuestions(t *testing.T) {
 			}
 		})
 	}
-	s, counted := streamOf(t, func(w http.ResponseWriter, _ *http.Request) error {
-		w.WriteHeader(103)
-		_, err := io.WriteString(w, list(user(), calls("c1", "t", `{}`)))
-		return err
+	synctest.Test(t, func(t *testing.T) {
+		s, counted := streamOf(t, func(w http.ResponseWriter, _ *http.Request) error {
+			w.WriteHeader(103)
+			_, err := io.WriteString(w, list(user(), calls("c1", "t", `{}`)))
+			return err
+		})
+		if d := s.Started(asked, func() {}); string(d.Args) != "{}" || fmt.Sprint(*counted) != "[answered]" {
+			t.Errorf("an early hint: %s, %v", d.Args, *counted)
+		}
+		ctx, leave := context.WithCancel(t.Context())
+		left := newAsking(func(_ http.ResponseWriter, r *http.Request) error { leave(); <-r.Context().Done(); return nil })
+		if left.stream(ctx, "s").Started(asked, func() {}); fmt.Sprint(left.counted) != "[client_gone]" || len(left.Upstreams.of) > 0 {
+			t.Errorf("the client leaves: %v", left.counted)
+		}
 	})
-	if d := s.Started(asked, func() {}); string(d.Args) != "{}" || fmt.Sprint(*counted) != "[answered]" {
-		t.Errorf("an early hint: %s, %v", d.Args, *counted)
-	}
-	ctx, leave := context.WithCancel(t.Context())
-	left := newAsking(func(_ http.ResponseWriter, r *http.Request) error { leave(); <-r.Context().Done(); return nil })
-	if left.stream(ctx, "s").Started(asked, func() {}); fmt.Sprint(left.counted) != "[client_gone]" || len(left.Upstreams.of) > 0 {
-		t.Errorf("the client leaves: %v", left.counted)
-	}
 }
 
 // TestSessionsThatAreNotAskedFor have an id that is no part of a path, too long, or none.
@@ -358,23 +362,25 @@ func TestLatenessDoesNotAddUp(t *testing.T) {
 // TestAnotherUpstream: a balancer may send the question there first. It may be dead, or have a session of the same
 // id, because that of another chat began alike.
 func TestAnotherUpstream(t *testing.T) {
-	n, names := 0, []string{"a", "b", "b", "a"}
-	a := newAsking(func(w http.ResponseWriter, _ *http.Request) error {
-		args := `{}`
-		switch n++; n {
-		case 1:
-			return errors.New("connection refused")
-		case 2:
-			args = `{"of":"b"}`
+	synctest.Test(t, func(t *testing.T) {
+		n, names := 0, []string{"a", "b", "b", "a"}
+		a := newAsking(func(w http.ResponseWriter, _ *http.Request) error {
+			args := `{}`
+			switch n++; n {
+			case 1:
+				return errors.New("connection refused")
+			case 2:
+				args = `{"of":"b"}`
+			}
+			_, err := io.WriteString(w, list(user(), calls("c1", "t", args)))
+			return err
+		})
+		a.Upstream = func(*http.Request) string { return names[n] }
+		d := a.stream(t.Context(), "s").Started(asked, func() {})
+		if string(d.Args) != "{}" || fmt.Sprint(a.counted) != "[answered]" || n != 3 {
+			t.Errorf("%s, %v after %d questions", d.Args, a.counted, n)
 		}
-		_, err := io.WriteString(w, list(user(), calls("c1", "t", args)))
-		return err
 	})
-	a.Upstream = func(*http.Request) string { return names[n] }
-	d := a.stream(t.Context(), "s").Started(asked, func() {})
-	if string(d.Args) != "{}" || fmt.Sprint(a.counted) != "[answered]" || n != 3 {
-		t.Errorf("%s, %v after %d questions", d.Args, a.counted, n)
-	}
 }
 
 // TestAnswersUnderWayEndNoPause: those of other streams that come after a refusal neither end the ten minutes
