@@ -111,7 +111,7 @@ func (q *Request) newExchange() (*exchange, *http.Request) {
 	}
 	head.Copy(x.header, from)
 	ctx := q.ctx
-	if q.chat {
+	if q.chat || q.r.Method == http.MethodPost && rewrite.BeginsRun(q.r.URL.Path) {
 		ctx = x.reach.traced(ctx)
 	}
 	if q.o.Timeouts != nil {

@@ -39,17 +39,17 @@ func (x *exchange) sendCause(cause rewrite.Cause) {
 }
 
 // sendErrorOf answers a request for chat completions that the next handler could not proxy. It
-// returns false if err is nil or of another kind. Then err goes to the next error handler; if the
-// agent has the request, a header field asks the client not to send it again.
+// returns false if err is nil or of another kind, and for other requests. Then err goes to the next
+// error handler; if the agent has the request, a header field asks the client not to send it again.
 func (x *exchange) sendErrorOf(err error) bool {
-	if !x.chat || err == nil {
+	if err == nil {
 		return false
 	}
 	status, cause := x.o.ErrorStatus(err), rewrite.CauseAborted
-	switch status {
-	case http.StatusGatewayTimeout:
+	switch {
+	case x.chat && status == http.StatusGatewayTimeout:
 		cause = rewrite.CauseTimeout
-	case http.StatusBadGateway, http.StatusServiceUnavailable:
+	case x.chat && (status == http.StatusBadGateway || status == http.StatusServiceUnavailable):
 	default:
 		if (status == 0 || status >= 500) && x.reach.connected.Load() {
 			x.client.w.Header().Set(head.Retry, "false")

@@ -63,23 +63,34 @@ func TestWhatMayHaveBegunIsNotToBeSentAgain(t *testing.T) {
 }
 
 // An error that goes on to an error page says the same in its header, where
-// SDKs would send the request again.
+// SDKs would send the request again, by each API that begins a run.
 func TestErrorsThatGoOnAreNotToBeSentAgain(t *testing.T) {
 	for _, c := range []struct {
-		path, try string
-		status    int
-		want      string
+		method, path, try string
+		status            int
+		want              string
 	}{
-		{chatPath, "lost", 0, "false"},
-		{chatPath, "lost", 500, "false"},
-		{chatPath, "lost", 599, "false"},
-		{chatPath, "lost", 499, ""},
-		{chatPath, "lost", 413, ""},
-		{chatPath, "refused", 500, ""},
-		{otherPath, "lost", 500, ""},
-		{otherPath, "lost", 502, ""},
+		{"POST", chatPath, "lost", 0, "false"},
+		{"POST", chatPath, "lost", 500, "false"},
+		{"POST", chatPath, "lost", 599, "false"},
+		{"POST", chatPath, "lost", 499, ""},
+		{"POST", chatPath, "lost", 413, ""},
+		{"POST", chatPath, "refused", 500, ""},
+		{"POST", "/v1/responses", "lost", 502, "false"},
+		{"POST", "/v1/responses", "lost", 504, "false"},
+		{"POST", "/v1/responses", "lost", 0, "false"},
+		{"POST", "/v1/responses", "lost", 499, ""},
+		{"POST", "/v1/responses", "refused", 502, ""},
+		{"GET", "/v1/responses", "lost", 502, ""},
+		{"POST", "/p/coder/v1/runs", "lost", 502, "false"},
+		{"GET", "/v1/runs/run_1/events", "lost", 502, ""},
+		{"POST", "/v1/runs/run_1/stop", "lost", 502, ""},
+		{"POST", "/api/sessions/s1/chat", "lost", 502, "false"},
+		{"POST", "/api/sessions/s1/chat/stream", "lost", 502, "false"},
+		{"POST", otherPath, "lost", 500, ""},
+		{"POST", otherPath, "lost", 502, ""},
 	} {
-		sets := []setting{path(c.path), asking(clean)}
+		sets := []setting{asking(clean), path(c.path), method(c.method)}
 		if c.status > 0 { // by default an error stands for none
 			sets = append(sets, statusOf(c.status))
 		}
@@ -91,10 +102,10 @@ func TestErrorsThatGoOnAreNotToBeSentAgain(t *testing.T) {
 	}
 }
 
-// Other requests are not traced: they have no errors of ours.
+// Other requests are not traced: they begin no run.
 func TestOtherRequestsAreNotTraced(t *testing.T) {
-	for p, traced := range map[string]bool{chatPath: true, otherPath: false} {
-		if x := begin(t, path(p)); (httptrace.ContextClientTrace(x.Up.Context()) != nil) != traced {
+	for p, traced := range map[string]bool{chatPath: true, "/v1/responses": true, otherPath: false} {
+		if x := begin(t, path(p), method("POST")); (httptrace.ContextClientTrace(x.Up.Context()) != nil) != traced {
 			t.Errorf("%s is traced: %v", p, !traced)
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// reach records how far a request for chat completions has got on its way to the agent. Bytes that
-// have been written to a connection may have begun a run: a client that tries again because of an
+// reach records how far a request that begins a run has got on its way to the agent. Bytes that
+// have been written to a connection may have begun the run: a client that tries again because of an
 // error would begin a second one (contract section 3, "Again").
 type reach struct {
 	dialed    atomic.Bool // a transport has looked for a connection
