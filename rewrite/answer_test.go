@@ -224,6 +224,27 @@ func TestOtherAnswersStay(t *testing.T) {
 	}
 }
 
+// TestErrorsWithTheStatusOfASuccess lose their secrets as those with a status of their own do, and keep
+// every other byte.
+func TestErrorsWithTheStatusOfASuccess(t *testing.T) {
+	for _, in := range []string{
+		`{"error": {"message": "bad key %s", "type": "x", "n": 1}}`, `{"error": "bad key %s"}`, `{ "detail": "%s", "\u0065rror": true }`,
+		`{"object": "error", "message": "bad key %s", "error": {}}`, `{"error": {"message": "%s"}, "x": NaN}`,
+		`{"object": "chat.completion", "error": {"message": "%s"}}`, `{"error": null, "error": "%s"}`,
+	} {
+		a := RepairAnswer([]byte(strings.ReplaceAll(in, "%s", keyOfTests)), &Options{}, nil)
+		same(t, string(a.Body), strings.ReplaceAll(in, "%s", redacted), in)
+		if !a.Changed || a.Completion || a.Summary != (Summary{}) {
+			t.Errorf("%s: %+v", in, a)
+		}
+	}
+	for _, in := range []string{`{"text": "` + keyOfTests + `", "error": null}`, `{"text": "` + keyOfTests + `"}`, `["error", "` + keyOfTests + `"]`} {
+		a := RepairAnswer([]byte(in), &Options{}, nil)
+		same(t, string(a.Body), in, in)
+		equal(t, a.Changed, false, in+" has changed")
+	}
+}
+
 // The tokens of an answer are those of its usage.
 func TestTokensOfAnAnswer(t *testing.T) {
 	for usage, want := range map[string][2]int64{realUsage: {1234, 56}, zeroUsage: {0, 0}, `, "usage": {"prompt_tokens": 1, "completion_tokens": 0, "total_tokens": 1}`: {1, 0}} {

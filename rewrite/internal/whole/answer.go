@@ -217,16 +217,18 @@ func quote(inner []byte) []byte {
 }
 
 // repairOther repairs the other answers of Hermes' API that are not streamed: a response of
-// /v1/responses, and the answer of a session. They lose the secrets in what they say of a
-// failure, and a response that failed at once becomes an error (contract section 6).
+// /v1/responses, the answer of a session, and an error with the status of a success. They lose the
+// secrets in what they say of a failure, and a response that failed at once becomes an error
+// (contract section 6).
 func repairOther(body []byte) Answer {
 	all := jsonspan.ObjectIn(body)
 	member := func(name string) jsonspan.Span { return jsonspan.MemberOf(body, all, name) }
-	response := member("object").Is(body, `"response"`)
-	if !response && !member("object").Is(body, `"hermes.session.chat.completion"`) || !jsonspan.Valid(body) {
+	response, session := member("object").Is(body, `"response"`), member("object").Is(body, `"hermes.session.chat.completion"`)
+	saysError := member("error").IsSet(body)
+	if !response && !session && !saysError || !jsonspan.Valid(body) {
 		return Answer{Body: body}
 	}
-	clean := redactAnswer(body, response && (member("status").Is(body, `"failed"`) || member("error").IsSet(body)))
+	clean := redactAnswer(body, response && member("status").Is(body, `"failed"`) || saysError && !session)
 	a := Answer{Body: clean, Changed: !bytes.Equal(clean, body)}
 	if !response {
 		return a
