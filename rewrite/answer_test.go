@@ -91,12 +91,12 @@ func TestFailedAnswers(t *testing.T) {
 	}{
 		{Options{}, crashed, false, []string{
 			``, `, "content": null`, content(""), content("\n "), `, "content": "\u00a0"`, `, "content": []`,
-			`, "content": {}`, content("(No response generated)"),
-			content(" (No response generated)\n"), content("`💻 ls`\n"), content("\n`💻 ls`\n"),
+			`, "content": {}`, content("`💻 ls`\n"), content("\n`💻 ls`\n"),
 			content("<think>\n</think>"), content("<think> </think>\n"),
 			`, "content": "", "reasoning_content": " \n", "reasoning": "\t\u2003"`, `, "content": "", "tool_calls": []`,
 			`, "content": "", "tool_calls": null, "refusal": null, "audio": null, "annotations": []`,
 		}},
+		{Options{}, "(No response generated)", false, []string{content("(No response generated)"), content(" (No response generated)\n")}},
 		{Options{}, "API call failed after 3 retries: Error code: 401 - [redacted]", false, []string{content(apiFailed)}},
 		{Options{}, "", true, []string{
 			content("Hello"), content("It said: " + apiFailed), `, "content": "", "reasoning_content": "hm"`,
@@ -159,14 +159,14 @@ func TestHermesOwnErrorsAreErrors(t *testing.T) {
 			"Operation interrupted: handling API error (boom).", "Operation interrupted: retrying API call after error (retry 1/3).",
 			"Operation interrupted during retry (attempt 1/3).",
 			"Operation interrupted after rate limit (attempt 1/3).",
-			"⚠️ No reply: all API retries were exhausted.",
+			"⚠️ No reply: all API retries were exhausted.", "I will\n\n⚠️ No reply: all API retries were exhausted.",
 			"⚠️ Provider authentication failed: check your key",
 		},
 		false: {
 			"API call failed after many retries: boom", "Error code: 401 is what it said",
 			"Error code: 4011 - x", "Request payload too large (413). Cannot compress further. Try again",
 			"Response truncated due to output length limit, I fear", "Operation interrupted by the user",
-			"⚠️ No reply: the model returned nothing.",
+			"⚠️ No reply: the model returned nothing.", "I will look at all of it.\n⚠️ No reply: all API retries were exhausted.",
 			"I reached the maximum iterations (90) but couldn't summarize. Error: boom", "(empty)",
 			"The server says: Error code: 500 - internal",
 		},

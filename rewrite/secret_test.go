@@ -514,10 +514,7 @@ func TestCompletedTurnsThatFailed(t *testing.T) {
 					equal(t, sum.Code, "", text)
 					continue
 				}
-				message := Message(CodeCrashed)
-				if text != "(No response generated)" {
-					message = strings.Replace(strings.TrimSpace(text), keyOfTests, redacted, 1)
-				}
+				message := strings.Replace(strings.TrimSpace(text), keyOfTests, redacted, 1)
 				want := strings.Replace(after, "completed", "failed", 2)
 				want = strings.Replace(want, `"status": "completed"`, `"status": "failed"`, 1)
 				want = strings.Replace(want, noTokens, noTokens+`,"error":{"code":"agent_error","message":`+spell(message)+`}`, 1)
@@ -548,7 +545,7 @@ func TestResponsesThatFailedAtOnce(t *testing.T) {
 		"as Hermes writes it": {responseAnswer(said, noTokens, ""), strings.Replace(saidText, keyOfTests, redacted, 1)},
 		"with reasoning":      {responseAnswer(said, noTokens, `{"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]}, `), strings.Replace(saidText, keyOfTests, redacted, 1)},
 		"an older text":       {responseAnswer(`"API call failed after 3 retries: boom"`, noTokens, ""), "API call failed after 3 retries: boom"},
-		"no response":         {responseAnswer(`"(No response generated)"`, noTokens, ""), Message(CodeCrashed)},
+		"no response":         {responseAnswer(`"(No response generated)"`, noTokens, ""), "(No response generated)"},
 		"nothing":             {responseAnswer(`" "`, noTokens, ""), Message(CodeCrashed)},
 		"no output":           {empty, Message(CodeCrashed)},
 

@@ -14,12 +14,9 @@ import (
 // Hermes has answered with texts of its own if its agent failed (contract sections 4 and
 // 6).
 
-// noAnswer is the answer of Hermes if the agent has said nothing.
-const noAnswer = "(No response generated)"
-
 // uncalled matches the errors that Hermes sends as its answer if no call of the model has
 // succeeded: the texts of 0.5 to 0.13, and those of later versions that are sent with usage
-// 0/0/0.
+// 0/0/0. The last one says that there is no answer.
 var uncalled = regexp.MustCompile(`^(?:` + strings.Join([]string{
 	`API call failed after \d+ retries: `,
 	`Error code: \d{3}(?: - |$)`,
@@ -32,8 +29,9 @@ var uncalled = regexp.MustCompile(`^(?:` + strings.Join([]string{
 	`Response remained truncated after 3 continuation attempts$`,
 	`⚠️ \*\*Thinking Budget Exhausted\*\*\n\n`,
 	`Operation interrupted(?:: (?:waiting for model response|handling API error|retrying API call)| (?:during retry|after rate limit) \()`,
-	`⚠️ No reply: (?s:.*)all API retries`,
+	`(?s:.{0,24})⚠️ No reply: (?s:.*)all API retries`,
 	`⚠️ Provider (?:authentication failed|rate-limited): `,
+	`\(No response generated\)$`,
 }, "|") + `)`)
 
 // unfinished matches the errors that Hermes sends as its answer if calls of the model have
@@ -52,7 +50,7 @@ var unfinished = regexp.MustCompile(`^(?:` + strings.Join([]string{
 
 // IsUncalled reports whether text is one with which Hermes reports that no call of the
 // model has succeeded, or that there is no answer.
-func IsUncalled(text string) bool { return text == noAnswer || uncalled.MatchString(text) }
+func IsUncalled(text string) bool { return uncalled.MatchString(text) }
 
 // FailureMessage returns the message, a JSON string, for a failure of the agent that Hermes
 // answers with text, the inside of a JSON string. It is text without secrets and the white space
@@ -73,7 +71,7 @@ func FailureMessage(text []byte) []byte {
 		}
 		i = next
 	}
-	if text = text[from:max(from, to)]; len(text) == 0 || string(text) == noAnswer {
+	if text = text[from:max(from, to)]; len(text) == 0 {
 		return jsonspan.Quote(contract.Message(contract.CodeCrashed))
 	}
 	return append(append([]byte{'"'}, text...), '"')
