@@ -113,6 +113,17 @@ func TestUpstreamRefuses(t *testing.T) {
 		equal(t, strings.Contains(x.Rec.Body.String(), "the agent could not be reached"), true, "nothing runs")
 		x.wantFree()
 	})
+	bubble(t, "after an informational status", func(t *testing.T) {
+		x := waits(t, 0)
+		<-x.Ack
+		x.Do(func() { x.W.WriteHeader(http.StatusEarlyHints) })
+		x.refuses("2")
+		x.nextTry(func() error { return nil })
+		x.Stream()
+		x.Write(role, text("a"), fullStop, done)
+		x.Ret(nil).WantSwallowed(t)
+		x.WantBody(shown(youAreNext) + over() + role + text("a") + fullStop + done)
+	})
 	bubble(t, "and panics", func(t *testing.T) {
 		x := waits(t, 0)
 		<-x.Ack
@@ -185,14 +196,14 @@ func TestUpstreamRefuses(t *testing.T) {
 		x.wantFree()
 	})
 	bubble(t, "for too long after the header", func(t *testing.T) {
-		x := waits(t, 1)
+		x := waits(t, 1, limits("keepalive=25s"))
 		advance(time.Second)
 		x.goesOn()
 		x.refuses("3600")
 		x.Last(func() error { return nil })
 		advance(time.Minute)
 		x.end().WantSwallowed(t)
-		x.WantBody(shown(youAreNext) +
+		x.WantBody(shown(youAreNext) + strings.Repeat("data: {"+idle+"}\n\n", 2) +
 			hides() + errorOf(`{"message": "Too many concurrent runs (max 10)", "type": "rate_limit_error", "param": null, "code": "rate_limit_exceeded"}`, `"Too many concurrent runs (max 10)"`))
 	})
 	bubble(t, "and the client leaves", func(t *testing.T) {
