@@ -173,7 +173,9 @@ func (p *place) send(method, path, body, prompt string, header ...string) *pendi
 		defer leave()
 		defer close(q.done)
 		q.reply, q.err = p.http.Do(req)
-		for p.loads.Load() && client.Again(req, q.err) { // the server before a reload may close it unread
+		// The server before a reload may close the connection of a request unread, or just as it has read it.
+		for p.loads.Load() && client.Again(req, q.err) {
+			p.Leaving(prompt)
 			q.reply, q.err = p.http.Do(req)
 		}
 		close(q.header)
