@@ -89,7 +89,7 @@ seconds later.
 		CobraFunc: func(cmd *cobra.Command) {
 			var c proxyCommand
 			c.flags(cmd)
-			cmd.Args = cobra.NoArgs
+			cmd.Args = command.FlagsOnly("--to is the agent's address")
 			cmd.RunE = caddycmd.WrapCommandFuncForCobra(c.run)
 		},
 	})

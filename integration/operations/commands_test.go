@@ -207,6 +207,8 @@ func TestCommandsExitStatus(t *testing.T) {
 		{"", "hermes-repair nowhere.sse", 1, "", "Error: opening the recording: open nowhere.sse: "},
 		{"", "hermes-repair " + dir + "/none", 1, "hello", "Error: the recording contains no frame from Hermes"},
 		{"", "hermes-proxy --progress loud", 1, "", `"msg":"--progress: invalid progress "loud": must be envelope, bare, unnamed, comment or off`},
+		{"", "hermes-proxy 127.0.0.1:8642", 1, "", "Error: hermes-proxy takes flags only: --to is the agent's address\n"},
+		{"", "hermes-health 127.0.0.1:8643", 1, "", "Error: hermes-health takes flags only: --url is the URL to ask\n"},
 		{"", "hermes-proxy --heartbeat 10s", 1, "", "Error: unknown flag: --heartbeat"},
 		{"", "hermes-proxy --from " + taken, 1, "", `"msg":"` + taken + " is in use by another program"},
 	} {

@@ -1,5 +1,5 @@
 // Package command has helpers for the commands of the sidecar: flags for the options of the
-// handler, and exit statuses.
+// handler, arguments, and exit statuses.
 package command
 
 import (
@@ -76,6 +76,17 @@ func (f *optionFlag) Set(v string) error {
 
 // Type returns the text after the flag in the help.
 func (f *optionFlag) Type() string { return f.option.Usage() }
+
+// FlagsOnly refuses arguments that are no flags. The error says which flag, such as "--to is the agent's
+// address", may be meant.
+func FlagsOnly(flag string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return fmt.Errorf("%s takes flags only: %s", cmd.Name(), flag)
+		}
+		return nil
+	}
+}
 
 // Exit prints err, unless it is nil, and returns the error that makes Caddy exit with status.
 // caddycmd.WrapCommandFuncForCobra alone would leave err to Caddy's log, which is JSON without a

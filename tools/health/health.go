@@ -12,6 +12,8 @@ import (
 
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
+
+	"github.com/hermes-sidecar/hermes-sidecar/internal/command"
 )
 
 const (
@@ -35,7 +37,7 @@ func init() {
 		CobraFunc: func(cmd *cobra.Command) {
 			var c healthCommand
 			c.flags(cmd)
-			cmd.Args = cobra.NoArgs
+			cmd.Args = command.FlagsOnly("--url is the URL to ask")
 			// Not caddycmd.WrapCommandFuncForCobra: it reports errors to
 			// Caddy's log, as JSON where there is no terminal.
 			cmd.RunE = func(*cobra.Command, []string) error { return c.run() }
