@@ -41,7 +41,9 @@ func TestReloads(t *testing.T) {
 	}
 	p.WantRan(t, danger, 2)
 	for _, line := range []string{`"msg":"asked for approval"`, `"msg":"approval answered"`} {
-		if n := strings.Count(p.caddy.Log.String(), line); n != 2 {
+		lines := func() int { return strings.Count(p.caddy.Log.String(), line) }
+		harness.Until(t, "two lines have "+line, func() bool { return lines() >= 2 })
+		if n := lines(); n != 2 {
 			t.Errorf("%d lines %s", n, line)
 		}
 	}

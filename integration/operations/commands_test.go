@@ -75,7 +75,7 @@ func TestProxyCommandServesTLS(t *testing.T) {
 			t.Errorf("%q is in the log:\n%s", line, s.Log)
 		}
 	}
-	if !strings.Contains(s.Log.String(), "root.crt") {
+	if !s.Await("root.crt") {
 		t.Errorf("the log does not say where the root certificate is:\n%s", s.Log)
 	}
 	pool := x509.NewCertPool()

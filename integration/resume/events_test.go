@@ -71,7 +71,8 @@ func TestEventsOfRuns(t *testing.T) {
 	if n := metrics.Scrape(t, "http://"+listen+"/metrics").Streams("ok"); n != 1 {
 		t.Errorf("%v streams count", n)
 	}
-	if n := strings.Count(side.Log.String(), `"status":202`); n != 1 {
-		t.Errorf("the access log has %d runs", n)
+	const accepted = `"status":202`
+	if logged := side.Await(accepted); !logged || strings.Count(side.Log.String(), accepted) != 1 {
+		t.Errorf("the access log has other runs than one:\n%s", side.Log)
 	}
 }

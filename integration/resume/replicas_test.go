@@ -223,7 +223,7 @@ func TestRedisOverTLS(t *testing.T) {
 	if passed := ask(all[0], "one"); passed.Header.Get(stream) != "" || !strings.Contains(passed.All(), "[DONE]") {
 		t.Errorf("a server that is not trusted has %v", passed.Header)
 	}
-	if log := processes[0].Log.String(); !strings.Contains(log, "redis is failing") || !strings.Contains(log, "certificate") {
+	if !processes[0].Await("redis is failing") || !processes[0].Await("certificate") {
 		t.Error("the log does not say why")
 	}
 }
