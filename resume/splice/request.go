@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptrace"
@@ -138,7 +139,15 @@ func (q *requests) ask(ctx context.Context) (*http.Response, error) {
 	}
 	trace := &httptrace.ClientTrace{WroteHeaders: func() { q.heard.Store(true) }}
 	up := q.original.Clone(httptrace.WithClientTrace(ctx, trace))
-	up.Body, up.GetBody, up.ContentLength = reqbody.Again(q.body), nil, int64(len(q.body))
+	up.Body, up.ContentLength = reqbody.Again(q.body), int64(len(q.body))
+	// If the site has closed an idle connection, net/http takes another one. But what the site may
+	// have heard of is only sent again after a probe (TestIdleConnectionThatIsClosed).
+	up.GetBody = func() (io.ReadCloser, error) {
+		if q.heard.Load() {
+			return nil, errBeforeAnswer
+		}
+		return reqbody.Again(q.body), nil
+	}
 	res, err := q.next.RoundTrip(up)
 	switch {
 	case err != nil && !q.heard.Load():
@@ -160,6 +169,9 @@ func answeredError(res *http.Response) error {
 	return fmt.Errorf("the site answered %d %s", res.StatusCode, http.StatusText(res.StatusCode))
 }
 
+// errBeforeAnswer means that the site may have heard of a request that got no answer.
+var errBeforeAnswer = errors.New("the connection broke before the answer")
+
 // sentError returns err, of a request that the site may have heard of, without what it wraps.
 func sentError(err error) error { return errors.New(err.Error()) }
 
@@ -180,7 +192,7 @@ func (q *requests) probe(ctx context.Context) error {
 	case isTransient(res):
 		return answeredError(res)
 	}
-	return final{errors.New("the connection broke before the answer, and the site does not support keys, so the request is not sent again")}
+	return final{fmt.Errorf("%w, and the site does not support keys, so the request is not sent again", errBeforeAnswer)}
 }
 
 // askAfter asks for what follows the event with the number last.

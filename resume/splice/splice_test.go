@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -205,6 +206,47 @@ func answers(pieces ...string) http.HandlerFunc {
 			_ = http.NewResponseController(w).Flush()
 		}
 	}
+}
+
+// TestIdleConnectionThatIsClosed by the site just when a request is about to be sent on it: the request goes on
+// another one. What the site has had is not sent again by net/http, which knows no probe.
+func TestIdleConnectionThatIsClosed(t *testing.T) {
+	proxytest.Bubble(t, "before the request", func(t *testing.T) {
+		r := newRoad(t, new(splice.Transport), answers("data: [DONE]\n\n"))
+		r.keepAlive(func() { r.server.SetKeepAlivesEnabled(false) })
+		first, again := r.all(), r.all()
+		if n := r.opened.Load(); again != first || n != 2 {
+			t.Errorf("on %d connections it gets %q, want two and %q", n, again, first)
+		}
+	})
+	proxytest.Bubble(t, "after the request", func(t *testing.T) {
+		r, closes := new(road), false
+		r.open(t, new(splice.Transport), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if closes {
+				panic(http.ErrAbortHandler)
+			}
+			_, _ = io.WriteString(w, "{}")
+		}))
+		r.keepAlive(func() { closes = true })
+		r.all()
+		if res, err := r.post(); err == nil {
+			t.Errorf("it gets %s", res.Status)
+		}
+		if posts := strings.Count(fmt.Sprint(r.log), http.MethodPost); posts != 2 {
+			t.Errorf("the site was asked %q", r.log)
+		}
+	})
+}
+
+// keepAlive has connections serve more than one request. Before one is used again it calls reused.
+func (r *road) keepAlive(reused func()) {
+	r.client.Transport.(*splice.Transport).Next.(*http.Transport).DisableKeepAlives = false
+	r.ctx = httptrace.WithClientTrace(r.ctx, &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) {
+		if c.Reused {
+			reused()
+			synctest.Wait()
+		}
+	}})
 }
 
 // endings are streams that differ in what their lines end with, and in how they end.
