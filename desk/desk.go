@@ -163,15 +163,16 @@ func (s *Tickets) Ask(q rewrite.ApprovalRequest) *Ticket {
 	case t != nil && (t.hasEnded() && (!t.left || t.isLate()) || slices.Contains(s.tickets, t)):
 		return t
 	case len(s.tickets) >= maxOfStream,
-		(t == nil || t.left) && d.waitingOf(s.asker.Owner) >= maxOfOwner,
+		(t == nil || t.hasEnded()) && d.waitingOf(s.asker.Owner) >= maxOfOwner,
 		t == nil && !d.makeRoom():
 		d.stats.Omitted++
 		return nil
 	case t == nil:
 		t = d.add(s.asker, q)
-	case t.left:
+	case t.hasEnded():
 		d.revive(t, s.asker, q)
 	}
+	t.left, t.gone = false, false // also while an answer is being sent, which upstream may refuse
 	t.streams = append(t.streams, s)
 	s.tickets = append(s.tickets, t)
 	return t
@@ -180,7 +181,8 @@ func (s *Tickets) Ask(q rewrite.ApprovalRequest) *Ticket {
 // Done ends the ticket with the request id requestID, whose tool has ended: upstream does not wait
 // for the answer any more. With "" the stream has ended, and Done ends each of its tickets that no
 // other stream has. Such a ticket waits again if another stream asks the same question before its
-// timeout, because the events of a run can be read again.
+// timeout, because the events of a run can be read again; and so does one whose answer was under way, if
+// upstream refuses that.
 func (s *Tickets) Done(requestID string) {
 	d := s.desk
 	d.mu.Lock()
@@ -195,7 +197,7 @@ func (s *Tickets) Done(requestID string) {
 			s.tickets = without(s.tickets, t)
 		default:
 			d.leave(t)
-			t.left = t.state == Over
+			t.left = true
 		}
 	}
 }
@@ -248,7 +250,7 @@ func (d *Desk) add(a Asker, q rewrite.ApprovalRequest) *Ticket {
 // revive makes t wait again after its streams have ended without an answer.
 func (d *Desk) revive(t *Ticket, a Asker, q rewrite.ApprovalRequest) {
 	d.ended = without(d.ended, t)
-	t.state, t.left, t.asker = Waiting, false, a
+	t.state, t.asker = Waiting, a
 	t.keep(q)
 	d.stats.Asked++
 	d.stats.Waiting++

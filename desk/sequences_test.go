@@ -50,7 +50,7 @@ func TestRandomSequences(t *testing.T) {
 	t.Log(total)
 	for _, what := range []string{
 		"asked", "asked again", "read again", "another command", "too many", "ran", "denied", "denied for codes", "guessed", "expired", "forgotten",
-		"refused", "answered elsewhere", "too late", "not offered", "during an answer", "ended during an answer",
+		"refused", "answered elsewhere", "too late", "not offered", "during an answer", "ended during an answer", "read again during an answer",
 	} {
 		if rounds >= 500 && total[what] == 0 {
 			t.Errorf("nothing was ever %s", what)
@@ -176,6 +176,11 @@ func (s *sequence) ask() {
 	if s.r.IntN(8) == 0 {
 		q.Command += "; rm -rf other"
 	}
+	s.asks(stream, q)
+}
+
+// asks has a stream ask q.
+func (s *sequence) asks(stream int, q rewrite.ApprovalRequest) {
 	u := s.find(stream%clients, q)
 	isNew := u == nil
 	what := "asked"
@@ -191,17 +196,18 @@ func (s *sequence) ask() {
 		s.tickets = append(s.tickets, u)
 		s.wait(u, q)
 		u.streams[stream] = true
-	case u.left:
+	case u.hasEnded():
 		what = "read again"
 		s.wait(u, q)
-		fallthrough
+		u.streams[stream] = true
 	default:
+		if u.gone {
+			what = "read again during an answer"
+		}
+		u.gone, u.left = false, false
 		u.streams[stream] = true
 	}
 	s.did[what]++
-	if !isNew && u != nil && u.state == desk.Sending && len(u.streams) == 1 {
-		s.did["asked again during an answer"]++
-	}
 	got := s.streams[stream].Ask(q)
 	switch {
 	case u == nil:
@@ -224,7 +230,7 @@ func (s *sequence) ask() {
 
 // wait makes u wait for an answer to q.
 func (s *sequence) wait(u *question, q rewrite.ApprovalRequest) {
-	u.q, u.state, u.left = q, desk.Waiting, false
+	u.q, u.state, u.left, u.gone = q, desk.Waiting, false, false
 	u.q.Choices = nil
 	for _, c := range all {
 		if c == desk.Deny || slices.Contains(q.Choices, c) {
@@ -250,7 +256,7 @@ func (s *sequence) done(stream int, request string) {
 		case request == "" && len(u.streams) > 1:
 			delete(u.streams, stream)
 		case u.state == desk.Sending:
-			u.gone = true
+			u.gone, u.left = true, request == ""
 			clear(u.streams)
 			s.did["ended during an answer"]++
 		default:
@@ -386,6 +392,9 @@ func (s *sequence) send(ctx context.Context, u *question, q rewrite.ApprovalRequ
 			for stream := range maps.Clone(u.streams) {
 				s.done(stream, []string{"", u.q.RequestID}[s.r.IntN(2)])
 			}
+			if s.r.IntN(2) == 0 {
+				s.asks(u.owner+clients*s.r.IntN(2), u.q)
+			}
 		case 1:
 			s.sleep(time.Duration(s.r.Int64N(int64(2 * timeout))))
 		default:
@@ -421,6 +430,7 @@ func (s *sequence) settle(u *question, result desk.Result) {
 	if result != desk.Accepted {
 		u.answer = ""
 	}
+	u.left = u.left && result == desk.Refused && !u.denied
 	switch {
 	case result == desk.Accepted:
 		if c != desk.Deny && u.ran {

@@ -31,8 +31,8 @@ type Ticket struct {
 	rest    func(w http.ResponseWriter, r *http.Request) error
 	streams []*Tickets // that ask the question
 	state   State
-	left    bool                   // ended because its streams ended
-	gone    bool                   // upstream waits no more, and an answer is under way
+	left    bool                   // its streams ended, and it did, or will if the answer under way is refused
+	gone    bool                   // upstream waits no more, or no stream asks any more, and an answer is under way
 	denied  bool                   // by wrong codes: it does not wait again
 	answer  rewrite.ApprovalChoice // that upstream has accepted, or is being sent; "" if none, or if it came by another way
 	wrong   int                    // wrong codes
@@ -168,6 +168,7 @@ func (t *Ticket) settle(c rewrite.ApprovalChoice, way Way, result Result) {
 	if result != Accepted {
 		t.answer = ""
 	}
+	t.left = t.left && result == Refused && !t.denied
 	switch {
 	case result == Accepted:
 		d.stats.Answered[AnswerKind{c, way}]++
