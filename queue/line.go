@@ -76,6 +76,7 @@ const minPause = time.Second
 type Lines struct {
 	mu    sync.Mutex
 	lines map[string]*line // by backend; only those in which requests run, wait or pause
+	runs  map[string]*int  // by backend, as the last Configure has set it
 	total Stats            // without Waiting and Running
 }
 
@@ -83,7 +84,7 @@ type Lines struct {
 type line struct {
 	lines   *Lines
 	backend string
-	runs    int // of the Options of the last Join or Configure
+	runs    int // of the last Configure or, without one, of the last Join
 	held    int
 	waiting []*Turn            // in the order in which they joined the line
 	clients map[Client]*client // only clients that hold places or wait
@@ -110,14 +111,17 @@ type line struct {
 // place and no room to wait. If there is no room, but another client waits with more requests than
 // this one would, the last request of the one with the most leaves: its Wait returns ErrFull.
 //
-// o.Runs applies to the line from now on. If it is less than before, no run is ended, and no request
-// is admitted until fewer runs are under way. o.Waiting applies to this request only.
+// o.Runs applies to the line from now on, unless Configure has set another number. If it is less than
+// before, no run is ended, and no request is admitted until fewer runs are under way. o.Waiting applies
+// to this request only.
 func (l *Lines) Join(backend string, o Options, id Client) (*Turn, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
 	n := l.line(backend)
-	n.runs = o.Runs
+	if n.runs = o.Runs; l.runs[backend] != nil {
+		n.runs = *l.runs[backend]
+	}
 	n.admit(now)
 	if o.Waiting <= 0 {
 		o.Wait = 0
@@ -138,14 +142,27 @@ func (l *Lines) Join(backend string, o Options, id Client) (*Turn, error) {
 	return t, nil
 }
 
-// Configure sets the number of runs of the backend's line, if there is one, as Join does, and
-// admits the requests that it now has places for.
-func (l *Lines) Configure(backend string, o Options) {
+// Configure sets the number of runs of the backend's line to o.Runs, whatever requests bring that join
+// it, until the next Configure, or until end is called. It admits the requests that the line now has
+// places for.
+func (l *Lines) Configure(backend string, o Options) (end func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.runs == nil {
+		l.runs = make(map[string]*int)
+	}
+	runs := &o.Runs
+	l.runs[backend] = runs
 	if n := l.lines[backend]; n != nil {
 		n.runs = o.Runs
 		n.admit(time.Now())
+	}
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.runs[backend] == runs {
+			delete(l.runs, backend)
+		}
 	}
 }
 

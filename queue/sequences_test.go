@@ -49,7 +49,7 @@ func TestRandomSequences(t *testing.T) {
 		}
 	}
 	t.Log(did)
-	for _, what := range []string{"placed", "at once", "full", "made room", "timed out", "left", "done", "done in line", "refused", "refused for good", "answered", "paused out", "told", "left as it came", "opened", "lowered", "raised", "scouted", "over"} {
+	for _, what := range []string{"placed", "at once", "full", "made room", "timed out", "left", "done", "done in line", "refused", "refused for good", "answered", "paused out", "told", "left as it came", "opened", "lowered", "raised", "brought an old limit", "scouted", "over"} {
 		if rounds >= 300 && did[what] == 0 {
 			t.Errorf("nothing was ever %s", what)
 		}
@@ -62,6 +62,7 @@ type sequence struct {
 	r      *rand.Rand
 	s      *scene
 	o      queue.Options
+	ends   []func() // of configurations, the last of which has set the limit
 	m      model
 	all    []*modelTurn
 	passed map[string]int // how many places a client got while another waited that has none, by both
@@ -392,10 +393,16 @@ func (q *sequence) configure() {
 	q.o.Waiting = q.r.IntN(8)
 	runs := 1 + q.r.IntN(4)
 	q.o.Runs = runs
-	if q.r.IntN(2) == 0 || runs == q.m.runs {
-		return // the next one to come brings it
+	if n := len(q.ends); n > 0 && q.r.IntN(3) == 0 {
+		i := q.r.IntN(n)
+		if q.ends[i](); i == n-1 { // that of an older configuration ends nothing
+			q.ends = nil
+		}
 	}
-	q.s.lines.Configure(backend, q.o)
+	if q.r.IntN(2) == 0 || runs == q.m.runs {
+		return // the next one to come brings it, unless a configuration has
+	}
+	q.ends = append(q.ends, q.s.lines.Configure(backend, q.o))
 	q.setRuns()
 }
 
@@ -426,7 +433,11 @@ func (q *sequence) come() {
 	}
 	q.all = append(q.all, u)
 	// Joins, and waits only then: the model first.
-	q.setRuns()
+	if len(q.ends) == 0 {
+		q.setRuns()
+	} else if q.o.Runs != q.m.runs {
+		q.did["brought an old limit"]++
+	}
 	var want error
 	var victim *modelTurn
 	switch {

@@ -1,13 +1,16 @@
 package queue
 
 import (
+	"bufio"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/client"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
 )
@@ -49,6 +52,47 @@ func TestReloadWithOtherLimits(t *testing.T) {
 	last.good(chat)
 	if p.MostAtOnce() != 3 {
 		t.Errorf("%d at once", p.MostAtOnce())
+	}
+}
+
+// TestReloadDuringABody: a request that has come before a reload, and whose body comes after it, brings no limit back.
+func TestReloadDuringABody(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ before, after, at int }{"fewer": {3, 1, 1}, "more": {1, 2, 2}} {
+		p := newPlaceOf(t, hermes.New(t, 20), site{queue: []string{fmt.Sprintf("runs %d", c.before)}, grace: "10m", hermes: []string{"drain_timeout 10m"}})
+		p.ask(chat, "key-0", "slow-0")
+		p.Until(t, "slow-0")
+		conn := client.Dial(t, p.base)
+		body := fmt.Sprintf(chat.body, `"typed"`)
+		fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nExpect: 100-continue\r\nConnection: close\r\nContent-Length: %d\r\n\r\n", chat.path, conn.RemoteAddr(), len(body))
+		r := bufio.NewReader(conn)
+		if line, err := r.ReadString('\n'); !strings.Contains(line, "100 Continue") { // it is read
+			t.Fatalf("%s: %q, %v", name, line, err)
+		}
+		s := p.lines
+		s.queue = []string{fmt.Sprintf("runs %d", c.after)}
+		p.load(s)
+		for i := 1; i <= c.at; i++ {
+			p.ask(chat, fmt.Sprintf("key-%d", i), fmt.Sprintf("slow-%d", i))
+		}
+		p.untilWaiting(1)
+		io.WriteString(conn, body)
+		harness.Until(t, "it has come", func() bool { return p.metric("waiting")+p.metric("running") == float64(c.at+2) })
+		if waiting := p.metric("waiting"); waiting != 2 {
+			t.Errorf("%s: %v wait, want 2", name, waiting)
+		}
+		p.End("slow-0")
+		harness.Until(t, "the first goes on", func() bool { return len(p.Heard()) == c.after+1 })
+		if running := p.metric("running"); running != float64(c.after) {
+			t.Errorf("%s: %v run, want %d", name, running, c.after)
+		}
+		p.Release()
+		if all, _ := io.ReadAll(conn); !strings.Contains(string(all), "bye") {
+			t.Errorf("%s: %s", name, harness.Clip(string(all)))
+		}
+		if p.MostAtOnce() != c.after {
+			t.Errorf("%s: %d at once, want %d", name, p.MostAtOnce(), c.after)
+		}
 	}
 }
 

@@ -82,6 +82,7 @@ type QueueHandler struct {
 	lines   *queue.Lines // of the process
 	options queue.Options
 	backend func() string // returns the key of the line, once all handlers are provisioned
+	end     func()        // ends what the configuration has set, nil before it has started
 	logger  *zap.Logger
 	refused *bounded.Rate // of log messages about refused requests
 }
@@ -133,8 +134,18 @@ func (h *QueueHandler) Provision(ctx caddy.Context) error {
 		if !waits {
 			h.logger.Warn("there is no hermes after hermes_queue, so no request waits; add one after it")
 		}
-		h.lines.Configure(key, h.options) // requests that have waited since before a reload get the new places at once
+		// Requests that have waited since before a reload get the new places at once, and those that came
+		// before it, and join the line later, bring no old limit.
+		h.end = h.lines.Configure(key, h.options)
 	}))
+}
+
+// Cleanup ends the limit of the line, unless a newer configuration has set it.
+func (h *QueueHandler) Cleanup() error {
+	if h.end != nil {
+		h.end()
+	}
+	return nil
 }
 
 // started is the function to call when a configuration has started.
@@ -179,6 +190,7 @@ func (h *QueueHandler) ServeHTTP(w http.ResponseWriter, r *http.Request, next ca
 var (
 	_ caddy.Provisioner           = (*QueueHandler)(nil)
 	_ caddy.Validator             = (*QueueHandler)(nil)
+	_ caddy.CleanerUpper          = (*QueueHandler)(nil)
 	_ caddyhttp.MiddlewareHandler = (*QueueHandler)(nil)
 	_ caddyfile.Unmarshaler       = (*QueueHandler)(nil)
 )
