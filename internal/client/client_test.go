@@ -18,10 +18,13 @@ func asked(header ...string) *http.Request {
 	return r
 }
 
-// presents returns a request with a certificate.
-func presents(certificate string) *http.Request {
+// presents returns a request over TLS with certificates.
+func presents(certificates ...string) *http.Request {
 	r := asked()
-	r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{{Raw: []byte(certificate)}}}
+	r.TLS = &tls.ConnectionState{}
+	for _, c := range certificates {
+		r.TLS.PeerCertificates = append(r.TLS.PeerCertificates, &x509.Certificate{Raw: []byte(c)})
+	}
 	return r
 }
 
@@ -41,6 +44,7 @@ func TestClients(t *testing.T) {
 		"a cookie that changes": {Of(asked("Authorization", "x", "Cookie", "a=1")), Of(asked("Authorization", "x", "Cookie", "a=2")), false},
 		"certificates":          {Of(presents("x")), Of(presents("y")), false},
 		"one certificate":       {Of(presents("x")), Of(presents("x")), true},
+		"no certificate":        {Of(presents()), Of(asked()), true},
 		"no credentials":        {Of(asked()), Of(asked("User-Agent", "a")), true},
 		"one scope":             {Of(asked("Authorization", "x"), "a", "b"), Of(asked("Authorization", "x"), "a", "b"), true},
 		"two scopes":            {Of(asked("Authorization", "x"), "a", "b"), Of(asked("Authorization", "x"), "ab"), false},
@@ -65,6 +69,7 @@ func TestHasCredentials(t *testing.T) {
 		"a key":         {asked("Api-Key", "a"), true},
 		"an empty one":  {asked("Authorization", ""), true},
 		"a certificate": {presents("x"), true},
+		"TLS":           {presents(), false},
 	} {
 		if got := HasCredentials(c.r); got != c.want {
 			t.Errorf("%s: %v", name, got)

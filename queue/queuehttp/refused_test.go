@@ -79,6 +79,11 @@ func TestUpstreamRefuses(t *testing.T) {
 				t.Errorf("3 tries took %v", took)
 			}
 			x.Stream()
+			other, err := x.lines.Join("b", queue.Options{Runs: 2}, queue.Client{3})
+			if err != nil {
+				t.Fatal("upstream has taken the request, but another one has to wait:", err)
+			}
+			other.Done()
 			x.Write(role, text("a"), fullStop, done)
 			x.Ret(nil).WantSwallowed(t)
 			x.WantBody(shown(youAreNext) + over() + role + text("a") + fullStop + done)
