@@ -78,9 +78,8 @@ type trial struct {
 
 // refusal is an answer that may be one with which upstream refuses the request.
 type refusal struct {
-	header  http.Header
-	body    []byte // at most maxRefusal bytes
-	flushed bool   // the next handler has flushed
+	header http.Header
+	body   []byte // at most maxRefusal bytes
 }
 
 // maxRefusal is the number of bytes of the largest answer that may be a refusal.
@@ -167,7 +166,6 @@ func (t *trial) FlushError() error {
 		t.begin(http.StatusOK)
 	}
 	if t.held != nil {
-		t.held.flushed = true
 		return nil
 	}
 	return http.NewResponseController(t.ResponseWriter).Flush()
@@ -207,9 +205,6 @@ func (t *trial) pass() error {
 	t.held = nil
 	t.goOn(http.StatusTooManyRequests)
 	_, err := t.ResponseWriter.Write(f.body)
-	if err == nil && f.flushed {
-		err = http.NewResponseController(t.ResponseWriter).Flush()
-	}
 	return err
 }
 
