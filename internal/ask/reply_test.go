@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -90,6 +91,9 @@ func TestReplies(t *testing.T) {
 		})
 		w := httptest.NewRecorder()
 		c.reply.Code = ticket.Code()
+		if given := o.Secrets(chat(nil)); !maps.Equal(given, rewrite.Secrets{ticket.Code(): true, ticket.ID(): false}) {
+			t.Errorf("%s: the client's secrets are %d", name, len(given))
+		}
 		answered, err := o.Answer(w, chat(nil), c.reply, c.form)
 		if !answered || err != nil || w.Code != c.status || w.Header().Get("Content-Type") != c.media || (c.status >= 400) != (w.Header().Get("X-Should-Retry") == "false") {
 			t.Errorf("%s: %v, %v, %d %v", name, answered, err, w.Code, w.Header())

@@ -544,6 +544,30 @@ func TestUpstreamEndsAfterTheWait(t *testing.T) {
 	}
 }
 
+// TestSlowClientHoldsNoPlace: the place is free when upstream has ended, and not when the client has read the
+// rest.
+func TestSlowClientHoldsNoPlace(t *testing.T) {
+	bubble(t, "", func(t *testing.T) {
+		x := waits(t, 0)
+		<-x.Ack
+		x.Stream()
+		x.Write(role)
+		reads := make(chan struct{})
+		x.Do(func() {
+			x.Rec.OnWrite = func(b []byte) (int, error) {
+				<-reads
+				return len(b), nil
+			}
+		})
+		x.Last(func() error { return nil })
+		synctest.Wait()
+		x.wantFree()
+		close(reads)
+		x.end().WantSwallowed(t)
+		equal(t, x.Result().Outcome, "upstream_incomplete", "outcome")
+	})
+}
+
 // TestNoDeadlineInLine: deadlines begin when the request goes on.
 func TestNoDeadlineInLine(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
