@@ -188,7 +188,7 @@ func TestErrorHeaderLosesItsSecrets(t *testing.T) {
 
 // TestFailuresDoNotDependOnReads: each cut of what upstream sends gives the same answer.
 func TestFailuresDoNotDependOnReads(t *testing.T) {
-	for _, body := range []string{incomplete + "\n", crashed, incomplete[:150], "[" + crashed + "]"} {
+	for _, body := range []string{incomplete + "\n", crashed, incomplete[:150], "[" + crashed + "]", crashed + crashed} {
 		for i := range body {
 			x := begin(t)
 			x.answerFailed(502, "application/json", -1)

@@ -45,6 +45,7 @@ func TestBodiesThatAreCalledStreams(t *testing.T) {
 		"a secret and a mark":  {"\ufeff" + `{"error":{"message":"bad key sk-abcdEFGH1234567890"}}`, "\ufeff" + `{"error":{"message":"bad key [redacted]"}}`, json},
 		"text":                 {"Internal Server Error", "", sse},
 		"a line of text":       {"upstream: no key\n", "", sse},
+		"lines like fields":    {"identity unknown\ndatabase: away\n", "", sse},
 		"a page":               {"<html>\n<body>\n\n<h1>502 Bad Gateway</h1>\n</body></html>\n", "", sse},
 		"JSON lines":           {`{"a": 1}` + "\n" + `{"a": 2}` + "\n", "", sse},
 		"a secret in a text":   {"bad key sk-abcdEFGH1234567890\n", "bad key [redacted]\n", sse},
