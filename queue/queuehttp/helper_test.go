@@ -92,6 +92,7 @@ func begin(t *testing.T, settings ...setting) *exchange {
 func launch(t *testing.T, settings ...setting) *exchange {
 	t.Helper()
 	x := &exchange{proxytest.New(t)}
+	t.Cleanup(func() { equal(t, x.Streams.Open(), 0, "requests under way") })
 	var o options
 	for _, set := range settings {
 		set(&o, x.R, x.Rec)

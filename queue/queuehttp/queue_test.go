@@ -239,6 +239,15 @@ func TestNothingIsToldOtherwise(t *testing.T) {
 			x.wantFree()
 		})
 	}
+	bubble(t, "a reply that fails", func(t *testing.T) {
+		x := waits(t, 1, body(`{"stream":true,"messages":[{"role":"user","content":"approve K7QF-2M9D"}]}`), option(func(o *options) {
+			o.Approvals.Reply = func(http.ResponseWriter, *http.Request, rewrite.Reply, rewrite.AnswerForm) (bool, error) {
+				return true, errTest
+			}
+			o.Approvals.Secrets = func(*http.Request) rewrite.Secrets { return rewrite.Secrets{"K7QF-2M9D": true} }
+		}))
+		x.end().WantEnd(t, nil, errTest)
+	})
 	for _, c := range []struct{ name, method, path string }{
 		{"no POST", http.MethodGet, chatPath}, {"no run", http.MethodPost, "/v1/models"}, {"events", http.MethodPost, "/v1/runs/r1/events"},
 	} {
