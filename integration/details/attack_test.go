@@ -10,6 +10,7 @@ import (
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/hermes"
 	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/sidecar"
+	"github.com/hermes-sidecar/hermes-sidecar/integration/harness/strict"
 )
 
 // plain is the answer to go without details.
@@ -29,24 +30,19 @@ func TestHermesThatIsSlow(t *testing.T) {
 	t.Parallel()
 	agent := hermes.New(t, 0)
 	p := inFront(t, agent, "hermes\nreverse_proxy "+agent.Addr+" {\n\tfail_duration 1h\n\tlb_try_duration 1s\n}")
-	asked := make(chan struct{}, 9)
 	var gone atomic.Int32
 	p.AnswerSessions(func(w http.ResponseWriter, r *http.Request) {
-		asked <- struct{}{}
 		<-r.Context().Done() // the sidecar gives up
 		gone.Add(1)
 	})
 	more := make(chan struct{})
 	p.On("go", hermes.Says("before"), hermes.Uses(use), hermes.Uses(hermes.Call{ID: "call_2", Name: "terminal"}), hermes.Says("after"), hermes.Waits(more), hermes.Says("done"))
-	for i := range 4 {
+	for range 4 {
 		r := p.ask("go")
 		for said := ""; said != "before"; { // while Hermes has not answered
 			if e := r.Frame(); e.Chunk != nil && len(e.Choices) > 0 {
 				said = e.Choices[0].Delta.Content
 			}
-		}
-		if i < 3 {
-			<-asked
 		}
 		for running := 0; running < 2; {
 			if e := r.Frame(); e.Chunk != nil && e.Status == "running" {
@@ -58,12 +54,13 @@ func TestHermesThatIsSlow(t *testing.T) {
 			t.Errorf("the answer is %q", a.Content)
 		}
 	}
-	if n := len(p.SessionQuestions()); n != 3 {
-		t.Errorf("%d questions, want 3: one a stream, and none after three", n)
-	}
-	harness.Until(t, "the questions are given up", func() bool { return gone.Load() == 3 })
 	if got := p.metric("late"); got != 3 {
-		t.Errorf("%v questions were late", got)
+		t.Errorf("%v questions were late, want 3: one a stream, and none after three", got)
+	}
+	// On a busy machine one may be late before Hermes has it.
+	harness.Until(t, "the questions are given up", func() bool { return int(gone.Load()) == len(p.SessionQuestions()) })
+	if n := len(p.SessionQuestions()); n > 3 {
+		t.Errorf("Hermes was asked %d times", n)
 	}
 }
 
@@ -92,7 +89,7 @@ func TestDetailsOfAHugeAnswer(t *testing.T) {
 			}
 		})
 		for range 3 {
-			want(t, p.ask("go").Answer(), plain...)
+			want(t, func() *strict.Answer { return p.ask("go").Answer() }, plain...)
 		}
 		<-ended
 		if n := len(p.SessionQuestions()); n > 3 { // three if a busy machine has not read 4 MiB in time
