@@ -96,15 +96,16 @@ func told(a *strict.Answer) string {
 // section 8).
 const quick = 150 * time.Millisecond
 
-// want asks, and wants that the answer tells of the tools so. It asks again if the answer does not and was not quick: a
-// busy machine may have kept the agent from telling the details in time. After that a sidecar asks less, so ask starts
-// another one where details are wanted.
-func want(t testing.TB, ask func() *strict.Answer, lines ...string) {
+// want wants that an answer tells of the tools so, and returns the place that ask has asked. It asks another place if
+// the answer does not and was not quick: a busy machine may have kept the agent from telling the details in time, and
+// after that a sidecar asks less.
+func want(t testing.TB, start func() *place, ask func(*place) *strict.Answer, lines ...string) (p *place) {
 	t.Helper()
 	harness.Until(t, "details come in time", func() bool {
 		t.Helper()
+		p = start()
 		began := time.Now()
-		a := ask()
+		a := ask(p)
 		isQuick := time.Since(began) < quick
 		a.CheckGood(t)
 		got, want := told(a), strings.Join(lines, "\n")+"\n"
@@ -113,7 +114,11 @@ func want(t testing.TB, ask func() *strict.Answer, lines ...string) {
 		}
 		return got == want
 	})
+	return p
 }
+
+// asksToGo asks go.
+func asksToGo(p *place) *strict.Answer { return p.ask("go").Answer() }
 
 // use is a tool that runs alone.
 var use = hermes.Call{ID: "call_1", Name: "terminal", Label: "ls", Args: `{"command": "ls -la"}`, Result: `{"output": "one", "exit_code": 0, "error": null}`}
@@ -126,13 +131,13 @@ func TestDetailsOfHermesVersions(t *testing.T) {
 	for _, version := range []string{"", "0.19"} {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
-			ask := func() *strict.Answer {
+			start := func() *place {
 				p := newPlace(t)
 				p.Version = version
 				p.On("go", hermes.Uses(use), hermes.Says("and"), hermes.Uses(bad), hermes.Says("done"))
-				return p.ask("go").Answer()
+				return p
 			}
-			want(t, ask, `call_1 running {"command":"ls -la"}`, `call_1 completed {"command":"ls -la"} `+use.Result,
+			want(t, start, asksToGo, `call_1 running {"command":"ls -la"}`, `call_1 completed {"command":"ls -la"} `+use.Result,
 				`call_2 running {"path":"a"}`, `call_2 completed {"path":"a"} {"error": "not there"} failed`)
 		})
 	}
@@ -141,12 +146,12 @@ func TestDetailsOfHermesVersions(t *testing.T) {
 		p := newPlace(t)
 		p.Version = "0.13"
 		p.On("go", hermes.Uses(use), hermes.Says("done"))
-		ask := func() *strict.Answer { return p.ask("go").Answer() }
+		same := func() *place { return p }
 		harness.Until(t, "Hermes refuses a question, and is in time", func() bool {
-			want(t, ask, "call_1 running ", "call_1 completed ")
+			want(t, same, asksToGo, "call_1 running ", "call_1 completed ")
 			return p.metric("refused") == 1
 		})
-		want(t, ask, "call_1 running ", "call_1 completed ")
+		want(t, same, asksToGo, "call_1 running ", "call_1 completed ")
 		const warning = "upstream does not report the arguments and results of tools"
 		warned := p.caddy.Await(warning)
 		if refused, log := p.metric("refused"), p.caddy.Log.String(); !warned || refused != 1 || strings.Count(log, warning) != 1 {
@@ -159,12 +164,10 @@ func TestDetailsOfHermesVersions(t *testing.T) {
 // turn has; and what is asked does not reach logs.
 func TestDetailsAreAskedForInTheClientsName(t *testing.T) {
 	t.Parallel()
-	var p *place
-	ask := func() *strict.Answer {
-		p = newPlace(t)
+	ask := func(p *place) *strict.Answer {
 		return p.answer("/p/work/v1/chat/completions?key=1", "X-Hermes-Session-Id", "mine")
 	}
-	want(t, ask, `call_1 running {"command":"ls -la"}`, `call_1 completed {"command":"ls -la"} `+use.Result)
+	p := want(t, func() *place { return newPlace(t) }, ask, `call_1 running {"command":"ls -la"}`, `call_1 completed {"command":"ls -la"} `+use.Result)
 	question := hermes.SessionQuestion{Path: "/p/work/api/sessions/mine/messages", Query: "limit=64&order=latest&key=1", Key: "Bearer key"}
 	if got := p.SessionQuestions(); !slices.Equal(got, []hermes.SessionQuestion{question, question}) {
 		t.Errorf("asked %+v, want two of %+v", got, question)
@@ -190,12 +193,8 @@ func TestOptionToolDetails(t *testing.T) {
 	} {
 		t.Run(option, func(t *testing.T) {
 			t.Parallel()
-			var p *place
-			ask := func() *strict.Answer {
-				p = newPlace(t, option)
-				return p.answer("/v1/chat/completions")
-			}
-			want(t, ask, c.lines...)
+			ask := func(p *place) *strict.Answer { return p.answer("/v1/chat/completions") }
+			p := want(t, func() *place { return newPlace(t, option) }, ask, c.lines...)
 			if n := len(p.SessionQuestions()); n != c.asked {
 				t.Errorf("%d questions, want %d", n, c.asked)
 			}
