@@ -146,7 +146,9 @@ func TestWaitingStream(t *testing.T) {
 		advance(time.Second)
 		want += shown(youAreNext)
 		x.WantBody(want)
-		advance(10 * time.Second)
+		advance(10*time.Second - 1)
+		x.WantBody(want)
+		advance(1)
 		want += "data: {" + idle + "}\n\n"
 		x.WantBody(want)
 		if x.W != nil {

@@ -122,6 +122,7 @@ func TestUpstreamRefuses(t *testing.T) {
 		x := waits(t, 0)
 		<-x.Ack
 		x.Do(func() { x.W.WriteHeader(http.StatusEarlyHints) })
+		x.WantLog("header 103")
 		x.refuses("2")
 		x.nextTry(func() error { return nil })
 		x.Stream()

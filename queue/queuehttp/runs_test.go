@@ -1,11 +1,14 @@
 package queuehttp_test
 
 import (
+	"cmp"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/hermes-sidecar/hermes-sidecar/internal/alone"
 	"github.com/hermes-sidecar/hermes-sidecar/queue"
 )
 
@@ -52,7 +55,7 @@ func (p *places) free(t *testing.T) bool {
 func TestRunsKeepTheirPlaces(t *testing.T) {
 	large := `{"run_id": "run_1", "x": "` + strings.Repeat("x", 16<<10) + `"}`
 	for name, c := range map[string]struct {
-		status int
+		status int // 0 for none
 		media  string
 		body   []string
 		want   bool // the run has begun
@@ -65,6 +68,7 @@ func TestRunsKeepTheirPlaces(t *testing.T) {
 		"a run that is over":          {202, "application/json", []string{`{"run_id": "run_1", "status": "completed"}`}, false},
 		"another status of success":   {200, "application/json", []string{accepted}, true},
 		"created":                     {201, "application/json", []string{accepted}, true},
+		"without a status":            {0, "application/json", []string{accepted}, true},
 		"no id":                       {202, "application/json", []string{`{"status": "started"}`}, false},
 		"compressed":                  {202, "application/json", []string{accepted}, false},
 		"larger":                      {202, "application/json", []string{large}, false},
@@ -81,10 +85,15 @@ func TestRunsKeepTheirPlaces(t *testing.T) {
 			if name == "compressed" {
 				x.Do(func() { x.W.Header().Set("Content-Encoding", "gzip") })
 			}
-			x.Answer(c.status, c.media, c.body...)
+			if c.status == 0 {
+				x.Do(func() { x.W.Header().Set("Content-Type", c.media) })
+				x.Write(c.body...)
+			} else {
+				x.Answer(c.status, c.media, c.body...)
+			}
 			x.Ret(nil).WantSwallowed(t)
 			x.WantBody(strings.Join(c.body, ""))
-			equal(t, x.Rec.Status, c.status, "status")
+			equal(t, x.Rec.Status, cmp.Or(c.status, 200), "status")
 			equal(t, strings.Join(p.began, " "), map[bool]string{true: "run_1"}[c.want], "the run that has begun")
 			equal(t, p.free(t), !c.want, "the place is free")
 			if c.want {
@@ -93,6 +102,25 @@ func TestRunsKeepTheirPlaces(t *testing.T) {
 			}
 		})
 	}
+}
+
+// forgets is an inner writer that keeps nothing.
+type forgets struct{ *recorder }
+
+func (forgets) Write(b []byte) (int, error) { return len(b), nil }
+
+// TestLargeAnswersOfRunsAreNotKept: one that is too large to say that a run has begun passes.
+func TestLargeAnswersOfRunsAreNotKept(t *testing.T) {
+	bubble(t, "", func(t *testing.T) {
+		x := begin(t, path(runsPath), keeps(new(places)), func(_ *options, _ *http.Request, rec *recorder) { rec.Wrapped = forgets{rec} })
+		before := alone.Heap()
+		piece := strings.Repeat("x", 1<<20)
+		x.Answer(202, "application/json", slices.Repeat([]string{piece}, 16)...)
+		if grown := alone.Heap() - before; grown > 4<<20 {
+			t.Errorf("%d bytes are kept", grown)
+		}
+		x.Ret(nil).WantSwallowed(t)
+	})
 }
 
 // TestRunBeginsBeforeItsClientKnows: what the client asks next finds the run.
