@@ -156,9 +156,17 @@ func TestWaitingStream(t *testing.T) {
 		}
 		x.goesOn()
 		x.Stream("X-Hermes-Session-Id", "s", "Content-Type", "text/event-stream; charset=utf-8")
-		x.Write(role, text("Hello"), fullStop, done)
+		x.Write(role, text("Hello"))
+		want += over() + role + text("Hello")
+		x.WantBody(want)
+		for range 3 { // from now on the keepalives are those of the stream
+			advance(10 * time.Second)
+			want += "data: {" + strings.NewReplacer(`"id":""`, `"id":"chatcmpl-1"`, "946684800", "1795164799").Replace(idle) + "}\n\n"
+			x.WantBody(want)
+		}
+		x.Write(fullStop, done)
 		x.Ret(nil).WantSwallowed(t)
-		x.WantBody(want + over() + role + text("Hello") + fullStop + done)
+		x.WantBody(want + fullStop + done)
 		equal(t, x.Rec.Fields.Get("X-Hermes-Session-Id"), "", "what came after the header")
 		equal(t, x.Result().Outcome, proxy.OutcomeOK, "outcome")
 		equal(t, x.turn.Waited(), 12*time.Second, "waited")
