@@ -166,7 +166,7 @@ func TestClientThatReadsNoHints(t *testing.T) {
 		hints  int64
 		drains bool
 	}{
-		"another client": {link, 1000, false}, "no fields": {"", 1 << 20, false}, "a drain": {link, 1000, true},
+		"another client": {link, 1 << 15, false}, "no fields": {"", 1 << 20, false}, "a drain": {link, 1 << 15, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var hints atomic.Int64
