@@ -42,6 +42,7 @@ func TestStreamsBeyondDrainTimeoutGetAnErrorFinish(t *testing.T) {
 		stop         func(s *sidecar.Process)
 		protocol     string // over TLS, "" for HTTP/1.1 without
 		gone         bool   // with the reload, the handler
+		late         bool   // the grace period of the reload is over
 	}{
 		"drain_timeout below the grace period":        {grace: 30, drain: 1, stop: (*sidecar.Process).Terminate},
 		"no grace period":                             {grace: 0, drain: 1, stop: (*sidecar.Process).Terminate},
@@ -50,6 +51,8 @@ func TestStreamsBeyondDrainTimeoutGetAnErrorFinish(t *testing.T) {
 		"SIGINT":                                      {grace: 30, drain: 1, stop: (*sidecar.Process).Interrupt},
 		"a stop by the admin API":                     {grace: 30, drain: 1, stop: (*sidecar.Process).StopByAdmin},
 		"from before a reload, grace below the drain": {grace: 6, drain: 1e4, reload: true, stop: (*sidecar.Process).Terminate},
+		"from long before a reload":                   {grace: 6, drain: 1, reload: true, late: true, stop: (*sidecar.Process).Terminate},
+		"from long before, grace below the drain":     {grace: 6, drain: 1e4, reload: true, late: true, stop: (*sidecar.Process).Terminate},
 		"from before the last handler":                {grace: 30, drain: 1, reload: true, gone: true, stop: (*sidecar.Process).Terminate},
 		"HTTP/1.1 over TLS":                           {grace: 30, drain: 1, stop: (*sidecar.Process).Terminate, protocol: "HTTP/1.1"},
 		"HTTP/2":                                      {grace: 30, drain: 1, stop: (*sidecar.Process).Terminate, protocol: "HTTP/2.0"},
@@ -60,7 +63,7 @@ func TestStreamsBeyondDrainTimeoutGetAnErrorFinish(t *testing.T) {
 			harness.AtAnyPace(t, 300*time.Millisecond, func(t testing.TB, d time.Duration) {
 				times := func(n float64) time.Duration { return time.Duration(n * float64(d)) }
 				up, _ := upstream.Held(t)
-				conf := sidecar.Config{Admin: harness.FreePort(t), Sites: []sidecar.Site{{Listen: harness.FreePort(t), Upstream: up.Addr, Options: sidecar.Options{"drain_timeout": times(test.drain).String()}}}}
+				conf := sidecar.Config{Admin: harness.FreePort(t), Sites: []sidecar.Site{{Listen: harness.FreePort(t), Upstream: up.Addr, Options: sidecar.Still.With(sidecar.Options{"drain_timeout": times(test.drain).String()})}}}
 				if test.grace > 0 {
 					conf.Grace = times(test.grace).String()
 				}
@@ -83,6 +86,9 @@ func TestStreamsBeyondDrainTimeoutGetAnErrorFinish(t *testing.T) {
 						next.Sites = []sidecar.Site{{Listen: harness.FreePort(t), Upstream: up.Addr, Plain: true}}
 					}
 					s.Load(next)
+				}
+				if test.late && !s.Await("server graceful shutdown") {
+					t.Fatalf("the server of before the reload still waits:\n%s", s.Log)
 				}
 				began := time.Now()
 				test.stop(s)

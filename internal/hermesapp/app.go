@@ -35,6 +35,7 @@ type App struct {
 	usage  *usage.Store   // nil without a hermes handler
 	logger *zap.Logger    // of the first hermes handler
 	until  time.Time      // until which Cleanup waits for runs; zero before the process ends
+	closes time.Time      // when the grace period ends; zero before the process ends, and without one
 
 	replicas *replicas.Replicas // nil if there are none
 
@@ -167,9 +168,11 @@ func (a *App) begin(ctx caddy.Context, logger *zap.Logger) error {
 
 // Cleanup removes the configuration from the count. Its streams go on: nothing they use is closed
 // here. When the process ends, it waits for streams without a client, as the servers have waited for
-// streams with one, but not for the events of runs that no client reads. Only the last configuration
-// that has a hermes handler waits, for at most usage.FlushLimit, until reported usage has been written.
+// streams with one, but not for the events of runs that no client reads; and for those that no server has
+// waited for (Process.wait). Only the last configuration that has a hermes handler waits, for at most
+// usage.FlushLimit, until reported usage has been written.
 func (a *App) Cleanup() error {
+	process.wait(a.closes)
 	if !a.until.IsZero() {
 		ctx, cancel := context.WithDeadline(context.Background(), a.until)
 		defer cancel()

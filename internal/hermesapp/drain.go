@@ -12,6 +12,9 @@ import (
 // how long it may take to end after it is cancelled.
 const reserve = time.Second
 
+// lastWrite is how long the server may take to end an answer that hermes has ended.
+const lastWrite = 250 * time.Millisecond
+
 // Handle ends the open streams when the process ends (contract section 3, "the sidecar stops"). It
 // handles Caddy's event "stopping", which precedes the end of the servers; Cleanup would be too
 // late, because it follows the grace period. The streams are those of all configurations, so
@@ -28,7 +31,10 @@ func (a *App) Handle(context.Context, caddy.Event) error {
 // drain ends the streams of p. Runs of hermes_resume that pass through hermes get the time to end as
 // other streams do, so that their logs have what hermes writes.
 func (a *App) drain(p *Process) {
-	limit, _ := a.limits()
+	limit, servers := a.limits()
+	if servers > 0 {
+		a.closes = time.Now().Add(servers)
+	}
 	timeout := a.DrainTimeout()
 	if a.usage != nil && tooShort(limit, timeout) {
 		a.logger.Warn("grace_period is too short for drain_timeout; streams end before the grace period does",
@@ -64,6 +70,19 @@ func (a *App) runsTimeout() time.Duration {
 		timeout = min(timeout, (streams+servers)/2)
 	}
 	return timeout
+}
+
+// wait waits until no stream is open, or until the time, and for what the server has still to write then.
+// Caddy's servers have waited for the others: those that are open are of a server of an earlier
+// configuration, whose grace period was over before the process was to end.
+func (p *Process) wait(until time.Time) {
+	if p.Streams.Open() == 0 {
+		return
+	}
+	for p.Streams.Open() > 0 && time.Now().Before(until) {
+		time.Sleep(time.Millisecond)
+	}
+	time.Sleep(min(lastWrite, time.Until(until)))
 }
 
 // exitPoll is how often watchExit looks. Nothing else tells it: Caddy calls only modules of the

@@ -75,6 +75,39 @@ func TestDrain(t *testing.T) {
 	}
 }
 
+// TestStreamsThatNoServerWaitsFor end before the process does, at the end of the grace period at the latest.
+func TestStreamsThatNoServerWaitsFor(t *testing.T) {
+	const grace = 5 * time.Second
+	for name, c := range map[string]struct {
+		grace, want time.Duration
+		open, stays bool
+	}{
+		"none":            {grace, 0, false, false},
+		"one that ends":   {grace, 4500*time.Millisecond + lastWrite, true, false},
+		"one that stays":  {grace, grace, true, true},
+		"no grace period": {0, 0, true, false}, // Caddy waits for all
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			a, _ := newApp(c.grace, 0)
+			p, began := newProcess(), time.Now()
+			drained := p
+			if c.stays {
+				drained = newProcess()
+			}
+			if c.open {
+				serve(p)
+			}
+			a.drain(drained)
+			p.wait(a.closes)
+			if took := time.Since(began); took < c.want || took > c.want+time.Millisecond { // it looks once a millisecond
+				t.Errorf("%s: it waits for %v, want %v", name, took, c.want)
+			}
+			a.drain(p)
+			time.Sleep(time.Minute) // until what is open has ended
+		})
+	}
+}
+
 // TestReloadDrainsNothing: the event comes at every reload as well.
 func TestReloadDrainsNothing(t *testing.T) {
 	a, logs := newApp(time.Second, 0)
