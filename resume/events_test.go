@@ -574,7 +574,7 @@ func TestRunThatFails(t *testing.T) {
 }
 
 // TestRunsWhenMemoryIsShort loses the events of a run first: the run goes on. A client that comes
-// back to a new Hermes gets them all.
+// back to a new Hermes gets them all, and from an old one what that says.
 func TestRunsWhenMemoryIsShort(t *testing.T) {
 	set := func(o *resume.Options) { o.MaxMemory, o.MaxStream = 128<<10, 64<<10 }
 	others := except(otherPath, func(w http.ResponseWriter, r *http.Request) error {
@@ -583,7 +583,7 @@ func TestRunsWhenMemoryIsShort(t *testing.T) {
 		}
 		return silent(w, r)
 	})
-	atGateway(t, true, set, others, func(t *testing.T, l *lab, g *gateway) {
+	test := func(t *testing.T, l *lab, g *gateway) {
 		l.leaves(post(key, "k")) // the oldest
 		l.begins()
 		g.says(strings.Repeat("a", 40<<10))
@@ -594,8 +594,14 @@ func TestRunsWhenMemoryIsShort(t *testing.T) {
 			t.Errorf("the run ended for %v", e.Reason)
 		}
 		l.wantDetached(1) // the one of a key
-		l.send(ofRun()).want(http.StatusOK).wantNext(g.opens() + g.event(0))
-	})
+		if again := l.send(ofRun()); g.isNew {
+			again.want(http.StatusOK).wantNext(g.opens() + g.event(0))
+		} else {
+			again.want(http.StatusNotFound) // says upstream: the run's own log has no end, and is gone
+		}
+	}
+	atGateway(t, true, set, others, test)
+	atGateway(t, false, set, others, test)
 }
 
 // TestRunWithMoreThanIsKept begins with the oldest event, and refuses to go on after one that is
