@@ -117,20 +117,27 @@ func TestHeadersTakeWhatIsCounted(t *testing.T) {
 var picture = "data: " + strings.Repeat("x", 5<<20/3*4+4) + "\n\n"
 
 // TestLargeEventsAreBounded compares what the heap grows by with what is said: max_stream,
-// and the largest event; of an event without an end, max_memory.
+// and the largest event; of an event without an end, max_memory. A client that comes back gets as much.
 func TestLargeEventsAreBounded(t *testing.T) {
 	const most, memory = 1 << 20, 16 << 20
 	entry := log.Entry{ID: "a", MaxStream: most, MaxMemory: memory, Keep: time.Hour}
 	before := alone.Heap()
-	w := claim(t, log.NewMemory(), entry)
+	s := log.NewMemory()
+	w := claim(t, s, entry)
 	for range 20 {
+		w.fill(t, 2*most, 1000)
 		if err := w.Append(context.Background(), log.Part{Data: []byte(picture), Ends: []int{len(picture)}}); err != nil {
 			t.Fatal(err)
 		}
-		w.fill(t, 2*most, 1000)
+		w.fill(t, most/2, 1000)
 	}
-	if grown, limit := alone.Heap()-before, int64(most+len(picture)); grown > limit+limit/10 {
+	limit := int64(most + len(picture))
+	if grown := alone.Heap() - before; grown > limit+limit/10 {
 		t.Errorf("with large events the heap has grown by %d, want at most %d", grown, limit)
+	}
+	w.End(log.Whole)
+	if n := int64(kept(t, s, "a")); n < limit-64<<10 {
+		t.Errorf("with large events %d bytes are there, want at least %d", n, limit)
 	}
 	runtime.KeepAlive(w)
 	before = alone.Heap()
