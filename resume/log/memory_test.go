@@ -53,8 +53,8 @@ func (w *writing) fill(t *testing.T, bytes, size int) {
 }
 
 // TestMaxMemoryBoundsAllLogs fills many logs: the oldest that have ended go, then the
-// oldest without readers are cancelled and lose what they have, then those with readers
-// lose their oldest events. Those are never cancelled.
+// oldest without readers are cancelled and lose what they have, and go once they have ended;
+// then those with readers lose their oldest events. Those are never cancelled.
 func TestMaxMemoryBoundsAllLogs(t *testing.T) {
 	if alone.Elsewhere(t) {
 		return
@@ -99,6 +99,7 @@ func TestMaxMemoryBoundsAllLogs(t *testing.T) {
 	if alone[0].cancelled != log.ReasonMemory || alone[19].cancelled != log.ReasonNone || !there("alone0") {
 		t.Error("not the oldest is cancelled")
 	}
+	alone[0].End(log.Broken)
 	for i := range 40 {
 		w := claim(t, s, entry(fmt.Sprint("read", i)))
 		r := s.Read(context.Background(), fmt.Sprint("read", i), 0)
@@ -111,6 +112,9 @@ func TestMaxMemoryBoundsAllLogs(t *testing.T) {
 		if w.cancelled != log.ReasonMemory {
 			t.Errorf("alone%d is not cancelled", i)
 		}
+	}
+	if there("alone0") || !there("alone1") {
+		t.Error("of those that are cancelled, one that has ended is there, or one that has not is gone")
 	}
 	for i, w := range read {
 		if w.cancelled != log.ReasonNone || !there(fmt.Sprint("read", i)) {
