@@ -47,6 +47,21 @@ redis.call('PEXPIRE', KEYS[1], ARGV[6])
 return ARGV[2]
 `)
 
+// unclaimScript deletes a log that was claimed and has no run. If its key is still its own, another log
+// gets that, unless it was deleted.
+//
+// ARGV: id, name of the key, id of the other log or "", its name, ttl.
+var unclaimScript = newScript(`
+redis.call('DEL', KEYS[1], KEYS[3])
+if redis.call('GET', ARGV[2]) ~= ARGV[1] then return 0 end
+if ARGV[3] ~= '' and not redis.call('HMGET', ARGV[4], 'c')[1] then
+	redis.call('SET', ARGV[2], ARGV[3], 'PX', ARGV[5])
+else
+	redis.call('DEL', ARGV[2])
+end
+return 1
+`)
+
 // restoreScript recreates a log that Redis has lost, and sets its key unless that has another log.
 // The log begins after the pieces that are not restored. It returns 1, or 0 if the log exists.
 //

@@ -135,9 +135,10 @@ func (s *Store) Claim(
 	var taken error
 	var known time.Time // when a key that Redis lacks counts as free
 	keyed := e.Key != (log.Digest{}) && !e.Takes
+	sent := false // Redis may claim e although it does not say so
 	for first := true; ; first = false {
 		sure := !keyed || s.isSettled() || !known.IsZero() && time.Now().After(known)
-		have, w, err := s.claim(ctx, e, text, run, sure)
+		have, w, err := s.claim(ctx, e, text, run, sure, &sent)
 		if err == nil && w == nil && e.Once && s.isDead(client, have.ID) {
 			return s.Claim(client, e, run)
 		}
@@ -158,6 +159,9 @@ func (s *Store) Claim(
 		// The log of the key may be about to free it, Redis to be back, or the key to be known.
 		wait := errors.Is(err, log.ErrDropped) || errors.Is(err, errUnsettled) || keyed && errors.Is(err, errDown)
 		if !wait || !pause(ctx, retryAfter) {
+			if sent && e.Key != (log.Digest{}) {
+				s.unclaimLater(e)
+			}
 			if s.o.Refuse && keyed && taken == nil {
 				err = fmt.Errorf("%w: %w", log.ErrUnsure, err)
 			}
@@ -184,38 +188,73 @@ func (s *Store) keyOf(e log.Entry) (name string, has int) {
 }
 
 // claim tries once to claim e. If sure is false, Redis may have lost the key: claim then only looks
-// for the log of the key, and returns errUnsettled if there is none.
+// for the log of the key, and returns errUnsettled if there is none. It sets sent if Redis does not reply
+// to a claim, and clears it if Redis says which log has the key.
 func (s *Store) claim(
-	ctx context.Context, e log.Entry, text []byte, run log.Run, sure bool,
+	ctx context.Context, e log.Entry, text []byte, run log.Run, sure bool, sent *bool,
 ) (log.Entry, log.Writer, error) {
 	if s.down.Load() {
 		return e, nil, errDown
 	}
+	var id string
 	key, hasKey := s.keyOf(e)
-	if !sure {
-		id, err := s.client.Get(ctx, key).Result()
+	if sure {
+		takes := 0
+		if e.Takes {
+			takes = 1
+		}
+		v, err := s.do(ctx, claimScript, e.ID,
+			s.nameIn(e.KeyPlace(), "log"), e.ID, text, s.replica, s.o.Lease.Milliseconds(), s.ttl(e), key, hasKey, takes)
+		if err != nil {
+			*sent = *sent || errors.Is(err, errDown)
+			return e, nil, fmt.Errorf("claiming a log in redis: %w", err)
+		}
+		id, _ = v.(string)
+	} else {
+		v, err := s.client.Get(ctx, key).Result()
 		if err = s.checked(err); isNil(err) {
 			err = errUnsettled
 		}
 		if err != nil {
 			return e, nil, fmt.Errorf("looking for a key in redis: %w", err)
 		}
-		return s.taken(ctx, id)
+		id = v
 	}
-	takes := 0
-	if e.Takes {
-		takes = 1
-	}
-	v, err := s.do(ctx, claimScript, e.ID,
-		s.nameIn(e.KeyPlace(), "log"), e.ID, text, s.replica, s.o.Lease.Milliseconds(), s.ttl(e), key, hasKey, takes)
-	if err != nil {
-		return e, nil, fmt.Errorf("claiming a log in redis: %w", err)
-	}
-	id, _ := v.(string)
-	if id == e.ID {
+	*sent = false
+	if id == e.ID { // perhaps by a claim that got no reply
 		return s.own(ctx, e, run)
 	}
 	return s.taken(ctx, id)
+}
+
+// unclaim undoes a claim of e that no run writes: others would wait for the end of its lease, and then run
+// the agent. The key goes to the log heir, unless that is "".
+func (s *Store) unclaim(ctx context.Context, e log.Entry, heir string) error {
+	key, _ := s.keyOf(e)
+	_, err := s.do(ctx, unclaimScript, e.ID, e.ID, key, heir, s.nameIn(e.KeyPlace(), "log")+heir, s.ttl(e))
+	return err
+}
+
+// unclaimLater undoes a claim of e that Redis may have done, or may do when it is back. It tries for a lease,
+// and does not wait for Redis. Nobody may claim e again.
+func (s *Store) unclaimLater(e log.Entry) {
+	s.use(1)
+	go func() {
+		defer s.use(-1)
+		_ = caught(s.o.Logger, func() {
+			ctx, cancel := context.WithTimeout(context.Background(), s.o.Lease)
+			defer cancel()
+			for wait := retryAfter; ; wait *= 2 { // there may be many after a failure
+				err := errDown
+				if !s.down.Load() {
+					err = s.unclaim(ctx, e, "")
+				}
+				if !errors.Is(err, errDown) || !pause(ctx, wait) {
+					return
+				}
+			}
+		})
+	}()
 }
 
 // isDead reports whether the run of the log id was another replica's that is dead. It waits for a sign
@@ -284,7 +323,8 @@ func (s *Store) own(
 	}
 	s.mu.Unlock()
 	if w == nil {
-		return have, nil, err // in Redis, the lease of e ends
+		_ = s.unclaim(ctx, e, have.ID) // if it fails, the lease of e ends
+		return have, nil, err
 	}
 	go o.flushes()
 	return e, o, nil
