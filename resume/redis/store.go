@@ -244,14 +244,14 @@ func (s *Store) unclaimLater(e log.Entry) {
 		_ = caught(s.o.Logger, func() {
 			ctx, cancel := context.WithTimeout(context.Background(), s.o.Lease)
 			defer cancel()
-			for wait := retryAfter; ; wait *= 2 { // there may be many after a failure
-				err := errDown
-				if !s.down.Load() {
-					err = s.unclaim(ctx, e, "")
+			for wait := retryAfter; pause(ctx, wait); {
+				if s.down.Load() {
+					continue
 				}
-				if !errors.Is(err, errDown) || !pause(ctx, wait) {
+				if err := s.unclaim(ctx, e, ""); !errors.Is(err, errDown) {
 					return
 				}
+				wait *= 2 // in a cluster, many may wait for a node
 			}
 		})
 	}()
