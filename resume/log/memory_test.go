@@ -130,6 +130,27 @@ func TestMaxMemoryBoundsAllLogs(t *testing.T) {
 	runtime.KeepAlive(ended)
 }
 
+// TestDeletedLogsTakeNothing: they are not counted any more, so nothing may hold them for all of their keep.
+func TestDeletedLogsTakeNothing(t *testing.T) {
+	if alone.Elsewhere(t) {
+		return
+	}
+	runtime.GOMAXPROCS(1) // what has stopped a timer is what then cleans up
+	s := log.NewMemory()
+	before := alone.Heap()
+	w := claim(t, s, log.Entry{ID: "a", MaxStream: 8 << 20, MaxMemory: 8 << 20, Keep: time.Hour})
+	w.fill(t, 4<<20, 250)
+	w.End(log.Whole)
+	if err := s.Delete(context.Background(), "a"); err != nil {
+		t.Error(err)
+	}
+	used, _ := s.Used()
+	if grown := alone.Heap() - before; used != 0 || grown > 1<<20 {
+		t.Errorf("it takes %d bytes, counted are %d", grown, used)
+	}
+	runtime.KeepAlive(s)
+}
+
 // TestWeakLogsTakeNoRoomOfOthers: without a reader they lose the oldest of their events, and another log
 // goes on. With a reader that goes, as for any reader that is there.
 func TestWeakLogsTakeNoRoomOfOthers(t *testing.T) {
