@@ -136,6 +136,7 @@ func (s *Store) Claim(
 	var known time.Time // when a key that Redis lacks counts as free
 	keyed := e.Key != (log.Digest{}) && !e.Takes
 	sent := false // Redis may claim e although it does not say so
+	defer s.unclaimLater(e, &sent)
 	for first := true; ; first = false {
 		sure := !keyed || s.isSettled() || !known.IsZero() && time.Now().After(known)
 		have, w, err := s.claim(ctx, e, text, run, sure, &sent)
@@ -159,9 +160,6 @@ func (s *Store) Claim(
 		// The log of the key may be about to free it, Redis to be back, or the key to be known.
 		wait := errors.Is(err, log.ErrDropped) || errors.Is(err, errUnsettled) || keyed && errors.Is(err, errDown)
 		if !wait || !pause(ctx, retryAfter) {
-			if sent && e.Key != (log.Digest{}) {
-				s.unclaimLater(e)
-			}
 			if s.o.Refuse && keyed && taken == nil {
 				err = fmt.Errorf("%w: %w", log.ErrUnsure, err)
 			}
@@ -197,34 +195,50 @@ func (s *Store) claim(
 		return e, nil, errDown
 	}
 	var id string
-	key, hasKey := s.keyOf(e)
+	var err error
 	if sure {
-		takes := 0
-		if e.Takes {
-			takes = 1
-		}
-		v, err := s.do(ctx, claimScript, e.ID,
-			s.nameIn(e.KeyPlace(), "log"), e.ID, text, s.replica, s.o.Lease.Milliseconds(), s.ttl(e), key, hasKey, takes)
-		if err != nil {
-			*sent = *sent || errors.Is(err, errDown)
-			return e, nil, fmt.Errorf("claiming a log in redis: %w", err)
-		}
-		id, _ = v.(string)
+		id, err = s.claimIn(ctx, e, text)
+		*sent = *sent || errors.Is(err, errDown)
 	} else {
-		v, err := s.client.Get(ctx, key).Result()
-		if err = s.checked(err); isNil(err) {
-			err = errUnsettled
-		}
-		if err != nil {
-			return e, nil, fmt.Errorf("looking for a key in redis: %w", err)
-		}
-		id = v
+		id, err = s.lookUp(ctx, e)
+	}
+	if err != nil {
+		return e, nil, err
 	}
 	*sent = false
 	if id == e.ID { // perhaps by a claim that got no reply
 		return s.own(ctx, e, run)
 	}
 	return s.taken(ctx, id)
+}
+
+// claimIn has Redis claim e, and returns the id of the log that has its key then, or its own.
+func (s *Store) claimIn(ctx context.Context, e log.Entry, text []byte) (id string, err error) {
+	takes := 0
+	if e.Takes {
+		takes = 1
+	}
+	key, hasKey := s.keyOf(e)
+	v, err := s.do(ctx, claimScript, e.ID,
+		s.nameIn(e.KeyPlace(), "log"), e.ID, text, s.replica, s.o.Lease.Milliseconds(), s.ttl(e), key, hasKey, takes)
+	if err != nil {
+		return "", fmt.Errorf("claiming a log in redis: %w", err)
+	}
+	id, _ = v.(string)
+	return id, nil
+}
+
+// lookUp returns the id of the log that has the key of e.
+func (s *Store) lookUp(ctx context.Context, e log.Entry) (id string, err error) {
+	key, _ := s.keyOf(e)
+	id, err = s.client.Get(ctx, key).Result()
+	if err = s.checked(err); isNil(err) {
+		err = errUnsettled
+	}
+	if err != nil {
+		return "", fmt.Errorf("looking for a key in redis: %w", err)
+	}
+	return id, nil
 }
 
 // unclaim undoes a claim of e that no run writes: others would wait for the end of its lease, and then run
@@ -235,9 +249,12 @@ func (s *Store) unclaim(ctx context.Context, e log.Entry, heir string) error {
 	return err
 }
 
-// unclaimLater undoes a claim of e that Redis may have done, or may do when it is back. It tries for a lease,
-// and does not wait for Redis. Nobody may claim e again.
-func (s *Store) unclaimLater(e log.Entry) {
+// unclaimLater undoes a claim of e if it was sent: Redis may have done it, or do it when it is back. It tries for
+// a lease, and does not wait for Redis. Nobody may claim e again. Without a key nobody waits for e.
+func (s *Store) unclaimLater(e log.Entry, sent *bool) {
+	if !*sent || e.Key == (log.Digest{}) {
+		return
+	}
 	s.use(1)
 	go func() {
 		defer s.use(-1)
