@@ -413,6 +413,7 @@ func (a *Agent) ends(r *Request, left bool) {
 	a.isOver(r)
 }
 
+// isOver says that a work is over.
 func (a *Agent) isOver(r *Request) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
